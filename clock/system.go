@@ -1,0 +1,81 @@
+package clock
+
+import (
+	"context"
+	"time"
+)
+
+// System returns the operating system's clock. Its instants count the time for
+// which the machine was suspended: CLOCK_BOOTTIME on Linux, CLOCK_MONOTONIC on
+// macOS. On other systems they come from the Go runtime's monotonic clock,
+// which there may stop while the machine sleeps: after such a sleep a holder
+// can believe in its lease for as long as the machine slept (failure scenario
+// "suspend"), and only the fencing token protects the resource.
+//
+// A Wait that lasts over a suspension notices it within a second of the wake-up.
+func System() Clock { return system{now: bootInstant} }
+
+// Runtime returns a clock on the Go runtime's own monotonic time, which on most
+// systems stops while the machine is suspended. Tests use it: it is the clock
+// that testing/synctest controls.
+func Runtime() Clock {
+	start := time.Now()
+	return system{now: func() Instant { return Instant(time.Since(start)) }}
+}
+
+// recheck bounds one sleep of the runtime's timers, which do not count
+// suspended time: after this long a Wait looks at the clock again.
+const recheck = time.Second
+
+type system struct {
+	now func() Instant
+}
+
+func (s system) Now() Instant      { return s.now() }
+func (s system) Wall() time.Time   { return time.Now() }
+func (s system) Go(task func())    { go task() }
+func (s system) NewSignal() Signal { return &signal{now: s.now, set: make(chan struct{}, 1)} }
+
+type signal struct {
+	now   func() Instant
+	set   chan struct{}
+	timer *time.Timer // made by the first Wait that needs one, then reused
+}
+
+func (s *signal) Set() {
+	select {
+	case s.set <- struct{}{}:
+	default: // set already
+	}
+}
+
+func (s *signal) Wait(ctx context.Context, until Instant) Wake {
+	for {
+		select {
+		case <-s.set:
+			return WakeSet
+		default:
+		}
+		if ctx.Err() != nil {
+			return WakeEnded
+		}
+		left := until.Sub(s.now())
+		if left <= 0 {
+			return WakePassed
+		}
+		left = min(left, recheck)
+		if s.timer == nil {
+			s.timer = time.NewTimer(left)
+		} else {
+			s.timer.Reset(left)
+		}
+		select {
+		case <-s.set:
+			s.timer.Stop()
+			return WakeSet
+		case <-ctx.Done():
+		case <-s.timer.C:
+		}
+		s.timer.Stop()
+	}
+}

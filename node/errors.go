@@ -1,0 +1,44 @@
+package node
+
+import "errors"
+
+// What can stand in the way of an answer. Match a Reply's Err with errors.Is;
+// its text adds what the server or the network said.
+var (
+	// ErrTimeout: the deadline passed without an answer.
+	ErrTimeout = errors.New("no answer in time")
+	// ErrUnreachable: there is no connection to the server.
+	ErrUnreachable = errors.New("unreachable")
+	// ErrOverloaded: the node's queue is full, because the server takes
+	// commands more slowly than they come.
+	ErrOverloaded = errors.New("too many commands are waiting for this node")
+	// ErrClosed: the node was closed.
+	ErrClosed = errors.New("node is closed")
+
+	// ErrLoading: the server is loading its data after a start.
+	ErrLoading = errors.New("server is still loading its data")
+	// ErrBusy: the server is running a long script.
+	ErrBusy = errors.New("server is busy running a script")
+	// ErrReadOnly: the server is a replica. A lock needs independent masters.
+	ErrReadOnly = errors.New("server is a read-only replica, not a master")
+	// ErrMisconf: the server refuses writes because it cannot persist.
+	ErrMisconf = errors.New("server refuses writes because it cannot save to disk")
+	// ErrOutOfMemory: the server has reached maxmemory.
+	ErrOutOfMemory = errors.New("server is out of memory")
+	// ErrServer: the server answered with an error that has no name here.
+	ErrServer = errors.New("server error")
+
+	// ErrWrongType: what is stored at the lock's name is not a lock.
+	ErrWrongType = errors.New("the key at this name is not a lock")
+	// ErrAuth: the server rejected the credentials, or they do not allow the
+	// commands that a lock needs.
+	ErrAuth = errors.New("not permitted by the server")
+	// ErrUnsupported: the server lacks something that a lock needs.
+	ErrUnsupported = errors.New("not supported by the server")
+)
+
+// Permanent reports whether err will not go away by trying again: somebody has
+// to change a key, a password or a server.
+func Permanent(err error) bool {
+	return errors.Is(err, ErrWrongType) || errors.Is(err, ErrAuth) || errors.Is(err, ErrUnsupported) || errors.Is(err, ErrClosed)
+}
