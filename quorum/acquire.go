@@ -1,0 +1,427 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+)
+
+// A line is what a Locker knows of one name: who holds it here, and who waits
+// for it here, in order. Only the first in the queue competes with other
+// processes.
+type line struct {
+	holder *hold
+	queue  []*waiter
+}
+
+// A waiter is one call of Lock or TryLock. Waiters are recycled; a late notice
+// to a former user of one is a hint for nothing, which does no harm.
+type waiter struct {
+	l      *Locker
+	signal clock.Signal
+	wake   []func() // takes a notice of each node
+	stops  []func() // ends the subscriptions; empty until there are some
+
+	name     string
+	settings *settings
+	deadline clock.Instant // of the wait, or Never
+	token    node.Token    // the highest fence seen for the name
+
+	ballots   []ballot      // the latest answer of each node
+	gated     bool          // the last attempt ended at its gate
+	late      bool          // the last attempt was granted, but too late
+	stale     int           // attempts in a row that lacked only a higher token
+	fruitless int           // attempts in a row after which nobody was known to hold the name
+	splits    int           // attempts in a row that got some of the nodes, but not enough
+	noticed   atomic.Uint64 // nodeSet: notices since the last attempt began
+	hurry     nodeSet       // the nodes perhaps free, when notices and not the time ended the last rest
+}
+
+const (
+	// maxStale bounds the attempts that follow each other at once, each with a
+	// token above the fences that the one before met.
+	maxStale = 3
+	// noticeSlack is how long after the first notice of a release a waiter
+	// waits for those of the other nodes.
+	noticeSlack = 20 * time.Millisecond
+)
+
+var errHere = errors.New("held in this process")
+
+func (l *Locker) newWaiter() *waiter {
+	w := &waiter{l: l, signal: l.clock.NewSignal(), ballots: make([]ballot, len(l.nodes))}
+	for i := range l.nodes {
+		w.wake = append(w.wake, func() {
+			w.noticed.Or(1 << i)
+			w.signal.Set()
+		})
+	}
+	return w
+}
+
+// acquire is Lock and, with a wait of 0, TryLock.
+func (l *Locker) acquire(ctx context.Context, name string, s *settings) (*Lease, error) {
+	if !l.enter() {
+		return nil, ErrClosed
+	}
+	defer l.leave()
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("acquire %q: %w", name, stopped(ctx))
+	}
+	began := l.clock.Now()
+	w := l.waiters.Get().(*waiter)
+	w.name, w.settings, w.deadline = name, s, clock.Never
+	if s.wait >= 0 {
+		w.deadline = began.Add(s.wait)
+	}
+	lease, err := w.acquire(ctx)
+	w.recycle()
+	if err == nil {
+		l.observe(Event{Kind: Acquired, Name: name, Owner: lease.h.claim.Owner, Token: lease.Token(),
+			Took: l.clock.Now().Sub(began)})
+	}
+	return lease, err
+}
+
+func (w *waiter) recycle() {
+	for _, stop := range w.stops {
+		stop()
+	}
+	w.stops = w.stops[:0]
+	w.name, w.settings, w.token = "", nil, 0
+	w.gated, w.late, w.stale, w.fruitless, w.splits, w.hurry = false, false, 0, 0, 0, 0
+	w.noticed.Store(0)
+	clear(w.ballots)
+	w.signal.Wait(context.Background(), 0)
+	w.l.waiters.Put(w)
+}
+
+func (w *waiter) acquire(ctx context.Context) (*Lease, error) {
+	l := w.l
+	if w.settings.wait != 0 {
+		l.queue(w)
+		defer l.unqueue(w)
+	}
+	for {
+		lease, turn := l.turn(w)
+		switch {
+		case lease != nil:
+			return lease, nil
+		case l.isClosed():
+			return nil, ErrClosed
+		case !turn && w.settings.wait == 0:
+			return nil, w.giveUp(ctx, errHere)
+		case !turn:
+			if wake := w.signal.Wait(ctx, w.deadline); wake != clock.WakeSet {
+				return nil, w.giveUp(ctx, errHere)
+			}
+			continue
+		}
+		if lease := w.attempt(ctx); lease != nil {
+			return lease, nil
+		}
+		if w.stale > 0 && w.stale <= maxStale && ctx.Err() == nil {
+			continue
+		}
+		if err := w.giveUp(ctx, nil); ctx.Err() != nil || w.settings.wait == 0 || err.permanent() {
+			return nil, err
+		}
+		if !w.rest(ctx) {
+			return nil, w.giveUp(ctx, nil)
+		}
+	}
+}
+
+// giveUp builds the error with which the wait ends.
+func (w *waiter) giveUp(ctx context.Context, cause error) *Error {
+	var t tally
+	for _, b := range w.ballots {
+		t.add(b.vote)
+	}
+	if cause == errHere {
+		e := &Error{Op: "acquire", Name: w.name, Need: w.l.need, Err: ErrHeld, Cause: errHere}
+		if ctx.Err() != nil {
+			e.Cause = stopped(ctx)
+		}
+		return e
+	}
+	sentinel := ErrNoQuorum
+	if t.votes[Granted]+t.votes[Refused] >= w.l.need && !w.late {
+		sentinel = ErrHeld
+	}
+	switch {
+	case ctx.Err() != nil:
+		cause = stopped(ctx)
+	case w.late:
+		cause = errLate
+	}
+	return w.l.fail("acquire", w.name, w.ballots, sentinel, cause)
+}
+
+// stopped is why ctx ended: its error and, if it has one, its own cause.
+func stopped(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if err == nil || err == cause {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
+// queue puts w last in its name's line.
+func (l *Locker) queue(w *waiter) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ln := l.line(w.name)
+	ln.queue = append(ln.queue, w)
+}
+
+// unqueue takes w out of its line, and lets the next one compete.
+func (l *Locker) unqueue(w *waiter) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ln := l.lines[w.name]
+	i := slices.Index(ln.queue, w)
+	ln.queue = slices.Delete(ln.queue, i, i+1)
+	l.advance(w.name, ln)
+}
+
+// line returns the line of name, and makes it if need be. l.mu is held.
+func (l *Locker) line(name string) *line {
+	ln := l.lines[name]
+	if ln == nil {
+		ln = new(line)
+		l.lines[name] = ln
+	}
+	return ln
+}
+
+// advance wakes the first in the queue of a line that has no holder, and
+// forgets an empty line. l.mu is held.
+func (l *Locker) advance(name string, ln *line) {
+	switch {
+	case ln.holder != nil:
+	case len(ln.queue) > 0:
+		ln.queue[0].signal.Set()
+	default:
+		delete(l.lines, name)
+	}
+}
+
+// turn reports whether it is for w to ask the nodes. If the name is held here
+// by w's own owner, it returns a nested lease instead.
+func (l *Locker) turn(w *waiter) (*Lease, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ln := l.lines[w.name]
+	if ln == nil {
+		return nil, true
+	}
+	if h := ln.holder; h != nil {
+		if w.settings.owner == h.owner {
+			if lease := h.nest(); lease != nil {
+				return lease, true
+			}
+		}
+		return nil, false
+	}
+	return nil, w.settings.wait == 0 || ln.queue[0] == w
+}
+
+func (l *Locker) isClosed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.closed
+}
+
+// admit makes the hold of a round that was won, and tells this process.
+func (l *Locker) admit(ctx context.Context, r *round, s *settings) *Lease {
+	h := l.hold(ctx, r, s)
+	h.mu.Lock()
+	h.schedule()
+	h.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ln := l.line(h.claim.Name)
+	ln.holder = h
+	for _, w := range ln.queue {
+		if w.settings.owner == h.owner {
+			w.signal.Set() // it can nest now
+		}
+	}
+	return &h.first
+}
+
+// vacate notes that h no longer holds its name here.
+func (l *Locker) vacate(h *hold) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if ln := l.lines[h.claim.Name]; ln != nil && ln.holder == h {
+		ln.holder = nil
+		l.advance(h.claim.Name, ln)
+	}
+}
+
+// attempt is one acquire round and, if it is not won, its release. What the
+// nodes said is then in w.
+func (w *waiter) attempt(ctx context.Context) *Lease {
+	l, s := w.l, w.settings
+	gates := w.hurry
+	w.noticed.Store(0)
+	w.hurry, w.late, w.gated = 0, false, false
+	token, ok := l.nextToken(w.token)
+	if !ok {
+		clear(w.ballots)
+		w.stale = maxStale + 1
+		return nil
+	}
+	claim := node.Claim{Name: w.name, Owner: l.ownerName(), Token: token}
+	r := l.begin(node.Acquire, claim, s.lease+l.opts.Grace, l.timeout(s.lease))
+	defer r.done()
+	if gates != 0 && !r.pass(ctx, gates.first()) {
+		w.gated = true
+	} else {
+		r.ask(allNodes(len(l.nodes)))
+		if r.await(ctx) == won && ctx.Err() == nil {
+			// Read the clock only now: the round took part of the lease.
+			if l.clock.Now() < validUntil(r.start, s.lease, l.opts.Drift) {
+				return l.admit(ctx, r, s)
+			}
+			w.late = true
+		}
+	}
+	if mayHold := r.mayHoldNow(); mayHold != 0 {
+		l.release(claim, mayHold, l.expiry(r.start, s.lease)).done()
+	}
+	w.record(r)
+	if l.opts.Observer != nil {
+		l.observe(Event{Kind: AttemptFailed, Name: w.name, Owner: claim.Owner, Token: token,
+			Took: l.clock.Now().Sub(r.start), Err: w.giveUp(ctx, nil)})
+	}
+	return nil
+}
+
+// pass asks one node before the others, and reports whether to ask those: not
+// if it refused. Waiters that were woken by the same release meet at the same
+// node, and all but one of them turn back there, instead of splitting the votes.
+func (r *round) pass(ctx context.Context, gate int) bool {
+	r.mu.Lock()
+	r.eager = true
+	r.mu.Unlock()
+	r.ask(1 << gate)
+	patience := r.start.Add(r.deadline.Sub(r.start) / 10)
+	wake := r.signal.Wait(ctx, patience)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.eager = false
+	if wake == clock.WakeEnded {
+		return false
+	}
+	b := r.ballots[gate]
+	return b.vote != Refused || b.stale
+}
+
+// record keeps what a failed attempt found.
+func (w *waiter) record(r *round) {
+	r.mu.Lock()
+	stale, granted := 0, 0
+	for i, b := range r.ballots {
+		if !r.asked.has(i) {
+			continue
+		}
+		w.ballots[i] = b
+		w.token = max(w.token, b.fence)
+		if b.stale {
+			stale++
+		}
+		if b.vote == Granted {
+			granted++
+		}
+	}
+	r.mu.Unlock()
+	w.l.seeFence(w.token)
+	if stale > 0 && stale+granted >= w.l.need {
+		w.stale++
+	} else {
+		w.stale = 0
+	}
+	if granted > 0 {
+		w.splits++
+	} else if !w.gated {
+		w.splits = 0
+	}
+}
+
+// perhapsFree returns the nodes on which the name was free at the last attempt,
+// or may have been released since.
+func (w *waiter) perhapsFree() nodeSet {
+	s := nodeSet(w.noticed.Load())
+	for i, b := range w.ballots {
+		if b.vote == Granted || b.stale {
+			s.add(i)
+		}
+	}
+	return s
+}
+
+// freeIn is the soonest that a majority can be free if no holder releases, or 0
+// if that is not known.
+func (w *waiter) freeIn() time.Duration {
+	wait := func(b ballot) time.Duration {
+		if b.wait < 0 { // a key without expiry: only a notice or the poll helps
+			return w.l.opts.Poll
+		}
+		return b.wait
+	}
+	all := make([]time.Duration, len(w.ballots))
+	for i, b := range w.ballots {
+		all[i] = wait(b)
+	}
+	return freeIn(all, w.l.need)
+}
+
+// rest waits after a failed attempt until another is worth while: notices say
+// that a majority may be free, or the time has come. It returns false when the
+// wait is over: by ctx, by its bound, or because the Locker was closed.
+func (w *waiter) rest(ctx context.Context) bool {
+	l := w.l
+	if len(w.stops) == 0 {
+		for i, n := range l.nodes {
+			w.stops = append(w.stops, n.Watch(w.name, w.wake[i]))
+		}
+	}
+	free := w.freeIn()
+	if free > 0 {
+		w.fruitless = 0
+	} else {
+		w.fruitless++
+	}
+	until := l.clock.Now().Add(pause(free, w.fruitless-1, l.opts.Poll, l.chance()))
+	for {
+		wake := w.signal.Wait(ctx, min(until, w.deadline))
+		switch {
+		case wake == clock.WakeEnded:
+			return false
+		case wake == clock.WakePassed:
+			return l.clock.Now() < w.deadline
+		case l.isClosed():
+			return true // the caller looks
+		}
+		set := w.perhapsFree()
+		switch {
+		case nodeSet(w.noticed.Load()) == 0:
+		case set.len() >= l.need && w.splits < 2:
+			w.hurry = set
+			return true
+		case set.len() >= l.need:
+			until = min(until, l.clock.Now().Add(time.Duration(l.chance()*float64(firstPause<<min(w.splits, 4)))))
+		default:
+			until = min(until, l.clock.Now().Add(noticeSlack))
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package quorum
+
+import (
+	"container/heap"
+	"context"
+	"sync"
+
+	"github.com/redquorum/redquorum/clock"
+)
+
+// An agenda is what a Locker has to do at its time: end leases, renew them, and
+// try again to release what could not be released. One task works through it
+// and never waits for a node, so a lease is reported lost on time whatever the
+// servers do, and 10 000 leases need no more tasks than one.
+type agenda struct {
+	l      *Locker
+	signal clock.Signal // something became due earlier than the task expects
+	ended  clock.Signal // the task is over
+
+	mu     sync.Mutex
+	items  items
+	wakeAt clock.Instant // when the task looks next
+	closed bool
+}
+
+// An item is an entry of the agenda: a hold or a sweep.
+type item interface {
+	place() *place
+	// run does what is due at now. The item is no longer in the agenda. It may
+	// come into batch, or put itself back.
+	run(now clock.Instant, batch *batch)
+}
+
+// A place is where an item stands in the agenda.
+type place struct {
+	at    clock.Instant
+	early clock.Instant // from when it may be done, if the task is awake anyway
+	index int           // 1 + place in the heap; 0: not in it
+}
+
+func newAgenda(l *Locker) *agenda {
+	return &agenda{l: l, signal: l.clock.NewSignal(), ended: l.clock.NewSignal(), wakeAt: clock.Never}
+}
+
+// put enters it to be done at the instant at, or from early on together with
+// others; an item that is in the agenda is moved.
+func (a *agenda) put(it item, early, at clock.Instant) {
+	a.mu.Lock()
+	if a.closed {
+		a.mu.Unlock()
+		return
+	}
+	p := it.place()
+	p.at, p.early = at, early
+	if p.index > 0 {
+		heap.Fix(&a.items, p.index-1)
+	} else {
+		heap.Push(&a.items, it)
+	}
+	wake := at < a.wakeAt
+	if wake {
+		a.wakeAt = at
+	}
+	a.mu.Unlock()
+	if wake {
+		a.signal.Set()
+	}
+}
+
+// drop removes it, if it is there. The task is left to wake in vain: that is
+// rarer than a lock's release.
+func (a *agenda) drop(it item) {
+	a.mu.Lock()
+	if p := it.place(); p.index > 0 {
+		heap.Remove(&a.items, p.index-1)
+	}
+	a.mu.Unlock()
+}
+
+// serve is the agenda's task.
+func (a *agenda) serve() {
+	var due []item
+	for {
+		now := a.l.clock.Now()
+		due = due[:0]
+		a.mu.Lock()
+		for len(a.items) > 0 && a.items[0].place().early <= now {
+			due = append(due, heap.Pop(&a.items).(item))
+		}
+		a.wakeAt = clock.Never
+		if len(a.items) > 0 {
+			a.wakeAt = a.items[0].place().at
+		}
+		wakeAt, closed := a.wakeAt, a.closed
+		a.mu.Unlock()
+		if closed {
+			a.ended.Set()
+			return
+		}
+		if len(due) > 0 {
+			batch := batch{l: a.l, start: now}
+			for _, it := range due {
+				it.run(now, &batch)
+			}
+			batch.send()
+			clear(due)
+			continue
+		}
+		a.signal.Wait(context.Background(), wakeAt)
+	}
+}
+
+// close ends the task and returns what was left to do.
+func (a *agenda) close() []item {
+	a.mu.Lock()
+	a.closed = true
+	left := a.items
+	a.items = nil
+	for _, it := range left {
+		it.place().index = 0
+	}
+	a.mu.Unlock()
+	a.signal.Set()
+	for a.ended.Wait(context.Background(), clock.Never) != clock.WakeSet {
+	}
+	return left
+}
+
+// items is a heap, the earliest first.
+type items []item
+
+func (h items) Len() int           { return len(h) }
+func (h items) Less(i, j int) bool { return h[i].place().at < h[j].place().at }
+func (h items) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].place().index, h[j].place().index = i+1, j+1
+}
+func (h *items) Push(x any) {
+	*h = append(*h, x.(item))
+	x.(item).place().index = len(*h)
+}
+func (h *items) Pop() any {
+	last := len(*h) - 1
+	it := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	it.place().index = 0
+	return it
+}

@@ -1,0 +1,67 @@
+// Package quorum takes locks on a majority of independent Redis masters:
+// Redlock, with the gaps closed that can be closed.
+//
+// It is not a consensus protocol. A lease is a promise about time, and a
+// process that is paused, suspended or cut off can act after its lease has
+// ended, whatever any lock does. What must not happen then has to be refused by
+// the resource itself, by the fencing token: see [Lease.Token].
+//
+// # Use
+//
+// A [Locker] is made once and used by the whole program. Most programs need one
+// method:
+//
+//	locker, err := quorum.New(nodes, quorum.Options{})
+//	...
+//	err = locker.Do(ctx, "orders/42", func(ctx context.Context, lease *quorum.Lease) error {
+//		return db.Write(ctx, order, lease.Token())
+//	})
+//
+// [Locker.Lock] and [Locker.TryLock] return the [Lease] itself, which renews
+// itself until [Lease.Unlock]; its [Lease.Context] ends when it can no longer
+// be relied on.
+//
+// # What is guaranteed
+//
+// While clocks run at rates that differ by no more than Options.Drift, and no
+// node forgets a lock unnoticed:
+//
+//   - Of one name at most one lease is valid at any time, in all programs.
+//   - A lease reports its own end, by its context, before any node could give
+//     its name to somebody else; for this it needs no answer from any node.
+//   - Tokens of one name rise from each holder to the next.
+//   - Every call returns within its stated bound, whatever the servers do.
+//   - A released name is free at once on every node that can be reached, and
+//     elsewhere when its key expires. Commands that arrive late create nothing.
+//
+// A node that restarted abstains for Options.MaxLease, because it may have
+// forgotten a lock; it must keep its data otherwise: no eviction
+// (maxmemory-policy noeviction), no failover to a replica, no FLUSHALL.
+// A node's clock must not jump.
+//
+// # How it works
+//
+// Every attempt has an owner name and a token of its own. The token is made
+// from the wall clock and is above every token that was seen. A node grants a
+// name only if nobody has it and the token is above the fence, the highest
+// token that the node has seen for it; the token then becomes the fence.
+// Since any two majorities share a node, tokens of successive holders rise; and
+// since a release raises the fence as well, a command that was delayed until
+// after its own release is refused.
+//
+// A round is decided as soon as a majority has granted, or can no longer; slow
+// nodes are not waited for. A lost attempt is released on every node, again and
+// again until each has confirmed or the key must have expired. The lease counts
+// from before the first command was sent, and is shortened by the drift
+// allowance. Renewal, at each third of the lease, counts only the nodes that
+// still have it, and only in time; a node that lost the key gets it back, but
+// votes only from the next renewal on.
+//
+// Waiters are woken by published notices, and keep a timer for those that get
+// lost. Inside one Locker the waiters of a name form a queue, of which the first
+// competes with other processes.
+//
+// Sources: the Redis page "Distributed Locks with Redis" (read 2026-11), for the
+// algorithm and its names; Martin Kleppmann, "How to do distributed locking"
+// (2016), for fencing and what can go wrong.
+package quorum

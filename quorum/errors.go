@@ -1,0 +1,131 @@
+package quorum
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+)
+
+// The errors of this package. Match them with errors.Is; an [*Error], from
+// errors.As, has the details of every node.
+var (
+	// ErrHeld: enough nodes answered, and somebody else has the name, or took
+	// part of the nodes at the same time.
+	ErrHeld = errors.New("lock is held by another owner")
+	// ErrNoQuorum: fewer nodes answered than are needed.
+	ErrNoQuorum = errors.New("no quorum of nodes")
+	// ErrLost: the lease ended before it was unlocked. What was done near its
+	// end may not have been alone.
+	ErrLost = errors.New("lease is lost")
+	// ErrMaxHold: the lease was held for as long as its MaxHold allows. It
+	// matches ErrLost too.
+	ErrMaxHold = errors.New("lease has reached its longest hold")
+	// ErrNotHeld: there is no such lease any more: it was unlocked, or broken
+	// or lost before. It is also the cause with which the context of an
+	// unlocked lease ends.
+	ErrNotHeld = errors.New("lease is not held")
+	// ErrClosed: the Locker was closed.
+	ErrClosed = errors.New("locker is closed")
+	// ErrSameServer: two of the configured nodes are one server, so that its
+	// failure would count twice. Neither gets a vote.
+	ErrSameServer = errors.New("two nodes are the same server")
+)
+
+// errLate: a majority granted, but so slowly that nothing of the lease was left.
+var errLate = errors.New("granted too late, the lease has no validity left")
+
+// An Error says what one operation asked of the nodes and what each answered.
+type Error struct {
+	Op    string // "acquire", "extend", "release", "inspect" or "break"
+	Name  string // the lock's name
+	Need  int    // how many nodes had to grant
+	Nodes []NodeVote
+
+	// Err is the sentinel: ErrHeld, ErrNoQuorum, ErrLost, ErrMaxHold or ErrNotHeld.
+	Err error
+	// Cause is what ended the operation besides the votes: the context's
+	// cause when the caller stopped waiting, or nil.
+	Cause error
+}
+
+// A NodeVote is one node's part in an Error.
+type NodeVote struct {
+	Node string
+	Vote Vote
+	// For is how long a refusing node will go on refusing if nothing happens
+	// (the TTL of the key; negative: for ever), or how long an abstaining node
+	// will abstain.
+	For time.Duration
+	// Err is why the vote is unknown.
+	Err error
+}
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %q: %v", e.Op, e.Name, e.Err)
+	if e.Cause != nil {
+		fmt.Fprintf(&b, " (%v)", e.Cause)
+	}
+	if len(e.Nodes) == 0 {
+		return b.String()
+	}
+	granted := 0
+	for _, n := range e.Nodes {
+		if n.Vote == Granted {
+			granted++
+		}
+	}
+	fmt.Fprintf(&b, ": %d of %d nodes granted, %d needed", granted, len(e.Nodes), e.Need)
+	for _, n := range e.Nodes {
+		if n.Vote != Granted && n.Vote != Pending {
+			fmt.Fprintf(&b, "; %s", n)
+		}
+	}
+	return b.String()
+}
+
+func (n NodeVote) String() string {
+	s := n.Node + " " + n.Vote.String()
+	switch {
+	case n.Err != nil:
+		return s + ": " + n.Err.Error()
+	case n.For < 0:
+		return s + " for ever"
+	case n.For > 0:
+		return s + " for " + n.For.Round(time.Millisecond).String()
+	}
+	return s
+}
+
+// Unwrap makes the sentinel, the cause and every node's error match errors.Is
+// and errors.As.
+func (e *Error) Unwrap() []error {
+	errs := []error{e.Err}
+	if e.Err == ErrMaxHold {
+		errs = append(errs, ErrLost)
+	}
+	if e.Cause != nil {
+		errs = append(errs, e.Cause)
+	}
+	for _, n := range e.Nodes {
+		if n.Err != nil {
+			errs = append(errs, n.Err)
+		}
+	}
+	return errs
+}
+
+// permanent reports whether so many nodes failed for good that no attempt can
+// ever be granted until somebody changes something.
+func (e *Error) permanent() bool {
+	broken := 0
+	for _, n := range e.Nodes {
+		if n.Err != nil && (node.Permanent(n.Err) || errors.Is(n.Err, ErrSameServer)) {
+			broken++
+		}
+	}
+	return broken > len(e.Nodes)-e.Need
+}

@@ -1,0 +1,179 @@
+package quorum
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+)
+
+// A Verdict says what the nodes together know of a name.
+type Verdict string
+
+const (
+	// VerdictHeld: one owner has a majority of the nodes.
+	VerdictHeld Verdict = "held"
+	// VerdictFree: nobody has the name on a majority.
+	VerdictFree Verdict = "free"
+	// VerdictContended: neither; owners compete, or an orphan is left over.
+	VerdictContended Verdict = "contended"
+	// VerdictNoQuorum: too few nodes answered to tell.
+	VerdictNoQuorum Verdict = "no-quorum"
+)
+
+// A Report is what the nodes knew of a name when they were asked. It is past
+// before it is read: never decide by it what only a lock can decide.
+type Report struct {
+	Name    string
+	Verdict Verdict
+	Owner   string // of the most nodes, if any has one
+	HeldBy  int    // on how many nodes
+	Quorum  int
+	Nodes   []NodeReport
+}
+
+// A NodeReport is one node's part in a Report.
+type NodeReport struct {
+	Node  string
+	State string        // "held", "free", "error" or "abstaining"
+	Owner string        // "" when free; several are joined by commas
+	TTL   time.Duration // of the key, or node.NoExpiry
+	Fence node.Token    // the highest token that the node has seen
+	// Abstains is how long a node that restarted will have no vote.
+	Abstains time.Duration
+	Err      error
+}
+
+// Inspect asks all nodes who holds name, and changes nothing. It returns when
+// all have answered, or had Options.Timeout to do so. The error is not nil only
+// for a bad name, a closed Locker or an ended ctx: nodes that fail are in the
+// Report.
+func (l *Locker) Inspect(ctx context.Context, name string) (*Report, error) {
+	r, err := l.askAll(ctx, node.Inspect, node.Claim{Name: name})
+	if err != nil {
+		return nil, err
+	}
+	defer r.done()
+	rep := &Report{Name: name, Quorum: l.need, Nodes: make([]NodeReport, len(l.nodes))}
+	r.mu.Lock()
+	for i, b := range r.ballots {
+		rep.Nodes[i] = l.report(i, b)
+	}
+	r.mu.Unlock()
+	rep.conclude()
+	return rep, nil
+}
+
+// ForceUnlock removes name's lock from all nodes, whoever holds it, and reports
+// whether any node had one. The holder is not asked: it learns it at its next
+// renewal, and until then both it and the next holder work. Errors match
+// ErrNoQuorum when too few nodes confirmed.
+func (l *Locker) ForceUnlock(ctx context.Context, name string) (bool, error) {
+	token, ok := l.nextToken(0)
+	if !ok {
+		return false, fmt.Errorf("quorum: no fencing token is left above %d", node.MaxToken)
+	}
+	r, err := l.askAll(ctx, node.Break, node.Claim{Name: name, Token: token})
+	if err != nil {
+		return false, err
+	}
+	defer r.done()
+	l.mu.Lock()
+	var here *hold
+	if ln := l.lines[name]; ln != nil {
+		here = ln.holder
+	}
+	l.mu.Unlock()
+	r.mu.Lock()
+	verdict := r.tally.verdict()
+	r.mu.Unlock()
+	if verdict != won {
+		return r.removed(), r.fail("break", ErrNoQuorum, stopped(ctx))
+	}
+	if here != nil {
+		here.lose(&Error{Op: "hold", Name: name, Err: ErrLost, Cause: errForced})
+	}
+	return r.removed(), nil
+}
+
+var errForced = fmt.Errorf("it was broken by ForceUnlock")
+
+// askAll sends one command to all nodes and waits for every answer.
+func (l *Locker) askAll(ctx context.Context, kind node.Kind, claim node.Claim) (*round, error) {
+	if claim.Name == "" {
+		return nil, fmt.Errorf("quorum: the lock's name is empty")
+	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("%s %q: %w", kind, claim.Name, stopped(ctx))
+	}
+	if !l.enter() {
+		return nil, ErrClosed
+	}
+	defer l.leave()
+	r := l.begin(kind, claim, 0, l.opts.Timeout)
+	r.ask(allNodes(len(l.nodes)))
+	r.awaitAll(ctx)
+	return r, nil
+}
+
+func (l *Locker) report(i int, b ballot) NodeReport {
+	n := NodeReport{Node: l.nodes[i].Name(), State: "error", Err: b.err}
+	if b.vote == Pending {
+		n.Err = node.ErrTimeout
+	}
+	if b.state == nil || n.Err != nil {
+		return n
+	}
+	n.TTL, n.Fence, n.Abstains = b.state.TTL, b.state.Fence, b.wait
+	switch b.state.Type {
+	case "none":
+		n.State = "free"
+	case "hash":
+		n.State = "held"
+		owners := make([]string, len(b.state.Fields))
+		for j, f := range b.state.Fields {
+			owners[j] = f.Name
+		}
+		n.Owner = strings.Join(owners, ",")
+	default:
+		n.Err = fmt.Errorf("%w: it is a %s", node.ErrWrongType, b.state.Type)
+		return n
+	}
+	if n.Abstains > 0 {
+		n.State = "abstaining"
+	}
+	return n
+}
+
+// conclude finds the verdict.
+func (r *Report) conclude() {
+	answered, free := 0, 0
+	counts := make(map[string]int)
+	for _, n := range r.Nodes {
+		if n.State == "error" {
+			continue
+		}
+		if n.Owner != "" {
+			answered++
+			counts[n.Owner]++
+			if counts[n.Owner] > r.HeldBy {
+				r.Owner, r.HeldBy = n.Owner, counts[n.Owner]
+			}
+		} else if n.State == "free" {
+			answered++
+			free++
+		}
+	}
+	switch {
+	case r.HeldBy >= r.Quorum:
+		r.Verdict = VerdictHeld
+	case free >= r.Quorum:
+		r.Verdict = VerdictFree
+	case answered >= r.Quorum:
+		r.Verdict = VerdictContended
+	default:
+		r.Verdict = VerdictNoQuorum
+	}
+}

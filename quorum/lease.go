@@ -1,0 +1,439 @@
+package quorum
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+)
+
+// A Lease is one acquisition of a name. It is over when it is unlocked or when
+// it is lost; it never comes back. Its methods may be called from any task at
+// any time.
+type Lease struct {
+	h        *hold
+	unlocked atomic.Bool
+}
+
+// Name returns the lock's name.
+func (le *Lease) Name() string { return le.h.claim.Name }
+
+// Token returns the fencing token: higher than that of every earlier holder of
+// the name. A resource that remembers the highest token it has seen, and
+// refuses lower ones, is safe even from a holder that was paused past the end
+// of its lease. It does not change, and nested leases share it.
+func (le *Lease) Token() node.Token { return le.h.claim.Token }
+
+// Context returns a context that ends with the lease, with a cause: an error
+// that matches ErrLost when the lease can no longer be relied on (and
+// ErrMaxHold, if that is why), ErrNotHeld after Unlock, ErrClosed after Close.
+// A local timer ends it, whether or not any node answers.
+//
+// It has the values of the context that the lease was acquired with, but not
+// its deadline, and it carries the lease's owner, so that acquiring the name
+// again with it nests.
+func (le *Lease) Context() context.Context { return le.h.context() }
+
+// Remaining returns for how long the lease can still be relied on without
+// another renewal, by the local clock: 0 when it has ended.
+func (le *Lease) Remaining() time.Duration { return le.h.remaining() }
+
+// Extend makes the lease last d from now, or longer if it does already. It
+// must be at most MaxLease. Errors match ErrNotHeld if the lease had ended,
+// ErrMaxHold if d reaches beyond its MaxHold, ErrLost if the nodes no longer
+// have it, and ErrNoQuorum if too few answered, in which case the lease is as it was.
+func (le *Lease) Extend(ctx context.Context, d time.Duration) error { return le.h.extend(ctx, d) }
+
+// Unlock ends the lease and releases its name on all nodes, when it is the last
+// of the nested ones. It returns when a majority has confirmed; nodes that do
+// not are asked again in the background until they do or the key has expired.
+// It lasts at most Options.Timeout and is not hurried by the end of ctx,
+// of which it uses nothing but the values.
+//
+// The error matches ErrNotHeld, with the cause, when the lease had ended before
+// or the nodes no longer had it: what was done under it may not have been alone.
+// It matches ErrNoQuorum when too few nodes confirmed. Unlocking the same Lease
+// again does nothing and returns nil.
+func (le *Lease) Unlock(ctx context.Context) error {
+	if le.unlocked.Swap(true) {
+		return nil
+	}
+	return le.h.unlock(ctx)
+}
+
+// A Handle is what another process needs to take a lease over with
+// [Locker.Resume].
+type Handle struct {
+	Name  string        `json:"name"`
+	Owner string        `json:"owner"`
+	Token node.Token    `json:"token"`
+	Lease time.Duration `json:"lease_ns"`
+}
+
+// Handle returns the lease's handle. Two processes that use one handle at the
+// same time hold the lock together: hand over with [Lease.Detach].
+func (le *Lease) Handle() Handle {
+	h := le.h
+	return Handle{Name: h.claim.Name, Owner: h.claim.Owner, Token: h.claim.Token, Lease: h.lease}
+}
+
+// Detach ends the lease in this process, nested ones included, without
+// releasing it: the nodes keep it for as long as it was last extended, and
+// whoever has the handle can resume it until then. The lease's context ends
+// with ErrNotHeld.
+func (le *Lease) Detach() (Handle, error) {
+	if !le.h.end(ErrNotHeld) {
+		return Handle{}, le.h.notHeld("detach")
+	}
+	le.h.l.vacate(le.h)
+	return le.Handle(), nil
+}
+
+// A hold is what all nested leases of one acquisition share.
+type hold struct {
+	l       *Locker
+	claim   node.Claim // as acquired: its token is the fencing token
+	owner   *Owner
+	self    Owner // owner, unless an explicit one was given
+	lease   time.Duration
+	maxHold time.Duration
+	fixed   bool
+	since   clock.Instant   // when the acquiring round started
+	parent  context.Context // of the acquiring call, for its values
+	first   Lease
+	spot    place
+
+	mu      sync.Mutex
+	leases  int           // not yet unlocked
+	until   clock.Instant // belief: how long the lease can be relied on
+	limit   clock.Instant // until never exceeds it: MaxHold
+	renewAt clock.Instant // Never: not to be renewed, or being renewed
+	expiry  clock.Instant // by when no node has a key of it
+	high    node.Token    // the highest token used for it: healing takes fresh ones
+	mayHold nodeSet
+	why     error // why it ended; nil while it is held
+	failed  error // the last failed renewal
+	ctx     context.Context
+	ending  []*dependent // contexts that end with it
+}
+
+// A dependent is a context that ends with a hold.
+type dependent struct {
+	context.Context
+	cancel context.CancelCauseFunc
+}
+
+func (h *hold) place() *place { return &h.spot }
+
+// hold makes the lease of a won acquire round, or of a resumed one.
+func (l *Locker) hold(ctx context.Context, r *round, s *settings) *hold {
+	h := &hold{
+		l: l, claim: r.claim[0], owner: s.owner,
+		lease: s.lease, maxHold: s.maxHold, fixed: s.fixed,
+		since: r.start, parent: ctx, leases: 1, limit: clock.Never, renewAt: clock.Never,
+		high: r.claim[0].Token,
+	}
+	h.first.h = h
+	if h.owner == nil {
+		h.owner = &h.self
+	}
+	if s.maxHold > 0 {
+		h.limit = r.start.Add(s.maxHold)
+	}
+	h.mayHold = r.mayHoldNow()
+	h.extended(r.start, s.lease)
+	return h
+}
+
+// extended notes that a majority extended the lease with commands sent after
+// start. h.mu is held, or h is new.
+func (h *hold) extended(start clock.Instant, lease time.Duration) {
+	l := h.l
+	h.until = min(max(h.until, validUntil(start, lease, l.opts.Drift)), h.limit)
+	h.expiry = max(h.expiry, l.expiry(start, lease))
+	if !h.fixed && h.until < h.limit {
+		third := h.lease / 3
+		h.renewAt = start.Add(third - time.Duration(l.chance()*float64(third/10)))
+	}
+}
+
+// expiry is by when a key is gone that was sent at start or later, but not
+// after the deadline of its round: by the slowest of clocks.
+func (l *Locker) expiry(start clock.Instant, lease time.Duration) clock.Instant {
+	ttl := lease + l.opts.Grace
+	return start.Add(l.opts.Timeout + ttl + drift(ttl, l.opts.Drift))
+}
+
+// schedule enters the hold's next event in the agenda. h.mu is held.
+func (h *hold) schedule() {
+	if h.renewAt < h.until {
+		h.l.agenda.put(h, h.renewAt.Add(-h.lease/30), h.renewAt)
+		return
+	}
+	h.l.agenda.put(h, h.until, h.until)
+}
+
+// run is the agenda's call: the lease is over, or due for renewal.
+func (h *hold) run(now clock.Instant, batch *batch) {
+	h.mu.Lock()
+	if h.why != nil {
+		h.mu.Unlock()
+		return
+	}
+	if now >= h.until {
+		h.mu.Unlock()
+		h.expire()
+		return
+	}
+	if now >= h.renewAt.Add(-h.lease/30) {
+		h.renewAt = clock.Never
+		batch.add(h)
+	}
+	h.schedule()
+	h.mu.Unlock()
+}
+
+// expire ends the hold because its time is up.
+func (h *hold) expire() {
+	h.mu.Lock()
+	var why error
+	switch {
+	case h.until == h.limit:
+		why = &Error{Op: "extend", Name: h.claim.Name, Err: ErrMaxHold, Cause: fmt.Errorf("held for %v", h.maxHold)}
+	case h.fixed:
+		why = &Error{Op: "hold", Name: h.claim.Name, Err: ErrLost, Cause: fmt.Errorf("its fixed lease of %v is over", h.lease)}
+	case h.failed != nil:
+		why = h.failed
+	default:
+		why = &Error{Op: "extend", Name: h.claim.Name, Err: ErrLost, Cause: fmt.Errorf("it was not renewed in time")}
+	}
+	h.mu.Unlock()
+	h.lose(why)
+}
+
+// lose ends the hold before it was unlocked.
+func (h *hold) lose(why error) {
+	if !h.end(why) {
+		return
+	}
+	l := h.l
+	l.vacate(h)
+	l.observe(Event{Kind: Lost, Name: h.claim.Name, Owner: h.claim.Owner, Token: h.claim.Token,
+		Took: l.clock.Now().Sub(h.since), Err: why})
+	l.opts.Logger.Error("lease lost", "name", h.claim.Name, "token", h.claim.Token, "error", why)
+}
+
+// end ends the hold, once, and its contexts. Neither the nodes nor those who
+// wait here are told.
+func (h *hold) end(why error) bool {
+	h.mu.Lock()
+	if h.why != nil {
+		h.mu.Unlock()
+		return false
+	}
+	h.why = why
+	ending := h.ending
+	h.ending = nil
+	h.mu.Unlock()
+	for _, d := range ending {
+		d.cancel(why)
+	}
+	h.l.agenda.drop(h)
+	return true
+}
+
+func (h *hold) notHeld(op string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	e := &Error{Op: op, Name: h.claim.Name, Err: ErrNotHeld}
+	if h.why != ErrNotHeld {
+		e.Cause = h.why
+	}
+	return e
+}
+
+func (h *hold) remaining() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.why != nil {
+		return 0
+	}
+	return max(0, h.until.Sub(h.l.clock.Now()))
+}
+
+// context returns the one context that all leases of the hold share.
+func (h *hold) context() context.Context {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ctx == nil {
+		h.ctx = h.attach(context.WithoutCancel(h.parent)).Context
+	}
+	return h.ctx
+}
+
+// attach makes a child of parent that ends with the hold and carries its owner.
+// h.mu is held.
+func (h *hold) attach(parent context.Context) *dependent {
+	ctx, cancel := context.WithCancelCause(context.WithValue(parent, ownerKey{}, h.owner))
+	d := &dependent{ctx, cancel}
+	if h.why != nil {
+		cancel(h.why)
+	} else {
+		h.ending = append(h.ending, d)
+	}
+	return d
+}
+
+// detach ends d before the hold ends.
+func (h *hold) detach(d *dependent) {
+	h.mu.Lock()
+	if i := slices.Index(h.ending, d); i >= 0 {
+		h.ending = slices.Delete(h.ending, i, i+1)
+	}
+	h.mu.Unlock()
+	d.cancel(nil)
+}
+
+// nest returns another lease of a hold that still has time left, or nil.
+func (h *hold) nest() *Lease {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.why != nil || h.l.clock.Now() >= h.until {
+		return nil
+	}
+	h.leases++
+	return &Lease{h: h}
+}
+
+func (h *hold) unlock(ctx context.Context) error {
+	l := h.l
+	start := l.clock.Now()
+	h.mu.Lock()
+	h.leases--
+	last, over := h.leases == 0, h.why == nil && start >= h.until
+	h.mu.Unlock()
+	if over {
+		h.expire() // its event is due, and was not yet worked off
+	}
+	if !last {
+		if h.remaining() > 0 {
+			return nil
+		}
+		return h.notHeld("release")
+	}
+	held := h.end(ErrNotHeld)
+	r := h.release()
+	defer r.done()
+	// Whoever is next here may ask the nodes at once: each executes the
+	// release first.
+	l.vacate(h)
+	if !held {
+		return h.notHeld("release")
+	}
+	verdict := r.await(context.WithoutCancel(ctx))
+	l.observe(Event{Kind: Released, Name: h.claim.Name, Owner: h.claim.Owner, Token: h.claim.Token,
+		Took: l.clock.Now().Sub(start)})
+	if verdict != won {
+		return r.fail("release", ErrNoQuorum, nil)
+	}
+	if !r.removed() {
+		return r.fail("release", ErrNotHeld, errBroken)
+	}
+	return nil
+}
+
+var errBroken = fmt.Errorf("the nodes no longer have it: it was broken, or they lost it")
+
+// release sends the releases of an ended hold. The token is the highest that
+// was used for it, so that no node can accept a command of it any more.
+func (h *hold) release() *round {
+	h.mu.Lock()
+	claim := h.claim
+	claim.Token = h.high
+	mayHold, expiry := h.mayHold, h.expiry
+	h.mu.Unlock()
+	return h.l.release(claim, mayHold, expiry)
+}
+
+// removed reports whether any node so far had the claim that was to go. A
+// holder has a majority, and any majority that confirms meets it.
+func (r *round) removed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, b := range r.ballots {
+		if b.removed {
+			return true
+		}
+	}
+	return false
+}
+
+func (h *hold) extend(ctx context.Context, d time.Duration) error {
+	l := h.l
+	if err := l.opts.checkLease(d); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	over := h.why != nil || l.clock.Now() >= h.until
+	capped := l.clock.Now().Add(d) > h.limit
+	h.mu.Unlock()
+	if over {
+		return h.notHeld("extend")
+	}
+	if capped {
+		return &Error{Op: "extend", Name: h.claim.Name, Need: l.need, Err: ErrMaxHold,
+			Cause: fmt.Errorf("%v from now is beyond the longest hold of %v", d, h.maxHold)}
+	}
+	r := l.begin(node.Extend, h.claim, d+l.opts.Grace, l.timeout(d))
+	defer r.done()
+	r.ask(allNodes(len(l.nodes)))
+	verdict := r.await(ctx)
+	switch {
+	case verdict == won:
+		return h.confirm(r.start, d)
+	case ctx.Err() != nil:
+		return r.fail("extend", ErrNoQuorum, context.Cause(ctx))
+	case r.gone():
+		err := r.fail("extend", ErrLost, errBroken)
+		h.lose(err)
+		return err
+	}
+	return r.fail("extend", ErrNoQuorum, nil)
+}
+
+// gone reports whether so many nodes no longer have the lease that the others
+// are no majority.
+func (r *round) gone() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.tally.votes[Refused] > r.tally.nodes-r.tally.need
+}
+
+// confirm takes over an extension that a majority granted. It counts only if
+// the lease has been valid all the while (the Redis page, "Making the algorithm
+// more reliable: Extending the lock").
+func (h *hold) confirm(start clock.Instant, lease time.Duration) error {
+	l := h.l
+	now := l.clock.Now()
+	h.mu.Lock()
+	if h.why != nil {
+		h.mu.Unlock()
+		return h.notHeld("extend")
+	}
+	if now >= h.until {
+		h.mu.Unlock()
+		h.expire()
+		return h.notHeld("extend")
+	}
+	h.extended(start, lease)
+	h.failed = nil
+	h.schedule()
+	h.mu.Unlock()
+	l.observe(Event{Kind: Extended, Name: h.claim.Name, Owner: h.claim.Owner, Token: h.claim.Token, Took: now.Sub(start)})
+	return nil
+}

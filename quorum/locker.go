@@ -1,0 +1,298 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+)
+
+// A Locker takes locks on one set of nodes. Make one for the life of the
+// program; its methods may be called from any task at any time.
+type Locker struct {
+	nodes []node.Node
+	need  int
+	opts  Options
+	clock clock.Clock
+	uuid  string
+
+	rounds  sync.Pool
+	waiters sync.Pool
+	agenda  *agenda
+	last    atomic.Int64 // the highest token made or seen
+	sweeps  atomic.Int64 // how many are open
+
+	seen     []seen
+	learning sync.Mutex
+
+	mu     sync.Mutex
+	lines  map[string]*line
+	active int  // operations under way
+	closed bool // no new operations
+	idle   clock.Signal
+}
+
+// New returns a Locker on nodes, which from now on belong to it: Close closes
+// them. It does not wait for them to be reachable. All programs that share
+// locks must list the same nodes, in the same order where possible.
+func New(nodes []node.Node, options Options) (*Locker, error) {
+	opts, err := options.fill()
+	if err != nil {
+		return nil, err
+	}
+	switch n := len(nodes); {
+	case n == 0:
+		return nil, errors.New("quorum: no nodes")
+	case n > maxNodes-1:
+		return nil, fmt.Errorf("quorum: %d nodes; at most %d are supported", n, maxNodes-1)
+	case n%2 == 0 && !opts.AllowEven:
+		return nil, fmt.Errorf("quorum: %d nodes survive the loss of no more nodes than %d would; "+
+			"list an odd number, or set AllowEven", n, n-1)
+	}
+	names := make(map[string]bool)
+	for _, n := range nodes {
+		if n == nil {
+			return nil, errors.New("quorum: a node is nil")
+		}
+		if names[n.Name()] {
+			return nil, fmt.Errorf("quorum: node %s is listed twice: %w", n.Name(), ErrSameServer)
+		}
+		names[n.Name()] = true
+	}
+	l := &Locker{
+		nodes: nodes,
+		need:  majority(len(nodes)),
+		opts:  opts,
+		clock: opts.Clock,
+		uuid:  uuid(opts.Random(), opts.Random()),
+		seen:  make([]seen, len(nodes)),
+		lines: make(map[string]*line),
+		idle:  opts.Clock.NewSignal(),
+	}
+	for i := range l.seen {
+		l.seen[i].twin.Store(-1)
+	}
+	l.rounds.New = func() any { return l.newRound() }
+	l.waiters.New = func() any { return l.newWaiter() }
+	l.agenda = newAgenda(l)
+	l.clock.Go(l.agenda.serve)
+	return l, nil
+}
+
+// Lock acquires name, and waits for it until ctx ends or a bound given by
+// [WithWait] has passed. The lease is renewed by itself, at each third of its
+// length, until it is unlocked (but see [WithFixedLease] and MaxHold).
+//
+// Errors match ErrHeld or ErrNoQuorum, whichever the last attempt met, joined
+// by ctx's error if that ended the wait. A cause that waiting cannot mend on too
+// many nodes (a key of another type, a refused password) ends it at once. An
+// [*Error] has the details.
+func (l *Locker) Lock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
+	s, err := l.settings(ctx, name, opts)
+	if err != nil {
+		return nil, err
+	}
+	return l.acquire(ctx, name, &s)
+}
+
+// TryLock acquires name in one attempt, without waiting for another owner. It
+// lasts at most Options.Timeout. Errors are those of Lock.
+func (l *Locker) TryLock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
+	s, err := l.settings(ctx, name, opts)
+	if err != nil {
+		return nil, err
+	}
+	s.wait = 0
+	return l.acquire(ctx, name, &s)
+}
+
+// Do acquires name as Lock does, calls fn, and unlocks. fn's context is ctx, but
+// it ends, with a cause, as soon as the lease can no longer be relied on: fn
+// must then stop. Do returns fn's error, joined by one that matches ErrNotHeld
+// if the lease did not last until fn returned.
+func (l *Locker) Do(ctx context.Context, name string, fn func(context.Context, *Lease) error, opts ...Option) (err error) {
+	lease, err := l.Lock(ctx, name, opts...)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		unlocked := lease.Unlock(ctx)
+		if errors.Is(unlocked, ErrNotHeld) {
+			err = errors.Join(err, unlocked)
+		}
+	}()
+	h := lease.h
+	h.mu.Lock()
+	inner := h.attach(ctx)
+	h.mu.Unlock()
+	defer h.detach(inner)
+	return fn(inner.Context, lease)
+}
+
+// Resume takes over a lease from its handle, whichever process acquired it. A
+// majority of the nodes must still have it. The lease gets the length that it
+// was acquired with, unless an option says otherwise, and keeps its token.
+// Errors match ErrNotHeld when the nodes no longer have it, ErrNoQuorum when too
+// few answered.
+func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Lease, error) {
+	if from.Owner == "" || from.Token <= 0 {
+		return nil, fmt.Errorf("quorum: handle of %q has no owner or no token", from.Name)
+	}
+	if from.Lease > 0 {
+		opts = append([]Option{WithLease(from.Lease)}, opts...)
+	}
+	s, err := l.settings(ctx, from.Name, opts)
+	if err != nil {
+		return nil, err
+	}
+	if !l.enter() {
+		return nil, ErrClosed
+	}
+	defer l.leave()
+	claim := node.Claim{Name: from.Name, Owner: from.Owner, Token: from.Token}
+	r := l.begin(node.Extend, claim, s.lease+l.opts.Grace, l.timeout(s.lease))
+	defer r.done()
+	r.ask(allNodes(len(l.nodes)))
+	verdict := r.await(ctx)
+	switch {
+	case verdict == won && l.clock.Now() < validUntil(r.start, s.lease, l.opts.Drift):
+		l.seeFence(from.Token)
+		return l.admit(ctx, r, &s), nil
+	case r.gone():
+		return nil, r.fail("resume", ErrNotHeld, nil)
+	}
+	return nil, r.fail("resume", ErrNoQuorum, context.Cause(ctx))
+}
+
+// Close unlocks every lease, ends all waiting with ErrClosed, and closes the
+// nodes. It lasts at most about twice Options.Timeout and leaves no task behind.
+func (l *Locker) Close() error {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return nil
+	}
+	l.closed = true
+	for _, name := range slices.Sorted(maps.Keys(l.lines)) {
+		for _, w := range l.lines[name].queue {
+			w.signal.Set()
+		}
+	}
+	idle := l.active == 0
+	l.mu.Unlock()
+	for !idle {
+		l.idle.Wait(context.Background(), clock.Never)
+		l.mu.Lock()
+		idle = l.active == 0
+		l.mu.Unlock()
+	}
+	var open []*round
+	for _, it := range l.agenda.close() {
+		if h, ok := it.(*hold); ok && h.end(ErrClosed) {
+			open = append(open, h.release())
+		}
+	}
+	var unconfirmed error
+	for _, r := range open {
+		if r.await(context.Background()) != won {
+			unconfirmed = errors.Join(unconfirmed, r.fail("release", ErrNoQuorum, nil))
+		}
+		r.done()
+	}
+	errs := []error{unconfirmed}
+	for _, n := range l.nodes {
+		if err := n.Close(); err != nil {
+			errs = append(errs, fmt.Errorf("closing node %s: %w", n.Name(), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// enter notes the begin of an operation, unless the Locker is closed.
+func (l *Locker) enter() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return false
+	}
+	l.active++
+	return true
+}
+
+// leave notes its end.
+func (l *Locker) leave() {
+	l.mu.Lock()
+	l.active--
+	wake := l.closed && l.active == 0
+	l.mu.Unlock()
+	if wake {
+		l.idle.Set()
+	}
+}
+
+// timeout bounds a round about a lease of length d.
+func (l *Locker) timeout(d time.Duration) time.Duration { return min(l.opts.Timeout, d/3) }
+
+// nextToken makes a token above every one that this Locker has made or seen,
+// and above the given one: from the wall clock, so that tokens rise also when
+// all nodes have forgotten theirs. It fails only when the 53 bits are used up.
+func (l *Locker) nextToken(above node.Token) (node.Token, bool) {
+	for {
+		last := l.last.Load()
+		t := max(l.clock.Wall().UnixMicro(), last+1, int64(above)+1)
+		if t > int64(node.MaxToken) {
+			return 0, false
+		}
+		if l.last.CompareAndSwap(last, t) {
+			return node.Token(t), true
+		}
+	}
+}
+
+// seeFence makes later tokens rise above a fence that was seen. One that is
+// further ahead than clocks may differ concerns its own name alone.
+func (l *Locker) seeFence(fence node.Token) {
+	if int64(fence) > l.clock.Wall().Add(l.opts.FenceRetention).UnixMicro() {
+		return
+	}
+	for {
+		last := l.last.Load()
+		if int64(fence) <= last || l.last.CompareAndSwap(last, int64(fence)) {
+			return
+		}
+	}
+}
+
+// ownerName makes the owner of one attempt, in the form that Redisson gives its
+// owners. The number is drawn anew from the random source each time, so that
+// not even two copies of one process can make the same.
+func (l *Locker) ownerName() string {
+	b := make([]byte, 0, 64)
+	b = append(b, l.uuid...)
+	b = append(b, ':')
+	return string(strconv.AppendUint(b, l.opts.Random()>>1, 10))
+}
+
+// uuid formats random bits as a UUID of version 4 (RFC 9562, section 5.4).
+func uuid(hi, lo uint64) string {
+	hi = hi&^0xf000 | 0x4000
+	lo = lo&^(3<<62) | 2<<62
+	return fmt.Sprintf("%08x-%04x-%04x-%04x-%012x", hi>>32, hi>>16&0xffff, hi&0xffff, lo>>48, lo&(1<<48-1))
+}
+
+// chance draws a number from 0 up to 1.
+func (l *Locker) chance() float64 { return float64(l.opts.Random()>>11) / (1 << 53) }
+
+func (l *Locker) observe(e Event) {
+	if l.opts.Observer != nil {
+		l.opts.Observer.Observe(e)
+	}
+}

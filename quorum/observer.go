@@ -1,0 +1,50 @@
+package quorum
+
+import (
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+)
+
+// An Observer is told what happens in a Locker, for metrics and traces.
+// Observe is called from the task in which it happens, several at a time; it
+// must not block, nor call the Locker.
+type Observer interface {
+	Observe(Event)
+}
+
+// An Event is one thing that happened. Fields that do not belong to its kind
+// are zero.
+type Event struct {
+	Kind  EventKind
+	Name  string     // the lock's name
+	Owner string     // the owner's field on the nodes
+	Token node.Token // the lease's fencing token
+	Node  string     // which node, for NodeFailed, NodeRecovered and Healed
+
+	// Took is how long it took: from the call to the grant for Acquired, one
+	// attempt for AttemptFailed, one round for Extended and Released. For Lost
+	// it is how long the lease was held.
+	Took time.Duration
+	Err  error // why, for AttemptFailed, ExtendFailed, Lost and NodeFailed
+}
+
+// An EventKind says what happened.
+type EventKind uint8
+
+const (
+	Acquired      EventKind = iota + 1 // a lease was granted
+	AttemptFailed                      // one attempt was not granted; Lock goes on waiting
+	Extended                           // a lease was renewed or extended
+	ExtendFailed                       // an extension was not granted; it may be tried again
+	Lost                               // a lease ended before it was unlocked
+	Released                           // a lease was unlocked
+	Healed                             // a node that had lost a lease's key got it back
+	NodeFailed                         // a node did not answer
+	NodeRecovered                      // a node answered again
+)
+
+func (k EventKind) String() string {
+	return [...]string{"", "acquired", "attempt failed", "extended", "extend failed", "lost",
+		"released", "healed", "node failed", "node recovered"}[k]
+}

@@ -1,0 +1,245 @@
+package quorum
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+)
+
+// Defaults of [Options].
+const (
+	DefaultLease          = 30 * time.Second
+	DefaultMaxLease       = 30 * time.Second
+	DefaultDrift          = 0.01
+	DefaultTimeout        = 500 * time.Millisecond
+	DefaultPoll           = time.Second
+	DefaultFenceRetention = 24 * time.Hour
+)
+
+// Options configure a Locker. The zero value is sensible.
+type Options struct {
+	// Lease is how long a lock lasts without renewal. A holder that dies keeps
+	// the name for this long. 0 means DefaultLease.
+	Lease time.Duration
+
+	// MaxLease is the longest lease in use anywhere in the deployment, by any
+	// program that shares locks over these nodes: a longer one is refused, and
+	// a node that restarted has no vote for this long, because it may have
+	// forgotten a lock. 0 means DefaultMaxLease.
+	MaxLease time.Duration
+
+	// MaxHold bounds how long one acquisition is renewed, counted from the
+	// acquisition; after it the lease ends with ErrMaxHold. 0 means no bound.
+	MaxHold time.Duration
+
+	// Grace is how much longer the nodes keep a key than its holder relies on
+	// it: time for work to stop after its context ended. The name stays taken
+	// that much longer if the holder dies.
+	Grace time.Duration
+
+	// Drift is by what fraction of itself a lease is shortened, because clocks
+	// run at different rates; 2 ms are added. It must cover the drift of the
+	// holder's clock and that of the nodes' together. 0 means DefaultDrift.
+	Drift float64
+
+	// Timeout bounds one round of commands to the nodes, and so every
+	// operation that does not wait for the lock: TryLock, Extend, Unlock. It
+	// is cut to a third of the lease where that is shorter. 0 means
+	// DefaultTimeout.
+	Timeout time.Duration
+
+	// Poll is how long a waiter sleeps at most before it tries again without a
+	// notice: notices can be lost. 0 means DefaultPoll.
+	Poll time.Duration
+
+	// FenceRetention is how long nodes remember the highest fencing token of a
+	// name after its last use. Tokens keep rising even when a fence has been
+	// forgotten, as long as the clocks of all clients agree to within this
+	// time. 0 means DefaultFenceRetention.
+	FenceRetention time.Duration
+
+	// NoRestartGuard lets a node vote right after a restart. Safe only if no
+	// node can forget a lock that it has granted: appendfsync always.
+	NoRestartGuard bool
+
+	// AllowEven permits an even number of nodes, which tolerates no more
+	// failures than one node fewer.
+	AllowEven bool
+
+	// Observer is told what happens. May be nil.
+	Observer Observer
+
+	// Logger gets lost leases as errors, and nodes that fail or recover as
+	// warnings. Nil means no log.
+	Logger *slog.Logger
+
+	// Clock is where time comes from. Nil means clock.System().
+	Clock clock.Clock
+
+	// Random returns 64 random bits, for owner names and jitter. It must be
+	// unpredictable, and different after a virtual machine was cloned. Nil
+	// means the kernel's generator.
+	Random func() uint64
+}
+
+// fill returns o with defaults in place of zeros, or what is wrong with it.
+func (o Options) fill() (Options, error) {
+	for _, d := range []struct {
+		name  string
+		field *time.Duration
+		def   time.Duration
+	}{
+		{"Lease", &o.Lease, DefaultLease},
+		{"MaxLease", &o.MaxLease, DefaultMaxLease},
+		{"MaxHold", &o.MaxHold, 0},
+		{"Grace", &o.Grace, 0},
+		{"Timeout", &o.Timeout, DefaultTimeout},
+		{"Poll", &o.Poll, DefaultPoll},
+		{"FenceRetention", &o.FenceRetention, DefaultFenceRetention},
+	} {
+		if *d.field < 0 {
+			return o, fmt.Errorf("quorum: Options.%s is %v; it must not be negative", d.name, *d.field)
+		}
+		if *d.field == 0 {
+			*d.field = d.def
+		}
+	}
+	if o.Drift == 0 {
+		o.Drift = DefaultDrift
+	}
+	if !(o.Drift > 0 && o.Drift < 1) {
+		return o, fmt.Errorf("quorum: Options.Drift is %v; it must be between 0 and 1", o.Drift)
+	}
+	if o.Poll < time.Millisecond {
+		return o, fmt.Errorf("quorum: Options.Poll is %v; it must be at least 1ms", o.Poll)
+	}
+	if o.FenceRetention < o.MaxLease {
+		return o, fmt.Errorf("quorum: Options.FenceRetention is %v; it must not be shorter than MaxLease, %v", o.FenceRetention, o.MaxLease)
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Clock == nil {
+		o.Clock = clock.System()
+	}
+	if o.Random == nil {
+		o.Random = kernelRandom
+	}
+	return o, o.checkLease(o.Lease)
+}
+
+// checkLease says what is wrong with a lease of length d.
+func (o *Options) checkLease(d time.Duration) error {
+	switch {
+	case d <= 0:
+		return fmt.Errorf("quorum: lease is %v; it must be more than 0", d)
+	case d > o.MaxLease:
+		return fmt.Errorf("quorum: lease of %v is longer than MaxLease, %v; "+
+			"if such leases are wanted, raise MaxLease in every program that shares these nodes", d, o.MaxLease)
+	case d <= 2*drift(d, o.Drift):
+		return fmt.Errorf("quorum: lease of %v is too short: %v of it are given up for clock drift", d, drift(d, o.Drift))
+	}
+	return nil
+}
+
+func kernelRandom() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails, says its documentation
+	return binary.LittleEndian.Uint64(b[:])
+}
+
+// An Option changes one acquisition.
+type Option func(*settings)
+
+// settings are what one acquisition was asked for.
+type settings struct {
+	lease   time.Duration
+	maxHold time.Duration
+	wait    time.Duration // < 0: no bound
+	fixed   bool
+	owner   *Owner
+	err     error
+}
+
+// WithLease makes the lease last d between renewals instead of Options.Lease.
+func WithLease(d time.Duration) Option { return func(s *settings) { s.lease = d } }
+
+// WithFixedLease makes the lease last d and never renews it: what an explicit
+// leaseTime means in Redisson.
+func WithFixedLease(d time.Duration) Option {
+	return func(s *settings) { s.lease, s.fixed = d, true }
+}
+
+// WithMaxHold bounds the renewal of this lease instead of Options.MaxHold.
+func WithMaxHold(d time.Duration) Option {
+	return func(s *settings) {
+		s.maxHold = d
+		if d <= 0 {
+			s.err = fmt.Errorf("quorum: MaxHold is %v; it must be more than 0", d)
+		}
+	}
+}
+
+// WithWait bounds how long Lock and Do wait for the name. When it is over they
+// return ErrHeld or ErrNoQuorum, whichever the last attempt met. TryLock does
+// not wait in any case.
+func WithWait(d time.Duration) Option {
+	return func(s *settings) {
+		s.wait = d
+		if d < 0 {
+			s.err = fmt.Errorf("quorum: wait is %v; it must not be negative", d)
+		}
+	}
+}
+
+// WithOwner makes the acquisition by an owner of its own. Where this owner has
+// the name already, in this Locker, it gets it again at once: see [Owner].
+func WithOwner(o *Owner) Option {
+	return func(s *settings) {
+		s.owner = o
+		if o == nil {
+			s.err = errors.New("quorum: owner is nil; make one with NewOwner")
+		}
+	}
+}
+
+func (l *Locker) settings(ctx context.Context, name string, opts []Option) (settings, error) {
+	s := settings{lease: l.opts.Lease, maxHold: l.opts.MaxHold, wait: -1}
+	for _, o := range opts {
+		o(&s)
+	}
+	if s.owner == nil {
+		s.owner, _ = ctx.Value(ownerKey{}).(*Owner)
+	}
+	if s.err == nil && name == "" {
+		s.err = errors.New("quorum: the lock's name is empty")
+	}
+	if s.err == nil {
+		s.err = l.opts.checkLease(s.lease)
+	}
+	return s, s.err
+}
+
+// An Owner is who a lease belongs to, inside one process. An acquisition of a
+// name by the owner that holds it is granted at once and counted; the name is
+// released by the Unlock of the last of them. Nested acquisitions share the
+// outermost one's lease, with its length and bounds.
+//
+// Without an explicit owner every acquisition is its own. The context of a
+// lease carries its owner, so Lock(lease.Context(), name) nests as well.
+//
+// The nodes know nothing of this: counts kept there would diverge.
+type Owner struct {
+	_ byte // an Owner is told from others by its address, so it must have a size
+}
+
+// NewOwner returns an owner unlike any other.
+func NewOwner() *Owner { return new(Owner) }
+
+type ownerKey struct{}

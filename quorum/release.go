@@ -1,0 +1,85 @@
+package quorum
+
+import (
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+)
+
+// release asks every node to remove the claim: also those that refused it, and
+// those that have not answered ("even if the client believes the instance was
+// not locked"). Nodes in mayHold that do not confirm are asked again until they
+// do, or until expiry, when no key of the claim is left. The caller puts the
+// round down with done.
+func (l *Locker) release(claim node.Claim, mayHold nodeSet, expiry clock.Instant) *round {
+	r := l.begin(node.Release, claim, 0, l.opts.Timeout)
+	r.mayHold, r.expiry = mayHold, expiry
+	r.ask(allNodes(len(l.nodes)))
+	return r
+}
+
+// settle looks at a release to which every node has answered, or had its time.
+func (l *Locker) settle(r *round) {
+	pending := r.mayHold
+	for i, b := range r.ballots {
+		if b.vote == Granted {
+			pending &^= 1 << i
+		}
+	}
+	s := r.sweep
+	if pending == 0 {
+		if s != nil {
+			l.sweeps.Add(-1)
+		}
+		return
+	}
+	if s == nil {
+		if l.sweeps.Add(1) > maxSweeps {
+			l.sweeps.Add(-1)
+			return
+		}
+		s = &sweep{l: l, claim: r.claim[0], expiry: r.expiry}
+	}
+	s.pending = pending
+	s.again(l.clock.Now())
+}
+
+// A sweep is a release that some nodes have not confirmed.
+type sweep struct {
+	l       *Locker
+	claim   node.Claim
+	pending nodeSet
+	expiry  clock.Instant
+	tries   int
+	spot    place
+}
+
+const (
+	firstSweep = 50 * time.Millisecond
+	lastSweep  = 2 * time.Second
+
+	// maxSweeps bounds the memory of sweeps. Keys of a release beyond it go
+	// when they expire.
+	maxSweeps = 1 << 16
+)
+
+func (s *sweep) place() *place { return &s.spot }
+
+func (s *sweep) again(now clock.Instant) {
+	wait := min(firstSweep<<min(s.tries, 10), lastSweep)
+	s.tries++
+	at := now.Add(wait + time.Duration(s.l.chance()*float64(wait/4)))
+	s.l.agenda.put(s, at, at)
+}
+
+func (s *sweep) run(now clock.Instant, _ *batch) {
+	if now >= s.expiry {
+		s.l.sweeps.Add(-1)
+		return
+	}
+	r := s.l.begin(node.Release, s.claim, 0, s.l.opts.Timeout)
+	r.mayHold, r.expiry, r.sweep = s.pending, s.expiry, s
+	r.ask(s.pending)
+	r.done()
+}

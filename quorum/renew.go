@@ -1,0 +1,179 @@
+package quorum
+
+import (
+	"sync"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+)
+
+// A batch collects the leases that one pass of the agenda found due, so that
+// each node is asked for many of them in one command.
+type batch struct {
+	l        *Locker
+	start    clock.Instant
+	renewals []*renewal
+}
+
+// maxRenewal bounds how many leases one command renews, and so how long a
+// node is kept from other commands.
+const maxRenewal = 128
+
+func (b *batch) add(h *hold) {
+	for i := len(b.renewals) - 1; i >= 0; i-- {
+		if r := b.renewals[i]; r.lease == h.lease && len(r.holds) < maxRenewal {
+			r.holds = append(r.holds, h)
+			return
+		}
+	}
+	b.renewals = append(b.renewals, &renewal{l: b.l, lease: h.lease, holds: []*hold{h}})
+}
+
+func (b *batch) send() {
+	for _, r := range b.renewals {
+		r.send()
+	}
+}
+
+// A renewal is one round that extends many leases of one length. Nothing waits
+// for it: what comes of it is done as the replies come in.
+type renewal struct {
+	l     *Locker
+	lease time.Duration
+	holds []*hold
+	start clock.Instant
+
+	mu      sync.Mutex
+	replies int
+	ballots [][]ballot // by hold, then by node
+	tallies []tally
+}
+
+func (r *renewal) send() {
+	l := r.l
+	n := len(l.nodes)
+	r.ballots = make([][]ballot, len(r.holds))
+	r.tallies = make([]tally, len(r.holds))
+	claims := make([]node.Claim, len(r.holds))
+	for k, h := range r.holds {
+		claims[k] = h.claim
+		r.ballots[k] = make([]ballot, n)
+		r.tallies[k] = tally{nodes: n, need: l.need}
+	}
+	r.start = l.clock.Now()
+	command := node.Command{Kind: node.Extend, Claims: claims, TTL: r.lease + l.opts.Grace,
+		Deadline: r.start.Add(l.timeout(r.lease))}
+	for i, nd := range l.nodes {
+		nd.Submit(command, func(reply node.Reply) { r.receive(i, reply) })
+	}
+}
+
+// receive counts one node's answer for every lease, and acts on each verdict
+// once, when it falls.
+func (r *renewal) receive(i int, reply node.Reply) {
+	kept := reply.Kept
+	reply.Kept = []bool{true}
+	b := r.l.judge(i, node.Extend, r.start, reply)
+	var decided []int
+	r.mu.Lock()
+	for k := range r.holds {
+		if b.vote == Granted && !kept[k] {
+			r.ballots[k][i] = ballot{vote: Refused}
+		} else {
+			r.ballots[k][i] = b
+		}
+		t := &r.tallies[k]
+		before := t.verdict()
+		t.add(r.ballots[k][i].vote)
+		if before == undecided && t.verdict() != undecided {
+			decided = append(decided, k)
+		}
+	}
+	r.replies++
+	last := r.replies == len(r.l.nodes)
+	r.mu.Unlock()
+	for _, k := range decided {
+		r.decide(k)
+	}
+	if last {
+		r.heal()
+	}
+}
+
+func (r *renewal) decide(k int) {
+	h := r.holds[k]
+	r.mu.Lock()
+	t := r.tallies[k]
+	if t.verdict() == won {
+		r.mu.Unlock()
+		_ = h.confirm(r.start, r.lease) // the holder learns it from its context
+		return
+	}
+	err := r.l.fail("extend", h.claim.Name, r.ballots[k], ErrLost, nil)
+	r.mu.Unlock()
+	r.l.observe(Event{Kind: ExtendFailed, Name: h.claim.Name, Owner: h.claim.Owner, Token: h.claim.Token,
+		Took: r.l.clock.Now().Sub(r.start), Err: err})
+	if t.votes[Refused] > t.nodes-t.need {
+		err.Cause = errBroken
+		h.lose(err)
+		return
+	}
+	h.retry(err)
+}
+
+// retry plans the next renewal after one that failed for want of answers.
+func (h *hold) retry(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.why != nil {
+		return
+	}
+	h.failed = err
+	wait := h.lease / 15
+	h.renewAt = h.l.clock.Now().Add(wait + time.Duration(h.l.chance()*float64(wait/2)))
+	h.schedule()
+}
+
+// heal gives the leases that were renewed back to the nodes that have lost
+// them. Such a node votes only from the next renewal on: healing never makes up
+// the majority.
+func (r *renewal) heal() {
+	for k, h := range r.holds {
+		if r.tallies[k].verdict() != won {
+			continue
+		}
+		for i, b := range r.ballots[k] {
+			if b.vote == Refused {
+				h.heal(i)
+			}
+		}
+	}
+}
+
+// heal sends an acquire with a fresh token, as every creating command must
+// have, to node i. The lease keeps its fencing token.
+func (h *hold) heal(i int) {
+	l := h.l
+	h.mu.Lock()
+	token, ok := l.nextToken(h.high)
+	now := l.clock.Now()
+	if h.why != nil || !ok || now >= h.until {
+		h.mu.Unlock()
+		return
+	}
+	h.high = token
+	h.mayHold.add(i)
+	h.expiry = max(h.expiry, l.expiry(now, h.lease))
+	claim := h.claim
+	claim.Token = token
+	h.mu.Unlock()
+	command := node.Command{Kind: node.Acquire, Claims: []node.Claim{claim}, TTL: h.lease + l.opts.Grace,
+		Retention: l.opts.FenceRetention, Deadline: now.Add(l.timeout(h.lease))}
+	l.nodes[i].Submit(command, func(reply node.Reply) {
+		l.seeFence(reply.Fence)
+		if reply.Status == node.Granted {
+			l.observe(Event{Kind: Healed, Name: claim.Name, Owner: claim.Owner, Token: h.claim.Token, Node: l.nodes[i].Name()})
+		}
+	})
+}

@@ -1,0 +1,320 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+)
+
+// A round is one command about one claim, sent to all nodes or some, and what
+// comes of it. Rounds are recycled: one goes back to the pool when its task has
+// put it down and the last node asked has answered, which may be long after
+// the round was decided.
+type round struct {
+	l        *Locker
+	command  node.Command
+	claim    [1]node.Claim
+	start    clock.Instant // read before anything was sent
+	deadline clock.Instant
+
+	// Of a release: the nodes on which the claim may be, until when, and the
+	// sweep that this round belongs to.
+	mayHold nodeSet
+	expiry  clock.Instant
+	sweep   *sweep
+
+	signal clock.Signal       // set when the verdict falls, and at each reply if eager
+	reply  []func(node.Reply) // one for each node, made once
+	users  atomic.Int32       // nodes that have not answered, and the round's task
+
+	mu      sync.Mutex
+	ballots []ballot
+	tally   tally
+	asked   nodeSet
+	eager   bool
+}
+
+// A ballot is one node's answer.
+type ballot struct {
+	vote    Vote
+	wait    time.Duration // how long the node will refuse (negative: for ever) or abstain
+	fence   node.Token
+	err     error
+	stale   bool // refused only because the token was too low
+	removed bool // a release or break found something
+	may     bool // an acquire may have left the claim there, now or later
+	state   *node.State
+}
+
+// A nodeSet is a set of nodes, by their place in the Locker.
+type nodeSet uint64
+
+// maxNodes is what a nodeSet can hold.
+const maxNodes = 64
+
+func (s nodeSet) has(i int) bool { return s>>i&1 == 1 }
+func (s *nodeSet) add(i int)     { *s |= 1 << i }
+func (s nodeSet) len() int       { return bits.OnesCount64(uint64(s)) }
+func (s nodeSet) first() int     { return bits.TrailingZeros64(uint64(s)) }
+
+func allNodes(n int) nodeSet { return 1<<n - 1 }
+
+func (l *Locker) newRound() *round {
+	r := &round{
+		l:       l,
+		signal:  l.clock.NewSignal(),
+		reply:   make([]func(node.Reply), len(l.nodes)),
+		ballots: make([]ballot, len(l.nodes)),
+	}
+	r.command.Claims = r.claim[:]
+	for i := range l.nodes {
+		r.reply[i] = func(rep node.Reply) { r.receive(i, rep) }
+	}
+	return r
+}
+
+// begin takes a round for one command. ttl is 0 where the command has none.
+func (l *Locker) begin(kind node.Kind, claim node.Claim, ttl, timeout time.Duration) *round {
+	r := l.rounds.Get().(*round)
+	r.signal.Wait(context.Background(), 0) // forget what a late reply set
+	r.users.Store(1)
+	r.start = l.clock.Now()
+	r.deadline = r.start.Add(timeout)
+	r.claim[0] = claim
+	r.command = node.Command{
+		Kind:      kind,
+		Claims:    r.claim[:],
+		TTL:       ttl,
+		Retention: l.opts.FenceRetention,
+		Deadline:  r.deadline,
+	}
+	clear(r.ballots)
+	r.tally = tally{nodes: len(l.nodes), need: l.need}
+	r.asked, r.mayHold, r.sweep, r.eager = 0, 0, nil, false
+	return r
+}
+
+// ask sends the command to those of nodes that have not been asked before.
+func (r *round) ask(nodes nodeSet) {
+	r.mu.Lock()
+	nodes &^= r.asked
+	r.asked |= nodes
+	r.mu.Unlock()
+	r.users.Add(int32(nodes.len()))
+	for i, n := range r.l.nodes {
+		if nodes.has(i) {
+			n.Submit(r.command, r.reply[i])
+		}
+	}
+}
+
+// receive takes the answer of node i, from whichever task brings it.
+func (r *round) receive(i int, reply node.Reply) {
+	b := r.l.judge(i, r.command.Kind, r.start, reply)
+	r.mu.Lock()
+	before := r.tally.verdict()
+	r.ballots[i] = b
+	r.tally.add(b.vote)
+	wake := r.eager || before == undecided && r.tally.verdict() != undecided
+	r.mu.Unlock()
+	if wake {
+		r.signal.Set()
+	}
+	r.done()
+}
+
+// await returns the verdict, or undecided when ctx ended or the deadline
+// passed before.
+func (r *round) await(ctx context.Context) verdict {
+	for wake := clock.WakeSet; ; wake = r.signal.Wait(ctx, r.deadline) {
+		r.mu.Lock()
+		v := r.tally.verdict()
+		r.mu.Unlock()
+		if v != undecided || wake != clock.WakeSet {
+			return v
+		}
+	}
+}
+
+// awaitAll returns when every node asked has answered, or at the deadline, or
+// when ctx ends.
+func (r *round) awaitAll(ctx context.Context) {
+	r.mu.Lock()
+	r.eager = true
+	open := r.open()
+	r.mu.Unlock()
+	for open > 0 && r.signal.Wait(ctx, r.deadline) == clock.WakeSet {
+		r.mu.Lock()
+		open = r.open()
+		r.mu.Unlock()
+	}
+}
+
+// open is how many of the nodes asked have not answered. r.mu is held.
+func (r *round) open() int {
+	answered := 0
+	for _, n := range r.tally.votes {
+		answered += n
+	}
+	return r.asked.len() - answered
+}
+
+// done ends one use of the round; the last one recycles it.
+func (r *round) done() {
+	if r.users.Add(-1) > 0 {
+		return
+	}
+	if r.command.Kind == node.Release {
+		r.l.settle(r)
+	}
+	r.command, r.claim[0] = node.Command{}, node.Claim{}
+	r.l.rounds.Put(r)
+}
+
+// mayHoldNow returns the nodes that may have, or may yet get, the claim of an
+// acquire: all that were asked, but for those that said no and those that the
+// command never reached.
+func (r *round) mayHoldNow() nodeSet {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.asked
+	for i, b := range r.ballots {
+		if b.vote != Pending && !b.may {
+			s &^= 1 << i
+		}
+	}
+	return s
+}
+
+// fail builds the error of a round that was not won.
+func (r *round) fail(op string, sentinel, cause error) *Error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.l.fail(op, r.claim[0].Name, r.ballots, sentinel, cause)
+}
+
+func (l *Locker) fail(op, name string, ballots []ballot, sentinel, cause error) *Error {
+	e := &Error{Op: op, Name: name, Need: l.need, Err: sentinel, Cause: cause, Nodes: make([]NodeVote, len(ballots))}
+	for i, b := range ballots {
+		e.Nodes[i] = NodeVote{Node: l.nodes[i].Name(), Vote: b.vote, For: b.wait, Err: b.err}
+	}
+	return e
+}
+
+// judge turns the reply of node i, to a command sent at start, into a ballot.
+func (l *Locker) judge(i int, kind node.Kind, start clock.Instant, reply node.Reply) ballot {
+	b := ballot{fence: reply.Fence, state: reply.State}
+	if reply.Status == node.Unknown {
+		b.vote, b.err, b.may = Unknown, reply.Err, !reply.Unsent
+		l.nodeFailed(i, reply.Err)
+		return b
+	}
+	l.nodeAnswered(i)
+	if err := l.meet(i, reply.Life); err != nil {
+		b.vote, b.err, b.may = Unknown, err, true
+		return b
+	}
+	switch reply.Status {
+	case node.Granted:
+		b.vote, b.may = Granted, true
+		if until := l.abstains(start, reply.Life); until > 0 {
+			b.vote, b.wait = Abstaining, until
+		}
+	case node.Refused:
+		b.vote, b.wait = Refused, reply.TTL
+	case node.Stale:
+		b.vote, b.stale = Refused, true
+	case node.Released:
+		b.vote, b.removed = Granted, true
+	case node.Absent:
+		b.vote = Granted
+	case node.Done:
+		b.vote = Granted
+		if kind == node.Extend && !reply.Kept[0] {
+			b.vote = Refused
+		}
+	}
+	if kind == node.Inspect {
+		b.wait = l.abstains(start, reply.Life)
+	}
+	return b
+}
+
+// abstains returns for how long a server in this life has no vote on a command
+// sent at start, 0 if it has one.
+func (l *Locker) abstains(start clock.Instant, life *node.Life) time.Duration {
+	if l.opts.NoRestartGuard {
+		return 0
+	}
+	return max(0, guardEnd(life.Born, l.opts.MaxLease, l.opts.Drift).Sub(start))
+}
+
+var errNoLife = fmt.Errorf("%w: it does not tell when it started, so a restart could go unnoticed", node.ErrUnsupported)
+
+// meet notes which life of its server node i answered from, and refuses what
+// cannot have a vote: a server that does not tell, and one that is configured
+// twice.
+func (l *Locker) meet(i int, life *node.Life) error {
+	if life == nil {
+		if l.opts.NoRestartGuard {
+			return nil
+		}
+		return errNoLife
+	}
+	seen := &l.seen[i]
+	if seen.life.Load() != life {
+		l.learn(i, life)
+	}
+	if twin := seen.twin.Load(); twin >= 0 {
+		return fmt.Errorf("%w: %s and %s (run_id %s); list it once", ErrSameServer,
+			l.nodes[i].Name(), l.nodes[twin].Name(), life.ID)
+	}
+	return nil
+}
+
+// seen is what a Locker knows of one node's server.
+type seen struct {
+	life atomic.Pointer[node.Life]
+	twin atomic.Int32 // another node that is the same server, or -1
+	bad  atomic.Bool  // the last command was not answered
+}
+
+func (l *Locker) learn(i int, life *node.Life) {
+	l.learning.Lock()
+	defer l.learning.Unlock()
+	l.seen[i].life.Store(life)
+	for a := range l.seen {
+		twin := int32(-1)
+		for b := range l.seen {
+			if x, y := l.seen[a].life.Load(), l.seen[b].life.Load(); a != b && x != nil && y != nil && x.ID == y.ID {
+				twin = int32(b)
+			}
+		}
+		l.seen[a].twin.Store(twin)
+	}
+}
+
+func (l *Locker) nodeFailed(i int, err error) {
+	if errors.Is(err, node.ErrClosed) {
+		return
+	}
+	l.observe(Event{Kind: NodeFailed, Node: l.nodes[i].Name(), Err: err})
+	if !l.seen[i].bad.Swap(true) {
+		l.opts.Logger.Warn("node does not answer", "node", l.nodes[i].Name(), "error", err)
+	}
+}
+
+func (l *Locker) nodeAnswered(i int) {
+	bad := &l.seen[i].bad
+	if bad.Load() && bad.Swap(false) {
+		l.observe(Event{Kind: NodeRecovered, Node: l.nodes[i].Name()})
+		l.opts.Logger.Warn("node answers again", "node", l.nodes[i].Name())
+	}
+}

@@ -1,0 +1,125 @@
+package quorum
+
+import (
+	"slices"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+)
+
+// This file decides and does nothing else: no clock, no node, no lock. Time
+// comes in as an argument.
+
+// A Vote is what one node's answer means to a round.
+type Vote uint8
+
+const (
+	// Pending: no answer was needed any more, or none has come yet.
+	Pending Vote = iota
+	// Granted: yes.
+	Granted
+	// Refused: no; somebody else holds the name on this node, or the lease is
+	// not (or no longer) there.
+	Refused
+	// Unknown: no answer. The command may have been carried out, or may still
+	// be. Never counted as a yes, and never as a no.
+	Unknown
+	// Abstaining: the node answered, but restarted so recently that it may
+	// have forgotten a lock; its answer does not count.
+	Abstaining
+)
+
+func (v Vote) String() string {
+	return [...]string{"pending", "granted", "refused", "unknown", "abstaining"}[v]
+}
+
+type verdict uint8
+
+const (
+	undecided verdict = iota
+	won
+	lost
+)
+
+// A tally counts the votes of one round.
+type tally struct {
+	nodes, need int
+	votes       [Abstaining + 1]int
+}
+
+func (t *tally) add(v Vote) { t.votes[v]++ }
+
+// verdict decides at the quorum (Redlock's step 3, "the majority of the
+// instances"): won as soon as need nodes granted, lost as soon as that has
+// become impossible.
+func (t *tally) verdict() verdict {
+	granted := t.votes[Granted]
+	open := t.nodes - granted - t.votes[Refused] - t.votes[Unknown] - t.votes[Abstaining]
+	switch {
+	case granted >= t.need:
+		return won
+	case granted+open < t.need:
+		return lost
+	}
+	return undecided
+}
+
+// majority is the least number of n nodes of which any two sets meet.
+func majority(n int) int { return n/2 + 1 }
+
+// driftFloor is added to every drift allowance: Redis expires keys to the
+// millisecond, and so does its clock.
+const driftFloor = 2 * time.Millisecond
+
+// drift is how much of a lease is given up because the clocks of the holder
+// and of the nodes may run at rates that differ by up to ratio.
+func drift(lease time.Duration, ratio float64) time.Duration {
+	return time.Duration(float64(lease)*ratio) + driftFloor
+}
+
+// validUntil is the instant up to which a holder may rely on a lease: it counts
+// from before the first command was sent, so that no key can have been set
+// earlier (the Redis page's "MIN_VALIDITY=TTL-(T2-T1)-CLOCK_DRIFT", with T1
+// taken there).
+func validUntil(start clock.Instant, lease time.Duration, ratio float64) clock.Instant {
+	return start.Add(lease - drift(lease, ratio))
+}
+
+// guardEnd is the instant from which a server that may have lost its memory at
+// born votes again: whatever lock it forgot has ended by then, on clocks that
+// differ by up to ratio.
+func guardEnd(born clock.Instant, maxLease time.Duration, ratio float64) clock.Instant {
+	return born.Add(maxLease + drift(maxLease, ratio))
+}
+
+// freeIn is the soonest that need nodes can be free, when each node is free
+// after the given time.
+func freeIn(free []time.Duration, need int) time.Duration {
+	slices.Sort(free)
+	return free[need-1]
+}
+
+const (
+	firstPause = 10 * time.Millisecond
+	// expiryMargin is how long after a key's announced end a waiter tries
+	// again: Redis answers PTTL in whole milliseconds and removes a key when
+	// its last one is over.
+	expiryMargin = 2 * time.Millisecond
+)
+
+// pause is how long a waiter sleeps after its attempt failed, unless a notice
+// wakes it: until the lock may be free where the nodes said when that is, else
+// for a time that doubles with each fruitless attempt; in no case for much
+// longer than poll. random is between 0 and 1: waiters that failed together
+// must not return together ("Retry on Failure").
+func pause(free time.Duration, fruitless int, poll time.Duration, random float64) time.Duration {
+	spread := free / 20
+	if free <= 0 {
+		free = min(firstPause<<min(fruitless, 16), poll) / 2
+		spread = free
+	}
+	if free > poll {
+		free, spread = poll*9/10, poll/10
+	}
+	return free + expiryMargin + time.Duration(random*float64(spread+expiryMargin))
+}
