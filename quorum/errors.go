@@ -20,9 +20,9 @@ var (
 	// ErrLost: the lease ended before it was unlocked. What was done near its
 	// end may not have been alone.
 	ErrLost = errors.New("lease is lost")
-	// ErrMaxHold: the lease was held for as long as its MaxHold allows. It
-	// matches ErrLost too.
-	ErrMaxHold = errors.New("lease has reached its longest hold")
+	// ErrMaxHold: the lease may not be held for longer than its MaxHold. An
+	// error of a lease that ended so matches ErrLost too.
+	ErrMaxHold = errors.New("longest hold reached")
 	// ErrNotHeld: there is no such lease any more: it was unlocked, or broken
 	// or lost before. It is also the cause with which the context of an
 	// unlocked lease ends.
@@ -104,9 +104,6 @@ func (n NodeVote) String() string {
 // and errors.As.
 func (e *Error) Unwrap() []error {
 	errs := []error{e.Err}
-	if e.Err == ErrMaxHold {
-		errs = append(errs, ErrLost)
-	}
 	if e.Cause != nil {
 		errs = append(errs, e.Cause)
 	}

@@ -82,15 +82,19 @@ func (le *Lease) Handle() Handle {
 	return Handle{Name: h.claim.Name, Owner: h.claim.Owner, Token: h.claim.Token, Lease: h.lease}
 }
 
+// errDetached is why a detached lease is over; it must not be released.
+var errDetached = fmt.Errorf("%w: it was detached", ErrNotHeld)
+
 // Detach ends the lease in this process, nested ones included, without
 // releasing it: the nodes keep it for as long as it was last extended, and
 // whoever has the handle can resume it until then. The lease's context ends
-// with ErrNotHeld.
+// with ErrNotHeld, and so does a later Unlock.
 func (le *Lease) Detach() (Handle, error) {
-	if !le.h.end(ErrNotHeld) {
-		return Handle{}, le.h.notHeld("detach")
+	h := le.h
+	if !h.end(errDetached) {
+		return Handle{}, h.notHeld("detach")
 	}
-	le.h.l.vacate(le.h)
+	h.l.vacate(h)
 	return le.Handle(), nil
 }
 
@@ -204,7 +208,7 @@ func (h *hold) expire() {
 	var why error
 	switch {
 	case h.until == h.limit:
-		why = &Error{Op: "extend", Name: h.claim.Name, Err: ErrMaxHold, Cause: fmt.Errorf("held for %v", h.maxHold)}
+		why = &Error{Op: "hold", Name: h.claim.Name, Err: ErrLost, Cause: fmt.Errorf("%w of %v", ErrMaxHold, h.maxHold)}
 	case h.fixed:
 		why = &Error{Op: "hold", Name: h.claim.Name, Err: ErrLost, Cause: fmt.Errorf("its fixed lease of %v is over", h.lease)}
 	case h.failed != nil:
@@ -315,8 +319,11 @@ func (h *hold) unlock(ctx context.Context) error {
 	start := l.clock.Now()
 	h.mu.Lock()
 	h.leases--
-	last, over := h.leases == 0, h.why == nil && start >= h.until
+	last, over, detached := h.leases == 0, h.why == nil && start >= h.until, h.why == errDetached
 	h.mu.Unlock()
+	if detached {
+		return h.notHeld("release")
+	}
 	if over {
 		h.expire() // its event is due, and was not yet worked off
 	}

@@ -1,0 +1,121 @@
+package quorum
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/redquorum/redquorum/clock"
+)
+
+// verdictByTrying finds the verdict of votes by trying every way in which the
+// pending nodes may still answer.
+func verdictByTrying(votes []Vote, need int) verdict {
+	granted, open := 0, 0
+	for _, v := range votes {
+		switch v {
+		case Granted:
+			granted++
+		case Pending:
+			open++
+		}
+	}
+	all, none := true, true
+	for yes := 0; yes <= open; yes++ {
+		if granted+yes >= need {
+			none = false
+		} else {
+			all = false
+		}
+	}
+	switch {
+	case all:
+		return won
+	case none:
+		return lost
+	}
+	return undecided
+}
+
+func TestVerdictFallsWhenNoFurtherAnswerCanChangeIt(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 9).Draw(t, "nodes")
+		votes := rapid.SliceOfN(rapid.SampledFrom([]Vote{Pending, Granted, Refused, Unknown, Abstaining}), n, n).Draw(t, "votes")
+		tally := tally{nodes: n, need: majority(n)}
+		for _, v := range votes {
+			if v != Pending {
+				tally.add(v)
+			}
+		}
+		if got, want := tally.verdict(), verdictByTrying(votes, majority(n)); got != want {
+			t.Fatalf("verdict of %v is %d, want %d", votes, got, want)
+		}
+	})
+}
+
+func TestAnyTwoMajoritiesShareANode(t *testing.T) {
+	for n := 1; n <= 63; n++ {
+		if m := majority(n); 2*m <= n || 2*(m-1) > n {
+			t.Errorf("majority(%d) = %d", n, m)
+		}
+	}
+}
+
+func TestValidityIsLeaseLessElapsedLessDrift(t *testing.T) {
+	const start = clock.Instant(1000)
+	for _, c := range []struct {
+		lease, want time.Duration
+	}{
+		{time.Second, 988 * time.Millisecond},
+		{30 * time.Second, 29698 * time.Millisecond},
+		{100 * time.Millisecond, 97 * time.Millisecond},
+	} {
+		if got := validUntil(start, c.lease, 0.01).Sub(start); got != c.want {
+			t.Errorf("a lease of %v can be relied on for %v, want %v", c.lease, got, c.want)
+		}
+	}
+}
+
+// A holder and a node, each off by half of the allowed drift in the bad
+// direction: the holder must give up before the node drops the key (S07).
+func TestDriftCoversClocksThatDisagreeByTheRatio(t *testing.T) {
+	for _, lease := range []time.Duration{10 * time.Millisecond, time.Second, time.Hour} {
+		believes := validUntil(0, lease, 0.01).Sub(0)
+		holderTime := time.Duration(float64(believes) * 1.005) // its clock is slow
+		keyTime := time.Duration(float64(lease) * 0.995)       // the node's is fast
+		if holderTime >= keyTime {
+			t.Errorf("lease %v: believed for %v, on the nodes for %v", lease, holderTime, keyTime)
+		}
+	}
+}
+
+func TestGuardOutlastsTheLongestLease(t *testing.T) {
+	const born = clock.Instant(5e9)
+	if got := guardEnd(born, 30*time.Second, 0.01).Sub(born); got <= 30*time.Second {
+		t.Errorf("a restarted node votes again after %v", got)
+	}
+}
+
+func TestFreeInIsTheSoonestMajority(t *testing.T) {
+	ms := time.Millisecond
+	if got := freeIn([]time.Duration{900 * ms, 0, 30 * ms, 400 * ms, 20 * ms}, 3); got != 30*ms {
+		t.Errorf("got %v, want 30ms", got)
+	}
+}
+
+func TestPauseIsBounded(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		poll := time.Duration(rapid.Int64Range(int64(time.Millisecond), int64(10*time.Second)).Draw(t, "poll"))
+		free := time.Duration(rapid.Int64Range(-1, int64(time.Hour)).Draw(t, "free"))
+		tries := rapid.IntRange(0, 100).Draw(t, "tries")
+		random := rapid.Float64Range(0, 0.9999).Draw(t, "random")
+		got := pause(free, tries, poll, random)
+		if got <= 0 || got > poll+poll/20+2*expiryMargin {
+			t.Fatalf("pause(%v, %d, %v, %v) = %v", free, tries, poll, random, got)
+		}
+		if free > 0 && free < poll && got < free {
+			t.Fatalf("pause(%v, %d, %v, %v) = %v: too early", free, tries, poll, random, got)
+		}
+	})
+}
