@@ -208,19 +208,31 @@ type Field struct {
 }
 
 // FenceKey returns the key of name's fence.
-func FenceKey(name string) string { return prefixed("redquorum_fence", name) }
+func FenceKey(name string) string { return string(AppendFenceKey(nil, name)) }
+
+// AppendFenceKey appends FenceKey(name) to b.
+func AppendFenceKey(b []byte, name string) []byte { return prefixed(b, "redquorum_fence", name) }
 
 // Channel returns the channel on which releases of name are published:
 // Redisson's.
-func Channel(name string) string { return prefixed("redisson_lock__channel", name) }
+func Channel(name string) string { return string(AppendChannel(nil, name)) }
+
+// AppendChannel appends Channel(name) to b.
+func AppendChannel(b []byte, name string) []byte {
+	return prefixed(b, "redisson_lock__channel", name)
+}
 
 // prefixed is Redisson's rule for keys beside a name: the name goes into braces,
 // so that a cluster keeps both in one slot, unless it has a brace already.
-func prefixed(prefix, name string) string {
+func prefixed(b []byte, prefix, name string) []byte {
+	b = append(b, prefix...)
 	if strings.Contains(name, "{") {
-		return prefix + ":" + name
+		b = append(b, ':')
+		return append(b, name...)
 	}
-	return prefix + ":{" + name + "}"
+	b = append(b, ":{"...)
+	b = append(b, name...)
+	return append(b, '}')
 }
 
 // Milliseconds returns d in whole milliseconds, rounded up: how a TTL goes to a

@@ -98,6 +98,12 @@ func (le *Lease) Detach() (Handle, error) {
 	return le.Handle(), nil
 }
 
+func (h *hold) detached() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.why == errDetached
+}
+
 // A hold is what all nested leases of one acquisition share.
 type hold struct {
 	l       *Locker
@@ -319,11 +325,8 @@ func (h *hold) unlock(ctx context.Context) error {
 	start := l.clock.Now()
 	h.mu.Lock()
 	h.leases--
-	last, over, detached := h.leases == 0, h.why == nil && start >= h.until, h.why == errDetached
+	last, over := h.leases == 0, h.why == nil && start >= h.until
 	h.mu.Unlock()
-	if detached {
-		return h.notHeld("release")
-	}
 	if over {
 		h.expire() // its event is due, and was not yet worked off
 	}
@@ -334,6 +337,9 @@ func (h *hold) unlock(ctx context.Context) error {
 		return h.notHeld("release")
 	}
 	held := h.end(ErrNotHeld)
+	if h.detached() {
+		return h.notHeld("release")
+	}
 	r := h.release()
 	defer r.done()
 	// Whoever is next here may ask the nodes at once: each executes the

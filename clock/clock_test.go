@@ -1,0 +1,109 @@
+package clock_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+)
+
+// clocks runs a test on both clocks. The waits are real on System, so they are
+// short.
+func clocks(t *testing.T, test func(t *testing.T, c clock.Clock)) {
+	t.Run("System", func(t *testing.T) { test(t, clock.System()) })
+	t.Run("Runtime", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { test(t, clock.Runtime()) })
+	})
+}
+
+func TestNowRises(t *testing.T) {
+	clocks(t, func(t *testing.T, c clock.Clock) {
+		a := c.Now()
+		time.Sleep(2 * time.Millisecond)
+		if d := c.Now().Sub(a); d < 2*time.Millisecond {
+			t.Errorf("2 ms later the clock is %v later", d)
+		}
+	})
+}
+
+func TestWaitEndsAtTheInstantAndNotBefore(t *testing.T) {
+	clocks(t, func(t *testing.T, c clock.Clock) {
+		until := c.Now().Add(5 * time.Millisecond)
+		if wake := c.NewSignal().Wait(context.Background(), until); wake != clock.WakePassed {
+			t.Fatalf("Wait returned %d", wake)
+		}
+		if c.Now() < until {
+			t.Error("Wait returned early")
+		}
+	})
+}
+
+func TestSetIsRememberedAndCountsOnce(t *testing.T) {
+	clocks(t, func(t *testing.T, c clock.Clock) {
+		s := c.NewSignal()
+		s.Set()
+		s.Set()
+		if wake := s.Wait(context.Background(), clock.Never); wake != clock.WakeSet {
+			t.Fatalf("first Wait returned %d", wake)
+		}
+		if wake := s.Wait(context.Background(), 0); wake != clock.WakePassed {
+			t.Fatalf("second Wait returned %d", wake)
+		}
+	})
+}
+
+func TestSetWakesAWaitingTask(t *testing.T) {
+	clocks(t, func(t *testing.T, c clock.Clock) {
+		s, done := c.NewSignal(), c.NewSignal()
+		c.Go(func() {
+			if s.Wait(context.Background(), clock.Never) == clock.WakeSet {
+				done.Set()
+			}
+		})
+		s.Set()
+		if wake := done.Wait(context.Background(), c.Now().Add(10*time.Second)); wake != clock.WakeSet {
+			t.Fatal("the task was not woken")
+		}
+	})
+}
+
+func TestWaitEndsWithItsContext(t *testing.T) {
+	clocks(t, func(t *testing.T, c clock.Clock) {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
+		defer cancel()
+		if wake := c.NewSignal().Wait(ctx, clock.Never); wake != clock.WakeEnded {
+			t.Fatalf("Wait returned %d", wake)
+		}
+	})
+}
+
+func TestOrderOfWakes(t *testing.T) {
+	clocks(t, func(t *testing.T, c clock.Clock) {
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		s := c.NewSignal()
+		s.Set()
+		for _, want := range []clock.Wake{clock.WakeSet, clock.WakeEnded} {
+			if wake := s.Wait(ended, c.Now()); wake != want {
+				t.Errorf("Wait returned %d, want %d", wake, want)
+			}
+		}
+	})
+}
+
+// A long wait looks at the clock at least each second, so that it does not
+// outlast a suspension of the machine by more.
+func TestLongWaitRechecksTheClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := clock.Runtime()
+		start := c.Now()
+		if wake := c.NewSignal().Wait(context.Background(), start.Add(time.Hour)); wake != clock.WakePassed {
+			t.Fatalf("Wait returned %d", wake)
+		}
+		if d := c.Now().Sub(start); d != time.Hour {
+			t.Errorf("an hour's wait lasted %v", d)
+		}
+	})
+}
