@@ -357,10 +357,8 @@ func (w *waiter) record(r *round) {
 	}
 }
 
-// perhapsFree returns the nodes on which the name was free at the last attempt,
-// or may have been released since.
-func (w *waiter) perhapsFree() nodeSet {
-	s := nodeSet(w.noticed.Load())
+// wasFree returns the nodes on which the name was free at the last attempt.
+func (w *waiter) wasFree() (s nodeSet) {
 	for i, b := range w.ballots {
 		if b.vote == Granted || b.stale {
 			s.add(i)
@@ -412,9 +410,10 @@ func (w *waiter) rest(ctx context.Context) bool {
 		case l.isClosed():
 			return true // the caller looks
 		}
-		set := w.perhapsFree()
+		free := w.wasFree()
+		set := free | nodeSet(w.noticed.Load())
 		switch {
-		case nodeSet(w.noticed.Load()) == 0:
+		case set == free: // no news: these notices are of this waiter's own release
 		case set.len() >= l.need && w.splits < 2:
 			w.hurry = set
 			return true

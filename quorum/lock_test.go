@@ -1,0 +1,627 @@
+package quorum_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+func TestWaiterIsWokenByTheRelease(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+		defer a.Close()
+		defer b.Close()
+		lease := must[*quorum.Lease](t)(a.Lock(background, "x"))
+		time.AfterFunc(7300*time.Millisecond, func() { _ = lease.Unlock(background) })
+		start := time.Now()
+		must[*quorum.Lease](t)(b.Lock(background, "x"))
+		if d := time.Since(start); d != 7300*time.Millisecond {
+			t.Errorf("it took %v", d)
+		}
+	})
+}
+
+// A deaf node never calls wake: all notices are lost.
+type deaf struct{ node.Node }
+
+func (deaf) Watch(string, func()) func() { return func() {} }
+
+// Notices are hints: a waiter gets the lock without them too (S37).
+func TestWaiterWithoutNoticesPolls(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		a := w.locker(quorum.Options{})
+		defer a.Close()
+		b := must[*quorum.Locker](t)(quorum.New([]node.Node{
+			deaf{shared{w.nodes[0], w.sent[0]}}, deaf{shared{w.nodes[1], w.sent[1]}}, deaf{shared{w.nodes[2], w.sent[2]}},
+		}, quorum.Options{Clock: w.clock}))
+		defer b.Close()
+		lease := must[*quorum.Lease](t)(a.Lock(background, "x"))
+		time.AfterFunc(7300*time.Millisecond, func() { _ = lease.Unlock(background) })
+		start := time.Now()
+		must[*quorum.Lease](t)(b.Lock(background, "x"))
+		if d := time.Since(start); d < 7300*time.Millisecond || d > 7300*time.Millisecond+quorum.DefaultPoll*11/10 {
+			t.Errorf("it took %v", d)
+		}
+	})
+}
+
+// Whoever waits for a holder that died gets the name when its key expires (S23).
+func TestWaiterTakesOverWhenTheKeyExpires(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		w.foreign("x", 400*time.Millisecond, 0, 1, 2, 3)
+		l := w.locker(quorum.Options{})
+		defer l.Close()
+		start := time.Now()
+		must[*quorum.Lease](t)(l.Lock(background, "x"))
+		if d := time.Since(start); d < 400*time.Millisecond || d > 450*time.Millisecond {
+			t.Errorf("it took %v", d)
+		}
+	})
+}
+
+// A key without expiry is neither free nor a reason to hang.
+func TestKeyWithoutExpiry(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		w.foreign("x", time.Second, 0, 1, 2)
+		for _, n := range w.nodes {
+			n.Do(func(s *model.Server, now model.Time) { s.Persist(now, "x") })
+		}
+		l := w.locker(quorum.Options{})
+		defer l.Close()
+		start := time.Now()
+		_, err := l.Lock(background, "x", quorum.WithWait(5*time.Second))
+		if !errors.Is(err, quorum.ErrHeld) || !strings.Contains(err.Error(), "for ever") {
+			t.Errorf("got %v", err)
+		}
+		if d := time.Since(start); d != 5*time.Second {
+			t.Errorf("it took %v", d)
+		}
+	})
+}
+
+// While a majority is down a waiter neither gives up nor burns the nodes (S22).
+func TestWaitingThroughAnOutage(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		for _, n := range w.nodes[:3] {
+			n.Down(true)
+		}
+		l := w.locker(quorum.Options{})
+		defer l.Close()
+		time.AfterFunc(time.Hour, func() {
+			for _, n := range w.nodes[:3] {
+				n.Down(false)
+			}
+		})
+		start := time.Now()
+		must[*quorum.Lease](t)(l.Lock(background, "x"))
+		if d := time.Since(start); d < time.Hour || d > time.Hour+2*time.Second {
+			t.Errorf("it took %v", d)
+		}
+		if n := w.sent[4].Load(); n > 3*3600 {
+			t.Errorf("a node got %d commands in the hour", n)
+		}
+	})
+}
+
+func TestWaitEndsWithItsContext(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		w.foreign("x", time.Hour, 0, 1, 2)
+		l := w.locker(quorum.Options{})
+		defer l.Close()
+		why := errors.New("tired")
+		ctx, cancel := context.WithCancelCause(background)
+		time.AfterFunc(3*time.Second, func() { cancel(why) })
+		start := time.Now()
+		_, err := l.Lock(ctx, "x")
+		if !errors.Is(err, context.Canceled) || !errors.Is(err, why) || !errors.Is(err, quorum.ErrHeld) {
+			t.Errorf("got %v", err)
+		}
+		if d := time.Since(start); d != 3*time.Second {
+			t.Errorf("it took %v", d)
+		}
+		if _, err := l.Lock(ctx, "y"); !errors.Is(err, context.Canceled) {
+			t.Errorf("with an ended context: %v", err)
+		}
+		if n := w.locked("y"); n != 0 {
+			t.Error("an ended context still sent commands")
+		}
+	})
+}
+
+// A cancelled acquisition leaves nothing behind (S58).
+func TestCancelInMidAcquireLeavesNoKey(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		for _, n := range w.nodes {
+			n.Delay(100 * time.Millisecond)
+		}
+		l := w.locker(quorum.Options{})
+		for after := range 12 {
+			ctx, cancel := context.WithTimeout(background, time.Duration(after)*10*time.Millisecond)
+			lease, err := l.Lock(ctx, "x")
+			if err == nil {
+				_ = lease.Unlock(background)
+			}
+			cancel()
+		}
+		time.Sleep(300 * time.Millisecond)
+		if n := w.locked("x"); n != 0 {
+			t.Errorf("%d nodes have the key", n)
+		}
+		l.Close()
+	})
+}
+
+// In one process the waiters of a name are served in order, and one competes.
+func TestWaitersOfOneLockerAreServedInOrder(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		defer l.Close()
+		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
+		const waiters = 50
+		var order []int
+		var wg sync.WaitGroup
+		for i := range waiters {
+			wg.Go(func() {
+				lease, err := l.Lock(background, "x")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				order = append(order, i)
+				if err := lease.Unlock(background); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		w.sent[0].Store(0)
+		if err := lease.Unlock(background); err != nil {
+			t.Fatal(err)
+		}
+		wg.Wait()
+		for i, got := range order {
+			if got != i {
+				t.Fatalf("served in the order %v", order)
+			}
+		}
+		if n := w.sent[0].Load(); n > 2*waiters+1 {
+			t.Errorf("%d commands to a node for %d acquisitions", n, waiters)
+		}
+	})
+}
+
+// Many processes that want one name at once do not split the votes for ever
+// (S35, S36).
+func TestManyLockersMakeProgress(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		for i, n := range w.nodes {
+			n.Delay(time.Duration(1+i) * 500 * time.Microsecond)
+		}
+		const lockers, rounds = 16, 10
+		var wg sync.WaitGroup
+		var inside, total int
+		var last node.Token
+		start := time.Now()
+		for range lockers {
+			l := w.locker(quorum.Options{})
+			defer l.Close()
+			wg.Go(func() {
+				for range rounds {
+					lease, err := l.Lock(background, "x")
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if inside++; inside != 1 || lease.Token() <= last {
+						t.Errorf("%d inside, token %d after %d", inside, lease.Token(), last)
+					}
+					last = lease.Token()
+					total++
+					time.Sleep(time.Millisecond)
+					inside--
+					if err := lease.Unlock(background); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if total != lockers*rounds {
+			t.Errorf("%d acquisitions", total)
+		}
+		perAcquisition := time.Since(start) / lockers / rounds
+		t.Logf("%v and %.1f commands per node for each acquisition", perAcquisition,
+			float64(w.sent[4].Load())/lockers/rounds)
+		if perAcquisition > 50*time.Millisecond {
+			t.Errorf("each acquisition took %v", perAcquisition)
+		}
+	})
+}
+
+func TestReentryByTheLeasesContext(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l, other := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+		defer l.Close()
+		defer other.Close()
+		outer := must[*quorum.Lease](t)(l.Lock(background, "x"))
+		w.sent[0].Store(0)
+		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x"))
+		if n := w.sent[0].Load(); n != 0 {
+			t.Errorf("%d commands for the nested lease", n)
+		}
+		if inner.Token() != outer.Token() {
+			t.Error("the nested lease has another token")
+		}
+		if _, err := l.TryLock(background, "x"); !errors.Is(err, quorum.ErrHeld) {
+			t.Errorf("another owner here: %v", err)
+		}
+		for range 2 { // the second does nothing
+			if err := outer.Unlock(background); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := other.TryLock(background, "x"); !errors.Is(err, quorum.ErrHeld) || inner.Remaining() == 0 {
+			t.Errorf("the first Unlock released: %v", err)
+		}
+		if err := inner.Unlock(background); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := other.TryLock(background, "x"); err != nil {
+			t.Errorf("after the last Unlock: %v", err)
+		}
+	})
+}
+
+func TestReentryByAnExplicitOwner(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		defer l.Close()
+		me, you := quorum.WithOwner(quorum.NewOwner()), quorum.WithOwner(quorum.NewOwner())
+		var leases [3]*quorum.Lease
+		for i := range leases {
+			leases[i] = must[*quorum.Lease](t)(l.TryLock(background, "x", me))
+		}
+		if _, err := l.TryLock(background, "x", you); !errors.Is(err, quorum.ErrHeld) {
+			t.Errorf("another owner: %v", err)
+		}
+		for _, lease := range leases {
+			if err := lease.Unlock(background); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := l.TryLock(background, "x", you); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// An owner that waits for its own name, in another task, nests when it gets it.
+func TestWaitersOfOneOwnerNest(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		defer l.Close()
+		first := must[*quorum.Lease](t)(l.Lock(background, "x"))
+		me := quorum.WithOwner(quorum.NewOwner())
+		var wg sync.WaitGroup
+		var tokens [2]node.Token
+		for i := range tokens {
+			wg.Go(func() { tokens[i] = must[*quorum.Lease](t)(l.Lock(background, "x", me)).Token() })
+		}
+		synctest.Wait()
+		if err := first.Unlock(background); err != nil {
+			t.Fatal(err)
+		}
+		wg.Wait()
+		if tokens[0] != tokens[1] {
+			t.Errorf("tokens %v", tokens)
+		}
+	})
+}
+
+func TestDoEndsItsContextWithTheLease(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		mine := errors.New("mine")
+		err := l.Do(background, "x", func(ctx context.Context, lease *quorum.Lease) error {
+			for _, n := range w.nodes {
+				n.Down(true)
+			}
+			<-ctx.Done()
+			if err := context.Cause(ctx); !errors.Is(err, quorum.ErrLost) {
+				t.Errorf("cause: %v", err)
+			}
+			return mine
+		})
+		if !errors.Is(err, mine) || !errors.Is(err, quorum.ErrLost) {
+			t.Errorf("Do: %v", err)
+		}
+		for _, n := range w.nodes {
+			n.Down(false)
+		}
+		l.Close()
+	})
+}
+
+func TestDoUnlocksAlsoAfterAPanic(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		defer l.Close()
+		func() {
+			defer func() { _ = recover() }()
+			_ = l.Do(background, "x", func(context.Context, *quorum.Lease) error { panic("oops") })
+		}()
+		if n := w.locked("x"); n != 0 {
+			t.Errorf("%d nodes have the key", n)
+		}
+		ctx, cancel := context.WithCancel(background)
+		err := l.Do(ctx, "x", func(inner context.Context, lease *quorum.Lease) error {
+			cancel()
+			<-inner.Done()
+			if lease.Context().Err() != nil {
+				t.Error("the caller's context ended the lease")
+			}
+			return l.Do(lease.Context(), "x", func(context.Context, *quorum.Lease) error { return nil })
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestMaxHoldEndsRenewal(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{Lease: 3 * time.Second})
+		defer l.Close()
+		start := time.Now()
+		lease := must[*quorum.Lease](t)(l.Lock(background, "x", quorum.WithMaxHold(10*time.Second)))
+		if err := lease.Extend(background, 11*time.Second); !errors.Is(err, quorum.ErrMaxHold) || errors.Is(err, quorum.ErrLost) {
+			t.Errorf("Extend beyond it: %v", err)
+		}
+		<-lease.Context().Done()
+		if d := time.Since(start); d != 10*time.Second {
+			t.Errorf("held for %v", d)
+		}
+		if err := context.Cause(lease.Context()); !errors.Is(err, quorum.ErrMaxHold) || !errors.Is(err, quorum.ErrLost) {
+			t.Errorf("cause: %v", err)
+		}
+	})
+}
+
+func TestResumeInAnotherProcess(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+		defer b.Close()
+		lease := must[*quorum.Lease](t)(a.Lock(background, "x"))
+		handle := must[quorum.Handle](t)(lease.Detach())
+		if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
+			t.Errorf("Unlock after Detach: %v", err)
+		}
+		a.Close()
+		time.Sleep(20 * time.Second)
+		again := must[*quorum.Lease](t)(b.Resume(background, handle))
+		if again.Token() != lease.Token() {
+			t.Errorf("token %d was %d", again.Token(), lease.Token())
+		}
+		time.Sleep(time.Minute)
+		if again.Remaining() == 0 {
+			t.Error("the resumed lease was not renewed")
+		}
+		if err := again.Unlock(background); err != nil {
+			t.Error(err)
+		}
+		if _, err := b.Resume(background, handle); !errors.Is(err, quorum.ErrNotHeld) {
+			t.Errorf("Resume of what was released: %v", err)
+		}
+		if _, err := b.Resume(background, quorum.Handle{Name: "x"}); err == nil {
+			t.Error("an empty handle was resumed")
+		}
+	})
+}
+
+func TestCloseReleasesAndEndsWaiting(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l, other := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+		defer other.Close()
+		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
+		theirs := must[*quorum.Lease](t)(other.Lock(background, "y"))
+		var wg sync.WaitGroup
+		for _, name := range []string{"x", "y"} {
+			wg.Go(func() {
+				if _, err := l.Lock(background, name); !errors.Is(err, quorum.ErrClosed) {
+					t.Errorf("waiting for %s: %v", name, err)
+				}
+			})
+		}
+		synctest.Wait()
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+		if err := context.Cause(lease.Context()); !errors.Is(err, quorum.ErrClosed) {
+			t.Errorf("cause: %v", err)
+		}
+		if n := w.locked("x"); n != 0 {
+			t.Errorf("%d nodes have the key", n)
+		}
+		if _, err := l.Lock(background, "x"); !errors.Is(err, quorum.ErrClosed) {
+			t.Errorf("Lock: %v", err)
+		}
+		if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
+			t.Errorf("Unlock: %v", err)
+		}
+		if err := l.Close(); err != nil || theirs.Remaining() == 0 {
+			t.Error("the second Close did something", err)
+		}
+	})
+}
+
+// Close is bounded also when no node answers.
+func TestCloseIsBounded(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		must[*quorum.Lease](t)(l.Lock(background, "x"))
+		for _, n := range w.nodes {
+			n.Hang(true)
+		}
+		start := time.Now()
+		if err := l.Close(); !errors.Is(err, quorum.ErrNoQuorum) {
+			t.Errorf("Close: %v", err)
+		}
+		if d := time.Since(start); d > 2*quorum.DefaultTimeout {
+			t.Errorf("it took %v", d)
+		}
+	})
+}
+
+func TestInspect(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		l := w.locker(quorum.Options{})
+		check := func(want quorum.Verdict, heldBy int) *quorum.Report {
+			t.Helper()
+			r := must[*quorum.Report](t)(l.Inspect(background, "x"))
+			if r.Verdict != want || r.HeldBy != heldBy || r.Quorum != 3 {
+				t.Errorf("%s by %d, want %s by %d", r.Verdict, r.HeldBy, want, heldBy)
+			}
+			return r
+		}
+		check(quorum.VerdictFree, 0)
+		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
+		r := check(quorum.VerdictHeld, 5)
+		if n := r.Nodes[0]; r.Owner != lease.Handle().Owner || n.State != "held" || n.Owner != r.Owner ||
+			n.TTL != 30*time.Second || n.Fence != lease.Token() {
+			t.Errorf("%+v", n)
+		}
+		w.nodes[0].Down(true)
+		w.nodes[1].Restart(true)
+		r = check(quorum.VerdictHeld, 3)
+		if r.Nodes[0].State != "error" || !errors.Is(r.Nodes[0].Err, node.ErrUnreachable) ||
+			r.Nodes[1].State != "abstaining" || r.Nodes[1].Abstains == 0 {
+			t.Errorf("%+v", r.Nodes)
+		}
+		if err := lease.Unlock(background); err != nil {
+			t.Fatal(err)
+		}
+		w.foreign("x", time.Minute, 3, 4)
+		check(quorum.VerdictContended, 2) // one down, one abstaining, one free
+		w.nodes[2].Down(true)
+		check(quorum.VerdictNoQuorum, 2)
+		w.nodes[0].Down(false)
+		w.nodes[2].Down(false)
+		time.Sleep(40 * time.Second)
+		check(quorum.VerdictFree, 2) // the other three are a majority
+		l.Close()
+	})
+}
+
+func TestForceUnlockTellsTheHolderHere(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		defer l.Close()
+		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
+		if broken, err := l.ForceUnlock(background, "x"); !broken || err != nil {
+			t.Fatal(broken, err)
+		}
+		if !errors.Is(context.Cause(lease.Context()), quorum.ErrLost) || lease.Remaining() != 0 {
+			t.Error("the lease does not know")
+		}
+		if broken, err := l.ForceUnlock(background, "x"); broken || err != nil {
+			t.Error("breaking a free name:", broken, err)
+		}
+		if _, err := l.TryLock(background, "x"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestObserverSeesWhatHappens(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		o := newObserver()
+		l := w.locker(quorum.Options{Observer: o})
+		w.foreign("x", 100*time.Millisecond, 0, 1, 2)
+		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
+		time.Sleep(15 * time.Second)
+		if err := lease.Unlock(background); err != nil {
+			t.Fatal(err)
+		}
+		must[*quorum.Lease](t)(l.Lock(background, "y"))
+		for _, n := range w.nodes {
+			n.Down(true)
+		}
+		time.Sleep(40 * time.Second)
+		for _, n := range w.nodes {
+			n.Down(false)
+		}
+		must[*quorum.Lease](t)(l.Lock(background, "z"))
+		for kind := quorum.Acquired; kind <= quorum.NodeRecovered; kind++ {
+			if o.count(kind) == 0 && kind != quorum.Healed {
+				t.Errorf("no event %q", kind)
+			}
+		}
+		l.Close()
+	})
+}
+
+func TestBadOptionsAndArguments(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		nodes := []node.Node{w.nodes[0], w.nodes[1], w.nodes[2]}
+		for want, try := range map[string]func() error{
+			"no nodes": func() error { _, err := quorum.New(nil, quorum.Options{}); return err },
+			"odd":      func() error { _, err := quorum.New(nodes[:2], quorum.Options{}); return err },
+			"is nil":   func() error { _, err := quorum.New([]node.Node{nil}, quorum.Options{}); return err },
+			"listed twice": func() error {
+				_, err := quorum.New([]node.Node{nodes[0], nodes[1], nodes[0]}, quorum.Options{})
+				return err
+			},
+			"negative":          func() error { _, err := quorum.New(nodes, quorum.Options{Lease: -1}); return err },
+			"between 0 and 1":   func() error { _, err := quorum.New(nodes, quorum.Options{Drift: 1.5}); return err },
+			"longer than MaxLe": func() error { _, err := quorum.New(nodes, quorum.Options{Lease: time.Hour}); return err },
+			"too short":         func() error { _, err := quorum.New(nodes, quorum.Options{Lease: 3 * time.Millisecond}); return err },
+			"at most 63":        func() error { _, err := quorum.New(make([]node.Node, 65), quorum.Options{}); return err },
+		} {
+			if err := try(); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("want an error about %q, got %v", want, err)
+			}
+		}
+		l := w.locker(quorum.Options{})
+		defer l.Close()
+		for want, opts := range map[string][]quorum.Option{
+			"more than 0":       {quorum.WithLease(0)},
+			"longer than MaxLe": {quorum.WithFixedLease(time.Minute)},
+			"owner is nil":      {quorum.WithOwner(nil)},
+			"MaxHold is 0":      {quorum.WithMaxHold(0)},
+			"wait is -1":        {quorum.WithWait(-1)},
+		} {
+			if _, err := l.Lock(background, "x", opts...); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("want an error about %q, got %v", want, err)
+			}
+		}
+		if _, err := l.Lock(background, ""); err == nil || !strings.Contains(err.Error(), "empty") {
+			t.Errorf("an empty name: %v", err)
+		}
+		if n := w.sent[0].Load(); n != 0 {
+			t.Errorf("%d commands were sent", n)
+		}
+	})
+}
+
+func TestErrorNamesEveryNode(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		w.nodes[0].Down(true)
+		w.nodes[1].Restart(true)
+		l := w.locker(quorum.Options{})
+		_, err := l.TryLock(background, "x")
+		want := `acquire "x": no quorum of nodes: 1 of 3 nodes granted, 2 needed; n1 unknown: unreachable`
+		if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "n2 abstaining for 30.302s") {
+			t.Errorf("got %v", err)
+		}
+		l.Close()
+	})
+}
