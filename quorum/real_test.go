@@ -1,0 +1,424 @@
+package quorum_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/redisnode"
+	"github.com/redquorum/redquorum/node/redisserver"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// The tests of this file run on redis-server processes that are killed, stopped
+// and restarted under the engine.
+
+// servers starts n redis-servers for one test.
+func servers(t testing.TB, n int) []*redisserver.Server {
+	t.Helper()
+	if err := redisserver.Available(); err != nil {
+		t.Skip(err)
+	}
+	all, err := redisserver.StartN(n, redisserver.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, s := range all {
+			_ = s.Close()
+		}
+	})
+	return all
+}
+
+func urls(all []*redisserver.Server) (urls []string) {
+	for _, s := range all {
+		urls = append(urls, s.URL())
+	}
+	return urls
+}
+
+// connect makes a Locker on servers that were just started, and so would all
+// abstain: without the guard, unless o has a MaxLease.
+func connect(t testing.TB, all []*redisserver.Server, o quorum.Options) *quorum.Locker {
+	t.Helper()
+	nodes, err := redisnode.Dial(urls(all)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.NoRestartGuard = o.MaxLease == 0
+	l, err := quorum.New(nodes, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// keys counts the lock keys on all servers that answer.
+func keys(t testing.TB, all []*redisserver.Server, pattern string) (n int) {
+	t.Helper()
+	for _, s := range all {
+		c := redis.NewClient(&redis.Options{Addr: s.Addr()})
+		found, err := c.Keys(background, pattern).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += len(found)
+		_ = c.Close()
+	}
+	return n
+}
+
+// eventually waits until ok, or fails after a time that no sound run needs.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("never happened: ", what)
+		}
+	}
+}
+
+// One and two bad nodes of five are not felt, three are a clear error, and
+// everything recovers by itself, without a task or memory left over.
+func TestRealBadNodes(t *testing.T) {
+	all := servers(t, 5)
+	l := connect(t, all, quorum.Options{})
+	pairs := func(n int) (slowest time.Duration) {
+		t.Helper()
+		for i := range n {
+			start := time.Now()
+			lease, err := l.Lock(background, fmt.Sprint("pair", i%7))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := lease.Unlock(background); err != nil {
+				t.Fatal(err)
+			}
+			slowest = max(slowest, time.Since(start))
+		}
+		return slowest
+	}
+	pairs(200)
+	tasks := runtime.NumGoroutine()
+	for _, bad := range []struct {
+		name        string
+		break_, fix func(*redisserver.Server) error
+	}{
+		{"hung", (*redisserver.Server).Stop, (*redisserver.Server).Cont},
+		{"killed", func(s *redisserver.Server) error { s.Kill(); return nil },
+			func(s *redisserver.Server) error { return s.Restart(true) }},
+	} {
+		for n := 1; n <= 3; n++ {
+			if err := bad.break_(all[n-1]); err != nil {
+				t.Fatal(err)
+			}
+			if n < 3 {
+				// A node that was waited for would cost at least a timeout.
+				if slowest := pairs(1000); slowest >= quorum.DefaultTimeout {
+					t.Errorf("%d %s: a lock and unlock took %v", n, bad.name, slowest)
+				}
+				continue
+			}
+			start := time.Now()
+			_, err := l.TryLock(background, "none")
+			if !errors.Is(err, quorum.ErrNoQuorum) {
+				t.Errorf("three %s: %v", bad.name, err)
+			}
+			if d := time.Since(start); d > quorum.DefaultTimeout+250*time.Millisecond {
+				t.Errorf("three %s: the error took %v", bad.name, d)
+			}
+		}
+		for _, s := range all[:3] {
+			if err := bad.fix(s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		eventually(t, "all five hold again", func() bool {
+			lease, err := l.TryLock(background, "again")
+			if err != nil {
+				return false
+			}
+			defer lease.Unlock(background)
+			r, err := l.Inspect(background, "again")
+			return err == nil && r.HeldBy == 5
+		})
+		pairs(100)
+	}
+	eventually(t, "no more tasks than at first", func() bool { return runtime.NumGoroutine() <= tasks+2 })
+	eventually(t, "no key left", func() bool { return keys(t, all, "pair*") == 0 })
+}
+
+// Whatever moment an acquisition is cancelled in, no key stays behind.
+func TestRealCancelledAcquisitionsLeaveNoKey(t *testing.T) {
+	all := servers(t, 5)
+	l := connect(t, all, quorum.Options{})
+	const tasks, rounds = 8, 1250
+	var acquired, cancelled atomic.Int64
+	var wg sync.WaitGroup
+	for task := range tasks {
+		wg.Go(func() {
+			for i := range rounds {
+				ctx, cancel := context.WithTimeout(background, time.Duration(rand.Int64N(int64(4*time.Millisecond))))
+				lease, err := l.Lock(ctx, fmt.Sprint("orphan", (task+i)%5))
+				if err == nil {
+					acquired.Add(1)
+					if err := lease.Unlock(background); err != nil {
+						t.Error(err)
+					}
+				} else {
+					cancelled.Add(1)
+				}
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%d acquired, %d cancelled", acquired.Load(), cancelled.Load())
+	if acquired.Load() == 0 || cancelled.Load() == 0 {
+		t.Error("the test did not reach both outcomes")
+	}
+	eventually(t, "no key left", func() bool { return keys(t, all, "orphan*") == 0 })
+}
+
+// All servers stop: the holder knows before any of them can drop its key.
+func TestRealLossBeforeAnyKeyExpires(t *testing.T) {
+	all := servers(t, 5)
+	l := connect(t, all, quorum.Options{Lease: 2 * time.Second})
+	lease := must[*quorum.Lease](t)(l.Lock(background, "loss"))
+	time.Sleep(1500 * time.Millisecond) // renewed at least once
+	for _, s := range all {
+		if err := s.Stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-lease.Context().Done()
+	for _, s := range all {
+		if err := s.Cont(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := keys(t, all, "loss"); n != 5 {
+		t.Errorf("when the context had ended, %d nodes had the key", n)
+	}
+	if err := context.Cause(lease.Context()); !errors.Is(err, quorum.ErrLost) {
+		t.Errorf("cause: %v", err)
+	}
+}
+
+// A server that restarts empty abstains; five that restart at once are an
+// outage of MaxLease, and no more.
+func TestRealRestartGuard(t *testing.T) {
+	all := servers(t, 3)
+	l := connect(t, all, quorum.Options{Lease: time.Second, MaxLease: 2 * time.Second})
+	eventually(t, "fresh servers vote after MaxLease", func() bool {
+		lease, err := l.TryLock(background, "guard")
+		if err == nil {
+			_ = lease.Unlock(background)
+		}
+		return err == nil
+	})
+	for _, s := range all[:2] {
+		if err := s.Restart(true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var details *quorum.Error
+	eventually(t, "both are reached again", func() bool {
+		_, err := l.TryLock(background, "guard")
+		abstaining := 0
+		if errors.As(err, &details) {
+			for _, n := range details.Nodes {
+				if n.Vote == quorum.Abstaining {
+					abstaining++
+				}
+			}
+		}
+		return abstaining == 2
+	})
+	start := time.Now()
+	must[*quorum.Lease](t)(l.Lock(background, "guard"))
+	if d := time.Since(start); d < time.Second || d > 10*time.Second {
+		t.Errorf("after the restart it took %v", d)
+	}
+}
+
+func TestRealSameServerTwice(t *testing.T) {
+	all := servers(t, 2)
+	_, port, _ := strings.Cut(all[0].Addr(), ":")
+	nodes, err := redisnode.Dial(all[0].URL(), all[1].URL(), "redis://localhost:"+port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := must[*quorum.Locker](t)(quorum.New(nodes, quorum.Options{NoRestartGuard: true}))
+	defer l.Close()
+	must[*quorum.Report](t)(l.Inspect(background, "x"))
+	if _, err := l.Lock(background, "x"); !errors.Is(err, quorum.ErrSameServer) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The environment that makes the test binary one process of
+// TestRealProcessesCountExactly.
+const workerNodes, workerDir = "REDQUORUM_TEST_NODES", "REDQUORUM_TEST_DIR"
+
+func TestMain(m *testing.M) {
+	if nodes := os.Getenv(workerNodes); nodes != "" {
+		if err := increment(strings.Split(nodes, ","), os.Getenv(workerDir)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+const (
+	processes  = 8
+	increments = 500
+)
+
+// increment adds to the number in a file, by reading and writing it under the
+// lock, and writes its token to another file, in the same critical section.
+func increment(urls []string, dir string) error {
+	nodes, err := redisnode.Dial(urls...)
+	if err != nil {
+		return err
+	}
+	l, err := quorum.New(nodes, quorum.Options{Lease: time.Second, MaxLease: time.Second})
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	tokens, err := os.OpenFile(filepath.Join(dir, "tokens"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer tokens.Close()
+	file := filepath.Join(dir, "count")
+	for range increments {
+		err := l.Do(background, "count", func(ctx context.Context, lease *quorum.Lease) error {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			n, err := strconv.Atoi(string(text))
+			if err != nil {
+				return err
+			}
+			if _, err := fmt.Fprintln(tokens, lease.Token()); err != nil {
+				return err
+			}
+			return os.WriteFile(file, []byte(strconv.Itoa(n+1)), 0)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Eight processes increment a number in a file while servers are killed,
+// stopped and restarted empty, one or two at a time: the count is exact, and
+// tokens strictly rise.
+func TestRealProcessesCountExactly(t *testing.T) {
+	all := servers(t, 5)
+	dir := t.TempDir()
+	for name, text := range map[string]string{"count": "0", "tokens": ""} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(background, 4*time.Minute)
+	defer cancel()
+	var wg sync.WaitGroup
+	for range processes {
+		cmd := exec.CommandContext(ctx, os.Args[0])
+		cmd.Env = append(os.Environ(), workerNodes+"="+strings.Join(urls(all), ","), workerDir+"="+dir)
+		cmd.Stderr = os.Stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		wg.Go(func() {
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("a process failed: %v", err)
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { wg.Wait(); close(done) }()
+	faults := harass(t, all, done)
+	t.Logf("%d faults", faults)
+	text, err := os.ReadFile(filepath.Join(dir, "count"))
+	if err != nil || string(text) != strconv.Itoa(processes*increments) {
+		t.Errorf("the count is %q, want %d (%v)", text, processes*increments, err)
+	}
+	f, err := os.Open(filepath.Join(dir, "tokens"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var last, n node.Token
+	for {
+		var token node.Token
+		if _, err := fmt.Fscanln(f, &token); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if token <= last {
+			t.Fatalf("token %d follows %d", token, last)
+		}
+		last = token
+		n++
+	}
+	if n != processes*increments {
+		t.Errorf("%d tokens", n)
+	}
+}
+
+// harass breaks servers, in turn, until done: at most two at a time are not
+// there or abstain.
+func harass(t *testing.T, all []*redisserver.Server, done <-chan struct{}) (faults int) {
+	pause := func(d time.Duration) bool {
+		select {
+		case <-done:
+			return false
+		case <-time.After(d):
+			return true
+		}
+	}
+	for i := 0; pause(700 * time.Millisecond); i++ {
+		a, b := all[i%5], all[(i+1)%5]
+		faults += 2
+		if err := a.Stop(); err != nil {
+			t.Error(err)
+		}
+		b.Kill()
+		more := pause(300 * time.Millisecond)
+		if err := errors.Join(a.Cont(), b.Restart(true)); err != nil {
+			t.Error(err)
+		}
+		if !more {
+			return faults
+		}
+		pause(1300 * time.Millisecond) // the guard: MaxLease, and a second by which uptime is coarse
+	}
+	return faults
+}
