@@ -1,0 +1,128 @@
+package quorum_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// exampleNodes stands for redisnode.Dial in the examples, which need no server.
+func exampleNodes() (nodes []node.Node) {
+	for _, name := range []string{"n1", "n2", "n3"} {
+		nodes = append(nodes, model.New(clock.System(), name))
+	}
+	return nodes
+}
+
+func Example() {
+	locker, err := quorum.New(exampleNodes(), quorum.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locker.Close()
+
+	var highest node.Token // what the resource remembers
+	err = locker.Do(context.Background(), "orders/42", func(ctx context.Context, lease *quorum.Lease) error {
+		if lease.Token() < highest {
+			return errors.New("a newer holder was here")
+		}
+		highest = lease.Token()
+		fmt.Println("alone with order 42")
+		return ctx.Err()
+	})
+	fmt.Println(err)
+	// Output:
+	// alone with order 42
+	// <nil>
+}
+
+func ExampleLocker_TryLock() {
+	locker, _ := quorum.New(exampleNodes(), quorum.Options{})
+	defer locker.Close()
+	ctx := context.Background()
+
+	lease, _ := locker.TryLock(ctx, "report", quorum.WithLease(5*time.Second))
+	_, err := locker.TryLock(ctx, "report")
+	fmt.Println(errors.Is(err, quorum.ErrHeld))
+
+	fmt.Println(lease.Unlock(ctx))
+	// Output:
+	// true
+	// <nil>
+}
+
+func ExampleLocker_Lock() {
+	locker, _ := quorum.New(exampleNodes(), quorum.Options{})
+	defer locker.Close()
+	ctx := context.Background()
+
+	lease, err := locker.Lock(ctx, "report", quorum.WithWait(10*time.Second), quorum.WithMaxHold(time.Hour))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer lease.Unlock(ctx)
+
+	select {
+	case <-lease.Context().Done():
+		fmt.Println("stop:", context.Cause(lease.Context()))
+	case <-time.After(time.Millisecond):
+		fmt.Println("the work is done, with time left:", lease.Remaining() > 29*time.Second)
+	}
+	// Output:
+	// the work is done, with time left: true
+}
+
+// Re-entry goes by the lease's context.
+func ExampleLease_Context() {
+	locker, _ := quorum.New(exampleNodes(), quorum.Options{})
+	defer locker.Close()
+
+	outer, _ := locker.Lock(context.Background(), "account/7")
+	inner, err := locker.TryLock(outer.Context(), "account/7")
+	fmt.Println(err, inner.Token() == outer.Token())
+
+	_ = inner.Unlock(context.Background())
+	fmt.Println(outer.Remaining() > 0)
+	_ = outer.Unlock(context.Background())
+	fmt.Println(outer.Remaining())
+	// Output:
+	// <nil> true
+	// true
+	// 0s
+}
+
+// A lease goes from one process to another by its handle.
+func ExampleLocker_Resume() {
+	locker, _ := quorum.New(exampleNodes(), quorum.Options{})
+	defer locker.Close()
+	ctx := context.Background()
+
+	lease, _ := locker.Lock(ctx, "migration")
+	handle, _ := lease.Detach()
+
+	resumed, err := locker.Resume(ctx, handle)
+	fmt.Println(err, resumed.Token() == lease.Token())
+	// Output:
+	// <nil> true
+}
+
+func ExampleLocker_Inspect() {
+	locker, _ := quorum.New(exampleNodes(), quorum.Options{})
+	defer locker.Close()
+	ctx := context.Background()
+
+	lease, _ := locker.Lock(ctx, "orders/42")
+	defer lease.Unlock(ctx)
+	report, _ := locker.Inspect(ctx, "orders/42")
+	fmt.Println(report.Verdict, report.HeldBy, "of", len(report.Nodes), report.Owner == lease.Handle().Owner)
+	// Output:
+	// held 3 of 3 true
+}

@@ -1,0 +1,47 @@
+package quorum_test
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/redquorum/redquorum"
+
+// deps lists what a package imports, directly and indirectly, outside the
+// standard library.
+func deps(t *testing.T, pkg string) []string {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", module+pkg).Output()
+	if err != nil {
+		t.Skip("go list: ", err)
+	}
+	return strings.Fields(string(out))
+}
+
+// Importing quorum stays light: no client, no simulator, no command line.
+func TestImportsRunOneWay(t *testing.T) {
+	for pkg, allowed := range map[string][]string{
+		"/clock":      {"/clock"},
+		"/node":       {"/clock", "/node"},
+		"/node/model": {"/clock", "/node", "/node/model"},
+		"/quorum":     {"/clock", "/node", "/quorum"},
+	} {
+		for _, dep := range deps(t, pkg) {
+			if strings.HasPrefix(dep, "golang.org/x/sys/") {
+				continue // CLOCK_BOOTTIME
+			}
+			if !slices.Contains(allowed, strings.TrimPrefix(dep, module)) {
+				t.Errorf("%s imports %s", pkg, dep)
+			}
+		}
+	}
+	for _, dep := range deps(t, "/node/redisnode") {
+		for _, never := range []string{"miniredis", "gopher-lua", "rapid", module + "/cmd", module + "/quorum", module + "/node/redisserver"} {
+			if strings.Contains(dep, never) {
+				t.Errorf("/node/redisnode imports %s", dep)
+			}
+		}
+	}
+}
