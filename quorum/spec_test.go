@@ -76,12 +76,13 @@ func (p pausing) Now() clock.Instant { return p.Clock.Now() + clock.Instant(p.ah
 type pauser struct {
 	node.Node
 	clock pausing
+	kind  node.Kind // of the command whose reply it is
 	d     time.Duration
 }
 
 func (p pauser) Submit(cmd node.Command, reply func(node.Reply)) {
 	p.Node.Submit(cmd, func(r node.Reply) {
-		if cmd.Kind == node.Acquire {
+		if cmd.Kind == p.kind {
 			p.clock.ahead.Add(int64(p.d))
 		}
 		reply(r)
@@ -95,7 +96,7 @@ func TestGrantReadAfterThePauseIsRefused(t *testing.T) {
 		c := pausing{w.clock, new(atomic.Int64)}
 		var nodes []node.Node
 		for _, n := range w.nodes {
-			nodes = append(nodes, pauser{shared{n, new(atomic.Int64)}, c, 400 * time.Millisecond})
+			nodes = append(nodes, pauser{shared{n, new(atomic.Int64)}, c, node.Acquire, 400 * time.Millisecond})
 		}
 		l := must[*quorum.Locker](t)(quorum.New(nodes, quorum.Options{Clock: c, Lease: time.Second, NoRestartGuard: true}))
 		defer l.Close()
@@ -472,6 +473,27 @@ func TestExtensionConfirmedTooLateIsALoss(t *testing.T) {
 	})
 }
 
+// The same, when the process was stopped with the replies in its sockets and no
+// timer of it has run yet.
+func TestExtensionReadAfterThePauseIsALoss(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		c := pausing{w.clock, new(atomic.Int64)}
+		var nodes []node.Node
+		for _, n := range w.nodes {
+			nodes = append(nodes, pauser{shared{n, new(atomic.Int64)}, c, node.Extend, time.Second})
+		}
+		l := must[*quorum.Locker](t)(quorum.New(nodes, quorum.Options{Clock: c, NoRestartGuard: true}))
+		defer l.Close()
+		lease := must[*quorum.Lease](t)(l.Lock(background, "x", quorum.WithFixedLease(900*time.Millisecond)))
+		if err := lease.Extend(background, 10*time.Second); !errors.Is(err, quorum.ErrNotHeld) || !errors.Is(err, quorum.ErrLost) {
+			t.Errorf("Extend: %v", err)
+		}
+		if lease.Remaining() != 0 || lease.Context().Err() == nil {
+			t.Error("the lease came back to life")
+		}
+	})
+}
+
 // Extending by less than is left shortens nothing (S45).
 func TestExtendNeverShortens(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
@@ -529,6 +551,60 @@ func TestHealingDoesNotMakeUpTheMajority(t *testing.T) {
 		<-lease.Context().Done()
 		if d := time.Since(start); d > 10500*time.Millisecond || !errors.Is(context.Cause(lease.Context()), quorum.ErrLost) {
 			t.Errorf("after %v: %v", d, context.Cause(lease.Context()))
+		}
+	})
+}
+
+// Nor is a node given the key while it is not known that a majority has it.
+func TestNothingIsHealedWithoutAMajority(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		l := w.locker(quorum.Options{})
+		must[*quorum.Lease](t)(l.Lock(background, "x"))
+		w.nodes[2].Restart(true)
+		w.nodes[3].Down(true)
+		w.nodes[4].Down(true)
+		time.Sleep(29 * time.Second)
+		w.nodes[2].Do(func(s *model.Server, now model.Time) {
+			if s.Len(now) != 0 {
+				t.Error("the node that forgot the key has it")
+			}
+		})
+		w.nodes[3].Down(false)
+		w.nodes[4].Down(false)
+		l.Close()
+	})
+}
+
+// A healing command that arrives after the release creates nothing.
+func TestDelayedHealingIsRefused(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		var acquires []node.Command
+		nodes := []node.Node{
+			spy{shared{w.nodes[0], w.sent[0]}, func(c node.Command) {
+				if c.Kind == node.Acquire {
+					c.Claims = append([]node.Claim(nil), c.Claims...)
+					acquires = append(acquires, c)
+				}
+			}}, shared{w.nodes[1], w.sent[1]}, shared{w.nodes[2], w.sent[2]},
+		}
+		l := must[*quorum.Locker](t)(quorum.New(nodes, quorum.Options{Clock: w.clock}))
+		defer l.Close()
+		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
+		w.nodes[0].Restart(true)
+		time.Sleep(11 * time.Second)
+		if len(acquires) != 2 || acquires[1].Claims[0].Token <= lease.Token() {
+			t.Fatalf("the node was sent %v", acquires)
+		}
+		if err := lease.Unlock(background); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range acquires {
+			c.Deadline = clock.Never // it was on its way all the time
+			w.nodes[0].Submit(c, func(r node.Reply) {
+				if r.Status != node.Stale {
+					t.Errorf("token %d: %v", c.Claims[0].Token, r.Status)
+				}
+			})
 		}
 	})
 }
