@@ -198,6 +198,23 @@ func TestWaitersOfOneLockerAreServedInOrder(t *testing.T) {
 	})
 }
 
+// Of many waiters here only the first asks the nodes.
+func TestOneWaiterOfALockerCompetes(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		w.foreign("x", time.Hour, 0, 1, 2)
+		l := w.locker(quorum.Options{})
+		var wg sync.WaitGroup
+		for range 50 {
+			wg.Go(func() { _, _ = l.Lock(background, "x", quorum.WithWait(10*time.Second)) })
+		}
+		wg.Wait()
+		if n := w.sent[0].Load(); n > 40 {
+			t.Errorf("%d commands to a node in 10 s", n)
+		}
+		l.Close()
+	})
+}
+
 // Many processes that want one name at once do not split the votes for ever
 // (S35, S36).
 func TestManyLockersMakeProgress(t *testing.T) {

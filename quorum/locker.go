@@ -27,7 +27,8 @@ type Locker struct {
 	rounds  sync.Pool
 	waiters sync.Pool
 	agenda  *agenda
-	last    atomic.Int64 // the highest token made or seen
+	last    atomic.Int64 // the highest token made
+	ahead   atomic.Int64 // microseconds by which other clients' clocks were seen ahead of the one here
 	sweeps  atomic.Int64 // how many are open
 
 	seen     []seen
@@ -241,13 +242,14 @@ func (l *Locker) leave() {
 // timeout bounds a round about a lease of length d.
 func (l *Locker) timeout(d time.Duration) time.Duration { return min(l.opts.Timeout, d/3) }
 
-// nextToken makes a token above every one that this Locker has made or seen,
-// and above the given one: from the wall clock, so that tokens rise also when
-// all nodes have forgotten theirs. It fails only when the 53 bits are used up.
+// nextToken makes a token above every one that this Locker has made, and above
+// the given one: from the wall clock, so that tokens rise also when all nodes
+// have forgotten theirs. It fails only when the 53 bits are used up.
 func (l *Locker) nextToken(above node.Token) (node.Token, bool) {
+	now := l.clock.Wall().UnixMicro() + l.ahead.Load()
 	for {
 		last := l.last.Load()
-		t := max(l.clock.Wall().UnixMicro(), last+1, int64(above)+1)
+		t := max(now, last+1, int64(above)+1)
 		if t > int64(node.MaxToken) {
 			return 0, false
 		}
@@ -257,15 +259,17 @@ func (l *Locker) nextToken(above node.Token) (node.Token, bool) {
 	}
 }
 
-// seeFence makes later tokens rise above a fence that was seen. One that is
-// further ahead than clocks may differ concerns its own name alone.
+// seeFence learns from a fence that another client's clock is ahead, so that
+// the next tokens need not be refused first. A fence further ahead than clocks
+// may differ concerns its own name alone.
 func (l *Locker) seeFence(fence node.Token) {
-	if int64(fence) > l.clock.Wall().Add(l.opts.FenceRetention).UnixMicro() {
+	d := int64(fence) - l.clock.Wall().UnixMicro()
+	if d > l.opts.FenceRetention.Microseconds() {
 		return
 	}
 	for {
-		last := l.last.Load()
-		if int64(fence) <= last || l.last.CompareAndSwap(last, int64(fence)) {
+		ahead := l.ahead.Load()
+		if d <= ahead || l.ahead.CompareAndSwap(ahead, d) {
 			return
 		}
 	}
