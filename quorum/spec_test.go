@@ -268,7 +268,7 @@ func TestTokensRiseAlthoughClocksDiffer(t *testing.T) {
 					if n := w.sent[0].Load(); ahead == time.Hour && round > 0 && n != 2 {
 						t.Errorf("lock and unlock took %d commands to a node", n)
 					}
-					time.Sleep(time.Microsecond)
+					time.Sleep(time.Duration(round+1) * time.Microsecond)
 				}
 			}
 		})
