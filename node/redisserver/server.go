@@ -1,0 +1,315 @@
+// Package redisserver starts redis-server processes: for tests against the real
+// thing, for benchmarks, and for trying things out. It does not manage servers
+// that are to be kept: when a [Server] is closed its data is gone, and on Linux
+// its process dies with the program that started it, however that ends.
+package redisserver
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Available returns nil if a redis-server can be started here, and otherwise
+// one line that says why not.
+func Available() error {
+	_, err := find("")
+	return err
+}
+
+func find(binary string) (path string, err error) {
+	if binary == "" {
+		binary = "redis-server"
+	}
+	path, err = exec.LookPath(binary)
+	if err != nil {
+		return "", fmt.Errorf("redisserver: no Redis to start: %w", err)
+	}
+	return path, nil
+}
+
+// A Config says how to start a server. The zero Config is a server in memory on
+// a free port of the loopback interface.
+type Config struct {
+	// Binary is the program: a path, or a name to look up on the PATH. By
+	// default redis-server.
+	Binary string
+	// Unix makes the server listen on a Unix socket instead of a TCP port.
+	Unix bool
+	// AppendOnly makes the server write every change to the disk before it
+	// answers, so that Restart can keep the data.
+	AppendOnly bool
+	// Args are further arguments, such as "--maxmemory", "64mb". They come last,
+	// so they win.
+	Args []string
+}
+
+// A Server is one redis-server process and its directory. Its methods may be
+// called by several goroutines at once.
+type Server struct {
+	config Config
+	binary string
+	dir    string
+	addr   string
+
+	mu      sync.Mutex
+	process *process // nil when none runs
+	closed  bool
+}
+
+var errClosed = errors.New("redisserver: server is closed")
+
+// How long a server may take to answer after its start, and how often to find
+// another port when somebody else was quicker.
+const (
+	startTimeout = 15 * time.Second
+	portTries    = 10
+)
+
+// Start starts a server and returns when it answers.
+func Start(config Config) (*Server, error) {
+	binary, err := find(config.Binary)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "redisserver-")
+	if err != nil {
+		return nil, fmt.Errorf("redisserver: %w", err)
+	}
+	s := &Server{config: config, binary: binary, dir: dir}
+	for range portTries {
+		if s.addr, err = s.freeAddr(); err != nil {
+			break
+		}
+		if err = s.start(); !errors.Is(err, errAddrInUse) {
+			break
+		}
+	}
+	if err != nil {
+		os.RemoveAll(dir)
+		return nil, err
+	}
+	return s, nil
+}
+
+// StartN starts n servers, or none if one of them fails.
+func StartN(n int, config Config) ([]*Server, error) {
+	servers := make([]*Server, 0, n)
+	for range n {
+		s, err := Start(config)
+		if err != nil {
+			for _, started := range servers {
+				started.Close()
+			}
+			return nil, err
+		}
+		servers = append(servers, s)
+	}
+	return servers, nil
+}
+
+// Addr returns the host and port, or the path of the Unix socket. It stays the
+// same when the server restarts.
+func (s *Server) Addr() string { return s.addr }
+
+// URL returns the address in the form that clients parse: redis://host:port or
+// unix://path.
+func (s *Server) URL() string {
+	if s.config.Unix {
+		return "unix://" + s.addr
+	}
+	return "redis://" + s.addr
+}
+
+// PID returns the process's number, 0 if none runs.
+func (s *Server) PID() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.process == nil {
+		return 0
+	}
+	return s.process.pid()
+}
+
+// Kill ends the process at once, as a crash does, and returns when it is gone.
+// If none runs it does nothing.
+func (s *Server) Kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kill()
+}
+
+func (s *Server) kill() {
+	if s.process != nil {
+		s.process.kill()
+		s.process = nil
+	}
+}
+
+// Stop makes the process stand still: connections stay, and nothing answers.
+func (s *Server) Stop() error { return s.signal(stop) }
+
+// Cont lets a stopped process go on, with the commands that came in between.
+func (s *Server) Cont() error { return s.signal(cont) }
+
+func (s *Server) signal(sig os.Signal) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.process == nil {
+		return errors.New("redisserver: server is not running")
+	}
+	if sig == nil {
+		return fmt.Errorf("redisserver: stopping a process: %w", errors.ErrUnsupported)
+	}
+	return s.process.signal(sig)
+}
+
+// Restart kills the process if one runs, starts another at the same address,
+// and returns when it answers. With empty the data is gone; otherwise what was
+// on the disk is there, which is everything with AppendOnly, and nothing by
+// default.
+func (s *Server) Restart(empty bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errClosed
+	}
+	s.kill()
+	if empty {
+		if err := removeContents(s.dir); err != nil {
+			return fmt.Errorf("redisserver: %w", err)
+		}
+	}
+	// A port that nobody listens on may for a moment belong to a client that
+	// was given it as its own end of a connection.
+	var err error
+	for range portTries {
+		if err = s.start(); !errors.Is(err, errAddrInUse) {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return err
+}
+
+// Close kills the process if one runs and removes its directory. Closing twice
+// is the same as once.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kill()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	return os.RemoveAll(s.dir)
+}
+
+func removeContents(dir string) error {
+	entries, err := os.ReadDir(dir)
+	for _, entry := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, entry.Name())))
+	}
+	return err
+}
+
+// freeAddr returns an address that nobody listens on, at least just now.
+func (s *Server) freeAddr() (string, error) {
+	if s.config.Unix {
+		return filepath.Join(s.dir, "redis.sock"), nil
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("redisserver: no free port: %w", err)
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+func (s *Server) args() []string {
+	args := []string{"--dir", s.dir, "--save", "", "--daemonize", "no"}
+	if s.config.Unix {
+		args = append(args, "--port", "0", "--unixsocket", s.addr)
+	} else {
+		_, port, _ := net.SplitHostPort(s.addr)
+		args = append(args, "--port", port, "--bind", "127.0.0.1")
+	}
+	if s.config.AppendOnly {
+		args = append(args, "--appendonly", "yes", "--appendfsync", "always")
+	} else {
+		args = append(args, "--appendonly", "no")
+	}
+	return append(args, s.config.Args...)
+}
+
+var errAddrInUse = errors.New("redisserver: address in use")
+
+// start starts a process and waits until it answers.
+func (s *Server) start() error {
+	out := filepath.Join(s.dir, "output")
+	p, err := startProcess(s.binary, s.args(), out)
+	if err != nil {
+		return fmt.Errorf("redisserver: %w", err)
+	}
+	for end := time.Now().Add(startTimeout); time.Now().Before(end); {
+		if s.answers(p.pid()) {
+			s.process = p
+			return nil
+		}
+		select {
+		case <-p.exited:
+			return failed("it ended", out)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	p.kill()
+	return failed(fmt.Sprintf("no answer in %v", startTimeout), out)
+}
+
+// failed says why a start failed, in the server's own words if it had any.
+func failed(what, out string) error {
+	said, _ := os.ReadFile(out)
+	if bytes.Contains(said, []byte("Address already in use")) {
+		return errAddrInUse
+	}
+	lines := strings.Split(strings.TrimSpace(string(said)), "\n")
+	return fmt.Errorf("redisserver: cannot start: %s: %s", what, lines[len(lines)-1])
+}
+
+// answers reports whether the process with this number serves at the address.
+func (s *Server) answers(pid int) bool {
+	network := "tcp"
+	if s.config.Unix {
+		network = "unix"
+	}
+	conn, err := net.DialTimeout(network, s.addr, time.Second)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(time.Second))
+	if _, err := conn.Write([]byte("PING\r\nINFO server\r\nQUIT\r\n")); err != nil {
+		return false
+	}
+	var reply bytes.Buffer
+	reply.ReadFrom(conn) // to the end: QUIT closes the connection
+	return ready(reply.String(), pid)
+}
+
+// ready looks at the replies to PING and INFO. A server that wants a password
+// first is ready too. Any other must name its process, for it may be that of
+// somebody else who was given the same port.
+func ready(reply string, pid int) bool {
+	if strings.HasPrefix(reply, "-NOAUTH") {
+		return true
+	}
+	return strings.HasPrefix(reply, "+PONG") && strings.Contains(reply, "\nprocess_id:"+strconv.Itoa(pid)+"\r")
+}
