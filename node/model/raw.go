@@ -1,0 +1,174 @@
+package model
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+)
+
+// Set stores a string at key, in place of whatever is there, without an expiry.
+func (s *Server) Set(key, value string) {
+	k := s.key(key)
+	s.change(k)
+	k.clear()
+	k.kind, k.text, k.expires = text, value, Never
+}
+
+// HSet sets a field of the hash at key, which it creates, without an expiry, if
+// there is none. A key that is not a hash is left alone: ErrWrongType.
+func (s *Server) HSet(now Time, key, field, value string) error {
+	k := s.at(now, key)
+	if k.kind != none && k.kind != hash {
+		return node.ErrWrongType
+	}
+	s.change(k)
+	if k.kind == none {
+		k.kind, k.expires = hash, Never
+	}
+	i, found := k.find(field)
+	if !found {
+		k.fields = slices.Insert(k.fields, i, node.Field{Name: field})
+	}
+	k.fields[i].Value = value
+	return nil
+}
+
+// Del removes key.
+func (s *Server) Del(key string) {
+	k := s.key(key)
+	s.change(k)
+	k.clear()
+}
+
+// Persist takes the expiry from key, if it is there.
+func (s *Server) Persist(now Time, key string) { s.expireAt(now, key, Never) }
+
+// PExpire gives key, if it is there, ttl to live, in whole milliseconds (a
+// fraction is rounded up). At 0 and below it is gone at once.
+func (s *Server) PExpire(now Time, key string, ttl time.Duration) {
+	if ttl <= 0 {
+		s.Del(key)
+		return
+	}
+	s.expireAt(now, key, now+Time(node.Milliseconds(ttl)))
+}
+
+func (s *Server) expireAt(now Time, key string, at Time) {
+	if k := s.at(now, key); k.kind != none {
+		s.change(k)
+		k.expires = at
+	}
+}
+
+// FlushAll removes all keys.
+func (s *Server) FlushAll() {
+	for _, k := range s.keys {
+		s.change(k)
+		k.clear()
+	}
+}
+
+// Expire removes all keys that have expired by now. Keys also go when they are
+// next used, so this matters only to a clock that is then set back: without it,
+// what nobody used comes to life again.
+func (s *Server) Expire(now Time) {
+	for _, k := range s.keys {
+		s.expire(now, k)
+	}
+}
+
+// Sync puts everything on the disk: what a restart with LoseUnsynced comes back
+// to. It costs the same however many keys there are.
+func (s *Server) Sync() {
+	s.epoch++
+	s.unsynced = s.unsynced[:0]
+}
+
+// A Loss says what a server forgets when it restarts.
+type Loss uint8
+
+const (
+	// LoseNothing: every change was on the disk before it was answered
+	// (appendfsync always).
+	LoseNothing Loss = iota
+	// LoseUnsynced: the changes since the last Sync are lost (appendfsync
+	// everysec, or snapshots).
+	LoseUnsynced
+	// LoseEverything: there is no disk.
+	LoseEverything
+)
+
+// Restart ends the server's life and begins another. What is in memory then is
+// also on the disk.
+func (s *Server) Restart(loss Loss) {
+	switch loss {
+	case LoseUnsynced:
+		for _, k := range s.unsynced {
+			k.content.copy(&k.synced)
+		}
+	case LoseEverything:
+		s.FlushAll()
+	}
+	s.Sync()
+}
+
+// Holds reports whether owner has a field in the lock at name, and until when
+// the lock is there.
+func (s *Server) Holds(now Time, name, owner string) (until Time, ok bool) {
+	k := s.keys[name]
+	if k == nil || now > k.expires {
+		return 0, false
+	}
+	if _, ok = k.find(owner); !ok {
+		return 0, false
+	}
+	return k.expires, true
+}
+
+// Len returns the number of keys that are there at now.
+func (s *Server) Len(now Time) int {
+	n := 0
+	for _, k := range s.keys {
+		if k.alive(now) {
+			n++
+		}
+	}
+	return n
+}
+
+// An Entry is one key of a server, for checks and reports.
+type Entry struct {
+	Key     string
+	Type    string       // "hash" or "string"
+	Fields  []node.Field // of a hash, sorted by name
+	Value   string       // of a string
+	Expires Time         // or Never
+}
+
+// Dump returns all keys that are there at now, sorted, and changes nothing.
+func (s *Server) Dump(now Time) []Entry {
+	var entries []Entry
+	for name, k := range s.keys {
+		if k.alive(now) {
+			entries = append(entries, k.entry(name))
+		}
+	}
+	slices.SortFunc(entries, func(a, b Entry) int { return strings.Compare(a.Key, b.Key) })
+	return entries
+}
+
+func (c *content) alive(now Time) bool { return c.kind != none && now <= c.expires }
+
+func (c *content) entry(key string) Entry {
+	e := Entry{Key: key, Type: c.kind.String(), Expires: c.expires, Value: c.text}
+	switch c.kind {
+	case hash:
+		e.Fields = slices.Clone(c.fields)
+	case number:
+		e.Value = strconv.FormatInt(int64(c.number), 10)
+	}
+	return e
+}

@@ -1,0 +1,304 @@
+// Package model is a lock server in plain Go: the behaviour that package node
+// describes, without a network, a process or a clock of its own.
+//
+// [Server] is the server's memory. It is given the time with every command, so
+// the same commands at the same times always give the same replies; simulators
+// run it. [Node] puts a Server behind the interface that the engine talks to,
+// with switches for the simplest failures; tests and examples run that.
+//
+// The suite in node/nodetest shows that a Server and a real Redis server answer
+// alike.
+package model
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+)
+
+// A Time is a reading of a server's own wall clock in milliseconds, as Redis
+// counts. Its origin means nothing, and it may be set back.
+//
+// A key that is given p milliseconds at t is there until t+p, and gone from
+// t+p+1 on: a server that looks once a millisecond never takes a key away early.
+type Time int64
+
+// Never is when a key without an expiry expires.
+const Never Time = math.MaxInt64
+
+// A Server is one server's memory: keys with their values and expiries. The
+// zero Server is empty and ready. Its methods must not be called at the same
+// time.
+type Server struct {
+	keys  map[string]*key  // by key; those that are gone remain, to be used again
+	names map[string]names // by name, so that a command makes one look-up
+
+	epoch    uint   // counts Syncs
+	unsynced []*key // changed since the last Sync
+}
+
+// names are the two keys that belong to one name.
+type names struct {
+	lock, fence *key
+}
+
+type key struct {
+	content
+	synced content // what a Sync saw, if epoch is the present one
+	epoch  uint
+}
+
+type content struct {
+	kind    kind
+	fields  []node.Field // of a hash, sorted by name
+	text    string       // of a text
+	number  node.Token   // of a number
+	expires Time
+}
+
+type kind uint8
+
+const (
+	none   kind = iota
+	hash        // a lock, as a rule
+	text        // a string that somebody set
+	number      // a string that a fence is in
+)
+
+func (k kind) String() string {
+	return [...]string{"none", "hash", "string", "string"}[k]
+}
+
+// Apply executes one command at the time now and returns the reply, without a
+// Life. The second result reports whether "0" was published on the channel of
+// the command's name. Deadline is not looked at.
+//
+// A fence that somebody overwrote fails commands that read it with ErrWrongType
+// or, if it is a string but not a number, ErrServer.
+func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published bool) {
+	ttl, retention := Time(node.Milliseconds(cmd.TTL)), Time(node.Milliseconds(cmd.Retention))
+	switch cmd.Kind {
+	case node.Acquire:
+		return s.acquire(now, cmd.Claims[0], now+ttl, now+retention), false
+	case node.Release:
+		return s.release(now, cmd.Claims[0], now+retention)
+	case node.Extend:
+		return s.extend(now, cmd.Claims, now+ttl), false
+	case node.Inspect:
+		return s.inspect(now, cmd.Claims[0].Name), false
+	case node.Break:
+		return s.breakLock(now, cmd.Claims[0], now+retention)
+	}
+	panic(fmt.Sprintf("model: a command of kind %d", cmd.Kind))
+}
+
+func (s *Server) acquire(now Time, c node.Claim, expires, kept Time) node.Reply {
+	lock, fence := s.lookUp(now, c.Name)
+	if lock.kind != none && lock.kind != hash {
+		return failure(node.ErrWrongType)
+	}
+	if _, mine := lock.find(c.Owner); mine {
+		return node.Reply{Status: node.Granted}
+	}
+	seen, err := fence.token()
+	switch {
+	case err != nil:
+		return failure(err)
+	case lock.kind == hash:
+		return node.Reply{Status: node.Refused, TTL: lock.left(now), Fence: seen}
+	case c.Token <= seen:
+		return node.Reply{Status: node.Stale, Fence: seen}
+	}
+	s.change(lock)
+	lock.kind, lock.expires = hash, expires
+	lock.fields = append(lock.fields[:0], node.Field{Name: c.Owner, Value: "1"})
+	s.setFence(fence, c.Token, kept)
+	return node.Reply{Status: node.Granted}
+}
+
+func (s *Server) release(now Time, c node.Claim, kept Time) (reply node.Reply, published bool) {
+	lock, fence := s.lookUp(now, c.Name)
+	if err := s.raise(fence, c.Token, kept); err != nil {
+		return failure(err), false
+	}
+	if lock.kind != none && lock.kind != hash {
+		return failure(node.ErrWrongType), false
+	}
+	i, mine := lock.find(c.Owner)
+	if !mine {
+		return node.Reply{Status: node.Absent}, false
+	}
+	s.change(lock)
+	lock.fields = slices.Delete(lock.fields, i, i+1)
+	if len(lock.fields) == 0 {
+		lock.clear()
+	}
+	return node.Reply{Status: node.Released}, lock.kind == none
+}
+
+func (s *Server) extend(now Time, claims []node.Claim, expires Time) node.Reply {
+	kept := make([]bool, len(claims))
+	for i, c := range claims {
+		lock, _ := s.lookUp(now, c.Name)
+		_, kept[i] = lock.find(c.Owner)
+		if kept[i] && lock.expires < expires {
+			s.change(lock)
+			lock.expires = expires
+		}
+	}
+	return node.Reply{Status: node.Done, Kept: kept}
+}
+
+func (s *Server) inspect(now Time, name string) node.Reply {
+	lock, fence := s.lookUp(now, name)
+	seen, err := fence.token()
+	if err != nil {
+		return failure(err)
+	}
+	state := &node.State{Type: lock.kind.String(), Fence: seen}
+	if lock.kind != none {
+		state.TTL = lock.left(now)
+	}
+	if lock.kind == hash {
+		state.Fields = slices.Clone(lock.fields)
+	}
+	return node.Reply{Status: node.Done, State: state}
+}
+
+func (s *Server) breakLock(now Time, c node.Claim, kept Time) (reply node.Reply, published bool) {
+	lock, fence := s.lookUp(now, c.Name)
+	if lock.kind != none && lock.kind != hash {
+		return failure(node.ErrWrongType), false
+	}
+	if err := s.raise(fence, c.Token, kept); err != nil {
+		return failure(err), false
+	}
+	if lock.kind == none {
+		return node.Reply{Status: node.Absent}, false
+	}
+	s.change(lock)
+	lock.clear()
+	return node.Reply{Status: node.Released}, true
+}
+
+func failure(err error) node.Reply { return node.Reply{Err: err} }
+
+// raise sets the fence to token if it is below, and then keeps it until kept.
+func (s *Server) raise(fence *key, token node.Token, kept Time) error {
+	seen, err := fence.token()
+	if err == nil && token > seen {
+		s.setFence(fence, token, kept)
+	}
+	return err
+}
+
+func (s *Server) setFence(fence *key, token node.Token, kept Time) {
+	s.change(fence)
+	fence.clear()
+	fence.kind, fence.number, fence.expires = number, token, kept
+}
+
+// lookUp returns the two keys of a name, as they are at now.
+func (s *Server) lookUp(now Time, name string) (lock, fence *key) {
+	n, ok := s.names[name]
+	if !ok {
+		if s.names == nil {
+			s.names = make(map[string]names)
+		}
+		n = names{lock: s.key(name), fence: s.key(node.FenceKey(name))}
+		s.names[name] = n
+	}
+	s.expire(now, n.lock)
+	s.expire(now, n.fence)
+	return n.lock, n.fence
+}
+
+// at returns a key as it is at now.
+func (s *Server) at(now Time, name string) *key {
+	k := s.key(name)
+	s.expire(now, k)
+	return k
+}
+
+func (s *Server) key(name string) *key {
+	k := s.keys[name]
+	if k == nil {
+		if s.keys == nil {
+			s.keys = make(map[string]*key)
+		}
+		k = &key{epoch: s.epoch}
+		s.keys[name] = k
+		s.unsynced = append(s.unsynced, k)
+	}
+	return k
+}
+
+func (s *Server) expire(now Time, k *key) {
+	if k.kind != none && now > k.expires {
+		s.change(k)
+		k.clear()
+	}
+}
+
+// change is called before every change of k: it keeps what the last Sync saw.
+func (s *Server) change(k *key) {
+	if k.epoch == s.epoch {
+		return
+	}
+	k.epoch = s.epoch
+	k.synced.copy(&k.content)
+	s.unsynced = append(s.unsynced, k)
+}
+
+// clear takes the value away, and leaves its memory for the next.
+func (c *content) clear() { *c = content{fields: c.fields[:0]} }
+
+func (c *content) copy(from *content) {
+	fields := append(c.fields[:0], from.fields...)
+	*c = *from
+	c.fields = fields
+}
+
+// find returns where in the hash the field is, or would have to be. A lock has
+// one field, as a rule, so it looks through them in order.
+func (c *content) find(field string) (int, bool) {
+	for i := range c.fields {
+		if name := c.fields[i].Name; name >= field {
+			return i, name == field
+		}
+	}
+	return len(c.fields), false
+}
+
+func (c *content) left(now Time) time.Duration {
+	if c.expires == Never {
+		return node.NoExpiry
+	}
+	return time.Duration(c.expires-now) * time.Millisecond
+}
+
+var (
+	errNoNumber  = fmt.Errorf("%w: the fence is not a number", node.ErrServer)
+	errFenceType = fmt.Errorf("%w: the fence is not a string", node.ErrWrongType)
+)
+
+// token reads a fence.
+func (c *content) token() (node.Token, error) {
+	switch c.kind {
+	case none:
+		return 0, nil
+	case number:
+		return c.number, nil
+	case text:
+		token, err := strconv.ParseInt(c.text, 10, 64)
+		if err != nil {
+			return 0, errNoNumber
+		}
+		return node.Token(token), nil
+	}
+	return 0, errFenceType
+}

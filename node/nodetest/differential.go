@@ -1,0 +1,383 @@
+package nodetest
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/redquorum/redquorum/node"
+)
+
+// Differential gives all systems the same random commands and disturbances, at
+// about ops of them, and requires the same replies from each: equal in all but
+// Life, and a TTL within Slack. With few names, owners and tokens every outcome
+// comes up; if one does not, that is a failure too, for then the test has lost
+// its worth. An ops below 2000 does not suffice for that.
+//
+// The first system is the measure for the others. What goes wrong is reduced to
+// a short sequence, with the command that plays it again.
+func Differential(t *testing.T, ops int, systems ...System) {
+	const steps, each = 60, 100 // a run of so many steps makes about so many operations
+	defer set(t, "rapid.checks", fmt.Sprint(max(1, ops/each)))()
+	for _, s := range systems {
+		if err := s.connect(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := make(map[string]int)
+	total, late := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		r := race{systems: systems, unit: unit(systems), seen: seen}
+		program := rapid.SliceOfN(stepGen, steps, steps).Draw(t, "program")
+		err := r.run(program)
+		total += r.done
+		if r.late {
+			late++
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Logf("%d operations on each of %d systems; %d runs ended early, because a server was late", total, len(systems), late)
+	for _, outcome := range outcomes {
+		if seen[outcome] == 0 && !t.Failed() {
+			t.Errorf("never seen: %s", outcome)
+		}
+		t.Logf("%8d %s", seen[outcome], outcome)
+	}
+}
+
+// set changes a flag of package rapid, which has no other way in, and returns
+// what puts it back.
+func set(t *testing.T, name, value string) (back func()) {
+	f := flag.Lookup(name)
+	before := f.Value.String()
+	if err := f.Value.Set(value); err != nil {
+		t.Fatal(err)
+	}
+	return func() { f.Value.Set(before) }
+}
+
+// unit is the step of time. It is a millisecond, the finest that a server
+// knows, so that expiry is hit exactly, unless on one server time goes by
+// unasked.
+func unit(systems []System) time.Duration {
+	u := time.Millisecond
+	for _, s := range systems {
+		u = max(u, 4*s.Slack)
+	}
+	return u
+}
+
+// outcomes are all that a command can come to.
+var outcomes = []string{
+	"acquire: granted", "acquire: refused", "acquire: refused, never expires", "acquire: stale", "acquire: wrong type",
+	"release: released", "release: absent", "release: wrong type",
+	"extend: kept", "extend: not kept",
+	"inspect: none", "inspect: hash", "inspect: hash of several", "inspect: string", "inspect: never expires",
+	"inspect: no fence", "inspect: fence",
+	"break: released", "break: absent", "break: wrong type",
+}
+
+func outcome(r node.Reply, kind node.Kind) []string {
+	what := func(came string) string { return kind.String() + ": " + came }
+	switch {
+	case reason(r.Err) == node.ErrWrongType:
+		return []string{what("wrong type")}
+	case r.Err != nil:
+		return []string{what(r.Err.Error())}
+	case r.Status == node.Refused && r.TTL == node.NoExpiry:
+		return []string{what("refused, never expires")}
+	case kind == node.Extend:
+		var all []string
+		for _, kept := range r.Kept {
+			all = append(all, what(map[bool]string{true: "kept", false: "not kept"}[kept]))
+		}
+		return all
+	case kind == node.Inspect:
+		all := []string{what(r.State.Type)}
+		if len(r.State.Fields) > 1 {
+			all = append(all, what("hash of several"))
+		}
+		if r.State.TTL == node.NoExpiry {
+			all = append(all, what("never expires"))
+		}
+		return append(all, what(map[bool]string{true: "no fence", false: "fence"}[r.State.Fence == 0]))
+	}
+	return []string{what(r.Status.String())}
+}
+
+// A step is one thing to do to every system.
+type step struct {
+	op     string // a Kind's name, "advance", a Redis command, or "-" for nothing
+	claims []node.Claim
+	key    string        // of a Redis command
+	field  string        // of HSET
+	time   int           // in units
+	odd    time.Duration // less than the time, for it to be rounded up
+	keep   int           // retention, in units
+}
+
+func (s step) String() string {
+	switch s.op {
+	case "-":
+		return s.op
+	case "advance":
+		return fmt.Sprintf("advance %d", s.time)
+	case "acquire", "release", "extend", "inspect", "break":
+		return fmt.Sprintf("%s %v ttl %d-%v keep %d", s.op, s.claims, s.time, s.odd, s.keep)
+	}
+	return fmt.Sprintf("%s %s %s %d", s.op, s.key, s.field, s.time)
+}
+
+// GoString makes rapid print a step as String does.
+func (s step) GoString() string { return s.String() }
+
+var (
+	// A name in braces has the fence of that without.
+	lockNames = []string{"n", "{n}", "a{b}"}
+	owners    = []string{"a", "b"}
+	keys      = append([]string{node.FenceKey("n"), node.FenceKey("a{b}")}, lockNames...)
+
+	// As often as they are to come up. The first is what a program that failed is
+	// reduced to, where the step does not matter.
+	opNames = []string{
+		"-", "acquire", "acquire", "acquire", "acquire", "acquire", "acquire", "release", "release", "release", "extend", "extend",
+		"inspect", "break", "advance", "advance", "advance", "advance", "advance",
+		"DEL", "SET", "HSET", "PERSIST", "PEXPIRE", "FLUSHALL",
+	}
+
+	claimGen = rapid.Custom(func(t *rapid.T) node.Claim {
+		return node.Claim{
+			Name:  rapid.SampledFrom(lockNames).Draw(t, "name"),
+			Owner: rapid.SampledFrom(owners).Draw(t, "owner"),
+			Token: node.Token(rapid.IntRange(1, 12).Draw(t, "token")),
+		}
+	})
+
+	stepGen = rapid.Custom(func(t *rapid.T) step {
+		s := step{op: rapid.SampledFrom(opNames).Draw(t, "op")}
+		if s.op == "-" {
+			return s
+		}
+		switch s.op {
+		case "advance", "PEXPIRE":
+			s.time = rapid.IntRange(1, 6).Draw(t, "time")
+		case "acquire", "release", "break", "inspect":
+			s.claims = []node.Claim{claimGen.Draw(t, "claim")}
+		case "extend":
+			s.claims = rapid.SliceOfN(claimGen, 1, 3).Draw(t, "claims")
+		}
+		switch s.op {
+		case "acquire", "extend":
+			s.time = rapid.IntRange(1, 8).Draw(t, "ttl")
+			s.odd = rapid.SampledFrom([]time.Duration{0, 1, time.Millisecond - 1}).Draw(t, "odd")
+		case "DEL", "PERSIST", "PEXPIRE":
+			s.key = rapid.SampledFrom(keys).Draw(t, "key")
+		case "HSET", "SET":
+			s.field = rapid.SampledFrom([]string{"java", "a", "b"}).Draw(t, "field")
+			s.key = rapid.SampledFrom(lockNames).Draw(t, "key")
+		}
+		s.keep = rapid.IntRange(1, 16).Draw(t, "keep")
+		return s
+	})
+)
+
+// A race is one program run on all systems.
+type race struct {
+	systems []System
+	unit    time.Duration
+	seen    map[string]int
+	done    int
+	looked  time.Time // when advance was called last
+	late    bool      // since a call more time went by on a server than it may
+}
+
+// run plays a program on servers without keys.
+func (r *race) run(program []step) error {
+	if err := r.all(func(s System) error { return s.Do("FLUSHALL") }); err != nil {
+		return err
+	}
+	r.looked = time.Now()
+	for i, s := range program {
+		if err := r.play(s); err != nil {
+			return fmt.Errorf("%w\nafter:%s", err, shown(program[:i+1]))
+		}
+		if r.late {
+			return nil
+		}
+	}
+	return nil
+}
+
+// shown returns the steps that do something, one on a line.
+func shown(program []step) string {
+	var lines strings.Builder
+	for _, s := range program {
+		if s.op != "-" {
+			lines.WriteString("\n  " + s.String())
+		}
+	}
+	return lines.String()
+}
+
+func (r *race) play(s step) error {
+	switch s.op {
+	case "-":
+		return nil
+	case "advance":
+		return r.advance(time.Duration(s.time) * r.unit)
+	case "acquire", "release", "extend", "inspect", "break":
+		return r.submit(s)
+	}
+	args := []string{s.op, s.key}
+	switch s.op {
+	case "FLUSHALL":
+		args = args[:1]
+	case "SET":
+		args = append(args, "x")
+	case "HSET":
+		args = append(args, s.field, "1")
+	case "PEXPIRE":
+		args = append(args, fmt.Sprint(r.life(s).Milliseconds()))
+	}
+	err := r.all(func(sys System) error {
+		if err := sys.Do(args...); !errors.Is(err, node.ErrWrongType) {
+			return err
+		}
+		return nil // HSET of a string: all refuse, as what is there then shows
+	})
+	if err != nil {
+		return err
+	}
+	for _, name := range lockNames {
+		if err := r.submit(step{op: "inspect", claims: []node.Claim{{Name: name}}}); err != nil {
+			return fmt.Errorf("then %q: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// life is how long a step makes a key live. Where a server's time is not exact,
+// keys expire in the middle between the instants at which something happens.
+func (r *race) life(s step) time.Duration {
+	d := time.Duration(s.time)*r.unit - s.odd
+	if r.unit > time.Millisecond {
+		d += r.unit / 2
+	}
+	return d
+}
+
+func (r *race) all(f func(System) error) error {
+	for _, s := range r.systems {
+		if err := f(s); err != nil {
+			return fmt.Errorf("%s: %w", s.Name, err)
+		}
+	}
+	return nil
+}
+
+// advance lets d pass everywhere. With 0 it takes back what passed unasked: if
+// that was too much, keys may have expired.
+func (r *race) advance(d time.Duration) error {
+	err := r.all(func(s System) error { return s.Advance(d) })
+	r.look()
+	r.looked = time.Now()
+	return err
+}
+
+// look notes whether a server was left alone for too long.
+func (r *race) look() {
+	gone := time.Since(r.looked)
+	for _, s := range r.systems {
+		r.late = r.late || s.Slack > 0 && gone > s.Slack
+	}
+}
+
+// submit requires equal replies to one command, and then equal states of its
+// names.
+func (r *race) submit(s step) error {
+	if err := r.compare(s); err != nil || s.op == "inspect" {
+		return err
+	}
+	for _, c := range s.claims {
+		if err := r.compare(step{op: "inspect", claims: []node.Claim{c}}); err != nil {
+			return fmt.Errorf("then %q: %w", c.Name, err)
+		}
+	}
+	return nil
+}
+
+func (r *race) compare(s step) error {
+	if err := r.advance(0); err != nil {
+		return err
+	}
+	r.done++
+	var want node.Reply
+	for i, sys := range r.systems {
+		cmd := r.command(s, sys)
+		got := sys.ask(cmd)
+		if r.look(); r.late {
+			return nil
+		}
+		if err := wellFormed(cmd, got); err != nil {
+			return fmt.Errorf("%s: %w", sys.Name, err)
+		}
+		if i == 0 {
+			want = got
+			for _, o := range outcome(got, cmd.Kind) {
+				r.seen[o]++
+			}
+			continue
+		}
+		if err := same(want, got, sys.Slack); err != nil {
+			return fmt.Errorf("%s and %s differ: %w", r.systems[0].Name, sys.Name, err)
+		}
+	}
+	return nil
+}
+
+var kinds = map[string]node.Kind{
+	"acquire": node.Acquire, "release": node.Release, "extend": node.Extend, "inspect": node.Inspect, "break": node.Break,
+}
+
+func (r *race) command(s step, sys System) node.Command {
+	return node.Command{
+		Kind: kinds[s.op], Claims: s.claims, TTL: r.life(s),
+		Retention: r.life(step{time: s.keep}), Deadline: sys.soon(),
+	}
+}
+
+// same requires of got what was answered before.
+func same(want, got node.Reply, slack time.Duration) error {
+	switch {
+	case want.Status != got.Status, reason(want.Err) != reason(got.Err), want.Unsent != got.Unsent:
+		return fmt.Errorf("%v (%v) and %v (%v)", want.Status, want.Err, got.Status, got.Err)
+	case want.Fence != got.Fence:
+		return fmt.Errorf("fence %d and %d", want.Fence, got.Fence)
+	case !near(want.TTL, got.TTL, slack):
+		return fmt.Errorf("TTL %v and %v", want.TTL, got.TTL)
+	case fmt.Sprint(want.Kept) != fmt.Sprint(got.Kept):
+		return fmt.Errorf("kept %v and %v", want.Kept, got.Kept)
+	case (want.State == nil) != (got.State == nil):
+		return fmt.Errorf("state %v and %v", want.State, got.State)
+	case want.State != nil && !sameState(*want.State, *got.State, slack):
+		return fmt.Errorf("state %+v and %+v", *want.State, *got.State)
+	}
+	return nil
+}
+
+func sameState(a, b node.State, slack time.Duration) bool {
+	return a.Type == b.Type && a.Fence == b.Fence && near(a.TTL, b.TTL, slack) && fmt.Sprint(a.Fields) == fmt.Sprint(b.Fields)
+}
+
+func near(a, b, slack time.Duration) bool {
+	if a <= 0 || b <= 0 { // no key, or no expiry
+		return a == b
+	}
+	return (a - b).Abs() <= slack
+}

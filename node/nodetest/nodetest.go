@@ -1,0 +1,251 @@
+// Package nodetest holds every implementation of [node.Node] to the meaning
+// that package node gives to its commands.
+//
+// [Run] goes through the sentences of that documentation one by one.
+// [Differential] gives several nodes the same random commands and disturbances
+// and requires the same replies.
+package nodetest
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+)
+
+// A System is a node under test and the server behind it, with what the suite
+// does to the server past the node.
+type System struct {
+	Name  string
+	Node  node.Node
+	Clock clock.Clock // the node's
+
+	// Do executes a Redis command on the server: one of DEL, FLUSHALL, HSET (of
+	// one field), PERSIST, PEXPIRE, PUBLISH and SET (of key and value alone).
+	// What Redis answers with WRONGTYPE is node.ErrWrongType.
+	Do func(args ...string) error
+
+	// Advance lets d, at least 0, pass for every expiry on the server, and
+	// nothing else.
+	Advance func(d time.Duration) error
+
+	// Slack is how much more time than Advance lets pass may go by on the server
+	// between two commands: 0 if none does. For Differential alone.
+	Slack time.Duration
+
+	// Stall makes the server take commands and not answer them, or answer
+	// again. For Run alone.
+	Stall func(stalled bool) error
+
+	// Cut breaks all connections of the node. The server keeps its data. For Run
+	// alone.
+	Cut func() error
+}
+
+// patience bounds every wait for what has to come.
+const patience = 20 * time.Second
+
+// ask submits cmd and waits for the reply.
+func (s System) ask(cmd node.Command) node.Reply {
+	replies := make(chan node.Reply, 1)
+	s.Node.Submit(cmd, func(r node.Reply) { replies <- r })
+	select {
+	case r := <-replies:
+		return r
+	case <-time.After(patience):
+		panic(fmt.Sprintf("nodetest: %s: no reply to %v in %v", s.Name, cmd.Kind, patience))
+	}
+}
+
+// connect waits until the node has reached its server.
+func (s System) connect() error {
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		r := s.ask(s.inspect("connect"))
+		if r.Status == node.Done {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("nodetest: %s: not connected after %v: %w", s.Name, patience, r.Err)
+		}
+	}
+}
+
+func (s System) soon() clock.Instant { return s.Clock.Now().Add(patience) }
+
+// Lives that are long beside the time that a test takes.
+const (
+	life      = 100 * time.Second
+	retention = 1000 * time.Second
+)
+
+func (s System) acquire(name, owner string, token node.Token) node.Command {
+	return node.Command{
+		Kind: node.Acquire, Claims: []node.Claim{{Name: name, Owner: owner, Token: token}},
+		TTL: life, Retention: retention, Deadline: s.soon(),
+	}
+}
+
+func (s System) release(name, owner string, token node.Token) node.Command {
+	return node.Command{
+		Kind: node.Release, Claims: []node.Claim{{Name: name, Owner: owner, Token: token}},
+		Retention: retention, Deadline: s.soon(),
+	}
+}
+
+func (s System) extend(ttl time.Duration, claims ...node.Claim) node.Command {
+	return node.Command{Kind: node.Extend, Claims: claims, TTL: ttl, Deadline: s.soon()}
+}
+
+func (s System) inspect(name string) node.Command {
+	return node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: name}}, Deadline: s.soon()}
+}
+
+func (s System) breakLock(name string, token node.Token) node.Command {
+	return node.Command{
+		Kind: node.Break, Claims: []node.Claim{{Name: name, Token: token}},
+		Retention: retention, Deadline: s.soon(),
+	}
+}
+
+// reasons are all errors that a Reply's Err may match.
+var reasons = []error{
+	node.ErrTimeout, node.ErrUnreachable, node.ErrOverloaded, node.ErrClosed, node.ErrLoading, node.ErrBusy,
+	node.ErrReadOnly, node.ErrMisconf, node.ErrOutOfMemory, node.ErrServer, node.ErrWrongType, node.ErrAuth,
+	node.ErrUnsupported,
+}
+
+// reason returns which of node's errors err matches, nil if none.
+func reason(err error) error {
+	for _, r := range reasons {
+		if errors.Is(err, r) {
+			return r
+		}
+	}
+	return nil
+}
+
+// wellFormed is what holds for every reply to a command of this kind.
+func wellFormed(cmd node.Command, r node.Reply) error {
+	switch {
+	case (r.Status == node.Unknown) != (r.Err != nil):
+		return fmt.Errorf("status %v with error %v", r.Status, r.Err)
+	case r.Err != nil && reason(r.Err) == nil:
+		return fmt.Errorf("an error that is none of package node's: %w", r.Err)
+	case r.Unsent && r.Status != node.Unknown:
+		return fmt.Errorf("%v, and unsent", r.Status)
+	case r.Status == node.Done && cmd.Kind == node.Extend && len(r.Kept) != len(cmd.Claims):
+		return fmt.Errorf("%d claims and %d in Kept", len(cmd.Claims), len(r.Kept))
+	case r.Status == node.Done && cmd.Kind == node.Inspect && r.State == nil:
+		return errors.New("no State")
+	case !possible(cmd.Kind, r.Status):
+		return fmt.Errorf("%v cannot be %v", cmd.Kind, r.Status)
+	}
+	return nil
+}
+
+func possible(k node.Kind, s node.Status) bool {
+	switch s {
+	case node.Unknown:
+		return true
+	case node.Granted, node.Refused, node.Stale:
+		return k == node.Acquire
+	case node.Released, node.Absent:
+		return k == node.Release || k == node.Break
+	case node.Done:
+		return k == node.Extend || k == node.Inspect
+	}
+	return false
+}
+
+// A fixture is a System in one test.
+type fixture struct {
+	*testing.T
+	System
+}
+
+func newFixture(t *testing.T, s System) fixture {
+	t.Helper()
+	if err := s.connect(); err != nil {
+		t.Fatal(err)
+	}
+	return fixture{t, s}
+}
+
+func (f fixture) must(err error) {
+	f.Helper()
+	if err != nil {
+		f.Fatal(err)
+	}
+}
+
+// reply asks, and fails the test if the reply contradicts itself.
+func (f fixture) reply(cmd node.Command) node.Reply {
+	f.Helper()
+	r := f.ask(cmd)
+	if err := wellFormed(cmd, r); err != nil {
+		f.Errorf("%v: %v", cmd.Kind, err)
+	}
+	return r
+}
+
+// want asks and requires a status.
+func (f fixture) want(status node.Status, cmd node.Command) node.Reply {
+	f.Helper()
+	r := f.reply(cmd)
+	if r.Status != status {
+		f.Fatalf("%v %+v: got %v (%v), want %v", cmd.Kind, cmd.Claims, r.Status, r.Err, status)
+	}
+	return r
+}
+
+// wantErr asks and requires that there is no answer, because of reason.
+func (f fixture) wantErr(reason error, cmd node.Command) node.Reply {
+	f.Helper()
+	r := f.reply(cmd)
+	if !errors.Is(r.Err, reason) {
+		f.Fatalf("%v %+v: got %v (%v), want the error %q", cmd.Kind, cmd.Claims, r.Status, r.Err, reason)
+	}
+	return r
+}
+
+// state reads what is stored for a name.
+func (f fixture) state(name string) node.State {
+	f.Helper()
+	return *f.want(node.Done, f.inspect(name)).State
+}
+
+// wantState requires a lock with these owners, a life of about ttl and a fence.
+// No owner is no lock.
+func (f fixture) wantState(name string, fence node.Token, ttl time.Duration, owners ...string) {
+	f.Helper()
+	got := f.state(name)
+	kind := "hash"
+	if len(owners) == 0 {
+		kind = "none"
+	}
+	if got.Type != kind || got.Fence != fence {
+		f.Errorf("%q: a %s with fence %d, want a %s with %d", name, got.Type, got.Fence, kind, fence)
+	}
+	f.wantLife(got.TTL, ttl)
+	var fields []string
+	for _, field := range got.Fields {
+		fields = append(fields, field.Name)
+		if field.Value != "1" {
+			f.Errorf("%q: field %q is %q, want 1", name, field.Name, field.Value)
+		}
+	}
+	if fmt.Sprint(fields) != fmt.Sprint(owners) {
+		f.Errorf("%q: fields %q, want %q", name, fields, owners)
+	}
+}
+
+// wantLife requires a life of want, less what the test may have taken.
+func (f fixture) wantLife(got, want time.Duration) {
+	f.Helper()
+	if want > 0 && (got > want || got <= want-patience) || want <= 0 && got != want {
+		f.Errorf("life %v, want %v", got, want)
+	}
+}

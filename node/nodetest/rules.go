@@ -1,0 +1,435 @@
+package nodetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+)
+
+// A rule is a sentence about commands, and a test of it. Each has a server
+// without keys.
+type rule struct {
+	sentence string
+	test     func(f fixture)
+}
+
+// Run requires of an implementation everything that package node says. open
+// returns a node on a server without keys; Run closes the node.
+func Run(t *testing.T, open func(t *testing.T) System) {
+	for _, group := range []struct {
+		name  string
+		rules []rule
+	}{
+		{"Acquire", acquireRules},
+		{"Release", releaseRules},
+		{"Extend", extendRules},
+		{"Inspect", inspectRules},
+		{"Break", breakRules},
+		{"Fence", fenceRules},
+		{"Submit", submitRules},
+		{"Watch", watchRules},
+		{"Close", closeRules},
+	} {
+		t.Run(group.name, func(t *testing.T) {
+			for _, r := range group.rules {
+				t.Run(r.sentence, func(t *testing.T) {
+					s := open(t)
+					t.Cleanup(func() {
+						if err := s.Node.Close(); err != nil {
+							t.Errorf("Close: %v", err)
+						}
+					})
+					r.test(newFixture(t, s))
+				})
+			}
+		})
+	}
+}
+
+// name is the lock of most tests; a, b and c are owners.
+const name = "orders:17"
+
+var acquireRules = []rule{
+	{"a free name is granted, with the field at 1, its life, and the token as fence", func(f fixture) {
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.wantState(name, 5, life, "a")
+	}},
+	{"a key that is not a hash is a wrong type", func(f fixture) {
+		f.must(f.Do("SET", name, "x"))
+		f.wantErr(node.ErrWrongType, f.acquire(name, "a", 5))
+		if got := f.state(name); got.Type != "string" || got.Fence != 0 {
+			f.Errorf("after it: %+v, want a string and no fence", got)
+		}
+	}},
+	{"a wrong type comes before a stale token", func(f fixture) {
+		f.want(node.Absent, f.release(name, "a", 5))
+		f.must(f.Do("SET", name, "x"))
+		f.wantErr(node.ErrWrongType, f.acquire(name, "a", 5))
+	}},
+	{"the owner's own field is granted, and nothing changes", func(f fixture) {
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		again := f.acquire(name, "a", 9)
+		again.TTL = 9 * life
+		f.want(node.Granted, again)
+		f.wantState(name, 5, life, "a")
+	}},
+	{"a command executed twice does no harm", func(f fixture) {
+		cmd := f.acquire(name, "a", 5)
+		f.want(node.Granted, cmd)
+		f.want(node.Granted, cmd)
+		f.want(node.Released, f.release(name, "a", 5))
+		f.wantState(name, 5, 0)
+	}},
+	{"the owner's own field comes before a stale token", func(f fixture) {
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.want(node.Absent, f.release(name, "b", 9))
+		f.want(node.Granted, f.acquire(name, "a", 5))
+	}},
+	{"another's key is refused, with its life and the fence", func(f fixture) {
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		r := f.want(node.Refused, f.acquire(name, "b", 6))
+		f.wantLife(r.TTL, life)
+		if r.Fence != 5 {
+			f.Errorf("fence %d, want 5", r.Fence)
+		}
+		f.wantState(name, 5, life, "a")
+	}},
+	{"another's key comes before a stale token", func(f fixture) {
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.want(node.Refused, f.acquire(name, "b", 4))
+	}},
+	{"a refusal without a fence reports 0", func(f fixture) {
+		f.must(f.Do("HSET", name, "java", "1"))
+		f.must(f.Do("PEXPIRE", name, "100000"))
+		r := f.want(node.Refused, f.acquire(name, "a", 5))
+		f.wantLife(r.TTL, life)
+		if r.Fence != 0 {
+			f.Errorf("fence %d, want 0", r.Fence)
+		}
+	}},
+	{"a key that never expires is refused with NoExpiry", func(f fixture) {
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.must(f.Do("PERSIST", name))
+		r := f.want(node.Refused, f.acquire(name, "b", 6))
+		f.wantLife(r.TTL, node.NoExpiry)
+	}},
+	{"a token at or below the fence is stale", func(f fixture) {
+		f.want(node.Absent, f.release(name, "a", 5))
+		for token := node.Token(4); token <= 5; token++ {
+			if r := f.want(node.Stale, f.acquire(name, "b", token)); r.Fence != 5 {
+				f.Errorf("fence %d, want 5", r.Fence)
+			}
+		}
+		f.want(node.Granted, f.acquire(name, "b", 6))
+	}},
+	{"a command delayed until after its own release does no harm", func(f fixture) {
+		cmd := f.acquire(name, "a", 5)
+		f.want(node.Granted, cmd)
+		f.want(node.Released, f.release(name, "a", 5))
+		f.want(node.Stale, cmd)
+		f.wantState(name, 5, 0)
+	}},
+	{"a token delayed until after its own expiry is stale", func(f fixture) {
+		cmd := f.acquire(name, "a", 5)
+		f.want(node.Granted, cmd)
+		f.must(f.Advance(life + time.Second))
+		f.want(node.Stale, cmd)
+	}},
+	{"an expired key is no key", func(f fixture) {
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.must(f.Advance(life - patience))
+		f.want(node.Refused, f.acquire(name, "b", 6))
+		f.must(f.Advance(patience + time.Second))
+		f.want(node.Granted, f.acquire(name, "b", 6))
+		f.wantState(name, 6, life, "b")
+	}},
+	{"the largest token is exact", func(f fixture) {
+		f.want(node.Granted, f.acquire(name, "a", node.MaxToken-1))
+		f.want(node.Released, f.release(name, "a", node.MaxToken-1))
+		if r := f.want(node.Stale, f.acquire(name, "b", node.MaxToken-1)); r.Fence != node.MaxToken-1 {
+			f.Errorf("fence %d, want %d", r.Fence, node.MaxToken-1)
+		}
+		f.want(node.Granted, f.acquire(name, "b", node.MaxToken))
+		f.wantState(name, node.MaxToken, life, "b")
+	}},
+	{"a fraction of a millisecond is a millisecond", func(f fixture) {
+		cmd := f.acquire(name, "a", 5)
+		cmd.TTL, cmd.Retention = 1, 1
+		f.want(node.Granted, cmd)
+		f.must(f.Advance(time.Second))
+		f.wantState(name, 0, 0)
+	}},
+	{"names do not meet", func(f fixture) {
+		f.want(node.Granted, f.acquire("x", "a", 5))
+		f.want(node.Granted, f.acquire("y", "b", 3))
+		f.wantState("x", 5, life, "a")
+		f.wantState("y", 3, life, "b")
+	}},
+	{"any text is a name, and any text an owner", func(f fixture) {
+		for _, name := range []string{"foo", "a{b}c", "x{y", "x}y", "{}", "two words", "été", "\x00\xff\r\n", "%s"} {
+			f.want(node.Granted, f.acquire(name, "o "+name, 5))
+			f.wantState(name, 5, life, "o "+name)
+			f.want(node.Released, f.release(name, "o "+name, 5))
+			f.wantState(name, 5, 0)
+		}
+	}},
+}
+
+var releaseRules = []rule{
+	{"the owner's field is removed, and the key with it", func(f fixture) {
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.want(node.Released, f.release(name, "a", 5))
+		f.wantState(name, 5, 0)
+	}},
+	{"a second release finds nothing", func(f fixture) {
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.want(node.Released, f.release(name, "a", 5))
+		f.want(node.Absent, f.release(name, "a", 5))
+	}},
+	{"another's lock stays", func(f fixture) {
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.want(node.Absent, f.release(name, "b", 4))
+		f.wantState(name, 5, life, "a")
+	}},
+	{"another field in the hash stays, with the key and its life", func(f fixture) {
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.must(f.Do("HSET", name, "java", "1"))
+		f.want(node.Released, f.release(name, "a", 5))
+		f.wantState(name, 5, life, "java")
+	}},
+	{"the fence is raised, also where there was no lock", func(f fixture) {
+		f.want(node.Absent, f.release(name, "a", 5))
+		f.wantState(name, 5, 0)
+		f.want(node.Absent, f.release(name, "b", 7))
+		f.wantState(name, 7, 0)
+	}},
+	{"the fence is raised under another's lock", func(f fixture) {
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.want(node.Absent, f.release(name, "b", 7))
+		f.wantState(name, 7, life, "a")
+	}},
+	{"the fence is never lowered", func(f fixture) {
+		f.want(node.Absent, f.release(name, "a", 5))
+		f.want(node.Absent, f.release(name, "a", 4))
+		f.wantState(name, 5, 0)
+	}},
+	{"an acquire that comes after its release is stale", func(f fixture) {
+		f.want(node.Absent, f.release(name, "a", 5))
+		f.want(node.Stale, f.acquire(name, "a", 5))
+	}},
+	{"a key that is not a hash is a wrong type, after raising the fence", func(f fixture) {
+		f.must(f.Do("SET", name, "x"))
+		f.wantErr(node.ErrWrongType, f.release(name, "a", 5))
+		if got := f.state(name); got.Type != "string" || got.Fence != 5 {
+			f.Errorf("after it: %+v, want a string and the fence 5", got)
+		}
+	}},
+}
+
+var extendRules = []rule{
+	{"the owner's key gets the life", func(f fixture) {
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.wantKept(f.extend(3*life, node.Claim{Name: name, Owner: "a"}), true)
+		f.wantState(name, 5, 3*life, "a")
+	}},
+	{"a life is never shortened", func(f fixture) {
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.wantKept(f.extend(life/2, node.Claim{Name: name, Owner: "a"}), true)
+		f.wantState(name, 5, life, "a")
+	}},
+	{"a life without end stays without end", func(f fixture) {
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.must(f.Do("PERSIST", name))
+		f.wantKept(f.extend(3*life, node.Claim{Name: name, Owner: "a"}), true)
+		f.wantState(name, 5, node.NoExpiry, "a")
+	}},
+	{"another's key is not touched", func(f fixture) {
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.wantKept(f.extend(3*life, node.Claim{Name: name, Owner: "b"}), false)
+		f.wantState(name, 5, life, "a")
+	}},
+	{"a name without a lock gets none", func(f fixture) {
+		f.wantKept(f.extend(life, node.Claim{Name: name, Owner: "a"}), false)
+		f.wantState(name, 0, 0)
+	}},
+	{"an expired key is not revived", func(f fixture) {
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.must(f.Advance(life + time.Second))
+		f.wantKept(f.extend(life, node.Claim{Name: name, Owner: "a"}), false)
+		f.wantState(name, 5, 0)
+	}},
+	{"Kept says which claims had their field, in their order", func(f fixture) {
+		f.want(node.Granted, f.acquire("x", "a", 5))
+		f.want(node.Granted, f.acquire("y", "b", 5))
+		f.must(f.Do("SET", "s", "x"))
+		f.wantKept(f.extend(3*life,
+			node.Claim{Name: "none", Owner: "a"}, node.Claim{Name: "x", Owner: "a"}, node.Claim{Name: "s", Owner: "a"},
+			node.Claim{Name: "x", Owner: "b"}, node.Claim{Name: "y", Owner: "b"}), false, true, false, false, true)
+		f.wantState("x", 5, 3*life, "a")
+		f.wantState("y", 5, 3*life, "b")
+	}},
+	{"hundreds of claims are one command", func(f fixture) {
+		claims := make([]node.Claim, 700)
+		want := make([]bool, len(claims))
+		for i := range claims {
+			claims[i] = node.Claim{Name: string(rune('a'+i%26)) + string(rune('a'+i/26)), Owner: "a"}
+			if want[i] = i%3 == 0; want[i] {
+				f.want(node.Granted, f.acquire(claims[i].Name, "a", 5))
+			}
+		}
+		f.wantKept(f.extend(3*life, claims...), want...)
+	}},
+	{"a fraction of a millisecond is a millisecond", func(f fixture) {
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.wantKept(f.extend(1, node.Claim{Name: name, Owner: "a"}), true)
+		f.wantState(name, 5, life, "a")
+	}},
+}
+
+func (f fixture) wantKept(cmd node.Command, want ...bool) {
+	f.Helper()
+	r := f.want(node.Done, cmd)
+	for i, kept := range r.Kept {
+		if kept != want[i] {
+			f.Errorf("claim %d: kept %v, want %v", i, kept, want[i])
+		}
+	}
+}
+
+var inspectRules = []rule{
+	{"a name that was never used has nothing", func(f fixture) {
+		f.wantState(name, 0, 0)
+	}},
+	{"a lock has its owner, its life and its fence, and all stay", func(f fixture) {
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.wantState(name, 5, life, "a")
+		f.wantState(name, 5, life, "a")
+	}},
+	{"fields are sorted, and have their values", func(f fixture) {
+		for _, field := range []string{"b", "d", "a", "c"} {
+			f.must(f.Do("HSET", name, field, "of "+field))
+		}
+		got := f.state(name)
+		if len(got.Fields) != 4 || got.TTL != node.NoExpiry {
+			f.Fatalf("got %+v, want 4 fields and no expiry", got)
+		}
+		for i, field := range got.Fields {
+			if want := string(rune('a' + i)); field != (node.Field{Name: want, Value: "of " + want}) {
+				f.Errorf("field %d: %+v, want %s", i, field, want)
+			}
+		}
+	}},
+	{"another type is told by its name", func(f fixture) {
+		f.must(f.Do("SET", name, "x"))
+		got := f.state(name)
+		if got.Type != "string" || got.Fields != nil || got.TTL != node.NoExpiry {
+			f.Errorf("got %+v, want a string without fields and without expiry", got)
+		}
+	}},
+}
+
+var breakRules = []rule{
+	{"a lock is removed, whoever owns it, and the fence raised", func(f fixture) {
+		cmd := f.acquire(name, "a", 5)
+		f.want(node.Granted, cmd)
+		f.want(node.Released, f.breakLock(name, 7))
+		f.wantState(name, 7, 0)
+		f.want(node.Stale, cmd)
+		f.want(node.Absent, f.release(name, "a", 5))
+	}},
+	{"a lock of several fields is removed whole", func(f fixture) {
+		f.must(f.Do("HSET", name, "java", "2"))
+		f.must(f.Do("HSET", name, "go", "1"))
+		f.want(node.Released, f.breakLock(name, 7))
+		f.wantState(name, 7, 0)
+	}},
+	{"without a lock the fence is raised all the same", func(f fixture) {
+		f.want(node.Absent, f.breakLock(name, 7))
+		f.wantState(name, 7, 0)
+	}},
+	{"the fence is never lowered", func(f fixture) {
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.want(node.Released, f.breakLock(name, 3))
+		f.wantState(name, 5, 0)
+	}},
+	{"a key that is not a hash is left alone", func(f fixture) {
+		f.must(f.Do("SET", name, "x"))
+		f.wantErr(node.ErrWrongType, f.breakLock(name, 7))
+		if got := f.state(name); got.Type != "string" {
+			f.Errorf("after it: %+v, want a string", got)
+		}
+	}},
+}
+
+// brief is a retention longer than a lock's life and shorter than two.
+const brief = life + life/2
+
+func (f fixture) briefly(cmd node.Command) node.Command {
+	cmd.Retention = brief
+	return cmd
+}
+
+var fenceRules = []rule{
+	{"it outlives its lock, and goes after its retention", func(f fixture) {
+		f.want(node.Granted, f.briefly(f.acquire(name, "a", 5)))
+		f.must(f.Advance(life + patience/2))
+		f.wantState(name, 5, 0)
+		f.must(f.Advance(life / 2))
+		f.wantState(name, 0, 0)
+		f.want(node.Granted, f.acquire(name, "b", 1))
+	}},
+	{"raising it begins its retention anew: by acquire", func(f fixture) {
+		f.want(node.Absent, f.briefly(f.release(name, "a", 5)))
+		f.must(f.Advance(life))
+		f.want(node.Granted, f.briefly(f.acquire(name, "a", 6)))
+		f.must(f.Advance(life))
+		f.wantFence(6)
+	}},
+	{"raising it begins its retention anew: by release", func(f fixture) {
+		f.want(node.Absent, f.briefly(f.release(name, "a", 5)))
+		f.must(f.Advance(life))
+		f.want(node.Absent, f.briefly(f.release(name, "a", 6)))
+		f.must(f.Advance(life))
+		f.wantFence(6)
+	}},
+	{"raising it begins its retention anew: by break", func(f fixture) {
+		f.want(node.Absent, f.briefly(f.release(name, "a", 5)))
+		f.must(f.Advance(life))
+		f.want(node.Absent, f.briefly(f.breakLock(name, 6)))
+		f.must(f.Advance(life))
+		f.wantFence(6)
+	}},
+	{"what does not raise it does not prolong it", func(f fixture) {
+		cmd := f.briefly(f.acquire(name, "a", 5))
+		cmd.TTL = 9 * life
+		f.want(node.Granted, cmd)
+		f.must(f.Advance(life))
+		f.want(node.Granted, cmd)
+		f.want(node.Refused, f.acquire(name, "b", 9))
+		f.want(node.Absent, f.release(name, "b", 5))
+		f.wantKept(f.extend(9*life, node.Claim{Name: name, Owner: "a"}), true)
+		f.want(node.Released, f.release(name, "a", 5))
+		f.want(node.Absent, f.breakLock(name, 5))
+		f.want(node.Stale, f.acquire(name, "b", 5))
+		f.must(f.Advance(life))
+		f.wantFence(0)
+	}},
+	{"without it, an old token is granted", func(f fixture) {
+		f.want(node.Absent, f.release(name, "a", 5))
+		f.must(f.Do("DEL", node.FenceKey(name)))
+		f.want(node.Granted, f.acquire(name, "b", 1))
+		f.wantState(name, 1, life, "b")
+	}},
+	{"it is one of a name in braces and one without", func(f fixture) { // as are their channels, by Redisson's rule
+		f.want(node.Absent, f.release("x", "a", 5))
+		f.want(node.Stale, f.acquire("{x}", "b", 5))
+	}},
+}
+
+func (f fixture) wantFence(want node.Token) {
+	f.Helper()
+	if got := f.state(name).Fence; got != want {
+		f.Errorf("fence %d, want %d", got, want)
+	}
+}
