@@ -1,0 +1,29 @@
+-- acquire: create the lock for one owner, once for each token.
+--
+-- KEYS[1]  the lock, a hash
+-- KEYS[2]  its fence, the highest token seen
+-- ARGV[1]  owner
+-- ARGV[2]  token
+-- ARGV[3]  life of the lock, ms
+-- ARGV[4]  life of the fence, ms
+--
+-- Returns 1 (granted), {0, ms left or -1, fence} (refused), or {2, fence}
+-- (stale: the token is not above the fence).
+--
+-- Atomic, because between looking for the key and creating it another client
+-- could create it, and because lock and fence must change together: a lock
+-- without its fence could be taken again by a late copy of this command.
+if redis.call('EXISTS', KEYS[1]) == 1 then
+  if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
+    return 1
+  end
+  return {0, redis.call('PTTL', KEYS[1]), tonumber(redis.call('GET', KEYS[2]) or 0)}
+end
+local fence = tonumber(redis.call('GET', KEYS[2]) or 0)
+if tonumber(ARGV[2]) <= fence then
+  return {2, fence}
+end
+redis.call('HSET', KEYS[1], ARGV[1], 1)
+redis.call('PEXPIRE', KEYS[1], ARGV[3])
+redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[4])
+return 1

@@ -1,0 +1,86 @@
+package redisnode_test
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+)
+
+// BenchmarkPair measures acquire and release, as a single caller sees them:
+// each is sent to all nodes, and waited for until all have answered.
+func BenchmarkPair(b *testing.B) {
+	for _, n := range []int{1, 5} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			nodes := make([]node.Node, n)
+			for i := range nodes {
+				nodes[i] = connect(b, newServer(b))
+			}
+			token := node.Token(time.Now().UnixMicro())
+			replies := make(chan node.Status, n)
+			reply := func(r node.Reply) { replies <- r.Status }
+			all := func(cmd node.Command, want node.Status) {
+				cmd.Deadline = after(5 * time.Second)
+				for _, n := range nodes {
+					n.Submit(cmd, reply)
+				}
+				for range nodes {
+					if got := <-replies; got != want {
+						b.Fatalf("%v: %v", cmd.Kind, got)
+					}
+				}
+			}
+			claims := claim("bench", "owner", 0)
+			cmd := node.Command{Claims: claims, TTL: time.Minute, Retention: time.Hour}
+			b.ReportAllocs()
+			for b.Loop() {
+				token++
+				claims[0].Token = token
+				cmd.Kind = node.Acquire
+				all(cmd, node.Granted)
+				cmd.Kind = node.Release
+				all(cmd, node.Released)
+			}
+		})
+	}
+}
+
+// BenchmarkCallers measures one node under many callers at once.
+func BenchmarkCallers(b *testing.B) {
+	for _, callers := range []int{64, 512} {
+		b.Run(strconv.Itoa(callers), func(b *testing.B) {
+			n := connect(b, newServer(b))
+			start := node.Token(time.Now().UnixMicro())
+			b.ReportAllocs()
+			work := make(chan node.Token)
+			done := make(chan struct{})
+			for i := range callers {
+				go func() {
+					replies := make(chan node.Status, 1)
+					reply := func(r node.Reply) { replies <- r.Status }
+					cmd := node.Command{Claims: claim(name(i), "owner", 0), TTL: time.Minute, Retention: time.Hour}
+					for token := range work {
+						cmd.Claims[0].Token = start + token
+						cmd.Deadline = after(5 * time.Second)
+						for _, kind := range []node.Kind{node.Acquire, node.Release} {
+							cmd.Kind = kind
+							n.Submit(cmd, reply)
+							if s := <-replies; s != node.Granted && s != node.Released {
+								b.Errorf("%v: %v", kind, s)
+							}
+						}
+					}
+					done <- struct{}{}
+				}()
+			}
+			for i := range b.N {
+				work <- node.Token(i)
+			}
+			close(work)
+			for range callers {
+				<-done
+			}
+		})
+	}
+}

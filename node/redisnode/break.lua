@@ -1,0 +1,25 @@
+-- break: remove a lock, whoever owns it.
+--
+-- KEYS[1]  the lock
+-- KEYS[2]  its fence
+-- ARGV[1]  token
+-- ARGV[2]  life of the fence, ms
+-- ARGV[3]  channel on which waiters listen
+--
+-- Returns 1 (there was a lock) or 0.
+--
+-- Atomic, because only a hash may be removed, and the message must come after
+-- the removal.
+local kind = redis.call('TYPE', KEYS[1])['ok']
+if kind ~= 'hash' and kind ~= 'none' then
+  return redis.error_reply('WRONGTYPE ' .. kind .. ' at this name, not a hash')
+end
+if tonumber(ARGV[1]) > tonumber(redis.call('GET', KEYS[2]) or 0) then
+  redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2])
+end
+if kind == 'none' then
+  return 0
+end
+redis.call('DEL', KEYS[1])
+redis.call('PUBLISH', ARGV[3], '0')
+return 1

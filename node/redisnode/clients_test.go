@@ -1,0 +1,367 @@
+package redisnode_test
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"log/slog"
+	"math/big"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/redisnode"
+	"github.com/redquorum/redquorum/node/redisserver"
+)
+
+// works goes through the life of a lock.
+func works(t *testing.T, n node.Node) {
+	t.Helper()
+	woken := make(chan bool, 100)
+	defer n.Watch("a", func() { woken <- true })()
+	select {
+	case <-woken:
+	case <-time.After(5 * time.Second):
+		t.Fatal("not subscribed")
+	}
+	r := expect(t, "acquire", ask(t, n, acquire("a", "me", 1)), node.Granted)
+	if r.Life == nil || r.Life.ID == "" {
+		t.Errorf("life %+v", r.Life)
+	}
+	expect(t, "refused", ask(t, n, acquire("a", "you", 2)), node.Refused)
+	expect(t, "extend", ask(t, n, extend(time.Minute, claim("a", "me", 0)...)), node.Done)
+	expect(t, "inspect", ask(t, n, inspect("a")), node.Done)
+	expect(t, "release", ask(t, n, release("a", "me", 1)), node.Released)
+	select {
+	case <-woken:
+	case <-time.After(5 * time.Second):
+		t.Fatal("not woken")
+	}
+	expect(t, "break", ask(t, n, breakLock("a", 3)), node.Absent)
+	var f flood
+	for i := range 100 {
+		f.submit(n, i, withDeadline(acquire(name(i), "me", 5)))
+		f.submit(n, i, withDeadline(release(name(i), "me", 5)))
+	}
+	f.wg.Wait()
+	for _, r := range f.replies {
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+}
+
+func wrap(t *testing.T, client redis.UniversalClient, opts redisnode.Options) node.Node {
+	t.Helper()
+	n, err := redisnode.New(client, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { n.Close(); client.Close() })
+	return n
+}
+
+func TestUnixSocket(t *testing.T) {
+	dir, err := os.MkdirTemp("", "rq") // t.TempDir is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "s")
+	newServer(t, "--unixsocket", path)
+	n := dial(t, "unix://"+path+"?db=2")
+	if want := path + "/2"; n.Name() != want {
+		t.Errorf("name %q, want %q", n.Name(), want)
+	}
+	works(t, n)
+}
+
+// TestTLS checks the server's certificate, and goes through a hang, as a
+// handshake may block for longer there.
+func TestTLS(t *testing.T) {
+	dir := t.TempDir()
+	pool := certificate(t, dir)
+	port := freePort(t)
+	file := func(name string) string { return filepath.Join(dir, name) }
+	if s, err := redisserver.Start(redisserver.Config{Args: []string{"--tls-port", "0"}}); err != nil {
+		t.Skip("this redis-server knows no TLS: ", err)
+	} else {
+		s.Close()
+	}
+	p := newServer(t, "--tls-port", port, "--tls-cert-file", file("cert"), "--tls-key-file", file("key"),
+		"--tls-ca-cert-file", file("cert"), "--tls-auth-clients", "no")
+	addr := "127.0.0.1:" + port
+
+	works(t, wrap(t, redis.NewClient(&redis.Options{Addr: addr, TLSConfig: &tls.Config{RootCAs: pool}}), redisnode.Options{}))
+
+	p.do("flushall")
+	n := dial(t, "rediss://"+addr+"?skip_verify=true")
+	works(t, n)
+	connections := func() int { return atoi(t, infoField(p, "stats", "total_connections_received")) }
+	before := connections()
+	for range 3 { // a peek through TLS must not find a fault, and has to find one
+		time.Sleep(30 * time.Millisecond)
+		expect(t, "after a rest", ask(t, n, inspect("a")), node.Done)
+	}
+	if now := connections(); now != before+1 { // the second look's own
+		t.Errorf("%d new connections", now-before-1)
+	}
+	p.restart()
+	time.Sleep(30 * time.Millisecond)
+	expect(t, "after a restart", ask(t, n, inspect("a")), node.Done)
+
+	r := expectErr(t, "unknown authority", ask(t, dial(t, "rediss://"+addr), inspect("a")), node.ErrUnreachable)
+	if !strings.Contains(r.Err.Error(), "certificate") {
+		t.Errorf("unhelpful: %v", r.Err)
+	}
+	p.freeze()
+	defer p.thaw()
+	began := time.Now()
+	dial(t, "rediss://"+addr+"?skip_verify=true").Close()
+	if d := time.Since(began); d > time.Second {
+		t.Errorf("closing took %v", d)
+	}
+}
+
+// certificate writes a certificate for 127.0.0.1 that signs itself.
+func certificate(t *testing.T, dir string) *x509.CertPool {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	for name, data := range map[string][]byte{"cert": cert, "key": pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret})} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(cert)
+	return pool
+}
+
+func newCluster(t *testing.T) *process {
+	t.Helper()
+	p := newServer(t, "--cluster-enabled", "yes", "--cluster-require-full-coverage", "yes")
+	p.do("cluster", "addslotsrange", 0, 16383)
+	eventually(t, "the cluster is up", func() bool {
+		return strings.Contains(p.do("cluster", "info").(string), "cluster_state:ok")
+	})
+	return p
+}
+
+func TestCluster(t *testing.T) {
+	p := newCluster(t)
+	n := wrap(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{p.addr}}), redisnode.Options{})
+	if n.Name() != p.addr {
+		t.Errorf("name %q", n.Name())
+	}
+	works(t, n)
+	first := expect(t, "warm", ask(t, n, acquire("x", "me", 1)), node.Granted).Life
+	var claims []node.Claim
+	for i := range 20 {
+		claims = append(claims, node.Claim{Name: name(i), Owner: "me"})
+		if i%2 == 0 {
+			expect(t, "granted", ask(t, n, acquire(name(i), "me", 10)), node.Granted)
+		}
+	}
+	r := expect(t, "extend over slots", ask(t, n, extend(time.Minute, claims...)), node.Done)
+	for i, kept := range r.Kept {
+		if kept != (i%2 == 0) {
+			t.Errorf("claim %d: kept %v", i, kept)
+		}
+	}
+	if r := expectErr(t, "half a hash tag", ask(t, n, acquire("a{b", "me", 1)), node.ErrServer); !strings.Contains(r.Err.Error(), "brace") {
+		t.Errorf("unhelpful: %v", r.Err)
+	}
+	p.do("script", "flush")
+	works2 := expect(t, "after a flush", ask(t, n, acquire("y", "me", 1)), node.Granted)
+	if works2.Life.ID != first.ID || works2.Life.Born != first.Born {
+		t.Errorf("life %+v, was %+v", works2.Life, first)
+	}
+	down := after(0)
+	p.restart()
+	eventually(t, "the cluster is up", func() bool {
+		return strings.Contains(p.do("cluster", "info").(string), "cluster_state:ok")
+	})
+	eventually(t, "the node is up", func() bool { r = ask(t, n, acquire("z", "me", 1)); return r.Err == nil })
+	if r.Life.ID == first.ID || r.Life.Born < down {
+		t.Errorf("life %+v after a restart, was %+v", r.Life, first)
+	}
+}
+
+// TestOtherClient gives the node a client whose kind it does not know.
+func TestOtherClient(t *testing.T) {
+	p := newServer(t)
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": p.addr}})
+	if _, err := redisnode.New(ring, redisnode.Options{}); err == nil {
+		t.Error("a node without a name")
+	}
+	n := wrap(t, ring, redisnode.Options{Name: "ring"})
+	if n.Name() != "ring" {
+		t.Errorf("name %q", n.Name())
+	}
+	works(t, n)
+}
+
+// TestSentinel fails over to a replica, which counts as a server that has
+// forgotten everything: what it has is a copy.
+func TestSentinel(t *testing.T) {
+	master := newServer(t)
+	_, port, _ := net.SplitHostPort(master.addr)
+	newServer(t, "--replicaof", "127.0.0.1 "+port)
+	dir := t.TempDir()
+	conf := filepath.Join(dir, "sentinel.conf")
+	text := "sentinel monitor main 127.0.0.1 " + port + " 1\nsentinel down-after-milliseconds main 500\n" +
+		"sentinel failover-timeout main 3000\n"
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sport := freePort(t)
+	sentinel := exec.Command("redis-server", conf, "--sentinel", "--port", sport, "--bind", "127.0.0.1", "--dir", dir)
+	if err := sentinel.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { sentinel.Process.Kill(); sentinel.Wait() })
+	s := &process{t: t, addr: "127.0.0.1:" + sport}
+	eventually(t, "the sentinel listens", func() bool {
+		c, err := net.Dial("tcp", s.addr)
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	})
+	eventually(t, "the sentinel knows the replica", func() bool {
+		list, _ := s.do("sentinel", "replicas", "main").([]any)
+		return len(list) == 1 && infoField(master, "replication", "connected_slaves") == "1"
+	})
+
+	n := wrap(t, redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "main", SentinelAddrs: []string{s.addr}}),
+		redisnode.Options{Name: "main"})
+	works(t, n)
+	first := expect(t, "warm", ask(t, n, acquire("x", "me", 1)), node.Granted).Life
+	time.Sleep(3 * time.Second) // the replica is old enough that its age gives it away
+	expect(t, "refused", ask(t, n, acquire("x", "you", 2)), node.Refused)
+	before := after(0)
+	master.Kill()
+	var r node.Reply
+	eventually(t, "the replica has taken over", func() bool {
+		r = ask(t, n, acquire("y", "me", node.Token(time.Now().UnixMicro())))
+		return r.Err == nil
+	})
+	if r.Life.ID == first.ID || r.Life.Born < before {
+		t.Errorf("promoted, and born %v before the failover: %+v", before.Sub(r.Life.Born), r.Life)
+	}
+}
+
+func TestDialErrors(t *testing.T) {
+	for _, url := range []string{
+		"", "s3cret", "http://u:s3cret@host", "redis://u:s3cret@host:port", "redis://u:s3cret%zz@host",
+		"redis://u:s3c/ret@host:1", "redis://:s3cret@host:1/x", "redis://u:s3cret@host:1?dial_timeout=soon",
+		"redis://u:s3cret@host:1?nonsense=s3cret", "redis://u:s3cret@[::1", "redis://u:s3 cret@host\x7f:1",
+		"redis:u:s3cret@host", "unix://u:s3cret@", "redis://s3cret:s3cret@h@st:x", "redis://u:p@host:1?password=s3cret",
+	} {
+		nodes, err := redisnode.Dial("redis://127.0.0.1:1", url)
+		if err == nil {
+			for _, n := range nodes {
+				if strings.Contains(n.Name(), "s3cret") {
+					t.Errorf("%q: a password in the name %q", url, n.Name())
+				}
+				n.Close()
+			}
+			if url != "redis://u:s3c/ret@host:1" {
+				t.Errorf("%q: no error", url)
+			}
+			continue
+		}
+		if text := err.Error(); strings.Contains(text, "s3c") || strings.Contains(text, "cret") {
+			t.Errorf("a password in %q", text)
+		} else if !strings.Contains(text, "server 2 of 2") {
+			t.Errorf("which URL? %q", text)
+		} else {
+			t.Log(text)
+		}
+	}
+	_, err := redisnode.Dial("x", "y")
+	if err == nil || !strings.Contains(err.Error(), "1 of 2") || !strings.Contains(err.Error(), "2 of 2") {
+		t.Errorf("not all are told: %v", err)
+	}
+	if nodes, err := redisnode.Dial(); err != nil || len(nodes) != 0 {
+		t.Errorf("nothing to dial: %v, %v", nodes, err)
+	}
+	if _, err := redisnode.New(nil, redisnode.Options{}); err == nil {
+		t.Error("no client, and no error")
+	}
+}
+
+func TestNames(t *testing.T) {
+	for url, want := range map[string]string{
+		"redis://u:s3cret@10.0.0.1:7000":   "10.0.0.1:7000",
+		"redis://u:s3cret@10.0.0.1:7000/3": "10.0.0.1:7000/3",
+		"redis://[::1]":                    "[::1]:6379",
+		"rediss://u:s3cret@127.0.0.1":      "127.0.0.1:6379",
+	} {
+		if got := dial(t, url).Name(); got != want {
+			t.Errorf("%s: %q, want %q", url, got, want)
+		}
+	}
+}
+
+func TestLog(t *testing.T) {
+	p := newServer(t)
+	out := new(safeBuffer)
+	n := wrap(t, p.client(t), redisnode.Options{Logger: slog.New(slog.NewTextHandler(out, nil))})
+	expect(t, "warm", ask(t, n, inspect("a")), node.Done)
+	p.Kill()
+	eventually(t, "the node is down", func() bool { return strings.Contains(out.String(), "node is down") })
+	p.restart()
+	eventually(t, "the node is up", func() bool { return strings.Contains(out.String(), "node is up again") })
+	if !strings.Contains(out.String(), "new life") || !strings.Contains(out.String(), p.addr) {
+		t.Errorf("log: %s", out.String())
+	}
+}
+
+// A safeBuffer may be written and read at the same time.
+type safeBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}

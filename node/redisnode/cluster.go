@@ -1,0 +1,133 @@
+package redisnode
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/redquorum/redquorum/node"
+)
+
+// lifeKnownFor is how long a shared link goes without asking for lives again.
+// Its connections are go-redis' own, which makes new ones without telling.
+const lifeKnownFor = time.Second
+
+// shared is the route through a client that keeps connections by itself: a
+// cluster client of our own, or a client of any other kind, the caller's.
+type shared struct {
+	client   redis.UniversalClient
+	cluster  *redis.ClusterClient // the same, or nil
+	patience time.Duration
+	own      bool
+}
+
+// newCluster takes a copy of a cluster client's options and overrides what the
+// courier needs otherwise.
+func newCluster(o redis.ClusterOptions) *shared {
+	p := patience(o.DialTimeout, o.ReadTimeout)
+	o.Protocol = 2
+	o.ContextTimeoutEnabled = true
+	o.MaxRetries = -1
+	o.DialerRetries = 1
+	o.DialTimeout = p
+	o.DisableIdentity = true
+	o.ReadOnly, o.RouteByLatency, o.RouteRandomly = false, false, false
+	o.PoolSize, o.MaxConcurrentDials = 4, 0
+	o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 0, 0, 0
+	o.PipelinePoolSize = -1
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	client := redis.NewClusterClient(&o)
+	return &shared{client: client, cluster: client, patience: p, own: true}
+}
+
+func (r *shared) oneServer() bool { return false }
+
+func (r *shared) open(context.Context) (link, error) {
+	return &lane{route: r, opened: time.Now()}, nil
+}
+
+func (r *shared) subscribe(ctx context.Context, channels []string) (*redis.PubSub, func(), error) {
+	// An error is not told. It comes with the first read.
+	sub := r.client.Subscribe(within(r.patience), channels...)
+	return sub, func() { sub.Close() }, nil
+}
+
+func (r *shared) close() {
+	if r.own {
+		r.client.Close()
+	}
+}
+
+// A lane is the link of a shared route.
+type lane struct {
+	route  *shared
+	opened time.Time
+}
+
+// info asks every master of a cluster.
+func (l *lane) info(ctx context.Context) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.route.patience)
+	defer cancel()
+	if l.route.cluster == nil {
+		text, err := l.route.client.Info(ctx, "server").Result()
+		return []string{text}, err
+	}
+	var mu sync.Mutex
+	var texts []string
+	err := l.route.cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
+		text, err := master.Info(ctx, "server").Result()
+		mu.Lock()
+		defer mu.Unlock()
+		texts = append(texts, text)
+		return err
+	})
+	return texts, err
+}
+
+func (l *lane) send(ctx context.Context, requests []redis.Cmder) {
+	pipe := l.route.client.Pipeline()
+	pipe.BatchProcess(ctx, requests...)
+	pipe.Exec(ctx)
+}
+
+func (l *lane) untouched() bool            { return false }
+func (l *lane) fit(time.Duration) bool     { return time.Since(l.opened) < lifeKnownFor }
+func (l *lane) healthy(time.Duration) bool { return true }
+func (l *lane) close()                     {}
+
+// submitEach sends an Extend of many claims as one command for each: a script
+// cannot touch keys on different servers. A claim without an answer makes the
+// whole one Unknown.
+func (s *server) submitEach(cmd node.Command, reply func(node.Reply)) {
+	var mu sync.Mutex
+	open := len(cmd.Claims)
+	all := node.Reply{Status: node.Done, Kept: make([]bool, open)}
+	unsent := true
+	for i := range cmd.Claims {
+		one := cmd
+		one.Claims = cmd.Claims[i : i+1]
+		s.Submit(one, func(r node.Reply) {
+			mu.Lock()
+			unsent = unsent && r.Unsent
+			if r.Err != nil && all.Err == nil {
+				all.Status, all.Err = node.Unknown, r.Err
+			}
+			if r.Err == nil {
+				all.Kept[i], all.Life = r.Kept[0], r.Life
+			}
+			open--
+			last := open == 0
+			mu.Unlock()
+			if !last {
+				return
+			}
+			if all.Err != nil {
+				all.Kept, all.Unsent = nil, unsent
+			}
+			reply(all)
+		})
+	}
+}

@@ -1,0 +1,88 @@
+package redisnode
+
+import (
+	"context"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+)
+
+const (
+	// recheck bounds one run of the timer: the runtime's timers do not count
+	// the time for which the machine was suspended.
+	recheck = time.Second
+
+	// coarse keeps the timer from firing for each of many deadlines that lie
+	// close together: a reply may be late by this much.
+	coarse = 250 * time.Microsecond
+)
+
+// A bound is a context that has a deadline and no channel: go-redis makes the
+// deadline the socket's, and one bound serves one command after another.
+type bound struct {
+	at time.Time
+}
+
+func within(d time.Duration) *bound { return &bound{time.Now().Add(d)} }
+
+func (b *bound) Deadline() (time.Time, bool) { return b.at, true }
+func (b *bound) Done() <-chan struct{}       { return nil }
+func (b *bound) Err() error                  { return nil }
+func (b *bound) Value(any) any               { return nil }
+
+var _ context.Context = (*bound)(nil)
+
+// arm makes expire run at the instant at or before. In the steady state it does
+// nothing: the timer set for an earlier command still runs, and finds out by
+// itself when it has to run next. s.mu is held.
+func (s *server) arm(at clock.Instant) {
+	if at >= s.armed {
+		return
+	}
+	s.armed = at
+	s.timer.Reset(min(at.Sub(s.clock.Now()), recheck))
+}
+
+// expire answers the calls whose deadline has passed, wherever they are.
+func (s *server) expire() {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return
+	}
+	s.tasks.Add(1)
+	defer s.tasks.Done()
+	now := s.clock.Now()
+	next := clock.Never
+
+	var late []unanswered
+	for _, c := range s.flight { // the courier keeps these, and recycles them
+		if c.deadline <= now {
+			late = c.answer(late, node.Reply{Err: node.ErrTimeout})
+		} else if !c.answered {
+			next = min(next, c.deadline)
+		}
+	}
+	var out []*call
+	queue := s.queue[:0]
+	for _, c := range s.queue {
+		if c.deadline <= now {
+			late = c.answer(late, node.Reply{Err: node.ErrTimeout, Unsent: true})
+			out = append(out, c)
+			continue
+		}
+		next = min(next, c.deadline)
+		queue = append(queue, c)
+	}
+	clear(s.queue[len(queue):])
+	s.queue = queue
+	s.recycle(out)
+
+	s.armed = clock.Never
+	if next != clock.Never {
+		s.arm(max(next, now.Add(coarse)))
+	}
+	s.mu.Unlock()
+	tell(late)
+}

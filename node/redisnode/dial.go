@@ -1,0 +1,180 @@
+package redisnode
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+)
+
+// DefaultQueue is the room in a node's queue if Options does not say otherwise:
+// 16 full pipelines.
+const DefaultQueue = 4096
+
+// Options change how a node works. The zero value is sensible.
+type Options struct {
+	// Name is what Node.Name returns. By default it is made of the client's
+	// options: host:port or the socket's path, with /db if that is not 0. A
+	// Sentinel client has no address of its own, so two of them need a Name.
+	Name string
+
+	// Clock gives the instants that deadlines and lives are measured in;
+	// clock.System() by default. It has to be the one that the node's user has.
+	Clock clock.Clock
+
+	// Queue is how many commands may wait for the connection; DefaultQueue by
+	// default. One more is answered with node.ErrOverloaded.
+	Queue int
+
+	// Logger hears when a node goes down, comes up, or begins a new life. By
+	// default nobody does.
+	Logger *slog.Logger
+}
+
+func (o Options) withDefaults() Options {
+	if o.Clock == nil {
+		o.Clock = clock.System()
+	}
+	if o.Queue <= 0 {
+		o.Queue = DefaultQueue
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// Dial returns a node for each URL, in order. It checks the URLs, all of them,
+// and leaves connecting to the nodes: a server that is down now is a node that
+// is down.
+//
+// A URL is redis://user:password@host:port/db, rediss:// for TLS, or
+// unix://user:password@/path/to/socket?db=0. [redis.ParseURL] says which
+// settings can follow as a query. No error shows a password.
+func Dial(urls ...string) ([]node.Node, error) {
+	parsed := make([]*redis.Options, len(urls))
+	var wrong []error
+	for i, u := range urls {
+		o, err := parseURL(u)
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("redisnode: server %d of %d: %w", i+1, len(urls), err))
+		}
+		parsed[i] = o
+	}
+	if err := errors.Join(wrong...); err != nil {
+		return nil, err
+	}
+	nodes := make([]node.Node, len(urls))
+	for i, o := range parsed {
+		o.Dialer = dialer(o.TLSConfig)
+		if o.DialTimeout <= 0 {
+			o.DialTimeout = time.Second
+		}
+		nodes[i] = start(nameOf(o), newDirect(*o), Options{}.withDefaults())
+	}
+	return nodes, nil
+}
+
+// dialer is go-redis' own but for TLS, of which go-redis' heeds no context.
+func dialer(config *tls.Config) func(context.Context, string, string) (net.Conn, error) {
+	plain := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{
+		Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3,
+	}}
+	if config == nil {
+		return plain.DialContext
+	}
+	return (&tls.Dialer{NetDialer: plain, Config: config}).DialContext
+}
+
+// New returns a node for the server, or the servers, that client leads to. The
+// client stays the caller's: New neither closes it nor, for a [redis.Client] or
+// a [redis.ClusterClient], sends anything over it. The package documentation
+// says what is copied from it.
+func New(client redis.UniversalClient, opts Options) (node.Node, error) {
+	opts = opts.withDefaults()
+	name := opts.Name
+	var r route
+	switch c := client.(type) {
+	case nil:
+		return nil, errors.New("redisnode: no client")
+	case *redis.Client:
+		o := *c.Options()
+		if name == "" {
+			name = nameOf(&o)
+		}
+		r = newDirect(o)
+	case *redis.ClusterClient:
+		o := *c.Options()
+		if name == "" {
+			name = strings.Join(o.Addrs, ",")
+		}
+		r = newCluster(o)
+	default:
+		if name == "" {
+			return nil, fmt.Errorf("redisnode: a %T has no address: Options.Name is needed", client)
+		}
+		r = &shared{client: client, patience: patience()}
+	}
+	return start(name, r, opts), nil
+}
+
+func nameOf(o *redis.Options) string {
+	if o.DB == 0 {
+		return o.Addr
+	}
+	return o.Addr + "/" + strconv.Itoa(o.DB)
+}
+
+// parseURL is redis.ParseURL with errors that can be shown.
+func parseURL(u string) (*redis.Options, error) {
+	shown, without := redact(u)
+	if shown == "" { // ParseURL would take it for localhost
+		return nil, errors.New("not a URL, such as redis://host:6379")
+	}
+	o, err := redis.ParseURL(u)
+	if err == nil {
+		return o, nil
+	}
+	// What is wrong may be told in words that quote the password. So the same
+	// fault is looked for in the URL that has none.
+	if _, err = redis.ParseURL(without); err == nil {
+		err = errors.New("malformed user or password (what is special in a URL has to be percent-encoded)")
+	}
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		err = wrapped.Err
+	}
+	return nil, fmt.Errorf("%q: %s", shown, strings.TrimPrefix(err.Error(), "redis: "))
+}
+
+// redact returns a URL with *** for its user, password and query, and the URL
+// without user and password. Both are empty for what has no ://.
+func redact(u string) (shown, without string) {
+	scheme, rest, ok := strings.Cut(u, "://")
+	if !ok {
+		return "", ""
+	}
+	without = scheme + "://"
+	shown = without
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+		shown += "***@"
+		rest = rest[at+1:]
+	}
+	host, query, _ := strings.Cut(rest, "?")
+	shown += host
+	if query != "" {
+		shown += "?***"
+	}
+	return shown, without + rest
+}

@@ -1,0 +1,115 @@
+// Package redisnode is the [node.Node] of a real Redis server, reached through
+// go-redis. It is no lock: package quorum makes one of several nodes.
+//
+//	nodes, err := redisnode.Dial("redis://10.0.0.1:6379", "redis://10.0.0.2:6379", "redis://10.0.0.3:6379")
+//
+// [Dial] takes URLs; [New] takes a client that is there already, and its
+// Options.
+//
+// # The courier
+//
+// Each node has one goroutine that talks to the server, its courier. Submit
+// leaves a command in a queue and returns; the courier takes whatever is queued,
+// sends it as one pipeline, calls the replies, and looks again. So
+//
+//   - many callers share a few system calls, on the client and on the server,
+//   - commands reach the server in the order of their Submits,
+//   - a server that hangs costs a full queue, and no goroutine for each command,
+//   - nobody but the courier waits for the network.
+//
+// In the steady state a command costs no allocation: the call, go-redis' command
+// and its arguments are used again.
+//
+// A node has one goroutine, and two more from the first Watch on. These numbers
+// do not change, whatever the server does.
+//
+// # Deadlines and broken connections
+//
+// A command is answered with [node.ErrTimeout] at its own deadline, wherever it
+// is by then. One that is still in the queue is never sent (Reply.Unsent). One
+// that is in flight has an unknown outcome: it may be executed later, even after
+// the connection was given up. Nothing that may have reached the server is ever
+// sent again; of what has certainly not left, the queue keeps track, and sends
+// it over the next connection. A connection is given up at the last deadline of
+// its pipeline, or after 5 s of silence, and is not used again after any error,
+// as a late reply would be taken for another command's.
+//
+// When a connection breaks the courier makes another at once. If that fails the
+// node is down: all that is queued, and all that is submitted meanwhile, is
+// answered immediately with [node.ErrUnreachable] and the reason, while the
+// courier tries again every 5 ms at first and every half second later. A server
+// that takes connections and says nothing is down, too, after a second at most.
+// Before the first attempt has ended commands wait.
+//
+// A connection that has rested for 20 ms is looked at before it is used, by a
+// peek at the socket that needs no round trip. So the first command after an
+// idle restart of the server finds the new server, and is not lost with the old
+// connection.
+//
+// # Lives
+//
+// Before a new connection carries commands it asks INFO server for run_id and
+// uptime, which make the [node.Life] of all its replies. A restart always breaks
+// the connection, so no reply of a new life carries an old one. The uptime comes
+// in whole seconds; Born errs on the late side. If a new run_id turns up whose
+// uptime reaches back before the last reply of the old one, then this is not the
+// old server restarted: a replica was promoted, and its copy may lack the newest
+// locks. Such a life is Born at the handshake. What this cannot see: on the very
+// first connection, a server whose wall clock was set forward since its start;
+// and a master that was demoted and promoted again, with the same run_id, while
+// no command of this node failed on it.
+//
+// A server that does not tell (miniredis) has no Life. One whose ACL forbids INFO
+// cannot be used: commands are answered with [node.ErrAuth].
+//
+// # What is taken from a client
+//
+// Of a [redis.Client], also one made by NewFailoverClient for Sentinel, the
+// options are copied: address, Dialer, TLS, credentials and their providers, DB,
+// ClientName, OnConnect, buffer sizes. Not taken over are hooks added to the
+// client, the Limiter, timeouts, retries, the pool's settings, and client-side
+// caching: the node has its own client with one pinned connection, RESP2 (which
+// spares a look for push messages before each command), no retries, and no
+// timeouts but those of the commands. Connecting and each handshake are bounded
+// by the smallest of a second, DialTimeout and ReadTimeout; but the Dialer that
+// go-redis makes for TLS heeds DialTimeout alone, and Close may have to wait for
+// it. The caller's client is not used, and not closed.
+//
+// Of a [redis.ClusterClient] the options are copied in the same way into a
+// cluster client of our own, which keeps its connections by itself. Therefore
+// the lives of a cluster are a weaker guard: INFO is asked of all masters when
+// the node starts, after every error and then at most once a second, and they
+// count as one Life, as old as the youngest. A master that fails over within such
+// a second without any error reaching the node is noticed that much late. A name
+// with a brace but no whole hash tag, such as "a{b", has its keys in different
+// slots and cannot be a lock on a cluster. An Extend is sent as one command for
+// each name.
+//
+// Any other [redis.UniversalClient] is used as it is, through Pipeline and
+// Subscribe, with its own timeouts: a call that it does not let go of in time is
+// answered at its deadline, but the courier is held up. Its lives are as a
+// cluster's.
+//
+// # Permissions
+//
+// For names that begin with "nightly" an ACL user needs no more than
+//
+//	ACL SETUSER locker on >password resetkeys resetchannels -@all
+//	    ~nightly* ~redquorum_fence:{nightly* &redisson_lock__channel:{nightly*
+//	    +info +ping +eval +evalsha +subscribe +unsubscribe +publish
+//	    +exists +get +set +del +type +pttl +pexpire
+//	    +hset +hexists +hdel +hgetall
+//
+// and +select for a database other than 0, +client|setname for a ClientName.
+// Names with a brace have their fence and channel without the added braces.
+//
+// The server has to be Redis 6 or newer, or another one with its commands.
+//
+// # Concurrency
+//
+// All methods of a node may be called from any goroutine. Replies come from the
+// courier, from a timer's goroutine, or from within Submit, and wakes from the
+// subscription's reader or from within Watch; a callback that blocks holds up all
+// others of its node. A reply must not call Close, and a wake must not call its
+// own stop, as these wait for the callback to end.
+package redisnode

@@ -1,0 +1,106 @@
+package redisnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redquorum/redquorum/node"
+)
+
+// codes are the words with which a server begins an error, and what they mean
+// to a lock. When a script fails on READONLY, OOM or MISCONF it has written
+// nothing: each script's first write is refused like all later ones.
+var codes = []struct {
+	word string
+	err  error
+}{
+	{"WRONGTYPE", node.ErrWrongType},
+	{"LOADING", node.ErrLoading},
+	{"BUSY", node.ErrBusy},
+	{"READONLY", node.ErrReadOnly},
+	{"MISCONF", node.ErrMisconf},
+	{"OOM", node.ErrOutOfMemory},
+	{"NOAUTH", node.ErrAuth},
+	{"WRONGPASS", node.ErrAuth},
+	{"NOPERM", node.ErrAuth},
+}
+
+// phrases are for errors that have no word of their own.
+var phrases = []struct {
+	text string
+	err  error
+}{
+	{"The user executing the script", node.ErrAuth}, // Redis 6 and 7.0: NOPERM inside a script
+	{"invalid password", node.ErrAuth},              // Redis 5: AUTH
+	{"unknown command", node.ErrUnsupported},
+	{"Unknown Redis command", node.ErrUnsupported}, // inside a script
+	{"unknown subcommand", node.ErrUnsupported},
+	{"is not supported", node.ErrUnsupported}, // miniredis: INFO server
+}
+
+// fromServer reports whether the server sent err.
+func fromServer(err error) bool {
+	var e redis.Error
+	return errors.As(err, &e)
+}
+
+// serverError says what an error that the server sent means.
+func serverError(err error) error {
+	text := err.Error()
+	if strings.HasPrefix(text, "CROSSSLOT") {
+		return fmt.Errorf("%w: %s: on a cluster a name with a brace needs a whole hash tag, such as {a}b", node.ErrServer, text)
+	}
+	return fmt.Errorf("%w: %s", meaning(text), text)
+}
+
+func meaning(text string) error {
+	words := strings.Fields(text)
+	if len(words) > 0 && words[0] != "ERR" {
+		words = words[:1]
+	}
+	// Redis 6 wraps what a command inside a script raised: "ERR Error running
+	// script (call to f_…): @user_script:7: -OOM command not allowed …".
+	for _, word := range words {
+		for _, c := range codes {
+			if strings.TrimPrefix(word, "-") == c.word {
+				return c.err
+			}
+		}
+	}
+	for _, p := range phrases {
+		if strings.Contains(text, p.text) {
+			return p.err
+		}
+	}
+	return node.ErrServer
+}
+
+// networkError says what an error that did not come from the server means.
+func networkError(err error) error {
+	var timeout net.Error
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded),
+		errors.As(err, &timeout) && timeout.Timeout():
+		return fmt.Errorf("%w: %w", node.ErrTimeout, err)
+	default:
+		return fmt.Errorf("%w: %w", node.ErrUnreachable, err)
+	}
+}
+
+// connectError is why a node is down: what the server said, if it said
+// something. It is nil if err is.
+func connectError(err error) error {
+	if err == nil {
+		return nil
+	}
+	if fromServer(err) {
+		return serverError(err)
+	}
+	return fmt.Errorf("%w: %w", node.ErrUnreachable, err)
+}

@@ -1,0 +1,61 @@
+package redisnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/redquorum/redquorum/node"
+)
+
+// TestMeaning has what servers say that are not at hand for the other tests.
+func TestMeaning(t *testing.T) {
+	const sha = "f_0123456789abcdef0123456789abcdef01234567"
+	for text, want := range map[string]error{
+		// Redis 6, inside a script.
+		"ERR Error running script (call to " + sha + "): @user_script:15: WRONGTYPE Operation against a key holding the wrong kind of value":                                  node.ErrWrongType,
+		"ERR Error running script (call to " + sha + "): @user_script:24: @user_script: 24: -OOM command not allowed when used memory > 'maxmemory'.":                         node.ErrOutOfMemory,
+		"ERR Error running script (call to " + sha + "): @user_script:24: @user_script: 24: -READONLY You can't write against a read only replica.":                           node.ErrReadOnly,
+		"ERR Error running script (call to " + sha + "): @user_script:24: @user_script: 24: -MISCONF Redis is configured to save RDB snapshots, but it is currently not able": node.ErrMisconf,
+		"ERR Error running script (call to " + sha + "): @user_script:24: @user_script: 24: -NOPERM The user executing the script can't run this command or subcommand":       node.ErrAuth,
+		"ERR Error running script (call to " + sha + "): @user_script:24: @user_script: 24: Unknown Redis command called from Lua script":                                     node.ErrUnsupported,
+		"ERR Error running script (call to " + sha + "): @user_script:24: user_script:24: attempt to compare nil with number":                                                 node.ErrServer,
+		// Redis 7 and 8.
+		"WRONGTYPE Operation against a key holding the wrong kind of value script: 0123, on @user_script:15.": node.ErrWrongType,
+		"OOM command not allowed when used memory > 'maxmemory'. script: 0123, on @user_script:24.":           node.ErrOutOfMemory,
+		"ERR The user executing the script can't run this command or subcommand script: 0123":                 node.ErrAuth,
+		"NOPERM ACL failure in script: User locker has no permissions to run the 'get' command":               node.ErrAuth,
+		"ERR unknown command 'EVALSHA', with args beginning with: ":                                           node.ErrUnsupported,
+		// Cluster.
+		"CLUSTERDOWN The cluster is down":                 node.ErrServer,
+		"TRYAGAIN Multiple keys request during rehashing": node.ErrServer,
+		"MOVED 1 10.0.0.1:6379":                           node.ErrServer,
+		"ERR max number of clients reached":               node.ErrServer,
+		"ERR invalid password":                            node.ErrAuth,
+		"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.": node.ErrBusy,
+		"": node.ErrServer,
+	} {
+		if got := serverError(errors.New(text)); !errors.Is(got, want) {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
+}
+
+func TestNetworkError(t *testing.T) {
+	for _, tt := range []struct{ err, want error }{
+		{io.EOF, node.ErrUnreachable},
+		{&net.OpError{Op: "read", Err: syscall.ECONNRESET}, node.ErrUnreachable},
+		{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, node.ErrUnreachable},
+		{&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, node.ErrTimeout},
+		{fmt.Errorf("x: %w", context.DeadlineExceeded), node.ErrTimeout},
+	} {
+		if got := networkError(tt.err); !errors.Is(got, tt.want) || !errors.Is(got, tt.err) {
+			t.Errorf("%v: %v, want %v", tt.err, got, tt.want)
+		}
+	}
+}

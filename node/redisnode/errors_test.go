@@ -1,0 +1,232 @@
+package redisnode_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+)
+
+// everyWrite asks for all that writes, and wants the same error each time.
+func everyWrite(t *testing.T, n node.Node, want error) {
+	t.Helper()
+	for _, cmd := range []node.Command{acquire("new", "me", 9), release("held", "me", 9), breakLock("held", 9), extend(time.Minute, claim("held", "me", 0)...)} {
+		if r := ask(t, n, cmd); !errors.Is(r.Err, want) {
+			t.Errorf("%v: %v, %q, want %q", cmd.Kind, r.Status, r.Err, want)
+		}
+	}
+}
+
+func TestOutOfMemory(t *testing.T) {
+	p := newServer(t)
+	n := connect(t, p)
+	expect(t, "held", ask(t, n, acquire("held", "me", 1)), node.Granted)
+	p.do("config", "set", "maxmemory-policy", "noeviction")
+	p.do("config", "set", "maxmemory", "1mb")
+	r := ask(t, n, acquire("new", "me", 2))
+	expectErr(t, "acquire", r, node.ErrOutOfMemory)
+	if r.Life == nil || r.Unsent {
+		t.Errorf("%+v", r)
+	}
+	if s := ask(t, n, inspect("new")).State; s.Type != "none" || s.Fence != 0 {
+		t.Errorf("written: %+v", s)
+	}
+	r = ask(t, n, extend(time.Minute, claim("held", "me", 0)...))
+	if expect(t, "extend", r, node.Done); !r.Kept[0] {
+		t.Error("not kept")
+	}
+	// The token is the fence already, so this release needs no memory.
+	expect(t, "release", ask(t, n, release("held", "me", 1)), node.Released)
+}
+
+func TestReadOnly(t *testing.T) {
+	p := newServer(t)
+	n := connect(t, p)
+	expect(t, "held", ask(t, n, acquire("held", "me", 1)), node.Granted)
+	p.do("replicaof", "127.0.0.1", "1")
+	everyWrite(t, n, node.ErrReadOnly)
+	p.do("replicaof", "no", "one")
+	expect(t, "again a master", ask(t, n, acquire("new", "me", 2)), node.Granted)
+}
+
+func TestMisconf(t *testing.T) {
+	p := newServer(t)
+	n := connect(t, p)
+	expect(t, "held", ask(t, n, acquire("held", "me", 1)), node.Granted)
+	p.do("config", "set", "save", "1 1")
+	dir := p.do("config", "get", "dir").(map[any]any)["dir"].(string)
+	if err := os.Mkdir(filepath.Join(dir, "dump.rdb"), 0o700); err != nil { // a directory, so no file can be renamed onto it
+		t.Fatal(err)
+	}
+	p.do("bgsave")
+	eventually(t, "saving fails", func() bool { return infoField(p, "persistence", "rdb_last_bgsave_status") == "err" })
+	everyWrite(t, n, node.ErrMisconf)
+}
+
+func TestBusy(t *testing.T) {
+	p := newServer(t, "--lua-time-limit", "50")
+	n := connect(t, p)
+	expect(t, "warm", ask(t, n, inspect("a")), node.Done)
+	c := p.client(t)
+	go c.Eval(context.Background(), "while true do end", nil)
+	var r node.Reply
+	eventually(t, "the server is busy", func() bool {
+		cmd := inspect("a")
+		cmd.Deadline = after(200 * time.Millisecond)
+		r = ask(t, n, cmd)
+		return !errors.Is(r.Err, node.ErrTimeout) && r.Err != nil
+	})
+	expectErr(t, "busy", r, node.ErrBusy)
+	p.do("script", "kill")
+	eventually(t, "the script is gone", func() bool { return ask(t, n, inspect("a")).Err == nil })
+}
+
+// TestBusyFromTheStart connects to a server that answers nothing but BUSY.
+func TestBusyFromTheStart(t *testing.T) {
+	p := newServer(t, "--lua-time-limit", "10")
+	c := p.client(t)
+	go c.Eval(context.Background(), "while true do end", nil)
+	eventually(t, "the server is busy", func() bool {
+		err := p.client(t).Get(context.Background(), "a").Err()
+		return err != nil && strings.HasPrefix(err.Error(), "BUSY")
+	})
+	n := connect(t, p)
+	if r := expectErr(t, "busy", ask(t, n, inspect("a")), node.ErrBusy); !r.Unsent {
+		t.Error("sent before the handshake was done")
+	}
+	p.do("script", "kill")
+	eventually(t, "the script is gone", func() bool { return ask(t, n, inspect("a")).Err == nil })
+}
+
+func TestLoading(t *testing.T) {
+	p := newServer(t, "--enable-debug-command", "yes", "--key-load-delay", "2000", "--loading-process-events-interval-bytes", "1024")
+	c := p.client(t)
+	pipe := c.Pipeline()
+	for i := range 2000 {
+		pipe.Set(t.Context(), name(i), strings.Repeat("x", 100), 0)
+	}
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.do("save")
+	n := connect(t, p)
+	expect(t, "warm", ask(t, n, inspect("a")), node.Done)
+	loaded := make(chan struct{})
+	go func() { defer close(loaded); p.Restart(false) }()
+	defer func() { <-loaded }()
+	var seen bool
+	eventually(t, "the data is loaded", func() bool {
+		r := ask(t, n, inspect("a"))
+		seen = seen || errors.Is(r.Err, node.ErrLoading)
+		return r.Err == nil
+	})
+	if !seen {
+		t.Error("never saw the server loading")
+	}
+}
+
+func TestPasswords(t *testing.T) {
+	p := newServer(t)
+	p.do("config", "set", "requirepass", "pa55word")
+	for url, want := range map[string]error{
+		"redis://:pa55word@" + p.addr: nil,
+		"redis://" + p.addr:           node.ErrAuth,
+		"redis://:s3cret@" + p.addr:   node.ErrAuth,
+		"redis://u:s3cret@" + p.addr:  node.ErrAuth,
+	} {
+		n := dial(t, url)
+		r := ask(t, n, inspect("a"))
+		if !errors.Is(r.Err, want) {
+			t.Errorf("%s: %v", url, r.Err)
+		}
+		if text := fmt.Sprint(r.Err, n.Name()); strings.Contains(text, "s3cret") || strings.Contains(text, "pa55") {
+			t.Errorf("a password in %q", text)
+		}
+		if want != nil && !node.Permanent(r.Err) {
+			t.Errorf("%v is not permanent", r.Err)
+		}
+	}
+}
+
+// minimalACL is what the package documentation says that a user needs.
+var minimalACL = []any{
+	"resetkeys", "resetchannels", "-@all",
+	"~nightly*", "~redquorum_fence:{nightly*", "&redisson_lock__channel:{nightly*",
+	"+info", "+ping", "+eval", "+evalsha", "+subscribe", "+unsubscribe", "+publish",
+	"+exists", "+get", "+set", "+del", "+type", "+pttl", "+pexpire",
+	"+hset", "+hexists", "+hdel", "+hgetall",
+}
+
+func TestMinimalACL(t *testing.T) {
+	p := newServer(t)
+	p.do(append([]any{"acl", "setuser", "locker", "on", ">s3cret"}, minimalACL...)...)
+	n := dial(t, "redis://locker:s3cret@"+p.addr)
+
+	woken := make(chan bool, 100)
+	defer n.Watch("nightly", func() { woken <- true })()
+	<-woken
+	expect(t, "acquire", ask(t, n, acquire("nightly", "me", 1)), node.Granted)
+	expect(t, "refused", ask(t, n, acquire("nightly", "you", 2)), node.Refused)
+	expect(t, "extend", ask(t, n, extend(time.Minute, claim("nightly", "me", 0)...)), node.Done)
+	expect(t, "inspect", ask(t, n, inspect("nightly")), node.Done)
+	expect(t, "release", ask(t, n, release("nightly", "me", 1)), node.Released)
+	<-woken
+	expect(t, "acquire", ask(t, n, acquire("nightly", "me", 3)), node.Granted)
+	expect(t, "break", ask(t, n, breakLock("nightly", 4)), node.Released)
+
+	expectErr(t, "another name", ask(t, n, acquire("daily", "me", 1)), node.ErrAuth)
+	expectErr(t, "extend another name", ask(t, n, extend(time.Minute, claim("daily", "me", 0)...)), node.ErrAuth)
+
+	// Each of the commands is needed; these three only for watching and idling.
+	idle := []string{"ping", "subscribe", "unsubscribe"}
+	for _, rule := range minimalACL {
+		if command, ok := strings.CutPrefix(rule.(string), "+"); ok && !slices.Contains(idle, command) {
+			p.do("acl", "setuser", "locker", "-"+command)
+			if !fails(t, "redis://locker:s3cret@"+p.addr) {
+				t.Errorf("works without %s", command)
+			}
+			p.do("acl", "setuser", "locker", "+"+command)
+		}
+	}
+	if fails(t, "redis://locker:s3cret@"+p.addr) {
+		t.Error("fails with all")
+	}
+}
+
+// fails reports whether anything that a lock does is not permitted.
+func fails(t *testing.T, url string) bool {
+	t.Helper()
+	n := dial(t, url)
+	defer n.Close()
+	refused := false
+	now := node.Token(time.Now().UnixMicro())
+	for i, cmd := range []node.Command{
+		acquire("nightly", "me", now), acquire("nightly", "you", now+1), extend(time.Minute, claim("nightly", "me", 0)...),
+		inspect("nightly"), release("nightly", "me", now+1), acquire("nightly", "me", now+2), breakLock("nightly", now+3),
+		release("nightly", "me", now+4),
+	} {
+		r := ask(t, n, cmd)
+		if r.Err != nil && !errors.Is(r.Err, node.ErrAuth) {
+			t.Fatalf("step %d, %v: %v", i, cmd.Kind, r.Err)
+		}
+		refused = refused || r.Err != nil
+	}
+	return refused
+}
+
+func TestInfoIsNeeded(t *testing.T) {
+	p := newServer(t)
+	p.do("acl", "setuser", "locker", "on", ">s3cret", "~*", "&*", "+@all", "-info")
+	n := dial(t, "redis://locker:s3cret@"+p.addr)
+	r := expectErr(t, "no INFO", ask(t, n, inspect("a")), node.ErrAuth)
+	if !strings.Contains(r.Err.Error(), "restart guard needs INFO") {
+		t.Errorf("unhelpful: %v", r.Err)
+	}
+}

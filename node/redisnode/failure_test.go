@@ -1,0 +1,503 @@
+package redisnode_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/redisnode"
+)
+
+func TestOrder(t *testing.T) {
+	n := connect(t, newServer(t))
+	var f flood
+	const count = 2000
+	for i := range count {
+		f.submit(n, i, withDeadline(acquire("a", "me", node.Token(i+1))))
+		f.submit(n, i, withDeadline(release("a", "me", node.Token(i+1))))
+	}
+	f.wg.Wait()
+	if !slices.IsSorted(f.order) {
+		t.Error("replies came out of order")
+	}
+	for i, r := range f.replies {
+		if want := []node.Status{node.Granted, node.Released}[i%2]; r.Status != want {
+			t.Fatalf("reply %d: %v (%v), want %v", i, r.Status, r.Err, want)
+		}
+	}
+}
+
+// TestCoalescing freezes the server, so that what is submitted meanwhile has to
+// share pipelines.
+func TestCoalescing(t *testing.T) {
+	p := newServer(t)
+	n := connect(t, p)
+	expect(t, "warm", ask(t, n, acquire("a", "me", 1)), node.Granted)
+	reads := func() string { return infoField(p, "stats", "total_reads_processed") }
+	p.freeze()
+	var f flood
+	for i := range 1000 {
+		f.submit(n, i, withDeadline(inspect(name(i))))
+	}
+	p.thaw()
+	before := reads()
+	f.wg.Wait()
+	after := reads()
+	if a, b := atoi(t, before), atoi(t, after); b-a > 200 {
+		t.Errorf("1000 commands took %d reads of the server", b-a)
+	}
+}
+
+func TestReplyMaySubmit(t *testing.T) {
+	n := connect(t, newServer(t))
+	done := make(chan node.Reply, 1)
+	var next func(node.Reply)
+	left := 100
+	next = func(r node.Reply) {
+		if left--; left == 0 || r.Err != nil {
+			done <- r
+			return
+		}
+		n.Submit(withDeadline(inspect("a")), next)
+	}
+	n.Submit(withDeadline(inspect("a")), next)
+	if r := <-done; r.Err != nil {
+		t.Error(r.Err)
+	}
+}
+
+func TestDeadlines(t *testing.T) {
+	p := newServer(t)
+	n := connect(t, p)
+	expect(t, "warm", ask(t, n, acquire("a", "me", 1)), node.Granted)
+
+	cmd := inspect("a")
+	cmd.Deadline = after(-time.Second)
+	if r := expectErr(t, "already past", ask(t, n, cmd), node.ErrTimeout); !r.Unsent {
+		t.Error("already past: sent")
+	}
+
+	p.freeze()
+	defer p.thaw()
+	type late struct {
+		r   node.Reply
+		lag time.Duration
+	}
+	got := make(chan late, 100)
+	submit := func(in time.Duration) {
+		cmd := inspect("a")
+		cmd.Deadline = after(in)
+		n.Submit(cmd, func(r node.Reply) { got <- late{r, after(0).Sub(cmd.Deadline)} })
+	}
+	submit(300 * time.Millisecond) // in flight
+	time.Sleep(20 * time.Millisecond)
+	for i := range 20 {
+		submit(time.Duration(200-10*i) * time.Millisecond) // queued, the last is due first
+	}
+	unsent := 0
+	for range 21 {
+		l := <-got
+		expectErr(t, "frozen", l.r, node.ErrTimeout)
+		if l.lag < 0 || l.lag > 100*time.Millisecond {
+			t.Errorf("answered %v after the deadline", l.lag)
+		}
+		if l.r.Unsent {
+			unsent++
+		}
+	}
+	if unsent != 20 {
+		t.Errorf("%d of 20 queued commands said to be unsent", unsent)
+	}
+}
+
+// TestLateIsNotLost has commands whose deadlines differ in one pipeline: the
+// short one is answered in time and the long one gets its reply.
+func TestLateIsNotLost(t *testing.T) {
+	p := newServer(t)
+	n := connect(t, p)
+	expect(t, "warm", ask(t, n, inspect("a")), node.Done)
+	p.freeze()
+	blocker := make(chan node.Reply, 1)
+	cmd := inspect("a")
+	cmd.Deadline = after(3 * time.Second)
+	n.Submit(cmd, func(r node.Reply) { blocker <- r })
+	time.Sleep(20 * time.Millisecond) // it is in flight now
+	short, long := acquire("short", "me", 1), acquire("long", "me", 1)
+	short.Deadline, long.Deadline = after(50*time.Millisecond), after(3*time.Second)
+	var f flood
+	f.submit(n, 0, long)
+	if r := expectErr(t, "short", ask(t, n, short), node.ErrTimeout); !r.Unsent {
+		t.Skip("the machine is too slow: both went out with the blocker")
+	}
+	p.thaw()
+	f.wg.Wait()
+	expect(t, "long", f.replies[0], node.Granted)
+	expect(t, "blocker", <-blocker, node.Done)
+	if s := ask(t, n, inspect("short")).State; s.Type != "none" {
+		t.Errorf("the command that was too late was sent: %+v", s)
+	}
+}
+
+func TestQueueIsBounded(t *testing.T) {
+	p := newServer(t)
+	n, err := redisnode.New(p.client(t), redisnode.Options{Queue: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	expect(t, "warm", ask(t, n, inspect("a")), node.Done)
+	p.freeze()
+	var f flood
+	for i := range 1000 {
+		cmd := inspect("a")
+		cmd.Deadline = after(200 * time.Millisecond)
+		f.submit(n, i, cmd)
+	}
+	f.wg.Wait()
+	p.thaw()
+	overloaded := 0
+	for _, r := range f.replies {
+		if errors.Is(r.Err, node.ErrOverloaded) && r.Unsent {
+			overloaded++
+		}
+	}
+	if overloaded < 700 {
+		t.Errorf("%d of 1000 were refused", overloaded)
+	}
+	eventually(t, "the node works again", func() bool { return ask(t, n, inspect("a")).Err == nil })
+}
+
+// TestHungServer is a server that takes connections and says nothing.
+func TestHungServer(t *testing.T) {
+	p := newServer(t)
+	n := connect(t, p)
+	life := expect(t, "warm", ask(t, n, acquire("a", "me", 1)), node.Granted).Life
+	goroutines := runtime.NumGoroutine()
+	p.freeze()
+
+	short := func() node.Reply {
+		cmd := inspect("a")
+		cmd.Deadline = after(50 * time.Millisecond)
+		return ask(t, n, cmd)
+	}
+	if r := expectErr(t, "in flight", short(), node.ErrTimeout); r.Unsent {
+		t.Error("in flight, and yet unsent")
+	}
+	eventually(t, "the node knows that it is down", func() bool {
+		r := short()
+		if r.Err == nil || !r.Unsent && !errors.Is(r.Err, node.ErrTimeout) {
+			t.Fatalf("hung: %+v", r)
+		}
+		return errors.Is(r.Err, node.ErrUnreachable)
+	})
+	most := 0
+	for range 200 {
+		cmd := inspect("a")
+		cmd.Deadline = after(10 * time.Millisecond)
+		n.Submit(cmd, func(node.Reply) {})
+		most = max(most, runtime.NumGoroutine())
+	}
+	if most > goroutines+5 {
+		t.Errorf("%d goroutines while hung, %d before", most, goroutines)
+	}
+	p.thaw()
+	eventually(t, "the node recovers", func() bool { return short().Status == node.Done })
+	if again := ask(t, n, inspect("a")).Life; again == life || again.ID != life.ID || again.Born != life.Born {
+		t.Errorf("life %+v after the hang, %+v before", again, life)
+	}
+}
+
+func TestKillAndRestart(t *testing.T) {
+	p := newServer(t)
+	n := connect(t, p)
+	before := after(0)
+	first := expect(t, "warm", ask(t, n, acquire("a", "me", 1)), node.Granted).Life
+	if first.Born < before.Add(-3*time.Second) || first.Born > after(0) {
+		t.Errorf("born %v ago", after(0).Sub(first.Born))
+	}
+	p.Kill()
+	eventually(t, "the node is down", func() bool {
+		return errors.Is(ask(t, n, inspect("a")).Err, node.ErrUnreachable)
+	})
+	eventually(t, "and knows it", func() bool {
+		began := time.Now()
+		r := ask(t, n, inspect("a"))
+		return r.Unsent && errors.Is(r.Err, node.ErrUnreachable) && time.Since(began) < 50*time.Millisecond
+	})
+	down := after(0)
+	p.restart()
+	var r node.Reply
+	eventually(t, "the node is up", func() bool { r = ask(t, n, inspect("a")); return r.Err == nil })
+	if r.Life.ID == first.ID {
+		t.Error("a restart, and the same life")
+	}
+	if r.Life.Born < down || r.Life.Born > after(0) {
+		t.Errorf("started %v ago, said to be born %v ago", after(0).Sub(down), after(0).Sub(r.Life.Born))
+	}
+	if r.State.Type != "none" {
+		t.Errorf("state %+v", r.State)
+	}
+}
+
+// TestIdleRestart restarts the server while nobody asks: the first command
+// after it must not be lost on the dead connection.
+func TestIdleRestart(t *testing.T) {
+	p := newServer(t)
+	n := connect(t, p)
+	for i := range 10 {
+		expect(t, "before", ask(t, n, acquire("a", "me", node.Token(i+1))), node.Granted)
+		p.restart()
+		time.Sleep(30 * time.Millisecond)
+		expect(t, "after", ask(t, n, acquire("a", "me", node.Token(i+1))), node.Granted)
+	}
+}
+
+// TestBusyRestart kills the server under load: every command is answered, and
+// what is said to be unsent was not executed.
+func TestBusyRestart(t *testing.T) {
+	p := newServer(t)
+	n := connect(t, p)
+	var wg sync.WaitGroup
+	var answered, wrong atomic.Int64
+	stop := make(chan struct{})
+	for i := range 8 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			replies := make(chan node.Reply, 1)
+			for token := node.Token(1); ; token++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				cmd := acquire(name(i), "me", token)
+				cmd.Deadline, cmd.Retention = after(time.Second), time.Hour
+				n.Submit(cmd, func(r node.Reply) { replies <- r })
+				r := <-replies
+				answered.Add(1)
+				if r.Status == node.Unknown && r.Err == nil || r.Status == node.Refused {
+					wrong.Add(1)
+				}
+				if errors.Is(r.Err, node.ErrUnreachable) {
+					time.Sleep(time.Millisecond)
+				}
+			}
+		}()
+	}
+	for range 5 {
+		time.Sleep(50 * time.Millisecond)
+		p.restart()
+	}
+	close(stop)
+	wg.Wait()
+	if answered.Load() < 100 || wrong.Load() > 0 {
+		t.Errorf("%d answered, %d wrong", answered.Load(), wrong.Load())
+	}
+}
+
+// TestNobodyThere is a server that was never up: commands need not wait for
+// their deadline to learn that.
+func TestNobodyThere(t *testing.T) {
+	n := dial(t, "redis://127.0.0.1:"+freePort(t))
+	began := time.Now()
+	r := expectErr(t, "refused", ask(t, n, inspect("a")), node.ErrUnreachable)
+	if !r.Unsent || !strings.Contains(r.Err.Error(), "refused") || time.Since(began) > time.Second {
+		t.Errorf("%+v after %v", r, time.Since(began))
+	}
+}
+
+func TestClose(t *testing.T) {
+	p := newServer(t)
+	before := runtime.NumGoroutine()
+	nodes, err := redisnode.Dial("redis://" + p.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := nodes[0]
+	stop := n.Watch("a", func() {})
+	expect(t, "warm", ask(t, n, acquire("a", "me", 1)), node.Granted)
+	p.freeze()
+	var f flood
+	for i := range 100 {
+		f.submit(n, i, withDeadline(inspect("a")))
+	}
+	began := time.Now()
+	n.Close()
+	f.wg.Wait()
+	if d := time.Since(began); d > time.Second {
+		t.Errorf("closing took %v", d)
+	}
+	for _, r := range f.replies {
+		expectErr(t, "open", r, node.ErrClosed)
+	}
+	if r := expectErr(t, "later", ask(t, n, inspect("a")), node.ErrClosed); !r.Unsent {
+		t.Error("later: sent")
+	}
+	stop()
+	n.Watch("b", func() {})()
+	n.Close()
+	p.thaw()
+	eventually(t, "all goroutines end", func() bool { return runtime.NumGoroutine() <= before })
+}
+
+// TestCloseAtAnyTime closes nodes in all states: connecting, hung, down.
+func TestCloseAtAnyTime(t *testing.T) {
+	p := newServer(t)
+	before := runtime.NumGoroutine()
+	p.freeze()
+	for i := range 20 {
+		url := "redis://" + p.addr
+		if i%2 == 1 {
+			url = "redis://127.0.0.1:1"
+		}
+		nodes, err := redisnode.Dial(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		nodes[0].Watch("a", func() {})
+		time.Sleep(time.Duration(i) * time.Millisecond)
+		began := time.Now()
+		nodes[0].Close()
+		if d := time.Since(began); d > time.Second {
+			t.Errorf("closing took %v", d)
+		}
+	}
+	p.thaw()
+	eventually(t, "all goroutines end", func() bool { return runtime.NumGoroutine() <= before })
+}
+
+func TestClientIsLeftAlone(t *testing.T) {
+	p := newServer(t)
+	c := redis.NewClient(&redis.Options{Addr: p.addr})
+	defer c.Close()
+	n, err := redisnode.New(c, redisnode.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, "works", ask(t, n, acquire("a", "me", 1)), node.Granted)
+	n.Close()
+	if stats := c.PoolStats(); stats.TotalConns != 0 {
+		t.Errorf("the client has %d connections", stats.TotalConns)
+	}
+	if err := c.Ping(t.Context()).Err(); err != nil {
+		t.Errorf("the client afterwards: %v", err)
+	}
+	if o := c.Options(); o.Protocol != 3 || o.MaxRetries != 3 {
+		t.Errorf("its options were changed: %+v", o)
+	}
+}
+
+// TestUnsentIsUnsent breaks connections under load. What was granted is there,
+// what is said to be unsent is not and never will be.
+func TestUnsentIsUnsent(t *testing.T) {
+	p := newServer(t)
+	n := connect(t, p)
+	expect(t, "warm", ask(t, n, inspect("a")), node.Done)
+	const callers, each = 16, 300
+	replies := make([][]node.Reply, callers)
+	var wg sync.WaitGroup
+	for i := range callers {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for j := range each {
+				done := make(chan node.Reply, 1)
+				cmd := acquire(name(i*each+j), "me", 1)
+				cmd.TTL, cmd.Deadline, cmd.Retention = time.Hour, after(2*time.Second), time.Hour
+				n.Submit(cmd, func(r node.Reply) { done <- r })
+				replies[i] = append(replies[i], <-done)
+			}
+		}()
+	}
+	finished := make(chan struct{})
+	go func() { wg.Wait(); close(finished) }()
+	kills := 0
+	for running := true; running; kills++ {
+		p.do("client", "kill", "type", "normal", "skipme", "yes")
+		select {
+		case <-finished:
+			running = false
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+	var granted, unsent, unknown int
+	for i := range callers {
+		for j, r := range replies[i] {
+			there := expect(t, "inspect", ask(t, n, inspect(name(i*each+j))), node.Done).State.Type == "hash"
+			switch {
+			case r.Status == node.Granted:
+				granted++
+				if !there {
+					t.Fatal("granted, and not there")
+				}
+			case r.Unsent:
+				unsent++
+				if there {
+					t.Fatal("unsent, and there")
+				}
+			default:
+				unknown++
+			}
+		}
+	}
+	t.Logf("%d kills: %d granted, %d unsent, %d unknown", kills, granted, unsent, unknown)
+}
+
+// A stuck connection refuses to send when it is told to.
+type stuck struct {
+	net.Conn
+	now *atomic.Bool
+}
+
+func (s stuck) Write(b []byte) (int, error) {
+	if s.now.Swap(false) {
+		return 0, syscall.EPIPE
+	}
+	return s.Conn.Write(b)
+}
+
+// TestNothingSent has a connection that fails before the first byte: then the
+// command can go over another.
+func TestNothingSent(t *testing.T) {
+	p := newServer(t)
+	var now atomic.Bool
+	c := redis.NewClient(&redis.Options{Addr: p.addr, Dialer: func(_ context.Context, network, addr string) (net.Conn, error) {
+		conn, err := net.Dial(network, addr)
+		return stuck{conn, &now}, err
+	}})
+	defer c.Close()
+	n, err := redisnode.New(c, redisnode.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	expect(t, "warm", ask(t, n, inspect("a")), node.Done)
+	for i := range 5 {
+		now.Store(true)
+		expect(t, "acquire", ask(t, n, acquire(name(i), "me", 1)), node.Granted)
+		now.Store(true)
+		var f flood
+		for j := range 10 {
+			f.submit(n, j, withDeadline(inspect(name(j))))
+		}
+		f.wg.Wait()
+		for _, r := range f.replies {
+			expect(t, "inspect", r, node.Done)
+		}
+		if !slices.IsSorted(f.order) {
+			t.Errorf("out of order: %v", f.order)
+		}
+	}
+}

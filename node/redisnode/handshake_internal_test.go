@@ -1,0 +1,52 @@
+package redisnode
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+)
+
+func infoText(id string, uptime int) string {
+	return fmt.Sprintf("# Server\r\nredis_version:7.0.15\r\nrun_id:%s\r\nuptime_in_seconds:%d\r\n", id, uptime)
+}
+
+// TestCensus follows the lives behind a node through its handshakes.
+func TestCensus(t *testing.T) {
+	var c census
+	at := func(seconds float64) clock.Instant { return clock.Instant(seconds * float64(time.Second)) }
+	for _, step := range []struct {
+		what    string
+		now     float64 // of the handshake
+		texts   []string
+		id      string
+		born    float64
+		contact float64 // when the last reply came, if later than the handshake
+	}{
+		{"first, and a second of doubt", 1000, []string{infoText("a", 100)}, "a", 901, 1010},
+		{"the same again, though the uptime tells otherwise", 1011, []string{infoText("a", 5)}, "a", 901, 1020},
+		{"restarted just now", 1021, []string{infoText("b", 0)}, "b", 1021, 1030},
+		{"restarted a while ago", 1060, []string{infoText("c", 25)}, "c", 1036, 1070},
+		{"a replica that is older than the last reply", 1080, []string{infoText("d", 5000)}, "d", 1080, 1090},
+		{"a replica that is as old as the last reply", 1095, []string{infoText("e", 7)}, "e", 1095, 1099},
+		{"back to one of before", 1100, []string{infoText("d", 5020)}, "d", 1100, 0},
+		{"more servers", 1110, []string{infoText("f", 3), infoText("d", 5030)}, "d+f", 1108, 0},
+		{"the same in another order", 1120, []string{infoText("d", 5040), infoText("f", 13)}, "d+f", 1108, 1125},
+		{"one failed over", 1130, []string{infoText("d", 5050), infoText("g", 9999)}, "d+g", 1130, 0},
+		{"one that says nothing", 1140, []string{infoText("d", 5060), "# Server\r\n"}, "", 0, 0},
+		{"then all is new", 1150, []string{infoText("d", 5070)}, "d", 1150 - 5069, 0},
+		{"none", 1160, nil, "", 0, 0},
+	} {
+		life := c.take(step.texts, at(step.now))
+		switch {
+		case life == nil && step.id != "":
+			t.Errorf("%s: no life", step.what)
+		case life != nil && (life.ID != step.id || life.Born != at(step.born)):
+			t.Errorf("%s: %s born at %v, want %s at %v", step.what, life.ID, time.Duration(life.Born), step.id, step.born)
+		}
+		if step.contact > 0 {
+			c.contact = at(step.contact)
+		}
+	}
+}

@@ -1,0 +1,213 @@
+package redisnode_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/redisnode"
+	"github.com/redquorum/redquorum/node/redisserver"
+)
+
+// A process is a redis-server that a test starts, stops and kills.
+type process struct {
+	*redisserver.Server
+	t    testing.TB
+	addr string // host:port
+}
+
+// newServer starts a redis-server without persistence on a free port.
+func newServer(t testing.TB, args ...string) *process {
+	t.Helper()
+	if err := redisserver.Available(); err != nil {
+		t.Skip(err)
+	}
+	s, err := redisserver.Start(redisserver.Config{Args: args})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return &process{Server: s, t: t, addr: s.Addr()}
+}
+
+func (p *process) restart() {
+	p.t.Helper()
+	if err := p.Restart(false); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *process) freeze() {
+	p.t.Helper()
+	if err := p.Stop(); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *process) thaw() { p.Cont() }
+
+// freePort returns a port that nobody listens on, at least just now.
+func freePort(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
+}
+
+// client returns a plain client to look and meddle with.
+func (p *process) client(t testing.TB) *redis.Client {
+	c := redis.NewClient(&redis.Options{Addr: p.addr, MaxRetries: -1, DisableIdentity: true})
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func (p *process) do(args ...any) any {
+	p.t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: p.addr, DisableIdentity: true})
+	defer c.Close()
+	val, err := c.Do(context.Background(), args...).Result()
+	if err != nil {
+		p.t.Fatalf("%v: %v", args, err)
+	}
+	return val
+}
+
+// connect returns a node for a server.
+func connect(t testing.TB, p *process) node.Node {
+	t.Helper()
+	return dial(t, "redis://"+p.addr)
+}
+
+func dial(t testing.TB, url string) node.Node {
+	t.Helper()
+	nodes, err := redisnode.Dial(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nodes[0].Close() })
+	return nodes[0]
+}
+
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		if is() {
+			return
+		}
+	}
+	t.Fatalf("not within 10 s: %s", what)
+}
+
+var system = clock.System()
+
+func after(d time.Duration) clock.Instant { return system.Now().Add(d) }
+
+// ask submits a command and waits for its reply, which it demands to come once
+// and in time.
+func ask(t testing.TB, n node.Node, cmd node.Command) node.Reply {
+	t.Helper()
+	if cmd.Deadline == 0 {
+		cmd.Deadline = after(5 * time.Second)
+	}
+	if cmd.Retention == 0 {
+		cmd.Retention = time.Hour
+	}
+	replies := make(chan node.Reply, 2)
+	n.Submit(cmd, func(r node.Reply) { replies <- r })
+	var r node.Reply
+	select {
+	case r = <-replies:
+	case <-time.After(cmd.Deadline.Sub(system.Now()) + 3*time.Second):
+		t.Fatalf("%v: no reply after the deadline", cmd.Kind)
+	}
+	if (r.Err != nil) != (r.Status == node.Unknown) {
+		t.Fatalf("%v: status %v with error %v", cmd.Kind, r.Status, r.Err)
+	}
+	if len(replies) > 0 {
+		t.Fatalf("%v: replied twice", cmd.Kind)
+	}
+	return r
+}
+
+func claim(name, owner string, token node.Token) []node.Claim {
+	return []node.Claim{{Name: name, Owner: owner, Token: token}}
+}
+
+func acquire(name, owner string, token node.Token) node.Command {
+	return node.Command{Kind: node.Acquire, Claims: claim(name, owner, token), TTL: 10 * time.Second}
+}
+
+func release(name, owner string, token node.Token) node.Command {
+	return node.Command{Kind: node.Release, Claims: claim(name, owner, token)}
+}
+
+func breakLock(name string, token node.Token) node.Command {
+	return node.Command{Kind: node.Break, Claims: claim(name, "", token)}
+}
+
+func inspect(name string) node.Command {
+	return node.Command{Kind: node.Inspect, Claims: claim(name, "", 0)}
+}
+
+func extend(ttl time.Duration, claims ...node.Claim) node.Command {
+	return node.Command{Kind: node.Extend, Claims: claims, TTL: ttl}
+}
+
+// A flood submits many commands and collects what comes back.
+type flood struct {
+	wg      sync.WaitGroup
+	mu      sync.Mutex
+	replies []node.Reply
+	order   []int
+}
+
+func (f *flood) submit(n node.Node, i int, cmd node.Command) {
+	f.wg.Add(1)
+	if cmd.Retention == 0 {
+		cmd.Retention = time.Hour
+	}
+	n.Submit(cmd, func(r node.Reply) {
+		f.mu.Lock()
+		f.replies = append(f.replies, r)
+		f.order = append(f.order, i)
+		f.mu.Unlock()
+		f.wg.Done()
+	})
+}
+
+func name(i int) string { return fmt.Sprintf("name-%d", i) }
+
+// infoField reads one field of INFO.
+func infoField(p *process, section, field string) string {
+	p.t.Helper()
+	text, _ := p.do("info", section).(string)
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), field+":"); ok {
+			return value
+		}
+	}
+	p.t.Fatalf("INFO %s has no %s", section, field)
+	return ""
+}
+
+func atoi(t testing.TB, s string) int {
+	t.Helper()
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

@@ -1,0 +1,299 @@
+package redisnode
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redquorum/redquorum/node"
+)
+
+const (
+	// linger is how long a subscription outlives its last watcher: the next
+	// waiter for a busy name finds it in place.
+	linger = 3 * time.Second
+
+	// A PING goes over the subscription connection this often; when nothing
+	// has come for longer than quietLimit, the connection is dead.
+	pingEvery  = 2 * time.Second
+	quietLimit = 5 * time.Second
+
+	// sweepEvery is how often subscriptions are looked through for old ones.
+	sweepEvery = 500 * time.Millisecond
+)
+
+// A watcher keeps one subscription connection for all names of a node. Two
+// goroutines serve it, from the first Watch on: the steward, which connects,
+// subscribes and unsubscribes, and the reader, which listens.
+type watcher struct {
+	server *server
+	kick   chan struct{} // there is something new to subscribe to
+
+	mu      sync.Mutex
+	topics  map[string]*topic // by channel
+	started bool
+	closed  bool
+}
+
+// A topic is one channel.
+type topic struct {
+	watches   map[*watch]struct{}
+	asked     bool // SUBSCRIBE was sent on the present connection
+	confirmed bool // and answered
+	left      time.Time
+}
+
+// A watch is one caller of Watch.
+type watch struct {
+	mu      sync.Mutex
+	wake    func()
+	stopped bool
+}
+
+// call wakes unless stop came first. It holds the watch's lock meanwhile, so
+// that stop cannot return between the question and the call.
+func (w *watch) call() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.stopped {
+		w.wake()
+	}
+}
+
+func (w *watch) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopped = true
+}
+
+func (w *watcher) init(s *server) {
+	w.server = s
+	w.kick = make(chan struct{}, 1)
+	w.topics = map[string]*topic{}
+}
+
+// Watch implements node.Node. wake must not call its own stop.
+func (s *server) Watch(name string, wake func()) (stop func()) {
+	return s.watch.add(node.Channel(name), &watch{wake: wake})
+}
+
+func (w *watcher) add(channel string, one *watch) (stop func()) {
+	w.mu.Lock()
+	if w.closed {
+		w.mu.Unlock()
+		return func() {}
+	}
+	if !w.started {
+		w.started = true
+		w.server.tasks.Add(1)
+		go w.steward()
+	}
+	t := w.topics[channel]
+	if t == nil {
+		t = &topic{watches: map[*watch]struct{}{}}
+		w.topics[channel] = t
+		w.poke()
+	}
+	t.watches[one] = struct{}{}
+	confirmed := t.confirmed
+	w.mu.Unlock()
+	if confirmed {
+		one.call()
+	}
+	return func() {
+		one.stop()
+		w.remove(t, one)
+	}
+}
+
+func (w *watcher) remove(t *topic, one *watch) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(t.watches, one)
+	if len(t.watches) == 0 {
+		t.left = time.Now()
+	}
+}
+
+func (w *watcher) poke() {
+	select {
+	case w.kick <- struct{}{}:
+	default: // poked already
+	}
+}
+
+func (w *watcher) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	for _, t := range w.topics {
+		for one := range t.watches {
+			delete(t.watches, one)
+		}
+	}
+}
+
+// steward keeps a session going as long as anybody watches.
+func (w *watcher) steward() {
+	s := w.server
+	defer s.tasks.Done()
+	pause := minPause
+	for s.ctx.Err() == nil {
+		if w.idle() {
+			select {
+			case <-w.kick:
+			case <-s.ctx.Done():
+			}
+			continue
+		}
+		began := time.Now()
+		err := w.session()
+		w.lost()
+		if err != nil && s.ctx.Err() == nil {
+			s.log.Debug("subscription connection ended", "err", err)
+		}
+		if time.Since(began) > time.Second {
+			pause = minPause
+		}
+		s.sleep(pause)
+		pause = min(2*pause, maxPause)
+	}
+}
+
+func (w *watcher) idle() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.topics) == 0
+}
+
+// lost forgets what was subscribed on a connection that is no more.
+func (w *watcher) lost() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for channel, t := range w.topics {
+		t.asked, t.confirmed = false, false
+		if len(t.watches) == 0 {
+			delete(w.topics, channel)
+		}
+	}
+}
+
+// session serves one subscription connection until it breaks, or until the node
+// is closed.
+func (w *watcher) session() error {
+	channels, _ := w.changes()
+	if len(channels) == 0 {
+		return nil
+	}
+	sub, free, err := w.server.route.subscribe(w.server.ctx, channels)
+	if err != nil {
+		return err
+	}
+	broken := make(chan error, 1)
+	go func() { broken <- w.read(sub) }()
+	err = w.keep(sub, broken)
+	free() // ends the reader, if it has not ended
+	return errors.Join(err, <-broken)
+}
+
+// keep adjusts the subscriptions and sends PINGs until the connection breaks.
+func (w *watcher) keep(sub *redis.PubSub, broken chan error) error {
+	sweep := time.NewTicker(sweepEvery)
+	defer sweep.Stop()
+	pinged := time.Now()
+	for {
+		select {
+		case err := <-broken:
+			broken <- err
+			return nil
+		case <-w.server.ctx.Done():
+			return nil
+		case <-w.kick:
+		case <-sweep.C:
+			if time.Since(pinged) > pingEvery {
+				pinged = time.Now()
+				if err := sub.Ping(within(time.Second)); err != nil {
+					return err
+				}
+			}
+		}
+		if err := w.adjust(sub); err != nil {
+			return err
+		}
+	}
+}
+
+// adjust subscribes to what is new and unsubscribes from what nobody has
+// watched for a while.
+func (w *watcher) adjust(sub *redis.PubSub) error {
+	add, drop := w.changes()
+	if len(drop) > 0 {
+		if err := sub.Unsubscribe(within(time.Second), drop...); err != nil {
+			return err
+		}
+	}
+	if len(add) > 0 {
+		return sub.Subscribe(within(time.Second), add...)
+	}
+	return nil
+}
+
+func (w *watcher) changes() (add, drop []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for channel, t := range w.topics {
+		switch {
+		case len(t.watches) == 0 && time.Since(t.left) > linger:
+			delete(w.topics, channel)
+			if t.asked {
+				drop = append(drop, channel)
+			}
+		case !t.asked:
+			t.asked = true
+			add = append(add, channel)
+		}
+	}
+	return add, drop
+}
+
+// read passes on what the server says, until the connection breaks.
+func (w *watcher) read(sub *redis.PubSub) error {
+	for {
+		msg, err := sub.ReceiveTimeout(context.Background(), quietLimit)
+		if err != nil {
+			return err
+		}
+		switch msg := msg.(type) {
+		case *redis.Message:
+			w.wake(msg.Channel, false)
+		case *redis.Subscription:
+			if msg.Kind == "subscribe" {
+				w.wake(msg.Channel, true)
+			}
+		}
+	}
+}
+
+// wake calls all watches of a channel.
+func (w *watcher) wake(channel string, confirmed bool) {
+	w.mu.Lock()
+	t := w.topics[channel]
+	if t == nil {
+		w.mu.Unlock()
+		return
+	}
+	t.confirmed = t.confirmed || confirmed
+	list := make([]*watch, 0, len(t.watches))
+	for one := range t.watches {
+		list = append(list, one)
+	}
+	w.mu.Unlock()
+	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	for _, one := range list {
+		one.call()
+	}
+}

@@ -1,0 +1,167 @@
+package redisnode_test
+
+import (
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+)
+
+// A listener counts the wakes of one watch.
+type listener struct {
+	wakes atomic.Int64
+	stop  func()
+}
+
+func listen(t *testing.T, n node.Node, name string) *listener {
+	t.Helper()
+	l := new(listener)
+	l.stop = n.Watch(name, func() { l.wakes.Add(1) })
+	t.Cleanup(l.stop)
+	eventually(t, "subscribed to "+name, func() bool { return l.wakes.Load() > 0 })
+	return l
+}
+
+// next waits for one more wake than before.
+func (l *listener) next(t *testing.T, what string, before int64) {
+	t.Helper()
+	eventually(t, what, func() bool { return l.wakes.Load() > before })
+}
+
+func subscribers(p *process, name string) int64 {
+	return p.do("pubsub", "numsub", node.Channel(name)).([]any)[1].(int64)
+}
+
+func TestWatch(t *testing.T) {
+	p := newServer(t)
+	n := connect(t, p)
+	a, b := listen(t, n, "a"), listen(t, n, "b")
+	expect(t, "granted", ask(t, n, acquire("a", "me", 1)), node.Granted)
+	before, beforeB := a.wakes.Load(), b.wakes.Load()
+	expect(t, "released", ask(t, n, release("a", "me", 1)), node.Released)
+	a.next(t, "woken by the release", before)
+	if b.wakes.Load() != beforeB {
+		t.Error("another name was woken, too")
+	}
+
+	second := listen(t, n, "a") // woken at once, though nothing is published
+	before = second.wakes.Load()
+	first := a.wakes.Load()
+	a.stop()
+	a.stop()
+	p.do("publish", node.Channel("a"), "0")
+	second.next(t, "woken by a message", before)
+	if a.wakes.Load() != first {
+		t.Error("woken after stop")
+	}
+}
+
+func TestWatchSharesOneConnection(t *testing.T) {
+	p := newServer(t)
+	n := connect(t, p)
+	listen(t, n, "warm")
+	goroutines := runtime.NumGoroutine()
+	for i := range 200 {
+		listen(t, n, name(i))
+	}
+	if now := runtime.NumGoroutine(); now > goroutines+2 {
+		t.Errorf("%d goroutines for 200 names, %d for one", now, goroutines)
+	}
+	list := p.do("client", "list", "type", "pubsub").(string)
+	if got := strings.Count(list, "\n"); got != 1 {
+		t.Errorf("%d connections: %s", got, list)
+	}
+}
+
+func TestWatchOutlivesItsConnection(t *testing.T) {
+	p := newServer(t)
+	n := connect(t, p)
+	a, b := listen(t, n, "a"), listen(t, n, "b")
+	for range 3 {
+		beforeA, beforeB := a.wakes.Load(), b.wakes.Load()
+		p.do("client", "kill", "type", "pubsub")
+		a.next(t, "a subscribed again", beforeA)
+		b.next(t, "b subscribed again", beforeB)
+		beforeA = a.wakes.Load()
+		p.do("publish", node.Channel("a"), "0")
+		a.next(t, "a woken by a message", beforeA)
+	}
+	before := a.wakes.Load()
+	p.restart()
+	a.next(t, "subscribed again after a restart", before)
+}
+
+// TestWatchHungServer has a connection that is open and dead: only its silence
+// tells.
+func TestWatchHungServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	p := newServer(t)
+	n := connect(t, p)
+	a := listen(t, n, "a")
+	p.freeze()
+	time.Sleep(6 * time.Second)
+	before := a.wakes.Load()
+	p.thaw()
+	a.next(t, "subscribed anew after a hang", before)
+}
+
+func TestUnsubscribe(t *testing.T) {
+	p := newServer(t)
+	n := connect(t, p)
+	keep := listen(t, n, "keep")
+	a := listen(t, n, "a")
+	a.stop()
+	if got := subscribers(p, "a"); got != 1 {
+		t.Errorf("%d subscribers right after stop: no lingering", got)
+	}
+	again := listen(t, n, "a")
+	again.stop()
+	eventually(t, "unsubscribed", func() bool { return subscribers(p, "a") == 0 })
+	if got := subscribers(p, "keep"); got != 1 {
+		t.Errorf("%d subscribers of what is still watched", got)
+	}
+	before := keep.wakes.Load()
+	p.do("publish", node.Channel("keep"), "0")
+	keep.next(t, "still woken", before)
+	listen(t, n, "a")
+}
+
+// TestStopIsFinal stops watches while messages rain.
+func TestStopIsFinal(t *testing.T) {
+	p := newServer(t)
+	n := connect(t, p)
+	listen(t, n, "a")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c := p.client(t)
+		for range 2000 {
+			c.Publish(t.Context(), node.Channel("a"), "0")
+		}
+	}()
+	for raining := true; raining; {
+		select {
+		case <-done:
+			raining = false
+		default:
+		}
+		var stopped, wrong atomic.Bool
+		stop := n.Watch("a", func() {
+			if stopped.Load() {
+				wrong.Store(true)
+			}
+		})
+		time.Sleep(100 * time.Microsecond)
+		stop()
+		stopped.Store(true)
+		time.Sleep(100 * time.Microsecond)
+		if wrong.Load() {
+			t.Fatal("woken after stop had returned")
+		}
+	}
+}
