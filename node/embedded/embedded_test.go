@@ -1,0 +1,258 @@
+package embedded_test
+
+import (
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/embedded"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var local = clock.System()
+
+// patience bounds every wait for what has to come.
+const patience = 20 * time.Second
+
+func start(t *testing.T, n int) *embedded.Set {
+	t.Helper()
+	s, err := embedded.Start(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func ask(n node.Node, kind node.Kind, token node.Token, ttl, within time.Duration) node.Reply {
+	replies := make(chan node.Reply, 1)
+	n.Submit(node.Command{
+		Kind: kind, Claims: []node.Claim{{Name: "n", Owner: "a", Token: token}},
+		TTL: ttl, Retention: time.Hour, Deadline: local.Now().Add(within),
+	}, func(r node.Reply) { replies <- r })
+	return <-replies
+}
+
+// connected asks until the node answers.
+func connected(t *testing.T, n node.Node) node.Reply {
+	t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		r := ask(n, node.Inspect, 0, 0, patience)
+		if r.Status == node.Done {
+			return r
+		}
+		if time.Now().After(end) {
+			t.Fatalf("not connected after %v: %v", patience, r.Err)
+		}
+	}
+}
+
+func TestServersAreApart(t *testing.T) {
+	s := start(t, 3)
+	for i, n := range s.Nodes() {
+		connected(t, n)
+		if r := ask(n, node.Acquire, node.Token(i+1), time.Hour, patience); r.Status != node.Granted {
+			t.Errorf("node %d: %v (%v)", i, r.Status, r.Err)
+		}
+	}
+	lives := map[string]bool{}
+	for i, n := range s.Nodes() {
+		r := ask(n, node.Inspect, 0, 0, patience)
+		if r.State.Fence != node.Token(i+1) {
+			t.Errorf("node %d: fence %d", i, r.State.Fence)
+		}
+		lives[r.Life.ID] = true
+	}
+	if len(lives) != 3 {
+		t.Errorf("%d lives, want 3", len(lives))
+	}
+}
+
+func TestKeysExpireByThemselves(t *testing.T) {
+	s := start(t, 1)
+	n := s.Nodes()[0]
+	connected(t, n)
+	const ttl = 100 * time.Millisecond
+	before := time.Now()
+	if r := ask(n, node.Acquire, 1, ttl, patience); r.Status != node.Granted {
+		t.Fatal(r.Status, r.Err)
+	}
+	for ask(n, node.Inspect, 0, 0, patience).State.Type == "hash" {
+		if time.Since(before) > patience {
+			t.Fatal("never")
+		}
+	}
+	if lived := time.Since(before); lived < ttl {
+		t.Errorf("lived %v of %v", lived, ttl)
+	}
+}
+
+func TestAdvance(t *testing.T) {
+	s := start(t, 1)
+	n := s.Nodes()[0]
+	connected(t, n)
+	ask(n, node.Acquire, 1, time.Hour, patience)
+	s.Server(0).Advance(30 * time.Minute)
+	if got := ask(n, node.Inspect, 0, 0, patience).State.TTL; got > 30*time.Minute || got < 30*time.Minute-patience {
+		t.Errorf("life %v, want 30 minutes", got)
+	}
+	s.Server(0).Advance(30 * time.Minute)
+	if got := ask(n, node.Inspect, 0, 0, patience).State.Type; got != "none" {
+		t.Errorf("type %s, want none", got)
+	}
+}
+
+func TestFirstLifeIsOldAndOthersAreYoung(t *testing.T) {
+	s := start(t, 1)
+	n := s.Nodes()[0]
+	first := connected(t, n).Life
+	if age := local.Now().Sub(first.Born); age < 24*time.Hour {
+		t.Logf("first life: age %v", age) // not older than the local clock
+	}
+	for _, empty := range []bool{true, false} {
+		before := local.Now()
+		if err := s.Server(0).Restart(empty); err != nil {
+			t.Fatal(err)
+		}
+		next := connected(t, n).Life
+		if next.ID == first.ID || next.Born < before-clock.Instant(time.Second) {
+			t.Errorf("after a restart: life %+v, was %+v; it began %v after", next, first, next.Born.Sub(before))
+		}
+		first = next
+	}
+}
+
+func TestInfo(t *testing.T) {
+	s := start(t, 1)
+	client := raw(t, s)
+	for section, want := range map[string]string{"server": "run_id", "SERVER": "uptime_in_seconds:31536", "clients": "connected_clients"} {
+		got, err := client.Info(t.Context(), section).Result()
+		if err != nil || !strings.Contains(got, want) {
+			t.Errorf("INFO %s: %q (%v), want %s in it", section, got, err, want)
+		}
+	}
+}
+
+func TestKillAndRestart(t *testing.T) {
+	for _, empty := range []bool{false, true} {
+		s := start(t, 1)
+		n := s.Nodes()[0]
+		connected(t, n)
+		ask(n, node.Acquire, 7, time.Hour, patience)
+		s.Server(0).Kill()
+		s.Server(0).Kill()
+		if conn, err := net.Dial("tcp", s.Server(0).Addr()); err == nil {
+			conn.Close()
+			t.Error("a killed server accepts connections")
+		}
+		if r := ask(n, node.Inspect, 0, 0, patience); !errors.Is(r.Err, node.ErrUnreachable) {
+			t.Errorf("a killed server: %v (%v)", r.Status, r.Err)
+		}
+		if err := s.Server(0).Restart(empty); err != nil {
+			t.Fatal(err)
+		}
+		want := node.Token(7)
+		if empty {
+			want = 0
+		}
+		if got := connected(t, n).State.Fence; got != want {
+			t.Errorf("empty=%v: fence %d, want %d", empty, got, want)
+		}
+		if r := ask(n, node.Release, 8, 0, patience); r.Err != nil {
+			t.Error(r.Err)
+		}
+	}
+}
+
+func TestStalledCommandsAreExecutedLater(t *testing.T) {
+	s := start(t, 1)
+	n := s.Nodes()[0]
+	connected(t, n)
+	s.Server(0).Stall()
+	s.Server(0).Stall()
+	if r := ask(n, node.Acquire, 7, time.Hour, 50*time.Millisecond); !errors.Is(r.Err, node.ErrTimeout) || r.Unsent {
+		t.Errorf("a stalled server: %v (%v, unsent %v)", r.Status, r.Err, r.Unsent)
+	}
+	s.Server(0).Resume()
+	s.Server(0).Resume()
+	for end := time.Now().Add(patience); connected(t, n).State.Fence != 7; {
+		if time.Now().After(end) {
+			t.Fatal("never")
+		}
+	}
+}
+
+func TestKilledWhileStalledIsNeverExecuted(t *testing.T) {
+	s := start(t, 1)
+	n := s.Nodes()[0]
+	connected(t, n)
+	s.Server(0).Stall()
+	ask(n, node.Acquire, 7, time.Hour, 50*time.Millisecond)
+	if err := s.Server(0).Restart(false); err != nil {
+		t.Fatal(err)
+	}
+	if got := connected(t, n).State.Fence; got != 0 {
+		t.Errorf("fence %d, want 0", got)
+	}
+}
+
+// TestKillUnderLoad: scripts that begin while the server ends must not break
+// the process.
+func TestKillUnderLoad(t *testing.T) {
+	s := start(t, 1)
+	n := s.Nodes()[0]
+	end := make(chan struct{})
+	var load sync.WaitGroup
+	for range 8 {
+		load.Go(func() {
+			for {
+				select {
+				case <-end:
+					return
+				default:
+					ask(n, node.Acquire, 1, time.Hour, time.Second)
+				}
+			}
+		})
+	}
+	for range 30 {
+		connected(t, n)
+		if err := s.Server(0).Restart(true); err != nil {
+			t.Error(err)
+		}
+	}
+	close(end)
+	load.Wait()
+}
+
+func TestClose(t *testing.T) {
+	s := start(t, 2)
+	s.Server(0).Stall()
+	for range 2 {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := s.Server(0).Restart(true); err == nil {
+		t.Error("a closed server restarts")
+	}
+}
+
+func raw(t *testing.T, s *embedded.Set) *redis.Client {
+	client := redis.NewClient(&redis.Options{Addr: s.Server(0).Addr(), MaxRetries: -1})
+	t.Cleanup(func() { client.Close() })
+	return client
+}
