@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+
+	"github.com/redquorum/redquorum/quorum"
+)
+
+const breakManual = `
+usage: redquorum break NAME --yes [--nodes URL,...]
+
+Removes the lock NAME from all nodes, whoever holds it, and wakes those who wait
+for it. The holder learns it only at its next renewal: until then two may work.
+Without --yes nothing is done.
+
+Exit status: 0 if a majority of nodes confirmed, 1 if not, 2 usage.
+
+example:
+  redquorum break orders/42 --yes
+`
+
+func breakVerb(ctx context.Context, c *command) int {
+	fs := c.flags("break", breakManual)
+	var nodes nodeFlags
+	nodes.register(fs)
+	yes := fs.Bool("yes", false, "really do it")
+	name, status, ok := c.parseName(fs)
+	if !ok {
+		return status
+	}
+	if !*yes {
+		return c.fail("break", usageError("breaking %q can let two holders work at once; add --yes to do it", name))
+	}
+	l, done, err := nodes.locker(quorum.Options{})
+	if err != nil {
+		return c.fail("break", err)
+	}
+	defer done()
+	before, err := l.Inspect(ctx, name)
+	if err != nil {
+		return c.fail("break", err)
+	}
+	broken, err := l.ForceUnlock(ctx, name)
+	if err != nil {
+		return c.fail("break", err)
+	}
+	if !broken {
+		fmt.Fprintf(c.stderr, "%s was free\n", name)
+		return exitOK
+	}
+	fmt.Fprintf(c.stderr, "%s is broken; it was held by %s, on %d nodes\n", name, before.Owner, before.HeldBy)
+	return exitOK
+}
+
+// parseName reads the flags, which may stand on either side of the one
+// argument, the lock's name.
+func (c *command) parseName(fs *flag.FlagSet) (name string, status int, ok bool) {
+	if status, ok := c.parse(fs); !ok {
+		return "", status, false
+	}
+	name = fs.Arg(0)
+	if fs.NArg() > 1 {
+		c.args = fs.Args()[1:]
+		if status, ok := c.parse(fs); !ok {
+			return "", status, false
+		}
+		if fs.NArg() > 0 {
+			return "", c.fail(fs.Name(), usageError("one name is wanted, %q is left over", fs.Arg(0))), false
+		}
+	}
+	if name == "" {
+		return "", c.fail(fs.Name(), usageError("the lock's name is missing or empty")), false
+	}
+	return name, exitOK, true
+}

@@ -1,0 +1,302 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/embedded"
+	"github.com/redquorum/redquorum/node/redisnode"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+const demoManual = `
+usage: redquorum demo [--nodes URL,...] [--for 10s]
+
+Four workers compete for one lock and count with it: each reads a shared number,
+waits a little, and writes it back, one higher. Any moment in which two work at
+once would lose a count. It runs on five nodes inside this process, of which one
+is killed and comes back empty, and another stalls; with --nodes it runs on real
+servers, and leaves them alone.
+
+Exit status: 0 if the count is exact and the fencing tokens rose, 1 if not, 2 usage.
+
+example:
+  redquorum demo
+`
+
+const (
+	demoName    = "redquorum-demo"
+	demoLease   = 2 * time.Second
+	demoWorkers = 4
+	demoNodes   = 5
+	demoLongest = 18 * time.Second
+)
+
+func demoVerb(ctx context.Context, c *command) int {
+	fs := c.flags("demo", demoManual)
+	var nodes nodeFlags
+	nodes.register(fs)
+	length := fs.Duration("for", 10*time.Second, "how long it lasts")
+	if status, ok := c.parse(fs); !ok {
+		return status
+	}
+	if fs.NArg() > 0 {
+		return c.fail("demo", usageError("%q is left over", fs.Arg(0)))
+	}
+	if *length < time.Second || *length > demoLongest {
+		return c.fail("demo", usageError("--for is %v; it must be from 1s to %v", *length, demoLongest))
+	}
+	options := quorum.Options{Lease: demoLease, MaxLease: demoLease, NoRestartGuard: nodes.noGuard}
+	limit, err := nodes.limit()
+	if err != nil {
+		return c.fail("demo", err)
+	}
+	var script []scene
+	var urls []string
+	if nodes.nodes == "" {
+		var servers []*embedded.Server
+		for range demoNodes {
+			s, err := embedded.StartServer()
+			if err != nil {
+				return c.fail("demo", err)
+			}
+			defer s.Close()
+			servers = append(servers, s)
+			urls = append(urls, "redis://"+s.Addr())
+		}
+		script = demoScript(servers, *length)
+	} else {
+		if urls, err = nodes.urls(); err != nil {
+			return c.fail("demo", err)
+		}
+		options.MaxLease = max(limit, demoLease)
+		if limit == 0 {
+			options.MaxLease = quorum.DefaultMaxLease
+		}
+	}
+	d := newDemo(c, len(urls))
+	if err := d.play(ctx, urls, options, script, *length); err != nil {
+		return c.fail("demo", err)
+	}
+	return d.verdict()
+}
+
+// A scene is what happens to the nodes at one moment.
+type scene struct {
+	at   time.Duration
+	text string
+	do   func() error
+}
+
+func demoScript(s []*embedded.Server, length time.Duration) []scene {
+	at := func(tenths int) time.Duration { return length * time.Duration(tenths) / 10 }
+	call := func(f func()) func() error { return func() error { f(); return nil } }
+	return []scene{
+		{at(2), "node 2 is killed", call(s[1].Kill)},
+		{at(4), "node 4 stalls: it takes commands, and says nothing", call(s[3].Stall)},
+		{at(5), "node 2 comes back empty; it may have forgotten a lock, so it has no vote for now", func() error { return s[1].Restart(true) }},
+		{at(8), "node 4 goes on", call(s[3].Resume)},
+	}
+}
+
+// A demo is the stage: what the workers share, and what is shown.
+type demo struct {
+	screen *screen
+	start  time.Time
+
+	mu       sync.Mutex
+	number   int // what the workers count; only the lock keeps it right
+	fence    node.Token
+	done     [demoWorkers]int
+	lost     int
+	fallen   int // tokens that did not rise
+	holder   int // who works now, -1 for nobody
+	report   *quorum.Report
+	messages []string
+}
+
+func newDemo(c *command, nodes int) *demo {
+	return &demo{screen: newScreen(c.stdout, nodes), start: time.Now(), holder: -1}
+}
+
+func (d *demo) play(ctx context.Context, urls []string, o quorum.Options, script []scene, length time.Duration) error {
+	watcher, err := dial(urls, o)
+	if err != nil {
+		return err
+	}
+	defer watcher.Close()
+	var lockers []*quorum.Locker
+	for range demoWorkers { // each like a process of its own
+		l, err := dial(urls, o)
+		if err != nil {
+			return err
+		}
+		defer l.Close()
+		lockers = append(lockers, l)
+	}
+	if err := d.wait(ctx, lockers[0], o.MaxLease); err != nil {
+		return err
+	}
+	d.start = time.Now()
+	ctx, cancel := context.WithTimeout(ctx, length)
+	defer cancel()
+	var g errgroup.Group
+	for i, l := range lockers {
+		g.Go(func() error { return d.work(ctx, i, l) })
+	}
+	g.Go(func() error { return d.perform(ctx, script) })
+	g.Go(func() error { d.show(ctx, watcher); return nil })
+	return g.Wait()
+}
+
+func dial(urls []string, o quorum.Options) (*quorum.Locker, error) {
+	nodes, err := redisnode.Dial(urls...)
+	if err != nil {
+		return nil, usageError("%v", err)
+	}
+	return quorum.New(nodes, o)
+}
+
+// wait takes the lock once, so that a demo on real servers begins when they
+// vote, and says what is missing if they do not.
+func (d *demo) wait(ctx context.Context, l *quorum.Locker, atMost time.Duration) error {
+	lease, err := l.TryLock(ctx, demoName)
+	if err != nil {
+		d.say(fmt.Sprintf("waiting, for %v at most: %v", atMost, err))
+		if lease, err = l.Lock(ctx, demoName, quorum.WithWait(atMost+demoLease)); err != nil {
+			return err
+		}
+	}
+	return lease.Unlock(ctx)
+}
+
+func (d *demo) work(ctx context.Context, me int, l *quorum.Locker) error {
+	for ctx.Err() == nil {
+		lease, err := l.Lock(ctx, demoName)
+		if ctx.Err() != nil && err != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		d.count(me, lease)
+		if err := lease.Unlock(ctx); err != nil {
+			d.mu.Lock()
+			d.lost++
+			d.mu.Unlock()
+			d.say(fmt.Sprintf("worker %d: %v", me+1, err))
+		}
+		time.Sleep(rand.N(40 * time.Millisecond))
+	}
+	return nil
+}
+
+// count is the critical section.
+func (d *demo) count(me int, lease *quorum.Lease) {
+	d.mu.Lock()
+	if lease.Token() <= d.fence {
+		d.fallen++
+	}
+	d.fence = max(d.fence, lease.Token())
+	d.holder = me
+	read := d.number
+	d.mu.Unlock()
+
+	time.Sleep(5*time.Millisecond + rand.N(15*time.Millisecond))
+
+	d.mu.Lock()
+	d.number = read + 1
+	d.done[me]++
+	d.holder = -1
+	d.mu.Unlock()
+}
+
+func (d *demo) perform(ctx context.Context, script []scene) error {
+	for _, s := range script {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Until(d.start.Add(s.at))):
+		}
+		d.say(s.text)
+		if err := s.do(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// say reports what happened.
+func (d *demo) say(text string) {
+	d.mu.Lock()
+	d.messages = append(d.messages, fmt.Sprintf("%5.1fs  %s", time.Since(d.start).Seconds(), text))
+	d.mu.Unlock()
+}
+
+// show draws the stage until the end.
+func (d *demo) show(ctx context.Context, watcher *quorum.Locker) {
+	for ctx.Err() == nil {
+		report, err := watcher.Inspect(ctx, demoName)
+		d.mu.Lock()
+		if err == nil {
+			d.report = report
+		}
+		d.screen.draw(d)
+		d.mu.Unlock()
+		select {
+		case <-ctx.Done():
+		case <-time.After(d.screen.every):
+		}
+	}
+}
+
+func (d *demo) verdict() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.screen.draw(d)
+	total := 0
+	for _, n := range d.done {
+		total += n
+	}
+	exact := total > 0 && d.number == total
+	d.screen.end(fmt.Sprintf("%d critical sections by %d workers; the number is %d: %s", total, demoWorkers, d.number,
+		map[bool]string{true: "exact", false: "WRONG"}[exact]),
+		fmt.Sprintf("fencing tokens rose each time: %v; leases lost on the way: %d", d.fallen == 0, d.lost))
+	if !exact || d.fallen > 0 {
+		return exitError
+	}
+	return exitOK
+}
+
+// isTerminal reports whether w is a terminal, to be drawn on.
+func isTerminal(w any) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	s, err := f.Stat()
+	return err == nil && s.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
+}
+
+// nodeStates describes each node in a word or two.
+func nodeStates(r *quorum.Report) []string {
+	var states []string
+	for _, n := range r.Nodes {
+		s := n.State
+		if n.Abstains > 0 {
+			s = fmt.Sprintf("abstains %.1fs", n.Abstains.Seconds())
+		}
+		if n.Err != nil {
+			s = "silent"
+		}
+		states = append(states, s)
+	}
+	return states
+}

@@ -1,0 +1,244 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/redquorum/redquorum/quorum"
+)
+
+const runManual = `
+usage: redquorum run --name NAME [flags] -- COMMAND [ARG...]
+
+Takes the lock NAME, runs COMMAND, and releases the lock when COMMAND has ended.
+The lock is renewed for as long as COMMAND runs, or until --max-hold.
+
+COMMAND runs in a process group of its own, with the standard streams passed
+through. In its environment are REDQUORUM_NAME, REDQUORUM_TOKEN (a fencing token:
+higher than that of every earlier holder) and REDQUORUM_OWNER. INT, TERM and HUP
+are passed on to the group. If the lock cannot be renewed, the group gets TERM
+while there is time left, and KILL before the lease ends, so that nothing of it
+runs without the lock. What COMMAND leaves behind in the background when it ends
+is not waited for.
+
+Exit status: that of COMMAND (128 + the signal if one killed it), or
+  75   the lock was not acquired
+  76   the lock was lost, or --max-hold has passed
+  126  COMMAND cannot be executed
+  127  COMMAND was not found
+  2    usage
+
+example:
+  redquorum run --name nightly --wait 10s -- ./report.sh
+`
+
+const (
+	exitNotAcquired   = 75
+	exitLost          = 76
+	exitNotExecutable = 126
+	exitNotFound      = 127
+)
+
+// runFlags are what run was asked for.
+type runFlags struct {
+	nodeFlags
+	name    string
+	lease   time.Duration
+	wait    time.Duration
+	try     bool
+	maxHold time.Duration
+	command []string
+}
+
+func runVerb(ctx context.Context, c *command) int {
+	f, status, ok := c.runFlags()
+	if !ok {
+		return status
+	}
+	path, err := exec.LookPath(f.command[0])
+	if err != nil {
+		return c.failCommand(err)
+	}
+	l, done, err := f.locker(quorum.Options{Lease: f.lease, MaxHold: f.maxHold})
+	if err != nil {
+		return c.fail("run", err)
+	}
+	defer done()
+
+	lease, err := f.acquire(ctx, c, l)
+	if err != nil {
+		fmt.Fprintf(c.stderr, "redquorum run: %v\n", err)
+		return exitNotAcquired
+	}
+	if f.lease == 0 {
+		f.lease = quorum.DefaultLease
+	}
+	status = c.supervise(path, &f, lease)
+	// The command is over, so the caller's signal must not hurry the release.
+	if err := lease.Unlock(context.WithoutCancel(ctx)); err != nil {
+		fmt.Fprintf(c.stderr, "redquorum run: %v\n", err)
+		if errors.Is(err, quorum.ErrNotHeld) {
+			return exitLost
+		}
+	}
+	return status
+}
+
+func (c *command) runFlags() (f runFlags, status int, ok bool) {
+	fs := c.flags("run", runManual)
+	f.register(fs)
+	f.registerEmbedded(fs)
+	fs.StringVar(&f.name, "name", "", "the lock's `name`")
+	fs.DurationVar(&f.lease, "lease", 0, "how long the lock lasts without renewal, should this process die (default 30s)")
+	fs.DurationVar(&f.wait, "wait", -1, "how long to wait for the lock (default: until it is free)")
+	fs.BoolVar(&f.try, "try", false, "do not wait for the lock")
+	fs.DurationVar(&f.maxHold, "max-hold", 0, "how long to hold the lock at most")
+	if status, ok = c.parse(fs); !ok {
+		return f, status, false
+	}
+	f.command = fs.Args()
+	set := make(map[string]bool)
+	fs.Visit(func(fl *flag.Flag) { set[fl.Name] = true })
+	var err error
+	switch {
+	case f.name == "":
+		err = usageError("--name is missing or empty")
+	case len(f.command) == 0:
+		err = usageError("the command is missing: ... -- COMMAND [ARG...]")
+	case f.try && set["wait"]:
+		err = usageError("--try and --wait exclude each other")
+	case set["wait"] && f.wait < 0:
+		err = usageError("--wait is %v; it must not be negative", f.wait)
+	case set["lease"] && f.lease <= 0:
+		err = usageError("--lease is %v; it must be more than 0", f.lease)
+	case set["max-hold"] && f.maxHold <= 0:
+		err = usageError("--max-hold is %v; it must be more than 0", f.maxHold)
+	}
+	if err != nil {
+		return f, c.fail("run", err), false
+	}
+	return f, exitOK, true
+}
+
+// acquire takes the lock, and says so when that takes a while.
+func (f *runFlags) acquire(ctx context.Context, c *command, l *quorum.Locker) (*quorum.Lease, error) {
+	if f.try {
+		return l.TryLock(ctx, f.name)
+	}
+	slow := time.AfterFunc(time.Second, func() {
+		if r, err := l.Inspect(ctx, f.name); err == nil {
+			fmt.Fprintf(c.stderr, "redquorum run: waiting for the lock; ")
+			_ = printReport(c.stderr, r)
+		}
+	})
+	defer slow.Stop()
+	if f.wait >= 0 {
+		return l.Lock(ctx, f.name, quorum.WithWait(f.wait))
+	}
+	return l.Lock(ctx, f.name)
+}
+
+func (c *command) failCommand(err error) int {
+	fmt.Fprintf(c.stderr, "redquorum run: %v\n", err)
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+		return exitNotFound
+	}
+	return exitNotExecutable
+}
+
+// margins says how long before the end of a lease of that length a command gets
+// TERM and KILL. A lease in good health never comes near: it is renewed at a
+// third.
+func margins(lease time.Duration) (term, kill time.Duration) {
+	kill = min(max(lease/20, 20*time.Millisecond), time.Second)
+	return kill + min(lease/6, 10*time.Second), kill
+}
+
+// supervise runs the command for as long as the lease lasts.
+func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease) int {
+	// The kernel kills the command if this thread ends: where it can be told to.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+
+	handle := lease.Handle()
+	cmd := exec.Command(path, f.command[1:]...)
+	cmd.Args[0] = f.command[0]
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, c.stdout, c.stderr
+	cmd.Env = append(os.Environ(), "REDQUORUM_NAME="+handle.Name,
+		fmt.Sprintf("REDQUORUM_TOKEN=%d", handle.Token), "REDQUORUM_OWNER="+handle.Owner)
+	cmd.WaitDelay = time.Second // for pipes that are held open by what is left in the background
+	group, err := startGroup(cmd)
+	if err != nil {
+		return c.failCommand(err)
+	}
+	defer group.foregroundBack()
+
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	shortest := f.lease
+	if f.maxHold > 0 {
+		shortest = min(shortest, f.maxHold)
+	}
+	term, kill := margins(shortest)
+	warned, lost := false, false
+	look := time.NewTicker(max(kill/4, time.Millisecond))
+	defer look.Stop()
+	for {
+		select {
+		case err := <-ended:
+			if lost || warned {
+				return exitLost
+			}
+			return exitStatus(err)
+		case s := <-signals:
+			group.signal(s.(syscall.Signal))
+		case <-look.C:
+		case <-lease.Context().Done():
+		}
+		switch left := lease.Remaining(); {
+		case left <= kill && !lost:
+			lost = true
+			fmt.Fprintf(c.stderr, "redquorum run: the lock is lost; the command is killed: %v\n", reason(lease))
+			group.signal(syscall.SIGKILL)
+			<-ended
+			return exitLost
+		case left <= term && !warned:
+			warned = true
+			fmt.Fprintf(c.stderr, "redquorum run: the lock ends in %v; the command is asked to stop\n", left.Round(time.Millisecond))
+			group.signal(syscall.SIGTERM)
+		}
+	}
+}
+
+func reason(lease *quorum.Lease) error {
+	if err := context.Cause(lease.Context()); err != nil {
+		return err
+	}
+	return errors.New("it was not renewed, or --max-hold has passed")
+}
+
+func exitStatus(err error) int {
+	var exit *exec.ExitError
+	switch {
+	case err == nil, errors.Is(err, exec.ErrWaitDelay):
+		return exitOK
+	case !errors.As(err, &exit):
+		return exitError
+	}
+	if s, ok := exit.Sys().(syscall.WaitStatus); ok && s.Signaled() {
+		return 128 + int(s.Signal())
+	}
+	return exit.ExitCode()
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+)
+
+// A screen shows the demo: as a picture that is drawn over itself on a terminal,
+// as lines elsewhere.
+type screen struct {
+	w        io.Writer
+	live     bool
+	colour   bool
+	nodes    int
+	every    time.Duration
+	lines    int       // of the last picture
+	told     int       // messages that were printed as lines
+	lastLine time.Time // when the last line about the count was printed
+}
+
+func newScreen(w io.Writer, nodes int) *screen {
+	s := &screen{w: w, live: isTerminal(w), nodes: nodes, every: 100 * time.Millisecond}
+	s.colour = s.live && os.Getenv("NO_COLOR") == ""
+	return s
+}
+
+const (
+	green  = "32"
+	yellow = "33"
+	red    = "31"
+	bold   = "1"
+	dim    = "2"
+)
+
+func (s *screen) paint(code, text string) string {
+	if !s.colour {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+// draw shows the demo as it is. d.mu is held.
+func (s *screen) draw(d *demo) {
+	if !s.live {
+		s.tell(d)
+		return
+	}
+	var b strings.Builder
+	line := func(format string, args ...any) {
+		fmt.Fprintf(&b, format, args...)
+		b.WriteString("\x1b[K\n")
+		s.lines++
+	}
+	if s.lines > 0 {
+		fmt.Fprintf(&b, "\x1b[%dA", s.lines)
+	}
+	s.lines = 0
+	line("%s  %d workers, %d nodes, one lock of %v    %4.1fs", s.paint(bold, "redquorum demo"), demoWorkers, s.nodes,
+		demoLease, time.Since(d.start).Seconds())
+	line("")
+	if d.report != nil {
+		var nodes []string
+		for i, state := range nodeStates(d.report) {
+			code := map[byte]string{'h': green, 'f': green, 's': red}[state[0]]
+			if code == "" {
+				code = yellow
+			}
+			mark := map[string]string{green: "●", red: "✗", yellow: "◐"}[code]
+			nodes = append(nodes, s.paint(code, fmt.Sprintf("%s %d %-13s", mark, i+1, state)))
+		}
+		line("  %s", strings.Join(nodes, ""))
+	}
+	line("")
+	for i, n := range d.done {
+		mark, text := " ", strings.Repeat("▪", min(n/4, 40))
+		if d.holder == i {
+			mark, text = s.paint(green, "▶"), s.paint(green, text)
+		}
+		line("  %s worker %d %5d %s", mark, i+1, n, text)
+	}
+	line("")
+	line("  number %s    token %s", s.paint(bold, fmt.Sprint(d.number)), s.paint(dim, fmt.Sprint(d.fence)))
+	line("")
+	const shown = 5
+	last := d.messages[max(0, len(d.messages)-shown):]
+	for i := range shown {
+		text := ""
+		if i < len(last) {
+			text = last[i]
+		}
+		line("  %.76s", text)
+	}
+	_, _ = io.WriteString(s.w, b.String())
+}
+
+// tell prints what is new, and once a second how it stands.
+func (s *screen) tell(d *demo) {
+	for _, m := range d.messages[s.told:] {
+		fmt.Fprintln(s.w, m)
+	}
+	s.told = len(d.messages)
+	if time.Since(s.lastLine) < time.Second || d.report == nil {
+		return
+	}
+	s.lastLine = time.Now()
+	fmt.Fprintf(s.w, "%5.1fs  number %d, token %d, nodes: %s\n", time.Since(d.start).Seconds(), d.number, d.fence,
+		strings.Join(nodeStates(d.report), ", "))
+}
+
+// end prints the last lines.
+func (s *screen) end(lines ...string) {
+	for _, l := range lines {
+		fmt.Fprintln(s.w, s.paint(bold, l))
+	}
+}

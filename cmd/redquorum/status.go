@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+const statusManual = `
+usage: redquorum status NAME [--nodes URL,...] [--json]
+
+Asks every node who holds the lock NAME, and changes nothing. The verdict is
+held (one owner has a majority), free (nobody has it on a majority), contended
+(neither: owners compete, or something is left over) or no-quorum (too few
+nodes answered).
+
+Exit status: 0 with a verdict, 1 without a quorum, 2 usage.
+
+example:
+  redquorum status orders/42 --nodes redis://a:6379,redis://b:6379,redis://c:6379
+`
+
+func statusVerb(ctx context.Context, c *command) int {
+	fs := c.flags("status", statusManual)
+	var nodes nodeFlags
+	nodes.register(fs)
+	asJSON := fs.Bool("json", false, "print one JSON object")
+	name, status, ok := c.parseName(fs)
+	if !ok {
+		return status
+	}
+	l, done, err := nodes.locker(quorum.Options{Timeout: 2 * time.Second})
+	if err != nil {
+		return c.fail("status", err)
+	}
+	defer done()
+	report, err := l.Inspect(ctx, name)
+	if err != nil {
+		return c.fail("status", err)
+	}
+	if *asJSON {
+		err = json.NewEncoder(c.stdout).Encode(newStatus(report))
+	} else {
+		err = printReport(c.stdout, report)
+	}
+	if err != nil {
+		return c.fail("status", err)
+	}
+	if report.Verdict == quorum.VerdictNoQuorum {
+		return exitError
+	}
+	return exitOK
+}
+
+// A statusJSON is what status --json prints.
+type statusJSON struct {
+	Name    string           `json:"name"`
+	Verdict quorum.Verdict   `json:"verdict"`
+	Owner   string           `json:"owner"`
+	HeldBy  int              `json:"held_by"`
+	Quorum  int              `json:"quorum"`
+	Nodes   []nodeStatusJSON `json:"nodes"`
+}
+
+type nodeStatusJSON struct {
+	Node       string     `json:"node"`
+	State      string     `json:"state"`
+	Owner      string     `json:"owner"`
+	TTL        int64      `json:"ttl_ms"` // -1: the key never expires
+	Fence      node.Token `json:"fence"`
+	Abstaining int64      `json:"abstains_ms,omitempty"`
+	Error      string     `json:"error"`
+}
+
+func newStatus(r *quorum.Report) statusJSON {
+	s := statusJSON{Name: r.Name, Verdict: r.Verdict, Owner: r.Owner, HeldBy: r.HeldBy, Quorum: r.Quorum}
+	for _, n := range r.Nodes {
+		j := nodeStatusJSON{Node: n.Node, State: n.State, Owner: n.Owner, TTL: n.TTL.Milliseconds(),
+			Fence: n.Fence, Abstaining: n.Abstains.Milliseconds()}
+		if n.TTL == node.NoExpiry {
+			j.TTL = -1
+		}
+		if n.Err != nil {
+			j.Error = n.Err.Error()
+		}
+		s.Nodes = append(s.Nodes, j)
+	}
+	return s
+}
+
+func printReport(w io.Writer, r *quorum.Report) error {
+	switch r.Verdict {
+	case quorum.VerdictHeld:
+		fmt.Fprintf(w, "%s is held by %s, on %d of %d nodes\n", r.Name, r.Owner, r.HeldBy, len(r.Nodes))
+	case quorum.VerdictFree:
+		fmt.Fprintf(w, "%s is free\n", r.Name)
+	case quorum.VerdictContended:
+		fmt.Fprintf(w, "%s is contended: nobody has the %d of %d nodes that are needed\n", r.Name, r.Quorum, len(r.Nodes))
+	case quorum.VerdictNoQuorum:
+		fmt.Fprintf(w, "%s: no quorum; fewer than %d of %d nodes can tell\n", r.Name, r.Quorum, len(r.Nodes))
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "\nNODE\tSTATE\tTTL\tFENCE\tOWNER")
+	for _, n := range r.Nodes {
+		ttl, fence, detail := "-", "-", n.Owner
+		switch {
+		case n.TTL == node.NoExpiry:
+			ttl = "none"
+		case n.TTL > 0:
+			ttl = n.TTL.Round(10 * time.Millisecond).String()
+		}
+		if n.Fence > 0 {
+			fence = fmt.Sprint(n.Fence)
+		}
+		if n.Abstains > 0 {
+			detail += fmt.Sprintf(" (restarted: no vote for %v)", n.Abstains.Round(100*time.Millisecond))
+		}
+		if n.Err != nil {
+			detail = n.Err.Error()
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", n.Node, n.State, ttl, fence, detail)
+	}
+	return t.Flush()
+}

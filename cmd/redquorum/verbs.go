@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/embedded"
+	"github.com/redquorum/redquorum/node/redisnode"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// The exit statuses that do not belong to one verb.
+const (
+	exitOK    = 0
+	exitError = 1
+	exitUsage = 2
+)
+
+// A verb is one subcommand. Its function returns the exit status.
+type verb struct {
+	name, summary string
+	run           func(context.Context, *command) int
+}
+
+// A command is one call of a verb.
+type command struct {
+	args           []string
+	stdout, stderr io.Writer
+}
+
+func verbs() []verb {
+	return []verb{
+		{"run", "run a command while holding a lock", runVerb},
+		{"status", "show who holds a lock, on which nodes, for how long", statusVerb},
+		{"break", "remove a lock, whoever holds it", breakVerb},
+		{"doctor", "check whether servers are fit to hold locks", doctorVerb},
+		{"demo", "watch workers compete for a lock while nodes fail", demoVerb},
+		{"version", "print the version", versionVerb},
+	}
+}
+
+// run is the whole program: it returns the exit status.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if len(args) == 0 {
+		usage(stderr)
+		return exitUsage
+	}
+	name, rest := args[0], args[1:]
+	switch name {
+	case "help", "-h", "-help", "--help":
+		if len(rest) == 0 {
+			usage(stdout)
+			return exitOK
+		}
+		name, rest = rest[0], []string{"--help"}
+	}
+	for _, v := range verbs() {
+		if v.name == name {
+			return v.run(ctx, &command{rest, stdout, stderr})
+		}
+	}
+	fmt.Fprintf(stderr, "redquorum: there is no verb %q; 'redquorum help' lists them\n", name)
+	return exitUsage
+}
+
+func usage(w io.Writer) {
+	fmt.Fprint(w, "Locks on a majority of independent Redis masters.\n\nusage: redquorum VERB [flags] ...\n\n")
+	for _, v := range verbs() {
+		fmt.Fprintf(w, "  %-8s %s\n", v.name, v.summary)
+	}
+	fmt.Fprint(w, `
+'redquorum help VERB' has the rest. Nodes are given by --nodes, or by
+REDQUORUM_NODES, as URLs separated by commas:
+  redis://host:6379  rediss://user:password@host:6380/0  unix:///run/redis.sock
+
+Start with: redquorum demo
+`)
+}
+
+func versionVerb(_ context.Context, c *command) int {
+	version := "unknown"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		version = info.Main.Version + ", " + info.GoVersion
+	}
+	fmt.Fprintln(c.stdout, "redquorum", version)
+	return exitOK
+}
+
+// errUsage marks an error in how the verb was called.
+var errUsage = errors.New("usage")
+
+func usageError(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", errUsage, fmt.Sprintf(format, args...))
+}
+
+// flags makes the flag set of a verb, with its manual.
+func (c *command) flags(name, manual string) *flag.FlagSet {
+	fs := flag.NewFlagSet(name, flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	fs.Usage = func() {
+		fmt.Fprintf(fs.Output(), "%s\nflags:\n", strings.TrimLeft(manual, "\n"))
+		fs.PrintDefaults()
+	}
+	return fs
+}
+
+// parse reads the flags. If it returns false the verb is over, with the status.
+func (c *command) parse(fs *flag.FlagSet) (status int, ok bool) {
+	err := fs.Parse(c.args)
+	if errors.Is(err, flag.ErrHelp) {
+		fs.SetOutput(c.stdout)
+		fs.Usage()
+		return exitOK, false
+	}
+	if err != nil {
+		return c.fail(fs.Name(), usageError("%v", err)), false
+	}
+	return exitOK, true
+}
+
+// fail prints err and returns the status that goes with it.
+func (c *command) fail(verb string, err error) int {
+	if errors.Is(err, errUsage) {
+		text := strings.TrimPrefix(err.Error(), errUsage.Error()+": ")
+		fmt.Fprintf(c.stderr, "redquorum %s: %s\n'redquorum help %s' says how it is used\n", verb, text, verb)
+		return exitUsage
+	}
+	fmt.Fprintf(c.stderr, "redquorum %s: %v\n", verb, err)
+	return exitError
+}
+
+// nodeFlags say which nodes a verb works on.
+type nodeFlags struct {
+	nodes    string
+	embedded int
+	maxLease time.Duration
+	noGuard  bool
+}
+
+func (n *nodeFlags) register(fs *flag.FlagSet) {
+	fs.StringVar(&n.nodes, "nodes", os.Getenv("REDQUORUM_NODES"), "`URLs` of the nodes, separated by commas (default $REDQUORUM_NODES)")
+	fs.DurationVar(&n.maxLease, "max-lease", 0, "the longest lease in use anywhere on these nodes; a node that restarted has no vote\nfor this long (default $REDQUORUM_MAX_LEASE, or 30s)")
+	fs.BoolVar(&n.noGuard, "no-guard", false, "let nodes vote right after a restart: safe only with appendfsync always")
+}
+
+func (n *nodeFlags) registerEmbedded(fs *flag.FlagSet) {
+	fs.IntVar(&n.embedded, "embedded", 0, "instead of --nodes, start `N` nodes inside this process: a lock among nobody, to try things out")
+}
+
+// urls returns the nodes' URLs.
+func (n *nodeFlags) urls() ([]string, error) {
+	var urls []string
+	for u := range strings.SplitSeq(n.nodes, ",") {
+		if u = strings.TrimSpace(u); u != "" {
+			urls = append(urls, u)
+		}
+	}
+	if len(urls) == 0 {
+		return nil, usageError("no nodes: give their URLs with --nodes, or in REDQUORUM_NODES")
+	}
+	return urls, nil
+}
+
+// limit returns the longest lease, from the flag or the environment.
+func (n *nodeFlags) limit() (time.Duration, error) {
+	text := os.Getenv("REDQUORUM_MAX_LEASE")
+	if n.maxLease != 0 || text == "" {
+		if n.maxLease < 0 {
+			return 0, usageError("--max-lease is %v; it must be more than 0", n.maxLease)
+		}
+		return n.maxLease, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return 0, usageError("REDQUORUM_MAX_LEASE is %q; it must be a time such as 30s", text)
+	}
+	return d, nil
+}
+
+// locker connects to the nodes. done also ends embedded ones.
+func (n *nodeFlags) locker(o quorum.Options) (l *quorum.Locker, done func(), err error) {
+	if o.MaxLease, err = n.limit(); err != nil {
+		return nil, nil, err
+	}
+	o.NoRestartGuard = n.noGuard
+	nodes, end, err := n.connect()
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err = quorum.New(nodes, o)
+	if err != nil {
+		for _, n := range nodes {
+			_ = n.Close()
+		}
+		end()
+		return nil, nil, usageError("%s", strings.TrimPrefix(err.Error(), "quorum: "))
+	}
+	return l, func() { _ = l.Close(); end() }, nil
+}
+
+func (n *nodeFlags) connect() (nodes []node.Node, end func(), err error) {
+	if n.embedded != 0 {
+		if n.embedded < 0 {
+			return nil, nil, usageError("--embedded is %d; it must be an odd number", n.embedded)
+		}
+		set, err := embedded.Start(n.embedded)
+		if err != nil {
+			return nil, nil, err
+		}
+		return set.Nodes(), func() { _ = set.Close() }, nil
+	}
+	urls, err := n.urls()
+	if err != nil {
+		return nil, nil, err
+	}
+	nodes, err = redisnode.Dial(urls...)
+	if err != nil {
+		return nil, nil, usageError("%v", err)
+	}
+	return nodes, func() {}, nil
+}
