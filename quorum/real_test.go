@@ -292,6 +292,9 @@ func TestMain(m *testing.M) {
 const (
 	processes  = 8
 	increments = 500
+	// workerLease is far longer than a critical section on a slow machine, and
+	// than the time for which harass takes a node away.
+	workerLease = 3 * time.Second
 )
 
 // increment adds to the number in a file, by reading and writing it under the
@@ -301,7 +304,7 @@ func increment(urls []string, dir string) error {
 	if err != nil {
 		return err
 	}
-	l, err := quorum.New(nodes, quorum.Options{Lease: time.Second, MaxLease: time.Second})
+	l, err := quorum.New(nodes, quorum.Options{Lease: workerLease, MaxLease: workerLease})
 	if err != nil {
 		return err
 	}
@@ -418,7 +421,7 @@ func harass(t *testing.T, all []*redisserver.Server, done <-chan struct{}) (faul
 		if !more {
 			return faults
 		}
-		pause(1300 * time.Millisecond) // the guard: MaxLease, and a second by which uptime is coarse
+		pause(workerLease + 1100*time.Millisecond) // the guard, and a second by which uptime is coarse
 	}
 	return faults
 }

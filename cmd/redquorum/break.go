@@ -67,7 +67,7 @@ func (c *command) parseName(fs *flag.FlagSet) (name string, status int, ok bool)
 			return "", status, false
 		}
 		if fs.NArg() > 0 {
-			return "", c.fail(fs.Name(), usageError("one name is wanted, %q is left over", fs.Arg(0))), false
+			return "", c.fail(fs.Name(), leftOver(fs.Arg(0))), false
 		}
 	}
 	if name == "" {

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -21,9 +24,12 @@ usage: redquorum demo [--nodes URL,...] [--for 10s]
 
 Four workers compete for one lock and count with it: each reads a shared number,
 waits a little, and writes it back, one higher. Any moment in which two work at
-once would lose a count. It runs on five nodes inside this process, of which one
-is killed and comes back empty, and another stalls; with --nodes it runs on real
-servers, and leaves them alone.
+once would lose a count. One of them pauses for longer than its lease lasts: when
+it wakes up its write is refused, by its fencing token.
+
+It runs on five nodes inside this process, of which one is killed and comes back
+empty, and another stalls; with --nodes it runs on real servers, and leaves them
+alone. REDQUORUM_NODES is not heeded.
 
 Exit status: 0 if the count is exact and the fencing tokens rose, 1 if not, 2 usage.
 
@@ -48,7 +54,7 @@ func demoVerb(ctx context.Context, c *command) int {
 		return status
 	}
 	if fs.NArg() > 0 {
-		return c.fail("demo", usageError("%q is left over", fs.Arg(0)))
+		return c.fail("demo", leftOver(fs.Arg(0)))
 	}
 	if *length < time.Second || *length > demoLongest {
 		return c.fail("demo", usageError("--for is %v; it must be from 1s to %v", *length, demoLongest))
@@ -71,7 +77,7 @@ func demoVerb(ctx context.Context, c *command) int {
 			servers = append(servers, s)
 			urls = append(urls, "redis://"+s.Addr())
 		}
-		script = demoScript(servers, *length)
+		script = nodeScenes(servers, *length)
 	} else {
 		if urls, err = nodes.urls(); err != nil {
 			return c.fail("demo", err)
@@ -82,6 +88,12 @@ func demoVerb(ctx context.Context, c *command) int {
 		}
 	}
 	d := newDemo(c, len(urls))
+	d.nap = *length / 10
+	script = append(script, scene{*length * 6 / 10, "a worker falls asleep, for longer than its lease", func() error {
+		d.tired.Store(true)
+		return nil
+	}})
+	slices.SortFunc(script, func(a, b scene) int { return cmp.Compare(a.at, b.at) })
 	if err := d.play(ctx, urls, options, script, *length); err != nil {
 		return c.fail("demo", err)
 	}
@@ -95,13 +107,13 @@ type scene struct {
 	do   func() error
 }
 
-func demoScript(s []*embedded.Server, length time.Duration) []scene {
+func nodeScenes(s []*embedded.Server, length time.Duration) []scene {
 	at := func(tenths int) time.Duration { return length * time.Duration(tenths) / 10 }
 	call := func(f func()) func() error { return func() error { f(); return nil } }
 	return []scene{
 		{at(2), "node 2 is killed", call(s[1].Kill)},
 		{at(4), "node 4 stalls: it takes commands, and says nothing", call(s[3].Stall)},
-		{at(5), "node 2 comes back empty; it may have forgotten a lock, so it has no vote for now", func() error { return s[1].Restart(true) }},
+		{at(5), "node 2 is back, empty: no vote until what it forgot has ended", func() error { return s[1].Restart(true) }},
 		{at(8), "node 4 goes on", call(s[3].Resume)},
 	}
 }
@@ -115,11 +127,16 @@ type demo struct {
 	number   int // what the workers count; only the lock keeps it right
 	fence    node.Token
 	done     [demoWorkers]int
+	asleep   [demoWorkers]bool
 	lost     int
 	fallen   int // tokens that did not rise
+	refused  int // writes with an old token
 	holder   int // who works now, -1 for nobody
 	report   *quorum.Report
 	messages []string
+
+	nap   time.Duration // the lease of a worker that falls asleep
+	tired atomic.Bool   // the next worker will
 }
 
 func newDemo(c *command, nodes int) *demo {
@@ -147,13 +164,17 @@ func (d *demo) play(ctx context.Context, urls []string, o quorum.Options, script
 	d.start = time.Now()
 	ctx, cancel := context.WithTimeout(ctx, length)
 	defer cancel()
-	var g errgroup.Group
+	g, ctx := errgroup.WithContext(ctx)
 	for i, l := range lockers {
 		g.Go(func() error { return d.work(ctx, i, l) })
 	}
 	g.Go(func() error { return d.perform(ctx, script) })
 	g.Go(func() error { d.show(ctx, watcher); return nil })
-	return g.Wait()
+	err = g.Wait()
+	if report, err := watcher.Inspect(context.WithoutCancel(ctx), demoName); err == nil {
+		d.report = report
+	}
+	return err
 }
 
 func dial(urls []string, o quorum.Options) (*quorum.Locker, error) {
@@ -170,6 +191,9 @@ func (d *demo) wait(ctx context.Context, l *quorum.Locker, atMost time.Duration)
 	lease, err := l.TryLock(ctx, demoName)
 	if err != nil {
 		d.say(fmt.Sprintf("waiting, for %v at most: %v", atMost, err))
+		d.mu.Lock()
+		d.screen.draw(d)
+		d.mu.Unlock()
 		if lease, err = l.Lock(ctx, demoName, quorum.WithWait(atMost+demoLease)); err != nil {
 			return err
 		}
@@ -179,15 +203,20 @@ func (d *demo) wait(ctx context.Context, l *quorum.Locker, atMost time.Duration)
 
 func (d *demo) work(ctx context.Context, me int, l *quorum.Locker) error {
 	for ctx.Err() == nil {
-		lease, err := l.Lock(ctx, demoName)
+		var opts []quorum.Option
+		tired := d.tired.CompareAndSwap(true, false)
+		if tired {
+			opts = append(opts, quorum.WithFixedLease(d.nap))
+		}
+		lease, err := l.Lock(ctx, demoName, opts...)
 		if ctx.Err() != nil && err != nil {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		d.count(me, lease)
-		if err := lease.Unlock(ctx); err != nil {
+		d.count(ctx, me, lease, tired)
+		if err := lease.Unlock(ctx); err != nil && !tired {
 			d.mu.Lock()
 			d.lost++
 			d.mu.Unlock()
@@ -198,24 +227,44 @@ func (d *demo) work(ctx context.Context, me int, l *quorum.Locker) error {
 	return nil
 }
 
-// count is the critical section.
-func (d *demo) count(me int, lease *quorum.Lease) {
+// count is the critical section: a worker that does not look at its lease, and
+// a number that does not take a write with an old token.
+func (d *demo) count(ctx context.Context, me int, lease *quorum.Lease, tired bool) {
 	d.mu.Lock()
 	if lease.Token() <= d.fence {
 		d.fallen++
 	}
 	d.fence = max(d.fence, lease.Token())
 	d.holder = me
+	d.asleep[me] = tired
 	read := d.number
 	d.mu.Unlock()
 
-	time.Sleep(5*time.Millisecond + rand.N(15*time.Millisecond))
+	time.Sleep(20*time.Millisecond + rand.N(40*time.Millisecond))
+	for tired && ctx.Err() == nil && !d.overtaken(lease) {
+		time.Sleep(d.nap / 10)
+	}
 
 	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.asleep[me] = false
+	if d.holder == me {
+		d.holder = -1
+	}
+	if lease.Token() < d.fence {
+		d.refused++
+		d.note(fmt.Sprintf("worker %d wakes up, and its write is refused: others were here", me+1))
+		return
+	}
 	d.number = read + 1
 	d.done[me]++
-	d.holder = -1
-	d.mu.Unlock()
+}
+
+// overtaken reports whether others have worked since the lease was granted.
+func (d *demo) overtaken(lease *quorum.Lease) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return lease.Token() < d.fence
 }
 
 func (d *demo) perform(ctx context.Context, script []scene) error {
@@ -236,8 +285,13 @@ func (d *demo) perform(ctx context.Context, script []scene) error {
 // say reports what happened.
 func (d *demo) say(text string) {
 	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.note(text)
+}
+
+// note is say where d.mu is held.
+func (d *demo) note(text string) {
 	d.messages = append(d.messages, fmt.Sprintf("%5.1fs  %s", time.Since(d.start).Seconds(), text))
-	d.mu.Unlock()
 }
 
 // show draws the stage until the end.
@@ -268,7 +322,8 @@ func (d *demo) verdict() int {
 	exact := total > 0 && d.number == total
 	d.screen.end(fmt.Sprintf("%d critical sections by %d workers; the number is %d: %s", total, demoWorkers, d.number,
 		map[bool]string{true: "exact", false: "WRONG"}[exact]),
-		fmt.Sprintf("fencing tokens rose each time: %v; leases lost on the way: %d", d.fallen == 0, d.lost))
+		fmt.Sprintf("fencing tokens rose each time: %v; writes refused for an old token: %d; leases lost: %d",
+			d.fallen == 0, d.refused, d.lost))
 	if !exact || d.fallen > 0 {
 		return exitError
 	}

@@ -3,6 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,18 +17,21 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 )
 
 const doctorManual = `
-usage: redquorum doctor [--nodes URL,...] [--json]
+usage: redquorum doctor [--nodes URL,...] [--json] [--name NAME]
 
-Looks at every node, all at once and changing nothing, for what makes it unfit
-to hold locks: unreachable, a replica or replicated, dropping keys when memory is
-short, restarted a moment ago, a clock that is off, listed twice, missing rights.
-For each finding it says what it means for a lock, and what to do.
+Looks at every node, all at once, for what makes it unfit to hold locks:
+unreachable, a replica or replicated, dropping keys when memory is short, failing
+to save, restarted a moment ago, a clock that is off, listed twice, missing
+rights. For each finding it says what it means for a lock, and what to do. It
+changes nothing, but for keys under a name of its own that it makes and removes
+in one step, to see whether it may.
 
-Exit status: 0 sound, 1 warnings, 3 unsafe, 2 usage.
+Exit status: 0 sound, 1 warnings, 3 unsafe or no majority that can vote, 2 usage.
 
 example:
   redquorum doctor --nodes redis://a:6379,redis://b:6379,redis://c:6379
@@ -63,6 +68,7 @@ type patient struct {
 	Uptime   int64     `json:"uptime_s"`
 	Offset   float64   `json:"clock_offset_ms"`
 	findings []finding // in the order in which they were made
+	mute     bool      // it cannot vote
 }
 
 func (p *patient) add(s severity, what, means, do string) {
@@ -77,11 +83,12 @@ func doctorVerb(ctx context.Context, c *command) int {
 	var nodes nodeFlags
 	nodes.register(fs)
 	asJSON := fs.Bool("json", false, "print one JSON object")
+	name := fs.String("name", "redquorum-doctor", "what the lock's `name` begins with that is tried: one that the user may use")
 	if status, ok := c.parse(fs); !ok {
 		return status
 	}
 	if fs.NArg() > 0 {
-		return c.fail("doctor", usageError("%q is left over", fs.Arg(0)))
+		return c.fail("doctor", leftOver(fs.Arg(0)))
 	}
 	maxLease, err := nodes.limit()
 	if err != nil {
@@ -95,7 +102,7 @@ func doctorVerb(ctx context.Context, c *command) int {
 	var g errgroup.Group
 	for i, o := range options {
 		g.Go(func() error {
-			patients[i] = examine(ctx, o, cmp.Or(maxLease, quorum.DefaultMaxLease))
+			patients[i] = examine(ctx, o, *name, cmp.Or(maxLease, quorum.DefaultMaxLease), nodes.noGuard)
 			return nil
 		})
 	}
@@ -128,27 +135,40 @@ func (n *nodeFlags) clients() ([]*redis.Options, error) {
 		o.MaxRetries, o.DialerRetries = -1, 1
 		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = bedside/2, bedside/2, bedside/2
 		o.ContextTimeoutEnabled = true
+		o.Protocol, o.DisableIdentity = 2, true // as the library does, and with no more rights
 		all = append(all, o)
 	}
 	return all, nil
 }
 
-func examine(ctx context.Context, o *redis.Options, maxLease time.Duration) *patient {
+func examine(ctx context.Context, o *redis.Options, name string, maxLease time.Duration, noGuard bool) *patient {
 	ctx, cancel := context.WithTimeout(ctx, bedside)
 	defer cancel()
 	client := redis.NewClient(o)
 	defer client.Close()
 	p := &patient{Node: o.Addr}
 	if err := p.pulse(ctx, client); err != nil {
-		p.add(unsafe, "not reachable: "+err.Error(), "it has no vote", "start it, or mend the way to it; check user and password")
+		p.mute = true
+		var said redis.Error
+		if errors.As(err, &said) {
+			p.add(warning, "not usable: "+err.Error(), "it has no vote", "check the user and password in its URL, and the user's rights")
+		} else {
+			p.add(warning, "not reachable: "+err.Error(), "it has no vote", "start it, or mend the way to it")
+		}
 		return p
 	}
+	if noGuard {
+		maxLease = 0
+	}
 	p.identity(ctx, client, maxLease)
+	if p.Role == "sentinel" {
+		return p
+	}
 	p.role(ctx, client)
 	p.memory(ctx, client)
-	p.persistence(ctx, client)
+	p.persistence(ctx, client, noGuard)
 	p.clock(ctx, client)
-	p.rights(ctx, client)
+	p.rights(ctx, client, name)
 	return p
 }
 
@@ -195,6 +215,7 @@ func info(ctx context.Context, c *redis.Client, section string) (map[string]stri
 func (p *patient) identity(ctx context.Context, c *redis.Client, maxLease time.Duration) {
 	server, err := info(ctx, c, "server")
 	if err != nil {
+		p.mute = true
 		p.add(unsafe, "INFO is refused: "+err.Error(), "a restart would go unnoticed, so the node gets no vote", "allow the user INFO")
 		return
 	}
@@ -204,8 +225,12 @@ func (p *patient) identity(ctx context.Context, c *redis.Client, maxLease time.D
 		p.add(warning, fmt.Sprintf("restarted %d s ago", p.Uptime),
 			fmt.Sprintf("it may have forgotten a lock, and has no vote for about %v", guard), "wait; restart one node at a time")
 	}
-	if server["redis_mode"] == "cluster" {
+	switch server["redis_mode"] {
+	case "cluster":
 		p.add(warning, "is part of a Redis Cluster", "its failovers can forget locks", "use independent masters")
+	case "sentinel":
+		p.Role, p.mute = "sentinel", true
+		p.add(unsafe, "is a Sentinel", "it holds no data, so no locks", "list the masters themselves")
 	}
 	if major, _, _ := strings.Cut(p.Version, "."); len(major) == 1 && major < "6" {
 		p.add(warning, "Redis "+p.Version+" is older than 6.0", "locks are not tested on it", "upgrade")
@@ -221,7 +246,7 @@ func (p *patient) role(ctx context.Context, c *redis.Client) {
 	replicas := r["connected_slaves"]
 	switch {
 	case p.Role == "slave":
-		p.Role = "replica"
+		p.Role, p.mute = "replica", true
 		p.add(unsafe, "is a replica of "+r["master_host"]+":"+r["master_port"], "it cannot grant a lock", "list its master, or make it one")
 	case replicas != "" && replicas != "0":
 		p.add(warning, "has "+replicas+" connected replica(s)",
@@ -229,49 +254,73 @@ func (p *patient) role(ctx context.Context, c *redis.Client) {
 	}
 }
 
-// config reads one setting, or finds that it must not.
-func (p *patient) config(ctx context.Context, c *redis.Client, name string) (string, bool) {
-	values, err := c.ConfigGet(ctx, name).Result()
-	if err != nil {
-		p.add(warning, "cannot read the setting "+name+": "+err.Error(), "it is not known whether it is safe", "look at the server's configuration yourself")
-		return "", false
-	}
-	return values[name], true
-}
-
 func (p *patient) memory(ctx context.Context, c *redis.Client) {
-	policy, ok := p.config(ctx, c, "maxmemory-policy")
-	if ok && policy != "noeviction" {
+	m, err := info(ctx, c, "memory")
+	if err != nil {
+		return // identity has said it
+	}
+	limit, _ := strconv.ParseFloat(m["maxmemory"], 64)
+	used, _ := strconv.ParseFloat(m["used_memory"], 64)
+	switch policy := m["maxmemory_policy"]; {
+	case policy == "":
+		p.add(warning, "cannot check maxmemory-policy: INFO does not tell", "a lock may be dropped when memory is short", "see that it is noeviction")
+	case policy != "noeviction":
 		p.add(unsafe, "maxmemory-policy is "+policy, "when memory is short it drops keys that expire, and every lock does",
-			"CONFIG SET maxmemory-policy noeviction")
+			"CONFIG SET maxmemory-policy noeviction, in its configuration file as well")
+	case limit > 0 && used > limit*9/10:
+		p.add(warning, fmt.Sprintf("%.0f %% of its memory is used", 100*used/limit), "when it is full it refuses all locks", "raise maxmemory, or remove data")
 	}
 }
 
-func (p *patient) persistence(ctx context.Context, c *redis.Client) {
-	aof, ok := p.config(ctx, c, "appendonly")
-	if !ok {
-		return
+func (p *patient) persistence(ctx context.Context, c *redis.Client, noGuard bool) {
+	s, err := info(ctx, c, "persistence")
+	if err != nil {
+		return // identity has said it
 	}
-	fsync, _ := p.config(ctx, c, "appendfsync")
+	for _, failing := range []string{"rdb_last_bgsave_status", "aof_last_write_status"} {
+		if s[failing] == "err" {
+			p.add(warning, failing+" is err", "it cannot save to disk, and may refuse all locks for that", "see its log; make room on its disk")
+		}
+	}
+	var kept, forgets string
 	switch {
-	case aof == "yes" && fsync == "always":
-		p.add(fine, "every write is on the disk before it is answered", "a restart forgets nothing; the guard could be turned off", "")
-	case aof == "yes":
-		p.add(fine, "appendfsync is "+fsync, "a crash forgets the last moments; the restart guard covers that", "")
+	case s["aof_enabled"] != "1":
+		kept, forgets = "no append-only file", "a restart forgets locks"
 	default:
-		p.add(fine, "no append-only file", "a restart forgets all locks; the restart guard covers that", "")
+		fsync, err := c.ConfigGet(ctx, "appendfsync").Result()
+		switch {
+		case err != nil:
+			kept, forgets = "cannot check appendfsync: "+err.Error(), "a crash may forget the last moments"
+		case fsync["appendfsync"] == "always":
+			kept = "appendfsync is always"
+		default:
+			kept, forgets = "appendfsync is "+fsync["appendfsync"], "a crash forgets the last moments"
+		}
+	}
+	switch {
+	case forgets == "":
+		p.add(fine, kept, "a restart forgets nothing; the restart guard may be turned off if all nodes are so", "")
+	case noGuard:
+		p.add(unsafe, kept, forgets+", and without the restart guard two may then hold one lock", "leave the guard on, or set appendonly yes and appendfsync always")
+	default:
+		p.add(fine, kept, forgets+"; the restart guard covers that", "")
 	}
 }
 
 func (p *patient) clock(ctx context.Context, c *redis.Client) {
-	start := time.Now()
-	theirs, err := c.Time(ctx).Result()
-	if err != nil {
-		p.add(warning, "TIME is refused: "+err.Error(), "its clock was not compared", "allow the user TIME, for this check alone")
-		return
+	var offset time.Duration
+	rtt := bedside
+	for range 3 { // the quickest exchange tells best
+		start := time.Now()
+		theirs, err := c.Time(ctx).Result()
+		if err != nil {
+			p.add(fine, "cannot check its clock: "+err.Error(), "", "allow the user TIME, for this alone")
+			return
+		}
+		if took := time.Since(start); took < rtt {
+			rtt, offset = took, theirs.Sub(start.Add(took/2))
+		}
 	}
-	rtt := time.Since(start)
-	offset := theirs.Sub(start.Add(rtt / 2))
 	p.Offset = millis(offset)
 	if offset.Abs() > time.Second+rtt {
 		p.add(warning, fmt.Sprintf("its clock is %v off this machine's", offset.Round(time.Millisecond)),
@@ -279,18 +328,36 @@ func (p *patient) clock(ctx context.Context, c *redis.Client) {
 	}
 }
 
-// rights tries what a lock needs, on no key.
-func (p *patient) rights(ctx context.Context, c *redis.Client) {
-	if p.Role == "replica" {
+// trial does what the lock's scripts do, to keys that nobody else has, and
+// leaves none behind. It returns what was refused, in the server's words.
+//
+//go:embed trial.lua
+var trial string
+
+// rights tries what a lock needs.
+func (p *patient) rights(ctx context.Context, c *redis.Client, name string) {
+	if p.mute {
 		return
 	}
-	if err := c.Eval(ctx, "return 1", nil).Err(); err != nil {
-		p.add(unsafe, "EVAL is refused: "+err.Error(), "it cannot run the lock's scripts", "allow the user EVAL and EVALSHA")
+	name += ":" + rand.Text()
+	script, keys, channel := redis.NewScript(trial), []string{name, node.FenceKey(name)}, node.Channel(name)
+	refused, err := script.Eval(ctx, c, keys, channel).StringSlice()
+	if err == nil {
+		err = script.EvalSha(ctx, c, keys, channel).Err()
 	}
-	sub := c.Subscribe(ctx, "redisson_lock__channel:{redquorum doctor}")
+	if err == nil && len(refused) > 0 {
+		err = errors.New(strings.Join(refused, "; "))
+	}
+	if err != nil {
+		p.mute = true
+		p.add(unsafe, "refuses what a lock does: "+err.Error(), "it cannot grant a lock, at least none whose name begins as this one: it has no vote",
+			"allow the user what it lacks, or try with --name a name that it may use")
+		return
+	}
+	sub := c.Subscribe(ctx, channel)
 	defer sub.Close()
 	if _, err := sub.Receive(ctx); err != nil {
-		p.add(warning, "SUBSCRIBE is refused: "+err.Error(), "waiters are not woken by releases, and poll", "allow the user the channels redisson_lock__channel:*")
+		p.add(warning, "refuses SUBSCRIBE: "+err.Error(), "waiters are not woken by releases, and poll", "allow the user the channels redisson_lock__channel:*")
 	}
 }
 
@@ -303,23 +370,41 @@ type diagnosis struct {
 
 func conclude(patients []*patient) diagnosis {
 	d := diagnosis{Nodes: patients, Findings: []finding{}}
-	byID := make(map[string]string)
+	byID := make(map[string]*patient)
 	for _, p := range patients {
-		if twin, ok := byID[p.RunID]; ok && p.RunID != "" {
-			p.add(unsafe, "is the same server as "+twin, "one failure would take two votes, so neither gets one", "list each server once")
+		if twin := byID[p.RunID]; twin != nil && p.RunID != "" {
+			p.mute, twin.mute = true, true
+			p.add(unsafe, "is the same server as "+twin.Node, "one failure would take two votes, so neither gets one", "list each server once")
 		}
-		byID[p.RunID] = p.Node
+		byID[p.RunID] = p
 		d.Findings = append(d.Findings, p.findings...)
 	}
-	switch n := len(patients); {
+	n, able := len(patients), 0
+	for _, p := range patients {
+		if !p.mute {
+			able++
+		}
+	}
+	if need := n/2 + 1; able < need {
+		d.Findings = append(d.Findings, finding{"", unsafe, fmt.Sprintf("of %s %d can vote", count(n), able),
+			fmt.Sprintf("nobody gets a lock with fewer than %d", need), "see to the nodes above"})
+	}
+	switch {
 	case n%2 == 0:
-		d.Findings = append(d.Findings, finding{"", warning, fmt.Sprintf("%d nodes", n),
-			fmt.Sprintf("they survive no more failures than %d nodes would", n-1), "add a node or leave one out"})
+		d.Findings = append(d.Findings, finding{"", warning, count(n),
+			fmt.Sprintf("they survive no more failures than %s would, and the library refuses them", count(n-1)), "add a node or leave one out"})
 	case n < 3:
 		d.Findings = append(d.Findings, finding{"", warning, "a single node", "when it is down nobody gets a lock", "use three or five independent masters"})
 	}
 	d.Verdict = map[severity]string{fine: "sound", warning: "warnings", unsafe: "unsafe"}[d.worst()]
 	return d
+}
+
+func count(nodes int) string {
+	if nodes == 1 {
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", nodes)
 }
 
 func (d diagnosis) worst() severity {
@@ -357,12 +442,14 @@ func (d diagnosis) print(w io.Writer) error {
 			say(f)
 		}
 	}
+	heading := "all nodes\n"
 	for _, f := range d.Findings {
 		if f.Node == "" {
-			printf("all nodes\n")
+			printf("%s", heading)
+			heading = ""
 			say(f)
 		}
 	}
-	printf("\n%d nodes: %s\n", len(d.Nodes), d.Verdict)
+	printf("\n%s: %s\n", count(len(d.Nodes)), d.Verdict)
 	return errors.Join(errs...)
 }

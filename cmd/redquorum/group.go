@@ -17,16 +17,25 @@ type group struct {
 }
 
 // startGroup starts cmd as the leader of a group of its own. A group in the
-// background could not read from the terminal, so it is put in the foreground.
+// background could not read from the terminal, so it is put in the foreground,
+// unless this process is part of a pipeline, where others need the terminal.
+//
+// Ctrl-Z would stop the command alone, and leave the shell waiting for this
+// process; so it is switched off. In the background, to fail is better for a
+// read from the terminal than to be stopped with the lock held.
 func startGroup(cmd *exec.Cmd) (*group, error) {
 	g := &group{tty: -1}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(cmd.SysProcAttr)
 	stdin := int(os.Stdin.Fd())
-	if fg, err := unix.IoctlGetInt(stdin, unix.TIOCGPGRP); err == nil && fg == unix.Getpgrp() {
+	inherited := syscall.SIGTTIN
+	if fg, err := unix.IoctlGetInt(stdin, unix.TIOCGPGRP); err == nil && fg == unix.Getpgrp() && isTerminal(os.Stdout) {
 		g.tty = stdin
 		cmd.SysProcAttr.Foreground, cmd.SysProcAttr.Ctty = true, stdin
+		inherited = syscall.SIGTSTP
 	}
+	signal.Ignore(inherited) // as the command then does, too
+	defer signal.Reset(inherited)
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -38,6 +47,9 @@ func startGroup(cmd *exec.Cmd) (*group, error) {
 func (g *group) signal(s syscall.Signal) {
 	_ = syscall.Kill(-g.id, s) // it fails only if nobody is left
 }
+
+// alive reports whether any process of the group is left.
+func (g *group) alive() bool { return syscall.Kill(-g.id, 0) != syscall.ESRCH }
 
 // foregroundBack takes the terminal back.
 func (g *group) foregroundBack() {

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -24,13 +25,14 @@ The lock is renewed for as long as COMMAND runs, or until --max-hold.
 COMMAND runs in a process group of its own, with the standard streams passed
 through. In its environment are REDQUORUM_NAME, REDQUORUM_TOKEN (a fencing token:
 higher than that of every earlier holder) and REDQUORUM_OWNER. INT, TERM and HUP
-are passed on to the group. If the lock cannot be renewed, the group gets TERM
-while there is time left, and KILL before the lease ends, so that nothing of it
-runs without the lock. What COMMAND leaves behind in the background when it ends
-is not waited for.
+are passed on to the group. If the lock cannot be renewed, or --max-hold is near,
+the group gets TERM while there is time left, and KILL before the lease ends, so
+that nothing of it runs without the lock. What COMMAND leaves behind in the
+background when it ends by itself is not waited for. Where standard input and
+output are a terminal COMMAND gets it, without Ctrl-Z.
 
 Exit status: that of COMMAND (128 + the signal if one killed it), or
-  75   the lock was not acquired
+  75   the lock was not acquired, or a signal ended the wait for it
   76   the lock was lost, or --max-hold has passed
   126  COMMAND cannot be executed
   127  COMMAND was not found
@@ -67,7 +69,8 @@ func runVerb(ctx context.Context, c *command) int {
 	if err != nil {
 		return c.failCommand(err)
 	}
-	l, done, err := f.locker(quorum.Options{Lease: f.lease, MaxHold: f.maxHold})
+	trouble := new(trouble)
+	l, done, err := f.locker(quorum.Options{Lease: f.lease, MaxHold: f.maxHold, Observer: trouble})
 	if err != nil {
 		return c.fail("run", err)
 	}
@@ -81,7 +84,7 @@ func runVerb(ctx context.Context, c *command) int {
 	if f.lease == 0 {
 		f.lease = quorum.DefaultLease
 	}
-	status = c.supervise(path, &f, lease)
+	status = c.supervise(path, &f, lease, trouble)
 	// The command is over, so the caller's signal must not hurry the release.
 	if err := lease.Unlock(context.WithoutCancel(ctx)); err != nil {
 		fmt.Fprintf(c.stderr, "redquorum run: %v\n", err)
@@ -133,13 +136,21 @@ func (f *runFlags) acquire(ctx context.Context, c *command, l *quorum.Locker) (*
 	if f.try {
 		return l.TryLock(ctx, f.name)
 	}
+	waiting, stop := context.WithCancel(ctx)
+	told := make(chan struct{})
 	slow := time.AfterFunc(time.Second, func() {
-		if r, err := l.Inspect(ctx, f.name); err == nil {
+		defer close(told)
+		if r, err := l.Inspect(waiting, f.name); err == nil && waiting.Err() == nil {
 			fmt.Fprintf(c.stderr, "redquorum run: waiting for the lock; ")
 			_ = printReport(c.stderr, r)
 		}
 	})
-	defer slow.Stop()
+	defer func() {
+		stop()
+		if !slow.Stop() {
+			<-told
+		}
+	}()
 	if f.wait >= 0 {
 		return l.Lock(ctx, f.name, quorum.WithWait(f.wait))
 	}
@@ -158,18 +169,21 @@ func (c *command) failCommand(err error) int {
 // TERM and KILL. A lease in good health never comes near: it is renewed at a
 // third.
 func margins(lease time.Duration) (term, kill time.Duration) {
-	kill = min(max(lease/20, 20*time.Millisecond), time.Second)
+	kill = min(max(lease/10, 20*time.Millisecond), time.Second)
 	return kill + min(lease/6, 10*time.Second), kill
 }
 
 // supervise runs the command for as long as the lease lasts.
-func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease) int {
+func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease, trouble *trouble) int {
 	// The kernel kills the command if this thread ends: where it can be told to.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // or nohup would be in vain
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	defer signal.Stop(signals)
 
 	handle := lease.Handle()
@@ -192,41 +206,67 @@ func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease) int {
 		shortest = min(shortest, f.maxHold)
 	}
 	term, kill := margins(shortest)
-	warned, lost := false, false
+	warned := false
 	look := time.NewTicker(max(kill/4, time.Millisecond))
 	defer look.Stop()
 	for {
 		select {
 		case err := <-ended:
-			if lost || warned {
-				return exitLost
+			if !warned {
+				return exitStatus(err)
 			}
-			return exitStatus(err)
+			ended = nil // but others of the group may still be at it
 		case s := <-signals:
 			group.signal(s.(syscall.Signal))
 		case <-look.C:
 		case <-lease.Context().Done():
 		}
-		switch left := lease.Remaining(); {
-		case left <= kill && !lost:
-			lost = true
-			fmt.Fprintf(c.stderr, "redquorum run: the lock is lost; the command is killed: %v\n", reason(lease))
+		left := lease.Remaining()
+		switch {
+		case ended == nil && !group.alive():
+			return exitLost
+		case left <= kill:
+			fmt.Fprintf(c.stderr, "redquorum run: the lock is as good as lost, what is left of the command is killed: %v\n",
+				trouble.reason(lease, f.maxHold))
 			group.signal(syscall.SIGKILL)
-			<-ended
+			if ended != nil {
+				<-ended
+			}
 			return exitLost
 		case left <= term && !warned:
 			warned = true
-			fmt.Fprintf(c.stderr, "redquorum run: the lock ends in %v; the command is asked to stop\n", left.Round(time.Millisecond))
+			fmt.Fprintf(c.stderr, "redquorum run: the lock ends in %v, the command is asked to stop: %v\n",
+				left.Round(time.Millisecond), trouble.reason(lease, f.maxHold))
 			group.signal(syscall.SIGTERM)
 		}
 	}
 }
 
-func reason(lease *quorum.Lease) error {
-	if err := context.Cause(lease.Context()); err != nil {
-		return err
+// trouble remembers why the lease was not renewed.
+type trouble struct{ last atomic.Pointer[error] }
+
+// Observe is of quorum.Observer.
+func (t *trouble) Observe(e quorum.Event) {
+	switch e.Kind {
+	case quorum.ExtendFailed:
+		t.last.Store(&e.Err)
+	case quorum.Extended:
+		t.last.Store(nil)
 	}
-	return errors.New("it was not renewed, or --max-hold has passed")
+}
+
+// reason is why the lease ends, or has ended.
+func (t *trouble) reason(lease *quorum.Lease, maxHold time.Duration) error {
+	last := t.last.Load()
+	switch err := context.Cause(lease.Context()); {
+	case err != nil:
+		return err
+	case last != nil:
+		return *last
+	case maxHold > 0:
+		return fmt.Errorf("--max-hold is %v", maxHold)
+	}
+	return errors.New("it was not renewed in time")
 }
 
 func exitStatus(err error) int {

@@ -62,21 +62,22 @@ func (s *screen) draw(d *demo) {
 		demoLease, time.Since(d.start).Seconds())
 	line("")
 	if d.report != nil {
-		var nodes []string
 		for i, state := range nodeStates(d.report) {
 			code := map[byte]string{'h': green, 'f': green, 's': red}[state[0]]
 			if code == "" {
 				code = yellow
 			}
 			mark := map[string]string{green: "●", red: "✗", yellow: "◐"}[code]
-			nodes = append(nodes, s.paint(code, fmt.Sprintf("%s %d %-13s", mark, i+1, state)))
+			line("  %s", s.paint(code, fmt.Sprintf("%s node %d    %s", mark, i+1, state)))
 		}
-		line("  %s", strings.Join(nodes, ""))
 	}
 	line("")
 	for i, n := range d.done {
-		mark, text := " ", strings.Repeat("▪", min(n/4, 40))
-		if d.holder == i {
+		mark, text := " ", strings.Repeat("▪", min(n/2, 40))
+		switch {
+		case d.asleep[i]:
+			mark, text = s.paint(yellow, "z"), s.paint(yellow, text)
+		case d.holder == i:
 			mark, text = s.paint(green, "▶"), s.paint(green, text)
 		}
 		line("  %s worker %d %5d %s", mark, i+1, n, text)
@@ -106,7 +107,11 @@ func (s *screen) tell(d *demo) {
 		return
 	}
 	s.lastLine = time.Now()
-	fmt.Fprintf(s.w, "%5.1fs  number %d, token %d, nodes: %s\n", time.Since(d.start).Seconds(), d.number, d.fence,
+	who := "nobody"
+	if d.holder >= 0 {
+		who = fmt.Sprintf("worker %d", d.holder+1)
+	}
+	fmt.Fprintf(s.w, "%5.1fs  %s works, number %d, token %d, nodes: %s\n", time.Since(d.start).Seconds(), who, d.number, d.fence,
 		strings.Join(nodeStates(d.report), ", "))
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 
@@ -67,7 +69,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			return v.run(ctx, &command{rest, stdout, stderr})
 		}
 	}
-	fmt.Fprintf(stderr, "redquorum: there is no verb %q; 'redquorum help' lists them\n", name)
+	fmt.Fprintf(stderr, "redquorum: there is no verb %s; 'redquorum help' lists them\n", quoted(name))
 	return exitUsage
 }
 
@@ -121,9 +123,25 @@ func (c *command) parse(fs *flag.FlagSet) (status int, ok bool) {
 		return exitOK, false
 	}
 	if err != nil {
-		return c.fail(fs.Name(), usageError("%v", err)), false
+		hint := ""
+		if strings.HasSuffix(err.Error(), "parse error") {
+			hint = "; a time has a unit, such as 30s or 5m"
+		}
+		return c.fail(fs.Name(), usageError("%v%s", err, hint)), false
 	}
 	return exitOK, true
+}
+
+// leftOver is the error of a verb that was given more than it takes.
+func leftOver(arg string) error { return usageError("%s is left over", quoted(arg)) }
+
+// quoted returns an argument as it can be shown. A URL cannot: it may have a
+// password.
+func quoted(arg string) string {
+	if strings.Contains(arg, "://") {
+		return "a URL that does not follow --nodes"
+	}
+	return strconv.Quote(arg)
 }
 
 // fail prints err and returns the status that goes with it.
@@ -143,28 +161,32 @@ type nodeFlags struct {
 	embedded int
 	maxLease time.Duration
 	noGuard  bool
+	instead  string // what else there is but naming nodes, for an error
 }
 
 func (n *nodeFlags) register(fs *flag.FlagSet) {
-	fs.StringVar(&n.nodes, "nodes", os.Getenv("REDQUORUM_NODES"), "`URLs` of the nodes, separated by commas (default $REDQUORUM_NODES)")
+	// The environment is no default of the flag: the help would show it,
+	// passwords included.
+	fs.StringVar(&n.nodes, "nodes", "", "`URLs` of the nodes, separated by commas (default $REDQUORUM_NODES)")
 	fs.DurationVar(&n.maxLease, "max-lease", 0, "the longest lease in use anywhere on these nodes; a node that restarted has no vote\nfor this long (default $REDQUORUM_MAX_LEASE, or 30s)")
 	fs.BoolVar(&n.noGuard, "no-guard", false, "let nodes vote right after a restart: safe only with appendfsync always")
 }
 
 func (n *nodeFlags) registerEmbedded(fs *flag.FlagSet) {
+	n.instead = "; or, to try things out, --embedded 3"
 	fs.IntVar(&n.embedded, "embedded", 0, "instead of --nodes, start `N` nodes inside this process: a lock among nobody, to try things out")
 }
 
 // urls returns the nodes' URLs.
 func (n *nodeFlags) urls() ([]string, error) {
 	var urls []string
-	for u := range strings.SplitSeq(n.nodes, ",") {
+	for u := range strings.SplitSeq(cmp.Or(n.nodes, os.Getenv("REDQUORUM_NODES")), ",") {
 		if u = strings.TrimSpace(u); u != "" {
 			urls = append(urls, u)
 		}
 	}
 	if len(urls) == 0 {
-		return nil, usageError("no nodes: give their URLs with --nodes, or in REDQUORUM_NODES")
+		return nil, usageError("no nodes: give their URLs with --nodes, or in REDQUORUM_NODES%s", n.instead)
 	}
 	return urls, nil
 }
@@ -208,7 +230,10 @@ func (n *nodeFlags) locker(o quorum.Options) (l *quorum.Locker, done func(), err
 
 func (n *nodeFlags) connect() (nodes []node.Node, end func(), err error) {
 	if n.embedded != 0 {
-		if n.embedded < 0 {
+		switch {
+		case n.nodes != "":
+			return nil, nil, usageError("--nodes and --embedded exclude each other")
+		case n.embedded < 0:
 			return nil, nil, usageError("--embedded is %d; it must be an odd number", n.embedded)
 		}
 		set, err := embedded.Start(n.embedded)

@@ -9,6 +9,7 @@ import (
 // them.
 type door struct {
 	listener net.Listener
+	arrival  func()        // called for what comes, before the server gets it
 	accepted chan struct{} // closed when no more will be
 
 	mu      sync.Mutex
@@ -16,8 +17,8 @@ type door struct {
 }
 
 // open hands every connection to serve, which must not block.
-func open(l net.Listener, serve func(net.Conn)) *door {
-	d := &door{listener: l, accepted: make(chan struct{}), flowing: make(chan struct{})}
+func open(l net.Listener, serve func(net.Conn), arrival func()) *door {
+	d := &door{listener: l, arrival: arrival, accepted: make(chan struct{}), flowing: make(chan struct{})}
 	close(d.flowing)
 	go func() {
 		defer close(d.accepted)
@@ -71,6 +72,7 @@ func (c *gated) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	select {
 	case <-c.door.flow():
+		c.door.arrival()
 		return n, err
 	case <-c.closed:
 		return 0, net.ErrClosed

@@ -89,9 +89,11 @@ func (s *Set) Close() error {
 // once.
 type Server struct {
 	addr string
+	data *miniredis.Miniredis
+
+	ticking sync.Mutex
 
 	mu     sync.Mutex
-	data   *miniredis.Miniredis
 	door   *door // nil when it is dead
 	closed bool
 }
@@ -107,17 +109,13 @@ func StartServer() (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("embedded: %w", err)
 	}
-	s := &Server{addr: l.Addr().String(), data: empty()}
+	s := &Server{addr: l.Addr().String(), data: miniredis.NewMiniRedis()}
+	s.tick()
+	s.data.ClockTTL(true)
 	if err := s.live(l, time.Now().Add(-old)); err != nil {
 		return nil, err
 	}
 	return s, nil
-}
-
-func empty() *miniredis.Miniredis {
-	m := miniredis.NewMiniRedis()
-	m.ClockTTL(true)
-	return m
 }
 
 // live begins a life with the data that there is.
@@ -132,8 +130,18 @@ func (s *Server) live(l net.Listener, born time.Time) error {
 	serve := s.data.Server()
 	serve.SetPreHook(info(born))
 	serve.Dispatch(server.NewPeer(bufio.NewWriter(io.Discard)), []string{"SCRIPT", "FLUSH"}) // as a restart does
-	s.door = open(l, serve.ServeConn)
+	s.door = open(l, serve.ServeConn, s.tick)
 	return nil
+}
+
+// tick moves the server's clock. miniredis looks at every key each time that
+// its clock has moved, so that is done once for what comes together, and not
+// with each step of a script. As the clock moves after a command was sent and
+// before it is executed, no key expires early, seen from the client.
+func (s *Server) tick() {
+	s.ticking.Lock()
+	defer s.ticking.Unlock()
+	s.data.SetTime(time.Now()) // one after the other, as it must not go back
 }
 
 // info answers INFO server, which miniredis does not know.
@@ -175,8 +183,8 @@ func (s *Server) kill() {
 	s.door.close()
 	s.door = nil
 	s.data.CtxCancel()
-	// Connections first: what a script that is just beginning would do without
-	// its server is panic.
+	// Connections first: without its server a script that is just beginning
+	// would trip over a nil pointer, and say so to the client.
 	s.data.Server().Close()
 	s.data.Close()
 }

@@ -1,6 +1,7 @@
 package embedded_test
 
 import (
+	"context"
 	"errors"
 	"net"
 	"strings"
@@ -120,7 +121,7 @@ func TestFirstLifeIsOldAndOthersAreYoung(t *testing.T) {
 	n := s.Nodes()[0]
 	first := connected(t, n).Life
 	if age := local.Now().Sub(first.Born); age < 24*time.Hour {
-		t.Logf("first life: age %v", age) // not older than the local clock
+		t.Errorf("a fresh server counts as %v old", age)
 	}
 	for _, empty := range []bool{true, false} {
 		before := local.Now()
@@ -209,33 +210,58 @@ func TestKilledWhileStalledIsNeverExecuted(t *testing.T) {
 	}
 }
 
-// TestKillUnderLoad: scripts that begin while the server ends must not break
-// the process.
+// TestKillUnderLoad: what begins while the server ends is broken off, and never
+// answered with an error of the server's own.
 func TestKillUnderLoad(t *testing.T) {
 	s := start(t, 1)
-	n := s.Nodes()[0]
 	end := make(chan struct{})
 	var load sync.WaitGroup
 	for range 8 {
+		client := raw(t, s)
 		load.Go(func() {
 			for {
 				select {
 				case <-end:
 					return
 				default:
-					ask(n, node.Acquire, 1, time.Hour, time.Second)
+					err := client.Eval(context.Background(), "return redis.call('GET', 'k')", nil).Err()
+					if _, answered := errors.AsType[redis.Error](err); answered && err != redis.Nil {
+						t.Error(err)
+					}
 				}
 			}
 		})
 	}
-	for range 30 {
-		connected(t, n)
+	for range 100 {
+		connected(t, s.Nodes()[0])
 		if err := s.Server(0).Restart(true); err != nil {
 			t.Error(err)
 		}
 	}
 	close(end)
 	load.Wait()
+}
+
+func TestRestartForgetsScripts(t *testing.T) {
+	s := start(t, 1)
+	client := raw(t, s)
+	sha := client.ScriptLoad(t.Context(), "return 1").Val()
+	if err := s.Server(0).Restart(false); err != nil {
+		t.Fatal(err)
+	}
+	connected(t, s.Nodes()[0])
+	for end := time.Now().Add(patience); ; {
+		exists, err := client.ScriptExists(t.Context(), sha).Result()
+		if err == nil {
+			if exists[0] {
+				t.Error("the script is there after a restart")
+			}
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
 }
 
 func TestClose(t *testing.T) {

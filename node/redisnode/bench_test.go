@@ -18,16 +18,16 @@ func BenchmarkPair(b *testing.B) {
 				nodes[i] = connect(b, newServer(b))
 			}
 			token := node.Token(time.Now().UnixMicro())
-			replies := make(chan node.Status, n)
-			reply := func(r node.Reply) { replies <- r.Status }
+			replies := make(chan node.Reply, n)
+			reply := func(r node.Reply) { replies <- r }
 			all := func(cmd node.Command, want node.Status) {
 				cmd.Deadline = after(5 * time.Second)
 				for _, n := range nodes {
 					n.Submit(cmd, reply)
 				}
 				for range nodes {
-					if got := <-replies; got != want {
-						b.Fatalf("%v: %v", cmd.Kind, got)
+					if r := <-replies; r.Status != want {
+						b.Fatalf("%v: %v, %v", cmd.Kind, r.Status, r.Err)
 					}
 				}
 			}
@@ -53,12 +53,13 @@ func BenchmarkCallers(b *testing.B) {
 			n := connect(b, newServer(b))
 			start := node.Token(time.Now().UnixMicro())
 			b.ReportAllocs()
+			b.ResetTimer()
 			work := make(chan node.Token)
 			done := make(chan struct{})
 			for i := range callers {
 				go func() {
-					replies := make(chan node.Status, 1)
-					reply := func(r node.Reply) { replies <- r.Status }
+					replies := make(chan node.Reply, 1)
+					reply := func(r node.Reply) { replies <- r }
 					cmd := node.Command{Claims: claim(name(i), "owner", 0), TTL: time.Minute, Retention: time.Hour}
 					for token := range work {
 						cmd.Claims[0].Token = start + token
@@ -66,8 +67,8 @@ func BenchmarkCallers(b *testing.B) {
 						for _, kind := range []node.Kind{node.Acquire, node.Release} {
 							cmd.Kind = kind
 							n.Submit(cmd, reply)
-							if s := <-replies; s != node.Granted && s != node.Released {
-								b.Errorf("%v: %v", kind, s)
+							if r := <-replies; r.Err != nil {
+								b.Errorf("%v: %v", kind, r.Err)
 							}
 						}
 					}

@@ -198,6 +198,14 @@ func TestMinimalACL(t *testing.T) {
 	if fails(t, "redis://locker:s3cret@"+p.addr) {
 		t.Error("fails with all")
 	}
+	another := "redis://locker:s3cret@" + p.addr + "/1"
+	if !fails(t, another) {
+		t.Error("another database works without SELECT")
+	}
+	p.do("acl", "setuser", "locker", "+select")
+	if fails(t, another) {
+		t.Error("another database fails with SELECT")
+	}
 }
 
 // fails reports whether anything that a lock does is not permitted.

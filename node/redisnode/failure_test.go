@@ -432,6 +432,7 @@ func TestUnsentIsUnsent(t *testing.T) {
 		case <-time.After(2 * time.Millisecond):
 		}
 	}
+	eventually(t, "the last kill is over", func() bool { return ask(t, n, inspect("a")).Err == nil })
 	var granted, unsent, unknown int
 	for i := range callers {
 		for j, r := range replies[i] {

@@ -1,0 +1,229 @@
+package model_test
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
+)
+
+const ms = time.Millisecond
+
+func release(name, owner string, token node.Token) node.Command {
+	return node.Command{
+		Kind: node.Release, Claims: []node.Claim{{Name: name, Owner: owner, Token: token}}, Retention: 24 * time.Hour,
+	}
+}
+
+func apply(t *testing.T, s *model.Server, now model.Time, cmd node.Command, want node.Status) node.Reply {
+	t.Helper()
+	r, _ := s.Apply(now, cmd)
+	if r.Status != want {
+		t.Fatalf("at %d: %v %+v: got %v (%v), want %v", now, cmd.Kind, cmd.Claims, r.Status, r.Err, want)
+	}
+	return r
+}
+
+// TestExpiry: a key of p milliseconds is there while no more than p have passed.
+func TestExpiry(t *testing.T) {
+	for _, c := range []struct {
+		ttl  time.Duration
+		last model.Time // when it is there for the last time, if it began at 100
+	}{
+		{10 * ms, 110},
+		{10*ms - 1, 110},
+		{10*ms + 1, 111},
+		{1, 101},
+	} {
+		for after := model.Time(-1); after <= 1; after++ {
+			var s model.Server
+			apply(t, &s, 100, acquire("n", "a", 1, c.ttl), node.Granted)
+			now, want := c.last+after, node.Refused
+			if after > 0 {
+				want = node.Granted
+			}
+			_, held := s.Holds(now, "n", "a")
+			if held != (after <= 0) {
+				t.Errorf("TTL %v, at %d: held %v", c.ttl, now, held)
+			}
+			r := apply(t, &s, now, acquire("n", "b", 2, time.Hour), want)
+			if left := time.Duration(c.last-now) * ms; want == node.Refused && r.TTL != left {
+				t.Errorf("TTL %v, at %d: %v left, want %v", c.ttl, now, r.TTL, left)
+			}
+		}
+	}
+}
+
+func TestPublishesOnlyWhenTheKeyIsGone(t *testing.T) {
+	var s model.Server
+	published := func(cmd node.Command) bool {
+		_, p := s.Apply(0, cmd)
+		return p
+	}
+	apply(t, &s, 0, acquire("n", "a", 1, time.Hour), node.Granted)
+	if err := s.HSet(0, "n", "java", "1"); err != nil {
+		t.Fatal(err)
+	}
+	breakIt := node.Command{Kind: node.Break, Claims: []node.Claim{{Name: "n", Token: 3}}, Retention: time.Hour}
+	for i, step := range []struct {
+		cmd  node.Command
+		want bool
+	}{
+		{acquire("n", "b", 2, time.Hour), false},
+		{release("n", "b", 2), false},
+		{release("n", "a", 1), false}, // another field is left
+		{release("n", "java", 1), true},
+		{release("n", "java", 1), false},
+		{breakIt, false},
+		{acquire("n", "a", 4, time.Hour), false},
+		{breakIt, true},
+	} {
+		if got := published(step.cmd); got != step.want {
+			t.Errorf("step %d, %v: published %v, want %v", i, step.cmd.Kind, got, step.want)
+		}
+	}
+}
+
+func TestOverwrittenFence(t *testing.T) {
+	for _, c := range []struct {
+		what string
+		do   func(s *model.Server, key string)
+		want error
+	}{
+		{"text", func(s *model.Server, key string) { s.Set(key, "x") }, node.ErrServer},
+		{"hash", func(s *model.Server, key string) { s.HSet(0, key, "f", "1") }, node.ErrWrongType},
+	} {
+		var s model.Server
+		c.do(&s, node.FenceKey("n"))
+		for _, cmd := range []node.Command{
+			acquire("n", "a", 1, time.Hour), release("n", "a", 1),
+			{Kind: node.Inspect, Claims: []node.Claim{{Name: "n"}}}, {Kind: node.Break, Claims: []node.Claim{{Name: "n"}}},
+		} {
+			if r, _ := s.Apply(0, cmd); !errors.Is(r.Err, c.want) {
+				t.Errorf("%s, %v: %v (%v), want %v", c.what, cmd.Kind, r.Status, r.Err, c.want)
+			}
+		}
+	}
+	var s model.Server
+	s.Set(node.FenceKey("n"), "5")
+	if r := apply(t, &s, 0, acquire("n", "a", 5, time.Hour), node.Stale); r.Fence != 5 {
+		t.Errorf("fence %d, want 5", r.Fence)
+	}
+}
+
+func TestRestart(t *testing.T) {
+	for _, c := range []struct {
+		loss         model.Loss
+		kept, synced bool // whether what came after the Sync and before it is there
+	}{
+		{model.LoseNothing, true, true},
+		{model.LoseUnsynced, false, true},
+		{model.LoseEverything, false, false},
+	} {
+		var s model.Server
+		apply(t, &s, 0, acquire("early", "a", 1, time.Hour), node.Granted)
+		apply(t, &s, 0, acquire("gone", "a", 1, time.Hour), node.Granted)
+		s.HSet(0, "early", "x", "1")
+		s.Sync()
+		before := s.Dump(0)
+		apply(t, &s, 0, acquire("late", "a", 1, time.Hour), node.Granted)
+		apply(t, &s, 0, release("gone", "a", 2), node.Released)
+		apply(t, &s, 0, release("early", "a", 2), node.Released)
+		s.HSet(0, "early", "y", "1")
+		after := s.Dump(0)
+
+		s.Restart(c.loss)
+		var want []model.Entry
+		switch {
+		case c.kept:
+			want = after
+		case c.synced:
+			want = before
+		}
+		if got := s.Dump(0); !reflect.DeepEqual(got, want) {
+			t.Errorf("loss %d:\n got %+v\nwant %+v", c.loss, got, want)
+		}
+		s.Restart(model.LoseUnsynced) // what came through one restart comes through the next
+		if got := s.Dump(0); !reflect.DeepEqual(got, want) {
+			t.Errorf("loss %d, then another restart:\n got %+v\nwant %+v", c.loss, got, want)
+		}
+	}
+}
+
+func TestNeverSyncedIsAllLost(t *testing.T) {
+	var s model.Server
+	apply(t, &s, 0, acquire("n", "a", 1, time.Hour), node.Granted)
+	s.Restart(model.LoseUnsynced)
+	if n := s.Len(0); n != 0 {
+		t.Errorf("%d keys, want none", n)
+	}
+}
+
+func TestDump(t *testing.T) {
+	var s model.Server
+	apply(t, &s, 100, acquire("n", "a", 7, 10*ms), node.Granted)
+	s.Set("b", "text")
+	s.HSet(100, "a", "y", "2")
+	s.HSet(100, "a", "x", "1")
+	want := []model.Entry{
+		{Key: "a", Type: "hash", Fields: []node.Field{{Name: "x", Value: "1"}, {Name: "y", Value: "2"}}, Expires: model.Never},
+		{Key: "b", Type: "string", Value: "text", Expires: model.Never},
+		{Key: "n", Type: "hash", Fields: []node.Field{{Name: "a", Value: "1"}}, Expires: 110},
+		{Key: "redquorum_fence:{n}", Type: "string", Value: "7", Expires: 100 + 24*3600*1000},
+	}
+	if got := s.Dump(110); !reflect.DeepEqual(got, want) {
+		t.Errorf("\n got %+v\nwant %+v", got, want)
+	}
+	if n := s.Len(110); n != 4 {
+		t.Errorf("%d keys, want 4", n)
+	}
+	if n, dumped := s.Len(111), len(s.Dump(111)); n != 3 || dumped != 3 {
+		t.Errorf("after the lock's expiry %d keys, and %d in the dump, want 3", n, dumped)
+	}
+	s.FlushAll()
+	if n := s.Len(100); n != 0 {
+		t.Errorf("%d keys after FlushAll", n)
+	}
+}
+
+// TestClockSetBack: an expired key is back with the time in which it was there,
+// unless somebody looked, or Expire did.
+func TestClockSetBack(t *testing.T) {
+	for _, looked := range []bool{false, true} {
+		var s model.Server
+		apply(t, &s, 0, acquire("n", "a", 1, 10*ms), node.Granted)
+		if looked {
+			s.Expire(11)
+		}
+		if _, held := s.Holds(5, "n", "a"); held == looked {
+			t.Errorf("looked %v: held %v", looked, held)
+		}
+	}
+}
+
+func TestInspectGivesACopy(t *testing.T) {
+	var s model.Server
+	apply(t, &s, 0, acquire("n", "a", 1, time.Hour), node.Granted)
+	inspect := node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: "n"}}}
+	apply(t, &s, 0, inspect, node.Done).State.Fields[0].Name = "b"
+	if got := apply(t, &s, 0, inspect, node.Done).State.Fields[0].Name; got != "a" {
+		t.Errorf("owner %q, want a", got)
+	}
+}
+
+func TestNoAllocations(t *testing.T) {
+	var s model.Server
+	claims := []node.Claim{{Name: "n", Owner: "a"}}
+	got := testing.AllocsPerRun(100, func() {
+		claims[0].Token++
+		s.Sync()
+		s.Apply(0, node.Command{Kind: node.Acquire, Claims: claims, TTL: time.Hour, Retention: time.Hour})
+		s.Apply(0, node.Command{Kind: node.Release, Claims: claims, Retention: time.Hour})
+	})
+	if got != 0 {
+		t.Errorf("%v allocations to acquire and release", got)
+	}
+}
