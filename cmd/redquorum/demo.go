@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -158,7 +159,7 @@ func (d *demo) play(ctx context.Context, urls []string, o quorum.Options, script
 		defer l.Close()
 		lockers = append(lockers, l)
 	}
-	if err := d.wait(ctx, lockers[0], o.MaxLease); err != nil {
+	if err := d.wait(ctx, lockers[0]); err != nil {
 		return err
 	}
 	d.start = time.Now()
@@ -185,18 +186,31 @@ func dial(urls []string, o quorum.Options) (*quorum.Locker, error) {
 	return quorum.New(nodes, o)
 }
 
-// wait takes the lock once, so that a demo on real servers begins when they
-// vote, and says what is missing if they do not.
-func (d *demo) wait(ctx context.Context, l *quorum.Locker, atMost time.Duration) error {
+// wait takes the lock once, so that a demo on real servers fails if they do, and
+// begins when those that have restarted vote again.
+func (d *demo) wait(ctx context.Context, l *quorum.Locker) error {
 	lease, err := l.TryLock(ctx, demoName)
-	if err != nil {
-		d.say(fmt.Sprintf("waiting, for %v at most: %v", atMost, err))
+	if errors.Is(err, quorum.ErrHeld) { // by another demo
+		return nil
+	}
+	if e := (*quorum.Error)(nil); errors.As(err, &e) {
+		var guard time.Duration
+		for _, n := range e.Nodes {
+			if n.Vote == quorum.Abstaining {
+				guard = max(guard, n.For)
+			}
+		}
+		if guard == 0 {
+			return err
+		}
+		d.say(fmt.Sprintf("waiting for %v: nodes restarted, and have no vote yet", guard.Round(time.Second)))
 		d.mu.Lock()
 		d.screen.draw(d)
 		d.mu.Unlock()
-		if lease, err = l.Lock(ctx, demoName, quorum.WithWait(atMost+demoLease)); err != nil {
-			return err
-		}
+		lease, err = l.Lock(ctx, demoName, quorum.WithWait(guard+demoLease))
+	}
+	if err != nil {
+		return err
 	}
 	return lease.Unlock(ctx)
 }
@@ -322,7 +336,7 @@ func (d *demo) verdict() int {
 	exact := total > 0 && d.number == total
 	d.screen.end(fmt.Sprintf("%d critical sections by %d workers; the number is %d: %s", total, demoWorkers, d.number,
 		map[bool]string{true: "exact", false: "WRONG"}[exact]),
-		fmt.Sprintf("fencing tokens rose each time: %v; writes refused for an old token: %d; leases lost: %d",
+		fmt.Sprintf("fencing tokens rose each time: %v; old ones refused: %d; leases lost: %d",
 			d.fallen == 0, d.refused, d.lost))
 	if !exact || d.fallen > 0 {
 		return exitError

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -116,6 +117,8 @@ func (c *command) runFlags() (f runFlags, status int, ok bool) {
 		err = usageError("--name is missing or empty")
 	case len(f.command) == 0:
 		err = usageError("the command is missing: ... -- COMMAND [ARG...]")
+	case strings.Contains(f.command[0], "://"):
+		err = usageError("the command is %s", quoted(f.command[0]))
 	case f.try && set["wait"]:
 		err = usageError("--try and --wait exclude each other")
 	case set["wait"] && f.wait < 0:

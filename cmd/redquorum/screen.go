@@ -85,7 +85,7 @@ func (s *screen) draw(d *demo) {
 	line("")
 	line("  number %s    token %s", s.paint(bold, fmt.Sprint(d.number)), s.paint(dim, fmt.Sprint(d.fence)))
 	line("")
-	const shown = 5
+	const shown = 6
 	last := d.messages[max(0, len(d.messages)-shown):]
 	for i := range shown {
 		text := ""

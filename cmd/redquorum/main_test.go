@@ -1,0 +1,103 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/redquorum/redquorum/node/embedded"
+	"github.com/redquorum/redquorum/node/redisnode"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// actAsProgram makes this test binary the program itself.
+const actAsProgram = "REDQUORUM_TEST_ACTS_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(actAsProgram) != "" {
+		os.Unsetenv(actAsProgram)
+		main()
+	}
+	redis.SetLogger(&logging.VoidLogger{}) // as main does
+	os.Unsetenv("REDQUORUM_NODES")
+	os.Unsetenv("REDQUORUM_MAX_LEASE")
+	os.Exit(m.Run())
+}
+
+// redquorum runs the program inside the test.
+func redquorum(t *testing.T, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	var out, talk bytes.Buffer
+	status = run(t.Context(), args, &out, &talk)
+	return status, out.String(), talk.String()
+}
+
+// want runs the program and checks its status and a part of what it says, on
+// whichever stream. It returns both streams.
+func want(t *testing.T, status int, text string, args ...string) string {
+	t.Helper()
+	got, stdout, stderr := redquorum(t, args...)
+	all := stdout + stderr
+	if got != status || !strings.Contains(all, text) {
+		t.Errorf("%q: status %d, want %d; %q should be in:\n%s", args, got, status, text, all)
+	}
+	return all
+}
+
+// startNodes starts servers in this process.
+func startNodes(t *testing.T, n int) (servers []*embedded.Server, urls string) {
+	t.Helper()
+	var all []string
+	for range n {
+		s, err := embedded.StartServer()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Close)
+		servers = append(servers, s)
+		all = append(all, "redis://"+s.Addr())
+	}
+	return servers, strings.Join(all, ",")
+}
+
+// newLocker is another client of the servers.
+func newLocker(t *testing.T, urls string) *quorum.Locker {
+	t.Helper()
+	nodes, err := redisnode.Dial(strings.Split(urls, ",")...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := quorum.New(nodes, quorum.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// hold has another client take the lock.
+func hold(t *testing.T, l *quorum.Locker, name string) *quorum.Lease {
+	t.Helper()
+	lease, err := l.Lock(t.Context(), name, quorum.WithWait(20*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { lease.Unlock(context.Background()) })
+	return lease
+}
+
+// eventually polls.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("after 20 s still not: %s", what)
+		}
+	}
+}

@@ -1,0 +1,383 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A program is redquorum in a process of its own.
+type program struct {
+	t   *testing.T
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out lockedBuffer // both streams
+}
+
+// start starts it. What is left of it and of its command is killed at the end
+// of the test.
+func start(t *testing.T, args ...string) *program {
+	t.Helper()
+	p := &program{t: t, cmd: exec.Command(os.Args[0], args...)}
+	p.cmd.Env = append(os.Environ(), actAsProgram+"=yes")
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
+	p.cmd.WaitDelay = time.Second
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that a signal here is for it alone
+	var err error
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.cmd.Process.Kill(); p.cmd.Wait() })
+	return p
+}
+
+// says waits until the output has text.
+func (p *program) says(text string) {
+	p.t.Helper()
+	eventually(p.t, fmt.Sprintf("%q said", text), func() bool { return strings.Contains(p.out.String(), text) })
+}
+
+func (p *program) signal(s syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// exits waits for the end and checks the status.
+func (p *program) exits(want int) string {
+	p.t.Helper()
+	_ = p.cmd.Wait()
+	if got := p.cmd.ProcessState.ExitCode(); got != want {
+		p.t.Errorf("%q: exit status %d, want %d:\n%s", p.cmd.Args[1:], got, want, p.out.String())
+	}
+	return p.out.String()
+}
+
+// runIn is "run" on nodes inside its own process.
+func runIn(flags string, command ...string) []string {
+	args := append([]string{"run", "--name", "job", "--embedded", "3"}, strings.Fields(flags)...)
+	return append(append(args, "--"), command...)
+}
+
+// runOn is "run" on nodes of the test.
+func runOn(urls, flags string, command ...string) []string {
+	args := append([]string{"run", "--name", "job", "--nodes", urls}, strings.Fields(flags)...)
+	return append(append(args, "--"), command...)
+}
+
+func TestRunStatus(t *testing.T) {
+	dir := t.TempDir()
+	script := filepath.Join(dir, "not-executable")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		want    int
+		command []string
+	}{
+		{0, []string{"true"}},
+		{1, []string{"false"}},
+		{7, []string{"sh", "-c", "exit 7"}},
+		{75, []string{"sh", "-c", "exit 75"}},
+		{128 + 9, []string{"sh", "-c", "kill -9 $$"}},
+		{128 + 15, []string{"sh", "-c", "kill $$"}},
+		{127, []string{"no-such-command"}},
+		{127, []string{filepath.Join(dir, "no-such-command")}},
+		{126, []string{script}},
+		{126, []string{dir}},
+		{2, nil},
+	} {
+		start(t, runIn("", c.command...)...).exits(c.want)
+	}
+}
+
+func TestRunEnvironmentAndStreams(t *testing.T) {
+	before := time.Now().UnixMicro()
+	p := start(t, runIn("", "sh", "-c",
+		`read line; echo "$line by $REDQUORUM_NAME, $REDQUORUM_OWNER, token $REDQUORUM_TOKEN"; echo aside >&2`)...)
+	io.WriteString(p.in, "done\n")
+	out := p.exits(0)
+	first, rest, _ := strings.Cut(out, ", token ")
+	if !strings.HasPrefix(first, "done by job, ") || len(first) < len("done by job, ")+36 {
+		t.Errorf("output: %q", out)
+	}
+	number, aside, _ := strings.Cut(rest, "\n")
+	token, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || token < before || token > time.Now().UnixMicro() {
+		t.Errorf("token %q: not of this time", number)
+	}
+	if aside != "aside\n" {
+		t.Errorf("standard error: %q", aside)
+	}
+}
+
+// While it runs nobody else has the lock, and after it the lock is free.
+func TestRunExcludes(t *testing.T) {
+	_, urls := startNodes(t, 3)
+	p := start(t, runOn(urls, "", "sh", "-c", "echo begun; read line")...)
+	p.says("begun")
+	if s := statusOf(t, exitOK, "job", urls); s.Verdict != "held" {
+		t.Errorf("while it runs: %+v", s)
+	}
+	out := start(t, runOn(urls, "--try", "echo", "never")...).exits(exitNotAcquired)
+	if !strings.Contains(out, "lock is held by another owner") || strings.Contains(out, "never") {
+		t.Errorf("--try: %s", out)
+	}
+	start(t, runOn(urls, "--wait 300ms", "true")...).exits(exitNotAcquired)
+
+	waiting := start(t, runOn(urls, "--wait 20s", "echo", "at last")...)
+	waiting.says("waiting for the lock; job is held by")
+	p.in.Close()
+	p.exits(1) // of read, at the end of its input
+	waiting.exits(0)
+	if s := statusOf(t, exitOK, "job", urls); s.Verdict != "free" {
+		t.Errorf("afterwards: %+v", s)
+	}
+}
+
+func TestRunWithoutQuorum(t *testing.T) {
+	servers, urls := startNodes(t, 3)
+	servers[0].Kill()
+	servers[1].Kill()
+	out := start(t, runOn(urls, "--try", "true")...).exits(exitNotAcquired)
+	if !strings.Contains(out, "no quorum") {
+		t.Error(out)
+	}
+}
+
+// A signal that comes while it waits ends the wait.
+func TestRunStopsWaiting(t *testing.T) {
+	_, urls := startNodes(t, 3)
+	hold(t, newLocker(t, urls), "job")
+	p := start(t, runOn(urls, "", "echo", "never")...)
+	p.says("waiting for the lock")
+	p.signal(syscall.SIGTERM)
+	if out := p.exits(exitNotAcquired); strings.Contains(out, "never") {
+		t.Error(out)
+	}
+}
+
+// Signals go to the whole group, as often as they come.
+func TestRunForwardsSignals(t *testing.T) {
+	for _, s := range []struct {
+		signal syscall.Signal
+		name   string
+	}{{syscall.SIGINT, "INT"}, {syscall.SIGTERM, "TERM"}, {syscall.SIGHUP, "HUP"}} {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			_, urls := startNodes(t, 3)
+			// In a background command INT is ignored, and cannot be trapped; in a
+			// pipeline it can.
+			p := start(t, runOn(urls, "", "sh", "-c", strings.ReplaceAll(`
+				{
+					trap 'echo child got SIG' SIG; echo child waits
+					while :; do sleep 0.05; done
+				} | {
+					n=0; trap 'n=$((n+1)); echo parent got SIG $n' SIG; echo parent waits
+					while [ $n -lt 2 ]; do sleep 0.05; done; exit 9
+				}`, "SIG", s.name))...)
+			p.says("parent waits")
+			p.signal(s.signal)
+			p.says("parent got " + s.name + " 1")
+			p.signal(s.signal)
+			p.says("parent got " + s.name + " 2")
+			p.signal(syscall.SIGKILL) // the reader has ended; the writer never would
+			p.cmd.Wait()
+		})
+	}
+}
+
+// The status is the command's own when a forwarded signal ends it.
+func TestRunEndsBySignal(t *testing.T) {
+	_, urls := startNodes(t, 3)
+	p := start(t, runOn(urls, "", "sh", "-c", "echo begun; exec sleep 60")...)
+	p.says("begun")
+	p.signal(syscall.SIGTERM)
+	p.exits(128 + 15)
+	if s := statusOf(t, exitOK, "job", urls); s.Verdict != "free" {
+		t.Errorf("afterwards: %+v", s)
+	}
+}
+
+// stubborn is a command whose leader ends at TERM, and leaves a child in the
+// group that does not. Both write to the file while they live.
+func stubborn(ticks string) []string {
+	return []string{"sh", "-c", `
+		sh -c 'trap "" TERM INT HUP; while :; do echo child >>"$0"; sleep 0.02; done' "$0" &
+		trap 'echo leader got TERM; exit 0' TERM
+		echo begun
+		while :; do sleep 0.02; done`, ticks}
+}
+
+// still checks that nobody writes to the file any more.
+func still(t *testing.T, ticks string) {
+	t.Helper()
+	size := func() int64 {
+		info, err := os.Stat(ticks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Size()
+	}
+	before := size()
+	time.Sleep(300 * time.Millisecond)
+	if now := size(); now != before {
+		t.Errorf("something of the command still runs: it wrote %d bytes", now-before)
+	}
+}
+
+// When the nodes are gone the command is asked to stop in time, and then killed,
+// with all that belongs to it.
+func TestRunLosesLease(t *testing.T) {
+	t.Parallel()
+	servers, urls := startNodes(t, 3)
+	ticks := filepath.Join(t.TempDir(), "ticks")
+	p := start(t, runOn(urls, "--lease 4s", stubborn(ticks)...)...)
+	p.says("begun")
+	for _, s := range servers {
+		s.Kill()
+	}
+	killed := time.Now()
+	out := p.exits(exitLost)
+	if took := time.Since(killed); took > 8*time.Second {
+		t.Errorf("it took %v, with a lease of 4 s", took)
+	}
+	still(t, ticks)
+	for _, text := range []string{"the command is asked to stop", "leader got TERM", "killed", servers[0].Addr()} {
+		if !strings.Contains(out, text) {
+			t.Errorf("%q is missing in:\n%s", text, out)
+		}
+	}
+}
+
+// When the lock is broken it may be somebody else's at once.
+func TestRunBroken(t *testing.T) {
+	t.Parallel()
+	_, urls := startNodes(t, 3)
+	ticks := filepath.Join(t.TempDir(), "ticks")
+	p := start(t, runOn(urls, "--lease 6s", stubborn(ticks)...)...)
+	p.says("begun")
+	want(t, exitOK, "is broken", "break", "job", "--yes", "--nodes", urls)
+	p.exits(exitLost) // at the next renewal
+	still(t, ticks)
+}
+
+func TestRunMaxHold(t *testing.T) {
+	t.Parallel()
+	_, urls := startNodes(t, 3)
+	ticks := filepath.Join(t.TempDir(), "ticks")
+	out := start(t, runOn(urls, "--max-hold 2s", stubborn(ticks)...)...).exits(exitLost)
+	if !strings.Contains(out, "--max-hold is 2s") && !strings.Contains(out, "longest hold reached") {
+		t.Error(out)
+	}
+	still(t, ticks)
+
+	// A command that heeds TERM has time to end by itself, and the lock is free.
+	out = start(t, runOn(urls, "--max-hold 3s", "sh", "-c", "trap 'echo tidy; exit 0' TERM; while :; do sleep 0.02; done")...).exits(exitLost)
+	if !strings.Contains(out, "tidy") {
+		t.Error(out)
+	}
+	if s := statusOf(t, exitOK, "job", urls); s.Verdict != "free" {
+		t.Errorf("afterwards: %+v", s)
+	}
+}
+
+// The lock lasts as long as the command, however short the lease, also while a
+// node is down.
+func TestRunRenews(t *testing.T) {
+	t.Parallel()
+	servers, urls := startNodes(t, 3)
+	p := start(t, runOn(urls, "--lease 3s", "sh", "-c", "echo begun; read line; echo over")...)
+	p.says("begun")
+	servers[1].Kill()
+	time.Sleep(4 * time.Second) // longer than the lease
+	if s := statusOf(t, exitOK, "job", urls); s.Verdict != "held" {
+		t.Errorf("after more than a lease: %+v", s)
+	}
+	io.WriteString(p.in, "\n")
+	p.exits(0)
+}
+
+// If redquorum itself is killed, so is the command.
+func TestRunIsKilled(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux kills the command when its parent dies")
+	}
+	ticks := filepath.Join(t.TempDir(), "ticks")
+	p := start(t, runIn("", "sh", "-c", `echo begun; while :; do echo x >>"$0"; sleep 0.02; done`, ticks)...)
+	p.says("begun")
+	eventually(t, "the first tick", func() bool { _, err := os.Stat(ticks); return err == nil })
+	p.signal(syscall.SIGKILL)
+	p.cmd.Wait()
+	still(t, ticks)
+}
+
+// Under nohup a hang-up stays without effect.
+func TestRunUnderNohup(t *testing.T) {
+	nohup, err := exec.LookPath("nohup")
+	if err != nil {
+		t.Skip(err)
+	}
+	p := &program{t: t, cmd: exec.Command(nohup, append([]string{os.Args[0]}, runIn("", "sh", "-c", "echo begun; read line")...)...)}
+	p.cmd.Env = append(os.Environ(), actAsProgram+"=yes")
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.cmd.Process.Kill() })
+	p.says("begun")
+	p.signal(syscall.SIGHUP)
+	io.WriteString(p.in, "\n")
+	p.exits(0)
+}
+
+func TestMargins(t *testing.T) {
+	for _, lease := range []time.Duration{50 * time.Millisecond, time.Second, 30 * time.Second, time.Hour} {
+		term, kill := margins(lease)
+		if !(0 < kill && kill < term && term < lease*2/3) {
+			t.Errorf("lease %v: TERM %v and KILL %v before its end", lease, term, kill)
+		}
+	}
+}
+
+func TestExitStatus(t *testing.T) {
+	if got := exitStatus(errors.New("broken pipe")); got != exitError {
+		t.Errorf("a failure that is not the command's: %d", got)
+	}
+}
+
+// A lockedBuffer can be read while it is written.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// A status as a script sees it: written down anew, so that a changed field is a
+// failed test.
+type status struct {
+	Name    string `json:"name"`
+	Verdict string `json:"verdict"`
+	Owner   string `json:"owner"`
+	HeldBy  int    `json:"held_by"`
+	Quorum  int    `json:"quorum"`
+	Nodes   []struct {
+		Node     string `json:"node"`
+		State    string `json:"state"`
+		Owner    string `json:"owner"`
+		TTL      int64  `json:"ttl_ms"`
+		Fence    int64  `json:"fence"`
+		Abstains int64  `json:"abstains_ms"`
+		Error    string `json:"error"`
+	} `json:"nodes"`
+}
+
+func statusOf(t *testing.T, exit int, name, urls string) (s status) {
+	t.Helper()
+	got, stdout, stderr := redquorum(t, "status", name, "--json", "--nodes", urls)
+	if got != exit {
+		t.Errorf("exit status %d, want %d: %s", got, exit, stderr)
+	}
+	decode(t, stdout, &s)
+	return s
+}
+
+func decode(t *testing.T, text string, into any) {
+	t.Helper()
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+}
+
+func (s status) states() string {
+	var states []string
+	for _, n := range s.Nodes {
+		states = append(states, n.State)
+	}
+	return strings.Join(states, " ")
+}
+
+func TestStatus(t *testing.T) {
+	servers, urls := startNodes(t, 3)
+	l := newLocker(t, urls)
+
+	s := statusOf(t, exitOK, "a", urls)
+	if s.Name != "a" || s.Verdict != "free" || s.Owner != "" || s.HeldBy != 0 || s.Quorum != 2 || s.states() != "free free free" {
+		t.Errorf("free: %+v", s)
+	}
+	want(t, exitOK, "a is free", "status", "a", "--nodes", urls)
+
+	lease := hold(t, l, "a")
+	owner := lease.Handle().Owner
+	eventually(t, "held by all", func() bool { return statusOf(t, exitOK, "a", urls).HeldBy == 3 })
+	s = statusOf(t, exitOK, "a", urls)
+	if s.Verdict != "held" || s.Owner != owner || s.states() != "held held held" {
+		t.Errorf("held: %+v", s)
+	}
+	n := s.Nodes[0]
+	if n.Node != servers[0].Addr() || n.Owner != owner || n.TTL <= 0 || n.TTL > 30000 || n.Fence != int64(lease.Token()) || n.Error != "" {
+		t.Errorf("a node that holds: %+v", n)
+	}
+	want(t, exitOK, "a is held by "+owner+", on 3 of 3 nodes", "status", "--nodes", urls, "a")
+
+	servers[0].Kill()
+	s = statusOf(t, exitOK, "a", urls)
+	if s.Verdict != "held" || s.HeldBy != 2 || s.states() != "error held held" || s.Nodes[0].Error == "" {
+		t.Errorf("a dead node: %+v", s)
+	}
+	if err := servers[0].Restart(true); err != nil {
+		t.Fatal(err)
+	}
+	s = statusOf(t, exitOK, "a", urls)
+	if s.Verdict != "held" || !strings.HasPrefix(s.states(), "abstaining") || s.Nodes[0].Abstains <= 0 {
+		t.Errorf("a restarted node: %+v", s)
+	}
+	want(t, exitOK, "restarted: no vote for", "status", "a", "--nodes", urls)
+
+	servers[0].Kill()
+	servers[1].Kill()
+	if s = statusOf(t, exitError, "a", urls); s.Verdict != "no-quorum" {
+		t.Errorf("no quorum: %+v", s)
+	}
+	want(t, exitError, "no quorum; fewer than 2 of 3 nodes can tell", "status", "a", "--nodes", urls)
+}
+
+func TestStatusContended(t *testing.T) {
+	_, urls := startNodes(t, 3)
+	for url := range strings.SplitSeq(urls, ",") {
+		hold(t, newLocker(t, url), "a") // on this node alone
+	}
+	if s := statusOf(t, exitOK, "a", urls); s.Verdict != "contended" || s.HeldBy != 1 {
+		t.Errorf("%+v", s)
+	}
+	want(t, exitOK, "a is contended", "status", "a", "--nodes", urls)
+}
+
+// REDQUORUM_NODES stands in for --nodes, and --nodes wins.
+func TestNodesFromEnvironment(t *testing.T) {
+	_, urls := startNodes(t, 3)
+	t.Setenv("REDQUORUM_NODES", urls)
+	want(t, exitOK, "a is free", "status", "a")
+	want(t, exitError, "no quorum", "status", "a", "--nodes", "redis://127.0.0.1:1")
+}
+
+func TestBreak(t *testing.T) {
+	servers, urls := startNodes(t, 3)
+	want(t, exitOK, "a was free", "break", "a", "--yes", "--nodes", urls)
+
+	l := newLocker(t, urls)
+	lease := hold(t, l, "a")
+	want(t, exitUsage, "add --yes", "break", "a", "--nodes", urls)
+	if s := statusOf(t, exitOK, "a", urls); s.Verdict != "held" {
+		t.Errorf("broken without --yes: %+v", s)
+	}
+	want(t, exitOK, "it was held by "+lease.Handle().Owner, "break", "a", "--yes", "--nodes", urls)
+	if s := statusOf(t, exitOK, "a", urls); s.Verdict != "free" {
+		t.Errorf("after break: %+v", s)
+	}
+	if next, err := newLocker(t, urls).TryLock(context.Background(), "a"); err != nil {
+		t.Errorf("the next holder: %v", err)
+	} else if next.Token() <= lease.Token() {
+		t.Errorf("token %d after %d", next.Token(), lease.Token())
+	}
+
+	servers[0].Kill()
+	servers[1].Kill()
+	want(t, exitError, quorum.ErrNoQuorum.Error(), "break", "a", "--yes", "--nodes", urls)
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestUsageErrors(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"", "usage: redquorum VERB"},
+		{"lock", `there is no verb "lock"`},
+		{"help lock", `there is no verb "lock"`},
+		{"run -- true", "--name is missing"},
+		{"run --name x", "the command is missing"},
+		{"run --name x -- true", "no nodes: give their URLs with --nodes, or in REDQUORUM_NODES; or, to try things out, --embedded 3"},
+		{"run --name x --colour -- true", "flag provided but not defined: -colour"},
+		{"run --name x --lease 30 -- true", "a time has a unit, such as 30s"},
+		{"run --name x --lease -1s -- true", "--lease is -1s"},
+		{"run --name x --embedded 3 --lease 1m -- true", "longer than MaxLease"},
+		{"run --name x --embedded 4 -- true", "odd number"},
+		{"run --name x --embedded -1 -- true", "--embedded is -1"},
+		{"run --name x --embedded 3 --nodes redis://h -- true", "exclude each other"},
+		{"run --name x --try --wait 1s -- true", "exclude each other"},
+		{"run --name x --wait -1s -- true", "--wait is -1s"},
+		{"run --name x --max-hold 0s -- true", "--max-hold is 0s"},
+		{"status", "the lock's name is missing"},
+		{"status x", "no nodes"},
+		{"status x y", `"y" is left over`},
+		{"status x --nodes h:6379", "not a URL, such as redis://host:6379"},
+		{"status x --max-lease -1s --nodes redis://h", "--max-lease is -1s"},
+		{"status x --nodes redis://h:1,redis://h:1,redis://h:2", "listed twice"},
+		{"break x --nodes redis://h", "add --yes"},
+		{"break --yes", "the lock's name is missing"},
+		{"doctor", "no nodes"},
+		{"doctor now", `"now" is left over`},
+		{"demo --for 1h", "--for is 1h0m0s"},
+		{"demo --nodes h", "not a URL"},
+	} {
+		want(t, exitUsage, c.want, strings.Fields(c.args)...)
+	}
+	t.Setenv("REDQUORUM_MAX_LEASE", "soon")
+	want(t, exitUsage, `REDQUORUM_MAX_LEASE is "soon"`, "status", "x", "--nodes", "redis://h")
+}
+
+func TestHelp(t *testing.T) {
+	want(t, exitOK, "Start with: redquorum demo", "help")
+	want(t, exitOK, "Start with: redquorum demo", "--help")
+	want(t, exitOK, "redquorum ", "version")
+	for _, verb := range []string{"run", "status", "break", "doctor", "demo"} {
+		long := want(t, exitOK, "example:\n  redquorum "+verb, verb, "--help")
+		for _, args := range [][]string{{verb, "-help"}, {verb, "-h"}, {"help", verb}} {
+			if got := want(t, exitOK, "example:", args...); got != long {
+				t.Errorf("%q differs from --help", args)
+			}
+		}
+		for line := range strings.Lines(long) {
+			if len(line) > 120 {
+				t.Errorf("%s: long line %q", verb, line)
+			}
+		}
+	}
+}
+
+// A password is never shown, whatever is wrong.
+func TestSecrets(t *testing.T) {
+	const secret = "s3kr1t"
+	urls := []string{
+		"redis://user:" + secret + "@127.0.0.1:1",
+		"redis://user:" + secret + "@127.0.0.1:port",
+		"redis://user:" + secret + "%zz@127.0.0.1:1",
+		"redis://user:" + secret + " @127.0.0.1:1",
+		"redis://user:" + secret + "@/127.0.0.1:1@",
+		"http://user:" + secret + "@127.0.0.1:1",
+		"://user:" + secret + "@127.0.0.1:1",
+		"redis://127.0.0.1:1/x?password=" + secret,
+		"user:" + secret + "@127.0.0.1:1",
+	}
+	for _, url := range urls {
+		for _, args := range [][]string{
+			{"run", "--name", "x", "--try", "--nodes", url, "--", "true"},
+			{"status", "x", "--nodes", url},
+			{"status", "x", "--json", "--nodes", url},
+			{"break", "x", "--yes", "--nodes", url},
+			{"doctor", "--nodes", url},
+			{"doctor", "--json", "--nodes", url},
+			{"demo", "--nodes", url},
+		} {
+			if status, stdout, stderr := redquorum(t, args...); status == exitOK || strings.Contains(stdout+stderr, secret) {
+				t.Errorf("%q: status %d\n%s%s", args, status, stdout, stderr)
+			}
+		}
+	}
+	t.Setenv("REDQUORUM_NODES", urls[0])
+	for _, args := range [][]string{
+		{"help"}, {"run", "--help"}, {"status", "--help"}, {"doctor", "--help"}, {"demo", "--help"}, {"break", "--help"},
+		{"run", "--name", "x", urls[0]},
+		{"status", "x"}, {"status", "x", urls[0]}, {"doctor", urls[0]}, {"demo", urls[0]}, {urls[0]}, {"help", urls[0]},
+	} {
+		if _, stdout, stderr := redquorum(t, args...); strings.Contains(stdout+stderr, secret) {
+			t.Errorf("%q:\n%s%s", args, stdout, stderr)
+		}
+	}
+}
