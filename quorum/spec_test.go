@@ -3,6 +3,7 @@ package quorum_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -587,20 +588,34 @@ func TestNothingIsHealedWithoutAMajority(t *testing.T) {
 // time out for the sender.
 type postman struct {
 	node.Node
+	mu   sync.Mutex
 	kept []node.Command
 	seen int
 }
 
 func (p *postman) Submit(cmd node.Command, reply func(node.Reply)) {
-	if cmd.Kind == node.Acquire {
-		if p.seen++; p.seen > 1 {
-			cmd.Claims = append([]node.Claim(nil), cmd.Claims...)
-			p.kept = append(p.kept, cmd)
-			reply(node.Reply{Err: node.ErrTimeout})
-			return
-		}
+	if cmd.Kind == node.Acquire && p.keeps(cmd) {
+		reply(node.Reply{Err: node.ErrTimeout})
+		return
 	}
 	p.Node.Submit(cmd, reply)
+}
+
+func (p *postman) keeps(cmd node.Command) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.seen++; p.seen == 1 {
+		return false
+	}
+	cmd.Claims = append([]node.Claim(nil), cmd.Claims...)
+	p.kept = append(p.kept, cmd)
+	return true
+}
+
+func (p *postman) all() []node.Command {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.kept
 }
 
 // A healing command that arrives after the release creates nothing.
@@ -613,13 +628,14 @@ func TestDelayedHealingIsRefused(t *testing.T) {
 		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
 		w.nodes[0].Restart(true)
 		time.Sleep(11 * time.Second)
-		if len(post.kept) != 1 || post.kept[0].Claims[0].Token <= lease.Token() {
-			t.Fatalf("the node was sent %v", post.kept)
+		kept := post.all()
+		if len(kept) != 1 || kept[0].Claims[0].Token <= lease.Token() {
+			t.Fatalf("the node was sent %v", kept)
 		}
 		if err := lease.Unlock(background); err != nil {
 			t.Fatal(err)
 		}
-		late := post.kept[0]
+		late := kept[0]
 		late.Deadline = clock.Never
 		w.nodes[0].Submit(late, func(r node.Reply) {
 			if r.Status != node.Stale {

@@ -184,9 +184,10 @@ func TestRunForwardsSignals(t *testing.T) {
 			// In a background command INT is ignored, and cannot be trapped; in a
 			// pipeline it can.
 			p := start(t, runOn(urls, "", "sh", "-c", strings.ReplaceAll(`
+				trap : SIG
 				{
 					trap 'echo child got SIG' SIG; echo child waits
-					while :; do sleep 0.05; done
+					while sleep 0.05; do echo; done # until nobody reads
 				} | {
 					n=0; trap 'n=$((n+1)); echo parent got SIG $n' SIG; echo parent waits
 					while [ $n -lt 2 ]; do sleep 0.05; done; exit 9
@@ -196,8 +197,7 @@ func TestRunForwardsSignals(t *testing.T) {
 			p.says("parent got " + s.name + " 1")
 			p.signal(s.signal)
 			p.says("parent got " + s.name + " 2")
-			p.signal(syscall.SIGKILL) // the reader has ended; the writer never would
-			p.cmd.Wait()
+			p.exits(9)
 		})
 	}
 }

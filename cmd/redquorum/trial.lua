@@ -1,6 +1,6 @@
 -- Tries every command that a lock's scripts call, and leaves no key behind: what
--- is written is removed in the same step, so nobody sees it, and nothing is
--- written unless it can be removed.
+-- is written is removed in the same step, so nobody sees it; where the removal
+-- is refused, it expires after a second.
 --
 -- KEYS[1] a name that nobody uses
 -- KEYS[2] its fence
@@ -14,6 +14,9 @@ local function try(command, ...)
     refused[#refused + 1] = command .. ': ' .. reply.err
   end
 end
+-- The first write is one that needs memory: a server that is out of it refuses
+-- only what comes before a script's first write.
+try('SET', KEYS[2], '1', 'PX', 1000)
 try('GET', KEYS[2])
 try('EXISTS', KEYS[1])
 try('TYPE', KEYS[1])
@@ -25,8 +28,7 @@ try('PEXPIRE', KEYS[1], 1000)
 try('DEL', KEYS[1], KEYS[2])
 try('PUBLISH', ARGV[1], '0')
 if #refused == 0 then
-  try('SET', KEYS[2], '1', 'PX', 1000)
   try('HSET', KEYS[1], 'doctor', '1')
-  redis.call('DEL', KEYS[1], KEYS[2])
+  redis.call('DEL', KEYS[1])
 end
 return refused

@@ -193,7 +193,8 @@ func (n *Node) work(now clock.Instant) (calls []func()) {
 				r.result = node.Reply{Err: node.ErrTimeout}
 			}
 			r.done = true
-			calls = append(calls, func() { r.reply(r.result) })
+			result := r.result // it may be executed after its deadline, too
+			calls = append(calls, func() { r.reply(result) })
 		}
 	}
 	n.open = slices.DeleteFunc(n.open, (*request).finished)

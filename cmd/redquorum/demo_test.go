@@ -1,0 +1,102 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/quorum"
+)
+
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	begun := time.Now()
+	out := want(t, exitOK, "exact", "demo", "--for", "6s")
+	if took := time.Since(begun); took > 20*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	for _, text := range []string{"node 2 is killed", "node 4 stalls", "silent", "abstains", "its write is refused",
+		"old ones refused: 1", "fencing tokens rose each time: true"} {
+		if !strings.Contains(out, text) {
+			t.Errorf("%q is missing in:\n%s", text, out)
+		}
+	}
+	if strings.Contains(out, "\x1b") {
+		t.Errorf("escape sequences, though it is no terminal:\n%s", out)
+	}
+}
+
+func TestDemoOnServers(t *testing.T) {
+	t.Parallel()
+	servers, urls := startNodes(t, 3)
+	want(t, exitOK, "exact", "demo", "--for", "2s", "--nodes", urls)
+
+	servers[0].Kill()
+	servers[1].Kill()
+	want(t, exitError, "no quorum", "demo", "--for", "2s", "--nodes", urls)
+
+	for _, s := range servers[:2] {
+		if err := s.Restart(true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want(t, exitOK, "nodes restarted, and have no vote yet", "demo", "--for", "2s", "--max-lease", "2s", "--nodes", urls)
+}
+
+// A demo that finds a lost count, or a token that did not rise, says so.
+func TestDemoVerdict(t *testing.T) {
+	var out bytes.Buffer
+	for _, c := range []struct {
+		number, fallen int
+		want           int
+		text           string
+	}{
+		{3, 0, exitOK, "the number is 3: exact"},
+		{2, 0, exitError, "the number is 2: WRONG"},
+		{3, 1, exitError, "fencing tokens rose each time: false"},
+	} {
+		out.Reset()
+		d := newDemo(&command{stdout: &out}, 5)
+		d.number, d.done, d.fallen = c.number, [demoWorkers]int{1, 1, 1, 0}, c.fallen
+		if got := d.verdict(); got != c.want || !strings.Contains(out.String(), c.text) {
+			t.Errorf("%+v: status %d\n%s", c, got, out.String())
+		}
+	}
+	if got := newDemo(&command{stdout: &out}, 5).verdict(); got != exitError {
+		t.Errorf("nothing was counted: status %d", got)
+	}
+}
+
+// The picture fits a terminal of 80 by 24, and is drawn over itself.
+func TestPicture(t *testing.T) {
+	var out bytes.Buffer
+	d := newDemo(&command{stdout: &out}, 5)
+	d.screen.live, d.screen.colour = true, false
+	d.report = &quorum.Report{Nodes: make([]quorum.NodeReport, 5)}
+	for i := range d.report.Nodes {
+		d.report.Nodes[i].State = "abstaining"
+		d.report.Nodes[i].Abstains = 30 * time.Second
+	}
+	d.number, d.fence = 1<<20, 1<<53-1
+	d.done = [demoWorkers]int{99999, 99999, 99999, 99999}
+	for range 20 {
+		d.say(strings.Repeat("long ", 40))
+	}
+	d.screen.draw(d)
+	picture := strings.ReplaceAll(out.String(), "\x1b[K", "")
+	lines := strings.Split(strings.TrimSuffix(picture, "\n"), "\n")
+	if len(lines) > 21 { // two more come at the end, and the shell's prompt
+		t.Errorf("%d lines:\n%s", len(lines), picture)
+	}
+	for _, l := range lines {
+		if n := len([]rune(l)); n > 80 {
+			t.Errorf("%d columns: %q", n, l)
+		}
+	}
+	out.Reset()
+	d.screen.draw(d)
+	if up := "\x1b[21A"; !strings.HasPrefix(out.String(), up) {
+		t.Errorf("the second picture does not begin with %q: %q", up, out.String()[:20])
+	}
+}

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redquorum/redquorum/node/redisserver"
+)
+
+// A diagnosis as a script sees it.
+type report struct {
+	Nodes []struct {
+		Node    string  `json:"node"`
+		RTT     float64 `json:"rtt_ms"`
+		Version string  `json:"version"`
+		Role    string  `json:"role"`
+		RunID   string  `json:"run_id"`
+		Uptime  int64   `json:"uptime_s"`
+		Offset  float64 `json:"clock_offset_ms"`
+	} `json:"nodes"`
+	Findings []struct {
+		Node     string `json:"node"`
+		Severity string `json:"severity"`
+		Finding  string `json:"finding"`
+		Means    string `json:"means"`
+		Do       string `json:"do"`
+	} `json:"findings"`
+	Verdict string `json:"verdict"`
+}
+
+// has reports whether there is such a finding.
+func (r report) has(node, severity, text string) bool {
+	for _, f := range r.Findings {
+		if f.Node == node && f.Severity == severity && strings.Contains(f.Finding, text) {
+			return true
+		}
+	}
+	return false
+}
+
+// doctor runs it, and checks that status and verdict fit together.
+func doctor(t *testing.T, flags string, urls ...string) (r report) {
+	t.Helper()
+	args := append([]string{"doctor", "--json", "--nodes", strings.Join(urls, ",")}, strings.Fields(flags)...)
+	status, stdout, stderr := redquorum(t, args...)
+	decode(t, stdout, &r)
+	if want := map[string]int{"sound": 0, "warnings": 1, "unsafe": 3}[r.Verdict]; status != want || stderr != "" {
+		t.Errorf("verdict %q, status %d, %s", r.Verdict, status, stderr)
+	}
+	if len(r.Nodes) != len(urls) {
+		t.Errorf("%d nodes, want %d", len(r.Nodes), len(urls))
+	}
+	for _, f := range r.Findings {
+		if f.Finding == "" || f.Severity != "ok" && (f.Means == "" || f.Do == "") {
+			t.Errorf("finding %+v lacks something", f)
+		}
+	}
+	return r
+}
+
+func redisServer(t *testing.T, args ...string) *redisserver.Server {
+	t.Helper()
+	if err := redisserver.Available(); err != nil {
+		t.Skip(err)
+	}
+	s, err := redisserver.Start(redisserver.Config{Args: args})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// The guard's part is tested apart: by default each server here is too young.
+const grownUp = "--max-lease 1ms "
+
+func TestDoctorSound(t *testing.T) {
+	t.Parallel()
+	a, b, c := redisServer(t), redisServer(t, "--appendonly", "yes"), redisServer(t, "--appendonly", "yes", "--appendfsync", "always")
+	urls := []string{a.URL(), b.URL(), c.URL()}
+
+	r := doctor(t, "", urls...)
+	if r.Verdict != "warnings" || !r.has(a.Addr(), "warning", "restarted") {
+		t.Errorf("just started: %+v", r)
+	}
+	eventually(t, "sound", func() bool { return doctor(t, grownUp, urls...).Verdict == "sound" })
+	r = doctor(t, grownUp, urls...)
+	n := r.Nodes[0]
+	if n.Node != a.Addr() || n.RTT <= 0 || n.Version == "" || n.Role != "master" || len(n.RunID) != 40 || n.Uptime < 1 || n.Offset > 1000 || n.Offset < -1000 {
+		t.Errorf("node %+v", n)
+	}
+	if !r.has(a.Addr(), "ok", "no append-only file") || !r.has(b.Addr(), "ok", "appendfsync is everysec") || !r.has(c.Addr(), "ok", "appendfsync is always") {
+		t.Errorf("persistence: %+v", r.Findings)
+	}
+	out := want(t, exitOK, "3 nodes: sound", append([]string{"doctor", "--nodes", strings.Join(urls, ",")}, strings.Fields(grownUp)...)...)
+	if !strings.Contains(out, a.Addr()+"  redis "+n.Version+", master, up ") {
+		t.Error(out)
+	}
+
+	// Without the guard a restart must not forget anything.
+	r = doctor(t, "--no-guard", urls...)
+	if r.Verdict != "unsafe" || !r.has(a.Addr(), "unsafe", "no append-only file") || !r.has(b.Addr(), "unsafe", "everysec") || !r.has(c.Addr(), "ok", "always") {
+		t.Errorf("no guard: %+v", r)
+	}
+
+	// It leaves nothing behind.
+	for _, u := range urls {
+		o, _ := redis.ParseURL(u)
+		client := redis.NewClient(o)
+		if keys, err := client.Keys(context.Background(), "*").Result(); err != nil || len(keys) > 0 {
+			t.Errorf("keys left behind: %q, %v", keys, err)
+		}
+		client.Close()
+	}
+
+	// Down, hung, or listed twice.
+	twin := strings.Replace(a.URL(), "127.0.0.1", "localhost", 1)
+	r = doctor(t, grownUp, a.URL(), b.URL(), twin)
+	if r.Verdict != "unsafe" || !r.has(strings.TrimPrefix(twin, "redis://"), "unsafe", "is the same server as "+a.Addr()) || !r.has("", "unsafe", "of 3 nodes 1 can vote") {
+		t.Errorf("twins: %+v", r)
+	}
+	if r = doctor(t, grownUp, a.URL(), b.URL()); r.Verdict != "warnings" || !r.has("", "warning", "2 nodes") {
+		t.Errorf("even: %+v", r)
+	}
+	if r = doctor(t, grownUp, a.URL()); r.Verdict != "warnings" || !r.has("", "warning", "a single node") {
+		t.Errorf("single: %+v", r)
+	}
+	a.Kill()
+	if r = doctor(t, grownUp, urls...); r.Verdict != "warnings" || !r.has(a.Addr(), "warning", "not reachable") {
+		t.Errorf("one is down: %+v", r)
+	}
+	if err := b.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	r = doctor(t, grownUp, urls...)
+	if took := time.Since(begun); r.Verdict != "unsafe" || !r.has(b.Addr(), "warning", "not reachable") || !r.has("", "unsafe", "of 3 nodes 1 can vote") || took > 10*time.Second {
+		t.Errorf("one is down, one hangs: after %v %+v", took, r)
+	}
+}
+
+func TestDoctorUnfit(t *testing.T) {
+	t.Parallel()
+	master := redisServer(t)
+	host, port, _ := strings.Cut(master.Addr(), ":")
+	replica := redisServer(t, "--replicaof", host+" "+port)
+	evicting := redisServer(t, "--maxmemory-policy", "volatile-lru")
+	full := redisServer(t, "--maxmemory", "1")
+	unsaved := redisServer(t, "--min-replicas-to-write", "1")
+
+	eventually(t, "replication", func() bool {
+		return doctor(t, grownUp, master.URL()).has(master.Addr(), "warning", "has 1 connected replica")
+	})
+	r := doctor(t, grownUp, master.URL(), replica.URL(), evicting.URL(), full.URL(), unsaved.URL())
+	if r.Verdict != "unsafe" ||
+		!r.has(replica.Addr(), "unsafe", "is a replica of "+master.Addr()) || r.Nodes[1].Role != "replica" ||
+		!r.has(evicting.Addr(), "unsafe", "maxmemory-policy is volatile-lru") ||
+		!r.has(full.Addr(), "warning", "of its memory is used") || !r.has(full.Addr(), "unsafe", "OOM") ||
+		!r.has(unsaved.Addr(), "unsafe", "NOREPLICAS") ||
+		!r.has("", "unsafe", "of 5 nodes 2 can vote") {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestDoctorRights(t *testing.T) {
+	t.Parallel()
+	s := redisServer(t, "--requirepass", "s3kr1t")
+	withUser := func(user string) string { return strings.Replace(s.URL(), "//", "//"+user+"@", 1) }
+	admin := withUser(":s3kr1t")
+	o, err := redis.ParseURL(admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(o)
+	defer client.Close()
+	allow := func(user, rules string) string {
+		t.Helper()
+		args := []any{"ACL", "SETUSER", user, "on", ">pw", "resetkeys", "resetchannels", "-@all"}
+		for rule := range strings.FieldsSeq(rules) {
+			args = append(args, rule)
+		}
+		if err := client.Do(t.Context(), args...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		return withUser(user + ":pw")
+	}
+	// What the documentation of redisnode says that a lock needs.
+	const keys = "~nightly* ~redquorum_fence:{nightly* &redisson_lock__channel:{nightly* "
+	const commands = "+info +ping +eval +evalsha +subscribe +unsubscribe +publish " +
+		"+exists +get +set +del +type +pttl +pexpire +hset +hexists +hdel +hgetall "
+	locker := allow("locker", keys+commands)
+
+	if r := doctor(t, grownUp, s.URL()); !r.has(s.Addr(), "warning", "not usable: NOAUTH") || r.Verdict != "unsafe" {
+		t.Errorf("no password: %+v", r)
+	}
+	for _, flags := range []string{"", "--json"} {
+		out := want(t, exitUnsafe, "WRONGPASS", append([]string{"doctor", "--nodes", withUser("locker:0ther")}, strings.Fields(flags)...)...)
+		if strings.Contains(out, "0ther") {
+			t.Errorf("the password is shown: %s", out)
+		}
+	}
+	eventually(t, "the server's age", func() bool { return !doctor(t, grownUp, admin).has(s.Addr(), "warning", "restarted") })
+	r := doctor(t, grownUp+"--name nightly", locker)
+	if r.Verdict != "warnings" || !r.has("", "warning", "a single node") || !r.has(s.Addr(), "ok", "cannot check its clock") {
+		t.Errorf("just enough rights: %+v", r)
+	}
+	if r = doctor(t, grownUp, locker); !r.has(s.Addr(), "unsafe", "refuses what a lock does: NOPERM") {
+		t.Errorf("another name: %+v", r)
+	}
+	for _, c := range []struct{ without, severity, finding string }{
+		{"+info", "unsafe", "INFO is refused"},
+		{"+eval", "unsafe", "refuses what a lock does"},
+		{"+evalsha", "unsafe", "refuses what a lock does"},
+		{"+hdel", "unsafe", "HDEL: "},
+		{"+set", "unsafe", "SET: "},
+		{"+publish", "unsafe", "PUBLISH: "},
+		{"+subscribe", "warning", "refuses SUBSCRIBE"},
+		{"+ping", "warning", "not usable: NOPERM"},
+	} {
+		user := allow("less", keys+strings.Replace(commands, c.without+" ", "", 1))
+		if r := doctor(t, grownUp+"--name nightly", user); !r.has(s.Addr(), c.severity, c.finding) {
+			t.Errorf("without %s: %+v", c.without, r.Findings)
+		}
+	}
+	if n := client.DBSize(t.Context()).Val(); n != 0 {
+		t.Errorf("%d keys are left behind", n)
+	}
+}
