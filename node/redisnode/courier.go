@@ -59,7 +59,7 @@ type server struct {
 	timer  *time.Timer
 
 	// The courier's own.
-	census   census
+	census   node.Census
 	requests []redis.Cmder
 	replies  []node.Reply
 	answers  []unanswered
@@ -372,7 +372,7 @@ func (s *server) deliver(l link, life *node.Life, given *scriptSet) bool {
 		s.replies = append(s.replies, r)
 	}
 	if heard {
-		s.census.contact = s.clock.Now()
+		s.census.Heard(s.clock.Now())
 	}
 	s.settle(batch)
 	return good

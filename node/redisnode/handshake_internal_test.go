@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
 )
 
 func infoText(id string, uptime int) string {
@@ -14,7 +15,7 @@ func infoText(id string, uptime int) string {
 
 // TestCensus follows the lives behind a node through its handshakes.
 func TestCensus(t *testing.T) {
-	var c census
+	var c node.Census
 	at := func(seconds float64) clock.Instant { return clock.Instant(seconds * float64(time.Second)) }
 	for _, step := range []struct {
 		what    string
@@ -38,7 +39,7 @@ func TestCensus(t *testing.T) {
 		{"then all is new", 1150, []string{infoText("d", 5070)}, "d", 1150 - 5069, 0},
 		{"none", 1160, nil, "", 0, 0},
 	} {
-		life := c.take(step.texts, at(step.now))
+		life := c.Take(uptimes(step.texts), at(step.now))
 		switch {
 		case life == nil && step.id != "":
 			t.Errorf("%s: no life", step.what)
@@ -46,7 +47,7 @@ func TestCensus(t *testing.T) {
 			t.Errorf("%s: %s born at %v, want %s at %v", step.what, life.ID, time.Duration(life.Born), step.id, step.born)
 		}
 		if step.contact > 0 {
-			c.contact = at(step.contact)
+			c.Heard(at(step.contact))
 		}
 	}
 }
