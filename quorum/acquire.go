@@ -39,6 +39,7 @@ type waiter struct {
 	stale     int           // attempts in a row that lacked only a higher token
 	fruitless int           // attempts in a row after which nobody was known to hold the name
 	splits    int           // attempts in a row that got some of the nodes, but not enough
+	took      time.Duration // by the last attempt
 	noticed   atomic.Uint64 // nodeSet: notices since the last attempt began
 	hurry     nodeSet       // the nodes perhaps free, when notices and not the time ended the last rest
 }
@@ -95,7 +96,7 @@ func (w *waiter) recycle() {
 	}
 	w.stops = w.stops[:0]
 	w.name, w.settings, w.token = "", nil, 0
-	w.gated, w.late, w.stale, w.fruitless, w.splits, w.hurry = false, false, 0, 0, 0, 0
+	w.gated, w.late, w.stale, w.fruitless, w.splits, w.hurry, w.took = false, false, 0, 0, 0, 0, 0
 	w.noticed.Store(0)
 	clear(w.ballots)
 	w.signal.Wait(context.Background(), 0)
@@ -126,7 +127,7 @@ func (w *waiter) acquire(ctx context.Context) (*Lease, error) {
 		if lease := w.attempt(ctx); lease != nil {
 			return lease, nil
 		}
-		if w.stale > 0 && w.stale <= maxStale && ctx.Err() == nil {
+		if w.stale > 0 && w.stale <= maxStale && ctx.Err() == nil && w.timeout() > 0 {
 			continue
 		}
 		if err := w.giveUp(ctx, nil); ctx.Err() != nil || w.settings.wait == 0 || err.permanent() {
@@ -281,7 +282,7 @@ func (w *waiter) attempt(ctx context.Context) *Lease {
 		return nil
 	}
 	claim := node.Claim{Name: w.name, Owner: l.ownerName(), Token: token}
-	r := l.begin(node.Acquire, claim, s.lease+l.opts.Grace, l.timeout(s.lease))
+	r := l.begin(node.Acquire, claim, s.lease+l.opts.Grace, w.timeout())
 	defer r.done()
 	if gates != 0 && !r.pass(ctx, gates.first()) {
 		w.gated = true
@@ -306,6 +307,15 @@ func (w *waiter) attempt(ctx context.Context) *Lease {
 	return nil
 }
 
+// timeout bounds the next attempt. All attempts of a TryLock share one.
+func (w *waiter) timeout() time.Duration {
+	d := w.l.timeout(w.settings.lease)
+	if w.settings.wait == 0 && w.stale > 0 {
+		d -= w.l.clock.Now().Sub(w.deadline)
+	}
+	return d
+}
+
 // pass asks one node before the others, and reports whether to ask those: not
 // if it refused. Waiters that were woken by the same release meet at the same
 // node, and all but one of them turn back there, instead of splitting the votes.
@@ -328,6 +338,7 @@ func (r *round) pass(ctx context.Context, gate int) bool {
 
 // record keeps what a failed attempt found.
 func (w *waiter) record(r *round) {
+	w.took = w.l.clock.Now().Sub(r.start)
 	r.mu.Lock()
 	stale, granted := 0, 0
 	for i, b := range r.ballots {
@@ -399,7 +410,10 @@ func (w *waiter) rest(ctx context.Context) bool {
 	} else {
 		w.fruitless++
 	}
-	until := l.clock.Now().Add(pause(free, w.fruitless-1, l.opts.Poll, l.chance()))
+	// Whoever waits for a node that hangs keeps the votes that it has for all of
+	// the timeout. Two who do that must come apart by more than it takes.
+	first := max(firstPause, w.took)
+	until := l.clock.Now().Add(pause(free, w.fruitless-1, first, l.opts.Poll, l.chance()))
 	for {
 		wake := w.signal.Wait(ctx, min(until, w.deadline))
 		switch {
@@ -418,7 +432,7 @@ func (w *waiter) rest(ctx context.Context) bool {
 			w.hurry = set
 			return true
 		case set.len() >= l.need:
-			until = min(until, l.clock.Now().Add(time.Duration(l.chance()*float64(firstPause<<min(w.splits, 4)))))
+			until = min(until, l.clock.Now().Add(time.Duration(l.chance()*float64(first<<min(w.splits, 4)))))
 		default:
 			until = min(until, l.clock.Now().Add(noticeSlack))
 		}

@@ -109,13 +109,14 @@ const (
 
 // pause is how long a waiter sleeps after its attempt failed, unless a notice
 // wakes it: until the lock may be free where the nodes said when that is, else
-// for a time that doubles with each fruitless attempt; in no case for much
-// longer than poll. random is between 0 and 1: waiters that failed together
-// must not return together ("Retry on Failure").
-func pause(free time.Duration, fruitless int, poll time.Duration, random float64) time.Duration {
+// for a time that begins at first and doubles with each fruitless attempt; in no
+// case for much longer than poll, or a few times first. random is between 0 and
+// 1: waiters that failed together must not return together ("Retry on Failure").
+func pause(free time.Duration, fruitless int, first, poll time.Duration, random float64) time.Duration {
 	spread := free / 20
 	if free <= 0 {
-		free = min(firstPause<<min(fruitless, 16), poll) / 2
+		poll = max(poll, 8*first)
+		free = min(first<<min(fruitless, 16), poll) / 2
 		spread = free
 	}
 	if free > poll {

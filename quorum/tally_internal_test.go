@@ -109,13 +109,14 @@ func TestPauseIsBounded(t *testing.T) {
 		poll := time.Duration(rapid.Int64Range(int64(time.Millisecond), int64(10*time.Second)).Draw(t, "poll"))
 		free := time.Duration(rapid.Int64Range(-1, int64(time.Hour)).Draw(t, "free"))
 		tries := rapid.IntRange(0, 100).Draw(t, "tries")
+		first := time.Duration(rapid.Int64Range(int64(firstPause), int64(time.Second)).Draw(t, "first"))
 		random := rapid.Float64Range(0, 0.9999).Draw(t, "random")
-		got := pause(free, tries, poll, random)
-		if got <= 0 || got > poll+poll/20+2*expiryMargin {
-			t.Fatalf("pause(%v, %d, %v, %v) = %v", free, tries, poll, random, got)
+		got := pause(free, tries, first, poll, random)
+		if most := max(poll, 8*first); got <= 0 || got > most+most/20+2*expiryMargin {
+			t.Fatalf("pause(%v, %d, %v, %v, %v) = %v", free, tries, first, poll, random, got)
 		}
 		if free > 0 && free < poll && got < free {
-			t.Fatalf("pause(%v, %d, %v, %v) = %v: too early", free, tries, poll, random, got)
+			t.Fatalf("pause(%v, %d, %v, %v, %v) = %v: too early", free, tries, first, poll, random, got)
 		}
 	})
 }

@@ -1,0 +1,282 @@
+package faults
+
+import (
+	"slices"
+	"time"
+)
+
+// A Profile narrows what Generate draws. The zero Profile leaves everything to
+// the seed.
+type Profile struct {
+	Nodes, Clients int           // 0: drawn
+	Length         time.Duration // 0: drawn
+	Outside        bool          // also faults that no lock with a lease can stand: see Plan.Outside
+}
+
+// Generate draws a plan from a seed: the same from the same, on every machine.
+//
+// It works as a swarm does (Groce and others, "Swarm Testing", 2012): each kind
+// of fault is in a plan with a chance of a half, and so is each trait of the
+// configuration, because what is left out lets the rest go deeper. Times are
+// drawn so that they often fall on what is interesting: a few milliseconds after
+// another event, or just before or after a lease that began then has ended.
+func Generate(seed uint64, profile Profile) *Plan {
+	g := &generator{state: seed}
+	g.next()
+	p := New(5, 3)
+	p.Seed = seed
+	p.Nodes = pick(g, 1, 3, 3, 5, 5, 5, 5, 7)
+	if profile.Nodes > 0 {
+		p.Nodes = profile.Nodes
+	}
+	p.Clients = pick(g, 2, 3, 3, 3, 4, 5)
+	if profile.Clients > 0 {
+		p.Clients = profile.Clients
+	}
+	p.Length = pick(g, 3*time.Second, 5*time.Second, 10*time.Second)
+	if profile.Length > 0 {
+		p.Length = profile.Length
+	}
+	g.configure(p)
+	g.add(p, profile)
+	slices.SortStableFunc(p.Events, func(a, b Event) int { return int(min(1, max(-1, a.At-b.At))) })
+	return p
+}
+
+// A generator draws numbers, all of them integers.
+type generator struct {
+	state uint64
+	at    time.Duration // of the latest event
+}
+
+func (g *generator) next() uint64 {
+	g.state += 0x9e3779b97f4a7c15
+	z := g.state
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+func (g *generator) below(n int) int { return int(g.next() % uint64(n)) }
+
+func (g *generator) half() bool { return g.next()>>63 == 0 }
+
+func (g *generator) between(a, b time.Duration) time.Duration {
+	return (a + time.Duration(g.next()%uint64(b-a+1))).Truncate(10 * time.Microsecond)
+}
+
+func pick[T any](g *generator, from ...T) T { return from[g.below(len(from))] }
+
+func (g *generator) configure(p *Plan) {
+	l, w := &p.Lock, &p.Work
+	l.Lease = pick(g, 300*time.Millisecond, time.Second, time.Second, 2*time.Second)
+	l.MaxLease = l.Lease
+	if g.half() {
+		l.MaxLease = 2 * l.Lease
+	}
+	l.Timeout = pick(g, 20*time.Millisecond, 50*time.Millisecond, 100*time.Millisecond, 400*time.Millisecond)
+	l.Poll = pick(g, 50*time.Millisecond, 200*time.Millisecond, time.Second)
+	if g.half() {
+		l.Grace = pick(g, 10*time.Millisecond, 100*time.Millisecond)
+	}
+	l.Renew = g.below(4) > 0
+	if p.Clients <= 3 && g.below(4) == 0 {
+		w.Names = 2
+	}
+	w.Hold = pick(g, Range{time.Millisecond, 20 * time.Millisecond}, Range{time.Millisecond, 200 * time.Millisecond},
+		Range{l.Lease / 2, 2 * l.Lease})
+	w.Think = pick(g, Range{0, time.Millisecond}, Range{0, 50 * time.Millisecond}, Range{0, 500 * time.Millisecond})
+	for _, share := range []*Ratio{&w.Try, &w.Fixed, &w.Extend, &w.Cancel, &w.Nest} {
+		if g.half() {
+			*share = pick(g, Percent(10), Percent(30), Percent(60))
+		}
+	}
+	p.Network.Delay = pick(g, Range{100 * time.Microsecond, 300 * time.Microsecond}, Range{200 * time.Microsecond, 2 * time.Millisecond},
+		Range{time.Millisecond, 15 * time.Millisecond})
+	// A round of a new connection is two there and back: a timeout must leave
+	// room for that, or nobody ever gets anything.
+	if most := min(l.Timeout, l.Lease/3) / 8; p.Network.Delay.Max > most {
+		p.Network.Delay = Range{100 * time.Microsecond, most}
+	}
+}
+
+// when draws the instant of an event.
+func (g *generator) when(p *Plan) time.Duration {
+	lease := p.Lock.Lease
+	var at time.Duration
+	switch g.below(4) {
+	case 0: // soon after the one before: between the votes of a round
+		at = g.at + g.between(0, 4*p.Network.Delay.Max+time.Millisecond)
+	case 1: // around the end of a lease
+		at = g.at + lease + g.between(0, 10*time.Millisecond) - 5*time.Millisecond
+	default:
+		at = g.between(0, p.Length)
+	}
+	if at >= p.Length || at < 0 {
+		at = g.between(0, p.Length)
+	}
+	g.at = at
+	return at
+}
+
+// span draws how long something lasts.
+func (g *generator) span(p *Plan) time.Duration {
+	lease := p.Lock.Lease
+	switch g.below(4) {
+	case 0:
+		return max(time.Millisecond, g.between(0, 4*p.Lock.Timeout))
+	case 1: // just about a lease
+		return lease + g.between(0, lease/10) - lease/20
+	case 2:
+		return g.between(lease, 3*lease)
+	}
+	return max(time.Millisecond, g.between(0, lease))
+}
+
+func (g *generator) links(p *Plan) Links {
+	l := Links{Clients: All, Nodes: Of(g.below(p.Nodes)), Way: pick(g, Both, Both, To, From)}
+	if g.below(3) > 0 {
+		l.Clients = Of(g.below(p.Clients))
+	}
+	switch g.below(3) {
+	case 0: // a few more nodes
+		for range g.below(p.Nodes) {
+			l.Nodes |= Of(g.below(p.Nodes))
+		}
+	case 1:
+		if g.below(3) == 0 {
+			l.Nodes = All
+		}
+	}
+	return l
+}
+
+func (g *generator) node(p *Plan) Procs   { return Procs{Nodes: Of(g.below(p.Nodes))} }
+func (g *generator) client(p *Plan) Procs { return Procs{Clients: Of(g.below(p.Clients))} }
+
+// A class is a kind of fault, and how one of them is drawn.
+type class struct {
+	outside bool
+	draw    func(g *generator, p *Plan) []Event
+}
+
+func one(draw func(g *generator, p *Plan, e *Event)) func(*generator, *Plan) []Event {
+	return func(g *generator, p *Plan) []Event {
+		e := Event{At: g.when(p)}
+		draw(g, p, &e)
+		return []Event{e}
+	}
+}
+
+var classes = []class{
+	{false, one(func(g *generator, p *Plan, e *Event) { e.Verb, e.Links, e.For = Cut, g.links(p), g.span(p) })},
+	{false, one(func(g *generator, p *Plan, e *Event) {
+		e.Verb, e.Links, e.For = Delay, g.links(p), g.span(p)
+		most := pick(g, 5*time.Millisecond, p.Lock.Timeout*2, p.Lock.Lease, 4*p.Lock.Lease)
+		e.Range = Range{0, most}
+		if g.half() {
+			e.Range.Min = most
+		}
+	})},
+	{false, one(func(g *generator, p *Plan, e *Event) {
+		e.Verb, e.Links, e.For, e.Ratio = Loss, g.links(p), g.span(p), pick(g, Percent(5), Percent(30), Percent(80))
+	})},
+	{false, one(func(g *generator, p *Plan, e *Event) {
+		e.Verb, e.Links, e.For, e.Ratio = Duplicate, g.links(p), g.span(p), pick(g, Percent(10), Percent(50), Percent(100))
+		e.Range = Range{0, pick(g, time.Millisecond, 100*time.Millisecond, 2*p.Lock.Lease)}
+	})},
+	{false, one(func(g *generator, p *Plan, e *Event) {
+		e.Verb, e.Links, e.For, e.Ratio = Reorder, g.links(p), g.span(p), pick(g, Percent(10), Percent(50))
+	})},
+	{false, one(func(g *generator, p *Plan, e *Event) {
+		e.Verb, e.Links, e.For = Hold, g.links(p), g.span(p)
+		e.Kind = pick(g, "", "acquire", "acquire", "release", "extend")
+		e.Links.Way = pick(g, To, To, From)
+		if g.half() && e.Kind != "" {
+			e.Count = 1 + g.below(3)
+		}
+	})},
+	{false, one(func(g *generator, p *Plan, e *Event) { e.Verb, e.Links, e.For = Deafen, g.links(p), g.span(p) })},
+	{false, one(func(g *generator, p *Plan, e *Event) {
+		e.Verb, e.Procs, e.For, e.Mode = Crash, g.node(p), g.span(p), pick(g, Durable, Second, Empty, Empty)
+	})},
+	{false, rolling},
+	{false, one(func(g *generator, p *Plan, e *Event) {
+		e.Verb, e.Procs, e.For = Slow, g.node(p), g.span(p)
+		e.Range.Max = pick(g, time.Millisecond, p.Lock.Timeout/2, 2*p.Lock.Timeout)
+	})},
+	{false, one(func(g *generator, p *Plan, e *Event) { e.Verb, e.Procs, e.For = Block, g.node(p), g.span(p) })},
+	{false, one(func(g *generator, p *Plan, e *Event) { e.Verb, e.Procs = ScriptFlush, g.node(p) })},
+	{false, one(func(g *generator, p *Plan, e *Event) { e.Verb, e.Procs, e.For = Pause, g.node(p), g.span(p) })},
+	{false, one(func(g *generator, p *Plan, e *Event) {
+		e.Verb, e.Procs, e.For = pick(g, Pause, Pause, Suspend), g.client(p), g.span(p)
+	})},
+	{false, one(func(g *generator, p *Plan, e *Event) {
+		e.Verb, e.Procs = Kill, g.client(p)
+		if g.half() {
+			e.For = g.span(p)
+		}
+	})},
+	{false, rates},
+	{false, one(func(g *generator, p *Plan, e *Event) {
+		e.Verb, e.Procs = Step, g.client(p)
+		e.Offset = pick(g, -time.Second, -time.Hour, time.Second, 10*time.Second, time.Hour)
+	})},
+	{false, one(func(g *generator, p *Plan, e *Event) { // before the beginning: an offset does no harm
+		e.At, e.Verb, e.Procs, e.Offset = 0, Skew, g.node(p), pick(g, -time.Hour, time.Minute, 24*time.Hour)
+	})},
+	{true, one(func(g *generator, p *Plan, e *Event) {
+		e.Verb, e.Procs, e.Offset = Step, g.node(p), pick(g, -p.Lock.Lease, p.Lock.Lease/2, p.Lock.Lease, time.Hour)
+	})},
+	{true, one(func(g *generator, p *Plan, e *Event) { e.Verb, e.Procs = pick(g, Evict, Flush), g.node(p) })},
+	{true, one(func(g *generator, p *Plan, e *Event) {
+		e.Verb, e.Procs, e.For, e.Offset, e.Every = Strobe, g.node(p), g.span(p), p.Lock.Lease, 10*time.Millisecond
+	})},
+	{true, one(func(g *generator, p *Plan, e *Event) {
+		e.Verb, e.Procs, e.Ratio = Rate, g.node(p), pick(g, Percent(5), Percent(20), -Percent(20))
+	})},
+}
+
+// rolling restarts one node after the other, as an upgrade does.
+func rolling(g *generator, p *Plan) (events []Event) {
+	at, mode := g.when(p), pick(g, Durable, Empty)
+	down, gap := g.between(time.Millisecond, 50*time.Millisecond), g.between(10*time.Millisecond, p.Lock.Lease)
+	for i := range p.Nodes {
+		if at += gap; at < p.Length {
+			events = append(events, Event{At: at, Verb: Crash, Procs: Procs{Nodes: Of(i)}, For: down, Mode: mode})
+		}
+	}
+	return events
+}
+
+// rates lets all clocks drift, by no more than is assumed between any client and
+// any node of the whole plan.
+func rates(g *generator, p *Plan) (events []Event) {
+	part := p.Assume.Drift * Ratio(p.Seed%101) / 100
+	for i := range p.Nodes {
+		if g.half() {
+			events = append(events, Event{At: g.when(p), Verb: Rate, Procs: Procs{Nodes: Of(i)}, Ratio: part})
+		}
+	}
+	for i := range p.Clients {
+		if g.half() {
+			events = append(events, Event{At: g.when(p), Verb: Rate, Procs: Procs{Clients: Of(i)}, Ratio: part - p.Assume.Drift})
+		}
+	}
+	return events
+}
+
+// add adds the faults.
+func (g *generator) add(p *Plan, profile Profile) {
+	most := pick(g, 1, 2, 4)
+	for _, c := range classes {
+		in := g.half()
+		n := 1 + g.below(most)
+		if !in || c.outside && !profile.Outside {
+			continue
+		}
+		for range n {
+			p.Events = append(p.Events, c.draw(g, p)...)
+		}
+	}
+}

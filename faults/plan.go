@@ -1,0 +1,310 @@
+// Package faults is failures as data.
+//
+// A [Plan] says everything that one run needs: how many nodes and clients there
+// are, what the clients do, how the network behaves, what is assumed, and what
+// goes wrong when. It is a text that a person writes and reads:
+//
+//	redquorum plan 1
+//	nodes 5
+//	clients 2
+//	length 3s
+//	lock lease=1s timeout=50ms guard=off
+//	network delay=1ms
+//	at 0s cut c1-n4,n5
+//	at 1ms lock c1 x
+//	at 40ms crash n3 empty
+//	at 50ms restart n3
+//	at 60ms lock c2 x
+//
+// [Parse] reads it, [Plan.String] writes it, and each undoes the other.
+// [Generate] draws a plan from a seed.
+//
+// The words are those of a deployment and not of a simulator: the same plan can
+// be carried out on real servers, with a proxy on the links and signals to the
+// processes.
+package faults
+
+import (
+	"slices"
+	"strconv"
+	"time"
+)
+
+// Format is the version of the text that this package reads and writes.
+const Format = 1
+
+// Limits of a plan.
+const (
+	MaxNodes   = 15
+	MaxClients = 64
+	MaxLength  = 240 * time.Hour
+)
+
+// A Plan is one run. The zero value is not valid; [New] gives one that is.
+type Plan struct {
+	Seed    uint64        // of everything that is left to chance
+	Nodes   int           // n1, n2, ...
+	Clients int           // c1, c2, ...: each is a process with a clock of its own
+	Length  time.Duration // of the part in which faults happen
+	Lock    Lock
+	Work    Work
+	Network Network
+	Assume  Assumptions
+	Events  []Event // in the order of their times
+}
+
+// Lock is what the clients use, and how it is set.
+type Lock struct {
+	Client   Client
+	Lease    time.Duration
+	MaxLease time.Duration
+	Timeout  time.Duration
+	Poll     time.Duration
+	Grace    time.Duration
+	Drift    Ratio // 0: none at all, which the library itself refuses
+	Guard    bool  // the restart guard
+	Renew    bool
+	Fence    bool // the resource checks tokens
+}
+
+// A Client is a lock's implementation.
+type Client string
+
+const (
+	// Redquorum is the library itself.
+	Redquorum Client = "redquorum"
+	// Plain is textbook Redlock: the steps of the Redis page and nothing else.
+	Plain Client = "plain"
+)
+
+// Work is what a client does that has no steps of its own among the events:
+// acquire, hold, write to the resource, release, think, and again.
+type Work struct {
+	Names  int   // how many locks there are; each client picks one each time
+	Hold   Range // how long the lock is held
+	Think  Range // between two acquisitions
+	Try    Ratio // of acquisitions, that do not wait
+	Fixed  Ratio // of leases, that are not renewed
+	Extend Ratio // of holds, that extend by hand
+	Cancel Ratio // of acquisitions, that are cancelled on the way
+	Nest   Ratio // of holds, that acquire their name again
+}
+
+// Network is how all links behave that no fault concerns.
+type Network struct {
+	Delay Range // one way
+}
+
+// Assumptions are what the run takes for granted. A violation in a run that
+// breaks them is no bug; see [Plan.Broken].
+type Assumptions struct {
+	Drift Ratio // by how much a client's and a node's clock together may differ in rate
+}
+
+// A Range is drawn from evenly.
+type Range struct{ Min, Max time.Duration }
+
+// A Ratio is in millionths.
+type Ratio int64
+
+// Percent makes a ratio.
+func Percent(p int64) Ratio { return Ratio(p * 10_000) }
+
+// New returns a plan with n nodes and c clients in which nothing goes wrong.
+func New(n, c int) *Plan {
+	return &Plan{
+		Nodes:   n,
+		Clients: c,
+		Length:  10 * time.Second,
+		Lock: Lock{
+			Client: Redquorum, Lease: time.Second, MaxLease: time.Second, Timeout: 50 * time.Millisecond,
+			Poll: 200 * time.Millisecond, Drift: Percent(1), Guard: true, Renew: true, Fence: true,
+		},
+		Work: Work{
+			Names: 1, Hold: Range{time.Millisecond, 100 * time.Millisecond}, Think: Range{0, 50 * time.Millisecond},
+		},
+		Network: Network{Delay: Range{200 * time.Microsecond, 2 * time.Millisecond}},
+		Assume:  Assumptions{Drift: Percent(1)},
+	}
+}
+
+// An Event is one thing that goes wrong, or one step of a client.
+type Event struct {
+	At   time.Duration
+	Verb Verb
+	For  time.Duration // 0: until something else ends it
+
+	Links Links // of verbs about links
+	Procs Procs // of verbs about processes
+
+	Ratio  Ratio         // loss, duplicate, reorder, rate
+	Range  Range         // delay, slow, and for duplicate how much later
+	Offset time.Duration // step, skew, strobe; of extend, the lease
+	Every  time.Duration // strobe
+	Mode   Mode          // crash
+	Kind   string        // hold: which commands; "" is all
+	Count  int           // hold: how many; 0 is all
+	Name   string        // a step's lock
+	Lease  time.Duration // of a lock or try step; 0 is the plan's
+	Fixed  bool          // of a lock or try step
+}
+
+// A Mode says what a crashed node comes back with.
+type Mode string
+
+const (
+	Durable Mode = "durable" // everything: appendfsync always
+	Second  Mode = "second"  // all but the last second: appendfsync everysec
+	Empty   Mode = "empty"   // nothing
+)
+
+// Links is a set of links: those between any of the clients and any of the
+// nodes.
+type Links struct {
+	Clients, Nodes Set
+	Way            Way
+}
+
+// A Way is a direction on a link.
+type Way byte
+
+const (
+	Both Way = '-'
+	To   Way = '>' // from the client to the node
+	From Way = '<' // from the node to the client
+)
+
+// Has reports whether way is meant.
+func (w Way) Has(way Way) bool { return w == Both || w == way }
+
+// Procs is a set of processes, nodes or clients.
+type Procs struct{ Clients, Nodes Set }
+
+// A Set is a set of nodes or clients by number, from 0; All is every one.
+type Set uint64
+
+// All is the set of every node, or client, that there is.
+const All Set = 1<<64 - 1
+
+// Of makes a set.
+func Of(numbers ...int) (s Set) {
+	for _, n := range numbers {
+		s |= 1 << n
+	}
+	return s
+}
+
+// Has reports whether i is in the set.
+func (s Set) Has(i int) bool { return s>>i&1 == 1 }
+
+// A Verb is what an event does.
+type Verb string
+
+// Verbs about links.
+const (
+	Cut       Verb = "cut"       // nothing gets through
+	Delay     Verb = "delay"     // what gets through takes so much longer
+	Loss      Verb = "loss"      // a share is lost
+	Duplicate Verb = "duplicate" // a share arrives twice, the second time so much later
+	Reorder   Verb = "reorder"   // a share overtakes, or is overtaken
+	Hold      Verb = "hold"      // keeps commands, until they are released
+	Release   Verb = "release"   // lets what is held go on
+	Deafen    Verb = "deafen"    // notices of releases are lost
+	Heal      Verb = "heal"      // ends all of these
+)
+
+// Verbs about nodes.
+const (
+	Crash       Verb = "crash"
+	Restart     Verb = "restart"
+	Slow        Verb = "slow"        // each command takes so long
+	Block       Verb = "block"       // a script runs for so long, and nothing else
+	Evict       Verb = "evict"       // the locks are gone, their fences are not
+	Flush       Verb = "flush"       // all keys are gone
+	ScriptFlush Verb = "scriptflush" // the scripts are gone
+)
+
+// Verbs about nodes and clients.
+const (
+	Pause   Verb = "pause"   // the process is stopped; its clocks run
+	Suspend Verb = "suspend" // the machine sleeps: its time of day stands still, too, for a node
+	Skew    Verb = "skew"    // the time of day is so far ahead of the true one
+	Step    Verb = "step"    // the time of day jumps
+	Rate    Verb = "rate"    // all clocks run so much faster
+	Strobe  Verb = "strobe"  // the time of day jumps to and fro
+)
+
+// Verbs about clients.
+const (
+	Kill  Verb = "kill"
+	Start Verb = "start" // a killed client begins anew
+)
+
+// Steps of a client.
+const (
+	DoLock   Verb = "lock"   // acquire, and wait for it
+	DoTry    Verb = "try"    // acquire, without waiting
+	DoUnlock Verb = "unlock" // release what was acquired last
+	DoExtend Verb = "extend"
+	DoWrite  Verb = "write"  // write to the resource that the lock protects
+	DoCheck  Verb = "check"  // ask the lease whether it is valid, and remember the answer for the next write
+	DoCancel Verb = "cancel" // end the context of the acquisition under way
+)
+
+// group says what a verb is about.
+type group byte
+
+const (
+	onLinks group = iota + 1
+	onNodes
+	onProcs
+	onClients
+	isStep
+)
+
+var groups = map[Verb]group{
+	Cut: onLinks, Delay: onLinks, Loss: onLinks, Duplicate: onLinks, Reorder: onLinks, Hold: onLinks,
+	Release: onLinks, Deafen: onLinks, Heal: onLinks,
+	Crash: onNodes, Restart: onNodes, Slow: onNodes, Block: onNodes, Evict: onNodes, Flush: onNodes, ScriptFlush: onNodes,
+	Pause: onProcs, Suspend: onProcs, Skew: onProcs, Step: onProcs, Rate: onProcs, Strobe: onProcs,
+	Kill: onClients, Start: onClients,
+	DoLock: isStep, DoTry: isStep, DoUnlock: isStep, DoExtend: isStep, DoWrite: isStep, DoCheck: isStep, DoCancel: isStep,
+}
+
+// IsStep reports whether the verb is a step of a client, and not a fault.
+func (v Verb) IsStep() bool { return groups[v] == isStep }
+
+// OnLinks reports whether the verb is about links.
+func (v Verb) OnLinks() bool { return groups[v] == onLinks }
+
+// Scripted reports whether client c has steps of its own.
+func (p *Plan) Scripted(c int) bool {
+	for _, e := range p.Events {
+		if e.Verb.IsStep() && e.Procs.Clients.Has(c) {
+			return true
+		}
+	}
+	return false
+}
+
+// Names returns the names of all locks in the plan.
+func (p *Plan) Names() (names []string) {
+	random := false
+	for c := range p.Clients {
+		random = random || !p.Scripted(c)
+	}
+	if random {
+		for i := range p.Work.Names {
+			names = append(names, p.Work.Name(i))
+		}
+	}
+	for _, e := range p.Events {
+		if e.Name != "" && !slices.Contains(names, e.Name) {
+			names = append(names, e.Name)
+		}
+	}
+	return names
+}
+
+// Name returns the i-th of the work's names, from 0.
+func (w *Work) Name(i int) string { return "x" + strconv.Itoa(i+1) }

@@ -1,0 +1,509 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// Invariants are what a run is held to.
+var Invariants = map[string]string{
+	"I1":  "exclusion: the beliefs of different owners never overlap in true time",
+	"I2":  "backing: while an owner believes, so many nodes hold its key (or abstain) that nobody else can get a majority",
+	"I3":  "no over-promise: what remains is at most lease - elapsed - drift, counted from before the first command",
+	"I4":  "tokens: each holder's fencing token is above those of all holders before it",
+	"I5":  "resource: no write is accepted after one of a later holder, and its history is linearizable",
+	"I6":  "no leak: what was released is not renewed, and no key is left when all is over",
+	"I7":  "liveness: every call returns within its bound; when the faults are over, whoever waits gets the lock",
+	"I8":  "loss notice: the lease's context ends when its validity does, and not before without a cause",
+	"I9":  "owner safety: no command changes another owner's key",
+	"I10": "budget: the commands of an acquisition are bounded, and no task is left over",
+	"I11": "error truth: an error says what the nodes answered",
+	"I12": "continuity: a lease is extended only if nobody else was granted it since",
+}
+
+// A lease is what both kinds of client hold.
+type lease interface {
+	Token() node.Token
+	Remaining() time.Duration
+}
+
+// A holder is an owner that believes that it has a name.
+type holder struct {
+	c     *Client
+	name  string
+	owner string
+	token node.Token
+	grant int   // how many grants of any name there were before, counted from 1
+	lease lease // nil if the program keeps it to itself
+	ends  func() error
+
+	until   clock.Instant // belief, by the client's clock
+	audited int           // counts plans to audit
+	asked   []extension   // the latest that were sent
+	depth   int           // nested acquisitions
+}
+
+// An extension is a command that extends a lease.
+type extension struct {
+	start clock.Instant
+	ttl   time.Duration
+}
+
+type checker struct {
+	w       *world
+	holders []*holder
+	grants  int
+	latest  map[string]*holder // the last that was granted, by name
+	ended   [8]string          // owners that released, the newest
+	endedAt int
+
+	spared []sparing // what execute must leave alone
+}
+
+type sparing struct {
+	h     *holder
+	until model.Time
+}
+
+// submitted sees each command that an engine hands to a link.
+func (k *checker) submitted(l *link, cmd *node.Command) {
+	c := l.c
+	switch cmd.Kind {
+	case node.Acquire:
+		owner := cmd.Claims[0].Owner
+		if k.holder(owner) != nil {
+			return // a node that lost the key is given it again
+		}
+		if c.lastOwner != owner {
+			c.lastOwner, c.lastStart, c.lastTTL = owner, c.Now(), cmd.TTL
+			c.attempts++
+		}
+		c.acquires++
+		if c.acquires > c.attempts*len(c.links) {
+			k.w.fail("I10", fmt.Sprintf("%s sent %d acquires in %d attempts on %d nodes", c.name, c.acquires, c.attempts, len(c.links)))
+		}
+	case node.Release:
+		if h := k.holder(cmd.Claims[0].Owner); h != nil {
+			k.backed(h, "when it was released")
+			k.remove(h)
+		}
+		k.end(cmd.Claims[0].Owner)
+	case node.Extend:
+		for _, claim := range cmd.Claims {
+			if h := k.holder(claim.Owner); h != nil {
+				if len(h.asked) == maxAsked {
+					h.asked = h.asked[1:]
+				}
+				h.asked = append(h.asked, extension{c.Now(), cmd.TTL})
+			} else if slices.Contains(k.ended[:], claim.Owner) {
+				k.w.fail("I6", fmt.Sprintf("%s extends %q, which it has released", c.name, claim.Name))
+			}
+		}
+	}
+}
+
+// maxAsked is for how many extensions it is known when they were sent.
+const maxAsked = 64
+
+func (k *checker) end(owner string) {
+	if !slices.Contains(k.ended[:], owner) {
+		k.ended[k.endedAt%len(k.ended)] = owner
+		k.endedAt++
+	}
+}
+
+func (k *checker) holder(owner string) *holder {
+	for _, h := range k.holders {
+		if h.owner == owner {
+			return h
+		}
+	}
+	return nil
+}
+
+func (k *checker) remove(h *holder) {
+	if i := slices.Index(k.holders, h); i >= 0 {
+		k.holders = slices.Delete(k.holders, i, i+1)
+		k.w.believes(h, false)
+	}
+}
+
+// believed reports whether h's client would say now that it holds the lock.
+func (h *holder) believed() bool {
+	if h.lease != nil {
+		return h.lease.Remaining() > 0
+	}
+	return h.c.Now() < h.until
+}
+
+// promise is until when a lease may be relied on that was sent at start.
+func (k *checker) promise(start clock.Instant, ttl time.Duration) clock.Instant {
+	p := &k.w.p.Lock
+	lease := ttl - p.Grace
+	return start.Add(lease - time.Duration(mulRatio(int64(lease), p.Drift)) - 2*time.Millisecond)
+}
+
+// granted sees a new holder, at the instant at which it is told.
+func (k *checker) granted(c *Client, name, owner string, token node.Token) {
+	if h := k.holder(owner); h != nil {
+		h.depth++
+		k.w.sometimes(Nested)
+		return
+	}
+	k.grants++
+	h := &holder{c: c, name: name, owner: owner, token: token, grant: k.grants, until: k.promise(c.lastStart, c.lastTTL)}
+	if last := k.latest[name]; last != nil && token <= last.token && c.plain == nil {
+		if w := k.w; w.seen[Amnesia] > 0 && w.disagree > w.p.Lock.MaxLease {
+			w.breaks("nodes forgot their fences, and the times of day of clients differ by more than the longest lease")
+		}
+		k.w.fail("I4", fmt.Sprintf("%s was granted %q with token %d, after %s with %d", c.name, name, token, last.c.name, last.token))
+	}
+	k.latest[name], c.grants[name] = h, h
+	k.holders = append(k.holders, h)
+	k.w.believes(h, true)
+	k.exclusive(h)
+	k.backed(h, "when it was granted")
+	k.planAudit(h)
+}
+
+// holds attaches what tells what h's client believes.
+func (k *checker) holds(owner string, l lease, ends func() error) {
+	h := k.holder(owner)
+	if h == nil || h.lease != nil {
+		return
+	}
+	h.lease, h.ends = l, ends
+	k.promised(h, h.until)
+}
+
+// promised compares what the lease says with what may be promised, and takes
+// over the former.
+func (k *checker) promised(h *holder, at clock.Instant) {
+	said := h.c.Now().Add(h.lease.Remaining())
+	if said > at && h.lease.Remaining() > 0 {
+		k.w.fail("I3", fmt.Sprintf("%s is promised %q for %v longer than it may rely on it", h.c.name, h.name, said.Sub(at)))
+	}
+	h.until = said
+	k.planAudit(h)
+}
+
+// exclusive checks that nobody else believes.
+func (k *checker) exclusive(h *holder) {
+	for _, o := range k.holders {
+		if o != h && o.name == h.name && o.believed() {
+			k.w.fail("I1", fmt.Sprintf("%s and %s both hold %q: tokens %d and %d", o.c.name, h.c.name, h.name, o.token, h.token))
+			return
+		}
+	}
+}
+
+// backed checks that nobody else could be granted h's name.
+func (k *checker) backed(h *holder, when string) {
+	w := k.w
+	if w.broken != "" {
+		return
+	}
+	have, need := 0, len(w.nodes)-len(w.nodes)/2
+	for _, s := range w.nodes {
+		_, holds := s.mem.Holds(s.time(), h.name, h.owner)
+		if holds || s.down || s.guarded() {
+			have++
+		}
+	}
+	switch {
+	case have < need:
+		w.fail("I2", fmt.Sprintf("%s holds %q, but only %d nodes keep others from it, %s; it takes %d", h.c.name, h.name, have, when, need))
+	case have == need:
+		w.sometimes(BarelyBacked)
+	}
+}
+
+// guarded reports whether the server has restarted so recently that it has no
+// vote for anybody who keeps the guard.
+func (s *server) guarded() bool {
+	return s.life > 1 && s.w.p.Lock.Guard && s.w.now < s.born+int64(s.w.p.Lock.MaxLease+s.w.p.Lock.Grace)
+}
+
+func (k *checker) planAudit(h *holder) {
+	h.audited++
+	k.w.plan(h.c.trueTime(h.until)-1, evAudit, h, h.audited)
+}
+
+// audit looks at a holder just before its belief ends, and just after.
+func (k *checker) audit(h *holder, number int) {
+	w := k.w
+	if h.audited != number && h.audited != -number || k.holder(h.owner) != h || h.c.dead {
+		return
+	}
+	if h.audited > 0 {
+		if h.c.Now() >= h.until.Add(-time.Microsecond) {
+			k.backed(h, "when it expired")
+		}
+		h.audited = -number
+		w.plan(h.c.trueTime(h.until)+int64(time.Microsecond), evAudit, h, number)
+		return
+	}
+	if h.c.Now() <= h.until { // its clock was slowed down
+		k.planAudit(h)
+		return
+	}
+	if h.c.stopped > 0 {
+		// It does not run, and so it can do nothing either.
+		k.remove(h)
+		return
+	}
+	if h.lease != nil && h.lease.Remaining() > 0 {
+		w.fail("I3", fmt.Sprintf("%s believes to hold %q for longer than it was promised", h.c.name, h.name))
+	}
+	if h.ends != nil && h.ends() == nil {
+		w.fail("I8", fmt.Sprintf("%s: the context of %q goes on after its validity has ended", h.c.name, h.name))
+	}
+	w.sometimes(Expired)
+	k.remove(h)
+}
+
+// rateChanged plans the audits of a client anew.
+func (k *checker) rateChanged(c *Client) {
+	for _, h := range k.holders {
+		if h.c == c {
+			h.audited = max(h.audited, -h.audited)
+			k.planAudit(h)
+		}
+	}
+}
+
+func (k *checker) paused(c *Client) {
+	for _, h := range k.holders {
+		if h.c == c {
+			k.w.sometimes(HolderPaused)
+		}
+	}
+}
+
+// killed ends the beliefs of a process.
+func (k *checker) killed(c *Client) {
+	for _, h := range slices.Clone(k.holders) {
+		if h.c == c {
+			k.w.sometimes(HolderKilled)
+			k.remove(h)
+		}
+	}
+}
+
+// before notes what a command must leave alone.
+func (k *checker) before(s *server, m *message, now model.Time) {
+	k.spared = k.spared[:0]
+	if len(m.cmd.Claims) != 1 {
+		return
+	}
+	claim := &m.cmd.Claims[0]
+	for _, h := range k.holders {
+		if h.name == claim.Name && h.owner != claim.Owner {
+			if until, ok := s.mem.Holds(now, h.name, h.owner); ok {
+				k.spared = append(k.spared, sparing{h, until})
+			}
+		}
+	}
+}
+
+// after checks that it did.
+func (k *checker) after(s *server, m *message, now model.Time) {
+	for _, sp := range k.spared {
+		if until, ok := s.mem.Holds(now, sp.h.name, sp.h.owner); !ok || until != sp.until {
+			k.w.fail("I9", fmt.Sprintf("%s of %s on %s changed the key of %s", m.cmd.Kind, m.link.c.name, s.name, sp.h.c.name))
+		}
+	}
+	w := k.w
+	switch m.result.Status {
+	case node.Stale:
+		if m.copy || m.conn != m.link.conn {
+			w.sometimes(LateAcquireStale)
+		} else {
+			w.sometimes(StaleToken)
+		}
+	case node.Granted:
+		if !m.pending && !m.copy {
+			w.sometimes(LateGrant)
+		}
+		if s.guarded() {
+			w.sometimes(GrantedByGuarded)
+		}
+	case node.Released:
+		if m.conn != m.link.conn || m.copy {
+			w.sometimes(LateRelease)
+		}
+	}
+}
+
+// Observe implements quorum.Observer.
+func (c *Client) Observe(e quorum.Event) {
+	w := c.w
+	if c.dead || w.over {
+		return
+	}
+	k := &w.check
+	w.logEvent(c, &e)
+	switch e.Kind {
+	case quorum.Acquired:
+		if c.attempts > 1 {
+			w.sometimes(AcquiredLater)
+		}
+		k.granted(c, e.Name, e.Owner, e.Token)
+	case quorum.AttemptFailed:
+		c.failed(e.Err)
+	case quorum.Extended:
+		h := k.holder(e.Owner)
+		if h == nil {
+			return
+		}
+		w.sometimes(Renewed)
+		if k.latest[e.Name] != h {
+			w.fail("I12", fmt.Sprintf("%s has extended %q, which was granted to %s since", c.name, e.Name, k.latest[e.Name].c.name))
+		}
+		may := h.until
+		for _, x := range h.asked {
+			if x.start == c.Now().Add(-e.Took) {
+				may = max(may, k.promise(x.start, x.ttl))
+			}
+		}
+		if h.lease != nil {
+			k.promised(h, may)
+		} else {
+			h.until = may
+			k.planAudit(h)
+		}
+		k.exclusive(h)
+		k.backed(h, "when it was extended")
+	case quorum.ExtendFailed:
+		w.sometimes(RenewalFailed)
+	case quorum.Lost:
+		h := k.holder(e.Owner)
+		if h == nil {
+			return
+		}
+		if c.Now() < h.until && h.lease != nil {
+			w.sometimes(LostEarly)
+			if have := w.having(h); w.broken == "" && have >= len(w.nodes)/2+1 {
+				w.fail("I8", fmt.Sprintf("%s lost %q, which %d nodes still have, %v before its validity ends", c.name, e.Name, have, h.until.Sub(c.Now())))
+			}
+		} else {
+			w.sometimes(LostAtDeadline)
+		}
+		k.remove(h)
+	case quorum.Healed:
+		w.sometimes(Healed)
+	case quorum.NodeRecovered:
+		w.sometimes(NodeRecovered)
+	}
+}
+
+// having counts the nodes that have h's key.
+func (w *world) having(h *holder) (n int) {
+	for _, s := range w.nodes {
+		if _, ok := s.mem.Holds(s.time(), h.name, h.owner); ok && !s.guarded() {
+			n++
+		}
+	}
+	return n
+}
+
+// failed looks at the error of an attempt.
+func (c *Client) failed(err error) {
+	w := c.w
+	e, ok := errors.AsType[*quorum.Error](err)
+	if !ok {
+		return
+	}
+	var votes [quorum.Abstaining + 1]int
+	for i, v := range e.Nodes {
+		votes[v.Vote]++
+		l := c.links[i]
+		if l.heardOwner != c.lastOwner {
+			continue
+		}
+		honest := true
+		switch v.Vote {
+		case quorum.Granted:
+			honest = l.heard.Status == node.Granted
+		case quorum.Refused:
+			honest = l.heard.Status == node.Refused || l.heard.Status == node.Stale
+		case quorum.Unknown:
+			honest = l.heard.Status == node.Unknown
+		case quorum.Abstaining:
+			honest = l.heard.Status == node.Granted && w.p.Lock.Guard
+		}
+		if !honest {
+			w.fail("I11", fmt.Sprintf("%s is told that the vote of %s was %s; its answer was %s", c.name, l.n.name, v.Vote, l.heard.Status))
+		}
+	}
+	need := len(w.nodes)/2 + 1
+	if votes[quorum.Granted] >= need && errors.Is(err, quorum.ErrNoQuorum) {
+		w.sometimes(GrantedTooLate)
+	}
+	if votes[quorum.Abstaining] > 0 {
+		w.sometimes(GuardRefusal)
+	}
+	if votes[quorum.Unknown] > 0 && votes[quorum.Granted] > 0 {
+		w.sometimes(UnknownVote)
+	}
+	if votes[quorum.Granted] > 0 && votes[quorum.Refused] > 0 {
+		w.sometimes(SplitVote)
+	}
+	held := errors.Is(err, quorum.ErrHeld)
+	if held && votes[quorum.Granted]+votes[quorum.Refused] < need {
+		w.fail("I11", fmt.Sprintf("%s is told that the lock is held; only %d nodes answered", c.name, votes[quorum.Granted]+votes[quorum.Refused]))
+	}
+	if errors.Is(err, quorum.ErrNoQuorum) {
+		w.sometimes(NoQuorum)
+	}
+}
+
+// leaks looks at the nodes when everything is over, and all leases are.
+func (k *checker) leaks() {
+	w := k.w
+	for _, s := range w.nodes {
+		if s.down || !w.core.Has(s.number) {
+			continue
+		}
+		for _, e := range s.mem.Dump(s.time()) {
+			if e.Type != "hash" {
+				continue
+			}
+			if w.broken == "" || e.Expires == model.Never {
+				w.fail("I6", fmt.Sprintf("%s still has %q of %s, for another %v", s.name, e.Key, e.Fields[0].Name,
+					time.Duration(e.Expires-s.time())*time.Millisecond))
+				return
+			}
+		}
+	}
+	for _, c := range w.clients {
+		if n := len(c.tasks); n > 0 && !c.dead {
+			w.fail("I10", fmt.Sprintf("%d tasks of %s are left over", n, c.name))
+		}
+	}
+}
+
+// note sees how each command ended for its client.
+func (w *world) note(l *link, m *message, r *node.Reply) {
+	if m.cmd.Kind == node.Acquire && len(m.cmd.Claims) == 1 {
+		l.heardOwner, l.heard = m.cmd.Claims[0].Owner, *r
+	}
+	w.logReply(l, m, r)
+}
+
+// brokenBy returns which assumption of a lock with a lease an access to the
+// resource breaks.
+func brokenBy(p *faults.Plan) string {
+	if p.Lock.Client == faults.Plain {
+		return "the resource checks fencing tokens, and textbook Redlock has none"
+	}
+	return "the resource checks fencing tokens"
+}

@@ -1,0 +1,244 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// A Client is one process: it has clocks of its own, a Locker on all nodes, and
+// tasks. Its methods are for the tasks of its own program.
+type Client struct {
+	w      *world
+	number int
+	name   string
+
+	rate   timepiece
+	ahead  time.Duration // of its time of day
+	strobe time.Duration
+	slept  int64 // when it was suspended
+
+	stopped int // how many faults stop it
+	dead    bool
+	backlog []backlog
+	tasks   []*task
+
+	links  []*link
+	locker *quorum.Locker
+	plain  *textbook
+	ctx    context.Context
+	cancel context.CancelFunc
+	random random // of its work
+	engine random // of its Locker
+	script script
+
+	lastOwner string // whose acquisition was sent last
+	lastStart clock.Instant
+	lastTTL   time.Duration
+	attempts  int                // of the acquisition under way
+	acquires  int                // commands of these
+	grants    map[string]*holder // its latest, by name
+	stops     int                // how often it was stopped
+
+	result   error // of the caller's program
+	finished bool  // the program is over
+	done     signal
+	served   bool // it got every lock in the end
+}
+
+// A backlog is what waits for a process that is stopped.
+type backlog struct {
+	task    *task
+	message *message
+	link    *link
+	topic   string // of a notice, that came over link
+	reset   uint32
+}
+
+// Number returns which client it is, from 1.
+func (c *Client) Number() int { return c.number + 1 }
+
+// Locker returns the client's Locker; nil if the plan's clients are plain.
+func (c *Client) Locker() *quorum.Locker { return c.locker }
+
+// Context returns a context that ends when the part of the run in which faults
+// happen is over.
+func (c *Client) Context() context.Context { return c.ctx }
+
+// Now implements clock.Clock.
+func (c *Client) Now() clock.Instant { return clock.Instant(c.rate.read(c.w.now)) }
+
+// origin is what the client's clock shows at the beginning: to each something
+// else, as instants of two clocks have nothing to do with each other.
+func (c *Client) origin() int64 { return int64(c.number+1) * int64(time.Hour) }
+
+// Wall implements clock.Clock.
+func (c *Client) Wall() time.Time {
+	return epoch.Add(time.Duration(c.rate.read(c.w.now)-c.origin()) + c.ahead + c.strobe)
+}
+
+// Go implements clock.Clock.
+func (c *Client) Go(task func()) {
+	if c.dead || c.w.over {
+		return
+	}
+	c.start(task)
+}
+
+// NewSignal implements clock.Clock.
+func (c *Client) NewSignal() clock.Signal { return &signal{owner: c} }
+
+// Sleep lets d pass on the client's own clock.
+func (c *Client) Sleep(d time.Duration) {
+	if d > 0 {
+		s := signal{owner: c}
+		s.Wait(context.Background(), c.Now().Add(d))
+	}
+}
+
+// Below draws a number from 0 up to n, from the client's own stream.
+func (c *Client) Below(n int) int { return c.random.below(n) }
+
+// trueTime returns when the client's clock shows the instant, but not before now.
+func (c *Client) trueTime(i clock.Instant) int64 {
+	return max(c.w.now, c.rate.when(int64(i)))
+}
+
+// ended forgets a task that has returned.
+func (c *Client) ended(t *task) {
+	i := slices.Index(c.tasks, t)
+	c.tasks = slices.Delete(c.tasks, i, i+1)
+}
+
+func (w *world) newClient(number int) *Client {
+	c := &Client{w: w, number: number, name: procName('c', number), grants: make(map[string]*holder)}
+	c.done.owner = c
+	c.rate = timepiece{base: c.origin(), at: 0}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.random = stream(w.p.Seed, ofWork, number)
+	c.engine = stream(w.p.Seed, ofEngine, number+w.starts*faults.MaxClients)
+	var before []*link
+	if number < len(w.clients) && w.clients[number] != nil {
+		old := w.clients[number]
+		before = old.links
+		c.rate, c.ahead, c.strobe = old.rate, old.ahead, old.strobe
+		c.random = old.random
+	}
+	for i, s := range w.nodes {
+		l := &link{w: w, c: c, n: s, random: stream(w.p.Seed, ofNetwork, number*faults.MaxNodes+i)}
+		if before != nil {
+			l.trouble, l.random, l.conn = before[i].trouble, before[i].random, before[i].conn+1
+			l.holds = nil
+			for _, h := range before[i].holds {
+				l.holds = append(l.holds, &holding{kind: h.kind, left: h.left, way: h.way})
+			}
+		}
+		c.links = append(c.links, l)
+	}
+	return c
+}
+
+// open makes the client's Locker.
+func (c *Client) open() error {
+	p := &c.w.p.Lock
+	nodes := make([]node.Node, len(c.links))
+	for i, l := range c.links {
+		nodes[i] = l
+	}
+	if p.Client == faults.Plain {
+		c.plain = newTextbook(c)
+		return nil
+	}
+	drift := float64(p.Drift) / 1e6
+	if p.Drift == 0 {
+		drift = 1e-9 // none: 0 would be the default
+	}
+	var err error
+	c.locker, err = quorum.New(nodes, quorum.Options{
+		Lease: p.Lease, MaxLease: p.MaxLease, Timeout: p.Timeout, Poll: p.Poll, Grace: p.Grace, Drift: drift,
+		NoRestartGuard: !p.Guard, AllowEven: true,
+		Clock: c, Random: c.engine.next, Observer: c,
+	})
+	return err
+}
+
+// stop stops the process; resume lets it go on.
+func (c *Client) stop() {
+	c.stopped++
+	c.stops++
+}
+
+func (c *Client) resume() {
+	if c.stopped--; c.stopped > 0 || c.dead {
+		return
+	}
+	waiting := c.backlog
+	c.backlog = nil
+	if c.w.order.happens(faults.Percent(50)) { // what the network brought, before what the clock did
+		slices.SortStableFunc(waiting, func(a, b backlog) int { return rank(a) - rank(b) })
+	}
+	for _, b := range waiting {
+		switch {
+		case b.task != nil:
+			c.w.runnable = append(c.w.runnable, b.task)
+		case b.message != nil:
+			b.message.link.receive(b.message)
+		case b.topic != "":
+			b.link.subscribed(b.topic)
+		case b.reset != 0:
+			b.link.reset(b.reset)
+		default:
+			b.link.expire()
+		}
+	}
+}
+
+func rank(b backlog) int {
+	if b.message != nil {
+		return 0
+	}
+	return 1
+}
+
+// kill ends the process at once: nothing of it runs again.
+func (c *Client) kill() {
+	c.dead = true
+	c.w.check.killed(c)
+	c.backlog = nil
+	for _, l := range c.links {
+		for _, m := range l.pending {
+			m.pending, m.reply = false, nil
+			c.w.free(m)
+		}
+		l.pending, l.waiting, l.watchers = nil, nil, nil
+		l.conn++
+		l.phase = cold
+	}
+}
+
+// unwind ends the tasks of a run that is over.
+func (c *Client) unwind() {
+	for len(c.tasks) > 0 {
+		t := c.tasks[len(c.tasks)-1]
+		c.tasks = c.tasks[:len(c.tasks)-1]
+		c.w.current = t
+		t.stop()
+	}
+	c.w.current = nil
+}
+
+// errTimeout ends the contexts that WithTimeout makes.
+var errTimeout = errors.New("the time is over")
+
+// WithTimeout returns a context that ends after d on the client's own clock.
+func (c *Client) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	inner, cancel := context.WithCancelCause(ctx)
+	c.w.call(c.trueTime(c.Now().Add(d)), func() { cancel(errTimeout) })
+	return inner, func() { cancel(context.Canceled) }
+}

@@ -1,0 +1,511 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node"
+)
+
+// A link is the way from one client to one node and back: the node.Node that
+// the client's engine talks to. It keeps what go-redis and its courier would: a
+// connection, the handshake of each new one, the deadline of each command, a
+// subscription.
+//
+// Commands go out as they come, and several may be under way: their order on
+// one connection is kept, unless a fault changes it. A connection is given up
+// when a command on it got no answer in time. What is under way on it then may
+// still arrive.
+type link struct {
+	w *world
+	c *Client
+	n *server
+
+	phase   phase
+	conn    uint32 // counts connections
+	life    int    // of the server at the other end
+	census  node.Census
+	scripts uint8 // kinds whose script this connection has sent as text
+	pending []*message
+	waiting []*message // until there is a connection
+	sweepAt int64
+	dialAt  int64
+	pause   time.Duration // before the next attempt to connect
+	refused bool          // the last attempt failed; until the next one commands are answered at once
+	closed  bool
+
+	arrive, answer int64 // when the last message on this connection gets there
+
+	watchers []*watcher
+
+	heardOwner string // whose acquire was answered last, and how
+	heard      node.Reply
+
+	random random
+	trouble
+}
+
+type phase uint8
+
+const (
+	cold phase = iota
+	dialing
+	warm
+)
+
+// A trouble is what faults do to a link.
+type trouble struct {
+	cutTo, cutFrom, deaf int // how many faults cut it
+	loss, duplicate      [2]faults.Ratio
+	reorder              [2]faults.Ratio
+	later                faults.Range // of duplicates
+	delay                [2]faults.Range
+	holds                []*holding
+}
+
+// A holding is a fault that keeps messages.
+type holding struct {
+	kind string
+	left int
+	way  faults.Way
+	held []event
+}
+
+const (
+	toNode = iota
+	toClient
+)
+
+// A message is a command on its way, or a handshake, or a subscription.
+type message struct {
+	link  *link
+	conn  uint32
+	hello bool
+	topic string // of a subscription
+	copy  bool   // nobody waits for its answer
+	text  bool   // the script comes with it
+
+	cmd   node.Command
+	claim [1]node.Claim
+	plain plainOp
+	reply func(node.Reply)
+
+	life     int         // of the server, when it was sent; in the answer to a handshake, its present one, or 0: refused
+	uptime   node.Uptime // in the answer to a handshake
+	result   node.Reply
+	noScript bool
+
+	pending bool // the client waits for it
+	flying  int  // events about it
+	serial  int  // in the trace
+}
+
+type watcher struct {
+	name string
+	wake func()
+}
+
+// Name implements node.Node.
+func (l *link) Name() string { return l.n.name }
+
+// Submit implements node.Node.
+func (l *link) Submit(cmd node.Command, reply func(node.Reply)) {
+	l.submit(cmd, notPlain, reply)
+}
+
+func (l *link) submit(cmd node.Command, plain plainOp, reply func(node.Reply)) {
+	w := l.w
+	if l.c.dead || w.over {
+		return
+	}
+	w.check.submitted(l, &cmd)
+	switch {
+	case l.closed:
+		reply(node.Reply{Err: node.ErrClosed, Unsent: true})
+		return
+	case cmd.Deadline <= l.c.Now():
+		reply(node.Reply{Err: node.ErrTimeout, Unsent: true})
+		return
+	case l.refused:
+		w.sometimes(NodeDown)
+		reply(node.Reply{Err: node.ErrUnreachable, Unsent: true})
+		return
+	}
+	m := w.message(l)
+	m.cmd, m.reply, m.plain, m.pending = cmd, reply, plain, true
+	if len(cmd.Claims) == 1 {
+		m.claim[0] = cmd.Claims[0]
+		m.cmd.Claims = m.claim[:]
+	} else {
+		m.cmd.Claims = slices.Clone(cmd.Claims)
+	}
+	l.pending = append(l.pending, m)
+	l.armSweep(cmd.Deadline)
+	if l.phase == warm {
+		l.send(m)
+		return
+	}
+	l.waiting = append(l.waiting, m)
+	l.dial()
+}
+
+// armSweep makes sure that commands are looked at by their deadline.
+func (l *link) armSweep(deadline clock.Instant) {
+	at := l.c.trueTime(deadline)
+	if l.sweepAt != 0 && l.sweepAt <= at {
+		return
+	}
+	l.sweepAt = at
+	l.w.plan(at, evSweep, l, 0)
+}
+
+// sweep answers the commands whose deadline has passed.
+func (l *link) sweep(at int64) {
+	if l.sweepAt != at {
+		return
+	}
+	l.sweepAt = 0
+	if l.c.dead {
+		return
+	}
+	if l.c.stopped > 0 {
+		l.c.backlog = append(l.c.backlog, backlog{link: l})
+		return
+	}
+	l.expire()
+}
+
+func (l *link) expire() {
+	now := l.c.Now()
+	var late []*message
+	next := clock.Never
+	kept := l.pending[:0]
+	for _, m := range l.pending {
+		if m.cmd.Deadline <= now {
+			late = append(late, m)
+			continue
+		}
+		kept = append(kept, m)
+		next = min(next, m.cmd.Deadline)
+	}
+	l.pending = kept
+	if next != clock.Never {
+		l.armSweep(next)
+	}
+	for _, m := range late {
+		unsent := slices.Contains(l.waiting, m)
+		if unsent {
+			l.waiting = slices.DeleteFunc(l.waiting, func(o *message) bool { return o == m })
+		} else if m.conn == l.conn {
+			l.abandon()
+		}
+		l.w.sometimes(Timeout)
+		l.finish(m, node.Reply{Err: node.ErrTimeout, Unsent: unsent})
+	}
+}
+
+// finish calls the reply of a command that is no longer in l.pending.
+func (l *link) finish(m *message, with node.Reply) {
+	reply := m.reply
+	m.pending, m.reply = false, nil
+	l.w.note(l, m, &with)
+	l.w.free(m)
+	reply(with)
+}
+
+// abandon gives the connection up.
+func (l *link) abandon() {
+	if l.phase == cold {
+		return
+	}
+	l.phase = cold
+	l.conn++
+	l.w.sometimes(Reconnect)
+}
+
+// fail answers everything that is open on the connection.
+func (l *link) fail(err error) {
+	l.abandon()
+	pending := l.pending
+	l.pending = nil
+	for _, m := range pending {
+		unsent := slices.Contains(l.waiting, m)
+		l.finish(m, node.Reply{Err: err, Unsent: unsent})
+	}
+	l.waiting = l.waiting[:0]
+}
+
+const (
+	minRedial = 5 * time.Millisecond
+	maxRedial = 500 * time.Millisecond
+	maxDial   = time.Second // for a server to take a connection and shake hands
+)
+
+// dial begins to connect, unless that is under way.
+func (l *link) dial() {
+	if l.phase != cold || l.closed {
+		return
+	}
+	l.phase = dialing
+	l.conn++
+	l.arrive, l.answer, l.scripts = 0, 0, 0
+	m := l.w.message(l)
+	m.hello, m.conn = true, l.conn
+	l.carry(toNode, m, evRequest)
+	l.planDial(maxDial)
+}
+
+func (l *link) planDial(after time.Duration) {
+	l.dialAt = l.w.now + int64(after)
+	l.w.plan(l.dialAt, evDial, l, 0)
+}
+
+// redial is the event at which an attempt to connect has taken too long, or
+// another one is due.
+func (l *link) redial(at int64) {
+	if l.dialAt != at || l.c.dead || l.closed {
+		return
+	}
+	if l.c.stopped > 0 {
+		l.planDial(minRedial)
+		return
+	}
+	switch l.phase {
+	case dialing:
+		l.giveUp()
+	case cold:
+		l.refused = false
+		if len(l.waiting) > 0 || len(l.watchers) > 0 {
+			l.dial()
+		}
+	}
+}
+
+// giveUp ends an attempt to connect that failed.
+func (l *link) giveUp() {
+	l.refused = true
+	l.fail(node.ErrUnreachable)
+	l.pause = min(max(2*l.pause, minRedial), maxRedial)
+	l.planDial(l.pause)
+}
+
+// connected takes the answer to a handshake.
+func (l *link) connected(m *message) {
+	if l.phase != dialing || m.conn != l.conn {
+		return
+	}
+	l.phase, l.refused, l.pause, l.dialAt = warm, false, 0, 0
+	l.life = m.life
+	l.census.Take([]node.Uptime{m.uptime}, l.c.Now())
+	waiting := l.waiting
+	l.waiting = nil
+	for _, m := range waiting {
+		l.send(m)
+	}
+	l.subscribe(l.topics())
+}
+
+// send puts a command on the connection.
+func (l *link) send(m *message) {
+	m.conn, m.life = l.conn, l.life
+	l.carry(toNode, m, evRequest)
+}
+
+// carry takes a message over the network, one way.
+func (l *link) carry(way int, m *message, kind eventKind) {
+	w := l.w
+	plan := &w.p.Network
+	delay := l.random.within(plan.Delay)
+	if d := l.delay[way]; d.Max > 0 {
+		delay += l.random.within(d)
+	}
+	last := &l.arrive
+	if way == toClient {
+		last = &l.answer
+	}
+	at := w.now + int64(delay)
+	switch {
+	case way == toNode && l.cutTo > 0, way == toClient && l.cutFrom > 0, l.random.happens(l.loss[way]):
+		w.sometimes(MessageLost)
+		w.lost(l, way, m)
+		w.free(m)
+		return
+	case m.conn != l.conn: // of a connection that was given up: nothing keeps its order
+	case l.random.happens(l.reorder[way]):
+		at += int64(l.random.within(plan.Delay)) * 4
+		w.sometimes(Reordered)
+	default:
+		at = max(at, *last)
+		*last = at
+	}
+	if h := l.holder(way, m); h != nil {
+		h.held = append(h.held, event{kind: kind, what: m})
+		m.flying++
+		w.sometimes(MessageHeld)
+		w.heldUp(l, way, m)
+		return
+	}
+	m.flying++
+	w.plan(at, kind, m, 0)
+	w.sent(l, way, m, at)
+	if way == toNode && !m.hello && m.topic == "" && l.random.happens(l.duplicate[way]) {
+		c := w.message(l)
+		c.cmd, c.plain, c.conn, c.life, c.copy = m.cmd, m.plain, m.conn, m.life, true
+		c.cmd.Claims = slices.Clone(m.cmd.Claims)
+		c.flying++
+		w.plan(at+int64(l.random.within(l.later)), kind, c, 0)
+		w.sometimes(Duplicated)
+	}
+}
+
+// holder returns the fault that keeps m, if there is one.
+func (l *link) holder(way int, m *message) *holding {
+	if m.hello || m.topic != "" {
+		return nil
+	}
+	direction := faults.To
+	if way == toClient {
+		direction = faults.From
+	}
+	for _, h := range l.holds {
+		if h.way.Has(direction) && (h.kind == "" || h.kind == m.cmd.Kind.String()) && h.left != 0 {
+			h.left--
+			return h
+		}
+	}
+	return nil
+}
+
+// letGo sends on what the holds keep that end now.
+func (l *link) letGo(ends func(*holding) bool) {
+	kept := l.holds[:0]
+	for _, h := range l.holds {
+		if !ends(h) {
+			kept = append(kept, h)
+			continue
+		}
+		for _, e := range h.held {
+			at := l.w.now + int64(l.random.within(l.w.p.Network.Delay))
+			l.w.plan(at, e.kind, e.what, 0)
+			l.w.released(l, e.what.(*message))
+		}
+	}
+	clear(l.holds[len(kept):])
+	l.holds = kept
+}
+
+// receive takes an answer.
+func (l *link) receive(m *message) {
+	defer l.w.free(m)
+	m.flying--
+	switch {
+	case l.c.dead:
+	case m.hello:
+		if m.life == 0 {
+			if l.phase == dialing && m.conn == l.conn {
+				l.giveUp()
+			}
+			return
+		}
+		l.connected(m)
+	case m.topic != "":
+		l.subscribed(m.topic)
+	case m.copy || !m.pending:
+		l.w.sometimes(LateReply)
+	case m.conn != l.conn || m.cmd.Deadline <= l.c.Now():
+		// It is not read: the connection was given up, or expire is about to.
+		l.w.sometimes(LateReply)
+	case m.noScript:
+		l.w.sometimes(NoScript)
+		m.noScript, m.text = false, true
+		l.send(m)
+	default:
+		l.census.Heard(l.c.Now())
+		result := m.result
+		result.Life = l.census.Life()
+		i := slices.Index(l.pending, m)
+		l.pending = slices.Delete(l.pending, i, i+1)
+		l.finish(m, result)
+	}
+}
+
+// reset learns that the server closed the connection.
+func (l *link) reset(conn uint32) {
+	if l.c.dead || conn != l.conn || l.phase != warm {
+		return
+	}
+	l.fail(node.ErrUnreachable)
+	l.pause = 0
+	l.dial()
+}
+
+// Watch implements node.Node.
+func (l *link) Watch(name string, wake func()) (stop func()) {
+	v := &watcher{name, wake}
+	first := !slices.ContainsFunc(l.watchers, func(o *watcher) bool { return o.name == name })
+	l.watchers = append(l.watchers, v)
+	switch {
+	case l.c.dead || l.w.over || l.closed:
+	case l.phase != warm:
+		if !l.refused {
+			l.dial()
+		}
+	case first || !l.n.listening(l, name):
+		l.subscribe([]string{name})
+	default:
+		wake()
+	}
+	return func() {
+		l.watchers = slices.DeleteFunc(l.watchers, func(o *watcher) bool { return o == v })
+	}
+}
+
+func (l *link) topics() (names []string) {
+	for _, v := range l.watchers {
+		if !slices.Contains(names, v.name) {
+			names = append(names, v.name)
+		}
+	}
+	return names
+}
+
+func (l *link) subscribe(names []string) {
+	for _, name := range names {
+		m := l.w.message(l)
+		m.topic, m.conn, m.life = name, l.conn, l.life
+		l.carry(toNode, m, evRequest)
+	}
+}
+
+// subscribed wakes those who wait for name: a subscription has begun.
+func (l *link) subscribed(name string) {
+	for _, v := range slices.Clone(l.watchers) {
+		if v.name == name {
+			v.wake()
+		}
+	}
+}
+
+// Close implements node.Node.
+func (l *link) Close() error {
+	l.closed = true
+	if !l.c.dead && !l.w.over {
+		l.fail(node.ErrClosed)
+	}
+	return nil
+}
+
+func (m *message) String() string {
+	switch {
+	case m.hello:
+		return "hello"
+	case m.topic != "":
+		return "subscribe " + m.topic
+	case len(m.cmd.Claims) > 1:
+		return fmt.Sprintf("%s of %d", m.cmd.Kind, len(m.cmd.Claims))
+	}
+	return fmt.Sprintf("%s %s", m.cmd.Kind, m.cmd.Claims[0].Name)
+}

@@ -1,0 +1,155 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+)
+
+// A resource is what the locks protect: one register for each name. If the plan
+// has it fenced it remembers the highest token that it has seen, and refuses
+// lower ones.
+type resource struct {
+	w         *world
+	registers []register // by the number of the name
+	history   []porcupine.Operation
+}
+
+type register struct {
+	value int
+	token node.Token
+	grant int // the latest holder that has written
+}
+
+// An access is one request to the resource, and its answer.
+type access struct {
+	c     *Client
+	write bool
+	name  int
+	token node.Token
+	grant int
+	value int
+	sent  int64
+
+	ok     bool
+	signal *signal
+}
+
+// Read reads the register of name under a token. It is false if the resource
+// refused the token.
+func (c *Client) Read(name string, token node.Token) (value int, ok bool) {
+	a := c.access(name, token, 0, false, 0)
+	return a.value, a.ok
+}
+
+// Write writes the register of name under a token.
+func (c *Client) Write(name string, token node.Token, value int) (ok bool) {
+	return c.access(name, token, value, true, 0).ok
+}
+
+// access sends a request, which takes so much longer than others, and waits for
+// the answer.
+func (c *Client) access(name string, token node.Token, value int, write bool, longer time.Duration) *access {
+	w := c.w
+	a := &access{c: c, write: write, name: w.nameNumber(name), token: token, value: value, sent: w.now,
+		grant: c.grantOf(name), signal: &signal{owner: c}}
+	w.plan(w.now+int64(longer+c.links[0].random.within(w.p.Network.Delay)), evWrite, a, 0)
+	a.signal.Wait(context.Background(), clock.Never)
+	return a
+}
+
+// grantOf returns which grant of name a client's access belongs to.
+func (c *Client) grantOf(name string) int {
+	if h := c.grants[name]; h != nil {
+		return h.grant
+	}
+	return 0
+}
+
+func (r *resource) take(a *access) {
+	w := r.w
+	for len(r.registers) <= a.name {
+		r.registers = append(r.registers, register{})
+	}
+	reg := &r.registers[a.name]
+	w.stir(evWrite, uint64(a.c.number), uint64(a.token))
+	a.ok = !w.p.Lock.Fence || a.token == 0 || a.token >= reg.token
+	if a.ok {
+		reg.token = max(reg.token, a.token)
+		if a.write {
+			if a.grant < reg.grant {
+				w.stale(a)
+			}
+			reg.grant = max(reg.grant, a.grant)
+			reg.value = a.value
+		} else {
+			a.value = reg.value
+		}
+	} else {
+		w.sometimes(WriteRefused)
+	}
+	w.logAccess(a)
+	at := w.now + int64(a.c.links[0].random.within(w.p.Network.Delay))
+	if len(r.history) < maxHistory {
+		r.history = append(r.history, porcupine.Operation{ClientId: a.c.number, Input: *a, Call: a.sent, Output: *a, Return: at})
+	}
+	w.plan(at, evAnswer, a, 0)
+}
+
+// stale notes that a write was accepted after one of a later holder.
+func (w *world) stale(a *access) {
+	if !w.p.Lock.Fence || a.token == 0 {
+		w.breaks(brokenBy(w.p))
+	}
+	w.fail("I5", fmt.Sprintf("%s writes to %q after a later holder has", a.c.name, w.names[a.name]))
+}
+
+// maxHistory bounds what is checked for linearizability.
+const maxHistory = 400
+
+// registers is the resource as porcupine's model: a register with a fence for
+// each name.
+var registerModel = porcupine.Model{
+	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
+		var parts [][]porcupine.Operation
+		for _, op := range history {
+			n := op.Input.(access).name
+			for len(parts) <= n {
+				parts = append(parts, nil)
+			}
+			parts[n] = append(parts[n], op)
+		}
+		return parts
+	},
+	Init: func() any { return register{} },
+	Step: func(state, input, output any) (bool, any) {
+		reg, in, out := state.(register), input.(access), output.(access)
+		if out.ok != (in.token == 0 || in.token >= reg.token) {
+			return false, state
+		}
+		if !out.ok {
+			return true, state
+		}
+		reg.token = max(reg.token, in.token)
+		if in.write {
+			reg.value = in.value
+			return true, reg
+		}
+		return out.value == reg.value, reg
+	},
+}
+
+// linearizable checks the history of a fenced resource.
+func (r *resource) linearizable() {
+	if !r.w.p.Lock.Fence || len(r.history) == 0 {
+		return
+	}
+	if porcupine.CheckOperationsTimeout(registerModel, r.history, time.Second) == porcupine.Illegal {
+		r.w.fail("I5", "the resource's history is not linearizable")
+	}
+}

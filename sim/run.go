@@ -1,0 +1,257 @@
+// Package sim runs the lock of package quorum in a world of its own, where
+// everything can go wrong and nothing takes any time: nodes that crash, forget,
+// hang and lie about the time of day, networks that lose, delay and repeat,
+// processes that stop at the worst instant.
+//
+// The engine is the one that production runs. It sees the world through its two
+// seams, package clock and package node. A task is a coroutine, a wait is a
+// place in a heap of events, and a run is a pure function of its [faults.Plan]:
+// the same plan gives the same events in the same order, byte for byte, on every
+// machine.
+//
+//	plan := faults.Generate(7)
+//	result := sim.Run(plan, nil)
+//	fmt.Println(result.Verdict)
+//
+// Each run is held to the [Invariants]. What breaks one is a bug of the lock,
+// unless the plan itself leaves what a lock with a lease can stand: then the
+// violation says which assumption was broken.
+//
+// To try a program of your own under a plan, give it to [Run]: it gets a
+// [Client] with a Locker, and runs as each of the plan's clients.
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/redquorum/redquorum/faults"
+)
+
+// A Verdict is what came of a run.
+type Verdict string
+
+const (
+	Sound   Verdict = "sound"   // nothing was violated
+	Unsafe  Verdict = "unsafe"  // an invariant was, within the assumptions
+	Stuck   Verdict = "stuck"   // whoever waited did not get the lock
+	Outside Verdict = "outside" // an invariant was, after the plan had broken an assumption
+)
+
+// A Violation is one invariant that did not hold.
+type Violation struct {
+	Invariant string        // "I1", "I2" and so on, see Invariants, or "panic"
+	At        time.Duration // true time since the beginning
+	What      string
+	Outside   string // which assumption the plan had broken by then; "" if none: then it is a bug
+}
+
+func (v Violation) String() string { return fmt.Sprintf("%v %s: %s", v.At, v.Invariant, v.What) }
+
+// A Result is what came of a run.
+type Result struct {
+	Plan       *faults.Plan
+	Verdict    Verdict
+	Violations []Violation // in the order of their times; the last is what ended the run, if it is a bug
+	Events     uint64      // things that happened
+	Virtual    time.Duration
+	Hash       uint64 // of all events in their order
+	Grants     int
+	Sometimes  Sometimes
+	Trace      *Trace // if it was asked for
+	Errors     []error
+
+	hashes []uint64
+}
+
+// Worst returns the violation that decides the verdict, or nil.
+func (r *Result) Worst() *Violation {
+	for i := range r.Violations {
+		if r.Violations[i].Outside == "" {
+			return &r.Violations[i]
+		}
+	}
+	if len(r.Violations) > 0 {
+		return &r.Violations[0]
+	}
+	return nil
+}
+
+// An Option changes a run without changing what happens in it.
+type Option func(*world)
+
+// WithTrace keeps a record of everything that happens.
+func WithTrace() Option { return func(w *world) { w.trace = new(Trace) } }
+
+// withHashes keeps the hash after each event.
+func withHashes() Option { return func(w *world) { w.hashes = []uint64{0} } }
+
+// Run carries out a plan. If program is not nil, each client runs it once, in
+// place of its work in the plan. It panics if the plan is not valid: see
+// [faults.Plan.Check].
+func Run(p *faults.Plan, program func(*Client) error, options ...Option) *Result {
+	if err := p.Check(); err != nil {
+		panic(err)
+	}
+	w := &world{p: p, program: program}
+	w.order = stream(p.Seed, ofOrder, 0)
+	w.healing = stream(p.Seed, ofHealing, 0)
+	w.check = checker{w: w, latest: make(map[string]*holder)}
+	w.store = resource{w: w}
+	for _, o := range options {
+		o(w)
+	}
+	for i := range p.Nodes {
+		s := &server{w: w, number: i, name: procName('n', i), random: stream(p.Seed, ofClocks, i), comesBack: faults.Durable}
+		s.mem.Sync()
+		s.begin(-int64(365 * 24 * time.Hour))
+		w.nodes = append(w.nodes, s)
+	}
+	w.clients = make([]*Client, p.Clients)
+	syncs := false
+	for i := range p.Events {
+		w.plan(int64(p.Events[i].At), evFault, nil, i)
+		syncs = syncs || p.Events[i].Mode == faults.Second
+	}
+	if syncs {
+		w.plan(int64(stream(p.Seed, ofClocks, -1).first(time.Second)), evSync, nil, 0)
+	}
+	for i := range p.Clients {
+		c := w.newClient(i)
+		c.script.scripted = p.Scripted(i)
+		w.clients[i] = c
+		w.launch(c)
+	}
+	w.run(int64(p.Length))
+	w.finish()
+	r := &Result{Plan: p, Violations: w.found, Events: w.events, Virtual: time.Duration(w.now), Hash: w.hash,
+		Grants: w.check.grants, Sometimes: w.seen, Trace: w.trace, hashes: w.hashes}
+	w.over = true
+	for _, c := range w.clients {
+		c.unwind()
+		r.Errors = append(r.Errors, c.result)
+	}
+	for _, c := range w.dead {
+		c.unwind()
+	}
+	r.Verdict = verdict(w.found)
+	return r
+}
+
+func (r random) first(d time.Duration) time.Duration { return time.Duration(r.below(int(d))) }
+
+func verdict(found []Violation) Verdict {
+	v := Sound
+	for _, f := range found {
+		switch {
+		case f.Outside != "":
+			if v == Sound {
+				v = Outside
+			}
+		case f.Invariant == "I7":
+			return Stuck
+		default:
+			return Unsafe
+		}
+	}
+	return v
+}
+
+// finish is the second part of a run. A majority of the nodes is healed, and
+// all other faults are for ever: whoever wants the lock must get it. Then
+// everybody goes home, and nothing may be left.
+func (w *world) finish() {
+	if w.over {
+		return
+	}
+	w.calm = true
+	p := w.p
+	w.log(Entry{Kind: "calm", Client: -1, Node: -1, Text: "the faults are over for a majority, and for ever elsewhere"})
+	for need := p.Nodes/2 + 1; need > 0; {
+		if i := w.healing.below(p.Nodes); !w.core.Has(i) {
+			w.core |= faults.Of(i)
+			need--
+		}
+	}
+	for _, s := range w.nodes {
+		if w.core.Has(s.number) {
+			s.heal()
+		}
+	}
+	var live []*Client
+	for _, c := range w.clients {
+		for _, l := range c.links {
+			if w.core.Has(l.n.number) {
+				l.letGo(func(*holding) bool { return true })
+				l.trouble = trouble{}
+			}
+		}
+		if c.dead {
+			continue
+		}
+		for c.stopped > 0 {
+			c.resume()
+		}
+		c.cancel()
+		live = append(live, c)
+	}
+	names := p.Names()
+	for _, c := range live {
+		if c.script.wake != nil {
+			c.script.wake.Set()
+		}
+		c.start(func() { c.last(names) })
+	}
+	w.run(w.now + int64(w.patience(len(live)*len(names))))
+	if w.over {
+		return
+	}
+	for _, c := range live {
+		if !c.served {
+			w.fail("I7", fmt.Sprintf("%s did not get every lock within %v after the faults", c.name, w.patience(len(live)*len(names))))
+			return
+		}
+	}
+	// What the dead have left expires.
+	w.run(w.now + int64(2*(p.Lock.MaxLease+p.Lock.Grace)+2*p.Lock.Timeout+time.Second))
+	if w.over {
+		return
+	}
+	w.check.leaks()
+	w.store.linearizable()
+}
+
+// patience is how long it may take, when the faults are over, to serve so many
+// acquisitions.
+func (w *world) patience(n int) time.Duration {
+	l := &w.p.Lock
+	longest := w.p.Work.Hold.Max + 2*(l.MaxLease+l.Grace) + 2*l.Timeout
+	for _, e := range w.p.Events {
+		longest = max(longest, e.Range.Max+2*l.MaxLease)
+	}
+	return 2*longest + maxDial + maxRedial + time.Duration(n)*(l.Poll+4*l.Timeout+20*w.p.Network.Delay.Max) + 5*time.Second
+}
+
+// heal ends everything that is wrong with a node.
+func (s *server) heal() {
+	s.stopped, s.slow, s.strobe, s.busy = 0, faults.Range{}, 0, 0
+	if s.down {
+		s.restart(s.comesBack)
+	}
+	s.planServe()
+}
+
+// Verify runs a plan twice, and returns an error that names the first event
+// that differed.
+func Verify(p *faults.Plan) error {
+	a, b := Run(p, nil, withHashes()), Run(p, nil, withHashes())
+	if a.Hash == b.Hash && a.Events == b.Events {
+		return nil
+	}
+	n := 0
+	for n < len(a.hashes) && n < len(b.hashes) && a.hashes[n] == b.hashes[n] {
+		n++
+	}
+	first, second := Run(p, nil, WithTrace()), Run(p, nil, WithTrace())
+	return fmt.Errorf("event %d differs: %s, and the second time %s", n, first.Trace.at(n), second.Trace.at(n))
+}

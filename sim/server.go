@@ -1,0 +1,239 @@
+package sim
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
+)
+
+// A server is one node: its memory, its clock, and the queue of its one thread.
+type server struct {
+	w      *world
+	number int
+	name   string
+	mem    model.Server
+
+	rate   timepiece
+	ahead  time.Duration // of its time of day
+	strobe time.Duration // and what a strobe adds
+
+	comesBack faults.Mode // with what, after a crash
+	sleptAt   int64
+
+	life    int // counts lives, from 1
+	born    int64
+	wallAt  model.Time // its time of day when it was born
+	down    bool
+	stopped int   // how many faults stop it
+	busy    int64 // a script runs until then
+	slow    faults.Range
+	scripts uint8 // kinds whose script it has
+	inbox   []*message
+	serveAt int64
+
+	listeners []listener
+	random    random
+}
+
+// A listener is a connection that subscribed to a name.
+type listener struct {
+	link *link
+	conn uint32
+	name string
+}
+
+// time is the server's time of day, in whole milliseconds as Redis has it.
+func (s *server) time() model.Time {
+	ns := s.rate.read(s.w.now) + int64(s.ahead+s.strobe)
+	return model.Time(epoch.UnixMilli() + floorDiv(ns, int64(time.Millisecond)))
+}
+
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}
+
+// arrive takes a message from the network.
+func (s *server) arrive(m *message) {
+	m.flying--
+	switch {
+	case s.down || !m.hello && m.life != s.life:
+		// The connection is not there, or not any more.
+		l := m.link
+		if m.hello {
+			m.life = 0
+			l.carry(toClient, m, evReply)
+			return
+		}
+		if m.conn == l.conn && l.cutFrom == 0 {
+			s.w.plan(s.w.now+int64(l.random.within(s.w.p.Network.Delay)), evReset, l, int(m.conn))
+		}
+		s.w.free(m)
+	case s.idle():
+		s.execute(m)
+	default:
+		m.flying++
+		s.inbox = append(s.inbox, m)
+		s.planServe()
+	}
+}
+
+func (s *server) idle() bool {
+	return s.stopped == 0 && s.busy <= s.w.now && s.slow.Max == 0 && len(s.inbox) == 0
+}
+
+// planServe makes sure that the queue is worked off.
+func (s *server) planServe() {
+	if s.serveAt > s.w.now || s.stopped > 0 || len(s.inbox) == 0 {
+		return
+	}
+	s.serveAt = max(s.busy, s.w.now) + int64(s.random.within(s.slow))
+	s.w.plan(s.serveAt, evServe, s, 0)
+}
+
+func (s *server) serve(at int64) {
+	if s.serveAt != at || s.stopped > 0 || s.down {
+		return
+	}
+	if s.busy > s.w.now {
+		s.serveAt = 0
+		s.planServe()
+		return
+	}
+	s.serveAt = 0
+	for len(s.inbox) > 0 {
+		m := s.inbox[0]
+		s.inbox = s.inbox[1:]
+		m.flying--
+		s.execute(m)
+		if s.slow.Max > 0 {
+			break
+		}
+	}
+	s.planServe()
+}
+
+// execute does what a message says, and answers it.
+func (s *server) execute(m *message) {
+	w := s.w
+	l := m.link
+	switch {
+	case m.hello:
+		up := (s.time() - s.wallAt) / 1000
+		m.life, m.uptime = s.life, node.Uptime{ID: s.runID(), Up: time.Duration(up) * time.Second}
+		l.carry(toClient, m, evReply)
+		return
+	case m.topic != "":
+		if !s.listening(l, m.topic) {
+			s.listeners = append(s.listeners, listener{l, m.conn, m.topic})
+		}
+		l.carry(toClient, m, evReply)
+		return
+	case m.plain != notPlain:
+		m.result = m.plain.apply(&s.mem, s.time(), m.cmd)
+		w.executed(s, m)
+	case s.scripts>>m.cmd.Kind&1 == 0 && !m.text && l.scripts>>m.cmd.Kind&1 == 1:
+		// This connection believes that the server has the script.
+		m.noScript = true
+	default:
+		s.scripts |= 1 << m.cmd.Kind
+		l.scripts |= 1 << m.cmd.Kind
+		now := s.time()
+		published := false
+		w.check.before(s, m, now)
+		m.result, published = s.mem.Apply(now, m.cmd)
+		w.check.after(s, m, now)
+		w.executed(s, m)
+		if published {
+			s.publish(m.cmd.Claims[0].Name)
+		}
+	}
+	if m.copy {
+		w.free(m)
+		return
+	}
+	l.carry(toClient, m, evReply)
+}
+
+func (s *server) runID() string { return s.name + "#" + strconv.Itoa(s.life) }
+
+func (s *server) listening(l *link, name string) bool {
+	for _, o := range s.listeners {
+		if o.link == l && o.conn == l.conn && o.name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// publish sends a notice to everybody who listens, and forgets those who are no
+// longer there.
+func (s *server) publish(name string) {
+	kept := s.listeners[:0]
+	for _, o := range s.listeners {
+		if o.conn != o.link.conn || o.link.c.dead {
+			continue
+		}
+		kept = append(kept, o)
+		if o.name != name {
+			continue
+		}
+		if l := o.link; l.deaf > 0 || l.cutFrom > 0 || l.random.happens(l.loss[toClient]) {
+			s.w.sometimes(NoticeLost)
+			continue
+		}
+		at := s.w.now + int64(o.link.random.within(s.w.p.Network.Delay))
+		s.w.plan(at, evNotice, o.link, s.w.nameNumber(name))
+	}
+	s.listeners = kept
+}
+
+// crash ends the server's life; what it keeps is decided when it starts again.
+func (s *server) crash() {
+	if s.down {
+		return
+	}
+	s.down = true
+	for _, m := range s.inbox {
+		m.flying--
+		s.w.free(m)
+	}
+	s.inbox, s.listeners, s.serveAt = nil, nil, 0
+	for _, c := range s.w.clients {
+		if l := c.links[s.number]; l.phase == warm && l.cutFrom == 0 {
+			s.w.plan(s.w.now+int64(l.random.within(s.w.p.Network.Delay)), evReset, l, int(l.conn))
+		}
+	}
+}
+
+// restart begins another life.
+func (s *server) restart(mode faults.Mode) {
+	if !s.down {
+		s.crash()
+	}
+	loss := model.LoseNothing
+	switch mode {
+	case faults.Empty:
+		loss = model.LoseEverything
+	case faults.Second:
+		loss = model.LoseUnsynced
+	}
+	s.mem.Restart(loss)
+	s.begin(s.w.now)
+	s.down, s.scripts, s.busy = false, 0, 0
+	if loss != model.LoseNothing {
+		s.w.sometimes(Amnesia)
+	}
+}
+
+func (s *server) begin(born int64) {
+	s.life++
+	s.born = born
+	s.wallAt = s.time() - model.Time((s.w.now-born)/int64(time.Millisecond))
+}

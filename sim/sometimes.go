@@ -1,0 +1,111 @@
+package sim
+
+// A Mark is a situation that a campaign of runs must come to at least once:
+// otherwise it proves nothing about it.
+type Mark uint8
+
+const (
+	MessageLost Mark = iota
+	MessageHeld
+	Duplicated
+	Reordered
+	NoticeLost
+	Timeout
+	Reconnect
+	NodeDown
+	LateReply
+	NoScript
+	Amnesia
+	StaleToken
+	LateAcquireStale
+	LateGrant
+	LateRelease
+	GrantedByGuarded
+	GuardRefusal
+	UnknownVote
+	SplitVote
+	NoQuorum
+	AcquiredLater
+	Nested
+	Renewed
+	RenewalFailed
+	LostEarly
+	LostAtDeadline
+	Expired
+	Healed
+	NodeRecovered
+	BarelyBacked
+	HolderPaused
+	HolderKilled
+	Cancelled
+	TryRefused
+	ExtendedByHand
+	ExtendLost
+	UnlockNotHeld
+	UnlockUnconfirmed
+	WriteRefused
+	GrantedTooLate
+	FreedByNotice
+	ClientRestarted
+	marks
+)
+
+// Marks are what the situations are called in reports.
+var Marks = [marks]string{
+	MessageLost:       "a message was lost",
+	MessageHeld:       "a message was held back",
+	Duplicated:        "a command arrived twice",
+	Reordered:         "a message was overtaken",
+	NoticeLost:        "a notice of a release was lost",
+	Timeout:           "a command had no answer in time",
+	Reconnect:         "a connection was given up",
+	NodeDown:          "a node refused connections",
+	LateReply:         "a reply came too late to be read",
+	NoScript:          "a script was unknown and sent again as text",
+	Amnesia:           "a node came back without some of its keys",
+	StaleToken:        "a node refused a token that was too low",
+	LateAcquireStale:  "a late or doubled acquire was refused by the fence",
+	LateGrant:         "a node granted after its client had stopped waiting",
+	LateRelease:       "a release arrived late",
+	GrantedByGuarded:  "a node without a vote granted",
+	GuardRefusal:      "an attempt failed with an abstaining node",
+	UnknownVote:       "an attempt failed with granted and unknown votes",
+	SplitVote:         "a vote was split",
+	NoQuorum:          "an attempt found no quorum",
+	AcquiredLater:     "a lock was acquired after failed attempts",
+	Nested:            "an owner acquired its own lock again",
+	Renewed:           "a lease was extended",
+	RenewalFailed:     "a renewal failed",
+	LostEarly:         "a lease was lost because the nodes no longer had it",
+	LostAtDeadline:    "a lease was lost at its deadline",
+	Expired:           "a fixed lease ran out",
+	Healed:            "a node that had lost a key got it back",
+	NodeRecovered:     "a node answered again",
+	BarelyBacked:      "a lease was kept by just enough nodes",
+	HolderPaused:      "a holder was stopped",
+	HolderKilled:      "a holder died",
+	Cancelled:         "an acquisition was cancelled",
+	TryRefused:        "a try was refused",
+	ExtendedByHand:    "a lease was extended by hand",
+	ExtendLost:        "an extension by hand failed",
+	UnlockNotHeld:     "an unlock found the lease gone",
+	UnlockUnconfirmed: "too few nodes confirmed an unlock",
+	WriteRefused:      "the resource refused an old token",
+	GrantedTooLate:    "a majority granted, too late for the lease to be of use",
+	FreedByNotice:     "a notice woke a waiter",
+	ClientRestarted:   "a killed client began anew",
+}
+
+func (m Mark) String() string { return Marks[m] }
+
+// Sometimes counts, for each mark, in how many runs it was reached.
+type Sometimes [marks]uint64
+
+func (w *world) sometimes(m Mark) { w.seen[m] = 1 }
+
+// Add adds the counts of other runs.
+func (s *Sometimes) Add(other *Sometimes) {
+	for i, n := range other {
+		s[i] += n
+	}
+}

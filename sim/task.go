@@ -1,0 +1,218 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"runtime/debug"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/faults"
+)
+
+// A task is a coroutine: it runs until it waits, and only one runs at a time.
+type task struct {
+	w      *world
+	owner  *Client
+	body   func()
+	yield  func(struct{}) bool
+	resume func() (struct{}, bool)
+	stop   func()
+
+	parked  bool
+	signal  *signal
+	ctx     context.Context
+	until   clock.Instant
+	wake    clock.Wake
+	alarmAt int64 // when the one timer event of this task comes, 0 if there is none
+	watched bool  // it is in w.watching
+}
+
+// unwound is what a task panics with when it is to end while it waits.
+type unwound struct{}
+
+func (c *Client) start(body func()) {
+	t := &task{w: c.w, owner: c, body: body}
+	t.resume, t.stop = iter.Pull(t.run)
+	c.tasks = append(c.tasks, t)
+	c.ready(t)
+}
+
+func (t *task) run(yield func(struct{}) bool) {
+	defer func() {
+		switch p := recover(); p.(type) {
+		case nil, unwound:
+		default:
+			if !t.w.over {
+				t.w.fail("panic", fmt.Sprintf("%v\n%s", p, debug.Stack()))
+			}
+		}
+	}()
+	t.yield = yield
+	t.body()
+}
+
+// step lets the task run until it waits or ends.
+func (w *world) step(t *task) {
+	w.current = t
+	_, alive := t.resume()
+	w.current = nil
+	if !alive {
+		t.owner.ended(t)
+	}
+}
+
+// ready puts a task in line to run.
+func (c *Client) ready(t *task) {
+	switch {
+	case c.dead:
+	case c.stopped > 0:
+		c.backlog = append(c.backlog, backlog{task: t})
+	default:
+		c.w.runnable = append(c.w.runnable, t)
+	}
+}
+
+// wakeWith ends the task's wait.
+func (t *task) wakeWith(wake clock.Wake) {
+	t.parked, t.wake = false, wake
+	t.signal.waiter = nil
+	t.owner.ready(t)
+}
+
+// A signal is a clock.Signal of one client.
+type signal struct {
+	owner  *Client
+	set    bool
+	waiter *task
+}
+
+// Set implements clock.Signal.
+func (s *signal) Set() {
+	if s.waiter != nil {
+		s.waiter.wakeWith(clock.WakeSet)
+		return
+	}
+	s.set = true
+}
+
+// Wait implements clock.Signal.
+func (s *signal) Wait(ctx context.Context, until clock.Instant) clock.Wake {
+	c := s.owner
+	w := c.w
+	switch {
+	case s.set:
+		s.set = false
+		return clock.WakeSet
+	case ctx.Done() != nil && ctx.Err() != nil:
+		return clock.WakeEnded
+	case until <= c.Now():
+		return clock.WakePassed
+	}
+	t := w.current
+	if t == nil {
+		panic("sim: a wait outside of any task")
+	}
+	if w.over || c.dead {
+		panic(unwound{})
+	}
+	t.parked, t.signal, t.ctx, t.until = true, s, ctx, until
+	s.waiter = t
+	if until != clock.Never {
+		t.arm(c.trueTime(until))
+	}
+	if ctx.Done() != nil && !t.watched {
+		t.watched = true
+		w.watching = append(w.watching, t)
+	}
+	if !t.yield(struct{}{}) {
+		panic(unwound{})
+	}
+	return t.wake
+}
+
+// arm makes sure that the task is looked at by then. The event of an earlier
+// wait serves a later one as well, and finds out by itself when to come again.
+func (t *task) arm(at int64) {
+	if t.alarmAt != 0 && t.alarmAt <= at {
+		return
+	}
+	t.alarmAt = at
+	t.w.plan(at, evTimer, t, 0)
+}
+
+// alarm is the task's timer event.
+func (w *world) alarm(t *task, at int64) {
+	if t.alarmAt != at {
+		return // an earlier one was armed after this
+	}
+	t.alarmAt = 0
+	if !t.parked || t.until == clock.Never || t.owner.dead {
+		return
+	}
+	if due := t.owner.trueTime(t.until); due > w.now {
+		t.arm(due)
+		return
+	}
+	t.wakeWith(clock.WakePassed)
+}
+
+// lookAtContexts wakes the tasks whose context has ended.
+func (w *world) lookAtContexts() {
+	kept := w.watching[:0]
+	for _, t := range w.watching {
+		if !t.parked || t.ctx.Done() == nil {
+			t.watched = false
+			continue
+		}
+		if t.ctx.Err() != nil {
+			t.watched = false
+			t.wakeWith(clock.WakeEnded)
+			continue
+		}
+		kept = append(kept, t)
+	}
+	w.watching = kept
+}
+
+// A timepiece is a clock that runs at a rate of its own.
+type timepiece struct {
+	base int64        // what it showed at since
+	at   int64        // true time
+	rate faults.Ratio // how much too fast it runs
+}
+
+func (t *timepiece) read(now int64) int64 {
+	dt := now - t.at
+	return t.base + dt + mulRatio(dt, t.rate)
+}
+
+// when returns the first true instant at which it shows local or more.
+func (t *timepiece) when(local int64) int64 {
+	d := local - t.base
+	guess := t.at + d - mulRatio(d, t.rate)
+	for t.read(guess) < local {
+		guess += max(1, local-t.read(guess))
+	}
+	for t.read(guess-1) >= local {
+		guess -= max(1, (t.read(guess-1)-local)*2/3)
+	}
+	return guess
+}
+
+func (t *timepiece) setRate(now int64, rate faults.Ratio) {
+	*t = timepiece{t.read(now), now, rate}
+}
+
+// mulRatio is d*r, without an overflow for times of up to centuries.
+func mulRatio(d int64, r faults.Ratio) int64 {
+	if r == 0 {
+		return 0
+	}
+	const million = 1_000_000
+	return d/million*int64(r) + d%million*int64(r)/million
+}
+
+// epoch is the time of day at the beginning of every run.
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -1,0 +1,337 @@
+package sim
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// A Trace is everything that happened in a run, in order.
+type Trace struct {
+	Entries []Entry
+}
+
+// An Entry is one thing that happened.
+type Entry struct {
+	At     time.Duration `json:"at"` // true time since the beginning
+	Kind   Kind          `json:"kind"`
+	Client int           `json:"client"` // from 0; -1: none
+	Node   int           `json:"node"`   // from 0; -1: none
+
+	// Of a message: its number, shared by all entries about it; when it will
+	// arrive; and whether it goes to the client.
+	Message  int           `json:"message,omitempty"`
+	Until    time.Duration `json:"until,omitempty"`
+	ToClient bool          `json:"to_client,omitempty"`
+
+	// Of a command, a belief, or a key on a node.
+	Name  string     `json:"name,omitempty"`
+	Owner string     `json:"owner,omitempty"`
+	Token node.Token `json:"token,omitempty"`
+
+	Text string `json:"text"`
+}
+
+// A Kind is what an Entry is about.
+type Kind string
+
+const (
+	KindSend      Kind = "send"      // a message leaves; it arrives at Until
+	KindLost      Kind = "lost"      // a message is lost
+	KindHeld      Kind = "held"      // a message is kept by a fault
+	KindReleased  Kind = "released"  // it goes on
+	KindExecute   Kind = "execute"   // a node executes a command; Text is its answer
+	KindKey       Kind = "key"       // after it, the node has the key until Until; 0: it has none
+	KindReply     Kind = "reply"     // an engine is given an answer, or that there is none
+	KindFault     Kind = "fault"     // a fault begins; it ends at Until if that is known
+	KindFaultEnd  Kind = "fault end" // a fault ends
+	KindStep      Kind = "step"      // a client begins a step of the plan
+	KindResult    Kind = "result"    // and what came of it
+	KindEngine    Kind = "engine"    // what the engine tells its observer
+	KindBelief    Kind = "belief"    // a client begins to believe that it holds a lock
+	KindBeliefEnd Kind = "belief end"
+	KindAccess    Kind = "access" // the resource takes a read or a write
+	KindCalm      Kind = "calm"   // the part with faults is over
+	KindViolation Kind = "violation"
+)
+
+func (w *world) log(e Entry) {
+	if w.trace != nil {
+		e.At = time.Duration(w.now)
+		w.trace.Entries = append(w.trace.Entries, e)
+	}
+}
+
+// logMessage logs something about a message.
+func (w *world) logMessage(kind Kind, l *link, way int, m *message, until int64) {
+	if m.serial == 0 {
+		w.serial++
+		m.serial = w.serial
+	}
+	e := Entry{Kind: kind, Client: l.c.number, Node: l.n.number, Message: m.serial, Until: time.Duration(until),
+		ToClient: way == toClient, Text: m.String()}
+	if way == toClient && !m.hello && m.topic == "" {
+		e.Text = answer(&m.result)
+	}
+	if len(m.cmd.Claims) > 0 {
+		claim := m.cmd.Claims[0]
+		e.Name, e.Owner, e.Token = claim.Name, claim.Owner, claim.Token
+	}
+	if m.copy {
+		e.Text += ", a second time"
+	}
+	w.log(e)
+}
+
+func (w *world) sent(l *link, way int, m *message, at int64) {
+	if w.trace != nil {
+		w.logMessage(KindSend, l, way, m, at)
+	}
+}
+
+func (w *world) lost(l *link, way int, m *message) {
+	if w.trace != nil {
+		w.logMessage(KindLost, l, way, m, 0)
+	}
+}
+
+func (w *world) heldUp(l *link, way int, m *message) {
+	if w.trace != nil {
+		w.logMessage(KindHeld, l, way, m, 0)
+	}
+}
+
+func (w *world) released(l *link, m *message) {
+	if w.trace != nil {
+		w.logMessage(KindReleased, l, toNode, m, 0)
+	}
+}
+
+// executed notes what a command did to a node.
+func (w *world) executed(s *server, m *message) {
+	if w.trace == nil {
+		return
+	}
+	w.logMessage(KindExecute, m.link, toNode, m, 0)
+	w.trace.Entries[len(w.trace.Entries)-1].Text = m.String() + ": " + answer(&m.result)
+	for _, claim := range m.cmd.Claims {
+		w.logKey(s, claim.Name)
+	}
+}
+
+// logKey notes how long a node has a key, in true time as its clock runs now.
+func (w *world) logKey(s *server, name string) {
+	if w.trace == nil {
+		return
+	}
+	e := Entry{Kind: KindKey, Client: -1, Node: s.number, Name: name}
+	for _, k := range s.mem.Dump(s.time()) {
+		if k.Key == name && k.Type == "hash" {
+			e.Owner = k.Fields[0].Name
+			e.Until = time.Duration(w.now) + time.Duration(k.Expires-s.time())*time.Millisecond
+		}
+	}
+	w.log(e)
+}
+
+// answer says what a reply says.
+func answer(r *node.Reply) string {
+	switch r.Status {
+	case node.Unknown:
+		if r.Err == nil {
+			return "no script"
+		}
+		return r.Err.Error()
+	case node.Refused:
+		return fmt.Sprintf("refused for %v", r.TTL)
+	case node.Done:
+		if len(r.Kept) > 0 {
+			for _, kept := range r.Kept {
+				if !kept {
+					return "gone"
+				}
+			}
+			return "extended"
+		}
+	}
+	return r.Status.String()
+}
+
+func (w *world) logReply(l *link, m *message, r *node.Reply) {
+	if w.trace != nil {
+		w.logMessage(KindReply, l, toClient, m, 0)
+		w.trace.Entries[len(w.trace.Entries)-1].Text = m.String() + ": " + answer(r)
+	}
+}
+
+func (w *world) logEvent(c *Client, e *quorum.Event) {
+	if w.trace == nil {
+		return
+	}
+	entry := Entry{Kind: KindEngine, Client: c.number, Node: -1, Name: e.Name, Owner: e.Owner, Token: e.Token, Text: e.Kind.String()}
+	if e.Err != nil {
+		entry.Text += ": " + e.Err.Error()
+	}
+	for _, s := range w.nodes {
+		if s.name == e.Node {
+			entry.Node = s.number
+		}
+	}
+	w.log(entry)
+}
+
+func (w *world) believes(h *holder, begins bool) {
+	e := Entry{Kind: KindBelief, Client: h.c.number, Node: -1, Name: h.name, Owner: h.owner, Token: h.token, Text: "holds " + h.name}
+	if !begins {
+		e.Kind, e.Text = KindBeliefEnd, "no longer holds "+h.name
+	}
+	w.log(e)
+}
+
+func (w *world) logFault(e *faults.Event, end bool) {
+	if w.trace == nil {
+		return
+	}
+	entry := Entry{Kind: KindFault, Client: -1, Node: -1, Text: e.Words()}
+	if e.For > 0 {
+		entry.Until = time.Duration(w.now) + e.For
+	}
+	if end {
+		entry.Kind, entry.Until = KindFaultEnd, 0
+	}
+	w.log(entry)
+}
+
+func (w *world) logStep(c *Client, e *faults.Event) {
+	if w.trace != nil {
+		w.log(Entry{Kind: KindStep, Client: c.number, Node: -1, Name: e.Name, Text: e.Words()})
+	}
+}
+
+func (w *world) logResult(c *Client, e *faults.Event, result string) {
+	if w.trace != nil {
+		w.log(Entry{Kind: KindResult, Client: c.number, Node: -1, Name: e.Name, Text: string(e.Verb) + " " + e.Name + ": " + result})
+	}
+}
+
+func (w *world) logAccess(a *access) {
+	if w.trace == nil {
+		return
+	}
+	what := "reads"
+	if a.write {
+		what = "writes"
+	}
+	if !a.ok {
+		what += ": refused, its token is old"
+	}
+	w.log(Entry{Kind: KindAccess, Client: a.c.number, Node: -1, Name: w.names[a.name], Token: a.token, Text: what})
+}
+
+// at returns what the trace has about the n-th event, or nearly.
+func (t *Trace) at(n int) string {
+	if len(t.Entries) == 0 {
+		return "nothing"
+	}
+	return fmt.Sprint(t.Entries[min(n, len(t.Entries)-1)])
+}
+
+func (e Entry) String() string {
+	who := ""
+	if e.Client >= 0 {
+		who = procName('c', e.Client)
+	}
+	if e.Node >= 0 {
+		switch {
+		case who == "":
+			who = procName('n', e.Node)
+		case e.ToClient:
+			who = procName('n', e.Node) + ">" + who
+		default:
+			who += ">" + procName('n', e.Node)
+		}
+	}
+	return fmt.Sprintf("%s %s %s: %s", FormatTime(e.At), who, e.Kind, e.Text)
+}
+
+// FormatTime writes an instant of a run in milliseconds, with microseconds.
+func FormatTime(d time.Duration) string {
+	us := d.Microseconds()
+	return fmt.Sprintf("%d.%03d", us/1000, us%1000)
+}
+
+// WriteText writes the trace for people: a line for each event that changes
+// something, and a column for each node, which shows who has the lock there.
+func (t *Trace) WriteText(out io.Writer, p *faults.Plan) error {
+	var b strings.Builder
+	columns := make([]string, p.Nodes)
+	owners := make(map[string]string) // the client's name, by owner
+	state := make([]struct {
+		owner string
+		until time.Duration
+		fault string
+	}, p.Nodes)
+	fmt.Fprintf(&b, "%12s  %-5s", "ms", "who")
+	for i := range columns {
+		fmt.Fprintf(&b, " %-4s", procName('n', i))
+	}
+	b.WriteString(" what\n")
+	for _, e := range t.Entries {
+		if e.Owner != "" && e.Client >= 0 {
+			owners[e.Owner] = procName('c', e.Client)
+		}
+		if e.Kind == KindKey {
+			state[e.Node].owner, state[e.Node].until = e.Owner, e.Until
+			continue
+		}
+		if e.Kind == KindSend || e.Kind == KindReply && !strings.Contains(e.Text, "timeout") {
+			continue
+		}
+		for i := range columns {
+			columns[i] = "."
+			if s := state[i]; s.owner != "" && s.until > e.At {
+				columns[i] = owners[s.owner]
+			}
+		}
+		who := ""
+		if e.Client >= 0 {
+			who = procName('c', e.Client)
+		}
+		if e.Node >= 0 {
+			columns[e.Node] = "*" + columns[e.Node]
+		}
+		fmt.Fprintf(&b, "%12s  %-5s", FormatTime(e.At), who)
+		for _, c := range columns {
+			fmt.Fprintf(&b, " %-4s", c)
+		}
+		text := e.Text
+		switch e.Kind {
+		case KindFault:
+			text = "FAULT " + text
+		case KindFaultEnd:
+			text = "end of " + text
+		case KindLost:
+			text += " is lost"
+		case KindHeld:
+			text += " is held back"
+		case KindReleased:
+			text += " goes on"
+		case KindViolation:
+			text = "VIOLATION " + text
+		case KindBelief, KindEngine:
+			if e.Token != 0 {
+				text += fmt.Sprintf(" (token %d)", e.Token)
+			}
+		case KindAccess:
+			text += " " + e.Name
+		}
+		fmt.Fprintf(&b, " %s\n", text)
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}

@@ -1,0 +1,549 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node"
+)
+
+// A world is one run: everything in it happens in one order, given by the plan.
+type world struct {
+	p   *faults.Plan
+	now int64 // true time, ns since the beginning
+	seq uint64
+
+	queue    queue
+	runnable []*task
+	watching []*task
+	current  *task
+	order    random // of tasks that could run at the same time
+	healing  random
+
+	clients []*Client
+	dead    []*Client // those that others have taken the place of
+	nodes   []*server
+	store   resource
+	names   []string
+	starts  int
+	spare   []*message
+	serial  int
+
+	program  func(*Client) error
+	check    checker
+	events   uint64
+	hash     uint64
+	hashes   []uint64
+	seen     Sometimes
+	trace    *Trace
+	found    []Violation
+	broken   string        // the first assumption that the run has broken
+	disagree time.Duration // by how much the times of day of clients have differed
+	calm     bool          // the faults are over
+	core     faults.Set
+	over     bool
+}
+
+func procName(letter byte, number int) string { return string(letter) + strconv.Itoa(number+1) }
+
+// plan enters an event.
+func (w *world) plan(at int64, kind eventKind, what any, ref int) {
+	w.seq++
+	w.queue.push(event{max(at, w.now), w.seq, kind, what, ref})
+}
+
+// call plans a function.
+func (w *world) call(at int64, f func()) { w.plan(at, evCall, f, 0) }
+
+// message takes an unused one.
+func (w *world) message(l *link) *message {
+	var m *message
+	if n := len(w.spare); n > 0 {
+		m = w.spare[n-1]
+		w.spare = w.spare[:n-1]
+	} else {
+		m = new(message)
+	}
+	*m = message{link: l}
+	return m
+}
+
+// free gives m back, if nobody has it any more.
+func (w *world) free(m *message) {
+	if !m.pending && m.flying == 0 && m.link != nil {
+		m.link = nil
+		w.spare = append(w.spare, m)
+	}
+}
+
+// nameNumber gives every lock's name a number.
+func (w *world) nameNumber(name string) int {
+	i := slices.Index(w.names, name)
+	if i < 0 {
+		i = len(w.names)
+		w.names = append(w.names, name)
+	}
+	return i
+}
+
+// stir mixes an event into the run's hash.
+func (w *world) stir(kind eventKind, a, b uint64) {
+	w.hash = mix(w.hash ^ uint64(w.now)*0x9e3779b97f4a7c15 ^ uint64(kind)<<56 ^ a<<32 ^ b)
+	if w.hashes != nil {
+		w.hashes = append(w.hashes, w.hash)
+	}
+}
+
+// run lets the world go on until an instant, or until nothing is left to happen.
+func (w *world) run(until int64) {
+	for !w.over {
+		for len(w.runnable) > 0 {
+			i := 0
+			if n := len(w.runnable); n > 1 {
+				i = w.order.below(n)
+			}
+			t := w.runnable[i]
+			w.runnable = slices.Delete(w.runnable, i, i+1)
+			if t.owner.dead {
+				continue
+			}
+			if t.owner.stopped > 0 {
+				t.owner.backlog = append(t.owner.backlog, backlog{task: t})
+				continue
+			}
+			w.events++
+			w.step(t)
+		}
+		if len(w.watching) > 0 {
+			if w.lookAtContexts(); len(w.runnable) > 0 {
+				continue
+			}
+		}
+		if len(w.queue) == 0 || w.queue[0].at > until {
+			break
+		}
+		e := w.queue.pop()
+		w.now = e.at
+		w.events++
+		w.happen(e)
+	}
+	if !w.over {
+		w.now = max(w.now, until)
+	}
+}
+
+// happen does one event.
+func (w *world) happen(e event) {
+	switch e.kind {
+	case evTimer:
+		t := e.what.(*task)
+		w.stir(e.kind, uint64(t.owner.number), 0)
+		w.alarm(t, e.at)
+	case evRequest:
+		m := e.what.(*message)
+		s := m.link.n
+		w.stir(e.kind, uint64(m.link.c.number)<<8|uint64(s.number), uint64(m.cmd.Kind)<<24^uint64(m.claim[0].Token))
+		s.arrive(m)
+	case evReply:
+		m := e.what.(*message)
+		l := m.link
+		w.stir(e.kind, uint64(l.c.number)<<8|uint64(l.n.number), uint64(m.result.Status)<<24^uint64(m.result.Fence))
+		if l.c.stopped > 0 && !l.c.dead {
+			l.c.backlog = append(l.c.backlog, backlog{message: m})
+			return
+		}
+		l.receive(m)
+	case evReset:
+		l := e.what.(*link)
+		w.stir(e.kind, uint64(l.c.number)<<8|uint64(l.n.number), 0)
+		if l.c.stopped > 0 && !l.c.dead {
+			l.c.backlog = append(l.c.backlog, backlog{link: l, reset: uint32(e.ref)})
+			return
+		}
+		l.reset(uint32(e.ref))
+	case evNotice:
+		l := e.what.(*link)
+		w.stir(e.kind, uint64(l.c.number)<<8|uint64(l.n.number), uint64(e.ref))
+		switch {
+		case l.c.dead:
+		case l.c.stopped > 0:
+			l.c.backlog = append(l.c.backlog, backlog{link: l, topic: w.names[e.ref]})
+		default:
+			w.sometimes(FreedByNotice)
+			l.subscribed(w.names[e.ref])
+		}
+	case evSweep:
+		l := e.what.(*link)
+		w.stir(e.kind, uint64(l.c.number), uint64(l.n.number))
+		l.sweep(e.at)
+	case evDial:
+		l := e.what.(*link)
+		w.stir(e.kind, uint64(l.c.number), uint64(l.n.number))
+		l.redial(e.at)
+	case evServe:
+		s := e.what.(*server)
+		w.stir(e.kind, uint64(s.number), uint64(len(s.inbox)))
+		s.serve(e.at)
+	case evSync:
+		for _, s := range w.nodes {
+			if !s.down {
+				s.mem.Sync()
+			}
+		}
+		w.plan(w.now+int64(time.Second), evSync, nil, 0)
+	case evFault, evUnfault:
+		w.stir(e.kind, uint64(e.ref), 0)
+		w.strike(e.ref, e.kind == evUnfault)
+	case evStrobe:
+		w.flicker(e.ref, e.what.(*strobing))
+	case evAudit:
+		w.check.audit(e.what.(*holder), e.ref)
+	case evWrite:
+		w.store.take(e.what.(*access))
+	case evAnswer:
+		a := e.what.(*access)
+		if a.signal != nil {
+			a.signal.Set()
+		}
+	case evCall:
+		w.stir(e.kind, 0, 0)
+		e.what.(func())()
+	}
+}
+
+// fail notes a violation. A run ends with the first that is a bug.
+func (w *world) fail(invariant, what string) {
+	v := Violation{Invariant: invariant, At: time.Duration(w.now), What: what, Outside: w.broken}
+	if len(w.found) < maxViolations {
+		w.found = append(w.found, v)
+		w.log(Entry{Kind: "violation", Client: -1, Node: -1, Text: invariant + ": " + what})
+	}
+	if v.Outside == "" {
+		w.over = true
+	}
+}
+
+const maxViolations = 16
+
+// breaks notes that the run leaves what a lock with a lease can stand.
+func (w *world) breaks(assumption string) {
+	if w.broken == "" {
+		w.broken = assumption
+	}
+}
+
+// strike begins or ends an event of the plan.
+func (w *world) strike(i int, end bool) {
+	e := &w.p.Events[i]
+	if w.calm {
+		return // what is left is for ever
+	}
+	if e.Verb.IsStep() {
+		for _, c := range w.clients {
+			if e.Procs.Clients.Has(c.number) {
+				c.script.begin(c, e)
+			}
+		}
+		return
+	}
+	if e.For > 0 && !end {
+		w.plan(w.now+int64(e.For), evUnfault, nil, i)
+	}
+	w.logFault(e, end)
+	switch {
+	case e.Verb.OnLinks():
+		for _, c := range w.clients {
+			for _, l := range c.links {
+				if e.Links.Clients.Has(c.number) && e.Links.Nodes.Has(l.n.number) {
+					l.strike(e, end)
+				}
+			}
+		}
+	case e.Procs.Nodes != 0:
+		for _, s := range w.nodes {
+			if e.Procs.Nodes.Has(s.number) {
+				s.strike(e, end)
+			}
+		}
+	default:
+		for i := range w.clients {
+			if c := w.clients[i]; e.Procs.Clients.Has(c.number) {
+				c.strike(e, end)
+			}
+		}
+	}
+}
+
+// ways returns the directions that an event means.
+func ways(w faults.Way) (list []int) {
+	if w.Has(faults.To) {
+		list = append(list, toNode)
+	}
+	if w.Has(faults.From) {
+		list = append(list, toClient)
+	}
+	return list
+}
+
+func (l *link) strike(e *faults.Event, end bool) {
+	t := &l.trouble
+	d := 1
+	if end {
+		d = -1
+	}
+	r, rng := e.Ratio, e.Range
+	if end {
+		r, rng = 0, faults.Range{}
+	}
+	for _, way := range ways(e.Links.Way) {
+		switch e.Verb {
+		case faults.Cut:
+			if way == toNode {
+				t.cutTo = max(0, t.cutTo+d)
+			} else {
+				t.cutFrom = max(0, t.cutFrom+d)
+			}
+		case faults.Delay:
+			t.delay[way] = rng
+		case faults.Loss:
+			t.loss[way] = r
+		case faults.Duplicate:
+			t.duplicate[way], t.later = r, rng
+		case faults.Reorder:
+			t.reorder[way] = r
+		}
+	}
+	switch e.Verb {
+	case faults.Deafen:
+		t.deaf = max(0, t.deaf+d)
+	case faults.Hold:
+		if !end {
+			h := &holding{kind: e.Kind, left: e.Count, way: e.Links.Way}
+			if e.Count == 0 {
+				h.left = -1
+			}
+			t.holds = append(t.holds, h)
+			return
+		}
+		l.letGo(func(h *holding) bool { return h.kind == e.Kind && h.way == e.Links.Way })
+	case faults.Release:
+		l.letGo(func(*holding) bool { return true })
+	case faults.Heal:
+		l.letGo(func(*holding) bool { return true })
+		l.trouble = trouble{}
+	}
+}
+
+func (s *server) strike(e *faults.Event, end bool) {
+	w := s.w
+	switch e.Verb {
+	case faults.Crash:
+		if end {
+			s.restart(s.comesBack)
+			return
+		}
+		s.comesBack = e.Mode
+		s.crash()
+	case faults.Restart:
+		s.restart(s.comesBack)
+	case faults.Slow:
+		s.slow = e.Range
+		if end {
+			s.slow = faults.Range{}
+			s.planServe()
+		}
+	case faults.Block:
+		if !end {
+			s.busy = max(s.busy, w.now+int64(e.For))
+		} else {
+			s.planServe()
+		}
+	case faults.Evict:
+		w.breaks("a node dropped keys that were to stay")
+		for _, entry := range s.mem.Dump(s.time()) {
+			if entry.Type == "hash" {
+				s.mem.Del(entry.Key)
+			}
+		}
+	case faults.Flush:
+		w.breaks("a node dropped keys that were to stay")
+		s.mem.FlushAll()
+	case faults.ScriptFlush:
+		s.scripts = 0
+	case faults.Pause, faults.Suspend:
+		if !end {
+			s.stopped++
+			s.sleptAt = w.now
+			return
+		}
+		if e.Verb == faults.Suspend {
+			s.ahead -= e.For
+		}
+		if s.stopped = max(0, s.stopped-1); s.stopped == 0 {
+			s.planServe()
+		}
+	case faults.Skew, faults.Step:
+		before := s.ahead
+		switch {
+		case end:
+			s.ahead -= e.Offset
+		case e.Verb == faults.Skew:
+			s.ahead = e.Offset
+		default:
+			s.ahead += e.Offset
+		}
+		s.jumped(s.ahead - before)
+	case faults.Rate:
+		s.rate.setRate(w.now, e.Ratio)
+		w.checkRates()
+	case faults.Strobe:
+		if !end {
+			w.breaks("a node's time of day jumped")
+			w.plan(w.now, evStrobe, &strobing{event: e, until: w.now + int64(e.For)}, s.number)
+		}
+	}
+}
+
+// jumped notes a step of the time of day. Expiries follow it.
+func (s *server) jumped(d time.Duration) {
+	if s.w.now > 0 && d != 0 {
+		s.w.breaks("a node's time of day jumped")
+	}
+	s.mem.Expire(s.time())
+}
+
+// A strobing clock jumps to and fro.
+type strobing struct {
+	event *faults.Event
+	until int64
+	high  bool
+}
+
+func (w *world) flicker(number int, st *strobing) {
+	w.stir(evStrobe, uint64(number), 0)
+	st.high = !st.high
+	d := st.event.Offset
+	if !st.high {
+		d = -d
+	}
+	if w.now >= st.until || w.calm {
+		d = 0
+	} else {
+		w.plan(w.now+int64(st.event.Every), evStrobe, st, number)
+	}
+	if st.event.Procs.Nodes != 0 {
+		w.nodes[number].strobe = d
+		w.nodes[number].mem.Expire(w.nodes[number].time())
+	} else {
+		w.clients[number].strobe = d
+	}
+}
+
+// checkRates notes whether a client and a node differ in rate by more than is
+// assumed.
+func (w *world) checkRates() {
+	for _, c := range w.clients {
+		for _, s := range w.nodes {
+			if d := s.rate.rate - c.rate.rate; d > w.p.Assume.Drift {
+				w.breaks(fmt.Sprintf("%s runs %s faster than %s, more than the %s assumed", s.name, d, c.name, w.p.Assume.Drift))
+			}
+		}
+	}
+}
+
+// checkDays notes by how much the times of day of clients have differed.
+func (w *world) checkDays() {
+	for _, a := range w.clients {
+		for _, b := range w.clients {
+			w.disagree = max(w.disagree, a.Wall().Sub(b.Wall()))
+		}
+	}
+}
+
+func (c *Client) strike(e *faults.Event, end bool) {
+	w := c.w
+	switch e.Verb {
+	case faults.Pause, faults.Suspend:
+		if !end {
+			w.check.paused(c)
+			c.stop()
+			c.slept = w.now
+			return
+		}
+		if e.Verb == faults.Suspend && c.plain != nil {
+			// What programs take for monotonic does not count this time.
+			c.rate.base -= w.now - c.slept
+		}
+		if c.stopped > 0 {
+			c.resume()
+		}
+	case faults.Skew:
+		c.ahead = e.Offset
+		w.checkDays()
+	case faults.Step:
+		c.ahead += e.Offset
+		if end {
+			c.ahead -= 2 * e.Offset
+		}
+		w.checkDays()
+	case faults.Rate:
+		c.rate.setRate(w.now, e.Ratio)
+		w.checkRates()
+		for _, t := range c.tasks {
+			if t.parked && t.until < 1<<63-1 {
+				t.alarmAt = 0
+				t.arm(c.trueTime(t.until))
+			}
+		}
+		for _, l := range c.links {
+			for _, m := range l.pending {
+				l.sweepAt = 0
+				l.armSweep(m.cmd.Deadline)
+			}
+		}
+		w.check.rateChanged(c)
+	case faults.Strobe:
+		if !end {
+			w.disagree = max(w.disagree, 2*e.Offset)
+			w.plan(w.now, evStrobe, &strobing{event: e, until: w.now + int64(e.For)}, c.number)
+		}
+	case faults.Kill:
+		switch {
+		case !end && !c.dead:
+			c.kill()
+		case end && c.dead:
+			w.startClient(c.number)
+		}
+	case faults.Start:
+		if c.dead {
+			w.startClient(c.number)
+		}
+	}
+}
+
+// startClient begins a process anew in the place of a dead one.
+func (w *world) startClient(number int) {
+	w.starts++
+	c := w.newClient(number)
+	c.script = w.clients[number].script.fresh()
+	w.dead = append(w.dead, w.clients[number])
+	w.clients[number] = c
+	w.sometimes(ClientRestarted)
+	w.launch(c)
+}
+
+// launch begins a client's program.
+func (w *world) launch(c *Client) {
+	if err := c.open(); err != nil {
+		panic(unable{err})
+	}
+	c.start(func() { c.work() })
+}
+
+// unable is what a run panics with that cannot begin.
+type unable struct{ err error }
+
+var _ node.Node = (*link)(nil)
