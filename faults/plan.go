@@ -308,3 +308,36 @@ func (p *Plan) Names() (names []string) {
 
 // Name returns the i-th of the work's names, from 0.
 func (w *Work) Name(i int) string { return "x" + strconv.Itoa(i+1) }
+
+// DropClient takes a client, by number from 0, out of the plan. Those after it
+// move up.
+func (p *Plan) DropClient(i int) {
+	p.Clients--
+	p.drop(func(e *Event) []*Set { return []*Set{&e.Links.Clients, &e.Procs.Clients} }, i)
+}
+
+// DropNode does the same with a node.
+func (p *Plan) DropNode(i int) {
+	p.Nodes--
+	p.drop(func(e *Event) []*Set { return []*Set{&e.Links.Nodes, &e.Procs.Nodes} }, i)
+}
+
+// drop takes i out of sets, and events that are about nothing else out of the
+// plan.
+func (p *Plan) drop(sets func(*Event) []*Set, i int) {
+	p.Events = slices.DeleteFunc(slices.Clone(p.Events), func(e Event) bool {
+		for _, s := range sets(&e) {
+			if *s == Of(i) {
+				return true
+			}
+		}
+		return false
+	})
+	for n := range p.Events {
+		for _, s := range sets(&p.Events[n]) {
+			if *s != All {
+				*s = *s&(1<<i-1) | *s>>(i+1)<<i
+			}
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package sim_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/sim"
+)
+
+// Without the restart guard a campaign finds, within a few hundred seeds, that
+// two hold one lock, and shrinks it to a plan that fits on a screen.
+func TestCampaignFindsAndShrinks(t *testing.T) {
+	r := sim.Explore(t.Context(), sim.Campaign{To: 2000, Jobs: 2, Profile: faults.Profile{Nodes: 5, Clients: 3},
+		Adjust: func(p *faults.Plan) { p.Lock.Guard = false }})
+	if len(r.Found) == 0 {
+		t.Fatalf("nothing in %d seeds", r.Seeds)
+	}
+	f := r.Found[0]
+	p, err := faults.Parse(f.Plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	begun := time.Now()
+	small := sim.Shrink(ctx, p)
+	t.Logf("seed %d: %s; shrunk from %d events to %d in %v:\n%s", f.Seed, f.What, len(p.Events), len(small.Events), time.Since(begun), small)
+	if v := sim.Run(small, nil).Worst(); v == nil || v.Invariant != f.Invariant {
+		t.Errorf("the shrunk plan breaks %v, not %s", v, f.Invariant)
+	}
+	if n := len(small.Events); n > 8 {
+		t.Errorf("%d events are left", n)
+	}
+}
+
+func TestCampaignEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if r := sim.Explore(ctx, sim.Campaign{To: 1 << 40, Jobs: 2}); r.Seeds != 0 {
+		t.Errorf("%d seeds ran", r.Seeds)
+	}
+}
+
+// A plan always gives the same run.
+func TestVerify(t *testing.T) {
+	for seed := range uint64(40) {
+		if err := sim.Verify(faults.Generate(seed, faults.Profile{Outside: true})); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+}
