@@ -83,9 +83,9 @@ func (g *generator) configure(p *Plan) {
 	if p.Clients <= 3 && g.below(4) == 0 {
 		w.Names = 2
 	}
-	w.Hold = pick(g, Range{time.Millisecond, 20 * time.Millisecond}, Range{time.Millisecond, 200 * time.Millisecond},
-		Range{l.Lease / 2, 2 * l.Lease})
-	w.Think = pick(g, Range{0, time.Millisecond}, Range{0, 50 * time.Millisecond}, Range{0, 500 * time.Millisecond})
+	w.Hold = pick(g, Range{time.Millisecond, 20 * time.Millisecond}, Range{time.Millisecond, l.Lease},
+		Range{l.Lease / 4, l.Lease}, Range{l.Lease / 2, 2 * l.Lease})
+	w.Think = pick(g, Range{0, 5 * time.Millisecond}, Range{0, 100 * time.Millisecond}, Range{0, l.Lease}, Range{l.Lease / 2, l.Lease})
 	for _, share := range []*Ratio{&w.Try, &w.Fixed, &w.Extend, &w.Cancel, &w.Nest} {
 		if g.half() {
 			*share = pick(g, Percent(10), Percent(30), Percent(60))
@@ -217,6 +217,7 @@ var classes = []class{
 			e.For = g.span(p)
 		}
 	})},
+	{false, stall},
 	{false, rates},
 	{false, one(func(g *generator, p *Plan, e *Event) {
 		e.Verb, e.Procs = Step, g.client(p)
@@ -247,6 +248,18 @@ func rolling(g *generator, p *Plan) (events []Event) {
 		}
 	}
 	return events
+}
+
+// stall stops a client in the middle of a round: its links are slow, so that
+// rounds last, and then it stops for about a lease.
+func stall(g *generator, p *Plan) []Event {
+	e := Event{At: g.when(p), Verb: Delay, For: g.span(p), Links: Links{Clients: Of(g.below(p.Clients)), Nodes: All, Way: pick(g, Both, From)}}
+	e.Range.Max = p.Lock.Timeout / 3
+	stop := Event{At: e.At + g.between(0, e.For), Verb: Pause, Procs: Procs{Clients: e.Links.Clients}, For: g.span(p)}
+	if stop.At >= p.Length {
+		stop.At = e.At
+	}
+	return []Event{e, stop}
 }
 
 // rates lets all clocks drift, by no more than is assumed between any client and

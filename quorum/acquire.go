@@ -39,6 +39,7 @@ type waiter struct {
 	stale     int           // attempts in a row that lacked only a higher token
 	fruitless int           // attempts in a row after which nobody was known to hold the name
 	splits    int           // attempts in a row that got some of the nodes, but not enough
+	alarms    int           // rests that ended by notices of too few nodes
 	took      time.Duration // by the last attempt
 	noticed   atomic.Uint64 // nodeSet: notices since the last attempt began
 	hurry     nodeSet       // the nodes perhaps free, when notices and not the time ended the last rest
@@ -96,7 +97,7 @@ func (w *waiter) recycle() {
 	}
 	w.stops = w.stops[:0]
 	w.name, w.settings, w.token = "", nil, 0
-	w.gated, w.late, w.stale, w.fruitless, w.splits, w.hurry, w.took = false, false, 0, 0, 0, 0, 0
+	w.gated, w.late, w.stale, w.fruitless, w.splits, w.alarms, w.hurry, w.took = false, false, 0, 0, 0, 0, 0, 0
 	w.noticed.Store(0)
 	clear(w.ballots)
 	w.signal.Wait(context.Background(), 0)
@@ -130,13 +131,22 @@ func (w *waiter) acquire(ctx context.Context) (*Lease, error) {
 		if w.stale > 0 && w.stale <= maxStale && ctx.Err() == nil && w.timeout() > 0 {
 			continue
 		}
-		if err := w.giveUp(ctx, nil); ctx.Err() != nil || w.settings.wait == 0 || err.permanent() {
-			return nil, err
-		}
-		if !w.rest(ctx) {
+		if ctx.Err() != nil || w.settings.wait == 0 || w.hopeless() || !w.rest(ctx) {
 			return nil, w.giveUp(ctx, nil)
 		}
 	}
+}
+
+// hopeless reports whether so many nodes failed for good that no attempt can ever
+// be granted until somebody changes something.
+func (w *waiter) hopeless() bool {
+	broken := 0
+	for _, b := range w.ballots {
+		if b.err != nil && (node.Permanent(b.err) || errors.Is(b.err, ErrSameServer)) {
+			broken++
+		}
+	}
+	return broken > len(w.ballots)-w.l.need
 }
 
 // giveUp builds the error with which the wait ends.
@@ -368,14 +378,18 @@ func (w *waiter) record(r *round) {
 	}
 }
 
-// wasFree returns the nodes on which the name was free at the last attempt.
-func (w *waiter) wasFree() (s nodeSet) {
+// wasFree returns the nodes on which the name was free at the last attempt, and
+// those of them that have no vote.
+func (w *waiter) wasFree() (free, mute nodeSet) {
 	for i, b := range w.ballots {
-		if b.vote == Granted || b.stale {
-			s.add(i)
+		if b.vote == Abstaining {
+			mute.add(i)
+		}
+		if b.vote == Granted || b.vote == Abstaining || b.stale {
+			free.add(i)
 		}
 	}
-	return s
+	return free, mute
 }
 
 // freeIn is the soonest that a majority can be free if no holder releases, or 0
@@ -414,27 +428,36 @@ func (w *waiter) rest(ctx context.Context) bool {
 	// the timeout. Two who do that must come apart by more than it takes.
 	first := max(firstPause, w.took)
 	until := l.clock.Now().Add(pause(free, w.fruitless-1, first, l.opts.Poll, l.chance()))
+	alarmed := false
 	for {
 		wake := w.signal.Wait(ctx, min(until, w.deadline))
 		switch {
 		case wake == clock.WakeEnded:
 			return false
 		case wake == clock.WakePassed:
+			if alarmed {
+				w.alarms++
+			}
 			return l.clock.Now() < w.deadline
 		case l.isClosed():
 			return true // the caller looks
 		}
-		free := w.wasFree()
-		set := free | nodeSet(w.noticed.Load())
+		free, mute := w.wasFree()
+		noticed := nodeSet(w.noticed.Load())
+		set := (free | noticed) &^ mute
 		switch {
-		case set == free: // no news: these notices are of this waiter's own release
+		case noticed&^free == 0: // no news: these notices are of this waiter's own release
 		case set.len() >= l.need && w.splits < 2:
 			w.hurry = set
 			return true
 		case set.len() >= l.need:
 			until = min(until, l.clock.Now().Add(time.Duration(l.chance()*float64(first<<min(w.splits, 4)))))
 		default:
-			until = min(until, l.clock.Now().Add(noticeSlack))
+			// Perhaps the others are yet to come, or lost. But where a holder
+			// lacks a node, its other waiters take and leave that node at each
+			// attempt, and would keep each other awake.
+			alarmed = true
+			until = min(until, l.clock.Now().Add(noticeSlack<<min(w.alarms, 16)))
 		}
 	}
 }

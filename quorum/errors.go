@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/redquorum/redquorum/node"
 )
 
 // The errors of this package. Match them with errors.Is; an [*Error], from
@@ -113,16 +111,4 @@ func (e *Error) Unwrap() []error {
 		}
 	}
 	return errs
-}
-
-// permanent reports whether so many nodes failed for good that no attempt can
-// ever be granted until somebody changes something.
-func (e *Error) permanent() bool {
-	broken := 0
-	for _, n := range e.Nodes {
-		if n.Err != nil && (node.Permanent(n.Err) || errors.Is(n.Err, ErrSameServer)) {
-			broken++
-		}
-	}
-	return broken > len(e.Nodes)-e.Need
 }

@@ -58,12 +58,13 @@ type extension struct {
 }
 
 type checker struct {
-	w       *world
-	holders []*holder
-	grants  int
-	latest  map[string]*holder // the last that was granted, by name
-	ended   [8]string          // owners that released, the newest
-	endedAt int
+	w        *world
+	holders  []*holder
+	grants   int
+	attempts int                // to acquire anything, by anybody
+	latest   map[string]*holder // the last that was granted, by name
+	ended    [8]string          // owners that released, the newest
+	endedAt  int
 
 	spared []sparing // what execute must leave alone
 }
@@ -85,6 +86,8 @@ func (k *checker) submitted(l *link, cmd *node.Command) {
 		if c.lastOwner != owner {
 			c.lastOwner, c.lastStart, c.lastTTL = owner, c.Now(), cmd.TTL
 			c.attempts++
+			k.attempts++
+			k.restless(c)
 		}
 		c.acquires++
 		if c.acquires > c.attempts*len(c.links) {
@@ -107,6 +110,16 @@ func (k *checker) submitted(l *link, cmd *node.Command) {
 				k.w.fail("I6", fmt.Sprintf("%s extends %q, which it has released", c.name, claim.Name))
 			}
 		}
+	}
+}
+
+// restless checks that a waiter does not try again and again without a reason:
+// that time has passed, or that others have tried too, and may have released.
+func (k *checker) restless(c *Client) {
+	waited := time.Duration(k.w.now - c.waits)
+	others := k.attempts - c.attemptsBefore - c.attempts
+	if most := 30 + 4*others + int(waited/(10*time.Millisecond)); c.attempts > most && c.plain == nil {
+		k.w.fail("I10", fmt.Sprintf("%s made %d attempts in %v, while others made %d", c.name, c.attempts, waited, others))
 	}
 }
 
@@ -266,7 +279,6 @@ func (k *checker) audit(h *holder, number int) {
 	if h.ends != nil && h.ends() == nil {
 		w.fail("I8", fmt.Sprintf("%s: the context of %q goes on after its validity has ended", h.c.name, h.name))
 	}
-	w.sometimes(Expired)
 	k.remove(h)
 }
 

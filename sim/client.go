@@ -38,13 +38,15 @@ type Client struct {
 	engine random // of its Locker
 	script script
 
-	lastOwner string // whose acquisition was sent last
-	lastStart clock.Instant
-	lastTTL   time.Duration
-	attempts  int                // of the acquisition under way
-	acquires  int                // commands of these
-	grants    map[string]*holder // its latest, by name
-	stops     int                // how often it was stopped
+	lastOwner      string // whose acquisition was sent last
+	lastStart      clock.Instant
+	lastTTL        time.Duration
+	waits          int64              // since when the acquisition under way is waiting
+	attempts       int                // of it
+	attemptsBefore int                // by anybody, when it began
+	acquires       int                // commands of these
+	grants         map[string]*holder // its latest, by name
+	stops          int                // how often it was stopped
 
 	result   error // of the caller's program
 	finished bool  // the program is over

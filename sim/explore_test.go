@@ -51,3 +51,20 @@ func TestVerify(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkSeeds is one seed: five nodes, three clients, ten seconds with faults,
+// all invariants.
+func BenchmarkSeeds(b *testing.B) {
+	profile := faults.Profile{Nodes: 5, Clients: 3, Length: 10 * time.Second}
+	events, virtual := uint64(0), time.Duration(0)
+	seed := uint64(0)
+	for b.Loop() {
+		r := sim.Run(faults.Generate(seed, profile), nil)
+		seed++
+		events += r.Events
+		virtual += r.Virtual
+	}
+	b.ReportMetric(float64(events)/b.Elapsed().Seconds(), "events/s")
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "seeds/s")
+	b.ReportMetric(virtual.Seconds()/b.Elapsed().Seconds(), "virtual-s/s")
+}

@@ -4,10 +4,10 @@ package sim
 // one instant happen in the order in which they were planned.
 type event struct {
 	at   int64 // ns since the beginning
-	seq  uint64
+	seq  uint32
+	slot int32 // of the world's table of what events are about
+	ref  int32
 	kind eventKind
-	what any // a pointer, so that it costs no allocation
-	ref  int
 }
 
 type eventKind uint8
@@ -38,7 +38,8 @@ var eventNames = [...]string{"timer", "request", "reply", "reset", "notice", "sw
 func (k eventKind) String() string { return eventNames[k] }
 
 // A queue is a heap with four children to a node, which is shallower than the
-// usual and kinder to the cache.
+// usual and kinder to the cache. Its entries are small and hold no pointer, so
+// that to move them costs the garbage collector nothing.
 type queue []event
 
 func (e *event) before(o *event) bool { return e.at < o.at || e.at == o.at && e.seq < o.seq }
@@ -63,7 +64,6 @@ func (q *queue) pop() event {
 	top := h[0]
 	n := len(h) - 1
 	last := h[n]
-	h[n] = event{}
 	h = h[:n]
 	*q = h
 	if n == 0 {

@@ -71,7 +71,13 @@ type holding struct {
 	kind string
 	left int
 	way  faults.Way
-	held []event
+	held []heldMessage
+}
+
+// A heldMessage would have been an event of that kind.
+type heldMessage struct {
+	message *message
+	kind    eventKind
 }
 
 const (
@@ -342,7 +348,7 @@ func (l *link) carry(way int, m *message, kind eventKind) {
 		*last = at
 	}
 	if h := l.holder(way, m); h != nil {
-		h.held = append(h.held, event{kind: kind, what: m})
+		h.held = append(h.held, heldMessage{m, kind})
 		m.flying++
 		w.sometimes(MessageHeld)
 		w.heldUp(l, way, m)
@@ -389,8 +395,8 @@ func (l *link) letGo(ends func(*holding) bool) {
 		}
 		for _, e := range h.held {
 			at := l.w.now + int64(l.random.within(l.w.p.Network.Delay))
-			l.w.plan(at, e.kind, e.what, 0)
-			l.w.released(l, e.what.(*message))
+			l.w.plan(at, e.kind, e.message, 0)
+			l.w.released(l, e.message)
 		}
 	}
 	clear(l.holds[len(kept):])
@@ -415,8 +421,7 @@ func (l *link) receive(m *message) {
 		l.subscribed(m.topic)
 	case m.copy || !m.pending:
 		l.w.sometimes(LateReply)
-	case m.conn != l.conn || m.cmd.Deadline <= l.c.Now():
-		// It is not read: the connection was given up, or expire is about to.
+	case m.conn != l.conn: // the connection was given up, and nobody reads it
 		l.w.sometimes(LateReply)
 	case m.noScript:
 		l.w.sometimes(NoScript)

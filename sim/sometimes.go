@@ -31,7 +31,6 @@ const (
 	RenewalFailed
 	LostEarly
 	LostAtDeadline
-	Expired
 	Healed
 	NodeRecovered
 	BarelyBacked
@@ -78,7 +77,6 @@ var Marks = [marks]string{
 	RenewalFailed:     "a renewal failed",
 	LostEarly:         "a lease was lost because the nodes no longer had it",
 	LostAtDeadline:    "a lease was lost at its deadline",
-	Expired:           "a fixed lease ran out",
 	Healed:            "a node that had lost a key got it back",
 	NodeRecovered:     "a node answered again",
 	BarelyBacked:      "a lease was kept by just enough nodes",

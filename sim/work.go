@@ -48,6 +48,7 @@ type lock struct {
 func (c *Client) acquire(ctx context.Context, name string, length time.Duration, fixed, wait bool) (*lock, error) {
 	w := c.w
 	c.attempts, c.acquires = 0, 0
+	c.waits, c.attemptsBefore = w.now, w.check.attempts
 	start, stops := w.now, c.stops
 	if c.plain != nil {
 		l, err := c.plain.lock(ctx, name, length, wait)
@@ -199,7 +200,12 @@ func (c *Client) round() {
 	}
 	(&signal{owner: c}).Wait(l.context(), until)
 	if ok && l.valid() {
-		c.Write(name, l.token(), value+1)
+		// A check is past before the write arrives: now and then long past.
+		var late time.Duration
+		if r.below(16) == 0 {
+			late = time.Duration(r.below(int(2 * w.p.Lock.Lease)))
+		}
+		c.access(name, l.token(), value+1, true, late)
 	}
 	l.unlock()
 }

@@ -14,9 +14,12 @@ import (
 type world struct {
 	p   *faults.Plan
 	now int64 // true time, ns since the beginning
-	seq uint64
+	seq uint32
 
 	queue    queue
+	slots    []any   // what the events in the queue are about
+	vacant   []int32 // slots
+	unseen   bool    // a context may have ended since the last look
 	runnable []*task
 	watching []*task
 	current  *task
@@ -52,7 +55,16 @@ func procName(letter byte, number int) string { return string(letter) + strconv.
 // plan enters an event.
 func (w *world) plan(at int64, kind eventKind, what any, ref int) {
 	w.seq++
-	w.queue.push(event{max(at, w.now), w.seq, kind, what, ref})
+	var slot int32
+	if n := len(w.vacant); n > 0 {
+		slot = w.vacant[n-1]
+		w.vacant = w.vacant[:n-1]
+		w.slots[slot] = what
+	} else {
+		slot = int32(len(w.slots))
+		w.slots = append(w.slots, what)
+	}
+	w.queue.push(event{max(at, w.now), w.seq, slot, int32(ref), kind})
 }
 
 // call plans a function.
@@ -115,9 +127,11 @@ func (w *world) run(until int64) {
 				continue
 			}
 			w.events++
+			w.unseen = true
 			w.step(t)
 		}
-		if len(w.watching) > 0 {
+		if w.unseen {
+			w.unseen = false
 			if w.lookAtContexts(); len(w.runnable) > 0 {
 				continue
 			}
@@ -137,18 +151,22 @@ func (w *world) run(until int64) {
 
 // happen does one event.
 func (w *world) happen(e event) {
+	what := w.slots[e.slot]
+	w.slots[e.slot] = nil
+	w.vacant = append(w.vacant, e.slot)
+	w.unseen = w.unseen || e.kind != evRequest && e.kind != evServe
 	switch e.kind {
 	case evTimer:
-		t := e.what.(*task)
+		t := what.(*task)
 		w.stir(e.kind, uint64(t.owner.number), 0)
 		w.alarm(t, e.at)
 	case evRequest:
-		m := e.what.(*message)
+		m := what.(*message)
 		s := m.link.n
 		w.stir(e.kind, uint64(m.link.c.number)<<8|uint64(s.number), uint64(m.cmd.Kind)<<24^uint64(m.claim[0].Token))
 		s.arrive(m)
 	case evReply:
-		m := e.what.(*message)
+		m := what.(*message)
 		l := m.link
 		w.stir(e.kind, uint64(l.c.number)<<8|uint64(l.n.number), uint64(m.result.Status)<<24^uint64(m.result.Fence))
 		if l.c.stopped > 0 && !l.c.dead {
@@ -157,7 +175,7 @@ func (w *world) happen(e event) {
 		}
 		l.receive(m)
 	case evReset:
-		l := e.what.(*link)
+		l := what.(*link)
 		w.stir(e.kind, uint64(l.c.number)<<8|uint64(l.n.number), 0)
 		if l.c.stopped > 0 && !l.c.dead {
 			l.c.backlog = append(l.c.backlog, backlog{link: l, reset: uint32(e.ref)})
@@ -165,7 +183,7 @@ func (w *world) happen(e event) {
 		}
 		l.reset(uint32(e.ref))
 	case evNotice:
-		l := e.what.(*link)
+		l := what.(*link)
 		w.stir(e.kind, uint64(l.c.number)<<8|uint64(l.n.number), uint64(e.ref))
 		switch {
 		case l.c.dead:
@@ -176,15 +194,15 @@ func (w *world) happen(e event) {
 			l.subscribed(w.names[e.ref])
 		}
 	case evSweep:
-		l := e.what.(*link)
+		l := what.(*link)
 		w.stir(e.kind, uint64(l.c.number), uint64(l.n.number))
 		l.sweep(e.at)
 	case evDial:
-		l := e.what.(*link)
+		l := what.(*link)
 		w.stir(e.kind, uint64(l.c.number), uint64(l.n.number))
 		l.redial(e.at)
 	case evServe:
-		s := e.what.(*server)
+		s := what.(*server)
 		w.stir(e.kind, uint64(s.number), uint64(len(s.inbox)))
 		s.serve(e.at)
 	case evSync:
@@ -196,21 +214,21 @@ func (w *world) happen(e event) {
 		w.plan(w.now+int64(time.Second), evSync, nil, 0)
 	case evFault, evUnfault:
 		w.stir(e.kind, uint64(e.ref), 0)
-		w.strike(e.ref, e.kind == evUnfault)
+		w.strike(int(e.ref), e.kind == evUnfault)
 	case evStrobe:
-		w.flicker(e.ref, e.what.(*strobing))
+		w.flicker(int(e.ref), what.(*strobing))
 	case evAudit:
-		w.check.audit(e.what.(*holder), e.ref)
+		w.check.audit(what.(*holder), int(e.ref))
 	case evWrite:
-		w.store.take(e.what.(*access))
+		w.store.take(what.(*access))
 	case evAnswer:
-		a := e.what.(*access)
+		a := what.(*access)
 		if a.signal != nil {
 			a.signal.Set()
 		}
 	case evCall:
 		w.stir(e.kind, 0, 0)
-		e.what.(func())()
+		what.(func())()
 	}
 }
 
