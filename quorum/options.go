@@ -60,9 +60,10 @@ type Options struct {
 	Poll time.Duration
 
 	// FenceRetention is how long nodes remember the highest fencing token of a
-	// name after its last use. Tokens keep rising even when a fence has been
-	// forgotten, as long as the clocks of all clients agree to within this
-	// time. 0 means DefaultFenceRetention.
+	// name after its last use. Tokens keep rising when a fence has expired, as
+	// long as the wall clocks of all clients agree to within this time, and
+	// when nodes have restarted without it, as long as they agree to within
+	// MaxLease. 0 means DefaultFenceRetention.
 	FenceRetention time.Duration
 
 	// NoRestartGuard lets a node vote right after a restart. Safe only if no

@@ -2,9 +2,9 @@ package sim_test
 
 import (
 	"os"
+	"runtime"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/sim"
@@ -27,44 +27,22 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
-func BenchmarkQuiet(b *testing.B) {
-	p := faults.New(5, 3)
-	p.Length = 10 * time.Second
-	events := uint64(0)
-	for b.Loop() {
-		p.Seed++
-		events += sim.Run(p, nil).Events
-	}
-	b.ReportMetric(float64(events)/b.Elapsed().Seconds(), "events/s")
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "seeds/s")
-}
-
-var seeds = 300
-
-func init() {
-	if n, err := strconv.Atoi(os.Getenv("SEEDS")); err == nil {
-		seeds = n
-	}
-}
-
+// Every run of a campaign is sound, or has left what a lock with a lease can
+// stand; and the campaign comes to every situation. SEEDS makes it longer.
 func TestSeeds(t *testing.T) {
-	var seen sim.Sometimes
-	events, grants := uint64(0), 0
-	for seed := range uint64(seeds) {
-		p := faults.Generate(seed, faults.Profile{})
-		if err := p.Check(); err != nil {
-			t.Fatal(seed, err)
-		}
-		r := sim.Run(p, nil)
-		seen.Add(&r.Sometimes)
-		events += r.Events
-		grants += r.Grants
-		if r.Verdict != sim.Sound && r.Verdict != sim.Outside {
-			t.Errorf("seed %d: %s: %v", seed, r.Verdict, r.Worst())
-		}
+	c := sim.Campaign{To: 1999, Jobs: runtime.GOMAXPROCS(0), Bugs: 10}
+	if testing.Short() {
+		c.To = 199
 	}
-	t.Logf("%d events, %d grants", events, grants)
-	for m, n := range seen {
-		t.Logf("%5d %s", n, sim.Mark(m))
+	if n, err := strconv.ParseUint(os.Getenv("SEEDS"), 10, 64); err == nil && n > 0 {
+		c.To = n - 1
 	}
+	r := sim.Explore(t.Context(), c)
+	for _, f := range r.Found {
+		t.Errorf("seed %d: %s %s: %s", f.Seed, f.Verdict, f.Invariant, f.What)
+	}
+	if missed := r.Missed(); len(missed) > 0 && c.To >= 1999 {
+		t.Errorf("never reached: %v", missed)
+	}
+	t.Logf("%d seeds, %d events, %d grants, %d outside", r.Seeds, r.Events, r.Grants, r.Outside)
 }

@@ -57,6 +57,11 @@ func breakVerb(ctx context.Context, c *command) int {
 // parseName reads the flags, which may stand on either side of the one
 // argument, the lock's name.
 func (c *command) parseName(fs *flag.FlagSet) (name string, status int, ok bool) {
+	return c.parseOne(fs, "the lock's name")
+}
+
+// parseOne reads one argument, before, after or between the flags.
+func (c *command) parseOne(fs *flag.FlagSet, what string) (name string, status int, ok bool) {
 	if status, ok := c.parse(fs); !ok {
 		return "", status, false
 	}
@@ -71,7 +76,7 @@ func (c *command) parseName(fs *flag.FlagSet) (name string, status int, ok bool)
 		}
 	}
 	if name == "" {
-		return "", c.fail(fs.Name(), usageError("the lock's name is missing or empty")), false
+		return "", c.fail(fs.Name(), usageError("%s is missing or empty", what)), false
 	}
 	return name, exitOK, true
 }

@@ -45,6 +45,7 @@ func verbs() []verb {
 		{"break", "remove a lock, whoever holds it", breakVerb},
 		{"doctor", "check whether servers are fit to hold locks", doctorVerb},
 		{"demo", "watch workers compete for a lock while nodes fail", demoVerb},
+		{"sim", "run the same lock through every failure, in virtual time", simVerb},
 		{"version", "print the version", versionVerb},
 	}
 }

@@ -1,0 +1,367 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/sim"
+)
+
+// The exit statuses of sim, besides exitOK and exitUsage.
+const (
+	exitUnsound          = 1
+	exitStuck            = 3
+	exitNotDeterministic = 4
+)
+
+const simManual = `
+usage: redquorum sim [explore flags]
+       redquorum sim run --seed N        one run, with everything that happens
+       redquorum sim explore             many runs, until one goes wrong
+       redquorum sim shrink PLAN         the smallest plan that fails in the same way
+       redquorum sim replay PLAN         a run of a plan
+       redquorum sim verify              does a plan always give the same run?
+
+Runs the engine of this very program in a simulated world: nodes crash, forget,
+hang and lie about the time, networks lose, delay and repeat, processes stop at
+the worst instant. Nothing is random but the seed: a seed, or a plan, always
+gives the same run. Each run is held to twelve invariants, such as that no two
+clients believe to hold one lock. Without a further word it explores for 30 s.
+
+'redquorum sim WORD --help' has the rest.
+
+Exit status: 0 sound, 1 safety broken, 3 liveness broken, 4 not deterministic,
+2 usage.
+
+example:
+  redquorum sim
+`
+
+func simVerb(ctx context.Context, c *command) int {
+	if len(c.args) == 0 || strings.HasPrefix(c.args[0], "-") {
+		for _, a := range c.args {
+			if strings.TrimLeft(a, "-") == "help" || a == "-h" {
+				fmt.Fprint(c.stdout, strings.TrimLeft(simManual, "\n"))
+				return exitOK
+			}
+		}
+		return simExplore(ctx, c)
+	}
+	word := c.args[0]
+	rest := &command{c.args[1:], c.stdout, c.stderr}
+	for _, v := range simWords() {
+		if v.name == word {
+			return v.run(ctx, rest)
+		}
+	}
+	return c.fail("sim", usageError("there is no sim %s", quoted(word)))
+}
+
+func simWords() []verb {
+	return []verb{
+		{"run", "", simRun},
+		{"explore", "", simExplore},
+		{"shrink", "", simShrink},
+		{"replay", "", simReplay},
+		{"verify", "", simVerify},
+	}
+}
+
+// statusOf is the exit status for a verdict.
+func statusOfVerdict(v sim.Verdict) int {
+	switch v {
+	case sim.Unsafe:
+		return exitUnsound
+	case sim.Stuck:
+		return exitStuck
+	}
+	return exitOK
+}
+
+// planFlags narrow the plans that are drawn from seeds.
+type planFlags struct {
+	profile faults.Profile
+	lock    faults.Lock
+	set     map[string]bool
+	fs      *flag.FlagSet
+}
+
+func (f *planFlags) register(fs *flag.FlagSet) {
+	f.fs = fs
+	fs.IntVar(&f.profile.Nodes, "nodes", 0, "how many `N`odes (default: drawn from the seed)")
+	fs.IntVar(&f.profile.Clients, "clients", 0, "how many `N` clients compete (default: drawn from the seed)")
+	fs.DurationVar(&f.profile.Length, "length", 0, "for how long faults happen, in virtual `time` (default: drawn from the seed)")
+	fs.BoolVar(&f.profile.Outside, "outside", false, "also faults that no lock with a lease can stand; what they break is no bug")
+	fs.Func("client", "redquorum, or plain: textbook Redlock and nothing else", func(s string) error {
+		if f.lock.Client = faults.Client(s); f.lock.Client != faults.Redquorum && f.lock.Client != faults.Plain {
+			return errors.New("want redquorum or plain")
+		}
+		return nil
+	})
+	for name, b := range map[string]struct {
+		to   *bool
+		what string
+	}{
+		"guard": {&f.lock.Guard, "whether restarted nodes abstain"},
+		"renew": {&f.lock.Renew, "whether leases renew themselves"},
+		"fence": {&f.lock.Fence, "whether the resource checks tokens"},
+	} {
+		fs.Func(name, b.what+": `on or off`", func(s string) error {
+			if *b.to = s == "on"; s != "on" && s != "off" {
+				return errors.New("want on or off")
+			}
+			return nil
+		})
+	}
+}
+
+// check looks at the flags after they were parsed.
+func (f *planFlags) check() error {
+	f.set = make(map[string]bool)
+	f.fs.Visit(func(g *flag.Flag) { f.set[g.Name] = true })
+	switch p := f.profile; {
+	case p.Nodes < 0 || p.Nodes > faults.MaxNodes || f.set["nodes"] && p.Nodes == 0:
+		return usageError("--nodes is %d; it must be 1 to %d", p.Nodes, faults.MaxNodes)
+	case p.Clients < 0 || p.Clients > faults.MaxClients || f.set["clients"] && p.Clients == 0:
+		return usageError("--clients is %d; it must be 1 to %d", p.Clients, faults.MaxClients)
+	case p.Length < 0 || p.Length > faults.MaxLength || f.set["length"] && p.Length == 0:
+		return usageError("--length is %v; it must be more than 0 and at most %v", p.Length, faults.MaxLength)
+	}
+	return nil
+}
+
+// any reports whether there is one.
+func (f *planFlags) any() bool {
+	for _, name := range []string{"nodes", "clients", "length", "client", "guard", "renew", "fence"} {
+		if f.set[name] {
+			return true
+		}
+	}
+	return false
+}
+
+// adjust changes a plan as the flags say.
+func (f *planFlags) adjust(p *faults.Plan) {
+	l := &p.Lock
+	if f.set["client"] {
+		l.Client = f.lock.Client
+	}
+	if f.set["guard"] {
+		l.Guard = f.lock.Guard
+	}
+	if f.set["renew"] {
+		l.Renew = f.lock.Renew
+	}
+	if f.set["fence"] {
+		l.Fence = f.lock.Fence
+	}
+}
+
+// seedRange reads A-B, or A.
+func seedRange(s string) (from, to uint64, err error) {
+	a, b, two := strings.Cut(s, "-")
+	if from, err = strconv.ParseUint(a, 10, 64); err == nil {
+		if to = from; two {
+			to, err = strconv.ParseUint(b, 10, 64)
+		}
+	}
+	if err != nil || to < from {
+		return 0, 0, usageError("--seeds is %q; want a range such as 1-1000", s)
+	}
+	return from, to, nil
+}
+
+const exploreManual = `
+usage: redquorum sim explore [--seeds A-B] [--for TIME] [--jobs N] [--json] [flags]
+
+Draws a plan from each seed, runs it, and stops at the first violation that is a
+bug: that is shrunk, told, and written to a file, with the command that plays it
+again. At the end it says how often each situation occurred that a lock has to
+live through; 20000 seeds or more that miss one fail.
+
+Exit status: 0 sound, 1 safety broken or a situation missed, 3 liveness broken, 2 usage.
+
+example:
+  redquorum sim explore --for 10m --jobs 2
+  redquorum sim explore --seeds 1-10000 --guard off
+`
+
+func simExplore(ctx context.Context, c *command) int {
+	fs := c.flags("sim explore", exploreManual)
+	var plans planFlags
+	plans.register(fs)
+	seeds := fs.String("seeds", "", "which seeds, such as `1-1000` (default: from the time of day on)")
+	length := fs.Duration("for", 30*time.Second, "for how long, unless --seeds ends it")
+	jobs := fs.Int("jobs", runtime.GOMAXPROCS(0), "`N` runs at the same time")
+	asJSON := fs.Bool("json", false, "print one JSON object at the end")
+	dir := fs.String("out", ".", "write failing plans to this `folder`")
+	if status, ok := c.parse(fs); !ok {
+		return status
+	}
+	if fs.NArg() > 0 {
+		return c.fail("sim explore", leftOver(fs.Arg(0)))
+	}
+	err := plans.check()
+	campaign := sim.Campaign{Profile: plans.profile, Adjust: plans.adjust, Jobs: *jobs,
+		From: uint64(time.Now().Unix()) * 1_000_000, To: math.MaxUint64 - 1}
+	if err == nil && *seeds != "" {
+		campaign.From, campaign.To, err = seedRange(*seeds)
+	}
+	switch {
+	case err != nil:
+	case *jobs < 1:
+		err = usageError("--jobs is %d; it must be at least 1", *jobs)
+	case *length <= 0:
+		err = usageError("--for is %v; it must be more than 0", *length)
+	}
+	if err != nil {
+		return c.fail("sim explore", err)
+	}
+	if *seeds == "" || isSet(fs, "for") {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, *length)
+		defer cancel()
+	} else {
+		*length = 0
+	}
+	debug.SetGCPercent(400) // a run leaves much behind, and little of it at a time
+	bar := progress{w: c.stderr, live: isTerminal(c.stderr) && !*asJSON, length: *length, from: campaign.From, to: campaign.To}
+	campaign.Progress = bar.show
+	report := sim.Explore(ctx, campaign)
+	bar.clear()
+	var found []string
+	for _, f := range report.Found {
+		path, err := savePlan(*dir, f)
+		if err != nil {
+			return c.fail("sim explore", err)
+		}
+		found = append(found, path)
+	}
+	if *asJSON {
+		err = writeReportJSON(c.stdout, report)
+	} else {
+		err = writeReport(c.stdout, report)
+	}
+	if err != nil {
+		return c.fail("sim explore", err)
+	}
+	if len(report.Found) == 0 {
+		if report.Seeds >= enough && len(report.Missed()) > 0 && !plans.any() {
+			return exitUnsound
+		}
+		return exitOK
+	}
+	if !*asJSON {
+		c.explain(report.Found[0], found[0])
+	}
+	return statusOfVerdict(report.Found[0].Verdict)
+}
+
+// enough is how many seeds reach every situation, if nothing narrows them: a
+// campaign of so many that misses one has something wrong with it.
+const enough = 20_000
+
+func isSet(fs *flag.FlagSet, name string) (set bool) {
+	fs.Visit(func(f *flag.Flag) { set = set || f.Name == name })
+	return set
+}
+
+// shrinkTime bounds the search for a smaller plan.
+const shrinkTime = 10 * time.Second
+
+// savePlan shrinks a plan that fails and writes it to a file.
+func savePlan(dir string, f sim.Found) (path string, err error) {
+	p, err := faults.Parse(f.Plan)
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), shrinkTime)
+	defer cancel()
+	small := sim.Shrink(ctx, p)
+	path = fmt.Sprintf("%s%credquorum-seed-%d.plan", strings.TrimRight(dir, "/"), os.PathSeparator, f.Seed)
+	comment := fmt.Sprintf("# %s: %s\n# shrunk from seed %d, which had %d events\n", f.Invariant, f.What, f.Seed, len(p.Events))
+	return path, os.WriteFile(path, []byte(comment+small.String()), 0o666)
+}
+
+// explain tells how a run fails.
+func (c *command) explain(f sim.Found, path string) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return
+	}
+	p, err := faults.Parse(string(text))
+	if err != nil {
+		return
+	}
+	r := sim.Run(p, nil, sim.WithTrace())
+	v := r.Worst()
+	fmt.Fprintf(c.stdout, "\n%s VIOLATED by seed %d: %s\n\n%s\n\n", v.Invariant, f.Seed, sim.Invariants[v.Invariant], v.What)
+	for _, line := range r.Story(10) {
+		fmt.Fprintln(c.stdout, line)
+	}
+	fmt.Fprintf(c.stdout, "\nplan: %s (%d events)\nplay it again: redquorum sim replay %s\n", path, len(p.Events), path)
+}
+
+func writeReport(w io.Writer, r *sim.Report) error {
+	word := "sound"
+	if len(r.Found) > 0 {
+		word = "NOT SOUND"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %d seeds, %d events, %d locks granted; %s of virtual time in %v (%.0f seeds/s)\n", word,
+		r.Seeds, r.Events, r.Grants, sim.Years(r.Virtual), r.Wall.Round(10*time.Millisecond), float64(r.Seeds)/r.Wall.Seconds())
+	if r.Outside > 0 {
+		fmt.Fprintf(&b, "%d runs went wrong after they had left what a lock with a lease can stand, as is expected\n", r.Outside)
+	}
+	fmt.Fprintf(&b, "\nsituations, and in how many runs they occurred\n")
+	for m, n := range r.Reached {
+		fmt.Fprintf(&b, "%10d  %s\n", n, sim.Mark(m))
+	}
+	if missed := r.Missed(); len(missed) > 0 && r.Seeds > 0 {
+		fmt.Fprintf(&b, "\n%d situations never occurred: of these the runs prove nothing\n", len(missed))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// A progress is the line that shows how far a campaign is.
+type progress struct {
+	w        io.Writer
+	live     bool
+	length   time.Duration
+	from, to uint64
+	shown    bool
+}
+
+func (p *progress) show(r *sim.Report) {
+	if !p.live {
+		return
+	}
+	part := float64(r.Seeds) / (float64(p.to-p.from) + 1)
+	if p.length > 0 {
+		part = max(part, r.Wall.Seconds()/p.length.Seconds())
+	}
+	const width = 30
+	full := min(width, int(part*width))
+	fmt.Fprintf(p.w, "\r[%s%s] %d seeds, %.0f/s, %s of virtual time, %d of %d situations, %d violations \x1b[K",
+		strings.Repeat("=", full), strings.Repeat(" ", width-full), r.Seeds, float64(r.Seeds)/max(r.Wall.Seconds(), 1e-9),
+		sim.Years(r.Virtual), len(r.Reached)-len(r.Missed()), len(r.Reached), len(r.Found))
+	p.shown = true
+}
+
+func (p *progress) clear() {
+	if p.shown {
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+}

@@ -1,0 +1,270 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/sim"
+)
+
+// exploreReport is what explore --json prints.
+type exploreReport struct {
+	Seeds          uint64            `json:"seeds"`
+	Events         uint64            `json:"events"`
+	Grants         uint64            `json:"grants"`
+	VirtualSeconds float64           `json:"virtual_seconds"`
+	WallSeconds    float64           `json:"wall_seconds"`
+	SeedsPerSecond float64           `json:"seeds_per_second"`
+	Outside        uint64            `json:"outside"`
+	Violations     []sim.Found       `json:"violations"`
+	Sometimes      map[string]uint64 `json:"sometimes"`
+}
+
+func writeReportJSON(w io.Writer, r *sim.Report) error {
+	out := exploreReport{Seeds: r.Seeds, Events: r.Events, Grants: r.Grants, VirtualSeconds: r.Virtual.Seconds(),
+		WallSeconds: r.Wall.Seconds(), SeedsPerSecond: float64(r.Seeds) / r.Wall.Seconds(), Outside: r.Outside,
+		Violations: append([]sim.Found{}, r.Found...), Sometimes: make(map[string]uint64)}
+	for m, n := range r.Reached {
+		out.Sometimes[sim.Mark(m).String()] = n
+	}
+	return json.NewEncoder(w).Encode(out)
+}
+
+const simRunManual = `
+usage: redquorum sim run --seed N [--nodes N] [--clients N] [flags]
+
+Draws a plan from the seed and runs it. Prints the plan, then a line for each
+thing that happens, with a column for each node: who has the lock there; a star
+marks the node that the line is about.
+
+Exit status: 0 sound, 1 safety broken, 3 liveness broken, 2 usage.
+
+example:
+  redquorum sim run --seed 7 --nodes 5 --clients 3
+`
+
+func simRun(_ context.Context, c *command) int {
+	fs := c.flags("sim run", simRunManual)
+	var plans planFlags
+	plans.register(fs)
+	seed := fs.Uint64("seed", 1, "the seed, a `number`")
+	show := showFlags{}
+	show.register(fs)
+	if status, ok := c.parse(fs); !ok {
+		return status
+	}
+	if fs.NArg() > 0 {
+		return c.fail("sim run", leftOver(fs.Arg(0)))
+	}
+	if err := plans.check(); err != nil {
+		return c.fail("sim run", err)
+	}
+	p := faults.Generate(*seed, plans.profile)
+	plans.adjust(p)
+	return c.play("sim run", p, show)
+}
+
+const simReplayManual = `
+usage: redquorum sim replay PLAN [flags]
+
+Runs the plan in the file PLAN, or - for the standard input, and prints what
+happens: see redquorum sim run.
+
+Exit status: 0 sound, 1 safety broken, 3 liveness broken, 2 usage.
+
+example:
+  redquorum sim replay redquorum-seed-7.plan
+`
+
+func simReplay(_ context.Context, c *command) int {
+	fs := c.flags("sim replay", simReplayManual)
+	show := showFlags{}
+	show.register(fs)
+	path, status, ok := c.parseOne(fs, "the plan's file")
+	if !ok {
+		return status
+	}
+	p, err := readPlan(path)
+	if err != nil {
+		return c.fail("sim replay", err)
+	}
+	return c.play("sim replay", p, show)
+}
+
+func readPlan(path string) (*faults.Plan, error) {
+	var text []byte
+	var err error
+	if path == "-" {
+		text, err = io.ReadAll(os.Stdin)
+	} else {
+		text, err = os.ReadFile(path)
+	}
+	if err != nil {
+		return nil, usageError("%v", err)
+	}
+	p, err := faults.Parse(string(text))
+	if err != nil {
+		return nil, usageError("%s: %v", path, err)
+	}
+	return p, nil
+}
+
+// showFlags say how a run is shown.
+type showFlags struct {
+	brief  bool
+	asJSON bool
+}
+
+func (s *showFlags) register(fs interface {
+	BoolVar(*bool, string, bool, string)
+}) {
+	fs.BoolVar(&s.brief, "brief", false, "tell the story in ten lines, not each event")
+	fs.BoolVar(&s.asJSON, "json", false, "print one JSON object, with the whole trace")
+}
+
+// play runs a plan and shows it.
+func (c *command) play(verb string, p *faults.Plan, show showFlags) int {
+	r := sim.Run(p, nil, sim.WithTrace())
+	if err := c.show(r, show); err != nil {
+		return c.fail(verb, err)
+	}
+	return statusOfVerdict(r.Verdict)
+}
+
+func (c *command) show(r *sim.Result, show showFlags) error {
+	if show.asJSON {
+		return json.NewEncoder(c.stdout).Encode(struct {
+			Plan       string          `json:"plan"`
+			Verdict    sim.Verdict     `json:"verdict"`
+			Violations []sim.Violation `json:"violations"`
+			Events     uint64          `json:"events"`
+			Hash       string          `json:"hash"`
+			Trace      []sim.Entry     `json:"trace"`
+		}{r.Plan.String(), r.Verdict, append([]sim.Violation{}, r.Violations...), r.Events, fmt.Sprintf("%016x", r.Hash), r.Trace.Entries})
+	}
+	fmt.Fprintf(c.stdout, "%s\n", r.Plan)
+	if show.brief {
+		fmt.Fprintln(c.stdout, strings.Join(r.Story(10), "\n"))
+	} else if err := r.Trace.WriteText(c.stdout, r.Plan); err != nil {
+		return err
+	}
+	fmt.Fprintf(c.stdout, "\n%s: %d events, %d locks granted, %v of virtual time, trace %016x\n", r.Verdict, r.Events, r.Grants,
+		sim.Years(r.Virtual), r.Hash)
+	for _, v := range r.Violations {
+		fmt.Fprintf(c.stdout, "%s violated at %s ms: %s\n  %s\n", v.Invariant, sim.FormatTime(v.At), v.What, sim.Invariants[v.Invariant])
+		if v.Outside != "" {
+			fmt.Fprintf(c.stdout, "  as is expected: %s\n", v.Outside)
+		}
+	}
+	return nil
+}
+
+const simShrinkManual = `
+usage: redquorum sim shrink PLAN [-o FILE]
+
+Looks for the smallest plan that breaks the same invariant as PLAN: with fewer
+events, clients and nodes, in a shorter time. Prints it, or writes it to FILE.
+
+Exit status: 0 when it fails no more than before, 1 or 3 as the plan fails, 2 usage.
+
+example:
+  redquorum sim shrink redquorum-seed-7.plan -o small.plan
+`
+
+func simShrink(ctx context.Context, c *command) int {
+	fs := c.flags("sim shrink", simShrinkManual)
+	to := fs.String("o", "", "write the plan to this `file`")
+	path, status, ok := c.parseOne(fs, "the plan's file")
+	if !ok {
+		return status
+	}
+	p, err := readPlan(path)
+	if err != nil {
+		return c.fail("sim shrink", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, shrinkTime)
+	defer cancel()
+	small := sim.Shrink(ctx, p)
+	r := sim.Run(small, nil)
+	if v := r.Worst(); v == nil {
+		fmt.Fprintln(c.stderr, "the plan breaks no invariant")
+	} else {
+		fmt.Fprintf(c.stderr, "%s: from %d events, %d clients, %d nodes to %d events, %d clients, %d nodes\n", v.Invariant,
+			len(p.Events), p.Clients, p.Nodes, len(small.Events), small.Clients, small.Nodes)
+	}
+	if *to == "" {
+		fmt.Fprint(c.stdout, small)
+	} else if err := os.WriteFile(*to, []byte(small.String()), 0o666); err != nil {
+		return c.fail("sim shrink", err)
+	}
+	return statusOfVerdict(r.Verdict)
+}
+
+const simVerifyManual = `
+usage: redquorum sim verify [--seeds A-B] [flags]
+
+Runs each seed twice and compares all events. Names the first that differs.
+
+Exit status: 0 deterministic, 4 not, 2 usage.
+
+example:
+  redquorum sim verify --seeds 1-1000
+`
+
+func simVerify(ctx context.Context, c *command) int {
+	fs := c.flags("sim verify", simVerifyManual)
+	var plans planFlags
+	plans.register(fs)
+	seeds := fs.String("seeds", "1-1000", "which seeds")
+	if status, ok := c.parse(fs); !ok {
+		return status
+	}
+	if fs.NArg() > 0 {
+		return c.fail("sim verify", leftOver(fs.Arg(0)))
+	}
+	from, to, err := seedRange(*seeds)
+	if err == nil {
+		err = plans.check()
+	}
+	if err != nil {
+		return c.fail("sim verify", err)
+	}
+	var next atomic.Uint64
+	next.Store(from)
+	var tasks sync.WaitGroup
+	var mu sync.Mutex
+	runs, different := 0, 0
+	for range runtime.GOMAXPROCS(0) {
+		tasks.Go(func() {
+			for ctx.Err() == nil {
+				seed := next.Add(1) - 1
+				if seed > to || seed < from {
+					return
+				}
+				p := faults.Generate(seed, plans.profile)
+				plans.adjust(p)
+				err := sim.Verify(p)
+				mu.Lock()
+				if runs++; err != nil {
+					different++
+					fmt.Fprintf(c.stdout, "seed %d: %v\n", seed, err)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	tasks.Wait()
+	fmt.Fprintf(c.stdout, "%d seeds ran twice; %d differed\n", runs, different)
+	if different > 0 {
+		return exitNotDeterministic
+	}
+	return exitOK
+}

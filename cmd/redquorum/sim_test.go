@@ -1,0 +1,79 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestSimUsageErrors(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "bad.plan")
+	if err := os.WriteFile(bad, []byte("redquorum plan 1\nat 1s crush n1\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ args, want string }{
+		{"sim dance", `there is no sim "dance"`},
+		{"sim run --seed x", `invalid value "x"`},
+		{"sim run --nodes 99", "--nodes is 99; it must be 1 to 15"},
+		{"sim run --clients 0", "--clients is 0"},
+		{"sim run --client rust", "want redquorum or plain"},
+		{"sim run --guard maybe", "want on or off"},
+		{"sim run 7", `"7" is left over`},
+		{"sim explore --seeds 9-3", "--seeds is \"9-3\"; want a range such as 1-1000"},
+		{"sim explore --jobs 0", "--jobs is 0"},
+		{"sim --for 0s", "--for is 0s"},
+		{"sim replay", "the plan's file is missing"},
+		{"sim replay " + bad, `line 2: unknown verb "crush"`},
+		{"sim shrink nowhere.plan", "no such file"},
+		{"sim verify --seeds a", `--seeds is "a"`},
+	} {
+		want(t, exitUsage, c.want, strings.Fields(c.args)...)
+	}
+	for _, word := range []string{"run", "explore", "shrink", "replay", "verify"} {
+		want(t, exitOK, "example:\n  redquorum sim "+word, "sim", word, "--help")
+	}
+	want(t, exitOK, "example:\n  redquorum sim\n", "sim", "--help")
+}
+
+// A run without the guard goes wrong; it is told, written to a file, and the
+// file plays it again.
+func TestSimFindsShrinksAndReplays(t *testing.T) {
+	dir := t.TempDir()
+	out := want(t, exitUnsound, "VIOLATED by seed", "sim", "explore", "--seeds", "1-2000", "--nodes", "5", "--guard", "off", "--out", dir)
+	_, command, ok := strings.Cut(out, "play it again: redquorum ")
+	if !ok {
+		t.Fatal(out)
+	}
+	again := strings.Fields(command)
+	want(t, exitUnsound, "violated at", again...)
+	want(t, exitUnsound, "unsafe:", append(again, "--brief")...)
+	path := again[len(again)-1]
+	want(t, exitUnsound, "redquorum plan 1", "sim", "shrink", path)
+
+	status, stdout, _ := redquorum(t, append(again, "--json")...)
+	var r struct {
+		Verdict    string
+		Violations []struct{ Invariant string }
+		Trace      []struct{ Kind string }
+	}
+	if err := json.Unmarshal([]byte(stdout), &r); err != nil || status != exitUnsound || r.Verdict != "unsafe" ||
+		len(r.Violations) == 0 || len(r.Trace) == 0 {
+		t.Errorf("status %d, %v: %.300s", status, err, stdout)
+	}
+}
+
+func TestSimSound(t *testing.T) {
+	want(t, exitOK, "sound: 50 seeds", "sim", "explore", "--seeds", "1-50")
+	want(t, exitOK, "sound: ", "sim", "--for", "200ms")
+	want(t, exitOK, "sound: ", "sim", "run", "--seed", "3", "--nodes", "3", "--clients", "2", "--length", "1s")
+	want(t, exitOK, "20 seeds ran twice; 0 differed", "sim", "verify", "--seeds", "1-20")
+
+	_, stdout, _ := redquorum(t, "sim", "explore", "--seeds", "1-20", "--json")
+	var r exploreReport
+	if err := json.Unmarshal([]byte(stdout), &r); err != nil || r.Seeds != 20 || r.Violations == nil || r.Sometimes["a vote was split"] == 0 ||
+		r.VirtualSeconds < 20 || r.SeedsPerSecond <= 0 {
+		t.Errorf("%v: %s", err, stdout)
+	}
+}
