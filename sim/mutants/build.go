@@ -1,0 +1,178 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// moduleRoot returns the directory of go.mod.
+func moduleRoot() (string, error) {
+	out, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("go env GOMOD: %w", err)
+	}
+	mod := strings.TrimSpace(string(out))
+	if mod == "" || mod == os.DevNull {
+		return "", errors.New("run it inside of the module")
+	}
+	return filepath.Dir(mod), nil
+}
+
+// apply returns the changed text of each file that m changes. An edit that does
+// not fit exactly once is an error: the source has moved on, and the list must.
+func (m *Mutant) apply(root string) (map[string]string, error) {
+	files := make(map[string]string)
+	for _, e := range m.Edits {
+		text, ok := files[e.File]
+		if !ok {
+			b, err := os.ReadFile(filepath.Join(root, e.File))
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", m.ID, err)
+			}
+			text = string(b)
+		}
+		if n := strings.Count(text, e.Old); n != 1 || e.Old == e.New {
+			return nil, fmt.Errorf("%s: the text to change is %d times in %s, and must be there once:\n%s", m.ID, n, e.File, e.Old)
+		}
+		files[e.File] = strings.Replace(text, e.Old, e.New, 1)
+	}
+	return files, nil
+}
+
+// overlay writes the changed files into dir, and what the go command needs to
+// take them for the real ones. It returns the arguments for that.
+func (m *Mutant) overlay(root, dir string) ([]string, error) {
+	files, err := m.apply(root)
+	if err != nil {
+		return nil, err
+	}
+	replace := make(map[string]string)
+	for name, text := range files {
+		changed := filepath.Join(dir, strings.ReplaceAll(name, "/", "_"))
+		if err := os.WriteFile(changed, []byte(text), 0o600); err != nil {
+			return nil, err
+		}
+		replace[filepath.Join(root, name)] = changed
+	}
+	b, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return nil, err
+	}
+	list := filepath.Join(dir, "overlay.json")
+	return []string{"-overlay", list}, os.WriteFile(list, b, 0o600)
+}
+
+// An Outcome is what came of one mutant.
+type Outcome struct {
+	ID        string  `json:"id"`
+	Killed    bool    `json:"killed"`
+	Seed      uint64  `json:"seed"`             // the first that killed it
+	Invariant string  `json:"invariant"`        // or the test, hang, panic or crash
+	What      string  `json:"what"`             // the violation
+	Seconds   float64 `json:"seconds"`          // of the probe, without its build
+	Reason    string  `json:"reason,omitempty"` // of one that is expected to survive
+
+	mutant *Mutant
+}
+
+// fine reports whether the mutant met with what is expected of it.
+func (o *Outcome) fine() bool { return o.Killed == (o.mutant.Expect != Equivalent) }
+
+// try builds m and lets it run.
+func (m *Mutant) try(ctx context.Context, root string, seeds uint64) (*Outcome, error) {
+	dir, err := os.MkdirTemp("", "mutant")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	args, err := m.overlay(root, dir)
+	if err != nil {
+		return nil, err
+	}
+	o := &Outcome{ID: m.ID, Reason: m.Reason, mutant: m}
+	if m.Expect == Tests {
+		return o, o.test(ctx, root, args)
+	}
+	probe := filepath.Join(dir, "probe")
+	build := exec.CommandContext(ctx, "go", append(append([]string{"build", "-o", probe}, args...), "./sim/mutants/probe")...)
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%s does not build: %w\n%s", m.ID, err, out)
+	}
+	return o, o.probe(ctx, probe, seeds)
+}
+
+// probe runs the program until the first seed that kills.
+func (o *Outcome) probe(ctx context.Context, program string, seeds uint64) error {
+	began := time.Now()
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, program, "-to", strconv.FormatUint(seeds-1, 10))
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	survived := false
+	for lines := bufio.NewScanner(stdout); lines.Scan(); {
+		line := lines.Text()
+		if seed, err := strconv.ParseUint(line, 10, 64); err == nil {
+			o.Seed = seed
+		} else if rest, ok := strings.CutPrefix(line, "killed "); ok {
+			o.Killed = true
+			o.Invariant, o.What, _ = strings.Cut(rest, " ")
+		} else if line == "survived" {
+			survived = true
+		}
+	}
+	err = cmd.Wait()
+	o.Seconds = time.Since(began).Seconds()
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case !o.Killed && !survived: // not even its panics could be caught
+		o.Killed, o.Invariant = true, "crash"
+		o.What, _, _ = strings.Cut(stderr.String(), "\n")
+	default:
+		return err
+	}
+	return nil
+}
+
+var failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
+
+// test runs the tests that are to see the bug.
+func (o *Outcome) test(ctx context.Context, root string, args []string) error {
+	began := time.Now()
+	args = append(append([]string{"test", "-count=1", "-failfast", "-timeout=2m"}, args...), strings.Fields(o.mutant.Tests)...)
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = root
+	out, err := cmd.CombinedOutput()
+	o.Seconds = time.Since(began).Seconds()
+	if strings.Contains(string(out), "[build failed]") {
+		return fmt.Errorf("%s does not build:\n%s", o.ID, out)
+	}
+	if err == nil || ctx.Err() != nil {
+		return ctx.Err()
+	}
+	o.Killed, o.Invariant = true, "crash"
+	if m := failedTest.FindAllStringSubmatch(string(out), -1); m != nil {
+		o.Invariant = m[0][1]
+	} else if strings.Contains(string(out), "test timed out") {
+		o.Invariant = "hang"
+	}
+	return nil
+}

@@ -1,0 +1,314 @@
+package main
+
+// A Mutant is one bug, as a change of the source.
+type Mutant struct {
+	ID     string
+	Bug    string // in a line
+	Mimics string // the scenarios of docs/failures.md, or "" where there is none
+	Edits  []Edit
+	Expect Expect
+	Reason string // of Equivalent and Tests
+	Tests  string // of Tests: the arguments of go test
+}
+
+// An Edit replaces a text that is in the file exactly once.
+type Edit struct{ File, Old, New string }
+
+// Expect says what is to see a mutant.
+type Expect string
+
+const (
+	Normal     Expect = ""           // some seed
+	Pair       Expect = "pair"       // some seed; each edit alone is made up for by what the other takes away
+	Tests      Expect = "tests"      // no run of the simulator comes there, but a test does
+	Equivalent Expect = "equivalent" // nothing: it breaks no promise
+)
+
+func edit(file, old, new string) []Edit { return []Edit{{file, old, new}} }
+
+func join(lists ...[]Edit) (all []Edit) {
+	for _, l := range lists {
+		all = append(all, l...)
+	}
+	return all
+}
+
+const (
+	acquireGo = "quorum/acquire.go"
+	agendaGo  = "quorum/agenda.go"
+	leaseGo   = "quorum/lease.go"
+	lockerGo  = "quorum/locker.go"
+	releaseGo = "quorum/release.go"
+	renewGo   = "quorum/renew.go"
+	roundGo   = "quorum/round.go"
+	tallyGo   = "quorum/tally.go"
+	inspectGo = "quorum/inspect.go"
+	modelGo   = "node/model/server.go"
+	censusGo  = "node/census.go"
+	nodeGo    = "node/node.go"
+)
+
+// canaries are killed within a few seeds, by different invariants.
+var canaries = []string{"M07", "M16", "M50"}
+
+// Edits that more than one mutant has.
+var (
+	forgetLeaseInAgenda = edit(leaseGo, "\th.l.agenda.drop(h)\n", "")
+	renewEndedHold      = edit(leaseGo, `	h.mu.Lock()
+	if h.why != nil {
+		h.mu.Unlock()
+		return
+	}
+	if now >= h.until {
+		h.mu.Unlock()
+		h.expire()
+		return
+	}
+	if now >= h.renewAt`, `	h.mu.Lock()
+	if now >= h.until {
+		h.mu.Unlock()
+		h.expire()
+		return
+	}
+	if now >= h.renewAt`)
+	countMissingField = join(
+		edit(roundGo, "if kind == node.Extend && !reply.Kept[0] {", "if kind == node.Extend && false {"),
+		edit(renewGo, "if b.vote == Granted && !kept[k] {", "if b.vote == Granted && false {"))
+	extendCreates = edit(modelGo, "\t\t_, kept[i] = lock.find(c.Owner)\n", `		_, kept[i] = lock.find(c.Owner)
+		if lock.kind == none {
+			s.change(lock)
+			lock.kind, lock.expires = hash, expires
+			lock.fields = append(lock.fields[:0], node.Field{Name: c.Owner, Value: "1"})
+		}
+`)
+	ignoreFence    = edit(modelGo, "case c.Token <= seen:", "case c.Token < 0:")
+	askGrantedOnly = join(
+		edit(roundGo, "if b.vote != Pending && !b.may {", "if b.vote != Granted {"),
+		edit(releaseGo, "r.ask(allNodes(len(l.nodes)))", "r.ask(mayHold)"))
+	healOldToken    = edit(renewGo, "\tclaim.Token = token\n", "")
+	releaseOldToken = edit(leaseGo, "\tclaim.Token = h.high\n", "")
+	tokenFromClock  = edit(lockerGo, "t := max(now, last+1, int64(above)+1)", "t := max(now, last+1)")
+	learnNoClock    = edit(lockerGo, "if d > l.opts.FenceRetention.Microseconds() {", "if d > -1<<62 {")
+)
+
+var mutants = []*Mutant{
+	{ID: "M01", Bug: "the quorum is N/2, one too few", Mimics: "S54",
+		Edits: edit(tallyGo, "{ return n/2 + 1 }", "{ return max(1, n/2) }")},
+	{ID: "M02", Bug: "an undecided round counts as won", Mimics: "S32",
+		Edits: edit(acquireGo, "if r.await(ctx) == won && ctx.Err() == nil {", "if r.await(ctx) != lost {")},
+	{ID: "M03", Bug: "validity is counted from the grant: the round's time is not taken off", Mimics: "S02 S38",
+		Edits: edit(leaseGo, "h.extended(r.start, s.lease)", "h.extended(l.clock.Now(), s.lease)")},
+	{ID: "M04", Bug: "the start is read after the round", Mimics: "S38",
+		Edits: edit(acquireGo, "if r.await(ctx) == won && ctx.Err() == nil {",
+			"if r.await(ctx) == won && ctx.Err() == nil {\n\t\t\tr.start = l.clock.Now()")},
+	{ID: "M05", Bug: "the start of a renewal is read when it is answered", Mimics: "S38 S42",
+		Edits: edit(renewGo, "_ = h.confirm(r.start, r.lease)", "_ = h.confirm(h.l.clock.Now(), r.lease)")},
+	{ID: "M06", Bug: "there is no validity check after the round", Mimics: "S02",
+		Edits: edit(acquireGo, "if l.clock.Now() < validUntil(r.start, s.lease, l.opts.Drift) {", "if true {")},
+	{ID: "M07", Bug: "clock drift is ignored", Mimics: "S07",
+		Edits: edit(tallyGo, "start.Add(lease - drift(lease, ratio))", "start.Add(lease)")},
+	{ID: "M08", Bug: "drift allows for half of what the clocks may differ by", Mimics: "S07",
+		Edits: edit(tallyGo, "time.Duration(float64(lease)*ratio) + driftFloor", "time.Duration(float64(lease)*ratio/2) + driftFloor")},
+	{ID: "M09", Bug: "drift lacks its constant part, the milliseconds of a server", Mimics: "S12",
+		Edits: edit(tallyGo, "time.Duration(float64(lease)*ratio) + driftFloor", "time.Duration(float64(lease)*ratio)")},
+	{ID: "M10", Bug: "a node's reply that comes twice counts twice", Mimics: "S25", Expect: Equivalent,
+		Reason: "package node promises one reply to each command; a copy's answer ends in the link, as it would in go-redis's connection. nodetest holds every node to it."},
+	{ID: "M11", Bug: "no answer counts as a yes", Mimics: "S24 S39",
+		Edits: edit(roundGo, "b.vote, b.err, b.may = Unknown, reply.Err, !reply.Unsent", "b.vote, b.err, b.may = Granted, reply.Err, !reply.Unsent")},
+	{ID: "M12", Bug: "a failed attempt is not released", Mimics: "S35 S31",
+		Edits: edit(acquireGo, "if mayHold := r.mayHoldNow(); mayHold != 0 {", "if mayHold := r.mayHoldNow(); mayHold != 0 && false {")},
+	{ID: "M13", Bug: "no answer counts as a no: taken by somebody else", Mimics: "S39",
+		Edits: edit(roundGo, "b.vote, b.err, b.may = Unknown, reply.Err, !reply.Unsent", "b.vote, b.err, b.may = Refused, reply.Err, !reply.Unsent")},
+	{ID: "M14", Bug: "only the nodes that granted are released", Mimics: "S24 S31", Edits: askGrantedOnly},
+	{ID: "M15", Bug: "nodes that did not answer are released once, and not again", Mimics: "S24",
+		Edits: edit(roundGo, "if b.vote != Pending && !b.may {", "if b.vote != Granted {")},
+	{ID: "M16", Bug: "release does not look at the owner", Mimics: "S59",
+		Edits: edit(modelGo, `	i, mine := lock.find(c.Owner)
+	if !mine {
+		return node.Reply{Status: node.Absent}, false
+	}
+	s.change(lock)
+	lock.fields = slices.Delete(lock.fields, i, i+1)
+`, `	if lock.kind == none {
+		return node.Reply{Status: node.Absent}, false
+	}
+	s.change(lock)
+	lock.fields = lock.fields[:0]
+`)},
+	{ID: "M17", Bug: "a release that was not confirmed is not tried again", Mimics: "S24 S30",
+		Edits: edit(releaseGo, "pending := r.mayHold\n", "pending := nodeSet(0)\n")},
+	{ID: "M18", Bug: "one owner name for all attempts of a call", Mimics: "S26 S28",
+		Edits: join(
+			edit(acquireGo, "\tname     string\n\tsettings *settings\n", "\tname     string\n\towner    string\n\tsettings *settings\n"),
+			edit(acquireGo, "\tclaim := node.Claim{Name: w.name, Owner: l.ownerName(), Token: token}\n",
+				"\tif w.owner == \"\" {\n\t\tw.owner = l.ownerName()\n\t}\n\tclaim := node.Claim{Name: w.name, Owner: w.owner, Token: token}\n"),
+			edit(acquireGo, "w.name, w.settings, w.token = \"\", nil, 0", "w.name, w.owner, w.settings, w.token = \"\", \"\", nil, 0"))},
+	{ID: "M19", Bug: "one owner name for all acquisitions of a Locker", Mimics: "S18 S43",
+		Edits: edit(lockerGo, "l.opts.Random()>>1, 10", "1, 10")},
+	{ID: "M20", Bug: "a token is not raised above the fence that refused it", Mimics: "S46",
+		Edits: tokenFromClock},
+	{ID: "M21", Bug: "validity is counted on the time of day", Mimics: "S09",
+		Edits: join(
+			edit(roundGo, "\tstart    clock.Instant // read before anything was sent\n", "\tstart    clock.Instant // read before anything was sent\n\tday      int64\n"),
+			edit(roundGo, "\tr.start = l.clock.Now()\n", "\tr.start = l.clock.Now()\n\tr.day = l.clock.Wall().UnixNano()\n"),
+			edit(leaseGo, "h.extended(r.start, s.lease)", "h.extended(l.clock.Now()-clock.Instant(l.clock.Wall().UnixNano()-r.day), s.lease)"))},
+	{ID: "M22", Bug: "the clock stands still while the machine is suspended", Mimics: "S03", Expect: Equivalent,
+		Reason: "which clock the kernel is asked for is in clock/system.go, below the simulator; there a suspend lets the engine's clock go on, as CLOCK_BOOTTIME does. The plain client, whose clock stops, shows the bug."},
+	{ID: "M23", Bug: "a key's end is sent as a time of day of the client", Mimics: "S10", Expect: Equivalent,
+		Reason: "node.Command has no time of day to send: its TTL is relative"},
+	{ID: "M24", Bug: "a key is created without an end", Mimics: "S23",
+		Edits: edit(modelGo, "lock.kind, lock.expires = hash, expires\n\tlock.fields = append(lock.fields[:0], node.Field{Name: c.Owner, Value: \"1\"})\n\ts.setFence",
+			"lock.kind, lock.expires = hash, Never\n\tlock.fields = append(lock.fields[:0], node.Field{Name: c.Owner, Value: \"1\"})\n\ts.setFence")},
+	{ID: "M25", Bug: "acquire takes the key of another owner", Mimics: "S59",
+		Edits: edit(modelGo, "case lock.kind == hash:\n\t\treturn node.Reply{Status: node.Refused", "case lock.kind == text:\n\t\treturn node.Reply{Status: node.Refused")},
+	{ID: "M26", Bug: "one node less than a quorum renews a lease", Mimics: "S44",
+		Edits: edit(renewGo, "tally{nodes: n, need: l.need}", "tally{nodes: n, need: max(1, l.need-1)}")},
+	{ID: "M27", Bug: "a node that lacks the key counts for an extension", Mimics: "S29 S43", Edits: countMissingField},
+	{ID: "M28", Bug: "an extension creates the key where it is gone", Mimics: "S29 S43", Edits: extendCreates},
+	{ID: "M29", Bug: "extend does not look at the owner", Mimics: "S59",
+		Edits: edit(modelGo, "_, kept[i] = lock.find(c.Owner)", "kept[i] = lock.kind == hash")},
+	{ID: "M30", Bug: "one node less than a quorum extends a lease by hand", Mimics: "S44",
+		Edits: edit(leaseGo, "r := l.begin(node.Extend, h.claim, d+l.opts.Grace, l.timeout(d))\n",
+			"r := l.begin(node.Extend, h.claim, d+l.opts.Grace, l.timeout(d))\n\tr.tally.need = max(1, l.need-1)\n")},
+	{ID: "M31", Bug: "an extension shortens the life of a key", Mimics: "S45",
+		Edits: edit(modelGo, "if kept[i] && lock.expires < expires {", "if kept[i] {")},
+	{ID: "M32", Bug: "an abstaining node counts as a yes", Mimics: "S13",
+		Edits: edit(roundGo, "b.vote, b.wait = Abstaining, until", "b.wait = until")},
+	{ID: "M33", Bug: "there is no restart guard", Mimics: "S13 S14 S17",
+		Edits: edit(roundGo, "return max(0, guardEnd(life.Born, l.opts.MaxLease, l.opts.Drift).Sub(start))", "return 0")},
+	{ID: "M34", Bug: "the guard is as long as this lock's lease, not the longest in use", Mimics: "S16",
+		Edits: edit(roundGo, "guardEnd(life.Born, l.opts.MaxLease, l.opts.Drift)", "guardEnd(life.Born, l.opts.Lease, l.opts.Drift)")},
+	{ID: "M35", Bug: "an abstaining node is reported as taken by somebody else", Mimics: "S13",
+		Edits: edit(roundGo, "b.vote, b.wait = Abstaining, until", "b.vote, b.wait = Refused, until")},
+	{ID: "M36", Bug: "the guard ends when a tenth of it is still to go", Mimics: "S15 S16",
+		Edits: edit(tallyGo, "born.Add(maxLease + drift(maxLease, ratio))", "born.Add(maxLease*9/10)")},
+	{ID: "M37", Bug: "release sets the fence back to its own token", Mimics: "S46 S47",
+		Edits: edit(modelGo, "if err == nil && token > seen {", "if err == nil {")},
+	{ID: "M38", Bug: "acquire does not store the fence", Mimics: "S46",
+		Edits: edit(modelGo, "\ts.setFence(fence, c.Token, kept)\n\treturn node.Reply{Status: node.Granted}", "\treturn node.Reply{Status: node.Granted}")},
+	{ID: "M39", Bug: "the fence is taken from the fastest reply alone", Mimics: "S46", Expect: Equivalent,
+		Reason: "no fence is taken from a reply: tokens come from the clients' clocks, and each node that has seen a higher one refuses"},
+	{ID: "M40", Bug: "the resource refuses its holder's second write", Mimics: "S01", Expect: Equivalent,
+		Reason: "the resource belongs to the program that takes the lock, not to the library; the simulator's own is what invariant I5 is held against"},
+	{ID: "M41", Bug: "the guard allows for no drift", Mimics: "S16",
+		Edits: edit(tallyGo, "born.Add(maxLease + drift(maxLease, ratio))", "born.Add(maxLease)")},
+	{ID: "M42", Bug: "a lease is renewed after its unlock", Mimics: "S50", Expect: Pair,
+		Edits: join(forgetLeaseInAgenda, renewEndedHold)},
+	{ID: "M43", Bug: "an ended lease stays in the agenda", Mimics: "S50", Expect: Equivalent, Edits: forgetLeaseInAgenda,
+		Reason: "when its time comes it is seen that it has ended; with M42 both are gone"},
+	{ID: "M44", Bug: "waiters that failed together try again together", Mimics: "S35 S36",
+		Edits: edit(lockerGo, "{ return float64(l.opts.Random()>>11) / (1 << 53) }", "{ return 0.5 }")},
+	{ID: "M45", Bug: "a failed attempt is followed by the next at once", Mimics: "S35 S36",
+		Edits: edit(tallyGo, "return free + expiryMargin + time.Duration(random*float64(spread+expiryMargin))", "return time.Microsecond")},
+	{ID: "M46", Bug: "NOSCRIPT counts as: not the owner", Mimics: "S40", Expect: Equivalent,
+		Reason: "the engine does not see it: the link sends the script again, as node/redisnode does; nodetest flushes scripts under a real server"},
+	{ID: "M47", Bug: "the nodes are asked one after the other", Mimics: "S38",
+		Edits: edit(acquireGo, "\t\tr.ask(allNodes(len(l.nodes)))\n\t\tif r.await(ctx)",
+			"\t\tfor i := range l.nodes {\n\t\t\tr.ask(1 << i)\n\t\t\tr.awaitAll(ctx)\n\t\t}\n\t\tif r.await(ctx)")},
+	{ID: "M48", Bug: "several names: not sorted, or with the validity of the last", Mimics: "S56 S57 S58", Expect: Equivalent,
+		Reason: "the engine takes one name at a time"},
+
+	{ID: "M49", Bug: "nothing ends a lease when its time is up", Mimics: "S33 S51",
+		Edits: edit(leaseGo, "\th.l.agenda.put(h, h.until, h.until)\n", "")},
+	{ID: "M50", Bug: "the lease's context does not end with it", Mimics: "S33 S51",
+		Edits: edit(leaseGo, "\tfor _, d := range ending {\n\t\td.cancel(why)\n\t}\n", "\t_ = ending\n")},
+	{ID: "M51", Bug: "nothing ends a lease while its renewal is under way", Mimics: "S51",
+		Edits: edit(leaseGo, "\t\tbatch.add(h)\n\t}\n\th.schedule()\n", "\t\tbatch.add(h)\n\t} else {\n\t\th.schedule()\n\t}\n")},
+	{ID: "M52", Bug: "an extension is confirmed after the lease has ended", Mimics: "S42",
+		Edits: edit(leaseGo, "\tif now >= h.until {\n\t\th.mu.Unlock()\n\t\th.expire()\n\t\treturn h.notHeld(\"extend\")\n\t}\n\th.extended(start, lease)",
+			"\th.extended(start, lease)")},
+	{ID: "M53", Bug: "an extension is confirmed for a lease that was given up", Mimics: "S42 S50",
+		Edits: edit(leaseGo, "\tif h.why != nil {\n\t\th.mu.Unlock()\n\t\treturn h.notHeld(\"extend\")\n\t}\n\tif now >= h.until {", "\th.why = nil\n\tif now >= h.until {")},
+	{ID: "M54", Bug: "healing makes up the majority", Mimics: "S43",
+		Edits: edit(renewGo, "if r.tallies[k].verdict() != won {", "if false {")},
+	{ID: "M55", Bug: "healing uses the lease's own token again", Mimics: "S25 S43", Edits: healOldToken},
+	{ID: "M56", Bug: "a released lease is healed", Mimics: "S29 S50",
+		Edits: edit(renewGo, "if h.why != nil || !ok || now >= h.until {", "if !ok || now >= h.until {")},
+	{ID: "M57", Bug: "the release has a lower token than the healing before it", Mimics: "S25 S29", Edits: releaseOldToken},
+	{ID: "M58", Bug: "acquire ignores the fence: a late one takes the lock again", Mimics: "S24 S25", Edits: ignoreFence},
+	{ID: "M59", Bug: "release does not raise the fence", Mimics: "S24 S25",
+		Edits: edit(modelGo, "\tif err := s.raise(fence, c.Token, kept); err != nil {\n\t\treturn failure(err), false\n\t}\n\tif lock.kind != none && lock.kind != hash {\n\t\treturn failure(node.ErrWrongType), false\n\t}\n\ti, mine",
+			"\tif lock.kind != none && lock.kind != hash {\n\t\treturn failure(node.ErrWrongType), false\n\t}\n\ti, mine")},
+	{ID: "M60", Bug: "a fence is forgotten with the key", Mimics: "S48",
+		Edits: edit(modelGo, "return s.acquire(now, cmd.Claims[0], now+ttl, now+retention), false\n\tcase node.Release:\n\t\treturn s.release(now, cmd.Claims[0], now+retention)",
+			"return s.acquire(now, cmd.Claims[0], now+ttl, now+ttl), false\n\tcase node.Release:\n\t\treturn s.release(now, cmd.Claims[0], now)")},
+	{ID: "M61", Bug: "a waiter relies on notices and has no timer", Mimics: "S37",
+		Edits: edit(acquireGo, "until := l.clock.Now().Add(pause(free, w.fruitless-1, first, l.opts.Poll, l.chance()))", "until := clock.Never")},
+	{ID: "M62", Bug: "a lease that has ended keeps its place in this process", Mimics: "S50",
+		Edits: edit(acquireGo, "\t\tln.holder = nil\n", "")},
+	{ID: "M63", Bug: "a lost lease keeps its place in this process", Mimics: "S50",
+		Edits: edit(leaseGo, "\tl.vacate(h)\n\tl.observe(Event{Kind: Lost", "\tl.observe(Event{Kind: Lost")},
+	{ID: "M64", Bug: "the next in this process's queue is not woken", Mimics: "S36",
+		Edits: edit(acquireGo, "\t\tln.queue[0].signal.Set()\n", "\t\t_ = ln.queue\n")},
+	{ID: "M65", Bug: "TryLock waits as Lock does", Mimics: "S22",
+		Edits: edit(lockerGo, "\ts.wait = 0\n", "\ts.wait = -1\n")},
+	{ID: "M66", Bug: "a round lasts its full timeout however short the lease", Mimics: "S38",
+		Edits: edit(lockerGo, "{ return min(l.opts.Timeout, d/3) }", "{ return l.opts.Timeout }")},
+	{ID: "M67", Bug: "no quorum is reported as: held", Mimics: "S22",
+		Edits: edit(acquireGo, "sentinel := ErrNoQuorum\n", "sentinel := ErrHeld\n")},
+	{ID: "M68", Bug: "held is reported as: no quorum", Mimics: "S22",
+		Edits: edit(acquireGo, "\t\tsentinel = ErrHeld\n", "\t\tsentinel = ErrNoQuorum\n")},
+	{ID: "M69", Bug: "unlock says that a majority confirmed before it has", Mimics: "S30",
+		Edits: edit(leaseGo, "verdict := r.await(context.WithoutCancel(ctx))", "verdict := won")},
+	{ID: "M70", Bug: "the sweep ends at once, and not when the key must be gone", Mimics: "S24 S30",
+		Edits: edit(leaseGo, "return start.Add(l.opts.Timeout + ttl + drift(ttl, l.opts.Drift))", "return start.Add(0*ttl)")},
+	{ID: "M71", Bug: "no answer to a release counts as its confirmation", Mimics: "S24 S30",
+		Edits: edit(releaseGo, "if b.vote == Granted {", "if b.vote != Pending {")},
+	{ID: "M72", Bug: "a key that was set by a grant is not swept after its unlock", Mimics: "S30",
+		Edits: edit(leaseGo, "h.mayHold = r.mayHoldNow()", "h.mayHold = 0")},
+	{ID: "M73", Bug: "a healed node is not swept after the unlock", Mimics: "S30",
+		Edits: edit(renewGo, "\th.mayHold.add(i)\n", "")},
+	{ID: "M74", Bug: "a token that is too low counts as a yes", Mimics: "S46",
+		Edits: edit(roundGo, "b.vote, b.stale = Refused, true", "b.vote, b.stale = Granted, true")},
+	{ID: "M75", Bug: "a no counts as a yes", Mimics: "S35",
+		Edits: edit(roundGo, "b.vote, b.wait = Refused, reply.TTL", "b.vote, b.wait = Granted, reply.TTL")},
+	{ID: "M76", Bug: "one node that lost the key makes Extend give the lease up", Mimics: "S13",
+		Edits: edit(leaseGo, "return r.tally.votes[Refused] > r.tally.nodes-r.tally.need", "return r.tally.votes[Refused] > 0")},
+	{ID: "M77", Bug: "one node that lost the key makes a renewal give the lease up", Mimics: "S13",
+		Edits: edit(renewGo, "if t.votes[Refused] > t.nodes-t.need {", "if t.votes[Refused] > 0 {")},
+	{ID: "M78", Bug: "a renewal that fails once ends the lease", Mimics: "S33",
+		Edits: edit(renewGo, "\th.retry(err)\n", "\th.lose(err)\n")},
+	{ID: "M79", Bug: "a renewal that fails is not tried again", Mimics: "S33",
+		Edits: edit(renewGo, "\th.retry(err)\n", "")},
+	{ID: "M80", Bug: "leases are never renewed", Mimics: "S51",
+		Edits: edit(leaseGo, "if !h.fixed && h.until < h.limit {", "if false {")},
+	{ID: "M81", Bug: "a fixed lease is renewed", Mimics: "S49",
+		Edits: edit(leaseGo, "if !h.fixed && h.until < h.limit {", "if h.until < h.limit {")},
+	{ID: "M82", Bug: "the agenda is not woken for what is due earlier", Mimics: "S51",
+		Edits: edit(agendaGo, "wake := at < a.wakeAt\n", "wake := false\n")},
+	{ID: "M83", Bug: "the agenda's heap has the latest first", Mimics: "S51",
+		Edits: edit(agendaGo, "return h[i].place().at < h[j].place().at", "return h[i].place().at > h[j].place().at")},
+	{ID: "M84", Bug: "a moved item keeps its old place in the agenda's heap", Mimics: "S51",
+		Edits: edit(agendaGo, "\t\theap.Fix(&a.items, p.index-1)\n", "\t\t_ = p.index\n")},
+	{ID: "M85", Bug: "a round is used again while answers to it are still to come", Mimics: "S27 S41",
+		Edits: edit(roundGo, "\tr.users.Add(int32(nodes.len()))\n", "")},
+	{ID: "M86", Bug: "a recycled round keeps its old votes", Mimics: "S27",
+		Edits: edit(roundGo, "\tr.tally = tally{nodes: len(l.nodes), need: l.need}\n", "\tr.tally.nodes, r.tally.need = len(l.nodes), l.need\n")},
+	{ID: "M87", Bug: "keys are given less than the lease", Mimics: "S12",
+		Edits: edit(acquireGo, "s.lease+l.opts.Grace, w.timeout())", "s.lease-s.lease/50, w.timeout())")},
+	{ID: "M88", Bug: "a renewal gives keys less than the lease", Mimics: "S12 S45",
+		Edits: edit(renewGo, "TTL: r.lease + l.opts.Grace,", "TTL: r.lease - r.lease/50,")},
+	{ID: "M89", Bug: "the inner unlock of a nested lock releases it", Mimics: "S50",
+		Edits: edit(leaseGo, "last, over := h.leases == 0,", "last, over := true,")},
+	{ID: "M90", Bug: "the outer unlock of a nested lock does not release it", Mimics: "S50",
+		Edits: edit(leaseGo, "\treturn &Lease{h: h}\n", "\th.leases++\n\treturn &Lease{h: h}\n")},
+	{ID: "M91", Bug: "Close leaves leases to expire", Mimics: "S23",
+		Edits: edit(lockerGo, "open = append(open, h.release())", "_ = h")},
+	{ID: "M92", Bug: "a cancelled call's claim is not released", Mimics: "S58",
+		Edits: edit(acquireGo, "if mayHold := r.mayHoldNow(); mayHold != 0 {", "if mayHold := r.mayHoldNow(); mayHold != 0 && ctx.Err() == nil {")},
+	{ID: "M93", Bug: "a restart goes unnoticed: the first life known is kept", Mimics: "S13 S19",
+		Edits: edit(censusGo, "c.life = &Life{ID: strings.Join(ids, \"+\"), Born: latest}", "if c.life == nil {\n\t\tc.life = &Life{ID: strings.Join(ids, \"+\"), Born: latest}\n\t}")},
+	{ID: "M94", Bug: "the age that a server tells is taken for exact", Mimics: "S15",
+		Edits: edit(censusGo, "s.Up-time.Second", "s.Up")},
+	{ID: "M95", Bug: "a server is taken for a minute older than it says", Mimics: "S15",
+		Edits: edit(censusGo, "now.Add(-max(0, s.Up-time.Second))", "now.Add(-s.Up - time.Minute)")},
+	{ID: "M96", Bug: "the guard counts from the first contact, not from the server's birth", Mimics: "S17",
+		Edits: edit(censusGo, "\tborn := now.Add(-max(0, s.Up-time.Second))\n", "\tborn := now\n")},
+	{ID: "M97", Bug: "a life that began before its predecessor's last word is believed", Mimics: "S19",
+		Edits: edit(censusGo, "if c.life != nil && born < c.contact {", "if false {")},
+	{ID: "M98", Bug: "a cluster counts as old as its oldest server", Mimics: "S13", Expect: Tests, Tests: "./node/redisnode",
+		Edits:  edit(censusGo, "latest = max(latest, born[s.ID])", "latest = born[s.ID]"),
+		Reason: "a node of the simulator is one server"},
+	{ID: "M99", Bug: "a key's life is rounded down to a millisecond", Mimics: "S12",
+		Edits: edit(nodeGo, "int64((d + time.Millisecond - 1) / time.Millisecond)", "int64(d / time.Millisecond)")},
+}

@@ -1,0 +1,179 @@
+// Mutants shows that the simulator finds bugs: it puts one after another into
+// the engine, and counts how many seeds go by until an invariant is broken.
+//
+//	go run ./sim/mutants                 # all, at most 1000 seeds each
+//	go run ./sim/mutants --only M07      # one
+//	go run ./sim/mutants --canary        # the sturdiest few, for each commit
+//	go run ./sim/mutants --markdown      # docs/mutants.md
+//
+// A bug is a change of the source that the compiler sees, not the working tree
+// (go build -overlay). It exits with 1 if a bug stays unseen that should not.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	ok, err := run(ctx, os.Args[1:], os.Stdout)
+	if err != nil {
+		if !errors.Is(err, flag.ErrHelp) {
+			fmt.Fprintln(os.Stderr, "mutants:", err)
+		}
+		os.Exit(2)
+	}
+	if !ok {
+		os.Exit(1)
+	}
+}
+
+// A config is what the command line asks for.
+type config struct {
+	seeds          uint64
+	jobs           int
+	only           string
+	canary         bool
+	json, markdown bool
+}
+
+func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error) {
+	var c config
+	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
+	flags.Uint64Var(&c.seeds, "seeds", 1000, "how many seeds each mutant runs at most")
+	flags.IntVar(&c.jobs, "jobs", 2, "how many run at the same time")
+	flags.StringVar(&c.only, "only", "", "these mutants alone, by ID, joined by commas")
+	flags.BoolVar(&c.canary, "canary", false, "a few sturdy mutants and few seeds, for each commit")
+	flags.BoolVar(&c.json, "json", false, "print the outcomes as JSON, one a line")
+	flags.BoolVar(&c.markdown, "markdown", false, "print the page docs/mutants.md")
+	if err := flags.Parse(args); err != nil {
+		return false, err
+	}
+	list, err := c.choose()
+	if err != nil {
+		return false, err
+	}
+	root, err := moduleRoot()
+	if err != nil {
+		return false, err
+	}
+	for _, m := range list { // before anything is built
+		if _, err := m.apply(root); err != nil {
+			return false, err
+		}
+	}
+	show := tableRow
+	switch {
+	case c.json:
+		show = jsonRow
+	case c.markdown:
+		show = func(io.Writer, *Outcome) {}
+	default:
+		fmt.Fprintf(out, tableFormat, "", "mutant", "seed", "killed by", "s")
+	}
+	outcomes, err := c.all(ctx, root, list, func(o *Outcome) { show(out, o) })
+	if err != nil {
+		return false, err
+	}
+	s := summarize(outcomes)
+	switch {
+	case c.markdown:
+		writePage(out, s, c.seeds)
+	case !c.json:
+		fmt.Fprintf(out, "\n%s\n", s)
+	}
+	return len(s.wrong) == 0, nil
+}
+
+const canarySeeds = 50
+
+// engine is no mutant: if it is killed, the others prove nothing.
+var engine = &Mutant{ID: "none", Bug: "the engine as it is", Expect: Equivalent, Reason: "it has no bug that is known"}
+
+// choose returns the mutants to run.
+func (c *config) choose() ([]*Mutant, error) {
+	list := []*Mutant{engine}
+	if c.canary {
+		c.seeds = min(c.seeds, canarySeeds)
+	}
+	only := strings.FieldsFunc(c.only, func(r rune) bool { return r == ',' })
+	for _, id := range only {
+		if !slices.ContainsFunc(mutants, func(m *Mutant) bool { return m.ID == id }) {
+			return nil, fmt.Errorf("there is no mutant %s", id)
+		}
+	}
+	for _, m := range mutants {
+		if len(m.Edits) > 0 && (!c.canary || slices.Contains(canaries, m.ID)) && (len(only) == 0 || slices.Contains(only, m.ID)) {
+			list = append(list, m)
+		}
+	}
+	if c.seeds == 0 {
+		return nil, errors.New("--seeds must be at least 1")
+	}
+	return list, nil
+}
+
+// all runs the list, and tells of each outcome as it comes. It returns them in
+// the order of the list.
+func (c *config) all(ctx context.Context, root string, list []*Mutant, tell func(*Outcome)) ([]*Outcome, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var (
+		tasks    sync.WaitGroup
+		mu       sync.Mutex
+		next     = make(chan int)
+		outcomes = make([]*Outcome, len(list))
+	)
+	for range max(1, c.jobs) {
+		tasks.Go(func() {
+			for i := range next {
+				o, err := list[i].try(ctx, root, c.seeds)
+				if err != nil {
+					cancel(err)
+					continue
+				}
+				mu.Lock()
+				outcomes[i] = o
+				tell(o)
+				mu.Unlock()
+			}
+		})
+	}
+	for i := range list {
+		next <- i
+	}
+	close(next)
+	tasks.Wait()
+	return outcomes, context.Cause(ctx)
+}
+
+const tableFormat = "%-5s %-72s %6s  %-26s %6s\n"
+
+func tableRow(w io.Writer, o *Outcome) {
+	seed, by := "-", "survives"
+	if o.Killed {
+		by = o.Invariant
+		if o.mutant.Expect != Tests {
+			seed = fmt.Sprint(o.Seed)
+		}
+	}
+	if !o.fine() {
+		by += "  <-- wrong"
+	} else if !o.Killed {
+		by = string(o.mutant.Expect)
+	}
+	fmt.Fprintf(w, tableFormat, o.ID, o.mutant.Bug, seed, by, fmt.Sprintf("%.1f", o.Seconds))
+}
+
+func jsonRow(w io.Writer, o *Outcome) { _ = json.NewEncoder(w).Encode(o) }
