@@ -362,7 +362,9 @@ func (l *link) carry(way int, m *message, kind eventKind) {
 		c.cmd, c.plain, c.conn, c.life, c.copy = m.cmd, m.plain, m.conn, m.life, true
 		c.cmd.Claims = slices.Clone(m.cmd.Claims)
 		c.flying++
-		w.plan(at+int64(l.random.within(l.later)), kind, c, 0)
+		at += int64(l.random.within(l.later))
+		w.plan(at, kind, c, 0)
+		w.sent(l, way, c, at)
 		w.sometimes(Duplicated)
 	}
 }

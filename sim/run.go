@@ -176,6 +176,8 @@ func (w *world) finish() {
 	for _, s := range w.nodes {
 		if w.core.Has(s.number) {
 			s.heal()
+			w.log(Entry{Kind: KindHealed, Client: -1, Node: s.number, Text: s.name + " and all links to it are as they should be"})
+			w.logKeys(s)
 		}
 	}
 	var live []*Client

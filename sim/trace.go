@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,8 @@ import (
 // A Trace is everything that happened in a run, in order.
 type Trace struct {
 	Entries []Entry
+
+	keys []string // the names of all keys that entries are about
 }
 
 // An Entry is one thing that happened.
@@ -57,6 +60,7 @@ const (
 	KindBeliefEnd Kind = "belief end"
 	KindAccess    Kind = "access" // the resource takes a read or a write
 	KindCalm      Kind = "calm"   // the part with faults is over
+	KindHealed    Kind = "healed" // for this node, and all links to it
 	KindViolation Kind = "violation"
 )
 
@@ -129,6 +133,9 @@ func (w *world) logKey(s *server, name string) {
 	if w.trace == nil {
 		return
 	}
+	if !slices.Contains(w.trace.keys, name) {
+		w.trace.keys = append(w.trace.keys, name)
+	}
 	e := Entry{Kind: KindKey, Client: -1, Node: s.number, Name: name}
 	for _, k := range s.mem.Dump(s.time()) {
 		if k.Key == name && k.Type == "hash" {
@@ -137,6 +144,16 @@ func (w *world) logKey(s *server, name string) {
 		}
 	}
 	w.log(e)
+}
+
+// logKeys notes what a node has after a fault that may have changed it.
+func (w *world) logKeys(s *server) {
+	if w.trace == nil {
+		return
+	}
+	for _, name := range w.trace.keys {
+		w.logKey(s, name)
+	}
 }
 
 // answer says what a reply says.

@@ -284,6 +284,7 @@ func (w *world) strike(i int, end bool) {
 		for _, s := range w.nodes {
 			if e.Procs.Nodes.Has(s.number) {
 				s.strike(e, end)
+				w.logKeys(s)
 			}
 		}
 	default:
