@@ -27,6 +27,8 @@ func TestImportsRunOneWay(t *testing.T) {
 		"/node":       {"/clock", "/node"},
 		"/node/model": {"/clock", "/node", "/node/model"},
 		"/quorum":     {"/clock", "/node", "/quorum"},
+		"/faults":     {"/faults"},
+		"/sim":        {"/clock", "/node", "/node/model", "/quorum", "/faults", "/sim", "github.com/anishathalye/porcupine"},
 	} {
 		for _, dep := range deps(t, pkg) {
 			if strings.HasPrefix(dep, "golang.org/x/sys/") {

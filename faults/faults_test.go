@@ -1,0 +1,234 @@
+package faults_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/redquorum/redquorum/faults"
+)
+
+// A plan is written as it is read, and read as it is written.
+func TestParseUndoesString(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := faults.Generate(rapid.Uint64().Draw(t, "seed"), faults.Profile{Outside: rapid.Bool().Draw(t, "outside")})
+		roundTrip(t, p)
+	})
+}
+
+func roundTrip(t interface {
+	Helper()
+	Fatalf(string, ...any)
+}, p *faults.Plan) {
+	t.Helper()
+	text := p.String()
+	again, err := faults.Parse(text)
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	if got := again.String(); got != text {
+		t.Fatalf("written:\n%s\nread and written again:\n%s", text, got)
+	}
+}
+
+// Whatever is given to Parse, it does not panic, and what it accepts is valid
+// and survives being written.
+func FuzzParse(f *testing.F) {
+	for seed := range uint64(20) {
+		f.Add(faults.Generate(seed, faults.Profile{Outside: true}).String())
+	}
+	f.Add(every)
+	f.Fuzz(func(t *testing.T, text string) {
+		p, err := faults.Parse(text)
+		if err != nil {
+			return
+		}
+		if err := p.Check(); err != nil {
+			t.Fatalf("accepted, though %v", err)
+		}
+		roundTrip(t, p)
+	})
+}
+
+// every has every verb, and the rarer ways to write it.
+const every = `redquorum plan 1
+# a comment
+seed 18446744073709551615
+nodes 5
+clients 3
+length 1h30m
+lock client=plain lease=1s maxlease=30s timeout=50ms poll=200ms grace=1.5s drift=0.25% guard=off renew=off fence=off
+work names=3 hold=1ms..2s think=0s try=12.5% fixed=100% extend=0% cancel=1% nest=1%
+network delay=200us..2ms
+assume drift=2%
+at 0s cut c1-n4,n5
+at 1ms cut c*>n* for 10s   # and another
+at 2ms delay c1<n1 5ms..20ms for 1s
+at 3ms loss c1-n1 0.0001%
+at 4ms duplicate c1>n1 100% 80ms..4s
+at 5ms reorder c1-n1 30%
+at 6ms hold c1>n1
+at 7ms hold c1>n2 acquire
+at 8ms hold c2<n3 release 2 for 1s
+at 9ms release c*>n*
+at 10ms deafen c2-n1
+at 11ms heal
+at 12ms heal c1-n1
+at 13ms crash n1 empty for 10ms
+at 14ms crash n2,n3 second
+at 15ms restart n2,n3
+at 16ms slow n1 1ms..2ms
+at 17ms block n1 for 6s
+at 18ms evict n*
+at 19ms flush n1
+at 20ms scriptflush n1
+at 21ms pause c1 for 2s
+at 22ms pause n1 for 2s
+at 23ms suspend c1,c2 for 2s
+at 24ms skew n1 -1h
+at 25ms step c1 -1s
+at 26ms rate n1 1.0001%
+at 27ms strobe n1 500ms 10ms for 1s
+at 28ms kill c1 for 1s
+at 29ms kill c2
+at 30ms start c2
+at 31ms lock c1 x
+at 32ms try c2 x lease=500ms
+at 33ms lock c1,c2 y fixed=300ms
+at 34ms unlock c1
+at 35ms extend c1 500ms
+at 36ms check c1
+at 37ms write c1
+at 38ms cancel c1
+`
+
+func TestEveryVerb(t *testing.T) {
+	p, err := faults.Parse(every)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roundTrip(t, p)
+	if len(p.Events) != 39 || p.Length != 90*time.Minute || p.Work.Try != 125_000 || p.Lock.Guard || p.Lock.Client != faults.Plain {
+		t.Errorf("read as:\n%s", p)
+	}
+	if e := p.Events[8]; e.Verb != faults.Hold || e.Kind != "release" || e.Count != 2 || e.Links != (faults.Links{Clients: 2, Nodes: 4, Way: faults.From}) {
+		t.Errorf("hold is read as %+v", e)
+	}
+	if got := p.Names(); !slices.Equal(got, []string{"x1", "x2", "x3", "x", "y"}) {
+		t.Errorf("names %q", got)
+	}
+	if !p.Scripted(0) || !p.Scripted(1) || p.Scripted(2) {
+		t.Error("which clients have steps is not known")
+	}
+}
+
+// A malformed plan is refused with the line, what was wanted, and what was there.
+func TestParseErrors(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"", "it is empty"},
+		{"plan 1", `line 1: want "redquorum plan 1", have "plan 1"`},
+		{"redquorum plan 2", "reads format 1, not 2"},
+		{"nodes", `line 2: want one value after "nodes"`},
+		{"nodes many", `want a number, have "many"`},
+		{"nodes 0", "nodes is 0; want 1 to 15"},
+		{"nodes 16", "nodes is 16"},
+		{"clients 65", "clients is 65"},
+		{"length 0s", "length is 0s"},
+		{"length 1d", `want a time such as 10ms`},
+		{"length 999999h", "want a time such as 10ms, at most 240h"},
+		{"seed -1", "want a number from 0 to 2^64-1"},
+		{"colour red", `unknown word "colour"`},
+		{"lock lease", `lock: want word=value, have "lease"`},
+		{"lock leash=1s", `lock: unknown setting "leash"`},
+		{"lock lease=2s", "want 0 < lease <= maxlease"},
+		{"lock guard=yes", `lock guard: want on or off, have "yes"`},
+		{"lock drift=50%", "lock drift is 50%"},
+		{"lock drift=1", `want a percentage such as 0.5%, have "1"`},
+		{"work try=101%", "a share in work is 101%"},
+		{"network delay=5ms..1ms", "want a range such as 1ms..5ms"},
+		{"at 1s", "want at TIME VERB TARGET"},
+		{"at soon crash n1 empty", `want a time such as 10ms, at most 240h, have "soon"`},
+		{"at 1s explode n1", `unknown verb "explode"`},
+		{"at 1s crash", "crash: want a target"},
+		{"at 1s crash n1", "crash: want durable, second or empty after the target"},
+		{"at 1s crash n1 badly", `want durable, second or empty, have "badly"`},
+		{"at 1s crash n9 empty", "there is no n9"},
+		{"at 1s crash c1 empty", "want nodes"},
+		{"at 1s cut n1", `want links such as c1-n4,n5 or c*>n3, have "n1"`},
+		{"at 1s cut c1-n0", `want n1, n2 and so on, or n*, have "n0"`},
+		{"at 1s cut c7-n1", "there is no c7"},
+		{"at 1s pause c1", `want "for" and a time`},
+		{"at 1s pause c1 for", `want a time after "for"`},
+		{"at 1s pause c1 for -1s", "more than 0"},
+		{"at 1s evict n1 for 1s", "it does not last"},
+		{"at 1s rate n1 60%", "off by 50% at most"},
+		{"at 1s loss c1-n1 150%", "want 0% to 100%"},
+		{"at 1s strobe n1 1s 0s for 1s", "want a period of more than 0"},
+		{"at -1s flush n1", "its time is negative"},
+		{"at 1s lock c1", "lock: want the name of a lock"},
+		{"at 1s lock c1 x lease=0s", "want a lease of more than 0"},
+		{"at 1s unlock c1 x", `unlock: nothing is known of "x"`},
+		{"at 1s extend c1 0s", "want a lease of more than 0"},
+	} {
+		text := c.text
+		if text != "" && !strings.HasPrefix(text, "plan") && !strings.HasPrefix(text, "redquorum") {
+			text = "redquorum plan 1\n" + text
+		}
+		if _, err := faults.Parse(text); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v; want %q", c.text, err, c.want)
+		}
+	}
+}
+
+// A seed always gives the same plan, and most seeds give different ones.
+func TestGenerate(t *testing.T) {
+	seen := make(map[string]bool)
+	verbs := make(map[faults.Verb]int)
+	for seed := range uint64(500) {
+		p := faults.Generate(seed, faults.Profile{Outside: true})
+		if err := p.Check(); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		if again := faults.Generate(seed, faults.Profile{Outside: true}); again.String() != p.String() {
+			t.Fatalf("seed %d gives two plans", seed)
+		}
+		seen[p.String()] = true
+		for _, e := range p.Events {
+			verbs[e.Verb]++
+		}
+	}
+	if len(seen) != 500 {
+		t.Errorf("500 seeds give %d plans", len(seen))
+	}
+	for _, v := range []faults.Verb{faults.Cut, faults.Delay, faults.Loss, faults.Duplicate, faults.Reorder, faults.Hold, faults.Deafen,
+		faults.Crash, faults.Slow, faults.Block, faults.Evict, faults.Flush, faults.ScriptFlush, faults.Pause, faults.Suspend,
+		faults.Skew, faults.Step, faults.Rate, faults.Strobe, faults.Kill} {
+		if verbs[v] == 0 {
+			t.Errorf("%s is never drawn", v)
+		}
+	}
+	p := faults.Generate(1, faults.Profile{Nodes: 7, Clients: 6, Length: time.Minute})
+	if p.Nodes != 7 || p.Clients != 6 || p.Length != time.Minute {
+		t.Errorf("the profile is not heeded:\n%s", p)
+	}
+}
+
+// What is left after a node or client is taken out is about the others.
+func TestDrop(t *testing.T) {
+	p, err := faults.Parse("redquorum plan 1\nnodes 3\nclients 3\nat 0s cut c1,c3-n2,n3\nat 1s crash n2 empty\nat 2s pause c3 for 1s\nat 3s cut c*-n*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.DropNode(1)
+	p.DropClient(0)
+	var got []string
+	for _, e := range p.Events {
+		got = append(got, e.String())
+	}
+	if want := []string{"0s cut c2-n2", "2s pause c2 for 1s", "3s cut c*-n*"}; !slices.Equal(got, want) || p.Check() != nil {
+		t.Errorf("got %q, want %q; %v", got, want, p.Check())
+	}
+}
