@@ -102,6 +102,7 @@ at 34ms unlock c1
 at 35ms extend c1 500ms
 at 36ms check c1
 at 37ms write c1
+at 37ms write c1 5s
 at 38ms cancel c1
 `
 
@@ -111,7 +112,7 @@ func TestEveryVerb(t *testing.T) {
 		t.Fatal(err)
 	}
 	roundTrip(t, p)
-	if len(p.Events) != 39 || p.Length != 90*time.Minute || p.Work.Try != 125_000 || p.Lock.Guard || p.Lock.Client != faults.Plain {
+	if len(p.Events) != 40 || p.Length != 90*time.Minute || p.Work.Try != 125_000 || p.Lock.Guard || p.Lock.Client != faults.Plain {
 		t.Errorf("read as:\n%s", p)
 	}
 	if e := p.Events[8]; e.Verb != faults.Hold || e.Kind != "release" || e.Count != 2 || e.Links != (faults.Links{Clients: 2, Nodes: 4, Way: faults.From}) {

@@ -22,6 +22,63 @@
 // The words are those of a deployment and not of a simulator: the same plan can
 // be carried out on real servers, with a proxy on the links and signals to the
 // processes.
+//
+// # The language
+//
+// The first line names the format. Each further line is one setting; # begins a
+// comment. What is left out is as in [New].
+//
+//	seed N        of everything that is left to chance
+//	nodes N       n1, n2, ...
+//	clients N     c1, c2, ...: each is a process with clocks of its own
+//	length TIME   how long faults happen; then a majority of the nodes is healed,
+//	              what else is broken stays so, and everybody must get the lock
+//	lock ...      client=redquorum|plain lease= maxlease= timeout= poll= grace=
+//	              drift=1% guard=on|off renew=on|off fence=on|off
+//	work ...      what clients without steps do: names=N hold=RANGE think=RANGE
+//	              try= fixed= extend= cancel= nest=, each a share such as 30%
+//	network delay=RANGE   one way, on every link
+//	assume drift=1%       how much a client's and a node's clock may differ in rate
+//	at TIME VERB TARGET [ARGUMENTS] [for TIME]
+//
+// A time is 1.5s or 200us, a range 1ms..5ms. Links are written c1-n4,n5, with >
+// instead of - for the way to the node alone, < for the way back; c* and n* are
+// all. With "for" a fault ends by itself.
+//
+//	cut LINKS                     nothing gets through
+//	delay LINKS RANGE             everything takes so much longer
+//	loss LINKS SHARE              a share is lost
+//	duplicate LINKS SHARE RANGE   a share comes again, so much later
+//	reorder LINKS SHARE           a share is overtaken
+//	hold LINKS [acquire|release|extend] [N]   commands, or N of them, are kept
+//	release LINKS                 what is held goes on
+//	deafen LINKS                  notices of releases are lost
+//	heal [LINKS]                  ends all of these
+//	crash NODES durable|second|empty   what they come back with: all, all but
+//	                              the last second, nothing
+//	restart NODES                 they come back
+//	slow NODES RANGE              each command takes so long
+//	block NODES for TIME          a script runs, and nothing else
+//	evict NODES, flush NODES      the locks, or all keys, are gone
+//	scriptflush NODES             the scripts are
+//	pause PROCS for TIME          stopped; the clocks run. PROCS: nodes or clients
+//	suspend PROCS for TIME        the machine sleeps
+//	skew PROCS TIME               the time of day is that far off
+//	step PROCS TIME               it jumps
+//	rate PROCS SHARE              all clocks run that much faster
+//	strobe PROCS TIME PERIOD for TIME   the time of day jumps to and fro
+//	kill CLIENTS, start CLIENTS
+//
+// Steps of clients are done in their order, each at its time or when the one
+// before has ended:
+//
+//	lock CLIENTS NAME [lease=TIME|fixed=TIME]   acquire, and wait for it
+//	try CLIENTS NAME [lease=TIME|fixed=TIME]    acquire, without waiting
+//	check CLIENTS                 ask the lease whether it is valid
+//	write CLIENTS [TIME]          write to the resource, if the last check, or
+//	                              one made now, says so; it arrives so much later
+//	extend CLIENTS TIME, unlock CLIENTS
+//	cancel CLIENTS                end the acquisition under way
 package faults
 
 import (

@@ -293,12 +293,21 @@ var arguments = map[Verb][]argument{
 	DoLock:    {nameArg, leaseArg},
 	DoTry:     {nameArg, leaseArg},
 	DoExtend:  {offsetArg},
+	DoWrite:   {lateArg},
 }
 
 var (
 	rangeArg = argument{want: "a time, or a range of times",
 		set: func(e *Event, s string) (err error) { e.Range, err = parseRange(s); return err },
 		get: func(e *Event) string { return e.Range.String() }}
+	lateArg = argument{optional: true, want: "how much later it arrives",
+		set: rangeArg.set,
+		get: func(e *Event) string {
+			if e.Range == (Range{}) {
+				return ""
+			}
+			return e.Range.String()
+		}}
 	ratioArg = argument{want: "a percentage",
 		set: func(e *Event, s string) (err error) { e.Ratio, err = parseRatio(s); return err },
 		get: func(e *Event) string { return e.Ratio.String() }}
