@@ -49,6 +49,7 @@ type holder struct {
 	audited int           // counts plans to audit
 	asked   []extension   // the latest that were sent
 	depth   int           // nested acquisitions
+	healed  int64         // when a node was given the key again
 }
 
 // An extension is a command that extends a lease.
@@ -80,8 +81,9 @@ func (k *checker) submitted(l *link, cmd *node.Command) {
 	switch cmd.Kind {
 	case node.Acquire:
 		owner := cmd.Claims[0].Owner
-		if k.holder(owner) != nil {
-			return // a node that lost the key is given it again
+		if h := k.holder(owner); h != nil {
+			h.healed = k.w.now // a node that lost the key is given it again
+			return
 		}
 		if c.lastOwner != owner {
 			c.lastOwner, c.lastStart, c.lastTTL = owner, c.Now(), cmd.TTL
@@ -403,7 +405,10 @@ func (c *Client) Observe(e quorum.Event) {
 		}
 		if c.Now() < h.until && h.lease != nil {
 			w.sometimes(LostEarly)
-			if have := w.having(h); w.broken == "" && have >= len(w.nodes)/2+1 {
+			// A node that has just been given the key again may have said before
+			// that it lacks it.
+			healing := h.healed > 0 && w.now < h.healed+int64(w.p.Lock.Timeout)
+			if have := w.having(h); w.broken == "" && !healing && have >= len(w.nodes)/2+1 {
 				w.fail("I8", fmt.Sprintf("%s lost %q, which %d nodes still have, %v before its validity ends", c.name, e.Name, have, h.until.Sub(c.Now())))
 			}
 		} else {
