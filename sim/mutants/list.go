@@ -73,7 +73,7 @@ var (
 	if now >= h.renewAt`)
 	countMissingField = join(
 		edit(roundGo, "if kind == node.Extend && !reply.Kept[0] {", "if kind == node.Extend && false {"),
-		edit(renewGo, "if b.vote == Granted && !kept[k] {", "if b.vote == Granted && false {"))
+		edit(renewGo, "if b.vote == Granted && !kept[k] {", "if b.vote == Granted && kept == nil {"))
 	extendCreates = edit(modelGo, "\t\t_, kept[i] = lock.find(c.Owner)\n", `		_, kept[i] = lock.find(c.Owner)
 		if lock.kind == none {
 			s.change(lock)
@@ -114,7 +114,8 @@ var mutants = []*Mutant{
 	{ID: "M10", Bug: "a node's reply that comes twice counts twice", Mimics: "S25", Expect: Equivalent,
 		Reason: "package node promises one reply to each command; a copy's answer ends in the link, as it would in go-redis's connection. nodetest holds every node to it."},
 	{ID: "M11", Bug: "no answer counts as a yes", Mimics: "S24 S39",
-		Edits: edit(roundGo, "b.vote, b.err, b.may = Unknown, reply.Err, !reply.Unsent", "b.vote, b.err, b.may = Granted, reply.Err, !reply.Unsent")},
+		Edits: edit(roundGo, "b.vote, b.err, b.may = Unknown, reply.Err, !reply.Unsent\n",
+			"b.vote, b.err, b.may = Unknown, reply.Err, !reply.Unsent\n\t\tif kind == node.Acquire {\n\t\t\tb.vote = Granted\n\t\t}\n")},
 	{ID: "M12", Bug: "a failed attempt is not released", Mimics: "S35 S31",
 		Edits: edit(acquireGo, "if mayHold := r.mayHoldNow(); mayHold != 0 {", "if mayHold := r.mayHoldNow(); mayHold != 0 && false {")},
 	{ID: "M13", Bug: "no answer counts as a no: taken by somebody else", Mimics: "S39",
@@ -183,7 +184,7 @@ var mutants = []*Mutant{
 	{ID: "M36", Bug: "the guard ends when a tenth of it is still to go", Mimics: "S15 S16",
 		Edits: edit(tallyGo, "born.Add(maxLease + drift(maxLease, ratio))", "born.Add(maxLease*9/10)")},
 	{ID: "M37", Bug: "release sets the fence back to its own token", Mimics: "S46 S47",
-		Edits: edit(modelGo, "if err == nil && token > seen {", "if err == nil {")},
+		Edits: edit(modelGo, "if err == nil && token > seen {", "if err == nil && token != seen {")},
 	{ID: "M38", Bug: "acquire does not store the fence", Mimics: "S46",
 		Edits: edit(modelGo, "\ts.setFence(fence, c.Token, kept)\n\treturn node.Reply{Status: node.Granted}", "\treturn node.Reply{Status: node.Granted}")},
 	{ID: "M39", Bug: "the fence is taken from the fastest reply alone", Mimics: "S46", Expect: Equivalent,
@@ -199,7 +200,7 @@ var mutants = []*Mutant{
 	{ID: "M44", Bug: "waiters that failed together try again together", Mimics: "S35 S36",
 		Edits: edit(lockerGo, "{ return float64(l.opts.Random()>>11) / (1 << 53) }", "{ return 0.5 }")},
 	{ID: "M45", Bug: "a failed attempt is followed by the next at once", Mimics: "S35 S36",
-		Edits: edit(tallyGo, "return free + expiryMargin + time.Duration(random*float64(spread+expiryMargin))", "return time.Microsecond")},
+		Edits: edit(tallyGo, "return free + expiryMargin + time.Duration(random*float64(spread+expiryMargin))", "return min(free+spread, time.Microsecond)")},
 	{ID: "M46", Bug: "NOSCRIPT counts as: not the owner", Mimics: "S40", Expect: Equivalent,
 		Reason: "the engine does not see it: the link sends the script again, as node/redisnode does; nodetest flushes scripts under a real server"},
 	{ID: "M47", Bug: "the nodes are asked one after the other", Mimics: "S38",
@@ -228,7 +229,7 @@ var mutants = []*Mutant{
 	{ID: "M58", Bug: "acquire ignores the fence: a late one takes the lock again", Mimics: "S24 S25", Edits: ignoreFence},
 	{ID: "M59", Bug: "release does not raise the fence", Mimics: "S24 S25",
 		Edits: edit(modelGo, "\tif err := s.raise(fence, c.Token, kept); err != nil {\n\t\treturn failure(err), false\n\t}\n\tif lock.kind != none && lock.kind != hash {\n\t\treturn failure(node.ErrWrongType), false\n\t}\n\ti, mine",
-			"\tif lock.kind != none && lock.kind != hash {\n\t\treturn failure(node.ErrWrongType), false\n\t}\n\ti, mine")},
+			"\t_ = fence\n\tif lock.kind != none && lock.kind != hash {\n\t\treturn failure(node.ErrWrongType), false\n\t}\n\ti, mine")},
 	{ID: "M60", Bug: "a fence is forgotten with the key", Mimics: "S48",
 		Edits: edit(modelGo, "return s.acquire(now, cmd.Claims[0], now+ttl, now+retention), false\n\tcase node.Release:\n\t\treturn s.release(now, cmd.Claims[0], now+retention)",
 			"return s.acquire(now, cmd.Claims[0], now+ttl, now+ttl), false\n\tcase node.Release:\n\t\treturn s.release(now, cmd.Claims[0], now)")},

@@ -82,6 +82,13 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 	default:
 		fmt.Fprintf(out, tableFormat, "", "mutant", "seed", "killed by", "s")
 	}
+	sound, err := engine.try(ctx, root, c.seeds)
+	if err != nil {
+		return false, err
+	}
+	if !sound.fine() {
+		return false, fmt.Errorf("the engine as it is breaks %s with seed %d, so mutants prove nothing: %s", sound.Invariant, sound.Seed, sound.What)
+	}
 	outcomes, err := c.all(ctx, root, list, func(o *Outcome) { show(out, o) })
 	if err != nil {
 		return false, err
@@ -98,12 +105,11 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 
 const canarySeeds = 50
 
-// engine is no mutant: if it is killed, the others prove nothing.
-var engine = &Mutant{ID: "none", Bug: "the engine as it is", Expect: Equivalent, Reason: "it has no bug that is known"}
+// engine is no mutant.
+var engine = &Mutant{Expect: Equivalent}
 
 // choose returns the mutants to run.
-func (c *config) choose() ([]*Mutant, error) {
-	list := []*Mutant{engine}
+func (c *config) choose() (list []*Mutant, err error) {
 	if c.canary {
 		c.seeds = min(c.seeds, canarySeeds)
 	}
@@ -127,11 +133,10 @@ func (c *config) choose() ([]*Mutant, error) {
 // all runs the list, and tells of each outcome as it comes. It returns them in
 // the order of the list.
 func (c *config) all(ctx context.Context, root string, list []*Mutant, tell func(*Outcome)) ([]*Outcome, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	var (
 		tasks    sync.WaitGroup
 		mu       sync.Mutex
+		failed   error
 		next     = make(chan int)
 		outcomes = make([]*Outcome, len(list))
 	)
@@ -139,23 +144,25 @@ func (c *config) all(ctx context.Context, root string, list []*Mutant, tell func
 		tasks.Go(func() {
 			for i := range next {
 				o, err := list[i].try(ctx, root, c.seeds)
-				if err != nil {
-					cancel(err)
-					continue
-				}
 				mu.Lock()
-				outcomes[i] = o
-				tell(o)
+				if err != nil {
+					failed = errors.Join(failed, err)
+				} else {
+					outcomes[i] = o
+					tell(o)
+				}
 				mu.Unlock()
 			}
 		})
 	}
 	for i := range list {
-		next <- i
+		if ctx.Err() == nil {
+			next <- i
+		}
 	}
 	close(next)
 	tasks.Wait()
-	return outcomes, context.Cause(ctx)
+	return outcomes, errors.Join(failed, ctx.Err())
 }
 
 const tableFormat = "%-5s %-72s %6s  %-26s %6s\n"
