@@ -1,0 +1,231 @@
+package sim
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"html/template"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redquorum/redquorum/faults"
+)
+
+//go:embed page/page.html
+var pageHTML string
+
+//go:embed page/page.css
+var pageCSS string
+
+//go:embed page/run.js
+var runJS string
+
+//go:embed page/view.js
+var viewJS string
+
+//go:embed page/controls.js
+var controlsJS string
+
+// The template package escapes all data where it stands. The script reads the
+// run from JSON, in which < is escaped.
+var page = template.Must(template.New("page").Parse(pageHTML))
+
+// A picture is what the page shows.
+type picture struct {
+	Title   string
+	Verdict Verdict
+	Words   string // the verdict's
+	Broken  *pictureViolation
+	Facts   []string
+	Plan    string
+
+	CSS     template.CSS
+	Scripts []template.JS
+	Run     pictureRun
+}
+
+type pictureViolation struct {
+	At        time.Duration `json:"at"`
+	Invariant string        `json:"invariant"`
+	Name      string        `json:"name"`  // of the invariant, in a word or two
+	Means     string        `json:"means"` // what it asks for
+	What      string        `json:"what"`
+	Outside   string        `json:"outside"`
+	Worst     bool          `json:"worst"` // it decides the verdict
+}
+
+// A pictureRun is what the page's script reads.
+type pictureRun struct {
+	Nodes      int                `json:"nodes"`
+	Clients    int                `json:"clients"`
+	End        time.Duration      `json:"end"`
+	Entries    []Entry            `json:"entries"`
+	Faults     []pictureFault     `json:"faults"`
+	Violations []pictureViolation `json:"violations"`
+}
+
+// A pictureFault is a fault and its extent.
+type pictureFault struct {
+	Entry int           `json:"entry"` // where it begins
+	At    time.Duration `json:"at"`
+	Verb  faults.Verb   `json:"verb"`
+	Text  string        `json:"text"`
+	Parts []picturePart `json:"parts"`
+}
+
+// A picturePart is what a fault does to one process, or to one link.
+type picturePart struct {
+	Client int           `json:"client"` // -1: none
+	Node   int           `json:"node"`   // -1: none
+	Until  time.Duration `json:"until"`  // when it began: it has no duration
+}
+
+// WriteHTML draws a traced run as one page, which needs nothing else: no server,
+// no network. It shows each message, who has the lock on which node, what each
+// client believes, the faults, and the instant at which an invariant broke.
+func (r *Result) WriteHTML(out io.Writer) error {
+	if r.Trace == nil {
+		return errors.New("sim: the run has no trace: it needs the option WithTrace")
+	}
+	p := r.Plan
+	pic := picture{
+		Title:   fmt.Sprintf("redquorum run: %s, seed %d", r.Verdict, p.Seed),
+		Verdict: r.Verdict,
+		Words:   r.words(),
+		Facts: []string{
+			fmt.Sprintf("seed %d", p.Seed), count(p.Nodes, "node"), count(p.Clients, "client"), count(r.Grants, "grant"),
+			count(len(r.Trace.Entries), "traced event"), r.Virtual.String() + " of virtual time",
+		},
+		Plan:    p.String(),
+		CSS:     template.CSS(pageCSS),
+		Scripts: []template.JS{template.JS(runJS), template.JS(viewJS), template.JS(controlsJS)},
+		Run:     pictureRun{Nodes: p.Nodes, Clients: p.Clients, End: r.Virtual, Entries: r.Trace.Entries, Faults: r.extents()},
+	}
+	for i := range r.Violations {
+		v := &r.Violations[i]
+		name, means, _ := strings.Cut(Invariants[v.Invariant], ": ")
+		pic.Run.Violations = append(pic.Run.Violations, pictureViolation{At: v.At, Invariant: v.Invariant, Name: name, Means: means,
+			What: v.What, Outside: v.Outside, Worst: v == r.Worst()})
+		if v == r.Worst() {
+			pic.Broken = &pic.Run.Violations[i]
+		}
+	}
+	return page.Execute(out, pic)
+}
+
+func count(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
+// words says the verdict for people who do not know the word.
+func (r *Result) words() string {
+	switch r.Verdict {
+	case Sound:
+		return "Every invariant held."
+	case Stuck:
+		return "The faults were over, and whoever waited still did not get the lock: a bug."
+	case Outside:
+		return "An invariant was broken, but only after the plan had left what a lock with a lease can stand: no bug."
+	}
+	return "An invariant was broken, and nothing in the plan excuses it: a bug."
+}
+
+// open is how long a part of a fault lasts whose end is not known yet.
+const open = -1
+
+// extents finds the extent of each fault. It ends by itself, by a later event
+// that undoes it, or when its node is healed.
+func (r *Result) extents() []pictureFault {
+	var list []pictureFault
+	for i, e := range r.Trace.Entries {
+		end := func(which func(*pictureFault, *picturePart) bool) {
+			for f := range list {
+				for p := range list[f].Parts {
+					if part := &list[f].Parts[p]; part.Until == open && which(&list[f], part) {
+						part.Until = e.At
+					}
+				}
+			}
+		}
+		switch e.Kind {
+		case KindFault:
+			event := r.event(&e)
+			end(func(f *pictureFault, p *picturePart) bool { return undoes(event, f.Verb, p) })
+			list = append(list, pictureFault{Entry: i, At: e.At, Verb: event.Verb, Text: e.Text, Parts: r.parts(event)})
+		case KindFaultEnd:
+			end(func(f *pictureFault, _ *picturePart) bool { return f.Text == e.Text })
+		case KindHealed:
+			end(func(_ *pictureFault, p *picturePart) bool { return p.Node == e.Node })
+		case KindCalm:
+			end(func(f *pictureFault, p *picturePart) bool { return p.Node < 0 && f.Verb != faults.Kill })
+		}
+	}
+	for _, f := range list {
+		for p := range f.Parts {
+			if f.Parts[p].Until == open {
+				f.Parts[p].Until = r.Virtual
+			}
+		}
+	}
+	return list
+}
+
+// event returns the event of the plan that an entry is about.
+func (r *Result) event(e *Entry) *faults.Event {
+	i := slices.IndexFunc(r.Plan.Events, func(o faults.Event) bool { return o.At == e.At && o.Words() == e.Text })
+	return &r.Plan.Events[i]
+}
+
+// parts are the links or processes that an event concerns.
+func (r *Result) parts(e *faults.Event) (list []picturePart) {
+	until := e.At
+	if lasts(e) {
+		until = open
+	}
+	for n := range r.Plan.Nodes {
+		if e.Procs.Nodes.Has(n) {
+			list = append(list, picturePart{-1, n, until})
+		}
+	}
+	for c := range r.Plan.Clients {
+		if e.Procs.Clients.Has(c) {
+			list = append(list, picturePart{c, -1, until})
+		}
+		for n := range r.Plan.Nodes {
+			if e.Links.Clients.Has(c) && e.Links.Nodes.Has(n) {
+				list = append(list, picturePart{c, n, until})
+			}
+		}
+	}
+	return list
+}
+
+// lasts reports whether an event is a state rather than an instant.
+func lasts(e *faults.Event) bool {
+	switch e.Verb {
+	case faults.Release, faults.Heal:
+		return false
+	case faults.Crash, faults.Slow, faults.Pause, faults.Suspend, faults.Kill:
+		return true
+	}
+	return e.For > 0 || e.Verb.OnLinks()
+}
+
+// undoes reports whether an event ends a part of an earlier one.
+func undoes(e *faults.Event, verb faults.Verb, p *picturePart) bool {
+	switch e.Verb {
+	case faults.Heal, faults.Release:
+		return verb.OnLinks() && (e.Verb == faults.Heal || verb == faults.Hold) &&
+			e.Links.Clients.Has(p.Client) && e.Links.Nodes.Has(p.Node)
+	case faults.Restart:
+		return verb == faults.Crash && e.Procs.Nodes.Has(p.Node)
+	case faults.Start:
+		return verb == faults.Kill && e.Procs.Clients.Has(p.Client)
+	}
+	return false
+}

@@ -1,0 +1,303 @@
+'use strict';
+
+// The pointer, the keyboard, the panel, the legend and the table.
+
+const byId = id => document.getElementById(id);
+const make = (tag, properties, ...children) => {
+  const element = Object.assign(document.createElement(tag), properties);
+  element.append(...children);
+  return element;
+};
+
+// choose makes an entry the current one, and moves it into view.
+function choose(i) {
+  if (entries.length === 0) return;
+  current = Math.max(0, Math.min(i, entries.length - 1));
+  const e = entries[current], span = view.to - view.from;
+  if (e.at < view.from + span * .05 || e.at > view.to - span * .05) look(e.at - span / 2, e.at + span / 2);
+  const [lane] = lanesOf(e);
+  if (lane !== undefined) {
+    if (laneTop(lane) < lanesTop) scrollTo(view.scroll + laneTop(lane) - lanesTop);
+    if (laneTop(lane) + laneHeight > lanesBottom()) scrollTo(view.scroll + laneTop(lane) + laneHeight - lanesBottom());
+  }
+  showEvent(e);
+  showNotable();
+  redraw();
+}
+
+function details(e) {
+  const list = [];
+  if (e.token) list.push(['token', String(e.token)]);
+  if (e.owner) list.push(['owner', e.owner]);
+  if (e.message) list.push(['message', 'no. ' + e.message]);
+  if (e.until && e.kind === 'fault') list.push(['until', ms(e.until) + ' ms']);
+  return list;
+}
+
+function showEvent(e) {
+  const since = current > 0 ? `, ${ms(e.at - entries[current - 1].at)} after the one before` : '';
+  const list = make('dl', {});
+  for (const [what, value] of details(e)) list.append(make('dt', {}, what), make('dd', {}, value));
+  byId('event').replaceChildren(
+    make('div', { className: 'when' }, `${ms(e.at)} ms${since} · ${current + 1} of ${entries.length}`),
+    make('p', { className: 'words' }, inWords(e)), list);
+}
+
+function showNotable() {
+  const at = notable.findIndex(i => i >= current);
+  const here = at < 0 ? notable.length : at;
+  const list = byId('notable');
+  list.replaceChildren();
+  for (const i of notable.slice(Math.max(0, here - 8), here + 5)) {
+    const e = entries[i];
+    const button = make('button', { type: 'button', onclick: () => choose(i) },
+      make('span', { className: 'at' }, ms(e.at)), make('span', { className: e.kind }, brief(e)));
+    if (i === current) button.setAttribute('aria-current', 'true');
+    list.append(make('li', {}, button));
+  }
+  if (notable.length === 0) list.append(make('li', {}, 'none'));
+}
+
+// brief says a notable entry in a few words.
+function brief(e) {
+  const c = clientName(e.client);
+  switch (e.kind) {
+    case 'fault': return e.text;
+    case 'fault end': return 'end of ' + e.text;
+    case 'belief': return `${c} holds ${e.name}` + (e.token ? `, token ${shortToken(e.token)}` : '');
+    case 'belief end': return `${c} no longer holds ${e.name}`;
+    case 'access': return `resource refuses ${c}`;
+    case 'calm': return 'the faults are over';
+    case 'violation': return 'BROKEN ' + e.text;
+  }
+  return e.text;
+}
+
+function nextNotable(step) {
+  const i = step > 0 ? notable.find(i => i > current) : notable.findLast(i => i < current);
+  if (i !== undefined) choose(i);
+}
+
+// goToViolation shows what led to it: the last hundred or so events.
+function goToViolation() {
+  if (violationEntry < 0) return;
+  const at = entries[violationEntry].at;
+  const before = at - entries[Math.max(0, violationEntry - 120)].at;
+  const span = Math.max(before, 2e6);
+  look(at - span * 1.05, at + span * .2);
+  choose(violationEntry);
+}
+
+function around() {
+  const e = entries[current];
+  return e && e.at >= view.from && e.at <= view.to ? e.at : (view.from + view.to) / 2;
+}
+
+function move(share) {
+  const span = view.to - view.from;
+  look(view.from + span * share, view.to + span * share);
+}
+
+const actions = {
+  in: () => zoom(.6, around()), out: () => zoom(1 / .6, around()), back: () => move(-.25), on: () => move(.25),
+  fit, violation: goToViolation,
+  previous: () => choose(current - 1), next: () => choose(current + 1),
+  'previous-notable': () => nextNotable(-1), 'next-notable': () => nextNotable(1),
+  first: () => choose(0), last: () => choose(entries.length - 1),
+};
+const keys = {
+  '+': 'in', '=': 'in', '-': 'out', h: 'back', l: 'on', 0: 'fit', v: 'violation', ArrowLeft: 'previous', ArrowRight: 'next',
+  k: 'previous-notable', j: 'next-notable', ArrowUp: 'previous-notable', ArrowDown: 'next-notable', Home: 'first', End: 'last',
+};
+const scrolling = ['ArrowUp', 'ArrowDown', 'Home', 'End']; // these are the page's, unless the picture has the focus
+
+document.addEventListener('keydown', event => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest('select, pre, summary')) return;
+  const action = keys[event.key];
+  if (!action || scrolling.includes(event.key) && event.target !== canvas) return;
+  event.preventDefault();
+  actions[action]();
+});
+for (const button of document.querySelectorAll('[data-do]')) button.onclick = () => actions[button.dataset.do]();
+
+// Under the pointer: small things before large ones.
+function under(px, y) {
+  let best = null, distance = 6;
+  for (const hit of hits) {
+    let d;
+    if (hit.segment) {
+      d = 1 + toSegment(px, y, hit.segment);
+    } else {
+      const [left, top, right, bottom] = hit.box;
+      if (px < left - 2 || px > right + 2 || y < top || y > bottom) continue;
+      d = hit.above ? 0 : hit.below ? 5.5 : 3;
+    }
+    if (d <= distance) { best = hit; distance = d; }
+  }
+  return best;
+}
+
+function toSegment(px, y, [x0, y0, x1, y1]) {
+  const dx = x1 - x0, dy = y1 - y0;
+  const share = Math.max(0, Math.min(1, ((px - x0) * dx + (y - y0) * dy) / (dx * dx + dy * dy || 1)));
+  return Math.hypot(px - x0 - share * dx, y - y0 - share * dy);
+}
+
+function describe(hit) {
+  const e = entries[hit.entry];
+  if (hit.bar) {
+    const b = hit.bar, who = b.client < 0 ? 'an unknown owner' : clientName(b.client);
+    const what = b.key ? `${lanes[b.lane].label} has the key of ${b.name} for ${who}` : `${who} believes that it holds ${b.name}`;
+    return `${what}, ${ms(b.from)} to ${b.until > end ? ms(b.until) + ' ms if nothing changes it' : ms(b.until) + ' ms'}` +
+      (b.token ? `, token ${b.token}` : '') + (b.marks.length ? `; extended ${b.marks.length} times` : '');
+  }
+  return `${ms(e.at)} ms  ${inWords(e)}`;
+}
+
+let drag = null;
+canvas.addEventListener('pointerdown', event => {
+  drag = { x: event.offsetX, y: event.offsetY, from: view.from, to: view.to, scroll: view.scroll, moved: false, overview: event.offsetY > lanesBottom() };
+  canvas.setPointerCapture(event.pointerId);
+  if (drag.overview) centre(event.offsetX);
+});
+canvas.addEventListener('pointermove', event => {
+  if (!drag) {
+    showTip(event.offsetX, event.offsetY);
+    return;
+  }
+  if (drag.overview) {
+    centre(event.offsetX);
+    return;
+  }
+  const dx = event.offsetX - drag.x;
+  if (!drag.moved && Math.hypot(dx, event.offsetY - drag.y) < 4) return;
+  drag.moved = true;
+  canvas.classList.add('moving');
+  hideTip();
+  const dt = dx / (width - gutter) * (drag.to - drag.from);
+  scrollTo(drag.scroll - (event.offsetY - drag.y));
+  look(drag.from - dt, drag.to - dt);
+});
+canvas.addEventListener('pointerup', event => {
+  const hit = drag && !drag.moved && !drag.overview && under(event.offsetX, event.offsetY);
+  drag = null;
+  canvas.classList.remove('moving');
+  if (hit) choose(hit.entry);
+});
+canvas.addEventListener('pointercancel', () => { drag = null; });
+canvas.addEventListener('pointerleave', hideTip);
+canvas.addEventListener('wheel', event => {
+  event.preventDefault();
+  const pixels = event.deltaMode === 0 ? 1 : 30;
+  if (event.altKey) {
+    scrollTo(view.scroll + event.deltaY * pixels);
+    redraw();
+  } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+    move((event.deltaX || event.deltaY) * pixels / width);
+  } else {
+    zoom(Math.exp(event.deltaY * pixels * .0016), timeAt(Math.max(gutter, event.offsetX)));
+  }
+  hideTip();
+}, { passive: false });
+
+// centre moves the view to where the overview was clicked.
+function centre(px) {
+  const at = (px - gutter) / (width - gutter) * end, span = view.to - view.from;
+  look(at - span / 2, at + span / 2);
+}
+
+function showTip(px, y) {
+  const hit = under(px, y), tip = byId('tip');
+  if (!hit || !entries[hit.entry]) {
+    hideTip();
+    return;
+  }
+  tip.textContent = describe(hit);
+  tip.hidden = false;
+  tip.style.left = Math.max(4, Math.min(px + 14, width - tip.offsetWidth - 6)) + 'px';
+  tip.style.top = (y + 18 + tip.offsetHeight > height ? y - tip.offsetHeight - 10 : y + 18) + 'px';
+}
+
+function hideTip() { byId('tip').hidden = true; }
+
+// Themes: the system's, unless the address or the button says another one.
+const systemDark = matchMedia('(prefers-color-scheme: dark)');
+function setTheme(theme) {
+  document.documentElement.dataset.theme = theme;
+  byId('theme').textContent = theme === 'dark' ? 'Light' : 'Dark';
+  readColours();
+  drawLegend();
+  redraw();
+}
+const ownTheme = () => ['dark', 'light'].find(t => location.hash === '#' + t);
+const applyTheme = () => setTheme(ownTheme() || (systemDark.matches ? 'dark' : 'light'));
+systemDark.addEventListener('change', applyTheme);
+addEventListener('hashchange', applyTheme);
+byId('theme').onclick = () => { location.hash = document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark'; };
+
+// The legend shows each sign as it is drawn.
+function drawLegend() {
+  const client = colourOf(0);
+  const bar = (t, radius, h) => { t.fillStyle = client; t.beginPath(); t.roundRect(1, 8 - h / 2, 32, h, radius); t.fill(); };
+  const stroke = (t, dash, to) => { t.strokeStyle = client; t.setLineDash(dash); t.lineWidth = 1.5; t.beginPath(); t.moveTo(2, 3); t.lineTo(...to); t.stroke(); t.setLineDash([]); };
+  const head = t => { t.fillStyle = client; t.beginPath(); t.moveTo(32, 13); t.lineTo(24, 13); t.lineTo(26, 7); t.fill(); };
+  const dot = hollow => t => { t.strokeStyle = client; t.fillStyle = hollow ? colours.paper : client; t.lineWidth = 1.6; t.beginPath(); t.arc(17, 8, 4.5, 0, 7); t.fill(); t.stroke(); };
+  const shade = name => t => { t.fillStyle = colours[name + ' pattern']; t.fillRect(1, 1, 32, 14); };
+  const signs = [
+    ['a client believes that it holds the lock', t => bar(t, 6, 14)],
+    ['a node has the lock’s key', t => bar(t, 1, 10)],
+    ['message (grey: to connect)', t => { stroke(t, [], [32, 13]); head(t); }],
+    ['lost', t => { stroke(t, [], [18, 9]); t.lineWidth = 2; t.beginPath(); t.moveTo(14, 5); t.lineTo(22, 13); t.moveTo(22, 5); t.lineTo(14, 13); t.stroke(); }],
+    ['held back', t => { stroke(t, [2, 3], [32, 13]); head(t); }],
+    ['node executes a command; hollow: refuses it', t => { dot(false)(t); }],
+    ['step of the plan', t => { t.fillStyle = client; t.beginPath(); t.moveTo(17, 2); t.lineTo(23, 8); t.lineTo(17, 14); t.lineTo(11, 8); t.fill(); }],
+    ['crashed or killed', shade('down')],
+    ['stopped or asleep', shade('stopped')],
+    ['trouble on links', shade('link')],
+    ['other faults: slow, busy, wrong clock', shade('other')],
+  ];
+  if (entries.some(e => e.kind === 'access')) signs.splice(6, 0, ['the resource takes a request; hollow: refuses it', dot(true)]);
+  if (violations.length) {
+    signs.push(['an invariant is broken', t => { t.fillStyle = colours.violation; t.fillRect(15.5, 0, 3, 16); }]);
+  }
+  const ratio = window.devicePixelRatio || 1;
+  byId('legend').replaceChildren(...signs.map(([text, paint]) => {
+    const picture = make('canvas', { width: 34 * ratio, height: 16 * ratio });
+    picture.setAttribute('aria-hidden', 'true');
+    const t = picture.getContext('2d');
+    t.scale(ratio, ratio);
+    paint(t);
+    return make('li', {}, picture, text);
+  }));
+}
+
+// The table shows the entries a page at a time.
+const pageSize = 100;
+let firstRow = 0;
+function showTable(first) {
+  const list = byId('which').value === 'all' ? entries.map((e, i) => i) : notable;
+  firstRow = Math.max(0, Math.min(first, Math.floor((list.length - 1) / pageSize) * pageSize));
+  const shown = list.slice(firstRow, firstRow + pageSize);
+  byId('rows').replaceChildren(...shown.map(i => {
+    const e = entries[i];
+    return make('tr', { className: i === current ? 'now' : '' },
+      make('td', {}, make('button', { type: 'button', title: 'Show it in the picture', onclick: () => { choose(i); canvas.scrollIntoView({ block: 'center' }); } }, ms(e.at))),
+      make('td', {}, e.client >= 0 ? clientName(e.client) : ''), make('td', {}, e.node >= 0 ? nodeName(e.node) : ''), make('td', {}, inWords(e)));
+  }));
+  byId('page-at').textContent = shown.length ? `${firstRow + 1} to ${firstRow + shown.length} of ${list.length}` : 'none';
+  byId('page-back').disabled = firstRow === 0;
+  byId('page-on').disabled = firstRow + pageSize >= list.length;
+}
+byId('table').ontoggle = () => { if (byId('table').open) showTable(firstRow); };
+byId('which').onchange = () => showTable(0);
+byId('page-back').onclick = () => showTable(firstRow - pageSize);
+byId('page-on').onclick = () => showTable(firstRow + pageSize);
+
+document.querySelector('[data-do=violation]').disabled = violationEntry < 0;
+applyTheme();
+resize();
+fit();
+if (violationEntry >= 0) goToViolation(); else choose(0);
+new ResizeObserver(resize).observe(canvas.parentElement);
+addEventListener('resize', resize);
+canvas.focus({ preventScroll: true });

@@ -1,0 +1,287 @@
+'use strict';
+
+// Reads the run, and makes of its entries what the picture consists of.
+
+const run = JSON.parse(document.getElementById('run').textContent);
+const entries = run.entries || [];
+const faults = run.faults || [];
+const violations = run.violations || [];
+const end = entries.reduce((t, e) => Math.max(t, e.at), Math.max(run.end, 1));
+
+const clientName = c => 'c' + (c + 1);
+const nodeName = n => 'n' + (n + 1);
+const ms = t => (t / 1e6).toFixed(3);
+
+// The owner of a key is some client; commands say which.
+const clientOf = new Map();
+const names = []; // of the locks
+const tokens = [];
+for (const e of entries) {
+  if (e.owner && e.client >= 0) clientOf.set(e.owner, e.client);
+  if (e.name && ['key', 'belief', 'access'].includes(e.kind) && !names.includes(e.name)) names.push(e.name);
+  if (e.token) tokens.push(String(e.token));
+}
+
+// Tokens begin all alike, since they are times: what differs is enough in the picture.
+let alike = 0;
+if (tokens.length > 1) {
+  while (alike < tokens[0].length && tokens.every(t => t[alike] === tokens[0][alike])) alike++;
+  alike = Math.min(alike, Math.max(0, Math.min(...tokens.map(t => t.length)) - 4));
+}
+const shortToken = t => (alike > 2 ? '…' : '') + String(t).slice(alike > 2 ? alike : 0);
+
+// Lanes from top to bottom.
+const lanes = [];
+if (entries.some(e => e.kind === 'access')) lanes.push({ kind: 'resource', label: 'resource' });
+for (let c = 0; c < run.clients; c++) lanes.push({ kind: 'client', label: clientName(c), client: c });
+for (let n = 0; n < run.nodes; n++) lanes.push({ kind: 'node', label: nodeName(n), client: -1 });
+const firstClient = lanes.length - run.clients - run.nodes;
+const clientLane = c => firstClient + c;
+const nodeLane = n => firstClient + run.clients + n;
+
+// What is drawn. Each has the entry at which it begins, from and until when it
+// lasts, and the lanes that it touches.
+const bars = [];     // beliefs of clients, and keys of nodes
+const messages = [];
+const dots = [];
+
+collectBars();
+collectMessages();
+collectDots();
+
+function collectBars() {
+  const beliefs = new Map(); // by owner
+  const keys = new Map();    // by node and name
+  const bar = (e, i, lane, client) => {
+    const b = { entry: i, lane, row: names.indexOf(e.name), from: e.at, until: end, client, name: e.name, token: e.token, marks: [] };
+    bars.push(b);
+    return b;
+  };
+  entries.forEach((e, i) => {
+    switch (e.kind) {
+      case 'belief':
+        beliefs.set(e.owner, bar(e, i, clientLane(e.client), e.client));
+        break;
+      case 'belief end': {
+        const b = beliefs.get(e.owner);
+        if (b) b.until = e.at;
+        beliefs.delete(e.owner);
+        break;
+      }
+      case 'key': {
+        const id = e.node + ' ' + e.name;
+        const before = keys.get(id);
+        if (before && before.until > e.at && e.until > e.at && before.owner === e.owner) {
+          if (before.until !== e.until) before.marks.push(e.at);
+          before.until = e.until;
+          break;
+        }
+        if (before) before.until = Math.min(before.until, e.at);
+        keys.delete(id);
+        if (!(e.until > e.at)) break;
+        const b = bar(e, i, nodeLane(e.node), clientOf.has(e.owner) ? clientOf.get(e.owner) : -1);
+        b.until = e.until;
+        b.owner = e.owner;
+        b.key = true;
+        keys.set(id, b);
+      }
+    }
+  });
+}
+
+function collectMessages() {
+  const held = new Map(); // by message
+  const between = e => e.to_client ? [nodeLane(e.node), clientLane(e.client)] : [clientLane(e.client), nodeLane(e.node)];
+  const message = (e, i, state, until) => {
+    const [from, to] = between(e);
+    const m = { entry: i, lane: from, to, from: e.at, until, client: e.client, state, faint: !e.name, answer: !!e.to_client };
+    messages.push(m);
+    return m;
+  };
+  const trips = [];
+  entries.forEach((e, i) => {
+    const h = held.get(e.message);
+    switch (e.kind) {
+      case 'send':
+        trips.push(e.until - e.at);
+        message(e, i, 'sent', e.until);
+        break;
+      case 'lost':
+        message(e, i, 'lost', e.at);
+        break;
+      case 'held':
+        held.set(e.message, message(e, i, 'held', end));
+        break;
+      case 'released':
+        if (h) h.released = e.at;
+        break;
+      case 'execute':
+      case 'reply':
+        // A held message arrives when it is acted on.
+        if (h && h.released !== undefined && h.answer === (e.kind === 'reply')) {
+          h.until = e.at;
+          h.arrived = true;
+          held.delete(e.message);
+        }
+    }
+  });
+  trips.sort((a, b) => a - b);
+  const usual = trips.length ? trips[trips.length >> 1] : 1e6;
+  for (const m of messages) if (m.state === 'lost') m.until = m.from + usual / 2;
+}
+
+function collectDots() {
+  entries.forEach((e, i) => {
+    const dot = (lane, shape, hollow) => dots.push({ entry: i, lane, from: e.at, until: e.at, client: e.client, shape, hollow });
+    switch (e.kind) {
+      case 'access':
+        dot(0, 'access', e.text.includes('refused'));
+        break;
+      case 'execute':
+        dot(nodeLane(e.node), 'execute', e.text.includes('refused'));
+        break;
+      case 'step':
+        dot(clientLane(e.client), 'step', false);
+    }
+  });
+}
+
+// Faults: which kind of shade, and on which lanes until when.
+const shadeOf = verb => {
+  switch (verb) {
+    case 'crash': case 'kill': return 'down';
+    case 'pause': case 'suspend': return 'stopped';
+    case 'cut': case 'delay': case 'loss': case 'duplicate': case 'reorder': case 'hold': case 'deafen':
+    case 'heal': case 'release': return 'link';
+  }
+  return 'other';
+};
+const shades = []; // of lanes
+for (const f of faults) {
+  f.from = f.at;
+  f.until = f.parts.reduce((t, p) => Math.max(t, p.until), f.at);
+  f.shade = shadeOf(f.verb);
+  const until = new Map();
+  const wide = new Set(f.parts.map(p => p.client)).size === run.clients;
+  for (const p of f.parts) {
+    // A fault of all clients' links to a node is the node's.
+    if (p.client >= 0 && !(p.node >= 0 && wide)) until.set(clientLane(p.client), Math.max(p.until, until.get(clientLane(p.client)) || 0));
+    if (p.node >= 0) until.set(nodeLane(p.node), Math.max(p.until, until.get(nodeLane(p.node)) || 0));
+  }
+  for (const [lane, t] of until) shades.push({ entry: f.entry, lane, from: f.at, until: t, shade: f.shade, verb: f.verb, fault: f });
+}
+
+// Rows of the strip of faults, so that few overlap.
+const faultRows = [];
+for (const f of faults) {
+  let row = faultRows.findIndex(t => t <= f.from);
+  if (row < 0) row = faultRows.length < 7 ? faultRows.length : faultRows.indexOf(Math.min(...faultRows));
+  faultRows[row] = Math.max(f.until, f.from + end / 100);
+  f.row = row;
+}
+
+// What may be seen in a span of time is found by the latest end so far.
+for (const list of [bars, messages, dots, shades, faults]) {
+  list.sort((a, b) => a.from - b.from);
+  let latest = -Infinity;
+  for (const x of list) x.latest = latest = Math.max(latest, x.until);
+}
+
+// firstWhere returns the first index at which a condition holds, that holds for all after it.
+function firstWhere(list, holds) {
+  let low = 0, high = list.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (holds(list[middle])) high = middle; else low = middle + 1;
+  }
+  return low;
+}
+
+function within(list, from, to, each) {
+  for (let i = firstWhere(list, x => x.latest >= from); i < list.length && list[i].from <= to; i++) {
+    if (list[i].until >= from) each(list[i]);
+  }
+}
+
+const isNotable = e => ['fault', 'fault end', 'belief', 'belief end', 'calm', 'violation'].includes(e.kind) ||
+  e.kind === 'access' && e.text.includes('refused');
+const notable = entries.map((e, i) => i).filter(i => isNotable(entries[i]));
+const worst = violations.find(v => v.worst);
+const violationEntry = worst ? entries.findIndex(e => e.kind === 'violation' && e.at === worst.at && e.text === worst.invariant + ': ' + worst.what) : -1;
+
+const verbs = {
+  cut: 'nothing gets through', delay: 'messages take longer', loss: 'a share of the messages is lost',
+  duplicate: 'a share of the messages arrives twice', reorder: 'messages overtake each other',
+  hold: 'messages are kept back', release: 'what was kept back goes on', deafen: 'notices of releases are lost',
+  heal: 'these links work again', crash: 'the server dies', restart: 'the server starts again',
+  slow: 'each command takes longer', block: 'the server is busy with one script', evict: 'the server drops the locks',
+  flush: 'the server drops all its keys', scriptflush: 'the server forgets its scripts',
+  pause: 'the process stands still, and its clocks run', suspend: 'the machine sleeps',
+  skew: 'the time of day is set wrong', step: 'the time of day jumps', rate: 'the clocks run at another rate',
+  strobe: 'the time of day jumps to and fro', kill: 'the process dies', start: 'the process begins anew',
+};
+const kept = { empty: ', and will come back with nothing', second: ', and will come back without the last second', durable: ', and will come back with all it had' };
+
+// inWords says what an entry means.
+function inWords(e) {
+  const c = clientName(e.client), n = nodeName(e.node);
+  const what = e.text === 'hello' ? 'wish to connect' : '“' + e.text + '”';
+  switch (e.kind) {
+    case 'send':
+      return (e.to_client
+        ? (e.text === 'hello' ? `${n} answers ${c}'s wish to connect.` : `${n} answers ${c}: ${e.text}.`)
+        : (e.text === 'hello' ? `${c} connects to ${n}.` : `${c} sends ${what} to ${n}.`)) + ` It arrives at ${ms(e.until)} ms.`;
+    case 'lost':
+      return e.to_client ? `The answer of ${n} to ${c}, ${what}, is lost.` : `${c}'s ${what} to ${n} is lost.`;
+    case 'held':
+      return e.to_client ? `The answer of ${n} to ${c}, ${what}, is held back on its way.` : `${c}'s ${what} to ${n} is held back on its way.`;
+    case 'released':
+      return `What was held back between ${c} and ${n}, ${what}, goes on.`;
+    case 'execute': {
+      const [command, answer] = cut(e.text, ': ');
+      return `${n} executes “${command}” for ${c}${answer ? ': ' + answer : ''}.`;
+    }
+    case 'key':
+      if (!(e.until > e.at)) return `${n} has no key of ${e.name}.`;
+      return `${n} has the key of ${e.name}, for ${clientOf.has(e.owner) ? clientName(clientOf.get(e.owner)) : 'an unknown owner'}, until ${ms(e.until)} ms.`;
+    case 'reply': {
+      const [command, answer] = cut(e.text, ': ');
+      return `${c} learns what came of “${command}” on ${n}: ${answer}.`;
+    }
+    case 'fault': {
+      const [verb] = cut(e.text, ' ');
+      const mode = verb === 'crash' ? kept[e.text.split(' ').find(w => w in kept) || 'durable'] : '';
+      return `Fault: ${e.text}. That is, ${verbs[verb] || verb}${mode}.`;
+    }
+    case 'fault end':
+      return `End of the fault: ${e.text}.`;
+    case 'step':
+      return `${c} begins a step of the plan: ${e.text}.`;
+    case 'result':
+      return `The step of ${c} is done. ${e.text}.`;
+    case 'engine':
+      return `The engine of ${c} reports${e.node >= 0 ? ' about ' + n : ''}: ${e.text}.`;
+    case 'belief':
+      return `${c} begins to believe that it holds ${e.name}.`;
+    case 'belief end':
+      return `${c} no longer believes that it holds ${e.name}.`;
+    case 'access':
+      return e.text.includes('refused')
+        ? `The resource ${e.name} refuses ${c}, which ${cut(e.text, ':')[0]} it: its token is old.`
+        : `${c} ${e.text} the resource ${e.name}.`;
+    case 'calm':
+      return `The part with faults is over. From here on whoever wants the lock must get it.`;
+    case 'healed':
+      return `${e.text}.`;
+    case 'violation': {
+      const v = violations.find(v => v.at === e.at && e.text === v.invariant + ': ' + v.what);
+      return `${v && v.name ? v.invariant + ', ' + v.name + ',' : 'An invariant'} is broken. ${v ? v.what : e.text}.`;
+    }
+  }
+  return e.text;
+}
+
+function cut(text, separator) {
+  const i = text.indexOf(separator);
+  return i < 0 ? [text, ''] : [text.slice(0, i), text.slice(i + separator.length)];
+}

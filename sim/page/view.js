@@ -1,0 +1,516 @@
+'use strict';
+
+// Draws the part of the run that is in view.
+
+const canvas = document.getElementById('canvas');
+const ctx = canvas.getContext('2d');
+const gutter = 70, axisHeight = 34, rowHeight = 17, overviewHeight = 34, shortest = 20e3;
+const font = '12px system-ui, sans-serif', smallFont = '11px system-ui, sans-serif';
+
+const view = { from: 0, to: end, scroll: 0 };
+let width = 0, height = 0, laneHeight = 0;
+let current = 0;   // the entry that the panel is about
+let hits = [];     // what was drawn, to be found under the pointer
+let colours = {};
+
+const ribbonTop = axisHeight;
+const ribbonHeight = faultRows.length ? faultRows.length * rowHeight + 7 : 0;
+const lanesTop = ribbonTop + ribbonHeight;
+const lanesBottom = () => height - overviewHeight;
+const laneTop = i => lanesTop + i * laneHeight - view.scroll;
+const x = t => gutter + (t - view.from) / (view.to - view.from) * (width - gutter);
+const timeAt = px => view.from + (px - gutter) / (width - gutter) * (view.to - view.from);
+
+// Messages meet a lane at its line, which is below a client's bars and above a node's.
+const lineOf = i => lanes[i].kind === 'node' ? laneTop(i) + 7 : laneTop(i) + laneHeight - 7;
+
+function readColours() {
+  const style = getComputedStyle(document.documentElement);
+  const get = name => style.getPropertyValue('--' + name).trim();
+  colours = { clients: get('clients').split(' ') };
+  for (const name of ['paper', 'panel', 'ink', 'soft', 'line', 'lane', 'outside', 'accent', 'violation', 'onbar', 'link', 'down', 'stopped', 'other']) {
+    colours[name] = get(name);
+  }
+  for (const shade of ['down', 'stopped', 'link', 'other']) colours[shade + ' pattern'] = hatch(shade, colours[shade]);
+}
+
+const colourOf = client => client < 0 ? colours.soft : colours.clients[client % colours.clients.length];
+
+// hatch makes the pattern of a shade: they differ in more than colour.
+function hatch(shade, colour) {
+  const tile = document.createElement('canvas');
+  tile.width = tile.height = 8;
+  const t = tile.getContext('2d');
+  t.globalAlpha = .12;
+  t.fillStyle = colour;
+  t.fillRect(0, 0, 8, 8);
+  t.globalAlpha = shade === 'down' ? .75 : .35;
+  t.strokeStyle = colour;
+  t.beginPath();
+  switch (shade) {
+    case 'down':
+      for (const d of [-8, 0, 8]) { t.moveTo(d, 8); t.lineTo(d + 8, 0); }
+      break;
+    case 'stopped':
+      t.moveTo(2.5, 0); t.lineTo(2.5, 8);
+      break;
+    case 'link':
+      t.rect(2, 2, 1, 1); t.rect(6, 6, 1, 1);
+      break;
+    case 'other':
+      t.moveTo(0, 4.5); t.lineTo(8, 4.5);
+  }
+  t.stroke();
+  return ctx.createPattern(tile, 'repeat');
+}
+
+function resize() {
+  const ratio = window.devicePixelRatio || 1;
+  width = canvas.clientWidth;
+  const room = Math.max(300, window.innerHeight - canvas.getBoundingClientRect().top - window.scrollY - 60);
+  const wanted = (room - lanesTop - overviewHeight) / lanes.length;
+  laneHeight = Math.round(Math.min(76, Math.max(30 + 12 * Math.min(4, names.length - 1), wanted)));
+  height = Math.min(lanesTop + lanes.length * laneHeight + overviewHeight, Math.max(room, lanesTop + 5 * laneHeight + overviewHeight));
+  canvas.style.height = height + 'px';
+  canvas.width = Math.round(width * ratio);
+  canvas.height = Math.round(height * ratio);
+  ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
+  scrollTo(view.scroll);
+  redraw();
+}
+
+function scrollTo(to) {
+  view.scroll = Math.max(0, Math.min(to, lanesTop + lanes.length * laneHeight - lanesBottom()));
+}
+
+let due = false;
+function redraw() {
+  if (!due) {
+    due = true;
+    requestAnimationFrame(() => { due = false; draw(); });
+  }
+}
+
+// look shows a span of time.
+function look(from, to) {
+  const span = Math.min(Math.max(to - from, shortest), end * 1.3);
+  from = Math.max(-end * .15 - span * .5, Math.min(from, end + span * .3 - span));
+  view.from = from;
+  view.to = from + span;
+  redraw();
+}
+
+const fit = () => look(-end * .01, end * 1.02);
+
+function zoom(factor, around) {
+  look(around - (around - view.from) * factor, around + (view.to - around) * factor);
+}
+
+function draw() {
+  hits = [];
+  ctx.clearRect(0, 0, width, height);
+  ctx.fillStyle = colours.paper;
+  ctx.fillRect(0, 0, width, height);
+  ctx.font = font;
+  ctx.textBaseline = 'middle';
+
+  clip(gutter, lanesTop, width - gutter, lanesBottom() - lanesTop, () => {
+    drawLanes();
+    within(shades, view.from, view.to, drawShade);
+    drawMessages();
+    within(bars, view.from, view.to, drawBar);
+    drawDots();
+  });
+  clip(gutter, ribbonTop, width - gutter, ribbonHeight, drawRibbon);
+  clip(0, lanesTop, width, lanesBottom() - lanesTop, drawLabels);
+  clip(gutter, 0, width - gutter, lanesBottom(), drawMarks);
+  clip(gutter, lanesTop, width - gutter, lanesBottom() - lanesTop, drawCurrent);
+  drawOverview();
+}
+
+function clip(left, top, w, h, what) {
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(left, top, w, h);
+  ctx.clip();
+  what();
+  ctx.restore();
+}
+
+function line(x0, y0, x1, y1) {
+  ctx.beginPath();
+  ctx.moveTo(x0, y0);
+  ctx.lineTo(x1, y1);
+  ctx.stroke();
+}
+
+// fitting shortens a text to a width; '' if nothing sensible is left.
+function fitting(text, room) {
+  if (ctx.measureText(text).width <= room) return text;
+  const n = Math.floor(text.length * room / ctx.measureText(text).width) - 1;
+  return n < 3 ? '' : text.slice(0, n) + '…';
+}
+
+function drawLanes() {
+  ctx.lineWidth = 1;
+  for (let i = 0; i < lanes.length; i++) {
+    ctx.strokeStyle = colours.lane;
+    line(Math.max(gutter, x(0)), Math.round(lineOf(i)) + .5, Math.min(width, x(end)), Math.round(lineOf(i)) + .5);
+    if (i === firstClient || i === firstClient + run.clients) {
+      ctx.strokeStyle = colours.line;
+      line(gutter, Math.round(laneTop(i)) + .5, width, Math.round(laneTop(i)) + .5);
+    }
+  }
+  // Before the beginning and after the end there is nothing.
+  ctx.fillStyle = colours.outside;
+  if (x(0) > gutter) ctx.fillRect(gutter, lanesTop, x(0) - gutter, height);
+  if (x(end) < width) ctx.fillRect(x(end), lanesTop, width - x(end), height);
+}
+
+const shadeWords = { crash: 'down', kill: 'dead', pause: 'stopped', suspend: 'asleep' };
+
+function drawShade(s) {
+  const left = Math.max(gutter, x(s.from)), right = Math.max(Math.min(width, x(s.until)), left + (s.until > s.from ? 1 : 0));
+  const top = laneTop(s.lane) + 1, h = laneHeight - 2;
+  if (s.until > s.from) {
+    ctx.fillStyle = colours[s.shade + ' pattern'];
+    ctx.fillRect(left, top, right - left, h);
+    const word = shadeWords[s.verb];
+    if (word && right - left > ctx.measureText(word).width + 8) {
+      const y = lanes[s.lane].kind === 'node' ? top + h - 8 : top + 8;
+      ctx.font = smallFont;
+      ctx.fillStyle = colours.paper;
+      ctx.fillRect(left + 2, y - 7, ctx.measureText(word).width + 6, 14);
+      ctx.fillStyle = colours[s.shade];
+      ctx.fillText(word, left + 5, y);
+      ctx.font = font;
+    }
+    hits.push({ entry: s.entry, box: [left, top, right, top + h], below: true });
+  } else {
+    flag(x(s.from), lineOf(s.lane), colours[s.shade]);
+    hits.push({ entry: s.entry, box: [x(s.from) - 4, lineOf(s.lane) - 8, x(s.from) + 6, lineOf(s.lane) + 4] });
+  }
+}
+
+function flag(px, y, colour) {
+  ctx.fillStyle = colour;
+  ctx.beginPath();
+  ctx.moveTo(px, y);
+  ctx.lineTo(px, y - 9);
+  ctx.lineTo(px + 7, y - 6);
+  ctx.lineTo(px, y - 3);
+  ctx.fill();
+}
+
+// placeOf is where a message is drawn: from and to, in pixels.
+function placeOf(m) {
+  const y0 = lineOf(m.lane), y1 = lineOf(m.to);
+  switch (m.state) {
+    case 'lost':
+      return [x(m.from), y0, x(m.until), y0 + (y1 - y0) * .35];
+    case 'held':
+      return m.arrived ? [x(m.from), y0, x(m.until), y1] : [x(m.from), y0, x(m.until), y0 + (y1 - y0) * .5];
+  }
+  return [x(m.from), y0, x(m.until), y1];
+}
+
+// drawMessages draws lines of one kind together. Of those that would cover each
+// other it draws one.
+function drawMessages() {
+  let n = 0;
+  const groups = new Map();
+  const drawn = new Set();
+  within(messages, view.from, view.to, m => {
+    const place = placeOf(m);
+    const spot = m.lane * 64 + m.to + ' ' + m.state + Math.round(place[0]) + ' ' + Math.round(place[2]);
+    if (drawn.has(spot)) return;
+    drawn.add(spot);
+    n++;
+    const id = m.client + ' ' + m.state + ' ' + m.faint;
+    if (!groups.has(id)) groups.set(id, []);
+    groups.get(id).push(place);
+    hits.push({ entry: m.entry, segment: place });
+  });
+  const dense = Math.max(.12, Math.min(1, 500 / n));
+  for (const [id, places] of groups) {
+    const [client, state, faint] = id.split(' ');
+    ctx.strokeStyle = ctx.fillStyle = faint === 'true' ? colours.soft : colourOf(+client);
+    ctx.globalAlpha = faint === 'true' ? dense * .6 : dense;
+    ctx.lineWidth = 1.2;
+    ctx.setLineDash(state === 'held' ? [2, 4] : []);
+    ctx.beginPath();
+    for (const [x0, y0, x1, y1] of places) { ctx.moveTo(x0, y0); ctx.lineTo(x1, y1); }
+    ctx.stroke();
+    ctx.setLineDash([]);
+    if (n < 2500) {
+      for (const place of places) state === 'lost' ? cross(place) : arrowHead(place);
+    }
+  }
+  ctx.globalAlpha = 1;
+  for (const hit of hits) if (hit.segment && entries[hit.entry].kind === 'held') stopMark(hit.segment);
+}
+
+function arrowHead([x0, y0, x1, y1]) {
+  const a = Math.atan2(y1 - y0, x1 - x0);
+  ctx.beginPath();
+  ctx.moveTo(x1, y1);
+  ctx.lineTo(x1 - 8 * Math.cos(a - .35), y1 - 8 * Math.sin(a - .35));
+  ctx.lineTo(x1 - 8 * Math.cos(a + .35), y1 - 8 * Math.sin(a + .35));
+  ctx.fill();
+}
+
+function cross([, , px, y]) {
+  ctx.lineWidth = 2;
+  line(px - 4, y - 4, px + 4, y + 4);
+  line(px - 4, y + 4, px + 4, y - 4);
+}
+
+// stopMark shows where a message is held back.
+function stopMark([px, y]) {
+  ctx.fillStyle = colours.link;
+  ctx.fillRect(px - 3, y - 3, 2, 7);
+  ctx.fillRect(px + 1, y - 3, 2, 7);
+}
+
+function drawBar(b) {
+  const rows = Math.max(1, names.length);
+  const each = (laneHeight - 17) / rows;
+  const h = Math.max(4, Math.min(b.key ? 17 : 20, each - 1));
+  const base = lanes[b.lane].kind === 'node' ? lineOf(b.lane) + 5 : laneTop(b.lane) + 3;
+  const spare = Math.max(0, each - 1 - h) / 2;
+  const top = base + b.row * each + spare;
+  const left = Math.max(gutter - 4, x(b.from)), right = Math.max(Math.min(width + 4, x(Math.min(b.until, end))), left + 1.5);
+  ctx.fillStyle = colourOf(b.client);
+  ctx.beginPath();
+  ctx.roundRect(left, top, right - left, h, Math.min(b.key ? 1 : 6, (right - left) / 2));
+  ctx.fill();
+  ctx.fillStyle = colours.onbar;
+  for (const t of b.marks) if (t > view.from && t < view.to) ctx.fillRect(x(t) - .5, top, 1, 4);
+  if (h >= 11 && right - left > 18) {
+    const inView = Math.max(left, gutter);
+    const which = names.length > 1 ? ' ' + b.name : '';
+    const long = b.key ? `${clientName(b.client)}'s key${which}` : `${clientName(b.client)} holds ${b.name}` + (b.token ? `, token ${shortToken(b.token)}` : '');
+    const short = b.client < 0 ? '?' : clientName(b.client) + (right - inView > 40 ? which : '');
+    const text = ctx.measureText(long).width + 10 <= right - inView ? long : short;
+    if (ctx.measureText(text).width + 4 <= right - inView) ctx.fillText(text, inView + (text === long ? 6 : 2), top + h / 2 + .5);
+  }
+  hits.push({ entry: b.entry, bar: b, box: [left, top, right, top + h] });
+}
+
+function drawDots() {
+  const drawn = new Set();
+  within(dots, view.from, view.to, d => {
+    const px = x(d.from), y = lineOf(d.lane);
+    const spot = d.lane + d.shape + d.hollow + Math.round(px);
+    if (drawn.has(spot)) return;
+    drawn.add(spot);
+    const r = d.shape === 'access' ? 5 : 3;
+    ctx.fillStyle = d.hollow ? colours.paper : colourOf(d.client);
+    ctx.strokeStyle = colourOf(d.client);
+    ctx.lineWidth = 1.6;
+    ctx.beginPath();
+    if (d.shape === 'step') {
+      ctx.moveTo(px, y - 5); ctx.lineTo(px + 5, y); ctx.lineTo(px, y + 5); ctx.lineTo(px - 5, y); ctx.closePath();
+    } else {
+      ctx.arc(px, y, r, 0, 7);
+    }
+    ctx.fill();
+    ctx.stroke();
+    hits.push({ entry: d.entry, box: [px - r - 2, y - r - 2, px + r + 2, y + r + 2], above: true });
+  });
+}
+
+// drawRibbon draws the strip of faults, with their texts.
+function drawRibbon() {
+  const next = []; // where the next one begins, by row, from the right
+  const visible = [];
+  within(faults, view.from, view.to, f => visible.push(f));
+  const room = new Map();
+  for (const f of visible.slice().reverse()) {
+    room.set(f, (next[f.row] || width + 200) - 6);
+    next[f.row] = x(f.from);
+  }
+  for (const f of visible) {
+    const left = Math.max(gutter, x(f.from)), right = Math.min(width, x(f.until));
+    const top = ribbonTop + 4 + f.row * rowHeight;
+    const point = f.until === f.from;
+    if (point) {
+      flag(left, top + 12, colours[f.shade]);
+    } else {
+      ctx.fillStyle = colours[f.shade + ' pattern'];
+      ctx.fillRect(left, top, Math.max(1.5, right - left), rowHeight - 3);
+      ctx.fillStyle = colours[f.shade];
+      ctx.fillRect(left, top, 2.5, rowHeight - 3);
+    }
+    ctx.font = smallFont;
+    const start = left + (point ? 10 : 6);
+    const text = fitting(f.text, room.get(f) - start);
+    if (text && !point && x(f.from) > gutter - 40 || ctx.measureText(f.text).width < right - start) {
+      if (!point) {
+        ctx.fillStyle = colours.paper;
+        ctx.globalAlpha = .8;
+        ctx.fillRect(start - 2, top + 1, ctx.measureText(text).width + 4, rowHeight - 5);
+        ctx.globalAlpha = 1;
+      }
+    }
+    if (text) {
+      ctx.fillStyle = colours.ink;
+      ctx.fillText(text, start, top + 7.5);
+    }
+    ctx.font = font;
+    hits.push({ entry: f.entry, fault: f, box: [left - 3, top, Math.max(right, left + 8), top + rowHeight - 2] });
+  }
+}
+
+function drawLabels() {
+  ctx.fillStyle = colours.panel;
+  ctx.fillRect(0, lanesTop, gutter, height);
+  lanes.forEach((lane, i) => {
+    const y = laneTop(i) + laneHeight / 2;
+    if (lane.client >= 0) {
+      ctx.fillStyle = colourOf(lane.client);
+      ctx.fillRect(0, laneTop(i) + 3, 4, laneHeight - 6);
+    }
+    ctx.fillStyle = colours.ink;
+    ctx.font = (lane.kind === 'resource' ? '' : '600 ') + font;
+    ctx.fillText(lane.label, 10, y);
+    ctx.font = font;
+    if (lane.kind !== 'resource') {
+      const w = ctx.measureText(lane.label).width;
+      ctx.fillStyle = colours.soft;
+      ctx.font = '10px system-ui, sans-serif';
+      ctx.fillText(lane.kind, 16 + w, y + 1);
+      ctx.font = font;
+    }
+  });
+}
+
+// drawMarks draws the axis of time, and what concerns all lanes.
+function drawMarks() {
+  const taken = []; // spans of the axis that have a label
+  const label = (px, text, colour, y, boxed) => {
+    const w = ctx.measureText(text).width;
+    const left = Math.max(gutter + 2, Math.min(px - w / 2, width - w - 6));
+    if (taken.some(t => t.y === y && left < t.right + 8 && left + w > t.left - 8)) return;
+    taken.push({ left, right: left + w, y });
+    if (boxed) {
+      ctx.fillStyle = colour;
+      ctx.fillRect(left - 5, y - 8, w + 10, 16);
+      colour = colours.paper;
+    }
+    ctx.fillStyle = colour;
+    ctx.fillText(text, left, y);
+  };
+  const inView = t => t >= view.from && t <= view.to;
+
+  for (const v of violations.slice().sort((a, b) => b.worst - a.worst)) {
+    if (!inView(v.at)) continue;
+    ctx.strokeStyle = colours.violation;
+    ctx.lineWidth = v.worst ? 2.5 : 1.5;
+    ctx.setLineDash(v.outside ? [7, 4] : []);
+    line(x(v.at), 16, x(v.at), lanesBottom());
+    ctx.setLineDash([]);
+    ctx.font = '600 ' + font;
+    label(x(v.at), `${v.invariant} broken`, colours.violation, 10, true);
+    ctx.font = font;
+    const i = entries.findIndex(e => e.kind === 'violation' && e.at === v.at);
+    hits.push({ entry: i, box: [x(v.at) - 3, 0, x(v.at) + 3, lanesBottom()], above: true });
+  }
+  const calm = entries.find(e => e.kind === 'calm');
+  if (calm && inView(calm.at)) {
+    ctx.strokeStyle = colours.soft;
+    ctx.lineWidth = 1;
+    ctx.setLineDash([2, 3]);
+    line(x(calm.at), 16, x(calm.at), lanesBottom());
+    ctx.setLineDash([]);
+    label(x(calm.at), 'faults over', colours.soft, 10);
+  }
+  if (inView(end)) label(x(end), 'end', colours.soft, 10);
+
+  // Ticks, at least so far apart.
+  let step = 1;
+  while (step * (width - gutter) / (view.to - view.from) < 100) step *= String(step)[0] === '2' ? 2.5 : 2;
+  const seconds = view.to > 10e9;
+  const unit = seconds ? 1e9 : 1e6;
+  const digits = Math.max(0, Math.ceil(-Math.log10(step / unit) - 1e-9));
+  for (let t = Math.ceil(Math.max(0, view.from) / step) * step; t <= Math.min(view.to, end); t += step) {
+    ctx.strokeStyle = colours.line;
+    ctx.lineWidth = 1;
+    line(x(t), axisHeight - 6, x(t), axisHeight);
+    label(x(t), (t / unit).toFixed(digits) + (seconds ? ' s' : ' ms'), colours.soft, 22);
+  }
+  ctx.strokeStyle = colours.line;
+  line(gutter, axisHeight - .5, width, axisHeight - .5);
+}
+
+// drawCurrent marks the event that the panel is about.
+function drawCurrent() {
+  const e = entries[current];
+  if (!e) return;
+  ctx.strokeStyle = ctx.fillStyle = colours.accent;
+  ctx.lineWidth = 1;
+  line(x(e.at), lanesTop, x(e.at), lanesBottom());
+  const m = messages[firstWhere(messages, m => m.from >= e.at)] && messages.slice(firstWhere(messages, m => m.from >= e.at)).find(m => m.entry === current || m.from > e.at);
+  ctx.lineWidth = 3;
+  if (m && m.entry === current) {
+    const place = placeOf(m);
+    ctx.setLineDash(m.state === 'held' ? [2, 4] : []);
+    line(...place);
+    ctx.setLineDash([]);
+    m.state === 'lost' ? cross(place) : arrowHead(place);
+  }
+  ctx.lineWidth = 2;
+  for (const lane of lanesOf(e)) {
+    ctx.beginPath();
+    ctx.arc(x(e.at), lineOf(lane), 7, 0, 7);
+    ctx.stroke();
+  }
+}
+
+// lanesOf returns the lanes that an entry is about, the one where it happens first.
+function lanesOf(e) {
+  if (e.kind === 'access') return [0, clientLane(e.client)];
+  if (e.kind === 'fault') return shades.filter(s => entries[s.entry] === e).map(s => s.lane);
+  const c = e.client >= 0 ? [clientLane(e.client)] : [], n = e.node >= 0 ? [nodeLane(e.node)] : [];
+  switch (e.kind) {
+    case 'send': case 'lost': case 'held':
+      return e.to_client ? n : c;
+    case 'execute':
+      return n;
+    case 'reply':
+      return c;
+  }
+  return [...c, ...n];
+}
+
+// drawOverview draws how much happens when in all of the run, and what is in view.
+let density = [];
+function drawOverview() {
+  const top = lanesBottom(), wide = width - gutter;
+  ctx.fillStyle = colours.panel;
+  ctx.fillRect(0, top, width, overviewHeight);
+  ctx.fillStyle = colours.soft;
+  ctx.font = smallFont;
+  ctx.fillText('whole run', 10, top + overviewHeight / 2);
+  ctx.font = font;
+  if (density.length !== Math.round(wide / 2)) {
+    density = new Array(Math.round(wide / 2)).fill(0);
+    for (const e of entries) density[Math.min(density.length - 1, Math.floor(e.at / end * density.length))]++;
+  }
+  const most = Math.max(...density);
+  ctx.fillStyle = colours.lane;
+  density.forEach((n, i) => {
+    const h = n ? 2 + (overviewHeight - 8) * Math.sqrt(n / most) : 0;
+    ctx.fillRect(gutter + i * 2, top + overviewHeight - h - 1, 1.5, h);
+  });
+  ctx.fillStyle = colours.violation;
+  for (const v of violations) ctx.fillRect(gutter + v.at / end * wide - 1, top, 2, overviewHeight);
+  const left = gutter + Math.max(0, view.from) / end * wide, right = gutter + Math.min(end, view.to) / end * wide;
+  ctx.strokeStyle = colours.accent;
+  ctx.fillStyle = colours.accent;
+  ctx.globalAlpha = .12;
+  ctx.fillRect(left, top, right - left, overviewHeight);
+  ctx.globalAlpha = 1;
+  ctx.lineWidth = 1.5;
+  ctx.strokeRect(left + 1, top + 1, Math.max(2, right - left - 2), overviewHeight - 2);
+}
