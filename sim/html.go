@@ -48,6 +48,7 @@ type picture struct {
 
 type pictureViolation struct {
 	At        time.Duration `json:"at"`
+	Time      string        `json:"-"` // At, for the header
 	Invariant string        `json:"invariant"`
 	Name      string        `json:"name"`  // of the invariant, in a word or two
 	Means     string        `json:"means"` // what it asks for
@@ -106,7 +107,7 @@ func (r *Result) WriteHTML(out io.Writer) error {
 	for i := range r.Violations {
 		v := &r.Violations[i]
 		name, means, _ := strings.Cut(Invariants[v.Invariant], ": ")
-		pic.Run.Violations = append(pic.Run.Violations, pictureViolation{At: v.At, Invariant: v.Invariant, Name: name, Means: means,
+		pic.Run.Violations = append(pic.Run.Violations, pictureViolation{At: v.At, Time: FormatTime(v.At), Invariant: v.Invariant, Name: name, Means: means,
 			What: v.What, Outside: v.Outside, Worst: v == r.Worst()})
 		if v == r.Worst() {
 			pic.Broken = &pic.Run.Violations[i]

@@ -14,11 +14,11 @@ function choose(i) {
   if (entries.length === 0) return;
   current = Math.max(0, Math.min(i, entries.length - 1));
   const e = entries[current], span = view.to - view.from;
-  if (e.at < view.from + span * .05 || e.at > view.to - span * .05) look(e.at - span / 2, e.at + span / 2);
+  if (e.at < view.from || e.at > view.to) look(e.at - span / 2, e.at + span / 2);
   const [lane] = lanesOf(e);
   if (lane !== undefined) {
     if (laneTop(lane) < lanesTop) scrollTo(view.scroll + laneTop(lane) - lanesTop);
-    if (laneTop(lane) + laneHeight > lanesBottom()) scrollTo(view.scroll + laneTop(lane) + laneHeight - lanesBottom());
+    if (laneTop(lane) + heightOf(lane) > lanesBottom()) scrollTo(view.scroll + laneTop(lane) + heightOf(lane) - lanesBottom());
   }
   showEvent(e);
   showNotable();
@@ -84,7 +84,7 @@ function goToViolation() {
   const at = entries[violationEntry].at;
   const before = at - entries[Math.max(0, violationEntry - 120)].at;
   const span = Math.max(before, 2e6);
-  look(at - span * 1.05, at + span * .2);
+  look(at - span * 1.05, at + span * .3);
   choose(violationEntry);
 }
 
@@ -202,7 +202,7 @@ canvas.addEventListener('wheel', event => {
 
 // centre moves the view to where the overview was clicked.
 function centre(px) {
-  const at = (px - gutter) / (width - gutter) * end, span = view.to - view.from;
+  const at = (px - gutter) / (width - gutter) * whole, span = view.to - view.from;
   look(at - span / 2, at + span / 2);
 }
 

@@ -6,7 +6,8 @@ const run = JSON.parse(document.getElementById('run').textContent);
 const entries = run.entries || [];
 const faults = run.faults || [];
 const violations = run.violations || [];
-const end = entries.reduce((t, e) => Math.max(t, e.at), Math.max(run.end, 1));
+const last = entries.length ? entries[entries.length - 1].at : 0; // what follows is silence
+const end = Math.max(run.end, last, 1);
 
 const clientName = c => 'c' + (c + 1);
 const nodeName = n => 'n' + (n + 1);
@@ -31,7 +32,7 @@ if (tokens.length > 1) {
 const shortToken = t => (alike > 2 ? '…' : '') + String(t).slice(alike > 2 ? alike : 0);
 
 // Lanes from top to bottom.
-const lanes = [];
+const lanes = []; 
 if (entries.some(e => e.kind === 'access')) lanes.push({ kind: 'resource', label: 'resource' });
 for (let c = 0; c < run.clients; c++) lanes.push({ kind: 'client', label: clientName(c), client: c });
 for (let n = 0; n < run.nodes; n++) lanes.push({ kind: 'node', label: nodeName(n), client: -1 });
@@ -72,7 +73,7 @@ function collectBars() {
         const id = e.node + ' ' + e.name;
         const before = keys.get(id);
         if (before && before.until > e.at && e.until > e.at && before.owner === e.owner) {
-          if (before.until !== e.until) before.marks.push(e.at);
+          if (e.until - before.until > 2e6) before.marks.push(e.at); // less is the clock's grain
           before.until = e.until;
           break;
         }
@@ -110,7 +111,7 @@ function collectMessages() {
         message(e, i, 'lost', e.at);
         break;
       case 'held':
-        held.set(e.message, message(e, i, 'held', end));
+        held.set(e.message, message(e, i, 'held', e.at));
         break;
       case 'released':
         if (h) h.released = e.at;
@@ -127,7 +128,7 @@ function collectMessages() {
   });
   trips.sort((a, b) => a - b);
   const usual = trips.length ? trips[trips.length >> 1] : 1e6;
-  for (const m of messages) if (m.state === 'lost') m.until = m.from + usual / 2;
+  for (const m of messages) if (m.state === 'lost' || m.state === 'held' && !m.arrived) m.until = m.from + usual / 2;
 }
 
 function collectDots() {
@@ -156,6 +157,17 @@ const shadeOf = verb => {
   }
   return 'other';
 };
+const shadeWords = { crash: 'down', kill: 'dead', pause: 'stopped', suspend: 'asleep' };
+
+// wordOf says on a lane what a fault does to it, and of links: to which.
+function wordOf(f, lane) {
+  const node = lanes[lane].kind === 'node';
+  const others = new Set(f.parts.filter(p => p.client >= 0 && (node ? nodeLane(p.node) : clientLane(p.client)) === lane)
+    .map(p => node ? clientName(p.client) : nodeName(p.node)));
+  if (f.shade !== 'link') return shadeWords[f.verb] || f.verb;
+  return f.verb + ' ' + (others.size === (node ? run.clients : run.nodes) ? 'all' : [...others].join(' '));
+}
+
 const shades = []; // of lanes
 for (const f of faults) {
   f.from = f.at;
@@ -168,7 +180,7 @@ for (const f of faults) {
     if (p.client >= 0 && !(p.node >= 0 && wide)) until.set(clientLane(p.client), Math.max(p.until, until.get(clientLane(p.client)) || 0));
     if (p.node >= 0) until.set(nodeLane(p.node), Math.max(p.until, until.get(nodeLane(p.node)) || 0));
   }
-  for (const [lane, t] of until) shades.push({ entry: f.entry, lane, from: f.at, until: t, shade: f.shade, verb: f.verb, fault: f });
+  for (const [lane, t] of until) shades.push({ entry: f.entry, lane, from: f.at, until: t, shade: f.shade, verb: f.verb, word: wordOf(f, lane) });
 }
 
 // Rows of the strip of faults, so that few overlap.
@@ -176,7 +188,7 @@ const faultRows = [];
 for (const f of faults) {
   let row = faultRows.findIndex(t => t <= f.from);
   if (row < 0) row = faultRows.length < 7 ? faultRows.length : faultRows.indexOf(Math.min(...faultRows));
-  faultRows[row] = Math.max(f.until, f.from + end / 100);
+  faultRows[row] = Math.max(f.until, f.from + last / 16); // room for a text
   f.row = row;
 }
 

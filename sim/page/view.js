@@ -17,20 +17,30 @@ const ribbonTop = axisHeight;
 const ribbonHeight = faultRows.length ? faultRows.length * rowHeight + 7 : 0;
 const lanesTop = ribbonTop + ribbonHeight;
 const lanesBottom = () => height - overviewHeight;
-const laneTop = i => lanesTop + i * laneHeight - view.scroll;
+const groupGap = 22, resourceHeight = 24; // room for messages between the last client and the first node
+const firstNode = firstClient + run.clients;
+const above = i => i === 0 ? 0 : (firstClient > 0 ? resourceHeight : 0) + (i - firstClient) * laneHeight + (i >= firstNode ? groupGap : 0);
+const laneTop = i => lanesTop + above(i) - view.scroll;
+const heightOf = i => i < firstClient ? resourceHeight : laneHeight;
+const lanesHeight = () => above(lanes.length);
 const x = t => gutter + (t - view.from) / (view.to - view.from) * (width - gutter);
 const timeAt = px => view.from + (px - gutter) / (width - gutter) * (view.to - view.from);
 
 // Messages meet a lane at its line, which is below a client's bars and above a node's.
-const lineOf = i => lanes[i].kind === 'node' ? laneTop(i) + 7 : laneTop(i) + laneHeight - 7;
+function lineOf(i) {
+  switch (lanes[i].kind) {
+    case 'resource': return laneTop(i) + resourceHeight / 2;
+    case 'client': return laneTop(i) + laneHeight - 7;
+  }
+  return laneTop(i) + 7;
+}
 
 function readColours() {
   const style = getComputedStyle(document.documentElement);
   const get = name => style.getPropertyValue('--' + name).trim();
   colours = { clients: get('clients').split(' ') };
-  for (const name of ['paper', 'panel', 'ink', 'soft', 'line', 'lane', 'outside', 'accent', 'violation', 'onbar', 'link', 'down', 'stopped', 'other']) {
-    colours[name] = get(name);
-  }
+  const others = ['paper', 'panel', 'ink', 'soft', 'line', 'lane', 'outside', 'accent', 'violation', 'onbar', 'link', 'down', 'stopped', 'other'];
+  for (const name of others) colours[name] = get(name);
   for (const shade of ['down', 'stopped', 'link', 'other']) colours[shade + ' pattern'] = hatch(shade, colours[shade]);
 }
 
@@ -67,20 +77,20 @@ function hatch(shade, colour) {
 function resize() {
   const ratio = window.devicePixelRatio || 1;
   width = canvas.clientWidth;
-  const room = Math.max(300, window.innerHeight - canvas.getBoundingClientRect().top - window.scrollY - 60);
-  const wanted = (room - lanesTop - overviewHeight) / lanes.length;
-  laneHeight = Math.round(Math.min(76, Math.max(30 + 12 * Math.min(4, names.length - 1), wanted)));
-  height = Math.min(lanesTop + lanes.length * laneHeight + overviewHeight, Math.max(room, lanesTop + 5 * laneHeight + overviewHeight));
+  const room = Math.max(300, window.innerHeight - canvas.getBoundingClientRect().top - window.scrollY - 80);
+  const wanted = (room - lanesTop - overviewHeight - groupGap - firstClient * resourceHeight) / (run.clients + run.nodes);
+  laneHeight = Math.floor(Math.min(76, Math.max(32 + 12 * Math.min(4, names.length - 1), wanted)));
+  height = lanesTop + Math.min(lanesHeight(), Math.max(room - lanesTop - overviewHeight, 5 * laneHeight)) + overviewHeight;
   canvas.style.height = height + 'px';
   canvas.width = Math.round(width * ratio);
   canvas.height = Math.round(height * ratio);
   ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
   scrollTo(view.scroll);
-  redraw();
+  draw(); // at once: a canvas that changes its size is empty
 }
 
 function scrollTo(to) {
-  view.scroll = Math.max(0, Math.min(to, lanesTop + lanes.length * laneHeight - lanesBottom()));
+  view.scroll = Math.max(0, Math.min(to, lanesTop + lanesHeight() - lanesBottom()));
 }
 
 let due = false;
@@ -94,13 +104,13 @@ function redraw() {
 // look shows a span of time.
 function look(from, to) {
   const span = Math.min(Math.max(to - from, shortest), end * 1.3);
-  from = Math.max(-end * .15 - span * .5, Math.min(from, end + span * .3 - span));
+  from = Math.max(-span * .1, Math.min(from, end - span * .75));
   view.from = from;
   view.to = from + span;
   redraw();
 }
 
-const fit = () => look(-end * .01, end * 1.02);
+const fit = () => look(-last * .01, last * 1.02);
 
 function zoom(factor, around) {
   look(around - (around - view.from) * factor, around + (view.to - around) * factor);
@@ -116,7 +126,9 @@ function draw() {
 
   clip(gutter, lanesTop, width - gutter, lanesBottom() - lanesTop, () => {
     drawLanes();
-    within(shades, view.from, view.to, drawShade);
+    const words = [];
+    within(shades, view.from, view.to, s => drawShade(s, words));
+    drawWords(words);
     drawMessages();
     within(bars, view.from, view.to, drawBar);
     drawDots();
@@ -156,10 +168,6 @@ function drawLanes() {
   for (let i = 0; i < lanes.length; i++) {
     ctx.strokeStyle = colours.lane;
     line(Math.max(gutter, x(0)), Math.round(lineOf(i)) + .5, Math.min(width, x(end)), Math.round(lineOf(i)) + .5);
-    if (i === firstClient || i === firstClient + run.clients) {
-      ctx.strokeStyle = colours.line;
-      line(gutter, Math.round(laneTop(i)) + .5, width, Math.round(laneTop(i)) + .5);
-    }
   }
   // Before the beginning and after the end there is nothing.
   ctx.fillStyle = colours.outside;
@@ -167,29 +175,39 @@ function drawLanes() {
   if (x(end) < width) ctx.fillRect(x(end), lanesTop, width - x(end), height);
 }
 
-const shadeWords = { crash: 'down', kill: 'dead', pause: 'stopped', suspend: 'asleep' };
-
-function drawShade(s) {
-  const left = Math.max(gutter, x(s.from)), right = Math.max(Math.min(width, x(s.until)), left + (s.until > s.from ? 1 : 0));
-  const top = laneTop(s.lane) + 1, h = laneHeight - 2;
-  if (s.until > s.from) {
-    ctx.fillStyle = colours[s.shade + ' pattern'];
-    ctx.fillRect(left, top, right - left, h);
-    const word = shadeWords[s.verb];
-    if (word && right - left > ctx.measureText(word).width + 8) {
-      const y = lanes[s.lane].kind === 'node' ? top + h - 8 : top + 8;
-      ctx.font = smallFont;
-      ctx.fillStyle = colours.paper;
-      ctx.fillRect(left + 2, y - 7, ctx.measureText(word).width + 6, 14);
-      ctx.fillStyle = colours[s.shade];
-      ctx.fillText(word, left + 5, y);
-      ctx.font = font;
-    }
-    hits.push({ entry: s.entry, box: [left, top, right, top + h], below: true });
-  } else {
-    flag(x(s.from), lineOf(s.lane), colours[s.shade]);
-    hits.push({ entry: s.entry, box: [x(s.from) - 4, lineOf(s.lane) - 8, x(s.from) + 6, lineOf(s.lane) + 4] });
+// drawShade shades a lane, or of faults about links only the surroundings of its line.
+function drawShade(s, words) {
+  const left = Math.max(gutter, x(s.from)), y = lineOf(s.lane);
+  if (s.until === s.from) {
+    flag(x(s.from), y, colours[s.shade]);
+    hits.push({ entry: s.entry, box: [x(s.from) - 4, y - 10, x(s.from) + 8, y + 4] });
+    return;
   }
+  const right = Math.max(Math.min(width, x(s.until)), left + 1);
+  const [top, h] = s.shade === 'link' ? [y - 6, 12] : [laneTop(s.lane) + 1, heightOf(s.lane) - 2];
+  ctx.fillStyle = colours[s.shade + ' pattern'];
+  ctx.fillRect(left, top, right - left, h);
+  hits.push({ entry: s.entry, box: [left, top, right, top + h], below: true });
+  words.push({ lane: s.lane, text: s.word, left: left + 3, right, colour: colours[s.shade],
+    y: s.shade === 'link' ? y : lanes[s.lane].kind === 'node' ? top + h - 8 : top + 8 });
+}
+
+// drawWords says on the lanes what the shades are, as far as there is room.
+function drawWords(words) {
+  ctx.font = smallFont;
+  const taken = [];
+  for (const w of words) {
+    const right = w.left + ctx.measureText(w.text).width + 4;
+    if (right > w.right || taken.some(t => t.y === w.y && t.lane === w.lane && w.left < t.right && right > t.left)) continue;
+    taken.push({ ...w, right });
+    ctx.fillStyle = colours.paper;
+    ctx.globalAlpha = .85;
+    ctx.fillRect(w.left, w.y - 6, right - w.left, 12);
+    ctx.globalAlpha = 1;
+    ctx.fillStyle = w.colour;
+    ctx.fillText(w.text, w.left + 2, w.y + .5);
+  }
+  ctx.font = font;
 }
 
 function flag(px, y, colour) {
@@ -209,7 +227,8 @@ function placeOf(m) {
     case 'lost':
       return [x(m.from), y0, x(m.until), y0 + (y1 - y0) * .35];
     case 'held':
-      return m.arrived ? [x(m.from), y0, x(m.until), y1] : [x(m.from), y0, x(m.until), y0 + (y1 - y0) * .5];
+      if (m.arrived) break;
+      return [x(m.from), y0, x(m.until), y0 + (y1 - y0) * .5];
   }
   return [x(m.from), y0, x(m.until), y1];
 }
@@ -231,7 +250,7 @@ function drawMessages() {
     groups.get(id).push(place);
     hits.push({ entry: m.entry, segment: place });
   });
-  const dense = Math.max(.12, Math.min(1, 500 / n));
+  const dense = Math.max(.2, Math.min(1, 300 / n));
   for (const [id, places] of groups) {
     const [client, state, faint] = id.split(' ');
     ctx.strokeStyle = ctx.fillStyle = faint === 'true' ? colours.soft : colourOf(+client);
@@ -242,7 +261,7 @@ function drawMessages() {
     for (const [x0, y0, x1, y1] of places) { ctx.moveTo(x0, y0); ctx.lineTo(x1, y1); }
     ctx.stroke();
     ctx.setLineDash([]);
-    if (n < 2500) {
+    if (n < 400) {
       for (const place of places) state === 'lost' ? cross(place) : arrowHead(place);
     }
   }
@@ -290,21 +309,23 @@ function drawBar(b) {
     const inView = Math.max(left, gutter);
     const which = names.length > 1 ? ' ' + b.name : '';
     const long = b.key ? `${clientName(b.client)}'s key${which}` : `${clientName(b.client)} holds ${b.name}` + (b.token ? `, token ${shortToken(b.token)}` : '');
-    const short = b.client < 0 ? '?' : clientName(b.client) + (right - inView > 40 ? which : '');
-    const text = ctx.measureText(long).width + 10 <= right - inView ? long : short;
-    if (ctx.measureText(text).width + 4 <= right - inView) ctx.fillText(text, inView + (text === long ? 6 : 2), top + h / 2 + .5);
+    const short = clientName(b.client);
+    const text = [long, `${clientName(b.client)}${which} ${b.token ? shortToken(b.token) : ''}`, short].find(t => ctx.measureText(t).width + 6 <= right - inView);
+    if (text) ctx.fillText(text, inView + (text === long ? 6 : 3), top + h / 2 + .5);
   }
   hits.push({ entry: b.entry, bar: b, box: [left, top, right, top + h] });
 }
 
 function drawDots() {
   const drawn = new Set();
+  let shown = 0;
+  within(dots, view.from, view.to, () => shown++);
   within(dots, view.from, view.to, d => {
     const px = x(d.from), y = lineOf(d.lane);
     const spot = d.lane + d.shape + d.hollow + Math.round(px);
     if (drawn.has(spot)) return;
     drawn.add(spot);
-    const r = d.shape === 'access' ? 5 : 3;
+    const r = d.shape === 'access' ? 5 : shown > 500 ? 1.5 : 3;
     ctx.fillStyle = d.hollow ? colours.paper : colourOf(d.client);
     ctx.strokeStyle = colourOf(d.client);
     ctx.lineWidth = 1.6;
@@ -366,7 +387,7 @@ function drawLabels() {
   ctx.fillStyle = colours.panel;
   ctx.fillRect(0, lanesTop, gutter, height);
   lanes.forEach((lane, i) => {
-    const y = laneTop(i) + laneHeight / 2;
+    const y = laneTop(i) + heightOf(i) / 2;
     if (lane.client >= 0) {
       ctx.fillStyle = colourOf(lane.client);
       ctx.fillRect(0, laneTop(i) + 3, 4, laneHeight - 6);
@@ -447,10 +468,12 @@ function drawMarks() {
 function drawCurrent() {
   const e = entries[current];
   if (!e) return;
-  ctx.strokeStyle = ctx.fillStyle = colours.accent;
+  ctx.strokeStyle = ctx.fillStyle = colours.ink;
   ctx.lineWidth = 1;
+  ctx.setLineDash([1, 3]);
   line(x(e.at), lanesTop, x(e.at), lanesBottom());
-  const m = messages[firstWhere(messages, m => m.from >= e.at)] && messages.slice(firstWhere(messages, m => m.from >= e.at)).find(m => m.entry === current || m.from > e.at);
+  ctx.setLineDash([]);
+  const m = messages[firstWhere(messages, m => m.entry >= current)];
   ctx.lineWidth = 3;
   if (m && m.entry === current) {
     const place = placeOf(m);
@@ -484,6 +507,7 @@ function lanesOf(e) {
 }
 
 // drawOverview draws how much happens when in all of the run, and what is in view.
+const whole = Math.max(last, 1);
 let density = [];
 function drawOverview() {
   const top = lanesBottom(), wide = width - gutter;
@@ -495,7 +519,7 @@ function drawOverview() {
   ctx.font = font;
   if (density.length !== Math.round(wide / 2)) {
     density = new Array(Math.round(wide / 2)).fill(0);
-    for (const e of entries) density[Math.min(density.length - 1, Math.floor(e.at / end * density.length))]++;
+    for (const e of entries) density[Math.min(density.length - 1, Math.floor(e.at / whole * density.length))]++;
   }
   const most = Math.max(...density);
   ctx.fillStyle = colours.lane;
@@ -504,8 +528,8 @@ function drawOverview() {
     ctx.fillRect(gutter + i * 2, top + overviewHeight - h - 1, 1.5, h);
   });
   ctx.fillStyle = colours.violation;
-  for (const v of violations) ctx.fillRect(gutter + v.at / end * wide - 1, top, 2, overviewHeight);
-  const left = gutter + Math.max(0, view.from) / end * wide, right = gutter + Math.min(end, view.to) / end * wide;
+  for (const v of violations) ctx.fillRect(gutter + v.at / whole * wide - 1, top, 2, overviewHeight);
+  const left = gutter + Math.max(0, view.from) / whole * wide, right = gutter + Math.min(whole, view.to) / whole * wide;
   ctx.strokeStyle = colours.accent;
   ctx.fillStyle = colours.accent;
   ctx.globalAlpha = .12;

@@ -1,0 +1,224 @@
+package sim_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/sim"
+)
+
+// forgetful is a plan in which a node forgets the lock, and nobody is careful.
+const forgetful = `redquorum plan 1
+nodes 5
+clients 2
+length 3s
+lock lease=1s timeout=50ms guard=off
+network delay=1ms
+at 0s cut c1-n4,n5
+at 1ms lock c1 x
+at 40ms crash n3 empty for 10ms
+at 60ms lock c2 x
+`
+
+func traced(t *testing.T, text string) *sim.Result {
+	t.Helper()
+	p, err := faults.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sim.Run(p, nil, sim.WithTrace())
+}
+
+func page(t *testing.T, r *sim.Result) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := r.WriteHTML(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// A shown is what the page's script reads.
+type shown struct {
+	Nodes, Clients int
+	Entries        []sim.Entry
+	Faults         []struct {
+		At    time.Duration
+		Text  string
+		Parts []struct {
+			Client, Node int
+			Until        time.Duration
+		}
+	}
+	Violations []struct {
+		Invariant, What string
+		Worst           bool
+	}
+}
+
+func read(t *testing.T, html string) (s shown) {
+	t.Helper()
+	_, data, _ := strings.Cut(html, `<script type="application/json" id="run">`)
+	data, _, _ = strings.Cut(data, "</script>")
+	if err := json.Unmarshal([]byte(data), &s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestHTML(t *testing.T) {
+	r := traced(t, forgetful)
+	if r.Verdict != sim.Unsafe {
+		t.Fatal(r.Verdict)
+	}
+	html := page(t, r)
+	if at := regexp.MustCompile(`(?i)https?:|\bsrc=|@import|\burl\(`).FindString(html); at != "" {
+		t.Errorf("the page has %q: it may load something", at)
+	}
+	for _, want := range []string{"unsafe", "exclusion", "c1 and c2 both hold", "at 40ms crash n3 empty for 10ms"} {
+		if !strings.Contains(html, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	s := read(t, html)
+	if s.Nodes != 5 || s.Clients != 2 || !reflect.DeepEqual(s.Entries, r.Trace.Entries) {
+		t.Error("the page has other entries than the trace")
+	}
+	if v := s.Violations; len(v) != 1 || v[0].Invariant != "I1" || !v[0].Worst {
+		t.Errorf("violations: %v", v)
+	}
+	if len(s.Faults) != 2 || len(s.Faults[0].Parts) != 2 || s.Faults[0].Parts[1].Until != r.Virtual || s.Faults[1].Parts[0].Until != 50*time.Millisecond {
+		t.Errorf("faults: %v", s.Faults)
+	}
+}
+
+// Whatever ends a fault ends what it does to the processes and links concerned,
+// and to no others.
+func TestHTMLFaults(t *testing.T) {
+	s := read(t, page(t, traced(t, `redquorum plan 1
+nodes 3
+clients 2
+length 1s
+lock lease=300ms
+at 10ms cut c*-n1
+at 20ms hold c1>n2 acquire
+at 30ms kill c2
+at 40ms crash n3 durable
+at 50ms pause c1 for 1h
+at 60ms step n2 1ms
+at 100ms heal c1-n1
+at 110ms release c1>n*
+at 120ms start c2
+at 130ms restart n3
+`)))
+	const ms = time.Millisecond
+	want := map[string][]time.Duration{
+		"cut c*-n1": {100 * ms, time.Second}, "hold c1>n2 acquire": {110 * ms}, "kill c2": {120 * ms},
+		"crash n3 durable": {130 * ms}, "pause c1 for 1h": {time.Second}, "step n2 1ms": {60 * ms},
+	}
+	for _, f := range s.Faults {
+		for i, until := range want[f.Text] {
+			if got := f.Parts[i].Until; got != until && (until != time.Second || got < until) {
+				t.Errorf("%s, part %d: ends at %v, want %v", f.Text, i, got, until)
+			}
+		}
+		delete(want, f.Text)
+	}
+	if len(want) > 0 {
+		t.Errorf("not shown: %v", want)
+	}
+}
+
+func TestHTMLEscapes(t *testing.T) {
+	r := traced(t, forgetful)
+	evil := `</script><script>alert("1")</script><!--` + "\u2028"
+	r.Trace.Entries[1].Text = evil
+	r.Violations[0].What = evil
+	html := page(t, r)
+	if strings.Contains(html, "<script>alert") || strings.Contains(html, "<!--") {
+		t.Error("the page runs what is in the data")
+	}
+	if s := read(t, html); s.Entries[1].Text != evil {
+		t.Errorf("the text is now %q", s.Entries[1].Text)
+	}
+}
+
+func TestHTMLWithoutTrace(t *testing.T) {
+	if err := sim.Run(faults.New(3, 1), nil).WriteHTML(new(bytes.Buffer)); err == nil {
+		t.Error("no error")
+	}
+}
+
+// The page works in a browser: no errors, and the panel tells of the violation.
+func TestHTMLInBrowser(t *testing.T) {
+	browser := ""
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			browser = path
+			break
+		}
+	}
+	if browser == "" {
+		t.Skip("no chromium here")
+	}
+	if testing.Short() {
+		t.Skip("starting a browser takes seconds")
+	}
+	dir := t.TempDir()
+	violated, long := filepath.Join(dir, "violated.html"), filepath.Join(dir, "long.html")
+	for file, r := range map[string]*sim.Result{
+		violated: traced(t, forgetful),
+		long:     sim.Run(faults.Generate(3, faults.Profile{}), nil, sim.WithTrace()),
+	} {
+		if err := os.WriteFile(file, []byte(tried(page(t, r))), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir="+t.TempDir(),
+			"--enable-logging=stderr", "--virtual-time-budget=3000", "--dump-dom", "file://"+file)
+		var console bytes.Buffer
+		cmd.Stderr = &console
+		dom, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%v: %s", err, console.Bytes())
+		}
+		if at := strings.Index(console.String(), ":CONSOLE"); at >= 0 {
+			t.Errorf("%s: on the console: %.300s", file, console.String()[at:])
+		}
+		if !bytes.Contains(dom, []byte(`<p id="tried">all</p>`)) {
+			t.Errorf("%s: not all could be tried", file)
+		}
+		if file == violated && !bytes.Contains(dom, []byte("I1, exclusion, is broken. c1 and c2 both hold")) {
+			t.Errorf("the panel does not tell of the violation")
+		}
+	}
+}
+
+// tried adds to a page what uses all that it offers.
+func tried(html string) string {
+	return strings.Replace(html, "</body>", `<script>
+for (const action of Object.values(actions)) { action(); draw(); }
+for (const key of Object.keys(keys)) canvas.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
+for (let i = 0; i < entries.length; i++) if (inWords(entries[i]).includes('undefined')) console.error('entry ' + i + ': ' + inWords(entries[i]));
+for (const hit of hits) if (describe(hit).includes('undefined')) console.error(describe(hit));
+for (let i = 0; i < 300; i++) showTip(i * 4, i * 2);
+byId('table').open = true;
+byId('which').value = 'all';
+showTable(0);
+setTheme('dark');
+goToViolation();
+draw();
+document.body.append(make('p', { id: 'tried' }, 'all'));
+</script></body>`, 1)
+}
