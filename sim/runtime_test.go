@@ -1,0 +1,163 @@
+package sim_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/sim"
+)
+
+// strip takes out of a plan what goroutines cannot be made to do: stop, or have
+// a clock of another rate.
+func strip(p *faults.Plan) *faults.Plan {
+	p.Events = slices.DeleteFunc(p.Events, func(e faults.Event) bool {
+		switch e.Verb {
+		case faults.Slow, faults.Suspend, faults.Rate, faults.Strobe, faults.ScriptFlush:
+			return true
+		case faults.Pause:
+			return e.Procs.Clients != 0
+		}
+		return false
+	})
+	for i := range p.Events {
+		if e := &p.Events[i]; e.Mode == faults.Second { // a model node forgets all or nothing
+			e.Mode = faults.Empty
+		}
+	}
+	return p
+}
+
+func inBubble(t *testing.T, p *faults.Plan) (r *runtimeWorld) {
+	synctest.Test(t, func(*testing.T) { r = carryOut(p, clock.Runtime(), time.Millisecond) })
+	return r
+}
+
+// What the simulator calls sound, so does the production runtime: the same
+// engine with goroutines and real signals, under the same plans.
+func TestRuntimeAgreesWithTheSimulator(t *testing.T) {
+	seeds := uint64(150)
+	if testing.Short() {
+		seeds = 15
+	}
+	var grants, extended, lost int
+	for seed := range seeds {
+		p := strip(faults.Generate(seed, faults.Profile{}))
+		simulated, r := sim.Run(p, nil), inBubble(t, p)
+		if simulated.Verdict != sim.Sound || r.verdict != sim.Sound {
+			t.Errorf("seed %d: the simulator says %s %v, the runtime %s %v", seed, simulated.Verdict, simulated.Violations, r.verdict, r.found)
+		}
+		grants += r.grants
+		extended += r.extended
+		lost += r.lost
+	}
+	t.Logf("%d seeds: %d grants, %d extensions, %d leases lost", seeds, grants, extended, lost)
+	if grants == 0 || extended == 0 || lost == 0 {
+		t.Error("the plans did not reach every outcome")
+	}
+}
+
+// Where a protection is off, or an assumption is broken, both see it; and both
+// see that the protection was what it took.
+func TestRuntimeAgreesOnScenarios(t *testing.T) {
+	for _, s := range scenarios {
+		for _, v := range s.variants {
+			t.Run(s.name+"/"+v.name, func(t *testing.T) {
+				p, err := faults.Parse("redquorum plan 1\n" + s.plan + v.lines)
+				if err != nil {
+					t.Fatal(err)
+				}
+				simulated, r := sim.Run(p, nil), inBubble(t, p)
+				if simulated.Verdict != v.want || r.verdict != v.want {
+					t.Errorf("want %s; the simulator says %s %v, the runtime %s %v", v.want,
+						simulated.Verdict, simulated.Violations, r.verdict, r.found)
+				}
+			})
+		}
+	}
+}
+
+type variant struct {
+	name, lines string
+	want        sim.Verdict
+}
+
+var scenarios = []struct {
+	name, plan string
+	variants   []variant
+}{
+	{"a node forgets between two majorities", `
+clients 2
+length 3s
+network delay=1ms
+at 0s cut c1-n4,n5
+at 0s cut c2-n1,n2
+at 1ms lock c1 x
+at 60ms lock c2 x
+at 1500ms unlock c1
+at 2500ms unlock c2
+`, []variant{
+		{"without the guard", "lock guard=off\nat 40ms crash n3 empty for 10ms\n", sim.Unsafe},
+		{"with it", "lock guard=on\nat 40ms crash n3 empty for 10ms\n", sim.Sound},
+		{"a durable one", "lock guard=off\nat 40ms crash n3 durable for 10ms\n", sim.Sound},
+	}},
+	{"the locks are gone", `
+clients 2
+length 3s
+at 1ms lock c1 x
+at 200ms lock c2 x
+at 2s unlock c1
+at 2500ms unlock c2
+`, []variant{
+		{"evicted", "at 100ms evict n1,n2,n3\n", sim.Outside},
+		{"expired by a step", "at 100ms step n1,n2,n3 10s\n", sim.Outside},
+		{"on a minority", "at 100ms crash n1,n2 empty for 10ms\n", sim.Sound},
+	}},
+	{"a write comes late", `
+clients 2
+length 5s
+at 1ms lock c1 x fixed=1s
+at 10ms check c1
+at 20ms write c1 3s
+at 1500ms lock c2 x
+at 1600ms write c2
+at 1700ms unlock c2
+`, []variant{
+		{"without a fence", "lock fence=off\n", sim.Outside},
+		{"with it", "lock fence=on\n", sim.Sound},
+	}},
+	{"rounds", `
+clients 2
+length 2s
+network delay=30ms
+`, []variant{
+		{"that time out", "lock timeout=40ms\n", sim.Stuck},
+		{"that do not", "lock timeout=300ms\n", sim.Sound},
+	}},
+}
+
+// The same on the machine's own clock, where nothing waits for the tests. What
+// they measure is so that a slow machine cannot make them fail: see exclusive.
+func TestRuntimeOnTheSystemClock(t *testing.T) {
+	var plans []*faults.Plan
+	for seed := uint64(0); len(plans) < 8; seed++ {
+		p := strip(faults.Generate(seed, faults.Profile{Clients: 3, Length: 600 * time.Millisecond}))
+		if p.Lock.MaxLease == 300*time.Millisecond && len(p.Events) > 3 {
+			plans = append(plans, p)
+		}
+	}
+	for _, p := range plans {
+		t.Run(fmt.Sprint("seed ", p.Seed), func(t *testing.T) {
+			t.Parallel()
+			r := carryOut(p, clock.System(), 30*time.Second)
+			if r.verdict != sim.Sound {
+				t.Errorf("%s: %v\n%s", r.verdict, r.found, p)
+			}
+			t.Logf("%d grants, %d extensions, %d leases lost", r.grants, r.extended, r.lost)
+		})
+	}
+}
