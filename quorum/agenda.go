@@ -110,20 +110,28 @@ func (a *agenda) serve() {
 	}
 }
 
-// close ends the task and returns what was left to do.
-func (a *agenda) close() []item {
+// hurry makes all sweeps due at now.
+func (a *agenda) hurry(now clock.Instant) {
+	a.mu.Lock()
+	for _, it := range a.items {
+		if s, ok := it.(*sweep); ok {
+			s.spot.at, s.spot.early = now, now
+		}
+	}
+	heap.Init(&a.items)
+	a.mu.Unlock()
+	a.signal.Set()
+}
+
+// close ends the task, and forgets what was left to do.
+func (a *agenda) close() {
 	a.mu.Lock()
 	a.closed = true
-	left := a.items
 	a.items = nil
-	for _, it := range left {
-		it.place().index = 0
-	}
 	a.mu.Unlock()
 	a.signal.Set()
 	for a.ended.Wait(context.Background(), clock.Never) != clock.WakeSet {
 	}
-	return left
 }
 
 // items is a heap, the earliest first.

@@ -29,7 +29,9 @@ type Locker struct {
 	agenda  *agenda
 	last    atomic.Int64 // the highest token made
 	ahead   atomic.Int64 // microseconds by which other clients' clocks were seen ahead of the one here
-	sweeps  atomic.Int64 // how many are open
+
+	releases atomic.Int64 // how many are not over
+	leaving  atomic.Bool  // Close waits for them
 
 	seen     []seen
 	learning sync.Mutex
@@ -173,8 +175,10 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 	return nil, r.fail("resume", ErrNoQuorum, context.Cause(ctx))
 }
 
-// Close unlocks every lease, ends all waiting with ErrClosed, and closes the
-// nodes. It lasts at most about twice Options.Timeout and leaves no task behind.
+// Close unlocks every lease, ends all waiting with ErrClosed, sees to it that
+// what was released before is confirmed, as far as nodes answer, and closes the
+// nodes. It lasts at most about three times Options.Timeout and leaves no task
+// behind.
 func (l *Locker) Close() error {
 	l.mu.Lock()
 	if l.closed {
@@ -195,9 +199,11 @@ func (l *Locker) Close() error {
 		idle = l.active == 0
 		l.mu.Unlock()
 	}
+	l.leaving.Store(true)
+	l.agenda.hurry(l.clock.Now())
 	var open []*round
-	for _, it := range l.agenda.close() {
-		if h, ok := it.(*hold); ok && h.end(ErrClosed) {
+	for _, h := range l.holders() {
+		if h.end(ErrClosed) {
 			open = append(open, h.release())
 		}
 	}
@@ -208,6 +214,12 @@ func (l *Locker) Close() error {
 		}
 		r.done()
 	}
+	for until := l.clock.Now().Add(l.opts.Timeout); l.releases.Load() > 0; {
+		if l.idle.Wait(context.Background(), until) == clock.WakePassed {
+			break
+		}
+	}
+	l.agenda.close()
 	errs := []error{unconfirmed}
 	for _, n := range l.nodes {
 		if err := n.Close(); err != nil {
@@ -215,6 +227,18 @@ func (l *Locker) Close() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// holders returns all that is held here, in the order of the names.
+func (l *Locker) holders() (holds []*hold) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(l.lines)) {
+		if h := l.lines[name].holder; h != nil {
+			holds = append(holds, h)
+		}
+	}
+	return holds
 }
 
 // enter notes the begin of an operation, unless the Locker is closed.

@@ -13,6 +13,7 @@ import (
 // do, or until expiry, when no key of the claim is left. The caller puts the
 // round down with done.
 func (l *Locker) release(claim node.Claim, mayHold nodeSet, expiry clock.Instant) *round {
+	l.releases.Add(1)
 	r := l.begin(node.Release, claim, 0, l.opts.Timeout)
 	r.mayHold, r.expiry = mayHold, expiry
 	r.ask(allNodes(len(l.nodes)))
@@ -28,21 +29,22 @@ func (l *Locker) settle(r *round) {
 		}
 	}
 	s := r.sweep
-	if pending == 0 {
-		if s != nil {
-			l.sweeps.Add(-1)
-		}
+	if pending == 0 || s == nil && l.releases.Load() > maxSweeps {
+		l.released()
 		return
 	}
 	if s == nil {
-		if l.sweeps.Add(1) > maxSweeps {
-			l.sweeps.Add(-1)
-			return
-		}
 		s = &sweep{l: l, claim: r.claim[0], expiry: r.expiry}
 	}
 	s.pending = pending
 	s.again(l.clock.Now())
+}
+
+// released notes that a release is over: confirmed, or given up.
+func (l *Locker) released() {
+	if l.releases.Add(-1) == 0 && l.leaving.Load() {
+		l.idle.Set()
+	}
 }
 
 // A sweep is a release that some nodes have not confirmed.
@@ -68,6 +70,9 @@ func (s *sweep) place() *place { return &s.spot }
 
 func (s *sweep) again(now clock.Instant) {
 	wait := min(firstSweep<<min(s.tries, 10), lastSweep)
+	if s.l.leaving.Load() {
+		wait = firstSweep
+	}
 	s.tries++
 	at := now.Add(wait + time.Duration(s.l.chance()*float64(wait/4)))
 	s.l.agenda.put(s, at, at)
@@ -75,7 +80,7 @@ func (s *sweep) again(now clock.Instant) {
 
 func (s *sweep) run(now clock.Instant, _ *batch) {
 	if now >= s.expiry {
-		s.l.sweeps.Add(-1)
+		s.l.released()
 		return
 	}
 	r := s.l.begin(node.Release, s.claim, 0, s.l.opts.Timeout)

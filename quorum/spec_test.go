@@ -737,3 +737,51 @@ func TestForeignKeyIsNotTaken(t *testing.T) {
 		}
 	})
 }
+
+// Close does not leave behind what an earlier release could not remove: it asks
+// once more, and waits for the answer, but no longer than Timeout.
+func TestCloseConfirmsReleases(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		l := w.locker(quorum.Options{})
+		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
+		w.nodes[1].Down(true)
+		w.nodes[2].Down(true)
+		w.nodes[3].Down(true)
+		if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNoQuorum) {
+			t.Errorf("unlocked without a quorum: %v", err)
+		}
+		time.Sleep(20 * time.Second)
+		w.nodes[1].Down(false)
+		w.nodes[2].Down(false)
+		start := time.Now()
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		if d := time.Since(start); d < 400*time.Millisecond || d > time.Second {
+			t.Errorf("with one node down it lasted %v", d)
+		}
+		if n := w.locked("x"); n != 1 {
+			t.Errorf("%d nodes still have the key; one is down", n)
+		}
+	})
+}
+
+// A lease that is being renewed when its Locker is closed is released like any
+// other.
+func TestCloseReleasesWhatIsBeingRenewed(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		for _, n := range w.nodes {
+			n.Delay(100 * time.Millisecond)
+		}
+		l := w.locker(quorum.Options{})
+		must[*quorum.Lease](t)(l.Lock(background, "x"))
+		for time.Sleep(9 * time.Second); w.sent[0].Load() < 2; time.Sleep(10 * time.Millisecond) {
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		if n := w.locked("x"); n != 0 {
+			t.Errorf("%d nodes still have the key", n)
+		}
+	})
+}

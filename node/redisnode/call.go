@@ -27,6 +27,7 @@ type call struct {
 	deadline clock.Instant
 	reply    func(node.Reply)
 	answered bool // the reply was called; the courier has still to recycle the call
+	again    bool // it was sent a second time, because the server did not know its script
 
 	request request
 	args    []any
@@ -129,9 +130,9 @@ func (c *call) lacksScript() bool {
 	return err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT")
 }
 
-// outcome makes a Reply of what came back over l, and reports whether l is of no
-// more use.
-func (c *call) outcome(life *node.Life, l link) (r node.Reply, breaks bool) {
+// outcome makes a Reply of what came back, and reports whether the link is of no
+// more use. unsent says that if there is no answer nothing was sent.
+func (c *call) outcome(life *node.Life, unsent bool) (r node.Reply, breaks bool) {
 	err := c.request.Err()
 	switch {
 	case err == nil:
@@ -145,7 +146,7 @@ func (c *call) outcome(life *node.Life, l link) (r node.Reply, breaks bool) {
 		// connection too.
 		breaks = errors.Is(r.Err, node.ErrReadOnly)
 	default:
-		r = node.Reply{Err: networkError(err), Unsent: l.untouched()}
+		r = node.Reply{Err: networkError(err), Unsent: unsent}
 		breaks = true
 	}
 	return r, breaks

@@ -361,12 +361,13 @@ func (s *server) deliver(l link, life *node.Life, given *scriptSet) bool {
 		return true
 	}
 	s.send(l, batch, func(c *call) bool { return s.route.oneServer() && given.add(c.kind) })
+	unsent := l.untouched()
 	s.sendMissing(l, batch)
 
 	s.replies = s.replies[:0]
 	good, heard := true, false
 	for _, c := range batch {
-		r, breaks := c.outcome(life, l)
+		r, breaks := c.outcome(life, unsent && !c.again || c.again && l.untouched())
 		good = good && !breaks
 		heard = heard || r.Life != nil
 		s.replies = append(s.replies, r)
@@ -399,7 +400,7 @@ func (s *server) send(l link, calls []*call, asText func(*call) bool) {
 func (s *server) sendMissing(l link, calls []*call) {
 	var again []*call
 	for _, c := range calls {
-		if c.lacksScript() && c.deadline > s.clock.Now() {
+		if c.again = c.lacksScript() && c.deadline > s.clock.Now(); c.again {
 			again = append(again, c)
 		}
 	}
