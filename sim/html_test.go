@@ -213,6 +213,9 @@ for (const key of Object.keys(keys)) canvas.dispatchEvent(new KeyboardEvent('key
 for (let i = 0; i < entries.length; i++) if (inWords(entries[i]).includes('undefined')) console.error('entry ' + i + ': ' + inWords(entries[i]));
 for (const hit of hits) if (describe(hit).includes('undefined')) console.error(describe(hit));
 for (let i = 0; i < 300; i++) showTip(i * 4, i * 2);
+const before = view.to - view.from;
+canvas.dispatchEvent(new WheelEvent('wheel', { deltaY: -120, cancelable: true }));
+if (!(view.to - view.from < before)) console.error('the wheel does not zoom');
 byId('table').open = true;
 byId('which').value = 'all';
 showTable(0);

@@ -11,7 +11,7 @@ const end = Math.max(run.end, last, 1);
 
 const clientName = c => 'c' + (c + 1);
 const nodeName = n => 'n' + (n + 1);
-const ms = t => (t / 1e6).toFixed(3);
+const ms = t => (Math.floor(t / 1e3) / 1e3).toFixed(3);
 
 // The owner of a key is some client; commands say which.
 const clientOf = new Map();
@@ -22,6 +22,8 @@ for (const e of entries) {
   if (e.name && ['key', 'belief', 'access'].includes(e.kind) && !names.includes(e.name)) names.push(e.name);
   if (e.token) tokens.push(String(e.token));
 }
+
+names.sort();
 
 // Tokens begin all alike, since they are times: what differs is enough in the picture.
 let alike = 0;
@@ -187,7 +189,7 @@ for (const f of faults) {
 const faultRows = [];
 for (const f of faults) {
   let row = faultRows.findIndex(t => t <= f.from);
-  if (row < 0) row = faultRows.length < 7 ? faultRows.length : faultRows.indexOf(Math.min(...faultRows));
+  if (row < 0) row = faultRows.length < 6 ? faultRows.length : faultRows.indexOf(Math.min(...faultRows));
   faultRows[row] = Math.max(f.until, f.from + last / 16); // room for a text
   f.row = row;
 }

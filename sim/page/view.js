@@ -4,7 +4,7 @@
 
 const canvas = document.getElementById('canvas');
 const ctx = canvas.getContext('2d');
-const gutter = 70, axisHeight = 34, rowHeight = 17, overviewHeight = 34, shortest = 20e3;
+const gutter = 70, axisHeight = 42, rowHeight = 17, overviewHeight = 34, shortest = 20e3;
 const font = '12px system-ui, sans-serif', smallFont = '11px system-ui, sans-serif';
 
 const view = { from: 0, to: end, scroll: 0 };
@@ -80,7 +80,7 @@ function resize() {
   const room = Math.max(300, window.innerHeight - canvas.getBoundingClientRect().top - window.scrollY - 80);
   const wanted = (room - lanesTop - overviewHeight - groupGap - firstClient * resourceHeight) / (run.clients + run.nodes);
   laneHeight = Math.floor(Math.min(76, Math.max(32 + 12 * Math.min(4, names.length - 1), wanted)));
-  height = lanesTop + Math.min(lanesHeight(), Math.max(room - lanesTop - overviewHeight, 5 * laneHeight)) + overviewHeight;
+  height = lanesTop + Math.min(lanesHeight(), Math.max(1.4 * room - lanesTop - overviewHeight, 5 * laneHeight)) + overviewHeight;
   canvas.style.height = height + 'px';
   canvas.width = Math.round(width * ratio);
   canvas.height = Math.round(height * ratio);
@@ -135,6 +135,7 @@ function draw() {
   });
   clip(gutter, ribbonTop, width - gutter, ribbonHeight, drawRibbon);
   clip(0, lanesTop, width, lanesBottom() - lanesTop, drawLabels);
+  drawScroll();
   clip(gutter, 0, width - gutter, lanesBottom(), drawMarks);
   clip(gutter, lanesTop, width - gutter, lanesBottom() - lanesTop, drawCurrent);
   drawOverview();
@@ -188,8 +189,7 @@ function drawShade(s, words) {
   ctx.fillStyle = colours[s.shade + ' pattern'];
   ctx.fillRect(left, top, right - left, h);
   hits.push({ entry: s.entry, box: [left, top, right, top + h], below: true });
-  words.push({ lane: s.lane, text: s.word, left: left + 3, right, colour: colours[s.shade],
-    y: s.shade === 'link' ? y : lanes[s.lane].kind === 'node' ? top + h - 8 : top + 8 });
+  words.push({ text: s.word, left: left + 3, right, y, colour: colours[s.shade] });
 }
 
 // drawWords says on the lanes what the shades are, as far as there is room.
@@ -197,15 +197,17 @@ function drawWords(words) {
   ctx.font = smallFont;
   const taken = [];
   for (const w of words) {
-    const right = w.left + ctx.measureText(w.text).width + 4;
-    if (right > w.right || taken.some(t => t.y === w.y && t.lane === w.lane && w.left < t.right && right > t.left)) continue;
-    taken.push({ ...w, right });
+    const wide = ctx.measureText(w.text).width + 4;
+    let left = w.left;
+    for (const t of taken) if (t.y === w.y && left < t.right && left + wide > t.left) left = t.right + 3;
+    if (left + wide > w.right) continue;
+    taken.push({ left, right: left + wide, y: w.y });
     ctx.fillStyle = colours.paper;
     ctx.globalAlpha = .85;
-    ctx.fillRect(w.left, w.y - 6, right - w.left, 12);
+    ctx.fillRect(left, w.y - 6, wide, 12);
     ctx.globalAlpha = 1;
     ctx.fillStyle = w.colour;
-    ctx.fillText(w.text, w.left + 2, w.y + .5);
+    ctx.fillText(w.text, left + 2, w.y + .5);
   }
   ctx.font = font;
 }
@@ -250,7 +252,7 @@ function drawMessages() {
     groups.get(id).push(place);
     hits.push({ entry: m.entry, segment: place });
   });
-  const dense = Math.max(.2, Math.min(1, 300 / n));
+  const dense = Math.max(.12, Math.min(1, 300 / n));
   for (const [id, places] of groups) {
     const [client, state, faint] = id.split(' ');
     ctx.strokeStyle = ctx.fillStyle = faint === 'true' ? colours.soft : colourOf(+client);
@@ -304,7 +306,7 @@ function drawBar(b) {
   ctx.roundRect(left, top, right - left, h, Math.min(b.key ? 1 : 6, (right - left) / 2));
   ctx.fill();
   ctx.fillStyle = colours.onbar;
-  for (const t of b.marks) if (t > view.from && t < view.to) ctx.fillRect(x(t) - .5, top, 1, 4);
+  for (const t of b.marks) if (t > view.from && t < view.to) ctx.fillRect(x(t) - .5, top, 1, h < 15 ? 2 : 4);
   if (h >= 11 && right - left > 18) {
     const inView = Math.max(left, gutter);
     const which = names.length > 1 ? ' ' + b.name : '';
@@ -406,8 +408,17 @@ function drawLabels() {
   });
 }
 
+// drawScroll shows which of the lanes are in view, if not all are.
+function drawScroll() {
+  const room = lanesBottom() - lanesTop, share = room / lanesHeight();
+  if (share >= 1) return;
+  ctx.fillStyle = colours.lane;
+  ctx.fillRect(width - 6, lanesTop + view.scroll * share, 5, room * share);
+}
+
 // drawMarks draws the axis of time, and what concerns all lanes.
 function drawMarks() {
+  const ticksAt = axisHeight - 14;
   const taken = []; // spans of the axis that have a label
   const label = (px, text, colour, y, boxed) => {
     const w = ctx.measureText(text).width;
@@ -431,6 +442,7 @@ function drawMarks() {
     ctx.setLineDash(v.outside ? [7, 4] : []);
     line(x(v.at), 16, x(v.at), lanesBottom());
     ctx.setLineDash([]);
+    taken.push({ left: x(v.at), right: x(v.at), y: ticksAt });
     ctx.font = '600 ' + font;
     label(x(v.at), `${v.invariant} broken`, colours.violation, 10, true);
     ctx.font = font;
@@ -444,6 +456,7 @@ function drawMarks() {
     ctx.setLineDash([2, 3]);
     line(x(calm.at), 16, x(calm.at), lanesBottom());
     ctx.setLineDash([]);
+    taken.push({ left: x(calm.at), right: x(calm.at), y: ticksAt });
     label(x(calm.at), 'faults over', colours.soft, 10);
   }
   if (inView(end)) label(x(end), 'end', colours.soft, 10);
@@ -458,7 +471,7 @@ function drawMarks() {
     ctx.strokeStyle = colours.line;
     ctx.lineWidth = 1;
     line(x(t), axisHeight - 6, x(t), axisHeight);
-    label(x(t), (t / unit).toFixed(digits) + (seconds ? ' s' : ' ms'), colours.soft, 22);
+    label(x(t), (t / unit).toFixed(digits) + (seconds ? ' s' : ' ms'), colours.soft, ticksAt);
   }
   ctx.strokeStyle = colours.line;
   line(gutter, axisHeight - .5, width, axisHeight - .5);
