@@ -424,9 +424,12 @@ func (w *waiter) rest(ctx context.Context) bool {
 	} else {
 		w.fruitless++
 	}
-	// Whoever waits for a node that hangs keeps the votes that it has for all of
-	// the timeout. Two who do that must come apart by more than it takes.
-	first := max(firstPause, w.took)
+	first := firstPause
+	if w.splits > 0 {
+		// Whoever waits for a node that hangs keeps the votes that it has for all
+		// of the timeout. Two who do that must come apart by more than it takes.
+		first = max(first, w.took)
+	}
 	until := l.clock.Now().Add(pause(free, w.fruitless-1, first, l.opts.Poll, l.chance()))
 	alarmed := false
 	for {
