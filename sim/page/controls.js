@@ -248,7 +248,7 @@ function drawLegend() {
     ['a node has the lock’s key', t => bar(t, 1, 10)],
     ['message (grey: to connect)', t => { stroke(t, [], [32, 13]); head(t); }],
     ['lost', t => { stroke(t, [], [18, 9]); t.lineWidth = 2; t.beginPath(); t.moveTo(14, 5); t.lineTo(22, 13); t.moveTo(22, 5); t.lineTo(14, 13); t.stroke(); }],
-    ['held back', t => { stroke(t, [2, 3], [32, 13]); head(t); }],
+    ['held back on its way; ‖: for ever', t => { stroke(t, [2, 3], [32, 13]); head(t); }],
     ['node executes a command; hollow: refuses it', t => { dot(false)(t); }],
     ['step of the plan', t => { t.fillStyle = client; t.beginPath(); t.moveTo(17, 2); t.lineTo(23, 8); t.lineTo(17, 14); t.lineTo(11, 8); t.fill(); }],
     ['crashed or killed', shade('down')],

@@ -130,7 +130,10 @@ function collectMessages() {
   });
   trips.sort((a, b) => a - b);
   const usual = trips.length ? trips[trips.length >> 1] : 1e6;
-  for (const m of messages) if (m.state === 'lost' || m.state === 'held' && !m.arrived) m.until = m.from + usual / 2;
+  for (const m of messages) {
+    if (m.state === 'held' && !m.arrived) m.state = 'stuck';
+    if (m.state === 'lost' || m.state === 'stuck') m.until = m.from + usual / 2;
+  }
 }
 
 function collectDots() {
@@ -281,7 +284,7 @@ function inWords(e) {
       return `${c} no longer believes that it holds ${e.name}.`;
     case 'access':
       return e.text.includes('refused')
-        ? `The resource ${e.name} refuses ${c}, which ${cut(e.text, ':')[0]} it: its token is old.`
+        ? `The resource ${e.name} refuses to let ${c} ${e.text.startsWith('writes') ? 'write' : 'read'}: its token is old.`
         : `${c} ${e.text} the resource ${e.name}.`;
     case 'calm':
       return `The part with faults is over. From here on whoever wants the lock must get it.`;

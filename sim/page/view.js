@@ -228,8 +228,7 @@ function placeOf(m) {
   switch (m.state) {
     case 'lost':
       return [x(m.from), y0, x(m.until), y0 + (y1 - y0) * .35];
-    case 'held':
-      if (m.arrived) break;
+    case 'stuck':
       return [x(m.from), y0, x(m.until), y0 + (y1 - y0) * .5];
   }
   return [x(m.from), y0, x(m.until), y1];
@@ -258,17 +257,27 @@ function drawMessages() {
     ctx.strokeStyle = ctx.fillStyle = faint === 'true' ? colours.soft : colourOf(+client);
     ctx.globalAlpha = faint === 'true' ? dense * .6 : dense;
     ctx.lineWidth = 1.2;
-    ctx.setLineDash(state === 'held' ? [2, 4] : []);
+    ctx.setLineDash(dashOf(state));
     ctx.beginPath();
     for (const [x0, y0, x1, y1] of places) { ctx.moveTo(x0, y0); ctx.lineTo(x1, y1); }
     ctx.stroke();
     ctx.setLineDash([]);
     if (n < 400) {
-      for (const place of places) state === 'lost' ? cross(place) : arrowHead(place);
+      for (const place of places) drawEnd(state, place);
     }
   }
   ctx.globalAlpha = 1;
-  for (const hit of hits) if (hit.segment && entries[hit.entry].kind === 'held') stopMark(hit.segment);
+}
+
+const dashOf = state => state === 'held' || state === 'stuck' ? [2, 4] : [];
+
+// drawEnd draws where a message ends: it arrives, or is lost, or is held back for ever.
+function drawEnd(state, place) {
+  switch (state) {
+    case 'lost': return cross(place);
+    case 'stuck': return stopMark(place);
+  }
+  arrowHead(place);
 }
 
 function arrowHead([x0, y0, x1, y1]) {
@@ -286,11 +295,9 @@ function cross([, , px, y]) {
   line(px - 4, y + 4, px + 4, y - 4);
 }
 
-// stopMark shows where a message is held back.
-function stopMark([px, y]) {
-  ctx.fillStyle = colours.link;
-  ctx.fillRect(px - 3, y - 3, 2, 7);
-  ctx.fillRect(px + 1, y - 3, 2, 7);
+function stopMark([, , px, y]) {
+  ctx.fillRect(px - 4, y - 4, 3, 9);
+  ctx.fillRect(px + 1, y - 4, 3, 9);
 }
 
 function drawBar(b) {
@@ -368,15 +375,11 @@ function drawRibbon() {
     ctx.font = smallFont;
     const start = left + (point ? 10 : 6);
     const text = fitting(f.text, room.get(f) - start);
-    if (text && !point && x(f.from) > gutter - 40 || ctx.measureText(f.text).width < right - start) {
-      if (!point) {
-        ctx.fillStyle = colours.paper;
-        ctx.globalAlpha = .8;
-        ctx.fillRect(start - 2, top + 1, ctx.measureText(text).width + 4, rowHeight - 5);
-        ctx.globalAlpha = 1;
-      }
-    }
     if (text) {
+      ctx.fillStyle = colours.paper;
+      ctx.globalAlpha = .8;
+      ctx.fillRect(start - 2, top + 1, ctx.measureText(text).width + 4, rowHeight - 5);
+      ctx.globalAlpha = 1;
       ctx.fillStyle = colours.ink;
       ctx.fillText(text, start, top + 7.5);
     }
@@ -490,10 +493,10 @@ function drawCurrent() {
   ctx.lineWidth = 3;
   if (m && m.entry === current) {
     const place = placeOf(m);
-    ctx.setLineDash(m.state === 'held' ? [2, 4] : []);
+    ctx.setLineDash(dashOf(m.state));
     line(...place);
     ctx.setLineDash([]);
-    m.state === 'lost' ? cross(place) : arrowHead(place);
+    drawEnd(m.state, place);
   }
   ctx.lineWidth = 2;
   for (const lane of lanesOf(e)) {
