@@ -3,6 +3,7 @@ package sim_test
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,22 +14,28 @@ import (
 )
 
 // strip takes out of a plan what goroutines cannot be made to do: stop, or have
-// a clock of another rate.
+// a clock of another rate. Days that differ and nodes that forget are within the
+// assumptions each alone, but not together, so a plan keeps one of the two:
+// then every plan is to be sound, whatever the order in which things happen.
 func strip(p *faults.Plan) *faults.Plan {
+	forgets := false
+	for i := range p.Events {
+		if e := &p.Events[i]; e.Verb == faults.Crash && e.Mode != faults.Durable {
+			e.Mode = faults.Empty // a model node forgets all or nothing
+			forgets = true
+		}
+	}
 	p.Events = slices.DeleteFunc(p.Events, func(e faults.Event) bool {
 		switch e.Verb {
 		case faults.Slow, faults.Suspend, faults.Rate, faults.Strobe, faults.ScriptFlush:
 			return true
 		case faults.Pause:
 			return e.Procs.Clients != 0
+		case faults.Skew, faults.Step:
+			return e.Procs.Clients != 0 && forgets
 		}
 		return false
 	})
-	for i := range p.Events {
-		if e := &p.Events[i]; e.Mode == faults.Second { // a model node forgets all or nothing
-			e.Mode = faults.Empty
-		}
-	}
 	return p
 }
 
@@ -44,19 +51,24 @@ func TestRuntimeAgreesWithTheSimulator(t *testing.T) {
 	if testing.Short() {
 		seeds = 15
 	}
-	var grants, extended, lost int
-	for seed := range seeds {
-		p := strip(faults.Generate(seed, faults.Profile{}))
-		simulated, r := sim.Run(p, nil), inBubble(t, p)
-		if simulated.Verdict != sim.Sound || r.verdict != sim.Sound {
-			t.Errorf("seed %d: the simulator says %s %v, the runtime %s %v", seed, simulated.Verdict, simulated.Violations, r.verdict, r.found)
+	var grants, extended, lost atomic.Int64
+	t.Run("seeds", func(t *testing.T) {
+		for seed := range seeds {
+			t.Run(fmt.Sprint(seed), func(t *testing.T) {
+				t.Parallel()
+				p := strip(faults.Generate(seed, faults.Profile{}))
+				simulated, r := sim.Run(p, nil), inBubble(t, p)
+				if simulated.Verdict != sim.Sound || r.verdict != sim.Sound {
+					t.Errorf("the simulator says %s %v, the runtime %s %v", simulated.Verdict, simulated.Violations, r.verdict, r.found)
+				}
+				grants.Add(int64(r.grants))
+				extended.Add(int64(r.extended))
+				lost.Add(int64(r.lost))
+			})
 		}
-		grants += r.grants
-		extended += r.extended
-		lost += r.lost
-	}
-	t.Logf("%d seeds: %d grants, %d extensions, %d leases lost", seeds, grants, extended, lost)
-	if grants == 0 || extended == 0 || lost == 0 {
+	})
+	t.Logf("%d seeds: %d grants, %d extensions, %d leases lost", seeds, grants.Load(), extended.Load(), lost.Load())
+	if grants.Load() == 0 || extended.Load() == 0 || lost.Load() == 0 {
 		t.Error("the plans did not reach every outcome")
 	}
 }
