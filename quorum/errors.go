@@ -10,8 +10,9 @@ import (
 // The errors of this package. Match them with errors.Is; an [*Error], from
 // errors.As, has the details of every node.
 var (
-	// ErrHeld: enough nodes answered, and somebody else has the name, or took
-	// part of the nodes at the same time.
+	// ErrHeld: somebody else has the name, or took part of the nodes at the same
+	// time. Enough nodes said so, or none was asked because it is held, or
+	// waited for, in this process; then the Error has no Nodes.
 	ErrHeld = errors.New("lock is held by another owner")
 	// ErrNoQuorum: fewer nodes answered than are needed.
 	ErrNoQuorum = errors.New("no quorum of nodes")
@@ -37,15 +38,15 @@ var errLate = errors.New("granted too late, the lease has no validity left")
 
 // An Error says what one operation asked of the nodes and what each answered.
 type Error struct {
-	Op    string // "acquire", "extend", "release", "inspect" or "break"
-	Name  string // the lock's name
-	Need  int    // how many nodes had to grant
-	Nodes []NodeVote
+	Op    string     // "acquire", "extend", "release", "resume", "inspect", "break", or "hold" for the end of a lease's time
+	Name  string     // the lock's name
+	Need  int        // how many nodes had to grant
+	Nodes []NodeVote // in the Locker's order; empty where their votes did not decide
 
 	// Err is the sentinel: ErrHeld, ErrNoQuorum, ErrLost, ErrMaxHold or ErrNotHeld.
 	Err error
-	// Cause is what ended the operation besides the votes: the context's
-	// cause when the caller stopped waiting, or nil.
+	// Cause is what else there is to say: the context's cause when the caller
+	// stopped waiting, how a lease ended; or nil.
 	Cause error
 }
 

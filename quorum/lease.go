@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -126,8 +127,8 @@ type hold struct {
 	expiry  clock.Instant // by when no node has a key of it
 	high    node.Token    // the highest token used for it: healing takes fresh ones
 	mayHold nodeSet
-	why     error // why it ended; nil while it is held
-	failed  error // the last failed renewal
+	why     error  // why it ended; nil while it is held
+	failed  *Error // the last failed renewal
 	ctx     context.Context
 	ending  []*dependent // contexts that end with it
 }
@@ -218,7 +219,9 @@ func (h *hold) expire() {
 	case h.fixed:
 		why = &Error{Op: "hold", Name: h.claim.Name, Err: ErrLost, Cause: fmt.Errorf("its fixed lease of %v is over", h.lease)}
 	case h.failed != nil:
-		why = h.failed
+		lost := *h.failed
+		lost.Err = ErrLost
+		why = &lost
 	default:
 		why = &Error{Op: "extend", Name: h.claim.Name, Err: ErrLost, Cause: fmt.Errorf("it was not renewed in time")}
 	}
@@ -235,7 +238,11 @@ func (h *hold) lose(why error) {
 	l.vacate(h)
 	l.observe(Event{Kind: Lost, Name: h.claim.Name, Owner: h.claim.Owner, Token: h.claim.Token,
 		Took: l.clock.Now().Sub(h.since), Err: why})
-	l.opts.Logger.Error("lease lost", "name", h.claim.Name, "token", h.claim.Token, "error", why)
+	level := slog.LevelError
+	if h.fixed { // its time is over, as was to be expected
+		level = slog.LevelInfo
+	}
+	l.opts.Logger.Log(context.Background(), level, "lease lost", "name", h.claim.Name, "token", h.claim.Token, "error", why)
 }
 
 // end ends the hold, once, and its contexts. Neither the nodes nor those who
@@ -348,16 +355,15 @@ func (h *hold) unlock(ctx context.Context) error {
 	if !held {
 		return h.notHeld("release")
 	}
-	verdict := r.await(context.WithoutCancel(ctx))
+	var err error
+	if r.await(context.WithoutCancel(ctx)) != won {
+		err = r.fail("release", ErrNoQuorum, nil)
+	} else if !r.removed() {
+		err = &Error{Op: "release", Name: h.claim.Name, Need: l.need, Err: ErrNotHeld, Cause: errBroken}
+	}
 	l.observe(Event{Kind: Released, Name: h.claim.Name, Owner: h.claim.Owner, Token: h.claim.Token,
-		Took: l.clock.Now().Sub(start)})
-	if verdict != won {
-		return r.fail("release", ErrNoQuorum, nil)
-	}
-	if !r.removed() {
-		return r.fail("release", ErrNotHeld, errBroken)
-	}
-	return nil
+		Took: l.clock.Now().Sub(start), Err: err})
+	return err
 }
 
 var errBroken = fmt.Errorf("the nodes no longer have it: it was broken, or they lost it")

@@ -43,9 +43,10 @@ type Locker struct {
 	idle   clock.Signal
 }
 
-// New returns a Locker on nodes, which from now on belong to it: Close closes
-// them. It does not wait for them to be reachable. All programs that share
-// locks must list the same nodes, in the same order where possible.
+// New returns a Locker on nodes, at most 63 of them, which from now on belong to
+// it: Close closes them. If New fails they remain the caller's. It does not wait
+// for them to be reachable. All programs that share locks must list the same
+// nodes, in the same order where possible.
 func New(nodes []node.Node, options Options) (*Locker, error) {
 	opts, err := options.fill()
 	if err != nil {
@@ -95,7 +96,9 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 // length, until it is unlocked (but see [WithFixedLease] and MaxHold).
 //
 // Errors match ErrHeld or ErrNoQuorum, whichever the last attempt met, joined
-// by ctx's error if that ended the wait. A cause that waiting cannot mend on too
+// by ctx's error if that ended the wait; ErrClosed; ctx's error alone if it had
+// ended before; or, for an empty name or an option that is no good, none of
+// these. A cause that waiting cannot mend on too
 // many nodes (a key of another type, a refused password) ends it at once. An
 // [*Error] has the details.
 func (l *Locker) Lock(ctx context.Context, name string, opts ...Option) (*Lease, error) {

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/redquorum/redquorum/node"
@@ -26,7 +27,7 @@ type Event struct {
 	// attempt for AttemptFailed, one round for Extended and Released. For Lost
 	// it is how long the lease was held.
 	Took time.Duration
-	Err  error // why, for AttemptFailed, ExtendFailed, Lost and NodeFailed
+	Err  error // why, for AttemptFailed, ExtendFailed, Lost and NodeFailed; of Released, what Unlock returns
 }
 
 // An EventKind says what happened.
@@ -40,11 +41,16 @@ const (
 	Lost                               // a lease ended before it was unlocked
 	Released                           // a lease was unlocked
 	Healed                             // a node that had lost a lease's key got it back
-	NodeFailed                         // a node did not answer
+	NodeFailed                         // a node that had answered before did not
 	NodeRecovered                      // a node answered again
 )
 
+var eventNames = [...]string{"", "acquired", "attempt failed", "extended", "extend failed", "lost",
+	"released", "healed", "node failed", "node recovered"}
+
 func (k EventKind) String() string {
-	return [...]string{"", "acquired", "attempt failed", "extended", "extend failed", "lost",
-		"released", "healed", "node failed", "node recovered"}[k]
+	if k == 0 || int(k) >= len(eventNames) {
+		return fmt.Sprintf("EventKind(%d)", uint8(k))
+	}
+	return eventNames[k]
 }

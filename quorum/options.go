@@ -25,7 +25,7 @@ const (
 // Options configure a Locker. The zero value is sensible.
 type Options struct {
 	// Lease is how long a lock lasts without renewal. A holder that dies keeps
-	// the name for this long. 0 means DefaultLease.
+	// the name for this long. It must be at most MaxLease. 0 means DefaultLease.
 	Lease time.Duration
 
 	// MaxLease is the longest lease in use anywhere in the deployment, by any
@@ -169,11 +169,12 @@ type settings struct {
 	err     error
 }
 
-// WithLease makes the lease last d between renewals instead of Options.Lease.
+// WithLease makes the lease last d between renewals instead of Options.Lease. It
+// must be at most Options.MaxLease.
 func WithLease(d time.Duration) Option { return func(s *settings) { s.lease = d } }
 
-// WithFixedLease makes the lease last d and never renews it: what an explicit
-// leaseTime means in Redisson.
+// WithFixedLease makes the lease last d, at most Options.MaxLease, and never
+// renews it: what an explicit leaseTime means in Redisson.
 func WithFixedLease(d time.Duration) Option {
 	return func(s *settings) { s.lease, s.fixed = d, true }
 }
@@ -214,7 +215,9 @@ func WithOwner(o *Owner) Option {
 func (l *Locker) settings(ctx context.Context, name string, opts []Option) (settings, error) {
 	s := settings{lease: l.opts.Lease, maxHold: l.opts.MaxHold, wait: -1}
 	for _, o := range opts {
-		o(&s)
+		if o != nil {
+			o(&s)
+		}
 	}
 	if s.owner == nil {
 		s.owner, _ = ctx.Value(ownerKey{}).(*Owner)

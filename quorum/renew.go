@@ -110,12 +110,15 @@ func (r *renewal) decide(k int) {
 		_ = h.confirm(r.start, r.lease) // the holder learns it from its context
 		return
 	}
-	err := r.l.fail("extend", h.claim.Name, r.ballots[k], ErrLost, nil)
+	err := r.l.fail("extend", h.claim.Name, r.ballots[k], ErrNoQuorum, nil)
+	gone := t.votes[Refused] > t.nodes-t.need
+	if gone {
+		err.Err, err.Cause = ErrLost, errBroken
+	}
 	r.mu.Unlock()
 	r.l.observe(Event{Kind: ExtendFailed, Name: h.claim.Name, Owner: h.claim.Owner, Token: h.claim.Token,
 		Took: r.l.clock.Now().Sub(r.start), Err: err})
-	if t.votes[Refused] > t.nodes-t.need {
-		err.Cause = errBroken
+	if gone {
 		h.lose(err)
 		return
 	}
@@ -123,7 +126,7 @@ func (r *renewal) decide(k int) {
 }
 
 // retry plans the next renewal after one that failed for want of answers.
-func (h *hold) retry(err error) {
+func (h *hold) retry(err *Error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.why != nil {

@@ -213,7 +213,11 @@ func (l *Locker) judge(i int, kind node.Kind, start clock.Instant, reply node.Re
 	b := ballot{fence: reply.Fence, state: reply.State}
 	if reply.Status == node.Unknown {
 		b.vote, b.err, b.may = Unknown, reply.Err, !reply.Unsent
-		l.nodeFailed(i, reply.Err)
+		if errors.Is(reply.Err, node.ErrWrongType) {
+			l.nodeAnswered(i) // it is well; the key is not
+		} else {
+			l.nodeFailed(i, reply.Err)
+		}
 		return b
 	}
 	l.nodeAnswered(i)
@@ -305,8 +309,8 @@ func (l *Locker) nodeFailed(i int, err error) {
 	if errors.Is(err, node.ErrClosed) {
 		return
 	}
-	l.observe(Event{Kind: NodeFailed, Node: l.nodes[i].Name(), Err: err})
 	if !l.seen[i].bad.Swap(true) {
+		l.observe(Event{Kind: NodeFailed, Node: l.nodes[i].Name(), Err: err})
 		l.opts.Logger.Warn("node does not answer", "node", l.nodes[i].Name(), "error", err)
 	}
 }

@@ -785,3 +785,43 @@ func TestCloseReleasesWhatIsBeingRenewed(t *testing.T) {
 		}
 	})
 }
+
+// A key of another type is no reason to call a node broken, and an extension
+// that too few answered is not yet a loss.
+func TestEventsTellTheTruth(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		seen := make(map[quorum.EventKind][]error)
+		var mu sync.Mutex
+		l := w.locker(quorum.Options{Observer: observe(func(e quorum.Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			seen[e.Kind] = append(seen[e.Kind], e.Err)
+		})})
+		defer l.Close()
+		for _, n := range w.nodes {
+			n.Do(func(s *model.Server, _ model.Time) { s.Set("text", "value") })
+		}
+		if _, err := l.Lock(background, "text"); !errors.Is(err, node.ErrWrongType) {
+			t.Errorf("got %v", err)
+		}
+		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
+		for _, n := range w.nodes {
+			n.Down(true)
+		}
+		time.Sleep(15 * time.Second)
+		unlocked := lease.Unlock(background)
+		mu.Lock()
+		defer mu.Unlock()
+		if n := len(seen[quorum.NodeFailed]); n != 3 {
+			t.Errorf("%d nodes are said to have failed; three did, once", n)
+		}
+		for _, err := range seen[quorum.ExtendFailed] {
+			if !errors.Is(err, quorum.ErrNoQuorum) || errors.Is(err, quorum.ErrLost) {
+				t.Errorf("an extension without answers: %v", err)
+			}
+		}
+		if r := seen[quorum.Released]; len(r) != 1 || !errors.Is(unlocked, quorum.ErrNoQuorum) || r[0] != unlocked {
+			t.Errorf("released: %v; Unlock returned %v", r, unlocked)
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -29,8 +30,13 @@ const (
 	Abstaining
 )
 
+var voteNames = [...]string{"pending", "granted", "refused", "unknown", "abstaining"}
+
 func (v Vote) String() string {
-	return [...]string{"pending", "granted", "refused", "unknown", "abstaining"}[v]
+	if int(v) >= len(voteNames) {
+		return fmt.Sprintf("Vote(%d)", uint8(v))
+	}
+	return voteNames[v]
 }
 
 type verdict uint8

@@ -137,3 +137,8 @@ func (o observer) count(kind quorum.EventKind) (n int) {
 	}
 	return n
 }
+
+// observe is an Observer that calls a function.
+type observe func(quorum.Event)
+
+func (f observe) Observe(e quorum.Event) { f(e) }
