@@ -20,9 +20,9 @@ var Invariants = map[string]string{
 	"I3":  "no over-promise: what remains is at most lease - elapsed - drift, counted from before the first command",
 	"I4":  "tokens: each holder's fencing token is above those of all holders before it",
 	"I5":  "resource: no write is accepted after one of a later holder, and its history is linearizable",
-	"I6":  "no leak: what was released is not renewed, and no key is left when all is over",
+	"I6":  "no leak: what was released is not renewed, is released again where that was not confirmed, and no key is left when all is over",
 	"I7":  "liveness: every call returns within its bound; when the faults are over, whoever waits gets the lock",
-	"I8":  "loss notice: the lease's context ends when its validity does, and not before without a cause",
+	"I8":  "loss notice: the lease's context ends when its validity does, and neither ends without a cause, or for want of trying to renew it",
 	"I9":  "owner safety: no command changes another owner's key",
 	"I10": "budget: the commands of an acquisition are bounded, and no task is left over",
 	"I11": "error truth: an error says what the nodes answered",
@@ -46,6 +46,8 @@ type holder struct {
 	ends  func() error
 
 	until   clock.Instant // belief, by the client's clock
+	start   clock.Instant // of the round that granted it
+	stops   int           // of the client, when it was granted
 	audited int           // counts plans to audit
 	asked   []extension   // the latest that were sent
 	depth   int           // nested acquisitions
@@ -64,8 +66,7 @@ type checker struct {
 	grants   int
 	attempts int                // to acquire anything, by anybody
 	latest   map[string]*holder // the last that was granted, by name
-	ended    [8]string          // owners that released, the newest
-	endedAt  int
+	ended    []pastClaims       // by client
 
 	spared []sparing // what execute must leave alone
 }
@@ -75,9 +76,44 @@ type sparing struct {
 	until model.Time
 }
 
+// A givenUp is a claim that its client has released.
+type givenUp struct {
+	c           *Client
+	name, owner string
+	at          int64                  // when it was sent first
+	stops       int                    // of the client, by then
+	sent        [faults.MaxNodes]uint8 // how often, by node
+	until       clock.Instant          // when its keys expire, if nothing was late; 0 if that is past, or was seen to
+}
+
+// pastClaims are the newest that one client has released.
+type pastClaims struct {
+	claims [8]givenUp
+	next   int
+}
+
+func (k *checker) past(c *Client) *pastClaims {
+	if k.ended == nil {
+		k.ended = make([]pastClaims, len(k.w.clients))
+	}
+	return &k.ended[c.number]
+}
+
+// released returns the claim of an owner if c has released it lately, or nil.
+func (k *checker) released(c *Client, owner string) *givenUp {
+	past := k.past(c)
+	for i := range past.claims {
+		if past.claims[i].owner == owner {
+			return &past.claims[i]
+		}
+	}
+	return nil
+}
+
 // submitted sees each command that an engine hands to a link.
 func (k *checker) submitted(l *link, cmd *node.Command) {
 	c := l.c
+	k.swept(c)
 	switch cmd.Kind {
 	case node.Acquire:
 		owner := cmd.Claims[0].Owner
@@ -96,19 +132,24 @@ func (k *checker) submitted(l *link, cmd *node.Command) {
 			k.w.fail("I10", fmt.Sprintf("%s sent %d acquires in %d attempts on %d nodes", c.name, c.acquires, c.attempts, len(c.links)))
 		}
 	case node.Release:
-		if h := k.holder(cmd.Claims[0].Owner); h != nil {
+		h := k.holder(cmd.Claims[0].Owner)
+		if h != nil {
 			k.backed(h, "when it was released")
+			k.endedContext(h)
 			k.remove(h)
 		}
-		k.end(cmd.Claims[0].Owner)
+		k.end(l, &cmd.Claims[0], h)
 	case node.Extend:
 		for _, claim := range cmd.Claims {
 			if h := k.holder(claim.Owner); h != nil {
+				if p := k.w.p; !p.Lock.Renew && p.Work.Extend == 0 && !c.script.scripted && c.w.program == nil {
+					k.w.fail("I6", fmt.Sprintf("%s extends %q, whose lease is fixed", c.name, claim.Name))
+				}
 				if len(h.asked) == maxAsked {
 					h.asked = h.asked[1:]
 				}
 				h.asked = append(h.asked, extension{c.Now(), cmd.TTL})
-			} else if slices.Contains(k.ended[:], claim.Owner) {
+			} else if k.released(c, claim.Owner) != nil {
 				k.w.fail("I6", fmt.Sprintf("%s extends %q, which it has released", c.name, claim.Name))
 			}
 		}
@@ -128,10 +169,95 @@ func (k *checker) restless(c *Client) {
 // maxAsked is for how many extensions it is known when they were sent.
 const maxAsked = 64
 
-func (k *checker) end(owner string) {
-	if !slices.Contains(k.ended[:], owner) {
-		k.ended[k.endedAt%len(k.ended)] = owner
-		k.endedAt++
+// end notes that a release was handed to a link, if it is the first of its claim
+// or one of the newest claims.
+func (k *checker) end(l *link, claim *node.Claim, h *holder) {
+	c := l.c
+	g := k.released(c, claim.Owner)
+	switch {
+	case g != nil:
+	case h != nil || claim.Owner == c.lastOwner:
+		past := k.past(c)
+		g = &past.claims[past.next]
+		past.next = (past.next + 1) % len(past.claims)
+		*g = givenUp{c: c, name: claim.Name, owner: claim.Owner, at: k.w.now, stops: c.stops, until: c.lastStart.Add(c.lastTTL)}
+		if h != nil {
+			g.until = h.until
+		}
+	default:
+		return
+	}
+	g.sent[l.n.number]++
+	if l.denied(claim.Owner) {
+		g.sent[l.n.number]++ // once is enough
+	}
+}
+
+// swept checks that a claim was released again on each node that still has it
+// when the first release must have been answered.
+func (k *checker) swept(c *Client) {
+	w := k.w
+	timeout := w.p.Lock.Timeout
+	past := k.past(c)
+	for i := range past.claims {
+		g := &past.claims[i]
+		if g.until == 0 || w.now < g.at+int64(timeout+timeout/32+80*time.Millisecond) {
+			continue
+		}
+		due := c.plain == nil && c.Now() < g.until && g.c == c && c.stops == g.stops && w.broken == ""
+		g.until = 0
+		for _, s := range w.nodes {
+			// A server that crashed may have it back.
+			_, holds := s.mem.Holds(s.time(), g.name, g.owner)
+			if due && holds && s.born < g.at && g.sent[s.number] < 2 && !c.links[s.number].closed {
+				w.fail("I6", fmt.Sprintf("%s has released %q, which %s still has, and does not try again", c.name, g.name, s.name))
+				return
+			}
+		}
+	}
+}
+
+// denied reports whether the node said no to the acquire of a claim. It has it
+// only if the command came twice, and nobody can know of that.
+func (l *link) denied(owner string) bool {
+	return l.heardOwner == owner && (l.heard.Status == node.Refused || l.heard.Status == node.Stale)
+}
+
+// abandoned checks that a claim was released, when its attempt failed, on each
+// node that has it.
+func (k *checker) abandoned(c *Client, e *quorum.Event) {
+	if k.released(c, e.Owner) != nil {
+		return
+	}
+	for i, s := range k.w.nodes {
+		if _, holds := s.mem.Holds(s.time(), e.Name, e.Owner); holds && !c.links[i].denied(e.Owner) {
+			k.w.fail("I6", fmt.Sprintf("%s failed to acquire %q, and does not release it on %s", c.name, e.Name, s.name))
+			return
+		}
+	}
+}
+
+// endedContext checks that the context of a lease that is over has ended.
+func (k *checker) endedContext(h *holder) {
+	if h.ends != nil && h.ends() == nil {
+		k.w.fail("I8", fmt.Sprintf("%s: the context of %q goes on after the lease", h.c.name, h.name))
+	}
+}
+
+// renewed checks that a lease that ended at its deadline was tried to be renewed
+// when a renewal and another try were due.
+func (k *checker) renewed(h *holder) {
+	p := k.w.p
+	if !p.Lock.Renew || p.Work.Fixed > 0 || h.c.script.scripted || k.w.program != nil || h.c.stops != h.stops {
+		return
+	}
+	last := h.start
+	for _, x := range h.asked {
+		last = max(last, x.start)
+	}
+	lease := p.Lock.Lease
+	if most := max(lease/3, min(p.Lock.Timeout, lease/3)+lease/10) + lease/10; h.c.Now().Sub(last) > most {
+		k.w.fail("I8", fmt.Sprintf("%s lost %q, and had not tried to renew it for %v", h.c.name, h.name, h.c.Now().Sub(last)))
 	}
 }
 
@@ -174,7 +300,8 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 		return
 	}
 	k.grants++
-	h := &holder{c: c, name: name, owner: owner, token: token, grant: k.grants, until: k.promise(c.lastStart, c.lastTTL)}
+	h := &holder{c: c, name: name, owner: owner, token: token, grant: k.grants, start: c.lastStart, stops: c.stops,
+		until: k.promise(c.lastStart, c.lastTTL)}
 	if last := k.latest[name]; last != nil && token <= last.token && c.plain == nil {
 		if w := k.w; w.seen[Amnesia] > 0 && w.disagree > w.p.Lock.MaxLease {
 			w.breaks("nodes forgot their fences, and the times of day of clients differ by more than the longest lease")
@@ -284,13 +411,17 @@ func (k *checker) audit(h *holder, number int) {
 	k.remove(h)
 }
 
-// rateChanged plans the audits of a client anew.
+// rateChanged plans the audits of a client anew, whose clock has changed its pace.
 func (k *checker) rateChanged(c *Client) {
 	for _, h := range k.holders {
 		if h.c == c {
 			h.audited = max(h.audited, -h.audited)
 			k.planAudit(h)
 		}
+	}
+	past := k.past(c)
+	for i := range past.claims {
+		past.claims[i].until = 0 // its deadlines have moved
 	}
 }
 
@@ -373,6 +504,7 @@ func (c *Client) Observe(e quorum.Event) {
 		k.granted(c, e.Name, e.Owner, e.Token)
 	case quorum.AttemptFailed:
 		c.failed(e.Err)
+		k.abandoned(c, &e)
 	case quorum.Extended:
 		h := k.holder(e.Owner)
 		if h == nil {
@@ -413,7 +545,9 @@ func (c *Client) Observe(e quorum.Event) {
 			}
 		} else {
 			w.sometimes(LostAtDeadline)
+			k.renewed(h)
 		}
+		k.endedContext(h)
 		k.remove(h)
 	case quorum.Healed:
 		w.sometimes(Healed)
@@ -455,7 +589,7 @@ func (c *Client) failed(err error) {
 		case quorum.Unknown:
 			honest = l.heard.Status == node.Unknown
 		case quorum.Abstaining:
-			honest = l.heard.Status == node.Granted && w.p.Lock.Guard
+			honest = l.heard.Status == node.Granted && w.p.Lock.Guard && l.n.life > 1
 		}
 		if !honest {
 			w.fail("I11", fmt.Sprintf("%s is told that the vote of %s was %s; its answer was %s", c.name, l.n.name, v.Vote, l.heard.Status))
@@ -477,6 +611,9 @@ func (c *Client) failed(err error) {
 	held := errors.Is(err, quorum.ErrHeld)
 	if held && votes[quorum.Granted]+votes[quorum.Refused] < need {
 		w.fail("I11", fmt.Sprintf("%s is told that the lock is held; only %d nodes answered", c.name, votes[quorum.Granted]+votes[quorum.Refused]))
+	}
+	if granted := votes[quorum.Granted]; !held && granted < need && granted+votes[quorum.Refused] >= need {
+		w.fail("I11", fmt.Sprintf("%s is not told that the lock is held; %d nodes answered", c.name, granted+votes[quorum.Refused]))
 	}
 	if errors.Is(err, quorum.ErrNoQuorum) {
 		w.sometimes(NoQuorum)
