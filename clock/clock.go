@@ -19,8 +19,14 @@ import (
 // means nothing to another process, to a server, or to the calendar.
 type Instant int64
 
-// Add returns the instant d after i.
-func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
+// Add returns the instant d after i, or Never if that is too far away to be told.
+func (i Instant) Add(d time.Duration) Instant {
+	sum := i + Instant(d)
+	if d > 0 && sum < i {
+		return Never
+	}
+	return sum
+}
 
 // Sub returns how long after j the instant i is.
 func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }

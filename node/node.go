@@ -238,5 +238,9 @@ func prefixed(b []byte, prefix, name string) []byte {
 // Milliseconds returns d in whole milliseconds, rounded up: how a TTL goes to a
 // server, so that a key never lives shorter than was asked for.
 func Milliseconds(d time.Duration) int64 {
-	return int64((d + time.Millisecond - 1) / time.Millisecond)
+	ms := int64(d / time.Millisecond)
+	if d%time.Millisecond > 0 {
+		ms++
+	}
+	return ms
 }

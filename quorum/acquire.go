@@ -250,9 +250,11 @@ func (l *Locker) isClosed() bool {
 	return l.closed
 }
 
-// admit makes the hold of a round that was won, and tells this process.
-func (l *Locker) admit(ctx context.Context, r *round, s *settings) *Lease {
+// admit makes the hold of a round that was won, and tells this process. high is
+// the highest token that was used for it before.
+func (l *Locker) admit(ctx context.Context, r *round, s *settings, high node.Token) *Lease {
 	h := l.hold(ctx, r, s)
+	h.high = max(h.high, high)
 	h.mu.Lock()
 	h.schedule()
 	h.mu.Unlock()
@@ -301,7 +303,7 @@ func (w *waiter) attempt(ctx context.Context) *Lease {
 		if r.await(ctx) == won && ctx.Err() == nil {
 			// Read the clock only now: the round took part of the lease.
 			if l.clock.Now() < validUntil(r.start, s.lease, l.opts.Drift) {
-				return l.admit(ctx, r, s)
+				return l.admit(ctx, r, s, 0)
 			}
 			w.late = true
 		}
@@ -317,11 +319,12 @@ func (w *waiter) attempt(ctx context.Context) *Lease {
 	return nil
 }
 
-// timeout bounds the next attempt. All attempts of a TryLock share one.
+// timeout bounds the next attempt. Those that follow at once on the last one that
+// the wait allows share its timeout.
 func (w *waiter) timeout() time.Duration {
 	d := w.l.timeout(w.settings.lease)
-	if w.settings.wait == 0 && w.stale > 0 {
-		d -= w.l.clock.Now().Sub(w.deadline)
+	if w.settings.wait >= 0 && w.stale > 0 {
+		d = min(d, w.deadline.Add(d).Sub(w.l.clock.Now()))
 	}
 	return d
 }

@@ -75,17 +75,18 @@ func (l *Locker) ForceUnlock(ctx context.Context, name string) (bool, error) {
 	if !ok {
 		return false, fmt.Errorf("quorum: no fencing token is left above %d", node.MaxToken)
 	}
-	r, err := l.askAll(ctx, node.Break, node.Claim{Name: name, Token: token})
-	if err != nil {
-		return false, err
-	}
-	defer r.done()
+	// Who holds it here before it is broken; afterwards it may be the next.
 	l.mu.Lock()
 	var here *hold
 	if ln := l.lines[name]; ln != nil {
 		here = ln.holder
 	}
 	l.mu.Unlock()
+	r, err := l.askAll(ctx, node.Break, node.Claim{Name: name, Token: token})
+	if err != nil {
+		return false, err
+	}
+	defer r.done()
 	r.mu.Lock()
 	verdict := r.tally.verdict()
 	r.mu.Unlock()

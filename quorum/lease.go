@@ -72,15 +72,21 @@ func (le *Lease) Unlock(ctx context.Context) error {
 type Handle struct {
 	Name  string        `json:"name"`
 	Owner string        `json:"owner"`
-	Token node.Token    `json:"token"`
+	Token node.Token    `json:"token"` // the fencing token
 	Lease time.Duration `json:"lease_ns"`
+
+	// High is the highest token that was used for the lease: that of the last
+	// node that was given it again after it had lost it.
+	High node.Token `json:"high"`
 }
 
 // Handle returns the lease's handle. Two processes that use one handle at the
 // same time hold the lock together: hand over with [Lease.Detach].
 func (le *Lease) Handle() Handle {
 	h := le.h
-	return Handle{Name: h.claim.Name, Owner: h.claim.Owner, Token: h.claim.Token, Lease: h.lease}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return Handle{Name: h.claim.Name, Owner: h.claim.Owner, Token: h.claim.Token, Lease: h.lease, High: h.high}
 }
 
 // errDetached is why a detached lease is over; it must not be released.
@@ -296,7 +302,7 @@ func (h *hold) context() context.Context {
 // attach makes a child of parent that ends with the hold and carries its owner.
 // h.mu is held.
 func (h *hold) attach(parent context.Context) *dependent {
-	ctx, cancel := context.WithCancelCause(context.WithValue(parent, ownerKey{}, h.owner))
+	ctx, cancel := context.WithCancelCause(context.WithValue(parent, ownerKey{h.claim.Name}, h.owner))
 	d := &dependent{ctx, cancel}
 	if h.why != nil {
 		cancel(h.why)
@@ -320,7 +326,7 @@ func (h *hold) detach(d *dependent) {
 func (h *hold) nest() *Lease {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.why != nil || h.l.clock.Now() >= h.until {
+	if h.why != nil || h.leases == 0 || h.l.clock.Now() >= h.until {
 		return nil
 	}
 	h.leases++
@@ -332,13 +338,15 @@ func (h *hold) unlock(ctx context.Context) error {
 	start := l.clock.Now()
 	h.mu.Lock()
 	h.leases--
-	last, over := h.leases == 0, h.why == nil && start >= h.until
+	last := h.leases == 0
+	over := h.why == nil && start >= h.until
+	fine := h.why == nil && !over
 	h.mu.Unlock()
 	if over {
 		h.expire() // its event is due, and was not yet worked off
 	}
 	if !last {
-		if h.remaining() > 0 {
+		if fine {
 			return nil
 		}
 		return h.notHeld("release")

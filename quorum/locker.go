@@ -166,12 +166,13 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 	claim := node.Claim{Name: from.Name, Owner: from.Owner, Token: from.Token}
 	r := l.begin(node.Extend, claim, s.lease+l.opts.Grace, l.timeout(s.lease))
 	defer r.done()
+	r.guarded = true
 	r.ask(allNodes(len(l.nodes)))
 	verdict := r.await(ctx)
 	switch {
 	case verdict == won && l.clock.Now() < validUntil(r.start, s.lease, l.opts.Drift):
-		l.seeFence(from.Token)
-		return l.admit(ctx, r, &s), nil
+		l.seeFence(max(from.Token, from.High))
+		return l.admit(ctx, r, &s, from.High), nil
 	case r.gone():
 		return nil, r.fail("resume", ErrNotHeld, nil)
 	}

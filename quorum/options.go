@@ -78,7 +78,8 @@ type Options struct {
 	Observer Observer
 
 	// Logger gets lost leases as errors, and nodes that fail or recover as
-	// warnings. Nil means no log.
+	// warnings. Its handler must not block: leases end one after the other.
+	// Nil means no log.
 	Logger *slog.Logger
 
 	// Clock is where time comes from. Nil means clock.System().
@@ -89,6 +90,10 @@ type Options struct {
 	// means the kernel's generator.
 	Random func() uint64
 }
+
+// longest bounds what is added to instants and sent to servers. For "never" it
+// is long enough.
+const longest = 10 * 365 * 24 * time.Hour
 
 // fill returns o with defaults in place of zeros, or what is wrong with it.
 func (o Options) fill() (Options, error) {
@@ -105,8 +110,8 @@ func (o Options) fill() (Options, error) {
 		{"Poll", &o.Poll, DefaultPoll},
 		{"FenceRetention", &o.FenceRetention, DefaultFenceRetention},
 	} {
-		if *d.field < 0 {
-			return o, fmt.Errorf("quorum: Options.%s is %v; it must not be negative", d.name, *d.field)
+		if *d.field < 0 || *d.field > longest {
+			return o, fmt.Errorf("quorum: Options.%s is %v; it must not be negative, nor more than %v", d.name, *d.field, longest)
 		}
 		if *d.field == 0 {
 			*d.field = d.def
@@ -190,8 +195,9 @@ func WithMaxHold(d time.Duration) Option {
 }
 
 // WithWait bounds how long Lock and Do wait for the name. When it is over they
-// return ErrHeld or ErrNoQuorum, whichever the last attempt met. TryLock does
-// not wait in any case.
+// return ErrHeld or ErrNoQuorum, whichever the last attempt met; the attempt
+// under way then may last up to Options.Timeout longer. TryLock does not wait in
+// any case.
 func WithWait(d time.Duration) Option {
 	return func(s *settings) {
 		s.wait = d
@@ -220,7 +226,7 @@ func (l *Locker) settings(ctx context.Context, name string, opts []Option) (sett
 		}
 	}
 	if s.owner == nil {
-		s.owner, _ = ctx.Value(ownerKey{}).(*Owner)
+		s.owner, _ = ctx.Value(ownerKey{name}).(*Owner)
 	}
 	if s.err == nil && name == "" {
 		s.err = errors.New("quorum: the lock's name is empty")
@@ -237,7 +243,8 @@ func (l *Locker) settings(ctx context.Context, name string, opts []Option) (sett
 // outermost one's lease, with its length and bounds.
 //
 // Without an explicit owner every acquisition is its own. The context of a
-// lease carries its owner, so Lock(lease.Context(), name) nests as well.
+// lease carries its owner for its name, so Lock(lease.Context(), name) nests as
+// well.
 //
 // The nodes know nothing of this: counts kept there would diverge.
 type Owner struct {
@@ -247,4 +254,6 @@ type Owner struct {
 // NewOwner returns an owner unlike any other.
 func NewOwner() *Owner { return new(Owner) }
 
-type ownerKey struct{}
+// An ownerKey is where a context has the owner of one name. Of another name that
+// owner may have many holders, which must exclude each other.
+type ownerKey struct{ name string }

@@ -39,6 +39,7 @@ type round struct {
 	tally   tally
 	asked   nodeSet
 	eager   bool
+	guarded bool // abstaining nodes have no vote on an extension either
 }
 
 // A ballot is one node's answer.
@@ -49,7 +50,7 @@ type ballot struct {
 	err     error
 	stale   bool // refused only because the token was too low
 	removed bool // a release or break found something
-	may     bool // an acquire may have left the claim there, now or later
+	may     bool // the claim may be there, now or later
 	state   *node.State
 }
 
@@ -97,7 +98,7 @@ func (l *Locker) begin(kind node.Kind, claim node.Claim, ttl, timeout time.Durat
 	}
 	clear(r.ballots)
 	r.tally = tally{nodes: len(l.nodes), need: l.need}
-	r.asked, r.mayHold, r.sweep, r.eager = 0, 0, nil, false
+	r.asked, r.mayHold, r.sweep, r.eager, r.guarded = 0, 0, nil, false, false
 	return r
 }
 
@@ -118,6 +119,11 @@ func (r *round) ask(nodes nodeSet) {
 // receive takes the answer of node i, from whichever task brings it.
 func (r *round) receive(i int, reply node.Reply) {
 	b := r.l.judge(i, r.command.Kind, r.start, reply)
+	if r.guarded && b.vote == Granted {
+		if until := r.l.abstains(r.start, reply.Life); until > 0 {
+			b.vote, b.wait = Abstaining, until
+		}
+	}
 	r.mu.Lock()
 	before := r.tally.verdict()
 	r.ballots[i] = b
@@ -240,9 +246,9 @@ func (l *Locker) judge(i int, kind node.Kind, start clock.Instant, reply node.Re
 	case node.Absent:
 		b.vote = Granted
 	case node.Done:
-		b.vote = Granted
+		b.vote, b.may = Granted, kind == node.Extend
 		if kind == node.Extend && !reply.Kept[0] {
-			b.vote = Refused
+			b.vote, b.may = Refused, false
 		}
 	}
 	if kind == node.Inspect {

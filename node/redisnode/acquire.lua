@@ -23,7 +23,13 @@ local fence = tonumber(redis.call('GET', KEYS[2]) or 0)
 if tonumber(ARGV[2]) <= fence then
   return {2, fence}
 end
-redis.call('HSET', KEYS[1], ARGV[1], 1)
-redis.call('PEXPIRE', KEYS[1], ARGV[3])
+-- What can fail, for want of memory or of a right, fails first; and a lock that
+-- would never expire must not stay.
 redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[4])
+redis.call('HSET', KEYS[1], ARGV[1], 1)
+local expires = redis.pcall('PEXPIRE', KEYS[1], ARGV[3])
+if type(expires) == 'table' and expires.err then
+  redis.call('HDEL', KEYS[1], ARGV[1])
+  return expires
+end
 return 1

@@ -1,0 +1,208 @@
+package quorum_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// A node that restarted has no vote on whether a lease may be resumed: it may
+// have come back with what was released since.
+func TestResumeHeedsTheRestartGuard(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		down := func(d bool, nodes ...int) {
+			for _, i := range nodes {
+				w.nodes[i].Down(d)
+			}
+		}
+		down(true, 3, 4)
+		a := w.locker(quorum.Options{})
+		defer a.Close()
+		handle := must[quorum.Handle](t)(must[*quorum.Lease](t)(a.Lock(background, "x")).Detach())
+		down(false, 3, 4)
+		p := w.locker(quorum.Options{})
+		resumed := must[*quorum.Lease](t)(p.Resume(background, handle))
+		down(true, 0, 1)
+		if err := resumed.Unlock(background); err != nil {
+			t.Fatal(err)
+		}
+		p.Close()
+		b := w.locker(quorum.Options{})
+		defer b.Close()
+		must[*quorum.Lease](t)(b.Lock(background, "x")) // on the last three
+		w.nodes[2].Restart(true)
+		w.nodes[2].Do(func(s *model.Server, now model.Time) { // from an old snapshot
+			if err := s.HSet(now, "x", handle.Owner, "1"); err != nil {
+				t.Fatal(err)
+			}
+			s.PExpire(now, "x", 29*time.Second)
+		})
+		down(false, 0, 1)
+		if second, err := a.Resume(background, handle); err == nil {
+			t.Errorf("two hold at once: the handle was resumed again, for %v", second.Remaining())
+		}
+	})
+}
+
+// The release of a resumed lease is repeated like any other.
+func TestResumedLeaseIsReleasedEverywhere(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		l := w.locker(quorum.Options{})
+		defer l.Close()
+		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
+		lease = must[*quorum.Lease](t)(l.Resume(background, must[quorum.Handle](t)(lease.Detach())))
+		w.nodes[0].Hang(true)
+		if err := lease.Unlock(background); err != nil {
+			t.Fatal(err)
+		}
+		w.nodes[0].Hang(false)
+		time.Sleep(5 * time.Second)
+		if n := w.locked("x"); n > 0 {
+			t.Errorf("%d nodes still have the key", n)
+		}
+	})
+}
+
+// A healing command under way when the lease is handed over creates nothing
+// after the release by the new process.
+func TestDelayedHealingIsRefusedAfterHandOver(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		post := &postman{Node: shared{w.nodes[0], w.sent[0]}}
+		a := must[*quorum.Locker](t)(quorum.New([]node.Node{post,
+			shared{w.nodes[1], w.sent[1]}, shared{w.nodes[2], w.sent[2]}}, quorum.Options{Clock: w.clock}))
+		defer a.Close()
+		b := w.locker(quorum.Options{})
+		defer b.Close()
+		lease := must[*quorum.Lease](t)(a.Lock(background, "x"))
+		w.nodes[0].Restart(true)
+		time.Sleep(11 * time.Second)
+		kept := post.all()
+		if len(kept) != 1 {
+			t.Fatalf("the node was sent %v", kept)
+		}
+		lease = must[*quorum.Lease](t)(b.Resume(background, must[quorum.Handle](t)(lease.Detach())))
+		if err := lease.Unlock(background); err != nil {
+			t.Fatal(err)
+		}
+		late := kept[0]
+		late.Deadline = clock.Never
+		w.nodes[0].Submit(late, func(r node.Reply) {
+			if r.Status != node.Stale {
+				t.Errorf("it was %v", r.Status)
+			}
+		})
+	})
+}
+
+// ForceUnlock ends the lease that it breaks, and not the one that comes next.
+func TestForceUnlockSparesTheNextLease(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		w.foreign("x", time.Hour, 0, 1)
+		l := w.locker(quorum.Options{})
+		defer l.Close()
+		next := make(chan *quorum.Lease, 1)
+		go func() {
+			lease, err := l.Lock(background, "x")
+			if err != nil {
+				t.Error(err)
+			}
+			next <- lease
+		}()
+		time.Sleep(50 * time.Millisecond)
+		w.nodes[2].Hang(true) // so that ForceUnlock lasts, and the waiter is faster
+		if _, err := l.ForceUnlock(background, "x"); err != nil {
+			t.Error(err)
+		}
+		lease := <-next
+		time.Sleep(time.Millisecond)
+		if lease.Remaining() == 0 {
+			t.Errorf("the next lease is over: %v", lease.Extend(background, time.Second))
+		}
+		w.nodes[2].Hang(false)
+	})
+}
+
+// "For ever" is refused, or lasts; it does not overflow.
+func TestVeryLongTimes(t *testing.T) {
+	const forever = time.Duration(1<<63 - 1)
+	if ms := node.Milliseconds(forever); ms < 0 {
+		t.Errorf("a TTL of %v is %d ms", forever, ms)
+	}
+	if clock.Instant(1).Add(forever) != clock.Never {
+		t.Error("an instant overflows")
+	}
+	inWorld(t, 1, func(w *world) {
+		if _, err := quorum.New([]node.Node{w.nodes[0]}, quorum.Options{Clock: w.clock, MaxLease: forever, FenceRetention: forever}); err == nil {
+			t.Error("a MaxLease of centuries is accepted, and would be no guard")
+		}
+		l := w.locker(quorum.Options{})
+		defer l.Close()
+		lease := must[*quorum.Lease](t)(l.Lock(background, "x", quorum.WithMaxHold(forever)))
+		go func() {
+			time.Sleep(time.Second)
+			lease.Unlock(background)
+		}()
+		if _, err := l.Lock(background, "x", quorum.WithWait(forever)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Goroutines that share the context of one lease exclude each other from other
+// names.
+func TestContextNestsOnlyForItsOwnName(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		defer l.Close()
+		batch := must[*quorum.Lease](t)(l.Lock(background, "batch"))
+		item := must[*quorum.Lease](t)(l.Lock(batch.Context(), "item"))
+		if _, err := l.TryLock(batch.Context(), "item"); !errors.Is(err, quorum.ErrHeld) {
+			t.Errorf("a second holder of item: %v", err)
+		}
+		if _, err := l.TryLock(item.Context(), "item"); err != nil {
+			t.Errorf("nested: %v", err)
+		}
+		if _, err := l.TryLock(item.Context(), "batch"); err != nil {
+			t.Errorf("nested, from further inside: %v", err)
+		}
+	})
+}
+
+// Nested leases that are taken and given back at the same time are whole: none
+// is over when it is granted, and none is said to have been lost.
+func TestNestingRaces(t *testing.T) {
+	var nodes []node.Node
+	for _, name := range []string{"a", "b", "c"} {
+		nodes = append(nodes, model.New(clock.System(), name))
+	}
+	l := must[*quorum.Locker](t)(quorum.New(nodes, quorum.Options{}))
+	defer l.Close()
+	o := quorum.NewOwner()
+	done := make(chan bool)
+	for range 4 {
+		go func() {
+			defer func() { done <- true }()
+			for range 3000 {
+				lease, err := l.Lock(background, "x", quorum.WithOwner(o))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if lease.Remaining() == 0 {
+					t.Error("over when it was granted")
+				}
+				if err := lease.Unlock(background); err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+	}
+	for range 4 {
+		<-done
+	}
+}
