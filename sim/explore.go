@@ -17,6 +17,7 @@ type Campaign struct {
 	To      uint64             // the last
 	Jobs    int                // runs at the same time; 0 means 1
 	Bugs    int                // it stops at so many violations that are bugs; 0 means 1
+	Options []Option           // of each run
 
 	// Progress, if not nil, is called about four times a second, and at the end.
 	Progress func(*Report)
@@ -79,7 +80,7 @@ func Explore(ctx context.Context, c Campaign) *Report {
 				if c.Adjust != nil {
 					c.Adjust(p)
 				}
-				result := Run(p, nil)
+				result := Run(p, nil, c.Options...)
 				mu.Lock()
 				r.add(seed, result)
 				if len(r.Found) >= max(1, c.Bugs) {

@@ -33,7 +33,7 @@ const (
 
 // apply executes it. What the textbook keeps in a string is a field here, so
 // that one can look at all locks in the same way.
-func (op plainOp) apply(s *model.Server, now model.Time, cmd node.Command) node.Reply {
+func (op plainOp) apply(s Memory, now model.Time, cmd node.Command) node.Reply {
 	claim := cmd.Claims[0]
 	_, mine := s.Holds(now, claim.Name, claim.Owner)
 	switch op {

@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node/model"
 )
 
 // A Verdict is what came of a run.
@@ -93,7 +94,7 @@ func Run(p *faults.Plan, program func(*Client) error, options ...Option) *Result
 	if err := p.Check(); err != nil {
 		panic(err)
 	}
-	w := &world{p: p, program: program}
+	w := &world{p: p, program: program, memory: func() Memory { return new(model.Server) }}
 	w.order = stream(p.Seed, ofOrder, 0)
 	w.healing = stream(p.Seed, ofHealing, 0)
 	w.check = checker{w: w, latest: make(map[string]*holder)}
@@ -102,7 +103,8 @@ func Run(p *faults.Plan, program func(*Client) error, options ...Option) *Result
 		o(w)
 	}
 	for i := range p.Nodes {
-		s := &server{w: w, number: i, name: procName('n', i), random: stream(p.Seed, ofClocks, i), comesBack: faults.Durable}
+		s := &server{w: w, number: i, name: procName('n', i), mem: w.memory(), random: stream(p.Seed, ofClocks, i),
+			comesBack: faults.Durable}
 		s.mem.Sync()
 		s.begin(-int64(365 * 24 * time.Hour))
 		w.nodes = append(w.nodes, s)

@@ -14,7 +14,7 @@ type server struct {
 	w      *world
 	number int
 	name   string
-	mem    model.Server
+	mem    Memory
 
 	rate   timepiece
 	ahead  time.Duration // of its time of day
@@ -136,7 +136,7 @@ func (s *server) execute(m *message) {
 		l.carry(toClient, m, evReply)
 		return
 	case m.plain != notPlain:
-		m.result = m.plain.apply(&s.mem, s.time(), m.cmd)
+		m.result = m.plain.apply(s.mem, s.time(), m.cmd)
 		w.executed(s, m)
 	case s.scripts>>m.cmd.Kind&1 == 0 && !m.text && l.scripts>>m.cmd.Kind&1 == 1:
 		// This connection believes that the server has the script.

@@ -10,16 +10,16 @@ import (
 
 // Shrink looks for the smallest plan that still breaks the invariant that p
 // breaks, until it finds no smaller one or ctx ends. It returns p itself if p
-// breaks none.
+// breaks none. The options are those of each run.
 //
 // It leaves out events, clients and nodes, shortens the run, and rounds and
 // simplifies what is left.
-func Shrink(ctx context.Context, p *faults.Plan) *faults.Plan {
-	first := Run(p, nil).Worst()
+func Shrink(ctx context.Context, p *faults.Plan, options ...Option) *faults.Plan {
+	first := Run(p, nil, options...).Worst()
 	if first == nil {
 		return p
 	}
-	s := &shrinker{ctx: ctx, best: clone(p), invariant: first.Invariant, outside: first.Outside != ""}
+	s := &shrinker{ctx: ctx, options: options, best: clone(p), invariant: first.Invariant, outside: first.Outside != ""}
 	for changed := true; changed; {
 		changed = s.dropEvents()
 		changed = s.shorten() || changed
@@ -32,6 +32,7 @@ func Shrink(ctx context.Context, p *faults.Plan) *faults.Plan {
 
 type shrinker struct {
 	ctx       context.Context
+	options   []Option
 	best      *faults.Plan
 	invariant string
 	outside   bool
@@ -53,7 +54,7 @@ func (s *shrinker) try(change func(p *faults.Plan)) bool {
 	if p.Check() != nil || p.String() == s.best.String() {
 		return false
 	}
-	v := Run(p, nil).Worst()
+	v := Run(p, nil, s.options...).Worst()
 	if v == nil || v.Invariant != s.invariant || (v.Outside != "") != s.outside {
 		return false
 	}
@@ -77,7 +78,7 @@ func (s *shrinker) dropEvents() (changed bool) {
 
 // shorten ends the run where it fails, or earlier.
 func (s *shrinker) shorten() (changed bool) {
-	if v := Run(s.best, nil).Worst(); v != nil && v.At < s.best.Length {
+	if v := Run(s.best, nil, s.options...).Worst(); v != nil && v.At < s.best.Length {
 		at := v.At.Truncate(time.Millisecond) + time.Millisecond
 		changed = s.try(func(p *faults.Plan) { p.Length = at })
 	}

@@ -29,6 +29,7 @@ type world struct {
 	clients []*Client
 	dead    []*Client // those that others have taken the place of
 	nodes   []*server
+	memory  func() Memory // makes that of a node
 	store   resource
 	names   []string
 	starts  int

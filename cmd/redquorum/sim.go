@@ -16,6 +16,7 @@ import (
 
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/sim"
+	"github.com/redquorum/redquorum/sim/onminiredis"
 )
 
 // The exit statuses of sim, besides exitOK and exitUsage.
@@ -168,6 +169,28 @@ func (f *planFlags) adjust(p *faults.Plan) {
 	}
 }
 
+// nodesOn says what simulated nodes execute commands with.
+type nodesOn struct {
+	flag    string // that chooses it, with a space before it, if it is not the default
+	options []sim.Option
+}
+
+func (n *nodesOn) register(fs *flag.FlagSet) {
+	const what = "what nodes execute commands with: `model or miniredis`; the latter runs the Lua scripts\n" +
+		"of production, and takes some 50 times as long (default model)"
+	fs.Func("nodes-on", what, func(s string) error {
+		switch s {
+		case "model":
+			*n = nodesOn{}
+		case "miniredis":
+			*n = nodesOn{" --nodes-on miniredis", []sim.Option{sim.WithMemory(onminiredis.New)}}
+		default:
+			return errors.New("want model or miniredis")
+		}
+		return nil
+	})
+}
+
 // seedRange reads A-B, or A.
 func seedRange(s string) (from, to uint64, err error) {
 	a, b, two := strings.Cut(s, "-")
@@ -194,6 +217,7 @@ Exit status: 0 sound, 1 safety broken or a situation missed, 3 liveness broken, 
 
 example:
   redquorum sim explore --for 10m --jobs 2
+  redquorum sim explore --for 10m --nodes-on miniredis
   redquorum sim explore --seeds 1-10000 --guard off
 `
 
@@ -201,6 +225,8 @@ func simExplore(ctx context.Context, c *command) int {
 	fs := c.flags("sim explore", exploreManual)
 	var plans planFlags
 	plans.register(fs)
+	var on nodesOn
+	on.register(fs)
 	seeds := fs.String("seeds", "", "which seeds, such as `1-1000` (default: from the time of day on)")
 	length := fs.Duration("for", 30*time.Second, "for how long, unless --seeds ends it")
 	jobs := fs.Int("jobs", runtime.GOMAXPROCS(0), "`N` runs at the same time")
@@ -213,7 +239,7 @@ func simExplore(ctx context.Context, c *command) int {
 		return c.fail("sim explore", leftOver(fs.Arg(0)))
 	}
 	err := plans.check()
-	campaign := sim.Campaign{Profile: plans.profile, Adjust: plans.adjust, Jobs: *jobs,
+	campaign := sim.Campaign{Profile: plans.profile, Adjust: plans.adjust, Jobs: *jobs, Options: on.options,
 		From: uint64(time.Now().Unix()) * 1_000_000, To: math.MaxUint64 - 1}
 	if err == nil && *seeds != "" {
 		campaign.From, campaign.To, err = seedRange(*seeds)
@@ -246,7 +272,7 @@ func simExplore(ctx context.Context, c *command) int {
 	bar.clear()
 	var found []string
 	for _, f := range report.Found {
-		path, err := savePlan(*dir, f)
+		path, err := savePlan(*dir, f, on)
 		if err != nil {
 			return c.fail("sim explore", err)
 		}
@@ -267,7 +293,7 @@ func simExplore(ctx context.Context, c *command) int {
 		return exitOK
 	}
 	if !*asJSON {
-		c.explain(report.Found[0], found[0])
+		c.explain(report.Found[0], found[0], on)
 	}
 	return statusOfVerdict(report.Found[0].Verdict)
 }
@@ -285,21 +311,21 @@ func isSet(fs *flag.FlagSet, name string) (set bool) {
 const shrinkTime = 10 * time.Second
 
 // savePlan shrinks a plan that fails and writes it to a file.
-func savePlan(dir string, f sim.Found) (path string, err error) {
+func savePlan(dir string, f sim.Found, on nodesOn) (path string, err error) {
 	p, err := faults.Parse(f.Plan)
 	if err != nil {
 		return "", err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), shrinkTime)
 	defer cancel()
-	small := sim.Shrink(ctx, p)
+	small := sim.Shrink(ctx, p, on.options...)
 	path = fmt.Sprintf("%s%credquorum-seed-%d.plan", strings.TrimRight(dir, "/"), os.PathSeparator, f.Seed)
 	comment := fmt.Sprintf("# %s: %s\n# shrunk from seed %d, which had %d events\n", f.Invariant, f.What, f.Seed, len(p.Events))
 	return path, os.WriteFile(path, []byte(comment+small.String()), 0o666)
 }
 
 // explain tells how a run fails.
-func (c *command) explain(f sim.Found, path string) {
+func (c *command) explain(f sim.Found, path string, on nodesOn) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return
@@ -308,13 +334,13 @@ func (c *command) explain(f sim.Found, path string) {
 	if err != nil {
 		return
 	}
-	r := sim.Run(p, nil, sim.WithTrace())
+	r := sim.Run(p, nil, append(on.options, sim.WithTrace())...)
 	v := r.Worst()
 	fmt.Fprintf(c.stdout, "\n%s VIOLATED by seed %d: %s\n\n%s\n\n", v.Invariant, f.Seed, sim.Invariants[v.Invariant], v.What)
 	for _, line := range r.Story(10) {
 		fmt.Fprintln(c.stdout, line)
 	}
-	fmt.Fprintf(c.stdout, "\nplan: %s (%d events)\nplay it again: redquorum sim replay %s\n", path, len(p.Events), path)
+	fmt.Fprintf(c.stdout, "\nplan: %s (%d events)\nplay it again: redquorum sim replay %s%s\n", path, len(p.Events), path, on.flag)
 }
 
 func writeReport(w io.Writer, r *sim.Report) error {

@@ -55,6 +55,8 @@ func simRun(_ context.Context, c *command) int {
 	fs := c.flags("sim run", simRunManual)
 	var plans planFlags
 	plans.register(fs)
+	var on nodesOn
+	on.register(fs)
 	seed := fs.Uint64("seed", 1, "the seed, a `number`")
 	show := showFlags{}
 	show.register(fs)
@@ -69,7 +71,7 @@ func simRun(_ context.Context, c *command) int {
 	}
 	p := faults.Generate(*seed, plans.profile)
 	plans.adjust(p)
-	return c.play("sim run", p, show)
+	return c.play("sim run", p, show, on)
 }
 
 const simReplayManual = `
@@ -86,6 +88,8 @@ example:
 
 func simReplay(_ context.Context, c *command) int {
 	fs := c.flags("sim replay", simReplayManual)
+	var on nodesOn
+	on.register(fs)
 	show := showFlags{}
 	show.register(fs)
 	path, status, ok := c.parseOne(fs, "the plan's file")
@@ -96,7 +100,7 @@ func simReplay(_ context.Context, c *command) int {
 	if err != nil {
 		return c.fail("sim replay", err)
 	}
-	return c.play("sim replay", p, show)
+	return c.play("sim replay", p, show, on)
 }
 
 func readPlan(path string) (*faults.Plan, error) {
@@ -131,8 +135,8 @@ func (s *showFlags) register(fs interface {
 }
 
 // play runs a plan and shows it.
-func (c *command) play(verb string, p *faults.Plan, show showFlags) int {
-	r := sim.Run(p, nil, sim.WithTrace())
+func (c *command) play(verb string, p *faults.Plan, show showFlags, on nodesOn) int {
+	r := sim.Run(p, nil, append(on.options, sim.WithTrace())...)
 	if err := c.show(r, show); err != nil {
 		return c.fail(verb, err)
 	}

@@ -20,6 +20,7 @@ func TestSimUsageErrors(t *testing.T) {
 		{"sim run --clients 0", "--clients is 0"},
 		{"sim run --client rust", "want redquorum or plain"},
 		{"sim run --guard maybe", "want on or off"},
+		{"sim run --nodes-on paper", "want model or miniredis"},
 		{"sim run 7", `"7" is left over`},
 		{"sim explore --seeds 9-3", "--seeds is \"9-3\"; want a range such as 1-1000"},
 		{"sim explore --jobs 0", "--jobs is 0"},
@@ -69,6 +70,10 @@ func TestSimSound(t *testing.T) {
 	want(t, exitOK, "sound: ", "sim", "--for", "200ms")
 	want(t, exitOK, "sound: ", "sim", "run", "--seed", "3", "--nodes", "3", "--clients", "2", "--length", "1s")
 	want(t, exitOK, "20 seeds ran twice; 0 differed", "sim", "verify", "--seeds", "1-20")
+
+	want(t, exitOK, "sound: 5 seeds", "sim", "explore", "--seeds", "1-5", "--nodes-on", "miniredis")
+	model := want(t, exitOK, "sound: ", "sim", "run", "--seed", "3", "--length", "1s", "--nodes-on", "model")
+	want(t, exitOK, model, "sim", "run", "--seed", "3", "--length", "1s", "--nodes-on", "miniredis")
 
 	_, stdout, _ := redquorum(t, "sim", "explore", "--seeds", "1-20", "--json")
 	var r exploreReport

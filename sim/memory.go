@@ -1,0 +1,31 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
+)
+
+// A Memory is what a node keeps its keys in, and executes commands with. The
+// methods mean what they mean for [model.Server], which is one, and which runs
+// use unless told otherwise: see [WithMemory]. Holds and Dump change nothing: they
+// are asked about times that do not come to pass.
+type Memory interface {
+	Apply(now model.Time, cmd node.Command) (reply node.Reply, published bool)
+	Holds(now model.Time, name, owner string) (until model.Time, ok bool)
+	Dump(now model.Time) []model.Entry
+
+	HSet(now model.Time, key, field, value string) error
+	PExpire(now model.Time, key string, ttl time.Duration)
+	Del(key string)
+	FlushAll()
+
+	Expire(now model.Time)
+	Sync()
+	Restart(model.Loss)
+}
+
+// WithMemory gives each node a memory of its own, made by empty. What happens in
+// a run is the same with each that behaves as package node says.
+func WithMemory(empty func() Memory) Option { return func(w *world) { w.memory = empty } }

@@ -1,0 +1,202 @@
+// Package onminiredis lets simulated nodes execute the Lua scripts of
+// production, in miniredis (github.com/alicebob/miniredis), in the process and
+// without sockets. A run is the same as on the model, event for event, and takes
+// some fifty times as long.
+//
+//	sim.Run(plan, nil, sim.WithMemory(onminiredis.New))
+//
+// In miniredis time passes when it is told to, so it is told before each
+// command. One thing differs from Redis, and is made up for: a key of p
+// milliseconds is gone when p have passed; in Redis, when more than p have. So
+// each life that a command gives is made a nanosecond longer, once: with whole
+// milliseconds passing, the key is then there in the p-th, its PTTL is exact, and
+// it is gone in the next.
+//
+// One difference from the model is left: when a server's clock is set back, the
+// model brings back what had expired and was not used since. Here it is gone as
+// soon as any command is executed. Only plans that are outside of what a lock
+// with a lease can stand set a server's clock back.
+package onminiredis
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
+	"github.com/redquorum/redquorum/node/redisnode"
+	"github.com/redquorum/redquorum/sim"
+)
+
+type memory struct {
+	data *miniredis.Miniredis
+	peer *server.Peer // who sends it commands
+	out  bytes.Buffer // and gets the answers
+	now  model.Time   // how far its time has come
+	disk []model.Entry
+
+	released string // the channel on which 0 was published last
+}
+
+// New returns an empty memory.
+func New() sim.Memory {
+	m := &memory{data: miniredis.NewMiniRedis()}
+	m.peer = server.NewPeer(bufio.NewWriter(&m.out))
+	conn, err := m.data.Dial() // starts it without a listener
+	if err != nil {
+		panic(err) // only listening can fail
+	}
+	conn.Close()
+	m.data.Server().Close() // ends the goroutines that served conn, and nothing else
+	m.data.Server().SetPreHook(m.hear)
+	return m
+}
+
+// hear sees every command, also those of scripts.
+func (m *memory) hear(_ *server.Peer, cmd string, args ...string) (done bool) {
+	if cmd == "PUBLISH" && args[1] == "0" {
+		m.released = args[0]
+	}
+	return false
+}
+
+func (m *memory) Apply(now model.Time, cmd node.Command) (reply node.Reply, published bool) {
+	m.Expire(now)
+	m.released = ""
+	reply = redisnode.Execute(cmd, m.do)
+	for _, c := range cmd.Claims {
+		m.prolong(c.Name)
+		m.prolong(node.FenceKey(c.Name))
+	}
+	return reply, m.released == node.Channel(cmd.Claims[0].Name)
+}
+
+// do has a command executed.
+func (m *memory) do(words []string) (any, error) {
+	m.data.Server().Dispatch(m.peer, words)
+	m.peer.Flush()
+	val, err := server.ParseReply(bufio.NewReader(&m.out))
+	return asGoRedis(val), err
+}
+
+// asGoRedis makes an answer what go-redis makes of it.
+func asGoRedis(val any) any {
+	switch v := val.(type) {
+	case int:
+		return int64(v)
+	case []any:
+		for i := range v {
+			v[i] = asGoRedis(v[i])
+		}
+	}
+	return val
+}
+
+// prolong adds the nanosecond to a life that was just given.
+func (m *memory) prolong(key string) {
+	if ttl := m.data.TTL(key); ttl > 0 && ttl%time.Millisecond == 0 {
+		m.data.SetTTL(key, ttl+1)
+	}
+}
+
+func (m *memory) Holds(now model.Time, name, owner string) (until model.Time, ok bool) {
+	if m.data.HGet(name, owner) == "" {
+		return 0, false
+	}
+	if until = m.expires(name); now > until {
+		return 0, false
+	}
+	return until, true
+}
+
+func (m *memory) expires(key string) model.Time {
+	ttl := m.data.TTL(key)
+	if ttl == 0 {
+		return model.Never
+	}
+	return m.now + model.Time(ttl/time.Millisecond)
+}
+
+func (m *memory) Dump(now model.Time) (entries []model.Entry) {
+	for _, key := range m.data.Keys() {
+		e := model.Entry{Key: key, Type: m.data.Type(key), Expires: m.expires(key)}
+		if now > e.Expires {
+			continue
+		}
+		if e.Type == "hash" {
+			fields, _ := m.data.HKeys(key)
+			for _, field := range fields {
+				e.Fields = append(e.Fields, node.Field{Name: field, Value: m.data.HGet(key, field)})
+			}
+		} else {
+			e.Value, _ = m.data.Get(key)
+		}
+		entries = append(entries, e)
+	}
+	return entries
+}
+
+func (m *memory) HSet(now model.Time, key, field, value string) error {
+	m.Expire(now)
+	_, err := m.do([]string{"HSET", key, field, value})
+	if err != nil {
+		return fmt.Errorf("%w: %w", node.ErrWrongType, err)
+	}
+	return nil
+}
+
+func (m *memory) PExpire(now model.Time, key string, ttl time.Duration) {
+	m.Expire(now)
+	_, _ = m.do([]string{"PEXPIRE", key, strconv.FormatInt(node.Milliseconds(ttl), 10)}) // 0 or 1
+	m.prolong(key)
+}
+
+func (m *memory) Del(key string) { m.data.Del(key) }
+
+func (m *memory) FlushAll() { m.data.FlushAll() }
+
+// Expire brings m's time to now, which may be earlier.
+func (m *memory) Expire(now model.Time) {
+	if now != m.now {
+		m.data.FastForward(time.Duration(now-m.now) * time.Millisecond)
+		m.now = now
+	}
+}
+
+// miniredis has no disk, so Sync and Restart are one.
+
+func (m *memory) Sync() { m.disk = m.Dump(m.now) }
+
+func (m *memory) Restart(loss model.Loss) {
+	switch loss {
+	case model.LoseUnsynced:
+		m.data.FlushAll()
+		for _, e := range m.disk {
+			m.restore(e)
+		}
+	case model.LoseEverything:
+		m.data.FlushAll()
+	}
+	m.Sync()
+}
+
+func (m *memory) restore(e model.Entry) {
+	if m.now > e.Expires {
+		return
+	}
+	for _, f := range e.Fields {
+		m.data.HSet(e.Key, f.Name, f.Value)
+	}
+	if e.Type == "string" {
+		_ = m.data.Set(e.Key, e.Value) // fails for a key of another type, and here is none
+	}
+	if e.Expires != model.Never {
+		m.data.SetTTL(e.Key, time.Duration(e.Expires-m.now)*time.Millisecond+1)
+	}
+}

@@ -1,0 +1,122 @@
+package onminiredis_test
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
+	"github.com/redquorum/redquorum/sim"
+	"github.com/redquorum/redquorum/sim/onminiredis"
+)
+
+func TestRunsAreTheSameAsOnTheModel(t *testing.T) {
+	seeds := uint64(20)
+	if testing.Short() {
+		seeds = 5
+	}
+	for seed := range seeds {
+		same(t, faults.Generate(seed, faults.Profile{}))
+	}
+	for seed := range seeds / 5 {
+		same(t, faults.Generate(seed, faults.Profile{Outside: true}))
+		p := faults.Generate(seed, faults.Profile{Nodes: 3, Clients: 3})
+		p.Lock.Client = faults.Plain
+		same(t, p)
+	}
+}
+
+func same(t *testing.T, p *faults.Plan) {
+	t.Helper()
+	a, b := sim.Run(p, nil), sim.Run(p, nil, sim.WithMemory(onminiredis.New))
+	if a.Hash != b.Hash || a.Events != b.Events || a.Verdict != b.Verdict {
+		t.Errorf("seed %d, on the model and on miniredis: %s and %s, %d and %d events, trace %016x and %016x",
+			p.Seed, a.Verdict, b.Verdict, a.Events, b.Events, a.Hash, b.Hash)
+	}
+}
+
+// What a guard finds on the model it finds on miniredis: the scripts do run.
+func TestABugIsABugOnBoth(t *testing.T) {
+	profile := faults.Profile{Nodes: 5, Clients: 3}
+	unguarded := func(p *faults.Plan) { p.Lock.Guard = false }
+	r := sim.Explore(t.Context(), sim.Campaign{To: 2000, Jobs: 2, Profile: profile, Adjust: unguarded})
+	if len(r.Found) == 0 {
+		t.Fatalf("nothing in %d seeds", r.Seeds)
+	}
+	seed := r.Found[0].Seed
+	again := sim.Explore(t.Context(), sim.Campaign{From: seed, To: seed, Profile: profile, Adjust: unguarded,
+		Options: []sim.Option{sim.WithMemory(onminiredis.New)}})
+	if !reflect.DeepEqual(again.Found, r.Found[:1]) {
+		t.Errorf("on the model %v, on miniredis %v", r.Found, again.Found)
+	}
+}
+
+// A memory behaves as the model does, method by method, as long as time does not
+// go back.
+func TestMemory(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var want model.Server
+		got := onminiredis.New()
+		now := model.Time(1_700_000_000_000)
+		names, owners := []string{"n", "{n}"}, []string{"a", "b"}
+		draw := func(from []string, what string) string { return rapid.SampledFrom(from).Draw(t, what) }
+		ms := func(least int, what string) time.Duration {
+			return time.Duration(rapid.IntRange(least, 8).Draw(t, what)) * time.Millisecond
+		}
+		apply := func(t *rapid.T) {
+			cmd := node.Command{
+				Kind: rapid.SampledFrom([]node.Kind{node.Acquire, node.Release, node.Extend, node.Inspect, node.Break}).Draw(t, "kind"),
+				Claims: []node.Claim{{Name: draw(names, "name"), Owner: draw(owners, "owner"),
+					Token: node.Token(rapid.IntRange(1, 12).Draw(t, "token"))}},
+				TTL: ms(1, "ttl"), Retention: ms(1, "retention"),
+			}
+			a, published := want.Apply(now, cmd)
+			b, heard := got.Apply(now, cmd)
+			if !reflect.DeepEqual(a, b) || published != heard {
+				t.Fatalf("%v: %+v, published %v; want %+v, published %v", cmd, b, heard, a, published)
+			}
+		}
+		each := func(f func(sim.Memory)) { f(&want); f(got) }
+		t.Repeat(map[string]func(*rapid.T){
+			"apply": apply, "apply too": apply, "and again": apply, // most of the time
+			"wait": func(t *rapid.T) { now += model.Time(ms(0, "time").Milliseconds()) },
+			"set": func(t *rapid.T) {
+				name, owner := draw(names, "name"), draw(owners, "owner")
+				if a, b := want.HSet(now, name, owner, "1"), got.HSet(now, name, owner, "1"); !errors.Is(b, a) {
+					t.Fatalf("HSet: %v, want %v", b, a)
+				}
+			},
+			"life": func(t *rapid.T) {
+				name, ttl := draw(names, "name"), ms(0, "ttl")
+				each(func(m sim.Memory) { m.PExpire(now, name, ttl) })
+			},
+			"delete": func(t *rapid.T) {
+				key := draw([]string{"n", "{n}", node.FenceKey("n")}, "key")
+				each(func(m sim.Memory) { m.Del(key) })
+			},
+			"flush":  func(*rapid.T) { each(sim.Memory.FlushAll) },
+			"expire": func(*rapid.T) { each(func(m sim.Memory) { m.Expire(now) }) },
+			"sync":   func(*rapid.T) { each(sim.Memory.Sync) },
+			"restart": func(t *rapid.T) {
+				loss := rapid.SampledFrom([]model.Loss{model.LoseNothing, model.LoseUnsynced, model.LoseEverything}).Draw(t, "loss")
+				each(func(m sim.Memory) { m.Restart(loss) })
+			},
+			"": func(t *rapid.T) {
+				if a, b := want.Dump(now), got.Dump(now); !reflect.DeepEqual(a, b) {
+					t.Fatalf("keys %+v, want %+v", b, a)
+				}
+				for _, name := range names {
+					until, ok := want.Holds(now, name, "a")
+					if b, holds := got.Holds(now, name, "a"); b != until || holds != ok {
+						t.Fatalf("%q: held until %v (%v), want %v (%v)", name, b, holds, until, ok)
+					}
+				}
+			},
+		})
+	})
+}
