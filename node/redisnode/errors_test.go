@@ -238,3 +238,14 @@ func TestInfoIsNeeded(t *testing.T) {
 		t.Errorf("unhelpful: %v", r.Err)
 	}
 }
+
+// A lock that could not be given a TTL does not stay: nobody would ever get it.
+func TestLockWithoutExpiryDoesNotStay(t *testing.T) {
+	p := newServer(t)
+	p.do("acl", "setuser", "locker", "on", ">s3cret", "~*", "&*", "+@all", "-pexpire")
+	expectErr(t, "no PEXPIRE", ask(t, dial(t, "redis://locker:s3cret@"+p.addr), acquire("a", "me", 1)), node.ErrAuth)
+	r := ask(t, dial(t, "redis://"+p.addr), inspect("a"))
+	if r.State == nil || r.State.Type != "none" {
+		t.Errorf("the node has %+v, %v", r.State, r.Err)
+	}
+}
