@@ -19,10 +19,11 @@ func main() {
 	from := flag.Uint64("from", 0, "the first seed")
 	to := flag.Uint64("to", 999, "the last seed")
 	patience := flag.Duration("patience", 20*time.Second, "how long one seed may run")
+	text := flag.String("plan", "", "run this plan with each seed, instead of one that is drawn")
 	flag.Parse()
 	for seed := *from; seed <= *to; seed++ {
 		fmt.Println(seed)
-		if invariant, what := try(seed, *patience); invariant != "" {
+		if invariant, what := try(plan(*text, seed), *patience); invariant != "" {
 			what, _, _ = strings.Cut(what, "\n")
 			fmt.Println("killed", invariant, what)
 			return
@@ -31,10 +32,23 @@ func main() {
 	fmt.Println("survived")
 }
 
-// try runs one seed and returns which invariant it broke, or "". A run that does
+func plan(text string, seed uint64) *faults.Plan {
+	if text == "" {
+		return faults.Generate(seed, faults.Profile{})
+	}
+	p, err := faults.Parse(text)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "probe:", err)
+		os.Exit(2)
+	}
+	p.Seed = seed
+	return p
+}
+
+// try runs a plan and returns which invariant it broke, or "". A run that does
 // not end, or that eats up the memory, breaks one too. It cannot be stopped: the
 // process is to end soon.
-func try(seed uint64, patience time.Duration) (invariant, what string) {
+func try(p *faults.Plan, patience time.Duration) (invariant, what string) {
 	type end struct{ invariant, what string }
 	ended := make(chan end, 1)
 	go func() {
@@ -43,7 +57,7 @@ func try(seed uint64, patience time.Duration) (invariant, what string) {
 				ended <- end{"panic", fmt.Sprint(p)}
 			}
 		}()
-		switch r := sim.Run(faults.Generate(seed, faults.Profile{}), nil); r.Verdict {
+		switch r := sim.Run(p, nil); r.Verdict {
 		case sim.Unsafe, sim.Stuck:
 			ended <- end{r.Worst().Invariant, r.Worst().What}
 		default:
