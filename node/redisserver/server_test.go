@@ -134,6 +134,7 @@ func TestArgsWin(t *testing.T) {
 }
 
 func TestBadArgsFailWithTheServersWords(t *testing.T) {
+	need(t)
 	s, err := redisserver.Start(redisserver.Config{Args: []string{"--no-such-thing", "1"}})
 	if err == nil {
 		s.Close()
