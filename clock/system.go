@@ -9,8 +9,8 @@ import (
 // which the machine was suspended: CLOCK_BOOTTIME on Linux, CLOCK_MONOTONIC on
 // macOS. On other systems they come from the Go runtime's monotonic clock,
 // which there may stop while the machine sleeps: after such a sleep a holder
-// can believe in its lease for as long as the machine slept (failure scenario
-// "suspend"), and only the fencing token protects the resource.
+// can believe in its lease for as long as the machine slept, and only the fencing
+// token protects the resource.
 //
 // A Wait that lasts over a suspension notices it within a second of the wake-up.
 func System() Clock { return system{now: bootInstant} }
