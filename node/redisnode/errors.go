@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"regexp"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -50,9 +51,13 @@ func fromServer(err error) bool {
 	return errors.As(err, &e)
 }
 
+// inScript is what Redis 7 and newer add to what a command inside a script
+// raised: where in our own script it was helps nobody.
+var inScript = regexp.MustCompile(` script: [0-9a-f]+(, on @user_script:\d+\.)?$`)
+
 // serverError says what an error that the server sent means.
 func serverError(err error) error {
-	text := err.Error()
+	text := inScript.ReplaceAllString(err.Error(), "")
 	if strings.HasPrefix(text, "CROSSSLOT") {
 		return fmt.Errorf("%w: %s: on a cluster a name with a brace needs a whole hash tag, such as {a}b", node.ErrServer, text)
 	}

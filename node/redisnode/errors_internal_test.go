@@ -46,6 +46,17 @@ func TestMeaning(t *testing.T) {
 	}
 }
 
+// What a user reads is without the place in our own script.
+func TestServerErrorText(t *testing.T) {
+	const want = "the key at this name is not a lock: WRONGTYPE Operation against a key holding the wrong kind of value"
+	for _, said := range []string{"", " script: 0123456789abcdef0123456789abcdef01234567, on @user_script:17."} {
+		got := serverError(errors.New("WRONGTYPE Operation against a key holding the wrong kind of value" + said))
+		if got.Error() != want {
+			t.Errorf("got %q", got)
+		}
+	}
+}
+
 func TestNetworkError(t *testing.T) {
 	for _, tt := range []struct{ err, want error }{
 		{io.EOF, node.ErrUnreachable},
