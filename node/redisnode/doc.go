@@ -101,6 +101,8 @@
 //	    +hset +hexists +hdel +hgetall
 //
 // and +select for a database other than 0, +client|setname for a ClientName.
+// "redquorum doctor" wants +time as well, to compare clocks, and --name nightly,
+// to try what the user may do under a name that it may use.
 // Names with a brace have their fence and channel without the added braces.
 //
 // The server has to be Redis 6 or newer, or another one with its commands.
