@@ -61,7 +61,8 @@ func (o Options) withDefaults() Options {
 //
 // A URL is redis://user:password@host:port/db, rediss:// for TLS, or
 // unix://user:password@/path/to/socket?db=0. [redis.ParseURL] says which
-// settings can follow as a query. No error shows a password.
+// settings can follow as a query. An error says which URL is wrong and how, but
+// shows nothing of it: a password may be in any part of a malformed one.
 func Dial(urls ...string) ([]node.Node, error) {
 	parsed := make([]*redis.Options, len(urls))
 	var wrong []error
@@ -136,45 +137,33 @@ func nameOf(o *redis.Options) string {
 	return o.Addr + "/" + strconv.Itoa(o.DB)
 }
 
-// parseURL is redis.ParseURL with errors that can be shown.
+// parseURL is redis.ParseURL with errors that quote nothing of the URL: when it
+// is malformed, any part of it can be part of a password in which something was
+// not percent-encoded.
 func parseURL(u string) (*redis.Options, error) {
-	shown, without := redact(u)
-	if shown == "" { // ParseURL would take it for localhost
+	if !strings.Contains(u, "://") { // ParseURL would take some of these for localhost
 		return nil, errors.New("not a URL, such as redis://host:6379")
+	}
+	parsed, err := url.Parse(u)
+	if err != nil {
+		return nil, errors.New("malformed: its port has to be a number, and what is special in its user or password " +
+			"has to be percent-encoded, also a comma (%2C) where URLs are separated by commas")
 	}
 	o, err := redis.ParseURL(u)
 	if err == nil {
 		return o, nil
 	}
-	// What is wrong may be told in words that quote the password. So the same
-	// fault is looked for in the URL that has none.
-	if _, err = redis.ParseURL(without); err == nil {
-		err = errors.New("malformed user or password (what is special in a URL has to be percent-encoded)")
+	switch parsed.Scheme {
+	case "redis", "rediss", "unix":
+	default:
+		return nil, errors.New("its scheme is not redis, rediss or unix")
 	}
-	var wrapped *url.Error
-	if errors.As(err, &wrapped) {
-		err = wrapped.Err
+	parsed.RawQuery = ""
+	switch _, err := redis.ParseURL(parsed.String()); {
+	case err == nil:
+		return nil, errors.New("a setting after its ? is unknown, or has a value that is none")
+	case parsed.Scheme == "unix":
+		return nil, errors.New("it has no path of a socket")
 	}
-	return nil, fmt.Errorf("%q: %s", shown, strings.TrimPrefix(err.Error(), "redis: "))
-}
-
-// redact returns a URL with *** for its user, password and query, and the URL
-// without user and password. Both are empty for what has no ://.
-func redact(u string) (shown, without string) {
-	scheme, rest, ok := strings.Cut(u, "://")
-	if !ok {
-		return "", ""
-	}
-	without = scheme + "://"
-	shown = without
-	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
-		shown += "***@"
-		rest = rest[at+1:]
-	}
-	host, query, _ := strings.Cut(rest, "?")
-	shown += host
-	if query != "" {
-		shown += "?***"
-	}
-	return shown, without + rest
+	return nil, errors.New("its path is not the number of a database")
 }
