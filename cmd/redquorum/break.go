@@ -31,7 +31,7 @@ func breakVerb(ctx context.Context, c *command) int {
 		return status
 	}
 	if !*yes {
-		return c.fail("break", usageError("breaking %q can let two holders work at once; add --yes to do it", name))
+		return c.fail("break", usageError("breaking %s can let two holders work at once; add --yes to do it", quoted(name)))
 	}
 	l, done, err := nodes.locker(quorum.Options{})
 	if err != nil {

@@ -68,7 +68,7 @@ func runVerb(ctx context.Context, c *command) int {
 	}
 	path, err := exec.LookPath(f.command[0])
 	if err != nil {
-		return c.failCommand(err)
+		return c.failCommand(f.command[0], err)
 	}
 	trouble := new(trouble)
 	l, done, err := f.locker(quorum.Options{Lease: f.lease, MaxHold: f.maxHold, Observer: trouble})
@@ -118,7 +118,7 @@ func (c *command) runFlags() (f runFlags, status int, ok bool) {
 	case len(f.command) == 0:
 		err = usageError("the command is missing: ... -- COMMAND [ARG...]")
 	case strings.Contains(f.command[0], "://"):
-		err = usageError("the command is %s", quoted(f.command[0]))
+		err = usageError("the command is a URL; those of nodes follow --nodes")
 	case f.try && set["wait"]:
 		err = usageError("--try and --wait exclude each other")
 	case set["wait"] && f.wait < 0:
@@ -160,8 +160,13 @@ func (f *runFlags) acquire(ctx context.Context, c *command, l *quorum.Locker) (*
 	return l.Lock(ctx, f.name)
 }
 
-func (c *command) failCommand(err error) int {
-	fmt.Fprintf(c.stderr, "redquorum run: %v\n", err)
+// failCommand says why the command, named so, could not be started.
+func (c *command) failCommand(name string, err error) int {
+	reason := err
+	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(inner) {
+		reason = inner // the outer ones quote the name
+	}
+	fmt.Fprintf(c.stderr, "redquorum run: the command %s: %v\n", quoted(name), reason)
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
 		return exitNotFound
 	}
@@ -198,7 +203,7 @@ func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease, troub
 	cmd.WaitDelay = time.Second // for pipes that are held open by what is left in the background
 	group, err := startGroup(cmd)
 	if err != nil {
-		return c.failCommand(err)
+		return c.failCommand(f.command[0], err)
 	}
 	defer group.foregroundBack()
 

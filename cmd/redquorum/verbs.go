@@ -83,6 +83,7 @@ func usage(w io.Writer) {
 'redquorum help VERB' has the rest. Nodes are given by --nodes, or by
 REDQUORUM_NODES, as URLs separated by commas:
   redis://host:6379  rediss://user:password@host:6380/0  unix:///run/redis.sock
+What is special in a user or password is percent-encoded, a comma as %2C.
 
 Start with: redquorum demo
 `)
@@ -123,6 +124,9 @@ func (c *command) parse(fs *flag.FlagSet) (status int, ok bool) {
 		fs.Usage()
 		return exitOK, false
 	}
+	if err != nil && secretive(err.Error()) {
+		return c.fail(fs.Name(), usageError("a flag that takes no URL was given one, or a part of one")), false
+	}
 	if err != nil {
 		hint := ""
 		if strings.HasSuffix(err.Error(), "parse error") {
@@ -136,11 +140,16 @@ func (c *command) parse(fs *flag.FlagSet) (status int, ok bool) {
 // leftOver is the error of a verb that was given more than it takes.
 func leftOver(arg string) error { return usageError("%s is left over", quoted(arg)) }
 
-// quoted returns an argument as it can be shown. A URL cannot: it may have a
-// password.
+// secretive reports whether text may have a URL in it, or the rest of one that was
+// cut: these cannot be shown, as they may have a password.
+func secretive(text string) bool {
+	return strings.Contains(text, "://") || strings.Contains(text, "@")
+}
+
+// quoted returns an argument as it can be shown.
 func quoted(arg string) string {
-	if strings.Contains(arg, "://") {
-		return "a URL that does not follow --nodes"
+	if secretive(arg) {
+		return "(not shown: it may have a password)"
 	}
 	return strconv.Quote(arg)
 }
@@ -203,7 +212,7 @@ func (n *nodeFlags) limit() (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d <= 0 {
-		return 0, usageError("REDQUORUM_MAX_LEASE is %q; it must be a time such as 30s", text)
+		return 0, usageError("REDQUORUM_MAX_LEASE is %s; it must be a time such as 30s", quoted(text))
 	}
 	return d, nil
 }

@@ -74,6 +74,13 @@ func TestSecrets(t *testing.T) {
 		"://user:" + secret + "@127.0.0.1:1",
 		"redis://127.0.0.1:1/x?password=" + secret,
 		"user:" + secret + "@127.0.0.1:1",
+		"redis://user:" + secret + ",x@127.0.0.1:1",
+		"redis://user:x," + secret + "@127.0.0.1:1",
+		"redis://:" + secret + ",x@127.0.0.1:1",
+		"redis://user:1/" + secret + ",x@127.0.0.1:1",
+		"redis://user:1?" + secret + ",x@127.0.0.1:1",
+		"redis://user:x@" + secret + "/,x@127.0.0.1:1",
+		"unix://user:" + secret + ",x@/run/redis.sock",
 	}
 	for _, url := range urls {
 		for _, args := range [][]string{
@@ -84,6 +91,14 @@ func TestSecrets(t *testing.T) {
 			{"doctor", "--nodes", url},
 			{"doctor", "--json", "--nodes", url},
 			{"demo", "--nodes", url},
+			{"lock", url}, {url}, {"help", url}, {"sim", url},
+			{"status", "x", url}, {"break", url}, {"doctor", url}, {"demo", url},
+			{"run", "--name", "x", "--lease", url, "--", "true"},
+			{"run", "--name", "x", "--try", url},
+			{"run", "--name", "x", "--embedded", "1", "--try", secret + "@127.0.0.1:1"},
+			{"run", "--name", "x", "--embedded", "1", "--try", "/" + secret + "@127.0.0.1:1"},
+			{"status", "x", "--max-lease", url},
+			{"doctor", "--" + url},
 		} {
 			if status, stdout, stderr := redquorum(t, args...); status == exitOK || strings.Contains(stdout+stderr, secret) {
 				t.Errorf("%q: status %d\n%s%s", args, status, stdout, stderr)
