@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 )
 
@@ -33,8 +34,11 @@ background when it ends by itself is not waited for. Where standard input and
 output are a terminal COMMAND gets it, without Ctrl-Z.
 
 Exit status: that of COMMAND (128 + the signal if one killed it), or
-  75   the lock was not acquired, or a signal ended the wait for it
+  69   too few nodes answered, or had a vote, for anybody to get the lock
+  75   others hold the lock, or a signal ended the wait for it
   76   the lock was lost, or --max-hold has passed
+  78   waiting cannot help: so many nodes refuse the user or the password, have
+       something else under that name, lack what a lock needs, or are one server
   126  COMMAND cannot be executed
   127  COMMAND was not found
   2    usage
@@ -44,8 +48,10 @@ example:
 `
 
 const (
-	exitNotAcquired   = 75
+	exitNoQuorum      = 69 // EX_UNAVAILABLE of sysexits.h
+	exitHeld          = 75 // EX_TEMPFAIL
 	exitLost          = 76
+	exitConfig        = 78 // EX_CONFIG
 	exitNotExecutable = 126
 	exitNotFound      = 127
 )
@@ -80,7 +86,7 @@ func runVerb(ctx context.Context, c *command) int {
 	lease, err := f.acquire(ctx, c, l)
 	if err != nil {
 		fmt.Fprintf(c.stderr, "redquorum run: %v\n", err)
-		return exitNotAcquired
+		return notAcquired(ctx, err)
 	}
 	if f.lease == 0 {
 		f.lease = quorum.DefaultLease
@@ -158,6 +164,27 @@ func (f *runFlags) acquire(ctx context.Context, c *command, l *quorum.Locker) (*
 		return l.Lock(ctx, f.name, quorum.WithWait(f.wait))
 	}
 	return l.Lock(ctx, f.name)
+}
+
+// notAcquired is the exit status for an err of acquire: whether it is worth
+// trying again, and whether anybody has to see to the nodes first.
+func notAcquired(ctx context.Context, err error) int {
+	if ctx.Err() != nil || errors.Is(err, quorum.ErrHeld) {
+		return exitHeld
+	}
+	var e *quorum.Error
+	if errors.As(err, &e) {
+		broken := 0
+		for _, n := range e.Nodes {
+			if node.Permanent(n.Err) || errors.Is(n.Err, quorum.ErrSameServer) {
+				broken++
+			}
+		}
+		if len(e.Nodes)-broken < e.Need {
+			return exitConfig
+		}
+	}
+	return exitNoQuorum
 }
 
 // failCommand says why the command, named so, could not be started.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,11 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum"
 )
 
 // A program is redquorum in a process of its own.
@@ -134,11 +140,11 @@ func TestRunExcludes(t *testing.T) {
 	if s := statusOf(t, exitOK, "job", urls); s.Verdict != "held" {
 		t.Errorf("while it runs: %+v", s)
 	}
-	out := start(t, runOn(urls, "--try", "echo", "never")...).exits(exitNotAcquired)
+	out := start(t, runOn(urls, "--try", "echo", "never")...).exits(exitHeld)
 	if !strings.Contains(out, "lock is held by another owner") || strings.Contains(out, "never") {
 		t.Errorf("--try: %s", out)
 	}
-	start(t, runOn(urls, "--wait 300ms", "true")...).exits(exitNotAcquired)
+	start(t, runOn(urls, "--wait 300ms", "true")...).exits(exitHeld)
 
 	waiting := start(t, runOn(urls, "--wait 20s", "echo", "at last")...)
 	waiting.says("waiting for the lock; job is held by")
@@ -154,8 +160,78 @@ func TestRunWithoutQuorum(t *testing.T) {
 	servers, urls := startNodes(t, 3)
 	servers[0].Kill()
 	servers[1].Kill()
-	out := start(t, runOn(urls, "--try", "true")...).exits(exitNotAcquired)
+	out := start(t, runOn(urls, "--try", "true")...).exits(exitNoQuorum)
 	if !strings.Contains(out, "no quorum") {
+		t.Error(out)
+	}
+	p := start(t, runOn(urls, "", "true")...)
+	p.says("waiting for the lock")
+	p.signal(syscall.SIGTERM)
+	p.exits(exitHeld)
+}
+
+// Where somebody has to see to the nodes it does not wait, and says so.
+func TestRunCannotEver(t *testing.T) {
+	servers, urls := startNodes(t, 3)
+	put := func(i int) {
+		t.Helper()
+		client := redis.NewClient(&redis.Options{Addr: servers[i].Addr()})
+		defer client.Close()
+		if err := client.Set(t.Context(), "job", "no lock", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(0)
+	start(t, runOn(urls, "--try", "true")...).exits(0) // one of three does no harm
+	put(1)
+	out := start(t, runOn(urls, "", "echo", "never")...).exits(exitConfig)
+	if !strings.Contains(out, "not a lock") || strings.Contains(out, "never") {
+		t.Error(out)
+	}
+	// One that is broken and one that is down: the latter may come back.
+	servers[1].Kill()
+	start(t, runOn(urls, "--try", "true")...).exits(exitNoQuorum)
+}
+
+func TestNotAcquired(t *testing.T) {
+	votes := func(sentinel error, errs ...error) error {
+		e := &quorum.Error{Err: sentinel, Need: 2}
+		for _, err := range errs {
+			e.Nodes = append(e.Nodes, quorum.NodeVote{Err: err})
+		}
+		return e
+	}
+	same := fmt.Errorf("%w: a and b", quorum.ErrSameServer)
+	for _, c := range []struct {
+		err  error
+		want int
+	}{
+		{votes(quorum.ErrHeld), exitHeld},
+		{votes(quorum.ErrHeld, nil, nil, node.ErrAuth), exitHeld},
+		{votes(quorum.ErrNoQuorum, node.ErrTimeout, node.ErrTimeout, node.ErrAuth), exitNoQuorum},
+		{votes(quorum.ErrNoQuorum, same, same, nil), exitConfig},
+		{votes(quorum.ErrNoQuorum, node.ErrAuth, node.ErrUnsupported, nil), exitConfig},
+		{errors.New("no token is left"), exitNoQuorum},
+	} {
+		if got := notAcquired(t.Context(), c.err); got != c.want {
+			t.Errorf("%v: %d, want %d", c.err, got, c.want)
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got := notAcquired(ended, votes(quorum.ErrNoQuorum, same, same, same)); got != exitHeld {
+		t.Errorf("ended by a signal: %d", got)
+	}
+}
+
+func TestRunWithWrongPassword(t *testing.T) {
+	var urls []string
+	for range 3 {
+		s := redisServer(t, "--requirepass", "s3kr1t")
+		urls = append(urls, strings.Replace(s.URL(), "//", "//:0ther@", 1))
+	}
+	out := start(t, runOn(strings.Join(urls, ","), "", "true")...).exits(exitConfig)
+	if !strings.Contains(out, "not permitted") {
 		t.Error(out)
 	}
 }
@@ -167,7 +243,7 @@ func TestRunStopsWaiting(t *testing.T) {
 	p := start(t, runOn(urls, "", "echo", "never")...)
 	p.says("waiting for the lock")
 	p.signal(syscall.SIGTERM)
-	if out := p.exits(exitNotAcquired); strings.Contains(out, "never") {
+	if out := p.exits(exitHeld); strings.Contains(out, "never") {
 		t.Error(out)
 	}
 }
