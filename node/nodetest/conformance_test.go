@@ -1,14 +1,10 @@
 package nodetest_test
 
 import (
-	"context"
-	"errors"
 	"flag"
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
@@ -16,11 +12,11 @@ import (
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/embedded"
 	"github.com/redquorum/redquorum/node/nodetest"
-	"github.com/redquorum/redquorum/node/redisnode"
+	"github.com/redquorum/redquorum/node/nodetest/systems"
 	"github.com/redquorum/redquorum/node/redisserver"
 )
 
-var ops = flag.Int("nodetest.ops", 4000, "how many random operations each differential test makes")
+var ops = flag.Int("nodetest.ops", 25_000, "how many random operations each differential test makes")
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -38,7 +34,7 @@ func TestEmbedded(t *testing.T) {
 	}
 	t.Cleanup(server.Close)
 	nodetest.Run(t, func(t *testing.T) nodetest.System {
-		s := reach(t, "embedded", server.Addr())
+		s := keep(t)(systems.Reach("embedded", server.Addr()))
 		s.Advance = func(d time.Duration) error { server.Advance(d); return nil }
 		s.Stall = func(stalled bool) error {
 			if stalled {
@@ -55,18 +51,18 @@ func TestEmbedded(t *testing.T) {
 
 func TestRedis(t *testing.T) {
 	server := startRedis(t)
-	nodetest.Run(t, func(t *testing.T) nodetest.System { return redisSystem(t, server) })
+	nodetest.Run(t, func(t *testing.T) nodetest.System { return keep(t)(systems.Redis(server)) })
 }
 
 // TestModelAndMiniredis is exact to the millisecond: on both, time passes only
 // when it is told to.
 func TestModelAndMiniredis(t *testing.T) {
-	nodetest.Differential(t, *ops, frozenModel(), frozenMiniredis(t))
+	nodetest.Differential(t, *ops, systems.Model(), keep(t)(systems.Miniredis()))
 }
 
 func TestModelAndMiniredisAndRedis(t *testing.T) {
 	server := startRedis(t)
-	nodetest.Differential(t, *ops, frozenModel(), frozenMiniredis(t), redisSystem(t, server))
+	nodetest.Differential(t, *ops, systems.Model(), keep(t)(systems.Miniredis()), keep(t)(systems.Redis(server)))
 }
 
 // TestReleaseSaysZeroOnTheChannel listens as Redisson does.
@@ -83,7 +79,7 @@ func TestReleaseSaysZeroOnTheChannel(t *testing.T) {
 }
 
 func testChannel(t *testing.T, addr string) {
-	s := reach(t, "server", addr)
+	s := keep(t)(systems.Reach("server", addr))
 	client := dial(t, addr)
 	for name, channel := range map[string]string{
 		"foo": "redisson_lock__channel:{foo}", "a{b}c": "redisson_lock__channel:a{b}c", "x{y": "redisson_lock__channel:x{y",
@@ -155,104 +151,12 @@ func dial(t *testing.T, addr string) *redis.Client {
 	return client
 }
 
-// reach returns a system for a server without keys at an address.
-func reach(t *testing.T, name, addr string) nodetest.System {
-	t.Helper()
-	c := clock.System()
-	client := dial(t, addr)
-	n, err := redisnode.New(client, redisnode.Options{Name: name, Clock: c})
-	if err != nil {
-		t.Fatal(err)
+// keep returns a system, and ends it with the test.
+func keep(t *testing.T) func(s nodetest.System, done func(), err error) nodetest.System {
+	return func(s nodetest.System, done func(), err error) nodetest.System {
+		t.Helper()
+		check(t, err)
+		t.Cleanup(done)
+		return s
 	}
-	t.Cleanup(func() { n.Close() })
-	s := nodetest.System{Name: name, Node: n, Clock: c, Do: func(args ...string) error {
-		words := make([]any, len(args))
-		for i, arg := range args {
-			words[i] = arg
-		}
-		err := client.Do(context.Background(), words...).Err()
-		if redis.HasErrorPrefix(err, "WRONGTYPE") {
-			return node.ErrWrongType
-		}
-		return err
-	}}
-	if err := s.Do("FLUSHALL"); err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-// rewind lets time pass by giving every key less to live, and takes back what
-// has passed since the last call: KEYS none; ARGV the time that is to pass, and
-// when the last call was, in ms. It returns when this one was.
-var rewind = redis.NewScript(`
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local shift = -ARGV[1]
-if ARGV[2] ~= '0' then shift = shift + now - ARGV[2] end
-for _, key in ipairs(redis.call('KEYS', '*')) do
-  local at = redis.call('PEXPIRETIME', key)
-  if at >= 0 then redis.call('PEXPIREAT', key, string.format('%d', at + shift)) end
-end
-return now`)
-
-func redisSystem(t *testing.T, server *redisserver.Server) nodetest.System {
-	s := reach(t, "redis", server.Addr())
-	client := dial(t, server.Addr())
-	last := int64(0)
-	s.Slack = 500 * time.Millisecond
-	s.Advance = func(d time.Duration) (err error) {
-		last, err = rewind.Run(context.Background(), client, nil, d.Milliseconds(), last).Int64()
-		return err
-	}
-	s.Stall = func(stalled bool) error {
-		if stalled {
-			return server.Stop()
-		}
-		return server.Cont()
-	}
-	s.Cut = func() error {
-		return errors.Join(s.Do("CLIENT", "KILL", "TYPE", "pubsub"), s.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"))
-	}
-	return s
-}
-
-// frozenModel is the model on a clock that stands still.
-func frozenModel() nodetest.System {
-	return nodetest.Model(frozen{clock.Runtime()})
-}
-
-type frozen struct{ clock.Clock }
-
-func (frozen) Now() clock.Instant { return 0 }
-
-// frozenMiniredis is miniredis as it comes, where time passes only by
-// FastForward. What it does otherwise than Redis, and what is done about it:
-//
-//   - a key of p milliseconds is gone when p have passed; in Redis, when more
-//     than p have. So a nanosecond of each advance is left out: then something is
-//     left of the p-th millisecond, and nothing of the next;
-//   - INFO has no section server, which the node asks for the server's life. So
-//     that is answered before miniredis sees it.
-func frozenMiniredis(t *testing.T) nodetest.System {
-	t.Helper()
-	m := miniredis.NewMiniRedis()
-	if err := m.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(m.Close)
-	m.Server().SetPreHook(func(c *server.Peer, cmd string, args ...string) (done bool) {
-		if cmd == "INFO" {
-			c.WriteBulk("run_id:0123456789abcdef\r\nuptime_in_seconds:86400\r\n")
-		}
-		return cmd == "INFO"
-	})
-	s := reach(t, "miniredis", m.Addr())
-	s.Advance = func(d time.Duration) error {
-		if d > 0 {
-			m.FastForward(d - 1)
-		}
-		return nil
-	}
-	return s
 }

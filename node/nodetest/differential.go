@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"strings"
-	"testing"
 	"time"
 
 	"pgregory.net/rapid"
@@ -21,7 +20,7 @@ import (
 //
 // The first system is the measure for the others. What goes wrong is reduced to
 // a short sequence, with the command that plays it again.
-func Differential(t *testing.T, ops int, systems ...System) {
+func Differential(t rapid.TB, ops int, systems ...System) {
 	const steps, each = 60, 100 // a run of so many steps makes about so many operations
 	runs := max(1, ops/each)
 	defer set(t, "rapid.checks", fmt.Sprint(runs))()
@@ -61,7 +60,7 @@ func Differential(t *testing.T, ops int, systems ...System) {
 
 // set changes a flag of package rapid, which has no other way in, and returns
 // what puts it back.
-func set(t *testing.T, name, value string) (back func()) {
+func set(t rapid.TB, name, value string) (back func()) {
 	f := flag.Lookup(name)
 	before := f.Value.String()
 	if err := f.Value.Set(value); err != nil {
