@@ -39,11 +39,11 @@ type runtimeWorld struct {
 	found    []string
 	outside  bool // the plan has broken an assumption
 	grants   int
+	extended int
 	lost     int // leases that ended before they were unlocked
 	holders  map[string][]*quorum.Lease
 	tokens   map[string]node.Token // the highest that was granted
 	written  map[string]node.Token // the highest that has written
-	extended int
 }
 
 // carryOut carries out a plan and judges what came of it.
@@ -379,10 +379,14 @@ func (c *process) kill() {
 }
 
 func (c *process) within(d faults.Range) time.Duration {
-	return d.Min + time.Duration(c.random.Int64N(int64(d.Max-d.Min)+1))
+	return within(c.random, d)
 }
 
 func (c *process) happens(share faults.Ratio) bool { return happens(c.random, share) }
+
+func within(random *rand.Rand, d faults.Range) time.Duration {
+	return d.Min + time.Duration(random.Int64N(int64(d.Max-d.Min)+1))
+}
 
 func happens(random *rand.Rand, share faults.Ratio) bool {
 	return random.Int64N(1_000_000) < int64(share)
@@ -760,7 +764,7 @@ func (w *wire) at(due clock.Instant, do func()) {
 }
 
 func (w *wire) within(d faults.Range) time.Duration {
-	return d.Min + time.Duration(w.random.Int64N(int64(d.Max-d.Min)+1))
+	return within(w.random, d)
 }
 
 // carry takes a message over the wire, and a copy of it if there is one. Those
