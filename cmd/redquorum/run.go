@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -26,12 +27,13 @@ The lock is renewed for as long as COMMAND runs, or until --max-hold.
 
 COMMAND runs in a process group of its own, with the standard streams passed
 through. In its environment are REDQUORUM_NAME, REDQUORUM_TOKEN (a fencing token:
-higher than that of every earlier holder) and REDQUORUM_OWNER. INT, TERM and HUP
-are passed on to the group. If the lock cannot be renewed, or --max-hold is near,
-the group gets TERM while there is time left, and KILL before the lease ends, so
-that nothing of it runs without the lock. What COMMAND leaves behind in the
-background when it ends by itself is not waited for. Where standard input and
-output are a terminal COMMAND gets it, without Ctrl-Z.
+higher than that of every earlier holder) and REDQUORUM_OWNER; REDQUORUM_NODES is
+removed from it, for the passwords. INT, TERM and HUP are passed on to the group.
+If the lock cannot be renewed, or --max-hold is near, the group gets TERM while
+there is time left, and KILL before the lease ends, so that nothing of it runs
+without the lock. What COMMAND leaves behind in the background when it ends by
+itself is not waited for. Where standard input and output are a terminal COMMAND
+gets it, without Ctrl-Z.
 
 Exit status: that of COMMAND (128 + the signal if one killed it), or
   69   too few nodes answered, or had a vote, for anybody to get the lock
@@ -225,7 +227,7 @@ func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease, troub
 	cmd := exec.Command(path, f.command[1:]...)
 	cmd.Args[0] = f.command[0]
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, c.stdout, c.stderr
-	cmd.Env = append(os.Environ(), "REDQUORUM_NAME="+handle.Name,
+	cmd.Env = append(withoutNodes(os.Environ()), "REDQUORUM_NAME="+handle.Name,
 		fmt.Sprintf("REDQUORUM_TOKEN=%d", handle.Token), "REDQUORUM_OWNER="+handle.Owner)
 	cmd.WaitDelay = time.Second // for pipes that are held open by what is left in the background
 	group, err := startGroup(cmd)
@@ -275,6 +277,12 @@ func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease, troub
 			group.signal(syscall.SIGTERM)
 		}
 	}
+}
+
+// withoutNodes removes the nodes' URLs from an environment: the command has no
+// need of the passwords in them.
+func withoutNodes(env []string) []string {
+	return slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, "REDQUORUM_NODES=") })
 }
 
 // trouble remembers why the lease was not renewed.

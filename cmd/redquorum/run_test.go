@@ -132,6 +132,17 @@ func TestRunEnvironmentAndStreams(t *testing.T) {
 	}
 }
 
+// The command does not learn the nodes' passwords.
+func TestRunHidesNodes(t *testing.T) {
+	_, urls := startNodes(t, 3)
+	t.Setenv("REDQUORUM_NODES", urls)
+	t.Setenv("REDQUORUM_MAX_LEASE", "30s")
+	out := start(t, "run", "--name", "job", "--", "sh", "-c", "env | grep REDQUORUM").exits(0)
+	if strings.Contains(out, "REDQUORUM_NODES") || !strings.Contains(out, "REDQUORUM_NAME=job") || !strings.Contains(out, "REDQUORUM_MAX_LEASE=30s") {
+		t.Error(out)
+	}
+}
+
 // While it runs nobody else has the lock, and after it the lock is free.
 func TestRunExcludes(t *testing.T) {
 	_, urls := startNodes(t, 3)
