@@ -39,26 +39,27 @@ example:
 `
 
 const (
-	demoName    = "redquorum-demo"
-	demoLease   = 2 * time.Second
-	demoWorkers = 4
-	demoNodes   = 5
-	demoLongest = 18 * time.Second
+	demoName     = "redquorum-demo"
+	demoLease    = 2 * time.Second
+	demoWorkers  = 4
+	demoNodes    = 5
+	demoShortest = time.Second
+	demoLongest  = 18 * time.Second
 )
 
 func demoVerb(ctx context.Context, c *command) int {
 	fs := c.flags("demo", demoManual)
 	var nodes nodeFlags
 	nodes.register(fs)
-	length := fs.Duration("for", 10*time.Second, "how long it lasts")
+	length := fs.Duration("for", 10*time.Second, fmt.Sprintf("how long it lasts, from %v to %v", demoShortest, demoLongest))
 	if status, ok := c.parse(fs); !ok {
 		return status
 	}
 	if fs.NArg() > 0 {
 		return c.fail("demo", leftOver(fs.Arg(0)))
 	}
-	if *length < time.Second || *length > demoLongest {
-		return c.fail("demo", usageError("--for is %v; it must be from 1s to %v", *length, demoLongest))
+	if *length < demoShortest || *length > demoLongest {
+		return c.fail("demo", usageError("--for is %v; it must be from %v to %v", *length, demoShortest, demoLongest))
 	}
 	options := quorum.Options{Lease: demoLease, MaxLease: demoLease, NoRestartGuard: nodes.noGuard}
 	limit, err := nodes.limit()

@@ -63,7 +63,7 @@ type runFlags struct {
 	nodeFlags
 	name    string
 	lease   time.Duration
-	wait    time.Duration
+	wait    time.Duration // negative: until it is free
 	try     bool
 	maxHold time.Duration
 	command []string
@@ -109,8 +109,8 @@ func (c *command) runFlags() (f runFlags, status int, ok bool) {
 	f.register(fs)
 	f.registerEmbedded(fs)
 	fs.StringVar(&f.name, "name", "", "the lock's `name`")
-	fs.DurationVar(&f.lease, "lease", 0, "how long the lock lasts without renewal, should this process die (default 30s)")
-	fs.DurationVar(&f.wait, "wait", -1, "how long to wait for the lock (default: until it is free)")
+	fs.DurationVar(&f.lease, "lease", 0, "how long the lock lasts without renewal, should this process die; at most --max-lease (default 30s)")
+	fs.DurationVar(&f.wait, "wait", 0, "how long to wait for the lock (default: until it is free)")
 	fs.BoolVar(&f.try, "try", false, "do not wait for the lock")
 	fs.DurationVar(&f.maxHold, "max-hold", 0, "how long to hold the lock at most")
 	if status, ok = c.parse(fs); !ok {
@@ -138,6 +138,9 @@ func (c *command) runFlags() (f runFlags, status int, ok bool) {
 	}
 	if err != nil {
 		return f, c.fail("run", err), false
+	}
+	if !set["wait"] {
+		f.wait = -1
 	}
 	return f, exitOK, true
 }

@@ -20,7 +20,8 @@ held (one owner has a majority), free (nobody has it on a majority), contended
 (neither: owners compete, or something is left over) or no-quorum (too few
 nodes answered).
 
-Exit status: 0 with a verdict, 1 without a quorum, 2 usage.
+Exit status: 0 with a verdict, whichever it is, 1 without a quorum, 2 usage.
+Scripts find the verdict in the output of --json.
 
 example:
   redquorum status orders/42 --nodes redis://a:6379,redis://b:6379,redis://c:6379

@@ -58,6 +58,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	name, rest := args[0], args[1:]
 	switch name {
+	case "-version", "--version":
+		name = "version"
 	case "help", "-h", "-help", "--help":
 		if len(rest) == 0 {
 			usage(stdout)
@@ -110,8 +112,12 @@ func (c *command) flags(name, manual string) *flag.FlagSet {
 	fs := flag.NewFlagSet(name, flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.Usage = func() {
-		fmt.Fprintf(fs.Output(), "%s\nflags:\n", strings.TrimLeft(manual, "\n"))
+		w := fs.Output()
+		var list strings.Builder
+		fs.SetOutput(&list)
 		fs.PrintDefaults()
+		// Both work, but the manual has two dashes.
+		fmt.Fprintf(w, "%s\nflags:%s", strings.TrimLeft(manual, "\n"), strings.ReplaceAll("\n"+list.String(), "\n  -", "\n  --"))
 	}
 	return fs
 }
@@ -128,13 +134,21 @@ func (c *command) parse(fs *flag.FlagSet) (status int, ok bool) {
 		return c.fail(fs.Name(), usageError("a flag that takes no URL was given one, or a part of one")), false
 	}
 	if err != nil {
-		hint := ""
-		if strings.HasSuffix(err.Error(), "parse error") {
-			hint = "; a time has a unit, such as 30s or 5m"
-		}
-		return c.fail(fs.Name(), usageError("%v%s", err, hint)), false
+		return c.fail(fs.Name(), usageError("%v%s", err, hint(fs, err))), false
 	}
 	return exitOK, true
+}
+
+// hint is what package flag does not say about a time that it cannot read.
+func hint(fs *flag.FlagSet, err error) (text string) {
+	fs.VisitAll(func(f *flag.Flag) {
+		if g, ok := f.Value.(flag.Getter); ok && strings.HasSuffix(err.Error(), "for flag -"+f.Name+": parse error") {
+			if _, ok := g.Get().(time.Duration); ok {
+				text = "; a time has a unit, such as 30s or 5m"
+			}
+		}
+	})
+	return text
 }
 
 // leftOver is the error of a verb that was given more than it takes.
@@ -184,7 +198,12 @@ func (n *nodeFlags) register(fs *flag.FlagSet) {
 
 func (n *nodeFlags) registerEmbedded(fs *flag.FlagSet) {
 	n.instead = "; or, to try things out, --embedded 3"
-	fs.IntVar(&n.embedded, "embedded", 0, "instead of --nodes, start `N` nodes inside this process: a lock among nobody, to try things out")
+	fs.Func("embedded", "instead of --nodes, start `N` nodes inside this process: a lock among nobody, to try things out", func(s string) (err error) {
+		if n.embedded, err = strconv.Atoi(s); err != nil || n.embedded < 1 {
+			return errors.New("want an odd number")
+		}
+		return nil
+	})
 }
 
 // urls returns the nodes' URLs.
@@ -240,11 +259,8 @@ func (n *nodeFlags) locker(o quorum.Options) (l *quorum.Locker, done func(), err
 
 func (n *nodeFlags) connect() (nodes []node.Node, end func(), err error) {
 	if n.embedded != 0 {
-		switch {
-		case n.nodes != "":
+		if n.nodes != "" {
 			return nil, nil, usageError("--nodes and --embedded exclude each other")
-		case n.embedded < 0:
-			return nil, nil, usageError("--embedded is %d; it must be an odd number", n.embedded)
 		}
 		set, err := embedded.Start(n.embedded)
 		if err != nil {

@@ -18,7 +18,9 @@ func TestUsageErrors(t *testing.T) {
 		{"run --name x --lease -1s -- true", "--lease is -1s"},
 		{"run --name x --embedded 3 --lease 1m -- true", "longer than MaxLease"},
 		{"run --name x --embedded 4 -- true", "odd number"},
-		{"run --name x --embedded -1 -- true", "--embedded is -1"},
+		{"run --name x --embedded -1 -- true", "want an odd number"},
+		{"run --name x --embedded 0 -- true", "want an odd number"},
+		{"run --name x --embedded three -- true", "want an odd number"},
 		{"run --name x --embedded 3 --nodes redis://h -- true", "exclude each other"},
 		{"run --name x --try --wait 1s -- true", "exclude each other"},
 		{"run --name x --wait -1s -- true", "--wait is -1s"},
@@ -45,7 +47,9 @@ func TestUsageErrors(t *testing.T) {
 func TestHelp(t *testing.T) {
 	want(t, exitOK, "Start with: redquorum demo", "help")
 	want(t, exitOK, "Start with: redquorum demo", "--help")
-	want(t, exitOK, "redquorum ", "version")
+	for _, version := range []string{"version", "--version", "-version"} {
+		want(t, exitOK, "redquorum ", version)
+	}
 	for _, verb := range []string{"run", "status", "break", "doctor", "demo"} {
 		long := want(t, exitOK, "example:\n  redquorum "+verb, verb, "--help")
 		for _, args := range [][]string{{verb, "-help"}, {verb, "-h"}, {"help", verb}} {
@@ -57,7 +61,19 @@ func TestHelp(t *testing.T) {
 			if len(line) > 120 {
 				t.Errorf("%s: long line %q", verb, line)
 			}
+			if strings.HasPrefix(line, "  -") && !strings.HasPrefix(line, "  --") || strings.Count(line, "(default") > 1 {
+				t.Errorf("%s: flag %q", verb, line)
+			}
 		}
+		want(t, exitOK, "\n  --nodes URLs\n", verb, "--help")
+	}
+}
+
+func TestHintAboutTimes(t *testing.T) {
+	const hint = "a time has a unit"
+	want(t, exitUsage, hint, "demo", "--for", "10")
+	if out := want(t, exitUsage, "-jobs: parse error", "sim", "--jobs", "many"); strings.Contains(out, hint) {
+		t.Error(out)
 	}
 }
 
