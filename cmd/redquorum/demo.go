@@ -184,7 +184,7 @@ func dial(urls []string, o quorum.Options) (*quorum.Locker, error) {
 	if err != nil {
 		return nil, usageError("%v", err)
 	}
-	return quorum.New(nodes, o)
+	return lockOn(nodes, o)
 }
 
 // wait takes the lock once, so that a demo on real servers fails if they do, and

@@ -246,15 +246,28 @@ func (n *nodeFlags) locker(o quorum.Options) (l *quorum.Locker, done func(), err
 	if err != nil {
 		return nil, nil, err
 	}
-	l, err = quorum.New(nodes, o)
+	l, err = lockOn(nodes, o)
+	if err != nil {
+		end()
+		return nil, nil, err
+	}
+	return l, func() { _ = l.Close(); end() }, nil
+}
+
+// lockOn is quorum.New with errors in the words of the command line. It closes
+// the nodes if it fails.
+func lockOn(nodes []node.Node, o quorum.Options) (l *quorum.Locker, err error) {
+	if n := len(nodes); n%2 == 0 { // there is no flag for AllowEven
+		err = usageError("%d nodes survive the loss of no more nodes than %d would: list an odd number", n, n-1)
+	} else if l, err = quorum.New(nodes, o); err != nil {
+		err = usageError("%s", strings.TrimPrefix(err.Error(), "quorum: "))
+	}
 	if err != nil {
 		for _, n := range nodes {
 			_ = n.Close()
 		}
-		end()
-		return nil, nil, usageError("%s", strings.TrimPrefix(err.Error(), "quorum: "))
 	}
-	return l, func() { _ = l.Close(); end() }, nil
+	return l, err
 }
 
 func (n *nodeFlags) connect() (nodes []node.Node, end func(), err error) {
