@@ -58,15 +58,16 @@ type finding struct {
 	Do       string   `json:"do,omitempty"`
 }
 
-// A patient is one node, as it was found.
+// A patient is one node, as it was found. What was not found out is left out; 0
+// is a finding.
 type patient struct {
 	Node     string    `json:"node"`
-	RTT      float64   `json:"rtt_ms"`
+	RTT      *float64  `json:"rtt_ms,omitempty"`
 	Version  string    `json:"version,omitempty"`
 	Role     string    `json:"role,omitempty"`
 	RunID    string    `json:"run_id,omitempty"`
-	Uptime   int64     `json:"uptime_s"`
-	Offset   float64   `json:"clock_offset_ms"`
+	Uptime   *int64    `json:"uptime_s,omitempty"`
+	Offset   *float64  `json:"clock_offset_ms,omitempty"`
 	findings []finding // in the order in which they were made
 	mute     bool      // it cannot vote
 }
@@ -185,7 +186,7 @@ func (p *patient) pulse(ctx context.Context, c *redis.Client) error {
 	rtts = rtts[1:] // the first one connected
 	slices.Sort(rtts)
 	rtt := rtts[len(rtts)/2]
-	p.RTT = millis(rtt)
+	p.RTT = new(millis(rtt))
 	if rtt > quorum.DefaultTimeout/2 {
 		p.add(warning, fmt.Sprintf("a round trip takes %v", rtt.Round(time.Millisecond)),
 			"rounds may time out before it answers", "raise Timeout, and keep leases much longer than it")
@@ -220,9 +221,10 @@ func (p *patient) identity(ctx context.Context, c *redis.Client, maxLease time.D
 		return
 	}
 	p.Version, p.RunID = server["redis_version"], server["run_id"]
-	p.Uptime, _ = strconv.ParseInt(server["uptime_in_seconds"], 10, 64)
-	if guard := maxLease - time.Duration(p.Uptime)*time.Second; guard > 0 {
-		p.add(warning, fmt.Sprintf("restarted %d s ago", p.Uptime),
+	uptime, _ := strconv.ParseInt(server["uptime_in_seconds"], 10, 64)
+	p.Uptime = &uptime
+	if guard := maxLease - time.Duration(uptime)*time.Second; guard > 0 {
+		p.add(warning, fmt.Sprintf("restarted %d s ago", uptime),
 			fmt.Sprintf("it may have forgotten a lock, and has no vote for about %v", guard), "wait; restart one node at a time")
 	}
 	switch server["redis_mode"] {
@@ -321,7 +323,7 @@ func (p *patient) clock(ctx context.Context, c *redis.Client) {
 			rtt, offset = took, theirs.Sub(start.Add(took/2))
 		}
 	}
-	p.Offset = millis(offset)
+	p.Offset = new(millis(offset))
 	if offset.Abs() > time.Second+rtt {
 		p.add(warning, fmt.Sprintf("its clock is %v off this machine's", offset.Round(time.Millisecond)),
 			"an offset alone does no harm, but a clock that is then set ahead ends locks early", "have NTP slew both clocks, not step them")
@@ -434,8 +436,10 @@ func (d diagnosis) print(w io.Writer) error {
 	for _, p := range d.Nodes {
 		printf("%s", p.Node)
 		if p.Version != "" {
-			printf("  redis %s, %s, up %v, %.2f ms away, clock %+.1f ms", p.Version, p.Role,
-				time.Duration(p.Uptime)*time.Second, p.RTT, p.Offset)
+			printf("  redis %s, %s, up %v, %.2f ms away", p.Version, p.Role, time.Duration(*p.Uptime)*time.Second, *p.RTT)
+		}
+		if p.Offset != nil {
+			printf(", clock %+.1f ms", *p.Offset)
 		}
 		printf("\n")
 		for _, f := range p.findings {

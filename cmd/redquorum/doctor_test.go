@@ -14,13 +14,13 @@ import (
 // A diagnosis as a script sees it.
 type report struct {
 	Nodes []struct {
-		Node    string  `json:"node"`
-		RTT     float64 `json:"rtt_ms"`
-		Version string  `json:"version"`
-		Role    string  `json:"role"`
-		RunID   string  `json:"run_id"`
-		Uptime  int64   `json:"uptime_s"`
-		Offset  float64 `json:"clock_offset_ms"`
+		Node    string   `json:"node"`
+		RTT     *float64 `json:"rtt_ms"`
+		Version string   `json:"version"`
+		Role    string   `json:"role"`
+		RunID   string   `json:"run_id"`
+		Uptime  *int64   `json:"uptime_s"`
+		Offset  *float64 `json:"clock_offset_ms"`
 	} `json:"nodes"`
 	Findings []struct {
 		Node     string `json:"node"`
@@ -90,7 +90,7 @@ func TestDoctorSound(t *testing.T) {
 	eventually(t, "sound", func() bool { return doctor(t, grownUp, urls...).Verdict == "sound" })
 	r = doctor(t, grownUp, urls...)
 	n := r.Nodes[0]
-	if n.Node != a.Addr() || n.RTT <= 0 || n.Version == "" || n.Role != "master" || len(n.RunID) != 40 || n.Uptime < 1 || n.Offset > 1000 || n.Offset < -1000 {
+	if n.Node != a.Addr() || *n.RTT <= 0 || n.Version == "" || n.Role != "master" || len(n.RunID) != 40 || *n.Uptime < 1 || *n.Offset > 1000 || *n.Offset < -1000 {
 		t.Errorf("node %+v", n)
 	}
 	if !r.has(a.Addr(), "ok", "no append-only file") || !r.has(b.Addr(), "ok", "appendfsync is everysec") || !r.has(c.Addr(), "ok", "appendfsync is always") {
@@ -132,6 +132,9 @@ func TestDoctorSound(t *testing.T) {
 	a.Kill()
 	if r = doctor(t, grownUp, urls...); r.Verdict != "warnings" || !r.has(a.Addr(), "warning", "not reachable") {
 		t.Errorf("one is down: %+v", r)
+	}
+	if n := r.Nodes[0]; n.RTT != nil || n.Uptime != nil || n.Offset != nil {
+		t.Errorf("known of one that is down: %+v", n)
 	}
 	if err := b.Stop(); err != nil {
 		t.Fatal(err)
@@ -205,7 +208,7 @@ func TestDoctorRights(t *testing.T) {
 	}
 	eventually(t, "the server's age", func() bool { return !doctor(t, grownUp, admin).has(s.Addr(), "warning", "restarted") })
 	r := doctor(t, grownUp+"--name nightly", locker)
-	if r.Verdict != "warnings" || !r.has("", "warning", "a single node") || !r.has(s.Addr(), "ok", "cannot check its clock") {
+	if r.Verdict != "warnings" || !r.has("", "warning", "a single node") || !r.has(s.Addr(), "ok", "cannot check its clock") || r.Nodes[0].Offset != nil {
 		t.Errorf("just enough rights: %+v", r)
 	}
 	if r = doctor(t, grownUp, locker); !r.has(s.Addr(), "unsafe", "refuses what a lock does: NOPERM") {
