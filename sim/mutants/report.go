@@ -29,7 +29,6 @@ func summarize(outcomes []*Outcome) *summary {
 		}
 		switch o.mutant.Expect {
 		case Equivalent:
-			s.equivalent++
 			continue
 		case Tests:
 			if o.Killed {
@@ -66,4 +65,52 @@ func (s *summary) String() string {
 	return text
 }
 
-func writePage(w io.Writer, s *summary, seeds uint64) {}
+// writePage prints docs/mutants.md.
+func writePage(w io.Writer, s *summary, seeds uint64) {
+	fmt.Fprintf(w, `# Mutants
+
+What the simulator is worth is shown by bugs: one after another is put into the
+engine, and seeds run until one breaks an invariant. This page was written by
+
+    go run ./sim/mutants --seeds %d --markdown > docs/mutants.md
+
+%s.
+
+A mutant is a change of the source that fits exactly once, or the tool stops. S
+and a number are scenarios that go wrong in the same way. The seed is the first
+that kills; the invariants are those of package sim.
+
+| | bug | scenarios | seed | killed by |
+|---|---|---|---|---|
+`, seeds, s)
+	for _, o := range s.outcomes {
+		m := o.mutant
+		if m.Expect != Normal && m.Expect != Pair {
+			continue
+		}
+		seed, by := "", "nothing yet"
+		if o.Killed {
+			seed, by = fmt.Sprint(o.Seed), o.Invariant
+		}
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %s |\n", m.ID, m.Bug, m.Mimics, seed, by)
+	}
+	fmt.Fprint(w, `
+Not every bug can be seen by a seed that is drawn. A plan that was written for it
+kills it, or a test of its package; or it breaks no promise, or there is no place
+for it in the engine.
+
+| | bug | scenarios | what sees it | why no seed does |
+|---|---|---|---|---|
+`)
+	for _, m := range mutants {
+		if m.Expect != Normal && m.Expect != Pair {
+			by := map[Expect]string{Planned: "a plan", Tests: "", Equivalent: "nothing"}[m.Expect]
+			for _, o := range s.outcomes {
+				if o.mutant == m && o.Killed {
+					by = strings.TrimSpace(by + " " + o.Invariant)
+				}
+			}
+			fmt.Fprintf(w, "| %s | %s | %s | %s | %s |\n", m.ID, m.Bug, m.Mimics, by, m.Reason)
+		}
+	}
+}
