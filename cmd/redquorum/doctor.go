@@ -425,7 +425,7 @@ func (d diagnosis) print(w io.Writer) error {
 		errs = append(errs, err)
 	}
 	say := func(f finding) {
-		printf("  %-8s %s\n", f.Severity, f.Finding)
+		printf("  %-8s %s\n", f.Severity, printable(f.Finding))
 		if f.Means != "" {
 			printf("           %s\n", f.Means)
 		}
@@ -436,7 +436,7 @@ func (d diagnosis) print(w io.Writer) error {
 	for _, p := range d.Nodes {
 		printf("%s", p.Node)
 		if p.Version != "" {
-			printf("  redis %s, %s, up %v, %.2f ms away", p.Version, p.Role, time.Duration(*p.Uptime)*time.Second, *p.RTT)
+			printf("  redis %s, %s, up %v, %.2f ms away", printable(p.Version), printable(p.Role), time.Duration(*p.Uptime)*time.Second, *p.RTT)
 		}
 		if p.Offset != nil {
 			printf(", clock %+.1f ms", *p.Offset)

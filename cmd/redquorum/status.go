@@ -96,20 +96,21 @@ func newStatus(r *quorum.Report) statusJSON {
 }
 
 func printReport(w io.Writer, r *quorum.Report) error {
+	name := printable(r.Name)
 	switch r.Verdict {
 	case quorum.VerdictHeld:
-		fmt.Fprintf(w, "%s is held by %s, on %d of %d nodes\n", r.Name, r.Owner, r.HeldBy, len(r.Nodes))
+		fmt.Fprintf(w, "%s is held by %s, on %d of %d nodes\n", name, printable(r.Owner), r.HeldBy, len(r.Nodes))
 	case quorum.VerdictFree:
-		fmt.Fprintf(w, "%s is free\n", r.Name)
+		fmt.Fprintf(w, "%s is free\n", name)
 	case quorum.VerdictContended:
-		fmt.Fprintf(w, "%s is contended: nobody has the %d of %d nodes that are needed\n", r.Name, r.Quorum, len(r.Nodes))
+		fmt.Fprintf(w, "%s is contended: nobody has the %d of %d nodes that are needed\n", name, r.Quorum, len(r.Nodes))
 	case quorum.VerdictNoQuorum:
-		fmt.Fprintf(w, "%s: no quorum; fewer than %d of %d nodes can tell\n", r.Name, r.Quorum, len(r.Nodes))
+		fmt.Fprintf(w, "%s: no quorum; fewer than %d of %d nodes can tell\n", name, r.Quorum, len(r.Nodes))
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "\nNODE\tSTATE\tTTL\tFENCE\tOWNER")
 	for _, n := range r.Nodes {
-		ttl, fence, detail := "-", "-", n.Owner
+		ttl, fence, detail := "-", "-", printable(n.Owner)
 		switch {
 		case n.TTL == node.NoExpiry:
 			ttl = "none"
@@ -123,7 +124,7 @@ func printReport(w io.Writer, r *quorum.Report) error {
 			detail += fmt.Sprintf(" (restarted: no vote for %v)", n.Abstains.Round(100*time.Millisecond))
 		}
 		if n.Err != nil {
-			detail = n.Err.Error()
+			detail = printable(n.Err.Error())
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", n.Node, n.State, ttl, fence, detail)
 	}

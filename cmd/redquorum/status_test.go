@@ -5,6 +5,10 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -109,6 +113,35 @@ func TestStatusContended(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	want(t, exitOK, "a is contended", "status", "a", "--nodes", urls)
+}
+
+// Nobody who can write to a server, or name a lock, can speak to the terminal.
+func TestEscapesAreNotPrinted(t *testing.T) {
+	const evil = "\x1b[2Jgone\u009b31m\nnext\tfield\xff"
+	servers, urls := startNodes(t, 3)
+	for _, s := range servers {
+		client := redis.NewClient(&redis.Options{Addr: s.Addr()})
+		defer client.Close()
+		if err := client.HSet(t.Context(), evil, evil, 1).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(out string) {
+		t.Helper()
+		for _, r := range out {
+			if !unicode.IsPrint(r) && r != '\n' || r == utf8.RuneError {
+				t.Fatalf("%q in %q", r, out)
+			}
+		}
+	}
+	const shown = `"\x1b[2Jgone\u009b31m\nnext\tfield\xff"`
+	check(want(t, exitOK, shown+" is held by "+shown+", on 3 of 3 nodes", "status", evil, "--nodes", urls))
+	check(want(t, exitOK, shown+" is broken; it was held by "+shown, "break", evil, "--yes", "--nodes", urls))
+	check(want(t, exitOK, shown+" was free", "break", evil, "--yes", "--nodes", urls))
+	check(want(t, exitOK, shown+" is free", "status", evil, "--nodes", urls))
+	if got := printable("Müller's lock 日本"); got != "Müller's lock 日本" {
+		t.Error(got)
+	}
 }
 
 // REDQUORUM_NODES stands in for --nodes, and --nodes wins.

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/embedded"
@@ -166,6 +168,15 @@ func quoted(arg string) string {
 		return "(not shown: it may have a password)"
 	}
 	return strconv.Quote(arg)
+}
+
+// printable returns text as a terminal can be given it: names, owners and what
+// servers say are in others' hands, and could have escape sequences.
+func printable(text string) string {
+	if utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return text
+	}
+	return strconv.Quote(text)
 }
 
 // fail prints err and returns the status that goes with it.
