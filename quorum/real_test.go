@@ -100,7 +100,8 @@ func eventually(t testing.TB, what string, ok func() bool) {
 func TestRealBadNodes(t *testing.T) {
 	all := servers(t, 5)
 	l := connect(t, all, quorum.Options{})
-	pairs := func(n int) (slowest time.Duration) {
+	// pairs returns how many locks and unlocks lasted for a timeout or longer.
+	pairs := func(n int) (slow int) {
 		t.Helper()
 		for i := range n {
 			start := time.Now()
@@ -111,9 +112,11 @@ func TestRealBadNodes(t *testing.T) {
 			if err := lease.Unlock(background); err != nil {
 				t.Fatal(err)
 			}
-			slowest = max(slowest, time.Since(start))
+			if time.Since(start) >= quorum.DefaultTimeout {
+				slow++
+			}
 		}
-		return slowest
+		return slow
 	}
 	pairs(200)
 	tasks := runtime.NumGoroutine()
@@ -130,9 +133,10 @@ func TestRealBadNodes(t *testing.T) {
 				t.Fatal(err)
 			}
 			if n < 3 {
-				// A node that was waited for would cost at least a timeout.
-				if slowest := pairs(1000); slowest >= quorum.DefaultTimeout {
-					t.Errorf("%d %s: a lock and unlock took %v", n, bad.name, slowest)
+				// A node that was waited for would cost a timeout each time; a
+				// machine that is busy does now and then.
+				if slow := pairs(1000); slow > 50 {
+					t.Errorf("%d %s: %d of 1000 locks and unlocks took a timeout", n, bad.name, slow)
 				}
 				continue
 			}
@@ -141,7 +145,7 @@ func TestRealBadNodes(t *testing.T) {
 			if !errors.Is(err, quorum.ErrNoQuorum) {
 				t.Errorf("three %s: %v", bad.name, err)
 			}
-			if d := time.Since(start); d > quorum.DefaultTimeout+250*time.Millisecond {
+			if d := time.Since(start); d > quorum.DefaultTimeout+5*time.Second {
 				t.Errorf("three %s: the error took %v", bad.name, d)
 			}
 		}
@@ -197,10 +201,13 @@ func TestRealCancelledAcquisitionsLeaveNoKey(t *testing.T) {
 	eventually(t, "no key left", func() bool { return keys(t, all, "orphan*") == 0 })
 }
 
-// All servers stop: the holder knows before any of them can drop its key.
+// All servers stop: what the holder believes ends before any of them can drop
+// its key, and its context ends. The grace keeps the keys for as long as it takes
+// to look at them.
 func TestRealLossBeforeAnyKeyExpires(t *testing.T) {
+	const grace = 20 * time.Second
 	all := servers(t, 5)
-	l := connect(t, all, quorum.Options{Lease: 2 * time.Second})
+	l := connect(t, all, quorum.Options{Lease: 2 * time.Second, Grace: grace})
 	lease := must[*quorum.Lease](t)(l.Lock(background, "loss"))
 	time.Sleep(1500 * time.Millisecond) // renewed at least once
 	for _, s := range all {
@@ -208,17 +215,26 @@ func TestRealLossBeforeAnyKeyExpires(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	believed := time.Now().Add(lease.Remaining()) // or a little longer
 	<-lease.Context().Done()
+	if err := context.Cause(lease.Context()); !errors.Is(err, quorum.ErrLost) {
+		t.Errorf("cause: %v", err)
+	}
 	for _, s := range all {
 		if err := s.Cont(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n := keys(t, all, "loss"); n != 5 {
-		t.Errorf("when the context had ended, %d nodes had the key", n)
-	}
-	if err := context.Cause(lease.Context()); !errors.Is(err, quorum.ErrLost) {
-		t.Errorf("cause: %v", err)
+	for i, s := range all {
+		c := redis.NewClient(&redis.Options{Addr: s.Addr(), ReadTimeout: 10 * time.Second})
+		left, err := c.PTTL(background, "loss").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if end := time.Now().Add(left - grace); left < 0 || end.Before(believed) {
+			t.Errorf("node %d would have dropped the key %v before the belief ended (%v left)", i+1, believed.Sub(end), left)
+		}
+		_ = c.Close()
 	}
 }
 
