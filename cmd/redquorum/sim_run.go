@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -125,11 +127,11 @@ func readPlan(path string) (*faults.Plan, error) {
 type showFlags struct {
 	brief  bool
 	asJSON bool
+	page   string
 }
 
-func (s *showFlags) register(fs interface {
-	BoolVar(*bool, string, bool, string)
-}) {
+func (s *showFlags) register(fs *flag.FlagSet) {
+	fs.StringVar(&s.page, "html", "", "also write a page with a picture of the run to this `file`")
 	fs.BoolVar(&s.brief, "brief", false, "tell the story in ten lines, not each event")
 	fs.BoolVar(&s.asJSON, "json", false, "print one JSON object, with the whole trace")
 }
@@ -140,7 +142,21 @@ func (c *command) play(verb string, p *faults.Plan, show showFlags, on nodesOn) 
 	if err := c.show(r, show); err != nil {
 		return c.fail(verb, err)
 	}
+	if show.page != "" {
+		if err := writePage(show.page, r); err != nil {
+			return c.fail(verb, err)
+		}
+		fmt.Fprintln(c.stderr, "the picture is in", show.page)
+	}
 	return statusOfVerdict(r.Verdict)
+}
+
+func writePage(path string, r *sim.Result) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.WriteHTML(f), f.Close())
 }
 
 func (c *command) show(r *sim.Result, show showFlags) error {

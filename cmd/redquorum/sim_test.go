@@ -50,6 +50,11 @@ func TestSimFindsShrinksAndReplays(t *testing.T) {
 	again := strings.Fields(command)
 	want(t, exitUnsound, "violated at", again...)
 	want(t, exitUnsound, "unsafe:", append(again, "--brief")...)
+	page := filepath.Join(dir, "run.html")
+	want(t, exitUnsound, "the picture is in "+page, append(again, "--brief", "--html", page)...)
+	if html, err := os.ReadFile(page); err != nil || !strings.Contains(string(html), "</html>") {
+		t.Errorf("no page: %v", err)
+	}
 	path := again[len(again)-1]
 	want(t, exitUnsound, "redquorum plan 1", "sim", "shrink", path)
 
