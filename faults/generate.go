@@ -236,6 +236,10 @@ var classes = []class{
 	{true, one(func(g *generator, p *Plan, e *Event) {
 		e.Verb, e.Procs, e.Ratio = Rate, g.node(p), pick(g, Percent(5), Percent(20), -Percent(20))
 	})},
+	{false, one(func(g *generator, p *Plan, e *Event) { // also within a round
+		e.Verb, e.Procs, e.For, e.Every = Strobe, g.client(p), g.span(p), pick(g, time.Millisecond, 10*time.Millisecond)
+		e.Offset = p.Lock.Lease / 4
+	})},
 }
 
 // rolling restarts one node after the other, as an upgrade does.
