@@ -121,7 +121,7 @@ func (k *checker) submitted(l *link, cmd *node.Command) {
 			h.healed = k.w.now // a node that lost the key is given it again
 			return
 		}
-		if c.lastOwner != owner {
+		if c.lastOwner != owner || c.plain != nil { // the textbook has one for all attempts
 			c.lastOwner, c.lastStart, c.lastTTL = owner, c.Now(), cmd.TTL
 			c.attempts++
 			k.attempts++

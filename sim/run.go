@@ -58,6 +58,7 @@ type Result struct {
 	Virtual    time.Duration
 	Hash       uint64 // of all events in their order
 	Grants     int
+	Waited     time.Duration // the longest that a step had to wait for a lock that it got
 	Sometimes  Sometimes
 	Trace      *Trace // if it was asked for
 	Errors     []error
@@ -127,7 +128,7 @@ func Run(p *faults.Plan, program func(*Client) error, options ...Option) *Result
 	w.run(int64(p.Length))
 	w.finish()
 	r := &Result{Plan: p, Violations: w.found, Events: w.events, Virtual: time.Duration(w.now), Hash: w.hash,
-		Grants: w.check.grants, Sometimes: w.seen, Trace: w.trace, hashes: w.hashes}
+		Grants: w.check.grants, Waited: w.waited, Sometimes: w.seen, Trace: w.trace, hashes: w.hashes}
 	w.over = true
 	for _, c := range w.clients {
 		c.unwind()

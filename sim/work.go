@@ -299,6 +299,7 @@ func (c *Client) step(e *faults.Event) {
 			return
 		}
 		s.locks = append(s.locks, l)
+		w.waited = max(w.waited, time.Duration(w.now-c.waits))
 		w.logResult(c, e, "granted")
 	case faults.DoUnlock:
 		if l != nil {

@@ -46,7 +46,8 @@ type world struct {
 	found    []Violation
 	broken   string        // the first assumption that the run has broken
 	disagree time.Duration // by how much the times of day of clients have differed
-	calm     bool          // the faults are over
+	waited   time.Duration
+	calm     bool // the faults are over
 	core     faults.Set
 	over     bool
 }

@@ -33,6 +33,8 @@ usage: redquorum sim [explore flags]
        redquorum sim shrink PLAN         the smallest plan that fails in the same way
        redquorum sim replay PLAN         a run of a plan
        redquorum sim verify              does a plan always give the same run?
+       redquorum sim scenario S24        one of sixty ways to fail, told and run
+       redquorum sim matrix              all of them, with and without protections
 
 Runs the engine of this very program in a simulated world: nodes crash, forget,
 hang and lie about the time, networks lose, delay and repeat, processes stop at
@@ -76,6 +78,8 @@ func simWords() []verb {
 		{"shrink", "", simShrink},
 		{"replay", "", simReplay},
 		{"verify", "", simVerify},
+		{"scenario", "", simScenario},
+		{"matrix", "", simMatrix},
 	}
 }
 

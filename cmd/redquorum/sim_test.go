@@ -32,7 +32,10 @@ func TestSimUsageErrors(t *testing.T) {
 	} {
 		want(t, exitUsage, c.want, strings.Fields(c.args)...)
 	}
-	for _, word := range []string{"run", "explore", "shrink", "replay", "verify"} {
+	want(t, exitUsage, `there is no scenario "S99"`, "sim", "scenario", "S99")
+	want(t, exitUsage, "the scenario's name, such as S24, or list, is missing", "sim", "scenario")
+	want(t, exitUsage, "it must be redquorum or plain", "sim", "scenario", "S24", "--client", "rust")
+	for _, word := range []string{"run", "explore", "shrink", "replay", "verify", "scenario", "matrix"} {
 		want(t, exitOK, "example:\n  redquorum sim "+word, "sim", word, "--help")
 	}
 	want(t, exitOK, "example:\n  redquorum sim\n", "sim", "--help")
@@ -68,6 +71,15 @@ func TestSimFindsShrinksAndReplays(t *testing.T) {
 		len(r.Violations) == 0 || len(r.Trace) == 0 {
 		t.Errorf("status %d, %v: %.300s", status, err, stdout)
 	}
+}
+
+func TestSimScenarios(t *testing.T) {
+	want(t, exitOK, "S24  A ghost lock\n", "sim", "scenario", "list")
+	want(t, exitOK, "what protects: a fresh owner", "sim", "scenario", "s28")
+	want(t, exitUnsound, "I1 violated", "sim", "scenario", "S28", "--client", "plain", "--brief")
+	want(t, exitOK, "It is not run here", "sim", "scenario", "S60")
+	want(t, exitOK, "S28  The release of one attempt", "sim", "matrix")
+	want(t, exitOK, "| S28 | The release of one attempt", "sim", "matrix", "--markdown")
 }
 
 func TestSimSound(t *testing.T) {

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/sim"
+)
+
+const simScenarioManual = `
+usage: redquorum sim scenario list
+       redquorum sim scenario ID [--client plain|redquorum] [flags]
+
+Sixty ways in which a lock on several nodes can fail: the story in words, the
+run, what came of it, and what protects.
+
+Exit status: 0 sound or outside of what a lock can stand, 1 safety broken,
+3 liveness broken, 2 usage.
+
+example:
+  redquorum sim scenario S28 --client plain --brief
+`
+
+func simScenario(_ context.Context, c *command) int {
+	fs := c.flags("sim scenario", simScenarioManual)
+	client := fs.String("client", "redquorum", "redquorum, or plain: textbook Redlock")
+	show := showFlags{}
+	show.register(fs)
+	id, status, ok := c.parseOne(fs, "the scenario's name, such as S24, or list,")
+	if !ok {
+		return status
+	}
+	if id == "list" {
+		for _, s := range sim.Scenarios() {
+			fmt.Fprintf(c.stdout, "%s  %s\n", s.ID, s.Title)
+		}
+		return exitOK
+	}
+	s, ok := sim.FindScenario(id)
+	if !ok {
+		return c.fail("sim scenario", usageError("there is no scenario %s; 'redquorum sim scenario list' has all", quoted(id)))
+	}
+	if *client != string(faults.Redquorum) && *client != string(faults.Plain) {
+		return c.fail("sim scenario", usageError("--client is %s; it must be redquorum or plain", quoted(*client)))
+	}
+	if !show.asJSON {
+		fmt.Fprintf(c.stdout, "%s %s\n\n%s\n\nwhat protects: %s\n\n", s.ID, s.Title, strings.Join(s.Story, "\n"), s.Protects)
+		if s.Outside {
+			fmt.Fprint(c.stdout, "No lock with a lease can stand this.\n\n")
+		}
+	}
+	for _, v := range sim.Variants {
+		if v.Name != *client {
+			continue
+		}
+		p := s.Plan(v)
+		if p == nil {
+			fmt.Fprintln(c.stdout, "It is not run here:", s.Untold)
+			return exitOK
+		}
+		return c.play("sim scenario", p, show, nodesOn{})
+	}
+	return exitOK
+}
+
+const simMatrixManual = `
+usage: redquorum sim matrix [--markdown]
+
+Runs every scenario with textbook Redlock, with this lock, and with this lock
+less one protection each, and shows what comes of it: ok (and how long somebody
+had to wait, if that was long), broken, stuck, or outside of what a lock with a
+lease can stand.
+
+Exit status: 0 if this lock is never broken and never stuck, 1 otherwise, 2 usage.
+
+example:
+  redquorum sim matrix --markdown > matrix.md
+`
+
+func simMatrix(_ context.Context, c *command) int {
+	fs := c.flags("sim matrix", simMatrixManual)
+	markdown := fs.Bool("markdown", false, "write a table in Markdown")
+	if status, ok := c.parse(fs); !ok {
+		return status
+	}
+	if fs.NArg() > 0 {
+		return c.fail("sim matrix", leftOver(fs.Arg(0)))
+	}
+	m := sim.RunMatrix()
+	write := m.WriteText
+	if *markdown {
+		write = m.WriteMarkdown
+	}
+	if err := write(c.stdout); err != nil {
+		return c.fail("sim matrix", err)
+	}
+	for _, row := range m.Results {
+		if r := row[len(row)-1]; r != nil && statusOfVerdict(r.Verdict) != exitOK {
+			return exitUnsound
+		}
+	}
+	return exitOK
+}

@@ -1,0 +1,205 @@
+package sim
+
+import (
+	"embed"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/redquorum/redquorum/faults"
+)
+
+//go:embed scenarios/*.plan
+var scenarioFiles embed.FS
+
+// A Scenario is a way in which a lock on several nodes is known to fail: a plan
+// that shows it, and what protects.
+type Scenario struct {
+	ID       string // S01 to S60
+	Title    string
+	Story    []string // lines
+	Protects string
+	Outside  bool   // no lock with a lease can stand it
+	Untold   string // why there is no plan; "" if there is one
+
+	// Wants is the verdict that each client must come to.
+	Wants map[faults.Client]Verdict
+	plan  string
+}
+
+// Scenarios returns the catalogue in order.
+func Scenarios() []Scenario {
+	files, err := scenarioFiles.ReadDir("scenarios")
+	if err != nil {
+		panic(err) // it is part of the program
+	}
+	var all []Scenario
+	for _, f := range files {
+		text, err := scenarioFiles.ReadFile("scenarios/" + f.Name())
+		if err != nil {
+			panic(err)
+		}
+		all = append(all, readScenario(string(text)))
+	}
+	return all
+}
+
+// FindScenario returns one of the catalogue.
+func FindScenario(id string) (Scenario, bool) {
+	for _, s := range Scenarios() {
+		if strings.EqualFold(s.ID, id) {
+			return s, true
+		}
+	}
+	return Scenario{}, false
+}
+
+// readScenario reads a plan whose comments tell the rest.
+func readScenario(text string) Scenario {
+	s := Scenario{Wants: make(map[faults.Client]Verdict), plan: text}
+	for line := range strings.Lines(text) {
+		comment, ok := strings.CutPrefix(strings.TrimSpace(line), "#")
+		if !ok {
+			break
+		}
+		comment = strings.TrimSpace(comment)
+		key, value, _ := strings.Cut(comment, ": ")
+		switch key {
+		case "protects":
+			s.Protects = value
+		case "outside":
+			s.Outside = true
+		case "untold":
+			s.Untold = value
+		case string(faults.Plain), string(faults.Redquorum):
+			s.Wants[faults.Client(key)] = Verdict(value)
+		default:
+			switch {
+			case s.ID == "":
+				s.ID, s.Title, _ = strings.Cut(comment, " ")
+			case comment != "":
+				s.Story = append(s.Story, comment)
+			}
+		}
+	}
+	return s
+}
+
+// A Variant is a lock that a scenario is tried on.
+type Variant struct {
+	Name   string
+	Change func(*faults.Lock)
+}
+
+// Variants are textbook Redlock, our lock with one protection taken away, and
+// our lock.
+var Variants = []Variant{
+	{"plain", func(l *faults.Lock) { l.Client, l.Fence = faults.Plain, false }},
+	{"no guard", func(l *faults.Lock) { l.Guard = false }},
+	{"no drift", func(l *faults.Lock) { l.Drift = 0 }},
+	{"no renewal", func(l *faults.Lock) { l.Renew = false }},
+	{"no fencing", func(l *faults.Lock) { l.Fence = false }},
+	{"redquorum", func(*faults.Lock) {}},
+}
+
+// Plan returns the scenario's plan with a lock. It returns nil if the scenario
+// is untold.
+func (s *Scenario) Plan(v Variant) *faults.Plan {
+	if s.Untold != "" {
+		return nil
+	}
+	p, err := faults.Parse(s.plan)
+	if err != nil {
+		panic(fmt.Sprint(s.ID, ": ", err)) // it is part of the program, and tested
+	}
+	if v.Name != "plain" {
+		p.Lock.Client, p.Lock.Drift, p.Lock.Guard, p.Lock.Fence = faults.Redquorum, faults.Percent(1), true, true
+	}
+	v.Change(&p.Lock)
+	return p
+}
+
+// A Matrix is what comes of each scenario with each variant.
+type Matrix struct {
+	Scenarios []Scenario
+	Results   [][]*Result // by scenario, then by variant; nil for the untold
+}
+
+// RunMatrix runs every scenario on every variant.
+func RunMatrix() *Matrix {
+	m := &Matrix{Scenarios: Scenarios()}
+	for _, s := range m.Scenarios {
+		row := make([]*Result, len(Variants))
+		for i, v := range Variants {
+			if p := s.Plan(v); p != nil {
+				row[i] = Run(p, nil)
+			}
+		}
+		m.Results = append(m.Results, row)
+	}
+	return m
+}
+
+// cell says in a word what came of a run: where all is well, how long somebody
+// had to wait, if that was long.
+func cell(r *Result) string {
+	switch {
+	case r == nil:
+		return "-"
+	case r.Verdict == Unsafe:
+		return "broken"
+	case r.Verdict == Sound && r.Waited >= 100*time.Millisecond:
+		return fmt.Sprintf("ok %d.%d s", r.Waited/time.Second, r.Waited%time.Second/(100*time.Millisecond))
+	case r.Verdict == Sound:
+		return "ok"
+	}
+	return string(r.Verdict)
+}
+
+// WriteText writes the matrix for a terminal.
+func (m *Matrix) WriteText(out io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-4s %-44s", "", "")
+	for _, v := range Variants {
+		fmt.Fprintf(&b, " %-10s", v.Name)
+	}
+	b.WriteByte('\n')
+	for i, s := range m.Scenarios {
+		fmt.Fprintf(&b, "%-4s %-44s", s.ID, s.Title)
+		for _, r := range m.Results[i] {
+			fmt.Fprintf(&b, " %-10s", cell(r))
+		}
+		b.WriteByte('\n')
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// WriteMarkdown writes the matrix as a table.
+func (m *Matrix) WriteMarkdown(out io.Writer) error {
+	var b strings.Builder
+	b.WriteString("| | scenario |")
+	for _, v := range Variants {
+		fmt.Fprintf(&b, " %s |", v.Name)
+	}
+	b.WriteString(" what protects |\n|-|-|")
+	b.WriteString(strings.Repeat("-|", len(Variants)+1) + "\n")
+	for i, s := range m.Scenarios {
+		fmt.Fprintf(&b, "| %s | %s |", s.ID, s.Title)
+		for _, r := range m.Results[i] {
+			word := cell(r)
+			if r != nil && (r.Verdict == Unsafe || r.Verdict == Stuck) {
+				word = "**" + word + "**"
+			}
+			fmt.Fprintf(&b, " %s |", word)
+		}
+		protects := s.Protects
+		if s.Untold != "" {
+			protects += "; not run: " + s.Untold
+		}
+		fmt.Fprintf(&b, " %s |\n", protects)
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}

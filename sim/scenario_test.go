@@ -1,0 +1,86 @@
+package sim_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/sim"
+)
+
+// golden compares with a file, or writes it.
+func golden(t *testing.T, path string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, got, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("it differs from %s (%v); -update writes it anew", path, err)
+	}
+}
+
+// Each scenario goes as its file says, with textbook Redlock and with ours, and
+// event by event as it always went.
+func TestScenarios(t *testing.T) {
+	all := sim.Scenarios()
+	if len(all) != 60 {
+		t.Fatalf("%d scenarios", len(all))
+	}
+	for i, s := range all {
+		if s.ID != fmt.Sprintf("S%02d", i+1) || s.Title == "" || len(s.Story) == 0 || s.Protects == "" {
+			t.Errorf("%+v", s)
+		}
+		if s.Untold != "" {
+			continue
+		}
+		var b bytes.Buffer
+		for _, v := range []sim.Variant{sim.Variants[0], sim.Variants[len(sim.Variants)-1]} {
+			p := s.Plan(v)
+			if p.Events == nil || len(p.Events) > 12 {
+				t.Errorf("%s has %d events", s.ID, len(p.Events))
+			}
+			r := sim.Run(p, nil, sim.WithTrace())
+			want := s.Wants[p.Lock.Client]
+			if r.Verdict != want {
+				t.Errorf("%s with %s is %s, not %s: %v", s.ID, v.Name, r.Verdict, want, r.Worst())
+			}
+			if p.Lock.Client == faults.Redquorum && want != sim.Sound && want != sim.Outside {
+				t.Errorf("%s: our own lock may not be %s", s.ID, want)
+			}
+			fmt.Fprintf(&b, "%s %s with %s: %s\n", s.ID, s.Title, v.Name, r.Verdict)
+			for _, v := range r.Violations {
+				fmt.Fprintf(&b, "%s (%s)\n", v, v.Outside)
+			}
+			if err := r.Trace.WriteText(&b, p); err != nil {
+				t.Fatal(err)
+			}
+			b.WriteByte('\n')
+		}
+		golden(t, filepath.Join("testdata", "scenarios", s.ID+".txt"), b.Bytes())
+	}
+}
+
+// The table in the documentation is what the simulator finds.
+func TestMatrix(t *testing.T) {
+	const page, begin, end = "../docs/failures.md", "<!-- matrix -->\n", "<!-- end -->"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok1 := strings.Cut(string(text), begin)
+	_, after, ok2 := strings.Cut(rest, end)
+	if !ok1 || !ok2 {
+		t.Fatal("no table in ", page)
+	}
+	var b bytes.Buffer
+	if err := sim.RunMatrix().WriteMarkdown(&b); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, page, []byte(before+begin+b.String()+end+after))
+}
