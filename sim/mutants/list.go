@@ -90,7 +90,6 @@ var (
 	healOldToken    = edit(renewGo, "\tclaim.Token = token\n", "")
 	releaseOldToken = edit(leaseGo, "\tclaim.Token = h.high\n", "")
 	tokenFromClock  = edit(lockerGo, "t := max(now, last+1, int64(above)+1)", "t := max(now, last+1)")
-	learnNoClock    = edit(lockerGo, "if d > l.opts.FenceRetention.Microseconds() {", "if d > -1<<62 {")
 )
 
 var mutants = []*Mutant{

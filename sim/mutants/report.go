@@ -15,7 +15,6 @@ type summary struct {
 	median     uint64   // seeds until the first kill
 	worst      *Outcome // the one that took the most
 	wrong      []string // not as expected
-	equivalent int
 	seconds    float64
 }
 
