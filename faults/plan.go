@@ -79,6 +79,9 @@
 //	                              one made now, says so; it arrives so much later
 //	extend CLIENTS TIME, unlock CLIENTS
 //	cancel CLIENTS                end the acquisition under way
+//
+// A client with steps keeps what it has locked until it unlocks it or the lease
+// ends; with renew=on that is for ever, and then others wait in vain.
 package faults
 
 import (
