@@ -227,7 +227,7 @@ at 100ms lock c2 x
 	{ID: "M45", Bug: "a failed attempt is followed by the next at once", Mimics: "S35 S36",
 		Edits: edit(tallyGo, "return free + expiryMargin + time.Duration(random*float64(spread+expiryMargin))", "return min(free+spread, time.Microsecond)")},
 	{ID: "M46", Bug: "NOSCRIPT counts as: not the owner", Mimics: "S40", Expect: Equivalent,
-		Reason: "the engine does not see it: the link sends the script again, as node/redisnode does; nodetest flushes scripts under a real server"},
+		Reason: "the engine does not see it: the link sends the script again, as node/redisnode does; its TestNoScript flushes the scripts of a real server"},
 	{ID: "M47", Bug: "the nodes are asked one after the other", Mimics: "S38",
 		Edits: edit(acquireGo, "\t\tr.ask(allNodes(len(l.nodes)))\n\t\tif r.await(ctx)",
 			"\t\tfor i := range l.nodes {\n\t\t\tr.ask(1 << i)\n\t\t\tr.awaitAll(ctx)\n\t\t}\n\t\tif r.await(ctx)")},
