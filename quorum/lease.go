@@ -179,6 +179,14 @@ func (h *hold) extended(start clock.Instant, lease time.Duration) {
 	}
 }
 
+// sent notes that an extension is on its way: it lengthens keys wherever it
+// arrives, also if it fails.
+func (h *hold) sent(start clock.Instant, lease time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.expiry = max(h.expiry, h.l.expiry(start, lease))
+}
+
 // expiry is by when a key is gone that was sent at start or later, but not
 // after the deadline of its round: by the slowest of clocks.
 func (l *Locker) expiry(start clock.Instant, lease time.Duration) clock.Instant {
@@ -418,6 +426,7 @@ func (h *hold) extend(ctx context.Context, d time.Duration) error {
 	}
 	r := l.begin(node.Extend, h.claim, d+l.opts.Grace, l.timeout(d))
 	defer r.done()
+	h.sent(r.start, d)
 	r.ask(allNodes(len(l.nodes)))
 	verdict := r.await(ctx)
 	switch {

@@ -62,6 +62,9 @@ func (r *renewal) send() {
 		r.tallies[k] = tally{nodes: n, need: l.need}
 	}
 	r.start = l.clock.Now()
+	for _, h := range r.holds {
+		h.sent(r.start, r.lease)
+	}
 	command := node.Command{Kind: node.Extend, Claims: claims, TTL: r.lease + l.opts.Grace,
 		Deadline: r.start.Add(l.timeout(r.lease))}
 	for i, nd := range l.nodes {

@@ -825,3 +825,33 @@ func TestEventsTellTheTruth(t *testing.T) {
 		}
 	})
 }
+
+// An extension that too few answered has still lengthened the keys of those that
+// did not: the release is repeated for as long as these last.
+func TestReleaseOutlastsAFailedExtension(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		defer l.Close()
+		lease := must[*quorum.Lease](t)(l.Lock(background, "x", quorum.WithFixedLease(10*time.Second)))
+		time.Sleep(9 * time.Second)
+		for _, n := range w.nodes {
+			n.DropReplies(true)
+		}
+		if err := lease.Extend(background, 30*time.Second); !errors.Is(err, quorum.ErrNoQuorum) {
+			t.Errorf("extended without an answer: %v", err)
+		}
+		for _, n := range w.nodes {
+			n.DropReplies(false)
+			n.Hang(true)
+		}
+		_ = lease.Unlock(background)
+		time.Sleep(15 * time.Second)
+		for _, n := range w.nodes {
+			n.Hang(false)
+		}
+		time.Sleep(5 * time.Second)
+		if n := w.locked("x"); n > 0 {
+			t.Errorf("%d nodes still have the key", n)
+		}
+	})
+}

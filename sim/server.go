@@ -125,7 +125,7 @@ func (s *server) execute(m *message) {
 	l := m.link
 	switch {
 	case m.hello:
-		up := (s.time() - s.wallAt) / 1000
+		up := s.time()/1000 - s.wallAt/1000 // as Redis does: two times of day, each cut to seconds
 		m.life, m.uptime = s.life, node.Uptime{ID: s.runID(), Up: time.Duration(up) * time.Second}
 		l.carry(toClient, m, evReply)
 		return

@@ -520,8 +520,8 @@ func (c *Client) strike(e *faults.Event, end bool) {
 			}
 		}
 		for _, l := range c.links {
+			l.sweepAt = 0
 			for _, m := range l.pending {
-				l.sweepAt = 0
 				l.armSweep(m.cmd.Deadline)
 			}
 		}
