@@ -60,7 +60,7 @@ seed 18446744073709551615
 nodes 5
 clients 3
 length 1h30m
-lock client=plain lease=1s maxlease=30s timeout=50ms poll=200ms grace=1.5s drift=0.25% guard=off renew=off fence=off
+lock client=plain lease=1s maxlease=30s timeout=50ms poll=200ms grace=1.5s drift=0.25% guard=off renew=off maxhold=3s fence=off
 work names=3 hold=1ms..2s think=0s try=12.5% fixed=100% extend=0% cancel=1% nest=1%
 network delay=200us..2ms
 assume drift=2%
@@ -95,6 +95,8 @@ at 27ms strobe n1 500ms 10ms for 1s
 at 28ms kill c1 for 1s
 at 29ms kill c2
 at 30ms start c2
+at 0s view c2 n3,n4
+at 0s clone c1,c2
 at 31ms lock c1 x
 at 32ms try c2 x lease=500ms
 at 33ms lock c1,c2 y fixed=300ms
@@ -112,10 +114,10 @@ func TestEveryVerb(t *testing.T) {
 		t.Fatal(err)
 	}
 	roundTrip(t, p)
-	if len(p.Events) != 40 || p.Length != 90*time.Minute || p.Work.Try != 125_000 || p.Lock.Guard || p.Lock.Client != faults.Plain {
+	if len(p.Events) != 42 || p.Length != 90*time.Minute || p.Work.Try != 125_000 || p.Lock.Guard || p.Lock.Client != faults.Plain {
 		t.Errorf("read as:\n%s", p)
 	}
-	if e := p.Events[8]; e.Verb != faults.Hold || e.Kind != "release" || e.Count != 2 || e.Links != (faults.Links{Clients: 2, Nodes: 4, Way: faults.From}) {
+	if e := p.Events[10]; e.Verb != faults.Hold || e.Kind != "release" || e.Count != 2 || e.Links != (faults.Links{Clients: 2, Nodes: 4, Way: faults.From}) {
 		t.Errorf("hold is read as %+v", e)
 	}
 	if got := p.Names(); !slices.Equal(got, []string{"x1", "x2", "x3", "x", "y"}) {
@@ -164,6 +166,8 @@ func TestParseErrors(t *testing.T) {
 		{"at 1s pause c1", `want "for" and a time`},
 		{"at 1s pause c1 for", `want a time after "for"`},
 		{"at 1s pause c1 for -1s", "more than 0"},
+		{"at 1s view c1 n1", "its time must be 0s"},
+		{"at 0s view c1", "view: want nodes"},
 		{"at 1s evict n1 for 1s", "it does not last"},
 		{"at 1s rate n1 60%", "off by 50% at most"},
 		{"at 1s loss c1-n1 150%", "want 0% to 100%"},

@@ -34,7 +34,7 @@
 //	length TIME   how long faults happen; then a majority of the nodes is healed,
 //	              what else is broken stays so, and everybody must get the lock
 //	lock ...      client=redquorum|plain lease= maxlease= timeout= poll= grace=
-//	              drift=1% guard=on|off renew=on|off fence=on|off
+//	              drift=1% guard=on|off renew=on|off maxhold= fence=on|off
 //	work ...      what clients without steps do: names=N hold=RANGE think=RANGE
 //	              try= fixed= extend= cancel= nest=, each a share such as 30%
 //	network delay=RANGE   one way, on every link
@@ -68,6 +68,8 @@
 //	rate PROCS SHARE              all clocks run that much faster
 //	strobe PROCS TIME PERIOD for TIME   the time of day jumps to and fro
 //	kill CLIENTS, start CLIENTS
+//	view CLIENTS NODES            they were given these nodes alone; at 0s
+//	clone CLIENTS                 they draw the same random numbers; at 0s
 //
 // Steps of clients are done in their order, each at its time or when the one
 // before has ended:
@@ -124,7 +126,8 @@ type Lock struct {
 	Drift    Ratio // 0: none at all, which the library itself refuses
 	Guard    bool  // the restart guard
 	Renew    bool
-	Fence    bool // the resource checks tokens
+	MaxHold  time.Duration // how long renewal goes on; 0: no bound
+	Fence    bool          // the resource checks tokens
 }
 
 // A Client is a lock's implementation.
@@ -298,6 +301,8 @@ const (
 const (
 	Kill  Verb = "kill"
 	Start Verb = "start" // a killed client begins anew
+	View  Verb = "view"  // it was configured with these nodes alone; at 0s
+	Clone Verb = "clone" // copies of one machine, which draw the same random numbers; at 0s
 )
 
 // Steps of a client.
@@ -327,7 +332,7 @@ var groups = map[Verb]group{
 	Release: onLinks, Deafen: onLinks, Heal: onLinks,
 	Crash: onNodes, Restart: onNodes, Slow: onNodes, Block: onNodes, Evict: onNodes, Flush: onNodes, ScriptFlush: onNodes,
 	Pause: onProcs, Suspend: onProcs, Skew: onProcs, Step: onProcs, Rate: onProcs, Strobe: onProcs,
-	Kill: onClients, Start: onClients,
+	Kill: onClients, Start: onClients, View: onClients, Clone: onClients,
 	DoLock: isStep, DoTry: isStep, DoUnlock: isStep, DoExtend: isStep, DoWrite: isStep, DoCheck: isStep, DoCancel: isStep,
 }
 

@@ -125,7 +125,7 @@ func (p *Plan) blocks() []block {
 			}, func() string { return string(l.Client) }},
 			duration("lease", &l.Lease), duration("maxlease", &l.MaxLease), duration("timeout", &l.Timeout),
 			duration("poll", &l.Poll), duration("grace", &l.Grace), ratio("drift", &l.Drift),
-			onOff("guard", &l.Guard), onOff("renew", &l.Renew), onOff("fence", &l.Fence),
+			onOff("guard", &l.Guard), onOff("renew", &l.Renew), duration("maxhold", &l.MaxHold), onOff("fence", &l.Fence),
 		}},
 		{"work", []field{
 			number("names", &w.Names), ranged("hold", &w.Hold), ranged("think", &w.Think), ratio("try", &w.Try),
@@ -294,6 +294,7 @@ var arguments = map[Verb][]argument{
 	DoTry:     {nameArg, leaseArg},
 	DoExtend:  {offsetArg},
 	DoWrite:   {lateArg},
+	View:      {nodesArg},
 }
 
 var (
@@ -308,6 +309,9 @@ var (
 			}
 			return e.Range.String()
 		}}
+	nodesArg = argument{want: "nodes",
+		set: func(e *Event, s string) (err error) { e.Procs.Nodes, err = parseSet('n', s); return err },
+		get: func(e *Event) string { return e.Procs.Nodes.text('n') }}
 	ratioArg = argument{want: "a percentage",
 		set: func(e *Event, s string) (err error) { e.Ratio, err = parseRatio(s); return err },
 		get: func(e *Event) string { return e.Ratio.String() }}
@@ -486,10 +490,10 @@ func parseProcs(s string) (p Procs, err error) {
 }
 
 func (p Procs) String() string {
-	if p.Nodes != 0 {
-		return p.Nodes.text('n')
+	if p.Clients != 0 {
+		return p.Clients.text('c')
 	}
-	return p.Clients.text('c')
+	return p.Nodes.text('n')
 }
 
 func parseSet(letter byte, s string) (set Set, err error) {
@@ -536,8 +540,8 @@ func (p *Plan) Check() error {
 		return wrong("work names is %d; want at least 1", p.Work.Names)
 	case l.Lease <= 0 || l.MaxLease < l.Lease:
 		return wrong("lock lease is %s and maxlease %s; want 0 < lease <= maxlease", formatDuration(l.Lease), formatDuration(l.MaxLease))
-	case l.Timeout <= 0 || l.Poll < time.Millisecond || l.Grace < 0:
-		return wrong("lock timeout, poll and grace are %v, %v and %v; want a timeout of more than 0, a poll of at least 1ms and no negative grace", l.Timeout, l.Poll, l.Grace)
+	case l.Timeout <= 0 || l.Poll < time.Millisecond || l.Grace < 0 || l.MaxHold < 0:
+		return wrong("lock timeout, poll, grace and maxhold are %v, %v, %v and %v; want a timeout of more than 0, a poll of at least 1ms, and the others not negative", l.Timeout, l.Poll, l.Grace, l.MaxHold)
 	case l.Drift < 0 || l.Drift > Percent(40):
 		return wrong("lock drift is %s; want 0%% to 40%%", l.Drift)
 	}
@@ -576,6 +580,10 @@ func (p *Plan) checkEvent(e Event) error {
 		return fmt.Errorf("want nodes")
 	case (about == onClients || about == isStep) && e.Procs.Clients == 0:
 		return fmt.Errorf("want clients")
+	case e.Verb == View && e.Procs.Nodes == 0:
+		return fmt.Errorf("want nodes")
+	case (e.Verb == View || e.Verb == Clone) && e.At != 0:
+		return fmt.Errorf("it is so from the beginning: its time must be 0s")
 	case about == onProcs && (e.Procs.Clients == 0) == (e.Procs.Nodes == 0):
 		return fmt.Errorf("want nodes or clients")
 	case e.At < 0:

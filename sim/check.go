@@ -133,6 +133,9 @@ func (k *checker) submitted(l *link, cmd *node.Command) {
 		}
 	case node.Release:
 		h := k.holder(cmd.Claims[0].Owner)
+		if h != nil && h.c != c {
+			h = nil // of a copy of this client
+		}
 		if h != nil {
 			k.backed(h, "when it was released")
 			k.endedContext(h)
@@ -294,7 +297,7 @@ func (k *checker) promise(start clock.Instant, ttl time.Duration) clock.Instant 
 
 // granted sees a new holder, at the instant at which it is told.
 func (k *checker) granted(c *Client, name, owner string, token node.Token) {
-	if h := k.holder(owner); h != nil {
+	if h := k.holder(owner); h != nil && h.c == c {
 		h.depth++
 		k.w.sometimes(Nested)
 		return
@@ -570,7 +573,7 @@ func (w *world) having(h *holder) (n int) {
 func (c *Client) failed(err error) {
 	w := c.w
 	e, ok := errors.AsType[*quorum.Error](err)
-	if !ok {
+	if !ok || len(c.listed) < len(c.links) {
 		return
 	}
 	var votes [quorum.Abstaining + 1]int

@@ -29,7 +29,8 @@ type Client struct {
 	backlog []backlog
 	tasks   []*task
 
-	links  []*link
+	links  []*link // to all nodes
+	listed []*link // to those that it was configured with
 	locker *quorum.Locker
 	plain  *textbook
 	ctx    context.Context
@@ -124,7 +125,7 @@ func (w *world) newClient(number int) *Client {
 	c.rate = timepiece{base: c.origin(), at: 0}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.random = stream(w.p.Seed, ofWork, number)
-	c.engine = stream(w.p.Seed, ofEngine, number+w.starts*faults.MaxClients)
+	c.engine = stream(w.p.Seed, ofEngine, w.original(number)+w.starts*faults.MaxClients)
 	var before []*link
 	if number < len(w.clients) && w.clients[number] != nil {
 		old := w.clients[number]
@@ -142,15 +143,43 @@ func (w *world) newClient(number int) *Client {
 			}
 		}
 		c.links = append(c.links, l)
+		if w.lists(number).Has(i) {
+			c.listed = append(c.listed, l)
+		}
 	}
 	return c
+}
+
+// lists returns the nodes that a client was configured with.
+func (w *world) lists(client int) faults.Set {
+	for _, e := range w.p.Events {
+		if e.Verb == faults.View && e.Procs.Clients.Has(client) {
+			w.breaks("all clients list the same nodes")
+			return e.Procs.Nodes
+		}
+	}
+	return faults.All
+}
+
+// original returns whose random numbers a client draws: its own, or those of
+// the first that it is a copy of.
+func (w *world) original(client int) int {
+	for _, e := range w.p.Events {
+		for i := range client {
+			if e.Verb == faults.Clone && e.Procs.Clients.Has(client) && e.Procs.Clients.Has(i) {
+				w.breaks("no two clients draw the same random numbers")
+				return i
+			}
+		}
+	}
+	return client
 }
 
 // open makes the client's Locker.
 func (c *Client) open() error {
 	p := &c.w.p.Lock
-	nodes := make([]node.Node, len(c.links))
-	for i, l := range c.links {
+	nodes := make([]node.Node, len(c.listed))
+	for i, l := range c.listed {
 		nodes[i] = l
 	}
 	if p.Client == faults.Plain {
@@ -163,7 +192,7 @@ func (c *Client) open() error {
 	}
 	var err error
 	c.locker, err = quorum.New(nodes, quorum.Options{
-		Lease: p.Lease, MaxLease: p.MaxLease, Timeout: p.Timeout, Poll: p.Poll, Grace: p.Grace, Drift: drift,
+		Lease: p.Lease, MaxLease: p.MaxLease, Timeout: p.Timeout, Poll: p.Poll, Grace: p.Grace, MaxHold: p.MaxHold, Drift: drift,
 		NoRestartGuard: !p.Guard, AllowEven: true,
 		Clock: c, Random: c.engine.next, Observer: c,
 	})

@@ -76,12 +76,12 @@ const (
 
 // lock acquires name; without wait it tries once.
 func (b *textbook) lock(ctx context.Context, name string, lease time.Duration, wait bool) (*textbookLease, error) {
-	claim := node.Claim{Name: name, Owner: b.c.name + ":" + strconv.FormatUint(b.c.engine.next(), 36)}
+	claim := node.Claim{Name: name, Owner: strconv.FormatUint(b.c.engine.next(), 36)}
 	for {
 		start := b.c.Now()
 		votes := b.round(ctx, plainSet, node.Acquire, claim, lease)
 		until := start.Add(lease - b.drift(lease))
-		if votes >= len(b.c.links)/2+1 && b.c.Now() < until && ctx.Err() == nil {
+		if votes >= len(b.c.listed)/2+1 && b.c.Now() < until && ctx.Err() == nil {
 			return &textbookLease{b: b, claim: claim, until: until}, nil
 		}
 		b.round(ctx, plainDelete, node.Release, claim, 0)
@@ -107,7 +107,7 @@ func (b *textbook) round(ctx context.Context, op plainOp, kind node.Kind, claim 
 	done := &signal{owner: c}
 	deadline := c.Now().Add(c.w.p.Lock.Timeout)
 	cmd := node.Command{Kind: kind, Claims: []node.Claim{claim}, TTL: ttl, Deadline: deadline}
-	for _, l := range c.links {
+	for _, l := range c.listed {
 		l.submit(cmd, op, func(r node.Reply) {
 			answers++
 			if r.Status == node.Granted || r.Status == node.Released || r.Status == node.Done && r.Kept[0] {
@@ -116,7 +116,7 @@ func (b *textbook) round(ctx context.Context, op plainOp, kind node.Kind, claim 
 			done.Set()
 		})
 	}
-	for answers < len(c.links) && yes <= len(c.links)/2 {
+	for answers < len(c.listed) && yes <= len(c.listed)/2 {
 		if done.Wait(ctx, deadline.Add(time.Millisecond)) != clock.WakeSet {
 			break
 		}
@@ -140,7 +140,7 @@ func (l *textbookLease) unlock() {
 
 func (l *textbookLease) extend(ctx context.Context, d time.Duration) bool {
 	start := l.b.c.Now()
-	if l.b.round(ctx, plainExpire, node.Extend, l.claim, d) <= len(l.b.c.links)/2 || l.b.c.Now() >= l.until {
+	if l.b.round(ctx, plainExpire, node.Extend, l.claim, d) <= len(l.b.c.listed)/2 || l.b.c.Now() >= l.until {
 		return false
 	}
 	l.until = start.Add(d - l.b.drift(d))

@@ -77,7 +77,7 @@ func TestSimScenarios(t *testing.T) {
 	want(t, exitOK, "S24  A ghost lock\n", "sim", "scenario", "list")
 	want(t, exitOK, "what protects: a fresh owner", "sim", "scenario", "s28")
 	want(t, exitUnsound, "I1 violated", "sim", "scenario", "S28", "--client", "plain", "--brief")
-	want(t, exitOK, "It is not run here", "sim", "scenario", "S60")
+	want(t, exitOK, "It is not run here", "sim", "scenario", "S56")
 	want(t, exitOK, "S28  The release of one attempt", "sim", "matrix")
 	want(t, exitOK, "| S28 | The release of one attempt", "sim", "matrix", "--markdown")
 }
