@@ -84,3 +84,24 @@ func TestMatrix(t *testing.T) {
 	}
 	golden(t, page, []byte(before+begin+b.String()+end+after))
 }
+
+// What a bug of the engine once broke stays whole.
+func TestBugsStayFixed(t *testing.T) {
+	plans, err := filepath.Glob("testdata/bugs/*.plan")
+	if err != nil || len(plans) == 0 {
+		t.Fatal("no plans: ", err)
+	}
+	for _, path := range plans {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := faults.Parse(string(text))
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		if r := sim.Run(p, nil); r.Verdict != sim.Sound {
+			t.Errorf("%s is %s: %v", path, r.Verdict, r.Worst())
+		}
+	}
+}
