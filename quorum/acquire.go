@@ -434,6 +434,8 @@ func (w *waiter) rest(ctx context.Context) bool {
 		first = max(first, w.took)
 	}
 	until := l.clock.Now().Add(pause(free, w.fruitless-1, first, l.opts.Poll, l.chance()))
+	// Drawn once: the least of a new draw for each notice would be next to nothing.
+	luck := l.chance()
 	alarmed := false
 	for {
 		wake := w.signal.Wait(ctx, min(until, w.deadline))
@@ -457,7 +459,7 @@ func (w *waiter) rest(ctx context.Context) bool {
 			w.hurry = set
 			return true
 		case set.len() >= l.need:
-			until = min(until, l.clock.Now().Add(time.Duration(l.chance()*float64(first<<min(w.splits, 4)))))
+			until = min(until, l.clock.Now().Add(time.Duration(luck*float64(first<<min(w.splits, 4)))))
 		default:
 			// Perhaps the others are yet to come, or lost. But where a holder
 			// lacks a node, its other waiters take and leave that node at each
