@@ -35,6 +35,7 @@
 //	              what else is broken stays so, and everybody must get the lock
 //	lock ...      client=redquorum|plain lease= maxlease= timeout= poll= grace=
 //	              drift=1% guard=on|off renew=on|off maxhold= fence=on|off
+//	              absolute=on|off (of plain clients: ends are sent as times of day)
 //	work ...      what clients without steps do: names=N hold=RANGE think=RANGE
 //	              try= fixed= extend= cancel= nest=, each a share such as 30%
 //	network delay=RANGE   one way, on every link
@@ -128,6 +129,7 @@ type Lock struct {
 	Renew    bool
 	MaxHold  time.Duration // how long renewal goes on; 0: no bound
 	Fence    bool          // the resource checks tokens
+	Absolute bool          // of plain clients: a key's end is sent as a time of day
 }
 
 // A Client is a lock's implementation.

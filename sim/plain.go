@@ -44,7 +44,11 @@ func (op plainOp) apply(s Memory, now model.Time, cmd node.Command) node.Reply {
 			}
 		}
 		_ = s.HSet(now, claim.Name, claim.Owner, "1") // there is nothing that could be of another type
-		s.PExpire(now, claim.Name, cmd.TTL)
+		ttl := cmd.TTL
+		if end := model.Time(claim.Token); end > 0 {
+			ttl = time.Duration(end-now) * time.Millisecond
+		}
+		s.PExpire(now, claim.Name, ttl)
 		return node.Reply{Status: node.Granted}
 	case plainDelete:
 		if !mine {
@@ -79,6 +83,9 @@ func (b *textbook) lock(ctx context.Context, name string, lease time.Duration, w
 	claim := node.Claim{Name: name, Owner: strconv.FormatUint(b.c.engine.next(), 36)}
 	for {
 		start := b.c.Now()
+		if b.c.w.p.Lock.Absolute {
+			claim.Token = node.Token(b.c.Wall().Add(lease).UnixMilli()) // it has no tokens; this is the key's end
+		}
 		votes := b.round(ctx, plainSet, node.Acquire, claim, lease)
 		until := start.Add(lease - b.drift(lease))
 		if votes >= len(b.c.listed)/2+1 && b.c.Now() < until && ctx.Err() == nil {
