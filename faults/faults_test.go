@@ -60,7 +60,7 @@ seed 18446744073709551615
 nodes 5
 clients 3
 length 1h30m
-lock client=plain lease=1s maxlease=30s timeout=50ms poll=200ms grace=1.5s drift=0.25% guard=off renew=off maxhold=3s fence=off
+lock client=plain lease=1s maxlease=30s timeout=50ms poll=200ms grace=1.5s drift=0.25% guard=off renew=off maxhold=3s fence=off mistake=half
 work names=3 hold=1ms..2s think=0s try=12.5% fixed=100% extend=0% cancel=1% nest=1%
 network delay=200us..2ms
 assume drift=2%

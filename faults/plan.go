@@ -36,6 +36,7 @@
 //	lock ...      client=redquorum|plain lease= maxlease= timeout= poll= grace=
 //	              drift=1% guard=on|off renew=on|off maxhold= fence=on|off
 //	              absolute=on|off (of plain clients: ends are sent as times of day)
+//	              mistake=, which a plain client makes: see Mistakes
 //	work ...      what clients without steps do: names=N hold=RANGE think=RANGE
 //	              try= fixed= extend= cancel= nest=, each a share such as 30%
 //	network delay=RANGE   one way, on every link
@@ -130,6 +131,7 @@ type Lock struct {
 	MaxHold  time.Duration // how long renewal goes on; 0: no bound
 	Fence    bool          // the resource checks tokens
 	Absolute bool          // of plain clients: a key's end is sent as a time of day
+	Mistake  Mistake       // that a plain client makes; "" for none
 }
 
 // A Client is a lock's implementation.
@@ -141,6 +143,47 @@ const (
 	// Plain is textbook Redlock: the steps of the Redis page and nothing else.
 	Plain Client = "plain"
 )
+
+// A Mistake is one that is known from other implementations. A plain client that
+// makes it is textbook Redlock in all else.
+type Mistake string
+
+const (
+	CountedLate Mistake = "countedlate"
+	Counters    Mistake = "counters"
+	DeadContext Mistake = "deadcontext"
+	Delete      Mistake = "delete"
+	Forgetful   Mistake = "forgetful"
+	Half        Mistake = "half"
+	KeptEnd     Mistake = "keptend"
+	Minority    Mistake = "minority"
+	Recreate    Mistake = "recreate"
+	Revive      Mistake = "revive"
+	RoundDown   Mistake = "rounddown"
+	Steady      Mistake = "steady"
+	TimeOfDay   Mistake = "timeofday"
+	Untagged    Mistake = "untagged"
+	Watchdog    Mistake = "watchdog"
+)
+
+// Mistakes says what each of them is.
+var Mistakes = map[Mistake]string{
+	CountedLate: "validity is counted from the answers, not from before the commands",
+	Counters:    "a token is the highest count of those nodes that granted",
+	DeadContext: "a release needs the caller's context",
+	Delete:      "a release does not look at the owner",
+	Forgetful:   "each attempt has an owner of its own, and is released once, whatever comes of it",
+	Half:        "half of the nodes are enough",
+	KeptEnd:     "an extension that is shorter leaves the client its later end",
+	Minority:    "one node is enough to extend",
+	Recreate:    "an extension creates the key where it is gone",
+	Revive:      "an extension counts also after the end",
+	RoundDown:   "lengths are rounded down, and nothing is allowed for that",
+	Steady:      "the pause between attempts is always the same",
+	TimeOfDay:   "validity is counted on the time of day",
+	Untagged:    "an answer counts for the round in which it comes, whichever it is of",
+	Watchdog:    "a lock is renewed in the background, and valid until that ends, which it never does",
+}
 
 // Work is what a client does that has no steps of its own among the events:
 // acquire, hold, write to the resource, release, think, and again.

@@ -126,6 +126,12 @@ func (p *Plan) blocks() []block {
 			duration("lease", &l.Lease), duration("maxlease", &l.MaxLease), duration("timeout", &l.Timeout),
 			duration("poll", &l.Poll), duration("grace", &l.Grace), ratio("drift", &l.Drift),
 			onOff("guard", &l.Guard), onOff("renew", &l.Renew), duration("maxhold", &l.MaxHold), onOff("fence", &l.Fence), onOff("absolute", &l.Absolute),
+			{"mistake", func(s string) error {
+				if l.Mistake = Mistake(s); Mistakes[l.Mistake] == "" {
+					return fmt.Errorf("want a known mistake, have %q", s)
+				}
+				return nil
+			}, func() string { return string(l.Mistake) }},
 		}},
 		{"work", []field{
 			number("names", &w.Names), ranged("hold", &w.Hold), ranged("think", &w.Think), ratio("try", &w.Try),
@@ -260,7 +266,9 @@ func (p *Plan) String() string {
 	for _, bl := range p.blocks() {
 		b.WriteString(bl.key)
 		for _, f := range bl.fields {
-			fmt.Fprintf(&b, " %s=%s", f.key, f.get())
+			if value := f.get(); value != "" {
+				fmt.Fprintf(&b, " %s=%s", f.key, value)
+			}
 		}
 		b.WriteByte('\n')
 	}
@@ -542,6 +550,8 @@ func (p *Plan) Check() error {
 		return wrong("lock lease is %s and maxlease %s; want 0 < lease <= maxlease", formatDuration(l.Lease), formatDuration(l.MaxLease))
 	case l.Timeout <= 0 || l.Poll < time.Millisecond || l.Grace < 0 || l.MaxHold < 0:
 		return wrong("lock timeout, poll, grace and maxhold are %v, %v, %v and %v; want a timeout of more than 0, a poll of at least 1ms, and the others not negative", l.Timeout, l.Poll, l.Grace, l.MaxHold)
+	case l.Mistake != "" && Mistakes[l.Mistake] == "":
+		return wrong("lock mistake is %q, which is not known", l.Mistake)
 	case l.Drift < 0 || l.Drift > Percent(40):
 		return wrong("lock drift is %s; want 0%% to 40%%", l.Drift)
 	}

@@ -305,7 +305,7 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 	k.grants++
 	h := &holder{c: c, name: name, owner: owner, token: token, grant: k.grants, start: c.lastStart, stops: c.stops,
 		until: k.promise(c.lastStart, c.lastTTL)}
-	if last := k.latest[name]; last != nil && token <= last.token && c.plain == nil {
+	if last := k.latest[name]; last != nil && token <= last.token && (c.plain == nil || token > 0) {
 		if w := k.w; w.seen[Amnesia] > 0 && w.disagree > w.p.Lock.MaxLease {
 			w.breaks("nodes forgot their fences, and the times of day of clients differ by more than the longest lease")
 		}
@@ -347,6 +347,14 @@ func (k *checker) exclusive(h *holder) {
 			k.w.fail("I1", fmt.Sprintf("%s and %s both hold %q: tokens %d and %d", o.c.name, h.c.name, h.name, o.token, h.token))
 			return
 		}
+	}
+}
+
+// continuous checks that nobody was granted a name since the owner that has
+// extended it.
+func (k *checker) continuous(c *Client, name, owner string) {
+	if last := k.latest[name]; last.owner != owner {
+		k.w.fail("I12", fmt.Sprintf("%s has extended %q, which was granted to %s since", c.name, name, last.c.name))
 	}
 }
 
@@ -514,9 +522,7 @@ func (c *Client) Observe(e quorum.Event) {
 			return
 		}
 		w.sometimes(Renewed)
-		if k.latest[e.Name] != h {
-			w.fail("I12", fmt.Sprintf("%s has extended %q, which was granted to %s since", c.name, e.Name, k.latest[e.Name].c.name))
-		}
+		k.continuous(c, e.Name, e.Owner)
 		may := h.until
 		for _, x := range h.asked {
 			if x.start == c.Now().Add(-e.Took) {

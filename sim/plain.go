@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
 )
@@ -15,20 +16,34 @@ import (
 // describes it, and no more: one random value for each acquisition, SET NX PX on
 // all nodes, the elapsed time subtracted, release everywhere, a random delay
 // before the next attempt. It has no restart guard, no fencing tokens, no memory
-// of what it sent, and it forgets a release once it is sent.
+// of what it sent, and it forgets a release once it is sent. If the plan says so,
+// it makes a mistake as well.
 type textbook struct {
-	c *Client
+	c     *Client
+	tally tally // of the latest round, for answers that nobody tags
 }
 
-func newTextbook(c *Client) *textbook { return &textbook{c} }
+// A tally is what the nodes have answered in a round.
+type tally struct {
+	yes, answers int
+	token        node.Token
+	done         *signal
+}
+
+func newTextbook(c *Client) *textbook { return &textbook{c: c} }
+
+func (b *textbook) makes(m faults.Mistake) bool { return b.c.w.p.Lock.Mistake == m }
 
 type plainOp uint8
 
 const (
-	notPlain    plainOp = iota
-	plainSet            // SET name owner NX PX ttl
-	plainDelete         // delete if the value is the owner
-	plainExpire         // PEXPIRE if the value is the owner
+	notPlain      plainOp = iota
+	plainSet              // SET name owner NX PX ttl
+	plainCount            // SET name owner NX PX ttl, and INCR of a counter if it did
+	plainDelete           // delete if the value is the owner
+	plainDrop             // DEL
+	plainExpire           // PEXPIRE if the value is the owner
+	plainRecreate         // the same, or SET name owner NX PX ttl
 )
 
 // apply executes it. What the textbook keeps in a string is a field here, so
@@ -50,15 +65,26 @@ func (op plainOp) apply(s Memory, now model.Time, cmd node.Command) node.Reply {
 		}
 		s.PExpire(now, claim.Name, ttl)
 		return node.Reply{Status: node.Granted}
-	case plainDelete:
-		if !mine {
+	case plainCount:
+		// The fence of a node is its counter.
+		seen, _ := s.Apply(now, node.Command{Kind: node.Inspect, Claims: cmd.Claims})
+		claim.Token = seen.State.Fence + 1
+		cmd.Claims, cmd.Retention = []node.Claim{claim}, 24*time.Hour
+		r, _ := s.Apply(now, cmd)
+		r.Fence = claim.Token
+		return r
+	case plainDelete, plainDrop:
+		if !mine && op == plainDelete {
 			return node.Reply{Status: node.Absent}
 		}
 		s.Del(claim.Name)
 		return node.Reply{Status: node.Released}
 	}
-	if mine {
+	switch {
+	case mine:
 		s.PExpire(now, claim.Name, cmd.TTL)
+	case op == plainRecreate:
+		mine = plainSet.apply(s, now, cmd).Status == node.Granted
 	}
 	return node.Reply{Status: node.Done, Kept: []bool{mine}}
 }
@@ -67,6 +93,7 @@ func (op plainOp) apply(s Memory, now model.Time, cmd node.Command) node.Reply {
 type textbookLease struct {
 	b     *textbook
 	claim node.Claim
+	token node.Token // if there are counters
 	until clock.Instant
 	over  bool
 }
@@ -80,76 +107,151 @@ const (
 
 // lock acquires name; without wait it tries once.
 func (b *textbook) lock(ctx context.Context, name string, lease time.Duration, wait bool) (*textbookLease, error) {
-	claim := node.Claim{Name: name, Owner: strconv.FormatUint(b.c.engine.next(), 36)}
+	claim := node.Claim{Name: name, Owner: b.owner()}
+	set := plainSet
+	if b.makes(faults.Counters) {
+		set = plainCount
+	}
 	for {
-		start := b.c.Now()
+		start := b.now()
 		if b.c.w.p.Lock.Absolute {
 			claim.Token = node.Token(b.c.Wall().Add(lease).UnixMilli()) // it has no tokens; this is the key's end
 		}
-		votes := b.round(ctx, plainSet, node.Acquire, claim, lease)
-		until := start.Add(lease - b.drift(lease))
-		if votes >= len(b.c.listed)/2+1 && b.c.Now() < until && ctx.Err() == nil {
-			return &textbookLease{b: b, claim: claim, until: until}, nil
+		t := b.round(ctx, set, node.Acquire, claim, lease)
+		if b.makes(faults.CountedLate) {
+			start = b.now()
 		}
-		b.round(ctx, plainDelete, node.Release, claim, 0)
+		l := &textbookLease{b: b, claim: claim, token: t.token, until: start.Add(lease - b.drift(lease))}
+		if t.yes >= b.need() && b.now() < l.until && ctx.Err() == nil {
+			if b.makes(faults.Watchdog) {
+				l.until = start.Add(time.Hour)
+				b.c.Go(func() { l.watch(lease) })
+			}
+			return l, nil
+		}
+		if ctx.Err() == nil || !b.makes(faults.DeadContext) {
+			b.round(ctx, plainDelete, node.Release, claim, 0)
+		}
 		if !wait || ctx.Err() != nil {
 			return nil, errPlain
 		}
-		pause := plainRetries + time.Duration(b.c.engine.below(int(plainVariance)))
+		pause := plainRetries
+		if !b.makes(faults.Steady) {
+			pause += time.Duration(b.c.engine.below(int(plainVariance)))
+		}
+		if b.makes(faults.Forgetful) {
+			claim.Owner = b.owner()
+		}
 		if (&signal{owner: b.c}).Wait(ctx, b.c.Now().Add(pause)) == clock.WakeEnded {
 			return nil, errPlain
 		}
 	}
 }
 
-func (b *textbook) drift(lease time.Duration) time.Duration {
-	return time.Duration(mulRatio(int64(lease), b.c.w.p.Lock.Drift)) + 2*time.Millisecond
+func (b *textbook) owner() string { return strconv.FormatUint(b.c.engine.next(), 36) }
+
+// need is how many nodes it takes.
+func (b *textbook) need() int {
+	if b.makes(faults.Half) {
+		return len(b.c.listed) / 2
+	}
+	return len(b.c.listed)/2 + 1
 }
 
-// round sends one command to all nodes, and returns how many said yes when a
-// majority did or all have answered.
-func (b *textbook) round(ctx context.Context, op plainOp, kind node.Kind, claim node.Claim, ttl time.Duration) int {
+// now is the clock on which validity is counted.
+func (b *textbook) now() clock.Instant {
+	if b.makes(faults.TimeOfDay) {
+		return clock.Instant(b.c.Wall().Sub(epoch))
+	}
+	return b.c.Now()
+}
+
+func (b *textbook) drift(lease time.Duration) time.Duration {
+	d := time.Duration(mulRatio(int64(lease), b.c.w.p.Lock.Drift))
+	if b.makes(faults.RoundDown) {
+		return d
+	}
+	return d + 2*time.Millisecond
+}
+
+// round sends one command to all nodes, and returns what they answered when
+// enough said yes or all have answered.
+func (b *textbook) round(ctx context.Context, op plainOp, kind node.Kind, claim node.Claim, ttl time.Duration) *tally {
 	c := b.c
-	yes, answers := 0, 0
-	done := &signal{owner: c}
+	t := &tally{done: &signal{owner: c}}
 	deadline := c.Now().Add(c.w.p.Lock.Timeout)
 	cmd := node.Command{Kind: kind, Claims: []node.Claim{claim}, TTL: ttl, Deadline: deadline}
+	switch {
+	case b.makes(faults.Untagged):
+		b.tally = *t
+		t = &b.tally
+		cmd.Deadline = deadline.Add(time.Second) // the connection is kept
+	case b.makes(faults.RoundDown):
+		cmd.TTL = ttl.Truncate(time.Millisecond)
+	}
 	for _, l := range c.listed {
 		l.submit(cmd, op, func(r node.Reply) {
-			answers++
+			t.answers++
 			if r.Status == node.Granted || r.Status == node.Released || r.Status == node.Done && r.Kept[0] {
-				yes++
+				t.yes++
+				t.token = max(t.token, r.Fence)
 			}
-			done.Set()
+			t.done.Set()
 		})
 	}
-	for answers < len(c.listed) && yes <= len(c.listed)/2 {
-		if done.Wait(ctx, deadline.Add(time.Millisecond)) != clock.WakeSet {
+	for t.answers < len(c.listed) && t.yes < b.need() {
+		if t.done.Wait(ctx, deadline.Add(time.Millisecond)) != clock.WakeSet {
 			break
 		}
 	}
-	return yes
+	return t
 }
 
-func (l *textbookLease) Token() node.Token { return 0 }
+func (l *textbookLease) Token() node.Token { return l.token }
 
 func (l *textbookLease) Remaining() time.Duration {
 	if l.over {
 		return 0
 	}
-	return max(0, l.until.Sub(l.b.c.Now()))
+	return max(0, l.until.Sub(l.b.now()))
 }
 
 func (l *textbookLease) unlock() {
 	l.over = true
-	l.b.round(context.Background(), plainDelete, node.Release, l.claim, 0)
+	op := plainDelete
+	if l.b.makes(faults.Delete) {
+		op = plainDrop
+	}
+	l.b.round(context.Background(), op, node.Release, l.claim, 0)
 }
 
+// extend reports whether the lease goes on for d from now.
 func (l *textbookLease) extend(ctx context.Context, d time.Duration) bool {
-	start := l.b.c.Now()
-	if l.b.round(ctx, plainExpire, node.Extend, l.claim, d) <= len(l.b.c.listed)/2 || l.b.c.Now() >= l.until {
+	b := l.b
+	op, need := plainExpire, b.need()
+	switch {
+	case b.makes(faults.Recreate):
+		op = plainRecreate
+	case b.makes(faults.Minority):
+		need = 1
+	}
+	start := b.now()
+	t := b.round(ctx, op, node.Extend, l.claim, d)
+	if t.yes < need || b.now() >= l.until && !b.makes(faults.Revive) {
 		return false
 	}
-	l.until = start.Add(d - l.b.drift(d))
+	until := start.Add(d - b.drift(d))
+	if b.makes(faults.KeptEnd) {
+		until = max(until, l.until)
+	}
+	l.until = until
 	return true
+}
+
+// watch renews the lock for ever.
+func (l *textbookLease) watch(lease time.Duration) {
+	for {
+		l.b.c.Sleep(lease / 3)
+		l.b.round(context.Background(), plainExpire, node.Extend, l.claim, lease)
+	}
 }

@@ -23,8 +23,8 @@ type Scenario struct {
 	Outside  bool   // no lock with a lease can stand it
 	Untold   string // why there is no plan; "" if there is one
 
-	// Wants is the verdict that each client must come to.
-	Wants map[faults.Client]Verdict
+	// Wants is the verdict that some variants must come to, by their names.
+	Wants map[string]Verdict
 	plan  string
 }
 
@@ -57,7 +57,7 @@ func FindScenario(id string) (Scenario, bool) {
 
 // readScenario reads a plan whose comments tell the rest.
 func readScenario(text string) Scenario {
-	s := Scenario{Wants: make(map[faults.Client]Verdict), plan: text}
+	s := Scenario{Wants: make(map[string]Verdict), plan: text}
 	for line := range strings.Lines(text) {
 		comment, ok := strings.CutPrefix(strings.TrimSpace(line), "#")
 		if !ok {
@@ -72,8 +72,8 @@ func readScenario(text string) Scenario {
 			s.Outside = true
 		case "untold":
 			s.Untold = value
-		case string(faults.Plain), string(faults.Redquorum):
-			s.Wants[faults.Client(key)] = Verdict(value)
+		case "plain", Mistaken, "redquorum":
+			s.Wants[key] = Verdict(value)
 		default:
 			switch {
 			case s.ID == "":
@@ -92,10 +92,15 @@ type Variant struct {
 	Change func(*faults.Lock)
 }
 
-// Variants are textbook Redlock, our lock with one protection taken away, and
-// our lock.
+// Mistaken is the variant of scenarios that are about a mistake which textbook
+// Redlock does not make.
+const Mistaken = "mistaken"
+
+// Variants are textbook Redlock, the same with the scenario's mistake, our lock
+// with one protection taken away, and our lock.
 var Variants = []Variant{
-	{"plain", func(l *faults.Lock) { l.Client, l.Fence = faults.Plain, false }},
+	{"plain", func(l *faults.Lock) { l.Client, l.Fence, l.Mistake = faults.Plain, false, "" }},
+	{Mistaken, func(l *faults.Lock) { l.Client, l.Fence = faults.Plain, false }},
 	{"no guard", func(l *faults.Lock) { l.Guard = false }},
 	{"no drift", func(l *faults.Lock) { l.Drift = 0 }},
 	{"no renewal", func(l *faults.Lock) { l.Renew = false }},
@@ -104,7 +109,7 @@ var Variants = []Variant{
 }
 
 // Plan returns the scenario's plan with a lock. It returns nil if the scenario
-// is untold.
+// is untold, or about no mistake.
 func (s *Scenario) Plan(v Variant) *faults.Plan {
 	if s.Untold != "" {
 		return nil
@@ -113,10 +118,14 @@ func (s *Scenario) Plan(v Variant) *faults.Plan {
 	if err != nil {
 		panic(fmt.Sprint(s.ID, ": ", err)) // it is part of the program, and tested
 	}
-	if v.Name != "plain" {
-		p.Lock.Client, p.Lock.Drift, p.Lock.Guard, p.Lock.Fence = faults.Redquorum, faults.Percent(1), true, true
+	l := &p.Lock
+	if v.Name == Mistaken && l.Mistake == "" {
+		return nil
 	}
-	v.Change(&p.Lock)
+	if v.Name != "plain" && v.Name != Mistaken {
+		l.Client, l.Drift, l.Guard, l.Fence, l.Mistake = faults.Redquorum, faults.Percent(1), true, true, ""
+	}
+	v.Change(l)
 	return p
 }
 
@@ -191,6 +200,9 @@ func (m *Matrix) WriteMarkdown(out io.Writer) error {
 			word := cell(r)
 			if r != nil && (r.Verdict == Unsafe || r.Verdict == Stuck) {
 				word = "**" + word + "**"
+			}
+			if r != nil && r.Plan.Lock.Mistake != "" {
+				word += ": " + faults.Mistakes[r.Plan.Lock.Mistake]
 			}
 			fmt.Fprintf(&b, " %s |", word)
 		}

@@ -56,7 +56,7 @@ func (c *Client) acquire(ctx context.Context, name string, length time.Duration,
 			return nil, err
 		}
 		// Its rounds give up the acquisition that is noted last.
-		w.check.granted(c, name, l.claim.Owner, 0)
+		w.check.granted(c, name, l.claim.Owner, l.token)
 		w.check.holds(l.claim.Owner, l, nil)
 		return &lock{c: c, name: name, owner: l.claim.Owner, plain: l}, nil
 	}
@@ -105,7 +105,7 @@ func (l *lock) token() node.Token {
 	if l.lease != nil {
 		return l.lease.Token()
 	}
-	return 0
+	return l.plain.Token()
 }
 
 // valid asks the lease, as a careful program does before each use.
@@ -138,7 +138,9 @@ func (l *lock) unlock() {
 func (l *lock) extend(d time.Duration) {
 	c, w := l.c, l.c.w
 	if l.plain != nil {
-		l.plain.extend(context.Background(), d)
+		if l.plain.extend(context.Background(), d) {
+			w.check.continuous(c, l.name, l.owner)
+		}
 		if h := w.check.holder(l.owner); h != nil {
 			h.until = c.Now().Add(l.plain.Remaining())
 			w.check.planAudit(h)
