@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -11,7 +12,7 @@ import (
 
 const simScenarioManual = `
 usage: redquorum sim scenario list
-       redquorum sim scenario ID [--client plain|redquorum] [flags]
+       redquorum sim scenario ID [--client plain|mistaken|redquorum] [flags]
 
 Sixty ways in which a lock on several nodes can fail: the story in words, the
 run, what came of it, and what protects.
@@ -25,7 +26,7 @@ example:
 
 func simScenario(_ context.Context, c *command) int {
 	fs := c.flags("sim scenario", simScenarioManual)
-	client := fs.String("client", "redquorum", "redquorum, or plain: textbook Redlock")
+	client := fs.String("client", "redquorum", "redquorum; plain: textbook Redlock; or mistaken: that with the error that the scenario is about")
 	show := showFlags{}
 	show.register(fs)
 	id, status, ok := c.parseOne(fs, "the scenario's name, such as S24, or list,")
@@ -42,8 +43,8 @@ func simScenario(_ context.Context, c *command) int {
 	if !ok {
 		return c.fail("sim scenario", usageError("there is no scenario %s; 'redquorum sim scenario list' has all", quoted(id)))
 	}
-	if *client != string(faults.Redquorum) && *client != string(faults.Plain) {
-		return c.fail("sim scenario", usageError("--client is %s; it must be redquorum or plain", quoted(*client)))
+	if *client != string(faults.Redquorum) && *client != string(faults.Plain) && *client != sim.Mistaken {
+		return c.fail("sim scenario", usageError("--client is %s; it must be redquorum, plain or mistaken", quoted(*client)))
 	}
 	if !show.asJSON {
 		fmt.Fprintf(c.stdout, "%s %s\n\n%s\n\nwhat protects: %s\n\n", s.ID, s.Title, strings.Join(s.Story, "\n"), s.Protects)
@@ -57,7 +58,7 @@ func simScenario(_ context.Context, c *command) int {
 		}
 		p := s.Plan(v)
 		if p == nil {
-			fmt.Fprintln(c.stdout, "It is not run here:", s.Untold)
+			fmt.Fprintln(c.stdout, "It is not run here:", cmp.Or(s.Untold, "it is about no mistake"))
 			return exitOK
 		}
 		return c.play("sim scenario", p, show, nodesOn{})

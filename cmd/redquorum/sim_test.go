@@ -34,7 +34,7 @@ func TestSimUsageErrors(t *testing.T) {
 	}
 	want(t, exitUsage, `there is no scenario "S99"`, "sim", "scenario", "S99")
 	want(t, exitUsage, "the scenario's name, such as S24, or list, is missing", "sim", "scenario")
-	want(t, exitUsage, "it must be redquorum or plain", "sim", "scenario", "S24", "--client", "rust")
+	want(t, exitUsage, "it must be redquorum, plain or mistaken", "sim", "scenario", "S24", "--client", "rust")
 	for _, word := range []string{"run", "explore", "shrink", "replay", "verify", "scenario", "matrix"} {
 		want(t, exitOK, "example:\n  redquorum sim "+word, "sim", word, "--help")
 	}
@@ -77,6 +77,8 @@ func TestSimScenarios(t *testing.T) {
 	want(t, exitOK, "S24  A ghost lock\n", "sim", "scenario", "list")
 	want(t, exitOK, "what protects: a fresh owner", "sim", "scenario", "s28")
 	want(t, exitUnsound, "I1 violated", "sim", "scenario", "S28", "--client", "plain", "--brief")
+	want(t, exitUnsound, "I1 violated", "sim", "scenario", "S54", "--client", "mistaken", "--brief")
+	want(t, exitOK, "it is about no mistake", "sim", "scenario", "S28", "--client", "mistaken")
 	want(t, exitOK, "It is not run here", "sim", "scenario", "S56")
 	want(t, exitOK, "S28  The release of one attempt", "sim", "matrix")
 	want(t, exitOK, "| S28 | The release of one attempt", "sim", "matrix", "--markdown")
