@@ -35,7 +35,6 @@
 //	              what else is broken stays so, and everybody must get the lock
 //	lock ...      client=redquorum|plain lease= maxlease= timeout= poll= grace=
 //	              drift=1% guard=on|off renew=on|off maxhold= fence=on|off
-//	              absolute=on|off (of plain clients: ends are sent as times of day)
 //	              mistake=, which a plain client makes: see Mistakes
 //	work ...      what clients without steps do: names=N hold=RANGE think=RANGE
 //	              try= fixed= extend= cancel= nest=, each a share such as 30%
@@ -130,7 +129,6 @@ type Lock struct {
 	Renew    bool
 	MaxHold  time.Duration // how long renewal goes on; 0: no bound
 	Fence    bool          // the resource checks tokens
-	Absolute bool          // of plain clients: a key's end is sent as a time of day
 	Mistake  Mistake       // that a plain client makes; "" for none
 }
 
@@ -149,6 +147,7 @@ const (
 type Mistake string
 
 const (
+	Absolute    Mistake = "absolute"
 	CountedLate Mistake = "countedlate"
 	Counters    Mistake = "counters"
 	DeadContext Mistake = "deadcontext"
@@ -168,6 +167,7 @@ const (
 
 // Mistakes says what each of them is.
 var Mistakes = map[Mistake]string{
+	Absolute:    "the end of a key is sent as a time of day, by the client's clock",
 	CountedLate: "validity is counted from the answers, not from before the commands",
 	Counters:    "a token is the highest count of those nodes that granted",
 	DeadContext: "a release needs the caller's context",

@@ -125,7 +125,7 @@ func (p *Plan) blocks() []block {
 			}, func() string { return string(l.Client) }},
 			duration("lease", &l.Lease), duration("maxlease", &l.MaxLease), duration("timeout", &l.Timeout),
 			duration("poll", &l.Poll), duration("grace", &l.Grace), ratio("drift", &l.Drift),
-			onOff("guard", &l.Guard), onOff("renew", &l.Renew), duration("maxhold", &l.MaxHold), onOff("fence", &l.Fence), onOff("absolute", &l.Absolute),
+			onOff("guard", &l.Guard), onOff("renew", &l.Renew), duration("maxhold", &l.MaxHold), onOff("fence", &l.Fence),
 			{"mistake", func(s string) error {
 				if l.Mistake = Mistake(s); Mistakes[l.Mistake] == "" {
 					return fmt.Errorf("want a known mistake, have %q", s)

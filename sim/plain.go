@@ -114,7 +114,7 @@ func (b *textbook) lock(ctx context.Context, name string, lease time.Duration, w
 	}
 	for {
 		start := b.now()
-		if b.c.w.p.Lock.Absolute {
+		if b.makes(faults.Absolute) {
 			claim.Token = node.Token(b.c.Wall().Add(lease).UnixMilli()) // it has no tokens; this is the key's end
 		}
 		t := b.round(ctx, set, node.Acquire, claim, lease)
