@@ -42,8 +42,9 @@ type Node interface {
 	// while it calls reply. The caller may reuse cmd.Claims when Submit has
 	// returned.
 	//
-	// Commands about one name reach the server in the order of their Submits as
-	// long as the connection lasts.
+	// Commands about one name are executed in the order of their Submits as long
+	// as the connection lasts, but for those that have to be sent again because
+	// the server has lost its scripts.
 	Submit(cmd Command, reply func(Reply))
 
 	// Watch calls wake whenever waiting for name may be over: a release was

@@ -1,55 +1,33 @@
 package redisnode
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
 )
 
 // A call is one command on its way: from Submit through the queue and a
-// pipeline to its reply. Calls are recycled, each with its go-redis command and
-// that command's arguments, which point into the call; so a call that is used
-// again allocates nothing.
+// connection to its reply. Calls are recycled, so a command costs no allocation.
 //
 // Who may touch a call: under the server's mu, whoever finds it in the queue or
-// in flight, for its reply and answered; otherwise the courier alone.
+// in flight, for its reply and answered; otherwise whoever took it out of the
+// queue, until it is in flight, and whoever takes it out of flight.
 type call struct {
-	kind     node.Kind
+	kind     node.Kind    // 0: a PING
 	claims   []node.Claim // the call's own copy
 	deadline clock.Instant
+	sent     clock.Instant
 	reply    func(node.Reply)
-	answered bool // the reply was called; the courier has still to recycle the call
-	again    bool // it was sent a second time, because the server did not know its script
-
-	request request
-	args    []any
-	shaped  int // number of claims that args is made for, 0 for none
-	fence   text
-	channel text
-	ttl     int64 // ms
-	keep    int64 // the fence's life, ms
+	answered bool  // the reply was called; the call has still to be recycled
+	asText   bool  // the server has answered that it does not know the script
+	ttl      int64 // ms
+	keep     int64 // the fence's life, ms
 }
-
-// A request is a go-redis command that go-redis must not send again by itself,
-// whatever its options say: it may have been executed already.
-type request struct{ *redis.Cmd }
-
-func (request) NoRetry() bool { return true }
-
-// text is an argument in a buffer that is used again.
-type text []byte
-
-// MarshalBinary is how go-redis takes an argument of a type that it does not
-// know.
-func (t *text) MarshalBinary() ([]byte, error) { return *t, nil }
 
 // check finds commands that no server could execute.
 func check(cmd node.Command) error {
@@ -70,91 +48,87 @@ func (c *call) fill(cmd node.Command, reply func(node.Reply)) {
 	c.claims = append(c.claims[:0], cmd.Claims...)
 	c.deadline = cmd.Deadline
 	c.reply = reply
-	c.answered = false
+	c.answered, c.asText = false, false
 	c.ttl = node.Milliseconds(cmd.TTL)
 	c.keep = max(1, node.Milliseconds(cmd.Retention)) // Redis takes no life of 0
 }
 
-// prepare makes the request ready to be sent: as text for a server that may not
-// know the script, otherwise as its SHA. A request that is fresh holds nothing
-// of an earlier one, such as the cluster slot that go-redis remembers in it.
-func (c *call) prepare(asText, fresh bool) {
-	if c.shaped != len(c.claims) || fresh {
-		c.shape()
+// words makes the Redis command of c: its script, as text for a server that may
+// not know it, otherwise as its SHA, and what the script says of its keys and
+// arguments.
+func (c *call) words(w *words, asText bool) {
+	w.reset()
+	if c.kind == 0 {
+		w.text("ping")
+		return
 	}
-	s := scripts[c.kind]
-	c.args[0], c.args[1] = evalSHA, s.sha
-	if asText {
-		c.args[0], c.args[1] = evalText, s.text
+	if s := &scripts[c.kind]; asText {
+		w.text("eval")
+		w.text(s.text)
+	} else {
+		w.text("evalsha")
+		w.text(s.sha)
 	}
-	if c.kind != node.Extend {
-		c.fence = node.AppendFenceKey(c.fence[:0], c.claims[0].Name)
-		c.channel = node.AppendChannel(c.channel[:0], c.claims[0].Name)
+	if c.kind == node.Extend {
+		w.number(int64(len(c.claims)))
+		for i := range c.claims {
+			w.text(c.claims[i].Name)
+		}
+		w.number(c.ttl)
+		for i := range c.claims {
+			w.text(c.claims[i].Owner)
+		}
+		return
 	}
-	c.request.SetErr(nil)
-	c.request.SetVal(nil)
-}
-
-// shape makes the argument list for c's kind and number of claims. As long as
-// these stay, only what the arguments point to changes.
-func (c *call) shape() {
 	one := &c.claims[0]
-	token := (*int64)(&one.Token)
-	c.args = append(c.args[:0], nil, nil, 2, &one.Name, &c.fence)
+	w.number(2)
+	w.text(one.Name)
+	w.buf = node.AppendFenceKey(w.buf, one.Name)
+	w.end()
 	switch c.kind {
 	case node.Acquire:
-		c.args = append(c.args, &one.Owner, token, &c.ttl, &c.keep)
-	case node.Release:
-		c.args = append(c.args, &one.Owner, token, &c.keep, &c.channel)
-	case node.Break:
-		c.args = append(c.args, token, &c.keep, &c.channel)
-	case node.Extend:
-		c.args = append(c.args[:0], nil, nil, len(c.claims))
-		for i := range c.claims {
-			c.args = append(c.args, &c.claims[i].Name)
+		w.text(one.Owner)
+		w.number(int64(one.Token))
+		w.number(c.ttl)
+		w.number(c.keep)
+	case node.Release, node.Break:
+		if c.kind == node.Release {
+			w.text(one.Owner)
 		}
-		c.args = append(c.args, &c.ttl)
-		for i := range c.claims {
-			c.args = append(c.args, &c.claims[i].Owner)
-		}
+		w.number(int64(one.Token))
+		w.number(c.keep)
+		w.buf = node.AppendChannel(w.buf, one.Name)
+		w.end()
 	}
-	c.request = request{redis.NewCmd(context.Background(), c.args...)}
-	c.request.SetFirstKeyPos(3)
-	c.shaped = len(c.claims)
 }
 
 // lacksScript reports whether the server answered that it does not know the
 // script. Then it has not executed anything.
-func (c *call) lacksScript() bool {
-	err := c.request.Err()
+func lacksScript(err error) bool {
 	return err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT")
 }
 
-// outcome makes a Reply of what came back, and reports whether the link is of no
-// more use. unsent says that if there is no answer nothing was sent.
-func (c *call) outcome(life *node.Life, unsent bool) (r node.Reply, breaks bool) {
-	err := c.request.Err()
+// outcome makes a Reply of what came back: val, or err. It reports whether the
+// link is of no more use.
+func (c *call) outcome(val any, err error, life *node.Life) (r node.Reply, breaks bool) {
 	switch {
 	case err == nil:
-		r = c.decode()
+		r = c.decode(val)
 		r.Life = life
-	case c.lacksScript(): // and there was no time left to send it
-		r = node.Reply{Err: node.ErrTimeout, Unsent: true, Life: life}
 	case fromServer(err):
 		r = node.Reply{Err: serverError(err), Life: life}
 		// A name may lead to another server now, and go-redis leaves such a
 		// connection too.
 		breaks = errors.Is(r.Err, node.ErrReadOnly)
 	default:
-		r = node.Reply{Err: networkError(err), Unsent: unsent}
+		r = node.Reply{Err: networkError(err)}
 		breaks = true
 	}
 	return r, breaks
 }
 
-func (c *call) decode() node.Reply {
+func (c *call) decode(val any) node.Reply {
 	var r node.Reply
-	val := c.request.Val()
 	switch c.kind {
 	case node.Acquire:
 		r = decodeAcquire(val)

@@ -2,6 +2,8 @@ package redisnode
 
 import (
 	"context"
+	"errors"
+	"net"
 	"sync"
 	"time"
 
@@ -87,16 +89,71 @@ func (l *lane) info(ctx context.Context) ([]string, error) {
 	return texts, err
 }
 
-func (l *lane) send(ctx context.Context, requests []redis.Cmder) {
-	pipe := l.route.client.Pipeline()
-	pipe.BatchProcess(ctx, requests...)
-	pipe.Exec(ctx)
+// carry sends what is queued as one pipeline after the other, and waits for
+// each.
+func (l *lane) carry(s *server, life *node.Life) error {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	var batch []*call
+	var results []result
+	for {
+		switch s.await(ticker.C, nil) {
+		case over:
+			return net.ErrClosed
+		case idle:
+			continue
+		}
+		if time.Since(l.opened) >= lifeKnownFor {
+			return nil
+		}
+		batch = s.take(batch[:0])
+		if len(batch) == 0 {
+			continue
+		}
+		results = l.send(s, batch, results[:0])
+		clear(batch)
+		if !s.settle(results, life) {
+			return nil
+		}
+	}
 }
 
-func (l *lane) untouched() bool            { return false }
-func (l *lane) fit(time.Duration) bool     { return time.Since(l.opened) < lifeKnownFor }
-func (l *lane) healthy(time.Duration) bool { return true }
-func (l *lane) close()                     {}
+func (l *lane) send(s *server, batch []*call, results []result) []result {
+	pipe := l.route.client.Pipeline()
+	latest := batch[0].deadline
+	var w words
+	for _, c := range batch {
+		c.words(&w, c.asText)
+		var args []any
+		for word := range w.all {
+			args = append(args, string(word))
+		}
+		cmd := request{redis.NewCmd(context.Background(), args...)}
+		cmd.SetFirstKeyPos(3)
+		pipe.Process(context.Background(), cmd)
+		latest = max(latest, c.deadline)
+	}
+	cmds, _ := pipe.Exec(within(min(latest.Sub(s.clock.Now()), silence)))
+	for _, cmd := range cmds {
+		val, err := cmd.(request).Result()
+		if errors.Is(err, redis.Nil) {
+			err = nil
+		}
+		results = append(results, result{val, err})
+	}
+	return results
+}
+
+// A request is a go-redis command that go-redis must not send again by itself,
+// whatever its options say: it may have been executed already.
+type request struct{ *redis.Cmd }
+
+func (request) NoRetry() bool { return true }
+
+// abort has nothing to do: each pipeline has a bound.
+func (l *lane) abort() {}
+
+func (l *lane) close() {}
 
 // submitEach sends an Extend of many claims as one command for each: a script
 // cannot touch keys on different servers. A claim without an answer makes the

@@ -8,23 +8,21 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
 )
 
 const (
-	// batchLimit is the most commands that go out in one pipeline: enough to
-	// make the system calls cheap, few enough that the first reply does not
-	// wait long for the last.
+	// batchLimit is the most commands that go out together: enough to make the
+	// system calls cheap, few enough that the first does not wait long for the
+	// encoding of the last.
 	batchLimit = 256
 
-	// silence is how long the courier waits for a reply at most, whatever the
-	// deadlines of the commands say: then the connection is given up.
+	// silence is how long a connection with open commands may bring nothing at
+	// most, whatever the deadlines of the commands say: then it is given up.
 	silence = 5 * time.Second
 
-	// tick is how often an idle connection is looked at.
+	// tick is how often an idle connection is thought of.
 	tick = time.Second
 
 	// Attempts to connect to a node that is down are this far apart, doubling,
@@ -32,15 +30,15 @@ const (
 	minPause, maxPause = 5 * time.Millisecond, 500 * time.Millisecond
 )
 
-// A server is one node.Node. Its courier, the goroutine of run, has the
-// connection for itself and is the only one to wait for the network; all others
-// leave calls in the queue and go.
+// A server is one node.Node. Its courier, the goroutine of run, makes links, one
+// after the other, and takes calls out of the queue for the one in use; all
+// others leave calls in the queue and go.
 type server struct {
 	name  string
 	clock clock.Clock
 	log   *slog.Logger
 	route route
-	limit int // of the queue
+	limit int // of open calls
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -48,22 +46,20 @@ type server struct {
 	watch  watcher
 
 	mu     sync.Mutex
-	queue  []*call
-	flight []*call // taken by the courier, which recycles them
-	spare  [node.Break + 1][]*call
+	queue  fifo // not yet sent
+	flight fifo // sent, or being sent, over the present link, in this order
+	link   link // the present one, nil if there is none
+	spare  []*call
 	down   error // why nothing is accepted at present
 	closed bool
 	asleep bool // the courier waits for wake
 	wake   chan struct{}
+	heard  clock.Instant // when the link brought something last
 	armed  clock.Instant // when expire is due; clock.Never if it is not
 	timer  *time.Timer
 
-	// The courier's own.
-	census   node.Census
-	requests []redis.Cmder
-	replies  []node.Reply
-	answers  []unanswered
-	bound    bound
+	census  node.Census  // of whoever handles the link's replies
+	answers []unanswered // likewise
 }
 
 func start(name string, r route, o Options) *server {
@@ -110,39 +106,40 @@ func (s *server) enqueue(cmd node.Command, reply func(node.Reply)) error {
 		return node.ErrClosed
 	case s.down != nil:
 		return s.down
-	case len(s.queue) >= s.limit:
+	case s.queue.len()+s.flight.len() >= s.limit:
 		return node.ErrOverloaded
 	}
-	c := s.newCall(cmd.Kind)
+	c := s.newCall()
 	c.fill(cmd, reply)
-	s.queue = append(s.queue, c)
+	s.queue.push(c)
 	s.arm(c.deadline)
+	s.rouse()
+	return nil
+}
+
+// rouse wakes the courier if it sleeps. s.mu is held.
+func (s *server) rouse() {
 	if s.asleep {
 		s.asleep = false
 		s.wake <- struct{}{} // has room: only a sleeping courier is woken, and once
 	}
-	return nil
 }
 
-// newCall takes a call that has served the same kind before, so that its
-// arguments need no new shape. s.mu is held.
-func (s *server) newCall(kind node.Kind) *call {
-	spare := s.spare[kind]
-	if len(spare) == 0 {
+// newCall takes a call that has served before. s.mu is held.
+func (s *server) newCall() *call {
+	if len(s.spare) == 0 {
 		return new(call)
 	}
-	c := spare[len(spare)-1]
-	s.spare[kind] = spare[:len(spare)-1]
+	c := s.spare[len(s.spare)-1]
+	s.spare = s.spare[:len(s.spare)-1]
 	return c
 }
 
-// recycle keeps calls for later, but not the big ones. s.mu is held.
-func (s *server) recycle(calls []*call) {
-	for _, c := range calls {
-		c.reply = nil
-		if len(c.claims) <= batchLimit && len(s.spare[c.kind]) < 2*batchLimit {
-			s.spare[c.kind] = append(s.spare[c.kind], c)
-		}
+// recycle keeps a call for later, but not a big one. s.mu is held.
+func (s *server) recycle(c *call) {
+	c.reply = nil
+	if cap(c.claims) <= batchLimit && len(s.spare) < 4*batchLimit {
+		s.spare = append(s.spare, c)
 	}
 }
 
@@ -152,13 +149,13 @@ func (s *server) Close() error {
 	var open []unanswered
 	if !s.closed {
 		s.closed = true
-		for _, c := range s.flight {
+		for _, c := range s.flight.calls() {
 			open = c.answer(open, node.Reply{Err: node.ErrClosed})
 		}
-		for _, c := range s.queue {
+		for _, c := range s.queue.calls() {
 			open = c.answer(open, node.Reply{Err: node.ErrClosed, Unsent: true})
 		}
-		s.queue = nil
+		s.queue = fifo{}
 		s.timer.Stop()
 	}
 	s.mu.Unlock()
@@ -206,8 +203,9 @@ func (s *server) run() {
 			continue
 		}
 		pause = minPause
-		s.restore()
-		s.serve(l, life)
+		s.restore(l)
+		err = l.carry(s, life)
+		s.abandon(err)
 		l.close()
 	}
 }
@@ -232,11 +230,11 @@ func (s *server) fail(err error) {
 	first := s.down == nil && !s.closed
 	s.down = err
 	var open []unanswered
-	for _, c := range s.queue {
+	for _, c := range s.queue.calls() {
 		open = c.answer(open, node.Reply{Err: err, Unsent: true})
+		s.recycle(c)
 	}
-	s.recycle(s.queue)
-	s.queue = emptied(s.queue)
+	s.queue = fifo{}
 	s.mu.Unlock()
 	if first {
 		s.log.Warn("node is down", "err", err)
@@ -244,15 +242,33 @@ func (s *server) fail(err error) {
 	tell(open)
 }
 
-// restore accepts commands again.
-func (s *server) restore() {
+// restore accepts commands again, for a new link.
+func (s *server) restore(l link) {
 	s.mu.Lock()
 	was := s.down
 	s.down = nil
+	s.link = l
+	s.heard = s.clock.Now()
 	s.mu.Unlock()
 	if was != nil {
 		s.log.Info("node is up again")
 	}
+}
+
+// abandon answers what is in flight over a link that ended with err: it may have
+// been executed.
+func (s *server) abandon(err error) {
+	s.mu.Lock()
+	var open []unanswered
+	for _, c := range s.flight.calls() {
+		r, _ := c.outcome(nil, err, nil)
+		open = c.answer(open, r)
+		s.recycle(c)
+	}
+	s.flight = fifo{}
+	s.link = nil
+	s.mu.Unlock()
+	tell(open)
 }
 
 // sleep waits for about d, or until Close.
@@ -265,186 +281,186 @@ func (s *server) sleep(d time.Duration) {
 	}
 }
 
-// serve carries calls over l until it breaks or the node is closed.
-func (s *server) serve(l link, life *node.Life) {
-	ticker := time.NewTicker(tick)
-	defer ticker.Stop()
-	var given scriptSet
-	used := time.Now()
-	for {
-		switch s.await(ticker.C) {
-		case closing:
-			return
-		case idle:
-			if !l.healthy(time.Since(used)) {
-				s.log.Info("connection was lost while idle")
-				return
-			}
-		case work:
-			// Nothing has been sent yet: what is queued can wait for a better
-			// connection without any doubt about what became of it.
-			if !l.fit(time.Since(used)) {
-				return
-			}
-			if !s.deliver(l, life, &given) {
-				return
-			}
-			used = time.Now()
-		}
-	}
-}
-
 type event uint8
 
 const (
 	work event = iota
 	idle
-	closing
+	over
 )
 
-// await waits for calls in the queue.
-func (s *server) await(tick <-chan time.Time) event {
+// await waits for calls in the queue, until a tick, or until the link's end.
+func (s *server) await(tick <-chan time.Time, ended <-chan struct{}) event {
 	s.mu.Lock()
-	switch {
-	case s.closed:
-		s.mu.Unlock()
-		return closing
-	case len(s.queue) > 0:
+	if s.queue.len() > 0 {
 		s.mu.Unlock()
 		return work
 	}
 	s.asleep = true
 	s.mu.Unlock()
+	e := work
 	select {
 	case <-s.wake:
-		return work
+		return e
 	case <-s.ctx.Done():
-		return closing
+		e = over
+	case <-ended:
+		e = over
 	case <-tick:
+		e = idle
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.asleep { // woken meanwhile
 		<-s.wake
-		return work
 	}
 	s.asleep = false
-	return idle
+	return e
 }
 
-// take moves calls from the queue into flight, but for those that are too late.
-func (s *server) take() []*call {
+// take moves calls from the queue into flight, but for those that are too late,
+// and appends them to batch. Their replies may be awaited from now on.
+func (s *server) take(batch []*call) []*call {
 	now := s.clock.Now()
 	s.mu.Lock()
 	var late []unanswered
-	n := 0
-	for n < len(s.queue) && len(s.flight) < batchLimit {
-		c := s.queue[n]
-		n++
-		if c.deadline > now {
-			s.flight = append(s.flight, c)
+	for s.queue.len() > 0 && len(batch) < batchLimit {
+		c := s.queue.pop()
+		if c.deadline <= now {
+			late = c.answer(late, node.Reply{Err: node.ErrTimeout, Unsent: true})
+			s.recycle(c)
 			continue
 		}
-		late = c.answer(late, node.Reply{Err: node.ErrTimeout, Unsent: true})
-		s.recycle([]*call{c})
+		c.sent = now
+		s.flight.push(c)
+		batch = append(batch, c)
 	}
-	s.queue = slices.Delete(s.queue, 0, n)
 	s.mu.Unlock()
 	tell(late)
-	return s.flight // only the courier changes the slice
+	return batch
 }
 
-// deliver sends one batch and answers it. It reports whether l is still good.
-func (s *server) deliver(l link, life *node.Life, given *scriptSet) bool {
-	batch := s.take()
-	if len(batch) == 0 {
-		return true
-	}
-	s.send(l, batch, func(c *call) bool { return s.route.oneServer() && given.add(c.kind) })
-	unsent := l.untouched()
-	s.sendMissing(l, batch)
+// giveBack returns the last n calls from flight to the head of the queue: they
+// have certainly not been sent.
+func (s *server) giveBack(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	back := s.flight.cut(min(n, s.flight.len()))
+	s.queue.insert(0, slices.DeleteFunc(back, func(c *call) bool {
+		if c.answered {
+			s.recycle(c)
+		}
+		return c.answered
+	}))
+}
 
-	s.replies = s.replies[:0]
-	good, heard := true, false
-	for _, c := range batch {
-		r, breaks := c.outcome(life, unsent && !c.again || c.again && l.untouched())
+// inFlight is how many calls are sent and not yet settled.
+func (s *server) inFlight() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.flight.len()
+}
+
+// ping queues a PING that nobody waits for.
+func (s *server) ping(patience time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.newCall()
+	c.fill(node.Command{Deadline: s.clock.Now().Add(patience)}, func(node.Reply) {})
+	s.queue.push(c)
+	s.arm(c.deadline)
+}
+
+// A result is what a link brought for one call.
+type result struct {
+	val any
+	err error
+}
+
+// settle answers the first calls in flight, one with each result. It reports
+// whether the link is still good.
+func (s *server) settle(results []result, life *node.Life) (good bool) {
+	good = true
+	now := s.clock.Now()
+	var again []*call
+	s.mu.Lock()
+	open := s.answers[:0]
+	if n := s.flight.len(); len(results) > n { // it says what nobody asked for
+		results, good = results[:n], false
+	}
+	for _, got := range results {
+		c := s.flight.pop()
+		if lacksScript(got.err) && !c.asText && !c.answered {
+			c.asText = true // it has not been executed: no harm in sending it once more
+			again = append(again, c)
+			continue
+		}
+		r, breaks := c.outcome(got.val, got.err, life)
 		good = good && !breaks
-		heard = heard || r.Life != nil
-		s.replies = append(s.replies, r)
+		open = c.answer(open, r)
+		s.recycle(c)
 	}
-	if heard {
-		s.census.Heard(s.clock.Now())
+	if len(again) > 0 {
+		before := 0 // others that are to be sent again
+		for before < s.queue.len() && s.queue.calls()[before].asText {
+			before++
+		}
+		s.queue.insert(before, again)
+		s.rouse()
 	}
-	s.settle(batch)
+	s.heard = now
+	s.mu.Unlock()
+	s.census.Heard(now)
+	tell(open)
+	clear(open)
+	s.answers = open[:0]
 	return good
 }
 
-// send makes one pipeline of calls and waits for it. asText says which go as
-// the script's text.
-func (s *server) send(l link, calls []*call, asText func(*call) bool) {
-	fresh := !s.route.oneServer()
-	latest := calls[0].deadline
-	s.requests = s.requests[:0]
-	for _, c := range calls {
-		c.prepare(asText(c), fresh)
-		s.requests = append(s.requests, c.request)
-		latest = max(latest, c.deadline)
-	}
-	wait := min(latest.Sub(s.clock.Now()), silence)
-	s.bound.at = time.Now().Add(wait)
-	l.send(&s.bound, s.requests)
+// A fifo is a queue of calls.
+type fifo struct {
+	list []*call
+	head int // of list; what is before it was popped
 }
 
-// sendMissing sends, as text, those of calls whose script the server did not
-// know: it has not executed them. They keep their order, and their deadline.
-func (s *server) sendMissing(l link, calls []*call) {
-	var again []*call
-	for _, c := range calls {
-		if c.again = c.lacksScript() && c.deadline > s.clock.Now(); c.again {
-			again = append(again, c)
-		}
+func (f *fifo) len() int       { return len(f.list) - f.head }
+func (f *fifo) calls() []*call { return f.list[f.head:] }
+
+func (f *fifo) push(c *call) {
+	if f.head > len(f.list)/2 && len(f.list) == cap(f.list) {
+		n := copy(f.list, f.calls())
+		clear(f.list[n:])
+		f.list, f.head = f.list[:n], 0
 	}
-	if len(again) > 0 {
-		s.send(l, again, func(*call) bool { return true })
-	}
+	f.list = append(f.list, c)
 }
 
-// settle answers a batch and lets go of it. But what has not been sent goes back
-// to the head of the queue, for the next connection or until its deadline.
-func (s *server) settle(batch []*call) {
-	s.mu.Lock()
-	var back []*call
-	kept, open := batch[:0], s.answers[:0]
-	for i, c := range batch {
-		if s.replies[i].Unsent && !c.answered {
-			back = append(back, c)
-			continue
-		}
-		open = c.answer(open, s.replies[i])
-		kept = append(kept, c)
+func (f *fifo) pop() *call {
+	c := f.list[f.head]
+	f.list[f.head] = nil
+	f.head++
+	if f.head == len(f.list) {
+		f.list, f.head = f.list[:0], 0
 	}
-	if len(back) > 0 {
-		s.queue = append(back, s.queue...)
-	}
-	s.recycle(kept)
-	s.flight = emptied(s.flight)
-	s.mu.Unlock()
-	tell(open)
-	s.answers = emptied(open)
+	return c
 }
 
-// emptied returns list with its room, and nothing that the room holds on to.
-func emptied[T any](list []T) []T {
-	clear(list)
-	return list[:0]
+// cut takes the last n.
+func (f *fifo) cut(n int) []*call {
+	at := len(f.list) - n
+	tail := slices.Clone(f.list[at:])
+	clear(f.list[at:])
+	f.list = f.list[:at]
+	return tail
 }
 
-// A scriptSet holds the kinds whose scripts a server was given.
-type scriptSet uint
+// insert puts calls behind the first n.
+func (f *fifo) insert(n int, calls []*call) {
+	f.list = slices.Insert(f.list, f.head+n, calls...)
+}
 
-// add reports whether kind is new in the set.
-func (s *scriptSet) add(kind node.Kind) bool {
-	was := *s
-	*s |= 1 << kind
-	return was != *s
+// filter keeps the calls for which keep is true.
+func (f *fifo) filter(keep func(*call) bool) {
+	f.list = slices.DeleteFunc(f.list[f.head:], func(c *call) bool { return !keep(c) })
+	f.head = 0
 }

@@ -44,7 +44,8 @@ func (s *server) arm(at clock.Instant) {
 	s.timer.Reset(min(at.Sub(s.clock.Now()), recheck))
 }
 
-// expire answers the calls whose deadline has passed, wherever they are.
+// expire answers the calls whose deadline has passed, wherever they are, and
+// gives up a link that brings nothing any more.
 func (s *server) expire() {
 	s.mu.Lock()
 	if s.closed {
@@ -57,32 +58,41 @@ func (s *server) expire() {
 	next := clock.Never
 
 	var late []unanswered
-	for _, c := range s.flight { // the courier keeps these, and recycles them
+	for _, c := range s.flight.calls() { // whoever settles them recycles them
 		if c.deadline <= now {
 			late = c.answer(late, node.Reply{Err: node.ErrTimeout})
 		} else if !c.answered {
 			next = min(next, c.deadline)
 		}
 	}
-	var out []*call
-	queue := s.queue[:0]
-	for _, c := range s.queue {
-		if c.deadline <= now {
-			late = c.answer(late, node.Reply{Err: node.ErrTimeout, Unsent: true})
-			out = append(out, c)
-			continue
+	s.queue.filter(func(c *call) bool {
+		if c.deadline > now {
+			next = min(next, c.deadline)
+			return true
 		}
-		next = min(next, c.deadline)
-		queue = append(queue, c)
+		late = c.answer(late, node.Reply{Err: node.ErrTimeout, Unsent: true})
+		s.recycle(c)
+		return false
+	})
+	if s.flight.len() > 0 {
+		if end := s.patience(); end <= now {
+			s.link.abort()
+		} else {
+			next = min(next, end)
+		}
 	}
-	clear(s.queue[len(queue):])
-	s.queue = queue
-	s.recycle(out)
-
 	s.armed = clock.Never
 	if next != clock.Never {
 		s.arm(max(next, now.Add(coarse)))
 	}
 	s.mu.Unlock()
 	tell(late)
+}
+
+// patience is until when the link may bring nothing: for as long as the command
+// that has been out longest allows, counted from when something came last, or
+// from when it was sent. s.mu is held, and there is something in flight.
+func (s *server) patience() clock.Instant {
+	oldest := s.flight.calls()[0]
+	return max(oldest.sent, s.heard).Add(min(oldest.deadline.Sub(oldest.sent), silence))
 }

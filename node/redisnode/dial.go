@@ -18,8 +18,8 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// DefaultQueue is the room in a node's queue if Options does not say otherwise:
-// 16 full pipelines.
+// DefaultQueue is how many commands of a node may be open if Options does not say
+// otherwise.
 const DefaultQueue = 4096
 
 // Options change how a node works. The zero value is sensible.
@@ -33,8 +33,9 @@ type Options struct {
 	// clock.System() by default. It has to be the one that the node's user has.
 	Clock clock.Clock
 
-	// Queue is how many commands may wait for the connection; DefaultQueue by
-	// default. One more is answered with node.ErrOverloaded.
+	// Queue is how many commands may be open, waiting for a connection or for
+	// their reply; DefaultQueue by default. One more is answered with
+	// node.ErrOverloaded.
 	Queue int
 
 	// Logger hears when a node goes down, comes up, or begins a new life. By

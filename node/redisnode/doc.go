@@ -8,31 +8,40 @@
 //
 // # The courier
 //
-// Each node has one goroutine that talks to the server, its courier. Submit
-// leaves a command in a queue and returns; the courier takes whatever is queued,
-// sends it as one pipeline, calls the replies, and looks again. So
+// Submit leaves a command in a queue and returns. One goroutine of the node, its
+// courier, takes whatever is queued and writes it to the connection, all at
+// once; another reads what comes back, and calls the replies. Neither waits for
+// the other, so
 //
 //   - many callers share a few system calls, on the client and on the server,
+//   - a command never waits for the reply to another: any number are on their
+//     way,
 //   - commands reach the server in the order of their Submits,
 //   - a server that hangs costs a full queue, and no goroutine for each command,
-//   - nobody but the courier waits for the network.
+//   - nobody but these two waits for the network.
 //
-// In the steady state a command costs no allocation: the call, go-redis' command
-// and its arguments are used again.
+// go-redis makes the connection: it dials, negotiates TLS, authenticates and
+// selects, all as its options say. The scripts then go over that connection
+// without it, since go-redis has one pipeline in flight at a time: behind a
+// round trip of 10 ms that cost 2.3 round trips for a command with 64 callers,
+// and on the loopback a third of the throughput. In the steady state a command
+// costs no allocation.
 //
-// A node has one goroutine, and two more from the first Watch on. These numbers
+// A node has two goroutines, and two more from the first Watch on. These numbers
 // do not change, whatever the server does.
 //
 // # Deadlines and broken connections
 //
 // A command is answered with [node.ErrTimeout] at its own deadline, wherever it
-// is by then. One that is still in the queue is never sent (Reply.Unsent). One
-// that is in flight has an unknown outcome: it may be executed later, even after
-// the connection was given up. Nothing that may have reached the server is ever
-// sent again; of what has certainly not left, the queue keeps track, and sends
-// it over the next connection. A connection is given up at the last deadline of
-// its pipeline, or after 5 s of silence, and is not used again after any error,
-// as a late reply would be taken for another command's.
+// is by then. One that is still in the queue, because there is no connection
+// yet, is never sent (Reply.Unsent). One that is in flight has an unknown
+// outcome: it may be executed later, even after the connection was given up.
+// Nothing that may have reached the server is ever sent again; of what has
+// certainly not left, the queue keeps track, and sends it over the next
+// connection. A connection is given up when the command that has been out for
+// longest is past its deadline and nothing came back meanwhile, or after 5 s of
+// silence, and is not used again after any error, as a late reply would be taken
+// for another command's.
 //
 // When a connection breaks the courier makes another at once. If that fails the
 // node is down: all that is queued, and all that is submitted meanwhile, is
@@ -41,10 +50,9 @@
 // that takes connections and says nothing is down, too, after a second at most.
 // Before the first attempt has ended commands wait.
 //
-// A connection that has rested for 20 ms is looked at before it is used, by a
-// peek at the socket that needs no round trip. So the first command after an
-// idle restart of the server finds the new server, and is not lost with the old
-// connection.
+// The end of an idle connection is noticed when it comes, so the first command
+// after an idle restart of the server finds the new server, and is not lost with
+// the old connection.
 //
 // # Lives
 //

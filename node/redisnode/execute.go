@@ -1,11 +1,6 @@
 package redisnode
 
-import (
-	"fmt"
-	"strconv"
-
-	"github.com/redquorum/redquorum/node"
-)
+import "github.com/redquorum/redquorum/node"
 
 // Execute carries out cmd as a Node does, with the same script, arguments and
 // reading of the answer, but without a connection: do is the server. It takes
@@ -20,38 +15,16 @@ func Execute(cmd node.Command, do func(words []string) (any, error)) node.Reply 
 	}
 	var c call
 	c.fill(cmd, nil)
-	c.prepare(true, true)
-	words := make([]string, len(c.args))
-	for i, arg := range c.args {
-		words[i] = word(arg)
+	var w words
+	c.words(&w, true)
+	var list []string
+	for word := range w.all {
+		list = append(list, string(word))
 	}
-	val, err := do(words)
-	c.request.SetVal(val)
+	val, err := do(list)
 	if err != nil {
-		c.request.SetErr(answer{err})
+		err = serverReply{err}
 	}
-	r, _ := c.outcome(nil, false)
+	r, _ := c.outcome(val, err, nil)
 	return r
 }
-
-// word is an argument as go-redis writes it.
-func word(arg any) string {
-	switch a := arg.(type) {
-	case string:
-		return a
-	case int:
-		return strconv.Itoa(a)
-	case *string:
-		return *a
-	case *int64:
-		return strconv.FormatInt(*a, 10)
-	case *text:
-		return string(*a)
-	}
-	panic(fmt.Sprintf("redisnode: an argument of type %T", arg))
-}
-
-// An answer is an error that a server sent: a redis.Error.
-type answer struct{ error }
-
-func (answer) RedisError() {}

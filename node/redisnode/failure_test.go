@@ -38,6 +38,77 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// TestManyInFlight has a server far away: what is submitted while another command
+// is on its way does not wait for it.
+func TestManyInFlight(t *testing.T) {
+	const away = 50 * time.Millisecond
+	p := newServer(t)
+	far := delay(t, p.addr, away/2)
+	n := dial(t, "redis://"+far)
+	expect(t, "warm", ask(t, n, inspect("a")), node.Done)
+	began := time.Now()
+	var f flood
+	for i := range 20 {
+		f.submit(n, i, withDeadline(inspect(name(i))))
+		time.Sleep(away / 10)
+	}
+	f.wg.Wait()
+	if took := time.Since(began); took > 8*away {
+		t.Errorf("20 commands in 2 round trips took %v, at %v for a round trip", took, away)
+	}
+}
+
+// delay returns the address of a proxy that passes on to addr what it gets after
+// d, and back.
+func delay(t *testing.T, addr string, d time.Duration) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	pass := func(to, from net.Conn) {
+		defer to.Close()
+		type chunk struct {
+			due  time.Time
+			data []byte
+		}
+		line := make(chan chunk, 1000)
+		go func() {
+			defer close(line)
+			for {
+				b := make([]byte, 4096)
+				n, err := from.Read(b)
+				if err != nil {
+					return
+				}
+				line <- chunk{time.Now().Add(d), b[:n]}
+			}
+		}()
+		for c := range line {
+			time.Sleep(time.Until(c.due))
+			if _, err := to.Write(c.data); err != nil {
+				from.Close()
+			}
+		}
+	}
+	go func() {
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", addr)
+			if err != nil {
+				near.Close()
+				continue
+			}
+			go pass(far, near)
+			go pass(near, far)
+		}
+	}()
+	return l.Addr().String()
+}
+
 // TestCoalescing freezes the server, so that what is submitted meanwhile has to
 // share pipelines.
 func TestCoalescing(t *testing.T) {
@@ -100,52 +171,54 @@ func TestDeadlines(t *testing.T) {
 		cmd.Deadline = after(in)
 		n.Submit(cmd, func(r node.Reply) { got <- late{r, after(0).Sub(cmd.Deadline)} })
 	}
-	submit(300 * time.Millisecond) // in flight
-	time.Sleep(20 * time.Millisecond)
 	for i := range 20 {
-		submit(time.Duration(200-10*i) * time.Millisecond) // queued, the last is due first
+		submit(time.Duration(200-10*i) * time.Millisecond) // the last is due first
 	}
-	unsent := 0
-	for range 21 {
+	for range 20 {
 		l := <-got
 		expectErr(t, "frozen", l.r, node.ErrTimeout)
 		if l.lag < 0 || l.lag > 100*time.Millisecond {
 			t.Errorf("answered %v after the deadline", l.lag)
 		}
 		if l.r.Unsent {
-			unsent++
+			t.Error("in flight, and yet unsent")
 		}
 	}
-	if unsent != 20 {
-		t.Errorf("%d of 20 queued commands said to be unsent", unsent)
+
+	// While a connection is being made commands wait, and are not sent if that
+	// takes too long.
+	n = connect(t, p)
+	for range 20 {
+		submit(100 * time.Millisecond)
+	}
+	for range 20 {
+		l := <-got
+		if expectErr(t, "connecting", l.r, node.ErrTimeout); !l.r.Unsent {
+			t.Error("waited for a connection, and yet was sent")
+		}
 	}
 }
 
-// TestLateIsNotLost has commands whose deadlines differ in one pipeline: the
-// short one is answered in time and the long one gets its reply.
+// TestLateIsNotLost has commands whose deadlines differ in flight: the short one
+// is answered in time, the connection is not given up for it, and the long one
+// gets its reply.
 func TestLateIsNotLost(t *testing.T) {
 	p := newServer(t)
 	n := connect(t, p)
 	expect(t, "warm", ask(t, n, inspect("a")), node.Done)
 	p.freeze()
-	blocker := make(chan node.Reply, 1)
-	cmd := inspect("a")
-	cmd.Deadline = after(3 * time.Second)
-	n.Submit(cmd, func(r node.Reply) { blocker <- r })
-	time.Sleep(20 * time.Millisecond) // it is in flight now
 	short, long := acquire("short", "me", 1), acquire("long", "me", 1)
 	short.Deadline, long.Deadline = after(50*time.Millisecond), after(3*time.Second)
 	var f flood
 	f.submit(n, 0, long)
-	if r := expectErr(t, "short", ask(t, n, short), node.ErrTimeout); !r.Unsent {
-		t.Skip("the machine is too slow: both went out with the blocker")
+	if r := expectErr(t, "short", ask(t, n, short), node.ErrTimeout); r.Unsent {
+		t.Error("short: in flight, and yet unsent")
 	}
 	p.thaw()
 	f.wg.Wait()
 	expect(t, "long", f.replies[0], node.Granted)
-	expect(t, "blocker", <-blocker, node.Done)
-	if s := ask(t, n, inspect("short")).State; s.Type != "none" {
-		t.Errorf("the command that was too late was sent: %+v", s)
+	if s := ask(t, n, inspect("short")).State; s.Type != "hash" {
+		t.Errorf("the command that was too late was in flight, and is not there: %+v", s)
 	}
 }
 

@@ -261,16 +261,20 @@ func TestNoScript(t *testing.T) {
 		p.do("script", "flush")
 		expect(t, "release", ask(t, n, release("a", "me", token)), node.Released)
 		expect(t, "inspect", ask(t, n, inspect("a")), node.Done)
-		p.do("script", "flush")
-		var f flood
-		for i := range 50 {
-			f.submit(n, i, withDeadline(acquire(name(i), "me", token)))
-			f.submit(n, i, withDeadline(release(name(i), "me", token)))
-		}
-		f.wg.Wait()
-		for i, r := range f.replies {
-			if want := []node.Status{node.Granted, node.Released}[i%2]; r.Status != want {
-				t.Fatalf("reply %d: %v (%v), want %v", i, r.Status, r.Err, want)
+		for _, step := range []struct {
+			command func(name, owner string, token node.Token) node.Command
+			want    node.Status
+		}{{acquire, node.Granted}, {release, node.Released}} {
+			p.do("script", "flush")
+			var f flood
+			for i := range 100 {
+				f.submit(n, i, withDeadline(step.command(name(i), "me", token)))
+			}
+			f.wg.Wait()
+			for i, r := range f.replies {
+				if r.Status != step.want {
+					t.Fatalf("reply %d: %v (%v), want %v", i, r.Status, r.Err, step.want)
+				}
 			}
 		}
 	}

@@ -6,21 +6,12 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
-)
 
-const (
-	// A connection that has been idle for this long is looked at before it is
-	// used: a peek at the socket, without a round trip.
-	peekAfter = 20 * time.Millisecond
-
-	// After this long a PING goes over an idle connection. It keeps middle
-	// boxes from forgetting the connection, and notices if they did.
-	pingAfter = 15 * time.Second
+	"github.com/redquorum/redquorum/node"
 )
 
 // A route is a way to reach a server, by links of which one is in use at a time.
@@ -32,32 +23,27 @@ type route interface {
 	// what was made for it.
 	subscribe(ctx context.Context, channels []string) (sub *redis.PubSub, free func(), err error)
 
-	// oneServer reports whether a link leads to one server, which keeps the
-	// scripts that it was given, and whether requests can be used again.
+	// oneServer reports whether a link leads to one server, so that a script can
+	// touch any of its keys.
 	oneServer() bool
 
 	// close ends all that waits for the network, and what is opened later.
 	close()
 }
 
-// A link carries commands. It is used by one goroutine.
+// A link carries calls.
 type link interface {
 	// info returns the text of INFO server, of each server behind the link.
 	info(ctx context.Context) ([]string, error)
 
-	// send sends requests as one pipeline and waits for all replies, which it
-	// leaves in the requests, as it leaves what went wrong.
-	send(ctx context.Context, requests []redis.Cmder)
+	// carry sends what comes into s's queue and settles it, all in the same
+	// life, until the link is of no more use or s is closed. It says why what is
+	// then in flight has no answer.
+	carry(s *server, life *node.Life) error
 
-	// untouched reports whether the last send has certainly not reached a
-	// server.
-	untouched() bool
-
-	// fit reports whether the link can take commands, idle being the time since
-	// the last ones. healthy is a closer look, now and then, while there are
-	// none.
-	fit(idle time.Duration) bool
-	healthy(idle time.Duration) bool
+	// abort makes carry end soon. It may be called at any time, and does not
+	// block.
+	abort()
 
 	close()
 }
@@ -95,6 +81,9 @@ func newDirect(o redis.Options) *direct {
 	return d
 }
 
+// A wire is a network connection, told from others by its address.
+type wire struct{ net.Conn }
+
 // patience is how long a handshake may take.
 func patience(timeouts ...time.Duration) time.Duration {
 	p := time.Second
@@ -122,7 +111,7 @@ func (d *direct) dial(ctx context.Context) (*wire, *redis.Client, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	w := &wire{Conn: conn, raw: rawConn(conn)}
+	w := &wire{conn}
 	d.mu.Lock()
 	closed := d.closed
 	d.wires[w] = true
@@ -158,15 +147,14 @@ func (d *direct) close() {
 	}
 }
 
+// open lets go-redis introduce itself to the server, with all that the options
+// say of that. Commands then go over the wire without it: see stream.
 func (d *direct) open(ctx context.Context) (link, error) {
 	w, client, err := d.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
-	// A sticky connection is checked out of the pool once, so the pool's health
-	// check costs no system call for each command.
-	conn := client.EphemeralConn()
-	return &connection{route: d, wire: w, client: client, conn: conn, pipe: conn.Pipeline()}, nil
+	return newStream(d, w, client), nil
 }
 
 func (d *direct) subscribe(ctx context.Context, channels []string) (*redis.PubSub, func(), error) {
@@ -185,95 +173,4 @@ func (d *direct) subscribe(ctx context.Context, channels []string) (*redis.PubSu
 		return nil, nil, err
 	}
 	return sub, free, nil
-}
-
-// A connection is the link of a direct route. It is never used again after an
-// error: a reply that comes late would be taken for that of another command.
-type connection struct {
-	route  *direct
-	wire   *wire
-	client *redis.Client
-	conn   *redis.Conn
-	pipe   redis.Pipeliner
-	before int64 // what the wire had sent before the last send
-	pinged time.Time
-}
-
-func (c *connection) info(ctx context.Context) ([]string, error) {
-	text, err := c.conn.Info(within(c.route.patience), "server").Result()
-	return []string{text}, err
-}
-
-func (c *connection) send(ctx context.Context, requests []redis.Cmder) {
-	c.before = c.wire.written
-	if len(requests) == 1 {
-		c.conn.Process(ctx, requests[0])
-		return
-	}
-	c.pipe.BatchProcess(ctx, requests...)
-	c.pipe.Exec(ctx)
-}
-
-func (c *connection) untouched() bool { return c.wire.written == c.before }
-
-func (c *connection) fit(idle time.Duration) bool {
-	return idle < peekAfter || c.wire.quiet()
-}
-
-func (c *connection) healthy(idle time.Duration) bool {
-	if !c.wire.quiet() {
-		return false
-	}
-	if min(idle, time.Since(c.pinged)) < pingAfter {
-		return true
-	}
-	c.pinged = time.Now()
-	return c.conn.Ping(within(c.route.patience)).Err() == nil
-}
-
-func (c *connection) close() {
-	c.route.drop(c.wire)
-	c.conn.Close()
-	c.client.Close()
-}
-
-// A wire is a network connection that counts what it sends.
-type wire struct {
-	net.Conn
-	raw     syscall.RawConn // nil if it cannot be had
-	written int64           // of the goroutine that uses the connection
-}
-
-func (w *wire) Write(b []byte) (int, error) {
-	n, err := w.Conn.Write(b)
-	w.written += int64(n)
-	return n, err
-}
-
-// rawConn digs for the socket under conn.
-func rawConn(conn net.Conn) syscall.RawConn {
-	for {
-		switch c := conn.(type) {
-		case syscall.Conn:
-			raw, err := c.SyscallConn()
-			if err != nil {
-				return nil
-			}
-			return raw
-		case interface{ NetConn() net.Conn }: // tls.Conn
-			conn = c.NetConn()
-		default:
-			return nil
-		}
-	}
-}
-
-// quiet reports whether the connection is as a connection without open commands
-// has to be: neither ended by the server nor with anything to read.
-func (w *wire) quiet() bool {
-	if w.raw == nil {
-		return true
-	}
-	w.Conn.SetReadDeadline(time.Time{}) // one that has passed would fail the look
-	return peek(w.raw) == nil
 }

@@ -21,15 +21,10 @@ var (
 	breakLua string
 )
 
-// A script is one Lua file, in the two forms in which a server takes it. They
-// are kept as interface values: an argument list can then change from one to
-// the other without an allocation.
+// A script is one Lua file, in the two forms in which a server takes it.
 type script struct {
-	text, sha any
+	text, sha string
 }
-
-// The two commands that run a script.
-var evalText, evalSHA any = "eval", "evalsha"
 
 // scripts is indexed by node.Kind.
 var scripts = [...]script{

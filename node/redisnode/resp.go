@@ -1,0 +1,149 @@
+package redisnode
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// This file is the Redis serialization protocol, RESP2, as far as the scripts
+// use it (https://redis.io/docs/latest/develop/reference/protocol-spec/).
+
+// words are the words of one command, in one buffer that is used again.
+type words struct {
+	buf  []byte
+	ends []int
+}
+
+func (w *words) reset() { w.buf, w.ends = w.buf[:0], w.ends[:0] }
+func (w *words) end()   { w.ends = append(w.ends, len(w.buf)) }
+
+func (w *words) text(s string) {
+	w.buf = append(w.buf, s...)
+	w.end()
+}
+
+func (w *words) number(n int64) {
+	w.buf = strconv.AppendInt(w.buf, n, 10)
+	w.end()
+}
+
+// all yields the words in order. They are valid until the next reset.
+func (w *words) all(yield func([]byte) bool) {
+	from := 0
+	for _, to := range w.ends {
+		if !yield(w.buf[from:to]) {
+			return
+		}
+		from = to
+	}
+}
+
+// appendTo appends the command as it is sent: an array of bulk strings.
+func (w *words) appendTo(b []byte) []byte {
+	b = header(b, '*', len(w.ends))
+	for word := range w.all {
+		b = header(b, '$', len(word))
+		b = append(b, word...)
+		b = append(b, "\r\n"...)
+	}
+	return b
+}
+
+func header(b []byte, kind byte, n int) []byte {
+	b = append(b, kind)
+	b = strconv.AppendInt(b, int64(n), 10)
+	return append(b, "\r\n"...)
+}
+
+// A serverReply is an error that a server sent: a [redis.Error].
+type serverReply struct{ error }
+
+func (serverReply) RedisError() {}
+
+var errProtocol = errors.New("what came is no reply of a Redis server")
+
+const (
+	// What is longer or deeper is no reply to a script of ours.
+	maxReply = 64 << 20
+	maxDepth = 8
+)
+
+// parse reads the reply at the beginning of b and says how many bytes it has: 0
+// if its end is yet to come. A reply is an int64, a string, nil, a list of these
+// as []any, or a serverReply. err is errProtocol, with what was found.
+func parse(b []byte) (reply any, n int, err error) { return parseAt(b, 0) }
+
+func parseAt(b []byte, depth int) (any, int, error) {
+	end := bytes.IndexByte(b, '\n')
+	switch {
+	case end < 0 && len(b) < maxReply:
+		return nil, 0, nil
+	case end < 2 || b[end-1] != '\r' || depth > maxDepth:
+		return nil, 0, notRESP(b)
+	}
+	line := b[1 : end-1]
+	used := end + 1
+	switch b[0] {
+	case '+':
+		return string(line), used, nil
+	case '-':
+		return serverReply{errors.New(string(line))}, used, nil
+	}
+	num, ok := integer(line)
+	if !ok || b[0] != ':' && (num < -1 || num > maxReply) {
+		return nil, 0, notRESP(b)
+	}
+	switch b[0] {
+	case ':':
+		return num, used, nil
+	case '$':
+		if num < 0 {
+			return nil, used, nil
+		}
+		size := used + int(num) + len("\r\n")
+		if len(b) < size {
+			return nil, 0, nil
+		}
+		return string(b[used : size-len("\r\n")]), size, nil
+	case '*':
+		if num < 0 {
+			return nil, used, nil
+		}
+		var list []any // grows as elements come: a length is a claim
+		for range num {
+			element, n, err := parseAt(b[used:], depth+1)
+			if n == 0 || err != nil {
+				return nil, 0, err
+			}
+			list = append(list, element)
+			used += n
+		}
+		return list, used, nil
+	}
+	return nil, 0, notRESP(b)
+}
+
+// integer reads a decimal number, as strconv.ParseInt does but without a string.
+func integer(b []byte) (n int64, ok bool) {
+	digits := b
+	if len(b) > 0 && b[0] == '-' {
+		digits = b[1:]
+	}
+	if len(digits) == 0 || len(digits) > 18 { // more do not occur, and could overflow
+		return 0, false
+	}
+	for _, d := range digits {
+		if d < '0' || d > '9' {
+			return 0, false
+		}
+		n = 10*n + int64(d-'0')
+	}
+	if len(digits) < len(b) {
+		n = -n
+	}
+	return n, true
+}
+
+func notRESP(b []byte) error { return fmt.Errorf("%w: %.40q", errProtocol, b) }

@@ -1,0 +1,112 @@
+package redisnode
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestParse(t *testing.T) {
+	for text, want := range map[string]any{
+		":1\r\n":         int64(1),
+		":-1\r\n":        int64(-1),
+		"+PONG\r\n":      "PONG",
+		"$-1\r\n":        nil,
+		"*-1\r\n":        nil,
+		"$0\r\n\r\n":     "",
+		"$2\r\n\r\n\r\n": "\r\n",
+		"*0\r\n":         []any(nil),
+		"*3\r\n:0\r\n$4\r\nhash\r\n*1\r\n:999999999999999999\r\n": []any{int64(0), "hash", []any{int64(999999999999999999)}},
+	} {
+		for end := range len(text) {
+			if got, n, err := parse([]byte(text[:end])); got != nil || n != 0 || err != nil {
+				t.Errorf("parse(%q), which is not whole: %v, %d, %v", text[:end], got, n, err)
+			}
+		}
+		got, n, err := parse([]byte(text + ":7\r\n"))
+		if !reflect.DeepEqual(got, want) || n != len(text) || err != nil {
+			t.Errorf("parse(%q): %v, %d, %v; want %v", text, got, n, err, want)
+		}
+	}
+	got, _, _ := parse([]byte("-NOSCRIPT No matching script.\r\n"))
+	if e, ok := got.(serverReply); !ok || !lacksScript(e) || !fromServer(e) {
+		t.Errorf("an error is %#v", got)
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for _, text := range []string{
+		"HTTP/1.1 400 Bad Request\r\n", ":\r\n", ":1\n", ":1x\r\n", ":1234567890123456789\r\n", "\r\n", "\n",
+		"$-2\r\n", "$99999999999\r\n", "*99999999999\r\n", "%1\r\n", strings.Repeat("*1\r\n", 20),
+	} {
+		if got, n, err := parse([]byte(text)); !errors.Is(err, errProtocol) {
+			t.Errorf("parse(%q): %v, %d, %v", text, got, n, err)
+		}
+	}
+}
+
+func FuzzReply(f *testing.F) {
+	f.Add([]byte("*2\r\n:0\r\n$1\r\na\r\n"))
+	f.Add([]byte("-ERR\r\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		_, n, err := parse(b)
+		if n < 0 || n > len(b) || err != nil && n != 0 {
+			t.Fatalf("%d bytes used of %d, %v", n, len(b), err)
+		}
+		if n > 0 {
+			if _, again, err := parse(b[:n]); again != n || err != nil {
+				t.Fatalf("a whole reply of %d bytes, then %d, %v", n, again, err)
+			}
+		}
+	})
+}
+
+// TestWords checks commands as they go to a server: an array of bulk strings.
+func TestWords(t *testing.T) {
+	var w words
+	for range 2 {
+		w.reset()
+		w.text("evalsha")
+		w.number(-12)
+		w.text("")
+		if got, want := string(w.appendTo(nil)), "*3\r\n$7\r\nevalsha\r\n$3\r\n-12\r\n$0\r\n\r\n"; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestFifo(t *testing.T) {
+	var f fifo
+	var want []*call
+	next := func() *call { return new(call) }
+	for i := range 10000 {
+		switch i * 7919 % 5 {
+		case 0, 1, 2:
+			c := next()
+			f.push(c)
+			want = append(want, c)
+		case 3:
+			if f.len() > 0 {
+				if f.pop() != want[0] {
+					t.Fatal("popped another than the first")
+				}
+				want = want[1:]
+			}
+		case 4:
+			n := min(3, f.len())
+			back := f.cut(n)
+			for i, c := range back {
+				if c != want[len(want)-n+i] {
+					t.Fatal("cut others than the last")
+				}
+			}
+			want = append(back, want[:len(want)-n]...)
+			f.insert(0, back)
+		}
+		if !slices.Equal(f.calls(), want) {
+			t.Fatalf("step %d: they differ", i)
+		}
+	}
+}

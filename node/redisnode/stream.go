@@ -1,0 +1,176 @@
+package redisnode
+
+import (
+	"context"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redquorum/redquorum/node"
+)
+
+// pingAfter is for how long a connection may rest before a PING goes over it.
+// That keeps middle boxes from forgetting the connection, and notices if they
+// did.
+const pingAfter = 15 * time.Second
+
+// A stream is the link of a direct route: one connection, written by the courier
+// and read by a goroutine of its own, with as many calls in flight as there
+// are. Replies come in the order of the commands, so they need no names. It is
+// never used again after an error.
+type stream struct {
+	route  *direct
+	conn   *wire
+	client *redis.Client
+	hello  *redis.Conn // go-redis' own view of conn
+
+	// leaving: no more is sent, and the stream ends when nothing is in flight.
+	leaving atomic.Bool
+}
+
+func newStream(d *direct, conn *wire, client *redis.Client) *stream {
+	return &stream{route: d, conn: conn, client: client, hello: client.EphemeralConn()}
+}
+
+// info also makes go-redis introduce itself.
+func (t *stream) info(context.Context) ([]string, error) {
+	text, err := t.hello.Info(within(t.route.patience), "server").Result()
+	return []string{text}, err
+}
+
+func (t *stream) abort() { t.conn.SetReadDeadline(time.Unix(1, 0)) }
+
+func (t *stream) close() {
+	t.route.drop(t.conn)
+	t.hello.Close()
+	t.client.Close()
+}
+
+// leave ends the sending. What is in flight may still be answered.
+func (t *stream) leave(s *server) {
+	t.leaving.Store(true)
+	if s.inFlight() == 0 {
+		t.abort()
+	}
+}
+
+// carry is the writer.
+func (t *stream) carry(s *server, life *node.Life) error {
+	t.conn.SetDeadline(time.Time{}) // go-redis has left its own
+	ended := make(chan struct{})
+	var broken error
+	go func() {
+		broken = t.read(s, life)
+		t.conn.Close() // ends a Write
+		close(ended)
+	}()
+	t.write(s, ended)
+	<-ended
+	return broken
+}
+
+// write sends what is queued until the stream ends.
+func (t *stream) write(s *server, ended <-chan struct{}) {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	var (
+		batch []*call
+		begin []int // where in out each call of batch begins
+		out   []byte
+		w     words
+		given scriptSet
+	)
+	used := time.Now()
+	for {
+		switch s.await(ticker.C, ended) {
+		case over:
+			t.abort()
+			return
+		case idle:
+			if time.Since(used) >= pingAfter {
+				s.ping(t.route.patience)
+			}
+			continue
+		}
+		if t.leaving.Load() {
+			return
+		}
+		batch, begin, out = s.take(batch[:0]), begin[:0], out[:0]
+		for _, c := range batch {
+			begin = append(begin, len(out))
+			c.words(&w, c.asText || given.add(c.kind))
+			out = w.appendTo(out)
+		}
+		clear(batch) // they may be settled and used again as soon as they are sent
+		used = time.Now()
+		n, err := t.conn.Write(out)
+		if err == nil {
+			continue
+		}
+		unsent := 0
+		for _, at := range begin {
+			if at >= n {
+				unsent++
+			}
+		}
+		s.giveBack(unsent)
+		t.leave(s)
+		return
+	}
+}
+
+// read settles what comes back until the stream ends, and says why it does.
+func (t *stream) read(s *server, life *node.Life) error {
+	var (
+		buf     = make([]byte, 16<<10)
+		have    int // bytes in buf that have not been understood yet
+		results []result
+	)
+	for {
+		n, err := t.conn.Read(buf[have:])
+		have += n
+		used := 0
+		results = results[:0]
+		for used < have {
+			val, n, bad := parse(buf[used:have])
+			if bad != nil {
+				err = bad
+			}
+			if n == 0 {
+				break
+			}
+			used += n
+			if e, ok := val.(serverReply); ok {
+				results = append(results, result{err: e})
+			} else {
+				results = append(results, result{val: val})
+			}
+		}
+		if len(results) > 0 && !s.settle(results, life) {
+			t.leave(s)
+		}
+		clear(results)
+		if err == nil && t.leaving.Load() && s.inFlight() == 0 {
+			err = io.EOF
+		}
+		if err != nil {
+			return err
+		}
+		have = copy(buf, buf[used:have])
+		if have == len(buf) {
+			buf = append(buf, make([]byte, len(buf))...)
+		}
+	}
+}
+
+// A scriptSet holds the kinds whose scripts a server was given.
+type scriptSet uint
+
+// add reports whether kind is new in the set.
+func (s *scriptSet) add(kind node.Kind) bool {
+	was := *s
+	*s |= 1 << kind
+	return was != *s
+}
