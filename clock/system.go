@@ -62,6 +62,14 @@ func (s *signal) Wait(ctx context.Context, until Instant) Wake {
 		if until <= 0 { // only looking; spare the system call
 			return WakePassed
 		}
+		if until == Never {
+			select {
+			case <-s.set:
+				return WakeSet
+			case <-ctx.Done():
+			}
+			continue
+		}
 		left := until.Sub(s.now())
 		if left <= 0 {
 			return WakePassed
