@@ -136,10 +136,10 @@ func (r *round) receive(i int, reply node.Reply) {
 	r.done()
 }
 
-// await returns the verdict, or undecided when ctx ended or the deadline
-// passed before.
+// await returns the verdict, or undecided when ctx ended before. It needs no
+// timer: all nodes asked have answered by shortly after the deadline.
 func (r *round) await(ctx context.Context) verdict {
-	for wake := clock.WakeSet; ; wake = r.signal.Wait(ctx, r.deadline) {
+	for wake := clock.WakeSet; ; wake = r.signal.Wait(ctx, clock.Never) {
 		r.mu.Lock()
 		v := r.tally.verdict()
 		r.mu.Unlock()
@@ -149,14 +149,13 @@ func (r *round) await(ctx context.Context) verdict {
 	}
 }
 
-// awaitAll returns when every node asked has answered, or at the deadline, or
-// when ctx ends.
+// awaitAll returns when every node asked has answered, or when ctx ends.
 func (r *round) awaitAll(ctx context.Context) {
 	r.mu.Lock()
 	r.eager = true
 	open := r.open()
 	r.mu.Unlock()
-	for open > 0 && r.signal.Wait(ctx, r.deadline) == clock.WakeSet {
+	for open > 0 && r.signal.Wait(ctx, clock.Never) == clock.WakeSet {
 		r.mu.Lock()
 		open = r.open()
 		r.mu.Unlock()

@@ -260,9 +260,11 @@ func (s *server) restore(l link) {
 func (s *server) abandon(err error) {
 	s.mu.Lock()
 	var open []unanswered
+	if s.flight.len() > 0 {
+		err = networkError(err)
+	}
 	for _, c := range s.flight.calls() {
-		r, _ := c.outcome(nil, err, nil)
-		open = c.answer(open, r)
+		open = c.answer(open, node.Reply{Err: err})
 		s.recycle(c)
 	}
 	s.flight = fifo{}
