@@ -53,24 +53,46 @@ func (c *call) fill(cmd node.Command, reply func(node.Reply)) {
 	c.keep = max(1, node.Milliseconds(cmd.Retention)) // Redis takes no life of 0
 }
 
-// words makes the Redis command of c: its script, as text for a server that may
-// not know it, otherwise as its SHA, and what the script says of its keys and
-// arguments.
-func (c *call) words(w *words, asText bool) {
-	w.reset()
+// append appends the Redis command of c to w: its script, as text for a server
+// that may not know it, otherwise as its SHA, and what the script says of its
+// keys and arguments.
+func (c *call) append(w *words, asText bool) {
+	run := func(keys, args int) {
+		w.begin(3 + keys + args)
+		if asText {
+			w.text("eval")
+			w.text(scripts[c.kind].text)
+		} else {
+			w.text("evalsha")
+			w.text(scripts[c.kind].sha)
+		}
+		w.number(int64(keys))
+	}
 	if c.kind == 0 {
+		w.begin(1)
 		w.text("ping")
 		return
 	}
-	if s := &scripts[c.kind]; asText {
-		w.text("eval")
-		w.text(s.text)
-	} else {
-		w.text("evalsha")
-		w.text(s.sha)
-	}
-	if c.kind == node.Extend {
-		w.number(int64(len(c.claims)))
+	one := &c.claims[0]
+	switch c.kind {
+	case node.Acquire:
+		run(2, 4)
+		w.text(one.Name)
+		w.fenceKey(one.Name)
+		w.text(one.Owner)
+		w.number(int64(one.Token))
+		w.number(c.ttl)
+		w.number(c.keep)
+	case node.Release:
+		run(2, 4)
+		w.text(one.Name)
+		w.fenceKey(one.Name)
+		w.text(one.Owner)
+		w.number(int64(one.Token))
+		w.number(c.keep)
+		w.channel(one.Name)
+	case node.Extend:
+		run(len(c.claims), 1+len(c.claims))
 		for i := range c.claims {
 			w.text(c.claims[i].Name)
 		}
@@ -78,28 +100,28 @@ func (c *call) words(w *words, asText bool) {
 		for i := range c.claims {
 			w.text(c.claims[i].Owner)
 		}
-		return
-	}
-	one := &c.claims[0]
-	w.number(2)
-	w.text(one.Name)
-	w.buf = node.AppendFenceKey(w.buf, one.Name)
-	w.end()
-	switch c.kind {
-	case node.Acquire:
-		w.text(one.Owner)
-		w.number(int64(one.Token))
-		w.number(c.ttl)
-		w.number(c.keep)
-	case node.Release, node.Break:
-		if c.kind == node.Release {
-			w.text(one.Owner)
-		}
+	case node.Inspect:
+		run(2, 0)
+		w.text(one.Name)
+		w.fenceKey(one.Name)
+	case node.Break:
+		run(2, 3)
+		w.text(one.Name)
+		w.fenceKey(one.Name)
 		w.number(int64(one.Token))
 		w.number(c.keep)
-		w.buf = node.AppendChannel(w.buf, one.Name)
-		w.end()
+		w.channel(one.Name)
 	}
+}
+
+func (w *words) fenceKey(name string) {
+	var room [128]byte
+	w.bytes(node.AppendFenceKey(room[:0], name))
+}
+
+func (w *words) channel(name string) {
+	var room [128]byte
+	w.bytes(node.AppendChannel(room[:0], name))
 }
 
 // lacksScript reports whether the server answered that it does not know the

@@ -121,12 +121,12 @@ func (l *lane) carry(s *server, life *node.Life) error {
 func (l *lane) send(s *server, batch []*call, results []result) []result {
 	pipe := l.route.client.Pipeline()
 	latest := batch[0].deadline
-	var w words
 	for _, c := range batch {
-		c.words(&w, c.asText)
+		var w words
+		c.append(&w, c.asText)
 		var args []any
-		for word := range w.all {
-			args = append(args, string(word))
+		for _, word := range w.list() {
+			args = append(args, word)
 		}
 		cmd := request{redis.NewCmd(context.Background(), args...)}
 		cmd.SetFirstKeyPos(3)

@@ -16,12 +16,8 @@ func Execute(cmd node.Command, do func(words []string) (any, error)) node.Reply 
 	var c call
 	c.fill(cmd, nil)
 	var w words
-	c.words(&w, true)
-	var list []string
-	for word := range w.all {
-		list = append(list, string(word))
-	}
-	val, err := do(list)
+	c.append(&w, true)
+	val, err := do(w.list())
 	if err != nil {
 		err = serverReply{err}
 	}

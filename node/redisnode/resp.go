@@ -10,51 +10,46 @@ import (
 // This file is the Redis serialization protocol, RESP2, as far as the scripts
 // use it (https://redis.io/docs/latest/develop/reference/protocol-spec/).
 
-// words are the words of one command, in one buffer that is used again.
-type words struct {
-	buf  []byte
-	ends []int
-}
+// words is one command or more as they are sent: each an array of bulk strings.
+type words []byte
 
-func (w *words) reset() { w.buf, w.ends = w.buf[:0], w.ends[:0] }
-func (w *words) end()   { w.ends = append(w.ends, len(w.buf)) }
+// begin is for a command of n words, which follow.
+func (w *words) begin(n int) { *w = header(*w, '*', n) }
 
 func (w *words) text(s string) {
-	w.buf = append(w.buf, s...)
-	w.end()
+	*w = header(*w, '$', len(s))
+	*w = append(*w, s...)
+	*w = append(*w, "\r\n"...)
+}
+
+func (w *words) bytes(b []byte) {
+	*w = header(*w, '$', len(b))
+	*w = append(*w, b...)
+	*w = append(*w, "\r\n"...)
 }
 
 func (w *words) number(n int64) {
-	w.buf = strconv.AppendInt(w.buf, n, 10)
-	w.end()
-}
-
-// all yields the words in order. They are valid until the next reset.
-func (w *words) all(yield func([]byte) bool) {
-	from := 0
-	for _, to := range w.ends {
-		if !yield(w.buf[from:to]) {
-			return
-		}
-		from = to
-	}
-}
-
-// appendTo appends the command as it is sent: an array of bulk strings.
-func (w *words) appendTo(b []byte) []byte {
-	b = header(b, '*', len(w.ends))
-	for word := range w.all {
-		b = header(b, '$', len(word))
-		b = append(b, word...)
-		b = append(b, "\r\n"...)
-	}
-	return b
+	var digits [20]byte
+	w.bytes(strconv.AppendInt(digits[:0], n, 10))
 }
 
 func header(b []byte, kind byte, n int) []byte {
 	b = append(b, kind)
-	b = strconv.AppendInt(b, int64(n), 10)
+	if n < 10 {
+		b = append(b, '0'+byte(n))
+	} else {
+		b = strconv.AppendInt(b, int64(n), 10)
+	}
 	return append(b, "\r\n"...)
+}
+
+// list returns the words of one command, for those who cannot use it as it is.
+func (w words) list() (list []string) {
+	array, _, _ := parse(w)
+	for _, word := range array.([]any) {
+		list = append(list, word.(string))
+	}
+	return list
 }
 
 // A serverReply is an error that a server sent: a [redis.Error].

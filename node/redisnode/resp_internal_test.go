@@ -63,17 +63,20 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
-// TestWords checks commands as they go to a server: an array of bulk strings.
+// TestWords checks commands as they go to a server: arrays of bulk strings.
 func TestWords(t *testing.T) {
 	var w words
-	for range 2 {
-		w.reset()
-		w.text("evalsha")
-		w.number(-12)
-		w.text("")
-		if got, want := string(w.appendTo(nil)), "*3\r\n$7\r\nevalsha\r\n$3\r\n-12\r\n$0\r\n\r\n"; got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
+	long := strings.Repeat("x", 123)
+	w.begin(4)
+	w.text("evalsha")
+	w.number(-12)
+	w.text("")
+	w.text(long)
+	if got, want := string(w), "*4\r\n$7\r\nevalsha\r\n$3\r\n-12\r\n$0\r\n\r\n$123\r\n"+long+"\r\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got, want := w.list(), []string{"evalsha", "-12", "", long}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

@@ -3,6 +3,7 @@ package redisnode
 import (
 	"context"
 	"io"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -78,8 +79,7 @@ func (t *stream) write(s *server, ended <-chan struct{}) {
 	var (
 		batch []*call
 		begin []int // where in out each call of batch begins
-		out   []byte
-		w     words
+		out   words
 		given scriptSet
 	)
 	used := time.Now()
@@ -97,11 +97,13 @@ func (t *stream) write(s *server, ended <-chan struct{}) {
 		if t.leaving.Load() {
 			return
 		}
+		// Let those who are about to say something say it: with 64 callers that
+		// saves half of the system calls.
+		runtime.Gosched()
 		batch, begin, out = s.take(batch[:0]), begin[:0], out[:0]
 		for _, c := range batch {
 			begin = append(begin, len(out))
-			c.words(&w, c.asText || given.add(c.kind))
-			out = w.appendTo(out)
+			c.append(&out, c.asText || given.add(c.kind))
 		}
 		clear(batch) // they may be settled and used again as soon as they are sent
 		used = time.Now()
