@@ -33,16 +33,18 @@ type waiter struct {
 	deadline clock.Instant // of the wait, or Never
 	token    node.Token    // the highest fence seen for the name
 
-	ballots   []ballot      // the latest answer of each node
-	gated     bool          // the last attempt ended at its gate
-	late      bool          // the last attempt was granted, but too late
-	stale     int           // attempts in a row that lacked only a higher token
-	fruitless int           // attempts in a row after which nobody was known to hold the name
-	splits    int           // attempts in a row that got some of the nodes, but not enough
-	alarms    int           // rests that ended by notices of too few nodes
-	took      time.Duration // by the last attempt
-	noticed   atomic.Uint64 // nodeSet: notices since the last attempt began
-	hurry     nodeSet       // the nodes perhaps free, when notices and not the time ended the last rest
+	ballots   []ballot       // the latest answer of each node
+	gated     bool           // the last attempt ended at its gate
+	late      bool           // the last attempt was granted, but too late
+	stale     int            // attempts in a row that lacked only a higher token
+	fruitless int            // attempts in a row after which nobody was known to hold the name
+	splits    int            // attempts in a row that got some of the nodes, but not enough
+	alarms    int            // rests that ended by notices of too few nodes
+	took      time.Duration  // by the last attempt
+	notices   []atomic.Int32 // of each node, during this wait
+	ahead     int            // how many others were served during the last wait for the name
+	noticed   atomic.Uint64  // nodeSet: notices since the last attempt began
+	hurry     nodeSet        // the nodes perhaps free, when notices and not the time ended the last rest
 }
 
 const (
@@ -57,10 +59,12 @@ const (
 var errHere = errors.New("held in this process")
 
 func (l *Locker) newWaiter() *waiter {
-	w := &waiter{l: l, signal: l.clock.NewSignal(), ballots: make([]ballot, len(l.nodes))}
+	w := &waiter{l: l, signal: l.clock.NewSignal(), ballots: make([]ballot, len(l.nodes)),
+		notices: make([]atomic.Int32, len(l.nodes))}
 	for i := range l.nodes {
 		w.wake = append(w.wake, func() {
 			w.noticed.Or(1 << i)
+			w.notices[i].Add(1)
 			w.signal.Set()
 		})
 	}
@@ -98,6 +102,10 @@ func (w *waiter) recycle() {
 	w.stops = w.stops[:0]
 	w.name, w.settings, w.token = "", nil, 0
 	w.gated, w.late, w.stale, w.fruitless, w.splits, w.alarms, w.hurry, w.took = false, false, 0, 0, 0, 0, 0, 0
+	w.ahead = 0
+	for i := range w.notices {
+		w.notices[i].Store(0)
+	}
 	w.noticed.Store(0)
 	clear(w.ballots)
 	w.signal.Wait(context.Background(), 0)
@@ -125,7 +133,20 @@ func (w *waiter) acquire(ctx context.Context) (*Lease, error) {
 			}
 			continue
 		}
+		if w.ahead > 0 && len(w.stops) == 0 {
+			// Many wait for this name, so it is hardly free; and if it is, somebody
+			// else has a command on its way.
+			if w.rest(ctx) {
+				continue
+			}
+			if ctx.Err() != nil {
+				return nil, fmt.Errorf("acquire %q: %w", w.name, stopped(ctx))
+			}
+		}
 		if lease := w.attempt(ctx); lease != nil {
+			if len(w.stops) > 0 {
+				l.noteCrowd(w)
+			}
 			return lease, nil
 		}
 		if w.stale > 0 && w.stale <= maxStale && ctx.Err() == nil && w.timeout() > 0 {
@@ -190,6 +211,8 @@ func (l *Locker) queue(w *waiter) {
 	defer l.mu.Unlock()
 	ln := l.line(w.name)
 	ln.queue = append(ln.queue, w)
+	c := l.crowds[w.name]
+	w.ahead, w.took = c.served, c.took
 }
 
 // unqueue takes w out of its line, and lets the next one compete.
@@ -242,6 +265,53 @@ func (l *Locker) turn(w *waiter) (*Lease, bool) {
 		return nil, false
 	}
 	return nil, w.settings.wait == 0 || ln.queue[0] == w
+}
+
+// gate is the node that waiters ask first: of all those that answer and vote, the
+// same for everybody.
+func (l *Locker) gate(mute nodeSet) int {
+	for i := range l.nodes {
+		if !mute.has(i) && !l.seen[i].bad.Load() {
+			return i
+		}
+	}
+	return 0
+}
+
+// maxCrowds bounds the memory of crowds; maxCrowd what a waiter gives way to.
+const maxCrowds, maxCrowd = 1024, 32
+
+// A crowd is what the last wait for a name was like: how many others were served
+// meanwhile, and how long an attempt took.
+type crowd struct {
+	served int
+	took   time.Duration
+}
+
+// noteCrowd keeps what w met for whoever waits for the name next.
+func (l *Locker) noteCrowd(w *waiter) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	served := (w.released() + w.ahead + 1) / 2
+	if served <= 1 {
+		delete(l.crowds, w.name)
+		return
+	}
+	if len(l.crowds) >= maxCrowds {
+		clear(l.crowds)
+	}
+	l.crowds[w.name] = crowd{min(served, maxCrowd), w.took}
+}
+
+// released is how often the name was released during the wait: so many notices
+// came from each node of some majority.
+func (w *waiter) released() int {
+	counts := make([]int, len(w.notices))
+	for i := range w.notices {
+		counts[i] = int(w.notices[i].Load())
+	}
+	slices.Sort(counts)
+	return counts[len(counts)-w.l.need]
 }
 
 func (l *Locker) isClosed() bool {
@@ -457,7 +527,16 @@ func (w *waiter) rest(ctx context.Context) bool {
 		case noticed&^free == 0: // no news: these notices are of this waiter's own release
 		case set.len() >= l.need && w.splits < 2:
 			w.hurry = set
-			return true
+			others := w.ahead - w.released()
+			switch {
+			case others > 0:
+				// Those who have waited longer go first, one after the other.
+				until = min(until, l.clock.Now().Add(time.Duration((float64(others)+luck)*float64(w.took))))
+			case set.has(l.gate(mute)):
+				return true
+			default: // its notice will come
+				until = min(until, l.clock.Now().Add(max(2*w.took, time.Millisecond)))
+			}
 		case set.len() >= l.need:
 			until = min(until, l.clock.Now().Add(time.Duration(luck*float64(first<<min(w.splits, 4)))))
 		default:

@@ -38,8 +38,9 @@ type Locker struct {
 
 	mu     sync.Mutex
 	lines  map[string]*line
-	active int  // operations under way
-	closed bool // no new operations
+	crowds map[string]crowd // of names that many wait for
+	active int              // operations under way
+	closed bool             // no new operations
 	idle   clock.Signal
 }
 
@@ -72,14 +73,15 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 		names[n.Name()] = true
 	}
 	l := &Locker{
-		nodes: nodes,
-		need:  majority(len(nodes)),
-		opts:  opts,
-		clock: opts.Clock,
-		uuid:  uuid(opts.Random(), opts.Random()),
-		seen:  make([]seen, len(nodes)),
-		lines: make(map[string]*line),
-		idle:  opts.Clock.NewSignal(),
+		nodes:  nodes,
+		need:   majority(len(nodes)),
+		opts:   opts,
+		clock:  opts.Clock,
+		uuid:   uuid(opts.Random(), opts.Random()),
+		seen:   make([]seen, len(nodes)),
+		lines:  make(map[string]*line),
+		crowds: make(map[string]crowd),
+		idle:   opts.Clock.NewSignal(),
 	}
 	for i := range l.seen {
 		l.seen[i].twin.Store(-1)

@@ -348,7 +348,7 @@ func TestLog(t *testing.T) {
 	n := wrap(t, p.client(t), redisnode.Options{Logger: slog.New(slog.NewTextHandler(out, nil))})
 	expect(t, "warm", ask(t, n, inspect("a")), node.Done)
 	p.Kill()
-	eventually(t, "the node is down", func() bool { return strings.Contains(out.String(), "node is down") })
+	eventually(t, "the node is down", func() bool { ask(t, n, inspect("a")); return strings.Contains(out.String(), "node is down") })
 	p.restart()
 	eventually(t, "the node is up", func() bool { return strings.Contains(out.String(), "node is up again") })
 	if !strings.Contains(out.String(), "new life") || !strings.Contains(out.String(), p.addr) {

@@ -198,7 +198,7 @@ func (s *server) run() {
 		l, life, err := s.connect()
 		if err != nil {
 			s.fail(err)
-			s.sleep(pause)
+			s.rest(pause)
 			pause = min(2*pause, maxPause)
 			continue
 		}
@@ -224,9 +224,14 @@ func (s *server) connect() (link, *node.Life, error) {
 	return l, life, nil
 }
 
-// fail answers all that is queued, and all that comes until restore.
+// fail answers all that is queued, and all that comes until restore. But if
+// nothing is queued, the next command deserves an attempt of its own.
 func (s *server) fail(err error) {
 	s.mu.Lock()
+	if s.queue.len() == 0 && s.down == nil {
+		s.mu.Unlock()
+		return
+	}
 	first := s.down == nil && !s.closed
 	s.down = err
 	var open []unanswered
@@ -271,6 +276,13 @@ func (s *server) abandon(err error) {
 	s.link = nil
 	s.mu.Unlock()
 	tell(open)
+}
+
+// rest waits for about d, or until Close, or for a command.
+func (s *server) rest(d time.Duration) {
+	t := time.NewTimer(d/2 + rand.N(d/2+1))
+	defer t.Stop()
+	s.await(t.C, nil)
 }
 
 // sleep waits for about d, or until Close.

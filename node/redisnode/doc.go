@@ -48,11 +48,12 @@
 // answered immediately with [node.ErrUnreachable] and the reason, while the
 // courier tries again every 5 ms at first and every half second later. A server
 // that takes connections and says nothing is down, too, after a second at most.
-// Before the first attempt has ended commands wait.
+// The first command for a connection that is not there, be it that there was
+// none yet or that it ended while idle, waits for an attempt of its own.
 //
 // The end of an idle connection is noticed when it comes, so the first command
-// after an idle restart of the server finds the new server, and is not lost with
-// the old connection.
+// after a restart of the server finds the new one, and is not lost with the old
+// connection.
 //
 // # Lives
 //
