@@ -1,0 +1,257 @@
+package faults
+
+import (
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+)
+
+// A Proxy stands on one link of a deployment: a client that is given its address
+// talks to the server behind it, as well as the proxy's [Conduct] lets it. Its
+// methods may be called by several goroutines at once.
+//
+// It is a line of delay: what comes in goes out later by as much, in order. On
+// Linux that is exact to some 0.1 ms, of which most is the way through the
+// kernel and back.
+type Proxy struct {
+	target, addr string
+	tap          func() io.Writer
+
+	mu       sync.Mutex
+	conduct  Conduct
+	flowing  chan struct{} // closed unless it hangs
+	listener net.Listener  // nil when it is down
+	conns    map[net.Conn]struct{}
+	closed   bool
+	tasks    sync.WaitGroup
+}
+
+// A Conduct is how a Proxy behaves. The zero Conduct passes everything on.
+type Conduct struct {
+	// Delay is drawn anew for all that comes in at once, in each direction. A
+	// new connection's first bytes are late by a further round trip: the
+	// handshake that a real link would have had.
+	Delay Range
+	// Hang keeps connections, and takes new ones, but lets nothing through, like
+	// a stopped process. What came meanwhile goes on when it ends.
+	Hang bool
+	// Down breaks all connections and refuses new ones, like a killed process.
+	Down bool
+}
+
+// NewProxy returns a proxy for the server at target, host:port, on a free port
+// of the loopback interface. If tap is not nil it is called for each connection,
+// and what the client sends is written to what it returns as well.
+func NewProxy(target string, tap func() io.Writer) (*Proxy, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	p := &Proxy{target: target, addr: l.Addr().String(), tap: tap, flowing: make(chan struct{}), conns: make(map[net.Conn]struct{})}
+	close(p.flowing)
+	p.serve(l)
+	return p, nil
+}
+
+// Addr returns the host and port at which the proxy listens.
+func (p *Proxy) Addr() string { return p.addr }
+
+// Set changes how the proxy behaves, for all that comes from now on.
+func (p *Proxy) Set(c Conduct) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return net.ErrClosed
+	}
+	was := p.conduct
+	p.conduct = c
+	if c.Hang && !was.Hang {
+		p.flowing = make(chan struct{})
+	} else if !c.Hang && was.Hang {
+		close(p.flowing)
+	}
+	if c.Down {
+		p.down()
+	} else if p.listener == nil {
+		l, err := net.Listen("tcp", p.addr)
+		if err != nil {
+			return err
+		}
+		p.serve(l)
+	}
+	return nil
+}
+
+// Close breaks all connections and ends the proxy. Closing twice is the same as
+// once.
+func (p *Proxy) Close() error {
+	p.mu.Lock()
+	p.closed = true
+	p.down()
+	p.mu.Unlock()
+	p.tasks.Wait()
+	return nil
+}
+
+func (p *Proxy) down() {
+	if p.listener != nil {
+		p.listener.Close()
+		p.listener = nil
+	}
+	for c := range p.conns {
+		c.Close()
+	}
+}
+
+// serve takes connections. p.mu is held, or nobody else has p yet.
+func (p *Proxy) serve(l net.Listener) {
+	p.listener = l
+	p.tasks.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			p.tasks.Go(func() { p.carry(conn) })
+		}
+	})
+}
+
+// add notes a connection, to be closed with the proxy, and reports whether it
+// may be used.
+func (p *Proxy) add(c net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.listener == nil {
+		c.Close()
+		return false
+	}
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0) // closing is a reset, as when a process dies
+	}
+	p.conns[c] = struct{}{}
+	return true
+}
+
+func (p *Proxy) drop(c net.Conn) {
+	c.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.conns, c)
+}
+
+// delay draws how late something is, one way.
+func (p *Proxy) delay() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	d := p.conduct.Delay
+	return d.Min + time.Duration(rand.Int64N(int64(max(0, d.Max-d.Min))+1))
+}
+
+// gate returns a channel that is closed while things may pass.
+func (p *Proxy) gate() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.flowing
+}
+
+// carry is one connection.
+func (p *Proxy) carry(client net.Conn) {
+	if !p.add(client) {
+		return
+	}
+	defer p.drop(client)
+	server, err := net.Dial("tcp", p.target)
+	if err != nil || !p.add(server) {
+		return
+	}
+	defer p.drop(server)
+	var tap io.Writer
+	if p.tap != nil {
+		tap = p.tap()
+	}
+	over := make(chan struct{})
+	var once sync.Once
+	end := func() {
+		once.Do(func() {
+			close(over)
+			client.Close()
+			server.Close()
+		})
+	}
+	var ways sync.WaitGroup
+	ways.Go(func() { p.pump(client, server, tap, p.delay()+p.delay(), over); end() })
+	ways.Go(func() { p.pump(server, client, nil, 0, over); end() })
+	ways.Wait()
+}
+
+// A parcel is what came in at once, and when it goes out.
+type parcel struct {
+	bytes []byte
+	due   time.Time
+}
+
+// pump carries one direction of a connection until it breaks.
+func (p *Proxy) pump(from, to net.Conn, tap io.Writer, late time.Duration, over chan struct{}) {
+	line := make(chan parcel, 1024)
+	var reader sync.WaitGroup
+	reader.Go(func() {
+		defer close(line)
+		var last time.Time
+		for {
+			bytes := make([]byte, 16<<10)
+			n, err := from.Read(bytes)
+			if n > 0 {
+				due := time.Now().Add(p.delay() + late)
+				late = 0
+				if due.Before(last) {
+					due = last
+				}
+				last = due
+				select {
+				case line <- parcel{bytes[:n], due}:
+				case <-over:
+					return
+				}
+			}
+			if err != nil {
+				return
+			}
+		}
+	})
+	err := p.deliver(line, to, tap, over)
+	if err != nil {
+		from.Close() // so that the reader ends
+	}
+	reader.Wait()
+}
+
+func (p *Proxy) deliver(line <-chan parcel, to net.Conn, tap io.Writer, over <-chan struct{}) error {
+	alarm, err := newAlarm()
+	if err != nil {
+		return err
+	}
+	defer alarm.close()
+	for sent := range line {
+		if d := time.Until(sent.due); d > 0 {
+			alarm.sleep(d)
+		}
+		select {
+		case <-p.gate():
+		case <-over:
+			return errOver
+		}
+		if tap != nil {
+			_, _ = tap.Write(sent.bytes)
+		}
+		if _, err := to.Write(sent.bytes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var errOver = errors.New("the connection is over")

@@ -1,0 +1,177 @@
+package faults_test
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/faults"
+)
+
+// echo is a server that sends back what it gets.
+func echo(t *testing.T) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() { _, _ = io.Copy(conn, conn); conn.Close() }()
+		}
+	}()
+	return l.Addr().String()
+}
+
+func proxied(t *testing.T, tap func() io.Writer) *faults.Proxy {
+	t.Helper()
+	p, err := faults.NewProxy(echo(t), tap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+func dialed(t *testing.T, p *faults.Proxy) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	conn, err := net.Dial("tcp", p.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn, bufio.NewReader(conn)
+}
+
+// ask sends a line and returns how long the answer took.
+func ask(t *testing.T, conn net.Conn, r *bufio.Reader, line string) time.Duration {
+	t.Helper()
+	start := time.Now()
+	if _, err := io.WriteString(conn, line+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := r.ReadString('\n'); err != nil || got != line+"\n" {
+		t.Fatalf("sent %q, got %q, %v", line, got, err)
+	}
+	return time.Since(start)
+}
+
+func TestProxyDelays(t *testing.T) {
+	const delay = 5 * time.Millisecond
+	p := proxied(t, nil)
+	if err := p.Set(faults.Conduct{Delay: faults.Range{Min: delay, Max: delay}}); err != nil {
+		t.Fatal(err)
+	}
+	conn, r := dialed(t, p)
+	if d := ask(t, conn, r, "first"); d < 4*delay {
+		t.Errorf("the first answer took %v: two round trips are %v", d, 4*delay)
+	}
+	var took []time.Duration
+	for range 20 {
+		took = append(took, ask(t, conn, r, "next"))
+	}
+	if d := slices.Min(took); d < 2*delay || d > 3*delay {
+		t.Errorf("the fastest of 20 answers took %v: a round trip is %v", d, 2*delay)
+	}
+}
+
+// With delays that are drawn anew each time, what is sent stays in order, and a
+// tap sees it all.
+func TestProxyKeepsOrder(t *testing.T) {
+	var mu sync.Mutex
+	var seen bytes.Buffer
+	p := proxied(t, func() io.Writer {
+		return writer(func(b []byte) (int, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			return seen.Write(b)
+		})
+	})
+	if err := p.Set(faults.Conduct{Delay: faults.Range{Max: 2 * time.Millisecond}}); err != nil {
+		t.Fatal(err)
+	}
+	conn, r := dialed(t, p)
+	var want strings.Builder
+	for i := range 200 {
+		line := strings.Repeat(string(rune('a'+i%26)), i) + "\n"
+		want.WriteString(line)
+		if _, err := io.WriteString(conn, line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := make([]byte, want.Len())
+	if _, err := io.ReadFull(r, got); err != nil || string(got) != want.String() {
+		t.Errorf("it came back in another order, or not whole: %v", err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if seen.String() != want.String() {
+		t.Error("the tap saw something else")
+	}
+}
+
+type writer func([]byte) (int, error)
+
+func (w writer) Write(b []byte) (int, error) { return w(b) }
+
+func TestProxyHangs(t *testing.T) {
+	p := proxied(t, nil)
+	conn, r := dialed(t, p)
+	ask(t, conn, r, "before")
+	if err := p.Set(faults.Conduct{Hang: true}); err != nil {
+		t.Fatal(err)
+	}
+	dialed(t, p) // it takes connections
+	if _, err := io.WriteString(conn, "meanwhile\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(30 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.ReadByte(); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("while it hung: %v", err)
+	}
+	if err := p.Set(faults.Conduct{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.SetReadDeadline(time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := r.ReadString('\n'); got != "meanwhile\n" {
+		t.Errorf("afterwards: %q, %v", got, err)
+	}
+}
+
+func TestProxyGoesDownAndUp(t *testing.T) {
+	p := proxied(t, nil)
+	conn, r := dialed(t, p)
+	ask(t, conn, r, "before")
+	if err := p.Set(faults.Conduct{Down: true}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.ReadByte(); err == nil {
+		t.Error("the connection survived")
+	}
+	if c, err := net.Dial("tcp", p.Addr()); err == nil {
+		c.Close()
+		t.Error("it takes connections")
+	}
+	if err := p.Set(faults.Conduct{}); err != nil {
+		t.Fatal(err)
+	}
+	conn, r = dialed(t, p)
+	ask(t, conn, r, "after")
+}
