@@ -160,8 +160,12 @@ func (k *checker) submitted(l *link, cmd *node.Command) {
 }
 
 // restless checks that a waiter does not try again and again without a reason:
-// that time has passed, or that others have tried too, and may have released.
+// that time has passed, or that others have tried too, and may have released. Of
+// a caller's program it is not known when it begins to wait.
 func (k *checker) restless(c *Client) {
+	if k.w.program != nil {
+		return
+	}
 	waited := time.Duration(k.w.now - c.waits)
 	others := k.attempts - c.attemptsBefore - c.attempts
 	if most := 30 + 4*others + int(waited/(10*time.Millisecond)); c.attempts > most && c.plain == nil {

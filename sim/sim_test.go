@@ -46,3 +46,22 @@ func TestSeeds(t *testing.T) {
 	}
 	t.Logf("%d seeds, %d events, %d grants, %d outside", r.Seeds, r.Events, r.Grants, r.Outside)
 }
+
+// A program may lock as often as it likes, one time right after the other.
+func TestProgramLocksOften(t *testing.T) {
+	r := sim.Run(faults.New(3, 1), func(c *sim.Client) error {
+		for range 200 {
+			lease, err := c.Locker().Lock(c.Context(), "x")
+			if err != nil {
+				return err
+			}
+			if err := lease.Unlock(c.Context()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if r.Verdict != sim.Sound || r.Grants < 200 {
+		t.Errorf("%s, %d grants: %v", r.Verdict, r.Grants, r.Violations)
+	}
+}
