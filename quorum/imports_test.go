@@ -39,6 +39,22 @@ func TestImportsRunOneWay(t *testing.T) {
 			}
 		}
 	}
+	// Nothing that others import imports the benchmark or the command line.
+	for _, pkg := range []string{"/node/redisnode", "/node/embedded", "/node/redisserver", "/sim", "/faults", "/quorum"} {
+		for _, dep := range deps(t, pkg) {
+			if strings.HasPrefix(dep, module+"/bench") || strings.HasPrefix(dep, module+"/cmd") {
+				t.Errorf("%s imports %s", pkg, dep)
+			}
+		}
+	}
+	// And the benchmark takes no lock of others with it: bench/peers is a module of its own.
+	for _, dep := range deps(t, "/bench") {
+		for _, never := range []string{"redsync", "rueidis", "redislock", "etcd", module + "/cmd", module + "/bench/peers"} {
+			if strings.Contains(dep, never) {
+				t.Errorf("/bench imports %s", dep)
+			}
+		}
+	}
 	for _, dep := range deps(t, "/node/redisnode") {
 		for _, never := range []string{"miniredis", "gopher-lua", "rapid", module + "/cmd", module + "/quorum", module + "/node/redisserver"} {
 			if strings.Contains(dep, never) {

@@ -1,0 +1,285 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"sync/atomic"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node/embedded"
+)
+
+// What is not a client has a process of its own, so that a client's CPU,
+// allocations and memory are its own: embedded servers, proxies, and, where
+// every holder shall be a process, these. Parent and child exchange JSON over
+// the child's standard input and output, one answer to each request; at the
+// end of its input the child ends.
+
+// A request is what the parent asks of a child.
+type request struct {
+	Do string `json:"do"`
+
+	N     int      `json:"n,omitempty"`     // serve: how many servers
+	Addrs []string `json:"addrs,omitempty"` // link: the servers; open: where the client goes
+
+	Link    int            `json:"link,omitempty"` // conduct: which
+	Conduct faults.Conduct `json:"conduct"`
+
+	Contestant string `json:"contestant,omitempty"` // open
+	Turns      turns  `json:"turns"`                // take
+}
+
+// An answer is what the child says.
+type answer struct {
+	Error    string        `json:"error,omitempty"`
+	Addrs    []string      `json:"addrs,omitempty"`
+	CPU      time.Duration `json:"cpu,omitempty"`
+	Commands int64         `json:"commands,omitempty"` // that went through all links
+	Turns    []turn        `json:"turns,omitempty"`
+}
+
+// A child is the parent's side.
+type child struct {
+	cmd   *exec.Cmd
+	stdin io.Closer
+	to    *json.Encoder
+	from  *json.Decoder
+}
+
+// start starts a child.
+func start(self []string) (*child, error) {
+	cmd := exec.Command(self[0], self[1:]...)
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	return &child{cmd: cmd, stdin: stdin, to: json.NewEncoder(stdin), from: json.NewDecoder(stdout)}, nil
+}
+
+func (c *child) ask(r request) (a answer, err error) {
+	if err = c.to.Encode(r); err == nil {
+		err = c.from.Decode(&a)
+	}
+	if err == nil && a.Error != "" {
+		err = errors.New(a.Error)
+	}
+	if err != nil {
+		return a, fmt.Errorf("the process for %s: %w", r.Do, err)
+	}
+	return a, nil
+}
+
+// close ends the child, which ends whatever it has started.
+func (c *child) close() {
+	c.stdin.Close()
+	late := time.AfterFunc(10*time.Second, func() { _ = c.cmd.Process.Kill() })
+	_ = c.cmd.Wait()
+	late.Stop()
+}
+
+// A helper is the child's side.
+type helper struct {
+	contestants []Contestant
+	servers     []*embedded.Server
+	links       []*faults.Proxy
+	commands    atomic.Int64
+	client      Client
+}
+
+// help is the main of a child.
+func help(ctx context.Context, contestants []Contestant, in io.Reader, out io.Writer) error {
+	signal.Ignore(os.Interrupt) // the parent decides
+	h := &helper{contestants: contestants}
+	defer h.close()
+	from, to := json.NewDecoder(in), json.NewEncoder(out)
+	for {
+		var r request
+		if err := from.Decode(&r); err != nil {
+			return nil // the parent is done, or gone
+		}
+		a, err := h.answer(ctx, r)
+		if err != nil {
+			a.Error = err.Error()
+		}
+		a.CPU = processCPU()
+		if err := to.Encode(a); err != nil {
+			return err
+		}
+	}
+}
+
+func (h *helper) answer(ctx context.Context, r request) (a answer, err error) {
+	switch r.Do {
+	case "serve":
+		for range r.N {
+			s, err := embedded.StartServer()
+			if err != nil {
+				return a, err
+			}
+			h.servers = append(h.servers, s)
+			a.Addrs = append(a.Addrs, s.Addr())
+		}
+	case "link":
+		for _, addr := range r.Addrs {
+			p, err := faults.NewProxy(addr, func() io.Writer { return &counter{total: &h.commands} })
+			if err != nil {
+				return a, err
+			}
+			h.links = append(h.links, p)
+			a.Addrs = append(a.Addrs, p.Addr())
+		}
+	case "conduct":
+		err = h.links[r.Link].Set(r.Conduct)
+	case "count":
+		a.Commands = h.commands.Load()
+	case "open":
+		for _, c := range h.contestants {
+			if c.Name != r.Contestant {
+				continue
+			}
+			if h.client, err = c.Open(ctx, r.Addrs); err == nil {
+				err = warmUp(ctx, h.client, r.Turns.Name)
+			}
+			return a, err
+		}
+		err = fmt.Errorf("there is no contestant %s", r.Contestant)
+	case "take":
+		a.Turns, err = r.Turns.take(ctx, h.client)
+	case "end":
+		client := h.client
+		h.client = nil
+		err = client.Close()
+	case "cpu": // is in every answer
+	default:
+		err = fmt.Errorf("what is %q", r.Do)
+	}
+	return a, err
+}
+
+func (h *helper) close() {
+	if h.client != nil {
+		_ = h.client.Close()
+	}
+	for _, p := range h.links {
+		_ = p.Close()
+	}
+	for _, s := range h.servers {
+		s.Close()
+	}
+}
+
+// A turn is one time that a caller held the lock. The instants are those of the
+// system's clock, which all processes share.
+type turn struct {
+	Asked    clock.Instant `json:"a"`
+	Got      clock.Instant `json:"g"`
+	Released clock.Instant `json:"r"` // when Unlock was called
+	Over     clock.Instant `json:"o"` // when it had returned
+}
+
+// turns is what a caller does that competes for a lock: it takes it, holds it,
+// gives it back and thinks, until an instant.
+type turns struct {
+	Name        string        `json:"name"`
+	Lease       time.Duration `json:"lease"`
+	Hold, Think time.Duration
+	Until       clock.Instant `json:"until"`
+}
+
+func (t *turns) take(ctx context.Context, client Client) (all []turn, err error) {
+	now := clock.System().Now
+	// Who is waiting at the end need not be served any more.
+	ctx, cancel := context.WithTimeout(ctx, t.Until.Sub(now()))
+	defer cancel()
+	for {
+		one := turn{Asked: now()}
+		held, err := client.Lock(ctx, t.Name, t.Lease)
+		if ctx.Err() != nil {
+			if err == nil {
+				err = held.Unlock(context.WithoutCancel(ctx))
+			} else {
+				err = nil
+			}
+			return all, err
+		}
+		if err != nil {
+			return all, err
+		}
+		one.Got = now()
+		time.Sleep(t.Hold)
+		one.Released = now()
+		err = held.Unlock(context.WithoutCancel(ctx))
+		if err != nil {
+			return all, err
+		}
+		one.Over = now()
+		all = append(all, one)
+		time.Sleep(t.Think)
+	}
+}
+
+// A counter counts the commands that a client sends over one connection: arrays
+// of bulk strings, one after the other.
+type counter struct {
+	total *atomic.Int64
+	state counterState
+	n     int // the number that is being read
+	left  int // strings of the command that are still to come
+	skip  int // bytes of the present string that are still to come
+}
+
+type counterState uint8
+
+const (
+	betweenCommands counterState = iota
+	inCount                      // after *
+	betweenStrings
+	inLength // after $
+	inString
+)
+
+// Write implements io.Writer.
+func (c *counter) Write(b []byte) (int, error) {
+	for i := 0; i < len(b); i++ {
+		switch ch := b[i]; {
+		case c.state == inString:
+			n := min(c.skip, len(b)-i)
+			if c.skip -= n; c.skip == 0 {
+				if c.left--; c.left > 0 {
+					c.state = betweenStrings
+				} else {
+					c.state = betweenCommands
+				}
+			}
+			i += n - 1
+		case ch == '*' && c.state == betweenCommands:
+			c.total.Add(1)
+			c.state, c.n = inCount, 0
+		case ch == '$' && c.state == betweenStrings:
+			c.state, c.n = inLength, 0
+		case ch >= '0' && ch <= '9':
+			c.n = 10*c.n + int(ch-'0')
+		case ch == '\n' && c.state == inCount:
+			c.left, c.state = c.n, betweenStrings
+		case ch == '\n' && c.state == inLength:
+			c.skip, c.state = c.n+len("\r\n"), inString
+		}
+	}
+	return len(b), nil
+}

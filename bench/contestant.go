@@ -1,0 +1,88 @@
+// Package bench measures locks by number of nodes: how long one takes, how many
+// there are a second, how fast one goes from holder to holder, what bad nodes do
+// to it, and what all that costs. [Main] is the command line; [Run] is the rest.
+//
+// # What is measured
+//
+// Contestants are measured through one small interface, [Client], on the same
+// servers, in one run. Each case is measured in rounds; a round visits the cases
+// in a new random order, and the contestants of a case, too, but right after one
+// another, so that their ratios stand even where the machine changes its speed.
+// Every measurement has a client, connections and names of its own, and warms
+// up first. Figures are medians of the rounds; a quantile is given if there were
+// samples enough for it in each: 20 for p99, 1000 for p99.9.
+//
+// Clients run in the process that measures: its CPU, allocations, memory and
+// goroutines are theirs, and next to nothing else. Embedded servers, the proxies
+// that delay links, and holders that shall be processes of their own are in
+// child processes. The CPU of servers is what they say themselves.
+//
+// # The workloads
+//
+//   - latency: one caller, one free name.
+//   - throughput: many callers, distinct names.
+//   - handover: eight callers compete for one name; each holds it for 1 ms and
+//     thinks for 2 ms. A gap is from the call of Unlock to the return of the next
+//     owner's Lock; when an owner follows itself there is none. Instants are of
+//     the system's clock, which all processes share. Overlaps are holders that
+//     held before the one before them had begun to unlock: there must be none.
+//   - bad: one or two nodes hang (their connections stay, and nothing answers, as
+//     of a stopped process), answer 50 ms late, or break and refuse connections.
+//     The proxies before them do it, on whatever servers.
+//   - keep: leases that are held for at least a third of their length, in which
+//     each is renewed once by a lock that does it as ours does.
+//   - storm: many callers wait for a name that is then released.
+//   - cold: a new client up to its first lock; and what an idle one takes.
+//
+// Commands are counted at the proxies, as the client sends them: the servers'
+// own statistics count those inside scripts as well. After each measurement, and
+// 100 ms for whatever is under way, keys that are left are orphans.
+//
+// # The model
+//
+// The same engine in virtual time, by package sim, on links that this machine does
+// not have: see [Model].
+package bench
+
+import (
+	"context"
+	"time"
+)
+
+// A Contestant is one implementation of a lock on the given servers.
+type Contestant struct {
+	Name string // "redquorum"
+	Note string // one line: version, settings
+	// Open makes what one client process would have: connections, pools, a
+	// locker. The addrs are host:port of the N servers.
+	Open func(ctx context.Context, addrs []string) (Client, error)
+}
+
+// A Client is one process's worth of a contestant. Its methods are called by
+// many goroutines.
+type Client interface {
+	// Lock waits until the name is held for lease, or ctx ends.
+	Lock(ctx context.Context, name string, lease time.Duration) (Held, error)
+	// Keep is Lock, and the lease is renewed until Unlock.
+	Keep(ctx context.Context, name string, lease time.Duration) (Held, error)
+	Close() error
+}
+
+// Held is a lock that is held.
+type Held interface {
+	Unlock(ctx context.Context) error
+}
+
+// A Program is a command line that runs the benchmark.
+type Program struct {
+	// Name is what the manual calls it: "redquorum bench".
+	Name string
+	// Args are what stands between the executable and the flags: {"bench"}.
+	// The program calls itself with them for the processes that it needs beside.
+	Args []string
+	// Contestants are measured beside each other. The first is the one that the
+	// figures are about.
+	Contestants []Contestant
+	// Base is the name of the contestant that ratios are to; "" is none.
+	Base string
+}

@@ -1,0 +1,464 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redquorum/redquorum/node/redisserver"
+)
+
+// manual is what --help says; %[1]s is the program's name.
+const manual = `usage: %[1]s [--n 1,3,5] [--for 30s] [flags]
+
+Measures locks by number of nodes, to choose it, and the lease and the timeouts:
+how long a lock takes, how many there are a second, how fast one goes from
+holder to holder, what bad nodes do to it, and what all that costs. Ends in a
+table and an advice.
+
+Servers: without a flag they are inside processes of its own (miniredis, which is
+slower than Redis); with --spawn redis-servers that it starts and ends; with
+--nodes those that you name. These get load and keys with names of their own,
+which are removed again; REDQUORUM_NODES is not heeded.
+
+All cases are measured in rounds, in shuffled order, contestants right after
+each other. Clients run in this process; servers and proxies in others.
+
+workloads:
+%[2]s
+Exit status: 0 measured, 1 something failed, 2 usage.
+
+examples:
+  %[1]s                                       # half a minute, no Redis needed
+  %[1]s --spawn --n 1,3,5,7,9 --rounds 7 --for 10m --html bench.html
+  %[1]s --spawn --n 5 --rtt 0,1ms,5ms --jitter 500us --workload latency,throughput
+  %[1]s --nodes 10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379
+  %[1]s --model                               # zones, regions and loss, in virtual time
+  %[1]s --model --rtt 5ms                     # and beside it what is measured
+  %[1]s --benchstat > new.txt; benchstat old.txt new.txt
+`
+
+// errUsage is an error in how the program was called.
+type errUsage struct{ text string }
+
+func (e errUsage) Error() string { return e.text }
+
+func usage(format string, args ...any) error { return errUsage{fmt.Sprintf(format, args...)} }
+
+// secretive reports whether text may have a URL in it, with a password.
+func secretive(text string) bool { return strings.Contains(text, "://") || strings.Contains(text, "@") }
+
+// quoted returns an argument as it can be shown.
+func quoted(arg string) string {
+	if secretive(arg) {
+		return "(not shown: it may have a password)"
+	}
+	return strconv.Quote(arg)
+}
+
+// Main runs the program with the flags in args and returns its exit status: 0;
+// 1 when something failed; 2 when it was called wrongly. A program with more
+// contestants than [Redquorum] is no more than
+//
+//	os.Exit(bench.Main(ctx, program, os.Args[1:], os.Stdout, os.Stderr))
+func Main(ctx context.Context, p Program, args []string, stdout, stderr io.Writer) int {
+	if len(args) == 1 && args[0] == childFlag {
+		if err := help(ctx, p.Contestants, os.Stdin, stdout); err != nil {
+			fmt.Fprintf(stderr, "%s: %v\n", p.Name, err)
+			return 1
+		}
+		return 0
+	}
+	f := flags{program: p}
+	err := f.parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		f.help(stdout)
+		return 0
+	}
+	if err == nil {
+		err = f.run(ctx, stdout, stderr)
+	}
+	var called errUsage
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &called):
+		fmt.Fprintf(stderr, "%s: %v\n'%s --help' says how it is used\n", p.Name, err, p.Name)
+		return 2
+	}
+	if ctx.Err() != nil {
+		err = errors.New("interrupted: what was measured is not complete, and is not shown")
+	}
+	fmt.Fprintf(stderr, "%s: %v\n", p.Name, err)
+	return 1
+}
+
+// childFlag makes the program a helper of one that measures: see help.
+const childFlag = "--child"
+
+// flags are the command line.
+type flags struct {
+	program Program
+	set     *flag.FlagSet
+
+	nodes, rtt, workload, contestants       string
+	callers, leases, waiters                string
+	addrs, failure, html                    string
+	embedded, spawn, model, json, benchstat bool
+
+	config  Config
+	fails   float64
+	measure bool // not just --model
+}
+
+func (f *flags) parse(args []string) error {
+	fs := flag.NewFlagSet(f.program.Name, flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	f.set = fs
+	c := &f.config
+	fs.StringVar(&f.nodes, "n", "", "`numbers` of nodes, odd (default 1,3,5; or, with --nodes, all of these)")
+	fs.BoolVar(&f.embedded, "embedded", false, "use servers inside the program's own processes: the default")
+	fs.BoolVar(&f.spawn, "spawn", false, "start redis-server processes on free ports of the loopback interface")
+	fs.StringVar(&f.addrs, "nodes", "", "use the servers at these `addresses`, host:port, separated by commas")
+	fs.StringVar(&f.rtt, "rtt", "0", "round `times` of the links to the nodes, by a proxy on each; 0 is none added")
+	fs.DurationVar(&c.Jitter, "jitter", 0, "by how much a round trip can be longer, evenly distributed")
+	fs.BoolVar(&f.model, "model", false, "predict latency and availability in zones and regions, in virtual time; measure\nnothing, but, with --rtt, latency, to see how well it predicts")
+	fs.StringVar(&f.workload, "workload", "", "`names` of the workloads (default all)")
+	fs.StringVar(&f.callers, "callers", "", "`numbers` of callers for throughput (default 1,8,64,512; embedded 1,8,64)")
+	fs.StringVar(&f.leases, "leases", "", "`numbers` of leases for keep (default 1000,10000; embedded 200)")
+	fs.StringVar(&f.waiters, "waiters", "", "`numbers` of waiters for storm (default 512; embedded 64)")
+	fs.DurationVar(&c.For, "for", 10*time.Second, "how long is measured, altogether; warming up comes on top")
+	fs.IntVar(&c.Rounds, "rounds", 3, "how often each case is measured")
+	fs.StringVar(&f.failure, "node-failure", "0.1%", "the share of time for which a node is away, for the advice")
+	if len(f.program.Contestants) > 1 {
+		fs.StringVar(&f.contestants, "contestants", "", "`names` of those to measure (default all: "+strings.Join(f.names(), ", ")+")")
+		fs.StringVar(&c.Base, "base", f.program.Base, "the `name` of the contestant that ratios are to")
+	}
+	fs.BoolVar(&f.json, "json", false, "print one JSON object with every round")
+	fs.BoolVar(&f.benchstat, "benchstat", false, "print the Go benchmark format, for benchstat")
+	fs.StringVar(&f.html, "html", "", "also write a page with charts to this `file`")
+	if err := fs.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return err
+		}
+		if secretive(err.Error()) {
+			return usage("a flag that takes no URL was given one, or a part of one")
+		}
+		return usage("%v", err)
+	}
+	if fs.NArg() > 0 {
+		return usage("%s is left over", quoted(fs.Arg(0)))
+	}
+	return f.check()
+}
+
+func (f *flags) names() (names []string) {
+	for _, c := range f.program.Contestants {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+func (f *flags) help(w io.Writer) {
+	var list strings.Builder
+	for _, l := range workloads {
+		fmt.Fprintf(&list, "  %-10s %s\n", l.name, l.summary)
+	}
+	fmt.Fprintf(w, manual, f.program.Name, list.String())
+	var defaults strings.Builder
+	f.set.SetOutput(&defaults)
+	f.set.PrintDefaults()
+	fmt.Fprintf(w, "\nflags:%s", strings.ReplaceAll("\n"+defaults.String(), "\n  -", "\n  --"))
+}
+
+// isSet reports whether a flag was given.
+func (f *flags) isSet(name string) (set bool) {
+	f.set.Visit(func(g *flag.Flag) { set = set || g.Name == name })
+	return set
+}
+
+// check makes the configuration of the flags.
+func (f *flags) check() (err error) {
+	c := &f.config
+	if f.embedded && f.spawn || f.addrs != "" && (f.embedded || f.spawn) {
+		return usage("--embedded, --spawn and --nodes exclude each other")
+	}
+	if f.json && f.benchstat {
+		return usage("--json and --benchstat exclude each other")
+	}
+	c.Servers = Embedded
+	callers, leases, waiters := "1,8,64,512", "1000,10000", "512"
+	switch {
+	case f.spawn:
+		c.Servers = Spawned
+	case f.addrs == "":
+		callers, leases, waiters = "1,8,64", "200", "64" // as miniredis is slow
+	default:
+		c.Servers = Given
+		for text := range strings.SplitSeq(f.addrs, ",") {
+			addr, err := address(strings.TrimSpace(text))
+			if err != nil {
+				return usage("--nodes: %v", err)
+			}
+			if slices.Contains(c.Addrs, addr) {
+				return usage("--nodes: %s is there twice", addr)
+			}
+			c.Addrs = append(c.Addrs, addr)
+		}
+	}
+	if f.nodes == "" {
+		f.nodes = "1,3,5"
+		if c.Servers == Given {
+			f.nodes = strconv.Itoa(len(c.Addrs))
+		}
+	}
+	if c.Nodes, err = numbers("n", f.nodes, MaxNodes); err != nil {
+		return err
+	}
+	for _, n := range c.Nodes {
+		if n%2 == 0 {
+			return usage("%d nodes survive the loss of no more nodes than %d would: choose odd numbers with --n", n, n-1)
+		}
+		if c.Servers == Given && n > len(c.Addrs) {
+			return usage("--n has %d, but --nodes lists %d", n, len(c.Addrs))
+		}
+	}
+	if c.Callers, err = numbers("callers", cmp.Or(f.callers, callers), 100_000); err != nil {
+		return err
+	}
+	if c.Leases, err = numbers("leases", cmp.Or(f.leases, leases), 1_000_000); err != nil {
+		return err
+	}
+	if c.Waiters, err = numbers("waiters", cmp.Or(f.waiters, waiters), 100_000); err != nil {
+		return err
+	}
+	if c.RTT, err = roundTrips(f.rtt); err != nil {
+		return err
+	}
+	f.measure = true
+	if f.model && !f.isSet("workload") {
+		f.workload, f.measure = "latency", f.isSet("rtt")
+	}
+	if f.model && f.measure && !slices.Contains(c.RTT, 0) {
+		c.RTT = append([]time.Duration{0}, c.RTT...) // the machine's own time
+	}
+	if f.workload != "" {
+		for name := range strings.SplitSeq(f.workload, ",") {
+			name = strings.TrimSpace(name)
+			if !slices.ContainsFunc(workloads, func(w workload) bool { return w.name == name }) {
+				var all []string
+				for _, w := range workloads {
+					all = append(all, w.name)
+				}
+				return usage("there is no workload %s; there are %s", quoted(name), strings.Join(all, ", "))
+			}
+			c.Workloads = append(c.Workloads, name)
+		}
+	}
+	if f.fails, err = share(f.failure); err != nil {
+		return err
+	}
+	switch {
+	case c.Jitter < 0:
+		return usage("--jitter is %v; it must not be less than 0", c.Jitter)
+	case c.Jitter > 0 && slices.Max(c.RTT) == 0:
+		return usage("--jitter is of links that have a --rtt")
+	case c.For <= 0:
+		return usage("--for is %v; it must be more than 0", c.For)
+	case c.Rounds < 1:
+		return usage("--rounds is %d; it must be at least 1", c.Rounds)
+	}
+	if f.spawn && f.measure {
+		if err := redisserver.Available(); err != nil {
+			return usage("--spawn: %v", err)
+		}
+	}
+	return f.choose()
+}
+
+// choose picks the contestants.
+func (f *flags) choose() error {
+	c := &f.config
+	c.Contestants = f.program.Contestants
+	if f.contestants != "" {
+		c.Contestants = nil
+		for name := range strings.SplitSeq(f.contestants, ",") {
+			i := slices.Index(f.names(), strings.TrimSpace(name))
+			if i < 0 {
+				return usage("there is no contestant %s; there are %s", quoted(name), strings.Join(f.names(), ", "))
+			}
+			c.Contestants = append(c.Contestants, f.program.Contestants[i])
+		}
+	}
+	if !slices.ContainsFunc(c.Contestants, func(one Contestant) bool { return one.Name == c.Base }) {
+		if f.set.Lookup("base") != nil && f.isSet("base") {
+			return usage("--base is %s, which is not measured", quoted(c.Base))
+		}
+		c.Base = ""
+	}
+	return nil
+}
+
+// MaxNodes is the largest number of nodes that is measured.
+const MaxNodes = 15
+
+func numbers(name, text string, most int) (all []int, err error) {
+	for word := range strings.SplitSeq(text, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(word))
+		if err != nil || n < 1 || n > most {
+			return nil, usage("--%s is %s; it must be numbers from 1 to %d, separated by commas", name, quoted(text), most)
+		}
+		if !slices.Contains(all, n) {
+			all = append(all, n)
+		}
+	}
+	slices.Sort(all)
+	return all, nil
+}
+
+func roundTrips(text string) (all []time.Duration, err error) {
+	for word := range strings.SplitSeq(text, ",") {
+		d, err := time.ParseDuration(strings.TrimSpace(word))
+		if err != nil || d < 0 || d > time.Minute {
+			return nil, usage("--rtt is %s; it must be times such as 1ms, separated by commas", quoted(text))
+		}
+		if !slices.Contains(all, d) {
+			all = append(all, d)
+		}
+	}
+	slices.Sort(all)
+	return all, nil
+}
+
+// share reads "0.1%" or "0.001".
+func share(text string) (float64, error) {
+	number, isPercent := strings.CutSuffix(strings.TrimSpace(text), "%")
+	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if isPercent {
+		v /= 100
+	}
+	if err != nil || math.IsNaN(v) || v < 0 || v >= 1 {
+		return 0, usage("--node-failure is %s; it must be a share such as 0.1%%", quoted(text))
+	}
+	return v, nil
+}
+
+func (f *flags) run(ctx context.Context, stdout, stderr io.Writer) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	f.config.Self = append(append([]string{self}, f.program.Args...), childFlag)
+	bar := progress{w: stderr, live: isTerminal(stderr), begin: time.Now()}
+	f.config.Progress = bar.show
+	var page *os.File
+	if f.html != "" { // now, and not after half an hour
+		if page, err = os.Create(f.html); err != nil {
+			return err
+		}
+		defer page.Close()
+	}
+	r := new(Report)
+	if f.measure {
+		r, err = Run(ctx, f.config)
+		bar.clear()
+		if err != nil {
+			return err
+		}
+		r.Advice = r.advise(f.fails)
+	}
+	if f.model {
+		r.Model, err = predict(ctx, f.config.Nodes, f.fails, modelPairs, bar.show)
+		bar.clear()
+		if err != nil {
+			return err
+		}
+		if err := r.Model.compare(r, f.config.Jitter); err != nil {
+			return err
+		}
+	}
+	switch {
+	case f.json:
+		encoder := json.NewEncoder(stdout)
+		encoder.SetIndent("", "  ")
+		err = encoder.Encode(r)
+	case f.benchstat:
+		err = r.WriteBenchmarks(stdout)
+	default:
+		err = r.WriteText(stdout)
+	}
+	if page != nil && err == nil {
+		if err = errors.Join(r.WriteHTML(page), page.Close()); err == nil {
+			fmt.Fprintln(stderr, "the charts are in", f.html)
+		}
+	}
+	if err == nil && f.measure {
+		err = r.failed()
+	}
+	return err
+}
+
+// failed returns an error if a contestant failed in a case, each time.
+func (r *Report) failed() error {
+	n := 0
+	var first *Cell
+	for _, c := range r.Cells {
+		if len(c.Median) == 0 {
+			if n++; first == nil {
+				first = c
+			}
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d cases failed; the first: %s: %s", n, len(r.Cells), first, first.Error)
+}
+
+// A progress is the line that shows how far a run is.
+type progress struct {
+	w     io.Writer
+	live  bool
+	shown bool
+	begin time.Time
+}
+
+func (p *progress) show(what string, done, of int) {
+	if !p.live {
+		return
+	}
+	const width = 20
+	full := width * done / max(of, 1)
+	left := ""
+	if done > 0 {
+		left = fmt.Sprintf(", %v left", (time.Since(p.begin) * time.Duration(of-done) / time.Duration(done)).Round(time.Second))
+	}
+	fmt.Fprintf(p.w, "\r[%s%s] %d of %d%s: %.60s\x1b[K", strings.Repeat("=", full), strings.Repeat(" ", width-full), done, of, left, what)
+	p.shown = true
+}
+
+func (p *progress) clear() {
+	if p.shown {
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+}
+
+// isTerminal reports whether w is a terminal, to be drawn on.
+func isTerminal(w any) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	s, err := f.Stat()
+	return err == nil && s.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
+}

@@ -1,0 +1,67 @@
+package bench
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/faults"
+)
+
+// A pair takes two round trips to the nearest majority, and more where nodes are
+// dead or messages are lost.
+func TestModel(t *testing.T) {
+	m, err := predict(t.Context(), []int{1, 3}, 0.001, 100, func(string, int, int) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(m.Rows) != 12 {
+		t.Fatalf("%d rows", len(m.Rows))
+	}
+	for _, row := range m.Rows {
+		least := map[string]time.Duration{"one zone": 400 * us, "three zones": 1200 * us, "three regions": 48 * time.Millisecond}[row.Links]
+		if row.Nodes == 1 {
+			least = 400 * us
+		}
+		if row.PairP50 < least || row.PairP50 > 2*least || row.PairP99 < row.PairP50 || row.PairP999 < row.PairP99 {
+			t.Errorf("%+v", row)
+		}
+		if row.Nodes == 3 && row.WithDead <= row.PairP50 {
+			t.Errorf("it does not matter that the nearest node is dead: %+v", row)
+		}
+	}
+}
+
+func TestModelLosesMessages(t *testing.T) {
+	took, err := terrains[0].run(1, faults.Percent(5), 0, 50)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if worst := took.at(1); worst < 500*time.Millisecond {
+		t.Errorf("messages to the one node are lost, and the longest pair took %v", worst)
+	}
+	if _, err := terrains[0].run(3, 0, 2, 1); !errors.Is(err, errNotLocked) {
+		t.Errorf("on one of three nodes: %v", err)
+	}
+}
+
+// A prediction is for links as PING found them, and explains what it can.
+func TestModelCompare(t *testing.T) {
+	cell := func(rtt, p50 time.Duration) *Cell {
+		return &Cell{Workload: "latency", Contestant: "x", Nodes: 3, RTT: rtt, Median: Metrics{"pair-p50-ns": float64(p50)}}
+	}
+	const ms = time.Millisecond
+	r := &Report{Contestants: []Entrant{{Name: "x"}}, Links: []Link{{RTT: 10 * ms, Measured: 11 * ms, Bare: ms / 2}},
+		Cells: []*Cell{cell(0, ms), cell(10*ms, 23*ms)}}
+	m := new(Model)
+	if err := m.compare(r, 0); err != nil {
+		t.Fatal(err)
+	}
+	if len(m.Checks) != 1 {
+		t.Fatal(m.Checks)
+	}
+	c := m.Checks[0]
+	if c.Predicted != 21*ms || c.Local != ms || c.Measured != 23*ms || c.Error() < 0.043 || c.Error() > 0.044 {
+		t.Errorf("%+v, %v unexplained", c, c.Error())
+	}
+}

@@ -1,0 +1,122 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redquorum/redquorum/node/redisnode"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// Redquorum returns the lock of package quorum, with everything on that it
+// promises: fencing, renewal, the timer that tells of a loss, an observer. Only
+// the restart guard is off where a server is too young to have a vote, as those
+// are that are started for a benchmark; all that it costs is in the handshake,
+// which stays.
+func Redquorum() Contestant {
+	var ages ages
+	return Contestant{
+		Name: "redquorum",
+		Note: "defaults, with an observer; no restart guard on servers too young for it",
+		Open: func(ctx context.Context, addrs []string) (Client, error) {
+			return openRedquorum(ctx, addrs, &ages)
+		},
+	}
+}
+
+type redquorum struct {
+	locker *quorum.Locker
+	lost   *lost
+}
+
+func openRedquorum(ctx context.Context, addrs []string, ages *ages) (Client, error) {
+	urls := make([]string, len(addrs))
+	young := false
+	for i, addr := range addrs {
+		urls[i] = "redis://" + addr
+		young = young || ages.young(ctx, addr)
+	}
+	nodes, err := redisnode.Dial(urls...)
+	if err != nil {
+		return nil, err
+	}
+	r := &redquorum{lost: new(lost)}
+	r.locker, err = quorum.New(nodes, quorum.Options{Observer: r.lost, NoRestartGuard: young})
+	if err != nil {
+		for _, n := range nodes {
+			_ = n.Close()
+		}
+		return nil, err
+	}
+	return r, nil
+}
+
+// ages remembers which servers are too young to have a vote, so that a cold
+// start does not ask for it each time.
+type ages struct{ known sync.Map }
+
+func (a *ages) young(ctx context.Context, addr string) bool {
+	if young, ok := a.known.Load(addr); ok {
+		return young.(bool)
+	}
+	c := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
+	defer c.Close()
+	info, err := c.Info(ctx, "server").Result()
+	if err != nil {
+		return false // the engine will see for itself
+	}
+	up, _ := infoNumber(info, "uptime_in_seconds")
+	young := up <= quorum.DefaultMaxLease.Seconds()+1
+	a.known.Store(addr, young)
+	return young
+}
+
+// Lock is as Keep: there is no mode without renewal that would be faster.
+func (r *redquorum) Lock(ctx context.Context, name string, lease time.Duration) (Held, error) {
+	return r.Keep(ctx, name, lease)
+}
+
+func (r *redquorum) Keep(ctx context.Context, name string, lease time.Duration) (Held, error) {
+	l, err := r.locker.Lock(ctx, name, quorum.WithLease(lease))
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// Close fails if a lease was lost: nothing in a benchmark should lose one.
+func (r *redquorum) Close() error {
+	err := r.locker.Close()
+	if n := r.lost.Load(); n > 0 && err == nil {
+		err = fmt.Errorf("%d leases were lost", n)
+	}
+	return err
+}
+
+// lost is an observer that counts lost leases.
+type lost struct{ atomic.Int64 }
+
+// Observe implements quorum.Observer.
+func (l *lost) Observe(e quorum.Event) {
+	if e.Kind == quorum.Lost {
+		l.Add(1)
+	}
+}
+
+// infoNumber finds a number in what INFO says.
+func infoNumber(info, field string) (n float64, ok bool) {
+	for line := range strings.Lines(info) {
+		if text, found := strings.CutPrefix(strings.TrimSpace(line), field+":"); found {
+			n, err := strconv.ParseFloat(text, 64)
+			return n, err == nil
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,298 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// A column is a metric as a table shows it.
+type column struct{ head, metric string }
+
+// columns are what the table shows of each workload; the rest is in the other
+// formats.
+var columns = map[string][]column{
+	"latency": {{"lock p50", "lock-p50-ns"}, {"p99", "lock-p99-ns"}, {"unlock p50", "unlock-p50-ns"}, {"p99", "unlock-p99-ns"},
+		{"pair p50", "pair-p50-ns"}, {"p99", "pair-p99-ns"}, {"p99.9", "pair-p999-ns"}, {"client CPU", "client-cpu-ns/op"},
+		{"server CPU", "server-cpu-ns/op"}, {"allocs", "allocs/op"}, {"memory", "B/op"}},
+	"throughput": {{"locks/s", "locks/s"}, {"lock p50", "lock-p50-ns"}, {"p99", "lock-p99-ns"}, {"client CPU", "client-cpu-ns/op"},
+		{"server CPU", "server-cpu-ns/op"}, {"allocs", "allocs/op"}},
+	"handover": {{"changes/s", "changes/s"}, {"gap p50", "gap-p50-ns"}, {"p99", "gap-p99-ns"}, {"longest wait", "wait-max-ns"},
+		{"least/most", "least/most"}, {"commands/node", "commands/node/op"}, {"client CPU", "client-cpu-ns/op"}, {"overlaps", "overlaps"}},
+	"bad": {{"pair p50", "pair-p50-ns"}, {"p99", "pair-p99-ns"}, {"lock p99", "lock-p99-ns"}, {"unlock p99", "unlock-p99-ns"},
+		{"client CPU", "client-cpu-ns/op"}, {"goroutines left", "goroutines-left"}},
+	"keep": {{"client CPU/renewal", "client-cpu-ns/renewal"}, {"server CPU", "server-cpu-ns/renewal"}, {"commands/node", "commands/node/renewal"},
+		{"memory/lease", "B/lease"}, {"goroutines/lease", "goroutines/lease"}},
+	"storm": {{"served/s", "served/s"}, {"wait p50", "wait-p50-ns"}, {"longest", "wait-max-ns"}, {"commands/node", "commands/node/op"},
+		{"client CPU", "client-cpu-ns/op"}},
+	"cold": {{"first lock p50", "first-lock-p50-ns"}, {"p99", "first-lock-p99-ns"}, {"idle memory", "B/client"}, {"goroutines", "goroutines/client"}},
+}
+
+var orphanColumn = column{"orphans/1000", "orphans/1000"}
+
+// WriteText writes the report for people.
+func (r *Report) WriteText(w io.Writer) error {
+	var b strings.Builder
+	if len(r.Cells) > 0 {
+		fmt.Fprintf(&b, "%s; %s servers; medians of %d rounds, ± half of their range; %v\n", r.System, r.Servers, r.Rounds,
+			r.Took.Round(100*time.Millisecond))
+		for _, c := range r.Contestants {
+			fmt.Fprintf(&b, "%s: %s\n", c.Name, c.Note)
+		}
+	}
+	for _, l := range r.Links {
+		fmt.Fprintf(&b, "links of %v: a PING took %s\n", l.RTT, short(float64(l.Measured)))
+	}
+	for _, t := range r.tables() {
+		fmt.Fprintf(&b, "\n%s\n", t.title)
+		t.write(&b)
+	}
+	if r.Model != nil {
+		r.Model.write(&b)
+	}
+	if a := r.Advice; a != nil {
+		fmt.Fprintf(&b, "\nWhat to choose\n")
+		t := a.table()
+		t.write(&b)
+		fmt.Fprintf(&b, "\n%s\n", wrap(a.Text, 110))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// A table is one workload at one round trip.
+type table struct {
+	title string
+	head  []string
+	rows  [][]string
+}
+
+func (r *Report) tables() (all []table) {
+	for _, rtt := range r.rtts() {
+		for i := range workloads {
+			if t := r.table(&workloads[i], rtt); len(t.rows) > 0 {
+				all = append(all, t)
+			}
+		}
+	}
+	return all
+}
+
+func (r *Report) rtts() (all []time.Duration) {
+	for _, c := range r.Cells {
+		if !slices.Contains(all, c.RTT) {
+			all = append(all, c.RTT)
+		}
+	}
+	return all
+}
+
+func (r *Report) table(w *workload, rtt time.Duration) table {
+	t := table{title: w.name + ": " + w.summary}
+	if rtt > 0 {
+		t.title += fmt.Sprintf(" (RTT %v)", rtt)
+	}
+	cases := w.cases(&Config{Callers: []int{1}, Leases: []int{1}, Waiters: []int{1}}, 3)
+	if cases[0] != "" {
+		t.head = append(t.head, "")
+	}
+	t.head = append(t.head, "N")
+	if len(r.Contestants) > 1 {
+		t.head = append(t.head, "contestant")
+	}
+	shown := append(slices.Clone(columns[w.name]), orphanColumn)
+	for _, c := range shown {
+		t.head = append(t.head, c.head)
+	}
+	if r.Base != "" {
+		t.head = append(t.head, "x "+r.Base)
+	}
+	for _, c := range r.Cells {
+		if c.Workload != w.name || c.RTT != rtt {
+			continue
+		}
+		var row []string
+		if cases[0] != "" {
+			row = append(row, c.Case)
+		}
+		row = append(row, fmt.Sprint(c.Nodes))
+		if len(r.Contestants) > 1 {
+			row = append(row, c.Contestant)
+		}
+		if len(c.Median) == 0 {
+			t.rows = append(t.rows, append(row, "failed: "+c.Error))
+			continue
+		}
+		for _, col := range shown {
+			text := format(col.metric, c.Median)
+			if _, ok := c.Median[w.main]; ok && col.metric == w.main && len(c.Rounds) > 1 {
+				text += fmt.Sprintf(" ±%.0f%%", 100*spread(c.values(col.metric)))
+			}
+			row = append(row, text)
+		}
+		if base := r.find(c.Workload, c.Case, r.Base, c.Nodes, c.RTT); base != nil {
+			if ratio, ok := c.ratio(base, w.main); ok {
+				row = append(row, fmt.Sprintf("%.2f", ratio))
+			}
+		}
+		if c.Error != "" {
+			row = append(row, "(failed once: "+c.Error+")")
+		}
+		t.rows = append(t.rows, row)
+	}
+	return t
+}
+
+// write aligns the columns: the first ones, which are words, to the left.
+func (t *table) write(w io.Writer) {
+	width := make([]int, len(t.head))
+	for _, row := range append([][]string{t.head}, t.rows...) {
+		for i, cell := range row {
+			if i < len(width) && !strings.HasPrefix(cell, "failed: ") {
+				width[i] = max(width[i], utf8.RuneCountInString(cell))
+			}
+		}
+	}
+	for _, row := range append([][]string{t.head}, t.rows...) {
+		var line strings.Builder
+		for i, cell := range row {
+			pad := ""
+			if i < len(width) {
+				pad = strings.Repeat(" ", max(0, width[i]-utf8.RuneCountInString(cell)))
+			}
+			if t.head[min(i, len(t.head)-1)] == "contestant" || i == 0 && (t.head[0] == "" || t.head[0] == "links") {
+				fmt.Fprintf(&line, "  %s%s", cell, pad)
+			} else {
+				fmt.Fprintf(&line, "  %s%s", pad, cell)
+			}
+		}
+		fmt.Fprintln(w, strings.TrimRight(line.String(), " "))
+	}
+}
+
+// format writes a metric in the unit that its name says.
+func format(metric string, m Metrics) string {
+	v, ok := m[metric]
+	switch {
+	case !ok || math.IsNaN(v):
+		return "-"
+	case strings.HasSuffix(metric, "-ns") || strings.Contains(metric, "-ns/"):
+		return short(v)
+	case strings.HasPrefix(metric, "B/"):
+		return bytes(v)
+	case v == math.Trunc(v) && v < 1000:
+		return fmt.Sprintf("%.0f", v)
+	}
+	return digits(v)
+}
+
+// digits writes a number with about three digits.
+func digits(v float64) string {
+	switch a := math.Abs(v); {
+	case a == 0 || a >= 100:
+		return fmt.Sprintf("%.0f", v)
+	case a >= 10:
+		return fmt.Sprintf("%.1f", v)
+	case a >= 0.1:
+		return fmt.Sprintf("%.2f", v)
+	case a >= 0.001:
+		return fmt.Sprintf("%.4f", v)
+	}
+	return fmt.Sprintf("%.1g", v)
+}
+
+// short writes nanoseconds with about three digits.
+func short(ns float64) string {
+	switch {
+	case ns >= 1e9:
+		return digits(ns/1e9) + " s"
+	case ns >= 1e6:
+		return digits(ns/1e6) + " ms"
+	case ns > 0:
+		return digits(ns/1e3) + " µs"
+	}
+	return "0"
+}
+
+func bytes(v float64) string {
+	switch {
+	case math.Abs(v) >= 1<<20:
+		return digits(v/(1<<20)) + " MB"
+	case math.Abs(v) >= 1<<10:
+		return digits(v/(1<<10)) + " KB"
+	}
+	return fmt.Sprintf("%.0f B", v)
+}
+
+// nines writes the availability that an unavailability leaves, with as many
+// digits as tell it from 1.
+func nines(gone float64) string {
+	decimals := 2
+	for g := gone; g > 0 && g < 0.0003 && decimals < 9; g *= 10 {
+		decimals++
+	}
+	text := fmt.Sprintf("%.*f %%", decimals, 100*(1-gone))
+	if strings.HasPrefix(text, "100") && gone > 0 {
+		return "> 99." + strings.Repeat("9", decimals) + " %"
+	}
+	return text
+}
+
+// wrap breaks a paragraph into lines.
+func wrap(text string, width int) string {
+	var b strings.Builder
+	line := 0
+	for _, word := range strings.Fields(text) {
+		n := utf8.RuneCountInString(word)
+		if line > 0 && line+1+n > width {
+			b.WriteByte('\n')
+			line = 0
+		} else if line > 0 {
+			b.WriteByte(' ')
+			line++
+		}
+		b.WriteString(word)
+		line += n
+	}
+	return b.String()
+}
+
+// WriteBenchmarks writes every round as a line of the Go benchmark format, which
+// benchstat reads. To compare contestants:
+//
+//	benchstat -col /contestant FILE
+func (r *Report) WriteBenchmarks(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "pkg: github.com/redquorum/redquorum/bench\nservers: %s\n", r.Servers)
+	for _, unit := range []string{"locks/s", "changes/s", "served/s", "least/most"} {
+		fmt.Fprintf(&b, "Unit %s better=higher\n", unit)
+	}
+	for _, c := range r.Cells {
+		name := "Benchmark" + strings.ToUpper(c.Workload[:1]) + c.Workload[1:]
+		if c.Case != "" {
+			key, value, found := strings.Cut(c.Case, "=")
+			if !found {
+				key, value = "case", strings.ReplaceAll(c.Case, " ", "-")
+			}
+			name += "/" + key + "=" + value
+		}
+		name += fmt.Sprintf("/n=%d/rtt=%v/contestant=%s", c.Nodes, c.RTT, c.Contestant)
+		for _, m := range c.Rounds {
+			if len(m) == 0 {
+				continue
+			}
+			fmt.Fprintf(&b, "%s 1", name)
+			for _, unit := range slices.Sorted(maps.Keys(m)) {
+				fmt.Fprintf(&b, " %.6g %s", m[unit], unit)
+			}
+			b.WriteByte('\n')
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

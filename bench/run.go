@@ -1,0 +1,305 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A Config says what to measure.
+type Config struct {
+	Contestants []Contestant
+	Base        string // the name of the contestant that ratios are to; "" is none
+
+	Nodes     []int           // numbers of nodes, odd
+	RTT       []time.Duration // round trips of the links; 0 is none added
+	Jitter    time.Duration   // by how much a round trip can be longer
+	Workloads []string        // by name; all of them if empty
+	Callers   []int           // of throughput
+	Leases    []int           // of keep
+	Waiters   []int           // of storm
+
+	For    time.Duration // how long is measured altogether; the rest is warming up
+	Rounds int           // how often each case is measured
+
+	Servers Servers
+	Addrs   []string // host:port of the servers that are Given
+
+	// Self is the command line of a process that calls Main with --child.
+	Self []string
+
+	// Progress, if not nil, is told before each measurement what it is, and how
+	// many are done.
+	Progress func(what string, done, of int)
+}
+
+// A Cell is one case of one workload for one contestant, measured in rounds.
+type Cell struct {
+	Workload   string        `json:"workload"`
+	Case       string        `json:"case,omitempty"`
+	Contestant string        `json:"contestant"`
+	Nodes      int           `json:"nodes"`
+	RTT        time.Duration `json:"rtt_ns"`
+	Rounds     []Metrics     `json:"rounds"` // nil for one that failed
+	Median     Metrics       `json:"median"`
+	Error      string        `json:"error,omitempty"` // of the last round that failed
+}
+
+// values returns a metric's values in the rounds that have it.
+func (c *Cell) values(metric string) (all []float64) {
+	for _, m := range c.Rounds {
+		if v, ok := m[metric]; ok {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// summarise makes the medians of those metrics that all rounds have which did not
+// fail: the others had too few samples.
+func (c *Cell) summarise() {
+	c.Median = make(Metrics)
+	good := 0
+	for _, m := range c.Rounds {
+		if m != nil {
+			good++
+		}
+	}
+	for _, m := range c.Rounds {
+		for name := range m {
+			if values := c.values(name); len(values) == good {
+				c.Median[name] = median(values)
+			}
+		}
+	}
+}
+
+// ratio returns the median of a metric's ratios to another cell's, round by
+// round, and whether there is any.
+func (c *Cell) ratio(to *Cell, metric string) (float64, bool) {
+	var ratios []float64
+	for i := range min(len(c.Rounds), len(to.Rounds)) {
+		a, ok := c.Rounds[i][metric]
+		b := to.Rounds[i][metric]
+		if ok && b > 0 {
+			ratios = append(ratios, a/b)
+		}
+	}
+	return median(ratios), len(ratios) > 0
+}
+
+// A Report is what a run measured.
+type Report struct {
+	Begin       time.Time     `json:"begin"`
+	Took        time.Duration `json:"took_ns"`
+	System      string        `json:"system"` // operating system, processors, Go
+	Servers     Servers       `json:"servers"`
+	Rounds      int           `json:"rounds"`
+	Base        string        `json:"base,omitempty"`
+	Contestants []Entrant     `json:"contestants"`
+	Links       []Link        `json:"links,omitempty"`
+	Cells       []*Cell       `json:"cells"`
+	Model       *Model        `json:"model,omitempty"`
+	Advice      *Advice       `json:"advice,omitempty"`
+}
+
+// An Entrant is a contestant, in a report.
+type Entrant struct {
+	Name string `json:"name"`
+	Note string `json:"note"`
+}
+
+func (r *Report) names() (names []string) {
+	for _, c := range r.Contestants {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// A Link is what a delay turned out to be.
+type Link struct {
+	RTT      time.Duration `json:"rtt_ns"`      // what was asked for
+	Measured time.Duration `json:"measured_ns"` // the median of PINGs over it
+	Bare     time.Duration `json:"bare_ns"`     // and of PINGs without it
+}
+
+// find returns a cell, or nil.
+func (r *Report) find(workload, which, contestant string, nodes int, rtt time.Duration) *Cell {
+	for _, c := range r.Cells {
+		if c.Workload == workload && c.Case == which && c.Contestant == contestant && c.Nodes == nodes && c.RTT == rtt {
+			return c
+		}
+	}
+	return nil
+}
+
+// A group is the cells that differ in the contestant only: they are measured
+// one right after the other.
+type group struct {
+	workload *workload
+	cells    []*Cell
+}
+
+func (c *Config) groups() (all []group) {
+	for _, rtt := range c.RTT {
+		for i := range workloads {
+			w := &workloads[i]
+			if len(c.Workloads) > 0 && !slices.Contains(c.Workloads, w.name) {
+				continue
+			}
+			for _, nodes := range c.Nodes {
+				for _, which := range w.cases(c, nodes) {
+					g := group{workload: w}
+					for _, contestant := range c.Contestants {
+						g.cells = append(g.cells, &Cell{Workload: w.name, Case: which, Contestant: contestant.Name, Nodes: nodes, RTT: rtt})
+					}
+					all = append(all, g)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// minWindow is the shortest time to measure a cell for.
+const minWindow = 20 * time.Millisecond
+
+// Run measures. It returns an error if the servers cannot be used or ctx ends;
+// what a contestant does wrong is in the report.
+func Run(ctx context.Context, c Config) (*Report, error) {
+	begin := time.Now()
+	groups := c.groups()
+	r := &Report{Begin: begin, System: fmt.Sprintf("%s/%s, %d processors, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version()),
+		Servers: c.Servers, Rounds: c.Rounds, Base: c.Base}
+	weights := 0.0
+	for _, g := range groups {
+		r.Cells = append(r.Cells, g.cells...)
+		weights += g.workload.weight * float64(len(g.cells))
+	}
+	for _, contestant := range c.Contestants {
+		r.Contestants = append(r.Contestants, Entrant{contestant.Name, contestant.Note})
+	}
+	field, err := newField(ctx, &c, slices.Max(c.Nodes))
+	if err != nil {
+		if field != nil {
+			field.close()
+		}
+		return nil, err
+	}
+	defer field.close()
+	links, err := newLinks(c.Self, field.addrs)
+	if err != nil {
+		return nil, err
+	}
+	defer links.process.close()
+	for _, rtt := range c.RTT {
+		if rtt == 0 {
+			continue
+		}
+		if err := links.all(rtt, c.Jitter); err != nil {
+			return nil, err
+		}
+		measured, err := roundTrip(ctx, links.addrs[0])
+		if err != nil {
+			return nil, err
+		}
+		bare, err := roundTrip(ctx, field.addrs[0])
+		if err != nil {
+			return nil, err
+		}
+		r.Links = append(r.Links, Link{rtt, measured, bare})
+	}
+	run := fmt.Sprintf("redquorum-bench-%08x-", rand.Uint32())
+	done := 0
+	for range c.Rounds {
+		for _, i := range rand.Perm(len(groups)) {
+			g := groups[i]
+			for _, j := range rand.Perm(len(g.cells)) {
+				if err := ctx.Err(); err != nil {
+					return nil, err
+				}
+				cell := g.cells[j]
+				if c.Progress != nil {
+					c.Progress(cell.String(), done, len(r.Cells)*c.Rounds)
+				}
+				window := time.Duration(float64(c.For) * g.workload.weight / weights / float64(c.Rounds))
+				if err := c.measure(ctx, field, links, c.Contestants[j], g.workload, cell, max(window, minWindow),
+					fmt.Sprintf("%s%d-", run, done)); err != nil {
+					return nil, err
+				}
+				done++
+			}
+		}
+	}
+	for _, cell := range r.Cells {
+		cell.summarise()
+	}
+	r.Took = time.Since(begin)
+	return r, nil
+}
+
+// String names a cell.
+func (c *Cell) String() string {
+	parts := []string{c.Workload}
+	if c.Case != "" {
+		parts = append(parts, c.Case)
+	}
+	parts = append(parts, fmt.Sprintf("N=%d", c.Nodes), c.Contestant)
+	if c.RTT > 0 {
+		parts = append(parts, fmt.Sprint("RTT ", c.RTT))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// patience is how much longer than its window a measurement may last: the
+// slowest client known waits 5 s for each answer of a hung node.
+const patience = 60 * time.Second
+
+// settle is how long a contestant has after its last unlock until every key must
+// be gone.
+const settle = 100 * time.Millisecond
+
+// measure measures a cell once. The error is not the contestant's.
+func (c *Config) measure(ctx context.Context, f *field, l *links, contestant Contestant, w *workload, cell *Cell,
+	window time.Duration, prefix string) error {
+	if err := l.all(cell.RTT, c.Jitter); err != nil {
+		return err
+	}
+	runtime.GC() // of the contestant before
+	s := &setting{field: f, links: l, self: c.Self, contestant: contestant, nodes: cell.Nodes, which: cell.Case,
+		rtt: cell.RTT, jitter: c.Jitter, window: window, prefix: prefix}
+	within, cancel := context.WithTimeout(ctx, 2*window+patience)
+	m, err := w.run(s, within)
+	cancel()
+	if err := ctx.Err(); err != nil {
+		return errors.Join(err, f.tidy(cell.Nodes, prefix))
+	}
+	if err != nil {
+		cell.Error, m = err.Error(), nil
+	}
+	orphans, err := f.count(ctx, cell.Nodes, prefix)
+	if err == nil && orphans > 0 {
+		time.Sleep(settle + cell.RTT)
+		orphans, err = f.count(ctx, cell.Nodes, prefix)
+	}
+	if err = errors.Join(err, f.sweep(ctx, cell.Nodes, prefix)); err != nil {
+		return err
+	}
+	if m != nil {
+		m["orphans/1000"] = 1000 * float64(orphans) / float64(max(s.locks, 1))
+	}
+	cell.Rounds = append(cell.Rounds, m)
+	return nil
+}
+
+// tidy removes keys after an interruption.
+func (f *field) tidy(n int, prefix string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	return f.sweep(ctx, n, prefix)
+}

@@ -1,0 +1,300 @@
+package bench_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redquorum/redquorum/bench"
+	"github.com/redquorum/redquorum/node/embedded"
+	"github.com/redquorum/redquorum/node/redisserver"
+)
+
+// contestants are ours, and locks with something wrong.
+var contestants = []bench.Contestant{
+	bench.Redquorum(),
+	{Name: "leaky", Note: "leaves a key on the first node", Open: openFake(func(f *fake, name string) error {
+		return f.first.Set(context.Background(), name+"-left", 1, 0).Err()
+	})},
+	{Name: "open", Note: "lets everybody in", Open: openFake(func(*fake, string) error { return nil })},
+	{Name: "broken", Note: "fails", Open: openFake(func(*fake, string) error { return errors.New("out of order") })},
+}
+
+// program calls the test's binary, which TestMain turns into the program.
+var program = bench.Program{Name: "bench", Args: []string{asProgram}, Contestants: contestants, Base: "open"}
+
+const asProgram = "as-program"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == asProgram {
+		os.Exit(bench.Main(context.Background(), program, os.Args[2:], os.Stdout, os.Stderr))
+	}
+	os.Setenv("GORACE", "atexit_sleep_ms=0") // of the children: a second for each would be most of the time
+	os.Exit(m.Run())
+}
+
+// A fake locks nothing.
+type fake struct {
+	first *redis.Client
+	lock  func(*fake, string) error
+}
+
+func openFake(lock func(*fake, string) error) func(context.Context, []string) (bench.Client, error) {
+	return func(_ context.Context, addrs []string) (bench.Client, error) {
+		return &fake{redis.NewClient(&redis.Options{Addr: addrs[0]}), lock}, nil
+	}
+}
+
+func (f *fake) Lock(_ context.Context, name string, _ time.Duration) (bench.Held, error) {
+	return f, f.lock(f, name)
+}
+
+func (f *fake) Keep(ctx context.Context, name string, lease time.Duration) (bench.Held, error) {
+	return f.Lock(ctx, name, lease)
+}
+
+func (f *fake) Unlock(context.Context) error { return nil }
+func (f *fake) Close() error                 { return f.first.Close() }
+
+func config(t *testing.T, which ...bench.Contestant) bench.Config {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bench.Config{Contestants: which, Nodes: []int{3}, RTT: []time.Duration{0}, Callers: []int{4}, Leases: []int{20}, Waiters: []int{10},
+		For: 200 * time.Millisecond, Rounds: 1, Servers: bench.Embedded, Self: []string{self, asProgram, "--child"}}
+}
+
+func run(t *testing.T, c bench.Config) *bench.Report {
+	t.Helper()
+	r, err := bench.Run(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// Every workload runs on embedded nodes, with and without links, and its figures
+// are there and make sense.
+func TestRun(t *testing.T) {
+	c := config(t, bench.Redquorum())
+	c.RTT = []time.Duration{0, time.Millisecond}
+	told := 0
+	c.Progress = func(_ string, done, of int) {
+		if done != told || of != 22 {
+			t.Errorf("told of %d of %d after %d", done, of, told)
+		}
+		told++
+	}
+	r := run(t, c)
+	want := map[string][]string{
+		"latency":    {"lock-p50-ns", "unlock-p50-ns", "pair-p50-ns", "client-cpu-ns/op", "server-cpu-ns/op", "allocs/op", "B/op"},
+		"throughput": {"locks/s", "lock-p50-ns", "client-cpu-ns/op"},
+		"handover":   {"wait-max-ns", "commands/node/op", "client-cpu-ns/op", "server-cpu-ns/op"},
+		"bad":        {"pair-p50-ns"},
+		"keep":       {"client-cpu-ns/renewal", "commands/node/renewal"},
+		"storm":      {"served/s", "wait-p50-ns", "wait-max-ns", "commands/node/op"},
+		"cold":       {"first-lock-p50-ns", "B/client", "goroutines/client"},
+	}
+	seen := make(map[string]bool)
+	for _, cell := range r.Cells {
+		seen[cell.Workload] = true
+		if cell.Error != "" {
+			t.Errorf("%s: %s", cell, cell.Error)
+			continue
+		}
+		for _, name := range want[cell.Workload] {
+			v, ok := cell.Median[name]
+			// In so short a time a slow machine may not come to hand over a lock.
+			if !(v > 0) && (cell.Workload != "handover" || !ok) || math.IsInf(v, 0) {
+				t.Errorf("%s: %s is %v", cell, name, v)
+			}
+		}
+		for _, name := range []string{"orphans/1000", "overlaps"} {
+			if v := cell.Median[name]; v != 0 {
+				t.Errorf("%s: %s is %v", cell, name, v)
+			}
+		}
+		if lock := cell.Median["lock-p50-ns"]; cell.RTT > 0 && cell.Workload == "latency" && lock < float64(cell.RTT) {
+			t.Errorf("%s: a lock took %v", cell, lock)
+		}
+		if n := cell.Median["commands/node/op"]; cell.Workload == "storm" && (n < 1.9 || n > 20) {
+			t.Errorf("%s: %v commands for each lock", cell, n)
+		}
+	}
+	if len(seen) != len(want) || told != 22 {
+		t.Errorf("%d workloads ran, in %d measurements", len(seen), told)
+	}
+	if len(r.Links) != 1 || r.Links[0].Measured < time.Millisecond {
+		t.Errorf("links: %v", r.Links)
+	}
+}
+
+// What contestants do wrong is found, and is no reason to stop.
+func TestRunFindsWhatIsWrong(t *testing.T) {
+	c := config(t, contestants[1:]...)
+	c.Workloads, c.For, c.Base = []string{"handover", "throughput"}, 400*time.Millisecond, "open"
+	for _, cell := range run(t, c).Cells {
+		m := cell.Median
+		switch cell.Contestant {
+		case "leaky":
+			if !(m["orphans/1000"] > 0) {
+				t.Errorf("%s: no orphan was found", cell)
+			}
+		case "open":
+			if cell.Workload == "handover" && !(m["overlaps"] > 0) {
+				t.Errorf("%s: nobody held at the same time: %v", cell, m)
+			}
+			if m["orphans/1000"] != 0 {
+				t.Errorf("%s: the orphans of another", cell)
+			}
+		case "broken":
+			if len(m) != 0 || !strings.Contains(cell.Error, "out of order") {
+				t.Errorf("%s: %v, %s", cell, m, cell.Error)
+			}
+		}
+	}
+}
+
+// Servers of somebody's own are left as they were.
+func TestRunLeavesNothing(t *testing.T) {
+	c := config(t, bench.Redquorum(), contestants[1])
+	c.Servers, c.Nodes, c.Workloads = bench.Given, []int{1}, []string{"latency", "handover"}
+	s, err := embedded.StartServer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	client := redis.NewClient(&redis.Options{Addr: s.Addr()})
+	defer client.Close()
+	if err := client.Set(t.Context(), "mine", 1, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	c.Addrs = []string{s.Addr()}
+	run(t, c)
+	if keys, err := client.Keys(t.Context(), "*").Result(); err != nil || len(keys) != 1 || keys[0] != "mine" {
+		t.Errorf("it left %v, %v", keys, err)
+	}
+}
+
+func TestRunEnds(t *testing.T) {
+	c := config(t, bench.Redquorum())
+	ctx, cancel := context.WithCancel(t.Context())
+	var calls atomic.Int64
+	c.Progress = func(string, int, int) {
+		if calls.Add(1) == 3 {
+			cancel()
+		}
+	}
+	if _, err := bench.Run(ctx, c); !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted: %v", err)
+	}
+	c = config(t, bench.Redquorum())
+	c.Servers, c.Nodes, c.Addrs = bench.Given, []int{1}, []string{"127.0.0.1:1"}
+	if _, err := bench.Run(t.Context(), c); err == nil || !strings.Contains(err.Error(), "node 1, 127.0.0.1:1, cannot be used") {
+		t.Errorf("unreachable: %v", err)
+	}
+}
+
+func TestRunOnRealServers(t *testing.T) {
+	if err := redisserver.Available(); err != nil {
+		t.Skip(err)
+	}
+	c := config(t, bench.Redquorum())
+	c.Servers, c.For = bench.Spawned, 2*time.Second
+	c.Workloads = []string{"latency", "handover", "bad", "storm"}
+	for _, cell := range run(t, c).Cells {
+		if cell.Case == "one process" && !(cell.Median["changes/s"] > 0 && cell.Median["commands/node/op"] >= 1.9) {
+			t.Errorf("%s: %v", cell, cell.Median)
+		}
+		if cell.Error != "" || cell.Median["orphans/1000"] != 0 || cell.Median["overlaps"] != 0 {
+			t.Errorf("%s: %s, %v", cell, cell.Error, cell.Median)
+		}
+	}
+}
+
+func main(args ...string) (status int, stdout, stderr string) {
+	var out, talk bytes.Buffer
+	status = bench.Main(context.Background(), program, args, &out, &talk)
+	return status, out.String(), talk.String()
+}
+
+func TestMainRefuses(t *testing.T) {
+	for args, want := range map[string]string{
+		"--n 4":                             "4 nodes survive the loss of no more nodes than 3 would",
+		"--n x":                             "numbers from 1 to 15",
+		"--nodes a:1,b:1":                   "2 nodes survive",
+		"--nodes a:1 --n 3":                 "--nodes lists 1",
+		"--nodes a:1,a:1,b:1":               "is there twice",
+		"--nodes redis://u:secret@h:1":      "no password",
+		"--nodes a:1 --spawn":               "exclude each other",
+		"--embedded --spawn":                "exclude each other",
+		"--json --benchstat":                "exclude each other",
+		"--workload latency,speed":          "there is no workload \"speed\"; there are latency, ",
+		"--contestants redquorum,fast":      "there is no contestant \"fast\"; there are redquorum, leaky",
+		"--contestants redquorum --base x":  "which is not measured",
+		"--rtt 5":                           "it must be times such as 1ms",
+		"--jitter 1ms":                      "links that have a --rtt",
+		"--for 0s":                          "more than 0",
+		"--for 5":                           "invalid value",
+		"--rounds 0":                        "at least 1",
+		"--node-failure 200%":               "a share such as 0.1%",
+		"--callers 0":                       "numbers from 1",
+		"fast":                              "left over",
+		"--html /nowhere/x.html --for 10ms": "no such file",
+	} {
+		status, stdout, stderr := main(strings.Fields(args)...)
+		wantStatus := 2
+		if strings.Contains(args, "html") {
+			wantStatus = 1
+		}
+		if status != wantStatus || stdout != "" || !strings.Contains(stderr, want) || strings.Contains(stderr, "secret") {
+			t.Errorf("%s: status %d, %q, %q", args, status, stdout, stderr)
+		}
+	}
+}
+
+func TestMainWithoutRedis(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	if status, _, stderr := main("--spawn"); status != 2 || !strings.Contains(stderr, "no Redis to start") {
+		t.Errorf("status %d, %q", status, stderr)
+	}
+}
+
+func TestMainHelps(t *testing.T) {
+	status, stdout, _ := main("--help")
+	if status != 0 {
+		t.Error(status)
+	}
+	for _, want := range []string{"usage: bench", "examples:", "--rtt", "handover", "--contestants"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("the help lacks %s", want)
+		}
+	}
+}
+
+// The formats are those of one run.
+func TestMain_formats(t *testing.T) {
+	file := t.TempDir() + "/page.html"
+	status, stdout, stderr := main("--n", "1", "--for", "50ms", "--rounds", "2", "--workload", "latency,throughput", "--callers", "1,2",
+		"--contestants", "redquorum,open", "--html", file)
+	if status != 0 || !strings.Contains(stdout, "x open") || !strings.Contains(stdout, "What to choose") {
+		t.Errorf("status %d, %s%s", status, stdout, stderr)
+	}
+	if page, err := os.ReadFile(file); err != nil || !strings.Contains(string(page), "Times better than open") {
+		t.Errorf("%.100s, %v", page, err)
+	}
+	if status, _, stderr := main("--n", "1", "--for", "20ms", "--rounds", "1", "--workload", "cold", "--contestants", "broken"); status != 1 ||
+		!strings.Contains(stderr, "out of order") {
+		t.Errorf("status %d, %s", status, stderr)
+	}
+}

@@ -1,0 +1,59 @@
+package bench
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// samples are durations; at sorts them.
+type samples []time.Duration
+
+// at returns a quantile, by the nearest rank: the least sample that is not below
+// a share q of all. Of no samples it is 0.
+func (s samples) at(q float64) time.Duration {
+	if len(s) == 0 {
+		return 0
+	}
+	slices.Sort(s)
+	rank := int(math.Ceil(q * float64(len(s))))
+	return s[min(max(rank, 1), len(s))-1]
+}
+
+// Metrics are what one round measured, by units in which the Go benchmark format
+// has them: "pair-p50-ns", "locks/s", "allocs/op".
+type Metrics map[string]float64
+
+// quantiles enters those that there are enough samples for.
+func (m Metrics) quantiles(name string, s samples) {
+	if len(s) > 0 {
+		m[name+"-p50-ns"] = float64(s.at(0.5))
+	}
+	if len(s) >= 20 {
+		m[name+"-p99-ns"] = float64(s.at(0.99))
+	}
+	if len(s) >= 1000 {
+		m[name+"-p999-ns"] = float64(s.at(0.999))
+	}
+}
+
+// median returns the middle of values, or the mean of the two in the middle; NaN
+// of none.
+func median(values []float64) float64 {
+	if len(values) == 0 {
+		return math.NaN()
+	}
+	values = slices.Sorted(slices.Values(values))
+	n := len(values)
+	return (values[(n-1)/2] + values[n/2]) / 2
+}
+
+// spread returns half of the distance from the least to the greatest value, as a
+// share of the median.
+func spread(values []float64) float64 {
+	m := median(values)
+	if len(values) < 2 || m == 0 {
+		return 0
+	}
+	return (slices.Max(values) - slices.Min(values)) / 2 / math.Abs(m)
+}

@@ -1,0 +1,151 @@
+package bench
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+)
+
+func TestQuantiles(t *testing.T) {
+	var s samples
+	for _, i := range rand.Perm(1000) {
+		s = append(s, time.Duration(i+1))
+	}
+	for q, want := range map[float64]time.Duration{0: 1, 0.001: 1, 0.5: 500, 0.99: 990, 0.999: 999, 1: 1000} {
+		if got := s.at(q); got != want {
+			t.Errorf("of 1 to 1000, %v is %d, want %d", q, got, want)
+		}
+	}
+	if got := (samples{7}).at(0.99); got != 7 {
+		t.Errorf("of 7 alone: %d", got)
+	}
+	if got := (samples{}).at(0.5); got != 0 {
+		t.Errorf("of nothing: %d", got)
+	}
+	m := make(Metrics)
+	m.quantiles("x", s[:999])
+	if _, ok := m["x-p999-ns"]; ok || m["x-p99-ns"] == 0 {
+		t.Errorf("of 999 samples: %v", m)
+	}
+}
+
+func TestMedianAndSpread(t *testing.T) {
+	for _, c := range []struct {
+		values         []float64
+		median, spread float64
+	}{
+		{[]float64{3, 1, 2}, 2, 0.5}, {[]float64{4, 1, 3, 2}, 2.5, 0.6}, {[]float64{5}, 5, 0}, {[]float64{0, 0}, 0, 0},
+	} {
+		if m, s := median(c.values), spread(c.values); m != c.median || s != c.spread {
+			t.Errorf("%v: %v ± %v, want %v ± %v", c.values, m, s, c.median, c.spread)
+		}
+	}
+	if !math.IsNaN(median(nil)) {
+		t.Error("there is a median of nothing")
+	}
+}
+
+// However a stream is cut, the commands in it are counted, and nothing inside
+// their strings is.
+func TestCounter(t *testing.T) {
+	commands := []string{
+		"*1\r\n$4\r\nPING\r\n",
+		"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$14\r\n*1\r\n$4\r\nPING\r\n\r\n",
+		"*2\r\n$4\r\nECHO\r\n$0\r\n\r\n",
+		"*2\r\n$4\r\nECHO\r\n$12\r\n" + strings.Repeat("*", 12) + "\r\n",
+	}
+	stream := strings.Repeat(strings.Join(commands, ""), 50)
+	for range 200 {
+		var total atomic.Int64
+		c := counter{total: &total}
+		for rest := stream; rest != ""; {
+			n := min(1+rand.IntN(40), len(rest))
+			if wrote, err := c.Write([]byte(rest[:n])); wrote != n || err != nil {
+				t.Fatal(wrote, err)
+			}
+			rest = rest[n:]
+		}
+		if got := total.Load(); got != 200 {
+			t.Fatalf("counted %d of 200", got)
+		}
+	}
+}
+
+func TestAvailability(t *testing.T) {
+	for _, c := range []struct {
+		n       int
+		q, want float64
+	}{
+		{1, 0.1, 0.9}, {3, 0.1, 0.972}, {5, 0.1, 0.99144}, {3, 0, 1}, {3, 0.5, 0.5}, {9, 0.5, 0.5},
+	} {
+		if got := Availability(c.n, c.q); math.Abs(got-c.want) > 1e-12 {
+			t.Errorf("of %d nodes that are away for %v: %v, want %v", c.n, c.q, got, c.want)
+		}
+	}
+	if gone := unavailability(9, 0.001); gone < 1.2e-13 || gone > 1.3e-13 { // about 126 of 1e-15
+		t.Errorf("of 9 nodes: %g", gone)
+	}
+	for gone, want := range map[float64]string{0.1: "90.00 %", 0.001: "99.90 %", 3e-6: "99.9997 %", 0: "100.00 %", 1e-15: "> 99.999999999 %"} {
+		if got := nines(gone); got != want {
+			t.Errorf("%g away is %s, want %s", gone, got, want)
+		}
+	}
+}
+
+func TestTimeoutFor(t *testing.T) {
+	for p999, want := range map[time.Duration]time.Duration{
+		0: 50 * time.Millisecond, time.Millisecond: 50 * time.Millisecond, 6 * time.Millisecond: 100 * time.Millisecond,
+		20 * time.Millisecond: 200 * time.Millisecond, 21 * time.Millisecond: 500 * time.Millisecond, 90 * time.Millisecond: time.Second,
+	} {
+		if got := timeoutFor(float64(p999)); got != want {
+			t.Errorf("for %v: %v, want %v", p999, got, want)
+		}
+	}
+}
+
+func TestFairness(t *testing.T) {
+	at := func(ms int) clock.Instant { return clock.Instant(ms * int(time.Millisecond)) }
+	one := func(asked, got, released int) turn {
+		return turn{at(asked), at(got), at(released), at(released + 1)}
+	}
+	m := make(Metrics)
+	fairness(m, [][]turn{
+		{one(0, 10, 20), one(21, 23, 25)}, // the second is its own successor: no change
+		{one(0, 28, 40), one(50, 59, 70)},
+		{one(0, 41, 60)}, // still holds when the one before takes it again
+		{one(0, 90, 95)},
+	}, time.Second)
+	for name, want := range map[string]float64{
+		"changes/s": 3, "gap-p50-ns": 3e6, "wait-max-ns": 90e6, "least/most": 0.5, "overlaps": 1,
+	} {
+		if m[name] != want {
+			t.Errorf("%s is %v, want %v", name, m[name], want)
+		}
+	}
+	none := make(Metrics)
+	fairness(none, make([][]turn, 8), time.Second)
+	if none["changes/s"] != 0 || none["least/most"] != 0 || slices.Contains([]float64{none["overlaps"]}, math.NaN()) {
+		t.Errorf("of nothing: %v", none)
+	}
+}
+
+func TestAddress(t *testing.T) {
+	for text, want := range map[string]string{
+		"10.0.0.1:6379": "10.0.0.1:6379", "redis://h:1": "h:1", "redis://h:1/": "h:1", "[::1]:6379": "[::1]:6379",
+		"h": "", "redis://u:secret@h:1": "", "rediss://h:1": "", "unix:///run/x": "", "redis://h:1/2": "",
+	} {
+		got, err := address(text)
+		if got != want || (err == nil) != (want != "") {
+			t.Errorf("%s: %q, %v", text, got, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: the error shows the password", text)
+		}
+	}
+}

@@ -1,0 +1,632 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/faults"
+)
+
+// A workload is one way to use a lock.
+type workload struct {
+	name, summary string
+	// main is the metric that ratios are made of, and spreads; more is whether
+	// more of it is better.
+	main string
+	more bool
+	// weight is how long it is measured, compared with others.
+	weight float64
+	cases  func(c *Config, nodes int) []string
+	run    func(*setting, context.Context) (Metrics, error)
+}
+
+var workloads = []workload{
+	{name: "latency", summary: "one caller locks and unlocks one free name", main: "pair-p50-ns", weight: 2,
+		cases: once, run: (*setting).latency},
+	{name: "throughput", summary: "many callers, each with a name of its own", main: "locks/s", more: true, weight: 1,
+		cases: func(c *Config, _ int) []string { return labels("callers=", c.Callers) }, run: (*setting).throughput},
+	{name: "handover", summary: "eight callers compete for one name: hold 1 ms, think 2 ms", main: "changes/s", more: true, weight: 2,
+		cases: func(*Config, int) []string { return []string{oneProcess, manyProcesses} }, run: (*setting).handover},
+	{name: "bad", summary: "one caller, while nodes hang, are 50 ms late, or are down", main: "pair-p99-ns", weight: 1,
+		cases: badCases, run: (*setting).bad},
+	{name: "keep", summary: "many leases are held, and renewed", main: "client-cpu-ns/renewal", weight: 1,
+		cases: func(c *Config, _ int) []string { return labels("leases=", c.Leases) }, run: (*setting).keep},
+	{name: "storm", summary: "many callers wait for one name; each takes it once", main: "served/s", more: true, weight: 1,
+		cases: func(c *Config, _ int) []string { return labels("waiters=", c.Waiters) }, run: (*setting).storm},
+	{name: "cold", summary: "the first lock of a new process: connections, handshakes, lock", main: "first-lock-p50-ns", weight: 1,
+		cases: once, run: (*setting).cold},
+}
+
+func once(*Config, int) []string { return []string{""} }
+
+func labels(prefix string, numbers []int) (all []string) {
+	for _, n := range numbers {
+		all = append(all, prefix+strconv.Itoa(n))
+	}
+	return all
+}
+
+const (
+	oneProcess    = "one process"
+	manyProcesses = "8 processes"
+)
+
+// Of a bad node.
+const late = 50 * time.Millisecond
+
+var conducts = map[string]faults.Conduct{
+	"healthy": {}, "hung": {Hang: true}, "killed": {Down: true},
+	"late": {Delay: faults.Range{Min: late, Max: late}}, // on the way there; see bad
+}
+
+func badCases(_ *Config, nodes int) []string {
+	if nodes < 3 {
+		return nil
+	}
+	all := []string{"healthy", "1 hung", "1 late", "1 killed"}
+	if nodes >= 5 {
+		all = append(all, "2 hung", "2 late", "2 killed")
+	}
+	return all
+}
+
+// A setting is one measurement: of one contestant, in one round.
+type setting struct {
+	field      *field
+	links      *links
+	self       []string
+	contestant Contestant
+	nodes      int
+	which      string // the case
+	rtt        time.Duration
+	jitter     time.Duration
+	window     time.Duration
+	prefix     string // of all names
+	locks      int    // how many there were, for the orphans
+}
+
+// benchLease is long enough that no machine is too slow for it.
+const benchLease = 10 * time.Second
+
+// number returns that of a case such as "callers=64".
+func (s *setting) number() (n int) {
+	for i := range s.which {
+		if s.which[i] == '=' {
+			n, _ = strconv.Atoi(s.which[i+1:])
+		}
+	}
+	return n
+}
+
+// addrs returns where the client goes: to the servers, or, where links are slow
+// or the commands are counted, through them.
+func (s *setting) addrs(linked bool) []string {
+	if linked || s.rtt > 0 {
+		return s.links.addrs[:s.nodes]
+	}
+	return s.field.addrs[:s.nodes]
+}
+
+// open makes a client that has its connections: it has locked on all nodes.
+func (s *setting) open(ctx context.Context, addrs []string) (Client, error) {
+	client, err := s.contestant.Open(ctx, addrs)
+	if err != nil {
+		return nil, err
+	}
+	if err := warmUp(ctx, client, s.prefix+"warm-up"); err != nil {
+		_ = client.Close()
+		return nil, err
+	}
+	return client, nil
+}
+
+func warmUp(ctx context.Context, client Client, name string) error {
+	for range 3 {
+		held, err := client.Lock(ctx, name, benchLease)
+		if err != nil {
+			return err
+		}
+		if err := held.Unlock(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A meter measures what a stretch of work costs.
+type meter struct {
+	s        *setting
+	client   time.Duration
+	server   time.Duration
+	commands int64
+	mallocs  uint64
+	bytes    uint64
+	begin    time.Time
+}
+
+func (s *setting) meter(ctx context.Context) *meter {
+	var mem runtime.MemStats
+	m := &meter{s: s, commands: s.links.count(), server: s.field.cpu(ctx, s.nodes)}
+	runtime.ReadMemStats(&mem)
+	m.mallocs, m.bytes = mem.Mallocs, mem.TotalAlloc
+	m.client, m.begin = processCPU(), time.Now()
+	return m
+}
+
+// stop enters the cost of each of n times what a round did.
+func (m *meter) stop(ctx context.Context, into Metrics, n float64, what string) (took time.Duration) {
+	took = time.Since(m.begin)
+	client := processCPU() - m.client
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	server := m.s.field.cpu(ctx, m.s.nodes) - m.server
+	n = max(n, 1)
+	into.commands(m.s, m.commands, n, what)
+	into["client-cpu-ns/"+what] = float64(client) / n
+	into["server-cpu-ns/"+what] = float64(server) / n
+	into["allocs/"+what] = float64(mem.Mallocs-m.mallocs) / n
+	into["B/"+what] = float64(mem.TotalAlloc-m.bytes) / n
+	return took
+}
+
+// commands enters how many commands there were on each node, for each of n times
+// what a round did, if they went through the links, where they are counted.
+func (m Metrics) commands(s *setting, before int64, n float64, what string) {
+	if d := s.links.count() - before; d > 0 {
+		m["commands/node/"+what] = float64(d) / float64(s.nodes) / n
+	}
+}
+
+// room is for how many samples to have memory from the beginning, so that the
+// measurement itself allocates next to nothing.
+func room(window time.Duration, callers int) int {
+	return min(int(window/(20*time.Microsecond))/callers+64, 1<<20)
+}
+
+// pairs locks and unlocks until the window is over, and at least once.
+func (s *setting) pairs(ctx context.Context, client Client, window time.Duration) (lock, unlock samples, err error) {
+	name := s.prefix + "one"
+	lock, unlock = make(samples, 0, room(window, 1)), make(samples, 0, room(window, 1))
+	begin := time.Now()
+	for t := begin; ; {
+		held, err := client.Lock(ctx, name, benchLease)
+		if err != nil {
+			return nil, nil, err
+		}
+		u := time.Now()
+		if err := held.Unlock(ctx); err != nil {
+			return nil, nil, err
+		}
+		v := time.Now()
+		lock, unlock = append(lock, u.Sub(t)), append(unlock, v.Sub(u))
+		if t = v; v.Sub(begin) >= window {
+			break
+		}
+	}
+	s.locks += len(lock)
+	return lock, unlock, nil
+}
+
+func (m Metrics) pairs(lock, unlock samples) {
+	both := make(samples, len(lock))
+	for i := range lock {
+		both[i] = lock[i] + unlock[i]
+	}
+	for name, s := range map[string]samples{"lock": lock, "unlock": unlock, "pair": both} {
+		m.quantiles(name, s)
+	}
+	m["samples"] = float64(len(lock))
+}
+
+func (s *setting) latency(ctx context.Context) (_ Metrics, err error) {
+	client, err := s.open(ctx, s.addrs(false))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+	if _, _, err := s.pairs(ctx, client, s.window/10); err != nil {
+		return nil, err
+	}
+	m := make(Metrics)
+	cost := s.meter(ctx)
+	lock, unlock, err := s.pairs(ctx, client, s.window)
+	if err != nil {
+		return nil, err
+	}
+	cost.stop(ctx, m, float64(len(lock)), "op")
+	m.pairs(lock, unlock)
+	return m, nil
+}
+
+func (s *setting) throughput(ctx context.Context) (_ Metrics, err error) {
+	client, err := s.open(ctx, s.addrs(false))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+	callers := s.number()
+	took := make([]samples, callers)
+	for i := range took {
+		took[i] = make(samples, 0, room(s.window, callers))
+	}
+	work := func(window time.Duration) error {
+		return atOnce(ctx, callers, func(ctx context.Context, i int) error {
+			name := s.prefix + strconv.Itoa(i)
+			for begin := time.Now(); time.Since(begin) < window; {
+				t := time.Now()
+				held, err := client.Lock(ctx, name, benchLease)
+				if err != nil {
+					return err
+				}
+				took[i] = append(took[i], time.Since(t))
+				if err := held.Unlock(ctx); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := work(s.window / 10); err != nil {
+		return nil, err
+	}
+	for i := range took {
+		took[i] = took[i][:0]
+	}
+	m := make(Metrics)
+	cost := s.meter(ctx)
+	if err := work(s.window); err != nil {
+		return nil, err
+	}
+	var all samples
+	for _, t := range took {
+		all = append(all, t...)
+	}
+	m["locks/s"] = float64(len(all)) / cost.stop(ctx, m, float64(len(all)), "op").Seconds()
+	m.quantiles("lock", all)
+	s.locks += len(all)
+	return m, nil
+}
+
+// atOnce calls f so many times at the same time. When one fails the context of
+// the others ends.
+func atOnce(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for i := range n {
+		g.Go(func() error { return f(ctx, i) })
+	}
+	return g.Wait()
+}
+
+const competitors = 8
+
+func (s *setting) handover(ctx context.Context) (Metrics, error) {
+	compete := s.inOneProcess
+	if s.which == manyProcesses {
+		processes, err := s.processes(ctx)
+		defer processes.close()
+		if err != nil {
+			return nil, err
+		}
+		compete = processes.compete
+	}
+	return s.twice(func(m Metrics, addrs []string, window time.Duration) error {
+		all, err := compete(ctx, m, addrs, window)
+		if err == nil {
+			fairness(m, all, window)
+		}
+		s.locks += held(all)
+		return err
+	})
+}
+
+// twice does a work through the links, to count its commands, and then without,
+// to measure the rest: what counts takes time.
+func (s *setting) twice(work func(m Metrics, addrs []string, window time.Duration) error) (Metrics, error) {
+	counted, m := make(Metrics), make(Metrics)
+	if err := work(counted, s.addrs(true), s.window/3); err != nil {
+		return nil, err
+	}
+	if err := work(m, s.addrs(false), s.window); err != nil {
+		return nil, err
+	}
+	m["commands/node/op"] = counted["commands/node/op"]
+	return m, nil
+}
+
+func held(all [][]turn) (n int) {
+	for _, t := range all {
+		n += len(t)
+	}
+	return n
+}
+
+func (s *setting) turns(window time.Duration) turns {
+	return turns{Name: s.prefix + "one", Lease: benchLease, Hold: time.Millisecond, Think: 2 * time.Millisecond,
+		Until: clock.System().Now().Add(window)}
+}
+
+// inOneProcess lets goroutines compete that share a client.
+func (s *setting) inOneProcess(ctx context.Context, m Metrics, addrs []string, window time.Duration) (_ [][]turn, err error) {
+	client, err := s.open(ctx, addrs)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+	all := make([][]turn, competitors)
+	what := s.turns(window)
+	cost := s.meter(ctx)
+	err = atOnce(ctx, competitors, func(ctx context.Context, i int) (err error) {
+		all[i], err = what.take(ctx, client)
+		return err
+	})
+	cost.stop(ctx, m, float64(held(all)), "op")
+	return all, err
+}
+
+// A crowd is processes that compete.
+type crowd struct {
+	s         *setting
+	processes []*child
+}
+
+func (s *setting) processes(ctx context.Context) (*crowd, error) {
+	c := &crowd{s, make([]*child, competitors)}
+	return c, atOnce(ctx, competitors, func(_ context.Context, i int) (err error) {
+		c.processes[i], err = start(s.self)
+		return err
+	})
+}
+
+func (c *crowd) close() {
+	var all sync.WaitGroup
+	for _, p := range c.processes {
+		if p != nil {
+			all.Go(p.close)
+		}
+	}
+	all.Wait()
+}
+
+// ask asks all processes the same.
+func (c *crowd) ask(ctx context.Context, r request) (all []answer, cpu time.Duration, err error) {
+	all = make([]answer, len(c.processes))
+	err = atOnce(ctx, len(c.processes), func(_ context.Context, i int) (err error) {
+		all[i], err = c.processes[i].ask(r)
+		return err
+	})
+	for _, a := range all {
+		cpu += a.CPU
+	}
+	return all, cpu, err
+}
+
+func (c *crowd) compete(ctx context.Context, m Metrics, addrs []string, window time.Duration) ([][]turn, error) {
+	_, before, err := c.ask(ctx, request{Do: "open", Contestant: c.s.contestant.Name, Addrs: addrs, Turns: turns{Name: c.s.prefix + "warm-up"}})
+	if err != nil {
+		return nil, err
+	}
+	commands, server := c.s.links.count(), c.s.field.cpu(ctx, c.s.nodes)
+	took, after, err := c.ask(ctx, request{Do: "take", Turns: c.s.turns(window)})
+	if err != nil {
+		return nil, err
+	}
+	all := make([][]turn, len(took))
+	for i, a := range took {
+		all[i] = a.Turns
+	}
+	n := max(float64(held(all)), 1)
+	m.commands(c.s, commands, n, "op")
+	m["client-cpu-ns/op"] = float64(after-before) / n
+	m["server-cpu-ns/op"] = float64(c.s.field.cpu(ctx, c.s.nodes)-server) / n
+	_, _, err = c.ask(ctx, request{Do: "end"})
+	return all, err
+}
+
+// keep holds many leases for as long as it takes to renew each of them at least
+// once, at every third of its length.
+func (s *setting) keep(ctx context.Context) (_ Metrics, err error) {
+	leases := s.number()
+	lease := min(max(3*s.window, 1500*time.Millisecond), 9*time.Second)
+	period := lease / 3
+	window := (s.window + period - 1) / period * period
+	addrs := s.addrs(true) // whether there is a proxy does not change what it costs the client
+	client, err := s.open(ctx, addrs)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+	s.locks += leases
+	kept := make([]Held, leases)
+	names := make([]string, leases)
+	for i := range names {
+		names[i] = s.prefix + strconv.Itoa(i)
+	}
+	before, goroutines := memory(), runtime.NumGoroutine()
+	var next atomic.Int64
+	err = atOnce(ctx, 32, func(ctx context.Context, _ int) (err error) {
+		for i := next.Add(1) - 1; i < int64(leases) && err == nil; i = next.Add(1) - 1 {
+			kept[i], err = client.Keep(ctx, names[i], lease)
+		}
+		return err
+	})
+	m := make(Metrics)
+	if err == nil {
+		m["B/lease"] = (memory() - before) / float64(leases)
+		m["goroutines/lease"] = float64(runtime.NumGoroutine()-goroutines) / float64(leases)
+		m["goroutines/lease"] = max(0, m["goroutines/lease"])
+		cost := s.meter(ctx)
+		time.Sleep(window)
+		cost.stop(ctx, m, float64(leases)*float64(window)/float64(period), "renewal")
+	}
+	next.Store(0)
+	return m, errors.Join(err, atOnce(ctx, 32, func(ctx context.Context, _ int) (err error) {
+		for i := next.Add(1) - 1; i < int64(leases); i = next.Add(1) - 1 {
+			if kept[i] != nil {
+				err = errors.Join(err, kept[i].Unlock(ctx))
+			}
+		}
+		return err
+	}))
+}
+
+// memory returns what is in use, in bytes: the heap after a collection, and
+// stacks.
+func memory() float64 {
+	runtime.GC()
+	runtime.GC() // what pools have kept for one more
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	return float64(mem.HeapAlloc + mem.StackInuse)
+}
+
+func (s *setting) storm(ctx context.Context) (Metrics, error) {
+	return s.twice(func(m Metrics, addrs []string, _ time.Duration) error {
+		s.locks += s.number()
+		return s.brew(ctx, m, addrs)
+	})
+}
+
+// brew lets many callers wait for a lock that is held, gives it back, and waits
+// until each of them has had it.
+func (s *setting) brew(ctx context.Context, m Metrics, addrs []string) (err error) {
+	client, err := s.open(ctx, addrs)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+	name := s.prefix + "one"
+	first, err := client.Lock(ctx, name, benchLease)
+	if err != nil {
+		return err
+	}
+	waiters := s.number()
+	took := make(samples, waiters)
+	var begin time.Time
+	released := make(chan struct{})
+	unlocked := make(chan error, 1)
+	time.AfterFunc(stormGathers, func() {
+		begin = time.Now()
+		close(released)
+		unlocked <- first.Unlock(ctx)
+	})
+	defer func() { err = errors.Join(err, <-unlocked) }()
+	cost := s.meter(ctx)
+	if err = atOnce(ctx, waiters, func(ctx context.Context, i int) error {
+		held, err := client.Lock(ctx, name, benchLease)
+		if err != nil {
+			return err
+		}
+		<-released // to see begin
+		took[i] = time.Since(begin)
+		return held.Unlock(ctx)
+	}); err != nil {
+		return err
+	}
+	m["served/s"] = float64(waiters) / (cost.stop(ctx, m, float64(waiters), "op") - stormGathers).Seconds()
+	m["wait-p50-ns"] = float64(took.at(0.5))
+	m["wait-max-ns"] = float64(took.at(1))
+	return nil
+}
+
+// stormGathers is how long the callers of a storm have to begin to wait.
+const stormGathers = 50 * time.Millisecond
+
+// bad makes nodes bad and measures pairs.
+func (s *setting) bad(ctx context.Context) (_ Metrics, err error) {
+	var broken int
+	kind := s.which
+	if _, err := fmt.Sscanf(s.which, "%d %s", &broken, &kind); err != nil {
+		broken, kind = 0, "healthy"
+	}
+	addrs := append([]string{}, s.addrs(false)...)
+	copy(addrs, s.links.addrs[:2]) // those that will be bad, and in the healthy case as well
+	client, err := s.open(ctx, addrs)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+	if _, _, err := s.pairs(ctx, client, s.window/10); err != nil {
+		return nil, err
+	}
+	before := runtime.NumGoroutine()
+	for i := range broken {
+		c := conducts[kind]
+		c.Delay.Min = s.rtt/2 + c.Delay.Min/2 // half of it each way
+		c.Delay.Max = (s.rtt+s.jitter)/2 + c.Delay.Max/2
+		if err := s.links.set(i, c); err != nil {
+			return nil, err
+		}
+	}
+	m := make(Metrics)
+	cost := s.meter(ctx)
+	lock, unlock, err := s.pairs(ctx, client, s.window)
+	if err == nil {
+		cost.stop(ctx, m, float64(len(lock)), "op")
+		m.pairs(lock, unlock)
+		m["goroutines-left"] = float64(max(0, runtime.NumGoroutine()-before))
+	}
+	// Whoever is still to be released can be.
+	return m, errors.Join(err, s.links.all(s.rtt, s.jitter))
+}
+
+// cold opens clients that have to connect first, one after the other, and then
+// some that stay, to see what an idle one takes.
+func (s *setting) cold(ctx context.Context) (Metrics, error) {
+	addrs := s.addrs(false)
+	var took samples
+	m := make(Metrics)
+	first := func() (Client, error) {
+		begin := time.Now()
+		client, err := s.contestant.Open(ctx, addrs)
+		if err != nil {
+			return nil, err
+		}
+		held, err := client.Lock(ctx, s.prefix+"one", benchLease)
+		took = append(took, time.Since(begin))
+		if err == nil {
+			err = held.Unlock(ctx)
+			s.locks++
+		}
+		if err != nil {
+			_ = client.Close()
+			return nil, err
+		}
+		return client, nil
+	}
+	warm, err := s.open(ctx, addrs) // scripts are known to the servers, as they are in production
+	if err != nil {
+		return nil, err
+	}
+	_ = warm.Close()
+	for begin := time.Now(); len(took) < 3 || time.Since(begin) < s.window; {
+		client, err := first()
+		if err != nil {
+			return nil, err
+		}
+		if err := client.Close(); err != nil {
+			return nil, err
+		}
+	}
+	m.quantiles("first-lock", took)
+	const idle = 8
+	before, goroutines := memory(), runtime.NumGoroutine()
+	for range idle {
+		client, err := first()
+		if err != nil {
+			return nil, err
+		}
+		defer client.Close()
+	}
+	m["B/client"] = (memory() - before) / idle
+	m["goroutines/client"] = float64(runtime.NumGoroutine()-goroutines) / idle
+	return m, nil
+}
