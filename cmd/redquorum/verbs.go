@@ -48,6 +48,7 @@ func verbs() []verb {
 		{"doctor", "check whether servers are fit to hold locks", doctorVerb},
 		{"demo", "watch workers compete for a lock while nodes fail", demoVerb},
 		{"sim", "run the same lock through every failure, in virtual time", simVerb},
+		{"bench", "measure locks by number of nodes, and what to choose", benchVerb},
 		{"version", "print the version", versionVerb},
 	}
 }
