@@ -18,7 +18,7 @@ import (
 // in flight, for its reply and answered; otherwise whoever took it out of the
 // queue, until it is in flight, and whoever takes it out of flight.
 type call struct {
-	kind     node.Kind    // 0: a PING
+	kind     node.Kind    // 0: INFO server
 	claims   []node.Claim // the call's own copy
 	deadline clock.Instant
 	sent     clock.Instant
@@ -69,8 +69,9 @@ func (c *call) append(w *words, asText bool) {
 		w.number(int64(keys))
 	}
 	if c.kind == 0 {
-		w.begin(1)
-		w.text("ping")
+		w.begin(2)
+		w.text("info")
+		w.text("server")
 		return
 	}
 	one := &c.claims[0]

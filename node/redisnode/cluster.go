@@ -3,7 +3,6 @@ package redisnode
 import (
 	"context"
 	"errors"
-	"net"
 	"sync"
 	"time"
 
@@ -91,7 +90,12 @@ func (l *lane) info(ctx context.Context) ([]string, error) {
 
 // carry sends what is queued as one pipeline after the other, and waits for
 // each.
-func (l *lane) carry(s *server, life *node.Life) error {
+func (l *lane) carry(s *server) (met bool, err error) {
+	life, err := s.handshake(l.info(s.ctx))
+	if err != nil {
+		return false, err
+	}
+	s.restore()
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	var batch []*call
@@ -99,12 +103,12 @@ func (l *lane) carry(s *server, life *node.Life) error {
 	for {
 		switch s.await(ticker.C, nil) {
 		case over:
-			return net.ErrClosed
+			return true, nil
 		case idle:
 			continue
 		}
 		if time.Since(l.opened) >= lifeKnownFor {
-			return nil
+			return true, nil
 		}
 		batch = s.take(batch[:0])
 		if len(batch) == 0 {
@@ -113,7 +117,7 @@ func (l *lane) carry(s *server, life *node.Life) error {
 		results = l.send(s, batch, results[:0])
 		clear(batch)
 		if !s.settle(results, life) {
-			return nil
+			return true, nil
 		}
 	}
 }

@@ -195,40 +195,39 @@ func (s *server) run() {
 	defer s.tasks.Done()
 	pause := minPause
 	for s.ctx.Err() == nil {
-		l, life, err := s.connect()
-		if err != nil {
-			s.fail(err)
-			s.rest(pause)
-			pause = min(2*pause, maxPause)
+		met, asked, err := s.converse()
+		if met {
+			pause = minPause
 			continue
 		}
-		pause = minPause
-		s.restore(l)
-		err = l.carry(s, life)
-		s.abandon(err)
-		l.close()
+		s.fail(err, asked)
+		s.rest(pause)
+		pause = min(2*pause, maxPause)
 	}
 }
 
-// connect makes a link and learns whose it is, before any command uses it.
-func (s *server) connect() (link, *node.Life, error) {
+// converse makes a link and uses it. It reports whether the link came as far as
+// to learn whose it is, and if not why, and whether calls were in flight.
+func (s *server) converse() (met, asked bool, err error) {
 	l, err := s.route.open(s.ctx)
 	if err != nil {
-		return nil, nil, connectError(err)
+		return false, false, connectError(err)
 	}
-	life, err := s.handshake(l)
-	if err != nil {
-		l.close()
-		return nil, nil, err
-	}
-	return l, life, nil
+	defer l.close()
+	s.mu.Lock()
+	s.link = l
+	s.heard = s.clock.Now()
+	s.mu.Unlock()
+	met, err = l.carry(s)
+	return met, s.abandon(err), err
 }
 
 // fail answers all that is queued, and all that comes until restore. But if
-// nothing is queued, the next command deserves an attempt of its own.
-func (s *server) fail(err error) {
+// nothing is queued, nor was asked of the link that failed, the next command
+// deserves an attempt of its own.
+func (s *server) fail(err error, asked bool) {
 	s.mu.Lock()
-	if s.queue.len() == 0 && s.down == nil {
+	if s.queue.len() == 0 && !asked && s.down == nil {
 		s.mu.Unlock()
 		return
 	}
@@ -247,13 +246,11 @@ func (s *server) fail(err error) {
 	tell(open)
 }
 
-// restore accepts commands again, for a new link.
-func (s *server) restore(l link) {
+// restore accepts commands again.
+func (s *server) restore() {
 	s.mu.Lock()
 	was := s.down
 	s.down = nil
-	s.link = l
-	s.heard = s.clock.Now()
 	s.mu.Unlock()
 	if was != nil {
 		s.log.Info("node is up again")
@@ -261,13 +258,10 @@ func (s *server) restore(l link) {
 }
 
 // abandon answers what is in flight over a link that ended with err: it may have
-// been executed.
-func (s *server) abandon(err error) {
+// been executed. It reports whether anybody waited for an answer.
+func (s *server) abandon(err error) bool {
 	s.mu.Lock()
 	var open []unanswered
-	if s.flight.len() > 0 {
-		err = networkError(err)
-	}
 	for _, c := range s.flight.calls() {
 		open = c.answer(open, node.Reply{Err: err})
 		s.recycle(c)
@@ -276,6 +270,7 @@ func (s *server) abandon(err error) {
 	s.link = nil
 	s.mu.Unlock()
 	tell(open)
+	return len(open) > 0
 }
 
 // rest waits for about d, or until Close, or for a command.
@@ -375,13 +370,14 @@ func (s *server) inFlight() int {
 	return s.flight.len()
 }
 
-// ping queues a PING that nobody waits for.
-func (s *server) ping(patience time.Duration) {
+// introduce queues INFO, before all else. Nobody waits for its reply, but the
+// link is given up without it.
+func (s *server) introduce(patience time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.newCall()
 	c.fill(node.Command{Deadline: s.clock.Now().Add(patience)}, func(node.Reply) {})
-	s.queue.push(c)
+	s.queue.insert(0, []*call{c})
 	s.arm(c.deadline)
 }
 

@@ -57,8 +57,8 @@
 //
 // # Lives
 //
-// Before a new connection carries commands it asks INFO server for run_id and
-// uptime, which make the [node.Life] of all its replies. A restart always breaks
+// The first command on a new connection is INFO server, whose answer, run_id and
+// uptime, makes the [node.Life] of all replies that follow. A restart always breaks
 // the connection, so no reply of a new life carries an old one. The uptime comes
 // in whole seconds; Born errs on the late side. If a new run_id turns up whose
 // uptime reaches back before the last reply of the old one, then this is not the

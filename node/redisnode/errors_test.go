@@ -98,8 +98,9 @@ func TestBusyFromTheStart(t *testing.T) {
 		return err != nil && strings.HasPrefix(err.Error(), "BUSY")
 	})
 	n := connect(t, p)
-	if r := expectErr(t, "busy", ask(t, n, inspect("a")), node.ErrBusy); !r.Unsent {
-		t.Error("sent before the handshake was done")
+	expectErr(t, "busy", ask(t, n, inspect("a")), node.ErrBusy)
+	if r := expectErr(t, "still busy", ask(t, n, inspect("a")), node.ErrBusy); !r.Unsent {
+		t.Error("sent to a server that does not say whose life it has")
 	}
 	p.do("script", "kill")
 	eventually(t, "the script is gone", func() bool { return ask(t, n, inspect("a")).Err == nil })

@@ -58,6 +58,19 @@ func TestManyInFlight(t *testing.T) {
 	}
 }
 
+// TestFirstReply counts the round trips of a node that was just made: TCP, the
+// introduction, and INFO together with the first command.
+func TestFirstReply(t *testing.T) {
+	const away = 100 * time.Millisecond
+	p := newServer(t)
+	far := delay(t, p.addr, away/2)
+	began := time.Now()
+	expect(t, "first", ask(t, dial(t, "redis://"+far), inspect("a")), node.Done)
+	if took := time.Since(began); took > 3*away { // TCP's own is not delayed here
+		t.Errorf("it took %v, at %v for a round trip", took, away)
+	}
+}
+
 // delay returns the address of a proxy that passes on to addr what it gets after
 // d, and back.
 func delay(t *testing.T, addr string, d time.Duration) string {

@@ -10,11 +10,9 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// handshake asks the servers behind a new link how long they have lived. Until
-// that is known no command may use the link: its reply would carry another
-// life.
-func (s *server) handshake(l link) (*node.Life, error) {
-	texts, err := l.info(s.ctx)
+// handshake learns from the answers to INFO server whose a new link is: since
+// when the servers behind it live. No reply counts before that is known.
+func (s *server) handshake(texts []string, err error) (*node.Life, error) {
 	switch err = connectError(err); {
 	case errors.Is(err, node.ErrAuth):
 		return nil, fmt.Errorf("%w (the restart guard needs INFO)", err)

@@ -10,8 +10,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
-
-	"github.com/redquorum/redquorum/node"
 )
 
 // A route is a way to reach a server, by links of which one is in use at a time.
@@ -33,13 +31,11 @@ type route interface {
 
 // A link carries calls.
 type link interface {
-	// info returns the text of INFO server, of each server behind the link.
-	info(ctx context.Context) ([]string, error)
-
-	// carry sends what comes into s's queue and settles it, all in the same
-	// life, until the link is of no more use or s is closed. It says why what is
-	// then in flight has no answer.
-	carry(s *server, life *node.Life) error
+	// carry asks INFO server and introduces what it says to s, by handshake and
+	// restore. Then it sends what comes into s's queue and settles it, until the
+	// link is of no more use or s is closed. met is whether it came so far, and
+	// err, one of package node's, why what is then in flight has no answer.
+	carry(s *server) (met bool, err error)
 
 	// abort makes carry end soon. It may be called at any time, and does not
 	// block.
@@ -84,6 +80,11 @@ func newDirect(o redis.Options) *direct {
 // A wire is a network connection, told from others by its address.
 type wire struct{ net.Conn }
 
+// lent is a wire in the hands of go-redis, which is not to close it.
+type lent struct{ net.Conn }
+
+func (lent) Close() error { return nil }
+
 // patience is how long a handshake may take.
 func patience(timeouts ...time.Duration) time.Duration {
 	p := time.Second
@@ -98,13 +99,14 @@ func patience(timeouts ...time.Duration) time.Duration {
 var (
 	errRouteClosed = errors.New("closed")
 	errUsed        = errors.New("the connection was used already")
+	errIntroduced  = errors.New("go-redis is not needed any more")
 )
 
 func (d *direct) oneServer() bool { return true }
 
 // dial makes a wire and a client that has nothing but this wire: go-redis never
 // dials by itself, so it neither dials twice nor in the background.
-func (d *direct) dial(ctx context.Context) (*wire, *redis.Client, error) {
+func (d *direct) dial(ctx context.Context, adapt func(*redis.Options)) (*wire, *redis.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.patience)
 	defer cancel()
 	conn, err := d.opts.Dialer(ctx, d.opts.Network, d.opts.Addr)
@@ -126,8 +128,9 @@ func (d *direct) dial(ctx context.Context) (*wire, *redis.Client, error) {
 		if used.Swap(true) {
 			return nil, errUsed
 		}
-		return w, nil
+		return lent{w}, nil
 	}
+	adapt(&o)
 	return w, redis.NewClient(&o), nil
 }
 
@@ -150,15 +153,34 @@ func (d *direct) close() {
 // open lets go-redis introduce itself to the server, with all that the options
 // say of that. Commands then go over the wire without it: see stream.
 func (d *direct) open(ctx context.Context) (link, error) {
-	w, client, err := d.dial(ctx)
+	introduced := false
+	w, client, err := d.dial(ctx, func(o *redis.Options) {
+		first := o.OnConnect
+		o.OnConnect = func(ctx context.Context, c *redis.Conn) error {
+			if first != nil {
+				if err := first(ctx, c); err != nil {
+					return err
+				}
+			}
+			introduced = true
+			return errIntroduced
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
-	return newStream(d, w, client), nil
+	err = client.Ping(within(d.patience)).Err()
+	client.Close()
+	if !introduced {
+		d.drop(w)
+		return nil, err
+	}
+	w.SetDeadline(time.Time{}) // go-redis has left its own
+	return &stream{route: d, conn: w}, nil
 }
 
 func (d *direct) subscribe(ctx context.Context, channels []string) (*redis.PubSub, func(), error) {
-	w, client, err := d.dial(ctx)
+	w, client, err := d.dial(ctx, func(*redis.Options) {})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,53 +1,34 @@
 package redisnode
 
 import (
-	"context"
 	"io"
 	"runtime"
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/redquorum/redquorum/node"
 )
 
-// pingAfter is for how long a connection may rest before a PING goes over it.
-// That keeps middle boxes from forgetting the connection, and notices if they
-// did.
-const pingAfter = 15 * time.Second
+// restAfter is for how long a connection may rest before INFO goes over it once
+// more. That keeps middle boxes from forgetting the connection, and notices if
+// they did.
+const restAfter = 15 * time.Second
 
 // A stream is the link of a direct route: one connection, written by the courier
 // and read by a goroutine of its own, with as many calls in flight as there
 // are. Replies come in the order of the commands, so they need no names. It is
 // never used again after an error.
 type stream struct {
-	route  *direct
-	conn   *wire
-	client *redis.Client
-	hello  *redis.Conn // go-redis' own view of conn
+	route *direct
+	conn  *wire
 
 	// leaving: no more is sent, and the stream ends when nothing is in flight.
 	leaving atomic.Bool
 }
 
-func newStream(d *direct, conn *wire, client *redis.Client) *stream {
-	return &stream{route: d, conn: conn, client: client, hello: client.EphemeralConn()}
-}
-
-// info also makes go-redis introduce itself.
-func (t *stream) info(context.Context) ([]string, error) {
-	text, err := t.hello.Info(within(t.route.patience), "server").Result()
-	return []string{text}, err
-}
-
 func (t *stream) abort() { t.conn.SetReadDeadline(time.Unix(1, 0)) }
 
-func (t *stream) close() {
-	t.route.drop(t.conn)
-	t.hello.Close()
-	t.client.Close()
-}
+func (t *stream) close() { t.route.drop(t.conn) }
 
 // leave ends the sending. What is in flight may still be answered.
 func (t *stream) leave(s *server) {
@@ -57,19 +38,19 @@ func (t *stream) leave(s *server) {
 	}
 }
 
-// carry is the writer.
-func (t *stream) carry(s *server, life *node.Life) error {
-	t.conn.SetDeadline(time.Time{}) // go-redis has left its own
+// carry is the writer. INFO goes first, together with what is queued already:
+// its answer comes before all others, so no reply is without its life.
+func (t *stream) carry(s *server) (met bool, err error) {
+	s.introduce(t.route.patience)
 	ended := make(chan struct{})
-	var broken error
 	go func() {
-		broken = t.read(s, life)
+		met, err = t.read(s)
 		t.conn.Close() // ends a Write
 		close(ended)
 	}()
 	t.write(s, ended)
 	<-ended
-	return broken
+	return met, err
 }
 
 // write sends what is queued until the stream ends.
@@ -89,8 +70,8 @@ func (t *stream) write(s *server, ended <-chan struct{}) {
 			t.abort()
 			return
 		case idle:
-			if time.Since(used) >= pingAfter {
-				s.ping(t.route.patience)
+			if time.Since(used) >= restAfter {
+				s.introduce(t.route.patience)
 			}
 			continue
 		}
@@ -124,8 +105,9 @@ func (t *stream) write(s *server, ended <-chan struct{}) {
 }
 
 // read settles what comes back until the stream ends, and says why it does.
-func (t *stream) read(s *server, life *node.Life) error {
+func (t *stream) read(s *server) (met bool, _ error) {
 	var (
+		life    *node.Life
 		buf     = make([]byte, 16<<10)
 		have    int // bytes in buf that have not been understood yet
 		results []result
@@ -150,6 +132,15 @@ func (t *stream) read(s *server, life *node.Life) error {
 				results = append(results, result{val: val})
 			}
 		}
+		if !met && len(results) > 0 {
+			text, _ := results[0].val.(string)
+			var refused error
+			if life, refused = s.handshake([]string{text}, results[0].err); refused != nil {
+				return false, refused
+			}
+			met = true
+			s.restore()
+		}
 		if len(results) > 0 && !s.settle(results, life) {
 			t.leave(s)
 		}
@@ -158,7 +149,7 @@ func (t *stream) read(s *server, life *node.Life) error {
 			err = io.EOF
 		}
 		if err != nil {
-			return err
+			return met, networkError(err)
 		}
 		have = copy(buf, buf[used:have])
 		if have == len(buf) {
