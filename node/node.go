@@ -79,7 +79,7 @@ type Claim struct {
 type Kind uint8
 
 const (
-	// Acquire creates the lock for its one claim, by the first rule that fits:
+	// Acquire creates the lock for its claim, by the first rule that fits:
 	//   - the key is there and is not a hash: ErrWrongType;
 	//   - the owner's field is there: Granted, and nothing changes (so that a
 	//     command executed twice does no harm);
@@ -88,12 +88,19 @@ const (
 	//     command delayed until after its own release does no harm);
 	//   - otherwise the field is set to 1, the key lives for TTL, the token
 	//     becomes the fence: Granted.
+	//
+	// With several claims it is all or nothing, by the first rule that fits any
+	// of the names: Refused tells the longest TTL of those that are in the way,
+	// and it and Stale the highest fence of all names. Names that have the
+	// owner's field are as good as granted: they stay as they are, and the locks
+	// of the others are created.
 	Acquire Kind = iota + 1
 
-	// Release ends its one claim. The fence is raised to the token if it is
-	// below. If the owner's field is there it is removed and, when that leaves
-	// no key, "0" is published on the name's channel: Released. Otherwise
-	// Absent. A key that is not a hash: ErrWrongType, after raising the fence.
+	// Release ends its claims. The fences are raised to the token where they are
+	// below. Where the owner's field is there it is removed and, when that leaves
+	// no key, "0" is published on the name's channel: Released, if there was any.
+	// Otherwise Absent. A key that is not a hash: ErrWrongType, after raising the
+	// fences and ending the other claims.
 	Release
 
 	// Extend raises to TTL the life of each claim's key that has the owner's
@@ -129,8 +136,11 @@ func (k Kind) String() string {
 
 // A Command is one request to a node.
 type Command struct {
-	Kind   Kind
-	Claims []Claim // exactly one, except for Extend, which takes one or more
+	Kind Kind
+
+	// Claims is one claim or more. Inspect and Break take exactly one; those of
+	// Acquire and Release are of different names, one owner and one token.
+	Claims []Claim
 
 	// TTL is the life to give a key by Acquire and Extend, in whole
 	// milliseconds (a fraction is rounded up), more than 0.

@@ -12,7 +12,7 @@ import (
 // use unless told otherwise: see [WithMemory]. Holds and Dump change nothing: they
 // are asked about times that do not come to pass.
 type Memory interface {
-	Apply(now model.Time, cmd node.Command) (reply node.Reply, published bool)
+	Apply(now model.Time, cmd node.Command) (reply node.Reply, published []node.Claim)
 	Holds(now model.Time, name, owner string) (until model.Time, ok bool)
 	Dump(now model.Time) []model.Entry
 

@@ -145,13 +145,13 @@ func (s *server) execute(m *message) {
 		s.scripts |= 1 << m.cmd.Kind
 		l.scripts |= 1 << m.cmd.Kind
 		now := s.time()
-		published := false
 		w.check.before(s, m, now)
-		m.result, published = s.mem.Apply(now, m.cmd)
+		result, published := s.mem.Apply(now, m.cmd)
+		m.result = result
 		w.check.after(s, m, now)
 		w.executed(s, m)
-		if published {
-			s.publish(m.cmd.Claims[0].Name)
+		for i := range published {
+			s.publish(published[i].Name)
 		}
 	}
 	if m.copy {

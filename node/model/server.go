@@ -74,24 +74,30 @@ func (k kind) String() string {
 }
 
 // Apply executes one command at the time now and returns the reply, without a
-// Life. The second result reports whether "0" was published on the channel of
-// the command's name. Deadline is not looked at.
+// Life. The second result has the claims on whose names' channels a notice was
+// published. Deadline is not looked at.
 //
 // A fence that somebody overwrote fails commands that read it with ErrWrongType
 // or, if it is a string but not a number, ErrServer.
-func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published bool) {
+func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published []node.Claim) {
 	ttl, retention := Time(node.Milliseconds(cmd.TTL)), Time(node.Milliseconds(cmd.Retention))
 	switch cmd.Kind {
 	case node.Acquire:
-		return s.acquire(now, cmd.Claims[0], now+ttl, now+retention), false
+		if len(cmd.Claims) > 1 {
+			return s.acquireAll(now, cmd.Claims, now+ttl, now+retention), nil
+		}
+		return s.acquire(now, cmd.Claims[0], now+ttl, now+retention), nil
 	case node.Release:
-		return s.release(now, cmd.Claims[0], now+retention)
+		if len(cmd.Claims) > 1 {
+			return s.releaseAll(now, cmd.Claims, now+retention)
+		}
+		return s.release(now, cmd.Claims, now+retention)
 	case node.Extend:
-		return s.extend(now, cmd.Claims, now+ttl), false
+		return s.extend(now, cmd.Claims, now+ttl), nil
 	case node.Inspect:
-		return s.inspect(now, cmd.Claims[0].Name), false
+		return s.inspect(now, cmd.Claims[0].Name), nil
 	case node.Break:
-		return s.breakLock(now, cmd.Claims[0], now+retention)
+		return s.breakLock(now, cmd.Claims, now+retention)
 	}
 	panic(fmt.Sprintf("model: a command of kind %d", cmd.Kind))
 }
@@ -113,31 +119,122 @@ func (s *Server) acquire(now Time, c node.Claim, expires, kept Time) node.Reply 
 	case c.Token <= seen:
 		return node.Reply{Status: node.Stale, Fence: seen}
 	}
-	s.change(lock)
-	lock.kind, lock.expires = hash, expires
-	lock.fields = append(lock.fields[:0], node.Field{Name: c.Owner, Value: "1"})
+	s.create(lock, c.Owner, expires)
 	s.setFence(fence, c.Token, kept)
 	return node.Reply{Status: node.Granted}
 }
 
-func (s *Server) release(now Time, c node.Claim, kept Time) (reply node.Reply, published bool) {
+// acquireAll is acquire for several claims of one owner and token.
+func (s *Server) acquireAll(now Time, claims []node.Claim, expires, kept Time) node.Reply {
+	c := claims[0]
+	free, inTheWay := false, false
+	var ttl time.Duration
+	for i := range claims {
+		lock, _ := s.lookUp(now, claims[i].Name)
+		_, mine := lock.find(c.Owner)
+		switch {
+		case lock.kind == none:
+			free = true
+		case lock.kind != hash:
+			return failure(node.ErrWrongType)
+		case !mine:
+			inTheWay, ttl = true, longer(ttl, lock.left(now))
+		}
+	}
+	if !free && !inTheWay {
+		return node.Reply{Status: node.Granted}
+	}
+	stale, highest := false, node.Token(0)
+	for i := range claims {
+		lock, fence := s.lookUp(now, claims[i].Name)
+		seen, err := fence.token()
+		if err != nil {
+			return failure(err)
+		}
+		stale = stale || lock.kind == none && c.Token <= seen
+		highest = max(highest, seen)
+	}
+	switch {
+	case inTheWay:
+		return node.Reply{Status: node.Refused, TTL: ttl, Fence: highest}
+	case stale:
+		return node.Reply{Status: node.Stale, Fence: highest}
+	}
+	for i := range claims {
+		if lock, fence := s.lookUp(now, claims[i].Name); lock.kind == none {
+			s.create(lock, c.Owner, expires)
+			s.setFence(fence, c.Token, kept)
+		}
+	}
+	return node.Reply{Status: node.Granted}
+}
+
+// create makes a lock of what is no key.
+func (s *Server) create(lock *key, owner string, expires Time) {
+	s.change(lock)
+	lock.kind, lock.expires = hash, expires
+	lock.fields = append(lock.fields[:0], node.Field{Name: owner, Value: "1"})
+}
+
+func (s *Server) release(now Time, claims []node.Claim, kept Time) (reply node.Reply, published []node.Claim) {
+	c := claims[0]
 	lock, fence := s.lookUp(now, c.Name)
 	if err := s.raise(fence, c.Token, kept); err != nil {
-		return failure(err), false
+		return failure(err), nil
 	}
 	if lock.kind != none && lock.kind != hash {
-		return failure(node.ErrWrongType), false
+		return failure(node.ErrWrongType), nil
 	}
-	i, mine := lock.find(c.Owner)
-	if !mine {
-		return node.Reply{Status: node.Absent}, false
+	switch mine := s.remove(lock, c.Owner); {
+	case !mine:
+		return node.Reply{Status: node.Absent}, nil
+	case lock.kind == none:
+		return node.Reply{Status: node.Released}, claims
+	}
+	return node.Reply{Status: node.Released}, nil
+}
+
+// releaseAll is release for several claims of one owner and token.
+func (s *Server) releaseAll(now Time, claims []node.Claim, kept Time) (reply node.Reply, published []node.Claim) {
+	c := claims[0]
+	for i := range claims {
+		_, fence := s.lookUp(now, claims[i].Name)
+		if err := s.raise(fence, c.Token, kept); err != nil {
+			return failure(err), nil
+		}
+	}
+	reply.Status = node.Absent
+	wrong := false
+	for i := range claims {
+		lock, _ := s.lookUp(now, claims[i].Name)
+		wrong = wrong || lock.kind != none && lock.kind != hash
+		if !s.remove(lock, c.Owner) {
+			continue
+		}
+		reply.Status = node.Released
+		if lock.kind == none {
+			published = append(published, claims[i])
+		}
+	}
+	if wrong {
+		reply = failure(node.ErrWrongType)
+	}
+	return reply, published
+}
+
+// remove takes an owner's field away, and with the last one the key. It reports
+// whether the field was there.
+func (s *Server) remove(lock *key, owner string) bool {
+	i, found := lock.find(owner)
+	if !found {
+		return false
 	}
 	s.change(lock)
 	lock.fields = slices.Delete(lock.fields, i, i+1)
 	if len(lock.fields) == 0 {
 		lock.clear()
 	}
-	return node.Reply{Status: node.Released}, lock.kind == none
+	return true
 }
 
 func (s *Server) extend(now Time, claims []node.Claim, expires Time) node.Reply {
@@ -169,20 +266,21 @@ func (s *Server) inspect(now Time, name string) node.Reply {
 	return node.Reply{Status: node.Done, State: state}
 }
 
-func (s *Server) breakLock(now Time, c node.Claim, kept Time) (reply node.Reply, published bool) {
+func (s *Server) breakLock(now Time, claims []node.Claim, kept Time) (reply node.Reply, published []node.Claim) {
+	c := claims[0]
 	lock, fence := s.lookUp(now, c.Name)
 	if lock.kind != none && lock.kind != hash {
-		return failure(node.ErrWrongType), false
+		return failure(node.ErrWrongType), nil
 	}
 	if err := s.raise(fence, c.Token, kept); err != nil {
-		return failure(err), false
+		return failure(err), nil
 	}
 	if lock.kind == none {
-		return node.Reply{Status: node.Absent}, false
+		return node.Reply{Status: node.Absent}, nil
 	}
 	s.change(lock)
 	lock.clear()
-	return node.Reply{Status: node.Released}, true
+	return node.Reply{Status: node.Released}, claims
 }
 
 func failure(err error) node.Reply { return node.Reply{Err: err} }
@@ -279,6 +377,14 @@ func (c *content) left(now Time) time.Duration {
 		return node.NoExpiry
 	}
 	return time.Duration(c.expires-now) * time.Millisecond
+}
+
+// longer returns the longer of two lives, of which either may be NoExpiry.
+func longer(a, b time.Duration) time.Duration {
+	if a == node.NoExpiry || b == node.NoExpiry {
+		return node.NoExpiry
+	}
+	return max(a, b)
 }
 
 var (

@@ -61,7 +61,7 @@ func TestPublishesOnlyWhenTheKeyIsGone(t *testing.T) {
 	var s model.Server
 	published := func(cmd node.Command) bool {
 		_, p := s.Apply(0, cmd)
-		return p
+		return len(p) > 0
 	}
 	apply(t, &s, 0, acquire("n", "a", 1, time.Hour), node.Granted)
 	if err := s.HSet(0, "n", "java", "1"); err != nil {
@@ -84,6 +84,25 @@ func TestPublishesOnlyWhenTheKeyIsGone(t *testing.T) {
 		if got := published(step.cmd); got != step.want {
 			t.Errorf("step %d, %v: published %v, want %v", i, step.cmd.Kind, got, step.want)
 		}
+	}
+}
+
+func TestPublishesForEachNameThatIsFree(t *testing.T) {
+	var s model.Server
+	cmd := acquire("x", "a", 1, time.Hour)
+	cmd.Claims = append(cmd.Claims, node.Claim{Name: "y", Owner: "a", Token: 1}, node.Claim{Name: "z", Owner: "a", Token: 1})
+	if r, published := s.Apply(0, cmd); r.Status != node.Granted || published != nil {
+		t.Fatalf("%v, published %v", r.Status, published)
+	}
+	if err := s.HSet(0, "y", "java", "1"); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Kind = node.Release
+	if _, published := s.Apply(0, cmd); len(published) != 2 || published[0].Name != "x" || published[1].Name != "z" {
+		t.Errorf("published %v, want x and z", published)
+	}
+	if _, published := s.Apply(0, cmd); published != nil {
+		t.Errorf("published %v for what was free", published)
 	}
 }
 

@@ -75,12 +75,16 @@ func (n *Node) unwatch(channel string, w *watcher) {
 
 func (n *Node) listening() bool { return !n.closed && !n.down && !n.hung }
 
-// woken returns who is to be told of what cmd has done.
-func (n *Node) woken(published bool, cmd node.Command) []*watcher {
-	if !published {
-		return nil
+// woken returns who is to be told of what was published.
+func (n *Node) woken(published []node.Claim) []*watcher {
+	if len(published) == 1 {
+		return n.listeners(published[0].Name)
 	}
-	return n.listeners(cmd.Claims[0].Name)
+	var all []*watcher
+	for _, c := range published {
+		all = append(all, n.listeners(c.Name)...)
+	}
+	return all
 }
 
 func (n *Node) listeners(name string) []*watcher {

@@ -201,6 +201,17 @@ var watchRules = []rule{
 			f.rings(b)
 		}
 	}},
+	{"a release of several wakes those who wait for any", func(f fixture) {
+		f.want(node.Granted, of(f.acquire(name, "a", 5), several...))
+		var bells []bell
+		for _, name := range several {
+			bells = append(bells, f.watch(name))
+		}
+		f.want(node.Released, of(f.release(name, "a", 5), several...))
+		for _, b := range bells {
+			f.rings(b)
+		}
+	}},
 	{"a break wakes", func(f fixture) {
 		b := f.watch(name)
 		f.want(node.Granted, f.acquire(name, "a", 5))

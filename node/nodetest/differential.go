@@ -87,14 +87,21 @@ const telling = 2000
 var outcomes = []string{
 	"acquire: granted", "acquire: refused", "acquire: refused, never expires", "acquire: stale", "acquire: wrong type",
 	"release: released", "release: absent", "release: wrong type",
+	"acquire of several: granted", "acquire of several: refused", "acquire of several: refused, never expires",
+	"acquire of several: stale", "acquire of several: wrong type",
+	"release of several: released", "release of several: absent", "release of several: wrong type",
 	"extend: kept", "extend: not kept",
 	"inspect: none", "inspect: hash", "inspect: hash of several", "inspect: string", "inspect: never expires",
 	"inspect: no fence", "inspect: fence",
 	"break: released", "break: absent", "break: wrong type",
 }
 
-func outcome(r node.Reply, kind node.Kind) []string {
-	what := func(came string) string { return kind.String() + ": " + came }
+func outcome(r node.Reply, cmd node.Command) []string {
+	kind, command := cmd.Kind, cmd.Kind.String()
+	if len(cmd.Claims) > 1 && kind != node.Extend {
+		command += " of several"
+	}
+	what := func(came string) string { return command + ": " + came }
 	switch {
 	case reason(r.Err) == node.ErrWrongType:
 		return []string{what("wrong type")}
@@ -176,7 +183,14 @@ var (
 		switch s.op {
 		case "advance", "PEXPIRE":
 			s.time = rapid.IntRange(1, 6).Draw(t, "time")
-		case "acquire", "release", "break", "inspect":
+		case "acquire", "release":
+			s.claims = []node.Claim{claimGen.Draw(t, "claim")}
+			if rapid.IntRange(0, 3).Draw(t, "several") == 3 {
+				more := s.claims[0]
+				more.Name = rapid.SampledFrom(lockNames).Filter(func(name string) bool { return name != more.Name }).Draw(t, "more")
+				s.claims = append(s.claims, more)
+			}
+		case "break", "inspect":
 			s.claims = []node.Claim{claimGen.Draw(t, "claim")}
 		case "extend":
 			s.claims = rapid.SliceOfN(claimGen, 1, 3).Draw(t, "claims")
@@ -344,7 +358,7 @@ func (r *race) compare(s step) error {
 		}
 		if i == 0 {
 			want = got
-			for _, o := range outcome(got, cmd.Kind) {
+			for _, o := range outcome(got, cmd) {
 				r.seen[o]++
 			}
 			continue

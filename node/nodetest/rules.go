@@ -1,6 +1,7 @@
 package nodetest
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -22,7 +23,9 @@ func Run(t *testing.T, open func(t *testing.T) System) {
 		rules []rule
 	}{
 		{"Acquire", acquireRules},
+		{"Acquire several", acquireSeveralRules},
 		{"Release", releaseRules},
+		{"Release several", releaseSeveralRules},
 		{"Extend", extendRules},
 		{"Inspect", inspectRules},
 		{"Break", breakRules},
@@ -223,6 +226,179 @@ var releaseRules = []rule{
 		f.wantErr(node.ErrWrongType, f.release(name, "a", 5))
 		if got := f.state(name); got.Type != "string" || got.Fence != 5 {
 			f.Errorf("after it: %+v, want a string and the fence 5", got)
+		}
+	}},
+}
+
+// of gives a command a claim on each of the names, as its first claim is.
+func of(cmd node.Command, names ...string) node.Command {
+	claim := cmd.Claims[0]
+	cmd.Claims = nil
+	for _, name := range names {
+		claim.Name = name
+		cmd.Claims = append(cmd.Claims, claim)
+	}
+	return cmd
+}
+
+// One of them has no braces of its own.
+var several = []string{"x", "y{z}", "z"}
+
+func (f fixture) wantStates(names []string, fence node.Token, ttl time.Duration, owners ...string) {
+	f.Helper()
+	for _, name := range names {
+		f.wantState(name, fence, ttl, owners...)
+	}
+}
+
+var acquireSeveralRules = []rule{
+	{"free names are all granted", func(f fixture) {
+		f.want(node.Granted, of(f.acquire(name, "a", 5), several...))
+		f.wantStates(several, 5, life, "a")
+	}},
+	{"one in the way refuses all, with its life and the highest fence", func(f fixture) {
+		for _, held := range several {
+			f.must(f.Do("FLUSHALL"))
+			for i, other := range several {
+				f.want(node.Absent, f.release(other, "", node.Token(i+1)))
+			}
+			f.must(f.Do("HSET", held, "java", "1"))
+			f.must(f.Do("PEXPIRE", held, "100000"))
+			r := f.want(node.Refused, of(f.acquire(name, "a", 2), several...)) // it comes before a stale token
+			f.wantLife(r.TTL, life)
+			if r.Fence != 3 {
+				f.Errorf("%q held: fence %d, want 3", held, r.Fence)
+			}
+			for i, other := range several {
+				if other != held {
+					f.wantState(other, node.Token(i+1), 0)
+				}
+			}
+		}
+	}},
+	{"of several in the way the longest life is told", func(f fixture) {
+		for i, ms := range []string{"100000", "900000", "500000"} {
+			f.must(f.Do("HSET", several[i], "java", "1"))
+			f.must(f.Do("PEXPIRE", several[i], ms))
+		}
+		f.wantLife(f.want(node.Refused, of(f.acquire(name, "a", 5), several...)).TTL, 9*life)
+		f.must(f.Do("PERSIST", several[0]))
+		f.wantLife(f.want(node.Refused, of(f.acquire(name, "a", 5), several...)).TTL, node.NoExpiry)
+	}},
+	{"the owner's own life is not told", func(f fixture) {
+		own := f.acquire(several[0], "a", 5)
+		own.TTL = 9 * life
+		f.want(node.Granted, own)
+		f.want(node.Granted, f.acquire(several[1], "b", 4))
+		f.wantLife(f.want(node.Refused, of(f.acquire(name, "a", 5), several...)).TTL, life)
+	}},
+	{"one fence that is not below the token makes it stale, with the highest", func(f fixture) {
+		for _, behind := range several {
+			f.must(f.Do("FLUSHALL"))
+			f.want(node.Absent, f.release(behind, "b", 7))
+			for token := node.Token(6); token <= 7; token++ {
+				if r := f.want(node.Stale, of(f.acquire(name, "a", token), several...)); r.Fence != 7 {
+					f.Errorf("fence %d, want 7", r.Fence)
+				}
+			}
+			f.wantState(behind, 7, 0)
+			f.want(node.Granted, of(f.acquire(name, "a", 8), several...))
+			f.wantStates(several, 8, life, "a")
+		}
+	}},
+	{"executed twice it does no harm", func(f fixture) {
+		cmd := of(f.acquire(name, "a", 5), several...)
+		f.want(node.Granted, cmd)
+		again := of(f.acquire(name, "a", 9), several...)
+		again.TTL = 9 * life
+		f.want(node.Granted, again)
+		f.wantStates(several, 5, life, "a")
+	}},
+	{"names that are the owner's stay, and the others are created", func(f fixture) {
+		f.want(node.Granted, of(f.acquire(name, "a", 5), several...))
+		f.must(f.Do("DEL", several[1]))
+		f.must(f.Do("DEL", node.FenceKey(several[1])))
+		cmd := of(f.acquire(name, "a", 5), several...)
+		cmd.TTL = 3 * life
+		f.want(node.Granted, cmd)
+		f.wantState(several[0], 5, life, "a")
+		f.wantState(several[1], 5, 3*life, "a")
+		f.wantState(several[2], 5, life, "a")
+	}},
+	{"the fence of a name that is the owner's does not make it stale, but is told", func(f fixture) {
+		f.want(node.Granted, f.acquire(several[0], "a", 5))
+		f.want(node.Absent, f.release(several[0], "b", 9))
+		f.want(node.Absent, f.release(several[1], "b", 5))
+		if r := f.want(node.Stale, of(f.acquire(name, "a", 5), several...)); r.Fence != 9 {
+			f.Errorf("fence %d, want 9", r.Fence)
+		}
+		f.want(node.Granted, of(f.acquire(name, "a", 6), several...))
+		f.wantState(several[0], 9, life, "a")
+	}},
+	{"one that is not a hash is a wrong type, and nothing changes", func(f fixture) {
+		for _, wrong := range several {
+			f.must(f.Do("FLUSHALL"))
+			f.must(f.Do("SET", wrong, "x"))
+			f.wantErr(node.ErrWrongType, of(f.acquire(name, "a", 5), several...))
+			for _, other := range several {
+				if other != wrong {
+					f.wantState(other, 0, 0)
+				}
+			}
+		}
+	}},
+	{"names with one fence are two locks", func(f fixture) { // by Redisson's rule for braces
+		f.want(node.Granted, of(f.acquire(name, "a", 5), "x", "{x}"))
+		f.wantStates([]string{"x", "{x}"}, 5, life, "a")
+	}},
+	{"many are granted and released", func(f fixture) {
+		names := make([]string, 300)
+		for i := range names {
+			names[i] = fmt.Sprint("many ", i)
+		}
+		f.want(node.Granted, of(f.acquire(name, "a", 5), names...))
+		f.want(node.Refused, f.acquire(names[299], "b", 6))
+		f.want(node.Released, of(f.release(name, "a", 5), names...))
+		f.wantState(names[299], 5, 0)
+	}},
+}
+
+var releaseSeveralRules = []rule{
+	{"all are removed", func(f fixture) {
+		f.want(node.Granted, of(f.acquire(name, "a", 5), several...))
+		f.want(node.Released, of(f.release(name, "a", 5), several...))
+		f.wantStates(several, 5, 0)
+		f.want(node.Absent, of(f.release(name, "a", 5), several...))
+	}},
+	{"what is there of them is removed, and every fence raised", func(f fixture) {
+		f.want(node.Granted, f.acquire(several[1], "a", 5))
+		f.want(node.Granted, f.acquire(several[2], "b", 4))
+		f.want(node.Released, of(f.release(name, "a", 5), several...))
+		f.wantState(several[0], 5, 0)
+		f.wantState(several[1], 5, 0)
+		f.wantState(several[2], 5, life, "b")
+	}},
+	{"without any it is absent, and every fence raised", func(f fixture) {
+		f.want(node.Absent, of(f.release(name, "a", 5), several...))
+		f.wantStates(several, 5, 0)
+	}},
+	{"no fence is lowered", func(f fixture) {
+		f.want(node.Absent, f.release(several[1], "b", 9))
+		f.want(node.Absent, of(f.release(name, "a", 5), several...))
+		f.wantState(several[0], 5, 0)
+		f.wantState(several[1], 9, 0)
+	}},
+	{"one that is not a hash is a wrong type, after ending the others", func(f fixture) {
+		for _, wrong := range several {
+			f.must(f.Do("FLUSHALL"))
+			f.want(node.Granted, of(f.acquire(name, "a", 5), several...))
+			f.must(f.Do("SET", wrong, "x"))
+			f.wantErr(node.ErrWrongType, of(f.release(name, "a", 6), several...))
+			for _, other := range several {
+				if got := f.state(other); got.Fence != 6 || (got.Type == "string") != (other == wrong) || got.Type == "hash" {
+					f.Errorf("%q with the wrong type at %q: %+v", other, wrong, got)
+				}
+			}
 		}
 	}},
 }

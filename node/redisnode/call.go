@@ -34,7 +34,7 @@ func check(cmd node.Command) error {
 	switch {
 	case cmd.Kind < node.Acquire || cmd.Kind > node.Break:
 		return fmt.Errorf("%w: command kind %d", node.ErrUnsupported, cmd.Kind)
-	case len(cmd.Claims) == 0 || len(cmd.Claims) > 1 && cmd.Kind != node.Extend:
+	case len(cmd.Claims) == 0 || len(cmd.Claims) > 1 && (cmd.Kind == node.Inspect || cmd.Kind == node.Break):
 		return fmt.Errorf("%w: %v of %d names", node.ErrUnsupported, cmd.Kind, len(cmd.Claims))
 	case cmd.TTL <= 0 && (cmd.Kind == node.Acquire || cmd.Kind == node.Extend):
 		return fmt.Errorf("%w: %v with a TTL of %v", node.ErrUnsupported, cmd.Kind, cmd.TTL)
@@ -51,78 +51,6 @@ func (c *call) fill(cmd node.Command, reply func(node.Reply)) {
 	c.answered, c.asText = false, false
 	c.ttl = node.Milliseconds(cmd.TTL)
 	c.keep = max(1, node.Milliseconds(cmd.Retention)) // Redis takes no life of 0
-}
-
-// append appends the Redis command of c to w: its script, as text for a server
-// that may not know it, otherwise as its SHA, and what the script says of its
-// keys and arguments.
-func (c *call) append(w *words, asText bool) {
-	run := func(keys, args int) {
-		w.begin(3 + keys + args)
-		if asText {
-			w.text("eval")
-			w.text(scripts[c.kind].text)
-		} else {
-			w.text("evalsha")
-			w.text(scripts[c.kind].sha)
-		}
-		w.number(int64(keys))
-	}
-	if c.kind == 0 {
-		w.begin(2)
-		w.text("info")
-		w.text("server")
-		return
-	}
-	one := &c.claims[0]
-	switch c.kind {
-	case node.Acquire:
-		run(2, 4)
-		w.text(one.Name)
-		w.fenceKey(one.Name)
-		w.text(one.Owner)
-		w.number(int64(one.Token))
-		w.number(c.ttl)
-		w.number(c.keep)
-	case node.Release:
-		run(2, 4)
-		w.text(one.Name)
-		w.fenceKey(one.Name)
-		w.text(one.Owner)
-		w.number(int64(one.Token))
-		w.number(c.keep)
-		w.channel(one.Name)
-	case node.Extend:
-		run(len(c.claims), 1+len(c.claims))
-		for i := range c.claims {
-			w.text(c.claims[i].Name)
-		}
-		w.number(c.ttl)
-		for i := range c.claims {
-			w.text(c.claims[i].Owner)
-		}
-	case node.Inspect:
-		run(2, 0)
-		w.text(one.Name)
-		w.fenceKey(one.Name)
-	case node.Break:
-		run(2, 3)
-		w.text(one.Name)
-		w.fenceKey(one.Name)
-		w.number(int64(one.Token))
-		w.number(c.keep)
-		w.channel(one.Name)
-	}
-}
-
-func (w *words) fenceKey(name string) {
-	var room [128]byte
-	w.bytes(node.AppendFenceKey(room[:0], name))
-}
-
-func (w *words) channel(name string) {
-	var room [128]byte
-	w.bytes(node.AppendChannel(room[:0], name))
 }
 
 // lacksScript reports whether the server answered that it does not know the

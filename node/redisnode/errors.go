@@ -59,7 +59,7 @@ var inScript = regexp.MustCompile(` script: [0-9a-f]+(, on @user_script:\d+\.)?$
 func serverError(err error) error {
 	text := inScript.ReplaceAllString(err.Error(), "")
 	if strings.HasPrefix(text, "CROSSSLOT") {
-		return fmt.Errorf("%w: %s: on a cluster a name with a brace needs a whole hash tag, such as {a}b", node.ErrServer, text)
+		return fmt.Errorf("%w: %s: on a cluster the names of one lock, and a name with a brace, need one whole hash tag, such as {a}b", node.ErrServer, text)
 	}
 	return fmt.Errorf("%w: %s", meaning(text), text)
 }

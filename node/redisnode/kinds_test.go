@@ -241,7 +241,8 @@ func TestImpossibleCommands(t *testing.T) {
 		{Kind: node.Acquire, TTL: time.Second},
 		{Kind: node.Acquire, Claims: claim("a", "me", 1)},
 		{Kind: node.Extend, TTL: time.Second},
-		{Kind: node.Release, Claims: make([]node.Claim, 2)},
+		{Kind: node.Inspect, Claims: make([]node.Claim, 2)},
+		{Kind: node.Break, Claims: make([]node.Claim, 2)},
 	} {
 		if r := expectErr(t, fmt.Sprint(cmd), ask(t, n, cmd), node.ErrUnsupported); !r.Unsent {
 			t.Errorf("%v: sent", cmd)

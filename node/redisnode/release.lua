@@ -1,23 +1,33 @@
--- release: end one owner's lock, and refuse its acquire if that comes later.
+-- release: end the locks of one owner, and refuse its acquire if that comes later.
 --
--- KEYS[1]  the lock, a hash
--- KEYS[2]  its fence
--- ARGV[1]  owner
--- ARGV[2]  token
--- ARGV[3]  life of the fence, ms
--- ARGV[4]  channel on which waiters listen
+-- KEYS[2i-1]  a lock, a hash
+-- KEYS[2i]    its fence
+-- ARGV[1]     owner
+-- ARGV[2]     token
+-- ARGV[3]     life of the fences, ms
+-- ARGV[3+i]   channel on which waiters for the lock listen
 --
 -- Returns 1 (released) or 0 (the owner had no lock).
 --
 -- Atomic, because removing a lock must depend on whose it is, and because the
 -- message must come after the removal and only if the key is gone.
-if tonumber(ARGV[2]) > tonumber(redis.call('GET', KEYS[2]) or 0) then
-  redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
+--
+-- HDEL is a pcall: what is wrong with one key must not keep the other locks.
+for i = 2, #KEYS, 2 do
+  if tonumber(ARGV[2]) > tonumber(redis.call('GET', KEYS[i]) or 0) then
+    redis.call('SET', KEYS[i], ARGV[2], 'PX', ARGV[3])
+  end
 end
-if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then
-  return 0
+local released, failed = 0, nil
+for i = 1, #KEYS, 2 do
+  local removed = redis.pcall('HDEL', KEYS[i], ARGV[1])
+  if removed == 1 then
+    released = 1
+    if redis.call('EXISTS', KEYS[i]) == 0 then
+      redis.call('PUBLISH', ARGV[3 + (i + 1) / 2], '0')
+    end
+  elseif removed ~= 0 then
+    failed = failed or removed
+  end
 end
-if redis.call('EXISTS', KEYS[1]) == 0 then
-  redis.call('PUBLISH', ARGV[4], '0')
-end
-return 1
+return failed or released

@@ -125,14 +125,14 @@ var mutants = []*Mutant{
 	{ID: "M15", Bug: "nodes that did not answer are released once, and not again", Mimics: "S24",
 		Edits: edit(roundGo, "if b.vote != Pending && !b.may {", "if b.vote != Granted {")},
 	{ID: "M16", Bug: "release does not look at the owner", Mimics: "S59",
-		Edits: edit(modelGo, `	i, mine := lock.find(c.Owner)
-	if !mine {
-		return node.Reply{Status: node.Absent}, false
+		Edits: edit(modelGo, `	i, found := lock.find(owner)
+	if !found {
+		return false
 	}
 	s.change(lock)
 	lock.fields = slices.Delete(lock.fields, i, i+1)
 `, `	if lock.kind == none {
-		return node.Reply{Status: node.Absent}, false
+		return false
 	}
 	s.change(lock)
 	lock.fields = lock.fields[:0]
@@ -161,8 +161,7 @@ var mutants = []*Mutant{
 	{ID: "M23", Bug: "a key's end is sent as a time of day of the client", Mimics: "S10", Expect: Equivalent,
 		Reason: "node.Command has no time of day to send: its TTL is relative"},
 	{ID: "M24", Bug: "a key is created without an end", Mimics: "S23",
-		Edits: edit(modelGo, "lock.kind, lock.expires = hash, expires\n\tlock.fields = append(lock.fields[:0], node.Field{Name: c.Owner, Value: \"1\"})\n\ts.setFence",
-			"lock.kind, lock.expires = hash, Never\n\tlock.fields = append(lock.fields[:0], node.Field{Name: c.Owner, Value: \"1\"})\n\ts.setFence")},
+		Edits: edit(modelGo, "\n\ts.create(lock, c.Owner, expires)\n", "\n\ts.create(lock, c.Owner, Never)\n")},
 	{ID: "M25", Bug: "acquire takes the key of another owner", Mimics: "S59",
 		Edits: edit(modelGo, "case lock.kind == hash:\n\t\treturn node.Reply{Status: node.Refused", "case lock.kind == text:\n\t\treturn node.Reply{Status: node.Refused")},
 	{ID: "M26", Bug: "one node less than a quorum renews a lease", Mimics: "S44",
@@ -261,11 +260,11 @@ at 100ms lock c2 x
 		Reason: "a healing command must be overtaken by the release of its lease"},
 	{ID: "M58", Bug: "acquire ignores the fence: a late one takes the lock again", Mimics: "S24 S25", Edits: ignoreFence},
 	{ID: "M59", Bug: "release does not raise the fence", Mimics: "S24 S25",
-		Edits: edit(modelGo, "\tif err := s.raise(fence, c.Token, kept); err != nil {\n\t\treturn failure(err), false\n\t}\n\tif lock.kind != none && lock.kind != hash {\n\t\treturn failure(node.ErrWrongType), false\n\t}\n\ti, mine",
-			"\t_ = fence\n\tif lock.kind != none && lock.kind != hash {\n\t\treturn failure(node.ErrWrongType), false\n\t}\n\ti, mine")},
+		Edits: edit(modelGo, "\tif err := s.raise(fence, c.Token, kept); err != nil {\n\t\treturn failure(err), nil\n\t}\n\tif lock.kind != none && lock.kind != hash {\n\t\treturn failure(node.ErrWrongType), nil\n\t}\n\tswitch",
+			"\t_ = fence\n\tif lock.kind != none && lock.kind != hash {\n\t\treturn failure(node.ErrWrongType), nil\n\t}\n\tswitch")},
 	{ID: "M60", Bug: "a fence is forgotten with the key", Mimics: "S48",
-		Edits: edit(modelGo, "return s.acquire(now, cmd.Claims[0], now+ttl, now+retention), false\n\tcase node.Release:\n\t\treturn s.release(now, cmd.Claims[0], now+retention)",
-			"return s.acquire(now, cmd.Claims[0], now+ttl, now+ttl), false\n\tcase node.Release:\n\t\treturn s.release(now, cmd.Claims[0], now)")},
+		Edits: join(edit(modelGo, "return s.acquire(now, cmd.Claims[0], now+ttl, now+retention), nil", "return s.acquire(now, cmd.Claims[0], now+ttl, now+ttl), nil"),
+			edit(modelGo, "return s.release(now, cmd.Claims, now+retention)", "return s.release(now, cmd.Claims, now)"))},
 	{ID: "M61", Bug: "a waiter relies on notices and has no timer", Mimics: "S37",
 		Edits: edit(acquireGo, "until := l.clock.Now().Add(pause(free, w.fruitless-1, first, l.opts.Poll, l.chance()))", "until := clock.Never")},
 	{ID: "M62", Bug: "a lease that has ended keeps its place in this process", Mimics: "S50",

@@ -22,6 +22,7 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -41,7 +42,7 @@ type memory struct {
 	now  model.Time   // how far its time has come
 	disk []model.Entry
 
-	released string // the channel on which 0 was published last
+	released []string // the channels on which 0 was published
 }
 
 // New returns an empty memory.
@@ -61,20 +62,25 @@ func New() sim.Memory {
 // hear sees every command, also those of scripts.
 func (m *memory) hear(_ *server.Peer, cmd string, args ...string) (done bool) {
 	if cmd == "PUBLISH" && args[1] == "0" {
-		m.released = args[0]
+		m.released = append(m.released, args[0])
 	}
 	return false
 }
 
-func (m *memory) Apply(now model.Time, cmd node.Command) (reply node.Reply, published bool) {
+func (m *memory) Apply(now model.Time, cmd node.Command) (reply node.Reply, published []node.Claim) {
 	m.Expire(now)
-	m.released = ""
+	m.released = m.released[:0]
 	reply = redisnode.Execute(cmd, m.do)
 	for _, c := range cmd.Claims {
 		m.prolong(c.Name)
 		m.prolong(node.FenceKey(c.Name))
 	}
-	return reply, m.released == node.Channel(cmd.Claims[0].Name)
+	for _, c := range cmd.Claims {
+		if slices.Contains(m.released, node.Channel(c.Name)) {
+			published = append(published, c)
+		}
+	}
+	return reply, published
 }
 
 // do has a command executed.

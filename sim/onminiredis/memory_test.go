@@ -3,6 +3,7 @@ package onminiredis_test
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -77,7 +78,7 @@ func TestMemory(t *testing.T) {
 			}
 			a, published := want.Apply(now, cmd)
 			b, heard := got.Apply(now, cmd)
-			if !reflect.DeepEqual(a, b) || published != heard {
+			if !reflect.DeepEqual(a, b) || !slices.Equal(published, heard) {
 				t.Fatalf("%v: %+v, published %v; want %+v, published %v", cmd, b, heard, a, published)
 			}
 		}
