@@ -18,6 +18,26 @@
 // owner, whose value is 1, and a TTL on the key. Releases are published on
 // [Channel]. Beside it [FenceKey] holds the fence: the highest token that the
 // node has seen for the name.
+//
+// # Readers and writers
+//
+// A lock of [Mode] Read or Write is laid out as Redisson's RReadWriteLock: the
+// hash has a field "mode", "read" or "write", a field for each reader, its
+// owner, and one for the writer, its owner with ":write" behind. Each reader has
+// a key of its own, [HoldKey], which lives for as long as that reader's hold,
+// while the hash lives for as long as the longest. A reader whose HoldKey has
+// expired is dead, though its field may be there as long as another reader's
+// renewals keep the hash: it stands in nobody's way, and is removed on occasion.
+// Releases are published on [ReadWriteChannel].
+//
+// Two fences make tokens rise from readers to writers and from writers to
+// readers, while readers do not get in each other's way: beside the fence, which
+// writers raise, [ReadersKey] holds the highest token of a reader. A reader has
+// to be above the first, a writer above both.
+//
+// A writer that waits while readers come and go would wait for ever. So it leaves
+// its intent in [IntentKey], and as long as that is there no new reader is let
+// in.
 package node
 
 import (
@@ -47,12 +67,14 @@ type Node interface {
 	// the server has lost its scripts.
 	Submit(cmd Command, reply func(Reply))
 
-	// Watch calls wake whenever waiting for name may be over: a release was
-	// published, or the subscription has just begun, or begun anew after a
-	// break in which notices may have been lost. Notices are hints: some are
-	// lost, some are for nothing. wake does not block, and holds for any task.
-	// After stop has returned no new call of wake begins.
-	Watch(name string, wake func()) (stop func())
+	// Watch calls wake whenever waiting for name in this mode may be over: a
+	// release was published, or the subscription has just begun, or begun anew
+	// after a break in which notices may have been lost. Notices are hints: some
+	// are lost, some are for nothing. Exclusive has one channel, Read and Write
+	// have another: who waits in one mode for the end of a hold of the other is
+	// not told. wake does not block, and holds for any task. After stop has
+	// returned no new call of wake begins.
+	Watch(name string, mode Mode, wake func()) (stop func())
 
 	// Close answers whatever is still open with ErrClosed, ends the node's
 	// tasks, waits for them, and closes its connections. Later Submits are
@@ -94,6 +116,30 @@ const (
 	// and it and Stale the highest fence of all names. Names that have the
 	// owner's field are as good as granted: they stay as they are, and the locks
 	// of the others are created.
+	//
+	// In mode Read the rules are, for one claim:
+	//   - the key is there and is not a hash: ErrWrongType;
+	//   - the owner is a living reader: Granted, and nothing changes;
+	//   - the key is there and not in mode read: Refused, with its TTL and the
+	//     fence;
+	//   - a writer's intent is there: Refused, with the intent's TTL and the
+	//     fence;
+	//   - the token is not above the fence: Stale, with the fence;
+	//   - otherwise the owner becomes a reader for TTL, the key's life is raised
+	//     to that, ReadersKey to the token: Granted.
+	//
+	// And in mode Write:
+	//   - the key is there and is not a hash: ErrWrongType;
+	//   - the owner is the writer: Granted, and nothing changes;
+	//   - the key is there, other than with dead readers alone: Refused, with its
+	//     TTL and the higher of fence and ReadersKey. If it has readers, Patience
+	//     is not 0 and the token is above the fence, the Waiter's intent is there
+	//     for Patience from now;
+	//   - the token is not above both fences: Stale, with the higher;
+	//   - otherwise the owner is the writer, the key lives for TTL, the token
+	//     becomes the fence, the Waiter's intent is gone: Granted.
+	//
+	// Redisson's readers do not heed an intent.
 	Acquire Kind = iota + 1
 
 	// Release ends its claims. The fences are raised to the token where they are
@@ -101,21 +147,38 @@ const (
 	// no key, "0" is published on the name's channel: Released, if there was any.
 	// Otherwise Absent. A key that is not a hash: ErrWrongType, after raising the
 	// fences and ending the other claims.
+	//
+	// Read and Write are the same here, and take one claim: the owner stops being
+	// a reader, and being the writer, whichever it is. With the last living reader
+	// the key goes, and "0" is published; otherwise its life becomes that of the
+	// reader who has longest. With the writer the key goes, and "1" is published.
+	// If there is a Waiter and Patience is 0, its intent is removed as well, and
+	// "1" published for those who were kept out. If Patience is not 0 and the owner
+	// was the writer, the Waiter's intent is there again for Patience: so a partial
+	// grant is given back without giving up waiting.
 	Release
 
 	// Extend raises to TTL the life of each claim's key that has the owner's
 	// field, and never shortens it. The status is Done, and Kept says which
-	// claims had their field. A key that is not a hash has no fields.
+	// claims had their field. A key that is not a hash has no fields. In mode Read
+	// it is the reader's own life that is raised, and with it the key's; a dead
+	// reader's claim is not kept.
 	Extend
 
 	// Inspect reads the State of its one claim's name: Done.
 	Inspect
 
-	// Break removes the lock of its one claim's name, whoever owns it, raises
-	// the fence to the token if it is below, and publishes "0" if there was a
-	// lock: Released, otherwise Absent. A key that is not a hash is left alone:
-	// ErrWrongType.
+	// Break removes the lock of its one claim's name, whoever owns it and in
+	// whatever mode, raises the fence to the token if it is below, and publishes
+	// "0", or "1" for readers and writers, if there was a lock: Released,
+	// otherwise Absent. A key that is not a hash is left alone: ErrWrongType.
 	Break
+
+	// Downgrade makes a reader of the owner of its one claim, who is the writer,
+	// with what is left of its life and its token, and publishes "1": Done, and
+	// Kept says that the owner was the writer, or is a living reader already. A key
+	// that is not a hash: ErrWrongType.
+	Downgrade
 )
 
 func (k Kind) String() string {
@@ -130,16 +193,33 @@ func (k Kind) String() string {
 		return "inspect"
 	case Break:
 		return "break"
+	case Downgrade:
+		return "downgrade"
 	}
 	return "no command"
+}
+
+// A Mode says what a lock shares with others.
+type Mode uint8
+
+const (
+	Exclusive Mode = iota // nothing
+	Read                  // with other readers
+	Write                 // nothing, and it excludes readers
+)
+
+func (m Mode) String() string {
+	return [...]string{"exclusive", "read", "write"}[m]
 }
 
 // A Command is one request to a node.
 type Command struct {
 	Kind Kind
+	Mode Mode // of all claims; not used by Inspect, Break and Downgrade
 
-	// Claims is one claim or more. Inspect and Break take exactly one; those of
-	// Acquire and Release are of different names, one owner and one token.
+	// Claims is one claim or more. Extend and, in mode Exclusive, Acquire and
+	// Release take several, the latter two of different names, one owner and one
+	// token; all else takes exactly one.
 	Claims []Claim
 
 	// TTL is the life to give a key by Acquire and Extend, in whole
@@ -149,6 +229,14 @@ type Command struct {
 	// Retention is how long a fence is kept after it was last raised by
 	// Acquire, Release or Break, in whole milliseconds.
 	Retention time.Duration
+
+	// Waiter tells who waits from all others who wait for the name; it stays the
+	// same from attempt to attempt, unlike owner and token. Patience is for how
+	// long an Acquire or Release leaves a mark that this waiter waits, unless it
+	// asks again, in whole milliseconds: 0 if it does not wait (any more). They
+	// are for Acquire and Release in mode Write.
+	Waiter   string
+	Patience time.Duration
 
 	// Deadline is when a reply is no longer of use: the node then replies
 	// ErrTimeout, and does not send the command if it has not done so yet.
@@ -186,7 +274,7 @@ type Reply struct {
 
 	TTL   time.Duration // Refused: what is left of the present holder's key, or NoExpiry
 	Fence Token         // Refused, Stale: the name's fence, 0 if there is none
-	Kept  []bool        // Extend: for each claim, whether its owner's field was there
+	Kept  []bool        // Extend, Downgrade: for each claim, whether its owner still had it
 	State *State        // Inspect
 
 	// Life is the life of the server that gave this answer: nil if the node
@@ -210,6 +298,10 @@ type State struct {
 	Fields []Field       // of a hash, sorted by name
 	TTL    time.Duration // NoExpiry for a key without; 0 when there is no key
 	Fence  Token         // 0 if there is none
+
+	Readers   Token         // what is in ReadersKey, 0 if there is none
+	Intent    string        // the Waiter whose intent to write is there, "" if none is
+	IntentTTL time.Duration // of the intent, as TTL
 }
 
 // A Field is one field of a lock's hash. In a plain lock there is one, the
@@ -217,6 +309,12 @@ type State struct {
 type Field struct {
 	Name, Value string
 }
+
+// What the hash of readers and writers has beside its owners' fields.
+const (
+	ModeField   = "mode"   // the field's name
+	WriteSuffix = ":write" // what is behind the owner in the writer's field
+)
 
 // FenceKey returns the key of name's fence.
 func FenceKey(name string) string { return string(AppendFenceKey(nil, name)) }
@@ -231,6 +329,49 @@ func Channel(name string) string { return string(AppendChannel(nil, name)) }
 // AppendChannel appends Channel(name) to b.
 func AppendChannel(b []byte, name string) []byte {
 	return prefixed(b, "redisson_lock__channel", name)
+}
+
+// ReadersKey returns the key of the highest token of a reader of name.
+func ReadersKey(name string) string { return string(AppendReadersKey(nil, name)) }
+
+// AppendReadersKey appends ReadersKey(name) to b.
+func AppendReadersKey(b []byte, name string) []byte { return prefixed(b, "redquorum_readers", name) }
+
+// IntentKey returns the key of the intent to write name.
+func IntentKey(name string) string { return string(AppendIntentKey(nil, name)) }
+
+// AppendIntentKey appends IntentKey(name) to b.
+func AppendIntentKey(b []byte, name string) []byte { return prefixed(b, "redquorum_writer", name) }
+
+// ReadWriteChannel returns the channel on which releases of name in modes Read
+// and Write are published: Redisson's.
+func ReadWriteChannel(name string) string { return string(AppendReadWriteChannel(nil, name)) }
+
+// AppendReadWriteChannel appends ReadWriteChannel(name) to b.
+func AppendReadWriteChannel(b []byte, name string) []byte {
+	return prefixed(b, "redisson_rwlock", name)
+}
+
+// HoldKey returns the key that is there as long as owner reads name: Redisson's,
+// for a reader's first hold; ours have no others.
+func HoldKey(name, owner string) string { return string(AppendHoldKey(nil, name, owner)) }
+
+// AppendHoldKey appends HoldKey(name, owner) to b.
+func AppendHoldKey(b []byte, name, owner string) []byte {
+	b = AppendHoldPrefix(b, name)
+	b = append(b, ':')
+	b = append(b, owner...)
+	return append(b, ":rwlock_timeout:1"...)
+}
+
+// AppendHoldPrefix appends to b what all HoldKeys of name begin with.
+func AppendHoldPrefix(b []byte, name string) []byte {
+	if strings.Contains(name, "{") {
+		return append(b, name...)
+	}
+	b = append(b, '{')
+	b = append(b, name...)
+	return append(b, '}')
 }
 
 // prefixed is Redisson's rule for keys beside a name: the name goes into braces,

@@ -488,7 +488,7 @@ func (w *waiter) rest(ctx context.Context) bool {
 	l := w.l
 	if len(w.stops) == 0 {
 		for i, n := range l.nodes {
-			w.stops = append(w.stops, n.Watch(w.name, w.wake[i]))
+			w.stops = append(w.stops, n.Watch(w.name, node.Exclusive, w.wake[i]))
 		}
 	}
 	free := w.freeIn()

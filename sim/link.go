@@ -450,7 +450,7 @@ func (l *link) reset(conn uint32) {
 }
 
 // Watch implements node.Node.
-func (l *link) Watch(name string, wake func()) (stop func()) {
+func (l *link) Watch(name string, _ node.Mode, wake func()) (stop func()) {
 	v := &watcher{name, wake}
 	first := !slices.ContainsFunc(l.watchers, func(o *watcher) bool { return o.name == name })
 	l.watchers = append(l.watchers, v)

@@ -956,10 +956,10 @@ func (l *link) answer(q *request, r node.Reply) bool {
 }
 
 // Watch implements node.Node.
-func (l *link) Watch(name string, wake func()) (stop func()) {
+func (l *link) Watch(name string, mode node.Mode, wake func()) (stop func()) {
 	var mu sync.Mutex // held during wake, so that none begins when stop has returned
 	stopped := false
-	unwatch := l.w.server.Watch(name, func() {
+	unwatch := l.w.server.Watch(name, mode, func() {
 		l.w.carry(toClient, l.w.connection(), notice, func() {
 			mu.Lock()
 			defer mu.Unlock()

@@ -91,7 +91,7 @@ func (n *Node) Submit(cmd node.Command, reply func(node.Reply)) {
 	}
 	if len(n.open) == 0 && n.delay == 0 && !n.hung && !n.mute { // nothing to wait for
 		result, published := n.execute(now, cmd)
-		woken := n.woken(published)
+		woken := n.woken(published, cmd)
 		n.mu.Unlock()
 		reply(result)
 		wakeAll(woken)
@@ -184,7 +184,7 @@ func (n *Node) work(now clock.Instant) (calls []func()) {
 		if r.execute <= now {
 			result, published := n.execute(now, r.cmd)
 			r.result, r.execute = result, clock.Never
-			if woken := n.woken(published); len(woken) > 0 {
+			if woken := n.woken(published, r.cmd); len(woken) > 0 {
 				calls = append(calls, func() { wakeAll(woken) })
 			}
 		}

@@ -251,8 +251,8 @@ func TestStepMovesTheServersClockAlone(t *testing.T) {
 func TestStopDuringWake(t *testing.T) {
 	n := model.New(clock.Runtime(), "a")
 	stopSecond, beginning, woken := func() {}, true, false
-	n.Watch("n", func() { stopSecond() })
-	stopSecond = n.Watch("n", func() { woken, beginning = !beginning, false })
+	n.Watch("n", node.Exclusive, func() { stopSecond() })
+	stopSecond = n.Watch("n", node.Exclusive, func() { woken, beginning = !beginning, false })
 	n.Publish("n")
 	if woken {
 		t.Error("woken after stop")
@@ -270,28 +270,28 @@ func TestWakes(t *testing.T) {
 			}
 			woken = nil
 		}
-		stopA := n.Watch("a", add("a"))
+		stopA := n.Watch("a", node.Exclusive, add("a"))
 		expect("at the beginning", "a")
-		n.Watch("b", add("b"))
-		n.Watch("{a}", add("a in braces")) // by Redisson's rule the same channel
+		n.Watch("b", node.Exclusive, add("b"))
+		n.Watch("{a}", node.Exclusive, add("a in braces")) // by Redisson's rule the same channel
 		expect("at the beginning", "b", "a in braces")
-		n.Publish("a")
+		n.Publish(node.Channel("a"))
 		expect("a notice", "a", "a in braces")
 		n.Hang(true)
-		n.Publish("a")
-		n.Watch("c", add("c"))
+		n.Publish(node.Channel("a"))
+		n.Watch("c", node.Exclusive, add("c"))
 		expect("hanging")
 		n.Hang(false)
 		expect("no longer hanging", "a", "a in braces", "b", "c")
 		n.Down(true)
-		n.Publish("a")
+		n.Publish(node.Channel("a"))
 		expect("down")
 		n.Down(false)
 		expect("up", "a", "a in braces", "b", "c")
 		stopA()
 		n.Restart(true)
 		expect("after a restart", "a in braces", "b", "c")
-		n.Publish("a")
+		n.Publish(node.Channel("a"))
 		expect("a notice after stop", "a in braces")
 	})
 }

@@ -34,8 +34,9 @@ const Never Time = math.MaxInt64
 // zero Server is empty and ready. Its methods must not be called at the same
 // time.
 type Server struct {
-	keys  map[string]*key  // by key; those that are gone remain, to be used again
-	names map[string]names // by name, so that a command makes one look-up
+	keys   map[string]*key    // by key; those that are gone remain, to be used again
+	names  map[string]names   // by name, so that a command makes one look-up
+	shared map[string]*shared // the same, for readers and writers
 
 	epoch    uint   // counts Syncs
 	unsynced []*key // changed since the last Sync
@@ -83,21 +84,34 @@ func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published 
 	ttl, retention := Time(node.Milliseconds(cmd.TTL)), Time(node.Milliseconds(cmd.Retention))
 	switch cmd.Kind {
 	case node.Acquire:
-		if len(cmd.Claims) > 1 {
+		switch {
+		case cmd.Mode == node.Read:
+			return s.acquireRead(now, cmd), nil
+		case cmd.Mode == node.Write:
+			return s.acquireWrite(now, cmd), nil
+		case len(cmd.Claims) > 1:
 			return s.acquireAll(now, cmd.Claims, now+ttl, now+retention), nil
 		}
 		return s.acquire(now, cmd.Claims[0], now+ttl, now+retention), nil
 	case node.Release:
-		if len(cmd.Claims) > 1 {
+		switch {
+		case cmd.Mode != node.Exclusive:
+			return s.releaseShared(now, cmd)
+		case len(cmd.Claims) > 1:
 			return s.releaseAll(now, cmd.Claims, now+retention)
 		}
 		return s.release(now, cmd.Claims, now+retention)
 	case node.Extend:
-		return s.extend(now, cmd.Claims, now+ttl), nil
+		if cmd.Mode == node.Read {
+			return s.extendRead(now, cmd.Claims, now+ttl), nil
+		}
+		return s.extend(now, cmd, now+ttl), nil
 	case node.Inspect:
 		return s.inspect(now, cmd.Claims[0].Name), nil
 	case node.Break:
 		return s.breakLock(now, cmd.Claims, now+retention)
+	case node.Downgrade:
+		return s.downgrade(now, cmd.Claims)
 	}
 	panic(fmt.Sprintf("model: a command of kind %d", cmd.Kind))
 }
@@ -237,9 +251,12 @@ func (s *Server) remove(lock *key, owner string) bool {
 	return true
 }
 
-func (s *Server) extend(now Time, claims []node.Claim, expires Time) node.Reply {
-	kept := make([]bool, len(claims))
-	for i, c := range claims {
+func (s *Server) extend(now Time, cmd node.Command, expires Time) node.Reply {
+	kept := make([]bool, len(cmd.Claims))
+	for i, c := range cmd.Claims {
+		if cmd.Mode == node.Write {
+			c.Owner += node.WriteSuffix
+		}
 		lock, _ := s.lookUp(now, c.Name)
 		_, kept[i] = lock.find(c.Owner)
 		if kept[i] && lock.expires < expires {
@@ -251,17 +268,24 @@ func (s *Server) extend(now Time, claims []node.Claim, expires Time) node.Reply 
 }
 
 func (s *Server) inspect(now Time, name string) node.Reply {
-	lock, fence := s.lookUp(now, name)
-	seen, err := fence.token()
+	k := s.lookUpShared(now, name)
+	seen, err := k.fence.token()
 	if err != nil {
 		return failure(err)
 	}
-	state := &node.State{Type: lock.kind.String(), Fence: seen}
-	if lock.kind != none {
-		state.TTL = lock.left(now)
+	readers, err := k.readers.token()
+	if err != nil {
+		return failure(err)
 	}
-	if lock.kind == hash {
-		state.Fields = slices.Clone(lock.fields)
+	state := &node.State{Type: k.lock.kind.String(), Fence: seen, Readers: readers}
+	if k.lock.kind != none {
+		state.TTL = k.lock.left(now)
+	}
+	if k.lock.kind == hash {
+		state.Fields = slices.Clone(k.lock.fields)
+	}
+	if k.intent.kind != none {
+		state.Intent, state.IntentTTL = k.intent.text, k.intent.left(now)
 	}
 	return node.Reply{Status: node.Done, State: state}
 }

@@ -34,11 +34,11 @@ func wakeAll(woken []*watcher) {
 	}
 }
 
-// Watch calls wake when a release of name is published, and at once, or as soon
-// as the server is no longer down or hung. stop waits for a call of wake that
-// is under way.
-func (n *Node) Watch(name string, wake func()) (stop func()) {
-	channel := node.Channel(name)
+// Watch calls wake when a release of name in this mode is published, and at once,
+// or as soon as the server is no longer down or hung. stop waits for a call of
+// wake that is under way.
+func (n *Node) Watch(name string, mode node.Mode, wake func()) (stop func()) {
+	channel := channel(name, mode)
 	w := &watcher{wake: wake}
 	n.mu.Lock()
 	n.watchers[channel] = append(n.watchers[channel], w)
@@ -53,11 +53,18 @@ func (n *Node) Watch(name string, wake func()) (stop func()) {
 	}
 }
 
-// Publish publishes a notice on the channel of name, as the release of a client
-// that is not on this node does.
-func (n *Node) Publish(name string) {
+func channel(name string, mode node.Mode) string {
+	if mode == node.Exclusive {
+		return node.Channel(name)
+	}
+	return node.ReadWriteChannel(name)
+}
+
+// Publish publishes a notice on a channel, as the release of a client that is not
+// on this node does.
+func (n *Node) Publish(channel string) {
 	n.mu.Lock()
-	woken := n.listeners(name)
+	woken := n.listeners(channel)
 	n.mu.Unlock()
 	wakeAll(woken)
 }
@@ -75,23 +82,31 @@ func (n *Node) unwatch(channel string, w *watcher) {
 
 func (n *Node) listening() bool { return !n.closed && !n.down && !n.hung }
 
-// woken returns who is to be told of what was published.
-func (n *Node) woken(published []node.Claim) []*watcher {
-	if len(published) == 1 {
-		return n.listeners(published[0].Name)
+// woken returns who is to be told of what cmd has published. A Break tells both
+// channels, which is once for nothing: what mode the lock had is gone.
+func (n *Node) woken(published []node.Claim, cmd node.Command) (all []*watcher) {
+	if len(n.watchers) == 0 || len(published) == 0 {
+		return nil
 	}
-	var all []*watcher
+	mode := cmd.Mode
+	switch cmd.Kind {
+	case node.Break:
+		all = n.listeners(node.ReadWriteChannel(published[0].Name))
+		mode = node.Exclusive
+	case node.Downgrade:
+		mode = node.Read
+	}
 	for _, c := range published {
-		all = append(all, n.listeners(c.Name)...)
+		all = append(all[:len(all):len(all)], n.listeners(channel(c.Name, mode))...)
 	}
 	return all
 }
 
-func (n *Node) listeners(name string) []*watcher {
-	if len(n.watchers) == 0 || !n.listening() {
+func (n *Node) listeners(channel string) []*watcher {
+	if !n.listening() {
 		return nil
 	}
-	return n.watchers[node.Channel(name)]
+	return n.watchers[channel]
 }
 
 // connected returns everybody, because all subscriptions begin anew, or nobody

@@ -160,8 +160,13 @@ type bell struct {
 // watch watches a name, and returns when the subscription has begun.
 func (f fixture) watch(name string) bell {
 	f.Helper()
+	return f.watchIn(name, node.Exclusive)
+}
+
+func (f fixture) watchIn(name string, mode node.Mode) bell {
+	f.Helper()
 	b := bell{rings: make(chan struct{}, 1000)}
-	b.stop = f.Node.Watch(name, func() { b.rings <- struct{}{} })
+	b.stop = f.Node.Watch(name, mode, func() { b.rings <- struct{}{} })
 	f.Cleanup(b.stop)
 	f.rings(b)
 	b.drain()
@@ -318,7 +323,7 @@ var closeRules = []rule{
 		b.drain()
 		f.must(f.Do("PUBLISH", node.Channel(name), "0"))
 		b.stop()
-		if stop := f.Node.Watch(name, func() {}); stop == nil {
+		if stop := f.Node.Watch(name, node.Exclusive, func() {}); stop == nil {
 			f.Error("Watch of a closed node returns no stop")
 		} else {
 			stop()

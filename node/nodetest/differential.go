@@ -33,7 +33,8 @@ func Differential(t rapid.TB, ops int, systems ...System) {
 	total, late := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		r := race{systems: systems, unit: unit(systems), seen: seen}
-		program := rapid.SliceOfN(stepGen, steps, steps).Draw(rt, "program")
+		about := rapid.SampledFrom(subjects).Draw(rt, "subject")
+		program := rapid.SliceOfN(about, steps, steps).Draw(rt, "program")
 		err := r.run(program)
 		total += r.done
 		switch {
@@ -94,12 +95,24 @@ var outcomes = []string{
 	"inspect: none", "inspect: hash", "inspect: hash of several", "inspect: string", "inspect: never expires",
 	"inspect: no fence", "inspect: fence",
 	"break: released", "break: absent", "break: wrong type",
+	"acquire read: granted", "acquire read: refused", "acquire read: refused, never expires", "acquire read: stale",
+	"acquire read: wrong type",
+	"acquire write: granted", "acquire write: refused", "acquire write: refused, never expires", "acquire write: stale",
+	"acquire write: wrong type",
+	"release read: released", "release read: absent", "release read: wrong type",
+	"release write: released", "release write: absent", "release write: wrong type",
+	"extend read: kept", "extend read: not kept", "extend write: kept", "extend write: not kept",
+	"downgrade: kept", "downgrade: not kept", "downgrade: wrong type",
+	"inspect: intent", "inspect: readers",
 }
 
 func outcome(r node.Reply, cmd node.Command) []string {
 	kind, command := cmd.Kind, cmd.Kind.String()
 	if len(cmd.Claims) > 1 && kind != node.Extend {
 		command += " of several"
+	}
+	if cmd.Mode != node.Exclusive {
+		command += " " + cmd.Mode.String()
 	}
 	what := func(came string) string { return command + ": " + came }
 	switch {
@@ -109,7 +122,7 @@ func outcome(r node.Reply, cmd node.Command) []string {
 		return []string{what(r.Err.Error())}
 	case r.Status == node.Refused && r.TTL == node.NoExpiry:
 		return []string{what("refused, never expires")}
-	case kind == node.Extend:
+	case kind == node.Extend || kind == node.Downgrade:
 		var all []string
 		for _, kept := range r.Kept {
 			all = append(all, what(map[bool]string{true: "kept", false: "not kept"}[kept]))
@@ -123,6 +136,12 @@ func outcome(r node.Reply, cmd node.Command) []string {
 		if r.State.TTL == node.NoExpiry {
 			all = append(all, what("never expires"))
 		}
+		if r.State.Intent != "" {
+			all = append(all, what("intent"))
+		}
+		if r.State.Readers != 0 {
+			all = append(all, what("readers"))
+		}
 		return append(all, what(map[bool]string{true: "no fence", false: "fence"}[r.State.Fence == 0]))
 	}
 	return []string{what(r.Status.String())}
@@ -131,7 +150,10 @@ func outcome(r node.Reply, cmd node.Command) []string {
 // A step is one thing to do to every system.
 type step struct {
 	op     string // a Kind's name, "advance", a Redis command, or "-" for nothing
+	mode   node.Mode
 	claims []node.Claim
+	waiter string
+	wait   int           // patience, in units
 	key    string        // of a Redis command
 	field  string        // of HSET
 	time   int           // in units
@@ -145,8 +167,8 @@ func (s step) String() string {
 		return s.op
 	case "advance":
 		return fmt.Sprintf("advance %d", s.time)
-	case "acquire", "release", "extend", "inspect", "break":
-		return fmt.Sprintf("%s %v ttl %d-%v keep %d", s.op, s.claims, s.time, s.odd, s.keep)
+	case "acquire", "release", "extend", "inspect", "break", "downgrade":
+		return fmt.Sprintf("%s %v %v ttl %d-%v keep %d waiter %q for %d", s.op, s.mode, s.claims, s.time, s.odd, s.keep, s.waiter, s.wait)
 	}
 	return fmt.Sprintf("%s %s %s %d", s.op, s.key, s.field, s.time)
 }
@@ -158,25 +180,59 @@ var (
 	// A name in braces has the fence of that without.
 	lockNames = []string{"n", "{n}", "a{b}"}
 	owners    = []string{"a", "b"}
-	keys      = append([]string{node.FenceKey("n"), node.FenceKey("a{b}")}, lockNames...)
+	keys      = append([]string{
+		node.FenceKey("n"), node.FenceKey("a{b}"), node.ReadersKey("n"), node.IntentKey("n"), node.IntentKey("a{b}"),
+		node.HoldKey("n", "a"), node.HoldKey("a{b}", "a"), node.HoldKey("a{b}", "b"),
+	}, lockNames...)
+)
 
-	// As often as they are to come up; rapid prefers the first. The very first is
-	// what a step is reduced to if it does not matter.
-	opNames = []string{
-		"-", "acquire", "break", "SET", "HSET", "advance", "acquire", "release", "acquire", "release", "advance", "extend",
-		"acquire", "DEL", "advance", "acquire", "release", "advance", "inspect", "PERSIST", "PEXPIRE", "extend", "FLUSHALL",
+// A subject is what a program is about: what is in its steps, as often as it is
+// to come up. The very first operation is what a step is reduced to if it does
+// not matter.
+type subject struct {
+	ops   []string
+	modes []node.Mode
+	names []string
+}
+
+var subjects = []*rapid.Generator[step]{
+	subject{
+		ops: []string{
+			"-", "acquire", "break", "SET", "HSET", "advance", "acquire", "release", "acquire", "release", "advance", "extend",
+			"acquire", "DEL", "advance", "acquire", "release", "advance", "inspect", "PERSIST", "PEXPIRE", "extend", "FLUSHALL",
+		},
+		modes: []node.Mode{node.Exclusive},
+		names: lockNames,
+	}.step(),
+	subject{
+		ops: []string{
+			"-", "acquire", "acquire", "acquire", "acquire", "acquire", "acquire", "release", "release", "release", "extend",
+			"extend", "downgrade", "downgrade", "advance", "advance", "advance", "DEL", "PEXPIRE", "PERSIST", "HSET", "break",
+		},
+		modes: []node.Mode{node.Read, node.Write, node.Read},
+		names: []string{"n", "a{b}", "n"},
+	}.step(),
+	subject{
+		ops: []string{
+			"-", "acquire", "acquire", "acquire", "release", "release", "extend", "downgrade", "advance", "inspect", "SET", "HSET",
+			"DEL", "PERSIST", "PEXPIRE", "break", "FLUSHALL",
+		},
+		modes: []node.Mode{node.Exclusive, node.Read, node.Write},
+		names: lockNames,
+	}.step(),
+}
+
+func (about subject) claim(t *rapid.T) node.Claim {
+	return node.Claim{
+		Name:  rapid.SampledFrom(about.names).Draw(t, "name"),
+		Owner: rapid.SampledFrom(owners).Draw(t, "owner"),
+		Token: node.Token(rapid.IntRange(1, 12).Draw(t, "token")),
 	}
+}
 
-	claimGen = rapid.Custom(func(t *rapid.T) node.Claim {
-		return node.Claim{
-			Name:  rapid.SampledFrom(lockNames).Draw(t, "name"),
-			Owner: rapid.SampledFrom(owners).Draw(t, "owner"),
-			Token: node.Token(rapid.IntRange(1, 12).Draw(t, "token")),
-		}
-	})
-
-	stepGen = rapid.Custom(func(t *rapid.T) step {
-		s := step{op: rapid.SampledFrom(opNames).Draw(t, "op")}
+func (about subject) step() *rapid.Generator[step] {
+	return rapid.Custom(func(t *rapid.T) step {
+		s := step{op: rapid.SampledFrom(about.ops).Draw(t, "op")}
 		if s.op == "-" {
 			return s
 		}
@@ -184,16 +240,19 @@ var (
 		case "advance", "PEXPIRE":
 			s.time = rapid.IntRange(1, 6).Draw(t, "time")
 		case "acquire", "release":
-			s.claims = []node.Claim{claimGen.Draw(t, "claim")}
-			if rapid.IntRange(0, 3).Draw(t, "several") == 3 {
+			s.claims = []node.Claim{about.claim(t)}
+			if s.mode = rapid.SampledFrom(about.modes).Draw(t, "mode"); s.mode != node.Exclusive {
+				s.waits(t)
+			} else if rapid.IntRange(0, 3).Draw(t, "several") == 3 {
 				more := s.claims[0]
 				more.Name = rapid.SampledFrom(lockNames).Filter(func(name string) bool { return name != more.Name }).Draw(t, "more")
 				s.claims = append(s.claims, more)
 			}
-		case "break", "inspect":
-			s.claims = []node.Claim{claimGen.Draw(t, "claim")}
+		case "break", "inspect", "downgrade":
+			s.claims = []node.Claim{about.claim(t)}
 		case "extend":
-			s.claims = rapid.SliceOfN(claimGen, 1, 3).Draw(t, "claims")
+			s.claims = rapid.SliceOfN(rapid.Custom(about.claim), 1, 3).Draw(t, "claims")
+			s.mode = rapid.SampledFrom(about.modes).Draw(t, "mode")
 		}
 		switch s.op {
 		case "acquire", "extend":
@@ -202,13 +261,20 @@ var (
 		case "DEL", "PERSIST", "PEXPIRE":
 			s.key = rapid.SampledFrom(keys).Draw(t, "key")
 		case "HSET", "SET":
-			s.field = rapid.SampledFrom([]string{"java", "a", "b"}).Draw(t, "field")
-			s.key = rapid.SampledFrom(lockNames).Draw(t, "key")
+			s.field = rapid.SampledFrom([]string{"java", "a", "b", "mode"}).Draw(t, "field")
+			s.key = rapid.SampledFrom(about.names).Draw(t, "key")
 		}
 		s.keep = rapid.IntRange(1, 16).Draw(t, "keep")
 		return s
 	})
-)
+}
+
+// waits draws who waits, and for how long.
+func (s *step) waits(t *rapid.T) {
+	if s.waiter = rapid.SampledFrom([]string{"", "me", "you"}).Draw(t, "waiter"); s.waiter != "" {
+		s.wait = rapid.IntRange(0, 6).Draw(t, "patience")
+	}
+}
 
 // A race is one program run on all systems.
 type race struct {
@@ -254,7 +320,7 @@ func (r *race) play(s step) error {
 		return nil
 	case "advance":
 		return r.advance(time.Duration(s.time) * r.unit)
-	case "acquire", "release", "extend", "inspect", "break":
+	case "acquire", "release", "extend", "inspect", "break", "downgrade":
 		return r.submit(s)
 	}
 	args := []string{s.op, s.key}
@@ -264,7 +330,7 @@ func (r *race) play(s step) error {
 	case "SET":
 		args = append(args, "x")
 	case "HSET":
-		args = append(args, s.field, "1")
+		args = append(args, s.field, map[bool]string{true: "read", false: "1"}[s.field == node.ModeField])
 	case "PEXPIRE":
 		args = append(args, fmt.Sprint(r.life(s).Milliseconds()))
 	}
@@ -372,13 +438,18 @@ func (r *race) compare(s step) error {
 
 var kinds = map[string]node.Kind{
 	"acquire": node.Acquire, "release": node.Release, "extend": node.Extend, "inspect": node.Inspect, "break": node.Break,
+	"downgrade": node.Downgrade,
 }
 
 func (r *race) command(s step, sys System) node.Command {
-	return node.Command{
-		Kind: kinds[s.op], Claims: s.claims, TTL: r.life(s),
-		Retention: r.life(step{time: s.keep}), Deadline: sys.soon(),
+	cmd := node.Command{
+		Kind: kinds[s.op], Mode: s.mode, Claims: s.claims, TTL: r.life(s),
+		Retention: r.life(step{time: s.keep}), Deadline: sys.soon(), Waiter: s.waiter,
 	}
+	if s.wait > 0 {
+		cmd.Patience = r.life(step{time: s.wait})
+	}
+	return cmd
 }
 
 // same requires of got what was answered before.
@@ -401,7 +472,8 @@ func same(want, got node.Reply, slack time.Duration) error {
 }
 
 func sameState(a, b node.State, slack time.Duration) bool {
-	return a.Type == b.Type && a.Fence == b.Fence && near(a.TTL, b.TTL, slack) && fmt.Sprint(a.Fields) == fmt.Sprint(b.Fields)
+	return a.Type == b.Type && a.Fence == b.Fence && near(a.TTL, b.TTL, slack) && fmt.Sprint(a.Fields) == fmt.Sprint(b.Fields) &&
+		a.Readers == b.Readers && a.Intent == b.Intent && near(a.IntentTTL, b.IntentTTL, slack)
 }
 
 func near(a, b, slack time.Duration) bool {

@@ -3,11 +3,9 @@ package nodetest
 import (
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
-	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
 )
 
@@ -28,7 +26,7 @@ func Model(c clock.Clock) System {
 // modelDo is the few commands of System.Do.
 func modelDo(n *model.Node, args []string) (err error) {
 	if args[0] == "PUBLISH" {
-		n.Publish(nameOf(args[1]))
+		n.Publish(args[1])
 		return nil
 	}
 	n.Do(func(s *model.Server, now model.Time) {
@@ -52,9 +50,4 @@ func modelDo(n *model.Node, args []string) (err error) {
 		}
 	})
 	return err
-}
-
-// nameOf returns a name whose channel this is.
-func nameOf(channel string) string {
-	return strings.TrimPrefix(channel, strings.TrimSuffix(node.Channel("{}"), "{}"))
 }

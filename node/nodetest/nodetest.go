@@ -110,6 +110,22 @@ func (s System) breakLock(name string, token node.Token) node.Command {
 	}
 }
 
+// in puts a command in another mode.
+func in(mode node.Mode, cmd node.Command) node.Command {
+	cmd.Mode = mode
+	return cmd
+}
+
+// waiting gives a command somebody who waits, for longer than a test takes.
+func waiting(waiter string, cmd node.Command) node.Command {
+	cmd.Waiter, cmd.Patience = waiter, life
+	return cmd
+}
+
+func (s System) downgrade(name, owner string) node.Command {
+	return node.Command{Kind: node.Downgrade, Claims: []node.Claim{{Name: name, Owner: owner}}, Deadline: s.soon()}
+}
+
 // reasons are all errors that a Reply's Err may match.
 var reasons = []error{
 	node.ErrTimeout, node.ErrUnreachable, node.ErrOverloaded, node.ErrClosed, node.ErrLoading, node.ErrBusy,
@@ -136,7 +152,7 @@ func wellFormed(cmd node.Command, r node.Reply) error {
 		return fmt.Errorf("an error that is none of package node's: %w", r.Err)
 	case r.Unsent && r.Status != node.Unknown:
 		return fmt.Errorf("%v, and unsent", r.Status)
-	case r.Status == node.Done && cmd.Kind == node.Extend && len(r.Kept) != len(cmd.Claims):
+	case r.Status == node.Done && (cmd.Kind == node.Extend || cmd.Kind == node.Downgrade) && len(r.Kept) != len(cmd.Claims):
 		return fmt.Errorf("%d claims and %d in Kept", len(cmd.Claims), len(r.Kept))
 	case r.Status == node.Done && cmd.Kind == node.Inspect && r.State == nil:
 		return errors.New("no State")
@@ -155,7 +171,7 @@ func possible(k node.Kind, s node.Status) bool {
 	case node.Released, node.Absent:
 		return k == node.Release || k == node.Break
 	case node.Done:
-		return k == node.Extend || k == node.Inspect
+		return k == node.Extend || k == node.Inspect || k == node.Downgrade
 	}
 	return false
 }

@@ -5,6 +5,7 @@
 -- ARGV[1]  token
 -- ARGV[2]  life of the fence, ms
 -- ARGV[3]  channel on which waiters listen
+-- ARGV[4]  and that for readers and writers
 --
 -- Returns 1 (there was a lock) or 0.
 --
@@ -20,6 +21,11 @@ end
 if kind == 'none' then
   return 0
 end
+local shared = redis.call('HEXISTS', KEYS[1], 'mode') == 1
 redis.call('DEL', KEYS[1])
-redis.call('PUBLISH', ARGV[3], '0')
+if shared then
+  redis.call('PUBLISH', ARGV[4], '1')
+else
+  redis.call('PUBLISH', ARGV[3], '0')
+end
 return 1

@@ -18,8 +18,10 @@ import (
 // in flight, for its reply and answered; otherwise whoever took it out of the
 // queue, until it is in flight, and whoever takes it out of flight.
 type call struct {
-	kind     node.Kind    // 0: INFO server
+	kind     node.Kind // 0: INFO server
+	mode     node.Mode
 	claims   []node.Claim // the call's own copy
+	waiter   string
 	deadline clock.Instant
 	sent     clock.Instant
 	reply    func(node.Reply)
@@ -27,24 +29,41 @@ type call struct {
 	asText   bool  // the server has answered that it does not know the script
 	ttl      int64 // ms
 	keep     int64 // the fence's life, ms
+	wait     int64 // the intent's life, ms
 }
 
 // check finds commands that no server could execute.
 func check(cmd node.Command) error {
 	switch {
-	case cmd.Kind < node.Acquire || cmd.Kind > node.Break:
+	case cmd.Kind < node.Acquire || cmd.Kind > node.Downgrade:
 		return fmt.Errorf("%w: command kind %d", node.ErrUnsupported, cmd.Kind)
-	case len(cmd.Claims) == 0 || len(cmd.Claims) > 1 && (cmd.Kind == node.Inspect || cmd.Kind == node.Break):
+	case cmd.Mode > node.Write:
+		return fmt.Errorf("%w: mode %d", node.ErrUnsupported, cmd.Mode)
+	case len(cmd.Claims) == 0 || len(cmd.Claims) > 1 && !takesSeveral(cmd):
 		return fmt.Errorf("%w: %v of %d names", node.ErrUnsupported, cmd.Kind, len(cmd.Claims))
+	case cmd.Patience > 0 && cmd.Waiter == "":
+		return fmt.Errorf("%w: %v with a patience of %v, of nobody", node.ErrUnsupported, cmd.Kind, cmd.Patience)
 	case cmd.TTL <= 0 && (cmd.Kind == node.Acquire || cmd.Kind == node.Extend):
 		return fmt.Errorf("%w: %v with a TTL of %v", node.ErrUnsupported, cmd.Kind, cmd.TTL)
 	}
 	return nil
 }
 
+func takesSeveral(cmd node.Command) bool {
+	switch cmd.Kind {
+	case node.Acquire, node.Release:
+		return cmd.Mode == node.Exclusive
+	case node.Extend:
+		return true
+	}
+	return false
+}
+
 // fill takes over what Submit was given.
 func (c *call) fill(cmd node.Command, reply func(node.Reply)) {
-	c.kind = cmd.Kind
+	c.kind, c.mode = cmd.Kind, cmd.Mode
+	c.waiter = cmd.Waiter
+	c.wait = node.Milliseconds(max(0, cmd.Patience))
 	c.claims = append(c.claims[:0], cmd.Claims...)
 	c.deadline = cmd.Deadline
 	c.reply = reply
@@ -85,7 +104,7 @@ func (c *call) decode(val any) node.Reply {
 		r = decodeAcquire(val)
 	case node.Release, node.Break:
 		r = decodeRelease(val)
-	case node.Extend:
+	case node.Extend, node.Downgrade:
 		r = decodeExtend(val, len(c.claims))
 	case node.Inspect:
 		r = decodeInspect(val)
@@ -138,17 +157,25 @@ func decodeExtend(val any, claims int) node.Reply {
 
 func decodeInspect(val any) node.Reply {
 	list, _ := val.([]any)
-	if len(list) < 3 || len(list)%2 == 0 {
+	if len(list) != 6 {
 		return node.Reply{}
 	}
 	kind, ok1 := list[0].(string)
 	ttl, ok2 := list[1].(int64)
 	fence, ok3 := list[2].(int64)
-	if !ok1 || !ok2 || !ok3 {
+	readers, ok4 := list[3].(int64)
+	intent, ok5 := list[4].([]any)
+	fields, ok6 := list[5].([]any)
+	if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6) || len(fields)%2 != 0 {
 		return node.Reply{}
 	}
-	s := &node.State{Type: kind, TTL: remaining(ttl), Fence: node.Token(fence)}
-	for pair := range slices.Chunk(list[3:], 2) {
+	s := &node.State{Type: kind, TTL: remaining(ttl), Fence: node.Token(fence), Readers: node.Token(readers)}
+	if len(intent) == 2 {
+		left, _ := intent[1].(int64)
+		s.Intent, _ = intent[0].(string)
+		s.IntentTTL = remaining(left)
+	}
+	for pair := range slices.Chunk(fields, 2) {
 		name, _ := pair[0].(string)
 		value, _ := pair[1].(string)
 		s.Fields = append(s.Fields, node.Field{Name: name, Value: value})

@@ -104,15 +104,17 @@
 // For names that begin with "nightly" an ACL user needs no more than
 //
 //	ACL SETUSER locker on >password resetkeys resetchannels -@all
-//	    ~nightly* ~redquorum_fence:{nightly* &redisson_lock__channel:{nightly*
+//	    ~nightly* ~{nightly* ~redquorum_*:{nightly*
+//	    &redisson_lock__channel:{nightly* &redisson_rwlock:{nightly*
 //	    +info +ping +eval +evalsha +subscribe +unsubscribe +publish
 //	    +exists +get +set +del +type +pttl +pexpire
-//	    +hset +hexists +hdel +hgetall
+//	    +hset +hget +hexists +hdel +hgetall
 //
 // and +select for a database other than 0, +client|setname for a ClientName.
 // "redquorum doctor" wants +time as well, to compare clocks, and --name nightly,
 // to try what the user may do under a name that it may use.
-// Names with a brace have their fence and channel without the added braces.
+// ~{nightly*, &redisson_rwlock and +hget are for readers and writers alone. Names
+// with a brace have their other keys and channels without the added braces.
 //
 // The server has to be Redis 6 or newer, or another one with its commands.
 //

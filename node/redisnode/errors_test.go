@@ -152,10 +152,11 @@ func TestPasswords(t *testing.T) {
 // minimalACL is what the package documentation says that a user needs.
 var minimalACL = []any{
 	"resetkeys", "resetchannels", "-@all",
-	"~nightly*", "~redquorum_fence:{nightly*", "&redisson_lock__channel:{nightly*",
+	"~nightly*", "~{nightly*", "~redquorum_*:{nightly*",
+	"&redisson_lock__channel:{nightly*", "&redisson_rwlock:{nightly*",
 	"+info", "+ping", "+eval", "+evalsha", "+subscribe", "+unsubscribe", "+publish",
 	"+exists", "+get", "+set", "+del", "+type", "+pttl", "+pexpire",
-	"+hset", "+hexists", "+hdel", "+hgetall",
+	"+hset", "+hget", "+hexists", "+hdel", "+hgetall",
 }
 
 func TestMinimalACL(t *testing.T) {
@@ -164,7 +165,7 @@ func TestMinimalACL(t *testing.T) {
 	n := dial(t, "redis://locker:s3cret@"+p.addr)
 
 	woken := make(chan bool, 100)
-	defer n.Watch("nightly", func() { woken <- true })()
+	defer n.Watch("nightly", node.Exclusive, func() { woken <- true })()
 	<-woken
 	expect(t, "acquire", ask(t, n, acquire("nightly", "me", 1)), node.Granted)
 	expect(t, "refused", ask(t, n, acquire("nightly", "you", 2)), node.Refused)
@@ -174,6 +175,9 @@ func TestMinimalACL(t *testing.T) {
 	<-woken
 	expect(t, "acquire", ask(t, n, acquire("nightly", "me", 3)), node.Granted)
 	expect(t, "break", ask(t, n, breakLock("nightly", 4)), node.Released)
+	for _, cmd := range shared("nightly", 5) {
+		expect(t, fmt.Sprint(cmd.Kind, cmd.Mode), ask(t, n, cmd.Command), cmd.want)
+	}
 
 	expectErr(t, "another name", ask(t, n, acquire("daily", "me", 1)), node.ErrAuth)
 	expectErr(t, "extend another name", ask(t, n, extend(time.Minute, claim("daily", "me", 0)...)), node.ErrAuth)
@@ -209,11 +213,15 @@ func fails(t *testing.T, url string) bool {
 	defer n.Close()
 	refused := false
 	now := node.Token(time.Now().UnixMicro())
-	for i, cmd := range []node.Command{
+	commands := []node.Command{
 		acquire("nightly", "me", now), acquire("nightly", "you", now+1), extend(time.Minute, claim("nightly", "me", 0)...),
 		inspect("nightly"), release("nightly", "me", now+1), acquire("nightly", "me", now+2), breakLock("nightly", now+3),
 		release("nightly", "me", now+4),
-	} {
+	}
+	for _, cmd := range shared("nightly", now+5) {
+		commands = append(commands, cmd.Command)
+	}
+	for i, cmd := range commands {
 		r := ask(t, n, cmd)
 		if r.Err != nil && !errors.Is(r.Err, node.ErrAuth) {
 			t.Fatalf("step %d, %v: %v", i, cmd.Kind, r.Err)
@@ -237,9 +245,23 @@ func TestInfoIsNeeded(t *testing.T) {
 func TestLockWithoutExpiryDoesNotStay(t *testing.T) {
 	p := newServer(t)
 	p.do("acl", "setuser", "locker", "on", ">s3cret", "~*", "&*", "+@all", "-pexpire")
-	expectErr(t, "no PEXPIRE", ask(t, dial(t, "redis://locker:s3cret@"+p.addr), acquire("a", "me", 1)), node.ErrAuth)
-	r := ask(t, dial(t, "redis://"+p.addr), inspect("a"))
-	if r.State == nil || r.State.Type != "none" {
+	locker, admin := dial(t, "redis://locker:s3cret@"+p.addr), dial(t, "redis://"+p.addr)
+	for mode := node.Exclusive; mode <= node.Write; mode++ {
+		cmd := acquire("a", "me", 1)
+		cmd.Mode = mode
+		expectErr(t, "no PEXPIRE", ask(t, locker, cmd), node.ErrAuth)
+		r := ask(t, admin, inspect("a"))
+		if r.State == nil || r.State.Type != "none" {
+			t.Errorf("%v: the node has %+v, %v", mode, r.State, r.Err)
+		}
+		p.do("flushall")
+	}
+	// With another reader there the lock stays, with its TTL, and this one is not in it.
+	first, second := acquire("a", "other", 1), acquire("a", "me", 2)
+	first.Mode, second.Mode, second.TTL = node.Read, node.Read, 2*first.TTL
+	expect(t, "a reader with the right", ask(t, admin, first), node.Granted)
+	expectErr(t, "no PEXPIRE", ask(t, locker, second), node.ErrAuth)
+	if r := ask(t, admin, inspect("a")); r.State == nil || len(r.State.Fields) != 2 || r.State.TTL > first.TTL {
 		t.Errorf("the node has %+v, %v", r.State, r.Err)
 	}
 }

@@ -233,11 +233,63 @@ func TestBreak(t *testing.T) {
 	}
 }
 
+// A wanted command has a status that it is to come to.
+type wanted struct {
+	node.Command
+	want node.Status
+}
+
+// shared is all that can be done to a free name of readers and writers, with
+// tokens from first on.
+func shared(name string, first node.Token) []wanted {
+	in := func(mode node.Mode, cmd node.Command, want node.Status) wanted {
+		cmd.Mode = mode
+		return wanted{cmd, want}
+	}
+	waiting := func(cmd node.Command) node.Command {
+		cmd.Waiter, cmd.Patience = "waiter", time.Minute
+		return cmd
+	}
+	leave := release(name, "v", first+2)
+	leave.Waiter = "waiter"
+	return []wanted{
+		in(node.Write, acquire(name, "w", first), node.Granted),
+		in(node.Write, extend(time.Minute, claim(name, "w", 0)...), node.Done),
+		in(node.Read, acquire(name, "r", first+1), node.Refused),
+		in(node.Read, node.Command{Kind: node.Downgrade, Claims: claim(name, "w", 0)}, node.Done),
+		in(node.Read, acquire(name, "r", first+1), node.Granted),
+		in(node.Read, extend(time.Minute, claim(name, "r", 0)...), node.Done),
+		in(node.Write, waiting(acquire(name, "v", first+2)), node.Refused),
+		in(node.Exclusive, inspect(name), node.Done),
+		in(node.Read, release(name, "w", first), node.Released),
+		in(node.Read, release(name, "r", first+1), node.Released),
+		in(node.Write, waiting(acquire(name, "v", first+2)), node.Granted),
+		in(node.Write, waiting(release(name, "v", first+2)), node.Released),
+		in(node.Write, leave, node.Absent),
+		in(node.Read, acquire(name, "r", first+3), node.Granted),
+		in(node.Exclusive, breakLock(name, first+4), node.Released),
+	}
+}
+
+// TestNoScriptOfSharedLocks flushes the scripts before each of them.
+func TestNoScriptOfSharedLocks(t *testing.T) {
+	p := newServer(t)
+	n := connect(t, p)
+	for _, cmd := range shared("a", 5) {
+		p.do("script", "flush")
+		expect(t, fmt.Sprint(cmd.Kind, cmd.Mode), ask(t, n, cmd.Command), cmd.want)
+	}
+}
+
 func TestImpossibleCommands(t *testing.T) {
 	n := connect(t, newServer(t))
 	for _, cmd := range []node.Command{
 		{},
-		{Kind: node.Break + 1, Claims: claim("a", "", 0)},
+		{Kind: node.Downgrade + 1, Claims: claim("a", "", 0)},
+		{Kind: node.Release, Mode: node.Write + 1, Claims: claim("a", "", 0)},
+		{Kind: node.Release, Mode: node.Read, Claims: make([]node.Claim, 2)},
+		{Kind: node.Downgrade, Claims: make([]node.Claim, 2)},
+		{Kind: node.Release, Mode: node.Write, Claims: claim("a", "", 0), Patience: time.Second},
 		{Kind: node.Acquire, TTL: time.Second},
 		{Kind: node.Acquire, Claims: claim("a", "me", 1)},
 		{Kind: node.Extend, TTL: time.Second},

@@ -2,36 +2,66 @@ package redisnode
 
 import "github.com/redquorum/redquorum/node"
 
+// script is the script of c.
+func (c *call) script() *script {
+	switch c.kind {
+	case node.Acquire:
+		switch {
+		case c.mode == node.Read:
+			return &acquireReadScript
+		case c.mode == node.Write:
+			return &acquireWriteScript
+		}
+		return &acquireScript
+	case node.Release:
+		switch {
+		case c.mode != node.Exclusive:
+			return &releaseSharedScript
+		}
+		return &releaseScript
+	case node.Extend:
+		if c.mode == node.Read {
+			return &extendReadScript
+		}
+		return &extendScript
+	case node.Inspect:
+		return &inspectScript
+	case node.Downgrade:
+		return &downgradeScript
+	}
+	return &breakScript
+}
+
 // append appends the Redis command of c to w: its script, as text for a server
 // that may not know it, otherwise as its SHA, and its keys and arguments, in the
 // order that the head of the script says.
 func (c *call) append(w *words, asText bool) {
-	run := func(keys, args int) {
-		w.begin(3 + keys + args)
-		if asText {
-			w.text("eval")
-			w.text(scripts[c.kind].text)
-		} else {
-			w.text("evalsha")
-			w.text(scripts[c.kind].sha)
-		}
-		w.number(int64(keys))
-	}
 	if c.kind == 0 {
 		w.begin(1)
 		w.text("ping")
 		return
 	}
+	run := func(keys, args int) {
+		w.begin(3 + keys + args)
+		if asText {
+			w.text("eval")
+			w.text(c.script().text)
+		} else {
+			w.text("evalsha")
+			w.text(c.script().sha)
+		}
+		w.number(int64(keys))
+	}
 	one, n := &c.claims[0], len(c.claims)
-	switch c.kind {
-	case node.Acquire:
+	switch c.script() {
+	case &acquireScript:
 		run(2*n, 4)
 		c.locksAndFences(w)
 		w.text(one.Owner)
 		w.number(int64(one.Token))
 		w.number(c.ttl)
 		w.number(c.keep)
-	case node.Release:
+	case &releaseScript:
 		run(2*n, 3+n)
 		c.locksAndFences(w)
 		w.text(one.Owner)
@@ -40,24 +70,86 @@ func (c *call) append(w *words, asText bool) {
 		for i := range c.claims {
 			w.channel(c.claims[i].Name)
 		}
-	case node.Extend:
+	case &extendScript:
 		run(n, 1+n)
 		for i := range c.claims {
 			w.text(c.claims[i].Name)
 		}
 		w.number(c.ttl)
 		for i := range c.claims {
-			w.text(c.claims[i].Owner)
+			if c.mode == node.Write {
+				w.writer(c.claims[i].Owner)
+			} else {
+				w.text(c.claims[i].Owner)
+			}
 		}
-	case node.Inspect:
-		run(2, 0)
-		c.locksAndFences(w)
-	case node.Break:
-		run(2, 3)
+	case &inspectScript:
+		run(4, 0)
+		w.text(one.Name)
+		w.fenceKey(one.Name)
+		w.readersKey(one.Name)
+		w.intentKey(one.Name)
+	case &breakScript:
+		run(2, 4)
 		c.locksAndFences(w)
 		w.number(int64(one.Token))
 		w.number(c.keep)
 		w.channel(one.Name)
+		w.sharedChannel(one.Name)
+
+	case &acquireReadScript:
+		run(5, 4)
+		w.text(one.Name)
+		w.fenceKey(one.Name)
+		w.readersKey(one.Name)
+		w.intentKey(one.Name)
+		w.holdKey(one.Name, one.Owner)
+		w.text(one.Owner)
+		w.number(int64(one.Token))
+		w.number(c.ttl)
+		w.number(c.keep)
+	case &acquireWriteScript:
+		run(4, 7)
+		w.text(one.Name)
+		w.fenceKey(one.Name)
+		w.readersKey(one.Name)
+		w.intentKey(one.Name)
+		w.writer(one.Owner)
+		w.number(int64(one.Token))
+		w.number(c.ttl)
+		w.number(c.keep)
+		w.holdPrefix(one.Name)
+		w.text(c.waiter)
+		w.number(c.wait)
+	case &releaseSharedScript:
+		run(4, 7)
+		w.text(one.Name)
+		w.fenceKey(one.Name)
+		w.intentKey(one.Name)
+		w.holdKey(one.Name, one.Owner)
+		w.text(one.Owner)
+		w.number(int64(one.Token))
+		w.number(c.keep)
+		w.sharedChannel(one.Name)
+		w.holdPrefix(one.Name)
+		w.text(c.waiter)
+		w.number(c.wait)
+	case &extendReadScript:
+		run(2*n, 1+n)
+		for i := range c.claims {
+			w.text(c.claims[i].Name)
+			w.holdKey(c.claims[i].Name, c.claims[i].Owner)
+		}
+		w.number(c.ttl)
+		for i := range c.claims {
+			w.text(c.claims[i].Owner)
+		}
+	case &downgradeScript:
+		run(2, 2)
+		w.text(one.Name)
+		w.holdKey(one.Name, one.Owner)
+		w.text(one.Owner)
+		w.sharedChannel(one.Name)
 	}
 }
 
@@ -68,12 +160,46 @@ func (c *call) locksAndFences(w *words) {
 	}
 }
 
+// room is for a key on its way into words.
+type room [128]byte
+
 func (w *words) fenceKey(name string) {
-	var room [128]byte
-	w.bytes(node.AppendFenceKey(room[:0], name))
+	var r room
+	w.bytes(node.AppendFenceKey(r[:0], name))
+}
+
+func (w *words) readersKey(name string) {
+	var r room
+	w.bytes(node.AppendReadersKey(r[:0], name))
+}
+
+func (w *words) intentKey(name string) {
+	var r room
+	w.bytes(node.AppendIntentKey(r[:0], name))
+}
+
+func (w *words) holdKey(name, owner string) {
+	var r room
+	w.bytes(node.AppendHoldKey(r[:0], name, owner))
+}
+
+func (w *words) holdPrefix(name string) {
+	var r room
+	w.bytes(node.AppendHoldPrefix(r[:0], name))
+}
+
+// writer is the writer's field.
+func (w *words) writer(owner string) {
+	var r room
+	w.bytes(append(append(r[:0], owner...), node.WriteSuffix...))
 }
 
 func (w *words) channel(name string) {
-	var room [128]byte
-	w.bytes(node.AppendChannel(room[:0], name))
+	var r room
+	w.bytes(node.AppendChannel(r[:0], name))
+}
+
+func (w *words) sharedChannel(name string) {
+	var r room
+	w.bytes(node.AppendReadWriteChannel(r[:0], name))
 }

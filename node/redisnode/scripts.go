@@ -4,8 +4,6 @@ import (
 	"crypto/sha1"
 	_ "embed"
 	"encoding/hex"
-
-	"github.com/redquorum/redquorum/node"
 )
 
 var (
@@ -19,6 +17,17 @@ var (
 	inspectLua string
 	//go:embed break.lua
 	breakLua string
+
+	//go:embed acquire_read.lua
+	acquireReadLua string
+	//go:embed acquire_write.lua
+	acquireWriteLua string
+	//go:embed release_shared.lua
+	releaseSharedLua string
+	//go:embed extend_read.lua
+	extendReadLua string
+	//go:embed downgrade.lua
+	downgradeLua string
 )
 
 // A script is one Lua file, in the two forms in which a server takes it.
@@ -26,14 +35,18 @@ type script struct {
 	text, sha string
 }
 
-// scripts is indexed by node.Kind.
-var scripts = [...]script{
-	node.Acquire: newScript(acquireLua),
-	node.Release: newScript(releaseLua),
-	node.Extend:  newScript(extendLua),
-	node.Inspect: newScript(inspectLua),
-	node.Break:   newScript(breakLua),
-}
+var (
+	acquireScript       = newScript(acquireLua)
+	releaseScript       = newScript(releaseLua)
+	extendScript        = newScript(extendLua)
+	inspectScript       = newScript(inspectLua)
+	breakScript         = newScript(breakLua)
+	acquireReadScript   = newScript(acquireReadLua)
+	acquireWriteScript  = newScript(acquireWriteLua)
+	releaseSharedScript = newScript(releaseSharedLua)
+	extendReadScript    = newScript(extendReadLua)
+	downgradeScript     = newScript(downgradeLua)
+)
 
 func newScript(text string) script {
 	sum := sha1.Sum([]byte(text))

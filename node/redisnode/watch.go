@@ -77,8 +77,12 @@ func (w *watcher) init(s *server) {
 }
 
 // Watch implements node.Node. wake must not call its own stop.
-func (s *server) Watch(name string, wake func()) (stop func()) {
-	return s.watch.add(node.Channel(name), &watch{wake: wake})
+func (s *server) Watch(name string, mode node.Mode, wake func()) (stop func()) {
+	channel := node.Channel(name)
+	if mode != node.Exclusive {
+		channel = node.ReadWriteChannel(name)
+	}
+	return s.watch.add(channel, &watch{wake: wake})
 }
 
 func (w *watcher) add(channel string, one *watch) (stop func()) {

@@ -42,7 +42,7 @@ type memory struct {
 	now  model.Time   // how far its time has come
 	disk []model.Entry
 
-	released []string // the channels on which 0 was published
+	released []string // the channels on which something was published
 }
 
 // New returns an empty memory.
@@ -61,7 +61,7 @@ func New() sim.Memory {
 
 // hear sees every command, also those of scripts.
 func (m *memory) hear(_ *server.Peer, cmd string, args ...string) (done bool) {
-	if cmd == "PUBLISH" && args[1] == "0" {
+	if cmd == "PUBLISH" {
 		m.released = append(m.released, args[0])
 	}
 	return false
@@ -74,9 +74,12 @@ func (m *memory) Apply(now model.Time, cmd node.Command) (reply node.Reply, publ
 	for _, c := range cmd.Claims {
 		m.prolong(c.Name)
 		m.prolong(node.FenceKey(c.Name))
+		m.prolong(node.ReadersKey(c.Name))
+		m.prolong(node.IntentKey(c.Name))
+		m.prolong(node.HoldKey(c.Name, c.Owner))
 	}
 	for _, c := range cmd.Claims {
-		if slices.Contains(m.released, node.Channel(c.Name)) {
+		if slices.Contains(m.released, node.Channel(c.Name)) || slices.Contains(m.released, node.ReadWriteChannel(c.Name)) {
 			published = append(published, c)
 		}
 	}

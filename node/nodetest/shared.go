@@ -1,0 +1,475 @@
+package nodetest
+
+import (
+	"strings"
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+)
+
+func (f fixture) read(owner string, token node.Token) node.Command {
+	return in(node.Read, f.acquire(name, owner, token))
+}
+
+func (f fixture) write(owner string, token node.Token) node.Command {
+	return in(node.Write, f.acquire(name, owner, token))
+}
+
+// endShared ends what an owner has in whichever mode.
+func (f fixture) endShared(owner string, token node.Token) node.Command {
+	return in(node.Write, f.release(name, owner, token))
+}
+
+// wantShared requires a hash of these fields and a life of about ttl. No field is
+// no key.
+func (f fixture) wantShared(ttl time.Duration, fields ...string) {
+	f.Helper()
+	got := f.state(name)
+	var have []string
+	for _, field := range got.Fields {
+		have = append(have, field.Name+"="+field.Value)
+	}
+	if strings.Join(have, " ") != strings.Join(fields, " ") || (got.Type == "none") != (len(fields) == 0) {
+		f.Errorf("a %s of %q, want %q", got.Type, have, fields)
+	}
+	f.wantLife(got.TTL, ttl)
+}
+
+// wantFences requires the fence and the highest token of a reader.
+func (f fixture) wantFences(fence, readers node.Token) {
+	f.Helper()
+	if got := f.state(name); got.Fence != fence || got.Readers != readers {
+		f.Errorf("fence %d and readers' %d, want %d and %d", got.Fence, got.Readers, fence, readers)
+	}
+}
+
+func (f fixture) wantIntent(waiter string, ttl time.Duration) {
+	f.Helper()
+	got := f.state(name)
+	if got.Intent != waiter {
+		f.Errorf("intent of %q, want %q", got.Intent, waiter)
+	}
+	f.wantLife(got.IntentTTL, ttl)
+}
+
+// lasting gives a command another TTL.
+func lasting(ttl time.Duration, cmd node.Command) node.Command {
+	cmd.TTL = ttl
+	return cmd
+}
+
+// pass lets a hold of one life expire.
+func (f fixture) pass() { f.Helper(); f.must(f.Advance(life + time.Second)) }
+
+var readRules = []rule{
+	{"readers share", func(f fixture) {
+		f.want(node.Granted, f.read("a", 5))
+		f.want(node.Granted, f.read("b", 6))
+		f.wantShared(life, "a=1", "b=1", "mode=read")
+		f.wantFences(0, 6)
+	}},
+	{"a reader with a lower token than another is not stale, and the highest stays", func(f fixture) {
+		f.want(node.Granted, f.read("a", 5))
+		f.want(node.Granted, f.read("b", 4))
+		f.wantFences(0, 5)
+	}},
+	{"executed twice it does no harm", func(f fixture) {
+		cmd := f.read("a", 5)
+		f.want(node.Granted, cmd)
+		f.want(node.Granted, in(node.Read, lasting(9*life, f.acquire(name, "a", 9))))
+		f.wantShared(life, "a=1", "mode=read")
+		f.wantFences(0, 5)
+		f.want(node.Released, f.endShared("a", 5))
+		f.wantShared(0)
+	}},
+	{"a writer is in the way, with its life and the fence", func(f fixture) {
+		f.want(node.Granted, f.write("w", 5))
+		r := f.want(node.Refused, f.read("a", 4)) // it comes before a stale token
+		f.wantLife(r.TTL, life)
+		if r.Fence != 5 {
+			f.Errorf("fence %d, want 5", r.Fence)
+		}
+		f.wantShared(life, "mode=write", "w:write=1")
+	}},
+	{"a plain lock is in the way, and readers are in its", func(f fixture) {
+		f.want(node.Granted, f.acquire(name, "p", 5))
+		f.want(node.Refused, f.read("a", 6))
+		f.want(node.Released, f.release(name, "p", 5))
+		f.want(node.Granted, f.read("a", 6))
+		f.wantLife(f.want(node.Refused, f.acquire(name, "p", 7)).TTL, life)
+	}},
+	{"a token at or below the fence is stale", func(f fixture) {
+		f.want(node.Absent, f.endShared("a", 5))
+		for token := node.Token(4); token <= 5; token++ {
+			if r := f.want(node.Stale, f.read("a", token)); r.Fence != 5 {
+				f.Errorf("fence %d, want 5", r.Fence)
+			}
+		}
+		f.wantShared(0)
+		f.wantFences(5, 0)
+		f.want(node.Granted, f.read("a", 6))
+	}},
+	{"a command delayed until after its own release is stale, also while others read", func(f fixture) {
+		cmd := f.read("a", 5)
+		f.want(node.Granted, cmd)
+		f.want(node.Granted, f.read("b", 6))
+		f.want(node.Released, f.endShared("a", 5))
+		f.want(node.Stale, cmd)
+		f.wantShared(life, "b=1", "mode=read")
+	}},
+	{"a key that is not a hash is a wrong type", func(f fixture) {
+		f.must(f.Do("SET", name, "x"))
+		f.wantErr(node.ErrWrongType, f.read("a", 5))
+		f.wantErr(node.ErrWrongType, f.endShared("a", 5))
+		if got := f.state(name); got.Type != "string" || got.Fence != 5 || got.Readers != 0 {
+			f.Errorf("after it: %+v", got)
+		}
+	}},
+	{"the key lives as long as the longest reader", func(f fixture) {
+		f.want(node.Granted, lasting(2*life, f.read("a", 5)))
+		f.want(node.Granted, lasting(5*life, f.read("b", 6)))
+		f.want(node.Granted, f.read("c", 7))
+		f.wantShared(5*life, "a=1", "b=1", "c=1", "mode=read")
+		f.want(node.Released, f.endShared("b", 6))
+		f.wantShared(2*life, "a=1", "c=1", "mode=read")
+		f.want(node.Released, f.endShared("c", 7))
+		f.wantShared(2*life, "a=1", "mode=read")
+		f.want(node.Released, f.endShared("a", 5))
+		f.wantShared(0)
+	}},
+	{"a dead reader is granted anew, if its token may", func(f fixture) {
+		cmd := f.read("a", 5)
+		f.want(node.Granted, cmd)
+		f.want(node.Granted, lasting(9*life, f.read("b", 6)))
+		f.pass()
+		f.want(node.Granted, cmd)
+		f.wantKept(in(node.Read, f.extend(life, node.Claim{Name: name, Owner: "a"})), true)
+		f.pass()
+		f.want(node.Absent, f.endShared("x", 6))
+		f.want(node.Stale, cmd)
+	}},
+	{"a dead reader is nothing to release for, and goes", func(f fixture) {
+		f.want(node.Granted, f.read("a", 5))
+		f.want(node.Granted, lasting(9*life, f.read("b", 6)))
+		f.pass()
+		f.want(node.Released, f.endShared("b", 6))
+		f.wantShared(0)
+	}},
+	{"with the dead removed the living stay", func(f fixture) {
+		f.want(node.Granted, f.read("a", 5))
+		f.want(node.Granted, lasting(9*life, f.read("b", 6)))
+		f.want(node.Granted, lasting(5*life, f.read("c", 7)))
+		f.pass()
+		f.want(node.Released, f.endShared("b", 6))
+		f.wantShared(4*life, "c=1", "mode=read")
+	}},
+	{"another's field is not released", func(f fixture) {
+		f.want(node.Granted, f.read("a", 5))
+		f.want(node.Absent, f.endShared("b", 4))
+		f.wantShared(life, "a=1", "mode=read")
+	}},
+	{"extending raises the reader's life and the key's, and shortens neither", func(f fixture) {
+		claim := node.Claim{Name: name, Owner: "a"}
+		f.want(node.Granted, f.read("a", 5))
+		f.want(node.Granted, lasting(3*life, f.read("b", 6)))
+		f.wantKept(in(node.Read, f.extend(2*life, claim)), true)
+		f.wantShared(3*life, "a=1", "b=1", "mode=read")
+		f.pass()
+		f.wantKept(in(node.Read, f.extend(life/2, claim)), true)
+		f.wantKept(in(node.Read, f.extend(9*life, claim)), true)
+		f.wantShared(9*life, "a=1", "b=1", "mode=read")
+		f.want(node.Released, f.endShared("b", 6))
+		f.wantShared(9*life, "a=1", "mode=read")
+	}},
+	{"a dead reader's claim is not kept, nor another's, nor that of no key", func(f fixture) {
+		f.want(node.Granted, f.read("a", 5))
+		f.want(node.Granted, lasting(9*life, f.read("b", 6)))
+		f.pass()
+		f.wantKept(in(node.Read, f.extend(20*life, node.Claim{Name: name, Owner: "a"}, node.Claim{Name: name, Owner: "x"},
+			node.Claim{Name: name, Owner: "b"}, node.Claim{Name: "free", Owner: "b"})), false, false, true, false)
+		f.must(f.Do("SET", "string", "x"))
+		f.wantKept(in(node.Read, f.extend(life, node.Claim{Name: "string", Owner: "b"})), false)
+	}},
+	{"a break ends all readers", func(f fixture) {
+		f.want(node.Granted, f.read("a", 5))
+		f.want(node.Granted, f.read("b", 6))
+		f.want(node.Released, f.breakLock(name, 7))
+		f.wantShared(0)
+		f.wantKept(in(node.Read, f.extend(life, node.Claim{Name: name, Owner: "a"})), false)
+		f.want(node.Stale, f.read("a", 5))
+	}},
+	{"any text is a name, and any text an owner", func(f fixture) {
+		for _, name := range []string{"foo", "a{b}c", "x{y", "{}", "two words", "\x00\xff\r\n", "%s"} {
+			owner := "o " + name
+			f.want(node.Granted, in(node.Read, f.acquire(name, owner, 5)))
+			f.want(node.Refused, in(node.Write, f.acquire(name, "w", 6)))
+			f.wantKept(in(node.Read, f.extend(life, node.Claim{Name: name, Owner: owner})), true)
+			f.want(node.Released, in(node.Read, f.release(name, owner, 5)))
+			f.wantState(name, 5, 0)
+			f.want(node.Granted, in(node.Write, f.acquire(name, owner, 6)))
+			f.want(node.Released, in(node.Write, f.release(name, owner, 6)))
+			f.wantState(name, 6, 0)
+		}
+	}},
+	{"the last reader's release wakes, and a writer's", func(f fixture) {
+		b, plain := f.watchMode(node.Write), f.watch(name)
+		f.want(node.Granted, f.read("a", 5))
+		f.want(node.Granted, f.read("b", 6))
+		f.want(node.Released, f.endShared("a", 5))
+		f.silent(b)
+		f.want(node.Released, f.endShared("b", 6))
+		f.rings(b)
+		f.want(node.Granted, f.write("w", 7))
+		f.silent(b)
+		f.want(node.Released, f.endShared("w", 7))
+		f.rings(b)
+		f.silent(plain)
+	}},
+	{"a break wakes readers and writers", func(f fixture) {
+		b := f.watchMode(node.Read)
+		f.want(node.Granted, f.read("a", 5))
+		f.want(node.Released, f.breakLock(name, 6))
+		f.rings(b)
+	}},
+}
+
+var writeRules = []rule{
+	{"a free name is granted, and the fence raised", func(f fixture) {
+		f.want(node.Granted, f.write("w", 5))
+		f.wantShared(life, "mode=write", "w:write=1")
+		f.wantFences(5, 0)
+		f.want(node.Released, f.endShared("w", 5))
+		f.wantShared(0)
+	}},
+	{"executed twice it does no harm", func(f fixture) {
+		f.want(node.Granted, f.write("w", 5))
+		f.want(node.Granted, lasting(9*life, f.write("w", 9)))
+		f.wantShared(life, "mode=write", "w:write=1")
+		f.wantFences(5, 0)
+	}},
+	{"another writer is in the way, and a plain lock, and leave no intent", func(f fixture) {
+		f.want(node.Granted, f.write("v", 5))
+		r := f.want(node.Refused, waiting("me", f.write("w", 6)))
+		f.wantLife(r.TTL, life)
+		if r.Fence != 5 {
+			f.Errorf("fence %d, want 5", r.Fence)
+		}
+		f.want(node.Released, f.endShared("v", 5))
+		f.want(node.Granted, f.acquire(name, "p", 6))
+		f.want(node.Refused, waiting("me", f.write("w", 7)))
+		f.wantIntent("", 0)
+	}},
+	{"readers are in the way, with the longest life and the higher fence", func(f fixture) {
+		f.want(node.Granted, f.read("a", 8))
+		f.want(node.Granted, lasting(3*life, f.read("b", 4)))
+		r := f.want(node.Refused, f.write("w", 5))
+		f.wantLife(r.TTL, 3*life)
+		if r.Fence != 8 {
+			f.Errorf("fence %d, want 8", r.Fence)
+		}
+		f.wantIntent("", 0)
+	}},
+	{"a token at or below a reader's is stale", func(f fixture) {
+		f.want(node.Granted, f.read("a", 8))
+		f.pass()
+		for token := node.Token(7); token <= 8; token++ {
+			if r := f.want(node.Stale, f.write("w", token)); r.Fence != 8 {
+				f.Errorf("fence %d, want 8", r.Fence)
+			}
+		}
+		f.want(node.Granted, f.write("w", 9))
+		f.wantFences(9, 8)
+	}},
+	{"a token at or below a writer's is stale", func(f fixture) {
+		f.want(node.Granted, f.read("a", 2))
+		f.want(node.Released, f.endShared("a", 2))
+		f.want(node.Granted, f.write("v", 5))
+		f.want(node.Released, f.endShared("v", 5))
+		if r := f.want(node.Stale, f.write("w", 5)); r.Fence != 5 {
+			f.Errorf("fence %d, want 5", r.Fence)
+		}
+	}},
+	{"dead readers are not in the way", func(f fixture) {
+		f.want(node.Granted, f.read("a", 5))
+		f.must(f.Do("PERSIST", name))
+		f.pass()
+		f.wantShared(node.NoExpiry, "a=1", "mode=read")
+		f.want(node.Granted, f.write("w", 6))
+		f.wantShared(life, "mode=write", "w:write=1")
+	}},
+	{"dead readers go, and the living stay in the way", func(f fixture) {
+		f.want(node.Granted, f.read("a", 5))
+		f.want(node.Granted, lasting(9*life, f.read("b", 6)))
+		f.pass()
+		f.wantShared(8*life, "a=1", "b=1", "mode=read")
+		f.want(node.Refused, f.write("w", 7))
+		f.wantShared(8*life, "b=1", "mode=read")
+	}},
+	{"a key that is not a hash is a wrong type", func(f fixture) {
+		f.must(f.Do("SET", name, "x"))
+		f.wantErr(node.ErrWrongType, waiting("me", f.write("w", 5)))
+		f.wantFences(0, 0)
+	}},
+	{"who waits for readers leaves an intent, and new readers are refused", func(f fixture) {
+		f.want(node.Granted, lasting(5*life, f.read("a", 5)))
+		f.want(node.Refused, waiting("me", f.write("w", 6)))
+		f.wantIntent("me", life)
+		r := f.want(node.Refused, f.read("b", 4))
+		f.wantLife(r.TTL, life)
+		f.want(node.Granted, f.read("a", 5)) // it is a reader already
+		f.wantKept(in(node.Read, f.extend(5*life, node.Claim{Name: name, Owner: "a"})), true)
+		f.want(node.Released, f.endShared("a", 5))
+		f.wantLife(f.want(node.Refused, f.read("b", 7)).TTL, life)
+		f.want(node.Granted, waiting("me", f.write("w", 8)))
+		f.wantIntent("", 0)
+		f.want(node.Released, f.endShared("w", 8))
+		f.want(node.Granted, f.read("b", 9))
+	}},
+	{"an intent ends with its patience, unless its writer asks again", func(f fixture) {
+		f.want(node.Granted, lasting(9*life, f.read("a", 5)))
+		f.want(node.Refused, waiting("me", f.write("w", 6)))
+		f.must(f.Advance(life / 2))
+		f.want(node.Refused, waiting("me", f.write("w2", 7)))
+		f.must(f.Advance(life/2 + time.Second))
+		f.want(node.Refused, f.read("b", 8))
+		f.must(f.Advance(life / 2))
+		f.want(node.Granted, f.read("b", 8))
+	}},
+	{"who does not wait leaves no intent, and takes none away", func(f fixture) {
+		f.want(node.Granted, lasting(9*life, f.read("a", 5)))
+		f.want(node.Refused, waiting("me", f.write("w", 6)))
+		f.want(node.Refused, f.write("v", 6))
+		f.wantIntent("me", life)
+	}},
+	{"a command delayed until after its own release leaves no intent", func(f fixture) {
+		f.want(node.Granted, f.read("a", 5))
+		f.want(node.Absent, f.endShared("w", 6))
+		f.want(node.Refused, waiting("me", f.write("w", 6)))
+		f.wantIntent("", 0)
+	}},
+	{"a writer behind the readers' tokens leaves an intent all the same", func(f fixture) {
+		f.want(node.Granted, f.read("a", 8))
+		f.want(node.Refused, waiting("me", f.write("w", 5)))
+		f.wantIntent("me", life)
+	}},
+	{"who gives up takes the intent away, and wakes", func(f fixture) {
+		b := f.watchMode(node.Read)
+		f.want(node.Granted, f.read("a", 5))
+		f.want(node.Refused, waiting("me", f.write("w", 6)))
+		leave := f.endShared("w", 6)
+		leave.Waiter = "me"
+		f.want(node.Absent, leave)
+		f.rings(b)
+		f.wantIntent("", 0)
+		f.want(node.Granted, f.read("b", 7))
+		f.want(node.Absent, leave)
+		f.silent(b)
+	}},
+	{"another's intent stays, by release and by grant", func(f fixture) {
+		f.want(node.Granted, f.read("a", 5))
+		f.want(node.Refused, waiting("other", f.write("v", 6)))
+		leave := f.endShared("w", 6)
+		leave.Waiter = "me"
+		f.want(node.Absent, leave)
+		f.wantIntent("other", life)
+		f.want(node.Released, f.endShared("a", 5))
+		f.want(node.Granted, waiting("me", f.write("w", 7)))
+		f.wantIntent("other", life)
+	}},
+	{"a partial grant is given back with the intent", func(f fixture) {
+		f.want(node.Granted, waiting("me", f.write("w", 5)))
+		f.wantIntent("", 0)
+		f.want(node.Released, waiting("me", f.endShared("w", 5)))
+		f.wantIntent("me", life)
+		f.want(node.Refused, f.read("a", 6))
+		f.want(node.Absent, waiting("me", f.endShared("w", 5)))
+	}},
+	{"giving back what was not granted leaves no intent", func(f fixture) {
+		f.want(node.Granted, f.read("a", 5))
+		f.want(node.Absent, waiting("me", f.endShared("w", 6)))
+		f.wantIntent("", 0)
+	}},
+	{"extending raises the writer's life, in its mode alone", func(f fixture) {
+		claim := node.Claim{Name: name, Owner: "w"}
+		f.want(node.Granted, f.write("w", 5))
+		f.wantKept(in(node.Write, f.extend(3*life, claim)), true)
+		f.wantShared(3*life, "mode=write", "w:write=1")
+		f.wantKept(in(node.Read, f.extend(9*life, claim)), false)
+		f.wantKept(f.extend(9*life, claim), false)
+		f.wantShared(3*life, "mode=write", "w:write=1")
+	}},
+}
+
+var downgradeRules = []rule{
+	{"the writer becomes a reader with what is left of its life, and wakes", func(f fixture) {
+		b := f.watchMode(node.Read)
+		f.want(node.Granted, lasting(3*life, f.write("w", 5)))
+		f.pass()
+		f.wantKept(f.downgrade(name, "w"), true)
+		f.rings(b)
+		f.wantShared(2*life, "mode=read", "w=1")
+		f.wantFences(5, 0)
+		f.want(node.Granted, f.read("a", 6))
+		f.want(node.Refused, f.write("v", 7))
+		f.wantKept(in(node.Read, f.extend(4*life, node.Claim{Name: name, Owner: "w"})), true)
+		f.want(node.Released, f.endShared("a", 6))
+		f.wantShared(4*life, "mode=read", "w=1")
+	}},
+	{"executed twice it does no harm", func(f fixture) {
+		f.want(node.Granted, f.write("w", 5))
+		f.wantKept(f.downgrade(name, "w"), true)
+		b := f.watchMode(node.Read)
+		f.wantKept(f.downgrade(name, "w"), true)
+		f.silent(b)
+		f.wantShared(life, "mode=read", "w=1")
+	}},
+	{"who is not the writer, or no more, is not kept", func(f fixture) {
+		f.wantKept(f.downgrade(name, "w"), false)
+		f.want(node.Granted, f.write("v", 5))
+		f.wantKept(f.downgrade(name, "w"), false)
+		f.wantShared(life, "mode=write", "v:write=1")
+		f.want(node.Released, f.endShared("v", 5))
+		f.wantKept(f.downgrade(name, "v"), false)
+		f.wantShared(0)
+	}},
+	{"a release ends it, whether the downgrade came or not", func(f fixture) {
+		f.want(node.Granted, f.write("w", 5))
+		f.want(node.Released, in(node.Read, f.release(name, "w", 5)))
+		f.wantShared(0)
+		f.want(node.Granted, f.write("w", 6))
+		f.wantKept(f.downgrade(name, "w"), true)
+		f.want(node.Released, in(node.Write, f.release(name, "w", 6)))
+		f.wantShared(0)
+	}},
+	{"a life without end stays without end", func(f fixture) {
+		f.want(node.Granted, f.write("w", 5))
+		f.must(f.Do("PERSIST", name))
+		f.wantKept(f.downgrade(name, "w"), true)
+		f.wantShared(node.NoExpiry, "mode=read", "w=1")
+		f.pass()
+		f.wantKept(f.downgrade(name, "w"), true)
+		f.want(node.Granted, f.read("a", 6))
+		f.want(node.Released, f.endShared("a", 6))
+		f.wantShared(node.NoExpiry, "mode=read", "w=1")
+	}},
+	{"a key that is not a hash is a wrong type", func(f fixture) {
+		f.must(f.Do("SET", name, "x"))
+		f.wantErr(node.ErrWrongType, f.downgrade(name, "w"))
+	}},
+}
+
+// watchMode watches name in a mode.
+func (f fixture) watchMode(mode node.Mode) bell {
+	f.Helper()
+	return f.watchIn(name, mode)
+}
+
+// silent requires that there is no call of wake.
+func (f fixture) silent(b bell) {
+	f.Helper()
+	select {
+	case <-b.rings:
+		f.Error("woken for nothing")
+	case <-time.After(brevity / 10):
+	}
+}

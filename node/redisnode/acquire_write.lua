@@ -1,0 +1,77 @@
+-- acquire_write: let one owner write, once for each token; or note that somebody
+-- waits to.
+--
+-- KEYS[1]  the lock, a hash
+-- KEYS[2]  its fence, the highest token of a writer, or of what was released
+-- KEYS[3]  the highest token of a reader
+-- KEYS[4]  a writer's intent
+-- ARGV[1]  the writer's field: owner:write
+-- ARGV[2]  token
+-- ARGV[3]  life of the lock, ms
+-- ARGV[4]  life of the fence, ms
+-- ARGV[5]  what the keys of the readers' holds begin with
+-- ARGV[6]  waiter
+-- ARGV[7]  how long the waiter's intent is to stand, ms; 0: not at all
+--
+-- Returns 1 (granted), {0, ms left or -1, fence} (refused), or {2, fence}
+-- (stale: the token is not above both fences, of which this is the higher).
+--
+-- Atomic, because between looking for readers and shutting them out one could
+-- come, and because lock and fence must change together.
+local mode = redis.call('HGET', KEYS[1], 'mode')
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
+  return 1
+end
+local token = tonumber(ARGV[2])
+local fence = tonumber(redis.call('GET', KEYS[2]) or 0)
+local highest = math.max(fence, tonumber(redis.call('GET', KEYS[3]) or 0))
+local there = redis.call('EXISTS', KEYS[1]) == 1
+local inTheWay = there
+if mode == 'read' then
+  -- A reader is dead when none of its holds is there. Redisson counts them in
+  -- the field's value.
+  inTheWay = false
+  local fields, dead = redis.call('HGETALL', KEYS[1]), {}
+  for i = 1, #fields, 2 do
+    local living = fields[i] == 'mode'
+    for hold = 1, living and 0 or tonumber(fields[i + 1]) or 1 do
+      if redis.call('EXISTS', ARGV[5] .. ':' .. fields[i] .. ':rwlock_timeout:' .. hold) == 1 then
+        living, inTheWay = true, true
+        break
+      end
+    end
+    if not living then
+      dead[#dead + 1] = fields[i]
+    end
+  end
+  for _, reader in ipairs(dead) do
+    if inTheWay then
+      redis.call('HDEL', KEYS[1], reader)
+    end
+  end
+  if inTheWay and ARGV[7] ~= '0' and token > fence then
+    redis.call('SET', KEYS[4], ARGV[6], 'PX', ARGV[7])
+  end
+end
+if inTheWay then
+  return {0, redis.call('PTTL', KEYS[1]), highest}
+end
+if token <= highest then
+  return {2, highest}
+end
+-- What can fail, for want of memory or of a right, fails first; and a lock that
+-- would never expire must not stay.
+redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[4])
+if there then
+  redis.call('DEL', KEYS[1])
+end
+redis.call('HSET', KEYS[1], 'mode', 'write', ARGV[1], 1)
+local expires = redis.pcall('PEXPIRE', KEYS[1], ARGV[3])
+if type(expires) == 'table' and expires.err then
+  redis.call('DEL', KEYS[1])
+  return expires
+end
+if redis.call('GET', KEYS[4]) == ARGV[6] then
+  redis.call('DEL', KEYS[4])
+end
+return 1

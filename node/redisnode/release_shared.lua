@@ -1,0 +1,73 @@
+-- release_shared: end what one owner has of a lock of readers and writers, and
+-- refuse its acquire if that comes later.
+--
+-- KEYS[1]  the lock, a hash
+-- KEYS[2]  its fence
+-- KEYS[3]  a writer's intent
+-- KEYS[4]  the owner's hold as a reader
+-- ARGV[1]  owner
+-- ARGV[2]  token
+-- ARGV[3]  life of the fence, ms
+-- ARGV[4]  channel on which waiters listen
+-- ARGV[5]  what the keys of the readers' holds begin with
+-- ARGV[6]  waiter, or nothing
+-- ARGV[7]  how long the waiter's intent is to stand, ms; 0: no longer
+--
+-- Returns 1 (released) or 0 (the owner had nothing).
+--
+-- The owner is taken for reader and writer, for a downgrade may have come or not.
+-- Redisson's messages are "0" when the last reader has gone, and "1", which wakes
+-- readers as well, when the writer has.
+--
+-- Atomic, because what becomes of the lock depends on who else has it, and
+-- because the message must come after that.
+if tonumber(ARGV[2]) > tonumber(redis.call('GET', KEYS[2]) or 0) then
+  redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
+end
+local message
+if ARGV[6] ~= '' and ARGV[7] == '0' and redis.call('GET', KEYS[3]) == ARGV[6] then
+  redis.call('DEL', KEYS[3])
+  message = '1'
+end
+local mode = redis.call('HGET', KEYS[1], 'mode')
+local wrote = redis.call('HDEL', KEYS[1], ARGV[1] .. ':write')
+local released = math.max(wrote, redis.call('HDEL', KEYS[1], ARGV[1]))
+redis.call('DEL', KEYS[4])
+if wrote == 1 then
+  message = '1'
+  if ARGV[7] ~= '0' then
+    redis.call('SET', KEYS[3], ARGV[6], 'PX', ARGV[7])
+  end
+end
+if wrote == 1 or released == 1 and mode == 'read' then
+  -- A reader is dead when none of its holds is there. Redisson counts them in
+  -- the field's value.
+  local fields, longest, forever = redis.call('HGETALL', KEYS[1]), -1, false
+  for i = 1, #fields, 2 do
+    local living = fields[i] == 'mode'
+    for hold = 1, living and 0 or tonumber(fields[i + 1]) or 1 do
+      local left = redis.call('PTTL', ARGV[5] .. ':' .. fields[i] .. ':rwlock_timeout:' .. hold)
+      if left ~= -2 then
+        living, longest, forever = true, math.max(longest, left, 1), forever or left == -1
+      end
+    end
+    if not living then
+      redis.call('HDEL', KEYS[1], fields[i])
+    end
+  end
+  if longest == -1 then
+    redis.call('DEL', KEYS[1])
+    message = message or '0'
+  else
+    if wrote == 1 then
+      redis.call('HSET', KEYS[1], 'mode', 'read')
+    end
+    if not forever then
+      redis.call('PEXPIRE', KEYS[1], longest)
+    end
+  end
+end
+if message then
+  redis.call('PUBLISH', ARGV[4], message)
+end
+return released
