@@ -38,6 +38,14 @@
 // A writer that waits while readers come and go would wait for ever. So it leaves
 // its intent in [IntentKey], and as long as that is there no new reader is let
 // in.
+//
+// # Waiting in line
+//
+// An Acquire with a Ticket, a token that was drawn once for the one who waits, is
+// served in the order of the tickets. Each node has the tickets of those who wait
+// in [QueueKey], and for each of them [PlaceKey], which expires if the waiter does
+// not ask again: so a dead one drops out. The lock itself is a plain one, and
+// acquires without a ticket do not look at the queue.
 package node
 
 import (
@@ -140,6 +148,15 @@ const (
 	//     becomes the fence, the Waiter's intent is gone: Granted.
 	//
 	// Redisson's readers do not heed an intent.
+	//
+	// With a Ticket, in mode Exclusive, the rules for one claim are as without, but
+	//   - first, those at the head of the queue whose PlaceKey has expired are
+	//     removed;
+	//   - if the key is not there, but others are before the Waiter, by ticket and
+	//     then by name: Refused, with what is left of the first one's place;
+	//   - with Refused comes Ahead. If Patience is not 0 and the token is above the
+	//     fence, the Waiter's place is there for Patience from now;
+	//   - when it is Granted the Waiter has no place any more.
 	Acquire Kind = iota + 1
 
 	// Release ends its claims. The fences are raised to the token where they are
@@ -156,6 +173,10 @@ const (
 	// "1" published for those who were kept out. If Patience is not 0 and the owner
 	// was the writer, the Waiter's intent is there again for Patience: so a partial
 	// grant is given back without giving up waiting.
+	//
+	// With a Ticket, in mode Exclusive and for one claim, the same goes for the
+	// Waiter's place in the queue. "0" is also published when a place is given up
+	// while the key is not there and others wait.
 	Release
 
 	// Extend raises to TTL the life of each claim's key that has the owner's
@@ -234,9 +255,13 @@ type Command struct {
 	// same from attempt to attempt, unlike owner and token. Patience is for how
 	// long an Acquire or Release leaves a mark that this waiter waits, unless it
 	// asks again, in whole milliseconds: 0 if it does not wait (any more). They
-	// are for Acquire and Release in mode Write.
+	// are for Acquire and Release in mode Write, or with a Ticket.
 	Waiter   string
 	Patience time.Duration
+
+	// Ticket is the place of the Waiter among others, the same from attempt to
+	// attempt; 0 for none. It is for Acquire and Release in mode Exclusive.
+	Ticket Token
 
 	// Deadline is when a reply is no longer of use: the node then replies
 	// ErrTimeout, and does not send the command if it has not done so yet.
@@ -272,8 +297,9 @@ type Reply struct {
 	Err    error // not nil exactly when Status is Unknown; matches one of this package's errors
 	Unsent bool  // with Unknown: the command certainly never reached the server, and never will
 
-	TTL   time.Duration // Refused: what is left of the present holder's key, or NoExpiry
+	TTL   time.Duration // Refused: what is left of what is in the way, or NoExpiry
 	Fence Token         // Refused, Stale: the name's fence, 0 if there is none
+	Ahead int           // Refused, with a Ticket: how many are served before, at most
 	Kept  []bool        // Extend, Downgrade: for each claim, whether its owner still had it
 	State *State        // Inspect
 
@@ -302,6 +328,15 @@ type State struct {
 	Readers   Token         // what is in ReadersKey, 0 if there is none
 	Intent    string        // the Waiter whose intent to write is there, "" if none is
 	IntentTTL time.Duration // of the intent, as TTL
+
+	Queue []Place // in their order
+}
+
+// A Place is one waiter's in the queue of a name.
+type Place struct {
+	Waiter string
+	Ticket Token
+	TTL    time.Duration // until it is lost, unless the waiter asks again
 }
 
 // A Field is one field of a lock's hash. In a plain lock there is one, the
@@ -342,6 +377,24 @@ func IntentKey(name string) string { return string(AppendIntentKey(nil, name)) }
 
 // AppendIntentKey appends IntentKey(name) to b.
 func AppendIntentKey(b []byte, name string) []byte { return prefixed(b, "redquorum_writer", name) }
+
+// QueueKey returns the key of the queue of name: a sorted set of waiters, by
+// their tickets.
+func QueueKey(name string) string { return string(AppendQueueKey(nil, name)) }
+
+// AppendQueueKey appends QueueKey(name) to b.
+func AppendQueueKey(b []byte, name string) []byte { return prefixed(b, "redquorum_queue", name) }
+
+// PlaceKey returns the key that is there as long as a waiter's place in the queue
+// of name is kept.
+func PlaceKey(name, waiter string) string {
+	return string(append(AppendPlacePrefix(nil, name), waiter...))
+}
+
+// AppendPlacePrefix appends to b what all PlaceKeys of name begin with.
+func AppendPlacePrefix(b []byte, name string) []byte {
+	return append(prefixed(b, "redquorum_place", name), ':')
+}
 
 // ReadWriteChannel returns the channel on which releases of name in modes Read
 // and Write are published: Redisson's.

@@ -142,8 +142,8 @@ func (s *Server) Len(now Time) int {
 // An Entry is one key of a server, for checks and reports.
 type Entry struct {
 	Key     string
-	Type    string       // "hash" or "string"
-	Fields  []node.Field // of a hash, sorted by name
+	Type    string       // "hash", "string" or "zset"
+	Fields  []node.Field // of a hash, sorted by name; of a sorted set its members and scores, in their order
 	Value   string       // of a string
 	Expires Time         // or Never
 }
@@ -165,7 +165,7 @@ func (c *content) alive(now Time) bool { return c.kind != none && now <= c.expir
 func (c *content) entry(key string) Entry {
 	e := Entry{Key: key, Type: c.kind.String(), Expires: c.expires, Value: c.text}
 	switch c.kind {
-	case hash:
+	case hash, queued:
 		e.Fields = slices.Clone(c.fields)
 	case number:
 		e.Value = strconv.FormatInt(int64(c.number), 10)

@@ -38,6 +38,7 @@ type Server struct {
 	names  map[string]names   // by name, so that a command makes one look-up
 	shared map[string]*shared // the same, for readers and writers
 
+	spare    []*key // out of keys, to be used again
 	epoch    uint   // counts Syncs
 	unsynced []*key // changed since the last Sync
 }
@@ -68,10 +69,11 @@ const (
 	hash        // a lock, as a rule
 	text        // a string that somebody set
 	number      // a string that a fence is in
+	queued      // a sorted set of waiters
 )
 
 func (k kind) String() string {
-	return [...]string{"none", "hash", "string", "string"}[k]
+	return [...]string{"none", "hash", "string", "string", "zset"}[k]
 }
 
 // Apply executes one command at the time now and returns the reply, without a
@@ -89,6 +91,8 @@ func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published 
 			return s.acquireRead(now, cmd), nil
 		case cmd.Mode == node.Write:
 			return s.acquireWrite(now, cmd), nil
+		case cmd.Ticket > 0:
+			return s.acquireFair(now, cmd), nil
 		case len(cmd.Claims) > 1:
 			return s.acquireAll(now, cmd.Claims, now+ttl, now+retention), nil
 		}
@@ -97,6 +101,8 @@ func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published 
 		switch {
 		case cmd.Mode != node.Exclusive:
 			return s.releaseShared(now, cmd)
+		case cmd.Ticket > 0:
+			return s.releaseFair(now, cmd)
 		case len(cmd.Claims) > 1:
 			return s.releaseAll(now, cmd.Claims, now+retention)
 		}
@@ -277,7 +283,11 @@ func (s *Server) inspect(now Time, name string) node.Reply {
 	if err != nil {
 		return failure(err)
 	}
-	state := &node.State{Type: k.lock.kind.String(), Fence: seen, Readers: readers}
+	queue, err := s.queue(now, name)
+	if err != nil {
+		return failure(err)
+	}
+	state := &node.State{Type: k.lock.kind.String(), Fence: seen, Readers: readers, Queue: s.places(now, queue, name)}
 	if k.lock.kind != none {
 		state.TTL = k.lock.left(now)
 	}
@@ -352,11 +362,37 @@ func (s *Server) key(name string) *key {
 		if s.keys == nil {
 			s.keys = make(map[string]*key)
 		}
-		k = &key{epoch: s.epoch}
+		k = s.blank()
 		s.keys[name] = k
-		s.unsynced = append(s.unsynced, k)
 	}
 	return k
+}
+
+// blank returns a key without content, in memory and on the disk.
+func (s *Server) blank() *key {
+	if last := len(s.spare) - 1; last >= 0 {
+		k := s.spare[last]
+		s.spare = s.spare[:last]
+		s.change(k)
+		return k
+	}
+	k := &key{epoch: s.epoch}
+	s.unsynced = append(s.unsynced, k)
+	return k
+}
+
+// drop removes a key whose name will hardly come again.
+func (s *Server) drop(name string) {
+	k := s.keys[name]
+	if k == nil {
+		return
+	}
+	s.change(k)
+	k.clear()
+	if k.synced.kind == none {
+		delete(s.keys, name)
+		s.spare = append(s.spare, k)
+	}
 }
 
 func (s *Server) expire(now Time, k *key) {

@@ -125,7 +125,7 @@ func (s *Server) releaseShared(now Time, cmd node.Command) (reply node.Reply, pu
 	shares := k.lock.mode() == reading
 	wrote := s.remove(k.lock, c.Owner+node.WriteSuffix)
 	read := s.remove(k.lock, c.Owner)
-	s.Del(node.HoldKey(c.Name, c.Owner))
+	s.drop(node.HoldKey(c.Name, c.Owner))
 	if wrote {
 		tell = true
 		if cmd.Patience > 0 {

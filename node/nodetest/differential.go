@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 // about ops of them, and requires the same replies from each: equal in all but
 // Life, and a TTL within Slack. With few names, owners and tokens every outcome
 // comes up; if one does not, that is a failure too, for then the test has lost
-// its worth; unless ops is below 2000. With -short it makes a fifth of them.
+// its worth; unless ops is below 20,000. With -short it makes a fifth of them.
 //
 // The first system is the measure for the others. What goes wrong is reduced to
 // a short sequence, with the command that plays it again.
@@ -82,7 +83,7 @@ func unit(systems []System) time.Duration {
 }
 
 // telling is after how many operations every outcome must have been seen.
-const telling = 2000
+const telling = 20_000
 
 // outcomes are all that a command can come to.
 var outcomes = []string{
@@ -104,6 +105,10 @@ var outcomes = []string{
 	"extend read: kept", "extend read: not kept", "extend write: kept", "extend write: not kept",
 	"downgrade: kept", "downgrade: not kept", "downgrade: wrong type",
 	"inspect: intent", "inspect: readers",
+	"acquire in line: granted", "acquire in line: refused", "acquire in line: refused, never expires",
+	"acquire in line: refused, others first", "acquire in line: stale", "acquire in line: wrong type",
+	"release in line: released", "release in line: absent", "release in line: wrong type",
+	"inspect: queue", "inspect: queue of several",
 }
 
 func outcome(r node.Reply, cmd node.Command) []string {
@@ -114,12 +119,17 @@ func outcome(r node.Reply, cmd node.Command) []string {
 	if cmd.Mode != node.Exclusive {
 		command += " " + cmd.Mode.String()
 	}
+	if cmd.Ticket > 0 {
+		command += " in line"
+	}
 	what := func(came string) string { return command + ": " + came }
 	switch {
 	case reason(r.Err) == node.ErrWrongType:
 		return []string{what("wrong type")}
 	case r.Err != nil:
 		return []string{what(r.Err.Error())}
+	case r.Status == node.Refused && r.Ahead > 0:
+		return []string{what("refused, others first")}
 	case r.Status == node.Refused && r.TTL == node.NoExpiry:
 		return []string{what("refused, never expires")}
 	case kind == node.Extend || kind == node.Downgrade:
@@ -142,6 +152,12 @@ func outcome(r node.Reply, cmd node.Command) []string {
 		if r.State.Readers != 0 {
 			all = append(all, what("readers"))
 		}
+		if len(r.State.Queue) > 0 {
+			all = append(all, what("queue"))
+		}
+		if len(r.State.Queue) > 1 {
+			all = append(all, what("queue of several"))
+		}
 		return append(all, what(map[bool]string{true: "no fence", false: "fence"}[r.State.Fence == 0]))
 	}
 	return []string{what(r.Status.String())}
@@ -153,7 +169,8 @@ type step struct {
 	mode   node.Mode
 	claims []node.Claim
 	waiter string
-	wait   int           // patience, in units
+	wait   int // patience, in units
+	ticket node.Token
 	key    string        // of a Redis command
 	field  string        // of HSET
 	time   int           // in units
@@ -168,7 +185,8 @@ func (s step) String() string {
 	case "advance":
 		return fmt.Sprintf("advance %d", s.time)
 	case "acquire", "release", "extend", "inspect", "break", "downgrade":
-		return fmt.Sprintf("%s %v %v ttl %d-%v keep %d waiter %q for %d", s.op, s.mode, s.claims, s.time, s.odd, s.keep, s.waiter, s.wait)
+		return fmt.Sprintf("%s %v %v ttl %d-%v keep %d waiter %q for %d ticket %d",
+			s.op, s.mode, s.claims, s.time, s.odd, s.keep, s.waiter, s.wait, s.ticket)
 	}
 	return fmt.Sprintf("%s %s %s %d", s.op, s.key, s.field, s.time)
 }
@@ -183,6 +201,7 @@ var (
 	keys      = append([]string{
 		node.FenceKey("n"), node.FenceKey("a{b}"), node.ReadersKey("n"), node.IntentKey("n"), node.IntentKey("a{b}"),
 		node.HoldKey("n", "a"), node.HoldKey("a{b}", "a"), node.HoldKey("a{b}", "b"),
+		node.QueueKey("n"), node.QueueKey("a{b}"), node.PlaceKey("n", "me"), node.PlaceKey("a{b}", "you"),
 	}, lockNames...)
 )
 
@@ -193,6 +212,7 @@ type subject struct {
 	ops   []string
 	modes []node.Mode
 	names []string
+	lines bool // with tickets
 }
 
 var subjects = []*rapid.Generator[step]{
@@ -219,6 +239,16 @@ var subjects = []*rapid.Generator[step]{
 		},
 		modes: []node.Mode{node.Exclusive, node.Read, node.Write},
 		names: lockNames,
+		lines: true,
+	}.step(),
+	subject{
+		ops: []string{
+			"-", "acquire", "acquire", "acquire", "acquire", "acquire", "acquire", "release", "release", "release", "release",
+			"advance", "advance", "advance", "DEL", "DEL", "PEXPIRE", "PERSIST", "HSET", "break", "break",
+		},
+		modes: []node.Mode{node.Exclusive},
+		names: []string{"n", "a{b}", "n"},
+		lines: true,
 	}.step(),
 }
 
@@ -242,8 +272,14 @@ func (about subject) step() *rapid.Generator[step] {
 		case "acquire", "release":
 			s.claims = []node.Claim{about.claim(t)}
 			if s.mode = rapid.SampledFrom(about.modes).Draw(t, "mode"); s.mode != node.Exclusive {
-				s.waits(t)
-			} else if rapid.IntRange(0, 3).Draw(t, "several") == 3 {
+				if s.waiter = rapid.SampledFrom([]string{"", "me", "you"}).Draw(t, "waiter"); s.waiter != "" {
+					s.wait = rapid.IntRange(0, 6).Draw(t, "patience")
+				}
+			} else if about.lines && rapid.IntRange(0, 4).Draw(t, "in line") > 0 {
+				s.ticket = node.Token(rapid.IntRange(1, 4).Draw(t, "ticket"))
+				s.waiter = rapid.SampledFrom([]string{"me", "you", "they"}).Draw(t, "waiter")
+				s.wait = rapid.IntRange(0, 12).Draw(t, "patience")
+			} else if rapid.IntRange(0, 2).Draw(t, "several") == 2 {
 				more := s.claims[0]
 				more.Name = rapid.SampledFrom(lockNames).Filter(func(name string) bool { return name != more.Name }).Draw(t, "more")
 				s.claims = append(s.claims, more)
@@ -267,13 +303,6 @@ func (about subject) step() *rapid.Generator[step] {
 		s.keep = rapid.IntRange(1, 16).Draw(t, "keep")
 		return s
 	})
-}
-
-// waits draws who waits, and for how long.
-func (s *step) waits(t *rapid.T) {
-	if s.waiter = rapid.SampledFrom([]string{"", "me", "you"}).Draw(t, "waiter"); s.waiter != "" {
-		s.wait = rapid.IntRange(0, 6).Draw(t, "patience")
-	}
 }
 
 // A race is one program run on all systems.
@@ -444,7 +473,7 @@ var kinds = map[string]node.Kind{
 func (r *race) command(s step, sys System) node.Command {
 	cmd := node.Command{
 		Kind: kinds[s.op], Mode: s.mode, Claims: s.claims, TTL: r.life(s),
-		Retention: r.life(step{time: s.keep}), Deadline: sys.soon(), Waiter: s.waiter,
+		Retention: r.life(step{time: s.keep}), Deadline: sys.soon(), Waiter: s.waiter, Ticket: s.ticket,
 	}
 	if s.wait > 0 {
 		cmd.Patience = r.life(step{time: s.wait})
@@ -457,6 +486,8 @@ func same(want, got node.Reply, slack time.Duration) error {
 	switch {
 	case want.Status != got.Status, reason(want.Err) != reason(got.Err), want.Unsent != got.Unsent:
 		return fmt.Errorf("%v (%v) and %v (%v)", want.Status, want.Err, got.Status, got.Err)
+	case want.Ahead != got.Ahead:
+		return fmt.Errorf("ahead %d and %d", want.Ahead, got.Ahead)
 	case want.Fence != got.Fence:
 		return fmt.Errorf("fence %d and %d", want.Fence, got.Fence)
 	case !near(want.TTL, got.TTL, slack):
@@ -473,7 +504,10 @@ func same(want, got node.Reply, slack time.Duration) error {
 
 func sameState(a, b node.State, slack time.Duration) bool {
 	return a.Type == b.Type && a.Fence == b.Fence && near(a.TTL, b.TTL, slack) && fmt.Sprint(a.Fields) == fmt.Sprint(b.Fields) &&
-		a.Readers == b.Readers && a.Intent == b.Intent && near(a.IntentTTL, b.IntentTTL, slack)
+		a.Readers == b.Readers && a.Intent == b.Intent && near(a.IntentTTL, b.IntentTTL, slack) &&
+		slices.EqualFunc(a.Queue, b.Queue, func(a, b node.Place) bool {
+			return a.Waiter == b.Waiter && a.Ticket == b.Ticket && near(a.TTL, b.TTL, slack)
+		})
 }
 
 func near(a, b, slack time.Duration) bool {

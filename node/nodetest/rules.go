@@ -32,6 +32,7 @@ func Run(t *testing.T, open func(t *testing.T) System) {
 		{"Read", readRules},
 		{"Write", writeRules},
 		{"Downgrade", downgradeRules},
+		{"Fair", fairRules},
 		{"Fence", fenceRules},
 		{"Submit", submitRules},
 		{"Watch", watchRules},

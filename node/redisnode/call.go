@@ -22,6 +22,7 @@ type call struct {
 	mode     node.Mode
 	claims   []node.Claim // the call's own copy
 	waiter   string
+	ticket   node.Token
 	deadline clock.Instant
 	sent     clock.Instant
 	reply    func(node.Reply)
@@ -41,6 +42,10 @@ func check(cmd node.Command) error {
 		return fmt.Errorf("%w: mode %d", node.ErrUnsupported, cmd.Mode)
 	case len(cmd.Claims) == 0 || len(cmd.Claims) > 1 && !takesSeveral(cmd):
 		return fmt.Errorf("%w: %v of %d names", node.ErrUnsupported, cmd.Kind, len(cmd.Claims))
+	case cmd.Ticket > 0 && (cmd.Mode != node.Exclusive || cmd.Waiter == ""):
+		return fmt.Errorf("%w: %v in mode %v with a ticket, of %q", node.ErrUnsupported, cmd.Kind, cmd.Mode, cmd.Waiter)
+	case cmd.Patience > 0 && cmd.Mode == node.Exclusive && cmd.Ticket <= 0:
+		return fmt.Errorf("%w: %v with a patience of %v and no ticket", node.ErrUnsupported, cmd.Kind, cmd.Patience)
 	case cmd.Patience > 0 && cmd.Waiter == "":
 		return fmt.Errorf("%w: %v with a patience of %v, of nobody", node.ErrUnsupported, cmd.Kind, cmd.Patience)
 	case cmd.TTL <= 0 && (cmd.Kind == node.Acquire || cmd.Kind == node.Extend):
@@ -52,7 +57,7 @@ func check(cmd node.Command) error {
 func takesSeveral(cmd node.Command) bool {
 	switch cmd.Kind {
 	case node.Acquire, node.Release:
-		return cmd.Mode == node.Exclusive
+		return cmd.Mode == node.Exclusive && cmd.Ticket <= 0
 	case node.Extend:
 		return true
 	}
@@ -62,7 +67,7 @@ func takesSeveral(cmd node.Command) bool {
 // fill takes over what Submit was given.
 func (c *call) fill(cmd node.Command, reply func(node.Reply)) {
 	c.kind, c.mode = cmd.Kind, cmd.Mode
-	c.waiter = cmd.Waiter
+	c.waiter, c.ticket = cmd.Waiter, cmd.Ticket
 	c.wait = node.Milliseconds(max(0, cmd.Patience))
 	c.claims = append(c.claims[:0], cmd.Claims...)
 	c.deadline = cmd.Deadline
@@ -120,13 +125,13 @@ func decodeAcquire(val any) node.Reply {
 		return node.Reply{Status: node.Granted}
 	}
 	list, _ := val.([]any)
-	var n [3]int64
+	var n [4]int64
 	for i, v := range list[:min(len(n), len(list))] {
 		n[i], _ = v.(int64)
 	}
 	switch {
-	case len(list) == 3 && n[0] == 0:
-		return node.Reply{Status: node.Refused, TTL: remaining(n[1]), Fence: node.Token(n[2])}
+	case (len(list) == 3 || len(list) == 4) && n[0] == 0: // with a ticket there are four
+		return node.Reply{Status: node.Refused, TTL: remaining(n[1]), Fence: node.Token(n[2]), Ahead: int(n[3])}
 	case len(list) == 2 && n[0] == 2:
 		return node.Reply{Status: node.Stale, Fence: node.Token(n[1])}
 	}
@@ -157,7 +162,7 @@ func decodeExtend(val any, claims int) node.Reply {
 
 func decodeInspect(val any) node.Reply {
 	list, _ := val.([]any)
-	if len(list) != 6 {
+	if len(list) != 7 {
 		return node.Reply{}
 	}
 	kind, ok1 := list[0].(string)
@@ -165,8 +170,9 @@ func decodeInspect(val any) node.Reply {
 	fence, ok3 := list[2].(int64)
 	readers, ok4 := list[3].(int64)
 	intent, ok5 := list[4].([]any)
-	fields, ok6 := list[5].([]any)
-	if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6) || len(fields)%2 != 0 {
+	queue, ok6 := list[5].([]any)
+	fields, ok7 := list[6].([]any)
+	if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6 && ok7) || len(queue)%3 != 0 || len(fields)%2 != 0 {
 		return node.Reply{}
 	}
 	s := &node.State{Type: kind, TTL: remaining(ttl), Fence: node.Token(fence), Readers: node.Token(readers)}
@@ -174,6 +180,12 @@ func decodeInspect(val any) node.Reply {
 		left, _ := intent[1].(int64)
 		s.Intent, _ = intent[0].(string)
 		s.IntentTTL = remaining(left)
+	}
+	for place := range slices.Chunk(queue, 3) {
+		waiter, _ := place[0].(string)
+		ticket, _ := place[1].(int64)
+		left, _ := place[2].(int64)
+		s.Queue = append(s.Queue, node.Place{Waiter: waiter, Ticket: node.Token(ticket), TTL: remaining(left)})
 	}
 	for pair := range slices.Chunk(fields, 2) {
 		name, _ := pair[0].(string)

@@ -157,6 +157,7 @@ var minimalACL = []any{
 	"+info", "+ping", "+eval", "+evalsha", "+subscribe", "+unsubscribe", "+publish",
 	"+exists", "+get", "+set", "+del", "+type", "+pttl", "+pexpire",
 	"+hset", "+hget", "+hexists", "+hdel", "+hgetall",
+	"+zadd", "+zrem", "+zrange", "+zrank", "+zcount",
 }
 
 func TestMinimalACL(t *testing.T) {
@@ -175,7 +176,7 @@ func TestMinimalACL(t *testing.T) {
 	<-woken
 	expect(t, "acquire", ask(t, n, acquire("nightly", "me", 3)), node.Granted)
 	expect(t, "break", ask(t, n, breakLock("nightly", 4)), node.Released)
-	for _, cmd := range shared("nightly", 5) {
+	for _, cmd := range append(shared("nightly", 5), inLine("nightly", 20)...) {
 		expect(t, fmt.Sprint(cmd.Kind, cmd.Mode), ask(t, n, cmd.Command), cmd.want)
 	}
 
@@ -218,7 +219,7 @@ func fails(t *testing.T, url string) bool {
 		inspect("nightly"), release("nightly", "me", now+1), acquire("nightly", "me", now+2), breakLock("nightly", now+3),
 		release("nightly", "me", now+4),
 	}
-	for _, cmd := range shared("nightly", now+5) {
+	for _, cmd := range append(shared("nightly", now+5), inLine("nightly", now+20)...) {
 		commands = append(commands, cmd.Command)
 	}
 	for i, cmd := range commands {

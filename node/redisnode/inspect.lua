@@ -4,21 +4,34 @@
 -- KEYS[2]  its fence
 -- KEYS[3]  the highest token of a reader
 -- KEYS[4]  a writer's intent
+-- KEYS[5]  the queue
+-- ARGV[1]  what the keys of the places in the queue begin with
 --
 -- Returns {type, ms left, fence, highest reader, {the waiter whose intent it is,
--- ms left} or {}, {field, value, ...}}. Of ms left, -1 is no expiry, -2 no key.
+-- ms left} or {}, {waiter, ticket, ms left, ...} of those whose place is kept,
+-- {field, value, ...}}. Of ms left, -1 is no expiry, -2 no key.
 --
 -- Atomic, so that the owner and the time left belong to the same lock.
 local kind = redis.call('TYPE', KEYS[1])['ok']
 local function number(key)
   return tonumber(redis.call('GET', key) or 0)
 end
-local intent, fields = {}, {}
+local fence, readers = number(KEYS[2]), number(KEYS[3])
+local intent, queue, fields = {}, {}, {}
 local waiter = redis.call('GET', KEYS[4])
 if waiter then
   intent = {waiter, redis.call('PTTL', KEYS[4])}
 end
+local places = redis.call('ZRANGE', KEYS[5], 0, -1, 'WITHSCORES')
+for i = 1, #places, 2 do
+  local left = redis.call('PTTL', ARGV[1] .. places[i])
+  if left ~= -2 then
+    queue[#queue + 1] = places[i]
+    queue[#queue + 1] = tonumber(places[i + 1])
+    queue[#queue + 1] = left
+  end
+end
 if kind == 'hash' then
   fields = redis.call('HGETALL', KEYS[1])
 end
-return {kind, redis.call('PTTL', KEYS[1]), number(KEYS[2]), number(KEYS[3]), intent, fields}
+return {kind, redis.call('PTTL', KEYS[1]), fence, readers, intent, queue, fields}

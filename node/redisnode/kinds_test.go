@@ -272,12 +272,34 @@ func shared(name string, first node.Token) []wanted {
 }
 
 // TestNoScriptOfSharedLocks flushes the scripts before each of them.
-func TestNoScriptOfSharedLocks(t *testing.T) {
+func TestNoScriptOfOtherLocks(t *testing.T) {
 	p := newServer(t)
 	n := connect(t, p)
-	for _, cmd := range shared("a", 5) {
+	for _, cmd := range append(shared("a", 5), inLine("b", 5)...) {
 		p.do("script", "flush")
 		expect(t, fmt.Sprint(cmd.Kind, cmd.Mode), ask(t, n, cmd.Command), cmd.want)
+	}
+}
+
+// inLine is all that can be done to a free name with tickets, with tokens from
+// first on.
+func inLine(name string, first node.Token) []wanted {
+	with := func(ticket node.Token, waiter string, patience time.Duration, cmd node.Command, want node.Status) wanted {
+		cmd.Ticket, cmd.Waiter, cmd.Patience = ticket, waiter, patience
+		return wanted{cmd, want}
+	}
+	return []wanted{
+		with(1, "one", time.Minute, acquire(name, "a", first), node.Granted),
+		with(2, "two", time.Minute, acquire(name, "b", first+1), node.Refused),
+		with(3, "three", time.Minute, acquire(name, "c", first+2), node.Refused),
+		{inspect(name), node.Done},
+		with(1, "one", 0, release(name, "a", first), node.Released),
+		with(3, "three", time.Minute, acquire(name, "c", first+3), node.Refused),
+		with(2, "two", time.Minute, acquire(name, "b", first+4), node.Granted),
+		with(2, "two", time.Minute, release(name, "b", first+4), node.Released),
+		with(2, "two", 0, release(name, "b", first+5), node.Absent),
+		with(3, "three", time.Minute, acquire(name, "c", first+6), node.Granted),
+		with(3, "three", 0, release(name, "c", first+6), node.Released),
 	}
 }
 
@@ -290,6 +312,10 @@ func TestImpossibleCommands(t *testing.T) {
 		{Kind: node.Release, Mode: node.Read, Claims: make([]node.Claim, 2)},
 		{Kind: node.Downgrade, Claims: make([]node.Claim, 2)},
 		{Kind: node.Release, Mode: node.Write, Claims: claim("a", "", 0), Patience: time.Second},
+		{Kind: node.Release, Claims: claim("a", "", 0), Waiter: "me", Patience: time.Second},
+		{Kind: node.Release, Claims: claim("a", "", 0), Ticket: 1},
+		{Kind: node.Release, Mode: node.Read, Claims: claim("a", "", 0), Ticket: 1, Waiter: "me"},
+		{Kind: node.Release, Claims: make([]node.Claim, 2), Ticket: 1, Waiter: "me"},
 		{Kind: node.Acquire, TTL: time.Second},
 		{Kind: node.Acquire, Claims: claim("a", "me", 1)},
 		{Kind: node.Extend, TTL: time.Second},

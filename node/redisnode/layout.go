@@ -11,12 +11,16 @@ func (c *call) script() *script {
 			return &acquireReadScript
 		case c.mode == node.Write:
 			return &acquireWriteScript
+		case c.ticket > 0:
+			return &acquireFairScript
 		}
 		return &acquireScript
 	case node.Release:
 		switch {
 		case c.mode != node.Exclusive:
 			return &releaseSharedScript
+		case c.ticket > 0:
+			return &releaseFairScript
 		}
 		return &releaseScript
 	case node.Extend:
@@ -84,11 +88,13 @@ func (c *call) append(w *words, asText bool) {
 			}
 		}
 	case &inspectScript:
-		run(4, 0)
+		run(5, 1)
 		w.text(one.Name)
 		w.fenceKey(one.Name)
 		w.readersKey(one.Name)
 		w.intentKey(one.Name)
+		w.queueKey(one.Name)
+		w.placeKey(one.Name, "")
 	case &breakScript:
 		run(2, 4)
 		c.locksAndFences(w)
@@ -150,6 +156,34 @@ func (c *call) append(w *words, asText bool) {
 		w.holdKey(one.Name, one.Owner)
 		w.text(one.Owner)
 		w.sharedChannel(one.Name)
+
+	case &acquireFairScript:
+		run(4, 8)
+		w.text(one.Name)
+		w.fenceKey(one.Name)
+		w.queueKey(one.Name)
+		w.placeKey(one.Name, c.waiter)
+		w.text(one.Owner)
+		w.number(int64(one.Token))
+		w.number(c.ttl)
+		w.number(c.keep)
+		w.number(int64(c.ticket))
+		w.text(c.waiter)
+		w.number(c.wait)
+		w.placeKey(one.Name, "")
+	case &releaseFairScript:
+		run(4, 7)
+		w.text(one.Name)
+		w.fenceKey(one.Name)
+		w.queueKey(one.Name)
+		w.placeKey(one.Name, c.waiter)
+		w.text(one.Owner)
+		w.number(int64(one.Token))
+		w.number(c.keep)
+		w.channel(one.Name)
+		w.number(int64(c.ticket))
+		w.text(c.waiter)
+		w.number(c.wait)
 	}
 }
 
@@ -192,6 +226,17 @@ func (w *words) holdPrefix(name string) {
 func (w *words) writer(owner string) {
 	var r room
 	w.bytes(append(append(r[:0], owner...), node.WriteSuffix...))
+}
+
+func (w *words) queueKey(name string) {
+	var r room
+	w.bytes(node.AppendQueueKey(r[:0], name))
+}
+
+// placeKey without a waiter is what the keys of all places begin with.
+func (w *words) placeKey(name, waiter string) {
+	var r room
+	w.bytes(append(node.AppendPlacePrefix(r[:0], name), waiter...))
 }
 
 func (w *words) channel(name string) {

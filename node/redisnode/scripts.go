@@ -26,6 +26,10 @@ var (
 	releaseSharedLua string
 	//go:embed extend_read.lua
 	extendReadLua string
+	//go:embed acquire_fair.lua
+	acquireFairLua string
+	//go:embed release_fair.lua
+	releaseFairLua string
 	//go:embed downgrade.lua
 	downgradeLua string
 )
@@ -45,6 +49,8 @@ var (
 	acquireWriteScript  = newScript(acquireWriteLua)
 	releaseSharedScript = newScript(releaseSharedLua)
 	extendReadScript    = newScript(extendReadLua)
+	acquireFairScript   = newScript(acquireFairLua)
+	releaseFairScript   = newScript(releaseFairLua)
 	downgradeScript     = newScript(downgradeLua)
 )
 

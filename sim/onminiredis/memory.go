@@ -77,6 +77,8 @@ func (m *memory) Apply(now model.Time, cmd node.Command) (reply node.Reply, publ
 		m.prolong(node.ReadersKey(c.Name))
 		m.prolong(node.IntentKey(c.Name))
 		m.prolong(node.HoldKey(c.Name, c.Owner))
+		m.prolong(node.QueueKey(c.Name))
+		m.prolong(node.PlaceKey(c.Name, cmd.Waiter))
 	}
 	for _, c := range cmd.Claims {
 		if slices.Contains(m.released, node.Channel(c.Name)) || slices.Contains(m.released, node.ReadWriteChannel(c.Name)) {
@@ -138,12 +140,19 @@ func (m *memory) Dump(now model.Time) (entries []model.Entry) {
 		if now > e.Expires {
 			continue
 		}
-		if e.Type == "hash" {
+		switch e.Type {
+		case "hash":
 			fields, _ := m.data.HKeys(key)
 			for _, field := range fields {
 				e.Fields = append(e.Fields, node.Field{Name: field, Value: m.data.HGet(key, field)})
 			}
-		} else {
+		case "zset":
+			members, _ := m.data.ZMembers(key) // in the order of their scores
+			for _, member := range members {
+				score, _ := m.data.ZScore(key, member)
+				e.Fields = append(e.Fields, node.Field{Name: member, Value: strconv.FormatInt(int64(score), 10)})
+			}
+		default:
 			e.Value, _ = m.data.Get(key)
 		}
 		entries = append(entries, e)
@@ -199,11 +208,19 @@ func (m *memory) restore(e model.Entry) {
 	if m.now > e.Expires {
 		return
 	}
-	for _, f := range e.Fields {
-		m.data.HSet(e.Key, f.Name, f.Value)
-	}
-	if e.Type == "string" {
-		_ = m.data.Set(e.Key, e.Value) // fails for a key of another type, and here is none
+	// These fail for a key of another type, and here is none.
+	switch e.Type {
+	case "hash":
+		for _, f := range e.Fields {
+			m.data.HSet(e.Key, f.Name, f.Value)
+		}
+	case "zset":
+		for _, f := range e.Fields {
+			score, _ := strconv.ParseFloat(f.Value, 64)
+			_, _ = m.data.ZAdd(e.Key, score, f.Name)
+		}
+	case "string":
+		_ = m.data.Set(e.Key, e.Value)
 	}
 	if e.Expires != model.Never {
 		m.data.SetTTL(e.Key, time.Duration(e.Expires-m.now)*time.Millisecond+1)

@@ -1,0 +1,177 @@
+package model
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"github.com/redquorum/redquorum/node"
+)
+
+// acquireFair is acquire for who has a ticket.
+func (s *Server) acquireFair(now Time, cmd node.Command) node.Reply {
+	c := cmd.Claims[0]
+	lock, fence := s.lookUp(now, c.Name)
+	if lock.kind != none && lock.kind != hash {
+		return failure(node.ErrWrongType)
+	}
+	if _, mine := lock.find(c.Owner); mine {
+		return node.Reply{Status: node.Granted}
+	}
+	seen, err := fence.token()
+	if err != nil {
+		return failure(err)
+	}
+	queue, err := s.queue(now, c.Name)
+	if err != nil {
+		return failure(err)
+	}
+	first := s.firstPlace(now, queue, c.Name)
+	before, waiting := queue.rank(cmd.Waiter)
+	if !waiting {
+		before = queue.behind(cmd.Ticket)
+	}
+	if lock.kind == none && before == 0 {
+		if c.Token <= seen {
+			return node.Reply{Status: node.Stale, Fence: seen}
+		}
+		s.create(lock, c.Owner, now+life(cmd.TTL))
+		s.setFence(fence, c.Token, now+life(cmd.Retention))
+		s.leave(queue, c.Name, cmd.Waiter)
+		return node.Reply{Status: node.Granted}
+	}
+	r := node.Reply{Status: node.Refused, Fence: seen}
+	if lock.kind == none {
+		r.TTL = first.left(now)
+	} else {
+		r.TTL = lock.left(now)
+	}
+	if cmd.Patience > 0 && c.Token > seen {
+		s.keepPlace(now, queue, cmd)
+		before, _ = queue.rank(cmd.Waiter)
+	}
+	r.Ahead = before
+	return r
+}
+
+// releaseFair is release for who has a ticket.
+func (s *Server) releaseFair(now Time, cmd node.Command) (reply node.Reply, published []node.Claim) {
+	c := cmd.Claims[0]
+	lock, fence := s.lookUp(now, c.Name)
+	if err := s.raise(fence, c.Token, now+life(cmd.Retention)); err != nil {
+		return failure(err), nil
+	}
+	queue, err := s.queue(now, c.Name)
+	if err != nil {
+		return failure(err), nil
+	}
+	left := cmd.Patience <= 0 && s.leave(queue, c.Name, cmd.Waiter)
+	if lock.kind != none && lock.kind != hash {
+		return failure(node.ErrWrongType), nil
+	}
+	reply.Status = node.Absent
+	released := s.remove(lock, c.Owner)
+	if released {
+		reply.Status = node.Released
+		if cmd.Patience > 0 {
+			s.keepPlace(now, queue, cmd)
+		}
+	}
+	if lock.kind == none && (released || left && queue.kind != none) {
+		published = cmd.Claims
+	}
+	return reply, published
+}
+
+// queue returns the queue of a name: its fields are the waiters and their tickets,
+// in the order of the tickets.
+func (s *Server) queue(now Time, name string) (*key, error) {
+	k := s.at(now, node.QueueKey(name))
+	if k.kind != none && k.kind != queued {
+		return nil, node.ErrWrongType
+	}
+	return k, nil
+}
+
+// firstPlace returns the place of the first who has kept his, and removes those
+// before; nil if there is none.
+func (s *Server) firstPlace(now Time, queue *key, name string) *key {
+	for len(queue.fields) > 0 {
+		waiter := queue.fields[0].Name
+		if place := s.keys[node.PlaceKey(name, waiter)]; place != nil && place.alive(now) {
+			return place
+		}
+		s.unqueue(queue, waiter)
+	}
+	return nil
+}
+
+// leave gives a place up, and reports whether there was one.
+func (s *Server) leave(queue *key, name, waiter string) bool {
+	s.drop(node.PlaceKey(name, waiter))
+	return s.unqueue(queue, waiter)
+}
+
+func (s *Server) unqueue(queue *key, waiter string) bool {
+	i, found := queue.rank(waiter)
+	if !found {
+		return false
+	}
+	s.change(queue)
+	queue.fields = slices.Delete(queue.fields, i, i+1)
+	if len(queue.fields) == 0 {
+		queue.clear()
+	}
+	return true
+}
+
+func (s *Server) keepPlace(now Time, queue *key, cmd node.Command) {
+	expires := now + life(cmd.Patience)
+	s.put(s.key(node.PlaceKey(cmd.Claims[0].Name, cmd.Waiter)), "1", expires)
+	s.change(queue)
+	if i, found := queue.rank(cmd.Waiter); found {
+		queue.fields = slices.Delete(queue.fields, i, i+1)
+	}
+	if queue.kind == none || queue.expires == Never {
+		queue.kind, queue.expires = queued, 0
+	}
+	queue.expires = max(queue.expires, expires)
+	place := node.Field{Name: cmd.Waiter, Value: strconv.FormatInt(int64(cmd.Ticket), 10)}
+	i, _ := slices.BinarySearchFunc(queue.fields, place, inTurn)
+	queue.fields = slices.Insert(queue.fields, i, place)
+}
+
+// inTurn orders places.
+func inTurn(a, b node.Field) int {
+	return cmp.Or(cmp.Compare(ticket(a), ticket(b)), cmp.Compare(a.Name, b.Name))
+}
+
+func ticket(place node.Field) node.Token {
+	n, _ := strconv.ParseInt(place.Value, 10, 64) // keepPlace has written it
+	return node.Token(n)
+}
+
+// rank returns how many are before a waiter in the queue.
+func (c *content) rank(waiter string) (int, bool) {
+	i := slices.IndexFunc(c.fields, func(f node.Field) bool { return f.Name == waiter })
+	return i, i >= 0
+}
+
+// behind returns how many in the queue have a ticket not above this one.
+func (c *content) behind(t node.Token) int {
+	n := 0
+	for n < len(c.fields) && ticket(c.fields[n]) <= t {
+		n++
+	}
+	return n
+}
+
+// places are those of a queue that are kept.
+func (s *Server) places(now Time, queue *key, name string) (all []node.Place) {
+	for _, f := range queue.fields {
+		if place := s.keys[node.PlaceKey(name, f.Name)]; place != nil && place.alive(now) {
+			all = append(all, node.Place{Waiter: f.Name, Ticket: ticket(f), TTL: place.left(now)})
+		}
+	}
+	return all
+}

@@ -1,0 +1,241 @@
+package nodetest
+
+import (
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+)
+
+// inLine gives a command a ticket, and patience for longer than a test takes.
+func inLine(ticket node.Token, waiter string, cmd node.Command) node.Command {
+	cmd.Ticket = ticket
+	return waiting(waiter, cmd)
+}
+
+// impatient is of somebody who does not wait, or no more.
+func impatient(cmd node.Command) node.Command {
+	cmd.Patience = 0
+	return cmd
+}
+
+// wantQueue requires these waiters in this order.
+func (f fixture) wantQueue(waiters ...string) {
+	f.Helper()
+	got := f.state(name).Queue
+	if len(got) != len(waiters) {
+		f.Errorf("the queue is %+v, want %q", got, waiters)
+		return
+	}
+	for i, place := range got {
+		if place.Waiter != waiters[i] {
+			f.Errorf("the queue is %+v, want %q", got, waiters)
+		}
+		f.wantLife(place.TTL, life)
+	}
+}
+
+// wantBehind requires a refusal with so many before.
+func (f fixture) wantBehind(ahead int, ttl time.Duration, cmd node.Command) node.Reply {
+	f.Helper()
+	r := f.want(node.Refused, cmd)
+	if r.Ahead != ahead {
+		f.Errorf("%d ahead, want %d", r.Ahead, ahead)
+	}
+	f.wantLife(r.TTL, ttl)
+	return r
+}
+
+var fairRules = []rule{
+	{"a free name without a queue is granted, as a plain lock", func(f fixture) {
+		f.want(node.Granted, inLine(1, "me", f.acquire(name, "a", 5)))
+		f.wantState(name, 5, life, "a")
+		f.wantQueue()
+		f.want(node.Refused, f.acquire(name, "b", 6))
+		f.want(node.Released, f.release(name, "a", 5))
+		f.wantState(name, 5, 0)
+	}},
+	{"executed twice it does no harm", func(f fixture) {
+		f.want(node.Granted, inLine(1, "me", f.acquire(name, "a", 5)))
+		f.want(node.Granted, inLine(1, "me", f.acquire(name, "a", 9)))
+		f.wantState(name, 5, life, "a")
+		f.wantQueue()
+	}},
+	{"a token at or below the fence is stale, and makes no place", func(f fixture) {
+		f.want(node.Absent, f.release(name, "x", 5))
+		if r := f.want(node.Stale, inLine(1, "me", f.acquire(name, "a", 5))); r.Fence != 5 {
+			f.Errorf("fence %d, want 5", r.Fence)
+		}
+		f.wantQueue()
+	}},
+	{"who is refused has a place, in the order of the tickets", func(f fixture) {
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.wantBehind(0, life, inLine(7, "seven", f.acquire(name, "s", 6)))
+		f.wantBehind(1, life, inLine(9, "nine", f.acquire(name, "n", 7)))
+		f.wantBehind(1, life, inLine(8, "eight", f.acquire(name, "e", 8)))
+		r := f.wantBehind(0, life, inLine(3, "three", f.acquire(name, "t", 9)))
+		if r.Fence != 5 {
+			f.Errorf("fence %d, want 5", r.Fence)
+		}
+		f.wantQueue("three", "seven", "eight", "nine")
+	}},
+	{"equal tickets are in the order of the waiters", func(f fixture) {
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.wantBehind(0, life, inLine(7, "b", f.acquire(name, "x", 6)))
+		f.wantBehind(0, life, inLine(7, "a", f.acquire(name, "y", 7)))
+		f.wantQueue("a", "b")
+	}},
+	{"asking again keeps the place", func(f fixture) {
+		f.want(node.Granted, lasting(9*life, f.acquire(name, "a", 5)))
+		f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6)))
+		f.want(node.Refused, inLine(2, "two", f.acquire(name, "y", 7)))
+		f.must(f.Advance(life / 2))
+		f.want(node.Refused, inLine(2, "two", f.acquire(name, "y2", 8)))
+		f.want(node.Refused, inLine(1, "one", f.acquire(name, "x2", 9)))
+		f.wantQueue("one", "two")
+		f.must(f.Advance(life/2 + time.Second))
+		if q := f.state(name).Queue; len(q) != 2 || q[0].Waiter != "one" {
+			f.Errorf("the queue is %+v", q)
+		}
+	}},
+	{"the largest ticket is exact", func(f fixture) {
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.want(node.Refused, inLine(node.MaxToken, "last", f.acquire(name, "x", 6)))
+		f.want(node.Refused, inLine(node.MaxToken-1, "last but one", f.acquire(name, "y", 7)))
+		f.wantQueue("last but one", "last")
+		if q := f.state(name).Queue; q[0].Ticket != node.MaxToken-1 || q[1].Ticket != node.MaxToken {
+			f.Errorf("the queue is %+v", q)
+		}
+	}},
+	{"when it is free it is the first one's, and the others are told his patience", func(f fixture) {
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6)))
+		f.want(node.Refused, inLine(2, "two", f.acquire(name, "y", 7)))
+		f.must(f.Advance(life / 2))
+		f.want(node.Released, f.release(name, "a", 5))
+		f.wantBehind(1, life/2, inLine(2, "two", f.acquire(name, "y", 8)))
+		f.wantBehind(2, life/2, inLine(3, "three", f.acquire(name, "z", 9)))
+		f.want(node.Granted, inLine(1, "one", f.acquire(name, "x", 10)))
+		f.wantQueue("two", "three")
+		f.wantState(name, 10, life, "x")
+		f.want(node.Released, f.release(name, "x", 10))
+		f.wantBehind(1, life, inLine(3, "three", f.acquire(name, "z", 11)))
+		f.want(node.Granted, inLine(2, "two", f.acquire(name, "y", 12)))
+	}},
+	{"an earlier ticket goes before those who wait", func(f fixture) {
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.want(node.Refused, inLine(7, "seven", f.acquire(name, "x", 6)))
+		f.want(node.Released, f.release(name, "a", 5))
+		f.want(node.Granted, inLine(6, "six", f.acquire(name, "y", 7)))
+		f.wantQueue("seven")
+	}},
+	{"a plain acquire does not look at the queue", func(f fixture) {
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6)))
+		f.want(node.Released, f.release(name, "a", 5))
+		f.want(node.Granted, f.acquire(name, "p", 7))
+		f.wantQueue("one")
+	}},
+	{"who does not ask again drops out", func(f fixture) {
+		f.want(node.Granted, lasting(9*life, f.acquire(name, "a", 5)))
+		f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6)))
+		f.want(node.Refused, inLine(2, "two", f.acquire(name, "y", 7)))
+		f.want(node.Refused, inLine(3, "three", f.acquire(name, "z", 8)))
+		f.must(f.Advance(life / 2))
+		f.want(node.Refused, inLine(3, "three", f.acquire(name, "z", 9)))
+		f.must(f.Advance(life/2 + time.Second))
+		f.want(node.Released, f.release(name, "a", 5))
+		f.want(node.Granted, inLine(3, "three", f.acquire(name, "z", 10)))
+		f.wantQueue()
+	}},
+	{"who does not wait has no place, and takes no other's", func(f fixture) {
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.wantBehind(0, life, impatient(inLine(1, "one", f.acquire(name, "x", 6))))
+		f.wantQueue()
+		f.want(node.Refused, inLine(2, "two", f.acquire(name, "y", 7)))
+		f.want(node.Refused, impatient(inLine(2, "two", f.acquire(name, "y", 8))))
+		f.wantQueue("two")
+		f.want(node.Released, f.release(name, "a", 5))
+		f.wantBehind(1, life, impatient(inLine(3, "three", f.acquire(name, "z", 9))))
+		f.want(node.Granted, impatient(inLine(1, "one", f.acquire(name, "x", 10))))
+	}},
+	{"a command delayed until after its own release makes no place", func(f fixture) {
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.want(node.Absent, impatient(inLine(1, "one", f.release(name, "x", 6))))
+		f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6)))
+		f.wantQueue()
+	}},
+	{"who gives up leaves the queue", func(f fixture) {
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6)))
+		f.want(node.Refused, inLine(2, "two", f.acquire(name, "y", 7)))
+		f.want(node.Absent, impatient(inLine(1, "one", f.release(name, "x", 6))))
+		f.wantQueue("two")
+		f.want(node.Absent, impatient(inLine(1, "one", f.release(name, "x", 6))))
+		f.wantState(name, 6, life, "a")
+	}},
+	{"a partial grant is given back with the place", func(f fixture) {
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6)))
+		f.want(node.Refused, inLine(2, "two", f.acquire(name, "y", 7)))
+		f.want(node.Released, f.release(name, "a", 5))
+		f.want(node.Granted, inLine(1, "one", f.acquire(name, "x", 8)))
+		f.want(node.Released, inLine(1, "one", f.release(name, "x", 8)))
+		f.wantQueue("one", "two")
+		f.wantBehind(1, life, inLine(2, "two", f.acquire(name, "y", 9)))
+		f.want(node.Granted, inLine(1, "one", f.acquire(name, "x", 10)))
+		f.want(node.Released, impatient(inLine(1, "one", f.release(name, "x", 10))))
+		f.wantQueue("two")
+	}},
+	{"giving back what was not granted makes no place", func(f fixture) {
+		f.want(node.Absent, inLine(1, "one", f.release(name, "x", 6)))
+		f.wantQueue()
+		f.wantState(name, 6, 0)
+	}},
+	{"a key that is not a hash is a wrong type, and the queue is left", func(f fixture) {
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6)))
+		f.must(f.Do("SET", name, "x"))
+		f.wantErr(node.ErrWrongType, inLine(1, "one", f.acquire(name, "x", 7)))
+		f.wantQueue("one")
+		f.wantErr(node.ErrWrongType, impatient(inLine(1, "one", f.release(name, "x", 7))))
+		f.wantQueue()
+	}},
+	{"any text is a name, and any text a waiter", func(f fixture) {
+		for _, name := range []string{"foo", "a{b}c", "x{y", "{}", "two words", "\x00\xff\r\n", "%s"} {
+			waiter := "w " + name
+			f.want(node.Granted, f.acquire(name, "a", 5))
+			f.want(node.Refused, inLine(1, waiter, f.acquire(name, "b", 6)))
+			if q := f.state(name).Queue; len(q) != 1 || q[0].Waiter != waiter {
+				f.Errorf("%q: the queue is %+v", name, q)
+			}
+			f.want(node.Released, f.release(name, "a", 5))
+			f.want(node.Granted, inLine(1, waiter, f.acquire(name, "b", 7)))
+		}
+	}},
+	{"a release wakes, and giving up the place before others when it is free", func(f fixture) {
+		b := f.watch(name)
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6)))
+		f.want(node.Refused, inLine(2, "two", f.acquire(name, "y", 7)))
+		f.want(node.Refused, inLine(3, "three", f.acquire(name, "z", 8)))
+		f.want(node.Absent, impatient(inLine(3, "three", f.release(name, "z", 8))))
+		f.silent(b) // it is not free
+		f.want(node.Released, f.release(name, "a", 5))
+		f.rings(b)
+		f.want(node.Absent, impatient(inLine(1, "one", f.release(name, "x", 6))))
+		f.rings(b)
+		f.want(node.Absent, impatient(inLine(2, "two", f.release(name, "y", 7))))
+		f.silent(b) // nobody waits
+		f.want(node.Granted, inLine(4, "four", f.acquire(name, "w", 9)))
+		f.want(node.Released, inLine(4, "four", f.release(name, "w", 9)))
+		f.rings(b)
+	}},
+	{"a queue of the dead is no queue", func(f fixture) {
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6)))
+		f.must(f.Advance(life + time.Second))
+		f.want(node.Absent, inLine(2, "two", f.release(name, "y", 7)))
+		f.wantQueue()
+		f.want(node.Granted, inLine(9, "nine", f.acquire(name, "z", 8)))
+	}},
+}
