@@ -342,10 +342,15 @@ func (p *patient) rights(ctx context.Context, c *redis.Client, name string) {
 		return
 	}
 	name += ":" + rand.Text()
-	script, keys, channel := redis.NewScript(trial), []string{name, node.FenceKey(name)}, node.Channel(name)
-	refused, err := script.Eval(ctx, c, keys, channel).StringSlice()
+	script := redis.NewScript(trial)
+	keys := []string{
+		name, node.FenceKey(name), node.ReadersKey(name), node.IntentKey(name), node.HoldKey(name, "doctor"),
+		node.QueueKey(name), node.PlaceKey(name, "doctor"),
+	}
+	channels := []string{node.Channel(name), node.ReadWriteChannel(name)}
+	refused, err := script.Eval(ctx, c, keys, channels[0], channels[1]).StringSlice()
 	if err == nil {
-		err = script.EvalSha(ctx, c, keys, channel).Err()
+		err = script.EvalSha(ctx, c, keys, channels[0], channels[1]).Err()
 	}
 	if err == nil && len(refused) > 0 {
 		err = errors.New(strings.Join(refused, "; "))
@@ -356,10 +361,14 @@ func (p *patient) rights(ctx context.Context, c *redis.Client, name string) {
 			"allow the user what it lacks, or try with --name a name that it may use")
 		return
 	}
-	sub := c.Subscribe(ctx, channel)
+	sub := c.Subscribe(ctx, channels...)
 	defer sub.Close()
-	if _, err := sub.Receive(ctx); err != nil {
-		p.add(warning, "refuses SUBSCRIBE: "+err.Error(), "waiters are not woken by releases, and poll", "allow the user the channels redisson_lock__channel:*")
+	for range channels {
+		if _, err := sub.Receive(ctx); err != nil {
+			p.add(warning, "refuses SUBSCRIBE: "+err.Error(), "waiters are not woken by releases, and poll",
+				"allow the user the channels redisson_lock__channel:* and redisson_rwlock:*")
+			return
+		}
 	}
 }
 

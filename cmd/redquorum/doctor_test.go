@@ -192,9 +192,10 @@ func TestDoctorRights(t *testing.T) {
 		return withUser(user + ":pw")
 	}
 	// What the documentation of redisnode says that a lock needs.
-	const keys = "~nightly* ~redquorum_fence:{nightly* &redisson_lock__channel:{nightly* "
+	const keys = "~nightly* ~{nightly* ~redquorum_*:{nightly* &redisson_lock__channel:{nightly* &redisson_rwlock:{nightly* "
 	const commands = "+info +ping +eval +evalsha +subscribe +unsubscribe +publish " +
-		"+exists +get +set +del +type +pttl +pexpire +hset +hexists +hdel +hgetall "
+		"+exists +get +set +del +type +pttl +pexpire +hset +hget +hexists +hdel +hgetall " +
+		"+zadd +zrem +zrange +zrank +zcount "
 	locker := allow("locker", keys+commands)
 
 	if r := doctor(t, grownUp, s.URL()); !r.has(s.Addr(), "warning", "not usable: NOAUTH") || r.Verdict != "unsafe" {
@@ -219,6 +220,9 @@ func TestDoctorRights(t *testing.T) {
 		{"+eval", "unsafe", "refuses what a lock does"},
 		{"+evalsha", "unsafe", "refuses what a lock does"},
 		{"+hdel", "unsafe", "HDEL: "},
+		{"+hget", "unsafe", "HGET: "},
+		{"+zadd", "unsafe", "ZADD: "},
+		{"+zcount", "unsafe", "ZCOUNT: "},
 		{"+set", "unsafe", "SET: "},
 		{"+publish", "unsafe", "PUBLISH: "},
 		{"+subscribe", "warning", "refuses SUBSCRIBE"},

@@ -2,9 +2,10 @@
 -- is written is removed in the same step, so nobody sees it; where the removal
 -- is refused, it expires after a second.
 --
--- KEYS[1] a name that nobody uses
--- KEYS[2] its fence
--- ARGV[1] its channel, which nobody listens to
+-- KEYS[1]  a name that nobody uses
+-- KEYS[2]  its fence
+-- KEYS[3-] its other keys; the sixth is its queue
+-- ARGV     its channels, which nobody listens to
 --
 -- Returns the server's words for each command that it refused.
 local refused = {}
@@ -16,19 +17,31 @@ local function try(command, ...)
 end
 -- The first write is one that needs memory: a server that is out of it refuses
 -- only what comes before a script's first write.
-try('SET', KEYS[2], '1', 'PX', 1000)
+for i = 2, #KEYS do
+  if i ~= 6 then
+    try('SET', KEYS[i], '1', 'PX', 1000)
+  end
+end
 try('GET', KEYS[2])
 try('EXISTS', KEYS[1])
 try('TYPE', KEYS[1])
 try('PTTL', KEYS[1])
 try('HEXISTS', KEYS[1], 'doctor')
+try('HGET', KEYS[1], 'doctor')
 try('HGETALL', KEYS[1])
 try('HDEL', KEYS[1], 'doctor')
+try('ZRANGE', KEYS[6], 0, -1)
+try('ZRANK', KEYS[6], 'doctor')
+try('ZCOUNT', KEYS[6], '-inf', 1)
+try('ZREM', KEYS[6], 'doctor')
 try('PEXPIRE', KEYS[1], 1000)
-try('DEL', KEYS[1], KEYS[2])
-try('PUBLISH', ARGV[1], '0')
+try('DEL', unpack(KEYS))
+for _, channel in ipairs(ARGV) do
+  try('PUBLISH', channel, '0')
+end
 if #refused == 0 then
   try('HSET', KEYS[1], 'doctor', '1')
-  redis.call('DEL', KEYS[1])
+  try('ZADD', KEYS[6], 1, 'doctor')
+  redis.call('DEL', KEYS[1], KEYS[6])
 end
 return refused

@@ -114,9 +114,10 @@
 // and +select for a database other than 0, +client|setname for a ClientName.
 // "redquorum doctor" wants +time as well, to compare clocks, and --name nightly,
 // to try what the user may do under a name that it may use.
-// ~{nightly*, &redisson_rwlock and +hget are for readers and writers alone, and
-// so are +zadd, +zrem, +zrank and +zcount for waiting in line. Names with a brace
-// have their other keys and channels without the added braces.
+// Of these, ~{nightly*, &redisson_rwlock and +hget are for readers and writers
+// alone, and +zadd, +zrem, +zrank and +zcount for waiting in line; but the doctor
+// tries them all. Names with a brace have their other keys and channels without
+// the added braces.
 //
 // The server has to be Redis 6 or newer, or another one with its commands.
 //
