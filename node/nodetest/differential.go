@@ -311,7 +311,7 @@ type race struct {
 	unit    time.Duration
 	seen    map[string]int
 	done    int
-	looked  time.Time // when advance was called last
+	looked  time.Time // when advance was begun last
 	late    string    // if a server was, how: what comes then cannot be compared
 }
 
@@ -402,9 +402,10 @@ func (r *race) all(f func(System) error) error {
 // advance lets d pass everywhere. With 0 it takes back what passed unasked: if
 // that was too much, keys may have expired.
 func (r *race) advance(d time.Duration) error {
+	begun := time.Now() // what passes from here on may be after the server has looked
 	err := r.all(func(s System) error { return s.Advance(d) })
 	r.look()
-	r.looked = time.Now()
+	r.looked = begun
 	return err
 }
 

@@ -143,6 +143,9 @@ var fairRules = []rule{
 		f.must(f.Advance(life / 2))
 		f.want(node.Refused, inLine(3, "three", f.acquire(name, "z", 9)))
 		f.must(f.Advance(life/2 + time.Second))
+		if q := f.state(name).Queue; len(q) != 1 || q[0].Waiter != "three" {
+			f.Errorf("the queue is %+v", q)
+		}
 		f.want(node.Released, f.release(name, "a", 5))
 		f.want(node.Granted, inLine(3, "three", f.acquire(name, "z", 10)))
 		f.wantQueue()
@@ -186,10 +189,25 @@ var fairRules = []rule{
 		f.want(node.Released, impatient(inLine(1, "one", f.release(name, "x", 10))))
 		f.wantQueue("two")
 	}},
-	{"giving back what was not granted makes no place", func(f fixture) {
+	{"giving back what was not granted makes no place, and takes none", func(f fixture) {
 		f.want(node.Absent, inLine(1, "one", f.release(name, "x", 6)))
 		f.wantQueue()
 		f.wantState(name, 6, 0)
+		f.want(node.Granted, f.acquire(name, "a", 7))
+		f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 8)))
+		f.want(node.Absent, inLine(1, "one", f.release(name, "x", 8)))
+		f.wantQueue("one")
+	}},
+	{"one who is less patient does not shorten another's place", func(f fixture) {
+		f.want(node.Granted, lasting(9*life, f.acquire(name, "a", 5)))
+		long := inLine(1, "one", f.acquire(name, "x", 6))
+		long.Patience = 3 * life
+		f.want(node.Refused, long)
+		f.want(node.Refused, inLine(2, "two", f.acquire(name, "y", 7)))
+		f.pass()
+		if q := f.state(name).Queue; len(q) != 1 || q[0].Waiter != "one" {
+			f.Errorf("the queue is %+v", q)
+		}
 	}},
 	{"a key that is not a hash is a wrong type, and the queue is left", func(f fixture) {
 		f.want(node.Granted, f.acquire(name, "a", 5))

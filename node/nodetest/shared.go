@@ -163,6 +163,22 @@ var readRules = []rule{
 		f.want(node.Released, f.endShared("b", 6))
 		f.wantShared(4*life, "c=1", "mode=read")
 	}},
+	{"a reader's release leaves a writer alone", func(f fixture) { // Redisson lets a writer read, too
+		f.want(node.Granted, f.write("w", 5))
+		f.must(f.Do("HSET", name, "a", "1"))
+		f.want(node.Released, f.endShared("a", 6))
+		f.wantShared(life, "mode=write", "w:write=1")
+	}},
+	{"a writer's release leaves readers", func(f fixture) {
+		f.want(node.Granted, f.write("w", 5))
+		for _, reader := range []string{"a", "b"} {
+			f.must(f.Do("HSET", name, reader, "1"))
+		}
+		f.must(f.Do("SET", node.HoldKey(name, "a"), "1"))
+		f.want(node.Released, f.endShared("w", 5))
+		f.wantShared(life, "a=1", "mode=read")
+		f.want(node.Granted, f.read("c", 6))
+	}},
 	{"another's field is not released", func(f fixture) {
 		f.want(node.Granted, f.read("a", 5))
 		f.want(node.Absent, f.endShared("b", 4))
@@ -422,6 +438,23 @@ var downgradeRules = []rule{
 		f.wantKept(f.downgrade(name, "w"), true)
 		f.silent(b)
 		f.wantShared(life, "mode=read", "w=1")
+	}},
+	{"the reader lives as long as the writer would have", func(f fixture) {
+		claim := node.Claim{Name: name, Owner: "w"}
+		f.want(node.Granted, lasting(3*life, f.write("w", 5)))
+		f.pass()
+		f.wantKept(f.downgrade(name, "w"), true)
+		f.pass()
+		f.wantKept(in(node.Read, f.extend(time.Second, claim)), true)
+		f.pass()
+		f.wantKept(in(node.Read, f.extend(time.Second, claim)), false)
+		f.wantShared(0)
+	}},
+	{"a dead reader is not kept", func(f fixture) {
+		f.want(node.Granted, f.read("a", 5))
+		f.want(node.Granted, lasting(9*life, f.read("b", 6)))
+		f.pass()
+		f.wantKept(f.downgrade(name, "a"), false)
 	}},
 	{"who is not the writer, or no more, is not kept", func(f fixture) {
 		f.wantKept(f.downgrade(name, "w"), false)

@@ -50,13 +50,11 @@ end
 for _, i in ipairs(free) do
   redis.call('SET', KEYS[i + 1], ARGV[2], 'PX', ARGV[4])
 end
-for n, i in ipairs(free) do
+for _, i in ipairs(free) do
   redis.call('HSET', KEYS[i], ARGV[1], 1)
   local expires = redis.pcall('PEXPIRE', KEYS[i], ARGV[3])
   if type(expires) == 'table' and expires.err then
-    for undo = 1, n do
-      redis.call('HDEL', KEYS[free[undo]], ARGV[1])
-    end
+    redis.call('HDEL', KEYS[i], ARGV[1])
     return expires
   end
 end

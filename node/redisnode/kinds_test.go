@@ -289,6 +289,8 @@ func inLine(name string, first node.Token) []wanted {
 		return wanted{cmd, want}
 	}
 	return []wanted{
+		with(1, "one", time.Minute, acquire(name, "z", first-1), node.Granted),
+		with(1, "one", time.Minute, release(name, "z", first-1), node.Released),
 		with(1, "one", time.Minute, acquire(name, "a", first), node.Granted),
 		with(2, "two", time.Minute, acquire(name, "b", first+1), node.Refused),
 		with(3, "three", time.Minute, acquire(name, "c", first+2), node.Refused),
@@ -300,6 +302,36 @@ func inLine(name string, first node.Token) []wanted {
 		with(2, "two", 0, release(name, "b", first+5), node.Absent),
 		with(3, "three", time.Minute, acquire(name, "c", first+6), node.Granted),
 		with(3, "three", 0, release(name, "c", first+6), node.Released),
+	}
+}
+
+// TestNothingIsLeftBehind but the fences, and nothing is ever without a TTL.
+func TestNothingIsLeftBehind(t *testing.T) {
+	p := newServer(t)
+	n := connect(t, p)
+	for _, cmd := range append(shared("a", 5), inLine("b", 5)...) {
+		expect(t, fmt.Sprint(cmd.Kind, cmd.Mode), ask(t, n, cmd.Command), cmd.want)
+		if cmd.Ticket > 0 && cmd.want == node.Granted {
+			if keys := p.client(t).Keys(t.Context(), node.PlaceKey("b", cmd.Waiter)).Val(); len(keys) > 0 {
+				t.Errorf("granted, and the place is still there: %v", keys)
+			}
+			if err := p.client(t).ZScore(t.Context(), node.QueueKey("b"), cmd.Waiter).Err(); err == nil {
+				t.Error("granted, and still in the queue")
+			}
+		}
+		for _, key := range p.client(t).Keys(t.Context(), "*").Val() {
+			if ttl := p.client(t).PTTL(t.Context(), key).Val(); ttl <= 0 {
+				t.Errorf("%q has a TTL of %v", key, ttl)
+			}
+		}
+	}
+	keys := p.client(t).Keys(t.Context(), "*").Val()
+	slices.Sort(keys)
+	// A break does not look for the readers' holds, which expire.
+	want := []string{node.FenceKey("a"), node.FenceKey("b"), node.ReadersKey("a"), node.HoldKey("a", "r")}
+	slices.Sort(want)
+	if !slices.Equal(keys, want) {
+		t.Errorf("left are %q, want %q", keys, want)
 	}
 }
 

@@ -71,10 +71,24 @@ func TestMemory(t *testing.T) {
 		}
 		apply := func(t *rapid.T) {
 			cmd := node.Command{
-				Kind: rapid.SampledFrom([]node.Kind{node.Acquire, node.Release, node.Extend, node.Inspect, node.Break}).Draw(t, "kind"),
+				Kind: rapid.SampledFrom([]node.Kind{node.Acquire, node.Release, node.Extend, node.Inspect, node.Break, node.Downgrade}).Draw(t, "kind"),
 				Claims: []node.Claim{{Name: draw(names, "name"), Owner: draw(owners, "owner"),
 					Token: node.Token(rapid.IntRange(1, 12).Draw(t, "token"))}},
 				TTL: ms(1, "ttl"), Retention: ms(1, "retention"),
+			}
+			if cmd.Kind == node.Acquire || cmd.Kind == node.Release {
+				cmd.Mode = rapid.SampledFrom([]node.Mode{node.Exclusive, node.Read, node.Write}).Draw(t, "mode")
+				switch special := rapid.IntRange(0, 2).Draw(t, "special"); {
+				case cmd.Mode != node.Exclusive || special == 1:
+					cmd.Waiter, cmd.Patience = draw(owners, "waiter"), ms(0, "patience")
+					if cmd.Mode == node.Exclusive {
+						cmd.Ticket = node.Token(rapid.IntRange(1, 3).Draw(t, "ticket"))
+					}
+				case special == 2:
+					more := cmd.Claims[0]
+					more.Name = "m"
+					cmd.Claims = append(cmd.Claims, more)
+				}
 			}
 			a, published := want.Apply(now, cmd)
 			b, heard := got.Apply(now, cmd)
