@@ -41,8 +41,9 @@ func (c *call) script() *script {
 // order that the head of the script says.
 func (c *call) append(w *words, asText bool) {
 	if c.kind == 0 {
-		w.begin(1)
-		w.text("ping")
+		w.begin(2)
+		w.text("info")
+		w.text("server")
 		return
 	}
 	run := func(keys, args int) {
