@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/bench"
+	"github.com/redquorum/redquorum/node/embedded"
+	"github.com/redquorum/redquorum/node/redisserver"
+)
+
+// lease is long enough for renewals on a slow machine, and no shorter than etcd's
+// sessions can be.
+const lease = 3 * time.Second
+
+// servers returns the addresses of n servers.
+func servers(t *testing.T, n int) (addrs []string) {
+	t.Helper()
+	if err := redisserver.Available(); err == nil {
+		all, err := redisserver.StartN(n, redisserver.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range all {
+			t.Cleanup(func() { _ = s.Close() })
+			addrs = append(addrs, s.Addr())
+		}
+		return addrs
+	}
+	if strings.Contains(t.Name(), "rueidislock") {
+		t.Skip("no redis-server, and miniredis has no CLIENT TRACKING")
+	}
+	for range n {
+		s, err := embedded.StartServer()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Close)
+		addrs = append(addrs, s.Addr())
+	}
+	return addrs
+}
+
+// each runs a test with every contestant that can be had here.
+func each(t *testing.T, test func(t *testing.T, open func() bench.Client)) {
+	type entrant struct {
+		nodes int
+		start func(t *testing.T) bench.Contestant
+	}
+	is := func(c bench.Contestant) func(*testing.T) bench.Contestant {
+		return func(*testing.T) bench.Contestant { return c }
+	}
+	for name, e := range map[string]entrant{
+		"redquorum":   {3, is(bench.Redquorum())},
+		"redsync":     {3, is(redsyncDefault())},
+		"redsync-ff":  {3, is(redsyncFailFast())},
+		"rueidislock": {3, is(rueidisLock())},
+		"redislock":   {1, is(redisLock())},
+		"floor":       {3, is(theFloor())},
+		"etcd": {1, func(t *testing.T) bench.Contestant {
+			c, end, err := startEtcd(t.Context())
+			if err != nil {
+				t.Skip("no etcd: ", err)
+			}
+			t.Cleanup(end)
+			t.Cleanup(func() { os.Unsetenv(etcdEnv) })
+			return c
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := e.start(t)
+			addrs := servers(t, e.nodes)
+			test(t, func() bench.Client {
+				client, err := c.Open(t.Context(), addrs)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() {
+					if err := client.Close(); err != nil {
+						t.Error(err)
+					}
+				})
+				return client
+			})
+		})
+	}
+}
+
+// refused fails unless name is held by another for all of d.
+func refused(t *testing.T, c bench.Client, name string, d time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	if held, err := c.Lock(ctx, name, lease); err == nil {
+		t.Error("locked what another holds")
+		_ = held.Unlock(t.Context())
+	}
+}
+
+func TestContestantsExcludeAndUnlock(t *testing.T) {
+	each(t, func(t *testing.T, open func() bench.Client) {
+		a, b := open(), open()
+		held, err := a.Lock(t.Context(), "name", 10*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused(t, b, "name", 200*time.Millisecond)
+		if err := held.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		within, cancel := context.WithTimeout(t.Context(), 8*time.Second) // less than the lease
+		defer cancel()
+		held, err = b.Lock(within, "name", 10*time.Second)
+		if err != nil {
+			t.Fatal("not free after unlock: ", err)
+		}
+		if err := held.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Callers of two clients take turns, and each of them is served.
+func TestContestantsServeEachCaller(t *testing.T) {
+	each(t, func(t *testing.T, open func() bench.Client) {
+		var inside atomic.Int32
+		var all sync.WaitGroup
+		for range 2 {
+			c := open()
+			for range 4 {
+				all.Go(func() {
+					for range 3 {
+						held, err := c.Lock(t.Context(), "name", 30*time.Second)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if inside.Add(1) != 1 {
+							t.Error("two inside")
+						}
+						inside.Add(-1)
+						if err := held.Unlock(t.Context()); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+		}
+		all.Wait()
+	})
+}
+
+func TestContestantsKeepPastTheLease(t *testing.T) {
+	each(t, func(t *testing.T, open func() bench.Client) {
+		a, b := open(), open()
+		held, err := a.Keep(t.Context(), "name", lease)
+		if errors.Is(err, errors.ErrUnsupported) {
+			t.Skip(err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused(t, b, "name", 3*lease)
+		if err := held.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		held, err = b.Lock(t.Context(), "name", lease)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := held.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestRedislockIsForOneNode(t *testing.T) {
+	if _, err := redisLock().Open(t.Context(), []string{"a:1", "b:1", "c:1"}); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("opening on three nodes: %v", err)
+	}
+}

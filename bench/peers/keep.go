@@ -1,0 +1,46 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redquorum/redquorum/bench"
+)
+
+// A kept is a lock that a goroutine renews: what the user of a library writes
+// that does not renew by itself.
+type kept struct {
+	bench.Held
+	end  context.CancelFunc
+	done chan error
+}
+
+// keep renews held at each third of its lease until it is unlocked.
+func keep(held bench.Held, lease time.Duration, extend func(context.Context) error) bench.Held {
+	ctx, end := context.WithCancel(context.Background())
+	k := &kept{held, end, make(chan error, 1)}
+	go func() {
+		ticker := time.NewTicker(lease / 3)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				k.done <- nil
+				return
+			case <-ticker.C:
+			}
+			if err := extend(ctx); err != nil && ctx.Err() == nil {
+				k.done <- err
+				return
+			}
+		}
+	}()
+	return k
+}
+
+// Unlock also tells of a renewal that failed.
+func (k *kept) Unlock(ctx context.Context) error {
+	k.end()
+	return errors.Join(<-k.done, k.Held.Unlock(ctx))
+}

@@ -1,0 +1,127 @@
+// Peers measures redquorum beside its rivals, on the same servers and in the same
+// run:
+//
+//	cd bench/peers && go run . --spawn --n 5
+//
+// It has the flags of redquorum bench, and --redisson. It is a Go module of its
+// own, so that nobody who uses redquorum gets the rivals as well.
+//
+// # The contestants
+//
+// All of them lock names for the time that the benchmark asks for, on the same
+// Redis masters unless said otherwise, and wait for a name as they do by
+// themselves. What a contestant lacks is added as its users would add it; nothing
+// else is.
+//
+//   - redquorum, with all its features on: see [bench.Redquorum].
+//   - redsync v4.18.1 over go-redis v9.23.0, each with its defaults: Lock and
+//     Unlock wait for all nodes, and a waiter tries again after 50 to 250 ms.
+//     Only the bound of 32 tries is lifted, as a caller is to wait until it is
+//     served. Keep has a goroutine for each lock, which extends it at each third
+//     of its time: redsync leaves that to its user.
+//   - redsync-ff is the same with WithFailFast, redsync's only way to be back at
+//     the majority.
+//   - rueidislock v1.0.79. By itself it puts 2q-1 keys for each lock on one
+//     deployment, and has the lock with q of them. Here key i goes to master i,
+//     through its ClientBuilder, which makes this the work of Redlock.
+//     NoLoopTracking is on, its documented way to be faster. TryNextAfter is 200
+//     ms: with the default of 20 ms a slow moment is taken for a broken node, and
+//     with NoLoopTracking a waiter that met one may never wake. A hung node costs
+//     it ten times the default's time, therefore. It renews every lock; so Lock is
+//     Keep. The time of a lock is that of its locker: there is one for each.
+//   - redislock is bsm/redislock v0.9.4 over go-redis v9.23.0, for one node only;
+//     on more it is not measured. By itself it does not wait. Here it asks again
+//     after 100 ms, as its own example does. Keep has a goroutine as for redsync.
+//   - etcd is the Mutex of go.etcd.io/etcd/client/v3/concurrency v3.7.3, on three
+//     members of Debian's etcd-server started for the run, which write to the
+//     disk before they answer. It is there where etcd is installed. It uses no
+//     Redis: the number of nodes, slow links and bad nodes do not concern it, nor
+//     is its servers' CPU counted. Sessions are shared, and kept alive by the
+//     client; as two holders with one session are the same to etcd, callers of
+//     one process first take turns by a local lock.
+//   - redisson is Redisson 4.7.0's RedissonRedLock in a JVM (--redisson, where
+//     java and mvn are installed): see below.
+//   - floor is no rival. It is what the wire allows: see package floor.
+//
+// # Redisson
+//
+// The JVM runs testdata/redisson, which Maven builds first. Each lock in use has
+// a thread, as Redisson's locks belong to threads. A client of it speaks lines
+// over the standard input and output, which cost about as much as a lock does. So
+// where the benchmark wants only pairs of lock and unlock, the JVM does them by
+// itself and reports its own times; in other workloads the pipe is part of what
+// is measured. Allocations are those on the Go side, which are none of Redisson's;
+// its CPU is not counted either. It gets a warm-up that lets the JVM compile.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+
+	"github.com/redquorum/redquorum/bench"
+)
+
+func main() { os.Exit(run()) }
+
+func buildRedisson(context.Context) (bench.Contestant, error) {
+	return bench.Contestant{}, errors.New("not yet")
+}
+
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	program := bench.Program{
+		Name:        "peers",
+		Contestants: []bench.Contestant{bench.Redquorum(), redsyncDefault(), redsyncFailFast(), rueidisLock(), redisLock(), theFloor()},
+		Base:        "redsync",
+	}
+	args, withRedisson := without(os.Args[1:], "--redisson")
+	if wanted(args, "etcd") {
+		etcd, end, err := startEtcd(ctx)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "peers: no etcd:", err)
+		} else {
+			defer end()
+			program.Contestants = append(program.Contestants, etcd)
+		}
+	}
+	if withRedisson {
+		redisson, err := buildRedisson(ctx)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "peers: no redisson:", err)
+		} else {
+			program.Contestants = append(program.Contestants, redisson)
+			program.Args = []string{"--redisson"}
+		}
+	}
+	return bench.Main(ctx, program, args, os.Stdout, os.Stderr)
+}
+
+// without removes a flag from args and reports whether it was there.
+func without(args []string, flag string) ([]string, bool) {
+	is := func(arg string) bool { return arg == flag || arg == flag[1:] }
+	return slices.DeleteFunc(slices.Clone(args), is), slices.ContainsFunc(args, is)
+}
+
+// wanted reports whether args do not exclude a contestant.
+func wanted(args []string, name string) bool {
+	for i, arg := range args {
+		flag, list, joined := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		switch {
+		case !strings.HasPrefix(arg, "-"):
+		case flag == "help" || flag == "h":
+			return false
+		case flag == "contestants" && !joined && i+1 < len(args):
+			list = args[i+1]
+			fallthrough
+		case flag == "contestants":
+			return slices.ContainsFunc(strings.Split(list, ","), func(s string) bool { return strings.TrimSpace(s) == name })
+		}
+	}
+	return true
+}

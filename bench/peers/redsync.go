@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/go-redsync/redsync/v4"
+	redsyncredis "github.com/go-redsync/redsync/v4/redis"
+	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redquorum/redquorum/bench"
+)
+
+func redsyncDefault() bench.Contestant {
+	return bench.Contestant{
+		Name: "redsync",
+		Note: "v4.18.1 over go-redis v9.23.0, defaults, tries without end",
+		Open: func(_ context.Context, addrs []string) (bench.Client, error) { return openRedsync(addrs), nil },
+	}
+}
+
+func redsyncFailFast() bench.Contestant {
+	return bench.Contestant{
+		Name: "redsync-ff",
+		Note: "as redsync, with WithFailFast(true)",
+		Open: func(_ context.Context, addrs []string) (bench.Client, error) {
+			return openRedsync(addrs, redsync.WithFailFast(true)), nil
+		},
+	}
+}
+
+type redsyncClient struct {
+	clients []*redis.Client
+	locks   *redsync.Redsync
+	options []redsync.Option
+}
+
+func openRedsync(addrs []string, options ...redsync.Option) *redsyncClient {
+	c := &redsyncClient{options: append(options, redsync.WithTries(math.MaxInt))}
+	var pools []redsyncredis.Pool
+	for _, addr := range addrs {
+		client := redis.NewClient(&redis.Options{Addr: addr})
+		c.clients = append(c.clients, client)
+		pools = append(pools, goredis.NewPool(client))
+	}
+	c.locks = redsync.New(pools...)
+	return c
+}
+
+func (c *redsyncClient) mutex(name string, lease time.Duration) *redsync.Mutex {
+	options := append([]redsync.Option{redsync.WithExpiry(lease)}, c.options...)
+	return c.locks.NewMutex(name, options...)
+}
+
+func (c *redsyncClient) Lock(ctx context.Context, name string, lease time.Duration) (bench.Held, error) {
+	m := c.mutex(name, lease)
+	if err := m.LockContext(ctx); err != nil {
+		return nil, err
+	}
+	return redsyncHeld{m}, nil
+}
+
+func (c *redsyncClient) Keep(ctx context.Context, name string, lease time.Duration) (bench.Held, error) {
+	m := c.mutex(name, lease)
+	if err := m.LockContext(ctx); err != nil {
+		return nil, err
+	}
+	return keep(redsyncHeld{m}, lease, func(ctx context.Context) error {
+		return orNotHeld(m.ExtendContext(ctx))
+	}), nil
+}
+
+func (c *redsyncClient) Close() error { return closeAll(c.clients) }
+
+type redsyncHeld struct{ m *redsync.Mutex }
+
+func (h redsyncHeld) Unlock(ctx context.Context) error { return orNotHeld(h.m.UnlockContext(ctx)) }
+
+var errNotHeld = errors.New("the lock was not held any more")
+
+func orNotHeld(ok bool, err error) error {
+	if err == nil && !ok {
+		return errNotHeld
+	}
+	return err
+}
+
+func closeAll(clients []*redis.Client) error {
+	var errs []error
+	for _, c := range clients {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
