@@ -19,6 +19,9 @@ import (
 // sessions can be.
 const lease = 3 * time.Second
 
+// long is a lease that no waiter sees the end of: it is longer than soon.
+const long, soon = 30 * time.Second, 25 * time.Second
+
 // servers returns the addresses of n servers.
 func servers(t *testing.T, n int) (addrs []string) {
 	t.Helper()
@@ -72,6 +75,18 @@ func each(t *testing.T, test func(t *testing.T, open func() bench.Client)) {
 			t.Cleanup(func() { os.Unsetenv(etcdEnv) })
 			return c
 		}},
+		"redisson": {3, func(t *testing.T) bench.Contestant {
+			if testing.Short() {
+				t.Skip("builds a Java program")
+			}
+			c, end, err := buildRedisson(t.Context())
+			if err != nil {
+				t.Skip("no redisson: ", err)
+			}
+			t.Cleanup(end)
+			t.Cleanup(func() { os.Unsetenv(redissonEnv) })
+			return c
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -93,6 +108,13 @@ func each(t *testing.T, test func(t *testing.T, open func() bench.Client)) {
 	}
 }
 
+// within bounds a test: what never gets a lock shall fail and not hang.
+func within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 // refused fails unless name is held by another for all of d.
 func refused(t *testing.T, c bench.Client, name string, d time.Duration) {
 	t.Helper()
@@ -107,7 +129,7 @@ func refused(t *testing.T, c bench.Client, name string, d time.Duration) {
 func TestContestantsExcludeAndUnlock(t *testing.T) {
 	each(t, func(t *testing.T, open func() bench.Client) {
 		a, b := open(), open()
-		held, err := a.Lock(t.Context(), "name", 10*time.Second)
+		held, err := a.Lock(within(t), "name", long)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,9 +137,7 @@ func TestContestantsExcludeAndUnlock(t *testing.T) {
 		if err := held.Unlock(t.Context()); err != nil {
 			t.Error(err)
 		}
-		within, cancel := context.WithTimeout(t.Context(), 8*time.Second) // less than the lease
-		defer cancel()
-		held, err = b.Lock(within, "name", 10*time.Second)
+		held, err = b.Lock(within(t), "name", long)
 		if err != nil {
 			t.Fatal("not free after unlock: ", err)
 		}
@@ -137,7 +157,7 @@ func TestContestantsServeEachCaller(t *testing.T) {
 			for range 4 {
 				all.Go(func() {
 					for range 3 {
-						held, err := c.Lock(t.Context(), "name", 30*time.Second)
+						held, err := c.Lock(within(t), "name", long)
 						if err != nil {
 							t.Error(err)
 							return
@@ -160,7 +180,7 @@ func TestContestantsServeEachCaller(t *testing.T) {
 func TestContestantsKeepPastTheLease(t *testing.T) {
 	each(t, func(t *testing.T, open func() bench.Client) {
 		a, b := open(), open()
-		held, err := a.Keep(t.Context(), "name", lease)
+		held, err := a.Keep(within(t), "name", lease)
 		if errors.Is(err, errors.ErrUnsupported) {
 			t.Skip(err)
 		}
@@ -171,7 +191,7 @@ func TestContestantsKeepPastTheLease(t *testing.T) {
 		if err := held.Unlock(t.Context()); err != nil {
 			t.Error(err)
 		}
-		held, err = b.Lock(t.Context(), "name", lease)
+		held, err = b.Lock(within(t), "name", lease)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,7 @@ import (
 func rueidisLock() bench.Contestant {
 	return bench.Contestant{
 		Name: "rueidislock",
-		Note: "v1.0.79, key i on master i, NoLoopTracking, TryNextAfter 200 ms",
+		Note: "v1.0.79, key i on master i, NoLoopTracking, TryNextAfter 1 s",
 		Open: func(_ context.Context, addrs []string) (bench.Client, error) {
 			c := &rueidisClient{addrs: addrs, lockers: make(map[time.Duration]rueidislock.Locker)}
 			if len(addrs)%2 == 0 {
@@ -54,7 +54,7 @@ func (c *rueidisClient) locker(lease time.Duration) (rueidislock.Locker, error) 
 		KeyPrefix:      keyPrefix,
 		KeyValidity:    lease,
 		ExtendInterval: lease / 3, // as all others
-		TryNextAfter:   200 * time.Millisecond,
+		TryNextAfter:   time.Second,
 		KeyMajority:    int32(len(c.addrs)/2 + 1),
 		NoLoopTracking: true,
 	})
