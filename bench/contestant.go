@@ -59,13 +59,23 @@ type Contestant struct {
 }
 
 // A Client is one process's worth of a contestant. Its methods are called by
-// many goroutines.
+// many goroutines. An error that matches errors.ErrUnsupported, also of Open,
+// says that a case is beyond the contestant: it is left out of the report.
 type Client interface {
 	// Lock waits until the name is held for lease, or ctx ends.
 	Lock(ctx context.Context, name string, lease time.Duration) (Held, error)
 	// Keep is Lock, and the lease is renewed until Unlock.
 	Keep(ctx context.Context, name string, lease time.Duration) (Held, error)
 	Close() error
+}
+
+// A Looper is a Client whose lock is in another process, and which can measure
+// it there: the way to that process is no part of the lock.
+type Looper interface {
+	Client
+	// Loop locks and unlocks each of names, all at the same time, until the
+	// window is over, and returns how long each lock and each unlock took.
+	Loop(ctx context.Context, names []string, lease, window time.Duration) (lock, unlock []time.Duration, err error)
 }
 
 // Held is a lock that is held.

@@ -48,6 +48,8 @@ type Cell struct {
 	Rounds     []Metrics     `json:"rounds"` // nil for one that failed
 	Median     Metrics       `json:"median"`
 	Error      string        `json:"error,omitempty"` // of the last round that failed
+
+	unsupported bool // it is beyond the contestant
 }
 
 // values returns a metric's values in the rounds that have it.
@@ -236,6 +238,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 			}
 		}
 	}
+	r.Cells = slices.DeleteFunc(r.Cells, func(c *Cell) bool { return c.unsupported })
 	for _, cell := range r.Cells {
 		cell.summarise()
 	}
@@ -281,6 +284,8 @@ func (c *Config) measure(ctx context.Context, f *field, l *links, contestant Con
 	}
 	if err != nil {
 		cell.Error, m = err.Error(), nil
+		// What another process says is text.
+		cell.unsupported = errors.Is(err, errors.ErrUnsupported) || strings.Contains(cell.Error, errors.ErrUnsupported.Error())
 	}
 	orphans, err := f.count(ctx, cell.Nodes, prefix)
 	if err == nil && orphans > 0 {
