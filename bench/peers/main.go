@@ -51,7 +51,8 @@
 // where the benchmark wants only pairs of lock and unlock, the JVM does them by
 // itself and reports its own times; in other workloads the pipe is part of what
 // is measured. Allocations are those on the Go side, which are none of Redisson's;
-// its CPU is not counted either. It gets a warm-up that lets the JVM compile.
+// its CPU is not counted either. The JVM gets five seconds more to warm up, as it
+// compiles meanwhile.
 package main
 
 import (
