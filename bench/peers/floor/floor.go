@@ -24,6 +24,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -105,14 +106,26 @@ func Dial(ctx context.Context, addrs []string) (*Client, error) {
 	return c, nil
 }
 
-// Close closes the connections.
+// Close waits a second at most for what is still to be answered, so that the last
+// releases reach all nodes, and closes the connections.
 func (c *Client) Close() error {
+	for end := time.Now().Add(time.Second); c.busy() && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
 	c.end()
 	for _, l := range c.lanes {
 		l.hangUp()
 	}
 	c.tasks.Wait()
 	return nil
+}
+
+func (c *Client) busy() bool {
+	return slices.ContainsFunc(c.lanes, func(l *lane) bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.open > 0
+	})
 }
 
 // An op is one command to all nodes, and, of a lock, what its unlock needs.
