@@ -61,7 +61,7 @@ nodes 5
 clients 3
 length 1h30m
 lock client=plain lease=1s maxlease=30s timeout=50ms poll=200ms grace=1.5s drift=0.25% guard=off renew=off maxhold=3s fence=off mistake=half
-work names=3 hold=1ms..2s think=0s try=12.5% fixed=100% extend=0% cancel=1% nest=1%
+work names=3 tasks=2 hold=1ms..2s think=0s try=12.5% fixed=100% long=20% extend=0% cancel=1% nest=1% close=2% drop=50%
 network delay=200us..2ms
 assume drift=2%
 at 0s cut c1-n4,n5
@@ -79,6 +79,7 @@ at 11ms heal
 at 12ms heal c1-n1
 at 13ms crash n1 empty for 10ms
 at 14ms crash n2,n3 second
+at 14ms crash n4 replica for 1s
 at 15ms restart n2,n3
 at 16ms slow n1 1ms..2ms
 at 17ms block n1 for 6s
@@ -114,7 +115,7 @@ func TestEveryVerb(t *testing.T) {
 		t.Fatal(err)
 	}
 	roundTrip(t, p)
-	if len(p.Events) != 42 || p.Length != 90*time.Minute || p.Work.Try != 125_000 || p.Lock.Guard || p.Lock.Client != faults.Plain {
+	if len(p.Events) != 43 || p.Length != 90*time.Minute || p.Work.Try != 125_000 || p.Lock.Guard || p.Lock.Client != faults.Plain {
 		t.Errorf("read as:\n%s", p)
 	}
 	if e := p.Events[10]; e.Verb != faults.Hold || e.Kind != "release" || e.Count != 2 || e.Links != (faults.Links{Clients: 2, Nodes: 4, Way: faults.From}) {
@@ -151,13 +152,16 @@ func TestParseErrors(t *testing.T) {
 		{"lock drift=50%", "lock drift is 50%"},
 		{"lock drift=1", `want a percentage such as 0.5%, have "1"`},
 		{"work try=101%", "a share in work is 101%"},
+		{"work drop=101%", "a share in work is 101%"},
+		{"work tasks=0", "work tasks is 0; want 1 to 8"},
+		{"work tasks=9", "work tasks is 9; want 1 to 8"},
 		{"network delay=5ms..1ms", "want a range such as 1ms..5ms"},
 		{"at 1s", "want at TIME VERB TARGET"},
 		{"at soon crash n1 empty", `want a time such as 10ms, at most 240h, have "soon"`},
 		{"at 1s explode n1", `unknown verb "explode"`},
 		{"at 1s crash", "crash: want a target"},
-		{"at 1s crash n1", "crash: want durable, second or empty after the target"},
-		{"at 1s crash n1 badly", `want durable, second or empty, have "badly"`},
+		{"at 1s crash n1", "crash: want durable, second, empty or replica after the target"},
+		{"at 1s crash n1 badly", `want durable, second, empty or replica, have "badly"`},
 		{"at 1s crash n9 empty", "there is no n9"},
 		{"at 1s crash c1 empty", "want nodes"},
 		{"at 1s cut n1", `want links such as c1-n4,n5 or c*>n3, have "n1"`},

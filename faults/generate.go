@@ -80,13 +80,14 @@ func (g *generator) configure(p *Plan) {
 		l.Grace = pick(g, 10*time.Millisecond, 100*time.Millisecond)
 	}
 	l.Renew = g.below(4) > 0
-	if p.Clients <= 3 && g.below(4) == 0 {
+	w.Tasks = pick(g, 1, 1, 1, 1, 2, 2, 2, 3)
+	if p.Clients <= 3 && g.below(4) == 0 || w.Tasks > 1 && g.half() {
 		w.Names = 2
 	}
 	w.Hold = pick(g, Range{time.Millisecond, 20 * time.Millisecond}, Range{time.Millisecond, l.Lease},
 		Range{l.Lease / 4, l.Lease}, Range{l.Lease / 2, 2 * l.Lease})
 	w.Think = pick(g, Range{0, 5 * time.Millisecond}, Range{0, 100 * time.Millisecond}, Range{0, l.Lease}, Range{l.Lease / 2, l.Lease})
-	for _, share := range []*Ratio{&w.Try, &w.Fixed, &w.Extend, &w.Cancel, &w.Nest} {
+	for _, share := range w.Shares() {
 		if g.half() {
 			*share = pick(g, Percent(10), Percent(30), Percent(60))
 		}
@@ -198,7 +199,7 @@ var classes = []class{
 	})},
 	{false, one(func(g *generator, p *Plan, e *Event) { e.Verb, e.Links, e.For = Deafen, g.links(p), g.span(p) })},
 	{false, one(func(g *generator, p *Plan, e *Event) {
-		e.Verb, e.Procs, e.For, e.Mode = Crash, g.node(p), g.span(p), pick(g, Durable, Second, Empty, Empty)
+		e.Verb, e.Procs, e.For, e.Mode = Crash, g.node(p), g.span(p), pick(g, Durable, Second, Empty, Empty, Replica)
 	})},
 	{false, rolling},
 	{false, one(func(g *generator, p *Plan, e *Event) {
@@ -218,10 +219,12 @@ var classes = []class{
 		}
 	})},
 	{false, stall},
+	{false, newcomer},
+	{false, lateHealing},
 	{false, rates},
 	{false, one(func(g *generator, p *Plan, e *Event) {
 		e.Verb, e.Procs = Step, g.client(p)
-		e.Offset = pick(g, -time.Second, -time.Hour, time.Second, 10*time.Second, time.Hour)
+		e.Offset = pick(g, -time.Second, -time.Hour, time.Second, 10*time.Second, time.Hour, 30*time.Hour)
 	})},
 	{false, one(func(g *generator, p *Plan, e *Event) { // before the beginning: an offset does no harm
 		e.At, e.Verb, e.Procs, e.Offset = 0, Skew, g.node(p), pick(g, -time.Hour, time.Minute, 24*time.Hour)
@@ -266,8 +269,25 @@ func stall(g *generator, p *Plan) []Event {
 	return []Event{e, stop}
 }
 
+// newcomer starts a client anew when a node has just come back without its locks.
+func newcomer(g *generator, p *Plan) []Event {
+	crash := Event{At: g.when(p), Verb: Crash, Procs: g.node(p), For: g.between(time.Millisecond, 50*time.Millisecond), Mode: Empty}
+	kill := Event{At: max(0, crash.At-g.between(0, 20*time.Millisecond)), Verb: Kill, Procs: g.client(p)}
+	kill.For = crash.At + crash.For - kill.At + g.between(0, p.Lock.MaxLease)
+	return []Event{crash, kill}
+}
+
+// lateHealing lets a node lose a lock, and keeps what is to give it the lock
+// again until after the unlock, perhaps.
+func lateHealing(g *generator, p *Plan) []Event {
+	crash := Event{At: g.when(p), Verb: Crash, Procs: g.node(p), For: g.between(time.Millisecond, 10*time.Millisecond), Mode: Empty}
+	hold := Event{At: crash.At + crash.For, Verb: Hold, Kind: "acquire", For: g.between(p.Lock.Lease/3, 2*p.Lock.Lease)}
+	hold.Links = Links{Clients: All, Nodes: crash.Procs.Nodes, Way: To}
+	return []Event{crash, hold}
+}
+
 // rates lets all clocks drift, by no more than is assumed between any client and
-// any node of the whole plan.
+// any node of the whole plan. A client may be as much too fast.
 func rates(g *generator, p *Plan) (events []Event) {
 	part := p.Assume.Drift * Ratio(p.Seed%101) / 100
 	for i := range p.Nodes {
@@ -277,7 +297,7 @@ func rates(g *generator, p *Plan) (events []Event) {
 	}
 	for i := range p.Clients {
 		if g.half() {
-			events = append(events, Event{At: g.when(p), Verb: Rate, Procs: Procs{Clients: Of(i)}, Ratio: part - p.Assume.Drift})
+			events = append(events, Event{At: g.when(p), Verb: Rate, Procs: Procs{Clients: Of(i)}, Ratio: pick(g, part-p.Assume.Drift, part-p.Assume.Drift, p.Assume.Drift)})
 		}
 	}
 	return events

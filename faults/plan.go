@@ -36,8 +36,9 @@
 //	lock ...      client=redquorum|plain lease= maxlease= timeout= poll= grace=
 //	              drift=1% guard=on|off renew=on|off maxhold= fence=on|off
 //	              mistake=, which a plain client makes: see Mistakes
-//	work ...      what clients without steps do: names=N hold=RANGE think=RANGE
-//	              try= fixed= extend= cancel= nest=, each a share such as 30%
+//	work ...      what clients without steps do: names=N tasks=N hold=RANGE
+//	              think=RANGE try= fixed= long= extend= cancel= nest= close=
+//	              drop=, each a share such as 30%
 //	network delay=RANGE   one way, on every link
 //	assume drift=1%       how much a client's and a node's clock may differ in rate
 //	at TIME VERB TARGET [ARGUMENTS] [for TIME]
@@ -55,8 +56,9 @@
 //	release LINKS                 what is held goes on
 //	deafen LINKS                  notices of releases are lost
 //	heal [LINKS]                  ends all of these
-//	crash NODES durable|second|empty   what they come back with: all, all but
-//	                              the last second, nothing
+//	crash NODES durable|second|empty|replica   what they come back with: all, all
+//	                              but the last second, nothing; or a replica takes
+//	                              over, which lacks the last second too
 //	restart NODES                 they come back
 //	slow NODES RANGE              each command takes so long
 //	block NODES for TIME          a script runs, and nothing else
@@ -188,14 +190,26 @@ var Mistakes = map[Mistake]string{
 // Work is what a client does that has no steps of its own among the events:
 // acquire, hold, write to the resource, release, think, and again.
 type Work struct {
-	Names  int   // how many locks there are; each client picks one each time
+	Names  int   // how many locks there are; each task picks one each time
+	Tasks  int   // of each client, that do all this at the same time
 	Hold   Range // how long the lock is held
 	Think  Range // between two acquisitions
 	Try    Ratio // of acquisitions, that do not wait
 	Fixed  Ratio // of leases, that are not renewed
+	Long   Ratio // of leases, that are longer than the usual, up to the longest
 	Extend Ratio // of holds, that extend by hand
 	Cancel Ratio // of acquisitions, that are cancelled on the way
 	Nest   Ratio // of holds, that acquire their name again
+	Close  Ratio // of holds, at whose end the process closes its Locker, ends, and begins anew
+	Drop   Ratio // of lost leases, that are not unlocked
+}
+
+// MaxTasks is how many tasks a client may have.
+const MaxTasks = 8
+
+// Shares returns all of the work's shares.
+func (w *Work) Shares() []*Ratio {
+	return []*Ratio{&w.Try, &w.Fixed, &w.Long, &w.Extend, &w.Cancel, &w.Nest, &w.Close, &w.Drop}
 }
 
 // Network is how all links behave that no fault concerns.
@@ -229,7 +243,7 @@ func New(n, c int) *Plan {
 			Poll: 200 * time.Millisecond, Drift: Percent(1), Guard: true, Renew: true, Fence: true,
 		},
 		Work: Work{
-			Names: 1, Hold: Range{time.Millisecond, 100 * time.Millisecond}, Think: Range{0, 50 * time.Millisecond},
+			Names: 1, Tasks: 1, Hold: Range{time.Millisecond, 100 * time.Millisecond}, Think: Range{0, 50 * time.Millisecond},
 		},
 		Network: Network{Delay: Range{200 * time.Microsecond, 2 * time.Millisecond}},
 		Assume:  Assumptions{Drift: Percent(1)},
@@ -264,6 +278,10 @@ const (
 	Durable Mode = "durable" // everything: appendfsync always
 	Second  Mode = "second"  // all but the last second: appendfsync everysec
 	Empty   Mode = "empty"   // nothing
+
+	// Replica is another server in the node's place, that has run for long and
+	// got its keys from the one that is gone: all but those of the last second.
+	Replica Mode = "replica"
 )
 
 // Links is a set of links: those between any of the clients and any of the

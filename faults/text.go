@@ -134,8 +134,9 @@ func (p *Plan) blocks() []block {
 			}, func() string { return string(l.Mistake) }},
 		}},
 		{"work", []field{
-			number("names", &w.Names), ranged("hold", &w.Hold), ranged("think", &w.Think), ratio("try", &w.Try),
-			ratio("fixed", &w.Fixed), ratio("extend", &w.Extend), ratio("cancel", &w.Cancel), ratio("nest", &w.Nest),
+			number("names", &w.Names), number("tasks", &w.Tasks), ranged("hold", &w.Hold), ranged("think", &w.Think),
+			ratio("try", &w.Try), ratio("fixed", &w.Fixed), ratio("long", &w.Long), ratio("extend", &w.Extend),
+			ratio("cancel", &w.Cancel), ratio("nest", &w.Nest), ratio("close", &w.Close), ratio("drop", &w.Drop),
 		}},
 		{"network", []field{ranged("delay", &p.Network.Delay)}},
 		{"assume", []field{ratio("drift", &p.Assume.Drift)}},
@@ -329,10 +330,10 @@ var (
 	everyArg = argument{want: "a period",
 		set: func(e *Event, s string) (err error) { e.Every, err = parseDuration(s); return err },
 		get: func(e *Event) string { return formatDuration(e.Every) }}
-	modeArg = argument{want: "durable, second or empty",
+	modeArg = argument{want: "durable, second, empty or replica",
 		set: func(e *Event, s string) error {
-			if e.Mode = Mode(s); e.Mode != Durable && e.Mode != Second && e.Mode != Empty {
-				return fmt.Errorf("want durable, second or empty, have %q", s)
+			if e.Mode = Mode(s); e.Mode != Durable && e.Mode != Second && e.Mode != Empty && e.Mode != Replica {
+				return fmt.Errorf("want durable, second, empty or replica, have %q", s)
 			}
 			return nil
 		},
@@ -546,6 +547,8 @@ func (p *Plan) Check() error {
 		return wrong("length is %s; want more than 0", formatDuration(p.Length))
 	case p.Work.Names < 1:
 		return wrong("work names is %d; want at least 1", p.Work.Names)
+	case p.Work.Tasks < 1 || p.Work.Tasks > MaxTasks:
+		return wrong("work tasks is %d; want 1 to %d", p.Work.Tasks, MaxTasks)
 	case l.Lease <= 0 || l.MaxLease < l.Lease:
 		return wrong("lock lease is %s and maxlease %s; want 0 < lease <= maxlease", formatDuration(l.Lease), formatDuration(l.MaxLease))
 	case l.Timeout <= 0 || l.Poll < time.Millisecond || l.Grace < 0 || l.MaxHold < 0:
@@ -555,9 +558,9 @@ func (p *Plan) Check() error {
 	case l.Drift < 0 || l.Drift > Percent(40):
 		return wrong("lock drift is %s; want 0%% to 40%%", l.Drift)
 	}
-	for _, r := range []Ratio{p.Work.Try, p.Work.Fixed, p.Work.Extend, p.Work.Cancel, p.Work.Nest} {
-		if r < 0 || r > Percent(100) {
-			return wrong("a share in work is %s; want 0%% to 100%%", r)
+	for _, r := range p.Work.Shares() {
+		if *r < 0 || *r > Percent(100) {
+			return wrong("a share in work is %s; want 0%% to 100%%", *r)
 		}
 	}
 	for _, e := range p.Events {

@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -47,7 +48,11 @@ type holder struct {
 
 	until   clock.Instant // belief, by the client's clock
 	start   clock.Instant // of the round that granted it
-	stops   int           // of the client, when it was granted
+	length  time.Duration // of the lease
+	fixed   bool          // it is not to be renewed by itself
+	stops   int           // of the client, when it was granted or extended last
+	high    node.Token    // the highest of its commands
+	won     clock.Instant // when it was granted or extended last
 	audited int           // counts plans to audit
 	asked   []extension   // the latest that were sent
 	depth   int           // nested acquisitions
@@ -69,6 +74,7 @@ type checker struct {
 	ended    []pastClaims       // by client
 
 	spared []sparing // what execute must leave alone
+	fresh  bool      // what execute creates is not there yet
 }
 
 type sparing struct {
@@ -82,7 +88,12 @@ type givenUp struct {
 	name, owner string
 	at          int64                  // when it was sent first
 	stops       int                    // of the client, by then
+	high        node.Token             // of its commands
 	sent        [faults.MaxNodes]uint8 // how often, by node
+	denied      faults.Set             // nodes that refused to grant it
+	gone        faults.Set             // nodes that have confirmed
+	removed     bool                   // one of them had it
+	healed      bool                   // it was given again to a node that had lost it
 	until       clock.Instant          // when its keys expire, if nothing was late; 0 if that is past, or was seen to
 }
 
@@ -91,6 +102,88 @@ type pastClaims struct {
 	claims [8]givenUp
 	next   int
 }
+
+// A call is an acquisition of one task, and what is known of its latest attempt.
+type call struct {
+	task     *task
+	fixed    bool // the lease is not to be renewed by itself
+	extends  bool // the task extends a lease by hand
+	since    int64
+	attempts int
+	before   int // attempts by anybody, when it began
+	acquires int // commands of its own attempts
+
+	owner string // of the attempt
+	start clock.Instant
+	at    int64
+	ttl   time.Duration
+	heard [faults.MaxNodes]node.Status
+	told  faults.Set // nodes that were heard
+	votes faults.Set // nodes that granted it, and are not to abstain
+
+	released bool // the claim was, once
+}
+
+// call returns that of the current task.
+func (c *Client) call() *call {
+	for _, o := range c.calls {
+		if o.task == c.w.current {
+			return o
+		}
+	}
+	o := &call{task: c.w.current, since: c.w.now, before: c.w.check.attempts}
+	c.calls = append(c.calls, o)
+	return o
+}
+
+// callOf returns the call whose latest attempt has an owner, or nil.
+func (c *Client) callOf(owner string) *call {
+	for _, o := range c.calls {
+		if o.owner == owner {
+			return o
+		}
+	}
+	return nil
+}
+
+// vote notes that a node granted an attempt. One that forgot its locks must not
+// have a vote for as long as any lease may last, by true time.
+func (k *checker) vote(c *Client, s *server, owner string) {
+	if o := c.callOf(owner); o != nil && (s.life == 1 || o.at >= s.born+int64(k.w.p.Lock.MaxLease)) {
+		o.votes |= faults.Of(s.number)
+	}
+}
+
+// elected checks that an attempt had a majority of those who may vote.
+func (k *checker) elected(c *Client, o *call, name string) {
+	w := k.w
+	if c.plain != nil || !w.p.Lock.Guard || w.broken != "" {
+		return
+	}
+	n := 0
+	for i := range w.nodes {
+		if o.votes.Has(i) && o.heard[i] == node.Granted {
+			n++
+		}
+	}
+	if n < len(w.nodes)/2+1 {
+		w.fail("I2", fmt.Sprintf("%s was granted %q by %d nodes that may vote", c.name, name, n))
+	}
+}
+
+// A lapsed list has the newest owners whose lease ended while their process was
+// stopped.
+type lapsed struct {
+	owners [4]string
+	next   int
+}
+
+func (l *lapsed) add(owner string) {
+	l.owners[l.next] = owner
+	l.next = (l.next + 1) % len(l.owners)
+}
+
+func (l *lapsed) has(owner string) bool { return slices.Contains(l.owners[:], owner) }
 
 func (k *checker) past(c *Client) *pastClaims {
 	if k.ended == nil {
@@ -118,18 +211,20 @@ func (k *checker) submitted(l *link, cmd *node.Command) {
 	case node.Acquire:
 		owner := cmd.Claims[0].Owner
 		if h := k.holder(owner); h != nil {
-			h.healed = k.w.now // a node that lost the key is given it again
+			k.heals(c, h, cmd)
 			return
 		}
-		if c.lastOwner != owner || c.plain != nil { // the textbook has one for all attempts
-			c.lastOwner, c.lastStart, c.lastTTL = owner, c.Now(), cmd.TTL
-			c.attempts++
+		o := c.call()
+		if o.owner != owner || c.plain != nil { // the textbook has one for all attempts
+			o.owner, o.start, o.at, o.ttl = owner, c.Now(), k.w.now, cmd.TTL
+			o.heard, o.told, o.votes, o.released = [faults.MaxNodes]node.Status{}, 0, 0, false
+			o.attempts++
 			k.attempts++
-			k.restless(c)
+			k.restless(c, o)
 		}
-		c.acquires++
-		if c.acquires > c.attempts*len(c.links) && c.plain == nil {
-			k.w.fail("I10", fmt.Sprintf("%s sent %d acquires in %d attempts on %d nodes", c.name, c.acquires, c.attempts, len(c.links)))
+		o.acquires++
+		if o.acquires > o.attempts*len(c.links) && c.plain == nil {
+			k.w.fail("I10", fmt.Sprintf("%s sent %d acquires in %d attempts on %d nodes", c.name, o.acquires, o.attempts, len(c.links)))
 		}
 	case node.Release:
 		h := k.holder(cmd.Claims[0].Owner)
@@ -142,10 +237,14 @@ func (k *checker) submitted(l *link, cmd *node.Command) {
 			k.remove(h)
 		}
 		k.end(l, &cmd.Claims[0], h)
+		if g := k.released(c, cmd.Claims[0].Owner); g != nil && cmd.Claims[0].Token < g.high && c.plain == nil {
+			k.w.fail("I4", fmt.Sprintf("%s releases %q with token %d, below the %d of an acquire that may still arrive",
+				c.name, g.name, cmd.Claims[0].Token, g.high))
+		}
 	case node.Extend:
 		for _, claim := range cmd.Claims {
 			if h := k.holder(claim.Owner); h != nil {
-				if p := k.w.p; !p.Lock.Renew && p.Work.Extend == 0 && !c.script.scripted && c.w.program == nil {
+				if h.fixed && h.c == c && !c.call().extends {
 					k.w.fail("I6", fmt.Sprintf("%s extends %q, whose lease is fixed", c.name, claim.Name))
 				}
 				if len(h.asked) == maxAsked {
@@ -159,17 +258,34 @@ func (k *checker) submitted(l *link, cmd *node.Command) {
 	}
 }
 
+// heals sees a holder's key given again to a node that has lost it.
+func (k *checker) heals(c *Client, h *holder, cmd *node.Command) {
+	h.healed = k.w.now
+	if h.c != c || c.plain != nil || k.w.program != nil {
+		return
+	}
+	if token := cmd.Claims[0].Token; token <= h.high {
+		k.w.fail("I4", fmt.Sprintf("%s gives a node %q again with token %d, and has used %d before", c.name, h.name, token, h.high))
+	} else {
+		h.high = token
+	}
+	timeout := min(k.w.p.Lock.Timeout, h.length/3)
+	if c.Now() > h.won.Add(timeout+timeout/32+time.Millisecond) && c.stops == h.stops {
+		k.w.fail("I12", fmt.Sprintf("%s gives a node %q again, and no majority had it at the last renewal", c.name, h.name))
+	}
+}
+
 // restless checks that a waiter does not try again and again without a reason:
 // that time has passed, or that others have tried too, and may have released. Of
 // a caller's program it is not known when it begins to wait.
-func (k *checker) restless(c *Client) {
+func (k *checker) restless(c *Client, o *call) {
 	if k.w.program != nil {
 		return
 	}
-	waited := time.Duration(k.w.now - c.waits)
-	others := k.attempts - c.attemptsBefore - c.attempts
-	if most := 30 + 4*others + int(waited/(10*time.Millisecond)); c.attempts > most && c.plain == nil {
-		k.w.fail("I10", fmt.Sprintf("%s made %d attempts in %v, while others made %d", c.name, c.attempts, waited, others))
+	waited := time.Duration(k.w.now - o.since)
+	others := k.attempts - o.before - o.attempts
+	if most := 30 + 4*others + int(waited/(10*time.Millisecond)); o.attempts > most && c.plain == nil {
+		k.w.fail("I10", fmt.Sprintf("%s made %d attempts in %v, while others made %d", c.name, o.attempts, waited, others))
 	}
 }
 
@@ -180,25 +296,38 @@ const maxAsked = 64
 // or one of the newest claims.
 func (k *checker) end(l *link, claim *node.Claim, h *holder) {
 	c := l.c
-	g := k.released(c, claim.Owner)
+	g, o := k.released(c, claim.Owner), c.callOf(claim.Owner)
 	switch {
 	case g != nil:
-	case h != nil || claim.Owner == c.lastOwner:
+	case h != nil || o != nil && !o.released:
 		past := k.past(c)
 		g = &past.claims[past.next]
 		past.next = (past.next + 1) % len(past.claims)
-		*g = givenUp{c: c, name: claim.Name, owner: claim.Owner, at: k.w.now, stops: c.stops, until: c.lastStart.Add(c.lastTTL)}
+		*g = givenUp{c: c, name: claim.Name, owner: claim.Owner, at: k.w.now, stops: c.stops, high: claim.Token}
+		if o != nil {
+			o.released = true
+			g.until = o.start.Add(o.ttl)
+			for i, status := range o.heard {
+				if no(status) {
+					g.denied |= faults.Of(i)
+				}
+			}
+		}
 		if h != nil {
-			g.until = h.until
+			g.until, g.high, g.healed = h.until, h.high, h.healed > 0
 		}
 	default:
 		return
 	}
 	g.sent[l.n.number]++
-	if l.denied(claim.Owner) {
+	if g.denied.Has(l.n.number) && !g.healed {
 		g.sent[l.n.number]++ // once is enough
 	}
 }
+
+// no reports whether an answer refuses to grant. The node has the claim then
+// only if the command came twice, and nobody can know of that.
+func no(s node.Status) bool { return s == node.Refused || s == node.Stale }
 
 // swept checks that a claim was released again on each node that still has it
 // when the first release must have been answered.
@@ -224,20 +353,15 @@ func (k *checker) swept(c *Client) {
 	}
 }
 
-// denied reports whether the node said no to the acquire of a claim. It has it
-// only if the command came twice, and nobody can know of that.
-func (l *link) denied(owner string) bool {
-	return l.heardOwner == owner && (l.heard.Status == node.Refused || l.heard.Status == node.Stale)
-}
-
 // abandoned checks that a claim was released, when its attempt failed, on each
 // node that has it.
 func (k *checker) abandoned(c *Client, e *quorum.Event) {
 	if k.released(c, e.Owner) != nil {
 		return
 	}
+	o := c.callOf(e.Owner)
 	for i, s := range k.w.nodes {
-		if _, holds := s.mem.Holds(s.time(), e.Name, e.Owner); holds && !c.links[i].denied(e.Owner) {
+		if _, holds := s.mem.Holds(s.time(), e.Name, e.Owner); holds && (o == nil || !no(o.heard[i])) {
 			k.w.fail("I6", fmt.Sprintf("%s failed to acquire %q, and does not release it on %s", c.name, e.Name, s.name))
 			return
 		}
@@ -254,16 +378,15 @@ func (k *checker) endedContext(h *holder) {
 // renewed checks that a lease that ended at its deadline was tried to be renewed
 // when a renewal and another try were due.
 func (k *checker) renewed(h *holder) {
-	p := k.w.p
-	if !p.Lock.Renew || p.Work.Fixed > 0 || h.c.script.scripted || k.w.program != nil || h.c.stops != h.stops {
+	if h.fixed || h.c.script.scripted || k.w.program != nil || h.c.stops != h.stops {
 		return
 	}
 	last := h.start
 	for _, x := range h.asked {
 		last = max(last, x.start)
 	}
-	lease := p.Lock.Lease
-	if most := max(lease/3, min(p.Lock.Timeout, lease/3)+lease/10) + lease/10; h.c.Now().Sub(last) > most {
+	lease := h.length
+	if most := max(lease/3, min(k.w.p.Lock.Timeout, lease/3)+lease/10) + lease/10; h.c.Now().Sub(last) > most {
 		k.w.fail("I8", fmt.Sprintf("%s lost %q, and had not tried to renew it for %v", h.c.name, h.name, h.c.Now().Sub(last)))
 	}
 }
@@ -271,6 +394,16 @@ func (k *checker) renewed(h *holder) {
 func (k *checker) holder(owner string) *holder {
 	for _, h := range k.holders {
 		if h.owner == owner {
+			return h
+		}
+	}
+	return nil
+}
+
+// heldBy returns a holder of a name that is of a client, or nil.
+func (k *checker) heldBy(c *Client, name string) *holder {
+	for _, h := range k.holders {
+		if h.c == c && h.name == name {
 			return h
 		}
 	}
@@ -307,8 +440,12 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 		return
 	}
 	k.grants++
-	h := &holder{c: c, name: name, owner: owner, token: token, grant: k.grants, start: c.lastStart, stops: c.stops,
-		until: k.promise(c.lastStart, c.lastTTL)}
+	h := &holder{c: c, name: name, owner: owner, token: token, grant: k.grants, stops: c.stops, high: token}
+	if o := c.callOf(owner); o != nil {
+		h.start, h.won, h.fixed = o.start, c.Now(), o.fixed
+		h.length, h.until = o.ttl-k.w.p.Lock.Grace, k.promise(o.start, o.ttl)
+		k.elected(c, o, name)
+	}
 	if last := k.latest[name]; last != nil && token <= last.token && (c.plain == nil || token > 0) {
 		if w := k.w; w.seen[Amnesia] > 0 && w.disagree > w.p.Lock.MaxLease {
 			w.breaks("nodes forgot their fences, and the times of day of clients differ by more than the longest lease")
@@ -316,6 +453,11 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 		k.w.fail("I4", fmt.Sprintf("%s was granted %q with token %d, after %s with %d", c.name, name, token, last.c.name, last.token))
 	}
 	k.latest[name], c.grants[name] = h, h
+	for _, o := range k.holders {
+		if o.c == c && o.believed() {
+			k.w.sometimes(HeldTwo)
+		}
+	}
 	k.holders = append(k.holders, h)
 	k.w.believes(h, true)
 	k.exclusive(h)
@@ -414,6 +556,7 @@ func (k *checker) audit(h *holder, number int) {
 	}
 	if h.c.stopped > 0 {
 		// It does not run, and so it can do nothing either.
+		h.c.lapsed.add(h.owner)
 		k.remove(h)
 		return
 	}
@@ -465,6 +608,8 @@ func (k *checker) before(s *server, m *message, now model.Time) {
 		return
 	}
 	claim := &m.cmd.Claims[0]
+	_, there := s.mem.Holds(now, claim.Name, claim.Owner)
+	k.fresh = !there
 	for _, h := range k.holders {
 		if h.name == claim.Name && h.owner != claim.Owner {
 			if until, ok := s.mem.Holds(now, h.name, h.owner); ok {
@@ -482,6 +627,11 @@ func (k *checker) after(s *server, m *message, now model.Time) {
 		}
 	}
 	w := k.w
+	if m.cmd.Kind == node.Acquire {
+		if g := k.released(m.link.c, m.cmd.Claims[0].Owner); g != nil && g.healed {
+			w.sometimes(HealedLate)
+		}
+	}
 	switch m.result.Status {
 	case node.Stale:
 		if m.copy || m.conn != m.link.conn {
@@ -490,6 +640,10 @@ func (k *checker) after(s *server, m *message, now model.Time) {
 			w.sometimes(StaleToken)
 		}
 	case node.Granted:
+		k.vote(m.link.c, s, m.cmd.Claims[0].Owner)
+		if k.fresh { // a command that comes again lengthens nothing
+			k.lasts(s, m, now)
+		}
 		if !m.pending && !m.copy {
 			w.sometimes(LateGrant)
 		}
@@ -503,6 +657,15 @@ func (k *checker) after(s *server, m *message, now model.Time) {
 	}
 }
 
+// lasts checks that a node keeps a key for no less than it was told.
+func (k *checker) lasts(s *server, m *message, now model.Time) {
+	claim := &m.cmd.Claims[0]
+	until, ok := s.mem.Holds(now, claim.Name, claim.Owner)
+	if kept := time.Duration(until-now) * time.Millisecond; ok && until != model.Never && kept < m.cmd.TTL {
+		k.w.fail("I3", fmt.Sprintf("%s was to keep %q for %v, and keeps it for %v", s.name, claim.Name, m.cmd.TTL, kept))
+	}
+}
+
 // Observe implements quorum.Observer.
 func (c *Client) Observe(e quorum.Event) {
 	w := c.w
@@ -513,18 +676,22 @@ func (c *Client) Observe(e quorum.Event) {
 	w.logEvent(c, &e)
 	switch e.Kind {
 	case quorum.Acquired:
-		if c.attempts > 1 {
+		if o := c.callOf(e.Owner); o != nil && o.attempts > 1 {
 			w.sometimes(AcquiredLater)
 		}
 		k.granted(c, e.Name, e.Owner, e.Token)
 	case quorum.AttemptFailed:
-		c.failed(e.Err)
+		c.failed(e.Owner, e.Err)
 		k.abandoned(c, &e)
 	case quorum.Extended:
 		h := k.holder(e.Owner)
+		if c.lapsed.has(e.Owner) || h != nil && h.lease != nil && c.Now() >= h.until {
+			w.fail("I12", fmt.Sprintf("%s has extended %q, whose validity had ended", c.name, e.Name))
+		}
 		if h == nil {
 			return
 		}
+		h.won, h.stops = c.Now(), c.stops
 		w.sometimes(Renewed)
 		k.continuous(c, e.Name, e.Owner)
 		may := h.until
@@ -562,6 +729,8 @@ func (c *Client) Observe(e quorum.Event) {
 		}
 		k.endedContext(h)
 		k.remove(h)
+	case quorum.Released:
+		k.confirmed(c, &e)
 	case quorum.Healed:
 		w.sometimes(Healed)
 	case quorum.NodeRecovered:
@@ -579,33 +748,68 @@ func (w *world) having(h *holder) (n int) {
 	return n
 }
 
+// closed checks that a lease was released whose Locker was closed.
+func (k *checker) closed(h *holder, err error) {
+	g := k.released(h.c, h.owner)
+	switch {
+	case k.holder(h.owner) == h:
+		k.w.fail("I6", fmt.Sprintf("%s has closed its Locker, and does not release %q", h.c.name, h.name))
+	case g != nil && err == nil && bits.OnesCount64(uint64(g.gone)) < len(h.c.listed)/2+1:
+		k.w.fail("I11", fmt.Sprintf("%s is told that all leases are released; %q is not", h.c.name, h.name))
+	}
+}
+
+// confirmed compares what Unlock returns with what the nodes have answered.
+func (k *checker) confirmed(c *Client, e *quorum.Event) {
+	g := k.released(c, e.Owner)
+	if g == nil || len(c.listed) < len(c.links) {
+		return
+	}
+	n, need := bits.OnesCount64(uint64(g.gone)), len(c.links)/2+1
+	told := ""
+	switch {
+	case e.Err == nil && (n < need || !g.removed):
+		told = "is released"
+	case errors.Is(e.Err, quorum.ErrNotHeld) && (n < need || g.removed):
+		told = "was gone"
+	case errors.Is(e.Err, quorum.ErrNoQuorum) && n >= need && c.stops == g.stops:
+		told = "was not confirmed to be released"
+	}
+	if told != "" {
+		k.w.fail("I11", fmt.Sprintf("%s is told that %q %s; %d nodes confirmed it", c.name, e.Name, told, n))
+	}
+}
+
 // failed looks at the error of an attempt.
-func (c *Client) failed(err error) {
+func (c *Client) failed(owner string, err error) {
 	w := c.w
 	e, ok := errors.AsType[*quorum.Error](err)
-	if !ok || len(c.listed) < len(c.links) {
+	o := c.callOf(owner)
+	if !ok || o == nil || len(c.listed) < len(c.links) {
 		return
 	}
 	var votes [quorum.Abstaining + 1]int
 	for i, v := range e.Nodes {
 		votes[v.Vote]++
-		l := c.links[i]
-		if l.heardOwner != c.lastOwner {
+		if !o.told.Has(i) {
 			continue
 		}
-		honest := true
+		l, heard, honest := c.links[i], o.heard[i], true
 		switch v.Vote {
 		case quorum.Granted:
-			honest = l.heard.Status == node.Granted
+			honest = heard == node.Granted
 		case quorum.Refused:
-			honest = l.heard.Status == node.Refused || l.heard.Status == node.Stale
+			honest = no(heard)
 		case quorum.Unknown:
-			honest = l.heard.Status == node.Unknown
+			honest = heard == node.Unknown
 		case quorum.Abstaining:
-			honest = l.heard.Status == node.Granted && w.p.Lock.Guard && l.n.life > 1
+			honest = heard == node.Granted && w.p.Lock.Guard && l.n.life > 1
+			if l.first == l.n.life {
+				w.sometimes(NewcomerWary)
+			}
 		}
 		if !honest {
-			w.fail("I11", fmt.Sprintf("%s is told that the vote of %s was %s; its answer was %s", c.name, l.n.name, v.Vote, l.heard.Status))
+			w.fail("I11", fmt.Sprintf("%s is told that the vote of %s was %s; its answer was %s", c.name, l.n.name, v.Vote, heard))
 		}
 	}
 	need := len(w.nodes)/2 + 1
@@ -658,10 +862,38 @@ func (k *checker) leaks() {
 	}
 }
 
+// heard notes the answer to a command of an attempt, or to a release.
+func (k *checker) heard(l *link, kind node.Kind, owner string, status node.Status) {
+	c, n := l.c, faults.Of(l.n.number)
+	switch kind {
+	case node.Acquire:
+		if o := c.callOf(owner); o != nil && k.holder(owner) == nil {
+			o.heard[l.n.number] = status
+			o.told |= n
+		}
+		if g := k.released(c, owner); g != nil && no(status) {
+			g.denied |= n
+		}
+	case node.Release:
+		if g := k.released(c, owner); g != nil && (status == node.Released || status == node.Absent) {
+			g.gone |= n
+			g.removed = g.removed || status == node.Released
+		}
+	}
+}
+
 // note sees how each command ended for its client.
 func (w *world) note(l *link, m *message, r *node.Reply) {
-	if m.cmd.Kind == node.Acquire && len(m.cmd.Claims) == 1 {
-		l.heardOwner, l.heard = m.cmd.Claims[0].Owner, *r
+	if len(m.cmd.Claims) == 1 {
+		w.check.heard(l, m.cmd.Kind, m.cmd.Claims[0].Owner, r.Status)
+	}
+	for i, kept := range r.Kept {
+		if kept && l.c.lapsed.has(m.cmd.Claims[i].Owner) {
+			w.sometimes(Lapsed)
+		}
+	}
+	if r.Status == node.Stale && int64(r.Fence)-l.c.Wall().UnixMicro() > quorum.DefaultFenceRetention.Microseconds() {
+		w.sometimes(FarAhead)
 	}
 	w.logReply(l, m, r)
 }

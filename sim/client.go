@@ -35,24 +35,21 @@ type Client struct {
 	plain  *textbook
 	ctx    context.Context
 	cancel context.CancelFunc
-	random random // of its work
+	random random // of its program
 	engine random // of its Locker
 	script script
 
-	lastOwner      string // whose acquisition was sent last
-	lastStart      clock.Instant
-	lastTTL        time.Duration
-	waits          int64              // since when the acquisition under way is waiting
-	attempts       int                // of it
-	attemptsBefore int                // by anybody, when it began
-	acquires       int                // commands of these
-	grants         map[string]*holder // its latest, by name
-	stops          int                // how often it was stopped
+	workers []*worker
+	calls   []*call            // the latest of each task
+	grants  map[string]*holder // its latest, by name
+	stops   int                // how often it was stopped
+	lapsed  lapsed
 
-	result   error // of the caller's program
-	finished bool  // the program is over
-	done     signal
-	served   bool // it got every lock in the end
+	result  error // of the caller's program
+	working int   // tasks of the program that are not over
+	leaving bool  // it closes its Locker, to end
+	done    signal
+	served  bool // it got every lock in the end
 }
 
 // A backlog is what waits for a process that is stopped.
@@ -125,6 +122,9 @@ func (w *world) newClient(number int) *Client {
 	c.rate = timepiece{base: c.origin(), at: 0}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.random = stream(w.p.Seed, ofWork, number)
+	for i := range w.p.Work.Tasks {
+		c.workers = append(c.workers, &worker{c: c, random: stream(w.p.Seed, ofWork, number+i*faults.MaxClients)})
+	}
 	c.engine = stream(w.p.Seed, ofEngine, w.original(number)+w.starts*faults.MaxClients)
 	var before []*link
 	if number < len(w.clients) && w.clients[number] != nil {
@@ -132,6 +132,9 @@ func (w *world) newClient(number int) *Client {
 		before = old.links
 		c.rate, c.ahead, c.strobe = old.rate, old.ahead, old.strobe
 		c.random = old.random
+		for i := range c.workers {
+			c.workers[i].random = old.workers[i].random
+		}
 	}
 	for i, s := range w.nodes {
 		l := &link{w: w, c: c, n: s, random: stream(w.p.Seed, ofNetwork, number*faults.MaxNodes+i)}

@@ -27,6 +27,7 @@ type link struct {
 	phase   phase
 	conn    uint32 // counts connections
 	life    int    // of the server at the other end
+	first   int    // the first life of it that the client met
 	census  node.Census
 	scripts uint8 // kinds whose script this connection has sent as text
 	pending []*message
@@ -40,9 +41,6 @@ type link struct {
 	arrive, answer int64 // when the last message on this connection gets there
 
 	watchers []*watcher
-
-	heardOwner string // whose acquire was answered last, and how
-	heard      node.Reply
 
 	random random
 	trouble
@@ -305,6 +303,7 @@ func (l *link) connected(m *message) {
 	}
 	l.phase, l.refused, l.pause, l.dialAt = warm, false, 0, 0
 	l.life = m.life
+	l.meet()
 	l.census.Take([]node.Uptime{m.uptime}, l.c.Now())
 	waiting := l.waiting
 	l.waiting = nil

@@ -29,6 +29,11 @@ func drawPlan(t *rapid.T) *faults.Plan {
 	p.Work.Fixed = faults.Percent(rapid.Int64Range(0, 100).Draw(t, "fixed"))
 	p.Work.Cancel = faults.Percent(rapid.Int64Range(0, 50).Draw(t, "cancel"))
 	p.Work.Extend = faults.Percent(rapid.Int64Range(0, 50).Draw(t, "extend"))
+	p.Work.Long = faults.Percent(rapid.Int64Range(0, 50).Draw(t, "long"))
+	p.Work.Close = faults.Percent(rapid.Int64Range(0, 20).Draw(t, "close"))
+	p.Work.Drop = faults.Percent(rapid.Int64Range(0, 100).Draw(t, "drop"))
+	p.Work.Tasks = rapid.IntRange(1, 3).Draw(t, "tasks")
+	p.Lock.MaxLease = ms("maxlease", 1000, 2000)
 	for range rapid.IntRange(0, 8).Draw(t, "events") {
 		e := faults.Event{At: ms("at", 0, int(p.Length.Milliseconds())), For: ms("for", 1, 2000)}
 		node := faults.Of(rapid.IntRange(0, p.Nodes-1).Draw(t, "node"))
@@ -37,7 +42,7 @@ func drawPlan(t *rapid.T) *faults.Plan {
 			faults.Crash, faults.Pause, faults.Kill, faults.Block}).Draw(t, "verb")
 		switch e.Verb {
 		case faults.Crash:
-			e.Procs.Nodes, e.Mode = node, rapid.SampledFrom([]faults.Mode{faults.Durable, faults.Second, faults.Empty}).Draw(t, "mode")
+			e.Procs.Nodes, e.Mode = node, rapid.SampledFrom([]faults.Mode{faults.Durable, faults.Second, faults.Empty, faults.Replica}).Draw(t, "mode")
 		case faults.Block:
 			e.Procs.Nodes = node
 		case faults.Pause:

@@ -43,27 +43,27 @@ type access struct {
 // Read reads the register of name under a token. It is false if the resource
 // refused the token.
 func (c *Client) Read(name string, token node.Token) (value int, ok bool) {
-	a := c.access(name, token, 0, false, 0)
+	a := c.access(name, token, c.grantOf(name), 0, false, 0)
 	return a.value, a.ok
 }
 
 // Write writes the register of name under a token.
 func (c *Client) Write(name string, token node.Token, value int) (ok bool) {
-	return c.access(name, token, value, true, 0).ok
+	return c.access(name, token, c.grantOf(name), value, true, 0).ok
 }
 
-// access sends a request, which takes so much longer than others, and waits for
-// the answer.
-func (c *Client) access(name string, token node.Token, value int, write bool, longer time.Duration) *access {
+// access sends a request about a grant, which takes so much longer than others,
+// and waits for the answer.
+func (c *Client) access(name string, token node.Token, grant, value int, write bool, longer time.Duration) *access {
 	w := c.w
 	a := &access{c: c, write: write, name: w.nameNumber(name), token: token, value: value, sent: w.now,
-		grant: c.grantOf(name), signal: &signal{owner: c}}
+		grant: grant, signal: &signal{owner: c}}
 	w.plan(w.now+int64(longer+c.links[0].random.within(w.p.Network.Delay)), evWrite, a, 0)
 	a.signal.Wait(context.Background(), clock.Never)
 	return a
 }
 
-// grantOf returns which grant of name a client's access belongs to.
+// grantOf returns the client's latest grant of name.
 func (c *Client) grantOf(name string) int {
 	if h := c.grants[name]; h != nil {
 		return h.grant

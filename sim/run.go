@@ -114,7 +114,7 @@ func Run(p *faults.Plan, program func(*Client) error, options ...Option) *Result
 	syncs := false
 	for i := range p.Events {
 		w.plan(int64(p.Events[i].At), evFault, nil, i)
-		syncs = syncs || p.Events[i].Mode == faults.Second
+		syncs = syncs || p.Events[i].Mode == faults.Second || p.Events[i].Mode == faults.Replica
 	}
 	if syncs {
 		w.plan(int64(stream(p.Seed, ofClocks, -1).first(time.Second)), evSync, nil, 0)

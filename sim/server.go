@@ -26,6 +26,7 @@ type server struct {
 	life    int // counts lives, from 1
 	born    int64
 	wallAt  model.Time // its time of day when it was born
+	replica bool       // it was born long ago, and has taken over
 	down    bool
 	stopped int   // how many faults stop it
 	busy    int64 // a script runs until then
@@ -221,14 +222,31 @@ func (s *server) restart(mode faults.Mode) {
 	switch mode {
 	case faults.Empty:
 		loss = model.LoseEverything
-	case faults.Second:
+	case faults.Second, faults.Replica:
 		loss = model.LoseUnsynced
 	}
 	s.mem.Restart(loss)
 	s.begin(s.w.now)
+	if s.replica = mode == faults.Replica; s.replica {
+		s.wallAt -= model.Time(365 * 24 * time.Hour / time.Millisecond)
+		s.w.sometimes(ReplicaTookOver)
+	}
 	s.down, s.scripts, s.busy = false, 0, 0
 	if loss != model.LoseNothing {
 		s.w.sometimes(Amnesia)
+	}
+}
+
+// meet notes that a client met the life that a link's server has now. A replica
+// may lack a lock that is still held, and a newcomer cannot tell: it says that it
+// has run for long.
+func (l *link) meet() {
+	if l.first > 0 {
+		return
+	}
+	l.first = l.life
+	if s, w := l.n, l.w; s.replica && w.now < s.born+int64(w.p.Lock.MaxLease+w.p.Lock.Grace) {
+		w.breaks("a replica took over as " + s.name + ", and " + l.c.name + " had never met the server before it")
 	}
 }
 

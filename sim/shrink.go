@@ -105,16 +105,11 @@ func (s *shrinker) dropNodes() (changed bool) {
 // simplify makes the rest easier to read.
 func (s *shrinker) simplify() (changed bool) {
 	try := func(change func(p *faults.Plan)) { changed = s.try(change) || changed }
-	for _, share := range []func(p *faults.Plan) *faults.Ratio{
-		func(p *faults.Plan) *faults.Ratio { return &p.Work.Try },
-		func(p *faults.Plan) *faults.Ratio { return &p.Work.Fixed },
-		func(p *faults.Plan) *faults.Ratio { return &p.Work.Extend },
-		func(p *faults.Plan) *faults.Ratio { return &p.Work.Cancel },
-		func(p *faults.Plan) *faults.Ratio { return &p.Work.Nest },
-	} {
-		try(func(p *faults.Plan) { *share(p) = 0 })
+	for i := range s.best.Work.Shares() {
+		try(func(p *faults.Plan) { *p.Work.Shares()[i] = 0 })
 	}
 	try(func(p *faults.Plan) { p.Work.Names = 1 })
+	try(func(p *faults.Plan) { p.Work.Tasks = 1 })
 	try(func(p *faults.Plan) { p.Lock.Grace = 0 })
 	try(func(p *faults.Plan) { p.Lock.MaxLease = p.Lock.Lease })
 	try(func(p *faults.Plan) { p.Network.Delay = faults.Range{Min: time.Millisecond, Max: time.Millisecond} })

@@ -46,6 +46,17 @@ const (
 	GrantedTooLate
 	FreedByNotice
 	ClientRestarted
+	ClosedHolding
+	LostAndDropped
+	OuterGoesOn
+	NewcomerWary
+	ReplicaTookOver
+	HeldTwo
+	WaitedHere
+	LongLease
+	HealedLate
+	Lapsed
+	FarAhead
 	marks
 )
 
@@ -91,7 +102,18 @@ var Marks = [marks]string{
 	WriteRefused:      "the resource refused an old token",
 	GrantedTooLate:    "a majority granted, too late for the lease to be of use",
 	FreedByNotice:     "a notice woke a waiter",
-	ClientRestarted:   "a killed client began anew",
+	ClientRestarted:   "a client began anew in the place of another",
+	ClosedHolding:     "a client closed its Locker with a lease",
+	LostAndDropped:    "a lost lease was not unlocked",
+	OuterGoesOn:       "an outer lease outlived an inner one",
+	NewcomerWary:      "a new client met a node that had restarted",
+	ReplicaTookOver:   "a replica took over",
+	HeldTwo:           "a client held two locks",
+	WaitedHere:        "a lock was waited for in the process that held it",
+	LongLease:         "a lease was longer than the usual",
+	HealedLate:        "a node was given a key again after its release",
+	Lapsed:            "an extension was answered when the lease had ended in a pause",
+	FarAhead:          "a fence was further ahead than clocks may differ",
 }
 
 func (m Mark) String() string { return Marks[m] }

@@ -12,22 +12,44 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// work is the client's program: the caller's, its steps in the plan, or the
+// work begins the client's program: the caller's, its steps in the plan, or the
 // plan's random work.
 func (c *Client) work() {
 	switch {
 	case c.w.program != nil:
-		c.result = c.w.program(c)
+		c.task(func() { c.result = c.w.program(c) })
 	case c.script.scripted:
-		c.play()
+		c.task(c.play)
 	default:
-		for c.ctx.Err() == nil {
-			c.round()
-			c.pause(c.random.within(c.w.p.Work.Think))
+		for _, k := range c.workers {
+			c.task(k.work)
 		}
 	}
-	c.finished = true
-	c.done.Set()
+}
+
+// task begins one task of the program.
+func (c *Client) task(body func()) {
+	c.working++
+	c.start(func() {
+		body()
+		if c.working--; c.working == 0 {
+			c.done.Set()
+		}
+	})
+}
+
+// A worker is one task of the plan's random work.
+type worker struct {
+	c      *Client
+	random random
+}
+
+func (k *worker) work() {
+	c := k.c
+	for c.ctx.Err() == nil && !c.leaving {
+		k.round()
+		c.pause(k.random.within(c.w.p.Work.Think))
+	}
 }
 
 // pause sleeps, but not into the calm.
@@ -40,6 +62,7 @@ type lock struct {
 	c     *Client
 	name  string
 	owner string
+	grant int
 	lease *quorum.Lease
 	plain *textbookLease
 }
@@ -47,8 +70,9 @@ type lock struct {
 // acquire acquires a lock, and holds the engine to its bounds.
 func (c *Client) acquire(ctx context.Context, name string, length time.Duration, fixed, wait bool) (*lock, error) {
 	w := c.w
-	c.attempts, c.acquires = 0, 0
-	c.waits, c.attemptsBefore = w.now, w.check.attempts
+	o := c.call()
+	o.since, o.before, o.attempts, o.acquires = w.now, w.check.attempts, 0, 0
+	o.fixed = fixed || !w.p.Lock.Renew
 	start, stops := w.now, c.stops
 	if c.plain != nil {
 		l, err := c.plain.lock(ctx, name, length, wait)
@@ -58,12 +82,16 @@ func (c *Client) acquire(ctx context.Context, name string, length time.Duration,
 		// Its rounds give up the acquisition that is noted last.
 		w.check.granted(c, name, l.claim.Owner, l.token)
 		w.check.holds(l.claim.Owner, l, nil)
-		return &lock{c: c, name: name, owner: l.claim.Owner, plain: l}, nil
+		return &lock{c: c, name: name, owner: l.claim.Owner, grant: c.grantOf(name), plain: l}, nil
 	}
 	option := quorum.WithLease(length)
-	if fixed || !w.p.Lock.Renew {
+	if o.fixed {
 		option = quorum.WithFixedLease(length)
 	}
+	if length > w.p.Lock.Lease {
+		w.sometimes(LongLease)
+	}
+	here := w.check.heldBy(c, name)
 	acquire := c.locker.Lock
 	if !wait {
 		acquire = c.locker.TryLock
@@ -82,8 +110,11 @@ func (c *Client) acquire(ctx context.Context, name string, length time.Duration,
 		return nil, err
 	}
 	owner := l.Handle().Owner
+	if here != nil && here.owner != owner {
+		w.sometimes(WaitedHere)
+	}
 	w.check.holds(owner, l, func() error { return l.Context().Err() })
-	return &lock{c: c, name: name, owner: owner, lease: l}, nil
+	return &lock{c: c, name: name, owner: owner, grant: c.grantOf(name), lease: l}, nil
 }
 
 // bounded checks that a call lasted no longer than its bound.
@@ -116,11 +147,25 @@ func (l *lock) valid() bool {
 	return l.plain.Remaining() > 0
 }
 
-func (l *lock) unlock() {
+// rest holds the lock until then, or until it is lost.
+func (l *lock) rest(until clock.Instant) { (&signal{owner: l.c}).Wait(l.context(), until) }
+
+// outlives checks that a lease goes on whose inner one was unlocked in time.
+func (l *lock) outlives(err error, stops int) {
+	c, ctx := l.c, l.lease.Context()
+	switch {
+	case ctx.Err() == nil:
+		c.w.sometimes(OuterGoesOn)
+	case err == nil && stops == c.stops && !c.leaving && !errors.Is(context.Cause(ctx), quorum.ErrLost):
+		c.w.fail("I8", fmt.Sprintf("%s lost %q by the unlock of an inner lease: %v", c.name, l.name, context.Cause(ctx)))
+	}
+}
+
+func (l *lock) unlock() error {
 	c, w := l.c, l.c.w
 	if l.plain != nil {
 		l.plain.unlock()
-		return
+		return nil
 	}
 	start, stops := w.now, c.stops
 	err := l.lease.Unlock(context.Background())
@@ -133,6 +178,7 @@ func (l *lock) unlock() {
 	case err != nil:
 		w.sometimes(UnlockUnconfirmed)
 	}
+	return err
 }
 
 func (l *lock) extend(d time.Duration) {
@@ -149,7 +195,10 @@ func (l *lock) extend(d time.Duration) {
 		return
 	}
 	start, stops := w.now, c.stops
+	o := c.call()
+	o.extends = true
 	err := l.lease.Extend(context.Background(), d)
+	o.extends = false
 	if c.stops == stops {
 		c.bounded("Extend", start, min(w.p.Lock.Timeout, d/3))
 	}
@@ -161,11 +210,16 @@ func (l *lock) extend(d time.Duration) {
 }
 
 // round acquires a lock, works under it, and releases it.
-func (c *Client) round() {
+func (k *worker) round() {
+	c := k.c
 	w, work := c.w, &c.w.p.Work
-	r := &c.random
+	r := &k.random
 	name := work.Name(r.below(work.Names))
 	wait, fixed := !r.happens(work.Try), r.happens(work.Fixed)
+	length := w.p.Lock.Lease
+	if r.happens(work.Long) {
+		length += time.Duration(r.below(int(w.p.Lock.MaxLease-length) + 1))
+	}
 	ctx := c.ctx
 	if r.happens(work.Cancel) {
 		inner, cancel := context.WithCancel(ctx)
@@ -173,50 +227,114 @@ func (c *Client) round() {
 		// Most of all while the first round is under way.
 		after := time.Duration(r.below(int(4*w.p.Network.Delay.Max) + 1))
 		if r.below(4) == 0 {
-			after = time.Duration(r.below(int(w.p.Lock.Lease)))
+			after = time.Duration(r.below(int(length)))
 		}
 		w.call(c.trueTime(c.Now().Add(after)), cancel)
 		ctx = inner
 	}
-	l, err := c.acquire(ctx, name, w.p.Lock.Lease, fixed, wait)
+	l, err := c.acquire(ctx, name, length, fixed, wait)
 	if err != nil {
 		return
 	}
 	hold := r.within(work.Hold)
 	if r.below(8) == 0 { // around the end of the lease
-		hold = w.p.Lock.Lease + time.Duration(r.below(int(w.p.Lock.Lease/5))) - w.p.Lock.Lease/10
+		hold = around(r, length)
 	}
-	until := c.Now().Add(hold)
+	begun := c.Now()
+	until := begun.Add(hold)
 	value, ok := 0, false
 	if l.valid() {
 		value, ok = c.Read(name, l.token())
 	}
 	if ok && r.happens(work.Extend) {
-		l.extend(w.p.Lock.Lease/2 + time.Duration(r.below(int(w.p.Lock.Lease/2)+1)))
-	}
-	if ok && r.happens(work.Nest) && l.lease != nil {
-		if inner, err := c.acquire(l.context(), name, w.p.Lock.Lease, fixed, true); err == nil {
-			c.pause(hold / 4)
-			inner.unlock()
+		l.rest(begun.Add(time.Duration(r.below(int(hold) + 1))))
+		d := w.p.Lock.Lease/4 + time.Duration(r.below(int(w.p.Lock.MaxLease-w.p.Lock.Lease/4)+1))
+		l.extend(d)
+		if r.below(2) == 0 { // to its end, or nearly
+			until = max(until, c.Now().Add(around(r, d)))
 		}
 	}
-	(&signal{owner: c}).Wait(l.context(), until)
+	if ok && r.happens(work.Nest) && l.lease != nil {
+		l.rest(c.Now().Add(time.Duration(r.below(int(hold/2) + 1))))
+		if inner, err := c.acquire(l.context(), name, length, fixed, true); err == nil {
+			c.pause(hold / 4)
+			stops := c.stops
+			err := inner.unlock()
+			l.outlives(err, stops)
+		}
+	}
+	l.rest(until)
 	if ok && l.valid() {
 		// A check is past before the write arrives: now and then long past.
 		var late time.Duration
 		if r.below(16) == 0 {
 			late = time.Duration(r.below(int(2 * w.p.Lock.Lease)))
 		}
-		c.access(name, l.token(), value+1, true, late)
+		c.access(name, l.token(), l.grant, value+1, true, late)
 	}
-	l.unlock()
+	switch {
+	case r.happens(work.Close) && c.leave():
+	case errors.Is(context.Cause(l.context()), quorum.ErrLost) && r.happens(work.Drop):
+		w.sometimes(LostAndDropped)
+	default:
+		_ = l.unlock()
+	}
+}
+
+// around draws a time close to d.
+func around(r *random, d time.Duration) time.Duration {
+	return d + time.Duration(r.below(int(d/5))) - d/10
+}
+
+// leave closes the Locker and ends the process, which begins anew. It returns
+// false if there is nothing to close, or somebody else does that.
+func (c *Client) leave() bool {
+	w := c.w
+	if c.leaving || c.locker == nil || c.ctx.Err() != nil {
+		return false
+	}
+	c.leaving = true
+	c.shut()
+	w.sometimes(ClosedHolding)
+	if !w.calm && !c.dead {
+		c.kill()
+		w.startClient(c.number)
+	}
+	return true
+}
+
+// shut closes the Locker, and checks that this leaves no lease to expire, and
+// says what the nodes have answered.
+func (c *Client) shut() {
+	w := c.w
+	start, stops := w.now, c.stops
+	var held []*holder
+	for _, h := range w.check.holders {
+		if h.c == c {
+			held = append(held, h)
+		}
+	}
+	err := c.locker.Close()
+	if c.stops == stops {
+		c.bounded("Close", start, 3*w.p.Lock.Timeout)
+	}
+	if err != nil && !errors.Is(err, quorum.ErrNoQuorum) {
+		w.fail("I10", fmt.Sprintf("closing the Locker of %s: %v", c.name, err))
+	}
+	for _, h := range held {
+		w.check.closed(h, err)
+	}
 }
 
 // last is what every client does when the faults are over: it must get each
 // lock within the bound.
 func (c *Client) last(names []string) {
-	for !c.finished {
+	for c.working > 0 {
 		c.done.Wait(context.Background(), clock.Never)
+	}
+	if c.leaving {
+		c.served = true
+		return
 	}
 	for _, name := range names {
 		l, err := c.acquire(context.Background(), name, c.w.p.Lock.Lease, false, true)
@@ -224,13 +342,11 @@ func (c *Client) last(names []string) {
 			c.w.fail("I7", fmt.Sprintf("%s cannot acquire %q though the faults are over: %v", c.name, name, err))
 			return
 		}
-		l.unlock()
+		_ = l.unlock()
 	}
 	c.served = true
 	if c.locker != nil {
-		if err := c.locker.Close(); err != nil && !errors.Is(err, quorum.ErrNoQuorum) {
-			c.w.fail("I10", fmt.Sprintf("closing the Locker of %s: %v", c.name, err))
-		}
+		c.shut()
 	}
 }
 
@@ -301,12 +417,12 @@ func (c *Client) step(e *faults.Event) {
 			return
 		}
 		s.locks = append(s.locks, l)
-		w.waited = max(w.waited, time.Duration(w.now-c.waits))
+		w.waited = max(w.waited, time.Duration(w.now-c.call().since))
 		w.logResult(c, e, "granted")
 	case faults.DoUnlock:
 		if l != nil {
 			s.locks = s.locks[:len(s.locks)-1]
-			l.unlock()
+			_ = l.unlock()
 		}
 	case faults.DoExtend:
 		if l != nil {
@@ -321,7 +437,7 @@ func (c *Client) step(e *faults.Event) {
 			valid, s.checked = *s.checked, nil
 		}
 		if valid {
-			c.access(l.name, l.token(), int(w.now), true, e.Range.Min)
+			c.access(l.name, l.token(), l.grant, int(w.now), true, e.Range.Min)
 		}
 	}
 }

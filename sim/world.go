@@ -568,7 +568,7 @@ func (w *world) launch(c *Client) {
 	if err := c.open(); err != nil {
 		panic(unable{err})
 	}
-	c.start(func() { c.work() })
+	c.work()
 }
 
 // unable is what a run panics with that cannot begin.
