@@ -81,7 +81,10 @@ func (g *generator) configure(p *Plan) {
 	}
 	l.Renew = g.below(4) > 0
 	w.Tasks = pick(g, 1, 1, 1, 1, 2, 2, 2, 3)
-	if p.Clients <= 3 && g.below(4) == 0 || w.Tasks > 1 && g.half() {
+	switch {
+	case w.Tasks > 1:
+		w.Names = pick(g, 1, 2, 2, 3)
+	case p.Clients <= 3 && g.below(4) == 0:
 		w.Names = 2
 	}
 	w.Hold = pick(g, Range{time.Millisecond, 20 * time.Millisecond}, Range{time.Millisecond, l.Lease},

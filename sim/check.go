@@ -525,6 +525,26 @@ func (k *checker) backed(h *holder, when string) {
 	}
 }
 
+// lasting checks that a majority keeps h's key for as long as h may believe, or
+// votes for nobody.
+func (k *checker) lasting(h *holder) {
+	w := k.w
+	if w.broken != "" || h.c.plain != nil || len(h.c.listed) < len(w.nodes) {
+		return
+	}
+	have, need, remaining := 0, len(w.nodes)/2+1, h.until.Sub(h.c.Now())
+	for _, s := range w.nodes {
+		now := s.time()
+		until, holds := s.mem.Holds(now, h.name, h.owner)
+		if s.down || s.guarded() || holds && (until == model.Never || time.Duration(until-now)*time.Millisecond >= remaining) {
+			have++
+		}
+	}
+	if have < need {
+		w.fail("I2", fmt.Sprintf("%s may rely on %q for %v, and only %d nodes keep it for so long", h.c.name, h.name, remaining, have))
+	}
+}
+
 // guarded reports whether the server has restarted so recently that it has no
 // vote for anybody who keeps the guard.
 func (s *server) guarded() bool {
@@ -708,6 +728,7 @@ func (c *Client) Observe(e quorum.Event) {
 		}
 		k.exclusive(h)
 		k.backed(h, "when it was extended")
+		k.lasting(h)
 	case quorum.ExtendFailed:
 		w.sometimes(RenewalFailed)
 	case quorum.Lost:

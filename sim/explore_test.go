@@ -52,14 +52,16 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// BenchmarkSeeds is one seed: five nodes, three clients, ten seconds with faults,
-// all invariants.
+// BenchmarkSeeds is one seed: five nodes, three clients that contend with one task
+// each, ten seconds with faults, all invariants.
 func BenchmarkSeeds(b *testing.B) {
 	profile := faults.Profile{Nodes: 5, Clients: 3, Length: 10 * time.Second}
 	events, virtual := uint64(0), time.Duration(0)
 	seed := uint64(0)
 	for b.Loop() {
-		r := sim.Run(faults.Generate(seed, profile), nil)
+		p := faults.Generate(seed, profile)
+		p.Work.Tasks = 1
+		r := sim.Run(p, nil)
 		seed++
 		events += r.Events
 		virtual += r.Virtual

@@ -207,13 +207,13 @@ func (w *world) finish() {
 		}
 		c.start(func() { c.last(names) })
 	}
-	w.run(w.now + int64(w.patience(len(live)*len(names))))
+	w.run(w.now + int64(w.patience(len(live)*len(names)*p.Work.Tasks)))
 	if w.over {
 		return
 	}
 	for _, c := range live {
 		if !c.served {
-			w.fail("I7", fmt.Sprintf("%s did not get every lock within %v after the faults", c.name, w.patience(len(live)*len(names))))
+			w.fail("I7", fmt.Sprintf("%s did not get every lock within %v after the faults", c.name, w.patience(len(live)*len(names)*p.Work.Tasks)))
 			return
 		}
 	}

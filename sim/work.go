@@ -326,8 +326,8 @@ func (c *Client) shut() {
 	}
 }
 
-// last is what every client does when the faults are over: it must get each
-// lock within the bound.
+// last is what every client does when the faults are over: each of its tasks must
+// get each lock within the bound.
 func (c *Client) last(names []string) {
 	for c.working > 0 {
 		c.done.Wait(context.Background(), clock.Never)
@@ -336,13 +336,21 @@ func (c *Client) last(names []string) {
 		c.served = true
 		return
 	}
-	for _, name := range names {
-		l, err := c.acquire(context.Background(), name, c.w.p.Lock.Lease, false, true)
-		if err != nil {
-			c.w.fail("I7", fmt.Sprintf("%s cannot acquire %q though the faults are over: %v", c.name, name, err))
-			return
-		}
-		_ = l.unlock()
+	c.done.Wait(context.Background(), 0) // forget that the program is over
+	for range c.w.p.Work.Tasks {
+		c.task(func() {
+			for _, name := range names {
+				l, err := c.acquire(context.Background(), name, c.w.p.Lock.Lease, false, true)
+				if err != nil {
+					c.w.fail("I7", fmt.Sprintf("%s cannot acquire %q though the faults are over: %v", c.name, name, err))
+					return
+				}
+				_ = l.unlock()
+			}
+		})
+	}
+	for c.working > 0 {
+		c.done.Wait(context.Background(), clock.Never)
 	}
 	c.served = true
 	if c.locker != nil {

@@ -117,7 +117,7 @@ func (m *Mutant) try(ctx context.Context, root string, seeds uint64) (*Outcome, 
 func (o *Outcome) probe(ctx context.Context, program string, seeds uint64) error {
 	began := time.Now()
 	var stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, program, "-to", strconv.FormatUint(seeds-1, 10), "-plan", o.mutant.Plan)
+	cmd := exec.CommandContext(ctx, program, "-to", strconv.FormatUint(seeds-1, 10))
 	cmd.Stderr = &stderr
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {

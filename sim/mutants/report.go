@@ -94,16 +94,15 @@ that kills; the invariants are those of package sim.
 		fmt.Fprintf(w, "| %s | %s | %s | %s | %s |\n", m.ID, m.Bug, m.Mimics, seed, by)
 	}
 	fmt.Fprint(w, `
-Not every bug can be seen by a seed that is drawn. A plan that was written for it
-kills it, or a test of its package; or it breaks no promise, or there is no place
-for it in the engine.
+Not every bug can be seen by a seed that is drawn: a test of its package kills
+it, or it breaks no promise, or there is no place for it in the engine.
 
 | | bug | scenarios | what sees it | why no seed does |
 |---|---|---|---|---|
 `)
 	for _, m := range mutants {
 		if m.Expect != Normal && m.Expect != Pair {
-			by := map[Expect]string{Planned: "a plan", Tests: "", Equivalent: "nothing"}[m.Expect]
+			by := map[Expect]string{Tests: "", Equivalent: "nothing"}[m.Expect]
 			for _, o := range s.outcomes {
 				if o.mutant == m && o.Killed {
 					by = strings.TrimSpace(by + " " + o.Invariant)
