@@ -150,6 +150,7 @@ type Mistake string
 
 const (
 	Absolute    Mistake = "absolute"
+	BareHash    Mistake = "barehash"
 	CountedLate Mistake = "countedlate"
 	Counters    Mistake = "counters"
 	DeadContext Mistake = "deadcontext"
@@ -158,9 +159,12 @@ const (
 	Half        Mistake = "half"
 	KeptEnd     Mistake = "keptend"
 	Minority    Mistake = "minority"
+	Notices     Mistake = "notices"
+	Patient     Mistake = "patient"
 	Recreate    Mistake = "recreate"
 	Revive      Mistake = "revive"
 	RoundDown   Mistake = "rounddown"
+	ShortGuard  Mistake = "shortguard"
 	Steady      Mistake = "steady"
 	TimeOfDay   Mistake = "timeofday"
 	Untagged    Mistake = "untagged"
@@ -170,6 +174,7 @@ const (
 // Mistakes says what each of them is.
 var Mistakes = map[Mistake]string{
 	Absolute:    "the end of a key is sent as a time of day, by the client's clock",
+	BareHash:    "a script is sent as its hash alone, and where it is unknown, that counts as: not the owner",
 	CountedLate: "validity is counted from the answers, not from before the commands",
 	Counters:    "a token is the highest count of those nodes that granted",
 	DeadContext: "a release needs the caller's context",
@@ -178,9 +183,12 @@ var Mistakes = map[Mistake]string{
 	Half:        "half of the nodes are enough",
 	KeptEnd:     "an extension that is shorter leaves the client its later end",
 	Minority:    "one node is enough to extend",
+	Notices:     "a waiter is woken by notices of releases, and by nothing else",
+	Patient:     "every node is waited for, for as long as the lease lasts",
 	Recreate:    "an extension creates the key where it is gone",
 	Revive:      "an extension counts also after the end",
 	RoundDown:   "lengths are rounded down, and nothing is allowed for that",
+	ShortGuard:  "a node that restarted has no vote for the usual lease, however long the longest is",
 	Steady:      "the pause between attempts is always the same",
 	TimeOfDay:   "validity is counted on the time of day",
 	Untagged:    "an answer counts for the round in which it comes, whichever it is of",

@@ -27,7 +27,7 @@ var Invariants = map[string]string{
 	"I9":  "owner safety: no command changes another owner's key",
 	"I10": "budget: the commands of an acquisition are bounded, and no task is left over",
 	"I11": "error truth: an error says what the nodes answered",
-	"I12": "continuity: a lease is extended only if nobody else was granted it since",
+	"I12": "continuity: a lease is extended only while it is valid, so that nobody else can have been granted it since",
 }
 
 // A lease is what both kinds of client hold.
@@ -400,6 +400,11 @@ func (k *checker) holder(owner string) *holder {
 	return nil
 }
 
+// taken reports whether anybody believes to hold name.
+func (k *checker) taken(name string) bool {
+	return slices.ContainsFunc(k.holders, func(h *holder) bool { return h.name == name && h.believed() })
+}
+
 // heldBy returns a holder of a name that is of a client, or nil.
 func (k *checker) heldBy(c *Client, name string) *holder {
 	for _, h := range k.holders {
@@ -502,6 +507,11 @@ func (k *checker) continuous(c *Client, name, owner string) {
 	if last := k.latest[name]; last.owner != owner {
 		k.w.fail("I12", fmt.Sprintf("%s has extended %q, which was granted to %s since", c.name, name, last.c.name))
 	}
+}
+
+// revived notes that a lease was extended when its validity had ended.
+func (k *checker) revived(c *Client, name string) {
+	k.w.fail("I12", fmt.Sprintf("%s has extended %q, whose validity had ended", c.name, name))
 }
 
 // backed checks that nobody else could be granted h's name.
@@ -706,7 +716,7 @@ func (c *Client) Observe(e quorum.Event) {
 	case quorum.Extended:
 		h := k.holder(e.Owner)
 		if c.lapsed.has(e.Owner) || h != nil && h.lease != nil && c.Now() >= h.until {
-			w.fail("I12", fmt.Sprintf("%s has extended %q, whose validity had ended", c.name, e.Name))
+			k.revived(c, e.Name)
 		}
 		if h == nil {
 			return

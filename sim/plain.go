@@ -21,6 +21,8 @@ import (
 type textbook struct {
 	c     *Client
 	tally tally // of the latest round, for answers that nobody tags
+
+	watched *signal // of the notices of the one name that is waited for
 }
 
 // A tally is what the nodes have answered in a round.
@@ -45,6 +47,12 @@ const (
 	plainExpire           // PEXPIRE if the value is the owner
 	plainRecreate         // the same, or SET name owner NX PX ttl
 )
+
+// script reports whether it takes a script.
+func (op plainOp) script() bool { return op == plainDelete || op == plainExpire }
+
+// plainScripts is what a server has when it has them.
+const plainScripts = 1 << 7
 
 // apply executes it. What the textbook keeps in a string is a field here, so
 // that one can look at all locks in the same way.
@@ -95,6 +103,7 @@ type textbookLease struct {
 	claim node.Claim
 	token node.Token // if there are counters
 	until clock.Instant
+	late  bool // the last extension was answered after that
 	over  bool
 }
 
@@ -135,6 +144,12 @@ func (b *textbook) lock(ctx context.Context, name string, lease time.Duration, w
 		if !wait || ctx.Err() != nil {
 			return nil, errPlain
 		}
+		if b.makes(faults.Notices) {
+			if !b.notified(ctx, name) {
+				return nil, errPlain
+			}
+			continue
+		}
 		pause := plainRetries
 		if !b.makes(faults.Steady) {
 			pause += time.Duration(b.c.engine.below(int(plainVariance)))
@@ -146,6 +161,23 @@ func (b *textbook) lock(ctx context.Context, name string, lease time.Duration, w
 			return nil, errPlain
 		}
 	}
+}
+
+// notified waits for a notice that name was released. It returns false when ctx
+// ends.
+func (b *textbook) notified(ctx context.Context, name string) bool {
+	if b.watched == nil {
+		b.watched = &signal{owner: b.c}
+		for _, l := range b.c.listed {
+			l.Watch(name, b.watched.Set)
+		}
+	}
+	return b.watched.Wait(ctx, clock.Never) == clock.WakeSet
+}
+
+// votes reports whether a node that granted has a vote.
+func (b *textbook) votes(r *node.Reply) bool {
+	return !b.makes(faults.ShortGuard) || b.now() >= r.Life.Born.Add(b.c.w.p.Lock.Lease)
 }
 
 func (b *textbook) owner() string { return strconv.FormatUint(b.c.engine.next(), 36) }
@@ -186,20 +218,23 @@ func (b *textbook) round(ctx context.Context, op plainOp, kind node.Kind, claim 
 		b.tally = *t
 		t = &b.tally
 		cmd.Deadline = deadline.Add(time.Second) // the connection is kept
+	case b.makes(faults.Patient):
+		deadline = c.Now().Add(c.w.p.Lock.Lease)
+		cmd.Deadline = deadline
 	case b.makes(faults.RoundDown):
 		cmd.TTL = ttl.Truncate(time.Millisecond)
 	}
 	for _, l := range c.listed {
 		l.submit(cmd, op, func(r node.Reply) {
 			t.answers++
-			if r.Status == node.Granted || r.Status == node.Released || r.Status == node.Done && r.Kept[0] {
+			if r.Status == node.Granted && b.votes(&r) || r.Status == node.Released || r.Status == node.Done && r.Kept[0] {
 				t.yes++
 				t.token = max(t.token, r.Fence)
 			}
 			t.done.Set()
 		})
 	}
-	for t.answers < len(c.listed) && t.yes < b.need() {
+	for t.answers < len(c.listed) && (t.yes < b.need() || b.makes(faults.Patient)) {
 		if t.done.Wait(ctx, deadline.Add(time.Millisecond)) != clock.WakeSet {
 			break
 		}
@@ -237,7 +272,8 @@ func (l *textbookLease) extend(ctx context.Context, d time.Duration) bool {
 	}
 	start := b.now()
 	t := b.round(ctx, op, node.Extend, l.claim, d)
-	if t.yes < need || b.now() >= l.until && !b.makes(faults.Revive) {
+	l.late = b.now() >= l.until
+	if t.yes < need || l.late && !b.makes(faults.Revive) {
 		return false
 	}
 	until := start.Add(d - b.drift(d))

@@ -197,8 +197,11 @@ func (w *world) finish() {
 		for c.stopped > 0 {
 			c.resume()
 		}
-		c.cancel()
 		live = append(live, c)
+	}
+	w.serveWaiting()
+	for _, c := range live {
+		c.cancel()
 	}
 	names := p.Names()
 	for _, c := range live {
@@ -224,6 +227,25 @@ func (w *world) finish() {
 	}
 	w.check.leaks()
 	w.store.linearizable()
+}
+
+// serveWaiting lets those get their lock whose steps wait for one that nobody has.
+func (w *world) serveWaiting() {
+	waits := func() *Client {
+		for _, c := range w.clients {
+			if name := c.script.waits; name != "" && !c.dead && !w.check.taken(name) {
+				return c
+			}
+		}
+		return nil
+	}
+	end := w.now + int64(w.patience(1))
+	for waits() != nil && !w.over && w.now < end {
+		w.run(min(end, w.now+int64(10*time.Millisecond)))
+	}
+	if c := waits(); c != nil && !w.over {
+		w.fail("I7", fmt.Sprintf("%s waits for %q, which nobody has, and still does %v after the faults", c.name, c.script.waits, w.patience(1)))
+	}
 }
 
 // patience is how long it may take, when the faults are over, to serve so many

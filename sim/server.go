@@ -127,6 +127,7 @@ func (s *server) execute(m *message) {
 	switch {
 	case m.hello:
 		up := s.time()/1000 - s.wallAt/1000 // as Redis does: two times of day, each cut to seconds
+		s.scripts |= plainScripts           // that a textbook client sends when it connects
 		m.life, m.uptime = s.life, node.Uptime{ID: s.runID(), Up: time.Duration(up) * time.Second}
 		l.carry(toClient, m, evReply)
 		return
@@ -136,6 +137,9 @@ func (s *server) execute(m *message) {
 		}
 		l.carry(toClient, m, evReply)
 		return
+	case m.plain.script() && s.scripts&plainScripts == 0 && w.p.Lock.Mistake == faults.BareHash:
+		m.result = node.Reply{Status: node.Absent, Kept: []bool{false}}
+		w.executed(s, m)
 	case m.plain != notPlain:
 		m.result = m.plain.apply(s.mem, s.time(), m.cmd)
 		w.executed(s, m)

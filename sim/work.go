@@ -183,9 +183,15 @@ func (l *lock) unlock() error {
 
 func (l *lock) extend(d time.Duration) {
 	c, w := l.c, l.c.w
+	o := c.call()
+	o.extends = true
+	defer func() { o.extends = false }()
 	if l.plain != nil {
 		if l.plain.extend(context.Background(), d) {
 			w.check.continuous(c, l.name, l.owner)
+			if l.plain.late {
+				w.check.revived(c, l.name)
+			}
 		}
 		if h := w.check.holder(l.owner); h != nil {
 			h.until = c.Now().Add(l.plain.Remaining())
@@ -195,10 +201,7 @@ func (l *lock) extend(d time.Duration) {
 		return
 	}
 	start, stops := w.now, c.stops
-	o := c.call()
-	o.extends = true
 	err := l.lease.Extend(context.Background(), d)
-	o.extends = false
 	if c.stops == stops {
 		c.bounded("Extend", start, min(w.p.Lock.Timeout, d/3))
 	}
@@ -366,7 +369,8 @@ type script struct {
 	wake     *signal
 	cancel   context.CancelFunc
 	locks    []*lock
-	checked  *bool // what a check found
+	waits    string // the lock that a step waits for
+	checked  *bool  // what a check found
 }
 
 func (s *script) fresh() script { return script{scripted: s.scripted} }
@@ -418,7 +422,11 @@ func (c *Client) step(e *faults.Event) {
 		}
 		var ctx context.Context
 		ctx, s.cancel = context.WithCancel(c.ctx)
+		if e.Verb == faults.DoLock {
+			s.waits = e.Name
+		}
 		l, err := c.acquire(ctx, e.Name, length, e.Fixed, e.Verb == faults.DoLock)
+		s.waits = ""
 		s.cancel()
 		if err != nil {
 			w.logResult(c, e, err.Error())
