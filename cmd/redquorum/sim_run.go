@@ -131,9 +131,13 @@ type showFlags struct {
 }
 
 func (s *showFlags) register(fs *flag.FlagSet) {
-	fs.StringVar(&s.page, "html", "", "also write a page with a picture of the run to this `file`")
+	htmlFlag(fs, &s.page)
 	fs.BoolVar(&s.brief, "brief", false, "tell the story in ten lines, not each event")
 	fs.BoolVar(&s.asJSON, "json", false, "print one JSON object, with the whole trace")
+}
+
+func htmlFlag(fs *flag.FlagSet, page *string) {
+	fs.StringVar(page, "html", "", "also write a page with a picture of the run to this `file`")
 }
 
 // play runs a plan and shows it.
@@ -142,21 +146,26 @@ func (c *command) play(verb string, p *faults.Plan, show showFlags, on nodesOn) 
 	if err := c.show(r, show); err != nil {
 		return c.fail(verb, err)
 	}
-	if show.page != "" {
-		if err := writePage(show.page, r); err != nil {
-			return c.fail(verb, err)
-		}
-		fmt.Fprintln(c.stderr, "the picture is in", show.page)
+	if err := c.writePage(show.page, r); err != nil {
+		return c.fail(verb, err)
 	}
 	return statusOfVerdict(r.Verdict)
 }
 
-func writePage(path string, r *sim.Result) error {
+// writePage writes the picture of a run, if there is a path.
+func (c *command) writePage(path string, r *sim.Result) error {
+	if path == "" {
+		return nil
+	}
 	f, err := os.Create(path)
 	if err != nil {
 		return err
 	}
-	return errors.Join(r.WriteHTML(f), f.Close())
+	if err := errors.Join(r.WriteHTML(f), f.Close()); err != nil {
+		return err
+	}
+	fmt.Fprintln(c.stderr, "the picture is in", path)
+	return nil
 }
 
 func (c *command) show(r *sim.Result, show showFlags) error {
@@ -188,20 +197,23 @@ func (c *command) show(r *sim.Result, show showFlags) error {
 }
 
 const simShrinkManual = `
-usage: redquorum sim shrink PLAN [-o FILE]
+usage: redquorum sim shrink PLAN [-o FILE] [--html FILE]
 
 Looks for the smallest plan that breaks the same invariant as PLAN: with fewer
-events, clients and nodes, in a shorter time. Prints it, or writes it to FILE.
+events, clients and nodes, in a shorter time. Prints it, or writes it to FILE;
+and, if asked to, a page with a picture of its run.
 
 Exit status: 0 when it fails no more than before, 1 or 3 as the plan fails, 2 usage.
 
 example:
-  redquorum sim shrink redquorum-seed-7.plan -o small.plan
+  redquorum sim shrink redquorum-seed-7.plan -o small.plan --html small.html
 `
 
 func simShrink(ctx context.Context, c *command) int {
 	fs := c.flags("sim shrink", simShrinkManual)
 	to := fs.String("o", "", "write the plan to this `file`")
+	var page string
+	htmlFlag(fs, &page)
 	path, status, ok := c.parseOne(fs, "the plan's file")
 	if !ok {
 		return status
@@ -213,7 +225,7 @@ func simShrink(ctx context.Context, c *command) int {
 	ctx, cancel := context.WithTimeout(ctx, shrinkTime)
 	defer cancel()
 	small := sim.Shrink(ctx, p)
-	r := sim.Run(small, nil)
+	r := sim.Run(small, nil, sim.WithTrace())
 	if v := r.Worst(); v == nil {
 		fmt.Fprintln(c.stderr, "the plan breaks no invariant")
 	} else {
@@ -223,6 +235,9 @@ func simShrink(ctx context.Context, c *command) int {
 	if *to == "" {
 		fmt.Fprint(c.stdout, small)
 	} else if err := os.WriteFile(*to, []byte(small.String()), 0o666); err != nil {
+		return c.fail("sim shrink", err)
+	}
+	if err := c.writePage(page, r); err != nil {
 		return c.fail("sim shrink", err)
 	}
 	return statusOfVerdict(r.Verdict)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -55,11 +56,17 @@ func TestSimFindsShrinksAndReplays(t *testing.T) {
 	want(t, exitUnsound, "unsafe:", append(again, "--brief")...)
 	page := filepath.Join(dir, "run.html")
 	want(t, exitUnsound, "the picture is in "+page, append(again, "--brief", "--html", page)...)
-	if html, err := os.ReadFile(page); err != nil || !strings.Contains(string(html), "</html>") {
+	if html, err := os.ReadFile(page); err != nil || !bytes.Contains(html, []byte("</html>")) {
 		t.Errorf("no page: %v", err)
 	}
 	path := again[len(again)-1]
+	small, picture := filepath.Join(dir, "small.plan"), filepath.Join(dir, "small.html")
 	want(t, exitUnsound, "redquorum plan 1", "sim", "shrink", path)
+	want(t, exitUnsound, "the picture is in "+picture, "sim", "shrink", path, "-o", small, "--html", picture)
+	if html, err := os.ReadFile(picture); err != nil || !bytes.Contains(html, []byte("</html>")) {
+		t.Errorf("no page of the smaller plan: %v", err)
+	}
+	want(t, exitUnsound, "unsafe:", "sim", "replay", small, "--brief")
 
 	status, stdout, _ := redquorum(t, append(again, "--json")...)
 	var r struct {
