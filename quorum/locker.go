@@ -28,7 +28,7 @@ type Locker struct {
 	waiters sync.Pool
 	agenda  *agenda
 	last    atomic.Int64 // the highest token made
-	ahead   atomic.Int64 // microseconds by which other clients' clocks were seen ahead of the one here
+	lead    atomic.Int64 // microseconds by which the highest fence seen is ahead of the monotonic clock here
 
 	releases atomic.Int64 // how many are not over
 	leaving  atomic.Bool  // Close waits for them
@@ -276,7 +276,7 @@ func (l *Locker) timeout(d time.Duration) time.Duration { return min(l.opts.Time
 // the given one: from the wall clock, so that tokens rise also when all nodes
 // have forgotten theirs. It fails only when the 53 bits are used up.
 func (l *Locker) nextToken(above node.Token) (node.Token, bool) {
-	now := l.clock.Wall().UnixMicro() + l.ahead.Load()
+	now := max(l.clock.Wall().UnixMicro(), l.micros()+l.lead.Load())
 	for {
 		last := l.last.Load()
 		t := max(now, last+1, int64(above)+1)
@@ -292,18 +292,24 @@ func (l *Locker) nextToken(above node.Token) (node.Token, bool) {
 // seeFence learns from a fence that another client's clock is ahead, so that
 // the next tokens need not be refused first. A fence further ahead than clocks
 // may differ concerns its own name alone.
+//
+// The lead is over the monotonic clock. Over one that is set to and fro it would
+// be counted again each time, and tokens would run away from all clocks.
 func (l *Locker) seeFence(fence node.Token) {
-	d := int64(fence) - l.clock.Wall().UnixMicro()
-	if d > l.opts.FenceRetention.Microseconds() {
+	if int64(fence)-l.clock.Wall().UnixMicro() > l.opts.FenceRetention.Microseconds() {
 		return
 	}
+	d := int64(fence) - l.micros()
 	for {
-		ahead := l.ahead.Load()
-		if d <= ahead || l.ahead.CompareAndSwap(ahead, d) {
+		lead := l.lead.Load()
+		if d <= lead || l.lead.CompareAndSwap(lead, d) {
 			return
 		}
 	}
 }
+
+// micros reads the monotonic clock in the unit of tokens.
+func (l *Locker) micros() int64 { return int64(l.clock.Now()) / 1000 }
 
 // ownerName makes the owner of one attempt, in the form that Redisson gives its
 // owners. The number is drawn anew from the random source each time, so that

@@ -283,6 +283,39 @@ type wall struct {
 
 func (c wall) Wall() time.Time { return c.Clock.Wall().Add(c.ahead) }
 
+// A wall clock that is set to and fro takes the tokens of nobody ahead of all
+// clocks: what a client learns of another's clock is not added to its own steps.
+func TestTokensKeepToTheClocks(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		const step = time.Second
+		strobing := &strobingWall{Clock: w.clock}
+		a := w.locker(quorum.Options{Clock: strobing})
+		b := w.locker(quorum.Options{})
+		defer a.Close()
+		defer b.Close()
+		for round := range 20 {
+			strobing.ahead.Store(int64(step) * int64(1-round%2*2))
+			for _, l := range []*quorum.Locker{a, b} {
+				lease := must[*quorum.Lease](t)(l.TryLock(background, "x"))
+				if ahead := time.Duration(int64(lease.Token())-w.clock.Wall().UnixMicro()) * time.Microsecond; ahead > step {
+					t.Errorf("round %d: a token is %v ahead; no clock was by more than %v", round, ahead, step)
+				}
+				if err := lease.Unlock(background); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Millisecond)
+			}
+		}
+	})
+}
+
+type strobingWall struct {
+	clock.Clock
+	ahead atomic.Int64
+}
+
+func (c *strobingWall) Wall() time.Time { return c.Clock.Wall().Add(time.Duration(c.ahead.Load())) }
+
 // Nodes that all restarted empty have no fence; time itself makes the tokens rise.
 func TestTokensRiseAcrossAmnesiaOfAllNodes(t *testing.T) {
 	inWorld(t, 3, func(w *world) {

@@ -46,6 +46,7 @@ type world struct {
 	found    []Violation
 	broken   string        // the first assumption that the run has broken
 	disagree time.Duration // by how much the times of day of clients have differed
+	strobes  time.Duration // by how much one has jumped to and fro
 	waited   time.Duration
 	calm     bool // the faults are over
 	core     faults.Set
@@ -486,7 +487,7 @@ func (w *world) checkRates() {
 func (w *world) checkDays() {
 	for _, a := range w.clients {
 		for _, b := range w.clients {
-			w.disagree = max(w.disagree, a.Wall().Sub(b.Wall()))
+			w.disagree = max(w.disagree, a.Wall().Add(-a.strobe).Sub(b.Wall().Add(-b.strobe))+2*w.strobes)
 		}
 	}
 }
@@ -535,7 +536,8 @@ func (c *Client) strike(e *faults.Event, end bool) {
 		w.check.rateChanged(c)
 	case faults.Strobe:
 		if !end {
-			w.disagree = max(w.disagree, 2*e.Offset)
+			w.strobes = max(w.strobes, e.Offset, -e.Offset)
+			w.checkDays()
 			w.plan(w.now, evStrobe, &strobing{event: e, until: w.now + int64(e.For)}, c.number)
 		}
 	case faults.Kill:
