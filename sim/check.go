@@ -19,7 +19,7 @@ var Invariants = map[string]string{
 	"I1":  "exclusion: the beliefs of different owners never overlap in true time",
 	"I2":  "backing: while an owner believes, so many nodes hold its key (or abstain) that nobody else can get a majority",
 	"I3":  "no over-promise: what remains is at most lease - elapsed - drift, counted from before the first command",
-	"I4":  "tokens: each holder's fencing token is above those of all holders before it",
+	"I4":  "tokens: each holder's fencing token is above those of all holders before it, and not ahead of all clocks",
 	"I5":  "resource: no write is accepted after one of a later holder, and its history is linearizable",
 	"I6":  "no leak: what was released is not renewed, is released again where that was not confirmed, and no key is left when all is over",
 	"I7":  "liveness: every call returns within its bound; when the faults are over, whoever waits gets the lock",
@@ -451,13 +451,18 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 		h.length, h.until = o.ttl-k.w.p.Lock.Grace, k.promise(o.start, o.ttl)
 		k.elected(c, o, name)
 	}
+	w := k.w
+	w.checkDays()
+	// What a client learns of another's clock goes on at its own rate.
+	ahead := time.Duration(int64(token)-epoch.UnixMicro())*time.Microsecond - time.Duration(w.now)
+	if most := w.foremost + time.Duration(w.now)/20 + 10*time.Millisecond; ahead > most && c.plain == nil && w.program == nil {
+		w.fail("I4", fmt.Sprintf("%s was granted %q with token %d, which is %v ahead; no clock was by more than %v", c.name, name, token, ahead, most))
+	}
 	if last := k.latest[name]; last != nil && token <= last.token && (c.plain == nil || token > 0) {
-		w := k.w
-		w.checkDays() // rates have made them differ, too
 		if w.seen[Amnesia] > 0 && w.disagree > w.p.Lock.MaxLease {
 			w.breaks("nodes forgot their fences, and the times of day of clients differ by more than the longest lease")
 		}
-		k.w.fail("I4", fmt.Sprintf("%s was granted %q with token %d, after %s with %d", c.name, name, token, last.c.name, last.token))
+		w.fail("I4", fmt.Sprintf("%s was granted %q with token %d, after %s with %d", c.name, name, token, last.c.name, last.token))
 	}
 	k.latest[name], c.grants[name] = h, h
 	for _, o := range k.holders {

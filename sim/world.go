@@ -47,6 +47,7 @@ type world struct {
 	broken   string        // the first assumption that the run has broken
 	disagree time.Duration // by how much the times of day of clients have differed
 	strobes  time.Duration // by how much one has jumped to and fro
+	foremost time.Duration // by how much one has been ahead of the true time
 	waited   time.Duration
 	calm     bool // the faults are over
 	core     faults.Set
@@ -483,9 +484,11 @@ func (w *world) checkRates() {
 	}
 }
 
-// checkDays notes by how much the times of day of clients have differed.
+// checkDays notes by how much the times of day of clients have differed, and have
+// been ahead.
 func (w *world) checkDays() {
 	for _, a := range w.clients {
+		w.foremost = max(w.foremost, a.Wall().Sub(epoch.Add(time.Duration(w.now)))-a.strobe+w.strobes)
 		for _, b := range w.clients {
 			w.disagree = max(w.disagree, a.Wall().Add(-a.strobe).Sub(b.Wall().Add(-b.strobe))+2*w.strobes)
 		}

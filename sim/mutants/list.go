@@ -314,4 +314,8 @@ var mutants = []*Mutant{
 		Reason: "a node of the simulator is one server"},
 	{ID: "M99", Bug: "a key's life is rounded down to a millisecond", Mimics: "S12",
 		Edits: edit(nodeGo, "\tif d%time.Millisecond > 0 {\n\t\tms++\n\t}\n", "")},
+	{ID: "M100", Bug: "what is learned of other clocks is added to one's own steps", Mimics: "S46",
+		Edits: join(
+			edit(lockerGo, "now := max(l.clock.Wall().UnixMicro(), l.micros()+l.lead.Load())", "now := l.clock.Wall().UnixMicro() + l.lead.Load()"),
+			edit(lockerGo, "d := int64(fence) - l.micros()", "d := int64(fence) - l.clock.Wall().UnixMicro()"))},
 }
