@@ -80,6 +80,9 @@ func (g *generator) configure(p *Plan) {
 		l.Grace = pick(g, 10*time.Millisecond, 100*time.Millisecond)
 	}
 	l.Renew = g.below(4) > 0
+	if g.below(4) == 0 {
+		l.MaxHold = pick(g, l.Lease/2, l.Lease+l.Lease/2, 3*l.Lease)
+	}
 	w.Tasks = pick(g, 1, 1, 1, 1, 2, 2, 2, 3)
 	switch {
 	case w.Tasks > 1:

@@ -47,7 +47,7 @@ type holder struct {
 	ends  func() error
 
 	until   clock.Instant // belief, by the client's clock
-	start   clock.Instant // of the round that granted it
+	first   clock.Instant // of the round that granted it
 	length  time.Duration // of the lease
 	fixed   bool          // it is not to be renewed by itself
 	stops   int           // of the client, when it was granted or extended last
@@ -381,7 +381,7 @@ func (k *checker) renewed(h *holder) {
 	if h.fixed || h.c.script.scripted || k.w.program != nil || h.c.stops != h.stops {
 		return
 	}
-	last := h.start
+	last := h.first
 	for _, x := range h.asked {
 		last = max(last, x.start)
 	}
@@ -447,7 +447,7 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 	k.grants++
 	h := &holder{c: c, name: name, owner: owner, token: token, grant: k.grants, stops: c.stops, high: token}
 	if o := c.callOf(owner); o != nil {
-		h.start, h.won, h.fixed = o.start, c.Now(), o.fixed
+		h.first, h.won, h.fixed = o.start, c.Now(), o.fixed
 		h.length, h.until = o.ttl-k.w.p.Lock.Grace, k.promise(o.start, o.ttl)
 		k.elected(c, o, name)
 	}
@@ -491,6 +491,9 @@ func (k *checker) holds(owner string, l lease, ends func() error) {
 // over the former.
 func (k *checker) promised(h *holder, at clock.Instant) {
 	said := h.c.Now().Add(h.lease.Remaining())
+	if longest := k.w.p.Lock.MaxHold; longest > 0 && h.c.plain == nil && k.w.program == nil {
+		at = min(at, h.first.Add(longest))
+	}
 	if said > at && h.lease.Remaining() > 0 {
 		k.w.fail("I3", fmt.Sprintf("%s is promised %q for %v longer than it may rely on it", h.c.name, h.name, said.Sub(at)))
 	}
@@ -763,7 +766,11 @@ func (c *Client) Observe(e quorum.Event) {
 			}
 		} else {
 			w.sometimes(LostAtDeadline)
-			k.renewed(h)
+			if errors.Is(e.Err, quorum.ErrMaxHold) {
+				w.sometimes(HeldLongest)
+			} else {
+				k.renewed(h)
+			}
 		}
 		k.endedContext(h)
 		k.remove(h)

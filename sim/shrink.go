@@ -111,6 +111,7 @@ func (s *shrinker) simplify() (changed bool) {
 	try(func(p *faults.Plan) { p.Work.Names = 1 })
 	try(func(p *faults.Plan) { p.Work.Tasks = 1 })
 	try(func(p *faults.Plan) { p.Lock.Grace = 0 })
+	try(func(p *faults.Plan) { p.Lock.MaxHold = 0 })
 	try(func(p *faults.Plan) { p.Lock.MaxLease = p.Lock.Lease })
 	try(func(p *faults.Plan) { p.Network.Delay = faults.Range{Min: time.Millisecond, Max: time.Millisecond} })
 	for i := range s.best.Events {

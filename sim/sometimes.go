@@ -57,6 +57,7 @@ const (
 	HealedLate
 	Lapsed
 	FarAhead
+	HeldLongest
 	marks
 )
 
@@ -113,6 +114,7 @@ var Marks = [marks]string{
 	LongLease:         "a lease was longer than the usual",
 	HealedLate:        "a node was given a key again after its release",
 	Lapsed:            "an extension was answered when the lease had ended in a pause",
+	HeldLongest:       "a lease ended at its longest hold",
 	FarAhead:          "a fence was further ahead than clocks may differ",
 }
 

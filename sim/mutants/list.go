@@ -318,4 +318,8 @@ var mutants = []*Mutant{
 		Edits: join(
 			edit(lockerGo, "now := max(l.clock.Wall().UnixMicro(), l.micros()+l.lead.Load())", "now := l.clock.Wall().UnixMicro() + l.lead.Load()"),
 			edit(lockerGo, "d := int64(fence) - l.micros()", "d := int64(fence) - l.clock.Wall().UnixMicro()"))},
+	{ID: "M101", Bug: "the longest hold is not heeded", Mimics: "S49",
+		Edits: edit(leaseGo, "\t\th.limit = r.start.Add(s.maxHold)\n", "\t\t_ = r.start\n")},
+	{ID: "M102", Bug: "a call under way goes on when the Locker is closed", Mimics: "S23",
+		Edits: edit(acquireGo, "\t\tcase l.isClosed():\n\t\t\treturn nil, ErrClosed\n", "")},
 }
