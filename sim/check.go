@@ -3,7 +3,6 @@ package sim
 import (
 	"errors"
 	"fmt"
-	"math/bits"
 	"slices"
 	"time"
 
@@ -101,74 +100,6 @@ type givenUp struct {
 type pastClaims struct {
 	claims [8]givenUp
 	next   int
-}
-
-// A call is an acquisition of one task, and what is known of its latest attempt.
-type call struct {
-	task     *task
-	fixed    bool // the lease is not to be renewed by itself
-	extends  bool // the task extends a lease by hand
-	since    int64
-	attempts int
-	before   int // attempts by anybody, when it began
-	acquires int // commands of its own attempts
-
-	owner string // of the attempt
-	start clock.Instant
-	at    int64
-	ttl   time.Duration
-	heard [faults.MaxNodes]node.Status
-	told  faults.Set // nodes that were heard
-	votes faults.Set // nodes that granted it, and are not to abstain
-
-	released bool // the claim was, once
-}
-
-// call returns that of the current task.
-func (c *Client) call() *call {
-	for _, o := range c.calls {
-		if o.task == c.w.current {
-			return o
-		}
-	}
-	o := &call{task: c.w.current, since: c.w.now, before: c.w.check.attempts}
-	c.calls = append(c.calls, o)
-	return o
-}
-
-// callOf returns the call whose latest attempt has an owner, or nil.
-func (c *Client) callOf(owner string) *call {
-	for _, o := range c.calls {
-		if o.owner == owner {
-			return o
-		}
-	}
-	return nil
-}
-
-// vote notes that a node granted an attempt. One that forgot its locks must not
-// have a vote for as long as any lease may last, by true time.
-func (k *checker) vote(c *Client, s *server, owner string) {
-	if o := c.callOf(owner); o != nil && (s.life == 1 || o.at >= s.born+int64(k.w.p.Lock.MaxLease)) {
-		o.votes |= faults.Of(s.number)
-	}
-}
-
-// elected checks that an attempt had a majority of those who may vote.
-func (k *checker) elected(c *Client, o *call, name string) {
-	w := k.w
-	if c.plain != nil || !w.p.Lock.Guard || w.broken != "" {
-		return
-	}
-	n := 0
-	for i := range w.nodes {
-		if o.votes.Has(i) && o.heard[i] == node.Granted {
-			n++
-		}
-	}
-	if n < len(w.nodes)/2+1 {
-		w.fail("I2", fmt.Sprintf("%s was granted %q by %d nodes that may vote", c.name, name, n))
-	}
 }
 
 // A lapsed list has the newest owners whose lease ended while their process was
@@ -322,34 +253,6 @@ func (k *checker) end(l *link, claim *node.Claim, h *holder) {
 	g.sent[l.n.number]++
 	if g.denied.Has(l.n.number) && !g.healed {
 		g.sent[l.n.number]++ // once is enough
-	}
-}
-
-// no reports whether an answer refuses to grant. The node has the claim then
-// only if the command came twice, and nobody can know of that.
-func no(s node.Status) bool { return s == node.Refused || s == node.Stale }
-
-// swept checks that a claim was released again on each node that still has it
-// when the first release must have been answered.
-func (k *checker) swept(c *Client) {
-	w := k.w
-	timeout := w.p.Lock.Timeout
-	past := k.past(c)
-	for i := range past.claims {
-		g := &past.claims[i]
-		if g.until == 0 || w.now < g.at+int64(timeout+timeout/32+80*time.Millisecond) {
-			continue
-		}
-		due := c.plain == nil && c.Now() < g.until && g.c == c && c.stops == g.stops && w.broken == ""
-		g.until = 0
-		for _, s := range w.nodes {
-			// A server that crashed may have it back.
-			_, holds := s.mem.Holds(s.time(), g.name, g.owner)
-			if due && holds && s.born < g.at && g.sent[s.number] < 2 && !c.links[s.number].closed {
-				w.fail("I6", fmt.Sprintf("%s has released %q, which %s still has, and does not try again", c.name, g.name, s.name))
-				return
-			}
-		}
 	}
 }
 
@@ -793,95 +696,6 @@ func (w *world) having(h *holder) (n int) {
 	return n
 }
 
-// closed checks that a lease was released whose Locker was closed.
-func (k *checker) closed(h *holder, err error) {
-	g := k.released(h.c, h.owner)
-	switch {
-	case k.holder(h.owner) == h:
-		k.w.fail("I6", fmt.Sprintf("%s has closed its Locker, and does not release %q", h.c.name, h.name))
-	case g != nil && err == nil && bits.OnesCount64(uint64(g.gone)) < len(h.c.listed)/2+1:
-		k.w.fail("I11", fmt.Sprintf("%s is told that all leases are released; %q is not", h.c.name, h.name))
-	}
-}
-
-// confirmed compares what Unlock returns with what the nodes have answered.
-func (k *checker) confirmed(c *Client, e *quorum.Event) {
-	g := k.released(c, e.Owner)
-	if g == nil || len(c.listed) < len(c.links) {
-		return
-	}
-	n, need := bits.OnesCount64(uint64(g.gone)), len(c.links)/2+1
-	told := ""
-	switch {
-	case e.Err == nil && (n < need || !g.removed):
-		told = "is released"
-	case errors.Is(e.Err, quorum.ErrNotHeld) && (n < need || g.removed):
-		told = "was gone"
-	case errors.Is(e.Err, quorum.ErrNoQuorum) && n >= need && c.stops == g.stops:
-		told = "was not confirmed to be released"
-	}
-	if told != "" {
-		k.w.fail("I11", fmt.Sprintf("%s is told that %q %s; %d nodes confirmed it", c.name, e.Name, told, n))
-	}
-}
-
-// failed looks at the error of an attempt.
-func (c *Client) failed(owner string, err error) {
-	w := c.w
-	e, ok := errors.AsType[*quorum.Error](err)
-	o := c.callOf(owner)
-	if !ok || o == nil || len(c.listed) < len(c.links) {
-		return
-	}
-	var votes [quorum.Abstaining + 1]int
-	for i, v := range e.Nodes {
-		votes[v.Vote]++
-		if !o.told.Has(i) {
-			continue
-		}
-		l, heard, honest := c.links[i], o.heard[i], true
-		switch v.Vote {
-		case quorum.Granted:
-			honest = heard == node.Granted
-		case quorum.Refused:
-			honest = no(heard)
-		case quorum.Unknown:
-			honest = heard == node.Unknown
-		case quorum.Abstaining:
-			honest = heard == node.Granted && w.p.Lock.Guard && l.n.life > 1
-			if l.first == l.n.life {
-				w.sometimes(NewcomerWary)
-			}
-		}
-		if !honest {
-			w.fail("I11", fmt.Sprintf("%s is told that the vote of %s was %s; its answer was %s", c.name, l.n.name, v.Vote, heard))
-		}
-	}
-	need := len(w.nodes)/2 + 1
-	if votes[quorum.Granted] >= need && errors.Is(err, quorum.ErrNoQuorum) {
-		w.sometimes(GrantedTooLate)
-	}
-	if votes[quorum.Abstaining] > 0 {
-		w.sometimes(GuardRefusal)
-	}
-	if votes[quorum.Unknown] > 0 && votes[quorum.Granted] > 0 {
-		w.sometimes(UnknownVote)
-	}
-	if votes[quorum.Granted] > 0 && votes[quorum.Refused] > 0 {
-		w.sometimes(SplitVote)
-	}
-	held := errors.Is(err, quorum.ErrHeld)
-	if held && votes[quorum.Granted]+votes[quorum.Refused] < need {
-		w.fail("I11", fmt.Sprintf("%s is told that the lock is held; only %d nodes answered", c.name, votes[quorum.Granted]+votes[quorum.Refused]))
-	}
-	if granted := votes[quorum.Granted]; !held && granted < need && granted+votes[quorum.Refused] >= need {
-		w.fail("I11", fmt.Sprintf("%s is not told that the lock is held; %d nodes answered", c.name, granted+votes[quorum.Refused]))
-	}
-	if errors.Is(err, quorum.ErrNoQuorum) {
-		w.sometimes(NoQuorum)
-	}
-}
-
 // leaks looks at the nodes when everything is over, and all leases are.
 func (k *checker) leaks() {
 	w := k.w
@@ -903,26 +717,6 @@ func (k *checker) leaks() {
 	for _, c := range w.clients {
 		if n := len(c.tasks); n > 0 && !c.dead {
 			w.fail("I10", fmt.Sprintf("%d tasks of %s are left over", n, c.name))
-		}
-	}
-}
-
-// heard notes the answer to a command of an attempt, or to a release.
-func (k *checker) heard(l *link, kind node.Kind, owner string, status node.Status) {
-	c, n := l.c, faults.Of(l.n.number)
-	switch kind {
-	case node.Acquire:
-		if o := c.callOf(owner); o != nil && k.holder(owner) == nil {
-			o.heard[l.n.number] = status
-			o.told |= n
-		}
-		if g := k.released(c, owner); g != nil && no(status) {
-			g.denied |= n
-		}
-	case node.Release:
-		if g := k.released(c, owner); g != nil && (status == node.Released || status == node.Absent) {
-			g.gone |= n
-			g.removed = g.removed || status == node.Released
 		}
 	}
 }
