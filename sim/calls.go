@@ -194,27 +194,3 @@ func (k *checker) closed(h *holder, err error) {
 // no reports whether an answer refuses to grant. The node has the claim then
 // only if the command came twice, and nobody can know of that.
 func no(s node.Status) bool { return s == node.Refused || s == node.Stale }
-
-// swept checks that a claim was released again on each node that still has it
-// when the first release must have been answered.
-func (k *checker) swept(c *Client) {
-	w := k.w
-	timeout := w.p.Lock.Timeout
-	past := k.past(c)
-	for i := range past.claims {
-		g := &past.claims[i]
-		if g.until == 0 || w.now < g.at+int64(timeout+timeout/32+80*time.Millisecond) {
-			continue
-		}
-		due := c.plain == nil && c.Now() < g.until && g.c == c && c.stops == g.stops && w.broken == ""
-		g.until = 0
-		for _, s := range w.nodes {
-			// A server that crashed may have it back.
-			_, holds := s.mem.Holds(s.time(), g.name, g.owner)
-			if due && holds && s.born < g.at && g.sent[s.number] < 2 && !c.links[s.number].closed {
-				w.fail("I6", fmt.Sprintf("%s has released %q, which %s still has, and does not try again", c.name, g.name, s.name))
-				return
-			}
-		}
-	}
-}

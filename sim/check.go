@@ -55,7 +55,8 @@ type holder struct {
 	audited int           // counts plans to audit
 	asked   []extension   // the latest that were sent
 	depth   int           // nested acquisitions
-	healed  int64         // when a node was given the key again
+	given   int64         // when a node was given the key again
+	healed  faults.Set    // nodes that were
 }
 
 // An extension is a command that extends a lease.
@@ -92,7 +93,7 @@ type givenUp struct {
 	denied      faults.Set             // nodes that refused to grant it
 	gone        faults.Set             // nodes that have confirmed
 	removed     bool                   // one of them had it
-	healed      bool                   // it was given again to a node that had lost it
+	healed      faults.Set             // nodes that were given it again
 	until       clock.Instant          // when its keys expire, if nothing was late; 0 if that is past, or was seen to
 }
 
@@ -142,7 +143,7 @@ func (k *checker) submitted(l *link, cmd *node.Command) {
 	case node.Acquire:
 		owner := cmd.Claims[0].Owner
 		if h := k.holder(owner); h != nil {
-			k.heals(c, h, cmd)
+			k.heals(l, h, cmd)
 			return
 		}
 		o := c.call()
@@ -190,8 +191,10 @@ func (k *checker) submitted(l *link, cmd *node.Command) {
 }
 
 // heals sees a holder's key given again to a node that has lost it.
-func (k *checker) heals(c *Client, h *holder, cmd *node.Command) {
-	h.healed = k.w.now
+func (k *checker) heals(l *link, h *holder, cmd *node.Command) {
+	c := l.c
+	h.given = k.w.now
+	h.healed |= faults.Of(l.n.number)
 	if h.c != c || c.plain != nil || k.w.program != nil {
 		return
 	}
@@ -245,14 +248,38 @@ func (k *checker) end(l *link, claim *node.Claim, h *holder) {
 			}
 		}
 		if h != nil {
-			g.until, g.high, g.healed = h.until, h.high, h.healed > 0
+			g.until, g.high, g.healed = h.until, h.high, h.healed
 		}
 	default:
 		return
 	}
 	g.sent[l.n.number]++
-	if g.denied.Has(l.n.number) && !g.healed {
+	if g.denied.Has(l.n.number) && !g.healed.Has(l.n.number) {
 		g.sent[l.n.number]++ // once is enough
+	}
+}
+
+// swept checks that a claim was released again on each node that still has it
+// when the first release must have been answered.
+func (k *checker) swept(c *Client) {
+	w := k.w
+	timeout := w.p.Lock.Timeout
+	past := k.past(c)
+	for i := range past.claims {
+		g := &past.claims[i]
+		if g.until == 0 || w.now < g.at+int64(timeout+timeout/32+80*time.Millisecond) {
+			continue
+		}
+		due := c.plain == nil && c.Now() < g.until && g.c == c && c.stops == g.stops && w.broken == ""
+		g.until = 0
+		for _, s := range w.nodes {
+			// A server that crashed may have it back.
+			_, holds := s.mem.Holds(s.time(), g.name, g.owner)
+			if due && holds && s.born < g.at && g.sent[s.number] < 2 && !c.links[s.number].closed {
+				w.fail("I6", fmt.Sprintf("%s has released %q, which %s still has, and does not try again", c.name, g.name, s.name))
+				return
+			}
+		}
 	}
 }
 
@@ -571,7 +598,7 @@ func (k *checker) after(s *server, m *message, now model.Time) {
 	}
 	w := k.w
 	if m.cmd.Kind == node.Acquire {
-		if g := k.released(m.link.c, m.cmd.Claims[0].Owner); g != nil && g.healed {
+		if g := k.released(m.link.c, m.cmd.Claims[0].Owner); g != nil && g.healed.Has(s.number) {
 			w.sometimes(HealedLate)
 		}
 	}
@@ -663,7 +690,7 @@ func (c *Client) Observe(e quorum.Event) {
 			w.sometimes(LostEarly)
 			// A node that has just been given the key again may have said before
 			// that it lacks it.
-			healing := h.healed > 0 && w.now < h.healed+int64(w.p.Lock.Timeout)
+			healing := h.given > 0 && w.now < h.given+int64(w.p.Lock.Timeout)
 			if have := w.having(h); w.broken == "" && !healing && have >= len(w.nodes)/2+1 {
 				w.fail("I8", fmt.Sprintf("%s lost %q, which %d nodes still have, %v before its validity ends", c.name, e.Name, have, h.until.Sub(c.Now())))
 			}
