@@ -54,7 +54,6 @@ type holder struct {
 	won     clock.Instant // when it was granted or extended last
 	audited int           // counts plans to audit
 	asked   []extension   // the latest that were sent
-	depth   int           // nested acquisitions
 	given   int64         // when a node was given the key again
 	healed  faults.Set    // nodes that were
 }
@@ -369,9 +368,9 @@ func (k *checker) promise(start clock.Instant, ttl time.Duration) clock.Instant 
 
 // granted sees a new holder, at the instant at which it is told.
 func (k *checker) granted(c *Client, name, owner string, token node.Token) {
+	w := k.w
 	if h := k.holder(owner); h != nil && h.c == c {
-		h.depth++
-		k.w.sometimes(Nested)
+		w.sometimes(Nested)
 		return
 	}
 	k.grants++
@@ -381,7 +380,6 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 		h.length, h.until = o.ttl-k.w.p.Lock.Grace, k.promise(o.start, o.ttl)
 		k.elected(c, o, name)
 	}
-	w := k.w
 	w.checkDays()
 	// What a client learns of another's clock goes on at its own rate.
 	ahead := time.Duration(int64(token)-epoch.UnixMicro())*time.Microsecond - time.Duration(w.now)
@@ -397,7 +395,7 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 	k.latest[name], c.grants[name] = h, h
 	for _, o := range k.holders {
 		if o.c == c && o.believed() {
-			k.w.sometimes(HeldTwo)
+			w.sometimes(HeldTwo)
 		}
 	}
 	k.holders = append(k.holders, h)
