@@ -195,7 +195,7 @@ func TestParseErrors(t *testing.T) {
 // A seed always gives the same plan, and most seeds give different ones.
 func TestGenerate(t *testing.T) {
 	seen := make(map[string]bool)
-	verbs := make(map[faults.Verb]int)
+	verbs, modes, tasks := make(map[faults.Verb]int), make(map[faults.Mode]int), make(map[int]int)
 	for seed := range uint64(500) {
 		p := faults.Generate(seed, faults.Profile{Outside: true})
 		if err := p.Check(); err != nil {
@@ -205,8 +205,10 @@ func TestGenerate(t *testing.T) {
 			t.Fatalf("seed %d gives two plans", seed)
 		}
 		seen[p.String()] = true
+		tasks[p.Work.Tasks]++
 		for _, e := range p.Events {
 			verbs[e.Verb]++
+			modes[e.Mode]++
 		}
 	}
 	if len(seen) != 500 {
@@ -218,6 +220,14 @@ func TestGenerate(t *testing.T) {
 		if verbs[v] == 0 {
 			t.Errorf("%s is never drawn", v)
 		}
+	}
+	for _, m := range []faults.Mode{faults.Durable, faults.Second, faults.Empty, faults.Replica} {
+		if modes[m] == 0 {
+			t.Errorf("a crash is never %s", m)
+		}
+	}
+	if tasks[1] == 0 || tasks[2] == 0 || tasks[3] == 0 {
+		t.Errorf("plans by the number of tasks: %v", tasks)
 	}
 	p := faults.Generate(1, faults.Profile{Nodes: 7, Clients: 6, Length: time.Minute})
 	if p.Nodes != 7 || p.Clients != 6 || p.Length != time.Minute {
