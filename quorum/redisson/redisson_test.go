@@ -1,0 +1,472 @@
+// Package redisson_test shares locks with Redisson itself: a Java process with
+// the release that testdata/client/pom.xml names, which takes its locks on the
+// same servers. It needs redis-server, java and mvn, and is skipped without.
+// What Redisson does on a server is told, and tried without Java, in
+// redisson_test.go of package quorum.
+package redisson_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/redisnode"
+	"github.com/redquorum/redquorum/node/redisserver"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+var background = context.Background()
+
+// holderNodes is the environment that makes the test binary a process which
+// holds a lock until it is killed.
+const holderNodes = "REDQUORUM_TEST_HOLDER"
+
+// shortLease is what both sides renew, and what the killed leave behind: far
+// longer than a busy machine keeps a process waiting.
+const shortLease = 6 * time.Second
+
+func TestMain(m *testing.M) {
+	if nodes := os.Getenv(holderNodes); nodes != "" {
+		hold(strings.Split(nodes, ","))
+	}
+	dir, err := os.MkdirTemp("", "redisson-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	buildDir = dir
+	status := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(status)
+}
+
+// startServers starts n redis-servers for one test.
+func startServers(t *testing.T, n int) (all []*redisserver.Server, addrs []string) {
+	t.Helper()
+	needJava(t)
+	all, err := redisserver.StartN(n, redisserver.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, s := range all {
+			_ = s.Close()
+		}
+	})
+	for _, s := range all {
+		addrs = append(addrs, s.Addr())
+	}
+	return all, addrs
+}
+
+// connect makes a Locker on servers that were just started, and so would all
+// abstain: without the guard.
+func connect(t *testing.T, addrs []string, o quorum.Options) *quorum.Locker {
+	t.Helper()
+	l, err := newLocker(addrs, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+func newLocker(addrs []string, o quorum.Options) (*quorum.Locker, error) {
+	var urls []string
+	for _, a := range addrs {
+		urls = append(urls, "redis://"+a)
+	}
+	nodes, err := redisnode.Dial(urls...)
+	if err != nil {
+		return nil, err
+	}
+	o.NoRestartGuard = true
+	if o.Timeout == 0 {
+		o.Timeout = 10 * time.Second // on a busy machine, too, a server that works has answered by then
+	}
+	return quorum.New(nodes, o)
+}
+
+func lock(t *testing.T, l *quorum.Locker, name string, opts ...quorum.Option) *quorum.Lease {
+	t.Helper()
+	lease, err := l.Lock(background, name, append(opts, quorum.WithWait(patience))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease
+}
+
+func unlock(t *testing.T, lease *quorum.Lease) {
+	t.Helper()
+	if err := lease.Unlock(background); err != nil {
+		t.Error(err)
+	}
+}
+
+func held(t *testing.T, l *quorum.Locker, name string) {
+	t.Helper()
+	if _, err := l.TryLock(background, name); !errors.Is(err, quorum.ErrHeld) {
+		t.Errorf("Go got %v for %q, which Java holds", err, name)
+	}
+}
+
+// dial returns an ordinary client of a server.
+func dial(t *testing.T, addr string) *redis.Client {
+	c := redis.NewClient(&redis.Options{Addr: addr})
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("never happened: ", what)
+		}
+	}
+}
+
+// awaitWaiter returns when somebody waits for name on the server at addr.
+func awaitWaiter(t *testing.T, addr, name string) {
+	t.Helper()
+	c := dial(t, addr)
+	eventually(t, "somebody waits for "+name, func() bool {
+		n, err := c.PubSubNumSub(background, node.Channel(name)).Result()
+		return err == nil && n[node.Channel(name)] > 0
+	})
+}
+
+// A sharing is a kind of lock in Java that is one lock with ours on as many of
+// the first nodes.
+type sharing struct {
+	kind  string
+	nodes int
+}
+
+func (s sharing) name() string { return strings.ReplaceAll(s.kind, "/", "-") }
+
+// TestRedisson shares locks of all kinds, on servers that do not fail.
+func TestRedisson(t *testing.T) {
+	_, addrs := startServers(t, 5)
+	j := startJava(t, addrs)
+	all := []sharing{{"plain", 1}, {"fenced", 1}, {"spin", 1}, {"fair", 1},
+		{"multi/3", 3}, {"multi/5", 5}, {"red/3", 3}, {"red/5", 5}}
+	lockers := map[int]*quorum.Locker{}
+	for _, n := range []int{1, 3, 5} {
+		// No waiter asks again without a notice before the test is over.
+		lockers[n] = connect(t, addrs[:n], quorum.Options{Poll: 2 * patience})
+	}
+	for _, s := range all {
+		l := lockers[s.nodes]
+		t.Run("exclusion/"+s.name(), func(t *testing.T) { exclusion(t, j, l, s) })
+		t.Run("expiry/"+s.name(), func(t *testing.T) { expiry(t, j, l, s) })
+	}
+	for _, s := range []sharing{{"plain", 1}, {"fenced", 1}, {"multi/3", 3}, {"red/3", 3}, {"red/5", 5}} {
+		t.Run("wake/"+s.name(), func(t *testing.T) { wake(t, j, lockers[s.nodes], s, addrs) })
+		t.Run("count/"+s.name(), func(t *testing.T) { count(t, j, lockers[s.nodes], s) })
+	}
+	t.Run("force", func(t *testing.T) { force(t, j, connect(t, addrs[:1], quorum.Options{Lease: time.Second})) })
+	t.Run("tokens", func(t *testing.T) { tokens(t, j, lockers[1]) })
+	t.Run("oneNodeIsNoMajority", func(t *testing.T) { oneNodeIsNoMajority(t, j, lockers[3]) })
+}
+
+// What one side holds the other does not get, and what it gave back it does.
+func exclusion(t *testing.T, j *java, l *quorum.Locker, s sharing) {
+	needTime(t)
+	name := "exclusion-" + s.name()
+	for range 2 {
+		j.want("true", "a", "try", s.kind, name, patience, watchdog)
+		held(t, l, name)
+		j.want("false", "b", "try", s.kind, name, 0, watchdog)
+		j.want("true", "a", "unlock", s.kind, name)
+
+		lease := lock(t, l, name)
+		j.want("false", "a", "try", s.kind, name, 0, watchdog)
+		j.want("false", "a", "held", s.kind, name)
+		unlock(t, lease)
+	}
+}
+
+// A lease of either side that is not renewed ends for both.
+func expiry(t *testing.T, j *java, l *quorum.Locker, s sharing) {
+	needTime(t)
+	const lease = 300 * time.Millisecond
+	name := "expiry-" + s.name()
+	// A wait would be the lease of a MultiLock while it is taken, twice over.
+	a := j.want("true", "a", "try", s.kind, name, 0, lease)
+	mine := lock(t, l, name, quorum.WithFixedLease(lease))
+	if d := time.Since(a.began); d < lease {
+		t.Errorf("Go had it %v after Java began to take it for %v", d, lease)
+	}
+	from := time.Now().Add(mine.Remaining()) // when we cease to believe
+	a = j.want("true", "a", "try", s.kind, name, patience, watchdog)
+	if a.ended.Before(from) {
+		t.Errorf("Java had it %v before Go's lease ended", from.Sub(a.ended))
+	}
+	if mine.Remaining() != 0 {
+		t.Error("Go still believes")
+	}
+	j.want("true", "a", "unlock", s.kind, name)
+}
+
+// Who waits is woken by the other side's release, long before the lease of 30 s
+// ends. Only the fastest round is held to 100 ms: the machine may be busy.
+func wake(t *testing.T, j *java, l *quorum.Locker, s sharing, addrs []string) {
+	needTime(t)
+	const rounds, within, notice = 5, 100 * time.Millisecond, 15 * time.Second
+	name := "wake-" + s.name()
+	goWaits, javaWaits := patience, patience
+	for range rounds {
+		j.want("true", "a", "try", s.kind, name, patience, watchdog)
+		woken := make(chan time.Time)
+		go func() {
+			defer close(woken)
+			lease, err := l.Lock(background, name, quorum.WithWait(patience))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			woken <- time.Now()
+			unlock(t, lease)
+		}()
+		awaitWaiter(t, addrs[0], name)
+		released := j.want("true", "a", "unlock", s.kind, name)
+		goWaits = min(goWaits, since(t, notice, released.began, <-woken))
+		<-woken
+
+		lease := lock(t, l, name)
+		call := j.begin("a", "try", s.kind, name, patience, watchdog)
+		awaitWaiter(t, addrs[0], name)
+		start := time.Now()
+		unlock(t, lease)
+		javaWaits = min(javaWaits, since(t, notice, start, j.end(call).ended))
+		j.want("true", "a", "unlock", s.kind, name)
+	}
+	t.Logf("Go had it %v after Java's release, Java %v after Go's", goWaits, javaWaits)
+	if goWaits > within || javaWaits > within {
+		t.Errorf("that is more than %v", within)
+	}
+}
+
+// since returns how long after start the end was, and says if that was so long
+// that no notice came.
+func since(t *testing.T, most time.Duration, start, end time.Time) time.Duration {
+	t.Helper()
+	d := end.Sub(start)
+	if d > most {
+		t.Errorf("it took %v", d)
+	}
+	return d
+}
+
+// Tasks of both sides add to a number in a file, by reading and writing it, and
+// each looks whether it was alone.
+func count(t *testing.T, j *java, l *quorum.Locker, s sharing) {
+	needTime(t)
+	const tasks, rounds = 2, 50
+	name := "count-" + s.name()
+	file := filepath.Join(t.TempDir(), "number")
+	if err := os.WriteFile(file, []byte("0"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var theirs []<-chan answer
+	for i := range tasks {
+		theirs = append(theirs, j.begin(fmt.Sprint("counter", i), "count", s.kind, name, file, rounds))
+	}
+	var ours sync.WaitGroup
+	for range tasks {
+		ours.Go(func() {
+			for range rounds {
+				lease, err := l.Lock(background, name, quorum.WithWait(patience))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				before, err := add(file)
+				if after, _ := os.ReadFile(file); err != nil || string(after) != strconv.Itoa(before+1) {
+					t.Errorf("not alone: %d is followed by %s (%v)", before, after, err)
+				}
+				if err := lease.Unlock(background); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	ours.Wait()
+	for _, call := range theirs {
+		if a := j.end(call); a.value != "alone" {
+			t.Errorf("Java counted: %s", a.value)
+		}
+	}
+	if text, err := os.ReadFile(file); err != nil || string(text) != strconv.Itoa(2*tasks*rounds) {
+		t.Errorf("the number is %s, want %d (%v)", text, 2*tasks*rounds, err)
+	}
+}
+
+// add adds 1 to the number in a file, not at once.
+func add(file string) (before int, err error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return 0, err
+	}
+	if before, err = strconv.Atoi(string(text)); err != nil {
+		return 0, err
+	}
+	time.Sleep(time.Millisecond)
+	return before, os.WriteFile(file, []byte(strconv.Itoa(before+1)), 0o600)
+}
+
+// Either side breaks the other's lock, and the other is told when it looks.
+func force(t *testing.T, j *java, l *quorum.Locker) {
+	lease := lock(t, l, "force")
+	j.want("true", "a", "force", "plain", "force")
+	<-lease.Context().Done()
+	if err := context.Cause(lease.Context()); !errors.Is(err, quorum.ErrLost) {
+		t.Errorf("Go's lease ended with %v", err)
+	}
+	if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
+		t.Errorf("Go's unlock: %v", err)
+	}
+
+	j.want("true", "a", "try", "plain", "force", patience, watchdog)
+	if broken, err := l.ForceUnlock(background, "force"); !broken || err != nil {
+		t.Errorf("Go broke it: %v, %v", broken, err)
+	}
+	lease = lock(t, l, "force")
+	j.want("false", "a", "held", "plain", "force")
+	if a := j.do("a", "unlock", "plain", "force"); !strings.Contains(a.value, "IllegalMonitorStateException") {
+		t.Errorf("Java's unlock: %s", a.value)
+	}
+	unlock(t, lease)
+}
+
+// Tokens of either side rise, but are no one row: Redisson counts from 1 on one
+// node, we take the time of day.
+func tokens(t *testing.T, j *java, l *quorum.Locker) {
+	j.want("1", "a", "token", "fenced", "tokens")
+	j.want("2", "a", "token", "fenced", "tokens") // re-entry
+	j.want("true", "a", "unlock", "fenced", "tokens")
+	held(t, l, "tokens")
+	j.want("true", "a", "unlock", "fenced", "tokens")
+	first := lock(t, l, "tokens")
+	unlock(t, first)
+	j.want("3", "a", "token", "fenced", "tokens")
+	j.want("true", "a", "unlock", "fenced", "tokens")
+	second := lock(t, l, "tokens")
+	unlock(t, second)
+	if first.Token() <= 3 || second.Token() <= first.Token() {
+		t.Errorf("Go's tokens are %d and %d", first.Token(), second.Token())
+	}
+}
+
+// A lock on one node does not exclude a majority of others, as documented.
+func oneNodeIsNoMajority(t *testing.T, j *java, l *quorum.Locker) {
+	j.want("true", "a", "try", "plain", "lonely", 0, watchdog)
+	lease := lock(t, l, "lonely")
+	j.want("true", "a", "held", "plain", "lonely")
+	if lease.Remaining() == 0 {
+		t.Error("Go lost it")
+	}
+	unlock(t, lease)
+	j.want("true", "a", "unlock", "plain", "lonely")
+}
+
+// Both sides keep what they hold for several times their leases, and get what
+// one that was killed held when its lease ends.
+func TestRedissonWatchdogs(t *testing.T) {
+	t.Parallel()
+	_, addrs := startServers(t, 3)
+	j := startJava(t, addrs, fmt.Sprint("watchdog=", shortLease.Milliseconds()))
+	kinds := []sharing{{"plain", 1}, {"fenced", 1}, {"multi/3", 3}, {"red/3", 3}}
+	lockers := map[int]*quorum.Locker{}
+	for _, n := range []int{1, 3} {
+		lockers[n] = connect(t, addrs[:n], quorum.Options{Lease: shortLease})
+	}
+	var leases []*quorum.Lease
+	for _, s := range kinds {
+		j.want("true", "a", "try", s.kind, "java-"+s.name(), patience, watchdog)
+		leases = append(leases, lock(t, lockers[s.nodes], "go-"+s.name()))
+	}
+	for end := time.Now().Add(shortLease + shortLease/2); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		for _, s := range kinds {
+			held(t, lockers[s.nodes], "java-"+s.name())
+			j.want("false", "b", "try", s.kind, "go-"+s.name(), 0, watchdog)
+		}
+	}
+	for i, s := range kinds {
+		if leases[i].Remaining() == 0 {
+			t.Errorf("Go lost its lock against %s: %v", s.kind, context.Cause(leases[i].Context()))
+		}
+		unlock(t, leases[i])
+		j.want("true", "a", "unlock", s.kind, "java-"+s.name())
+	}
+
+	var holders []*exec.Cmd
+	for _, s := range kinds {
+		holders = append(holders, startHolder(t, addrs[:s.nodes], "kill-"+s.name()))
+	}
+	for i, s := range kinds {
+		j.want("false", "b", "try", s.kind, "kill-"+s.name(), 0, watchdog)
+		if err := holders[i].Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = holders[i].Wait()
+	}
+	for _, s := range kinds {
+		j.want("true", "a", "try", s.kind, "kill-"+s.name(), patience, watchdog)
+	}
+	if err := j.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range kinds {
+		held(t, lockers[s.nodes], "kill-"+s.name())
+	}
+	for _, s := range kinds {
+		unlock(t, lock(t, lockers[s.nodes], "kill-"+s.name()))
+	}
+}
+
+// startHolder starts a process that holds name, and returns when it does.
+func startHolder(t *testing.T, addrs []string, name string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), holderNodes+"="+strings.Join(append([]string{name}, addrs...), ","))
+	cmd.Stderr = os.Stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := stdout.Read(make([]byte, 1)); n != 1 {
+		_ = cmd.Process.Kill()
+		t.Fatalf("the holder holds nothing: %v", err)
+	}
+	return cmd
+}
+
+// hold is the process that startHolder starts.
+func hold(args []string) {
+	l, err := newLocker(args[1:], quorum.Options{Lease: shortLease})
+	if err == nil {
+		_, err = l.Lock(background, args[0])
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	fmt.Print("!")
+	select {}
+}
