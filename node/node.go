@@ -322,6 +322,7 @@ type Life struct {
 type State struct {
 	Type   string        // Redis's word for what is at the key: "hash", "none", "string", ...
 	Fields []Field       // of a hash, sorted by name
+	Value  string        // of a string, which is no lock of ours: its first 64 bytes
 	TTL    time.Duration // NoExpiry for a key without; 0 when there is no key
 	Fence  Token         // 0 if there is none
 

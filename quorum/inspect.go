@@ -41,6 +41,10 @@ type NodeReport struct {
 	Owner string        // "" when free; several are joined by commas
 	TTL   time.Duration // of the key, or node.NoExpiry
 	Fence node.Token    // the highest token that the node has seen
+	// Value is how a plain string at the name begins: a lock as redsync and
+	// others make it by SET NX. It is none of ours: State is "error", and Err
+	// matches node.ErrWrongType.
+	Value string
 	// Abstains is how long a node that restarted will have no vote.
 	Abstains time.Duration
 	Err      error
@@ -139,6 +143,7 @@ func (l *Locker) report(i int, b ballot) NodeReport {
 		}
 		n.Owner = strings.Join(owners, ",")
 	default:
+		n.Value = b.state.Value
 		n.Err = fmt.Errorf("%w: it is a %s", node.ErrWrongType, b.state.Type)
 		return n
 	}

@@ -20,6 +20,10 @@ held (one owner has a majority), free (nobody has it on a majority), contended
 (neither: owners compete, or something is left over) or no-quorum (too few
 nodes answered).
 
+A plain string at the name is a lock as redsync and others make it by SET NX. It
+is shown, with what it has in it, and is none of redquorum's, which neither takes
+nor breaks such a name.
+
 Exit status: 0 with a verdict, whichever it is, 1 without a quorum, 2 usage.
 Scripts find the verdict in the output of --json.
 
@@ -75,6 +79,7 @@ type nodeStatusJSON struct {
 	Owner      string     `json:"owner"`
 	TTL        int64      `json:"ttl_ms"` // -1: the key never expires
 	Fence      node.Token `json:"fence"`
+	String     string     `json:"string,omitempty"`
 	Abstaining int64      `json:"abstains_ms,omitempty"`
 	Error      string     `json:"error"`
 }
@@ -83,7 +88,7 @@ func newStatus(r *quorum.Report) statusJSON {
 	s := statusJSON{Name: r.Name, Verdict: r.Verdict, Owner: r.Owner, HeldBy: r.HeldBy, Quorum: r.Quorum}
 	for _, n := range r.Nodes {
 		j := nodeStatusJSON{Node: n.Node, State: n.State, Owner: n.Owner, TTL: n.TTL.Milliseconds(),
-			Fence: n.Fence, Abstaining: n.Abstains.Milliseconds()}
+			Fence: n.Fence, String: n.Value, Abstaining: n.Abstains.Milliseconds()}
 		if n.TTL == node.NoExpiry {
 			j.TTL = -1
 		}
@@ -107,6 +112,11 @@ func printReport(w io.Writer, r *quorum.Report) error {
 	case quorum.VerdictNoQuorum:
 		fmt.Fprintf(w, "%s: no quorum; fewer than %d of %d nodes can tell\n", name, r.Quorum, len(r.Nodes))
 	}
+	if value, nodes := foreign(r); nodes > 0 {
+		fmt.Fprintf(w, "%d of %d nodes have the string %s there: a lock as redsync and others make it by SET NX.\n"+
+			"redquorum neither takes nor breaks it: as long as it is there the name is refused, as of the wrong type.\n",
+			nodes, len(r.Nodes), printable(value))
+	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "\nNODE\tSTATE\tTTL\tFENCE\tOWNER")
 	for _, n := range r.Nodes {
@@ -129,4 +139,20 @@ func printReport(w io.Writer, r *quorum.Report) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", n.Node, n.State, ttl, fence, detail)
 	}
 	return t.Flush()
+}
+
+// foreign returns the string that most nodes have at the name, and how many have
+// it.
+func foreign(r *quorum.Report) (value string, nodes int) {
+	counts := make(map[string]int)
+	for _, n := range r.Nodes {
+		if n.Value == "" {
+			continue
+		}
+		counts[n.Value]++
+		if counts[n.Value] > nodes {
+			value, nodes = n.Value, counts[n.Value]
+		}
+	}
+	return value, nodes
 }

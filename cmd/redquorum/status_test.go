@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/redisserver"
 	"github.com/redquorum/redquorum/quorum"
 )
 
@@ -27,6 +30,7 @@ type status struct {
 		Owner    string `json:"owner"`
 		TTL      int64  `json:"ttl_ms"`
 		Fence    int64  `json:"fence"`
+		String   string `json:"string"`
 		Abstains int64  `json:"abstains_ms"`
 		Error    string `json:"error"`
 	} `json:"nodes"`
@@ -113,6 +117,58 @@ func TestStatusContended(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	want(t, exitOK, "a is contended", "status", "a", "--nodes", urls)
+}
+
+// A key that redsync made is told from a lock of ours, on servers of either kind,
+// and nothing of ours touches it.
+func TestStatusOfString(t *testing.T) {
+	for name, start := range map[string]func(*testing.T) []string{"embedded": embeddedAddrs, "redis-server": serverAddrs} {
+		t.Run(name, func(t *testing.T) {
+			addrs := start(t)
+			urls := "redis://" + strings.Join(addrs, ",redis://")
+			for _, addr := range addrs[:2] {
+				client := redis.NewClient(&redis.Options{Addr: addr})
+				defer client.Close()
+				if err := client.SetNX(t.Context(), "a", "bWFkZSBieSByZWRzeW5j", 10*time.Minute).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s := statusOf(t, exitError, "a", urls)
+			n := s.Nodes[0]
+			if s.Verdict != "no-quorum" || s.HeldBy != 0 || n.State != "error" || n.String != "bWFkZSBieSByZWRzeW5j" ||
+				n.TTL <= 0 || n.TTL > 600_000 || !strings.Contains(n.Error, "it is a string") || s.Nodes[2].String != "" {
+				t.Errorf("%+v", s)
+			}
+			want(t, exitError, "2 of 3 nodes have the string bWFkZSBieSByZWRzeW5j there", "status", "a", "--nodes", urls)
+			want(t, exitError, node.ErrWrongType.Error(), "break", "a", "--yes", "--nodes", urls)
+			if again := statusOf(t, exitError, "a", urls); again.Nodes[1].String != n.String || again.Nodes[1].TTL <= 0 {
+				t.Errorf("after break: %+v", again)
+			}
+		})
+	}
+}
+
+func embeddedAddrs(t *testing.T) (addrs []string) {
+	servers, _ := startNodes(t, 3)
+	for _, s := range servers {
+		addrs = append(addrs, s.Addr())
+	}
+	return addrs
+}
+
+func serverAddrs(t *testing.T) (addrs []string) {
+	if err := redisserver.Available(); err != nil {
+		t.Skip(err)
+	}
+	servers, err := redisserver.StartN(3, redisserver.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range servers {
+		t.Cleanup(func() { _ = s.Close() })
+		addrs = append(addrs, s.Addr())
+	}
+	return addrs
 }
 
 // Nobody who can write to a server, or name a lock, can speak to the terminal.

@@ -291,8 +291,12 @@ func (s *Server) inspect(now Time, name string) node.Reply {
 	if k.lock.kind != none {
 		state.TTL = k.lock.left(now)
 	}
-	if k.lock.kind == hash {
+	switch k.lock.kind {
+	case hash:
 		state.Fields = slices.Clone(k.lock.fields)
+	case text, number:
+		state.Value = k.lock.entry(name).Value
+		state.Value = state.Value[:min(64, len(state.Value))]
 	}
 	if k.intent.kind != none {
 		state.Intent, state.IntentTTL = k.intent.text, k.intent.left(now)

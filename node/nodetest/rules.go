@@ -2,6 +2,7 @@ package nodetest
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -500,11 +501,13 @@ var inspectRules = []rule{
 			}
 		}
 	}},
-	{"another type is told by its name", func(f fixture) {
-		f.must(f.Do("SET", name, "x"))
-		got := f.state(name)
-		if got.Type != "string" || got.Fields != nil || got.TTL != node.NoExpiry {
-			f.Errorf("got %+v, want a string without fields and without expiry", got)
+	{"another type is told by its name, and a string by how it begins", func(f fixture) {
+		for value, want := range map[string]string{"x": "x", strings.Repeat("long", 20): strings.Repeat("long", 16), "": ""} {
+			f.must(f.Do("SET", name, value))
+			got := f.state(name)
+			if got.Type != "string" || got.Value != want || got.Fields != nil || got.TTL != node.NoExpiry {
+				f.Errorf("got %+v, want a string %q without fields and without expiry", got, want)
+			}
 		}
 	}},
 }

@@ -172,7 +172,7 @@ func decodeInspect(val any) node.Reply {
 	intent, ok5 := list[4].([]any)
 	queue, ok6 := list[5].([]any)
 	fields, ok7 := list[6].([]any)
-	if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6 && ok7) || len(queue)%3 != 0 || len(fields)%2 != 0 {
+	if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6 && ok7) || len(queue)%3 != 0 {
 		return node.Reply{}
 	}
 	s := &node.State{Type: kind, TTL: remaining(ttl), Fence: node.Token(fence), Readers: node.Token(readers)}
@@ -186,6 +186,13 @@ func decodeInspect(val any) node.Reply {
 		ticket, _ := place[1].(int64)
 		left, _ := place[2].(int64)
 		s.Queue = append(s.Queue, node.Place{Waiter: waiter, Ticket: node.Token(ticket), TTL: remaining(left)})
+	}
+	if kind == "string" && len(fields) == 1 {
+		s.Value, _ = fields[0].(string)
+		fields = nil
+	}
+	if len(fields)%2 != 0 {
+		return node.Reply{}
 	}
 	for pair := range slices.Chunk(fields, 2) {
 		name, _ := pair[0].(string)

@@ -9,7 +9,7 @@
 --
 -- Returns {type, ms left, fence, highest reader, {the waiter whose intent it is,
 -- ms left} or {}, {waiter, ticket, ms left, ...} of those whose place is kept,
--- {field, value, ...}}. Of ms left, -1 is no expiry, -2 no key.
+-- {field, value, ...} or, of a string, {how it begins}}. Of ms left, -1 is no expiry, -2 no key.
 --
 -- Atomic, so that the owner and the time left belong to the same lock.
 local kind = redis.call('TYPE', KEYS[1])['ok']
@@ -33,5 +33,7 @@ for i = 1, #places, 2 do
 end
 if kind == 'hash' then
   fields = redis.call('HGETALL', KEYS[1])
+elseif kind == 'string' then
+  fields = {string.sub(redis.call('GET', KEYS[1]), 1, 64)}
 end
 return {kind, redis.call('PTTL', KEYS[1]), fence, readers, intent, queue, fields}
