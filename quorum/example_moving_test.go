@@ -1,0 +1,110 @@
+package quorum_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// The programs of docs/moving.md, after the move.
+
+// What a program for redsync becomes.
+func Example_fromRedsync() {
+	locker, err := quorum.New(exampleNodes(), quorum.Options{Lease: 8 * time.Second})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locker.Close()
+	ctx := context.Background()
+
+	lease, err := locker.Lock(ctx, "orders/42", quorum.WithWait(5*time.Second))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ship(lease.Context(), 42)
+	if err := lease.Unlock(ctx); err != nil {
+		fmt.Println("not alone to the end:", err)
+	}
+	// Output: order 42 is shipped
+}
+
+// What a program for bsm/redislock becomes.
+func Example_fromRedislock() {
+	locker, err := quorum.New(exampleNodes()[:1], quorum.Options{}) // one server, as before
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locker.Close()
+	ctx := context.Background()
+
+	lease, err := locker.TryLock(ctx, "orders/42")
+	if errors.Is(err, quorum.ErrHeld) {
+		fmt.Println("somebody else has it")
+		return
+	} else if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer lease.Unlock(ctx)
+	ship(lease.Context(), 42)
+	// Output: order 42 is shipped
+}
+
+// What a program for rueidislock becomes.
+func Example_fromRueidislock() {
+	locker, err := quorum.New(exampleNodes(), quorum.Options{Lease: 5 * time.Second})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locker.Close()
+
+	err = locker.Do(context.Background(), "orders/42", func(ctx context.Context, _ *quorum.Lease) error {
+		ship(ctx, 42) // ctx ends when the lock is lost
+		return nil
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output: order 42 is shipped
+}
+
+func ship(ctx context.Context, order int) {
+	if ctx.Err() == nil {
+		fmt.Printf("order %d is shipped\n", order)
+	}
+}
+
+// A semaphore of k permits is k locks, of which each holder has one. A count on
+// each node would be none: see docs/not-here.md.
+func Example_semaphore() {
+	locker, _ := quorum.New(exampleNodes(), quorum.Options{})
+	defer locker.Close()
+	permit := func(ctx context.Context, name string, k int) (*quorum.Lease, error) {
+		var err error
+		for _, i := range rand.Perm(k) {
+			var lease *quorum.Lease
+			if lease, err = locker.TryLock(ctx, fmt.Sprintf("%s/%d", name, i)); !errors.Is(err, quorum.ErrHeld) {
+				return lease, err
+			}
+		}
+		return nil, err
+	}
+
+	ctx := context.Background()
+	for range 3 {
+		lease, err := permit(ctx, "printers", 2)
+		fmt.Println(lease != nil, errors.Is(err, quorum.ErrHeld))
+	}
+	// Output:
+	// true false
+	// true false
+	// false true
+}
