@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -64,6 +66,15 @@ var (
 		if redis.call('DEL', KEYS[1]) == 0 then return 0 end
 		redis.call(ARGV[2], KEYS[2], ARGV[1])
 		return 1`)
+	// KEYS lock, token; ARGV lease ms, owner: {-1, token} when acquired, else the
+	// holder's PTTL and -1.
+	javaFenced = redis.NewScript(`
+		if redis.call('EXISTS', KEYS[1]) == 1 and redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then
+			return {redis.call('PTTL', KEYS[1]), -1}
+		end
+		redis.call('HINCRBY', KEYS[1], ARGV[2], 1)
+		redis.call('PEXPIRE', KEYS[1], ARGV[1])
+		return {-1, redis.call('INCR', KEYS[2])}`)
 	// KEYS lock, latch; ARGV lease ms, owner, latch ms: as javaUnlock, silently.
 	javaSpinUnlock = redis.NewScript(`
 		if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then return nil end
@@ -425,12 +436,20 @@ func TestRedissonOddKeys(t *testing.T) {
 	if d := time.Since(start); d > 5*time.Second {
 		t.Errorf("it took %v", d)
 	}
-	j.client.Set(background, "data", "mine", 0)
+	// As redsync and others make a lock, which so excludes ours, and ours it.
+	j.client.SetNX(background, "data", "mine", time.Minute)
 	if _, err := l.Lock(background, "data"); !errors.Is(err, node.ErrWrongType) {
 		t.Errorf("a string: %v", err)
 	}
 	if s := j.client.Get(background, "data").Val(); s != "mine" {
 		t.Errorf("the string is now %q", s)
+	}
+	lease := must[*quorum.Lease](t)(l.Lock(background, "ours"))
+	if j.client.SetNX(background, "ours", "mine", time.Minute).Val() {
+		t.Error("SET NX took what Go holds")
+	}
+	if err := lease.Unlock(background); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -472,6 +491,245 @@ func TestRedissonLostReply(t *testing.T) {
 	time.Sleep(200 * time.Millisecond) // the release is repeated meanwhile
 	if f := j.fields("foo"); f[j.owner] != "1" {
 		t.Errorf("Java's lock is now %v", f)
+	}
+}
+
+// Case 14: the tokens of a fenced lock of Java are its own row, which Go's do not
+// continue, and which stays when the lock goes.
+func TestRedissonFenced(t *testing.T) {
+	l, j, other := shop(t)
+	acquire := func(j *java) [2]int64 {
+		t.Helper()
+		r, err := javaFenced.Run(background, j.client, []string{"foo", "redisson_lock_token:{foo}"}, 30000, j.owner).Int64Slice()
+		if err != nil || len(r) != 2 {
+			t.Fatal(r, err)
+		}
+		return [2]int64(r)
+	}
+	for want := int64(1); want <= 2; want++ {
+		if r := acquire(j); r != [2]int64{-1, want} {
+			t.Errorf("Java got %v", r)
+		}
+	}
+	if _, err := l.TryLock(background, "foo"); !errors.Is(err, quorum.ErrHeld) {
+		t.Errorf("Go got %v", err)
+	}
+	if j.unlock("foo") != 0 || j.unlock("foo") != 1 {
+		t.Error("Java's unlocks")
+	}
+	lease := must[*quorum.Lease](t)(l.Lock(background, "foo"))
+	if r := acquire(other); r[0] <= 0 || r[1] != -1 {
+		t.Errorf("while Go holds it Java got %v", r)
+	}
+	if lease.Token() <= 2 {
+		t.Errorf("Go's token is %d", lease.Token())
+	}
+	if err := lease.Unlock(background); err != nil {
+		t.Error(err)
+	}
+	if r := acquire(other); r != [2]int64{-1, 3} {
+		t.Errorf("after Go Java got %v", r)
+	}
+	j.client.Del(background, "foo")
+	if r := acquire(j); r != [2]int64{-1, 4} {
+		t.Errorf("after the lock was deleted Java got %v", r)
+	}
+}
+
+// Case 16: Redisson older than 3.2 publishes on another channel. Go has the lock
+// at its next poll.
+func TestRedissonOldChannel(t *testing.T) {
+	l, j, _ := shop(t)
+	j.acquire("foo", 30*time.Second)
+	got := make(chan *quorum.Lease)
+	go func() {
+		lease, err := l.Lock(background, "foo")
+		if err != nil {
+			t.Error(err)
+		}
+		got <- lease
+	}()
+	eventually(t, "Go subscribes", func() bool {
+		n, err := j.client.PubSubNumSub(background, node.Channel("foo")).Result()
+		return err == nil && n[node.Channel("foo")] == 1
+	})
+	if n := j.client.Publish(background, "redisson_lock__channel__{foo}", "0").Val(); n != 0 {
+		t.Errorf("%d listen to the old channel", n)
+	}
+	j.client.Del(background, "foo")
+	if lease := <-got; lease == nil || lease.Remaining() == 0 {
+		t.Error("Go does not have it")
+	}
+}
+
+// Cases 17, its history, and 19: Redisson's RedLock sets its lease on a key that
+// has become Go's. What Go believes does not grow by it; and where its keys are
+// cut short, it is told at its next renewal.
+func TestRedissonSetsLeaseOnKeysOfOthers(t *testing.T) {
+	all := servers(t, 5)
+	l := connect(t, all, quorum.Options{Lease: 3 * time.Second})
+	var js []*java
+	for _, s := range all {
+		js = append(js, newJava(t, s, 1))
+	}
+	for _, lease := range []time.Duration{time.Minute, 200 * time.Millisecond} {
+		for _, j := range js[:3] {
+			if r := j.acquire("foo", 100*time.Millisecond); r != none {
+				t.Fatalf("Java got %d", r)
+			}
+		}
+		// Java is held up at the fourth for longer than that.
+		mine := must[*quorum.Lease](t)(l.Lock(background, "foo"))
+		eventually(t, "Go has all", func() bool {
+			r, err := l.Inspect(background, "foo")
+			return err == nil && r.HeldBy == 5
+		})
+		before := time.Now().Add(mine.Remaining())
+		for _, j := range js[:3] {
+			j.client.PExpire(background, "foo", lease)
+		}
+		if after := time.Now().Add(mine.Remaining()); after.Sub(before) > 500*time.Millisecond && lease > time.Second {
+			t.Errorf("Go believes for %v longer", after.Sub(before))
+		}
+		if lease > time.Second {
+			if err := mine.Unlock(background); err != nil {
+				t.Error(err)
+			}
+			eventually(t, "all are free", func() bool { return keys(t, all, "foo") == 0 })
+			continue
+		}
+		<-mine.Context().Done()
+		if err := context.Cause(mine.Context()); !errors.Is(err, quorum.ErrLost) || !strings.Contains(err.Error(), "no longer have it") {
+			t.Errorf("cause: %v", err)
+		}
+	}
+}
+
+// Case 17: Redisson's RedLock, one server after another, and ours on five servers
+// of which one or two stand still now and then. No two believe at a time.
+func TestRedissonRedLock(t *testing.T) {
+	all := servers(t, 5)
+	const lease, span, longest = 2 * time.Second, 5 * time.Second, 30 * time.Second
+	l := connect(t, all, quorum.Options{Lease: lease, Timeout: 200 * time.Millisecond})
+	ctx, cancel := context.WithTimeout(background, longest)
+	defer cancel()
+	var inside, ours, theirs atomic.Int32
+	alone := func(who *atomic.Int32, until func() bool) {
+		if n := inside.Add(1); n != 1 {
+			t.Errorf("%d are inside", n)
+		}
+		for end := time.Now().Add(rand.N(100 * time.Millisecond)); until() && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
+		who.Add(1)
+		inside.Add(-1)
+	}
+	var tasks sync.WaitGroup
+	for thread := range 2 {
+		var clients []*redis.Client
+		for _, s := range all {
+			c := redis.NewClient(&redis.Options{Addr: s.Addr(), ReadTimeout: 100 * time.Millisecond, MaxRetries: -1})
+			defer c.Close()
+			clients = append(clients, c)
+		}
+		owner := fmt.Sprintf("5d3f0c2e-8f0b-4c55-9f64-0a1b2c3d4e5f:%d", thread+1)
+		tasks.Go(func() {
+			for ctx.Err() == nil {
+				if until, ok := redLock(ctx, clients, owner, "mixed", lease); ok {
+					alone(&theirs, func() bool { return time.Now().Before(until) })
+				}
+				for i, c := range clients {
+					latch := fmt.Sprintf("latch:%d:%d:%d", thread, i, rand.Int64())
+					_ = javaUnlock.Run(background, c, []string{"mixed", node.Channel("mixed"), latch}, 0, 30000, owner, "PUBLISH", 1000).Err()
+				}
+				time.Sleep(rand.N(20 * time.Millisecond))
+			}
+		})
+		tasks.Go(func() {
+			for ctx.Err() == nil {
+				mine, err := l.Lock(ctx, "mixed")
+				if err != nil {
+					continue
+				}
+				alone(&ours, func() bool { return mine.Remaining() > 10*time.Millisecond })
+				_ = mine.Unlock(background) // fails where too few servers answer
+				time.Sleep(rand.N(50 * time.Millisecond))
+			}
+		})
+	}
+	start := time.Now()
+	for i := 0; ctx.Err() == nil; i++ {
+		if time.Since(start) > span && ours.Load() > 2 && theirs.Load() > 2 {
+			cancel()
+		}
+		still := []*redisserver.Server{all[i%5], all[(i+rand.IntN(2))%5]}
+		for _, s := range still {
+			if err := s.Stop(); err != nil {
+				t.Error(err)
+			}
+		}
+		time.Sleep(rand.N(300 * time.Millisecond))
+		for _, s := range still {
+			if err := s.Cont(); err != nil {
+				t.Error(err)
+			}
+		}
+		time.Sleep(rand.N(300 * time.Millisecond))
+	}
+	tasks.Wait()
+	t.Logf("Go had it %d times, Java %d times", ours.Load(), theirs.Load())
+	if ours.Load() == 0 || theirs.Load() == 0 {
+		t.Error("one side never had it")
+	}
+}
+
+// redLock takes name as Redisson's RedLock does that gives a wait: each server for
+// twice the wait, then all that it took for the lease. It returns until when at
+// least the first of these keys will be there.
+func redLock(ctx context.Context, clients []*redis.Client, owner, name string, lease time.Duration) (time.Time, bool) {
+	const wait = 2 * time.Second
+	start := time.Now()
+	var taken []*redis.Client
+	for _, c := range clients {
+		for each := time.Now(); ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
+			err := javaAcquire.Run(ctx, c, []string{name}, (2 * wait).Milliseconds(), owner).Err()
+			if errors.Is(err, redis.Nil) {
+				taken = append(taken, c)
+				break
+			}
+			if err != nil || time.Since(each) > wait/time.Duration(len(clients)) {
+				break
+			}
+		}
+	}
+	if len(taken) <= len(clients)/2 || time.Since(start) > wait {
+		return time.Time{}, false
+	}
+	until := time.Now().Add(lease)
+	for _, c := range taken {
+		if c.PExpire(ctx, name, lease).Err() != nil {
+			return time.Time{}, false
+		}
+	}
+	return until, true
+}
+
+// Case 21: a lock of Java on one of three nodes does not exclude Go, which takes
+// the others.
+func TestRedissonOnOneNodeIsNoMajority(t *testing.T) {
+	all := servers(t, 3)
+	l := connect(t, all, quorum.Options{})
+	j := newJava(t, all[0], 1)
+	j.acquire("foo", 30*time.Second)
+	lease := must[*quorum.Lease](t)(l.TryLock(background, "foo"))
+	if f := j.fields("foo"); f[j.owner] != "1" || lease.Remaining() == 0 {
+		t.Errorf("both should have it: Java's lock is %v, Go's lasts for %v", f, lease.Remaining())
+	}
+	if err := lease.Unlock(background); err != nil {
+		t.Error(err)
+	}
+	if r := j.unlock("foo"); r != 1 {
+		t.Errorf("Java's unlock: %d", r)
 	}
 }
 
@@ -545,7 +803,7 @@ func (p *mute) copy(to, from net.Conn, answers bool) {
 	}
 }
 
-// Case 16, 18, 20 in part: a quorum beside locks of Java on single nodes.
+// Cases 18 and 20: a quorum beside locks of Java on single nodes.
 func TestRedissonOnSomeNodes(t *testing.T) {
 	all := servers(t, 5)
 	l := connect(t, all, quorum.Options{Lease: 1500 * time.Millisecond})
