@@ -150,7 +150,7 @@ func goCompetes(ctx context.Context, t *testing.T, book *ledger, l *quorum.Locke
 				to = time.Now().Add(lease.Remaining())
 			}
 		}
-		_ = lease.Unlock(background) // fails where too few servers answer
+		_ = lease.Unlock(background)    // fails where too few servers answer
 		time.Sleep(rand.N(time.Second)) // so that Java, which asks one server after another, has a chance
 	}
 }
