@@ -59,6 +59,9 @@
 // still have it, and only in time; a node that lost the key gets it back, but
 // votes only from the next renewal on.
 //
+// A Locker can ask for more than a majority, up to all of the nodes:
+// [Options].Need says what that buys and what it costs.
+//
 // Waiters are woken by published notices, and keep a timer for those that get
 // lost. Inside one Locker the waiters of a name form a queue, of which the first
 // competes with other processes.

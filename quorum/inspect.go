@@ -30,7 +30,7 @@ type Report struct {
 	Verdict Verdict
 	Owner   string // of the most nodes, if any has one
 	HeldBy  int    // on how many nodes
-	Quorum  int
+	Quorum  int    // a majority, also where Options.Need is more: enough to exclude others
 	Nodes   []NodeReport
 }
 
@@ -60,7 +60,7 @@ func (l *Locker) Inspect(ctx context.Context, name string) (*Report, error) {
 		return nil, err
 	}
 	defer r.done()
-	rep := &Report{Name: name, Quorum: l.need, Nodes: make([]NodeReport, len(l.nodes))}
+	rep := &Report{Name: name, Quorum: r.tally.need, Nodes: make([]NodeReport, len(l.nodes))}
 	r.mu.Lock()
 	for i, b := range r.ballots {
 		rep.Nodes[i] = l.report(i, b)

@@ -51,8 +51,8 @@ func (le *Lease) Remaining() time.Duration { return le.h.remaining() }
 func (le *Lease) Extend(ctx context.Context, d time.Duration) error { return le.h.extend(ctx, d) }
 
 // Unlock ends the lease and releases its name on all nodes, when it is the last
-// of the nested ones. It returns when a majority has confirmed; nodes that do
-// not are asked again in the background until they do or the key has expired.
+// of the nested ones. It returns when a quorum has confirmed; nodes that do not
+// are asked again in the background until they do or the key has expired.
 // It lasts at most Options.Timeout and is not hurried by the end of ctx,
 // of which it uses nothing but the values.
 //
@@ -167,7 +167,7 @@ func (l *Locker) hold(ctx context.Context, r *round, s *settings) *hold {
 	return h
 }
 
-// extended notes that a majority extended the lease with commands sent after
+// extended notes that a quorum extended the lease with commands sent after
 // start. h.mu is held, or h is new.
 func (h *hold) extended(start clock.Instant, lease time.Duration) {
 	l := h.l
@@ -396,7 +396,7 @@ func (h *hold) release() *round {
 }
 
 // removed reports whether any node so far had the claim that was to go. A
-// holder has a majority, and any majority that confirms meets it.
+// holder has a quorum, and any quorum that confirms meets it.
 func (r *round) removed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -434,7 +434,7 @@ func (h *hold) extend(ctx context.Context, d time.Duration) error {
 		return h.confirm(r.start, d)
 	case ctx.Err() != nil:
 		return r.fail("extend", ErrNoQuorum, context.Cause(ctx))
-	case r.gone():
+	case r.missing(majority(len(l.nodes))):
 		err := r.fail("extend", ErrLost, errBroken)
 		h.lose(err)
 		return err
@@ -442,15 +442,15 @@ func (h *hold) extend(ctx context.Context, d time.Duration) error {
 	return r.fail("extend", ErrNoQuorum, nil)
 }
 
-// gone reports whether so many nodes no longer have the lease that the others
-// are no majority.
-func (r *round) gone() bool {
+// missing reports whether so many nodes no longer have the lease that the others
+// are fewer than need.
+func (r *round) missing(need int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.tally.votes[Refused] > r.tally.nodes-r.tally.need
+	return r.tally.missing(need)
 }
 
-// confirm takes over an extension that a majority granted. It counts only if
+// confirm takes over an extension that a quorum granted. It counts only if
 // the lease has been valid all the while (the Redis page, "Making the algorithm
 // more reliable: Extending the lock").
 func (h *hold) confirm(start clock.Instant, lease time.Duration) error {

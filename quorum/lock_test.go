@@ -601,6 +601,9 @@ func TestBadOptionsAndArguments(t *testing.T) {
 			"between 0 and 1":   func() error { _, err := quorum.New(nodes, quorum.Options{Drift: 1.5}); return err },
 			"longer than MaxLe": func() error { _, err := quorum.New(nodes, quorum.Options{Lease: time.Hour}); return err },
 			"too short":         func() error { _, err := quorum.New(nodes, quorum.Options{Lease: 3 * time.Millisecond}); return err },
+			"Need is 1 of 3":    func() error { _, err := quorum.New(nodes, quorum.Options{Need: 1}); return err },
+			"Need is 4 of 3":    func() error { _, err := quorum.New(nodes, quorum.Options{Need: 4}); return err },
+			"Need is 1 of 2":    func() error { _, err := quorum.New(nodes[:2], quorum.Options{Need: 1}); return err },
 			"at most 63":        func() error { _, err := quorum.New(make([]node.Node, 65), quorum.Options{}); return err },
 		} {
 			if err := try(); err == nil || !strings.Contains(err.Error(), want) {

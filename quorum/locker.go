@@ -19,7 +19,7 @@ import (
 // program; its methods may be called from any task at any time.
 type Locker struct {
 	nodes []node.Node
-	need  int
+	need  int // how many of them must grant
 	opts  Options
 	clock clock.Clock
 	uuid  string
@@ -58,9 +58,13 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 		return nil, errors.New("quorum: no nodes")
 	case n > maxNodes-1:
 		return nil, fmt.Errorf("quorum: %d nodes; at most %d are supported", n, maxNodes-1)
-	case n%2 == 0 && !opts.AllowEven:
+	case n%2 == 0 && !opts.AllowEven && opts.Need == 0:
 		return nil, fmt.Errorf("quorum: %d nodes survive the loss of no more nodes than %d would; "+
 			"list an odd number, or set AllowEven", n, n-1)
+	}
+	need, err := opts.quorum(len(nodes))
+	if err != nil {
+		return nil, err
 	}
 	names := make(map[string]bool)
 	for _, n := range nodes {
@@ -74,7 +78,7 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 	}
 	l := &Locker{
 		nodes:  nodes,
-		need:   majority(len(nodes)),
+		need:   need,
 		opts:   opts,
 		clock:  opts.Clock,
 		uuid:   uuid(opts.Random(), opts.Random()),
@@ -145,8 +149,8 @@ func (l *Locker) Do(ctx context.Context, name string, fn func(context.Context, *
 	return fn(inner.Context, lease)
 }
 
-// Resume takes over a lease from its handle, whichever process acquired it. A
-// majority of the nodes must still have it. The lease gets the length that it
+// Resume takes over a lease from its handle, whichever process acquired it. As
+// many nodes as must grant one must still have it. The lease gets the length that it
 // was acquired with, unless an option says otherwise, and keeps its token.
 // Errors match ErrNotHeld when the nodes no longer have it, ErrNoQuorum when too
 // few answered.
@@ -175,7 +179,7 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 	case verdict == won && l.clock.Now() < validUntil(r.start, s.lease, l.opts.Drift):
 		l.seeFence(max(from.Token, from.High))
 		return l.admit(ctx, r, &s, from.High), nil
-	case r.gone():
+	case r.missing(l.need):
 		return nil, r.fail("resume", ErrNotHeld, nil)
 	}
 	return nil, r.fail("resume", ErrNoQuorum, context.Cause(ctx))

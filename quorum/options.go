@@ -66,12 +66,28 @@ type Options struct {
 	// MaxLease. 0 means DefaultFenceRetention.
 	FenceRetention time.Duration
 
+	// Need is how many nodes must grant a lease, and keep it at each renewal, and
+	// confirm an Unlock: more than half of them. 0 means a majority, the least
+	// that is safe.
+	//
+	// More of them guard against nodes that forget a lock unnoticed: with k of N,
+	// and in every program that shares the locks, up to 2k-N-1 may forget one and
+	// still nobody else gets it. That is none for a majority of an odd number, two
+	// for 4 of 5, and all but one where all are needed. It costs availability: no
+	// more than N-k nodes may be down or slow, or nobody gets or keeps a lease. A
+	// lease that a few nodes have lost is not given up while a majority has it: they
+	// get it back, and it is over if they do not have it by the end of its time.
+	//
+	// Programs with different needs exclude each other too; between them k is the
+	// mean of their needs.
+	Need int
+
 	// NoRestartGuard lets a node vote right after a restart. Safe only if no
 	// node can forget a lock that it has granted: appendfsync always.
 	NoRestartGuard bool
 
 	// AllowEven permits an even number of nodes, which tolerates no more
-	// failures than one node fewer.
+	// failures than one node fewer. Need permits it too.
 	AllowEven bool
 
 	// Observer is told what happens. May be nil.
@@ -139,6 +155,17 @@ func (o Options) fill() (Options, error) {
 		o.Random = kernelRandom
 	}
 	return o, o.checkLease(o.Lease)
+}
+
+// quorum returns how many of n nodes must grant.
+func (o *Options) quorum(n int) (int, error) {
+	switch {
+	case o.Need == 0:
+		return majority(n), nil
+	case o.Need < majority(n) || o.Need > n:
+		return 0, fmt.Errorf("quorum: Options.Need is %d of %d nodes; it must be more than half of them, at least %d, and at most all", o.Need, n, majority(n))
+	}
+	return o.Need, nil
 }
 
 // checkLease says what is wrong with a lease of length d.

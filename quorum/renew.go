@@ -73,7 +73,7 @@ func (r *renewal) send() {
 }
 
 // receive counts one node's answer for every lease, and acts on each verdict
-// once, when it falls.
+// when it falls.
 func (r *renewal) receive(i int, reply node.Reply) {
 	kept := reply.Kept
 	reply.Kept = []bool{true}
@@ -87,9 +87,11 @@ func (r *renewal) receive(i int, reply node.Reply) {
 			r.ballots[k][i] = b
 		}
 		t := &r.tallies[k]
-		before := t.verdict()
+		before, gone := t.verdict(), t.missing(majority(t.nodes))
 		t.add(r.ballots[k][i].vote)
-		if before == undecided && t.verdict() != undecided {
+		// That a majority has lost it may turn out only when it is known for long
+		// that fewer have it than are needed.
+		if before == undecided && t.verdict() != undecided || !gone && t.missing(majority(t.nodes)) {
 			decided = append(decided, k)
 		}
 	}
@@ -114,7 +116,7 @@ func (r *renewal) decide(k int) {
 		return
 	}
 	err := r.l.fail("extend", h.claim.Name, r.ballots[k], ErrNoQuorum, nil)
-	gone := t.votes[Refused] > t.nodes-t.need
+	gone := t.missing(majority(t.nodes))
 	if gone {
 		err.Err, err.Cause = ErrLost, errBroken
 	}
@@ -141,12 +143,13 @@ func (h *hold) retry(err *Error) {
 	h.schedule()
 }
 
-// heal gives the leases that were renewed back to the nodes that have lost
-// them. Such a node votes only from the next renewal on: healing never makes up
-// the majority.
+// heal gives the leases that a majority still has back to the nodes that have
+// lost them. Such a node votes only from the next renewal on: healing never makes
+// up the majority. Where more nodes than a majority are needed it may make up
+// these: while a majority has the lease nobody else can.
 func (r *renewal) heal() {
 	for k, h := range r.holds {
-		if r.tallies[k].verdict() != won {
+		if t := &r.tallies[k]; t.votes[Granted] < majority(t.nodes) {
 			continue
 		}
 		for i, b := range r.ballots[k] {

@@ -98,6 +98,9 @@ func (l *Locker) begin(kind node.Kind, claim node.Claim, ttl, timeout time.Durat
 	}
 	clear(r.ballots)
 	r.tally = tally{nodes: len(l.nodes), need: l.need}
+	if kind == node.Inspect || kind == node.Break {
+		r.tally.need = majority(len(l.nodes)) // nobody holds a name that so many do not have
+	}
 	r.asked, r.mayHold, r.sweep, r.eager, r.guarded = 0, 0, nil, false, false
 	return r
 }
@@ -202,7 +205,9 @@ func (r *round) mayHoldNow() nodeSet {
 func (r *round) fail(op string, sentinel, cause error) *Error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.l.fail(op, r.claim[0].Name, r.ballots, sentinel, cause)
+	e := r.l.fail(op, r.claim[0].Name, r.ballots, sentinel, cause)
+	e.Need = r.tally.need
+	return e
 }
 
 func (l *Locker) fail(op, name string, ballots []ballot, sentinel, cause error) *Error {

@@ -56,7 +56,7 @@ type tally struct {
 func (t *tally) add(v Vote) { t.votes[v]++ }
 
 // verdict decides at the quorum (Redlock's step 3, "the majority of the
-// instances"): won as soon as need nodes granted, lost as soon as that has
+// instances", unless the Locker needs more): won as soon as need nodes granted, lost as soon as that has
 // become impossible.
 func (t *tally) verdict() verdict {
 	granted := t.votes[Granted]
@@ -69,6 +69,10 @@ func (t *tally) verdict() verdict {
 	}
 	return undecided
 }
+
+// missing reports whether so many nodes no longer have a lease that the others
+// are fewer than need.
+func (t *tally) missing(need int) bool { return t.votes[Refused] > t.nodes-need }
 
 // majority is the least number of n nodes of which any two sets meet.
 func majority(n int) int { return n/2 + 1 }

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -62,6 +63,7 @@ const (
 type runFlags struct {
 	nodeFlags
 	name    string
+	need    int // of the nodes; 0: a majority
 	lease   time.Duration
 	wait    time.Duration // negative: until it is free
 	try     bool
@@ -79,7 +81,7 @@ func runVerb(ctx context.Context, c *command) int {
 		return c.failCommand(f.command[0], err)
 	}
 	trouble := new(trouble)
-	l, done, err := f.locker(quorum.Options{Lease: f.lease, MaxHold: f.maxHold, Observer: trouble})
+	l, done, err := f.locker(quorum.Options{Lease: f.lease, MaxHold: f.maxHold, Need: f.need, Observer: trouble})
 	if err != nil {
 		return c.fail("run", err)
 	}
@@ -109,6 +111,16 @@ func (c *command) runFlags() (f runFlags, status int, ok bool) {
 	f.register(fs)
 	f.registerEmbedded(fs)
 	fs.StringVar(&f.name, "name", "", "the lock's `name`")
+	fs.Func("need", "how many nodes must grant the lock: a `number` above half of them, or \"all\" (default: a majority)", func(s string) (err error) {
+		if s == "all" {
+			f.need = needAll
+			return nil
+		}
+		if f.need, err = strconv.Atoi(s); err != nil || f.need < 1 {
+			return errors.New("want a number of nodes, or all")
+		}
+		return nil
+	})
 	fs.DurationVar(&f.lease, "lease", 0, "how long the lock lasts without renewal, should this process die; at most --max-lease (default 30s)")
 	fs.DurationVar(&f.wait, "wait", 0, "how long to wait for the lock (default: until it is free)")
 	fs.BoolVar(&f.try, "try", false, "do not wait for the lock")

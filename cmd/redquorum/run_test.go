@@ -181,6 +181,17 @@ func TestRunWithoutQuorum(t *testing.T) {
 	p.exits(exitHeld)
 }
 
+func TestRunNeed(t *testing.T) {
+	servers, urls := startNodes(t, 3)
+	start(t, runOn(urls, "--need all --try", "true")...).exits(0)
+	servers[0].Kill()
+	start(t, runOn(urls, "--need 2 --try", "true")...).exits(0)
+	out := start(t, runOn(urls, "--need all --try", "true")...).exits(exitNoQuorum)
+	if !strings.Contains(out, "of 3 nodes granted, 3 needed") {
+		t.Error(out)
+	}
+}
+
 // Where somebody has to see to the nodes it does not wait, and says so.
 func TestRunCannotEver(t *testing.T) {
 	servers, urls := startNodes(t, 3)

@@ -266,10 +266,16 @@ func (n *nodeFlags) locker(o quorum.Options) (l *quorum.Locker, done func(), err
 	return l, func() { _ = l.Close(); end() }, nil
 }
 
+// needAll stands for all nodes in Options.Need, until it is known how many that is.
+const needAll = -1
+
 // lockOn is quorum.New with errors in the words of the command line. It closes
 // the nodes if it fails.
 func lockOn(nodes []node.Node, o quorum.Options) (l *quorum.Locker, err error) {
-	if n := len(nodes); n%2 == 0 { // there is no flag for AllowEven
+	if o.Need == needAll {
+		o.Need = len(nodes)
+	}
+	if n := len(nodes); n%2 == 0 && o.Need == 0 { // there is no flag for AllowEven
 		err = usageError("%d nodes survive the loss of no more nodes than %d would: list an odd number", n, n-1)
 	} else if l, err = quorum.New(nodes, o); err != nil {
 		err = usageError("%s", strings.TrimPrefix(err.Error(), "quorum: "))

@@ -1,0 +1,263 @@
+package quorum_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// The tests of this file are about Lockers that need more than a majority.
+
+// So many nodes may be missing, and no more; the error has the sum.
+func TestNeedIsWhatMustGrant(t *testing.T) {
+	for _, c := range []struct{ nodes, need int }{{2, 2}, {3, 3}, {4, 3}, {5, 4}, {5, 5}, {7, 5}} {
+		inWorld(t, c.nodes, func(w *world) {
+			l := w.locker(quorum.Options{Need: c.need})
+			spare := c.nodes - c.need
+			for _, n := range w.nodes[:spare] {
+				n.Down(true)
+			}
+			lease, err := l.TryLock(background, "x")
+			if err != nil {
+				t.Fatalf("need %d of %d, %d down: %v", c.need, c.nodes, spare, err)
+			}
+			if err := lease.Unlock(background); err != nil {
+				t.Error(err)
+			}
+			w.nodes[spare].Down(true)
+			_, err = l.TryLock(background, "x")
+			sum := fmt.Sprintf("%d of %d nodes granted, %d needed", c.need-1, c.nodes, c.need)
+			if !errors.Is(err, quorum.ErrNoQuorum) || !strings.Contains(err.Error(), sum) {
+				t.Errorf("need %d of %d, %d down: %v", c.need, c.nodes, spare+1, err)
+			}
+			for _, n := range w.nodes {
+				n.Down(false)
+			}
+			l.Close()
+		})
+	}
+}
+
+// With k of N nodes, 2k-N-1 may forget a lock unnoticed, and one more may not.
+func TestNeedGuardsAgainstNodesThatForget(t *testing.T) {
+	for n := 2; n <= 7; n++ {
+		for k := n/2 + 1; k <= n; k++ {
+			for forget := 0; forget <= k; forget++ {
+				inWorld(t, n, func(w *world) {
+					o := quorum.Options{Need: k, NoRestartGuard: true}
+					a, b := w.locker(o), w.locker(o)
+					defer a.Close()
+					defer b.Close()
+					for _, node := range w.nodes[k:] {
+						node.Down(true)
+					}
+					must[*quorum.Lease](t)(a.TryLock(background, "x"))
+					for _, node := range w.nodes[k:] {
+						node.Down(false)
+					}
+					for _, node := range w.nodes[:forget] {
+						node.Restart(true)
+					}
+					_, err := b.TryLock(background, "x")
+					if safe := forget <= 2*k-n-1; safe != errors.Is(err, quorum.ErrHeld) {
+						t.Errorf("%d of %d, %d forgot: %v", k, n, forget, err)
+					}
+				})
+			}
+		}
+	}
+}
+
+// A lease that only a majority extended, of a Locker that needs more, ends when
+// its time is over.
+func TestNeedCountsAtRenewalToo(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		l := w.locker(quorum.Options{Need: 5})
+		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
+		w.nodes[4].Down(true)
+		if err := lease.Extend(background, 30*time.Second); !errors.Is(err, quorum.ErrNoQuorum) {
+			t.Errorf("Extend: %v", err)
+		}
+		start := time.Now()
+		<-lease.Context().Done()
+		if d := time.Since(start); d < 29*time.Second || d > 30*time.Second {
+			t.Errorf("it ended after %v", d)
+		}
+		if err := context.Cause(lease.Context()); !errors.Is(err, quorum.ErrLost) || !errors.Is(err, node.ErrUnreachable) {
+			t.Errorf("cause: %v", err)
+		}
+		w.nodes[4].Down(false)
+		l.Close()
+	})
+}
+
+// Nodes that lost the key get it back while a majority has it, and make up what
+// is needed from the next renewal on.
+func TestNeedIsMadeUpByHealing(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		o := newObserver()
+		l := w.locker(quorum.Options{Need: 5, Observer: o})
+		defer l.Close()
+		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
+		w.nodes[0].Restart(true)
+		w.nodes[1].Restart(true)
+		time.Sleep(5 * time.Minute)
+		if err := context.Cause(lease.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := w.holders("x", lease.Handle().Owner); n != 5 {
+			t.Errorf("%d nodes have the key", n)
+		}
+		if healed, failed := o.count(quorum.Healed), o.count(quorum.ExtendFailed); healed != 2 || failed != 1 {
+			t.Errorf("%d healed, %d renewals failed", healed, failed)
+		}
+		if err := lease.Unlock(background); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A lease that a majority no longer has is lost at the next renewal, although
+// the first of the answers left too few already.
+func TestNeedDoesNotHideABrokenLease(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		a, b := w.locker(quorum.Options{Need: 5}), w.locker(quorum.Options{})
+		for i, n := range w.nodes {
+			n.Delay(time.Duration(i) * time.Millisecond)
+		}
+		lease := must[*quorum.Lease](t)(a.Lock(background, "x"))
+		w.nodes[4].Down(true)
+		// Waiting is not for all nodes: one that is down must not keep an operator
+		// from breaking a lock.
+		if broken, err := b.ForceUnlock(background, "x"); !broken || err != nil {
+			t.Fatal(broken, err)
+		}
+		start := time.Now()
+		<-lease.Context().Done()
+		if d := time.Since(start); d > 10*time.Second+quorum.DefaultTimeout {
+			t.Errorf("it took %v", d)
+		}
+		w.nodes[4].Down(false)
+		a.Close()
+		b.Close()
+	})
+}
+
+// ForceUnlock and Inspect go by the majority, whatever is needed.
+func TestNeedDoesNotConcernInspection(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{Need: 5})
+		w.nodes[0].Down(true)
+		w.nodes[1].Down(true)
+		lease := must[*quorum.Lease](t)(a.Lock(background, "x"))
+		r := must[*quorum.Report](t)(b.Inspect(background, "x"))
+		if r.Verdict != quorum.VerdictHeld || r.HeldBy != 3 || r.Quorum != 3 {
+			t.Errorf("%+v", r)
+		}
+		if broken, err := b.ForceUnlock(background, "x"); !broken || err != nil {
+			t.Error(broken, err)
+		}
+		if r := must[*quorum.Report](t)(b.Inspect(background, "x")); r.Verdict != quorum.VerdictFree {
+			t.Errorf("%+v", r)
+		}
+		_ = lease.Unlock(background)
+		w.nodes[0].Down(false)
+		w.nodes[1].Down(false)
+		a.Close()
+		b.Close()
+	})
+}
+
+// Lockers with different needs exclude each other, and all are served.
+func TestNeedsMix(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		for i, n := range w.nodes {
+			n.Delay(time.Duration(1+i) * 500 * time.Microsecond)
+		}
+		var wg sync.WaitGroup
+		var inside int
+		var last node.Token
+		start := time.Now()
+		for i := range 9 {
+			l := w.locker(quorum.Options{Need: 3 + i%3})
+			defer l.Close()
+			wg.Go(func() {
+				for range 10 {
+					lease, err := l.Lock(background, "x")
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if inside++; inside != 1 || lease.Token() <= last {
+						t.Errorf("%d inside, token %d after %d", inside, lease.Token(), last)
+					}
+					last = lease.Token()
+					time.Sleep(time.Millisecond)
+					inside--
+					if err := lease.Unlock(background); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		each := time.Since(start) / 90
+		t.Logf("%v for each acquisition", each)
+		if each > 50*time.Millisecond {
+			t.Errorf("each acquisition took %v", each)
+		}
+	})
+}
+
+// An Unlock whose name nobody who needs as much could take yet says so.
+func TestNeedCountsAtUnlock(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{Need: 3})
+		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
+		w.nodes[0].Down(true)
+		if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNoQuorum) {
+			t.Errorf("Unlock: %v", err)
+		}
+		w.nodes[0].Down(false)
+		time.Sleep(5 * time.Second)
+		if err := must[*quorum.Lease](t)(l.TryLock(background, "x")).Unlock(background); err != nil {
+			t.Error(err)
+		}
+		l.Close()
+	})
+}
+
+// A real server that is killed keeps those who need all from the lock, and no
+// others.
+func TestRealNeed(t *testing.T) {
+	all := servers(t, 3)
+	most, every := connect(t, all, quorum.Options{}), connect(t, all, quorum.Options{Need: 3})
+	lease := must[*quorum.Lease](t)(every.Lock(background, "x"))
+	if _, err := most.TryLock(background, "x"); !errors.Is(err, quorum.ErrHeld) {
+		t.Errorf("got %v", err)
+	}
+	if err := lease.Unlock(background); err != nil {
+		t.Error(err)
+	}
+	all[2].Kill()
+	if _, err := every.TryLock(background, "x"); !errors.Is(err, quorum.ErrNoQuorum) || !errors.Is(err, node.ErrUnreachable) {
+		t.Errorf("got %v", err)
+	}
+	if err := must[*quorum.Lease](t)(most.Lock(background, "x")).Unlock(background); err != nil {
+		t.Error(err)
+	}
+	if err := all[2].Restart(true); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a lock on all nodes", func() bool {
+		lease, err := every.TryLock(background, "x")
+		return err == nil && lease.Unlock(background) == nil
+	})
+}
