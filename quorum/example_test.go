@@ -114,6 +114,27 @@ func ExampleLocker_Resume() {
 	// <nil> true
 }
 
+// Locks of two deployments are held as one.
+func ExampleDoAll() {
+	north, _ := quorum.New(exampleNodes(), quorum.Options{})
+	defer north.Close()
+	south, _ := quorum.New(exampleNodes(), quorum.Options{})
+	defer south.Close()
+
+	both := []quorum.Part{{Locker: north, Name: "orders/42"}, {Locker: south, Name: "stock/7"}}
+	err := quorum.DoAll(context.Background(), both, func(ctx context.Context, joint *quorum.Joint) error {
+		for i, lease := range joint.Leases() {
+			fmt.Println(i, lease.Name(), lease.Token() > 0)
+		}
+		return ctx.Err() // it ends when one of them is lost
+	})
+	fmt.Println(err)
+	// Output:
+	// 0 orders/42 true
+	// 1 stock/7 true
+	// <nil>
+}
+
 func ExampleLocker_Inspect() {
 	locker, _ := quorum.New(exampleNodes(), quorum.Options{})
 	defer locker.Close()

@@ -64,7 +64,7 @@ func (le *Lease) Unlock(ctx context.Context) error {
 	if le.unlocked.Swap(true) {
 		return nil
 	}
-	return le.h.unlock(ctx)
+	return le.h.leave().wait(ctx)
 }
 
 // A Handle is what another process needs to take a lease over with
@@ -310,15 +310,23 @@ func (h *hold) context() context.Context {
 // attach makes a child of parent that ends with the hold and carries its owner.
 // h.mu is held.
 func (h *hold) attach(parent context.Context) *dependent {
-	ctx, cancel := context.WithCancelCause(context.WithValue(parent, ownerKey{h.claim.Name}, h.owner))
+	ctx, cancel := context.WithCancelCause(context.WithValue(parent, h.key(), h.owner))
 	d := &dependent{ctx, cancel}
+	h.endWith(d)
+	return d
+}
+
+// endWith makes d end with the hold. h.mu is held.
+func (h *hold) endWith(d *dependent) {
 	if h.why != nil {
-		cancel(h.why)
+		d.cancel(h.why)
 	} else {
 		h.ending = append(h.ending, d)
 	}
-	return d
 }
+
+// key is where a context has the hold's owner.
+func (h *hold) key() ownerKey { return ownerKey{h.l, h.claim.Name} }
 
 // detach ends d before the hold ends.
 func (h *hold) detach(d *dependent) {
@@ -341,35 +349,52 @@ func (h *hold) nest() *Lease {
 	return &Lease{h: h}
 }
 
-func (h *hold) unlock(ctx context.Context) error {
+// A farewell is an Unlock of which everything is on its way.
+type farewell struct {
+	h     *hold
+	start clock.Instant
+	round *round // nil where there was nothing to release
+	held  bool   // until then
+}
+
+// leave ends one of the leases and, if it is the last, starts the release.
+func (h *hold) leave() farewell {
 	l := h.l
-	start := l.clock.Now()
+	f := farewell{h: h, start: l.clock.Now()}
 	h.mu.Lock()
 	h.leases--
 	last := h.leases == 0
-	over := h.why == nil && start >= h.until
-	fine := h.why == nil && !over
+	over := h.why == nil && f.start >= h.until
+	f.held = h.why == nil && !over
 	h.mu.Unlock()
 	if over {
 		h.expire() // its event is due, and was not yet worked off
 	}
 	if !last {
-		if fine {
-			return nil
-		}
-		return h.notHeld("release")
+		return f
 	}
-	held := h.end(ErrNotHeld)
+	f.held = h.end(ErrNotHeld)
 	if h.detached() {
-		return h.notHeld("release")
+		return f
 	}
-	r := h.release()
-	defer r.done()
+	f.round = h.release()
 	// Whoever is next here may ask the nodes at once: each executes the
 	// release first.
 	l.vacate(h)
-	if !held {
+	return f
+}
+
+// wait waits for the release, and returns what Unlock returns.
+func (f farewell) wait(ctx context.Context) error {
+	h, r, l := f.h, f.round, f.h.l
+	if r != nil {
+		defer r.done()
+	}
+	if !f.held {
 		return h.notHeld("release")
+	}
+	if r == nil {
+		return nil
 	}
 	var err error
 	if r.await(context.WithoutCancel(ctx)) != won {
@@ -378,7 +403,7 @@ func (h *hold) unlock(ctx context.Context) error {
 		err = &Error{Op: "release", Name: h.claim.Name, Need: l.need, Err: ErrNotHeld, Cause: errBroken}
 	}
 	l.observe(Event{Kind: Released, Name: h.claim.Name, Owner: h.claim.Owner, Token: h.claim.Token,
-		Took: l.clock.Now().Sub(start), Err: err})
+		Took: l.clock.Now().Sub(f.start), Err: err})
 	return err
 }
 

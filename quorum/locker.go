@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,8 @@ type Locker struct {
 	opts  Options
 	clock clock.Clock
 	uuid  string
+
+	deployment string // the nodes' names, sorted
 
 	rounds  sync.Pool
 	waiters sync.Pool
@@ -77,11 +80,14 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 		names[n.Name()] = true
 	}
 	l := &Locker{
-		nodes:  nodes,
-		need:   need,
-		opts:   opts,
-		clock:  opts.Clock,
-		uuid:   uuid(opts.Random(), opts.Random()),
+		nodes: nodes,
+		need:  need,
+		opts:  opts,
+		clock: opts.Clock,
+		uuid:  uuid(opts.Random(), opts.Random()),
+
+		deployment: strings.Join(slices.Sorted(maps.Keys(names)), ","),
+
 		seen:   make([]seen, len(nodes)),
 		lines:  make(map[string]*line),
 		crowds: make(map[string]crowd),

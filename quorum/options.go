@@ -253,7 +253,7 @@ func (l *Locker) settings(ctx context.Context, name string, opts []Option) (sett
 		}
 	}
 	if s.owner == nil {
-		s.owner, _ = ctx.Value(ownerKey{name}).(*Owner)
+		s.owner, _ = ctx.Value(ownerKey{l, name}).(*Owner)
 	}
 	if s.err == nil && name == "" {
 		s.err = errors.New("quorum: the lock's name is empty")
@@ -281,6 +281,9 @@ type Owner struct {
 // NewOwner returns an owner unlike any other.
 func NewOwner() *Owner { return new(Owner) }
 
-// An ownerKey is where a context has the owner of one name. Of another name that
-// owner may have many holders, which must exclude each other.
-type ownerKey struct{ name string }
+// An ownerKey is where a context has the owner of one name on one Locker's nodes. Of
+// another name that owner may have many holders, which must exclude each other.
+type ownerKey struct {
+	l    *Locker
+	name string
+}

@@ -1,0 +1,295 @@
+package quorum
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+)
+
+// A Part is one of several locks that are taken as one: a name on the nodes of
+// one Locker.
+type Part struct {
+	Locker  *Locker
+	Name    string
+	Options []Option // for this part alone; they come after those for all
+}
+
+func (p Part) String() string { return fmt.Sprintf("%q on %s", p.Name, p.Locker.deployment) }
+
+// A Joint is several leases, mostly of different deployments, that are held as
+// one: as soon as one has ended, the Joint has. Its methods may be called from any
+// task at any time.
+type Joint struct {
+	parts    []Part
+	leases   []*Lease // by part
+	ctx      context.Context
+	end      context.CancelCauseFunc // ends ctx
+	unlocked atomic.Bool
+}
+
+// LockAll acquires all parts, or none of them, and waits for that as
+// [Locker.Lock] does. opts are for every part; the shortest wait is the bound for
+// all of them together. All Lockers must have the same Clock.
+//
+// Each part that is waited for comes, in one order for all programs, after those
+// that are held already, so that no two can wait for each other. The order is
+// that of the nodes' names, then of the locks' names. Where programs call the nodes
+// by different names, that they wait for each other ends after about a lease: no
+// longer does anybody hold some of the parts while waiting for another. It then
+// gives them back, and begins with the one that was missing. While a part is held
+// that is not renewed for ever, of a fixed lease or with a MaxHold, nothing is
+// waited for at all.
+//
+// Errors are those of Lock, and name the part.
+func LockAll(ctx context.Context, parts []Part, opts ...Option) (*Joint, error) {
+	a, err := assemble(ctx, parts, opts)
+	if err != nil {
+		return nil, err
+	}
+	return a.lock(ctx)
+}
+
+// TryLockAll acquires all parts, each in one attempt, or none of them. It lasts at
+// most the sum of their Options.Timeout, and the longest of these once more if
+// some have to be given back. Errors are those of LockAll.
+func TryLockAll(ctx context.Context, parts []Part, opts ...Option) (*Joint, error) {
+	a, err := assemble(ctx, parts, opts)
+	if err != nil {
+		return nil, err
+	}
+	a.wait = 0
+	return a.lock(ctx)
+}
+
+// DoAll acquires all parts as LockAll does, calls fn, and unlocks, as [Locker.Do]
+// does for one.
+func DoAll(ctx context.Context, parts []Part, fn func(context.Context, *Joint) error, opts ...Option) (err error) {
+	j, err := LockAll(ctx, parts, opts...)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		unlocked := j.Unlock(ctx)
+		if errors.Is(unlocked, ErrNotHeld) {
+			err = errors.Join(err, unlocked)
+		}
+	}()
+	inner, end := j.attach(ctx)
+	defer end(nil)
+	return fn(inner, j)
+}
+
+// Leases returns the leases, in the order of the parts. Each has the fencing token
+// for what its own name protects. Whatever ends one of them ends the Joint.
+func (j *Joint) Leases() []*Lease { return slices.Clone(j.leases) }
+
+// Context returns a context that ends with the first of the leases, with its cause
+// (see [Lease.Context]) and the name of the part. It carries the owner of every
+// part, so that acquiring some or all of them again with it nests.
+func (j *Joint) Context() context.Context { return j.ctx }
+
+// Remaining returns for how long all of the leases can still be relied on without
+// another renewal: 0 when one has ended.
+func (j *Joint) Remaining() time.Duration {
+	least := j.leases[0].Remaining()
+	for _, le := range j.leases[1:] {
+		least = min(least, le.Remaining())
+	}
+	return least
+}
+
+// Extend makes every lease last d from now, as [Lease.Extend] does. It returns the
+// error of the first that fails; others may have been extended then.
+func (j *Joint) Extend(ctx context.Context, d time.Duration) error {
+	for i, le := range j.leases {
+		if err := le.Extend(ctx, d); err != nil {
+			return blame(j.parts, i, err)
+		}
+	}
+	return nil
+}
+
+// Unlock ends all leases, and releases all names at once, as [Lease.Unlock] does.
+// It lasts at most the longest Options.Timeout of the parts. The error joins those
+// of the parts. Unlocking the same Joint again does nothing and returns nil.
+func (j *Joint) Unlock(ctx context.Context) error {
+	if j.unlocked.Swap(true) {
+		return nil
+	}
+	j.end(ErrNotHeld)
+	return unlockAll(ctx, j.parts, j.leases)
+}
+
+// unlockAll releases the leases that are not nil. It waits for nothing before every
+// release is on its way.
+func unlockAll(ctx context.Context, parts []Part, leases []*Lease) error {
+	farewells := make([]farewell, len(leases))
+	for i, le := range leases {
+		if le != nil && !le.unlocked.Swap(true) {
+			farewells[i] = le.h.leave()
+		}
+	}
+	var errs []error
+	for i, f := range farewells {
+		if f.h == nil {
+			continue
+		}
+		if err := f.wait(ctx); err != nil {
+			errs = append(errs, blame(parts, i, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// attach makes a child of parent that ends with the first of the leases, and
+// carries their owners. end ends it before they end.
+func (j *Joint) attach(parent context.Context) (ctx context.Context, end context.CancelCauseFunc) {
+	for _, le := range j.leases {
+		parent = context.WithValue(parent, le.h.key(), le.h.owner)
+	}
+	ctx, cancel := context.WithCancelCause(parent)
+	ends := make([]*dependent, len(j.leases))
+	for i, le := range j.leases {
+		ends[i] = &dependent{ctx, func(why error) { cancel(blame(j.parts, i, why)) }}
+		le.h.mu.Lock()
+		le.h.endWith(ends[i])
+		le.h.mu.Unlock()
+	}
+	return ctx, func(why error) {
+		cancel(why)
+		for i, le := range j.leases {
+			le.h.detach(ends[i])
+		}
+	}
+}
+
+// blame says of which part err is.
+func blame(parts []Part, i int, err error) error {
+	if err == nil || err == ErrNotHeld { // it was unlocked, as all of them were
+		return err
+	}
+	return fmt.Errorf("part %d of %d, %v: %w", i+1, len(parts), parts[i], err)
+}
+
+// An assembly is what one call of LockAll has of its parts.
+type assembly struct {
+	parts    []Part
+	settings []settings
+	order    []int         // of the parts: no part is waited for while a later one is held
+	wait     time.Duration // for all together; < 0: no bound
+	brief    bool          // some part's lease is not renewed for ever
+	leases   []*Lease      // by part; nil where it is not held
+}
+
+// assemble says what is wrong with the parts, or is ready to take them.
+func assemble(ctx context.Context, parts []Part, opts []Option) (*assembly, error) {
+	a := &assembly{parts: slices.Clone(parts), wait: -1, leases: make([]*Lease, len(parts))}
+	if len(parts) == 0 {
+		return nil, errors.New("quorum: no parts")
+	}
+	for i, p := range parts {
+		if p.Locker == nil {
+			return nil, fmt.Errorf("quorum: part %d of %d has no Locker", i+1, len(parts))
+		}
+		s, err := p.Locker.settings(ctx, p.Name, slices.Concat(opts, p.Options))
+		if err != nil {
+			return nil, blame(parts, i, err)
+		}
+		if s.wait >= 0 && (a.wait < 0 || s.wait < a.wait) {
+			a.wait = s.wait
+		}
+		a.brief = a.brief || s.fixed || s.maxHold > 0
+		a.settings = append(a.settings, s)
+		a.order = append(a.order, i)
+	}
+	compare := func(i, k int) int {
+		p, q := parts[i], parts[k]
+		return cmp.Or(cmp.Compare(p.Locker.deployment, q.Locker.deployment), cmp.Compare(p.Name, q.Name))
+	}
+	slices.SortStableFunc(a.order, compare)
+	for n, i := range a.order[1:] {
+		if compare(a.order[n], i) == 0 {
+			return nil, fmt.Errorf("quorum: parts %d and %d are both %v", a.order[n]+1, i+1, parts[i])
+		}
+	}
+	return a, nil
+}
+
+func (a *assembly) lock(ctx context.Context) (*Joint, error) {
+	l := a.parts[0].Locker
+	until := clock.Never
+	if a.wait >= 0 {
+		until = l.clock.Now().Add(a.wait)
+	}
+	signal := l.clock.NewSignal() // nobody sets it
+	for lead, tries := 0, 0; ; tries++ {
+		failed, err := a.pass(ctx, lead, until)
+		if err == nil {
+			j := &Joint{parts: a.parts, leases: a.leases}
+			j.ctx, j.end = j.attach(context.WithoutCancel(ctx))
+			return j, nil
+		}
+		_ = unlockAll(ctx, a.parts, a.leases) // what was not released goes in the background
+		clear(a.leases)
+		if failed == lead && !errors.Is(err, ErrNotHeld) || a.over(ctx, until) {
+			return nil, blame(a.parts, a.order[failed], err)
+		}
+		// Others may do just the same, in step.
+		lead = failed
+		until := min(until, l.clock.Now().Add(pause(0, tries, firstPause, l.opts.Poll, l.chance())))
+		signal.Wait(ctx, until)
+	}
+}
+
+// over reports whether there is no time left for another pass.
+func (a *assembly) over(ctx context.Context, until clock.Instant) bool {
+	return ctx.Err() != nil || a.parts[0].Locker.clock.Now() >= until
+}
+
+// pass takes the parts, of which lead, a place in the order, is waited for while
+// none is held; then those before it, which are not waited for; then those after
+// it. It returns the place of the one that failed: because it was not to be had, or
+// with ErrNotHeld because it ended while others were taken.
+func (a *assembly) pass(ctx context.Context, lead int, until clock.Instant) (failed int, err error) {
+	if err := a.take(ctx, lead, until); err != nil {
+		return lead, err
+	}
+	for n := range a.order {
+		if n == lead {
+			continue
+		}
+		l := a.parts[a.order[n]].Locker
+		now := l.clock.Now()
+		patience := now
+		if lease := a.settings[a.order[n]].lease; n > lead && !a.brief {
+			patience = min(until, now.Add(lease+time.Duration(l.chance()*float64(lease))))
+		}
+		if err := a.take(ctx, n, patience); err != nil {
+			return n, err
+		}
+	}
+	for n, i := range a.order {
+		if le := a.leases[i]; le.Remaining() == 0 {
+			return n, le.h.notHeld("acquire")
+		}
+	}
+	return 0, nil
+}
+
+// take acquires one part, and waits for it until an instant.
+func (a *assembly) take(ctx context.Context, n int, until clock.Instant) (err error) {
+	i := a.order[n]
+	l, s := a.parts[i].Locker, a.settings[i]
+	s.wait = -1
+	if until != clock.Never {
+		s.wait = max(0, until.Sub(l.clock.Now()))
+	}
+	a.leases[i], err = l.acquire(ctx, a.parts[i].Name, &s)
+	return err
+}

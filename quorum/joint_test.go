@@ -1,0 +1,557 @@
+package quorum_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// The tests of this file are about locks of several deployments that are held as
+// one.
+
+// on makes a Locker on the nodes from one index up to another.
+func (w *world) on(from, to int, o quorum.Options) *quorum.Locker {
+	w.t.Helper()
+	some := *w
+	some.nodes, some.sent = w.nodes[from:to], w.sent[from:to]
+	return some.locker(o)
+}
+
+// process is a program that uses two deployments of three nodes each.
+func (w *world) process(o quorum.Options) (north, south *quorum.Locker, both []quorum.Part) {
+	w.t.Helper()
+	north, south = w.on(0, 3, o), w.on(3, 6, o)
+	return north, south, []quorum.Part{{Locker: north, Name: "x"}, {Locker: south, Name: "y"}}
+}
+
+func TestJointIsAllOrNothing(t *testing.T) {
+	inWorld(t, 6, func(w *world) {
+		north, south, both := w.process(quorum.Options{})
+		defer north.Close()
+		defer south.Close()
+		w.foreign("y", time.Minute, 3, 4)
+		_, err := quorum.TryLockAll(background, both)
+		var details *quorum.Error
+		if !errors.Is(err, quorum.ErrHeld) || !errors.As(err, &details) || details.Name != "y" || details.Nodes[0].Node != "n4" {
+			t.Errorf("got %v", err)
+		}
+		if want := `part 2 of 2, "y" on n4,n5,n6: acquire "y": lock is held by another owner`; !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("got %v", err)
+		}
+		if n := w.locked("x"); n != 0 {
+			t.Errorf("%d nodes have the other part", n)
+		}
+		w.nodes[0].Down(true)
+		w.nodes[1].Down(true)
+		if _, err := quorum.TryLockAll(background, both); !errors.Is(err, quorum.ErrNoQuorum) || !strings.HasPrefix(err.Error(), "part 1 of 2") {
+			t.Errorf("got %v", err)
+		}
+		w.nodes[0].Down(false)
+		w.nodes[1].Down(false)
+		time.Sleep(time.Minute + time.Second)
+		j := must[*quorum.Joint](t)(quorum.TryLockAll(background, both))
+		if w.locked("x") != 3 || w.locked("y") != 3 {
+			t.Errorf("on %d and %d nodes", w.locked("x"), w.locked("y"))
+		}
+		if err := j.Unlock(background); err != nil {
+			t.Error(err)
+		}
+		if w.locked("x") != 0 || w.locked("y") != 0 {
+			t.Errorf("after Unlock on %d and %d nodes", w.locked("x"), w.locked("y"))
+		}
+		if err := j.Unlock(background); err != nil {
+			t.Errorf("again: %v", err)
+		}
+	})
+}
+
+// Programs that list the parts in different orders do not wait for each other.
+func TestJointsDoNotDeadlock(t *testing.T) {
+	inWorld(t, 9, func(w *world) {
+		for i, n := range w.nodes {
+			n.Delay(time.Duration(1+i%3) * 500 * time.Microsecond)
+		}
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		inside := make(map[string]int)
+		start := time.Now()
+		for seed := range uint64(6) {
+			rnd := rand.New(rand.NewPCG(seed, 1))
+			all := []quorum.Part{{Name: "x"}, {Name: "y"}, {Name: "x"}}
+			for i := range all {
+				all[i].Locker = w.on(3*i, 3*i+3, quorum.Options{})
+				defer all[i].Locker.Close()
+			}
+			all = append(all, quorum.Part{Locker: all[0].Locker, Name: "z"})
+			wg.Go(func() {
+				for range 20 {
+					parts := append([]quorum.Part(nil), all...)
+					rnd.Shuffle(len(parts), func(i, k int) { parts[i], parts[k] = parts[k], parts[i] })
+					parts = parts[:1+rnd.IntN(len(parts))]
+					j, err := quorum.LockAll(background, parts)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if len(j.Leases()) != len(parts) {
+						t.Errorf("%d leases of %d parts", len(j.Leases()), len(parts))
+					}
+					enter := func(d int) {
+						mu.Lock()
+						defer mu.Unlock()
+						for _, p := range parts {
+							key := p.String()
+							if inside[key] += d; inside[key] > 1 {
+								t.Errorf("%d hold %s", inside[key], key)
+							}
+						}
+					}
+					enter(1)
+					time.Sleep(time.Duration(rnd.IntN(5)) * time.Millisecond)
+					enter(-1)
+					if err := j.Unlock(background); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if d := time.Since(start); d > 10*time.Second {
+			t.Errorf("it took %v", d)
+		} else {
+			t.Log(d)
+		}
+	})
+}
+
+// An alias is a node that this program calls by another name than others do.
+type alias struct {
+	node.Node
+	name string
+}
+
+func (a alias) Name() string { return a.name }
+
+// Where programs disagree about the order, because they call the nodes by other
+// names, each gives up what it has after a while.
+func TestJointsWithOtherNamesComeApart(t *testing.T) {
+	inWorld(t, 2, func(w *world) {
+		locker := func(i int, name string) *quorum.Locker {
+			return must[*quorum.Locker](t)(quorum.New([]node.Node{alias{shared{w.nodes[i], w.sent[i]}, name}}, quorum.Options{Clock: w.clock}))
+		}
+		for _, n := range w.nodes {
+			n.Delay(10 * time.Millisecond)
+		}
+		var wg sync.WaitGroup
+		start := time.Now()
+		for _, names := range [][2]string{{"a", "b"}, {"b", "a"}} {
+			parts := []quorum.Part{{Locker: locker(0, names[0]), Name: "x"}, {Locker: locker(1, names[1]), Name: "x"}}
+			defer parts[0].Locker.Close()
+			defer parts[1].Locker.Close()
+			wg.Go(func() {
+				j, err := quorum.LockAll(background, parts)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				time.Sleep(time.Second)
+				if err := j.Unlock(background); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if d := time.Since(start); d < 30*time.Second || d > 65*time.Second {
+			t.Errorf("it took %v", d)
+		}
+	})
+}
+
+// The validity is the least of the parts', each counted from before its first
+// command.
+func TestJointIsValidAsLongAsItsShortestPart(t *testing.T) {
+	inWorld(t, 6, func(w *world) {
+		north, south, both := w.process(quorum.Options{})
+		defer north.Close()
+		defer south.Close()
+		for _, n := range w.nodes {
+			n.Delay(100 * time.Millisecond)
+		}
+		both[1].Options = []quorum.Option{quorum.WithLease(10 * time.Second)}
+		j := must[*quorum.Joint](t)(quorum.LockAll(background, both))
+		if got, want := j.Remaining(), 10*time.Second-102*time.Millisecond-100*time.Millisecond; got != want {
+			t.Errorf("%v remain, want %v", got, want)
+		}
+		if err := j.Extend(background, 25*time.Second); err != nil {
+			t.Error(err)
+		}
+		if got, want := j.Remaining(), 25*time.Second-252*time.Millisecond-100*time.Millisecond; got != want {
+			t.Errorf("%v remain, want %v", got, want)
+		}
+		time.Sleep(10 * time.Minute)
+		if j.Context().Err() != nil {
+			t.Error(context.Cause(j.Context()))
+		}
+		if err := j.Unlock(background); err != nil {
+			t.Error(err)
+		}
+		if err := context.Cause(j.Context()); err != quorum.ErrNotHeld {
+			t.Errorf("its context ended with %v", err)
+		}
+	})
+}
+
+// Loss of one is loss of all; the others stay taken until the work under them has
+// ended.
+func TestJointEndsWithItsFirstPart(t *testing.T) {
+	inWorld(t, 6, func(w *world) {
+		north, south, both := w.process(quorum.Options{})
+		j := must[*quorum.Joint](t)(quorum.LockAll(background, both))
+		for _, n := range w.nodes[3:] {
+			n.Hang(true)
+		}
+		err := quorum.DoAll(j.Context(), both, func(ctx context.Context, inner *quorum.Joint) error {
+			<-ctx.Done()
+			if w.locked("y") != 3 {
+				t.Errorf("the context ended when %d nodes had the key", w.locked("y"))
+			}
+			return nil
+		})
+		if !errors.Is(err, quorum.ErrLost) || !errors.Is(err, quorum.ErrNotHeld) {
+			t.Errorf("DoAll: %v", err)
+		}
+		if err := context.Cause(j.Context()); !errors.Is(err, quorum.ErrLost) || !strings.HasPrefix(err.Error(), `part 2 of 2, "y" on n4,n5,n6: `) {
+			t.Errorf("cause: %v", err)
+		}
+		if j.Remaining() != 0 {
+			t.Errorf("%v remain", j.Remaining())
+		}
+		time.Sleep(time.Minute)
+		if w.locked("x") != 3 {
+			t.Errorf("%d nodes have the part that was not lost", w.locked("x"))
+		}
+		start := time.Now()
+		if err := j.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) || !strings.Contains(err.Error(), "part 2 of 2") || strings.Contains(err.Error(), "part 1 of 2") {
+			t.Errorf("Unlock: %v", err)
+		}
+		if w.locked("x") != 0 || time.Since(start) > quorum.DefaultTimeout {
+			t.Errorf("%d nodes have it %v after Unlock", w.locked("x"), time.Since(start))
+		}
+		for _, n := range w.nodes[3:] {
+			n.Hang(false)
+		}
+		north.Close()
+		south.Close()
+	})
+}
+
+// The Joint's context carries every owner: all or one of the parts can be taken
+// again.
+func TestJointNests(t *testing.T) {
+	inWorld(t, 6, func(w *world) {
+		north, south, both := w.process(quorum.Options{})
+		defer north.Close()
+		defer south.Close()
+		outer := must[*quorum.Joint](t)(quorum.LockAll(background, both))
+		inner := must[*quorum.Joint](t)(quorum.TryLockAll(outer.Context(), both))
+		one := must[*quorum.Lease](t)(south.TryLock(inner.Context(), "y"))
+		if one.Token() != outer.Leases()[1].Token() || inner.Leases()[0].Token() != outer.Leases()[0].Token() {
+			t.Error("a nested lease has a token of its own")
+		}
+		if err := inner.Unlock(background); err != nil {
+			t.Error(err)
+		}
+		if inner.Context().Err() == nil || outer.Context().Err() != nil {
+			t.Errorf("inner ended: %v, outer ended: %v", inner.Context().Err(), outer.Context().Err())
+		}
+		if err := outer.Unlock(background); err != nil {
+			t.Error(err)
+		}
+		if w.locked("x") != 0 || w.locked("y") != 3 {
+			t.Errorf("on %d and %d nodes", w.locked("x"), w.locked("y"))
+		}
+		if err := one.Unlock(background); err != nil {
+			t.Error(err)
+		}
+		if w.locked("y") != 0 {
+			t.Errorf("on %d nodes", w.locked("y"))
+		}
+	})
+}
+
+// The owner of a name in one deployment is nobody in another.
+func TestOwnersAreOfOneDeployment(t *testing.T) {
+	inWorld(t, 6, func(w *world) {
+		north, south, _ := w.process(quorum.Options{})
+		defer north.Close()
+		defer south.Close()
+		lease := must[*quorum.Lease](t)(north.Lock(background, "x"))
+		must[*quorum.Lease](t)(south.TryLock(lease.Context(), "x"))
+		if _, err := south.TryLock(lease.Context(), "x"); !errors.Is(err, quorum.ErrHeld) {
+			t.Errorf("two that do not know of each other hold one name: %v", err)
+		}
+	})
+}
+
+// Waiting ends when it should, and nothing is left over.
+func TestJointWaitIsBounded(t *testing.T) {
+	inWorld(t, 6, func(w *world) {
+		north, south, both := w.process(quorum.Options{})
+		defer north.Close()
+		w.foreign("y", time.Hour, 3, 4, 5)
+		start := time.Now()
+		both[0].Options = []quorum.Option{quorum.WithWait(90 * time.Second)}
+		_, err := quorum.LockAll(background, both, quorum.WithWait(5*time.Minute))
+		if d := time.Since(start); !errors.Is(err, quorum.ErrHeld) || d < 90*time.Second || d > 90*time.Second+2*quorum.DefaultTimeout {
+			t.Errorf("after %v: %v", d, err)
+		}
+		both[0].Options = nil
+		ctx, cancel := context.WithTimeoutCause(background, 2*time.Second, errors.New("enough"))
+		defer cancel()
+		start = time.Now()
+		_, err = quorum.LockAll(ctx, both)
+		if d := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "enough") || d > 3*time.Second {
+			t.Errorf("after %v: %v", d, err)
+		}
+		time.AfterFunc(time.Second, func() { south.Close() })
+		if _, err := quorum.LockAll(background, both); !errors.Is(err, quorum.ErrClosed) {
+			t.Errorf("got %v", err)
+		}
+		if w.locked("x") != 0 {
+			t.Errorf("%d nodes have the other part", w.locked("x"))
+		}
+	})
+}
+
+// Whoever waits for one part for long does not keep others from the rest, and gets
+// all soon after that part is free.
+func TestJointDoesNotHoardWhatItHas(t *testing.T) {
+	inWorld(t, 6, func(w *world) {
+		north, south, both := w.process(quorum.Options{})
+		defer north.Close()
+		defer south.Close()
+		other := w.on(0, 3, quorum.Options{})
+		defer other.Close()
+		w.foreign("y", 10*time.Minute, 3, 4, 5)
+		start := time.Now()
+		time.AfterFunc(65*time.Second, func() {
+			for range 8 {
+				lease, err := other.TryLock(background, "x")
+				if err != nil {
+					t.Errorf("after %v: %v", time.Since(start), err)
+					return
+				}
+				_ = lease.Unlock(background)
+				time.Sleep(time.Minute)
+			}
+			lease, err := other.TryLock(background, "x")
+			if err != nil {
+				t.Errorf("after %v: %v", time.Since(start), err)
+				return
+			}
+			time.Sleep(70 * time.Second) // until about 10:15
+			if n := w.locked("y"); n != 0 {
+				t.Errorf("%d nodes have what is free, because of something else", n)
+			}
+			if err := lease.Unlock(background); err != nil {
+				t.Error(err)
+			}
+		})
+		j := must[*quorum.Joint](t)(quorum.LockAll(background, both))
+		if d := time.Since(start); d < 10*time.Minute+14*time.Second || d > 10*time.Minute+16*time.Second {
+			t.Errorf("it took %v", d)
+		}
+		if err := j.Unlock(background); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A lease that is not renewed for ever does not pass while another part is waited
+// for.
+func TestJointOfFixedLeasesIsWhole(t *testing.T) {
+	for part, option := range map[int]quorum.Option{
+		0: quorum.WithFixedLease(5 * time.Second),
+		1: quorum.WithMaxHold(5 * time.Second),
+	} {
+		testJointOfFixedLeases(t, part, option)
+	}
+}
+
+func testJointOfFixedLeases(t *testing.T, part int, option quorum.Option) {
+	inWorld(t, 6, func(w *world) {
+		north, south, both := w.process(quorum.Options{})
+		defer north.Close()
+		defer south.Close()
+		for _, n := range w.nodes {
+			n.Delay(time.Millisecond)
+		}
+		w.foreign("y", 40*time.Second, 3, 4, 5)
+		both[part].Options = []quorum.Option{option}
+		time.AfterFunc(3*time.Second, func() {
+			if n := w.locked("x"); n != 0 {
+				t.Errorf("%d nodes have what was not to be held", n)
+			}
+		})
+		j := must[*quorum.Joint](t)(quorum.LockAll(background, both))
+		if left := j.Remaining(); left < 4900*time.Millisecond {
+			t.Errorf("%v remain", left)
+		}
+		<-j.Context().Done()
+		if err := context.Cause(j.Context()); !errors.Is(err, quorum.ErrLost) {
+			t.Error(err)
+		}
+		if err := j.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
+			t.Error(err)
+		}
+	})
+}
+
+// Parts that take longer to take than one of them lasts are no Joint, and nothing
+// is left of them.
+func TestJointThatLapsedWhileItWasTaken(t *testing.T) {
+	inWorld(t, 6, func(w *world) {
+		north, south, both := w.process(quorum.Options{})
+		defer north.Close()
+		defer south.Close()
+		both[0].Options = []quorum.Option{quorum.WithFixedLease(100 * time.Millisecond)}
+		for _, n := range w.nodes[3:] {
+			n.Delay(200 * time.Millisecond)
+		}
+		if _, err := quorum.TryLockAll(background, both); !errors.Is(err, quorum.ErrLost) || !strings.HasPrefix(err.Error(), "part 1 of 2") {
+			t.Errorf("got %v", err)
+		}
+		time.AfterFunc(time.Second, func() {
+			for _, n := range w.nodes[3:] {
+				n.Delay(0)
+			}
+		})
+		start := time.Now()
+		j := must[*quorum.Joint](t)(quorum.LockAll(background, both))
+		if d := time.Since(start); d < time.Second || d > 2*time.Second || j.Remaining() == 0 {
+			t.Errorf("after %v, %v remain", d, j.Remaining())
+		}
+		if err := j.Unlock(background); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// All releases are on their way before any is waited for.
+func TestJointUnlockWaitsOnce(t *testing.T) {
+	inWorld(t, 6, func(w *world) {
+		north, south, both := w.process(quorum.Options{})
+		j := must[*quorum.Joint](t)(quorum.LockAll(background, both))
+		for _, n := range w.nodes {
+			n.Hang(true)
+		}
+		start := time.Now()
+		if err := j.Unlock(background); !errors.Is(err, quorum.ErrNoQuorum) {
+			t.Errorf("Unlock: %v", err)
+		}
+		if d := time.Since(start); d > quorum.DefaultTimeout {
+			t.Errorf("it took %v", d)
+		}
+		for _, n := range w.nodes {
+			n.Hang(false)
+		}
+		north.Close()
+		south.Close()
+	})
+}
+
+// What waiting cannot mend ends it, whichever part it is.
+func TestJointDoesNotWaitInVain(t *testing.T) {
+	inWorld(t, 6, func(w *world) {
+		north, south, both := w.process(quorum.Options{})
+		defer north.Close()
+		defer south.Close()
+		for _, i := range []int{3, 4} {
+			w.nodes[i].Do(func(s *model.Server, _ model.Time) { s.Set("y", "no lock") })
+		}
+		start := time.Now()
+		_, err := quorum.LockAll(background, both)
+		if d := time.Since(start); !errors.Is(err, node.ErrWrongType) || !strings.HasPrefix(err.Error(), "part 2 of 2") || d > time.Second {
+			t.Errorf("after %v: %v", d, err)
+		}
+	})
+}
+
+func TestBadParts(t *testing.T) {
+	inWorld(t, 6, func(w *world) {
+		north, south, both := w.process(quorum.Options{})
+		defer north.Close()
+		defer south.Close()
+		again := w.on(0, 3, quorum.Options{})
+		defer again.Close()
+		for want, parts := range map[string][]quorum.Part{
+			"no parts":                      nil,
+			"part 2 of 2 has no Locker":     {both[0], {Name: "x"}},
+			`part 2 of 2, "" on n4,n5,n6: `: {both[0], {Locker: south}},
+			"wait is -1ns":                  {both[0], {Locker: south, Name: "y", Options: []quorum.Option{quorum.WithWait(-1)}}},
+			"parts 1 and 3 are both":        {both[0], both[1], both[0]},
+			"parts 1 and 2 are both":        {both[0], {Locker: again, Name: "x"}},
+		} {
+			if _, err := quorum.LockAll(background, parts); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("want an error about %q, got %v", want, err)
+			}
+		}
+		if w.sent[0].Load() != 0 {
+			t.Error("commands were sent")
+		}
+	})
+}
+
+// Two deployments of real servers; one dies under the Joint.
+func TestRealJoint(t *testing.T) {
+	all := servers(t, 6)
+	o := quorum.Options{Lease: 3 * time.Second}
+	locker := func(from int) *quorum.Locker { return connect(t, all[from:from+3], o) }
+	parts := []quorum.Part{{Locker: locker(0), Name: "x"}, {Locker: locker(3), Name: "y"}}
+	others := []quorum.Part{{Locker: locker(3), Name: "y"}, {Locker: locker(0), Name: "x"}}
+	var wg sync.WaitGroup
+	var inside atomic.Int64
+	for _, p := range [][]quorum.Part{parts, others, parts, others} {
+		wg.Go(func() {
+			for range 25 {
+				err := quorum.DoAll(background, p, func(context.Context, *quorum.Joint) error {
+					if n := inside.Add(1); n != 1 {
+						t.Errorf("%d are inside", n)
+					}
+					inside.Add(-1)
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	j := must[*quorum.Joint](t)(quorum.LockAll(background, parts))
+	for _, s := range all[3:] {
+		s.Kill()
+	}
+	<-j.Context().Done()
+	if err := context.Cause(j.Context()); !errors.Is(err, quorum.ErrLost) || !errors.Is(err, node.ErrUnreachable) {
+		t.Errorf("cause: %v", err)
+	}
+	if _, err := others[1].Locker.TryLock(background, "x"); !errors.Is(err, quorum.ErrHeld) {
+		t.Errorf("the other deployment: %v", err)
+	}
+	if err := j.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
+		t.Errorf("Unlock: %v", err)
+	}
+	if err := must[*quorum.Lease](t)(others[1].Locker.Lock(background, "x")).Unlock(background); err != nil {
+		t.Error(err)
+	}
+}
