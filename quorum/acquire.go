@@ -28,7 +28,6 @@ type waiter struct {
 	wake   []func() // takes a notice of each node
 	stops  []func() // ends the subscriptions; empty until there are some
 
-	name     string
 	settings *settings
 	deadline clock.Instant // of the wait, or Never
 	token    node.Token    // the highest fence seen for the name
@@ -72,24 +71,24 @@ func (l *Locker) newWaiter() *waiter {
 }
 
 // acquire is Lock and, with a wait of 0, TryLock.
-func (l *Locker) acquire(ctx context.Context, name string, s *settings) (*Lease, error) {
+func (l *Locker) acquire(ctx context.Context, s *settings) (*Lease, error) {
 	if !l.enter() {
 		return nil, ErrClosed
 	}
 	defer l.leave()
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("acquire %q: %w", name, stopped(ctx))
+		return nil, fmt.Errorf("acquire %q: %w", s.title(), stopped(ctx))
 	}
 	began := l.clock.Now()
 	w := l.waiters.Get().(*waiter)
-	w.name, w.settings, w.deadline = name, s, clock.Never
+	w.settings, w.deadline = s, clock.Never
 	if s.wait >= 0 {
 		w.deadline = began.Add(s.wait)
 	}
 	lease, err := w.acquire(ctx)
 	w.recycle()
 	if err == nil {
-		l.observe(Event{Kind: Acquired, Name: name, Owner: lease.h.claim.Owner, Token: lease.Token(),
+		l.observe(Event{Kind: Acquired, Name: s.title(), Owner: lease.h.claim.Owner, Token: lease.Token(),
 			Took: l.clock.Now().Sub(began)})
 	}
 	return lease, err
@@ -100,7 +99,7 @@ func (w *waiter) recycle() {
 		stop()
 	}
 	w.stops = w.stops[:0]
-	w.name, w.settings, w.token = "", nil, 0
+	w.settings, w.token = nil, 0
 	w.gated, w.late, w.stale, w.fruitless, w.splits, w.alarms, w.hurry, w.took = false, false, 0, 0, 0, 0, 0, 0
 	w.ahead = 0
 	for i := range w.notices {
@@ -119,10 +118,10 @@ func (w *waiter) acquire(ctx context.Context) (*Lease, error) {
 		defer l.unqueue(w)
 	}
 	for {
-		lease, turn := l.turn(w)
+		lease, turn, err := l.turn(w)
 		switch {
-		case lease != nil:
-			return lease, nil
+		case lease != nil || err != nil:
+			return lease, err
 		case l.isClosed():
 			return nil, ErrClosed
 		case !turn && w.settings.wait == 0:
@@ -140,11 +139,11 @@ func (w *waiter) acquire(ctx context.Context) (*Lease, error) {
 				continue
 			}
 			if ctx.Err() != nil {
-				return nil, fmt.Errorf("acquire %q: %w", w.name, stopped(ctx))
+				return nil, fmt.Errorf("acquire %q: %w", w.settings.title(), stopped(ctx))
 			}
 		}
 		if lease := w.attempt(ctx); lease != nil {
-			if len(w.stops) > 0 {
+			if len(w.stops) > 0 && w.settings.names == nil {
 				l.noteCrowd(w)
 			}
 			return lease, nil
@@ -177,7 +176,7 @@ func (w *waiter) giveUp(ctx context.Context, cause error) *Error {
 		t.add(b.vote)
 	}
 	if cause == errHere {
-		e := &Error{Op: "acquire", Name: w.name, Need: w.l.need, Err: ErrHeld, Cause: errHere}
+		e := &Error{Op: "acquire", Name: w.settings.title(), Need: w.l.need, Err: ErrHeld, Cause: errHere}
 		if ctx.Err() != nil {
 			e.Cause = stopped(ctx)
 		}
@@ -193,7 +192,7 @@ func (w *waiter) giveUp(ctx context.Context, cause error) *Error {
 	case w.late:
 		cause = errLate
 	}
-	return w.l.fail("acquire", w.name, w.ballots, sentinel, cause)
+	return w.l.fail("acquire", w.settings.title(), w.ballots, sentinel, cause)
 }
 
 // stopped is why ctx ended: its error and, if it has one, its own cause.
@@ -205,24 +204,31 @@ func stopped(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// queue puts w last in its name's line.
+// queue puts w last in its name's line; of several names in all of the lines at
+// once, so that whoever came first to one is before the other in every line.
 func (l *Locker) queue(w *waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ln := l.line(w.name)
-	ln.queue = append(ln.queue, w)
-	c := l.crowds[w.name]
-	w.ahead, w.took = c.served, c.took
+	for name := range w.settings.each() {
+		ln := l.line(name)
+		ln.queue = append(ln.queue, w)
+	}
+	if w.settings.names == nil {
+		c := l.crowds[w.settings.Name]
+		w.ahead, w.took = c.served, c.took
+	}
 }
 
 // unqueue takes w out of its line, and lets the next one compete.
 func (l *Locker) unqueue(w *waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ln := l.lines[w.name]
-	i := slices.Index(ln.queue, w)
-	ln.queue = slices.Delete(ln.queue, i, i+1)
-	l.advance(w.name, ln)
+	for name := range w.settings.each() {
+		ln := l.lines[name]
+		i := slices.Index(ln.queue, w)
+		ln.queue = slices.Delete(ln.queue, i, i+1)
+		l.advance(name, ln)
+	}
 }
 
 // line returns the line of name, and makes it if need be. l.mu is held.
@@ -248,23 +254,30 @@ func (l *Locker) advance(name string, ln *line) {
 }
 
 // turn reports whether it is for w to ask the nodes. If the name is held here
-// by w's own owner, it returns a nested lease instead.
-func (l *Locker) turn(w *waiter) (*Lease, bool) {
+// by w's own owner, it returns a nested lease instead, or the error that there
+// cannot be one.
+func (l *Locker) turn(w *waiter) (*Lease, bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ln := l.lines[w.name]
-	if ln == nil {
-		return nil, true
-	}
-	if h := ln.holder; h != nil {
-		if w.settings.owner == h.owner {
-			if lease := h.nest(); lease != nil {
-				return lease, true
-			}
+	s, free := w.settings, true
+	for name := range s.each() {
+		ln := l.lines[name]
+		switch {
+		case ln == nil:
+		case ln.holder == nil:
+			free = free && (s.wait == 0 || ln.queue[0] == w)
+		case !s.isFor(name, ln.holder.owner):
+			free = false
+		case ln.holder.remaining() == 0: // it is about to be vacated
+			free = false
+		case !ln.holder.claim.covers(&s.claim):
+			return nil, false, &Error{Op: "acquire", Name: s.title(), Need: l.need, Err: ErrDeadlock, Cause: errPart}
+		default:
+			lease := ln.holder.nest()
+			return lease, lease != nil, nil
 		}
-		return nil, false
 	}
-	return nil, w.settings.wait == 0 || ln.queue[0] == w
+	return nil, free, nil
 }
 
 // gate is the node that waiters ask first: of all those that answer and vote, the
@@ -294,13 +307,13 @@ func (l *Locker) noteCrowd(w *waiter) {
 	defer l.mu.Unlock()
 	served := (w.released() + w.ahead + 1) / 2
 	if served <= 1 {
-		delete(l.crowds, w.name)
+		delete(l.crowds, w.settings.Name)
 		return
 	}
 	if len(l.crowds) >= maxCrowds {
 		clear(l.crowds)
 	}
-	l.crowds[w.name] = crowd{min(served, maxCrowd), w.took}
+	l.crowds[w.settings.Name] = crowd{min(served, maxCrowd), w.took}
 }
 
 // released is how often the name was released during the wait: so many notices
@@ -330,11 +343,13 @@ func (l *Locker) admit(ctx context.Context, r *round, s *settings, high node.Tok
 	h.mu.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ln := l.line(h.claim.Name)
-	ln.holder = h
-	for _, w := range ln.queue {
-		if w.settings.owner == h.owner {
-			w.signal.Set() // it can nest now
+	for name := range h.claim.each() {
+		ln := l.line(name)
+		ln.holder = h
+		for _, w := range ln.queue {
+			if w.settings.isFor(name, h.owner) {
+				w.signal.Set() // it can nest now
+			}
 		}
 	}
 	return &h.first
@@ -344,9 +359,11 @@ func (l *Locker) admit(ctx context.Context, r *round, s *settings, high node.Tok
 func (l *Locker) vacate(h *hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if ln := l.lines[h.claim.Name]; ln != nil && ln.holder == h {
-		ln.holder = nil
-		l.advance(h.claim.Name, ln)
+	for name := range h.claim.each() {
+		if ln := l.lines[name]; ln != nil && ln.holder == h {
+			ln.holder = nil
+			l.advance(name, ln)
+		}
 	}
 }
 
@@ -363,8 +380,9 @@ func (w *waiter) attempt(ctx context.Context) *Lease {
 		w.stale = maxStale + 1
 		return nil
 	}
-	claim := node.Claim{Name: w.name, Owner: l.ownerName(), Token: token}
-	r := l.begin(node.Acquire, claim, s.lease+l.opts.Grace, w.timeout())
+	c := s.claim
+	c.Owner, c.Token = l.ownerName(), token
+	r := l.begin(node.Acquire, c, s.lease+l.opts.Grace, w.timeout())
 	defer r.done()
 	if gates != 0 && !r.pass(ctx, gates.first()) {
 		w.gated = true
@@ -379,11 +397,11 @@ func (w *waiter) attempt(ctx context.Context) *Lease {
 		}
 	}
 	if mayHold := r.mayHoldNow(); mayHold != 0 {
-		l.release(claim, mayHold, l.expiry(r.start, s.lease)).done()
+		l.release(c, mayHold, l.expiry(r.start, s.lease)).done()
 	}
 	w.record(r)
 	if l.opts.Observer != nil {
-		l.observe(Event{Kind: AttemptFailed, Name: w.name, Owner: claim.Owner, Token: token,
+		l.observe(Event{Kind: AttemptFailed, Name: s.title(), Owner: c.Owner, Token: token,
 			Took: l.clock.Now().Sub(r.start), Err: w.giveUp(ctx, nil)})
 	}
 	return nil
@@ -488,7 +506,9 @@ func (w *waiter) rest(ctx context.Context) bool {
 	l := w.l
 	if len(w.stops) == 0 {
 		for i, n := range l.nodes {
-			w.stops = append(w.stops, n.Watch(w.name, node.Exclusive, w.wake[i]))
+			for name := range w.settings.each() {
+				w.stops = append(w.stops, n.Watch(name, node.Exclusive, w.wake[i]))
+			}
 		}
 	}
 	free := w.freeIn()

@@ -62,7 +62,7 @@
 // A Locker can ask for more than a majority, up to all of the nodes:
 // [Options].Need says what that buys and what it costs.
 //
-// [LockAll] takes locks of several Lockers, mostly on different nodes, as one.
+// [WithNames] makes one lock of several names. [LockAll] takes locks of several Lockers, mostly on different nodes, as one.
 //
 // Waiters are woken by published notices, and keep a timer for those that get
 // lost. Inside one Locker the waiters of a name form a queue, of which the first

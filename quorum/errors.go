@@ -26,6 +26,9 @@ var (
 	// or lost before. It is also the cause with which the context of an
 	// unlocked lease ends.
 	ErrNotHeld = errors.New("lease is not held")
+	// ErrDeadlock: the owner has a part of what it asks for, and so would wait for
+	// itself: one of several names (see WithNames).
+	ErrDeadlock = errors.New("the owner would wait for itself")
 	// ErrClosed: the Locker was closed.
 	ErrClosed = errors.New("locker is closed")
 	// ErrSameServer: two of the configured nodes are one server, so that its
@@ -36,10 +39,13 @@ var (
 // errLate: a majority granted, but so slowly that nothing of the lease was left.
 var errLate = errors.New("granted too late, the lease has no validity left")
 
+// errPart: an owner can nest in what it has, but not add to it.
+var errPart = errors.New("it holds some of the names and not all")
+
 // An Error says what one operation asked of the nodes and what each answered.
 type Error struct {
 	Op    string     // "acquire", "extend", "release", "resume", "inspect", "break", or "hold" for the end of a lease's time
-	Name  string     // the lock's name
+	Name  string     // the lock's name, or several with commas between
 	Need  int        // how many nodes had to grant
 	Nodes []NodeVote // in the Locker's order; empty where their votes did not decide
 

@@ -114,6 +114,22 @@ func ExampleLocker_Resume() {
 	// <nil> true
 }
 
+// Several names are one lock, with one token.
+func ExampleWithNames() {
+	locker, _ := quorum.New(exampleNodes(), quorum.Options{})
+	defer locker.Close()
+	ctx := context.Background()
+
+	lease, _ := locker.Lock(ctx, "account/7", quorum.WithNames("account/3"))
+	defer lease.Unlock(ctx)
+	fmt.Println(lease.Names())
+	_, err := locker.TryLock(ctx, "account/3")
+	fmt.Println(errors.Is(err, quorum.ErrHeld))
+	// Output:
+	// [account/3 account/7]
+	// true
+}
+
 // Locks of two deployments are held as one.
 func ExampleDoAll() {
 	north, _ := quorum.New(exampleNodes(), quorum.Options{})

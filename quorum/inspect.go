@@ -55,7 +55,7 @@ type NodeReport struct {
 // for a bad name, a closed Locker or an ended ctx: nodes that fail are in the
 // Report.
 func (l *Locker) Inspect(ctx context.Context, name string) (*Report, error) {
-	r, err := l.askAll(ctx, node.Inspect, node.Claim{Name: name})
+	r, err := l.askAll(ctx, node.Inspect, claim{Claim: node.Claim{Name: name}})
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (l *Locker) ForceUnlock(ctx context.Context, name string) (bool, error) {
 		here = ln.holder
 	}
 	l.mu.Unlock()
-	r, err := l.askAll(ctx, node.Break, node.Claim{Name: name, Token: token})
+	r, err := l.askAll(ctx, node.Break, claim{Claim: node.Claim{Name: name, Token: token}})
 	if err != nil {
 		return false, err
 	}
@@ -106,18 +106,18 @@ func (l *Locker) ForceUnlock(ctx context.Context, name string) (bool, error) {
 var errForced = fmt.Errorf("it was broken by ForceUnlock")
 
 // askAll sends one command to all nodes and waits for every answer.
-func (l *Locker) askAll(ctx context.Context, kind node.Kind, claim node.Claim) (*round, error) {
-	if claim.Name == "" {
+func (l *Locker) askAll(ctx context.Context, kind node.Kind, c claim) (*round, error) {
+	if c.Name == "" {
 		return nil, fmt.Errorf("quorum: the lock's name is empty")
 	}
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("%s %q: %w", kind, claim.Name, stopped(ctx))
+		return nil, fmt.Errorf("%s %q: %w", kind, c.Name, stopped(ctx))
 	}
 	if !l.enter() {
 		return nil, ErrClosed
 	}
 	defer l.leave()
-	r := l.begin(kind, claim, 0, l.opts.Timeout)
+	r := l.begin(kind, c, 0, l.opts.Timeout)
 	r.ask(allNodes(len(l.nodes)))
 	r.awaitAll(ctx)
 	return r, nil

@@ -151,7 +151,7 @@ func unlockAll(ctx context.Context, parts []Part, leases []*Lease) error {
 // carries their owners. end ends it before they end.
 func (j *Joint) attach(parent context.Context) (ctx context.Context, end context.CancelCauseFunc) {
 	for _, le := range j.leases {
-		parent = context.WithValue(parent, le.h.key(), le.h.owner)
+		parent = le.h.carried(parent)
 	}
 	ctx, cancel := context.WithCancelCause(parent)
 	ends := make([]*dependent, len(j.leases))
@@ -193,6 +193,7 @@ func assemble(ctx context.Context, parts []Part, opts []Option) (*assembly, erro
 	if len(parts) == 0 {
 		return nil, errors.New("quorum: no parts")
 	}
+	taken := make(map[string]int) // by which part
 	for i, p := range parts {
 		if p.Locker == nil {
 			return nil, fmt.Errorf("quorum: part %d of %d has no Locker", i+1, len(parts))
@@ -207,17 +208,18 @@ func assemble(ctx context.Context, parts []Part, opts []Option) (*assembly, erro
 		a.brief = a.brief || s.fixed || s.maxHold > 0
 		a.settings = append(a.settings, s)
 		a.order = append(a.order, i)
-	}
-	compare := func(i, k int) int {
-		p, q := parts[i], parts[k]
-		return cmp.Or(cmp.Compare(p.Locker.deployment, q.Locker.deployment), cmp.Compare(p.Name, q.Name))
-	}
-	slices.SortStableFunc(a.order, compare)
-	for n, i := range a.order[1:] {
-		if compare(a.order[n], i) == 0 {
-			return nil, fmt.Errorf("quorum: parts %d and %d are both %v", a.order[n]+1, i+1, parts[i])
+		for name := range s.each() {
+			one := Part{Locker: p.Locker, Name: name}
+			if k, found := taken[one.String()]; found {
+				return nil, fmt.Errorf("quorum: parts %d and %d are both %v", k+1, i+1, one)
+			}
+			taken[one.String()] = i
 		}
 	}
+	slices.SortFunc(a.order, func(i, k int) int {
+		return cmp.Or(cmp.Compare(parts[i].Locker.deployment, parts[k].Locker.deployment),
+			cmp.Compare(a.settings[i].Name, a.settings[k].Name))
+	})
 	return a, nil
 }
 
@@ -290,6 +292,6 @@ func (a *assembly) take(ctx context.Context, n int, until clock.Instant) (err er
 	if until != clock.Never {
 		s.wait = max(0, until.Sub(l.clock.Now()))
 	}
-	a.leases[i], err = l.acquire(ctx, a.parts[i].Name, &s)
+	a.leases[i], err = l.acquire(ctx, &s)
 	return err
 }

@@ -21,8 +21,11 @@ type Lease struct {
 	unlocked atomic.Bool
 }
 
-// Name returns the lock's name.
+// Name returns the lock's name, of several the first in their order.
 func (le *Lease) Name() string { return le.h.claim.Name }
+
+// Names returns all of the lock's names, sorted: see [WithNames].
+func (le *Lease) Names() []string { return slices.Collect(le.h.claim.each()) }
 
 // Token returns the fencing token: higher than that of every earlier holder of
 // the name. A resource that remembers the highest token it has seen, and
@@ -71,6 +74,7 @@ func (le *Lease) Unlock(ctx context.Context) error {
 // [Locker.Resume].
 type Handle struct {
 	Name  string        `json:"name"`
+	Names []string      `json:"names,omitempty"` // all of them, if there are several
 	Owner string        `json:"owner"`
 	Token node.Token    `json:"token"` // the fencing token
 	Lease time.Duration `json:"lease_ns"`
@@ -86,7 +90,7 @@ func (le *Lease) Handle() Handle {
 	h := le.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return Handle{Name: h.claim.Name, Owner: h.claim.Owner, Token: h.claim.Token, Lease: h.lease, High: h.high}
+	return Handle{Name: h.claim.Name, Names: slices.Clone(h.claim.names), Owner: h.claim.Owner, Token: h.claim.Token, Lease: h.lease, High: h.high}
 }
 
 // errDetached is why a detached lease is over; it must not be released.
@@ -114,7 +118,7 @@ func (h *hold) detached() bool {
 // A hold is what all nested leases of one acquisition share.
 type hold struct {
 	l       *Locker
-	claim   node.Claim // as acquired: its token is the fencing token
+	claim   claim // as acquired: its token is the fencing token
 	owner   *Owner
 	self    Owner // owner, unless an explicit one was given
 	lease   time.Duration
@@ -150,10 +154,10 @@ func (h *hold) place() *place { return &h.spot }
 // hold makes the lease of a won acquire round, or of a resumed one.
 func (l *Locker) hold(ctx context.Context, r *round, s *settings) *hold {
 	h := &hold{
-		l: l, claim: r.claim[0], owner: s.owner,
+		l: l, claim: r.claim, owner: s.owner,
 		lease: s.lease, maxHold: s.maxHold, fixed: s.fixed,
 		since: r.start, parent: ctx, leases: 1, limit: clock.Never, renewAt: clock.Never,
-		high: r.claim[0].Token,
+		high: r.claim.Token,
 	}
 	h.first.h = h
 	if h.owner == nil {
@@ -229,15 +233,15 @@ func (h *hold) expire() {
 	var why error
 	switch {
 	case h.until == h.limit:
-		why = &Error{Op: "hold", Name: h.claim.Name, Err: ErrLost, Cause: fmt.Errorf("%w of %v", ErrMaxHold, h.maxHold)}
+		why = &Error{Op: "hold", Name: h.claim.title(), Err: ErrLost, Cause: fmt.Errorf("%w of %v", ErrMaxHold, h.maxHold)}
 	case h.fixed:
-		why = &Error{Op: "hold", Name: h.claim.Name, Err: ErrLost, Cause: fmt.Errorf("its fixed lease of %v is over", h.lease)}
+		why = &Error{Op: "hold", Name: h.claim.title(), Err: ErrLost, Cause: fmt.Errorf("its fixed lease of %v is over", h.lease)}
 	case h.failed != nil:
 		lost := *h.failed
 		lost.Err = ErrLost
 		why = &lost
 	default:
-		why = &Error{Op: "extend", Name: h.claim.Name, Err: ErrLost, Cause: fmt.Errorf("it was not renewed in time")}
+		why = &Error{Op: "extend", Name: h.claim.title(), Err: ErrLost, Cause: fmt.Errorf("it was not renewed in time")}
 	}
 	h.mu.Unlock()
 	h.lose(why)
@@ -250,13 +254,13 @@ func (h *hold) lose(why error) {
 	}
 	l := h.l
 	l.vacate(h)
-	l.observe(Event{Kind: Lost, Name: h.claim.Name, Owner: h.claim.Owner, Token: h.claim.Token,
+	l.observe(Event{Kind: Lost, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token,
 		Took: l.clock.Now().Sub(h.since), Err: why})
 	level := slog.LevelError
 	if h.fixed { // its time is over, as was to be expected
 		level = slog.LevelInfo
 	}
-	l.opts.Logger.Log(context.Background(), level, "lease lost", "name", h.claim.Name, "token", h.claim.Token, "error", why)
+	l.opts.Logger.Log(context.Background(), level, "lease lost", "name", h.claim.title(), "token", h.claim.Token, "error", why)
 }
 
 // end ends the hold, once, and its contexts. Neither the nodes nor those who
@@ -281,7 +285,7 @@ func (h *hold) end(why error) bool {
 func (h *hold) notHeld(op string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	e := &Error{Op: op, Name: h.claim.Name, Err: ErrNotHeld}
+	e := &Error{Op: op, Name: h.claim.title(), Err: ErrNotHeld}
 	if h.why != ErrNotHeld {
 		e.Cause = h.why
 	}
@@ -310,7 +314,7 @@ func (h *hold) context() context.Context {
 // attach makes a child of parent that ends with the hold and carries its owner.
 // h.mu is held.
 func (h *hold) attach(parent context.Context) *dependent {
-	ctx, cancel := context.WithCancelCause(context.WithValue(parent, h.key(), h.owner))
+	ctx, cancel := context.WithCancelCause(h.carried(parent))
 	d := &dependent{ctx, cancel}
 	h.endWith(d)
 	return d
@@ -325,8 +329,13 @@ func (h *hold) endWith(d *dependent) {
 	}
 }
 
-// key is where a context has the hold's owner.
-func (h *hold) key() ownerKey { return ownerKey{h.l, h.claim.Name} }
+// carried returns parent with the hold's owner in it, for each of the names.
+func (h *hold) carried(parent context.Context) context.Context {
+	for name := range h.claim.each() {
+		parent = context.WithValue(parent, ownerKey{h.l, name}, h.owner)
+	}
+	return parent
+}
 
 // detach ends d before the hold ends.
 func (h *hold) detach(d *dependent) {
@@ -400,9 +409,9 @@ func (f farewell) wait(ctx context.Context) error {
 	if r.await(context.WithoutCancel(ctx)) != won {
 		err = r.fail("release", ErrNoQuorum, nil)
 	} else if !r.removed() {
-		err = &Error{Op: "release", Name: h.claim.Name, Need: l.need, Err: ErrNotHeld, Cause: errBroken}
+		err = &Error{Op: "release", Name: h.claim.title(), Need: l.need, Err: ErrNotHeld, Cause: errBroken}
 	}
-	l.observe(Event{Kind: Released, Name: h.claim.Name, Owner: h.claim.Owner, Token: h.claim.Token,
+	l.observe(Event{Kind: Released, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token,
 		Took: l.clock.Now().Sub(f.start), Err: err})
 	return err
 }
@@ -446,7 +455,7 @@ func (h *hold) extend(ctx context.Context, d time.Duration) error {
 		return h.notHeld("extend")
 	}
 	if capped {
-		return &Error{Op: "extend", Name: h.claim.Name, Need: l.need, Err: ErrMaxHold,
+		return &Error{Op: "extend", Name: h.claim.title(), Need: l.need, Err: ErrMaxHold,
 			Cause: fmt.Errorf("%v from now is beyond the longest hold of %v", d, h.maxHold)}
 	}
 	r := l.begin(node.Extend, h.claim, d+l.opts.Grace, l.timeout(d))
@@ -495,6 +504,6 @@ func (h *hold) confirm(start clock.Instant, lease time.Duration) error {
 	h.failed = nil
 	h.schedule()
 	h.mu.Unlock()
-	l.observe(Event{Kind: Extended, Name: h.claim.Name, Owner: h.claim.Owner, Token: h.claim.Token, Took: now.Sub(start)})
+	l.observe(Event{Kind: Extended, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token, Took: now.Sub(start)})
 	return nil
 }

@@ -118,7 +118,7 @@ func (l *Locker) Lock(ctx context.Context, name string, opts ...Option) (*Lease,
 	if err != nil {
 		return nil, err
 	}
-	return l.acquire(ctx, name, &s)
+	return l.acquire(ctx, &s)
 }
 
 // TryLock acquires name in one attempt, without waiting for another owner. It
@@ -129,7 +129,7 @@ func (l *Locker) TryLock(ctx context.Context, name string, opts ...Option) (*Lea
 		return nil, err
 	}
 	s.wait = 0
-	return l.acquire(ctx, name, &s)
+	return l.acquire(ctx, &s)
 }
 
 // Do acquires name as Lock does, calls fn, and unlocks. fn's context is ctx, but
@@ -164,6 +164,7 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 	if from.Owner == "" || from.Token <= 0 {
 		return nil, fmt.Errorf("quorum: handle of %q has no owner or no token", from.Name)
 	}
+	opts = append([]Option{WithNames(from.Names...)}, opts...)
 	if from.Lease > 0 {
 		opts = append([]Option{WithLease(from.Lease)}, opts...)
 	}
@@ -175,8 +176,9 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 		return nil, ErrClosed
 	}
 	defer l.leave()
-	claim := node.Claim{Name: from.Name, Owner: from.Owner, Token: from.Token}
-	r := l.begin(node.Extend, claim, s.lease+l.opts.Grace, l.timeout(s.lease))
+	c := s.claim
+	c.Owner, c.Token = from.Owner, from.Token
+	r := l.begin(node.Extend, c, s.lease+l.opts.Grace, l.timeout(s.lease))
 	defer r.done()
 	r.guarded = true
 	r.ask(allNodes(len(l.nodes)))

@@ -18,7 +18,7 @@ type Observer interface {
 // are zero.
 type Event struct {
 	Kind  EventKind
-	Name  string     // the lock's name
+	Name  string     // the lock's name, or several with commas between
 	Owner string     // the owner's field on the nodes
 	Token node.Token // the lease's fencing token
 	Node  string     // which node, for NodeFailed, NodeRecovered and Healed

@@ -193,11 +193,13 @@ type Option func(*settings)
 
 // settings are what one acquisition was asked for.
 type settings struct {
+	claim   // without owner and token
 	lease   time.Duration
 	maxHold time.Duration
 	wait    time.Duration // < 0: no bound
 	fixed   bool
-	owner   *Owner
+	owner   *Owner   // who it is for, if that is known
+	owners  []*Owner // of several names: who the context says that it is for, by name
 	err     error
 }
 
@@ -252,11 +254,15 @@ func (l *Locker) settings(ctx context.Context, name string, opts []Option) (sett
 			o(&s)
 		}
 	}
-	if s.owner == nil {
-		s.owner, _ = ctx.Value(ownerKey{l, name}).(*Owner)
+	if err := s.setNames(name); s.err == nil {
+		s.err = err
 	}
-	if s.err == nil && name == "" {
-		s.err = errors.New("quorum: the lock's name is empty")
+	if s.owner == nil {
+		s.owner, _ = ctx.Value(ownerKey{l, s.Name}).(*Owner)
+		for _, name := range s.names {
+			owner, _ := ctx.Value(ownerKey{l, name}).(*Owner)
+			s.owners = append(s.owners, owner)
+		}
 	}
 	if s.err == nil {
 		s.err = l.opts.checkLease(s.lease)

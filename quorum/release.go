@@ -12,9 +12,9 @@ import (
 // not locked"). Nodes in mayHold that do not confirm are asked again until they
 // do, or until expiry, when no key of the claim is left. The caller puts the
 // round down with done.
-func (l *Locker) release(claim node.Claim, mayHold nodeSet, expiry clock.Instant) *round {
+func (l *Locker) release(c claim, mayHold nodeSet, expiry clock.Instant) *round {
 	l.releases.Add(1)
-	r := l.begin(node.Release, claim, 0, l.opts.Timeout)
+	r := l.begin(node.Release, c, 0, l.opts.Timeout)
 	r.mayHold, r.expiry = mayHold, expiry
 	r.ask(allNodes(len(l.nodes)))
 	return r
@@ -34,7 +34,7 @@ func (l *Locker) settle(r *round) {
 		return
 	}
 	if s == nil {
-		s = &sweep{l: l, claim: r.claim[0], expiry: r.expiry}
+		s = &sweep{l: l, claim: r.claim, expiry: r.expiry}
 	}
 	s.pending = pending
 	s.again(l.clock.Now())
@@ -50,7 +50,7 @@ func (l *Locker) released() {
 // A sweep is a release that some nodes have not confirmed.
 type sweep struct {
 	l       *Locker
-	claim   node.Claim
+	claim   claim
 	pending nodeSet
 	expiry  clock.Instant
 	tries   int

@@ -22,12 +22,14 @@ const maxRenewal = 128
 
 func (b *batch) add(h *hold) {
 	for i := len(b.renewals) - 1; i >= 0; i-- {
-		if r := b.renewals[i]; r.lease == h.lease && len(r.holds) < maxRenewal {
-			r.holds = append(r.holds, h)
+		if r := b.renewals[i]; r.lease == h.lease && r.claims+h.claim.size() <= maxRenewal {
+			r.add(h)
 			return
 		}
 	}
-	b.renewals = append(b.renewals, &renewal{l: b.l, lease: h.lease, holds: []*hold{h}})
+	r := &renewal{l: b.l, lease: h.lease}
+	r.add(h)
+	b.renewals = append(b.renewals, r)
 }
 
 func (b *batch) send() {
@@ -39,10 +41,11 @@ func (b *batch) send() {
 // A renewal is one round that extends many leases of one length. Nothing waits
 // for it: what comes of it is done as the replies come in.
 type renewal struct {
-	l     *Locker
-	lease time.Duration
-	holds []*hold
-	start clock.Instant
+	l      *Locker
+	lease  time.Duration
+	holds  []*hold
+	claims int // how many names the holds have together
+	start  clock.Instant
 
 	mu      sync.Mutex
 	replies int
@@ -50,14 +53,19 @@ type renewal struct {
 	tallies []tally
 }
 
+func (r *renewal) add(h *hold) {
+	r.holds = append(r.holds, h)
+	r.claims += h.claim.size()
+}
+
 func (r *renewal) send() {
 	l := r.l
 	n := len(l.nodes)
 	r.ballots = make([][]ballot, len(r.holds))
 	r.tallies = make([]tally, len(r.holds))
-	claims := make([]node.Claim, len(r.holds))
+	claims := make([]node.Claim, 0, r.claims)
 	for k, h := range r.holds {
-		claims[k] = h.claim
+		claims = h.claim.appendTo(claims)
 		r.ballots[k] = make([]ballot, n)
 		r.tallies[k] = tally{nodes: n, need: l.need}
 	}
@@ -76,15 +84,17 @@ func (r *renewal) send() {
 // when it falls.
 func (r *renewal) receive(i int, reply node.Reply) {
 	kept := reply.Kept
-	reply.Kept = []bool{true}
+	reply.Kept = nil
 	b := r.l.judge(i, node.Extend, r.start, reply)
 	var decided []int
 	r.mu.Lock()
-	for k := range r.holds {
-		if b.vote == Granted && !kept[k] {
-			r.ballots[k][i] = ballot{vote: Refused}
-		} else {
-			r.ballots[k][i] = b
+	for k, h := range r.holds {
+		r.ballots[k][i] = b
+		if b.vote == Granted {
+			if !keptAll(kept[:h.claim.size()]) {
+				r.ballots[k][i] = ballot{vote: Refused}
+			}
+			kept = kept[h.claim.size():]
 		}
 		t := &r.tallies[k]
 		before, gone := t.verdict(), t.missing(majority(t.nodes))
@@ -115,13 +125,13 @@ func (r *renewal) decide(k int) {
 		_ = h.confirm(r.start, r.lease) // the holder learns it from its context
 		return
 	}
-	err := r.l.fail("extend", h.claim.Name, r.ballots[k], ErrNoQuorum, nil)
+	err := r.l.fail("extend", h.claim.title(), r.ballots[k], ErrNoQuorum, nil)
 	gone := t.missing(majority(t.nodes))
 	if gone {
 		err.Err, err.Cause = ErrLost, errBroken
 	}
 	r.mu.Unlock()
-	r.l.observe(Event{Kind: ExtendFailed, Name: h.claim.Name, Owner: h.claim.Owner, Token: h.claim.Token,
+	r.l.observe(Event{Kind: ExtendFailed, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token,
 		Took: r.l.clock.Now().Sub(r.start), Err: err})
 	if gone {
 		h.lose(err)
@@ -174,15 +184,15 @@ func (h *hold) heal(i int) {
 	h.high = token
 	h.mayHold.add(i)
 	h.expiry = max(h.expiry, l.expiry(now, h.lease))
-	claim := h.claim
-	claim.Token = token
+	c := h.claim
+	c.Token = token
 	h.mu.Unlock()
-	command := node.Command{Kind: node.Acquire, Claims: []node.Claim{claim}, TTL: h.lease + l.opts.Grace,
+	command := node.Command{Kind: node.Acquire, Claims: c.appendTo(nil), TTL: h.lease + l.opts.Grace,
 		Retention: l.opts.FenceRetention, Deadline: now.Add(l.timeout(h.lease))}
 	l.nodes[i].Submit(command, func(reply node.Reply) {
 		l.seeFence(reply.Fence)
 		if reply.Status == node.Granted {
-			l.observe(Event{Kind: Healed, Name: claim.Name, Owner: claim.Owner, Token: h.claim.Token, Node: l.nodes[i].Name()})
+			l.observe(Event{Kind: Healed, Name: c.title(), Owner: c.Owner, Token: h.claim.Token, Node: l.nodes[i].Name()})
 		}
 	})
 }

@@ -20,7 +20,8 @@ import (
 type round struct {
 	l        *Locker
 	command  node.Command
-	claim    [1]node.Claim
+	claim    claim
+	claims   []node.Claim  // of claim; of the command
 	start    clock.Instant // read before anything was sent
 	deadline clock.Instant
 
@@ -74,7 +75,6 @@ func (l *Locker) newRound() *round {
 		reply:   make([]func(node.Reply), len(l.nodes)),
 		ballots: make([]ballot, len(l.nodes)),
 	}
-	r.command.Claims = r.claim[:]
 	for i := range l.nodes {
 		r.reply[i] = func(rep node.Reply) { r.receive(i, rep) }
 	}
@@ -82,16 +82,16 @@ func (l *Locker) newRound() *round {
 }
 
 // begin takes a round for one command. ttl is 0 where the command has none.
-func (l *Locker) begin(kind node.Kind, claim node.Claim, ttl, timeout time.Duration) *round {
+func (l *Locker) begin(kind node.Kind, c claim, ttl, timeout time.Duration) *round {
 	r := l.rounds.Get().(*round)
 	r.signal.Wait(context.Background(), 0) // forget what a late reply set
 	r.users.Store(1)
 	r.start = l.clock.Now()
 	r.deadline = r.start.Add(timeout)
-	r.claim[0] = claim
+	r.claim, r.claims = c, c.appendTo(r.claims[:0])
 	r.command = node.Command{
 		Kind:      kind,
-		Claims:    r.claim[:],
+		Claims:    r.claims,
 		TTL:       ttl,
 		Retention: l.opts.FenceRetention,
 		Deadline:  r.deadline,
@@ -182,7 +182,8 @@ func (r *round) done() {
 	if r.command.Kind == node.Release {
 		r.l.settle(r)
 	}
-	r.command, r.claim[0] = node.Command{}, node.Claim{}
+	r.command, r.claim = node.Command{}, claim{}
+	clear(r.claims)
 	r.l.rounds.Put(r)
 }
 
@@ -205,7 +206,7 @@ func (r *round) mayHoldNow() nodeSet {
 func (r *round) fail(op string, sentinel, cause error) *Error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := r.l.fail(op, r.claim[0].Name, r.ballots, sentinel, cause)
+	e := r.l.fail(op, r.claim.title(), r.ballots, sentinel, cause)
 	e.Need = r.tally.need
 	return e
 }
@@ -251,7 +252,7 @@ func (l *Locker) judge(i int, kind node.Kind, start clock.Instant, reply node.Re
 		b.vote = Granted
 	case node.Done:
 		b.vote, b.may = Granted, kind == node.Extend
-		if kind == node.Extend && !reply.Kept[0] {
+		if kind == node.Extend && !keptAll(reply.Kept) {
 			b.vote, b.may = Refused, false
 		}
 	}

@@ -1,0 +1,375 @@
+package quorum_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// The tests of this file are about one lock of several names.
+
+func TestNamesAreAllOrNothing(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		l := w.locker(quorum.Options{})
+		defer l.Close()
+		w.foreign("b", time.Minute, 0, 1, 2)
+		_, err := l.TryLock(background, "c", quorum.WithNames("b", "a"))
+		if !errors.Is(err, quorum.ErrHeld) || !strings.HasPrefix(err.Error(), `acquire "a,b,c": lock is held by another owner`) {
+			t.Errorf("got %v", err)
+		}
+		if w.locked("a")+w.locked("c") != 0 || w.locked("b") != 3 {
+			t.Errorf("a, b, c are on %d, %d, %d nodes", w.locked("a"), w.locked("b"), w.locked("c"))
+		}
+	})
+}
+
+// One lock of three names costs what a lock of one name does: one command to each
+// node, and one to release it.
+func TestNamesTakeOneRoundTrip(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		l, other := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+		defer l.Close()
+		defer other.Close()
+		lease := must[*quorum.Lease](t)(l.Lock(background, "b", quorum.WithNames("c", "a", "b")))
+		if got := lease.Names(); !slices.Equal(got, []string{"a", "b", "c"}) || lease.Name() != "a" {
+			t.Errorf("names %q, name %q", got, lease.Name())
+		}
+		for _, name := range lease.Names() {
+			if n := w.holders(name, lease.Handle().Owner); n != 5 {
+				t.Errorf("%d nodes have %s", n, name)
+			}
+			if _, err := other.TryLock(background, name); !errors.Is(err, quorum.ErrHeld) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if _, err := other.TryLock(background, "x", quorum.WithNames("c", "y")); !errors.Is(err, quorum.ErrHeld) {
+			t.Error(err)
+		}
+		w.sent[0].Store(0)
+		if err := lease.Unlock(background); err != nil {
+			t.Error(err)
+		}
+		again := must[*quorum.Lease](t)(l.Lock(background, "a", quorum.WithNames("c", "b")))
+		if n := w.sent[0].Load(); n != 2 {
+			t.Errorf("%d commands to release and acquire", n)
+		}
+		if again.Token() <= lease.Token() {
+			t.Error("the token did not rise")
+		}
+		if w.locked("x")+w.locked("y") != 0 {
+			t.Error("something is left")
+		}
+	})
+}
+
+// The one token is above those of all earlier holders of each of the names.
+func TestTokenOfNamesIsAboveAllOfThem(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		l := w.locker(quorum.Options{})
+		defer l.Close()
+		var highest node.Token
+		for i, name := range []string{"b", "c", "a"} {
+			fast := w.locker(quorum.Options{Clock: wall{w.clock, time.Duration(i+1) * 48 * time.Hour}})
+			lease := must[*quorum.Lease](t)(fast.Lock(background, name))
+			highest = max(highest, lease.Token())
+			_ = lease.Unlock(background)
+			fast.Close()
+		}
+		lease := must[*quorum.Lease](t)(l.TryLock(background, "c", quorum.WithNames("b", "a")))
+		if lease.Token() <= highest {
+			t.Errorf("token %d, the highest before was %d", lease.Token(), highest)
+		}
+		_ = lease.Unlock(background)
+		for _, name := range []string{"a", "b", "c"} {
+			if next := must[*quorum.Lease](t)(l.TryLock(background, name)); next.Token() <= lease.Token() {
+				t.Errorf("token %d of %s after %d", next.Token(), name, lease.Token())
+			}
+		}
+	})
+}
+
+// A lease that lost one of its names has lost all.
+func TestLossOfOneNameIsLossOfAll(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+		defer a.Close()
+		defer b.Close()
+		before := must[*quorum.Lease](t)(a.Lock(background, "u", quorum.WithNames("v")))
+		lease := must[*quorum.Lease](t)(a.Lock(background, "a", quorum.WithNames("b", "c")))
+		after := must[*quorum.Lease](t)(a.Lock(background, "x"))
+		if broken, err := b.ForceUnlock(background, "b"); !broken || err != nil {
+			t.Fatal(broken, err)
+		}
+		start := time.Now()
+		<-lease.Context().Done()
+		if d := time.Since(start); d > 10*time.Second+quorum.DefaultTimeout {
+			t.Errorf("it took %v", d)
+		}
+		if err := context.Cause(lease.Context()); !errors.Is(err, quorum.ErrLost) || !strings.Contains(err.Error(), `"a,b,c"`) {
+			t.Errorf("cause: %v", err)
+		}
+		if w.locked("a") != 5 {
+			t.Errorf("%d nodes have what was not broken", w.locked("a"))
+		}
+		if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
+			t.Errorf("Unlock: %v", err)
+		}
+		if w.locked("a")+w.locked("c") != 0 {
+			t.Error("something is left")
+		}
+		time.Sleep(time.Minute)
+		if before.Context().Err() != nil || after.Context().Err() != nil {
+			t.Error("other leases of the same renewal are lost, too")
+		}
+	})
+}
+
+// A node that lost some of the names gets them back.
+func TestNamesAreHealed(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		l := w.locker(quorum.Options{})
+		defer l.Close()
+		lease := must[*quorum.Lease](t)(l.Lock(background, "a", quorum.WithNames("b", "c")))
+		for i, name := range []string{"a", "b"} {
+			w.nodes[i].Do(func(s *model.Server, _ model.Time) { s.Del(name) })
+		}
+		time.Sleep(11 * time.Second)
+		for _, name := range lease.Names() {
+			if n := w.holders(name, lease.Handle().Owner); n != 5 {
+				t.Errorf("%d nodes have %s", n, name)
+			}
+		}
+		if err := lease.Unlock(background); err != nil {
+			t.Error(err)
+		}
+		if n := w.locked("a") + w.locked("b") + w.locked("c"); n != 0 {
+			t.Errorf("%d keys are left", n)
+		}
+	})
+}
+
+// In one process and between processes: whatever names many ask for, nobody waits
+// for ever, and of each name one is the holder.
+func TestNamesDoNotDeadlock(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		for i, n := range w.nodes {
+			n.Delay(time.Duration(1+i) * 300 * time.Microsecond)
+		}
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		inside := make(map[string]int)
+		last := make(map[string]node.Token)
+		start := time.Now()
+		for range 3 {
+			l := w.locker(quorum.Options{})
+			defer l.Close()
+			for task := range uint64(4) {
+				rnd := rand.New(rand.NewPCG(task, 7))
+				wg.Go(func() {
+					for range 15 {
+						names := []string{"a", "b", "c", "d"}
+						rnd.Shuffle(4, func(i, k int) { names[i], names[k] = names[k], names[i] })
+						names = names[:1+rnd.IntN(4)]
+						lease, err := l.Lock(background, names[0], quorum.WithNames(names[1:]...))
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						mu.Lock()
+						for _, name := range names {
+							if inside[name]++; inside[name] > 1 || lease.Token() <= last[name] {
+								t.Errorf("%d hold %s; token %d after %d", inside[name], name, lease.Token(), last[name])
+							}
+							last[name] = lease.Token()
+						}
+						mu.Unlock()
+						time.Sleep(time.Millisecond)
+						mu.Lock()
+						for _, name := range names {
+							inside[name]--
+						}
+						mu.Unlock()
+						if err := lease.Unlock(background); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+		}
+		wg.Wait()
+		each := time.Since(start) / 180
+		t.Logf("%v for each acquisition", each)
+		if each > 100*time.Millisecond {
+			t.Errorf("each acquisition took %v", each)
+		}
+	})
+}
+
+// Whoever came first to one of the names is served before those who came later.
+func TestNamesWaitInAllTheirLines(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		defer l.Close()
+		held := must[*quorum.Lease](t)(l.Lock(background, "b"))
+		var order []string
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		for _, names := range [][]string{{"a", "b"}, {"a"}, {"c", "a"}, {"b"}, {"c"}} {
+			wg.Go(func() {
+				lease, err := l.Lock(background, names[0], quorum.WithNames(names[1:]...))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				order = append(order, strings.Join(names, ""))
+				mu.Unlock()
+				time.Sleep(time.Second)
+				_ = lease.Unlock(background)
+			})
+			time.Sleep(10 * time.Millisecond)
+		}
+		_ = held.Unlock(background)
+		wg.Wait()
+		if got := fmt.Sprint(order); got != "[ab a b ca c]" && got != "[ab b a ca c]" {
+			t.Errorf("order %v", got)
+		}
+	})
+}
+
+// What is held can be taken again in whole or in part; what is not held cannot be
+// added to it, and nobody waits for itself.
+func TestNamesNest(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		defer l.Close()
+		lease := must[*quorum.Lease](t)(l.Lock(background, "a", quorum.WithNames("b", "c")))
+		part := must[*quorum.Lease](t)(l.TryLock(lease.Context(), "c", quorum.WithNames("b")))
+		one := must[*quorum.Lease](t)(l.Lock(part.Context(), "b"))
+		if one.Token() != lease.Token() {
+			t.Error("a nested lease has a token of its own")
+		}
+		for _, names := range [][]string{{"c", "d"}, {"b", "0"}} {
+			_, err := l.Lock(one.Context(), names[0], quorum.WithNames(names[1:]...))
+			if !errors.Is(err, quorum.ErrDeadlock) {
+				t.Errorf("%q: %v", names, err)
+			}
+		}
+		other := must[*quorum.Lease](t)(l.Lock(lease.Context(), "d"))
+		if _, err := l.Lock(other.Context(), "d", quorum.WithNames("c")); !errors.Is(err, quorum.ErrDeadlock) {
+			t.Errorf("parts of two leases: %v", err)
+		}
+		_ = other.Unlock(background)
+		_ = lease.Unlock(background)
+		_ = part.Unlock(background)
+		if w.locked("a") != 3 {
+			t.Errorf("%d nodes have it", w.locked("a"))
+		}
+		_ = one.Unlock(background)
+		if w.locked("a") != 0 {
+			t.Errorf("%d nodes have it", w.locked("a"))
+		}
+
+		o := quorum.NewOwner()
+		lease = must[*quorum.Lease](t)(l.Lock(background, "a", quorum.WithNames("b"), quorum.WithOwner(o)))
+		must[*quorum.Lease](t)(l.Lock(background, "b", quorum.WithOwner(o)))
+		if _, err := l.Lock(background, "b", quorum.WithNames("c"), quorum.WithOwner(o)); !errors.Is(err, quorum.ErrDeadlock) {
+			t.Errorf("got %v", err)
+		}
+		// When it is over, it is in nobody's way.
+		_, _ = l.ForceUnlock(background, "a")
+		if _, err := l.TryLock(background, "b", quorum.WithNames("c"), quorum.WithOwner(o)); !errors.Is(err, quorum.ErrHeld) || errors.Is(err, quorum.ErrDeadlock) {
+			t.Errorf("the nodes still have b: %v", err)
+		}
+	})
+}
+
+// A handle has all names.
+func TestNamesAreHandedOver(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+		defer a.Close()
+		defer b.Close()
+		lease := must[*quorum.Lease](t)(a.Lock(background, "y", quorum.WithNames("x")))
+		handle := must[quorum.Handle](t)(lease.Detach())
+		resumed := must[*quorum.Lease](t)(b.Resume(background, handle))
+		if got := resumed.Names(); !slices.Equal(got, []string{"x", "y"}) || resumed.Token() != lease.Token() {
+			t.Errorf("it has %q", got)
+		}
+		time.Sleep(5 * time.Minute)
+		if err := resumed.Unlock(background); err != nil {
+			t.Error(err)
+		}
+		if w.locked("x")+w.locked("y") != 0 {
+			t.Error("something is left")
+		}
+		if _, err := a.Lock(background, "x", quorum.WithNames("")); err == nil || !strings.Contains(err.Error(), "empty") {
+			t.Errorf("an empty name: %v", err)
+		}
+	})
+}
+
+// Parts of a Joint may have several names, but none twice.
+func TestJointOfNames(t *testing.T) {
+	inWorld(t, 6, func(w *world) {
+		north, south, both := w.process(quorum.Options{})
+		defer north.Close()
+		defer south.Close()
+		both[0].Options = []quorum.Option{quorum.WithNames("y", "z")}
+		j := must[*quorum.Joint](t)(quorum.LockAll(background, both))
+		if w.locked("y") != 6 || w.locked("z") != 3 {
+			t.Errorf("on %d and %d nodes", w.locked("y"), w.locked("z"))
+		}
+		if _, err := quorum.TryLockAll(j.Context(), both); err != nil {
+			t.Error(err)
+		}
+		if _, err := quorum.TryLockAll(background, append(both, quorum.Part{Locker: north, Name: "z"})); err == nil || !strings.Contains(err.Error(), "parts 1 and 3 are both") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// Real servers: two names at a time, of three, by processes that disagree about
+// the order.
+func TestRealNames(t *testing.T) {
+	all := servers(t, 3)
+	var inside [3]atomic.Int64
+	var wg sync.WaitGroup
+	for task := range 6 {
+		l := connect(t, all, quorum.Options{})
+		wg.Go(func() {
+			for i := range 20 {
+				x, y := (task+i)%3, (task+2*i+1)%3
+				err := l.Do(background, fmt.Sprint("name", x), func(context.Context, *quorum.Lease) error {
+					for _, k := range slices.Compact([]int{x, y}) {
+						if n := inside[k].Add(1); n != 1 {
+							t.Errorf("%d hold name%d", n, k)
+						}
+					}
+					for _, k := range slices.Compact([]int{x, y}) {
+						inside[k].Add(-1)
+					}
+					return nil
+				}, quorum.WithNames(fmt.Sprint("name", y)))
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := keys(t, all, "name?"); n != 0 {
+		t.Errorf("%d keys are left", n)
+	}
+}
