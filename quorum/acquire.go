@@ -32,6 +32,10 @@ type waiter struct {
 	deadline clock.Instant // of the wait, or Never
 	token    node.Token    // the highest fence seen for the name
 
+	ticket ticket
+	last   claim   // of the last attempt
+	seen   []int32 // notices of each node, before the last attempt
+
 	ballots   []ballot       // the latest answer of each node
 	gated     bool           // the last attempt ended at its gate
 	late      bool           // the last attempt was granted, but too late
@@ -59,7 +63,7 @@ var errHere = errors.New("held in this process")
 
 func (l *Locker) newWaiter() *waiter {
 	w := &waiter{l: l, signal: l.clock.NewSignal(), ballots: make([]ballot, len(l.nodes)),
-		notices: make([]atomic.Int32, len(l.nodes))}
+		notices: make([]atomic.Int32, len(l.nodes)), seen: make([]int32, len(l.nodes))}
 	for i := range l.nodes {
 		w.wake = append(w.wake, func() {
 			w.noticed.Or(1 << i)
@@ -85,7 +89,13 @@ func (l *Locker) acquire(ctx context.Context, s *settings) (*Lease, error) {
 	if s.wait >= 0 {
 		w.deadline = began.Add(s.wait)
 	}
+	if s.fair {
+		w.standInLine()
+	}
 	lease, err := w.acquire(ctx)
+	if err != nil {
+		w.leaveLine()
+	}
 	w.recycle()
 	if err == nil {
 		l.observe(Event{Kind: Acquired, Name: s.title(), Owner: lease.h.claim.Owner, Token: lease.Token(),
@@ -100,6 +110,7 @@ func (w *waiter) recycle() {
 	}
 	w.stops = w.stops[:0]
 	w.settings, w.token = nil, 0
+	w.ticket, w.last = ticket{}, claim{}
 	w.gated, w.late, w.stale, w.fruitless, w.splits, w.alarms, w.hurry, w.took = false, false, 0, 0, 0, 0, 0, 0
 	w.ahead = 0
 	for i := range w.notices {
@@ -143,7 +154,7 @@ func (w *waiter) acquire(ctx context.Context) (*Lease, error) {
 			}
 		}
 		if lease := w.attempt(ctx); lease != nil {
-			if len(w.stops) > 0 && w.settings.names == nil {
+			if len(w.stops) > 0 && w.settings.names == nil && !w.settings.fair {
 				l.noteCrowd(w)
 			}
 			return lease, nil
@@ -213,7 +224,7 @@ func (l *Locker) queue(w *waiter) {
 		ln := l.line(name)
 		ln.queue = append(ln.queue, w)
 	}
-	if w.settings.names == nil {
+	if w.settings.names == nil && !w.settings.fair {
 		c := l.crowds[w.settings.Name]
 		w.ahead, w.took = c.served, c.took
 	}
@@ -381,7 +392,11 @@ func (w *waiter) attempt(ctx context.Context) *Lease {
 		return nil
 	}
 	c := s.claim
-	c.Owner, c.Token = l.ownerName(), token
+	c.Owner, c.Token, c.ticket = l.ownerName(), token, w.ticket
+	w.last = c
+	for i := range w.notices {
+		w.seen[i] = w.notices[i].Load()
+	}
 	r := l.begin(node.Acquire, c, s.lease+l.opts.Grace, w.timeout())
 	defer r.done()
 	if gates != 0 && !r.pass(ctx, gates.first()) {
@@ -448,8 +463,8 @@ func (w *waiter) record(r *round) {
 		}
 		w.ballots[i] = b
 		w.token = max(w.token, b.fence)
-		if b.stale {
-			stale++
+		if b.stale || b.vote == Refused && w.settings.fair && b.fence >= r.claim.Token {
+			stale++ // or has no place in line, for want of a higher token
 		}
 		if b.vote == Granted {
 			granted++
@@ -524,6 +539,9 @@ func (w *waiter) rest(ctx context.Context) bool {
 		first = max(first, w.took)
 	}
 	until := l.clock.Now().Add(pause(free, w.fruitless-1, first, l.opts.Poll, l.chance()))
+	if w.settings.fair {
+		until = min(until, l.clock.Now().Add(l.opts.Poll+l.opts.Timeout)) // to keep its place
+	}
 	// Drawn once: the least of a new draw for each notice would be next to nothing.
 	luck := l.chance()
 	alarmed := false
@@ -545,6 +563,13 @@ func (w *waiter) rest(ctx context.Context) bool {
 		set := (free | noticed) &^ mute
 		switch {
 		case noticed&^free == 0: // no news: these notices are of this waiter's own release
+		case set.len() >= l.need && w.settings.fair && w.splits < 2:
+			before := w.before()
+			if before == 0 {
+				return true
+			}
+			// They come first. But one may have died, or a notice be lost.
+			until = min(until, l.clock.Now().Add(time.Duration(before)*noticeSlack))
 		case set.len() >= l.need && w.splits < 2:
 			w.hurry = set
 			others := w.ahead - w.released()

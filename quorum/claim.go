@@ -13,6 +13,7 @@ import (
 type claim struct {
 	node.Claim          // on its name, or the first of its names
 	names      []string // all of them, sorted; nil if there is only one
+	ticket
 }
 
 // each yields every name.

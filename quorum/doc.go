@@ -66,7 +66,8 @@
 //
 // Waiters are woken by published notices, and keep a timer for those that get
 // lost. Inside one Locker the waiters of a name form a queue, of which the first
-// competes with other processes.
+// competes with other processes. Where many compete, those who have probably
+// waited longer ask first; [WithFair] makes an order of it.
 //
 // Sources: the Redis page "Distributed Locks with Redis" (read 2026-11), for the
 // algorithm and its names; Martin Kleppmann, "How to do distributed locking"

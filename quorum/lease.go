@@ -159,6 +159,7 @@ func (l *Locker) hold(ctx context.Context, r *round, s *settings) *hold {
 		since: r.start, parent: ctx, leases: 1, limit: clock.Never, renewAt: clock.Never,
 		high: r.claim.Token,
 	}
+	h.claim.patience = 0 // its release leaves no place in line
 	h.first.h = h
 	if h.owner == nil {
 		h.owner = &h.self

@@ -198,6 +198,7 @@ type settings struct {
 	maxHold time.Duration
 	wait    time.Duration // < 0: no bound
 	fixed   bool
+	fair    bool
 	owner   *Owner   // who it is for, if that is known
 	owners  []*Owner // of several names: who the context says that it is for, by name
 	err     error
@@ -263,6 +264,9 @@ func (l *Locker) settings(ctx context.Context, name string, opts []Option) (sett
 			owner, _ := ctx.Value(ownerKey{l, name}).(*Owner)
 			s.owners = append(s.owners, owner)
 		}
+	}
+	if s.err == nil && s.fair && s.names != nil {
+		s.err = errors.New("quorum: WithFair is for one name: who stands in several lines can block others in all of them")
 	}
 	if s.err == nil {
 		s.err = l.opts.checkLease(s.lease)

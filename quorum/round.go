@@ -49,6 +49,7 @@ type ballot struct {
 	wait    time.Duration // how long the node will refuse (negative: for ever) or abstain
 	fence   node.Token
 	err     error
+	ahead   int  // how many waiters in line are before this one
 	stale   bool // refused only because the token was too low
 	removed bool // a release or break found something
 	may     bool // the claim may be there, now or later
@@ -95,6 +96,9 @@ func (l *Locker) begin(kind node.Kind, c claim, ttl, timeout time.Duration) *rou
 		TTL:       ttl,
 		Retention: l.opts.FenceRetention,
 		Deadline:  r.deadline,
+	}
+	if kind == node.Acquire || kind == node.Release {
+		r.command.Ticket, r.command.Waiter, r.command.Patience = c.number, c.waiter, c.patience
 	}
 	clear(r.ballots)
 	r.tally = tally{nodes: len(l.nodes), need: l.need}
@@ -243,7 +247,7 @@ func (l *Locker) judge(i int, kind node.Kind, start clock.Instant, reply node.Re
 			b.vote, b.wait = Abstaining, until
 		}
 	case node.Refused:
-		b.vote, b.wait = Refused, reply.TTL
+		b.vote, b.wait, b.ahead = Refused, reply.TTL, reply.Ahead
 	case node.Stale:
 		b.vote, b.stale = Refused, true
 	case node.Released:

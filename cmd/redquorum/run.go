@@ -21,13 +21,15 @@ import (
 )
 
 const runManual = `
-usage: redquorum run --name NAME [flags] -- COMMAND [ARG...]
+usage: redquorum run --name NAME [--name NAME ...] [flags] -- COMMAND [ARG...]
 
 Takes the lock NAME, runs COMMAND, and releases the lock when COMMAND has ended.
+Several NAMEs are taken all at once or not at all.
 The lock is renewed for as long as COMMAND runs, or until --max-hold.
 
 COMMAND runs in a process group of its own, with the standard streams passed
-through. In its environment are REDQUORUM_NAME, REDQUORUM_TOKEN (a fencing token:
+through. In its environment are REDQUORUM_NAME (several are separated by commas),
+REDQUORUM_TOKEN (a fencing token:
 higher than that of every earlier holder) and REDQUORUM_OWNER; REDQUORUM_NODES is
 removed from it, for the passwords. INT, TERM and HUP are passed on to the group.
 If the lock cannot be renewed, or --max-hold is near, the group gets TERM while
@@ -62,7 +64,8 @@ const (
 // runFlags are what run was asked for.
 type runFlags struct {
 	nodeFlags
-	name    string
+	names   []string
+	fair    bool
 	need    int // of the nodes; 0: a majority
 	lease   time.Duration
 	wait    time.Duration // negative: until it is free
@@ -110,7 +113,14 @@ func (c *command) runFlags() (f runFlags, status int, ok bool) {
 	fs := c.flags("run", runManual)
 	f.register(fs)
 	f.registerEmbedded(fs)
-	fs.StringVar(&f.name, "name", "", "the lock's `name`")
+	fs.Func("name", "the lock's `name`; give it several times for one lock of several names", func(s string) error {
+		if s == "" {
+			return errors.New("it is empty")
+		}
+		f.names = append(f.names, s)
+		return nil
+	})
+	fs.BoolVar(&f.fair, "fair", false, "wait in line: who asked first is served first, among all that do so")
 	fs.Func("need", "how many nodes must grant the lock: a `number` above half of them, or \"all\" (default: a majority)", func(s string) (err error) {
 		if s == "all" {
 			f.need = needAll
@@ -133,8 +143,10 @@ func (c *command) runFlags() (f runFlags, status int, ok bool) {
 	fs.Visit(func(fl *flag.Flag) { set[fl.Name] = true })
 	var err error
 	switch {
-	case f.name == "":
-		err = usageError("--name is missing or empty")
+	case len(f.names) == 0:
+		err = usageError("--name is missing")
+	case f.fair && len(f.names) > 1:
+		err = usageError("--fair is for one --name")
 	case len(f.command) == 0:
 		err = usageError("the command is missing: ... -- COMMAND [ARG...]")
 	case strings.Contains(f.command[0], "://"):
@@ -159,16 +171,22 @@ func (c *command) runFlags() (f runFlags, status int, ok bool) {
 
 // acquire takes the lock, and says so when that takes a while.
 func (f *runFlags) acquire(ctx context.Context, c *command, l *quorum.Locker) (*quorum.Lease, error) {
+	opts := []quorum.Option{quorum.WithNames(f.names[1:]...)}
+	if f.fair {
+		opts = append(opts, quorum.WithFair())
+	}
 	if f.try {
-		return l.TryLock(ctx, f.name)
+		return l.TryLock(ctx, f.names[0], opts...)
 	}
 	waiting, stop := context.WithCancel(ctx)
 	told := make(chan struct{})
 	slow := time.AfterFunc(time.Second, func() {
 		defer close(told)
-		if r, err := l.Inspect(waiting, f.name); err == nil && waiting.Err() == nil {
-			fmt.Fprintf(c.stderr, "redquorum run: waiting for the lock; ")
-			_ = printReport(c.stderr, r)
+		for _, name := range f.names {
+			if r, err := l.Inspect(waiting, name); err == nil && waiting.Err() == nil {
+				fmt.Fprintf(c.stderr, "redquorum run: waiting for the lock; ")
+				_ = printReport(c.stderr, r)
+			}
 		}
 	})
 	defer func() {
@@ -178,9 +196,9 @@ func (f *runFlags) acquire(ctx context.Context, c *command, l *quorum.Locker) (*
 		}
 	}()
 	if f.wait >= 0 {
-		return l.Lock(ctx, f.name, quorum.WithWait(f.wait))
+		opts = append(opts, quorum.WithWait(f.wait))
 	}
-	return l.Lock(ctx, f.name)
+	return l.Lock(ctx, f.names[0], opts...)
 }
 
 // notAcquired is the exit status for an err of acquire: whether it is worth
@@ -242,7 +260,7 @@ func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease, troub
 	cmd := exec.Command(path, f.command[1:]...)
 	cmd.Args[0] = f.command[0]
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, c.stdout, c.stderr
-	cmd.Env = append(withoutNodes(os.Environ()), "REDQUORUM_NAME="+handle.Name,
+	cmd.Env = append(withoutNodes(os.Environ()), "REDQUORUM_NAME="+strings.Join(lease.Names(), ","),
 		fmt.Sprintf("REDQUORUM_TOKEN=%d", handle.Token), "REDQUORUM_OWNER="+handle.Owner)
 	cmd.WaitDelay = time.Second // for pipes that are held open by what is left in the background
 	group, err := startGroup(cmd)

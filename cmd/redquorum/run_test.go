@@ -479,3 +479,19 @@ func (l *lockedBuffer) String() string {
 	defer l.mu.Unlock()
 	return l.b.String()
 }
+
+// Several names are one lock, and the environment names them all.
+func TestRunSeveralNames(t *testing.T) {
+	start(t, runIn("--name other --fair", "true")...).exits(2)
+	out := start(t, runIn("--name other", "sh", "-c", "echo $REDQUORUM_NAME")...).exits(0)
+	if out != "job,other\n" {
+		t.Errorf("output: %q", out)
+	}
+}
+
+func TestRunInLine(t *testing.T) {
+	out := start(t, runIn("--fair --wait 5s", "sh", "-c", "echo $REDQUORUM_NAME")...).exits(0)
+	if out != "job\n" {
+		t.Errorf("output: %q", out)
+	}
+}

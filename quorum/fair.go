@@ -1,0 +1,78 @@
+package quorum
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+)
+
+// WithFair makes the acquisition wait in line: among all that do, in all
+// programs, the name goes to whoever has asked first. That is as exact as the
+// wall clocks of the programs, and as the order in which the nodes hear of a
+// waiter while others are served. Without a wait it is granted only if nobody is
+// in line.
+//
+// It excludes acquisitions without WithFair, but these do not stand in line, and
+// may take the name whenever it is free. Redisson's fair locks have lines of
+// their own, which this one does not see.
+//
+// Each waiter draws a ticket once, and every node serves those whom it knows in
+// the order of their tickets, so that all come to agree on who is first, also
+// where their requests crossed. Who gets some of the nodes but not enough gives
+// them back at once and keeps its place. A place that its waiter does not ask
+// for again, about every Options.Poll, is lost after twice that and four times
+// Options.Timeout: so long can a waiter that died hold up those behind it.
+func WithFair() Option { return func(s *settings) { s.fair = true } }
+
+// A ticket is a waiter's claim to be served before all who have later ones.
+type ticket struct {
+	number node.Token // 0: not in line
+	waiter string     // unique to the wait
+
+	// patience is for how long a node that is asked, or that is given back what
+	// it granted, keeps the place.
+	patience time.Duration
+}
+
+// patience is how long a node keeps a place.
+func (l *Locker) patience() time.Duration { return 2*l.opts.Poll + 4*l.opts.Timeout }
+
+// standInLine draws w's ticket.
+func (w *waiter) standInLine() {
+	number, ok := w.l.nextToken(0)
+	if !ok {
+		return // nor will an attempt have a token
+	}
+	w.ticket = ticket{number: number, waiter: w.l.ownerName()}
+	if w.settings.wait != 0 {
+		w.ticket.patience = w.l.patience()
+	}
+}
+
+// leaveLine gives up w's place on all nodes. Where that is not confirmed in time
+// the place is lost for want of being asked for.
+func (w *waiter) leaveLine() {
+	if w.ticket.patience == 0 || w.last.Owner == "" {
+		return
+	}
+	l := w.l
+	c := w.last
+	c.patience = 0
+	l.release(c, allNodes(len(l.nodes)), l.clock.Now().Add(w.ticket.patience+l.opts.Timeout)).done()
+}
+
+// before is how many are still before w on a majority: on each node as many as
+// it said, less one for each notice since. The first notice is of the holder.
+func (w *waiter) before() int {
+	all := make([]int, len(w.ballots))
+	for i, b := range w.ballots {
+		all[i] = max(0, b.ahead+1-int(w.notices[i].Load()-w.seen[i]))
+		if b.vote == Unknown || b.vote == Abstaining {
+			all[i] = math.MaxInt32
+		}
+	}
+	slices.Sort(all)
+	return all[w.l.need-1]
+}
