@@ -282,7 +282,7 @@ func TestNamesNest(t *testing.T) {
 		}
 
 		o := quorum.NewOwner()
-		lease = must[*quorum.Lease](t)(l.Lock(background, "a", quorum.WithNames("b"), quorum.WithOwner(o)))
+		must[*quorum.Lease](t)(l.Lock(background, "a", quorum.WithNames("b"), quorum.WithOwner(o)))
 		must[*quorum.Lease](t)(l.Lock(background, "b", quorum.WithOwner(o)))
 		if _, err := l.Lock(background, "b", quorum.WithNames("c"), quorum.WithOwner(o)); !errors.Is(err, quorum.ErrDeadlock) {
 			t.Errorf("got %v", err)
