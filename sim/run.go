@@ -5,7 +5,7 @@
 //
 // The engine is the one that production runs. It sees the world through its two
 // seams, package clock and package node. A task is a coroutine, a wait is a
-// place in a heap of events, and a run is a pure function of its [faults.Plan]:
+// place in a queue of events, and a run is a pure function of its [faults.Plan]:
 // the same plan gives the same events in the same order, byte for byte, on every
 // machine.
 //

@@ -140,7 +140,7 @@ func (w *world) run(until int64) {
 				continue
 			}
 		}
-		if len(w.queue) == 0 || w.queue[0].at > until {
+		if len(w.queue) == 0 || w.queue.next().at > until {
 			break
 		}
 		e := w.queue.pop()
