@@ -217,6 +217,7 @@ func (l *link) finish(m *message, with node.Reply) {
 	m.pending, m.reply = false, nil
 	l.w.note(l, m, &with)
 	l.w.free(m)
+	l.w.unseen = true
 	reply(with)
 }
 

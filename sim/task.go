@@ -22,7 +22,7 @@ type task struct {
 
 	parked  bool
 	signal  *signal
-	ctx     context.Context
+	ended   <-chan struct{} // closed when the context of the wait ends; may be nil
 	until   clock.Instant
 	wake    clock.Wake
 	alarmAt int64 // when the one timer event of this task comes, 0 if there is none
@@ -55,7 +55,7 @@ func (t *task) run(yield func(struct{}) bool) {
 
 // step lets the task run until it waits or ends.
 func (w *world) step(t *task) {
-	w.current = t
+	w.current, w.unseen = t, true
 	_, alive := t.resume()
 	w.current = nil
 	if !alive {
@@ -76,7 +76,7 @@ func (c *Client) ready(t *task) {
 
 // wakeWith ends the task's wait.
 func (t *task) wakeWith(wake clock.Wake) {
-	t.parked, t.wake = false, wake
+	t.parked, t.wake, t.w.unseen = false, wake, true
 	t.signal.waiter = nil
 	t.owner.ready(t)
 }
@@ -105,7 +105,7 @@ func (s *signal) Wait(ctx context.Context, until clock.Instant) clock.Wake {
 	case s.set:
 		s.set = false
 		return clock.WakeSet
-	case ctx.Done() != nil && ctx.Err() != nil:
+	case ctx.Err() != nil:
 		return clock.WakeEnded
 	case until <= c.Now():
 		return clock.WakePassed
@@ -117,12 +117,12 @@ func (s *signal) Wait(ctx context.Context, until clock.Instant) clock.Wake {
 	if w.over || c.dead {
 		panic(unwound{})
 	}
-	t.parked, t.signal, t.ctx, t.until = true, s, ctx, until
+	t.parked, t.signal, t.ended, t.until = true, s, ctx.Done(), until
 	s.waiter = t
 	if until != clock.Never {
 		t.arm(c.trueTime(until))
 	}
-	if ctx.Done() != nil && !t.watched {
+	if t.ended != nil && !t.watched {
 		t.watched = true
 		w.watching = append(w.watching, t)
 	}
@@ -162,16 +162,17 @@ func (w *world) alarm(t *task, at int64) {
 func (w *world) lookAtContexts() {
 	kept := w.watching[:0]
 	for _, t := range w.watching {
-		if !t.parked || t.ctx.Done() == nil {
+		if !t.parked || t.ended == nil {
 			t.watched = false
 			continue
 		}
-		if t.ctx.Err() != nil {
+		select {
+		case <-t.ended:
 			t.watched = false
 			t.wakeWith(clock.WakeEnded)
-			continue
+		default:
+			kept = append(kept, t)
 		}
-		kept = append(kept, t)
 	}
 	w.watching = kept
 }

@@ -19,7 +19,7 @@ type world struct {
 	queue    queue
 	slots    []any   // what the events in the queue are about
 	vacant   []int32 // slots
-	unseen   bool    // a context may have ended since the last look
+	unseen   bool    // since the last look, a wait has ended or code has run that can end a context
 	runnable []*task
 	watching []*task
 	current  *task
@@ -131,7 +131,6 @@ func (w *world) run(until int64) {
 				continue
 			}
 			w.events++
-			w.unseen = true
 			w.step(t)
 		}
 		if w.unseen {
@@ -158,7 +157,6 @@ func (w *world) happen(e event) {
 	what := w.slots[e.slot]
 	w.slots[e.slot] = nil
 	w.vacant = append(w.vacant, e.slot)
-	w.unseen = w.unseen || e.kind != evRequest && e.kind != evServe
 	switch e.kind {
 	case evTimer:
 		t := what.(*task)
@@ -222,6 +220,7 @@ func (w *world) happen(e event) {
 	case evStrobe:
 		w.flicker(int(e.ref), what.(*strobing))
 	case evAudit:
+		w.unseen = true // a lease that is asked may find that it has ended
 		w.check.audit(what.(*holder), int(e.ref))
 	case evWrite:
 		w.store.take(what.(*access))
@@ -232,6 +231,7 @@ func (w *world) happen(e event) {
 		}
 	case evCall:
 		w.stir(e.kind, 0, 0)
+		w.unseen = true
 		what.(func())()
 	}
 }
@@ -270,6 +270,7 @@ func (w *world) strike(i int, end bool) {
 	if w.calm {
 		return // what is left is for ever
 	}
+	w.unseen = true
 	if e.Verb.IsStep() {
 		for _, c := range w.clients {
 			if e.Procs.Clients.Has(c.number) {
