@@ -59,6 +59,9 @@ const (
 	noticeSlack = 20 * time.Millisecond
 )
 
+// fewNodes is for how many nodes what a decision needs fits on the stack.
+const fewNodes = 9
+
 var errHere = errors.New("held in this process")
 
 func (l *Locker) newWaiter() *waiter {
@@ -330,9 +333,9 @@ func (l *Locker) noteCrowd(w *waiter) {
 // released is how often the name was released during the wait: so many notices
 // came from each node of some majority.
 func (w *waiter) released() int {
-	counts := make([]int, len(w.notices))
+	counts := make([]int, 0, fewNodes)
 	for i := range w.notices {
-		counts[i] = int(w.notices[i].Load())
+		counts = append(counts, int(w.notices[i].Load()))
 	}
 	slices.Sort(counts)
 	return counts[len(counts)-w.l.need]
@@ -507,9 +510,9 @@ func (w *waiter) freeIn() time.Duration {
 		}
 		return b.wait
 	}
-	all := make([]time.Duration, len(w.ballots))
-	for i, b := range w.ballots {
-		all[i] = wait(b)
+	all := make([]time.Duration, 0, fewNodes)
+	for _, b := range w.ballots {
+		all = append(all, wait(b))
 	}
 	return freeIn(all, w.l.need)
 }

@@ -80,6 +80,7 @@ func (a *agenda) drop(it item) {
 // serve is the agenda's task.
 func (a *agenda) serve() {
 	var due []item
+	batch := batch{l: a.l}
 	for {
 		now := a.l.clock.Now()
 		due = due[:0]
@@ -98,7 +99,6 @@ func (a *agenda) serve() {
 			return
 		}
 		if len(due) > 0 {
-			batch := batch{l: a.l, start: now}
 			for _, it := range due {
 				it.run(now, &batch)
 			}

@@ -12,7 +12,6 @@ import (
 // each node is asked for many of them in one command.
 type batch struct {
 	l        *Locker
-	start    clock.Instant
 	renewals []*renewal
 }
 
@@ -32,10 +31,13 @@ func (b *batch) add(h *hold) {
 	b.renewals = append(b.renewals, r)
 }
 
+// send sends the renewals, and leaves the batch empty.
 func (b *batch) send() {
 	for _, r := range b.renewals {
 		r.send()
 	}
+	clear(b.renewals)
+	b.renewals = b.renewals[:0]
 }
 
 // A renewal is one round that extends many leases of one length. Nothing waits
