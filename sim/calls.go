@@ -136,7 +136,7 @@ func (c *Client) failed(owner string, err error) {
 		}
 	}
 	need := len(w.nodes)/2 + 1
-	if votes[quorum.Granted] >= need && errors.Is(err, quorum.ErrNoQuorum) {
+	if votes[quorum.Granted] >= need && e.Err == quorum.ErrNoQuorum {
 		w.sometimes(GrantedTooLate)
 	}
 	if votes[quorum.Abstaining] > 0 {
@@ -148,14 +148,14 @@ func (c *Client) failed(owner string, err error) {
 	if votes[quorum.Granted] > 0 && votes[quorum.Refused] > 0 {
 		w.sometimes(SplitVote)
 	}
-	held := errors.Is(err, quorum.ErrHeld)
+	held := e.Err == quorum.ErrHeld
 	if held && votes[quorum.Granted]+votes[quorum.Refused] < need {
 		w.fail("I11", fmt.Sprintf("%s is told that the lock is held; only %d nodes answered", c.name, votes[quorum.Granted]+votes[quorum.Refused]))
 	}
 	if granted := votes[quorum.Granted]; !held && granted < need && granted+votes[quorum.Refused] >= need {
 		w.fail("I11", fmt.Sprintf("%s is not told that the lock is held; %d nodes answered", c.name, granted+votes[quorum.Refused]))
 	}
-	if errors.Is(err, quorum.ErrNoQuorum) {
+	if e.Err == quorum.ErrNoQuorum {
 		w.sometimes(NoQuorum)
 	}
 }

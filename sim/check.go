@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -100,6 +101,7 @@ type givenUp struct {
 type pastClaims struct {
 	claims [8]givenUp
 	next   int
+	look   int64 // when the first of them is due to be looked at, or earlier
 }
 
 // A lapsed list has the newest owners whose lease ended while their process was
@@ -126,9 +128,10 @@ func (k *checker) past(c *Client) *pastClaims {
 // released returns the claim of an owner if c has released it lately, or nil.
 func (k *checker) released(c *Client, owner string) *givenUp {
 	past := k.past(c)
-	for i := range past.claims {
-		if past.claims[i].owner == owner {
-			return &past.claims[i]
+	n := len(past.claims)
+	for i := range n { // the newest first: its release goes to one node after the other
+		if g := &past.claims[(past.next+n-1-i)%n]; g.owner == owner {
+			return g
 		}
 	}
 	return nil
@@ -249,6 +252,7 @@ func (k *checker) end(l *link, claim *node.Claim, h *holder) {
 		if h != nil {
 			g.until, g.high, g.healed = h.until, h.high, h.healed
 		}
+		past.look = min(past.look, k.lookAgain(g))
 	default:
 		return
 	}
@@ -262,24 +266,41 @@ func (k *checker) end(l *link, claim *node.Claim, h *holder) {
 // when the first release must have been answered.
 func (k *checker) swept(c *Client) {
 	w := k.w
-	timeout := w.p.Lock.Timeout
 	past := k.past(c)
+	if w.now < past.look {
+		return
+	}
+	past.look = math.MaxInt64
 	for i := range past.claims {
 		g := &past.claims[i]
-		if g.until == 0 || w.now < g.at+int64(timeout+timeout/32+80*time.Millisecond) {
+		if g.until == 0 {
+			continue
+		}
+		if look := k.lookAgain(g); w.now < look {
+			past.look = min(past.look, look)
 			continue
 		}
 		due := c.plain == nil && c.Now() < g.until && g.c == c && c.stops == g.stops && w.broken == ""
 		g.until = 0
+		if !due {
+			continue
+		}
 		for _, s := range w.nodes {
 			// A server that crashed may have it back.
 			_, holds := s.mem.Holds(s.time(), g.name, g.owner)
-			if due && holds && s.born < g.at && g.sent[s.number] < 2 && !c.links[s.number].closed {
+			if holds && s.born < g.at && g.sent[s.number] < 2 && !c.links[s.number].closed {
 				w.fail("I6", fmt.Sprintf("%s has released %q, which %s still has, and does not try again", c.name, g.name, s.name))
 				return
 			}
 		}
 	}
+}
+
+// lookAgain is when a second release must have been sent where the first was not
+// confirmed.
+func (k *checker) lookAgain(g *givenUp) int64 {
+	timeout := k.w.p.Lock.Timeout
+	return g.at + int64(timeout+timeout/32+80*time.Millisecond)
 }
 
 // abandoned checks that a claim was released, when its attempt failed, on each

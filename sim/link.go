@@ -489,7 +489,7 @@ func (l *link) subscribe(names []string) {
 
 // subscribed wakes those who wait for name: a subscription has begun.
 func (l *link) subscribed(name string) {
-	for _, v := range slices.Clone(l.watchers) {
+	for _, v := range l.watchers {
 		if v.name == name {
 			v.wake()
 		}

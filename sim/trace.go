@@ -203,6 +203,9 @@ func (w *world) logEvent(c *Client, e *quorum.Event) {
 }
 
 func (w *world) believes(h *holder, begins bool) {
+	if w.trace == nil {
+		return
+	}
 	e := Entry{Kind: KindBelief, Client: h.c.number, Node: -1, Name: h.name, Owner: h.owner, Token: h.token, Text: "holds " + h.name}
 	if !begins {
 		e.Kind, e.Text = KindBeliefEnd, "no longer holds "+h.name
