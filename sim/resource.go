@@ -17,7 +17,7 @@ import (
 type resource struct {
 	w         *world
 	registers []register // by the number of the name
-	history   []porcupine.Operation
+	history   []*access  // in the order in which they were taken
 }
 
 type register struct {
@@ -35,6 +35,7 @@ type access struct {
 	grant int
 	value int
 	sent  int64
+	back  int64 // when the answer reaches the client
 
 	ok     bool
 	signal *signal
@@ -96,7 +97,8 @@ func (r *resource) take(a *access) {
 	w.logAccess(a)
 	at := w.now + int64(a.c.links[0].random.within(w.p.Network.Delay))
 	if len(r.history) < maxHistory {
-		r.history = append(r.history, porcupine.Operation{ClientId: a.c.number, Input: a, Call: a.sent, Output: a, Return: at})
+		a.back = at
+		r.history = append(r.history, a)
 	}
 	w.plan(at, evAnswer, a, 0)
 }
@@ -158,7 +160,11 @@ func (r *resource) linearizable() {
 	if !r.w.p.Lock.Fence || r.inOrder() {
 		return
 	}
-	if porcupine.CheckOperationsTimeout(registerModel, r.history, time.Second) == porcupine.Illegal {
+	operations := make([]porcupine.Operation, len(r.history))
+	for i, a := range r.history {
+		operations[i] = porcupine.Operation{ClientId: a.c.number, Input: a, Call: a.sent, Output: a, Return: a.back}
+	}
+	if porcupine.CheckOperationsTimeout(registerModel, operations, time.Second) == porcupine.Illegal {
 		r.w.fail("I5", "the resource's history is not linearizable")
 	}
 }
@@ -166,8 +172,8 @@ func (r *resource) linearizable() {
 // inOrder reports whether the answers are right for the order of the history.
 func (r *resource) inOrder() bool {
 	registers := make([]register, len(r.registers))
-	for _, op := range r.history {
-		if a := op.Input.(*access); !registers[a.name].step(a) {
+	for _, a := range r.history {
+		if !registers[a.name].step(a) {
 			return false
 		}
 	}

@@ -103,6 +103,8 @@ func Run(p *faults.Plan, program func(*Client) error, options ...Option) *Result
 	for _, o := range options {
 		o(w)
 	}
+	kept := scratches.Get().(*scratch)
+	w.scratch = *kept
 	for i := range p.Nodes {
 		s := &server{w: w, number: i, name: procName('n', i), mem: w.memory(), random: stream(p.Seed, ofClocks, i),
 			comesBack: faults.Durable}
@@ -138,6 +140,9 @@ func Run(p *faults.Plan, program func(*Client) error, options ...Option) *Result
 		c.unwind()
 	}
 	r.Verdict = verdict(w.found)
+	w.empty()
+	*kept, w.scratch = w.scratch, scratch{}
+	scratches.Put(kept)
 	return r
 }
 

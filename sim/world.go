@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
@@ -16,15 +17,11 @@ type world struct {
 	now int64 // true time, ns since the beginning
 	seq uint32
 
-	queue    queue
-	slots    []any   // what the events in the queue are about
-	vacant   []int32 // slots
-	unseen   bool    // since the last look, a wait has ended or code has run that can end a context
-	runnable []*task
-	watching []*task
-	current  *task
-	order    random // of tasks that could run at the same time
-	healing  random
+	scratch
+	unseen  bool // since the last look, a wait has ended or code has run that can end a context
+	current *task
+	order   random // of tasks that could run at the same time
+	healing random
 
 	clients []*Client
 	dead    []*Client // those that others have taken the place of
@@ -33,7 +30,6 @@ type world struct {
 	store   resource
 	names   []string
 	starts  int
-	spare   []*message
 	serial  int
 
 	program  func(*Client) error
@@ -52,6 +48,31 @@ type world struct {
 	calm     bool // the faults are over
 	core     faults.Set
 	over     bool
+}
+
+// A scratch is memory of a run that the next one can use.
+type scratch struct {
+	queue    queue
+	slots    []any   // what the events in the queue are about
+	vacant   []int32 // slots
+	spare    []*message
+	runnable []*task
+	watching []*task
+}
+
+// maxSpare is how many messages are kept for the next run: few runs need more.
+const maxSpare = 128
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+// empty forgets everything that belongs to the run.
+func (s *scratch) empty() {
+	s.queue, s.vacant = s.queue[:0], s.vacant[:0]
+	clear(s.slots)
+	clear(s.runnable[:cap(s.runnable)])
+	clear(s.watching[:cap(s.watching)])
+	s.slots, s.runnable, s.watching = s.slots[:0], s.runnable[:0], s.watching[:0]
+	s.spare = slices.Delete(s.spare, min(len(s.spare), maxSpare), len(s.spare))
 }
 
 func procName(letter byte, number int) string { return string(letter) + strconv.Itoa(number+1) }
@@ -83,14 +104,14 @@ func (w *world) message(l *link) *message {
 	} else {
 		m = new(message)
 	}
-	*m = message{link: l}
+	m.link = l
 	return m
 }
 
 // free gives m back, if nobody has it any more.
 func (w *world) free(m *message) {
 	if !m.pending && m.flying == 0 && m.link != nil {
-		m.link = nil
+		*m = message{}
 		w.spare = append(w.spare, m)
 	}
 }
