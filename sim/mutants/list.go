@@ -72,8 +72,8 @@ var (
 	}
 	if now >= h.renewAt`)
 	countMissingField = join(
-		edit(roundGo, "if kind == node.Extend && !reply.Kept[0] {", "if kind == node.Extend && false {"),
-		edit(renewGo, "if b.vote == Granted && !kept[k] {", "if b.vote == Granted && kept == nil {"))
+		edit(roundGo, "if kind == node.Extend && !keptAll(reply.Kept) {", "if kind == node.Extend && false {"),
+		edit(renewGo, "if !keptAll(kept[:h.claim.size()]) {", "if false {"))
 	extendCreates = edit(modelGo, "\t\t_, kept[i] = lock.find(c.Owner)\n", `		_, kept[i] = lock.find(c.Owner)
 		if lock.kind == none {
 			s.change(lock)
@@ -85,7 +85,7 @@ var (
 	askGrantedOnly = join(
 		edit(roundGo, "if b.vote != Pending && !b.may {", "if b.vote != Granted {"),
 		edit(releaseGo, "r.ask(allNodes(len(l.nodes)))", "r.ask(mayHold)"))
-	healOldToken    = edit(renewGo, "\tclaim.Token = token\n", "")
+	healOldToken    = edit(renewGo, "\tc.Token = token\n", "")
 	releaseOldToken = edit(leaseGo, "\tclaim.Token = h.high\n", "")
 	tokenFromClock  = edit(lockerGo, "t := max(now, last+1, int64(above)+1)", "t := max(now, last+1)")
 )
@@ -139,10 +139,10 @@ var mutants = []*Mutant{
 		Edits: edit(releaseGo, "pending := r.mayHold\n", "pending := nodeSet(0)\n")},
 	{ID: "M18", Bug: "one owner name for all attempts of a call", Mimics: "S26 S28",
 		Edits: join(
-			edit(acquireGo, "\tname     string\n\tsettings *settings\n", "\tname     string\n\towner    string\n\tsettings *settings\n"),
-			edit(acquireGo, "\tclaim := node.Claim{Name: w.name, Owner: l.ownerName(), Token: token}\n",
-				"\tif w.owner == \"\" {\n\t\tw.owner = l.ownerName()\n\t}\n\tclaim := node.Claim{Name: w.name, Owner: w.owner, Token: token}\n"),
-			edit(acquireGo, "w.name, w.settings, w.token = \"\", nil, 0", "w.name, w.owner, w.settings, w.token = \"\", \"\", nil, 0"))},
+			edit(acquireGo, "\tsettings *settings\n\tdeadline", "\towner    string\n\tsettings *settings\n\tdeadline"),
+			edit(acquireGo, "\tc.Owner, c.Token, c.ticket = l.ownerName(), token, w.ticket\n",
+				"\tif w.owner == \"\" {\n\t\tw.owner = l.ownerName()\n\t}\n\tc.Owner, c.Token, c.ticket = w.owner, token, w.ticket\n"),
+			edit(acquireGo, "w.settings, w.token = nil, 0", "w.owner, w.settings, w.token = \"\", nil, 0"))},
 	{ID: "M19", Bug: "one owner name for all acquisitions of a Locker", Mimics: "S18 S43",
 		Edits: edit(lockerGo, "l.opts.Random()>>1, 10", "1, 10")},
 	{ID: "M20", Bug: "a token is not raised above the fence that refused it", Mimics: "S46",
@@ -223,7 +223,7 @@ var mutants = []*Mutant{
 	{ID: "M53", Bug: "an extension is confirmed for a lease that was given up", Mimics: "S42 S50",
 		Edits: edit(leaseGo, "\tif h.why != nil {\n\t\th.mu.Unlock()\n\t\treturn h.notHeld(\"extend\")\n\t}\n\tif now >= h.until {", "\th.why = nil\n\tif now >= h.until {")},
 	{ID: "M54", Bug: "healing makes up the majority", Mimics: "S43",
-		Edits: edit(renewGo, "if r.tallies[k].verdict() != won {", "if false {")},
+		Edits: edit(renewGo, "t.votes[Granted] < majority(t.nodes) {", "t == nil {")},
 	{ID: "M55", Bug: "healing uses the lease's own token again", Mimics: "S25 S43", Edits: healOldToken},
 	{ID: "M56", Bug: "a released lease is healed", Mimics: "S29 S50",
 		Edits: edit(renewGo, "if h.why != nil || !ok || now >= h.until {", "if !ok || now >= h.until {")},
@@ -264,11 +264,11 @@ var mutants = []*Mutant{
 	{ID: "M74", Bug: "a token that is too low counts as a yes", Mimics: "S46",
 		Edits: edit(roundGo, "b.vote, b.stale = Refused, true", "b.vote, b.stale = Granted, true")},
 	{ID: "M75", Bug: "a no counts as a yes", Mimics: "S35",
-		Edits: edit(roundGo, "b.vote, b.wait = Refused, reply.TTL", "b.vote, b.wait = Granted, reply.TTL")},
+		Edits: edit(roundGo, "b.vote, b.wait, b.ahead = Refused,", "b.vote, b.wait, b.ahead = Granted,")},
 	{ID: "M76", Bug: "one node that lost the key makes Extend give the lease up", Mimics: "S13",
-		Edits: edit(leaseGo, "return r.tally.votes[Refused] > r.tally.nodes-r.tally.need", "return r.tally.votes[Refused] > 0")},
+		Edits: edit(leaseGo, "case r.missing(majority(len(l.nodes))):", "case r.missing(len(l.nodes)):")},
 	{ID: "M77", Bug: "one node that lost the key makes a renewal give the lease up", Mimics: "S13",
-		Edits: edit(renewGo, "gone := t.votes[Refused] > t.nodes-t.need", "gone := t.votes[Refused] > 0")},
+		Edits: edit(renewGo, "\tgone := t.missing(majority(t.nodes))\n", "\tgone := t.missing(t.nodes)\n")},
 	{ID: "M78", Bug: "a renewal that fails once ends the lease", Mimics: "S33",
 		Edits: edit(renewGo, "\th.retry(err)\n", "\th.lose(err)\n")},
 	{ID: "M79", Bug: "a renewal that fails is not tried again", Mimics: "S33",
