@@ -14,10 +14,11 @@ import (
 
 // A line is what a Locker knows of one name: who holds it here, and who waits
 // for it here, in order. Only the first in the queue competes with other
-// processes.
+// processes, and if it is a reader, the readers right behind it.
 type line struct {
-	holder *hold
-	queue  []*waiter
+	holder  *hold   // who has it alone
+	readers []*hold // or those who share it
+	queue   []*waiter
 }
 
 // A waiter is one call of Lock or TryLock. Waiters are recycled; a late notice
@@ -92,8 +93,11 @@ func (l *Locker) acquire(ctx context.Context, s *settings) (*Lease, error) {
 	if s.wait >= 0 {
 		w.deadline = began.Add(s.wait)
 	}
-	if s.fair {
+	switch {
+	case s.fair:
 		w.standInLine()
+	case s.mode == node.Write:
+		w.declareIntent()
 	}
 	lease, err := w.acquire(ctx)
 	if err != nil {
@@ -157,7 +161,7 @@ func (w *waiter) acquire(ctx context.Context) (*Lease, error) {
 			}
 		}
 		if lease := w.attempt(ctx); lease != nil {
-			if len(w.stops) > 0 && w.settings.names == nil && !w.settings.fair {
+			if len(w.stops) > 0 && w.settings.crowds() {
 				l.noteCrowd(w)
 			}
 			return lease, nil
@@ -227,7 +231,7 @@ func (l *Locker) queue(w *waiter) {
 		ln := l.line(name)
 		ln.queue = append(ln.queue, w)
 	}
-	if w.settings.names == nil && !w.settings.fair {
+	if w.settings.crowds() {
 		c := l.crowds[w.settings.Name]
 		w.ahead, w.took = c.served, c.took
 	}
@@ -255,14 +259,16 @@ func (l *Locker) line(name string) *line {
 	return ln
 }
 
-// advance wakes the first in the queue of a line that has no holder, and
-// forgets an empty line. l.mu is held.
+// advance wakes those in the queue of a line who may ask the nodes, and forgets
+// an empty line. l.mu is held.
 func (l *Locker) advance(name string, ln *line) {
-	switch {
-	case ln.holder != nil:
-	case len(ln.queue) > 0:
-		ln.queue[0].signal.Set()
-	default:
+	for _, w := range ln.queue {
+		if !ln.admits(w) {
+			break
+		}
+		w.signal.Set()
+	}
+	if ln.holder == nil && len(ln.readers)+len(ln.queue) == 0 {
 		delete(l.lines, name)
 	}
 }
@@ -276,19 +282,20 @@ func (l *Locker) turn(w *waiter) (*Lease, bool, error) {
 	s, free := w.settings, true
 	for name := range s.each() {
 		ln := l.lines[name]
+		if ln == nil {
+			continue
+		}
+		h := ln.heldFor(s, name)
 		switch {
-		case ln == nil:
-		case ln.holder == nil:
-			free = free && (s.wait == 0 || ln.queue[0] == w)
-		case !s.isFor(name, ln.holder.owner):
+		case h == nil:
+			free = free && ln.admits(w)
+		case h.remaining() == 0: // it is about to be vacated
 			free = false
-		case ln.holder.remaining() == 0: // it is about to be vacated
-			free = false
-		case !ln.holder.claim.covers(&s.claim):
+		case !h.claim.covers(&s.claim):
 			return nil, false, &Error{Op: "acquire", Name: s.title(), Need: l.need, Err: ErrDeadlock, Cause: errPart}
 		default:
-			lease := ln.holder.nest()
-			return lease, lease != nil, nil
+			lease, err := h.nest(s.mode)
+			return lease, lease != nil, err
 		}
 	}
 	return nil, free, nil
@@ -352,6 +359,9 @@ func (l *Locker) isClosed() bool {
 func (l *Locker) admit(ctx context.Context, r *round, s *settings, high node.Token) *Lease {
 	h := l.hold(ctx, r, s)
 	h.high = max(h.high, high)
+	if h.mode == node.Read {
+		h.settled = r.granted(h)
+	}
 	h.mu.Lock()
 	h.schedule()
 	h.mu.Unlock()
@@ -359,7 +369,7 @@ func (l *Locker) admit(ctx context.Context, r *round, s *settings, high node.Tok
 	defer l.mu.Unlock()
 	for name := range h.claim.each() {
 		ln := l.line(name)
-		ln.holder = h
+		ln.enter(h)
 		for _, w := range ln.queue {
 			if w.settings.isFor(name, h.owner) {
 				w.signal.Set() // it can nest now
@@ -374,8 +384,7 @@ func (l *Locker) vacate(h *hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for name := range h.claim.each() {
-		if ln := l.lines[name]; ln != nil && ln.holder == h {
-			ln.holder = nil
+		if ln := l.lines[name]; ln != nil && ln.leave(h) {
 			l.advance(name, ln)
 		}
 	}
@@ -386,6 +395,9 @@ func (l *Locker) vacate(h *hold) {
 func (w *waiter) attempt(ctx context.Context) *Lease {
 	l, s := w.l, w.settings
 	gates := w.hurry
+	if s.mode == node.Read {
+		gates = 0 // readers do not split the votes
+	}
 	w.noticed.Store(0)
 	w.hurry, w.late, w.gated = 0, false, false
 	token, ok := l.nextToken(w.token)
@@ -415,7 +427,7 @@ func (w *waiter) attempt(ctx context.Context) *Lease {
 		}
 	}
 	if mayHold := r.mayHoldNow(); mayHold != 0 {
-		l.release(c, mayHold, l.expiry(r.start, s.lease)).done()
+		l.release(c, mayHold, r.granted(nil), l.expiry(r.start, s.lease)).done()
 	}
 	w.record(r)
 	if l.opts.Observer != nil {
@@ -525,7 +537,7 @@ func (w *waiter) rest(ctx context.Context) bool {
 	if len(w.stops) == 0 {
 		for i, n := range l.nodes {
 			for name := range w.settings.each() {
-				w.stops = append(w.stops, n.Watch(name, node.Exclusive, w.wake[i]))
+				w.stops = append(w.stops, n.Watch(name, w.settings.mode, w.wake[i]))
 			}
 		}
 	}
@@ -580,7 +592,7 @@ func (w *waiter) rest(ctx context.Context) bool {
 			case others > 0:
 				// Those who have waited longer go first, one after the other.
 				until = min(until, l.clock.Now().Add(time.Duration((float64(others)+luck)*float64(w.took))))
-			case set.has(l.gate(mute)):
+			case set.has(l.gate(mute)) || w.settings.mode == node.Read:
 				return true
 			default: // its notice will come
 				until = min(until, l.clock.Now().Add(max(2*w.took, time.Millisecond)))

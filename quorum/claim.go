@@ -13,6 +13,7 @@ import (
 type claim struct {
 	node.Claim          // on its name, or the first of its names
 	names      []string // all of them, sorted; nil if there is only one
+	mode       node.Mode
 	ticket
 }
 
@@ -90,11 +91,18 @@ func (s *settings) setNames(first string) error {
 			s.names = nil
 		}
 	}
+	if s.names != nil && s.mode != node.Exclusive {
+		return errors.New("quorum: readers and writers have one name; WithNames does not go with WithRead or WithWrite")
+	}
 	if s.Name == "" { // it sorts before all others
 		return errors.New("quorum: the lock's name is empty")
 	}
 	return nil
 }
+
+// crowds reports whether the acquisition waits without order among others who want
+// the name for themselves, so that it is of use to know how many these are.
+func (s *settings) crowds() bool { return s.names == nil && !s.fair && s.mode != node.Read }
 
 // isFor reports whether the acquisition is for owner, as far as one name goes.
 func (s *settings) isFor(name string, owner *Owner) bool {

@@ -26,10 +26,12 @@
 // While clocks run at rates that differ by no more than Options.Drift, and no
 // node forgets a lock unnoticed:
 //
-//   - Of one name at most one lease is valid at any time, in all programs.
+//   - Of one name at most one lease is valid at any time, in all programs; or
+//     several, that all read.
 //   - A lease reports its own end, by its context, before any node could give
 //     its name to somebody else; for this it needs no answer from any node.
-//   - Tokens of one name rise from each holder to the next.
+//   - Tokens of one name rise from each holder to the next; with readers, from
+//     each writer to the readers after it, and from these to the next writer.
 //   - Every call returns within its stated bound, whatever the servers do.
 //   - A released name is free at once on every node that can be reached, and
 //     elsewhere when its key expires. Commands that arrive late create nothing,
@@ -62,7 +64,9 @@
 // A Locker can ask for more than a majority, up to all of the nodes:
 // [Options].Need says what that buys and what it costs.
 //
-// [WithNames] makes one lock of several names. [LockAll] takes locks of several Lockers, mostly on different nodes, as one.
+// [WithRead] and [WithWrite] make readers and writers of a name. [WithNames] makes
+// one lock of several names. [LockAll] takes locks of several Lockers, mostly on
+// different nodes, as one.
 //
 // Waiters are woken by published notices, and keep a timer for those that get
 // lost. Inside one Locker the waiters of a name form a queue, of which the first

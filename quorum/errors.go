@@ -27,7 +27,8 @@ var (
 	// unlocked lease ends.
 	ErrNotHeld = errors.New("lease is not held")
 	// ErrDeadlock: the owner has a part of what it asks for, and so would wait for
-	// itself: one of several names (see WithNames).
+	// itself: one of several names (see [WithNames]), or a part in reading what
+	// it asks to write (see [WithWrite]).
 	ErrDeadlock = errors.New("the owner would wait for itself")
 	// ErrClosed: the Locker was closed.
 	ErrClosed = errors.New("locker is closed")

@@ -114,6 +114,28 @@ func ExampleLocker_Resume() {
 	// <nil> true
 }
 
+// Who writes can go on reading, together with others.
+func ExampleWithWrite() {
+	locker, _ := quorum.New(exampleNodes(), quorum.Options{})
+	defer locker.Close()
+	ctx := context.Background()
+
+	writing, _ := locker.Lock(ctx, "prices", quorum.WithWrite())
+	_, err := locker.TryLock(ctx, "prices", quorum.WithRead())
+	fmt.Println("others can read:", err == nil)
+
+	reading, _ := locker.Lock(writing.Context(), "prices", quorum.WithRead())
+	_ = writing.Unlock(ctx)
+	other, err := locker.TryLock(ctx, "prices", quorum.WithRead())
+	fmt.Println("others can read:", err == nil)
+
+	_ = reading.Unlock(ctx)
+	_ = other.Unlock(ctx)
+	// Output:
+	// others can read: false
+	// others can read: true
+}
+
 // Several names are one lock, with one token.
 func ExampleWithNames() {
 	locker, _ := quorum.New(exampleNodes(), quorum.Options{})

@@ -26,7 +26,8 @@ import (
 // Options.Timeout: so long can a waiter that died hold up those behind it.
 func WithFair() Option { return func(s *settings) { s.fair = true } }
 
-// A ticket is a waiter's claim to be served before all who have later ones.
+// A ticket is a waiter's claim to be served before all who have later ones, or
+// without a number a writer's to be served before readers who come later.
 type ticket struct {
 	number node.Token // 0: not in line
 	waiter string     // unique to the wait
@@ -51,7 +52,7 @@ func (w *waiter) standInLine() {
 	}
 }
 
-// leaveLine gives up w's place on all nodes. Where that is not confirmed in time
+// leaveLine gives up w's place, or its intent, on all nodes. Where that is not confirmed in time
 // the place is lost for want of being asked for.
 func (w *waiter) leaveLine() {
 	if w.ticket.patience == 0 || w.last.Owner == "" {
@@ -60,7 +61,7 @@ func (w *waiter) leaveLine() {
 	l := w.l
 	c := w.last
 	c.patience = 0
-	l.release(c, allNodes(len(l.nodes)), l.clock.Now().Add(w.ticket.patience+l.opts.Timeout)).done()
+	l.release(c, allNodes(len(l.nodes)), 0, l.clock.Now().Add(w.ticket.patience+l.opts.Timeout)).done()
 }
 
 // before is how many are still before w on a majority: on each node as many as

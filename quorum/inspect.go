@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,7 +14,8 @@ import (
 type Verdict string
 
 const (
-	// VerdictHeld: one owner has a majority of the nodes.
+	// VerdictHeld: one owner, or each of several readers, has a majority of the
+	// nodes.
 	VerdictHeld Verdict = "held"
 	// VerdictFree: nobody has the name on a majority.
 	VerdictFree Verdict = "free"
@@ -28,19 +30,24 @@ const (
 type Report struct {
 	Name    string
 	Verdict Verdict
-	Owner   string // of the most nodes, if any has one
-	HeldBy  int    // on how many nodes
-	Quorum  int    // a majority, also where Options.Need is more: enough to exclude others
+	Owner   string    // of the most nodes, if any has one
+	HeldBy  int       // on how many nodes
+	Owners  []string  // all who have a majority, sorted: several only if they read
+	Mode    node.Mode // of the Owner
+	Waiting []string  // who is known to wait, on any node: in line, or to write
+	Quorum  int       // a majority, also where Options.Need is more: enough to exclude others
 	Nodes   []NodeReport
 }
 
 // A NodeReport is one node's part in a Report.
 type NodeReport struct {
-	Node  string
-	State string        // "held", "free", "error" or "abstaining"
-	Owner string        // "" when free; several are joined by commas
-	TTL   time.Duration // of the key, or node.NoExpiry
-	Fence node.Token    // the highest token that the node has seen
+	Node    string
+	State   string        // "held", "free", "error" or "abstaining"
+	Owners  []string      // none when free
+	Mode    node.Mode     // of the owners
+	Waiting []string      // who is known to wait: in line, in that order, or to write
+	TTL     time.Duration // of the key, or node.NoExpiry
+	Fence   node.Token    // the highest token that the node has seen
 	// Value is how a plain string at the name begins: a lock as redsync and
 	// others make it by SET NX. It is none of ours: State is "error", and Err
 	// matches node.ErrWrongType.
@@ -81,9 +88,9 @@ func (l *Locker) ForceUnlock(ctx context.Context, name string) (bool, error) {
 	}
 	// Who holds it here before it is broken; afterwards it may be the next.
 	l.mu.Lock()
-	var here *hold
+	var here []*hold
 	if ln := l.lines[name]; ln != nil {
-		here = ln.holder
+		here = ln.holds()
 	}
 	l.mu.Unlock()
 	r, err := l.askAll(ctx, node.Break, claim{Claim: node.Claim{Name: name, Token: token}})
@@ -97,8 +104,8 @@ func (l *Locker) ForceUnlock(ctx context.Context, name string) (bool, error) {
 	if verdict != won {
 		return r.removed(), r.fail("break", ErrNoQuorum, stopped(ctx))
 	}
-	if here != nil {
-		here.lose(&Error{Op: "hold", Name: name, Err: ErrLost, Cause: errForced})
+	for _, h := range here {
+		h.lose(&Error{Op: "hold", Name: name, Err: ErrLost, Cause: errForced})
 	}
 	return r.removed(), nil
 }
@@ -132,16 +139,18 @@ func (l *Locker) report(i int, b ballot) NodeReport {
 		return n
 	}
 	n.TTL, n.Fence, n.Abstains = b.state.TTL, b.state.Fence, b.wait
+	for _, place := range b.state.Queue {
+		n.Waiting = append(n.Waiting, place.Waiter)
+	}
+	if b.state.Intent != "" {
+		n.Waiting = append(n.Waiting, b.state.Intent)
+	}
 	switch b.state.Type {
 	case "none":
 		n.State = "free"
 	case "hash":
 		n.State = "held"
-		owners := make([]string, len(b.state.Fields))
-		for j, f := range b.state.Fields {
-			owners[j] = f.Name
-		}
-		n.Owner = strings.Join(owners, ",")
+		n.Mode, n.Owners = owners(b.state.Fields)
 	default:
 		n.Value = b.state.Value
 		n.Err = fmt.Errorf("%w: it is a %s", node.ErrWrongType, b.state.Type)
@@ -153,6 +162,23 @@ func (l *Locker) report(i int, b ballot) NodeReport {
 	return n
 }
 
+// owners reads the fields of a lock.
+func owners(fields []node.Field) (mode node.Mode, owners []string) {
+	for _, f := range fields {
+		switch owner, writes := strings.CutSuffix(f.Name, node.WriteSuffix); {
+		case f.Name == node.ModeField && f.Value == node.Read.String():
+			mode = node.Read
+		case f.Name == node.ModeField:
+			mode = node.Write
+		case writes:
+			owners = append(owners, owner)
+		default:
+			owners = append(owners, f.Name)
+		}
+	}
+	return mode, slices.Compact(owners) // Redisson's writer may read, too
+}
+
 // conclude finds the verdict.
 func (r *Report) conclude() {
 	answered, free := 0, 0
@@ -161,17 +187,28 @@ func (r *Report) conclude() {
 		if n.State == "error" {
 			continue
 		}
-		if n.Owner != "" {
-			answered++
-			counts[n.Owner]++
-			if counts[n.Owner] > r.HeldBy {
-				r.Owner, r.HeldBy = n.Owner, counts[n.Owner]
+		for _, waiter := range n.Waiting {
+			if !slices.Contains(r.Waiting, waiter) {
+				r.Waiting = append(r.Waiting, waiter)
 			}
+		}
+		if len(n.Owners) > 0 {
+			answered++
 		} else if n.State == "free" {
 			answered++
 			free++
 		}
+		for _, owner := range n.Owners {
+			counts[owner]++
+			if counts[owner] > r.HeldBy {
+				r.Owner, r.HeldBy, r.Mode = owner, counts[owner], n.Mode
+			}
+			if counts[owner] == r.Quorum {
+				r.Owners = append(r.Owners, owner)
+			}
+		}
 	}
+	slices.Sort(r.Owners)
 	switch {
 	case r.HeldBy >= r.Quorum:
 		r.Verdict = VerdictHeld

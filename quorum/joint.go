@@ -132,7 +132,7 @@ func unlockAll(ctx context.Context, parts []Part, leases []*Lease) error {
 	farewells := make([]farewell, len(leases))
 	for i, le := range leases {
 		if le != nil && !le.unlocked.Swap(true) {
-			farewells[i] = le.h.leave()
+			farewells[i] = le.h.leave(le.mode)
 		}
 	}
 	var errs []error

@@ -19,6 +19,7 @@ import (
 type Lease struct {
 	h        *hold
 	unlocked atomic.Bool
+	mode     node.Mode // that was asked for
 }
 
 // Name returns the lock's name, of several the first in their order.
@@ -67,7 +68,7 @@ func (le *Lease) Unlock(ctx context.Context) error {
 	if le.unlocked.Swap(true) {
 		return nil
 	}
-	return le.h.leave().wait(ctx)
+	return le.h.leave(le.mode).wait(ctx)
 }
 
 // A Handle is what another process needs to take a lease over with
@@ -75,6 +76,7 @@ func (le *Lease) Unlock(ctx context.Context) error {
 type Handle struct {
 	Name  string        `json:"name"`
 	Names []string      `json:"names,omitempty"` // all of them, if there are several
+	Mode  string        `json:"mode,omitempty"`  // "read" or "write"
 	Owner string        `json:"owner"`
 	Token node.Token    `json:"token"` // the fencing token
 	Lease time.Duration `json:"lease_ns"`
@@ -90,7 +92,11 @@ func (le *Lease) Handle() Handle {
 	h := le.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return Handle{Name: h.claim.Name, Names: slices.Clone(h.claim.names), Owner: h.claim.Owner, Token: h.claim.Token, Lease: h.lease, High: h.high}
+	mode := ""
+	if h.mode != node.Exclusive {
+		mode = h.mode.String()
+	}
+	return Handle{Mode: mode, Name: h.claim.Name, Names: slices.Clone(h.claim.names), Owner: h.claim.Owner, Token: h.claim.Token, Lease: h.lease, High: h.high}
 }
 
 // errDetached is why a detached lease is over; it must not be released.
@@ -130,15 +136,19 @@ type hold struct {
 	spot    place
 
 	mu      sync.Mutex
+	mode    node.Mode     // what it is now: of a claim to write, Read when that was given up
+	shy     nodeSet       // nodes that may not know yet that it was given up
 	leases  int           // not yet unlocked
+	alone   int           // those of them that do not only read
 	until   clock.Instant // belief: how long the lease can be relied on
 	limit   clock.Instant // until never exceeds it: MaxHold
 	renewAt clock.Instant // Never: not to be renewed, or being renewed
 	expiry  clock.Instant // by when no node has a key of it
 	high    node.Token    // the highest token used for it: healing takes fresh ones
 	mayHold nodeSet
-	why     error  // why it ended; nil while it is held
-	failed  *Error // the last failed renewal
+	settled nodeSet // of a reader: nodes that have answered all that could create it
+	why     error   // why it ended; nil while it is held
+	failed  *Error  // the last failed renewal
 	ctx     context.Context
 	ending  []*dependent // contexts that end with it
 }
@@ -156,11 +166,14 @@ func (l *Locker) hold(ctx context.Context, r *round, s *settings) *hold {
 	h := &hold{
 		l: l, claim: r.claim, owner: s.owner,
 		lease: s.lease, maxHold: s.maxHold, fixed: s.fixed,
-		since: r.start, parent: ctx, leases: 1, limit: clock.Never, renewAt: clock.Never,
+		mode: r.claim.mode, since: r.start, parent: ctx, leases: 1, limit: clock.Never, renewAt: clock.Never,
 		high: r.claim.Token,
 	}
 	h.claim.patience = 0 // its release leaves no place in line
-	h.first.h = h
+	h.first.h, h.first.mode = h, h.mode
+	if h.mode != node.Read {
+		h.alone = 1
+	}
 	if h.owner == nil {
 		h.owner = &h.self
 	}
@@ -348,15 +361,21 @@ func (h *hold) detach(d *dependent) {
 	d.cancel(nil)
 }
 
-// nest returns another lease of a hold that still has time left, or nil.
-func (h *hold) nest() *Lease {
+// nest returns another lease of a hold that still has time left, or nil. The error
+// is that it cannot nest, as it asks for more than there is.
+func (h *hold) nest(mode node.Mode) (*Lease, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.why != nil || h.leases == 0 || h.l.clock.Now() >= h.until {
-		return nil
+	switch {
+	case h.why != nil || h.leases == 0 || h.l.clock.Now() >= h.until:
+		return nil, nil
+	case mode != node.Read && h.mode == node.Read:
+		return nil, &Error{Op: "acquire", Name: h.claim.title(), Need: h.l.need, Err: ErrDeadlock, Cause: errUpgrade}
+	case mode != node.Read:
+		h.alone++
 	}
 	h.leases++
-	return &Lease{h: h}
+	return &Lease{h: h, mode: mode}, nil
 }
 
 // A farewell is an Unlock of which everything is on its way.
@@ -367,13 +386,17 @@ type farewell struct {
 	held  bool   // until then
 }
 
-// leave ends one of the leases and, if it is the last, starts the release.
-func (h *hold) leave() farewell {
+// leave ends one of the leases, of that mode. It starts the release if it is the
+// last, and the downgrade if only readers are left of a writer.
+func (h *hold) leave(mode node.Mode) farewell {
 	l := h.l
 	f := farewell{h: h, start: l.clock.Now()}
 	h.mu.Lock()
 	h.leases--
-	last := h.leases == 0
+	if mode != node.Read {
+		h.alone--
+	}
+	last, share := h.leases == 0, h.alone == 0 && h.mode == node.Write
 	over := h.why == nil && f.start >= h.until
 	f.held = h.why == nil && !over
 	h.mu.Unlock()
@@ -381,6 +404,9 @@ func (h *hold) leave() farewell {
 		h.expire() // its event is due, and was not yet worked off
 	}
 	if !last {
+		if share && f.held {
+			f.round = h.downgrade()
+		}
 		return f
 	}
 	f.held = h.end(ErrNotHeld)
@@ -406,6 +432,9 @@ func (f farewell) wait(ctx context.Context) error {
 	if r == nil {
 		return nil
 	}
+	if r.command.Kind == node.Downgrade {
+		return h.downgraded(ctx, f)
+	}
 	var err error
 	if r.await(context.WithoutCancel(ctx)) != won {
 		err = r.fail("release", ErrNoQuorum, nil)
@@ -425,9 +454,9 @@ func (h *hold) release() *round {
 	h.mu.Lock()
 	claim := h.claim
 	claim.Token = h.high
-	mayHold, expiry := h.mayHold, h.expiry
+	mayHold, settled, expiry := h.mayHold, h.settled, h.expiry
 	h.mu.Unlock()
-	return h.l.release(claim, mayHold, expiry)
+	return h.l.release(claim, mayHold, settled, expiry)
 }
 
 // removed reports whether any node so far had the claim that was to go. A
@@ -459,7 +488,7 @@ func (h *hold) extend(ctx context.Context, d time.Duration) error {
 		return &Error{Op: "extend", Name: h.claim.title(), Need: l.need, Err: ErrMaxHold,
 			Cause: fmt.Errorf("%v from now is beyond the longest hold of %v", d, h.maxHold)}
 	}
-	r := l.begin(node.Extend, h.claim, d+l.opts.Grace, l.timeout(d))
+	r := l.begin(node.Extend, h.now(), d+l.opts.Grace, l.timeout(d))
 	defer r.done()
 	h.sent(r.start, d)
 	r.ask(allNodes(len(l.nodes)))
@@ -469,7 +498,7 @@ func (h *hold) extend(ctx context.Context, d time.Duration) error {
 		return h.confirm(r.start, d)
 	case ctx.Err() != nil:
 		return r.fail("extend", ErrNoQuorum, context.Cause(ctx))
-	case r.missing(majority(len(l.nodes))):
+	case r.missing(majority(len(l.nodes))) && h.now().mode == r.claim.mode:
 		err := r.fail("extend", ErrLost, errBroken)
 		h.lose(err)
 		return err

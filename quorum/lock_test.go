@@ -3,6 +3,7 @@ package quorum_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -512,7 +513,7 @@ func TestInspect(t *testing.T) {
 		check(quorum.VerdictFree, 0)
 		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
 		r := check(quorum.VerdictHeld, 5)
-		if n := r.Nodes[0]; r.Owner != lease.Handle().Owner || n.State != "held" || n.Owner != r.Owner ||
+		if n := r.Nodes[0]; r.Owner != lease.Handle().Owner || n.State != "held" || !slices.Equal(n.Owners, []string{r.Owner}) ||
 			n.TTL != 30*time.Second || n.Fence != lease.Token() {
 			t.Errorf("%+v", n)
 		}

@@ -164,7 +164,7 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 	if from.Owner == "" || from.Token <= 0 {
 		return nil, fmt.Errorf("quorum: handle of %q has no owner or no token", from.Name)
 	}
-	opts = append([]Option{WithNames(from.Names...)}, opts...)
+	opts = append([]Option{WithNames(from.Names...), withMode(from.Mode)}, opts...)
 	if from.Lease > 0 {
 		opts = append([]Option{WithLease(from.Lease)}, opts...)
 	}
@@ -252,9 +252,7 @@ func (l *Locker) holders() (holds []*hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(l.lines)) {
-		if h := l.lines[name].holder; h != nil {
-			holds = append(holds, h)
-		}
+		holds = append(holds, l.lines[name].holds()...)
 	}
 	return holds
 }

@@ -24,10 +24,13 @@ type Event struct {
 	Node  string     // which node, for NodeFailed, NodeRecovered and Healed
 
 	// Took is how long it took: from the call to the grant for Acquired, one
-	// attempt for AttemptFailed, one round for Extended and Released. For Lost
-	// it is how long the lease was held.
+	// attempt for AttemptFailed, one round for Extended, Released and Downgraded.
+	// For Lost it is how long the lease was held.
 	Took time.Duration
-	Err  error // why, for AttemptFailed, ExtendFailed, Lost and NodeFailed; of Released, what Unlock returns
+
+	// Err is why, for AttemptFailed, ExtendFailed, Lost and NodeFailed; for
+	// Released and Downgraded, what Unlock returns.
+	Err error
 }
 
 // An EventKind says what happened.
@@ -43,10 +46,11 @@ const (
 	Healed                             // a node that had lost a lease's key got it back
 	NodeFailed                         // a node that had answered before did not
 	NodeRecovered                      // a node answered again
+	Downgraded                         // a writer's lease became a reader's
 )
 
 var eventNames = [...]string{"", "acquired", "attempt failed", "extended", "extend failed", "lost",
-	"released", "healed", "node failed", "node recovered"}
+	"released", "healed", "node failed", "node recovered", "downgraded"}
 
 func (k EventKind) String() string {
 	if k == 0 || int(k) >= len(eventNames) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
 )
 
 // Defaults of [Options].
@@ -267,6 +268,9 @@ func (l *Locker) settings(ctx context.Context, name string, opts []Option) (sett
 	}
 	if s.err == nil && s.fair && s.names != nil {
 		s.err = errors.New("quorum: WithFair is for one name: who stands in several lines can block others in all of them")
+	}
+	if s.err == nil && s.fair && s.mode != node.Exclusive {
+		s.err = errors.New("quorum: WithFair does not go with WithRead or WithWrite")
 	}
 	if s.err == nil {
 		s.err = l.opts.checkLease(s.lease)

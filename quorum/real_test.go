@@ -441,3 +441,15 @@ func harass(t *testing.T, all []*redisserver.Server, done <-chan struct{}) (faul
 	}
 	return faults
 }
+
+// subscribers returns how many connections of a server listen to channel.
+func subscribers(t testing.TB, addr, channel string) int64 {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: addr})
+	defer c.Close()
+	n, err := c.PubSubNumSub(background, channel).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n[channel]
+}

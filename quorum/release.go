@@ -12,10 +12,21 @@ import (
 // not locked"). Nodes in mayHold that do not confirm are asked again until they
 // do, or until expiry, when no key of the claim is left. The caller puts the
 // round down with done.
-func (l *Locker) release(c claim, mayHold nodeSet, expiry clock.Instant) *round {
+//
+// Nodes in settled have no command of the claim before them any more that could
+// create it anew, so for a reader they need not raise their fence: that would turn
+// away readers whose commands are under way, and again and again those who are
+// farther away than others. What it leaves possible is a command that the network
+// has duplicated; it keeps writers from one node, until its key expires.
+func (l *Locker) release(c claim, mayHold, settled nodeSet, expiry clock.Instant) *round {
 	l.releases.Add(1)
 	r := l.begin(node.Release, c, 0, l.opts.Timeout)
 	r.mayHold, r.expiry = mayHold, expiry
+	if c.mode == node.Read && settled != 0 {
+		r.claims[0].Token = 0
+		r.ask(settled)
+		r.claims[0].Token = c.Token
+	}
 	r.ask(allNodes(len(l.nodes)))
 	return r
 }
@@ -35,6 +46,9 @@ func (l *Locker) settle(r *round) {
 	}
 	if s == nil {
 		s = &sweep{l: l, claim: r.claim, expiry: r.expiry}
+		if r.claim.mode == node.Write && r.claim.patience > 0 {
+			s.claim.ticket = ticket{} // it may have stopped waiting by then, or wait on
+		}
 	}
 	s.pending = pending
 	s.again(l.clock.Now())

@@ -21,12 +21,12 @@ const maxRenewal = 128
 
 func (b *batch) add(h *hold) {
 	for i := len(b.renewals) - 1; i >= 0; i-- {
-		if r := b.renewals[i]; r.lease == h.lease && r.claims+h.claim.size() <= maxRenewal {
+		if r := b.renewals[i]; r.lease == h.lease && r.mode == h.mode && r.claims+h.claim.size() <= maxRenewal {
 			r.add(h)
 			return
 		}
 	}
-	r := &renewal{l: b.l, lease: h.lease}
+	r := &renewal{l: b.l, lease: h.lease, mode: h.mode}
 	r.add(h)
 	b.renewals = append(b.renewals, r)
 }
@@ -40,11 +40,12 @@ func (b *batch) send() {
 	b.renewals = b.renewals[:0]
 }
 
-// A renewal is one round that extends many leases of one length. Nothing waits
-// for it: what comes of it is done as the replies come in.
+// A renewal is one round that extends many leases of one length and mode. Nothing
+// waits for it: what comes of it is done as the replies come in.
 type renewal struct {
 	l      *Locker
 	lease  time.Duration
+	mode   node.Mode
 	holds  []*hold
 	claims int // how many names the holds have together
 	start  clock.Instant
@@ -75,8 +76,11 @@ func (r *renewal) send() {
 	for _, h := range r.holds {
 		h.sent(r.start, r.lease)
 	}
-	command := node.Command{Kind: node.Extend, Claims: claims, TTL: r.lease + l.opts.Grace,
+	command := node.Command{Kind: node.Extend, Mode: r.mode, Claims: claims, TTL: r.lease + l.opts.Grace,
 		Deadline: r.start.Add(l.timeout(r.lease))}
+	for _, h := range r.holds {
+		h.insist()
+	}
 	for i, nd := range l.nodes {
 		nd.Submit(command, func(reply node.Reply) { r.receive(i, reply) })
 	}
@@ -128,7 +132,7 @@ func (r *renewal) decide(k int) {
 		return
 	}
 	err := r.l.fail("extend", h.claim.title(), r.ballots[k], ErrNoQuorum, nil)
-	gone := t.missing(majority(t.nodes))
+	gone := t.missing(majority(t.nodes)) && h.now().mode == r.mode
 	if gone {
 		err.Err, err.Cause = ErrLost, errBroken
 	}
@@ -185,15 +189,17 @@ func (h *hold) heal(i int) {
 	}
 	h.high = token
 	h.mayHold.add(i)
+	h.settled &^= 1 << i
 	h.expiry = max(h.expiry, l.expiry(now, h.lease))
 	c := h.claim
-	c.Token = token
+	c.Token, c.mode = token, h.mode
 	h.mu.Unlock()
-	command := node.Command{Kind: node.Acquire, Claims: c.appendTo(nil), TTL: h.lease + l.opts.Grace,
+	command := node.Command{Kind: node.Acquire, Mode: c.mode, Claims: c.appendTo(nil), TTL: h.lease + l.opts.Grace,
 		Retention: l.opts.FenceRetention, Deadline: now.Add(l.timeout(h.lease))}
 	l.nodes[i].Submit(command, func(reply node.Reply) {
 		l.seeFence(reply.Fence)
 		if reply.Status == node.Granted {
+			h.settle(i)
 			l.observe(Event{Kind: Healed, Name: c.title(), Owner: c.Owner, Token: h.claim.Token, Node: l.nodes[i].Name()})
 		}
 	})

@@ -40,7 +40,8 @@ type round struct {
 	tally   tally
 	asked   nodeSet
 	eager   bool
-	guarded bool // abstaining nodes have no vote on an extension either
+	reader  *hold // that the round made, and that wants to know of later grants
+	guarded bool  // abstaining nodes have no vote on an extension either
 }
 
 // A ballot is one node's answer.
@@ -55,6 +56,9 @@ type ballot struct {
 	may     bool // the claim may be there, now or later
 	state   *node.State
 }
+
+// granted reports whether the node granted, whether or not it has a vote.
+func (b *ballot) granted() bool { return b.vote == Granted || b.vote == Abstaining }
 
 // A nodeSet is a set of nodes, by their place in the Locker.
 type nodeSet uint64
@@ -92,6 +96,7 @@ func (l *Locker) begin(kind node.Kind, c claim, ttl, timeout time.Duration) *rou
 	r.claim, r.claims = c, c.appendTo(r.claims[:0])
 	r.command = node.Command{
 		Kind:      kind,
+		Mode:      c.mode,
 		Claims:    r.claims,
 		TTL:       ttl,
 		Retention: l.opts.FenceRetention,
@@ -105,7 +110,7 @@ func (l *Locker) begin(kind node.Kind, c claim, ttl, timeout time.Duration) *rou
 	if kind == node.Inspect || kind == node.Break {
 		r.tally.need = majority(len(l.nodes)) // nobody holds a name that so many do not have
 	}
-	r.asked, r.mayHold, r.sweep, r.eager, r.guarded = 0, 0, nil, false, false
+	r.asked, r.mayHold, r.sweep, r.reader, r.eager, r.guarded = 0, 0, nil, nil, false, false
 	return r
 }
 
@@ -136,7 +141,11 @@ func (r *round) receive(i int, reply node.Reply) {
 	r.ballots[i] = b
 	r.tally.add(b.vote)
 	wake := r.eager || before == undecided && r.tally.verdict() != undecided
+	reader := r.reader
 	r.mu.Unlock()
+	if reader != nil && b.granted() {
+		reader.settle(i)
+	}
 	if wake {
 		r.signal.Set()
 	}
@@ -206,6 +215,20 @@ func (r *round) mayHoldNow() nodeSet {
 	return s
 }
 
+// granted returns the nodes that have granted an acquire so far. Those that do so
+// later are settled for reader, if it is not nil.
+func (r *round) granted(reader *hold) (s nodeSet) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reader = reader
+	for i := range r.ballots {
+		if r.ballots[i].granted() {
+			s.add(i)
+		}
+	}
+	return s
+}
+
 // fail builds the error of a round that was not won.
 func (r *round) fail(op string, sentinel, cause error) *Error {
 	r.mu.Lock()
@@ -256,7 +279,7 @@ func (l *Locker) judge(i int, kind node.Kind, start clock.Instant, reply node.Re
 		b.vote = Granted
 	case node.Done:
 		b.vote, b.may = Granted, kind == node.Extend
-		if kind == node.Extend && !keptAll(reply.Kept) {
+		if !keptAll(reply.Kept) {
 			b.vote, b.may = Refused, false
 		}
 	}

@@ -82,9 +82,9 @@ func newLocker(t *testing.T, urls string) *quorum.Locker {
 }
 
 // hold has another client take the lock.
-func hold(t *testing.T, l *quorum.Locker, name string) *quorum.Lease {
+func hold(t *testing.T, l *quorum.Locker, name string, opts ...quorum.Option) *quorum.Lease {
 	t.Helper()
-	lease, err := l.Lock(t.Context(), name, quorum.WithWait(20*time.Second))
+	lease, err := l.Lock(t.Context(), name, append(opts, quorum.WithWait(20*time.Second))...)
 	if err != nil {
 		t.Fatal(err)
 	}

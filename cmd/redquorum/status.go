@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -16,7 +17,7 @@ const statusManual = `
 usage: redquorum status NAME [--nodes URL,...] [--json]
 
 Asks every node who holds the lock NAME, and changes nothing. The verdict is
-held (one owner has a majority), free (nobody has it on a majority), contended
+held (one owner has a majority, or each of several readers has), free (nobody has it on a majority), contended
 (neither: owners compete, or something is left over) or no-quorum (too few
 nodes answered).
 
@@ -63,11 +64,17 @@ func statusVerb(ctx context.Context, c *command) int {
 	return exitOK
 }
 
+// heldHow says in a word what the owner does.
+var heldHow = map[node.Mode]string{node.Exclusive: "held", node.Read: "held for reading", node.Write: "held for writing"}
+
 // A statusJSON is what status --json prints.
 type statusJSON struct {
 	Name    string           `json:"name"`
 	Verdict quorum.Verdict   `json:"verdict"`
 	Owner   string           `json:"owner"`
+	Owners  []string         `json:"owners"`  // those with a majority: several only if they read
+	Mode    string           `json:"mode"`    // exclusive, read or write: of the owner
+	Waiting []string         `json:"waiting"` // who is known to wait: in line, or to write
 	HeldBy  int              `json:"held_by"`
 	Quorum  int              `json:"quorum"`
 	Nodes   []nodeStatusJSON `json:"nodes"`
@@ -76,7 +83,9 @@ type statusJSON struct {
 type nodeStatusJSON struct {
 	Node       string     `json:"node"`
 	State      string     `json:"state"`
-	Owner      string     `json:"owner"`
+	Owner      string     `json:"owner"` // several with commas between
+	Mode       string     `json:"mode"`
+	Waiting    []string   `json:"waiting"`
 	TTL        int64      `json:"ttl_ms"` // -1: the key never expires
 	Fence      node.Token `json:"fence"`
 	String     string     `json:"string,omitempty"`
@@ -85,9 +94,11 @@ type nodeStatusJSON struct {
 }
 
 func newStatus(r *quorum.Report) statusJSON {
-	s := statusJSON{Name: r.Name, Verdict: r.Verdict, Owner: r.Owner, HeldBy: r.HeldBy, Quorum: r.Quorum}
+	s := statusJSON{Name: r.Name, Verdict: r.Verdict, Owner: r.Owner, Owners: list(r.Owners), Mode: r.Mode.String(),
+		Waiting: list(r.Waiting), HeldBy: r.HeldBy, Quorum: r.Quorum}
 	for _, n := range r.Nodes {
-		j := nodeStatusJSON{Node: n.Node, State: n.State, Owner: n.Owner, TTL: n.TTL.Milliseconds(),
+		j := nodeStatusJSON{Node: n.Node, State: n.State, Owner: strings.Join(n.Owners, ","),
+			Mode: n.Mode.String(), Waiting: list(n.Waiting), TTL: n.TTL.Milliseconds(),
 			Fence: n.Fence, String: n.Value, Abstaining: n.Abstains.Milliseconds()}
 		if n.TTL == node.NoExpiry {
 			j.TTL = -1
@@ -100,17 +111,26 @@ func newStatus(r *quorum.Report) statusJSON {
 	return s
 }
 
+// list makes sure that no list is null in JSON.
+func list(s []string) []string { return append([]string{}, s...) }
+
 func printReport(w io.Writer, r *quorum.Report) error {
 	name := printable(r.Name)
 	switch r.Verdict {
 	case quorum.VerdictHeld:
-		fmt.Fprintf(w, "%s is held by %s, on %d of %d nodes\n", name, printable(r.Owner), r.HeldBy, len(r.Nodes))
+		fmt.Fprintf(w, "%s is %s by %s, on %d of %d nodes\n", name, heldHow[r.Mode], printable(r.Owner), r.HeldBy, len(r.Nodes))
+		if others := len(r.Owners) - 1; others > 0 {
+			fmt.Fprintf(w, "and by %d more\n", others)
+		}
 	case quorum.VerdictFree:
 		fmt.Fprintf(w, "%s is free\n", name)
 	case quorum.VerdictContended:
 		fmt.Fprintf(w, "%s is contended: nobody has the %d of %d nodes that are needed\n", name, r.Quorum, len(r.Nodes))
 	case quorum.VerdictNoQuorum:
 		fmt.Fprintf(w, "%s: no quorum; fewer than %d of %d nodes can tell\n", name, r.Quorum, len(r.Nodes))
+	}
+	for _, waiter := range r.Waiting {
+		fmt.Fprintf(w, "%s waits\n", printable(waiter))
 	}
 	if value, nodes := foreign(r); nodes > 0 {
 		fmt.Fprintf(w, "%d of %d nodes have the string %s there: a lock as redsync and others make it by SET NX.\n"+
@@ -120,7 +140,10 @@ func printReport(w io.Writer, r *quorum.Report) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "\nNODE\tSTATE\tTTL\tFENCE\tOWNER")
 	for _, n := range r.Nodes {
-		ttl, fence, detail := "-", "-", printable(n.Owner)
+		ttl, fence, detail := "-", "-", printable(strings.Join(n.Owners, ","))
+		if n.Mode != node.Exclusive {
+			detail += fmt.Sprintf(" (%v)", n.Mode)
+		}
 		switch {
 		case n.TTL == node.NoExpiry:
 			ttl = "none"

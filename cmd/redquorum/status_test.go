@@ -19,20 +19,25 @@ import (
 // A status as a script sees it: written down anew, so that a changed field is a
 // failed test.
 type status struct {
-	Name    string `json:"name"`
-	Verdict string `json:"verdict"`
-	Owner   string `json:"owner"`
-	HeldBy  int    `json:"held_by"`
-	Quorum  int    `json:"quorum"`
+	Name    string   `json:"name"`
+	Verdict string   `json:"verdict"`
+	Owner   string   `json:"owner"`
+	Owners  []string `json:"owners"`
+	Mode    string   `json:"mode"`
+	Waiting []string `json:"waiting"`
+	HeldBy  int      `json:"held_by"`
+	Quorum  int      `json:"quorum"`
 	Nodes   []struct {
-		Node     string `json:"node"`
-		State    string `json:"state"`
-		Owner    string `json:"owner"`
-		TTL      int64  `json:"ttl_ms"`
-		Fence    int64  `json:"fence"`
-		String   string `json:"string"`
-		Abstains int64  `json:"abstains_ms"`
-		Error    string `json:"error"`
+		Node     string   `json:"node"`
+		State    string   `json:"state"`
+		Owner    string   `json:"owner"`
+		Mode     string   `json:"mode"`
+		Waiting  []string `json:"waiting"`
+		TTL      int64    `json:"ttl_ms"`
+		Fence    int64    `json:"fence"`
+		String   string   `json:"string"`
+		Abstains int64    `json:"abstains_ms"`
+		Error    string   `json:"error"`
 	} `json:"nodes"`
 }
 
@@ -117,6 +122,38 @@ func TestStatusContended(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	want(t, exitOK, "a is contended", "status", "a", "--nodes", urls)
+}
+
+func TestStatusOfReadersAndWriters(t *testing.T) {
+	_, urls := startNodes(t, 3)
+	l := newLocker(t, urls)
+	ctx := t.Context()
+	first := hold(t, l, "a", quorum.WithRead())
+	second := hold(t, l, "a", quorum.WithRead())
+	eventually(t, "held by all", func() bool { return len(statusOf(t, exitOK, "a", urls).Owners) == 2 })
+	s := statusOf(t, exitOK, "a", urls)
+	if s.Verdict != "held" || s.Mode != "read" || s.Nodes[0].Mode != "read" || len(s.Waiting) != 0 {
+		t.Errorf("%+v", s)
+	}
+	out := want(t, exitOK, "a is held for reading by ", "status", "a", "--nodes", urls)
+	if !strings.Contains(out, "and by 1 more\n") || !strings.Contains(out, first.Handle().Owner) || !strings.Contains(out, second.Handle().Owner) {
+		t.Error(out)
+	}
+	waited := make(chan *quorum.Lease)
+	other := newLocker(t, urls)
+	go func() {
+		lease, err := other.Lock(ctx, "a", quorum.WithWrite())
+		if err != nil {
+			t.Error(err)
+		}
+		waited <- lease
+	}()
+	eventually(t, "a writer that waits", func() bool { return len(statusOf(t, exitOK, "a", urls).Waiting) == 1 })
+	want(t, exitOK, " waits\n", "status", "a", "--nodes", urls)
+	_, _ = first.Unlock(ctx), second.Unlock(ctx)
+	writer := <-waited
+	want(t, exitOK, "a is held for writing by "+writer.Handle().Owner, "status", "a", "--nodes", urls)
+	_ = writer.Unlock(ctx)
 }
 
 // A key that redsync made is told from a lock of ours, on servers of either kind,

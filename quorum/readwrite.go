@@ -1,0 +1,209 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/redquorum/redquorum/node"
+)
+
+// This file has what is special about readers and writers.
+
+// WithRead makes the acquisition a reader's: it shares the name with other readers,
+// and excludes writers and whoever asks for the name without WithRead or WithWrite.
+//
+// A reader's fencing token is above those of all earlier writers, and below those
+// of all later ones: a resource that refuses what is below the highest token of a
+// writer that it has seen refuses a reader whose lease ended before that writer
+// came. Tokens of readers say nothing about each other.
+//
+// While a writer waits no new reader is let in, unless it nests.
+func WithRead() Option { return withMode(node.Read.String()) }
+
+// WithWrite makes the acquisition a writer's: it excludes readers, writers, and
+// whoever asks for the name without WithRead or WithWrite. Readers and writers are
+// told when they need not wait for each other any more, but not when others have
+// left; nor are these told of them, and look again after Options.Poll. So it is
+// better to use a name in one way only.
+//
+// The owner of a write lease can read, too, by an acquisition with its context (see
+// [Owner]) and WithRead. When the write leases are unlocked before those that read,
+// these go on, as readers like any others, with the same token. An owner that reads
+// cannot write: it gets ErrDeadlock at once, since it would wait for itself, and
+// two who did so for each other.
+func WithWrite() Option { return withMode(node.Write.String()) }
+
+// withMode is the option for a mode by its name; "" is for none.
+func withMode(name string) Option {
+	return func(s *settings) {
+		var mode node.Mode
+		switch name {
+		case "":
+			return
+		case node.Read.String():
+			mode = node.Read
+		case node.Write.String():
+			mode = node.Write
+		default:
+			s.err = fmt.Errorf("quorum: there is no mode %q", name)
+		}
+		if s.mode != node.Exclusive && s.mode != mode {
+			s.err = errors.New("quorum: WithRead and WithWrite exclude each other")
+		}
+		s.mode = mode
+	}
+}
+
+// declareIntent lets the nodes know that a writer waits, if it does.
+func (w *waiter) declareIntent() {
+	if w.settings.wait != 0 {
+		w.ticket = ticket{waiter: w.l.ownerName(), patience: w.l.patience()}
+	}
+}
+
+// errUpgrade: a reader cannot become the writer.
+var errUpgrade = errors.New("it reads, and cannot write before it has stopped")
+
+// holds returns those who have the name here.
+func (ln *line) holds() []*hold {
+	if ln.holder != nil {
+		return []*hold{ln.holder}
+	}
+	return slices.Clone(ln.readers)
+}
+
+// heldFor returns the hold of an acquisition's own owner, or nil.
+func (ln *line) heldFor(s *settings, name string) *hold {
+	if h := ln.holder; h != nil && s.isFor(name, h.owner) {
+		return h
+	}
+	for _, h := range ln.readers {
+		if s.isFor(name, h.owner) {
+			return h
+		}
+	}
+	return nil
+}
+
+// admits reports whether w may ask the nodes, as far as this line goes: nobody here
+// is in its way, and nobody here who waits is before it, but for readers before a
+// reader. Who does not wait may try, too. But a reader then keeps behind writers
+// that do wait: readers that come and go would keep them out for ever.
+func (ln *line) admits(w *waiter) bool {
+	if ln.holder != nil {
+		return false
+	}
+	if w.settings.mode != node.Read {
+		return len(ln.readers) == 0 && (w.settings.wait == 0 || ln.queue[0] == w)
+	}
+	for _, other := range ln.queue {
+		if other == w {
+			break
+		}
+		if other.settings.mode != node.Read {
+			return false
+		}
+	}
+	return true
+}
+
+// enter notes that h holds the name here.
+func (ln *line) enter(h *hold) {
+	if h.mode == node.Read {
+		ln.readers = append(ln.readers, h)
+	} else {
+		ln.holder = h
+	}
+}
+
+// leave notes that h does not, and reports whether it did.
+func (ln *line) leave(h *hold) bool {
+	if ln.holder == h {
+		ln.holder = nil
+		return true
+	}
+	i := slices.Index(ln.readers, h)
+	if i >= 0 {
+		ln.readers = slices.Delete(ln.readers, i, i+1)
+	}
+	return i >= 0
+}
+
+// settle notes that node i has answered what could create the claim.
+func (h *hold) settle(i int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.settled.add(i)
+}
+
+// now returns the claim as it is now: a downgrade changes its mode.
+func (h *hold) now() claim {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c := h.claim
+	c.mode = h.mode
+	return c
+}
+
+// downgrade makes a reader of the writer, here and on the nodes.
+func (h *hold) downgrade() *round {
+	l := h.l
+	h.mu.Lock()
+	h.mode, h.shy = node.Read, allNodes(len(l.nodes))
+	h.mu.Unlock()
+	r := l.begin(node.Downgrade, h.claim, 0, l.opts.Timeout)
+	r.ask(allNodes(len(l.nodes)))
+	// Readers who wait here may ask the nodes at once: each executes the downgrade
+	// first.
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if ln := l.lines[h.claim.Name]; ln != nil && ln.leave(h) {
+		ln.readers = append(ln.readers, h)
+		l.advance(h.claim.Name, ln)
+	}
+	return r
+}
+
+// downgraded returns what the Unlock of the last write lease returns.
+func (h *hold) downgraded(ctx context.Context, f farewell) error {
+	l, r := h.l, f.round
+	var err error
+	switch {
+	case r.await(context.WithoutCancel(ctx)) == won:
+	case r.missing(majority(len(l.nodes))):
+		h.lose(r.fail("downgrade", ErrLost, errBroken))
+		err = h.notHeld("release")
+	default:
+		err = r.fail("downgrade", ErrNoQuorum, nil)
+	}
+	l.observe(Event{Kind: Downgraded, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token,
+		Took: l.clock.Now().Sub(f.start), Err: err})
+	return err
+}
+
+// insist tells those nodes of a downgrade again that have not confirmed it, before
+// they are asked to renew the reader's lease. Until then they let no other reader
+// in, which is safe.
+func (h *hold) insist() {
+	l := h.l
+	h.mu.Lock()
+	shy := h.shy
+	h.mu.Unlock()
+	if shy == 0 {
+		return
+	}
+	command := node.Command{Kind: node.Downgrade, Claims: h.claim.appendTo(nil), Deadline: l.clock.Now().Add(l.opts.Timeout)}
+	for i, n := range l.nodes {
+		if shy.has(i) {
+			n.Submit(command, func(reply node.Reply) {
+				if reply.Status == node.Done {
+					h.mu.Lock()
+					h.shy &^= 1 << i
+					h.mu.Unlock()
+				}
+			})
+		}
+	}
+}
