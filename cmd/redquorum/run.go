@@ -24,14 +24,15 @@ const runManual = `
 usage: redquorum run --name NAME [--name NAME ...] [flags] -- COMMAND [ARG...]
 
 Takes the lock NAME, runs COMMAND, and releases the lock when COMMAND has ended.
-Several NAMEs are taken all at once or not at all.
-The lock is renewed for as long as COMMAND runs, or until --max-hold.
+The lock is renewed for as long as COMMAND runs, or until --max-hold. With several
+names it takes all of them or none. With --read it shares the lock with others
+that read; with --write it has it alone, and those that read wait for it as well.
 
 COMMAND runs in a process group of its own, with the standard streams passed
-through. In its environment are REDQUORUM_NAME (several are separated by commas),
-REDQUORUM_TOKEN (a fencing token:
-higher than that of every earlier holder) and REDQUORUM_OWNER; REDQUORUM_NODES is
-removed from it, for the passwords. INT, TERM and HUP are passed on to the group.
+through. In its environment are REDQUORUM_NAME (several with commas between),
+REDQUORUM_TOKEN (a fencing token: higher than that of every earlier holder, or of
+every earlier writer with --read) and REDQUORUM_OWNER; REDQUORUM_NODES is removed
+from it, for the passwords. INT, TERM and HUP are passed on to the group.
 If the lock cannot be renewed, or --max-hold is near, the group gets TERM while
 there is time left, and KILL before the lease ends, so that nothing of it runs
 without the lock. What COMMAND leaves behind in the background when it ends by
@@ -66,6 +67,8 @@ type runFlags struct {
 	nodeFlags
 	names   []string
 	fair    bool
+	read    bool
+	write   bool
 	need    int // of the nodes; 0: a majority
 	lease   time.Duration
 	wait    time.Duration // negative: until it is free
@@ -121,6 +124,8 @@ func (c *command) runFlags() (f runFlags, status int, ok bool) {
 		return nil
 	})
 	fs.BoolVar(&f.fair, "fair", false, "wait in line: who asked first is served first, among all that do so")
+	fs.BoolVar(&f.read, "read", false, "share the lock with others who read")
+	fs.BoolVar(&f.write, "write", false, "exclude those who read, too")
 	fs.Func("need", "how many nodes must grant the lock: a `number` above half of them, or \"all\" (default: a majority)", func(s string) (err error) {
 		if s == "all" {
 			f.need = needAll
@@ -145,8 +150,10 @@ func (c *command) runFlags() (f runFlags, status int, ok bool) {
 	switch {
 	case len(f.names) == 0:
 		err = usageError("--name is missing")
-	case f.fair && len(f.names) > 1:
-		err = usageError("--fair is for one --name")
+	case f.fair && (f.read || f.write) || f.read && f.write:
+		err = usageError("--fair, --read and --write exclude each other")
+	case len(f.names) > 1 && (f.fair || f.read || f.write):
+		err = usageError("--fair, --read and --write are for one --name")
 	case len(f.command) == 0:
 		err = usageError("the command is missing: ... -- COMMAND [ARG...]")
 	case strings.Contains(f.command[0], "://"):
@@ -172,8 +179,13 @@ func (c *command) runFlags() (f runFlags, status int, ok bool) {
 // acquire takes the lock, and says so when that takes a while.
 func (f *runFlags) acquire(ctx context.Context, c *command, l *quorum.Locker) (*quorum.Lease, error) {
 	opts := []quorum.Option{quorum.WithNames(f.names[1:]...)}
-	if f.fair {
+	switch {
+	case f.fair:
 		opts = append(opts, quorum.WithFair())
+	case f.read:
+		opts = append(opts, quorum.WithRead())
+	case f.write:
+		opts = append(opts, quorum.WithWrite())
 	}
 	if f.try {
 		return l.TryLock(ctx, f.names[0], opts...)

@@ -181,6 +181,24 @@ func TestRunWithoutQuorum(t *testing.T) {
 	p.exits(exitHeld)
 }
 
+// Readers run side by side, a writer alone.
+func TestRunReadWrite(t *testing.T) {
+	_, urls := startNodes(t, 3)
+	first := start(t, runOn(urls, "--read", "sh", "-c", "echo begun; read line")...)
+	first.says("begun")
+	start(t, runOn(urls, "--read --try", "true")...).exits(0)
+	start(t, runOn(urls, "--write --try", "true")...).exits(exitHeld)
+	start(t, runOn(urls, "--try", "true")...).exits(exitHeld)
+	writer := start(t, runOn(urls, "--write", "sh", "-c", "echo writes; read line")...)
+	writer.says("held for reading by")
+	first.in.Close()
+	first.exits(1)
+	writer.says("writes")
+	start(t, runOn(urls, "--read --try", "true")...).exits(exitHeld)
+	writer.in.Close()
+	writer.exits(1)
+}
+
 func TestRunNeed(t *testing.T) {
 	servers, urls := startNodes(t, 3)
 	start(t, runOn(urls, "--need all --try", "true")...).exits(0)
