@@ -34,18 +34,19 @@ func join(lists ...[]Edit) (all []Edit) {
 }
 
 const (
-	acquireGo = "quorum/acquire.go"
-	agendaGo  = "quorum/agenda.go"
-	leaseGo   = "quorum/lease.go"
-	lockerGo  = "quorum/locker.go"
-	releaseGo = "quorum/release.go"
-	renewGo   = "quorum/renew.go"
-	roundGo   = "quorum/round.go"
-	tallyGo   = "quorum/tally.go"
-	inspectGo = "quorum/inspect.go"
-	modelGo   = "node/model/server.go"
-	censusGo  = "node/census.go"
-	nodeGo    = "node/node.go"
+	acquireGo   = "quorum/acquire.go"
+	agendaGo    = "quorum/agenda.go"
+	leaseGo     = "quorum/lease.go"
+	lockerGo    = "quorum/locker.go"
+	releaseGo   = "quorum/release.go"
+	readWriteGo = "quorum/readwrite.go"
+	renewGo     = "quorum/renew.go"
+	roundGo     = "quorum/round.go"
+	tallyGo     = "quorum/tally.go"
+	inspectGo   = "quorum/inspect.go"
+	modelGo     = "node/model/server.go"
+	censusGo    = "node/census.go"
+	nodeGo      = "node/node.go"
 )
 
 // canaries are killed within a few seeds, by different invariants.
@@ -72,7 +73,7 @@ var (
 	}
 	if now >= h.renewAt`)
 	countMissingField = join(
-		edit(roundGo, "if kind == node.Extend && !keptAll(reply.Kept) {", "if kind == node.Extend && false {"),
+		edit(roundGo, "if !keptAll(reply.Kept) {", "if kind != node.Extend && !keptAll(reply.Kept) {"),
 		edit(renewGo, "if !keptAll(kept[:h.claim.size()]) {", "if false {"))
 	extendCreates = edit(modelGo, "\t\t_, kept[i] = lock.find(c.Owner)\n", `		_, kept[i] = lock.find(c.Owner)
 		if lock.kind == none {
@@ -85,7 +86,7 @@ var (
 	askGrantedOnly = join(
 		edit(roundGo, "if b.vote != Pending && !b.may {", "if b.vote != Granted {"),
 		edit(releaseGo, "r.ask(allNodes(len(l.nodes)))", "r.ask(mayHold)"))
-	healOldToken    = edit(renewGo, "\tc.Token = token\n", "")
+	healOldToken    = edit(renewGo, "\tc.Token, c.mode = token, h.mode\n", "\tc.mode = h.mode\n")
 	releaseOldToken = edit(leaseGo, "\tclaim.Token = h.high\n", "")
 	tokenFromClock  = edit(lockerGo, "t := max(now, last+1, int64(above)+1)", "t := max(now, last+1)")
 )
@@ -167,8 +168,8 @@ var mutants = []*Mutant{
 	{ID: "M29", Bug: "extend does not look at the owner", Mimics: "S59",
 		Edits: edit(modelGo, "_, kept[i] = lock.find(c.Owner)", "kept[i] = lock.kind == hash")},
 	{ID: "M30", Bug: "one node less than a quorum extends a lease by hand", Mimics: "S44",
-		Edits: edit(leaseGo, "r := l.begin(node.Extend, h.claim, d+l.opts.Grace, l.timeout(d))\n",
-			"r := l.begin(node.Extend, h.claim, d+l.opts.Grace, l.timeout(d))\n\tr.tally.need = max(1, l.need-1)\n")},
+		Edits: edit(leaseGo, "r := l.begin(node.Extend, h.now(), d+l.opts.Grace, l.timeout(d))\n",
+			"r := l.begin(node.Extend, h.now(), d+l.opts.Grace, l.timeout(d))\n\tr.tally.need = max(1, l.need-1)\n")},
 	{ID: "M31", Bug: "an extension shortens the life of a key", Mimics: "S45",
 		Edits: edit(modelGo, "if kept[i] && lock.expires < expires {", "if kept[i] {")},
 	{ID: "M32", Bug: "an abstaining node counts as a yes", Mimics: "S13",
@@ -238,11 +239,11 @@ var mutants = []*Mutant{
 	{ID: "M61", Bug: "a waiter relies on notices and has no timer", Mimics: "S37",
 		Edits: edit(acquireGo, "until := l.clock.Now().Add(pause(free, w.fruitless-1, first, l.opts.Poll, l.chance()))", "until := clock.Never")},
 	{ID: "M62", Bug: "a lease that has ended keeps its place in this process", Mimics: "S50",
-		Edits: edit(acquireGo, "\t\tln.holder = nil\n", "")},
+		Edits: edit(readWriteGo, "\t\tln.holder = nil\n", "")},
 	{ID: "M63", Bug: "a lost lease keeps its place in this process", Mimics: "S50",
 		Edits: edit(leaseGo, "\tl.vacate(h)\n\tl.observe(Event{Kind: Lost", "\tl.observe(Event{Kind: Lost")},
 	{ID: "M64", Bug: "the next in this process's queue is not woken", Mimics: "S36",
-		Edits: edit(acquireGo, "\t\tln.queue[0].signal.Set()\n", "\t\t_ = ln.queue\n")},
+		Edits: edit(acquireGo, "\t\t\tbreak\n\t\t}\n\t\tw.signal.Set()\n", "\t\t\tbreak\n\t\t}\n")},
 	{ID: "M65", Bug: "TryLock waits as Lock does", Mimics: "S22",
 		Edits: edit(lockerGo, "\ts.wait = 0\n", "\ts.wait = -1\n")},
 	{ID: "M66", Bug: "a round lasts its full timeout however short the lease", Mimics: "S38",
@@ -266,9 +267,9 @@ var mutants = []*Mutant{
 	{ID: "M75", Bug: "a no counts as a yes", Mimics: "S35",
 		Edits: edit(roundGo, "b.vote, b.wait, b.ahead = Refused,", "b.vote, b.wait, b.ahead = Granted,")},
 	{ID: "M76", Bug: "one node that lost the key makes Extend give the lease up", Mimics: "S13",
-		Edits: edit(leaseGo, "case r.missing(majority(len(l.nodes))):", "case r.missing(len(l.nodes)):")},
+		Edits: edit(leaseGo, "case r.missing(majority(len(l.nodes))) &&", "case r.missing(len(l.nodes)) &&")},
 	{ID: "M77", Bug: "one node that lost the key makes a renewal give the lease up", Mimics: "S13",
-		Edits: edit(renewGo, "\tgone := t.missing(majority(t.nodes))\n", "\tgone := t.missing(t.nodes)\n")},
+		Edits: edit(renewGo, "\tgone := t.missing(majority(t.nodes)) &&", "\tgone := t.missing(t.nodes) &&")},
 	{ID: "M78", Bug: "a renewal that fails once ends the lease", Mimics: "S33",
 		Edits: edit(renewGo, "\th.retry(err)\n", "\th.lose(err)\n")},
 	{ID: "M79", Bug: "a renewal that fails is not tried again", Mimics: "S33",
@@ -292,9 +293,9 @@ var mutants = []*Mutant{
 	{ID: "M88", Bug: "a renewal gives keys less than the lease", Mimics: "S12 S45",
 		Edits: edit(renewGo, "TTL: r.lease + l.opts.Grace,", "TTL: r.lease - r.lease/50,")},
 	{ID: "M89", Bug: "the inner unlock of a nested lock releases it", Mimics: "S50",
-		Edits: edit(leaseGo, "last := h.leases == 0\n", "last := true\n")},
+		Edits: edit(leaseGo, "last, share := h.leases == 0,", "last, share := true,")},
 	{ID: "M90", Bug: "the outer unlock of a nested lock does not release it", Mimics: "S50",
-		Edits: edit(leaseGo, "\treturn &Lease{h: h}\n", "\th.leases++\n\treturn &Lease{h: h}\n")},
+		Edits: edit(leaseGo, "\treturn &Lease{h: h, mode: mode}, nil\n", "\th.leases++\n\treturn &Lease{h: h, mode: mode}, nil\n")},
 	{ID: "M91", Bug: "Close leaves leases to expire", Mimics: "S23",
 		Edits: edit(lockerGo, "open = append(open, h.release())", "_ = h")},
 	{ID: "M92", Bug: "a cancelled call's claim is not released", Mimics: "S58",
