@@ -398,31 +398,33 @@ func TestDowngrade(t *testing.T) {
 // A renewal that is under way when the writer stops writing, and comes to the nodes
 // after the news of it, does not take what it does not find for a loss.
 func TestDowngradeDuringRenewal(t *testing.T) {
-	overtaken := 0
-	for at := 9 * time.Second; at < 10*time.Second+20*time.Millisecond; at += 15 * time.Millisecond {
+	const each = 25 * time.Millisecond
+	for after := time.Duration(0); after < 2*each; after += each / 5 {
 		inWorld(t, 3, func(w *world) {
+			renewal := make(chan struct{}, 100)
 			var nodes []node.Node
 			for i, n := range w.nodes {
-				nodes = append(nodes, far{shared{n, w.sent[i]}, w.clock, 25 * time.Millisecond, node.Extend})
+				nodes = append(nodes, far{shared{n, w.sent[i]}, w.clock, each, node.Extend, renewal})
 			}
 			o := newObserver()
 			l := must[*quorum.Locker](t)(quorum.New(nodes, quorum.Options{Clock: w.clock, Observer: o}))
+			defer time.Sleep(time.Second) // for what is still under way: time stops with the test
 			defer l.Close()
 			outer := must[*quorum.Lease](t)(l.Lock(background, "x", write))
 			inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read))
-			time.Sleep(at)
+			<-renewal
+			time.Sleep(after)
 			if err := outer.Unlock(background); err != nil {
 				t.Error(err)
 			}
 			time.Sleep(time.Minute)
 			if err := inner.Unlock(background); err != nil {
-				t.Errorf("at %v: %v", at, err)
+				t.Errorf("%v after the renewal began: %v", after, err)
 			}
-			overtaken += o.count(quorum.ExtendFailed)
+			if after < each && o.count(quorum.ExtendFailed) == 0 {
+				t.Errorf("%v after it began the renewal was not overtaken", after)
+			}
 		})
-	}
-	if overtaken == 0 {
-		t.Error("no renewal was overtaken")
 	}
 }
 
@@ -589,12 +591,17 @@ type far struct {
 	clock clock.Clock
 	d     time.Duration // each way
 	kind  node.Kind     // of the commands that are late; 0: all
+	sent  chan<- struct{}
 }
 
 func (f far) Submit(cmd node.Command, reply func(node.Reply)) {
 	if f.kind != 0 && cmd.Kind != f.kind {
 		f.Node.Submit(cmd, reply)
 		return
+	}
+	select {
+	case f.sent <- struct{}{}:
+	default:
 	}
 	cmd.Claims = slices.Clone(cmd.Claims)
 	later := func(do func()) {
@@ -615,7 +622,7 @@ func TestFarReadersAreServed(t *testing.T) {
 		}
 		var nodes []node.Node
 		for i, n := range w.nodes {
-			nodes = append(nodes, far{shared{n, w.sent[i]}, w.clock, 25 * time.Millisecond, 0})
+			nodes = append(nodes, far{shared{n, w.sent[i]}, w.clock, 25 * time.Millisecond, 0, nil})
 		}
 		away := must[*quorum.Locker](t)(quorum.New(nodes, quorum.Options{Clock: w.clock}))
 		ctx, stop := context.WithCancel(background)
@@ -627,7 +634,7 @@ func TestFarReadersAreServed(t *testing.T) {
 			for k, n := range w.nodes {
 				slow[k] = shared{n, w.sent[k]}
 			}
-			slow[i] = far{slow[i], w.clock, 500 * time.Microsecond, 0}
+			slow[i] = far{slow[i], w.clock, 500 * time.Microsecond, 0, nil}
 			near := must[*quorum.Locker](t)(quorum.New(slow, quorum.Options{Clock: w.clock}))
 			defer near.Close()
 			wg.Go(func() {

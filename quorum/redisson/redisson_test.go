@@ -116,8 +116,15 @@ func unlock(t *testing.T, lease *quorum.Lease) {
 
 func held(t *testing.T, l *quorum.Locker, name string) {
 	t.Helper()
-	if _, err := l.TryLock(background, name); !errors.Is(err, quorum.ErrHeld) {
-		t.Errorf("Go got %v for %q, which Java holds", err, name)
+	for end := time.Now().Add(patience); ; {
+		_, err := l.TryLock(background, name)
+		if errors.Is(err, quorum.ErrHeld) {
+			return
+		}
+		// On a busy machine too few servers may answer in time to know.
+		if err == nil || time.Now().After(end) {
+			t.Fatalf("Go got %v for %q, which Java holds", err, name)
+		}
 	}
 }
 
