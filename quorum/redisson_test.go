@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -81,7 +83,22 @@ var (
 		if redis.call('HINCRBY', KEYS[1], ARGV[2], -1) > 0 then return 0 end
 		redis.call('DEL', KEYS[1])
 		return 1`)
+
+	// Those of readers and writers say themselves what they take and return.
+	javaRead        = javaScript("read")
+	javaReadUnlock  = javaScript("read_unlock")
+	javaWrite       = javaScript("write")
+	javaWriteUnlock = javaScript("write_unlock")
 )
+
+// javaScript returns a script that package redisnode tries, too.
+func javaScript(name string) *redis.Script {
+	text, err := os.ReadFile(filepath.Join("..", "node", "redisnode", "testdata", "redisson", name+".lua"))
+	if err != nil {
+		panic(err)
+	}
+	return redis.NewScript(string(text))
+}
 
 // A java is one thread of a Java program, on one server.
 type java struct {
@@ -131,6 +148,29 @@ func (j *java) unlockAgain(name string) int64 {
 		0, 30000, j.owner, "PUBLISH", 16000))
 }
 
+func (j *java) holds(name string) string { return "{" + name + "}:" + j.owner + ":rwlock_timeout" }
+
+func (j *java) read(name string, lease time.Duration) int64 {
+	j.t.Helper()
+	return j.number(javaRead.Run(background, j.client, []string{name, j.holds(name)}, lease.Milliseconds(), j.owner, j.owner+":write"))
+}
+
+func (j *java) readUnlock(name string) int64 {
+	j.t.Helper()
+	return j.number(javaReadUnlock.Run(background, j.client,
+		[]string{name, "redisson_rwlock:{" + name + "}", j.holds(name), "{" + name + "}"}, 0, j.owner))
+}
+
+func (j *java) write(name string, lease time.Duration) int64 {
+	j.t.Helper()
+	return j.number(javaWrite.Run(background, j.client, []string{name}, lease.Milliseconds(), j.owner+":write"))
+}
+
+func (j *java) writeUnlock(name string) int64 {
+	j.t.Helper()
+	return j.number(javaWriteUnlock.Run(background, j.client, []string{name, "redisson_rwlock:{" + name + "}"}, 1, 30000, j.owner+":write"))
+}
+
 func (j *java) ttl(name string) time.Duration {
 	j.t.Helper()
 	return must[time.Duration](j.t)(j.client.PTTL(background, name).Result())
@@ -145,7 +185,12 @@ func (j *java) fields(name string) map[string]string {
 // listen subscribes to name's channel and returns its messages.
 func (j *java) listen(name string) <-chan *redis.Message {
 	j.t.Helper()
-	sub := j.client.Subscribe(background, "redisson_lock__channel:{"+name+"}")
+	return j.listenTo("redisson_lock__channel:{" + name + "}")
+}
+
+func (j *java) listenTo(channel string) <-chan *redis.Message {
+	j.t.Helper()
+	sub := j.client.Subscribe(background, channel)
 	if _, err := sub.Receive(background); err != nil {
 		j.t.Fatal(err)
 	}
@@ -533,6 +578,133 @@ func TestRedissonFenced(t *testing.T) {
 	j.client.Del(background, "foo")
 	if r := acquire(j); r != [2]int64{-1, 4} {
 		t.Errorf("after the lock was deleted Java got %v", r)
+	}
+}
+
+// Case 15: readers and writers. Package redisnode tries what single commands do.
+func TestRedissonReadWrite(t *testing.T) {
+	l, j, other := shop(t)
+	const channel = "redisson_rwlock:{foo}"
+	messages := j.listenTo(channel)
+	is := func(what string, got, want int64) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%s: %d, want %d", what, got, want)
+		}
+	}
+	refused := func(opts ...quorum.Option) {
+		t.Helper()
+		if _, err := l.TryLock(background, "foo", opts...); !errors.Is(err, quorum.ErrHeld) {
+			t.Errorf("Go got %v", err)
+		}
+	}
+	told := func(want string) {
+		t.Helper()
+		if m := <-messages; m.Payload != want {
+			t.Errorf("message %q, want %q", m.Payload, want)
+		}
+	}
+	unlock := func(leases ...*quorum.Lease) {
+		t.Helper()
+		for _, lease := range leases {
+			if err := lease.Unlock(background); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+
+	holds := func() int {
+		t.Helper()
+		return len(must[[]string](t)(j.client.Keys(background, "{foo}:*:rwlock_timeout:1").Result()))
+	}
+
+	is("Java reads", j.read("foo", 30*time.Second), none)
+	is("another thread, too", other.read("foo", 30*time.Second), none)
+	refused(quorum.WithWrite())
+	reading := must[*quorum.Lease](t)(l.TryLock(background, "foo", quorum.WithRead()))
+	is("Java stops", j.readUnlock("foo"), 0)
+	unlock(reading)
+	refused(quorum.WithWrite())
+	silent(t, messages)
+	is("the last stops", other.readUnlock("foo"), 1)
+	told("0")
+
+	// The end of a writer wakes all readers.
+	is("Java writes", j.write("foo", 30*time.Second), none)
+	refused(quorum.WithRead())
+	leases := make(chan *quorum.Lease)
+	for range 2 {
+		go func() {
+			lease, err := l.Lock(background, "foo", quorum.WithRead())
+			if err != nil {
+				t.Error(err)
+			}
+			leases <- lease
+		}()
+	}
+	eventually(t, "Go subscribes", func() bool {
+		n, err := j.client.PubSubNumSub(background, channel).Result()
+		return err == nil && n[channel] == 2
+	})
+	is("Java stops", j.writeUnlock("foo"), 1)
+	told("1")
+	first, second := <-leases, <-leases
+	if f := j.fields("foo"); len(f) != 3 || f["mode"] != "read" || holds() != 2 {
+		t.Errorf("two of Go read: %v", f)
+	}
+	is("Java is refused", min(1, j.write("foo", time.Second)), 1)
+	unlock(first, second)
+	told("0")
+	is("what they leave", int64(holds()), 0)
+
+	// Go reads under its own write.
+	writing := must[*quorum.Lease](t)(l.Lock(background, "foo", quorum.WithWrite()))
+	reading = must[*quorum.Lease](t)(l.Lock(writing.Context(), "foo", quorum.WithRead()))
+	if f := j.fields("foo"); len(f) != 2 || f["mode"] != "write" {
+		t.Errorf("Go writes: %v", f)
+	}
+	is("Java is refused", min(1, j.read("foo", time.Second)), 1)
+	unlock(writing)
+	told("1")
+	is("Java reads after the downgrade", j.read("foo", 30*time.Second), none)
+	is("but does not write", min(1, other.write("foo", time.Second)), 1)
+	unlock(reading)
+	is("Java stops", j.readUnlock("foo"), 1)
+	told("0")
+
+	// Java reads under its own write, and tells nobody when it stops to write.
+	is("Java writes", j.write("foo", 30*time.Second), none)
+	is("and reads", j.read("foo", 30*time.Second), none)
+	refused(quorum.WithRead())
+	is("Java stops to write", j.writeUnlock("foo"), 1)
+	silent(t, messages)
+	refused(quorum.WithWrite())
+	reading = must[*quorum.Lease](t)(l.TryLock(background, "foo", quorum.WithRead()))
+	is("Java stops to read", j.readUnlock("foo"), 0)
+	unlock(reading)
+	told("0")
+}
+
+// Case 15, too: a reader's renewal does not shorten another's time.
+func TestRedissonReadersRenewal(t *testing.T) {
+	all := servers(t, 1)
+	l, j := connect(t, all, quorum.Options{Lease: 900 * time.Millisecond}), newJava(t, all[0], 1)
+	if r := j.read("foo", 10*time.Minute); r != none {
+		t.Fatalf("Java reads: %d", r)
+	}
+	reading := must[*quorum.Lease](t)(l.Lock(background, "foo", quorum.WithRead()))
+	time.Sleep(1200 * time.Millisecond)
+	if reading.Remaining() == 0 {
+		t.Error("Go did not renew")
+	}
+	if left := j.ttl("foo"); left < 590*time.Second {
+		t.Errorf("Java has %v left", left)
+	}
+	if err := reading.Unlock(background); err != nil {
+		t.Error(err)
+	}
+	if left := j.ttl("foo"); left < 590*time.Second {
+		t.Errorf("after Go's unlock Java has %v left", left)
 	}
 }
 

@@ -3,6 +3,8 @@ package redisnode_test
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -13,93 +15,17 @@ import (
 )
 
 // The tests of this file share locks of readers and writers with Redisson, as the
-// scripts below stand for it: what its RedissonReadLock and RedissonWriteLock do
-// on a server, with its keys and arguments in its order, written anew from its
-// published behaviour. Its latch, which only its own repeated unlocks see, is
-// left out.
+// scripts below and in testdata/redisson stand for it: what its RedissonReadLock
+// and RedissonWriteLock do on a server, with its keys and arguments in its order,
+// written anew from its published behaviour. Its latch, which only its own repeated
+// unlocks see, is left out.
 
 var (
-	// KEYS lock, the reader's holds; ARGV lease ms, reader, writer: nil when
-	// acquired, else the lock's PTTL.
-	javaRead = redis.NewScript(`
-		local mode = redis.call('HGET', KEYS[1], 'mode')
-		if not mode then
-			redis.call('HSET', KEYS[1], 'mode', 'read', ARGV[2], 1)
-			redis.call('SET', KEYS[2] .. ':1', 1, 'PX', ARGV[1])
-			redis.call('PEXPIRE', KEYS[1], ARGV[1])
-			return nil
-		end
-		if mode == 'read' or redis.call('HEXISTS', KEYS[1], ARGV[3]) == 1 then
-			local hold = redis.call('HINCRBY', KEYS[1], ARGV[2], 1)
-			redis.call('SET', KEYS[2] .. ':' .. hold, 1, 'PX', ARGV[1])
-			redis.call('PEXPIRE', KEYS[1], math.max(redis.call('PTTL', KEYS[1]), ARGV[1]))
-			return nil
-		end
-		return redis.call('PTTL', KEYS[1])`)
-	// KEYS lock, channel, the reader's holds, all holds; ARGV message, reader: 1
-	// released, 0 still held, nil not a reader.
-	javaReadUnlock = redis.NewScript(`
-		if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then return nil end
-		local count = redis.call('HINCRBY', KEYS[1], ARGV[2], -1)
-		if count == 0 then redis.call('HDEL', KEYS[1], ARGV[2]) end
-		redis.call('DEL', KEYS[3] .. ':' .. (count + 1))
-		if redis.call('HLEN', KEYS[1]) > 1 then
-			local longest = -3
-			for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
-				for hold = 1, tonumber(redis.call('HGET', KEYS[1], field)) or 0 do
-					longest = math.max(longest, redis.call('PTTL', KEYS[4] .. ':' .. field .. ':rwlock_timeout:' .. hold))
-				end
-			end
-			if longest > 0 then
-				redis.call('PEXPIRE', KEYS[1], longest)
-				return 0
-			end
-			if redis.call('HGET', KEYS[1], 'mode') == 'write' then return 0 end
-		end
-		redis.call('DEL', KEYS[1])
-		redis.call('PUBLISH', KEYS[2], ARGV[1])
-		return 1`)
-	// KEYS lock; ARGV lease ms, writer: nil when acquired, else the lock's PTTL.
-	javaWrite = redis.NewScript(`
-		local mode = redis.call('HGET', KEYS[1], 'mode')
-		if not mode then
-			redis.call('HSET', KEYS[1], 'mode', 'write', ARGV[2], 1)
-			redis.call('PEXPIRE', KEYS[1], ARGV[1])
-			return nil
-		end
-		if mode == 'write' and redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then
-			redis.call('HINCRBY', KEYS[1], ARGV[2], 1)
-			redis.call('PEXPIRE', KEYS[1], redis.call('PTTL', KEYS[1]) + ARGV[1])
-			return nil
-		end
-		return redis.call('PTTL', KEYS[1])`)
-	// KEYS lock, channel; ARGV message, lease ms, writer: 1 released, 0 still held,
-	// nil not the writer.
-	javaWriteUnlock = redis.NewScript(`
-		if redis.call('HEXISTS', KEYS[1], ARGV[3]) == 0 then return nil end
-		if redis.call('HINCRBY', KEYS[1], ARGV[3], -1) > 0 then
-			redis.call('PEXPIRE', KEYS[1], ARGV[2])
-			return 0
-		end
-		redis.call('HDEL', KEYS[1], ARGV[3])
-		if redis.call('HLEN', KEYS[1]) == 1 then
-			redis.call('DEL', KEYS[1])
-			redis.call('PUBLISH', KEYS[2], ARGV[1])
-		else
-			redis.call('HSET', KEYS[1], 'mode', 'read')
-		end
-		return 1`)
-	// KEYS lock, all holds; ARGV lease ms, readers...: 1 if there was any.
-	javaReadRenew = redis.NewScript(`
-		local kept = 0
-		for i = 2, #ARGV do
-			for hold = 1, tonumber(redis.call('HGET', KEYS[1], ARGV[i]) or 0) do
-				kept = 1
-				redis.call('PEXPIRE', KEYS[2] .. ':' .. ARGV[i] .. ':rwlock_timeout:' .. hold, ARGV[1])
-			end
-		end
-		if kept == 1 then redis.call('PEXPIRE', KEYS[1], ARGV[1]) end
-		return kept`)
+	javaRead        = javaScript("read")
+	javaReadUnlock  = javaScript("read_unlock")
+	javaWrite       = javaScript("write")
+	javaWriteUnlock = javaScript("write_unlock")
+	javaReadRenew   = javaScript("read_renew")
 	// KEYS lock; ARGV lease ms, owner: 1 if it was there.
 	javaRenew = redis.NewScript(`
 		if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then return 0 end
@@ -118,6 +44,15 @@ var (
 		redis.call('PUBLISH', KEYS[2], ARGV[1])
 		return 1`)
 )
+
+// javaScript returns a script of testdata/redisson, which package quorum tries too.
+func javaScript(name string) *redis.Script {
+	text, err := os.ReadFile(filepath.Join("testdata", "redisson", name+".lua"))
+	if err != nil {
+		panic(err)
+	}
+	return redis.NewScript(string(text))
+}
 
 // A java is one thread of a Java program, with the lock "foo".
 type java struct {
