@@ -31,8 +31,8 @@ import org.redisson.config.Config;
  * <pre>request began ended value</pre>
  *
  * Kinds are plain, fair, spin, fenced, read and write, of the first server, and
- * multi/n and red/n, a MultiLock and a RedissonRedLock of the first n. The
- * properties watchdog and timeout are Redisson's lockWatchdogTimeout and timeout,
+ * multi/n, read/n and write/n, a MultiLock of such locks on the first n, and red/n,
+ * a RedissonRedLock of them. The properties watchdog and timeout are Redisson's lockWatchdogTimeout and timeout,
  * in milliseconds. It ends with standard input.
  */
 public final class Client {
@@ -54,7 +54,7 @@ public final class Client {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line; (line = in.readLine()) != null; ) {
             String[] words = line.split(" ");
-            workers.computeIfAbsent(words[1], w -> Executors.newSingleThreadExecutor()).execute(() -> answer(words));
+            workers.computeIfAbsent(words[1], w -> Executors.newSingleThreadExecutor(r -> new Thread(r, w))).execute(() -> answer(words));
         }
         System.exit(0);
     }
@@ -87,10 +87,28 @@ public final class Client {
                 return lock.isHeldByCurrentThread();
             case "token":
                 return ((RFencedLock) lock).lockAndGetToken();
+            case "asleep": // worker
+                return asleep(arguments[0]);
             case "count": // file, rounds
                 return count(lock, Path.of(arguments[0]), number(arguments[1]));
+            case "look": // file, rounds
+                return look(lock, Path.of(arguments[0]), number(arguments[1]));
             default:
                 throw new IllegalArgumentException("no such verb: " + verb);
+        }
+    }
+
+    /** Waits until a worker waits for a notice: Redisson does so by a semaphore. */
+    private static boolean asleep(String worker) throws Exception {
+        for (;; Thread.sleep(1)) {
+            for (Map.Entry<Thread, StackTraceElement[]> e : Thread.getAllStackTraces().entrySet()) {
+                Thread.State state = e.getKey().getState();
+                if (e.getKey().getName().equals(worker)
+                        && (state == Thread.State.WAITING || state == Thread.State.TIMED_WAITING)
+                        && Arrays.stream(e.getValue()).anyMatch(f -> f.getClassName().equals("java.util.concurrent.Semaphore"))) {
+                    return true;
+                }
+            }
         }
     }
 
@@ -112,10 +130,40 @@ public final class Client {
         return "alone";
     }
 
+    /** Sees under the lock that nobody changes a file, as often as is asked for. */
+    private static String look(RLock lock, Path file, long rounds) throws Exception {
+        for (long i = 0; i < rounds; i++) {
+            lock.lock();
+            try {
+                String before = Files.readString(file);
+                Thread.sleep(1);
+                if (before.isEmpty() || !Files.readString(file).equals(before)) {
+                    return "not safe from writers in round " + i;
+                }
+            } finally {
+                lock.unlock();
+            }
+        }
+        return "alone";
+    }
+
     private static RLock lock(String kind, String name) {
         String[] parts = kind.split("/");
-        RedissonClient client = clients.get(0);
+        if (parts.length == 1) {
+            return lock(clients.get(0), kind, name);
+        }
         switch (parts[0]) {
+            case "multi":
+                return clients.get(0).getMultiLock(first(number(parts[1]), "plain", name));
+            case "red":
+                return redLock(clients.get(0), first(number(parts[1]), "plain", name));
+            default:
+                return clients.get(0).getMultiLock(first(number(parts[1]), parts[0], name));
+        }
+    }
+
+    private static RLock lock(RedissonClient client, String kind, String name) {
+        switch (kind) {
             case "plain":
                 return client.getLock(name);
             case "fair":
@@ -128,10 +176,6 @@ public final class Client {
                 return client.getReadWriteLock(name).readLock();
             case "write":
                 return client.getReadWriteLock(name).writeLock();
-            case "multi":
-                return client.getMultiLock(first(number(parts[1]), name));
-            case "red":
-                return redLock(client, first(number(parts[1]), name));
             default:
                 throw new IllegalArgumentException("no such kind: " + kind);
         }
@@ -142,8 +186,8 @@ public final class Client {
         return client.getRedLock(locks);
     }
 
-    private static RLock[] first(long n, String name) {
-        return clients.stream().limit(n).map(c -> c.getLock(name)).toArray(RLock[]::new);
+    private static RLock[] first(long n, String kind, String name) {
+        return clients.stream().limit(n).map(c -> lock(c, kind, name)).toArray(RLock[]::new);
     }
 
     private static long number(String text) {
