@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -394,4 +396,25 @@ func TestNoScript(t *testing.T) {
 func withDeadline(cmd node.Command) node.Command {
 	cmd.Deadline = after(10 * time.Second)
 	return cmd
+}
+
+// A new server gets each script as text, once.
+func TestNewServerIsGivenEachScript(t *testing.T) {
+	p := newServer(t)
+	n := connect(t, p)
+	for i, cmd := range []node.Command{{}, {Mode: node.Read}, {Mode: node.Write}, {Ticket: 1, Waiter: "w"}} {
+		for _, kind := range []node.Kind{node.Acquire, node.Release} {
+			cmd.Kind, cmd.TTL, cmd.Deadline = kind, time.Second, clock.System().Now().Add(5*time.Second)
+			cmd.Claims = []node.Claim{{Name: "x", Owner: "o", Token: node.Token(10 + i)}}
+			var f flood
+			f.submit(n, i, cmd)
+			f.wg.Wait()
+			if r := f.replies[0]; r.Status != node.Granted && r.Status != node.Released {
+				t.Errorf("%v %+v: %v %v", kind, cmd.Claims, r.Status, r.Err)
+			}
+		}
+	}
+	if text, _ := p.do("info", "errorstats").(string); strings.Contains(text, "NOSCRIPT") {
+		t.Error(text)
+	}
 }

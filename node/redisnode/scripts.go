@@ -37,24 +37,35 @@ var (
 // A script is one Lua file, in the two forms in which a server takes it.
 type script struct {
 	text, sha string
+	own       scriptSet // a set of it alone
+}
+
+// A scriptSet holds the scripts that a server was given.
+type scriptSet uint16
+
+// add reports whether the script is new in the set.
+func (s *scriptSet) add(one *script) bool {
+	was := *s
+	*s |= one.own
+	return was != *s
 }
 
 var (
-	acquireScript       = newScript(acquireLua)
-	releaseScript       = newScript(releaseLua)
-	extendScript        = newScript(extendLua)
-	inspectScript       = newScript(inspectLua)
-	breakScript         = newScript(breakLua)
-	acquireReadScript   = newScript(acquireReadLua)
-	acquireWriteScript  = newScript(acquireWriteLua)
-	releaseSharedScript = newScript(releaseSharedLua)
-	extendReadScript    = newScript(extendReadLua)
-	acquireFairScript   = newScript(acquireFairLua)
-	releaseFairScript   = newScript(releaseFairLua)
-	downgradeScript     = newScript(downgradeLua)
+	acquireScript       = newScript(0, acquireLua)
+	releaseScript       = newScript(1, releaseLua)
+	extendScript        = newScript(2, extendLua)
+	inspectScript       = newScript(3, inspectLua)
+	breakScript         = newScript(4, breakLua)
+	acquireReadScript   = newScript(5, acquireReadLua)
+	acquireWriteScript  = newScript(6, acquireWriteLua)
+	releaseSharedScript = newScript(7, releaseSharedLua)
+	extendReadScript    = newScript(8, extendReadLua)
+	acquireFairScript   = newScript(9, acquireFairLua)
+	releaseFairScript   = newScript(10, releaseFairLua)
+	downgradeScript     = newScript(11, downgradeLua)
 )
 
-func newScript(text string) script {
+func newScript(i int, text string) script {
 	sum := sha1.Sum([]byte(text))
-	return script{text: text, sha: hex.EncodeToString(sum[:])}
+	return script{text: text, sha: hex.EncodeToString(sum[:]), own: 1 << i}
 }

@@ -84,7 +84,7 @@ func (t *stream) write(s *server, ended <-chan struct{}) {
 		batch, begin, out = s.take(batch[:0]), begin[:0], out[:0]
 		for _, c := range batch {
 			begin = append(begin, len(out))
-			c.append(&out, c.asText || given.add(c.kind))
+			c.append(&out, c.asText || given.add(c.script()))
 		}
 		clear(batch) // they may be settled and used again as soon as they are sent
 		used = time.Now()
@@ -156,14 +156,4 @@ func (t *stream) read(s *server) (met bool, _ error) {
 			buf = append(buf, make([]byte, len(buf))...)
 		}
 	}
-}
-
-// A scriptSet holds the kinds whose scripts a server was given.
-type scriptSet uint
-
-// add reports whether kind is new in the set.
-func (s *scriptSet) add(kind node.Kind) bool {
-	was := *s
-	*s |= 1 << kind
-	return was != *s
 }
