@@ -161,8 +161,8 @@ const (
 
 	// Release ends its claims. The fences are raised to the token where they are
 	// below. Where the owner's field is there it is removed and, when that leaves
-	// no key, "0" is published on the name's channel: Released, if there was any.
-	// Otherwise Absent. A key that is not a hash: ErrWrongType, after raising the
+	// no key, "0" is published on the name's channel: Released, if all were there.
+	// Otherwise Absent. With token 0 the fences stay as they are. A key that is not a hash: ErrWrongType, after raising the
 	// fences and ending the other claims.
 	//
 	// Read and Write are the same here, and take one claim: the owner stops being
@@ -321,7 +321,7 @@ type Life struct {
 // A State is what a node holds for one name.
 type State struct {
 	Type   string        // Redis's word for what is at the key: "hash", "none", "string", ...
-	Fields []Field       // of a hash, sorted by name
+	Fields []Field       // of a hash, sorted by name, but for those of dead readers beside a living one
 	Value  string        // of a string, which is no lock of ours: its first 64 bytes
 	TTL    time.Duration // NoExpiry for a key without; 0 when there is no key
 	Fence  Token         // 0 if there is none

@@ -223,15 +223,15 @@ func (s *Server) releaseAll(now Time, claims []node.Claim, kept Time) (reply nod
 			return failure(err), nil
 		}
 	}
-	reply.Status = node.Absent
+	reply.Status = node.Released
 	wrong := false
 	for i := range claims {
 		lock, _ := s.lookUp(now, claims[i].Name)
 		wrong = wrong || lock.kind != none && lock.kind != hash
 		if !s.remove(lock, c.Owner) {
+			reply.Status = node.Absent
 			continue
 		}
-		reply.Status = node.Released
 		if lock.kind == none {
 			published = append(published, claims[i])
 		}
@@ -294,6 +294,11 @@ func (s *Server) inspect(now Time, name string) node.Reply {
 	switch k.lock.kind {
 	case hash:
 		state.Fields = slices.Clone(k.lock.fields)
+		if k.lock.mode() == reading {
+			if living, until := s.living(now, k.lock, name); until > 0 {
+				state.Fields = living
+			}
+		}
 	case text, number:
 		state.Value = k.lock.entry(name).Value
 		state.Value = state.Value[:min(64, len(state.Value))]

@@ -202,9 +202,20 @@ func (s *Server) reads(now Time, lock *key, c node.Claim) bool {
 
 // bury returns when the last living reader of lock dies, 0 if there is none, and
 // if there is one takes the dead away.
+func (s *Server) bury(now Time, lock *key, name string) Time {
+	living, until := s.living(now, lock, name)
+	s.change(lock)
+	if until > 0 {
+		lock.fields = living
+	}
+	return until
+}
+
+// living returns the fields of lock without dead readers, and when the last reader
+// dies, 0 if there is none.
 //
 // Redisson counts a reader's holds in its field.
-func (s *Server) bury(now Time, lock *key, name string) (until Time) {
+func (s *Server) living(now Time, lock *key, name string) (fields []node.Field, until Time) {
 	prefix := string(node.AppendHoldPrefix(nil, name))
 	dead := func(f node.Field) bool {
 		if f.Name == node.ModeField {
@@ -223,12 +234,8 @@ func (s *Server) bury(now Time, lock *key, name string) (until Time) {
 		}
 		return died
 	}
-	s.change(lock)
-	living := slices.DeleteFunc(slices.Clone(lock.fields), dead)
-	if until > 0 {
-		lock.fields = living
-	}
-	return until
+	fields = slices.DeleteFunc(slices.Clone(lock.fields), dead)
+	return fields, until
 }
 
 // forgetIntent reports whether the intent was waiter's.

@@ -375,10 +375,10 @@ var releaseSeveralRules = []rule{
 		f.wantStates(several, 5, 0)
 		f.want(node.Absent, of(f.release(name, "a", 5), several...))
 	}},
-	{"what is there of them is removed, and every fence raised", func(f fixture) {
+	{"without some of them it is absent, but what is there is removed, and every fence raised", func(f fixture) {
 		f.want(node.Granted, f.acquire(several[1], "a", 5))
 		f.want(node.Granted, f.acquire(several[2], "b", 4))
-		f.want(node.Released, of(f.release(name, "a", 5), several...))
+		f.want(node.Absent, of(f.release(name, "a", 5), several...))
 		f.wantState(several[0], 5, 0)
 		f.wantState(several[1], 5, 0)
 		f.wantState(several[2], 5, life, "b")

@@ -30,7 +30,7 @@ type call struct {
 	asText   bool  // the server has answered that it does not know the script
 	ttl      int64 // ms
 	keep     int64 // the fence's life, ms
-	wait     int64 // the intent's life, ms
+	wait     int64 // the life of an intent or a place, ms
 }
 
 // check finds commands that no server could execute.

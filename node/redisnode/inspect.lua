@@ -6,10 +6,12 @@
 -- KEYS[4]  a writer's intent
 -- KEYS[5]  the queue
 -- ARGV[1]  what the keys of the places in the queue begin with
+-- ARGV[2]  what the keys of the readers' holds begin with
 --
 -- Returns {type, ms left, fence, highest reader, {the waiter whose intent it is,
 -- ms left} or {}, {waiter, ticket, ms left, ...} of those whose place is kept,
--- {field, value, ...} or, of a string, {how it begins}}. Of ms left, -1 is no expiry, -2 no key.
+-- {field, value, ...} or, of a string, {how it begins}}. Of ms left, -1 is no
+-- expiry, -2 no key. Readers who have died beside a living one are left out.
 --
 -- Atomic, so that the owner and the time left belong to the same lock.
 local kind = redis.call('TYPE', KEYS[1])['ok']
@@ -33,6 +35,25 @@ for i = 1, #places, 2 do
 end
 if kind == 'hash' then
   fields = redis.call('HGETALL', KEYS[1])
+  if redis.call('HGET', KEYS[1], 'mode') == 'read' then
+    -- A reader is dead when none of its holds is there. Redisson counts them in
+    -- the field's value.
+    local living, readers = {}, 0
+    for i = 1, #fields, 2 do
+      local alive = fields[i] == 'mode'
+      for hold = 1, alive and 0 or tonumber(fields[i + 1]) or 1 do
+        if redis.call('EXISTS', ARGV[2] .. ':' .. fields[i] .. ':rwlock_timeout:' .. hold) == 1 then
+          alive, readers = true, readers + 1
+        end
+      end
+      if alive then
+        living[#living + 1], living[#living + 2] = fields[i], fields[i + 1]
+      end
+    end
+    if readers > 0 then
+      fields = living
+    end
+  end
 elseif kind == 'string' then
   fields = {string.sub(redis.call('GET', KEYS[1]), 1, 64)}
 end

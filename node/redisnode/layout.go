@@ -89,13 +89,14 @@ func (c *call) append(w *words, asText bool) {
 			}
 		}
 	case &inspectScript:
-		run(5, 1)
+		run(5, 2)
 		w.text(one.Name)
 		w.fenceKey(one.Name)
 		w.readersKey(one.Name)
 		w.intentKey(one.Name)
 		w.queueKey(one.Name)
 		w.placeKey(one.Name, "")
+		w.holdPrefix(one.Name)
 	case &breakScript:
 		run(2, 4)
 		c.locksAndFences(w)

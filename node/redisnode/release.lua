@@ -7,7 +7,7 @@
 -- ARGV[3]     life of the fences, ms
 -- ARGV[3+i]   channel on which waiters for the lock listen
 --
--- Returns 1 (released) or 0 (the owner had no lock).
+-- Returns 1 (released) or 0 (the owner did not have all of them).
 --
 -- Atomic, because removing a lock must depend on whose it is, and because the
 -- message must come after the removal and only if the key is gone.
@@ -18,15 +18,16 @@ for i = 2, #KEYS, 2 do
     redis.call('SET', KEYS[i], ARGV[2], 'PX', ARGV[3])
   end
 end
-local released, failed = 0, nil
+local released, failed = 1, nil
 for i = 1, #KEYS, 2 do
   local removed = redis.pcall('HDEL', KEYS[i], ARGV[1])
   if removed == 1 then
-    released = 1
     if redis.call('EXISTS', KEYS[i]) == 0 then
       redis.call('PUBLISH', ARGV[3 + (i + 1) / 2], '0')
     end
-  elseif removed ~= 0 then
+  elseif removed == 0 then
+    released = 0
+  else
     failed = failed or removed
   end
 end
