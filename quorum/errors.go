@@ -45,12 +45,14 @@ var errPart = errors.New("it holds some of the names and not all")
 
 // An Error says what one operation asked of the nodes and what each answered.
 type Error struct {
-	Op    string     // "acquire", "extend", "release", "resume", "inspect", "break", or "hold" for the end of a lease's time
+	// Op is "acquire", "extend", "downgrade", "release", "detach", "resume",
+	// "inspect", "break", or "hold" for the end of a lease's time.
+	Op    string
 	Name  string     // the lock's name, or several with commas between
 	Need  int        // how many nodes had to grant
 	Nodes []NodeVote // in the Locker's order; empty where their votes did not decide
 
-	// Err is the sentinel: ErrHeld, ErrNoQuorum, ErrLost, ErrMaxHold or ErrNotHeld.
+	// Err is the sentinel: ErrHeld, ErrNoQuorum, ErrLost, ErrMaxHold, ErrNotHeld or ErrDeadlock.
 	Err error
 	// Cause is what else there is to say: the context's cause when the caller
 	// stopped waiting, how a lease ended; or nil.

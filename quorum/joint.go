@@ -39,12 +39,14 @@ type Joint struct {
 //
 // Each part that is waited for comes, in one order for all programs, after those
 // that are held already, so that no two can wait for each other. The order is
-// that of the nodes' names, then of the locks' names. Where programs call the nodes
-// by different names, that they wait for each other ends after about a lease: no
-// longer does anybody hold some of the parts while waiting for another. It then
+// that of the nodes' names, then of the locks' names, of several names in one part
+// the first. Where programs call the nodes by different names, or have parts of
+// several names that overlap, that they wait for each other ends after about a lease:
+// no longer does anybody hold some of the parts while waiting for another. It then
 // gives them back, and begins with the one that was missing. While a part is held
 // that is not renewed for ever, of a fixed lease or with a MaxHold, nothing is
-// waited for at all.
+// waited for at all. Parts that are the same lock, by other names of its nodes, are
+// never had together: the wait for the second ends by its bound.
 //
 // Errors are those of Lock, and name the part.
 func LockAll(ctx context.Context, parts []Part, opts ...Option) (*Joint, error) {

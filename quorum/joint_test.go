@@ -555,3 +555,26 @@ func TestRealJoint(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Parts are not waited for behind somebody who waits for one that is held.
+func TestLockAllBesideNames(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		defer l.Close()
+		w.foreign("aa", time.Second, 0, 1, 2)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			time.Sleep(100 * time.Millisecond)
+			both := must[*quorum.Lease](t)(l.Lock(background, "a", quorum.WithNames("b")))
+			_ = both.Unlock(background)
+		})
+		start := time.Now()
+		parts := []quorum.Part{{Locker: l, Name: "a"}, {Locker: l, Name: "aa"}, {Locker: l, Name: "b"}}
+		j := must[*quorum.Joint](t)(quorum.LockAll(background, parts))
+		if d := time.Since(start); d > 5*time.Second {
+			t.Errorf("LockAll took %v", d)
+		}
+		_ = j.Unlock(background)
+		wg.Wait()
+	})
+}

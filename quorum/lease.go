@@ -64,6 +64,9 @@ func (le *Lease) Extend(ctx context.Context, d time.Duration) error { return le.
 // or the nodes no longer had it: what was done under it may not have been alone.
 // It matches ErrNoQuorum when too few nodes confirmed. Unlocking the same Lease
 // again does nothing and returns nil.
+//
+// The last write lease of an owner that reads as well becomes a read lease on the
+// nodes, which a quorum confirms in the same way.
 func (le *Lease) Unlock(ctx context.Context) error {
 	if le.unlocked.Swap(true) {
 		return nil
@@ -146,6 +149,7 @@ type hold struct {
 	expiry  clock.Instant // by when no node has a key of it
 	high    node.Token    // the highest token used for it: healing takes fresh ones
 	mayHold nodeSet
+	healed  nodeSet // nodes that were sent a second acquire: the first may still be on its way
 	settled nodeSet // of a reader: nodes that have answered all that could create it
 	why     error   // why it ended; nil while it is held
 	failed  *Error  // the last failed renewal
@@ -399,12 +403,16 @@ func (h *hold) leave(mode node.Mode) farewell {
 	last, share := h.leases == 0, h.alone == 0 && h.mode == node.Write
 	over := h.why == nil && f.start >= h.until
 	f.held = h.why == nil && !over
+	share = share && f.held && !last
+	if share {
+		h.mode, h.shy = node.Read, allNodes(len(l.nodes)) // from now on nobody can nest to write
+	}
 	h.mu.Unlock()
 	if over {
 		h.expire() // its event is due, and was not yet worked off
 	}
 	if !last {
-		if share && f.held {
+		if share {
 			f.round = h.downgrade()
 		}
 		return f

@@ -108,11 +108,10 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 // length, until it is unlocked (but see [WithFixedLease] and MaxHold).
 //
 // Errors match ErrHeld or ErrNoQuorum, whichever the last attempt met, joined
-// by ctx's error if that ended the wait; ErrClosed; ctx's error alone if it had
-// ended before; or, for an empty name or an option that is no good, none of
-// these. A cause that waiting cannot mend on too
-// many nodes (a key of another type, a refused password) ends it at once. An
-// [*Error] has the details.
+// by ctx's error if that ended the wait; ErrDeadlock; ErrClosed; ctx's error alone
+// if it had ended before; or, for an empty name or an option that is no good, none
+// of these. A cause that waiting cannot mend on too many nodes (a key of another
+// type, a refused password) ends it at once. An [*Error] has the details.
 func (l *Locker) Lock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
 	s, err := l.settings(ctx, name, opts)
 	if err != nil {

@@ -235,7 +235,7 @@ func TestNamesWaitInAllTheirLines(t *testing.T) {
 				mu.Lock()
 				order = append(order, strings.Join(names, ""))
 				mu.Unlock()
-				time.Sleep(time.Second)
+				time.Sleep(200 * time.Millisecond)
 				_ = lease.Unlock(background)
 			})
 			time.Sleep(10 * time.Millisecond)
@@ -372,4 +372,48 @@ func TestRealNames(t *testing.T) {
 	if n := keys(t, all, "name?"); n != 0 {
 		t.Errorf("%d keys are left", n)
 	}
+}
+
+// Unlock tells of one name that was broken, though it still had the others.
+func TestUnlockOfNamesOfWhichOneWasBroken(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l, other := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+		defer l.Close()
+		defer other.Close()
+		lease := must[*quorum.Lease](t)(l.Lock(background, "a", quorum.WithNames("b")))
+		must[bool](t)(other.ForceUnlock(background, "b"))
+		next := must[*quorum.Lease](t)(other.TryLock(background, "b"))
+		if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
+			t.Errorf("Unlock: %v", err)
+		}
+		if err := next.Unlock(background); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Who holds one name and asks for another does not wait for somebody who waits for
+// both.
+func TestNamesDoNotKeepTheirHolderWaiting(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		defer l.Close()
+		a := must[*quorum.Lease](t)(l.Lock(background, "a"))
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if both, err := l.Lock(background, "a", quorum.WithNames("b")); err != nil {
+				t.Error(err)
+			} else {
+				_ = both.Unlock(background)
+			}
+		})
+		time.Sleep(time.Second)
+		if b, err := l.Lock(background, "b", quorum.WithWait(5*time.Second)); err != nil {
+			t.Error(err)
+		} else {
+			_ = b.Unlock(background)
+		}
+		_ = a.Unlock(background)
+		wg.Wait()
+	})
 }

@@ -31,8 +31,8 @@ type Options struct {
 
 	// MaxLease is the longest lease in use anywhere in the deployment, by any
 	// program that shares locks over these nodes: a longer one is refused, and
-	// a node that restarted has no vote for this long, because it may have
-	// forgotten a lock. 0 means DefaultMaxLease.
+	// a node that restarted has no vote for this long and the Grace, because it may
+	// have forgotten a lock. 0 means DefaultMaxLease.
 	MaxLease time.Duration
 
 	// MaxHold bounds how long one acquisition is renewed, counted from the
@@ -41,7 +41,7 @@ type Options struct {
 
 	// Grace is how much longer the nodes keep a key than its holder relies on
 	// it: time for work to stop after its context ended. The name stays taken
-	// that much longer if the holder dies.
+	// that much longer if the holder dies. It should be the same in all programs.
 	Grace time.Duration
 
 	// Drift is by what fraction of itself a lease is shortened, because clocks

@@ -25,8 +25,9 @@ func WithRead() Option { return withMode(node.Read.String()) }
 // WithWrite makes the acquisition a writer's: it excludes readers, writers, and
 // whoever asks for the name without WithRead or WithWrite. Readers and writers are
 // told when they need not wait for each other any more, but not when others have
-// left; nor are these told of them, and look again after Options.Poll. So it is
-// better to use a name in one way only.
+// left; nor are these told of them, and look again after Options.Poll. Nor do the
+// tokens of such others always rise above those of earlier readers. So use a name in
+// one way only.
 //
 // The owner of a write lease can read, too, by an acquisition with its context (see
 // [Owner]) and WithRead. When the write leases are unlocked before those that read,
@@ -91,22 +92,41 @@ func (ln *line) heldFor(s *settings, name string) *hold {
 // is in its way, and nobody here who waits is before it, but for readers before a
 // reader. Who does not wait may try, too. But a reader then keeps behind writers
 // that do wait: readers that come and go would keep them out for ever.
+//
+// To one that is bold those before it do not count that wait for another of their
+// names, which somebody here has: that somebody may be waiting for this name, behind
+// them. Those who are not bold respect them, or who asks for many names would starve.
 func (ln *line) admits(w *waiter) bool {
-	if ln.holder != nil {
+	reads := w.settings.mode == node.Read
+	if ln.holder != nil || !reads && len(ln.readers) > 0 {
 		return false
 	}
-	if w.settings.mode != node.Read {
-		return len(ln.readers) == 0 && (w.settings.wait == 0 || ln.queue[0] == w)
+	if !reads && w.settings.wait == 0 {
+		return true
 	}
 	for _, other := range ln.queue {
 		if other == w {
 			break
 		}
-		if other.settings.mode != node.Read {
+		if bothRead := reads && other.settings.mode == node.Read; !bothRead && !(w.bold && other.stuck(ln)) {
 			return false
 		}
 	}
 	return true
+}
+
+// stuck reports whether w waits for somebody here who has another of its names than
+// that of ln. l.mu is held.
+func (w *waiter) stuck(ln *line) bool {
+	if w.settings.names == nil {
+		return false
+	}
+	for name := range w.settings.each() {
+		if other := w.l.lines[name]; other != ln && other != nil && (other.holder != nil || len(other.readers) > 0) {
+			return true
+		}
+	}
+	return false
 }
 
 // enter notes that h holds the name here.
@@ -135,7 +155,9 @@ func (ln *line) leave(h *hold) bool {
 func (h *hold) settle(i int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.settled.add(i)
+	if !h.healed.has(i) {
+		h.settled.add(i)
+	}
 }
 
 // now returns the claim as it is now: a downgrade changes its mode.
@@ -150,9 +172,6 @@ func (h *hold) now() claim {
 // downgrade makes a reader of the writer, here and on the nodes.
 func (h *hold) downgrade() *round {
 	l := h.l
-	h.mu.Lock()
-	h.mode, h.shy = node.Read, allNodes(len(l.nodes))
-	h.mu.Unlock()
 	r := l.begin(node.Downgrade, h.claim, 0, l.opts.Timeout)
 	r.ask(allNodes(len(l.nodes)))
 	// Readers who wait here may ask the nodes at once: each executes the downgrade
@@ -172,6 +191,7 @@ func (h *hold) downgraded(ctx context.Context, f farewell) error {
 	var err error
 	switch {
 	case r.await(context.WithoutCancel(ctx)) == won:
+	case h.unlocked(): // the readers are gone as well, and their release came first
 	case r.missing(majority(len(l.nodes))):
 		h.lose(r.fail("downgrade", ErrLost, errBroken))
 		err = h.notHeld("release")
@@ -206,4 +226,10 @@ func (h *hold) insist() {
 			})
 		}
 	}
+}
+
+func (h *hold) unlocked() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.why == ErrNotHeld
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -756,5 +757,101 @@ func TestRealReadersAndWriters(t *testing.T) {
 	}
 	if err := inner.Unlock(background); err != nil {
 		t.Error(err)
+	}
+}
+
+// A detained node keeps the first acquire that comes to it.
+type detained struct {
+	node.Node
+	kept *node.Command
+}
+
+func (d detained) Submit(cmd node.Command, reply func(node.Reply)) {
+	if cmd.Kind != node.Acquire || d.kept.Kind != 0 {
+		d.Node.Submit(cmd, reply)
+		return
+	}
+	cmd.Claims = slices.Clone(cmd.Claims)
+	*d.kept = cmd
+	reply(node.Reply{Err: node.ErrTimeout})
+}
+
+// An acquire that comes after the release of a lease leaves nothing, also where the
+// node was healed meanwhile.
+func TestLateAcquireAfterHealing(t *testing.T) {
+	for _, mode := range []quorum.Option{nil, read, write} {
+		inWorld(t, 3, func(w *world) {
+			late := detained{shared{w.nodes[2], w.sent[2]}, new(node.Command)}
+			nodes := []node.Node{shared{w.nodes[0], w.sent[0]}, shared{w.nodes[1], w.sent[1]}, late}
+			l := must[*quorum.Locker](t)(quorum.New(nodes, quorum.Options{Clock: w.clock}))
+			defer l.Close()
+			lease := must[*quorum.Lease](t)(l.Lock(background, "x", mode))
+			time.Sleep(15 * time.Second)
+			if n := w.locked("x"); n != 3 {
+				t.Fatalf("%d nodes have the lease", n)
+			}
+			_ = lease.Unlock(background)
+			time.Sleep(time.Second)
+			late.kept.Deadline = clock.Never
+			w.nodes[2].Submit(*late.kept, func(node.Reply) {})
+			if n := w.locked("x"); n != 0 {
+				t.Errorf("%d nodes have a lease that nobody has", n)
+			}
+		})
+	}
+}
+
+// Inspect does not count readers that have died.
+func TestInspectLeavesOutDeadReaders(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l, other := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+		defer l.Close()
+		defer other.Close()
+		lives := must[*quorum.Lease](t)(l.Lock(background, "x", read))
+		dies := must[*quorum.Lease](t)(other.Lock(background, "x", read))
+		h := must[quorum.Handle](t)(dies.Detach())
+		time.Sleep(5 * time.Minute)
+		if r := must[*quorum.Report](t)(l.Inspect(background, "x")); len(r.Owners) != 1 || r.Owners[0] == h.Owner {
+			t.Errorf("owners %v, and %s is dead", r.Owners, h.Owner)
+		}
+		_ = lives.Unlock(background)
+	})
+}
+
+// systemNodes are five nodes on the system's clock, whose replies come from tasks of
+// their own.
+func systemNodes() (nodes []node.Node) {
+	for i := range 5 {
+		nodes = append(nodes, busy{model.New(clock.System(), fmt.Sprint("n", i+1))})
+	}
+	return nodes
+}
+
+type busy struct{ node.Node }
+
+func (b busy) Submit(cmd node.Command, reply func(node.Reply)) {
+	cmd.Claims = slices.Clone(cmd.Claims)
+	go b.Node.Submit(cmd, reply)
+}
+
+// That an owner's leases to write and to read end at the same time is no loss.
+func TestUnlockOfBothLeasesAtOnce(t *testing.T) {
+	l := must[*quorum.Locker](t)(quorum.New(systemNodes(), quorum.Options{NoRestartGuard: true}))
+	defer l.Close()
+	for range 3000 {
+		writes := must[*quorum.Lease](t)(l.Lock(background, "x", write))
+		reads := must[*quorum.Lease](t)(l.Lock(writes.Context(), "x", read))
+		var wg sync.WaitGroup
+		for _, lease := range []*quorum.Lease{writes, reads} {
+			wg.Go(func() {
+				if err := lease.Unlock(background); errors.Is(err, quorum.ErrNotHeld) {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if t.Failed() {
+			return
+		}
 	}
 }

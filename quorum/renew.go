@@ -189,6 +189,7 @@ func (h *hold) heal(i int) {
 	}
 	h.high = token
 	h.mayHold.add(i)
+	h.healed.add(i)
 	h.settled &^= 1 << i
 	h.expiry = max(h.expiry, l.expiry(now, h.lease))
 	c := h.claim
@@ -199,7 +200,6 @@ func (h *hold) heal(i int) {
 	l.nodes[i].Submit(command, func(reply node.Reply) {
 		l.seeFence(reply.Fence)
 		if reply.Status == node.Granted {
-			h.settle(i)
 			l.observe(Event{Kind: Healed, Name: c.title(), Owner: c.Owner, Token: h.claim.Token, Node: l.nodes[i].Name()})
 		}
 	})

@@ -195,7 +195,7 @@ func (r *round) done() {
 	if r.command.Kind == node.Release {
 		r.l.settle(r)
 	}
-	r.command, r.claim = node.Command{}, claim{}
+	r.command, r.claim, r.reader = node.Command{}, claim{}, nil
 	clear(r.claims)
 	r.l.rounds.Put(r)
 }
@@ -295,7 +295,7 @@ func (l *Locker) abstains(start clock.Instant, life *node.Life) time.Duration {
 	if l.opts.NoRestartGuard {
 		return 0
 	}
-	return max(0, guardEnd(life.Born, l.opts.MaxLease, l.opts.Drift).Sub(start))
+	return max(0, guardEnd(life.Born, l.opts.MaxLease+l.opts.Grace, l.opts.Drift).Sub(start))
 }
 
 var errNoLife = fmt.Errorf("%w: it does not tell when it started, so a restart could go unnoticed", node.ErrUnsupported)

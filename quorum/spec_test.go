@@ -888,3 +888,24 @@ func TestReleaseOutlastsAFailedExtension(t *testing.T) {
 		}
 	})
 }
+
+// What a node that restarts has forgotten may have been kept for the Grace, too.
+func TestRestartLeavesTheGrace(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		o := quorum.Options{Lease: 10 * time.Second, MaxLease: 10 * time.Second, Grace: 20 * time.Second}
+		a, b := w.locker(o), w.locker(o)
+		defer a.Close()
+		defer b.Close()
+		lease := must[*quorum.Lease](t)(a.Lock(background, "x", quorum.WithFixedLease(10*time.Second)))
+		w.nodes[0].Restart(true)
+		w.nodes[1].Restart(true)
+		<-lease.Context().Done()
+		ended := time.Now()
+		next := must[*quorum.Lease](t)(b.Lock(background, "x"))
+		if d := time.Since(ended); d < o.Grace {
+			t.Errorf("another had it %v after its end, with a grace of %v", d, o.Grace)
+		}
+		_ = next.Unlock(background)
+		_ = lease.Unlock(background)
+	})
+}

@@ -98,8 +98,8 @@ func validUntil(start clock.Instant, lease time.Duration, ratio float64) clock.I
 // guardEnd is the instant from which a server that may have lost its memory at
 // born votes again: whatever lock it forgot has ended by then, on clocks that
 // differ by up to ratio.
-func guardEnd(born clock.Instant, maxLease time.Duration, ratio float64) clock.Instant {
-	return born.Add(maxLease + drift(maxLease, ratio))
+func guardEnd(born clock.Instant, longest time.Duration, ratio float64) clock.Instant {
+	return born.Add(longest + drift(longest, ratio))
 }
 
 // freeIn is the soonest that need nodes can be free, when each node is free

@@ -259,7 +259,7 @@ func (w *world) patience(n int) time.Duration {
 	l := &w.p.Lock
 	longest := w.p.Work.Hold.Max + 2*(l.MaxLease+l.Grace) + 2*l.Timeout
 	for _, e := range w.p.Events {
-		longest = max(longest, e.Range.Max+2*l.MaxLease)
+		longest = max(longest, e.Range.Max+2*(l.MaxLease+l.Grace))
 	}
 	return 2*longest + maxDial + maxRedial + time.Duration(n)*(l.Poll+4*l.Timeout+20*w.p.Network.Delay.Max) + 5*time.Second
 }
