@@ -96,8 +96,8 @@ func Main(ctx context.Context, p Program, args []string, stdout, stderr io.Write
 		fmt.Fprintf(stderr, "%s: %v\n'%s --help' says how it is used\n", p.Name, err, p.Name)
 		return 2
 	}
-	if ctx.Err() != nil {
-		err = errors.New("interrupted: what was measured is not complete, and is not shown")
+	if ctx.Err() != nil && !errors.As(err, new(errInterrupted)) {
+		err = errors.New("interrupted before one round was complete: there is nothing to show")
 	}
 	fmt.Fprintf(stderr, "%s: %v\n", p.Name, err)
 	return 1
@@ -359,7 +359,7 @@ func (f *flags) run(ctx context.Context, stdout, stderr io.Writer) error {
 		return err
 	}
 	f.config.Self = append(append([]string{self}, f.program.Args...), childFlag)
-	bar := progress{w: stderr, live: isTerminal(stderr), begin: time.Now()}
+	bar := progress{w: stderr, live: isTerminal(stderr), begin: time.Now(), said: time.Now()}
 	f.config.Progress = bar.show
 	var page *os.File
 	if f.html != "" { // now, and not after half an hour
@@ -403,10 +403,17 @@ func (f *flags) run(ctx context.Context, stdout, stderr io.Writer) error {
 		}
 	}
 	if err == nil && f.measure {
+		if r.Rounds < f.config.Rounds {
+			return errInterrupted(fmt.Sprintf("interrupted: %d of %d rounds are complete, and shown", r.Rounds, f.config.Rounds))
+		}
 		err = r.failed()
 	}
 	return err
 }
+
+type errInterrupted string
+
+func (e errInterrupted) Error() string { return string(e) }
 
 // failed returns an error if a contestant failed in a case, each time.
 func (r *Report) failed() error {
@@ -425,24 +432,30 @@ func (r *Report) failed() error {
 	return fmt.Errorf("%d of %d cases failed; the first: %s: %s", n, len(r.Cells), first, first.Error)
 }
 
-// A progress is the line that shows how far a run is.
+// A progress is the line that shows how far a run is; where it cannot be written
+// over, it is written each minute.
 type progress struct {
 	w     io.Writer
 	live  bool
 	shown bool
 	begin time.Time
+	said  time.Time // when a line was written, or the begin
 }
 
 func (p *progress) show(what string, done, of int) {
-	if !p.live {
-		return
-	}
-	const width = 20
-	full := width * done / max(of, 1)
 	left := ""
 	if done > 0 {
 		left = fmt.Sprintf(", %v left", (time.Since(p.begin) * time.Duration(of-done) / time.Duration(done)).Round(time.Second))
 	}
+	if !p.live {
+		if time.Since(p.said) > time.Minute {
+			p.said = time.Now()
+			fmt.Fprintf(p.w, "%d of %d%s: %s\n", done, of, left, what)
+		}
+		return
+	}
+	const width = 20
+	full := width * done / max(of, 1)
 	fmt.Fprintf(p.w, "\r[%s%s] %d of %d%s: %.60s\x1b[K", strings.Repeat("=", full), strings.Repeat(" ", width-full), done, of, left, what)
 	p.shown = true
 }

@@ -171,8 +171,9 @@ func (c *Config) groups() (all []group) {
 // minWindow is the shortest time to measure a cell for.
 const minWindow = 20 * time.Millisecond
 
-// Run measures. It returns an error if the servers cannot be used or ctx ends;
-// what a contestant does wrong is in the report.
+// Run measures. It returns an error if the servers cannot be used; what a
+// contestant does wrong is in the report. When ctx ends it returns the rounds that
+// are complete, or an error if there is none.
 func Run(ctx context.Context, c Config) (*Report, error) {
 	begin := time.Now()
 	groups := c.groups()
@@ -218,20 +219,23 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	}
 	run := fmt.Sprintf("redquorum-bench-%08x-", rand.Uint32())
 	done := 0
-	for range c.Rounds {
+rounds:
+	for round := range c.Rounds {
 		for _, i := range rand.Perm(len(groups)) {
 			g := groups[i]
 			for _, j := range rand.Perm(len(g.cells)) {
-				if err := ctx.Err(); err != nil {
-					return nil, err
-				}
 				cell := g.cells[j]
 				if c.Progress != nil {
 					c.Progress(cell.String(), done, len(r.Cells)*c.Rounds)
 				}
 				window := time.Duration(float64(c.For) * g.workload.weight / weights / float64(c.Rounds))
-				if err := c.measure(ctx, field, links, c.Contestants[j], g.workload, cell, max(window, minWindow),
-					fmt.Sprintf("%s%d-", run, done)); err != nil {
+				err := c.measure(ctx, field, links, c.Contestants[j], g.workload, cell, max(window, minWindow),
+					fmt.Sprintf("%s%d-", run, done))
+				if ctx.Err() != nil && round > 0 {
+					r.Rounds = round
+					break rounds
+				}
+				if err != nil {
 					return nil, err
 				}
 				done++
@@ -240,6 +244,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	}
 	r.Cells = slices.DeleteFunc(r.Cells, func(c *Cell) bool { return c.unsupported })
 	for _, cell := range r.Cells {
+		cell.Rounds = cell.Rounds[:min(len(cell.Rounds), r.Rounds)]
 		cell.summarise()
 	}
 	r.Took = time.Since(begin)

@@ -228,6 +228,22 @@ func TestRunEnds(t *testing.T) {
 	if _, err := bench.Run(ctx, c); !errors.Is(err, context.Canceled) {
 		t.Errorf("interrupted: %v", err)
 	}
+	ctx, cancel = context.WithCancel(t.Context())
+	c.Rounds = 3
+	c.Progress = func(_ string, done, of int) {
+		if done == of/c.Rounds+1 {
+			cancel()
+		}
+	}
+	r, err := bench.Run(ctx, c)
+	if err != nil || r.Rounds != 1 {
+		t.Fatalf("interrupted in the second round: %v", err)
+	}
+	for _, cell := range r.Cells {
+		if len(cell.Rounds) != 1 || len(cell.Median) == 0 {
+			t.Errorf("%v has %d rounds, medians %v", cell, len(cell.Rounds), cell.Median)
+		}
+	}
 	c = config(t, bench.Redquorum())
 	c.Servers, c.Nodes, c.Addrs = bench.Given, []int{1}, []string{"127.0.0.1:1"}
 	if _, err := bench.Run(t.Context(), c); err == nil || !strings.Contains(err.Error(), "node 1, 127.0.0.1:1, cannot be used") {
