@@ -41,6 +41,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(faults.Generate(seed, faults.Profile{Outside: true}).String())
 	}
 	f.Add(every)
+	f.Add(kinds)
 	f.Fuzz(func(t *testing.T, text string) {
 		p, err := faults.Parse(text)
 		if err != nil {
@@ -60,7 +61,7 @@ seed 18446744073709551615
 nodes 5
 clients 3
 length 1h30m
-lock client=plain lease=1s maxlease=30s timeout=50ms poll=200ms grace=1.5s drift=0.25% guard=off renew=off maxhold=3s fence=off mistake=half
+lock client=plain lease=1s maxlease=30s timeout=50ms poll=200ms grace=1.5s drift=0.25% guard=off renew=off maxhold=3s fence=off mistake=half need=0
 work names=3 tasks=2 hold=1ms..2s think=0s try=12.5% fixed=100% long=20% extend=0% cancel=1% nest=1% close=2% drop=50%
 network delay=200us..2ms
 assume drift=2%
@@ -108,6 +109,52 @@ at 37ms write c1
 at 37ms write c1 5s
 at 38ms cancel c1
 `
+
+// kinds has every kind of lock.
+const kinds = `redquorum plan 1
+nodes 5
+clients 2
+lock need=5
+work names=2 read=30% write=20% down=10% fair=60% several=5% joint=2.5%
+at 1ms lock c1 x,y
+at 2ms lock c1 x lease=500ms write
+at 3ms try c2 x read
+at 4ms lock c2 z fixed=300ms fair
+at 5ms downgrade c1
+`
+
+func TestEveryKind(t *testing.T) {
+	p, err := faults.Parse(kinds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roundTrip(t, p)
+	w, e := &p.Work, p.Events
+	if p.Lock.Need != 5 || w.Read != faults.Percent(30) || w.Write != faults.Percent(20) || w.Down != faults.Percent(10) ||
+		w.Fair != faults.Percent(60) || w.Several != faults.Percent(5) || w.Joint != 25_000 {
+		t.Errorf("read as:\n%s", p)
+	}
+	if e[0].Name != "x,y" || e[1].As != faults.ToWrite || e[1].Lease != 500*time.Millisecond || e[2].As != faults.ToRead ||
+		e[3].As != faults.Fairly || !e[3].Fixed || e[4].Verb != faults.DoDowngrade {
+		t.Errorf("read as:\n%s", p)
+	}
+	if names := p.Names(); !slices.Equal(names, []string{"x", "y", "z"}) {
+		t.Errorf("its names are %q", names)
+	}
+	for line, want := range map[string]string{
+		"lock need=2": "more than half of 5", "lock need=6": "at most all", "work read=60% write=50%": "at most 100% together",
+		"at 1ms lock c1 x,y read": "several names are not for read", "at 1ms lock c1 x,": "empty", "at 1ms lock c1 x shared": "want read, write or fair",
+		"lock client=plain": "one kind of lock",
+	} {
+		if _, err := faults.Parse(kinds + line + "\n"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+	// A plan that has none is written as it always was.
+	if text := faults.New(3, 1).String(); strings.Contains(text, "need") || strings.Contains(text, "read=") {
+		t.Errorf("written:\n%s", text)
+	}
+}
 
 func TestEveryVerb(t *testing.T) {
 	p, err := faults.Parse(every)

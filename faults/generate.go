@@ -39,6 +39,7 @@ func Generate(seed uint64, profile Profile) *Plan {
 	}
 	g.configure(p)
 	g.add(p, profile)
+	(&generator{state: ^seed}).kinds(p)
 	slices.SortStableFunc(p.Events, func(a, b Event) int { return int(min(1, max(-1, a.At-b.At))) })
 	return p
 }
@@ -93,7 +94,7 @@ func (g *generator) configure(p *Plan) {
 	w.Hold = pick(g, Range{time.Millisecond, 20 * time.Millisecond}, Range{time.Millisecond, l.Lease},
 		Range{l.Lease / 4, l.Lease}, Range{l.Lease / 2, 2 * l.Lease})
 	w.Think = pick(g, Range{0, 5 * time.Millisecond}, Range{0, 100 * time.Millisecond}, Range{0, l.Lease}, Range{l.Lease / 2, l.Lease})
-	for _, share := range w.Shares() {
+	for _, share := range w.habits() {
 		if g.half() {
 			*share = pick(g, Percent(10), Percent(30), Percent(60))
 		}
@@ -104,6 +105,39 @@ func (g *generator) configure(p *Plan) {
 	// room for that, or nobody ever gets anything.
 	if most := min(l.Timeout, l.Lease/3) / 8; p.Network.Delay.Max > most {
 		p.Network.Delay = Range{100 * time.Microsecond, most}
+	}
+}
+
+// kinds draws of what kind the locks are. Half of the plans have none but the
+// plainest.
+func (g *generator) kinds(p *Plan) {
+	g.next()
+	if g.half() {
+		return
+	}
+	w := &p.Work
+	if g.half() {
+		w.Read = pick(g, Percent(30), Percent(60), Percent(80))
+		w.Write = Percent(100) - w.Read
+		if g.below(4) == 0 { // and some who want it for themselves
+			w.Write /= 2
+		}
+		if g.half() {
+			w.Down = pick(g, Percent(30), Percent(60))
+		}
+	}
+	if g.half() {
+		w.Fair = pick(g, Percent(50), Percent(100))
+	}
+	if g.half() {
+		w.Several = pick(g, Percent(20), Percent(50))
+		w.Names = max(w.Names, pick(g, 2, 3))
+	}
+	if g.below(4) == 0 {
+		w.Joint = pick(g, Percent(20), Percent(50))
+	}
+	if g.half() {
+		p.Lock.Need = p.Nodes - g.below(p.Nodes-p.Nodes/2)
 	}
 }
 

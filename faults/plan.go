@@ -35,10 +35,14 @@
 //	              what else is broken stays so, and everybody must get the lock
 //	lock ...      client=redquorum|plain lease= maxlease= timeout= poll= grace=
 //	              drift=1% guard=on|off renew=on|off maxhold= fence=on|off
+//	              need=N, how many nodes must grant; 0 is a majority
 //	              mistake=, which a plain client makes: see Mistakes
 //	work ...      what clients without steps do: names=N tasks=N hold=RANGE
 //	              think=RANGE try= fixed= long= extend= cancel= nest= close=
-//	              drop=, each a share such as 30%
+//	              drop=, each a share such as 30%; and of what kind their locks
+//	              are: read= and write= of all, fair= of the others, down= of
+//	              those to write, that go on to read; several=, of all the names
+//	              at once, joint=, of one name here and one on fewer nodes
 //	network delay=RANGE   one way, on every link
 //	assume drift=1%       how much a client's and a node's clock may differ in rate
 //	at TIME VERB TARGET [ARGUMENTS] [for TIME]
@@ -77,8 +81,10 @@
 // Steps of clients are done in their order, each at its time or when the one
 // before has ended:
 //
-//	lock CLIENTS NAME [lease=TIME|fixed=TIME]   acquire, and wait for it
-//	try CLIENTS NAME [lease=TIME|fixed=TIME]    acquire, without waiting
+//	lock CLIENTS NAMES [lease=TIME|fixed=TIME] [read|write|fair]   acquire, and
+//	                              wait for it; several names are x,y
+//	try CLIENTS NAMES ...         the same without waiting
+//	downgrade CLIENTS             go on to read what was locked to write
 //	check CLIENTS                 ask the lease whether it is valid
 //	write CLIENTS [TIME]          write to the resource, if the last check, or
 //	                              one made now, says so; it arrives so much later
@@ -92,6 +98,7 @@ package faults
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -131,6 +138,7 @@ type Lock struct {
 	Renew    bool
 	MaxHold  time.Duration // how long renewal goes on; 0: no bound
 	Fence    bool          // the resource checks tokens
+	Need     int           // how many nodes must grant; 0: a majority
 	Mistake  Mistake       // that a plain client makes; "" for none
 }
 
@@ -210,15 +218,56 @@ type Work struct {
 	Nest   Ratio // of holds, that acquire their name again
 	Close  Ratio // of holds, at whose end the process closes its Locker, ends, and begins anew
 	Drop   Ratio // of lost leases, that are not unlocked
+
+	Read    Ratio // of acquisitions, that share their name with other readers
+	Write   Ratio // of acquisitions, that exclude these
+	Down    Ratio // of holds to write, that go on to read
+	Fair    Ratio // of the other acquisitions of one name, that wait in line
+	Several Ratio // of acquisitions, that lock all of the names at once
+	Joint   Ratio // of acquisitions, that lock one name here and Far elsewhere, as one
 }
 
 // MaxTasks is how many tasks a client may have.
 const MaxTasks = 8
 
 // Shares returns all of the work's shares.
-func (w *Work) Shares() []*Ratio {
+func (w *Work) Shares() []*Ratio { return append(w.habits(), w.Kinds()...) }
+
+// habits are the shares that every kind of lock has.
+func (w *Work) habits() []*Ratio {
 	return []*Ratio{&w.Try, &w.Fixed, &w.Long, &w.Extend, &w.Cancel, &w.Nest, &w.Close, &w.Drop}
 }
+
+// Kinds returns the shares that say of what kind the locks are.
+func (w *Work) Kinds() []*Ratio {
+	return []*Ratio{&w.Read, &w.Write, &w.Down, &w.Fair, &w.Several, &w.Joint}
+}
+
+// kinds reports whether there are other locks than of one name and for one owner.
+func (w *Work) kinds() bool {
+	for _, share := range w.Kinds() {
+		if *share != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// MakePlain gives the plan plain clients, and of the kinds of locks the one that they
+// have.
+func (p *Plan) MakePlain() {
+	p.Lock.Client, p.Lock.Need = Plain, 0
+	for _, share := range p.Work.Kinds() {
+		*share = 0
+	}
+}
+
+// Far is the name of the one lock that is not on all of the nodes, but on those
+// that FarNodes tells: for work's Joint.
+const Far = "far"
+
+// FarNodes is on how many of the plan's nodes, the first of them, Far is.
+func (p *Plan) FarNodes() int { return max(1, p.Nodes-2) }
 
 // Network is how all links behave that no fault concerns.
 type Network struct {
@@ -277,7 +326,17 @@ type Event struct {
 	Name   string        // a step's lock
 	Lease  time.Duration // of a lock or try step; 0 is the plan's
 	Fixed  bool          // of a lock or try step
+	As     As            // of a lock or try step
 }
+
+// As says of what kind a step's lock is.
+type As string
+
+const (
+	ToRead  As = "read"
+	ToWrite As = "write"
+	Fairly  As = "fair"
+)
 
 // A Mode says what a crashed node comes back with.
 type Mode string
@@ -385,6 +444,8 @@ const (
 	DoWrite  Verb = "write"  // write to the resource that the lock protects
 	DoCheck  Verb = "check"  // ask the lease whether it is valid, and remember the answer for the next write
 	DoCancel Verb = "cancel" // end the context of the acquisition under way
+
+	DoDowngrade Verb = "downgrade" // go on to read what was acquired to write
 )
 
 // group says what a verb is about.
@@ -405,10 +466,20 @@ var groups = map[Verb]group{
 	Pause: onProcs, Suspend: onProcs, Skew: onProcs, Step: onProcs, Rate: onProcs, Strobe: onProcs,
 	Kill: onClients, Start: onClients, View: onClients, Clone: onClients,
 	DoLock: isStep, DoTry: isStep, DoUnlock: isStep, DoExtend: isStep, DoWrite: isStep, DoCheck: isStep, DoCancel: isStep,
+	DoDowngrade: isStep,
 }
 
 // IsStep reports whether the verb is a step of a client, and not a fault.
 func (v Verb) IsStep() bool { return groups[v] == isStep }
+
+// Stays reports whether what the verb does goes on, unless "for" ends it.
+func (v Verb) Stays() bool {
+	switch v {
+	case Evict, Flush, ScriptFlush, Skew, Step, Restart, Start, Release, Heal, View, Clone:
+		return false
+	}
+	return !v.IsStep()
+}
 
 // OnLinks reports whether the verb is about links.
 func (v Verb) OnLinks() bool { return groups[v] == onLinks }
@@ -435,8 +506,10 @@ func (p *Plan) Names() (names []string) {
 		}
 	}
 	for _, e := range p.Events {
-		if e.Name != "" && !slices.Contains(names, e.Name) {
-			names = append(names, e.Name)
+		for name := range strings.SplitSeq(e.Name, ",") {
+			if name != "" && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
 		}
 	}
 	return names
@@ -455,6 +528,7 @@ func (p *Plan) DropClient(i int) {
 // DropNode does the same with a node.
 func (p *Plan) DropNode(i int) {
 	p.Nodes--
+	p.Lock.Need = min(p.Lock.Need, p.Nodes)
 	p.drop(func(e *Event) []*Set { return []*Set{&e.Links.Nodes, &e.Procs.Nodes} }, i)
 }
 

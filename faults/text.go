@@ -126,6 +126,7 @@ func (p *Plan) blocks() []block {
 			duration("lease", &l.Lease), duration("maxlease", &l.MaxLease), duration("timeout", &l.Timeout),
 			duration("poll", &l.Poll), duration("grace", &l.Grace), ratio("drift", &l.Drift),
 			onOff("guard", &l.Guard), onOff("renew", &l.Renew), duration("maxhold", &l.MaxHold), onOff("fence", &l.Fence),
+			unless(l.Need == 0, number("need", &l.Need)),
 			{"mistake", func(s string) error {
 				if l.Mistake = Mistake(s); Mistakes[l.Mistake] == "" {
 					return fmt.Errorf("want a known mistake, have %q", s)
@@ -137,10 +138,21 @@ func (p *Plan) blocks() []block {
 			number("names", &w.Names), number("tasks", &w.Tasks), ranged("hold", &w.Hold), ranged("think", &w.Think),
 			ratio("try", &w.Try), ratio("fixed", &w.Fixed), ratio("long", &w.Long), ratio("extend", &w.Extend),
 			ratio("cancel", &w.Cancel), ratio("nest", &w.Nest), ratio("close", &w.Close), ratio("drop", &w.Drop),
+			unless(w.Read == 0, ratio("read", &w.Read)), unless(w.Write == 0, ratio("write", &w.Write)),
+			unless(w.Down == 0, ratio("down", &w.Down)), unless(w.Fair == 0, ratio("fair", &w.Fair)),
+			unless(w.Several == 0, ratio("several", &w.Several)), unless(w.Joint == 0, ratio("joint", &w.Joint)),
 		}},
 		{"network", []field{ranged("delay", &p.Network.Delay)}},
 		{"assume", []field{ratio("drift", &p.Assume.Drift)}},
 	}
+}
+
+// unless leaves a field out of what is written.
+func unless(out bool, f field) field {
+	if out {
+		f.get = func() string { return "" }
+	}
+	return f
 }
 
 func number(key string, n *int) field {
@@ -282,6 +294,7 @@ func (p *Plan) String() string {
 // An argument is one word of an event after its target.
 type argument struct {
 	optional bool
+	fits     func(string) bool // whether a word can be this one, or else the next; nil if it must be
 	want     string
 	set      func(*Event, string) error
 	get      func(*Event) string // "" if it is left out
@@ -299,8 +312,8 @@ var arguments = map[Verb][]argument{
 	Step:      {offsetArg},
 	Rate:      {ratioArg},
 	Strobe:    {offsetArg, everyArg},
-	DoLock:    {nameArg, leaseArg},
-	DoTry:     {nameArg, leaseArg},
+	DoLock:    {nameArg, leaseArg, asArg},
+	DoTry:     {nameArg, leaseArg, asArg},
 	DoExtend:  {offsetArg},
 	DoWrite:   {lateArg},
 	View:      {nodesArg},
@@ -364,7 +377,15 @@ var (
 	nameArg = argument{want: "the name of a lock",
 		set: func(e *Event, s string) error { e.Name = s; return nil },
 		get: func(e *Event) string { return e.Name }}
-	leaseArg = argument{optional: true, want: "lease=1s or fixed=1s",
+	asArg = argument{optional: true, want: "read, write or fair",
+		set: func(e *Event, s string) error {
+			if e.As = As(s); e.As != ToRead && e.As != ToWrite && e.As != Fairly {
+				return fmt.Errorf("want read, write or fair, have %q", s)
+			}
+			return nil
+		},
+		get: func(e *Event) string { return string(e.As) }}
+	leaseArg = argument{optional: true, want: "lease=1s or fixed=1s", fits: func(s string) bool { return strings.Contains(s, "=") },
 		set: func(e *Event, s string) (err error) {
 			key, value, _ := strings.Cut(s, "=")
 			if key != "lease" && key != "fixed" {
@@ -435,6 +456,9 @@ func parseEvent(words []string) (e Event, err error) {
 				return e, fmt.Errorf("%s: want %s after the target", e.Verb, a.want)
 			}
 			break
+		}
+		if a.fits != nil && !a.fits(words[0]) {
+			continue
 		}
 		if err := a.set(&e, words[0]); err != nil {
 			return e, fmt.Errorf("%s: %w", e.Verb, err)
@@ -555,6 +579,12 @@ func (p *Plan) Check() error {
 		return wrong("lock timeout, poll, grace and maxhold are %v, %v, %v and %v; want a timeout of more than 0, a poll of at least 1ms, and the others not negative", l.Timeout, l.Poll, l.Grace, l.MaxHold)
 	case l.Mistake != "" && Mistakes[l.Mistake] == "":
 		return wrong("lock mistake is %q, which is not known", l.Mistake)
+	case l.Need != 0 && (l.Need <= p.Nodes/2 || l.Need > p.Nodes):
+		return wrong("lock need is %d; want more than half of %d nodes, and at most all, or 0", l.Need, p.Nodes)
+	case p.Work.Read+p.Work.Write > Percent(100):
+		return wrong("work read and write are %s and %s; want at most 100%% together", p.Work.Read, p.Work.Write)
+	case l.Client == Plain && (l.Need != 0 || p.Work.kinds()):
+		return wrong("a plain client has one kind of lock, and a majority")
 	case l.Drift < 0 || l.Drift > Percent(40):
 		return wrong("lock drift is %s; want 0%% to 40%%", l.Drift)
 	}
@@ -615,8 +645,14 @@ func (p *Plan) checkEvent(e Event) error {
 		return fmt.Errorf("want 0%% to 100%%")
 	case e.Verb == DoExtend && e.Offset <= 0:
 		return fmt.Errorf("want a lease of more than 0")
-	case strings.ContainsAny(e.Name, " \t\n#"), e.Name == "for":
+	case strings.ContainsAny(e.Name, " \t\n#"), e.Name == "for", e.Name == Far:
 		return fmt.Errorf("%q cannot be a name here", e.Name)
+	case slices.Contains(strings.Split(e.Name, ",")[1:], ""), strings.HasPrefix(e.Name, ","):
+		return fmt.Errorf("one of the names in %q is empty", e.Name)
+	case e.As != "" && strings.Contains(e.Name, ","):
+		return fmt.Errorf("several names are not for %s", e.As)
+	case p.Lock.Client == Plain && (e.As != "" || strings.Contains(e.Name, ",") || e.Verb == DoDowngrade):
+		return fmt.Errorf("a plain client has one kind of lock, of one name")
 	case e.Range.Min < 0 || e.Range.Max < e.Range.Min || e.Range.Max > math.MaxInt64/4:
 		return fmt.Errorf("%v is no range", e.Range)
 	}
