@@ -23,8 +23,9 @@ type Part struct {
 func (p Part) String() string { return fmt.Sprintf("%q on %s", p.Name, p.Locker.deployment) }
 
 // A Joint is several leases, mostly of different deployments, that are held as
-// one: as soon as one has ended, the Joint has. Its methods may be called from any
-// task at any time.
+// one: as soon as one has ended, the Joint has. The others are renewed until Unlock,
+// which has to be called also then. Its methods may be called from any task at any
+// time.
 type Joint struct {
 	parts    []Part
 	leases   []*Lease // by part

@@ -34,6 +34,17 @@ type call struct {
 	votes faults.Set // nodes that granted it, and are not to abstain
 
 	released bool // the claim was, once
+
+	names []string  // that the attempt asks for
+	mode  node.Mode // and how
+
+	// Of an acquisition that waits with others who are to be served after it:
+	waiting bool
+	several bool       // it is one of several that are taken as one
+	ticket  node.Token // its place in line; 0: none
+	waiter  string     // what the nodes know it by
+	firm    int64      // since when enough nodes know it, 0 if they do not
+	until   int64      // and until when, unless it asks again
 }
 
 // call returns that of the current task.
@@ -73,12 +84,13 @@ func (k *checker) elected(c *Client, o *call, name string) {
 		return
 	}
 	n := 0
-	for i := range w.nodes {
+	nodes, need := w.site(o.names[0])
+	for i := range nodes {
 		if o.votes.Has(i) && o.heard[i] == node.Granted {
 			n++
 		}
 	}
-	if n < len(w.nodes)/2+1 {
+	if n < need {
 		w.fail("I2", fmt.Sprintf("%s was granted %q by %d nodes that may vote", c.name, name, n))
 	}
 }
@@ -104,7 +116,7 @@ func (k *checker) heard(l *link, kind node.Kind, owner string, status node.Statu
 }
 
 // failed looks at the error of an attempt.
-func (c *Client) failed(owner string, err error) {
+func (c *Client) failed(name, owner string, err error) {
 	w := c.w
 	e, ok := errors.AsType[*quorum.Error](err)
 	o := c.callOf(owner)
@@ -135,7 +147,7 @@ func (c *Client) failed(owner string, err error) {
 			w.fail("I11", fmt.Sprintf("%s is told that the vote of %s was %s; its answer was %s", c.name, l.n.name, v.Vote, heard))
 		}
 	}
-	need := len(w.nodes)/2 + 1
+	_, need := w.site(name)
 	if votes[quorum.Granted] >= need && e.Err == quorum.ErrNoQuorum {
 		w.sometimes(GrantedTooLate)
 	}
@@ -172,7 +184,8 @@ func (k *checker) confirmed(c *Client, e *quorum.Event) {
 	if g == nil || len(c.listed) < len(c.links) {
 		return
 	}
-	n, need := bits.OnesCount64(uint64(g.gone)), len(c.links)/2+1
+	n := bits.OnesCount64(uint64(g.gone))
+	_, need := k.w.site(g.name)
 	told := ""
 	switch {
 	case e.Err == nil && (n < need || !g.removed):
@@ -193,8 +206,14 @@ func (k *checker) closed(h *holder, err error) {
 	switch {
 	case k.holder(h.owner) == h:
 		k.w.fail("I6", fmt.Sprintf("%s has closed its Locker, and does not release %q", h.c.name, h.name))
-	case g != nil && err == nil && h.endedBy(quorum.ErrClosed) && bits.OnesCount64(uint64(g.gone)) < len(h.c.listed)/2+1:
-		k.w.fail("I11", fmt.Sprintf("%s is told that all leases are released; %q is not", h.c.name, h.name))
+	case g != nil && err == nil && h.endedBy(quorum.ErrClosed):
+		_, need := k.w.site(g.name)
+		if len(h.c.listed) < len(h.c.links) {
+			need = len(h.c.listed)/2 + 1
+		}
+		if bits.OnesCount64(uint64(g.gone)) < need {
+			k.w.fail("I11", fmt.Sprintf("%s is told that all leases are released; %q is not", h.c.name, h.name))
+		}
 	}
 }
 

@@ -16,10 +16,10 @@ import (
 
 // Invariants are what a run is held to.
 var Invariants = map[string]string{
-	"I1":  "exclusion: the beliefs of different owners never overlap in true time",
+	"I1":  "exclusion: the beliefs of different owners never overlap in true time, unless both read",
 	"I2":  "backing: while an owner believes, so many nodes hold its key (or abstain) that nobody else can get a majority",
 	"I3":  "no over-promise: what remains is at most lease - elapsed - drift, counted from before the first command",
-	"I4":  "tokens: each holder's fencing token is above those of all holders before it, and not ahead of all clocks",
+	"I4":  "tokens: each holder's fencing token is above those of all holders before it, a reader's above those of all writers, and not ahead of all clocks",
 	"I5":  "resource: no write is accepted after one of a later holder, and its history is linearizable",
 	"I6":  "no leak: what was released is not renewed, is released again where that was not confirmed, and no key is left when all is over",
 	"I7":  "liveness: every call returns within its bound; when the faults are over, whoever waits gets the lock",
@@ -28,6 +28,8 @@ var Invariants = map[string]string{
 	"I10": "budget: the commands of an acquisition are bounded, and no task is left over",
 	"I11": "error truth: an error says what the nodes answered",
 	"I12": "continuity: a lease is extended only while it is valid, so that nobody else can have been granted it since",
+	"I13": "order: a node serves those in line by their tickets, and lets no reader pass a writer that waits; nobody is overtaken whom enough nodes know",
+	"I14": "all or nothing: a node has all names of an owner or none, and several locks that are one are held, lost and released as one",
 }
 
 // A lease is what both kinds of client hold.
@@ -39,11 +41,17 @@ type lease interface {
 // A holder is an owner that believes that it has a name.
 type holder struct {
 	c     *Client
-	name  string
+	name  string   // of several, all of them
+	names []string // each of them
+	one   [1]string
+	mode  node.Mode
 	owner string
 	token node.Token
-	grant int   // how many grants of any name there were before, counted from 1
-	lease lease // nil if the program keeps it to itself
+	joint *quorum.Joint // that it is a part of
+	task  *task         // that it was granted to
+	told  map[int]int64 // when it told a node last that it goes on to read; nil if it does not
+	grant int           // how many grants of any name there were before, counted from 1
+	lease lease         // nil if the program keeps it to itself
 	ends  func() error
 
 	until   clock.Instant // belief, by the client's clock
@@ -69,16 +77,26 @@ type checker struct {
 	w        *world
 	holders  []*holder
 	grants   int
-	attempts int                // to acquire anything, by anybody
-	latest   map[string]*holder // the last that was granted, by name
-	ended    []pastClaims       // by client
+	attempts int               // to acquire anything, by anybody
+	latest   map[string]latest // by name
+	ended    []pastClaims      // by client
 
-	spared []sparing // what execute must leave alone
-	fresh  bool      // what execute creates is not there yet
+	spared []sparing   // what execute must leave alone
+	there  int         // how many of a command's keys are there already
+	fresh  bool        // what execute creates is not there yet
+	state  *node.State // of the name, before a command that is not for a plain lock
+
+}
+
+// latest are the last that were granted a name.
+type latest struct {
+	alone  *holder // of those that do not only read
+	reader *holder // with the highest token
 }
 
 type sparing struct {
 	h     *holder
+	name  string
 	until model.Time
 }
 
@@ -86,6 +104,9 @@ type sparing struct {
 type givenUp struct {
 	c           *Client
 	name, owner string
+	names       []string
+	mode        node.Mode
+	doubled     faults.Set             // nodes on which a command that came twice has made it anew
 	at          int64                  // when it was sent first
 	stops       int                    // of the client, by then
 	high        node.Token             // of its commands
@@ -150,6 +171,7 @@ func (k *checker) submitted(l *link, cmd *node.Command) {
 		}
 		o := c.call()
 		if o.owner != owner || c.plain != nil { // the textbook has one for all attempts
+			k.asks(c, o, cmd)
 			o.owner, o.start, o.at, o.ttl = owner, c.Now(), k.w.now, cmd.TTL
 			o.heard, o.told, o.votes, o.released = [faults.MaxNodes]node.Status{}, 0, 0, false
 			o.attempts++
@@ -170,13 +192,17 @@ func (k *checker) submitted(l *link, cmd *node.Command) {
 			k.endedContext(h)
 			k.remove(h)
 		}
-		k.end(l, &cmd.Claims[0], h)
-		if g := k.released(c, cmd.Claims[0].Owner); g != nil && cmd.Claims[0].Token < g.high && c.plain == nil {
+		k.end(l, cmd, h)
+		g := k.released(c, cmd.Claims[0].Owner)
+		if spares := cmd.Mode == node.Read && cmd.Claims[0].Token == 0; g != nil && cmd.Claims[0].Token < g.high && c.plain == nil && !spares {
 			k.w.fail("I4", fmt.Sprintf("%s releases %q with token %d, below the %d of an acquire that may still arrive",
 				c.name, g.name, cmd.Claims[0].Token, g.high))
 		}
 	case node.Extend:
-		for _, claim := range cmd.Claims {
+		for i, claim := range cmd.Claims {
+			if i > 0 && cmd.Claims[i-1].Owner == claim.Owner {
+				continue
+			}
 			if h := k.holder(claim.Owner); h != nil {
 				if h.fixed && h.c == c && !c.call().extends {
 					k.w.fail("I6", fmt.Sprintf("%s extends %q, whose lease is fixed", c.name, claim.Name))
@@ -185,9 +211,16 @@ func (k *checker) submitted(l *link, cmd *node.Command) {
 					h.asked = h.asked[1:]
 				}
 				h.asked = append(h.asked, extension{c.Now(), cmd.TTL})
+				if h.told != nil && h.c == c && !c.call().extends {
+					k.insists(h, l)
+				}
 			} else if k.released(c, claim.Owner) != nil {
 				k.w.fail("I6", fmt.Sprintf("%s extends %q, which it has released", c.name, claim.Name))
 			}
+		}
+	case node.Downgrade:
+		if h := k.holder(cmd.Claims[0].Owner); h != nil && h.c == c {
+			k.downgrades(h, l)
 		}
 	}
 }
@@ -206,6 +239,9 @@ func (k *checker) heals(l *link, h *holder, cmd *node.Command) {
 		h.high = token
 	}
 	timeout := min(k.w.p.Lock.Timeout, h.length/3)
+	if k.w.need > len(k.w.nodes)/2+1 {
+		return // a majority is enough to give it to others again, and not for a renewal to count
+	}
 	if c.Now() > h.won.Add(timeout+timeout/32+time.Millisecond) && c.stops == h.stops {
 		k.w.fail("I12", fmt.Sprintf("%s gives a node %q again, and no majority had it at the last renewal", c.name, h.name))
 	}
@@ -230,8 +266,8 @@ const maxAsked = 64
 
 // end notes that a release was handed to a link, if it is the first of its claim
 // or one of the newest claims.
-func (k *checker) end(l *link, claim *node.Claim, h *holder) {
-	c := l.c
+func (k *checker) end(l *link, cmd *node.Command, h *holder) {
+	c, claim := l.c, &cmd.Claims[0]
 	g, o := k.released(c, claim.Owner), c.callOf(claim.Owner)
 	switch {
 	case g != nil:
@@ -239,7 +275,12 @@ func (k *checker) end(l *link, claim *node.Claim, h *holder) {
 		past := k.past(c)
 		g = &past.claims[past.next]
 		past.next = (past.next + 1) % len(past.claims)
-		*g = givenUp{c: c, name: claim.Name, owner: claim.Owner, at: k.w.now, stops: c.stops, high: claim.Token}
+		*g = givenUp{c: c, name: claim.Name, owner: claim.Owner, mode: cmd.Mode, at: k.w.now, stops: c.stops, high: claim.Token,
+			names: append(g.names[:0], claim.Name)}
+		for _, more := range cmd.Claims[1:] {
+			g.names = append(g.names, more.Name)
+		}
+		k.yields(c, o, h, cmd)
 		if o != nil {
 			o.released = true
 			g.until = o.start.Add(o.ttl)
@@ -280,15 +321,15 @@ func (k *checker) swept(c *Client) {
 			past.look = min(past.look, look)
 			continue
 		}
-		due := c.plain == nil && c.Now() < g.until && g.c == c && c.stops == g.stops && w.broken == ""
+		due := c.plain == nil && !(c.farShut && g.name == faults.Far) && c.Now() < g.until && g.c == c && c.stops == g.stops && w.broken == ""
 		g.until = 0
 		if !due {
 			continue
 		}
 		for _, s := range w.nodes {
 			// A server that crashed may have it back.
-			_, holds := s.mem.Holds(s.time(), g.name, g.owner)
-			if holds && s.born < g.at && g.sent[s.number] < 2 && !c.links[s.number].closed {
+			_, holds := s.keepsAny(g.names, g.owner, g.mode)
+			if holds && s.born < g.at && g.sent[s.number] < 2 && !c.links[s.number].closed && !g.doubled.Has(s.number) {
 				w.fail("I6", fmt.Sprintf("%s has released %q, which %s still has, and does not try again", c.name, g.name, s.name))
 				return
 			}
@@ -310,8 +351,11 @@ func (k *checker) abandoned(c *Client, e *quorum.Event) {
 		return
 	}
 	o := c.callOf(e.Owner)
+	if o == nil {
+		return
+	}
 	for i, s := range k.w.nodes {
-		if _, holds := s.mem.Holds(s.time(), e.Name, e.Owner); holds && (o == nil || !no(o.heard[i])) {
+		if _, holds := s.keepsAny(o.names, e.Owner, o.mode); holds && !no(o.heard[i]) {
 			k.w.fail("I6", fmt.Sprintf("%s failed to acquire %q, and does not release it on %s", c.name, e.Name, s.name))
 			return
 		}
@@ -322,6 +366,9 @@ func (k *checker) abandoned(c *Client, e *quorum.Event) {
 func (k *checker) endedContext(h *holder) {
 	if h.ends != nil && h.ends() == nil {
 		k.w.fail("I8", fmt.Sprintf("%s: the context of %q goes on after the lease", h.c.name, h.name))
+	}
+	if h.joint != nil && h.joint.Context().Err() == nil {
+		k.w.fail("I14", fmt.Sprintf("%s: the context of several locks goes on after the lease of one, %q", h.c.name, h.name))
 	}
 }
 
@@ -352,13 +399,13 @@ func (k *checker) holder(owner string) *holder {
 
 // taken reports whether anybody believes to hold name.
 func (k *checker) taken(name string) bool {
-	return slices.ContainsFunc(k.holders, func(h *holder) bool { return h.name == name && h.believed() })
+	return slices.ContainsFunc(k.holders, func(h *holder) bool { return slices.Contains(h.names, name) && h.believed() })
 }
 
 // heldBy returns a holder of a name that is of a client, or nil.
 func (k *checker) heldBy(c *Client, name string) *holder {
 	for _, h := range k.holders {
-		if h.c == c && h.name == name {
+		if h.c == c && slices.Contains(h.names, name) {
 			return h
 		}
 	}
@@ -395,8 +442,13 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 		return
 	}
 	k.grants++
-	h := &holder{c: c, name: name, owner: owner, token: token, grant: k.grants, stops: c.stops, high: token}
+	h := &holder{c: c, name: name, owner: owner, token: token, grant: k.grants, stops: c.stops, high: token, task: w.current}
+	h.one[0] = name
+	h.names = h.one[:]
 	if o := c.callOf(owner); o != nil {
+		if h.mode = o.mode; len(o.names) > 1 {
+			h.names = slices.Clone(o.names)
+		}
 		h.first, h.won, h.fixed = o.start, c.Now(), o.fixed
 		h.length, h.until = o.ttl-k.w.p.Lock.Grace, k.promise(o.start, o.ttl)
 		k.elected(c, o, name)
@@ -407,13 +459,10 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 	if most := w.foremost + time.Duration(w.now)/20 + 10*time.Millisecond; ahead > most && c.plain == nil && w.program == nil {
 		w.fail("I4", fmt.Sprintf("%s was granted %q with token %d, which is %v ahead; no clock was by more than %v", c.name, name, token, ahead, most))
 	}
-	if last := k.latest[name]; last != nil && token <= last.token && (c.plain == nil || token > 0) {
-		if w.seen[Amnesia] > 0 && w.disagree > w.p.Lock.MaxLease {
-			w.breaks("nodes forgot their fences, and the times of day of clients differ by more than the longest lease")
-		}
-		w.fail("I4", fmt.Sprintf("%s was granted %q with token %d, after %s with %d", c.name, name, token, last.c.name, last.token))
+	for _, name := range h.names {
+		k.rises(h, name)
+		c.grants[name] = h
 	}
-	k.latest[name], c.grants[name] = h, h
 	for _, o := range k.holders {
 		if o.c == c && o.believed() {
 			w.sometimes(HeldTwo)
@@ -424,6 +473,9 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 	k.exclusive(h)
 	k.backed(h, "when it was granted")
 	k.planAudit(h)
+	if o := c.callOf(owner); o != nil && (o.mode != node.Exclusive || o.ticket > 0 || w.need > len(w.nodes)/2+1) {
+		k.special(h, o)
+	}
 }
 
 // holds attaches what tells what h's client believes.
@@ -453,7 +505,7 @@ func (k *checker) promised(h *holder, at clock.Instant) {
 // exclusive checks that nobody else believes.
 func (k *checker) exclusive(h *holder) {
 	for _, o := range k.holders {
-		if o != h && o.name == h.name && o.believed() {
+		if o != h && (o.mode != node.Read || h.mode != node.Read) && o.meets(h) && o.believed() {
 			k.w.fail("I1", fmt.Sprintf("%s and %s both hold %q: tokens %d and %d", o.c.name, h.c.name, h.name, o.token, h.token))
 			return
 		}
@@ -463,8 +515,22 @@ func (k *checker) exclusive(h *holder) {
 // continuous checks that nobody was granted a name since the owner that has
 // extended it.
 func (k *checker) continuous(c *Client, name, owner string) {
-	if last := k.latest[name]; last.owner != owner {
-		k.w.fail("I12", fmt.Sprintf("%s has extended %q, which was granted to %s since", c.name, name, last.c.name))
+	h := k.holder(owner)
+	if h == nil { // it ended long ago
+		if last := k.latest[name].alone; last.owner != owner {
+			k.w.fail("I12", fmt.Sprintf("%s has extended %q, which was granted to %s since", c.name, name, last.c.name))
+		}
+		return
+	}
+	for _, name := range h.names {
+		last := k.latest[name]
+		since := last.alone
+		if r := last.reader; h.mode != node.Read && r != nil && (since == nil || r.grant > since.grant) {
+			since = r
+		}
+		if since != nil && since.grant > h.grant {
+			k.w.fail("I12", fmt.Sprintf("%s has extended %q, which was granted to %s since", c.name, name, since.c.name))
+		}
 	}
 }
 
@@ -479,18 +545,21 @@ func (k *checker) backed(h *holder, when string) {
 	if w.broken != "" {
 		return
 	}
-	have, need := 0, len(w.nodes)-len(w.nodes)/2
-	for _, s := range w.nodes {
-		_, holds := s.mem.Holds(s.time(), h.name, h.owner)
-		if holds || s.down || s.guarded() {
-			have++
+	for _, name := range h.names {
+		nodes, quorum := w.site(name)
+		have, need := 0, len(nodes)-quorum+1
+		for _, s := range nodes {
+			_, holds := s.keeps(name, h.owner, h.mode)
+			if holds || s.down || s.guarded() {
+				have++
+			}
 		}
-	}
-	switch {
-	case have < need:
-		w.fail("I2", fmt.Sprintf("%s holds %q, but only %d nodes keep others from it, %s; it takes %d", h.c.name, h.name, have, when, need))
-	case have == need:
-		w.sometimes(BarelyBacked)
+		switch {
+		case have < need:
+			w.fail("I2", fmt.Sprintf("%s holds %q, but only %d nodes keep others from it, %s; it takes %d", h.c.name, name, have, when, need))
+		case have == need:
+			w.sometimes(BarelyBacked)
+		}
 	}
 }
 
@@ -501,16 +570,19 @@ func (k *checker) lasting(h *holder) {
 	if w.broken != "" || h.c.plain != nil || len(h.c.listed) < len(w.nodes) {
 		return
 	}
-	have, need, remaining := 0, len(w.nodes)/2+1, h.until.Sub(h.c.Now())
-	for _, s := range w.nodes {
-		now := s.time()
-		until, holds := s.mem.Holds(now, h.name, h.owner)
-		if s.down || s.guarded() || holds && (until == model.Never || time.Duration(until-now)*time.Millisecond >= remaining) {
-			have++
+	remaining := h.until.Sub(h.c.Now())
+	for _, name := range h.names {
+		nodes, need := w.site(name)
+		have := 0
+		for _, s := range nodes {
+			until, holds := s.keeps(name, h.owner, h.mode)
+			if s.down || s.guarded() || holds && (until == model.Never || time.Duration(until-s.time())*time.Millisecond >= remaining) {
+				have++
+			}
 		}
-	}
-	if have < need {
-		w.fail("I2", fmt.Sprintf("%s may rely on %q for %v, and only %d nodes keep it for so long", h.c.name, h.name, remaining, have))
+		if have < need {
+			w.fail("I2", fmt.Sprintf("%s may rely on %q for %v, and only %d nodes keep it for so long", h.c.name, name, remaining, have))
+		}
 	}
 }
 
@@ -588,37 +660,60 @@ func (k *checker) killed(c *Client) {
 			k.remove(h)
 		}
 	}
+	for _, o := range c.calls {
+		if o.waiting && o.ticket > 0 && o.firm > 0 {
+			k.w.sometimes(DiedInLine)
+		}
+	}
 }
 
 // before notes what a command must leave alone.
 func (k *checker) before(s *server, m *message, now model.Time) {
-	k.spared = k.spared[:0]
-	if len(m.cmd.Claims) != 1 {
+	k.spared, k.there, k.state = k.spared[:0], 0, nil
+	if len(m.cmd.Claims) > 1 && m.cmd.Kind == node.Extend {
 		return
 	}
-	claim := &m.cmd.Claims[0]
-	_, there := s.mem.Holds(now, claim.Name, claim.Owner)
-	k.fresh = !there
-	for _, h := range k.holders {
-		if h.name == claim.Name && h.owner != claim.Owner {
-			if until, ok := s.mem.Holds(now, h.name, h.owner); ok {
-				k.spared = append(k.spared, sparing{h, until})
+	for i := range m.cmd.Claims {
+		claim := &m.cmd.Claims[i]
+		if _, there := s.keeps(claim.Name, claim.Owner, m.cmd.Mode); there {
+			k.there++
+		}
+		for _, h := range k.holders {
+			if h.owner != claim.Owner && h.has(claim.Name) {
+				if until, ok := s.keeps(claim.Name, h.owner, h.mode); ok {
+					k.spared = append(k.spared, sparing{h, claim.Name, until})
+				}
 			}
 		}
+	}
+	k.fresh = k.there < len(m.cmd.Claims)
+	if m.cmd.Mode != node.Exclusive || m.cmd.Ticket > 0 {
+		k.state = s.inspect(m.cmd.Claims[0].Name)
 	}
 }
 
 // after checks that it did.
 func (k *checker) after(s *server, m *message, now model.Time) {
 	for _, sp := range k.spared {
-		if until, ok := s.mem.Holds(now, sp.h.name, sp.h.owner); !ok || until != sp.until {
+		if until, ok := s.keeps(sp.name, sp.h.owner, sp.h.mode); !ok || until != sp.until {
 			k.w.fail("I9", fmt.Sprintf("%s of %s on %s changed the key of %s", m.cmd.Kind, m.link.c.name, s.name, sp.h.c.name))
 		}
 	}
 	w := k.w
+	if len(m.cmd.Claims) > 1 {
+		k.allOrNothing(s, m)
+	}
+	if k.state != nil {
+		k.inTurn(s, m)
+	}
 	if m.cmd.Kind == node.Acquire {
-		if g := k.released(m.link.c, m.cmd.Claims[0].Owner); g != nil && g.healed.Has(s.number) {
+		g := k.released(m.link.c, m.cmd.Claims[0].Owner)
+		if g != nil && g.healed.Has(s.number) {
 			w.sometimes(HealedLate)
+		}
+		if g != nil && m.copy && m.cmd.Mode == node.Read && m.result.Status == node.Granted && k.fresh {
+			g.doubled |= faults.Of(s.number)
+			w.sometimes(ReaderRevived)
 		}
 	}
 	switch m.result.Status {
@@ -649,7 +744,7 @@ func (k *checker) after(s *server, m *message, now model.Time) {
 // lasts checks that a node keeps a key for no less than it was told.
 func (k *checker) lasts(s *server, m *message, now model.Time) {
 	claim := &m.cmd.Claims[0]
-	until, ok := s.mem.Holds(now, claim.Name, claim.Owner)
+	until, ok := s.keeps(claim.Name, claim.Owner, m.cmd.Mode)
 	if kept := time.Duration(until-now) * time.Millisecond; ok && until != model.Never && kept < m.cmd.TTL {
 		k.w.fail("I3", fmt.Sprintf("%s was to keep %q for %v, and keeps it for %v", s.name, claim.Name, m.cmd.TTL, kept))
 	}
@@ -670,8 +765,9 @@ func (c *Client) Observe(e quorum.Event) {
 		}
 		k.granted(c, e.Name, e.Owner, e.Token)
 	case quorum.AttemptFailed:
-		c.failed(e.Owner, e.Err)
+		c.failed(e.Name, e.Owner, e.Err)
 		k.abandoned(c, &e)
+		k.stands(c, e.Owner)
 	case quorum.Extended:
 		h := k.holder(e.Owner)
 		if c.lapsed.has(e.Owner) || h != nil && h.lease != nil && c.Now() >= h.until {
@@ -707,10 +803,14 @@ func (c *Client) Observe(e quorum.Event) {
 		}
 		if c.Now() < h.until && h.lease != nil {
 			w.sometimes(LostEarly)
+			if h.joint != nil {
+				w.sometimes(JointLost)
+			}
 			// A node that has just been given the key again may have said before
 			// that it lacks it.
 			healing := h.given > 0 && w.now < h.given+int64(w.p.Lock.Timeout)
-			if have := w.having(h); w.broken == "" && !healing && have >= len(w.nodes)/2+1 {
+			nodes, _ := w.site(h.names[0])
+			if have := w.having(h); w.broken == "" && !healing && have >= len(nodes)/2+1 {
 				w.fail("I8", fmt.Sprintf("%s lost %q, which %d nodes still have, %v before its validity ends", c.name, e.Name, have, h.until.Sub(c.Now())))
 			}
 		} else {
@@ -725,6 +825,8 @@ func (c *Client) Observe(e quorum.Event) {
 		k.remove(h)
 	case quorum.Released:
 		k.confirmed(c, &e)
+	case quorum.Downgraded:
+		k.downgraded(&e)
 	case quorum.Healed:
 		w.sometimes(Healed)
 	case quorum.NodeRecovered:
@@ -735,7 +837,12 @@ func (c *Client) Observe(e quorum.Event) {
 // having counts the nodes that have h's key.
 func (w *world) having(h *holder) (n int) {
 	for _, s := range w.nodes {
-		if _, ok := s.mem.Holds(s.time(), h.name, h.owner); ok && !s.guarded() {
+		has := !s.guarded()
+		for _, name := range h.names {
+			_, ok := s.keeps(name, h.owner, h.mode)
+			has = has && ok
+		}
+		if has {
 			n++
 		}
 	}
@@ -750,11 +857,15 @@ func (k *checker) leaks() {
 			continue
 		}
 		for _, e := range s.mem.Dump(s.time()) {
-			if e.Type != "hash" {
+			if e.Type != "hash" && e.Expires != model.Never {
 				continue
 			}
 			if w.broken == "" || e.Expires == model.Never {
-				w.fail("I6", fmt.Sprintf("%s still has %q of %s, for another %v", s.name, e.Key, e.Fields[0].Name,
+				owner := e.Value
+				if len(e.Fields) > 0 {
+					owner = e.Fields[0].Name
+				}
+				w.fail("I6", fmt.Sprintf("%s still has %q of %s, for another %v", s.name, e.Key, owner,
 					time.Duration(e.Expires-s.time())*time.Millisecond))
 				return
 			}
@@ -769,7 +880,7 @@ func (k *checker) leaks() {
 
 // note sees how each command ended for its client.
 func (w *world) note(l *link, m *message, r *node.Reply) {
-	if len(m.cmd.Claims) == 1 {
+	if m.cmd.Kind != node.Extend {
 		w.check.heard(l, m.cmd.Kind, m.cmd.Claims[0].Owner, r.Status)
 	}
 	for i, kept := range r.Kept {

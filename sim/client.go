@@ -29,15 +29,17 @@ type Client struct {
 	backlog []backlog
 	tasks   []*task
 
-	links  []*link // to all nodes
-	listed []*link // to those that it was configured with
-	locker *quorum.Locker
-	plain  *textbook
-	ctx    context.Context
-	cancel context.CancelFunc
-	random random // of its program
-	engine random // of its Locker
-	script script
+	links   []*link // to all nodes
+	listed  []*link // to those that it was configured with
+	locker  *quorum.Locker
+	far     *quorum.Locker // on fewer nodes; nil if the plan has no need of it
+	farShut bool           // it is closed
+	plain   *textbook
+	ctx     context.Context
+	cancel  context.CancelFunc
+	random  random // of its program
+	engine  random // of its Locker
+	script  script
 
 	workers []*worker
 	calls   []*call            // the latest of each task
@@ -193,14 +195,29 @@ func (c *Client) open() error {
 	if p.Drift == 0 {
 		drift = 1e-9 // none: 0 would be the default
 	}
-	var err error
-	c.locker, err = quorum.New(nodes, quorum.Options{
+	options := quorum.Options{
 		Lease: p.Lease, MaxLease: p.MaxLease, Timeout: p.Timeout, Poll: p.Poll, Grace: p.Grace, MaxHold: p.MaxHold, Drift: drift,
-		NoRestartGuard: !p.Guard, AllowEven: true,
+		NoRestartGuard: !p.Guard, AllowEven: true, Need: p.Need,
 		Clock: c, Random: c.engine.next, Observer: c,
-	})
+	}
+	var err error
+	c.locker, err = quorum.New(nodes, options)
+	if err != nil || c.w.p.Work.Joint == 0 {
+		return err
+	}
+	options.Need = 0
+	var few []node.Node
+	for _, n := range nodes[:min(len(nodes), c.w.p.FarNodes())] {
+		few = append(few, borrowed{n})
+	}
+	c.far, err = quorum.New(few, options)
 	return err
 }
+
+// A borrowed node is closed by the Locker that it belongs to.
+type borrowed struct{ node.Node }
+
+func (borrowed) Close() error { return nil }
 
 // stop stops the process; resume lets it go on.
 func (c *Client) stop() {

@@ -108,8 +108,20 @@ type message struct {
 }
 
 type watcher struct {
-	name string
-	wake func()
+	topic string
+	wake  func()
+}
+
+// shared is before the name in the topic of readers and writers, who have a
+// channel of their own.
+const shared = "shared "
+
+// topic returns what is subscribed to for a name.
+func topic(name string, mode node.Mode) string {
+	if mode == node.Exclusive {
+		return name
+	}
+	return shared + name
 }
 
 // Name implements node.Node.
@@ -450,9 +462,10 @@ func (l *link) reset(conn uint32) {
 }
 
 // Watch implements node.Node.
-func (l *link) Watch(name string, _ node.Mode, wake func()) (stop func()) {
+func (l *link) Watch(name string, mode node.Mode, wake func()) (stop func()) {
+	name = topic(name, mode)
 	v := &watcher{name, wake}
-	first := !slices.ContainsFunc(l.watchers, func(o *watcher) bool { return o.name == name })
+	first := !slices.ContainsFunc(l.watchers, func(o *watcher) bool { return o.topic == name })
 	l.watchers = append(l.watchers, v)
 	switch {
 	case l.c.dead || l.w.over || l.closed:
@@ -472,8 +485,8 @@ func (l *link) Watch(name string, _ node.Mode, wake func()) (stop func()) {
 
 func (l *link) topics() (names []string) {
 	for _, v := range l.watchers {
-		if !slices.Contains(names, v.name) {
-			names = append(names, v.name)
+		if !slices.Contains(names, v.topic) {
+			names = append(names, v.topic)
 		}
 	}
 	return names
@@ -490,7 +503,7 @@ func (l *link) subscribe(names []string) {
 // subscribed wakes those who wait for name: a subscription has begun.
 func (l *link) subscribed(name string) {
 	for _, v := range l.watchers {
-		if v.name == name {
+		if v.topic == name {
 			v.wake()
 		}
 	}
@@ -511,8 +524,16 @@ func (m *message) String() string {
 		return "hello"
 	case m.topic != "":
 		return "subscribe " + m.topic
-	case len(m.cmd.Claims) > 1:
-		return fmt.Sprintf("%s of %d", m.cmd.Kind, len(m.cmd.Claims))
 	}
-	return fmt.Sprintf("%s %s", m.cmd.Kind, m.cmd.Claims[0].Name)
+	what := m.cmd.Kind.String()
+	switch {
+	case m.cmd.Ticket > 0:
+		what += " in line"
+	case m.cmd.Mode != node.Exclusive && m.cmd.Kind != node.Downgrade:
+		what += " to " + m.cmd.Mode.String()
+	}
+	if len(m.cmd.Claims) > 1 {
+		return fmt.Sprintf("%s of %d", what, len(m.cmd.Claims))
+	}
+	return fmt.Sprintf("%s %s", what, m.cmd.Claims[0].Name)
 }

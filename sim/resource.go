@@ -28,14 +28,15 @@ type register struct {
 
 // An access is one request to the resource, and its answer.
 type access struct {
-	c     *Client
-	write bool
-	name  int
-	token node.Token
-	grant int
-	value int
-	sent  int64
-	back  int64 // when the answer reaches the client
+	c      *Client
+	write  bool
+	name   int
+	token  node.Token
+	grant  int
+	value  int
+	shares bool // it is one of several readers
+	sent   int64
+	back   int64 // when the answer reaches the client
 
 	ok     bool
 	signal *signal
@@ -44,20 +45,21 @@ type access struct {
 // Read reads the register of name under a token. It is false if the resource
 // refused the token.
 func (c *Client) Read(name string, token node.Token) (value int, ok bool) {
-	a := c.access(name, token, c.grantOf(name), 0, false, 0)
+	h := c.grants[name]
+	a := c.access(name, token, c.grantOf(name), 0, false, h != nil && h.mode == node.Read && h.token == token, 0)
 	return a.value, a.ok
 }
 
 // Write writes the register of name under a token.
 func (c *Client) Write(name string, token node.Token, value int) (ok bool) {
-	return c.access(name, token, c.grantOf(name), value, true, 0).ok
+	return c.access(name, token, c.grantOf(name), value, true, false, 0).ok
 }
 
 // access sends a request about a grant, which takes so much longer than others,
 // and waits for the answer.
-func (c *Client) access(name string, token node.Token, grant, value int, write bool, longer time.Duration) *access {
+func (c *Client) access(name string, token node.Token, grant, value int, write, shares bool, longer time.Duration) *access {
 	w := c.w
-	a := &access{c: c, write: write, name: w.nameNumber(name), token: token, value: value, sent: w.now,
+	a := &access{c: c, write: write, name: w.nameNumber(name), token: token, value: value, shares: shares, sent: w.now,
 		grant: grant, signal: &signal{owner: c}}
 	w.plan(w.now+int64(longer+c.links[0].random.within(w.p.Network.Delay)), evWrite, a, 0)
 	a.signal.Wait(context.Background(), clock.Never)
@@ -81,7 +83,9 @@ func (r *resource) take(a *access) {
 	w.stir(evWrite, uint64(a.c.number), uint64(a.token))
 	a.ok = !w.p.Lock.Fence || a.token == 0 || a.token >= reg.token
 	if a.ok {
-		reg.token = max(reg.token, a.token)
+		if !a.shares { // of readers' tokens none says anything about another
+			reg.token = max(reg.token, a.token)
+		}
 		if a.write {
 			if a.grant < reg.grant {
 				w.stale(a)
@@ -93,6 +97,9 @@ func (r *resource) take(a *access) {
 		}
 	} else {
 		w.sometimes(WriteRefused)
+		if a.shares {
+			w.check.turnedAway(a)
+		}
 	}
 	w.logAccess(a)
 	at := w.now + int64(a.c.links[0].random.within(w.p.Network.Delay))
@@ -145,7 +152,9 @@ func (reg *register) step(a *access) bool {
 	if !a.ok {
 		return true
 	}
-	reg.token = max(reg.token, a.token)
+	if !a.shares {
+		reg.token = max(reg.token, a.token)
+	}
 	if a.write {
 		reg.value = a.value
 		return true

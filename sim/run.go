@@ -98,7 +98,10 @@ func Run(p *faults.Plan, program func(*Client) error, options ...Option) *Result
 	w := &world{p: p, program: program, memory: func() Memory { return new(model.Server) }}
 	w.order = stream(p.Seed, ofOrder, 0)
 	w.healing = stream(p.Seed, ofHealing, 0)
-	w.check = checker{w: w, latest: make(map[string]*holder)}
+	w.check = checker{w: w, latest: make(map[string]latest)}
+	if w.need = p.Lock.Need; w.need == 0 {
+		w.need = p.Nodes/2 + 1
+	}
 	w.store = resource{w: w}
 	for _, o := range options {
 		o(w)
@@ -175,10 +178,16 @@ func (w *world) finish() {
 	w.calm = true
 	p := w.p
 	w.log(Entry{Kind: "calm", Client: -1, Node: -1, Text: "the faults are over for a majority, and for ever elsewhere"})
-	for need := p.Nodes/2 + 1; need > 0; {
+	w.troubled = w.now
+	for need := w.need; need > 0; {
 		if i := w.healing.below(p.Nodes); !w.core.Has(i) {
 			w.core |= faults.Of(i)
 			need--
+		}
+	}
+	if p.Work.Joint > 0 {
+		for _, s := range w.nodes[:p.FarNodes()/2+1] {
+			w.core |= faults.Of(s.number)
 		}
 	}
 	for _, s := range w.nodes {
@@ -209,19 +218,24 @@ func (w *world) finish() {
 		c.cancel()
 	}
 	names := p.Names()
+	acquisitions := len(live) * len(names) * p.Work.Tasks
+	if p.Work.Joint > 0 {
+		acquisitions += len(live) * p.Work.Tasks
+	}
+	w.unserved = len(live) * p.Work.Tasks
 	for _, c := range live {
 		if c.script.wake != nil {
 			c.script.wake.Set()
 		}
 		c.start(func() { c.last(names) })
 	}
-	w.run(w.now + int64(w.patience(len(live)*len(names)*p.Work.Tasks)))
+	w.run(w.now + int64(w.patience(acquisitions)))
 	if w.over {
 		return
 	}
 	for _, c := range live {
 		if !c.served {
-			w.fail("I7", fmt.Sprintf("%s did not get every lock within %v after the faults", c.name, w.patience(len(live)*len(names)*p.Work.Tasks)))
+			w.fail("I7", fmt.Sprintf("%s did not get every lock within %v after the faults", c.name, w.patience(acquisitions)))
 			return
 		}
 	}

@@ -155,8 +155,12 @@ func (s *server) execute(m *message) {
 		m.result = result
 		w.check.after(s, m, now)
 		w.executed(s, m)
+		mode := m.cmd.Mode
+		if m.cmd.Kind == node.Downgrade {
+			mode = node.Read
+		}
 		for i := range published {
-			s.publish(published[i].Name)
+			s.publish(topic(published[i].Name, mode))
 		}
 	}
 	if m.copy {

@@ -58,6 +58,23 @@ const (
 	Lapsed
 	FarAhead
 	HeldLongest
+	SharedRead
+	WriterWaits
+	ReaderKeptOut
+	ReaderSpared
+	ReaderRaised
+	ReaderRevived
+	UpgradeRefused
+	WentOnReading
+	DowngradedLate
+	KeptInLine
+	GaveBackInLine
+	DiedInLine
+	SeveralRefused
+	GrantedByAll
+	HeldJointly
+	JointGivenBack
+	JointLost
 	marks
 )
 
@@ -116,6 +133,23 @@ var Marks = [marks]string{
 	Lapsed:            "an extension was answered when the lease had ended in a pause",
 	HeldLongest:       "a lease ended at its longest hold",
 	FarAhead:          "a fence was further ahead than clocks may differ",
+	SharedRead:        "two clients read at the same time",
+	WriterWaits:       "a writer waited for readers",
+	ReaderKeptOut:     "a reader was kept out by a writer that waits",
+	ReaderSpared:      "a reader's release left the fence alone",
+	ReaderRaised:      "a reader's release raised the fence",
+	ReaderRevived:     "a doubled command made a released reader anew",
+	UpgradeRefused:    "a reader that asked to write was refused",
+	WentOnReading:     "a writer went on to read",
+	DowngradedLate:    "a node was told again that a writer goes on to read",
+	KeptInLine:        "a free lock was kept for those who are first in line",
+	GaveBackInLine:    "who had some of the nodes gave them back and kept its place in line",
+	DiedInLine:        "who waited in line died",
+	SeveralRefused:    "several names were refused for the sake of some",
+	GrantedByAll:      "all nodes had to grant, and did",
+	HeldJointly:       "two Lockers' locks were held as one",
+	JointGivenBack:    "one lock was given back for want of the other",
+	JointLost:         "one of two locks that were held as one was lost",
 }
 
 func (m Mark) String() string { return Marks[m] }

@@ -36,6 +36,8 @@ type Entry struct {
 	Name  string     `json:"name,omitempty"`
 	Owner string     `json:"owner,omitempty"`
 	Token node.Token `json:"token,omitempty"`
+	Mode  string     `json:"mode,omitempty"` // of a belief or a key: "read" or "write"
+	More  []string   `json:"more,omitempty"` // of a key: the owners of other readers
 
 	Text string `json:"text"`
 }
@@ -139,11 +141,39 @@ func (w *world) logKey(s *server, name string) {
 	e := Entry{Kind: KindKey, Client: -1, Node: s.number, Name: name}
 	for _, k := range s.mem.Dump(s.time()) {
 		if k.Key == name && k.Type == "hash" {
-			e.Owner = k.Fields[0].Name
+			e.owners(k.Fields)
 			e.Until = time.Duration(w.now) + time.Duration(k.Expires-s.time())*time.Millisecond
 		}
 	}
 	w.log(e)
+}
+
+// owners takes the owners of a key from its fields.
+func (e *Entry) owners(fields []node.Field) {
+	e.Owner = fields[0].Name
+	i := slices.IndexFunc(fields, func(f node.Field) bool { return f.Name == node.ModeField })
+	if i < 0 {
+		return
+	}
+	e.Mode, e.Owner = fields[i].Value, ""
+	for _, f := range fields {
+		owner := strings.TrimSuffix(f.Name, node.WriteSuffix)
+		switch {
+		case f.Name == node.ModeField:
+		case e.Owner == "":
+			e.Owner = owner
+		default:
+			e.More = append(e.More, owner)
+		}
+	}
+}
+
+// mode is what a trace calls a mode.
+func mode(m node.Mode) string {
+	if m == node.Exclusive {
+		return ""
+	}
+	return m.String()
 }
 
 // logKeys notes what a node has after a fault that may have changed it.
@@ -206,9 +236,10 @@ func (w *world) believes(h *holder, begins bool) {
 	if w.trace == nil {
 		return
 	}
-	e := Entry{Kind: KindBelief, Client: h.c.number, Node: -1, Name: h.name, Owner: h.owner, Token: h.token, Text: "holds " + h.name}
+	what := map[node.Mode]string{node.Exclusive: "holds ", node.Read: "reads ", node.Write: "writes "}[h.mode] + h.name
+	e := Entry{Kind: KindBelief, Client: h.c.number, Node: -1, Name: h.name, Owner: h.owner, Token: h.token, Mode: mode(h.mode), Text: what}
 	if !begins {
-		e.Kind, e.Text = KindBeliefEnd, "no longer holds "+h.name
+		e.Kind, e.Text = KindBeliefEnd, "no longer "+what
 	}
 	w.log(e)
 }
@@ -291,11 +322,7 @@ func (t *Trace) WriteText(out io.Writer, p *faults.Plan) error {
 	var b strings.Builder
 	columns := make([]string, p.Nodes)
 	owners := make(map[string]string) // the client's name, by owner
-	state := make([]struct {
-		owner string
-		until time.Duration
-		fault string
-	}, p.Nodes)
+	state := make([]Entry, p.Nodes)   // of each node's key, the latest
 	fmt.Fprintf(&b, "%12s  %-5s", "ms", "who")
 	for i := range columns {
 		fmt.Fprintf(&b, " %-4s", procName('n', i))
@@ -306,7 +333,7 @@ func (t *Trace) WriteText(out io.Writer, p *faults.Plan) error {
 			owners[e.Owner] = procName('c', e.Client)
 		}
 		if e.Kind == KindKey {
-			state[e.Node].owner, state[e.Node].until = e.Owner, e.Until
+			state[e.Node] = e
 			continue
 		}
 		if e.Kind == KindSend || e.Kind == KindReply && !strings.Contains(e.Text, "timeout") {
@@ -314,8 +341,14 @@ func (t *Trace) WriteText(out io.Writer, p *faults.Plan) error {
 		}
 		for i := range columns {
 			columns[i] = "."
-			if s := state[i]; s.owner != "" && s.until > e.At {
-				columns[i] = owners[s.owner]
+			if key := state[i]; key.Owner != "" && key.Until > e.At {
+				columns[i] = owners[key.Owner]
+				for _, owner := range key.More {
+					columns[i] += "+" + owners[owner]
+				}
+				if key.Mode != "" {
+					columns[i] += ":" + key.Mode[:1]
+				}
 			}
 		}
 		who := ""

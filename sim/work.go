@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -60,51 +62,100 @@ func (c *Client) pause(d time.Duration) {
 // A lock is what a client has acquired, with either kind of lock.
 type lock struct {
 	c     *Client
-	name  string
-	owner string
-	grant int
-	lease *quorum.Lease
+	wants request
+	parts []part // one for each name
+	lease held   // nil of a plain client
 	plain *textbookLease
 }
 
+// A part is a lock's share in one name.
+type part struct {
+	name, owner string
+	token       node.Token
+	grant       int
+}
+
+// held is what a Locker gives: a Lease, or several that are one.
+type held interface {
+	Context() context.Context
+	Remaining() time.Duration
+	Extend(context.Context, time.Duration) error
+	Unlock(context.Context) error
+}
+
+// A request is what is asked of a Locker.
+type request struct {
+	name   string
+	more   []string // names, of the same lock
+	mode   node.Mode
+	fair   bool
+	joint  bool // together with the lock that is elsewhere
+	length time.Duration
+	fixed  bool
+	wait   bool
+}
+
+// options are those with which it is asked for.
+func (q *request) options(fixed bool) []quorum.Option {
+	length := quorum.WithLease
+	if fixed {
+		length = quorum.WithFixedLease
+	}
+	options := append(make([]quorum.Option, 0, 2), length(q.length))
+	switch {
+	case q.more != nil:
+		options = append(options, quorum.WithNames(q.more...))
+	case q.mode == node.Read:
+		options = append(options, quorum.WithRead())
+	case q.mode == node.Write:
+		options = append(options, quorum.WithWrite())
+	case q.fair:
+		options = append(options, quorum.WithFair())
+	}
+	return options
+}
+
 // acquire acquires a lock, and holds the engine to its bounds.
-func (c *Client) acquire(ctx context.Context, name string, length time.Duration, fixed, wait bool) (*lock, error) {
-	w := c.w
+func (c *Client) acquire(ctx context.Context, q request) (*lock, error) {
+	w, name, length := c.w, q.name, q.length
 	o := c.call()
 	o.since, o.before, o.attempts, o.acquires = w.now, w.check.attempts, 0, 0
-	o.fixed = fixed || !w.p.Lock.Renew
+	o.fixed = q.fixed || !w.p.Lock.Renew
 	start, stops := w.now, c.stops
+	if q.mode == node.Write || q.fair || q.joint {
+		o.waiting, o.several, o.firm, o.ticket, o.waiter = q.wait, q.joint, 0, 0, ""
+		defer w.check.endWait(o)
+	}
+	if q.joint {
+		return c.acquireJointly(ctx, &q, o)
+	}
 	if c.plain != nil {
-		l, err := c.plain.lock(ctx, name, length, wait)
+		l, err := c.plain.lock(ctx, name, length, q.wait)
 		if err != nil {
 			return nil, err
 		}
 		// Its rounds give up the acquisition that is noted last.
 		w.check.granted(c, name, l.claim.Owner, l.token)
 		w.check.holds(l.claim.Owner, l, nil)
-		return &lock{c: c, name: name, owner: l.claim.Owner, grant: c.grantOf(name), plain: l}, nil
-	}
-	option := quorum.WithLease(length)
-	if o.fixed {
-		option = quorum.WithFixedLease(length)
+		return &lock{c: c, wants: q, parts: []part{{name, l.claim.Owner, l.token, c.grantOf(name)}}, plain: l}, nil
 	}
 	if length > w.p.Lock.Lease {
 		w.sometimes(LongLease)
 	}
 	here := w.check.heldBy(c, name)
 	acquire := c.locker.Lock
-	if !wait {
+	if !q.wait {
 		acquire = c.locker.TryLock
 	}
-	l, err := acquire(ctx, name, option)
-	if !wait && c.stops == stops {
+	l, err := acquire(ctx, name, q.options(o.fixed)...)
+	if !q.wait && c.stops == stops {
 		c.bounded("TryLock", start, min(w.p.Lock.Timeout, length/3))
 	}
 	if err != nil {
 		switch {
 		case errors.Is(err, context.Canceled):
 			w.sometimes(Cancelled)
-		case !wait && errors.Is(err, quorum.ErrHeld):
+		case !q.wait && errors.Is(err, quorum.ErrHeld):
 			w.sometimes(TryRefused)
 		}
 		return nil, err
@@ -114,7 +165,41 @@ func (c *Client) acquire(ctx context.Context, name string, length time.Duration,
 		w.sometimes(WaitedHere)
 	}
 	w.check.holds(owner, l, func() error { return l.Context().Err() })
-	return &lock{c: c, name: name, owner: owner, grant: c.grantOf(name), lease: l}, nil
+	k := &lock{c: c, wants: q, lease: l}
+	for _, name := range append(q.more, q.name) {
+		k.parts = append(k.parts, part{name, owner, l.Token(), c.grantOf(name)})
+	}
+	return k, nil
+}
+
+// acquireJointly acquires two locks of two Lockers as one.
+func (c *Client) acquireJointly(ctx context.Context, q *request, o *call) (*lock, error) {
+	w := c.w
+	start, stops, before := w.now, c.stops, w.check.grants
+	all, acquire := []quorum.Part{{Locker: c.locker, Name: q.name}, {Locker: c.far, Name: faults.Far}}, quorum.LockAll
+	if w.now&1 == 0 { // their order must not matter
+		slices.Reverse(all)
+	}
+	if !q.wait {
+		acquire = quorum.TryLockAll
+	}
+	j, err := acquire(ctx, all, q.options(o.fixed)...)
+	if !q.wait && c.stops == stops {
+		c.bounded("TryLockAll", start, 3*min(w.p.Lock.Timeout, q.length/3)+w.p.Lock.Timeout)
+	}
+	if err != nil {
+		w.check.gaveBack(c, o, before)
+		return nil, err
+	}
+	w.sometimes(HeldJointly)
+	k := &lock{c: c, wants: *q, lease: j}
+	for i, l := range j.Leases() {
+		owner := l.Handle().Owner
+		w.check.holds(owner, l, func() error { return l.Context().Err() })
+		w.check.joins(owner, j)
+		k.parts = append(k.parts, part{all[i].Name, owner, l.Token(), c.grantOf(all[i].Name)})
+	}
+	return k, nil
 }
 
 // bounded checks that a call lasted no longer than its bound.
@@ -130,13 +215,6 @@ func (l *lock) context() context.Context {
 		return l.lease.Context()
 	}
 	return context.Background()
-}
-
-func (l *lock) token() node.Token {
-	if l.lease != nil {
-		return l.lease.Token()
-	}
-	return l.plain.Token()
 }
 
 // valid asks the lease, as a careful program does before each use.
@@ -157,7 +235,7 @@ func (l *lock) outlives(err error, stops int) {
 	case ctx.Err() == nil:
 		c.w.sometimes(OuterGoesOn)
 	case err == nil && stops == c.stops && !c.leaving && !errors.Is(context.Cause(ctx), quorum.ErrLost):
-		c.w.fail("I8", fmt.Sprintf("%s lost %q by the unlock of an inner lease: %v", c.name, l.name, context.Cause(ctx)))
+		c.w.fail("I8", fmt.Sprintf("%s lost %q by the unlock of an inner lease: %v", c.name, l.wants.name, context.Cause(ctx)))
 	}
 }
 
@@ -171,6 +249,9 @@ func (l *lock) unlock() error {
 	err := l.lease.Unlock(context.Background())
 	if c.stops == stops {
 		c.bounded("Unlock", start, w.p.Lock.Timeout)
+	}
+	if l.wants.joint {
+		w.check.parted(l)
 	}
 	switch {
 	case errors.Is(err, quorum.ErrNotHeld):
@@ -188,12 +269,12 @@ func (l *lock) extend(d time.Duration) {
 	defer func() { o.extends = false }()
 	if l.plain != nil {
 		if l.plain.extend(context.Background(), d) {
-			w.check.continuous(c, l.name, l.owner)
+			w.check.continuous(c, l.wants.name, l.parts[0].owner)
 			if l.plain.late {
-				w.check.revived(c, l.name)
+				w.check.revived(c, l.wants.name)
 			}
 		}
-		if h := w.check.holder(l.owner); h != nil {
+		if h := w.check.holder(l.parts[0].owner); h != nil {
 			h.until = c.Now().Add(l.plain.Remaining())
 			w.check.planAudit(h)
 			w.check.exclusive(h)
@@ -203,7 +284,11 @@ func (l *lock) extend(d time.Duration) {
 	start, stops := w.now, c.stops
 	err := l.lease.Extend(context.Background(), d)
 	if c.stops == stops {
-		c.bounded("Extend", start, min(w.p.Lock.Timeout, d/3))
+		n := time.Duration(1)
+		if l.wants.joint {
+			n = 2
+		}
+		c.bounded("Extend", start, n*min(w.p.Lock.Timeout, d/3))
 	}
 	if err != nil {
 		w.sometimes(ExtendLost)
@@ -218,11 +303,12 @@ func (k *worker) round() {
 	w, work := c.w, &c.w.p.Work
 	r := &k.random
 	name := work.Name(r.below(work.Names))
-	wait, fixed := !r.happens(work.Try), r.happens(work.Fixed)
-	length := w.p.Lock.Lease
+	q := request{name: name, wait: !r.happens(work.Try), fixed: r.happens(work.Fixed), length: w.p.Lock.Lease}
 	if r.happens(work.Long) {
-		length += time.Duration(r.below(int(w.p.Lock.MaxLease-length) + 1))
+		q.length += time.Duration(r.below(int(w.p.Lock.MaxLease-q.length) + 1))
 	}
+	length := q.length
+	k.choose(&q)
 	ctx := c.ctx
 	if r.happens(work.Cancel) {
 		inner, cancel := context.WithCancel(ctx)
@@ -235,7 +321,7 @@ func (k *worker) round() {
 		w.call(c.trueTime(c.Now().Add(after)), cancel)
 		ctx = inner
 	}
-	l, err := c.acquire(ctx, name, length, fixed, wait)
+	l, err := c.acquire(ctx, q)
 	if err != nil {
 		return
 	}
@@ -247,7 +333,7 @@ func (k *worker) round() {
 	until := begun.Add(hold)
 	value, ok := 0, false
 	if l.valid() {
-		value, ok = c.Read(name, l.token())
+		value, ok = l.read()
 	}
 	if ok && r.happens(work.Extend) {
 		l.rest(begun.Add(time.Duration(r.below(int(hold) + 1))))
@@ -259,25 +345,46 @@ func (k *worker) round() {
 	}
 	if ok && r.happens(work.Nest) && l.lease != nil {
 		l.rest(c.Now().Add(time.Duration(r.below(int(hold/2) + 1))))
-		if inner, err := c.acquire(l.context(), name, length, fixed, true); err == nil {
+		inside := q
+		if inside.wait = true; q.mode == node.Write && r.below(2) == 0 {
+			inside.mode = node.Read
+		}
+		if q.mode == node.Read && r.below(4) == 0 {
+			l.upgrade(inside)
+		} else if inner, err := c.acquire(l.context(), inside); err == nil {
 			c.pause(hold / 4)
 			stops := c.stops
 			err := inner.unlock()
 			l.outlives(err, stops)
 		}
 	}
+	if q.mode == node.Write && r.happens(work.Down) {
+		l.rest(begun.Add(time.Duration(r.below(int(hold) + 1))))
+		if ok && l.valid() {
+			l.write(value+1, 0)
+		}
+		if l = l.downgrade(); l == nil {
+			return
+		}
+		until = max(until, c.Now().Add(r.within(work.Hold)))
+	}
 	l.rest(until)
-	if ok && l.valid() {
+	switch {
+	case l.wants.mode == node.Read:
+		if ok && l.valid() {
+			l.read()
+		}
+	case ok && l.valid():
 		// A check is past before the write arrives: now and then long past.
 		var late time.Duration
 		if r.below(16) == 0 {
 			late = time.Duration(r.below(int(2 * w.p.Lock.Lease)))
 		}
-		c.access(name, l.token(), l.grant, value+1, true, late)
+		l.write(value+1, late)
 	}
 	switch {
 	case r.happens(work.Close) && c.leave():
-	case errors.Is(context.Cause(l.context()), quorum.ErrLost) && r.happens(work.Drop):
+	case errors.Is(context.Cause(l.context()), quorum.ErrLost) && r.happens(work.Drop) && !q.joint: // whose other part goes on
 		w.sometimes(LostAndDropped)
 	default:
 		_ = l.unlock()
@@ -311,20 +418,27 @@ func (c *Client) leave() bool {
 func (c *Client) shut() {
 	w := c.w
 	start, stops := w.now, c.stops
-	var held []*holder
+	var mine []*holder
 	for _, h := range w.check.holders {
 		if h.c == c {
-			held = append(held, h)
+			mine = append(mine, h)
 		}
 	}
-	err := c.locker.Close()
+	bound := 3 * w.p.Lock.Timeout
+	var err error
+	if c.far != nil {
+		err = c.far.Close()
+		c.farShut = true
+		bound *= 2
+	}
+	err = errors.Join(err, c.locker.Close())
 	if c.stops == stops {
-		c.bounded("Close", start, 3*w.p.Lock.Timeout)
+		c.bounded("Close", start, bound)
 	}
 	if err != nil && !errors.Is(err, quorum.ErrNoQuorum) {
 		w.fail("I10", fmt.Sprintf("closing the Locker of %s: %v", c.name, err))
 	}
-	for _, h := range held {
+	for _, h := range mine {
 		w.check.closed(h, err)
 	}
 }
@@ -336,21 +450,13 @@ func (c *Client) last(names []string) {
 		c.done.Wait(context.Background(), clock.Never)
 	}
 	if c.leaving {
+		c.w.unserved -= c.w.p.Work.Tasks
 		c.served = true
 		return
 	}
 	c.done.Wait(context.Background(), 0) // forget that the program is over
-	for range c.w.p.Work.Tasks {
-		c.task(func() {
-			for _, name := range names {
-				l, err := c.acquire(context.Background(), name, c.w.p.Lock.Lease, false, true)
-				if err != nil {
-					c.w.fail("I7", fmt.Sprintf("%s cannot acquire %q though the faults are over: %v", c.name, name, err))
-					return
-				}
-				_ = l.unlock()
-			}
-		})
+	for i := range c.w.p.Work.Tasks {
+		c.task(func() { c.workers[i].last(names) })
 	}
 	for c.working > 0 {
 		c.done.Wait(context.Background(), clock.Never)
@@ -359,6 +465,134 @@ func (c *Client) last(names []string) {
 	if c.locker != nil {
 		c.shut()
 	}
+}
+
+// last acquires each lock once more, of whatever kind. If all that there are are
+// readers and writers, it goes on to read until everybody has been served: writers
+// must not starve.
+func (k *worker) last(names []string) {
+	c, w := k.c, k.c.w
+	served := func(q request) bool {
+		l, err := c.acquire(context.Background(), q)
+		if err != nil {
+			w.fail("I7", fmt.Sprintf("%s cannot acquire %q though the faults are over: %v", c.name, q.name, err))
+			return false
+		}
+		if q.mode == node.Read {
+			c.Sleep(min(w.p.Work.Hold.Max, w.p.Lock.Lease) / 2)
+		}
+		_ = l.unlock()
+		return true
+	}
+	for _, name := range names {
+		q := request{name: name, length: w.p.Lock.Lease, wait: true}
+		if !c.script.scripted {
+			k.choose(&q)
+		}
+		if q.joint = false; !served(q) {
+			return
+		}
+	}
+	if w.p.Work.Joint > 0 && !served(request{name: names[0], length: w.p.Lock.Lease, wait: true, joint: true}) {
+		return
+	}
+	w.unserved--
+	for w.onlyShared() && w.unserved > 0 {
+		if !served(request{name: names[0], length: w.p.Lock.Lease, wait: true, mode: node.Read}) {
+			return
+		}
+	}
+}
+
+// onlyShared reports whether all are readers and writers, whose clocks agree well
+// enough: a writer has to have a higher token than readers who come and go, and
+// must be able to learn how far they are ahead.
+func (w *world) onlyShared() bool {
+	work := &w.p.Work
+	return work.Read > 0 && work.Read+work.Write == faults.Percent(100) && work.Several+work.Joint == 0 &&
+		w.disagree < quorum.DefaultFenceRetention
+}
+
+// choose draws of what kind a lock is.
+func (k *worker) choose(q *request) {
+	r, work := &k.random, &k.c.w.p.Work
+	switch {
+	case r.happens(work.Joint):
+		q.joint = true
+		return
+	case work.Names > 1 && r.happens(work.Several):
+		for i := range work.Names {
+			if name := work.Name(i); name != q.name {
+				q.more = append(q.more, name)
+			}
+		}
+		return
+	}
+	if work.Read+work.Write > 0 {
+		switch d := faults.Ratio(r.below(1_000_000)); {
+		case d < work.Read:
+			q.mode = node.Read
+			return
+		case d < work.Read+work.Write:
+			q.mode = node.Write
+			return
+		}
+	}
+	q.fair = r.happens(work.Fair)
+}
+
+// read reads what each name protects, and returns what the first does.
+func (l *lock) read() (value int, ok bool) {
+	ok = true
+	for i, p := range l.parts {
+		a := l.c.access(p.name, p.token, p.grant, 0, false, l.wants.mode == node.Read, 0)
+		if ok = ok && a.ok; i == 0 {
+			value = a.value
+		}
+	}
+	return value, ok
+}
+
+// write writes what each name protects.
+func (l *lock) write(value int, late time.Duration) {
+	for _, p := range l.parts {
+		l.c.access(p.name, p.token, p.grant, value, true, false, late)
+	}
+}
+
+// upgrade asks to write what l reads, which must be refused at once.
+func (l *lock) upgrade(q request) {
+	c, w := l.c, l.c.w
+	q.mode = node.Write
+	start := w.now
+	inner, err := c.acquire(l.context(), q)
+	switch {
+	case errors.Is(err, quorum.ErrDeadlock):
+		w.sometimes(UpgradeRefused)
+		if w.now != start {
+			w.fail("I7", fmt.Sprintf("%s is told late that it cannot write %q, which it reads", c.name, q.name))
+		}
+	case err == nil:
+		if inner.parts[0].owner == l.parts[0].owner {
+			w.fail("I1", fmt.Sprintf("%s may write %q, which it reads, and others too", c.name, q.name))
+		}
+		_ = inner.unlock() // what it read was lost, and this is another lease
+	}
+}
+
+// downgrade goes on to read what l writes. It returns nil if nothing is left.
+func (l *lock) downgrade() *lock {
+	q := l.wants
+	q.mode, q.wait = node.Read, false
+	inner, err := l.c.acquire(l.context(), q)
+	_ = l.unlock()
+	if err != nil {
+		return nil
+	}
+	if h := l.c.w.check.holder(inner.parts[0].owner); h != nil && h.mode == node.Write {
+		l.c.w.fail("I6", fmt.Sprintf("%s has stopped writing %q, and keeps readers out", l.c.name, h.name))
+	}
+	return inner
 }
 
 // A script is the steps that the plan has for a client, done in their order:
@@ -425,7 +659,7 @@ func (c *Client) step(e *faults.Event) {
 		if e.Verb == faults.DoLock {
 			s.waits = e.Name
 		}
-		l, err := c.acquire(ctx, e.Name, length, e.Fixed, e.Verb == faults.DoLock)
+		l, err := c.acquire(ctx, requested(e, length))
 		s.waits = ""
 		s.cancel()
 		if err != nil {
@@ -444,6 +678,13 @@ func (c *Client) step(e *faults.Event) {
 		if l != nil {
 			l.extend(e.Offset)
 		}
+	case faults.DoDowngrade:
+		if l != nil && l.wants.mode == node.Write {
+			s.locks = s.locks[:len(s.locks)-1]
+			if inner := l.downgrade(); inner != nil {
+				s.locks = append(s.locks, inner)
+			}
+		}
 	case faults.DoCheck:
 		valid := l != nil && l.valid()
 		s.checked = &valid
@@ -453,7 +694,23 @@ func (c *Client) step(e *faults.Event) {
 			valid, s.checked = *s.checked, nil
 		}
 		if valid {
-			c.access(l.name, l.token(), l.grant, int(w.now), true, e.Range.Min)
+			l.write(int(w.now), e.Range.Min)
 		}
 	}
+}
+
+// requested is what a step asks for.
+func requested(e *faults.Event, length time.Duration) request {
+	names := strings.Split(e.Name, ",")
+	q := request{name: names[0], length: length, fixed: e.Fixed, wait: e.Verb == faults.DoLock, fair: e.As == faults.Fairly}
+	if len(names) > 1 {
+		q.more = names[1:]
+	}
+	switch e.As {
+	case faults.ToRead:
+		q.mode = node.Read
+	case faults.ToWrite:
+		q.mode = node.Write
+	}
+	return q
 }

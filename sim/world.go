@@ -48,6 +48,11 @@ type world struct {
 	calm     bool // the faults are over
 	core     faults.Set
 	over     bool
+
+	need     int   // how many nodes must grant
+	unserved int   // tasks that have not got every lock in the end
+	striking int   // faults that have not ended
+	troubled int64 // when a fault began or ended last
 }
 
 // A scratch is memory of a run that the next one can use.
@@ -299,6 +304,12 @@ func (w *world) strike(i int, end bool) {
 			}
 		}
 		return
+	}
+	w.troubled = w.now
+	if end {
+		w.striking--
+	} else if e.For > 0 || e.Verb.Stays() {
+		w.striking++
 	}
 	if e.For > 0 && !end {
 		w.plan(w.now+int64(e.For), evUnfault, nil, i)

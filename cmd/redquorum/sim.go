@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -98,6 +99,7 @@ func statusOfVerdict(v sim.Verdict) int {
 type planFlags struct {
 	profile faults.Profile
 	lock    faults.Lock
+	kinds   []string
 	set     map[string]bool
 	fs      *flag.FlagSet
 }
@@ -111,6 +113,16 @@ func (f *planFlags) register(fs *flag.FlagSet) {
 	fs.Func("client", "redquorum, or plain: textbook Redlock and nothing else", func(s string) error {
 		if f.lock.Client = faults.Client(s); f.lock.Client != faults.Redquorum && f.lock.Client != faults.Plain {
 			return errors.New("want redquorum or plain")
+		}
+		return nil
+	})
+	fs.IntVar(&f.lock.Need, "need", 0, "how many `N` nodes must grant (default: drawn from the seed)")
+	fs.Func("kinds", "of what kind the locks are: plain, or some of "+strings.Join(lockKinds[1:], ",")+" (default: drawn\nfrom the seed)", func(s string) error {
+		f.kinds = strings.Split(s, ",")
+		for _, kind := range f.kinds {
+			if !slices.Contains(lockKinds, kind) {
+				return fmt.Errorf("want some of %s", strings.Join(lockKinds, ","))
+			}
 		}
 		return nil
 	})
@@ -131,6 +143,9 @@ func (f *planFlags) register(fs *flag.FlagSet) {
 	}
 }
 
+// lockKinds are what --kinds knows. Plain ones have one name and one owner.
+var lockKinds = []string{"plain", "readwrite", "fair", "several", "joint"}
+
 // check looks at the flags after they were parsed.
 func (f *planFlags) check() error {
 	f.set = make(map[string]bool)
@@ -140,6 +155,12 @@ func (f *planFlags) check() error {
 		return usageError("--nodes is %d; it must be 1 to %d", p.Nodes, faults.MaxNodes)
 	case p.Clients < 0 || p.Clients > faults.MaxClients || f.set["clients"] && p.Clients == 0:
 		return usageError("--clients is %d; it must be 1 to %d", p.Clients, faults.MaxClients)
+	case f.set["client"] && f.lock.Client == faults.Plain && (f.set["need"] || f.set["kinds"]):
+		return usageError("--need and --kinds are not for --client plain: it has one kind of lock")
+	case f.lock.Need < 0 || f.lock.Need > faults.MaxNodes || f.set["need"] && f.lock.Need == 0:
+		return usageError("--need is %d; it must be more than half of the nodes, and at most all", f.lock.Need)
+	case f.set["need"] && f.set["nodes"] && (f.lock.Need > p.Nodes || f.lock.Need <= p.Nodes/2):
+		return usageError("--need is %d; it must be more than half of %d nodes, and at most all", f.lock.Need, p.Nodes)
 	case p.Length < 0 || p.Length > faults.MaxLength || f.set["length"] && p.Length == 0:
 		return usageError("--length is %v; it must be more than 0 and at most %v", p.Length, faults.MaxLength)
 	}
@@ -148,7 +169,7 @@ func (f *planFlags) check() error {
 
 // any reports whether there is one.
 func (f *planFlags) any() bool {
-	for _, name := range []string{"nodes", "clients", "length", "client", "guard", "renew", "fence"} {
+	for _, name := range []string{"nodes", "clients", "length", "client", "guard", "renew", "fence", "need", "kinds"} {
 		if f.set[name] {
 			return true
 		}
@@ -158,9 +179,32 @@ func (f *planFlags) any() bool {
 
 // adjust changes a plan as the flags say.
 func (f *planFlags) adjust(p *faults.Plan) {
-	l := &p.Lock
+	l, w := &p.Lock, &p.Work
+	if f.set["kinds"] {
+		for _, share := range w.Kinds() {
+			*share = 0
+		}
+	}
+	for _, kind := range f.kinds {
+		switch kind {
+		case "readwrite":
+			w.Read, w.Write, w.Down = faults.Percent(60), faults.Percent(40), faults.Percent(30)
+		case "fair":
+			w.Fair = faults.Percent(100)
+			w.Read, w.Write = w.Read/2, w.Write/2 // the others are in line
+		case "several":
+			w.Several, w.Names = faults.Percent(50), max(w.Names, 3)
+		case "joint":
+			w.Joint = faults.Percent(30)
+		}
+	}
+	if f.set["need"] {
+		l.Need = min(max(f.lock.Need, p.Nodes/2+1), p.Nodes) // of a plan that may have fewer nodes
+	}
 	if f.set["client"] {
-		l.Client = f.lock.Client
+		if l.Client = f.lock.Client; l.Client == faults.Plain {
+			p.MakePlain()
+		}
 	}
 	if f.set["guard"] {
 		l.Guard = f.lock.Guard

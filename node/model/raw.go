@@ -115,17 +115,31 @@ func (s *Server) Restart(loss Loss) {
 	s.Sync()
 }
 
-// Holds reports whether owner has a field in the lock at name, and until when
-// the lock is there.
-func (s *Server) Holds(now Time, name, owner string) (until Time, ok bool) {
+// Holds reports whether there is a field in the lock at name, of an owner or a
+// writer, and until when the lock is there.
+func (s *Server) Holds(now Time, name, field string) (until Time, ok bool) {
 	k := s.keys[name]
 	if k == nil || now > k.expires {
 		return 0, false
 	}
-	if _, ok = k.find(owner); !ok {
+	if _, ok = k.find(field); !ok {
 		return 0, false
 	}
 	return k.expires, true
+}
+
+// Reads reports whether owner is a living reader of the lock at name, and until
+// when.
+func (s *Server) Reads(now Time, name, owner string) (until Time, ok bool) {
+	lock, ok := s.Holds(now, name, owner)
+	if !ok || s.keys[name].mode() != reading {
+		return 0, false
+	}
+	k := s.keys[node.HoldKey(name, owner)]
+	if k == nil || !k.alive(now) {
+		return 0, false
+	}
+	return min(lock, k.expires), true
 }
 
 // Len returns the number of keys that are there at now.

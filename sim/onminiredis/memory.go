@@ -116,14 +116,24 @@ func (m *memory) prolong(key string) {
 	}
 }
 
-func (m *memory) Holds(now model.Time, name, owner string) (until model.Time, ok bool) {
-	if m.data.HGet(name, owner) == "" {
+func (m *memory) Holds(now model.Time, name, field string) (until model.Time, ok bool) {
+	if m.data.HGet(name, field) == "" {
 		return 0, false
 	}
 	if until = m.expires(name); now > until {
 		return 0, false
 	}
 	return until, true
+}
+
+func (m *memory) Reads(now model.Time, name, owner string) (until model.Time, ok bool) {
+	lock, ok := m.Holds(now, name, owner)
+	key := node.HoldKey(name, owner)
+	if !ok || m.data.HGet(name, node.ModeField) != node.Read.String() || !m.data.Exists(key) {
+		return 0, false
+	}
+	until = min(lock, m.expires(key))
+	return until, now <= until
 }
 
 func (m *memory) expires(key string) model.Time {

@@ -27,7 +27,7 @@ func TestRunsAreTheSameAsOnTheModel(t *testing.T) {
 	for seed := range seeds / 5 {
 		same(t, faults.Generate(seed, faults.Profile{Outside: true}))
 		p := faults.Generate(seed, faults.Profile{Nodes: 3, Clients: 3})
-		p.Lock.Client = faults.Plain
+		p.MakePlain()
 		same(t, p)
 	}
 }

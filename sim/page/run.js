@@ -74,7 +74,7 @@ function collectBars() {
       case 'key': {
         const id = e.node + ' ' + e.name;
         const before = keys.get(id);
-        if (before && before.until > e.at && e.until > e.at && before.owner === e.owner) {
+        if (before && before.until > e.at && e.until > e.at && before.owner === e.owner && before.mode === e.mode && (before.more || '') === String(e.more || '')) {
           if (e.until - before.until > 2e6) before.marks.push(e.at); // less is the clock's grain
           before.until = e.until;
           break;
@@ -85,6 +85,8 @@ function collectBars() {
         const b = bar(e, i, nodeLane(e.node), clientOf.has(e.owner) ? clientOf.get(e.owner) : -1);
         b.until = e.until;
         b.owner = e.owner;
+        b.mode = e.mode;
+        b.more = String(e.more || '');
         b.key = true;
         keys.set(id, b);
       }
@@ -260,7 +262,7 @@ function inWords(e) {
     }
     case 'key':
       if (!(e.until > e.at)) return `${n} has no key of ${e.name}.`;
-      return `${n} has the key of ${e.name}, for ${clientOf.has(e.owner) ? clientName(clientOf.get(e.owner)) : 'an unknown owner'}, until ${ms(e.until)} ms.`;
+      return `${n} has the key of ${e.name}, for ${[e.owner, ...(e.more || [])].map(o => clientOf.has(o) ? clientName(clientOf.get(o)) : 'an unknown owner').join(' and ')}${e.mode ? ' to ' + e.mode : ''}, until ${ms(e.until)} ms.`;
     case 'reply': {
       const [command, answer] = cut(e.text, ': ');
       return `${c} learns what came of “${command}” on ${n}: ${answer}.`;
@@ -279,9 +281,9 @@ function inWords(e) {
     case 'engine':
       return `The engine of ${c} reports${e.node >= 0 ? ' about ' + n : ''}: ${e.text}.`;
     case 'belief':
-      return `${c} begins to believe that it holds ${e.name}.`;
+      return `${c} begins to believe that it ${e.mode ? 'may ' + e.mode : 'holds'} ${e.name}.`;
     case 'belief end':
-      return `${c} no longer believes that it holds ${e.name}.`;
+      return `${c} no longer believes that it ${e.mode ? 'may ' + e.mode : 'holds'} ${e.name}.`;
     case 'access':
       return e.text.includes('refused')
         ? `The resource ${e.name} refuses to let ${c} ${e.text.startsWith('writes') ? 'write' : 'read'}: its token is old.`

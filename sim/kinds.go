@@ -1,0 +1,393 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// This file checks what is special about locks that share, wait in line, or have
+// several names. Runs of plain locks do not come here.
+
+// site returns the nodes that a lock is on, and how many of them must grant it.
+func (w *world) site(name string) (nodes []*server, need int) {
+	if name == faults.Far {
+		n := w.p.FarNodes()
+		return w.nodes[:n], n/2 + 1
+	}
+	return w.nodes, w.need
+}
+
+// keeps reports whether a node has a name for an owner, and until when. Who reads
+// may have written before, and a node may not know of the change yet.
+func (s *server) keeps(name, owner string, mode node.Mode) (until model.Time, ok bool) {
+	now := s.time()
+	switch mode {
+	case node.Exclusive:
+		return s.mem.Holds(now, name, owner)
+	case node.Read:
+		if until, ok := s.mem.Reads(now, name, owner); ok {
+			return until, true
+		}
+	}
+	return s.mem.Holds(now, name, owner+node.WriteSuffix)
+}
+
+// keepsAny reports whether a node has any of the names.
+func (s *server) keepsAny(names []string, owner string, mode node.Mode) (until model.Time, ok bool) {
+	for _, name := range names {
+		if until, ok := s.keeps(name, owner, mode); ok {
+			return until, true
+		}
+	}
+	return 0, false
+}
+
+// inspect returns what a node has of a name.
+func (s *server) inspect(name string) *node.State {
+	r, _ := s.mem.Apply(s.time(), node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: name}}})
+	if r.State == nil {
+		return new(node.State)
+	}
+	return r.State
+}
+
+// has reports whether name is one of h's.
+func (h *holder) has(name string) bool { return h.name == name || slices.Contains(h.names, name) }
+
+// meets reports whether two have a name in common.
+func (h *holder) meets(o *holder) bool {
+	if len(h.names) == 1 {
+		return o.has(h.name)
+	}
+	return slices.ContainsFunc(h.names, o.has)
+}
+
+// tranquil reports whether nothing has gone wrong since an instant.
+func (w *world) tranquil(since int64) bool {
+	return (w.calm || w.striking == 0) && w.troubled < since
+}
+
+// asks sees the first command of each attempt.
+func (k *checker) asks(c *Client, o *call, cmd *node.Command) {
+	o.names = o.names[:0]
+	for _, claim := range cmd.Claims {
+		o.names = append(o.names, claim.Name)
+	}
+	o.mode = cmd.Mode
+	if o.waiter != cmd.Waiter {
+		o.firm = 0
+	}
+	again := o.attempts > 0 && k.w.program == nil && !o.several
+	switch {
+	case again && o.ticket != cmd.Ticket:
+		k.w.fail("I13", fmt.Sprintf("%s waits in line for %q with ticket %d, and had %d before", c.name, o.names[0], cmd.Ticket, o.ticket))
+	case again && o.waiter != cmd.Waiter:
+		k.w.fail("I13", fmt.Sprintf("%s waits for %q under another name than before", c.name, o.names[0]))
+	case o.waiting && (cmd.Ticket > 0 || cmd.Mode == node.Write) && cmd.Patience <= 0:
+		k.w.fail("I13", fmt.Sprintf("%s waits for %q, and wants no place to be kept", c.name, o.names[0]))
+	}
+	o.ticket, o.waiter = cmd.Ticket, cmd.Waiter
+}
+
+// yields sees the release of an attempt that failed, or of a holder.
+func (k *checker) yields(c *Client, o *call, h *holder, cmd *node.Command) {
+	if h != nil || o == nil || !o.waiting || o.ticket == 0 && o.mode != node.Write {
+		return
+	}
+	if slices.Contains(o.heard[:], node.Granted) && (cmd.Patience <= 0 || cmd.Waiter != o.waiter || cmd.Ticket != o.ticket) {
+		k.w.fail("I13", fmt.Sprintf("%s gives back what it got of %q, and its place too, though it waits", c.name, o.names[0]))
+	}
+}
+
+// downgrades sees each command by which a writer goes on as a reader.
+func (k *checker) downgrades(h *holder, l *link) {
+	if h.mode == node.Write {
+		k.w.believes(h, false)
+		h.mode = node.Read
+		k.w.believes(h, true)
+		k.w.sometimes(WentOnReading)
+	}
+	if h.told == nil {
+		h.told = make(map[int]int64)
+	}
+	if _, again := h.told[l.n.number]; again {
+		k.w.sometimes(DowngradedLate)
+	}
+	h.told[l.n.number] = k.w.now
+}
+
+// insists checks that a node that does not know yet of a downgrade is told again, as
+// often as the lease is renewed.
+func (k *checker) insists(h *holder, l *link) {
+	s := l.n
+	_, writes := s.mem.Holds(s.time(), h.name, h.owner+node.WriteSuffix)
+	if writes && k.w.now > h.told[s.number]+2*int64(k.w.p.Lock.Timeout) {
+		k.w.fail("I6", fmt.Sprintf("%s reads %q, and does not tell %s again, which takes it for a writer", h.c.name, h.name, s.name))
+	}
+}
+
+// downgraded checks that all nodes were told.
+func (k *checker) downgraded(e *quorum.Event) {
+	h := k.holder(e.Owner)
+	if h == nil {
+		return
+	}
+	for i := range k.w.nodes {
+		if _, told := h.told[i]; !told {
+			k.w.fail("I6", fmt.Sprintf("%s goes on to read %q, and does not tell %s", h.c.name, h.name, k.w.nodes[i].name))
+		}
+	}
+}
+
+// rises checks that tokens do, from one holder of a name to the next. Those of
+// readers say nothing about each other; and who wants a name that others read for
+// itself, without being a writer, is not above them.
+func (k *checker) rises(h *holder, name string) {
+	w := k.w
+	last := k.latest[name]
+	low := last.alone
+	if r := last.reader; h.mode == node.Write && r != nil && (low == nil || r.token > low.token) {
+		low = r
+	}
+	if low != nil && h.token <= low.token && (h.c.plain == nil || h.token > 0) {
+		if w.seen[Amnesia] > 0 && w.disagree > w.p.Lock.MaxLease {
+			w.breaks("nodes forgot their fences, and the times of day of clients differ by more than the longest lease")
+		}
+		w.fail("I4", fmt.Sprintf("%s was granted %q with token %d, after %s with %d", h.c.name, name, h.token, low.c.name, low.token))
+	}
+	switch {
+	case h.mode != node.Read:
+		last.alone = h
+	case last.reader == nil || last.reader.token < h.token:
+		last.reader = h
+	}
+	k.latest[name] = last
+}
+
+// special looks at a new holder that is not the only one of one name.
+func (k *checker) special(h *holder, o *call) {
+	w := k.w
+	if nodes, need := w.site(h.name); need == len(nodes) && need > 1 {
+		w.sometimes(GrantedByAll)
+	}
+	for _, other := range k.holders {
+		if h.mode == node.Read && other.mode == node.Read && other != h && other.c != h.c && other.meets(h) && other.believed() {
+			w.sometimes(SharedRead)
+		}
+	}
+	for _, c := range w.clients {
+		for _, waits := range c.calls {
+			if waits == o || !waits.waiting || waits.firm == 0 || c.dead || c.stopped > 0 || !h.has(waits.names[0]) {
+				continue
+			}
+			if o.ticket > 0 && waits.ticket < o.ticket && o.at > waits.firm && w.now < waits.until && w.tranquil(waits.firm) {
+				w.fail("I13", fmt.Sprintf("%s was granted %q, for which %s waits for longer, as enough nodes know", h.c.name, h.name, c.name))
+			}
+		}
+	}
+}
+
+// stands finds out, when an attempt of one that waits in line has failed, whether so
+// many nodes know it that nobody can overtake it.
+func (k *checker) stands(c *Client, owner string) {
+	w := k.w
+	o := c.callOf(owner)
+	if o == nil || !o.waiting || o.ticket == 0 {
+		return
+	}
+	nodes, need := w.site(o.names[0])
+	know, soonest := 0, time.Duration(math.MaxInt64)
+	for _, s := range nodes {
+		if s.down || w.calm && !w.core.Has(s.number) {
+			continue
+		}
+		queue := s.inspect(o.names[0]).Queue
+		if at := slices.IndexFunc(queue, func(p node.Place) bool { return p.Waiter == o.waiter }); at >= 0 {
+			know, soonest = know+1, min(soonest, queue[at].TTL)
+		}
+	}
+	if know < len(nodes)-need+1 {
+		o.firm = 0
+		return
+	}
+	if o.firm == 0 || o.until < w.now {
+		o.firm = w.now
+	}
+	o.until = w.now + int64(soonest)
+}
+
+// patienceInLine is for how long a node keeps a place, or an intent, unless its
+// waiter asks again.
+func (w *world) patienceInLine() time.Duration { return 2*w.p.Lock.Poll + 4*w.p.Lock.Timeout }
+
+// outlasts reports whether a mark of one that waits would be there for longer, or
+// for ever: so a dead one would hold up those behind it.
+func (w *world) outlasts(ttl time.Duration) bool {
+	return w.program == nil && (ttl == node.NoExpiry || ttl > w.patienceInLine()+time.Millisecond)
+}
+
+// allOrNothing looks at a command about several names when it was executed.
+func (k *checker) allOrNothing(s *server, m *message) {
+	have, free := 0, false
+	for i := range m.cmd.Claims {
+		claim := &m.cmd.Claims[i]
+		if _, there := s.keeps(claim.Name, claim.Owner, m.cmd.Mode); there {
+			have++
+		} else if m.cmd.Kind == node.Acquire && m.result.Status == node.Refused {
+			free = free || s.inspect(claim.Name).Type == "none"
+		}
+	}
+	switch {
+	case m.result.Status == node.Unknown:
+		return
+	case m.cmd.Kind == node.Acquire && m.result.Status != node.Granted && have != k.there:
+		k.w.fail("I14", fmt.Sprintf("%s refuses %s all names, and gives it %d", s.name, m.link.c.name, have-k.there))
+	case m.cmd.Kind == node.Acquire && m.result.Status == node.Granted && have < len(m.cmd.Claims):
+		k.w.fail("I14", fmt.Sprintf("%s grants %s all names, and gives it %d of %d", s.name, m.link.c.name, have, len(m.cmd.Claims)))
+	case m.cmd.Kind == node.Release && have > 0:
+		k.w.fail("I14", fmt.Sprintf("%s releases all names of %s, and keeps %d", s.name, m.link.c.name, have))
+	}
+	if free {
+		k.w.sometimes(SeveralRefused)
+	}
+}
+
+// inTurn looks at a command for a lock that is shared or waited for in line, when
+// it was executed.
+func (k *checker) inTurn(s *server, m *message) {
+	w, cmd, r := k.w, &m.cmd, &m.result
+	claim, before := &cmd.Claims[0], k.state
+	if r.Status == node.Unknown {
+		return
+	}
+	after := s.inspect(claim.Name)
+	fails := func(invariant, what string) {
+		w.fail(invariant, fmt.Sprintf("%s on %s, %s of %q: %s", m.link.c.name, s.name, cmd.Kind, claim.Name, what))
+	}
+	place := slices.IndexFunc(after.Queue, func(p node.Place) bool { return p.Waiter == cmd.Waiter })
+	kept := place >= 0 && after.Queue[place].Ticket == cmd.Ticket && after.Queue[place].TTL >= cmd.Patience
+	if after.Intent != "" && w.outlasts(after.IntentTTL) || slices.ContainsFunc(after.Queue, func(p node.Place) bool { return w.outlasts(p.TTL) }) {
+		fails("I13", "one who waits is known for longer than it may take to ask again")
+	}
+	granted := cmd.Kind == node.Acquire && r.Status == node.Granted && k.fresh
+	refused := cmd.Kind == node.Acquire && r.Status == node.Refused
+	released := cmd.Kind == node.Release && r.Status == node.Released
+	switch {
+	case cmd.Ticket > 0 && granted:
+		for _, p := range before.Queue {
+			if p.Waiter != cmd.Waiter && (p.Ticket < cmd.Ticket || p.Ticket == cmd.Ticket && p.Waiter < cmd.Waiter) {
+				fails("I13", fmt.Sprintf("served with ticket %d, before %d", cmd.Ticket, p.Ticket))
+			}
+		}
+		if place >= 0 {
+			fails("I13", "served, and still in line")
+		}
+	case cmd.Ticket > 0 && refused:
+		if before.Type == "none" {
+			w.sometimes(KeptInLine)
+		}
+		if cmd.Patience > 0 && claim.Token > before.Fence && !kept {
+			fails("I13", "its place in line is not kept")
+		}
+	case cmd.Ticket > 0 && cmd.Kind == node.Release:
+		switch {
+		case cmd.Patience > 0 && released && !kept:
+			fails("I13", "its place in line is not kept")
+		case cmd.Patience > 0 && released:
+			w.sometimes(GaveBackInLine)
+		case cmd.Patience <= 0 && place >= 0:
+			fails("I13", "it is still in line")
+		}
+	case cmd.Mode == node.Read && granted:
+		if before.Intent != "" {
+			fails("I13", "a reader passes a writer that waits")
+		}
+		if claim.Token <= before.Fence {
+			fails("I4", fmt.Sprintf("a reader's token %d is not above the %d of a writer", claim.Token, before.Fence))
+		}
+	case cmd.Mode == node.Read && refused && before.Intent != "":
+		w.sometimes(ReaderKeptOut)
+	case cmd.Mode == node.Write && granted:
+		if highest := max(before.Fence, before.Readers); claim.Token <= highest {
+			fails("I4", fmt.Sprintf("a writer's token %d is not above %d", claim.Token, highest))
+		}
+	case cmd.Mode == node.Write && refused && before.Type == "hash" && slices.Contains(before.Fields, node.Field{Name: node.ModeField, Value: node.Read.String()}):
+		w.sometimes(WriterWaits)
+		if cmd.Patience > 0 && claim.Token > before.Fence && after.Intent != cmd.Waiter {
+			fails("I13", "it is not kept that a writer waits")
+		}
+	case cmd.Mode == node.Write && cmd.Kind == node.Release && cmd.Patience <= 0 && cmd.Waiter != "" && after.Intent == cmd.Waiter:
+		fails("I13", "readers are still kept out for it")
+	case cmd.Mode == node.Write && released && cmd.Patience > 0 && after.Intent != cmd.Waiter:
+		fails("I13", "it is not kept that a writer waits")
+	}
+	if cmd.Kind != node.Release || cmd.Mode == node.Exclusive {
+		return
+	}
+	switch {
+	case after.Fence < claim.Token:
+		fails("I4", "the fence is not raised")
+	case cmd.Mode == node.Read && claim.Token == 0:
+		w.sometimes(ReaderSpared)
+	case cmd.Mode == node.Read && after.Fence > before.Fence:
+		w.sometimes(ReaderRaised)
+	}
+}
+
+// endWait notes that an acquisition waits no longer.
+func (k *checker) endWait(o *call) {
+	o.waiting, o.several, o.firm, o.ticket, o.waiter = false, false, 0, 0, ""
+}
+
+// joins notes that a holder's lease is a part of several.
+func (k *checker) joins(owner string, j *quorum.Joint) {
+	h := k.holder(owner)
+	if h == nil {
+		return
+	}
+	if h.joint == nil {
+		h.joint = j
+	}
+	if said := h.c.Now().Add(j.Remaining()); said > h.until && j.Remaining() > 0 {
+		k.w.fail("I3", fmt.Sprintf("%s is promised several locks for %v longer than one of them, %q", h.c.name, said.Sub(h.until), h.name))
+	}
+}
+
+// gaveBack checks that nothing is left of several locks that were not to be had.
+func (k *checker) gaveBack(c *Client, o *call, before int) {
+	for _, h := range k.holders {
+		if h.c == c && h.grant > before && h.task == o.task {
+			k.w.fail("I14", fmt.Sprintf("%s did not get several locks, and keeps %q", c.name, h.name))
+		}
+	}
+	if k.grants > before {
+		k.w.sometimes(JointGivenBack)
+	}
+}
+
+// parted checks that all of several locks are released.
+func (k *checker) parted(l *lock) {
+	for _, p := range l.parts {
+		if h := k.holder(p.owner); h != nil && h.joint == l.lease {
+			k.w.fail("I14", fmt.Sprintf("%s has released several locks, and keeps %q", l.c.name, p.name))
+		}
+	}
+}
+
+// turnedAway checks that the resource has refused no reader that may read.
+func (k *checker) turnedAway(a *access) {
+	for _, h := range k.holders {
+		if h.grant == a.grant && h.token == a.token && h.believed() {
+			if k.w.broken == "" {
+				k.w.fail("I5", fmt.Sprintf("%s reads %q, and the resource refuses its token", h.c.name, h.name))
+			}
+		}
+	}
+}
