@@ -315,6 +315,9 @@ func (k *checker) inTurn(s *server, m *message) {
 	case cmd.Mode == node.Read && refused && before.Intent != "":
 		w.sometimes(ReaderKeptOut)
 	case cmd.Mode == node.Write && granted:
+		if h := k.holder(claim.Owner); h != nil && h.mode == node.Read {
+			h.told[s.number] = math.MaxInt64 / 2 // it came late, and is left to expire
+		}
 		if highest := max(before.Fence, before.Readers); claim.Token <= highest {
 			fails("I4", fmt.Sprintf("a writer's token %d is not above %d", claim.Token, highest))
 		}

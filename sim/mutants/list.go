@@ -389,4 +389,7 @@ var mutants = []*Mutant{
 		Edits: edit(jointGo, "\t\tle.h.endWith(ends[i])\n", "\t\tif i == 0 {\n\t\t\tle.h.endWith(ends[i])\n\t\t}\n")},
 	{ID: "M133", Bug: "several Lockers: unlock releases the first part alone", Mimics: "S58",
 		Edits: edit(jointGo, "\t\tif le != nil && !le.unlocked.Swap(true) {\n", "\t\tif i == 0 && le != nil && !le.unlocked.Swap(true) {\n")},
+	{ID: "M134", Bug: "a reader's healed node counts as settled, though its first acquire may still arrive",
+		Edits: join(edit(renewGo, "\th.healed.add(i)\n", ""),
+			edit(renewGo, "\t\tif reply.Status == node.Granted {\n", "\t\tif reply.Status == node.Granted {\n\t\t\th.settle(i)\n"))},
 }
