@@ -125,6 +125,9 @@ func (g *generator) kinds(p *Plan) {
 		if g.half() {
 			w.Down = pick(g, Percent(30), Percent(60))
 		}
+		if g.half() {
+			p.Events = append(p.Events, g.lateReader(p))
+		}
 	}
 	if g.half() {
 		w.Fair = pick(g, Percent(50), Percent(100))
@@ -139,6 +142,14 @@ func (g *generator) kinds(p *Plan) {
 	if g.half() {
 		p.Lock.Need = p.Nodes - g.below(p.Nodes-p.Nodes/2)
 	}
+}
+
+// lateReader keeps one acquire of each client from a node, but not what is sent to
+// give it the key again, until after the release, perhaps.
+func (g *generator) lateReader(p *Plan) Event {
+	e := Event{At: g.when(p), Verb: Hold, Kind: "acquire", Count: 1, For: g.between(p.Lock.Lease/2, p.Lock.Lease)}
+	e.Links = Links{Clients: All, Nodes: Of(g.below(p.Nodes)), Way: To}
+	return e
 }
 
 // when draws the instant of an event.
