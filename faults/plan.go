@@ -166,6 +166,7 @@ const (
 	Forgetful   Mistake = "forgetful"
 	Half        Mistake = "half"
 	KeptEnd     Mistake = "keptend"
+	LastEnd     Mistake = "lastend"
 	Minority    Mistake = "minority"
 	Notices     Mistake = "notices"
 	Patient     Mistake = "patient"
@@ -189,6 +190,7 @@ var Mistakes = map[Mistake]string{
 	Delete:      "a release does not look at the owner",
 	Forgetful:   "each attempt has an owner of its own, and is released once, whatever comes of it",
 	Half:        "half of the nodes are enough",
+	LastEnd:     "several locks are taken for valid as long as the last of them",
 	KeptEnd:     "an extension that is shorter leaves the client its later end",
 	Minority:    "one node is enough to extend",
 	Notices:     "a waiter is woken by notices of releases, and by nothing else",

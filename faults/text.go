@@ -651,8 +651,8 @@ func (p *Plan) checkEvent(e Event) error {
 		return fmt.Errorf("one of the names in %q is empty", e.Name)
 	case e.As != "" && strings.Contains(e.Name, ","):
 		return fmt.Errorf("several names are not for %s", e.As)
-	case p.Lock.Client == Plain && (e.As != "" || strings.Contains(e.Name, ",") || e.Verb == DoDowngrade):
-		return fmt.Errorf("a plain client has one kind of lock, of one name")
+	case p.Lock.Client == Plain && (e.As != "" || e.Verb == DoDowngrade):
+		return fmt.Errorf("a plain client has one kind of lock")
 	case e.Range.Min < 0 || e.Range.Max < e.Range.Min || e.Range.Max > math.MaxInt64/4:
 		return fmt.Errorf("%v is no range", e.Range)
 	}

@@ -63,9 +63,9 @@ func (c *Client) pause(d time.Duration) {
 type lock struct {
 	c     *Client
 	wants request
-	parts []part // one for each name
-	lease held   // nil of a plain client
-	plain *textbookLease
+	parts []part           // one for each name
+	lease held             // nil of a plain client
+	plain []*textbookLease // one for each name, taken one after the other
 }
 
 // A part is a lock's share in one name.
@@ -130,14 +130,7 @@ func (c *Client) acquire(ctx context.Context, q request) (*lock, error) {
 		return c.acquireJointly(ctx, &q, o)
 	}
 	if c.plain != nil {
-		l, err := c.plain.lock(ctx, name, length, q.wait)
-		if err != nil {
-			return nil, err
-		}
-		// Its rounds give up the acquisition that is noted last.
-		w.check.granted(c, name, l.claim.Owner, l.token)
-		w.check.holds(l.claim.Owner, l, nil)
-		return &lock{c: c, wants: q, parts: []part{{name, l.claim.Owner, l.token, c.grantOf(name)}}, plain: l}, nil
+		return c.acquirePlainly(ctx, &q)
 	}
 	if length > w.p.Lock.Lease {
 		w.sometimes(LongLease)
@@ -170,6 +163,58 @@ func (c *Client) acquire(ctx context.Context, q request) (*lock, error) {
 		k.parts = append(k.parts, part{name, owner, l.Token(), c.grantOf(name)})
 	}
 	return k, nil
+}
+
+// acquirePlainly acquires one lock after the other, in their order.
+func (c *Client) acquirePlainly(ctx context.Context, q *request) (*lock, error) {
+	check := &c.w.check
+	for {
+		k := &lock{c: c, wants: *q}
+		for _, name := range append([]string{q.name}, q.more...) {
+			l, err := c.plain.lock(ctx, name, q.length, q.wait)
+			if err != nil {
+				_ = k.unlock()
+				return nil, err
+			}
+			// Its rounds give up the acquisition that is noted last.
+			check.granted(c, name, l.claim.Owner, l.token)
+			check.holds(l.claim.Owner, l, nil)
+			k.plain = append(k.plain, l)
+			k.parts = append(k.parts, part{name, l.claim.Owner, l.token, c.grantOf(name)})
+		}
+		if len(k.plain) > 1 && c.plain.makes(faults.LastEnd) {
+			for i, l := range k.plain {
+				l.until = k.plain[len(k.plain)-1].until
+				l.believes(&k.parts[i])
+			}
+		}
+		if k.valid() || !q.wait {
+			return k, nil
+		}
+		_ = k.unlock() // the first ended while the last was waited for
+	}
+}
+
+// again extends a lease.
+func (l *textbookLease) again(d time.Duration, p *part) {
+	c := l.b.c
+	if l.extend(context.Background(), d) {
+		c.w.check.continuous(c, p.name, p.owner)
+		if l.late {
+			c.w.check.revived(c, p.name)
+		}
+	}
+	l.believes(p)
+}
+
+// believes tells the checker until when the lease is taken to last.
+func (l *textbookLease) believes(p *part) {
+	check := &l.b.c.w.check
+	if h := check.holder(p.owner); h != nil {
+		h.until = h.c.Now().Add(l.Remaining())
+		check.planAudit(h)
+		check.exclusive(h)
+	}
 }
 
 // acquireJointly acquires two locks of two Lockers as one.
@@ -222,7 +267,12 @@ func (l *lock) valid() bool {
 	if l.lease != nil {
 		return l.lease.Context().Err() == nil && l.lease.Remaining() > 0
 	}
-	return l.plain.Remaining() > 0
+	for _, plain := range l.plain {
+		if plain.Remaining() == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // rest holds the lock until then, or until it is lost.
@@ -241,8 +291,10 @@ func (l *lock) outlives(err error, stops int) {
 
 func (l *lock) unlock() error {
 	c, w := l.c, l.c.w
-	if l.plain != nil {
-		l.plain.unlock()
+	if l.lease == nil {
+		for _, plain := range l.plain {
+			plain.unlock()
+		}
 		return nil
 	}
 	start, stops := w.now, c.stops
@@ -267,17 +319,9 @@ func (l *lock) extend(d time.Duration) {
 	o := c.call()
 	o.extends = true
 	defer func() { o.extends = false }()
-	if l.plain != nil {
-		if l.plain.extend(context.Background(), d) {
-			w.check.continuous(c, l.wants.name, l.parts[0].owner)
-			if l.plain.late {
-				w.check.revived(c, l.wants.name)
-			}
-		}
-		if h := w.check.holder(l.parts[0].owner); h != nil {
-			h.until = c.Now().Add(l.plain.Remaining())
-			w.check.planAudit(h)
-			w.check.exclusive(h)
+	if l.lease == nil {
+		for i, plain := range l.plain {
+			plain.again(d, &l.parts[i])
 		}
 		return
 	}
