@@ -279,7 +279,7 @@ func simExplore(ctx context.Context, c *command) int {
 	length := fs.Duration("for", 30*time.Second, "for how long, unless --seeds ends it")
 	jobs := fs.Int("jobs", runtime.GOMAXPROCS(0), "`N` runs at the same time")
 	asJSON := fs.Bool("json", false, "print one JSON object at the end")
-	dir := fs.String("out", ".", "write failing plans to this `folder`")
+	dir := fs.String("out", ".", "write failing plans to this `folder`, which is made if need be")
 	if status, ok := c.parse(fs); !ok {
 		return status
 	}
@@ -298,6 +298,8 @@ func simExplore(ctx context.Context, c *command) int {
 		err = usageError("--jobs is %d; it must be at least 1", *jobs)
 	case *length <= 0:
 		err = usageError("--for is %v; it must be more than 0", *length)
+	default:
+		err = os.MkdirAll(*dir, 0o777) // now, and not when there is something to save
 	}
 	if err != nil {
 		return c.fail("sim explore", err)

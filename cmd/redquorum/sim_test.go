@@ -48,7 +48,7 @@ func TestSimUsageErrors(t *testing.T) {
 // A run without the guard goes wrong; it is told, written to a file, and the
 // file plays it again.
 func TestSimFindsShrinksAndReplays(t *testing.T) {
-	dir := t.TempDir()
+	dir := filepath.Join(t.TempDir(), "new", "plans")
 	out := want(t, exitUnsound, "VIOLATED by seed", "sim", "explore", "--seeds", "1-2000", "--nodes", "5", "--guard", "off", "--out", dir)
 	_, command, ok := strings.Cut(out, "play it again: redquorum ")
 	if !ok {
