@@ -19,7 +19,8 @@ import (
 // writer that it has seen refuses a reader whose lease ended before that writer
 // came. Tokens of readers say nothing about each other.
 //
-// While a writer waits no new reader is let in, unless it nests.
+// While a writer waits no new reader is let in, unless it nests, or another writer has
+// just given up waiting.
 func WithRead() Option { return withMode(node.Read.String()) }
 
 // WithWrite makes the acquisition a writer's: it excludes readers, writers, and
