@@ -290,6 +290,8 @@ func (l *Locker) advance(name string, ln *line) {
 	for _, w := range ln.queue {
 		if ln.admits(w) {
 			w.signal.Set()
+		} else if ln.several == 0 {
+			break // those behind it do not pass it
 		}
 	}
 	if ln.holder == nil && len(ln.readers)+len(ln.queue) == 0 {
