@@ -45,6 +45,8 @@ type call struct {
 	waiter  string     // what the nodes know it by
 	firm    int64      // since when enough nodes know it, 0 if they do not
 	until   int64      // and until when, unless it asks again
+	joined  int64      // when it came, or a node found its token too low last
+	won     bool       // its attempt was
 }
 
 // call returns that of the current task.

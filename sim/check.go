@@ -28,7 +28,7 @@ var Invariants = map[string]string{
 	"I10": "budget: the commands of an acquisition are bounded, and no task is left over",
 	"I11": "error truth: an error says what the nodes answered",
 	"I12": "continuity: a lease is extended only while it is valid, so that nobody else can have been granted it since",
-	"I13": "order: a node serves those in line by their tickets, and lets no reader pass a writer that waits; nobody is overtaken whom enough nodes know",
+	"I13": "order: a node serves those in line by their tickets, and lets no reader pass a writer that waits; nobody is overtaken whom enough nodes know; who waits in line holds nothing for longer than an attempt, and all nodes come to have the same first",
 	"I14": "all or nothing: a node has all names of an owner or none, and several locks that are one are held, lost and released as one",
 }
 
@@ -85,7 +85,7 @@ type checker struct {
 	there  int         // how many of a command's keys are there already
 	fresh  bool        // what execute creates is not there yet
 	state  *node.State // of the name, before a command that is not for a plain lock
-
+	line   []inLine    // who waits for a name, when they were looked at last
 }
 
 // latest are the last that were granted a name.
@@ -116,6 +116,11 @@ type givenUp struct {
 	removed     bool                   // one of them had it
 	healed      faults.Set             // nodes that were given it again
 	until       clock.Instant          // when its keys expire, if nothing was late; 0 if that is past, or was seen to
+
+	// Of an attempt of one in line that was not won:
+	waiter string
+	began  int64
+	clear  faults.Set // nodes that were to be reached when it was sent
 }
 
 // pastClaims are the newest that one client has released.
@@ -283,6 +288,9 @@ func (k *checker) end(l *link, cmd *node.Command, h *holder) {
 		k.yields(c, o, h, cmd)
 		if o != nil {
 			o.released = true
+			if h == nil && o.ticket > 0 && !o.won {
+				g.waiter, g.began = o.waiter, o.at
+			}
 			g.until = o.start.Add(o.ttl)
 			for i, status := range o.heard {
 				if no(status) {
@@ -296,6 +304,9 @@ func (k *checker) end(l *link, cmd *node.Command, h *holder) {
 		past.look = min(past.look, k.lookAgain(g))
 	default:
 		return
+	}
+	if g.began != 0 && g.sent[l.n.number] == 0 && l.clear() {
+		g.clear |= faults.Of(l.n.number)
 	}
 	g.sent[l.n.number]++
 	if g.denied.Has(l.n.number) && !g.healed.Has(l.n.number) {
@@ -415,6 +426,7 @@ func (k *checker) heldBy(c *Client, name string) *holder {
 func (k *checker) remove(h *holder) {
 	if i := slices.Index(k.holders, h); i >= 0 {
 		k.holders = slices.Delete(k.holders, i, i+1)
+		k.backInLine(h)
 		k.w.believes(h, false)
 	}
 }
@@ -449,6 +461,7 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 		if h.mode = o.mode; len(o.names) > 1 {
 			h.names = slices.Clone(o.names)
 		}
+		o.won = true
 		h.first, h.won, h.fixed = o.start, c.Now(), o.fixed
 		h.length, h.until = o.ttl-k.w.p.Lock.Grace, k.promise(o.start, o.ttl)
 		k.elected(c, o, name)
@@ -768,6 +781,9 @@ func (c *Client) Observe(e quorum.Event) {
 		c.failed(e.Name, e.Owner, e.Err)
 		k.abandoned(c, &e)
 		k.stands(c, e.Owner)
+		if o := c.callOf(e.Owner); o != nil && o.waiting && o.ticket > 0 {
+			k.sameFirst(o.names[0])
+		}
 	case quorum.Extended:
 		h := k.holder(e.Owner)
 		if c.lapsed.has(e.Owner) || h != nil && h.lease != nil && c.Now() >= h.until {

@@ -82,8 +82,9 @@ func (k *checker) asks(c *Client, o *call, cmd *node.Command) {
 	}
 	o.mode = cmd.Mode
 	if o.waiter != cmd.Waiter {
-		o.firm = 0
+		o.firm, o.joined = 0, k.w.now
 	}
+	o.won = false
 	again := o.attempts > 0 && k.w.program == nil && !o.several
 	switch {
 	case again && o.ticket != cmd.Ticket:
@@ -182,6 +183,9 @@ func (k *checker) special(h *holder, o *call) {
 			w.sometimes(SharedRead)
 		}
 	}
+	if w.disagree >= quorum.DefaultFenceRetention {
+		return // nobody follows tokens that are so far ahead, and those in line are passed by them
+	}
 	for _, c := range w.clients {
 		for _, waits := range c.calls {
 			if waits == o || !waits.waiting || waits.firm == 0 || c.dead || c.stopped > 0 || !h.has(waits.names[0]) {
@@ -275,6 +279,12 @@ func (k *checker) inTurn(s *server, m *message) {
 	kept := place >= 0 && after.Queue[place].Ticket == cmd.Ticket && after.Queue[place].TTL >= cmd.Patience
 	if after.Intent != "" && w.outlasts(after.IntentTTL) || slices.ContainsFunc(after.Queue, func(p node.Place) bool { return w.outlasts(p.TTL) }) {
 		fails("I13", "one who waits is known for longer than it may take to ask again")
+	}
+	if cmd.Ticket > 0 {
+		k.noHoldAndWait(s, claim.Name, before)
+		if o := m.link.c.callOf(claim.Owner); cmd.Kind == node.Acquire && claim.Token <= before.Fence && o != nil {
+			o.joined = w.now
+		}
 	}
 	granted := cmd.Kind == node.Acquire && r.Status == node.Granted && k.fresh
 	refused := cmd.Kind == node.Acquire && r.Status == node.Refused

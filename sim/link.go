@@ -38,6 +38,7 @@ type link struct {
 	refused bool          // the last attempt failed; until the next one commands are answered at once
 	closed  bool
 
+	warmed         int64 // when the connection was there
 	arrive, answer int64 // when the last message on this connection gets there
 
 	watchers []*watcher
@@ -315,7 +316,7 @@ func (l *link) connected(m *message) {
 		return
 	}
 	l.phase, l.refused, l.pause, l.dialAt = warm, false, 0, 0
-	l.life = m.life
+	l.life, l.warmed = m.life, l.w.now
 	l.meet()
 	l.census.Take([]node.Uptime{m.uptime}, l.c.Now())
 	waiting := l.waiting

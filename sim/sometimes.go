@@ -69,6 +69,8 @@ const (
 	DowngradedLate
 	KeptInLine
 	GaveBackInLine
+	GaveBackAtOnce
+	AgreedOnFirst
 	DiedInLine
 	SeveralRefused
 	GrantedByAll
@@ -144,6 +146,8 @@ var Marks = [marks]string{
 	DowngradedLate:    "a node was told again that a writer goes on to read",
 	KeptInLine:        "a free lock was kept for those who are first in line",
 	GaveBackInLine:    "who had some of the nodes gave them back and kept its place in line",
+	GaveBackAtOnce:    "who had some of the nodes kept none of them for longer than its attempt",
+	AgreedOnFirst:     "all nodes had the same waiter as the first of several",
 	DiedInLine:        "who waited in line died",
 	SeveralRefused:    "several names were refused for the sake of some",
 	GrantedByAll:      "all nodes had to grant, and did",

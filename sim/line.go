@@ -1,0 +1,172 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+)
+
+// This file checks two things that waiting in line relies on, and that otherwise
+// would be seen by what comes of their absence alone: who waits holds nothing, and
+// the nodes agree on who is first.
+
+// An inLine is who asks for a name with a ticket.
+type inLine struct {
+	c      *Client
+	waiter string
+	ticket node.Token
+}
+
+// clear reports whether nothing keeps commands from getting to the node, and it
+// executes them at once. The connection is there.
+func (l *link) clear() bool {
+	const way = toNode
+	s := l.n
+	return l.phase == warm && l.cutTo == 0 && l.loss[way] == 0 && l.reorder[way] == 0 && l.delay[way].Max == 0 && len(l.holds) == 0 &&
+		l.arrive <= l.w.now+int64(l.w.p.Network.Delay.Max) && !s.down && s.idle()
+}
+
+// quick is how long a command takes at most that gets to its node unhindered. The
+// node may not know its script.
+func (w *world) quick() time.Duration { return 3*w.p.Network.Delay.Max + time.Millisecond }
+
+// longestAttempt is how long an attempt may take, by its client's clock.
+func (w *world) longestAttempt(ttl time.Duration) time.Duration {
+	return min(w.p.Lock.Timeout, (ttl-w.p.Lock.Grace)/3) + time.Millisecond
+}
+
+// noHoldAndWait looks at what a node has when a command of one in line comes to
+// it: a key of an attempt that was not won may be there for as long as the attempt
+// lasts and its release takes, and no longer. That holds beside faults too, as long
+// as none concerns the client or its way to the node.
+func (k *checker) noHoldAndWait(s *server, name string, before *node.State) {
+	w := k.w
+	if before.Type != "hash" || len(before.Fields) != 1 {
+		return
+	}
+	owner := before.Fields[0].Name
+	for _, c := range w.clients {
+		l := c.links[s.number]
+		if c.dead || c.stopped > 0 || !l.clear() {
+			continue
+		}
+		if g := k.released(c, owner); g != nil {
+			if g.began == 0 || w.troubled >= g.began || !g.clear.Has(s.number) {
+				return
+			}
+			if kept := time.Duration(w.now - g.at); kept > w.quick() {
+				w.fail("I13", fmt.Sprintf("%s waits in line for %q, and keeps %s for %v after its attempt has failed", c.name, name, s.name, kept))
+			}
+			w.sometimes(GaveBackAtOnce)
+			return
+		}
+		if o := c.callOf(owner); o != nil {
+			if took := c.Now().Sub(o.start); o.ticket > 0 && !o.won && w.troubled < o.at && took > w.longestAttempt(o.ttl) {
+				w.fail("I13", fmt.Sprintf("%s waits in line for %q, and holds %s for %v", c.name, name, s.name, took))
+			}
+			return
+		}
+	}
+}
+
+// sameFirst checks that all nodes that vote have the same waiter before all others,
+// the one with the lowest ticket. They need not at once: who comes last may have to
+// ask again where its token was too low, and a node that was away has to hear of
+// everybody.
+func (k *checker) sameFirst(name string) {
+	w := k.w
+	if w.broken != "" || !w.tranquil(w.now) {
+		return
+	}
+	nodes, _ := w.site(name)
+	changed := w.troubled
+	all := k.line[:0]
+	for _, c := range w.clients {
+		for _, o := range c.calls {
+			if c.dead || !o.waits(name) || k.heldBy(c, name) != nil {
+				continue
+			}
+			all = append(all, inLine{c, o.waiter, o.ticket})
+			changed = max(changed, o.joined)
+			for _, s := range nodes {
+				if l := c.links[s.number]; w.votes(s) {
+					if c.stopped > 0 || !l.clear() {
+						return
+					}
+					changed = max(changed, l.warmed)
+				}
+			}
+		}
+	}
+	k.line = all
+	if len(all) < 2 || w.now <= changed+int64(w.agreeWithin()) {
+		return
+	}
+	first := slices.MinFunc(all, func(a, b inLine) int {
+		return cmp.Or(cmp.Compare(a.ticket, b.ticket), cmp.Compare(a.waiter, b.waiter))
+	})
+	for _, s := range nodes {
+		if !w.votes(s) {
+			continue
+		}
+		if is := k.firstOn(s, name); is != first.waiter {
+			w.fail("I13", fmt.Sprintf("%s has waiter %q of %q before all others, and %s is, as %q: nobody has come for %v",
+				s.name, is, name, first.c.name, first.waiter, time.Duration(w.now-changed)))
+			return
+		}
+	}
+	w.sometimes(AgreedOnFirst)
+}
+
+// waits reports whether one waits in line for a name.
+func (o *call) waits(name string) bool {
+	return o.waiting && o.ticket > 0 && !o.won && o.names[0] == name
+}
+
+// backInLine notes that those who waited for h in its own process, and not on the
+// nodes, ask these again.
+func (k *checker) backInLine(h *holder) {
+	for _, o := range h.c.calls {
+		if o.waits(h.name) {
+			o.joined = k.w.now
+		}
+	}
+}
+
+// firstOn returns the first on a node of those in k.line: the one that is being
+// served, of an attempt that is not over, or the first in its queue.
+func (k *checker) firstOn(s *server, name string) (waiter string) {
+	state := s.inspect(name)
+	waits := func(waiter string) bool {
+		return slices.ContainsFunc(k.line, func(p inLine) bool { return p.waiter == waiter })
+	}
+	if state.Type == "hash" && len(state.Fields) == 1 {
+		owner := state.Fields[0].Name
+		for _, p := range k.line {
+			if g := k.released(p.c, owner); g != nil && g.waiter != "" && waits(g.waiter) {
+				return g.waiter
+			}
+			if o := p.c.callOf(owner); o != nil && waits(o.waiter) {
+				return o.waiter
+			}
+		}
+	}
+	for _, p := range state.Queue {
+		if waits(p.Waiter) {
+			return p.Waiter
+		}
+	}
+	return ""
+}
+
+// votes reports whether a node is there, and its vote counts.
+func (w *world) votes(s *server) bool {
+	return !s.down && !s.guarded() && (!w.calm || w.core.Has(s.number))
+}
+
+// agreeWithin is for how long the nodes may differ about who is first in line: the
+// last to come, or to be heard again, asks everywhere, rests, and asks again.
+func (w *world) agreeWithin() time.Duration { return w.p.Lock.Poll + 4*w.p.Lock.Timeout }
