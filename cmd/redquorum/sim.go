@@ -40,7 +40,7 @@ usage: redquorum sim [explore flags]
 Runs the engine of this very program in a simulated world: nodes crash, forget,
 hang and lie about the time, networks lose, delay and repeat, processes stop at
 the worst instant. Nothing is random but the seed: a seed, or a plan, always
-gives the same run. Each run is held to twelve invariants, such as that no two
+gives the same run. Each run is held to fourteen invariants, such as that no two
 clients believe to hold one lock. Without a further word it explores for 30 s.
 
 'redquorum sim WORD --help' has the rest.

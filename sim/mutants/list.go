@@ -48,6 +48,7 @@ const (
 	sharedGo    = "node/model/shared.go"
 	fairModelGo = "node/model/fair.go"
 	claimGo     = "quorum/claim.go"
+	fairGo      = "quorum/fair.go"
 	jointGo     = "quorum/joint.go"
 	censusGo    = "node/census.go"
 	nodeGo      = "node/node.go"
@@ -392,4 +393,12 @@ var mutants = []*Mutant{
 	{ID: "M134", Bug: "a reader's healed node counts as settled, though its first acquire may still arrive",
 		Edits: join(edit(renewGo, "\th.healed.add(i)\n", ""),
 			edit(renewGo, "\t\tif reply.Status == node.Granted {\n", "\t\tif reply.Status == node.Granted {\n\t\t\th.settle(i)\n"))},
+	{ID: "M135", Bug: "who waits in line gives back one node at once, and the others later",
+		Edits: edit(releaseGo, "\tr.ask(allNodes(len(l.nodes)))\n", "\tif c.mode == node.Exclusive && c.patience > 0 {\n\t\tr.ask(1)\n\t} else {\n\t\tr.ask(allNodes(len(l.nodes)))\n\t}\n")},
+	{ID: "M136", Bug: "who waits in line asks again when that is worth while, and not to keep its place",
+		Edits: edit(acquireGo, "\tif w.ticket.patience > 0 {\n\t\tuntil", "\tif w.ticket.patience > 0 && !w.settings.fair {\n\t\tuntil")},
+	{ID: "M137", Bug: "a place in line is kept for less than it takes to ask again",
+		Edits: edit(fairGo, "w.ticket.patience = w.l.patience()", "w.ticket.patience = w.l.opts.Poll / 2")},
+	{ID: "M138", Bug: "who waits in line holds what it got for twice the timeout, where a node does not answer",
+		Edits: edit(acquireGo, "\td := w.l.timeout(w.settings.lease)\n", "\td := w.l.timeout(w.settings.lease)\n\tif w.settings.fair && w.ticket.patience > 0 {\n\t\td *= 2\n\t}\n")},
 }
