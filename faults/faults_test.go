@@ -99,6 +99,7 @@ at 29ms kill c2
 at 30ms start c2
 at 0s view c2 n3,n4
 at 0s clone c1,c2
+at 0s alias n3,n4
 at 31ms lock c1 x
 at 32ms try c2 x lease=500ms
 at 33ms lock c1,c2 y fixed=300ms
@@ -162,10 +163,10 @@ func TestEveryVerb(t *testing.T) {
 		t.Fatal(err)
 	}
 	roundTrip(t, p)
-	if len(p.Events) != 43 || p.Length != 90*time.Minute || p.Work.Try != 125_000 || p.Lock.Guard || p.Lock.Client != faults.Plain {
+	if len(p.Events) != 44 || p.Length != 90*time.Minute || p.Work.Try != 125_000 || p.Lock.Guard || p.Lock.Client != faults.Plain {
 		t.Errorf("read as:\n%s", p)
 	}
-	if e := p.Events[10]; e.Verb != faults.Hold || e.Kind != "release" || e.Count != 2 || e.Links != (faults.Links{Clients: 2, Nodes: 4, Way: faults.From}) {
+	if e := p.Events[11]; e.Verb != faults.Hold || e.Kind != "release" || e.Count != 2 || e.Links != (faults.Links{Clients: 2, Nodes: 4, Way: faults.From}) {
 		t.Errorf("hold is read as %+v", e)
 	}
 	if got := p.Names(); !slices.Equal(got, []string{"x1", "x2", "x3", "x", "y"}) {
@@ -218,6 +219,7 @@ func TestParseErrors(t *testing.T) {
 		{"at 1s pause c1 for", `want a time after "for"`},
 		{"at 1s pause c1 for -1s", "more than 0"},
 		{"at 1s view c1 n1", "its time must be 0s"},
+		{"at 1s alias n1,n2", "its time must be 0s"},
 		{"at 0s view c1", "view: want nodes"},
 		{"at 1s evict n1 for 1s", "it does not last"},
 		{"at 1s rate n1 60%", "off by 50% at most"},

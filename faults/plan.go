@@ -68,6 +68,8 @@
 //	block NODES for TIME          a script runs, and nothing else
 //	evict NODES, flush NODES      the locks, or all keys, are gone
 //	scriptflush NODES             the scripts are
+//	alias NODES                   they are one server, each a database of it: what
+//	                              happens to one does to all; at 0s
 //	pause PROCS for TIME          stopped; the clocks run. PROCS: nodes or clients
 //	suspend PROCS for TIME        the machine sleeps
 //	skew PROCS TIME               the time of day is that far off
@@ -417,6 +419,7 @@ const (
 	Evict       Verb = "evict"       // the locks are gone, their fences are not
 	Flush       Verb = "flush"       // all keys are gone
 	ScriptFlush Verb = "scriptflush" // the scripts are gone
+	Alias       Verb = "alias"       // they are one server, each a database of it; at 0s
 )
 
 // Verbs about nodes and clients.
@@ -464,7 +467,7 @@ const (
 var groups = map[Verb]group{
 	Cut: onLinks, Delay: onLinks, Loss: onLinks, Duplicate: onLinks, Reorder: onLinks, Hold: onLinks,
 	Release: onLinks, Deafen: onLinks, Heal: onLinks,
-	Crash: onNodes, Restart: onNodes, Slow: onNodes, Block: onNodes, Evict: onNodes, Flush: onNodes, ScriptFlush: onNodes,
+	Crash: onNodes, Restart: onNodes, Slow: onNodes, Block: onNodes, Evict: onNodes, Flush: onNodes, ScriptFlush: onNodes, Alias: onNodes,
 	Pause: onProcs, Suspend: onProcs, Skew: onProcs, Step: onProcs, Rate: onProcs, Strobe: onProcs,
 	Kill: onClients, Start: onClients, View: onClients, Clone: onClients,
 	DoLock: isStep, DoTry: isStep, DoUnlock: isStep, DoExtend: isStep, DoWrite: isStep, DoCheck: isStep, DoCancel: isStep,
@@ -477,7 +480,7 @@ func (v Verb) IsStep() bool { return groups[v] == isStep }
 // Stays reports whether what the verb does goes on, unless "for" ends it.
 func (v Verb) Stays() bool {
 	switch v {
-	case Evict, Flush, ScriptFlush, Skew, Step, Restart, Start, Release, Heal, View, Clone:
+	case Evict, Flush, ScriptFlush, Skew, Step, Restart, Start, Release, Heal, View, Clone, Alias:
 		return false
 	}
 	return !v.IsStep()

@@ -625,7 +625,7 @@ func (p *Plan) checkEvent(e Event) error {
 		return fmt.Errorf("want clients")
 	case e.Verb == View && e.Procs.Nodes == 0:
 		return fmt.Errorf("want nodes")
-	case (e.Verb == View || e.Verb == Clone) && e.At != 0:
+	case (e.Verb == View || e.Verb == Clone || e.Verb == Alias) && e.At != 0:
 		return fmt.Errorf("it is so from the beginning: its time must be 0s")
 	case about == onProcs && (e.Procs.Clients == 0) == (e.Procs.Nodes == 0):
 		return fmt.Errorf("want nodes or clients")

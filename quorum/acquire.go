@@ -541,10 +541,12 @@ func (w *waiter) record(r *round) {
 // those of them that have no vote.
 func (w *waiter) wasFree() (free, mute nodeSet) {
 	for i, b := range w.ballots {
-		if b.vote == Abstaining {
+		// Of one that is listed twice, the notices are of this waiter's own releases.
+		silent := b.vote == Abstaining || errors.Is(b.err, ErrSameServer)
+		if silent {
 			mute.add(i)
 		}
-		if b.vote == Granted || b.vote == Abstaining || b.stale {
+		if b.vote == Granted || silent || b.stale {
 			free.add(i)
 		}
 	}

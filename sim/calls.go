@@ -138,7 +138,7 @@ func (c *Client) failed(name, owner string, err error) {
 		case quorum.Refused:
 			honest = no(heard)
 		case quorum.Unknown:
-			honest = heard == node.Unknown
+			honest = heard == node.Unknown || l.n.shared // it has no vote, whatever it says
 		case quorum.Abstaining:
 			honest = heard == node.Granted && w.p.Lock.Guard && l.n.life > 1
 			if l.first == l.n.life {

@@ -23,6 +23,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
@@ -115,6 +116,7 @@ func Run(p *faults.Plan, program func(*Client) error, options ...Option) *Result
 		s.begin(-int64(365 * 24 * time.Hour))
 		w.nodes = append(w.nodes, s)
 	}
+	w.hosts()
 	w.clients = make([]*Client, p.Clients)
 	syncs := false
 	for i := range p.Events {
@@ -189,6 +191,9 @@ func (w *world) finish() {
 		for _, s := range w.nodes[:p.FarNodes()/2+1] {
 			w.core |= faults.Of(s.number)
 		}
+	}
+	if slices.ContainsFunc(w.nodes, func(s *server) bool { return s.shared }) {
+		w.core |= 1<<p.Nodes - 1 // some may have no vote
 	}
 	for _, s := range w.nodes {
 		if w.core.Has(s.number) {

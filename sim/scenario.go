@@ -20,8 +20,7 @@ type Scenario struct {
 	Title    string
 	Story    []string // lines
 	Protects string
-	Outside  bool   // no lock with a lease can stand it
-	Untold   string // why there is no plan; "" if there is one
+	Outside  bool // no lock with a lease can stand it
 
 	// Wants is the verdict that some variants must come to, by their names.
 	Wants map[string]Verdict
@@ -70,8 +69,6 @@ func readScenario(text string) Scenario {
 			s.Protects = value
 		case "outside":
 			s.Outside = true
-		case "untold":
-			s.Untold = value
 		case "plain", Mistaken, "redquorum":
 			s.Wants[key] = Verdict(value)
 		default:
@@ -108,12 +105,9 @@ var Variants = []Variant{
 	{"redquorum", func(*faults.Lock) {}},
 }
 
-// Plan returns the scenario's plan with a lock. It returns nil if the scenario
-// is untold, or about no mistake.
+// Plan returns the scenario's plan with a lock. It returns nil if the variant is
+// [Mistaken], and the scenario about no mistake.
 func (s *Scenario) Plan(v Variant) *faults.Plan {
-	if s.Untold != "" {
-		return nil
-	}
 	p, err := faults.Parse(s.plan)
 	if err != nil {
 		panic(fmt.Sprint(s.ID, ": ", err)) // it is part of the program, and tested
@@ -132,7 +126,7 @@ func (s *Scenario) Plan(v Variant) *faults.Plan {
 // A Matrix is what comes of each scenario with each variant.
 type Matrix struct {
 	Scenarios []Scenario
-	Results   [][]*Result // by scenario, then by variant; nil for the untold
+	Results   [][]*Result // by scenario, then by variant; nil where there is no plan
 }
 
 // RunMatrix runs every scenario on every variant.
@@ -206,11 +200,7 @@ func (m *Matrix) WriteMarkdown(out io.Writer) error {
 			}
 			fmt.Fprintf(&b, " %s |", word)
 		}
-		protects := s.Protects
-		if s.Untold != "" {
-			protects += "; not run: " + s.Untold
-		}
-		fmt.Fprintf(&b, " %s |\n", protects)
+		fmt.Fprintf(&b, " %s |\n", s.Protects)
 	}
 	_, err := io.WriteString(out, b.String())
 	return err

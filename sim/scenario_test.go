@@ -40,9 +40,6 @@ func TestScenarios(t *testing.T) {
 		if s.ID != fmt.Sprintf("S%02d", i+1) || s.Title == "" || len(s.Story) == 0 || s.Protects == "" {
 			t.Errorf("%+v", s)
 		}
-		if s.Untold != "" {
-			continue
-		}
 		var b bytes.Buffer
 		for _, v := range sim.Variants {
 			p := s.Plan(v)

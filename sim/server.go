@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math/bits"
 	"strconv"
 	"time"
 
@@ -15,6 +16,8 @@ type server struct {
 	number int
 	name   string
 	mem    Memory
+	host   int  // the first node on the same server
+	shared bool // it is one of several
 
 	rate   timepiece
 	ahead  time.Duration // of its time of day
@@ -170,7 +173,36 @@ func (s *server) execute(m *message) {
 	l.carry(toClient, m, evReply)
 }
 
-func (s *server) runID() string { return s.name + "#" + strconv.Itoa(s.life) }
+func (s *server) runID() string { return procName('n', s.host) + "#" + strconv.Itoa(s.life) }
+
+// hosts tells the nodes that are databases of one server so. The first stands for
+// the server, in whose life all of them are.
+func (w *world) hosts() {
+	for i, s := range w.nodes {
+		s.host = i
+		for _, e := range w.p.Events {
+			if e.Verb == faults.Alias && e.Procs.Nodes.Has(i) {
+				s.host = bits.TrailingZeros64(uint64(e.Procs.Nodes))
+			}
+		}
+	}
+	for _, s := range w.nodes {
+		w.nodes[s.host].shared = w.nodes[s.host].shared || s.host != s.number
+		s.shared = s.shared || w.nodes[s.host].shared
+	}
+}
+
+// beside returns the nodes on the servers of those.
+func (w *world) beside(nodes faults.Set) (all faults.Set) {
+	for _, s := range w.nodes {
+		for _, o := range w.nodes {
+			if s.host == o.host && nodes.Has(o.number) {
+				all |= faults.Of(s.number)
+			}
+		}
+	}
+	return all
+}
 
 func (s *server) listening(l *link, name string) bool {
 	for _, o := range s.listeners {

@@ -325,8 +325,9 @@ func (w *world) strike(i int, end bool) {
 			}
 		}
 	case e.Procs.Nodes != 0:
+		nodes := w.beside(e.Procs.Nodes)
 		for _, s := range w.nodes {
-			if e.Procs.Nodes.Has(s.number) {
+			if nodes.Has(s.number) {
 				s.strike(e, end)
 				w.logKeys(s)
 			}

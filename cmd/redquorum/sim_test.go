@@ -89,7 +89,8 @@ func TestSimScenarios(t *testing.T) {
 	want(t, exitUnsound, "I1 violated", "sim", "scenario", "S28", "--client", "plain", "--brief")
 	want(t, exitUnsound, "I1 violated", "sim", "scenario", "S54", "--client", "mistaken", "--brief")
 	want(t, exitOK, "it is about no mistake", "sim", "scenario", "S28", "--client", "mistaken")
-	want(t, exitOK, "It is not run here", "sim", "scenario", "S55")
+	want(t, exitUnsound, "I1 violated", "sim", "scenario", "S55", "--client", "plain", "--brief")
+	want(t, exitOK, "two nodes are the same server", "sim", "scenario", "S55")
 	want(t, exitOK, "S28  The release of one attempt", "sim", "matrix")
 	want(t, exitOK, "| S28 | The release of one attempt", "sim", "matrix", "--markdown")
 }
