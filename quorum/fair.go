@@ -23,7 +23,10 @@ import (
 // where their requests crossed. Who gets some of the nodes but not enough gives
 // them back at once and keeps its place. A place that its waiter does not ask
 // for again, about every Options.Poll, is lost after twice that and four times
-// Options.Timeout: so long can a waiter that died hold up those behind it.
+// Options.Timeout: so long can a waiter that died hold up those behind it. Of those
+// who wait in one Locker the first asks for a place, each with the ticket that it
+// drew when it began to wait; while one of them has the name the others have none,
+// and may be passed.
 func WithFair() Option { return func(s *settings) { s.fair = true } }
 
 // A ticket is a waiter's claim to be served before all who have later ones, or
