@@ -740,6 +740,9 @@ func (k *checker) after(s *server, m *message, now model.Time) {
 		k.vote(m.link.c, s, m.cmd.Claims[0].Owner)
 		if k.fresh { // a command that comes again lengthens nothing
 			k.lasts(s, m, now)
+			if h := k.holder(m.cmd.Claims[0].Owner); h != nil {
+				h.given = w.now
+			}
 		}
 		if !m.pending && !m.copy {
 			w.sometimes(LateGrant)
@@ -822,8 +825,8 @@ func (c *Client) Observe(e quorum.Event) {
 			if h.joint != nil {
 				w.sometimes(JointLost)
 			}
-			// A node that has just been given the key again may have said before
-			// that it lacks it.
+			// A node that has just been given the key, again or late, may have said
+			// before that it lacks it.
 			healing := h.given > 0 && w.now < h.given+int64(w.p.Lock.Timeout)
 			nodes, _ := w.site(h.names[0])
 			if have := w.having(h); w.broken == "" && !healing && have >= len(nodes)/2+1 {
