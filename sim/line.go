@@ -86,7 +86,11 @@ func (k *checker) sameFirst(name string) {
 	all := k.line[:0]
 	for _, c := range w.clients {
 		for _, o := range c.calls {
-			if c.dead || !o.waits(name) || k.heldBy(c, name) != nil {
+			if c.dead || !o.waits(name) {
+				continue
+			}
+			if k.heldBy(c, name) != nil || c.waitsOtherwise(name) {
+				o.joined = w.now // it does not ask the nodes now, and its places may be lost
 				continue
 			}
 			all = append(all, inLine{c, o.waiter, o.ticket})
@@ -126,6 +130,14 @@ func (o *call) waits(name string) bool {
 	return o.waiting && o.ticket > 0 && !o.won && o.names[0] == name
 }
 
+// waitsOtherwise reports whether a call asks for a name, perhaps among others,
+// without standing in line: in its own process it may be before one that does.
+func (c *Client) waitsOtherwise(name string) bool {
+	return slices.ContainsFunc(c.calls, func(o *call) bool {
+		return o.ticket == 0 && !o.won && slices.Contains(o.names, name)
+	})
+}
+
 // backInLine notes that those who waited for h in its own process, and not on the
 // nodes, ask these again.
 func (k *checker) backInLine(h *holder) {
@@ -143,13 +155,16 @@ func (k *checker) firstOn(s *server, name string) (waiter string) {
 	waits := func(waiter string) bool {
 		return slices.ContainsFunc(k.line, func(p inLine) bool { return p.waiter == waiter })
 	}
+	served := func(waiter string) bool { // and has not asked again since
+		return waits(waiter) && !slices.ContainsFunc(state.Queue, func(p node.Place) bool { return p.Waiter == waiter })
+	}
 	if state.Type == "hash" && len(state.Fields) == 1 {
 		owner := state.Fields[0].Name
 		for _, p := range k.line {
-			if g := k.released(p.c, owner); g != nil && g.waiter != "" && waits(g.waiter) {
+			if g := k.released(p.c, owner); g != nil && g.waiter != "" && served(g.waiter) {
 				return g.waiter
 			}
-			if o := p.c.callOf(owner); o != nil && waits(o.waiter) {
+			if o := p.c.callOf(owner); o != nil && served(o.waiter) {
 				return o.waiter
 			}
 		}
