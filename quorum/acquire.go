@@ -149,7 +149,7 @@ func (w *waiter) acquire(ctx context.Context) (*Lease, error) {
 			return nil, w.giveUp(ctx, errHere)
 		case !turn:
 			until := w.deadline
-			if w.behind && !w.bold {
+			if w.behind {
 				until = min(until, l.clock.Now().Add(2*l.opts.Poll))
 			}
 			wake := w.signal.Wait(ctx, until)
