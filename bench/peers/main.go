@@ -113,7 +113,8 @@ func without(args []string, flag string) ([]string, bool) {
 	return slices.DeleteFunc(slices.Clone(args), is), slices.ContainsFunc(args, is)
 }
 
-// wanted reports whether args do not exclude a contestant.
+// wanted reports whether args do not exclude a contestant. A process that a
+// benchmark has started uses the servers of that one, or none.
 func wanted(args []string, name string) bool {
 	for i, arg := range args {
 		flag, list, joined := strings.Cut(strings.TrimLeft(arg, "-"), "=")
@@ -121,6 +122,8 @@ func wanted(args []string, name string) bool {
 		case !strings.HasPrefix(arg, "-"):
 		case flag == "help" || flag == "h":
 			return false
+		case flag == "child":
+			return os.Getenv(etcdEnv) != ""
 		case flag == "contestants" && !joined && i+1 < len(args):
 			list = args[i+1]
 			fallthrough
