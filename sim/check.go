@@ -81,11 +81,13 @@ type checker struct {
 	latest   map[string]latest // by name
 	ended    []pastClaims      // by client
 
-	spared []sparing   // what execute must leave alone
-	there  int         // how many of a command's keys are there already
-	fresh  bool        // what execute creates is not there yet
-	state  *node.State // of the name, before a command that is not for a plain lock
-	line   []inLine    // who waits for a name, when they were looked at last
+	spared []sparing  // what execute must leave alone
+	there  int        // how many of a command's keys are there already
+	fresh  bool       // what execute creates is not there yet
+	shared bool       // the command is for a lock that is shared or waited for in line
+	was    node.State // of its name, before it
+	seen   node.State // of the name that was looked at last
+	line   []inLine   // who waits for a name, when they were looked at last
 }
 
 // latest are the last that were granted a name.
@@ -682,7 +684,7 @@ func (k *checker) killed(c *Client) {
 
 // before notes what a command must leave alone.
 func (k *checker) before(s *server, m *message, now model.Time) {
-	k.spared, k.there, k.state = k.spared[:0], 0, nil
+	k.spared, k.there, k.shared = k.spared[:0], 0, false
 	if len(m.cmd.Claims) > 1 && m.cmd.Kind == node.Extend {
 		return
 	}
@@ -700,8 +702,8 @@ func (k *checker) before(s *server, m *message, now model.Time) {
 		}
 	}
 	k.fresh = k.there < len(m.cmd.Claims)
-	if m.cmd.Mode != node.Exclusive || m.cmd.Ticket > 0 {
-		k.state = s.inspect(m.cmd.Claims[0].Name)
+	if k.shared = m.cmd.Mode != node.Exclusive || m.cmd.Ticket > 0; k.shared {
+		s.inspect(m.cmd.Claims[0].Name, &k.was)
 	}
 }
 
@@ -716,7 +718,7 @@ func (k *checker) after(s *server, m *message, now model.Time) {
 	if len(m.cmd.Claims) > 1 {
 		k.allOrNothing(s, m)
 	}
-	if k.state != nil {
+	if k.shared {
 		k.inTurn(s, m)
 	}
 	if m.cmd.Kind == node.Acquire {

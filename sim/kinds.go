@@ -49,13 +49,13 @@ func (s *server) keepsAny(names []string, owner string, mode node.Mode) (until m
 	return 0, false
 }
 
-// inspect returns what a node has of a name.
-func (s *server) inspect(name string) *node.State {
-	r, _ := s.mem.Apply(s.time(), node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: name}}})
-	if r.State == nil {
-		return new(node.State)
+// inspect finds out what a node has of a name. What was in state is lost, and its
+// memory used again.
+func (s *server) inspect(name string, state *node.State) *node.State {
+	if err := s.mem.State(s.time(), name, state); err != nil {
+		*state = node.State{}
 	}
-	return r.State
+	return state
 }
 
 // has reports whether name is one of h's.
@@ -212,7 +212,7 @@ func (k *checker) stands(c *Client, owner string) {
 		if s.down || w.calm && !w.core.Has(s.number) {
 			continue
 		}
-		queue := s.inspect(o.names[0]).Queue
+		queue := s.inspect(o.names[0], &k.seen).Queue
 		if at := slices.IndexFunc(queue, func(p node.Place) bool { return p.Waiter == o.waiter }); at >= 0 {
 			know, soonest = know+1, min(soonest, queue[at].TTL)
 		}
@@ -245,7 +245,7 @@ func (k *checker) allOrNothing(s *server, m *message) {
 		if _, there := s.keeps(claim.Name, claim.Owner, m.cmd.Mode); there {
 			have++
 		} else if m.cmd.Kind == node.Acquire && m.result.Status == node.Refused {
-			free = free || s.inspect(claim.Name).Type == "none"
+			free = free || s.inspect(claim.Name, &k.seen).Type == "none"
 		}
 	}
 	switch {
@@ -267,11 +267,11 @@ func (k *checker) allOrNothing(s *server, m *message) {
 // it was executed.
 func (k *checker) inTurn(s *server, m *message) {
 	w, cmd, r := k.w, &m.cmd, &m.result
-	claim, before := &cmd.Claims[0], k.state
+	claim, before := &cmd.Claims[0], &k.was
 	if r.Status == node.Unknown {
 		return
 	}
-	after := s.inspect(claim.Name)
+	after := s.inspect(claim.Name, &k.seen)
 	fails := func(invariant, what string) {
 		w.fail(invariant, fmt.Sprintf("%s on %s, %s of %q: %s", m.link.c.name, s.name, cmd.Kind, claim.Name, what))
 	}

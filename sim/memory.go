@@ -13,6 +13,7 @@ import (
 // they are asked about times that do not come to pass.
 type Memory interface {
 	Apply(now model.Time, cmd node.Command) (reply node.Reply, published []node.Claim)
+	State(now model.Time, name string, state *node.State) error
 	Holds(now model.Time, name, field string) (until model.Time, ok bool)
 	Reads(now model.Time, name, owner string) (until model.Time, ok bool)
 	Dump(now model.Time) []model.Entry

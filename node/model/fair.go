@@ -86,7 +86,12 @@ func (s *Server) releaseFair(now Time, cmd node.Command) (reply node.Reply, publ
 // queue returns the queue of a name: its fields are the waiters and their tickets,
 // in the order of the tickets.
 func (s *Server) queue(now Time, name string) (*key, error) {
-	k := s.at(now, node.QueueKey(name))
+	n := s.of(name)
+	if n.queue == nil {
+		n.queue = s.key(node.QueueKey(name))
+	}
+	k := n.queue
+	s.expire(now, k)
 	if k.kind != none && k.kind != queued {
 		return nil, node.ErrWrongType
 	}
@@ -98,7 +103,7 @@ func (s *Server) queue(now Time, name string) (*key, error) {
 func (s *Server) firstPlace(now Time, queue *key, name string) *key {
 	for len(queue.fields) > 0 {
 		waiter := queue.fields[0].Name
-		if place := s.keys[node.PlaceKey(name, waiter)]; place != nil && place.alive(now) {
+		if place := s.place(name, waiter); place != nil && place.alive(now) {
 			return place
 		}
 		s.unqueue(queue, waiter)
@@ -108,7 +113,7 @@ func (s *Server) firstPlace(now Time, queue *key, name string) *key {
 
 // leave gives a place up, and reports whether there was one.
 func (s *Server) leave(queue *key, name, waiter string) bool {
-	s.drop(node.PlaceKey(name, waiter))
+	s.drop(s.place(name, waiter))
 	return s.unqueue(queue, waiter)
 }
 
@@ -127,7 +132,7 @@ func (s *Server) unqueue(queue *key, waiter string) bool {
 
 func (s *Server) keepPlace(now Time, queue *key, cmd node.Command) {
 	expires := now + life(cmd.Patience)
-	s.put(s.key(node.PlaceKey(cmd.Claims[0].Name, cmd.Waiter)), "1", expires)
+	s.put(s.found(s.place(cmd.Claims[0].Name, cmd.Waiter)), "1", expires)
 	s.change(queue)
 	if i, found := queue.rank(cmd.Waiter); found {
 		queue.fields = slices.Delete(queue.fields, i, i+1)
@@ -166,10 +171,10 @@ func (c *content) behind(t node.Token) int {
 	return n
 }
 
-// places are those of a queue that are kept.
-func (s *Server) places(now Time, queue *key, name string) (all []node.Place) {
+// places appends to all those of a queue that are kept.
+func (s *Server) places(all []node.Place, now Time, queue *key, name string) []node.Place {
 	for _, f := range queue.fields {
-		if place := s.keys[node.PlaceKey(name, f.Name)]; place != nil && place.alive(now) {
+		if place := s.place(name, f.Name); place != nil && place.alive(now) {
 			all = append(all, node.Place{Waiter: f.Name, Ticket: ticket(f), TTL: place.left(now)})
 		}
 	}

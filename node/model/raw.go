@@ -135,7 +135,7 @@ func (s *Server) Reads(now Time, name, owner string) (until Time, ok bool) {
 	if !ok || s.keys[name].mode() != reading {
 		return 0, false
 	}
-	k := s.keys[node.HoldKey(name, owner)]
+	k := s.hold(name, owner)
 	if k == nil || !k.alive(now) {
 		return 0, false
 	}

@@ -34,18 +34,23 @@ const Never Time = math.MaxInt64
 // zero Server is empty and ready. Its methods must not be called at the same
 // time.
 type Server struct {
-	keys   map[string]*key    // by key; those that are gone remain, to be used again
-	names  map[string]names   // by name, so that a command makes one look-up
-	shared map[string]*shared // the same, for readers and writers
+	keys  map[string]*key   // by key; those that are gone remain, to be used again
+	names map[string]*names // by name, so that a command makes one look-up
+
+	sought []byte       // the key of an owner or a waiter that was looked for last
+	fields []node.Field // memory to be used again
 
 	spare    []*key // out of keys, to be used again
 	epoch    uint   // counts Syncs
 	unsynced []*key // changed since the last Sync
 }
 
-// names are the two keys that belong to one name.
+// names are the keys that belong to one name, but for those that belong to an owner
+// or a waiter as well.
 type names struct {
-	lock, fence *key
+	lock, fence     *key
+	readers, intent *key // nil until readers or writers have used the name
+	queue           *key // nil until somebody has stood in line
 }
 
 type key struct {
@@ -274,30 +279,41 @@ func (s *Server) extend(now Time, cmd node.Command, expires Time) node.Reply {
 }
 
 func (s *Server) inspect(now Time, name string) node.Reply {
-	k := s.lookUpShared(now, name)
-	seen, err := k.fence.token()
-	if err != nil {
+	state := new(node.State)
+	if err := s.State(now, name, state); err != nil {
 		return failure(err)
 	}
-	readers, err := k.readers.token()
-	if err != nil {
-		return failure(err)
+	return node.Reply{Status: node.Done, State: state}
+}
+
+// State tells what an Inspect command does, without a command and its reply: it sets
+// state, whose slices it uses again. On an error the state means nothing.
+func (s *Server) State(now Time, name string, state *node.State) error {
+	*state = node.State{Fields: state.Fields[:0], Queue: state.Queue[:0]}
+	k := s.lookUpShared(now, name)
+	var err error
+	if state.Fence, err = k.fence.token(); err != nil {
+		return err
+	}
+	if state.Readers, err = k.readers.token(); err != nil {
+		return err
 	}
 	queue, err := s.queue(now, name)
 	if err != nil {
-		return failure(err)
+		return err
 	}
-	state := &node.State{Type: k.lock.kind.String(), Fence: seen, Readers: readers, Queue: s.places(now, queue, name)}
+	state.Type, state.Queue = k.lock.kind.String(), s.places(state.Queue, now, queue, name)
 	if k.lock.kind != none {
 		state.TTL = k.lock.left(now)
 	}
 	switch k.lock.kind {
 	case hash:
-		state.Fields = slices.Clone(k.lock.fields)
+		until := Time(0)
 		if k.lock.mode() == reading {
-			if living, until := s.living(now, k.lock, name); until > 0 {
-				state.Fields = living
-			}
+			state.Fields, until = s.living(state.Fields, now, k.lock, name)
+		}
+		if until == 0 {
+			state.Fields = append(state.Fields[:0], k.lock.fields...)
 		}
 	case text, number:
 		state.Value = k.lock.entry(name).Value
@@ -306,7 +322,7 @@ func (s *Server) inspect(now Time, name string) node.Reply {
 	if k.intent.kind != none {
 		state.Intent, state.IntentTTL = k.intent.text, k.intent.left(now)
 	}
-	return node.Reply{Status: node.Done, State: state}
+	return nil
 }
 
 func (s *Server) breakLock(now Time, claims []node.Claim, kept Time) (reply node.Reply, published []node.Claim) {
@@ -345,17 +361,23 @@ func (s *Server) setFence(fence *key, token node.Token, kept Time) {
 
 // lookUp returns the two keys of a name, as they are at now.
 func (s *Server) lookUp(now Time, name string) (lock, fence *key) {
-	n, ok := s.names[name]
-	if !ok {
-		if s.names == nil {
-			s.names = make(map[string]names)
-		}
-		n = names{lock: s.key(name), fence: s.key(node.FenceKey(name))}
-		s.names[name] = n
-	}
+	n := s.of(name)
 	s.expire(now, n.lock)
 	s.expire(now, n.fence)
 	return n.lock, n.fence
+}
+
+// of returns the keys of a name.
+func (s *Server) of(name string) *names {
+	n := s.names[name]
+	if n == nil {
+		if s.names == nil {
+			s.names = make(map[string]*names)
+		}
+		n = &names{lock: s.key(name), fence: s.key(node.FenceKey(name))}
+		s.names[name] = n
+	}
+	return n
 }
 
 // at returns a key as it is at now.
@@ -390,18 +412,38 @@ func (s *Server) blank() *key {
 	return k
 }
 
-// drop removes a key whose name will hardly come again.
-func (s *Server) drop(name string) {
-	k := s.keys[name]
+// drop removes the key that was found last, which is k or, if k is nil, not there.
+// Its like will hardly come again.
+func (s *Server) drop(k *key) {
 	if k == nil {
 		return
 	}
 	s.change(k)
 	k.clear()
 	if k.synced.kind == none {
-		delete(s.keys, name)
+		delete(s.keys, string(s.sought))
 		s.spare = append(s.spare, k)
 	}
+}
+
+// hold returns the key by which a reader holds a name, or nil.
+func (s *Server) hold(name, owner string) *key {
+	s.sought = node.AppendHoldKey(s.sought[:0], name, owner)
+	return s.keys[string(s.sought)]
+}
+
+// place returns the key of a place in line, or nil.
+func (s *Server) place(name, waiter string) *key {
+	s.sought = append(node.AppendPlacePrefix(s.sought[:0], name), waiter...)
+	return s.keys[string(s.sought)]
+}
+
+// found returns the key that was looked for last, which is k or, if k is nil, new.
+func (s *Server) found(k *key) *key {
+	if k == nil {
+		k = s.key(string(s.sought))
+	}
+	return k
 }
 
 func (s *Server) expire(now Time, k *key) {

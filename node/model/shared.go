@@ -8,29 +8,18 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// shared are the keys that belong to one name of readers and writers, but for
-// the readers' holds.
-type shared struct {
-	names
-	readers, intent *key
-}
-
 // The modes of a hash of readers and writers.
 const (
 	reading = "read"
 	writing = "write"
 )
 
-// lookUpShared returns the keys of a name, as they are at now.
-func (s *Server) lookUpShared(now Time, name string) *shared {
-	k := s.shared[name]
-	if k == nil {
-		if s.shared == nil {
-			s.shared = make(map[string]*shared)
-		}
-		k = &shared{readers: s.key(node.ReadersKey(name)), intent: s.key(node.IntentKey(name))}
-		k.lock, k.fence = s.lookUp(now, name)
-		s.shared[name] = k
+// lookUpShared returns the keys of a name that is read and written, as they are at
+// now.
+func (s *Server) lookUpShared(now Time, name string) *names {
+	k := s.of(name)
+	if k.readers == nil {
+		k.readers, k.intent = s.key(node.ReadersKey(name)), s.key(node.IntentKey(name))
 	}
 	for _, one := range [...]*key{k.lock, k.fence, k.readers, k.intent} {
 		s.expire(now, one)
@@ -63,7 +52,7 @@ func (s *Server) acquireRead(now Time, cmd node.Command) node.Reply {
 		return failure(err)
 	}
 	expires := now + life(cmd.TTL)
-	s.put(s.key(node.HoldKey(c.Name, c.Owner)), "1", expires)
+	s.put(s.found(s.hold(c.Name, c.Owner)), "1", expires)
 	s.change(k.lock)
 	k.lock.kind, k.lock.expires = hash, max(k.lock.expires, expires)
 	k.lock.set(node.ModeField, reading)
@@ -125,7 +114,7 @@ func (s *Server) releaseShared(now Time, cmd node.Command) (reply node.Reply, pu
 	shares := k.lock.mode() == reading
 	wrote := s.remove(k.lock, c.Owner+node.WriteSuffix)
 	read := s.remove(k.lock, c.Owner)
-	s.drop(node.HoldKey(c.Name, c.Owner))
+	s.drop(s.hold(c.Name, c.Owner))
 	if wrote {
 		tell = true
 		if cmd.Patience > 0 {
@@ -163,7 +152,7 @@ func (s *Server) extendRead(now Time, claims []node.Claim, expires Time) node.Re
 		if kept[i] = s.reads(now, lock, c); !kept[i] {
 			continue
 		}
-		for _, k := range [...]*key{lock, s.key(node.HoldKey(c.Name, c.Owner))} {
+		for _, k := range [...]*key{lock, s.hold(c.Name, c.Owner)} {
 			if k.expires < expires {
 				s.change(k)
 				k.expires = expires
@@ -187,7 +176,7 @@ func (s *Server) downgrade(now Time, claims []node.Claim) (reply node.Reply, pub
 	lock.fields = slices.Delete(lock.fields, writer, writer+1)
 	lock.set(node.ModeField, reading)
 	lock.set(c.Owner, "1")
-	s.put(s.key(node.HoldKey(c.Name, c.Owner)), "1", max(lock.expires, now+1))
+	s.put(s.found(s.hold(c.Name, c.Owner)), "1", max(lock.expires, now+1))
 	return node.Reply{Status: node.Done, Kept: []bool{true}}, claims
 }
 
@@ -196,50 +185,59 @@ func (s *Server) reads(now Time, lock *key, c node.Claim) bool {
 	if _, mine := lock.find(c.Owner); !mine {
 		return false
 	}
-	hold := s.keys[node.HoldKey(c.Name, c.Owner)]
+	hold := s.hold(c.Name, c.Owner)
 	return hold != nil && hold.alive(now)
 }
 
 // bury returns when the last living reader of lock dies, 0 if there is none, and
 // if there is one takes the dead away.
 func (s *Server) bury(now Time, lock *key, name string) Time {
-	living, until := s.living(now, lock, name)
+	var living []node.Field
+	living, until := s.living(s.fields[:0], now, lock, name)
 	s.change(lock)
 	if until > 0 {
-		lock.fields = living
+		s.fields, lock.fields = lock.fields, living
 	}
 	return until
 }
 
-// living returns the fields of lock without dead readers, and when the last reader
-// dies, 0 if there is none.
-//
-// Redisson counts a reader's holds in its field.
-func (s *Server) living(now Time, lock *key, name string) (fields []node.Field, until Time) {
-	prefix := string(node.AppendHoldPrefix(nil, name))
-	dead := func(f node.Field) bool {
+// living appends to fields those of lock, but for dead readers. It also returns when
+// the last reader dies, 0 if there is none.
+func (s *Server) living(fields []node.Field, now Time, lock *key, name string) (all []node.Field, until Time) {
+	for _, f := range lock.fields {
 		if f.Name == node.ModeField {
-			return false
+			fields = append(fields, f)
+			continue
 		}
-		holds, err := strconv.Atoi(f.Value)
-		if err != nil {
-			holds = 1
+		if dies := s.dies(now, name, f); dies > 0 {
+			fields, until = append(fields, f), max(until, dies)
 		}
-		died := true
-		for i := 1; i <= holds; i++ {
-			hold := s.keys[prefix+":"+f.Name+":rwlock_timeout:"+strconv.Itoa(i)]
-			if hold != nil && hold.alive(now) {
-				died, until = false, max(until, hold.expires, now+1)
-			}
-		}
-		return died
 	}
-	fields = slices.DeleteFunc(slices.Clone(lock.fields), dead)
 	return fields, until
 }
 
+// dies returns when a reader will, 0 if it is dead. Redisson counts a reader's holds
+// in its field.
+func (s *Server) dies(now Time, name string, reader node.Field) (at Time) {
+	holds, err := strconv.Atoi(reader.Value)
+	if err != nil {
+		holds = 1
+	}
+	for i := 1; i <= holds; i++ {
+		hold := s.hold(name, reader.Name)
+		if i > 1 {
+			s.sought = strconv.AppendInt(s.sought[:len(s.sought)-1], int64(i), 10)
+			hold = s.keys[string(s.sought)]
+		}
+		if hold != nil && hold.alive(now) {
+			at = max(at, hold.expires, now+1)
+		}
+	}
+	return at
+}
+
 // forgetIntent reports whether the intent was waiter's.
-func (s *Server) forgetIntent(k *shared, waiter string) bool {
+func (s *Server) forgetIntent(k *names, waiter string) bool {
 	if k.intent.kind != text || k.intent.text != waiter {
 		return false
 	}

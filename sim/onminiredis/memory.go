@@ -88,6 +88,15 @@ func (m *memory) Apply(now model.Time, cmd node.Command) (reply node.Reply, publ
 	return reply, published
 }
 
+func (m *memory) State(now model.Time, name string, state *node.State) error {
+	r, _ := m.Apply(now, node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: name}}})
+	if r.State == nil {
+		return r.Err
+	}
+	*state = *r.State
+	return nil
+}
+
 // do has a command executed.
 func (m *memory) do(words []string) (any, error) {
 	m.data.Server().Dispatch(m.peer, words)
