@@ -24,19 +24,9 @@ func (w *world) site(name string) (nodes []*server, need int) {
 	return w.nodes, w.need
 }
 
-// keeps reports whether a node has a name for an owner, and until when. Who reads
-// may have written before, and a node may not know of the change yet.
+// keeps reports whether a node has a name for an owner, and until when.
 func (s *server) keeps(name, owner string, mode node.Mode) (until model.Time, ok bool) {
-	now := s.time()
-	switch mode {
-	case node.Exclusive:
-		return s.mem.Holds(now, name, owner)
-	case node.Read:
-		if until, ok := s.mem.Reads(now, name, owner); ok {
-			return until, true
-		}
-	}
-	return s.mem.Holds(now, name, owner+node.WriteSuffix)
+	return s.mem.Keeps(s.time(), name, owner, mode)
 }
 
 // keepsAny reports whether a node has any of the names.
@@ -128,7 +118,7 @@ func (k *checker) downgrades(h *holder, l *link) {
 // often as the lease is renewed.
 func (k *checker) insists(h *holder, l *link) {
 	s := l.n
-	_, writes := s.mem.Holds(s.time(), h.name, h.owner+node.WriteSuffix)
+	_, writes := s.keeps(h.name, h.owner, node.Write)
 	if writes && k.w.now > h.told[s.number]+2*int64(k.w.p.Lock.Timeout) {
 		k.w.fail("I6", fmt.Sprintf("%s reads %q, and does not tell %s again, which takes it for a writer", h.c.name, h.name, s.name))
 	}

@@ -9,13 +9,12 @@ import (
 
 // A Memory is what a node keeps its keys in, and executes commands with. The
 // methods mean what they mean for [model.Server], which is one, and which runs
-// use unless told otherwise: see [WithMemory]. Holds, Reads and Dump change nothing:
-// they are asked about times that do not come to pass.
+// use unless told otherwise: see [WithMemory]. Keeps and Dump change nothing: they
+// are asked about times that do not come to pass.
 type Memory interface {
 	Apply(now model.Time, cmd node.Command) (reply node.Reply, published []node.Claim)
 	State(now model.Time, name string, state *node.State) error
-	Holds(now model.Time, name, field string) (until model.Time, ok bool)
-	Reads(now model.Time, name, owner string) (until model.Time, ok bool)
+	Keeps(now model.Time, name, owner string, mode node.Mode) (until model.Time, ok bool)
 	Dump(now model.Time) []model.Entry
 
 	HSet(now model.Time, key, field, value string) error

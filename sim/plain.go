@@ -58,7 +58,7 @@ const plainScripts = 1 << 7
 // that one can look at all locks in the same way.
 func (op plainOp) apply(s Memory, now model.Time, cmd node.Command) node.Reply {
 	claim := cmd.Claims[0]
-	_, mine := s.Holds(now, claim.Name, claim.Owner)
+	_, mine := s.Keeps(now, claim.Name, claim.Owner, node.Exclusive)
 	switch op {
 	case plainSet:
 		for _, e := range s.Dump(now) {

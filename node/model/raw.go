@@ -118,7 +118,7 @@ func (s *Server) Restart(loss Loss) {
 // Holds reports whether there is a field in the lock at name, of an owner or a
 // writer, and until when the lock is there.
 func (s *Server) Holds(now Time, name, field string) (until Time, ok bool) {
-	k := s.keys[name]
+	k := s.lock(name)
 	if k == nil || now > k.expires {
 		return 0, false
 	}
@@ -128,18 +128,36 @@ func (s *Server) Holds(now Time, name, field string) (until Time, ok bool) {
 	return k.expires, true
 }
 
-// Reads reports whether owner is a living reader of the lock at name, and until
-// when.
-func (s *Server) Reads(now Time, name, owner string) (until Time, ok bool) {
-	lock, ok := s.Holds(now, name, owner)
-	if !ok || s.keys[name].mode() != reading {
+// Keeps reports whether owner has the lock at name in this mode, and until when. Who
+// reads may have written before, and not have gone on to read here: then the lock is
+// still the writer's.
+func (s *Server) Keeps(now Time, name, owner string, mode node.Mode) (until Time, ok bool) {
+	if mode == node.Exclusive {
+		return s.Holds(now, name, owner)
+	}
+	k := s.lock(name)
+	if k == nil || now > k.expires {
 		return 0, false
 	}
-	k := s.hold(name, owner)
-	if k == nil || !k.alive(now) {
-		return 0, false
+	for _, f := range k.fields {
+		if mode == node.Read && f.Name == owner && k.mode() == reading {
+			if hold := s.hold(name, owner); hold != nil && hold.alive(now) {
+				return min(k.expires, hold.expires), true
+			}
+		}
+		if writer, ok := strings.CutSuffix(f.Name, node.WriteSuffix); ok && writer == owner {
+			return k.expires, true
+		}
 	}
-	return min(lock, k.expires), true
+	return 0, false
+}
+
+// lock returns the key of a lock, or nil.
+func (s *Server) lock(name string) *key {
+	if s.last != nil && s.last.name == name {
+		return s.last.lock
+	}
+	return s.keys[name]
 }
 
 // Len returns the number of keys that are there at now.

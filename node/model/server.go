@@ -36,6 +36,7 @@ const Never Time = math.MaxInt64
 type Server struct {
 	keys  map[string]*key   // by key; those that are gone remain, to be used again
 	names map[string]*names // by name, so that a command makes one look-up
+	last  *names            // that were looked up, for the next command is often about the same
 
 	sought []byte       // the key of an owner or a waiter that was looked for last
 	fields []node.Field // memory to be used again
@@ -48,6 +49,7 @@ type Server struct {
 // names are the keys that belong to one name, but for those that belong to an owner
 // or a waiter as well.
 type names struct {
+	name            string
 	lock, fence     *key
 	readers, intent *key // nil until readers or writers have used the name
 	queue           *key // nil until somebody has stood in line
@@ -369,14 +371,18 @@ func (s *Server) lookUp(now Time, name string) (lock, fence *key) {
 
 // of returns the keys of a name.
 func (s *Server) of(name string) *names {
+	if s.last != nil && s.last.name == name {
+		return s.last
+	}
 	n := s.names[name]
 	if n == nil {
 		if s.names == nil {
 			s.names = make(map[string]*names)
 		}
-		n = &names{lock: s.key(name), fence: s.key(node.FenceKey(name))}
+		n = &names{name: name, lock: s.key(name), fence: s.key(node.FenceKey(name))}
 		s.names[name] = n
 	}
+	s.last = n
 	return n
 }
 

@@ -125,7 +125,20 @@ func (m *memory) prolong(key string) {
 	}
 }
 
-func (m *memory) Holds(now model.Time, name, field string) (until model.Time, ok bool) {
+// Keeps does what the model's does, with what is in miniredis.
+func (m *memory) Keeps(now model.Time, name, owner string, mode node.Mode) (until model.Time, ok bool) {
+	switch mode {
+	case node.Exclusive:
+		return m.holds(now, name, owner)
+	case node.Read:
+		if until, ok := m.reads(now, name, owner); ok {
+			return until, true
+		}
+	}
+	return m.holds(now, name, owner+node.WriteSuffix)
+}
+
+func (m *memory) holds(now model.Time, name, field string) (until model.Time, ok bool) {
 	if m.data.HGet(name, field) == "" {
 		return 0, false
 	}
@@ -135,8 +148,8 @@ func (m *memory) Holds(now model.Time, name, field string) (until model.Time, ok
 	return until, true
 }
 
-func (m *memory) Reads(now model.Time, name, owner string) (until model.Time, ok bool) {
-	lock, ok := m.Holds(now, name, owner)
+func (m *memory) reads(now model.Time, name, owner string) (until model.Time, ok bool) {
+	lock, ok := m.holds(now, name, owner)
 	key := node.HoldKey(name, owner)
 	if !ok || m.data.HGet(name, node.ModeField) != node.Read.String() || !m.data.Exists(key) {
 		return 0, false

@@ -126,9 +126,11 @@ func TestMemory(t *testing.T) {
 					t.Fatalf("keys %+v, want %+v", b, a)
 				}
 				for _, name := range names {
-					until, ok := want.Holds(now, name, "a")
-					if b, holds := got.Holds(now, name, "a"); b != until || holds != ok {
-						t.Fatalf("%q: held until %v (%v), want %v (%v)", name, b, holds, until, ok)
+					for _, mode := range []node.Mode{node.Exclusive, node.Read, node.Write} {
+						until, ok := want.Keeps(now, name, "a", mode)
+						if b, keeps := got.Keeps(now, name, "a", mode); b != until || keeps != ok {
+							t.Fatalf("%q: kept until %v (%v), want %v (%v), as %v", name, b, keeps, until, ok, mode)
+						}
 					}
 				}
 			},
