@@ -106,8 +106,10 @@ func (k *checker) heard(l *link, kind node.Kind, owner string, status node.Statu
 			o.heard[l.n.number] = status
 			o.told |= n
 		}
-		if g := k.released(c, owner); g != nil && no(status) {
-			g.denied |= n
+		if no(status) {
+			if g := k.released(c, owner); g != nil {
+				g.denied |= n
+			}
 		}
 	case node.Release:
 		if g := k.released(c, owner); g != nil && (status == node.Released || status == node.Absent) {

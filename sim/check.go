@@ -199,8 +199,7 @@ func (k *checker) submitted(l *link, cmd *node.Command) {
 			k.endedContext(h)
 			k.remove(h)
 		}
-		k.end(l, cmd, h)
-		g := k.released(c, cmd.Claims[0].Owner)
+		g := k.end(l, cmd, h)
 		if spares := cmd.Mode == node.Read && cmd.Claims[0].Token == 0; g != nil && cmd.Claims[0].Token < g.high && c.plain == nil && !spares {
 			k.w.fail("I4", fmt.Sprintf("%s releases %q with token %d, below the %d of an acquire that may still arrive",
 				c.name, g.name, cmd.Claims[0].Token, g.high))
@@ -272,8 +271,8 @@ func (k *checker) restless(c *Client, o *call) {
 const maxAsked = 64
 
 // end notes that a release was handed to a link, if it is the first of its claim
-// or one of the newest claims.
-func (k *checker) end(l *link, cmd *node.Command, h *holder) {
+// or one of the newest claims. It returns that claim, or nil.
+func (k *checker) end(l *link, cmd *node.Command, h *holder) *givenUp {
 	c, claim := l.c, &cmd.Claims[0]
 	g, o := k.released(c, claim.Owner), c.callOf(claim.Owner)
 	switch {
@@ -305,7 +304,7 @@ func (k *checker) end(l *link, cmd *node.Command, h *holder) {
 		}
 		past.look = min(past.look, k.lookAgain(g))
 	default:
-		return
+		return nil
 	}
 	if g.began != 0 && g.sent[l.n.number] == 0 && l.clear() {
 		g.clear |= faults.Of(l.n.number)
@@ -314,6 +313,7 @@ func (k *checker) end(l *link, cmd *node.Command, h *holder) {
 	if g.denied.Has(l.n.number) && !g.healed.Has(l.n.number) {
 		g.sent[l.n.number]++ // once is enough
 	}
+	return g
 }
 
 // swept checks that a claim was released again on each node that still has it

@@ -482,8 +482,11 @@ func (c *content) copy(from *content) {
 // one field, as a rule, so it looks through them in order.
 func (c *content) find(field string) (int, bool) {
 	for i := range c.fields {
-		if name := c.fields[i].Name; name >= field {
-			return i, name == field
+		switch name := c.fields[i].Name; {
+		case name == field:
+			return i, true
+		case name > field:
+			return i, false
 		}
 	}
 	return len(c.fields), false
