@@ -29,6 +29,9 @@ type Client struct {
 	backlog []backlog
 	tasks   []*task
 
+	sweepAt  int64         // when the commands are looked at that have a deadline; 0: not
+	sweepFor clock.Instant // the deadline
+
 	links   []*link // to all nodes
 	listed  []*link // to those that it was configured with
 	locker  *quorum.Locker
@@ -54,7 +57,8 @@ type Client struct {
 	served  bool // it got every lock in the end
 }
 
-// A backlog is what waits for a process that is stopped.
+// A backlog is what waits for a process that is stopped. One without anything is a
+// sweep.
 type backlog struct {
 	task    *task
 	message *message
@@ -245,7 +249,7 @@ func (c *Client) resume() {
 		case b.reset != 0:
 			b.link.reset(b.reset)
 		default:
-			b.link.expire()
+			c.expire()
 		}
 	}
 }

@@ -32,7 +32,6 @@ type link struct {
 	scripts uint8 // kinds whose script this connection has sent as text
 	pending []*message
 	waiting []*message // until there is a connection
-	sweepAt int64
 	dialAt  int64
 	pause   time.Duration // before the next attempt to connect
 	refused bool          // the last attempt failed; until the next one commands are answered at once
@@ -160,7 +159,7 @@ func (l *link) submit(cmd node.Command, plain plainOp, reply func(node.Reply)) {
 		m.cmd.Claims = slices.Clone(cmd.Claims)
 	}
 	l.pending = append(l.pending, m)
-	l.armSweep(cmd.Deadline)
+	l.c.armSweep(cmd.Deadline)
 	if l.phase == warm {
 		l.send(m)
 		return
@@ -169,49 +168,58 @@ func (l *link) submit(cmd node.Command, plain plainOp, reply func(node.Reply)) {
 	l.dial()
 }
 
-// armSweep makes sure that commands are looked at by their deadline.
-func (l *link) armSweep(deadline clock.Instant) {
-	at := l.c.trueTime(deadline)
-	if l.sweepAt != 0 && l.sweepAt <= at {
+// armSweep makes sure that commands are looked at by their deadline. One event looks
+// at those of all links: most are answered long before.
+func (c *Client) armSweep(deadline clock.Instant) {
+	if c.sweepAt != 0 && c.sweepFor <= deadline {
 		return
 	}
-	l.sweepAt = at
-	l.w.plan(at, evSweep, l, 0)
+	c.sweepAt, c.sweepFor = c.trueTime(deadline), deadline
+	c.w.plan(c.sweepAt, evSweep, c, 0)
 }
 
-// sweep answers the commands whose deadline has passed.
-func (l *link) sweep(at int64) {
-	if l.sweepAt != at {
-		return
+// sweep is that event.
+func (c *Client) sweep(at int64) {
+	if c.sweepAt != at {
+		return // it was armed anew
 	}
-	l.sweepAt = 0
-	if l.c.dead {
-		return
+	c.sweepAt = 0
+	switch {
+	case c.dead:
+	case c.stopped > 0:
+		c.backlog = append(c.backlog, backlog{})
+	default:
+		c.expire()
 	}
-	if l.c.stopped > 0 {
-		l.c.backlog = append(l.c.backlog, backlog{link: l})
-		return
-	}
-	l.expire()
 }
 
-func (l *link) expire() {
-	now := l.c.Now()
+// expire answers the commands whose deadline has passed, those of one link at a time:
+// what is woken by that runs before the next.
+func (c *Client) expire() {
+	now, next, late := c.Now(), clock.Never, false
+	for _, l := range c.links {
+		late = late || l.expire(now)
+		for _, m := range l.pending {
+			next = min(next, m.cmd.Deadline)
+		}
+	}
+	if next != clock.Never {
+		c.armSweep(next)
+	}
+}
+
+// expire reports whether there were any.
+func (l *link) expire(now clock.Instant) bool {
 	var late []*message
-	next := clock.Never
 	kept := l.pending[:0]
 	for _, m := range l.pending {
 		if m.cmd.Deadline <= now {
 			late = append(late, m)
-			continue
+		} else {
+			kept = append(kept, m)
 		}
-		kept = append(kept, m)
-		next = min(next, m.cmd.Deadline)
 	}
 	l.pending = kept
-	if next != clock.Never {
-		l.armSweep(next)
-	}
 	for _, m := range late {
 		unsent := slices.Contains(l.waiting, m)
 		if unsent {
@@ -222,6 +230,7 @@ func (l *link) expire() {
 		l.w.sometimes(Timeout)
 		l.finish(m, node.Reply{Err: node.ErrTimeout, Unsent: unsent})
 	}
+	return late != nil
 }
 
 // finish calls the reply of a command that is no longer in l.pending.

@@ -18,7 +18,7 @@ const (
 	evReply                    // its answer reaches the client
 	evReset                    // the client learns that its connection is gone
 	evNotice                   // a notice reaches the client
-	evSweep                    // a link looks for commands that are too late
+	evSweep                    // a client looks for commands that are too late
 	evDial                     // a link tries to connect
 	evServe                    // a node takes the next command from its queue
 	evSync                     // a node writes to its disk

@@ -222,9 +222,9 @@ func (w *world) happen(e event) {
 			l.subscribed(w.names[e.ref])
 		}
 	case evSweep:
-		l := what.(*link)
-		w.stir(e.kind, uint64(l.c.number), uint64(l.n.number))
-		l.sweep(e.at)
+		c := what.(*Client)
+		w.stir(e.kind, uint64(c.number), 0)
+		c.sweep(e.at)
 	case evDial:
 		l := what.(*link)
 		w.stir(e.kind, uint64(l.c.number), uint64(l.n.number))
@@ -564,11 +564,9 @@ func (c *Client) strike(e *faults.Event, end bool) {
 				t.arm(c.trueTime(t.until))
 			}
 		}
-		for _, l := range c.links {
-			l.sweepAt = 0
-			for _, m := range l.pending {
-				l.armSweep(m.cmd.Deadline)
-			}
+		if c.sweepAt != 0 {
+			c.sweepAt = 0
+			c.armSweep(c.sweepFor)
 		}
 		w.check.rateChanged(c)
 	case faults.Strobe:
