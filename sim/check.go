@@ -82,8 +82,8 @@ type checker struct {
 	ended    []pastClaims      // by client
 
 	spared []sparing  // what execute must leave alone
-	there  int        // how many of a command's keys are there already
-	fresh  bool       // what execute creates is not there yet
+	there  int        // how many keys of an acquire are there already
+	fresh  bool       // what it creates is not there yet
 	shared bool       // the command is for a lock that is shared or waited for in line
 	was    node.State // of its name, before it
 	seen   node.State // of the name that was looked at last
@@ -130,6 +130,8 @@ type pastClaims struct {
 	claims [8]givenUp
 	next   int
 	look   int64 // when the first of them is due to be looked at, or earlier
+
+	missing string // the owner that was looked for in vain last
 }
 
 // A lapsed list has the newest owners whose lease ended while their process was
@@ -156,12 +158,16 @@ func (k *checker) past(c *Client) *pastClaims {
 // released returns the claim of an owner if c has released it lately, or nil.
 func (k *checker) released(c *Client, owner string) *givenUp {
 	past := k.past(c)
+	if owner == past.missing { // as one node after the other executes its command, or answers
+		return nil
+	}
 	n := len(past.claims)
 	for i := range n { // the newest first: its release goes to one node after the other
 		if g := &past.claims[(past.next+n-1-i)%n]; g.owner == owner {
 			return g
 		}
 	}
+	past.missing = owner
 	return nil
 }
 
@@ -281,6 +287,7 @@ func (k *checker) end(l *link, cmd *node.Command, h *holder) *givenUp {
 		past := k.past(c)
 		g = &past.claims[past.next]
 		past.next = (past.next + 1) % len(past.claims)
+		past.missing = ""
 		*g = givenUp{c: c, name: claim.Name, owner: claim.Owner, mode: cmd.Mode, at: k.w.now, stops: c.stops, high: claim.Token,
 			names: append(g.names[:0], claim.Name)}
 		for _, more := range cmd.Claims[1:] {
@@ -368,7 +375,10 @@ func (k *checker) abandoned(c *Client, e *quorum.Event) {
 		return
 	}
 	for i, s := range k.w.nodes {
-		if _, holds := s.keepsAny(o.names, e.Owner, o.mode); holds && !no(o.heard[i]) {
+		if no(o.heard[i]) {
+			continue
+		}
+		if _, holds := s.keepsAny(o.names, e.Owner, o.mode); holds {
 			k.w.fail("I6", fmt.Sprintf("%s failed to acquire %q, and does not release it on %s", c.name, e.Name, s.name))
 			return
 		}
@@ -564,7 +574,7 @@ func (k *checker) backed(h *holder, when string) {
 		nodes, quorum := w.site(name)
 		have, need := 0, len(nodes)-quorum+1
 		for _, s := range nodes {
-			_, holds := s.keeps(name, h.owner, h.mode)
+			_, holds := s.mem.Keeps(s.time(), name, h.owner, h.mode)
 			if holds || s.down || s.guarded() {
 				have++
 			}
@@ -590,7 +600,7 @@ func (k *checker) lasting(h *holder) {
 		nodes, need := w.site(name)
 		have := 0
 		for _, s := range nodes {
-			until, holds := s.keeps(name, h.owner, h.mode)
+			until, holds := s.mem.Keeps(s.time(), name, h.owner, h.mode)
 			if s.down || s.guarded() || holds && (until == model.Never || time.Duration(until-s.time())*time.Millisecond >= remaining) {
 				have++
 			}
@@ -690,12 +700,14 @@ func (k *checker) before(s *server, m *message, now model.Time) {
 	}
 	for i := range m.cmd.Claims {
 		claim := &m.cmd.Claims[i]
-		if _, there := s.keeps(claim.Name, claim.Owner, m.cmd.Mode); there {
-			k.there++
+		if m.cmd.Kind == node.Acquire {
+			if _, there := s.mem.Keeps(now, claim.Name, claim.Owner, m.cmd.Mode); there {
+				k.there++
+			}
 		}
 		for _, h := range k.holders {
 			if h.owner != claim.Owner && h.has(claim.Name) {
-				if until, ok := s.keeps(claim.Name, h.owner, h.mode); ok {
+				if until, ok := s.mem.Keeps(now, claim.Name, h.owner, h.mode); ok {
 					k.spared = append(k.spared, sparing{h, claim.Name, until})
 				}
 			}
@@ -703,23 +715,23 @@ func (k *checker) before(s *server, m *message, now model.Time) {
 	}
 	k.fresh = k.there < len(m.cmd.Claims)
 	if k.shared = m.cmd.Mode != node.Exclusive || m.cmd.Ticket > 0; k.shared {
-		s.inspect(m.cmd.Claims[0].Name, &k.was)
+		s.inspect(now, m.cmd.Claims[0].Name, &k.was)
 	}
 }
 
 // after checks that it did.
 func (k *checker) after(s *server, m *message, now model.Time) {
 	for _, sp := range k.spared {
-		if until, ok := s.keeps(sp.name, sp.h.owner, sp.h.mode); !ok || until != sp.until {
+		if until, ok := s.mem.Keeps(now, sp.name, sp.h.owner, sp.h.mode); !ok || until != sp.until {
 			k.w.fail("I9", fmt.Sprintf("%s of %s on %s changed the key of %s", m.cmd.Kind, m.link.c.name, s.name, sp.h.c.name))
 		}
 	}
 	w := k.w
 	if len(m.cmd.Claims) > 1 {
-		k.allOrNothing(s, m)
+		k.allOrNothing(s, m, now)
 	}
 	if k.shared {
-		k.inTurn(s, m)
+		k.inTurn(s, m, now)
 	}
 	if m.cmd.Kind == node.Acquire {
 		g := k.released(m.link.c, m.cmd.Claims[0].Owner)
@@ -762,7 +774,7 @@ func (k *checker) after(s *server, m *message, now model.Time) {
 // lasts checks that a node keeps a key for no less than it was told.
 func (k *checker) lasts(s *server, m *message, now model.Time) {
 	claim := &m.cmd.Claims[0]
-	until, ok := s.keeps(claim.Name, claim.Owner, m.cmd.Mode)
+	until, ok := s.mem.Keeps(now, claim.Name, claim.Owner, m.cmd.Mode)
 	if kept := time.Duration(until-now) * time.Millisecond; ok && until != model.Never && kept < m.cmd.TTL {
 		k.w.fail("I3", fmt.Sprintf("%s was to keep %q for %v, and keeps it for %v", s.name, claim.Name, m.cmd.TTL, kept))
 	}
@@ -860,7 +872,7 @@ func (w *world) having(h *holder) (n int) {
 	for _, s := range w.nodes {
 		has := !s.guarded()
 		for _, name := range h.names {
-			_, ok := s.keeps(name, h.owner, h.mode)
+			_, ok := s.mem.Keeps(s.time(), name, h.owner, h.mode)
 			has = has && ok
 		}
 		if has {

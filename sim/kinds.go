@@ -24,15 +24,10 @@ func (w *world) site(name string) (nodes []*server, need int) {
 	return w.nodes, w.need
 }
 
-// keeps reports whether a node has a name for an owner, and until when.
-func (s *server) keeps(name, owner string, mode node.Mode) (until model.Time, ok bool) {
-	return s.mem.Keeps(s.time(), name, owner, mode)
-}
-
 // keepsAny reports whether a node has any of the names.
 func (s *server) keepsAny(names []string, owner string, mode node.Mode) (until model.Time, ok bool) {
 	for _, name := range names {
-		if until, ok := s.keeps(name, owner, mode); ok {
+		if until, ok := s.mem.Keeps(s.time(), name, owner, mode); ok {
 			return until, true
 		}
 	}
@@ -41,8 +36,8 @@ func (s *server) keepsAny(names []string, owner string, mode node.Mode) (until m
 
 // inspect finds out what a node has of a name. What was in state is lost, and its
 // memory used again.
-func (s *server) inspect(name string, state *node.State) *node.State {
-	if err := s.mem.State(s.time(), name, state); err != nil {
+func (s *server) inspect(now model.Time, name string, state *node.State) *node.State {
+	if err := s.mem.State(now, name, state); err != nil {
 		*state = node.State{}
 	}
 	return state
@@ -118,7 +113,7 @@ func (k *checker) downgrades(h *holder, l *link) {
 // often as the lease is renewed.
 func (k *checker) insists(h *holder, l *link) {
 	s := l.n
-	_, writes := s.keeps(h.name, h.owner, node.Write)
+	_, writes := s.mem.Keeps(s.time(), h.name, h.owner, node.Write)
 	if writes && k.w.now > h.told[s.number]+2*int64(k.w.p.Lock.Timeout) {
 		k.w.fail("I6", fmt.Sprintf("%s reads %q, and does not tell %s again, which takes it for a writer", h.c.name, h.name, s.name))
 	}
@@ -202,7 +197,7 @@ func (k *checker) stands(c *Client, owner string) {
 		if s.down || w.calm && !w.core.Has(s.number) {
 			continue
 		}
-		queue := s.inspect(o.names[0], &k.seen).Queue
+		queue := s.inspect(s.time(), o.names[0], &k.seen).Queue
 		if at := slices.IndexFunc(queue, func(p node.Place) bool { return p.Waiter == o.waiter }); at >= 0 {
 			know, soonest = know+1, min(soonest, queue[at].TTL)
 		}
@@ -228,14 +223,14 @@ func (w *world) outlasts(ttl time.Duration) bool {
 }
 
 // allOrNothing looks at a command about several names when it was executed.
-func (k *checker) allOrNothing(s *server, m *message) {
+func (k *checker) allOrNothing(s *server, m *message, now model.Time) {
 	have, free := 0, false
 	for i := range m.cmd.Claims {
 		claim := &m.cmd.Claims[i]
-		if _, there := s.keeps(claim.Name, claim.Owner, m.cmd.Mode); there {
+		if _, there := s.mem.Keeps(now, claim.Name, claim.Owner, m.cmd.Mode); there {
 			have++
 		} else if m.cmd.Kind == node.Acquire && m.result.Status == node.Refused {
-			free = free || s.inspect(claim.Name, &k.seen).Type == "none"
+			free = free || s.inspect(now, claim.Name, &k.seen).Type == "none"
 		}
 	}
 	switch {
@@ -255,13 +250,13 @@ func (k *checker) allOrNothing(s *server, m *message) {
 
 // inTurn looks at a command for a lock that is shared or waited for in line, when
 // it was executed.
-func (k *checker) inTurn(s *server, m *message) {
+func (k *checker) inTurn(s *server, m *message, now model.Time) {
 	w, cmd, r := k.w, &m.cmd, &m.result
 	claim, before := &cmd.Claims[0], &k.was
 	if r.Status == node.Unknown {
 		return
 	}
-	after := s.inspect(claim.Name, &k.seen)
+	after := s.inspect(now, claim.Name, &k.seen)
 	fails := func(invariant, what string) {
 		w.fail(invariant, fmt.Sprintf("%s on %s, %s of %q: %s", m.link.c.name, s.name, cmd.Kind, claim.Name, what))
 	}

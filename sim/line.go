@@ -151,7 +151,7 @@ func (k *checker) backInLine(h *holder) {
 // firstOn returns the first on a node of those in k.line: the one that is being
 // served, of an attempt that is not over, or the first in its queue.
 func (k *checker) firstOn(s *server, name string) (waiter string) {
-	state := s.inspect(name, &k.seen)
+	state := s.inspect(s.time(), name, &k.seen)
 	waits := func(waiter string) bool {
 		return slices.ContainsFunc(k.line, func(p inLine) bool { return p.waiter == waiter })
 	}

@@ -192,6 +192,9 @@ func (t *timepiece) read(now int64) int64 {
 // when returns the first true instant at which it shows local or more.
 func (t *timepiece) when(local int64) int64 {
 	d := local - t.base
+	if t.rate == 0 {
+		return t.at + d
+	}
 	guess := t.at + d - mulRatio(d, t.rate)
 	for t.read(guess) < local {
 		guess += max(1, local-t.read(guess))
