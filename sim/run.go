@@ -221,6 +221,9 @@ func (w *world) finish() {
 	w.serveWaiting()
 	for _, c := range live {
 		c.cancel()
+		for _, t := range c.tasks {
+			t.watch()
+		}
 	}
 	names := p.Names()
 	acquisitions := len(live) * len(names) * p.Work.Tasks

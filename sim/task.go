@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"runtime"
 	"runtime/debug"
 	"time"
 
@@ -50,7 +51,17 @@ func (t *task) run(yield func(struct{}) bool) {
 		}
 	}()
 	t.yield = yield
+	grow()
 	t.body()
+}
+
+// grow makes room on a coroutine's stack for what the engine needs, as long as there
+// is next to nothing on it to be moved.
+//
+//go:noinline
+func grow() {
+	var room [12 << 10]byte
+	runtime.KeepAlive(&room)
 }
 
 // step lets the task run until it waits or ends.
@@ -122,9 +133,8 @@ func (s *signal) Wait(ctx context.Context, until clock.Instant) clock.Wake {
 	if until != clock.Never {
 		t.arm(c.trueTime(until))
 	}
-	if t.ended != nil && !t.watched {
-		t.watched = true
-		w.watching = append(w.watching, t)
+	if t.ended != nil && t.ended != c.ctx.Done() { // that one ends with the faults, see finish
+		t.watch()
 	}
 	if !t.yield(struct{}{}) {
 		panic(unwound{})
@@ -156,6 +166,14 @@ func (w *world) alarm(t *task, at int64) {
 		return
 	}
 	t.wakeWith(clock.WakePassed)
+}
+
+// watch makes sure that the task wakes when the context of its wait ends.
+func (t *task) watch() {
+	if !t.watched {
+		t.watched = true
+		t.w.watching = append(t.w.watching, t)
+	}
 }
 
 // lookAtContexts wakes the tasks whose context has ended.
