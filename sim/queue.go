@@ -4,8 +4,12 @@ package sim
 // one instant happen in the order in which they were planned.
 type event struct {
 	at   int64 // ns since the beginning
-	seq  uint32
-	slot int32 // of the world's table of what events are about
+	slot int32 // of the world's table of what happens
+}
+
+// A happening is what an event is.
+type happening struct {
+	what any
 	ref  int32
 	kind eventKind
 }
@@ -44,12 +48,10 @@ func (k eventKind) String() string { return eventNames[k] }
 // nothing.
 type queue []event
 
-func (e *event) before(o *event) bool { return e.at < o.at || e.at == o.at && e.seq < o.seq }
-
 func (q *queue) push(e event) {
 	h := append(*q, e)
 	i := len(h) - 1
-	for i > 0 && h[i-1].before(&e) {
+	for i > 0 && h[i-1].at <= e.at {
 		h[i] = h[i-1]
 		i--
 	}

@@ -15,7 +15,6 @@ import (
 type world struct {
 	p   *faults.Plan
 	now int64 // true time, ns since the beginning
-	seq uint32
 
 	scratch
 	unseen  bool // since the last look, a wait has ended or code has run that can end a context
@@ -58,8 +57,8 @@ type world struct {
 // A scratch is memory of a run that the next one can use.
 type scratch struct {
 	queue    queue
-	slots    []any   // what the events in the queue are about
-	vacant   []int32 // slots
+	slots    []happening // of the events in the queue
+	vacant   []int32     // slots
 	spare    []*message
 	runnable []*task
 	watching []*task
@@ -84,17 +83,17 @@ func procName(letter byte, number int) string { return string(letter) + strconv.
 
 // plan enters an event.
 func (w *world) plan(at int64, kind eventKind, what any, ref int) {
-	w.seq++
+	h := happening{what, int32(ref), kind}
 	var slot int32
 	if n := len(w.vacant); n > 0 {
 		slot = w.vacant[n-1]
 		w.vacant = w.vacant[:n-1]
-		w.slots[slot] = what
+		w.slots[slot] = h
 	} else {
 		slot = int32(len(w.slots))
-		w.slots = append(w.slots, what)
+		w.slots = append(w.slots, h)
 	}
-	w.queue.push(event{max(at, w.now), w.seq, slot, int32(ref), kind})
+	w.queue.push(event{max(at, w.now), slot})
 }
 
 // call plans a function.
@@ -171,7 +170,7 @@ func (w *world) run(until int64) {
 		e := w.queue.pop()
 		w.now = e.at
 		w.events++
-		w.happen(e)
+		w.happen(e.at, e.slot)
 	}
 	if !w.over {
 		w.now = max(w.now, until)
@@ -179,15 +178,16 @@ func (w *world) run(until int64) {
 }
 
 // happen does one event.
-func (w *world) happen(e event) {
-	what := w.slots[e.slot]
-	w.slots[e.slot] = nil
-	w.vacant = append(w.vacant, e.slot)
+func (w *world) happen(at int64, slot int32) {
+	e := w.slots[slot]
+	what := e.what
+	w.slots[slot].what = nil
+	w.vacant = append(w.vacant, slot)
 	switch e.kind {
 	case evTimer:
 		t := what.(*task)
 		w.stir(e.kind, uint64(t.owner.number), 0)
-		w.alarm(t, e.at)
+		w.alarm(t, at)
 	case evRequest:
 		m := what.(*message)
 		s := m.link.n
@@ -224,15 +224,15 @@ func (w *world) happen(e event) {
 	case evSweep:
 		c := what.(*Client)
 		w.stir(e.kind, uint64(c.number), 0)
-		c.sweep(e.at)
+		c.sweep(at)
 	case evDial:
 		l := what.(*link)
 		w.stir(e.kind, uint64(l.c.number), uint64(l.n.number))
-		l.redial(e.at)
+		l.redial(at)
 	case evServe:
 		s := what.(*server)
 		w.stir(e.kind, uint64(s.number), uint64(len(s.inbox)))
-		s.serve(e.at)
+		s.serve(at)
 	case evSync:
 		for _, s := range w.nodes {
 			if !s.down {
