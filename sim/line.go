@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -21,12 +22,12 @@ type inLine struct {
 }
 
 // clear reports whether nothing keeps commands from getting to the node, and it
-// executes them at once. The connection is there.
+// executes them at once. The connection is there. Nothing keeps the answers either:
+// a node that does not know a command's script has to say so.
 func (l *link) clear() bool {
-	const way = toNode
-	s := l.n
-	return l.phase == warm && l.cutTo == 0 && l.loss[way] == 0 && l.reorder[way] == 0 && l.delay[way].Max == 0 && len(l.holds) == 0 &&
-		l.arrive <= l.w.now+int64(l.w.p.Network.Delay.Max) && !s.down && s.idle()
+	s, t := l.n, &l.trouble
+	return l.phase == warm && t.cutTo == 0 && t.cutFrom == 0 && t.loss == [2]faults.Ratio{} && t.reorder == [2]faults.Ratio{} &&
+		t.delay == [2]faults.Range{} && len(t.holds) == 0 && l.arrive <= l.w.now+int64(l.w.p.Network.Delay.Max) && !s.down && s.idle()
 }
 
 // quick is how long a command takes at most that gets to its node unhindered. The
