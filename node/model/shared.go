@@ -192,7 +192,6 @@ func (s *Server) reads(now Time, lock *key, c node.Claim) bool {
 // bury returns when the last living reader of lock dies, 0 if there is none, and
 // if there is one takes the dead away.
 func (s *Server) bury(now Time, lock *key, name string) Time {
-	var living []node.Field
 	living, until := s.living(s.fields[:0], now, lock, name)
 	s.change(lock)
 	if until > 0 {

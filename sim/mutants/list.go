@@ -139,7 +139,7 @@ var mutants = []*Mutant{
 		return false
 	}
 	s.change(lock)
-	lock.fields = lock.fields[:0]
+	lock.fields = slices.Delete(lock.fields, 0, len(lock.fields))
 `)},
 	{ID: "M17", Bug: "a release that was not confirmed is not tried again", Mimics: "S24 S30",
 		Edits: edit(releaseGo, "pending := r.mayHold\n", "pending := nodeSet(0)\n")},
