@@ -3,7 +3,7 @@ package sim_test
 import (
 	"fmt"
 	"slices"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,7 +51,8 @@ func TestRuntimeAgreesWithTheSimulator(t *testing.T) {
 	if testing.Short() {
 		seeds = 15
 	}
-	var grants, extended, lost atomic.Int64
+	var mu sync.Mutex
+	var all counts
 	t.Run("seeds", func(t *testing.T) {
 		for seed := range seeds {
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -61,14 +62,18 @@ func TestRuntimeAgreesWithTheSimulator(t *testing.T) {
 				if simulated.Verdict != sim.Sound || r.verdict != sim.Sound {
 					t.Errorf("the simulator says %s %v, the runtime %s %v", simulated.Verdict, simulated.Violations, r.verdict, r.found)
 				}
-				grants.Add(int64(r.grants))
-				extended.Add(int64(r.extended))
-				lost.Add(int64(r.lost))
+				mu.Lock()
+				defer mu.Unlock()
+				all.add(r.counts)
 			})
 		}
 	})
-	t.Logf("%d seeds: %d grants, %d extensions, %d leases lost", seeds, grants.Load(), extended.Load(), lost.Load())
-	if grants.Load() == 0 || extended.Load() == 0 || lost.Load() == 0 {
+	t.Logf("%d seeds: %+v", seeds, all)
+	outcomes := []int{all.grants, all.extended, all.lost}
+	if !testing.Short() {
+		outcomes = append(outcomes, all.shared, all.downgraded, all.upgrades, all.several, all.joint, all.needed, all.inTurn, all.readersLast)
+	}
+	if slices.Contains(outcomes, 0) {
 		t.Error("the plans did not reach every outcome")
 	}
 }
@@ -142,6 +147,45 @@ at 1700ms unlock c2
 		{"without a fence", "lock fence=off\n", sim.Outside},
 		{"with it", "lock fence=on\n", sim.Sound},
 	}},
+	{"readers and writers", `
+clients 2
+length 3s
+at 100ms evict n*
+at 2s unlock c1
+at 2500ms unlock c2
+`, []variant{
+		{"both read", "at 1ms lock c1 x read\nat 200ms lock c2 x read\n", sim.Sound},
+		{"one writes", "at 1ms lock c1 x read\nat 200ms lock c2 x write\n", sim.Outside},
+		{"one has it alone", "at 1ms lock c1 x\nat 200ms lock c2 x read\n", sim.Outside},
+		{"one goes on to read", "at 1ms lock c1 x write\nat 150ms downgrade c1\nat 200ms lock c2 x read\n", sim.Sound},
+		{"one does too late", "at 1ms lock c1 x write\nat 300ms downgrade c1\nat 200ms lock c2 x read\n", sim.Outside},
+	}},
+	{"several names", `
+clients 2
+length 3s
+at 1ms lock c1 x,y
+at 100ms evict n*
+at 2s unlock c1
+at 2500ms unlock c2
+`, []variant{
+		{"that meet", "at 200ms lock c2 y,z\n", sim.Outside},
+		{"of which one is wanted", "at 200ms lock c2 y\n", sim.Outside},
+		{"that do not meet", "at 200ms lock c2 z,w\n", sim.Sound},
+	}},
+	{"nodes forget a lock that more than a majority needs", `
+clients 2
+length 3s
+network delay=1ms
+at 0s cut c1-n5
+at 1ms lock c1 x
+at 60ms lock c2 x
+at 1500ms unlock c1
+at 2500ms unlock c2
+`, []variant{
+		{"two of four", "lock guard=off need=4\nat 40ms crash n1,n2 empty for 10ms\n", sim.Sound},
+		{"two of a majority", "lock guard=off\nat 0s cut c1-n4\nat 40ms crash n1,n2 empty for 10ms\n", sim.Unsafe},
+		{"three of four", "lock guard=off need=4\nat 40ms crash n1,n2,n3 empty for 10ms\n", sim.Unsafe},
+	}},
 	{"rounds", `
 clients 2
 length 2s
@@ -169,7 +213,7 @@ func TestRuntimeOnTheSystemClock(t *testing.T) {
 			if r.verdict != sim.Sound {
 				t.Errorf("%s: %v\n%s", r.verdict, r.found, p)
 			}
-			t.Logf("%d grants, %d extensions, %d leases lost", r.grants, r.extended, r.lost)
+			t.Logf("%+v", r.counts)
 		})
 	}
 }

@@ -1,0 +1,126 @@
+package sim_test
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/redquorum/redquorum/node"
+)
+
+// A link is one process's end of a wire: the node that its Locker talks to.
+type link struct {
+	w *wire
+	c *process
+
+	mu     sync.Mutex // not held during a reply
+	open   map[*request]bool
+	closed bool
+}
+
+// A request is a command that is not answered yet.
+type request struct {
+	asks  string // the owner that it is to acquire something for; "" if it is another command
+	reply func(node.Reply)
+}
+
+// Name implements node.Node.
+func (l *link) Name() string { return l.w.server.Name() }
+
+// Submit implements node.Node.
+func (l *link) Submit(cmd node.Command, reply func(node.Reply)) {
+	l.w.r.asks(l.c, &cmd)
+	if l.w.r.clock.Now() >= cmd.Deadline {
+		reply(node.Reply{Err: node.ErrTimeout, Unsent: true})
+		return
+	}
+	q := &request{reply: reply}
+	if cmd.Kind == node.Acquire {
+		q.asks = cmd.Claims[0].Owner
+	}
+	if !l.begin(q) {
+		reply(node.Reply{Err: node.ErrClosed, Unsent: true})
+		return
+	}
+	conn, kind := l.w.connection(), cmd.Kind.String()
+	l.w.at(cmd.Deadline, func() {
+		if l.answer(q, node.Reply{Err: node.ErrTimeout}) && conn == l.w.connection() {
+			l.w.reconnect()
+		}
+	})
+	if l.c.dead.Load() {
+		return
+	}
+	cmd.Claims = slices.Clone(cmd.Claims)
+	s := l.w.server
+	life := s.connect()
+	l.w.carry(toNode, conn, kind, func() {
+		s.arrive(life, cmd, func(r node.Reply) {
+			l.w.carry(toClient, conn, kind, func() {
+				if conn == l.w.connection() {
+					l.answer(q, r)
+				}
+			}, nil)
+		})
+	}, func() {
+		s.arrive(life, cmd, func(node.Reply) {})
+	})
+}
+
+// begin notes a request, unless the link is closed.
+func (l *link) begin(q *request) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.open[q] = true
+	}
+	return !l.closed
+}
+
+// answer answers a request, unless that was done.
+func (l *link) answer(q *request, r node.Reply) bool {
+	l.mu.Lock()
+	open := l.open[q]
+	delete(l.open, q)
+	l.mu.Unlock()
+	if open && q.asks != "" && r.Status == node.Granted {
+		l.w.r.votes(q.asks, l.w.number)
+	}
+	if open {
+		q.reply(r)
+	}
+	return open
+}
+
+// Watch implements node.Node.
+func (l *link) Watch(name string, mode node.Mode, wake func()) (stop func()) {
+	var mu sync.Mutex // held during wake, so that none begins when stop has returned
+	stopped := false
+	unwatch := l.w.server.Watch(name, mode, func() {
+		l.w.carry(toClient, l.w.connection(), notice, func() {
+			mu.Lock()
+			defer mu.Unlock()
+			if !stopped && !l.c.dead.Load() {
+				wake()
+			}
+		}, nil)
+	})
+	return func() {
+		unwatch()
+		mu.Lock()
+		defer mu.Unlock()
+		stopped = true
+	}
+}
+
+// Close implements node.Node.
+func (l *link) Close() error {
+	l.mu.Lock()
+	l.closed = true
+	open := slices.Collect(maps.Keys(l.open))
+	l.mu.Unlock()
+	for _, q := range open {
+		l.answer(q, node.Reply{Err: node.ErrClosed})
+	}
+	return nil
+}
