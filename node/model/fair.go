@@ -137,10 +137,9 @@ func (s *Server) keepPlace(now Time, queue *key, cmd node.Command) {
 	if i, found := queue.rank(cmd.Waiter); found {
 		queue.fields = slices.Delete(queue.fields, i, i+1)
 	}
-	if queue.kind == none || queue.expires == Never {
-		queue.kind, queue.expires = queued, 0
+	if queue.kind == none || queue.expires == Never || queue.expires < expires {
+		queue.kind, queue.expires = queued, expires
 	}
-	queue.expires = max(queue.expires, expires)
 	place := node.Field{Name: cmd.Waiter, Value: strconv.FormatInt(int64(cmd.Ticket), 10)}
 	i, _ := slices.BinarySearchFunc(queue.fields, place, inTurn)
 	queue.fields = slices.Insert(queue.fields, i, place)

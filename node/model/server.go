@@ -310,11 +310,11 @@ func (s *Server) State(now Time, name string, state *node.State) error {
 	}
 	switch k.lock.kind {
 	case hash:
-		until := Time(0)
+		until := noReader
 		if k.lock.mode() == reading {
 			state.Fields, until = s.living(state.Fields, now, k.lock, name)
 		}
-		if until == 0 {
+		if until == noReader {
 			state.Fields = append(state.Fields[:0], k.lock.fields...)
 		}
 	case text, number:

@@ -246,3 +246,56 @@ func TestNoAllocations(t *testing.T) {
 		t.Errorf("%v allocations to acquire and release", got)
 	}
 }
+
+// TestOriginOfTime: the same commands have the same replies whatever the clock
+// shows, below zero too.
+func TestOriginOfTime(t *testing.T) {
+	history := func(origin model.Time) (replies []node.Reply, left []model.Entry) {
+		var s model.Server
+		token := node.Token(0)
+		do := func(kind node.Kind, mode node.Mode, owner string, ticket node.Token, after model.Time) {
+			if kind == node.Acquire {
+				token++
+			}
+			r, _ := s.Apply(origin+after, node.Command{
+				Kind: kind, Mode: mode, Claims: []node.Claim{{Name: "n", Owner: owner, Token: token}}, TTL: 300 * ms,
+				Retention: time.Hour, Waiter: "w" + owner, Ticket: ticket, Patience: 100 * ms,
+			})
+			replies = append(replies, r)
+		}
+		do(node.Acquire, node.Read, "a", 0, 0)
+		do(node.Acquire, node.Read, "b", 0, 50)
+		do(node.Acquire, node.Write, "c", 0, 60) // a and b read
+		do(node.Inspect, node.Exclusive, "", 0, 70)
+		do(node.Release, node.Read, "a", 0, 80)
+		do(node.Acquire, node.Write, "c", 0, 90) // b reads
+		do(node.Release, node.Read, "b", 0, 100)
+		do(node.Acquire, node.Write, "c", 0, 110)
+		do(node.Downgrade, node.Exclusive, "c", 0, 120)
+		do(node.Acquire, node.Write, "d", 0, 130) // c reads
+		do(node.Acquire, node.Write, "d", 0, 420) // c is dead
+		do(node.Release, node.Write, "d", 0, 430)
+		do(node.Acquire, node.Exclusive, "e", 1, 440)
+		do(node.Acquire, node.Exclusive, "f", 2, 450)
+		do(node.Acquire, node.Exclusive, "g", 3, 460)
+		do(node.Release, node.Exclusive, "e", 1, 470)
+		do(node.Inspect, node.Exclusive, "", 0, 480)
+		left = s.Dump(origin + 490)
+		for i := range left {
+			left[i].Expires -= origin
+		}
+		return replies, left
+	}
+	wantReplies, wantLeft := history(1_000_000)
+	for _, origin := range []model.Time{0, -1, -100, -1_000_000_000} {
+		replies, left := history(origin)
+		for i := range wantReplies {
+			if !reflect.DeepEqual(replies[i], wantReplies[i]) {
+				t.Errorf("from %d on, command %d: got %+v, want %+v", origin, i, replies[i], wantReplies[i])
+			}
+		}
+		if !reflect.DeepEqual(left, wantLeft) {
+			t.Errorf("from %d on: got %+v, want %+v", origin, left, wantLeft)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -13,6 +14,10 @@ const (
 	reading = "read"
 	writing = "write"
 )
+
+// noReader is when the last reader dies of those that there are not: a clock may show
+// any other time.
+const noReader Time = math.MinInt64
 
 // lookUpShared returns the keys of a name that is read and written, as they are at
 // now.
@@ -54,7 +59,9 @@ func (s *Server) acquireRead(now Time, cmd node.Command) node.Reply {
 	expires := now + life(cmd.TTL)
 	s.put(s.found(s.hold(c.Name, c.Owner)), "1", expires)
 	s.change(k.lock)
-	k.lock.kind, k.lock.expires = hash, max(k.lock.expires, expires)
+	if k.lock.kind == none || k.lock.expires < expires {
+		k.lock.kind, k.lock.expires = hash, expires
+	}
 	k.lock.set(node.ModeField, reading)
 	k.lock.set(c.Owner, "1")
 	return node.Reply{Status: node.Granted}
@@ -81,7 +88,7 @@ func (s *Server) acquireWrite(now Time, cmd node.Command) node.Reply {
 	highest = max(highest, fence)
 	inTheWay := k.lock.kind == hash
 	if k.lock.mode() == reading {
-		if inTheWay = s.bury(now, k.lock, c.Name) > 0; inTheWay && cmd.Patience > 0 && c.Token > fence {
+		if inTheWay = s.bury(now, k.lock, c.Name) != noReader; inTheWay && cmd.Patience > 0 && c.Token > fence {
 			s.put(k.intent, cmd.Waiter, now+life(cmd.Patience))
 		}
 	}
@@ -124,7 +131,7 @@ func (s *Server) releaseShared(now Time, cmd node.Command) (reply node.Reply, pu
 	if wrote || read && shares {
 		until := s.bury(now, k.lock, c.Name)
 		s.change(k.lock)
-		if until == 0 {
+		if until == noReader {
 			k.lock.clear()
 			tell = true
 		} else {
@@ -189,35 +196,37 @@ func (s *Server) reads(now Time, lock *key, c node.Claim) bool {
 	return hold != nil && hold.alive(now)
 }
 
-// bury returns when the last living reader of lock dies, 0 if there is none, and
-// if there is one takes the dead away.
+// bury returns when the last living reader of lock dies, or noReader, and if there
+// is one takes the dead away.
 func (s *Server) bury(now Time, lock *key, name string) Time {
 	living, until := s.living(s.fields[:0], now, lock, name)
 	s.change(lock)
-	if until > 0 {
+	if until != noReader {
 		s.fields, lock.fields = lock.fields, living
 	}
 	return until
 }
 
 // living appends to fields those of lock, but for dead readers. It also returns when
-// the last reader dies, 0 if there is none.
+// the last reader dies, or noReader.
 func (s *Server) living(fields []node.Field, now Time, lock *key, name string) (all []node.Field, until Time) {
+	until = noReader
 	for _, f := range lock.fields {
 		if f.Name == node.ModeField {
 			fields = append(fields, f)
 			continue
 		}
-		if dies := s.dies(now, name, f); dies > 0 {
+		if dies := s.dies(now, name, f); dies != noReader {
 			fields, until = append(fields, f), max(until, dies)
 		}
 	}
 	return fields, until
 }
 
-// dies returns when a reader will, 0 if it is dead. Redisson counts a reader's holds
+// dies returns when a reader will, or noReader if it is dead. Redisson counts a reader's holds
 // in its field.
 func (s *Server) dies(now Time, name string, reader node.Field) (at Time) {
+	at = noReader
 	holds, err := strconv.Atoi(reader.Value)
 	if err != nil {
 		holds = 1

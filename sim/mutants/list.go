@@ -348,7 +348,7 @@ var mutants = []*Mutant{
 	{ID: "M112", Bug: "a writer that gave up keeps readers out",
 		Edits: edit(sharedGo, "tell := cmd.Waiter != \"\" && cmd.Patience <= 0 && s.forgetIntent(k, cmd.Waiter)", "tell := false")},
 	{ID: "M113", Bug: "a reader's release removes the lock of all readers",
-		Edits: edit(sharedGo, "\t\tif until == 0 {\n", "\t\tif true {\n")},
+		Edits: edit(sharedGo, "\t\tif until == noReader {\n", "\t\tif true {\n")},
 	{ID: "M114", Bug: "a reader's extension shortens the lock of all readers",
 		Edits: edit(sharedGo, "\t\t\tif k.expires < expires {\n", "\t\t\tif true {\n")},
 	{ID: "M115", Bug: "a reader's lease is extended as a plain one: the lock and not the hold",
