@@ -417,3 +417,43 @@ func TestNamesDoNotKeepTheirHolderWaiting(t *testing.T) {
 		wg.Wait()
 	})
 }
+
+// Who waits behind somebody who asks for several names looks again and again whether
+// that one is stuck: it may become so late.
+func TestNamesThatGetStuckLateCanBePassed(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		defer l.Close()
+		w.foreign("a", time.Hour, 0, 1, 2)
+		var wg sync.WaitGroup
+		wg.Go(func() { // it is not stuck: who has a is not of this process
+			if both, err := l.Lock(background, "a", quorum.WithNames("b")); err != nil {
+				t.Error(err)
+			} else {
+				_ = both.Unlock(background)
+			}
+		})
+		time.Sleep(100 * time.Millisecond)
+		var stuck time.Time
+		wg.Go(func() {
+			b, err := l.Lock(background, "b", quorum.WithWait(time.Minute))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if d := time.Since(stuck); stuck.IsZero() || d > 2*quorum.DefaultPoll+10*time.Millisecond {
+				t.Errorf("it passed %v after the one before it got stuck", d)
+			}
+			_ = b.Unlock(background)
+		})
+		time.Sleep(5*quorum.DefaultPoll + 100*time.Millisecond) // it has looked more than once
+		for _, n := range w.nodes {
+			n.Do(func(s *model.Server, _ model.Time) { s.Del("a") }) // without a notice
+		}
+		stuck = time.Now()
+		a := must[*quorum.Lease](t)(l.TryLock(background, "a"))
+		time.Sleep(2 * time.Minute)
+		_ = a.Unlock(background)
+		wg.Wait()
+	})
+}
