@@ -17,37 +17,26 @@ import (
 func TestFairServesInOrder(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		const waiters = 12
-		holder := w.locker(quorum.Options{})
-		defer holder.Close()
-		held := must[*quorum.Lease](t)(holder.Lock(background, "x"))
+		held := lock(t, w.locker(quorum.Options{}), "x")
 		var mu sync.Mutex
 		var served []int
 		var wg sync.WaitGroup
 		for i := range waiters {
 			l := w.locker(quorum.Options{})
-			defer l.Close()
 			wg.Go(func() {
-				lease, err := l.Lock(background, "x", quorum.WithFair())
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				mu.Lock()
-				served = append(served, i)
-				mu.Unlock()
-				time.Sleep(20 * time.Millisecond)
-				if err := lease.Unlock(background); err != nil {
-					t.Error(err)
-				}
+				use(t, l, "x", func(*quorum.Lease) {
+					mu.Lock()
+					served = append(served, i)
+					mu.Unlock()
+					time.Sleep(20 * time.Millisecond)
+				}, quorum.WithFair())
 			})
 			time.Sleep(10 * time.Millisecond)
 		}
 		time.Sleep(3 * time.Second) // for longer than a place is kept
-		if err := held.Unlock(background); err != nil {
-			t.Fatal(err)
-		}
+		unlock(t, held)
 		wg.Wait()
-		if !slices.IsSorted(served) {
+		if len(served) != waiters || !slices.IsSorted(served) {
 			t.Errorf("served in the order %v", served)
 		}
 	})
@@ -57,37 +46,15 @@ func TestFairServesInOrder(t *testing.T) {
 // and none of them waits for ever.
 func TestFairAgreesWhereRequestsCross(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
-		var wg sync.WaitGroup
-		began := time.Now()
+		c := newContest(t)
 		for i := range 8 {
 			// To each node another is the nearest.
-			var nodes []node.Node
-			for k, n := range w.nodes {
-				each := time.Duration(1+(i+2*k)%5) * time.Millisecond
-				nodes = append(nodes, far{shared{n, w.sent[k]}, w.clock, each, 0, nil})
-			}
-			l := must[*quorum.Locker](t)(quorum.New(nodes, quorum.Options{Clock: w.clock}))
-			defer time.Sleep(time.Second) // for what is still under way: time stops with the test
-			defer l.Close()
-			wg.Go(func() {
-				for range 10 {
-					lease, err := l.Lock(background, "x", quorum.WithFair())
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					time.Sleep(time.Millisecond)
-					if err := lease.Unlock(background); err != nil {
-						t.Error(err)
-					}
-				}
-			})
+			l := w.far(quorum.Options{}, func(k int) time.Duration { return time.Duration(1+(i+2*k)%5) * time.Millisecond })
+			c.task(10, func() (held, error) { return l.Lock(background, "x", quorum.WithFair()) }, always(time.Millisecond))
 		}
-		wg.Wait()
-		// Where each node served those first who came to it first, it would be 3.5 s.
-		if took := time.Since(began); took > 2*time.Second {
-			t.Errorf("80 turns of 1 ms took %v", took)
-		}
+		// Where each node served those first who came to it first, it would be 3.5 s
+		// for all.
+		c.wait(2 * time.Second / 80)
 	})
 }
 
@@ -96,9 +63,7 @@ func TestFairForgetsADeadWaiter(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		holder, next := w.locker(quorum.Options{}), w.locker(quorum.Options{})
 		dead, cut := w.cuttable()
-		defer holder.Close()
-		defer next.Close()
-		held := must[*quorum.Lease](t)(holder.Lock(background, "x"))
+		held := lock(t, holder, "x")
 		go func() { _, _ = dead.Lock(background, "x", quorum.WithFair()) }()
 		time.Sleep(100 * time.Millisecond)
 		cut.Store(true)
@@ -109,9 +74,7 @@ func TestFairForgetsADeadWaiter(t *testing.T) {
 			got <- err
 		}()
 		time.Sleep(100 * time.Millisecond)
-		if err := held.Unlock(background); err != nil {
-			t.Fatal(err)
-		}
+		unlock(t, held)
 		if err := <-got; err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +82,6 @@ func TestFairForgetsADeadWaiter(t *testing.T) {
 			t.Errorf("the waiter behind a dead one waited for %v", took)
 		}
 		cut.Store(false)
-		dead.Close()
 	})
 }
 
@@ -127,24 +89,17 @@ func TestFairForgetsADeadWaiter(t *testing.T) {
 func TestFairWaiterGivesUpItsPlace(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		holder, impatient, next := w.locker(quorum.Options{}), w.locker(quorum.Options{}), w.locker(quorum.Options{})
-		defer holder.Close()
-		defer impatient.Close()
-		defer next.Close()
-		held := must[*quorum.Lease](t)(holder.Lock(background, "x"))
+		held := lock(t, holder, "x")
 		if _, err := impatient.Lock(background, "x", quorum.WithFair(), quorum.WithWait(200*time.Millisecond)); !errors.Is(err, quorum.ErrHeld) {
 			t.Fatalf("it gave up with %v", err)
 		}
 		time.Sleep(50 * time.Millisecond)
-		if err := held.Unlock(background); err != nil {
-			t.Fatal(err)
-		}
+		unlock(t, held)
 		lease, err := next.TryLock(background, "x", quorum.WithFair())
 		if err != nil {
 			t.Fatalf("nobody is in line, and yet %v", err)
 		}
-		if err := lease.Unlock(background); err != nil {
-			t.Fatal(err)
-		}
+		unlock(t, lease)
 	})
 }
 
@@ -153,10 +108,7 @@ func TestFairTryLockDoesNotBarge(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		holder, other := w.locker(quorum.Options{}), w.locker(quorum.Options{})
 		waiter, cut := w.cuttable()
-		defer holder.Close()
-		defer waiter.Close()
-		defer other.Close()
-		held := must[*quorum.Lease](t)(holder.Lock(background, "x"))
+		held := lock(t, holder, "x")
 		ctx, cancel := context.WithCancel(background)
 		ended := make(chan error, 1)
 		go func() {
@@ -165,17 +117,15 @@ func TestFairTryLockDoesNotBarge(t *testing.T) {
 		}()
 		time.Sleep(100 * time.Millisecond)
 		cut.Store(true) // it cannot take its turn
-		if err := held.Unlock(background); err != nil {
-			t.Fatal(err)
-		}
+		unlock(t, held)
 		if _, err := other.TryLock(background, "x", quorum.WithFair()); !errors.Is(err, quorum.ErrHeld) {
 			t.Errorf("somebody is in line, and yet %v", err)
 		}
 		lease, err := other.TryLock(background, "x")
 		if err != nil {
 			t.Errorf("a plain lock does not stand in line: %v", err)
-		} else if err := lease.Unlock(background); err != nil {
-			t.Error(err)
+		} else {
+			unlock(t, lease)
 		}
 		cancel()
 		<-ended
@@ -186,7 +136,6 @@ func TestFairTryLockDoesNotBarge(t *testing.T) {
 func TestFairIsForOneName(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
-		defer l.Close()
 		if _, err := l.Lock(background, "x", quorum.WithFair(), quorum.WithNames("y")); err == nil {
 			t.Error("several names in line")
 		}
@@ -196,24 +145,7 @@ func TestFairIsForOneName(t *testing.T) {
 // cuttable makes another Locker, and what cuts it off from all nodes.
 func (w *world) cuttable() (*quorum.Locker, *atomic.Bool) {
 	cut := new(atomic.Bool)
-	var nodes []node.Node
-	for i, n := range w.nodes {
-		nodes = append(nodes, cuttable{shared{n, w.sent[i]}, cut})
-	}
-	return must[*quorum.Locker](w.t)(quorum.New(nodes, quorum.Options{Clock: w.clock})), cut
-}
-
-type cuttable struct {
-	shared
-	cut *atomic.Bool
-}
-
-func (c cuttable) Submit(cmd node.Command, reply func(node.Reply)) {
-	if c.cut.Load() {
-		reply(node.Reply{Err: node.ErrUnreachable, Unsent: true})
-		return
-	}
-	c.shared.Submit(cmd, reply)
+	return w.behind(quorum.Options{}, func(_ int, n node.Node) node.Node { return cuttable{n, cut} }), cut
 }
 
 // On real servers, across processes as far as the nodes can tell: nobody is served
@@ -247,9 +179,7 @@ func TestFairOnRealServers(t *testing.T) {
 				mu.Unlock()
 				time.Sleep(2 * time.Millisecond)
 				inside.Add(-1)
-				if err := lease.Unlock(background); err != nil {
-					t.Error(err)
-				}
+				unlock(t, lease)
 			}
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,26 +19,16 @@ import (
 // The tests of this file are about locks of several deployments that are held as
 // one.
 
-// on makes a Locker on the nodes from one index up to another.
-func (w *world) on(from, to int, o quorum.Options) *quorum.Locker {
-	w.t.Helper()
-	some := *w
-	some.nodes, some.sent = w.nodes[from:to], w.sent[from:to]
-	return some.locker(o)
-}
-
 // process is a program that uses two deployments of three nodes each.
-func (w *world) process(o quorum.Options) (north, south *quorum.Locker, both []quorum.Part) {
+func (w *world) process() (both []quorum.Part) {
 	w.t.Helper()
-	north, south = w.on(0, 3, o), w.on(3, 6, o)
-	return north, south, []quorum.Part{{Locker: north, Name: "x"}, {Locker: south, Name: "y"}}
+	north, south := w.on(0, 3, quorum.Options{}), w.on(3, 6, quorum.Options{})
+	return []quorum.Part{{Locker: north, Name: "x"}, {Locker: south, Name: "y"}}
 }
 
 func TestJointIsAllOrNothing(t *testing.T) {
 	inWorld(t, 6, func(w *world) {
-		north, south, both := w.process(quorum.Options{})
-		defer north.Close()
-		defer south.Close()
+		both := w.process()
 		w.foreign("y", time.Minute, 3, 4)
 		_, err := quorum.TryLockAll(background, both)
 		var details *quorum.Error
@@ -62,9 +53,7 @@ func TestJointIsAllOrNothing(t *testing.T) {
 		if w.locked("x") != 3 || w.locked("y") != 3 {
 			t.Errorf("on %d and %d nodes", w.locked("x"), w.locked("y"))
 		}
-		if err := j.Unlock(background); err != nil {
-			t.Error(err)
-		}
+		unlock(t, j)
 		if w.locked("x") != 0 || w.locked("y") != 0 {
 			t.Errorf("after Unlock on %d and %d nodes", w.locked("x"), w.locked("y"))
 		}
@@ -80,83 +69,41 @@ func TestJointsDoNotDeadlock(t *testing.T) {
 		for i, n := range w.nodes {
 			n.Delay(time.Duration(1+i%3) * 500 * time.Microsecond)
 		}
-		var wg sync.WaitGroup
-		var mu sync.Mutex
-		inside := make(map[string]int)
-		start := time.Now()
+		c := newContest(t)
 		for seed := range uint64(6) {
 			rnd := rand.New(rand.NewPCG(seed, 1))
 			all := []quorum.Part{{Name: "x"}, {Name: "y"}, {Name: "x"}}
 			for i := range all {
 				all[i].Locker = w.on(3*i, 3*i+3, quorum.Options{})
-				defer all[i].Locker.Close()
 			}
 			all = append(all, quorum.Part{Locker: all[0].Locker, Name: "z"})
-			wg.Go(func() {
-				for range 20 {
-					parts := append([]quorum.Part(nil), all...)
-					rnd.Shuffle(len(parts), func(i, k int) { parts[i], parts[k] = parts[k], parts[i] })
-					parts = parts[:1+rnd.IntN(len(parts))]
-					j, err := quorum.LockAll(background, parts)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					if len(j.Leases()) != len(parts) {
-						t.Errorf("%d leases of %d parts", len(j.Leases()), len(parts))
-					}
-					enter := func(d int) {
-						mu.Lock()
-						defer mu.Unlock()
-						for _, p := range parts {
-							key := p.String()
-							if inside[key] += d; inside[key] > 1 {
-								t.Errorf("%d hold %s", inside[key], key)
-							}
-						}
-					}
-					enter(1)
-					time.Sleep(time.Duration(rnd.IntN(5)) * time.Millisecond)
-					enter(-1)
-					if err := j.Unlock(background); err != nil {
-						t.Error(err)
-					}
+			c.task(20, func() (held, error) {
+				parts := slices.Clone(all)
+				rnd.Shuffle(len(parts), func(i, k int) { parts[i], parts[k] = parts[k], parts[i] })
+				parts = parts[:1+rnd.IntN(len(parts))]
+				j, err := quorum.LockAll(background, parts)
+				if err == nil && len(j.Leases()) != len(parts) {
+					t.Errorf("%d leases of %d parts", len(j.Leases()), len(parts))
 				}
-			})
+				return joint{j, parts}, err
+			}, func() time.Duration { return time.Duration(rnd.IntN(5)) * time.Millisecond })
 		}
-		wg.Wait()
-		if d := time.Since(start); d > 10*time.Second {
-			t.Errorf("it took %v", d)
-		} else {
-			t.Log(d)
-		}
+		c.wait(10 * time.Second / 120)
 	})
 }
-
-// An alias is a node that this program calls by another name than others do.
-type alias struct {
-	node.Node
-	name string
-}
-
-func (a alias) Name() string { return a.name }
 
 // Where programs disagree about the order, because they call the nodes by other
 // names, each gives up what it has after a while.
 func TestJointsWithOtherNamesComeApart(t *testing.T) {
 	inWorld(t, 2, func(w *world) {
 		locker := func(i int, name string) *quorum.Locker {
-			return must[*quorum.Locker](t)(quorum.New([]node.Node{alias{shared{w.nodes[i], w.sent[i]}, name}}, quorum.Options{Clock: w.clock}))
+			return w.open(quorum.Options{}, []node.Node{alias{w.listed()[i], name}})
 		}
-		for _, n := range w.nodes {
-			n.Delay(10 * time.Millisecond)
-		}
+		w.delay(10*time.Millisecond, 0)
 		var wg sync.WaitGroup
 		start := time.Now()
 		for _, names := range [][2]string{{"a", "b"}, {"b", "a"}} {
 			parts := []quorum.Part{{Locker: locker(0, names[0]), Name: "x"}, {Locker: locker(1, names[1]), Name: "x"}}
-			defer parts[0].Locker.Close()
-			defer parts[1].Locker.Close()
 			wg.Go(func() {
 				j, err := quorum.LockAll(background, parts)
 				if err != nil {
@@ -164,9 +111,7 @@ func TestJointsWithOtherNamesComeApart(t *testing.T) {
 					return
 				}
 				time.Sleep(time.Second)
-				if err := j.Unlock(background); err != nil {
-					t.Error(err)
-				}
+				unlock(t, j)
 			})
 		}
 		wg.Wait()
@@ -180,9 +125,7 @@ func TestJointsWithOtherNamesComeApart(t *testing.T) {
 // command.
 func TestJointIsValidAsLongAsItsShortestPart(t *testing.T) {
 	inWorld(t, 6, func(w *world) {
-		north, south, both := w.process(quorum.Options{})
-		defer north.Close()
-		defer south.Close()
+		both := w.process()
 		for _, n := range w.nodes {
 			n.Delay(100 * time.Millisecond)
 		}
@@ -201,9 +144,7 @@ func TestJointIsValidAsLongAsItsShortestPart(t *testing.T) {
 		if j.Context().Err() != nil {
 			t.Error(context.Cause(j.Context()))
 		}
-		if err := j.Unlock(background); err != nil {
-			t.Error(err)
-		}
+		unlock(t, j)
 		if err := context.Cause(j.Context()); err != quorum.ErrNotHeld {
 			t.Errorf("its context ended with %v", err)
 		}
@@ -214,7 +155,7 @@ func TestJointIsValidAsLongAsItsShortestPart(t *testing.T) {
 // ended.
 func TestJointEndsWithItsFirstPart(t *testing.T) {
 	inWorld(t, 6, func(w *world) {
-		north, south, both := w.process(quorum.Options{})
+		both := w.process()
 		j := must[*quorum.Joint](t)(quorum.LockAll(background, both))
 		for _, n := range w.nodes[3:] {
 			n.Hang(true)
@@ -249,8 +190,6 @@ func TestJointEndsWithItsFirstPart(t *testing.T) {
 		for _, n := range w.nodes[3:] {
 			n.Hang(false)
 		}
-		north.Close()
-		south.Close()
 	})
 }
 
@@ -258,30 +197,22 @@ func TestJointEndsWithItsFirstPart(t *testing.T) {
 // again.
 func TestJointNests(t *testing.T) {
 	inWorld(t, 6, func(w *world) {
-		north, south, both := w.process(quorum.Options{})
-		defer north.Close()
-		defer south.Close()
+		both := w.process()
 		outer := must[*quorum.Joint](t)(quorum.LockAll(background, both))
 		inner := must[*quorum.Joint](t)(quorum.TryLockAll(outer.Context(), both))
-		one := must[*quorum.Lease](t)(south.TryLock(inner.Context(), "y"))
+		one := must[*quorum.Lease](t)(both[1].Locker.TryLock(inner.Context(), "y"))
 		if one.Token() != outer.Leases()[1].Token() || inner.Leases()[0].Token() != outer.Leases()[0].Token() {
 			t.Error("a nested lease has a token of its own")
 		}
-		if err := inner.Unlock(background); err != nil {
-			t.Error(err)
-		}
+		unlock(t, inner)
 		if inner.Context().Err() == nil || outer.Context().Err() != nil {
 			t.Errorf("inner ended: %v, outer ended: %v", inner.Context().Err(), outer.Context().Err())
 		}
-		if err := outer.Unlock(background); err != nil {
-			t.Error(err)
-		}
+		unlock(t, outer)
 		if w.locked("x") != 0 || w.locked("y") != 3 {
 			t.Errorf("on %d and %d nodes", w.locked("x"), w.locked("y"))
 		}
-		if err := one.Unlock(background); err != nil {
-			t.Error(err)
-		}
+		unlock(t, one)
 		if w.locked("y") != 0 {
 			t.Errorf("on %d nodes", w.locked("y"))
 		}
@@ -291,10 +222,9 @@ func TestJointNests(t *testing.T) {
 // The owner of a name in one deployment is nobody in another.
 func TestOwnersAreOfOneDeployment(t *testing.T) {
 	inWorld(t, 6, func(w *world) {
-		north, south, _ := w.process(quorum.Options{})
-		defer north.Close()
-		defer south.Close()
-		lease := must[*quorum.Lease](t)(north.Lock(background, "x"))
+		both := w.process()
+		north, south := both[0].Locker, both[1].Locker
+		lease := lock(t, north, "x")
 		must[*quorum.Lease](t)(south.TryLock(lease.Context(), "x"))
 		if _, err := south.TryLock(lease.Context(), "x"); !errors.Is(err, quorum.ErrHeld) {
 			t.Errorf("two that do not know of each other hold one name: %v", err)
@@ -305,8 +235,7 @@ func TestOwnersAreOfOneDeployment(t *testing.T) {
 // Waiting ends when it should, and nothing is left over.
 func TestJointWaitIsBounded(t *testing.T) {
 	inWorld(t, 6, func(w *world) {
-		north, south, both := w.process(quorum.Options{})
-		defer north.Close()
+		both := w.process()
 		w.foreign("y", time.Hour, 3, 4, 5)
 		start := time.Now()
 		both[0].Options = []quorum.Option{quorum.WithWait(90 * time.Second)}
@@ -322,7 +251,7 @@ func TestJointWaitIsBounded(t *testing.T) {
 		if d := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "enough") || d > 3*time.Second {
 			t.Errorf("after %v: %v", d, err)
 		}
-		time.AfterFunc(time.Second, func() { south.Close() })
+		time.AfterFunc(time.Second, func() { both[1].Locker.Close() })
 		if _, err := quorum.LockAll(background, both); !errors.Is(err, quorum.ErrClosed) {
 			t.Errorf("got %v", err)
 		}
@@ -336,11 +265,8 @@ func TestJointWaitIsBounded(t *testing.T) {
 // all soon after that part is free.
 func TestJointDoesNotHoardWhatItHas(t *testing.T) {
 	inWorld(t, 6, func(w *world) {
-		north, south, both := w.process(quorum.Options{})
-		defer north.Close()
-		defer south.Close()
+		both := w.process()
 		other := w.on(0, 3, quorum.Options{})
-		defer other.Close()
 		w.foreign("y", 10*time.Minute, 3, 4, 5)
 		start := time.Now()
 		time.AfterFunc(65*time.Second, func() {
@@ -362,17 +288,13 @@ func TestJointDoesNotHoardWhatItHas(t *testing.T) {
 			if n := w.locked("y"); n != 0 {
 				t.Errorf("%d nodes have what is free, because of something else", n)
 			}
-			if err := lease.Unlock(background); err != nil {
-				t.Error(err)
-			}
+			unlock(t, lease)
 		})
 		j := must[*quorum.Joint](t)(quorum.LockAll(background, both))
 		if d := time.Since(start); d < 10*time.Minute+14*time.Second || d > 10*time.Minute+16*time.Second {
 			t.Errorf("it took %v", d)
 		}
-		if err := j.Unlock(background); err != nil {
-			t.Error(err)
-		}
+		unlock(t, j)
 	})
 }
 
@@ -389,9 +311,7 @@ func TestJointOfFixedLeasesIsWhole(t *testing.T) {
 
 func testJointOfFixedLeases(t *testing.T, part int, option quorum.Option) {
 	inWorld(t, 6, func(w *world) {
-		north, south, both := w.process(quorum.Options{})
-		defer north.Close()
-		defer south.Close()
+		both := w.process()
 		for _, n := range w.nodes {
 			n.Delay(time.Millisecond)
 		}
@@ -420,9 +340,7 @@ func testJointOfFixedLeases(t *testing.T, part int, option quorum.Option) {
 // is left of them.
 func TestJointThatLapsedWhileItWasTaken(t *testing.T) {
 	inWorld(t, 6, func(w *world) {
-		north, south, both := w.process(quorum.Options{})
-		defer north.Close()
-		defer south.Close()
+		both := w.process()
 		both[0].Options = []quorum.Option{quorum.WithFixedLease(100 * time.Millisecond)}
 		for _, n := range w.nodes[3:] {
 			n.Delay(200 * time.Millisecond)
@@ -440,16 +358,14 @@ func TestJointThatLapsedWhileItWasTaken(t *testing.T) {
 		if d := time.Since(start); d < time.Second || d > 2*time.Second || j.Remaining() == 0 {
 			t.Errorf("after %v, %v remain", d, j.Remaining())
 		}
-		if err := j.Unlock(background); err != nil {
-			t.Error(err)
-		}
+		unlock(t, j)
 	})
 }
 
 // All releases are on their way before any is waited for.
 func TestJointUnlockWaitsOnce(t *testing.T) {
 	inWorld(t, 6, func(w *world) {
-		north, south, both := w.process(quorum.Options{})
+		both := w.process()
 		j := must[*quorum.Joint](t)(quorum.LockAll(background, both))
 		for _, n := range w.nodes {
 			n.Hang(true)
@@ -464,17 +380,13 @@ func TestJointUnlockWaitsOnce(t *testing.T) {
 		for _, n := range w.nodes {
 			n.Hang(false)
 		}
-		north.Close()
-		south.Close()
 	})
 }
 
 // What waiting cannot mend ends it, whichever part it is.
 func TestJointDoesNotWaitInVain(t *testing.T) {
 	inWorld(t, 6, func(w *world) {
-		north, south, both := w.process(quorum.Options{})
-		defer north.Close()
-		defer south.Close()
+		both := w.process()
 		for _, i := range []int{3, 4} {
 			w.nodes[i].Do(func(s *model.Server, _ model.Time) { s.Set("y", "no lock") })
 		}
@@ -488,16 +400,13 @@ func TestJointDoesNotWaitInVain(t *testing.T) {
 
 func TestBadParts(t *testing.T) {
 	inWorld(t, 6, func(w *world) {
-		north, south, both := w.process(quorum.Options{})
-		defer north.Close()
-		defer south.Close()
+		both := w.process()
 		again := w.on(0, 3, quorum.Options{})
-		defer again.Close()
 		for want, parts := range map[string][]quorum.Part{
 			"no parts":                      nil,
 			"part 2 of 2 has no Locker":     {both[0], {Name: "x"}},
-			`part 2 of 2, "" on n4,n5,n6: `: {both[0], {Locker: south}},
-			"wait is -1ns":                  {both[0], {Locker: south, Name: "y", Options: []quorum.Option{quorum.WithWait(-1)}}},
+			`part 2 of 2, "" on n4,n5,n6: `: {both[0], {Locker: both[1].Locker}},
+			"wait is -1ns":                  {both[0], {Locker: both[1].Locker, Name: "y", Options: []quorum.Option{quorum.WithWait(-1)}}},
 			"parts 1 and 3 are both":        {both[0], both[1], both[0]},
 			"parts 1 and 2 are both":        {both[0], {Locker: again, Name: "x"}},
 		} {
@@ -551,21 +460,18 @@ func TestRealJoint(t *testing.T) {
 	if err := j.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
 		t.Errorf("Unlock: %v", err)
 	}
-	if err := must[*quorum.Lease](t)(others[1].Locker.Lock(background, "x")).Unlock(background); err != nil {
-		t.Error(err)
-	}
+	unlock(t, lock(t, others[1].Locker, "x"))
 }
 
 // Parts are not waited for behind somebody who waits for one that is held.
 func TestLockAllBesideNames(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
-		defer l.Close()
 		w.foreign("aa", time.Second, 0, 1, 2)
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			time.Sleep(100 * time.Millisecond)
-			both := must[*quorum.Lease](t)(l.Lock(background, "a", quorum.WithNames("b")))
+			both := lock(t, l, "a", quorum.WithNames("b"))
 			_ = both.Unlock(background)
 		})
 		start := time.Now()

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,7 +21,6 @@ import (
 func TestNamesAreAllOrNothing(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		l := w.locker(quorum.Options{})
-		defer l.Close()
 		w.foreign("b", time.Minute, 0, 1, 2)
 		_, err := l.TryLock(background, "c", quorum.WithNames("b", "a"))
 		if !errors.Is(err, quorum.ErrHeld) || !strings.HasPrefix(err.Error(), `acquire "a,b,c": lock is held by another owner`) {
@@ -39,9 +37,7 @@ func TestNamesAreAllOrNothing(t *testing.T) {
 func TestNamesTakeOneRoundTrip(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		l, other := w.locker(quorum.Options{}), w.locker(quorum.Options{})
-		defer l.Close()
-		defer other.Close()
-		lease := must[*quorum.Lease](t)(l.Lock(background, "b", quorum.WithNames("c", "a", "b")))
+		lease := lock(t, l, "b", quorum.WithNames("c", "a", "b"))
 		if got := lease.Names(); !slices.Equal(got, []string{"a", "b", "c"}) || lease.Name() != "a" {
 			t.Errorf("names %q, name %q", got, lease.Name())
 		}
@@ -53,14 +49,10 @@ func TestNamesTakeOneRoundTrip(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if _, err := other.TryLock(background, "x", quorum.WithNames("c", "y")); !errors.Is(err, quorum.ErrHeld) {
-			t.Error(err)
-		}
+		taken(t, other, "x", quorum.WithNames("c", "y"))
 		w.sent[0].Store(0)
-		if err := lease.Unlock(background); err != nil {
-			t.Error(err)
-		}
-		again := must[*quorum.Lease](t)(l.Lock(background, "a", quorum.WithNames("c", "b")))
+		unlock(t, lease)
+		again := lock(t, l, "a", quorum.WithNames("c", "b"))
 		if n := w.sent[0].Load(); n != 2 {
 			t.Errorf("%d commands to release and acquire", n)
 		}
@@ -77,22 +69,21 @@ func TestNamesTakeOneRoundTrip(t *testing.T) {
 func TestTokenOfNamesIsAboveAllOfThem(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		l := w.locker(quorum.Options{})
-		defer l.Close()
 		var highest node.Token
 		for i, name := range []string{"b", "c", "a"} {
 			fast := w.locker(quorum.Options{Clock: wall{w.clock, time.Duration(i+1) * 48 * time.Hour}})
-			lease := must[*quorum.Lease](t)(fast.Lock(background, name))
+			lease := lock(t, fast, name)
 			highest = max(highest, lease.Token())
 			_ = lease.Unlock(background)
 			fast.Close()
 		}
-		lease := must[*quorum.Lease](t)(l.TryLock(background, "c", quorum.WithNames("b", "a")))
+		lease := tryLock(t, l, "c", quorum.WithNames("b", "a"))
 		if lease.Token() <= highest {
 			t.Errorf("token %d, the highest before was %d", lease.Token(), highest)
 		}
 		_ = lease.Unlock(background)
 		for _, name := range []string{"a", "b", "c"} {
-			if next := must[*quorum.Lease](t)(l.TryLock(background, name)); next.Token() <= lease.Token() {
+			if next := tryLock(t, l, name); next.Token() <= lease.Token() {
 				t.Errorf("token %d of %s after %d", next.Token(), name, lease.Token())
 			}
 		}
@@ -103,11 +94,9 @@ func TestTokenOfNamesIsAboveAllOfThem(t *testing.T) {
 func TestLossOfOneNameIsLossOfAll(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
-		defer a.Close()
-		defer b.Close()
-		before := must[*quorum.Lease](t)(a.Lock(background, "u", quorum.WithNames("v")))
-		lease := must[*quorum.Lease](t)(a.Lock(background, "a", quorum.WithNames("b", "c")))
-		after := must[*quorum.Lease](t)(a.Lock(background, "x"))
+		before := lock(t, a, "u", quorum.WithNames("v"))
+		lease := lock(t, a, "a", quorum.WithNames("b", "c"))
+		after := lock(t, a, "x")
 		if broken, err := b.ForceUnlock(background, "b"); !broken || err != nil {
 			t.Fatal(broken, err)
 		}
@@ -139,8 +128,7 @@ func TestLossOfOneNameIsLossOfAll(t *testing.T) {
 func TestNamesAreHealed(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		l := w.locker(quorum.Options{})
-		defer l.Close()
-		lease := must[*quorum.Lease](t)(l.Lock(background, "a", quorum.WithNames("b", "c")))
+		lease := lock(t, l, "a", quorum.WithNames("b", "c"))
 		for i, name := range []string{"a", "b"} {
 			w.nodes[i].Do(func(s *model.Server, _ model.Time) { s.Del(name) })
 		}
@@ -150,9 +138,7 @@ func TestNamesAreHealed(t *testing.T) {
 				t.Errorf("%d nodes have %s", n, name)
 			}
 		}
-		if err := lease.Unlock(background); err != nil {
-			t.Error(err)
-		}
+		unlock(t, lease)
 		if n := w.locked("a") + w.locked("b") + w.locked("c"); n != 0 {
 			t.Errorf("%d keys are left", n)
 		}
@@ -163,56 +149,20 @@ func TestNamesAreHealed(t *testing.T) {
 // for ever, and of each name one is the holder.
 func TestNamesDoNotDeadlock(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
-		for i, n := range w.nodes {
-			n.Delay(time.Duration(1+i) * 300 * time.Microsecond)
-		}
-		var wg sync.WaitGroup
-		var mu sync.Mutex
-		inside := make(map[string]int)
-		last := make(map[string]node.Token)
-		start := time.Now()
+		w.delay(300*time.Microsecond, 300*time.Microsecond)
+		c := newContest(t)
 		for range 3 {
 			l := w.locker(quorum.Options{})
-			defer l.Close()
 			for task := range uint64(4) {
 				rnd := rand.New(rand.NewPCG(task, 7))
-				wg.Go(func() {
-					for range 15 {
-						names := []string{"a", "b", "c", "d"}
-						rnd.Shuffle(4, func(i, k int) { names[i], names[k] = names[k], names[i] })
-						names = names[:1+rnd.IntN(4)]
-						lease, err := l.Lock(background, names[0], quorum.WithNames(names[1:]...))
-						if err != nil {
-							t.Error(err)
-							return
-						}
-						mu.Lock()
-						for _, name := range names {
-							if inside[name]++; inside[name] > 1 || lease.Token() <= last[name] {
-								t.Errorf("%d hold %s; token %d after %d", inside[name], name, lease.Token(), last[name])
-							}
-							last[name] = lease.Token()
-						}
-						mu.Unlock()
-						time.Sleep(time.Millisecond)
-						mu.Lock()
-						for _, name := range names {
-							inside[name]--
-						}
-						mu.Unlock()
-						if err := lease.Unlock(background); err != nil {
-							t.Error(err)
-						}
-					}
-				})
+				c.task(15, func() (held, error) {
+					names := []string{"a", "b", "c", "d"}
+					rnd.Shuffle(4, func(i, k int) { names[i], names[k] = names[k], names[i] })
+					return l.Lock(background, names[0], quorum.WithNames(names[1:1+rnd.IntN(4)]...))
+				}, always(time.Millisecond))
 			}
 		}
-		wg.Wait()
-		each := time.Since(start) / 180
-		t.Logf("%v for each acquisition", each)
-		if each > 100*time.Millisecond {
-			t.Errorf("each acquisition took %v", each)
-		}
+		c.wait(100 * time.Millisecond)
 	})
 }
 
@@ -220,27 +170,22 @@ func TestNamesDoNotDeadlock(t *testing.T) {
 func TestNamesWaitInAllTheirLines(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
-		defer l.Close()
-		held := must[*quorum.Lease](t)(l.Lock(background, "b"))
+		held := lock(t, l, "b")
 		var order []string
 		var mu sync.Mutex
 		var wg sync.WaitGroup
 		for _, names := range [][]string{{"a", "b"}, {"a"}, {"c", "a"}, {"b"}, {"c"}} {
 			wg.Go(func() {
-				lease, err := l.Lock(background, names[0], quorum.WithNames(names[1:]...))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				mu.Lock()
-				order = append(order, strings.Join(names, ""))
-				mu.Unlock()
-				time.Sleep(200 * time.Millisecond)
-				_ = lease.Unlock(background)
+				use(t, l, names[0], func(*quorum.Lease) {
+					mu.Lock()
+					order = append(order, strings.Join(names, ""))
+					mu.Unlock()
+					time.Sleep(200 * time.Millisecond)
+				}, quorum.WithNames(names[1:]...))
 			})
 			time.Sleep(10 * time.Millisecond)
 		}
-		_ = held.Unlock(background)
+		unlock(t, held)
 		wg.Wait()
 		if got := fmt.Sprint(order); got != "[ab a b ca c]" && got != "[ab b a ca c]" {
 			t.Errorf("order %v", got)
@@ -253,8 +198,7 @@ func TestNamesWaitInAllTheirLines(t *testing.T) {
 func TestNamesNest(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
-		defer l.Close()
-		lease := must[*quorum.Lease](t)(l.Lock(background, "a", quorum.WithNames("b", "c")))
+		lease := lock(t, l, "a", quorum.WithNames("b", "c"))
 		part := must[*quorum.Lease](t)(l.TryLock(lease.Context(), "c", quorum.WithNames("b")))
 		one := must[*quorum.Lease](t)(l.Lock(part.Context(), "b"))
 		if one.Token() != lease.Token() {
@@ -282,8 +226,8 @@ func TestNamesNest(t *testing.T) {
 		}
 
 		o := quorum.NewOwner()
-		must[*quorum.Lease](t)(l.Lock(background, "a", quorum.WithNames("b"), quorum.WithOwner(o)))
-		must[*quorum.Lease](t)(l.Lock(background, "b", quorum.WithOwner(o)))
+		lock(t, l, "a", quorum.WithNames("b"), quorum.WithOwner(o))
+		lock(t, l, "b", quorum.WithOwner(o))
 		if _, err := l.Lock(background, "b", quorum.WithNames("c"), quorum.WithOwner(o)); !errors.Is(err, quorum.ErrDeadlock) {
 			t.Errorf("got %v", err)
 		}
@@ -299,18 +243,14 @@ func TestNamesNest(t *testing.T) {
 func TestNamesAreHandedOver(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
-		defer a.Close()
-		defer b.Close()
-		lease := must[*quorum.Lease](t)(a.Lock(background, "y", quorum.WithNames("x")))
+		lease := lock(t, a, "y", quorum.WithNames("x"))
 		handle := must[quorum.Handle](t)(lease.Detach())
 		resumed := must[*quorum.Lease](t)(b.Resume(background, handle))
 		if got := resumed.Names(); !slices.Equal(got, []string{"x", "y"}) || resumed.Token() != lease.Token() {
 			t.Errorf("it has %q", got)
 		}
 		time.Sleep(5 * time.Minute)
-		if err := resumed.Unlock(background); err != nil {
-			t.Error(err)
-		}
+		unlock(t, resumed)
 		if w.locked("x")+w.locked("y") != 0 {
 			t.Error("something is left")
 		}
@@ -323,9 +263,7 @@ func TestNamesAreHandedOver(t *testing.T) {
 // Parts of a Joint may have several names, but none twice.
 func TestJointOfNames(t *testing.T) {
 	inWorld(t, 6, func(w *world) {
-		north, south, both := w.process(quorum.Options{})
-		defer north.Close()
-		defer south.Close()
+		both := w.process()
 		both[0].Options = []quorum.Option{quorum.WithNames("y", "z")}
 		j := must[*quorum.Joint](t)(quorum.LockAll(background, both))
 		if w.locked("y") != 6 || w.locked("z") != 3 {
@@ -334,7 +272,7 @@ func TestJointOfNames(t *testing.T) {
 		if _, err := quorum.TryLockAll(j.Context(), both); err != nil {
 			t.Error(err)
 		}
-		if _, err := quorum.TryLockAll(background, append(both, quorum.Part{Locker: north, Name: "z"})); err == nil || !strings.Contains(err.Error(), "parts 1 and 3 are both") {
+		if _, err := quorum.TryLockAll(background, append(both, quorum.Part{Locker: both[0].Locker, Name: "z"})); err == nil || !strings.Contains(err.Error(), "parts 1 and 3 are both") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -344,31 +282,17 @@ func TestJointOfNames(t *testing.T) {
 // the order.
 func TestRealNames(t *testing.T) {
 	all := servers(t, 3)
-	var inside [3]atomic.Int64
-	var wg sync.WaitGroup
-	for task := range 6 {
+	c := newContest(t)
+	for task := range 4 {
 		l := connect(t, all, quorum.Options{})
-		wg.Go(func() {
-			for i := range 20 {
-				x, y := (task+i)%3, (task+2*i+1)%3
-				err := l.Do(background, fmt.Sprint("name", x), func(context.Context, *quorum.Lease) error {
-					for _, k := range slices.Compact([]int{x, y}) {
-						if n := inside[k].Add(1); n != 1 {
-							t.Errorf("%d hold name%d", n, k)
-						}
-					}
-					for _, k := range slices.Compact([]int{x, y}) {
-						inside[k].Add(-1)
-					}
-					return nil
-				}, quorum.WithNames(fmt.Sprint("name", y)))
-				if err != nil {
-					t.Error(err)
-				}
-			}
-		})
+		i := 0
+		c.task(20, func() (held, error) {
+			x, y := (task+i)%3, (task+2*i+1)%3
+			i++
+			return l.Lock(background, fmt.Sprint("name", x), quorum.WithNames(fmt.Sprint("name", y)))
+		}, always(0))
 	}
-	wg.Wait()
+	c.wait(time.Minute)
 	if n := keys(t, all, "name?"); n != 0 {
 		t.Errorf("%d keys are left", n)
 	}
@@ -378,17 +302,13 @@ func TestRealNames(t *testing.T) {
 func TestUnlockOfNamesOfWhichOneWasBroken(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l, other := w.locker(quorum.Options{}), w.locker(quorum.Options{})
-		defer l.Close()
-		defer other.Close()
-		lease := must[*quorum.Lease](t)(l.Lock(background, "a", quorum.WithNames("b")))
+		lease := lock(t, l, "a", quorum.WithNames("b"))
 		must[bool](t)(other.ForceUnlock(background, "b"))
-		next := must[*quorum.Lease](t)(other.TryLock(background, "b"))
+		next := tryLock(t, other, "b")
 		if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
 			t.Errorf("Unlock: %v", err)
 		}
-		if err := next.Unlock(background); err != nil {
-			t.Error(err)
-		}
+		unlock(t, next)
 	})
 }
 
@@ -397,23 +317,12 @@ func TestUnlockOfNamesOfWhichOneWasBroken(t *testing.T) {
 func TestNamesDoNotKeepTheirHolderWaiting(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
-		defer l.Close()
-		a := must[*quorum.Lease](t)(l.Lock(background, "a"))
+		a := lock(t, l, "a")
 		var wg sync.WaitGroup
-		wg.Go(func() {
-			if both, err := l.Lock(background, "a", quorum.WithNames("b")); err != nil {
-				t.Error(err)
-			} else {
-				_ = both.Unlock(background)
-			}
-		})
+		wg.Go(func() { use(t, l, "a", func(*quorum.Lease) {}, quorum.WithNames("b")) })
 		time.Sleep(time.Second)
-		if b, err := l.Lock(background, "b", quorum.WithWait(5*time.Second)); err != nil {
-			t.Error(err)
-		} else {
-			_ = b.Unlock(background)
-		}
-		_ = a.Unlock(background)
+		use(t, l, "b", func(*quorum.Lease) {}, quorum.WithWait(5*time.Second))
+		unlock(t, a)
 		wg.Wait()
 	})
 }
@@ -423,37 +332,28 @@ func TestNamesDoNotKeepTheirHolderWaiting(t *testing.T) {
 func TestNamesThatGetStuckLateCanBePassed(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
-		defer l.Close()
 		w.foreign("a", time.Hour, 0, 1, 2)
 		var wg sync.WaitGroup
 		wg.Go(func() { // it is not stuck: who has a is not of this process
-			if both, err := l.Lock(background, "a", quorum.WithNames("b")); err != nil {
-				t.Error(err)
-			} else {
-				_ = both.Unlock(background)
-			}
+			use(t, l, "a", func(*quorum.Lease) {}, quorum.WithNames("b"))
 		})
 		time.Sleep(100 * time.Millisecond)
 		var stuck time.Time
 		wg.Go(func() {
-			b, err := l.Lock(background, "b", quorum.WithWait(time.Minute))
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			if d := time.Since(stuck); stuck.IsZero() || d > 2*quorum.DefaultPoll+10*time.Millisecond {
-				t.Errorf("it passed %v after the one before it got stuck", d)
-			}
-			_ = b.Unlock(background)
+			use(t, l, "b", func(*quorum.Lease) {
+				if d := time.Since(stuck); stuck.IsZero() || d > 2*quorum.DefaultPoll+10*time.Millisecond {
+					t.Errorf("it passed %v after the one before it got stuck", d)
+				}
+			}, quorum.WithWait(time.Minute))
 		})
 		time.Sleep(5*quorum.DefaultPoll + 100*time.Millisecond) // it has looked more than once
 		for _, n := range w.nodes {
 			n.Do(func(s *model.Server, _ model.Time) { s.Del("a") }) // without a notice
 		}
 		stuck = time.Now()
-		a := must[*quorum.Lease](t)(l.TryLock(background, "a"))
+		a := tryLock(t, l, "a")
 		time.Sleep(2 * time.Minute)
-		_ = a.Unlock(background)
+		unlock(t, a)
 		wg.Wait()
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -28,9 +27,7 @@ func TestNeedIsWhatMustGrant(t *testing.T) {
 			if err != nil {
 				t.Fatalf("need %d of %d, %d down: %v", c.need, c.nodes, spare, err)
 			}
-			if err := lease.Unlock(background); err != nil {
-				t.Error(err)
-			}
+			unlock(t, lease)
 			w.nodes[spare].Down(true)
 			_, err = l.TryLock(background, "x")
 			sum := fmt.Sprintf("%d of %d nodes granted, %d needed", c.need-1, c.nodes, c.need)
@@ -40,7 +37,6 @@ func TestNeedIsWhatMustGrant(t *testing.T) {
 			for _, n := range w.nodes {
 				n.Down(false)
 			}
-			l.Close()
 		})
 	}
 }
@@ -53,12 +49,10 @@ func TestNeedGuardsAgainstNodesThatForget(t *testing.T) {
 				inWorld(t, n, func(w *world) {
 					o := quorum.Options{Need: k, NoRestartGuard: true}
 					a, b := w.locker(o), w.locker(o)
-					defer a.Close()
-					defer b.Close()
 					for _, node := range w.nodes[k:] {
 						node.Down(true)
 					}
-					must[*quorum.Lease](t)(a.TryLock(background, "x"))
+					tryLock(t, a, "x")
 					for _, node := range w.nodes[k:] {
 						node.Down(false)
 					}
@@ -80,7 +74,7 @@ func TestNeedGuardsAgainstNodesThatForget(t *testing.T) {
 func TestNeedCountsAtRenewalToo(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		l := w.locker(quorum.Options{Need: 5})
-		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
+		lease := lock(t, l, "x")
 		w.nodes[4].Down(true)
 		if err := lease.Extend(background, 30*time.Second); !errors.Is(err, quorum.ErrNoQuorum) {
 			t.Errorf("Extend: %v", err)
@@ -94,7 +88,6 @@ func TestNeedCountsAtRenewalToo(t *testing.T) {
 			t.Errorf("cause: %v", err)
 		}
 		w.nodes[4].Down(false)
-		l.Close()
 	})
 }
 
@@ -104,8 +97,7 @@ func TestNeedIsMadeUpByHealing(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		o := newObserver()
 		l := w.locker(quorum.Options{Need: 5, Observer: o})
-		defer l.Close()
-		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
+		lease := lock(t, l, "x")
 		w.nodes[0].Restart(true)
 		w.nodes[1].Restart(true)
 		time.Sleep(5 * time.Minute)
@@ -118,9 +110,7 @@ func TestNeedIsMadeUpByHealing(t *testing.T) {
 		if healed, failed := o.count(quorum.Healed), o.count(quorum.ExtendFailed); healed != 2 || failed != 1 {
 			t.Errorf("%d healed, %d renewals failed", healed, failed)
 		}
-		if err := lease.Unlock(background); err != nil {
-			t.Error(err)
-		}
+		unlock(t, lease)
 	})
 }
 
@@ -132,7 +122,7 @@ func TestNeedDoesNotHideABrokenLease(t *testing.T) {
 		for i, n := range w.nodes {
 			n.Delay(time.Duration(i) * time.Millisecond)
 		}
-		lease := must[*quorum.Lease](t)(a.Lock(background, "x"))
+		lease := lock(t, a, "x")
 		w.nodes[4].Down(true)
 		// Waiting is not for all nodes: one that is down must not keep an operator
 		// from breaking a lock.
@@ -145,8 +135,6 @@ func TestNeedDoesNotHideABrokenLease(t *testing.T) {
 			t.Errorf("it took %v", d)
 		}
 		w.nodes[4].Down(false)
-		a.Close()
-		b.Close()
 	})
 }
 
@@ -156,7 +144,7 @@ func TestNeedDoesNotConcernInspection(t *testing.T) {
 		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{Need: 5})
 		w.nodes[0].Down(true)
 		w.nodes[1].Down(true)
-		lease := must[*quorum.Lease](t)(a.Lock(background, "x"))
+		lease := lock(t, a, "x")
 		r := must[*quorum.Report](t)(b.Inspect(background, "x"))
 		if r.Verdict != quorum.VerdictHeld || r.HeldBy != 3 || r.Quorum != 3 {
 			t.Errorf("%+v", r)
@@ -170,49 +158,19 @@ func TestNeedDoesNotConcernInspection(t *testing.T) {
 		_ = lease.Unlock(background)
 		w.nodes[0].Down(false)
 		w.nodes[1].Down(false)
-		a.Close()
-		b.Close()
 	})
 }
 
 // Lockers with different needs exclude each other, and all are served.
 func TestNeedsMix(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
-		for i, n := range w.nodes {
-			n.Delay(time.Duration(1+i) * 500 * time.Microsecond)
-		}
-		var wg sync.WaitGroup
-		var inside int
-		var last node.Token
-		start := time.Now()
+		w.delay(500*time.Microsecond, 500*time.Microsecond)
+		c := newContest(t)
 		for i := range 9 {
 			l := w.locker(quorum.Options{Need: 3 + i%3})
-			defer l.Close()
-			wg.Go(func() {
-				for range 10 {
-					lease, err := l.Lock(background, "x")
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					if inside++; inside != 1 || lease.Token() <= last {
-						t.Errorf("%d inside, token %d after %d", inside, lease.Token(), last)
-					}
-					last = lease.Token()
-					time.Sleep(time.Millisecond)
-					inside--
-					if err := lease.Unlock(background); err != nil {
-						t.Error(err)
-					}
-				}
-			})
+			c.task(10, func() (held, error) { return l.Lock(background, "x") }, always(time.Millisecond))
 		}
-		wg.Wait()
-		each := time.Since(start) / 90
-		t.Logf("%v for each acquisition", each)
-		if each > 50*time.Millisecond {
-			t.Errorf("each acquisition took %v", each)
-		}
+		c.wait(50 * time.Millisecond)
 	})
 }
 
@@ -220,17 +178,14 @@ func TestNeedsMix(t *testing.T) {
 func TestNeedCountsAtUnlock(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{Need: 3})
-		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
+		lease := lock(t, l, "x")
 		w.nodes[0].Down(true)
 		if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNoQuorum) {
 			t.Errorf("Unlock: %v", err)
 		}
 		w.nodes[0].Down(false)
 		time.Sleep(5 * time.Second)
-		if err := must[*quorum.Lease](t)(l.TryLock(background, "x")).Unlock(background); err != nil {
-			t.Error(err)
-		}
-		l.Close()
+		unlock(t, tryLock(t, l, "x"))
 	})
 }
 
@@ -239,20 +194,14 @@ func TestNeedCountsAtUnlock(t *testing.T) {
 func TestRealNeed(t *testing.T) {
 	all := servers(t, 3)
 	most, every := connect(t, all, quorum.Options{}), connect(t, all, quorum.Options{Need: 3})
-	lease := must[*quorum.Lease](t)(every.Lock(background, "x"))
-	if _, err := most.TryLock(background, "x"); !errors.Is(err, quorum.ErrHeld) {
-		t.Errorf("got %v", err)
-	}
-	if err := lease.Unlock(background); err != nil {
-		t.Error(err)
-	}
+	lease := lock(t, every, "x")
+	taken(t, most, "x")
+	unlock(t, lease)
 	all[2].Kill()
 	if _, err := every.TryLock(background, "x"); !errors.Is(err, quorum.ErrNoQuorum) || !errors.Is(err, node.ErrUnreachable) {
 		t.Errorf("got %v", err)
 	}
-	if err := must[*quorum.Lease](t)(most.Lock(background, "x")).Unlock(background); err != nil {
-		t.Error(err)
-	}
+	unlock(t, lock(t, most, "x"))
 	if err := all[2].Restart(true); err != nil {
 		t.Fatal(err)
 	}

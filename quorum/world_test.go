@@ -3,6 +3,7 @@ package quorum_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -21,10 +22,13 @@ type world struct {
 	clock clock.Clock
 	nodes []*model.Node
 	sent  []*atomic.Int64 // commands to each node
+
+	lockers []*quorum.Locker
+	linger  time.Duration // for what is under way when all are closed: time stops with the test
 }
 
-// inWorld runs a test in a world of n nodes. That no task is left at its end is
-// checked by synctest itself.
+// inWorld runs a test in a world of n nodes, and then closes what it has opened. That
+// no task is left at its end is checked by synctest itself.
 func inWorld(t *testing.T, n int, test func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -33,10 +37,8 @@ func inWorld(t *testing.T, n int, test func(w *world)) {
 			w.nodes = append(w.nodes, model.New(w.clock, fmt.Sprint("n", i+1)))
 			w.sent = append(w.sent, new(atomic.Int64))
 		}
+		defer w.close()
 		test(w)
-		for _, n := range w.nodes {
-			_ = n.Close()
-		}
 	})
 }
 
@@ -53,21 +55,61 @@ func (s shared) Submit(cmd node.Command, reply func(node.Reply)) {
 	s.Node.Submit(cmd, reply)
 }
 
-// locker makes another Locker on all nodes. The test closes it.
+func (w *world) close() {
+	for _, l := range slices.Backward(w.lockers) {
+		_ = l.Close()
+	}
+	time.Sleep(w.linger)
+	for _, n := range w.nodes {
+		_ = n.Close()
+	}
+}
+
+// locker makes another Locker on all nodes.
 func (w *world) locker(o quorum.Options) *quorum.Locker {
 	w.t.Helper()
-	var nodes []node.Node
+	return w.behind(o, func(_ int, n node.Node) node.Node { return n })
+}
+
+// on makes a Locker on the nodes from one index up to another.
+func (w *world) on(from, to int, o quorum.Options) *quorum.Locker {
+	w.t.Helper()
+	return w.open(o, w.listed()[from:to])
+}
+
+// behind makes a Locker that has something between itself and each node.
+func (w *world) behind(o quorum.Options, between func(i int, n node.Node) node.Node) *quorum.Locker {
+	w.t.Helper()
+	nodes := w.listed()
+	for i, n := range nodes {
+		nodes[i] = between(i, n)
+	}
+	return w.open(o, nodes)
+}
+
+// listed are the nodes as a Locker has them.
+func (w *world) listed() (nodes []node.Node) {
 	for i, n := range w.nodes {
 		nodes = append(nodes, shared{n, w.sent[i]})
 	}
+	return nodes
+}
+
+func (w *world) open(o quorum.Options, nodes []node.Node) *quorum.Locker {
+	w.t.Helper()
 	if o.Clock == nil {
 		o.Clock = w.clock
 	}
-	l, err := quorum.New(nodes, o)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	l := must[*quorum.Locker](w.t)(quorum.New(nodes, o))
+	w.lockers = append(w.lockers, l)
 	return l
+}
+
+// delay gives each node a delay of its own.
+func (w *world) delay(first, step time.Duration) {
+	for i, n := range w.nodes {
+		n.Delay(first + time.Duration(i)*step)
+	}
 }
 
 // holders returns on how many nodes owner has name.

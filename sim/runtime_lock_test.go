@@ -166,6 +166,14 @@ func (l *lock) nest(hold time.Duration) {
 	if inner, err := c.acquire(l.Context(), q); err == nil {
 		c.r.sleep(c.ctx, hold/4)
 		inner.unlock()
+		l.goesOn()
+	}
+}
+
+// goesOn checks that l was not ended by the end of another lease of its owner.
+func (l *lock) goesOn() {
+	if cause := context.Cause(l.Context()); cause != nil && !errors.Is(cause, quorum.ErrLost) {
+		l.c.r.fail(sim.Unsafe, "c%d has unlocked one of two leases of %s, and the other one has ended, too: %v", l.c.number+1, l.wants.name, cause)
 	}
 }
 
@@ -203,5 +211,6 @@ func (l *lock) downgrade() *lock {
 	if err := l.Unlock(context.Background()); err == nil {
 		r.downgraded(inner.leases[0], began)
 	}
+	inner.goesOn()
 	return inner
 }

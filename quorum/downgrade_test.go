@@ -1,0 +1,204 @@
+package quorum_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// The tests of this file are about owners that both read and write.
+
+// A writer reads what it writes. When it stops writing first, it goes on as a
+// reader like any other.
+func TestDowngrade(t *testing.T) {
+	for _, broken := range []string{"none", "down", "slow", "forgetful"} {
+		inWorld(t, 5, func(w *world) {
+			o := newObserver()
+			a, b := w.locker(quorum.Options{Observer: o}), w.locker(quorum.Options{})
+			for i, n := range w.nodes {
+				n.Delay(time.Duration(1+i) * time.Millisecond)
+			}
+			outer := lock(t, a, "x", write)
+			again := must[*quorum.Lease](t)(a.Lock(outer.Context(), "x", write))
+			inner := must[*quorum.Lease](t)(a.Lock(outer.Context(), "x", read))
+			if inner.Token() != outer.Token() {
+				t.Error("a nested lease has a token of its own")
+			}
+			var wg sync.WaitGroup
+			var left time.Time
+			for _, l := range []*quorum.Locker{a, b} {
+				wg.Go(func() {
+					lease, err := l.Lock(background, "x", read)
+					if d := time.Since(left); err != nil || d > 50*time.Millisecond {
+						t.Errorf("%s: after %v: %v", broken, d, err)
+						return
+					}
+					_ = lease.Unlock(background)
+				})
+			}
+			time.Sleep(time.Second)
+			switch broken {
+			case "down":
+				w.nodes[0].Down(true)
+			case "slow":
+				time.Sleep(8500 * time.Millisecond) // a renewal is under way, or soon is
+				w.nodes[0].Delay(3 * time.Second)
+			}
+			left = time.Now()
+			unlock(t, outer)
+			if _, err := b.TryLock(background, "x", read); err == nil {
+				t.Error("a reader before the last write lease was unlocked")
+			}
+			left = time.Now()
+			if err := again.Unlock(background); err != nil {
+				t.Errorf("%s: Unlock: %v", broken, err)
+			}
+			wg.Wait()
+			if _, err := b.TryLock(background, "x", write); err == nil {
+				t.Error("a writer beside the reader")
+			}
+			time.Sleep(5 * time.Second)
+			w.nodes[0].Down(false)
+			w.nodes[0].Delay(0)
+			if broken == "forgetful" {
+				w.nodes[0].Restart(true)
+			}
+			time.Sleep(5 * time.Minute)
+			if err := context.Cause(inner.Context()); err != nil {
+				t.Errorf("%s: %v", broken, err)
+			}
+			r := must[*quorum.Report](t)(b.Inspect(background, "x"))
+			writes := func(n quorum.NodeReport) bool { return n.Mode != node.Read }
+			if slices.ContainsFunc(r.Nodes, writes) || r.HeldBy != 5 || r.Owner != inner.Handle().Owner {
+				t.Errorf("%s: %+v", broken, r)
+			}
+			if h := inner.Handle(); h.Mode != "read" {
+				t.Errorf("handle %+v", h)
+			}
+			unlock(t, inner)
+			if n := w.locked("x"); n != 0 {
+				t.Errorf("%d nodes have the key", n)
+			}
+			if o.count(quorum.Downgraded) != 1 || o.count(quorum.Lost) != 0 {
+				t.Errorf("%d downgrades, %d losses", o.count(quorum.Downgraded), o.count(quorum.Lost))
+			}
+		})
+	}
+}
+
+// A renewal that is under way when the writer stops writing, and comes to the nodes
+// after the news of it, does not take what it does not find for a loss.
+func TestDowngradeDuringRenewal(t *testing.T) {
+	const each = 25 * time.Millisecond
+	for after := time.Duration(0); after < 2*each; after += each / 5 {
+		inWorld(t, 3, func(w *world) {
+			renewal := make(chan struct{}, 100)
+			o := newObserver()
+			l := w.behind(quorum.Options{Observer: o}, func(_ int, n node.Node) node.Node {
+				return far{n, w.clock, each, node.Extend, renewal}
+			})
+			w.linger = time.Second
+			outer := lock(t, l, "x", write)
+			inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read))
+			<-renewal
+			time.Sleep(after)
+			unlock(t, outer)
+			time.Sleep(time.Minute)
+			if err := inner.Unlock(background); err != nil {
+				t.Errorf("%v after the renewal began: %v", after, err)
+			}
+			if after < each && o.count(quorum.ExtendFailed) == 0 {
+				t.Errorf("%v after it began the renewal was not overtaken", after)
+			}
+		})
+	}
+}
+
+// A lease that was broken unnoticed is not downgraded.
+func TestDowngradeOfABrokenLease(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+		outer := lock(t, a, "x", write)
+		inner := must[*quorum.Lease](t)(a.Lock(outer.Context(), "x", read))
+		if _, err := b.ForceUnlock(background, "x"); err != nil {
+			t.Fatal(err)
+		}
+		tryLock(t, b, "x", write)
+		if err := outer.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
+			t.Errorf("Unlock: %v", err)
+		}
+		if err := context.Cause(inner.Context()); !errors.Is(err, quorum.ErrLost) {
+			t.Errorf("the reader: %v", err)
+		}
+	})
+}
+
+// A reader that asks to write would wait for itself.
+func TestUpgradeIsRefused(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		o := quorum.NewOwner()
+		lease := lock(t, l, "x", read, quorum.WithOwner(o))
+		nested := must[*quorum.Lease](t)(l.Lock(lease.Context(), "x", read))
+		for _, try := range []func() (*quorum.Lease, error){
+			func() (*quorum.Lease, error) { return l.Lock(nested.Context(), "x", write) },
+			func() (*quorum.Lease, error) { return l.Lock(background, "x", write, quorum.WithOwner(o)) },
+			func() (*quorum.Lease, error) { return l.Lock(lease.Context(), "x") },
+			func() (*quorum.Lease, error) { return l.TryLock(lease.Context(), "x", write) },
+		} {
+			if _, err := try(); !errors.Is(err, quorum.ErrDeadlock) || !strings.Contains(err.Error(), "cannot write") {
+				t.Errorf("got %v", err)
+			}
+		}
+		_ = nested.Unlock(background)
+		unlock(t, lease)
+		unlock(t, tryLock(t, l, "x", write))
+	})
+}
+
+// systemNodes are five nodes on the system's clock, whose replies come from tasks of
+// their own.
+func systemNodes() (nodes []node.Node) {
+	for i := range 5 {
+		nodes = append(nodes, busy{model.New(clock.System(), fmt.Sprint("n", i+1))})
+	}
+	return nodes
+}
+
+type busy struct{ node.Node }
+
+func (b busy) Submit(cmd node.Command, reply func(node.Reply)) {
+	cmd.Claims = slices.Clone(cmd.Claims)
+	go b.Node.Submit(cmd, reply)
+}
+
+// That an owner's leases to write and to read end at the same time is no loss.
+func TestUnlockOfBothLeasesAtOnce(t *testing.T) {
+	l := must[*quorum.Locker](t)(quorum.New(systemNodes(), quorum.Options{NoRestartGuard: true}))
+	for range 3000 {
+		writes := lock(t, l, "x", write)
+		reads := must[*quorum.Lease](t)(l.Lock(writes.Context(), "x", read))
+		var wg sync.WaitGroup
+		for _, lease := range []*quorum.Lease{writes, reads} {
+			wg.Go(func() {
+				if err := lease.Unlock(background); errors.Is(err, quorum.ErrNotHeld) {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if t.Failed() {
+			return
+		}
+	}
+}
