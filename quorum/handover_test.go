@@ -22,7 +22,6 @@ func TestResumeHeedsTheRestartGuard(t *testing.T) {
 		}
 		down(true, 3, 4)
 		a := w.locker(quorum.Options{})
-		defer a.Close()
 		handle := must[quorum.Handle](t)(must[*quorum.Lease](t)(a.Lock(background, "x")).Detach())
 		down(false, 3, 4)
 		p := w.locker(quorum.Options{})
@@ -33,7 +32,6 @@ func TestResumeHeedsTheRestartGuard(t *testing.T) {
 		}
 		p.Close()
 		b := w.locker(quorum.Options{})
-		defer b.Close()
 		must[*quorum.Lease](t)(b.Lock(background, "x")) // on the last three
 		w.nodes[2].Restart(true)
 		w.nodes[2].Do(func(s *model.Server, now model.Time) { // from an old snapshot
@@ -53,7 +51,6 @@ func TestResumeHeedsTheRestartGuard(t *testing.T) {
 func TestResumedLeaseIsReleasedEverywhere(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		l := w.locker(quorum.Options{})
-		defer l.Close()
 		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
 		lease = must[*quorum.Lease](t)(l.Resume(background, must[quorum.Handle](t)(lease.Detach())))
 		w.nodes[0].Hang(true)
@@ -77,7 +74,6 @@ func TestDelayedHealingIsRefusedAfterHandOver(t *testing.T) {
 			shared{w.nodes[1], w.sent[1]}, shared{w.nodes[2], w.sent[2]}}, quorum.Options{Clock: w.clock}))
 		defer a.Close()
 		b := w.locker(quorum.Options{})
-		defer b.Close()
 		lease := must[*quorum.Lease](t)(a.Lock(background, "x"))
 		w.nodes[0].Restart(true)
 		time.Sleep(11 * time.Second)
@@ -104,7 +100,6 @@ func TestForceUnlockSparesTheNextLease(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.foreign("x", time.Hour, 0, 1)
 		l := w.locker(quorum.Options{})
-		defer l.Close()
 		next := make(chan *quorum.Lease, 1)
 		go func() {
 			lease, err := l.Lock(background, "x")
@@ -141,7 +136,6 @@ func TestVeryLongTimes(t *testing.T) {
 			t.Error("a MaxLease of centuries is accepted, and would be no guard")
 		}
 		l := w.locker(quorum.Options{})
-		defer l.Close()
 		lease := must[*quorum.Lease](t)(l.Lock(background, "x", quorum.WithMaxHold(forever)))
 		go func() {
 			time.Sleep(time.Second)
@@ -158,7 +152,6 @@ func TestVeryLongTimes(t *testing.T) {
 func TestContextNestsOnlyForItsOwnName(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
-		defer l.Close()
 		batch := must[*quorum.Lease](t)(l.Lock(background, "batch"))
 		item := must[*quorum.Lease](t)(l.Lock(batch.Context(), "item"))
 		if _, err := l.TryLock(batch.Context(), "item"); !errors.Is(err, quorum.ErrHeld) {

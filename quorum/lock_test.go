@@ -18,8 +18,6 @@ import (
 func TestWaiterIsWokenByTheRelease(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
-		defer a.Close()
-		defer b.Close()
 		lease := must[*quorum.Lease](t)(a.Lock(background, "x"))
 		time.AfterFunc(7300*time.Millisecond, func() { _ = lease.Unlock(background) })
 		start := time.Now()
@@ -39,7 +37,6 @@ func (deaf) Watch(string, node.Mode, func()) func() { return func() {} }
 func TestWaiterWithoutNoticesPolls(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		a := w.locker(quorum.Options{})
-		defer a.Close()
 		b := must[*quorum.Locker](t)(quorum.New([]node.Node{
 			deaf{shared{w.nodes[0], w.sent[0]}}, deaf{shared{w.nodes[1], w.sent[1]}}, deaf{shared{w.nodes[2], w.sent[2]}},
 		}, quorum.Options{Clock: w.clock}))
@@ -59,7 +56,6 @@ func TestWaiterTakesOverWhenTheKeyExpires(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		w.foreign("x", 400*time.Millisecond, 0, 1, 2, 3)
 		l := w.locker(quorum.Options{})
-		defer l.Close()
 		start := time.Now()
 		must[*quorum.Lease](t)(l.Lock(background, "x"))
 		if d := time.Since(start); d < 400*time.Millisecond || d > 450*time.Millisecond {
@@ -76,7 +72,6 @@ func TestKeyWithoutExpiry(t *testing.T) {
 			n.Do(func(s *model.Server, now model.Time) { s.Persist(now, "x") })
 		}
 		l := w.locker(quorum.Options{})
-		defer l.Close()
 		start := time.Now()
 		_, err := l.Lock(background, "x", quorum.WithWait(5*time.Second))
 		if !errors.Is(err, quorum.ErrHeld) || !strings.Contains(err.Error(), "for ever") {
@@ -95,7 +90,6 @@ func TestWaitingThroughAnOutage(t *testing.T) {
 			n.Down(true)
 		}
 		l := w.locker(quorum.Options{})
-		defer l.Close()
 		time.AfterFunc(time.Hour, func() {
 			for _, n := range w.nodes[:3] {
 				n.Down(false)
@@ -116,7 +110,6 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.foreign("x", time.Hour, 0, 1, 2)
 		l := w.locker(quorum.Options{})
-		defer l.Close()
 		why := errors.New("tired")
 		ctx, cancel := context.WithCancelCause(background)
 		time.AfterFunc(3*time.Second, func() { cancel(why) })
@@ -164,7 +157,6 @@ func TestCancelInMidAcquireLeavesNoKey(t *testing.T) {
 func TestWaitersOfOneLockerAreServedInOrder(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
-		defer l.Close()
 		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
 		const waiters = 50
 		var order []int
@@ -230,7 +222,6 @@ func TestManyLockersMakeProgress(t *testing.T) {
 		start := time.Now()
 		for range lockers {
 			l := w.locker(quorum.Options{})
-			defer l.Close()
 			wg.Go(func() {
 				for range rounds {
 					lease, err := l.Lock(background, "x")
@@ -267,8 +258,6 @@ func TestManyLockersMakeProgress(t *testing.T) {
 func TestReentryByTheLeasesContext(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l, other := w.locker(quorum.Options{}), w.locker(quorum.Options{})
-		defer l.Close()
-		defer other.Close()
 		outer := must[*quorum.Lease](t)(l.Lock(background, "x"))
 		w.sent[0].Store(0)
 		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x"))
@@ -301,7 +290,6 @@ func TestReentryByTheLeasesContext(t *testing.T) {
 func TestReentryByAnExplicitOwner(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
-		defer l.Close()
 		me, you := quorum.WithOwner(quorum.NewOwner()), quorum.WithOwner(quorum.NewOwner())
 		var leases [3]*quorum.Lease
 		for i := range leases {
@@ -325,7 +313,6 @@ func TestReentryByAnExplicitOwner(t *testing.T) {
 func TestWaitersOfOneOwnerNest(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
-		defer l.Close()
 		first := must[*quorum.Lease](t)(l.Lock(background, "x"))
 		me := quorum.WithOwner(quorum.NewOwner())
 		var wg sync.WaitGroup
@@ -371,7 +358,6 @@ func TestDoEndsItsContextWithTheLease(t *testing.T) {
 func TestDoUnlocksAlsoAfterAPanic(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
-		defer l.Close()
 		func() {
 			defer func() { _ = recover() }()
 			_ = l.Do(background, "x", func(context.Context, *quorum.Lease) error { panic("oops") })
@@ -397,7 +383,6 @@ func TestDoUnlocksAlsoAfterAPanic(t *testing.T) {
 func TestMaxHoldEndsRenewal(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{Lease: 3 * time.Second})
-		defer l.Close()
 		start := time.Now()
 		lease := must[*quorum.Lease](t)(l.Lock(background, "x", quorum.WithMaxHold(10*time.Second)))
 		if err := lease.Extend(background, 11*time.Second); !errors.Is(err, quorum.ErrMaxHold) || errors.Is(err, quorum.ErrLost) {
@@ -416,7 +401,6 @@ func TestMaxHoldEndsRenewal(t *testing.T) {
 func TestResumeInAnotherProcess(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
-		defer b.Close()
 		lease := must[*quorum.Lease](t)(a.Lock(background, "x"))
 		handle := must[quorum.Handle](t)(lease.Detach())
 		if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
@@ -447,7 +431,6 @@ func TestResumeInAnotherProcess(t *testing.T) {
 func TestCloseReleasesAndEndsWaiting(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l, other := w.locker(quorum.Options{}), w.locker(quorum.Options{})
-		defer other.Close()
 		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
 		theirs := must[*quorum.Lease](t)(other.Lock(background, "y"))
 		var wg sync.WaitGroup
@@ -542,7 +525,6 @@ func TestInspect(t *testing.T) {
 func TestForceUnlockTellsTheHolderHere(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
-		defer l.Close()
 		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
 		if broken, err := l.ForceUnlock(background, "x"); !broken || err != nil {
 			t.Fatal(broken, err)
@@ -612,7 +594,6 @@ func TestBadOptionsAndArguments(t *testing.T) {
 			}
 		}
 		l := w.locker(quorum.Options{})
-		defer l.Close()
 		for want, opts := range map[string][]quorum.Option{
 			"more than 0":       {quorum.WithLease(0)},
 			"longer than MaxLe": {quorum.WithFixedLease(time.Minute)},

@@ -2,7 +2,7 @@
 // the release that testdata/client/pom.xml names, which takes its locks on the
 // same servers. It needs redis-server, java and mvn, and is skipped without.
 // What Redisson does on a server is told, and tried without Java, in
-// redisson_test.go of package quorum.
+// redisson_java_test.go of package quorum and the tests that use it.
 package redisson_test
 
 import (

@@ -1,0 +1,205 @@
+package quorum_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/redisserver"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// What this file has stands for Redisson: what its locks do on a server, with its keys
+// and arguments in its order, written anew from its published behaviour.
+
+var (
+	// KEYS lock; ARGV lease ms, owner: nil when acquired, else the holder's PTTL.
+	javaAcquire = redis.NewScript(`
+		local free = redis.call('EXISTS', KEYS[1]) == 0
+		if free or redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then
+			redis.call('HINCRBY', KEYS[1], ARGV[2], 1)
+			redis.call('PEXPIRE', KEYS[1], ARGV[1])
+			return nil
+		end
+		return redis.call('PTTL', KEYS[1])`)
+	// KEYS lock, channel, latch; ARGV message, lease ms, owner, publish verb,
+	// latch ms: 1 released, 0 still held, nil not the owner.
+	javaUnlock = redis.NewScript(`
+		local before = redis.call('GET', KEYS[3])
+		if before then return tonumber(before) end
+		if redis.call('HEXISTS', KEYS[1], ARGV[3]) == 0 then return nil end
+		local result = 0
+		if redis.call('HINCRBY', KEYS[1], ARGV[3], -1) > 0 then
+			redis.call('PEXPIRE', KEYS[1], ARGV[2])
+		else
+			redis.call('DEL', KEYS[1])
+			redis.call(ARGV[4], KEYS[2], ARGV[1])
+			result = 1
+		end
+		redis.call('SET', KEYS[3], result, 'PX', ARGV[5])
+		return result`)
+	// KEYS locks...; ARGV lease ms, owners...: for each 1 or 0.
+	javaRenew = redis.NewScript(`
+		local kept = {}
+		for i, key in ipairs(KEYS) do
+			kept[i] = 0
+			if redis.call('HEXISTS', key, ARGV[i + 1]) == 1 then
+				kept[i] = redis.call('PEXPIRE', key, ARGV[1])
+			end
+		end
+		return kept`)
+	// KEYS lock, channel; ARGV message, publish verb: 1 if there was a lock.
+	javaForce = redis.NewScript(`
+		if redis.call('DEL', KEYS[1]) == 0 then return 0 end
+		redis.call(ARGV[2], KEYS[2], ARGV[1])
+		return 1`)
+	// KEYS lock, token; ARGV lease ms, owner: {-1, token} when acquired, else the
+	// holder's PTTL and -1.
+	javaFenced = redis.NewScript(`
+		if redis.call('EXISTS', KEYS[1]) == 1 and redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then
+			return {redis.call('PTTL', KEYS[1]), -1}
+		end
+		redis.call('HINCRBY', KEYS[1], ARGV[2], 1)
+		redis.call('PEXPIRE', KEYS[1], ARGV[1])
+		return {-1, redis.call('INCR', KEYS[2])}`)
+	// KEYS lock, latch; ARGV lease ms, owner, latch ms: as javaUnlock, silently.
+	javaSpinUnlock = redis.NewScript(`
+		if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then return nil end
+		if redis.call('HINCRBY', KEYS[1], ARGV[2], -1) > 0 then return 0 end
+		redis.call('DEL', KEYS[1])
+		return 1`)
+
+	// Those of readers and writers say themselves what they take and return.
+	javaRead        = javaScript("read")
+	javaReadUnlock  = javaScript("read_unlock")
+	javaWrite       = javaScript("write")
+	javaWriteUnlock = javaScript("write_unlock")
+)
+
+// javaScript returns a script that package redisnode tries, too.
+func javaScript(name string) *redis.Script {
+	text, err := os.ReadFile(filepath.Join("..", "node", "redisnode", "testdata", "redisson", name+".lua"))
+	if err != nil {
+		panic(err)
+	}
+	return redis.NewScript(string(text))
+}
+
+// A java is one thread of a Java program, on one server.
+type java struct {
+	t       *testing.T
+	client  *redis.Client
+	owner   string
+	request int
+}
+
+func newJava(t *testing.T, s *redisserver.Server, thread int) *java {
+	c := redis.NewClient(&redis.Options{Addr: s.Addr()})
+	t.Cleanup(func() { _ = c.Close() })
+	return &java{t: t, client: c, owner: fmt.Sprintf("5d3f0c2e-8f0b-4c55-9f64-0a1b2c3d4e5f:%d", thread)}
+}
+
+// number reads a script's answer, -100 for nil.
+func (j *java) number(c *redis.Cmd) int64 {
+	j.t.Helper()
+	n, err := c.Int64()
+	if errors.Is(err, redis.Nil) {
+		return -100
+	}
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	return n
+}
+
+const none = -100
+
+func (j *java) acquire(name string, lease time.Duration) int64 {
+	j.t.Helper()
+	return j.number(javaAcquire.Run(background, j.client, []string{name}, lease.Milliseconds(), j.owner))
+}
+
+func (j *java) unlock(name string) int64 {
+	j.t.Helper()
+	j.request++
+	return j.unlockAgain(name)
+}
+
+// unlockAgain repeats the last unlock, as after a lost reply.
+func (j *java) unlockAgain(name string) int64 {
+	j.t.Helper()
+	latch := fmt.Sprintf("redisson_unlock_latch:{%s}:%032x", name, j.request)
+	return j.number(javaUnlock.Run(background, j.client, []string{name, node.Channel(name), latch},
+		0, 30000, j.owner, "PUBLISH", 16000))
+}
+
+func (j *java) holds(name string) string { return "{" + name + "}:" + j.owner + ":rwlock_timeout" }
+
+func (j *java) read(name string, lease time.Duration) int64 {
+	j.t.Helper()
+	return j.number(javaRead.Run(background, j.client, []string{name, j.holds(name)}, lease.Milliseconds(), j.owner, j.owner+":write"))
+}
+
+func (j *java) readUnlock(name string) int64 {
+	j.t.Helper()
+	return j.number(javaReadUnlock.Run(background, j.client,
+		[]string{name, "redisson_rwlock:{" + name + "}", j.holds(name), "{" + name + "}"}, 0, j.owner))
+}
+
+func (j *java) write(name string, lease time.Duration) int64 {
+	j.t.Helper()
+	return j.number(javaWrite.Run(background, j.client, []string{name}, lease.Milliseconds(), j.owner+":write"))
+}
+
+func (j *java) writeUnlock(name string) int64 {
+	j.t.Helper()
+	return j.number(javaWriteUnlock.Run(background, j.client, []string{name, "redisson_rwlock:{" + name + "}"}, 1, 30000, j.owner+":write"))
+}
+
+func (j *java) ttl(name string) time.Duration {
+	j.t.Helper()
+	return must[time.Duration](j.t)(j.client.PTTL(background, name).Result())
+}
+
+// fields returns what is in the lock's hash.
+func (j *java) fields(name string) map[string]string {
+	j.t.Helper()
+	return must[map[string]string](j.t)(j.client.HGetAll(background, name).Result())
+}
+
+// listen subscribes to name's channel and returns its messages.
+func (j *java) listen(name string) <-chan *redis.Message {
+	j.t.Helper()
+	return j.listenTo("redisson_lock__channel:{" + name + "}")
+}
+
+func (j *java) listenTo(channel string) <-chan *redis.Message {
+	j.t.Helper()
+	sub := j.client.Subscribe(background, channel)
+	if _, err := sub.Receive(background); err != nil {
+		j.t.Fatal(err)
+	}
+	j.t.Cleanup(func() { _ = sub.Close() })
+	return sub.Channel()
+}
+
+func silent(t *testing.T, messages <-chan *redis.Message) {
+	t.Helper()
+	select {
+	case m := <-messages:
+		t.Errorf("message %q on %q", m.Payload, m.Channel)
+	case <-time.After(30 * time.Millisecond):
+	}
+}
+
+// shop starts one server, a Locker on it, and two Java threads.
+func shop(t *testing.T) (*quorum.Locker, *java, *java) {
+	all := servers(t, 1)
+	return connect(t, all, quorum.Options{}), newJava(t, all[0], 1), newJava(t, all[0], 2)
+}

@@ -1,0 +1,210 @@
+package quorum_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// The tests of this file share readers and writers with Redisson.
+
+// Case 15: readers and writers. Package redisnode tries what single commands do.
+func TestRedissonReadWrite(t *testing.T) {
+	l, j, other := shop(t)
+	const channel = "redisson_rwlock:{foo}"
+	messages := j.listenTo(channel)
+	is := func(what string, got, want int64) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%s: %d, want %d", what, got, want)
+		}
+	}
+	refused := func(opts ...quorum.Option) {
+		t.Helper()
+		if _, err := l.TryLock(background, "foo", opts...); !errors.Is(err, quorum.ErrHeld) {
+			t.Errorf("Go got %v", err)
+		}
+	}
+	told := func(want string) {
+		t.Helper()
+		if m := <-messages; m.Payload != want {
+			t.Errorf("message %q, want %q", m.Payload, want)
+		}
+	}
+	unlock := func(leases ...*quorum.Lease) {
+		t.Helper()
+		for _, lease := range leases {
+			if err := lease.Unlock(background); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+
+	holds := func() int {
+		t.Helper()
+		return len(must[[]string](t)(j.client.Keys(background, "{foo}:*:rwlock_timeout:1").Result()))
+	}
+
+	is("Java reads", j.read("foo", 30*time.Second), none)
+	is("another thread, too", other.read("foo", 30*time.Second), none)
+	refused(quorum.WithWrite())
+	reading := must[*quorum.Lease](t)(l.TryLock(background, "foo", quorum.WithRead()))
+	is("Java stops", j.readUnlock("foo"), 0)
+	unlock(reading)
+	refused(quorum.WithWrite())
+	silent(t, messages)
+	is("the last stops", other.readUnlock("foo"), 1)
+	told("0")
+
+	// The end of a writer wakes all readers.
+	is("Java writes", j.write("foo", 30*time.Second), none)
+	refused(quorum.WithRead())
+	leases := make(chan *quorum.Lease)
+	for range 2 {
+		go func() {
+			lease, err := l.Lock(background, "foo", quorum.WithRead())
+			if err != nil {
+				t.Error(err)
+			}
+			leases <- lease
+		}()
+	}
+	eventually(t, "Go subscribes", func() bool {
+		n, err := j.client.PubSubNumSub(background, channel).Result()
+		return err == nil && n[channel] == 2
+	})
+	is("Java stops", j.writeUnlock("foo"), 1)
+	told("1")
+	first, second := <-leases, <-leases
+	if f := j.fields("foo"); len(f) != 3 || f["mode"] != "read" || holds() != 2 {
+		t.Errorf("two of Go read: %v", f)
+	}
+	is("Java is refused", min(1, j.write("foo", time.Second)), 1)
+	unlock(first, second)
+	told("0")
+	is("what they leave", int64(holds()), 0)
+
+	// Go reads under its own write.
+	writing := must[*quorum.Lease](t)(l.Lock(background, "foo", quorum.WithWrite()))
+	reading = must[*quorum.Lease](t)(l.Lock(writing.Context(), "foo", quorum.WithRead()))
+	if f := j.fields("foo"); len(f) != 2 || f["mode"] != "write" {
+		t.Errorf("Go writes: %v", f)
+	}
+	is("Java is refused", min(1, j.read("foo", time.Second)), 1)
+	unlock(writing)
+	told("1")
+	is("Java reads after the downgrade", j.read("foo", 30*time.Second), none)
+	is("but does not write", min(1, other.write("foo", time.Second)), 1)
+	unlock(reading)
+	is("Java stops", j.readUnlock("foo"), 1)
+	told("0")
+
+	// Java reads under its own write, and tells nobody when it stops to write.
+	is("Java writes", j.write("foo", 30*time.Second), none)
+	is("and reads", j.read("foo", 30*time.Second), none)
+	refused(quorum.WithRead())
+	is("Java stops to write", j.writeUnlock("foo"), 1)
+	silent(t, messages)
+	refused(quorum.WithWrite())
+	reading = must[*quorum.Lease](t)(l.TryLock(background, "foo", quorum.WithRead()))
+	is("Java stops to read", j.readUnlock("foo"), 0)
+	unlock(reading)
+	told("0")
+}
+
+// Case 15, too: a reader's renewal does not shorten another's time.
+func TestRedissonReadersRenewal(t *testing.T) {
+	all := servers(t, 1)
+	l, j := connect(t, all, quorum.Options{Lease: 900 * time.Millisecond}), newJava(t, all[0], 1)
+	if r := j.read("foo", 10*time.Minute); r != none {
+		t.Fatalf("Java reads: %d", r)
+	}
+	reading := must[*quorum.Lease](t)(l.Lock(background, "foo", quorum.WithRead()))
+	time.Sleep(1200 * time.Millisecond)
+	if reading.Remaining() == 0 {
+		t.Error("Go did not renew")
+	}
+	if left := j.ttl("foo"); left < 590*time.Second {
+		t.Errorf("Java has %v left", left)
+	}
+	if err := reading.Unlock(background); err != nil {
+		t.Error(err)
+	}
+	if left := j.ttl("foo"); left < 590*time.Second {
+		t.Errorf("after Go's unlock Java has %v left", left)
+	}
+}
+
+// Case 16: Redisson older than 3.2 publishes on another channel. Go has the lock
+// at its next poll.
+func TestRedissonOldChannel(t *testing.T) {
+	l, j, _ := shop(t)
+	j.acquire("foo", 30*time.Second)
+	got := make(chan *quorum.Lease)
+	go func() {
+		lease, err := l.Lock(background, "foo")
+		if err != nil {
+			t.Error(err)
+		}
+		got <- lease
+	}()
+	eventually(t, "Go subscribes", func() bool {
+		n, err := j.client.PubSubNumSub(background, node.Channel("foo")).Result()
+		return err == nil && n[node.Channel("foo")] == 1
+	})
+	if n := j.client.Publish(background, "redisson_lock__channel__{foo}", "0").Val(); n != 0 {
+		t.Errorf("%d listen to the old channel", n)
+	}
+	j.client.Del(background, "foo")
+	if lease := <-got; lease == nil || lease.Remaining() == 0 {
+		t.Error("Go does not have it")
+	}
+}
+
+// Cases 17, its history, and 19: Redisson's RedLock sets its lease on a key that
+// has become Go's. What Go believes does not grow by it; and where its keys are
+// cut short, it is told at its next renewal.
+func TestRedissonSetsLeaseOnKeysOfOthers(t *testing.T) {
+	all := servers(t, 5)
+	l := connect(t, all, quorum.Options{Lease: 3 * time.Second})
+	var js []*java
+	for _, s := range all {
+		js = append(js, newJava(t, s, 1))
+	}
+	for _, lease := range []time.Duration{time.Minute, 200 * time.Millisecond} {
+		for _, j := range js[:3] {
+			if r := j.acquire("foo", 100*time.Millisecond); r != none {
+				t.Fatalf("Java got %d", r)
+			}
+		}
+		// Java is held up at the fourth for longer than that.
+		mine := must[*quorum.Lease](t)(l.Lock(background, "foo"))
+		eventually(t, "Go has all", func() bool {
+			r, err := l.Inspect(background, "foo")
+			return err == nil && r.HeldBy == 5
+		})
+		before := time.Now().Add(mine.Remaining())
+		for _, j := range js[:3] {
+			j.client.PExpire(background, "foo", lease)
+		}
+		if after := time.Now().Add(mine.Remaining()); after.Sub(before) > 500*time.Millisecond && lease > time.Second {
+			t.Errorf("Go believes for %v longer", after.Sub(before))
+		}
+		if lease > time.Second {
+			if err := mine.Unlock(background); err != nil {
+				t.Error(err)
+			}
+			eventually(t, "all are free", func() bool { return keys(t, all, "foo") == 0 })
+			continue
+		}
+		<-mine.Context().Done()
+		if err := context.Cause(mine.Context()); !errors.Is(err, quorum.ErrLost) || !strings.Contains(err.Error(), "no longer have it") {
+			t.Errorf("cause: %v", err)
+		}
+	}
+}

@@ -1,0 +1,210 @@
+package quorum_test
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// The tests of this file follow the page "Distributed Locks with Redis", read in
+// November 2026, and this package's rules on top of it, in what concerns
+// acquiring.
+
+// "Mutual exclusion. At any given moment, only one client can hold a lock."
+func TestOnlyOneHolds(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+		lease := must[*quorum.Lease](t)(a.Lock(background, "x"))
+		_, err := b.TryLock(background, "x")
+		var details *quorum.Error
+		if !errors.Is(err, quorum.ErrHeld) || !errors.As(err, &details) {
+			t.Fatalf("the second client got %v", err)
+		}
+		refused := 0
+		for _, n := range details.Nodes {
+			if n.Vote == quorum.Refused && n.For > 29*time.Second && n.For <= 30*time.Second {
+				refused++
+			}
+		}
+		if refused < 3 {
+			t.Errorf("the error names %d refusing nodes: %v", refused, err)
+		}
+		if err := lease.Unlock(background); err != nil {
+			t.Fatal(err)
+		}
+		second := must[*quorum.Lease](t)(b.TryLock(background, "x"))
+		if second.Token() <= lease.Token() {
+			t.Errorf("token %d follows %d", second.Token(), lease.Token())
+		}
+	})
+}
+
+// Step 1 and 3: the time that acquiring took is subtracted from the validity.
+func TestValidityCountsFromBeforeTheFirstCommand(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		for _, n := range w.nodes {
+			n.Delay(400 * time.Millisecond)
+		}
+		l := w.locker(quorum.Options{})
+		lease := must[*quorum.Lease](t)(l.TryLock(background, "x"))
+		want := 30*time.Second - 302*time.Millisecond - 400*time.Millisecond
+		if got := lease.Remaining(); got != want {
+			t.Errorf("%v remain, want %v", got, want)
+		}
+	})
+}
+
+// A pausing clock jumps ahead by what the test has put into it: a process that
+// was stopped, or a machine that slept, between two looks at the clock.
+type pausing struct {
+	clock.Clock
+	ahead *atomic.Int64
+}
+
+func (p pausing) Now() clock.Instant { return p.Clock.Now() + clock.Instant(p.ahead.Load()) }
+
+// A pauser stops the process while a reply is in its socket.
+type pauser struct {
+	node.Node
+	clock pausing
+	kind  node.Kind // of the command whose reply it is
+	d     time.Duration
+}
+
+func (p pauser) Submit(cmd node.Command, reply func(node.Reply)) {
+	p.Node.Submit(cmd, func(r node.Reply) {
+		if cmd.Kind == p.kind {
+			p.clock.ahead.Add(int64(p.d))
+		}
+		reply(r)
+	})
+}
+
+// Step 3: "if and only if ... the total time elapsed to acquire the lock is less
+// than lock validity time" (S02, S03).
+func TestGrantReadAfterThePauseIsRefused(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		c := pausing{w.clock, new(atomic.Int64)}
+		var nodes []node.Node
+		for _, n := range w.nodes {
+			nodes = append(nodes, pauser{shared{n, new(atomic.Int64)}, c, node.Acquire, 400 * time.Millisecond})
+		}
+		l := must[*quorum.Locker](t)(quorum.New(nodes, quorum.Options{Clock: c, Lease: time.Second, NoRestartGuard: true}))
+		defer l.Close()
+		// Two replies pause for 800 ms in all, the third, not needed, for more.
+		if lease, err := l.TryLock(background, "x"); err == nil || lease != nil {
+			t.Fatalf("granted with %v left", lease.Remaining())
+		}
+		if n := w.locked("x"); n != 0 {
+			t.Errorf("%d nodes still have the key", n)
+		}
+	})
+}
+
+// Step 2: a node that is not available is not waited for, in no operation.
+func TestSlowAndHungNodesAreNotWaitedFor(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		w.nodes[0].Hang(true)
+		w.nodes[1].Delay(300 * time.Millisecond)
+		l := w.locker(quorum.Options{})
+		start := time.Now()
+		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
+		if err := lease.Extend(background, 20*time.Second); err != nil {
+			t.Error(err)
+		}
+		if err := lease.Unlock(background); err != nil {
+			t.Error(err)
+		}
+		if d := time.Since(start); d != 0 {
+			t.Errorf("lock, extend and unlock took %v", d)
+		}
+	})
+}
+
+// An unknown answer is never a no: with three nodes silent there is no quorum,
+// and nobody else is said to hold the lock.
+func TestUnknownIsNotRefused(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		for _, n := range w.nodes[:3] {
+			n.Hang(true)
+		}
+		l := w.locker(quorum.Options{})
+		start := time.Now()
+		_, err := l.TryLock(background, "x")
+		if !errors.Is(err, quorum.ErrNoQuorum) || errors.Is(err, quorum.ErrHeld) || !errors.Is(err, node.ErrTimeout) {
+			t.Errorf("got %v", err)
+		}
+		if d := time.Since(start); d > quorum.DefaultTimeout {
+			t.Errorf("it took %v", d)
+		}
+		for _, n := range w.nodes[:3] {
+			n.Hang(false)
+		}
+		l.Close()
+	})
+}
+
+// What is no lock is an error with its own name, at once, and is left alone (S21).
+func TestForeignKeyIsNotTaken(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		for _, n := range w.nodes {
+			n.Do(func(s *model.Server, _ model.Time) { s.Set("x", "data") })
+		}
+		l := w.locker(quorum.Options{})
+		if _, err := l.Lock(background, "x"); !errors.Is(err, node.ErrWrongType) || errors.Is(err, quorum.ErrHeld) {
+			t.Errorf("Lock: %v", err)
+		}
+		if _, err := l.ForceUnlock(background, "x"); !errors.Is(err, node.ErrWrongType) {
+			t.Errorf("ForceUnlock: %v", err)
+		}
+		if n := w.locked("x"); n != 3 {
+			t.Errorf("%d nodes have the data", n)
+		}
+	})
+}
+
+// A key of another type is no reason to call a node broken, and an extension
+// that too few answered is not yet a loss.
+func TestEventsTellTheTruth(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		seen := make(map[quorum.EventKind][]error)
+		var mu sync.Mutex
+		l := w.locker(quorum.Options{Observer: observe(func(e quorum.Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			seen[e.Kind] = append(seen[e.Kind], e.Err)
+		})})
+		for _, n := range w.nodes {
+			n.Do(func(s *model.Server, _ model.Time) { s.Set("text", "value") })
+		}
+		if _, err := l.Lock(background, "text"); !errors.Is(err, node.ErrWrongType) {
+			t.Errorf("got %v", err)
+		}
+		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
+		for _, n := range w.nodes {
+			n.Down(true)
+		}
+		time.Sleep(15 * time.Second)
+		unlocked := lease.Unlock(background)
+		mu.Lock()
+		defer mu.Unlock()
+		if n := len(seen[quorum.NodeFailed]); n != 3 {
+			t.Errorf("%d nodes are said to have failed; three did, once", n)
+		}
+		for _, err := range seen[quorum.ExtendFailed] {
+			if !errors.Is(err, quorum.ErrNoQuorum) || errors.Is(err, quorum.ErrLost) {
+				t.Errorf("an extension without answers: %v", err)
+			}
+		}
+		if r := seen[quorum.Released]; len(r) != 1 || !errors.Is(unlocked, quorum.ErrNoQuorum) || r[0] != unlocked {
+			t.Errorf("released: %v; Unlock returned %v", r, unlocked)
+		}
+	})
+}

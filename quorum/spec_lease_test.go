@@ -1,0 +1,203 @@
+package quorum_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// The tests of this file follow the page "Distributed Locks with Redis", read in
+// November 2026, and this package's rules on top of it, in what concerns
+// renewal and loss.
+
+// "Making the algorithm more reliable: Extending the lock."
+func TestLeaseIsRenewed(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		l := w.locker(quorum.Options{})
+		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
+		for range 600 {
+			time.Sleep(time.Second)
+			if r := lease.Remaining(); r < 18*time.Second {
+				t.Fatalf("only %v remain", r)
+			}
+		}
+		if lease.Context().Err() != nil {
+			t.Error(context.Cause(lease.Context()))
+		}
+	})
+}
+
+// Renewals of many leases share commands.
+func TestRenewalsAreBatched(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		l := w.locker(quorum.Options{})
+		const leases = 1000
+		for i := range leases {
+			must[*quorum.Lease](t)(l.Lock(background, string(rune('a'+i))))
+		}
+		w.sent[0].Store(0)
+		time.Sleep(100 * time.Second)
+		perRenewal := float64(w.sent[0].Load()) / (leases * 10)
+		if perRenewal > 0.1 {
+			t.Errorf("%v commands per renewal", perRenewal)
+		}
+	})
+}
+
+// A lease of fixed length is never renewed, and ends by itself.
+func TestFixedLeaseEnds(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		start := time.Now()
+		lease := must[*quorum.Lease](t)(l.Lock(background, "x", quorum.WithFixedLease(5*time.Second)))
+		<-lease.Context().Done()
+		if d := time.Since(start); d != 5*time.Second-52*time.Millisecond {
+			t.Errorf("it ended after %v", d)
+		}
+		if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) || !errors.Is(err, quorum.ErrLost) {
+			t.Errorf("Unlock: %v", err)
+		}
+	})
+}
+
+// The loss of a lease is known, without any answer, while every node still
+// keeps the key (S33, S51).
+func TestLossIsReportedBeforeAnyKeyExpires(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		l := w.locker(quorum.Options{Lease: 10 * time.Second})
+		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
+		owner := lease.Handle().Owner
+		time.Sleep(7 * time.Second) // two renewals
+		for _, n := range w.nodes {
+			n.Hang(true)
+		}
+		<-lease.Context().Done()
+		if n := w.holders("x", owner); n != 5 {
+			t.Errorf("when the context ended, %d nodes had the key", n)
+		}
+		if err := context.Cause(lease.Context()); !errors.Is(err, quorum.ErrLost) || !errors.Is(err, node.ErrTimeout) {
+			t.Errorf("cause: %v", err)
+		}
+		if lease.Remaining() != 0 {
+			t.Errorf("%v remain", lease.Remaining())
+		}
+		l.Close()
+	})
+}
+
+// Grace is time between the two.
+func TestGraceKeepsTheKeyLongerThanTheBelief(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{Grace: 3 * time.Second})
+		lease := must[*quorum.Lease](t)(l.Lock(background, "x", quorum.WithFixedLease(5*time.Second)))
+		owner := lease.Handle().Owner
+		<-lease.Context().Done()
+		time.Sleep(2900 * time.Millisecond)
+		if n := w.holders("x", owner); n != 3 {
+			t.Errorf("%d nodes have the key", n)
+		}
+		l.Close()
+	})
+}
+
+// A lease that the nodes no longer have is reported lost at the next renewal.
+func TestBrokenLeaseIsReportedLost(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+		lease := must[*quorum.Lease](t)(a.Lock(background, "x"))
+		if broken, err := b.ForceUnlock(background, "x"); !broken || err != nil {
+			t.Fatal(broken, err)
+		}
+		start := time.Now()
+		<-lease.Context().Done()
+		if d := time.Since(start); d > 10*time.Second+quorum.DefaultTimeout {
+			t.Errorf("it took %v", d)
+		}
+		if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
+			t.Errorf("Unlock: %v", err)
+		}
+	})
+}
+
+// An extension by a minority changes nothing (S44).
+func TestExtensionByAMinorityDoesNotCount(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		l := w.locker(quorum.Options{MaxLease: time.Minute})
+		lease := must[*quorum.Lease](t)(l.Lock(background, "x", quorum.WithFixedLease(10*time.Second)))
+		for _, n := range w.nodes[:3] {
+			n.Down(true)
+		}
+		before := lease.Remaining()
+		if err := lease.Extend(background, 50*time.Second); !errors.Is(err, quorum.ErrNoQuorum) {
+			t.Fatalf("Extend: %v", err)
+		}
+		if lease.Remaining() != before {
+			t.Errorf("%v remain, %v before", lease.Remaining(), before)
+		}
+		for _, n := range w.nodes[:3] {
+			n.Down(false)
+		}
+		l.Close()
+	})
+}
+
+// An extension whose confirmation comes after the old belief has ended is a
+// loss, even though a majority extended (S42).
+func TestExtensionConfirmedTooLateIsALoss(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		lease := must[*quorum.Lease](t)(l.Lock(background, "x", quorum.WithFixedLease(time.Second)))
+		time.Sleep(900 * time.Millisecond)
+		for _, n := range w.nodes {
+			n.Delay(180 * time.Millisecond) // executed at 990, confirmed at 1080
+		}
+		if err := lease.Extend(background, time.Second); !errors.Is(err, quorum.ErrNotHeld) || !errors.Is(err, quorum.ErrLost) {
+			t.Errorf("Extend: %v", err)
+		}
+		if lease.Remaining() != 0 || lease.Context().Err() == nil {
+			t.Error("the lease came back to life")
+		}
+		l.Close()
+	})
+}
+
+// The same, when the process was stopped with the replies in its sockets and no
+// timer of it has run yet.
+func TestExtensionReadAfterThePauseIsALoss(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		c := pausing{w.clock, new(atomic.Int64)}
+		var nodes []node.Node
+		for _, n := range w.nodes {
+			nodes = append(nodes, pauser{shared{n, new(atomic.Int64)}, c, node.Extend, time.Second})
+		}
+		l := must[*quorum.Locker](t)(quorum.New(nodes, quorum.Options{Clock: c, NoRestartGuard: true}))
+		defer l.Close()
+		lease := must[*quorum.Lease](t)(l.Lock(background, "x", quorum.WithFixedLease(900*time.Millisecond)))
+		if err := lease.Extend(background, 10*time.Second); !errors.Is(err, quorum.ErrNotHeld) || !errors.Is(err, quorum.ErrLost) {
+			t.Errorf("Extend: %v", err)
+		}
+		if lease.Remaining() != 0 || lease.Context().Err() == nil {
+			t.Error("the lease came back to life")
+		}
+	})
+}
+
+// Extending by less than is left shortens nothing (S45).
+func TestExtendNeverShortens(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		lease := must[*quorum.Lease](t)(l.Lock(background, "x", quorum.WithFixedLease(20*time.Second)))
+		if err := lease.Extend(background, time.Second); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(15 * time.Second)
+		if n := w.holders("x", lease.Handle().Owner); n != 3 || lease.Remaining() < 4*time.Second {
+			t.Errorf("%d nodes have the key, %v remain", n, lease.Remaining())
+		}
+	})
+}

@@ -1,0 +1,229 @@
+package quorum_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// The tests of this file follow the page "Distributed Locks with Redis", read in
+// November 2026, and this package's rules on top of it, in what concerns
+// nodes that forget, and their healing.
+
+// A node that lost the key while a majority kept it gets it back.
+func TestNodeThatLostTheKeyIsHealed(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		o := newObserver()
+		l := w.locker(quorum.Options{Observer: o})
+		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
+		token := lease.Token()
+		for _, n := range w.nodes[:2] {
+			n.Restart(true)
+		}
+		time.Sleep(11 * time.Second)
+		if n := w.holders("x", lease.Handle().Owner); n != 5 {
+			t.Errorf("%d nodes have the key after a renewal", n)
+		}
+		if o.count(quorum.Healed) != 2 || lease.Token() != token {
+			t.Errorf("%d healed, token %d was %d", o.count(quorum.Healed), lease.Token(), token)
+		}
+		if err := lease.Unlock(background); err != nil {
+			t.Error(err)
+		}
+		if n := w.locked("x"); n != 0 {
+			t.Errorf("%d nodes have the key after Unlock", n)
+		}
+	})
+}
+
+// Healing never makes up the majority: three of five lost the key, so the lease
+// is lost, although each could be given it back.
+func TestHealingDoesNotMakeUpTheMajority(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		l := w.locker(quorum.Options{})
+		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
+		for _, n := range w.nodes[:3] {
+			n.Restart(true)
+		}
+		start := time.Now()
+		<-lease.Context().Done()
+		if d := time.Since(start); d > 10500*time.Millisecond || !errors.Is(context.Cause(lease.Context()), quorum.ErrLost) {
+			t.Errorf("after %v: %v", d, context.Cause(lease.Context()))
+		}
+	})
+}
+
+// Nor is a node given the key while it is not known that a majority has it.
+func TestNothingIsHealedWithoutAMajority(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		l := w.locker(quorum.Options{})
+		must[*quorum.Lease](t)(l.Lock(background, "x"))
+		w.nodes[2].Restart(true)
+		w.nodes[3].Down(true)
+		w.nodes[4].Down(true)
+		time.Sleep(29 * time.Second)
+		w.nodes[2].Do(func(s *model.Server, now model.Time) {
+			if s.Len(now) != 0 {
+				t.Error("the node that forgot the key has it")
+			}
+		})
+		w.nodes[3].Down(false)
+		w.nodes[4].Down(false)
+		l.Close()
+	})
+}
+
+// A slow postman keeps the acquires that come after the first, and lets them
+// time out for the sender.
+type postman struct {
+	node.Node
+	mu   sync.Mutex
+	kept []node.Command
+	seen int
+}
+
+func (p *postman) Submit(cmd node.Command, reply func(node.Reply)) {
+	if cmd.Kind == node.Acquire && p.keeps(cmd) {
+		reply(node.Reply{Err: node.ErrTimeout})
+		return
+	}
+	p.Node.Submit(cmd, reply)
+}
+
+func (p *postman) keeps(cmd node.Command) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.seen++; p.seen == 1 {
+		return false
+	}
+	cmd.Claims = append([]node.Claim(nil), cmd.Claims...)
+	p.kept = append(p.kept, cmd)
+	return true
+}
+
+func (p *postman) all() []node.Command {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.kept
+}
+
+// A healing command that arrives after the release creates nothing.
+func TestDelayedHealingIsRefused(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		post := &postman{Node: shared{w.nodes[0], w.sent[0]}}
+		l := must[*quorum.Locker](t)(quorum.New([]node.Node{post,
+			shared{w.nodes[1], w.sent[1]}, shared{w.nodes[2], w.sent[2]}}, quorum.Options{Clock: w.clock}))
+		defer l.Close()
+		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
+		w.nodes[0].Restart(true)
+		time.Sleep(11 * time.Second)
+		kept := post.all()
+		if len(kept) != 1 || kept[0].Claims[0].Token <= lease.Token() {
+			t.Fatalf("the node was sent %v", kept)
+		}
+		if err := lease.Unlock(background); err != nil {
+			t.Fatal(err)
+		}
+		late := kept[0]
+		late.Deadline = clock.Never
+		w.nodes[0].Submit(late, func(r node.Reply) {
+			if r.Status != node.Stale {
+				t.Errorf("it was %v", r.Status)
+			}
+		})
+	})
+}
+
+// Crash recovery (S13, S15, S17): a node that came back empty has no vote until
+// every lease that it may have forgotten is over.
+func TestRestartedNodeAbstains(t *testing.T) {
+	for _, guard := range []bool{true, false} {
+		inWorld(t, 5, func(w *world) {
+			a := w.locker(quorum.Options{NoRestartGuard: !guard})
+			b := w.locker(quorum.Options{NoRestartGuard: !guard})
+			w.nodes[3].Down(true)
+			w.nodes[4].Down(true)
+			lease := must[*quorum.Lease](t)(a.Lock(background, "x", quorum.WithFixedLease(30*time.Second)))
+			w.nodes[3].Down(false)
+			w.nodes[4].Down(false)
+			w.nodes[2].Restart(true)
+			second, err := b.TryLock(background, "x")
+			if !guard {
+				if err != nil {
+					t.Errorf("without the guard it should show what goes wrong: %v", err)
+				}
+				return
+			}
+			if err == nil {
+				t.Fatalf("two hold at once: %v and %v remain", lease.Remaining(), second.Remaining())
+			}
+			var details *quorum.Error
+			if !errors.As(err, &details) || details.Nodes[2].Vote != quorum.Abstaining || details.Nodes[2].For < 30*time.Second {
+				t.Errorf("the error does not tell of the abstaining node: %v", err)
+			}
+			time.Sleep(30400 * time.Millisecond)
+			if _, err := b.TryLock(background, "x"); err != nil {
+				t.Errorf("after the guard: %v", err)
+			}
+		})
+	}
+}
+
+// A node that cannot tell when it started has no vote while the guard is on.
+func TestNodeWithoutLifeHasNoVote(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		w.nodes[0].SetLife(nil)
+		l := w.locker(quorum.Options{})
+		if _, err := l.Lock(background, "x"); !errors.Is(err, node.ErrUnsupported) {
+			t.Errorf("got %v", err)
+		}
+		free := w.locker(quorum.Options{NoRestartGuard: true})
+		if _, err := free.TryLock(background, "x"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Two nodes that are one server would be two votes from one failure (S55).
+func TestSameServerTwiceIsRefused(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		life := &node.Life{ID: "one", Born: -clock.Instant(time.Hour)}
+		w.nodes[0].SetLife(life)
+		w.nodes[1].SetLife(&node.Life{ID: "one", Born: life.Born})
+		l := w.locker(quorum.Options{})
+		must[*quorum.Report](t)(l.Inspect(background, "x")) // the servers are met
+		_, err := l.Lock(background, "x")
+		if !errors.Is(err, quorum.ErrSameServer) {
+			t.Errorf("got %v", err)
+		}
+		if n := w.locked("x"); n != 0 {
+			t.Errorf("%d nodes have the key", n)
+		}
+	})
+}
+
+// What a node that restarts has forgotten may have been kept for the Grace, too.
+func TestRestartLeavesTheGrace(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		o := quorum.Options{Lease: 10 * time.Second, MaxLease: 10 * time.Second, Grace: 20 * time.Second}
+		a, b := w.locker(o), w.locker(o)
+		lease := must[*quorum.Lease](t)(a.Lock(background, "x", quorum.WithFixedLease(10*time.Second)))
+		w.nodes[0].Restart(true)
+		w.nodes[1].Restart(true)
+		<-lease.Context().Done()
+		ended := time.Now()
+		next := must[*quorum.Lease](t)(b.Lock(background, "x"))
+		if d := time.Since(ended); d < o.Grace {
+			t.Errorf("another had it %v after its end, with a grace of %v", d, o.Grace)
+		}
+		_ = next.Unlock(background)
+		_ = lease.Unlock(background)
+	})
+}

@@ -1,0 +1,198 @@
+package quorum_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// The tests of this file follow the page "Distributed Locks with Redis", read in
+// November 2026, and this package's rules on top of it, in what concerns
+// releasing.
+
+// Step 5: a lock that was not acquired is released on all instances.
+func TestFailedAttemptIsReleasedEverywhere(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		w.foreign("x", time.Minute, 0, 1, 2)
+		l := w.locker(quorum.Options{})
+		if _, err := l.TryLock(background, "x"); !errors.Is(err, quorum.ErrHeld) {
+			t.Fatalf("got %v", err)
+		}
+		if n := w.locked("x"); n != 3 {
+			t.Errorf("%d nodes have the key, want the 3 foreign ones", n)
+		}
+	})
+}
+
+// A grant that comes after its round was lost is released too (S24).
+func TestLateGrantIsReleased(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		for _, n := range w.nodes[:3] {
+			n.Delay(1800 * time.Millisecond) // executed after 900
+		}
+		l := w.locker(quorum.Options{})
+		if _, err := l.TryLock(background, "x"); !errors.Is(err, quorum.ErrNoQuorum) {
+			t.Fatalf("got %v", err)
+		}
+		time.Sleep(950 * time.Millisecond)
+		if n := w.locked("x"); n != 0 {
+			t.Errorf("%d nodes have the key", n)
+		}
+		l.Close()
+	})
+}
+
+// A release that a node did not confirm is repeated until it does (S30).
+func TestUnconfirmedReleaseIsRepeated(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		l := w.locker(quorum.Options{})
+		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
+		w.nodes[4].Down(true)
+		if err := lease.Unlock(background); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		if n := w.locked("x"); n != 1 {
+			t.Fatalf("%d nodes have the key, want the one that is down", n)
+		}
+		w.nodes[4].Down(false)
+		time.Sleep(3 * time.Second)
+		if n := w.locked("x"); n != 0 {
+			t.Errorf("%d nodes still have the key", n)
+		}
+		l.Close()
+	})
+}
+
+// A command that is executed again after its release creates nothing (S25).
+func TestDelayedDuplicateOfAnAcquireIsRefused(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		var first node.Command
+		spy := spy{shared{w.nodes[0], w.sent[0]}, func(c node.Command) {
+			if c.Kind == node.Acquire && first.Kind == 0 {
+				first = c
+				first.Claims = append([]node.Claim(nil), c.Claims...)
+			}
+		}}
+		l := must[*quorum.Locker](t)(quorum.New([]node.Node{spy}, quorum.Options{Clock: w.clock}))
+		defer l.Close()
+		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
+		if err := lease.Unlock(background); err != nil {
+			t.Fatal(err)
+		}
+		w.nodes[0].Submit(first, func(r node.Reply) {
+			if r.Status != node.Stale {
+				t.Errorf("the duplicate was %v", r.Status)
+			}
+		})
+	})
+}
+
+type spy struct {
+	node.Node
+	see func(node.Command)
+}
+
+func (s spy) Submit(cmd node.Command, reply func(node.Reply)) {
+	s.see(cmd)
+	s.Node.Submit(cmd, reply)
+}
+
+// Unlocking a lease that was broken meanwhile says so, and does not touch the
+// new owner (S59).
+func TestUnlockOfABrokenLease(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+		lease := must[*quorum.Lease](t)(a.Lock(background, "x"))
+		if _, err := b.ForceUnlock(background, "x"); err != nil {
+			t.Fatal(err)
+		}
+		next := must[*quorum.Lease](t)(b.TryLock(background, "x"))
+		if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
+			t.Errorf("Unlock: %v", err)
+		}
+		if n := w.holders("x", next.Handle().Owner); n != 5 {
+			t.Errorf("the new owner has %d nodes", n)
+		}
+	})
+}
+
+// Close does not leave behind what an earlier release could not remove: it asks
+// once more, and waits for the answer, but no longer than Timeout.
+func TestCloseConfirmsReleases(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		l := w.locker(quorum.Options{})
+		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
+		w.nodes[1].Down(true)
+		w.nodes[2].Down(true)
+		w.nodes[3].Down(true)
+		if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNoQuorum) {
+			t.Errorf("unlocked without a quorum: %v", err)
+		}
+		time.Sleep(20 * time.Second)
+		w.nodes[1].Down(false)
+		w.nodes[2].Down(false)
+		start := time.Now()
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		if d := time.Since(start); d < 400*time.Millisecond || d > time.Second {
+			t.Errorf("with one node down it lasted %v", d)
+		}
+		if n := w.locked("x"); n != 1 {
+			t.Errorf("%d nodes still have the key; one is down", n)
+		}
+	})
+}
+
+// A lease that is being renewed when its Locker is closed is released like any
+// other.
+func TestCloseReleasesWhatIsBeingRenewed(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		for _, n := range w.nodes {
+			n.Delay(100 * time.Millisecond)
+		}
+		l := w.locker(quorum.Options{})
+		must[*quorum.Lease](t)(l.Lock(background, "x"))
+		for time.Sleep(9 * time.Second); w.sent[0].Load() < 2; time.Sleep(10 * time.Millisecond) {
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		if n := w.locked("x"); n != 0 {
+			t.Errorf("%d nodes still have the key", n)
+		}
+	})
+}
+
+// An extension that too few answered has still lengthened the keys of those that
+// did not: the release is repeated for as long as these last.
+func TestReleaseOutlastsAFailedExtension(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		lease := must[*quorum.Lease](t)(l.Lock(background, "x", quorum.WithFixedLease(10*time.Second)))
+		time.Sleep(9 * time.Second)
+		for _, n := range w.nodes {
+			n.DropReplies(true)
+		}
+		if err := lease.Extend(background, 30*time.Second); !errors.Is(err, quorum.ErrNoQuorum) {
+			t.Errorf("extended without an answer: %v", err)
+		}
+		for _, n := range w.nodes {
+			n.DropReplies(false)
+			n.Hang(true)
+		}
+		_ = lease.Unlock(background)
+		time.Sleep(15 * time.Second)
+		for _, n := range w.nodes {
+			n.Hang(false)
+		}
+		time.Sleep(5 * time.Second)
+		if n := w.locked("x"); n > 0 {
+			t.Errorf("%d nodes still have the key", n)
+		}
+	})
+}
