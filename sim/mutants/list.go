@@ -401,4 +401,7 @@ var mutants = []*Mutant{
 		Edits: edit(fairGo, "w.ticket.patience = w.l.patience()", "w.ticket.patience = w.l.opts.Poll / 2")},
 	{ID: "M138", Bug: "who waits in line holds what it got for twice the timeout, where a node does not answer",
 		Edits: edit(acquireGo, "\td := w.l.timeout(w.settings.lease)\n", "\td := w.l.timeout(w.settings.lease)\n\tif w.settings.fair && w.ticket.patience > 0 {\n\t\td *= 2\n\t}\n")},
+	{ID: "M139", Bug: "several Lockers: the parts are taken in the order in which they were listed", Expect: Tests, Tests: "./quorum -run TestJoints",
+		Edits:  edit(jointGo, "\tslices.SortFunc(a.order, func(i, k int) int {\n", "\tslices.SortFunc(a.order[:0], func(i, k int) int {\n"),
+		Reason: "two who wait for each other come apart after about a lease, as they have to where they know the nodes by other names; so long somebody may wait in a run"},
 }
