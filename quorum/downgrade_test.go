@@ -25,9 +25,7 @@ func TestDowngrade(t *testing.T) {
 		inWorld(t, 5, func(w *world) {
 			o := newObserver()
 			a, b := w.locker(quorum.Options{Observer: o}), w.locker(quorum.Options{})
-			for i, n := range w.nodes {
-				n.Delay(time.Duration(1+i) * time.Millisecond)
-			}
+			w.delay(time.Millisecond, time.Millisecond)
 			outer := lock(t, a, "x", write)
 			again := must[*quorum.Lease](t)(a.Lock(outer.Context(), "x", write))
 			inner := must[*quorum.Lease](t)(a.Lock(outer.Context(), "x", read))

@@ -63,6 +63,7 @@ func (d detained) Submit(cmd node.Command, reply func(node.Reply)) {
 	reply(node.Reply{Err: node.ErrTimeout})
 }
 
+// A cuttable node is out of reach while it is cut off.
 type cuttable struct {
 	node.Node
 	cut *atomic.Bool

@@ -212,9 +212,7 @@ func TestOneWaiterOfALockerCompetes(t *testing.T) {
 // (S35, S36).
 func TestManyLockersMakeProgress(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
-		for i, n := range w.nodes {
-			n.Delay(time.Duration(1+i) * 500 * time.Microsecond)
-		}
+		w.delay(500*time.Microsecond, 500*time.Microsecond)
 		const lockers, rounds = 16, 10
 		var wg sync.WaitGroup
 		var inside, total int

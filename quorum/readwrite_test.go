@@ -75,9 +75,7 @@ func TestReadersAreWokenTogether(t *testing.T) {
 // process nor others, whether they wait or not.
 func TestWriterIsNotStarved(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
-		for i, n := range w.nodes {
-			n.Delay(time.Duration(1+i) * 200 * time.Microsecond)
-		}
+		w.delay(200*time.Microsecond, 200*time.Microsecond)
 		ctx, stop := context.WithCancel(background)
 		var wg sync.WaitGroup
 		var lockers []*quorum.Locker
