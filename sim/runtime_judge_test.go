@@ -229,7 +229,9 @@ func (r *runtimeWorld) downgraded(le *quorum.Lease, began clock.Instant) {
 	know, owner := 0, le.Handle().Owner
 	for _, s := range r.servers {
 		s.Do(func(mem *model.Server, now model.Time) {
-			if _, ok := mem.Reads(now, le.Name(), owner); ok {
+			var state node.State
+			err := mem.State(now, le.Name(), &state)
+			if err == nil && slices.ContainsFunc(state.Fields, func(f node.Field) bool { return f.Name == owner }) {
 				know++
 			}
 		})
