@@ -200,3 +200,23 @@ func TestUnlockOfBothLeasesAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// A node that comes back with what it had before a downgrade is told again.
+func TestNodeThatForgetsADowngradeIsToldAgain(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		outer := lock(t, l, "x", write)
+		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read))
+		w.nodes[0].Do(func(s *model.Server, _ model.Time) { s.Sync() })
+		unlock(t, outer)
+		time.Sleep(quorum.DefaultLease / 2) // all have been told, and told again
+		w.nodes[0].Do(func(s *model.Server, _ model.Time) { s.Restart(model.LoseUnsynced) })
+		time.Sleep(quorum.DefaultLease / 3)
+		w.nodes[0].Do(func(s *model.Server, now model.Time) {
+			if _, writes := s.Holds(now, "x", inner.Handle().Owner+node.WriteSuffix); writes {
+				t.Error("it still takes the reader for the writer")
+			}
+		})
+		unlock(t, inner)
+	})
+}

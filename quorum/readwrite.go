@@ -215,7 +215,7 @@ func (h *hold) insist() {
 	if shy == 0 {
 		return
 	}
-	command := node.Command{Kind: node.Downgrade, Claims: h.claim.appendTo(nil), Deadline: l.clock.Now().Add(l.opts.Timeout)}
+	command := h.downgradeCommand()
 	for i, n := range l.nodes {
 		if shy.has(i) {
 			n.Submit(command, func(reply node.Reply) {
@@ -227,6 +227,17 @@ func (h *hold) insist() {
 			})
 		}
 	}
+}
+
+func (h *hold) downgradeCommand() node.Command {
+	return node.Command{Kind: node.Downgrade, Claims: h.claim.appendTo(nil), Deadline: h.l.clock.Now().Add(h.l.opts.Timeout)}
+}
+
+// unaware reports whether node i may not know yet of a downgrade.
+func (h *hold) unaware(i int) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.shy.has(i)
 }
 
 func (h *hold) unlocked() bool {

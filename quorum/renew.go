@@ -99,6 +99,9 @@ func (r *renewal) receive(i int, reply node.Reply) {
 		if b.vote == Granted {
 			if !keptAll(kept[:h.claim.size()]) {
 				r.ballots[k][i] = ballot{vote: Refused}
+				if h.unaware(i) { // it may have the writer
+					r.ballots[k][i].vote = Unknown
+				}
 			}
 			kept = kept[h.claim.size():]
 		}
@@ -194,7 +197,11 @@ func (h *hold) heal(i int) {
 	h.expiry = max(h.expiry, l.expiry(now, h.lease))
 	c := h.claim
 	c.Token, c.mode = token, h.mode
+	forgot := h.claim.mode == node.Write && h.mode == node.Read // perhaps: it may have the writer again
 	h.mu.Unlock()
+	if forgot {
+		l.nodes[i].Submit(h.downgradeCommand(), func(node.Reply) {})
+	}
 	command := node.Command{Kind: node.Acquire, Mode: c.mode, Claims: c.appendTo(nil), TTL: h.lease + l.opts.Grace,
 		Retention: l.opts.FenceRetention, Deadline: now.Add(l.timeout(h.lease))}
 	l.nodes[i].Submit(command, func(reply node.Reply) {

@@ -74,7 +74,15 @@ func (c *Client) callOf(owner string) *call {
 // vote notes that a node granted an attempt. One that forgot its locks must not
 // have a vote for as long as any lease may last, by true time.
 func (k *checker) vote(c *Client, s *server, owner string) {
-	if o := c.callOf(owner); o != nil && (s.life == 1 || o.at >= s.born+int64(k.w.p.Lock.MaxLease+k.w.p.Lock.Grace)) {
+	o := c.callOf(owner)
+	if o == nil {
+		return
+	}
+	asked := o.at
+	if s.replica { // a client that has not met it before goes by when it does
+		asked = k.w.now
+	}
+	if s.life == 1 || asked >= s.born+int64(k.w.p.Lock.MaxLease+k.w.p.Lock.Grace) {
 		o.votes |= faults.Of(s.number)
 	}
 }

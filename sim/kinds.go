@@ -113,6 +113,9 @@ func (k *checker) downgrades(h *holder, l *link) {
 // often as the lease is renewed.
 func (k *checker) insists(h *holder, l *link) {
 	s := l.n
+	if s.born > h.told[s.number] {
+		h.told[s.number] = k.w.now // it may have forgotten what it was told, and this is how that is found out
+	}
 	_, writes := s.mem.Keeps(s.time(), h.name, h.owner, node.Write)
 	if writes && k.w.now > h.told[s.number]+2*int64(k.w.p.Lock.Timeout) {
 		k.w.fail("I6", fmt.Sprintf("%s reads %q, and does not tell %s again, which takes it for a writer", h.c.name, h.name, s.name))
