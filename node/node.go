@@ -42,10 +42,15 @@
 // # Waiting in line
 //
 // An Acquire with a Ticket, a token that was drawn once for the one who waits, is
-// served in the order of the tickets. Each node has the tickets of those who wait
-// in [QueueKey], and for each of them [PlaceKey], which expires if the waiter does
-// not ask again: so a dead one drops out. The lock itself is a plain one, and
-// acquires without a ticket do not look at the queue.
+// served in the order of the tickets, unless it barges. Each node has the tickets
+// of those who wait in [QueueKey], and for each of them [PlaceKey], which expires
+// if the waiter does not ask again: so a dead one drops out. The lock itself is a
+// plain one, and acquires without a ticket do not look at the queue.
+//
+// Whenever a lock is released, and published on Channel, the first in its queue
+// who listens on its own [WaiterChannel] is told there. So of all that wait in line
+// one process wakes. Redisson does not tell them; but it is seen at a lock's owner
+// whether it is of Redisson's making.
 package node
 
 import (
@@ -82,7 +87,11 @@ type Node interface {
 	// have another: who waits in one mode for the end of a hold of the other is
 	// not told. wake does not block, and holds for any task. After stop has
 	// returned no new call of wake begins.
-	Watch(name string, mode Mode, wake func()) (stop func())
+	//
+	// With a waiter, as in a Command with a Ticket, wake is called instead when
+	// this one, or another of the same process, is told that it is the first in the
+	// queue of the name.
+	Watch(name string, mode Mode, waiter string, wake func()) (stop func())
 
 	// Close answers whatever is still open with ErrClosed, ends the node's
 	// tasks, waits for them, and closes its connections. Later Submits are
@@ -153,15 +162,17 @@ const (
 	//   - first, those at the head of the queue whose PlaceKey has expired are
 	//     removed;
 	//   - if the key is not there, but others are before the Waiter, by ticket and
-	//     then by name: Refused, with what is left of the first one's place;
-	//   - with Refused comes Ahead. If Patience is not 0 and the token is above the
-	//     fence, the Waiter's place is there for Patience from now;
+	//     then by name, and Barge is not set: Refused, with what is left of the first
+	//     one's place;
+	//   - with Refused come Ahead and Foreign. If Patience is not 0 and the token is
+	//     above the fence, the Waiter's place is there for Patience from now;
 	//   - when it is Granted the Waiter has no place any more.
 	Acquire Kind = iota + 1
 
 	// Release ends its claims. The fences are raised to the token where they are
 	// below. Where the owner's field is there it is removed and, when that leaves
-	// no key, "0" is published on the name's channel: Released, if all were there.
+	// no key, "0" is published on the name's channel and the first who waits in line
+	// is told: Released, if all were there.
 	// Otherwise Absent. With token 0 the fences stay as they are. A key that is not a hash: ErrWrongType, after raising the
 	// fences and ending the other claims.
 	//
@@ -175,8 +186,8 @@ const (
 	// grant is given back without giving up waiting.
 	//
 	// With a Ticket, in mode Exclusive and for one claim, the same goes for the
-	// Waiter's place in the queue. "0" is also published when a place is given up
-	// while the key is not there and others wait.
+	// Waiter's place in the queue. "0" is also published, and the first told, when a
+	// place is given up while the key is not there and others wait.
 	Release
 
 	// Extend raises to TTL the life of each claim's key that has the owner's
@@ -191,8 +202,8 @@ const (
 
 	// Break removes the lock of its one claim's name, whoever owns it and in
 	// whatever mode, raises the fence to the token if it is below, and publishes
-	// "0", or "1" for readers and writers, if there was a lock: Released,
-	// otherwise Absent. A key that is not a hash is left alone: ErrWrongType.
+	// "0", or "1" for readers and writers, if there was a lock, and tells the first
+	// who waits in line: Released, otherwise Absent. A key that is not a hash is left alone: ErrWrongType.
 	Break
 
 	// Downgrade makes a reader of the owner of its one claim, who is the writer,
@@ -256,12 +267,19 @@ type Command struct {
 	// long an Acquire or Release leaves a mark that this waiter waits, unless it
 	// asks again, in whole milliseconds: 0 if it does not wait (any more). They
 	// are for Acquire and Release in mode Write, or with a Ticket.
+	//
+	// A Waiter is the name of its process, in which there is no colon, a colon, and
+	// what tells it from others there.
 	Waiter   string
 	Patience time.Duration
 
 	// Ticket is the place of the Waiter among others, the same from attempt to
 	// attempt; 0 for none. It is for Acquire and Release in mode Exclusive.
 	Ticket Token
+
+	// Barge lets an Acquire with a Ticket take what is free though others are
+	// before it.
+	Barge bool
 
 	// Deadline is when a reply is no longer of use: the node then replies
 	// ErrTimeout, and does not send the command if it has not done so yet.
@@ -300,8 +318,12 @@ type Reply struct {
 	TTL   time.Duration // Refused: what is left of what is in the way, or NoExpiry
 	Fence Token         // Refused, Stale: the name's fence, 0 if there is none
 	Ahead int           // Refused, with a Ticket: how many are served before, at most
-	Kept  []bool        // Extend, Downgrade: for each claim, whether its owner still had it
-	State *State        // Inspect
+
+	// Foreign, with Refused and a Ticket: whether an owner of the lock is of another
+	// make, so that its release may be published on the name's channel alone.
+	Foreign bool
+	Kept    []bool // Extend, Downgrade: for each claim, whether its owner still had it
+	State   *State // Inspect
 
 	// Life is the life of the server that gave this answer: nil if the node
 	// cannot tell (then no restart guard is possible).
@@ -366,6 +388,24 @@ func Channel(name string) string { return string(AppendChannel(nil, name)) }
 func AppendChannel(b []byte, name string) []byte {
 	return prefixed(b, "redisson_lock__channel", name)
 }
+
+// waiterChannel is what all WaiterChannels begin with.
+const waiterChannel = "redquorum_waiter:"
+
+// WaiterChannel returns the channel on which a waiter is told that it is the first
+// in a queue. It is that of all waiters in its process; the message is the name.
+func WaiterChannel(waiter string) string {
+	process, _, _ := strings.Cut(waiter, ":")
+	return waiterChannel + process
+}
+
+// Foreign reports whether an owner, one of a plain lock, is of another make. Those
+// of redquorum begin with a UUID of version 8, those of Redisson with one of
+// version 4.
+func Foreign(owner string) bool { return len(owner) <= versionAt || owner[versionAt] != '8' }
+
+// versionAt is where in a UUID its version is.
+const versionAt = 14
 
 // ReadersKey returns the key of the highest token of a reader of name.
 func ReadersKey(name string) string { return string(AppendReadersKey(nil, name)) }

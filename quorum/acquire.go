@@ -28,30 +28,34 @@ type waiter struct {
 	l      *Locker
 	signal clock.Signal
 	wake   []func() // takes a notice of each node
-	stops  []func() // ends the subscriptions; empty until there are some
+	turn   []func() // is told by each node that it is first in line
+	stops  []func() // ends the subscriptions
 
 	settings *settings
 	deadline clock.Instant // of the wait, or Never
 	token    node.Token    // the highest fence seen for the name
 
 	ticket ticket
-	last   claim   // of the last attempt
-	seen   []int32 // notices of each node, before the last attempt
+	last   claim // of the last attempt
+	hears  bool  // there are subscriptions to the name's notices
+	queues bool  // and to its turn in line
+	barges bool  // the next attempt takes what is free, though others are before it
 
-	ballots   []ballot       // the latest answer of each node
-	gated     bool           // the last attempt ended at its gate
-	late      bool           // the last attempt was granted, but too late
-	stale     int            // attempts in a row that lacked only a higher token
-	fruitless int            // attempts in a row after which nobody was known to hold the name
-	splits    int            // attempts in a row that got some of the nodes, but not enough
-	alarms    int            // rests that ended by notices of too few nodes
-	took      time.Duration  // by the last attempt
-	notices   []atomic.Int32 // of each node, during this wait
-	behind    bool           // one before it in line waits for several names
-	bold      bool           // it no longer lets such a one that cannot have its turn be in its way
-	ahead     int            // how many others were served during the last wait for the name
-	noticed   atomic.Uint64  // nodeSet: notices since the last attempt began
-	hurry     nodeSet        // the nodes perhaps free, when notices and not the time ended the last rest
+	ballots   []ballot      // the latest answer of each node
+	gated     bool          // the last attempt ended at its gate
+	late      bool          // the last attempt was granted, but too late
+	stale     int           // attempts in a row that lacked only a higher token
+	fruitless int           // attempts in a row after which nobody was known to hold the name
+	splits    int           // attempts in a row that got some of the nodes, but not enough
+	alarms    int           // rests that ended by notices of too few nodes
+	took      time.Duration // by the last attempt
+	behind    bool          // one before it in line waits for several names
+	bold      bool          // it no longer lets such a one that cannot have its turn be in its way
+	waited    bool          // there was more than one attempt
+	crowded   bool          // whoever wanted the name before had to wait for it
+	noticed   atomic.Uint64 // nodeSet: notices since the last attempt began
+	told      atomic.Uint64 // nodeSet: that said since then that it is its turn
+	hurry     nodeSet       // the nodes perhaps free, when notices and not the time ended the last rest
 }
 
 const (
@@ -69,12 +73,14 @@ const fewNodes = 9
 var errHere = errors.New("held in this process")
 
 func (l *Locker) newWaiter() *waiter {
-	w := &waiter{l: l, signal: l.clock.NewSignal(), ballots: make([]ballot, len(l.nodes)),
-		notices: make([]atomic.Int32, len(l.nodes)), seen: make([]int32, len(l.nodes))}
+	w := &waiter{l: l, signal: l.clock.NewSignal(), ballots: make([]ballot, len(l.nodes))}
 	for i := range l.nodes {
 		w.wake = append(w.wake, func() {
 			w.noticed.Or(1 << i)
-			w.notices[i].Add(1)
+			w.signal.Set()
+		})
+		w.turn = append(w.turn, func() {
+			w.told.Or(1 << i)
 			w.signal.Set()
 		})
 	}
@@ -122,11 +128,9 @@ func (w *waiter) recycle() {
 	w.settings, w.token = nil, 0
 	w.ticket, w.last = ticket{}, claim{}
 	w.gated, w.late, w.stale, w.fruitless, w.splits, w.alarms, w.hurry, w.took = false, false, 0, 0, 0, 0, 0, 0
-	w.ahead, w.behind, w.bold = 0, false, false
-	for i := range w.notices {
-		w.notices[i].Store(0)
-	}
+	w.hears, w.queues, w.barges, w.waited, w.behind, w.bold, w.crowded = false, false, false, false, false, false, false
 	w.noticed.Store(0)
+	w.told.Store(0)
 	clear(w.ballots)
 	w.signal.Wait(context.Background(), 0)
 	w.l.waiters.Put(w)
@@ -160,18 +164,11 @@ func (w *waiter) acquire(ctx context.Context) (*Lease, error) {
 			}
 			continue
 		}
-		if w.ahead > 0 && len(w.stops) == 0 {
-			// Many wait for this name, so it is hardly free; and if it is, somebody
-			// else has a command on its way.
-			if w.rest(ctx) {
-				continue
-			}
-			if ctx.Err() != nil {
-				return nil, fmt.Errorf("acquire %q: %w", w.settings.title(), stopped(ctx))
-			}
+		if w.crowded && !w.queues {
+			w.lineUp() // others are there, and it shall not pass them
 		}
 		if lease := w.attempt(ctx); lease != nil {
-			if len(w.stops) > 0 && w.settings.crowds() {
+			if w.settings.linesUp() && w.crowded != w.waited {
 				l.noteCrowd(w)
 			}
 			return lease, nil
@@ -245,9 +242,8 @@ func (l *Locker) queue(w *waiter) {
 			ln.several++
 		}
 	}
-	if w.settings.crowds() {
-		c := l.crowds[w.settings.Name]
-		w.ahead, w.took = c.served, c.took
+	if w.settings.linesUp() {
+		_, w.crowded = l.crowds[w.settings.Name]
 	}
 }
 
@@ -338,48 +334,22 @@ func (l *Locker) gate(mute nodeSet) int {
 	return 0
 }
 
-const (
-	// maxCrowds bounds the memory of crowds; maxCrowd what a waiter gives way to.
-	maxCrowds, maxCrowd = 1024, 32
+// maxCrowds bounds the memory of crowds.
+const maxCrowds = 1024
 
-	// turnLength is how long a waiter leaves each of those who go first, in lengths
-	// of an attempt. 3 instead of 1 saves a sixth of the commands of eight waiting
-	// programs, and costs none of their time. What it adds to the wait when they
-	// have all gone is little beside a poll.
-	turnLength = 3
-)
-
-// A crowd is what the last wait for a name was like: how many others were served
-// meanwhile, and how long an attempt took.
-type crowd struct {
-	served int
-	took   time.Duration
-}
-
-// noteCrowd keeps what w met for whoever waits for the name next.
+// noteCrowd keeps whether w had to wait for its turn, for whoever wants the name
+// next.
 func (l *Locker) noteCrowd(w *waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	served := (w.released() + w.ahead + 1) / 2
-	if served <= 1 {
+	if !w.waited {
 		delete(l.crowds, w.settings.Name)
 		return
 	}
 	if len(l.crowds) >= maxCrowds {
 		clear(l.crowds)
 	}
-	l.crowds[w.settings.Name] = crowd{min(served, maxCrowd), w.took}
-}
-
-// released is how often the name was released during the wait: so many notices
-// came from each node of some majority.
-func (w *waiter) released() int {
-	counts := make([]int, 0, fewNodes)
-	for i := range w.notices {
-		counts = append(counts, int(w.notices[i].Load()))
-	}
-	slices.Sort(counts)
-	return counts[len(counts)-w.l.need]
+	l.crowds[w.settings.Name] = struct{}{}
 }
 
 func (l *Locker) isClosed() bool {
@@ -437,6 +407,7 @@ func (w *waiter) attempt(ctx context.Context) *Lease {
 		gates = 0 // readers do not split the votes
 	}
 	w.noticed.Store(0)
+	w.told.Store(0)
 	w.hurry, w.late, w.gated = 0, false, false
 	token, ok := l.nextToken(w.token)
 	if !ok {
@@ -446,10 +417,8 @@ func (w *waiter) attempt(ctx context.Context) *Lease {
 	}
 	c := s.claim
 	c.Owner, c.Token, c.ticket = l.ownerName(), token, w.ticket
+	c.barges = w.barges && !s.fair
 	w.last = c
-	for i := range w.notices {
-		w.seen[i] = w.notices[i].Load()
-	}
 	r := l.begin(node.Acquire, c, s.lease+l.opts.Grace, w.timeout())
 	defer r.done()
 	if gates != 0 && !r.pass(ctx, gates.first()) {
@@ -463,6 +432,9 @@ func (w *waiter) attempt(ctx context.Context) *Lease {
 			}
 			w.late = true
 		}
+	}
+	if s.wait != 0 {
+		r.linger(ctx)
 	}
 	if mayHold := r.mayHoldNow(); mayHold != 0 {
 		l.release(c, mayHold, r.granted(nil), l.expiry(r.start, s.lease)).done()
@@ -516,7 +488,7 @@ func (w *waiter) record(r *round) {
 		}
 		w.ballots[i] = b
 		w.token = max(w.token, b.fence)
-		if b.stale || b.vote == Refused && w.settings.fair && b.fence >= r.claim.Token {
+		if b.stale || b.vote == Refused && w.ticket.number > 0 && b.fence >= r.claim.Token {
 			stale++ // or has no place in line, for want of a higher token
 		}
 		if b.vote == Granted {
@@ -585,14 +557,9 @@ func (w *waiter) freeIn() time.Duration {
 // wait is over: by ctx, by its bound, or because the Locker was closed.
 func (w *waiter) rest(ctx context.Context) bool {
 	l := w.l
-	if len(w.stops) == 0 {
-		for i, n := range l.nodes {
-			for name := range w.settings.each() {
-				w.stops = append(w.stops, n.Watch(name, w.settings.mode, w.wake[i]))
-			}
-		}
-	}
-	free, first := w.freeIn(), firstPause
+	w.waited, w.barges = true, false
+	first := firstPause
+	free := w.freeIn()
 	if w.splits > 0 {
 		// Whoever waits for a node that hangs keeps the votes that it has for all
 		// of the timeout. Two who do that must come apart by more than it takes.
@@ -607,6 +574,13 @@ func (w *waiter) rest(ctx context.Context) bool {
 		w.fruitless++
 	}
 	until := l.clock.Now().Add(pause(free, w.fruitless-1, first, l.opts.Poll, l.chance()))
+	if w.settings.linesUp() && !w.queues {
+		w.lineUp()
+		until = min(until, l.clock.Now().Add(noticeSlack)) // to take its place; it is woken when it is subscribed
+	}
+	if !w.hears && (!w.queues || w.foreign()) {
+		w.listen()
+	}
 	if w.ticket.patience > 0 {
 		until = min(until, l.clock.Now().Add(l.opts.Poll+l.opts.Timeout)) // to keep its place, or its intent
 	}
@@ -622,16 +596,20 @@ func (w *waiter) rest(ctx context.Context) bool {
 			if alarmed {
 				w.alarms++
 			}
+			w.barges = w.queues // it has waited for its turn, and that may never come
 			return l.clock.Now() < w.deadline
 		case l.isClosed():
 			return true // the caller looks
 		}
 		free, mute := w.wasFree()
-		noticed := nodeSet(w.noticed.Load())
-		set := (free | noticed) &^ mute
+		noticed, told := nodeSet(w.noticed.Load()), nodeSet(w.told.Load())
+		set := (free | noticed | told) &^ mute
 		switch {
-		case noticed&^free == 0: // no news: these notices are of this waiter's own release
-		case set.len() >= l.need && w.settings.fair && w.splits < 2:
+		case (noticed|told)&^free == 0: // no news: these notices are of this waiter's own release
+		case ((free|told)&^mute).len() >= l.need && told != 0 && w.splits < 2:
+			w.barges = w.last.number > 0 // if it has a place, whoever is before it does not listen
+			return true
+		case set.len() >= l.need && w.queues && w.splits < 2:
 			before := w.before()
 			if before == 0 {
 				return true
@@ -640,17 +618,10 @@ func (w *waiter) rest(ctx context.Context) bool {
 			until = min(until, l.clock.Now().Add(time.Duration(before)*noticeSlack))
 		case set.len() >= l.need && w.splits < 2:
 			w.hurry = set
-			others := w.ahead - w.released()
-			switch {
-			case others > 0:
-				// Those who have waited longer go first, one after the other, and each
-				// holds the name for a while.
-				until = min(until, l.clock.Now().Add(time.Duration(turnLength*(float64(others)+luck)*float64(w.took))))
-			case set.has(l.gate(mute)) || w.settings.mode == node.Read:
+			if set.has(l.gate(mute)) || w.settings.mode == node.Read {
 				return true
-			default: // its notice will come
-				until = min(until, l.clock.Now().Add(max(2*w.took, time.Millisecond)))
 			}
+			until = min(until, l.clock.Now().Add(max(2*w.took, time.Millisecond))) // its notice will come
 		case set.len() >= l.need:
 			until = min(until, l.clock.Now().Add(time.Duration(luck*float64(first<<min(w.splits, 4)))))
 		default:
@@ -661,4 +632,29 @@ func (w *waiter) rest(ctx context.Context) bool {
 			until = min(until, l.clock.Now().Add(noticeSlack<<min(w.alarms, 16)))
 		}
 	}
+}
+
+// listen subscribes to the notices of all names.
+func (w *waiter) listen() {
+	w.hears = true
+	for i, n := range w.l.nodes {
+		for name := range w.settings.each() {
+			w.stops = append(w.stops, n.Watch(name, w.settings.mode, "", w.wake[i]))
+		}
+	}
+}
+
+// lineUp gives the waiter a ticket, and lets it be told when it is first in line.
+func (w *waiter) lineUp() {
+	w.queues = true
+	w.standInLine()
+	for i, n := range w.l.nodes {
+		w.stops = append(w.stops, n.Watch(w.settings.Name, node.Exclusive, w.ticket.waiter, w.turn[i]))
+	}
+}
+
+// foreign reports whether the name is held by another make of lock, whose release
+// tells nobody in line.
+func (w *waiter) foreign() bool {
+	return slices.ContainsFunc(w.ballots, func(b ballot) bool { return b.foreign })
 }

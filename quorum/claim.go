@@ -102,9 +102,10 @@ func (s *settings) setNames(first string) error {
 	return nil
 }
 
-// crowds reports whether the acquisition waits without order among others who want
-// the name for themselves, so that it is of use to know how many these are.
-func (s *settings) crowds() bool { return s.names == nil && !s.fair && s.mode != node.Read }
+// linesUp reports whether the acquisition stands in line if it has to wait.
+func (s *settings) linesUp() bool {
+	return s.names == nil && s.mode == node.Exclusive && s.wait != 0
+}
 
 // isFor reports whether the acquisition is for owner, as far as one name goes.
 func (s *settings) isFor(name string, owner *Owner) bool {

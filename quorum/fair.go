@@ -14,9 +14,9 @@ import (
 // waiter while others are served. Without a wait it is granted only if nobody is
 // in line.
 //
-// It excludes acquisitions without WithFair, but these do not stand in line, and
-// may take the name whenever it is free. Redisson's fair locks have lines of
-// their own, which this one does not see.
+// It excludes acquisitions without WithFair, but these may take the name whenever
+// it is free; where they wait they have places in the same line. Redisson's fair
+// locks have lines of their own, which this one does not see.
 //
 // Each waiter draws a ticket once, and every node serves those whom it knows in
 // the order of their tickets, so that all come to agree on who is first, also
@@ -38,13 +38,18 @@ type ticket struct {
 	// patience is for how long a node that is asked, or that is given back what
 	// it granted, keeps the place.
 	patience time.Duration
+
+	barges bool // it takes what is free, though others are before it
 }
 
 // patience is how long a node keeps a place.
 func (l *Locker) patience() time.Duration { return 2*l.opts.Poll + 4*l.opts.Timeout }
 
-// standInLine draws w's ticket.
+// standInLine draws w's ticket, if it has none.
 func (w *waiter) standInLine() {
+	if w.ticket.number > 0 {
+		return
+	}
 	number, ok := w.l.nextToken(0)
 	if !ok {
 		return // nor will an attempt have a token
@@ -58,21 +63,20 @@ func (w *waiter) standInLine() {
 // leaveLine gives up w's place, or its intent, on all nodes. Where that is not confirmed in time
 // the place is lost for want of being asked for.
 func (w *waiter) leaveLine() {
-	if w.ticket.patience == 0 || w.last.Owner == "" {
-		return
+	if w.last.patience == 0 {
+		return // no node knows of it
 	}
 	l := w.l
 	c := w.last
 	c.patience = 0
-	l.release(c, allNodes(len(l.nodes)), 0, l.clock.Now().Add(w.ticket.patience+l.opts.Timeout)).done()
+	l.release(c, allNodes(len(l.nodes)), 0, l.clock.Now().Add(w.last.patience+l.opts.Timeout)).done()
 }
 
-// before is how many are still before w on a majority: on each node as many as
-// it said, less one for each notice since. The first notice is of the holder.
+// before is how many were before w on a majority at its last attempt.
 func (w *waiter) before() int {
 	all := make([]int, len(w.ballots))
 	for i, b := range w.ballots {
-		all[i] = max(0, b.ahead+1-int(w.notices[i].Load()-w.seen[i]))
+		all[i] = b.ahead
 		if b.vote == Unknown || b.vote == Abstaining {
 			all[i] = math.MaxInt32
 		}

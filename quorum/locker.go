@@ -41,9 +41,9 @@ type Locker struct {
 
 	mu     sync.Mutex
 	lines  map[string]*line
-	crowds map[string]crowd // of names that many wait for
-	active int              // operations under way
-	closed bool             // no new operations
+	crowds map[string]struct{} // names that whoever wanted them last had to wait for
+	active int                 // operations under way
+	closed bool                // no new operations
 	idle   clock.Signal
 }
 
@@ -90,7 +90,7 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 
 		seen:   make([]seen, len(nodes)),
 		lines:  make(map[string]*line),
-		crowds: make(map[string]crowd),
+		crowds: make(map[string]struct{}),
 		idle:   opts.Clock.NewSignal(),
 	}
 	for i := range l.seen {
@@ -330,9 +330,10 @@ func (l *Locker) ownerName() string {
 	return string(strconv.AppendUint(b, l.opts.Random()>>1, 10))
 }
 
-// uuid formats random bits as a UUID of version 4 (RFC 9562, section 5.4).
+// uuid formats random bits as a UUID of version 8 (RFC 9562, section 5.8), by which
+// [node.Foreign] knows redquorum's owners.
 func uuid(hi, lo uint64) string {
-	hi = hi&^0xf000 | 0x4000
+	hi = hi&^0xf000 | 0x8000
 	lo = lo&^(3<<62) | 2<<62
 	return fmt.Sprintf("%08x-%04x-%04x-%04x-%012x", hi>>32, hi>>16&0xffff, hi&0xffff, lo>>48, lo&(1<<48-1))
 }

@@ -51,6 +51,7 @@ type ballot struct {
 	fence   node.Token
 	err     error
 	ahead   int  // how many waiters in line are before this one
+	foreign bool // what is in the way is of another make
 	stale   bool // refused only because the token was too low
 	removed bool // a release or break found something
 	may     bool // the claim may be there, now or later
@@ -103,7 +104,7 @@ func (l *Locker) begin(kind node.Kind, c claim, ttl, timeout time.Duration) *rou
 		Deadline:  r.deadline,
 	}
 	if kind == node.Acquire || kind == node.Release {
-		r.command.Ticket, r.command.Waiter, r.command.Patience = c.number, c.waiter, c.patience
+		r.command.Ticket, r.command.Waiter, r.command.Patience, r.command.Barge = c.number, c.waiter, c.patience, c.barges
 	}
 	clear(r.ballots)
 	r.tally = tally{nodes: len(l.nodes), need: l.need}
@@ -175,6 +176,23 @@ func (r *round) awaitAll(ctx context.Context) {
 		r.mu.Lock()
 		open = r.open()
 		r.mu.Unlock()
+	}
+}
+
+// linger waits for the nodes that have not answered a round that is lost, for
+// twice as long as it took the others and at most for a while, unless some have
+// granted: who goes on waiting need not release what was refused.
+func (r *round) linger(ctx context.Context) {
+	took := r.l.clock.Now().Sub(r.start)
+	until := r.start.Add(min(max(3*took, time.Millisecond), r.deadline.Sub(r.start)/10))
+	for {
+		r.mu.Lock()
+		r.eager = true
+		open, granted := r.open(), r.tally.votes[Granted]+r.tally.votes[Abstaining]
+		r.mu.Unlock()
+		if open == 0 || granted > 0 || r.signal.Wait(ctx, until) != clock.WakeSet {
+			return
+		}
 	}
 }
 
@@ -270,7 +288,7 @@ func (l *Locker) judge(i int, kind node.Kind, start clock.Instant, reply node.Re
 			b.vote, b.wait = Abstaining, until
 		}
 	case node.Refused:
-		b.vote, b.wait, b.ahead = Refused, reply.TTL, reply.Ahead
+		b.vote, b.wait, b.ahead, b.foreign = Refused, reply.TTL, reply.Ahead, reply.Foreign
 	case node.Stale:
 		b.vote, b.stale = Refused, true
 	case node.Released:

@@ -38,8 +38,9 @@ type call struct {
 	names []string  // that the attempt asks for
 	mode  node.Mode // and how
 
-	// Of an acquisition that waits with others who are to be served after it:
-	waiting bool
+	// Of an acquisition that waits:
+	waiting bool       // with others who are to be served after it
+	fair    bool       // in the order of their tickets
 	several bool       // it is one of several that are taken as one
 	ticket  node.Token // its place in line; 0: none
 	waiter  string     // what the nodes know it by

@@ -72,9 +72,9 @@ func (k *checker) asks(c *Client, o *call, cmd *node.Command) {
 	o.won = false
 	again := o.attempts > 0 && k.w.program == nil && !o.several
 	switch {
-	case again && o.ticket != cmd.Ticket:
+	case again && o.ticket > 0 && o.ticket != cmd.Ticket:
 		k.w.fail("I13", fmt.Sprintf("%s waits in line for %q with ticket %d, and had %d before", c.name, o.names[0], cmd.Ticket, o.ticket))
-	case again && o.waiter != cmd.Waiter:
+	case again && o.waiter != "" && o.waiter != cmd.Waiter:
 		k.w.fail("I13", fmt.Sprintf("%s waits for %q under another name than before", c.name, o.names[0]))
 	case o.waiting && (cmd.Ticket > 0 || cmd.Mode == node.Write) && cmd.Patience <= 0:
 		k.w.fail("I13", fmt.Sprintf("%s waits for %q, and wants no place to be kept", c.name, o.names[0]))
@@ -84,7 +84,7 @@ func (k *checker) asks(c *Client, o *call, cmd *node.Command) {
 
 // yields sees the release of an attempt that failed, or of a holder.
 func (k *checker) yields(c *Client, o *call, h *holder, cmd *node.Command) {
-	if h != nil || o == nil || !o.waiting || o.ticket == 0 && o.mode != node.Write {
+	if h != nil || o == nil || !o.waiting || !o.fair && o.mode != node.Write {
 		return
 	}
 	if slices.Contains(o.heard[:], node.Granted) && (cmd.Patience <= 0 || cmd.Waiter != o.waiter || cmd.Ticket != o.ticket) {
@@ -179,7 +179,7 @@ func (k *checker) special(h *holder, o *call) {
 			if waits == o || !waits.waiting || waits.firm == 0 || c.dead || c.stopped > 0 || !h.has(waits.names[0]) {
 				continue
 			}
-			if o.ticket > 0 && waits.ticket < o.ticket && o.at > waits.firm && w.now < waits.until && w.tranquil(waits.firm) {
+			if o.fair && waits.ticket < o.ticket && o.at > waits.firm && w.now < waits.until && w.tranquil(waits.firm) {
 				w.fail("I13", fmt.Sprintf("%s was granted %q, for which %s waits for longer, as enough nodes know", h.c.name, h.name, c.name))
 			}
 		}
@@ -191,7 +191,7 @@ func (k *checker) special(h *holder, o *call) {
 func (k *checker) stands(c *Client, owner string) {
 	w := k.w
 	o := c.callOf(owner)
-	if o == nil || !o.waiting || o.ticket == 0 {
+	if o == nil || !o.fair || !o.waiting || o.ticket == 0 {
 		return
 	}
 	nodes, need := w.site(o.names[0])
@@ -280,7 +280,7 @@ func (k *checker) inTurn(s *server, m *message, now model.Time) {
 	switch {
 	case cmd.Ticket > 0 && granted:
 		for _, p := range before.Queue {
-			if p.Waiter != cmd.Waiter && (p.Ticket < cmd.Ticket || p.Ticket == cmd.Ticket && p.Waiter < cmd.Waiter) {
+			if !cmd.Barge && p.Waiter != cmd.Waiter && (p.Ticket < cmd.Ticket || p.Ticket == cmd.Ticket && p.Waiter < cmd.Waiter) {
 				fails("I13", fmt.Sprintf("served with ticket %d, before %d", cmd.Ticket, p.Ticket))
 			}
 		}
@@ -344,7 +344,7 @@ func (k *checker) inTurn(s *server, m *message, now model.Time) {
 
 // endWait notes that an acquisition waits no longer.
 func (k *checker) endWait(o *call) {
-	o.waiting, o.several, o.firm, o.ticket, o.waiter = false, false, 0, 0, ""
+	o.waiting, o.fair, o.several, o.firm, o.ticket, o.waiter = false, false, false, 0, 0, ""
 }
 
 // joins notes that a holder's lease is a part of several.

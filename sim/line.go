@@ -65,7 +65,7 @@ func (k *checker) noHoldAndWait(s *server, name string, before *node.State) {
 			return
 		}
 		if o := c.callOf(owner); o != nil {
-			if took := c.Now().Sub(o.start); o.ticket > 0 && !o.won && w.troubled < o.at && took > w.longestAttempt(o.ttl) {
+			if took := c.Now().Sub(o.start); o.ticket > 0 && !o.won && !no(o.heard[s.number]) && w.troubled < o.at && took > w.longestAttempt(o.ttl) {
 				w.fail("I13", fmt.Sprintf("%s waits in line for %q, and holds %s for %v", c.name, name, s.name, took))
 			}
 			return
@@ -128,7 +128,7 @@ func (k *checker) sameFirst(name string) {
 
 // waits reports whether one waits in line for a name.
 func (o *call) waits(name string) bool {
-	return o.waiting && o.ticket > 0 && !o.won && o.names[0] == name
+	return o.fair && o.waiting && o.ticket > 0 && !o.won && o.names[0] == name
 }
 
 // waitsOtherwise reports whether a call asks for a name, perhaps among others,

@@ -108,8 +108,9 @@ type message struct {
 }
 
 type watcher struct {
-	topic string
-	wake  func()
+	topic  string // that it is subscribed to
+	notice string // that wakes it: the topic, or with a waiter in line also its name
+	wake   func()
 }
 
 // shared is before the name in the topic of readers and writers, who have a
@@ -471,11 +472,18 @@ func (l *link) reset(conn uint32) {
 	l.dial()
 }
 
+// yourTurn is the notice for those of a process that wait in line for name.
+func yourTurn(channel, name string) string { return channel + " " + name }
+
 // Watch implements node.Node.
-func (l *link) Watch(name string, mode node.Mode, wake func()) (stop func()) {
-	name = topic(name, mode)
-	v := &watcher{name, wake}
-	first := !slices.ContainsFunc(l.watchers, func(o *watcher) bool { return o.topic == name })
+func (l *link) Watch(name string, mode node.Mode, waiter string, wake func()) (stop func()) {
+	v := &watcher{topic: topic(name, mode), wake: wake}
+	v.notice = v.topic
+	if waiter != "" {
+		v.topic = node.WaiterChannel(waiter)
+		v.notice = yourTurn(v.topic, name)
+	}
+	first := !slices.ContainsFunc(l.watchers, func(o *watcher) bool { return o.topic == v.topic })
 	l.watchers = append(l.watchers, v)
 	switch {
 	case l.c.dead || l.w.over || l.closed:
@@ -483,8 +491,8 @@ func (l *link) Watch(name string, mode node.Mode, wake func()) (stop func()) {
 		if !l.refused {
 			l.dial()
 		}
-	case first || !l.n.listening(l, name):
-		l.subscribe([]string{name})
+	case first || !l.n.listening(l, v.topic):
+		l.subscribe([]string{v.topic})
 	default:
 		wake()
 	}
@@ -510,10 +518,19 @@ func (l *link) subscribe(names []string) {
 	}
 }
 
-// subscribed wakes those who wait for name: a subscription has begun.
-func (l *link) subscribed(name string) {
+// subscribed wakes those whose subscription has begun.
+func (l *link) subscribed(topic string) {
 	for _, v := range l.watchers {
-		if v.topic == name {
+		if v.topic == topic {
+			v.wake()
+		}
+	}
+}
+
+// noticed wakes those whom a notice is for.
+func (l *link) noticed(notice string) {
+	for _, v := range l.watchers {
+		if v.notice == notice {
 			v.wake()
 		}
 	}

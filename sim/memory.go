@@ -12,7 +12,7 @@ import (
 // use unless told otherwise: see [WithMemory]. Keeps and Dump change nothing: they
 // are asked about times that do not come to pass.
 type Memory interface {
-	Apply(now model.Time, cmd node.Command) (reply node.Reply, published []node.Claim)
+	Apply(now model.Time, cmd node.Command) (reply node.Reply, published []model.Notice)
 	State(now model.Time, name string, state *node.State) error
 	Keeps(now model.Time, name, owner string, mode node.Mode) (until model.Time, ok bool)
 	Dump(now model.Time) []model.Entry

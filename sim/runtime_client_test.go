@@ -34,6 +34,7 @@ type process struct {
 	dead   atomic.Bool
 	ended  chan struct{} // closed when its work is over
 	called atomic.Int64  // when it began its last acquisition
+	fair   atomic.Bool   // that waits in line, and passes nobody
 
 	steps   chan *faults.Event
 	locks   []*lock

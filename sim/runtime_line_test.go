@@ -49,7 +49,7 @@ func (r *runtimeWorld) asks(c *process, cmd *node.Command) {
 	case cmd.Kind == node.Acquire && a == nil:
 		a = &attempt{c: c, number: len(r.attempts), began: r.clock.Now(), ticket: cmd.Ticket, waiter: cmd.Waiter}
 		r.attempts[owner] = a
-		if cmd.Ticket == 0 || cmd.Patience == 0 {
+		if cmd.Ticket == 0 || cmd.Patience == 0 || !c.fair.Load() {
 			return
 		}
 		w := r.waiting[cmd.Waiter]
@@ -121,8 +121,8 @@ func (r *runtimeWorld) leaves(c *process) {
 // know.
 func (r *runtimeWorld) inTurn(h *holder) {
 	a, now := r.attempts[h.owner], r.clock.Now()
-	if a.ticket == 0 || !r.agree {
-		return // it does not wait in line; or whose ticket is the lower depends on their days
+	if !h.c.fair.Load() || !r.agree {
+		return // it may pass those who wait in line; or whose ticket is the lower depends on their days
 	}
 	for waiter, w := range r.waiting {
 		if waiter == a.waiter || w.name != h.lease.Name() || w.c.dead.Load() {

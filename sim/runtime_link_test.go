@@ -93,10 +93,10 @@ func (l *link) answer(q *request, r node.Reply) bool {
 }
 
 // Watch implements node.Node.
-func (l *link) Watch(name string, mode node.Mode, wake func()) (stop func()) {
+func (l *link) Watch(name string, mode node.Mode, waiter string, wake func()) (stop func()) {
 	var mu sync.Mutex // held during wake, so that none begins when stop has returned
 	stopped := false
-	unwatch := l.w.server.Watch(name, mode, func() {
+	unwatch := l.w.server.Watch(name, mode, waiter, func() {
 		l.w.carry(toClient, l.w.connection(), notice, func() {
 			mu.Lock()
 			defer mu.Unlock()

@@ -84,6 +84,7 @@ type lock struct {
 func (c *process) acquire(ctx context.Context, q wanted) (*lock, error) {
 	r := c.r
 	c.called.Store(int64(r.clock.Now()))
+	c.fair.Store(q.fair)
 	defer r.leaves(c)
 	if q.joint {
 		return c.acquireJointly(ctx, q)

@@ -163,7 +163,13 @@ func (s *server) execute(m *message) {
 			mode = node.Read
 		}
 		for i := range published {
-			s.publish(topic(published[i].Name, mode))
+			s.publish(topic(published[i].Name, mode), "")
+			for _, waiter := range published[i].Line {
+				channel := node.WaiterChannel(waiter)
+				if s.publish(channel, published[i].Name) {
+					break
+				}
+			}
 		}
 	}
 	if m.copy {
@@ -213,26 +219,32 @@ func (s *server) listening(l *link, name string) bool {
 	return false
 }
 
-// publish sends a notice to everybody who listens, and forgets those who are no
-// longer there.
-func (s *server) publish(name string) {
+// publish sends a notice to everybody who listens, and reports whether anybody
+// does. It forgets those who are no longer there.
+func (s *server) publish(topic, message string) (heard bool) {
+	notice := topic
+	if message != "" {
+		notice = yourTurn(topic, message)
+	}
 	kept := s.listeners[:0]
 	for _, o := range s.listeners {
 		if o.conn != o.link.conn || o.link.c.dead {
 			continue
 		}
 		kept = append(kept, o)
-		if o.name != name {
+		if o.name != topic {
 			continue
 		}
+		heard = true
 		if l := o.link; l.deaf > 0 || l.cutFrom > 0 || l.random.happens(l.loss[toClient]) {
 			s.w.sometimes(NoticeLost)
 			continue
 		}
 		at := s.w.now + int64(o.link.random.within(s.w.p.Network.Delay))
-		s.w.plan(at, evNotice, o.link, s.w.nameNumber(name))
+		s.w.plan(at, evNotice, o.link, s.w.nameNumber(notice))
 	}
 	s.listeners = kept
+	return heard
 }
 
 // crash ends the server's life; what it keeps is decided when it starts again.

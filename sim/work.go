@@ -122,10 +122,8 @@ func (c *Client) acquire(ctx context.Context, q request) (*lock, error) {
 	o.since, o.before, o.attempts, o.acquires = w.now, w.check.attempts, 0, 0
 	o.fixed = q.fixed || !w.p.Lock.Renew
 	start, stops := w.now, c.stops
-	if q.mode == node.Write || q.fair || q.joint {
-		o.waiting, o.several, o.firm, o.ticket, o.waiter = q.wait, q.joint, 0, 0, ""
-		defer w.check.endWait(o)
-	}
+	o.waiting, o.fair, o.several = q.wait && (q.mode == node.Write || q.fair || q.joint), q.fair, q.joint
+	defer w.check.endWait(o)
 	if q.joint {
 		return c.acquireJointly(ctx, &q, o)
 	}

@@ -216,10 +216,10 @@ func (w *world) happen(at int64, slot int32) {
 		switch {
 		case l.c.dead:
 		case l.c.stopped > 0:
-			l.c.backlog = append(l.c.backlog, backlog{link: l, topic: w.names[e.ref]})
+			l.c.backlog = append(l.c.backlog, backlog{link: l, notice: w.names[e.ref]})
 		default:
 			w.sometimes(FreedByNotice)
-			l.subscribed(w.names[e.ref])
+			l.noticed(w.names[e.ref])
 		}
 	case evSweep:
 		c := what.(*Client)

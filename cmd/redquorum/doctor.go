@@ -347,10 +347,10 @@ func (p *patient) rights(ctx context.Context, c *redis.Client, name string) {
 		name, node.FenceKey(name), node.ReadersKey(name), node.IntentKey(name), node.HoldKey(name, "doctor"),
 		node.QueueKey(name), node.PlaceKey(name, "doctor"),
 	}
-	channels := []string{node.Channel(name), node.ReadWriteChannel(name)}
-	refused, err := script.Eval(ctx, c, keys, channels[0], channels[1]).StringSlice()
+	channels := []string{node.Channel(name), node.ReadWriteChannel(name), node.WaiterChannel("doctor")}
+	refused, err := script.Eval(ctx, c, keys, channels[0], channels[1], channels[2]).StringSlice()
 	if err == nil {
-		err = script.EvalSha(ctx, c, keys, channels[0], channels[1]).Err()
+		err = script.EvalSha(ctx, c, keys, channels[0], channels[1], channels[2]).Err()
 	}
 	if err == nil && len(refused) > 0 {
 		err = errors.New(strings.Join(refused, "; "))
@@ -366,7 +366,7 @@ func (p *patient) rights(ctx context.Context, c *redis.Client, name string) {
 	for range channels {
 		if _, err := sub.Receive(ctx); err != nil {
 			p.add(warning, "refuses SUBSCRIBE: "+err.Error(), "waiters are not woken by releases, and poll",
-				"allow the user the channels redisson_lock__channel:* and redisson_rwlock:*")
+				"allow the user the channels redisson_lock__channel:*, redisson_rwlock:* and redquorum_waiter:*")
 			return
 		}
 	}

@@ -31,7 +31,7 @@ func (s *Server) acquireFair(now Time, cmd node.Command) node.Reply {
 	if !waiting {
 		before = queue.behind(cmd.Ticket)
 	}
-	if lock.kind == none && before == 0 {
+	if lock.kind == none && (before == 0 || cmd.Barge) {
 		if c.Token <= seen {
 			return node.Reply{Status: node.Stale, Fence: seen}
 		}
@@ -45,6 +45,7 @@ func (s *Server) acquireFair(now Time, cmd node.Command) node.Reply {
 		r.TTL = first.left(now)
 	} else {
 		r.TTL = lock.left(now)
+		r.Foreign = slices.ContainsFunc(lock.fields, func(f node.Field) bool { return node.Foreign(f.Name) })
 	}
 	if cmd.Patience > 0 && c.Token > seen {
 		s.keepPlace(now, queue, cmd)
@@ -55,7 +56,7 @@ func (s *Server) acquireFair(now Time, cmd node.Command) node.Reply {
 }
 
 // releaseFair is release for who has a ticket.
-func (s *Server) releaseFair(now Time, cmd node.Command) (reply node.Reply, published []node.Claim) {
+func (s *Server) releaseFair(now Time, cmd node.Command) (reply node.Reply, published []Notice) {
 	c := cmd.Claims[0]
 	lock, fence := s.lookUp(now, c.Name)
 	if err := s.raise(fence, c.Token, now+life(cmd.Retention)); err != nil {
@@ -78,7 +79,7 @@ func (s *Server) releaseFair(now Time, cmd node.Command) (reply node.Reply, publ
 		}
 	}
 	if lock.kind == none && (released || left && queue.kind != none) {
-		published = cmd.Claims
+		published = s.publish(now, c.Name)
 	}
 	return reply, published
 }

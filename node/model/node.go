@@ -125,7 +125,7 @@ func (n *Node) refusal(now, deadline clock.Instant) error {
 }
 
 // execute applies cmd to the server.
-func (n *Node) execute(now clock.Instant, cmd node.Command) (result node.Reply, published []node.Claim) {
+func (n *Node) execute(now clock.Instant, cmd node.Command) (result node.Reply, published []Notice) {
 	result, published = n.server.Apply(n.serverTime(now), cmd)
 	result.Life = n.life
 	return result, published

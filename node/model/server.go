@@ -44,7 +44,20 @@ type Server struct {
 	spare    []*key // out of keys, to be used again
 	epoch    uint   // counts Syncs
 	unsynced []*key // changed since the last Sync
+
+	notices []Notice // of the last Apply
 }
+
+// A Notice is what a command has published about one name.
+type Notice struct {
+	Name string
+	// Line is who waits in line for it, the first of them. Of these the first who
+	// listens on its own channel is told; no line, nobody.
+	Line []string
+}
+
+// looks is among how many that wait in line one is sought who listens.
+const looks = 10
 
 // names are the keys that belong to one name, but for those that belong to an owner
 // or a waiter as well.
@@ -84,12 +97,13 @@ func (k kind) String() string {
 }
 
 // Apply executes one command at the time now and returns the reply, without a
-// Life. The second result has the claims on whose names' channels a notice was
-// published. Deadline is not looked at.
+// Life. The second result has the names on whose channels a notice was published,
+// until the next Apply. Deadline is not looked at.
 //
 // A fence that somebody overwrote fails commands that read it with ErrWrongType
 // or, if it is a string but not a number, ErrServer.
-func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published []node.Claim) {
+func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published []Notice) {
+	s.notices = s.notices[:0]
 	ttl, retention := Time(node.Milliseconds(cmd.TTL)), Time(node.Milliseconds(cmd.Retention))
 	switch cmd.Kind {
 	case node.Acquire:
@@ -113,7 +127,7 @@ func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published 
 		case len(cmd.Claims) > 1:
 			return s.releaseAll(now, cmd.Claims, now+retention)
 		}
-		return s.release(now, cmd.Claims, now+retention)
+		return s.release(now, cmd.Claims[0], now+retention)
 	case node.Extend:
 		if cmd.Mode == node.Read {
 			return s.extendRead(now, cmd.Claims, now+ttl), nil
@@ -203,8 +217,7 @@ func (s *Server) create(lock *key, owner string, expires Time) {
 	lock.fields = append(lock.fields[:0], node.Field{Name: owner, Value: "1"})
 }
 
-func (s *Server) release(now Time, claims []node.Claim, kept Time) (reply node.Reply, published []node.Claim) {
-	c := claims[0]
+func (s *Server) release(now Time, c node.Claim, kept Time) (reply node.Reply, published []Notice) {
 	lock, fence := s.lookUp(now, c.Name)
 	if err := s.raise(fence, c.Token, kept); err != nil {
 		return failure(err), nil
@@ -216,13 +229,13 @@ func (s *Server) release(now Time, claims []node.Claim, kept Time) (reply node.R
 	case !mine:
 		return node.Reply{Status: node.Absent}, nil
 	case lock.kind == none:
-		return node.Reply{Status: node.Released}, claims
+		return node.Reply{Status: node.Released}, s.publish(now, c.Name)
 	}
 	return node.Reply{Status: node.Released}, nil
 }
 
 // releaseAll is release for several claims of one owner and token.
-func (s *Server) releaseAll(now Time, claims []node.Claim, kept Time) (reply node.Reply, published []node.Claim) {
+func (s *Server) releaseAll(now Time, claims []node.Claim, kept Time) (reply node.Reply, published []Notice) {
 	c := claims[0]
 	for i := range claims {
 		_, fence := s.lookUp(now, claims[i].Name)
@@ -240,7 +253,7 @@ func (s *Server) releaseAll(now Time, claims []node.Claim, kept Time) (reply nod
 			continue
 		}
 		if lock.kind == none {
-			published = append(published, claims[i])
+			published = s.publish(now, claims[i].Name)
 		}
 	}
 	if wrong {
@@ -327,7 +340,7 @@ func (s *Server) State(now Time, name string, state *node.State) error {
 	return nil
 }
 
-func (s *Server) breakLock(now Time, claims []node.Claim, kept Time) (reply node.Reply, published []node.Claim) {
+func (s *Server) breakLock(now Time, claims []node.Claim, kept Time) (reply node.Reply, published []Notice) {
 	c := claims[0]
 	lock, fence := s.lookUp(now, c.Name)
 	if lock.kind != none && lock.kind != hash {
@@ -341,7 +354,26 @@ func (s *Server) breakLock(now Time, claims []node.Claim, kept Time) (reply node
 	}
 	s.change(lock)
 	lock.clear()
-	return node.Reply{Status: node.Released}, claims
+	return node.Reply{Status: node.Released}, s.publish(now, c.Name)
+}
+
+// publish tells of name, and of who waits in line for it.
+func (s *Server) publish(now Time, name string) []Notice {
+	n := Notice{Name: name}
+	if s.of(name).queue == nil {
+		return s.tell(n)
+	}
+	if queue, err := s.queue(now, name); err == nil {
+		for _, waiter := range queue.fields[:min(looks, len(queue.fields))] {
+			n.Line = append(n.Line, waiter.Name)
+		}
+	}
+	return s.tell(n)
+}
+
+func (s *Server) tell(n Notice) []Notice {
+	s.notices = append(s.notices, n)
+	return s.notices
 }
 
 func failure(err error) node.Reply { return node.Reply{Err: err} }
@@ -361,7 +393,7 @@ func (s *Server) setFence(fence *key, token node.Token, kept Time) {
 	fence.kind, fence.number, fence.expires = number, token, kept
 }
 
-// lookUp returns the two keys of a name, as they are at now.
+// lookUp returns a name's lock and its fence, as they are at now.
 func (s *Server) lookUp(now Time, name string) (lock, fence *key) {
 	n := s.of(name)
 	s.expire(now, n.lock)

@@ -108,7 +108,7 @@ func (s *Server) acquireWrite(now Time, cmd node.Command) node.Reply {
 	return node.Reply{Status: node.Granted}
 }
 
-func (s *Server) releaseShared(now Time, cmd node.Command) (reply node.Reply, published []node.Claim) {
+func (s *Server) releaseShared(now Time, cmd node.Command) (reply node.Reply, published []Notice) {
 	c := cmd.Claims[0]
 	k := s.lookUpShared(now, c.Name)
 	if err := s.raise(k.fence, c.Token, now+life(cmd.Retention)); err != nil {
@@ -146,7 +146,7 @@ func (s *Server) releaseShared(now Time, cmd node.Command) (reply node.Reply, pu
 		reply.Status = node.Released
 	}
 	if tell {
-		published = cmd.Claims
+		published = s.tell(Notice{Name: c.Name})
 	}
 	return reply, published
 }
@@ -169,7 +169,7 @@ func (s *Server) extendRead(now Time, claims []node.Claim, expires Time) node.Re
 	return node.Reply{Status: node.Done, Kept: kept}
 }
 
-func (s *Server) downgrade(now Time, claims []node.Claim) (reply node.Reply, published []node.Claim) {
+func (s *Server) downgrade(now Time, claims []node.Claim) (reply node.Reply, published []Notice) {
 	c := claims[0]
 	lock, _ := s.lookUp(now, c.Name)
 	if lock.kind != none && lock.kind != hash {
@@ -184,7 +184,7 @@ func (s *Server) downgrade(now Time, claims []node.Claim) (reply node.Reply, pub
 	lock.set(node.ModeField, reading)
 	lock.set(c.Owner, "1")
 	s.put(s.found(s.hold(c.Name, c.Owner)), "1", max(lock.expires, now+1))
-	return node.Reply{Status: node.Done, Kept: []bool{true}}, claims
+	return node.Reply{Status: node.Done, Kept: []bool{true}}, s.tell(Notice{Name: c.Name})
 }
 
 // reads reports whether c's owner is a living reader.

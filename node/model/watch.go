@@ -11,6 +11,7 @@ import (
 type watcher struct {
 	mu      sync.Mutex // held during a call of wake, so that stop can promise that no more begin
 	wake    func()
+	name    string // which a waiter in line is told; "" on a name's own channel
 	stopped bool
 }
 
@@ -34,12 +35,14 @@ func wakeAll(woken []*watcher) {
 	}
 }
 
-// Watch calls wake when a release of name in this mode is published, and at once,
-// or as soon as the server is no longer down or hung. stop waits for a call of
-// wake that is under way.
-func (n *Node) Watch(name string, mode node.Mode, wake func()) (stop func()) {
-	channel := channel(name, mode)
-	w := &watcher{wake: wake}
+// Watch calls wake when a release of name in this mode is published, or when the
+// waiter is told that it is its turn; and at once, or as soon as the server is no
+// longer down or hung. stop waits for a call of wake that is under way.
+func (n *Node) Watch(name string, mode node.Mode, waiter string, wake func()) (stop func()) {
+	channel, w := channel(name, mode), &watcher{wake: wake}
+	if waiter != "" {
+		channel, w.name = node.WaiterChannel(waiter), name
+	}
 	n.mu.Lock()
 	n.watchers[channel] = append(n.watchers[channel], w)
 	up := n.listening()
@@ -84,7 +87,7 @@ func (n *Node) listening() bool { return !n.closed && !n.down && !n.hung }
 
 // woken returns who is to be told of what cmd has published. A Break tells both
 // channels, which is once for nothing: what mode the lock had is gone.
-func (n *Node) woken(published []node.Claim, cmd node.Command) (all []*watcher) {
+func (n *Node) woken(published []Notice, cmd node.Command) (all []*watcher) {
 	if len(n.watchers) == 0 || len(published) == 0 {
 		return nil
 	}
@@ -96,8 +99,18 @@ func (n *Node) woken(published []node.Claim, cmd node.Command) (all []*watcher) 
 	case node.Downgrade:
 		mode = node.Read
 	}
-	for _, c := range published {
-		all = append(all[:len(all):len(all)], n.listeners(channel(c.Name, mode))...)
+	for _, p := range published {
+		all = append(all[:len(all):len(all)], n.listeners(channel(p.Name, mode))...)
+		for _, waiter := range p.Line {
+			if process := n.listeners(node.WaiterChannel(waiter)); len(process) > 0 {
+				for _, w := range process {
+					if w.name == p.Name {
+						all = append(all, w)
+					}
+				}
+				break
+			}
+		}
 	}
 	return all
 }

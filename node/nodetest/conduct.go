@@ -165,8 +165,19 @@ func (f fixture) watch(name string) bell {
 
 func (f fixture) watchIn(name string, mode node.Mode) bell {
 	f.Helper()
+	return f.watchAs(name, mode, "")
+}
+
+// watchFor watches for a waiter in line for name.
+func (f fixture) watchFor(waiter string) bell {
+	f.Helper()
+	return f.watchAs(name, node.Exclusive, waiter)
+}
+
+func (f fixture) watchAs(name string, mode node.Mode, waiter string) bell {
+	f.Helper()
 	b := bell{rings: make(chan struct{}, 1000)}
-	b.stop = f.Node.Watch(name, mode, func() { b.rings <- struct{}{} })
+	b.stop = f.Node.Watch(name, mode, waiter, func() { b.rings <- struct{}{} })
 	f.Cleanup(b.stop)
 	f.rings(b)
 	b.drain()
@@ -323,7 +334,7 @@ var closeRules = []rule{
 		b.drain()
 		f.must(f.Do("PUBLISH", node.Channel(name), "0"))
 		b.stop()
-		if stop := f.Node.Watch(name, node.Exclusive, func() {}); stop == nil {
+		if stop := f.Node.Watch(name, node.Exclusive, "", func() {}); stop == nil {
 			f.Error("Watch of a closed node returns no stop")
 		} else {
 			stop()

@@ -171,6 +171,7 @@ type step struct {
 	waiter string
 	wait   int // patience, in units
 	ticket node.Token
+	barge  bool
 	key    string        // of a Redis command
 	field  string        // of HSET
 	time   int           // in units
@@ -185,8 +186,8 @@ func (s step) String() string {
 	case "advance":
 		return fmt.Sprintf("advance %d", s.time)
 	case "acquire", "release", "extend", "inspect", "break", "downgrade":
-		return fmt.Sprintf("%s %v %v ttl %d-%v keep %d waiter %q for %d ticket %d",
-			s.op, s.mode, s.claims, s.time, s.odd, s.keep, s.waiter, s.wait, s.ticket)
+		return fmt.Sprintf("%s %v %v ttl %d-%v keep %d waiter %q for %d ticket %d, barges: %v",
+			s.op, s.mode, s.claims, s.time, s.odd, s.keep, s.waiter, s.wait, s.ticket, s.barge)
 	}
 	return fmt.Sprintf("%s %s %s %d", s.op, s.key, s.field, s.time)
 }
@@ -197,7 +198,7 @@ func (s step) GoString() string { return s.String() }
 var (
 	// A name in braces has the fence of that without.
 	lockNames = []string{"n", "{n}", "a{b}"}
-	owners    = []string{"a", "b"}
+	owners    = []string{"a", "8743c9c0-0795-8907-87fd-6c719a6b4586:1"}
 	keys      = append([]string{
 		node.FenceKey("n"), node.FenceKey("a{b}"), node.ReadersKey("n"), node.IntentKey("n"), node.IntentKey("a{b}"),
 		node.HoldKey("n", "a"), node.HoldKey("a{b}", "a"), node.HoldKey("a{b}", "b"),
@@ -279,6 +280,7 @@ func (about subject) step() *rapid.Generator[step] {
 				s.ticket = node.Token(rapid.IntRange(1, 4).Draw(t, "ticket"))
 				s.waiter = rapid.SampledFrom([]string{"me", "you", "they"}).Draw(t, "waiter")
 				s.wait = rapid.IntRange(0, 12).Draw(t, "patience")
+				s.barge = rapid.Bool().Draw(t, "barge")
 			} else if rapid.IntRange(0, 2).Draw(t, "several") == 2 {
 				more := s.claims[0]
 				more.Name = rapid.SampledFrom(lockNames).Filter(func(name string) bool { return name != more.Name }).Draw(t, "more")
@@ -474,7 +476,7 @@ var kinds = map[string]node.Kind{
 func (r *race) command(s step, sys System) node.Command {
 	cmd := node.Command{
 		Kind: kinds[s.op], Mode: s.mode, Claims: s.claims, TTL: r.life(s),
-		Retention: r.life(step{time: s.keep}), Deadline: sys.soon(), Waiter: s.waiter, Ticket: s.ticket,
+		Retention: r.life(step{time: s.keep}), Deadline: sys.soon(), Waiter: s.waiter, Ticket: s.ticket, Barge: s.barge,
 	}
 	if s.wait > 0 {
 		cmd.Patience = r.life(step{time: s.wait})
@@ -487,8 +489,8 @@ func same(want, got node.Reply, slack time.Duration) error {
 	switch {
 	case want.Status != got.Status, reason(want.Err) != reason(got.Err), want.Unsent != got.Unsent:
 		return fmt.Errorf("%v (%v) and %v (%v)", want.Status, want.Err, got.Status, got.Err)
-	case want.Ahead != got.Ahead:
-		return fmt.Errorf("ahead %d and %d", want.Ahead, got.Ahead)
+	case want.Ahead != got.Ahead, want.Foreign != got.Foreign:
+		return fmt.Errorf("ahead %d and %d, foreign: %v and %v", want.Ahead, got.Ahead, want.Foreign, got.Foreign)
 	case want.Fence != got.Fence:
 		return fmt.Errorf("fence %d and %d", want.Fence, got.Fence)
 	case !near(want.TTL, got.TTL, slack):

@@ -18,6 +18,12 @@ func impatient(cmd node.Command) node.Command {
 	return cmd
 }
 
+// barging does not let others go first.
+func barging(cmd node.Command) node.Command {
+	cmd.Barge = true
+	return cmd
+}
+
 // wantQueue requires these waiters in this order.
 func (f fixture) wantQueue(waiters ...string) {
 	f.Helper()
@@ -247,6 +253,78 @@ var fairRules = []rule{
 		f.want(node.Granted, inLine(4, "four", f.acquire(name, "w", 9)))
 		f.want(node.Released, inLine(4, "four", f.release(name, "w", 9)))
 		f.rings(b)
+	}},
+	{"who barges takes what is free, though others are before, and leaves them there", func(f fixture) {
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6)))
+		f.want(node.Refused, barging(inLine(2, "two", f.acquire(name, "y", 7))))
+		f.wantQueue("one", "two")
+		f.want(node.Released, f.release(name, "a", 5))
+		f.want(node.Stale, barging(inLine(2, "two", f.acquire(name, "y", 5))))
+		f.want(node.Granted, barging(inLine(2, "two", f.acquire(name, "y", 8))))
+		f.wantState(name, 8, life, "y")
+		f.wantQueue("one")
+	}},
+	{"a refusal tells whether the lock is of another make", func(f fixture) {
+		const own, redisson = "8743c9c0-0795-8907-87fd-6c719a6b4586:1", "8743c9c0-0795-4907-87fd-6c719a6b4586:1"
+		for _, c := range []struct {
+			owner string
+			want  bool
+		}{{own, false}, {redisson, true}, {"a", true}} {
+			f.want(node.Granted, f.acquire(name, c.owner, 5))
+			if r := f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6))); r.Foreign != c.want {
+				f.Errorf("%q is foreign: %v", c.owner, r.Foreign)
+			}
+			f.want(node.Released, f.release(name, c.owner, 0))
+			if r := f.want(node.Refused, inLine(2, "two", f.acquire(name, "y", 7))); r.Foreign {
+				f.Error("what is free is foreign")
+			}
+			f.want(node.Granted, inLine(1, "one", f.acquire(name, "x", 8)))
+			f.want(node.Released, inLine(1, "one", f.release(name, "x", 0)))
+			f.want(node.Absent, impatient(inLine(2, "two", f.release(name, "y", 0))))
+			f.must(f.Do("DEL", node.FenceKey(name)))
+		}
+	}},
+	{"of those in line the first whose process listens is told, whoever releases", func(f fixture) {
+		second, third := f.watchFor("second:b"), f.watchFor("third:c")
+		others := f.watch(name)
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.want(node.Refused, inLine(3, "third:c", f.acquire(name, "z", 6)))
+		f.want(node.Refused, inLine(2, "second:b", f.acquire(name, "y", 7)))
+		f.want(node.Refused, inLine(1, "first:a", f.acquire(name, "x", 8))) // who does not listen
+		told := func(release node.Command) {
+			f.Helper()
+			f.want(node.Released, release)
+			f.rings(second)
+			f.rings(others)
+			f.silent(third)
+		}
+		told(f.release(name, "a", 5))
+		f.want(node.Granted, f.acquire(name, "b", 9))
+		told(f.breakLock(name, 9))
+		f.want(node.Granted, of(f.acquire(name, "c", 10), name, "another"))
+		told(of(f.release(name, "c", 10), name, "another"))
+		f.want(node.Granted, barging(inLine(4, "fourth", f.acquire(name, "d", 11))))
+		told(inLine(4, "fourth", f.release(name, "d", 11)))
+		f.wantQueue("first:a", "second:b", "third:c", "fourth")
+		f.want(node.Absent, impatient(inLine(1, "first:a", f.release(name, "x", 8))))
+		f.rings(second) // it is free, and one of them waits no more
+		second.stop()
+		f.want(node.Granted, f.acquire(name, "e", 12))
+		f.want(node.Released, f.release(name, "e", 12))
+		f.rings(others)
+	}},
+	{"a process is told of the names that it waits for", func(f fixture) {
+		mine, other := f.watchFor("me:1"), bell{rings: make(chan struct{}, 1000)}
+		other.stop = f.Node.Watch("other", node.Exclusive, "me:2", func() { other.rings <- struct{}{} })
+		f.Cleanup(other.stop)
+		f.rings(other)
+		other.drain()
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.want(node.Refused, inLine(1, "me:1", f.acquire(name, "x", 6)))
+		f.want(node.Released, f.release(name, "a", 5))
+		f.rings(mine)
+		f.silent(other)
 	}},
 	{"a queue of the dead is no queue", func(f fixture) {
 		f.want(node.Granted, f.acquire(name, "a", 5))

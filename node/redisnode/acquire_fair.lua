@@ -1,5 +1,5 @@
--- acquire_fair: create a lock for one owner if it is the waiter's turn; or keep
--- the waiter a place in the queue.
+-- acquire_fair: create a lock for one owner if it is the waiter's turn, or if the
+-- waiter barges; or keep the waiter a place in the queue.
 --
 -- KEYS[1]  the lock, a hash
 -- KEYS[2]  its fence, the highest token seen
@@ -13,10 +13,12 @@
 -- ARGV[6]  waiter
 -- ARGV[7]  life of the place, ms; 0: none is made
 -- ARGV[8]  what the keys of all places begin with
+-- ARGV[9]  1: the waiter barges, 0: it does not
 --
--- Returns 1 (granted), {0, ms left or -1, fence, waiters before this one at most}
--- (refused: ms left of the lock, or else of the first waiter's place), or
--- {2, fence} (stale: the token is not above the fence).
+-- Returns 1 (granted), {0, ms left or -1, fence, waiters before this one at most,
+-- 1 if an owner of the lock is of another make} (refused: ms left of the lock, or
+-- else of the first waiter's place), or {2, fence} (stale: the token is not above
+-- the fence).
 --
 -- Atomic, as acquire is, and because the turn must not pass in between.
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
@@ -33,7 +35,7 @@ while first and redis.call('EXISTS', ARGV[8] .. first) == 0 do
 end
 local free = redis.call('EXISTS', KEYS[1]) == 0
 local before = redis.call('ZRANK', KEYS[3], ARGV[6]) or redis.call('ZCOUNT', KEYS[3], '-inf', ARGV[5])
-if free and before == 0 then
+if free and (before == 0 or ARGV[9] == '1') then
   if token <= fence then
     return {2, fence}
   end
@@ -50,11 +52,18 @@ if free and before == 0 then
   redis.call('DEL', KEYS[4])
   return 1
 end
-local left
+local left, foreign = 0, 0
 if free then
   left = redis.call('PTTL', ARGV[8] .. first)
 else
   left = redis.call('PTTL', KEYS[1])
+  local fields = redis.call('HGETALL', KEYS[1])
+  for i = 1, #fields, 2 do
+    -- redquorum's owners begin with a UUID of version 8, Redisson's of version 4.
+    if string.sub(fields[i], 15, 15) ~= '8' then
+      foreign = 1
+    end
+  end
 end
 -- A late copy of a command that was released must leave no place.
 if ARGV[7] ~= '0' and token > fence then
@@ -65,4 +74,4 @@ if ARGV[7] ~= '0' and token > fence then
   end
   before = redis.call('ZRANK', KEYS[3], ARGV[6])
 end
-return {0, left, fence, before}
+return {0, left, fence, before, foreign}

@@ -2,9 +2,11 @@
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  its fence
+-- KEYS[3]  its queue
 -- ARGV[1]  token
 -- ARGV[2]  life of the fence, ms
--- ARGV[3]  channel on which waiters listen
+-- ARGV[3]  channel on which those who wait without a place in the queue listen; of
+--          the queue, the first who listens is told
 -- ARGV[4]  and that for readers and writers
 --
 -- Returns 1 (there was a lock) or 0.
@@ -27,5 +29,12 @@ if shared then
   redis.call('PUBLISH', ARGV[4], '1')
 else
   redis.call('PUBLISH', ARGV[3], '0')
+end
+local line = redis.pcall('ZRANGE', KEYS[3], 0, 9) -- of another type, it is nobody's
+for i = 1, #line do
+  local process = string.match(line[i], '^[^:]*')
+  if redis.call('PUBLISH', 'redquorum_waiter:' .. process, KEYS[1]) > 0 then
+    break
+  end
 end
 return 1

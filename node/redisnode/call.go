@@ -23,6 +23,7 @@ type call struct {
 	claims   []node.Claim // the call's own copy
 	waiter   string
 	ticket   node.Token
+	barge    bool
 	deadline clock.Instant
 	sent     clock.Instant
 	reply    func(node.Reply)
@@ -67,7 +68,7 @@ func takesSeveral(cmd node.Command) bool {
 // fill takes over what Submit was given.
 func (c *call) fill(cmd node.Command, reply func(node.Reply)) {
 	c.kind, c.mode = cmd.Kind, cmd.Mode
-	c.waiter, c.ticket = cmd.Waiter, cmd.Ticket
+	c.waiter, c.ticket, c.barge = cmd.Waiter, cmd.Ticket, cmd.Barge
 	c.wait = node.Milliseconds(max(0, cmd.Patience))
 	c.claims = append(c.claims[:0], cmd.Claims...)
 	c.deadline = cmd.Deadline
@@ -125,13 +126,13 @@ func decodeAcquire(val any) node.Reply {
 		return node.Reply{Status: node.Granted}
 	}
 	list, _ := val.([]any)
-	var n [4]int64
+	var n [5]int64
 	for i, v := range list[:min(len(n), len(list))] {
 		n[i], _ = v.(int64)
 	}
 	switch {
-	case (len(list) == 3 || len(list) == 4) && n[0] == 0: // with a ticket there are four
-		return node.Reply{Status: node.Refused, TTL: remaining(n[1]), Fence: node.Token(n[2]), Ahead: int(n[3])}
+	case (len(list) == 3 || len(list) == 5) && n[0] == 0: // with a ticket there are five
+		return node.Reply{Status: node.Refused, TTL: remaining(n[1]), Fence: node.Token(n[2]), Ahead: int(n[3]), Foreign: n[4] == 1}
 	case len(list) == 2 && n[0] == 2:
 		return node.Reply{Status: node.Stale, Fence: node.Token(n[1])}
 	}

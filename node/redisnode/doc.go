@@ -105,7 +105,7 @@
 //
 //	ACL SETUSER locker on >password resetkeys resetchannels -@all
 //	    ~nightly* ~{nightly* ~redquorum_*:{nightly*
-//	    &redisson_lock__channel:{nightly* &redisson_rwlock:{nightly*
+//	    &redisson_lock__channel:{nightly* &redisson_rwlock:{nightly* &redquorum_waiter:*
 //	    +info +ping +eval +evalsha +subscribe +unsubscribe +publish
 //	    +exists +get +set +del +type +pttl +pexpire
 //	    +hset +hget +hexists +hdel +hgetall

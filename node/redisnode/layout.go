@@ -67,8 +67,11 @@ func (c *call) append(w *words, asText bool) {
 		w.number(c.ttl)
 		w.number(c.keep)
 	case &releaseScript:
-		run(2*n, 3+n)
+		run(3*n, 3+n)
 		c.locksAndFences(w)
+		for i := range c.claims {
+			w.queueKey(c.claims[i].Name)
+		}
 		w.text(one.Owner)
 		w.number(int64(one.Token))
 		w.number(c.keep)
@@ -98,8 +101,9 @@ func (c *call) append(w *words, asText bool) {
 		w.placeKey(one.Name, "")
 		w.holdPrefix(one.Name)
 	case &breakScript:
-		run(2, 4)
+		run(3, 4)
 		c.locksAndFences(w)
+		w.queueKey(one.Name)
 		w.number(int64(one.Token))
 		w.number(c.keep)
 		w.channel(one.Name)
@@ -160,7 +164,7 @@ func (c *call) append(w *words, asText bool) {
 		w.sharedChannel(one.Name)
 
 	case &acquireFairScript:
-		run(4, 8)
+		run(4, 9)
 		w.text(one.Name)
 		w.fenceKey(one.Name)
 		w.queueKey(one.Name)
@@ -173,6 +177,11 @@ func (c *call) append(w *words, asText bool) {
 		w.text(c.waiter)
 		w.number(c.wait)
 		w.placeKey(one.Name, "")
+		if c.barge {
+			w.number(1)
+		} else {
+			w.number(0)
+		}
 	case &releaseFairScript:
 		run(4, 7)
 		w.text(one.Name)

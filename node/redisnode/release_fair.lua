@@ -8,7 +8,8 @@
 -- ARGV[1]  owner
 -- ARGV[2]  token
 -- ARGV[3]  life of the fence, ms
--- ARGV[4]  channel on which waiters listen
+-- ARGV[4]  channel on which those who wait without a place in the queue listen; of
+--          the queue, the first who listens is told
 -- ARGV[5]  ticket
 -- ARGV[6]  waiter
 -- ARGV[7]  life of the place that is to be there again if the owner had the lock,
@@ -36,5 +37,12 @@ if released == 1 and ARGV[7] ~= '0' then
 end
 if redis.call('EXISTS', KEYS[1]) == 0 and (released == 1 or left == 1 and redis.call('EXISTS', KEYS[3]) == 1) then
   redis.call('PUBLISH', ARGV[4], '0')
+  local line = redis.pcall('ZRANGE', KEYS[3], 0, 9) -- of another type, it is nobody's
+  for i = 1, #line do
+    local process = string.match(line[i], '^[^:]*')
+    if redis.call('PUBLISH', 'redquorum_waiter:' .. process, KEYS[1]) > 0 then
+      break
+    end
+  end
 end
 return released

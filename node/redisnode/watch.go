@@ -3,7 +3,10 @@ package redisnode
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -41,14 +44,16 @@ type watcher struct {
 
 // A topic is one channel.
 type topic struct {
-	watches   map[*watch]struct{}
-	asked     bool // SUBSCRIBE was sent on the present connection
-	confirmed bool // and answered
+	watches   map[string]map[*watch]struct{} // by the name that they are about
+	asked     bool                           // SUBSCRIBE was sent on the present connection
+	confirmed bool                           // and answered
 	left      time.Time
 }
 
 // A watch is one caller of Watch.
 type watch struct {
+	name string
+
 	mu      sync.Mutex
 	wake    func()
 	stopped bool
@@ -77,12 +82,14 @@ func (w *watcher) init(s *server) {
 }
 
 // Watch implements node.Node. wake must not call its own stop.
-func (s *server) Watch(name string, mode node.Mode, wake func()) (stop func()) {
-	channel := node.Channel(name)
-	if mode != node.Exclusive {
-		channel = node.ReadWriteChannel(name)
+func (s *server) Watch(name string, mode node.Mode, waiter string, wake func()) (stop func()) {
+	switch {
+	case waiter != "":
+		return s.watch.add(node.WaiterChannel(waiter), &watch{wake: wake, name: name})
+	case mode != node.Exclusive:
+		return s.watch.add(node.ReadWriteChannel(name), &watch{wake: wake, name: name})
 	}
-	return s.watch.add(channel, &watch{wake: wake})
+	return s.watch.add(node.Channel(name), &watch{wake: wake, name: name})
 }
 
 func (w *watcher) add(channel string, one *watch) (stop func()) {
@@ -98,11 +105,14 @@ func (w *watcher) add(channel string, one *watch) (stop func()) {
 	}
 	t := w.topics[channel]
 	if t == nil {
-		t = &topic{watches: map[*watch]struct{}{}}
+		t = &topic{watches: map[string]map[*watch]struct{}{}}
 		w.topics[channel] = t
 		w.poke()
 	}
-	t.watches[one] = struct{}{}
+	if t.watches[one.name] == nil {
+		t.watches[one.name] = map[*watch]struct{}{}
+	}
+	t.watches[one.name][one] = struct{}{}
 	confirmed := t.confirmed
 	w.mu.Unlock()
 	if confirmed {
@@ -117,7 +127,10 @@ func (w *watcher) add(channel string, one *watch) (stop func()) {
 func (w *watcher) remove(t *topic, one *watch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(t.watches, one)
+	delete(t.watches[one.name], one)
+	if len(t.watches[one.name]) == 0 {
+		delete(t.watches, one.name)
+	}
 	if len(t.watches) == 0 {
 		t.left = time.Now()
 	}
@@ -135,9 +148,7 @@ func (w *watcher) close() {
 	defer w.mu.Unlock()
 	w.closed = true
 	for _, t := range w.topics {
-		for one := range t.watches {
-			delete(t.watches, one)
-		}
+		clear(t.watches)
 	}
 }
 
@@ -273,27 +284,33 @@ func (w *watcher) read(sub *redis.PubSub) error {
 		}
 		switch msg := msg.(type) {
 		case *redis.Message:
-			w.wake(msg.Channel, false)
+			w.wake(msg.Channel, msg.Payload)
 		case *redis.Subscription:
 			if msg.Kind == "subscribe" {
-				w.wake(msg.Channel, true)
+				w.wake(msg.Channel, "")
 			}
 		}
 	}
 }
 
-// wake calls all watches of a channel.
-func (w *watcher) wake(channel string, confirmed bool) {
+// wake calls those watches of a channel that a message concerns, or all if there
+// is none: a subscription has begun. The message on the channel of a process is a
+// name; on that of a name it tells nothing.
+func (w *watcher) wake(channel, message string) {
 	w.mu.Lock()
 	t := w.topics[channel]
 	if t == nil {
 		w.mu.Unlock()
 		return
 	}
-	t.confirmed = t.confirmed || confirmed
-	list := make([]*watch, 0, len(t.watches))
-	for one := range t.watches {
-		list = append(list, one)
+	t.confirmed = t.confirmed || message == ""
+	var list []*watch
+	if message != "" && strings.HasPrefix(channel, node.WaiterChannel("")) {
+		list = slices.AppendSeq(list, maps.Keys(t.watches[message]))
+	} else {
+		for _, watches := range t.watches {
+			list = slices.AppendSeq(list, maps.Keys(watches))
+		}
 	}
 	w.mu.Unlock()
 	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })

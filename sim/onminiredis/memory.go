@@ -24,6 +24,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -43,6 +44,7 @@ type memory struct {
 	disk []model.Entry
 
 	released []string // the channels on which something was published
+	told     bool     // one of them is that of a process that waits in line
 }
 
 // New returns an empty memory.
@@ -63,13 +65,14 @@ func New() sim.Memory {
 func (m *memory) hear(_ *server.Peer, cmd string, args ...string) (done bool) {
 	if cmd == "PUBLISH" {
 		m.released = append(m.released, args[0])
+		m.told = m.told || strings.HasPrefix(args[0], node.WaiterChannel(""))
 	}
 	return false
 }
 
-func (m *memory) Apply(now model.Time, cmd node.Command) (reply node.Reply, published []node.Claim) {
+func (m *memory) Apply(now model.Time, cmd node.Command) (reply node.Reply, published []model.Notice) {
 	m.Expire(now)
-	m.released = m.released[:0]
+	m.released, m.told = m.released[:0], false
 	reply = redisnode.Execute(cmd, m.do)
 	for _, c := range cmd.Claims {
 		m.prolong(c.Name)
@@ -82,7 +85,11 @@ func (m *memory) Apply(now model.Time, cmd node.Command) (reply node.Reply, publ
 	}
 	for _, c := range cmd.Claims {
 		if slices.Contains(m.released, node.Channel(c.Name)) || slices.Contains(m.released, node.ReadWriteChannel(c.Name)) {
-			published = append(published, c)
+			n := model.Notice{Name: c.Name}
+			if m.told { // nobody listens, so the script has tried all
+				n.Line, _ = m.data.ZMembers(node.QueueKey(c.Name))
+			}
+			published = append(published, n)
 		}
 	}
 	return reply, published

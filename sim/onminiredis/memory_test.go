@@ -92,7 +92,7 @@ func TestMemory(t *testing.T) {
 			}
 			a, published := want.Apply(now, cmd)
 			b, heard := got.Apply(now, cmd)
-			if !reflect.DeepEqual(a, b) || !slices.Equal(published, heard) {
+			if !reflect.DeepEqual(a, b) || !reflect.DeepEqual(slices.Clone(published), heard) {
 				t.Fatalf("%v: %+v, published %v; want %+v, published %v", cmd, b, heard, a, published)
 			}
 		}

@@ -1,0 +1,105 @@
+package quorum_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// Of many programs that wait, each release wakes one: a turn takes three commands
+// to each node, for the place in line, the lock and its release, and all are served
+// alike. The next one has the lock two round trips after it was released.
+func TestEachReleaseWakesOneProgram(t *testing.T) {
+	for _, kind := range []struct {
+		name string
+		opts []quorum.Option
+	}{{"plain", nil}, {"fair", []quorum.Option{quorum.WithFair()}}} {
+		t.Run(kind.name, func(t *testing.T) {
+			inWorld(t, 5, func(w *world) {
+				const programs, turns, hold = 8, 100, time.Millisecond
+				rtt := 500 * time.Microsecond
+				w.delay(rtt, 0)
+				c := newContest(t)
+				for range programs {
+					l := w.locker(quorum.Options{})
+					c.task(turns, func() (held, error) {
+						time.Sleep(2 * hold) // it works without the lock
+						return l.Lock(background, "x", kind.opts...)
+					}, always(hold))
+				}
+				c.wait(hold + 2*rtt + rtt/5)
+				for i := range w.nodes {
+					if each := float64(w.sent[i].Load()) / (programs * turns); each > 3.2 {
+						t.Errorf("node %d: %.2f commands for each turn", i+1, each)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Who is first in line and cannot come, because its program hangs, holds the others
+// up for no longer than a poll.
+func TestWaiterThatHangsHoldsNobodyUp(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		holder, next := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+		first, hangs := w.cuttable()
+		held := lock(t, holder, "x")
+		go func() { _, _ = first.Lock(background, "x") }()
+		time.Sleep(100 * time.Millisecond)
+		done := make(chan time.Time)
+		go use(t, next, "x", func(*quorum.Lease) { done <- time.Now() })
+		time.Sleep(100 * time.Millisecond)
+		hangs.Store(true)
+		unlock(t, held)
+		released := time.Now()
+		if took := (<-done).Sub(released); took > quorum.DefaultPoll*6/5 {
+			t.Errorf("the lock was free for %v", took)
+		}
+		hangs.Store(false)
+	})
+}
+
+// The release of a Redisson lock tells nobody in line, and wakes them all the same.
+func TestWaiterInLineHearsOfForeignReleases(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		w.foreign("x", time.Hour, 0, 1, 2)
+		done := make(chan time.Time)
+		go use(t, l, "x", func(*quorum.Lease) { done <- time.Now() })
+		time.Sleep(300 * time.Millisecond)
+		for _, n := range w.nodes {
+			n.Do(func(s *model.Server, _ model.Time) { s.Del("x") })
+			n.Publish(node.Channel("x"))
+		}
+		released := time.Now()
+		if took := (<-done).Sub(released); took > 10*time.Millisecond {
+			t.Errorf("the lock was free for %v", took)
+		}
+	})
+}
+
+// A node that has lost the lock gets it back for the holder, not for those who have
+// come to stand in line there.
+func TestHealingPassesThoseInLine(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		first, holder, waits := w.locker(quorum.Options{}), w.locker(quorum.Options{}), w.locker(quorum.Options{})
+		lease := lock(t, first, "x")
+		go use(t, holder, "x", func(le *quorum.Lease) {
+			w.nodes[0].Do(func(s *model.Server, _ model.Time) { s.Del("x") })
+			time.Sleep(quorum.DefaultLease) // it is renewed meanwhile
+			if n := w.holders("x", le.Handle().Owner); n != 3 {
+				t.Errorf("%d nodes have the lock", n)
+			}
+		})
+		time.Sleep(100 * time.Millisecond)
+		done := make(chan bool)
+		go use(t, waits, "x", func(*quorum.Lease) { close(done) })
+		time.Sleep(100 * time.Millisecond)
+		unlock(t, lease)
+		<-done
+	})
+}
