@@ -1,61 +1,35 @@
--- acquire: create the locks of one owner, once for each token, all or none.
+-- acquire: create a lock for one owner.
 --
--- KEYS[2i-1]  a lock, a hash
--- KEYS[2i]    its fence, the highest token seen
--- ARGV[1]     owner
--- ARGV[2]     token
--- ARGV[3]     life of the locks, ms
--- ARGV[4]     life of the fences, ms
+-- KEYS[1]  the lock, a hash
+-- KEYS[2]  its fence, the highest token seen
+-- ARGV[1]  owner
+-- ARGV[2]  token
+-- ARGV[3]  life of the lock, ms
+-- ARGV[4]  life of the fence, ms
 --
--- Returns 1 (granted), {0, ms left or -1, fence} (refused: the longest life of
--- the locks in the way), or {2, fence} (stale: the token is not above the fence
--- of a lock that is to be created). The fence is the highest of all.
+-- Returns 1 (granted), {0, ms left or -1, fence} (refused), or {2, fence} (stale:
+-- the token is not above the fence).
 --
--- Atomic, because between looking for a key and creating it another client
+-- Atomic, because between looking for the key and creating it another client
 -- could create it, and because lock and fence must change together: a lock
 -- without its fence could be taken again by a late copy of this command.
-local token = tonumber(ARGV[2])
-local free, refused, left = {}, false, 0
-for i = 1, #KEYS, 2 do
-  if redis.call('EXISTS', KEYS[i]) == 0 then
-    free[#free + 1] = i
-  elseif redis.call('HEXISTS', KEYS[i], ARGV[1]) == 0 then
-    refused = true
-    local ttl = redis.call('PTTL', KEYS[i])
-    if ttl == -1 or left ~= -1 and ttl > left then
-      left = ttl
-    end
+if redis.call('EXISTS', KEYS[1]) == 1 then
+  if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
+    return 1
   end
+  return {0, redis.call('PTTL', KEYS[1]), tonumber(redis.call('GET', KEYS[2]) or 0)}
 end
-if not refused and #free == 0 then
-  return 1
-end
-local highest, stale, next = 0, false, 1
-for i = 1, #KEYS, 2 do
-  local fence = tonumber(redis.call('GET', KEYS[i + 1]) or 0)
-  highest = math.max(highest, fence)
-  if free[next] == i then
-    stale = stale or token <= fence
-    next = next + 1
-  end
-end
-if refused then
-  return {0, left, highest}
-end
-if stale then
-  return {2, highest}
+local fence = tonumber(redis.call('GET', KEYS[2]) or 0)
+if tonumber(ARGV[2]) <= fence then
+  return {2, fence}
 end
 -- What can fail, for want of memory or of a right, fails first; and a lock that
 -- would never expire must not stay.
-for _, i in ipairs(free) do
-  redis.call('SET', KEYS[i + 1], ARGV[2], 'PX', ARGV[4])
-end
-for _, i in ipairs(free) do
-  redis.call('HSET', KEYS[i], ARGV[1], 1)
-  local expires = redis.pcall('PEXPIRE', KEYS[i], ARGV[3])
-  if type(expires) == 'table' and expires.err then
-    redis.call('HDEL', KEYS[i], ARGV[1])
-    return expires
-  end
+redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[4])
+redis.call('HSET', KEYS[1], ARGV[1], 1)
+local expires = redis.pcall('PEXPIRE', KEYS[1], ARGV[3])
+if type(expires) == 'table' and expires.err then
+  redis.call('HDEL', KEYS[1], ARGV[1])
+  return expires
 end
 return 1

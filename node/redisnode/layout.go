@@ -13,6 +13,8 @@ func (c *call) script() *script {
 			return &acquireWriteScript
 		case c.ticket > 0:
 			return &acquireFairScript
+		case len(c.claims) > 1:
+			return &acquireAllScript
 		}
 		return &acquireScript
 	case node.Release:
@@ -21,6 +23,8 @@ func (c *call) script() *script {
 			return &releaseSharedScript
 		case c.ticket > 0:
 			return &releaseFairScript
+		case len(c.claims) > 1:
+			return &releaseAllScript
 		}
 		return &releaseScript
 	case node.Extend:
@@ -59,14 +63,14 @@ func (c *call) append(w *words, asText bool) {
 	}
 	one, n := &c.claims[0], len(c.claims)
 	switch c.script() {
-	case &acquireScript:
+	case &acquireScript, &acquireAllScript:
 		run(2*n, 4)
 		c.locksAndFences(w)
 		w.text(one.Owner)
 		w.number(int64(one.Token))
 		w.number(c.ttl)
 		w.number(c.keep)
-	case &releaseScript:
+	case &releaseScript, &releaseAllScript:
 		run(3*n, 3+n)
 		c.locksAndFences(w)
 		for i := range c.claims {

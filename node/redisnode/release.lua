@@ -1,44 +1,32 @@
--- release: end the locks of one owner, and refuse its acquire if that comes later.
+-- release: end one owner's lock, and refuse its acquire if that comes later.
 --
--- KEYS[2i-1]  a lock, a hash
--- KEYS[2i]    its fence
--- KEYS[2n+i]  its queue
--- ARGV[1]     owner
--- ARGV[2]     token
--- ARGV[3]     life of the fences, ms
--- ARGV[3+i]   channel on which those who wait for the lock without a place in its
---             queue listen; of the queue, the first who listens is told
+-- KEYS[1]  the lock, a hash
+-- KEYS[2]  its fence
+-- KEYS[3]  its queue
+-- ARGV[1]  owner
+-- ARGV[2]  token
+-- ARGV[3]  life of the fence, ms
+-- ARGV[4]  channel on which those who wait without a place in the queue listen; of
+--          the queue, the first who listens is told
 --
--- Returns 1 (released) or 0 (the owner did not have all of them).
+-- Returns 1 (released) or 0 (the owner had no lock).
 --
--- Atomic, because removing a lock must depend on whose it is, and because the
--- message must come after the removal and only if the key is gone.
---
--- HDEL is a pcall: what is wrong with one key must not keep the other locks.
-local n = #KEYS / 3
-for i = 2, 2 * n, 2 do
-  if tonumber(ARGV[2]) > tonumber(redis.call('GET', KEYS[i]) or 0) then
-    redis.call('SET', KEYS[i], ARGV[2], 'PX', ARGV[3])
-  end
+-- Atomic, because removing the lock must depend on whose it is, and because the
+-- messages must come after the removal and only if the key is gone.
+if tonumber(ARGV[2]) > tonumber(redis.call('GET', KEYS[2]) or 0) then
+  redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
 end
-local released, failed = 1, nil
-for i = 1, 2 * n, 2 do
-  local removed = redis.pcall('HDEL', KEYS[i], ARGV[1])
-  if removed == 1 then
-    if redis.call('EXISTS', KEYS[i]) == 0 then
-      redis.call('PUBLISH', ARGV[3 + (i + 1) / 2], '0')
-      local line = redis.pcall('ZRANGE', KEYS[2 * n + (i + 1) / 2], 0, 9) -- of another type, it is nobody's
-      for j = 1, #line do
-        local process = string.match(line[j], '^[^:]*')
-        if redis.call('PUBLISH', 'redquorum_waiter:' .. process, KEYS[i]) > 0 then
-          break
-        end
+local released = redis.call('HDEL', KEYS[1], ARGV[1])
+if released == 1 and redis.call('EXISTS', KEYS[1]) == 0 then
+  redis.call('PUBLISH', ARGV[4], '0')
+  if redis.call('EXISTS', KEYS[3]) == 1 then
+    local line = redis.pcall('ZRANGE', KEYS[3], 0, 9) -- of another type, it is nobody's
+    for i = 1, #line do
+      local process = string.match(line[i], '^[^:]*')
+      if redis.call('PUBLISH', 'redquorum_waiter:' .. process, KEYS[1]) > 0 then
+        break
       end
     end
-  elseif removed == 0 then
-    released = 0
-  else
-    failed = failed or removed
   end
 end
-return failed or released
+return released

@@ -32,6 +32,10 @@ var (
 	releaseFairLua string
 	//go:embed downgrade.lua
 	downgradeLua string
+	//go:embed acquire_all.lua
+	acquireAllLua string
+	//go:embed release_all.lua
+	releaseAllLua string
 )
 
 // A script is one Lua file, in the two forms in which a server takes it.
@@ -63,6 +67,8 @@ var (
 	acquireFairScript   = newScript(9, acquireFairLua)
 	releaseFairScript   = newScript(10, releaseFairLua)
 	downgradeScript     = newScript(11, downgradeLua)
+	acquireAllScript    = newScript(12, acquireAllLua)
+	releaseAllScript    = newScript(13, releaseAllLua)
 )
 
 func newScript(i int, text string) script {

@@ -1,0 +1,61 @@
+-- acquire_all: create the locks of one owner, all or none; each as acquire does.
+--
+-- KEYS[2i-1]  a lock, a hash
+-- KEYS[2i]    its fence, the highest token seen
+-- ARGV[1]     owner
+-- ARGV[2]     token
+-- ARGV[3]     life of the locks, ms
+-- ARGV[4]     life of the fences, ms
+--
+-- Returns 1 (granted), {0, ms left or -1, fence} (refused: the longest life of
+-- the locks in the way), or {2, fence} (stale: the token is not above the fence
+-- of a lock that is to be created). The fence is the highest of all.
+--
+-- Atomic, because between looking for a key and creating it another client
+-- could create it, and because lock and fence must change together: a lock
+-- without its fence could be taken again by a late copy of this command.
+local token = tonumber(ARGV[2])
+local free, refused, left = {}, false, 0
+for i = 1, #KEYS, 2 do
+  if redis.call('EXISTS', KEYS[i]) == 0 then
+    free[#free + 1] = i
+  elseif redis.call('HEXISTS', KEYS[i], ARGV[1]) == 0 then
+    refused = true
+    local ttl = redis.call('PTTL', KEYS[i])
+    if ttl == -1 or left ~= -1 and ttl > left then
+      left = ttl
+    end
+  end
+end
+if not refused and #free == 0 then
+  return 1
+end
+local highest, stale, next = 0, false, 1
+for i = 1, #KEYS, 2 do
+  local fence = tonumber(redis.call('GET', KEYS[i + 1]) or 0)
+  highest = math.max(highest, fence)
+  if free[next] == i then
+    stale = stale or token <= fence
+    next = next + 1
+  end
+end
+if refused then
+  return {0, left, highest}
+end
+if stale then
+  return {2, highest}
+end
+-- What can fail, for want of memory or of a right, fails first; and a lock that
+-- would never expire must not stay.
+for _, i in ipairs(free) do
+  redis.call('SET', KEYS[i + 1], ARGV[2], 'PX', ARGV[4])
+end
+for _, i in ipairs(free) do
+  redis.call('HSET', KEYS[i], ARGV[1], 1)
+  local expires = redis.pcall('PEXPIRE', KEYS[i], ARGV[3])
+  if type(expires) == 'table' and expires.err then
+    redis.call('HDEL', KEYS[i], ARGV[1])
+    return expires
+  end
+end
+return 1
