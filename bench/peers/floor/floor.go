@@ -235,10 +235,11 @@ func (o *op) encode(name string, owner uint64, token, ttl int64) {
 	b = appendWord(b, life)
 	o.command = appendText(b, retention)
 
-	b = append(o.release[:0], "*9\r\n$7\r\nevalsha\r\n$40\r\n"...)
+	b = append(o.release[:0], "*10\r\n$7\r\nevalsha\r\n$40\r\n"...)
 	b = append(b, releaseSHA...)
-	b = append(b, "\r\n$1\r\n2\r\n"...)
+	b = append(b, "\r\n$1\r\n3\r\n"...)
 	b = appendKeys(b, name)
+	b = appendWord(b, node.AppendQueueKey(room[:0], name))
 	b = appendOwner(b, number)
 	b = appendWord(b, tok)
 	b = appendText(b, retention)
