@@ -164,7 +164,7 @@ const (
 	//   - if the key is not there, but others are before the Waiter, by ticket and
 	//     then by name, and Barge is not set: Refused, with what is left of the first
 	//     one's place;
-	//   - with Refused come Ahead and Foreign. If Patience is not 0 and the token is
+	//   - with Refused come Ahead, Free and Foreign. If Patience is not 0 and the token is
 	//     above the fence, the Waiter's place is there for Patience from now;
 	//   - when it is Granted the Waiter has no place any more.
 	Acquire Kind = iota + 1
@@ -319,11 +319,12 @@ type Reply struct {
 	Fence Token         // Refused, Stale: the name's fence, 0 if there is none
 	Ahead int           // Refused, with a Ticket: how many are served before, at most
 
-	// Foreign, with Refused and a Ticket: whether an owner of the lock is of another
-	// make, so that its release may be published on the name's channel alone.
-	Foreign bool
-	Kept    []bool // Extend, Downgrade: for each claim, whether its owner still had it
-	State   *State // Inspect
+	// With Refused and a Ticket: Free says that there is no lock, but others are
+	// before; Foreign that an owner of the lock is of another make, so that its
+	// release may be published on the name's channel alone.
+	Free, Foreign bool
+	Kept          []bool // Extend, Downgrade: for each claim, whether its owner still had it
+	State         *State // Inspect
 
 	// Life is the life of the server that gave this answer: nil if the node
 	// cannot tell (then no restart guard is possible).

@@ -581,6 +581,10 @@ func (w *waiter) rest(ctx context.Context) bool {
 	if !w.hears && (!w.queues || w.foreign()) {
 		w.listen()
 	}
+	passes := w.queues && w.passable() && !w.settings.fair
+	if passes { // those before it come first, but one may have died
+		until = min(until, l.clock.Now().Add(time.Duration(w.before())*noticeSlack))
+	}
 	if w.ticket.patience > 0 {
 		until = min(until, l.clock.Now().Add(l.opts.Poll+l.opts.Timeout)) // to keep its place, or its intent
 	}
@@ -596,7 +600,7 @@ func (w *waiter) rest(ctx context.Context) bool {
 			if alarmed {
 				w.alarms++
 			}
-			w.barges = w.queues // it has waited for its turn, and that may never come
+			w.barges = passes
 			return l.clock.Now() < w.deadline
 		case l.isClosed():
 			return true // the caller looks
@@ -651,6 +655,18 @@ func (w *waiter) lineUp() {
 	for i, n := range w.l.nodes {
 		w.stops = append(w.stops, n.Watch(w.settings.Name, node.Exclusive, w.ticket.waiter, w.turn[i]))
 	}
+}
+
+// passable reports whether nothing but others in line kept the last attempt from
+// being granted.
+func (w *waiter) passable() bool {
+	free := 0
+	for _, b := range w.ballots {
+		if b.free || b.vote == Granted {
+			free++
+		}
+	}
+	return free >= w.l.need
 }
 
 // foreign reports whether the name is held by another make of lock, whose release

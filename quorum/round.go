@@ -51,7 +51,8 @@ type ballot struct {
 	fence   node.Token
 	err     error
 	ahead   int  // how many waiters in line are before this one
-	foreign bool // what is in the way is of another make
+	free    bool // no lock is in the way, but others in line
+	foreign bool // a lock of another make is
 	stale   bool // refused only because the token was too low
 	removed bool // a release or break found something
 	may     bool // the claim may be there, now or later
@@ -288,7 +289,7 @@ func (l *Locker) judge(i int, kind node.Kind, start clock.Instant, reply node.Re
 			b.vote, b.wait = Abstaining, until
 		}
 	case node.Refused:
-		b.vote, b.wait, b.ahead, b.foreign = Refused, reply.TTL, reply.Ahead, reply.Foreign
+		b.vote, b.wait, b.ahead, b.free, b.foreign = Refused, reply.TTL, reply.Ahead, reply.Free, reply.Foreign
 	case node.Stale:
 		b.vote, b.stale = Refused, true
 	case node.Released:

@@ -42,7 +42,7 @@ func (s *Server) acquireFair(now Time, cmd node.Command) node.Reply {
 	}
 	r := node.Reply{Status: node.Refused, Fence: seen}
 	if lock.kind == none {
-		r.TTL = first.left(now)
+		r.TTL, r.Free = first.left(now), true
 	} else {
 		r.TTL = lock.left(now)
 		r.Foreign = slices.ContainsFunc(lock.fields, func(f node.Field) bool { return node.Foreign(f.Name) })

@@ -489,8 +489,8 @@ func same(want, got node.Reply, slack time.Duration) error {
 	switch {
 	case want.Status != got.Status, reason(want.Err) != reason(got.Err), want.Unsent != got.Unsent:
 		return fmt.Errorf("%v (%v) and %v (%v)", want.Status, want.Err, got.Status, got.Err)
-	case want.Ahead != got.Ahead, want.Foreign != got.Foreign:
-		return fmt.Errorf("ahead %d and %d, foreign: %v and %v", want.Ahead, got.Ahead, want.Foreign, got.Foreign)
+	case want.Ahead != got.Ahead, want.Free != got.Free, want.Foreign != got.Foreign:
+		return fmt.Errorf("ahead %d and %d, free: %v and %v, foreign: %v and %v", want.Ahead, got.Ahead, want.Free, got.Free, want.Foreign, got.Foreign)
 	case want.Fence != got.Fence:
 		return fmt.Errorf("fence %d and %d", want.Fence, got.Fence)
 	case !near(want.TTL, got.TTL, slack):

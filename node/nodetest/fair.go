@@ -265,19 +265,19 @@ var fairRules = []rule{
 		f.wantState(name, 8, life, "y")
 		f.wantQueue("one")
 	}},
-	{"a refusal tells whether the lock is of another make", func(f fixture) {
+	{"a refusal tells whether there is a lock, and of another make", func(f fixture) {
 		const own, redisson = "8743c9c0-0795-8907-87fd-6c719a6b4586:1", "8743c9c0-0795-4907-87fd-6c719a6b4586:1"
 		for _, c := range []struct {
 			owner string
 			want  bool
 		}{{own, false}, {redisson, true}, {"a", true}} {
 			f.want(node.Granted, f.acquire(name, c.owner, 5))
-			if r := f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6))); r.Foreign != c.want {
-				f.Errorf("%q is foreign: %v", c.owner, r.Foreign)
+			if r := f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6))); r.Foreign != c.want || r.Free {
+				f.Errorf("%q is foreign: %v, or free: %v", c.owner, r.Foreign, r.Free)
 			}
 			f.want(node.Released, f.release(name, c.owner, 0))
-			if r := f.want(node.Refused, inLine(2, "two", f.acquire(name, "y", 7))); r.Foreign {
-				f.Error("what is free is foreign")
+			if r := f.want(node.Refused, inLine(2, "two", f.acquire(name, "y", 7))); r.Foreign || !r.Free {
+				f.Errorf("what is free is foreign: %v, or free: %v", r.Foreign, r.Free)
 			}
 			f.want(node.Granted, inLine(1, "one", f.acquire(name, "x", 8)))
 			f.want(node.Released, inLine(1, "one", f.release(name, "x", 0)))

@@ -16,9 +16,9 @@
 -- ARGV[9]  1: the waiter barges, 0: it does not
 --
 -- Returns 1 (granted), {0, ms left or -1, fence, waiters before this one at most,
--- 1 if an owner of the lock is of another make} (refused: ms left of the lock, or
--- else of the first waiter's place), or {2, fence} (stale: the token is not above
--- the fence).
+-- what is in the way} (refused: ms left of the lock, or else of the first waiter's
+-- place; in the way is 0: a lock, 1: a lock of another make, 2: no lock), or
+-- {2, fence} (stale: the token is not above the fence).
 --
 -- Atomic, as acquire is, and because the turn must not pass in between.
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
@@ -52,16 +52,16 @@ if free and (before == 0 or ARGV[9] == '1') then
   redis.call('DEL', KEYS[4])
   return 1
 end
-local left, foreign = 0, 0
+local left, way = 0, 0
 if free then
-  left = redis.call('PTTL', ARGV[8] .. first)
+  left, way = redis.call('PTTL', ARGV[8] .. first), 2
 else
   left = redis.call('PTTL', KEYS[1])
   local fields = redis.call('HGETALL', KEYS[1])
   for i = 1, #fields, 2 do
     -- redquorum's owners begin with a UUID of version 8, Redisson's of version 4.
     if string.sub(fields[i], 15, 15) ~= '8' then
-      foreign = 1
+      way = 1
     end
   end
 end
@@ -74,4 +74,4 @@ if ARGV[7] ~= '0' and token > fence then
   end
   before = redis.call('ZRANK', KEYS[3], ARGV[6])
 end
-return {0, left, fence, before, foreign}
+return {0, left, fence, before, way}

@@ -132,7 +132,8 @@ func decodeAcquire(val any) node.Reply {
 	}
 	switch {
 	case (len(list) == 3 || len(list) == 5) && n[0] == 0: // with a ticket there are five
-		return node.Reply{Status: node.Refused, TTL: remaining(n[1]), Fence: node.Token(n[2]), Ahead: int(n[3]), Foreign: n[4] == 1}
+		return node.Reply{Status: node.Refused, TTL: remaining(n[1]), Fence: node.Token(n[2]), Ahead: int(n[3]),
+			Foreign: n[4] == 1, Free: n[4] == 2}
 	case len(list) == 2 && n[0] == 2:
 		return node.Reply{Status: node.Stale, Fence: node.Token(n[1])}
 	}
