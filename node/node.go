@@ -164,8 +164,10 @@ const (
 	//   - if the key is not there, but others are before the Waiter, by ticket and
 	//     then by name, and Barge is not set: Refused, with what is left of the first
 	//     one's place;
-	//   - with Refused come Ahead, Free and Foreign. If Patience is not 0 and the token is
-	//     above the fence, the Waiter's place is there for Patience from now;
+	//   - with Refused come Ahead, Free and Foreign;
+	//   - if it is not Granted and Patience is not 0, the Waiter's place is there for
+	//     Patience from now, whatever the token: those whose commands take longer than
+	//     others hold the lock are never above the fence before these wait for them;
 	//   - when it is Granted the Waiter has no place any more.
 	Acquire Kind = iota + 1
 

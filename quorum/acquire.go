@@ -488,8 +488,8 @@ func (w *waiter) record(r *round) {
 		}
 		w.ballots[i] = b
 		w.token = max(w.token, b.fence)
-		if b.stale || b.vote == Refused && w.ticket.number > 0 && b.fence >= r.claim.Token {
-			stale++ // or has no place in line, for want of a higher token
+		if b.stale {
+			stale++
 		}
 		if b.vote == Granted {
 			granted++

@@ -1,6 +1,7 @@
 package quorum_test
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -37,6 +38,34 @@ func TestEachReleaseWakesOneProgram(t *testing.T) {
 					}
 				}
 			})
+		})
+	}
+}
+
+// A program whose commands take longer than the others have the lock is served all
+// the same: its place does not depend on its tokens, which are never the latest.
+func TestFarProgramHasItsTurn(t *testing.T) {
+	for _, opts := range [][]quorum.Option{nil, {quorum.WithFair()}} {
+		inWorld(t, 5, func(w *world) {
+			w.delay(500*time.Microsecond, 0)
+			away := w.far(quorum.Options{}, func(int) time.Duration { return 10 * time.Millisecond })
+			began := time.Now()
+			var others sync.WaitGroup
+			for range 4 {
+				l := w.locker(quorum.Options{})
+				others.Go(func() {
+					for time.Since(began) < 2*time.Second {
+						use(t, l, "x", func(*quorum.Lease) { time.Sleep(time.Millisecond) }, opts...)
+					}
+				})
+			}
+			for range 10 {
+				use(t, away, "x", func(*quorum.Lease) {}, opts...)
+			}
+			if took := time.Since(began); took > 2*time.Second {
+				t.Errorf("10 turns took %v", took)
+			}
+			others.Wait()
 		})
 	}
 }

@@ -291,7 +291,7 @@ func (k *checker) inTurn(s *server, m *message, now model.Time) {
 		if before.Type == "none" {
 			w.sometimes(KeptInLine)
 		}
-		if cmd.Patience > 0 && claim.Token > before.Fence && !kept {
+		if cmd.Patience > 0 && !kept {
 			fails("I13", "its place in line is not kept")
 		}
 	case cmd.Ticket > 0 && cmd.Kind == node.Release:

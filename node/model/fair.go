@@ -31,27 +31,30 @@ func (s *Server) acquireFair(now Time, cmd node.Command) node.Reply {
 	if !waiting {
 		before = queue.behind(cmd.Ticket)
 	}
-	if lock.kind == none && (before == 0 || cmd.Barge) {
-		if c.Token <= seen {
-			return node.Reply{Status: node.Stale, Fence: seen}
-		}
+	turn := lock.kind == none && (before == 0 || cmd.Barge)
+	if turn && c.Token > seen {
 		s.create(lock, c.Owner, now+life(cmd.TTL))
 		s.setFence(fence, c.Token, now+life(cmd.Retention))
 		s.leave(queue, c.Name, cmd.Waiter)
 		return node.Reply{Status: node.Granted}
 	}
 	r := node.Reply{Status: node.Refused, Fence: seen}
-	if lock.kind == none {
+	switch {
+	case turn:
+		r.Status = node.Stale
+	case lock.kind == none:
 		r.TTL, r.Free = first.left(now), true
-	} else {
+	default:
 		r.TTL = lock.left(now)
 		r.Foreign = slices.ContainsFunc(lock.fields, func(f node.Field) bool { return node.Foreign(f.Name) })
 	}
-	if cmd.Patience > 0 && c.Token > seen {
+	if cmd.Patience > 0 {
 		s.keepPlace(now, queue, cmd)
 		before, _ = queue.rank(cmd.Waiter)
 	}
-	r.Ahead = before
+	if !turn {
+		r.Ahead = before
+	}
 	return r
 }
 

@@ -66,12 +66,14 @@ var fairRules = []rule{
 		f.wantState(name, 5, life, "a")
 		f.wantQueue()
 	}},
-	{"a token at or below the fence is stale, and makes no place", func(f fixture) {
+	{"a token at or below the fence is stale, and makes a place", func(f fixture) {
 		f.want(node.Absent, f.release(name, "x", 5))
-		if r := f.want(node.Stale, inLine(1, "me", f.acquire(name, "a", 5))); r.Fence != 5 {
+		if r := f.want(node.Stale, inLine(2, "me", f.acquire(name, "a", 5))); r.Fence != 5 {
 			f.Errorf("fence %d, want 5", r.Fence)
 		}
-		f.wantQueue()
+		f.want(node.Stale, impatient(inLine(1, "other", f.acquire(name, "b", 5))))
+		f.wantQueue("me")
+		f.wantBehind(1, life, inLine(3, "third", f.acquire(name, "c", 6)))
 	}},
 	{"who is refused has a place, in the order of the tickets", func(f fixture) {
 		f.want(node.Granted, f.acquire(name, "a", 5))
@@ -167,11 +169,12 @@ var fairRules = []rule{
 		f.wantBehind(1, life, impatient(inLine(3, "three", f.acquire(name, "z", 9))))
 		f.want(node.Granted, impatient(inLine(1, "one", f.acquire(name, "x", 10))))
 	}},
-	{"a command delayed until after its own release makes no place", func(f fixture) {
+	{"who is refused has a place, though its token is not above the fence", func(f fixture) {
 		f.want(node.Granted, f.acquire(name, "a", 5))
-		f.want(node.Absent, impatient(inLine(1, "one", f.release(name, "x", 6))))
-		f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6)))
-		f.wantQueue()
+		f.wantBehind(0, life, inLine(1, "one", f.acquire(name, "x", 5)))
+		f.want(node.Released, f.release(name, "a", 5))
+		f.wantQueue("one")
+		f.want(node.Granted, inLine(1, "one", f.acquire(name, "x", 6)))
 	}},
 	{"who gives up leaves the queue", func(f fixture) {
 		f.want(node.Granted, f.acquire(name, "a", 5))

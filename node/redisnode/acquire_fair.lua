@@ -35,10 +35,8 @@ while first and redis.call('EXISTS', ARGV[8] .. first) == 0 do
 end
 local free = redis.call('EXISTS', KEYS[1]) == 0
 local before = redis.call('ZRANK', KEYS[3], ARGV[6]) or redis.call('ZCOUNT', KEYS[3], '-inf', ARGV[5])
-if free and (before == 0 or ARGV[9] == '1') then
-  if token <= fence then
-    return {2, fence}
-  end
+local turn = free and (before == 0 or ARGV[9] == '1')
+if turn and token > fence then
   -- What can fail, for want of memory or of a right, fails first; and a lock that
   -- would never expire must not stay.
   redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[4])
@@ -53,9 +51,9 @@ if free and (before == 0 or ARGV[9] == '1') then
   return 1
 end
 local left, way = 0, 0
-if free then
+if free and not turn then
   left, way = redis.call('PTTL', ARGV[8] .. first), 2
-else
+elseif not free then
   left = redis.call('PTTL', KEYS[1])
   local fields = redis.call('HGETALL', KEYS[1])
   for i = 1, #fields, 2 do
@@ -65,13 +63,18 @@ else
     end
   end
 end
--- A late copy of a command that was released must leave no place.
-if ARGV[7] ~= '0' and token > fence then
+-- This is whatever the token: where holders change faster than a command comes from
+-- afar, its token is never above the fence before the others wait for it. So a late
+-- copy of a command that was released leaves a place, as one does who dies.
+if ARGV[7] ~= '0' then
   redis.call('SET', KEYS[4], 1, 'PX', ARGV[7])
   redis.call('ZADD', KEYS[3], ARGV[5], ARGV[6])
   if redis.call('PTTL', KEYS[3]) < tonumber(ARGV[7]) then
     redis.call('PEXPIRE', KEYS[3], ARGV[7])
   end
   before = redis.call('ZRANK', KEYS[3], ARGV[6])
+end
+if turn then
+  return {2, fence}
 end
 return {0, left, fence, before, way}
