@@ -142,6 +142,7 @@ func (w *waiter) acquire(ctx context.Context) (*Lease, error) {
 		l.queue(w)
 		defer l.unqueue(w)
 	}
+	followed := false // it had to wait for others of its process
 	for {
 		lease, turn, err := l.turn(w)
 		switch {
@@ -152,6 +153,7 @@ func (w *waiter) acquire(ctx context.Context) (*Lease, error) {
 		case !turn && w.settings.wait == 0:
 			return nil, w.giveUp(ctx, errHere)
 		case !turn:
+			followed = w.settings.linesUp()
 			until := w.deadline
 			if w.behind {
 				until = min(until, l.clock.Now().Add(2*l.opts.Poll))
@@ -164,8 +166,11 @@ func (w *waiter) acquire(ctx context.Context) (*Lease, error) {
 			}
 			continue
 		}
-		if w.crowded && !w.queues {
-			w.lineUp() // others are there, and it shall not pass them
+		if (w.crowded || followed) && !w.queues {
+			// Others may be there, and it shall not pass them. One that follows on
+			// another of its process always would: its attempt is right behind the
+			// release.
+			w.lineUp()
 		}
 		if lease := w.attempt(ctx); lease != nil {
 			if w.settings.linesUp() && w.crowded != w.waited {

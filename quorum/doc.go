@@ -72,7 +72,8 @@
 // lost. Inside one Locker the waiters of a name form a queue, of which the first
 // competes with other processes. Who has to wait for a plain lock of one name has a
 // place in line on the nodes, and of all processes a release wakes the one whose
-// waiter is first. Who comes while the name is free may pass it, and so may a waiter
+// waiter is first; so has one that had to wait for others of its own Locker, before it
+// asks. Who comes while the name is free may pass it, and so may a waiter
 // when nobody has woken it for Options.Poll; with [WithFair] they do not.
 //
 // Sources: the Redis page "Distributed Locks with Redis" (read 2026-11), for the

@@ -2,6 +2,7 @@ package quorum_test
 
 import (
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -68,6 +69,33 @@ func TestFarProgramHasItsTurn(t *testing.T) {
 			others.Wait()
 		})
 	}
+}
+
+// Tasks of one program that hand the lock on to each other leave it to others too.
+func TestProgramsTakeTurns(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		w.delay(500*time.Microsecond, 0)
+		many, one := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+		var over atomic.Bool
+		var tasks sync.WaitGroup
+		for range 3 {
+			tasks.Go(func() {
+				for began := time.Now(); !over.Load() && time.Since(began) < 10*time.Second; {
+					use(t, many, "x", func(*quorum.Lease) { time.Sleep(time.Millisecond) })
+				}
+			})
+		}
+		time.Sleep(10 * time.Millisecond)
+		began := time.Now()
+		for range 10 {
+			use(t, one, "x", func(*quorum.Lease) { time.Sleep(time.Millisecond) })
+		}
+		if took := time.Since(began); took > 200*time.Millisecond {
+			t.Errorf("10 turns took %v", took)
+		}
+		over.Store(true)
+		tasks.Wait()
+	})
 }
 
 // Who is first in line and cannot come, because its program hangs, holds the others
