@@ -365,7 +365,7 @@ var mutants = []*Mutant{
 	{ID: "M120", Bug: "who gives a partial grant back loses its place in line",
 		Edits: edit(fairModelGo, "\t\treply.Status = node.Released\n\t\tif cmd.Patience > 0 {\n", "\t\treply.Status = node.Released\n\t\tif false {\n")},
 	{ID: "M121", Bug: "a node serves those in line as they come",
-		Edits: edit(fairModelGo, "if lock.kind == none && (before == 0 || cmd.Barge) {", "if lock.kind == none {")},
+		Edits: edit(fairModelGo, "turn := lock.kind == none && (before == 0 || cmd.Barge)", "turn := lock.kind == none")},
 	{ID: "M122", Bug: "a node has its line in the order of names, not of tickets",
 		Edits: edit(fairModelGo, "cmp.Or(cmp.Compare(ticket(a), ticket(b)), cmp.Compare(a.Name, b.Name))", "cmp.Compare(a.Name, b.Name)")},
 	{ID: "M123", Bug: "the dead stay in line",
