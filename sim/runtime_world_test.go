@@ -207,7 +207,9 @@ func (r *runtimeWorld) finish() {
 		}
 	}
 	live.Wait()
-	gone := r.clock.Now().Add(2*longest + r.slack)
+	// A late copy of a command leaves a place for as long as a waiter that died.
+	place := 2*r.p.Lock.Poll + 4*r.p.Lock.Timeout
+	gone := r.clock.Now().Add(2*longest + place + r.slack)
 	for ; r.keys(core) > 0; r.sleep(context.Background(), 10*time.Millisecond) {
 		if r.clock.Now() >= gone {
 			r.fail(sim.Unsafe, "%d keys are left", r.keys(core))
