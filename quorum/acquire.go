@@ -43,6 +43,7 @@ type waiter struct {
 
 	ballots   []ballot      // the latest answer of each node
 	gated     bool          // the last attempt ended at its gate
+	back      int           // attempts in a row that did
 	late      bool          // the last attempt was granted, but too late
 	stale     int           // attempts in a row that lacked only a higher token
 	fruitless int           // attempts in a row after which nobody was known to hold the name
@@ -62,6 +63,10 @@ const (
 	// maxStale bounds the attempts that follow each other at once, each with a
 	// token above the fences that the one before met.
 	maxStale = 3
+	// maxBack is how often in a row a waiter turns back at its gate. Those in line,
+	// of whom one is told, have none, and are always faster than who asks one node
+	// first.
+	maxBack = 2
 	// noticeSlack is how long after the first notice of a release a waiter
 	// waits for those of the other nodes.
 	noticeSlack = 20 * time.Millisecond
@@ -127,7 +132,7 @@ func (w *waiter) recycle() {
 	w.stops = w.stops[:0]
 	w.settings, w.token = nil, 0
 	w.ticket, w.last = ticket{}, claim{}
-	w.gated, w.late, w.stale, w.fruitless, w.splits, w.alarms, w.hurry, w.took = false, false, 0, 0, 0, 0, 0, 0
+	w.gated, w.late, w.back, w.stale, w.fruitless, w.splits, w.alarms, w.hurry, w.took = false, false, 0, 0, 0, 0, 0, 0, 0
 	w.hears, w.queues, w.barges, w.waited, w.behind, w.bold, w.crowded = false, false, false, false, false, false, false
 	w.noticed.Store(0)
 	w.told.Store(0)
@@ -408,7 +413,7 @@ func (l *Locker) vacate(h *hold) {
 func (w *waiter) attempt(ctx context.Context) *Lease {
 	l, s := w.l, w.settings
 	gates := w.hurry
-	if s.mode == node.Read {
+	if s.mode == node.Read || w.back >= maxBack {
 		gates = 0 // readers do not split the votes
 	}
 	w.noticed.Store(0)
@@ -506,6 +511,11 @@ func (w *waiter) record(r *round) {
 		w.stale++
 	} else {
 		w.stale = 0
+	}
+	if w.gated {
+		w.back++
+	} else {
+		w.back = 0
 	}
 	if granted > 0 {
 		w.splits++

@@ -160,3 +160,36 @@ func TestHealingPassesThoseInLine(t *testing.T) {
 		<-done
 	})
 }
+
+// Who wants several names has its turn beside those who stand in line for one.
+func TestNamesBesideThoseInLine(t *testing.T) {
+	for _, programs := range []int{2, 6} {
+		inWorld(t, 5, func(w *world) {
+			w.delay(500*time.Microsecond, 0)
+			var over atomic.Bool
+			var tasks sync.WaitGroup
+			turns, longest := 0, time.Duration(0)
+			for range programs {
+				l := w.locker(quorum.Options{})
+				tasks.Go(func() {
+					for !over.Load() {
+						use(t, l, "x", func(*quorum.Lease) { time.Sleep(time.Millisecond) })
+					}
+				})
+			}
+			l := w.locker(quorum.Options{})
+			for began := time.Now(); time.Since(began) < 10*time.Second; turns++ {
+				asked := time.Now()
+				use(t, l, "x", func(*quorum.Lease) {
+					longest = max(longest, time.Since(asked))
+					time.Sleep(time.Millisecond)
+				}, quorum.WithNames("y"))
+			}
+			over.Store(true)
+			tasks.Wait()
+			if turns < 100 || longest > time.Second {
+				t.Errorf("%d turns beside %d programs, the longest wait %v", turns, programs, longest)
+			}
+		})
+	}
+}
