@@ -92,7 +92,8 @@
 // a second without any error reaching the node is noticed that much late. A name
 // with a brace but no whole hash tag, such as "a{b", has its keys in different
 // slots and cannot be a lock on a cluster. An Extend is sent as one command for
-// each name.
+// each name. A release sees only those who listen at the name's own server, so it may
+// tell up to ten that wait in line, and not the first alone.
 //
 // Any other [redis.UniversalClient] is used as it is, through Pipeline and
 // Subscribe, with its own timeouts: a call that it does not let go of in time is
@@ -115,8 +116,8 @@
 // "redquorum doctor" wants +time as well, to compare clocks, and --name nightly,
 // to try what the user may do under a name that it may use.
 // Of these, ~{nightly*, &redisson_rwlock and +hget are for readers and writers
-// alone, and +zadd, +zrem, +zrank and +zcount for waiting in line; but the doctor
-// tries them all. Names with a brace have their other keys and channels without
+// alone, and &redquorum_waiter, +zadd, +zrem, +zrank and +zcount for whoever waits,
+// and whoever releases meanwhile; but the doctor tries them all. Names with a brace have their other keys and channels without
 // the added braces.
 //
 // The server has to be Redis 6 or newer, or another one with its commands.
