@@ -76,7 +76,9 @@ func keptAll(kept []bool) bool { return !slices.Contains(kept, false) }
 // In this process it waits in the lines of all names, and has its turn when it is
 // first in each. It does not let those behind it take one of them meanwhile, until
 // they have waited for twice Options.Poll and another of its names is held in this
-// process: whoever holds that may be one of them.
+// process: whoever holds that may be one of them. On the nodes it has no place in
+// the lines of its names, so where others of many processes stand in them it waits
+// longer than they do.
 func WithNames(more ...string) Option {
 	return func(s *settings) { s.names = append(s.names, more...) }
 }
