@@ -139,7 +139,6 @@ func TestWaiterInLineHearsOfForeignReleases(t *testing.T) {
 	})
 }
 
-// A node that has lost the lock gets it back for the holder, not for those who have
 // come to stand in line there.
 func TestHealingPassesThoseInLine(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
