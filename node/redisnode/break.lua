@@ -30,11 +30,5 @@ if shared then
 else
   redis.call('PUBLISH', ARGV[3], '0')
 end
-local line = redis.pcall('ZRANGE', KEYS[3], 0, 9) -- of another type, it is nobody's
-for i = 1, #line do
-  local process = string.match(line[i], '^[^:]*')
-  if redis.call('PUBLISH', 'redquorum_waiter:' .. process, KEYS[1]) > 0 then
-    break
-  end
-end
+tell(KEYS[3], KEYS[1])
 return 1

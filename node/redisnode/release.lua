@@ -20,13 +20,7 @@ local released = redis.call('HDEL', KEYS[1], ARGV[1])
 if released == 1 and redis.call('EXISTS', KEYS[1]) == 0 then
   redis.call('PUBLISH', ARGV[4], '0')
   if redis.call('EXISTS', KEYS[3]) == 1 then
-    local line = redis.pcall('ZRANGE', KEYS[3], 0, 9) -- of another type, it is nobody's
-    for i = 1, #line do
-      local process = string.match(line[i], '^[^:]*')
-      if redis.call('PUBLISH', 'redquorum_waiter:' .. process, KEYS[1]) > 0 then
-        break
-      end
-    end
+    tell(KEYS[3], KEYS[1])
   end
 end
 return released

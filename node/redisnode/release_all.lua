@@ -27,13 +27,7 @@ for i = 1, 2 * n, 2 do
   if removed == 1 then
     if redis.call('EXISTS', KEYS[i]) == 0 then
       redis.call('PUBLISH', ARGV[3 + (i + 1) / 2], '0')
-      local line = redis.pcall('ZRANGE', KEYS[2 * n + (i + 1) / 2], 0, 9) -- of another type, it is nobody's
-      for j = 1, #line do
-        local process = string.match(line[j], '^[^:]*')
-        if redis.call('PUBLISH', 'redquorum_waiter:' .. process, KEYS[i]) > 0 then
-          break
-        end
-      end
+      tell(KEYS[2 * n + (i + 1) / 2], KEYS[i])
     end
   elseif removed == 0 then
     released = 0

@@ -37,12 +37,6 @@ if released == 1 and ARGV[7] ~= '0' then
 end
 if redis.call('EXISTS', KEYS[1]) == 0 and (released == 1 or left == 1 and redis.call('EXISTS', KEYS[3]) == 1) then
   redis.call('PUBLISH', ARGV[4], '0')
-  local line = redis.pcall('ZRANGE', KEYS[3], 0, 9) -- of another type, it is nobody's
-  for i = 1, #line do
-    local process = string.match(line[i], '^[^:]*')
-    if redis.call('PUBLISH', 'redquorum_waiter:' .. process, KEYS[1]) > 0 then
-      break
-    end
-  end
+  tell(KEYS[3], KEYS[1])
 end
 return released

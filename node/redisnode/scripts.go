@@ -32,6 +32,8 @@ var (
 	releaseFairLua string
 	//go:embed downgrade.lua
 	downgradeLua string
+	//go:embed tell.lua
+	tellLua string
 	//go:embed acquire_all.lua
 	acquireAllLua string
 	//go:embed release_all.lua
@@ -56,19 +58,19 @@ func (s *scriptSet) add(one *script) bool {
 
 var (
 	acquireScript       = newScript(0, acquireLua)
-	releaseScript       = newScript(1, releaseLua)
+	releaseScript       = newScript(1, tellLua+releaseLua)
 	extendScript        = newScript(2, extendLua)
 	inspectScript       = newScript(3, inspectLua)
-	breakScript         = newScript(4, breakLua)
+	breakScript         = newScript(4, tellLua+breakLua)
 	acquireReadScript   = newScript(5, acquireReadLua)
 	acquireWriteScript  = newScript(6, acquireWriteLua)
 	releaseSharedScript = newScript(7, releaseSharedLua)
 	extendReadScript    = newScript(8, extendReadLua)
 	acquireFairScript   = newScript(9, acquireFairLua)
-	releaseFairScript   = newScript(10, releaseFairLua)
+	releaseFairScript   = newScript(10, tellLua+releaseFairLua)
 	downgradeScript     = newScript(11, downgradeLua)
 	acquireAllScript    = newScript(12, acquireAllLua)
-	releaseAllScript    = newScript(13, releaseAllLua)
+	releaseAllScript    = newScript(13, tellLua+releaseAllLua)
 )
 
 func newScript(i int, text string) script {
