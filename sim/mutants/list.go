@@ -35,6 +35,7 @@ func join(lists ...[]Edit) (all []Edit) {
 
 const (
 	acquireGo   = "quorum/acquire.go"
+	restGo      = "quorum/rest.go"
 	agendaGo    = "quorum/agenda.go"
 	leaseGo     = "quorum/lease.go"
 	lockerGo    = "quorum/locker.go"
@@ -241,8 +242,8 @@ var mutants = []*Mutant{
 		Edits: join(edit(modelGo, "return s.acquire(now, cmd.Claims[0], now+ttl, now+retention), nil", "return s.acquire(now, cmd.Claims[0], now+ttl, now+ttl), nil"),
 			edit(modelGo, "return s.release(now, cmd.Claims[0], now+retention)", "return s.release(now, cmd.Claims[0], now)"))},
 	{ID: "M61", Bug: "a waiter relies on notices and has no timer", Mimics: "S37",
-		Edits: join(edit(acquireGo, "until := l.clock.Now().Add(pause(free, w.fruitless-1, first, l.opts.Poll, l.chance()))", "until := clock.Never"),
-			edit(acquireGo, "until = min(until, l.clock.Now().Add(l.opts.Poll+l.opts.Timeout))", ""))},
+		Edits: join(edit(restGo, "until := l.clock.Now().Add(pause(free, w.fruitless-1, first, l.opts.Poll, l.chance()))", "until := clock.Never"),
+			edit(restGo, "until = min(until, l.clock.Now().Add(l.opts.Poll+l.opts.Timeout))", ""))},
 	{ID: "M62", Bug: "a lease that has ended keeps its place in this process", Mimics: "S50",
 		Edits: edit(readWriteGo, "\t\tln.holder = nil\n", "")},
 	{ID: "M63", Bug: "a lost lease keeps its place in this process", Mimics: "S50",
@@ -399,7 +400,7 @@ var mutants = []*Mutant{
 	{ID: "M135", Bug: "who waits in line gives back one node at once, and the others later",
 		Edits: edit(releaseGo, "\tr.ask(allNodes(len(l.nodes)))\n", "\tif c.mode == node.Exclusive && c.patience > 0 {\n\t\tr.ask(1)\n\t} else {\n\t\tr.ask(allNodes(len(l.nodes)))\n\t}\n")},
 	{ID: "M136", Bug: "who waits in line asks again when that is worth while, and not to keep its place",
-		Edits: edit(acquireGo, "\tif w.ticket.patience > 0 {\n\t\tuntil", "\tif w.ticket.patience > 0 && !w.settings.fair {\n\t\tuntil")},
+		Edits: edit(restGo, "\tif w.ticket.patience > 0 {\n\t\tuntil", "\tif w.ticket.patience > 0 && !w.settings.fair {\n\t\tuntil")},
 	{ID: "M137", Bug: "a place in line is kept for less than it takes to ask again",
 		Edits: edit(fairGo, "w.ticket.patience = w.l.patience()", "w.ticket.patience = w.l.opts.Poll / 2")},
 	{ID: "M138", Bug: "who waits in line holds what it got for twice the timeout, where a node does not answer",
@@ -413,9 +414,9 @@ var mutants = []*Mutant{
 		Edits:  edit(modelGo, "\t\t\tn.Line = append(n.Line, waiter.Name)\n", "\t\t\t_ = waiter\n"),
 		Reason: "a waiter asks again by itself after Options.Poll, which a run allows"},
 	{ID: "M142", Bug: "a waiter never passes one before it that does not come", Expect: Tests, Tests: "./quorum -run TestWaiterThatHangs",
-		Edits:  edit(acquireGo, "\t\t\tw.barges = passes\n", ""),
+		Edits:  edit(restGo, "\t\t\tw.barges = passes\n", ""),
 		Reason: "a place is lost after a while, and a run waits for that"},
 	{ID: "M143", Bug: "a waiter in line does not hear of the releases of other makes", Expect: Tests, Tests: "./quorum -run TestWaiterInLineHears",
-		Edits:  edit(acquireGo, "if !w.hears && (!w.queues || w.foreign()) {", "if !w.hears && !w.queues {"),
+		Edits:  edit(restGo, "if !w.hears && (!w.queues || w.foreign()) {", "if !w.hears && !w.queues {"),
 		Reason: "no other make runs in the simulator"},
 }

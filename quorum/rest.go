@@ -1,0 +1,179 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+)
+
+// This file is about what a waiter does between two attempts.
+
+// wasFree returns the nodes on which the name was free at the last attempt, and
+// those of them that have no vote.
+func (w *waiter) wasFree() (free, mute nodeSet) {
+	for i, b := range w.ballots {
+		// Of one that is listed twice, the notices are of this waiter's own releases.
+		silent := b.vote == Abstaining || errors.Is(b.err, ErrSameServer)
+		if silent {
+			mute.add(i)
+		}
+		if b.vote == Granted || silent || b.stale {
+			free.add(i)
+		}
+	}
+	return free, mute
+}
+
+// refusals is how many nodes had the name for somebody else at the last attempt.
+func (w *waiter) refusals() int {
+	n := 0
+	for _, b := range w.ballots {
+		if b.vote == Refused && !b.stale {
+			n++
+		}
+	}
+	return n
+}
+
+// freeIn is the soonest that a majority can be free if no holder releases, or 0
+// if that is not known.
+func (w *waiter) freeIn() time.Duration {
+	wait := func(b ballot) time.Duration {
+		if b.wait < 0 { // a key without expiry: only a notice or the poll helps
+			return w.l.opts.Poll
+		}
+		return b.wait
+	}
+	all := make([]time.Duration, 0, fewNodes)
+	for _, b := range w.ballots {
+		all = append(all, wait(b))
+	}
+	return freeIn(all, w.l.need)
+}
+
+// rest waits after a failed attempt until another is worth while: notices say
+// that a majority may be free, or the time has come. It returns false when the
+// wait is over: by ctx, by its bound, or because the Locker was closed.
+func (w *waiter) rest(ctx context.Context) bool {
+	l := w.l
+	w.waited, w.barges = true, false
+	first := firstPause
+	free := w.freeIn()
+	if w.splits > 0 {
+		// Whoever waits for a node that hangs keeps the votes that it has for all
+		// of the timeout. Two who do that must come apart by more than it takes.
+		first = max(first, w.took)
+		if w.refusals() < l.need {
+			free = 0 // these are keys of other attempts, and go before they expire
+		}
+	}
+	if free > 0 {
+		w.fruitless = 0
+	} else {
+		w.fruitless++
+	}
+	until := l.clock.Now().Add(pause(free, w.fruitless-1, first, l.opts.Poll, l.chance()))
+	if w.settings.linesUp() && !w.queues {
+		w.lineUp()
+		until = min(until, l.clock.Now().Add(noticeSlack)) // to take its place; it is woken when it is subscribed
+	}
+	if !w.hears && (!w.queues || w.foreign()) {
+		w.listen()
+	}
+	passes := w.queues && w.passable() && !w.settings.fair
+	if passes { // those before it come first, but one may have died
+		until = min(until, l.clock.Now().Add(time.Duration(w.before())*noticeSlack))
+	}
+	if w.ticket.patience > 0 {
+		until = min(until, l.clock.Now().Add(l.opts.Poll+l.opts.Timeout)) // to keep its place, or its intent
+	}
+	// Drawn once: the least of a new draw for each notice would be next to nothing.
+	luck := l.chance()
+	alarmed := false
+	for {
+		wake := w.signal.Wait(ctx, min(until, w.deadline))
+		switch {
+		case wake == clock.WakeEnded:
+			return false
+		case wake == clock.WakePassed:
+			if alarmed {
+				w.alarms++
+			}
+			w.barges = passes
+			return l.clock.Now() < w.deadline
+		case l.isClosed():
+			return true // the caller looks
+		}
+		free, mute := w.wasFree()
+		noticed, told := nodeSet(w.noticed.Load()), nodeSet(w.told.Load())
+		set := (free | noticed | told) &^ mute
+		switch {
+		case (noticed|told)&^free == 0: // no news: these notices are of this waiter's own release
+		case ((free|told)&^mute).len() >= l.need && told != 0 && w.splits < 2:
+			w.barges = w.last.number > 0 // if it has a place, whoever is before it does not listen
+			return true
+		case set.len() >= l.need && w.queues && w.splits < 2:
+			before := w.before()
+			if before == 0 {
+				return true
+			}
+			// They come first. But one may have died, or a notice be lost.
+			until = min(until, l.clock.Now().Add(time.Duration(before)*noticeSlack))
+		case set.len() >= l.need && w.splits < 2:
+			w.hurry = set
+			if set.has(l.gate(mute)) || w.settings.mode == node.Read {
+				return true
+			}
+			until = min(until, l.clock.Now().Add(max(2*w.took, time.Millisecond))) // its notice will come
+		case set.len() >= l.need:
+			until = min(until, l.clock.Now().Add(time.Duration(luck*float64(first<<min(w.splits, 4)))))
+		default:
+			// Perhaps the others are yet to come, or lost. But where a holder
+			// lacks a node, its other waiters take and leave that node at each
+			// attempt, and would keep each other awake.
+			alarmed = true
+			until = min(until, l.clock.Now().Add(noticeSlack<<min(w.alarms, 16)))
+		}
+	}
+}
+
+// listen subscribes to the notices of all names.
+func (w *waiter) listen() {
+	w.hears = true
+	for i, n := range w.l.nodes {
+		for name := range w.settings.each() {
+			w.stops = append(w.stops, n.Watch(name, w.settings.mode, "", w.wake[i]))
+		}
+	}
+}
+
+// lineUp gives the waiter a ticket, and lets it be told when it is first in line.
+func (w *waiter) lineUp() {
+	w.queues = true
+	w.standInLine()
+	for i, n := range w.l.nodes {
+		w.stops = append(w.stops, n.Watch(w.settings.Name, node.Exclusive, w.ticket.waiter, w.turn[i]))
+	}
+}
+
+// passable reports whether nothing but others in line kept the last attempt from
+// being granted.
+func (w *waiter) passable() bool {
+	free := 0
+	for _, b := range w.ballots {
+		if b.free || b.vote == Granted {
+			free++
+		}
+	}
+	return free >= w.l.need
+}
+
+// foreign reports whether the name is held by another make of lock, whose release
+// tells nobody in line.
+func (w *waiter) foreign() bool {
+	return slices.ContainsFunc(w.ballots, func(b ballot) bool { return b.foreign })
+}

@@ -1,0 +1,179 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// This file checks that claims are released, everywhere and again where that was
+// not confirmed.
+
+// A givenUp is a claim that its client has released.
+type givenUp struct {
+	c           *Client
+	name, owner string
+	names       []string
+	mode        node.Mode
+	doubled     faults.Set             // nodes on which a command that came twice has made it anew
+	at          int64                  // when it was sent first
+	stops       int                    // of the client, by then
+	high        node.Token             // of its commands
+	sent        [faults.MaxNodes]uint8 // how often, by node
+	denied      faults.Set             // nodes that refused to grant it
+	gone        faults.Set             // nodes that have confirmed
+	removed     bool                   // one of them had it
+	healed      faults.Set             // nodes that were given it again
+	until       clock.Instant          // when its keys expire, if nothing was late; 0 if that is past, or was seen to
+
+	// Of an attempt of one in line that was not won:
+	waiter string
+	began  int64
+	clear  faults.Set // nodes that were to be reached when it was sent
+}
+
+// pastClaims are the newest that one client has released.
+type pastClaims struct {
+	claims [8]givenUp
+	next   int
+	look   int64 // when the first of them is due to be looked at, or earlier
+
+	missing string // the owner that was looked for in vain last
+}
+
+func (k *checker) past(c *Client) *pastClaims {
+	if k.ended == nil {
+		k.ended = make([]pastClaims, len(k.w.clients))
+	}
+	return &k.ended[c.number]
+}
+
+// released returns the claim of an owner if c has released it lately, or nil.
+func (k *checker) released(c *Client, owner string) *givenUp {
+	past := k.past(c)
+	if owner == past.missing { // as one node after the other executes its command, or answers
+		return nil
+	}
+	n := len(past.claims)
+	for i := range n { // the newest first: its release goes to one node after the other
+		if g := &past.claims[(past.next+n-1-i)%n]; g.owner == owner {
+			return g
+		}
+	}
+	past.missing = owner
+	return nil
+}
+
+// end notes that a release was handed to a link, if it is the first of its claim
+// or one of the newest claims. It returns that claim, or nil.
+func (k *checker) end(l *link, cmd *node.Command, h *holder) *givenUp {
+	c, claim := l.c, &cmd.Claims[0]
+	g, o := k.released(c, claim.Owner), c.callOf(claim.Owner)
+	switch {
+	case g != nil:
+	case h != nil || o != nil && !o.released:
+		past := k.past(c)
+		g = &past.claims[past.next]
+		past.next = (past.next + 1) % len(past.claims)
+		past.missing = ""
+		*g = givenUp{c: c, name: claim.Name, owner: claim.Owner, mode: cmd.Mode, at: k.w.now, stops: c.stops, high: claim.Token,
+			names: append(g.names[:0], claim.Name)}
+		for _, more := range cmd.Claims[1:] {
+			g.names = append(g.names, more.Name)
+		}
+		k.yields(c, o, h, cmd)
+		if o != nil {
+			o.released = true
+			if h == nil && o.ticket > 0 && !o.won {
+				g.waiter, g.began = o.waiter, o.at
+			}
+			g.until = o.start.Add(o.ttl)
+			for i, status := range o.heard {
+				if no(status) {
+					g.denied |= faults.Of(i)
+				}
+			}
+		}
+		if h != nil {
+			g.until, g.high, g.healed = h.until, h.high, h.healed
+		}
+		past.look = min(past.look, k.lookAgain(g))
+	default:
+		return nil
+	}
+	if g.began != 0 && g.sent[l.n.number] == 0 && l.clear() {
+		g.clear |= faults.Of(l.n.number)
+	}
+	g.sent[l.n.number]++
+	if g.denied.Has(l.n.number) && !g.healed.Has(l.n.number) {
+		g.sent[l.n.number]++ // once is enough
+	}
+	return g
+}
+
+// swept checks that a claim was released again on each node that still has it
+// when the first release must have been answered.
+func (k *checker) swept(c *Client) {
+	w := k.w
+	past := k.past(c)
+	if w.now < past.look {
+		return
+	}
+	past.look = math.MaxInt64
+	for i := range past.claims {
+		g := &past.claims[i]
+		if g.until == 0 {
+			continue
+		}
+		if look := k.lookAgain(g); w.now < look {
+			past.look = min(past.look, look)
+			continue
+		}
+		due := c.plain == nil && !(c.farShut && g.name == faults.Far) && c.Now() < g.until && g.c == c && c.stops == g.stops && w.broken == ""
+		g.until = 0
+		if !due {
+			continue
+		}
+		for _, s := range w.nodes {
+			// A server that crashed may have it back.
+			_, holds := s.keepsAny(g.names, g.owner, g.mode)
+			if holds && s.born < g.at && g.sent[s.number] < 2 && !c.links[s.number].closed && !g.doubled.Has(s.number) {
+				w.fail("I6", fmt.Sprintf("%s has released %q, which %s still has, and does not try again", c.name, g.name, s.name))
+				return
+			}
+		}
+	}
+}
+
+// lookAgain is when a second release must have been sent where the first was not
+// confirmed.
+func (k *checker) lookAgain(g *givenUp) int64 {
+	timeout := k.w.p.Lock.Timeout
+	return g.at + int64(timeout+timeout/32+80*time.Millisecond)
+}
+
+// abandoned checks that a claim was released, when its attempt failed, on each
+// node that has it.
+func (k *checker) abandoned(c *Client, e *quorum.Event) {
+	if k.released(c, e.Owner) != nil {
+		return
+	}
+	o := c.callOf(e.Owner)
+	if o == nil {
+		return
+	}
+	for i, s := range k.w.nodes {
+		if no(o.heard[i]) {
+			continue
+		}
+		if _, holds := s.keepsAny(o.names, e.Owner, o.mode); holds {
+			k.w.fail("I6", fmt.Sprintf("%s failed to acquire %q, and does not release it on %s", c.name, e.Name, s.name))
+			return
+		}
+	}
+}
