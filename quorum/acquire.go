@@ -414,7 +414,7 @@ func (w *waiter) attempt(ctx context.Context) *Lease {
 	l, s := w.l, w.settings
 	gates := w.hurry
 	if s.mode == node.Read || w.back >= maxBack {
-		gates = 0 // readers do not split the votes
+		gates = 0 // readers do not split the votes; others have turned back often enough
 	}
 	w.noticed.Store(0)
 	w.told.Store(0)
