@@ -201,7 +201,7 @@ var (
 	owners    = []string{"a", "8743c9c0-0795-8907-87fd-6c719a6b4586:1"}
 	keys      = append([]string{
 		node.FenceKey("n"), node.FenceKey("a{b}"), node.ReadersKey("n"), node.IntentKey("n"), node.IntentKey("a{b}"),
-		node.HoldKey("n", "a"), node.HoldKey("a{b}", "a"), node.HoldKey("a{b}", "b"),
+		node.HoldKey("n", owners[0]), node.HoldKey("a{b}", owners[0]), node.HoldKey("a{b}", owners[1]),
 		node.QueueKey("n"), node.QueueKey("a{b}"), node.PlaceKey("n", "me"), node.PlaceKey("a{b}", "you"),
 	}, lockNames...)
 )
@@ -214,9 +214,16 @@ type subject struct {
 	modes []node.Mode
 	names []string
 	lines bool // with tickets
+	pairs bool // acquire and release two names at once
 }
 
 var subjects = []*rapid.Generator[step]{
+	subject{
+		ops:   []string{"-", "acquire", "acquire", "release", "release", "inspect", "advance", "SET"},
+		modes: []node.Mode{node.Exclusive},
+		names: lockNames,
+		pairs: true,
+	}.step(),
 	subject{
 		ops: []string{
 			"-", "acquire", "break", "SET", "HSET", "advance", "acquire", "release", "acquire", "release", "advance", "extend",
@@ -281,7 +288,7 @@ func (about subject) step() *rapid.Generator[step] {
 				s.waiter = rapid.SampledFrom([]string{"me", "you", "they"}).Draw(t, "waiter")
 				s.wait = rapid.IntRange(0, 12).Draw(t, "patience")
 				s.barge = rapid.Bool().Draw(t, "barge")
-			} else if rapid.IntRange(0, 2).Draw(t, "several") == 2 {
+			} else if about.pairs || rapid.IntRange(0, 2).Draw(t, "several") == 2 {
 				more := s.claims[0]
 				more.Name = rapid.SampledFrom(lockNames).Filter(func(name string) bool { return name != more.Name }).Draw(t, "more")
 				s.claims = append(s.claims, more)
