@@ -28,7 +28,8 @@ var (
 	// ErrServer: the server answered with an error that has no name here.
 	ErrServer = errors.New("server error")
 
-	// ErrWrongType: what is stored at the lock's name is not a lock.
+	// ErrWrongType: what is stored at the lock's name is not a lock, or what is
+	// stored beside it is of another type than it should be.
 	ErrWrongType = errors.New("the key at this name is not a lock")
 	// ErrAuth: the server rejected the credentials, or they do not allow the
 	// commands that a lock needs.

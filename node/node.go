@@ -159,6 +159,8 @@ const (
 	// Redisson's readers do not heed an intent.
 	//
 	// With a Ticket, in mode Exclusive, the rules for one claim are as without, but
+	//   - QueueKey is not a sorted set, and the owner's field is not there:
+	//     ErrWrongType;
 	//   - first, those at the head of the queue whose PlaceKey has expired are
 	//     removed;
 	//   - if the key is not there, but others are before the Waiter, by ticket and
@@ -188,7 +190,8 @@ const (
 	// grant is given back without giving up waiting.
 	//
 	// With a Ticket, in mode Exclusive and for one claim, the same goes for the
-	// Waiter's place in the queue. "0" is also published, and the first told, when a
+	// Waiter's place in the queue. A QueueKey that is not a sorted set is an empty
+	// queue, and stays. "0" is also published, and the first told, when a
 	// place is given up while the key is not there and others wait.
 	Release
 

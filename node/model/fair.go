@@ -66,10 +66,8 @@ func (s *Server) releaseFair(now Time, cmd node.Command) (reply node.Reply, publ
 		return failure(err), nil
 	}
 	queue, err := s.queue(now, c.Name)
-	if err != nil {
-		return failure(err), nil
-	}
-	left := cmd.Patience <= 0 && s.leave(queue, c.Name, cmd.Waiter)
+	queues := err == nil // what is of another type must not keep the lock
+	left := queues && cmd.Patience <= 0 && s.leave(queue, c.Name, cmd.Waiter)
 	if lock.kind != none && lock.kind != hash {
 		return failure(node.ErrWrongType), nil
 	}
@@ -77,7 +75,7 @@ func (s *Server) releaseFair(now Time, cmd node.Command) (reply node.Reply, publ
 	released := s.remove(lock, c.Owner)
 	if released {
 		reply.Status = node.Released
-		if cmd.Patience > 0 {
+		if queues && cmd.Patience > 0 {
 			s.keepPlace(now, queue, cmd)
 		}
 	}

@@ -227,6 +227,30 @@ var fairRules = []rule{
 		f.wantErr(node.ErrWrongType, impatient(inLine(1, "one", f.release(name, "x", 7))))
 		f.wantQueue()
 	}},
+	{"a queue of another type keeps nobody's lock, and is left", func(f fixture) {
+		f.must(f.Do("SET", node.QueueKey(name), "x"))
+		b := f.watch(name)
+		for i, release := range []node.Command{
+			inLine(1, "one", f.release(name, "a", 5)),
+			impatient(inLine(1, "one", f.release(name, "a", 5))),
+			f.release(name, "a", 5),
+			of(f.release(name, "a", 5), name, "another"),
+			f.breakLock(name, 5),
+		} {
+			acquire := f.acquire(name, "a", node.Token(i+5))
+			if len(release.Claims) > 1 {
+				acquire = of(acquire, name, "another")
+			}
+			release.Claims[0].Token = node.Token(i + 5)
+			f.want(node.Granted, acquire)
+			f.want(node.Released, release)
+			f.rings(b)
+			f.wantErr(node.ErrWrongType, inLine(2, "two", f.acquire(name, "b", 100)))
+			f.wantErr(node.ErrWrongType, f.inspect(name))
+		}
+		f.must(f.Do("DEL", node.QueueKey(name)))
+		f.wantState(name, 9, 0)
+	}},
 	{"any text is a name, and any text a waiter", func(f fixture) {
 		for _, name := range []string{"foo", "a{b}c", "x{y", "{}", "two words", "\x00\xff\r\n", "%s"} {
 			waiter := "w " + name

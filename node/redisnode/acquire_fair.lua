@@ -28,7 +28,11 @@ local token = tonumber(ARGV[2])
 local fence = tonumber(redis.call('GET', KEYS[2]) or 0)
 -- Who did not ask again in time is gone. Those behind the first may stay: they
 -- are seen to when they are first.
-local first = redis.call('ZRANGE', KEYS[3], 0, 0)[1]
+local line = redis.pcall('ZRANGE', KEYS[3], 0, 0)
+if line.err then
+  return redis.error_reply(line.err .. ': ' .. KEYS[3])
+end
+local first = line[1]
 while first and redis.call('EXISTS', ARGV[8] .. first) == 0 do
   redis.call('ZREM', KEYS[3], first)
   first = redis.call('ZRANGE', KEYS[3], 0, 0)[1]

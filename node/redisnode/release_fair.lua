@@ -19,18 +19,20 @@
 --
 -- Atomic, because nobody behind may come in between the release and the place,
 -- and because the message must come after both, and only if it is of use.
+--
+-- What changes the queue is a pcall: one of another type has no places, and must not
+-- keep the lock.
 if tonumber(ARGV[2]) > tonumber(redis.call('GET', KEYS[2]) or 0) then
   redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
 end
 local left = 0
 if ARGV[7] == '0' then
-  left = redis.call('ZREM', KEYS[3], ARGV[6])
+  left = redis.pcall('ZREM', KEYS[3], ARGV[6])
   redis.call('DEL', KEYS[4])
 end
 local released = redis.call('HDEL', KEYS[1], ARGV[1])
-if released == 1 and ARGV[7] ~= '0' then
+if released == 1 and ARGV[7] ~= '0' and type(redis.pcall('ZADD', KEYS[3], ARGV[5], ARGV[6])) == 'number' then
   redis.call('SET', KEYS[4], 1, 'PX', ARGV[7])
-  redis.call('ZADD', KEYS[3], ARGV[5], ARGV[6])
   if redis.call('PTTL', KEYS[3]) < tonumber(ARGV[7]) then
     redis.call('PEXPIRE', KEYS[3], ARGV[7])
   end
