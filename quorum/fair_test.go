@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/quorum"
 )
 
@@ -140,6 +141,48 @@ func TestFairIsForOneName(t *testing.T) {
 			t.Error("several names in line")
 		}
 	})
+}
+
+// A release that is repeated does not put back a place in line: by then the waiter
+// may be gone.
+func TestRepeatedReleaseLeavesNoPlace(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		w.foreign("x", time.Minute, 1, 2)
+		first := w.nodes[0]
+		l := w.behind(quorum.Options{}, func(i int, n node.Node) node.Node {
+			if i > 0 {
+				return n
+			}
+			return beforeRelease{n, sync.OnceFunc(func() { first.Hang(true) })}
+		})
+		if _, err := l.Lock(background, "x", quorum.WithFair(), quorum.WithWait(time.Second)); !errors.Is(err, quorum.ErrHeld) {
+			t.Fatalf("got %v", err)
+		}
+		time.Sleep(10 * time.Second) // it no longer tells the node that it has gone
+		first.Hang(false)
+		for w.locked("x") == 3 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		first.Do(func(s *model.Server, now model.Time) {
+			var state node.State
+			if err := s.State(now, "x", &state); err != nil || len(state.Queue) > 0 {
+				t.Errorf("in line: %v (%v)", state.Queue, err)
+			}
+		})
+	})
+}
+
+// A beforeRelease node does something before each release.
+type beforeRelease struct {
+	node.Node
+	do func()
+}
+
+func (n beforeRelease) Submit(cmd node.Command, reply func(node.Reply)) {
+	if cmd.Kind == node.Release {
+		n.do()
+	}
+	n.Node.Submit(cmd, reply)
 }
 
 // cuttable makes another Locker, and what cuts it off from all nodes.

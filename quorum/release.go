@@ -46,7 +46,7 @@ func (l *Locker) settle(r *round) {
 	}
 	if s == nil {
 		s = &sweep{l: l, claim: r.claim, expiry: r.expiry}
-		if r.claim.mode == node.Write && r.claim.patience > 0 {
+		if r.claim.patience > 0 {
 			s.claim.ticket = ticket{} // it may have stopped waiting by then, or wait on
 		}
 	}
