@@ -28,7 +28,7 @@ type waiter struct {
 	l      *Locker
 	signal clock.Signal
 	wake   []func() // takes a notice of each node
-	turn   []func() // is told by each node that it is first in line
+	turn   []func() // is told by each node that it is first in line, or first that it is subscribed
 	stops  []func() // ends the subscriptions
 
 	settings *settings
@@ -56,6 +56,7 @@ type waiter struct {
 	crowded   bool          // whoever wanted the name before had to wait for it
 	noticed   atomic.Uint64 // nodeSet: notices since the last attempt began
 	told      atomic.Uint64 // nodeSet: that said since then that it is its turn
+	confirmed atomic.Uint64 // nodeSet: that are to tell it its turn, and have said so
 	hurry     nodeSet       // the nodes perhaps free, when notices and not the time ended the last rest
 }
 
@@ -85,7 +86,11 @@ func (l *Locker) newWaiter() *waiter {
 			w.signal.Set()
 		})
 		w.turn = append(w.turn, func() {
-			w.told.Or(1 << i)
+			if confirmed := nodeSet(w.confirmed.Or(1 << i)); confirmed.has(i) {
+				w.told.Or(1 << i)
+			} else {
+				w.noticed.Or(1 << i) // it may have been told before that
+			}
 			w.signal.Set()
 		})
 	}
@@ -136,6 +141,7 @@ func (w *waiter) recycle() {
 	w.hears, w.queues, w.barges, w.waited, w.behind, w.bold, w.crowded = false, false, false, false, false, false, false
 	w.noticed.Store(0)
 	w.told.Store(0)
+	w.confirmed.Store(0)
 	clear(w.ballots)
 	w.signal.Wait(context.Background(), 0)
 	w.l.waiters.Put(w)

@@ -120,6 +120,49 @@ func TestWaiterThatHangsHoldsNobodyUp(t *testing.T) {
 	})
 }
 
+// Who hears that it is subscribed was told nothing: it does not pass those before it.
+func TestSubscriptionIsNoTurn(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		holder, first := w.locker(quorum.Options{}), w.far(quorum.Options{}, func(int) time.Duration { return 5 * time.Millisecond })
+		confirmations := make(chan func(), len(w.nodes))
+		second := w.behind(quorum.Options{}, func(_ int, n node.Node) node.Node { return unconfirmed{n, confirmations} })
+		held := lock(t, holder, "x")
+		served := make(chan string)
+		for who, l := range map[string]*quorum.Locker{"first": first, "second": second} {
+			go func() {
+				if who == "second" {
+					time.Sleep(100 * time.Millisecond)
+				}
+				use(t, l, "x", func(*quorum.Lease) { served <- who })
+			}()
+		}
+		time.Sleep(200 * time.Millisecond)
+		unlock(t, held)
+		for range w.nodes {
+			(<-confirmations)()
+		}
+		if who := <-served; who != "first" {
+			t.Errorf("the %s is served first", who)
+		}
+		<-served
+	})
+}
+
+// An unconfirmed node leaves it to the test when a waiter in line hears that it is
+// subscribed.
+type unconfirmed struct {
+	node.Node
+	confirmations chan<- func()
+}
+
+func (n unconfirmed) Watch(name string, mode node.Mode, waiter string, wake func()) (stop func()) {
+	if waiter == "" {
+		return n.Node.Watch(name, mode, waiter, wake)
+	}
+	confirm := sync.OnceFunc(func() { n.confirmations <- wake })
+	return n.Node.Watch(name, mode, waiter, confirm)
+}
+
 // The release of a Redisson lock tells nobody in line, and wakes them all the same.
 func TestWaiterInLineHearsOfForeignReleases(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
