@@ -453,7 +453,7 @@ func (w *waiter) attempt(ctx context.Context) *Lease {
 		r.linger(ctx)
 	}
 	if mayHold := r.mayHoldNow(); mayHold != 0 {
-		l.release(c, mayHold, r.granted(nil), l.expiry(r.start, s.lease)).done()
+		l.release(c, mayHold, mayHold, r.granted(nil), l.expiry(r.start, s.lease)).done()
 	}
 	w.record(r)
 	if l.opts.Observer != nil {

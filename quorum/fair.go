@@ -69,7 +69,8 @@ func (w *waiter) leaveLine() {
 	l := w.l
 	c := w.last
 	c.patience = 0
-	l.release(c, allNodes(len(l.nodes)), 0, l.clock.Now().Add(w.last.patience+l.opts.Timeout)).done()
+	all := allNodes(len(l.nodes))
+	l.release(c, all, all, 0, l.clock.Now().Add(w.last.patience+l.opts.Timeout)).done()
 }
 
 // before is how many were before w on a majority at its last attempt.

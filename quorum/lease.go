@@ -464,7 +464,7 @@ func (h *hold) release() *round {
 	claim.Token = h.high
 	mayHold, settled, expiry := h.mayHold, h.settled, h.expiry
 	h.mu.Unlock()
-	return h.l.release(claim, mayHold, settled, expiry)
+	return h.l.release(claim, allNodes(len(h.l.nodes)), mayHold, settled, expiry)
 }
 
 // removed reports whether any node so far had the claim that was to go. A

@@ -7,18 +7,19 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// release asks every node to remove the claim: also those that refused it, and
-// those that have not answered ("even if the client believes the instance was
-// not locked"). Nodes in mayHold that do not confirm are asked again until they
-// do, or until expiry, when no key of the claim is left. The caller puts the
-// round down with done.
+// release asks nodes to remove the claim: of a lease all of them, also those that
+// refused it and those that have not answered ("even if the client believes the
+// instance was not locked"); of a failed attempt those that may hold it, for the next
+// may come soon, and a node that said no has carried the command out. Those in mayHold
+// that do not confirm are asked again until they do, or until expiry, when no key of
+// the claim is left. The caller puts the round down with done.
 //
 // Nodes in settled have no command of the claim before them any more that could
 // create it anew, so for a reader they need not raise their fence: that would turn
 // away readers whose commands are under way, and again and again those who are
 // farther away than others. What it leaves possible is a command that the network
 // has duplicated; it keeps writers from one node, until its key expires.
-func (l *Locker) release(c claim, mayHold, settled nodeSet, expiry clock.Instant) *round {
+func (l *Locker) release(c claim, nodes, mayHold, settled nodeSet, expiry clock.Instant) *round {
 	l.releases.Add(1)
 	r := l.begin(node.Release, c, 0, l.opts.Timeout)
 	r.mayHold, r.expiry = mayHold, expiry
@@ -27,7 +28,7 @@ func (l *Locker) release(c claim, mayHold, settled nodeSet, expiry clock.Instant
 		r.ask(settled)
 		r.claims[0].Token = c.Token
 	}
-	r.ask(allNodes(len(l.nodes)))
+	r.ask(nodes)
 	return r
 }
 

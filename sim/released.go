@@ -96,6 +96,9 @@ func (k *checker) end(l *link, cmd *node.Command, h *holder) *givenUp {
 			for i, status := range o.heard {
 				if no(status) {
 					g.denied |= faults.Of(i)
+					if h == nil {
+						g.sent[i] = 2 // it has carried the command out, and need not be asked
+					}
 				}
 			}
 		}

@@ -91,7 +91,7 @@ var (
 	ignoreFence    = edit(modelGo, "case c.Token <= seen:", "case c.Token < 0:")
 	askGrantedOnly = join(
 		edit(roundGo, "if b.vote != Pending && !b.may {", "if b.vote != Granted {"),
-		edit(releaseGo, "r.ask(allNodes(len(l.nodes)))", "r.ask(mayHold)"))
+		edit(releaseGo, "r.ask(nodes)", "r.ask(mayHold)"))
 	healOldToken    = edit(renewGo, "\tc.Token, c.mode = token, h.mode\n", "\tc.mode = h.mode\n")
 	releaseOldToken = edit(leaseGo, "\tclaim.Token = h.high\n", "")
 	tokenFromClock  = edit(lockerGo, "t := max(now, last+1, int64(above)+1)", "t := max(now, last+1)")
@@ -398,7 +398,7 @@ var mutants = []*Mutant{
 			edit(renewGo, "\t\tif reply.Status == node.Granted {\n", "\t\tif reply.Status == node.Granted {\n\t\t\th.settle(i)\n")),
 		Reason: "seeds come there too, the first is 1642; its plan is kept"},
 	{ID: "M135", Bug: "who waits in line gives back one node at once, and the others later",
-		Edits: edit(releaseGo, "\tr.ask(allNodes(len(l.nodes)))\n", "\tif c.mode == node.Exclusive && c.patience > 0 {\n\t\tr.ask(1)\n\t} else {\n\t\tr.ask(allNodes(len(l.nodes)))\n\t}\n")},
+		Edits: edit(releaseGo, "\tr.ask(nodes)\n", "\tif c.mode == node.Exclusive && c.patience > 0 {\n\t\tr.ask(nodes & 1)\n\t} else {\n\t\tr.ask(nodes)\n\t}\n")},
 	{ID: "M136", Bug: "who waits in line asks again when that is worth while, and not to keep its place",
 		Edits: edit(restGo, "\tif w.ticket.patience > 0 {\n\t\tuntil", "\tif w.ticket.patience > 0 && !w.settings.fair {\n\t\tuntil")},
 	{ID: "M137", Bug: "a place in line is kept for less than it takes to ask again",
