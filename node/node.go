@@ -48,9 +48,10 @@
 // plain one, and acquires without a ticket do not look at the queue.
 //
 // Whenever a lock is released, and published on Channel, the first in its queue
-// who listens on its own [WaiterChannel] is told there; beyond the tenth nobody is. So of all that wait in line
-// one process wakes. Redisson does not tell them; but it is seen at a lock's owner
-// whether it is of Redisson's making.
+// who listens on its own [WaiterChannel] is told there; beyond the tenth nobody is.
+// So of all that wait in line one process wakes. Who was told before, and has not
+// asked since, is passed over: it may be that it hangs. Redisson does not tell them;
+// but it is seen at a lock's owner whether it is of Redisson's making.
 package node
 
 import (

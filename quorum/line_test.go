@@ -126,6 +126,36 @@ func TestWaiterThatHangsHoldsNobodyUp(t *testing.T) {
 	})
 }
 
+// Nor does one who hangs for long, whose connections are there, so that it is told: it
+// is passed over until it asks again.
+func TestWaiterThatHangsIsToldOnce(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		w.delay(500*time.Microsecond, 0)
+		held := lock(t, w.locker(quorum.Options{}), "x")
+		first, hangs := w.cuttable()
+		go func() { _, _ = first.Lock(background, "x") }()
+		time.Sleep(100 * time.Millisecond)
+		hangs.Store(true)
+		var others sync.WaitGroup
+		began, turns := time.Now(), 0
+		for range 4 {
+			l := w.locker(quorum.Options{})
+			others.Go(func() {
+				for time.Since(began) < 3*time.Second {
+					use(t, l, "x", func(*quorum.Lease) { turns++; time.Sleep(time.Millisecond) })
+				}
+			})
+		}
+		time.Sleep(100 * time.Millisecond)
+		unlock(t, held)
+		others.Wait()
+		hangs.Store(false)
+		if turns < 800 {
+			t.Errorf("%d turns", turns)
+		}
+	})
+}
+
 // Who hears that it is subscribed was told nothing: it does not pass those before it.
 func TestSubscriptionIsNoTurn(t *testing.T) {
 	inWorld(t, 3, func(w *world) {

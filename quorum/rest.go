@@ -114,7 +114,7 @@ func (w *waiter) rest(ctx context.Context) bool {
 		switch {
 		case (noticed|told)&^free == 0: // no news: these notices are of this waiter's own release
 		case ((free|told)&^mute).len() >= l.need && told != 0 && w.splits < 2:
-			w.barges = w.last.number > 0 // if it has a place, whoever is before it does not listen
+			w.barges = w.last.number > 0 // if it has a place, whoever is before it does not listen, or does not come
 			return true
 		case set.len() >= l.need && w.queues && w.splits < 2:
 			before := w.before()

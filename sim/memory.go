@@ -13,6 +13,7 @@ import (
 // are asked about times that do not come to pass.
 type Memory interface {
 	Apply(now model.Time, cmd node.Command) (reply node.Reply, published []model.Notice)
+	Told(name, waiter string)
 	State(now model.Time, name string, state *node.State) error
 	Keeps(now model.Time, name, owner string, mode node.Mode) (until model.Time, ok bool)
 	Dump(now model.Time) []model.Entry

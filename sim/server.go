@@ -167,6 +167,7 @@ func (s *server) execute(m *message) {
 			for _, waiter := range published[i].Line {
 				channel := node.WaiterChannel(waiter)
 				if s.publish(channel, published[i].Name) {
+					s.mem.Told(published[i].Name, waiter)
 					break
 				}
 			}

@@ -134,7 +134,7 @@ func (s *Server) unqueue(queue *key, waiter string) bool {
 
 func (s *Server) keepPlace(now Time, queue *key, cmd node.Command) {
 	expires := now + life(cmd.Patience)
-	s.put(s.found(s.place(cmd.Claims[0].Name, cmd.Waiter)), "1", expires)
+	s.put(s.found(s.place(cmd.Claims[0].Name, cmd.Waiter)), untold, expires)
 	s.change(queue)
 	if i, found := queue.rank(cmd.Waiter); found {
 		queue.fields = slices.Delete(queue.fields, i, i+1)
@@ -145,6 +145,20 @@ func (s *Server) keepPlace(now Time, queue *key, cmd node.Command) {
 	place := node.Field{Name: cmd.Waiter, Value: strconv.FormatInt(int64(cmd.Ticket), 10)}
 	i, _ := slices.BinarySearchFunc(queue.fields, place, inTurn)
 	queue.fields = slices.Insert(queue.fields, i, place)
+}
+
+// What a PlaceKey says of its waiter.
+const (
+	untold = "1"
+	told   = "told"
+)
+
+// Told notes that one in line for a name was told that it is its turn.
+func (s *Server) Told(name, waiter string) {
+	if place := s.place(name, waiter); place != nil && place.kind != none {
+		s.change(place)
+		place.text = told
+	}
 }
 
 // inTurn orders places.

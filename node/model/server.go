@@ -51,8 +51,9 @@ type Server struct {
 // A Notice is what a command has published about one name.
 type Notice struct {
 	Name string
-	// Line is who waits in line for it, the first of them. Of these the first who
-	// listens on its own channel is told; no line, nobody.
+	// Line is who waits in line for it, the first of them that was not told since it
+	// asked. Of these the first who listens on its own channel is told, which Told
+	// notes; no line, nobody.
 	Line []string
 }
 
@@ -365,7 +366,9 @@ func (s *Server) publish(now Time, name string) []Notice {
 	}
 	if queue, err := s.queue(now, name); err == nil {
 		for _, waiter := range queue.fields[:min(looks, len(queue.fields))] {
-			n.Line = append(n.Line, waiter.Name)
+			if place := s.place(name, waiter.Name); place != nil && place.alive(now) && place.text == untold {
+				n.Line = append(n.Line, waiter.Name)
+			}
 		}
 	}
 	return s.tell(n)

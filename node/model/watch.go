@@ -103,6 +103,7 @@ func (n *Node) woken(published []Notice, cmd node.Command) (all []*watcher) {
 		all = append(all[:len(all):len(all)], n.listeners(channel(p.Name, mode))...)
 		for _, waiter := range p.Line {
 			if process := n.listeners(node.WaiterChannel(waiter)); len(process) > 0 {
+				n.server.Told(p.Name, waiter)
 				for _, w := range process {
 					if w.name == p.Name {
 						all = append(all, w)

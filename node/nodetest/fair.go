@@ -319,8 +319,10 @@ var fairRules = []rule{
 		f.want(node.Refused, inLine(3, "third:c", f.acquire(name, "z", 6)))
 		f.want(node.Refused, inLine(2, "second:b", f.acquire(name, "y", 7)))
 		f.want(node.Refused, inLine(1, "first:a", f.acquire(name, "x", 8))) // who does not listen
+		again := inLine(2, "second:b", f.acquire(name, "y", 7))
 		told := func(release node.Command) {
 			f.Helper()
+			f.want(node.Refused, again)
 			f.want(node.Released, release)
 			f.rings(second)
 			f.rings(others)
@@ -334,12 +336,35 @@ var fairRules = []rule{
 		f.want(node.Granted, barging(inLine(4, "fourth", f.acquire(name, "d", 11))))
 		told(inLine(4, "fourth", f.release(name, "d", 11)))
 		f.wantQueue("first:a", "second:b", "third:c", "fourth")
+		f.want(node.Refused, again)
 		f.want(node.Absent, impatient(inLine(1, "first:a", f.release(name, "x", 8))))
 		f.rings(second) // it is free, and one of them waits no more
 		second.stop()
 		f.want(node.Granted, f.acquire(name, "e", 12))
 		f.want(node.Released, f.release(name, "e", 12))
 		f.rings(others)
+	}},
+	{"who was told and has not asked since is passed over", func(f fixture) {
+		first, second := f.watchFor("first:a"), f.watchFor("second:b")
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.want(node.Refused, inLine(1, "first:a", f.acquire(name, "x", 6)))
+		f.want(node.Refused, inLine(2, "second:b", f.acquire(name, "y", 7)))
+		told := func(token node.Token, mine, other bell) {
+			f.Helper()
+			f.want(node.Released, f.release(name, "a", token))
+			f.rings(mine)
+			f.silent(other)
+			f.want(node.Granted, f.acquire(name, "a", token+1))
+		}
+		told(8, first, second)
+		f.wantQueue("first:a", "second:b") // with as much life as before
+		told(9, second, first)
+		f.want(node.Released, f.release(name, "a", 10))
+		f.silent(first)
+		f.silent(second)
+		f.want(node.Granted, f.acquire(name, "a", 11))
+		f.want(node.Refused, inLine(1, "first:a", f.acquire(name, "x", 12)))
+		told(13, first, second)
 	}},
 	{"a process is told of the names that it waits for", func(f fixture) {
 		mine, other := f.watchFor("me:1"), bell{rings: make(chan struct{}, 1000)}

@@ -88,11 +88,19 @@ func (m *memory) Apply(now model.Time, cmd node.Command) (reply node.Reply, publ
 			n := model.Notice{Name: c.Name}
 			if m.told { // nobody listens, so the script has tried all
 				n.Line, _ = m.data.ZMembers(node.QueueKey(c.Name))
+				n.Line = slices.DeleteFunc(n.Line, func(waiter string) bool {
+					place, _ := m.data.Get(node.PlaceKey(c.Name, waiter))
+					return place != "1"
+				})
 			}
 			published = append(published, n)
 		}
 	}
 	return reply, published
+}
+
+func (m *memory) Told(name, waiter string) {
+	_, _ = m.do([]string{"SET", node.PlaceKey(name, waiter), "told", "XX", "KEEPTTL"})
 }
 
 func (m *memory) State(now model.Time, name string, state *node.State) error {
