@@ -71,7 +71,7 @@ func (a *agenda) put(it item, early, at clock.Instant) {
 // rarer than a lock's release.
 func (a *agenda) drop(it item) {
 	a.mu.Lock()
-	if p := it.place(); p.index > 0 {
+	if p := it.place(); p.index > 0 && !a.closed {
 		heap.Remove(&a.items, p.index-1)
 	}
 	a.mu.Unlock()
