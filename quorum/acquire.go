@@ -449,9 +449,7 @@ func (w *waiter) attempt(ctx context.Context) *Lease {
 			w.late = true
 		}
 	}
-	if s.wait != 0 {
-		r.linger(ctx)
-	}
+	r.linger(ctx, s.wait != 0)
 	if mayHold := r.mayHoldNow(); mayHold != 0 {
 		l.release(c, mayHold, mayHold, r.granted(nil), l.expiry(r.start, s.lease)).done()
 	}

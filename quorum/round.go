@@ -180,18 +180,24 @@ func (r *round) awaitAll(ctx context.Context) {
 	}
 }
 
-// linger waits for the nodes that have not answered a round that is lost, for
-// twice as long as it took the others and at most for a while, unless some have
-// granted: who goes on waiting need not release what was refused.
-func (r *round) linger(ctx context.Context) {
+// linger waits for nodes that have not answered a round that is lost. First until
+// it is known why it is: one that is down is faster than those that tell of a holder.
+// Then, before another attempt, for twice as long as it took the others and at most
+// for a while, unless some have granted: what was refused need not be released.
+func (r *round) linger(ctx context.Context, again bool) {
 	took := r.l.clock.Now().Sub(r.start)
 	until := r.start.Add(min(max(3*took, time.Millisecond), r.deadline.Sub(r.start)/10))
 	for {
 		r.mu.Lock()
 		r.eager = true
-		open, granted := r.open(), r.tally.votes[Granted]+r.tally.votes[Abstaining]
+		explained, granted := r.tally.explained(), r.tally.votes[Granted]+r.tally.votes[Abstaining]
+		over := r.open() == 0 || explained && (!again || granted > 0)
 		r.mu.Unlock()
-		if open == 0 || granted > 0 || r.signal.Wait(ctx, until) != clock.WakeSet {
+		bound := until
+		if !explained {
+			bound = r.deadline
+		}
+		if over || r.signal.Wait(ctx, bound) != clock.WakeSet {
 			return
 		}
 	}

@@ -43,6 +43,33 @@ func TestNodeThatLostTheKeyIsHealed(t *testing.T) {
 	})
 }
 
+// Nodes that are down answer faster than those that know a holder, and do not hide
+// that there is one.
+func TestHeldIsSaidBesideNodesThatAreDown(t *testing.T) {
+	for n, down := range map[int]int{3: 1, 5: 2} {
+		inWorld(t, n, func(w *world) {
+			w.delay(20*time.Millisecond, 5*time.Millisecond)
+			holder, l := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+			lock(t, holder, "x")
+			for _, n := range w.nodes[:down] {
+				n.Down(true)
+			}
+			for _, wait := range []time.Duration{0, 10 * time.Millisecond, time.Second} {
+				if _, err := l.Lock(background, "x", quorum.WithWait(wait)); !errors.Is(err, quorum.ErrHeld) {
+					t.Errorf("%d of %d down, after %v: %v", down, n, wait, err)
+				}
+			}
+			w.nodes[down].Hang(true) // and no majority is left to say so
+			start := time.Now()
+			_, err := l.TryLock(background, "x")
+			if d := time.Since(start); !errors.Is(err, quorum.ErrNoQuorum) || d > 2*quorum.DefaultTimeout {
+				t.Errorf("after %v: %v", d, err)
+			}
+			w.nodes[down].Hang(false)
+		})
+	}
+}
+
 // Healing never makes up the majority: three of five lost the key, so the lease
 // is lost, although each could be given it back.
 func TestHealingDoesNotMakeUpTheMajority(t *testing.T) {

@@ -70,6 +70,13 @@ func (t *tally) verdict() verdict {
 	return undecided
 }
 
+// explained reports whether it is known why a verdict is what it is: enough nodes
+// have told whose the name is, or so many cannot tell that the others are fewer than
+// need.
+func (t *tally) explained() bool {
+	return t.votes[Granted]+t.votes[Refused] >= t.need || t.votes[Unknown]+t.votes[Abstaining] > t.nodes-t.need
+}
+
 // missing reports whether so many nodes no longer have a lease that the others
 // are fewer than need.
 func (t *tally) missing(need int) bool { return t.votes[Refused] > t.nodes-need }
