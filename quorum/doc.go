@@ -54,8 +54,8 @@
 // after its own release is refused.
 //
 // A round is decided as soon as a majority has granted, or can no longer; slow
-// nodes are not waited for. A lost attempt is released on every node, again and
-// again until each has confirmed or the key must have expired. The lease counts
+// nodes are not waited for. A lost attempt is released on every node that has not
+// refused it, again and again until each has confirmed or the key must have expired. The lease counts
 // from before the first command was sent, and is shortened by the drift
 // allowance. Renewal, at each third of the lease, counts only the nodes that
 // still have it, and only in time; a node that lost the key gets it back, but

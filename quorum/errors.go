@@ -80,10 +80,13 @@ func (e *Error) Error() string {
 	if len(e.Nodes) == 0 {
 		return b.String()
 	}
-	granted := 0
+	granted, pending := 0, 0
 	for _, n := range e.Nodes {
-		if n.Vote == Granted {
+		switch n.Vote {
+		case Granted:
 			granted++
+		case Pending:
+			pending++
 		}
 	}
 	fmt.Fprintf(&b, ": %d of %d nodes granted, %d needed", granted, len(e.Nodes), e.Need)
@@ -91,6 +94,9 @@ func (e *Error) Error() string {
 		if n.Vote != Granted && n.Vote != Pending {
 			fmt.Fprintf(&b, "; %s", n)
 		}
+	}
+	if pending > 0 {
+		fmt.Fprintf(&b, "; %d not waited for", pending)
 	}
 	return b.String()
 }

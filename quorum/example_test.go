@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -56,6 +57,54 @@ func ExampleLocker_TryLock() {
 	// Output:
 	// true
 	// <nil>
+}
+
+// What an error means for a program.
+func ExampleError() {
+	locker, _ := quorum.New(exampleNodes(), quorum.Options{})
+	defer locker.Close()
+	ctx := context.Background()
+	lease, _ := locker.Lock(ctx, "report", quorum.WithFixedLease(50*time.Millisecond))
+
+	_, err := locker.TryLock(ctx, "report")
+	switch {
+	case errors.Is(err, quorum.ErrHeld):
+		fmt.Println("somebody else does it")
+	case errors.Is(err, quorum.ErrNoQuorum):
+		fmt.Println("too few nodes answer: try again later, and tell the operator")
+	}
+
+	<-lease.Context().Done()
+	err = context.Cause(lease.Context())
+	var details *quorum.Error
+	fmt.Println(errors.Is(err, quorum.ErrLost), errors.As(err, &details), details.Op)
+	// Output:
+	// somebody else does it
+	// true true hold
+}
+
+// A gauge counts what a Locker does.
+type gauge struct{ acquired, released atomic.Int64 }
+
+func (g *gauge) Observe(e quorum.Event) {
+	switch e.Kind {
+	case quorum.Acquired:
+		g.acquired.Add(1) // e.Took is for a histogram
+	case quorum.Released:
+		g.released.Add(1)
+	}
+}
+
+func ExampleObserver() {
+	g := new(gauge)
+	locker, _ := quorum.New(exampleNodes(), quorum.Options{Observer: g})
+	defer locker.Close()
+	for range 3 {
+		_ = locker.Do(context.Background(), "report", func(context.Context, *quorum.Lease) error { return nil })
+	}
+	fmt.Println(g.acquired.Load(), g.released.Load())
+	// Output:
+	// 3 3
 }
 
 func ExampleLocker_Lock() {

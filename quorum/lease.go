@@ -39,9 +39,10 @@ func (le *Lease) Token() node.Token { return le.h.claim.Token }
 // ErrMaxHold, if that is why), ErrNotHeld after Unlock, ErrClosed after Close.
 // A local timer ends it, whether or not any node answers.
 //
-// It has the values of the context that the lease was acquired with, but not
-// its deadline, and it carries the lease's owner, so that acquiring the name
-// again with it nests.
+// It has the values of the context that the lease was acquired with, but does not
+// end with it, for the lease does not: see [Locker.Do] for a context that ends with
+// either. It carries the lease's owner, so that acquiring the name again with it
+// nests.
 func (le *Lease) Context() context.Context { return le.h.context() }
 
 // Remaining returns for how long the lease can still be relied on without

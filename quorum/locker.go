@@ -131,10 +131,10 @@ func (l *Locker) TryLock(ctx context.Context, name string, opts ...Option) (*Lea
 	return l.acquire(ctx, &s)
 }
 
-// Do acquires name as Lock does, calls fn, and unlocks. fn's context is ctx, but
-// it ends, with a cause, as soon as the lease can no longer be relied on: fn
-// must then stop. Do returns fn's error, joined by one that matches ErrNotHeld
-// if the lease did not last until fn returned.
+// Do acquires name as Lock does, calls fn, and unlocks, also if fn panics. fn's
+// context is ctx, but it ends as soon as the lease can no longer be relied on, with
+// a cause that matches ErrLost: fn must then stop. Do returns fn's error, joined by
+// one that matches ErrNotHeld if the lease did not last until fn returned.
 func (l *Locker) Do(ctx context.Context, name string, fn func(context.Context, *Lease) error, opts ...Option) (err error) {
 	lease, err := l.Lock(ctx, name, opts...)
 	if err != nil {
@@ -142,9 +142,13 @@ func (l *Locker) Do(ctx context.Context, name string, fn func(context.Context, *
 	}
 	defer func() {
 		unlocked := lease.Unlock(ctx)
-		if errors.Is(unlocked, ErrNotHeld) {
-			err = errors.Join(err, unlocked)
+		if !errors.Is(unlocked, ErrNotHeld) {
+			return
 		}
+		if errors.Is(err, context.Cause(lease.Context())) { // then fn has told it all
+			unlocked = &Error{Op: "release", Name: lease.h.claim.title(), Err: ErrNotHeld}
+		}
+		err = errors.Join(err, unlocked)
 	}()
 	h := lease.h
 	h.mu.Lock()

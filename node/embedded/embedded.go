@@ -47,17 +47,15 @@ type Set struct {
 // Start starts n servers and connects a node to each.
 func Start(n int) (*Set, error) {
 	s := &Set{}
-	urls := make([]string, n)
-	for i := range urls {
+	for range n {
 		one, err := StartServer()
 		if err != nil {
 			s.Close()
 			return nil, err
 		}
 		s.servers = append(s.servers, one)
-		urls[i] = "redis://" + one.Addr()
 	}
-	nodes, err := redisnode.Dial(urls...)
+	nodes, err := s.Dial()
 	if err != nil {
 		s.Close()
 		return nil, err
@@ -66,7 +64,18 @@ func Start(n int) (*Set, error) {
 	return s, nil
 }
 
-// Nodes returns a node for each server, in their order.
+// Dial connects another node to each server, as another program has its own. Who
+// gets them closes them; a Locker does.
+func (s *Set) Dial() ([]node.Node, error) {
+	var urls []string
+	for _, one := range s.servers {
+		urls = append(urls, "redis://"+one.Addr())
+	}
+	return redisnode.Dial(urls...)
+}
+
+// Nodes returns a node for each server, in their order: the same ones each time, for
+// one Locker, which closes them.
 func (s *Set) Nodes() []node.Node { return slices.Clone(s.nodes) }
 
 // Server returns the i-th server, counted from 0.
