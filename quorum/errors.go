@@ -33,7 +33,8 @@ var (
 	// ErrClosed: the Locker was closed.
 	ErrClosed = errors.New("locker is closed")
 	// ErrSameServer: two of the configured nodes are one server, so that its
-	// failure would count twice. Neither gets a vote.
+	// failure would count twice. Neither gets a vote once both have answered, and
+	// before that one at most.
 	ErrSameServer = errors.New("two nodes are the same server")
 )
 
