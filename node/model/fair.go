@@ -3,7 +3,6 @@ package model
 import (
 	"cmp"
 	"slices"
-	"strconv"
 
 	"github.com/redquorum/redquorum/node"
 )
@@ -85,8 +84,7 @@ func (s *Server) releaseFair(now Time, cmd node.Command) (reply node.Reply, publ
 	return reply, published
 }
 
-// queue returns the queue of a name: its fields are the waiters and their tickets,
-// in the order of the tickets.
+// queue returns the queue of a name.
 func (s *Server) queue(now Time, name string) (*key, error) {
 	n := s.of(name)
 	if n.queue == nil {
@@ -103,14 +101,21 @@ func (s *Server) queue(now Time, name string) (*key, error) {
 // firstPlace returns the place of the first who has kept his, and removes those
 // before; nil if there is none.
 func (s *Server) firstPlace(now Time, queue *key, name string) *key {
-	for len(queue.fields) > 0 {
-		waiter := queue.fields[0].Name
-		if place := s.place(name, waiter); place != nil && place.alive(now) {
-			return place
+	for len(queue.line) > 0 {
+		if kept := s.kept(name, &queue.line[0]); kept != nil && kept.alive(now) {
+			return kept
 		}
-		s.unqueue(queue, waiter)
+		s.unqueue(queue, queue.line[0].waiter)
 	}
 	return nil
+}
+
+// kept returns the key of a place that is in the queue of name, or nil.
+func (s *Server) kept(name string, p *place) *key {
+	if p.kept == nil {
+		p.kept = s.place(name, p.waiter)
+	}
+	return p.kept
 }
 
 // leave gives a place up, and reports whether there was one.
@@ -125,8 +130,8 @@ func (s *Server) unqueue(queue *key, waiter string) bool {
 		return false
 	}
 	s.change(queue)
-	queue.fields = slices.Delete(queue.fields, i, i+1)
-	if len(queue.fields) == 0 {
+	queue.line = slices.Delete(queue.line, i, i+1)
+	if len(queue.line) == 0 {
 		queue.clear()
 	}
 	return true
@@ -134,17 +139,26 @@ func (s *Server) unqueue(queue *key, waiter string) bool {
 
 func (s *Server) keepPlace(now Time, queue *key, cmd node.Command) {
 	expires := now + life(cmd.Patience)
-	s.put(s.found(s.place(cmd.Claims[0].Name, cmd.Waiter)), untold, expires)
+	p := place{waiter: cmd.Waiter, ticket: cmd.Ticket}
 	s.change(queue)
-	if i, found := queue.rank(cmd.Waiter); found {
-		queue.fields = slices.Delete(queue.fields, i, i+1)
+	if i, found := queue.rank(p.waiter); found {
+		p.kept = queue.line[i].kept
+		queue.line = slices.Delete(queue.line, i, i+1)
 	}
+	p.kept = s.found(s.kept(cmd.Claims[0].Name, &p))
+	s.put(p.kept, untold, expires)
 	if queue.kind == none || queue.expires == Never || queue.expires < expires {
 		queue.kind, queue.expires = queued, expires
 	}
-	place := node.Field{Name: cmd.Waiter, Value: strconv.FormatInt(int64(cmd.Ticket), 10)}
-	i, _ := slices.BinarySearchFunc(queue.fields, place, inTurn)
-	queue.fields = slices.Insert(queue.fields, i, place)
+	i, _ := slices.BinarySearchFunc(queue.line, p, inTurn)
+	queue.line = slices.Insert(queue.line, i, p)
+}
+
+// A place is one in a queue.
+type place struct {
+	waiter string
+	ticket node.Token
+	kept   *key // that is there as long as the place is kept; nil if it has to be looked up
 }
 
 // What a PlaceKey says of its waiter.
@@ -162,25 +176,20 @@ func (s *Server) Told(name, waiter string) {
 }
 
 // inTurn orders places.
-func inTurn(a, b node.Field) int {
-	return cmp.Or(cmp.Compare(ticket(a), ticket(b)), cmp.Compare(a.Name, b.Name))
-}
-
-func ticket(place node.Field) node.Token {
-	n, _ := strconv.ParseInt(place.Value, 10, 64) // keepPlace has written it
-	return node.Token(n)
+func inTurn(a, b place) int {
+	return cmp.Or(cmp.Compare(a.ticket, b.ticket), cmp.Compare(a.waiter, b.waiter))
 }
 
 // rank returns how many are before a waiter in the queue.
 func (c *content) rank(waiter string) (int, bool) {
-	i := slices.IndexFunc(c.fields, func(f node.Field) bool { return f.Name == waiter })
+	i := slices.IndexFunc(c.line, func(p place) bool { return p.waiter == waiter })
 	return i, i >= 0
 }
 
 // behind returns how many in the queue have a ticket not above this one.
 func (c *content) behind(t node.Token) int {
 	n := 0
-	for n < len(c.fields) && ticket(c.fields[n]) <= t {
+	for n < len(c.line) && c.line[n].ticket <= t {
 		n++
 	}
 	return n
@@ -188,9 +197,10 @@ func (c *content) behind(t node.Token) int {
 
 // places appends to all those of a queue that are kept.
 func (s *Server) places(all []node.Place, now Time, queue *key, name string) []node.Place {
-	for _, f := range queue.fields {
-		if place := s.place(name, f.Name); place != nil && place.alive(now) {
-			all = append(all, node.Place{Waiter: f.Name, Ticket: ticket(f), TTL: place.left(now)})
+	for i := range queue.line {
+		p := &queue.line[i]
+		if kept := s.kept(name, p); kept != nil && kept.alive(now) {
+			all = append(all, node.Place{Waiter: p.waiter, Ticket: p.ticket, TTL: kept.left(now)})
 		}
 	}
 	return all

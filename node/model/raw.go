@@ -108,6 +108,9 @@ func (s *Server) Restart(loss Loss) {
 	case LoseUnsynced:
 		for _, k := range s.unsynced {
 			k.content.copy(&k.synced)
+			for i := range k.line {
+				k.line[i].kept = nil // it may have been dropped since
+			}
 		}
 	case LoseEverything:
 		s.FlushAll()
@@ -197,8 +200,12 @@ func (c *content) alive(now Time) bool { return c.kind != none && now <= c.expir
 func (c *content) entry(key string) Entry {
 	e := Entry{Key: key, Type: c.kind.String(), Expires: c.expires, Value: c.text}
 	switch c.kind {
-	case hash, queued:
+	case hash:
 		e.Fields = slices.Clone(c.fields)
+	case queued:
+		for _, p := range c.line {
+			e.Fields = append(e.Fields, node.Field{Name: p.waiter, Value: strconv.FormatInt(int64(p.ticket), 10)})
+		}
 	case number:
 		e.Value = strconv.FormatInt(int64(c.number), 10)
 	}

@@ -78,6 +78,7 @@ type key struct {
 type content struct {
 	kind    kind
 	fields  []node.Field // of a hash, sorted by name
+	line    []place      // of a queue, in the order of the tickets
 	text    string       // of a text
 	number  node.Token   // of a number
 	expires Time
@@ -365,9 +366,10 @@ func (s *Server) publish(now Time, name string) []Notice {
 		return s.tell(n)
 	}
 	if queue, err := s.queue(now, name); err == nil {
-		for _, waiter := range queue.fields[:min(looks, len(queue.fields))] {
-			if place := s.place(name, waiter.Name); place != nil && place.alive(now) && place.text == untold {
-				n.Line = append(n.Line, waiter.Name)
+		for i := range queue.line[:min(looks, len(queue.line))] {
+			p := &queue.line[i]
+			if kept := s.kept(name, p); kept != nil && kept.alive(now) && kept.text == untold {
+				n.Line = append(n.Line, p.waiter)
 			}
 		}
 	}
@@ -505,12 +507,12 @@ func (s *Server) change(k *key) {
 }
 
 // clear takes the value away, and leaves its memory for the next.
-func (c *content) clear() { *c = content{fields: c.fields[:0]} }
+func (c *content) clear() { *c = content{fields: c.fields[:0], line: c.line[:0]} }
 
 func (c *content) copy(from *content) {
-	fields := append(c.fields[:0], from.fields...)
+	fields, line := append(c.fields[:0], from.fields...), append(c.line[:0], from.line...)
 	*c = *from
-	c.fields = fields
+	c.fields, c.line = fields, line
 }
 
 // find returns where in the hash the field is, or would have to be. A lock has
