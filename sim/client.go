@@ -63,7 +63,7 @@ type backlog struct {
 	task    *task
 	message *message
 	link    *link
-	notice  string // that came over link
+	notice  notice // that came over link
 	reset   uint32
 }
 
@@ -244,7 +244,7 @@ func (c *Client) resume() {
 			c.w.runnable = append(c.w.runnable, b.task)
 		case b.message != nil:
 			b.message.link.receive(b.message)
-		case b.notice != "":
+		case b.notice != notice{}:
 			b.link.noticed(b.notice)
 		case b.reset != 0:
 			b.link.reset(b.reset)

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -92,10 +93,11 @@ type message struct {
 	copy  bool   // nobody waits for its answer
 	text  bool   // the script comes with it
 
-	cmd   node.Command
-	claim [1]node.Claim
-	plain plainOp
-	reply func(node.Reply)
+	cmd    node.Command
+	claims []node.Claim // memory of cmd's
+	token  node.Token   // of the claim, if there is one
+	plain  plainOp
+	reply  func(node.Reply)
 
 	life     int         // of the server, when it was sent; in the answer to a handshake, its present one, or 0: refused
 	uptime   node.Uptime // in the answer to a handshake
@@ -109,7 +111,7 @@ type message struct {
 
 type watcher struct {
 	topic  string // that it is subscribed to
-	notice string // that wakes it: the topic, or with a waiter in line also its name
+	notice notice // that wakes it
 	wake   func()
 }
 
@@ -123,6 +125,27 @@ func topic(name string, mode node.Mode) string {
 		return name
 	}
 	return shared + name
+}
+
+// A notice is what comes on a topic: that the name was released which it belongs to
+// or, on the channel of the waiters of a process, whose turn it is in the line of a
+// name.
+type notice struct{ topic, turn string }
+
+// A channel is the topic of the waiters of one process.
+type channel struct{ process, topic string }
+
+// channel returns the topic of who waits in line.
+func (w *world) channel(waiter string) string {
+	process, _, _ := strings.Cut(waiter, ":")
+	for i := range w.channels {
+		if c := &w.channels[i]; c.process == process {
+			return c.topic
+		}
+	}
+	c := channel{process, node.WaiterChannel(waiter)}
+	w.channels = append(w.channels, c)
+	return c.topic
 }
 
 // Name implements node.Node.
@@ -153,11 +176,10 @@ func (l *link) submit(cmd node.Command, plain plainOp, reply func(node.Reply)) {
 	}
 	m := w.message(l)
 	m.cmd, m.reply, m.plain, m.pending = cmd, reply, plain, true
+	m.claims = append(m.claims, cmd.Claims...)
+	m.cmd.Claims = m.claims
 	if len(cmd.Claims) == 1 {
-		m.claim[0] = cmd.Claims[0]
-		m.cmd.Claims = m.claim[:]
-	} else {
-		m.cmd.Claims = slices.Clone(cmd.Claims)
+		m.token = cmd.Claims[0].Token
 	}
 	l.pending = append(l.pending, m)
 	l.c.armSweep(cmd.Deadline)
@@ -383,7 +405,8 @@ func (l *link) carry(way int, m *message, kind eventKind) {
 	if way == toNode && !m.hello && m.topic == "" && l.random.happens(l.duplicate[way]) {
 		c := w.message(l)
 		c.cmd, c.plain, c.conn, c.life, c.copy = m.cmd, m.plain, m.conn, m.life, true
-		c.cmd.Claims = slices.Clone(m.cmd.Claims)
+		c.claims = append(c.claims, m.cmd.Claims...)
+		c.cmd.Claims = c.claims
 		c.flying++
 		at += int64(l.random.within(l.later))
 		w.plan(at, kind, c, 0)
@@ -472,16 +495,13 @@ func (l *link) reset(conn uint32) {
 	l.dial()
 }
 
-// yourTurn is the notice for those of a process that wait in line for name.
-func yourTurn(channel, name string) string { return channel + " " + name }
-
 // Watch implements node.Node.
 func (l *link) Watch(name string, mode node.Mode, waiter string, wake func()) (stop func()) {
 	v := &watcher{topic: topic(name, mode), wake: wake}
-	v.notice = v.topic
+	v.notice.topic = v.topic
 	if waiter != "" {
-		v.topic = node.WaiterChannel(waiter)
-		v.notice = yourTurn(v.topic, name)
+		v.topic = l.w.channel(waiter)
+		v.notice = notice{v.topic, name}
 	}
 	first := !slices.ContainsFunc(l.watchers, func(o *watcher) bool { return o.topic == v.topic })
 	l.watchers = append(l.watchers, v)
@@ -528,9 +548,9 @@ func (l *link) subscribed(topic string) {
 }
 
 // noticed wakes those whom a notice is for.
-func (l *link) noticed(notice string) {
+func (l *link) noticed(n notice) {
 	for _, v := range l.watchers {
-		if v.notice == notice {
+		if v.notice == n {
 			v.wake()
 		}
 	}

@@ -163,10 +163,9 @@ func (s *server) execute(m *message) {
 			mode = node.Read
 		}
 		for i := range published {
-			s.publish(topic(published[i].Name, mode), "")
+			s.publish(notice{topic: topic(published[i].Name, mode)})
 			for _, waiter := range published[i].Line {
-				channel := node.WaiterChannel(waiter)
-				if s.publish(channel, published[i].Name) {
+				if s.publish(notice{w.channel(waiter), published[i].Name}) {
 					s.mem.Told(published[i].Name, waiter)
 					break
 				}
@@ -222,18 +221,14 @@ func (s *server) listening(l *link, name string) bool {
 
 // publish sends a notice to everybody who listens, and reports whether anybody
 // does. It forgets those who are no longer there.
-func (s *server) publish(topic, message string) (heard bool) {
-	notice := topic
-	if message != "" {
-		notice = yourTurn(topic, message)
-	}
+func (s *server) publish(n notice) (heard bool) {
 	kept := s.listeners[:0]
 	for _, o := range s.listeners {
 		if o.conn != o.link.conn || o.link.c.dead {
 			continue
 		}
 		kept = append(kept, o)
-		if o.name != topic {
+		if o.name != n.topic {
 			continue
 		}
 		heard = true
@@ -242,7 +237,7 @@ func (s *server) publish(topic, message string) (heard bool) {
 			continue
 		}
 		at := s.w.now + int64(o.link.random.within(s.w.p.Network.Delay))
-		s.w.plan(at, evNotice, o.link, s.w.nameNumber(notice))
+		s.w.plan(at, evNotice, o.link, s.w.number(n))
 	}
 	s.listeners = kept
 	return heard

@@ -22,14 +22,15 @@ type world struct {
 	order   random // of tasks that could run at the same time
 	healing random
 
-	clients []*Client
-	dead    []*Client // those that others have taken the place of
-	nodes   []*server
-	memory  func() Memory // makes that of a node
-	store   resource
-	names   []string
-	starts  int
-	serial  int
+	clients  []*Client
+	dead     []*Client // those that others have taken the place of
+	nodes    []*server
+	memory   func() Memory // makes that of a node
+	store    resource
+	names    []notice // of locks, and what is told about them
+	channels []channel
+	starts   int
+	serial   int
 
 	program  func(*Client) error
 	check    checker
@@ -115,17 +116,17 @@ func (w *world) message(l *link) *message {
 // free gives m back, if nobody has it any more.
 func (w *world) free(m *message) {
 	if !m.pending && m.flying == 0 && m.link != nil {
-		*m = message{}
+		*m = message{claims: m.claims[:0]}
 		w.spare = append(w.spare, m)
 	}
 }
 
-// nameNumber gives every lock's name a number.
-func (w *world) nameNumber(name string) int {
-	i := slices.Index(w.names, name)
+// number gives every lock's name, and every notice, a number.
+func (w *world) number(n notice) int {
+	i := slices.Index(w.names, n)
 	if i < 0 {
 		i = len(w.names)
-		w.names = append(w.names, name)
+		w.names = append(w.names, n)
 	}
 	return i
 }
@@ -191,7 +192,7 @@ func (w *world) happen(at int64, slot int32) {
 	case evRequest:
 		m := what.(*message)
 		s := m.link.n
-		w.stir(e.kind, uint64(m.link.c.number)<<8|uint64(s.number), uint64(m.cmd.Kind)<<24^uint64(m.claim[0].Token))
+		w.stir(e.kind, uint64(m.link.c.number)<<8|uint64(s.number), uint64(m.cmd.Kind)<<24^uint64(m.token))
 		s.arrive(m)
 	case evReply:
 		m := what.(*message)

@@ -361,9 +361,9 @@ func (s *Server) breakLock(now Time, claims []node.Claim, kept Time) (reply node
 
 // publish tells of name, and of who waits in line for it.
 func (s *Server) publish(now Time, name string) []Notice {
-	n := Notice{Name: name}
+	n := s.tell(name)
 	if s.of(name).queue == nil {
-		return s.tell(n)
+		return s.notices
 	}
 	if queue, err := s.queue(now, name); err == nil {
 		for i := range queue.line[:min(looks, len(queue.line))] {
@@ -373,12 +373,16 @@ func (s *Server) publish(now Time, name string) []Notice {
 			}
 		}
 	}
-	return s.tell(n)
+	return s.notices
 }
 
-func (s *Server) tell(n Notice) []Notice {
-	s.notices = append(s.notices, n)
-	return s.notices
+// tell publishes a notice, and returns it.
+func (s *Server) tell(name string) *Notice {
+	last := len(s.notices)
+	s.notices = slices.Grow(s.notices, 1)[:last+1]
+	n := &s.notices[last]
+	*n = Notice{Name: name, Line: n.Line[:0]}
+	return n
 }
 
 func failure(err error) node.Reply { return node.Reply{Err: err} }

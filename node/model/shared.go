@@ -146,9 +146,9 @@ func (s *Server) releaseShared(now Time, cmd node.Command) (reply node.Reply, pu
 		reply.Status = node.Released
 	}
 	if tell {
-		published = s.tell(Notice{Name: c.Name})
+		s.tell(c.Name)
 	}
-	return reply, published
+	return reply, s.notices
 }
 
 // extendRead is extend for readers.
@@ -184,7 +184,8 @@ func (s *Server) downgrade(now Time, claims []node.Claim) (reply node.Reply, pub
 	lock.set(node.ModeField, reading)
 	lock.set(c.Owner, "1")
 	s.put(s.found(s.hold(c.Name, c.Owner)), "1", max(lock.expires, now+1))
-	return node.Reply{Status: node.Done, Kept: []bool{true}}, s.tell(Notice{Name: c.Name})
+	s.tell(c.Name)
+	return node.Reply{Status: node.Done, Kept: []bool{true}}, s.notices
 }
 
 // reads reports whether c's owner is a living reader.
