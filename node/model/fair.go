@@ -21,7 +21,7 @@ func (s *Server) acquireFair(now Time, cmd node.Command) node.Reply {
 	if err != nil {
 		return failure(err)
 	}
-	queue, err := s.queue(now, c.Name)
+	queue, err := s.queue(now, s.of(c.Name))
 	if err != nil {
 		return failure(err)
 	}
@@ -64,7 +64,7 @@ func (s *Server) releaseFair(now Time, cmd node.Command) (reply node.Reply, publ
 	if err := s.raise(fence, c.Token, now+life(cmd.Retention)); err != nil {
 		return failure(err), nil
 	}
-	queue, err := s.queue(now, c.Name)
+	queue, err := s.queue(now, s.of(c.Name))
 	queues := err == nil // what is of another type must not keep the lock
 	left := queues && cmd.Patience <= 0 && s.leave(queue, c.Name, cmd.Waiter)
 	if lock.kind != none && lock.kind != hash {
@@ -85,17 +85,15 @@ func (s *Server) releaseFair(now Time, cmd node.Command) (reply node.Reply, publ
 }
 
 // queue returns the queue of a name.
-func (s *Server) queue(now Time, name string) (*key, error) {
-	n := s.of(name)
+func (s *Server) queue(now Time, n *names) (*key, error) {
 	if n.queue == nil {
-		n.queue = s.key(node.QueueKey(name))
+		n.queue = s.key(node.QueueKey(n.name))
 	}
-	k := n.queue
-	s.expire(now, k)
-	if k.kind != none && k.kind != queued {
+	s.expire(now, n.queue)
+	if n.queue.kind != none && n.queue.kind != queued {
 		return nil, node.ErrWrongType
 	}
-	return k, nil
+	return n.queue, nil
 }
 
 // firstPlace returns the place of the first who has kept his, and removes those

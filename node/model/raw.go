@@ -12,8 +12,7 @@ import (
 // Set stores a string at key, in place of whatever is there, without an expiry.
 func (s *Server) Set(key, value string) {
 	k := s.key(key)
-	s.change(k)
-	k.clear()
+	s.erase(k)
 	k.kind, k.text, k.expires = text, value, Never
 }
 
@@ -28,19 +27,14 @@ func (s *Server) HSet(now Time, key, field, value string) error {
 	if k.kind == none {
 		k.kind, k.expires = hash, Never
 	}
-	i, found := k.find(field)
-	if !found {
-		k.fields = slices.Insert(k.fields, i, node.Field{Name: field})
-	}
-	k.fields[i].Value = value
+	k.set(field, value)
 	return nil
 }
 
 // Del removes key.
 func (s *Server) Del(key string) {
 	k := s.key(key)
-	s.change(k)
-	k.clear()
+	s.erase(k)
 }
 
 // Persist takes the expiry from key, if it is there.
@@ -66,8 +60,7 @@ func (s *Server) expireAt(now Time, key string, at Time) {
 // FlushAll removes all keys.
 func (s *Server) FlushAll() {
 	for _, k := range s.keys {
-		s.change(k)
-		k.clear()
+		s.erase(k)
 	}
 }
 

@@ -80,7 +80,7 @@ type content struct {
 	fields  []node.Field // of a hash, sorted by name
 	line    []place      // of a queue, in the order of the tickets
 	text    string       // of a text
-	number  node.Token   // of a number
+	number  node.Token   // of a number; else 0
 	expires Time
 }
 
@@ -315,7 +315,7 @@ func (s *Server) State(now Time, name string, state *node.State) error {
 	if state.Readers, err = k.readers.token(); err != nil {
 		return err
 	}
-	queue, err := s.queue(now, name)
+	queue, err := s.queue(now, k)
 	if err != nil {
 		return err
 	}
@@ -354,18 +354,18 @@ func (s *Server) breakLock(now Time, claims []node.Claim, kept Time) (reply node
 	if lock.kind == none {
 		return node.Reply{Status: node.Absent}, nil
 	}
-	s.change(lock)
-	lock.clear()
+	s.erase(lock)
 	return node.Reply{Status: node.Released}, s.publish(now, c.Name)
 }
 
 // publish tells of name, and of who waits in line for it.
 func (s *Server) publish(now Time, name string) []Notice {
 	n := s.tell(name)
-	if s.of(name).queue == nil {
+	k := s.of(name)
+	if k.queue == nil {
 		return s.notices
 	}
-	if queue, err := s.queue(now, name); err == nil {
+	if queue, err := s.queue(now, k); err == nil {
 		for i := range queue.line[:min(looks, len(queue.line))] {
 			p := &queue.line[i]
 			if kept := s.kept(name, p); kept != nil && kept.alive(now) && kept.text == untold {
@@ -397,8 +397,7 @@ func (s *Server) raise(fence *key, token node.Token, kept Time) error {
 }
 
 func (s *Server) setFence(fence *key, token node.Token, kept Time) {
-	s.change(fence)
-	fence.clear()
+	s.erase(fence)
 	fence.kind, fence.number, fence.expires = number, token, kept
 }
 
@@ -412,9 +411,14 @@ func (s *Server) lookUp(now Time, name string) (lock, fence *key) {
 
 // of returns the keys of a name.
 func (s *Server) of(name string) *names {
-	if s.last != nil && s.last.name == name {
-		return s.last
+	if s.last == nil || s.last.name != name {
+		s.last = s.search(name)
 	}
+	return s.last
+}
+
+// search returns the keys of a name, whichever was looked up last.
+func (s *Server) search(name string) *names {
 	n := s.names[name]
 	if n == nil {
 		if s.names == nil {
@@ -423,7 +427,6 @@ func (s *Server) of(name string) *names {
 		n = &names{name: name, lock: s.key(name), fence: s.key(node.FenceKey(name))}
 		s.names[name] = n
 	}
-	s.last = n
 	return n
 }
 
@@ -465,8 +468,7 @@ func (s *Server) drop(k *key) {
 	if k == nil {
 		return
 	}
-	s.change(k)
-	k.clear()
+	s.erase(k)
 	if k.synced.kind == none {
 		delete(s.keys, string(s.sought))
 		s.spare = append(s.spare, k)
@@ -495,9 +497,16 @@ func (s *Server) found(k *key) *key {
 
 func (s *Server) expire(now Time, k *key) {
 	if k.kind != none && now > k.expires {
-		s.change(k)
-		k.clear()
+		s.erase(k)
 	}
+}
+
+// erase removes a key. It is not inlined, so that expire is.
+//
+//go:noinline
+func (s *Server) erase(k *key) {
+	s.change(k)
+	k.clear()
 }
 
 // change is called before every change of k: it keeps what the last Sync saw.
@@ -519,18 +528,15 @@ func (c *content) copy(from *content) {
 	c.fields, c.line = fields, line
 }
 
-// find returns where in the hash the field is, or would have to be. A lock has
-// one field, as a rule, so it looks through them in order.
+// find returns where in the hash the field is, if it is there. A lock has one field,
+// as a rule, so it looks through them in order.
 func (c *content) find(field string) (int, bool) {
 	for i := range c.fields {
-		switch name := c.fields[i].Name; {
-		case name == field:
+		if c.fields[i].Name == field {
 			return i, true
-		case name > field:
-			return i, false
 		}
 	}
-	return len(c.fields), false
+	return 0, false
 }
 
 func (c *content) left(now Time) time.Duration {
@@ -556,16 +562,20 @@ var (
 // token reads a fence.
 func (c *content) token() (node.Token, error) {
 	switch c.kind {
-	case none:
-		return 0, nil
-	case number:
+	case none, number:
 		return c.number, nil
-	case text:
-		token, err := strconv.ParseInt(c.text, 10, 64)
-		if err != nil {
-			return 0, errNoNumber
-		}
-		return node.Token(token), nil
 	}
-	return 0, errFenceType
+	return c.foreignToken()
+}
+
+// foreignToken reads a fence that somebody overwrote.
+func (c *content) foreignToken() (node.Token, error) {
+	if c.kind != text {
+		return 0, errFenceType
+	}
+	token, err := strconv.ParseInt(c.text, 10, 64)
+	if err != nil {
+		return 0, errNoNumber
+	}
+	return node.Token(token), nil
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redquorum/redquorum/node"
@@ -26,9 +27,10 @@ func (s *Server) lookUpShared(now Time, name string) *names {
 	if k.readers == nil {
 		k.readers, k.intent = s.key(node.ReadersKey(name)), s.key(node.IntentKey(name))
 	}
-	for _, one := range [...]*key{k.lock, k.fence, k.readers, k.intent} {
-		s.expire(now, one)
-	}
+	s.expire(now, k.lock)
+	s.expire(now, k.fence)
+	s.expire(now, k.readers)
+	s.expire(now, k.intent)
 	return k
 }
 
@@ -99,8 +101,7 @@ func (s *Server) acquireWrite(now Time, cmd node.Command) node.Reply {
 		return node.Reply{Status: node.Stale, Fence: highest}
 	}
 	s.setFence(k.fence, c.Token, now+life(cmd.Retention))
-	s.change(k.lock)
-	k.lock.clear()
+	s.erase(k.lock)
 	k.lock.kind, k.lock.expires = hash, now+life(cmd.TTL)
 	k.lock.set(node.ModeField, writing)
 	k.lock.set(writer, "1")
@@ -250,14 +251,12 @@ func (s *Server) forgetIntent(k *names, waiter string) bool {
 	if k.intent.kind != text || k.intent.text != waiter {
 		return false
 	}
-	s.change(k.intent)
-	k.intent.clear()
+	s.erase(k.intent)
 	return true
 }
 
 func (s *Server) put(k *key, value string, expires Time) {
-	s.change(k)
-	k.clear()
+	s.erase(k)
 	k.kind, k.text, k.expires = text, value, expires
 }
 
@@ -274,6 +273,7 @@ func (c *content) mode() string {
 func (c *content) set(field, value string) {
 	i, found := c.find(field)
 	if !found {
+		i, _ = slices.BinarySearchFunc(c.fields, field, func(f node.Field, name string) int { return strings.Compare(f.Name, name) })
 		c.fields = slices.Insert(c.fields, i, node.Field{Name: field})
 	}
 	c.fields[i].Value = value
