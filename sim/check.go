@@ -248,7 +248,7 @@ func (k *checker) renewed(h *holder) {
 
 func (k *checker) holder(owner string) *holder {
 	for _, h := range k.holders {
-		if h.owner == owner {
+		if same(h.owner, owner) {
 			return h
 		}
 	}
@@ -541,7 +541,7 @@ func (k *checker) before(s *server, m *message, now model.Time) {
 			}
 		}
 		for _, h := range k.holders {
-			if h.owner != claim.Owner && h.has(claim.Name) {
+			if !same(h.owner, claim.Owner) && h.has(claim.Name) {
 				if until, ok := s.mem.Keeps(now, claim.Name, h.owner, h.mode); ok {
 					k.spared = append(k.spared, sparing{h, claim.Name, until})
 				}

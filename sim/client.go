@@ -85,8 +85,11 @@ func (c *Client) Now() clock.Instant { return clock.Instant(c.rate.read(c.w.now)
 func (c *Client) origin() int64 { return int64(c.number+1) * int64(time.Hour) }
 
 // Wall implements clock.Clock.
-func (c *Client) Wall() time.Time {
-	return epoch.Add(time.Duration(c.rate.read(c.w.now)-c.origin()) + c.ahead + c.strobe)
+func (c *Client) Wall() time.Time { return epoch.Add(c.day()) }
+
+// day is its time of day, since the epoch.
+func (c *Client) day() time.Duration {
+	return time.Duration(c.rate.read(c.w.now)-c.origin()) + c.ahead + c.strobe
 }
 
 // Go implements clock.Clock.

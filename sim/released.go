@@ -56,12 +56,12 @@ func (k *checker) past(c *Client) *pastClaims {
 // released returns the claim of an owner if c has released it lately, or nil.
 func (k *checker) released(c *Client, owner string) *givenUp {
 	past := k.past(c)
-	if owner == past.missing { // as one node after the other executes its command, or answers
+	if same(owner, past.missing) { // as one node after the other executes its command, or answers
 		return nil
 	}
 	n := len(past.claims)
 	for i := range n { // the newest first: its release goes to one node after the other
-		if g := &past.claims[(past.next+n-1-i)%n]; g.owner == owner {
+		if g := &past.claims[(past.next+n-1-i)%n]; same(g.owner, owner) {
 			return g
 		}
 	}

@@ -104,6 +104,9 @@ func Run(p *faults.Plan, program func(*Client) error, options ...Option) *Result
 		w.need = p.Nodes/2 + 1
 	}
 	w.store = resource{w: w}
+	for i := range p.Work.Names {
+		w.locks = append(w.locks, p.Work.Name(i))
+	}
 	for _, o := range options {
 		o(w)
 	}

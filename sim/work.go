@@ -344,7 +344,7 @@ func (k *worker) round() {
 	c := k.c
 	w, work := c.w, &c.w.p.Work
 	r := &k.random
-	name := work.Name(r.below(work.Names))
+	name := w.locks[r.below(work.Names)]
 	q := request{name: name, wait: !r.happens(work.Try), fixed: r.happens(work.Fixed), length: w.p.Lock.Lease}
 	if r.happens(work.Long) {
 		q.length += time.Duration(r.below(int(w.p.Lock.MaxLease-q.length) + 1))
@@ -564,7 +564,7 @@ func (k *worker) choose(q *request) {
 		return
 	case work.Names > 1 && r.happens(work.Several):
 		for i := range work.Names {
-			if name := work.Name(i); name != q.name {
+			if name := k.c.w.locks[i]; name != q.name {
 				q.more = append(q.more, name)
 			}
 		}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"sync"
@@ -27,6 +28,7 @@ type world struct {
 	nodes    []*server
 	memory   func() Memory // makes that of a node
 	store    resource
+	locks    []string // that the plan's work is about
 	names    []notice // of locks, and what is told about them
 	channels []channel
 	starts   int
@@ -522,12 +524,13 @@ func (w *world) checkRates() {
 // checkDays notes by how much the times of day of clients have differed, and have
 // been ahead.
 func (w *world) checkDays() {
-	for _, a := range w.clients {
-		w.foremost = max(w.foremost, a.Wall().Sub(epoch.Add(time.Duration(w.now)))-a.strobe+w.strobes)
-		for _, b := range w.clients {
-			w.disagree = max(w.disagree, a.Wall().Add(-a.strobe).Sub(b.Wall().Add(-b.strobe))+2*w.strobes)
-		}
+	low, high := time.Duration(math.MaxInt64), time.Duration(math.MinInt64)
+	for _, c := range w.clients {
+		d := c.day() - c.strobe
+		low, high = min(low, d), max(high, d)
 	}
+	w.foremost = max(w.foremost, high-time.Duration(w.now)+w.strobes)
+	w.disagree = max(w.disagree, high-low+2*w.strobes)
 }
 
 func (c *Client) strike(e *faults.Event, end bool) {
