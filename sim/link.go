@@ -94,8 +94,8 @@ type message struct {
 	text  bool   // the script comes with it
 
 	cmd    node.Command
-	claims []node.Claim // memory of cmd's
-	token  node.Token   // of the claim, if there is one
+	claim  [1]node.Claim // of cmd
+	claims []node.Claim  // if there are several
 	plain  plainOp
 	reply  func(node.Reply)
 
@@ -176,10 +176,12 @@ func (l *link) submit(cmd node.Command, plain plainOp, reply func(node.Reply)) {
 	}
 	m := w.message(l)
 	m.cmd, m.reply, m.plain, m.pending = cmd, reply, plain, true
-	m.claims = append(m.claims, cmd.Claims...)
-	m.cmd.Claims = m.claims
 	if len(cmd.Claims) == 1 {
-		m.token = cmd.Claims[0].Token
+		m.claim[0] = cmd.Claims[0]
+		m.cmd.Claims = m.claim[:]
+	} else {
+		m.claims = append(m.claims, cmd.Claims...)
+		m.cmd.Claims = m.claims
 	}
 	l.pending = append(l.pending, m)
 	l.c.armSweep(cmd.Deadline)

@@ -116,10 +116,12 @@ func Run(p *faults.Plan, program func(*Client) error, options ...Option) *Result
 		s := &server{w: w, number: i, name: procName('n', i), mem: w.memory(), random: stream(p.Seed, ofClocks, i),
 			comesBack: faults.Durable}
 		s.mem.Sync()
-		s.begin(-int64(365 * 24 * time.Hour))
 		w.nodes = append(w.nodes, s)
 	}
 	w.hosts()
+	for _, s := range w.nodes {
+		s.begin(-int64(365 * 24 * time.Hour))
+	}
 	w.clients = make([]*Client, p.Clients)
 	syncs := false
 	for i := range p.Events {

@@ -27,6 +27,7 @@ type server struct {
 	sleptAt   int64
 
 	life    int // counts lives, from 1
+	runID   string
 	born    int64
 	wallAt  model.Time // its time of day when it was born
 	replica bool       // it was born long ago, and has taken over
@@ -131,7 +132,7 @@ func (s *server) execute(m *message) {
 	case m.hello:
 		up := s.time()/1000 - s.wallAt/1000 // as Redis does: two times of day, each cut to seconds
 		s.scripts |= plainScripts           // that a textbook client sends when it connects
-		m.life, m.uptime = s.life, node.Uptime{ID: s.runID(), Up: time.Duration(up) * time.Second}
+		m.life, m.uptime = s.life, node.Uptime{ID: s.runID, Up: time.Duration(up) * time.Second}
 		l.carry(toClient, m, evReply)
 		return
 	case m.topic != "":
@@ -178,8 +179,6 @@ func (s *server) execute(m *message) {
 	}
 	l.carry(toClient, m, evReply)
 }
-
-func (s *server) runID() string { return procName('n', s.host) + "#" + strconv.Itoa(s.life) }
 
 // hosts tells the nodes that are databases of one server so. The first stands for
 // the server, in whose life all of them are.
@@ -300,6 +299,7 @@ func (l *link) meet() {
 
 func (s *server) begin(born int64) {
 	s.life++
+	s.runID = procName('n', s.host) + "#" + strconv.Itoa(s.life)
 	s.born = born
 	s.wallAt = s.time() - model.Time((s.w.now-born)/int64(time.Millisecond))
 }

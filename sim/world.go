@@ -194,7 +194,7 @@ func (w *world) happen(at int64, slot int32) {
 	case evRequest:
 		m := what.(*message)
 		s := m.link.n
-		w.stir(e.kind, uint64(m.link.c.number)<<8|uint64(s.number), uint64(m.cmd.Kind)<<24^uint64(m.token))
+		w.stir(e.kind, uint64(m.link.c.number)<<8|uint64(s.number), uint64(m.cmd.Kind)<<24^uint64(m.claim[0].Token))
 		s.arrive(m)
 	case evReply:
 		m := what.(*message)

@@ -114,8 +114,8 @@ func (s *Server) Restart(loss Loss) {
 // Holds reports whether there is a field in the lock at name, of an owner or a
 // writer, and until when the lock is there.
 func (s *Server) Holds(now Time, name, field string) (until Time, ok bool) {
-	k := s.lock(name)
-	if k == nil || now > k.expires {
+	k := s.of(name).lock
+	if !k.alive(now) {
 		return 0, false
 	}
 	if _, ok = k.find(field); !ok {
@@ -131,8 +131,8 @@ func (s *Server) Keeps(now Time, name, owner string, mode node.Mode) (until Time
 	if mode == node.Exclusive {
 		return s.Holds(now, name, owner)
 	}
-	k := s.lock(name)
-	if k == nil || now > k.expires {
+	k := s.of(name).lock
+	if !k.alive(now) {
 		return 0, false
 	}
 	for _, f := range k.fields {
@@ -146,14 +146,6 @@ func (s *Server) Keeps(now Time, name, owner string, mode node.Mode) (until Time
 		}
 	}
 	return 0, false
-}
-
-// lock returns the key of a lock, or nil.
-func (s *Server) lock(name string) *key {
-	if s.last != nil && s.last.name == name {
-		return s.last.lock
-	}
-	return s.keys[name]
 }
 
 // Len returns the number of keys that are there at now.

@@ -94,9 +94,9 @@ const (
 	queued      // a sorted set of waiters
 )
 
-func (k kind) String() string {
-	return [...]string{"none", "hash", "string", "string", "zset"}[k]
-}
+var kindNames = [...]string{"none", "hash", "string", "string", "zset"}
+
+func (k kind) String() string { return kindNames[k] }
 
 // Apply executes one command at the time now and returns the reply, without a
 // Life. The second result has the names on whose channels a notice was published,
