@@ -79,6 +79,14 @@ func same(a, b string) bool {
 	return len(a) == len(b) && (last < 0 || a[last] == b[last]) && a == b
 }
 
+// tail is the end of an owner.
+func tail(owner string) (t uint64) {
+	for i := max(0, len(owner)-8); i < len(owner); i++ {
+		t = t<<8 | uint64(owner[i])
+	}
+	return t
+}
+
 // vote notes that a node granted an attempt. One that forgot its locks must not
 // have a vote for as long as any lease may last, by true time.
 func (k *checker) vote(c *Client, s *server, owner string) {

@@ -272,7 +272,7 @@ func (k *checker) heldBy(c *Client, name string) *holder {
 
 func (k *checker) remove(h *holder) {
 	if i := slices.Index(k.holders, h); i >= 0 {
-		k.holders = slices.Delete(k.holders, i, i+1)
+		k.holders = without(k.holders, i)
 		k.backInLine(h)
 		k.w.believes(h, false)
 	}

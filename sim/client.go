@@ -121,8 +121,7 @@ func (c *Client) trueTime(i clock.Instant) int64 {
 
 // ended forgets a task that has returned.
 func (c *Client) ended(t *task) {
-	i := slices.Index(c.tasks, t)
-	c.tasks = slices.Delete(c.tasks, i, i+1)
+	c.tasks = without(c.tasks, slices.Index(c.tasks, t))
 }
 
 func (w *world) newClient(number int) *Client {

@@ -481,8 +481,7 @@ func (l *link) receive(m *message) {
 		l.census.Heard(l.c.Now())
 		result := m.result
 		result.Life = l.census.Life()
-		i := slices.Index(l.pending, m)
-		l.pending = slices.Delete(l.pending, i, i+1)
+		l.pending = without(l.pending, slices.Index(l.pending, m))
 		l.finish(m, result)
 	}
 }

@@ -40,6 +40,7 @@ type givenUp struct {
 // pastClaims are the newest that one client has released.
 type pastClaims struct {
 	claims [8]givenUp
+	tails  [8]uint64 // of their owners
 	next   int
 	look   int64 // when the first of them is due to be looked at, or earlier
 
@@ -59,10 +60,10 @@ func (k *checker) released(c *Client, owner string) *givenUp {
 	if same(owner, past.missing) { // as one node after the other executes its command, or answers
 		return nil
 	}
-	n := len(past.claims)
-	for i := range n { // the newest first: its release goes to one node after the other
-		if g := &past.claims[(past.next+n-1-i)%n]; same(g.owner, owner) {
-			return g
+	t := tail(owner)
+	for i := range past.tails {
+		if past.tails[i] == t && past.claims[i].owner == owner {
+			return &past.claims[i]
 		}
 	}
 	past.missing = owner
@@ -79,6 +80,7 @@ func (k *checker) end(l *link, cmd *node.Command, h *holder) *givenUp {
 	case h != nil || o != nil && !o.released:
 		past := k.past(c)
 		g = &past.claims[past.next]
+		past.tails[past.next] = tail(claim.Owner)
 		past.next = (past.next + 1) % len(past.claims)
 		past.missing = ""
 		*g = givenUp{c: c, name: claim.Name, owner: claim.Owner, mode: cmd.Mode, at: k.w.now, stops: c.stops, high: claim.Token,

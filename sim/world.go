@@ -84,6 +84,17 @@ func (s *scratch) empty() {
 
 func procName(letter byte, number int) string { return string(letter) + strconv.Itoa(number+1) }
 
+// without returns a list without its i-th. The lists of a world are so short that
+// slices.Delete would take longer for what surrounds the move than for the move.
+func without[T any](list []*T, i int) []*T {
+	last := len(list) - 1
+	for ; i < last; i++ {
+		list[i] = list[i+1]
+	}
+	list[last] = nil
+	return list[:last]
+}
+
 // plan enters an event.
 func (w *world) plan(at int64, kind eventKind, what any, ref int) {
 	h := happening{what, int32(ref), kind}
@@ -150,7 +161,7 @@ func (w *world) run(until int64) {
 				i = w.order.below(n)
 			}
 			t := w.runnable[i]
-			w.runnable = slices.Delete(w.runnable, i, i+1)
+			w.runnable = without(w.runnable, i)
 			if t.owner.dead {
 				continue
 			}
