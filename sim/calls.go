@@ -80,9 +80,9 @@ func same(a, b string) bool {
 }
 
 // tail is the end of an owner.
-func tail(owner string) (t uint64) {
-	for i := max(0, len(owner)-8); i < len(owner); i++ {
-		t = t<<8 | uint64(owner[i])
+func tail(owner string) (t uint32) {
+	for i := max(0, len(owner)-4); i < len(owner); i++ {
+		t = t<<8 | uint32(owner[i])
 	}
 	return t
 }

@@ -281,9 +281,9 @@ func (l *link) abandon() {
 // fail answers everything that is open on the connection.
 func (l *link) fail(err error) {
 	l.abandon()
-	pending := l.pending
-	l.pending = nil
-	for _, m := range pending {
+	for range len(l.pending) {
+		m := l.pending[0]
+		l.pending = without(l.pending, 0)
 		unsent := slices.Contains(l.waiting, m)
 		l.finish(m, node.Reply{Err: err, Unsent: unsent})
 	}
@@ -353,11 +353,10 @@ func (l *link) connected(m *message) {
 	l.life, l.warmed = m.life, l.w.now
 	l.meet()
 	l.census.Take([]node.Uptime{m.uptime}, l.c.Now())
-	waiting := l.waiting
-	l.waiting = nil
-	for _, m := range waiting {
+	for _, m := range l.waiting {
 		l.send(m)
 	}
+	l.waiting = l.waiting[:0]
 	l.subscribe(l.topics())
 }
 

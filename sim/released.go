@@ -40,7 +40,7 @@ type givenUp struct {
 // pastClaims are the newest that one client has released.
 type pastClaims struct {
 	claims [8]givenUp
-	tails  [8]uint64 // of their owners
+	tails  [8]uint32 // of their owners
 	next   int
 	look   int64 // when the first of them is due to be looked at, or earlier
 
