@@ -46,6 +46,7 @@ type Server struct {
 	unsynced []*key // changed since the last Sync
 
 	notices []Notice // of the last Apply
+	inLine  []string // memory of their Lines
 }
 
 // A Notice is what a command has published about one name.
@@ -66,7 +67,7 @@ type names struct {
 	name            string
 	lock, fence     *key
 	readers, intent *key // nil until readers or writers have used the name
-	queue           *key // nil until somebody has stood in line
+	queue           *key // nil until somebody may have stood in line
 }
 
 type key struct {
@@ -105,7 +106,7 @@ func (k kind) String() string { return kindNames[k] }
 // A fence that somebody overwrote fails commands that read it with ErrWrongType
 // or, if it is a string but not a number, ErrServer.
 func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published []Notice) {
-	s.notices = s.notices[:0]
+	s.notices, s.inLine = s.notices[:0], s.inLine[:0]
 	ttl, retention := Time(node.Milliseconds(cmd.TTL)), Time(node.Milliseconds(cmd.Retention))
 	switch cmd.Kind {
 	case node.Acquire:
@@ -360,29 +361,23 @@ func (s *Server) breakLock(now Time, claims []node.Claim, kept Time) (reply node
 
 // publish tells of name, and of who waits in line for it.
 func (s *Server) publish(now Time, name string) []Notice {
-	n := s.tell(name)
-	k := s.of(name)
-	if k.queue == nil {
-		return s.notices
-	}
-	if queue, err := s.queue(now, k); err == nil {
+	n := Notice{Name: name}
+	before := len(s.inLine)
+	if queue, err := s.queue(now, s.of(name)); err == nil {
 		for i := range queue.line[:min(looks, len(queue.line))] {
 			p := &queue.line[i]
 			if kept := s.kept(name, p); kept != nil && kept.alive(now) && kept.text == untold {
-				n.Line = append(n.Line, p.waiter)
+				s.inLine = append(s.inLine, p.waiter)
+				n.Line = s.inLine[before:]
 			}
 		}
 	}
-	return s.notices
+	return s.tell(n)
 }
 
-// tell publishes a notice, and returns it.
-func (s *Server) tell(name string) *Notice {
-	last := len(s.notices)
-	s.notices = slices.Grow(s.notices, 1)[:last+1]
-	n := &s.notices[last]
-	*n = Notice{Name: name, Line: n.Line[:0]}
-	return n
+func (s *Server) tell(n Notice) []Notice {
+	s.notices = append(s.notices, n)
+	return s.notices
 }
 
 func failure(err error) node.Reply { return node.Reply{Err: err} }

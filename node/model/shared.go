@@ -147,9 +147,9 @@ func (s *Server) releaseShared(now Time, cmd node.Command) (reply node.Reply, pu
 		reply.Status = node.Released
 	}
 	if tell {
-		s.tell(c.Name)
+		published = s.tell(Notice{Name: c.Name})
 	}
-	return reply, s.notices
+	return reply, published
 }
 
 // extendRead is extend for readers.
@@ -185,8 +185,7 @@ func (s *Server) downgrade(now Time, claims []node.Claim) (reply node.Reply, pub
 	lock.set(node.ModeField, reading)
 	lock.set(c.Owner, "1")
 	s.put(s.found(s.hold(c.Name, c.Owner)), "1", max(lock.expires, now+1))
-	s.tell(c.Name)
-	return node.Reply{Status: node.Done, Kept: []bool{true}}, s.notices
+	return node.Reply{Status: node.Done, Kept: []bool{true}}, s.tell(Notice{Name: c.Name})
 }
 
 // reads reports whether c's owner is a living reader.

@@ -411,7 +411,7 @@ var mutants = []*Mutant{
 	{ID: "M140", Bug: "who waits in line for a fair lock takes what is free though others are before it",
 		Edits: edit(acquireGo, "c.barges = w.barges && !s.fair", "c.barges = w.barges")},
 	{ID: "M141", Bug: "nobody in line is told of a release", Expect: Tests, Tests: "./quorum -run TestEachRelease",
-		Edits:  edit(modelGo, "\t\t\t\tn.Line = append(n.Line, p.waiter)\n", ""),
+		Edits:  edit(modelGo, "\t\t\t\ts.inLine = append(s.inLine, p.waiter)\n", ""),
 		Reason: "a waiter asks again by itself after Options.Poll, which a run allows"},
 	{ID: "M142", Bug: "a waiter never passes one before it that does not come", Expect: Tests, Tests: "./quorum -run TestWaiterThatHangs",
 		Edits:  edit(restGo, "\t\t\tw.barges = passes\n", ""),
