@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -579,8 +578,14 @@ func (m *message) String() string {
 	case m.cmd.Mode != node.Exclusive && m.cmd.Kind != node.Downgrade:
 		what += " to " + m.cmd.Mode.String()
 	}
-	if len(m.cmd.Claims) > 1 {
-		return fmt.Sprintf("%s of %d", what, len(m.cmd.Claims))
+	return what + " " + m.names()
+}
+
+// names are those that a command is about, with commas between.
+func (m *message) names() string {
+	var names []string
+	for _, claim := range m.cmd.Claims {
+		names = append(names, claim.Name)
 	}
-	return fmt.Sprintf("%s %s", what, m.cmd.Claims[0].Name)
+	return strings.Join(names, ",")
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -33,7 +34,7 @@ type Entry struct {
 	ToClient bool          `json:"to_client,omitempty"`
 
 	// Of a command, a belief, or a key on a node.
-	Name  string     `json:"name,omitempty"`
+	Name  string     `json:"name,omitempty"` // several have commas between
 	Owner string     `json:"owner,omitempty"`
 	Token node.Token `json:"token,omitempty"`
 	Mode  string     `json:"mode,omitempty"` // of a belief or a key: "read" or "write"
@@ -86,7 +87,7 @@ func (w *world) logMessage(kind Kind, l *link, way int, m *message, until int64)
 	}
 	if len(m.cmd.Claims) > 0 {
 		claim := m.cmd.Claims[0]
-		e.Name, e.Owner, e.Token = claim.Name, claim.Owner, claim.Token
+		e.Name, e.Owner, e.Token = m.names(), claim.Owner, claim.Token
 	}
 	if m.copy {
 		e.Text += ", a second time"
@@ -317,74 +318,140 @@ func FormatTime(d time.Duration) string {
 }
 
 // WriteText writes the trace for people: a line for each event that changes
-// something, and a column for each node, which shows who has the lock there.
+// something, and a column for each node, which shows who has there what the line is
+// about. Where a run has several names, and a line is about none, it is empty.
 func (t *Trace) WriteText(out io.Writer, p *faults.Plan) error {
-	var b strings.Builder
-	columns := make([]string, p.Nodes)
-	owners := make(map[string]string) // the client's name, by owner
-	state := make([]Entry, p.Nodes)   // of each node's key, the latest
-	fmt.Fprintf(&b, "%12s  %-5s", "ms", "who")
-	for i := range columns {
-		fmt.Fprintf(&b, " %-4s", procName('n', i))
+	type place struct {
+		node int
+		name string
 	}
-	b.WriteString(" what\n")
+	owners := make(map[string]int) // clients
+	state := make(map[place]Entry) // the latest of each key
+	lines := [][]string{{"ms", "who"}}
+	for i := range p.Nodes {
+		lines[0] = append(lines[0], procName('n', i))
+	}
+	lines[0] = append(lines[0], "what")
 	for _, e := range t.Entries {
 		if e.Owner != "" && e.Client >= 0 {
-			owners[e.Owner] = procName('c', e.Client)
+			owners[e.Owner] = e.Client
 		}
 		if e.Kind == KindKey {
-			state[e.Node] = e
+			state[place{e.Node, e.Name}] = e
 			continue
 		}
 		if e.Kind == KindSend || e.Kind == KindReply && !strings.Contains(e.Text, "timeout") {
 			continue
 		}
-		for i := range columns {
-			columns[i] = "."
-			if key := state[i]; key.Owner != "" && key.Until > e.At {
-				columns[i] = owners[key.Owner]
-				for _, owner := range key.More {
-					columns[i] += "+" + owners[owner]
-				}
-				if key.Mode != "" {
-					columns[i] += ":" + key.Mode[:1]
-				}
-			}
-		}
-		who := ""
+		line := []string{FormatTime(e.At), ""}
 		if e.Client >= 0 {
-			who = procName('c', e.Client)
+			line[1] = procName('c', e.Client)
 		}
-		if e.Node >= 0 {
-			columns[e.Node] = "*" + columns[e.Node]
-		}
-		fmt.Fprintf(&b, "%12s  %-5s", FormatTime(e.At), who)
-		for _, c := range columns {
-			fmt.Fprintf(&b, " %-4s", c)
-		}
-		text := e.Text
-		switch e.Kind {
-		case KindFault:
-			text = "FAULT " + text
-		case KindFaultEnd:
-			text = "end of " + text
-		case KindLost:
-			text += " is lost"
-		case KindHeld:
-			text += " is held back"
-		case KindReleased:
-			text += " goes on"
-		case KindViolation:
-			text = "VIOLATION " + text
-		case KindBelief, KindEngine:
-			if e.Token != 0 {
-				text += fmt.Sprintf(" (token %d)", e.Token)
+		names := t.about(&e)
+		for i := range p.Nodes {
+			var have []string
+			for _, name := range names {
+				if key := state[place{i, name}]; key.Owner != "" && key.Until > e.At {
+					have = append(have, key.holders(owners))
+				}
 			}
-		case KindAccess:
-			text += " " + e.Name
+			column := strings.Join(slices.Compact(have), ",")
+			if column == "" && len(names) > 0 {
+				column = "."
+			}
+			if i == e.Node {
+				column = "*" + column
+			}
+			line = append(line, column)
 		}
-		fmt.Fprintf(&b, " %s\n", text)
+		lines = append(lines, append(line, e.sentence()))
 	}
-	_, err := io.WriteString(out, b.String())
+	_, err := io.WriteString(out, align(lines))
 	return err
+}
+
+// about returns the names that an entry is about.
+func (t *Trace) about(e *Entry) (names []string) {
+	switch {
+	case len(t.keys) == 1:
+		return t.keys
+	case e.Name != "":
+		return strings.Split(e.Name, ",")
+	case e.Kind == KindViolation:
+		for _, name := range t.keys {
+			if strings.Contains(e.Text, strconv.Quote(name)) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// holders says who has a key, and whether to read or to write.
+func (e *Entry) holders(clients map[string]int) string {
+	const most = 3 // more would make a column too wide
+	var who []int
+	for _, owner := range append([]string{e.Owner}, e.More...) {
+		who = append(who, clients[owner])
+	}
+	slices.Sort(who)
+	var list []string
+	for _, c := range who[:min(len(who), most)] {
+		list = append(list, procName('c', c))
+	}
+	if more := len(who) - most; more > 0 {
+		list = append(list, fmt.Sprintf("%d more", more))
+	}
+	s := strings.Join(list, "+")
+	if e.Mode != "" {
+		s += ":" + e.Mode[:1]
+	}
+	return s
+}
+
+// sentence is what a line of text says of an entry.
+func (e *Entry) sentence() string {
+	switch e.Kind {
+	case KindFault:
+		return "FAULT " + e.Text
+	case KindFaultEnd:
+		return "end of " + e.Text
+	case KindLost:
+		return e.Text + " is lost"
+	case KindHeld:
+		return e.Text + " is held back"
+	case KindReleased:
+		return e.Text + " goes on"
+	case KindViolation:
+		return "VIOLATION " + e.Text
+	case KindBelief, KindEngine:
+		if e.Token != 0 {
+			return fmt.Sprintf("%s (token %d)", e.Text, e.Token)
+		}
+	case KindAccess:
+		return e.Text + " " + e.Name
+	}
+	return e.Text
+}
+
+// align writes lines in columns: the first to the right, the last without an end.
+func align(lines [][]string) string {
+	widths := []int{12, 5}
+	for _, line := range lines {
+		for i := 2; i < len(line)-1; i++ {
+			if i == len(widths) {
+				widths = append(widths, 4)
+			}
+			widths[i] = max(widths[i], len(line[i]))
+		}
+	}
+	var b strings.Builder
+	for _, line := range lines {
+		fmt.Fprintf(&b, "%*s ", widths[0], line[0])
+		for i, cell := range line[1 : len(line)-1] {
+			fmt.Fprintf(&b, " %-*s", widths[i+1], cell)
+		}
+		fmt.Fprintf(&b, " %s\n", line[len(line)-1])
+	}
+	return b.String()
 }

@@ -44,8 +44,9 @@ const simRunManual = `
 usage: redquorum sim run --seed N [--nodes N] [--clients N] [flags]
 
 Draws a plan from the seed and runs it. Prints the plan, then a line for each
-thing that happens, with a column for each node: who has the lock there; a star
-marks the node that the line is about.
+thing that happens, with a column for each node: who has the lock there that the
+line is about; a star marks the node that it is about. c1:w writes, c1+c2:r read.
+The columns are empty in a run with several locks where a line is about none.
 
 Exit status: 0 sound, 1 safety broken, 3 liveness broken, 2 usage.
 
