@@ -42,7 +42,8 @@
 //	              drop=, each a share such as 30%; and of what kind their locks
 //	              are: read= and write= of all, fair= of the others, down= of
 //	              those to write, that go on to read; several=, of all the names
-//	              at once, joint=, of one name here and one on fewer nodes
+//	              at once, joint=, of one name here and the name far, which is on
+//	              all nodes but the last two, as one
 //	network delay=RANGE   one way, on every link
 //	assume drift=1%       how much a client's and a node's clock may differ in rate
 //	at TIME VERB TARGET [ARGUMENTS] [for TIME]
@@ -272,6 +273,14 @@ const Far = "far"
 
 // FarNodes is on how many of the plan's nodes, the first of them, Far is.
 func (p *Plan) FarNodes() int { return max(1, p.Nodes-2) }
+
+// FarWords names them.
+func (p *Plan) FarWords() string {
+	if n := p.FarNodes(); n > 1 {
+		return "n1 to n" + strconv.Itoa(n)
+	}
+	return "n1"
+}
 
 // Network is how all links behave that no fault concerns.
 type Network struct {

@@ -39,6 +39,7 @@ type picture struct {
 	Words   string // the verdict's
 	Broken  *pictureViolation
 	Facts   []string
+	Far     string // which nodes have it, if the run has that name
 	Plan    string
 
 	CSS     template.CSS
@@ -103,6 +104,9 @@ func (r *Result) WriteHTML(out io.Writer) error {
 		CSS:     template.CSS(pageCSS),
 		Scripts: []template.JS{template.JS(runJS), template.JS(viewJS), template.JS(controlsJS)},
 		Run:     pictureRun{Nodes: p.Nodes, Clients: p.Clients, End: r.Virtual, Entries: r.Trace.Entries, Faults: r.extents()},
+	}
+	if slices.Contains(r.Trace.keys, faults.Far) {
+		pic.Far = p.FarWords()
 	}
 	for i := range r.Violations {
 		v := &r.Violations[i]

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,6 +29,33 @@ at 0s cut c1-n4,n5
 at 1ms lock c1 x
 at 40ms crash n3 empty for 10ms
 at 60ms lock c2 x
+`
+
+// varied is a plan with a lock of two names, readers, and two who wait in line.
+const varied = `redquorum plan 1
+nodes 3
+clients 4
+length 400ms
+lock lease=1s maxlease=1s
+network delay=1ms
+at 0s lock c1 x,y
+at 0s lock c2 z read
+at 10ms lock c3 z read
+at 20ms lock c4 y fair
+at 30ms lock c3 y fair
+at 200ms unlock c1
+at 300ms unlock c2
+at 300ms unlock c3
+at 300ms unlock c4
+at 320ms unlock c3
+`
+
+// joint is a plan of locks with the name far.
+const joint = `redquorum plan 1
+nodes 5
+clients 1
+length 1s
+work names=1 joint=100%
 `
 
 func traced(t *testing.T, text string) *sim.Result {
@@ -175,12 +203,14 @@ func TestHTMLInBrowser(t *testing.T) {
 		t.Skip("starting a browser takes seconds")
 	}
 	dir := t.TempDir()
-	violated, long := filepath.Join(dir, "violated.html"), filepath.Join(dir, "long.html")
-	for file, r := range map[string]*sim.Result{
-		violated: traced(t, forgetful),
-		long:     sim.Run(faults.Generate(3, faults.Profile{}), nil, sim.WithTrace()),
+	for name, r := range map[string]*sim.Result{
+		"violated": traced(t, forgetful),
+		"varied":   traced(t, varied),
+		"joint":    traced(t, joint),
+		"long":     sim.Run(faults.Generate(3, faults.Profile{}), nil, sim.WithTrace()),
 	} {
-		if err := os.WriteFile(file, []byte(tried(page(t, r))), 0o600); err != nil {
+		file := filepath.Join(dir, name+".html")
+		if err := os.WriteFile(file, []byte(tried(page(t, r), expected[name])), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -199,15 +229,38 @@ func TestHTMLInBrowser(t *testing.T) {
 		if !bytes.Contains(dom, []byte(`<p id="tried">all</p>`)) {
 			t.Errorf("%s: not all could be tried", file)
 		}
-		if file == violated && !bytes.Contains(dom, []byte("I1, exclusion, is broken. c1 and c2 both hold")) {
+		if name == "violated" && !bytes.Contains(dom, []byte("I1, exclusion, is broken. c1 and c2 both hold")) {
 			t.Errorf("the panel does not tell of the violation")
 		}
 	}
 }
 
-// tried adds to a page what uses all that it offers.
-func tried(html string) string {
+// expected is what the page of a run has to show, as conditions in its script.
+var expected = map[string][]string{
+	"varied": {
+		"lanes[0].rows.map(r => r.name).join() === 'x,y,z'",
+		"groups.some(g => g.map(b => b.name).join() === 'x,y' && g.every(b => textsOf(b)[0].startsWith('c1 holds x + y')))",
+		"new Set(bars.filter(b => b.whole === 'x + y').map(b => placeOfBar(b)[1])).size === 2",
+		"bars.filter(b => b.key && textsOf(b)[0] === \"c2+c3's key z:r\").length === 3",
+		"bars.some(b => b.lane === 3 && b.waits && b.name === 'y' && b.until > 200e6 && b.until < 210e6)",
+		"bars.some(b => whatIs(b) === 'n1 knows that for y there wait c4, then c3')",
+		"unit - 4 >= 11",
+	},
+	"joint": {
+		"groups.some(g => g.map(b => b.name).join() === 'far,x1' && new Set(g.map(b => b.lane)).size === 1)",
+		"!lanes[nodeLane(3)].rows.some(r => r.name === 'far') && lanes[nodeLane(2)].rows.some(r => r.name === 'far')",
+		"document.body.textContent.includes('The name far is on n1 to n3 only')",
+	},
+}
+
+// tried adds to a page what uses all that it offers, and looks at some of it.
+func tried(html string, expected []string) string {
+	var conditions string
+	for _, c := range expected {
+		conditions += fmt.Sprintf("if (!(%s)) console.error(%q);\n", c, c)
+	}
 	return strings.Replace(html, "</body>", `<script>
+`+conditions+`
 for (const action of Object.values(actions)) { action(); draw(); }
 for (const key of Object.keys(keys)) canvas.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
 for (let i = 0; i < entries.length; i++) if (inWords(entries[i]).includes('undefined')) console.error('entry ' + i + ': ' + inWords(entries[i]));

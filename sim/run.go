@@ -84,7 +84,7 @@ func (r *Result) Worst() *Violation {
 type Option func(*world)
 
 // WithTrace keeps a record of everything that happens.
-func WithTrace() Option { return func(w *world) { w.trace = new(Trace) } }
+func WithTrace() Option { return func(w *world) { w.trace = &Trace{waiters: make(map[string]Waiter)} } }
 
 // withHashes keeps the hash after each event.
 func withHashes() Option { return func(w *world) { w.hashes = []uint64{0} } }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/redquorum/redquorum/faults"
 )
 
 // Story tells in at most so many lines how a traced run came to its verdict: who
@@ -22,9 +24,12 @@ func (r *Result) Story(lines int) []string {
 		case KindFaultEnd:
 			text = e.Text + " is over"
 		case KindBelief:
-			text = fmt.Sprintf("%s is granted %s, token %d", procName('c', e.Client), e.Name, e.Token)
-			if e.Token == 0 {
-				text = fmt.Sprintf("%s is granted %s", procName('c', e.Client), e.Name)
+			text = fmt.Sprintf("%s is granted %s", procName('c', e.Client), e.Name)
+			if e.Name == faults.Far {
+				text += " (a name on " + r.Plan.FarWords() + " only)"
+			}
+			if e.Token != 0 {
+				text += fmt.Sprintf(", token %d", e.Token)
 			}
 		case KindBeliefEnd:
 			text = fmt.Sprintf("%s no longer holds %s", procName('c', e.Client), e.Name)

@@ -17,7 +17,8 @@ import (
 type Trace struct {
 	Entries []Entry
 
-	keys []string // the names of all keys that entries are about
+	keys    []string          // the names of all keys that entries are about
+	waiters map[string]Waiter // by what the nodes know them by
 }
 
 // An Entry is one thing that happened.
@@ -38,9 +39,18 @@ type Entry struct {
 	Owner string     `json:"owner,omitempty"`
 	Token node.Token `json:"token,omitempty"`
 	Mode  string     `json:"mode,omitempty"` // of a belief or a key: "read" or "write"
-	More  []string   `json:"more,omitempty"` // of a key: the owners of other readers
+	More  []string   `json:"more,omitempty"` // of a key: the owners of other readers; of one of several: of the others
+
+	Waiting []Waiter `json:"waiting,omitempty"` // for a key, as the node knows: the first in line first
 
 	Text string `json:"text"`
+}
+
+// A Waiter is one that a node knows to wait for a name.
+type Waiter struct {
+	Number int           `json:"number"` // its own, among all waiters of the run
+	Client int           `json:"client"` // from 0
+	Until  time.Duration `json:"until"`  // when the node forgets it, if it does not ask again
 }
 
 // A Kind is what an Entry is about.
@@ -61,6 +71,7 @@ const (
 	KindEngine    Kind = "engine"    // what the engine tells its observer
 	KindBelief    Kind = "belief"    // a client begins to believe that it holds a lock
 	KindBeliefEnd Kind = "belief end"
+	KindJoint     Kind = "joint"  // locks of several deployments become one
 	KindAccess    Kind = "access" // the resource takes a read or a write
 	KindCalm      Kind = "calm"   // the part with faults is over
 	KindHealed    Kind = "healed" // for this node, and all links to it
@@ -126,6 +137,9 @@ func (w *world) executed(s *server, m *message) {
 	}
 	w.logMessage(KindExecute, m.link, toNode, m, 0)
 	w.trace.Entries[len(w.trace.Entries)-1].Text = m.String() + ": " + answer(&m.result)
+	if _, known := w.trace.waiters[m.cmd.Waiter]; !known && m.cmd.Waiter != "" {
+		w.trace.waiters[m.cmd.Waiter] = Waiter{Number: len(w.trace.waiters) + 1, Client: m.link.c.number}
+	}
 	for _, claim := range m.cmd.Claims {
 		w.logKey(s, claim.Name)
 	}
@@ -146,7 +160,22 @@ func (w *world) logKey(s *server, name string) {
 			e.Until = time.Duration(w.now) + time.Duration(k.Expires-s.time())*time.Millisecond
 		}
 	}
+	var state node.State
+	s.inspect(s.time(), name, &state)
+	if state.Intent != "" {
+		e.waits(w, state.Intent, state.IntentTTL)
+	}
+	for _, p := range state.Queue {
+		e.waits(w, p.Waiter, p.TTL)
+	}
 	w.log(e)
+}
+
+// waits adds one who waits for a key.
+func (e *Entry) waits(w *world, name string, ttl time.Duration) {
+	waiter := w.trace.waiters[name]
+	waiter.Until = time.Duration(w.now) + ttl
+	e.Waiting = append(e.Waiting, waiter)
 }
 
 // owners takes the owners of a key from its fields.
@@ -243,6 +272,19 @@ func (w *world) believes(h *holder, begins bool) {
 		e.Kind, e.Text = KindBeliefEnd, "no longer "+what
 	}
 	w.log(e)
+}
+
+// logJoint notes that parts are held as one.
+func (w *world) logJoint(c *Client, parts []part) {
+	if w.trace == nil {
+		return
+	}
+	var names, owners []string
+	for _, p := range parts {
+		names, owners = append(names, p.name), append(owners, p.owner)
+	}
+	w.log(Entry{Kind: KindJoint, Client: c.number, Node: -1, Name: strings.Join(names, ","), Owner: owners[0], More: owners[1:],
+		Text: "holds " + strings.Join(names, " and ") + " as one"})
 }
 
 func (w *world) logFault(e *faults.Event, end bool) {

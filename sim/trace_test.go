@@ -2,8 +2,13 @@ package sim_test
 
 import (
 	"bytes"
+	"fmt"
 	"path/filepath"
+	"slices"
 	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/sim"
 )
 
 // A line's columns show who has the names that the line is about, and stay below
@@ -30,4 +35,35 @@ at 30ms unlock c1
 	}
 	before, _, _ := bytes.Cut(b.Bytes(), []byte("      60.000"))
 	golden(t, filepath.Join("testdata", "names.txt"), before)
+}
+
+// The trace has who waits for a key, in the order of the line, and which locks are one.
+func TestTraceOfLinesAndJoints(t *testing.T) {
+	var lines, joints []string
+	for _, e := range traced(t, varied).Trace.Entries {
+		if e.Kind == sim.KindKey && e.Node == 0 && e.Name == "y" && e.At < 400*time.Millisecond {
+			line := ""
+			for _, w := range e.Waiting {
+				line += fmt.Sprint(" c", w.Client+1)
+				if w.Until <= e.At {
+					t.Errorf("at %v c%d waits until %v", e.At, w.Client+1, w.Until)
+				}
+			}
+			if len(lines) == 0 || lines[len(lines)-1] != line {
+				lines = append(lines, line)
+			}
+		}
+	}
+	if want := []string{"", " c4", " c4 c3", " c3", ""}; !slices.Equal(lines, want) {
+		t.Errorf("in line for y: %q, want %q", lines, want)
+	}
+	for _, e := range traced(t, joint).Trace.Entries {
+		if e.Kind == sim.KindJoint && !slices.Contains(joints, e.Text) {
+			joints = append(joints, e.Text)
+		}
+	}
+	slices.Sort(joints)
+	if want := []string{"holds far and x1 as one", "holds x1 and far as one"}; !slices.Equal(joints, want) {
+		t.Errorf("joint locks: %q, want %q", joints, want)
+	}
 }

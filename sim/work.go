@@ -242,6 +242,7 @@ func (c *Client) acquireJointly(ctx context.Context, q *request, o *call) (*lock
 		w.check.joins(owner, j)
 		k.parts = append(k.parts, part{all[i].Name, owner, l.Token(), c.grantOf(all[i].Name)})
 	}
+	w.logJoint(c, k.parts)
 	return k, nil
 }
 

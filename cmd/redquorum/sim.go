@@ -117,7 +117,7 @@ func (f *planFlags) register(fs *flag.FlagSet) {
 		return nil
 	})
 	fs.IntVar(&f.lock.Need, "need", 0, "how many `N` nodes must grant (default: drawn from the seed)")
-	fs.Func("kinds", "of what kind the locks are: plain, or some of "+strings.Join(lockKinds[1:], ",")+" (default: drawn\nfrom the seed)", func(s string) error {
+	fs.Func("kinds", "of what kind the locks are: plain, or some of "+strings.Join(lockKinds[1:], ",")+". joint ones are\nof a name on all nodes and of the name far, on all but the last two (default: drawn from\nthe seed)", func(s string) error {
 		f.kinds = strings.Split(s, ",")
 		for _, kind := range f.kinds {
 			if !slices.Contains(lockKinds, kind) {

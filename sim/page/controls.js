@@ -64,8 +64,8 @@ function brief(e) {
   switch (e.kind) {
     case 'fault': return e.text;
     case 'fault end': return 'end of ' + e.text;
-    case 'belief': return `${c} holds ${e.name}` + (e.token ? `, token ${shortToken(e.token)}` : '');
-    case 'belief end': return `${c} no longer holds ${e.name}`;
+    case 'belief': return `${c} ${e.text}` + (e.token ? `, token ${shortToken(e.token)}` : '');
+    case 'belief end': return `${c} ${e.text}`;
     case 'access': return `resource refuses ${c}`;
     case 'calm': return 'the faults are over';
     case 'violation': return 'BROKEN ' + e.text;
@@ -146,12 +146,20 @@ function toSegment(px, y, [x0, y0, x1, y1]) {
 function describe(hit) {
   const e = entries[hit.entry];
   if (hit.bar) {
-    const b = hit.bar, who = b.client < 0 ? 'an unknown owner' : clientName(b.client);
-    const what = b.key ? `${lanes[b.lane].label} has the key of ${b.name} for ${who}` : `${who} believes that it holds ${b.name}`;
-    return `${what}, ${ms(b.from)} to ${b.until > end ? ms(b.until) + ' ms if nothing changes it' : ms(b.until) + ' ms'}` +
-      (b.token ? `, token ${b.token}` : '') + (b.marks.length ? `; extended ${b.marks.length} times` : '');
+    const b = hit.bar;
+    return `${whatIs(b)}, ${ms(b.from)} to ${b.until > end ? ms(b.until) + ' ms if nothing changes it' : ms(b.until) + ' ms'}` +
+      (b.token ? `, token ${b.token}` : '') + (b.marks && b.marks.length ? `; extended ${b.marks.length} times` : '');
   }
   return `${ms(e.at)} ms  ${inWords(e)}`;
+}
+
+// whatIs says what a bar means.
+function whatIs(b) {
+  const who = b.clients.map(clientName), label = lanes[b.lane].label;
+  if (b.line) return `${label} knows that for ${b.name} there ${who.length > 1 ? 'wait' : 'waits'} ${who.join(', then ')}`;
+  if (b.waits) return `${who} waits for ${b.name}, as nodes know`;
+  if (b.key) return `${label} has the key of ${b.name} for ${who.join(' and ')}${b.mode ? ' to ' + b.mode : ''}`;
+  return `${who} believes that it ${b.mode ? 'may ' + b.mode : 'holds'} ${b.whole}`;
 }
 
 let drag = null;
@@ -256,7 +264,12 @@ function drawLegend() {
     ['trouble on links', shade('link')],
     ['other faults: slow, busy, wrong clock', shade('other')],
   ];
-  if (entries.some(e => e.kind === 'access')) signs.splice(6, 0, ['the resource takes a request; hollow: refuses it', dot(true)]);
+  if (bars.some(b => b.mode === 'read')) signs.splice(2, 0, ['to read, which several may', t => { t.globalAlpha = .2; bar(t, 3, 14); t.globalAlpha = 1; t.strokeStyle = client; t.lineWidth = 1.5; t.beginPath(); t.roundRect(1.75, 1.75, 30.5, 12.5, 3); t.stroke(); }]);
+  if (groups.length) signs.splice(2, 0, ['one lock of several names', t => { t.fillStyle = client; for (const y of [1, 10]) { t.beginPath(); t.roundRect(1, y, 32, 5, 2); t.fill(); } t.fillRect(1, 3, 3, 10); }]);
+  if (bars.some(b => b.waits)) signs.splice(2, 0,
+    ['a client waits, as nodes know', t => { t.strokeStyle = client; t.lineWidth = 1.5; t.setLineDash([4, 3]); t.beginPath(); t.roundRect(1.75, 1.75, 30.5, 12.5, 6); t.stroke(); t.setLineDash([]); }],
+    ['who waits on a node, in their order', t => { bar(t, 1, 0); t.fillStyle = colours.soft; t.fillRect(1, 2, 32, 7); t.fillStyle = client; t.fillRect(1, 10, 32, 2); t.fillStyle = colourOf(1); t.fillRect(1, 13, 32, 2); }]);
+  if (entries.some(e => e.kind === 'access')) signs.push(['the resource takes a request; hollow: refuses it', dot(true)]);
   if (violations.length) {
     signs.push(['an invariant is broken', t => { t.fillStyle = colours.violation; t.fillRect(15.5, 0, 3, 16); }]);
   }

@@ -9,7 +9,7 @@ const violations = run.violations || [];
 const last = entries.length ? entries[entries.length - 1].at : 0; // what follows is silence
 const end = Math.max(run.end, last, 1);
 
-const clientName = c => 'c' + (c + 1);
+const clientName = c => c < 0 ? 'somebody' : 'c' + (c + 1);
 const nodeName = n => 'n' + (n + 1);
 const ms = t => (Math.floor(t / 1e3) / 1e3).toFixed(3);
 
@@ -19,11 +19,13 @@ const names = []; // of the locks
 const tokens = [];
 for (const e of entries) {
   if (e.owner && e.client >= 0) clientOf.set(e.owner, e.client);
-  if (e.name && ['key', 'belief', 'access'].includes(e.kind) && !names.includes(e.name)) names.push(e.name);
+  if (['key', 'belief', 'access'].includes(e.kind)) for (const name of e.name.split(',')) if (!names.includes(name)) names.push(name);
   if (e.token) tokens.push(String(e.token));
 }
 
 names.sort();
+const ownerClient = owner => clientOf.has(owner) ? clientOf.get(owner) : -1;
+const ownerName = owner => clientOf.has(owner) ? clientName(clientOf.get(owner)) : 'an unknown owner';
 
 // Tokens begin all alike, since they are times: what differs is enough in the picture.
 let alike = 0;
@@ -44,33 +46,42 @@ const nodeLane = n => firstClient + run.clients + n;
 
 // What is drawn. Each has the entry at which it begins, from and until when it
 // lasts, and the lanes that it touches.
-const bars = [];     // beliefs of clients, and keys of nodes
+const bars = [];     // beliefs of clients, keys of nodes, and clients that wait
+const groups = [];   // of bars that are one lock
 const messages = [];
 const dots = [];
 
 collectBars();
+collectWaiting();
+for (const lane of lanes) lane.rows = rowsOf(lane);
 collectMessages();
 collectDots();
 
 function collectBars() {
-  const beliefs = new Map(); // by owner
+  const beliefs = new Map(); // by owner: its bars, one for each name
   const keys = new Map();    // by node and name
-  const bar = (e, i, lane, client) => {
-    const b = { entry: i, lane, row: names.indexOf(e.name), from: e.at, until: end, client, name: e.name, token: e.token, marks: [] };
+  const bar = (e, i, lane, clients, name) => {
+    const b = { entry: i, lane, from: e.at, until: end, clients, name, mode: e.mode, token: e.token, marks: [] };
     bars.push(b);
     return b;
+  };
+  const link = list => {
+    if (list.length > 1) groups.push(list);
+    for (const b of list) b.whole = list.map(b => b.name).sort().join(' + ');
   };
   entries.forEach((e, i) => {
     switch (e.kind) {
       case 'belief':
-        beliefs.set(e.owner, bar(e, i, clientLane(e.client), e.client));
+        beliefs.set(e.owner, e.name.split(',').map(name => bar(e, i, clientLane(e.client), [e.client], name)));
+        link(beliefs.get(e.owner));
         break;
-      case 'belief end': {
-        const b = beliefs.get(e.owner);
-        if (b) b.until = e.at;
+      case 'belief end':
+        for (const b of beliefs.get(e.owner) || []) b.until = e.at;
         beliefs.delete(e.owner);
         break;
-      }
+      case 'joint':
+        link([e.owner, ...e.more].flatMap(owner => beliefs.get(owner) || []));
+        break;
       case 'key': {
         const id = e.node + ' ' + e.name;
         const before = keys.get(id);
@@ -82,16 +93,70 @@ function collectBars() {
         if (before) before.until = Math.min(before.until, e.at);
         keys.delete(id);
         if (!(e.until > e.at)) break;
-        const b = bar(e, i, nodeLane(e.node), clientOf.has(e.owner) ? clientOf.get(e.owner) : -1);
+        const clients = [e.owner, ...(e.more || [])].map(ownerClient).sort((a, b) => a - b);
+        const b = bar(e, i, nodeLane(e.node), clients, e.name);
         b.until = e.until;
         b.owner = e.owner;
-        b.mode = e.mode;
         b.more = String(e.more || '');
         b.key = true;
         keys.set(id, b);
       }
     }
   });
+}
+
+// collectWaiting finds out who waits: on each node in which order, as the node
+// knows, and each client from the first node that knows to the last, or until it is
+// granted the name.
+function collectWaiting() {
+  const lines = new Map(); // by node and name: the latest
+  const spans = new Map(); // by waiter
+  entries.forEach((e, i) => {
+    if (e.kind !== 'key') return;
+    const id = e.node + ' ' + e.name, before = lines.get(id), waiting = e.waiting || [];
+    const until = Math.max(e.at, ...waiting.map(w => w.until)), clients = waiting.map(w => w.client);
+    for (const w of waiting) {
+      if (!spans.has(w.number)) spans.set(w.number, { entry: i, lane: clientLane(w.client), from: e.at, clients: [w.client], name: e.name, waits: true });
+    }
+    if (before && before.until >= e.at && String(before.clients) === String(clients)) {
+      before.until = until;
+    } else {
+      if (before) before.until = Math.min(before.until, e.at);
+      lines.set(id, { entry: i, lane: nodeLane(e.node), from: e.at, until, clients, name: e.name, numbers: waiting.map(w => w.number), line: true });
+      bars.push(lines.get(id));
+    }
+  });
+  const beliefs = bars.filter(b => b.whole);
+  for (const line of bars.filter(b => b.line)) {
+    for (const number of line.numbers) spans.get(number).until = Math.max(line.until, spans.get(number).until || 0);
+  }
+  for (const span of spans.values()) {
+    const granted = beliefs.filter(b => b.lane === span.lane && b.name === span.name && b.from > span.from && b.from < span.until);
+    span.until = Math.max(...granted.map(b => b.from), granted.length ? 0 : span.until);
+    bars.push(span);
+  }
+}
+
+// rowsOf gives a lane a row for each name that is there, and a row as many tracks as
+// bars overlap in it.
+function rowsOf(lane) {
+  const rows = [];
+  lane.tracks = 0;
+  for (const name of names) {
+    const ends = [];
+    const own = bars.filter(b => lanes[b.lane] === lane && b.name === name).sort((a, b) => a.from - b.from);
+    if (!own.some(b => !b.line) && names.length > 1) continue;
+    for (const b of own) {
+      let track = b.line ? 0 : ends.findIndex(t => t <= b.from);
+      if (track < 0) track = ends.length;
+      if (!b.line) ends[track] = b.until;
+      b.track = lane.tracks + track;
+    }
+    rows.push({ name, track: lane.tracks, tracks: Math.max(1, ends.length) });
+    lane.tracks += Math.max(1, ends.length);
+  }
+  lane.tracks = Math.max(1, lane.tracks);
+  return rows;
 }
 
 function collectMessages() {
@@ -262,7 +327,7 @@ function inWords(e) {
     }
     case 'key':
       if (!(e.until > e.at)) return `${n} has no key of ${e.name}.`;
-      return `${n} has the key of ${e.name}, for ${[e.owner, ...(e.more || [])].map(o => clientOf.has(o) ? clientName(clientOf.get(o)) : 'an unknown owner').join(' and ')}${e.mode ? ' to ' + e.mode : ''}, until ${ms(e.until)} ms.`;
+      return `${n} has the key of ${e.name}, for ${[e.owner, ...(e.more || [])].map(ownerName).join(' and ')}${e.mode ? ' to ' + e.mode : ''}, until ${ms(e.until)} ms.`;
     case 'reply': {
       const [command, answer] = cut(e.text, ': ');
       return `${c} learns what came of “${command}” on ${n}: ${answer}.`;
@@ -282,6 +347,8 @@ function inWords(e) {
       return `The engine of ${c} reports${e.node >= 0 ? ' about ' + n : ''}: ${e.text}.`;
     case 'belief':
       return `${c} begins to believe that it ${e.mode ? 'may ' + e.mode : 'holds'} ${e.name}.`;
+    case 'joint':
+      return `${c} ${e.text}: for as long as it has both.`;
     case 'belief end':
       return `${c} no longer believes that it ${e.mode ? 'may ' + e.mode : 'holds'} ${e.name}.`;
     case 'access':

@@ -4,11 +4,15 @@
 
 const canvas = document.getElementById('canvas');
 const ctx = canvas.getContext('2d');
-const gutter = 70, axisHeight = 42, rowHeight = 17, overviewHeight = 34, shortest = 20e3;
-const font = '12px system-ui, sans-serif', smallFont = '11px system-ui, sans-serif';
+const axisHeight = 44, rowHeight = 17, overviewHeight = 34, shortest = 20e3;
+const font = '12px system-ui, sans-serif', smallFont = '11px system-ui, sans-serif', tinyFont = '10px system-ui, sans-serif';
+ctx.font = tinyFont;
+const nameRoom = names.length > 1 ? Math.min(70, Math.max(...names.map(n => ctx.measureText(n).width))) : 0;
+const gutter = 70 + nameRoom;
 
 const view = { from: 0, to: end, scroll: 0 };
-let width = 0, height = 0, laneHeight = 0;
+let width = 0, height = 0;
+let unit = 0;      // the height of a track
 let current = 0;   // the entry that the panel is about
 let hits = [];     // what was drawn, to be found under the pointer
 let colours = {};
@@ -19,10 +23,10 @@ const lanesTop = ribbonTop + ribbonHeight;
 const lanesBottom = () => height - overviewHeight;
 const groupGap = 22, resourceHeight = 24; // room for messages between the last client and the first node
 const firstNode = firstClient + run.clients;
-const above = i => i === 0 ? 0 : (firstClient > 0 ? resourceHeight : 0) + (i - firstClient) * laneHeight + (i >= firstNode ? groupGap : 0);
-const laneTop = i => lanesTop + above(i) - view.scroll;
-const heightOf = i => i < firstClient ? resourceHeight : laneHeight;
-const lanesHeight = () => above(lanes.length);
+const messageRoom = 17; // of a lane, for the line that messages meet
+const laneTop = i => lanesTop + lanes[i].top - view.scroll;
+const heightOf = i => i < firstClient ? resourceHeight : messageRoom + lanes[i].tracks * unit;
+const lanesHeight = () => lanes[lanes.length - 1].top + heightOf(lanes.length - 1);
 const x = t => gutter + (t - view.from) / (view.to - view.from) * (width - gutter);
 const timeAt = px => view.from + (px - gutter) / (width - gutter) * (view.to - view.from);
 
@@ -30,7 +34,7 @@ const timeAt = px => view.from + (px - gutter) / (width - gutter) * (view.to - v
 function lineOf(i) {
   switch (lanes[i].kind) {
     case 'resource': return laneTop(i) + resourceHeight / 2;
-    case 'client': return laneTop(i) + laneHeight - 7;
+    case 'client': return laneTop(i) + heightOf(i) - 7;
   }
   return laneTop(i) + 7;
 }
@@ -78,9 +82,16 @@ function resize() {
   const ratio = window.devicePixelRatio || 1;
   width = canvas.clientWidth;
   const room = Math.max(300, window.innerHeight - canvas.getBoundingClientRect().top - window.scrollY - 80);
-  const wanted = (room - lanesTop - overviewHeight - groupGap - firstClient * resourceHeight) / (run.clients + run.nodes);
-  laneHeight = Math.floor(Math.min(76, Math.max(32 + 12 * Math.min(4, names.length - 1), wanted)));
-  height = lanesTop + Math.min(lanesHeight(), Math.max(1.4 * room - lanesTop - overviewHeight, 5 * laneHeight)) + overviewHeight;
+  const tracks = lanes.map(lane => lane.tracks);
+  const wanted = (room - lanesTop - overviewHeight - groupGap - firstClient * resourceHeight - messageRoom * (run.clients + run.nodes)) / tracks.reduce((sum, n) => sum + n, 0);
+  unit = Math.floor(Math.max(15, Math.min(wanted, 59 / Math.max(...tracks))));
+  let top = 0;
+  lanes.forEach((lane, i) => {
+    if (i === firstNode) top += groupGap;
+    lane.top = top;
+    top += heightOf(i);
+  });
+  height = lanesTop + Math.min(lanesHeight(), Math.max(1.4 * room - lanesTop - overviewHeight, 360)) + overviewHeight;
   canvas.style.height = height + 'px';
   canvas.width = Math.round(width * ratio);
   canvas.height = Math.round(height * ratio);
@@ -128,10 +139,11 @@ function draw() {
     drawLanes();
     const words = [];
     within(shades, view.from, view.to, s => drawShade(s, words));
-    drawWords(words);
     drawMessages();
     within(bars, view.from, view.to, drawBar);
+    groups.forEach(drawGroup);
     drawDots();
+    drawWords(words);
   });
   clip(gutter, ribbonTop, width - gutter, ribbonHeight, drawRibbon);
   clip(0, lanesTop, width, lanesBottom() - lanesTop, drawLabels);
@@ -181,7 +193,7 @@ function drawShade(s, words) {
   const left = Math.max(gutter, x(s.from)), y = lineOf(s.lane);
   if (s.until === s.from) {
     flag(x(s.from), y, colours[s.shade]);
-    hits.push({ entry: s.entry, box: [x(s.from) - 4, y - 10, x(s.from) + 8, y + 4] });
+    hits.push({ entry: s.entry, box: [x(s.from) - 4, y - 10, x(s.from) + 8, y + 4], small: true });
     return;
   }
   const right = Math.max(Math.min(width, x(s.until)), left + 1);
@@ -192,14 +204,26 @@ function drawShade(s, words) {
   words.push({ text: s.word, left: left + 3, right, y, colour: colours[s.shade] });
 }
 
-// drawWords says on the lanes what the shades are, as far as there is room.
+// drawWords says on the lanes what the shades are, where there is room between the
+// messages.
 function drawWords(words) {
   ctx.font = smallFont;
   const taken = [];
   for (const w of words) {
     const wide = ctx.measureText(w.text).width + 4;
+    const blocked = taken.filter(t => t.y === w.y);
+    for (const hit of hits) {
+      if (hit.segment) {
+        const [x0, y0, x1, y1] = hit.segment;
+        const at = y => x0 + (x1 - x0) * Math.max(0, Math.min(1, (y - y0) / (y1 - y0)));
+        if (Math.min(y0, y1) < w.y + 6 && Math.max(y0, y1) > w.y - 6) blocked.push({ left: Math.min(at(w.y - 6), at(w.y + 6)) - 4, right: Math.max(at(w.y - 6), at(w.y + 6)) + 4 });
+      } else if (hit.small && hit.box[1] < w.y + 6 && hit.box[3] > w.y - 6) {
+        blocked.push({ left: hit.box[0], right: hit.box[2] });
+      }
+    }
+    blocked.sort((a, b) => a.left - b.left);
     let left = w.left;
-    for (const t of taken) if (t.y === w.y && left < t.right && left + wide > t.left) left = t.right + 3;
+    for (const b of blocked) if (left < b.right && left + wide > b.left) left = b.right + 2;
     if (left + wide > w.right) continue;
     taken.push({ left, right: left + wide, y: w.y });
     ctx.fillStyle = colours.paper;
@@ -300,29 +324,89 @@ function stopMark([, , px, y]) {
   ctx.fillRect(px + 1, y - 4, 3, 9);
 }
 
-function drawBar(b) {
-  const rows = Math.max(1, names.length);
-  const each = (laneHeight - 17) / rows;
-  const h = Math.max(4, Math.min(b.key ? 17 : 20, each - 1));
-  const base = lanes[b.lane].kind === 'node' ? lineOf(b.lane) + 5 : laneTop(b.lane) + 3;
-  const spare = Math.max(0, each - 1 - h) / 2;
-  const top = base + b.row * each + spare;
+// placeOfBar is where a bar is drawn: left, top, width and height.
+function placeOfBar(b) {
+  const node = lanes[b.lane].kind === 'node';
+  const h = Math.min(node ? 17 : 20, unit - 4);
+  const base = node ? lineOf(b.lane) + 5 : laneTop(b.lane) + 3;
+  const top = base + b.track * unit + Math.max(0, unit - 4 - h) / 2;
   const left = Math.max(gutter - 4, x(b.from)), right = Math.max(Math.min(width + 4, x(Math.min(b.until, end))), left + 1.5);
-  ctx.fillStyle = colourOf(b.client);
-  ctx.beginPath();
-  ctx.roundRect(left, top, right - left, h, Math.min(b.key ? 1 : 6, (right - left) / 2));
-  ctx.fill();
-  ctx.fillStyle = colours.onbar;
-  for (const t of b.marks) if (t > view.from && t < view.to) ctx.fillRect(x(t) - .5, top, 1, h < 15 ? 2 : 4);
-  if (h >= 11 && right - left > 18) {
-    const inView = Math.max(left, gutter);
-    const which = names.length > 1 ? ' ' + b.name : '';
-    const long = b.key ? `${clientName(b.client)}'s key${which}` : `${clientName(b.client)} holds ${b.name}` + (b.token ? `, token ${shortToken(b.token)}` : '');
-    const short = clientName(b.client);
-    const text = [long, `${clientName(b.client)}${which} ${b.token ? shortToken(b.token) : ''}`, short].find(t => ctx.measureText(t).width + 6 <= right - inView);
-    if (text) ctx.fillText(text, inView + (text === long ? 6 : 3), top + h / 2 + .5);
+  return [left, top, right - left, h];
+}
+
+function drawBar(b) {
+  const [left, top, wide, h] = placeOfBar(b);
+  if (b.line) {
+    drawLine(b, left, top + h + 1, wide);
+    return;
   }
-  hits.push({ entry: b.entry, bar: b, box: [left, top, right, top + h] });
+  // Readers share a bar, which is light, as is that of one who waits.
+  const light = b.mode === 'read' || b.waits, each = h / b.clients.length;
+  b.clients.forEach((client, i) => {
+    ctx.fillStyle = ctx.strokeStyle = colourOf(client);
+    ctx.globalAlpha = b.waits ? 0 : light ? .2 : 1;
+    ctx.beginPath();
+    ctx.roundRect(left, top + i * each, wide, each, Math.min(b.key ? 1 : 6, wide / 2));
+    ctx.fill();
+    ctx.globalAlpha = 1;
+    if (!light) return;
+    ctx.beginPath();
+    ctx.roundRect(left + .75, top + i * each + .75, Math.max(.5, wide - 1.5), each - 1.5, Math.min(b.key ? 1 : 6, wide / 2));
+    ctx.lineWidth = 1.5;
+    ctx.setLineDash(b.waits ? [4, 3] : []);
+    ctx.stroke();
+    ctx.setLineDash([]);
+  });
+  ctx.fillStyle = light ? colours.ink : colours.onbar;
+  for (const t of b.marks || []) if (t > view.from && t < view.to) ctx.fillRect(x(t) - .5, top, 1, h < 15 ? 2 : 4);
+  const inView = Math.max(left, gutter), room = left + wide - inView;
+  if (room > 18) {
+    ctx.font = h < 13 ? tinyFont : font;
+    const [long, short, who] = textsOf(b);
+    const text = [long, short, who].find(t => ctx.measureText(t).width + 6 <= room);
+    if (text) {
+      const start = inView + (text === long ? 6 : 3);
+      if (light) {
+        ctx.fillStyle = colours.paper;
+        ctx.fillRect(start - 1, top + 1.5, ctx.measureText(text).width + 2, h - 3);
+        ctx.fillStyle = colours.ink;
+      }
+      ctx.fillText(text, start, top + h / 2 + .5);
+    }
+    ctx.font = font;
+  }
+  hits.push({ entry: b.entry, bar: b, box: [left, top, left + wide, top + h] });
+}
+
+// textsOf are what a bar may say, the longest first.
+function textsOf(b) {
+  const who = b.clients.map(clientName).join('+'), as = b.mode ? ':' + b.mode[0] : '';
+  const which = names.length > 1 ? ' ' + b.name : '';
+  if (b.waits) return [`${who} waits for ${b.name}`, who + ' waits', who];
+  if (b.key) return [`${who}'s key${which}${as}`, who + as, who];
+  return [`${who} ${b.mode ? b.mode + 's' : 'holds'} ${b.whole}` + (b.token ? `, token ${shortToken(b.token)}` : ''),
+    `${who}${which}${as} ${b.token ? shortToken(b.token) : ''}`, who + as];
+}
+
+// drawLine draws below a key who waits for it on the node: thin lines, the first in
+// line on top.
+function drawLine(b, left, top, wide) {
+  const each = Math.min(2, 4 / b.clients.length);
+  b.clients.forEach((client, i) => {
+    ctx.fillStyle = colourOf(client);
+    ctx.fillRect(left, top + i * each, wide, each * .8);
+  });
+  hits.push({ entry: b.entry, bar: b, box: [left, top - 1, left + wide, top + 4] });
+}
+
+// drawGroup ties bars that are one lock together, where they begin.
+function drawGroup(group) {
+  const from = Math.max(...group.map(b => b.from));
+  if (from < view.from || from > view.to) return;
+  const places = group.map(placeOfBar), middle = ([, top, , h]) => top + h / 2;
+  ctx.strokeStyle = colourOf(group[0].clients[0]);
+  ctx.lineWidth = 3;
+  line(x(from) + 1.5, Math.min(...places.map(middle)), x(from) + 1.5, Math.max(...places.map(middle)));
 }
 
 function drawDots() {
@@ -346,7 +430,7 @@ function drawDots() {
     }
     ctx.fill();
     ctx.stroke();
-    hits.push({ entry: d.entry, box: [px - r - 2, y - r - 2, px + r + 2, y + r + 2], above: true });
+    hits.push({ entry: d.entry, box: [px - r - 2, y - r - 2, px + r + 2, y + r + 2], above: true, small: true });
   });
 }
 
@@ -395,7 +479,7 @@ function drawLabels() {
     const y = laneTop(i) + heightOf(i) / 2;
     if (lane.client >= 0) {
       ctx.fillStyle = colourOf(lane.client);
-      ctx.fillRect(0, laneTop(i) + 3, 4, laneHeight - 6);
+      ctx.fillRect(0, laneTop(i) + 3, 4, heightOf(i) - 6);
     }
     ctx.fillStyle = colours.ink;
     ctx.font = (lane.kind === 'resource' ? '' : '600 ') + font;
@@ -404,11 +488,19 @@ function drawLabels() {
     if (lane.kind !== 'resource') {
       const w = ctx.measureText(lane.label).width;
       ctx.fillStyle = colours.soft;
-      ctx.font = '10px system-ui, sans-serif';
+      ctx.font = tinyFont;
       ctx.fillText(lane.kind, 16 + w, y + 1);
+      if (names.length > 1) for (const row of lane.rows) drawName(i, row);
       ctx.font = font;
     }
   });
+}
+
+// drawName says beside a lane of which name a row is.
+function drawName(i, row) {
+  const top = lanes[i].kind === 'node' ? lineOf(i) + 5 : laneTop(i) + 3;
+  const text = fitting(row.name, nameRoom);
+  ctx.fillText(text, gutter - 4 - ctx.measureText(text).width, top + (row.track + row.tracks / 2) * unit - 1.5);
 }
 
 // drawScroll shows which of the lanes are in view, if not all are.
@@ -447,7 +539,7 @@ function drawMarks() {
     ctx.setLineDash([]);
     taken.push({ left: x(v.at), right: x(v.at), y: ticksAt });
     ctx.font = '600 ' + font;
-    label(x(v.at), `${v.invariant} broken`, colours.violation, 10, true);
+    label(x(v.at), `${v.invariant} broken`, colours.violation, 12, true);
     ctx.font = font;
     const i = entries.findIndex(e => e.kind === 'violation' && e.at === v.at);
     hits.push({ entry: i, box: [x(v.at) - 3, 0, x(v.at) + 3, lanesBottom()], above: true });
@@ -460,9 +552,9 @@ function drawMarks() {
     line(x(calm.at), 16, x(calm.at), lanesBottom());
     ctx.setLineDash([]);
     taken.push({ left: x(calm.at), right: x(calm.at), y: ticksAt });
-    label(x(calm.at), 'faults over', colours.soft, 10);
+    label(x(calm.at), 'faults over', colours.soft, 12);
   }
-  if (inView(end)) label(x(end), 'end', colours.soft, 10);
+  if (inView(end)) label(x(end), 'end', colours.soft, 12);
 
   // Ticks, at least so far apart.
   let step = 1;
