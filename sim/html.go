@@ -34,13 +34,15 @@ var page = template.Must(template.New("page").Parse(pageHTML))
 
 // A picture is what the page shows.
 type picture struct {
-	Title   string
-	Verdict Verdict
-	Words   string // the verdict's
-	Broken  *pictureViolation
-	Facts   []string
-	Far     string // which nodes have it, if the run has that name
-	Plan    string
+	Title    string
+	Scenario *Scenario // nil if it is none
+	Lock     string    // of a scenario
+	Verdict  Verdict
+	Words    string // the verdict's
+	Broken   *pictureViolation
+	Facts    []string
+	Far      string // which nodes have it, if the run has that name
+	Plan     string
 
 	CSS     template.CSS
 	Scripts []template.JS
@@ -87,7 +89,12 @@ type picturePart struct {
 // WriteHTML draws a traced run as one page, which needs nothing else: no server,
 // no network. It shows each message, who has the lock on which node, what each
 // client believes, the faults, and the instant at which an invariant broke.
-func (r *Result) WriteHTML(out io.Writer) error {
+func (r *Result) WriteHTML(out io.Writer) error { return r.writeHTML(out, nil) }
+
+// WriteHTML draws a run of the scenario, as [Result.WriteHTML] does, with its story.
+func (s *Scenario) WriteHTML(out io.Writer, r *Result) error { return r.writeHTML(out, s) }
+
+func (r *Result) writeHTML(out io.Writer, s *Scenario) error {
 	if r.Trace == nil {
 		return errors.New("sim: the run has no trace: it needs the option WithTrace")
 	}
@@ -104,6 +111,10 @@ func (r *Result) WriteHTML(out io.Writer) error {
 		CSS:     template.CSS(pageCSS),
 		Scripts: []template.JS{template.JS(runJS), template.JS(viewJS), template.JS(controlsJS)},
 		Run:     pictureRun{Nodes: p.Nodes, Clients: p.Clients, End: r.Virtual, Entries: r.Trace.Entries, Faults: r.extents()},
+	}
+	if s != nil {
+		pic.Scenario, pic.Lock = s, lockWords(&p.Lock)
+		pic.Title = fmt.Sprintf("redquorum scenario %s: %s with %s", s.ID, r.Verdict, p.Lock.Client)
 	}
 	if slices.Contains(r.Trace.keys, faults.Far) {
 		pic.Far = p.FarWords()
@@ -127,11 +138,29 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
+// lockWords says which lock a run tries.
+func lockWords(l *faults.Lock) string {
+	switch {
+	case l.Client == faults.Redquorum:
+		return "redquorum, with all of its protections"
+	case l.Mistake != "":
+		return "textbook Redlock with a known mistake: " + faults.Mistakes[l.Mistake]
+	}
+	return "textbook Redlock: the steps of the Redis page and nothing else"
+}
+
 // words says the verdict for people who do not know the word.
 func (r *Result) words() string {
-	switch r.Verdict {
-	case Sound:
+	l := &r.Plan.Lock
+	switch {
+	case r.Verdict == Sound:
 		return "Every invariant held."
+	case r.Verdict != Outside && l.Client == faults.Plain && l.Mistake != "":
+		return "Textbook Redlock with a known mistake fails here, as expected."
+	case r.Verdict != Outside && l.Client == faults.Plain:
+		return "Textbook Redlock fails here, as expected."
+	}
+	switch r.Verdict {
 	case Stuck:
 		return "The faults were over, and whoever waited still did not get the lock: a bug."
 	case Outside:

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -178,6 +179,58 @@ func TestHTMLEscapes(t *testing.T) {
 	}
 	if s := read(t, html); s.Entries[1].Text != evil {
 		t.Errorf("the text is now %q", s.Entries[1].Text)
+	}
+}
+
+// The page of a scenario tells it, and that what is to fail does so as expected.
+func TestHTMLOfScenarios(t *testing.T) {
+	for _, c := range []struct {
+		id, variant string
+		want        []string
+	}{
+		{"S28", "plain", []string{"Scenario S28: The release of one attempt ends the next.", "c1 uses one value for all its attempts.",
+			"textbook Redlock: the steps", "What protects:</b> a fresh owner for each attempt.", "Textbook Redlock fails here, as expected."}},
+		{"S54", sim.Mistaken, []string{"Textbook Redlock with a known mistake fails here, as expected.", "with a known mistake: half of the nodes"}},
+		{"S28", "redquorum", []string{"Every invariant held.", "redquorum, with all of its protections"}},
+	} {
+		s, _ := sim.FindScenario(c.id)
+		i := slices.IndexFunc(sim.Variants, func(v sim.Variant) bool { return v.Name == c.variant })
+		var b bytes.Buffer
+		if err := s.WriteHTML(&b, sim.Run(s.Plan(sim.Variants[i]), nil, sim.WithTrace())); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(b.String(), want) {
+				t.Errorf("%s with %s: the page lacks %q", c.id, c.variant, want)
+			}
+		}
+		if strings.Contains(b.String(), ": a bug.") {
+			t.Errorf("%s with %s is called a bug", c.id, c.variant)
+		}
+	}
+}
+
+// Every fault of the scenarios, and of plans that are drawn, has an explanation.
+func TestHTMLExplainsFaults(t *testing.T) {
+	text, err := os.ReadFile("page/run.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, words, _ := strings.Cut(string(text), "const verbs = {")
+	words, _, _ = strings.Cut(words, "};")
+	var events []faults.Event
+	for _, s := range sim.Scenarios() {
+		events = append(events, s.Plan(sim.Variants[0]).Events...)
+	}
+	for seed := range uint64(200) {
+		events = append(events, faults.Generate(seed, faults.Profile{Outside: true}).Events...)
+	}
+	seen := make(map[faults.Verb]bool)
+	for _, e := range events {
+		if !seen[e.Verb] && !e.Verb.IsStep() && !regexp.MustCompile(`\b`+string(e.Verb)+`: '`).MatchString(words) {
+			t.Errorf("%s is not explained", e.Verb)
+		}
+		seen[e.Verb] = true
 	}
 }
 

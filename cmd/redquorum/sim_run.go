@@ -74,7 +74,7 @@ func simRun(_ context.Context, c *command) int {
 	}
 	p := faults.Generate(*seed, plans.profile)
 	plans.adjust(p)
-	return c.play("sim run", p, show, on)
+	return c.play("sim run", p, show, on, (*sim.Result).WriteHTML)
 }
 
 const simReplayManual = `
@@ -103,7 +103,7 @@ func simReplay(_ context.Context, c *command) int {
 	if err != nil {
 		return c.fail("sim replay", err)
 	}
-	return c.play("sim replay", p, show, on)
+	return c.play("sim replay", p, show, on, (*sim.Result).WriteHTML)
 }
 
 func readPlan(path string) (*faults.Plan, error) {
@@ -141,20 +141,20 @@ func htmlFlag(fs *flag.FlagSet, page *string) {
 	fs.StringVar(page, "html", "", "also write a page with a picture of the run to this `file`")
 }
 
-// play runs a plan and shows it.
-func (c *command) play(verb string, p *faults.Plan, show showFlags, on nodesOn) int {
+// play runs a plan and shows it; draw writes its page.
+func (c *command) play(verb string, p *faults.Plan, show showFlags, on nodesOn, draw func(*sim.Result, io.Writer) error) int {
 	r := sim.Run(p, nil, append(on.options, sim.WithTrace())...)
 	if err := c.show(r, show); err != nil {
 		return c.fail(verb, err)
 	}
-	if err := c.writePage(show.page, r); err != nil {
+	if err := c.writePage(show.page, r, draw); err != nil {
 		return c.fail(verb, err)
 	}
 	return statusOfVerdict(r.Verdict)
 }
 
 // writePage writes the picture of a run, if there is a path.
-func (c *command) writePage(path string, r *sim.Result) error {
+func (c *command) writePage(path string, r *sim.Result, draw func(*sim.Result, io.Writer) error) error {
 	if path == "" {
 		return nil
 	}
@@ -162,7 +162,7 @@ func (c *command) writePage(path string, r *sim.Result) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(r.WriteHTML(f), f.Close()); err != nil {
+	if err := errors.Join(draw(r, f), f.Close()); err != nil {
 		return err
 	}
 	fmt.Fprintln(c.stderr, "the picture is in", path)
@@ -238,7 +238,7 @@ func simShrink(ctx context.Context, c *command) int {
 	} else if err := os.WriteFile(*to, []byte(small.String()), 0o666); err != nil {
 		return c.fail("sim shrink", err)
 	}
-	if err := c.writePage(page, r); err != nil {
+	if err := c.writePage(page, r, (*sim.Result).WriteHTML); err != nil {
 		return c.fail("sim shrink", err)
 	}
 	return statusOfVerdict(r.Verdict)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/redquorum/redquorum/faults"
@@ -60,7 +61,7 @@ func simScenario(_ context.Context, c *command) int {
 			fmt.Fprintln(c.stdout, "It is not run here: it is about no mistake")
 			return exitOK
 		}
-		return c.play("sim scenario", p, show, nodesOn{})
+		return c.play("sim scenario", p, show, nodesOn{}, func(r *sim.Result, w io.Writer) error { return s.WriteHTML(w, r) })
 	}
 	return exitOK
 }

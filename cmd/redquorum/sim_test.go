@@ -86,7 +86,11 @@ func TestSimFindsShrinksAndReplays(t *testing.T) {
 func TestSimScenarios(t *testing.T) {
 	want(t, exitOK, "S24  A ghost lock\n", "sim", "scenario", "list")
 	want(t, exitOK, "what protects: a fresh owner", "sim", "scenario", "s28")
-	want(t, exitUnsound, "I1 violated", "sim", "scenario", "S28", "--client", "plain", "--brief")
+	page := filepath.Join(t.TempDir(), "S28.html")
+	want(t, exitUnsound, "I1 violated", "sim", "scenario", "S28", "--client", "plain", "--brief", "--html", page)
+	if html, err := os.ReadFile(page); err != nil || !bytes.Contains(html, []byte("Scenario S28: The release of one attempt")) {
+		t.Errorf("the page does not tell the scenario: %v", err)
+	}
 	want(t, exitUnsound, "I1 violated", "sim", "scenario", "S54", "--client", "mistaken", "--brief")
 	want(t, exitOK, "it is about no mistake", "sim", "scenario", "S28", "--client", "mistaken")
 	want(t, exitUnsound, "I1 violated", "sim", "scenario", "S55", "--client", "plain", "--brief")

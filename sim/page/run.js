@@ -303,6 +303,8 @@ const verbs = {
   pause: 'the process stands still, and its clocks run', suspend: 'the machine sleeps',
   skew: 'the time of day is set wrong', step: 'the time of day jumps', rate: 'the clocks run at another rate',
   strobe: 'the time of day jumps to and fro', kill: 'the process dies', start: 'the process begins anew',
+  alias: 'these are one server, and each is a database of it: what happens to one happens to all',
+  view: 'the client was given the nodes after its name, and no others', clone: 'these clients draw the same random numbers',
 };
 const kept = { empty: ', and will come back with nothing', second: ', and will come back without the last second', durable: ', and will come back with all it had' };
 
