@@ -31,7 +31,9 @@ rights. For each finding it says what it means for a lock, and what to do. It
 changes nothing, but for keys under a name of its own that it makes and removes
 in one step, to see whether it may.
 
-Exit status: 0 sound, 1 warnings, 3 unsafe or no majority that can vote, 2 usage.
+Exit status: 0 sound, 1 warnings, 3 unsafe or no majority that can vote now, 2 usage.
+When all servers were started a moment ago it is 3, until a majority of them has run
+for the longest lease: before that nobody gets a lock.
 
 example:
   redquorum doctor --nodes redis://a:6379,redis://b:6379,redis://c:6379
@@ -68,6 +70,7 @@ type patient struct {
 	RunID    string    `json:"run_id,omitempty"`
 	Uptime   *int64    `json:"uptime_s,omitempty"`
 	Offset   *float64  `json:"clock_offset_ms,omitempty"`
+	Abstains int64     `json:"abstains_ms,omitempty"` // for how long it has no vote yet, after a restart
 	findings []finding // in the order in which they were made
 	mute     bool      // it cannot vote
 }
@@ -224,6 +227,7 @@ func (p *patient) identity(ctx context.Context, c *redis.Client, maxLease time.D
 	uptime, _ := strconv.ParseInt(server["uptime_in_seconds"], 10, 64)
 	p.Uptime = &uptime
 	if guard := maxLease - time.Duration(uptime)*time.Second; guard > 0 {
+		p.Abstains = guard.Milliseconds()
 		p.add(warning, fmt.Sprintf("restarted %d s ago", uptime),
 			fmt.Sprintf("it may have forgotten a lock, and has no vote for about %v", guard), "wait; restart one node at a time")
 	}
@@ -390,15 +394,24 @@ func conclude(patients []*patient) diagnosis {
 		byID[p.RunID] = p
 		d.Findings = append(d.Findings, p.findings...)
 	}
-	n, able := len(patients), 0
+	n, need := len(patients), len(patients)/2+1
+	var able []time.Duration // when, of those who will be
+	now := 0
 	for _, p := range patients {
 		if !p.mute {
-			able++
+			able = append(able, time.Duration(p.Abstains)*time.Millisecond)
+		}
+		if !p.mute && p.Abstains == 0 {
+			now++
 		}
 	}
-	if need := n/2 + 1; able < need {
-		d.Findings = append(d.Findings, finding{"", unsafe, fmt.Sprintf("of %s %d can vote", count(n), able),
-			fmt.Sprintf("nobody gets a lock with fewer than %d", need), "see to the nodes above"})
+	slices.Sort(able)
+	what, means := fmt.Sprintf("of %s %d can vote", count(n), now), fmt.Sprintf("nobody gets a lock with fewer than %d", need)
+	switch {
+	case len(able) < need:
+		d.Findings = append(d.Findings, finding{"", unsafe, what, means, "see to the nodes above"})
+	case now < need:
+		d.Findings = append(d.Findings, finding{"", unsafe, what + " now", fmt.Sprintf("%s; there are so many in about %v", means, able[need-1]), "wait"})
 	}
 	switch {
 	case n%2 == 0:

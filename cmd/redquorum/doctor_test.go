@@ -21,6 +21,8 @@ type report struct {
 		RunID   string   `json:"run_id"`
 		Uptime  *int64   `json:"uptime_s"`
 		Offset  *float64 `json:"clock_offset_ms"`
+
+		Abstains int64 `json:"abstains_ms"`
 	} `json:"nodes"`
 	Findings []struct {
 		Node     string `json:"node"`
@@ -84,7 +86,7 @@ func TestDoctorSound(t *testing.T) {
 	urls := []string{a.URL(), b.URL(), c.URL()}
 
 	r := doctor(t, "", urls...)
-	if r.Verdict != "warnings" || !r.has(a.Addr(), "warning", "restarted") {
+	if r.Verdict != "unsafe" || !r.has(a.Addr(), "warning", "restarted") || !r.has("", "unsafe", "of 3 nodes 0 can vote now") || r.Nodes[0].Abstains < 20_000 {
 		t.Errorf("just started: %+v", r)
 	}
 	eventually(t, "sound", func() bool { return doctor(t, grownUp, urls...).Verdict == "sound" })
@@ -146,6 +148,30 @@ func TestDoctorSound(t *testing.T) {
 	}
 }
 
+// Who restarted has no vote now: with too few others that is what a script waits for.
+func TestDoctorWaits(t *testing.T) {
+	young := func(abstains int64) *patient { return &patient{Abstains: abstains} }
+	for _, c := range []struct {
+		patients []*patient
+		verdict  string
+		means    string // of the last finding
+	}{
+		{[]*patient{young(0), young(29_000), young(0)}, "sound", ""}, // the young one's warning is its own
+		{[]*patient{young(0), young(29_000), young(9_000)}, "unsafe", "nobody gets a lock with fewer than 2; there are so many in about 9s"},
+		{[]*patient{young(7_000), young(29_000), {mute: true}}, "unsafe", "nobody gets a lock with fewer than 2; there are so many in about 29s"},
+		{[]*patient{young(7_000), {mute: true}, {mute: true}}, "unsafe", "nobody gets a lock with fewer than 2"},
+	} {
+		d := conclude(c.patients)
+		means := ""
+		if n := len(d.Findings); n > 0 {
+			means = d.Findings[n-1].Means
+		}
+		if d.Verdict != c.verdict || means != c.means {
+			t.Errorf("%s: %q, want %s: %q", d.Verdict, means, c.verdict, c.means)
+		}
+	}
+}
+
 func TestDoctorUnfit(t *testing.T) {
 	t.Parallel()
 	master := redisServer(t)
@@ -155,10 +181,11 @@ func TestDoctorUnfit(t *testing.T) {
 	full := redisServer(t, "--maxmemory", "1")
 	unsaved := redisServer(t, "--min-replicas-to-write", "1")
 
-	eventually(t, "replication", func() bool {
-		return doctor(t, grownUp, master.URL()).has(master.Addr(), "warning", "has 1 connected replica")
+	var r report
+	eventually(t, "replication, and age", func() bool {
+		r = doctor(t, grownUp, master.URL(), replica.URL(), evicting.URL(), full.URL(), unsaved.URL())
+		return r.has(master.Addr(), "warning", "has 1 connected replica") && *r.Nodes[2].Uptime > 0
 	})
-	r := doctor(t, grownUp, master.URL(), replica.URL(), evicting.URL(), full.URL(), unsaved.URL())
 	if r.Verdict != "unsafe" ||
 		!r.has(replica.Addr(), "unsafe", "is a replica of "+master.Addr()) || r.Nodes[1].Role != "replica" ||
 		!r.has(evicting.Addr(), "unsafe", "maxmemory-policy is volatile-lru") ||
