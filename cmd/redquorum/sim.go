@@ -25,6 +25,7 @@ const (
 	exitUnsound          = 1
 	exitStuck            = 3
 	exitNotDeterministic = 4
+	exitSimFailed        = 5
 )
 
 const simManual = `
@@ -46,13 +47,14 @@ clients believe to hold one lock. Without a further word it explores for 30 s.
 'redquorum sim WORD --help' has the rest.
 
 Exit status: 0 sound, 1 safety broken, 3 liveness broken, 4 not deterministic,
-2 usage.
+2 usage, 5 a file could not be written.
 
 example:
   redquorum sim
 `
 
 func simVerb(ctx context.Context, c *command) int {
+	c.failed = exitSimFailed
 	if len(c.args) == 0 || strings.HasPrefix(c.args[0], "-") {
 		for _, a := range c.args {
 			if strings.TrimLeft(a, "-") == "help" || a == "-h" {
@@ -63,10 +65,10 @@ func simVerb(ctx context.Context, c *command) int {
 		return simExplore(ctx, c)
 	}
 	word := c.args[0]
-	rest := &command{c.args[1:], c.stdout, c.stderr}
 	for _, v := range simWords() {
 		if v.name == word {
-			return v.run(ctx, rest)
+			c.args = c.args[1:]
+			return v.run(ctx, c)
 		}
 	}
 	return c.fail("sim", usageError("there is no sim %s", quoted(word)))
@@ -261,7 +263,8 @@ bug: that is shrunk, told, and written to a file, with the command that plays it
 again. At the end it says how often each situation occurred that a lock has to
 live through; 20000 seeds or more that miss one fail.
 
-Exit status: 0 sound, 1 safety broken or a situation missed, 3 liveness broken, 2 usage.
+Exit status: 0 sound, 1 safety broken or a situation missed, 3 liveness broken,
+2 usage, 5 a file could not be written.
 
 example:
   redquorum sim explore --for 10m --jobs 2

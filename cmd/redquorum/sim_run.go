@@ -48,7 +48,8 @@ thing that happens, with a column for each node: who has the lock there that the
 line is about; a star marks the node that it is about. c1:w writes, c1+c2:r read.
 The columns are empty in a run with several locks where a line is about none.
 
-Exit status: 0 sound, 1 safety broken, 3 liveness broken, 2 usage.
+Exit status: 0 sound, 1 safety broken, 3 liveness broken, 2 usage,
+5 a file could not be written.
 
 example:
   redquorum sim run --seed 7 --nodes 5 --clients 3
@@ -83,7 +84,8 @@ usage: redquorum sim replay PLAN [flags]
 Runs the plan in the file PLAN, or - for the standard input, and prints what
 happens: see redquorum sim run.
 
-Exit status: 0 sound, 1 safety broken, 3 liveness broken, 2 usage.
+Exit status: 0 sound, 1 safety broken, 3 liveness broken, 2 usage,
+5 a file could not be written.
 
 example:
   redquorum sim replay redquorum-seed-7.plan
@@ -204,7 +206,8 @@ Looks for the smallest plan that breaks the same invariant as PLAN: with fewer
 events, clients and nodes, in a shorter time. Prints it, or writes it to FILE;
 and, if asked to, a page with a picture of its run.
 
-Exit status: 0 when it fails no more than before, 1 or 3 as the plan fails, 2 usage.
+Exit status: 0 when it fails no more than before, 1 or 3 as the plan fails, 2 usage,
+5 a file could not be written.
 
 example:
   redquorum sim shrink redquorum-seed-7.plan -o small.plan --html small.html

@@ -40,7 +40,10 @@ func TestSimUsageErrors(t *testing.T) {
 	want(t, exitUsage, "the scenario's name, such as S24, or list, is missing", "sim", "scenario")
 	want(t, exitUsage, "it must be redquorum, plain or mistaken", "sim", "scenario", "S24", "--client", "rust")
 	for _, word := range []string{"run", "explore", "shrink", "replay", "verify", "scenario", "matrix"} {
-		want(t, exitOK, "example:\n  redquorum sim "+word, "sim", word, "--help")
+		long := want(t, exitOK, "example:\n  redquorum sim "+word, "sim", word, "--help")
+		if got := want(t, exitOK, "example:", "help", "sim", word); got != long {
+			t.Errorf("help sim %s differs from --help", word)
+		}
 	}
 	want(t, exitOK, "example:\n  redquorum sim\n", "sim", "--help")
 }
@@ -83,6 +86,19 @@ func TestSimFindsShrinksAndReplays(t *testing.T) {
 	}
 }
 
+// What cannot be written is no violation, and no sound run either.
+func TestSimCannotWrite(t *testing.T) {
+	nowhere := filepath.Join(t.TempDir(), "not", "there")
+	plan := filepath.Join(t.TempDir(), "quiet.plan")
+	if err := os.WriteFile(plan, []byte("redquorum plan 1\nlength 1s\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range []string{"run --seed 7 --length 1s --brief --html ", "scenario S28 --html ", "replay " + plan + " --brief --html ", "shrink " + plan + " -o "} {
+		want(t, exitSimFailed, "no such file", strings.Fields("sim "+args+nowhere)...)
+	}
+	want(t, exitSimFailed, "not a directory", "sim", "explore", "--seeds", "1-2", "--out", filepath.Join(plan, "sub"))
+}
+
 func TestSimScenarios(t *testing.T) {
 	want(t, exitOK, "S24  A ghost lock\n", "sim", "scenario", "list")
 	want(t, exitOK, "what protects: a fresh owner", "sim", "scenario", "s28")
@@ -92,7 +108,7 @@ func TestSimScenarios(t *testing.T) {
 		t.Errorf("the page does not tell the scenario: %v", err)
 	}
 	want(t, exitUnsound, "I1 violated", "sim", "scenario", "S54", "--client", "mistaken", "--brief")
-	want(t, exitOK, "it is about no mistake", "sim", "scenario", "S28", "--client", "mistaken")
+	want(t, exitUsage, "S28 is about no mistake", "sim", "scenario", "S28", "--client", "mistaken")
 	want(t, exitUnsound, "I1 violated", "sim", "scenario", "S55", "--client", "plain", "--brief")
 	want(t, exitOK, "two nodes are the same server", "sim", "scenario", "S55")
 	want(t, exitOK, "S28  The release of one attempt", "sim", "matrix")

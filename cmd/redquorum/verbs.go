@@ -38,6 +38,7 @@ type verb struct {
 type command struct {
 	args           []string
 	stdout, stderr io.Writer
+	failed         int // the status of errors that are not in its usage; 0 is exitError
 }
 
 func verbs() []verb {
@@ -68,11 +69,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			usage(stdout)
 			return exitOK
 		}
-		name, rest = rest[0], []string{"--help"}
+		if name, rest = rest[0], rest[1:]; name != "sim" {
+			rest = nil // only sim has words of its own
+		}
+		rest = append(rest, "--help")
 	}
 	for _, v := range verbs() {
 		if v.name == name {
-			return v.run(ctx, &command{rest, stdout, stderr})
+			return v.run(ctx, &command{args: rest, stdout: stdout, stderr: stderr})
 		}
 	}
 	fmt.Fprintf(stderr, "redquorum: there is no verb %s; 'redquorum help' lists them\n", quoted(name))
@@ -188,7 +192,7 @@ func (c *command) fail(verb string, err error) int {
 		return exitUsage
 	}
 	fmt.Fprintf(c.stderr, "redquorum %s: %v\n", verb, err)
-	return exitError
+	return cmp.Or(c.failed, exitError)
 }
 
 // nodeFlags say which nodes a verb works on.
