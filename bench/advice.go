@@ -23,8 +23,8 @@ type AdviceRow struct {
 	Available float64       `json:"available"`
 	Without   time.Duration `json:"without_ns"` // time without a majority in a year
 	PairP50   float64       `json:"pair_p50_ns"`
-	PairP99   float64       `json:"pair_p99_ns"`
-	PairP999  float64       `json:"pair_p999_ns"`
+	PairP99   float64       `json:"pair_p99_ns"`   // 0 where there were too few samples
+	PairP999  float64       `json:"pair_p999_ns"`  // as that
 	ClientCPU float64       `json:"client_cpu_ns"` // for a lock and its release
 	ServerCPU float64       `json:"server_cpu_ns"` // of all nodes together
 }
@@ -111,12 +111,15 @@ func (a *Advice) words() string {
 	if take.Survives == 0 {
 		b.WriteString("No number of nodes that survives a failure was measured: add --n 3,5. ")
 	} else {
+		p99 := ""
+		if take.PairP99 > 0 {
+			p99 = fmt.Sprintf(" (p99 %s)", short(take.PairP99))
+		}
 		fmt.Fprintf(&b, "Take %d", take.Nodes)
 		if take.Without > enoughTime {
 			fmt.Fprintf(&b, ", the most that were measured; that is still more than %v a year", enoughTime)
 		}
-		fmt.Fprintf(&b, ": a lock and its release take %s there (p99 %s), and %s of the client's CPU", short(take.PairP50),
-			short(take.PairP99), short(take.ClientCPU))
+		fmt.Fprintf(&b, ": a lock and its release take %s there%s, and %s of the client's CPU", short(take.PairP50), p99, short(take.ClientCPU))
 		for _, row := range a.Rows {
 			if row.Nodes > take.Nodes && take.PairP50 > 0 && take.ClientCPU > 0 {
 				fmt.Fprintf(&b, "; %d nodes survive %d failures, for %s in latency and %s in CPU", row.Nodes, row.Survives,
@@ -127,7 +130,10 @@ func (a *Advice) words() string {
 		b.WriteString(". One more than the failures alone ask for lets you take a node away for maintenance. ")
 	}
 	timeout, of := timeoutFor(take.PairP999), "p99.9"
-	if take.PairP999 == 0 {
+	switch { // there may be too few samples
+	case take.PairP99 == 0:
+		timeout, of = timeoutFor(take.PairP50), "median"
+	case take.PairP999 == 0:
 		timeout, of = timeoutFor(take.PairP99), "p99"
 	}
 	fmt.Fprintf(&b, "A Timeout of %v is at least ten times the %s of a pair here; the lease must be three times that or more, and longer than the "+
@@ -177,7 +183,15 @@ func (a *Advice) table() table {
 	t := table{head: []string{"N", "survives", "available", "without majority", "pair p50", "p99", "client CPU", "server CPU"}}
 	for _, row := range a.Rows {
 		t.rows = append(t.rows, []string{fmt.Sprint(row.Nodes), fmt.Sprint(row.Survives), nines(unavailability(row.Nodes, a.NodeFailure)),
-			away(row.Without) + "/year", short(row.PairP50), short(row.PairP99), short(row.ClientCPU), short(row.ServerCPU)})
+			away(row.Without) + "/year", known(row.PairP50), known(row.PairP99), known(row.ClientCPU), known(row.ServerCPU)})
 	}
 	return t
+}
+
+// known writes a time; 0 is one that was not measured.
+func known(ns float64) string {
+	if ns == 0 {
+		return "-"
+	}
+	return short(ns)
 }

@@ -38,7 +38,9 @@ func fairness(m Metrics, all [][]turn, window time.Duration) {
 	}
 	m["changes/s"] = float64(len(gaps)) / window.Seconds()
 	m.quantiles("gap", gaps)
-	m["wait-max-ns"] = float64(waits.at(1))
+	if len(waits) > 0 {
+		m["wait-max-ns"] = float64(waits.at(1))
+	}
 	m["least/most"] = float64(least) / max(float64(most), 1)
 	m["overlaps"] = float64(overlaps)
 }

@@ -32,29 +32,41 @@ type picture struct {
 	Charts      []*chart
 	Tables      []pictureTable
 	Model       []string
+	Words       []word
 }
 
 type pictureTable struct {
 	Title string
 	Head  []string
-	Rows  [][]string
+	Rows  []pictureRow
 }
 
-func (t table) picture() pictureTable { return pictureTable{t.title, t.head, t.rows} }
+type pictureRow struct {
+	Cells []string
+	Note  string
+}
+
+func (t table) picture() pictureTable {
+	p := pictureTable{Title: t.title, Head: t.head}
+	for i, row := range t.rows {
+		p.Rows = append(p.Rows, pictureRow{row, t.notes[i]})
+	}
+	return p
+}
 
 // WriteHTML writes the report as one page with charts, which needs nothing else:
 // no network, no script.
 func (r *Report) WriteHTML(w io.Writer) error {
-	p := picture{CSS: template.CSS(pageCSS), When: r.Begin.Format("2 January 2006"), System: r.System}
+	p := picture{CSS: template.CSS(pageCSS), When: r.Begin.Format("2 January 2006"), System: r.System, Words: words}
 	if len(r.Cells) > 0 {
-		p.Facts = append(p.Facts, fmt.Sprintf("%s servers; medians of %d rounds", r.Servers, r.Rounds))
+		p.Facts = append(p.Facts, fmt.Sprintf("%s servers; %s", r.Servers, r.rounds()))
 	}
 	for _, l := range r.Links {
 		p.Facts = append(p.Facts, fmt.Sprintf("On links of %v a PING took %s", l.RTT, short(float64(l.Measured))))
 	}
 	p.Contestants = r.Contestants
 	if r.Advice != nil {
-		p.Advice, p.Choices = r.Advice.Text, r.Advice.table().picture()
+		p.Advice, p.Choices = unbroken(r.Advice.Text), r.Advice.table().picture()
 	}
 	for _, rtt := range r.rtts() {
 		for _, c := range []*chart{r.latencyChart(rtt), r.throughputChart(rtt), r.badChart(rtt), r.ratioChart(rtt)} {

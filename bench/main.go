@@ -19,7 +19,7 @@ import (
 )
 
 // manual is what --help says; %[1]s is the program's name.
-const manual = `usage: %[1]s [--n 1,3,5] [--for 30s] [flags]
+const manual = `usage: %[1]s [--n 1,3,5] [--for 10s] [flags]
 
 Measures locks by number of nodes, to choose it, and the lease and the timeouts:
 how long a lock takes, how many there are a second, how fast one goes from
@@ -429,7 +429,7 @@ func (r *Report) failed() error {
 	if n == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d of %d cases failed; the first: %s: %s", n, len(r.Cells), first, first.Error)
+	return fmt.Errorf("%d of %d cases failed, and the others are shown; the first: %s: %s", n, len(r.Cells), first, brief(first.Error))
 }
 
 // A progress is the line that shows how far a run is; where it cannot be written

@@ -95,7 +95,8 @@ func (r *redquorum) Keep(ctx context.Context, name string, lease time.Duration) 
 func (r *redquorum) Close() error {
 	err := r.locker.Close()
 	if n := r.lost.Load(); n > 0 && err == nil {
-		err = fmt.Errorf("%d leases were lost", n)
+		err = fmt.Errorf("%d leases were lost: this process or the servers were too busy to renew them in time, "+
+			"so try fewer of them, or a machine that does nothing else", n)
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -39,8 +40,7 @@ var orphanColumn = column{"orphans/1000", "orphans/1000"}
 func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
 	if len(r.Cells) > 0 {
-		fmt.Fprintf(&b, "%s; %s servers; medians of %d rounds, ± half of their range; %v\n", r.System, r.Servers, r.Rounds,
-			r.Took.Round(100*time.Millisecond))
+		fmt.Fprintf(&b, "%s; %s servers; %s; %v\n", r.System, r.Servers, r.rounds(), r.Took.Round(100*time.Millisecond))
 		for _, c := range r.Contestants {
 			fmt.Fprintf(&b, "%s: %s\n", c.Name, c.Note)
 		}
@@ -61,8 +61,51 @@ func (r *Report) WriteText(w io.Writer) error {
 		t.write(&b)
 		fmt.Fprintf(&b, "\n%s\n", wrap(a.Text, 110))
 	}
+	if len(r.Cells) > 0 {
+		fmt.Fprintf(&b, "\nThe words\n")
+		for _, w := range words {
+			fmt.Fprintf(&b, "  %s\n", strings.ReplaceAll(wrap(w.Word+": "+w.Means, 108), "\n", "\n    "))
+		}
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// A word is one that tables use.
+type word struct{ Word, Means string }
+
+var words = []word{
+	{"pair", "one lock and its release"},
+	{"p50, p99, p99.9", "the times that half, 99 % and 99.9 % of all stay within; - where there were too few to tell"},
+	{"±", "half of the range of the rounds, as a share of their median"},
+	{"CPU", "for one pair, of the client process and of all servers together"},
+	{"gap", "the time from a release to the next holder"},
+	{"least/most", "how often the caller held the lock that got it least often, by how often the one that did most: 1 is fair"},
+	{"commands/node", "how many commands a node executes, for each time that the lock is held, or renewed"},
+	{"overlaps", "holders that held at the same time: it has to be 0"},
+	{"orphans/1000", "keys that were left behind, per 1000 locks: it has to be 0"},
+}
+
+// rounds says what the figures are of.
+func (r *Report) rounds() string {
+	if r.Rounds == 1 {
+		return "one round"
+	}
+	return fmt.Sprintf("medians of %d rounds, ± half of their range", r.Rounds)
+}
+
+// brief shortens what a contestant says went wrong, which may be an error for each
+// of thousands of leases.
+func brief(text string) string {
+	const most = 160
+	first, rest, _ := strings.Cut(text, "\n")
+	if runes := []rune(first); len(runes) > most {
+		first = string(runes[:most]) + "…"
+	}
+	if rest != "" {
+		first += fmt.Sprintf(" (and %d more)", 1+strings.Count(rest, "\n"))
+	}
+	return first
 }
 
 // A table is one workload at one round trip.
@@ -70,6 +113,7 @@ type table struct {
 	title string
 	head  []string
 	rows  [][]string
+	notes map[int]string // by row: what went wrong
 }
 
 func (r *Report) tables() (all []table) {
@@ -93,7 +137,7 @@ func (r *Report) rtts() (all []time.Duration) {
 }
 
 func (r *Report) table(w *workload, rtt time.Duration) table {
-	t := table{title: w.name + ": " + w.summary}
+	t := table{title: w.name + ": " + w.summary, notes: make(map[int]string)}
 	if rtt > 0 {
 		t.title += fmt.Sprintf(" (RTT %v)", rtt)
 	}
@@ -125,7 +169,8 @@ func (r *Report) table(w *workload, rtt time.Duration) table {
 			row = append(row, c.Contestant)
 		}
 		if len(c.Median) == 0 {
-			t.rows = append(t.rows, append(row, "failed: "+c.Error))
+			t.notes[len(t.rows)] = "failed: " + brief(c.Error)
+			t.rows = append(t.rows, row)
 			continue
 		}
 		for _, col := range shown {
@@ -141,7 +186,7 @@ func (r *Report) table(w *workload, rtt time.Duration) table {
 			}
 		}
 		if c.Error != "" {
-			row = append(row, "(failed once: "+c.Error+")")
+			t.notes[len(t.rows)] = "(failed once: " + brief(c.Error) + ")"
 		}
 		t.rows = append(t.rows, row)
 	}
@@ -153,23 +198,21 @@ func (t *table) write(w io.Writer) {
 	width := make([]int, len(t.head))
 	for _, row := range append([][]string{t.head}, t.rows...) {
 		for i, cell := range row {
-			if i < len(width) && !strings.HasPrefix(cell, "failed: ") {
-				width[i] = max(width[i], utf8.RuneCountInString(cell))
-			}
+			width[i] = max(width[i], utf8.RuneCountInString(cell))
 		}
 	}
-	for _, row := range append([][]string{t.head}, t.rows...) {
+	for n, row := range append([][]string{t.head}, t.rows...) {
 		var line strings.Builder
 		for i, cell := range row {
-			pad := ""
-			if i < len(width) {
-				pad = strings.Repeat(" ", max(0, width[i]-utf8.RuneCountInString(cell)))
-			}
-			if t.head[min(i, len(t.head)-1)] == "contestant" || i == 0 && (t.head[0] == "" || t.head[0] == "links") {
+			pad := strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell))
+			if t.head[i] == "contestant" || i == 0 && (t.head[0] == "" || t.head[0] == "links") {
 				fmt.Fprintf(&line, "  %s%s", cell, pad)
 			} else {
 				fmt.Fprintf(&line, "  %s%s", pad, cell)
 			}
+		}
+		if note := t.notes[n-1]; note != "" {
+			line.WriteString("  " + note)
 		}
 		fmt.Fprintln(w, strings.TrimRight(line.String(), " "))
 	}
@@ -243,11 +286,17 @@ func nines(gone float64) string {
 	return text
 }
 
+// unit is what must stay on the line of its number.
+var unit = regexp.MustCompile(`(\d) (%|(?:µs|ms|s)\b)`)
+
+// unbroken ties numbers to their units, for a browser.
+func unbroken(text string) string { return unit.ReplaceAllString(text, "$1\u00a0$2") }
+
 // wrap breaks a paragraph into lines.
 func wrap(text string, width int) string {
 	var b strings.Builder
 	line := 0
-	for _, word := range strings.Fields(text) {
+	for word := range strings.SplitSeq(unbroken(text), " ") {
 		n := utf8.RuneCountInString(word)
 		if line > 0 && line+1+n > width {
 			b.WriteByte('\n')
@@ -259,7 +308,7 @@ func wrap(text string, width int) string {
 		b.WriteString(word)
 		line += n
 	}
-	return b.String()
+	return strings.ReplaceAll(b.String(), "\u00a0", " ")
 }
 
 // WriteBenchmarks writes every round as a line of the Go benchmark format, which

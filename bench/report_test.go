@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"os"
 	"os/exec"
@@ -108,6 +109,39 @@ func TestBenchmarkFormat(t *testing.T) {
 	}
 }
 
+// failed is a run of one round in which a case failed, with an error for each of
+// thousands of leases.
+func failed(t *testing.T) *bench.Report {
+	r := recorded(t)
+	r.Rounds = 1
+	r.Cells[0].Median = nil
+	r.Cells[0].Error = strings.Repeat(strings.Repeat("long ", 100)+"\n", 5000) + "end"
+	return r
+}
+
+func TestFailedCase(t *testing.T) {
+	r := failed(t)
+	var text, html bytes.Buffer
+	if err := errors.Join(r.WriteText(&text), r.WriteHTML(&html)); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(text.String()) {
+		if len(line) > 320 {
+			t.Errorf("a line of %d", len(line))
+		}
+	}
+	for _, want := range []string{"failed: long long", "(and 5000 more)", "; one round;", "p99, p99.9: the times that half, 99 % and"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("the text lacks %q", want)
+		}
+	}
+	for _, want := range []string{`<td class="note" colspan="1`, "(and 5000 more)", "one round", "<dt>least/most</dt>"} {
+		if !strings.Contains(html.String(), want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+}
+
 func TestHTML(t *testing.T) {
 	r := recorded(t)
 	evil := `</td><script>alert("1")</script>`
@@ -141,12 +175,12 @@ func TestHTMLInBrowser(t *testing.T) {
 		t.Skip("starting a browser takes seconds")
 	}
 	var b bytes.Buffer
-	if err := recorded(t).WriteHTML(&b); err != nil {
+	if err := failed(t).WriteHTML(&b); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "page.html")
 	html := strings.Replace(b.String(), "</body>", `<script>
-const wide = document.documentElement.scrollWidth > innerWidth;
+const wide = document.documentElement.scrollWidth > innerWidth || document.querySelector('.note').offsetHeight < 30;
 const out = [...document.querySelectorAll('svg[role=img] text')].filter(e => {
   const a = e.getBoundingClientRect(), b = e.ownerSVGElement.getBoundingClientRect();
   return a.left < b.left - 1 || a.right > b.right + 1;

@@ -109,6 +109,27 @@ func TestTimeoutFor(t *testing.T) {
 	}
 }
 
+// With too few samples for a p99 there is none, rather than 0.
+func TestAdviceWithFewSamples(t *testing.T) {
+	a := &Advice{NodeFailure: 0.001, Rows: []AdviceRow{{Nodes: 3, Survives: 1, PairP50: 20e6, ClientCPU: 3e5}, {Nodes: 5, Survives: 2, PairP50: 25e6, ClientCPU: 4e5}}}
+	text := wrap(a.words(), 60)
+	for _, want := range []string{"take 20.0 ms there, and 300 µs", "200ms is at least ten times the median"} {
+		if !strings.Contains(strings.ReplaceAll(text, "\n", " "), want) {
+			t.Errorf("%q lacks %q", text, want)
+		}
+	}
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "%") || strings.HasPrefix(line, "ms") || strings.HasPrefix(line, "µs") {
+			t.Errorf("%q begins with a unit", line)
+		}
+	}
+	for _, row := range a.table().rows {
+		if row[5] != "-" || row[7] != "-" {
+			t.Errorf("the table has %q", row)
+		}
+	}
+}
+
 func TestFairness(t *testing.T) {
 	at := func(ms int) clock.Instant { return clock.Instant(ms * int(time.Millisecond)) }
 	one := func(asked, got, released int) turn {

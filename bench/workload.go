@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -461,7 +462,7 @@ func (s *setting) keep(ctx context.Context) (_ Metrics, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, client.Close()) }()
+	defer func() { err = errors.Join(client.Close(), err) }() // if leases were lost, that is what matters
 	s.locks += leases
 	kept := make([]Held, leases)
 	names := make([]string, leases)
@@ -489,7 +490,7 @@ func (s *setting) keep(ctx context.Context) (_ Metrics, err error) {
 	return m, errors.Join(err, atOnce(ctx, 32, func(ctx context.Context, _ int) (err error) {
 		for i := next.Add(1) - 1; i < int64(leases); i = next.Add(1) - 1 {
 			if kept[i] != nil {
-				err = errors.Join(err, kept[i].Unlock(ctx))
+				err = cmp.Or(kept[i].Unlock(ctx), err) // one of perhaps thousands
 			}
 		}
 		return err
