@@ -154,7 +154,7 @@ func (f *flags) parse(args []string) error {
 		if secretive(err.Error()) {
 			return usage("a flag that takes no URL was given one, or a part of one")
 		}
-		return usage("%v", err)
+		return usage("%s", strings.NewReplacer("flag -", "flag --", "not defined: -", "not defined: --", "an argument: -", "an argument: --").Replace(err.Error()))
 	}
 	if fs.NArg() > 0 {
 		return usage("%s is left over", quoted(fs.Arg(0)))

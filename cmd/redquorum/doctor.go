@@ -87,7 +87,7 @@ func doctorVerb(ctx context.Context, c *command) int {
 	var nodes nodeFlags
 	nodes.register(fs)
 	asJSON := fs.Bool("json", false, "print one JSON object")
-	name := fs.String("name", "redquorum-doctor", "what the lock's `name` begins with that is tried: one that the user may use")
+	name := fs.String("name", "redquorum-doctor", "how the `name` of the lock begins that is tried; the user may use it")
 	if status, ok := c.parse(fs); !ok {
 		return status
 	}

@@ -136,7 +136,7 @@ func (c *command) runFlags() (f runFlags, status int, ok bool) {
 		}
 		return nil
 	})
-	fs.DurationVar(&f.lease, "lease", 0, "how long the lock lasts without renewal, should this process die; at most --max-lease (default 30s)")
+	fs.DurationVar(&f.lease, "lease", 0, "how long the lock lasts without renewal, should this process die; at most --max-lease\n(default 30s)")
 	fs.DurationVar(&f.wait, "wait", 0, "how long to wait for the lock (default: until it is free)")
 	fs.BoolVar(&f.try, "try", false, "do not wait for the lock")
 	fs.DurationVar(&f.maxHold, "max-hold", 0, "how long to hold the lock at most")

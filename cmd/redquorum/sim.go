@@ -33,7 +33,8 @@ usage: redquorum sim [explore flags]
        redquorum sim run --seed N        one run, with everything that happens
        redquorum sim explore             many runs, until one goes wrong
        redquorum sim shrink PLAN         the smallest plan that fails in the same way
-       redquorum sim replay PLAN         a run of a plan
+       redquorum sim replay PLAN         a run of a plan, in the language that
+                                         go doc github.com/redquorum/redquorum/faults has
        redquorum sim verify              does a plan always give the same run?
        redquorum sim scenario S24        one of sixty ways to fail, told and run
        redquorum sim matrix              all of them, with and without protections
@@ -108,23 +109,26 @@ type planFlags struct {
 
 func (f *planFlags) register(fs *flag.FlagSet) {
 	f.fs = fs
-	fs.IntVar(&f.profile.Nodes, "nodes", 0, "how many `N`odes (default: drawn from the seed)")
-	fs.IntVar(&f.profile.Clients, "clients", 0, "how many `N` clients compete (default: drawn from the seed)")
+	fs.IntVar(&f.profile.Nodes, "nodes", 0, "the number `N` of nodes (default: drawn from the seed)")
+	fs.IntVar(&f.profile.Clients, "clients", 0, "the number `N` of clients that compete (default: drawn from the seed)")
 	fs.DurationVar(&f.profile.Length, "length", 0, "for how long faults happen, in virtual `time` (default: drawn from the seed)")
 	fs.BoolVar(&f.profile.Outside, "outside", false, "also faults that no lock with a lease can stand; what they break is no bug")
-	fs.Func("client", "redquorum, or plain: textbook Redlock and nothing else", func(s string) error {
+	fs.Func("client", "`redquorum|plain`: plain is textbook Redlock and nothing else", func(s string) error {
 		if f.lock.Client = faults.Client(s); f.lock.Client != faults.Redquorum && f.lock.Client != faults.Plain {
 			return errors.New("want redquorum or plain")
 		}
 		return nil
 	})
-	fs.IntVar(&f.lock.Need, "need", 0, "how many `N` nodes must grant (default: drawn from the seed)")
-	fs.Func("kinds", "of what kind the locks are: plain, or some of "+strings.Join(lockKinds[1:], ",")+". joint ones are\nof a name on all nodes and of the name far, on all but the last two (default: drawn from\nthe seed)", func(s string) error {
+	fs.IntVar(&f.lock.Need, "need", 0, "the number `N` of nodes that must grant (default: drawn from the seed)")
+	fs.Func("kinds", "of what kinds the locks are: plain, or a `list` of "+strings.Join(lockKinds[1:], ",")+".\njoint ones are of a name on all nodes and of the name far, on all but the last two\n(default: drawn from the seed)", func(s string) error {
 		f.kinds = strings.Split(s, ",")
 		for _, kind := range f.kinds {
 			if !slices.Contains(lockKinds, kind) {
-				return fmt.Errorf("want some of %s", strings.Join(lockKinds, ","))
+				return fmt.Errorf("want plain, or some of %s", strings.Join(lockKinds[1:], ","))
 			}
+		}
+		if len(f.kinds) > 1 && slices.Contains(f.kinds, "plain") {
+			return errors.New("plain is without all of the others")
 		}
 		return nil
 	})
@@ -136,7 +140,7 @@ func (f *planFlags) register(fs *flag.FlagSet) {
 		"renew": {&f.lock.Renew, "whether leases renew themselves"},
 		"fence": {&f.lock.Fence, "whether the resource checks tokens"},
 	} {
-		fs.Func(name, b.what+": `on or off`", func(s string) error {
+		fs.Func(name, b.what+": `on|off`", func(s string) error {
 			if *b.to = s == "on"; s != "on" && s != "off" {
 				return errors.New("want on or off")
 			}
@@ -226,7 +230,7 @@ type nodesOn struct {
 }
 
 func (n *nodesOn) register(fs *flag.FlagSet) {
-	const what = "what nodes execute commands with: `model or miniredis`; the latter runs the Lua scripts\n" +
+	const what = "what nodes execute commands with: `model|miniredis`; the latter runs the Lua scripts\n" +
 		"of production, and takes some 50 times as long (default model)"
 	fs.Func("nodes-on", what, func(s string) error {
 		switch s {

@@ -82,7 +82,12 @@ const simReplayManual = `
 usage: redquorum sim replay PLAN [flags]
 
 Runs the plan in the file PLAN, or - for the standard input, and prints what
-happens: see redquorum sim run.
+happens: see redquorum sim run. The language of plans is at
+go doc github.com/redquorum/redquorum/faults, and in what sim run prints.
+
+Clients with steps do these; those without do random work, and need the locks for
+that when the faults are over: what a step has locked has to be unlocked, or to
+have a lease that ends (lock renew=off).
 
 Exit status: 0 sound, 1 safety broken, 3 liveness broken, 2 usage,
 5 a file could not be written.
@@ -262,7 +267,7 @@ func simVerify(ctx context.Context, c *command) int {
 	fs := c.flags("sim verify", simVerifyManual)
 	var plans planFlags
 	plans.register(fs)
-	seeds := fs.String("seeds", "1-1000", "which seeds")
+	seeds := fs.String("seeds", "1-1000", "the `range` of seeds")
 	if status, ok := c.parse(fs); !ok {
 		return status
 	}

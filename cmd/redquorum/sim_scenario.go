@@ -27,7 +27,7 @@ example:
 
 func simScenario(_ context.Context, c *command) int {
 	fs := c.flags("sim scenario", simScenarioManual)
-	client := fs.String("client", "redquorum", "redquorum; plain: textbook Redlock; or mistaken: that with the error that the scenario is about")
+	client := fs.String("client", "redquorum", "`redquorum|plain|mistaken`: plain is textbook Redlock, mistaken that with the error\nthat the scenario is about")
 	show := showFlags{}
 	show.register(fs)
 	id, status, ok := c.parseOne(fs, "the scenario's name, such as S24, or list,")

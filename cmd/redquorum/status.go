@@ -17,9 +17,9 @@ const statusManual = `
 usage: redquorum status NAME [--nodes URL,...] [--json]
 
 Asks every node who holds the lock NAME, and changes nothing. The verdict is
-held (one owner has a majority, or each of several readers has), free (nobody has it on a majority), contended
-(neither: owners compete, or something is left over) or no-quorum (too few
-nodes answered).
+held (one owner has a majority, or each of several readers has), free (nobody has
+it on a majority), contended (neither: owners compete, or something is left over)
+or no-quorum (too few nodes answered).
 
 A plain string at the name is a lock as redsync and others make it by SET NX. It
 is shown, with what it has in it, and is none of redquorum's, which neither takes

@@ -141,10 +141,13 @@ func (c *command) parse(fs *flag.FlagSet) (status int, ok bool) {
 		return c.fail(fs.Name(), usageError("a flag that takes no URL was given one, or a part of one")), false
 	}
 	if err != nil {
-		return c.fail(fs.Name(), usageError("%v%s", err, hint(fs, err))), false
+		return c.fail(fs.Name(), usageError("%s%s", twoDashes.Replace(err.Error()), hint(fs, err))), false
 	}
 	return exitOK, true
 }
+
+// twoDashes writes flags in errors of package flag as the manual does.
+var twoDashes = strings.NewReplacer("flag -", "flag --", "not defined: -", "not defined: --", "an argument: -", "an argument: --")
 
 // hint is what package flag does not say about a time that it cannot read.
 func hint(fs *flag.FlagSet, err error) (text string) {
@@ -240,14 +243,14 @@ func (n *nodeFlags) urls() ([]string, error) {
 func (n *nodeFlags) limit() (time.Duration, error) {
 	text := os.Getenv("REDQUORUM_MAX_LEASE")
 	if n.maxLease != 0 || text == "" {
-		if n.maxLease < 0 {
-			return 0, usageError("--max-lease is %v; it must be more than 0", n.maxLease)
+		if n.maxLease < 0 || n.maxLease > quorum.DefaultFenceRetention {
+			return 0, usageError("--max-lease is %v; it must be more than 0, and at most %v", n.maxLease, quorum.DefaultFenceRetention)
 		}
 		return n.maxLease, nil
 	}
 	d, err := time.ParseDuration(text)
-	if err != nil || d <= 0 {
-		return 0, usageError("REDQUORUM_MAX_LEASE is %s; it must be a time such as 30s", quoted(text))
+	if err != nil || d <= 0 || d > quorum.DefaultFenceRetention {
+		return 0, usageError("REDQUORUM_MAX_LEASE is %s; it must be a time such as 30s, at most %v", quoted(text), quorum.DefaultFenceRetention)
 	}
 	return d, nil
 }
@@ -273,6 +276,10 @@ func (n *nodeFlags) locker(o quorum.Options) (l *quorum.Locker, done func(), err
 // needAll stands for all nodes in Options.Need, until it is known how many that is.
 const needAll = -1
 
+// asFlags writes options as the flags that set them.
+var asFlags = strings.NewReplacer("Options.Need", "--need", "Options.Lease", "--lease", "Options.MaxHold", "--max-hold",
+	"Options.MaxLease", "--max-lease", "MaxLease", "--max-lease")
+
 // lockOn is quorum.New with errors in the words of the command line. It closes
 // the nodes if it fails.
 func lockOn(nodes []node.Node, o quorum.Options) (l *quorum.Locker, err error) {
@@ -282,7 +289,7 @@ func lockOn(nodes []node.Node, o quorum.Options) (l *quorum.Locker, err error) {
 	if n := len(nodes); n%2 == 0 && o.Need == 0 { // there is no flag for AllowEven
 		err = usageError("%d nodes survive the loss of no more nodes than %d would: list an odd number", n, n-1)
 	} else if l, err = quorum.New(nodes, o); err != nil {
-		err = usageError("%s", strings.TrimPrefix(err.Error(), "quorum: "))
+		err = usageError("%s", asFlags.Replace(strings.TrimPrefix(err.Error(), "quorum: ")))
 	}
 	if err != nil {
 		for _, n := range nodes {

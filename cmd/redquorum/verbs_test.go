@@ -17,18 +17,20 @@ func TestUsageErrors(t *testing.T) {
 		{"run --name x --fair --write -- true", "exclude each other"},
 		{"run --name x --name y --read -- true", "--fair, --read and --write are for one --name"},
 		{"run --name x -- true", "no nodes: give their URLs with --nodes, or in REDQUORUM_NODES; or, to try things out, --embedded 3"},
-		{"run --name x --colour -- true", "flag provided but not defined: -colour"},
+		{"run --name x --colour -- true", "flag provided but not defined: --colour"},
 		{"run --name x --lease 30 -- true", "a time has a unit, such as 30s"},
 		{"run --name x --lease -1s -- true", "--lease is -1s"},
-		{"run --name x --embedded 3 --lease 1m -- true", "longer than MaxLease"},
+		{"run --name x --embedded 3 --lease 1m -- true", "lease of 1m0s is longer than --max-lease, 30s; if such leases are wanted, raise --max-lease in"},
 		{"run --name x --embedded 4 -- true", "odd number"},
 		{"run --name x --embedded -1 -- true", "want an odd number"},
-		{"run --name x --embedded 3 --need 1 -- true", "Options.Need is 1 of 3 nodes; it must be more than half of them"},
+		{"run --name x --embedded 3 --need 1 -- true", "--need is 1 of 3 nodes; it must be more than half of them"},
 		{"run --name x --embedded 3 --need 0 -- true", "want a number of nodes, or all"},
 		{"run --name x --embedded 3 --need most -- true", "want a number of nodes, or all"},
 		{"run --name x --embedded 0 -- true", "want an odd number"},
 		{"run --name x --embedded three -- true", "want an odd number"},
 		{"run --name x --embedded 3 --nodes redis://h -- true", "exclude each other"},
+		{"run --name", "flag needs an argument: --name"},
+		{"run --name x --embedded 3 --lease 300h --max-lease 300h -- true", "--max-lease is 300h0m0s; it must be more than 0, and at most 24h0m0s"},
 		{"run --name x --try --wait 1s -- true", "exclude each other"},
 		{"run --name x --wait -1s -- true", "--wait is -1s"},
 		{"run --name x --max-hold 0s -- true", "--max-hold is 0s"},
@@ -68,7 +70,7 @@ func TestHelp(t *testing.T) {
 			}
 		}
 		for line := range strings.Lines(long) {
-			if len(line) > 120 {
+			if len(line) > 101 {
 				t.Errorf("%s: long line %q", verb, line)
 			}
 			if strings.HasPrefix(line, "  -") && !strings.HasPrefix(line, "  --") || strings.Count(line, "(default") > 1 {
@@ -82,7 +84,7 @@ func TestHelp(t *testing.T) {
 func TestHintAboutTimes(t *testing.T) {
 	const hint = "a time has a unit"
 	want(t, exitUsage, hint, "demo", "--for", "10")
-	if out := want(t, exitUsage, "-jobs: parse error", "sim", "--jobs", "many"); strings.Contains(out, hint) {
+	if out := want(t, exitUsage, "for flag --jobs: parse error", "sim", "--jobs", "many"); strings.Contains(out, hint) {
 		t.Error(out)
 	}
 }
