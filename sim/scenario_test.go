@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -76,6 +77,29 @@ func TestScenarios(t *testing.T) {
 			b.WriteByte('\n')
 		}
 		golden(t, filepath.Join("testdata", "scenarios", s.ID+".txt"), b.Bytes())
+	}
+}
+
+// The story of a ghost lock has the attempt that it is of, and the ghosts.
+func TestStory(t *testing.T) {
+	s, _ := sim.FindScenario("S24")
+	got := sim.Run(s.Plan(sim.Variants[0]), nil, sim.WithTrace()).Story(10)
+	want := []string{
+		"0.000 ms  hold c1>n3,n4,n5 acquire for 80ms (a fault)",
+		"1.000 ms  try c1 x (a step)",
+		"55.000 ms  c1 is done with try x: the nodes did not grant it",
+		"80.000 ms  hold c1>n3,n4,n5 acquire for 80ms is over",
+		"81.000 ms  n3, n4, n5: x kept for c1, which does not have it, until 1081.115 ms",
+		"100.000 ms  lock c2 x (a step)",
+		"1091.432 ms  c2 is granted x",
+		"2077.433 ms  c2 no longer holds x",
+		"3000.000 ms  the faults are over for a majority, and for ever elsewhere",
+	}
+	for i := range got {
+		got[i] = strings.TrimSpace(got[i])
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the story is\n%s", strings.Join(got, "\n"))
 	}
 }
 

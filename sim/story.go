@@ -2,47 +2,34 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
 )
 
-// Story tells in at most so many lines how a traced run came to its verdict: who
-// believed to hold what, what went wrong, and what was violated.
+// Story tells in at most so many lines how a traced run came to its verdict: what
+// clients did by the plan, who believed to hold what, what went wrong, which keys
+// were left to nobody, and what was violated.
 func (r *Result) Story(lines int) []string {
 	if r.Trace == nil {
 		return nil
 	}
 	var story []string
 	last := ""
-	for _, e := range r.Trace.Entries {
-		var text string
-		switch e.Kind {
-		case KindFault:
-			text = e.Text + " (a fault)"
-		case KindFaultEnd:
-			text = e.Text + " is over"
-		case KindBelief:
-			text = fmt.Sprintf("%s is granted %s", procName('c', e.Client), e.Name)
-			if e.Name == faults.Far {
-				text += " (a name on " + r.Plan.FarWords() + " only)"
-			}
-			if e.Token != 0 {
-				text += fmt.Sprintf(", token %d", e.Token)
-			}
-		case KindBeliefEnd:
-			text = fmt.Sprintf("%s no longer holds %s", procName('c', e.Client), e.Name)
-		case KindAccess:
-			text = fmt.Sprintf("%s %s %s", procName('c', e.Client), e.Text, e.Name)
-		case KindCalm:
-			text = e.Text
-		case KindViolation:
-			text = "VIOLATED " + e.Text
-		default:
-			continue
+	entries := r.Trace.Entries
+	orphans := r.orphans()
+	if calm := slices.IndexFunc(entries, func(e Entry) bool { return e.Kind == KindCalm }); calm >= 0 &&
+		!slices.ContainsFunc(entries[calm:], func(e Entry) bool { return e.Kind == KindViolation }) {
+		entries = entries[:calm+1] // what follows is the same in all such runs
+	}
+	for i, e := range entries {
+		text := e.told(r)
+		if orphan, ok := orphans[i]; ok {
+			text = orphan
 		}
-		if text == last {
+		if text == "" || text == last {
 			continue
 		}
 		last = text
@@ -53,6 +40,114 @@ func (r *Result) Story(lines int) []string {
 		story[0] = strings.Repeat(" ", 15) + "..."
 	}
 	return story
+}
+
+// told is what a story has of an entry, or "".
+func (e *Entry) told(r *Result) string {
+	c := procName('c', e.Client)
+	switch e.Kind {
+	case KindFault:
+		return e.Text + " (a fault)"
+	case KindFaultEnd:
+		return e.Text + " is over"
+	case KindStep:
+		return e.Text + " (a step)"
+	case KindResult:
+		const most = 90
+		text := []rune(e.Text)
+		switch {
+		case strings.HasSuffix(e.Text, ": granted"):
+			return "" // the belief has been told
+		case len(text) > most:
+			text = append(text[:most], '…')
+		}
+		return c + " is done with " + string(text)
+	case KindBelief:
+		text := fmt.Sprintf("%s is granted %s", c, e.Name)
+		if e.Name == faults.Far {
+			text += " (a name on " + r.Plan.FarWords() + " only)"
+		}
+		if e.Token != 0 {
+			text += fmt.Sprintf(", token %d", e.Token)
+		}
+		return text
+	case KindBeliefEnd:
+		return c + " " + e.Text
+	case KindAccess:
+		return c + " " + e.sentence()
+	case KindCalm:
+		return e.Text
+	case KindViolation:
+		return "VIOLATED " + e.Text
+	}
+	return ""
+}
+
+// orphans tells of keys that nodes kept to their end for a client that never had the
+// lock, by the entry with which the last of them began. It tells of none in runs
+// without steps, of which each has many.
+func (r *Result) orphans() map[int]string {
+	type place struct {
+		node int
+		name string
+	}
+	type life struct {
+		first int    // entry
+		last  *Entry // the latest about it
+	}
+	lives := make(map[place]life)
+	var kept []life
+	end := func(l life, at time.Duration) {
+		if l.last != nil && l.last.Owner != "" && l.last.Until <= at {
+			kept = append(kept, l)
+		}
+	}
+	clients, holders, steps := make(map[string]int), make(map[string]bool), false
+	for i := range r.Trace.Entries {
+		e := &r.Trace.Entries[i]
+		steps = steps || e.Kind == KindStep
+		if e.Owner != "" && e.Client >= 0 {
+			clients[e.Owner] = e.Client
+		}
+		switch e.Kind {
+		case KindBelief:
+			holders[e.Owner] = true
+		case KindKey:
+			p := place{e.Node, e.Name}
+			l := lives[p]
+			if l.last == nil || l.last.Owner != e.Owner {
+				end(l, e.At)
+				l.first = i
+			}
+			l.last = e
+			lives[p] = l
+		}
+	}
+	if !steps {
+		return nil
+	}
+	for _, l := range lives {
+		end(l, r.Virtual)
+	}
+	slices.SortFunc(kept, func(a, b life) int { return a.first - b.first })
+	nodes, until := make(map[string][]string), make(map[string]time.Duration)
+	told := make(map[int]string)
+	last := make(map[string]int)
+	for _, l := range kept {
+		e := l.last
+		client, known := clients[e.Owner]
+		if !known || holders[e.Owner] {
+			continue
+		}
+		what := e.Owner + " " + e.Name
+		delete(told, last[what])
+		last[what] = l.first
+		nodes[what] = append(nodes[what], procName('n', e.Node))
+		until[what] = max(until[what], e.Until)
+		told[l.first] = fmt.Sprintf("%s: %s kept for %s, which does not have it, until %s ms", strings.Join(nodes[what], ", "), e.Name,
+			procName('c', client), FormatTime(until[what]))
+	}
+	return told
 }
 
 // Years says a virtual time in words.

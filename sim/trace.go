@@ -471,7 +471,11 @@ func (e *Entry) sentence() string {
 			return fmt.Sprintf("%s (token %d)", e.Text, e.Token)
 		}
 	case KindAccess:
-		return e.Text + " " + e.Name
+		verb, why, refused := strings.Cut(e.Text, ":")
+		if refused {
+			why = ":" + why
+		}
+		return verb + " " + e.Name + why
 	}
 	return e.Text
 }
