@@ -255,9 +255,12 @@ func TestGenerate(t *testing.T) {
 		}
 		seen[p.String()] = true
 		tasks[p.Work.Tasks]++
-		for _, e := range p.Events {
+		for i, e := range p.Events {
 			verbs[e.Verb]++
 			modes[e.Mode]++
+			if slices.Contains(p.Events[:i], e) {
+				t.Errorf("seed %d draws %v twice", seed, e)
+			}
 		}
 	}
 	if len(seen) != 500 {

@@ -364,7 +364,11 @@ func (g *generator) add(p *Plan, profile Profile) {
 			continue
 		}
 		for range n {
-			p.Events = append(p.Events, c.draw(g, p)...)
+			for _, e := range c.draw(g, p) {
+				if !slices.Contains(p.Events, e) { // a clock that is set wrong twice is so once
+					p.Events = append(p.Events, e)
+				}
+			}
 		}
 	}
 }

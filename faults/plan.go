@@ -70,7 +70,7 @@
 //	evict NODES, flush NODES      the locks, or all keys, are gone
 //	scriptflush NODES             the scripts are
 //	alias NODES                   they are one server, each a database of it: what
-//	                              happens to one does to all; at 0s
+//	                              happens to one does to all; only at 0s
 //	pause PROCS for TIME          stopped; the clocks run. PROCS: nodes or clients
 //	suspend PROCS for TIME        the machine sleeps
 //	skew PROCS TIME               the time of day is that far off
@@ -78,8 +78,8 @@
 //	rate PROCS SHARE              all clocks run that much faster
 //	strobe PROCS TIME PERIOD for TIME   the time of day jumps to and fro
 //	kill CLIENTS, start CLIENTS
-//	view CLIENTS NODES            they were given these nodes alone; at 0s
-//	clone CLIENTS                 they draw the same random numbers; at 0s
+//	view CLIENTS NODES            they were given these nodes alone; only at 0s
+//	clone CLIENTS                 they draw the same random numbers; only at 0s
 //
 // Steps of clients are done in their order, each at its time or when the one
 // before has ended:

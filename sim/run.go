@@ -235,6 +235,7 @@ func (w *world) finish() {
 	if p.Work.Joint > 0 {
 		acquisitions += len(live) * p.Work.Tasks
 	}
+	before := w.check.grants
 	w.unserved = len(live) * p.Work.Tasks
 	for _, c := range live {
 		if c.script.wake != nil {
@@ -248,7 +249,7 @@ func (w *world) finish() {
 	}
 	for _, c := range live {
 		if !c.served {
-			w.fail("I7", fmt.Sprintf("%s did not get every lock within %v after the faults", c.name, w.patience(acquisitions)))
+			w.fail("I7", fmt.Sprintf("%s did not get every lock within %v after the faults%s", c.name, w.patience(acquisitions), w.heldBySteps(before)))
 			return
 		}
 	}
@@ -259,6 +260,17 @@ func (w *world) finish() {
 	}
 	w.check.leaks()
 	w.store.linearizable()
+}
+
+// heldBySteps tells of a lock that a step of the plan has acquired, as one of so many
+// grants, and that is still held.
+func (w *world) heldBySteps(grants int) string {
+	for _, h := range w.check.holders {
+		if h.c.script.scripted && h.grant <= grants && h.believed() {
+			return fmt.Sprintf(": %s has kept %q since a step of the plan, which has to unlock it or to let its lease end (lock renew=off)", h.c.name, h.name)
+		}
+	}
+	return ""
 }
 
 // serveWaiting lets those get their lock whose steps wait for one that nobody has.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,5 +66,18 @@ func TestTraceOfLinesAndJoints(t *testing.T) {
 	slices.Sort(joints)
 	if want := []string{"holds far and x1 as one", "holds x1 and far as one"}; !slices.Equal(joints, want) {
 		t.Errorf("joint locks: %q, want %q", joints, want)
+	}
+}
+
+// A plan whose steps keep a lock for ever says so.
+func TestStepsThatHoldOn(t *testing.T) {
+	const plan = "redquorum plan 1\nnodes 3\nclients 3\nlength 500ms\nat 0s lock c1 x%s\n"
+	for end, want := range map[string]string{
+		"": `c1 has kept "x" since a step of the plan`, "\nat 100ms unlock c1": "", "\nlock renew=off": "",
+	} {
+		r := traced(t, fmt.Sprintf(plan, end))
+		if v := r.Worst(); want == "" && v != nil || want != "" && (v == nil || !strings.Contains(v.What, want)) {
+			t.Errorf("with %q: %v", end, v)
+		}
 	}
 }
