@@ -44,7 +44,7 @@ const (
 	demoWorkers  = 4
 	demoNodes    = 5
 	demoShortest = time.Second
-	demoLongest  = 18 * time.Second
+	demoLongest  = 10 * time.Minute
 )
 
 func demoVerb(ctx context.Context, c *command) int {
@@ -90,7 +90,7 @@ func demoVerb(ctx context.Context, c *command) int {
 		}
 	}
 	d := newDemo(c, len(urls))
-	d.nap = *length / 10
+	d.nap = min(*length/10, demoLease*9/10) // no lease may be longer than demoLease
 	script = append(script, scene{*length * 6 / 10, "a worker falls asleep, for longer than its lease", func() error {
 		d.tired.Store(true)
 		return nil

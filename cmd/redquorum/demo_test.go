@@ -22,6 +22,9 @@ func TestDemo(t *testing.T) {
 			t.Errorf("%q is missing in:\n%s", text, out)
 		}
 	}
+	if strings.Contains(out, "nobody works") {
+		t.Errorf("it contradicts itself:\n%s", out)
+	}
 	if strings.Contains(out, "\x1b") {
 		t.Errorf("escape sequences, though it is no terminal:\n%s", out)
 	}

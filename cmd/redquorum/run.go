@@ -93,7 +93,7 @@ func runVerb(ctx context.Context, c *command) int {
 	}
 	defer done()
 
-	lease, err := f.acquire(ctx, c, l)
+	lease, err := f.acquire(ctx, c, l, trouble)
 	if err != nil {
 		fmt.Fprintf(c.stderr, "redquorum run: %v\n", err)
 		return notAcquired(ctx, err)
@@ -177,7 +177,7 @@ func (c *command) runFlags() (f runFlags, status int, ok bool) {
 }
 
 // acquire takes the lock, and says so when that takes a while.
-func (f *runFlags) acquire(ctx context.Context, c *command, l *quorum.Locker) (*quorum.Lease, error) {
+func (f *runFlags) acquire(ctx context.Context, c *command, l *quorum.Locker, trouble *trouble) (*quorum.Lease, error) {
 	opts := []quorum.Option{quorum.WithNames(f.names[1:]...)}
 	switch {
 	case f.fair:
@@ -197,7 +197,7 @@ func (f *runFlags) acquire(ctx context.Context, c *command, l *quorum.Locker) (*
 		for _, name := range f.names {
 			if r, err := l.Inspect(waiting, name); err == nil && waiting.Err() == nil {
 				fmt.Fprintf(c.stderr, "redquorum run: waiting for the lock; ")
-				_ = printReport(c.stderr, r)
+				_ = printReport(c.stderr, r, trouble.process())
 			}
 		}
 	})
@@ -330,12 +330,25 @@ func withoutNodes(env []string) []string {
 	return slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, "REDQUORUM_NODES=") })
 }
 
-// trouble remembers why the lease was not renewed.
-type trouble struct{ last atomic.Pointer[error] }
+// trouble remembers why the lease was not renewed, and as whom it was asked for.
+type trouble struct {
+	last  atomic.Pointer[error]
+	owner atomic.Pointer[string] // of the latest attempt that failed
+}
+
+// process is what waiters of this process begin with, "" if it has not failed yet.
+func (t *trouble) process() string {
+	if owner := t.owner.Load(); owner != nil {
+		return processOf(*owner)
+	}
+	return ""
+}
 
 // Observe is of quorum.Observer.
 func (t *trouble) Observe(e quorum.Event) {
 	switch e.Kind {
+	case quorum.AttemptFailed:
+		t.owner.Store(&e.Owner)
 	case quorum.ExtendFailed:
 		t.last.Store(&e.Err)
 	case quorum.Extended:

@@ -162,7 +162,9 @@ func TestRunExcludes(t *testing.T) {
 	waiting.says("waiting for the lock; job is held by")
 	p.in.Close()
 	p.exits(1) // of read, at the end of its input
-	waiting.exits(0)
+	if out := waiting.exits(0); strings.Contains(out, " waits,") {
+		t.Errorf("it lists itself as one that waits: %s", out)
+	}
 	if s := statusOf(t, exitOK, "job", urls); s.Verdict != "free" {
 		t.Errorf("afterwards: %+v", s)
 	}

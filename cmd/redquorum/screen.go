@@ -107,11 +107,8 @@ func (s *screen) tell(d *demo) {
 		return
 	}
 	s.lastLine = time.Now()
-	who := "nobody"
-	if d.holder >= 0 {
-		who = fmt.Sprintf("worker %d", d.holder+1)
-	}
-	fmt.Fprintf(s.w, "%5.1fs  %s works, number %d, token %d, nodes: %s\n", time.Since(d.start).Seconds(), who, d.number, d.fence,
+	// Not who works now: the nodes were asked a moment before, and each at another.
+	fmt.Fprintf(s.w, "%5.1fs  number %d, token %d, nodes when asked: %s\n", time.Since(d.start).Seconds(), d.number, d.fence,
 		strings.Join(nodeStates(d.report), ", "))
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -53,7 +54,7 @@ func statusVerb(ctx context.Context, c *command) int {
 	if *asJSON {
 		err = json.NewEncoder(c.stdout).Encode(newStatus(report))
 	} else {
-		err = printReport(c.stdout, report)
+		err = printReport(c.stdout, report, "")
 	}
 	if err != nil {
 		return c.fail("status", err)
@@ -114,14 +115,20 @@ func newStatus(r *quorum.Report) statusJSON {
 // list makes sure that no list is null in JSON.
 func list(s []string) []string { return append([]string{}, s...) }
 
-func printReport(w io.Writer, r *quorum.Report) error {
+// processOf returns what the owners and waiters of one process begin with.
+func processOf(owner string) string {
+	process, _, _ := strings.Cut(owner, ":")
+	return process
+}
+
+// printReport prints a report for people, without those that wait in the process
+// self.
+func printReport(w io.Writer, r *quorum.Report, self string) error {
 	name := printable(r.Name)
 	switch r.Verdict {
 	case quorum.VerdictHeld:
 		fmt.Fprintf(w, "%s is %s by %s, on %d of %d nodes\n", name, heldHow[r.Mode], printable(r.Owner), r.HeldBy, len(r.Nodes))
-		if others := len(r.Owners) - 1; others > 0 {
-			fmt.Fprintf(w, "and by %d more\n", others)
-		}
+		printOthers(w, r)
 	case quorum.VerdictFree:
 		fmt.Fprintf(w, "%s is free\n", name)
 	case quorum.VerdictContended:
@@ -130,7 +137,9 @@ func printReport(w io.Writer, r *quorum.Report) error {
 		fmt.Fprintf(w, "%s: no quorum; fewer than %d of %d nodes can tell\n", name, r.Quorum, len(r.Nodes))
 	}
 	for _, waiter := range r.Waiting {
-		fmt.Fprintf(w, "%s waits\n", printable(waiter))
+		if self == "" || processOf(waiter) != self {
+			fmt.Fprintf(w, "%s waits, in line or to write\n", printable(waiter))
+		}
 	}
 	if value, nodes := foreign(r); nodes > 0 {
 		fmt.Fprintf(w, "%d of %d nodes have the string %s there: a lock as redsync and others make it by SET NX.\n"+
@@ -140,7 +149,13 @@ func printReport(w io.Writer, r *quorum.Report) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "\nNODE\tSTATE\tTTL\tFENCE\tOWNER")
 	for _, n := range r.Nodes {
-		ttl, fence, detail := "-", "-", printable(strings.Join(n.Owners, ","))
+		ttl, fence, detail := "-", "-", ""
+		if len(n.Owners) > 0 {
+			detail = printable(n.Owners[0])
+		}
+		if more := len(n.Owners) - 1; more > 0 {
+			detail += fmt.Sprintf(" and %d more", more)
+		}
 		if n.Mode != node.Exclusive {
 			detail += fmt.Sprintf(" (%v)", n.Mode)
 		}
@@ -162,6 +177,18 @@ func printReport(w io.Writer, r *quorum.Report) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", n.Node, n.State, ttl, fence, detail)
 	}
 	return t.Flush()
+}
+
+// printOthers prints the readers beside the first.
+func printOthers(w io.Writer, r *quorum.Report) {
+	const most = 10
+	for i, owner := range slices.DeleteFunc(slices.Clone(r.Owners), func(o string) bool { return o == r.Owner }) {
+		if i == most {
+			fmt.Fprintf(w, "and by %d more: --json has all\n", len(r.Owners)-1-most)
+			return
+		}
+		fmt.Fprintf(w, "and by %s\n", printable(owner))
+	}
 }
 
 // foreign returns the string that most nodes have at the name, and how many have

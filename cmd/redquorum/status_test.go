@@ -139,7 +139,12 @@ func TestStatusOfReadersAndWriters(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	out := want(t, exitOK, "a is held for reading by ", "status", "a", "--nodes", urls)
-	if !strings.Contains(out, "and by 1 more\n") || !strings.Contains(out, first.Handle().Owner) || !strings.Contains(out, second.Handle().Owner) {
+	for _, lease := range []*quorum.Lease{first, second} {
+		if !strings.Contains(out, "by "+lease.Handle().Owner) {
+			t.Error(out)
+		}
+	}
+	if !strings.Contains(out, " and 1 more (read)\n") {
 		t.Error(out)
 	}
 	waited := make(chan *quorum.Lease)
@@ -152,7 +157,7 @@ func TestStatusOfReadersAndWriters(t *testing.T) {
 		waited <- lease
 	}()
 	eventually(t, "a writer that waits", func() bool { return len(statusOf(t, exitOK, "a", urls).Waiting) == 1 })
-	want(t, exitOK, " waits\n", "status", "a", "--nodes", urls)
+	want(t, exitOK, " waits, in line or to write\n", "status", "a", "--nodes", urls)
 	_, _ = first.Unlock(ctx), second.Unlock(ctx)
 	writer := <-waited
 	want(t, exitOK, "a is held for writing by "+writer.Handle().Owner, "status", "a", "--nodes", urls)
