@@ -252,7 +252,7 @@ func (h *hold) expire() {
 	var why error
 	switch {
 	case h.until == h.limit:
-		why = &Error{Op: "hold", Name: h.claim.title(), Err: ErrLost, Cause: fmt.Errorf("%w of %v", ErrMaxHold, h.maxHold)}
+		why = &Error{Op: "hold", Name: h.claim.title(), Err: ErrLost, Cause: fmt.Errorf("%w: %v", ErrMaxHold, h.maxHold)}
 	case h.fixed:
 		why = &Error{Op: "hold", Name: h.claim.title(), Err: ErrLost, Cause: fmt.Errorf("its fixed lease of %v is over", h.lease)}
 	case h.failed != nil:
