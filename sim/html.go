@@ -142,7 +142,7 @@ func count(n int, what string) string {
 func lockWords(l *faults.Lock) string {
 	switch {
 	case l.Client == faults.Redquorum:
-		return "redquorum, with all of its protections"
+		return "redquorum"
 	case l.Mistake != "":
 		return "textbook Redlock with a known mistake: " + faults.Mistakes[l.Mistake]
 	}
@@ -151,20 +151,18 @@ func lockWords(l *faults.Lock) string {
 
 // words says the verdict for people who do not know the word.
 func (r *Result) words() string {
-	l := &r.Plan.Lock
+	plain := r.Plan.Lock.Client == faults.Plain
 	switch {
 	case r.Verdict == Sound:
 		return "Every invariant held."
-	case r.Verdict != Outside && l.Client == faults.Plain && l.Mistake != "":
-		return "Textbook Redlock with a known mistake fails here, as expected."
-	case r.Verdict != Outside && l.Client == faults.Plain:
-		return "Textbook Redlock fails here, as expected."
-	}
-	switch r.Verdict {
-	case Stuck:
-		return "The faults were over, and whoever waited still did not get the lock: a bug."
-	case Outside:
+	case r.Verdict == Outside:
 		return "An invariant was broken, but only after the plan had left what a lock with a lease can stand: no bug."
+	case plain && r.Plan.Lock.Mistake != "":
+		return "Textbook Redlock with a known mistake fails here, as expected."
+	case plain:
+		return "Textbook Redlock fails here, as expected."
+	case r.Verdict == Stuck:
+		return "The faults were over, and whoever waited still did not get the lock: a bug."
 	}
 	return "An invariant was broken, and nothing in the plan excuses it: a bug."
 }

@@ -191,7 +191,7 @@ func TestHTMLOfScenarios(t *testing.T) {
 		{"S28", "plain", []string{"Scenario S28: The release of one attempt ends the next.", "c1 uses one value for all its attempts.",
 			"textbook Redlock: the steps", "What protects:</b> a fresh owner for each attempt.", "Textbook Redlock fails here, as expected."}},
 		{"S54", sim.Mistaken, []string{"Textbook Redlock with a known mistake fails here, as expected.", "with a known mistake: half of the nodes"}},
-		{"S28", "redquorum", []string{"Every invariant held.", "redquorum, with all of its protections"}},
+		{"S28", "redquorum", []string{"Every invariant held.", "<b>Tried on</b> redquorum."}},
 	} {
 		s, _ := sim.FindScenario(c.id)
 		i := slices.IndexFunc(sim.Variants, func(v sim.Variant) bool { return v.Name == c.variant })
@@ -297,6 +297,7 @@ var expected = map[string][]string{
 		"bars.filter(b => b.key && textsOf(b)[0] === \"c2+c3's key z:r\").length === 3",
 		"bars.some(b => b.lane === 3 && b.waits && b.name === 'y' && b.until > 200e6 && b.until < 210e6)",
 		"bars.some(b => whatIs(b) === 'n1 knows that for y there wait c4, then c3')",
+		"bars.every(b => b.clients.length > 0)",
 		"unit - 4 >= 11",
 	},
 	"joint": {

@@ -123,7 +123,7 @@ function collectWaiting() {
     } else {
       if (before) before.until = Math.min(before.until, e.at);
       lines.set(id, { entry: i, lane: nodeLane(e.node), from: e.at, until, clients, name: e.name, numbers: waiting.map(w => w.number), line: true });
-      bars.push(lines.get(id));
+      if (clients.length) bars.push(lines.get(id));
     }
   });
   const beliefs = bars.filter(b => b.whole);
