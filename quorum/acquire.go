@@ -28,7 +28,6 @@ type waiter struct {
 	l      *Locker
 	signal clock.Signal
 	wake   []func() // takes a notice of each node
-	turn   []func() // is told by each node that it is first in line, or first that it is subscribed
 	stops  []func() // ends the subscriptions
 
 	settings *settings
@@ -43,7 +42,6 @@ type waiter struct {
 
 	ballots   []ballot      // the latest answer of each node
 	gated     bool          // the last attempt ended at its gate
-	back      int           // attempts in a row that did
 	late      bool          // the last attempt was granted, but too late
 	stale     int           // attempts in a row that lacked only a higher token
 	fruitless int           // attempts in a row after which nobody was known to hold the name
@@ -56,7 +54,6 @@ type waiter struct {
 	crowded   bool          // whoever wanted the name before had to wait for it
 	noticed   atomic.Uint64 // nodeSet: notices since the last attempt began
 	told      atomic.Uint64 // nodeSet: that said since then that it is its turn
-	confirmed atomic.Uint64 // nodeSet: that are to tell it its turn, and have said so
 	hurry     nodeSet       // the nodes perhaps free, when notices and not the time ended the last rest
 }
 
@@ -64,10 +61,6 @@ const (
 	// maxStale bounds the attempts that follow each other at once, each with a
 	// token above the fences that the one before met.
 	maxStale = 3
-	// maxBack is how often in a row a waiter turns back at its gate. Those in line,
-	// of whom one is told, have none, and are always faster than who asks one node
-	// first.
-	maxBack = 2
 	// noticeSlack is how long after the first notice of a release a waiter
 	// waits for those of the other nodes.
 	noticeSlack = 20 * time.Millisecond
@@ -83,14 +76,6 @@ func (l *Locker) newWaiter() *waiter {
 	for i := range l.nodes {
 		w.wake = append(w.wake, func() {
 			w.noticed.Or(1 << i)
-			w.signal.Set()
-		})
-		w.turn = append(w.turn, func() {
-			if confirmed := nodeSet(w.confirmed.Or(1 << i)); confirmed.has(i) {
-				w.told.Or(1 << i)
-			} else {
-				w.noticed.Or(1 << i) // it may have been told before that
-			}
 			w.signal.Set()
 		})
 	}
@@ -137,11 +122,10 @@ func (w *waiter) recycle() {
 	w.stops = w.stops[:0]
 	w.settings, w.token = nil, 0
 	w.ticket, w.last = ticket{}, claim{}
-	w.gated, w.late, w.back, w.stale, w.fruitless, w.splits, w.alarms, w.hurry, w.took = false, false, 0, 0, 0, 0, 0, 0, 0
+	w.gated, w.late, w.stale, w.fruitless, w.splits, w.alarms, w.hurry, w.took = false, false, 0, 0, 0, 0, 0, 0
 	w.hears, w.queues, w.barges, w.waited, w.behind, w.bold, w.crowded = false, false, false, false, false, false, false
 	w.noticed.Store(0)
 	w.told.Store(0)
-	w.confirmed.Store(0)
 	clear(w.ballots)
 	w.signal.Wait(context.Background(), 0)
 	w.l.waiters.Put(w)
@@ -259,7 +243,10 @@ func (l *Locker) queue(w *waiter) {
 		}
 	}
 	if w.settings.linesUp() {
-		_, w.crowded = l.crowds[w.settings.Name]
+		for name := range w.settings.each() {
+			_, crowded := l.crowds[name]
+			w.crowded = w.crowded || crowded
+		}
 	}
 }
 
@@ -353,19 +340,21 @@ func (l *Locker) gate(mute nodeSet) int {
 // maxCrowds bounds the memory of crowds.
 const maxCrowds = 1024
 
-// noteCrowd keeps whether w had to wait for its turn, for whoever wants the name
-// next.
+// noteCrowd keeps whether w had to wait for its turn, for whoever wants one of its
+// names next.
 func (l *Locker) noteCrowd(w *waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !w.waited {
-		delete(l.crowds, w.settings.Name)
-		return
+	for name := range w.settings.each() {
+		if !w.waited {
+			delete(l.crowds, name)
+			continue
+		}
+		if len(l.crowds) >= maxCrowds {
+			clear(l.crowds)
+		}
+		l.crowds[name] = struct{}{}
 	}
-	if len(l.crowds) >= maxCrowds {
-		clear(l.crowds)
-	}
-	l.crowds[w.settings.Name] = struct{}{}
 }
 
 func (l *Locker) isClosed() bool {
@@ -419,8 +408,8 @@ func (l *Locker) vacate(h *hold) {
 func (w *waiter) attempt(ctx context.Context) *Lease {
 	l, s := w.l, w.settings
 	gates := w.hurry
-	if s.mode == node.Read || w.back >= maxBack {
-		gates = 0 // readers do not split the votes; others have turned back often enough
+	if s.mode == node.Read {
+		gates = 0 // readers do not split the votes
 	}
 	w.noticed.Store(0)
 	w.told.Store(0)
@@ -515,11 +504,6 @@ func (w *waiter) record(r *round) {
 		w.stale++
 	} else {
 		w.stale = 0
-	}
-	if w.gated {
-		w.back++
-	} else {
-		w.back = 0
 	}
 	if granted > 0 {
 		w.splits++

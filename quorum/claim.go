@@ -76,9 +76,14 @@ func keptAll(kept []bool) bool { return !slices.Contains(kept, false) }
 // In this process it waits in the lines of all names, and has its turn when it is
 // first in each. It does not let those behind it take one of them meanwhile, until
 // they have waited for twice Options.Poll and another of its names is held in this
-// process: whoever holds that may be one of them. On the nodes it has no place in
-// the lines of its names, so where others of many processes stand in them it waits
-// longer than they do.
+// process: whoever holds that may be one of them.
+//
+// On the nodes it stands in the lines of its names too, with one ticket, and is
+// served when it is first in each line and all names are free. But as long as it
+// cannot have one of its names it holds up nobody who wants another: it leaves the
+// line of a name that is free to those behind it, and when it asks again it is back
+// at its old place. So where several of its names are hardly ever free it waits for
+// longer than who wants one of them.
 func WithNames(more ...string) Option {
 	return func(s *settings) { s.names = append(s.names, more...) }
 }
@@ -106,7 +111,7 @@ func (s *settings) setNames(first string) error {
 
 // linesUp reports whether the acquisition stands in line if it has to wait.
 func (s *settings) linesUp() bool {
-	return s.names == nil && s.mode == node.Exclusive && s.wait != 0
+	return s.mode == node.Exclusive && s.wait != 0
 }
 
 // isFor reports whether the acquisition is for owner, as far as one name goes.

@@ -1,6 +1,7 @@
 package quorum_test
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -244,35 +245,95 @@ func TestHealingPassesThoseInLine(t *testing.T) {
 	})
 }
 
-// Who wants several names has its turn beside those who stand in line for one.
+// Who wants several names is served as often as those who want one of them, wherever
+// it is.
 func TestNamesBesideThoseInLine(t *testing.T) {
-	for _, programs := range []int{2, 6} {
-		inWorld(t, 5, func(w *world) {
-			w.delay(500*time.Microsecond, 0)
-			var over atomic.Bool
-			var tasks sync.WaitGroup
-			turns, longest := 0, time.Duration(0)
-			for range programs {
-				l := w.locker(quorum.Options{})
-				tasks.Go(func() {
-					for !over.Load() {
-						use(t, l, "x", func(*quorum.Lease) { time.Sleep(time.Millisecond) })
-					}
-				})
-			}
-			l := w.locker(quorum.Options{})
-			for began := time.Now(); time.Since(began) < 20*time.Second; turns++ {
-				asked := time.Now()
-				use(t, l, "x", func(*quorum.Lease) {
-					longest = max(longest, time.Since(asked))
-					time.Sleep(time.Millisecond)
-				}, quorum.WithNames("y"))
-			}
-			over.Store(true)
-			tasks.Wait()
-			if turns < 60 {
-				t.Errorf("%d turns beside %d programs, the longest wait %v", turns, programs, longest)
-			}
-		})
+	for _, programs := range []int{2, 3, 6} {
+		for _, away := range []time.Duration{0, 5 * time.Millisecond} {
+			inWorld(t, 5, func(w *world) {
+				w.delay(500*time.Microsecond, 0)
+				c := newRivals(t, 10*time.Second)
+				for range programs {
+					c.rival(w.locker(quorum.Options{}), time.Millisecond, "x")
+				}
+				several := c.rival(w.far(quorum.Options{}, func(int) time.Duration { return away }), time.Millisecond, "x", "y")
+				c.wait()
+				t.Logf("%d programs, %v away: %+v", programs, away, c.all)
+				_ = several
+			})
+		}
 	}
 }
+
+// Who waits for another of its names passes its turn on: those who want one that is
+// free have it nearly as often as without it.
+func TestNamesPassTheirTurnOn(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		w.delay(500*time.Microsecond, 0)
+		alone := newRivals(t, 5*time.Second)
+		for range 3 {
+			alone.rival(w.locker(quorum.Options{}), time.Millisecond, "x")
+		}
+		alone.wait()
+		held := lock(t, w.locker(quorum.Options{}), "y")
+		c := newRivals(t, 5*time.Second)
+		for range 3 {
+			c.rival(w.locker(quorum.Options{}), time.Millisecond, "x")
+		}
+		for range 4 {
+			go c.rival(w.locker(quorum.Options{}), time.Millisecond, "x", "y")
+		}
+		sent := w.sent[0].Load()
+		time.Sleep(5 * time.Second)
+		t.Logf("%+v %+v %d", alone.all, c.all, w.sent[0].Load()-sent)
+		unlock(t, held)
+		c.wait()
+	})
+}
+
+// Two
+func TestNamesInAnyOrder(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		w.delay(500*time.Microsecond, 0)
+		c := newRivals(t, 10*time.Second)
+		for _, names := range [][]string{{"x", "y"}, {"y", "x"}, {"x"}, {"y"}, {"x"}, {"y"}} {
+			c.rival(w.locker(quorum.Options{}), time.Millisecond, names...)
+		}
+		c.wait()
+		t.Logf("%+v", c.all)
+	})
+}
+
+type rivals struct {
+	t     *testing.T
+	until time.Time
+	tasks sync.WaitGroup
+	all   []*rival
+}
+
+type rival struct {
+	turns   int
+	longest time.Duration // it waited
+}
+
+func (r *rival) String() string { return fmt.Sprintf("%d turns, %v", r.turns, r.longest) }
+
+func newRivals(t *testing.T, d time.Duration) *rivals { return &rivals{t: t, until: time.Now().Add(d)} }
+
+func (c *rivals) rival(l *quorum.Locker, hold time.Duration, names ...string) *rival {
+	r := new(rival)
+	c.all = append(c.all, r)
+	c.tasks.Go(func() {
+		for time.Now().Before(c.until) {
+			asked := time.Now()
+			use(c.t, l, names[0], func(*quorum.Lease) {
+				r.longest = max(r.longest, time.Since(asked))
+				r.turns++
+				time.Sleep(hold)
+			}, quorum.WithNames(names[1:]...))
+		}
+	})
+	return r
+}
+
+func (c *rivals) wait() { c.tasks.Wait() }

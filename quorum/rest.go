@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -151,12 +152,29 @@ func (w *waiter) listen() {
 	}
 }
 
-// lineUp gives the waiter a ticket, and lets it be told when it is first in line.
+// lineUp gives the waiter a ticket, and lets it be told when it is first in the line
+// of one of its names.
 func (w *waiter) lineUp() {
 	w.queues = true
 	w.standInLine()
 	for i, n := range w.l.nodes {
-		w.stops = append(w.stops, n.Watch(w.settings.Name, node.Exclusive, w.ticket.waiter, w.turn[i]))
+		for name := range w.settings.each() {
+			w.stops = append(w.stops, n.Watch(name, node.Exclusive, w.ticket.waiter, w.turn(i)))
+		}
+	}
+}
+
+// turn returns what node i calls first when the waiter is subscribed to its turn in
+// one line, and then whenever it comes.
+func (w *waiter) turn(i int) func() {
+	var subscribed atomic.Bool
+	return func() {
+		if subscribed.Swap(true) {
+			w.told.Or(1 << i)
+		} else {
+			w.noticed.Or(1 << i) // it may have been told before that
+		}
+		w.signal.Set()
 	}
 }
 

@@ -7,79 +7,116 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// acquireFair is acquire for who has a ticket.
-func (s *Server) acquireFair(now Time, cmd node.Command) node.Reply {
-	c := cmd.Claims[0]
-	lock, fence := s.lookUp(now, c.Name)
-	if lock.kind != none && lock.kind != hash {
-		return failure(node.ErrWrongType)
-	}
-	if _, mine := lock.find(c.Owner); mine {
-		return node.Reply{Status: node.Granted}
-	}
-	seen, err := fence.token()
-	if err != nil {
-		return failure(err)
-	}
-	queue, err := s.queue(now, s.of(c.Name))
-	if err != nil {
-		return failure(err)
-	}
-	first := s.firstPlace(now, queue, c.Name)
-	before, waiting := queue.rank(cmd.Waiter)
-	if !waiting {
-		before = queue.behind(cmd.Ticket)
-	}
-	turn := lock.kind == none && (before == 0 || cmd.Barge)
-	if turn && c.Token > seen {
-		s.create(lock, c.Owner, now+life(cmd.TTL))
-		s.setFence(fence, c.Token, now+life(cmd.Retention))
-		s.leave(queue, c.Name, cmd.Waiter)
-		return node.Reply{Status: node.Granted}
-	}
-	r := node.Reply{Status: node.Refused, Fence: seen}
-	switch {
-	case turn:
-		r.Status = node.Stale
-	case lock.kind == none:
-		r.TTL, r.Free = first.left(now), true
-	default:
-		r.TTL = lock.left(now)
-		r.Foreign = slices.ContainsFunc(lock.fields, func(f node.Field) bool { return node.Foreign(f.Name) })
-	}
-	if cmd.Patience > 0 {
-		s.keepPlace(now, queue, cmd)
-		before, _ = queue.rank(cmd.Waiter)
-	}
-	if !turn {
-		r.Ahead = before
-	}
-	return r
+// A want is one of the names that who has a ticket asks for, and does not have.
+type want struct {
+	name        string
+	lock, queue *key
+	first       *key // the place of the first in line, nil if nobody waits
+	before      int  // how many are before it
 }
 
-// releaseFair is release for who has a ticket.
-func (s *Server) releaseFair(now Time, cmd node.Command) (reply node.Reply, published []Notice) {
-	c := cmd.Claims[0]
-	lock, fence := s.lookUp(now, c.Name)
-	if err := s.raise(fence, c.Token, now+life(cmd.Retention)); err != nil {
-		return failure(err), nil
-	}
-	queue, err := s.queue(now, s.of(c.Name))
-	queues := err == nil // what is of another type must not keep the lock
-	left := queues && cmd.Patience <= 0 && s.leave(queue, c.Name, cmd.Waiter)
-	if lock.kind != none && lock.kind != hash {
-		return failure(node.ErrWrongType), nil
-	}
-	reply.Status = node.Absent
-	released := s.remove(lock, c.Owner)
-	if released {
-		reply.Status = node.Released
-		if queues && cmd.Patience > 0 {
-			s.keepPlace(now, queue, cmd)
+// acquireFair is acquire for who has a ticket, of one name or of several.
+func (s *Server) acquireFair(now Time, cmd node.Command) (reply node.Reply, published []Notice) {
+	wants, r := s.wants[:0], node.Reply{Status: node.Refused, Free: true}
+	for _, c := range cmd.Claims {
+		lock, _ := s.lookUp(now, c.Name)
+		if lock.kind != none && lock.kind != hash {
+			return failure(node.ErrWrongType), nil
+		}
+		if _, mine := lock.find(c.Owner); !mine {
+			wants = append(wants, want{name: c.Name, lock: lock})
 		}
 	}
-	if lock.kind == none && (released || left && queue.kind != none) {
-		published = s.publish(now, c.Name)
+	s.wants = wants
+	if len(wants) == 0 {
+		return node.Reply{Status: node.Granted}, nil
+	}
+	turn := true
+	for i := range wants {
+		one := &wants[i]
+		_, fence := s.lookUp(now, one.name)
+		seen, err := fence.token()
+		if err != nil {
+			return failure(err), nil
+		}
+		r.Fence = max(r.Fence, seen)
+		if one.queue, err = s.queue(now, s.of(one.name)); err != nil {
+			return failure(err), nil
+		}
+		one.first = s.firstPlace(now, one.queue, one.name)
+		one.before = one.queue.before(cmd)
+		if one.lock.kind != none {
+			r.Free = false
+		}
+		turn = turn && !one.inTheWay(cmd)
+	}
+	switch token := cmd.Claims[0].Token; {
+	case turn && token > r.Fence:
+		for _, one := range wants {
+			_, fence := s.lookUp(now, one.name)
+			s.create(one.lock, cmd.Claims[0].Owner, now+life(cmd.TTL))
+			s.setFence(fence, token, now+life(cmd.Retention))
+			s.leave(one.queue, one.name, cmd.Waiter)
+		}
+		return node.Reply{Status: node.Granted}, nil
+	case turn:
+		r.Status, r.Free = node.Stale, false
+	}
+	for _, one := range wants {
+		inTheWay := one.inTheWay(cmd)
+		if cmd.Patience > 0 && (inTheWay || turn) {
+			s.keepPlace(now, one.queue, one.name, cmd)
+		} else if cmd.Patience > 0 && s.leave(one.queue, one.name, cmd.Waiter) && one.queue.kind != none {
+			published = s.publish(now, one.name) // it cannot have the name, and leaves it to others
+		}
+		if !inTheWay {
+			continue
+		}
+		r.Ahead = max(r.Ahead, one.queue.before(cmd))
+		if one.lock.kind != none {
+			r.TTL = longer(r.TTL, one.lock.left(now))
+			r.Foreign = r.Foreign || slices.ContainsFunc(one.lock.fields, func(f node.Field) bool { return node.Foreign(f.Name) })
+		} else if r.Free {
+			r.TTL = longer(r.TTL, one.first.left(now))
+		}
+	}
+	return r, published
+}
+
+// inTheWay reports whether somebody has the name, or is to be served before.
+func (w *want) inTheWay(cmd node.Command) bool {
+	return w.lock.kind != none || w.before > 0 && !cmd.Barge
+}
+
+// releaseFair is release for who has a ticket, of one name or of several.
+func (s *Server) releaseFair(now Time, cmd node.Command) (reply node.Reply, published []Notice) {
+	for _, c := range cmd.Claims {
+		_, fence := s.lookUp(now, c.Name)
+		if err := s.raise(fence, c.Token, now+life(cmd.Retention)); err != nil {
+			return failure(err), nil
+		}
+	}
+	reply.Status = node.Released
+	wrong := false
+	for _, c := range cmd.Claims {
+		lock, _ := s.lookUp(now, c.Name)
+		queue, err := s.queue(now, s.of(c.Name))
+		queues := err == nil // what is of another type must not keep the lock
+		left := queues && cmd.Patience <= 0 && s.leave(queue, c.Name, cmd.Waiter)
+		released := s.remove(lock, c.Owner)
+		wrong = wrong || lock.kind != none && lock.kind != hash
+		if released && queues && cmd.Patience > 0 {
+			s.keepPlace(now, queue, c.Name, cmd)
+		}
+		if !released {
+			reply.Status = node.Absent
+		}
+		if lock.kind == none && (released || left && queue.kind != none) {
+			published = s.publish(now, c.Name)
+		}
+	}
+	if wrong {
+		reply = failure(node.ErrWrongType)
 	}
 	return reply, published
 }
@@ -135,7 +172,7 @@ func (s *Server) unqueue(queue *key, waiter string) bool {
 	return true
 }
 
-func (s *Server) keepPlace(now Time, queue *key, cmd node.Command) {
+func (s *Server) keepPlace(now Time, queue *key, name string, cmd node.Command) {
 	expires := now + life(cmd.Patience)
 	p := place{waiter: cmd.Waiter, ticket: cmd.Ticket}
 	s.change(queue)
@@ -143,7 +180,7 @@ func (s *Server) keepPlace(now Time, queue *key, cmd node.Command) {
 		p.kept = queue.line[i].kept
 		queue.line = slices.Delete(queue.line, i, i+1)
 	}
-	p.kept = s.found(s.kept(cmd.Claims[0].Name, &p))
+	p.kept = s.found(s.kept(name, &p))
 	s.put(p.kept, untold, expires)
 	if queue.kind == none || queue.expires == Never || queue.expires < expires {
 		queue.kind, queue.expires = queued, expires
@@ -184,11 +221,13 @@ func (c *content) rank(waiter string) (int, bool) {
 	return i, i >= 0
 }
 
-// behind returns how many in the queue have a ticket not above this one.
-func (c *content) behind(t node.Token) int {
-	n := 0
-	for n < len(c.line) && c.line[n].ticket <= t {
-		n++
+// before returns how many in the queue are before the waiter of a command or, if it
+// is not there, have a ticket not above its.
+func (c *content) before(cmd node.Command) int {
+	n, found := c.rank(cmd.Waiter)
+	if !found {
+		for n = 0; n < len(c.line) && c.line[n].ticket <= cmd.Ticket; n++ {
+		}
 	}
 	return n
 }

@@ -40,6 +40,7 @@ type Server struct {
 
 	sought []byte       // the key of an owner or a waiter that was looked for last
 	fields []node.Field // memory to be used again
+	wants  []want       // and that
 
 	spare    []*key // out of keys, to be used again
 	epoch    uint   // counts Syncs
@@ -116,7 +117,7 @@ func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published 
 		case cmd.Mode == node.Write:
 			return s.acquireWrite(now, cmd), nil
 		case cmd.Ticket > 0:
-			return s.acquireFair(now, cmd), nil
+			return s.acquireFair(now, cmd)
 		case len(cmd.Claims) > 1:
 			return s.acquireAll(now, cmd.Claims, now+ttl, now+retention), nil
 		}

@@ -1,84 +1,118 @@
--- acquire_fair: create a lock for one owner if it is the waiter's turn, or if the
--- waiter barges; or keep the waiter a place in the queue.
+-- acquire_fair: create the locks of one owner, all or none, if it is the waiter's turn
+-- in every line, or if the waiter barges; or keep the waiter places in the queues.
 --
--- KEYS[1]  the lock, a hash
--- KEYS[2]  its fence, the highest token seen
--- KEYS[3]  the queue, a sorted set: waiters by their tickets
--- KEYS[4]  the waiter's place: it is there as long as the place is kept
--- ARGV[1]  owner
--- ARGV[2]  token
--- ARGV[3]  life of the lock, ms
--- ARGV[4]  life of the fence, ms
--- ARGV[5]  ticket
--- ARGV[6]  waiter
--- ARGV[7]  life of the place, ms; 0: none is made
--- ARGV[8]  what the keys of all places begin with
--- ARGV[9]  1: the waiter barges, 0: it does not
+-- KEYS[4i-3]  a lock, a hash
+-- KEYS[4i-2]  its fence, the highest token seen
+-- KEYS[4i-1]  its queue, a sorted set: waiters by their tickets
+-- KEYS[4i]    the waiter's place: it is there as long as the place is kept
+-- ARGV[1]     owner
+-- ARGV[2]     token
+-- ARGV[3]     life of the locks, ms
+-- ARGV[4]     life of the fences, ms
+-- ARGV[5]     ticket
+-- ARGV[6]     waiter
+-- ARGV[7]     life of the places, ms; 0: none is made
+-- ARGV[8]     1: the waiter barges, 0: it does not
+-- ARGV[8+i]   of several: the channel of those who wait for the lock without a place
 --
 -- Returns 1 (granted), {0, ms left or -1, fence, waiters before this one at most,
--- what is in the way} (refused: ms left of the lock, or else of the first waiter's
--- place; in the way is 0: a lock, 1: a lock of another make, 2: no lock), or
--- {2, fence} (stale: the token is not above the fence).
+-- what is in the way} (refused: ms left of the locks in the way, or else of the places
+-- of those before, the longest; in the way is 0: a lock, 1: a lock of another make, 2:
+-- no lock), or {2, fence} (stale: the token is not above the fence of a lock that is to
+-- be created). The fence is the highest of these.
 --
 -- Atomic, as acquire is, and because the turn must not pass in between.
-if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
+local wanted = {}
+for i = 1, #KEYS, 4 do
+  if redis.call('HEXISTS', KEYS[i], ARGV[1]) == 0 then
+    wanted[#wanted + 1] = i
+  end
+end
+if #wanted == 0 then
   return 1
 end
-local token = tonumber(ARGV[2])
-local fence = tonumber(redis.call('GET', KEYS[2]) or 0)
--- Who did not ask again in time is gone. Those behind the first may stay: they
--- are seen to when they are first.
-local line = redis.pcall('ZRANGE', KEYS[3], 0, 0)
-if line.err then
-  return redis.error_reply(line.err .. ': ' .. KEYS[3])
+local fence, locked = 0, false
+local way = {} -- of what is not to be had: the lock, or the place of the first before
+for _, i in ipairs(wanted) do
+  fence = math.max(fence, tonumber(redis.call('GET', KEYS[i + 1]) or 0))
+  -- Who did not ask again in time is gone. Those behind the first may stay: they
+  -- are seen to when they are first.
+  local places = string.sub(KEYS[i + 3], 1, -1 - #ARGV[6])
+  local line = redis.pcall('ZRANGE', KEYS[i + 2], 0, 0)
+  if line.err then
+    return redis.error_reply(line.err .. ': ' .. KEYS[i + 2])
+  end
+  local first = line[1]
+  while first and redis.call('EXISTS', places .. first) == 0 do
+    redis.call('ZREM', KEYS[i + 2], first)
+    first = redis.call('ZRANGE', KEYS[i + 2], 0, 0)[1]
+  end
+  if redis.call('EXISTS', KEYS[i]) == 1 then
+    locked, way[i] = true, KEYS[i]
+  elseif first and first ~= ARGV[6] and ARGV[8] == '0' and
+    (redis.call('ZRANK', KEYS[i + 2], ARGV[6]) or redis.call('ZCOUNT', KEYS[i + 2], '-inf', ARGV[5])) > 0 then
+    way[i] = places .. first
+  end
 end
-local first = line[1]
-while first and redis.call('EXISTS', ARGV[8] .. first) == 0 do
-  redis.call('ZREM', KEYS[3], first)
-  first = redis.call('ZRANGE', KEYS[3], 0, 0)[1]
-end
-local free = redis.call('EXISTS', KEYS[1]) == 0
-local before = redis.call('ZRANK', KEYS[3], ARGV[6]) or redis.call('ZCOUNT', KEYS[3], '-inf', ARGV[5])
-local turn = free and (before == 0 or ARGV[9] == '1')
-if turn and token > fence then
+local turn = next(way) == nil
+if turn and tonumber(ARGV[2]) > fence then
   -- What can fail, for want of memory or of a right, fails first; and a lock that
   -- would never expire must not stay.
-  redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[4])
-  redis.call('HSET', KEYS[1], ARGV[1], 1)
-  local expires = redis.pcall('PEXPIRE', KEYS[1], ARGV[3])
-  if type(expires) == 'table' and expires.err then
-    redis.call('HDEL', KEYS[1], ARGV[1])
-    return expires
+  for _, i in ipairs(wanted) do
+    redis.call('SET', KEYS[i + 1], ARGV[2], 'PX', ARGV[4])
   end
-  redis.call('ZREM', KEYS[3], ARGV[6])
-  redis.call('DEL', KEYS[4])
+  for _, i in ipairs(wanted) do
+    redis.call('HSET', KEYS[i], ARGV[1], 1)
+    local expires = redis.pcall('PEXPIRE', KEYS[i], ARGV[3])
+    if type(expires) == 'table' and expires.err then
+      redis.call('HDEL', KEYS[i], ARGV[1])
+      return expires
+    end
+    redis.call('ZREM', KEYS[i + 2], ARGV[6])
+    redis.call('DEL', KEYS[i + 3])
+  end
   return 1
 end
-local left, way = 0, 0
-if free and not turn then
-  left, way = redis.call('PTTL', ARGV[8] .. first), 2
-elseif not free then
-  left = redis.call('PTTL', KEYS[1])
-  local fields = redis.call('HGETALL', KEYS[1])
-  for i = 1, #fields, 2 do
-    -- redquorum's owners begin with a UUID of version 8, Redisson's of version 4.
-    if string.sub(fields[i], 15, 15) ~= '8' then
-      way = 1
+local longest, before, what = 0, 0, locked and 0 or 2
+for _, i in ipairs(wanted) do
+  if way[i] and (way[i] == KEYS[i] or not locked) then
+    local left = redis.call('PTTL', way[i])
+    if left == -1 or longest ~= -1 and left > longest then
+      longest = left
     end
   end
-end
--- This is whatever the token: where holders change faster than a command comes from
--- afar, its token is never above the fence before the others wait for it. So a late
--- copy of a command that was released leaves a place, as one does who dies.
-if ARGV[7] ~= '0' then
-  redis.call('SET', KEYS[4], 1, 'PX', ARGV[7])
-  redis.call('ZADD', KEYS[3], ARGV[5], ARGV[6])
-  if redis.call('PTTL', KEYS[3]) < tonumber(ARGV[7]) then
-    redis.call('PEXPIRE', KEYS[3], ARGV[7])
+  if way[i] == KEYS[i] then
+    local fields = redis.call('HGETALL', KEYS[i])
+    for f = 1, #fields, 2 do
+      -- redquorum's owners begin with a UUID of version 8, Redisson's of version 4.
+      if string.sub(fields[f], 15, 15) ~= '8' then
+        what = 1
+      end
+    end
   end
-  before = redis.call('ZRANK', KEYS[3], ARGV[6])
+  -- This is whatever the token: where holders change faster than a command comes from
+  -- afar, its token is never above the fence before the others wait for it. So a late
+  -- copy of a command that was released leaves a place, as one does who dies.
+  if ARGV[7] ~= '0' and (way[i] or turn) then
+    redis.call('SET', KEYS[i + 3], 1, 'PX', ARGV[7])
+    redis.call('ZADD', KEYS[i + 2], ARGV[5], ARGV[6])
+    if redis.call('PTTL', KEYS[i + 2]) < tonumber(ARGV[7]) then
+      redis.call('PEXPIRE', KEYS[i + 2], ARGV[7])
+    end
+  elseif ARGV[7] ~= '0' then
+    -- For want of another name it cannot have this one, and so it leaves it to others.
+    -- When it asks again it is back, with its ticket, if this name is in its way then.
+    redis.call('DEL', KEYS[i + 3])
+    if redis.call('ZREM', KEYS[i + 2], ARGV[6]) == 1 and redis.call('EXISTS', KEYS[i + 2]) == 1 then
+      redis.call('PUBLISH', ARGV[8 + (i + 3) / 4], '0')
+      tell(KEYS[i + 2], KEYS[i])
+    end
+  end
+  if way[i] then
+    before = math.max(before, redis.call('ZRANK', KEYS[i + 2], ARGV[6]) or redis.call('ZCOUNT', KEYS[i + 2], '-inf', ARGV[5]))
+  end
 end
 if turn then
   return {2, fence}
 end
-return {0, left, fence, before, way}
+return {0, longest, fence, before, what}

@@ -58,7 +58,7 @@ func check(cmd node.Command) error {
 func takesSeveral(cmd node.Command) bool {
 	switch cmd.Kind {
 	case node.Acquire, node.Release:
-		return cmd.Mode == node.Exclusive && cmd.Ticket <= 0
+		return cmd.Mode == node.Exclusive
 	case node.Extend:
 		return true
 	}

@@ -168,11 +168,12 @@ func (c *call) append(w *words, asText bool) {
 		w.sharedChannel(one.Name)
 
 	case &acquireFairScript:
-		run(4, 9)
-		w.text(one.Name)
-		w.fenceKey(one.Name)
-		w.queueKey(one.Name)
-		w.placeKey(one.Name, c.waiter)
+		channels := n
+		if n == 1 {
+			channels = 0 // it passes on no turn
+		}
+		run(4*n, 8+channels)
+		c.linesAndPlaces(w)
 		w.text(one.Owner)
 		w.number(int64(one.Token))
 		w.number(c.ttl)
@@ -180,25 +181,37 @@ func (c *call) append(w *words, asText bool) {
 		w.number(int64(c.ticket))
 		w.text(c.waiter)
 		w.number(c.wait)
-		w.placeKey(one.Name, "")
 		if c.barge {
 			w.number(1)
 		} else {
 			w.number(0)
 		}
+		for i := range channels {
+			w.channel(c.claims[i].Name)
+		}
 	case &releaseFairScript:
-		run(4, 7)
-		w.text(one.Name)
-		w.fenceKey(one.Name)
-		w.queueKey(one.Name)
-		w.placeKey(one.Name, c.waiter)
+		run(4*n, 6+n)
+		c.linesAndPlaces(w)
 		w.text(one.Owner)
 		w.number(int64(one.Token))
 		w.number(c.keep)
-		w.channel(one.Name)
 		w.number(int64(c.ticket))
 		w.text(c.waiter)
 		w.number(c.wait)
+		for i := range c.claims {
+			w.channel(c.claims[i].Name)
+		}
+	}
+}
+
+// linesAndPlaces are the locks and fences, and with each of them its queue and the
+// waiter's place there.
+func (c *call) linesAndPlaces(w *words) {
+	for i := range c.claims {
+		w.text(c.claims[i].Name)
+		w.fenceKey(c.claims[i].Name)
+		w.queueKey(c.claims[i].Name)
+		w.placeKey(c.claims[i].Name, c.waiter)
 	}
 }
 

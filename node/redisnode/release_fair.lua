@@ -1,44 +1,53 @@
--- release_fair: end one owner's lock, refuse its acquire if that comes later, and
--- leave the queue or go back to it.
+-- release_fair: end the locks of one owner, refuse its acquire if that comes later,
+-- and leave the queues or go back to them.
 --
--- KEYS[1]  the lock, a hash
--- KEYS[2]  its fence
--- KEYS[3]  the queue
--- KEYS[4]  the waiter's place
--- ARGV[1]  owner
--- ARGV[2]  token
--- ARGV[3]  life of the fence, ms
--- ARGV[4]  channel on which those who wait without a place in the queue listen; of
---          the queue, the first who listens is told
--- ARGV[5]  ticket
--- ARGV[6]  waiter
--- ARGV[7]  life of the place that is to be there again if the owner had the lock,
---          ms; 0: the place is given up
+-- KEYS[4i-3]  a lock, a hash
+-- KEYS[4i-2]  its fence
+-- KEYS[4i-1]  its queue
+-- KEYS[4i]    the waiter's place
+-- ARGV[1]     owner
+-- ARGV[2]     token
+-- ARGV[3]     life of the fences, ms
+-- ARGV[4]     ticket
+-- ARGV[5]     waiter
+-- ARGV[6]     life of the place that is to be there again if the owner had the lock,
+--             ms; 0: the place is given up
+-- ARGV[6+i]   channel on which those who wait for the lock without a place in its
+--             queue listen; of the queue, the first who listens is told
 --
--- Returns 1 (released) or 0 (the owner had no lock).
+-- Returns 1 (released) or 0 (the owner did not have all of them).
 --
 -- Atomic, because nobody behind may come in between the release and the place,
 -- and because the message must come after both, and only if it is of use.
 --
--- What changes the queue is a pcall: one of another type has no places, and must not
--- keep the lock.
-if tonumber(ARGV[2]) > tonumber(redis.call('GET', KEYS[2]) or 0) then
-  redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
-end
-local left = 0
-if ARGV[7] == '0' then
-  left = redis.pcall('ZREM', KEYS[3], ARGV[6])
-  redis.call('DEL', KEYS[4])
-end
-local released = redis.call('HDEL', KEYS[1], ARGV[1])
-if released == 1 and ARGV[7] ~= '0' and type(redis.pcall('ZADD', KEYS[3], ARGV[5], ARGV[6])) == 'number' then
-  redis.call('SET', KEYS[4], 1, 'PX', ARGV[7])
-  if redis.call('PTTL', KEYS[3]) < tonumber(ARGV[7]) then
-    redis.call('PEXPIRE', KEYS[3], ARGV[7])
+-- HDEL and what changes a queue are pcalls: what is wrong with one key must not keep
+-- the other locks, and a queue of another type has no places.
+for i = 2, #KEYS, 4 do
+  if tonumber(ARGV[2]) > tonumber(redis.call('GET', KEYS[i]) or 0) then
+    redis.call('SET', KEYS[i], ARGV[2], 'PX', ARGV[3])
   end
 end
-if redis.call('EXISTS', KEYS[1]) == 0 and (released == 1 or left == 1 and redis.call('EXISTS', KEYS[3]) == 1) then
-  redis.call('PUBLISH', ARGV[4], '0')
-  tell(KEYS[3], KEYS[1])
+local released, failed = 1, nil
+for i = 1, #KEYS, 4 do
+  local left = 0
+  if ARGV[6] == '0' then
+    left = redis.pcall('ZREM', KEYS[i + 2], ARGV[5])
+    redis.call('DEL', KEYS[i + 3])
+  end
+  local removed = redis.pcall('HDEL', KEYS[i], ARGV[1])
+  if removed == 0 then
+    released = 0
+  elseif removed ~= 1 then
+    failed = failed or removed
+  elseif ARGV[6] ~= '0' and type(redis.pcall('ZADD', KEYS[i + 2], ARGV[4], ARGV[5])) == 'number' then
+    redis.call('SET', KEYS[i + 3], 1, 'PX', ARGV[6])
+    if redis.call('PTTL', KEYS[i + 2]) < tonumber(ARGV[6]) then
+      redis.call('PEXPIRE', KEYS[i + 2], ARGV[6])
+    end
+  end
+  if redis.call('EXISTS', KEYS[i]) == 0 and (removed == 1 or left == 1 and redis.call('EXISTS', KEYS[i + 2]) == 1) then
+    redis.call('PUBLISH', ARGV[6 + (i + 3) / 4], '0')
+    tell(KEYS[i + 2], KEYS[i])
+  end
 end
-return released
+return failed or released

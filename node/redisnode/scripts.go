@@ -66,7 +66,7 @@ var (
 	acquireWriteScript  = newScript(6, acquireWriteLua)
 	releaseSharedScript = newScript(7, releaseSharedLua)
 	extendReadScript    = newScript(8, extendReadLua)
-	acquireFairScript   = newScript(9, acquireFairLua)
+	acquireFairScript   = newScript(9, tellLua+acquireFairLua)
 	releaseFairScript   = newScript(10, tellLua+releaseFairLua)
 	downgradeScript     = newScript(11, downgradeLua)
 	acquireAllScript    = newScript(12, acquireAllLua)
