@@ -80,13 +80,13 @@ type checker struct {
 	latest   map[string]latest // by name
 	ended    []pastClaims      // by client
 
-	spared []sparing  // what execute must leave alone
-	there  int        // how many keys of an acquire are there already
-	fresh  bool       // what it creates is not there yet
-	shared bool       // the command is for a lock that is shared or waited for in line
-	was    node.State // of its name, before it
-	seen   node.State // of the name that was looked at last
-	line   []inLine   // who waits for a name, when they were looked at last
+	spared []sparing    // what execute must leave alone
+	there  int          // how many keys of an acquire are there already
+	fresh  bool         // what it creates is not there yet
+	shared bool         // the command is for locks that are shared or waited for in line
+	was    []node.State // of its names, before it
+	seen   node.State   // of the name that was looked at last
+	line   []inLine     // who waits for a name, when they were looked at last
 }
 
 // latest are the last that were granted a name.
@@ -549,8 +549,12 @@ func (k *checker) before(s *server, m *message, now model.Time) {
 		}
 	}
 	k.fresh = k.there < len(m.cmd.Claims)
-	if k.shared = m.cmd.Mode != node.Exclusive || m.cmd.Ticket > 0; k.shared {
-		s.inspect(now, m.cmd.Claims[0].Name, &k.was)
+	k.shared = m.cmd.Mode != node.Exclusive || m.cmd.Ticket > 0
+	for i := 0; k.shared && i < len(m.cmd.Claims); i++ {
+		if i == len(k.was) {
+			k.was = append(k.was, node.State{})
+		}
+		s.inspect(now, m.cmd.Claims[i].Name, &k.was[i])
 	}
 }
 
@@ -565,8 +569,8 @@ func (k *checker) after(s *server, m *message, now model.Time) {
 	if len(m.cmd.Claims) > 1 {
 		k.allOrNothing(s, m, now)
 	}
-	if k.shared {
-		k.inTurn(s, m, now)
+	for i := 0; k.shared && i < len(m.cmd.Claims); i++ {
+		k.inTurn(s, m, i, now)
 	}
 	if m.cmd.Kind == node.Acquire {
 		g := k.released(m.link.c, m.cmd.Claims[0].Owner)

@@ -251,11 +251,11 @@ func (k *checker) allOrNothing(s *server, m *message, now model.Time) {
 	}
 }
 
-// inTurn looks at a command for a lock that is shared or waited for in line, when
-// it was executed.
-func (k *checker) inTurn(s *server, m *message, now model.Time) {
+// inTurn looks at one claim of a command for locks that are shared or waited for in
+// line, when it was executed.
+func (k *checker) inTurn(s *server, m *message, i int, now model.Time) {
 	w, cmd, r := k.w, &m.cmd, &m.result
-	claim, before := &cmd.Claims[0], &k.was
+	claim, before := &cmd.Claims[i], &k.was[i]
 	if r.Status == node.Unknown {
 		return
 	}
@@ -277,6 +277,10 @@ func (k *checker) inTurn(s *server, m *message, now model.Time) {
 	granted := cmd.Kind == node.Acquire && r.Status == node.Granted && k.fresh
 	refused := cmd.Kind == node.Acquire && r.Status == node.Refused
 	released := cmd.Kind == node.Release && r.Status == node.Released
+	others := func(most node.Token) bool { // are in line, with tickets up to that
+		return slices.ContainsFunc(before.Queue, func(p node.Place) bool { return p.Waiter != cmd.Waiter && p.Ticket <= most })
+	}
+	free := len(cmd.Claims) > 1 && before.Type == "none" // of several it may not be what is in the way
 	switch {
 	case cmd.Ticket > 0 && granted:
 		for _, p := range before.Queue {
@@ -287,11 +291,18 @@ func (k *checker) inTurn(s *server, m *message, now model.Time) {
 		if place >= 0 {
 			fails("I13", "served, and still in line")
 		}
+	case cmd.Ticket > 0 && refused && free && (cmd.Barge || !others(cmd.Ticket)):
+		if place >= 0 {
+			fails("I13", "it waits for another name, and holds up who waits for this one")
+		}
+		if len(after.Queue) > 0 {
+			w.sometimes(PassedOn)
+		}
 	case cmd.Ticket > 0 && refused:
 		if before.Type == "none" {
 			w.sometimes(KeptInLine)
 		}
-		if cmd.Patience > 0 && !kept {
+		if cmd.Patience > 0 && !kept && !(free && !others(cmd.Ticket-1)) {
 			fails("I13", "its place in line is not kept")
 		}
 	case cmd.Ticket > 0 && cmd.Kind == node.Release:

@@ -132,11 +132,11 @@ func (o *call) waits(name string) bool {
 	return o.fair && o.waiting && o.ticket > 0 && !o.won && o.names[0] == name
 }
 
-// waitsOtherwise reports whether a call asks for a name, perhaps among others,
-// without standing in line: in its own process it may be before one that does.
+// waitsOtherwise reports whether a call asks for a name without standing in its line,
+// or among others: in its own process it may be before one that does.
 func (c *Client) waitsOtherwise(name string) bool {
 	return slices.ContainsFunc(c.calls, func(o *call) bool {
-		return o.ticket == 0 && !o.won && slices.Contains(o.names, name)
+		return (o.ticket == 0 || len(o.names) > 1) && !o.won && slices.Contains(o.names, name)
 	})
 }
 

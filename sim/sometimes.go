@@ -73,6 +73,7 @@ const (
 	AgreedOnFirst
 	DiedInLine
 	SeveralRefused
+	PassedOn
 	GrantedByAll
 	HeldJointly
 	JointGivenBack
@@ -150,6 +151,7 @@ var Marks = [marks]string{
 	AgreedOnFirst:     "all nodes had the same waiter as the first of several",
 	DiedInLine:        "who waited in line died",
 	SeveralRefused:    "several names were refused for the sake of some",
+	PassedOn:          "who waited for several names left one of them to others",
 	GrantedByAll:      "all nodes had to grant, and did",
 	HeldJointly:       "two Lockers' locks were held as one",
 	JointGivenBack:    "one lock was given back for want of the other",
