@@ -171,6 +171,12 @@ func (f fixture) watchIn(name string, mode node.Mode) bell {
 // watchFor watches for a waiter in line for name.
 func (f fixture) watchFor(waiter string) bell {
 	f.Helper()
+	return f.watchName(name, waiter)
+}
+
+// watchName watches for a waiter in the line of another name.
+func (f fixture) watchName(name, waiter string) bell {
+	f.Helper()
 	return f.watchAs(name, node.Exclusive, waiter)
 }
 

@@ -108,6 +108,9 @@ var outcomes = []string{
 	"acquire in line: granted", "acquire in line: refused", "acquire in line: refused, never expires",
 	"acquire in line: refused, others first", "acquire in line: stale", "acquire in line: wrong type",
 	"release in line: released", "release in line: absent", "release in line: wrong type",
+	"acquire of several in line: granted", "acquire of several in line: refused", "acquire of several in line: refused, never expires",
+	"acquire of several in line: refused, others first", "acquire of several in line: stale", "acquire of several in line: wrong type",
+	"release of several in line: released", "release of several in line: absent", "release of several in line: wrong type",
 	"inspect: queue", "inspect: queue of several",
 }
 
@@ -283,15 +286,18 @@ func (about subject) step() *rapid.Generator[step] {
 				if s.waiter = rapid.SampledFrom([]string{"", "me", "you"}).Draw(t, "waiter"); s.waiter != "" {
 					s.wait = rapid.IntRange(0, 6).Draw(t, "patience")
 				}
-			} else if about.lines && rapid.IntRange(0, 4).Draw(t, "in line") > 0 {
-				s.ticket = node.Token(rapid.IntRange(1, 4).Draw(t, "ticket"))
-				s.waiter = rapid.SampledFrom([]string{"me", "you", "they"}).Draw(t, "waiter")
-				s.wait = rapid.IntRange(0, 12).Draw(t, "patience")
-				s.barge = rapid.Bool().Draw(t, "barge")
-			} else if about.pairs || rapid.IntRange(0, 2).Draw(t, "several") == 2 {
-				more := s.claims[0]
-				more.Name = rapid.SampledFrom(lockNames).Filter(func(name string) bool { return name != more.Name }).Draw(t, "more")
-				s.claims = append(s.claims, more)
+			} else {
+				if about.lines && rapid.IntRange(0, 4).Draw(t, "in line") > 0 {
+					s.ticket = node.Token(rapid.IntRange(1, 4).Draw(t, "ticket"))
+					s.waiter = rapid.SampledFrom([]string{"me", "you", "they"}).Draw(t, "waiter")
+					s.wait = rapid.IntRange(0, 12).Draw(t, "patience")
+					s.barge = rapid.Bool().Draw(t, "barge")
+				}
+				if about.pairs || rapid.IntRange(0, 2).Draw(t, "several") == 2 {
+					more := s.claims[0]
+					more.Name = rapid.SampledFrom(lockNames).Filter(func(name string) bool { return name != more.Name }).Draw(t, "more")
+					s.claims = append(s.claims, more)
+				}
 			}
 		case "break", "inspect", "downgrade":
 			s.claims = []node.Claim{about.claim(t)}

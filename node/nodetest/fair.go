@@ -6,6 +6,9 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
+// redquorums is an owner that is not of another make.
+const redquorums = "8743c9c0-0795-8907-87fd-6c719a6b4586:1"
+
 // inLine gives a command a ticket, and patience for longer than a test takes.
 func inLine(ticket node.Token, waiter string, cmd node.Command) node.Command {
 	cmd.Ticket = ticket
@@ -27,9 +30,15 @@ func barging(cmd node.Command) node.Command {
 // wantQueue requires these waiters in this order.
 func (f fixture) wantQueue(waiters ...string) {
 	f.Helper()
+	f.wantLine(name, waiters...)
+}
+
+// wantLine requires them in the line of a name.
+func (f fixture) wantLine(name string, waiters ...string) {
+	f.Helper()
 	got := f.state(name).Queue
 	if len(got) != len(waiters) {
-		f.Errorf("the queue is %+v, want %q", got, waiters)
+		f.Errorf("the queue of %q is %+v, want %q", name, got, waiters)
 		return
 	}
 	for i, place := range got {
@@ -293,7 +302,7 @@ var fairRules = []rule{
 		f.wantQueue("one")
 	}},
 	{"a refusal tells whether there is a lock, and of another make", func(f fixture) {
-		const own, redisson = "8743c9c0-0795-8907-87fd-6c719a6b4586:1", "8743c9c0-0795-4907-87fd-6c719a6b4586:1"
+		const own, redisson = redquorums, "8743c9c0-0795-4907-87fd-6c719a6b4586:1"
 		for _, c := range []struct {
 			owner string
 			want  bool
@@ -385,5 +394,190 @@ var fairRules = []rule{
 		f.want(node.Absent, inLine(2, "two", f.release(name, "y", 7)))
 		f.wantQueue()
 		f.want(node.Granted, inLine(9, "nine", f.acquire(name, "z", 8)))
+	}},
+}
+
+var fairSeveralRules = []rule{
+	{"free names without a queue are all granted, as without a ticket", func(f fixture) {
+		cmd := inLine(1, "me", of(f.acquire(name, "a", 5), several...))
+		f.want(node.Granted, cmd)
+		f.want(node.Granted, cmd)
+		f.wantStates(several, 5, life, "a")
+		f.want(node.Released, inLine(1, "me", of(f.release(name, "a", 5), several...)))
+		f.wantStates(several, 5, 0)
+	}},
+	{"who is refused has a place in the line of each name that is in its way, and in no other", func(f fixture) {
+		held := several[:2]
+		f.want(node.Granted, of(f.acquire(name, "h", 5), held...))
+		f.wantBehind(0, life, inLine(1, "me", of(f.acquire(name, "a", 6), several...)))
+		f.wantLine(several[0], "me")
+		f.wantLine(several[1], "me")
+		f.wantLine(several[2])
+		f.want(node.Released, f.release(several[0], "h", 5))
+		f.wantBehind(0, life, inLine(1, "me", of(f.acquire(name, "a", 7), several...)))
+		f.wantLine(several[0])
+		f.wantLine(several[1], "me")
+		f.want(node.Granted, f.acquire(several[2], "h", 8))
+		f.want(node.Released, f.release(several[1], "h", 5))
+		f.wantBehind(0, life, inLine(1, "me", of(f.acquire(name, "a", 9), several...)))
+		f.wantLine(several[1])
+		f.wantLine(several[2], "me")
+		f.want(node.Released, f.release(several[2], "h", 8))
+		f.want(node.Granted, inLine(1, "me", of(f.acquire(name, "a", 10), several...)))
+		f.wantStates(several, 10, life, "a")
+		for _, name := range several {
+			f.wantLine(name)
+		}
+	}},
+	{"it is served when it is first in each line", func(f fixture) {
+		f.want(node.Granted, of(f.acquire(name, "h", 5), several...))
+		f.want(node.Refused, inLine(1, "one", f.acquire(several[1], "x", 6)))
+		f.wantBehind(1, life, inLine(2, "me", of(f.acquire(name, "a", 7), several...)))
+		f.wantBehind(1, life, inLine(3, "three", f.acquire(several[0], "z", 8)))
+		f.want(node.Released, of(f.release(name, "h", 5), several...))
+		if r := f.wantBehind(1, life, inLine(2, "me", of(f.acquire(name, "a", 9), several...))); !r.Free {
+			f.Error("no lock is in its way")
+		}
+		f.wantLine(several[0], "three")
+		f.wantLine(several[1], "one", "me")
+		f.want(node.Granted, inLine(1, "one", f.acquire(several[1], "x", 10)))
+		f.want(node.Released, f.release(several[1], "x", 10))
+		f.want(node.Granted, inLine(2, "me", of(f.acquire(name, "a", 11), several...)))
+		f.wantLine(several[0], "three")
+	}},
+	{"who barges takes all that is free, though others are before it", func(f fixture) {
+		f.want(node.Granted, of(f.acquire(name, "h", 5), several...))
+		f.want(node.Refused, inLine(1, "one", f.acquire(several[1], "x", 6)))
+		f.want(node.Released, of(f.release(name, "h", 5), several[0], several[1]))
+		f.want(node.Refused, barging(inLine(2, "me", of(f.acquire(name, "a", 7), several...))))
+		f.wantLine(several[1], "one")
+		f.wantLine(several[2], "me")
+		f.want(node.Released, f.release(several[2], "h", 5))
+		f.want(node.Granted, barging(inLine(2, "me", of(f.acquire(name, "a", 8), several...))))
+		f.wantStates(several, 8, life, "a")
+		f.wantLine(several[1], "one")
+	}},
+	{"two who ask for the same names in another order are in the same order", func(f fixture) {
+		ab, ba := []string{several[0], several[1]}, []string{several[1], several[0]}
+		f.want(node.Granted, of(f.acquire(name, "h", 5), ab...))
+		f.want(node.Refused, inLine(2, "two", of(f.acquire(name, "b", 6), ba...)))
+		f.want(node.Refused, inLine(1, "one", of(f.acquire(name, "a", 7), ab...)))
+		f.want(node.Released, of(f.release(name, "h", 5), ab...))
+		f.want(node.Refused, inLine(2, "two", of(f.acquire(name, "b", 8), ba...)))
+		f.wantLine(several[0], "one", "two")
+		f.wantLine(several[1], "one", "two")
+		f.want(node.Granted, inLine(1, "one", of(f.acquire(name, "a", 9), ab...)))
+	}},
+	{"of what is in the way the longest life is told, and the highest fence", func(f fixture) {
+		f.want(node.Granted, lasting(3*life, f.acquire(several[0], "h", 9)))
+		f.want(node.Granted, f.acquire(several[1], redquorums, 5))
+		if r := f.wantBehind(0, 3*life, inLine(1, "me", of(f.acquire(name, "a", 10), several...))); r.Fence != 9 || !r.Foreign || r.Free {
+			f.Errorf("fence %d, foreign: %v, free: %v", r.Fence, r.Foreign, r.Free)
+		}
+		f.want(node.Released, f.release(several[0], "h", 9))
+		if r := f.wantBehind(0, life, inLine(1, "me", of(f.acquire(name, "a", 10), several...))); r.Fence != 9 || r.Foreign {
+			f.Errorf("fence %d, foreign: %v", r.Fence, r.Foreign)
+		}
+		f.must(f.Do("PERSIST", several[1]))
+		f.wantBehind(0, node.NoExpiry, inLine(1, "me", of(f.acquire(name, "a", 10), several...)))
+	}},
+	{"a token at or below one fence is stale, and makes all places", func(f fixture) {
+		f.want(node.Absent, f.release(several[1], "x", 7))
+		if r := f.want(node.Stale, inLine(1, "me", of(f.acquire(name, "a", 7), several...))); r.Fence != 7 {
+			f.Errorf("fence %d, want 7", r.Fence)
+		}
+		for _, name := range several {
+			f.wantLine(name, "me")
+		}
+		f.want(node.Stale, impatient(inLine(2, "you", barging(of(f.acquire(name, "b", 7), several...)))))
+		f.wantLine(several[0], "me")
+	}},
+	{"names that are the owner's stay, and the others are created, or waited for", func(f fixture) {
+		f.want(node.Granted, lasting(3*life, f.acquire(several[0], "a", 5)))
+		f.want(node.Granted, f.acquire(several[1], "h", 5))
+		f.wantBehind(0, life, inLine(1, "me", of(f.acquire(name, "a", 6), several...)))
+		f.wantLine(several[0])
+		f.wantLine(several[1], "me")
+		f.want(node.Released, f.release(several[1], "h", 5))
+		f.want(node.Granted, inLine(1, "me", of(f.acquire(name, "a", 7), several...)))
+		f.wantState(several[0], 5, 3*life, "a")
+		f.wantState(several[1], 7, life, "a")
+	}},
+	{"who cannot have a free name for want of another tells the next in its line", func(f fixture) {
+		a, b := several[0], several[1]
+		next := f.watchName(a, "next:2")
+		others := f.watch(a)
+		f.want(node.Granted, of(f.acquire(name, "h", 5), a, b))
+		me := inLine(1, "me:1", of(f.acquire(name, "m", 6), a, b))
+		f.want(node.Refused, me)
+		f.want(node.Refused, inLine(2, "next:2", f.acquire(a, "n", 7)))
+		f.want(node.Refused, me)
+		f.silent(next) // nothing is free
+		mine := f.watchName(a, "me:1")
+		f.want(node.Released, f.release(a, "h", 5))
+		f.rings(mine)
+		f.rings(others)
+		f.silent(next)
+		f.want(node.Refused, me)
+		f.rings(next)
+		f.rings(others)
+		f.wantLine(a, "next:2")
+		f.wantLine(b, "me:1")
+		f.want(node.Refused, me)
+		f.silent(next) // it has no turn any more to pass on
+		f.want(node.Granted, inLine(2, "next:2", f.acquire(a, "n", 8)))
+		f.want(node.Released, f.release(a, "n", 8))
+		f.silent(mine) // as long as it waits for the other
+	}},
+	{"who gives up leaves all lines, and tells the next where it is free", func(f fixture) {
+		a, b := several[0], several[1]
+		nextA, nextB := f.watchName(a, "next:2"), f.watchName(b, "last:3")
+		f.want(node.Granted, of(f.acquire(name, "h", 5), a, b))
+		f.want(node.Refused, inLine(1, "me", of(f.acquire(name, "m", 6), a, b)))
+		f.want(node.Refused, inLine(2, "next:2", f.acquire(a, "n", 7)))
+		f.want(node.Refused, inLine(3, "last:3", f.acquire(b, "l", 8)))
+		f.want(node.Released, f.release(b, "h", 5))
+		f.rings(nextB) // who is before it does not listen
+		f.want(node.Refused, inLine(3, "last:3", f.acquire(b, "l", 9)))
+		f.want(node.Absent, impatient(inLine(1, "me", of(f.release(name, "m", 6), a, b))))
+		f.wantLine(a, "next:2")
+		f.wantLine(b, "last:3")
+		f.rings(nextB)
+		f.silent(nextA)
+		f.wantState(a, 6, life, "h")
+	}},
+	{"a partial grant is given back with the places", func(f fixture) {
+		f.want(node.Granted, inLine(1, "me", of(f.acquire(name, "a", 5), several...)))
+		f.want(node.Refused, inLine(2, "you", f.acquire(several[2], "b", 6)))
+		f.want(node.Released, inLine(1, "me", of(f.release(name, "a", 5), several...)))
+		f.wantLine(several[0], "me")
+		f.wantLine(several[2], "me", "you")
+		f.want(node.Absent, inLine(1, "me", of(f.release(name, "a", 5), several...)))
+	}},
+	{"without some of them it is absent, but what is there is given back", func(f fixture) {
+		f.want(node.Granted, f.acquire(several[1], "a", 5))
+		f.want(node.Absent, inLine(1, "me", of(f.release(name, "a", 6), several...)))
+		f.wantStates(several, 6, 0)
+		f.wantLine(several[0])
+		f.wantLine(several[1], "me")
+	}},
+	{"what is wrong with one keeps none of the others", func(f fixture) {
+		for i, wrong := range several {
+			token := node.Token(10 * (i + 1))
+			f.want(node.Granted, inLine(1, "me", of(f.acquire(name, "a", token), several...)))
+			f.must(f.Do("SET", wrong, "x"))
+			f.wantErr(node.ErrWrongType, inLine(1, "me", of(f.acquire(name, "a", token+1), several...)))
+			f.wantErr(node.ErrWrongType, impatient(inLine(1, "me", of(f.release(name, "a", token), several...))))
+			f.must(f.Do("DEL", wrong))
+			f.wantStates(several, token, 0)
+
+			f.want(node.Granted, inLine(1, "me", of(f.acquire(name, "a", token+2), several...)))
+			f.must(f.Do("SET", node.QueueKey(wrong), "x"))
+			f.wantErr(node.ErrWrongType, inLine(1, "me", of(f.acquire(name, "b", token+3), several...)))
+			f.want(node.Released, inLine(1, "me", of(f.release(name, "a", token+2), several...)))
+			f.must(f.Do("DEL", node.QueueKey(wrong)))
+			f.wantStates(several, token+2, 0)
+			f.want(node.Absent, impatient(inLine(1, "me", of(f.release(name, "a", token+2), several...))))
+		}
 	}},
 }

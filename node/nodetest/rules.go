@@ -34,6 +34,7 @@ func Run(t *testing.T, open func(t *testing.T) System) {
 		{"Write", writeRules},
 		{"Downgrade", downgradeRules},
 		{"Fair", fairRules},
+		{"Fair, several", fairSeveralRules},
 		{"Fence", fenceRules},
 		{"Submit", submitRules},
 		{"Watch", watchRules},
