@@ -156,8 +156,8 @@ func (w *waiter) acquire(ctx context.Context) (*Lease, error) {
 			wake := w.signal.Wait(ctx, until)
 			if wake == clock.WakePassed && until < w.deadline {
 				l.embolden(w)
-			} else if wake != clock.WakeSet {
-				return nil, w.giveUp(ctx, errHere)
+			} else if wake != clock.WakeSet || l.clock.Now() >= w.deadline {
+				return nil, w.giveUp(ctx, errHere) // also if its turn has come by then
 			}
 			continue
 		}
