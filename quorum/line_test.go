@@ -1,7 +1,7 @@
 package quorum_test
 
 import (
-	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -245,65 +245,90 @@ func TestHealingPassesThoseInLine(t *testing.T) {
 	})
 }
 
-// Who wants several names is served as often as those who want one of them, wherever
-// it is.
+// Who wants several names is served as often as if it wanted one of them, wherever it
+// is and whoever stands in line for that one.
 func TestNamesBesideThoseInLine(t *testing.T) {
-	for _, programs := range []int{2, 3, 6} {
+	for _, programs := range []int{2, 6} {
 		for _, away := range []time.Duration{0, 5 * time.Millisecond} {
-			inWorld(t, 5, func(w *world) {
-				w.delay(500*time.Microsecond, 0)
-				c := newRivals(t, 10*time.Second)
-				for range programs {
-					c.rival(w.locker(quorum.Options{}), time.Millisecond, "x")
-				}
-				several := c.rival(w.far(quorum.Options{}, func(int) time.Duration { return away }), time.Millisecond, "x", "y")
-				c.wait()
-				t.Logf("%d programs, %v away: %+v", programs, away, c.all)
-				_ = several
-			})
+			turns := func(names string) (turns int) {
+				inWorld(t, 5, func(w *world) {
+					w.delay(500*time.Microsecond, 0)
+					c := newRivals(t, 3*time.Second)
+					for range programs {
+						c.rival(w.locker(quorum.Options{}), time.Millisecond, "x")
+					}
+					one := c.rival(w.far(quorum.Options{}, func(int) time.Duration { return away }), time.Millisecond, names)
+					c.wait()
+					turns = one.turns
+				})
+				return turns
+			}
+			if one, several := turns("x"), turns("x,y"); several < one*2/3 {
+				t.Errorf("%v away, beside %d programs: %d turns with two names, and %d with one", away, programs, several, one)
+			}
 		}
 	}
 }
 
-// Who waits for another of its names passes its turn on: those who want one that is
-// free have it nearly as often as without it.
+// Who cannot have another of its names leaves the one that is free to others: they
+// have about as many turns as without it, with as many commands if the other is held for
+// long, and it has its own when the other is free.
 func TestNamesPassTheirTurnOn(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		w.delay(500*time.Microsecond, 0)
-		alone := newRivals(t, 5*time.Second)
-		for range 3 {
-			alone.rival(w.locker(quorum.Options{}), time.Millisecond, "x")
+		turns := func(hot ...string) (least int, commands float64) {
+			sent := w.sent[0].Load()
+			c, others := newRivals(t, 3*time.Second), newRivals(t, 3*time.Second)
+			for range 3 {
+				c.rival(w.locker(quorum.Options{}), time.Millisecond, "x")
+			}
+			for _, name := range hot {
+				others.rival(w.locker(quorum.Options{}), 5*time.Millisecond, name)
+			}
+			least, _, all := c.wait()
+			others.tasks.Wait()
+			return least, float64(w.sent[0].Load()-sent) / float64(all)
 		}
-		alone.wait()
+		alone, _ := turns()
 		held := lock(t, w.locker(quorum.Options{}), "y")
-		c := newRivals(t, 5*time.Second)
-		for range 3 {
-			c.rival(w.locker(quorum.Options{}), time.Millisecond, "x")
-		}
+		var tasks sync.WaitGroup
+		served := 0
 		for range 4 {
-			go c.rival(w.locker(quorum.Options{}), time.Millisecond, "x", "y")
+			l := w.locker(quorum.Options{})
+			tasks.Go(func() { use(t, l, "x", func(*quorum.Lease) { served++ }, quorum.WithNames("y")) })
 		}
-		sent := w.sent[0].Load()
-		time.Sleep(5 * time.Second)
-		t.Logf("%+v %+v %d", alone.all, c.all, w.sent[0].Load()-sent)
+		time.Sleep(100 * time.Millisecond)
+		if beside, commands := turns(); beside < alone*2/3 || commands > 4 {
+			t.Errorf("one has %d turns, and %d without those who wait for another name; %.1f commands to a node for each", beside, alone, commands)
+		}
 		unlock(t, held)
-		c.wait()
+		released := time.Now()
+		tasks.Wait()
+		if took := time.Since(released); served != 4 || took > 50*time.Millisecond {
+			t.Errorf("%d of 4 are served, in %v", served, took)
+		}
+		if beside, _ := turns("y", "y", "x,y"); beside < alone/2 {
+			t.Errorf("one has %d turns, and %d without one who waits for another name as often", beside, alone)
+		}
 	})
 }
 
-// Two
+// In which order names are given is nothing to those who wait for several, nor to those
+// who wait for one of them.
 func TestNamesInAnyOrder(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		w.delay(500*time.Microsecond, 0)
-		c := newRivals(t, 10*time.Second)
-		for _, names := range [][]string{{"x", "y"}, {"y", "x"}, {"x"}, {"y"}, {"x"}, {"y"}} {
-			c.rival(w.locker(quorum.Options{}), time.Millisecond, names...)
+		c := newRivals(t, 3*time.Second)
+		for _, names := range []string{"x,y", "y,x", "x", "y", "x", "y"} {
+			c.rival(w.locker(quorum.Options{}), time.Millisecond, names)
 		}
-		c.wait()
-		t.Logf("%+v", c.all)
+		if least, most, _ := c.wait(); least < most/2 {
+			t.Errorf("between %d and %d turns", least, most)
+		}
 	})
 }
 
+// Rivals take the same locks again and again, until a time.
 type rivals struct {
 	t     *testing.T
 	until time.Time
@@ -311,29 +336,32 @@ type rivals struct {
 	all   []*rival
 }
 
-type rival struct {
-	turns   int
-	longest time.Duration // it waited
-}
-
-func (r *rival) String() string { return fmt.Sprintf("%d turns, %v", r.turns, r.longest) }
+type rival struct{ turns int }
 
 func newRivals(t *testing.T, d time.Duration) *rivals { return &rivals{t: t, until: time.Now().Add(d)} }
 
-func (c *rivals) rival(l *quorum.Locker, hold time.Duration, names ...string) *rival {
-	r := new(rival)
+// rival takes a lock of names, with commas between them, for as long each time.
+func (c *rivals) rival(l *quorum.Locker, hold time.Duration, names string) *rival {
+	r, all := new(rival), strings.Split(names, ",")
 	c.all = append(c.all, r)
 	c.tasks.Go(func() {
 		for time.Now().Before(c.until) {
-			asked := time.Now()
-			use(c.t, l, names[0], func(*quorum.Lease) {
-				r.longest = max(r.longest, time.Since(asked))
+			use(c.t, l, all[0], func(*quorum.Lease) {
 				r.turns++
 				time.Sleep(hold)
-			}, quorum.WithNames(names[1:]...))
+			}, quorum.WithNames(all[1:]...))
 		}
 	})
 	return r
 }
 
-func (c *rivals) wait() { c.tasks.Wait() }
+// wait waits for the end, and returns how many turns one had at least and at most, and
+// all together.
+func (c *rivals) wait() (least, most, all int) {
+	c.tasks.Wait()
+	least = c.all[0].turns
+	for _, r := range c.all {
+		least, most, all = min(least, r.turns), max(most, r.turns), all+r.turns
+	}
+	return least, most, all
+}
