@@ -52,6 +52,12 @@
 // So of all that wait in line one process wakes. Who was told before, and has not
 // asked since, is passed over: it may be that it hangs. Redisson does not tell them;
 // but it is seen at a lock's owner whether it is of Redisson's making.
+//
+// Who waits for several names stands in the line of each that is in its way, with one
+// ticket, and in no other: a name that it could have, if it were not for another, it
+// leaves to those behind it, of whom the first is told. When it asks again it is back
+// where its ticket says. So nobody is held up for a name that is free, and as all lines
+// have the same order, nobody waits for each other.
 package node
 
 import (
@@ -159,19 +165,26 @@ const (
 	//
 	// Redisson's readers do not heed an intent.
 	//
-	// With a Ticket, in mode Exclusive, the rules for one claim are as without, but
+	// With a Ticket, in mode Exclusive, the rules are as without, but
 	//   - QueueKey is not a sorted set, and the owner's field is not there:
 	//     ErrWrongType;
 	//   - first, those at the head of the queue whose PlaceKey has expired are
 	//     removed;
-	//   - if the key is not there, but others are before the Waiter, by ticket and
-	//     then by name, and Barge is not set: Refused, with what is left of the first
-	//     one's place;
-	//   - with Refused come Ahead, Free and Foreign;
+	//   - a name is in the Waiter's way if its key is there, or if others are before
+	//     the Waiter in its queue, by ticket and then by name, and Barge is not set;
+	//   - if one is: Refused, with the TTL of the keys in the way or, if there are
+	//     none, what is left of the first ones' places, the longest; and with Ahead,
+	//     the most that are before in one queue, Free and Foreign;
 	//   - if it is not Granted and Patience is not 0, the Waiter's place is there for
 	//     Patience from now, whatever the token: those whose commands take longer than
-	//     others hold the lock are never above the fence before these wait for them;
+	//     others hold the lock are never above the fence before these wait for them.
+	//     Of several claims, when it is Refused, it is so for those in the way; for
+	//     the others the Waiter has no place any more. Where it gives one up and others
+	//     wait, "0" is published and the first told, as by a Release;
 	//   - when it is Granted the Waiter has no place any more.
+	//
+	// Of several claims, names that have the owner's field are left out of all this;
+	// the fence is the highest of the others.
 	Acquire Kind = iota + 1
 
 	// Release ends its claims. The fences are raised to the token where they are
@@ -190,10 +203,11 @@ const (
 	// was the writer, the Waiter's intent is there again for Patience: so a partial
 	// grant is given back without giving up waiting.
 	//
-	// With a Ticket, in mode Exclusive and for one claim, the same goes for the
-	// Waiter's place in the queue. A QueueKey that is not a sorted set is an empty
-	// queue, and stays. "0" is also published, and the first told, when a
-	// place is given up while the key is not there and others wait.
+	// With a Ticket, in mode Exclusive, the same goes for the Waiter's places in the
+	// queues: they are given up if Patience is 0, and otherwise there again for the
+	// claims that had the owner's field. A QueueKey that is not a sorted set is an empty
+	// queue, and stays. "0" is also published, and the first told, when a place is given
+	// up while the key is not there and others wait.
 	Release
 
 	// Extend raises to TTL the life of each claim's key that has the owner's

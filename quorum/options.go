@@ -267,7 +267,7 @@ func (l *Locker) settings(ctx context.Context, name string, opts []Option) (sett
 		}
 	}
 	if s.err == nil && s.fair && s.names != nil {
-		s.err = errors.New("quorum: WithFair is for one name: who stands in several lines can block others in all of them")
+		s.err = errors.New("quorum: WithFair is for one name: who waits for several leaves those that are free to others")
 	}
 	if s.err == nil && s.fair && s.mode != node.Exclusive {
 		s.err = errors.New("quorum: WithFair does not go with WithRead or WithWrite")
