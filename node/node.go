@@ -56,8 +56,8 @@
 // Who waits for several names stands in the line of each that is in its way, with one
 // ticket, and in no other: a name that it could have, if it were not for another, it
 // leaves to those behind it, of whom the first is told. When it asks again it is back
-// where its ticket says. So nobody is held up for a name that is free, and as all lines
-// have the same order, nobody waits for each other.
+// where its ticket says. So a name that is free does not wait for another that is not,
+// and as the order is the same in all lines, nobody waits for each other.
 package node
 
 import (
@@ -337,10 +337,10 @@ type Reply struct {
 
 	TTL   time.Duration // Refused: what is left of what is in the way, or NoExpiry
 	Fence Token         // Refused, Stale: the name's fence, 0 if there is none
-	Ahead int           // Refused, with a Ticket: how many are served before, at most
+	Ahead int           // Refused, with a Ticket: how many are served before in one line, at most
 
-	// With Refused and a Ticket: Free says that there is no lock, but others are
-	// before; Foreign that an owner of the lock is of another make, so that its
+	// With Refused and a Ticket: Free says that no lock is in the way, but others are
+	// before; Foreign that an owner of one in the way is of another make, so that its
 	// release may be published on the name's channel alone.
 	Free, Foreign bool
 	Kept          []bool // Extend, Downgrade: for each claim, whether its owner still had it
