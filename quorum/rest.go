@@ -108,6 +108,8 @@ func (w *waiter) rest(ctx context.Context) bool {
 			return l.clock.Now() < w.deadline
 		case l.isClosed():
 			return true // the caller looks
+		case l.clock.Now() >= w.deadline:
+			return false // though notices have come
 		}
 		free, mute := w.wasFree()
 		noticed, told := nodeSet(w.noticed.Load()), nodeSet(w.told.Load())

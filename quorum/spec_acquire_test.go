@@ -208,3 +208,35 @@ func TestEventsTellTheTruth(t *testing.T) {
 		}
 	})
 }
+
+// A wait ends in time although notices come all the while: the last attempt is the one
+// that was under way.
+func TestNoticesDoNotProlongAWait(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		for _, n := range w.nodes[3:] {
+			n.Delay(600 * time.Millisecond)
+		}
+		const wait = 50 * time.Millisecond
+		done := make(chan bool)
+		for range 12 {
+			l := w.locker(quorum.Options{})
+			go func() {
+				defer func() { done <- true }()
+				for range 20 {
+					start := time.Now()
+					lease, err := l.Lock(background, "x", quorum.WithWait(wait))
+					if d := time.Since(start); d > wait+quorum.DefaultTimeout+5*time.Millisecond {
+						t.Errorf("%v: %v", d, err)
+					}
+					if err == nil {
+						time.Sleep(5 * time.Millisecond)
+						unlock(t, lease)
+					}
+				}
+			}()
+		}
+		for range 12 {
+			<-done
+		}
+	})
+}
