@@ -330,7 +330,7 @@ func (l *Locker) turn(w *waiter) (*Lease, bool, error) {
 // same for everybody.
 func (l *Locker) gate(mute nodeSet) int {
 	for i := range l.nodes {
-		if !mute.has(i) && !l.seen[i].bad.Load() {
+		if !mute.has(i) && !l.seen[i].mute.Load() && l.seen[i].bars.Load() == 0 {
 			return i
 		}
 	}

@@ -277,13 +277,13 @@ func (l *Locker) judge(i int, kind node.Kind, start clock.Instant, reply node.Re
 	if reply.Status == node.Unknown {
 		b.vote, b.err, b.may = Unknown, reply.Err, !reply.Unsent
 		if errors.Is(reply.Err, node.ErrWrongType) {
-			l.nodeAnswered(i) // it is well; the key is not
+			l.nodeAnswered(i, kind) // it is well; the key is not
 		} else {
-			l.nodeFailed(i, reply.Err)
+			l.nodeFailed(i, kind, reply.Err)
 		}
 		return b
 	}
-	l.nodeAnswered(i)
+	l.nodeAnswered(i, kind)
 	if err := l.meet(i, reply.Life); err != nil {
 		b.vote, b.err, b.may = Unknown, err, true
 		return b
@@ -350,7 +350,8 @@ func (l *Locker) meet(i int, life *node.Life) error {
 type seen struct {
 	life atomic.Pointer[node.Life]
 	twin atomic.Int32 // another node that is the same server, or -1
-	bad  atomic.Bool  // the last command was not answered
+	mute atomic.Bool  // the last command was not answered
+	bars atomic.Int32 // a set of the kinds of commands that it has refused to execute last
 }
 
 func (l *Locker) learn(i int, life *node.Life) {
@@ -368,20 +369,33 @@ func (l *Locker) learn(i int, life *node.Life) {
 	}
 }
 
-func (l *Locker) nodeFailed(i int, err error) {
-	if errors.Is(err, node.ErrClosed) {
+// nodeFailed tells once that a node does not answer, or does not execute commands of
+// a kind: it may lack a right, or memory, for these and not for others.
+func (l *Locker) nodeFailed(i int, kind node.Kind, err error) {
+	silent := errors.Is(err, node.ErrTimeout) || errors.Is(err, node.ErrUnreachable) || errors.Is(err, node.ErrOverloaded)
+	text := "node does not answer"
+	switch {
+	case errors.Is(err, node.ErrClosed), silent && l.seen[i].mute.Swap(true):
 		return
+	case !silent:
+		l.seen[i].mute.Store(false)
+		if l.seen[i].bars.Or(1<<kind)>>kind&1 == 1 {
+			return
+		}
+		text = "node does not execute commands"
 	}
-	if !l.seen[i].bad.Swap(true) {
-		l.observe(Event{Kind: NodeFailed, Node: l.nodes[i].Name(), Err: err})
-		l.opts.Logger.Warn("node does not answer", "node", l.nodes[i].Name(), "error", err)
-	}
+	l.observe(Event{Kind: NodeFailed, Node: l.nodes[i].Name(), Err: err})
+	l.opts.Logger.Warn(text, "node", l.nodes[i].Name(), "error", err)
 }
 
-func (l *Locker) nodeAnswered(i int) {
-	bad := &l.seen[i].bad
-	if bad.Load() && bad.Swap(false) {
+func (l *Locker) nodeAnswered(i int, kind node.Kind) {
+	n := &l.seen[i]
+	if !n.mute.Load() && n.bars.Load()>>kind&1 == 0 {
+		return
+	}
+	mute, barred := n.mute.Swap(false), n.bars.And(^(1<<kind))>>kind&1 == 1
+	if mute || barred {
 		l.observe(Event{Kind: NodeRecovered, Node: l.nodes[i].Name()})
-		l.opts.Logger.Warn("node answers again", "node", l.nodes[i].Name())
+		l.opts.Logger.Info("node answers again", "node", l.nodes[i].Name())
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -253,4 +254,44 @@ func TestRestartLeavesTheGrace(t *testing.T) {
 		_ = next.Unlock(background)
 		_ = lease.Unlock(background)
 	})
+}
+
+// A node that refuses one command and executes the next is reported once.
+func TestNodeThatRefusesSomeCommandsIsReportedOnce(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		o := newObserver()
+		var refuses atomic.Bool
+		l := w.behind(quorum.Options{Observer: o}, func(i int, n node.Node) node.Node {
+			if i > 0 {
+				return n
+			}
+			return barring{n, &refuses}
+		})
+		refuses.Store(true)
+		for range 20 {
+			use(t, l, "x", func(*quorum.Lease) {})
+		}
+		if n := o.count(quorum.NodeFailed); n != 1 || o.count(quorum.NodeRecovered) != 0 {
+			t.Errorf("failed %d times, recovered %d times", n, o.count(quorum.NodeRecovered))
+		}
+		refuses.Store(false)
+		use(t, l, "x", func(*quorum.Lease) {})
+		if n := o.count(quorum.NodeRecovered); n != 1 {
+			t.Errorf("recovered %d times", n)
+		}
+	})
+}
+
+// A barring node lacks the right to acquire.
+type barring struct {
+	node.Node
+	refuses *atomic.Bool
+}
+
+func (n barring) Submit(cmd node.Command, reply func(node.Reply)) {
+	if cmd.Kind == node.Acquire && n.refuses.Load() {
+		reply(node.Reply{Err: node.ErrOutOfMemory})
+		return
+	}
+	n.Node.Submit(cmd, reply)
 }
