@@ -43,6 +43,7 @@ type waiter struct {
 	ballots   []ballot      // the latest answer of each node
 	gated     bool          // the last attempt ended at its gate
 	late      bool          // the last attempt was granted, but too late
+	spent     bool          // there is no token for another attempt
 	stale     int           // attempts in a row that lacked only a higher token
 	fruitless int           // attempts in a row after which nobody was known to hold the name
 	splits    int           // attempts in a row that got some of the nodes, but not enough
@@ -68,6 +69,10 @@ const (
 
 // fewNodes is for how many nodes what a decision needs fits on the stack.
 const fewNodes = 9
+
+// errSpent: the nodes have seen the highest token that there is, so that no other is
+// above it.
+var errSpent = fmt.Errorf("no fencing token is left above those that the nodes have seen; the highest is %d", node.MaxToken)
 
 var errHere = errors.New("held in this process")
 
@@ -122,7 +127,7 @@ func (w *waiter) recycle() {
 	w.stops = w.stops[:0]
 	w.settings, w.token = nil, 0
 	w.ticket, w.last = ticket{}, claim{}
-	w.gated, w.late, w.stale, w.fruitless, w.splits, w.alarms, w.hurry, w.took = false, false, 0, 0, 0, 0, 0, 0
+	w.spent, w.gated, w.late, w.stale, w.fruitless, w.splits, w.alarms, w.hurry, w.took = false, false, false, 0, 0, 0, 0, 0, 0
 	w.hears, w.queues, w.barges, w.waited, w.behind, w.bold, w.crowded = false, false, false, false, false, false, false
 	w.noticed.Store(0)
 	w.told.Store(0)
@@ -191,7 +196,7 @@ func (w *waiter) hopeless() bool {
 			broken++
 		}
 	}
-	return broken > len(w.ballots)-w.l.need
+	return w.spent || broken > len(w.ballots)-w.l.need
 }
 
 // giveUp builds the error with which the wait ends.
@@ -208,7 +213,7 @@ func (w *waiter) giveUp(ctx context.Context, cause error) *Error {
 		return e
 	}
 	sentinel := ErrNoQuorum
-	if t.votes[Granted]+t.votes[Refused] >= w.l.need && !w.late {
+	if t.votes[Granted]+t.votes[Refused] >= w.l.need && !w.late && !w.spent {
 		sentinel = ErrHeld
 	}
 	switch {
@@ -216,6 +221,8 @@ func (w *waiter) giveUp(ctx context.Context, cause error) *Error {
 		cause = stopped(ctx)
 	case w.late:
 		cause = errLate
+	case w.spent:
+		cause = errSpent
 	}
 	return w.l.fail("acquire", w.settings.title(), w.ballots, sentinel, cause)
 }
@@ -416,8 +423,7 @@ func (w *waiter) attempt(ctx context.Context) *Lease {
 	w.hurry, w.late, w.gated = 0, false, false
 	token, ok := l.nextToken(w.token)
 	if !ok {
-		clear(w.ballots)
-		w.stale = maxStale + 1
+		w.spent = true
 		return nil
 	}
 	c := s.claim
@@ -485,12 +491,24 @@ func (w *waiter) record(r *round) {
 	w.took = w.l.clock.Now().Sub(r.start)
 	r.mu.Lock()
 	stale, granted := 0, 0
+	unled, spent, highest := 0, 0, w.token // nodes that grant nothing to a token that is led by the others
 	for i, b := range r.ballots {
 		if !r.asked.has(i) {
 			continue
 		}
 		w.ballots[i] = b
-		w.token = max(w.token, b.fence)
+		switch {
+		case b.fence == node.MaxToken:
+			spent++
+			unled++
+		case w.l.farAhead(b.fence):
+			highest = max(highest, b.fence)
+			unled++
+		case b.vote == Unknown || b.vote == Abstaining:
+			unled++
+		default:
+			w.token = max(w.token, b.fence)
+		}
 		if b.stale {
 			stale++
 		}
@@ -499,6 +517,11 @@ func (w *waiter) record(r *round) {
 		}
 	}
 	r.mu.Unlock()
+	spare := len(w.ballots) - w.l.need
+	w.spent = spent > spare
+	if unled > spare { // it cannot do without those that are far ahead
+		w.token = highest
+	}
 	w.l.seeFence(w.token)
 	if stale > 0 && stale+granted >= w.l.need {
 		w.stale++

@@ -287,8 +287,12 @@ func (l *Locker) timeout(d time.Duration) time.Duration { return min(l.opts.Time
 
 // nextToken makes a token above every one that this Locker has made, and above
 // the given one: from the wall clock, so that tokens rise also when all nodes
-// have forgotten theirs. It fails only when the 53 bits are used up.
+// have forgotten theirs. But one that is far ahead leads the tokens of its own name
+// alone. It fails only when the 53 bits are used up.
 func (l *Locker) nextToken(above node.Token) (node.Token, bool) {
+	if l.farAhead(above) {
+		return above + 1, above < node.MaxToken
+	}
 	now := max(l.clock.Wall().UnixMicro(), l.micros()+l.lead.Load())
 	for {
 		last := l.last.Load()
@@ -303,13 +307,12 @@ func (l *Locker) nextToken(above node.Token) (node.Token, bool) {
 }
 
 // seeFence learns from a fence that another client's clock is ahead, so that
-// the next tokens need not be refused first. A fence further ahead than clocks
-// may differ concerns its own name alone.
+// the next tokens need not be refused first.
 //
 // The lead is over the monotonic clock. Over one that is set to and fro it would
 // be counted again each time, and tokens would run away from all clocks.
 func (l *Locker) seeFence(fence node.Token) {
-	if int64(fence)-l.clock.Wall().UnixMicro() > l.opts.FenceRetention.Microseconds() {
+	if l.farAhead(fence) {
 		return
 	}
 	d := int64(fence) - l.micros()
@@ -319,6 +322,12 @@ func (l *Locker) seeFence(fence node.Token) {
 			return
 		}
 	}
+}
+
+// farAhead reports whether a token is further ahead than clocks may differ. Somebody
+// wrote it, or a clock was far off; it concerns its own name alone.
+func (l *Locker) farAhead(token node.Token) bool {
+	return int64(token)-l.clock.Wall().UnixMicro() > l.opts.FenceRetention.Microseconds()
 }
 
 // micros reads the monotonic clock in the unit of tokens.

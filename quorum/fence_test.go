@@ -1,0 +1,69 @@
+package quorum_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// fence makes the fence of a name on some nodes what somebody wrote there.
+func (w *world) fence(name string, token string, nodes ...*model.Node) {
+	for _, n := range nodes {
+		n.Do(func(s *model.Server, _ model.Time) { s.Set(node.FenceKey(name), token) })
+	}
+}
+
+// What one node says of a fence, however high, keeps nobody from the name, and other
+// names know nothing of it.
+func TestOneNodesFenceLeadsNobody(t *testing.T) {
+	for _, fence := range []string{"5000000000000000", "9007199254740990", "9007199254740991"} {
+		inWorld(t, 5, func(w *world) {
+			w.delay(time.Millisecond, 0)
+			w.fence("x", fence, w.nodes[0])
+			held := lock(t, w.locker(quorum.Options{}), "x")
+			time.AfterFunc(500*time.Millisecond, func() { unlock(t, held) })
+			other := w.locker(quorum.Options{})
+			start := time.Now()
+			lease := lock(t, other, "x")
+			if d := time.Since(start); d > 600*time.Millisecond {
+				t.Errorf("fence %s: served after %v", fence, d)
+			}
+			year := node.Token(time.Now().AddDate(1, 0, 0).UnixMicro())
+			if token := lease.Token(); token <= held.Token() || token > year {
+				t.Errorf("fence %s: token %d after %d", fence, token, held.Token())
+			}
+			if token := lock(t, other, "y").Token(); token > year {
+				t.Errorf("fence %s: token %d of another name", fence, token)
+			}
+		})
+	}
+}
+
+// On a majority it does, and a token below the highest is found for this name alone.
+func TestFencesOfAMajorityLeadTheirName(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		w.fence("x", "9007199254740000", w.nodes[:3]...)
+		l := w.locker(quorum.Options{})
+		for want := node.Token(9007199254740001); want < 9007199254740004; want++ {
+			lease := lock(t, l, "x")
+			if lease.Token() != want {
+				t.Errorf("token %d, want %d", lease.Token(), want)
+			}
+			unlock(t, lease)
+		}
+		if token := lock(t, l, "y").Token(); token > node.Token(time.Now().AddDate(1, 0, 0).UnixMicro()) {
+			t.Errorf("token %d of another name", token)
+		}
+		w.fence("x", "9007199254740991", w.nodes[:3]...)
+		start := time.Now()
+		_, err := l.Lock(background, "x")
+		if d := time.Since(start); !errors.Is(err, quorum.ErrNoQuorum) || !strings.Contains(err.Error(), "no fencing token is left") || d > time.Second {
+			t.Errorf("after %v: %v", d, err)
+		}
+	})
+}
