@@ -52,6 +52,7 @@ type waiter struct {
 	behind    bool          // one before it in line waits for several names
 	bold      bool          // it no longer lets such a one that cannot have its turn be in its way
 	waited    bool          // there was more than one attempt
+	admitted  bool          // it was told that it may ask the nodes, as far as this process goes; under l.mu
 	crowded   bool          // whoever wanted the name before had to wait for it
 	noticed   atomic.Uint64 // nodeSet: notices since the last attempt began
 	told      atomic.Uint64 // nodeSet: that said since then that it is its turn
@@ -128,7 +129,7 @@ func (w *waiter) recycle() {
 	w.settings, w.token = nil, 0
 	w.ticket, w.last = ticket{}, claim{}
 	w.spent, w.gated, w.late, w.stale, w.fruitless, w.splits, w.alarms, w.hurry, w.took = false, false, false, 0, 0, 0, 0, 0, 0
-	w.hears, w.queues, w.barges, w.waited, w.behind, w.bold, w.crowded = false, false, false, false, false, false, false
+	w.hears, w.queues, w.barges, w.waited, w.behind, w.bold, w.crowded, w.admitted = false, false, false, false, false, false, false, false
 	w.noticed.Store(0)
 	w.told.Store(0)
 	clear(w.ballots)
@@ -293,9 +294,14 @@ func (l *Locker) line(name string) *line {
 // advance wakes those in the queue of a line who may ask the nodes, and forgets
 // an empty line. l.mu is held.
 func (l *Locker) advance(name string, ln *line) {
+	reads := ln.holder == nil // all so far, and nobody is in their way
 	for _, w := range ln.queue {
-		if ln.admits(w) {
-			w.signal.Set()
+		reads = reads && w.settings.mode == node.Read
+		if reads || ln.admits(w) {
+			if !w.admitted {
+				w.admitted = true
+				w.signal.Set()
+			}
 		} else if ln.several == 0 {
 			break // those behind it do not pass it
 		}
@@ -330,6 +336,7 @@ func (l *Locker) turn(w *waiter) (*Lease, bool, error) {
 			return lease, lease != nil, err
 		}
 	}
+	w.admitted = free
 	return nil, free, nil
 }
 

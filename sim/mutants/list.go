@@ -249,7 +249,7 @@ var mutants = []*Mutant{
 	{ID: "M63", Bug: "a lost lease keeps its place in this process", Mimics: "S50",
 		Edits: edit(leaseGo, "\tl.vacate(h)\n\tl.observe(Event{Kind: Lost", "\tl.observe(Event{Kind: Lost")},
 	{ID: "M64", Bug: "the next in this process's queue is not woken", Mimics: "S36",
-		Edits: edit(acquireGo, "\t\tif ln.admits(w) {\n\t\t\tw.signal.Set()\n", "\t\tif ln.admits(w) {\n")},
+		Edits: edit(acquireGo, "\t\t\t\tw.admitted = true\n\t\t\t\tw.signal.Set()\n", "\t\t\t\tw.admitted = true\n")},
 	{ID: "M65", Bug: "TryLock waits as Lock does", Mimics: "S22",
 		Edits: edit(lockerGo, "\ts.wait = 0\n", "\ts.wait = -1\n")},
 	{ID: "M66", Bug: "a round lasts its full timeout however short the lease", Mimics: "S38",
