@@ -30,5 +30,4 @@ if shared then
 else
   redis.call('PUBLISH', ARGV[3], '0')
 end
-tell(KEYS[3], KEYS[1])
-return 1
+return tell(KEYS[3], KEYS[1]) or 1

@@ -207,6 +207,33 @@ func TestMinimalACL(t *testing.T) {
 	}
 }
 
+// Who may not publish releases all names all the same, and is told.
+func TestReleaseWithoutTheRightToPublish(t *testing.T) {
+	p := newServer(t)
+	p.do(append([]any{"acl", "setuser", "locker", "on", ">s3cret"}, minimalACL...)...)
+	n := dial(t, "redis://locker:s3cret@"+p.addr)
+	both := func(kind node.Kind, token, ticket node.Token) node.Command {
+		cmd := acquire("nightly/1", "me", token)
+		cmd.Kind, cmd.Claims = kind, append(cmd.Claims, claim("{nightly/1}/2", "me", token)...)
+		if ticket > 0 {
+			cmd.Ticket, cmd.Waiter = ticket, "me"
+		}
+		return cmd
+	}
+	for i, ticket := range []node.Token{0, 5} {
+		token := node.Token(10 * (i + 1))
+		expect(t, "acquire", ask(t, n, both(node.Acquire, token, ticket)), node.Granted)
+		p.do("acl", "setuser", "locker", "resetchannels")
+		expectErr(t, "release", ask(t, n, both(node.Release, token, ticket)), node.ErrAuth)
+		p.do("acl", "setuser", "locker", "&redisson_lock__channel:{nightly*", "&redquorum_waiter:*")
+		for _, c := range both(node.Release, token, ticket).Claims {
+			if left := p.do("exists", c.Name); left != int64(0) {
+				t.Errorf("ticket %d: %s is left: %v", ticket, c.Name, left)
+			}
+		}
+	}
+}
+
 // fails reports whether anything that a lock does is not permitted.
 func fails(t *testing.T, url string) bool {
 	t.Helper()

@@ -20,7 +20,7 @@ local released = redis.call('HDEL', KEYS[1], ARGV[1])
 if released == 1 and redis.call('EXISTS', KEYS[1]) == 0 then
   redis.call('PUBLISH', ARGV[4], '0')
   if redis.call('EXISTS', KEYS[3]) == 1 then
-    tell(KEYS[3], KEYS[1])
+    return tell(KEYS[3], KEYS[1]) or released
   end
 end
 return released

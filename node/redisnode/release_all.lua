@@ -14,7 +14,8 @@
 -- Atomic, because removing a lock must depend on whose it is, and because the
 -- message must come after the removal and only if the key is gone.
 --
--- HDEL is a pcall: what is wrong with one key must not keep the other locks.
+-- HDEL and PUBLISH are pcalls: what is wrong with one key or channel must not keep the
+-- other locks.
 local n = #KEYS / 3
 for i = 2, 2 * n, 2 do
   if tonumber(ARGV[2]) > tonumber(redis.call('GET', KEYS[i]) or 0) then
@@ -26,8 +27,8 @@ for i = 1, 2 * n, 2 do
   local removed = redis.pcall('HDEL', KEYS[i], ARGV[1])
   if removed == 1 then
     if redis.call('EXISTS', KEYS[i]) == 0 then
-      redis.call('PUBLISH', ARGV[3 + (i + 1) / 2], '0')
-      tell(KEYS[2 * n + (i + 1) / 2], KEYS[i])
+      local said = redis.pcall('PUBLISH', ARGV[3 + (i + 1) / 2], '0')
+      failed = failed or type(said) == 'table' and said or tell(KEYS[2 * n + (i + 1) / 2], KEYS[i])
     end
   elseif removed == 0 then
     released = 0

@@ -20,8 +20,8 @@
 -- Atomic, because nobody behind may come in between the release and the place,
 -- and because the message must come after both, and only if it is of use.
 --
--- HDEL and what changes a queue are pcalls: what is wrong with one key must not keep
--- the other locks, and a queue of another type has no places.
+-- HDEL, PUBLISH and what changes a queue are pcalls: what is wrong with one key or
+-- channel must not keep the other locks, and a queue of another type has no places.
 for i = 2, #KEYS, 4 do
   if tonumber(ARGV[2]) > tonumber(redis.call('GET', KEYS[i]) or 0) then
     redis.call('SET', KEYS[i], ARGV[2], 'PX', ARGV[3])
@@ -46,8 +46,8 @@ for i = 1, #KEYS, 4 do
     end
   end
   if redis.call('EXISTS', KEYS[i]) == 0 and (removed == 1 or left == 1 and redis.call('EXISTS', KEYS[i + 2]) == 1) then
-    redis.call('PUBLISH', ARGV[6 + (i + 3) / 4], '0')
-    tell(KEYS[i + 2], KEYS[i])
+    local said = redis.pcall('PUBLISH', ARGV[6 + (i + 3) / 4], '0')
+    failed = failed or type(said) == 'table' and said or tell(KEYS[i + 2], KEYS[i])
   end
 end
 return failed or released
