@@ -29,11 +29,12 @@ func (w *waiter) wasFree() (free, mute nodeSet) {
 	return free, mute
 }
 
-// refusals is how many nodes had the name for somebody else at the last attempt.
+// refusals is how many nodes had the name for somebody else at the last attempt, and
+// not only others in line.
 func (w *waiter) refusals() int {
 	n := 0
 	for _, b := range w.ballots {
-		if b.vote == Refused && !b.stale {
+		if b.vote == Refused && !b.stale && !b.free {
 			n++
 		}
 	}
