@@ -172,6 +172,39 @@ func TestRepeatedReleaseLeavesNoPlace(t *testing.T) {
 	})
 }
 
+// Who waits longer and longer, for its attempts take all of their timeout and get some
+// of the nodes, asks often enough to keep its place.
+func TestPlaceIsKeptThroughLongPauses(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		w.foreign("x", time.Hour, 1)
+		w.nodes[2].Hang(true)
+		l := w.locker(quorum.Options{Poll: 200 * time.Millisecond})
+		ctx, cancel := context.WithCancel(background)
+		done := make(chan error)
+		go func() {
+			_, err := l.Lock(ctx, "x", quorum.WithFair())
+			done <- err
+		}()
+		time.Sleep(3 * time.Second)
+		missing := 0
+		for range 600 {
+			time.Sleep(100 * time.Millisecond)
+			w.nodes[0].Do(func(s *model.Server, now model.Time) {
+				var state node.State
+				if err := s.State(now, "x", &state); err != nil || len(state.Queue)+len(state.Fields) == 0 {
+					missing++
+				}
+			})
+		}
+		if missing > 0 {
+			t.Errorf("at %d of 600 looks it had no place", missing)
+		}
+		w.nodes[2].Hang(false)
+		cancel()
+		<-done
+	})
+}
+
 // A beforeRelease node does something before each release.
 type beforeRelease struct {
 	node.Node
