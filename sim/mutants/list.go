@@ -404,7 +404,7 @@ var mutants = []*Mutant{
 		Edits: edit(releaseGo, "\tr.ask(nodes)\n", "\tif c.mode == node.Exclusive && c.patience > 0 {\n\t\tr.ask(nodes & 1)\n\t} else {\n\t\tr.ask(nodes)\n\t}\n")},
 	{ID: "M136", Bug: "who waits in line asks again when that is worth while, and not to keep its place", Expect: Tests, Tests: "./quorum -run TestPlaceIsKept",
 		Edits:  edit(restGo, "\tif w.ticket.patience > 0 {\n\t\tuntil", "\tif w.ticket.patience > 0 && !w.settings.fair {\n\t\tuntil"),
-		Reason: "it has to be passed in a pause that only follows on several attempts of the full timeout; seeds come there rarely, none of the first 15000"},
+		Reason: "it has to be passed in a pause that only follows on several attempts of the full timeout; seeds come there rarely, none of the first 2500"},
 	{ID: "M137", Bug: "a place in line is kept for less than it takes to ask again",
 		Edits: edit(fairGo, "w.ticket.patience = w.l.patience()", "w.ticket.patience = w.l.opts.Poll / 2")},
 	{ID: "M138", Bug: "who waits in line holds what it got for twice the timeout, where a node does not answer",
