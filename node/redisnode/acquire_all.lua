@@ -45,17 +45,4 @@ end
 if stale then
   return {2, highest}
 end
--- What can fail, for want of memory or of a right, fails first; and a lock that
--- would never expire must not stay.
-for _, i in ipairs(free) do
-  redis.call('SET', KEYS[i + 1], ARGV[2], 'PX', ARGV[4])
-end
-for _, i in ipairs(free) do
-  redis.call('HSET', KEYS[i], ARGV[1], 1)
-  local expires = redis.pcall('PEXPIRE', KEYS[i], ARGV[3])
-  if type(expires) == 'table' and expires.err then
-    redis.call('HDEL', KEYS[i], ARGV[1])
-    return expires
-  end
-end
-return 1
+return create(free) or 1

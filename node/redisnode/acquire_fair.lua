@@ -56,18 +56,11 @@ for _, i in ipairs(wanted) do
 end
 local turn = next(way) == nil
 if turn and tonumber(ARGV[2]) > fence then
-  -- What can fail, for want of memory or of a right, fails first; and a lock that
-  -- would never expire must not stay.
-  for _, i in ipairs(wanted) do
-    redis.call('SET', KEYS[i + 1], ARGV[2], 'PX', ARGV[4])
+  local failed = create(wanted)
+  if failed then
+    return failed
   end
   for _, i in ipairs(wanted) do
-    redis.call('HSET', KEYS[i], ARGV[1], 1)
-    local expires = redis.pcall('PEXPIRE', KEYS[i], ARGV[3])
-    if type(expires) == 'table' and expires.err then
-      redis.call('HDEL', KEYS[i], ARGV[1])
-      return expires
-    end
     redis.call('ZREM', KEYS[i + 2], ARGV[6])
     redis.call('DEL', KEYS[i + 3])
   end

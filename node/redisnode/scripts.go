@@ -34,6 +34,8 @@ var (
 	downgradeLua string
 	//go:embed tell.lua
 	tellLua string
+	//go:embed create.lua
+	createLua string
 	//go:embed acquire_all.lua
 	acquireAllLua string
 	//go:embed release_all.lua
@@ -66,10 +68,10 @@ var (
 	acquireWriteScript  = newScript(6, acquireWriteLua)
 	releaseSharedScript = newScript(7, releaseSharedLua)
 	extendReadScript    = newScript(8, extendReadLua)
-	acquireFairScript   = newScript(9, tellLua+acquireFairLua)
+	acquireFairScript   = newScript(9, tellLua+createLua+acquireFairLua)
 	releaseFairScript   = newScript(10, tellLua+releaseFairLua)
 	downgradeScript     = newScript(11, downgradeLua)
-	acquireAllScript    = newScript(12, acquireAllLua)
+	acquireAllScript    = newScript(12, createLua+acquireAllLua)
 	releaseAllScript    = newScript(13, tellLua+releaseAllLua)
 )
 
