@@ -344,7 +344,7 @@ func (l *Locker) turn(w *waiter) (*Lease, bool, error) {
 // same for everybody.
 func (l *Locker) gate(mute nodeSet) int {
 	for i := range l.nodes {
-		if !mute.has(i) && !l.seen[i].mute.Load() && l.seen[i].bars.Load() == 0 {
+		if !mute.has(i) && !l.seen[i].mute.Load() && l.seen[i].refuses.Load() == 0 {
 			return i
 		}
 	}
@@ -498,24 +498,11 @@ func (w *waiter) record(r *round) {
 	w.took = w.l.clock.Now().Sub(r.start)
 	r.mu.Lock()
 	stale, granted := 0, 0
-	unled, spent, highest := 0, 0, w.token // nodes that grant nothing to a token that is led by the others
 	for i, b := range r.ballots {
 		if !r.asked.has(i) {
 			continue
 		}
 		w.ballots[i] = b
-		switch {
-		case b.fence == node.MaxToken:
-			spent++
-			unled++
-		case w.l.farAhead(b.fence):
-			highest = max(highest, b.fence)
-			unled++
-		case b.vote == Unknown || b.vote == Abstaining:
-			unled++
-		default:
-			w.token = max(w.token, b.fence)
-		}
 		if b.stale {
 			stale++
 		}
@@ -524,11 +511,7 @@ func (w *waiter) record(r *round) {
 		}
 	}
 	r.mu.Unlock()
-	spare := len(w.ballots) - w.l.need
-	w.spent = spent > spare
-	if unled > spare { // it cannot do without those that are far ahead
-		w.token = highest
-	}
+	w.followFences()
 	w.l.seeFence(w.token)
 	if stale > 0 && stale+granted >= w.l.need {
 		w.stale++
@@ -539,5 +522,31 @@ func (w *waiter) record(r *round) {
 		w.splits++
 	} else if !w.gated {
 		w.splits = 0
+	}
+}
+
+// followFences finds the fence that the next token has to be above: the highest, but
+// for those that are far ahead. What one node says of these is followed only where
+// a quorum cannot be had without it; and no token is above the highest there is.
+func (w *waiter) followFences() {
+	without, spent, far := 0, 0, w.token // nodes that do not count: they do not vote, or are far ahead
+	for _, b := range w.ballots {
+		switch {
+		case b.fence == node.MaxToken:
+			without++
+			spent++
+		case w.l.farAhead(b.fence):
+			without++
+			far = max(far, b.fence)
+		case b.vote == Unknown || b.vote == Abstaining:
+			without++
+		default:
+			w.token = max(w.token, b.fence)
+		}
+	}
+	spare := len(w.ballots) - w.l.need
+	w.spent = spent > spare
+	if without > spare {
+		w.token = max(w.token, far)
 	}
 }

@@ -348,10 +348,10 @@ func (l *Locker) meet(i int, life *node.Life) error {
 
 // seen is what a Locker knows of one node's server.
 type seen struct {
-	life atomic.Pointer[node.Life]
-	twin atomic.Int32 // another node that is the same server, or -1
-	mute atomic.Bool  // the last command was not answered
-	bars atomic.Int32 // a set of the kinds of commands that it has refused to execute last
+	life    atomic.Pointer[node.Life]
+	twin    atomic.Int32 // another node that is the same server, or -1
+	mute    atomic.Bool  // the last command was not answered
+	refuses atomic.Int32 // a set of the kinds of commands that it has refused to execute last
 }
 
 func (l *Locker) learn(i int, life *node.Life) {
@@ -379,7 +379,7 @@ func (l *Locker) nodeFailed(i int, kind node.Kind, err error) {
 		return
 	case !silent:
 		l.seen[i].mute.Store(false)
-		if l.seen[i].bars.Or(1<<kind)>>kind&1 == 1 {
+		if l.seen[i].refuses.Or(1<<kind)>>kind&1 == 1 {
 			return
 		}
 		text = "node does not execute commands"
@@ -390,10 +390,10 @@ func (l *Locker) nodeFailed(i int, kind node.Kind, err error) {
 
 func (l *Locker) nodeAnswered(i int, kind node.Kind) {
 	n := &l.seen[i]
-	if !n.mute.Load() && n.bars.Load()>>kind&1 == 0 {
+	if !n.mute.Load() && n.refuses.Load()>>kind&1 == 0 {
 		return
 	}
-	mute, barred := n.mute.Swap(false), n.bars.And(^(1<<kind))>>kind&1 == 1
+	mute, barred := n.mute.Swap(false), n.refuses.And(^(1<<kind))>>kind&1 == 1
 	if mute || barred {
 		l.observe(Event{Kind: NodeRecovered, Node: l.nodes[i].Name()})
 		l.opts.Logger.Info("node answers again", "node", l.nodes[i].Name())
