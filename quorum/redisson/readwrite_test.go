@@ -487,11 +487,13 @@ func TestReadersRenew(t *testing.T) {
 		lock(t, l, "goLonger", quorum.WithRead(), quorum.WithFixedLease(long)),
 	}
 	j.want("true", "a", "try", "read", "bothRenew", 0, watchdog)
+	came := time.Now()
 	j.want("true", "a", "try", "read", "goLonger", 0, watchdog)
 	j.want("true", "a", "try", "write", "reads", 0, watchdog)
 	j.want("true", "a", "try", "read", "reads", 0, watchdog)
 	j.want("true", "a", "unlock", "read", "reads")
-	if left, _ := rest(t, c, "goLonger"); left < soon {
+	// Not on a machine so slow that Java has renewed by now, which shortens it.
+	if left, _ := rest(t, c, "goLonger"); left < soon && time.Since(came) < shortLease/3 {
 		t.Errorf("after Java came the lock has %v", left)
 	}
 	for end := time.Now().Add(shortLease + shortLease/2); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
