@@ -53,6 +53,12 @@
 // asked since, is passed over: it may be that it hangs. Redisson does not tell them;
 // but it is seen at a lock's owner whether it is of Redisson's making.
 //
+// Who waits may name an [Heir] with its place, to whom whoever releases the lock hands it
+// on when it is the first in line. That is as if the network had kept an Acquire until
+// then, but for its token, which is the releaser's, the same on all nodes. The new owner
+// need not ask: it is told what it has. A lock is not handed on where others listen on its
+// Channel, as Redisson does, for they would never find it free.
+//
 // Who waits for several names stands in the line of each that is in its way, with one
 // ticket, and in no other: a name that it could have, if it were not for another, it
 // leaves to those behind it, of whom the first is told. When it asks again it is back
@@ -94,11 +100,13 @@ type Node interface {
 	// have another: who waits in one mode for the end of a hold of the other is
 	// not told. wake does not block, and holds for any task. After stop has
 	// returned no new call of wake begins.
-	//
-	// With a waiter, as in a Command with a Ticket, wake is called instead when
-	// this one, or another of the same process, is told that it is the first in the
-	// queue of the name.
-	Watch(name string, mode Mode, waiter string, wake func()) (stop func())
+	Watch(name string, mode Mode, wake func()) (stop func())
+
+	// Listen calls hear with what those are told who wait in line and whose names, as
+	// the Waiter of a Command, begin with that of a process. As with Watch it may get
+	// lost; hear does not block and holds for any task; and after stop has returned no
+	// new call of it begins.
+	Listen(process string, hear func(Turn)) (stop func())
 
 	// Close answers whatever is still open with ErrClosed, ends the node's
 	// tasks, waits for them, and closes its connections. Later Submits are
@@ -119,6 +127,21 @@ type Claim struct {
 	Name  string
 	Owner string // unique to one acquisition; not used by Inspect and Break
 	Token Token  // not used by Extend and Inspect
+}
+
+// A Turn is what those who wait in line are told: that one of them is the first for a
+// name and may ask, or has been handed the lock.
+type Turn struct {
+	Name string // "": the subscription has just begun, or begun anew, and others may have been lost
+
+	// Owner is the heir that has the lock now, with the Token of the Release; "" if there
+	// is none.
+	Owner string
+	Token Token
+
+	// Life is that of the server that handed it on, as in a Reply: nil if the node cannot
+	// tell.
+	Life *Life
 }
 
 // A Kind says what a Command does.
@@ -208,6 +231,13 @@ const (
 	// claims that had the owner's field. A QueueKey that is not a sorted set is an empty
 	// queue, and stays. "0" is also published, and the first told, when a place is given
 	// up while the key is not there and others wait.
+	//
+	// With a Next that is above the fence, and when nobody listens on the name's channel,
+	// the first in the queue is not told, but has the lock at once, if it has named its
+	// heir, was not told before and listens: the key is there for the heir, for as long
+	// as the place would have been, Next becomes the fence, the place is gone, and the
+	// Waiter is told so. With a Ticket and a Patience of 0 the owner's heir is released
+	// as the owner is.
 	Release
 
 	// Extend raises to TTL the life of each claim's key that has the owner's
@@ -296,6 +326,15 @@ type Command struct {
 	// Ticket is the place of the Waiter among others, the same from attempt to
 	// attempt; 0 for none. It is for Acquire and Release in mode Exclusive.
 	Ticket Token
+
+	// Stands lets an Acquire of one claim with a Ticket and a Patience name its [Heir]
+	// with the place, if it is Refused and its token is above the fence: a Release may
+	// then hand the lock on to that, as long as the place is there.
+	Stands bool
+
+	// Next is the token with which a Release in mode Exclusive may hand its locks on;
+	// 0: it does not. It is above that of the claims.
+	Next Token
 
 	// Barge lets an Acquire with a Ticket take what is free though others are
 	// before it.
@@ -395,6 +434,11 @@ const (
 	WriteSuffix = ":write" // what is behind the owner in the writer's field
 )
 
+// Heir returns the owner to whom a lock is handed on that was to be acquired by owner. It
+// is another one, so that a release of the first, which may be late, takes nothing from
+// the second.
+func Heir(owner string) string { return owner + ":heir" }
+
 // FenceKey returns the key of name's fence.
 func FenceKey(name string) string { return string(AppendFenceKey(nil, name)) }
 
@@ -413,8 +457,8 @@ func AppendChannel(b []byte, name string) []byte {
 // waiterChannel is what all WaiterChannels begin with.
 const waiterChannel = "redquorum_waiter:"
 
-// WaiterChannel returns the channel on which a waiter is told that it is the first
-// in a queue. It is that of all waiters in its process; the message is the name.
+// WaiterChannel returns the channel on which a waiter is told of its Turn. It is that of
+// all waiters in its process.
 func WaiterChannel(waiter string) string {
 	process, _, _ := strings.Cut(waiter, ":")
 	return waiterChannel + process

@@ -30,14 +30,17 @@ type waiter struct {
 	wake   []func() // takes a notice of each node
 	stops  []func() // ends the subscriptions
 
+	standing []standing // what its last attempts have left on the nodes; under l.mu
+	handed   []handed   // and what was handed on to these; likewise
+
 	settings *settings
 	deadline clock.Instant // of the wait, or Never
 	token    node.Token    // the highest fence seen for the name
 
 	ticket ticket
 	last   claim // of the last attempt
-	hears  bool  // there are subscriptions to the name's notices
-	queues bool  // and to its turn in line
+	hears  bool  // there are subscriptions to the names' notices
+	queues bool  // it waits in line, and is told when its turn comes; under l.mu
 	barges bool  // the next attempt takes what is free, though others are before it
 
 	ballots   []ballot      // the latest answer of each node
@@ -110,9 +113,14 @@ func (l *Locker) acquire(ctx context.Context, s *settings) (*Lease, error) {
 		w.declareIntent()
 	}
 	lease, err := w.acquire(ctx)
-	if err != nil {
+	owner := ""
+	if err == nil {
+		owner = lease.h.claim.Owner
+	}
+	if owner != w.last.Owner && owner != node.Heir(w.last.Owner) {
 		w.leaveLine()
 	}
+	w.giveBack(false, owner)
 	w.recycle()
 	if err == nil {
 		l.observe(Event{Kind: Acquired, Name: s.title(), Owner: lease.h.claim.Owner, Token: lease.Token(),
@@ -126,6 +134,7 @@ func (w *waiter) recycle() {
 		stop()
 	}
 	w.stops = w.stops[:0]
+	w.standing = w.standing[:0]
 	w.settings, w.token = nil, 0
 	w.ticket, w.last = ticket{}, claim{}
 	w.spent, w.gated, w.late, w.stale, w.fruitless, w.splits, w.alarms, w.hurry, w.took = false, false, false, 0, 0, 0, 0, 0, 0
@@ -173,7 +182,11 @@ func (w *waiter) acquire(ctx context.Context) (*Lease, error) {
 			// release.
 			w.lineUp()
 		}
-		if lease := w.attempt(ctx); lease != nil {
+		lease = w.handedOn(ctx)
+		if lease == nil {
+			lease = w.attempt(ctx)
+		}
+		if lease != nil {
 			if w.settings.linesUp() && w.crowded != w.waited {
 				l.noteCrowd(w)
 			}
@@ -262,6 +275,7 @@ func (l *Locker) queue(w *waiter) {
 func (l *Locker) unqueue(w *waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	w.disown(func(standing) bool { return true })
 	for name := range w.settings.each() {
 		ln := l.lines[name]
 		i := slices.Index(ln.queue, w)
@@ -425,6 +439,7 @@ func (w *waiter) attempt(ctx context.Context) *Lease {
 	if s.mode == node.Read {
 		gates = 0 // readers do not split the votes
 	}
+	w.giveBack(true, "")
 	w.noticed.Store(0)
 	w.told.Store(0)
 	w.hurry, w.late, w.gated = 0, false, false
@@ -436,9 +451,13 @@ func (w *waiter) attempt(ctx context.Context) *Lease {
 	c := s.claim
 	c.Owner, c.Token, c.ticket = l.ownerName(), token, w.ticket
 	c.barges = w.barges && !s.fair
+	c.stands = c.patience > 0 && w.mayStand()
 	w.last = c
 	r := l.begin(node.Acquire, c, s.lease+l.opts.Grace, w.timeout())
 	defer r.done()
+	if c.stands {
+		w.stand(c, r.start)
+	}
 	if gates != 0 && !r.pass(ctx, gates.first()) {
 		w.gated = true
 	} else {

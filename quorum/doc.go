@@ -76,6 +76,16 @@
 // asks. Who comes while the name is free may pass it, and so may a waiter
 // when nobody has woken it for Options.Poll; with [WithFair] they do not.
 //
+// With its place a waiter names an heir, to whom a node hands the lock on when it executes
+// its holder's release, with a token that the one who releases has drawn. So the lock
+// changes hands in one round trip, and is not free in between. A waiter that a majority
+// has handed it to by one release has the lock, as if its heir's acquire had been under way
+// since it asked for the place: from then on its lease counts, for no longer than a place
+// is kept, until the first renewal. If it is not there any more, or hangs, the lock waits
+// for that time: Options.Poll and three times Options.Timeout at most. A lock is not
+// handed on to who asks for a fixed lease or for several names, nor where others listen
+// to the name's channel, as Redisson does.
+//
 // Sources: the Redis page "Distributed Locks with Redis" (read 2026-11), for the
 // algorithm and its names; Martin Kleppmann, "How to do distributed locking"
 // (2016), for fencing and what can go wrong.

@@ -22,8 +22,8 @@ import (
 // the order of their tickets, so that all come to agree on who is first, also
 // where their requests crossed. Who gets some of the nodes but not enough gives
 // them back at once and keeps its place. A place that its waiter does not ask
-// for again, about every Options.Poll, is lost after twice that and four times
-// Options.Timeout: so long can a waiter that died hold up those behind it. Of those
+// for again, every Options.Poll, is lost after that and three times Options.Timeout:
+// so long can a waiter that died hold up those behind it. Of those
 // who wait in one Locker the first asks for a place, each with the ticket that it
 // drew when it began to wait; while one of them has the name the others have none,
 // and may be passed.
@@ -40,10 +40,13 @@ type ticket struct {
 	patience time.Duration
 
 	barges bool // it takes what is free, though others are before it
+	stands bool // it leaves its claim with the place
 }
 
-// patience is how long a node keeps a place.
-func (l *Locker) patience() time.Duration { return 2*l.opts.Poll + 4*l.opts.Timeout }
+// patience is how long a node keeps a place: for more than two attempts, each a Poll
+// after the other. It is also for how long a lock is kept for one that it was handed on
+// to and that hangs.
+func (l *Locker) patience() time.Duration { return l.opts.Poll + 3*l.opts.Timeout }
 
 // standInLine draws w's ticket, if it has none.
 func (w *waiter) standInLine() {

@@ -111,11 +111,17 @@ var errDetached = fmt.Errorf("%w: it was detached", ErrNotHeld)
 // whoever has the handle can resume it until then. The lease's context ends
 // with ErrNotHeld, and so does a later Unlock.
 func (le *Lease) Detach() (Handle, error) {
-	h := le.h
+	h, l := le.h, le.h.l
+	brief := h.remaining() < h.lease/3 // it was handed on, and is not renewed yet
 	if !h.end(errDetached) {
 		return Handle{}, h.notHeld("detach")
 	}
-	h.l.vacate(h)
+	l.vacate(h)
+	if brief && !h.fixed {
+		r := l.begin(node.Extend, h.now(), h.lease+l.opts.Grace, l.timeout(h.lease))
+		r.ask(allNodes(len(l.nodes)))
+		r.done()
+	}
 	return le.Handle(), nil
 }
 
@@ -174,7 +180,7 @@ func (l *Locker) hold(ctx context.Context, r *round, s *settings) *hold {
 		mode: r.claim.mode, since: r.start, parent: ctx, leases: 1, limit: clock.Never, renewAt: clock.Never,
 		high: r.claim.Token,
 	}
-	h.claim.patience = 0 // its release leaves no place in line
+	h.claim.patience, h.claim.stands = 0, false // its release leaves no place in line
 	h.first.h, h.first.mode = h, h.mode
 	if h.mode != node.Read {
 		h.alone = 1
@@ -183,10 +189,10 @@ func (l *Locker) hold(ctx context.Context, r *round, s *settings) *hold {
 		h.owner = &h.self
 	}
 	if s.maxHold > 0 {
-		h.limit = r.start.Add(s.maxHold)
+		h.limit = l.clock.Now().Add(s.maxHold)
 	}
 	h.mayHold = r.mayHoldNow()
-	h.extended(r.start, s.lease)
+	h.extended(r.start, r.command.TTL-l.opts.Grace)
 	return h
 }
 
@@ -199,6 +205,10 @@ func (h *hold) extended(start clock.Instant, lease time.Duration) {
 	if !h.fixed && h.until < h.limit {
 		third := h.lease / 3
 		h.renewAt = start.Add(third - time.Duration(l.chance()*float64(third/10)))
+		now := l.clock.Now()
+		if left := h.until.Sub(now); left < third { // it was handed on, and unless it is over at once it gets the whole lease
+			h.renewAt = now.Add(min(l.opts.Timeout, left) / 4)
+		}
 	}
 }
 
@@ -220,10 +230,15 @@ func (l *Locker) expiry(start clock.Instant, lease time.Duration) clock.Instant 
 // schedule enters the hold's next event in the agenda. h.mu is held.
 func (h *hold) schedule() {
 	if h.renewAt < h.until {
-		h.l.agenda.put(h, h.renewAt.Add(-h.lease/30), h.renewAt)
+		h.l.agenda.put(h, h.early(), h.renewAt)
 		return
 	}
 	h.l.agenda.put(h, h.until, h.until)
+}
+
+// early is from when it may be renewed together with others. h.mu is held.
+func (h *hold) early() clock.Instant {
+	return h.renewAt.Add(-min(h.lease/30, h.until.Sub(h.renewAt)/20))
 }
 
 // run is the agenda's call: the lease is over, or due for renewal.
@@ -238,7 +253,7 @@ func (h *hold) run(now clock.Instant, batch *batch) {
 		h.expire()
 		return
 	}
-	if now >= h.renewAt.Add(-h.lease/30) {
+	if h.renewAt < h.until && now >= h.early() {
 		h.renewAt = clock.Never
 		batch.add(h)
 	}
@@ -463,6 +478,9 @@ func (h *hold) release() *round {
 	h.mu.Lock()
 	claim := h.claim
 	claim.Token = h.high
+	if claim.mode == node.Exclusive {
+		claim.next = h.l.successor(h.high)
+	}
 	mayHold, settled, expiry := h.mayHold, h.settled, h.expiry
 	h.mu.Unlock()
 	return h.l.release(claim, allNodes(len(h.l.nodes)), mayHold, settled, expiry)

@@ -106,13 +106,22 @@ func TestProgramsTakeTurns(t *testing.T) {
 }
 
 // Who is first in line and cannot come, because its program hangs, holds the others
-// up for no longer than a poll.
+// up for no longer than its place was kept, or a poll if the lock is not handed on.
 func TestWaiterThatHangsHoldsNobodyUp(t *testing.T) {
+	t.Run("handed on", func(t *testing.T) {
+		hangsInLine(t, quorum.DefaultPoll+3*quorum.DefaultTimeout)
+	})
+	t.Run("told", func(t *testing.T) {
+		hangsInLine(t, quorum.DefaultPoll, quorum.WithFixedLease(quorum.DefaultLease))
+	})
+}
+
+func hangsInLine(t *testing.T, most time.Duration, opts ...quorum.Option) {
 	inWorld(t, 3, func(w *world) {
 		holder, next := w.locker(quorum.Options{}), w.locker(quorum.Options{})
 		first, hangs := w.cuttable()
 		held := lock(t, holder, "x")
-		go func() { _, _ = first.Lock(background, "x") }()
+		go func() { _, _ = first.Lock(background, "x", opts...) }()
 		time.Sleep(100 * time.Millisecond)
 		done := make(chan time.Time)
 		go use(t, next, "x", func(*quorum.Lease) { done <- time.Now() })
@@ -120,21 +129,27 @@ func TestWaiterThatHangsHoldsNobodyUp(t *testing.T) {
 		hangs.Store(true)
 		unlock(t, held)
 		released := time.Now()
-		if took := (<-done).Sub(released); took > quorum.DefaultPoll*6/5 {
+		if took := (<-done).Sub(released); took > most*6/5 {
 			t.Errorf("the lock was free for %v", took)
 		}
 		hangs.Store(false)
 	})
 }
 
-// Nor does one who hangs for long, whose connections are there, so that it is told: it
-// is passed over until it asks again.
+// It does so once, though its connections are there, so that it is told: it is no longer
+// in line when it was handed the lock, and is passed over when it was told, until it asks
+// again.
 func TestWaiterThatHangsIsToldOnce(t *testing.T) {
+	t.Run("handed on", func(t *testing.T) { hangsForLong(t) })
+	t.Run("told", func(t *testing.T) { hangsForLong(t, quorum.WithFixedLease(quorum.DefaultLease)) })
+}
+
+func hangsForLong(t *testing.T, opts ...quorum.Option) {
 	inWorld(t, 3, func(w *world) {
 		w.delay(500*time.Microsecond, 0)
 		held := lock(t, w.locker(quorum.Options{}), "x")
 		first, hangs := w.cuttable()
-		go func() { _, _ = first.Lock(background, "x") }()
+		go func() { _, _ = first.Lock(background, "x", opts...) }()
 		time.Sleep(100 * time.Millisecond)
 		hangs.Store(true)
 		var others sync.WaitGroup
@@ -142,7 +157,7 @@ func TestWaiterThatHangsIsToldOnce(t *testing.T) {
 		for range 4 {
 			l := w.locker(quorum.Options{})
 			others.Go(func() {
-				for time.Since(began) < 3*time.Second {
+				for time.Since(began) < 5*time.Second {
 					use(t, l, "x", func(*quorum.Lease) { turns++; time.Sleep(time.Millisecond) })
 				}
 			})
@@ -192,12 +207,9 @@ type unconfirmed struct {
 	confirmations chan<- func()
 }
 
-func (n unconfirmed) Watch(name string, mode node.Mode, waiter string, wake func()) (stop func()) {
-	if waiter == "" {
-		return n.Node.Watch(name, mode, waiter, wake)
-	}
-	confirm := sync.OnceFunc(func() { n.confirmations <- wake })
-	return n.Node.Watch(name, mode, waiter, confirm)
+func (n unconfirmed) Listen(process string, hear func(node.Turn)) (stop func()) {
+	confirm := sync.OnceFunc(func() { n.confirmations <- func() { hear(node.Turn{}) } })
+	return n.Node.Listen(process, func(node.Turn) { confirm() })
 }
 
 // The release of a Redisson lock tells nobody in line, and wakes them all the same.

@@ -31,7 +31,8 @@ func TestWaiterIsWokenByTheRelease(t *testing.T) {
 // A deaf node never calls wake: all notices are lost.
 type deaf struct{ node.Node }
 
-func (deaf) Watch(string, node.Mode, string, func()) func() { return func() {} }
+func (deaf) Watch(string, node.Mode, func()) func() { return func() {} }
+func (deaf) Listen(string, func(node.Turn)) func()  { return func() {} }
 
 // Notices are hints: a waiter gets the lock without them too (S37).
 func TestWaiterWithoutNoticesPolls(t *testing.T) {

@@ -39,12 +39,18 @@ type Locker struct {
 	seen     []seen
 	learning sync.Mutex
 
-	mu     sync.Mutex
-	lines  map[string]*line
-	crowds map[string]struct{} // names that whoever wanted them last had to wait for
-	active int                 // operations under way
-	closed bool                // no new operations
-	idle   clock.Signal
+	listening sync.Once // for turns in line
+
+	mu    sync.Mutex
+	hears nodeSet // nodes that have said that they would tell of them
+
+	unwanted     [maxUnwanted]string // heirs that are not to have anything any more, the newest of them
+	nextUnwanted int
+	lines        map[string]*line
+	crowds       map[string]struct{} // names that whoever wanted them last had to wait for
+	active       int                 // operations under way
+	closed       bool                // no new operations
+	idle         clock.Signal
 }
 
 // New returns a Locker on nodes, at most 63 of them, which from now on belong to

@@ -157,8 +157,9 @@ func (h *hold) retry(err *Error) {
 		return
 	}
 	h.failed = err
-	wait := h.lease / 15
-	h.renewAt = h.l.clock.Now().Add(wait + time.Duration(h.l.chance()*float64(wait/2)))
+	now := h.l.clock.Now()
+	wait := max(time.Millisecond, min(h.lease, h.until.Sub(now))/15) // of one that was handed on there is little left
+	h.renewAt = now.Add(wait + time.Duration(h.l.chance()*float64(wait/2)))
 	h.schedule()
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -91,16 +90,21 @@ func (w *waiter) rest(ctx context.Context) bool {
 		until = min(until, l.clock.Now().Add(time.Duration(w.before())*noticeSlack))
 	}
 	if w.ticket.patience > 0 {
-		until = min(until, l.clock.Now().Add(l.opts.Poll+l.opts.Timeout)) // to keep its place, or its intent
+		until = min(until, l.clock.Now().Add(l.opts.Poll)) // to keep its place, or its intent
 	}
 	// Drawn once: the least of a new draw for each notice would be next to nothing.
 	luck := l.chance()
 	alarmed := false
+	giveBack := clock.Never // what too few nodes have handed on: nobody else can have these
 	for {
-		wake := w.signal.Wait(ctx, min(until, w.deadline))
+		wake := w.signal.Wait(ctx, min(until, giveBack, w.deadline))
 		switch {
 		case wake == clock.WakeEnded:
 			return false
+		case wake == clock.WakePassed && l.clock.Now() >= giveBack:
+			w.giveBack(true, "")
+			giveBack = clock.Never
+			continue
 		case wake == clock.WakePassed:
 			if alarmed {
 				w.alarms++
@@ -113,9 +117,15 @@ func (w *waiter) rest(ctx context.Context) bool {
 			return false // though notices have come
 		}
 		free, mute := w.wasFree()
-		noticed, told := nodeSet(w.noticed.Load()), nodeSet(w.told.Load())
+		noticed, handed := nodeSet(w.noticed.Load()), w.handedBy()
+		told := nodeSet(w.told.Load()) | handed
+		if handed != 0 && giveBack == clock.Never { // from the others it must come now
+			giveBack = l.clock.Now().Add(noticeSlack)
+		}
 		set := (free | noticed | told) &^ mute
 		switch {
+		case handed.len() >= l.need: // by one release or by several, it is for this waiter to ask
+			return true
 		case (noticed|told)&^free == 0: // no news: these notices are of this waiter's own release
 		case ((free|told)&^mute).len() >= l.need && told != 0 && w.splits < 2:
 			w.barges = w.last.number > 0 // if it has a place, whoever is before it does not listen, or does not come
@@ -150,34 +160,8 @@ func (w *waiter) listen() {
 	w.hears = true
 	for i, n := range w.l.nodes {
 		for name := range w.settings.each() {
-			w.stops = append(w.stops, n.Watch(name, w.settings.mode, "", w.wake[i]))
+			w.stops = append(w.stops, n.Watch(name, w.settings.mode, w.wake[i]))
 		}
-	}
-}
-
-// lineUp gives the waiter a ticket, and lets it be told when it is first in the line
-// of one of its names.
-func (w *waiter) lineUp() {
-	w.queues = true
-	w.standInLine()
-	for i, n := range w.l.nodes {
-		for name := range w.settings.each() {
-			w.stops = append(w.stops, n.Watch(name, node.Exclusive, w.ticket.waiter, w.turn(i)))
-		}
-	}
-}
-
-// turn returns what node i calls first when the waiter is subscribed to its turn in
-// one line, and then whenever it comes.
-func (w *waiter) turn(i int) func() {
-	var subscribed atomic.Bool
-	return func() {
-		if subscribed.Swap(true) {
-			w.told.Or(1 << i)
-		} else {
-			w.noticed.Or(1 << i) // it may have been told before that
-		}
-		w.signal.Set()
 	}
 }
 

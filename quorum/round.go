@@ -104,8 +104,12 @@ func (l *Locker) begin(kind node.Kind, c claim, ttl, timeout time.Duration) *rou
 		Retention: l.opts.FenceRetention,
 		Deadline:  r.deadline,
 	}
-	if kind == node.Acquire || kind == node.Release {
-		r.command.Ticket, r.command.Waiter, r.command.Patience, r.command.Barge = c.number, c.waiter, c.patience, c.barges
+	switch kind {
+	case node.Acquire:
+		r.command.Ticket, r.command.Waiter, r.command.Patience = c.number, c.waiter, c.patience
+		r.command.Barge, r.command.Stands = c.barges, c.stands
+	case node.Release:
+		r.command.Ticket, r.command.Waiter, r.command.Patience, r.command.Next = c.number, c.waiter, c.patience, c.next
 	}
 	clear(r.ballots)
 	r.tally = tally{nodes: len(l.nodes), need: l.need}

@@ -25,15 +25,8 @@ type call struct {
 	before   int // attempts by anybody, when it began
 	acquires int // commands of its own attempts
 
-	owner string // of the attempt
-	start clock.Instant
-	at    int64
-	ttl   time.Duration
-	heard [faults.MaxNodes]node.Status
-	told  faults.Set // nodes that were heard
-	votes faults.Set // nodes that granted it, and are not to abstain
-
-	released bool // the claim was, once
+	attempt         // the latest
+	stood   attempt // the one before, of which the claim may stand as well
 
 	names []string  // that the attempt asks for
 	mode  node.Mode // and how
@@ -48,6 +41,23 @@ type call struct {
 	until   int64      // and until when, unless it asks again
 	joined  int64      // when it came, or a node found its token too low last
 	won     bool       // its attempt was
+}
+
+// An attempt is one claim and what the nodes have answered.
+type attempt struct {
+	owner string
+	token node.Token
+	start clock.Instant
+	at    int64
+	ttl   time.Duration
+	heard [faults.MaxNodes]node.Status
+	told  faults.Set // nodes that were heard
+	votes faults.Set // nodes that granted it, and are not to abstain
+
+	released bool // the claim was, once
+
+	handed [faults.MaxNodes]node.Token // with what the nodes have handed the lock on to it
+	taken  faults.Set                  // those of which it has been told so
 }
 
 // call returns that of the current task.
@@ -72,6 +82,19 @@ func (c *Client) callOf(owner string) *call {
 	return nil
 }
 
+// attemptOf returns the call that has made the attempt of an owner, and that.
+func (c *Client) attemptOf(owner string) (*call, *attempt) {
+	for _, o := range c.calls {
+		switch {
+		case same(o.owner, owner) || owner == node.Heir(o.owner):
+			return o, &o.attempt
+		case owner == node.Heir(o.stood.owner):
+			return o, &o.stood
+		}
+	}
+	return nil, nil
+}
+
 // same reports whether two owners are one. Those of one client differ only at their
 // ends.
 func same(a, b string) bool {
@@ -90,7 +113,7 @@ func tail(owner string) (t uint32) {
 // vote notes that a node granted an attempt. One that forgot its locks must not
 // have a vote for as long as any lease may last, by true time.
 func (k *checker) vote(c *Client, s *server, owner string) {
-	o := c.callOf(owner)
+	_, o := c.attemptOf(owner)
 	if o == nil {
 		return
 	}

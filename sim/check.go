@@ -55,7 +55,9 @@ type holder struct {
 
 	until   clock.Instant // belief, by the client's clock
 	first   clock.Instant // of the round that granted it
+	since   clock.Instant // when it did
 	length  time.Duration // of the lease
+	stood   time.Duration // and of what was handed on, until it is renewed; 0 if it was not
 	fixed   bool          // it is not to be renewed by itself
 	stops   int           // of the client, when it was granted or extended last
 	high    node.Token    // the highest of its commands
@@ -129,8 +131,8 @@ func (k *checker) submitted(l *link, cmd *node.Command) {
 		o := c.call()
 		if o.owner != owner || c.plain != nil { // the textbook has one for all attempts
 			k.asks(c, o, cmd)
-			o.owner, o.start, o.at, o.ttl = owner, c.Now(), k.w.now, cmd.TTL
-			o.heard, o.told, o.votes, o.released = [faults.MaxNodes]node.Status{}, 0, 0, false
+			o.stood = o.attempt
+			o.attempt = attempt{owner: owner, token: cmd.Claims[0].Token, start: c.Now(), at: k.w.now, ttl: cmd.TTL}
 			o.attempts++
 			k.attempts++
 			k.restless(c, o)
@@ -150,7 +152,7 @@ func (k *checker) submitted(l *link, cmd *node.Command) {
 			k.remove(h)
 		}
 		g := k.end(l, cmd, h)
-		if spares := cmd.Mode == node.Read && cmd.Claims[0].Token == 0; g != nil && cmd.Claims[0].Token < g.high && c.plain == nil && !spares {
+		if spares := cmd.Claims[0].Token == 0 && (cmd.Mode == node.Read || cmd.Ticket == 0); g != nil && cmd.Claims[0].Token < g.high && c.plain == nil && !spares {
 			k.w.fail("I4", fmt.Sprintf("%s releases %q with token %d, below the %d of an acquire that may still arrive",
 				c.name, g.name, cmd.Claims[0].Token, g.high))
 		}
@@ -241,6 +243,9 @@ func (k *checker) renewed(h *holder) {
 		last = max(last, x.start)
 	}
 	lease := h.length
+	if len(h.asked) == 0 && h.stood > 0 {
+		lease = min(lease, h.stood)
+	}
 	if most := max(lease/3, min(k.w.p.Lock.Timeout, lease/3)+lease/10) + lease/10; h.c.Now().Sub(last) > most {
 		k.w.fail("I8", fmt.Sprintf("%s lost %q, and had not tried to renew it for %v", h.c.name, h.name, h.c.Now().Sub(last)))
 	}
@@ -304,14 +309,20 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 	h := &holder{c: c, name: name, owner: owner, token: token, grant: k.grants, stops: c.stops, high: token, task: w.current}
 	h.one[0] = name
 	h.names = h.one[:]
-	if o := c.callOf(owner); o != nil {
+	if o, a := c.attemptOf(owner); o != nil {
 		if h.mode = o.mode; len(o.names) > 1 {
 			h.names = slices.Clone(o.names)
 		}
 		o.won = true
-		h.first, h.won, h.fixed = o.start, c.Now(), o.fixed
-		h.length, h.until = o.ttl-k.w.p.Lock.Grace, k.promise(o.start, o.ttl)
-		k.elected(c, o, name)
+		h.first, h.since, h.won, h.fixed = a.start, c.Now(), c.Now(), o.fixed
+		h.length, h.until = a.ttl-k.w.p.Lock.Grace, k.promise(a.start, a.ttl)
+		if owner == node.Heir(a.owner) {
+			h.stood = min(a.ttl, w.patienceInLine()) - w.p.Lock.Grace
+			h.until = k.promise(a.start, h.stood+w.p.Lock.Grace)
+			k.inherits(c, a, name, token)
+		} else {
+			k.elected(c, o, name)
+		}
 	}
 	w.checkDays()
 	// What a client learns of another's clock goes on at its own rate.
@@ -353,7 +364,7 @@ func (k *checker) holds(owner string, l lease, ends func() error) {
 func (k *checker) promised(h *holder, at clock.Instant) {
 	said := h.c.Now().Add(h.lease.Remaining())
 	if longest := k.w.p.Lock.MaxHold; longest > 0 && h.c.plain == nil && k.w.program == nil {
-		at = min(at, h.first.Add(longest))
+		at = min(at, h.since.Add(longest))
 	}
 	if said > at && h.lease.Remaining() > 0 {
 		k.w.fail("I3", fmt.Sprintf("%s is promised %q for %v longer than it may rely on it", h.c.name, h.name, said.Sub(at)))

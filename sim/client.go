@@ -64,6 +64,7 @@ type backlog struct {
 	message *message
 	link    *link
 	notice  notice // that came over link
+	handed  *handover
 	reset   uint32
 }
 
@@ -248,6 +249,8 @@ func (c *Client) resume() {
 			b.message.link.receive(b.message)
 		case b.notice != notice{}:
 			b.link.noticed(b.notice)
+		case b.handed != nil:
+			b.handed.link.handedOn(b.handed)
 		case b.reset != 0:
 			b.link.reset(b.reset)
 		default:

@@ -217,7 +217,7 @@ func (k *checker) stands(c *Client, owner string) {
 
 // patienceInLine is for how long a node keeps a place, or an intent, unless its
 // waiter asks again.
-func (w *world) patienceInLine() time.Duration { return 2*w.p.Lock.Poll + 4*w.p.Lock.Timeout }
+func (w *world) patienceInLine() time.Duration { return w.p.Lock.Poll + 3*w.p.Lock.Timeout }
 
 // outlasts reports whether a mark of one that waits would be there for longer, or
 // for ever: so a dead one would hold up those behind it.

@@ -50,6 +50,7 @@ func (k *checker) noHoldAndWait(s *server, name string, before *node.State) {
 		return
 	}
 	owner := before.Fields[0].Name
+	k.noIdleHeir(s, name, owner)
 	for _, c := range w.clients {
 		l := c.links[s.number]
 		if c.dead || c.stopped > 0 || !l.clear() {
@@ -166,7 +167,7 @@ func (k *checker) firstOn(s *server, name string) (waiter string) {
 			if g := k.released(p.c, owner); g != nil && g.waiter != "" && served(g.waiter) {
 				return g.waiter
 			}
-			if o := p.c.callOf(owner); o != nil && served(o.waiter) {
+			if o, _ := p.c.attemptOf(owner); o != nil && served(o.waiter) {
 				return o.waiter
 			}
 		}

@@ -109,9 +109,8 @@ type message struct {
 }
 
 type watcher struct {
-	topic  string // that it is subscribed to
-	notice notice // that wakes it
-	wake   func()
+	topic string // that it is subscribed to
+	wake  func(node.Turn)
 }
 
 // shared is before the name in the topic of readers and writers, who have a
@@ -130,6 +129,14 @@ func topic(name string, mode node.Mode) string {
 // or, on the channel of the waiters of a process, whose turn it is in the line of a
 // name.
 type notice struct{ topic, turn string }
+
+// A handover is what comes in place of a notice of a turn when the lock was handed on.
+type handover struct {
+	link  *link
+	topic string
+	turn  node.Turn // without a Life
+	runID string    // of the server that did so
+}
 
 // A channel is the topic of the waiters of one process.
 type channel struct{ process, topic string }
@@ -495,13 +502,17 @@ func (l *link) reset(conn uint32) {
 }
 
 // Watch implements node.Node.
-func (l *link) Watch(name string, mode node.Mode, waiter string, wake func()) (stop func()) {
-	v := &watcher{topic: topic(name, mode), wake: wake}
-	v.notice.topic = v.topic
-	if waiter != "" {
-		v.topic = l.w.channel(waiter)
-		v.notice = notice{v.topic, name}
-	}
+func (l *link) Watch(name string, mode node.Mode, wake func()) (stop func()) {
+	return l.attend(topic(name, mode), func(node.Turn) { wake() })
+}
+
+// Listen implements node.Node.
+func (l *link) Listen(process string, hear func(node.Turn)) (stop func()) {
+	return l.attend(l.w.channel(process), hear)
+}
+
+func (l *link) attend(topic string, wake func(node.Turn)) (stop func()) {
+	v := &watcher{topic, wake}
 	first := !slices.ContainsFunc(l.watchers, func(o *watcher) bool { return o.topic == v.topic })
 	l.watchers = append(l.watchers, v)
 	switch {
@@ -513,7 +524,7 @@ func (l *link) Watch(name string, mode node.Mode, waiter string, wake func()) (s
 	case first || !l.n.listening(l, v.topic):
 		l.subscribe([]string{v.topic})
 	default:
-		wake()
+		wake(node.Turn{})
 	}
 	return func() {
 		l.watchers = slices.DeleteFunc(l.watchers, func(o *watcher) bool { return o == v })
@@ -539,18 +550,25 @@ func (l *link) subscribe(names []string) {
 
 // subscribed wakes those whose subscription has begun.
 func (l *link) subscribed(topic string) {
-	for _, v := range l.watchers {
-		if v.topic == topic {
-			v.wake()
-		}
-	}
+	l.notify(topic, node.Turn{})
 }
 
 // noticed wakes those whom a notice is for.
-func (l *link) noticed(n notice) {
+func (l *link) noticed(n notice) { l.notify(n.topic, node.Turn{Name: n.turn}) }
+
+// handedOn tells the client that a lock was handed on to it.
+func (l *link) handedOn(h *handover) {
+	if life := l.census.Life(); life != nil && life.ID == h.runID {
+		h.turn.Life = life
+	}
+	l.w.check.isTold(l, h)
+	l.notify(h.topic, h.turn)
+}
+
+func (l *link) notify(topic string, t node.Turn) {
 	for _, v := range l.watchers {
-		if v.notice == n {
-			v.wake()
+		if v.topic == topic {
+			v.wake(t)
 		}
 	}
 }

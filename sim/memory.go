@@ -13,7 +13,7 @@ import (
 // are asked about times that do not come to pass.
 type Memory interface {
 	Apply(now model.Time, cmd node.Command) (reply node.Reply, published []model.Notice)
-	Told(name, waiter string)
+	Tell(now model.Time, n model.Notice, waiter string, others bool) (owner string, token node.Token)
 	State(now model.Time, name string, state *node.State) error
 	Keeps(now model.Time, name, owner string, mode node.Mode) (until model.Time, ok bool)
 	Dump(now model.Time) []model.Entry

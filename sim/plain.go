@@ -169,7 +169,7 @@ func (b *textbook) notified(ctx context.Context, name string) bool {
 	if b.watched == nil {
 		b.watched = &signal{owner: b.c}
 		for _, l := range b.c.listed {
-			l.Watch(name, node.Exclusive, "", b.watched.Set)
+			l.Watch(name, node.Exclusive, b.watched.Set)
 		}
 	}
 	return b.watched.Wait(ctx, clock.Never) == clock.WakeSet

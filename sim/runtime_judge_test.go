@@ -47,6 +47,7 @@ type counts struct {
 	needed                                       int // grants that take more than a majority
 	inTurn                                       int // grants to one in line while another waited that enough nodes knew
 	readersLast                                  int // turns of readers who go on until everybody was served
+	handed                                       int // locks that a node has handed on
 }
 
 func (c *counts) add(d counts) {
@@ -61,6 +62,7 @@ func (c *counts) add(d counts) {
 	c.needed += d.needed
 	c.inTurn += d.inTurn
 	c.readersLast += d.readersLast
+	c.handed += d.handed
 }
 
 // A holder is an owner that has a lock.

@@ -75,6 +75,25 @@ func (r *runtimeWorld) votes(owner string, number int) {
 	r.attempts[owner].granted |= faults.Of(number)
 }
 
+// inherits sees that a node has handed a lock on to the heir of an attempt.
+func (r *runtimeWorld) inherits(heir string, number int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := r.attempts[heir]
+	if a == nil {
+		a = new(attempt)
+		for owner, of := range r.attempts {
+			if node.Heir(owner) == heir {
+				*a = *of
+			}
+		}
+		a.granted, a.released = 0, false
+		r.attempts[heir] = a
+		r.counts.handed++
+	}
+	a.granted |= faults.Of(number)
+}
+
 // stands finds out, when an attempt of one that waits in line has failed, whether so
 // many nodes know it that nobody can overtake it.
 func (r *runtimeWorld) stands(owner string) {

@@ -93,23 +93,48 @@ func (l *link) answer(q *request, r node.Reply) bool {
 }
 
 // Watch implements node.Node.
-func (l *link) Watch(name string, mode node.Mode, waiter string, wake func()) (stop func()) {
-	var mu sync.Mutex // held during wake, so that none begins when stop has returned
-	stopped := false
-	unwatch := l.w.server.Watch(name, mode, waiter, func() {
-		l.w.carry(toClient, l.w.connection(), notice, func() {
-			mu.Lock()
-			defer mu.Unlock()
-			if !stopped && !l.c.dead.Load() {
-				wake()
+func (l *link) Watch(name string, mode node.Mode, wake func()) (stop func()) {
+	var gate gate
+	return gate.closes(l.w.server.Watch(name, mode, func() { l.notice(&gate, wake) }))
+}
+
+// Listen implements node.Node.
+func (l *link) Listen(process string, hear func(node.Turn)) (stop func()) {
+	var gate gate
+	return gate.closes(l.w.server.Listen(process, func(t node.Turn) {
+		l.notice(&gate, func() {
+			if t.Owner != "" {
+				l.w.r.inherits(t.Owner, l.w.number)
 			}
-		}, nil)
-	})
+			hear(t)
+		})
+	}))
+}
+
+// notice takes what the server publishes to the client.
+func (l *link) notice(gate *gate, tell func()) {
+	l.w.carry(toClient, l.w.connection(), notice, func() {
+		gate.mu.Lock()
+		defer gate.mu.Unlock()
+		if !gate.closed && !l.c.dead.Load() {
+			tell()
+		}
+	}, nil)
+}
+
+// A gate keeps calls from beginning when it is closed.
+type gate struct {
+	mu     sync.Mutex // held during each
+	closed bool
+}
+
+// closes returns what ends a subscription, and closes the gate.
+func (g *gate) closes(unwatch func()) (stop func()) {
 	return func() {
 		unwatch()
-		mu.Lock()
-		defer mu.Unlock()
-		stopped = true
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.closed = true
 	}
 }
 

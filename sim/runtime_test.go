@@ -71,7 +71,7 @@ func TestRuntimeAgreesWithTheSimulator(t *testing.T) {
 	t.Logf("%d seeds: %+v", seeds, all)
 	outcomes := []int{all.grants, all.extended, all.lost}
 	if !testing.Short() {
-		outcomes = append(outcomes, all.shared, all.downgraded, all.upgrades, all.several, all.joint, all.needed, all.inTurn, all.readersLast)
+		outcomes = append(outcomes, all.shared, all.downgraded, all.upgrades, all.several, all.joint, all.needed, all.inTurn, all.readersLast, all.handed)
 	}
 	if slices.Contains(outcomes, 0) {
 		t.Error("the plans did not reach every outcome")

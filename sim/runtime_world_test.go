@@ -208,7 +208,7 @@ func (r *runtimeWorld) finish() {
 	}
 	live.Wait()
 	// A late copy of a command leaves a place for as long as a waiter that died.
-	place := 2*r.p.Lock.Poll + 4*r.p.Lock.Timeout
+	place := r.p.Lock.Poll + 3*r.p.Lock.Timeout
 	gone := r.clock.Now().Add(2*longest + place + r.slack)
 	for ; r.keys(core) > 0; r.sleep(context.Background(), 10*time.Millisecond) {
 		if r.clock.Now() >= gone {

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"math/bits"
+	"slices"
 	"strconv"
 	"time"
 
@@ -40,7 +41,17 @@ type server struct {
 	serveAt int64
 
 	listeners []listener
+	heirs     []heir
 	random    random
+}
+
+// An heir was handed a lock by the node: the last of each name.
+type heir struct {
+	c           *Client
+	link        *link // over which it is told
+	name, owner string
+	at          int64
+	idle        int64 // when it was seen first that it is of no use any more
 }
 
 // A listener is a connection that subscribed to a name.
@@ -164,13 +175,8 @@ func (s *server) execute(m *message) {
 			mode = node.Read
 		}
 		for i := range published {
-			s.publish(notice{topic: topic(published[i].Name, mode)})
-			for _, waiter := range published[i].Line {
-				if s.publish(notice{w.channel(waiter), published[i].Name}) {
-					s.mem.Told(published[i].Name, waiter)
-					break
-				}
-			}
+			others := s.publish(notice{topic: topic(published[i].Name, mode)}, nil)
+			s.tell(now, published[i], others)
 		}
 	}
 	if m.copy {
@@ -218,12 +224,36 @@ func (s *server) listening(l *link, name string) bool {
 	return false
 }
 
-// publish sends a notice to everybody who listens, and reports whether anybody
-// does. It forgets those who are no longer there.
-func (s *server) publish(n notice) (heard bool) {
+// tell tells the first in line who listens that it is its turn, or hands the lock on to
+// it.
+func (s *server) tell(now model.Time, n model.Notice, others bool) {
+	for _, waiter := range n.Line {
+		turn := notice{s.w.channel(waiter), n.Name}
+		if !slices.ContainsFunc(s.listeners, func(o listener) bool { return o.name == turn.topic && o.there() }) {
+			continue
+		}
+		first := s.w.check.firstInLine(s, n.Name, now)
+		owner, token := s.mem.Tell(now, n, waiter, others)
+		if owner == "" {
+			s.publish(turn, nil)
+			return
+		}
+		s.w.check.handsOn(s, heir{name: n.Name, owner: owner, at: s.w.now}, token, waiter == first)
+		s.w.logKey(s, n.Name)
+		s.publish(turn, &node.Turn{Name: n.Name, Owner: owner, Token: token})
+		return
+	}
+}
+
+// there reports whether the connection is.
+func (o *listener) there() bool { return o.conn == o.link.conn && !o.link.closed && !o.link.c.dead }
+
+// publish sends a notice, or that a lock was handed on, to everybody who listens, and
+// reports whether anybody does. It forgets those who are no longer there.
+func (s *server) publish(n notice, handed *node.Turn) (heard bool) {
 	kept := s.listeners[:0]
 	for _, o := range s.listeners {
-		if o.conn != o.link.conn || o.link.c.dead {
+		if !o.there() {
 			continue
 		}
 		kept = append(kept, o)
@@ -236,6 +266,10 @@ func (s *server) publish(n notice) (heard bool) {
 			continue
 		}
 		at := s.w.now + int64(o.link.random.within(s.w.p.Network.Delay))
+		if handed != nil {
+			s.w.plan(at, evGrant, &handover{o.link, n.topic, *handed, s.runID}, 0)
+			continue
+		}
 		s.w.plan(at, evNotice, o.link, s.w.number(n))
 	}
 	s.listeners = kept

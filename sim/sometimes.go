@@ -78,6 +78,7 @@ const (
 	HeldJointly
 	JointGivenBack
 	JointLost
+	HandedOn
 	marks
 )
 
@@ -156,6 +157,7 @@ var Marks = [marks]string{
 	HeldJointly:       "two Lockers' locks were held as one",
 	JointGivenBack:    "one lock was given back for want of the other",
 	JointLost:         "one of two locks that were held as one was lost",
+	HandedOn:          "a node handed a lock on to the first in line",
 }
 
 func (m Mark) String() string { return Marks[m] }

@@ -235,6 +235,17 @@ func (w *world) happen(at int64, slot int32) {
 			w.sometimes(FreedByNotice)
 			l.noticed(w.names[e.ref])
 		}
+	case evGrant:
+		h := what.(*handover)
+		c := h.link.c
+		w.stir(e.kind, uint64(c.number)<<8|uint64(h.link.n.number), uint64(h.turn.Token))
+		switch {
+		case c.dead:
+		case c.stopped > 0:
+			c.backlog = append(c.backlog, backlog{handed: h})
+		default:
+			h.link.handedOn(h)
+		}
 	case evSweep:
 		c := what.(*Client)
 		w.stir(e.kind, uint64(c.number), 0)

@@ -65,9 +65,9 @@ func (s *Server) acquireFair(now Time, cmd node.Command) (reply node.Reply, publ
 	for _, one := range wants {
 		inTheWay := one.inTheWay(cmd)
 		if cmd.Patience > 0 && (inTheWay || turn) {
-			s.keepPlace(now, one.queue, one.name, cmd)
+			s.keepPlace(now, one.queue, one.name, cmd, r.Fence)
 		} else if cmd.Patience > 0 && s.leave(one.queue, one.name, cmd.Waiter) && one.queue.kind != none {
-			published = s.publish(now, one.name) // it cannot have the name, and leaves it to others
+			published = s.publish(now, one.name, node.Command{}) // it cannot have the name, and leaves it to others
 		}
 		if !inTheWay {
 			continue
@@ -104,15 +104,22 @@ func (s *Server) releaseFair(now Time, cmd node.Command) (reply node.Reply, publ
 		queues := err == nil // what is of another type must not keep the lock
 		left := queues && cmd.Patience <= 0 && s.leave(queue, c.Name, cmd.Waiter)
 		released := s.remove(lock, c.Owner)
+		if !released && cmd.Patience <= 0 && lock.kind == hash {
+			released = s.remove(lock, node.Heir(c.Owner))
+		}
 		wrong = wrong || lock.kind != none && lock.kind != hash
 		if released && queues && cmd.Patience > 0 {
-			s.keepPlace(now, queue, c.Name, cmd)
+			s.keepPlace(now, queue, c.Name, cmd, node.MaxToken)
 		}
 		if !released {
 			reply.Status = node.Absent
 		}
 		if lock.kind == none && (released || left && queue.kind != none) {
-			published = s.publish(now, c.Name)
+			by := cmd
+			if !released {
+				by.Next = 0
+			}
+			published = s.publish(now, c.Name, by)
 		}
 	}
 	if wrong {
@@ -172,7 +179,8 @@ func (s *Server) unqueue(queue *key, waiter string) bool {
 	return true
 }
 
-func (s *Server) keepPlace(now Time, queue *key, name string, cmd node.Command) {
+// keepPlace makes a place, with the heir if the claim stands and its token is above fence.
+func (s *Server) keepPlace(now Time, queue *key, name string, cmd node.Command, fence node.Token) {
 	expires := now + life(cmd.Patience)
 	p := place{waiter: cmd.Waiter, ticket: cmd.Ticket}
 	s.change(queue)
@@ -181,7 +189,11 @@ func (s *Server) keepPlace(now Time, queue *key, name string, cmd node.Command) 
 		queue.line = slices.Delete(queue.line, i, i+1)
 	}
 	p.kept = s.found(s.kept(name, &p))
-	s.put(p.kept, untold, expires)
+	says := untold
+	if c := &cmd.Claims[0]; cmd.Stands && c.Token > fence {
+		says = node.Heir(c.Owner)
+	}
+	s.put(p.kept, says, expires)
 	if queue.kind == none || queue.expires == Never || queue.expires < expires {
 		queue.kind, queue.expires = queued, expires
 	}
@@ -196,18 +208,43 @@ type place struct {
 	kept   *key // that is there as long as the place is kept; nil if it has to be looked up
 }
 
-// What a PlaceKey says of its waiter.
+// What a PlaceKey says of its waiter, unless it is its heir.
 const (
 	untold = "1"
 	told   = "told"
 )
 
-// Told notes that one in line for a name was told that it is its turn.
-func (s *Server) Told(name, waiter string) {
-	if place := s.place(name, waiter); place != nil && place.kind != none {
+// Tell tells one of a notice's Line, who listens. If the lock is handed on it is the
+// owner that is returned, and the token; otherwise it is noted that it was told. others
+// says that somebody listens on the name's own channel.
+func (s *Server) Tell(now Time, n Notice, waiter string, others bool) (owner string, token node.Token) {
+	place := s.place(n.Name, waiter)
+	if place == nil || place.kind == none {
+		return "", 0
+	}
+	lock, fence := s.lookUp(now, n.Name)
+	queue, err := s.queue(now, s.of(n.Name))
+	seen, unread := fence.token()
+	if place.text == untold || place.text == told || others || err != nil || unread != nil || n.Next <= seen || place.expires <= now || lock.kind != none || !s.isFirst(now, queue, n.Name, waiter) {
 		s.change(place)
 		place.text = told
+		return "", 0
 	}
+	owner = place.text
+	s.create(lock, owner, place.expires)
+	s.setFence(fence, n.Next, n.Kept)
+	s.leave(queue, n.Name, waiter)
+	return owner, n.Next
+}
+
+// isFirst reports whether nobody who has kept his place is before a waiter.
+func (s *Server) isFirst(now Time, queue *key, name, waiter string) bool {
+	for i := range queue.line {
+		if kept := s.kept(name, &queue.line[i]); kept != nil && kept.alive(now) {
+			return queue.line[i].waiter == waiter
+		}
+	}
+	return false
 }
 
 // inTurn orders places.

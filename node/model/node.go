@@ -91,10 +91,10 @@ func (n *Node) Submit(cmd node.Command, reply func(node.Reply)) {
 	}
 	if len(n.open) == 0 && n.delay == 0 && !n.hung && !n.mute { // nothing to wait for
 		result, published := n.execute(now, cmd)
-		woken := n.woken(published, cmd)
+		woken := n.woken(n.serverTime(now), published, cmd)
 		n.mu.Unlock()
 		reply(result)
-		wakeAll(woken)
+		makeAll(woken)
 		return
 	}
 	n.enqueue(now, cmd, reply)
@@ -184,8 +184,8 @@ func (n *Node) work(now clock.Instant) (calls []func()) {
 		if r.execute <= now {
 			result, published := n.execute(now, r.cmd)
 			r.result, r.execute = result, clock.Never
-			if woken := n.woken(published, r.cmd); len(woken) > 0 {
-				calls = append(calls, func() { wakeAll(woken) })
+			if woken := n.woken(n.serverTime(now), published, r.cmd); len(woken) > 0 {
+				calls = append(calls, func() { makeAll(woken) })
 			}
 		}
 		if !r.done && min(r.answer, r.cmd.Deadline) <= now {
@@ -223,7 +223,7 @@ func (n *Node) Down(down bool) {
 	}
 	woken := n.connected()
 	n.mu.Unlock()
-	wakeAll(woken)
+	makeAll(woken)
 }
 
 // Hang makes the server accept commands and neither execute nor answer them, or
@@ -233,7 +233,7 @@ func (n *Node) Hang(hang bool) {
 	n.hung = hang
 	woken := n.connected()
 	n.mu.Unlock()
-	wakeAll(woken)
+	makeAll(woken)
 }
 
 // DropReplies makes the answers get lost, or arrive again: commands are
@@ -265,7 +265,7 @@ func (n *Node) Restart(empty bool) {
 	n.begin(n.clock.Now())
 	woken := n.connected()
 	n.mu.Unlock()
-	wakeAll(woken)
+	makeAll(woken)
 }
 
 // SetLife changes what the node reports about the server's life until the next

@@ -251,8 +251,8 @@ func TestStepMovesTheServersClockAlone(t *testing.T) {
 func TestStopDuringWake(t *testing.T) {
 	n := model.New(clock.Runtime(), "a")
 	stopSecond, beginning, woken := func() {}, true, false
-	n.Watch("n", node.Exclusive, "", func() { stopSecond() })
-	stopSecond = n.Watch("n", node.Exclusive, "", func() { woken, beginning = !beginning, false })
+	n.Watch("n", node.Exclusive, func() { stopSecond() })
+	stopSecond = n.Watch("n", node.Exclusive, func() { woken, beginning = !beginning, false })
 	n.Publish("n")
 	if woken {
 		t.Error("woken after stop")
@@ -270,16 +270,16 @@ func TestWakes(t *testing.T) {
 			}
 			woken = nil
 		}
-		stopA := n.Watch("a", node.Exclusive, "", add("a"))
+		stopA := n.Watch("a", node.Exclusive, add("a"))
 		expect("at the beginning", "a")
-		n.Watch("b", node.Exclusive, "", add("b"))
-		n.Watch("{a}", node.Exclusive, "", add("a in braces")) // by Redisson's rule the same channel
+		n.Watch("b", node.Exclusive, add("b"))
+		n.Watch("{a}", node.Exclusive, add("a in braces")) // by Redisson's rule the same channel
 		expect("at the beginning", "b", "a in braces")
 		n.Publish(node.Channel("a"))
 		expect("a notice", "a", "a in braces")
 		n.Hang(true)
 		n.Publish(node.Channel("a"))
-		n.Watch("c", node.Exclusive, "", add("c"))
+		n.Watch("c", node.Exclusive, add("c"))
 		expect("hanging")
 		n.Hang(false)
 		expect("no longer hanging", "a", "a in braces", "b", "c")

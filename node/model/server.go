@@ -54,9 +54,12 @@ type Server struct {
 type Notice struct {
 	Name string
 	// Line is who waits in line for it, the first of them that was not told since it
-	// asked. Of these the first who listens on its own channel is told, which Told
-	// notes; no line, nobody.
+	// asked. Of these the first who listens on its own channel is told: see Tell. No
+	// line, nobody.
 	Line []string
+
+	Next node.Token // with which the lock may be handed on; 0: it may not
+	Kept Time       // until when that is then the fence
 }
 
 // looks is among how many that wait in line one is sought who listens.
@@ -129,9 +132,9 @@ func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published 
 		case cmd.Ticket > 0:
 			return s.releaseFair(now, cmd)
 		case len(cmd.Claims) > 1:
-			return s.releaseAll(now, cmd.Claims, now+retention)
+			return s.releaseAll(now, cmd)
 		}
-		return s.release(now, cmd.Claims[0], now+retention)
+		return s.release(now, cmd)
 	case node.Extend:
 		if cmd.Mode == node.Read {
 			return s.extendRead(now, cmd.Claims, now+ttl), nil
@@ -221,9 +224,10 @@ func (s *Server) create(lock *key, owner string, expires Time) {
 	lock.fields = append(lock.fields[:0], node.Field{Name: owner, Value: "1"})
 }
 
-func (s *Server) release(now Time, c node.Claim, kept Time) (reply node.Reply, published []Notice) {
+func (s *Server) release(now Time, cmd node.Command) (reply node.Reply, published []Notice) {
+	c := cmd.Claims[0]
 	lock, fence := s.lookUp(now, c.Name)
-	if err := s.raise(fence, c.Token, kept); err != nil {
+	if err := s.raise(fence, c.Token, now+life(cmd.Retention)); err != nil {
 		return failure(err), nil
 	}
 	if lock.kind != none && lock.kind != hash {
@@ -233,17 +237,17 @@ func (s *Server) release(now Time, c node.Claim, kept Time) (reply node.Reply, p
 	case !mine:
 		return node.Reply{Status: node.Absent}, nil
 	case lock.kind == none:
-		return node.Reply{Status: node.Released}, s.publish(now, c.Name)
+		return node.Reply{Status: node.Released}, s.publish(now, c.Name, cmd)
 	}
 	return node.Reply{Status: node.Released}, nil
 }
 
 // releaseAll is release for several claims of one owner and token.
-func (s *Server) releaseAll(now Time, claims []node.Claim, kept Time) (reply node.Reply, published []Notice) {
-	c := claims[0]
+func (s *Server) releaseAll(now Time, cmd node.Command) (reply node.Reply, published []Notice) {
+	claims, c := cmd.Claims, cmd.Claims[0]
 	for i := range claims {
 		_, fence := s.lookUp(now, claims[i].Name)
-		if err := s.raise(fence, c.Token, kept); err != nil {
+		if err := s.raise(fence, c.Token, now+life(cmd.Retention)); err != nil {
 			return failure(err), nil
 		}
 	}
@@ -257,7 +261,7 @@ func (s *Server) releaseAll(now Time, claims []node.Claim, kept Time) (reply nod
 			continue
 		}
 		if lock.kind == none {
-			published = s.publish(now, claims[i].Name)
+			published = s.publish(now, claims[i].Name, cmd)
 		}
 	}
 	if wrong {
@@ -357,17 +361,20 @@ func (s *Server) breakLock(now Time, claims []node.Claim, kept Time) (reply node
 		return node.Reply{Status: node.Absent}, nil
 	}
 	s.erase(lock)
-	return node.Reply{Status: node.Released}, s.publish(now, c.Name)
+	return node.Reply{Status: node.Released}, s.publish(now, c.Name, node.Command{})
 }
 
-// publish tells of name, and of who waits in line for it.
-func (s *Server) publish(now Time, name string) []Notice {
+// publish tells of name, which cmd has released, and of who waits in line for it.
+func (s *Server) publish(now Time, name string, cmd node.Command) []Notice {
 	n := Notice{Name: name}
+	if cmd.Next > 0 {
+		n.Next, n.Kept = cmd.Next, now+life(cmd.Retention)
+	}
 	before := len(s.inLine)
 	if queue, err := s.queue(now, s.of(name)); err == nil {
 		for i := range queue.line[:min(looks, len(queue.line))] {
 			p := &queue.line[i]
-			if kept := s.kept(name, p); kept != nil && kept.alive(now) && kept.text == untold {
+			if kept := s.kept(name, p); kept != nil && kept.alive(now) && kept.text != told {
 				s.inLine = append(s.inLine, p.waiter)
 				n.Line = s.inLine[before:]
 			}

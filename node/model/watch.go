@@ -10,16 +10,21 @@ import (
 
 type watcher struct {
 	mu      sync.Mutex // held during a call of wake, so that stop can promise that no more begin
-	wake    func()
-	name    string // which a waiter in line is told; "" on a name's own channel
+	wake    func(node.Turn)
 	stopped bool
 }
 
-func (w *watcher) call() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.stopped {
-		w.wake()
+// A call is one of wake that is to be made.
+type call struct {
+	*watcher
+	turn node.Turn
+}
+
+func (c *call) make() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.stopped {
+		c.wake(c.turn)
 	}
 }
 
@@ -29,26 +34,34 @@ func (w *watcher) stop() {
 	w.stopped = true
 }
 
-func wakeAll(woken []*watcher) {
-	for _, w := range woken {
-		w.call()
+func makeAll(calls []call) {
+	for _, c := range calls {
+		c.make()
 	}
 }
 
-// Watch calls wake when a release of name in this mode is published, or when the
-// waiter is told that it is its turn; and at once, or as soon as the server is no
-// longer down or hung. stop waits for a call of wake that is under way.
-func (n *Node) Watch(name string, mode node.Mode, waiter string, wake func()) (stop func()) {
-	channel, w := channel(name, mode), &watcher{wake: wake}
-	if waiter != "" {
-		channel, w.name = node.WaiterChannel(waiter), name
-	}
+// Watch calls wake when a release of name in this mode is published; and at once, or
+// as soon as the server is no longer down or hung. stop waits for a call of wake that
+// is under way.
+func (n *Node) Watch(name string, mode node.Mode, wake func()) (stop func()) {
+	return n.subscribe(channel(name, mode), func(node.Turn) { wake() })
+}
+
+// Listen calls hear with what the waiters of a process are told; and at once, or as soon
+// as the server is no longer down or hung. stop waits for a call of hear that is under
+// way.
+func (n *Node) Listen(process string, hear func(node.Turn)) (stop func()) {
+	return n.subscribe(node.WaiterChannel(process), hear)
+}
+
+func (n *Node) subscribe(channel string, wake func(node.Turn)) (stop func()) {
+	w := &watcher{wake: wake}
 	n.mu.Lock()
 	n.watchers[channel] = append(n.watchers[channel], w)
 	up := n.listening()
 	n.mu.Unlock()
 	if up {
-		w.call()
+		(&call{watcher: w}).make()
 	}
 	return func() {
 		n.unwatch(channel, w)
@@ -69,7 +82,7 @@ func (n *Node) Publish(channel string) {
 	n.mu.Lock()
 	woken := n.listeners(channel)
 	n.mu.Unlock()
-	wakeAll(woken)
+	makeAll(woken)
 }
 
 func (n *Node) unwatch(channel string, w *watcher) {
@@ -87,7 +100,7 @@ func (n *Node) listening() bool { return !n.closed && !n.down && !n.hung }
 
 // woken returns who is to be told of what cmd has published. A Break tells both
 // channels, which is once for nothing: what mode the lock had is gone.
-func (n *Node) woken(published []Notice, cmd node.Command) (all []*watcher) {
+func (n *Node) woken(now Time, published []Notice, cmd node.Command) (all []call) {
 	if len(n.watchers) == 0 || len(published) == 0 {
 		return nil
 	}
@@ -100,38 +113,47 @@ func (n *Node) woken(published []Notice, cmd node.Command) (all []*watcher) {
 		mode = node.Read
 	}
 	for _, p := range published {
-		all = append(all[:len(all):len(all)], n.listeners(channel(p.Name, mode))...)
+		others := n.listeners(channel(p.Name, mode))
+		all = append(all, others...)
 		for _, waiter := range p.Line {
-			if process := n.listeners(node.WaiterChannel(waiter)); len(process) > 0 {
-				n.server.Told(p.Name, waiter)
-				for _, w := range process {
-					if w.name == p.Name {
-						all = append(all, w)
-					}
-				}
-				break
+			process := n.listeners(node.WaiterChannel(waiter))
+			if len(process) == 0 {
+				continue
 			}
+			turn := node.Turn{Name: p.Name}
+			if turn.Owner, turn.Token = n.server.Tell(now, p, waiter, len(others) > 0); turn.Owner != "" {
+				turn.Life = n.life
+			}
+			for i := range process {
+				process[i].turn = turn
+			}
+			all = append(all, process...)
+			break
 		}
 	}
 	return all
 }
 
-func (n *Node) listeners(channel string) []*watcher {
+// listeners returns the calls to be made of those who are subscribed to a channel.
+func (n *Node) listeners(channel string) (all []call) {
 	if !n.listening() {
 		return nil
 	}
-	return n.watchers[channel]
+	for _, w := range n.watchers[channel] {
+		all = append(all, call{watcher: w})
+	}
+	return all
 }
 
 // connected returns everybody, because all subscriptions begin anew, or nobody
 // if they cannot.
-func (n *Node) connected() []*watcher {
+func (n *Node) connected() []call {
 	if !n.listening() {
 		return nil
 	}
-	var all []*watcher
+	var all []call
 	for _, channel := range slices.Sorted(maps.Keys(n.watchers)) {
-		all = append(all, n.watchers[channel]...)
+		all = append(all, n.listeners(channel)...)
 	}
 	return all
 }

@@ -2,6 +2,7 @@ package nodetest
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -151,10 +152,11 @@ func (f fixture) within(wait func()) {
 	}
 }
 
-// A bell counts calls of wake.
+// A bell counts calls of wake, and has what was handed on.
 type bell struct {
-	rings chan struct{}
-	stop  func()
+	rings  chan struct{}
+	handed chan node.Turn
+	stop   func()
 }
 
 // watch watches a name, and returns when the subscription has begun.
@@ -165,7 +167,8 @@ func (f fixture) watch(name string) bell {
 
 func (f fixture) watchIn(name string, mode node.Mode) bell {
 	f.Helper()
-	return f.watchAs(name, mode, "")
+	b := newBell()
+	return f.begun(b, f.Node.Watch(name, mode, func() { b.rings <- struct{}{} }))
 }
 
 // watchFor watches for a waiter in line for name.
@@ -177,14 +180,26 @@ func (f fixture) watchFor(waiter string) bell {
 // watchName watches for a waiter in the line of another name.
 func (f fixture) watchName(name, waiter string) bell {
 	f.Helper()
-	return f.watchAs(name, node.Exclusive, waiter)
+	b := newBell()
+	process, _, _ := strings.Cut(waiter, ":")
+	return f.begun(b, f.Node.Listen(process, func(t node.Turn) {
+		if t.Name == "" || t.Name == name && t.Owner == "" {
+			b.rings <- struct{}{}
+		} else if t.Name == name {
+			b.handed <- t
+		}
+	}))
 }
 
-func (f fixture) watchAs(name string, mode node.Mode, waiter string) bell {
+func newBell() bell {
+	return bell{rings: make(chan struct{}, 1000), handed: make(chan node.Turn, 1000)}
+}
+
+// begun returns the bell when its subscription has begun.
+func (f fixture) begun(b bell, stop func()) bell {
 	f.Helper()
-	b := bell{rings: make(chan struct{}, 1000)}
-	b.stop = f.Node.Watch(name, mode, waiter, func() { b.rings <- struct{}{} })
-	f.Cleanup(b.stop)
+	b.stop = stop
+	f.Cleanup(stop)
 	f.rings(b)
 	b.drain()
 	return b
@@ -340,7 +355,7 @@ var closeRules = []rule{
 		b.drain()
 		f.must(f.Do("PUBLISH", node.Channel(name), "0"))
 		b.stop()
-		if stop := f.Node.Watch(name, node.Exclusive, "", func() {}); stop == nil {
+		if stop := f.Node.Watch(name, node.Exclusive, func() {}); stop == nil {
 			f.Error("Watch of a closed node returns no stop")
 		} else {
 			stop()

@@ -29,6 +29,15 @@ func Differential(t rapid.TB, ops int, systems ...System) {
 		if err := s.connect(); err != nil {
 			t.Fatal(err)
 		}
+		for _, waiter := range waiters[:2] { // the third does not listen
+			begun := make(chan struct{}, 100)
+			defer s.Node.Listen(waiter, func(turn node.Turn) {
+				if turn.Name == "" {
+					begun <- struct{}{}
+				}
+			})()
+			<-begun
+		}
 	}
 	seen := make(map[string]int)
 	total, late := 0, 0
@@ -152,6 +161,9 @@ func outcome(r node.Reply, cmd node.Command) []string {
 		if r.State.Intent != "" {
 			all = append(all, what("intent"))
 		}
+		if len(r.State.Fields) == 1 && slices.Contains(heirs, r.State.Fields[0].Name) {
+			all = append(all, what("handed on"))
+		}
 		if r.State.Readers != 0 {
 			all = append(all, what("readers"))
 		}
@@ -175,6 +187,8 @@ type step struct {
 	wait   int // patience, in units
 	ticket node.Token
 	barge  bool
+	stands bool
+	next   node.Token
 	key    string        // of a Redis command
 	field  string        // of HSET
 	time   int           // in units
@@ -189,8 +203,8 @@ func (s step) String() string {
 	case "advance":
 		return fmt.Sprintf("advance %d", s.time)
 	case "acquire", "release", "extend", "inspect", "break", "downgrade":
-		return fmt.Sprintf("%s %v %v ttl %d-%v keep %d waiter %q for %d ticket %d, barges: %v",
-			s.op, s.mode, s.claims, s.time, s.odd, s.keep, s.waiter, s.wait, s.ticket, s.barge)
+		return fmt.Sprintf("%s %v %v ttl %d-%v keep %d waiter %q for %d ticket %d, barges: %v, stands: %v, next %d",
+			s.op, s.mode, s.claims, s.time, s.odd, s.keep, s.waiter, s.wait, s.ticket, s.barge, s.stands, s.next)
 	}
 	return fmt.Sprintf("%s %s %s %d", s.op, s.key, s.field, s.time)
 }
@@ -202,6 +216,8 @@ var (
 	// A name in braces has the fence of that without.
 	lockNames = []string{"n", "{n}", "a{b}"}
 	owners    = []string{"a", "8743c9c0-0795-8907-87fd-6c719a6b4586:1"}
+	heirs     = []string{node.Heir(owners[0]), node.Heir(owners[1])}
+	waiters   = []string{"me", "you", "they"}
 	keys      = append([]string{
 		node.FenceKey("n"), node.FenceKey("a{b}"), node.ReadersKey("n"), node.IntentKey("n"), node.IntentKey("a{b}"),
 		node.HoldKey("n", owners[0]), node.HoldKey("a{b}", owners[0]), node.HoldKey("a{b}", owners[1]),
@@ -289,14 +305,24 @@ func (about subject) step() *rapid.Generator[step] {
 			} else {
 				if about.lines && rapid.IntRange(0, 4).Draw(t, "in line") > 0 {
 					s.ticket = node.Token(rapid.IntRange(1, 4).Draw(t, "ticket"))
-					s.waiter = rapid.SampledFrom([]string{"me", "you", "they"}).Draw(t, "waiter")
+					s.waiter = rapid.SampledFrom(waiters).Draw(t, "waiter")
 					s.wait = rapid.IntRange(0, 12).Draw(t, "patience")
 					s.barge = rapid.Bool().Draw(t, "barge")
+				}
+				if about.lines && s.op == "release" {
+					if rapid.IntRange(0, 9).Draw(t, "heir") == 9 {
+						s.claims[0].Owner = heirs[0]
+					}
+					if step := rapid.IntRange(-1, 2).Draw(t, "next"); step >= 0 {
+						s.next = s.claims[0].Token + node.Token(step)
+					}
 				}
 				if about.pairs || rapid.IntRange(0, 2).Draw(t, "several") == 2 {
 					more := s.claims[0]
 					more.Name = rapid.SampledFrom(lockNames).Filter(func(name string) bool { return name != more.Name }).Draw(t, "more")
 					s.claims = append(s.claims, more)
+				} else if s.op == "acquire" && s.ticket > 0 && s.wait > 0 {
+					s.stands = rapid.Bool().Draw(t, "stands")
 				}
 			}
 		case "break", "inspect", "downgrade":
@@ -490,6 +516,7 @@ func (r *race) command(s step, sys System) node.Command {
 	cmd := node.Command{
 		Kind: kinds[s.op], Mode: s.mode, Claims: s.claims, TTL: r.life(s),
 		Retention: r.life(step{time: s.keep}), Deadline: sys.soon(), Waiter: s.waiter, Ticket: s.ticket, Barge: s.barge,
+		Stands: s.stands, Next: s.next,
 	}
 	if s.wait > 0 {
 		cmd.Patience = r.life(step{time: s.wait})

@@ -27,6 +27,39 @@ func barging(cmd node.Command) node.Command {
 	return cmd
 }
 
+// standing names an heir with the place.
+func standing(cmd node.Command) node.Command {
+	cmd.Stands = true
+	return cmd
+}
+
+// handing lets a release hand the lock on.
+func handing(next node.Token, cmd node.Command) node.Command {
+	cmd.Next = next
+	return cmd
+}
+
+// wantHanded requires that a release hands the lock on, or that the first is told where
+// the node cannot say which life it is in.
+func (f fixture) wantHanded(to bell, owner string, release node.Command) {
+	f.Helper()
+	r := f.want(node.Released, release)
+	if r.Life == nil {
+		f.rings(to)
+		f.Skip("the node cannot tell its life, and hands nothing on")
+	}
+	select {
+	case turn := <-to.handed:
+		if turn.Owner != owner || turn.Token != release.Next || turn.Life == nil || *turn.Life != *r.Life {
+			f.Errorf("told %+v, want owner %q, token %d, life %+v", turn, owner, release.Next, r.Life)
+		}
+	case <-to.rings:
+		f.Fatal("told that it may ask")
+	case <-time.After(patience):
+		f.Fatalf("not told in %v", patience)
+	}
+}
+
 // wantQueue requires these waiters in this order.
 func (f fixture) wantQueue(waiters ...string) {
 	f.Helper()
@@ -376,16 +409,95 @@ var fairRules = []rule{
 		told(13, first, second)
 	}},
 	{"a process is told of the names that it waits for", func(f fixture) {
-		mine, other := f.watchFor("me:1"), bell{rings: make(chan struct{}, 1000)}
-		other.stop = f.Node.Watch("other", node.Exclusive, "me:2", func() { other.rings <- struct{}{} })
-		f.Cleanup(other.stop)
-		f.rings(other)
-		other.drain()
+		mine, other := f.watchFor("me:1"), f.watchName("other", "me:2")
 		f.want(node.Granted, f.acquire(name, "a", 5))
 		f.want(node.Refused, inLine(1, "me:1", f.acquire(name, "x", 6)))
 		f.want(node.Released, f.release(name, "a", 5))
 		f.rings(mine)
 		f.silent(other)
+	}},
+	{"a release hands the lock on to the heir of the first in line", func(f fixture) {
+		first, second := f.watchFor("first:a"), f.watchFor("second:b")
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.want(node.Refused, standing(inLine(1, "first:a", f.acquire(name, "x", 6))))
+		f.want(node.Refused, standing(inLine(2, "second:b", f.acquire(name, "y", 7))))
+		f.must(f.Advance(life / 2))
+		f.wantHanded(first, node.Heir("x"), handing(8, f.release(name, "a", 5)))
+		f.wantState(name, 8, life/2, node.Heir("x"))
+		if q := f.state(name).Queue; len(q) != 1 || q[0].Waiter != "second:b" {
+			f.Errorf("the queue is %+v", q)
+		}
+		f.silent(second)
+		f.want(node.Absent, f.release(name, "a", 5)) // and a copy of it takes nothing away
+		f.wantHanded(second, node.Heir("y"), handing(9, impatient(inLine(1, "first:a", f.release(name, node.Heir("x"), 8)))))
+		f.wantState(name, 9, life/2, node.Heir("y"))
+		f.wantQueue()
+	}},
+	{"a release of several hands on each", func(f fixture) {
+		first, second := f.watchFor("first:a"), f.watchName("another", "second:b")
+		f.want(node.Granted, of(f.acquire(name, "a", 5), name, "another"))
+		f.want(node.Refused, standing(inLine(1, "first:a", f.acquire(name, "x", 6))))
+		f.want(node.Refused, standing(inLine(2, "second:b", f.acquire("another", "y", 7))))
+		f.wantHanded(first, node.Heir("x"), handing(8, of(f.release(name, "a", 5), name, "another")))
+		f.wantState("another", 8, life, node.Heir("y"))
+		if turn := <-second.handed; turn.Owner != node.Heir("y") {
+			f.Errorf("told %+v", turn)
+		}
+	}},
+	{"it is handed on to nobody but the first, who listens, was not told, and named an heir", func(f fixture) {
+		first, second := f.watchFor("first:a"), f.watchFor("second:b")
+		deaf := standing(inLine(1, "deaf:d", f.acquire(name, "z", 6)))
+		x, y := inLine(2, "first:a", f.acquire(name, "x", 6)), standing(inLine(3, "second:b", f.acquire(name, "y", 6)))
+		token := node.Token(4)
+		told := func(who, other bell, next node.Token, asks ...node.Command) {
+			f.Helper()
+			token++
+			f.want(node.Granted, f.acquire(name, "a", token))
+			for _, cmd := range asks {
+				cmd.Claims[0].Token = token + 1
+				f.want(node.Refused, cmd)
+			}
+			f.want(node.Released, handing(next, f.release(name, "a", token)))
+			f.rings(who)
+			f.silent(other)
+			f.wantState(name, token, 0)
+			if len(first.handed)+len(second.handed) > 0 {
+				f.Error("handed on")
+			}
+		}
+		told(first, second, 1000, x, y)        // without an heir
+		told(second, first, 1000)              // the first was told
+		told(first, second, 0, standing(x), y) // not to be handed on
+		token++
+		told(first, second, token, standing(x), y)      // with a token that is not above the fence
+		told(first, second, 1000, deaf, standing(x), y) // the first does not listen
+	}},
+	{"it is not handed on where others listen to the name", func(f fixture) {
+		first, others := f.watchFor("first:a"), f.watch(name)
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.want(node.Refused, standing(inLine(1, "first:a", f.acquire(name, "x", 6))))
+		f.want(node.Released, handing(8, f.release(name, "a", 5)))
+		f.rings(first)
+		f.rings(others)
+		f.wantState(name, 5, 0)
+	}},
+	{"an acquire whose token is not above the fence names no heir", func(f fixture) {
+		first := f.watchFor("first:a")
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.want(node.Refused, standing(inLine(1, "first:a", f.acquire(name, "x", 5))))
+		f.want(node.Released, handing(8, f.release(name, "a", 5)))
+		f.rings(first)
+		f.wantState(name, 5, 0)
+	}},
+	{"who gives up releases its heir, and who only gives back does not", func(f fixture) {
+		first := f.watchFor("first:a")
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.want(node.Refused, standing(inLine(1, "first:a", f.acquire(name, "x", 6))))
+		f.wantHanded(first, node.Heir("x"), handing(8, f.release(name, "a", 5)))
+		f.want(node.Absent, inLine(1, "first:a", f.release(name, "x", 6)))
+		f.wantState(name, 8, life, node.Heir("x"))
+		f.want(node.Released, impatient(inLine(1, "first:a", f.release(name, "x", 6))))
+		f.wantState(name, 8, 0)
 	}},
 	{"a queue of the dead is no queue", func(f fixture) {
 		f.want(node.Granted, f.acquire(name, "a", 5))

@@ -13,7 +13,9 @@
 -- ARGV[6]     waiter
 -- ARGV[7]     life of the places, ms; 0: none is made
 -- ARGV[8]     1: the waiter barges, 0: it does not
--- ARGV[8+i]   of several: the channel of those who wait for the lock without a place
+-- ARGV[9]     1: the place names the owner's heir, to whom a release may hand the lock
+--             on, 0: it does not
+-- ARGV[9+i]   of several: the channel of those who wait for the lock without a place
 --
 -- Returns 1 (granted), {0, ms left or -1, fence, waiters before this one at most,
 -- what is in the way} (refused: ms left of the locks in the way, or else of the places
@@ -87,7 +89,8 @@ for _, i in ipairs(wanted) do
   -- afar, its token is never above the fence before the others wait for it. So a late
   -- copy of a command that was released leaves a place, as one does who dies.
   if ARGV[7] ~= '0' and (way[i] or turn) then
-    redis.call('SET', KEYS[i + 3], 1, 'PX', ARGV[7])
+    local stands = ARGV[9] == '1' and tonumber(ARGV[2]) > fence
+    redis.call('SET', KEYS[i + 3], stands and ARGV[1] .. ':heir' or 1, 'PX', ARGV[7])
     redis.call('ZADD', KEYS[i + 2], ARGV[5], ARGV[6])
     if redis.call('PTTL', KEYS[i + 2]) < tonumber(ARGV[7]) then
       redis.call('PEXPIRE', KEYS[i + 2], ARGV[7])
@@ -97,7 +100,7 @@ for _, i in ipairs(wanted) do
     -- When it asks again it is back, with its ticket, if this name is in its way then.
     redis.call('DEL', KEYS[i + 3])
     if redis.call('ZREM', KEYS[i + 2], ARGV[6]) == 1 and redis.call('EXISTS', KEYS[i + 2]) == 1 then
-      redis.call('PUBLISH', ARGV[8 + (i + 3) / 4], '0')
+      redis.call('PUBLISH', ARGV[9 + (i + 3) / 4], '0')
       tell(KEYS[i + 2], KEYS[i])
     end
   end

@@ -24,6 +24,8 @@ type call struct {
 	waiter   string
 	ticket   node.Token
 	barge    bool
+	stands   bool
+	next     node.Token
 	deadline clock.Instant
 	sent     clock.Instant
 	reply    func(node.Reply)
@@ -49,6 +51,11 @@ func check(cmd node.Command) error {
 		return fmt.Errorf("%w: %v with a patience of %v and no ticket", node.ErrUnsupported, cmd.Kind, cmd.Patience)
 	case cmd.Patience > 0 && cmd.Waiter == "":
 		return fmt.Errorf("%w: %v with a patience of %v, of nobody", node.ErrUnsupported, cmd.Kind, cmd.Patience)
+	case cmd.Stands && (cmd.Kind != node.Acquire || cmd.Patience <= 0 || cmd.Ticket <= 0 || len(cmd.Claims) > 1):
+		return fmt.Errorf("%w: %v of %d names that stands, with a ticket of %d and a patience of %v", node.ErrUnsupported,
+			cmd.Kind, len(cmd.Claims), cmd.Ticket, cmd.Patience)
+	case cmd.Next != 0 && (cmd.Kind != node.Release || cmd.Mode != node.Exclusive):
+		return fmt.Errorf("%w: %v in mode %v that hands on", node.ErrUnsupported, cmd.Kind, cmd.Mode)
 	case cmd.TTL <= 0 && (cmd.Kind == node.Acquire || cmd.Kind == node.Extend):
 		return fmt.Errorf("%w: %v with a TTL of %v", node.ErrUnsupported, cmd.Kind, cmd.TTL)
 	}
@@ -68,7 +75,7 @@ func takesSeveral(cmd node.Command) bool {
 // fill takes over what Submit was given.
 func (c *call) fill(cmd node.Command, reply func(node.Reply)) {
 	c.kind, c.mode = cmd.Kind, cmd.Mode
-	c.waiter, c.ticket, c.barge = cmd.Waiter, cmd.Ticket, cmd.Barge
+	c.waiter, c.ticket, c.barge, c.stands, c.next = cmd.Waiter, cmd.Ticket, cmd.Barge, cmd.Stands, cmd.Next
 	c.wait = node.Milliseconds(max(0, cmd.Patience))
 	c.claims = append(c.claims[:0], cmd.Claims...)
 	c.deadline = cmd.Deadline

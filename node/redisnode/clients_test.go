@@ -31,7 +31,7 @@ import (
 func works(t *testing.T, n node.Node) {
 	t.Helper()
 	woken := make(chan bool, 100)
-	defer n.Watch("a", node.Exclusive, "", func() { woken <- true })()
+	defer n.Watch("a", node.Exclusive, func() { woken <- true })()
 	select {
 	case <-woken:
 	case <-time.After(5 * time.Second):

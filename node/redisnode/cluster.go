@@ -127,7 +127,7 @@ func (l *lane) send(s *server, batch []*call, results []result) []result {
 	latest := batch[0].deadline
 	for _, c := range batch {
 		var w words
-		c.append(&w, c.asText)
+		c.append(&w, c.asText, "") // the life is of all servers together
 		var args []any
 		for _, word := range w.list() {
 			args = append(args, word)

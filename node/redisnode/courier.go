@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -44,6 +45,7 @@ type server struct {
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 	watch  watcher
+	life   atomic.Pointer[node.Life] // what the last handshake told, nil if nothing
 
 	mu     sync.Mutex
 	queue  fifo // not yet sent

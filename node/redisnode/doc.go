@@ -93,7 +93,8 @@
 // with a brace but no whole hash tag, such as "a{b", has its keys in different
 // slots and cannot be a lock on a cluster. An Extend is sent as one command for
 // each name. A release sees only those who listen at the name's own server, so it may
-// tell up to ten that wait in line, and not the first alone.
+// tell up to ten that wait in line, and not the first alone. Nor does it hand the lock
+// on, for who gets it could not tell which server has done so.
 //
 // Any other [redis.UniversalClient] is used as it is, through Pipeline and
 // Subscribe, with its own timeouts: a call that it does not let go of in time is

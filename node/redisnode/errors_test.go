@@ -166,7 +166,7 @@ func TestMinimalACL(t *testing.T) {
 	n := dial(t, "redis://locker:s3cret@"+p.addr)
 
 	woken := make(chan bool, 100)
-	defer n.Watch("nightly", node.Exclusive, "", func() { woken <- true })()
+	defer n.Watch("nightly", node.Exclusive, func() { woken <- true })()
 	<-woken
 	expect(t, "acquire", ask(t, n, acquire("nightly", "me", 1)), node.Granted)
 	expect(t, "refused", ask(t, n, acquire("nightly", "you", 2)), node.Refused)

@@ -16,7 +16,7 @@ func Execute(cmd node.Command, do func(words []string) (any, error)) node.Reply 
 	var c call
 	c.fill(cmd, nil)
 	var w words
-	c.append(&w, true)
+	c.append(&w, true, "")
 	val, err := do(w.list())
 	if err != nil {
 		err = serverReply{err}

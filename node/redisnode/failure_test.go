@@ -412,7 +412,7 @@ func TestClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := nodes[0]
-	stop := n.Watch("a", node.Exclusive, "", func() {})
+	stop := n.Watch("a", node.Exclusive, func() {})
 	expect(t, "warm", ask(t, n, acquire("a", "me", 1)), node.Granted)
 	p.freeze()
 	var f flood
@@ -432,7 +432,7 @@ func TestClose(t *testing.T) {
 		t.Error("later: sent")
 	}
 	stop()
-	n.Watch("b", node.Exclusive, "", func() {})()
+	n.Watch("b", node.Exclusive, func() {})()
 	n.Close()
 	p.thaw()
 	eventually(t, "all goroutines end", func() bool { return runtime.NumGoroutine() <= before })
@@ -452,7 +452,7 @@ func TestCloseAtAnyTime(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		nodes[0].Watch("a", node.Exclusive, "", func() {})
+		nodes[0].Watch("a", node.Exclusive, func() {})
 		time.Sleep(time.Duration(i) * time.Millisecond)
 		began := time.Now()
 		nodes[0].Close()

@@ -43,7 +43,10 @@ func (c *call) script() *script {
 // append appends the Redis command of c to w: its script, as text for a server
 // that may not know it, otherwise as its SHA, and its keys and arguments, in the
 // order that the head of the script says.
-func (c *call) append(w *words, asText bool) {
+//
+// life is the ID of the server's, if it is known: without it no lock is handed on, as
+// whoever gets it could not tell whether the server has a vote.
+func (c *call) append(w *words, asText bool, life string) {
 	if c.kind == 0 {
 		w.begin(2)
 		w.text("info")
@@ -71,7 +74,8 @@ func (c *call) append(w *words, asText bool) {
 		w.number(c.ttl)
 		w.number(c.keep)
 	case &releaseScript, &releaseAllScript:
-		run(3*n, 3+n)
+		next := c.handsOn(life)
+		run(3*n, 3+n+next)
 		c.locksAndFences(w)
 		for i := range c.claims {
 			w.queueKey(c.claims[i].Name)
@@ -81,6 +85,10 @@ func (c *call) append(w *words, asText bool) {
 		w.number(c.keep)
 		for i := range c.claims {
 			w.channel(c.claims[i].Name)
+		}
+		if next > 0 {
+			w.number(int64(c.next))
+			w.text(life)
 		}
 	case &extendScript:
 		run(n, 1+n)
@@ -172,7 +180,7 @@ func (c *call) append(w *words, asText bool) {
 		if n == 1 {
 			channels = 0 // it passes on no turn
 		}
-		run(4*n, 8+channels)
+		run(4*n, 9+channels)
 		c.linesAndPlaces(w)
 		w.text(one.Owner)
 		w.number(int64(one.Token))
@@ -181,16 +189,14 @@ func (c *call) append(w *words, asText bool) {
 		w.number(int64(c.ticket))
 		w.text(c.waiter)
 		w.number(c.wait)
-		if c.barge {
-			w.number(1)
-		} else {
-			w.number(0)
-		}
+		w.flag(c.barge)
+		w.flag(c.stands)
 		for i := range channels {
 			w.channel(c.claims[i].Name)
 		}
 	case &releaseFairScript:
-		run(4*n, 6+n)
+		next := c.handsOn(life)
+		run(4*n, 6+n+next)
 		c.linesAndPlaces(w)
 		w.text(one.Owner)
 		w.number(int64(one.Token))
@@ -201,7 +207,19 @@ func (c *call) append(w *words, asText bool) {
 		for i := range c.claims {
 			w.channel(c.claims[i].Name)
 		}
+		if next > 0 {
+			w.number(int64(c.next))
+			w.text(life)
+		}
 	}
+}
+
+// handsOn is how many more arguments a release has if it may hand its locks on.
+func (c *call) handsOn(life string) int {
+	if c.next == 0 || life == "" {
+		return 0
+	}
+	return 2
 }
 
 // linesAndPlaces are the locks and fences, and with each of them its queue and the

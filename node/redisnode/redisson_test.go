@@ -251,7 +251,7 @@ func TestReadersShareWithRedisson(t *testing.T) {
 func TestWritersExcludeWithRedisson(t *testing.T) {
 	s := newShop(t)
 	woken := make(chan bool, 10)
-	defer s.n.Watch("foo", node.Read, "", func() { woken <- true })()
+	defer s.n.Watch("foo", node.Read, func() { woken <- true })()
 	<-woken
 	s.is("Java writes", s.j1.write(30*time.Second), null)
 	s.refused(node.Read, 30*time.Second)
@@ -422,7 +422,7 @@ func TestWhatRedissonDoesNotHeed(t *testing.T) {
 func TestTicketsWithRedisson(t *testing.T) {
 	s := newShop(t)
 	woken := make(chan bool, 10)
-	defer s.n.Watch("foo", node.Exclusive, "", func() { woken <- true })()
+	defer s.n.Watch("foo", node.Exclusive, func() { woken <- true })()
 	<-woken
 	in := func(owner string) node.Command {
 		cmd := acquire("foo", owner, 0)

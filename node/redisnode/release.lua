@@ -8,6 +8,9 @@
 -- ARGV[3]  life of the fence, ms
 -- ARGV[4]  channel on which those who wait without a place in the queue listen; of
 --          the queue, the first who listens is told
+-- ARGV[5]  token with which the lock may be handed on to the first in line, if nobody
+--          listens there; none: it is not
+-- ARGV[6]  id of the server's life
 --
 -- Returns 1 (released) or 0 (the owner had no lock).
 --
@@ -18,9 +21,9 @@ if tonumber(ARGV[2]) > tonumber(redis.call('GET', KEYS[2]) or 0) then
 end
 local released = redis.call('HDEL', KEYS[1], ARGV[1])
 if released == 1 and redis.call('EXISTS', KEYS[1]) == 0 then
-  redis.call('PUBLISH', ARGV[4], '0')
+  local others = redis.call('PUBLISH', ARGV[4], '0')
   if redis.call('EXISTS', KEYS[3]) == 1 then
-    return tell(KEYS[3], KEYS[1]) or released
+    return tell(KEYS[3], KEYS[1], KEYS[2], others == 0 and ARGV[5], ARGV[3], ARGV[6]) or released
   end
 end
 return released

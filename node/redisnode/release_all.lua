@@ -8,6 +8,9 @@
 -- ARGV[3]     life of the fences, ms
 -- ARGV[3+i]   channel on which those who wait for the lock without a place in its
 --             queue listen; of the queue, the first who listens is told
+-- ARGV[4+n]   token with which the locks may be handed on, as by release; none: they
+--             are not
+-- ARGV[5+n]   id of the server's life
 --
 -- Returns 1 (released) or 0 (the owner did not have all of them).
 --
@@ -28,7 +31,8 @@ for i = 1, 2 * n, 2 do
   if removed == 1 then
     if redis.call('EXISTS', KEYS[i]) == 0 then
       local said = redis.pcall('PUBLISH', ARGV[3 + (i + 1) / 2], '0')
-      failed = failed or type(said) == 'table' and said or tell(KEYS[2 * n + (i + 1) / 2], KEYS[i])
+      failed = failed or type(said) == 'table' and said or
+        tell(KEYS[2 * n + (i + 1) / 2], KEYS[i], KEYS[i + 1], said == 0 and ARGV[4 + n], ARGV[3], ARGV[5 + n])
     end
   elseif removed == 0 then
     released = 0

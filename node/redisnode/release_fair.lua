@@ -1,5 +1,5 @@
 -- release_fair: end the locks of one owner, refuse its acquire if that comes later,
--- and leave the queues or go back to them.
+-- and leave the queues, with what was handed on to its heir, or go back to them.
 --
 -- KEYS[4i-3]  a lock, a hash
 -- KEYS[4i-2]  its fence
@@ -14,6 +14,9 @@
 --             ms; 0: the place is given up
 -- ARGV[6+i]   channel on which those who wait for the lock without a place in its
 --             queue listen; of the queue, the first who listens is told
+-- ARGV[7+n]   token with which the locks may be handed on, as by release; none: they
+--             are not
+-- ARGV[8+n]   id of the server's life
 --
 -- Returns 1 (released) or 0 (the owner did not have all of them).
 --
@@ -22,6 +25,7 @@
 --
 -- HDEL, PUBLISH and what changes a queue are pcalls: what is wrong with one key or
 -- channel must not keep the other locks, and a queue of another type has no places.
+local n = #KEYS / 4
 for i = 2, #KEYS, 4 do
   if tonumber(ARGV[2]) > tonumber(redis.call('GET', KEYS[i]) or 0) then
     redis.call('SET', KEYS[i], ARGV[2], 'PX', ARGV[3])
@@ -35,6 +39,9 @@ for i = 1, #KEYS, 4 do
     redis.call('DEL', KEYS[i + 3])
   end
   local removed = redis.pcall('HDEL', KEYS[i], ARGV[1])
+  if removed == 0 and ARGV[6] == '0' then
+    removed = redis.call('HDEL', KEYS[i], ARGV[1] .. ':heir')
+  end
   if removed == 0 then
     released = 0
   elseif removed ~= 1 then
@@ -47,7 +54,8 @@ for i = 1, #KEYS, 4 do
   end
   if redis.call('EXISTS', KEYS[i]) == 0 and (removed == 1 or left == 1 and redis.call('EXISTS', KEYS[i + 2]) == 1) then
     local said = redis.pcall('PUBLISH', ARGV[6 + (i + 3) / 4], '0')
-    failed = failed or type(said) == 'table' and said or tell(KEYS[i + 2], KEYS[i])
+    failed = failed or type(said) == 'table' and said or
+      tell(KEYS[i + 2], KEYS[i], KEYS[i + 1], removed == 1 and said == 0 and ARGV[7 + n], ARGV[3], ARGV[8 + n])
   end
 end
 return failed or released

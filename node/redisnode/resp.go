@@ -33,6 +33,14 @@ func (w *words) number(n int64) {
 	w.bytes(strconv.AppendInt(digits[:0], n, 10))
 }
 
+func (w *words) flag(on bool) {
+	if on {
+		w.number(1)
+	} else {
+		w.number(0)
+	}
+}
+
 func header(b []byte, kind byte, n int) []byte {
 	b = append(b, kind)
 	if n < 10 {

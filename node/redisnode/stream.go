@@ -21,6 +21,7 @@ const restAfter = 15 * time.Second
 type stream struct {
 	route *direct
 	conn  *wire
+	life  atomic.Pointer[node.Life] // of the server, from the handshake on
 
 	// leaving: no more is sent, and the stream ends when nothing is in flight.
 	leaving atomic.Bool
@@ -82,9 +83,13 @@ func (t *stream) write(s *server, ended <-chan struct{}) {
 		// saves half of the system calls.
 		runtime.Gosched()
 		batch, begin, out = s.take(batch[:0]), begin[:0], out[:0]
+		life := ""
+		if known := t.life.Load(); known != nil {
+			life = known.ID
+		}
 		for _, c := range batch {
 			begin = append(begin, len(out))
-			c.append(&out, c.asText || given.add(c.script()))
+			c.append(&out, c.asText || given.add(c.script()), life)
 		}
 		clear(batch) // they may be settled and used again as soon as they are sent
 		used = time.Now()
@@ -138,6 +143,7 @@ func (t *stream) read(s *server) (met bool, _ error) {
 			if life, refused = s.handshake([]string{text}, results[0].err); refused != nil {
 				return false, refused
 			}
+			t.life.Store(life)
 			met = true
 			s.restore()
 		}

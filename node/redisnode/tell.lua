@@ -2,18 +2,55 @@
 -- name it tells the first who listens, but for those who were told and have not asked
 -- since: they hang, or will come. Dead ones may be before it. It returns the error if
 -- it may not tell.
-local function tell(queue, name)
+--
+-- With a token, life of the fence, ms, and id of the server's life it hands the lock on
+-- to the first in line, if it listens and has left its claim; the key is not there.
+
+-- hand makes owner the owner, and tells it so. It reports whether it did.
+local function hand(name, fence, owner, left, channel, token, keep, life)
+  if left <= 0 or tonumber(token) <= tonumber(redis.call('GET', fence) or 0) then
+    return false
+  end
+  local created = redis.pcall('HSET', name, owner, 1)
+  if type(created) == 'table' then
+    return false
+  end
+  local expires, heard = redis.pcall('PEXPIRE', name, left), nil
+  if expires == 1 then
+    heard = redis.pcall('PUBLISH', channel, 'grant ' .. owner .. ' ' .. token .. ' ' .. life .. ' ' .. name)
+  end
+  if type(heard) ~= 'number' or heard == 0 then
+    redis.call('DEL', name)
+    return false
+  end
+  redis.call('SET', fence, token, 'PX', keep)
+  return true
+end
+
+local function tell(queue, name, fence, token, keep, life)
   local line = redis.pcall('ZRANGE', queue, 0, 9) -- of another type, it is nobody's
   local places = 'redquorum_place' .. string.sub(queue, #'redquorum_queue' + 1) .. ':'
+  local first = true
   for i = 1, #line do
-    local process = string.match(line[i], '^[^:]*')
-    if redis.pcall('GET', places .. line[i]) == '1' then
-      local heard = redis.pcall('PUBLISH', 'redquorum_waiter:' .. process, name)
-      if type(heard) == 'table' then
-        return heard
-      elseif heard > 0 then
-        redis.pcall('SET', places .. line[i], 'told', 'KEEPTTL')
+    local place = places .. line[i]
+    local says = redis.pcall('GET', place)
+    if type(says) == 'string' then
+      local channel = 'redquorum_waiter:' .. string.match(line[i], '^[^:]*')
+      if token and first and says ~= '1' and says ~= 'told' and
+        hand(name, fence, says, redis.call('PTTL', place), channel, token, keep, life) then
+        redis.call('ZREM', queue, line[i])
+        redis.call('DEL', place)
         return
+      end
+      first = false
+      if says ~= 'told' then
+        local heard = redis.pcall('PUBLISH', channel, 'turn ' .. name)
+        if type(heard) == 'table' then
+          return heard
+        elseif heard > 0 then
+          redis.pcall('SET', place, 'told', 'KEEPTTL')
+          return
+        end
       end
     end
   end

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -44,28 +45,26 @@ type watcher struct {
 
 // A topic is one channel.
 type topic struct {
-	watches   map[string]map[*watch]struct{} // by the name that they are about
-	asked     bool                           // SUBSCRIBE was sent on the present connection
-	confirmed bool                           // and answered
+	watches   map[*watch]struct{}
+	asked     bool // SUBSCRIBE was sent on the present connection
+	confirmed bool // and answered
 	left      time.Time
 }
 
-// A watch is one caller of Watch.
+// A watch is one caller of Watch or Listen.
 type watch struct {
-	name string
-
 	mu      sync.Mutex
-	wake    func()
+	wake    func(message string) // "": the subscription has begun
 	stopped bool
 }
 
 // call wakes unless stop came first. It holds the watch's lock meanwhile, so
 // that stop cannot return between the question and the call.
-func (w *watch) call() {
+func (w *watch) call(message string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.stopped {
-		w.wake()
+		w.wake(message)
 	}
 }
 
@@ -82,14 +81,43 @@ func (w *watcher) init(s *server) {
 }
 
 // Watch implements node.Node. wake must not call its own stop.
-func (s *server) Watch(name string, mode node.Mode, waiter string, wake func()) (stop func()) {
-	switch {
-	case waiter != "":
-		return s.watch.add(node.WaiterChannel(waiter), &watch{wake: wake, name: name})
-	case mode != node.Exclusive:
-		return s.watch.add(node.ReadWriteChannel(name), &watch{wake: wake, name: name})
+func (s *server) Watch(name string, mode node.Mode, wake func()) (stop func()) {
+	one := &watch{wake: func(string) { wake() }}
+	if mode != node.Exclusive {
+		return s.watch.add(node.ReadWriteChannel(name), one)
 	}
-	return s.watch.add(node.Channel(name), &watch{wake: wake, name: name})
+	return s.watch.add(node.Channel(name), one)
+}
+
+// Listen implements node.Node. hear must not call its own stop.
+func (s *server) Listen(process string, hear func(node.Turn)) (stop func()) {
+	return s.watch.add(node.WaiterChannel(process), &watch{wake: func(message string) {
+		if turn, ok := s.turn(message); ok {
+			hear(turn)
+		}
+	}})
+}
+
+// turn reads what a process is told. Of the server that told it nothing is believed but
+// what INFO has said.
+func (s *server) turn(message string) (t node.Turn, ok bool) {
+	what, rest, _ := strings.Cut(message, " ")
+	switch what {
+	case "":
+		return t, true
+	case "turn":
+		return node.Turn{Name: rest}, rest != ""
+	}
+	parts := strings.SplitN(rest, " ", 4)
+	if what != "grant" || len(parts) < 4 || parts[3] == "" {
+		return t, false
+	}
+	token, err := strconv.ParseInt(parts[1], 10, 64)
+	t = node.Turn{Name: parts[3], Owner: parts[0], Token: node.Token(token)}
+	if life := s.life.Load(); life != nil && life.ID == parts[2] {
+		t.Life = life
+	}
+	return t, err == nil
 }
 
 func (w *watcher) add(channel string, one *watch) (stop func()) {
@@ -105,18 +133,15 @@ func (w *watcher) add(channel string, one *watch) (stop func()) {
 	}
 	t := w.topics[channel]
 	if t == nil {
-		t = &topic{watches: map[string]map[*watch]struct{}{}}
+		t = &topic{watches: map[*watch]struct{}{}}
 		w.topics[channel] = t
 		w.poke()
 	}
-	if t.watches[one.name] == nil {
-		t.watches[one.name] = map[*watch]struct{}{}
-	}
-	t.watches[one.name][one] = struct{}{}
+	t.watches[one] = struct{}{}
 	confirmed := t.confirmed
 	w.mu.Unlock()
 	if confirmed {
-		one.call()
+		one.call("")
 	}
 	return func() {
 		one.stop()
@@ -127,10 +152,7 @@ func (w *watcher) add(channel string, one *watch) (stop func()) {
 func (w *watcher) remove(t *topic, one *watch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(t.watches[one.name], one)
-	if len(t.watches[one.name]) == 0 {
-		delete(t.watches, one.name)
-	}
+	delete(t.watches, one)
 	if len(t.watches) == 0 {
 		t.left = time.Now()
 	}
@@ -293,9 +315,8 @@ func (w *watcher) read(sub *redis.PubSub) error {
 	}
 }
 
-// wake calls those watches of a channel that a message concerns, or all if there
-// is none: a subscription has begun. The message on the channel of a process is a
-// name; on that of a name it tells nothing.
+// wake calls the watches of a channel, with a message or with none: its subscription
+// has begun.
 func (w *watcher) wake(channel, message string) {
 	w.mu.Lock()
 	t := w.topics[channel]
@@ -304,17 +325,10 @@ func (w *watcher) wake(channel, message string) {
 		return
 	}
 	t.confirmed = t.confirmed || message == ""
-	var list []*watch
-	if message != "" && strings.HasPrefix(channel, node.WaiterChannel("")) {
-		list = slices.AppendSeq(list, maps.Keys(t.watches[message]))
-	} else {
-		for _, watches := range t.watches {
-			list = slices.AppendSeq(list, maps.Keys(watches))
-		}
-	}
+	list := slices.Collect(maps.Keys(t.watches))
 	w.mu.Unlock()
 	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 	for _, one := range list {
-		one.call()
+		one.call(message)
 	}
 }

@@ -19,7 +19,7 @@ type listener struct {
 func listen(t *testing.T, n node.Node, name string) *listener {
 	t.Helper()
 	l := new(listener)
-	l.stop = n.Watch(name, node.Exclusive, "", func() { l.wakes.Add(1) })
+	l.stop = n.Watch(name, node.Exclusive, func() { l.wakes.Add(1) })
 	t.Cleanup(l.stop)
 	eventually(t, "subscribed to "+name, func() bool { return l.wakes.Load() > 0 })
 	return l
@@ -151,7 +151,7 @@ func TestStopIsFinal(t *testing.T) {
 		default:
 		}
 		var stopped, wrong atomic.Bool
-		stop := n.Watch("a", node.Exclusive, "", func() {
+		stop := n.Watch("a", node.Exclusive, func() {
 			if stopped.Load() {
 				wrong.Store(true)
 			}

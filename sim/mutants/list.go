@@ -50,6 +50,7 @@ const (
 	fairModelGo = "node/model/fair.go"
 	claimGo     = "quorum/claim.go"
 	fairGo      = "quorum/fair.go"
+	heirGo      = "quorum/heir.go"
 	jointGo     = "quorum/joint.go"
 	censusGo    = "node/census.go"
 	nodeGo      = "node/node.go"
@@ -71,13 +72,13 @@ var (
 		h.expire()
 		return
 	}
-	if now >= h.renewAt`, `	h.mu.Lock()
+	if h.renewAt < h.until && now >= h.early()`, `	h.mu.Lock()
 	if now >= h.until {
 		h.mu.Unlock()
 		h.expire()
 		return
 	}
-	if now >= h.renewAt`)
+	if h.renewAt < h.until && now >= h.early()`)
 	countMissingField = join(
 		edit(roundGo, "if !keptAll(reply.Kept) {", "if kind != node.Extend && !keptAll(reply.Kept) {"),
 		edit(renewGo, "if !keptAll(kept[:h.claim.size()]) {", "if false {"))
@@ -105,7 +106,7 @@ var mutants = []*Mutant{
 	{ID: "M02", Bug: "an undecided round counts as won", Mimics: "S32",
 		Edits: edit(acquireGo, "if r.await(ctx) == won && ctx.Err() == nil {", "if r.await(ctx) != lost {")},
 	{ID: "M03", Bug: "validity is counted from the grant: the round's time is not taken off", Mimics: "S02 S38",
-		Edits: edit(leaseGo, "h.extended(r.start, s.lease)", "h.extended(l.clock.Now(), s.lease)")},
+		Edits: edit(leaseGo, "h.extended(r.start, r.command.TTL-l.opts.Grace)", "h.extended(l.clock.Now(), r.command.TTL-l.opts.Grace)")},
 	{ID: "M04", Bug: "the start is read after the round", Mimics: "S38",
 		Edits: edit(acquireGo, "if r.await(ctx) == won && ctx.Err() == nil {",
 			"if r.await(ctx) == won && ctx.Err() == nil {\n\t\t\tr.start = l.clock.Now()")},
@@ -160,7 +161,7 @@ var mutants = []*Mutant{
 		Edits: join(
 			edit(roundGo, "\tstart    clock.Instant // read before anything was sent\n", "\tstart    clock.Instant // read before anything was sent\n\tday      int64\n"),
 			edit(roundGo, "\tr.start = l.clock.Now()\n", "\tr.start = l.clock.Now()\n\tr.day = l.clock.Wall().UnixNano()\n"),
-			edit(leaseGo, "h.extended(r.start, s.lease)", "h.extended(l.clock.Now()-clock.Instant(l.clock.Wall().UnixNano()-r.day), s.lease)"))},
+			edit(leaseGo, "h.extended(r.start, r.command.TTL-l.opts.Grace)", "h.extended(l.clock.Now()-clock.Instant(l.clock.Wall().UnixNano()-r.day), s.lease)"))},
 	{ID: "M22", Bug: "the clock stands still while the machine is suspended", Mimics: "S03", Expect: Equivalent,
 		Reason: "which clock the kernel is asked for is in clock/system.go, below the simulator; there a suspend lets the engine's clock go on, as CLOCK_BOOTTIME does. The plain client, whose clock stops, shows the bug."},
 	{ID: "M23", Bug: "a key's end is sent as a time of day of the client", Mimics: "S10", Expect: Equivalent,
@@ -239,14 +240,14 @@ var mutants = []*Mutant{
 	{ID: "M57", Bug: "the release has a lower token than the healing before it", Mimics: "S25 S29", Edits: releaseOldToken},
 	{ID: "M58", Bug: "acquire ignores the fence: a late one takes the lock again", Mimics: "S24 S25", Edits: ignoreFence},
 	{ID: "M59", Bug: "release does not raise the fence", Mimics: "S24 S25",
-		Edits: edit(modelGo, "\tif err := s.raise(fence, c.Token, kept); err != nil {\n\t\treturn failure(err), nil\n\t}\n\tif lock.kind != none && lock.kind != hash {\n\t\treturn failure(node.ErrWrongType), nil\n\t}\n\tswitch",
+		Edits: edit(modelGo, "\tif err := s.raise(fence, c.Token, now+life(cmd.Retention)); err != nil {\n\t\treturn failure(err), nil\n\t}\n\tif lock.kind != none && lock.kind != hash {\n\t\treturn failure(node.ErrWrongType), nil\n\t}\n\tswitch",
 			"\t_ = fence\n\tif lock.kind != none && lock.kind != hash {\n\t\treturn failure(node.ErrWrongType), nil\n\t}\n\tswitch")},
 	{ID: "M60", Bug: "a fence is forgotten with the key", Mimics: "S48",
 		Edits: join(edit(modelGo, "return s.acquire(now, cmd.Claims[0], now+ttl, now+retention), nil", "return s.acquire(now, cmd.Claims[0], now+ttl, now+ttl), nil"),
-			edit(modelGo, "return s.release(now, cmd.Claims[0], now+retention)", "return s.release(now, cmd.Claims[0], now)"))},
+			edit(modelGo, "\tlock, fence := s.lookUp(now, c.Name)\n\tif err := s.raise(fence, c.Token, now+life(cmd.Retention))", "\tlock, fence := s.lookUp(now, c.Name)\n\tif err := s.raise(fence, c.Token, now)"))},
 	{ID: "M61", Bug: "a waiter relies on notices and has no timer", Mimics: "S37",
 		Edits: join(edit(restGo, "until := l.clock.Now().Add(pause(free, w.fruitless-1, first, l.opts.Poll, l.chance()))", "until := clock.Never"),
-			edit(restGo, "until = min(until, l.clock.Now().Add(l.opts.Poll+l.opts.Timeout))", ""))},
+			edit(restGo, "until = min(until, l.clock.Now().Add(l.opts.Poll))", ""))},
 	{ID: "M62", Bug: "a lease that has ended keeps its place in this process", Mimics: "S50",
 		Edits: edit(readWriteGo, "\t\tln.holder = nil\n", "")},
 	{ID: "M63", Bug: "a lost lease keeps its place in this process", Mimics: "S50",
@@ -329,7 +330,7 @@ var mutants = []*Mutant{
 			edit(lockerGo, "now := max(l.clock.Wall().UnixMicro(), l.micros()+l.lead.Load())", "now := l.clock.Wall().UnixMicro() + l.lead.Load()"),
 			edit(lockerGo, "d := int64(fence) - l.micros()", "d := int64(fence) - l.clock.Wall().UnixMicro()"))},
 	{ID: "M101", Bug: "the longest hold is not heeded", Mimics: "S49",
-		Edits: edit(leaseGo, "\t\th.limit = r.start.Add(s.maxHold)\n", "\t\t_ = r.start\n")},
+		Edits: edit(leaseGo, "\t\th.limit = l.clock.Now().Add(s.maxHold)\n", "\t\t_ = r.start\n")},
 	{ID: "M102", Bug: "a call under way goes on when the Locker is closed", Mimics: "S23",
 		Edits: edit(acquireGo, "\t\tcase l.isClosed():\n\t\t\treturn nil, ErrClosed\n", "")},
 
@@ -426,13 +427,43 @@ var mutants = []*Mutant{
 	{ID: "M144", Bug: "who waits for several names holds up those who want the one that is free",
 		Edits: edit(fairModelGo, "if cmd.Patience > 0 && (inTheWay || turn) {", "if cmd.Patience > 0 {")},
 	{ID: "M145", Bug: "who waits for several names tells nobody that it leaves one to others", Expect: Tests, Tests: "./quorum -run TestNamesPass",
-		Edits:  edit(fairModelGo, "\t\t\tpublished = s.publish(now, one.name) // it", "\t\t\t_ = published // it"),
+		Edits:  edit(fairModelGo, "\t\t\tpublished = s.publish(now, one.name, node.Command{}) // it", "\t\t\t_ = published // it"),
 		Reason: "the next asks again by itself after Options.Poll, which a run allows"},
 	{ID: "M146", Bug: "who waits for several names has a place in the line of the first alone",
-		Edits: edit(fairModelGo, "\t\t\ts.keepPlace(now, one.queue, one.name, cmd)\n\t\t} else", "\t\t\tif one.name == cmd.Claims[0].Name {\n\t\t\t\ts.keepPlace(now, one.queue, one.name, cmd)\n\t\t\t}\n\t\t} else")},
+		Edits: edit(fairModelGo, "\t\t\ts.keepPlace(now, one.queue, one.name, cmd, r.Fence)\n\t\t} else", "\t\t\tif one.name == cmd.Claims[0].Name {\n\t\t\t\ts.keepPlace(now, one.queue, one.name, cmd, r.Fence)\n\t\t\t}\n\t\t} else")},
 	{ID: "M147", Bug: "who waits for several names is served when it is first for one of them",
 		Edits: edit(fairModelGo, "turn = turn && !one.inTheWay(cmd)", "turn = (turn || one.before == 0) && one.lock.kind == none")},
 	{ID: "M148", Bug: "who waits for several names does not stand in line", Expect: Tests, Tests: "./quorum -run TestNamesBeside",
 		Edits:  edit(claimGo, "return s.mode == node.Exclusive && s.wait != 0", "return s.names == nil && s.mode == node.Exclusive && s.wait != 0"),
 		Reason: "it competes with those who are told, and has its turn in the time that a run allows"},
+	{ID: "M149", Bug: "an heir's lease counts from when it is told", Mimics: "S02 S38",
+		Edits: edit(heirGo, "\t\tr.start, r.asked = s.start,", "\t\tr.start, r.asked = l.clock.Now(),")},
+	{ID: "M150", Bug: "an heir has the lock though one node too few has handed it on", Mimics: "S44",
+		Edits: join(edit(heirGo, "if len(all) < l.need ||", "if len(all) < l.need-1 || len(all) == 0 ||"),
+			edit(heirGo, "if by.len() < l.need {", "if by.len() < l.need-1 {"))},
+	{ID: "M151", Bug: "an heir has the lock of nodes that have handed it on with different tokens",
+		Edits: edit(heirGo, "h.Owner == s.Owner && h.Token == last.Token &&", "h.Owner == s.Owner &&")},
+	{ID: "M152", Bug: "a node without a vote has one on what it hands on", Mimics: "S28",
+		Edits: edit(heirGo, " && l.abstains(s.start, h.Life) == 0", "")},
+	{ID: "M153", Bug: "the heir has its owner's name, so that a release of the attempt takes away what was handed on",
+		Edits: edit(nodeGo, `return owner + ":heir"`, "return owner")},
+	{ID: "M154", Bug: "who waits keeps what few nodes have handed on",
+		Edits: edit(heirGo, "\tfor _, h := range all {\n\t\tif h.Owner == but {", "\tfor _, h := range all[:0] {\n\t\tif h.Owner == but {")},
+	{ID: "M155", Bug: "what is handed on to somebody who waits no longer is not given back",
+		Edits: edit(heirGo, "stray := l.pass(i, t); stray {", "stray := l.pass(i, t); stray && t.Name == \"\" {")},
+	{ID: "M156", Bug: "who gives up does not release its heir", Expect: Tests, Tests: "./node/model -run TestConformance/Fair",
+		Edits:  edit(fairModelGo, "released = s.remove(lock, node.Heir(c.Owner))", "released = false"),
+		Reason: "it is told that the lock was handed on, and then gives it back, unless the message is lost"},
+	{ID: "M157", Bug: "a lock is handed on with the token of its holder",
+		Edits: join(edit(heirGo, "\treturn max(token+1, ", "\treturn min(token, "),
+			edit(fairModelGo, "n.Next <= seen ||", "n.Next < seen ||"))},
+	{ID: "M158", Bug: "a node hands a lock on to one that is not the first in line",
+		Edits: edit(fairModelGo, " || !s.isFirst(now, queue, n.Name, waiter)", "")},
+	{ID: "M159", Bug: "an heir relies on the whole lease, before it was renewed",
+		Edits: edit(heirGo, "return min(w.settings.lease, w.l.patience()-w.l.opts.Grace)", "return w.settings.lease")},
+	{ID: "M160", Bug: "an heir's lease is renewed when a whole lease would have to be",
+		Edits: edit(leaseGo, "left < third {", "left < 0 {")},
+	{ID: "M161", Bug: "one server that is two nodes hands on twice", Mimics: "S30", Expect: Tests, Tests: "./quorum -run TestTwinsHandOn",
+		Edits:  edit(heirGo, "l.meet(h.by, h.Life) == nil && ", ""),
+		Reason: "whoever releases meets the same server twice as well, and so has no majority that it could hand on; seeds do not come to where it has"},
 }

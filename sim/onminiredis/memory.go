@@ -73,6 +73,11 @@ func (m *memory) hear(_ *server.Peer, cmd string, args ...string) (done bool) {
 func (m *memory) Apply(now model.Time, cmd node.Command) (reply node.Reply, published []model.Notice) {
 	m.Expire(now)
 	m.released, m.told = m.released[:0], false
+	var had []bool
+	for _, c := range cmd.Claims {
+		had = append(had, m.data.HGet(c.Name, c.Owner) != "" ||
+			cmd.Ticket > 0 && cmd.Patience <= 0 && m.data.HGet(c.Name, node.Heir(c.Owner)) != "")
+	}
 	reply = redisnode.Execute(cmd, m.do)
 	for _, c := range cmd.Claims {
 		m.prolong(c.Name)
@@ -83,14 +88,17 @@ func (m *memory) Apply(now model.Time, cmd node.Command) (reply node.Reply, publ
 		m.prolong(node.QueueKey(c.Name))
 		m.prolong(node.PlaceKey(c.Name, cmd.Waiter))
 	}
-	for _, c := range cmd.Claims {
+	for i, c := range cmd.Claims {
 		if slices.Contains(m.released, node.Channel(c.Name)) || slices.Contains(m.released, node.ReadWriteChannel(c.Name)) {
 			n := model.Notice{Name: c.Name}
+			if cmd.Next > 0 && had[i] {
+				n.Next, n.Kept = cmd.Next, now+model.Time(node.Milliseconds(cmd.Retention))
+			}
 			if m.told { // nobody listens, so the script has tried all
 				n.Line, _ = m.data.ZMembers(node.QueueKey(c.Name))
 				n.Line = slices.DeleteFunc(n.Line, func(waiter string) bool {
 					place, _ := m.data.Get(node.PlaceKey(c.Name, waiter))
-					return place != "1"
+					return place == "" || place == "told"
 				})
 			}
 			published = append(published, n)
@@ -99,8 +107,31 @@ func (m *memory) Apply(now model.Time, cmd node.Command) (reply node.Reply, publ
 	return reply, published
 }
 
-func (m *memory) Told(name, waiter string) {
-	_, _ = m.do([]string{"SET", node.PlaceKey(name, waiter), "told", "XX", "KEEPTTL"})
+// Tell does what tell.lua does when somebody listens, which in this server nobody can.
+func (m *memory) Tell(now model.Time, n model.Notice, waiter string, others bool) (owner string, token node.Token) {
+	queue, place, fence := node.QueueKey(n.Name), node.PlaceKey(n.Name, waiter), node.FenceKey(n.Name)
+	says, _ := m.data.Get(place)
+	seen, _ := m.data.Get(fence)
+	last, _ := strconv.ParseInt(seen, 10, 64)
+	first := ""
+	line, _ := m.data.ZMembers(queue)
+	for _, other := range line {
+		if first == "" && m.data.Exists(node.PlaceKey(n.Name, other)) {
+			first = other
+		}
+	}
+	ttl := m.data.TTL(place)
+	if says == "1" || others || ttl < time.Millisecond || n.Next <= node.Token(last) || first != waiter {
+		_, _ = m.do([]string{"SET", place, "told", "XX", "KEEPTTL"})
+		return "", 0
+	}
+	m.data.HSet(n.Name, says, "1")
+	m.data.SetTTL(n.Name, ttl)
+	_, _ = m.do([]string{"SET", fence, fmt.Sprint(n.Next), "PX", fmt.Sprint(int64(n.Kept - now))})
+	m.prolong(fence)
+	_, _ = m.do([]string{"ZREM", queue, waiter})
+	m.data.Del(place)
+	return says, n.Next
 }
 
 func (m *memory) State(now model.Time, name string, state *node.State) error {

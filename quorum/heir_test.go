@@ -1,0 +1,322 @@
+package quorum_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// standsFor is for how long an heir may rely on what was handed on to it, from when it
+// asked last.
+const standsFor = quorum.DefaultPoll + 3*quorum.DefaultTimeout
+
+// waiting lets a Locker wait for x until all nodes know of its place and its heir.
+func waiting(l *quorum.Locker, opts ...quorum.Option) (ended chan *quorum.Lease) {
+	ended = make(chan *quorum.Lease, 1)
+	go func() {
+		lease, err := l.Lock(background, "x", opts...)
+		if err != nil {
+			lease = nil
+		}
+		ended <- lease
+	}()
+	time.Sleep(100 * time.Millisecond)
+	return ended
+}
+
+func isHeir(lease *quorum.Lease) bool { return strings.HasSuffix(lease.Handle().Owner, node.Heir("")) }
+
+// Who waits has the lock when the holder's release has come to the nodes, and what these
+// say to it; it need not ask. Its token is above the holder's, and it has the whole lease
+// as soon as that was renewed.
+func TestReleaseHandsTheLockOn(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		w.delay(10*time.Millisecond, 0)
+		held := lock(t, w.locker(quorum.Options{}), "x")
+		ended := waiting(w.locker(quorum.Options{}))
+		released := time.Now()
+		go unlock(t, held)
+		lease := <-ended
+		if took := time.Since(released); took > 5*time.Millisecond {
+			t.Errorf("handed on after %v; a release takes 5ms, and to ask takes 10ms", took)
+		}
+		if !isHeir(lease) || lease.Token() <= held.Token() {
+			t.Errorf("owner %s, token %d after %d", lease.Handle().Owner, lease.Token(), held.Token())
+		}
+		if left := lease.Remaining(); left > standsFor {
+			t.Errorf("may be relied on for %v, and was asked for more than %v before its end", left, standsFor)
+		}
+		time.Sleep(standsFor)
+		if left := lease.Remaining(); left < quorum.DefaultLease/2 {
+			t.Errorf("not renewed: %v left", left)
+		}
+		time.Sleep(time.Minute)
+		if n := w.holders("x", lease.Handle().Owner); n != 3 || lease.Remaining() == 0 {
+			t.Errorf("%d nodes have it, for %v", n, lease.Remaining())
+		}
+		unlock(t, lease)
+		if n := w.locked("x"); n > 0 {
+			t.Errorf("%d nodes keep it", n)
+		}
+	})
+}
+
+// A lease that is not to be renewed has its length from the beginning, and one that is
+// shorter than a waiter sleeps cannot be relied on when it is handed on: these are asked
+// for as ever. So are locks of several names.
+func TestWhatIsNotHandedOn(t *testing.T) {
+	for what, opts := range map[string][]quorum.Option{
+		"fixed":   {quorum.WithFixedLease(time.Minute / 2)},
+		"short":   {quorum.WithLease(time.Second)},
+		"several": {quorum.WithNames("y")},
+	} {
+		t.Run(what, func(t *testing.T) {
+			inWorld(t, 3, func(w *world) {
+				held := lock(t, w.locker(quorum.Options{}), "x")
+				ended := waiting(w.locker(quorum.Options{}), opts...)
+				unlock(t, held)
+				lease := <-ended
+				if lease == nil || isHeir(lease) {
+					t.Fatalf("handed on")
+				}
+				unlock(t, lease)
+			})
+		})
+	}
+}
+
+// As long as fewer nodes than a quorum have handed the lock on, nobody has it, and they
+// are given back.
+func TestFewNodesHandOnNothing(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		held := lock(t, w.locker(quorum.Options{}), "x")
+		ended := waiting(w.locker(quorum.Options{}))
+		hang := func(h bool) {
+			for _, n := range w.nodes[2:] {
+				n.Hang(h)
+			}
+		}
+		hang(true)
+		if err := held.Unlock(background); !errors.Is(err, quorum.ErrNoQuorum) {
+			t.Error(err)
+		}
+		time.Sleep(time.Second)
+		select {
+		case <-ended:
+			t.Error("two nodes of five are enough")
+		default:
+		}
+		hang(false)
+		lease := <-ended
+		time.Sleep(time.Second)
+		if n := w.holders("x", lease.Handle().Owner); n < 3 || lease.Remaining() == 0 {
+			t.Errorf("%d nodes have it", n)
+		}
+		unlock(t, lease)
+		time.Sleep(time.Second)
+		if n := w.locked("x"); n > 0 {
+			t.Errorf("%d nodes keep it", n)
+		}
+	})
+}
+
+// handOn has nodes hand on what is held under a handle, each with a token.
+func (w *world) handOn(h quorum.Handle, tokens ...node.Token) {
+	for i, next := range tokens {
+		w.nodes[i].Submit(node.Command{Kind: node.Release, Claims: []node.Claim{{Name: h.Name, Owner: h.Owner, Token: h.Token}},
+			Next: next, Retention: time.Hour, Deadline: w.clock.Now().Add(time.Second)}, func(node.Reply) {})
+	}
+}
+
+// A server that is listed twice hands on once.
+func TestTwinsHandOnOnce(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		handle := must[quorum.Handle](t)(lock(t, w.locker(quorum.Options{}), "x").Detach())
+		ended := waiting(w.locker(quorum.Options{}))
+		for _, n := range w.nodes[:2] {
+			n.SetLife(&node.Life{ID: "one", Born: w.clock.Now().Add(-time.Hour)})
+		}
+		w.handOn(handle, handle.Token+10, handle.Token+10)
+		if lease := <-ended; lease != nil {
+			t.Errorf("granted by two servers of which one is listed twice: %+v", lease.Handle())
+		}
+	})
+}
+
+// Of nodes that hand the lock on with different tokens none makes up a quorum with
+// another: the next token might not be above.
+func TestTokensOfAllMustBeTheSame(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		handle := must[quorum.Handle](t)(lock(t, w.locker(quorum.Options{}), "x").Detach())
+		ended := waiting(w.locker(quorum.Options{}))
+		w.handOn(handle, handle.Token+12, handle.Token+11, handle.Token+10)
+		lease := <-ended
+		if isHeir(lease) || lease.Token() <= handle.Token+12 {
+			t.Errorf("owner %s, token %d", lease.Handle().Owner, lease.Token())
+		}
+		unlock(t, lease)
+	})
+}
+
+// A node that restarted since the waiter asked has no vote on what it hands on.
+func TestRestartedNodesHandOnNothing(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		held := lock(t, w.locker(quorum.Options{}), "x")
+		ended := waiting(w.locker(quorum.Options{}))
+		w.nodes[0].Restart(false)
+		w.nodes[1].Restart(false)
+		unlockAnyhow := held.Unlock(background)
+		select {
+		case lease := <-ended:
+			t.Errorf("granted, and two of three nodes have no vote: %v, %v", lease.Handle(), unlockAnyhow)
+		case <-time.After(quorum.DefaultMaxLease - time.Second):
+		}
+		unlock(t, <-ended)
+	})
+}
+
+// A lock that was handed on to who waits no longer is free at once.
+func TestWhoIsGoneGivesBack(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		w.delay(10*time.Millisecond, 0)
+		for late := range 12 { // how long after the release it gives up
+			held := lock(t, w.locker(quorum.Options{}), "x")
+			ctx, cancel := context.WithCancel(background)
+			ended := make(chan *quorum.Lease, 1)
+			l := w.locker(quorum.Options{})
+			go func() {
+				lease, _ := l.Lock(ctx, "x")
+				ended <- lease
+			}()
+			time.Sleep(100 * time.Millisecond)
+			go unlock(t, held)
+			time.Sleep(time.Duration(late) * time.Millisecond)
+			cancel()
+			if lease := <-ended; lease != nil {
+				unlock(t, lease)
+			}
+			time.Sleep(50 * time.Millisecond)
+			if n := w.locked("x"); n > 0 {
+				t.Errorf("%d nodes keep it, of who gave up after %dms", n, late)
+			}
+		}
+	})
+}
+
+// What a node hands on late, when who waited has the lock from the others or has used it,
+// does not stay.
+func TestLateHandingOnLeavesNothing(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		for _, hold := range []time.Duration{0, 10 * time.Millisecond, time.Second} {
+			held := lock(t, w.locker(quorum.Options{}), "x")
+			ended := waiting(w.locker(quorum.Options{}))
+			w.nodes[2].Delay(40 * time.Millisecond)
+			unlock(t, held)
+			lease := <-ended
+			time.Sleep(hold)
+			unlock(t, lease)
+			w.nodes[2].Delay(0)
+			time.Sleep(100 * time.Millisecond)
+			if n := w.locked("x"); n > 0 {
+				t.Errorf("%d nodes keep it, held for %v", n, hold)
+			}
+			for _, n := range w.nodes {
+				n.Do(func(s *model.Server, now model.Time) {
+					var state node.State
+					if err := s.State(now, "x", &state); err != nil || len(state.Queue) > 0 {
+						t.Errorf("in line: %v, %v", state.Queue, err)
+					}
+				})
+			}
+		}
+	})
+}
+
+// MaxHold counts from when the lock was handed on, not from when it was asked for.
+func TestLongestHoldOfAnHeir(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		held := lock(t, w.locker(quorum.Options{}), "x")
+		ended := waiting(w.locker(quorum.Options{}), quorum.WithMaxHold(2*time.Second))
+		time.Sleep(800 * time.Millisecond)
+		unlock(t, held)
+		lease := <-ended
+		time.Sleep(1900 * time.Millisecond)
+		if lease.Remaining() == 0 {
+			t.Error("over too early")
+		}
+		time.Sleep(200 * time.Millisecond)
+		if lease.Remaining() > 0 {
+			t.Error("over too late")
+		}
+	})
+}
+
+// A copy of a process, as of a machine that was cloned, hears what the other is told, and
+// takes nothing from it.
+func TestCopiesOfAProcessTakeNothing(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		copied := func() quorum.Options {
+			calls := uint64(0)
+			return quorum.Options{Random: func() uint64 {
+				if calls++; calls <= 2 { // the name of the process
+					return calls
+				}
+				return rand.Uint64()
+			}}
+		}
+		first, second := w.locker(copied()), w.locker(copied())
+		holder := w.locker(quorum.Options{})
+		for _, l := range []*quorum.Locker{second, first} { // second has waited, so it listens
+			held := lock(t, holder, "x")
+			ended := waiting(l)
+			unlock(t, held)
+			lease := <-ended
+			time.Sleep(time.Minute)
+			if lease.Remaining() == 0 {
+				t.Fatal(context.Cause(lease.Context()))
+			}
+			unlock(t, lease)
+		}
+	})
+}
+
+// When too few nodes answer just after the lock was handed on, its holder tries again for
+// as long as it may rely on it.
+func TestHeirTriesAgainToRenew(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		held := lock(t, w.locker(quorum.Options{}), "x")
+		ended := waiting(w.locker(quorum.Options{}))
+		unlock(t, held)
+		lease := <-ended
+		w.nodes[0].Hang(true)
+		w.nodes[1].Hang(true)
+		time.Sleep(900 * time.Millisecond)
+		w.nodes[0].Hang(false)
+		w.nodes[1].Hang(false)
+		time.Sleep(time.Minute)
+		if lease.Remaining() == 0 {
+			t.Fatal(context.Cause(lease.Context()))
+		}
+		unlock(t, lease)
+	})
+}
+
+// A lease that was handed on can be detached at once, and resumed much later.
+func TestHeirIsDetached(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		held := lock(t, w.locker(quorum.Options{}), "x")
+		l := w.locker(quorum.Options{})
+		ended := waiting(l)
+		unlock(t, held)
+		handle := must[quorum.Handle](t)((<-ended).Detach())
+		time.Sleep(quorum.DefaultLease / 2)
+		unlock(t, must[*quorum.Lease](t)(l.Resume(background, handle)))
+	})
+}

@@ -1,0 +1,90 @@
+package sim
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
+)
+
+// This file checks locks that are handed on to the heirs of those who wait in line.
+
+// firstInLine returns who is the first on a node.
+func (k *checker) firstInLine(s *server, name string, now model.Time) string {
+	if line := s.inspect(now, name, &k.seen).Queue; len(line) > 0 {
+		return line[0].Waiter
+	}
+	return ""
+}
+
+// handsOn notes that a node hands a lock on.
+func (k *checker) handsOn(s *server, h heir, token node.Token, first bool) {
+	k.w.sometimes(HandedOn)
+	if !first {
+		k.w.fail("I13", fmt.Sprintf("%s hands %q on to one that is not the first in line", s.name, h.name))
+	}
+	for _, c := range k.w.clients {
+		if _, a := c.attemptOf(h.owner); a != nil {
+			h.c, h.link = c, c.links[s.number]
+			a.handed[s.number] = token
+			a.taken &^= faults.Of(s.number)
+			k.vote(c, s, h.owner)
+		}
+	}
+	if i := slices.IndexFunc(s.heirs, func(o heir) bool { return o.name == h.name }); i >= 0 {
+		s.heirs[i] = h
+		return
+	}
+	s.heirs = append(s.heirs, h)
+}
+
+// isTold notes that a client is told so.
+func (k *checker) isTold(l *link, h *handover) {
+	if _, a := l.c.attemptOf(h.turn.Owner); a != nil && a.handed[l.n.number] == h.turn.Token {
+		a.taken |= faults.Of(l.n.number)
+	}
+}
+
+// inherits checks that enough servers that may vote have handed the lock on with one
+// token.
+func (k *checker) inherits(c *Client, a *attempt, name string, token node.Token) {
+	var by faults.Set
+	nodes, need := k.w.site(name)
+	for i, s := range nodes {
+		if a.handed[i] == token && a.taken.Has(i) && (a.votes.Has(i) || !k.w.p.Lock.Guard || k.w.broken != "") {
+			by |= faults.Of(s.host)
+		}
+	}
+	if n := bits.OnesCount64(uint64(by)); n < need {
+		k.w.fail("I2", fmt.Sprintf("%s was handed on %q by %d servers that may vote", c.name, name, n))
+	}
+	for _, s := range nodes {
+		s.heirs = slices.DeleteFunc(s.heirs, func(h heir) bool { return h.owner == node.Heir(a.owner) })
+	}
+}
+
+// noIdleHeir looks at what a node has when a command of one in line comes to it: what it
+// has handed on to somebody who can no longer have it from so many is given back as soon
+// as that is told of it.
+func (k *checker) noIdleHeir(s *server, name, owner string) {
+	w := k.w
+	for i := range s.heirs {
+		h := &s.heirs[i]
+		if h.name != name || h.owner != owner || h.c == nil || h.c.dead || h.c.stopped > 0 || k.holder(owner) != nil {
+			continue
+		}
+		l := h.c.links[s.number] // another, if it has closed its Locker
+		if o, _ := h.c.attemptOf(owner); o != nil && o.ticket > 0 && !o.won || l != h.link || l.closed || l.deaf > 0 || !l.clear() || !w.tranquil(h.at) || k.released(h.c, owner) != nil {
+			continue // it may have it yet, or has had it
+		}
+		if h.idle == 0 {
+			h.idle = w.now
+		}
+		if w.now-h.idle > int64(w.p.Lock.Timeout+w.quick()) {
+			w.fail("I13", fmt.Sprintf("%s was handed on %q, waits for it no longer, and keeps %s", h.c.name, name, s.name))
+		}
+	}
+}
