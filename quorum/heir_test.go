@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -64,6 +65,32 @@ func TestReleaseHandsTheLockOn(t *testing.T) {
 		unlock(t, lease)
 		if n := w.locked("x"); n > 0 {
 			t.Errorf("%d nodes keep it", n)
+		}
+	})
+}
+
+// Where programs take turns, hardly any of them has to ask for its own.
+func TestTurnsAreHandedOn(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		w.delay(500*time.Microsecond, 300*time.Microsecond)
+		var tasks sync.WaitGroup
+		turns, handed := 0, 0
+		for range 6 {
+			l := w.locker(quorum.Options{})
+			tasks.Go(func() {
+				for began := time.Now(); time.Since(began) < 2*time.Second; {
+					use(t, l, "x", func(lease *quorum.Lease) {
+						if turns++; isHeir(lease) {
+							handed++
+						}
+						time.Sleep(time.Millisecond)
+					})
+				}
+			})
+		}
+		tasks.Wait()
+		if turns < 500 || handed < turns*8/10 {
+			t.Errorf("%d of %d turns were handed on", handed, turns)
 		}
 	})
 }
