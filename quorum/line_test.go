@@ -124,7 +124,8 @@ func hangsInLine(t *testing.T, most time.Duration, opts ...quorum.Option) {
 		go func() { _, _ = first.Lock(background, "x", opts...) }()
 		time.Sleep(100 * time.Millisecond)
 		done := make(chan time.Time)
-		go use(t, next, "x", func(*quorum.Lease) { done <- time.Now() })
+		var task sync.WaitGroup
+		task.Go(func() { use(t, next, "x", func(*quorum.Lease) { done <- time.Now() }) })
 		time.Sleep(100 * time.Millisecond)
 		hangs.Store(true)
 		unlock(t, held)
@@ -133,6 +134,7 @@ func hangsInLine(t *testing.T, most time.Duration, opts ...quorum.Option) {
 			t.Errorf("the lock was free for %v", took)
 		}
 		hangs.Store(false)
+		task.Wait()
 	})
 }
 
@@ -180,13 +182,14 @@ func TestSubscriptionIsNoTurn(t *testing.T) {
 		second := w.behind(quorum.Options{}, func(_ int, n node.Node) node.Node { return unconfirmed{n, confirmations} })
 		held := lock(t, holder, "x")
 		served := make(chan string)
+		var tasks sync.WaitGroup
 		for who, l := range map[string]*quorum.Locker{"first": first, "second": second} {
-			go func() {
+			tasks.Go(func() {
 				if who == "second" {
 					time.Sleep(100 * time.Millisecond)
 				}
 				use(t, l, "x", func(*quorum.Lease) { served <- who })
-			}()
+			})
 		}
 		time.Sleep(200 * time.Millisecond)
 		unlock(t, held)
@@ -197,6 +200,7 @@ func TestSubscriptionIsNoTurn(t *testing.T) {
 			t.Errorf("the %s is served first", who)
 		}
 		<-served
+		tasks.Wait()
 	})
 }
 
@@ -218,7 +222,8 @@ func TestWaiterInLineHearsOfForeignReleases(t *testing.T) {
 		l := w.locker(quorum.Options{})
 		w.foreign("x", time.Hour, 0, 1, 2)
 		done := make(chan time.Time)
-		go use(t, l, "x", func(*quorum.Lease) { done <- time.Now() })
+		var task sync.WaitGroup
+		task.Go(func() { use(t, l, "x", func(*quorum.Lease) { done <- time.Now() }) })
 		time.Sleep(300 * time.Millisecond)
 		for _, n := range w.nodes {
 			n.Do(func(s *model.Server, _ model.Time) { s.Del("x") })
@@ -228,6 +233,7 @@ func TestWaiterInLineHearsOfForeignReleases(t *testing.T) {
 		if took := (<-done).Sub(released); took > 10*time.Millisecond {
 			t.Errorf("the lock was free for %v", took)
 		}
+		task.Wait()
 	})
 }
 
