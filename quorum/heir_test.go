@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/node"
-	"github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/quorum"
 )
 
@@ -33,6 +32,19 @@ func waiting(l *quorum.Locker, opts ...quorum.Option) (ended chan *quorum.Lease)
 }
 
 func isHeir(lease *quorum.Lease) bool { return strings.HasSuffix(lease.Handle().Owner, node.Heir("")) }
+
+// handedOn has x handed on to a Locker.
+func handedOn(t *testing.T, w *world, l *quorum.Locker) *quorum.Lease {
+	t.Helper()
+	held := lock(t, w.locker(quorum.Options{}), "x")
+	ended := waiting(l)
+	unlock(t, held)
+	lease := <-ended
+	if !isHeir(lease) {
+		t.Fatal("not handed on")
+	}
+	return lease
+}
 
 // Who waits has the lock when the holder's release has come to the nodes, and what these
 // say to it; it need not ask. Its token is above the holder's, and it has the whole lease
@@ -254,13 +266,8 @@ func TestLateHandingOnLeavesNothing(t *testing.T) {
 			if n := w.locked("x"); n > 0 {
 				t.Errorf("%d nodes keep it, held for %v", n, hold)
 			}
-			for _, n := range w.nodes {
-				n.Do(func(s *model.Server, now model.Time) {
-					var state node.State
-					if err := s.State(now, "x", &state); err != nil || len(state.Queue) > 0 {
-						t.Errorf("in line: %v, %v", state.Queue, err)
-					}
-				})
+			if n := w.inLine("x"); n > 0 {
+				t.Errorf("%d nodes have a place in line", n)
 			}
 		}
 	})
@@ -299,12 +306,8 @@ func TestCopiesOfAProcessTakeNothing(t *testing.T) {
 			}}
 		}
 		first, second := w.locker(copied()), w.locker(copied())
-		holder := w.locker(quorum.Options{})
 		for _, l := range []*quorum.Locker{second, first} { // second has waited, so it listens
-			held := lock(t, holder, "x")
-			ended := waiting(l)
-			unlock(t, held)
-			lease := <-ended
+			lease := handedOn(t, w, l)
 			time.Sleep(time.Minute)
 			if lease.Remaining() == 0 {
 				t.Fatal(context.Cause(lease.Context()))
@@ -318,10 +321,7 @@ func TestCopiesOfAProcessTakeNothing(t *testing.T) {
 // as long as it may rely on it.
 func TestHeirTriesAgainToRenew(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
-		held := lock(t, w.locker(quorum.Options{}), "x")
-		ended := waiting(w.locker(quorum.Options{}))
-		unlock(t, held)
-		lease := <-ended
+		lease := handedOn(t, w, w.locker(quorum.Options{}))
 		w.nodes[0].Hang(true)
 		w.nodes[1].Hang(true)
 		time.Sleep(900 * time.Millisecond)
@@ -338,11 +338,8 @@ func TestHeirTriesAgainToRenew(t *testing.T) {
 // A lease that was handed on can be detached at once, and resumed much later.
 func TestHeirIsDetached(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
-		held := lock(t, w.locker(quorum.Options{}), "x")
 		l := w.locker(quorum.Options{})
-		ended := waiting(l)
-		unlock(t, held)
-		handle := must[quorum.Handle](t)((<-ended).Detach())
+		handle := must[quorum.Handle](t)(handedOn(t, w, l).Detach())
 		time.Sleep(quorum.DefaultLease / 2)
 		unlock(t, must[*quorum.Lease](t)(l.Resume(background, handle)))
 	})

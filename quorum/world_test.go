@@ -138,6 +138,23 @@ func (w *world) locked(name string) (count int) {
 	return count
 }
 
+// inLine returns on how many nodes somebody waits in line for name.
+func (w *world) inLine(name string) (count int) {
+	w.t.Helper()
+	for _, n := range w.nodes {
+		n.Do(func(s *model.Server, now model.Time) {
+			var state node.State
+			if err := s.State(now, name, &state); err != nil {
+				w.t.Error(err)
+			}
+			if len(state.Queue) > 0 {
+				count++
+			}
+		})
+	}
+	return count
+}
+
 // foreign puts the lock of another program, with a TTL, on some nodes.
 func (w *world) foreign(name string, ttl time.Duration, nodes ...int) {
 	for _, i := range nodes {

@@ -28,6 +28,8 @@ type Node struct {
 	lives    int
 	life     *node.Life
 	watchers map[string][]*watcher // by channel
+	calls    []call                // of wake, to be made
+	telling  bool                  // by a task
 
 	closed, down, hung, mute bool
 	delay                    time.Duration
@@ -94,7 +96,7 @@ func (n *Node) Submit(cmd node.Command, reply func(node.Reply)) {
 		woken := n.woken(n.serverTime(now), published, cmd)
 		n.mu.Unlock()
 		reply(result)
-		makeAll(woken)
+		n.tell(woken)
 		return
 	}
 	n.enqueue(now, cmd, reply)
@@ -185,7 +187,7 @@ func (n *Node) work(now clock.Instant) (calls []func()) {
 			result, published := n.execute(now, r.cmd)
 			r.result, r.execute = result, clock.Never
 			if woken := n.woken(n.serverTime(now), published, r.cmd); len(woken) > 0 {
-				calls = append(calls, func() { makeAll(woken) })
+				calls = append(calls, func() { n.tell(woken) })
 			}
 		}
 		if !r.done && min(r.answer, r.cmd.Deadline) <= now {
@@ -223,7 +225,7 @@ func (n *Node) Down(down bool) {
 	}
 	woken := n.connected()
 	n.mu.Unlock()
-	makeAll(woken)
+	n.tell(woken)
 }
 
 // Hang makes the server accept commands and neither execute nor answer them, or
@@ -233,7 +235,7 @@ func (n *Node) Hang(hang bool) {
 	n.hung = hang
 	woken := n.connected()
 	n.mu.Unlock()
-	makeAll(woken)
+	n.tell(woken)
 }
 
 // DropReplies makes the answers get lost, or arrive again: commands are
@@ -265,7 +267,7 @@ func (n *Node) Restart(empty bool) {
 	n.begin(n.clock.Now())
 	woken := n.connected()
 	n.mu.Unlock()
-	makeAll(woken)
+	n.tell(woken)
 }
 
 // SetLife changes what the node reports about the server's life until the next

@@ -259,6 +259,20 @@ func TestStopDuringWake(t *testing.T) {
 	}
 }
 
+// A call of wake may cause another, of the same watcher too.
+func TestWakeThatWakes(t *testing.T) {
+	n := model.New(clock.Runtime(), "a")
+	calls := 0
+	n.Watch("n", node.Exclusive, func() {
+		if calls++; calls < 4 {
+			n.Publish(node.Channel("n"))
+		}
+	})
+	if calls != 4 {
+		t.Errorf("%d calls of 4", calls)
+	}
+}
+
 func TestWakes(t *testing.T) {
 	in(t, func(t *testing.T, n *model.Node, c clock.Clock) {
 		var woken []string

@@ -34,10 +34,28 @@ func (w *watcher) stop() {
 	w.stopped = true
 }
 
-func makeAll(calls []call) {
-	for _, c := range calls {
-		c.make()
+// tell makes calls of wake one after the other. One of them may Submit, and what others
+// are told of that waits until it has returned: calls within calls would wait for each
+// other.
+func (n *Node) tell(calls []call) {
+	if len(calls) == 0 {
+		return
 	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.calls = append(n.calls, calls...)
+	if n.telling {
+		return
+	}
+	n.telling = true
+	for len(n.calls) > 0 {
+		c := n.calls[0]
+		n.calls = n.calls[1:]
+		n.mu.Unlock()
+		c.make()
+		n.mu.Lock()
+	}
+	n.calls, n.telling = nil, false
 }
 
 // Watch calls wake when a release of name in this mode is published; and at once, or
@@ -61,7 +79,7 @@ func (n *Node) subscribe(channel string, wake func(node.Turn)) (stop func()) {
 	up := n.listening()
 	n.mu.Unlock()
 	if up {
-		(&call{watcher: w}).make()
+		n.tell([]call{{watcher: w}})
 	}
 	return func() {
 		n.unwatch(channel, w)
@@ -82,7 +100,7 @@ func (n *Node) Publish(channel string) {
 	n.mu.Lock()
 	woken := n.listeners(channel)
 	n.mu.Unlock()
-	makeAll(woken)
+	n.tell(woken)
 }
 
 func (n *Node) unwatch(channel string, w *watcher) {
