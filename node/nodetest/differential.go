@@ -261,8 +261,8 @@ var subjects = []*rapid.Generator[step]{
 	}.step(),
 	subject{
 		ops: []string{
-			"-", "acquire", "acquire", "acquire", "release", "release", "extend", "downgrade", "advance", "inspect", "SET", "HSET",
-			"DEL", "PERSIST", "PEXPIRE", "break", "FLUSHALL",
+			"-", "acquire", "acquire", "acquire", "release", "release", "extend", "downgrade", "advance", "inspect", "SET", "SET",
+			"HSET", "DEL", "PERSIST", "PEXPIRE", "break", "FLUSHALL",
 		},
 		modes: []node.Mode{node.Exclusive, node.Read, node.Write},
 		names: lockNames,
@@ -276,6 +276,16 @@ var subjects = []*rapid.Generator[step]{
 		modes: []node.Mode{node.Exclusive},
 		names: []string{"n", "a{b}", "n"},
 		lines: true,
+	}.step(),
+	subject{
+		ops: []string{
+			"-", "acquire", "acquire", "acquire", "acquire", "release", "release", "release", "release", "inspect", "advance",
+			"SET", "FLUSHALL",
+		},
+		modes: []node.Mode{node.Exclusive},
+		names: lockNames,
+		lines: true,
+		pairs: true,
 	}.step(),
 }
 
