@@ -63,7 +63,9 @@
 // ticket, and in no other: a name that it could have, if it were not for another, it
 // leaves to those behind it, of whom the first is told. When it asks again it is back
 // where its ticket says. So a name that is free does not wait for another that is not,
-// and as the order is the same in all lines, nobody waits for each other.
+// and as the order is the same in all lines, nobody waits for each other. Where its names
+// are hardly ever free at the same time it can reserve them, each as it becomes free: it
+// then keeps its place, and those behind it are told that they are refused as by a lock.
 package node
 
 import (
@@ -332,6 +334,12 @@ type Command struct {
 	// then hand the lock on to that, as long as the place is there.
 	Stands bool
 
+	// Reserve lets an Acquire of several claims with a Ticket and a Patience, if it is
+	// Refused, have a place in the queues of names that are not in its way, too; and
+	// those behind it are not told that nothing but its place is in theirs, unless it
+	// was told of its turn and has not asked since.
+	Reserve bool
+
 	// Next is the token with which a Release in mode Exclusive may hand its locks on;
 	// 0: it does not. It is above that of the claims.
 	Next Token
@@ -379,11 +387,16 @@ type Reply struct {
 	Ahead int           // Refused, with a Ticket: how many are served before in one line, at most
 
 	// With Refused and a Ticket: Free says that no lock is in the way, but others are
-	// before; Foreign that an owner of one in the way is of another make, so that its
+	// before, none of whom reserves a name; Foreign that an owner of one in the way is of another make, so that its
 	// release may be published on the name's channel alone.
 	Free, Foreign bool
-	Kept          []bool // Extend, Downgrade: for each claim, whether its owner still had it
-	State         *State // Inspect
+
+	// Awaited, with Released, says that a lock is free now, or was handed on, that others
+	// stand in line for.
+	Awaited bool
+
+	Kept  []bool // Extend, Downgrade: for each claim, whether its owner still had it
+	State *State // Inspect
 
 	// Life is the life of the server that gave this answer: nil if the node
 	// cannot tell (then no restart guard is possible).

@@ -32,6 +32,10 @@ type waiter struct {
 
 	standing []standing // what its last attempts have left on the nodes; under l.mu
 	handed   []handed   // and what was handed on to these; likewise
+	offered  []nodeSet  // of several names, who has told it that it is first for each; likewise
+
+	began    clock.Instant // of the wait
+	reserved clock.Instant // until when it may keep several names from others
 
 	settings *settings
 	deadline clock.Instant // of the wait, or Never
@@ -102,10 +106,11 @@ func (l *Locker) acquire(ctx context.Context, s *settings) (*Lease, error) {
 	}
 	began := l.clock.Now()
 	w := l.waiters.Get().(*waiter)
-	w.settings, w.deadline = s, clock.Never
+	w.settings, w.deadline, w.began, w.reserved = s, clock.Never, began, began
 	if s.wait >= 0 {
 		w.deadline = began.Add(s.wait)
 	}
+	w.offered = append(w.offered, make([]nodeSet, len(s.names))...)
 	switch {
 	case s.fair:
 		w.standInLine()
@@ -134,7 +139,7 @@ func (w *waiter) recycle() {
 		stop()
 	}
 	w.stops = w.stops[:0]
-	w.standing = w.standing[:0]
+	w.standing, w.offered = w.standing[:0], w.offered[:0]
 	w.settings, w.token = nil, 0
 	w.ticket, w.last = ticket{}, claim{}
 	w.spent, w.gated, w.late, w.stale, w.fruitless, w.splits, w.alarms, w.hurry, w.took = false, false, false, 0, 0, 0, 0, 0, 0
@@ -188,7 +193,7 @@ func (w *waiter) acquire(ctx context.Context) (*Lease, error) {
 		}
 		if lease != nil {
 			if w.settings.linesUp() && w.crowded != w.waited {
-				l.noteCrowd(w)
+				l.noteCrowd(&w.settings.claim, w.waited)
 			}
 			return lease, nil
 		}
@@ -368,13 +373,13 @@ func (l *Locker) gate(mute nodeSet) int {
 // maxCrowds bounds the memory of crowds.
 const maxCrowds = 1024
 
-// noteCrowd keeps whether w had to wait for its turn, for whoever wants one of its
+// noteCrowd keeps whether others wait for their turn, for whoever wants one of these
 // names next.
-func (l *Locker) noteCrowd(w *waiter) {
+func (l *Locker) noteCrowd(c *claim, there bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for name := range w.settings.each() {
-		if !w.waited {
+	for name := range c.each() {
+		if !there {
 			delete(l.crowds, name)
 			continue
 		}
@@ -452,6 +457,7 @@ func (w *waiter) attempt(ctx context.Context) *Lease {
 	c.Owner, c.Token, c.ticket = l.ownerName(), token, w.ticket
 	c.barges = w.barges && !s.fair
 	c.stands = c.patience > 0 && w.mayStand()
+	c.reserves = c.patience > 0 && w.mayReserve()
 	w.last = c
 	r := l.begin(node.Acquire, c, s.lease+l.opts.Grace, w.timeout())
 	defer r.done()

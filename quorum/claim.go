@@ -80,11 +80,13 @@ func keptAll(kept []bool) bool { return !slices.Contains(kept, false) }
 // process: whoever holds that may be one of them.
 //
 // On the nodes it stands in the lines of its names too, with one ticket, and is
-// served when it is first in each line and all names are free. But as long as it
-// cannot have one of its names it holds up nobody who wants another: it leaves the
-// line of a name that is free to those behind it, and when it asks again it is back
-// at its old place. So where several of its names are hardly ever free it waits for
-// longer than who wants one of them.
+// served when it is first in each line and all names are free. A name that is free
+// while another is not it leaves to those behind it, and when it asks again it is back
+// at its old place: so nobody waits for what somebody else holds for long. But when each
+// of its names has been its own to take, only not all at the same time, it reserves those
+// that become free, for as long as it has waited and for twice Options.Poll at most, until
+// it has all of them. So where all of its names are busy it has about as many turns as who
+// wants one of them.
 func WithNames(more ...string) Option {
 	return func(s *settings) { s.names = append(s.names, more...) }
 }

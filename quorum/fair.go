@@ -41,6 +41,8 @@ type ticket struct {
 
 	barges bool // it takes what is free, though others are before it
 	stands bool // it leaves its claim with the place
+
+	reserves bool // of several names it keeps those that are free from others in line
 }
 
 // patience is how long a node keeps a place: for more than two attempts, each a Poll
@@ -87,4 +89,23 @@ func (w *waiter) before() int {
 	}
 	slices.Sort(all)
 	return all[w.l.need-1]
+}
+
+// mayReserve reports whether the next attempt keeps those of several names that are free
+// from others in line, until all of them are. Without that it would have to come at a
+// moment at which all happen to be free. It does so when each of them was its own to take
+// since it did so last: so where one is held for long the others are not kept idle for
+// it. And it does so for no longer than it has waited, as one of those who have another
+// name may wait for one that is reserved.
+func (w *waiter) mayReserve() bool {
+	l := w.l
+	now := l.clock.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	few := func(told nodeSet) bool { return told.len() < l.need }
+	if len(w.offered) > 0 && !slices.ContainsFunc(w.offered, few) {
+		clear(w.offered)
+		w.reserved = now.Add(min(now.Sub(w.began), 2*l.opts.Poll))
+	}
+	return now < w.reserved
 }

@@ -140,6 +140,9 @@ func (l *Locker) pass(i int, t node.Turn) (stray bool) {
 		switch {
 		case t.Owner == "" && w.queues:
 			w.told.Or(1 << i)
+			if at, several := slices.BinarySearch(w.settings.names, t.Name); several {
+				w.offered[at].add(i)
+			}
 			w.signal.Set()
 		case slices.ContainsFunc(w.standing, func(s standing) bool { return s.Owner == t.Owner }):
 			w.handed = append(w.handed, handed{i, t})

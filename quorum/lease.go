@@ -180,7 +180,7 @@ func (l *Locker) hold(ctx context.Context, r *round, s *settings) *hold {
 		mode: r.claim.mode, since: r.start, parent: ctx, leases: 1, limit: clock.Never, renewAt: clock.Never,
 		high: r.claim.Token,
 	}
-	h.claim.patience, h.claim.stands = 0, false // its release leaves no place in line
+	h.claim.patience, h.claim.stands, h.claim.reserves = 0, false, false // its release leaves no place in line
 	h.first.h, h.first.mode = h, h.mode
 	if h.mode != node.Read {
 		h.alone = 1

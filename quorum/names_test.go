@@ -298,6 +298,23 @@ func TestRealNames(t *testing.T) {
 	}
 }
 
+// Who wants two names that others are busy with has its turns on real servers, too.
+func TestRealNamesHaveTheirTurns(t *testing.T) {
+	all := servers(t, 5)
+	one, both := newRivals(t, 3*time.Second), newRivals(t, 3*time.Second)
+	for range 3 {
+		one.rival(connect(t, all, quorum.Options{}), 20*time.Millisecond, "x")
+		one.rival(connect(t, all, quorum.Options{}), 27*time.Millisecond, "y")
+	}
+	both.rival(connect(t, all, quorum.Options{}), 20*time.Millisecond, "x,y")
+	least, most, _ := one.wait()
+	turns, _, _ := both.wait()
+	t.Logf("%d turns with both, %d to %d with one", turns, least, most)
+	if turns < least/5 {
+		t.Errorf("%d turns with both, and %d with one", turns, least)
+	}
+}
+
 // Unlock tells of one name that was broken, though it still had the others.
 func TestUnlockOfNamesOfWhichOneWasBroken(t *testing.T) {
 	inWorld(t, 3, func(w *world) {

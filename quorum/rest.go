@@ -92,6 +92,9 @@ func (w *waiter) rest(ctx context.Context) bool {
 	if w.ticket.patience > 0 {
 		until = min(until, l.clock.Now().Add(l.opts.Poll)) // to keep its place, or its intent
 	}
+	if w.last.reserves {
+		until = min(until, w.reserved) // to let others have them
+	}
 	// Drawn once: the least of a new draw for each notice would be next to nothing.
 	luck := l.chance()
 	alarmed := false

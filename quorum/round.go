@@ -107,7 +107,7 @@ func (l *Locker) begin(kind node.Kind, c claim, ttl, timeout time.Duration) *rou
 	switch kind {
 	case node.Acquire:
 		r.command.Ticket, r.command.Waiter, r.command.Patience = c.number, c.waiter, c.patience
-		r.command.Barge, r.command.Stands = c.barges, c.stands
+		r.command.Barge, r.command.Stands, r.command.Reserve = c.barges, c.stands, c.reserves
 	case node.Release:
 		r.command.Ticket, r.command.Waiter, r.command.Patience, r.command.Next = c.number, c.waiter, c.patience, c.next
 	}
@@ -141,6 +141,9 @@ func (r *round) receive(i int, reply node.Reply) {
 		if until := r.l.abstains(r.start, reply.Life); until > 0 {
 			b.vote, b.wait = Abstaining, until
 		}
+	}
+	if reply.Awaited {
+		r.l.noteCrowd(&r.claim, true)
 	}
 	r.mu.Lock()
 	before := r.tally.verdict()

@@ -39,15 +39,17 @@ type lease interface {
 
 // A holder is an owner that believes that it has a name.
 type holder struct {
-	c     *Client
-	name  string   // of several, all of them
-	names []string // each of them
-	one   [1]string
-	mode  node.Mode
-	owner string
-	token node.Token
-	joint *quorum.Joint // that it is a part of
-	task  *task         // that it was granted to
+	c       *Client
+	name    string   // of several, all of them
+	names   []string // each of them
+	one     [1]string
+	mode    node.Mode
+	owner   string
+	token   node.Token
+	joint   *quorum.Joint // that it is a part of
+	task    *task         // that it was granted to
+	keptFor []reservation // by others who reserve names, as long as it has another
+
 	told  map[int]int64 // when it told a node last that it goes on to read; nil if it does not
 	grant int           // how many grants of any name there were before, counted from 1
 	lease lease         // nil if the program keeps it to itself

@@ -66,6 +66,9 @@ func (k *checker) asks(c *Client, o *call, cmd *node.Command) {
 		o.names = append(o.names, claim.Name)
 	}
 	o.mode = cmd.Mode
+	if cmd.Reserve {
+		k.reservesInTime(c, o, cmd.Waiter)
+	}
 	if o.waiter != cmd.Waiter {
 		o.firm, o.joined = 0, k.w.now
 	}
@@ -292,17 +295,20 @@ func (k *checker) inTurn(s *server, m *message, i int, now model.Time) {
 			fails("I13", "served, and still in line")
 		}
 	case cmd.Ticket > 0 && refused && free && (cmd.Barge || !others(cmd.Ticket)):
-		if place >= 0 {
+		switch {
+		case cmd.Reserve && len(after.Queue) > 1:
+			w.sometimes(Reserved)
+		case cmd.Reserve:
+		case place >= 0:
 			fails("I13", "it waits for another name, and holds up who waits for this one")
-		}
-		if len(after.Queue) > 0 {
+		case len(after.Queue) > 0:
 			w.sometimes(PassedOn)
 		}
 	case cmd.Ticket > 0 && refused:
 		if before.Type == "none" {
 			w.sometimes(KeptInLine)
 		}
-		if cmd.Patience > 0 && !kept && !(free && !others(cmd.Ticket-1)) {
+		if cmd.Patience > 0 && !kept && (cmd.Reserve || !(free && !others(cmd.Ticket-1))) {
 			fails("I13", "its place in line is not kept")
 		}
 	case cmd.Ticket > 0 && cmd.Kind == node.Release:

@@ -188,3 +188,36 @@ func (w *world) votes(s *server) bool {
 // agreeWithin is for how long the nodes may differ about who is first in line: the
 // last to come, or to be heard again, asks everywhere, rests, and asks again.
 func (w *world) agreeWithin() time.Duration { return w.p.Lock.Poll + 4*w.p.Lock.Timeout }
+
+// A reservation is that of one who waits for several names, for want of one that somebody
+// else has.
+type reservation struct {
+	waiter string
+	began  int64
+}
+
+// reservesInTime checks that who waits for several names does not keep any of them from
+// others for long while somebody has another, on nodes that have not forgotten it.
+func (k *checker) reservesInTime(c *Client, o *call, waiter string) {
+	w := k.w
+	for _, h := range k.holders {
+		if h.c == c || !slices.ContainsFunc(o.names, h.has) {
+			continue
+		}
+		nodes, need := w.site(h.name)
+		for _, s := range nodes {
+			if _, there := s.keepsAny(h.names, h.owner, h.mode); there && !s.guarded() {
+				need--
+			}
+		}
+		i := slices.IndexFunc(h.keptFor, func(r reservation) bool { return r.waiter == waiter })
+		if need > 0 || i < 0 {
+			h.keptFor = append(slices.DeleteFunc(h.keptFor, func(r reservation) bool { return r.waiter == waiter }), reservation{waiter, w.now})
+			continue
+		}
+		began := h.keptFor[i].began
+		if kept := time.Duration(w.now - began); kept > 2*w.p.Lock.Poll+2*w.p.Lock.Timeout+w.p.Lock.Poll/5 && w.tranquil(began) {
+			w.fail("I13", fmt.Sprintf("%s has reserved names for %v, and %s has had %q meanwhile", c.name, kept, h.c.name, h.name))
+		}
+	}
+}

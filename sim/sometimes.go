@@ -74,6 +74,7 @@ const (
 	DiedInLine
 	SeveralRefused
 	PassedOn
+	Reserved
 	GrantedByAll
 	HeldJointly
 	JointGivenBack
@@ -153,6 +154,7 @@ var Marks = [marks]string{
 	DiedInLine:        "who waited in line died",
 	SeveralRefused:    "several names were refused for the sake of some",
 	PassedOn:          "who waited for several names left one of them to others",
+	Reserved:          "who waited for several names kept one of them from others",
 	GrantedByAll:      "all nodes had to grant, and did",
 	HeldJointly:       "two Lockers' locks were held as one",
 	JointGivenBack:    "one lock was given back for want of the other",

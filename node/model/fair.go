@@ -3,6 +3,7 @@ package model
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/redquorum/redquorum/node"
 )
@@ -31,7 +32,7 @@ func (s *Server) acquireFair(now Time, cmd node.Command) (reply node.Reply, publ
 	if len(wants) == 0 {
 		return node.Reply{Status: node.Granted}, nil
 	}
-	turn := true
+	turn, locked := true, false
 	for i := range wants {
 		one := &wants[i]
 		_, fence := s.lookUp(now, one.name)
@@ -45,10 +46,10 @@ func (s *Server) acquireFair(now Time, cmd node.Command) (reply node.Reply, publ
 		}
 		one.first = s.firstPlace(now, one.queue, one.name)
 		one.before = one.queue.before(cmd)
-		if one.lock.kind != none {
-			r.Free = false
-		}
-		turn = turn && !one.inTheWay(cmd)
+		inTheWay := one.inTheWay(cmd)
+		turn = turn && !inTheWay
+		locked = locked || one.lock.kind != none
+		r.Free = r.Free && !locked && !(inTheWay && one.first.text == reserved)
 	}
 	switch token := cmd.Claims[0].Token; {
 	case turn && token > r.Fence:
@@ -64,7 +65,7 @@ func (s *Server) acquireFair(now Time, cmd node.Command) (reply node.Reply, publ
 	}
 	for _, one := range wants {
 		inTheWay := one.inTheWay(cmd)
-		if cmd.Patience > 0 && (inTheWay || turn) {
+		if cmd.Patience > 0 && (inTheWay || turn || cmd.Reserve) {
 			s.keepPlace(now, one.queue, one.name, cmd, r.Fence)
 		} else if cmd.Patience > 0 && s.leave(one.queue, one.name, cmd.Waiter) && one.queue.kind != none {
 			published = s.publish(now, one.name, node.Command{}) // it cannot have the name, and leaves it to others
@@ -76,7 +77,7 @@ func (s *Server) acquireFair(now Time, cmd node.Command) (reply node.Reply, publ
 		if one.lock.kind != none {
 			r.TTL = longer(r.TTL, one.lock.left(now))
 			r.Foreign = r.Foreign || slices.ContainsFunc(one.lock.fields, func(f node.Field) bool { return node.Foreign(f.Name) })
-		} else if r.Free {
+		} else if !locked {
 			r.TTL = longer(r.TTL, one.first.left(now))
 		}
 	}
@@ -119,11 +120,15 @@ func (s *Server) releaseFair(now Time, cmd node.Command) (reply node.Reply, publ
 			if !released {
 				by.Next = 0
 			}
+			reply.Awaited = s.awaited(now, c.Name) || reply.Awaited
 			published = s.publish(now, c.Name, by)
 		}
 	}
-	if wrong {
+	switch {
+	case wrong:
 		reply = failure(node.ErrWrongType)
+	case reply.Status == node.Absent:
+		reply.Awaited = false
 	}
 	return reply, published
 }
@@ -138,6 +143,12 @@ func (s *Server) queue(now Time, n *names) (*key, error) {
 		return nil, node.ErrWrongType
 	}
 	return n.queue, nil
+}
+
+// awaited reports whether anybody is in the queue of a name.
+func (s *Server) awaited(now Time, name string) bool {
+	queue, err := s.queue(now, s.of(name))
+	return err == nil && len(queue.line) > 0
 }
 
 // firstPlace returns the place of the first who has kept his, and removes those
@@ -190,8 +201,11 @@ func (s *Server) keepPlace(now Time, queue *key, name string, cmd node.Command, 
 	}
 	p.kept = s.found(s.kept(name, &p))
 	says := untold
-	if c := &cmd.Claims[0]; cmd.Stands && c.Token > fence {
+	switch c := &cmd.Claims[0]; {
+	case cmd.Stands && c.Token > fence:
 		says = node.Heir(c.Owner)
+	case cmd.Reserve:
+		says = reserved
 	}
 	s.put(p.kept, says, expires)
 	if queue.kind == none || queue.expires == Never || queue.expires < expires {
@@ -210,8 +224,9 @@ type place struct {
 
 // What a PlaceKey says of its waiter, unless it is its heir.
 const (
-	untold = "1"
-	told   = "told"
+	untold   = "1"
+	told     = "told"     // and it has not come yet
+	reserved = "reserved" // it waits for other names, too, and nobody is to pass it
 )
 
 // Tell tells one of a notice's Line, who listens. If the lock is handed on it is the
@@ -225,7 +240,7 @@ func (s *Server) Tell(now Time, n Notice, waiter string, others bool) (owner str
 	lock, fence := s.lookUp(now, n.Name)
 	queue, err := s.queue(now, s.of(n.Name))
 	seen, unread := fence.token()
-	if place.text == untold || place.text == told || others || err != nil || unread != nil || n.Next <= seen || place.expires <= now || lock.kind != none || !s.isFirst(now, queue, n.Name, waiter) {
+	if !strings.HasSuffix(place.text, node.Heir("")) || others || err != nil || unread != nil || n.Next <= seen || place.expires <= now || lock.kind != none || !s.isFirst(now, queue, n.Name, waiter) {
 		s.change(place)
 		place.text = told
 		return "", 0

@@ -237,7 +237,7 @@ func (s *Server) release(now Time, cmd node.Command) (reply node.Reply, publishe
 	case !mine:
 		return node.Reply{Status: node.Absent}, nil
 	case lock.kind == none:
-		return node.Reply{Status: node.Released}, s.publish(now, c.Name, cmd)
+		return node.Reply{Status: node.Released, Awaited: s.awaited(now, c.Name)}, s.publish(now, c.Name, cmd)
 	}
 	return node.Reply{Status: node.Released}, nil
 }
@@ -261,11 +261,15 @@ func (s *Server) releaseAll(now Time, cmd node.Command) (reply node.Reply, publi
 			continue
 		}
 		if lock.kind == none {
+			reply.Awaited = s.awaited(now, claims[i].Name) || reply.Awaited
 			published = s.publish(now, claims[i].Name, cmd)
 		}
 	}
-	if wrong {
+	switch {
+	case wrong:
 		reply = failure(node.ErrWrongType)
+	case reply.Status == node.Absent:
+		reply.Awaited = false
 	}
 	return reply, published
 }

@@ -180,20 +180,21 @@ func outcome(r node.Reply, cmd node.Command) []string {
 
 // A step is one thing to do to every system.
 type step struct {
-	op     string // a Kind's name, "advance", a Redis command, or "-" for nothing
-	mode   node.Mode
-	claims []node.Claim
-	waiter string
-	wait   int // patience, in units
-	ticket node.Token
-	barge  bool
-	stands bool
-	next   node.Token
-	key    string        // of a Redis command
-	field  string        // of HSET
-	time   int           // in units
-	odd    time.Duration // less than the time, for it to be rounded up
-	keep   int           // retention, in units
+	op      string // a Kind's name, "advance", a Redis command, or "-" for nothing
+	mode    node.Mode
+	claims  []node.Claim
+	waiter  string
+	wait    int // patience, in units
+	ticket  node.Token
+	barge   bool
+	stands  bool
+	reserve bool
+	next    node.Token
+	key     string        // of a Redis command
+	field   string        // of HSET
+	time    int           // in units
+	odd     time.Duration // less than the time, for it to be rounded up
+	keep    int           // retention, in units
 }
 
 func (s step) String() string {
@@ -203,8 +204,8 @@ func (s step) String() string {
 	case "advance":
 		return fmt.Sprintf("advance %d", s.time)
 	case "acquire", "release", "extend", "inspect", "break", "downgrade":
-		return fmt.Sprintf("%s %v %v ttl %d-%v keep %d waiter %q for %d ticket %d, barges: %v, stands: %v, next %d",
-			s.op, s.mode, s.claims, s.time, s.odd, s.keep, s.waiter, s.wait, s.ticket, s.barge, s.stands, s.next)
+		return fmt.Sprintf("%s %v %v ttl %d-%v keep %d waiter %q for %d ticket %d, barges: %v, stands: %v, reserves: %v, next %d",
+			s.op, s.mode, s.claims, s.time, s.odd, s.keep, s.waiter, s.wait, s.ticket, s.barge, s.stands, s.reserve, s.next)
 	}
 	return fmt.Sprintf("%s %s %s %d", s.op, s.key, s.field, s.time)
 }
@@ -331,6 +332,7 @@ func (about subject) step() *rapid.Generator[step] {
 					more := s.claims[0]
 					more.Name = rapid.SampledFrom(lockNames).Filter(func(name string) bool { return name != more.Name }).Draw(t, "more")
 					s.claims = append(s.claims, more)
+					s.reserve = s.op == "acquire" && s.wait > 0 && rapid.Bool().Draw(t, "reserve")
 				} else if s.op == "acquire" && s.ticket > 0 && s.wait > 0 {
 					s.stands = rapid.Bool().Draw(t, "stands")
 				}
@@ -526,7 +528,7 @@ func (r *race) command(s step, sys System) node.Command {
 	cmd := node.Command{
 		Kind: kinds[s.op], Mode: s.mode, Claims: s.claims, TTL: r.life(s),
 		Retention: r.life(step{time: s.keep}), Deadline: sys.soon(), Waiter: s.waiter, Ticket: s.ticket, Barge: s.barge,
-		Stands: s.stands, Next: s.next,
+		Stands: s.stands, Reserve: s.reserve, Next: s.next,
 	}
 	if s.wait > 0 {
 		cmd.Patience = r.life(step{time: s.wait})
@@ -539,8 +541,9 @@ func same(want, got node.Reply, slack time.Duration) error {
 	switch {
 	case want.Status != got.Status, reason(want.Err) != reason(got.Err), want.Unsent != got.Unsent:
 		return fmt.Errorf("%v (%v) and %v (%v)", want.Status, want.Err, got.Status, got.Err)
-	case want.Ahead != got.Ahead, want.Free != got.Free, want.Foreign != got.Foreign:
-		return fmt.Errorf("ahead %d and %d, free: %v and %v, foreign: %v and %v", want.Ahead, got.Ahead, want.Free, got.Free, want.Foreign, got.Foreign)
+	case want.Ahead != got.Ahead, want.Free != got.Free, want.Foreign != got.Foreign, want.Awaited != got.Awaited:
+		return fmt.Errorf("ahead %d and %d, free: %v and %v, foreign: %v and %v, awaited: %v and %v",
+			want.Ahead, got.Ahead, want.Free, got.Free, want.Foreign, got.Foreign, want.Awaited, got.Awaited)
 	case want.Fence != got.Fence:
 		return fmt.Errorf("fence %d and %d", want.Fence, got.Fence)
 	case !near(want.TTL, got.TTL, slack):

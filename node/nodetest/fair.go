@@ -33,6 +33,12 @@ func standing(cmd node.Command) node.Command {
 	return cmd
 }
 
+// reserving keeps places for all names.
+func reserving(cmd node.Command) node.Command {
+	cmd.Reserve = true
+	return cmd
+}
+
 // handing lets a release hand the lock on.
 func handing(next node.Token, cmd node.Command) node.Command {
 	cmd.Next = next
@@ -499,6 +505,26 @@ var fairRules = []rule{
 		f.want(node.Released, impatient(inLine(1, "first:a", f.release(name, "x", 6))))
 		f.wantState(name, 8, 0)
 	}},
+	{"a release says whether anybody is in line", func(f fixture) {
+		awaited := func(want bool, cmd node.Command) {
+			f.Helper()
+			if r := f.want(node.Released, cmd); r.Awaited != want {
+				f.Errorf("awaited: %v, want %v", r.Awaited, want)
+			}
+		}
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		awaited(false, f.release(name, "a", 5))
+		f.want(node.Granted, inLine(1, "me", f.acquire(name, "a", 6)))
+		awaited(false, impatient(inLine(1, "me", f.release(name, "a", 6))))
+		f.want(node.Granted, f.acquire(name, "a", 7))
+		f.want(node.Refused, inLine(2, "you", f.acquire(name, "b", 8)))
+		awaited(true, f.release(name, "a", 7))
+		f.want(node.Granted, inLine(1, "me", f.acquire(name, "a", 8)))
+		awaited(true, impatient(inLine(1, "me", f.release(name, "a", 8))))
+		f.want(node.Granted, inLine(1, "me", of(f.acquire(name, "a", 9), name, "another")))
+		awaited(true, of(f.release(name, "a", 9), name, "another"))
+		f.want(node.Absent, f.release(name, "a", 9))
+	}},
 	{"a queue of the dead is no queue", func(f fixture) {
 		f.want(node.Granted, f.acquire(name, "a", 5))
 		f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6)))
@@ -640,6 +666,35 @@ var fairSeveralRules = []rule{
 		f.want(node.Granted, inLine(2, "next:2", f.acquire(a, "n", 8)))
 		f.want(node.Released, f.release(a, "n", 8))
 		f.silent(mine) // as long as it waits for the other
+	}},
+	{"who reserves keeps its place for a free name, too, until it no longer does", func(f fixture) {
+		a, b := several[0], several[1]
+		mine, next := f.watchName(a, "me:1"), f.watchName(a, "next:2")
+		me := func(token node.Token) node.Command { return inLine(1, "me:1", of(f.acquire(name, "m", token), a, b)) }
+		f.want(node.Granted, of(f.acquire(name, "h", 5), a, b))
+		f.want(node.Refused, reserving(me(6)))
+		f.want(node.Refused, standing(inLine(2, "next:2", f.acquire(a, "n", 7))))
+		f.want(node.Released, handing(8, f.release(a, "h", 5)))
+		f.rings(mine) // it has named no heir
+		if r := f.wantBehind(1, life, inLine(2, "next:2", f.acquire(a, "n", 9))); !r.Free {
+			f.Error("who was told and has not come is waited for")
+		}
+		f.wantBehind(0, life, reserving(me(9)))
+		f.wantLine(a, "me:1", "next:2")
+		f.wantLine(b, "me:1")
+		if r := f.wantBehind(1, life, inLine(2, "next:2", f.acquire(a, "n", 9))); r.Free {
+			f.Error("what is reserved counts as free")
+		}
+		f.silent(next)
+		f.want(node.Refused, me(9))
+		f.rings(next)
+		f.want(node.Granted, inLine(2, "next:2", f.acquire(a, "n", 9)))
+		f.want(node.Released, f.release(a, "n", 9))
+		f.want(node.Refused, reserving(me(10)))
+		f.want(node.Released, f.release(b, "h", 5))
+		f.want(node.Granted, reserving(me(10)))
+		f.wantLine(a)
+		f.wantLine(b)
 	}},
 	{"who gives up leaves all lines, and tells the next where it is free", func(f fixture) {
 		a, b := several[0], several[1]

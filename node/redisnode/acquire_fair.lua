@@ -13,14 +13,15 @@
 -- ARGV[6]     waiter
 -- ARGV[7]     life of the places, ms; 0: none is made
 -- ARGV[8]     1: the waiter barges, 0: it does not
--- ARGV[9]     1: the place names the owner's heir, to whom a release may hand the lock
---             on, 0: it does not
+-- ARGV[9]     of one lock: 1: the place names the owner's heir, to whom a release may
+--             hand the lock on, 0: it does not; of several: 1: a place is kept for each
+--             of them, 0: for what is in the way
 -- ARGV[9+i]   of several: the channel of those who wait for the lock without a place
 --
 -- Returns 1 (granted), {0, ms left or -1, fence, waiters before this one at most,
 -- what is in the way} (refused: ms left of the locks in the way, or else of the places
--- of those before, the longest; in the way is 0: a lock, 1: a lock of another make, 2:
--- no lock), or {2, fence} (stale: the token is not above the fence of a lock that is to
+-- of those before, the longest; in the way is 0: a lock, or the place of one who reserves
+-- it, 1: a lock of another make, 2: no lock), or {2, fence} (stale: the token is not above the fence of a lock that is to
 -- be created). The fence is the highest of these.
 --
 -- Atomic, as acquire is, and because the turn must not pass in between.
@@ -33,7 +34,7 @@ end
 if #wanted == 0 then
   return 1
 end
-local fence, locked = 0, false
+local fence, locked, reserved = 0, false, false
 local way = {} -- of what is not to be had: the lock, or the place of the first before
 for _, i in ipairs(wanted) do
   fence = math.max(fence, tonumber(redis.call('GET', KEYS[i + 1]) or 0))
@@ -54,6 +55,7 @@ for _, i in ipairs(wanted) do
   elseif first and first ~= ARGV[6] and ARGV[8] == '0' and
     (redis.call('ZRANK', KEYS[i + 2], ARGV[6]) or redis.call('ZCOUNT', KEYS[i + 2], '-inf', ARGV[5])) > 0 then
     way[i] = places .. first
+    reserved = reserved or redis.call('GET', way[i]) == 'reserved'
   end
 end
 local turn = next(way) == nil
@@ -68,7 +70,8 @@ if turn and tonumber(ARGV[2]) > fence then
   end
   return 1
 end
-local longest, before, what = 0, 0, locked and 0 or 2
+local reserves = #KEYS > 4 and ARGV[9] == '1'
+local longest, before, what = 0, 0, (locked or reserved) and 0 or 2
 for _, i in ipairs(wanted) do
   if way[i] and (way[i] == KEYS[i] or not locked) then
     local left = redis.call('PTTL', way[i])
@@ -88,9 +91,9 @@ for _, i in ipairs(wanted) do
   -- This is whatever the token: where holders change faster than a command comes from
   -- afar, its token is never above the fence before the others wait for it. So a late
   -- copy of a command that was released leaves a place, as one does who dies.
-  if ARGV[7] ~= '0' and (way[i] or turn) then
-    local stands = ARGV[9] == '1' and tonumber(ARGV[2]) > fence
-    redis.call('SET', KEYS[i + 3], stands and ARGV[1] .. ':heir' or 1, 'PX', ARGV[7])
+  if ARGV[7] ~= '0' and (way[i] or turn or reserves) then
+    local stands = #KEYS == 4 and ARGV[9] == '1' and tonumber(ARGV[2]) > fence
+    redis.call('SET', KEYS[i + 3], stands and ARGV[1] .. ':heir' or reserves and 'reserved' or 1, 'PX', ARGV[7])
     redis.call('ZADD', KEYS[i + 2], ARGV[5], ARGV[6])
     if redis.call('PTTL', KEYS[i + 2]) < tonumber(ARGV[7]) then
       redis.call('PEXPIRE', KEYS[i + 2], ARGV[7])

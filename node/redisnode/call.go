@@ -25,6 +25,7 @@ type call struct {
 	ticket   node.Token
 	barge    bool
 	stands   bool
+	reserve  bool
 	next     node.Token
 	deadline clock.Instant
 	sent     clock.Instant
@@ -54,6 +55,9 @@ func check(cmd node.Command) error {
 	case cmd.Stands && (cmd.Kind != node.Acquire || cmd.Patience <= 0 || cmd.Ticket <= 0 || len(cmd.Claims) > 1):
 		return fmt.Errorf("%w: %v of %d names that stands, with a ticket of %d and a patience of %v", node.ErrUnsupported,
 			cmd.Kind, len(cmd.Claims), cmd.Ticket, cmd.Patience)
+	case cmd.Reserve && (cmd.Kind != node.Acquire || cmd.Patience <= 0 || cmd.Ticket <= 0 || len(cmd.Claims) == 1):
+		return fmt.Errorf("%w: %v of %d names that reserves, with a ticket of %d and a patience of %v", node.ErrUnsupported,
+			cmd.Kind, len(cmd.Claims), cmd.Ticket, cmd.Patience)
 	case cmd.Next != 0 && (cmd.Kind != node.Release || cmd.Mode != node.Exclusive):
 		return fmt.Errorf("%w: %v in mode %v that hands on", node.ErrUnsupported, cmd.Kind, cmd.Mode)
 	case cmd.TTL <= 0 && (cmd.Kind == node.Acquire || cmd.Kind == node.Extend):
@@ -75,7 +79,8 @@ func takesSeveral(cmd node.Command) bool {
 // fill takes over what Submit was given.
 func (c *call) fill(cmd node.Command, reply func(node.Reply)) {
 	c.kind, c.mode = cmd.Kind, cmd.Mode
-	c.waiter, c.ticket, c.barge, c.stands, c.next = cmd.Waiter, cmd.Ticket, cmd.Barge, cmd.Stands, cmd.Next
+	c.waiter, c.ticket, c.next = cmd.Waiter, cmd.Ticket, cmd.Next
+	c.barge, c.stands, c.reserve = cmd.Barge, cmd.Stands, cmd.Reserve
 	c.wait = node.Milliseconds(max(0, cmd.Patience))
 	c.claims = append(c.claims[:0], cmd.Claims...)
 	c.deadline = cmd.Deadline
@@ -153,6 +158,8 @@ func decodeRelease(val any) node.Reply {
 		return node.Reply{Status: node.Absent}
 	case int64(1):
 		return node.Reply{Status: node.Released}
+	case int64(2):
+		return node.Reply{Status: node.Released, Awaited: true}
 	}
 	return node.Reply{}
 }

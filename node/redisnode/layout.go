@@ -190,7 +190,7 @@ func (c *call) append(w *words, asText bool, life string) {
 		w.text(c.waiter)
 		w.number(c.wait)
 		w.flag(c.barge)
-		w.flag(c.stands)
+		w.flag(c.stands || c.reserve)
 		for i := range channels {
 			w.channel(c.claims[i].Name)
 		}

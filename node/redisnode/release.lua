@@ -12,7 +12,8 @@
 --          listens there; none: it is not
 -- ARGV[6]  id of the server's life
 --
--- Returns 1 (released) or 0 (the owner had no lock).
+-- Returns 1 (released), 2 (released, and somebody is in line) or 0 (the owner had no
+-- lock).
 --
 -- Atomic, because removing the lock must depend on whose it is, and because the
 -- messages must come after the removal and only if the key is gone.
@@ -23,7 +24,8 @@ local released = redis.call('HDEL', KEYS[1], ARGV[1])
 if released == 1 and redis.call('EXISTS', KEYS[1]) == 0 then
   local others = redis.call('PUBLISH', ARGV[4], '0')
   if redis.call('EXISTS', KEYS[3]) == 1 then
-    return tell(KEYS[3], KEYS[1], KEYS[2], others == 0 and ARGV[5], ARGV[3], ARGV[6]) or released
+    local failed, awaited = tell(KEYS[3], KEYS[1], KEYS[2], others == 0 and ARGV[5], ARGV[3], ARGV[6])
+    return failed or awaited and 2 or released
   end
 end
 return released

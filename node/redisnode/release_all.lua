@@ -12,7 +12,8 @@
 --             are not
 -- ARGV[5+n]   id of the server's life
 --
--- Returns 1 (released) or 0 (the owner did not have all of them).
+-- Returns 1 (released), 2 (released, and somebody is in line for one of them) or 0 (the
+-- owner did not have all of them).
 --
 -- Atomic, because removing a lock must depend on whose it is, and because the
 -- message must come after the removal and only if the key is gone.
@@ -25,14 +26,14 @@ for i = 2, 2 * n, 2 do
     redis.call('SET', KEYS[i], ARGV[2], 'PX', ARGV[3])
   end
 end
-local released, failed = 1, nil
+local released, failed, awaited = 1, nil, false
 for i = 1, 2 * n, 2 do
   local removed = redis.pcall('HDEL', KEYS[i], ARGV[1])
   if removed == 1 then
     if redis.call('EXISTS', KEYS[i]) == 0 then
       local said = redis.pcall('PUBLISH', ARGV[3 + (i + 1) / 2], '0')
-      failed = failed or type(said) == 'table' and said or
-        tell(KEYS[2 * n + (i + 1) / 2], KEYS[i], KEYS[i + 1], said == 0 and ARGV[4 + n], ARGV[3], ARGV[5 + n])
+      local untold, line = tell(KEYS[2 * n + (i + 1) / 2], KEYS[i], KEYS[i + 1], said == 0 and ARGV[4 + n], ARGV[3], ARGV[5 + n])
+      failed, awaited = failed or type(said) == 'table' and said or untold, awaited or line
     end
   elseif removed == 0 then
     released = 0
@@ -40,4 +41,4 @@ for i = 1, 2 * n, 2 do
     failed = failed or removed
   end
 end
-return failed or released
+return failed or awaited and 2 * released or released

@@ -18,7 +18,8 @@
 --             are not
 -- ARGV[8+n]   id of the server's life
 --
--- Returns 1 (released) or 0 (the owner did not have all of them).
+-- Returns 1 (released), 2 (released, and somebody is in line for one of them) or 0 (the
+-- owner did not have all of them).
 --
 -- Atomic, because nobody behind may come in between the release and the place,
 -- and because the message must come after both, and only if it is of use.
@@ -31,7 +32,7 @@ for i = 2, #KEYS, 4 do
     redis.call('SET', KEYS[i], ARGV[2], 'PX', ARGV[3])
   end
 end
-local released, failed = 1, nil
+local released, failed, awaited = 1, nil, false
 for i = 1, #KEYS, 4 do
   local left = 0
   if ARGV[6] == '0' then
@@ -54,8 +55,8 @@ for i = 1, #KEYS, 4 do
   end
   if redis.call('EXISTS', KEYS[i]) == 0 and (removed == 1 or left == 1 and redis.call('EXISTS', KEYS[i + 2]) == 1) then
     local said = redis.pcall('PUBLISH', ARGV[6 + (i + 3) / 4], '0')
-    failed = failed or type(said) == 'table' and said or
-      tell(KEYS[i + 2], KEYS[i], KEYS[i + 1], removed == 1 and said == 0 and ARGV[7 + n], ARGV[3], ARGV[8 + n])
+    local untold, line = tell(KEYS[i + 2], KEYS[i], KEYS[i + 1], removed == 1 and said == 0 and ARGV[7 + n], ARGV[3], ARGV[8 + n])
+    failed, awaited = failed or type(said) == 'table' and said or untold, awaited or line
   end
 end
-return failed or released
+return failed or awaited and 2 * released or released

@@ -1,7 +1,7 @@
 -- tell: what the scripts begin with that release a lock. Of those in the queue of a
 -- name it tells the first who listens, but for those who were told and have not asked
 -- since: they hang, or will come. Dead ones may be before it. It returns the error if
--- it may not tell.
+-- it may not tell, and whether anybody is in line.
 --
 -- With a token, life of the fence, ms, and id of the server's life it hands the lock on
 -- to the first in line, if it listens and has left its claim; the key is not there.
@@ -36,22 +36,23 @@ local function tell(queue, name, fence, token, keep, life)
     local says = redis.pcall('GET', place)
     if type(says) == 'string' then
       local channel = 'redquorum_waiter:' .. string.match(line[i], '^[^:]*')
-      if token and first and says ~= '1' and says ~= 'told' and
+      if token and first and string.sub(says, -5) == ':heir' and
         hand(name, fence, says, redis.call('PTTL', place), channel, token, keep, life) then
         redis.call('ZREM', queue, line[i])
         redis.call('DEL', place)
-        return
+        break
       end
       first = false
       if says ~= 'told' then
         local heard = redis.pcall('PUBLISH', channel, 'turn ' .. name)
         if type(heard) == 'table' then
-          return heard
+          return heard, true
         elseif heard > 0 then
           redis.pcall('SET', place, 'told', 'KEEPTTL')
-          return
+          break
         end
       end
     end
   end
+  return nil, #line > 0
 end
