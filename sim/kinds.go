@@ -66,8 +66,8 @@ func (k *checker) asks(c *Client, o *call, cmd *node.Command) {
 		o.names = append(o.names, claim.Name)
 	}
 	o.mode = cmd.Mode
-	if cmd.Reserve {
-		k.reservesInTime(c, o, cmd.Waiter)
+	if len(o.names) > 1 {
+		k.reservesInTime(c, o, cmd)
 	}
 	if o.waiter != cmd.Waiter {
 		o.firm, o.joined = 0, k.w.now

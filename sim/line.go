@@ -197,8 +197,9 @@ type reservation struct {
 }
 
 // reservesInTime checks that who waits for several names does not keep any of them from
-// others for long while somebody has another, on nodes that have not forgotten it.
-func (k *checker) reservesInTime(c *Client, o *call, waiter string) {
+// others for long while somebody has another, on nodes that have not forgotten it. It may
+// be told late that this was its own to take, and reserve them once more.
+func (k *checker) reservesInTime(c *Client, o *call, cmd *node.Command) {
 	w := k.w
 	for _, h := range k.holders {
 		if h.c == c || !slices.ContainsFunc(o.names, h.has) {
@@ -210,14 +211,20 @@ func (k *checker) reservesInTime(c *Client, o *call, waiter string) {
 				need--
 			}
 		}
-		i := slices.IndexFunc(h.keptFor, func(r reservation) bool { return r.waiter == waiter })
-		if need > 0 || i < 0 {
-			h.keptFor = append(slices.DeleteFunc(h.keptFor, func(r reservation) bool { return r.waiter == waiter }), reservation{waiter, w.now})
-			continue
-		}
-		began := h.keptFor[i].began
-		if kept := time.Duration(w.now - began); kept > 2*w.p.Lock.Poll+2*w.p.Lock.Timeout+w.p.Lock.Poll/5 && w.tranquil(began) {
-			w.fail("I13", fmt.Sprintf("%s has reserved names for %v, and %s has had %q meanwhile", c.name, kept, h.c.name, h.name))
+		i := slices.IndexFunc(h.keptFor, func(r reservation) bool { return r.waiter == cmd.Waiter })
+		switch {
+		case i < 0 && cmd.Reserve:
+			h.keptFor = append(h.keptFor, reservation{cmd.Waiter, w.now})
+		case i < 0:
+		case !cmd.Reserve:
+			h.keptFor = slices.Delete(h.keptFor, i, i+1)
+		case need > 0:
+			h.keptFor[i].began = w.now
+		default:
+			began := h.keptFor[i].began
+			if kept := time.Duration(w.now - began); kept > 4*w.p.Lock.Poll+2*w.p.Lock.Timeout && w.tranquil(began) {
+				w.fail("I13", fmt.Sprintf("%s has reserved names for %v, and %s has had %q meanwhile", c.name, kept, h.c.name, h.name))
+			}
 		}
 	}
 }
