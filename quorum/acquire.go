@@ -444,15 +444,15 @@ func (w *waiter) attempt(ctx context.Context) *Lease {
 	if s.mode == node.Read {
 		gates = 0 // readers do not split the votes
 	}
-	w.giveBack(true, "")
-	w.noticed.Store(0)
-	w.told.Store(0)
-	w.hurry, w.late, w.gated = 0, false, false
-	token, ok := l.nextToken(w.token)
+	token, ok := w.nextToken()
 	if !ok {
 		w.spent = true
 		return nil
 	}
+	w.giveBack(true, "")
+	w.noticed.Store(0)
+	w.told.Store(0)
+	w.hurry, w.late, w.gated = 0, false, false
 	c := s.claim
 	c.Owner, c.Token, c.ticket = l.ownerName(), token, w.ticket
 	c.barges = w.barges && !s.fair
