@@ -222,7 +222,7 @@ const (
 	// Read and Write are the same here, and take one claim: the owner stops being
 	// a reader, and being the writer, whichever it is. With the last living reader
 	// the key goes, and "0" is published; otherwise its life becomes that of the
-	// reader who has longest. With the writer the key goes, and "1" is published.
+	// reader who has longest, unless there are so many that not all are looked at. With the writer the key goes, and "1" is published.
 	// If there is a Waiter and Patience is 0, its intent is removed as well, and
 	// "1" published for those who were kept out. If Patience is not 0 and the owner
 	// was the writer, the Waiter's intent is there again for Patience: so a partial

@@ -197,12 +197,20 @@ func (s *Server) reads(now Time, lock *key, c node.Claim) bool {
 	return hold != nil && hold.alive(now)
 }
 
+// many is more fields than are all looked at when a reader goes or a writer comes.
+const many = 64
+
 // bury returns when the last living reader of lock dies, or noReader, and if there
-// is one takes the dead away.
+// is one takes the dead away. Of many readers the dead stay, as some do in Redis, and it
+// is not known who has longest.
 func (s *Server) bury(now Time, lock *key, name string) Time {
 	living, until := s.living(s.fields[:0], now, lock, name)
 	s.change(lock)
-	if until != noReader {
+	switch {
+	case until == noReader:
+	case len(lock.fields) > many:
+		until = Never
+	default:
 		s.fields, lock.fields = lock.fields, living
 	}
 	return until

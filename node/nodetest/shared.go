@@ -1,6 +1,7 @@
 package nodetest
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -162,6 +163,30 @@ var readRules = []rule{
 		f.pass()
 		f.want(node.Released, f.endShared("b", 6))
 		f.wantShared(4*life, "c=1", "mode=read")
+	}},
+	{"of many readers one is enough to keep the lock, wherever it is, and none to end it", func(f fixture) {
+		const many = 150
+		for i := range many {
+			ttl := life
+			if i == 77 {
+				ttl = 5 * life
+			}
+			f.want(node.Granted, lasting(ttl, f.read(fmt.Sprint("r", i), 5)))
+		}
+		f.want(node.Granted, lasting(9*life, f.read("longest", 6)))
+		f.want(node.Refused, f.write("w", 7))
+		f.want(node.Released, f.endShared("longest", 6))
+		if left := f.state(name).TTL; left < 5*life-time.Second {
+			f.Errorf("gone in %v, and a reader has %v", left, 5*life)
+		}
+		f.pass()
+		f.want(node.Granted, f.read("last", 8))
+		f.want(node.Refused, f.write("w", 9))
+		f.want(node.Released, f.endShared("last", 8))
+		f.want(node.Refused, f.write("w", 9))
+		f.want(node.Released, f.endShared("r77", 5))
+		f.wantShared(0)
+		f.want(node.Granted, f.write("w", 9))
 	}},
 	{"a reader's release leaves a writer alone", func(f fixture) { // Redisson lets a writer read, too
 		f.want(node.Granted, f.write("w", 5))

@@ -28,27 +28,7 @@ local highest = math.max(fence, tonumber(redis.call('GET', KEYS[3]) or 0))
 local there = redis.call('EXISTS', KEYS[1]) == 1
 local inTheWay = there
 if mode == 'read' then
-  -- A reader is dead when none of its holds is there. Redisson counts them in
-  -- the field's value.
-  inTheWay = false
-  local fields, dead = redis.call('HGETALL', KEYS[1]), {}
-  for i = 1, #fields, 2 do
-    local living = fields[i] == 'mode'
-    for hold = 1, living and 0 or tonumber(fields[i + 1]) or 1 do
-      if redis.call('EXISTS', ARGV[5] .. ':' .. fields[i] .. ':rwlock_timeout:' .. hold) == 1 then
-        living, inTheWay = true, true
-        break
-      end
-    end
-    if not living then
-      dead[#dead + 1] = fields[i]
-    end
-  end
-  for _, reader in ipairs(dead) do
-    if inTheWay then
-      redis.call('HDEL', KEYS[1], reader)
-    end
-  end
+  inTheWay = bury(KEYS[1], ARGV[5]) ~= nil
   if inTheWay and ARGV[7] ~= '0' and token > fence then
     redis.call('SET', KEYS[4], ARGV[6], 'PX', ARGV[7])
   end

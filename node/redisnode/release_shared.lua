@@ -40,29 +40,15 @@ if wrote == 1 then
   end
 end
 if wrote == 1 or released == 1 and mode == 'read' then
-  -- A reader is dead when none of its holds is there. Redisson counts them in
-  -- the field's value.
-  local fields, longest, forever = redis.call('HGETALL', KEYS[1]), -1, false
-  for i = 1, #fields, 2 do
-    local living = fields[i] == 'mode'
-    for hold = 1, living and 0 or tonumber(fields[i + 1]) or 1 do
-      local left = redis.call('PTTL', ARGV[5] .. ':' .. fields[i] .. ':rwlock_timeout:' .. hold)
-      if left ~= -2 then
-        living, longest, forever = true, math.max(longest, left, 1), forever or left == -1
-      end
-    end
-    if not living then
-      redis.call('HDEL', KEYS[1], fields[i])
-    end
-  end
-  if longest == -1 then
+  local longest, longer = bury(KEYS[1], ARGV[5])
+  if not longest then
     redis.call('DEL', KEYS[1])
     message = message or '0'
   else
     if wrote == 1 then
       redis.call('HSET', KEYS[1], 'mode', 'read')
     end
-    if not forever then
+    if not longer then
       redis.call('PEXPIRE', KEYS[1], longest)
     end
   end

@@ -34,6 +34,8 @@ var (
 	downgradeLua string
 	//go:embed tell.lua
 	tellLua string
+	//go:embed readers.lua
+	readersLua string
 	//go:embed create.lua
 	createLua string
 	//go:embed acquire_all.lua
@@ -65,8 +67,8 @@ var (
 	inspectScript       = newScript(3, inspectLua)
 	breakScript         = newScript(4, tellLua+breakLua)
 	acquireReadScript   = newScript(5, acquireReadLua)
-	acquireWriteScript  = newScript(6, acquireWriteLua)
-	releaseSharedScript = newScript(7, releaseSharedLua)
+	acquireWriteScript  = newScript(6, readersLua+acquireWriteLua)
+	releaseSharedScript = newScript(7, readersLua+releaseSharedLua)
 	extendReadScript    = newScript(8, extendReadLua)
 	acquireFairScript   = newScript(9, tellLua+createLua+acquireFairLua)
 	releaseFairScript   = newScript(10, tellLua+releaseFairLua)
