@@ -42,6 +42,7 @@ type Options struct {
 	// Grace is how much longer the nodes keep a key than its holder relies on
 	// it: time for work to stop after its context ended. The name stays taken
 	// that much longer if the holder dies. It should be the same in all programs.
+	// A lock is handed on only to who has a Grace of at most its Timeout.
 	Grace time.Duration
 
 	// Drift is by what fraction of itself a lease is shortened, because clocks

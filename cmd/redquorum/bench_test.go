@@ -7,9 +7,16 @@ import (
 
 func TestBench(t *testing.T) {
 	t.Setenv(actAsProgram, "1") // for the processes that it starts
-	all := want(t, exitOK, "What to choose", "bench", "--n", "1,3", "--for", "50ms", "--rounds", "1", "--workload", "latency,handover")
-	if strings.Contains(all, "failed") {
-		t.Error(all)
+	status, stdout, stderr := redquorum(t, "bench", "--n", "1,3", "--for", "50ms", "--rounds", "1", "--workload", "latency,handover")
+	all := stdout + stderr
+	switch {
+	case strings.Contains(all, "no answer in time"):
+		t.Log("this machine is too busy for the 500ms that a command may take: " + all)
+	case status != exitOK || strings.Contains(all, "failed"):
+		t.Errorf("status %d:\n%s", status, all)
+	}
+	if !strings.Contains(stdout, "What to choose") {
+		t.Error("no advice:\n" + all)
 	}
 	want(t, exitOK, "BenchmarkCold/n=1/rtt=0s/contestant=redquorum 1 ", "bench", "--n", "1", "--for", "20ms", "--rounds", "1", "--workload", "cold", "--benchstat")
 }
