@@ -73,8 +73,9 @@
 // competes with other processes. Who has to wait for a plain lock of one name has a
 // place in line on the nodes, and of all processes a release wakes the one whose
 // waiter is first; so has one that had to wait for others of its own Locker, or whose
-// Locker has released the lock while others were in line, before it asks. Who comes while the name is free may pass it, and so may a waiter
-// when nobody has woken it for Options.Poll; with [WithFair] they do not.
+// Locker has released the lock while others were in line, before it asks. Who comes
+// while the name is free may pass it, and so may a waiter when nobody has woken it for
+// Options.Poll; with [WithFair] they do not.
 //
 // With its place a waiter names an heir, to whom a node hands the lock on when it executes
 // its holder's release, with a token that the one who releases has drawn. So the lock

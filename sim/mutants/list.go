@@ -475,8 +475,11 @@ var mutants = []*Mutant{
 		Reason: "in a run the others leave all of them free before long"},
 	{ID: "M165", Bug: "names that are reserved are taken when one before does not come for a while", Expect: Tests, Tests: "./quorum -run TestNamesHaveTheirTurns",
 		Edits:  edit(fairModelGo, " && !(inTheWay && one.first.text == reserved)", ""),
-		Reason: "likewise"},
+		Reason: "in a run the others leave all of them free before long"},
 	{ID: "M166", Bug: "whoever releases does not learn that others wait in line", Expect: Tests, Tests: "./quorum -run TestNamesHaveTheirTurns",
 		Edits:  edit(roundGo, "if reply.Awaited {", "if false {"),
-		Reason: "likewise"},
+		Reason: "in a run the others leave all of them free before long"},
+	{ID: "M167", Bug: "who is told of its turn asks with a token of now", Expect: Tests, Tests: "./quorum -run TestTurnsAreHandedOn",
+		Edits:  edit(heirGo, "if ok && (w.told.Load() != 0 || w.handedBy() != 0) {", "if false {"),
+		Reason: "its fence is above the claims of those who ask for a place meanwhile: nothing is handed on to them, and they have to ask again"},
 }
