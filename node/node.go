@@ -391,8 +391,8 @@ type Reply struct {
 	// release may be published on the name's channel alone.
 	Free, Foreign bool
 
-	// Awaited, with Released, says that a lock is free now, or was handed on, that others
-	// stand in line for.
+	// Awaited, with Released, says that somebody was in line for a lock that the command
+	// has freed or handed on; it may be dead, or who gives it back and keeps its place.
 	Awaited bool
 
 	Kept  []bool // Extend, Downgrade: for each claim, whether its owner still had it

@@ -444,20 +444,23 @@ func (w *waiter) attempt(ctx context.Context) *Lease {
 	if s.mode == node.Read {
 		gates = 0 // readers do not split the votes
 	}
-	token, ok := w.nextToken()
-	if !ok {
-		w.spent = true
-		return nil
-	}
 	w.giveBack(true, "")
 	w.noticed.Store(0)
 	w.told.Store(0)
 	w.hurry, w.late, w.gated = 0, false, false
+	token, ok := l.nextToken(w.token)
+	if !ok {
+		w.spent = true
+		return nil
+	}
 	c := s.claim
 	c.Owner, c.Token, c.ticket = l.ownerName(), token, w.ticket
 	c.barges = w.barges && !s.fair
 	c.stands = c.patience > 0 && w.mayStand()
-	c.reserves = c.patience > 0 && w.mayReserve()
+	c.reserves = s.names != nil && c.patience > 0 && w.mayReserve()
+	if c.reserves { // nobody passes it as long as it has the places
+		c.patience = min(c.patience, w.reserved.Sub(l.clock.Now())+3*l.opts.Timeout)
+	}
 	w.last = c
 	r := l.begin(node.Acquire, c, s.lease+l.opts.Grace, w.timeout())
 	defer r.done()

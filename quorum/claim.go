@@ -85,8 +85,8 @@ func keptAll(kept []bool) bool { return !slices.Contains(kept, false) }
 // at its old place: so nobody waits for what somebody else holds for long. But when each
 // of its names has been its own to take, only not all at the same time, it reserves those
 // that become free, for as long as it has waited and for twice Options.Poll at most, until
-// it has all of them. So where all of its names are busy it has about as many turns as who
-// wants one of them.
+// it has all of them; if it dies meanwhile, for three times Options.Timeout more. So where
+// all of its names are busy it has about as many turns as who wants one of them.
 func WithNames(more ...string) Option {
 	return func(s *settings) { s.names = append(s.names, more...) }
 }

@@ -103,7 +103,7 @@ func (w *waiter) mayReserve() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	few := func(told nodeSet) bool { return told.len() < l.need }
-	if len(w.offered) > 0 && !slices.ContainsFunc(w.offered, few) {
+	if !slices.ContainsFunc(w.offered, few) {
 		clear(w.offered)
 		w.reserved = now.Add(min(now.Sub(w.began), 2*l.opts.Poll))
 	}

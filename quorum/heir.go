@@ -61,18 +61,6 @@ func (l *Locker) successor(token node.Token) node.Token {
 	return max(token+1, next-node.Token(l.opts.Timeout.Microseconds()))
 }
 
-// nextToken returns the token of the next attempt. Who was told that it is its turn asks
-// with one of a moment ago: at the same time others ask for a place, as whoever has just
-// released, and the fence that this attempt leaves must not be above what they ask with.
-// Where its last attempt was released its own token is the fence.
-func (w *waiter) nextToken() (node.Token, bool) {
-	token, ok := w.l.nextToken(w.token)
-	if ok && (w.told.Load() != 0 || w.handedBy() != 0) {
-		token = max(w.token+1, w.last.Token+1, token-node.Token(noticeSlack.Microseconds()))
-	}
-	return token, ok
-}
-
 // stand notes that an attempt leaves a claim.
 func (w *waiter) stand(c claim, start clock.Instant) {
 	c.Owner = node.Heir(c.Owner)

@@ -81,33 +81,62 @@ func TestReleaseHandsTheLockOn(t *testing.T) {
 	})
 }
 
-// Where programs take turns, hardly any of them has to ask for its own, though one has
-// always to, and is ahead with its clock.
+// Where programs take turns, hardly any of them has to ask for its own.
 func TestTurnsAreHandedOn(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		w.delay(500*time.Microsecond, 300*time.Microsecond)
 		var tasks sync.WaitGroup
 		turns, handed := 0, 0
 		for i := range 6 {
-			l := w.far(quorum.Options{Clock: wall{w.clock, time.Duration(6-i) * time.Millisecond}},
-				func(k int) time.Duration { return time.Duration((3*i+2*k)%7) * 100 * time.Microsecond })
-			var opts []quorum.Option
-			if i == 0 { // to it nobody hands on
-				opts = append(opts, quorum.WithFixedLease(quorum.DefaultLease))
-			}
+			l := w.far(quorum.Options{}, func(k int) time.Duration { return time.Duration((3*i+2*k)%7) * 100 * time.Microsecond })
 			tasks.Go(func() {
 				for began := time.Now(); time.Since(began) < 2*time.Second; {
 					use(t, l, "x", func(lease *quorum.Lease) {
-						if i > 0 {
-							turns++
-						}
-						if isHeir(lease) {
+						if turns++; isHeir(lease) {
 							handed++
 						}
 						time.Sleep(time.Millisecond)
-					}, opts...)
+					})
 				}
 			})
+		}
+		tasks.Wait()
+		if turns < 500 || handed < turns*9/10 {
+			t.Errorf("%d of %d turns were handed on", handed, turns)
+		}
+	})
+}
+
+// When somebody has come between, and some nodes are a turn ahead of the others, they
+// come together again.
+func TestTurnsAreHandedOnAgain(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		w.delay(time.Millisecond, 100*time.Microsecond)
+		var tasks sync.WaitGroup
+		turns, handed := 0, 0
+		began := time.Now()
+		for i := range 4 {
+			l := w.locker(quorum.Options{})
+			tasks.Go(func() {
+				time.Sleep(time.Duration(i) * 777 * time.Microsecond)
+				for time.Since(began) < 4*time.Second {
+					use(t, l, "x", func(lease *quorum.Lease) {
+						if time.Since(began) > 2*time.Second {
+							if turns++; isHeir(lease) {
+								handed++
+							}
+						}
+						time.Sleep(2 * time.Millisecond)
+					})
+				}
+			})
+		}
+		passes := w.locker(quorum.Options{})
+		for time.Since(began) < time.Second {
+			if lease, err := passes.TryLock(background, "x"); err == nil {
+				unlock(t, lease)
+			}
+			time.Sleep(3 * time.Millisecond)
 		}
 		tasks.Wait()
 		if turns < 500 || handed < turns*9/10 {

@@ -65,7 +65,8 @@ type Options struct {
 	// name after its last use. Tokens keep rising when a fence has expired, as
 	// long as the wall clocks of all clients agree to within this time, and
 	// when nodes have restarted without it, as long as they agree to within
-	// MaxLease. 0 means DefaultFenceRetention.
+	// MaxLease less Timeout, by which a token may be behind its clock. 0 means
+	// DefaultFenceRetention.
 	FenceRetention time.Duration
 
 	// Need is how many nodes must grant a lease, and keep it at each renewal, and
@@ -268,7 +269,7 @@ func (l *Locker) settings(ctx context.Context, name string, opts []Option) (sett
 		}
 	}
 	if s.err == nil && s.fair && s.names != nil {
-		s.err = errors.New("quorum: WithFair is for one name: who waits for several leaves those that are free to others")
+		s.err = errors.New("quorum: WithFair is for one name: of several, one that is free may be left to others who came later")
 	}
 	if s.err == nil && s.fair && s.mode != node.Exclusive {
 		s.err = errors.New("quorum: WithFair does not go with WithRead or WithWrite")

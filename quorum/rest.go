@@ -99,6 +99,7 @@ func (w *waiter) rest(ctx context.Context) bool {
 	luck := l.chance()
 	alarmed := false
 	giveBack := clock.Never // what too few nodes have handed on: nobody else can have these
+	handing := clock.Never  // until then the others may hand it on, too
 	for {
 		wake := w.signal.Wait(ctx, min(until, giveBack, w.deadline))
 		switch {
@@ -122,14 +123,18 @@ func (w *waiter) rest(ctx context.Context) bool {
 		free, mute := w.wasFree()
 		noticed, handed := nodeSet(w.noticed.Load()), w.handedBy()
 		told := nodeSet(w.told.Load()) | handed
-		if handed != 0 && giveBack == clock.Never { // from the others it must come now
-			giveBack = l.clock.Now().Add(noticeSlack)
+		if now := l.clock.Now(); handed != 0 && giveBack == clock.Never { // from the others it must come now
+			giveBack, handing = now.Add(noticeSlack), now.Add(min(max(w.took, time.Millisecond), noticeSlack/2))
 		}
 		set := (free | noticed | told) &^ mute
 		switch {
 		case handed.len() >= l.need: // by one release or by several, it is for this waiter to ask
 			return true
 		case (noticed|told)&^free == 0: // no news: these notices are of this waiter's own release
+		case handed != 0 && l.clock.Now() < handing:
+			// Some nodes may be a turn ahead, and have told it before. To ask now would be
+			// to give back what comes, and keep them ahead for the next.
+			until = min(until, handing)
 		case ((free|told)&^mute).len() >= l.need && told != 0 && w.splits < 2:
 			w.barges = w.last.number > 0 // if it has a place, whoever is before it does not listen, or does not come
 			return true

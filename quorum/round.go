@@ -142,7 +142,7 @@ func (r *round) receive(i int, reply node.Reply) {
 			b.vote, b.wait = Abstaining, until
 		}
 	}
-	if reply.Awaited {
+	if reply.Awaited && r.claim.patience == 0 { // or it is the one that is in line
 		r.l.noteCrowd(&r.claim, true)
 	}
 	r.mu.Lock()

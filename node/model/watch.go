@@ -42,9 +42,9 @@ func (n *Node) tell(calls []call) {
 		return
 	}
 	n.mu.Lock()
-	defer n.mu.Unlock()
 	n.calls = append(n.calls, calls...)
 	if n.telling {
+		n.mu.Unlock()
 		return
 	}
 	n.telling = true
@@ -56,11 +56,12 @@ func (n *Node) tell(calls []call) {
 		n.mu.Lock()
 	}
 	n.calls, n.telling = nil, false
+	n.mu.Unlock()
 }
 
 // Watch calls wake when a release of name in this mode is published; and at once, or
-// as soon as the server is no longer down or hung. stop waits for a call of wake that
-// is under way.
+// as soon as the server is no longer down or hung: after those calls of this node that
+// other tasks make. stop waits for a call of wake that is under way.
 func (n *Node) Watch(name string, mode node.Mode, wake func()) (stop func()) {
 	return n.subscribe(channel(name, mode), func(node.Turn) { wake() })
 }

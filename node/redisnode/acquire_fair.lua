@@ -55,7 +55,7 @@ for _, i in ipairs(wanted) do
   elseif first and first ~= ARGV[6] and ARGV[8] == '0' and
     (redis.call('ZRANK', KEYS[i + 2], ARGV[6]) or redis.call('ZCOUNT', KEYS[i + 2], '-inf', ARGV[5])) > 0 then
     way[i] = places .. first
-    reserved = reserved or redis.call('GET', way[i]) == 'reserved'
+    reserved = reserved or redis.pcall('GET', way[i]) == 'reserved'
   end
 end
 local turn = next(way) == nil

@@ -4,7 +4,8 @@
 -- Redisson counts them in the field's value.
 --
 -- Of up to 64 fields all are looked at. Of more it is 64, beginning anywhere, and others
--- only until one is found that lives: so what one reader costs does not grow with them.
+-- only until one is found that lives: so what one reader costs does not grow with them,
+-- but for HGETALL.
 
 -- bury removes dead readers from a lock, unless all are dead. It returns nil if they
 -- are, or how long the last one lives, ms, and whether that may be longer.

@@ -477,9 +477,9 @@ var mutants = []*Mutant{
 		Edits:  edit(fairModelGo, " && !(inTheWay && one.first.text == reserved)", ""),
 		Reason: "in a run the others leave all of them free before long"},
 	{ID: "M166", Bug: "whoever releases does not learn that others wait in line", Expect: Tests, Tests: "./quorum -run TestNamesHaveTheirTurns",
-		Edits:  edit(roundGo, "if reply.Awaited {", "if false {"),
+		Edits:  edit(roundGo, "if reply.Awaited && ", "if false && "),
 		Reason: "in a run the others leave all of them free before long"},
-	{ID: "M167", Bug: "who is told of its turn asks with a token of now", Expect: Tests, Tests: "./quorum -run TestTurnsAreHandedOn",
-		Edits:  edit(heirGo, "if ok && (w.told.Load() != 0 || w.handedBy() != 0) {", "if false {"),
-		Reason: "its fence is above the claims of those who ask for a place meanwhile: nothing is handed on to them, and they have to ask again"},
+	{ID: "M167", Bug: "a waiter to whom some nodes have handed the lock on asks at once, as others have told it before", Expect: Tests, Tests: "./quorum -run TestTurnsAreHandedOnAgain",
+		Edits:  edit(restGo, "case handed != 0 && l.clock.Now() < handing:", "case false:"),
+		Reason: "it has the lock a round trip later, and so has everybody behind it"},
 }
