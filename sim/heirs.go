@@ -34,6 +34,9 @@ func (k *checker) handsOn(s *server, h heir, token node.Token, first bool) {
 			k.vote(c, s, h.owner)
 		}
 	}
+	if k.holder(h.owner) != nil {
+		return // it has the lock from the others, and keeps it until it unlocks
+	}
 	if i := slices.IndexFunc(s.heirs, func(o heir) bool { return o.name == h.name }); i >= 0 {
 		s.heirs[i] = h
 		return
