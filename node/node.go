@@ -222,7 +222,8 @@ const (
 	// Read and Write are the same here, and take one claim: the owner stops being
 	// a reader, and being the writer, whichever it is. With the last living reader
 	// the key goes, and "0" is published; otherwise its life becomes that of the
-	// reader who has longest, unless there are so many that not all are looked at. With the writer the key goes, and "1" is published.
+	// reader who has longest, unless there are so many that not all are looked at.
+	// With the writer the key goes, and "1" is published.
 	// If there is a Waiter and Patience is 0, its intent is removed as well, and
 	// "1" published for those who were kept out. If Patience is not 0 and the owner
 	// was the writer, the Waiter's intent is there again for Patience: so a partial
@@ -387,8 +388,8 @@ type Reply struct {
 	Ahead int           // Refused, with a Ticket: how many are served before in one line, at most
 
 	// With Refused and a Ticket: Free says that no lock is in the way, but others are
-	// before, none of whom reserves a name; Foreign that an owner of one in the way is of another make, so that its
-	// release may be published on the name's channel alone.
+	// before, none of whom reserves a name; Foreign that an owner of one in the way is
+	// of another make, so that its release may be published on the name's channel alone.
 	Free, Foreign bool
 
 	// Awaited, with Released, says that somebody was in line for a lock that the command

@@ -46,6 +46,16 @@ func handedOn(t *testing.T, w *world, l *quorum.Locker) *quorum.Lease {
 	return lease
 }
 
+// lasts requires that a lease is renewed for a minute, and unlocks it.
+func lasts(t *testing.T, lease *quorum.Lease) {
+	t.Helper()
+	time.Sleep(time.Minute)
+	if lease.Remaining() == 0 {
+		t.Fatal(context.Cause(lease.Context()))
+	}
+	unlock(t, lease)
+}
+
 // Who waits has the lock when the holder's release has come to the nodes, and what these
 // say to it; it need not ask. Its token is above the holder's, and it has the whole lease
 // as soon as that was renewed.
@@ -346,11 +356,7 @@ func TestCopiesOfAProcessTakeNothing(t *testing.T) {
 		first, second := w.locker(copied()), w.locker(copied())
 		for _, l := range []*quorum.Locker{second, first} { // second has waited, so it listens
 			lease := handedOn(t, w, l)
-			time.Sleep(time.Minute)
-			if lease.Remaining() == 0 {
-				t.Fatal(context.Cause(lease.Context()))
-			}
-			unlock(t, lease)
+			lasts(t, lease)
 		}
 	})
 }
@@ -365,11 +371,7 @@ func TestHeirTriesAgainToRenew(t *testing.T) {
 		time.Sleep(900 * time.Millisecond)
 		w.nodes[0].Hang(false)
 		w.nodes[1].Hang(false)
-		time.Sleep(time.Minute)
-		if lease.Remaining() == 0 {
-			t.Fatal(context.Cause(lease.Context()))
-		}
-		unlock(t, lease)
+		lasts(t, lease)
 	})
 }
 

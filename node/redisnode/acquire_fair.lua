@@ -21,8 +21,8 @@
 -- Returns 1 (granted), {0, ms left or -1, fence, waiters before this one at most,
 -- what is in the way} (refused: ms left of the locks in the way, or else of the places
 -- of those before, the longest; in the way is 0: a lock, or the place of one who reserves
--- it, 1: a lock of another make, 2: no lock), or {2, fence} (stale: the token is not above the fence of a lock that is to
--- be created). The fence is the highest of these.
+-- it, 1: a lock of another make, 2: no lock), or {2, fence} (stale: the token is not
+-- above the fence of a lock that is to be created). The fence is the highest of these.
 --
 -- Atomic, as acquire is, and because the turn must not pass in between.
 local wanted = {}
