@@ -63,6 +63,23 @@ func (d detained) Submit(cmd node.Command, reply func(node.Reply)) {
 	reply(node.Reply{Err: node.ErrTimeout})
 }
 
+// A losing node never sees an acquire.
+type losing struct {
+	node.Node
+	clock clock.Clock
+}
+
+func (n losing) Submit(cmd node.Command, reply func(node.Reply)) {
+	if cmd.Kind != node.Acquire {
+		n.Node.Submit(cmd, reply)
+		return
+	}
+	n.clock.Go(func() {
+		n.clock.NewSignal().Wait(background, cmd.Deadline)
+		reply(node.Reply{Err: node.ErrTimeout})
+	})
+}
+
 // A cuttable node is out of reach while it is cut off.
 type cuttable struct {
 	node.Node

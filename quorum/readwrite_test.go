@@ -235,6 +235,31 @@ func TestFarReadersAreServed(t *testing.T) {
 	})
 }
 
+// Two who wait in lines of their own, and each have half of the nodes that answer an
+// acquire, come apart, also where such an attempt lasts longer than a poll.
+func TestWritersAndOthersComeApart(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		w.linger = time.Second
+		var wg sync.WaitGroup
+		for i, as := range [][]quorum.Option{{write}, {}} {
+			o := quorum.Options{Timeout: 400 * time.Millisecond, Poll: 50 * time.Millisecond}
+			l := w.behind(o, func(k int, n node.Node) node.Node {
+				switch k / 2 {
+				case i:
+					return n
+				case 2:
+					return losing{n, w.clock}
+				}
+				return far{Node: n, clock: w.clock, d: 5 * time.Millisecond}
+			})
+			wg.Go(func() {
+				use(t, l, "x", func(*quorum.Lease) {}, append(as, quorum.WithWait(20*time.Second))...)
+			})
+		}
+		wg.Wait()
+	})
+}
+
 func TestBadModes(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})

@@ -247,7 +247,7 @@ var mutants = []*Mutant{
 			edit(modelGo, "\tlock, fence := s.lookUp(now, c.Name)\n\tif err := s.raise(fence, c.Token, now+life(cmd.Retention))", "\tlock, fence := s.lookUp(now, c.Name)\n\tif err := s.raise(fence, c.Token, now)"))},
 	{ID: "M61", Bug: "a waiter relies on notices and has no timer", Mimics: "S37",
 		Edits: join(edit(restGo, "until := l.clock.Now().Add(pause(free, w.fruitless-1, first, l.opts.Poll, l.chance()))", "until := clock.Never"),
-			edit(restGo, "until = min(until, l.clock.Now().Add(l.opts.Poll))", ""))},
+			edit(restGo, "until = min(until, l.clock.Now().Add(longest))", ""))},
 	{ID: "M62", Bug: "a lease that has ended keeps its place in this process", Mimics: "S50",
 		Edits: edit(readWriteGo, "\t\tln.holder = nil\n", "")},
 	{ID: "M63", Bug: "a lost lease keeps its place in this process", Mimics: "S50",
