@@ -105,7 +105,10 @@ func (l *Locker) acquire(ctx context.Context, s *settings) (*Lease, error) {
 		return nil, fmt.Errorf("acquire %q: %w", s.title(), stopped(ctx))
 	}
 	began := l.clock.Now()
-	w := l.waiters.Get().(*waiter)
+	w := l.waiters.take()
+	if w == nil {
+		w = l.newWaiter()
+	}
 	w.settings, w.deadline, w.began, w.reserved = s, clock.Never, began, began
 	if s.wait >= 0 {
 		w.deadline = began.Add(s.wait)
@@ -148,7 +151,7 @@ func (w *waiter) recycle() {
 	w.told.Store(0)
 	clear(w.ballots)
 	w.signal.Wait(context.Background(), 0)
-	w.l.waiters.Put(w)
+	w.l.waiters.put(w)
 }
 
 func (w *waiter) acquire(ctx context.Context) (*Lease, error) {

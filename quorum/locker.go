@@ -27,8 +27,8 @@ type Locker struct {
 
 	deployment string // the nodes' names, sorted
 
-	rounds  sync.Pool
-	waiters sync.Pool
+	rounds  freelist[round]
+	waiters freelist[waiter]
 	agenda  *agenda
 	last    atomic.Int64 // the highest token made
 	lead    atomic.Int64 // microseconds by which the highest fence seen is ahead of the monotonic clock here
@@ -102,8 +102,6 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 	for i := range l.seen {
 		l.seen[i].twin.Store(-1)
 	}
-	l.rounds.New = func() any { return l.newRound() }
-	l.waiters.New = func() any { return l.newWaiter() }
 	l.agenda = newAgenda(l)
 	l.clock.Go(l.agenda.serve)
 	return l, nil

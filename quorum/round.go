@@ -14,7 +14,7 @@ import (
 )
 
 // A round is one command about one claim, sent to all nodes or some, and what
-// comes of it. Rounds are recycled: one goes back to the pool when its task has
+// comes of it. Rounds are recycled: one is put back when its task has
 // put it down and the last node asked has answered, which may be long after
 // the round was decided.
 type round struct {
@@ -90,7 +90,10 @@ func (l *Locker) newRound() *round {
 
 // begin takes a round for one command. ttl is 0 where the command has none.
 func (l *Locker) begin(kind node.Kind, c claim, ttl, timeout time.Duration) *round {
-	r := l.rounds.Get().(*round)
+	r := l.rounds.take()
+	if r == nil {
+		r = l.newRound()
+	}
 	r.signal.Wait(context.Background(), 0) // forget what a late reply set
 	r.users.Store(1)
 	r.start = l.clock.Now()
@@ -229,7 +232,7 @@ func (r *round) done() {
 	}
 	r.command, r.claim, r.reader = node.Command{}, claim{}, nil
 	clear(r.claims)
-	r.l.rounds.Put(r)
+	r.l.rounds.put(r)
 }
 
 // mayHoldNow returns the nodes that may have, or may yet get, the claim of an
