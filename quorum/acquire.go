@@ -283,7 +283,7 @@ func (l *Locker) queue(w *waiter) {
 func (l *Locker) unqueue(w *waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	w.disown(func(standing) bool { return true })
+	w.disown(len(w.standing))
 	for name := range w.settings.each() {
 		ln := l.lines[name]
 		i := slices.Index(ln.queue, w)

@@ -67,25 +67,22 @@ func (w *waiter) stand(c claim, start clock.Instant) {
 	w.l.mu.Lock()
 	defer w.l.mu.Unlock()
 	if len(w.standing) == maxStanding {
-		oldest := w.standing[0].Owner
-		w.disown(func(s standing) bool { return s.Owner == oldest })
+		w.disown(1)
 	}
 	w.standing = append(w.standing, standing{c, start})
 }
 
-// disown drops some of the waiter's claims, and keeps their owners in mind: what is handed
-// on to them later is not wanted. It is only these that a Locker may give back. What its
-// process is told may be for a copy of it, which has the same name: a machine can be
-// cloned. l.mu is held.
-func (w *waiter) disown(which func(standing) bool) {
+// disown drops the n oldest of the waiter's claims, and keeps their owners in mind: what
+// is handed on to them later is not wanted. It is only these that a Locker may give back.
+// What its process is told may be for a copy of it, which has the same name: a machine can
+// be cloned. l.mu is held.
+func (w *waiter) disown(n int) {
 	l := w.l
-	for _, s := range w.standing {
-		if which(s) {
-			l.unwanted[l.nextUnwanted%len(l.unwanted)] = s.Owner
-			l.nextUnwanted++
-		}
+	for _, s := range w.standing[:n] {
+		l.unwanted[l.nextUnwanted%len(l.unwanted)] = s.Owner
+		l.nextUnwanted++
 	}
-	w.standing = slices.DeleteFunc(w.standing, which)
+	w.standing = slices.Delete(w.standing, 0, n)
 }
 
 // lineUp gives the waiter a ticket, and lets it be told of its turn.
@@ -204,15 +201,20 @@ func (w *waiter) handedOn(ctx context.Context) *Lease {
 }
 
 // giveBack releases what was handed on to heirs of the waiter, but for one. As long as it
-// waits it keeps its places.
+// waits it keeps its places. What is handed on later to one of these heirs, or an earlier
+// one, is not wanted either.
 func (w *waiter) giveBack(waits bool, but string) {
 	l := w.l
 	l.mu.Lock()
 	all := w.handed
 	w.handed = nil
-	w.disown(func(s standing) bool {
-		return slices.ContainsFunc(all, func(h handed) bool { return h.Owner == s.Owner })
-	})
+	n := 0
+	for i, s := range w.standing {
+		if slices.ContainsFunc(all, func(h handed) bool { return h.Owner == s.Owner }) {
+			n = i + 1
+		}
+	}
+	w.disown(n)
 	l.mu.Unlock()
 	for _, h := range all {
 		if h.Owner == but {
