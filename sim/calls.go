@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"strings"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -86,9 +87,9 @@ func (c *Client) callOf(owner string) *call {
 func (c *Client) attemptOf(owner string) (*call, *attempt) {
 	for _, o := range c.calls {
 		switch {
-		case same(o.owner, owner) || owner == node.Heir(o.owner):
+		case same(o.owner, owner) || isHeir(owner, o.owner):
 			return o, &o.attempt
-		case owner == node.Heir(o.stood.owner):
+		case isHeir(owner, o.stood.owner):
 			return o, &o.stood
 		}
 	}
@@ -101,6 +102,15 @@ func same(a, b string) bool {
 	last := len(a) - 1
 	return len(a) == len(b) && (last < 0 || a[last] == b[last]) && a == b
 }
+
+// isHeir reports whether an owner is the heir of another. It is asked of every answer.
+func isHeir(owner, of string) bool {
+	rest, is := strings.CutSuffix(owner, heirs)
+	return is && same(rest, of)
+}
+
+// heirs is what the owners end with that are heirs.
+var heirs = node.Heir("")
 
 // tail is the end of an owner.
 func tail(owner string) (t uint32) {

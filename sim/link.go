@@ -241,6 +241,9 @@ func (c *Client) expire() {
 
 // expire reports whether there were any.
 func (l *link) expire(now clock.Instant) bool {
+	if !slices.ContainsFunc(l.pending, func(m *message) bool { return m.cmd.Deadline <= now }) {
+		return false
+	}
 	var late []*message
 	kept := l.pending[:0]
 	for _, m := range l.pending {
@@ -261,7 +264,7 @@ func (l *link) expire(now clock.Instant) bool {
 		l.w.sometimes(Timeout)
 		l.finish(m, node.Reply{Err: node.ErrTimeout, Unsent: unsent})
 	}
-	return late != nil
+	return true
 }
 
 // finish calls the reply of a command that is no longer in l.pending.
