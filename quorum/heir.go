@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -77,12 +78,26 @@ func (w *waiter) stand(c claim, start clock.Instant) {
 // What its process is told may be for a copy of it, which has the same name: a machine can
 // be cloned. l.mu is held.
 func (w *waiter) disown(n int) {
-	l := w.l
 	for _, s := range w.standing[:n] {
-		l.unwanted[l.nextUnwanted%len(l.unwanted)] = s.Owner
-		l.nextUnwanted++
+		w.l.forgo(s.Owner)
 	}
 	w.standing = slices.Delete(w.standing, 0, n)
+}
+
+// forgo keeps in mind that an owner is to have nothing any more. l.mu is held.
+func (l *Locker) forgo(owner string) {
+	l.unwanted[l.nextUnwanted%len(l.unwanted)] = owner
+	l.nextUnwanted++
+}
+
+// forgoHeir does so for the owner of a lease that is over, if it was handed on: a late
+// copy of a command may name the heir once more.
+func (l *Locker) forgoHeir(owner string) {
+	if strings.HasSuffix(owner, node.Heir("")) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.forgo(owner)
+	}
 }
 
 // lineUp gives the waiter a ticket, and lets it be told of its turn.
@@ -102,7 +117,7 @@ func (w *waiter) lineUp() {
 }
 
 // maxUnwanted is how many heirs of before a Locker keeps in mind.
-const maxUnwanted = 64
+const maxUnwanted = 256
 
 // hear takes what node i tells those who wait in line.
 func (l *Locker) hear(i int, t node.Turn) {

@@ -384,3 +384,22 @@ func TestHeirIsDetached(t *testing.T) {
 		unlock(t, must[*quorum.Lease](t)(l.Resume(background, handle)))
 	})
 }
+
+// A late copy of the acquire with which somebody was in line may name its heir once more,
+// when what was handed on to that is released already. It is given back.
+func TestCopyOfAnHeirsAcquire(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		var copies [3]node.Command
+		l := w.behind(quorum.Options{Timeout: time.Second}, func(i int, n node.Node) node.Node { return copying{n, &copies[i]} })
+		unlock(t, handedOn(t, w, l))
+		other := w.locker(quorum.Options{})
+		held := lock(t, other, "x")
+		for i, cmd := range copies {
+			cmd.Deadline = w.clock.Now().Add(time.Second)
+			w.nodes[i].Submit(cmd, func(node.Reply) {})
+		}
+		unlock(t, held)
+		time.Sleep(100 * time.Millisecond)
+		unlock(t, tryLock(t, other, "x"))
+	})
+}

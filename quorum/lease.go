@@ -483,6 +483,7 @@ func (h *hold) release() *round {
 	}
 	mayHold, settled, expiry := h.mayHold, h.settled, h.expiry
 	h.mu.Unlock()
+	h.l.forgoHeir(claim.Owner)
 	return h.l.release(claim, allNodes(len(h.l.nodes)), mayHold, settled, expiry)
 }
 

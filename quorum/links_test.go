@@ -63,6 +63,20 @@ func (d detained) Submit(cmd node.Command, reply func(node.Reply)) {
 	reply(node.Reply{Err: node.ErrTimeout})
 }
 
+// A copying node keeps the last acquire that comes to it.
+type copying struct {
+	node.Node
+	last *node.Command
+}
+
+func (c copying) Submit(cmd node.Command, reply func(node.Reply)) {
+	if cmd.Kind == node.Acquire {
+		*c.last = cmd
+		c.last.Claims = slices.Clone(cmd.Claims)
+	}
+	c.Node.Submit(cmd, reply)
+}
+
 // A losing node never sees an acquire.
 type losing struct {
 	node.Node
