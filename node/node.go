@@ -331,9 +331,9 @@ type Command struct {
 	Ticket Token
 
 	// Stands lets an Acquire of one claim with a Ticket and a Patience name its [Heir]
-	// with the place, if it is Refused and its token is above the fence: a Release may
-	// then hand the lock on to that, as long as the place is there.
-	Stands bool
+	// with the place, if it is not Granted and Stands is above the fence: a Release may
+	// then hand the lock on to that, as long as the place is there. 0: it does not.
+	Stands Token
 
 	// Reserve lets an Acquire of several claims with a Ticket and a Patience, if it is
 	// Refused, have a place in the queues of names that are not in its way, too; and

@@ -459,7 +459,9 @@ func (w *waiter) attempt(ctx context.Context) *Lease {
 	c := s.claim
 	c.Owner, c.Token, c.ticket = l.ownerName(), token, w.ticket
 	c.barges = w.barges && !s.fair
-	c.stands = c.patience > 0 && w.mayStand()
+	if c.patience > 0 && w.mayStand() {
+		c.stands = l.standing(token)
+	}
 	c.reserves = s.names != nil && c.patience > 0 && w.mayReserve()
 	if c.reserves { // nobody passes it as long as it has the places
 		c.patience = min(c.patience, w.reserved.Sub(l.clock.Now())+3*l.opts.Timeout)
@@ -467,7 +469,7 @@ func (w *waiter) attempt(ctx context.Context) *Lease {
 	w.last = c
 	r := l.begin(node.Acquire, c, s.lease+l.opts.Grace, w.timeout())
 	defer r.done()
-	if c.stands {
+	if c.stands != 0 {
 		w.stand(c, r.start)
 	}
 	if gates != 0 && !r.pass(ctx, gates.first()) {

@@ -39,8 +39,8 @@ type ticket struct {
 	// it granted, keeps the place.
 	patience time.Duration
 
-	barges bool // it takes what is free, though others are before it
-	stands bool // it leaves its claim with the place
+	barges bool       // it takes what is free, though others are before it
+	stands node.Token // with which its claim is left with the place; 0: it is not
 
 	reserves bool // of several names it keeps those that are free from others in line
 }

@@ -51,15 +51,11 @@ func (w *waiter) mayStand() bool {
 	return s.linesUp() && s.names == nil && !s.fixed && w.standsFor() >= w.l.opts.Poll+2*w.l.opts.Timeout
 }
 
-// successor returns the token with which a lock of which token was the highest is handed
-// on: it rises with time, as all do, but is behind those of who began to wait a moment
-// ago. What these leave on a node must not come after the fence there.
-func (l *Locker) successor(token node.Token) node.Token {
-	next, ok := l.nextToken(token)
-	if !ok {
-		return 0
-	}
-	return max(token+1, next-node.Token(l.opts.Timeout.Microseconds()))
+// standing returns the token with which a claim stands that is made with token. While it
+// is under way others lock and unlock, with tokens of that moment, and it must not come
+// after the fences that these leave: then nothing could be handed on to it.
+func (l *Locker) standing(token node.Token) node.Token {
+	return min(token+node.Token(l.opts.Timeout.Microseconds()), node.MaxToken)
 }
 
 // stand notes that an attempt leaves a claim.

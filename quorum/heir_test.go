@@ -155,6 +155,43 @@ func TestTurnsAreHandedOnAgain(t *testing.T) {
 	})
 }
 
+// So it is where others try at any time, and have some of the nodes for a moment.
+func TestTurnsAreHandedOnBesideTries(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		w.delay(time.Millisecond, 100*time.Microsecond)
+		var tasks sync.WaitGroup
+		turns, handed := 0, 0
+		began := time.Now()
+		for i := range 4 {
+			l := w.locker(quorum.Options{})
+			tries := w.far(quorum.Options{}, func(k int) time.Duration { return time.Duration((3*i+2*k)%7) * 300 * time.Microsecond })
+			tasks.Go(func() {
+				time.Sleep(time.Duration(i) * 777 * time.Microsecond)
+				for time.Since(began) < 4*time.Second {
+					use(t, l, "x", func(lease *quorum.Lease) {
+						if turns++; isHeir(lease) {
+							handed++
+						}
+						time.Sleep(2 * time.Millisecond)
+					})
+				}
+			})
+			tasks.Go(func() {
+				for time.Since(began) < 4*time.Second {
+					if lease, err := tries.TryLock(background, "x"); err == nil {
+						unlock(t, lease)
+					}
+					time.Sleep(3 * time.Millisecond)
+				}
+			})
+		}
+		tasks.Wait()
+		if turns < 1000 || handed < turns*9/10 {
+			t.Errorf("%d of %d turns were handed on", handed, turns)
+		}
+	})
+}
+
 // A lease that is not to be renewed has its length from the beginning, and one that is
 // shorter than a waiter sleeps cannot be relied on when it is handed on: these are asked
 // for as ever. So are locks of several names.

@@ -180,7 +180,7 @@ func (l *Locker) hold(ctx context.Context, r *round, s *settings) *hold {
 		mode: r.claim.mode, since: r.start, parent: ctx, leases: 1, limit: clock.Never, renewAt: clock.Never,
 		high: r.claim.Token,
 	}
-	h.claim.patience, h.claim.stands, h.claim.reserves = 0, false, false // its release leaves no place in line
+	h.claim.patience, h.claim.stands, h.claim.reserves = 0, 0, false // its release leaves no place in line
 	h.first.h, h.first.mode = h, h.mode
 	if h.mode != node.Read {
 		h.alone = 1
@@ -478,8 +478,8 @@ func (h *hold) release() *round {
 	h.mu.Lock()
 	claim := h.claim
 	claim.Token = h.high
-	if claim.mode == node.Exclusive {
-		claim.next = h.l.successor(h.high)
+	if next, ok := h.l.nextToken(h.high); ok && claim.mode == node.Exclusive {
+		claim.next = next
 	}
 	mayHold, settled, expiry := h.mayHold, h.settled, h.expiry
 	h.mu.Unlock()

@@ -190,7 +190,7 @@ func (s *Server) unqueue(queue *key, waiter string) bool {
 	return true
 }
 
-// keepPlace makes a place, with the heir if the claim stands and its token is above fence.
+// keepPlace makes a place, with the heir if the claim stands with a token above fence.
 func (s *Server) keepPlace(now Time, queue *key, name string, cmd node.Command, fence node.Token) {
 	expires := now + life(cmd.Patience)
 	p := place{waiter: cmd.Waiter, ticket: cmd.Ticket}
@@ -201,9 +201,9 @@ func (s *Server) keepPlace(now Time, queue *key, name string, cmd node.Command, 
 	}
 	p.kept = s.found(s.kept(name, &p))
 	says := untold
-	switch c := &cmd.Claims[0]; {
-	case cmd.Stands && c.Token > fence:
-		says = node.Heir(c.Owner)
+	switch {
+	case cmd.Stands > fence:
+		says = node.Heir(cmd.Claims[0].Owner)
 	case cmd.Reserve:
 		says = reserved
 	}

@@ -187,7 +187,7 @@ type step struct {
 	wait    int // patience, in units
 	ticket  node.Token
 	barge   bool
-	stands  bool
+	stands  node.Token
 	reserve bool
 	next    node.Token
 	key     string        // of a Redis command
@@ -204,7 +204,7 @@ func (s step) String() string {
 	case "advance":
 		return fmt.Sprintf("advance %d", s.time)
 	case "acquire", "release", "extend", "inspect", "break", "downgrade":
-		return fmt.Sprintf("%s %v %v ttl %d-%v keep %d waiter %q for %d ticket %d, barges: %v, stands: %v, reserves: %v, next %d",
+		return fmt.Sprintf("%s %v %v ttl %d-%v keep %d waiter %q for %d ticket %d, barges: %v, stands %d, reserves: %v, next %d",
 			s.op, s.mode, s.claims, s.time, s.odd, s.keep, s.waiter, s.wait, s.ticket, s.barge, s.stands, s.reserve, s.next)
 	}
 	return fmt.Sprintf("%s %s %s %d", s.op, s.key, s.field, s.time)
@@ -334,7 +334,9 @@ func (about subject) step() *rapid.Generator[step] {
 					s.claims = append(s.claims, more)
 					s.reserve = s.op == "acquire" && s.wait > 0 && rapid.Bool().Draw(t, "reserve")
 				} else if s.op == "acquire" && s.ticket > 0 && s.wait > 0 {
-					s.stands = rapid.Bool().Draw(t, "stands")
+					if step := rapid.IntRange(-1, 2).Draw(t, "stands"); step >= 0 {
+						s.stands = s.claims[0].Token + node.Token(step)
+					}
 				}
 			}
 		case "break", "inspect", "downgrade":

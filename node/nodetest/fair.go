@@ -27,9 +27,9 @@ func barging(cmd node.Command) node.Command {
 	return cmd
 }
 
-// standing names an heir with the place.
+// standing names an heir with the place, with the token of the claim.
 func standing(cmd node.Command) node.Command {
-	cmd.Stands = true
+	cmd.Stands = cmd.Claims[0].Token
 	return cmd
 }
 
@@ -487,13 +487,19 @@ var fairRules = []rule{
 		f.rings(others)
 		f.wantState(name, 5, 0)
 	}},
-	{"an acquire whose token is not above the fence names no heir", func(f fixture) {
+	{"an heir is named if it stands with a token above the fence, whatever the claim's is", func(f fixture) {
 		first := f.watchFor("first:a")
 		f.want(node.Granted, f.acquire(name, "a", 5))
-		f.want(node.Refused, standing(inLine(1, "first:a", f.acquire(name, "x", 5))))
+		x := inLine(1, "first:a", f.acquire(name, "x", 4))
+		x.Stands = 5
+		f.want(node.Refused, x)
 		f.want(node.Released, handing(8, f.release(name, "a", 5)))
 		f.rings(first)
 		f.wantState(name, 5, 0)
+		x.Stands = 6
+		f.want(node.Stale, x) // on a free name, too
+		f.want(node.Granted, barging(inLine(2, "second:b", f.acquire(name, "b", 6))))
+		f.wantHanded(first, node.Heir("x"), handing(8, f.release(name, "b", 6)))
 	}},
 	{"who gives up releases its heir, and who only gives back does not", func(f fixture) {
 		first := f.watchFor("first:a")

@@ -13,9 +13,9 @@
 -- ARGV[6]     waiter
 -- ARGV[7]     life of the places, ms; 0: none is made
 -- ARGV[8]     1: the waiter barges, 0: it does not
--- ARGV[9]     of one lock: 1: the place names the owner's heir, to whom a release may
---             hand the lock on, 0: it does not; of several: 1: a place is kept for each
---             of them, 0: for what is in the way
+-- ARGV[9]     of one lock: a token; if it is above the fence, the place names the owner's
+--             heir, to whom a release may hand the lock on; of several: 1: a place is kept
+--             for each of them, 0: for what is in the way
 -- ARGV[9+i]   of several: the channel of those who wait for the lock without a place
 --
 -- Returns 1 (granted), {0, ms left or -1, fence, waiters before this one at most,
@@ -92,7 +92,7 @@ for _, i in ipairs(wanted) do
   -- afar, its token is never above the fence before the others wait for it. So a late
   -- copy of a command that was released leaves a place, as one does who dies.
   if ARGV[7] ~= '0' and (way[i] or turn or reserves) then
-    local stands = #KEYS == 4 and ARGV[9] == '1' and tonumber(ARGV[2]) > fence
+    local stands = #KEYS == 4 and tonumber(ARGV[9]) > fence
     redis.call('SET', KEYS[i + 3], stands and ARGV[1] .. ':heir' or reserves and 'reserved' or 1, 'PX', ARGV[7])
     redis.call('ZADD', KEYS[i + 2], ARGV[5], ARGV[6])
     if redis.call('PTTL', KEYS[i + 2]) < tonumber(ARGV[7]) then

@@ -24,7 +24,7 @@ type call struct {
 	waiter   string
 	ticket   node.Token
 	barge    bool
-	stands   bool
+	stands   node.Token
 	reserve  bool
 	next     node.Token
 	deadline clock.Instant
@@ -52,7 +52,7 @@ func check(cmd node.Command) error {
 		return fmt.Errorf("%w: %v with a patience of %v and no ticket", node.ErrUnsupported, cmd.Kind, cmd.Patience)
 	case cmd.Patience > 0 && cmd.Waiter == "":
 		return fmt.Errorf("%w: %v with a patience of %v, of nobody", node.ErrUnsupported, cmd.Kind, cmd.Patience)
-	case cmd.Stands && (cmd.Kind != node.Acquire || cmd.Patience <= 0 || cmd.Ticket <= 0 || len(cmd.Claims) > 1):
+	case cmd.Stands != 0 && (cmd.Kind != node.Acquire || cmd.Patience <= 0 || cmd.Ticket <= 0 || len(cmd.Claims) > 1):
 		return fmt.Errorf("%w: %v of %d names that stands, with a ticket of %d and a patience of %v", node.ErrUnsupported,
 			cmd.Kind, len(cmd.Claims), cmd.Ticket, cmd.Patience)
 	case cmd.Reserve && (cmd.Kind != node.Acquire || cmd.Patience <= 0 || cmd.Ticket <= 0 || len(cmd.Claims) == 1):

@@ -190,7 +190,11 @@ func (c *call) append(w *words, asText bool, life string) {
 		w.text(c.waiter)
 		w.number(c.wait)
 		w.flag(c.barge)
-		w.flag(c.stands || c.reserve)
+		if n == 1 {
+			w.number(int64(c.stands))
+		} else {
+			w.flag(c.reserve)
+		}
 		for i := range channels {
 			w.channel(c.claims[i].Name)
 		}

@@ -455,7 +455,7 @@ var mutants = []*Mutant{
 		Edits:  edit(fairModelGo, "released = s.remove(lock, node.Heir(c.Owner))", "released = false"),
 		Reason: "it is told that the lock was handed on, and then gives it back, unless the message is lost"},
 	{ID: "M157", Bug: "a lock is handed on with the token of its holder",
-		Edits: join(edit(heirGo, "\treturn max(token+1, ", "\treturn min(token, "),
+		Edits: join(edit(leaseGo, "claim.next = next", "claim.next = h.high"),
 			edit(fairModelGo, "n.Next <= seen ||", "n.Next < seen ||"))},
 	{ID: "M158", Bug: "a node hands a lock on to one that is not the first in line",
 		Edits: edit(fairModelGo, " || !s.isFirst(now, queue, n.Name, waiter)", "")},
