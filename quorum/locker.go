@@ -125,7 +125,8 @@ func (l *Locker) Lock(ctx context.Context, name string, opts ...Option) (*Lease,
 }
 
 // TryLock acquires name in one attempt, without waiting for another owner. It
-// lasts at most Options.Timeout. Errors are those of Lock.
+// lasts at most Options.Timeout. Errors are those of Lock. While others wait with Lock
+// a name goes from one to the next, and hardly any TryLock finds it free.
 func (l *Locker) TryLock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
 	s, err := l.settings(ctx, name, opts)
 	if err != nil {
