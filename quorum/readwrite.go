@@ -233,11 +233,19 @@ func (h *hold) downgradeCommand() node.Command {
 	return node.Command{Kind: node.Downgrade, Claims: h.claim.appendTo(nil), Deadline: h.l.clock.Now().Add(h.l.opts.Timeout)}
 }
 
-// unaware reports whether node i may not know yet of a downgrade.
+// unaware reports whether node i, which does not have the reader, may have the writer
+// still, as it may not know yet of a downgrade. If it does know it may have forgotten, and
+// will be told again.
 func (h *hold) unaware(i int) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.shy.has(i)
+	if h.shy.has(i) {
+		return true
+	}
+	if h.claim.mode == node.Write && h.mode == node.Read {
+		h.shy.add(i)
+	}
+	return false
 }
 
 func (h *hold) unlocked() bool {
