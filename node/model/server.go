@@ -107,8 +107,8 @@ func (k kind) String() string { return kindNames[k] }
 // Life. The second result has the names on whose channels a notice was published,
 // until the next Apply. Deadline is not looked at.
 //
-// A fence that somebody overwrote fails commands that read it with ErrWrongType
-// or, if it is a string but not a number, ErrServer.
+// A fence that somebody overwrote fails commands that read it with ErrWrongType, also if
+// it is a string but not a number.
 func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published []Notice) {
 	s.notices, s.inLine = s.notices[:0], s.inLine[:0]
 	ttl, retention := Time(node.Milliseconds(cmd.TTL)), Time(node.Milliseconds(cmd.Retention))
@@ -562,7 +562,7 @@ func longer(a, b time.Duration) time.Duration {
 }
 
 var (
-	errNoNumber  = fmt.Errorf("%w: the fence is not a number", node.ErrServer)
+	errNoNumber  = fmt.Errorf("%w: the fence is not a number", node.ErrWrongType)
 	errFenceType = fmt.Errorf("%w: the fence is not a string", node.ErrWrongType)
 )
 

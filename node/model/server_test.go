@@ -113,7 +113,7 @@ func TestOverwrittenFence(t *testing.T) {
 		do   func(s *model.Server, key string)
 		want error
 	}{
-		{"text", func(s *model.Server, key string) { s.Set(key, "x") }, node.ErrServer},
+		{"text", func(s *model.Server, key string) { s.Set(key, "x") }, node.ErrWrongType},
 		{"hash", func(s *model.Server, key string) { s.HSet(0, key, "f", "1") }, node.ErrWrongType},
 	} {
 		var s model.Server

@@ -71,6 +71,13 @@ var acquireRules = []rule{
 			f.Errorf("after it: %+v, want a string and no fence", got)
 		}
 	}},
+	{"so is a fence that is not a number, to all who read it", func(f fixture) {
+		f.must(f.Do("SET", node.FenceKey(name), "x"))
+		for _, cmd := range []node.Command{f.acquire(name, "a", 5), inLine(1, "me", f.acquire(name, "a", 5)), f.read("a", 5), f.write("a", 5),
+			of(f.acquire(name, "a", 5), name, "another"), f.release(name, "a", 5), f.inspect(name), f.breakLock(name, 5)} {
+			f.wantErr(node.ErrWrongType, cmd)
+		}
+	}},
 	{"a wrong type comes before a stale token", func(f fixture) {
 		f.want(node.Absent, f.release(name, "a", 5))
 		f.must(f.Do("SET", name, "x"))

@@ -55,9 +55,17 @@ func fromServer(err error) bool {
 // raised: where in our own script it was helps nobody.
 var inScript = regexp.MustCompile(` script: [0-9a-f]+(, on @user_script:\d+\.)?$`)
 
+// noNumber is what Lua says of what a script has read from a fence that is no number.
+var noNumber = regexp.MustCompile(`compare (nil with number|number with nil)|arithmetic on a nil value|between nil and number|number expected, got nil`)
+
+var errNoNumber = fmt.Errorf("%w: its fence, at redquorum_fence:{NAME}, is not a number", node.ErrWrongType)
+
 // serverError says what an error that the server sent means.
 func serverError(err error) error {
 	text := inScript.ReplaceAllString(err.Error(), "")
+	if noNumber.MatchString(text) {
+		return errNoNumber
+	}
 	if strings.HasPrefix(text, "CROSSSLOT") {
 		return fmt.Errorf("%w: %s: on a cluster the names of one lock, and a name with a brace, need one whole hash tag, such as {a}b", node.ErrServer, text)
 	}

@@ -24,11 +24,12 @@ func TestMeaning(t *testing.T) {
 		"ERR Error running script (call to " + sha + "): @user_script:24: @user_script: 24: -MISCONF Redis is configured to save RDB snapshots, but it is currently not able": node.ErrMisconf,
 		"ERR Error running script (call to " + sha + "): @user_script:24: @user_script: 24: -NOPERM The user executing the script can't run this command or subcommand":       node.ErrAuth,
 		"ERR Error running script (call to " + sha + "): @user_script:24: @user_script: 24: Unknown Redis command called from Lua script":                                     node.ErrUnsupported,
-		"ERR Error running script (call to " + sha + "): @user_script:24: user_script:24: attempt to compare nil with number":                                                 node.ErrServer,
+		"ERR Error running script (call to " + sha + "): @user_script:24: user_script:24: attempt to compare nil with number":                                                 node.ErrWrongType,
 		// Redis 7 and 8.
 		"WRONGTYPE Operation against a key holding the wrong kind of value script: 0123, on @user_script:15.": node.ErrWrongType,
 		"OOM command not allowed when used memory > 'maxmemory'. script: 0123, on @user_script:24.":           node.ErrOutOfMemory,
 		"ERR The user executing the script can't run this command or subcommand script: 0123":                 node.ErrAuth,
+		"ERR user_script:117: bad argument #2 to 'max' (number expected, got nil) script: 0123":               node.ErrWrongType,
 		"NOPERM ACL failure in script: User locker has no permissions to run the 'get' command":               node.ErrAuth,
 		"ERR unknown command 'EVALSHA', with args beginning with: ":                                           node.ErrUnsupported,
 		// Cluster.

@@ -16,7 +16,7 @@
 -- Atomic, so that the owner and the time left belong to the same lock.
 local kind = redis.call('TYPE', KEYS[1])['ok']
 local function number(key)
-  return tonumber(redis.call('GET', key) or 0)
+  return tonumber(redis.call('GET', key) or 0) + 0 -- fails if it is no number
 end
 local fence, readers = number(KEYS[2]), number(KEYS[3])
 local intent, queue, fields = {}, {}, {}
