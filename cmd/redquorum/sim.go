@@ -318,11 +318,10 @@ func simExplore(ctx context.Context, c *command) int {
 	} else {
 		*length = 0
 	}
-	// A run leaves much behind, and little of that is in use: collect seldom. By
-	// size and not by growth, since what the Lockers of past runs have pooled
-	// counts as in use until the next collection.
+	// A run leaves much behind, and little of that is in use: collect seldom, by size
+	// and not by growth.
 	debug.SetGCPercent(-1)
-	debug.SetMemoryLimit(512 << 20)
+	debug.SetMemoryLimit(128 << 20)
 	bar := progress{w: c.stderr, live: isTerminal(c.stderr) && !*asJSON, length: *length, from: campaign.From, to: campaign.To}
 	campaign.Progress = bar.show
 	report := sim.Explore(ctx, campaign)
