@@ -33,6 +33,10 @@ func (k *checker) handsOn(s *server, h heir, token node.Token, first bool) {
 			a.taken &^= faults.Of(s.number)
 			k.vote(c, s, h.owner)
 		}
+		if g := k.released(c, h.owner); g != nil && g.c == c {
+			g.doubled |= faults.Of(s.number)
+			h.c, h.link, h.again = c, c.links[s.number], true
+		}
 	}
 	if k.holder(h.owner) != nil {
 		return // it has the lock from the others, and keeps it until it unlocks
@@ -80,8 +84,11 @@ func (k *checker) noIdleHeir(s *server, name, owner string) {
 			continue
 		}
 		l := h.c.links[s.number] // another, if it has closed its Locker
-		if o, _ := h.c.attemptOf(owner); o != nil && o.ticket > 0 && !o.won || l != h.link || l.closed || l.deaf > 0 || !l.clear() || !w.tranquil(h.at) || k.released(h.c, owner) != nil {
+		if o, _ := h.c.attemptOf(owner); !h.again && (o != nil && o.ticket > 0 && !o.won || k.released(h.c, owner) != nil) {
 			continue // it may have it yet, or has had it
+		}
+		if l != h.link || l.closed || l.deaf > 0 || !l.clear() || w.troubled >= h.at {
+			continue // it may not have been told
 		}
 		if h.idle == 0 {
 			h.idle = w.now

@@ -51,6 +51,7 @@ type heir struct {
 	link        *link // over which it is told
 	name, owner string
 	at          int64
+	again       bool  // its lease is over: a command that came twice has named it once more
 	idle        int64 // when it was seen first that it is of no use any more
 }
 
