@@ -574,7 +574,13 @@ func (k *checker) before(s *server, m *message, now model.Time) {
 // after checks that it did.
 func (k *checker) after(s *server, m *message, now model.Time) {
 	for _, sp := range k.spared {
-		if until, ok := s.mem.Keeps(now, sp.name, sp.h.owner, sp.h.mode); !ok || until != sp.until {
+		until, ok := s.mem.Keeps(now, sp.name, sp.h.owner, sp.h.mode)
+		// Who goes on to read in the last millisecond of its key has its hold for one more,
+		// and with another reader the key is there for that.
+		if ok && sp.h.mode == node.Read && until == sp.until+1 {
+			continue
+		}
+		if !ok || until != sp.until {
 			k.w.fail("I9", fmt.Sprintf("%s of %s on %s changed the key of %s", m.cmd.Kind, m.link.c.name, s.name, sp.h.c.name))
 		}
 	}
