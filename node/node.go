@@ -386,6 +386,7 @@ type Reply struct {
 	TTL   time.Duration // Refused: what is left of what is in the way, or NoExpiry
 	Fence Token         // Refused, Stale: the name's fence, 0 if there is none
 	Ahead int           // Refused, with a Ticket: how many are served before in one line, at most
+	Last  Token         // likewise: the highest ticket in the lines; who comes later needs a higher one
 
 	// With Refused and a Ticket: Free says that no lock is in the way, but others are
 	// before, none of whom reserves a name; Foreign that an owner of one in the way is

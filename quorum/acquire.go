@@ -530,12 +530,13 @@ func (r *round) pass(ctx context.Context, gate int) bool {
 func (w *waiter) record(r *round) {
 	w.took = w.l.clock.Now().Sub(r.start)
 	r.mu.Lock()
-	stale, granted := 0, 0
+	stale, granted, last := 0, 0, node.Token(0)
 	for i, b := range r.ballots {
 		if !r.asked.has(i) {
 			continue
 		}
 		w.ballots[i] = b
+		last = max(last, b.last)
 		if b.stale {
 			stale++
 		}
@@ -545,7 +546,7 @@ func (w *waiter) record(r *round) {
 	}
 	r.mu.Unlock()
 	w.followFences()
-	w.l.seeFence(w.token)
+	w.l.seeFence(max(w.token, last)) // the next to wait here comes after who is in line, whatever the clocks say
 	if stale > 0 && stale+granted >= w.l.need {
 		w.stale++
 	} else {

@@ -45,7 +45,8 @@ func (w *waiter) standsFor() time.Duration {
 }
 
 // mayStand reports whether the waiter's claims may stand. They are replaced after a Poll
-// and the next attempt, and until then enough must be left to renew the lease.
+// and the next attempt, and until then enough must be left to renew the lease. Where the
+// waiter rests for longer, as it had some of the nodes, what comes last may be too late.
 func (w *waiter) mayStand() bool {
 	s := w.settings
 	return s.linesUp() && s.names == nil && !s.fixed && w.standsFor() >= w.l.opts.Poll+2*w.l.opts.Timeout
@@ -80,10 +81,25 @@ func (w *waiter) disown(n int) {
 	w.standing = slices.Delete(w.standing, 0, n)
 }
 
+// An outcast is an owner that is to have nothing any more, for as long as a place of its
+// may be kept.
+type outcast struct {
+	owner string
+	until clock.Instant
+}
+
+// maxUnwanted bounds the memory of outcasts. What is handed on to one that was forgotten is
+// kept by the nodes for as long as they would have kept the place.
+const maxUnwanted = 4096
+
 // forgo keeps in mind that an owner is to have nothing any more. l.mu is held.
 func (l *Locker) forgo(owner string) {
-	l.unwanted[l.nextUnwanted%len(l.unwanted)] = owner
-	l.nextUnwanted++
+	now := l.clock.Now()
+	n := 0
+	for n < len(l.unwanted) && (l.unwanted[n].until <= now || len(l.unwanted)-n >= maxUnwanted) {
+		n++
+	}
+	l.unwanted = append(slices.Delete(l.unwanted, 0, n), outcast{owner, now.Add(2 * l.patience())})
 }
 
 // forgoHeir does so for the owner of a lease that is over, if it was handed on: a late
@@ -111,9 +127,6 @@ func (w *waiter) lineUp() {
 		}
 	})
 }
-
-// maxUnwanted is how many heirs of before a Locker keeps in mind.
-const maxUnwanted = 256
 
 // hear takes what node i tells those who wait in line.
 func (l *Locker) hear(i int, t node.Turn) {
@@ -158,7 +171,7 @@ func (l *Locker) pass(i int, t node.Turn) (stray bool) {
 			return false
 		}
 	}
-	return t.Owner != "" && slices.Contains(l.unwanted[:], t.Owner)
+	return t.Owner != "" && slices.ContainsFunc(l.unwanted, func(o outcast) bool { return o.owner == t.Owner })
 }
 
 // handedBy returns the nodes that have handed the lock on to the waiter.
@@ -181,15 +194,20 @@ func (w *waiter) handedOn(ctx context.Context) *Lease {
 	if len(all) < l.need || ctx.Err() != nil {
 		return nil
 	}
-	last := all[len(all)-1]
 	for _, s := range w.standing {
+		var token node.Token // the latest
+		for _, h := range all {
+			if h.Owner == s.Owner {
+				token = h.Token
+			}
+		}
 		// Enough must be left to renew it.
-		if s.Owner != last.Owner || l.clock.Now().Add(l.opts.Timeout) >= validUntil(s.start, w.standsFor(), l.opts.Drift) {
+		if token == 0 || l.clock.Now().Add(l.opts.Timeout) >= validUntil(s.start, w.standsFor(), l.opts.Drift) {
 			continue
 		}
 		var by nodeSet
 		for _, h := range all {
-			if h.Owner == s.Owner && h.Token == last.Token && h.Life != nil &&
+			if h.Owner == s.Owner && h.Token == token && h.Life != nil &&
 				l.meet(h.by, h.Life) == nil && l.abstains(s.start, h.Life) == 0 {
 				by.add(h.by)
 			}
@@ -200,9 +218,9 @@ func (w *waiter) handedOn(ctx context.Context) *Lease {
 		l.mu.Lock()
 		w.standing = slices.DeleteFunc(w.standing, func(o standing) bool { return o.Owner == s.Owner })
 		l.mu.Unlock()
-		l.seeFence(last.Token)
+		l.seeFence(token)
 		c := s.claim
-		c.Token = last.Token
+		c.Token = token
 		r := l.begin(node.Acquire, c, w.standsFor()+l.opts.Grace, 0)
 		defer r.done()
 		r.start, r.asked = s.start, allNodes(len(l.nodes))

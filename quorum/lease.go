@@ -313,6 +313,9 @@ func (h *hold) end(why error) bool {
 		d.cancel(why)
 	}
 	h.l.agenda.drop(h)
+	if why != errDetached {
+		h.l.forgoHeir(h.claim.Owner)
+	}
 	return true
 }
 
@@ -478,12 +481,13 @@ func (h *hold) release() *round {
 	h.mu.Lock()
 	claim := h.claim
 	claim.Token = h.high
-	if next, ok := h.l.nextToken(h.high); ok && claim.mode == node.Exclusive {
-		claim.next = next
+	if claim.mode == node.Exclusive {
+		if next, ok := h.l.nextToken(h.high); ok {
+			claim.next = next
+		}
 	}
 	mayHold, settled, expiry := h.mayHold, h.settled, h.expiry
 	h.mu.Unlock()
-	h.l.forgoHeir(claim.Owner)
 	return h.l.release(claim, allNodes(len(h.l.nodes)), mayHold, settled, expiry)
 }
 

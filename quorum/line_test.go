@@ -1,12 +1,14 @@
 package quorum_test
 
 import (
+	"context"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/quorum"
@@ -408,4 +410,37 @@ func (c *rivals) wait() (least, most, all int) {
 		least, most, all = min(least, r.turns), max(most, r.turns), all+r.turns
 	}
 	return least, most, all
+}
+
+// A clock that is ahead of the others' by some time of day.
+type aheadClock struct {
+	clock.Clock
+	by time.Duration
+}
+
+func (c aheadClock) Wall() time.Time { return c.Clock.Wall().Add(c.by) }
+
+// A program whose clock is ahead has its turn: those who come later draw tickets behind
+// its own.
+func TestProgramWithItsClockAheadHasItsTurn(t *testing.T) {
+	for _, ahead := range []time.Duration{0, 100 * time.Millisecond, time.Minute, time.Hour} {
+		inWorld(t, 5, func(w *world) {
+			w.delay(time.Millisecond, 0)
+			ctx, stop := context.WithCancel(background)
+			var tasks sync.WaitGroup
+			for range 2 {
+				l := w.locker(quorum.Options{})
+				tasks.Go(func() {
+					for ctx.Err() == nil {
+						use(t, l, "x", func(*quorum.Lease) { time.Sleep(20 * time.Millisecond) })
+					}
+				})
+			}
+			time.Sleep(100 * time.Millisecond)
+			l := w.locker(quorum.Options{Clock: aheadClock{w.clock, ahead}})
+			use(t, l, "x", func(*quorum.Lease) {}, quorum.WithWait(time.Second))
+			stop()
+			tasks.Wait()
+		})
+	}
 }

@@ -44,13 +44,12 @@ type Locker struct {
 	mu    sync.Mutex
 	hears nodeSet // nodes that have said that they would tell of them
 
-	unwanted     [maxUnwanted]string // heirs that are not to have anything any more, the newest of them
-	nextUnwanted int
-	lines        map[string]*line
-	crowds       map[string]struct{} // names that whoever wanted them last had to wait for
-	active       int                 // operations under way
-	closed       bool                // no new operations
-	idle         clock.Signal
+	unwanted []outcast // heirs that are not to have anything any more, as they came
+	lines    map[string]*line
+	crowds   map[string]struct{} // names that whoever wanted them last had to wait for
+	active   int                 // operations under way
+	closed   bool                // no new operations
+	idle     clock.Signal
 }
 
 // New returns a Locker on nodes, at most 63 of them, which from now on belong to

@@ -233,10 +233,10 @@ func (h *hold) downgradeCommand() node.Command {
 	return node.Command{Kind: node.Downgrade, Claims: h.claim.appendTo(nil), Deadline: h.l.clock.Now().Add(h.l.opts.Timeout)}
 }
 
-// unaware reports whether node i, which does not have the reader, may have the writer
-// still, as it may not know yet of a downgrade. If it does know it may have forgotten, and
-// will be told again.
-func (h *hold) unaware(i int) bool {
+// lackedBy notes that node i does not have the lease. It reports whether that may be as it
+// has the writer still, and does not know of a downgrade. If it was told it may have
+// forgotten, and will be told again.
+func (h *hold) lackedBy(i int) (unaware bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.shy.has(i) {

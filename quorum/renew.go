@@ -99,7 +99,7 @@ func (r *renewal) receive(i int, reply node.Reply) {
 		if b.vote == Granted {
 			if !keptAll(kept[:h.claim.size()]) {
 				r.ballots[k][i] = ballot{vote: Refused}
-				if h.unaware(i) {
+				if h.lackedBy(i) {
 					r.ballots[k][i].vote = Unknown
 				}
 			}

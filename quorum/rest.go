@@ -63,13 +63,13 @@ func (w *waiter) rest(ctx context.Context) bool {
 	l := w.l
 	w.waited, w.barges = true, false
 	first := firstPause
-	longest := l.opts.Poll // for the nodes to keep its place, or its intent
+	most := l.opts.Poll // for the nodes to keep its place, or its intent
 	free := w.freeIn()
 	if w.splits > 0 {
 		// Whoever waits for a node that hangs keeps the votes that it has for all
 		// of the timeout. Two who do that must come apart by more than it takes.
 		first = max(first, w.took)
-		longest += time.Duration(l.chance() * float64(l.opts.Timeout))
+		most += time.Duration(l.chance() * float64(l.opts.Timeout/2))
 		if w.refusals() < l.need {
 			free = 0 // these are keys of other attempts, and go before they expire
 		}
@@ -92,7 +92,7 @@ func (w *waiter) rest(ctx context.Context) bool {
 		until = min(until, l.clock.Now().Add(time.Duration(w.before())*noticeSlack))
 	}
 	if w.ticket.patience > 0 {
-		until = min(until, l.clock.Now().Add(longest))
+		until = min(until, l.clock.Now().Add(most))
 	}
 	if w.last.reserves {
 		until = min(until, w.reserved) // to let others have them

@@ -50,12 +50,13 @@ type ballot struct {
 	wait    time.Duration // how long the node will refuse (negative: for ever) or abstain
 	fence   node.Token
 	err     error
-	ahead   int  // how many waiters in line are before this one
-	free    bool // no lock is in the way, but others in line
-	foreign bool // a lock of another make is
-	stale   bool // refused only because the token was too low
-	removed bool // a release or break found something
-	may     bool // the claim may be there, now or later
+	ahead   int        // how many waiters in line are before this one
+	last    node.Token // the highest ticket there
+	free    bool       // no lock is in the way, but others in line
+	foreign bool       // a lock of another make is
+	stale   bool       // refused only because the token was too low
+	removed bool       // a release or break found something
+	may     bool       // the claim may be there, now or later
 	state   *node.State
 }
 
@@ -305,7 +306,8 @@ func (l *Locker) judge(i int, kind node.Kind, start clock.Instant, reply node.Re
 			b.vote, b.wait = Abstaining, until
 		}
 	case node.Refused:
-		b.vote, b.wait, b.ahead, b.free, b.foreign = Refused, reply.TTL, reply.Ahead, reply.Free, reply.Foreign
+		b.vote, b.wait, b.free, b.foreign = Refused, reply.TTL, reply.Free, reply.Foreign
+		b.ahead, b.last = reply.Ahead, reply.Last
 	case node.Stale:
 		b.vote, b.stale = Refused, true
 	case node.Released:

@@ -116,7 +116,7 @@ func (k *checker) downgrades(h *holder, l *link) {
 // often as the lease is renewed.
 func (k *checker) insists(h *holder, l *link) {
 	s := l.n
-	if s.born > h.told[s.number] {
+	if last := h.told[s.number]; s.born > last || l.phase != warm || l.warmed > last {
 		h.told[s.number] = k.w.now // it may have forgotten what it was told, and this is how that is found out
 	}
 	_, writes := s.mem.Keeps(s.time(), h.name, h.owner, node.Write)

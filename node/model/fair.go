@@ -70,6 +70,9 @@ func (s *Server) acquireFair(now Time, cmd node.Command) (reply node.Reply, publ
 		} else if cmd.Patience > 0 && s.leave(one.queue, one.name, cmd.Waiter) && one.queue.kind != none {
 			published = s.publish(now, one.name, node.Command{}) // it cannot have the name, and leaves it to others
 		}
+		if n := len(one.queue.line); n > 0 && !turn {
+			r.Last = max(r.Last, one.queue.line[n-1].ticket)
+		}
 		if !inTheWay {
 			continue
 		}

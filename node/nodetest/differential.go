@@ -543,9 +543,9 @@ func same(want, got node.Reply, slack time.Duration) error {
 	switch {
 	case want.Status != got.Status, reason(want.Err) != reason(got.Err), want.Unsent != got.Unsent:
 		return fmt.Errorf("%v (%v) and %v (%v)", want.Status, want.Err, got.Status, got.Err)
-	case want.Ahead != got.Ahead, want.Free != got.Free, want.Foreign != got.Foreign, want.Awaited != got.Awaited:
-		return fmt.Errorf("ahead %d and %d, free: %v and %v, foreign: %v and %v, awaited: %v and %v",
-			want.Ahead, got.Ahead, want.Free, got.Free, want.Foreign, got.Foreign, want.Awaited, got.Awaited)
+	case want.Ahead != got.Ahead, want.Last != got.Last, want.Free != got.Free, want.Foreign != got.Foreign, want.Awaited != got.Awaited:
+		return fmt.Errorf("ahead %d and %d, last %d and %d, free: %v and %v, foreign: %v and %v, awaited: %v and %v",
+			want.Ahead, got.Ahead, want.Last, got.Last, want.Free, got.Free, want.Foreign, got.Foreign, want.Awaited, got.Awaited)
 	case want.Fence != got.Fence:
 		return fmt.Errorf("fence %d and %d", want.Fence, got.Fence)
 	case !near(want.TTL, got.TTL, slack):

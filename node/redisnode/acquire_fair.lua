@@ -19,10 +19,11 @@
 -- ARGV[9+i]   of several: the channel of those who wait for the lock without a place
 --
 -- Returns 1 (granted), {0, ms left or -1, fence, waiters before this one at most,
--- what is in the way} (refused: ms left of the locks in the way, or else of the places
--- of those before, the longest; in the way is 0: a lock, or the place of one who reserves
--- it, 1: a lock of another make, 2: no lock), or {2, fence} (stale: the token is not
--- above the fence of a lock that is to be created). The fence is the highest of these.
+-- what is in the way, the highest ticket in the queues} (refused: ms left of the locks in
+-- the way, or else of the places of those before, the longest; in the way is 0: a lock, or
+-- the place of one who reserves it, 1: a lock of another make, 2: no lock), or {2, fence}
+-- (stale: the token is not above the fence of a lock that is to be created). The fence is
+-- the highest of these.
 --
 -- Atomic, as acquire is, and because the turn must not pass in between.
 local wanted = {}
@@ -71,7 +72,7 @@ if turn and tonumber(ARGV[2]) > fence then
   return 1
 end
 local reserves = #KEYS > 4 and ARGV[9] == '1'
-local longest, before, what = 0, 0, (locked or reserved) and 0 or 2
+local longest, before, last, what = 0, 0, 0, (locked or reserved) and 0 or 2
 for _, i in ipairs(wanted) do
   if way[i] and (way[i] == KEYS[i] or not locked) then
     local left = redis.call('PTTL', way[i])
@@ -107,6 +108,7 @@ for _, i in ipairs(wanted) do
       tell(KEYS[i + 2], KEYS[i])
     end
   end
+  last = math.max(last, tonumber(redis.call('ZRANGE', KEYS[i + 2], -1, -1, 'WITHSCORES')[2] or 0))
   if way[i] then
     before = math.max(before, redis.call('ZRANK', KEYS[i + 2], ARGV[6]) or redis.call('ZCOUNT', KEYS[i + 2], '-inf', ARGV[5]))
   end
@@ -114,4 +116,4 @@ end
 if turn then
   return {2, fence}
 end
-return {0, longest, fence, before, what}
+return {0, longest, fence, before, what, last}

@@ -127,25 +127,30 @@ func (c *call) decode(val any) node.Reply {
 	case node.Inspect:
 		r = decodeInspect(val)
 	}
+	if s := r.State; !isToken(r.Fence) || s != nil && !(isToken(s.Fence) && isToken(s.Readers)) {
+		return node.Reply{Err: errNoToken}
+	}
 	if r.Status == node.Unknown {
 		r.Err = fmt.Errorf("%w: unexpected reply to %v: %v", node.ErrServer, c.kind, val)
 	}
 	return r
 }
 
+func isToken(n node.Token) bool { return n >= 0 && n <= node.MaxToken }
+
 func decodeAcquire(val any) node.Reply {
 	if val == int64(1) {
 		return node.Reply{Status: node.Granted}
 	}
 	list, _ := val.([]any)
-	var n [5]int64
+	var n [6]int64
 	for i, v := range list[:min(len(n), len(list))] {
 		n[i], _ = v.(int64)
 	}
 	switch {
-	case (len(list) == 3 || len(list) == 5) && n[0] == 0: // with a ticket there are five
+	case (len(list) == 3 || len(list) == 6) && n[0] == 0: // with a ticket there are six
 		return node.Reply{Status: node.Refused, TTL: remaining(n[1]), Fence: node.Token(n[2]), Ahead: int(n[3]),
-			Foreign: n[4] == 1, Free: n[4] == 2}
+			Foreign: n[4] == 1, Free: n[4] == 2, Last: node.Token(n[5])}
 	case len(list) == 2 && n[0] == 2:
 		return node.Reply{Status: node.Stale, Fence: node.Token(n[1])}
 	}

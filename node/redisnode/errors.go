@@ -58,13 +58,13 @@ var inScript = regexp.MustCompile(` script: [0-9a-f]+(, on @user_script:\d+\.)?$
 // noNumber is what Lua says of what a script has read from a fence that is no number.
 var noNumber = regexp.MustCompile(`compare (nil with number|number with nil)|arithmetic on a nil value|between nil and number|number expected, got nil`)
 
-var errNoNumber = fmt.Errorf("%w: its fence, at redquorum_fence:{NAME}, is not a number", node.ErrWrongType)
+var errNoToken = fmt.Errorf("%w: its fence, at redquorum_fence:{NAME} or redquorum_readers:{NAME}, is not a token", node.ErrWrongType)
 
 // serverError says what an error that the server sent means.
 func serverError(err error) error {
 	text := inScript.ReplaceAllString(err.Error(), "")
 	if noNumber.MatchString(text) {
-		return errNoNumber
+		return errNoToken
 	}
 	if strings.HasPrefix(text, "CROSSSLOT") {
 		return fmt.Errorf("%w: %s: on a cluster the names of one lock, and a name with a brace, need one whole hash tag, such as {a}b", node.ErrServer, text)

@@ -128,13 +128,17 @@ func parseAt(b []byte, depth int) (any, int, error) {
 	return nil, 0, notRESP(b)
 }
 
-// integer reads a decimal number, as strconv.ParseInt does but without a string.
+// integer reads a decimal number, as strconv.ParseInt does but mostly without a string.
 func integer(b []byte) (n int64, ok bool) {
 	digits := b
 	if len(b) > 0 && b[0] == '-' {
 		digits = b[1:]
 	}
-	if len(digits) == 0 || len(digits) > 18 { // more do not occur, and could overflow
+	if len(digits) > 18 { // it might overflow
+		n, err := strconv.ParseInt(string(b), 10, 64)
+		return n, err == nil
+	}
+	if len(digits) == 0 {
 		return 0, false
 	}
 	for _, d := range digits {

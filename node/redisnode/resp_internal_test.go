@@ -2,6 +2,7 @@ package redisnode
 
 import (
 	"errors"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -18,7 +19,7 @@ func TestParse(t *testing.T) {
 		"$0\r\n\r\n":     "",
 		"$2\r\n\r\n\r\n": "\r\n",
 		"*0\r\n":         []any(nil),
-		"*3\r\n:0\r\n$4\r\nhash\r\n*1\r\n:999999999999999999\r\n": []any{int64(0), "hash", []any{int64(999999999999999999)}},
+		"*3\r\n:0\r\n$4\r\nhash\r\n*1\r\n:-9223372036854775808\r\n": []any{int64(0), "hash", []any{int64(math.MinInt64)}},
 	} {
 		for end := range len(text) {
 			if got, n, err := parse([]byte(text[:end])); got != nil || n != 0 || err != nil {
@@ -38,7 +39,7 @@ func TestParse(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	for _, text := range []string{
-		"HTTP/1.1 400 Bad Request\r\n", ":\r\n", ":1\n", ":1x\r\n", ":1234567890123456789\r\n", "\r\n", "\n",
+		"HTTP/1.1 400 Bad Request\r\n", ":\r\n", ":1\n", ":1x\r\n", ":12345678901234567890\r\n", "\r\n", "\n",
 		"$-2\r\n", "$99999999999\r\n", "*99999999999\r\n", "%1\r\n", strings.Repeat("*1\r\n", 20),
 	} {
 		if got, n, err := parse([]byte(text)); !errors.Is(err, errProtocol) {
