@@ -40,6 +40,7 @@ type waiter struct {
 	settings *settings
 	deadline clock.Instant // of the wait, or Never
 	token    node.Token    // the highest fence seen for the name
+	asked    clock.Instant // when the attempt began that saw the fences
 
 	ticket ticket
 	last   claim // of the last attempt
@@ -451,7 +452,11 @@ func (w *waiter) attempt(ctx context.Context) *Lease {
 	w.noticed.Store(0)
 	w.told.Store(0)
 	w.hurry, w.late, w.gated = 0, false, false
-	token, ok := l.nextToken(w.token)
+	above := w.token
+	if l.farAhead(above) { // by a clock that goes on meanwhile
+		above = min(above+node.Token(l.clock.Now().Sub(w.asked).Microseconds()), max(above, node.MaxToken-1))
+	}
+	token, ok := l.nextToken(above)
 	if !ok {
 		w.spent = true
 		return nil
@@ -528,7 +533,7 @@ func (r *round) pass(ctx context.Context, gate int) bool {
 
 // record keeps what a failed attempt found.
 func (w *waiter) record(r *round) {
-	w.took = w.l.clock.Now().Sub(r.start)
+	w.took, w.asked = w.l.clock.Now().Sub(r.start), r.start
 	r.mu.Lock()
 	stale, granted, last := 0, 0, node.Token(0)
 	for i, b := range r.ballots {
