@@ -81,22 +81,26 @@ func (w *waiter) disown(n int) {
 	w.standing = slices.Delete(w.standing, 0, n)
 }
 
-// An outcast is an owner that is to have nothing any more, for as long as a place of its
-// may be kept.
+// An outcast is an owner that is to have nothing any more. A place of its may be kept until
+// then, unless a command is late.
 type outcast struct {
 	owner string
 	until clock.Instant
 }
 
-// maxUnwanted bounds the memory of outcasts. What is handed on to one that was forgotten is
-// kept by the nodes for as long as they would have kept the place.
-const maxUnwanted = 4096
+// Of outcasts a Locker keeps some in mind at any time, for a node that hangs may execute a
+// command at any time, and more as long as their places may be there. What is handed on to
+// one that was forgotten is kept by the node for as long as it would have kept the place.
+const (
+	someUnwanted = 256
+	maxUnwanted  = 4096
+)
 
 // forgo keeps in mind that an owner is to have nothing any more. l.mu is held.
 func (l *Locker) forgo(owner string) {
 	now := l.clock.Now()
 	n := 0
-	for n < len(l.unwanted) && (l.unwanted[n].until <= now || len(l.unwanted)-n >= maxUnwanted) {
+	for left := len(l.unwanted); left >= maxUnwanted || left >= someUnwanted && l.unwanted[n].until <= now; left-- {
 		n++
 	}
 	l.unwanted = append(slices.Delete(l.unwanted, 0, n), outcast{owner, now.Add(2 * l.patience())})
