@@ -465,7 +465,7 @@ func (w *waiter) attempt(ctx context.Context) *Lease {
 	c.Owner, c.Token, c.ticket = l.ownerName(), token, w.ticket
 	c.barges = w.barges && !s.fair
 	if c.patience > 0 && w.mayStand() {
-		c.stands = l.standing(token)
+		c.stands = l.standsWith(token)
 	}
 	c.reserves = s.names != nil && c.patience > 0 && w.mayReserve()
 	if c.reserves { // nobody passes it as long as it has the places

@@ -52,10 +52,10 @@ func (w *waiter) mayStand() bool {
 	return s.linesUp() && s.names == nil && !s.fixed && w.standsFor() >= w.l.opts.Poll+2*w.l.opts.Timeout
 }
 
-// standing returns the token with which a claim stands that is made with token. While it
+// standsWith returns the token with which a claim stands that is made with token. While it
 // is under way others lock and unlock, with tokens of that moment, and it must not come
 // after the fences that these leave: then nothing could be handed on to it.
-func (l *Locker) standing(token node.Token) node.Token {
+func (l *Locker) standsWith(token node.Token) node.Token {
 	return min(token+node.Token(l.opts.Timeout.Microseconds()), node.MaxToken)
 }
 
@@ -103,7 +103,7 @@ func (l *Locker) forgo(owner string) {
 	for left := len(l.unwanted); left >= maxUnwanted || left >= someUnwanted && l.unwanted[n].until <= now; left-- {
 		n++
 	}
-	l.unwanted = append(slices.Delete(l.unwanted, 0, n), outcast{owner, now.Add(2 * l.patience())})
+	l.unwanted = append(l.unwanted[n:], outcast{owner, now.Add(2 * l.patience())})
 }
 
 // forgoHeir does so for the owner of a lease that is over, if it was handed on: a late
