@@ -40,7 +40,7 @@ type waiter struct {
 	settings *settings
 	deadline clock.Instant // of the wait, or Never
 	token    node.Token    // the highest fence seen for the name
-	asked    clock.Instant // when the attempt began that saw the fences
+	saw      clock.Instant // when the last attempt had seen the fences
 
 	ticket ticket
 	last   claim // of the last attempt
@@ -454,7 +454,7 @@ func (w *waiter) attempt(ctx context.Context) *Lease {
 	w.hurry, w.late, w.gated = 0, false, false
 	above := w.token
 	if l.farAhead(above) { // by a clock that goes on meanwhile
-		above = min(above+node.Token(l.clock.Now().Sub(w.asked).Microseconds()), max(above, node.MaxToken-1))
+		above = min(above+node.Token(l.clock.Now().Sub(w.saw).Microseconds()), max(above, node.MaxToken-1))
 	}
 	token, ok := l.nextToken(above)
 	if !ok {
@@ -533,7 +533,8 @@ func (r *round) pass(ctx context.Context, gate int) bool {
 
 // record keeps what a failed attempt found.
 func (w *waiter) record(r *round) {
-	w.took, w.asked = w.l.clock.Now().Sub(r.start), r.start
+	w.saw = w.l.clock.Now()
+	w.took = w.saw.Sub(r.start)
 	r.mu.Lock()
 	stale, granted, last := 0, 0, node.Token(0)
 	for i, b := range r.ballots {
