@@ -28,7 +28,7 @@ func (l *link) clear() bool {
 	s, t := l.n, &l.trouble
 	return l.phase == warm && t.cutTo == 0 && t.cutFrom == 0 && t.loss == [2]faults.Ratio{} && t.reorder == [2]faults.Ratio{} &&
 		t.delay[toNode].Max == 0 && t.delay[toClient].Max == 0 && len(t.holds) == 0 &&
-		l.arrive <= l.w.now+int64(l.w.p.Network.Delay.Max) && !s.down && s.idle()
+		max(l.arrive, l.answer) <= l.w.now+int64(l.w.p.Network.Delay.Max) && !s.down && s.idle()
 }
 
 // quick is how long a command takes at most that gets to its node unhindered. The
