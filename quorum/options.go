@@ -58,7 +58,7 @@ type Options struct {
 
 	// Poll is how long a waiter sleeps at most before it tries again without a
 	// notice: notices can be lost. Where attempts last long, because nodes hang,
-	// it may sleep for half of Timeout more, and without a place in line for a few
+	// it may sleep for Timeout more, and without a place in line for a few
 	// times as long as they do. 0 means DefaultPoll.
 	Poll time.Duration
 

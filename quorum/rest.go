@@ -69,7 +69,7 @@ func (w *waiter) rest(ctx context.Context) bool {
 		// Whoever waits for a node that hangs keeps the votes that it has for all
 		// of the timeout. Two who do that must come apart by more than it takes.
 		first = max(first, w.took)
-		most += time.Duration(l.chance() * float64(l.opts.Timeout/2))
+		most += time.Duration(l.chance() * float64(l.opts.Timeout))
 		if w.refusals() < l.need {
 			free = 0 // these are keys of other attempts, and go before they expire
 		}

@@ -489,7 +489,7 @@ var mutants = []*Mutant{
 		Edits:  edit(heirGo, "\tw.disown(n)\n", "\tif n > 0 {\n\t\tw.standing[0], w.standing[n-1] = w.standing[n-1], w.standing[0]\n\t\tw.disown(1)\n\t}\n"),
 		Reason: "one seed in thousands has three attempts of which two are handed the lock"},
 	{ID: "M170", Bug: "a waiter that has some of the nodes rests for a poll at most", Mimics: "S35", Expect: Tests, Tests: "./quorum -run TestWritersAndOthersComeApart",
-		Edits:  edit(restGo, "\t\tmost += time.Duration(l.chance() * float64(l.opts.Timeout/2))\n", ""),
+		Edits:  edit(restGo, "\t\tmost += time.Duration(l.chance() * float64(l.opts.Timeout))\n", ""),
 		Reason: "one seed in thousands has a writer, another waiter and a node that answers neither, for long"},
 	{ID: "M171", Bug: "a node that has forgotten a downgrade is not told again", Expect: Tests, Tests: "./sim -run TestBugsStayFixed",
 		Edits:  edit(readWriteGo, "\t\th.shy.add(i)\n", ""),
