@@ -154,11 +154,12 @@ func (k *checker) elected(c *Client, o *call, name string) {
 	}
 }
 
-// heard notes the answer to a command of an attempt, or to a release.
-func (k *checker) heard(l *link, kind node.Kind, owner string, status node.Status) {
-	c, n := l.c, faults.Of(l.n.number)
-	switch kind {
-	case node.Acquire:
+// heard notes the answer to a command of an attempt, or to a release. One without a token
+// gives back what was handed on, and confirms no Unlock.
+func (k *checker) heard(l *link, cmd *node.Command, status node.Status) {
+	c, n, owner := l.c, faults.Of(l.n.number), cmd.Claims[0].Owner
+	switch {
+	case cmd.Kind == node.Acquire:
 		if o := c.callOf(owner); o != nil && k.holder(owner) == nil {
 			o.heard[l.n.number] = status
 			o.told |= n
@@ -168,7 +169,7 @@ func (k *checker) heard(l *link, kind node.Kind, owner string, status node.Statu
 				g.denied |= n
 			}
 		}
-	case node.Release:
+	case cmd.Kind == node.Release && (cmd.Mode != node.Exclusive || cmd.Claims[0].Token > 0):
 		if g := k.released(c, owner); g != nil && (status == node.Released || status == node.Absent) {
 			g.gone |= n
 			g.removed = g.removed || status == node.Released

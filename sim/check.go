@@ -772,7 +772,7 @@ func (k *checker) leaks() {
 // note sees how each command ended for its client.
 func (w *world) note(l *link, m *message, r *node.Reply) {
 	if m.cmd.Kind != node.Extend {
-		w.check.heard(l, m.cmd.Kind, m.cmd.Claims[0].Owner, r.Status)
+		w.check.heard(l, &m.cmd, r.Status)
 	}
 	for i, kept := range r.Kept {
 		if kept && l.c.lapsed.has(m.cmd.Claims[i].Owner) {

@@ -87,8 +87,8 @@ func (k *checker) noIdleHeir(s *server, name, owner string) {
 		if o, _ := h.c.attemptOf(owner); !h.again && (o != nil && o.ticket > 0 && !o.won || k.released(h.c, owner) != nil) {
 			continue // it may have it yet, or has had it
 		}
-		if l != h.link || l.closed || l.deaf > 0 || !l.clear() || w.troubled >= h.at {
-			continue // it may not have been told
+		if l != h.link || l.closed || l.deaf > 0 || !l.clear() || w.troubled >= h.at || l.warmed > h.at {
+			continue // it may not have been told, or have said so on a connection that was given up
 		}
 		if h.idle == 0 {
 			h.idle = w.now
