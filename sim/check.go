@@ -50,10 +50,12 @@ type holder struct {
 	task    *task         // that it was granted to
 	keptFor []reservation // by others who reserve names, as long as it has another
 
-	told  map[int]int64 // when it told a node last that it goes on to read; nil if it does not
-	grant int           // how many grants of any name there were before, counted from 1
-	lease lease         // nil if the program keeps it to itself
-	ends  func() error
+	told map[int]int64 // when it told a node last that it goes on to read; nil if it does not
+
+	lacked map[int]int64 // when a node said last that it does not have that reader
+	grant  int           // how many grants of any name there were before, counted from 1
+	lease  lease         // nil if the program keeps it to itself
+	ends   func() error
 
 	until   clock.Instant // belief, by the client's clock
 	first   clock.Instant // of the round that granted it
@@ -775,6 +777,9 @@ func (w *world) note(l *link, m *message, r *node.Reply) {
 		w.check.heard(l, &m.cmd, r.Status)
 	}
 	for i, kept := range r.Kept {
+		if h := w.check.holder(m.cmd.Claims[i].Owner); !kept && m.cmd.Kind == node.Extend && h != nil && h.told != nil && h.c == l.c {
+			h.lacked[l.n.number] = w.now
+		}
 		if kept && l.c.lapsed.has(m.cmd.Claims[i].Owner) {
 			w.sometimes(Lapsed)
 		}

@@ -104,7 +104,7 @@ func (k *checker) downgrades(h *holder, l *link) {
 		k.w.sometimes(WentOnReading)
 	}
 	if h.told == nil {
-		h.told = make(map[int]int64)
+		h.told, h.lacked = make(map[int]int64), make(map[int]int64)
 	}
 	if _, again := h.told[l.n.number]; again {
 		k.w.sometimes(DowngradedLate)
@@ -116,11 +116,12 @@ func (k *checker) downgrades(h *holder, l *link) {
 // often as the lease is renewed.
 func (k *checker) insists(h *holder, l *link) {
 	s := l.n
-	if last := h.told[s.number]; s.born > last || l.phase != warm || l.warmed > last {
-		h.told[s.number] = k.w.now // it may have forgotten what it was told, and this is how that is found out
+	told := h.told[s.number]
+	due := k.w.now > told+2*int64(k.w.p.Lock.Timeout)
+	if s.born > told { // it may have forgotten what it was told, and has to say that it lacks the reader
+		due = h.lacked[s.number] > told
 	}
-	_, writes := s.mem.Keeps(s.time(), h.name, h.owner, node.Write)
-	if writes && k.w.now > h.told[s.number]+2*int64(k.w.p.Lock.Timeout) {
+	if _, writes := s.mem.Keeps(s.time(), h.name, h.owner, node.Write); writes && due {
 		k.w.fail("I6", fmt.Sprintf("%s reads %q, and does not tell %s again, which takes it for a writer", h.c.name, h.name, s.name))
 	}
 }
