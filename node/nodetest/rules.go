@@ -78,6 +78,13 @@ var acquireRules = []rule{
 			f.wantErr(node.ErrWrongType, cmd)
 		}
 	}},
+	{"so is one that is too high for a token, to all who are told of it", func(f fixture) {
+		f.must(f.Do("SET", node.FenceKey(name), "99999999999999999999"))
+		for _, cmd := range []node.Command{f.acquire(name, "a", 5), inLine(1, "me", f.acquire(name, "a", 5)), f.read("a", 5), f.write("a", 5),
+			of(f.acquire(name, "a", 5), name, "another"), f.inspect(name)} {
+			f.wantErr(node.ErrWrongType, cmd)
+		}
+	}},
 	{"a wrong type comes before a stale token", func(f fixture) {
 		f.want(node.Absent, f.release(name, "a", 5))
 		f.must(f.Do("SET", name, "x"))
