@@ -386,7 +386,7 @@ type Reply struct {
 	TTL   time.Duration // Refused: what is left of what is in the way, or NoExpiry
 	Fence Token         // Refused, Stale: the name's fence, 0 if there is none
 	Ahead int           // Refused, with a Ticket: how many are served before in one line, at most
-	Last  Token         // likewise: the highest ticket in the lines; who comes later needs a higher one
+	Last  Token         // Refused, with a Ticket: the highest ticket in the lines, 0 if nobody is there
 
 	// With Refused and a Ticket: Free says that no lock is in the way, but others are
 	// before, none of whom reserves a name; Foreign that an owner of one in the way is
@@ -453,6 +453,9 @@ const (
 // is another one, so that a release of the first, which may be late, takes nothing from
 // the second.
 func Heir(owner string) string { return owner + ":heir" }
+
+// IsHeir reports whether an owner is what Heir returns for some other.
+func IsHeir(owner string) bool { return strings.HasSuffix(owner, Heir("")) }
 
 // FenceKey returns the key of name's fence.
 func FenceKey(name string) string { return string(AppendFenceKey(nil, name)) }

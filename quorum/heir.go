@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -109,7 +108,7 @@ func (l *Locker) forgo(owner string) {
 // forgoHeir does so for the owner of a lease that is over, if it was handed on: a late
 // copy of a command may name the heir once more.
 func (l *Locker) forgoHeir(owner string) {
-	if strings.HasSuffix(owner, node.Heir("")) {
+	if node.IsHeir(owner) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.forgo(owner)

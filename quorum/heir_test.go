@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -31,7 +30,7 @@ func waiting(l *quorum.Locker, opts ...quorum.Option) (ended chan *quorum.Lease)
 	return ended
 }
 
-func isHeir(lease *quorum.Lease) bool { return strings.HasSuffix(lease.Handle().Owner, node.Heir("")) }
+func isHeir(lease *quorum.Lease) bool { return node.IsHeir(lease.Handle().Owner) }
 
 // handedOn has x handed on to a Locker.
 func handedOn(t *testing.T, w *world, l *quorum.Locker) *quorum.Lease {
@@ -91,29 +90,54 @@ func TestReleaseHandsTheLockOn(t *testing.T) {
 	})
 }
 
+// A tally counts turns, and those that were handed on.
+type tally struct{ turns, handed int }
+
+// take has the turns of one program until a time, and counts those after another.
+func (c *tally) take(t *testing.T, l *quorum.Locker, hold time.Duration, from, until time.Time) {
+	for time.Now().Before(until) {
+		use(t, l, "x", func(lease *quorum.Lease) {
+			if time.Now().After(from) {
+				if c.turns++; isHeir(lease) {
+					c.handed++
+				}
+			}
+			time.Sleep(hold)
+		})
+	}
+}
+
+// wantHandedOn requires so many turns, and that nine in ten were handed on.
+func (c *tally) wantHandedOn(t *testing.T, turns int) {
+	t.Helper()
+	if c.turns < turns || c.handed < c.turns*9/10 {
+		t.Errorf("%d of %d turns were handed on; want %d turns", c.handed, c.turns, turns)
+	}
+}
+
+// try locks and unlocks whenever the lock is free, until a time.
+func try(t *testing.T, l *quorum.Locker, until time.Time) {
+	for time.Now().Before(until) {
+		if lease, err := l.TryLock(background, "x"); err == nil {
+			unlock(t, lease)
+		}
+		time.Sleep(3 * time.Millisecond)
+	}
+}
+
 // Where programs take turns, hardly any of them has to ask for its own.
 func TestTurnsAreHandedOn(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		w.delay(500*time.Microsecond, 300*time.Microsecond)
 		var tasks sync.WaitGroup
-		turns, handed := 0, 0
+		var all tally
+		began := time.Now()
 		for i := range 6 {
 			l := w.far(quorum.Options{}, func(k int) time.Duration { return time.Duration((3*i+2*k)%7) * 100 * time.Microsecond })
-			tasks.Go(func() {
-				for began := time.Now(); time.Since(began) < 2*time.Second; {
-					use(t, l, "x", func(lease *quorum.Lease) {
-						if turns++; isHeir(lease) {
-							handed++
-						}
-						time.Sleep(time.Millisecond)
-					})
-				}
-			})
+			tasks.Go(func() { all.take(t, l, time.Millisecond, began, began.Add(2*time.Second)) })
 		}
 		tasks.Wait()
-		if turns < 500 || handed < turns*9/10 {
-			t.Errorf("%d of %d turns were handed on", handed, turns)
-		}
+		all.wantHandedOn(t, 500)
 	})
 }
 
@@ -123,35 +147,18 @@ func TestTurnsAreHandedOnAgain(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		w.delay(time.Millisecond, 100*time.Microsecond)
 		var tasks sync.WaitGroup
-		turns, handed := 0, 0
+		var all tally
 		began := time.Now()
 		for i := range 4 {
 			l := w.locker(quorum.Options{})
 			tasks.Go(func() {
 				time.Sleep(time.Duration(i) * 777 * time.Microsecond)
-				for time.Since(began) < 4*time.Second {
-					use(t, l, "x", func(lease *quorum.Lease) {
-						if time.Since(began) > 2*time.Second {
-							if turns++; isHeir(lease) {
-								handed++
-							}
-						}
-						time.Sleep(2 * time.Millisecond)
-					})
-				}
+				all.take(t, l, 2*time.Millisecond, began.Add(2*time.Second), began.Add(4*time.Second))
 			})
 		}
-		passes := w.locker(quorum.Options{})
-		for time.Since(began) < time.Second {
-			if lease, err := passes.TryLock(background, "x"); err == nil {
-				unlock(t, lease)
-			}
-			time.Sleep(3 * time.Millisecond)
-		}
+		try(t, w.locker(quorum.Options{}), began.Add(time.Second))
 		tasks.Wait()
-		if turns < 500 || handed < turns*9/10 {
-			t.Errorf("%d of %d turns were handed on", handed, turns)
-		}
+		all.wantHandedOn(t, 500)
 	})
 }
 
@@ -160,35 +167,20 @@ func TestTurnsAreHandedOnBesideTries(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		w.delay(time.Millisecond, 100*time.Microsecond)
 		var tasks sync.WaitGroup
-		turns, handed := 0, 0
+		var all tally
 		began := time.Now()
+		until := began.Add(4 * time.Second)
 		for i := range 4 {
 			l := w.locker(quorum.Options{})
-			tries := w.far(quorum.Options{}, func(k int) time.Duration { return time.Duration((3*i+2*k)%7) * 300 * time.Microsecond })
+			far := w.far(quorum.Options{}, func(k int) time.Duration { return time.Duration((3*i+2*k)%7) * 300 * time.Microsecond })
 			tasks.Go(func() {
 				time.Sleep(time.Duration(i) * 777 * time.Microsecond)
-				for time.Since(began) < 4*time.Second {
-					use(t, l, "x", func(lease *quorum.Lease) {
-						if turns++; isHeir(lease) {
-							handed++
-						}
-						time.Sleep(2 * time.Millisecond)
-					})
-				}
+				all.take(t, l, 2*time.Millisecond, began, until)
 			})
-			tasks.Go(func() {
-				for time.Since(began) < 4*time.Second {
-					if lease, err := tries.TryLock(background, "x"); err == nil {
-						unlock(t, lease)
-					}
-					time.Sleep(3 * time.Millisecond)
-				}
-			})
+			tasks.Go(func() { try(t, far, until) })
 		}
 		tasks.Wait()
-		if turns < 1000 || handed < turns*9/10 {
-			t.Errorf("%d of %d turns were handed on", handed, turns)
-		}
+		all.wantHandedOn(t, 1000)
 	})
 }
 

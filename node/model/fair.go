@@ -3,7 +3,6 @@ package model
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/redquorum/redquorum/node"
 )
@@ -243,7 +242,7 @@ func (s *Server) Tell(now Time, n Notice, waiter string, others bool) (owner str
 	lock, fence := s.lookUp(now, n.Name)
 	queue, err := s.queue(now, s.of(n.Name))
 	seen, unread := fence.token()
-	if !strings.HasSuffix(place.text, node.Heir("")) || others || err != nil || unread != nil || n.Next <= seen || place.expires <= now || lock.kind != none || !s.isFirst(now, queue, n.Name, waiter) {
+	if !node.IsHeir(place.text) || others || err != nil || unread != nil || n.Next <= seen || place.expires <= now || lock.kind != none || !s.isFirst(now, queue, n.Name, waiter) {
 		s.change(place)
 		place.text = told
 		return "", 0

@@ -121,7 +121,7 @@ func (m *memory) Tell(now model.Time, n model.Notice, waiter string, others bool
 		}
 	}
 	ttl := m.data.TTL(place)
-	if !strings.HasSuffix(says, node.Heir("")) || others || ttl < time.Millisecond || n.Next <= node.Token(last) || first != waiter {
+	if !node.IsHeir(says) || others || ttl < time.Millisecond || n.Next <= node.Token(last) || first != waiter {
 		_, _ = m.do([]string{"SET", place, "told", "XX", "KEEPTTL"})
 		return "", 0
 	}
