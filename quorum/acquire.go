@@ -40,7 +40,7 @@ type waiter struct {
 	settings *settings
 	deadline clock.Instant // of the wait, or Never
 	token    node.Token    // the highest fence seen for the name
-	saw      clock.Instant // when the last attempt had seen the fences
+	saw      clock.Instant // when, if it is far ahead
 
 	ticket ticket
 	last   claim // of the last attempt
@@ -533,8 +533,7 @@ func (r *round) pass(ctx context.Context, gate int) bool {
 
 // record keeps what a failed attempt found.
 func (w *waiter) record(r *round) {
-	w.saw = w.l.clock.Now()
-	w.took = w.saw.Sub(r.start)
+	w.took = w.l.clock.Now().Sub(r.start)
 	r.mu.Lock()
 	stale, granted, last := 0, 0, node.Token(0)
 	for i, b := range r.ballots {
@@ -569,7 +568,7 @@ func (w *waiter) record(r *round) {
 // for those that are far ahead. What one node says of these is followed only where
 // a quorum cannot be had without it; and no token is above the highest there is.
 func (w *waiter) followFences() {
-	without, spent, far := 0, 0, w.token // nodes that do not count: they do not vote, or are far ahead
+	without, spent, far, saw := 0, 0, w.token, w.saw // nodes that do not count: they do not vote, or are far ahead
 	for _, b := range w.ballots {
 		switch {
 		case b.fence == node.MaxToken:
@@ -577,7 +576,9 @@ func (w *waiter) followFences() {
 			spent++
 		case w.l.farAhead(b.fence):
 			without++
-			far = max(far, b.fence)
+			if b.fence > far {
+				far, saw = b.fence, b.at
+			}
 		case b.vote == Unknown || b.vote == Abstaining:
 			without++
 		default:
@@ -586,7 +587,7 @@ func (w *waiter) followFences() {
 	}
 	spare := len(w.ballots) - w.l.need
 	w.spent = spent > spare
-	if without > spare {
-		w.token = max(w.token, far)
+	if without > spare && far > w.token {
+		w.token, w.saw = far, saw
 	}
 }

@@ -49,6 +49,7 @@ type ballot struct {
 	vote    Vote
 	wait    time.Duration // how long the node will refuse (negative: for ever) or abstain
 	fence   node.Token
+	at      clock.Instant // of the answer, if it refuses
 	err     error
 	ahead   int        // how many waiters in line are before this one
 	last    node.Token // the highest ticket there
@@ -295,6 +296,9 @@ func (l *Locker) judge(i int, kind node.Kind, start clock.Instant, reply node.Re
 		return b
 	}
 	l.nodeAnswered(i, kind)
+	if reply.Status == node.Refused || reply.Status == node.Stale {
+		b.at = l.clock.Now()
+	}
 	if err := l.meet(i, reply.Life); err != nil {
 		b.vote, b.err, b.may = Unknown, err, true
 		return b
