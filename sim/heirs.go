@@ -38,8 +38,9 @@ func (k *checker) handsOn(s *server, h heir, token node.Token, first bool) {
 			h.c, h.link, h.again = c, c.links[s.number], true
 		}
 	}
-	if k.holder(h.owner) != nil {
-		return // it has the lock from the others, and keeps it until it unlocks
+	if holder := k.holder(h.owner); holder != nil { // it has the lock from the others, and keeps it until it unlocks
+		holder.given = k.w.now
+		return
 	}
 	if i := slices.IndexFunc(s.heirs, func(o heir) bool { return o.name == h.name }); i >= 0 {
 		s.heirs[i] = h
