@@ -260,11 +260,12 @@ func seedRange(s string) (from, to uint64, err error) {
 }
 
 const exploreManual = `
-usage: redquorum sim explore [--seeds A-B] [--for TIME] [--jobs N] [--json] [flags]
+usage: redquorum sim explore [--seeds A-B] [--for TIME] [--jobs N] [--bugs N] [--json] [flags]
 
 Draws a plan from each seed, runs it, and stops at the first violation that is a
 bug: that is shrunk, told, and written to a file, with the command that plays it
-again. At the end it says how often each situation occurred that a lock has to
+again. With --bugs it goes on to find so many, each with a file of its own. At the
+end it says how often each situation occurred that a lock has to
 live through; 20000 seeds or more that miss one fail.
 
 Exit status: 0 sound, 1 safety broken or a situation missed, 3 liveness broken,
@@ -285,6 +286,7 @@ func simExplore(ctx context.Context, c *command) int {
 	seeds := fs.String("seeds", "", "which seeds, such as `1-1000` (default: from the time of day on)")
 	length := fs.Duration("for", 30*time.Second, "for how long, unless --seeds ends it")
 	jobs := fs.Int("jobs", runtime.GOMAXPROCS(0), "`N` runs at the same time")
+	bugs := fs.Int("bugs", 1, "stop at the `N`th violation that is a bug")
 	asJSON := fs.Bool("json", false, "print one JSON object at the end")
 	dir := fs.String("out", ".", "write failing plans to this `folder`, which is made if need be")
 	if status, ok := c.parse(fs); !ok {
@@ -303,9 +305,12 @@ func simExplore(ctx context.Context, c *command) int {
 	case err != nil:
 	case *jobs < 1:
 		err = usageError("--jobs is %d; it must be at least 1", *jobs)
+	case *bugs < 1:
+		err = usageError("--bugs is %d; it must be at least 1", *bugs)
 	case *length <= 0:
 		err = usageError("--for is %v; it must be more than 0", *length)
 	default:
+		campaign.Bugs = *bugs
 		err = os.MkdirAll(*dir, 0o777) // now, and not when there is something to save
 	}
 	if err != nil {
@@ -350,6 +355,9 @@ func simExplore(ctx context.Context, c *command) int {
 	}
 	if !*asJSON {
 		c.explain(report.Found[0], found[0], on)
+		for i, f := range report.Found[1:] {
+			fmt.Fprintf(c.stdout, "\n%s VIOLATED by seed %d: %s\nplan: %s\n", f.Invariant, f.Seed, f.What, found[i+1])
+		}
 	}
 	return statusOfVerdict(report.Found[0].Verdict)
 }

@@ -29,6 +29,7 @@ func TestSimUsageErrors(t *testing.T) {
 		{"sim run 7", `"7" is left over`},
 		{"sim explore --seeds 9-3", "--seeds is \"9-3\"; want a range such as 1-1000"},
 		{"sim explore --jobs 0", "--jobs is 0"},
+		{"sim explore --bugs 0", "--bugs is 0"},
 		{"sim --for 0s", "--for is 0s"},
 		{"sim replay", "the plan's file is missing"},
 		{"sim replay " + bad, `line 2: unknown verb "crush"`},
@@ -47,6 +48,21 @@ func TestSimUsageErrors(t *testing.T) {
 		}
 	}
 	want(t, exitOK, "example:\n  redquorum sim\n", "sim", "--help")
+}
+
+// With --bugs the search goes on after the first, and each has a plan of its own.
+func TestSimGoesOnAfterABug(t *testing.T) {
+	dir := t.TempDir()
+	out := want(t, exitUnsound, "VIOLATED by seed", "sim", "explore", "--seeds", "1-2000", "--nodes", "5", "--guard", "off", "--jobs", "1", "--bugs", "3", "--out", dir)
+	plans, err := filepath.Glob(filepath.Join(dir, "*.plan"))
+	if err != nil || len(plans) != 3 {
+		t.Fatalf("plans %q, %v; want 3", plans, err)
+	}
+	for _, path := range plans {
+		if !strings.Contains(out, "plan: "+path) {
+			t.Errorf("%s is not told of in\n%s", path, out)
+		}
+	}
 }
 
 // A run without the guard goes wrong; it is told, written to a file, and the
