@@ -20,10 +20,10 @@ func (k *checker) firstInLine(s *server, name string, now model.Time) string {
 	return ""
 }
 
-// handsOn notes that a node hands a lock on.
-func (k *checker) handsOn(s *server, h heir, token node.Token, first bool) {
+// handsOn notes that a node hands a lock on to the heir of one who waits.
+func (k *checker) handsOn(s *server, h heir, token node.Token, waiter, first string) {
 	k.w.sometimes(HandedOn)
-	if !first {
+	if waiter != first {
 		k.w.fail("I13", fmt.Sprintf("%s hands %q on to one that is not the first in line", s.name, h.name))
 	}
 	for _, c := range k.w.clients {
@@ -32,6 +32,8 @@ func (k *checker) handsOn(s *server, h heir, token node.Token, first bool) {
 			a.handed[s.number] = token
 			a.taken &^= faults.Of(s.number)
 			k.vote(c, s, h.owner)
+		} else {
+			c.loses(waiter)
 		}
 		if g := k.released(c, h.owner); g != nil && g.c == c {
 			g.doubled |= faults.Of(s.number)
@@ -47,6 +49,17 @@ func (k *checker) handsOn(s *server, h heir, token node.Token, first bool) {
 		return
 	}
 	s.heirs = append(s.heirs, h)
+}
+
+// loses notes that a node has taken the place of one who waits for a claim of its that is
+// no longer wanted: its command came after later ones. It is known there again when it has
+// asked again.
+func (c *Client) loses(waiter string) {
+	for _, o := range c.calls {
+		if o.waiter == waiter {
+			o.firm = 0
+		}
+	}
 }
 
 // isTold notes that a client is told so.

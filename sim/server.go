@@ -239,7 +239,7 @@ func (s *server) tell(now model.Time, n model.Notice, others bool) {
 			s.publish(turn, nil)
 			return
 		}
-		s.w.check.handsOn(s, heir{name: n.Name, owner: owner, at: s.w.now}, token, waiter == first)
+		s.w.check.handsOn(s, heir{name: n.Name, owner: owner, at: s.w.now}, token, waiter, first)
 		s.w.logKey(s, n.Name)
 		s.publish(turn, &node.Turn{Name: n.Name, Owner: owner, Token: token})
 		return
