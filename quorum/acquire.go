@@ -569,12 +569,13 @@ func (w *waiter) record(r *round) {
 // a quorum cannot be had without it; and no token is above the highest there is.
 func (w *waiter) followFences() {
 	without, spent, far, saw := 0, 0, w.token, w.saw // nodes that do not count: they do not vote, or are far ahead
+	horizon := w.l.horizon()
 	for _, b := range w.ballots {
 		switch {
 		case b.fence == node.MaxToken:
 			without++
 			spent++
-		case w.l.farAhead(b.fence):
+		case b.fence > horizon:
 			without++
 			if b.fence > far {
 				far, saw = b.fence, b.at

@@ -330,8 +330,11 @@ func (l *Locker) seeFence(fence node.Token) {
 
 // farAhead reports whether a token is further ahead than clocks may differ. Somebody
 // wrote it, or a clock was far off; it concerns its own name alone.
-func (l *Locker) farAhead(token node.Token) bool {
-	return int64(token)-l.clock.Wall().UnixMicro() > l.opts.FenceRetention.Microseconds()
+func (l *Locker) farAhead(token node.Token) bool { return token > l.horizon() }
+
+// horizon is the highest token that is not.
+func (l *Locker) horizon() node.Token {
+	return node.Token(l.clock.Wall().UnixMicro() + l.opts.FenceRetention.Microseconds())
 }
 
 // micros reads the monotonic clock in the unit of tokens.

@@ -113,11 +113,12 @@ func isHeir(owner, of string) bool {
 var heirs = node.Heir("")
 
 // tail is the end of an owner.
-func tail(owner string) (t uint32) {
-	for i := max(0, len(owner)-4); i < len(owner); i++ {
-		t = t<<8 | uint32(owner[i])
+func tail(owner string) uint32 {
+	n := len(owner)
+	if n < 4 {
+		return 0
 	}
-	return t
+	return uint32(owner[n-4]) | uint32(owner[n-3])<<8 | uint32(owner[n-2])<<16 | uint32(owner[n-1])<<24
 }
 
 // vote notes that a node granted an attempt. One that forgot its locks must not

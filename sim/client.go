@@ -145,6 +145,7 @@ func (w *world) newClient(number int) *Client {
 			c.workers[i].random = old.workers[i].random
 		}
 	}
+	lists := w.lists(number)
 	for i, s := range w.nodes {
 		l := &link{w: w, c: c, n: s, random: stream(w.p.Seed, ofNetwork, number*faults.MaxNodes+i)}
 		if before != nil {
@@ -155,7 +156,7 @@ func (w *world) newClient(number int) *Client {
 			}
 		}
 		c.links = append(c.links, l)
-		if w.lists(number).Has(i) {
+		if lists.Has(i) {
 			c.listed = append(c.listed, l)
 		}
 	}
@@ -164,7 +165,8 @@ func (w *world) newClient(number int) *Client {
 
 // lists returns the nodes that a client was configured with.
 func (w *world) lists(client int) faults.Set {
-	for _, e := range w.p.Events {
+	for i := range w.p.Events {
+		e := &w.p.Events[i]
 		if e.Verb == faults.View && e.Procs.Clients.Has(client) {
 			w.breaks("all clients list the same nodes")
 			return e.Procs.Nodes
@@ -176,11 +178,15 @@ func (w *world) lists(client int) faults.Set {
 // original returns whose random numbers a client draws: its own, or those of
 // the first that it is a copy of.
 func (w *world) original(client int) int {
-	for _, e := range w.p.Events {
-		for i := range client {
-			if e.Verb == faults.Clone && e.Procs.Clients.Has(client) && e.Procs.Clients.Has(i) {
+	for i := range w.p.Events {
+		e := &w.p.Events[i]
+		if e.Verb != faults.Clone || !e.Procs.Clients.Has(client) {
+			continue
+		}
+		for first := range client {
+			if e.Procs.Clients.Has(first) {
 				w.breaks("no two clients draw the same random numbers")
-				return i
+				return first
 			}
 		}
 	}

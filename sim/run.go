@@ -297,8 +297,8 @@ func (w *world) serveWaiting() {
 func (w *world) patience(n int) time.Duration {
 	l := &w.p.Lock
 	longest := w.p.Work.Hold.Max + 2*(l.MaxLease+l.Grace) + 2*l.Timeout
-	for _, e := range w.p.Events {
-		longest = max(longest, e.Range.Max+2*(l.MaxLease+l.Grace))
+	for i := range w.p.Events {
+		longest = max(longest, w.p.Events[i].Range.Max+2*(l.MaxLease+l.Grace))
 	}
 	return 2*longest + maxDial + maxRedial + time.Duration(n)*(l.Poll+4*l.Timeout+20*w.p.Network.Delay.Max) + 5*time.Second
 }

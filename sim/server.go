@@ -192,8 +192,8 @@ func (s *server) execute(m *message) {
 func (w *world) hosts() {
 	for i, s := range w.nodes {
 		s.host = i
-		for _, e := range w.p.Events {
-			if e.Verb == faults.Alias && e.Procs.Nodes.Has(i) {
+		for j := range w.p.Events {
+			if e := &w.p.Events[j]; e.Verb == faults.Alias && e.Procs.Nodes.Has(i) {
 				s.host = bits.TrailingZeros64(uint64(e.Procs.Nodes))
 			}
 		}

@@ -203,6 +203,13 @@ type timepiece struct {
 }
 
 func (t *timepiece) read(now int64) int64 {
+	if t.rate == 0 {
+		return t.base + now - t.at
+	}
+	return t.skewed(now)
+}
+
+func (t *timepiece) skewed(now int64) int64 {
 	dt := now - t.at
 	return t.base + dt + mulRatio(dt, t.rate)
 }

@@ -9,22 +9,22 @@ import (
 
 // A want is one of the names that who has a ticket asks for, and does not have.
 type want struct {
-	name        string
-	lock, queue *key
-	first       *key // the place of the first in line, nil if nobody waits
-	before      int  // how many are before it
+	*names
+	first  *key // the place of the first in line, nil if nobody waits
+	before int  // how many are before it
 }
 
 // acquireFair is acquire for who has a ticket, of one name or of several.
-func (s *Server) acquireFair(now Time, cmd node.Command) (reply node.Reply, published []Notice) {
+func (s *Server) acquireFair(now Time, cmd *node.Command) (reply node.Reply, published []Notice) {
 	wants, r := s.wants[:0], node.Reply{Status: node.Refused, Free: true}
-	for _, c := range cmd.Claims {
-		lock, _ := s.lookUp(now, c.Name)
-		if lock.kind != none && lock.kind != hash {
+	for i := range cmd.Claims {
+		c := &cmd.Claims[i]
+		k := s.lookUp(now, c.Name)
+		if k.lock.kind != none && k.lock.kind != hash {
 			return failure(node.ErrWrongType), nil
 		}
-		if _, mine := lock.find(c.Owner); !mine {
-			wants = append(wants, want{name: c.Name, lock: lock})
+		if _, mine := k.lock.find(c.Owner); !mine {
+			wants = append(wants, want{names: k})
 		}
 	}
 	s.wants = wants
@@ -34,13 +34,12 @@ func (s *Server) acquireFair(now Time, cmd node.Command) (reply node.Reply, publ
 	turn, locked := true, false
 	for i := range wants {
 		one := &wants[i]
-		_, fence := s.lookUp(now, one.name)
-		seen, err := fence.token()
+		seen, err := one.fence.token()
 		if err != nil {
 			return failure(err), nil
 		}
 		r.Fence = max(r.Fence, seen)
-		if one.queue, err = s.queue(now, s.of(one.name)); err != nil {
+		if _, err = s.queue(now, one.names); err != nil {
 			return failure(err), nil
 		}
 		one.first = s.firstPlace(now, one.queue, one.name)
@@ -53,9 +52,8 @@ func (s *Server) acquireFair(now Time, cmd node.Command) (reply node.Reply, publ
 	switch token := cmd.Claims[0].Token; {
 	case turn && token > r.Fence:
 		for _, one := range wants {
-			_, fence := s.lookUp(now, one.name)
 			s.create(one.lock, cmd.Claims[0].Owner, now+life(cmd.TTL))
-			s.setFence(fence, token, now+life(cmd.Retention))
+			s.setFence(one.fence, token, now+life(cmd.Retention))
 			s.leave(one.queue, one.name, cmd.Waiter)
 		}
 		return node.Reply{Status: node.Granted}, nil
@@ -67,7 +65,7 @@ func (s *Server) acquireFair(now Time, cmd node.Command) (reply node.Reply, publ
 		if cmd.Patience > 0 && (inTheWay || turn || cmd.Reserve) {
 			s.keepPlace(now, one.queue, one.name, cmd, r.Fence)
 		} else if cmd.Patience > 0 && s.leave(one.queue, one.name, cmd.Waiter) && one.queue.kind != none {
-			published = s.publish(now, one.name, node.Command{}) // it cannot have the name, and leaves it to others
+			published = s.publish(now, one.names, 0, 0) // it cannot have the name, and leaves it to others
 		}
 		if n := len(one.queue.line); n > 0 && !turn {
 			r.Last = max(r.Last, one.queue.line[n-1].ticket)
@@ -87,23 +85,25 @@ func (s *Server) acquireFair(now Time, cmd node.Command) (reply node.Reply, publ
 }
 
 // inTheWay reports whether somebody has the name, or is to be served before.
-func (w *want) inTheWay(cmd node.Command) bool {
+func (w *want) inTheWay(cmd *node.Command) bool {
 	return w.lock.kind != none || w.before > 0 && !cmd.Barge
 }
 
 // releaseFair is release for who has a ticket, of one name or of several.
-func (s *Server) releaseFair(now Time, cmd node.Command) (reply node.Reply, published []Notice) {
-	for _, c := range cmd.Claims {
-		_, fence := s.lookUp(now, c.Name)
-		if err := s.raise(fence, c.Token, now+life(cmd.Retention)); err != nil {
+func (s *Server) releaseFair(now Time, cmd *node.Command) (reply node.Reply, published []Notice) {
+	for i := range cmd.Claims {
+		c := &cmd.Claims[i]
+		if err := s.raise(s.lookUp(now, c.Name).fence, c.Token, now+life(cmd.Retention)); err != nil {
 			return failure(err), nil
 		}
 	}
 	reply.Status = node.Released
 	wrong := false
-	for _, c := range cmd.Claims {
-		lock, _ := s.lookUp(now, c.Name)
-		queue, err := s.queue(now, s.of(c.Name))
+	for i := range cmd.Claims {
+		c := &cmd.Claims[i]
+		k := s.lookUp(now, c.Name)
+		lock := k.lock
+		queue, err := s.queue(now, k)
 		queues := err == nil // what is of another type must not keep the lock
 		left := queues && cmd.Patience <= 0 && s.leave(queue, c.Name, cmd.Waiter)
 		released := s.remove(lock, c.Owner)
@@ -118,12 +118,12 @@ func (s *Server) releaseFair(now Time, cmd node.Command) (reply node.Reply, publ
 			reply.Status = node.Absent
 		}
 		if lock.kind == none && (released || left && queue.kind != none) {
-			by := cmd
+			next := cmd.Next
 			if !released {
-				by.Next = 0
+				next = 0
 			}
-			reply.Awaited = s.awaited(now, c.Name) || reply.Awaited
-			published = s.publish(now, c.Name, by)
+			reply.Awaited = s.awaited(now, k) || reply.Awaited
+			published = s.publish(now, k, next, now+life(cmd.Retention))
 		}
 	}
 	switch {
@@ -148,8 +148,8 @@ func (s *Server) queue(now Time, n *names) (*key, error) {
 }
 
 // awaited reports whether anybody is in the queue of a name.
-func (s *Server) awaited(now Time, name string) bool {
-	queue, err := s.queue(now, s.of(name))
+func (s *Server) awaited(now Time, n *names) bool {
+	queue, err := s.queue(now, n)
 	return err == nil && len(queue.line) > 0
 }
 
@@ -193,7 +193,7 @@ func (s *Server) unqueue(queue *key, waiter string) bool {
 }
 
 // keepPlace makes a place, with the heir if the claim stands with a token above fence.
-func (s *Server) keepPlace(now Time, queue *key, name string, cmd node.Command, fence node.Token) {
+func (s *Server) keepPlace(now Time, queue *key, name string, cmd *node.Command, fence node.Token) {
 	expires := now + life(cmd.Patience)
 	p := place{waiter: cmd.Waiter, ticket: cmd.Ticket}
 	s.change(queue)
@@ -239,9 +239,10 @@ func (s *Server) Tell(now Time, n Notice, waiter string, others bool) (owner str
 	if place == nil || place.kind == none {
 		return "", 0
 	}
-	lock, fence := s.lookUp(now, n.Name)
-	queue, err := s.queue(now, s.of(n.Name))
-	seen, unread := fence.token()
+	k := s.lookUp(now, n.Name)
+	lock := k.lock
+	queue, err := s.queue(now, k)
+	seen, unread := k.fence.token()
 	if !node.IsHeir(place.text) || others || err != nil || unread != nil || n.Next <= seen || place.expires <= now || lock.kind != none || !s.isFirst(now, queue, n.Name, waiter) {
 		s.change(place)
 		place.text = told
@@ -249,7 +250,7 @@ func (s *Server) Tell(now Time, n Notice, waiter string, others bool) (owner str
 	}
 	owner = place.text
 	s.create(lock, owner, place.expires)
-	s.setFence(fence, n.Next, n.Kept)
+	s.setFence(k.fence, n.Next, n.Kept)
 	s.leave(queue, n.Name, waiter)
 	return owner, n.Next
 }
@@ -277,7 +278,7 @@ func (c *content) rank(waiter string) (int, bool) {
 
 // before returns how many in the queue are before the waiter of a command or, if it
 // is not there, have a ticket not above its.
-func (c *content) before(cmd node.Command) int {
+func (c *content) before(cmd *node.Command) int {
 	n, found := c.rank(cmd.Waiter)
 	if !found {
 		for n = 0; n < len(c.line) && c.line[n].ticket <= cmd.Ticket; n++ {

@@ -116,30 +116,30 @@ func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published 
 	case node.Acquire:
 		switch {
 		case cmd.Mode == node.Read:
-			return s.acquireRead(now, cmd), nil
+			return s.acquireRead(now, &cmd), nil
 		case cmd.Mode == node.Write:
-			return s.acquireWrite(now, cmd), nil
+			return s.acquireWrite(now, &cmd), nil
 		case cmd.Ticket > 0:
-			return s.acquireFair(now, cmd)
+			return s.acquireFair(now, &cmd)
 		case len(cmd.Claims) > 1:
 			return s.acquireAll(now, cmd.Claims, now+ttl, now+retention), nil
 		}
-		return s.acquire(now, cmd.Claims[0], now+ttl, now+retention), nil
+		return s.acquire(now, &cmd.Claims[0], now+ttl, now+retention), nil
 	case node.Release:
 		switch {
 		case cmd.Mode != node.Exclusive:
-			return s.releaseShared(now, cmd)
+			return s.releaseShared(now, &cmd)
 		case cmd.Ticket > 0:
-			return s.releaseFair(now, cmd)
+			return s.releaseFair(now, &cmd)
 		case len(cmd.Claims) > 1:
-			return s.releaseAll(now, cmd)
+			return s.releaseAll(now, &cmd)
 		}
-		return s.release(now, cmd)
+		return s.release(now, &cmd)
 	case node.Extend:
 		if cmd.Mode == node.Read {
 			return s.extendRead(now, cmd.Claims, now+ttl), nil
 		}
-		return s.extend(now, cmd, now+ttl), nil
+		return s.extend(now, &cmd, now+ttl), nil
 	case node.Inspect:
 		return s.inspect(now, cmd.Claims[0].Name), nil
 	case node.Break:
@@ -150,8 +150,9 @@ func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published 
 	panic(fmt.Sprintf("model: a command of kind %d", cmd.Kind))
 }
 
-func (s *Server) acquire(now Time, c node.Claim, expires, kept Time) node.Reply {
-	lock, fence := s.lookUp(now, c.Name)
+func (s *Server) acquire(now Time, c *node.Claim, expires, kept Time) node.Reply {
+	k := s.lookUp(now, c.Name)
+	lock, fence := k.lock, k.fence
 	if lock.kind != none && lock.kind != hash {
 		return failure(node.ErrWrongType)
 	}
@@ -178,7 +179,7 @@ func (s *Server) acquireAll(now Time, claims []node.Claim, expires, kept Time) n
 	free, inTheWay := false, false
 	var ttl time.Duration
 	for i := range claims {
-		lock, _ := s.lookUp(now, claims[i].Name)
+		lock := s.lookUp(now, claims[i].Name).lock
 		_, mine := lock.find(c.Owner)
 		switch {
 		case lock.kind == none:
@@ -194,12 +195,12 @@ func (s *Server) acquireAll(now Time, claims []node.Claim, expires, kept Time) n
 	}
 	stale, highest := false, node.Token(0)
 	for i := range claims {
-		lock, fence := s.lookUp(now, claims[i].Name)
-		seen, err := fence.token()
+		k := s.lookUp(now, claims[i].Name)
+		seen, err := k.fence.token()
 		if err != nil {
 			return failure(err)
 		}
-		stale = stale || lock.kind == none && c.Token <= seen
+		stale = stale || k.lock.kind == none && c.Token <= seen
 		highest = max(highest, seen)
 	}
 	switch {
@@ -209,9 +210,9 @@ func (s *Server) acquireAll(now Time, claims []node.Claim, expires, kept Time) n
 		return node.Reply{Status: node.Stale, Fence: highest}
 	}
 	for i := range claims {
-		if lock, fence := s.lookUp(now, claims[i].Name); lock.kind == none {
-			s.create(lock, c.Owner, expires)
-			s.setFence(fence, c.Token, kept)
+		if k := s.lookUp(now, claims[i].Name); k.lock.kind == none {
+			s.create(k.lock, c.Owner, expires)
+			s.setFence(k.fence, c.Token, kept)
 		}
 	}
 	return node.Reply{Status: node.Granted}
@@ -224,10 +225,11 @@ func (s *Server) create(lock *key, owner string, expires Time) {
 	lock.fields = append(lock.fields[:0], node.Field{Name: owner, Value: "1"})
 }
 
-func (s *Server) release(now Time, cmd node.Command) (reply node.Reply, published []Notice) {
-	c := cmd.Claims[0]
-	lock, fence := s.lookUp(now, c.Name)
-	if err := s.raise(fence, c.Token, now+life(cmd.Retention)); err != nil {
+func (s *Server) release(now Time, cmd *node.Command) (reply node.Reply, published []Notice) {
+	c := &cmd.Claims[0]
+	k := s.lookUp(now, c.Name)
+	lock := k.lock
+	if err := s.raise(k.fence, c.Token, now+life(cmd.Retention)); err != nil {
 		return failure(err), nil
 	}
 	if lock.kind != none && lock.kind != hash {
@@ -237,32 +239,31 @@ func (s *Server) release(now Time, cmd node.Command) (reply node.Reply, publishe
 	case !mine:
 		return node.Reply{Status: node.Absent}, nil
 	case lock.kind == none:
-		return node.Reply{Status: node.Released, Awaited: s.awaited(now, c.Name)}, s.publish(now, c.Name, cmd)
+		return node.Reply{Status: node.Released, Awaited: s.awaited(now, k)}, s.publish(now, k, cmd.Next, now+life(cmd.Retention))
 	}
 	return node.Reply{Status: node.Released}, nil
 }
 
 // releaseAll is release for several claims of one owner and token.
-func (s *Server) releaseAll(now Time, cmd node.Command) (reply node.Reply, published []Notice) {
-	claims, c := cmd.Claims, cmd.Claims[0]
+func (s *Server) releaseAll(now Time, cmd *node.Command) (reply node.Reply, published []Notice) {
+	claims, c := cmd.Claims, &cmd.Claims[0]
 	for i := range claims {
-		_, fence := s.lookUp(now, claims[i].Name)
-		if err := s.raise(fence, c.Token, now+life(cmd.Retention)); err != nil {
+		if err := s.raise(s.lookUp(now, claims[i].Name).fence, c.Token, now+life(cmd.Retention)); err != nil {
 			return failure(err), nil
 		}
 	}
 	reply.Status = node.Released
 	wrong := false
 	for i := range claims {
-		lock, _ := s.lookUp(now, claims[i].Name)
-		wrong = wrong || lock.kind != none && lock.kind != hash
-		if !s.remove(lock, c.Owner) {
+		k := s.lookUp(now, claims[i].Name)
+		wrong = wrong || k.lock.kind != none && k.lock.kind != hash
+		if !s.remove(k.lock, c.Owner) {
 			reply.Status = node.Absent
 			continue
 		}
-		if lock.kind == none {
-			reply.Awaited = s.awaited(now, claims[i].Name) || reply.Awaited
-			published = s.publish(now, claims[i].Name, cmd)
+		if k.lock.kind == none {
+			reply.Awaited = s.awaited(now, k) || reply.Awaited
+			published = s.publish(now, k, cmd.Next, now+life(cmd.Retention))
 		}
 	}
 	switch {
@@ -289,13 +290,13 @@ func (s *Server) remove(lock *key, owner string) bool {
 	return true
 }
 
-func (s *Server) extend(now Time, cmd node.Command, expires Time) node.Reply {
+func (s *Server) extend(now Time, cmd *node.Command, expires Time) node.Reply {
 	kept := make([]bool, len(cmd.Claims))
 	for i, c := range cmd.Claims {
 		if cmd.Mode == node.Write {
 			c.Owner += node.WriteSuffix
 		}
-		lock, _ := s.lookUp(now, c.Name)
+		lock := s.lookUp(now, c.Name).lock
 		_, kept[i] = lock.find(c.Owner)
 		if kept[i] && lock.expires < expires {
 			s.change(lock)
@@ -354,31 +355,32 @@ func (s *Server) State(now Time, name string, state *node.State) error {
 
 func (s *Server) breakLock(now Time, claims []node.Claim, kept Time) (reply node.Reply, published []Notice) {
 	c := claims[0]
-	lock, fence := s.lookUp(now, c.Name)
-	if lock.kind != none && lock.kind != hash {
+	k := s.lookUp(now, c.Name)
+	if k.lock.kind != none && k.lock.kind != hash {
 		return failure(node.ErrWrongType), nil
 	}
-	if err := s.raise(fence, c.Token, kept); err != nil {
+	if err := s.raise(k.fence, c.Token, kept); err != nil {
 		return failure(err), nil
 	}
-	if lock.kind == none {
+	if k.lock.kind == none {
 		return node.Reply{Status: node.Absent}, nil
 	}
-	s.erase(lock)
-	return node.Reply{Status: node.Released}, s.publish(now, c.Name, node.Command{})
+	s.erase(k.lock)
+	return node.Reply{Status: node.Released}, s.publish(now, k, 0, 0)
 }
 
-// publish tells of name, which cmd has released, and of who waits in line for it.
-func (s *Server) publish(now Time, name string, cmd node.Command) []Notice {
-	n := Notice{Name: name}
-	if cmd.Next > 0 {
-		n.Next, n.Kept = cmd.Next, now+life(cmd.Retention)
+// publish tells that a name is free, and of who waits in line for it. With the token next,
+// if it is not 0, the name may be handed on.
+func (s *Server) publish(now Time, k *names, next node.Token, kept Time) []Notice {
+	n := Notice{Name: k.name}
+	if next > 0 {
+		n.Next, n.Kept = next, kept
 	}
 	before := len(s.inLine)
-	if queue, err := s.queue(now, s.of(name)); err == nil {
+	if queue, err := s.queue(now, k); err == nil {
 		for i := range queue.line[:min(looks, len(queue.line))] {
 			p := &queue.line[i]
-			if kept := s.kept(name, p); kept != nil && kept.alive(now) && kept.text != told {
+			if kept := s.kept(k.name, p); kept != nil && kept.alive(now) && kept.text != told {
 				s.inLine = append(s.inLine, p.waiter)
 				n.Line = s.inLine[before:]
 			}
@@ -408,12 +410,13 @@ func (s *Server) setFence(fence *key, token node.Token, kept Time) {
 	fence.kind, fence.number, fence.expires = number, token, kept
 }
 
-// lookUp returns a name's lock and its fence, as they are at now.
-func (s *Server) lookUp(now Time, name string) (lock, fence *key) {
+// lookUp returns the keys of a name, of which the lock and its fence are as they are at
+// now.
+func (s *Server) lookUp(now Time, name string) *names {
 	n := s.of(name)
 	s.expire(now, n.lock)
 	s.expire(now, n.fence)
-	return n.lock, n.fence
+	return n
 }
 
 // of returns the keys of a name.

@@ -34,8 +34,8 @@ func (s *Server) lookUpShared(now Time, name string) *names {
 	return k
 }
 
-func (s *Server) acquireRead(now Time, cmd node.Command) node.Reply {
-	c := cmd.Claims[0]
+func (s *Server) acquireRead(now Time, cmd *node.Command) node.Reply {
+	c := &cmd.Claims[0]
 	k := s.lookUpShared(now, c.Name)
 	if k.lock.kind != none && k.lock.kind != hash {
 		return failure(node.ErrWrongType)
@@ -69,8 +69,8 @@ func (s *Server) acquireRead(now Time, cmd node.Command) node.Reply {
 	return node.Reply{Status: node.Granted}
 }
 
-func (s *Server) acquireWrite(now Time, cmd node.Command) node.Reply {
-	c := cmd.Claims[0]
+func (s *Server) acquireWrite(now Time, cmd *node.Command) node.Reply {
+	c := &cmd.Claims[0]
 	k := s.lookUpShared(now, c.Name)
 	if k.lock.kind != none && k.lock.kind != hash {
 		return failure(node.ErrWrongType)
@@ -109,8 +109,8 @@ func (s *Server) acquireWrite(now Time, cmd node.Command) node.Reply {
 	return node.Reply{Status: node.Granted}
 }
 
-func (s *Server) releaseShared(now Time, cmd node.Command) (reply node.Reply, published []Notice) {
-	c := cmd.Claims[0]
+func (s *Server) releaseShared(now Time, cmd *node.Command) (reply node.Reply, published []Notice) {
+	c := &cmd.Claims[0]
 	k := s.lookUpShared(now, c.Name)
 	if err := s.raise(k.fence, c.Token, now+life(cmd.Retention)); err != nil {
 		return failure(err), nil
@@ -155,8 +155,9 @@ func (s *Server) releaseShared(now Time, cmd node.Command) (reply node.Reply, pu
 // extendRead is extend for readers.
 func (s *Server) extendRead(now Time, claims []node.Claim, expires Time) node.Reply {
 	kept := make([]bool, len(claims))
-	for i, c := range claims {
-		lock, _ := s.lookUp(now, c.Name)
+	for i := range claims {
+		c := &claims[i]
+		lock := s.lookUp(now, c.Name).lock
 		if kept[i] = s.reads(now, lock, c); !kept[i] {
 			continue
 		}
@@ -171,8 +172,8 @@ func (s *Server) extendRead(now Time, claims []node.Claim, expires Time) node.Re
 }
 
 func (s *Server) downgrade(now Time, claims []node.Claim) (reply node.Reply, published []Notice) {
-	c := claims[0]
-	lock, _ := s.lookUp(now, c.Name)
+	c := &claims[0]
+	lock := s.lookUp(now, c.Name).lock
 	if lock.kind != none && lock.kind != hash {
 		return failure(node.ErrWrongType), nil
 	}
@@ -189,7 +190,7 @@ func (s *Server) downgrade(now Time, claims []node.Claim) (reply node.Reply, pub
 }
 
 // reads reports whether c's owner is a living reader.
-func (s *Server) reads(now Time, lock *key, c node.Claim) bool {
+func (s *Server) reads(now Time, lock *key, c *node.Claim) bool {
 	if _, mine := lock.find(c.Owner); !mine {
 		return false
 	}
