@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +21,7 @@ import (
 const actAsProgram = "REDQUORUM_TEST_ACTS_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(actAsProgram) != "" {
+	if os.Getenv(actAsProgram) != "" || slices.Equal(os.Args[1:], []string{wardenVerb}) {
 		os.Unsetenv(actAsProgram)
 		main()
 	}

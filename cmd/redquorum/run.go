@@ -32,11 +32,12 @@ COMMAND runs in a process group of its own, with the standard streams passed
 through. In its environment are REDQUORUM_NAME (several with commas between),
 REDQUORUM_TOKEN (a fencing token: higher than that of every earlier holder, or of
 every earlier writer with --read) and REDQUORUM_OWNER; REDQUORUM_NODES is removed
-from it, for the passwords. INT, TERM and HUP are passed on to the group.
-If the lock cannot be renewed, or --max-hold is near, the group gets TERM while
-there is time left, and KILL before the lease ends, so that nothing of it runs
-without the lock. What COMMAND leaves behind in the background when it ends by
-itself is not waited for. Where standard input and output are a terminal COMMAND
+from it, for the passwords. INT, TERM, HUP and QUIT are passed on to the
+group. If the lock cannot be renewed, or --max-hold is near, the group gets TERM
+while there is time left, and KILL before the lease ends, so that nothing of it runs
+without the lock. A second process sees to that, too, should this one be stopped or
+killed; what has left the group (setsid) is out of reach. What COMMAND leaves behind
+in the background when it ends by itself is not waited for. Where standard input and output are a terminal COMMAND
 gets it, without Ctrl-Z.
 
 Exit status: that of COMMAND (128 + the signal if one killed it), or
@@ -82,6 +83,8 @@ func runVerb(ctx context.Context, c *command) int {
 	if !ok {
 		return status
 	}
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGQUIT) // for the wait to end in order
+	defer stop()
 	path, err := exec.LookPath(f.command[0])
 	if err != nil {
 		return c.failCommand(f.command[0], err)
@@ -262,7 +265,7 @@ func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease, troub
 	defer runtime.UnlockOSThread()
 
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
 	if !signal.Ignored(syscall.SIGHUP) { // or nohup would be in vain
 		signal.Notify(signals, syscall.SIGHUP)
 	}
@@ -275,6 +278,12 @@ func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease, troub
 	cmd.Env = append(withoutNodes(os.Environ()), "REDQUORUM_NAME="+strings.Join(lease.Names(), ","),
 		fmt.Sprintf("REDQUORUM_TOKEN=%d", handle.Token), "REDQUORUM_OWNER="+handle.Owner)
 	cmd.WaitDelay = time.Second // for pipes that are held open by what is left in the background
+	warden, err := startWarden(c.stderr)
+	if err != nil {
+		fmt.Fprintf(c.stderr, "redquorum run: the process cannot be started that ends the command should this one not: %v\n", err)
+		return exitError
+	}
+	defer warden.dismiss()
 	group, err := startGroup(cmd)
 	if err != nil {
 		return c.failCommand(f.command[0], err)
@@ -288,6 +297,7 @@ func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease, troub
 		shortest = min(shortest, f.maxHold)
 	}
 	term, kill := margins(shortest)
+	warden.watch(group.id, lease.Remaining()-kill/2)
 	warned := false
 	look := time.NewTicker(max(kill/4, time.Millisecond))
 	defer look.Stop()
@@ -304,6 +314,9 @@ func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease, troub
 		case <-lease.Context().Done():
 		}
 		left := lease.Remaining()
+		if left > kill {
+			warden.watch(group.id, left-kill/2)
+		}
 		switch {
 		case ended == nil && !group.alive():
 			return exitLost

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -296,7 +295,7 @@ func TestRunForwardsSignals(t *testing.T) {
 	for _, s := range []struct {
 		signal syscall.Signal
 		name   string
-	}{{syscall.SIGINT, "INT"}, {syscall.SIGTERM, "TERM"}, {syscall.SIGHUP, "HUP"}} {
+	}{{syscall.SIGINT, "INT"}, {syscall.SIGTERM, "TERM"}, {syscall.SIGHUP, "HUP"}, {syscall.SIGQUIT, "QUIT"}} {
 		t.Run(s.name, func(t *testing.T) {
 			if signal.Ignored(s.signal) {
 				t.Skip("these tests run under nohup or the like: no shell below them can trap the signal")
@@ -435,18 +434,44 @@ func TestRunRenews(t *testing.T) {
 	p.exits(0)
 }
 
-// If redquorum itself is killed, so is the command.
+// If redquorum itself is killed, so is the command, with all that belongs to it.
 func TestRunIsKilled(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("only Linux kills the command when its parent dies")
-	}
+	t.Parallel()
 	ticks := filepath.Join(t.TempDir(), "ticks")
-	p := start(t, runIn("", "sh", "-c", `echo begun; while :; do echo x >>"$0"; sleep 0.02; done`, ticks)...)
+	p := start(t, runIn("", stubborn(ticks)...)...)
 	p.says("begun")
 	eventually(t, "the first tick", func() bool { _, err := os.Stat(ticks); return err == nil })
 	p.signal(syscall.SIGKILL)
-	p.cmd.Wait()
+	p.says("what is left of the command is killed: redquorum itself was killed")
 	still(t, ticks)
+}
+
+// If it is stopped, nothing of the command runs when another can have the lock.
+func TestRunIsStopped(t *testing.T) {
+	t.Parallel()
+	_, urls := startNodes(t, 3)
+	ticks := filepath.Join(t.TempDir(), "ticks")
+	p := start(t, runOn(urls, "--lease 2s", stubborn(ticks)...)...)
+	p.says("begun")
+	p.signal(syscall.SIGSTOP)
+	start(t, runOn(urls, "--wait 10s", "true")...).exits(0)
+	still(t, ticks)
+	p.signal(syscall.SIGCONT)
+	if out := p.exits(exitLost); !strings.Contains(out, "killed: the lock ends, and redquorum is stopped") {
+		t.Error(out)
+	}
+}
+
+// QUIT ends the wait for the lock in order, too.
+func TestRunQuitsWaiting(t *testing.T) {
+	_, urls := startNodes(t, 3)
+	hold(t, newLocker(t, urls), "job")
+	p := start(t, runOn(urls, "", "echo", "never")...)
+	p.says("waiting for the lock")
+	p.signal(syscall.SIGQUIT)
+	if out := p.exits(exitHeld); strings.Contains(out, "goroutine") {
+		t.Error(out)
+	}
 }
 
 // Under nohup a hang-up stays without effect.

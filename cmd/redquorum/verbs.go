@@ -62,6 +62,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	name, rest := args[0], args[1:]
 	switch name {
+	case wardenVerb:
+		return wardenMain(os.Stdin, stderr)
 	case "-version", "--version":
 		name = "version"
 	case "help", "-h", "-help", "--help":
