@@ -27,8 +27,11 @@ const (
 	tick = time.Second
 
 	// Attempts to connect to a node that is down are this far apart, doubling,
-	// each by a random factor between a half and one.
+	// each by a random factor between a half and one. So are links that do not last.
 	minPause, maxPause = 5 * time.Millisecond, 500 * time.Millisecond
+
+	// lasting is how long a link has to have been good for the next to follow at once.
+	lasting = time.Second
 )
 
 // A server is one node.Node. Its courier, the goroutine of run, makes links, one
@@ -197,13 +200,18 @@ func (s *server) run() {
 	defer s.tasks.Done()
 	pause := minPause
 	for s.ctx.Err() == nil {
+		began := time.Now()
 		met, asked, err := s.converse()
-		if met {
+		switch {
+		case met && time.Since(began) > lasting:
 			pause = minPause
 			continue
+		case met: // it may go on like that for ever
+			s.sleep(pause)
+		default:
+			s.fail(err, asked)
+			s.rest(pause)
 		}
-		s.fail(err, asked)
-		s.rest(pause)
 		pause = min(2*pause, maxPause)
 	}
 }
@@ -337,6 +345,10 @@ func (s *server) take(batch []*call) []*call {
 	var late []unanswered
 	for s.queue.len() > 0 && len(batch) < batchLimit {
 		c := s.queue.pop()
+		if c.kind == 0 { // what comes with it has no life without it
+			c.deadline = now.Add(time.Duration(c.ttl) * time.Millisecond)
+			s.arm(c.deadline)
+		}
 		if c.deadline <= now {
 			late = c.answer(late, node.Reply{Err: node.ErrTimeout, Unsent: true})
 			s.recycle(c)
@@ -373,14 +385,14 @@ func (s *server) inFlight() int {
 }
 
 // introduce queues INFO, before all else. Nobody waits for its reply, but the
-// link is given up without it.
+// link is given up without it. Its time begins when it is sent, so that it is never
+// too late for that.
 func (s *server) introduce(patience time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.newCall()
-	c.fill(node.Command{Deadline: s.clock.Now().Add(patience)}, func(node.Reply) {})
+	c.fill(node.Command{TTL: patience, Deadline: clock.Never}, func(node.Reply) {})
 	s.queue.insert(0, []*call{c})
-	s.arm(c.deadline)
 }
 
 // A result is what a link brought for one call.

@@ -63,6 +63,7 @@ var errNoToken = fmt.Errorf("%w: its fence, at redquorum_fence:{NAME} or redquor
 // serverError says what an error that the server sent means.
 func serverError(err error) error {
 	text := inScript.ReplaceAllString(err.Error(), "")
+	text, _, _ = strings.Cut(text, ", with args beginning with") // a password, where AUTH is unknown
 	if noNumber.MatchString(text) {
 		return errNoToken
 	}

@@ -33,17 +33,26 @@ func TestMeaning(t *testing.T) {
 		"NOPERM ACL failure in script: User locker has no permissions to run the 'get' command":               node.ErrAuth,
 		"ERR unknown command 'EVALSHA', with args beginning with: ":                                           node.ErrUnsupported,
 		// Cluster.
-		"CLUSTERDOWN The cluster is down":                 node.ErrServer,
-		"TRYAGAIN Multiple keys request during rehashing": node.ErrServer,
-		"MOVED 1 10.0.0.1:6379":                           node.ErrServer,
-		"ERR max number of clients reached":               node.ErrServer,
-		"ERR invalid password":                            node.ErrAuth,
+		"CLUSTERDOWN The cluster is down":                                                        node.ErrServer,
+		"TRYAGAIN Multiple keys request during rehashing":                                        node.ErrServer,
+		"MOVED 1 10.0.0.1:6379":                                                                  node.ErrServer,
+		"ERR unknown command 'auth', with args beginning with: 's3cretpassword' ":                node.ErrUnsupported,
+		"ERR max number of clients reached":                                                      node.ErrServer,
+		"ERR invalid password":                                                                   node.ErrAuth,
 		"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.": node.ErrBusy,
 		"": node.ErrServer,
 	} {
 		if got := serverError(errors.New(text)); !errors.Is(got, want) {
 			t.Errorf("%q: %v, want %v", text, got, want)
 		}
+	}
+}
+
+// A server that does not know a command repeats what came with it.
+func TestServerErrorHidesArguments(t *testing.T) {
+	got := serverError(errors.New("ERR unknown command 'auth', with args beginning with: 's3cretpassword' "))
+	if got.Error() != "not supported by the server: ERR unknown command 'auth'" {
+		t.Errorf("got %q", got)
 	}
 }
 

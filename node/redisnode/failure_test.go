@@ -395,6 +395,29 @@ func TestBusyRestart(t *testing.T) {
 
 // TestNobodyThere is a server that was never up: commands need not wait for
 // their deadline to learn that.
+// What the caller's options do to connect ends in time if it heeds its context.
+func TestHungCredentials(t *testing.T) {
+	p := newServer(t)
+	client := redis.NewClient(&redis.Options{Addr: p.addr,
+		CredentialsProviderContext: func(ctx context.Context) (string, string, error) {
+			<-ctx.Done()
+			return "", "", ctx.Err()
+		}})
+	defer client.Close()
+	n, err := redisnode.New(client, redisnode.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := n.Watch("a", node.Exclusive, func() {})
+	began := time.Now()
+	expectErr(t, "it cannot connect", ask(t, n, withDeadline(inspect("a"))), node.ErrUnreachable)
+	stop()
+	n.Close()
+	if took := time.Since(began); took > 4*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
 func TestNobodyThere(t *testing.T) {
 	n := dial(t, "redis://127.0.0.1:"+freePort(t))
 	began := time.Now()

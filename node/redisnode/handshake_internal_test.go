@@ -51,3 +51,41 @@ func TestCensus(t *testing.T) {
 		}
 	}
 }
+
+// standing is a clock that is set by hand.
+type standing struct {
+	clock.Clock
+	now clock.Instant
+}
+
+func (c *standing) Now() clock.Instant { return c.now }
+
+// What comes over a new link has no life without INFO: however long the process was
+// held up before, that is sent first, and its time begins then.
+func TestIntroductionIsNeverTooLate(t *testing.T) {
+	c := &standing{now: 1}
+	s := &server{clock: c, limit: 10, armed: clock.Never, timer: time.NewTimer(time.Hour)}
+	s.introduce(time.Second)
+	var late node.Reply
+	for _, deadline := range []time.Duration{time.Second, time.Minute} {
+		cmd := node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: "a"}}, Deadline: c.now.Add(deadline)}
+		if err := s.enqueue(cmd, func(r node.Reply) { late = r }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.now = c.now.Add(2 * time.Second)
+	s.expire()
+	batch := s.take(nil)
+	if len(batch) != 2 || batch[0].kind != 0 || batch[1].kind != node.Inspect {
+		t.Fatalf("%d commands are sent; want INFO, and the one that is not late", len(batch))
+	}
+	if !late.Unsent {
+		t.Errorf("the late one is answered %+v", late)
+	}
+	if got, want := batch[0].deadline, c.now.Add(time.Second); got != want {
+		t.Errorf("INFO has until %v, want %v", time.Duration(got), time.Duration(want))
+	}
+	if s.armed > batch[0].deadline {
+		t.Error("nobody looks whether INFO is answered")
+	}
+}

@@ -169,7 +169,9 @@ func (d *direct) open(ctx context.Context) (link, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = client.Ping(within(d.patience)).Err()
+	ctx, cancel := context.WithTimeout(ctx, d.patience) // the caller's own functions may wait for its end
+	defer cancel()
+	err = client.Ping(ctx).Err()
 	client.Close()
 	if !introduced {
 		d.drop(w)
@@ -190,7 +192,9 @@ func (d *direct) subscribe(ctx context.Context, channels []string) (*redis.PubSu
 		sub.Close()
 		client.Close()
 	}
-	if err := sub.Subscribe(within(d.patience), channels...); err != nil {
+	asking, cancel := context.WithTimeout(ctx, d.patience)
+	defer cancel()
+	if err := sub.Subscribe(asking, channels...); err != nil {
 		free()
 		return nil, nil, err
 	}

@@ -158,6 +158,9 @@ func (t *stream) read(s *server) (met bool, _ error) {
 			return met, networkError(err)
 		}
 		have = copy(buf, buf[used:have])
+		if have > maxReply {
+			return met, networkError(errProtocol)
+		}
 		if have == len(buf) {
 			buf = append(buf, make([]byte, len(buf))...)
 		}

@@ -193,7 +193,7 @@ func (w *watcher) steward() {
 		if err != nil && s.ctx.Err() == nil {
 			s.log.Debug("subscription connection ended", "err", err)
 		}
-		if time.Since(began) > time.Second {
+		if time.Since(began) > lasting {
 			pause = minPause
 		}
 		s.sleep(pause)
