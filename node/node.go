@@ -390,7 +390,8 @@ type Reply struct {
 
 	// With Refused and a Ticket: Free says that no lock is in the way, but others are
 	// before, none of whom reserves a name; Foreign that an owner of one in the way is
-	// of another make, so that its release may be published on the name's channel alone.
+	// of another make, so that its release may be published on the name's channel alone,
+	// or may be, where there are more than 64 fields.
 	Free, Foreign bool
 
 	// Awaited, with Released, says that somebody was in line for a lock that the command
@@ -461,7 +462,7 @@ func IsHeir(owner string) bool { return strings.HasSuffix(owner, Heir("")) }
 func FenceKey(name string) string { return string(AppendFenceKey(nil, name)) }
 
 // AppendFenceKey appends FenceKey(name) to b.
-func AppendFenceKey(b []byte, name string) []byte { return prefixed(b, "redquorum_fence", name) }
+func AppendFenceKey(b []byte, name string) []byte { return beside(b, "redquorum_fence", name) }
 
 // Channel returns the channel on which releases of name are published:
 // Redisson's.
@@ -494,20 +495,20 @@ const versionAt = 14
 func ReadersKey(name string) string { return string(AppendReadersKey(nil, name)) }
 
 // AppendReadersKey appends ReadersKey(name) to b.
-func AppendReadersKey(b []byte, name string) []byte { return prefixed(b, "redquorum_readers", name) }
+func AppendReadersKey(b []byte, name string) []byte { return beside(b, "redquorum_readers", name) }
 
 // IntentKey returns the key of the intent to write name.
 func IntentKey(name string) string { return string(AppendIntentKey(nil, name)) }
 
 // AppendIntentKey appends IntentKey(name) to b.
-func AppendIntentKey(b []byte, name string) []byte { return prefixed(b, "redquorum_writer", name) }
+func AppendIntentKey(b []byte, name string) []byte { return beside(b, "redquorum_writer", name) }
 
 // QueueKey returns the key of the queue of name: a sorted set of waiters, by
 // their tickets.
 func QueueKey(name string) string { return string(AppendQueueKey(nil, name)) }
 
 // AppendQueueKey appends QueueKey(name) to b.
-func AppendQueueKey(b []byte, name string) []byte { return prefixed(b, "redquorum_queue", name) }
+func AppendQueueKey(b []byte, name string) []byte { return beside(b, "redquorum_queue", name) }
 
 // PlaceKey returns the key that is there as long as a waiter's place in the queue
 // of name is kept.
@@ -517,7 +518,7 @@ func PlaceKey(name, waiter string) string {
 
 // AppendPlacePrefix appends to b what all PlaceKeys of name begin with.
 func AppendPlacePrefix(b []byte, name string) []byte {
-	return append(prefixed(b, "redquorum_place", name), ':')
+	return append(beside(b, "redquorum_place", name), ':')
 }
 
 // ReadWriteChannel returns the channel on which releases of name in modes Read
@@ -562,6 +563,15 @@ func prefixed(b []byte, prefix, name string) []byte {
 	b = append(b, ":{"...)
 	b = append(b, name...)
 	return append(b, '}')
+}
+
+// beside is our own rule. A name that has a brace follows two colons, so that "{a}" shares
+// none of these keys with "a".
+func beside(b []byte, prefix, name string) []byte {
+	if strings.Contains(name, "{") {
+		return append(append(append(b, prefix...), "::"...), name...)
+	}
+	return prefixed(b, prefix, name)
 }
 
 // Milliseconds returns d in whole milliseconds, rounded up: how a TTL goes to a

@@ -110,16 +110,17 @@
 //	    &redisson_lock__channel:{nightly* &redisson_rwlock:{nightly* &redquorum_waiter:*
 //	    +info +ping +eval +evalsha +subscribe +unsubscribe +publish
 //	    +exists +get +set +del +type +pttl +pexpire
-//	    +hset +hget +hexists +hdel +hgetall
+//	    +hset +hget +hexists +hdel +hgetall +hlen
 //	    +zadd +zrem +zrange +zrank +zcount
 //
 // and +select for a database other than 0, +client|setname for a ClientName.
 // "redquorum doctor" wants +time as well, to compare clocks, and --name nightly,
 // to try what the user may do under a name that it may use.
 // Of these, ~{nightly*, &redisson_rwlock and +hget are for readers and writers
-// alone, and &redquorum_waiter, +zadd, +zrem, +zrank and +zcount for whoever waits,
-// and whoever releases meanwhile; but the doctor tries them all. Names with a brace have their other keys and channels without
-// the added braces.
+// alone, and &redquorum_waiter, +hlen, +zadd, +zrem, +zrank and +zcount for whoever
+// waits, and whoever releases meanwhile; but the doctor tries them all. Names with a
+// brace have their channels without the added braces, and so their keys, but for a
+// second colon: ~redquorum_*::NAME.
 //
 // The server has to be Redis 6 or newer, or another one with its commands.
 //
