@@ -76,7 +76,7 @@ func (s *Server) acquireFair(now Time, cmd *node.Command) (reply node.Reply, pub
 		r.Ahead = max(r.Ahead, one.queue.before(cmd))
 		if one.lock.kind != none {
 			r.TTL = longer(r.TTL, one.lock.left(now))
-			r.Foreign = r.Foreign || slices.ContainsFunc(one.lock.fields, func(f node.Field) bool { return node.Foreign(f.Name) })
+			r.Foreign = r.Foreign || len(one.lock.fields) > many || slices.ContainsFunc(one.lock.fields, func(f node.Field) bool { return node.Foreign(f.Name) })
 		} else if !locked {
 			r.TTL = longer(r.TTL, one.first.left(now))
 		}

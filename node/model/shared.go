@@ -233,6 +233,10 @@ func (s *Server) living(fields []node.Field, now Time, lock *key, name string) (
 	return fields, until
 }
 
+// maxHolds is how many holds of one reader are looked for at most: the hash may be
+// somebody else's.
+const maxHolds = 1000
+
 // dies returns when a reader will, or noReader if it is dead. Redisson counts a reader's holds
 // in its field.
 func (s *Server) dies(now Time, name string, reader node.Field) (at Time) {
@@ -241,7 +245,7 @@ func (s *Server) dies(now Time, name string, reader node.Field) (at Time) {
 	if err != nil {
 		holds = 1
 	}
-	for i := 1; i <= holds; i++ {
+	for i := 1; i <= min(holds, maxHolds); i++ {
 		hold := s.hold(name, reader.Name)
 		if i > 1 {
 			s.sought = strconv.AppendInt(s.sought[:len(s.sought)-1], int64(i), 10)

@@ -1,6 +1,7 @@
 package nodetest
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/redquorum/redquorum/node"
@@ -339,6 +340,28 @@ var fairRules = []rule{
 		f.want(node.Granted, barging(inLine(2, "two", f.acquire(name, "y", 8))))
 		f.wantState(name, 8, life, "y")
 		f.wantQueue("one")
+	}},
+	{"a lock with more than 64 fields may be of another make", func(f fixture) {
+		for i := range 65 {
+			f.must(f.Do("HSET", name, fmt.Sprint(redquorums, i), "1"))
+			f.must(f.Do("PEXPIRE", name, fmt.Sprint(life.Milliseconds())))
+			if r := f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6))); r.Foreign != (i >= 64) {
+				f.Errorf("%d fields are foreign: %v", i+1, r.Foreign)
+			}
+		}
+	}},
+	{"names that differ only in their braces have nothing in common", func(f fixture) {
+		const plain, tagged = "a", "{a}"
+		f.want(node.Granted, f.acquire(plain, "a", 9))
+		f.want(node.Refused, inLine(1, "one", f.acquire(plain, "x", 10)))
+		f.wantLine(tagged)
+		f.want(node.Granted, inLine(2, "two", f.acquire(tagged, "b", 5)))
+		f.wantState(tagged, 5, life, "b")
+		f.wantLine(plain, "one")
+		b := f.watchFor("one")
+		f.want(node.Released, handing(11, inLine(2, "two", f.release(tagged, "b", 5))))
+		f.silent(b)
+		f.wantState(plain, 9, life, "a")
 	}},
 	{"a refusal tells whether there is a lock, and of another make", func(f fixture) {
 		const own, redisson = redquorums, "8743c9c0-0795-4907-87fd-6c719a6b4586:1"

@@ -239,6 +239,19 @@ var readRules = []rule{
 		f.wantKept(in(node.Read, f.extend(life, node.Claim{Name: name, Owner: "a"})), false)
 		f.want(node.Stale, f.read("a", 5))
 	}},
+	{"a hash of somebody else's holds nobody up", func(f fixture) {
+		for _, value := range []string{"inf", "300000000", "-1", "many"} {
+			f.must(f.Do("HSET", name, "ratio", value))
+			f.must(f.Do("HSET", name, node.ModeField, "read"))
+			if got := f.state(name); len(got.Fields) != 2 {
+				f.Errorf("%q: %+v", value, got)
+			}
+			f.want(node.Granted, f.write("a", 5)) // whose reader is nobody
+			f.want(node.Released, f.endShared("a", 5))
+			f.must(f.Do("DEL", name))
+			f.must(f.Do("DEL", node.FenceKey(name)))
+		}
+	}},
 	{"any text is a name, and any text an owner", func(f fixture) {
 		for _, name := range []string{"foo", "a{b}c", "x{y", "{}", "two words", "\x00\xff\r\n", "%s"} {
 			owner := "o " + name

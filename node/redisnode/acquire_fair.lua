@@ -21,9 +21,9 @@
 -- Returns 1 (granted), {0, ms left or -1, fence, waiters before this one at most,
 -- what is in the way, the highest ticket in the queues} (refused: ms left of the locks in
 -- the way, or else of the places of those before, the longest; in the way is 0: a lock, or
--- the place of one who reserves it, 1: a lock of another make, 2: no lock), or {2, fence}
--- (stale: the token is not above the fence of a lock that is to be created). The fence is
--- the highest of these.
+-- the place of one who reserves it, 1: a lock of another make, or what has too many fields
+-- to be looked at each time, 2: no lock), or {2, fence} (stale: the token is not above the
+-- fence of a lock that is to be created). The fence is the highest of these.
 --
 -- Atomic, as acquire is, and because the turn must not pass in between.
 local wanted = {}
@@ -81,7 +81,8 @@ for _, i in ipairs(wanted) do
     end
   end
   if way[i] == KEYS[i] then
-    local fields = redis.call('HGETALL', KEYS[i])
+    local many = redis.call('HLEN', KEYS[i]) > 64
+    local fields = many and {''} or redis.call('HGETALL', KEYS[i])
     for f = 1, #fields, 2 do
       -- redquorum's owners begin with a UUID of version 8, Redisson's of version 4.
       if string.sub(fields[f], 15, 15) ~= '8' then

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -54,6 +55,28 @@ func TestReadOnly(t *testing.T) {
 	everyWrite(t, n, node.ErrReadOnly)
 	p.do("replicaof", "no", "one")
 	expect(t, "again a master", ask(t, n, acquire("new", "me", 2)), node.Granted)
+}
+
+// A link that its server makes useless again and again is made again ever more seldom.
+func TestReadOnlyIsNotHurried(t *testing.T) {
+	p := newServer(t)
+	n := connect(t, p)
+	expect(t, "held", ask(t, n, acquire("held", "me", 1)), node.Granted)
+	p.do("replicaof", "127.0.0.1", "1")
+	made := func() int {
+		made, err := strconv.Atoi(infoField(p, "stats", "total_connections_received"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return made
+	}
+	before, end := made(), time.Now().Add(time.Second)
+	for time.Now().Before(end) {
+		ask(t, n, acquire("new", "me", 2))
+	}
+	if n := made() - before; n > 50 { // of which two are this test's
+		t.Errorf("%d connections in a second", n)
+	}
 }
 
 func TestMisconf(t *testing.T) {
@@ -156,7 +179,7 @@ var minimalACL = []any{
 	"&redisson_lock__channel:{nightly*", "&redisson_rwlock:{nightly*", "&redquorum_waiter:*",
 	"+info", "+ping", "+eval", "+evalsha", "+subscribe", "+unsubscribe", "+publish",
 	"+exists", "+get", "+set", "+del", "+type", "+pttl", "+pexpire",
-	"+hset", "+hget", "+hexists", "+hdel", "+hgetall",
+	"+hset", "+hget", "+hexists", "+hdel", "+hgetall", "+hlen",
 	"+zadd", "+zrem", "+zrange", "+zrank", "+zcount",
 }
 

@@ -1,7 +1,8 @@
 -- readers: what the scripts begin with that have to know whether anybody reads.
 --
 -- A reader is dead when none of its holds is there; holds is what their keys begin with.
--- Redisson counts them in the field's value.
+-- Redisson counts them in the field's value, which is not trusted beyond 1000: the hash
+-- may be somebody else's.
 --
 -- Of up to 64 fields all are looked at. Of more it is 64, beginning anywhere, and others
 -- only until one is found that lives: so what one reader costs does not grow with them,
@@ -20,7 +21,7 @@ local function bury(lock, holds)
     end
     local i = (first + k) % n * 2 + 1
     local living = fields[i] == 'mode'
-    for hold = 1, living and 0 or tonumber(fields[i + 1]) or 1 do
+    for hold = 1, living and 0 or math.min(tonumber(fields[i + 1]) or 1, 1000) do
       local left = redis.call('PTTL', holds .. ':' .. fields[i] .. ':rwlock_timeout:' .. hold)
       if left ~= -2 then
         living, longest, longer = true, math.max(longest, left, 1), longer or left == -1
