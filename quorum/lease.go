@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -160,6 +161,7 @@ type hold struct {
 	settled nodeSet // of a reader: nodes that have answered all that could create it
 	why     error   // why it ended; nil while it is held
 	failed  *Error  // the last failed renewal
+	apart   bool    // it is renewed by commands of its own
 	ctx     context.Context
 	ending  []*dependent // contexts that end with it
 }
@@ -291,8 +293,11 @@ func (h *hold) lose(why error) {
 	l.observe(Event{Kind: Lost, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token,
 		Took: l.clock.Now().Sub(h.since), Err: why})
 	level := slog.LevelError
-	if h.fixed { // its time is over, as was to be expected
+	switch {
+	case h.fixed: // its time is over, as was to be expected
 		level = slog.LevelInfo
+	case errors.Is(why, ErrMaxHold):
+		level = slog.LevelWarn
 	}
 	l.opts.Logger.Log(context.Background(), level, "lease lost", "name", h.claim.title(), "token", h.claim.Token, "error", why)
 }

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -19,14 +20,15 @@ type batch struct {
 // node is kept from other commands.
 const maxRenewal = 128
 
+// add takes a lease that is due. h.mu is held.
 func (b *batch) add(h *hold) {
 	for i := len(b.renewals) - 1; i >= 0; i-- {
-		if r := b.renewals[i]; r.lease == h.lease && r.mode == h.mode && r.claims+h.claim.size() <= maxRenewal {
+		if r := b.renewals[i]; !h.apart && !r.apart && r.lease == h.lease && r.mode == h.mode && r.claims+h.claim.size() <= maxRenewal {
 			r.add(h)
 			return
 		}
 	}
-	r := &renewal{l: b.l, lease: h.lease, mode: h.mode}
+	r := &renewal{l: b.l, lease: h.lease, mode: h.mode, apart: h.apart}
 	r.add(h)
 	b.renewals = append(b.renewals, r)
 }
@@ -46,6 +48,7 @@ type renewal struct {
 	l      *Locker
 	lease  time.Duration
 	mode   node.Mode
+	apart  bool // the one hold is not to share commands
 	holds  []*hold
 	claims int // how many names the holds have together
 	start  clock.Instant
@@ -92,6 +95,12 @@ func (r *renewal) receive(i int, reply node.Reply) {
 	kept := reply.Kept
 	reply.Kept = nil
 	b := r.l.judge(i, node.Extend, r.start, reply)
+	if len(r.holds) > 1 && errors.Is(reply.Err, node.ErrAuth) && !reply.Unsent {
+		// One name that the user may no longer use is enough for that.
+		for _, h := range r.holds {
+			h.part()
+		}
+	}
 	var decided []int
 	r.mu.Lock()
 	for k, h := range r.holds {
@@ -147,6 +156,13 @@ func (r *renewal) decide(k int) {
 		return
 	}
 	h.retry(err)
+}
+
+// part has the lease renewed by commands of its own from now on.
+func (h *hold) part() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.apart = true
 }
 
 // retry plans the next renewal after one that failed for want of answers.

@@ -3,6 +3,8 @@ package quorum_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -45,6 +47,45 @@ func TestRenewalsAreBatched(t *testing.T) {
 		perRenewal := float64(w.sent[0].Load()) / (leases * 10)
 		if perRenewal > 0.1 {
 			t.Errorf("%v commands per renewal", perRenewal)
+		}
+	})
+}
+
+// A forbidding node refuses to extend a name, and with it all others of the command, as
+// servers do that have keys of it checked against the rights of their user.
+type forbidding struct {
+	node.Node
+	name string
+	on   *atomic.Bool
+}
+
+func (f forbidding) Submit(cmd node.Command, reply func(node.Reply)) {
+	if f.on.Load() && cmd.Kind == node.Extend && slices.ContainsFunc(cmd.Claims, func(c node.Claim) bool { return c.Name == f.name }) {
+		time.AfterFunc(20*time.Millisecond, func() { reply(node.Reply{Err: node.ErrAuth}) })
+		return
+	}
+	f.Node.Submit(cmd, reply)
+}
+
+// A name whose rights were taken away loses its own lease, and no others with it.
+func TestForbiddenNameIsLostAlone(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		var on atomic.Bool
+		l := w.behind(quorum.Options{Lease: 2 * time.Second}, func(_ int, n node.Node) node.Node { return forbidding{n, "bad", &on} })
+		var good []*quorum.Lease
+		for i := range 20 {
+			good = append(good, must[*quorum.Lease](t)(l.Lock(background, fmt.Sprint("good", i))))
+		}
+		bad := must[*quorum.Lease](t)(l.Lock(background, "bad"))
+		on.Store(true)
+		time.Sleep(2 * time.Minute)
+		if err := context.Cause(bad.Context()); !errors.Is(err, quorum.ErrLost) || !errors.Is(err, node.ErrAuth) {
+			t.Errorf("the forbidden one: %v", err)
+		}
+		for _, lease := range good {
+			if lease.Remaining() == 0 {
+				t.Fatalf("another: %v", context.Cause(lease.Context()))
+			}
 		}
 	})
 }

@@ -359,7 +359,7 @@ var mutants = []*Mutant{
 	{ID: "M114", Bug: "a reader's extension shortens the lock of all readers",
 		Edits: edit(sharedGo, "\t\t\tif k.expires < expires {\n", "\t\t\tif true {\n")},
 	{ID: "M115", Bug: "a reader's lease is extended as a plain one: the lock and not the hold",
-		Edits: edit(renewGo, "r := &renewal{l: b.l, lease: h.lease, mode: h.mode}", "r := &renewal{l: b.l, lease: h.lease}")},
+		Edits: edit(renewGo, "r := &renewal{l: b.l, lease: h.lease, mode: h.mode, apart: h.apart}", "r := &renewal{l: b.l, lease: h.lease}")},
 	{ID: "M116", Bug: "a reader's release raises no fence, also where its acquire may still arrive",
 		Edits: edit(releaseGo, "\t\tr.ask(settled)\n", "\t\tr.ask(allNodes(len(l.nodes)))\n")},
 	{ID: "M117", Bug: "an owner that reads may write, beside other readers",
