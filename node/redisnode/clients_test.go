@@ -167,18 +167,29 @@ func certificate(t *testing.T, dir string) *x509.CertPool {
 	return pool
 }
 
-func newCluster(t *testing.T) *process {
+func newCluster(t *testing.T, masters int) *process {
 	t.Helper()
-	p := newServer(t, "--cluster-enabled", "yes", "--cluster-require-full-coverage", "yes")
-	p.do("cluster", "addslotsrange", 0, 16383)
-	eventually(t, "the cluster is up", func() bool {
-		return strings.Contains(p.do("cluster", "info").(string), "cluster_state:ok")
-	})
-	return p
+	const slots = 1 << 14
+	var all []*process
+	for i := range masters {
+		p := newServer(t, "--cluster-enabled", "yes", "--cluster-require-full-coverage", "yes")
+		p.do("cluster", "addslotsrange", i*slots/masters, (i+1)*slots/masters-1)
+		if i > 0 {
+			_, port, _ := net.SplitHostPort(p.addr)
+			all[0].do("cluster", "meet", "127.0.0.1", port)
+		}
+		all = append(all, p)
+	}
+	for _, p := range all {
+		eventually(t, "the cluster is up", func() bool {
+			return strings.Contains(p.do("cluster", "info").(string), "cluster_state:ok")
+		})
+	}
+	return all[0]
 }
 
 func TestCluster(t *testing.T) {
-	p := newCluster(t)
+	p := newCluster(t, 1)
 	n := wrap(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{p.addr}}), redisnode.Options{})
 	if n.Name() != p.addr {
 		t.Errorf("name %q", n.Name())
@@ -220,15 +231,36 @@ func TestCluster(t *testing.T) {
 // TestOtherClient gives the node a client whose kind it does not know.
 func TestOtherClient(t *testing.T) {
 	p := newServer(t)
-	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": p.addr}})
-	if _, err := redisnode.New(ring, redisnode.Options{}); err == nil {
+	wrapped := struct{ *redis.Client }{p.client(t)}
+	if _, err := redisnode.New(wrapped, redisnode.Options{}); err == nil {
 		t.Error("a node without a name")
 	}
-	n := wrap(t, ring, redisnode.Options{Name: "ring"})
-	if n.Name() != "ring" {
+	n := wrap(t, wrapped, redisnode.Options{Name: "wrapped"})
+	if n.Name() != "wrapped" {
 		t.Errorf("name %q", n.Name())
 	}
 	works(t, n)
+}
+
+// A cluster is one also in the guise of another type.
+func TestWrappedCluster(t *testing.T) {
+	p := newCluster(t, 2)
+	direct := wrap(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{p.addr}}), redisnode.Options{})
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{p.addr}})
+	wrapped := wrap(t, struct{ *redis.ClusterClient }{client}, redisnode.Options{Name: "wrapped"})
+	want := expect(t, "direct", ask(t, direct, inspect("a")), node.Done).Life
+	if got := expect(t, "wrapped", ask(t, wrapped, inspect("a")), node.Done).Life; got.ID != want.ID || !strings.Contains(got.ID, "+") {
+		t.Errorf("its life is of %s, and the cluster's of %s", got.ID, want.ID)
+	}
+}
+
+// A ring has a name on another server as soon as one is down.
+func TestRingIsRefused(t *testing.T) {
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": "127.0.0.1:1"}})
+	defer ring.Close()
+	if _, err := redisnode.New(ring, redisnode.Options{Name: "ring"}); err == nil || !strings.Contains(err.Error(), "Ring") {
+		t.Errorf("refused with %v", err)
+	}
 }
 
 // TestSentinel fails over to a replica, which counts as a server that has

@@ -20,7 +20,6 @@ const lifeKnownFor = time.Second
 // cluster client of our own, or a client of any other kind, the caller's.
 type shared struct {
 	client   redis.UniversalClient
-	cluster  *redis.ClusterClient // the same, or nil
 	patience time.Duration
 	own      bool
 }
@@ -41,7 +40,7 @@ func newCluster(o redis.ClusterOptions) *shared {
 	o.PipelinePoolSize = -1
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	client := redis.NewClusterClient(&o)
-	return &shared{client: client, cluster: client, patience: p, own: true}
+	return &shared{client: client, patience: p, own: true}
 }
 
 func (r *shared) oneServer() bool { return false }
@@ -68,17 +67,28 @@ type lane struct {
 	opened time.Time
 }
 
+// A ClusterClient has masters, and so has what is built around one.
+type masters interface {
+	ForEachMaster(context.Context, func(context.Context, *redis.Client) error) error
+}
+
+// A Ring has shards, and so has a ClusterClient.
+type shards interface {
+	ForEachShard(context.Context, func(context.Context, *redis.Client) error) error
+}
+
 // info asks every master of a cluster.
 func (l *lane) info(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.route.patience)
 	defer cancel()
-	if l.route.cluster == nil {
+	cluster, ok := l.route.client.(masters)
+	if !ok {
 		text, err := l.route.client.Info(ctx, "server").Result()
 		return []string{text}, err
 	}
 	var mu sync.Mutex
 	var texts []string
-	err := l.route.cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
+	err := cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
 		text, err := master.Info(ctx, "server").Result()
 		mu.Lock()
 		defer mu.Unlock()

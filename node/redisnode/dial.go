@@ -102,7 +102,8 @@ func dialer(config *tls.Config) func(context.Context, string, string) (net.Conn,
 // New returns a node for the server, or the servers, that client leads to. The
 // client stays the caller's: New neither closes it nor, for a [redis.Client] or
 // a [redis.ClusterClient], sends anything over it. The package documentation
-// says what is copied from it.
+// says what is copied from it. A [redis.Ring] is refused: it would forget the locks of
+// a server that is down.
 func New(client redis.UniversalClient, opts Options) (node.Node, error) {
 	opts = opts.withDefaults()
 	name := opts.Name
@@ -123,6 +124,10 @@ func New(client redis.UniversalClient, opts Options) (node.Node, error) {
 		}
 		r = newCluster(o)
 	default:
+		_, cluster := client.(masters)
+		if _, ring := client.(shards); ring && !cluster {
+			return nil, fmt.Errorf("redisnode: a %T moves names to other servers when one is down, and these know nothing of their locks: make each server a node", client)
+		}
 		if name == "" {
 			return nil, fmt.Errorf("redisnode: a %T has no address: Options.Name is needed", client)
 		}

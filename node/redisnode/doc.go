@@ -99,7 +99,8 @@
 // Any other [redis.UniversalClient] is used as it is, through Pipeline and
 // Subscribe, with its own timeouts: a call that it does not let go of in time is
 // answered at its deadline, but the courier is held up. Its lives are as a
-// cluster's.
+// cluster's: if it has a method ForEachMaster these are its servers, otherwise it must
+// lead to one server only. A [redis.Ring] is none of these, and is refused.
 //
 // # Permissions
 //
