@@ -28,6 +28,9 @@ const (
 
 	// sweepEvery is how often subscriptions are looked through for old ones.
 	sweepEvery = 500 * time.Millisecond
+
+	// refusedFor is how long a channel is not asked for again that was not permitted.
+	refusedFor = 30 * time.Second
 )
 
 // A watcher keeps one subscription connection for all names of a node. Two
@@ -41,13 +44,19 @@ type watcher struct {
 	topics  map[string]*topic // by channel
 	started bool
 	closed  bool
+
+	// A server refuses all channels of a command for one that the user may not use.
+	// From the first time on each has a command of its own.
+	apart bool
+	asked []string // those of these that are not answered, in their order
 }
 
 // A topic is one channel.
 type topic struct {
 	watches   map[*watch]struct{}
-	asked     bool // SUBSCRIBE was sent on the present connection
-	confirmed bool // and answered
+	asked     bool      // SUBSCRIBE was sent on the present connection
+	confirmed bool      // and answered
+	refused   time.Time // or not permitted
 	left      time.Time
 }
 
@@ -211,6 +220,7 @@ func (w *watcher) idle() bool {
 func (w *watcher) lost() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.asked = nil
 	for channel, t := range w.topics {
 		t.asked, t.confirmed = false, false
 		if len(t.watches) == 0 {
@@ -226,13 +236,22 @@ func (w *watcher) session() error {
 	if len(channels) == 0 {
 		return nil
 	}
-	sub, free, err := w.server.route.subscribe(w.server.ctx, channels)
+	first := channels
+	w.mu.Lock()
+	if w.apart {
+		first = channels[:1]
+		w.asked = append(w.asked, first...)
+	}
+	w.mu.Unlock()
+	sub, free, err := w.server.route.subscribe(w.server.ctx, first)
 	if err != nil {
 		return err
 	}
 	broken := make(chan error, 1)
 	go func() { broken <- w.read(sub) }()
-	err = w.keep(sub, broken)
+	if err = w.subscribe(sub, channels[len(first):]); err == nil {
+		err = w.keep(sub, broken)
+	}
 	free() // ends the reader, if it has not ended
 	return errors.Join(err, <-broken)
 }
@@ -273,8 +292,22 @@ func (w *watcher) adjust(sub *redis.PubSub) error {
 			return err
 		}
 	}
-	if len(add) > 0 {
-		return sub.Subscribe(within(time.Second), add...)
+	return w.subscribe(sub, add)
+}
+
+func (w *watcher) subscribe(sub *redis.PubSub, channels []string) error {
+	w.mu.Lock()
+	each := len(channels)
+	if w.apart {
+		each = 1
+		w.asked = append(w.asked, channels...)
+	}
+	w.mu.Unlock()
+	for len(channels) > 0 {
+		if err := sub.Subscribe(within(time.Second), channels[:each]...); err != nil {
+			return err
+		}
+		channels = channels[each:]
 	}
 	return nil
 }
@@ -292,6 +325,9 @@ func (w *watcher) changes() (add, drop []string) {
 		case !t.asked:
 			t.asked = true
 			add = append(add, channel)
+		case !t.refused.IsZero() && time.Since(t.refused) > refusedFor:
+			t.refused = time.Now()
+			add = append(add, channel)
 		}
 	}
 	return add, drop
@@ -301,6 +337,9 @@ func (w *watcher) changes() (add, drop []string) {
 func (w *watcher) read(sub *redis.PubSub) error {
 	for {
 		msg, err := sub.ReceiveTimeout(context.Background(), quietLimit)
+		if err != nil && w.refused(err) {
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -315,16 +354,44 @@ func (w *watcher) read(sub *redis.PubSub) error {
 	}
 }
 
+// refused notes that the server does not permit a channel. It reports whether it is known
+// which, so that the session can go on for the others.
+func (w *watcher) refused(err error) bool {
+	if !fromServer(err) || !strings.HasPrefix(err.Error(), "NOPERM") || !strings.Contains(err.Error(), "channel") {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.apart || len(w.asked) == 0 {
+		w.apart = true
+		return false
+	}
+	channel := w.asked[0]
+	w.asked = w.asked[1:]
+	if t := w.topics[channel]; t != nil {
+		if t.refused.IsZero() {
+			w.server.log.Warn("channel is not permitted: those who wait for it ask from time to time", "channel", channel, "err", serverError(err))
+		}
+		t.refused = time.Now()
+	}
+	return true
+}
+
 // wake calls the watches of a channel, with a message or with none: its subscription
 // has begun.
 func (w *watcher) wake(channel, message string) {
 	w.mu.Lock()
+	if message == "" && len(w.asked) > 0 && w.asked[0] == channel {
+		w.asked = w.asked[1:]
+	}
 	t := w.topics[channel]
 	if t == nil {
 		w.mu.Unlock()
 		return
 	}
-	t.confirmed = t.confirmed || message == ""
+	if message == "" {
+		t.confirmed, t.refused = true, time.Time{}
+	}
 	list := slices.Collect(maps.Keys(t.watches))
 	w.mu.Unlock()
 	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })

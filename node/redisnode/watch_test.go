@@ -1,13 +1,18 @@
 package redisnode_test
 
 import (
+	"fmt"
+	"log/slog"
 	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/redisnode"
 )
 
 // A listener counts the wakes of one watch.
@@ -163,5 +168,33 @@ func TestStopIsFinal(t *testing.T) {
 		if wrong.Load() {
 			t.Fatal("woken after stop had returned")
 		}
+	}
+}
+
+// A channel that is not permitted is missed by those who watch it, and by nobody else.
+func TestForbiddenChannel(t *testing.T) {
+	p := newServer(t)
+	p.do("acl", "setuser", "locker", "on", ">pw", "resetchannels", "~*", "+@all", "&redisson_lock__channel:{nightly*")
+	var said safeBuffer
+	n := wrap(t, redis.NewClient(&redis.Options{Addr: p.addr, Username: "locker", Password: "pw"}),
+		redisnode.Options{Logger: slog.New(slog.NewTextHandler(&said, nil))})
+	daily, nightly := make(chan bool, 1000), make(chan bool, 1000)
+	stop := n.Watch("daily", node.Exclusive, func() { daily <- true })
+	defer stop()
+	for i := range 5 {
+		defer n.Watch(fmt.Sprint("nightly", i), node.Exclusive, func() { nightly <- true })()
+	}
+	for range 5 {
+		<-nightly // all have begun
+	}
+	for range 50 {
+		p.do("publish", node.Channel("nightly3"), "0")
+		<-nightly
+	}
+	if len(daily) > 0 {
+		t.Error("woken by what is not permitted")
+	}
+	if text := said.String(); strings.Count(text, "channel is not permitted") != 1 || !strings.Contains(text, "daily") {
+		t.Errorf("the log has %q", text)
 	}
 }
