@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +20,7 @@ import (
 const actAsProgram = "REDQUORUM_TEST_ACTS_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(actAsProgram) != "" || slices.Equal(os.Args[1:], []string{wardenVerb}) {
+	if os.Getenv(actAsProgram) != "" || len(os.Args) > 1 && (os.Args[1] == wardenVerb || os.Args[1] == gateVerb) {
 		os.Unsetenv(actAsProgram)
 		main()
 	}

@@ -32,13 +32,13 @@ COMMAND runs in a process group of its own, with the standard streams passed
 through. In its environment are REDQUORUM_NAME (several with commas between),
 REDQUORUM_TOKEN (a fencing token: higher than that of every earlier holder, or of
 every earlier writer with --read) and REDQUORUM_OWNER; REDQUORUM_NODES is removed
-from it, for the passwords. INT, TERM, HUP and QUIT are passed on to the
-group. If the lock cannot be renewed, or --max-hold is near, the group gets TERM
-while there is time left, and KILL before the lease ends, so that nothing of it runs
-without the lock. A second process sees to that, too, should this one be stopped or
-killed; what has left the group (setsid) is out of reach. What COMMAND leaves behind
-in the background when it ends by itself is not waited for. Where standard input and output are a terminal COMMAND
-gets it, without Ctrl-Z.
+from it, for the passwords. INT, TERM, HUP and QUIT are passed on to the group.
+If the lock cannot be renewed, or --max-hold is near, the group gets TERM while
+there is time left, and KILL before the lease ends, so that nothing of it runs
+without the lock. A second process sees to that where this one is stopped or
+killed; what has left the group, by setsid, is out of reach. What COMMAND leaves
+behind in the background when it ends by itself is not waited for. Where standard
+input and output are a terminal COMMAND gets it, without Ctrl-Z.
 
 Exit status: that of COMMAND (128 + the signal if one killed it), or
   69   too few nodes answered, or had a vote, for anybody to get the lock
@@ -272,19 +272,24 @@ func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease, troub
 	defer signal.Stop(signals)
 
 	handle := lease.Handle()
-	cmd := exec.Command(path, f.command[1:]...)
-	cmd.Args[0] = f.command[0]
+	cmd, begin, err := behindGate(path, f.command)
+	if err != nil {
+		fmt.Fprintf(c.stderr, "redquorum run: %v\n", err)
+		return exitError
+	}
+	defer begin.Close()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, c.stdout, c.stderr
 	cmd.Env = append(withoutNodes(os.Environ()), "REDQUORUM_NAME="+strings.Join(lease.Names(), ","),
 		fmt.Sprintf("REDQUORUM_TOKEN=%d", handle.Token), "REDQUORUM_OWNER="+handle.Owner)
 	cmd.WaitDelay = time.Second // for pipes that are held open by what is left in the background
 	warden, err := startWarden(c.stderr)
 	if err != nil {
-		fmt.Fprintf(c.stderr, "redquorum run: the process cannot be started that ends the command should this one not: %v\n", err)
+		fmt.Fprintf(c.stderr, "redquorum run: %v\n", err)
 		return exitError
 	}
 	defer warden.dismiss()
 	group, err := startGroup(cmd)
+	_ = cmd.ExtraFiles[0].Close()
 	if err != nil {
 		return c.failCommand(f.command[0], err)
 	}
@@ -298,6 +303,7 @@ func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease, troub
 	}
 	term, kill := margins(shortest)
 	warden.watch(group.id, lease.Remaining()-kill/2)
+	_, _ = begin.Write([]byte{1}) // it fails only if the process was killed
 	warned := false
 	look := time.NewTicker(max(kill/4, time.Millisecond))
 	defer look.Stop()

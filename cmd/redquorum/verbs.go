@@ -64,6 +64,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	switch name {
 	case wardenVerb:
 		return wardenMain(os.Stdin, stderr)
+	case gateVerb:
+		return gateMain(&command{args: rest, stdout: stdout, stderr: stderr})
 	case "-version", "--version":
 		name = "version"
 	case "help", "-h", "-help", "--help":

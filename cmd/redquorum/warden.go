@@ -23,8 +23,11 @@ type warden struct {
 	until clock.Instant // what it was told last
 }
 
-// wardenVerb is not for people.
-const wardenVerb = "warden"
+// What processes of this program call each other with. It is not for people.
+const (
+	wardenVerb = "warden"
+	gateVerb   = "gate"
+)
 
 func startWarden(stderr io.Writer) (*warden, error) {
 	path, err := os.Executable()
@@ -108,4 +111,31 @@ func (o *order) carryOut(stderr io.Writer, why string) {
 	if o.group != 0 && syscall.Kill(-o.group, syscall.SIGKILL) == nil {
 		fmt.Fprintf(stderr, "redquorum run: what is left of the command is killed: %s\n", why)
 	}
+}
+
+// behindGate makes a process that becomes the command when begin is written to, and ends
+// when it is closed before that. So the warden knows of it before it does anything.
+func behindGate(path string, command []string) (cmd *exec.Cmd, begin *os.File, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, nil, err
+	}
+	gate, begin, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	cmd = exec.Command(self, append([]string{gateVerb, path}, command...)...)
+	cmd.ExtraFiles = []*os.File{gate}
+	return cmd, begin, nil
+}
+
+// gateMain is the process that becomes the command.
+func gateMain(c *command) int {
+	const gate = 3 // the first of ExtraFiles
+	if n, _ := os.NewFile(gate, "gate").Read(make([]byte, 1)); n == 0 {
+		return exitError // redquorum was killed
+	}
+	syscall.CloseOnExec(gate)
+	path, command := c.args[0], c.args[1:]
+	return c.failCommand(command[0], syscall.Exec(path, command, os.Environ()))
 }
