@@ -195,7 +195,9 @@ func TestParseErrors(t *testing.T) {
 		{"colour red", `unknown word "colour"`},
 		{"lock lease", `lock: want word=value, have "lease"`},
 		{"lock leash=1s", `lock: unknown setting "leash"`},
-		{"lock lease=2s", "want 0 < lease <= maxlease"},
+		{"lock lease=2s maxlease=1s", "want 0 < lease <= maxlease"},
+		{"nodes 3\nclients 2\nnodes 5", "line 4: \"nodes\" is there already"},
+		{"length 1s\nat 2s flush n1", "the part with faults is over by then: length is 1s"},
 		{"lock guard=yes", `lock guard: want on or off, have "yes"`},
 		{"lock drift=50%", "lock drift is 50%"},
 		{"lock drift=1", `want a percentage such as 0.5%, have "1"`},
@@ -301,5 +303,16 @@ func TestDrop(t *testing.T) {
 	}
 	if want := []string{"0s cut c2-n2", "2s pause c2 for 1s", "3s cut c*-n*"}; !slices.Equal(got, want) || p.Check() != nil {
 		t.Errorf("got %q, want %q; %v", got, want, p.Check())
+	}
+}
+
+// A plan need not tell the longest lease.
+func TestMaxLeaseIsNoShorterThanTheLease(t *testing.T) {
+	for lock, want := range map[string]time.Duration{"": time.Second, "lock lease=2s": 2 * time.Second, "lock lease=100ms": time.Second,
+		"lock maxlease=9s": 9 * time.Second} {
+		p, err := faults.Parse("redquorum plan 1\n" + lock)
+		if err != nil || p.Lock.MaxLease != want {
+			t.Errorf("%q: %v, %v; want %v", lock, p, err, want)
+		}
 	}
 }

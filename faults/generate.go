@@ -40,6 +40,7 @@ func Generate(seed uint64, profile Profile) *Plan {
 	g.configure(p)
 	g.add(p, profile)
 	(&generator{state: ^seed}).kinds(p)
+	p.Events = slices.DeleteFunc(p.Events, func(e Event) bool { return e.At > p.Length }) // of what rolls on to the end
 	slices.SortStableFunc(p.Events, func(a, b Event) int { return int(min(1, max(-1, a.At-b.At))) })
 	return p
 }

@@ -14,6 +14,8 @@ import (
 // what was wanted, and what was there.
 func Parse(text string) (*Plan, error) {
 	p := New(5, 3)
+	p.Lock.MaxLease = 0 // until it is known whether the plan tells
+	told := make(map[string]bool)
 	lines := bufio.NewScanner(strings.NewReader(text))
 	headed := false
 	for n := 1; lines.Scan(); n++ {
@@ -32,15 +34,23 @@ func Parse(text string) (*Plan, error) {
 			headed = true
 			continue
 		}
-		if err := p.parse(words); err != nil {
+		err := p.parse(words)
+		if single := slices.ContainsFunc(p.scalars(), func(f field) bool { return f.key == words[0] }); single && told[words[0]] && err == nil {
+			err = fmt.Errorf("%q is there already", words[0])
+		}
+		if err != nil {
 			return nil, fmt.Errorf("plan, line %d: %w", n, err)
 		}
+		told[words[0]] = true
 	}
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("plan: %w", err)
 	}
 	if !headed {
 		return nil, fmt.Errorf("plan: it is empty; the first line must be \"redquorum plan %d\"", Format)
+	}
+	if p.Lock.MaxLease == 0 {
+		p.Lock.MaxLease = max(New(5, 3).Lock.MaxLease, p.Lock.Lease)
 	}
 	slices.SortStableFunc(p.Events, func(a, b Event) int { return int(min(1, max(-1, a.At-b.At))) })
 	return p, p.Check()
@@ -631,6 +641,8 @@ func (p *Plan) checkEvent(e Event) error {
 		return fmt.Errorf("want nodes or clients")
 	case e.At < 0:
 		return fmt.Errorf("its time is negative")
+	case e.At > p.Length:
+		return fmt.Errorf("the part with faults is over by then: length is %s", formatDuration(p.Length))
 	case e.For < 0:
 		return fmt.Errorf("it lasts a negative time")
 	case (e.Verb == Pause || e.Verb == Suspend || e.Verb == Block || e.Verb == Strobe) && e.For == 0:

@@ -431,7 +431,7 @@ func (k *checker) backed(h *holder, when string) {
 		}
 		switch {
 		case have < need:
-			w.fail("I2", fmt.Sprintf("%s holds %q, but only %d nodes keep others from it, %s; it takes %d", h.c.name, name, have, when, need))
+			w.fail("I2", fmt.Sprintf("%s holds %q, but only %d of %d nodes keep others from it, %s; it takes %d", h.c.name, name, have, len(nodes), when, need))
 		case have == need:
 			w.sometimes(BarelyBacked)
 		}

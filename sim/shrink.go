@@ -80,9 +80,9 @@ func (s *shrinker) dropEvents() (changed bool) {
 func (s *shrinker) shorten() (changed bool) {
 	if v := Run(s.best, nil, s.options...).Worst(); v != nil && v.At < s.best.Length {
 		at := v.At.Truncate(time.Millisecond) + time.Millisecond
-		changed = s.try(func(p *faults.Plan) { p.Length = at })
+		changed = s.try(func(p *faults.Plan) { shorten(p, at) })
 	}
-	for s.best.Length > time.Millisecond && s.try(func(p *faults.Plan) { p.Length /= 2 }) {
+	for s.best.Length > time.Millisecond && s.try(func(p *faults.Plan) { shorten(p, p.Length/2) }) {
 		changed = true
 	}
 	return changed
@@ -133,4 +133,10 @@ func (s *shrinker) simplify() (changed bool) {
 		}
 	}
 	return changed
+}
+
+// shorten ends the part with faults earlier, and leaves out what comes after it.
+func shorten(p *faults.Plan, length time.Duration) {
+	p.Length = length
+	p.Events = slices.DeleteFunc(p.Events, func(e faults.Event) bool { return e.At > length })
 }

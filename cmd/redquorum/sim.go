@@ -33,8 +33,8 @@ usage: redquorum sim [explore flags]
        redquorum sim run --seed N        one run, with everything that happens
        redquorum sim explore             many runs, until one goes wrong
        redquorum sim shrink PLAN         the smallest plan that fails in the same way
-       redquorum sim replay PLAN         a run of a plan, in the language that
-                                         go doc github.com/redquorum/redquorum/faults has
+       redquorum sim replay PLAN         a run of a plan
+       redquorum sim manual              the language of plans
        redquorum sim verify              does a plan always give the same run?
        redquorum sim scenario S24        one of sixty ways to fail, told and run
        redquorum sim matrix              all of them, with and without protections
@@ -81,6 +81,7 @@ func simWords() []verb {
 		{"explore", "", simExplore},
 		{"shrink", "", simShrink},
 		{"replay", "", simReplay},
+		{"manual", "", simManualVerb},
 		{"verify", "", simVerify},
 		{"scenario", "", simScenario},
 		{"matrix", "", simMatrix},
@@ -264,9 +265,9 @@ usage: redquorum sim explore [--seeds A-B] [--for TIME] [--jobs N] [--bugs N] [-
 
 Draws a plan from each seed, runs it, and stops at the first violation that is a
 bug: that is shrunk, told, and written to a file, with the command that plays it
-again. With --bugs it goes on to find so many, each with a file of its own. At the
-end it says how often each situation occurred that a lock has to
-live through; 20000 seeds or more that miss one fail.
+again. With --bugs it goes on to find so many, each with a file of its own. If it
+finds none it says how often each situation occurred that a lock has to live
+through; 20000 seeds or more that miss one fail.
 
 Exit status: 0 sound, 1 safety broken or a situation missed, 3 liveness broken,
 2 usage, 5 a file could not be written.
@@ -417,6 +418,10 @@ func writeReport(w io.Writer, r *sim.Report) error {
 		r.Seeds, r.Events, r.Grants, sim.Years(r.Virtual), r.Wall.Round(10*time.Millisecond), float64(r.Seeds)/r.Wall.Seconds())
 	if r.Outside > 0 {
 		fmt.Fprintf(&b, "%d runs went wrong after they had left what a lock with a lease can stand, as is expected\n", r.Outside)
+	}
+	if len(r.Found) > 0 { // then it is that which matters
+		_, err := io.WriteString(w, b.String())
+		return err
 	}
 	fmt.Fprintf(&b, "\nsituations, and in how many runs they occurred\n")
 	for m, n := range r.Reached {

@@ -6,9 +6,14 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"go/doc/comment"
+	"go/parser"
+	"go/token"
 	"io"
+	"maps"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -82,8 +87,8 @@ const simReplayManual = `
 usage: redquorum sim replay PLAN [flags]
 
 Runs the plan in the file PLAN, or - for the standard input, and prints what
-happens: see redquorum sim run. The language of plans is at
-go doc github.com/redquorum/redquorum/faults, and in what sim run prints.
+happens: see redquorum sim run. The language of plans is in redquorum sim manual,
+and in what sim run prints.
 
 Clients with steps do these; those without do random work, and need the locks for
 that when the faults are over: what a step has locked has to be unlocked, or to
@@ -310,5 +315,37 @@ func simVerify(ctx context.Context, c *command) int {
 	if different > 0 {
 		return exitNotDeterministic
 	}
+	return exitOK
+}
+
+const simManualManual = `
+usage: redquorum sim manual
+
+Prints the language in which plans are written, and a plan that says what a plan
+need not say.
+
+example:
+  redquorum sim manual | less
+`
+
+func simManualVerb(_ context.Context, c *command) int {
+	fs := c.flags("sim manual", simManualManual)
+	if status, ok := c.parse(fs); !ok {
+		return status
+	}
+	if fs.NArg() > 0 {
+		return c.fail("sim manual", leftOver(fs.Arg(0)))
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), "doc.go", faults.Doc, parser.ParseComments)
+	if err != nil {
+		return c.fail("sim manual", err)
+	}
+	_, language, _ := strings.Cut(file.Doc.Text(), "# The language\n")
+	links := comment.Parser{LookupSym: func(_, _ string) bool { return true }} // so that they lose their brackets
+	fmt.Fprintf(c.stdout, "%s\nMistakes:\n\n", (&comment.Printer{}).Text(links.Parse(language)))
+	for _, m := range slices.Sorted(maps.Keys(faults.Mistakes)) {
+		fmt.Fprintf(c.stdout, "\t%-13s %s\n", m, faults.Mistakes[m])
+	}
+	fmt.Fprintf(c.stdout, "\nNew, for 5 nodes and 3 clients:\n\n%s", faults.New(5, 3))
 	return exitOK
 }

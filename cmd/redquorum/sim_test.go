@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/redquorum/redquorum/faults"
 )
 
 func TestSimUsageErrors(t *testing.T) {
@@ -41,7 +43,7 @@ func TestSimUsageErrors(t *testing.T) {
 	want(t, exitUsage, `there is no scenario "S99"`, "sim", "scenario", "S99")
 	want(t, exitUsage, "the scenario's name, such as S24, or list, is missing", "sim", "scenario")
 	want(t, exitUsage, "it must be redquorum, plain or mistaken", "sim", "scenario", "S24", "--client", "rust")
-	for _, word := range []string{"run", "explore", "shrink", "replay", "verify", "scenario", "matrix"} {
+	for _, word := range []string{"run", "explore", "shrink", "replay", "verify", "scenario", "matrix", "manual"} {
 		long := want(t, exitOK, "example:\n  redquorum sim "+word, "sim", word, "--help")
 		if got := want(t, exitOK, "example:", "help", "sim", word); got != long {
 			t.Errorf("help sim %s differs from --help", word)
@@ -74,6 +76,7 @@ func TestSimFindsShrinksAndReplays(t *testing.T) {
 	if !ok {
 		t.Fatal(out)
 	}
+	command, _, _ = strings.Cut(command, "\n") // others may be found at the same time
 	again := strings.Fields(command)
 	want(t, exitUnsound, "violated at", again...)
 	want(t, exitUnsound, "unsafe:", append(again, "--brief")...)
@@ -147,5 +150,17 @@ func TestSimSound(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &r); err != nil || r.Seeds != 20 || r.Violations == nil || r.Sometimes["a vote was split"] == 0 ||
 		r.VirtualSeconds < 20 || r.SeedsPerSecond <= 0 {
 		t.Errorf("%v: %s", err, stdout)
+	}
+}
+
+// The manual ends in a plan, which is one.
+func TestSimManual(t *testing.T) {
+	out := want(t, exitOK, "crash NODES durable", "sim", "manual")
+	_, plan, ok := strings.Cut(out, "redquorum plan")
+	if _, err := faults.Parse("redquorum plan" + plan); !ok || err != nil {
+		t.Errorf("%v in\n%s", err, out)
+	}
+	if strings.Contains(out, "[New]") {
+		t.Error("it has the marks of a comment in a program")
 	}
 }

@@ -1,0 +1,106 @@
+// Package faults is failures as data.
+//
+// A [Plan] says everything that one run needs: how many nodes and clients there
+// are, what the clients do, how the network behaves, what is assumed, and what
+// goes wrong when. It is a text that a person writes and reads:
+//
+//	redquorum plan 1
+//	nodes 5
+//	clients 2
+//	length 3s
+//	lock lease=1s timeout=50ms guard=off
+//	network delay=1ms
+//	at 0s cut c1-n4,n5
+//	at 1ms lock c1 x
+//	at 40ms crash n3 empty
+//	at 50ms restart n3
+//	at 60ms lock c2 x
+//
+// [Parse] reads it, [Plan.String] writes it, and each undoes the other.
+// [Generate] draws a plan from a seed.
+//
+// The words are those of a deployment and not of a simulator: the same plan can
+// be carried out on real servers, with a proxy on the links and signals to the
+// processes.
+//
+// # The language
+//
+// The first line names the format. Each further line is one setting; # begins a
+// comment. What is left out is as in [New], and maxlease is no shorter than lease.
+//
+//	seed N        of everything that is left to chance
+//	nodes N       n1, n2, ...
+//	clients N     c1, c2, ...: each is a process with clocks of its own
+//	length TIME   how long faults happen; then a majority of the nodes is healed,
+//	              what else is broken stays so, and everybody must get the lock
+//	lock ...      client=redquorum|plain lease= maxlease= timeout= poll= grace=
+//	              drift=1% guard=on|off renew=on|off maxhold= fence=on|off
+//	              need=N, how many nodes must grant; 0 is a majority
+//	              mistake=, which a plain client makes: see Mistakes
+//	work ...      what clients without steps do: names=N tasks=N hold=RANGE
+//	              think=RANGE try= fixed= long= extend= cancel= nest= close=
+//	              drop=, each a share such as 30%; and of what kind their locks
+//	              are: read= and write= of all, fair= of the others, down= of
+//	              those to write, that go on to read; several=, of all the names
+//	              at once, joint=, of one name here and the name far, which is on
+//	              all nodes but the last two, as one
+//	network delay=RANGE   one way, on every link
+//	assume drift=1%       how much a client's and a node's clock may differ in rate
+//	at TIME VERB TARGET [ARGUMENTS] [for TIME]
+//
+// A time is 1.5s or 200us, a range 1ms..5ms. Links are written c1-n4,n5, with >
+// instead of - for the way to the node alone, < for the way back; c* and n* are
+// all. With "for" a fault ends by itself.
+//
+//	cut LINKS                     nothing gets through
+//	delay LINKS RANGE             everything takes so much longer
+//	loss LINKS SHARE              a share is lost
+//	duplicate LINKS SHARE RANGE   a share comes again, so much later
+//	reorder LINKS SHARE           a share is overtaken
+//	hold LINKS [acquire|release|extend] [N]   commands, or N of them, are kept
+//	release LINKS                 what is held goes on
+//	deafen LINKS                  notices of releases are lost
+//	heal [LINKS]                  ends all of these
+//	crash NODES durable|second|empty|replica   what they come back with: all, all
+//	                              but the last second, nothing; or a replica takes
+//	                              over, which lacks the last second too
+//	restart NODES                 they come back
+//	slow NODES RANGE              each command takes so long
+//	block NODES for TIME          a script runs, and nothing else
+//	evict NODES, flush NODES      the locks, or all keys, are gone
+//	scriptflush NODES             the scripts are
+//	alias NODES                   they are one server, each a database of it: what
+//	                              happens to one does to all; only at 0s
+//	pause PROCS for TIME          stopped; the clocks run. PROCS: nodes or clients
+//	suspend PROCS for TIME        the machine sleeps
+//	skew PROCS TIME               the time of day is that far off
+//	step PROCS TIME               it jumps
+//	rate PROCS SHARE              all clocks run that much faster
+//	strobe PROCS TIME PERIOD for TIME   the time of day jumps to and fro
+//	kill CLIENTS, start CLIENTS
+//	view CLIENTS NODES            they were given these nodes alone; only at 0s
+//	clone CLIENTS                 they draw the same random numbers; only at 0s
+//
+// Steps of clients are done in their order, each at its time or when the one
+// before has ended:
+//
+//	lock CLIENTS NAMES [lease=TIME|fixed=TIME] [read|write|fair]   acquire, and
+//	                              wait for it; several names are x,y
+//	try CLIENTS NAMES ...         the same without waiting
+//	downgrade CLIENTS             go on to read what was locked to write
+//	check CLIENTS                 ask the lease whether it is valid
+//	write CLIENTS [TIME]          write to the resource, if the last check, or
+//	                              one made now, says so; it arrives so much later
+//	extend CLIENTS TIME, unlock CLIENTS
+//	cancel CLIENTS                end the acquisition under way
+//
+// A client with steps keeps what it has locked until it unlocks it or the lease
+// ends; with renew=on that is for ever, and then others wait in vain.
+package faults
+
+import _ "embed"
+
+// Doc is the source of this package's documentation, which has the language of plans.
+//
+//go:embed doc.go
+var Doc string
