@@ -12,9 +12,10 @@ import (
 
 // This file is about what a waiter does between two attempts.
 
-// wasFree returns the nodes on which the name was free at the last attempt, and
-// those of them that have no vote.
-func (w *waiter) wasFree() (free, mute nodeSet) {
+// wasFree returns the nodes on which the name was free at the last attempt, those of
+// them that have no vote, and those whose notices may be of this waiter's own release:
+// also where no answer was waited for.
+func (w *waiter) wasFree() (free, mute, own nodeSet) {
 	for i, b := range w.ballots {
 		// Of one that is listed twice, the notices are of this waiter's own releases.
 		silent := b.vote == Abstaining || errors.Is(b.err, ErrSameServer)
@@ -24,8 +25,11 @@ func (w *waiter) wasFree() (free, mute nodeSet) {
 		if b.vote == Granted || silent || b.stale {
 			free.add(i)
 		}
+		if b.vote == Pending {
+			own.add(i)
+		}
 	}
-	return free, mute
+	return free, mute, own | free
 }
 
 // refusals is how many nodes had the name for somebody else at the last attempt, and
@@ -122,7 +126,7 @@ func (w *waiter) rest(ctx context.Context) bool {
 		case l.clock.Now() >= w.deadline:
 			return false // though notices have come
 		}
-		free, mute := w.wasFree()
+		free, mute, own := w.wasFree()
 		noticed, handed := nodeSet(w.noticed.Load()), w.handedBy()
 		told := nodeSet(w.told.Load()) | handed
 		if now := l.clock.Now(); handed != 0 && giveBack == clock.Never { // from the others it must come now
@@ -132,7 +136,7 @@ func (w *waiter) rest(ctx context.Context) bool {
 		switch {
 		case handed.len() >= l.need: // by one release or by several, it is for this waiter to ask
 			return true
-		case (noticed|told)&^free == 0: // no news: these notices are of this waiter's own release
+		case (noticed|told)&^own == 0: // no news
 		case handed != 0 && l.clock.Now() < handing:
 			// Some nodes may be a turn ahead, and have told it before. To ask now would be
 			// to give back what comes, and keep them ahead for the next.
