@@ -90,7 +90,11 @@ func (e *Error) Error() string {
 			pending++
 		}
 	}
-	fmt.Fprintf(&b, ": %d of %d nodes granted, %d needed", granted, len(e.Nodes), e.Need)
+	did := "granted"
+	if e.Op == "release" || e.Op == "break" {
+		did = "confirmed"
+	}
+	fmt.Fprintf(&b, ": %d of %d nodes %s, %d needed", granted, len(e.Nodes), did, e.Need)
 	for _, n := range e.Nodes {
 		if n.Vote != Granted && n.Vote != Pending {
 			fmt.Fprintf(&b, "; %s", n)
@@ -108,9 +112,12 @@ func (n NodeVote) String() string {
 	case n.Err != nil:
 		return s + ": " + n.Err.Error()
 	case n.For < 0:
-		return s + " for ever"
+		s += " for ever"
 	case n.For > 0:
-		return s + " for " + n.For.Round(time.Millisecond).String()
+		s += " for " + n.For.Round(time.Millisecond).String()
+	}
+	if n.Vote == Abstaining {
+		s += ", as it has restarted"
 	}
 	return s
 }

@@ -97,8 +97,9 @@ type Options struct {
 	// Observer is told what happens. May be nil.
 	Observer Observer
 
-	// Logger gets lost leases as errors, and as warnings nodes that fail or recover,
-	// and leases that have reached their MaxHold. Its handler must not block: leases end one after the other.
+	// Logger gets lost leases as errors. Warnings are of nodes that fail, that have no
+	// vote because they have restarted or are listed twice, and of leases that have
+	// reached their MaxHold. Its handler must not block: leases end one after the other.
 	// Nil means no log.
 	Logger *slog.Logger
 

@@ -381,7 +381,12 @@ func (l *Locker) learn(i int, life *node.Life) {
 				twin = int32(b)
 			}
 		}
-		l.seen[a].twin.Store(twin)
+		if was := l.seen[a].twin.Swap(twin); twin > was {
+			l.opts.Logger.Warn("two nodes are one server, and have no vote", "node", l.nodes[a].Name(), "other", l.nodes[twin].Name())
+		}
+	}
+	if wait := l.abstains(l.clock.Now(), life); wait > 0 {
+		l.opts.Logger.Warn("server has restarted, and has no vote yet", "node", l.nodes[i].Name(), "for", wait.Round(time.Millisecond))
 	}
 }
 

@@ -3,6 +3,8 @@ package quorum_test
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -225,11 +227,15 @@ func TestSameServerTwiceIsRefused(t *testing.T) {
 		life := &node.Life{ID: "one", Born: -clock.Instant(time.Hour)}
 		w.nodes[0].SetLife(life)
 		w.nodes[1].SetLife(&node.Life{ID: "one", Born: life.Born})
-		l := w.locker(quorum.Options{})
+		var log strings.Builder
+		l := w.locker(quorum.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		must[*quorum.Report](t)(l.Inspect(background, "x")) // the servers are met
 		_, err := l.Lock(background, "x")
 		if !errors.Is(err, quorum.ErrSameServer) {
 			t.Errorf("got %v", err)
+		}
+		if n := strings.Count(log.String(), "two nodes are one server"); n == 0 || n > 2 { // each is told of, once
+			t.Errorf("it is told of %d times:\n%s", n, log.String())
 		}
 		if n := w.locked("x"); n != 0 {
 			t.Errorf("%d nodes have the key", n)
