@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 
+	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 )
 
@@ -43,6 +45,9 @@ func breakVerb(ctx context.Context, c *command) int {
 		return c.fail("break", err)
 	}
 	broken, err := l.ForceUnlock(ctx, name)
+	if errors.Is(err, node.ErrWrongType) {
+		err = fmt.Errorf("%w; what is no lock is not removed: if nobody needs it, use DEL on each server", err)
+	}
 	if err != nil {
 		return c.fail("break", err)
 	}

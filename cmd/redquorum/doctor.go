@@ -151,12 +151,20 @@ func examine(ctx context.Context, o *redis.Options, name string, maxLease time.D
 	client := redis.NewClient(o)
 	defer client.Close()
 	p := &patient{Node: o.Addr}
+	if o.DB != 0 {
+		p.Node += "/" + strconv.Itoa(o.DB)
+	}
 	if err := p.pulse(ctx, client); err != nil {
 		p.mute = true
 		var said redis.Error
-		if errors.As(err, &said) {
+		switch {
+		case errors.As(err, &said) && strings.Contains(err.Error(), "DB index"):
+			p.add(warning, "not usable: "+err.Error(), "it has no vote", "correct the number of the database at the end of its URL")
+		case errors.As(err, &said):
 			p.add(warning, "not usable: "+err.Error(), "it has no vote", "check the user and password in its URL, and the user's rights")
-		} else {
+		case o.TLSConfig != nil:
+			p.add(warning, "not reachable with TLS: "+err.Error(), "it has no vote", "start it, or mend the way to it; if it does not speak TLS its URL begins with redis://")
+		default:
 			p.add(warning, "not reachable: "+err.Error(), "it has no vote", "start it, or mend the way to it")
 		}
 		return p
@@ -415,8 +423,8 @@ func conclude(patients []*patient) diagnosis {
 	}
 	switch {
 	case n%2 == 0:
-		d.Findings = append(d.Findings, finding{"", warning, count(n),
-			fmt.Sprintf("they survive no more failures than %s would, and the library refuses them", count(n-1)), "add a node or leave one out"})
+		d.Findings = append(d.Findings, finding{"", unsafe, count(n),
+			fmt.Sprintf("they survive no more failures than %s would, and the library refuses them unless told otherwise", count(n-1)), "add a node or leave one out"})
 	case n < 3:
 		d.Findings = append(d.Findings, finding{"", warning, "a single node", "when it is down nobody gets a lock", "use three or five independent masters"})
 	}

@@ -125,7 +125,7 @@ func TestDoctorSound(t *testing.T) {
 	if r.Verdict != "unsafe" || !r.has(strings.TrimPrefix(twin, "redis://"), "unsafe", "is the same server as "+a.Addr()) || !r.has("", "unsafe", "of 3 nodes 1 can vote") {
 		t.Errorf("twins: %+v", r)
 	}
-	if r = doctor(t, grownUp, a.URL(), b.URL()); r.Verdict != "warnings" || !r.has("", "warning", "2 nodes") {
+	if r = doctor(t, grownUp, a.URL(), b.URL()); r.Verdict != "unsafe" || !r.has("", "unsafe", "2 nodes") {
 		t.Errorf("even: %+v", r)
 	}
 	if r = doctor(t, grownUp, a.URL()); r.Verdict != "warnings" || !r.has("", "warning", "a single node") {

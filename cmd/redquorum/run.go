@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -89,6 +90,11 @@ func runVerb(ctx context.Context, c *command) int {
 	if err != nil {
 		return c.failCommand(f.command[0], err)
 	}
+	longest, err := f.limit()
+	if err != nil {
+		return c.fail("run", err)
+	}
+	f.lease = cmp.Or(f.lease, min(quorum.DefaultLease, cmp.Or(longest, quorum.DefaultMaxLease)))
 	trouble := new(trouble)
 	l, done, err := f.locker(quorum.Options{Lease: f.lease, MaxHold: f.maxHold, Need: f.need, Observer: trouble})
 	if err != nil {
@@ -100,9 +106,6 @@ func runVerb(ctx context.Context, c *command) int {
 	if err != nil {
 		fmt.Fprintf(c.stderr, "redquorum run: %v\n", err)
 		return notAcquired(ctx, err)
-	}
-	if f.lease == 0 {
-		f.lease = quorum.DefaultLease
 	}
 	status = c.supervise(path, &f, lease, trouble)
 	// The command is over, so the caller's signal must not hurry the release.
@@ -165,10 +168,10 @@ func (c *command) runFlags() (f runFlags, status int, ok bool) {
 		err = usageError("--try and --wait exclude each other")
 	case set["wait"] && f.wait < 0:
 		err = usageError("--wait is %v; it must not be negative", f.wait)
-	case set["lease"] && f.lease <= 0:
-		err = usageError("--lease is %v; it must be more than 0", f.lease)
-	case set["max-hold"] && f.maxHold <= 0:
-		err = usageError("--max-hold is %v; it must be more than 0", f.maxHold)
+	case set["lease"] && f.lease < shortest:
+		err = usageError("--lease is %v; it must be at least %v, for the command to be stopped in time", f.lease, shortest)
+	case set["max-hold"] && f.maxHold < shortest:
+		err = usageError("--max-hold is %v; it must be at least %v, for the command to be stopped in time", f.maxHold, shortest)
 	}
 	if err != nil {
 		return f, c.fail("run", err), false
@@ -199,7 +202,11 @@ func (f *runFlags) acquire(ctx context.Context, c *command, l *quorum.Locker, tr
 		defer close(told)
 		for _, name := range f.names {
 			if r, err := l.Inspect(waiting, name); err == nil && waiting.Err() == nil {
-				fmt.Fprintf(c.stderr, "redquorum run: waiting for the lock; ")
+				what := "the lock"
+				if r.Verdict == quorum.VerdictFree { // then it is not that which it waits for
+					what = "nodes, as too few of them answer or have a vote"
+				}
+				fmt.Fprintf(c.stderr, "redquorum run: waiting for %s; ", what)
 				_ = printReport(c.stderr, r, trouble.process())
 			}
 		}
@@ -250,6 +257,9 @@ func (c *command) failCommand(name string, err error) int {
 	return exitNotExecutable
 }
 
+// shortest is the shortest lease in which a command can be stopped before it ends.
+const shortest = 100 * time.Millisecond
+
 // margins says how long before the end of a lease of that length a command gets
 // TERM and KILL. A lease in good health never comes near: it is renewed at a
 // third.
@@ -297,11 +307,11 @@ func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease, troub
 
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	shortest := f.lease
+	whole := f.lease
 	if f.maxHold > 0 {
-		shortest = min(shortest, f.maxHold)
+		whole = min(whole, f.maxHold)
 	}
-	term, kill := margins(shortest)
+	term, kill := margins(whole)
 	warden.watch(group.id, lease.Remaining()-kill/2)
 	_, _ = begin.Write([]byte{1}) // it fails only if the process was killed
 	warned := false

@@ -20,7 +20,8 @@ usage: redquorum status NAME [--nodes URL,...] [--json]
 Asks every node who holds the lock NAME, and changes nothing. The verdict is
 held (one owner has a majority, or each of several readers has), free (nobody has
 it on a majority), contended (neither: owners compete, or something is left over)
-or no-quorum (too few nodes answered).
+or no-quorum (too few nodes answered). FENCE is the highest fencing token that a node
+has seen, also of attempts that failed: the holder's is not above it.
 
 A plain string at the name is a lock as redsync and others make it by SET NX. It
 is shown, with what it has in it, and is none of redquorum's, which neither takes
@@ -85,6 +86,7 @@ type nodeStatusJSON struct {
 	Node       string     `json:"node"`
 	State      string     `json:"state"`
 	Owner      string     `json:"owner"` // several with commas between
+	Owners     []string   `json:"owners"`
 	Mode       string     `json:"mode"`
 	Waiting    []string   `json:"waiting"`
 	TTL        int64      `json:"ttl_ms"` // -1: the key never expires
@@ -98,7 +100,7 @@ func newStatus(r *quorum.Report) statusJSON {
 	s := statusJSON{Name: r.Name, Verdict: r.Verdict, Owner: r.Owner, Owners: list(r.Owners), Mode: r.Mode.String(),
 		Waiting: list(r.Waiting), HeldBy: r.HeldBy, Quorum: r.Quorum}
 	for _, n := range r.Nodes {
-		j := nodeStatusJSON{Node: n.Node, State: n.State, Owner: strings.Join(n.Owners, ","),
+		j := nodeStatusJSON{Node: n.Node, State: n.State, Owner: strings.Join(n.Owners, ","), Owners: list(n.Owners),
 			Mode: n.Mode.String(), Waiting: list(n.Waiting), TTL: n.TTL.Milliseconds(),
 			Fence: n.Fence, String: n.Value, Abstaining: n.Abstains.Milliseconds()}
 		if n.TTL == node.NoExpiry {

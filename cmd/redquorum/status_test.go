@@ -31,6 +31,7 @@ type status struct {
 		Node     string   `json:"node"`
 		State    string   `json:"state"`
 		Owner    string   `json:"owner"`
+		Owners   []string `json:"owners"`
 		Mode     string   `json:"mode"`
 		Waiting  []string `json:"waiting"`
 		TTL      int64    `json:"ttl_ms"`

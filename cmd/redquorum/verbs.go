@@ -96,6 +96,7 @@ func usage(w io.Writer) {
 'redquorum help VERB' has the rest. Nodes are given by --nodes, or by
 REDQUORUM_NODES, as URLs separated by commas:
   redis://host:6379  rediss://user:password@host:6380/0  unix:///run/redis.sock
+or, where there is nothing to add, as host:6379.
 What is special in a user or password is percent-encoded, a comma as %2C.
 
 Start with: redquorum demo
@@ -233,7 +234,11 @@ func (n *nodeFlags) registerEmbedded(fs *flag.FlagSet) {
 func (n *nodeFlags) urls() ([]string, error) {
 	var urls []string
 	for u := range strings.SplitSeq(cmp.Or(n.nodes, os.Getenv("REDQUORUM_NODES")), ",") {
-		if u = strings.TrimSpace(u); u != "" {
+		u = strings.TrimSpace(u)
+		if u != "" && !secretive(u) {
+			u = "redis://" + u // what is left is host:port
+		}
+		if u != "" {
 			urls = append(urls, u)
 		}
 	}
@@ -264,6 +269,7 @@ func (n *nodeFlags) locker(o quorum.Options) (l *quorum.Locker, done func(), err
 	if o.MaxLease, err = n.limit(); err != nil {
 		return nil, nil, err
 	}
+	o.Lease = cmp.Or(o.Lease, min(quorum.DefaultLease, cmp.Or(o.MaxLease, quorum.DefaultMaxLease)))
 	o.NoRestartGuard = n.noGuard
 	nodes, end, err := n.connect()
 	if err != nil {

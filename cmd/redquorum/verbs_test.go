@@ -37,7 +37,9 @@ func TestUsageErrors(t *testing.T) {
 		{"status", "the lock's name is missing"},
 		{"status x", "no nodes"},
 		{"status x y", `"y" is left over`},
-		{"status x --nodes h:6379", "not a URL, such as redis://host:6379"},
+		{"status x --nodes h@h:6379", "not a URL, such as redis://host:6379"},
+		{"run --name x --embedded 1 --lease 10ms -- true", "--lease is 10ms; it must be at least 100ms"},
+		{"run --name x --embedded 1 --max-hold 1ms -- true", "--max-hold is 1ms; it must be at least 100ms"},
 		{"status x --max-lease -1s --nodes redis://h", "--max-lease is -1s"},
 		{"status x --nodes redis://h:1,redis://h:1,redis://h:2", "listed twice"},
 		{"status x --nodes redis://h:1,redis://h:2", "2 nodes survive the loss of no more nodes than 1 would: list an odd number\n"},
@@ -48,7 +50,7 @@ func TestUsageErrors(t *testing.T) {
 		{"doctor", "no nodes"},
 		{"doctor now", `"now" is left over`},
 		{"demo --for 1h", "--for is 1h0m0s"},
-		{"demo --nodes h", "not a URL"},
+		{"demo --nodes h@h", "not a URL"},
 	} {
 		want(t, exitUsage, c.want, strings.Fields(c.args)...)
 	}
