@@ -249,6 +249,9 @@ func (f *flags) check() (err error) {
 	if f.model && !f.isSet("workload") {
 		f.workload, f.measure = "latency", f.isSet("rtt")
 	}
+	if !f.measure && (f.embedded || f.spawn || f.addrs != "") {
+		return usage("--model measures nothing by itself: with --embedded, --spawn or --nodes it takes --rtt")
+	}
 	if f.model && f.measure && !slices.Contains(c.RTT, 0) {
 		c.RTT = append([]time.Duration{0}, c.RTT...) // the machine's own time
 	}

@@ -288,6 +288,7 @@ func TestMainRefuses(t *testing.T) {
 		"--nodes a:1 --n 3":                 "--nodes lists 1",
 		"--nodes a:1,a:1,b:1":               "is there twice",
 		"--nodes redis://u:secret@h:1":      "no password",
+		"--model --spawn":                   "takes --rtt",
 		"--nodes a:1 --spawn":               "exclude each other",
 		"--embedded --spawn":                "exclude each other",
 		"--json --benchstat":                "exclude each other",
