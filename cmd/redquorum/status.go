@@ -21,7 +21,9 @@ Asks every node who holds the lock NAME, and changes nothing. The verdict is
 held (one owner has a majority, or each of several readers has), free (nobody has
 it on a majority), contended (neither: owners compete, or something is left over)
 or no-quorum (too few nodes answered). FENCE is the highest fencing token that a node
-has seen, also of attempts that failed: the holder's is not above it.
+has seen, also of attempts that failed: the holder's is not above it. An owner
+begins with what its process is known by; a command under redquorum run has its own
+in REDQUORUM_OWNER.
 
 A plain string at the name is a lock as redsync and others make it by SET NX. It
 is shown, with what it has in it, and is none of redquorum's, which neither takes
