@@ -3,7 +3,6 @@ package model_test
 import (
 	"errors"
 	"reflect"
-	"slices"
 	"testing"
 	"time"
 
@@ -298,20 +297,5 @@ func TestOriginOfTime(t *testing.T) {
 		if !reflect.DeepEqual(left, wantLeft) {
 			t.Errorf("from %d on: got %+v, want %+v", origin, left, wantLeft)
 		}
-	}
-}
-
-// A name in braces and the same without have one queue.
-func TestTellsWhoWaitsUnderTheOtherSpelling(t *testing.T) {
-	var s model.Server
-	s.Apply(0, acquire("n", "a", 1, time.Second))
-	s.Apply(0, acquire("{n}", "b", 2, time.Second))
-	waits := acquire("{n}", "c", 3, time.Second)
-	waits.Ticket, waits.Waiter, waits.Patience = 1, "w", time.Second
-	s.Apply(0, waits)
-	cmd := acquire("n", "a", 4, 0)
-	cmd.Kind = node.Release
-	if _, published := s.Apply(0, cmd); len(published) != 1 || !slices.Equal(published[0].Line, []string{"w"}) {
-		t.Errorf("published %v, want w in line", published)
 	}
 }
