@@ -29,7 +29,8 @@ func startGroup(cmd *exec.Cmd) (*group, error) {
 	dieWithParent(cmd.SysProcAttr)
 	stdin := int(os.Stdin.Fd())
 	inherited := syscall.SIGTTIN
-	if fg, err := unix.IoctlGetInt(stdin, unix.TIOCGPGRP); err == nil && fg == unix.Getpgrp() && isTerminal(os.Stdout) {
+	_, err := unix.IoctlGetInt(int(os.Stdout.Fd()), unix.TIOCGPGRP)
+	if fg, none := unix.IoctlGetInt(stdin, unix.TIOCGPGRP); none == nil && fg == unix.Getpgrp() && err == nil {
 		g.tty = stdin
 		cmd.SysProcAttr.Foreground, cmd.SysProcAttr.Ctty = true, stdin
 		inherited = syscall.SIGTSTP
@@ -40,6 +41,9 @@ func startGroup(cmd *exec.Cmd) (*group, error) {
 		return nil, err
 	}
 	g.id = cmd.Process.Pid
+	if g.tty >= 0 {
+		signal.Ignore(syscall.SIGTTOU) // or what this process has to say would stop it
+	}
 	return g, nil
 }
 
@@ -51,12 +55,13 @@ func (g *group) signal(s syscall.Signal) {
 // alive reports whether any process of the group is left.
 func (g *group) alive() bool { return syscall.Kill(-g.id, 0) != syscall.ESRCH }
 
-// foregroundBack takes the terminal back.
+// foregroundBack takes the terminal back, unless the shell has done so.
 func (g *group) foregroundBack() {
 	if g.tty < 0 {
 		return
 	}
-	signal.Ignore(syscall.SIGTTOU) // or taking it would stop this process
-	_ = unix.IoctlSetPointerInt(g.tty, unix.TIOCSPGRP, unix.Getpgrp())
+	if fg, err := unix.IoctlGetInt(g.tty, unix.TIOCGPGRP); err == nil && fg == g.id {
+		_ = unix.IoctlSetPointerInt(g.tty, unix.TIOCSPGRP, unix.Getpgrp())
+	}
 	signal.Reset(syscall.SIGTTOU)
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/redis/go-redis/v9"
@@ -15,8 +16,22 @@ import (
 
 func main() {
 	redis.SetLogger(&logging.VoidLogger{}) // what goes wrong is in the verbs' own output
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case wardenVerb:
+			os.Exit(wardenMain(os.Stdin, os.Stderr))
+		case gateVerb:
+			os.Exit(gateMain(os.Args[2:], os.Stderr))
+		}
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), heeded(os.Interrupt, syscall.SIGTERM)...)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
+}
+
+// heeded returns those of the signals that this process was not told to ignore, as nohup
+// does, and shells that run it in the background of a script.
+func heeded(signals ...os.Signal) []os.Signal {
+	return slices.DeleteFunc(signals, signal.Ignored)
 }

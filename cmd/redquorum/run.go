@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -37,9 +38,10 @@ from it, for the passwords. INT, TERM, HUP and QUIT are passed on to the group.
 If the lock cannot be renewed, or --max-hold is near, the group gets TERM while
 there is time left, and KILL before the lease ends, so that nothing of it runs
 without the lock. A second process sees to that where this one is stopped or
-killed; what has left the group, by setsid, is out of reach. What COMMAND leaves
-behind in the background when it ends by itself is not waited for. Where standard
-input and output are a terminal COMMAND gets it, without Ctrl-Z.
+killed; out of reach is what has left the group, by setsid, or has another user, by
+sudo, and nobody is left to see to it where both processes were killed. What COMMAND
+leaves behind in the background when it ends by itself is not waited for. Where
+standard input and output are a terminal COMMAND gets it, without Ctrl-Z.
 
 Exit status: that of COMMAND (128 + the signal if one killed it), or
   69   too few nodes answered, or had a vote, for anybody to get the lock
@@ -84,11 +86,16 @@ func runVerb(ctx context.Context, c *command) int {
 	if !ok {
 		return status
 	}
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGQUIT) // for the wait to end in order
-	defer stop()
+	// Until the lock is released: none of these is to end this process before.
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, heeded(os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP)...)
+	defer signal.Stop(signals)
+	broken := make(chan os.Signal, 1) // where nobody reads what this process says, it goes on
+	signal.Notify(broken, syscall.SIGPIPE)
+	defer signal.Stop(broken)
 	path, err := exec.LookPath(f.command[0])
 	if err != nil {
-		return c.failCommand(f.command[0], err)
+		return failCommand(c.stderr, f.command[0], err)
 	}
 	longest, err := f.limit()
 	if err != nil {
@@ -102,12 +109,18 @@ func runVerb(ctx context.Context, c *command) int {
 	}
 	defer done()
 
-	lease, err := f.acquire(ctx, c, l, trouble)
+	waiting, end := untilSignal(ctx, signals)
+	lease, err := f.acquire(waiting, c, l, trouble)
+	end()
 	if err != nil {
 		fmt.Fprintf(c.stderr, "redquorum run: %v\n", err)
-		return notAcquired(ctx, err)
+		return notAcquired(waiting, err)
 	}
-	status = c.supervise(path, &f, lease, trouble)
+	if waiting.Err() != nil { // it came with the lock
+		_ = lease.Unlock(context.WithoutCancel(ctx))
+		return exitHeld
+	}
+	status = c.supervise(path, &f, lease, trouble, signals)
 	// The command is over, so the caller's signal must not hurry the release.
 	if err := lease.Unlock(context.WithoutCancel(ctx)); err != nil {
 		fmt.Fprintf(c.stderr, "redquorum run: %v\n", err)
@@ -116,6 +129,24 @@ func runVerb(ctx context.Context, c *command) int {
 		}
 	}
 	return status
+}
+
+// untilSignal returns a context that a signal ends, until end is called.
+func untilSignal(ctx context.Context, signals <-chan os.Signal) (waiting context.Context, end func()) {
+	waiting, cancel := context.WithCancel(ctx)
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		select {
+		case <-signals:
+			cancel()
+		case <-stop:
+		}
+	}()
+	return waiting, func() {
+		close(stop)
+		<-stopped
+	}
 }
 
 func (c *command) runFlags() (f runFlags, status int, ok bool) {
@@ -245,12 +276,12 @@ func notAcquired(ctx context.Context, err error) int {
 }
 
 // failCommand says why the command, named so, could not be started.
-func (c *command) failCommand(name string, err error) int {
+func failCommand(stderr io.Writer, name string, err error) int {
 	reason := err
 	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(inner) {
 		reason = inner // the outer ones quote the name
 	}
-	fmt.Fprintf(c.stderr, "redquorum run: the command %s: %v\n", quoted(name), reason)
+	fmt.Fprintf(stderr, "redquorum run: the command %s: %v\n", quoted(name), reason)
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
 		return exitNotFound
 	}
@@ -268,52 +299,69 @@ func margins(lease time.Duration) (term, kill time.Duration) {
 	return kill + min(lease/6, 10*time.Second), kill
 }
 
+// say writes a line, but does not wait for a reader for long: there is more to do.
+func (c *command) say(format string, args ...any) {
+	said := make(chan struct{})
+	go func() {
+		defer close(said)
+		fmt.Fprintf(c.stderr, "redquorum run: "+format+"\n", args...)
+	}()
+	select {
+	case <-said:
+	case <-time.After(100 * time.Millisecond):
+	}
+}
+
 // supervise runs the command for as long as the lease lasts.
-func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease, trouble *trouble) int {
+func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease, trouble *trouble, signals <-chan os.Signal) int {
 	// The kernel kills the command if this thread ends: where it can be told to.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
-	if !signal.Ignored(syscall.SIGHUP) { // or nohup would be in vain
-		signal.Notify(signals, syscall.SIGHUP)
+	whole := f.lease
+	if f.maxHold > 0 {
+		whole = min(whole, f.maxHold)
 	}
-	defer signal.Stop(signals)
+	term, kill := margins(whole)
+	if lease.Remaining() <= term { // it was handed on, and lasts for as long only when it is renewed
+		if err := lease.Extend(context.Background(), f.lease); err != nil {
+			c.say("%v", err)
+			return exitLost
+		}
+	}
 
 	handle := lease.Handle()
-	cmd, begin, err := behindGate(path, f.command)
+	gate, err := newGate(path, f.command)
 	if err != nil {
-		fmt.Fprintf(c.stderr, "redquorum run: %v\n", err)
+		c.say("%v", err)
 		return exitError
 	}
-	defer begin.Close()
+	defer gate.close()
+	cmd := gate.cmd
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, c.stdout, c.stderr
 	cmd.Env = append(withoutNodes(os.Environ()), "REDQUORUM_NAME="+strings.Join(lease.Names(), ","),
 		fmt.Sprintf("REDQUORUM_TOKEN=%d", handle.Token), "REDQUORUM_OWNER="+handle.Owner)
 	cmd.WaitDelay = time.Second // for pipes that are held open by what is left in the background
 	warden, err := startWarden(c.stderr)
 	if err != nil {
-		fmt.Fprintf(c.stderr, "redquorum run: %v\n", err)
+		c.say("%v", err)
 		return exitError
 	}
-	defer warden.dismiss()
-	group, err := startGroup(cmd)
-	_ = cmd.ExtraFiles[0].Close()
+	defer func() { warden.dismiss() }()
+	group, err := gate.start()
 	if err != nil {
-		return c.failCommand(f.command[0], err)
+		return failCommand(c.stderr, f.command[0], err)
 	}
 	defer group.foregroundBack()
 
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	whole := f.lease
-	if f.maxHold > 0 {
-		whole = min(whole, f.maxHold)
+	var begun <-chan struct{}
+	if left := lease.Remaining(); left > kill { // or it is killed at once
+		warden.watch(group.id, left-kill/2)
+		begun = gate.pass()
 	}
-	term, kill := margins(whole)
-	warden.watch(group.id, lease.Remaining()-kill/2)
-	_, _ = begin.Write([]byte{1}) // it fails only if the process was killed
+	var passed <-chan os.Signal // to the group; none until the command has begun
 	warned := false
 	look := time.NewTicker(max(kill/4, time.Millisecond))
 	defer look.Stop()
@@ -324,8 +372,17 @@ func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease, troub
 				return exitStatus(err)
 			}
 			ended = nil // but others of the group may still be at it
-		case s := <-signals:
+		case <-begun:
+			begun, passed = nil, signals
+		case s := <-passed:
 			group.signal(s.(syscall.Signal))
+		case <-warden.gone:
+			another, err := startWarden(c.stderr)
+			if err != nil {
+				c.say("%v", err)
+				return c.end(group, ended)
+			}
+			warden = another
 		case <-look.C:
 		case <-lease.Context().Done():
 		}
@@ -337,20 +394,28 @@ func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease, troub
 		case ended == nil && !group.alive():
 			return exitLost
 		case left <= kill:
-			fmt.Fprintf(c.stderr, "redquorum run: the lock is as good as lost, what is left of the command is killed: %v\n",
-				trouble.reason(lease, f.maxHold))
-			group.signal(syscall.SIGKILL)
-			if ended != nil {
-				<-ended
-			}
-			return exitLost
+			status := c.end(group, ended)
+			c.say("the lock is as good as lost, what is left of the command is killed: %v", trouble.reason(lease, f.maxHold))
+			return status
 		case left <= term && !warned:
 			warned = true
-			fmt.Fprintf(c.stderr, "redquorum run: the lock ends in %v, the command is asked to stop: %v\n",
-				left.Round(time.Millisecond), trouble.reason(lease, f.maxHold))
 			group.signal(syscall.SIGTERM)
+			c.say("the lock ends in %v, the command is asked to stop: %v", left.Round(time.Millisecond), trouble.reason(lease, f.maxHold))
 		}
 	}
+}
+
+// end kills what is left of the command.
+func (c *command) end(g *group, ended <-chan error) int {
+	g.signal(syscall.SIGKILL)
+	if ended != nil {
+		select {
+		case <-ended:
+		case <-time.After(time.Second):
+			c.say("the command cannot be killed: it may have another user, by sudo or setuid")
+		}
+	}
+	return exitLost
 }
 
 // withoutNodes removes the nodes' URLs from an environment: the command has no

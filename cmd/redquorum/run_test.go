@@ -323,6 +323,59 @@ func TestRunForwardsSignals(t *testing.T) {
 	}
 }
 
+// However early a signal comes, the command does not run to its end.
+func TestRunHeedsEarlySignals(t *testing.T) {
+	_, urls := startNodes(t, 1)
+	for i := range 24 {
+		p := start(t, runOn(urls, "", "sleep", "60")...)
+		time.Sleep(time.Duration(i) * 2 * time.Millisecond)
+		s := []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT}[i%3]
+		p.signal(s)
+		_ = p.cmd.Wait()
+		switch status := p.cmd.ProcessState.Sys().(syscall.WaitStatus); {
+		case status.Signaled() && status.Signal() == s && i < 6: // it had hardly begun
+		case status.ExitStatus() == exitHeld, status.ExitStatus() == 128+int(s):
+		case s == syscall.SIGQUIT && i < 6: // likewise
+		default:
+			t.Errorf("%v after %d ms: status %d:\n%s", s, 2*i, status.ExitStatus(), p.out.String())
+		}
+	}
+}
+
+// A warden that is killed is followed by another, and one that is stopped holds nothing up.
+func TestRunMindsItsWarden(t *testing.T) {
+	t.Parallel()
+	_, urls := startNodes(t, 3)
+	ticks := filepath.Join(t.TempDir(), "ticks")
+	warden := func(p *program) int {
+		t.Helper()
+		var pid int
+		eventually(t, "a warden", func() bool {
+			out, _ := exec.Command("pgrep", "-P", strconv.Itoa(p.cmd.Process.Pid), "-f", wardenVerb+"$").Output()
+			pid, _ = strconv.Atoi(strings.TrimSpace(string(out)))
+			return pid > 0
+		})
+		return pid
+	}
+	if _, err := exec.LookPath("pgrep"); err != nil {
+		t.Skip(err)
+	}
+	p := start(t, runOn(urls, "--lease 2s", stubborn(ticks)...)...)
+	p.says("begun")
+	first := warden(p)
+	syscall.Kill(first, syscall.SIGKILL)
+	eventually(t, "another warden", func() bool { return warden(p) != first })
+	p.signal(syscall.SIGKILL)
+	p.says("redquorum itself was killed")
+	still(t, ticks)
+
+	p = start(t, runOn(urls, "--wait 10s", "sh", "-c", "echo begun; read line")...)
+	p.says("begun")
+	syscall.Kill(warden(p), syscall.SIGSTOP)
+	p.in.Close()
+	p.exits(1) // of read
+}
+
 // The status is the command's own when a forwarded signal ends it.
 func TestRunEndsBySignal(t *testing.T) {
 	_, urls := startNodes(t, 3)

@@ -62,10 +62,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	name, rest := args[0], args[1:]
 	switch name {
-	case wardenVerb:
-		return wardenMain(os.Stdin, stderr)
-	case gateVerb:
-		return gateMain(&command{args: rest, stdout: stdout, stderr: stderr})
 	case "-version", "--version":
 		name = "version"
 	case "help", "-h", "-help", "--help":
@@ -146,7 +142,7 @@ func (c *command) parse(fs *flag.FlagSet) (status int, ok bool) {
 		return c.fail(fs.Name(), usageError("a flag that takes no URL was given one, or a part of one")), false
 	}
 	if err != nil {
-		return c.fail(fs.Name(), usageError("%s%s", twoDashes.Replace(err.Error()), hint(fs, err))), false
+		return c.fail(fs.Name(), usageError("%s%s", printable(twoDashes.Replace(err.Error())), hint(fs, err))), false
 	}
 	return exitOK, true
 }
