@@ -61,6 +61,7 @@ type waiter struct {
 	bold      bool          // it no longer lets such a one that cannot have its turn be in its way
 	waited    bool          // there was more than one attempt
 	admitted  bool          // it was told that it may ask the nodes, as far as this process goes; under l.mu
+	let       bool          // it may make its attempt; under l.mu
 	crowded   bool          // whoever wanted the name before had to wait for it
 	noticed   atomic.Uint64 // nodeSet: notices since the last attempt began
 	told      atomic.Uint64 // nodeSet: that said since then that it is its turn
@@ -193,7 +194,14 @@ func (w *waiter) acquire(ctx context.Context) (*Lease, error) {
 		}
 		lease = w.handedOn(ctx)
 		if lease == nil {
+			if !w.comeIn(ctx) {
+				if l.isClosed() {
+					return nil, ErrClosed
+				}
+				return nil, w.giveUp(ctx, nil)
+			}
 			lease = w.attempt(ctx)
+			l.letIn()
 		}
 		if lease != nil {
 			if w.settings.linesUp() && w.crowded != w.waited {
@@ -208,6 +216,53 @@ func (w *waiter) acquire(ctx context.Context) (*Lease, error) {
 			return nil, w.giveUp(ctx, nil)
 		}
 	}
+}
+
+// maxAttempts bounds how many of a Locker's waiters make an attempt at the same time.
+// More would only fill the queues to the nodes, each another part of them, and get a
+// majority of none.
+const maxAttempts = 1024
+
+// comeIn waits until there are fewer, or until the wait is over: then it returns false.
+func (w *waiter) comeIn(ctx context.Context) bool {
+	l := w.l
+	l.mu.Lock()
+	if l.attempts < maxAttempts || w.settings.wait == 0 {
+		l.attempts++
+		l.mu.Unlock()
+		return true
+	}
+	l.outside = append(l.outside, w)
+	l.mu.Unlock()
+	for {
+		wake := w.signal.Wait(ctx, w.deadline)
+		l.mu.Lock()
+		let := w.let
+		w.let = false
+		over := wake != clock.WakeSet || l.closed
+		if over && !let {
+			l.outside = slices.DeleteFunc(l.outside, func(o *waiter) bool { return o == w })
+		}
+		l.mu.Unlock()
+		if let || over {
+			return let
+		}
+	}
+}
+
+// letIn ends an attempt, and lets the first of those in that wait for it.
+func (l *Locker) letIn() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.outside) == 0 {
+		l.attempts--
+		return
+	}
+	w := l.outside[0]
+	l.outside[0] = nil
+	l.outside = l.outside[1:]
+	w.let = true
+	w.signal.Set()
 }
 
 // hopeless reports whether so many nodes failed for good that no attempt can ever

@@ -3,10 +3,12 @@ package quorum_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -630,6 +632,59 @@ func TestErrorNamesEveryNode(t *testing.T) {
 			if strings.Count(log.String(), want) != 1 {
 				t.Errorf("%q is not once in the log:\n%s", want, log.String())
 			}
+		}
+	})
+}
+
+// A counting node counts the acquires that it has not answered.
+type counting struct {
+	node.Node
+	open, most *atomic.Int64
+}
+
+func (c counting) Submit(cmd node.Command, reply func(node.Reply)) {
+	if cmd.Kind != node.Acquire {
+		c.Node.Submit(cmd, reply)
+		return
+	}
+	c.most.Store(max(c.most.Load(), c.open.Add(1)))
+	c.Node.Submit(cmd, func(r node.Reply) {
+		c.open.Add(-1)
+		reply(r)
+	})
+}
+
+// However many wait, no more ask the nodes at the same time than these have room for.
+func TestWaitersDoNotFloodTheNodes(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		w.delay(10*time.Millisecond, 0)
+		var open, most atomic.Int64
+		l := w.behind(quorum.Options{}, func(i int, n node.Node) node.Node {
+			if i > 0 {
+				return n
+			}
+			return counting{n, &open, &most}
+		})
+		const waiters = 5000
+		var tasks sync.WaitGroup
+		for i := range waiters {
+			tasks.Go(func() {
+				lease := must[*quorum.Lease](t)(l.Lock(background, fmt.Sprint("x", i)))
+				if err := lease.Unlock(background); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(background, 15*time.Millisecond)
+		defer cancel()
+		begun := time.Now()
+		if _, err := l.Lock(ctx, "late"); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) > 20*time.Millisecond {
+			t.Errorf("one that comes late: %v, after %v", err, time.Since(begun))
+		}
+		tasks.Wait()
+		if n := most.Load(); n < 500 || n > 1500 {
+			t.Errorf("%d asked at the same time", n)
 		}
 	})
 }

@@ -48,6 +48,8 @@ type Locker struct {
 	lines    map[string]*line
 	crowds   map[string]struct{} // names that whoever wanted them last had to wait for
 	active   int                 // operations under way
+	attempts int                 // attempts under way
+	outside  []*waiter           // those that wait to make one
 	closed   bool                // no new operations
 	idle     clock.Signal
 }

@@ -393,10 +393,12 @@ func (l *Locker) learn(i int, life *node.Life) {
 // nodeFailed tells once that a node does not answer, or does not execute commands of
 // a kind: it may lack a right, or memory, for these and not for others.
 func (l *Locker) nodeFailed(i int, kind node.Kind, err error) {
-	silent := errors.Is(err, node.ErrTimeout) || errors.Is(err, node.ErrUnreachable) || errors.Is(err, node.ErrOverloaded)
+	silent := errors.Is(err, node.ErrTimeout) || errors.Is(err, node.ErrUnreachable)
 	text := "node does not answer"
 	switch {
-	case errors.Is(err, node.ErrClosed), silent && l.seen[i].mute.Swap(true):
+	case errors.Is(err, node.ErrClosed), errors.Is(err, node.ErrOverloaded): // by this process itself
+		return
+	case silent && l.seen[i].mute.Swap(true):
 		return
 	case !silent:
 		l.seen[i].mute.Store(false)

@@ -111,7 +111,7 @@ func (s *server) enqueue(cmd node.Command, reply func(node.Reply)) error {
 		return node.ErrClosed
 	case s.down != nil:
 		return s.down
-	case s.queue.len()+s.flight.len() >= s.limit:
+	case s.queue.len()+s.flight.len() >= s.limit && adds(cmd.Kind):
 		return node.ErrOverloaded
 	}
 	c := s.newCall()
@@ -120,6 +120,16 @@ func (s *server) enqueue(cmd node.Command, reply func(node.Reply)) error {
 	s.arm(c.deadline)
 	s.rouse()
 	return nil
+}
+
+// adds reports whether a command is a beginning. Those that keep or end what others have
+// begun are no more than these were, and never turned away.
+func adds(kind node.Kind) bool {
+	switch kind {
+	case node.Extend, node.Release, node.Downgrade:
+		return false
+	}
+	return true
 }
 
 // rouse wakes the courier if it sleeps. s.mu is held.

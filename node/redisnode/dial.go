@@ -35,7 +35,7 @@ type Options struct {
 
 	// Queue is how many commands may be open, waiting for a connection or for
 	// their reply; DefaultQueue by default. One more is answered with
-	// node.ErrOverloaded.
+	// node.ErrOverloaded, unless it extends or releases what was acquired.
 	Queue int
 
 	// Logger hears when a node goes down, comes up, or begins a new life. By
