@@ -123,15 +123,16 @@ func (a *agenda) hurry(now clock.Instant) {
 	a.signal.Set()
 }
 
-// close ends the task, and forgets what was left to do.
-func (a *agenda) close() {
+// close ends the task, and returns what was left to do.
+func (a *agenda) close() (left []item) {
 	a.mu.Lock()
 	a.closed = true
-	a.items = nil
+	left, a.items = a.items, nil
 	a.mu.Unlock()
 	a.signal.Set()
 	for a.ended.Wait(context.Background(), clock.Never) != clock.WakeSet {
 	}
+	return left
 }
 
 // items is a heap, the earliest first.

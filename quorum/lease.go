@@ -42,19 +42,24 @@ func (le *Lease) Token() node.Token { return le.h.claim.Token }
 //
 // It has the values of the context that the lease was acquired with, but does not
 // end with it, for the lease does not: see [Locker.Do] for a context that ends with
-// either. It carries the lease's owner, so that acquiring the name again with it
+// either. Nested leases share it until the last of them is unlocked. It carries the lease's owner, so that acquiring the name again with it
 // nests.
 func (le *Lease) Context() context.Context { return le.h.context() }
 
 // Remaining returns for how long the lease can still be relied on without
-// another renewal, by the local clock: 0 when it has ended.
+// another renewal, by the local clock: 0 when it has ended. Nested leases share it.
 func (le *Lease) Remaining() time.Duration { return le.h.remaining() }
 
 // Extend makes the lease last d from now, or longer if it does already. It
 // must be at most MaxLease. Errors match ErrNotHeld if the lease had ended,
 // ErrMaxHold if d reaches beyond its MaxHold, ErrLost if the nodes no longer
 // have it, and ErrNoQuorum if too few answered, in which case the lease is as it was.
-func (le *Lease) Extend(ctx context.Context, d time.Duration) error { return le.h.extend(ctx, d) }
+func (le *Lease) Extend(ctx context.Context, d time.Duration) error {
+	if le.unlocked.Load() {
+		return le.h.notHeld("extend")
+	}
+	return le.h.extend(ctx, d)
+}
 
 // Unlock ends the lease and releases its name on all nodes, when it is the last
 // of the nested ones. It returns when a quorum has confirmed; nodes that do not
@@ -113,6 +118,9 @@ var errDetached = fmt.Errorf("%w: it was detached", ErrNotHeld)
 // with ErrNotHeld, and so does a later Unlock.
 func (le *Lease) Detach() (Handle, error) {
 	h, l := le.h, le.h.l
+	if le.unlocked.Load() {
+		return Handle{}, h.notHeld("detach")
+	}
 	brief := h.remaining() < h.lease/3 // it was handed on, and is not renewed yet
 	if !h.end(errDetached) {
 		return Handle{}, h.notHeld("detach")

@@ -688,3 +688,44 @@ func TestWaitersDoNotFloodTheNodes(t *testing.T) {
 		}
 	})
 }
+
+// Who was handed a lease twice in one process has both end with the Locker.
+func TestCloseEndsWhatWasResumedTwice(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
+		all := []*quorum.Lease{lease}
+		for range 2 {
+			all = append(all, must[*quorum.Lease](t)(l.Resume(background, lease.Handle())))
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		for i, lease := range all {
+			if err := context.Cause(lease.Context()); !errors.Is(err, quorum.ErrClosed) {
+				t.Errorf("lease %d: %v", i, err)
+			}
+		}
+	})
+}
+
+// A Lease that was unlocked has no say over those that are nested with it.
+func TestUnlockedLeaseHasNoSay(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		outer := must[*quorum.Lease](t)(l.Lock(background, "x"))
+		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x"))
+		if err := outer.Unlock(background); err != nil {
+			t.Fatal(err)
+		}
+		if err := outer.Extend(background, time.Second); !errors.Is(err, quorum.ErrNotHeld) {
+			t.Errorf("Extend: %v", err)
+		}
+		if _, err := outer.Detach(); !errors.Is(err, quorum.ErrNotHeld) {
+			t.Errorf("Detach: %v", err)
+		}
+		if err := inner.Unlock(background); err != nil {
+			t.Errorf("the inner one: %v", err)
+		}
+	})
+}

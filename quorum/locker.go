@@ -246,7 +246,11 @@ func (l *Locker) Close() error {
 			break
 		}
 	}
-	l.agenda.close()
+	for _, it := range l.agenda.close() {
+		if h, ok := it.(*hold); ok { // of a handle that was resumed more than once here: the name has only the latest
+			h.end(ErrClosed)
+		}
+	}
 	errs := []error{unconfirmed}
 	for _, n := range l.nodes {
 		if err := n.Close(); err != nil {
