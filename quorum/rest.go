@@ -111,10 +111,9 @@ func (w *waiter) rest(ctx context.Context) bool {
 		switch {
 		case wake == clock.WakeEnded:
 			return false
-		case wake == clock.WakePassed && l.clock.Now() >= giveBack:
+		case wake == clock.WakePassed && l.clock.Now() >= giveBack: // and asks anew, as its claims stand no more
 			w.giveBack(true, "")
-			giveBack = clock.Never
-			continue
+			return l.clock.Now() < w.deadline
 		case wake == clock.WakePassed:
 			if alarmed {
 				w.alarms++
