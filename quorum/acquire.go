@@ -40,7 +40,7 @@ type waiter struct {
 	settings *settings
 	deadline clock.Instant // of the wait, or Never
 	token    node.Token    // the highest fence seen for the name
-	saw      clock.Instant // when, if it is far ahead
+	saw      clock.Instant // when a node told of it, if it is far ahead
 
 	ticket ticket
 	last   claim // of the last attempt
@@ -250,7 +250,7 @@ func (w *waiter) comeIn(ctx context.Context) bool {
 	}
 }
 
-// letIn ends an attempt, and lets the first of those in that wait for it.
+// letIn ends an attempt, and lets the first in of those who wait to make one.
 func (l *Locker) letIn() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

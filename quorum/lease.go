@@ -42,8 +42,8 @@ func (le *Lease) Token() node.Token { return le.h.claim.Token }
 //
 // It has the values of the context that the lease was acquired with, but does not
 // end with it, for the lease does not: see [Locker.Do] for a context that ends with
-// either. Nested leases share it until the last of them is unlocked. It carries the lease's owner, so that acquiring the name again with it
-// nests.
+// either. Nested leases share it until the last of them is unlocked. It carries the
+// lease's owner, so that acquiring the name again with it nests.
 func (le *Lease) Context() context.Context { return le.h.context() }
 
 // Remaining returns for how long the lease can still be relied on without
