@@ -64,8 +64,10 @@
 // leaves to those behind it, of whom the first is told. When it asks again it is back
 // where its ticket says. So a name that is free does not wait for another that is not,
 // and as the order is the same in all lines, nobody waits for each other. Where its names
-// are hardly ever free at the same time it can reserve them, each as it becomes free: it
-// then keeps its place, and those behind it are told that they are refused as by a lock.
+// are hardly ever free at the same time it can reserve them, in the order of the claims,
+// each as it becomes free: it then keeps its place, and those behind it are told that they
+// are refused as by a lock. As it keeps none for want of one that comes before, it does not
+// wait for anybody who has that and waits for this.
 package node
 
 import (
@@ -336,9 +338,9 @@ type Command struct {
 	Stands Token
 
 	// Reserve lets an Acquire of several claims with a Ticket and a Patience, if it is
-	// Refused, have a place in the queues of names that are not in its way, too; and
-	// those behind it are not told that nothing but its place is in theirs, unless it
-	// was told of its turn and has not asked since.
+	// Refused, have a place in the queues of names that are not in its way, too, up to
+	// the first that is; and those behind it are not told that nothing but its place is
+	// in theirs, unless it was told of its turn and has not asked since.
 	Reserve bool
 
 	// Next is the token with which a Release in mode Exclusive may hand its locks on;

@@ -414,6 +414,13 @@ func (l *Locker) turn(w *waiter) (*Lease, bool, error) {
 			return lease, lease != nil, err
 		}
 	}
+	if free {
+		for name := range s.each() {
+			if ln := l.lines[name]; ln != nil {
+				ln.pass(w)
+			}
+		}
+	}
 	w.admitted = free
 	return nil, free, nil
 }
@@ -474,6 +481,11 @@ func (l *Locker) admit(ctx context.Context, r *round, s *settings, high node.Tok
 		for _, w := range ln.queue {
 			if w.settings.isFor(name, h.owner) {
 				w.signal.Set() // it can nest now
+			}
+			if w.settings.names != nil {
+				for other := range w.settings.each() { // it may no longer be in the way of others
+					l.advance(other, l.lines[other])
+				}
 			}
 		}
 	}

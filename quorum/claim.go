@@ -75,18 +75,20 @@ func keptAll(kept []bool) bool { return !slices.Contains(kept, false) }
 // given twice counts once, and their order does not matter.
 //
 // In this process it waits in the lines of all names, and has its turn when it is
-// first in each. It does not let those behind it take one of them meanwhile, until
-// they have waited for twice Options.Poll and another of its names is held in this
-// process: whoever holds that may be one of them.
+// first in each. It does not let those behind it take one of them meanwhile, unless one
+// that sorts before is held in this process: whoever holds that may be one of them. Where
+// it is one that sorts after, they have to wait for twice Options.Poll.
 //
 // On the nodes it stands in the lines of its names too, with one ticket, and is
 // served when it is first in each line and all names are free. A name that is free
 // while another is not it leaves to those behind it, and when it asks again it is back
 // at its old place: so nobody waits for what somebody else holds for long. But when each
-// of its names has been its own to take, only not all at the same time, it reserves those
-// that become free, for as long as it has waited and for twice Options.Poll at most, until
-// it has all of them; if it dies meanwhile, for three times Options.Timeout more. So where
-// all of its names are busy it has about as many turns as who wants one of them.
+// of its names has been its own to take, only not all at the same time, it reserves them
+// one after the other, in the order in which they sort, until it has all of them; if it dies
+// meanwhile, for three times Options.Timeout more. It does so for as long as it has waited,
+// for each of its names but one, and for twice Options.Poll at most: so long may somebody
+// have to wait who has one of them and asks for another that sorts before it. So where all
+// of its names are busy it has about as many turns as who wants one of them.
 func WithNames(more ...string) Option {
 	return func(s *settings) { s.names = append(s.names, more...) }
 }

@@ -95,8 +95,8 @@ func (w *waiter) before() int {
 // from others in line, until all of them are. Without that it would have to come at a
 // moment at which all happen to be free. It does so when each of them was its own to take
 // since it did so last: so where one is held for long the others are not kept idle for
-// it. And it does so for no longer than it has waited, as one of those who have another
-// name may wait for one that is reserved.
+// it. And it does so for no longer than it has waited, for each that it may have to wait
+// for after another, as one of those who have such a one may wait for one that is reserved.
 func (w *waiter) mayReserve() bool {
 	l := w.l
 	now := l.clock.Now()
@@ -105,7 +105,7 @@ func (w *waiter) mayReserve() bool {
 	few := func(told nodeSet) bool { return told.len() < l.need }
 	if !slices.ContainsFunc(w.offered, few) {
 		clear(w.offered)
-		w.reserved = now.Add(min(now.Sub(w.began), 2*l.opts.Poll))
+		w.reserved = now.Add(min(now.Sub(w.began)*time.Duration(len(w.offered)-1), 2*l.opts.Poll))
 	}
 	return now < w.reserved
 }

@@ -316,6 +316,28 @@ func TestNamesHaveTheirTurns(t *testing.T) {
 	}
 }
 
+// Nobody waits long for who wants several names, of which it keeps some from others for
+// want of another: also where somebody has this and waits for one of those.
+func TestNamesBesideJoints(t *testing.T) {
+	for _, programs := range []int{1, 3} {
+		for _, all := range [][]string{{"x", "y", "x,y"}, {"x", "y", "x,y", "x+y"}} {
+			inWorld(t, 5, func(w *world) {
+				w.delay(500*time.Microsecond, 100*time.Microsecond)
+				c := newRivals(t, 10*time.Second)
+				for range programs {
+					l := w.locker(quorum.Options{})
+					for _, names := range all {
+						c.rival(l, 5*time.Millisecond, names)
+					}
+				}
+				if least, most, turns := c.wait(); least < 180/programs {
+					t.Errorf("%d programs that lock %q: %d turns, %d to %d each", programs, all, turns, least, most)
+				}
+			})
+		}
+	}
+}
+
 // Who cannot have another of its names leaves the one that is free to others: they
 // have about as many turns as without it, with as many commands if the other is held for
 // long, and it has its own when the other is free.
@@ -386,16 +408,32 @@ type rival struct{ turns int }
 
 func newRivals(t *testing.T, d time.Duration) *rivals { return &rivals{t: t, until: time.Now().Add(d)} }
 
-// rival takes a lock of names, with commas between them, for as long each time.
+// rival takes a lock of names, with commas between them, for as long each time; or all
+// parts, with a plus between.
 func (c *rivals) rival(l *quorum.Locker, hold time.Duration, names string) *rival {
 	r, all := new(rival), strings.Split(names, ",")
+	var parts []quorum.Part
+	for _, name := range strings.Split(names, "+") {
+		parts = append(parts, quorum.Part{Locker: l, Name: name})
+	}
 	c.all = append(c.all, r)
 	c.tasks.Go(func() {
 		for time.Now().Before(c.until) {
-			use(c.t, l, all[0], func(*quorum.Lease) {
+			turn := func() {
 				r.turns++
 				time.Sleep(hold)
-			}, quorum.WithNames(all[1:]...))
+			}
+			if len(parts) == 1 {
+				use(c.t, l, all[0], func(*quorum.Lease) { turn() }, quorum.WithNames(all[1:]...))
+				continue
+			}
+			j, err := quorum.LockAll(background, parts)
+			if err != nil {
+				c.t.Error(err)
+				return
+			}
+			turn()
+			_ = j.Unlock(background)
 		}
 	})
 	return r

@@ -94,9 +94,10 @@ func (ln *line) heldFor(s *settings, name string) *hold {
 // reader. Who does not wait may try, too. But a reader then keeps behind writers
 // that do wait: readers that come and go would keep them out for ever.
 //
-// To one that is bold those before it do not count that wait for another of their
-// names, which somebody here has: that somebody may be waiting for this name, behind
-// them. Those who are not bold respect them, or who asks for many names would starve.
+// Those before it do not count that wait for another of their names, of which somebody
+// here has one that sorts before this: that somebody may be waiting for this name, behind
+// them. To one that is bold they do not count either where it sorts after this. Those who
+// are not bold respect them then, or who asks for many names would starve.
 func (ln *line) admits(w *waiter) bool {
 	reads := w.settings.mode == node.Read
 	if ln.holder != nil || !reads && len(ln.readers) > 0 {
@@ -109,21 +110,39 @@ func (ln *line) admits(w *waiter) bool {
 		if other == w {
 			break
 		}
-		if bothRead := reads && other.settings.mode == node.Read; !bothRead && !(w.bold && other.stuck(ln)) {
+		if bothRead := reads && other.settings.mode == node.Read; !bothRead && !other.stuck(ln, w.bold) {
 			return false
 		}
 	}
 	return true
 }
 
+// pass puts w before those whom it was admitted before, so that it stays so: what the
+// nodes keep for it they keep for nobody else. Who does not wait is in no line.
+func (ln *line) pass(w *waiter) {
+	at := slices.Index(ln.queue, w)
+	if at <= 0 {
+		return
+	}
+	reads := w.settings.mode == node.Read
+	i := slices.IndexFunc(ln.queue[:at], func(other *waiter) bool { return !reads || other.settings.mode != node.Read })
+	if i >= 0 {
+		copy(ln.queue[i+1:at+1], ln.queue[i:at])
+		ln.queue[i] = w
+	}
+}
+
 // stuck reports whether w waits for somebody here who has another of its names than
-// that of ln. l.mu is held.
-func (w *waiter) stuck(ln *line) bool {
+// that of ln: one before it, or any. l.mu is held.
+func (w *waiter) stuck(ln *line, any bool) bool {
 	if w.settings.names == nil {
 		return false
 	}
 	for name := range w.settings.each() {
-		if other := w.l.lines[name]; other != ln && other != nil && (other.holder != nil || len(other.readers) > 0) {
+		switch other := w.l.lines[name]; {
+		case other == ln && !any:
+			return false
+		case other != ln && other != nil && (other.holder != nil || len(other.readers) > 0):
 			return true
 		}
 	}

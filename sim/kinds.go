@@ -255,6 +255,18 @@ func (k *checker) allOrNothing(s *server, m *message, now model.Time) {
 	}
 }
 
+// inTheWay reports whether somebody had a claim's name, or was before it in line, when
+// the command came.
+func (k *checker) inTheWay(i int, cmd *node.Command) bool {
+	before, claim := &k.was[i], &cmd.Claims[i]
+	if before.Type != "none" {
+		return !slices.ContainsFunc(before.Fields, func(f node.Field) bool { return f.Name == claim.Owner })
+	}
+	return !cmd.Barge && slices.ContainsFunc(before.Queue, func(p node.Place) bool {
+		return p.Ticket < cmd.Ticket || p.Ticket == cmd.Ticket && p.Waiter < cmd.Waiter
+	})
+}
+
 // inTurn looks at one claim of a command for locks that are shared or waited for in
 // line, when it was executed.
 func (k *checker) inTurn(s *server, m *message, i int, now model.Time) {
@@ -285,6 +297,10 @@ func (k *checker) inTurn(s *server, m *message, i int, now model.Time) {
 		return slices.ContainsFunc(before.Queue, func(p node.Place) bool { return p.Waiter != cmd.Waiter && p.Ticket <= most })
 	}
 	free := len(cmd.Claims) > 1 && before.Type == "none" // of several it may not be what is in the way
+	reserves := cmd.Reserve
+	for j := range cmd.Claims[:i] {
+		reserves = reserves && !k.inTheWay(j, cmd) // of a name that sorts before
+	}
 	switch {
 	case cmd.Ticket > 0 && granted:
 		for _, p := range before.Queue {
@@ -297,9 +313,9 @@ func (k *checker) inTurn(s *server, m *message, i int, now model.Time) {
 		}
 	case cmd.Ticket > 0 && refused && free && (cmd.Barge || !others(cmd.Ticket)):
 		switch {
-		case cmd.Reserve && len(after.Queue) > 1:
+		case reserves && len(after.Queue) > 1:
 			w.sometimes(Reserved)
-		case cmd.Reserve:
+		case reserves:
 		case place >= 0:
 			fails("I13", "it waits for another name, and holds up who waits for this one")
 		case len(after.Queue) > 0:
@@ -309,7 +325,7 @@ func (k *checker) inTurn(s *server, m *message, i int, now model.Time) {
 		if before.Type == "none" {
 			w.sometimes(KeptInLine)
 		}
-		if cmd.Patience > 0 && !kept && (cmd.Reserve || !(free && !others(cmd.Ticket-1))) {
+		if cmd.Patience > 0 && !kept && (reserves || !(free && !others(cmd.Ticket-1))) {
 			fails("I13", "its place in line is not kept")
 		}
 	case cmd.Ticket > 0 && cmd.Kind == node.Release:

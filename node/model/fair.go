@@ -60,10 +60,11 @@ func (s *Server) acquireFair(now Time, cmd *node.Command) (reply node.Reply, pub
 	case turn:
 		r.Status, r.Free = node.Stale, false
 	}
+	reserve := cmd.Reserve
 	for _, one := range wants {
 		inTheWay := one.inTheWay(cmd)
-		if cmd.Patience > 0 && (inTheWay || turn || cmd.Reserve) {
-			s.keepPlace(now, one.queue, one.name, cmd, r.Fence)
+		if cmd.Patience > 0 && (inTheWay || turn || reserve) {
+			s.keepPlace(now, one.queue, one.name, cmd, r.Fence, reserve)
 		} else if cmd.Patience > 0 && s.leave(one.queue, one.name, cmd.Waiter) && one.queue.kind != none {
 			published = s.publish(now, one.names, 0, 0) // it cannot have the name, and leaves it to others
 		}
@@ -73,6 +74,7 @@ func (s *Server) acquireFair(now Time, cmd *node.Command) (reply node.Reply, pub
 		if !inTheWay {
 			continue
 		}
+		reserve = false // it keeps none for want of one that sorts before
 		r.Ahead = max(r.Ahead, one.queue.before(cmd))
 		if one.lock.kind != none {
 			r.TTL = longer(r.TTL, one.lock.left(now))
@@ -112,7 +114,7 @@ func (s *Server) releaseFair(now Time, cmd *node.Command) (reply node.Reply, pub
 		}
 		wrong = wrong || lock.kind != none && lock.kind != hash
 		if released && queues && cmd.Patience > 0 {
-			s.keepPlace(now, queue, c.Name, cmd, node.MaxToken)
+			s.keepPlace(now, queue, c.Name, cmd, node.MaxToken, false)
 		}
 		if !released {
 			reply.Status = node.Absent
@@ -193,7 +195,7 @@ func (s *Server) unqueue(queue *key, waiter string) bool {
 }
 
 // keepPlace makes a place, with the heir if the claim stands with a token above fence.
-func (s *Server) keepPlace(now Time, queue *key, name string, cmd *node.Command, fence node.Token) {
+func (s *Server) keepPlace(now Time, queue *key, name string, cmd *node.Command, fence node.Token, reserve bool) {
 	expires := now + life(cmd.Patience)
 	p := place{waiter: cmd.Waiter, ticket: cmd.Ticket}
 	s.change(queue)
@@ -206,7 +208,7 @@ func (s *Server) keepPlace(now Time, queue *key, name string, cmd *node.Command,
 	switch {
 	case cmd.Stands > fence:
 		says = node.Heir(cmd.Claims[0].Owner)
-	case cmd.Reserve:
+	case reserve:
 		says = reserved
 	}
 	s.put(p.kept, says, expires)

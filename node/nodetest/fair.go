@@ -738,6 +738,29 @@ var fairSeveralRules = []rule{
 		f.wantLine(a)
 		f.wantLine(b)
 	}},
+	{"who reserves keeps no name for want of one before it", func(f fixture) {
+		a, b := several[0], several[1]
+		next := f.watchName(b, "next:2")
+		me := func(token node.Token) node.Command {
+			return reserving(inLine(1, "me:1", of(f.acquire(name, "m", token), a, b)))
+		}
+		f.want(node.Granted, of(f.acquire(name, "h", 5), a, b))
+		f.want(node.Refused, me(6))
+		f.want(node.Refused, inLine(2, "next:2", f.acquire(b, "n", 7)))
+		f.want(node.Released, f.release(b, "h", 5))
+		f.want(node.Refused, me(8))
+		f.rings(next)
+		f.wantLine(a, "me:1")
+		f.wantLine(b, "next:2")
+		f.want(node.Granted, inLine(2, "next:2", f.acquire(b, "n", 9)))
+		f.want(node.Refused, me(10)) // a is held, and so is b
+		f.wantLine(b, "me:1")
+		f.want(node.Released, f.release(b, "n", 9))
+		f.want(node.Refused, inLine(3, "last:3", f.acquire(b, "l", 11)))
+		if r := f.wantBehind(1, life, inLine(3, "last:3", f.acquire(b, "l", 11))); !r.Free {
+			f.Error("what is after the one in the way is reserved")
+		}
+	}},
 	{"who gives up leaves all lines, and tells the next where it is free", func(f fixture) {
 		a, b := several[0], several[1]
 		nextA, nextB := f.watchName(a, "next:2"), f.watchName(b, "last:3")

@@ -15,7 +15,7 @@
 -- ARGV[8]     1: the waiter barges, 0: it does not
 -- ARGV[9]     of one lock: a token; if it is above the fence, the place names the owner's
 --             heir, to whom a release may hand the lock on; of several: 1: a place is kept
---             for each of them, 0: for what is in the way
+--             for each of them up to the first in the way, 0: for what is in the way
 -- ARGV[9+i]   of several: the channel of those who wait for the lock without a place
 --
 -- Returns 1 (granted), {0, ms left or -1, fence, waiters before this one at most,
@@ -111,6 +111,7 @@ for _, i in ipairs(wanted) do
   end
   last = math.max(last, tonumber(redis.call('ZRANGE', KEYS[i + 2], -1, -1, 'WITHSCORES')[2] or 0))
   if way[i] then
+    reserves = false -- it keeps none for want of one that comes before
     before = math.max(before, redis.call('ZRANK', KEYS[i + 2], ARGV[6]) or redis.call('ZCOUNT', KEYS[i + 2], '-inf', ARGV[5]))
   end
 end
