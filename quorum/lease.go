@@ -535,6 +535,7 @@ func (h *hold) extend(ctx context.Context, d time.Duration) error {
 	}
 	r := l.begin(node.Extend, h.now(), d+l.opts.Grace, l.timeout(d))
 	defer r.done()
+	r.lease = h
 	h.sent(r.start, d)
 	r.ask(allNodes(len(l.nodes)))
 	verdict := r.await(ctx)

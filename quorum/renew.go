@@ -106,7 +106,9 @@ func (r *renewal) receive(i int, reply node.Reply) {
 	for k, h := range r.holds {
 		r.ballots[k][i] = b
 		if b.vote == Granted {
-			if !keptAll(kept[:h.claim.size()]) {
+			if keptAll(kept[:h.claim.size()]) {
+				h.keptBy(i)
+			} else {
 				r.ballots[k][i] = ballot{vote: Refused}
 				if h.lackedBy(i) {
 					r.ballots[k][i].vote = Unknown
@@ -156,6 +158,14 @@ func (r *renewal) decide(k int) {
 		return
 	}
 	h.retry(err)
+}
+
+// keptBy notes that node i has the lease: also one that has refused it, and granted a
+// copy of the command that came later.
+func (h *hold) keptBy(i int) {
+	h.mu.Lock()
+	h.mayHold.add(i)
+	h.mu.Unlock()
 }
 
 // part has the lease renewed by commands of its own from now on.

@@ -40,7 +40,7 @@ type round struct {
 	tally   tally
 	asked   nodeSet
 	eager   bool
-	reader  *hold // that the round made, and that wants to know of later grants
+	lease   *hold // that the round made or extends, and that wants to know who has it
 	guarded bool  // abstaining nodes have no vote on an extension either
 }
 
@@ -121,7 +121,7 @@ func (l *Locker) begin(kind node.Kind, c claim, ttl, timeout time.Duration) *rou
 	if kind == node.Inspect || kind == node.Break {
 		r.tally.need = majority(len(l.nodes)) // nobody holds a name that so many do not have
 	}
-	r.asked, r.mayHold, r.sweep, r.reader, r.eager, r.guarded = 0, 0, nil, nil, false, false
+	r.asked, r.mayHold, r.sweep, r.lease, r.eager, r.guarded = 0, 0, nil, nil, false, false
 	return r
 }
 
@@ -155,10 +155,14 @@ func (r *round) receive(i int, reply node.Reply) {
 	r.ballots[i] = b
 	r.tally.add(b.vote)
 	wake := r.eager || before == undecided && r.tally.verdict() != undecided
-	reader := r.reader
+	lease := r.lease
 	r.mu.Unlock()
-	if reader != nil && b.granted() {
-		reader.settle(i)
+	if lease != nil && b.granted() {
+		if r.command.Kind == node.Extend {
+			lease.keptBy(i)
+		} else {
+			lease.settle(i)
+		}
 	}
 	if wake {
 		r.signal.Set()
@@ -232,7 +236,7 @@ func (r *round) done() {
 	if r.command.Kind == node.Release {
 		r.l.settle(r)
 	}
-	r.command, r.claim, r.reader = node.Command{}, claim{}, nil
+	r.command, r.claim, r.lease = node.Command{}, claim{}, nil
 	clear(r.claims)
 	r.l.rounds.put(r)
 }
@@ -257,7 +261,7 @@ func (r *round) mayHoldNow() nodeSet {
 func (r *round) granted(reader *hold) (s nodeSet) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.reader = reader
+	r.lease = reader
 	for i := range r.ballots {
 		if r.ballots[i].granted() {
 			s.add(i)

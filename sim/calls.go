@@ -281,5 +281,5 @@ func (k *checker) closed(h *holder, err error) {
 }
 
 // no reports whether an answer refuses to grant. The node has the claim then
-// only if the command came twice, and nobody can know of that.
+// only if the command came twice, and nobody knows of that before it is extended.
 func no(s node.Status) bool { return s == node.Refused || s == node.Stale }

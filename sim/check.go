@@ -70,6 +70,7 @@ type holder struct {
 	asked   []extension   // the latest that were sent
 	given   int64         // when a node was given the key again
 	healed  faults.Set    // nodes that were
+	kept    faults.Set    // nodes that have said that they have it, when it was extended
 }
 
 // An extension is a command that extends a lease.
@@ -777,7 +778,12 @@ func (w *world) note(l *link, m *message, r *node.Reply) {
 		w.check.heard(l, &m.cmd, r.Status)
 	}
 	for i, kept := range r.Kept {
-		if h := w.check.holder(m.cmd.Claims[i].Owner); !kept && m.cmd.Kind == node.Extend && h != nil && h.told != nil && h.c == l.c {
+		h := w.check.holder(m.cmd.Claims[i].Owner)
+		switch {
+		case m.cmd.Kind != node.Extend || h == nil || h.c != l.c:
+		case kept:
+			h.kept |= faults.Of(l.n.number)
+		case h.told != nil:
 			h.lacked[l.n.number] = w.now
 		}
 		if kept && l.c.lapsed.has(m.cmd.Claims[i].Owner) {

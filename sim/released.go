@@ -106,6 +106,7 @@ func (k *checker) end(l *link, cmd *node.Command, h *holder) *givenUp {
 		}
 		if h != nil {
 			g.until, g.high, g.healed = h.until, h.high, h.healed
+			g.denied &^= h.kept // a copy of what it refused has come later
 		}
 		past.look = min(past.look, k.lookAgain(g))
 	default:
