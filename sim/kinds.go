@@ -262,9 +262,11 @@ func (k *checker) inTheWay(i int, cmd *node.Command) bool {
 	if before.Type != "none" {
 		return !slices.ContainsFunc(before.Fields, func(f node.Field) bool { return f.Name == claim.Owner })
 	}
-	return !cmd.Barge && slices.ContainsFunc(before.Queue, func(p node.Place) bool {
-		return p.Ticket < cmd.Ticket || p.Ticket == cmd.Ticket && p.Waiter < cmd.Waiter
-	})
+	place := slices.IndexFunc(before.Queue, func(p node.Place) bool { return p.Waiter == cmd.Waiter })
+	if place < 0 { // it comes after all who have the same ticket
+		return !cmd.Barge && len(before.Queue) > 0 && before.Queue[0].Ticket <= cmd.Ticket
+	}
+	return !cmd.Barge && place > 0
 }
 
 // inTurn looks at one claim of a command for locks that are shared or waited for in
