@@ -330,7 +330,7 @@ func (l *Locker) queue(w *waiter) {
 	if w.settings.linesUp() {
 		for name := range w.settings.each() {
 			_, crowded := l.crowds[name]
-			w.crowded = w.crowded || crowded
+			w.crowded = w.crowded || crowded || w.settings.fair && len(l.lines[name].holds()) > 0
 		}
 	}
 }
@@ -465,6 +465,9 @@ func (l *Locker) isClosed() bool {
 // admit makes the hold of a round that was won, and tells this process. high is
 // the highest token that was used for it before.
 func (l *Locker) admit(ctx context.Context, r *round, s *settings, high node.Token) *Lease {
+	if s.fair {
+		l.supplant(s.Name)
+	}
 	h := l.hold(ctx, r, s)
 	h.high = max(h.high, high)
 	if h.mode == node.Read {
@@ -494,6 +497,20 @@ func (l *Locker) admit(ctx context.Context, r *round, s *settings, high node.Tok
 	h.schedule()
 	h.mu.Unlock()
 	return &h.first
+}
+
+// supplant ends what this process believes to have of a name that the nodes have given
+// to another: they have lost it, or it was broken.
+func (l *Locker) supplant(name string) {
+	var holds []*hold
+	l.mu.Lock()
+	if ln := l.lines[name]; ln != nil {
+		holds = ln.holds()
+	}
+	l.mu.Unlock()
+	for _, h := range holds {
+		h.lose(&Error{Op: "hold", Name: h.claim.title(), Need: l.need, Err: ErrLost, Cause: errBroken})
+	}
 }
 
 // vacate notes that h no longer holds its name here.

@@ -24,9 +24,9 @@ import (
 // them back at once and keeps its place. A place that its waiter does not ask
 // for again, every Options.Poll, is lost after that and three times Options.Timeout:
 // so long can a waiter that died hold up those behind it. Of those
-// who wait in one Locker the first asks for a place, each with the ticket that it
-// drew when it began to wait; while one of them has the name the others have none,
-// and may be passed.
+// who wait in one Locker it is the first that asks for a place, also while one of them
+// has the name, each with the ticket that it drew when it began to wait: where the
+// name is held for less than a round trip, others may pass it.
 func WithFair() Option { return func(s *settings) { s.fair = true } }
 
 // A ticket is a waiter's claim to be served before all who have later ones, or

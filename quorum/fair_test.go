@@ -14,33 +14,45 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// Waiters of different processes are served in the order in which they asked.
+// Waiters are served in the order in which they asked, those of one process and of
+// others.
 func TestFairServesInOrder(t *testing.T) {
-	inWorld(t, 5, func(w *world) {
-		const waiters = 12
-		held := lock(t, w.locker(quorum.Options{}), "x")
-		var mu sync.Mutex
-		var served []int
-		var wg sync.WaitGroup
-		for i := range waiters {
-			l := w.locker(quorum.Options{})
-			wg.Go(func() {
-				use(t, l, "x", func(*quorum.Lease) {
-					mu.Lock()
-					served = append(served, i)
-					mu.Unlock()
-					time.Sleep(20 * time.Millisecond)
-				}, quorum.WithFair())
-			})
-			time.Sleep(10 * time.Millisecond)
-		}
-		time.Sleep(3 * time.Second) // for longer than a place is kept
-		unlock(t, held)
-		wg.Wait()
-		if len(served) != waiters || !slices.IsSorted(served) {
-			t.Errorf("served in the order %v", served)
-		}
-	})
+	const waiters = 12
+	for _, processes := range [][waiters]int{
+		{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11},
+		{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2},
+		{0, 0, 1, 2, 0, 1, 1, 1, 2, 0, 0, 2},
+		{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1},
+	} {
+		inWorld(t, 5, func(w *world) {
+			w.delay(time.Millisecond, 0)
+			var lockers [waiters]*quorum.Locker
+			for i := range lockers {
+				lockers[i] = w.locker(quorum.Options{})
+			}
+			held := lock(t, lockers[0], "x")
+			var mu sync.Mutex
+			var served []int
+			var wg sync.WaitGroup
+			for i, p := range processes {
+				wg.Go(func() {
+					use(t, lockers[p], "x", func(*quorum.Lease) {
+						mu.Lock()
+						served = append(served, i)
+						mu.Unlock()
+						time.Sleep(20 * time.Millisecond)
+					}, quorum.WithFair())
+				})
+				time.Sleep(10 * time.Millisecond)
+			}
+			time.Sleep(3 * time.Second) // for longer than a place is kept
+			unlock(t, held)
+			wg.Wait()
+			if len(served) != waiters || !slices.IsSorted(served) {
+				t.Errorf("of the processes %v, served in the order %v", processes, served)
+			}
+		})
+	}
 }
 
 // Waiters whose first requests cross on the way agree in the end on who is first,
@@ -83,6 +95,35 @@ func TestFairForgetsADeadWaiter(t *testing.T) {
 			t.Errorf("the waiter behind a dead one waited for %v", took)
 		}
 		cut.Store(false)
+	})
+}
+
+// A lock that was broken goes to who waits for it in line, and its holder learns that at
+// once if it is of the same process.
+func TestFairWaiterSupplantsAHolderOfItsProcess(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		l, other := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+		broken := lock(t, l, "x")
+		ended := broken.Context()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			use(t, l, "x", func(*quorum.Lease) {
+				if !errors.Is(context.Cause(ended), quorum.ErrLost) {
+					t.Errorf("the holder before relies on its lease: %v", context.Cause(ended))
+				}
+				time.Sleep(time.Second)
+			}, quorum.WithFair())
+		})
+		time.Sleep(100 * time.Millisecond)
+		must[bool](t)(other.ForceUnlock(background, "x"))
+		time.Sleep(100 * time.Millisecond)
+		if err := broken.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
+			t.Errorf("Unlock of what was broken: %v", err)
+		}
+		wg.Wait()
+		if n := w.locked("x"); n != 0 {
+			t.Errorf("%d nodes still have it", n)
+		}
 	})
 }
 

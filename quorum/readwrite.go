@@ -94,13 +94,16 @@ func (ln *line) heldFor(s *settings, name string) *hold {
 // reader. Who does not wait may try, too. But a reader then keeps behind writers
 // that do wait: readers that come and go would keep them out for ever.
 //
+// To one that waits in line a holder here is like any other: it asks the nodes, and has
+// its place before those of other processes that came later.
+//
 // Those before it do not count that wait for another of their names, of which somebody
 // here has one that sorts before this: that somebody may be waiting for this name, behind
 // them. To one that is bold they do not count either where it sorts after this. Those who
 // are not bold respect them then, or who asks for many names would starve.
 func (ln *line) admits(w *waiter) bool {
 	reads := w.settings.mode == node.Read
-	if ln.holder != nil || !reads && len(ln.readers) > 0 {
+	if (ln.holder != nil || !reads && len(ln.readers) > 0) && !(w.settings.fair && w.settings.wait != 0) {
 		return false
 	}
 	if !reads && w.settings.wait == 0 {

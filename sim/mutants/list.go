@@ -514,4 +514,10 @@ var mutants = []*Mutant{
 	{ID: "M178", Bug: "a node that has refused the lease, and has it nevertheless, is not asked again to release it", Expect: Tests, Tests: "./sim -run TestBugsStayFixed",
 		Edits:  edit(renewGo, "\t\t\t\th.keptBy(i)\n", ""),
 		Reason: "one seed in a hundred thousand has a copy of a command that comes long after it, and a release that is not answered"},
+	{ID: "M179", Bug: "who waits in line has no place as long as its own process has the name", Expect: Tests, Tests: "./quorum -run TestFairServesInOrder",
+		Edits:  edit(readWriteGo, "!(w.settings.fair && w.settings.wait != 0)", "true"),
+		Reason: "others are served first that came later, which a run takes for the order in which their places came to the nodes"},
+	{ID: "M180", Bug: "what was broken, and was handed on to another of the same process, has two holders in it", Expect: Tests, Tests: "./quorum -run TestFairWaiterSupplants",
+		Edits:  edit(acquireGo, "\t\tl.supplant(s.Name)\n", ""),
+		Reason: "in a run nobody breaks a lock"},
 }
