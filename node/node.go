@@ -136,7 +136,8 @@ type Claim struct {
 // A Turn is what those who wait in line are told: that one of them is the first for a
 // name and may ask, or has been handed the lock.
 type Turn struct {
-	Name string // "": the subscription has just begun, or begun anew, and others may have been lost
+	Name   string // "": the subscription has just begun, or begun anew, and others may have been lost
+	Waiter string // whose turn it is to ask; "" if the lock was handed on
 
 	// Owner is the heir that has the lock now, with the Token of the Release; "" if there
 	// is none.
@@ -479,7 +480,7 @@ func AppendChannel(b []byte, name string) []byte {
 const waiterChannel = "redquorum_waiter:"
 
 // WaiterChannel returns the channel on which a waiter is told of its Turn. It is that of
-// all waiters in its process.
+// all waiters in its process, of whom the message names one.
 func WaiterChannel(waiter string) string {
 	process, _, _ := strings.Cut(waiter, ":")
 	return waiterChannel + process

@@ -162,7 +162,7 @@ func (l *Locker) pass(i int, t node.Turn) (stray bool) {
 	}
 	for _, w := range queue {
 		switch {
-		case t.Owner == "" && w.queues:
+		case t.Owner == "" && w.queues && w.ticket.waiter == t.Waiter:
 			w.told.Or(1 << i)
 			if at, several := slices.BinarySearch(w.settings.names, t.Name); several {
 				w.offered[at].add(i)

@@ -63,8 +63,8 @@ type backlog struct {
 	task    *task
 	message *message
 	link    *link
-	notice  notice // that came over link
-	handed  *handover
+	notice  string // that came over link
+	turn    *turn
 	reset   uint32
 }
 
@@ -253,10 +253,10 @@ func (c *Client) resume() {
 			c.w.runnable = append(c.w.runnable, b.task)
 		case b.message != nil:
 			b.message.link.receive(b.message)
-		case b.notice != notice{}:
+		case b.notice != "":
 			b.link.noticed(b.notice)
-		case b.handed != nil:
-			b.handed.link.handedOn(b.handed)
+		case b.turn != nil:
+			b.turn.link.hear(b.turn)
 		case b.reset != 0:
 			b.link.reset(b.reset)
 		default:

@@ -63,8 +63,8 @@ func (c *Client) loses(waiter string) {
 }
 
 // isTold notes that a client is told so.
-func (k *checker) isTold(l *link, h *handover) {
-	if _, a := l.c.attemptOf(h.turn.Owner); a != nil && a.handed[l.n.number] == h.turn.Token {
+func (k *checker) isTold(l *link, t *turn) {
+	if _, a := l.c.attemptOf(t.Owner); a != nil && a.handed[l.n.number] == t.Token {
 		a.taken |= faults.Of(l.n.number)
 	}
 }

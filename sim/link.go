@@ -125,17 +125,13 @@ func topic(name string, mode node.Mode) string {
 	return shared + name
 }
 
-// A notice is what comes on a topic: that the name was released which it belongs to
-// or, on the channel of the waiters of a process, whose turn it is in the line of a
-// name.
-type notice struct{ topic, turn string }
+// A turn is what comes on the channel of the waiters of a process.
+type turn struct {
+	node.Turn // without a Life
 
-// A handover is what comes in place of a notice of a turn when the lock was handed on.
-type handover struct {
 	link  *link
 	topic string
-	turn  node.Turn // without a Life
-	runID string    // of the server that did so
+	runID string // of the server that told it
 }
 
 // A channel is the topic of the waiters of one process.
@@ -557,15 +553,18 @@ func (l *link) subscribed(topic string) {
 }
 
 // noticed wakes those whom a notice is for.
-func (l *link) noticed(n notice) { l.notify(n.topic, node.Turn{Name: n.turn}) }
+func (l *link) noticed(topic string) { l.notify(topic, node.Turn{}) }
 
-// handedOn tells the client that a lock was handed on to it.
-func (l *link) handedOn(h *handover) {
-	if life := l.census.Life(); life != nil && life.ID == h.runID {
-		h.turn.Life = life
+// hear tells the client that it is the turn of one that waits in line, or that a lock was
+// handed on to it.
+func (l *link) hear(t *turn) {
+	if t.Owner == "" {
+		l.w.sometimes(FreedByNotice)
+	} else if life := l.census.Life(); life != nil && life.ID == t.runID {
+		t.Life = life
 	}
-	l.w.check.isTold(l, h)
-	l.notify(h.topic, h.turn)
+	l.w.check.isTold(l, t)
+	l.notify(t.topic, t.Turn)
 }
 
 func (l *link) notify(topic string, t node.Turn) {

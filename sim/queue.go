@@ -22,7 +22,7 @@ const (
 	evReply                    // its answer reaches the client
 	evReset                    // the client learns that its connection is gone
 	evNotice                   // a notice reaches the client
-	evGrant                    // or that a lock was handed on to it
+	evTurn                     // or that it is the turn of one of it, or has the lock
 	evSweep                    // a client looks for commands that are too late
 	evDial                     // a link tries to connect
 	evServe                    // a node takes the next command from its queue
@@ -37,7 +37,7 @@ const (
 	evCall                     // a function of the run itself
 )
 
-var eventNames = [...]string{"timer", "request", "reply", "reset", "notice", "grant", "sweep", "dial", "serve", "sync",
+var eventNames = [...]string{"timer", "request", "reply", "reset", "notice", "turn", "sweep", "dial", "serve", "sync",
 	"fault", "end of fault", "strobe", "resume", "audit", "write", "answer", "call"}
 
 func (k eventKind) String() string { return eventNames[k] }

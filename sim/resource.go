@@ -59,7 +59,7 @@ func (c *Client) Write(name string, token node.Token, value int) (ok bool) {
 // and waits for the answer.
 func (c *Client) access(name string, token node.Token, grant, value int, write, shares bool, longer time.Duration) *access {
 	w := c.w
-	a := &access{c: c, write: write, name: w.number(notice{topic: name}), token: token, value: value, shares: shares, sent: w.now,
+	a := &access{c: c, write: write, name: w.number(name), token: token, value: value, shares: shares, sent: w.now,
 		grant: grant, signal: &signal{owner: c}}
 	w.plan(w.now+int64(longer+c.links[0].random.within(w.p.Network.Delay)), evWrite, a, 0)
 	a.signal.Wait(context.Background(), clock.Never)
@@ -115,7 +115,7 @@ func (w *world) stale(a *access) {
 	if !w.p.Lock.Fence || a.token == 0 {
 		w.breaks(brokenBy(w.p))
 	}
-	w.fail("I5", fmt.Sprintf("%s writes to %q after a later holder has", a.c.name, w.names[a.name].topic))
+	w.fail("I5", fmt.Sprintf("%s writes to %q after a later holder has", a.c.name, w.names[a.name]))
 }
 
 // maxHistory bounds what is checked for linearizability.

@@ -176,7 +176,7 @@ func (s *server) execute(m *message) {
 			mode = node.Read
 		}
 		for i := range published {
-			others := s.publish(notice{topic: topic(published[i].Name, mode)}, nil)
+			others := s.publish(topic(published[i].Name, mode), nil)
 			s.tell(now, published[i], others)
 		}
 	}
@@ -229,19 +229,19 @@ func (s *server) listening(l *link, name string) bool {
 // it.
 func (s *server) tell(now model.Time, n model.Notice, others bool) {
 	for _, waiter := range n.Line {
-		turn := notice{s.w.channel(waiter), n.Name}
-		if !slices.ContainsFunc(s.listeners, func(o listener) bool { return o.name == turn.topic && o.there() }) {
+		channel := s.w.channel(waiter)
+		if !slices.ContainsFunc(s.listeners, func(o listener) bool { return o.name == channel && o.there() }) {
 			continue
 		}
 		first := s.w.check.firstInLine(s, n.Name, now)
 		owner, token := s.mem.Tell(now, n, waiter, others)
 		if owner == "" {
-			s.publish(turn, nil)
+			s.publish(channel, &node.Turn{Name: n.Name, Waiter: waiter})
 			return
 		}
 		s.w.check.handsOn(s, heir{name: n.Name, owner: owner, at: s.w.now}, token, waiter, first)
 		s.w.logKey(s, n.Name)
-		s.publish(turn, &node.Turn{Name: n.Name, Owner: owner, Token: token})
+		s.publish(channel, &node.Turn{Name: n.Name, Owner: owner, Token: token})
 		return
 	}
 }
@@ -249,16 +249,16 @@ func (s *server) tell(now model.Time, n model.Notice, others bool) {
 // there reports whether the connection is.
 func (o *listener) there() bool { return o.conn == o.link.conn && !o.link.closed && !o.link.c.dead }
 
-// publish sends a notice, or that a lock was handed on, to everybody who listens, and
+// publish sends a notice, or whose turn it is, to everybody who listens, and
 // reports whether anybody does. It forgets those who are no longer there.
-func (s *server) publish(n notice, handed *node.Turn) (heard bool) {
+func (s *server) publish(topic string, t *node.Turn) (heard bool) {
 	kept := s.listeners[:0]
 	for _, o := range s.listeners {
 		if !o.there() {
 			continue
 		}
 		kept = append(kept, o)
-		if o.name != n.topic {
+		if o.name != topic {
 			continue
 		}
 		heard = true
@@ -267,11 +267,11 @@ func (s *server) publish(n notice, handed *node.Turn) (heard bool) {
 			continue
 		}
 		at := s.w.now + int64(o.link.random.within(s.w.p.Network.Delay))
-		if handed != nil {
-			s.w.plan(at, evGrant, &handover{o.link, n.topic, *handed, s.runID}, 0)
+		if t != nil {
+			s.w.plan(at, evTurn, &turn{*t, o.link, topic, s.runID}, 0)
 			continue
 		}
-		s.w.plan(at, evNotice, o.link, s.w.number(n))
+		s.w.plan(at, evNotice, o.link, s.w.number(topic))
 	}
 	s.listeners = kept
 	return heard

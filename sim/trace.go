@@ -324,7 +324,7 @@ func (w *world) logAccess(a *access) {
 	if !a.ok {
 		what += ": refused, its token is old"
 	}
-	w.log(Entry{Kind: KindAccess, Client: a.c.number, Node: -1, Name: w.names[a.name].topic, Token: a.token, Text: what})
+	w.log(Entry{Kind: KindAccess, Client: a.c.number, Node: -1, Name: w.names[a.name], Token: a.token, Text: what})
 }
 
 // at returns what the trace has about the n-th event, or nearly.

@@ -29,7 +29,7 @@ type world struct {
 	memory   func() Memory // makes that of a node
 	store    resource
 	locks    []string // that the plan's work is about
-	names    []notice // of locks, and what is told about them
+	names    []string // of locks, and topics that are told about them
 	channels []channel
 	starts   int
 	serial   int
@@ -134,12 +134,12 @@ func (w *world) free(m *message) {
 	}
 }
 
-// number gives every lock's name, and every notice, a number.
-func (w *world) number(n notice) int {
-	i := slices.Index(w.names, n)
+// number gives every name of a lock, and every topic, a number.
+func (w *world) number(name string) int {
+	i := slices.Index(w.names, name)
 	if i < 0 {
 		i = len(w.names)
-		w.names = append(w.names, n)
+		w.names = append(w.names, name)
 	}
 	return i
 }
@@ -235,16 +235,16 @@ func (w *world) happen(at int64, slot int32) {
 			w.sometimes(FreedByNotice)
 			l.noticed(w.names[e.ref])
 		}
-	case evGrant:
-		h := what.(*handover)
-		c := h.link.c
-		w.stir(e.kind, uint64(c.number)<<8|uint64(h.link.n.number), uint64(h.turn.Token))
+	case evTurn:
+		t := what.(*turn)
+		c := t.link.c
+		w.stir(e.kind, uint64(c.number)<<8|uint64(t.link.n.number), uint64(t.Token))
 		switch {
 		case c.dead:
 		case c.stopped > 0:
-			c.backlog = append(c.backlog, backlog{handed: h})
+			c.backlog = append(c.backlog, backlog{turn: t})
 		default:
-			h.link.handedOn(h)
+			t.link.hear(t)
 		}
 	case evSweep:
 		c := what.(*Client)

@@ -142,6 +142,8 @@ func (n *Node) woken(now Time, published []Notice, cmd node.Command) (all []call
 			turn := node.Turn{Name: p.Name}
 			if turn.Owner, turn.Token = n.server.Tell(now, p, waiter, len(others) > 0); turn.Owner != "" {
 				turn.Life = n.life
+			} else {
+				turn.Waiter = waiter
 			}
 			for i := range process {
 				process[i].turn = turn

@@ -44,7 +44,7 @@ local function tell(queue, name, fence, token, keep, life)
       end
       first = false
       if says ~= 'told' then
-        local heard = redis.pcall('PUBLISH', channel, 'turn ' .. name)
+        local heard = redis.pcall('PUBLISH', channel, 'turn ' .. line[i] .. ' ' .. name)
         if type(heard) == 'table' then
           return heard, true
         elseif heard > 0 then

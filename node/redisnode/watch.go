@@ -115,7 +115,8 @@ func (s *server) turn(message string) (t node.Turn, ok bool) {
 	case "":
 		return t, true
 	case "turn":
-		return node.Turn{Name: rest}, rest != ""
+		waiter, name, _ := strings.Cut(rest, " ")
+		return node.Turn{Name: name, Waiter: waiter}, name != ""
 	}
 	parts := strings.SplitN(rest, " ", 4)
 	if what != "grant" || len(parts) < 4 || parts[3] == "" {
