@@ -57,8 +57,8 @@ type waiter struct {
 	splits    int           // attempts in a row that got some of the nodes, but not enough
 	alarms    int           // rests that ended by notices of too few nodes
 	took      time.Duration // by the last attempt
-	behind    bool          // one before it in line waits for several names
-	bold      bool          // it no longer lets such a one that cannot have its turn be in its way
+	behind    bool          // it waits for several names, as one before it here does
+	bold      bool          // it has done so for long, and no longer lets that be in its way
 	waited    bool          // there was more than one attempt
 	admitted  bool          // it was told that it may ask the nodes, as far as this process goes; under l.mu
 	let       bool          // it may make its attempt; under l.mu
@@ -321,7 +321,7 @@ func (l *Locker) queue(w *waiter) {
 	defer l.mu.Unlock()
 	for name := range w.settings.each() {
 		ln := l.line(name)
-		w.behind = w.behind || ln.several > 0
+		w.behind = w.behind || w.settings.names != nil && ln.several > 0
 		ln.queue = append(ln.queue, w)
 		if w.settings.names != nil {
 			ln.several++
@@ -330,7 +330,7 @@ func (l *Locker) queue(w *waiter) {
 	if w.settings.linesUp() {
 		for name := range w.settings.each() {
 			_, crowded := l.crowds[name]
-			w.crowded = w.crowded || crowded || w.settings.fair && len(l.lines[name].holds()) > 0
+			w.crowded = w.crowded || crowded || w.settings.asksBehindHolders() && len(l.lines[name].holds()) > 0
 		}
 	}
 }
@@ -351,8 +351,8 @@ func (l *Locker) unqueue(w *waiter) {
 	}
 }
 
-// embolden lets w pass those who wait for several names while they cannot have
-// their turn.
+// embolden lets w pass others that wait for several names: one of these may wait for
+// somebody who waits behind w.
 func (l *Locker) embolden(w *waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -414,13 +414,6 @@ func (l *Locker) turn(w *waiter) (*Lease, bool, error) {
 			return lease, lease != nil, err
 		}
 	}
-	if free {
-		for name := range s.each() {
-			if ln := l.lines[name]; ln != nil {
-				ln.pass(w)
-			}
-		}
-	}
 	w.admitted = free
 	return nil, free, nil
 }
@@ -465,8 +458,10 @@ func (l *Locker) isClosed() bool {
 // admit makes the hold of a round that was won, and tells this process. high is
 // the highest token that was used for it before.
 func (l *Locker) admit(ctx context.Context, r *round, s *settings, high node.Token) *Lease {
-	if s.fair {
-		l.supplant(s.Name)
+	if s.asksBehindHolders() {
+		for name := range s.each() {
+			l.supplant(name)
+		}
 	}
 	h := l.hold(ctx, r, s)
 	h.high = max(h.high, high)
@@ -484,11 +479,6 @@ func (l *Locker) admit(ctx context.Context, r *round, s *settings, high node.Tok
 		for _, w := range ln.queue {
 			if w.settings.isFor(name, h.owner) {
 				w.signal.Set() // it can nest now
-			}
-			if w.settings.names != nil {
-				for other := range w.settings.each() { // it may no longer be in the way of others
-					l.advance(other, l.lines[other])
-				}
 			}
 		}
 	}

@@ -74,13 +74,11 @@ func keptAll(kept []bool) bool { return !slices.Contains(kept, false) }
 // the names. It excludes everybody who has or wants any of them. A name that is
 // given twice counts once, and their order does not matter.
 //
-// In this process it waits in the lines of all names, and has its turn when it is
-// first in each. It does not let those behind it take one of them meanwhile, unless one
-// that sorts before is held in this process: whoever holds that may be one of them. Where
-// it is one that sorts after, they have to wait for twice Options.Poll.
+// It stands in the lines of all its names on the nodes, also while somebody in this
+// process has one of them. Others here do not wait behind it, but for those who ask for
+// several names, too, of which one is the first of its own: these do for twice Options.Poll.
 //
-// On the nodes it stands in the lines of its names too, with one ticket, and is
-// served when it is first in each line and all names are free. A name that is free
+// In the lines it has one ticket, and is served when it is first in each line and all names are free. A name that is free
 // while another is not it leaves to those behind it, and when it asks again it is back
 // at its old place: so nobody waits for what somebody else holds for long. But when each
 // of its names has been its own to take, only not all at the same time, it reserves them

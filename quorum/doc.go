@@ -70,7 +70,7 @@
 //
 // Waiters are woken by published notices, and keep a timer for those that get
 // lost. Inside one Locker the waiters of a name form a queue, of which the first
-// competes with other processes. Who has to wait for a plain lock of one name has a
+// competes with other processes, and beside it who waits for several names. Who has to wait for a plain lock of one name has a
 // place in line on the nodes, and of all processes a release wakes the one whose
 // waiter is first; so has one that had to wait for others of its own Locker, or whose
 // Locker has released the lock while others were in line, before it asks. Who comes

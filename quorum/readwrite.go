@@ -94,63 +94,38 @@ func (ln *line) heldFor(s *settings, name string) *hold {
 // reader. Who does not wait may try, too. But a reader then keeps behind writers
 // that do wait: readers that come and go would keep them out for ever.
 //
-// To one that waits in line a holder here is like any other: it asks the nodes, and has
-// its place before those of other processes that came later.
+// To one that waits in line, or for several names, a holder here is like any other: it
+// asks the nodes, and has its place before those of other processes that came later.
 //
-// Those before it do not count that wait for another of their names, of which somebody
-// here has one that sorts before this: that somebody may be waiting for this name, behind
-// them. To one that is bold they do not count either where it sorts after this. Those who
-// are not bold respect them then, or who asks for many names would starve.
+// Who waits for several names is in nobody's way here. It may wait for somebody in another
+// process, and that one for somebody here, in turn behind it: only the nodes know whose
+// turn it is. But those behind it that ask for several names, too, would be many there:
+// they are let past the first name of another only when they are bold.
 func (ln *line) admits(w *waiter) bool {
-	reads := w.settings.mode == node.Read
-	if (ln.holder != nil || !reads && len(ln.readers) > 0) && !(w.settings.fair && w.settings.wait != 0) {
+	s := w.settings
+	reads := s.mode == node.Read
+	if (ln.holder != nil || !reads && len(ln.readers) > 0) && !s.asksBehindHolders() {
 		return false
 	}
-	if !reads && w.settings.wait == 0 {
+	if !reads && s.wait == 0 {
 		return true
 	}
 	for _, other := range ln.queue {
 		if other == w {
 			break
 		}
-		if bothRead := reads && other.settings.mode == node.Read; !bothRead && !other.stuck(ln, w.bold) {
+		bothRead := reads && other.settings.mode == node.Read
+		lets := other.settings.names != nil && (s.names == nil || w.bold || w.l.lines[other.settings.Name] != ln)
+		if !bothRead && !lets {
 			return false
 		}
 	}
 	return true
 }
 
-// pass puts w before those whom it was admitted before, so that it stays so: what the
-// nodes keep for it they keep for nobody else. Who does not wait is in no line.
-func (ln *line) pass(w *waiter) {
-	at := slices.Index(ln.queue, w)
-	if at <= 0 {
-		return
-	}
-	reads := w.settings.mode == node.Read
-	i := slices.IndexFunc(ln.queue[:at], func(other *waiter) bool { return !reads || other.settings.mode != node.Read })
-	if i >= 0 {
-		copy(ln.queue[i+1:at+1], ln.queue[i:at])
-		ln.queue[i] = w
-	}
-}
-
-// stuck reports whether w waits for somebody here who has another of its names than
-// that of ln: one before it, or any. l.mu is held.
-func (w *waiter) stuck(ln *line, any bool) bool {
-	if w.settings.names == nil {
-		return false
-	}
-	for name := range w.settings.each() {
-		switch other := w.l.lines[name]; {
-		case other == ln && !any:
-			return false
-		case other != ln && other != nil && (other.holder != nil || len(other.readers) > 0):
-			return true
-		}
-	}
-	return false
-}
+// asksBehindHolders reports whether the acquisition asks the nodes though somebody in this
+// process has a name.
+func (s *settings) asksBehindHolders() bool { return s.wait != 0 && (s.fair || s.names != nil) }
 
 // enter notes that h holds the name here.
 func (ln *line) enter(h *hold) {
