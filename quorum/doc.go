@@ -68,12 +68,12 @@
 // one lock of several names. [LockAll] takes locks of several Lockers, mostly on
 // different nodes, as one.
 //
-// Waiters are woken by published notices, and keep a timer for those that get
-// lost. Inside one Locker the waiters of a name form a queue, of which the first
-// competes with other processes, and beside it who waits for several names. Who has to wait for a plain lock of one name has a
-// place in line on the nodes, and of all processes a release wakes the one whose
-// waiter is first; so has one that had to wait for others of its own Locker, or whose
-// Locker has released the lock while others were in line, before it asks. Who comes
+// Waiters are woken by published notices, and keep a timer for those that get lost. Inside
+// one Locker the waiters of a name form a queue, of which the first competes with other
+// processes, and beside it who waits for several names. Who has to wait for a plain lock
+// of one name has a place in line on the nodes, and of all processes a release wakes the
+// one whose waiter is first; so has one that had to wait for others of its own Locker, or
+// whose Locker has released the lock while others were in line, before it asks. Who comes
 // while the name is free may pass it, and so may a waiter when nobody has woken it for
 // Options.Poll; with [WithFair] they do not.
 //
