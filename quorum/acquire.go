@@ -65,6 +65,8 @@ type waiter struct {
 	crowded   bool          // whoever wanted the name before had to wait for it
 	noticed   atomic.Uint64 // nodeSet: notices since the last attempt began
 	told      atomic.Uint64 // nodeSet: that said since then that it is its turn
+	vacated   atomic.Bool   // who had the name here has left since then
+	nests     atomic.Bool   // its owner has the name
 	hurry     nodeSet       // the nodes perhaps free, when notices and not the time ended the last rest
 }
 
@@ -151,6 +153,8 @@ func (w *waiter) recycle() {
 	w.hears, w.queues, w.barges, w.waited, w.behind, w.bold, w.crowded, w.admitted = false, false, false, false, false, false, false, false
 	w.noticed.Store(0)
 	w.told.Store(0)
+	w.vacated.Store(false)
+	w.nests.Store(false)
 	clear(w.ballots)
 	w.signal.Wait(context.Background(), 0)
 	w.l.waiters.put(w)
@@ -254,7 +258,7 @@ func (w *waiter) comeIn(ctx context.Context) bool {
 func (l *Locker) letIn() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.outside) == 0 {
+	if len(l.outside) == 0 || l.attempts > maxAttempts { // those who do not wait come in on top
 		l.attempts--
 		return
 	}
@@ -372,16 +376,15 @@ func (l *Locker) line(name string) *line {
 // advance wakes those in the queue of a line who may ask the nodes, and forgets
 // an empty line. l.mu is held.
 func (l *Locker) advance(name string, ln *line) {
-	reads := ln.holder == nil // all so far, and nobody is in their way
+	var before blockers
 	for _, w := range ln.queue {
-		reads = reads && w.settings.mode == node.Read
-		if reads || ln.admits(w) {
-			if !w.admitted {
-				w.admitted = true
-				w.signal.Set()
-			}
-		} else if ln.several == 0 {
-			break // those behind it do not pass it
+		if !w.admitted && !ln.isHeldFrom(w) && !before.block(w) && w.isFirstOfItsName() {
+			w.admitted = true
+			w.signal.Set()
+		}
+		before.add(ln, w)
+		if before.all {
+			break
 		}
 	}
 	if ln.holder == nil && len(ln.readers)+len(ln.queue) == 0 {
@@ -411,6 +414,7 @@ func (l *Locker) turn(w *waiter) (*Lease, bool, error) {
 			return nil, false, &Error{Op: "acquire", Name: s.title(), Need: l.need, Err: ErrDeadlock, Cause: errPart}
 		default:
 			lease, err := h.nest(s.mode)
+			w.admitted = false
 			return lease, lease != nil, err
 		}
 	}
@@ -458,11 +462,6 @@ func (l *Locker) isClosed() bool {
 // admit makes the hold of a round that was won, and tells this process. high is
 // the highest token that was used for it before.
 func (l *Locker) admit(ctx context.Context, r *round, s *settings, high node.Token) *Lease {
-	if s.asksBehindHolders() {
-		for name := range s.each() {
-			l.supplant(name)
-		}
-	}
 	h := l.hold(ctx, r, s)
 	h.high = max(h.high, high)
 	if h.mode == node.Read {
@@ -478,7 +477,8 @@ func (l *Locker) admit(ctx context.Context, r *round, s *settings, high node.Tok
 		ln.enter(h)
 		for _, w := range ln.queue {
 			if w.settings.isFor(name, h.owner) {
-				w.signal.Set() // it can nest now
+				w.nests.Store(true)
+				w.signal.Set()
 			}
 		}
 	}
@@ -489,18 +489,24 @@ func (l *Locker) admit(ctx context.Context, r *round, s *settings, high node.Tok
 	return &h.first
 }
 
-// supplant ends what this process believes to have of a name that the nodes have given
-// to another: they have lost it, or it was broken.
-func (l *Locker) supplant(name string) {
-	var holds []*hold
-	l.mu.Lock()
-	if ln := l.lines[name]; ln != nil {
-		holds = ln.holds()
+// admit makes the lease of what the nodes have given to w. What this process believes to
+// have of its names then is over: they have lost it, or it was broken.
+func (w *waiter) admit(ctx context.Context, r *round) *Lease {
+	l, s := w.l, w.settings
+	var others []*hold
+	if s.asksBehindHolders() {
+		l.mu.Lock()
+		for name := range s.each() {
+			if ln := l.lines[name]; ln != nil {
+				others = append(others, ln.holds()...)
+			}
+		}
+		l.mu.Unlock()
 	}
-	l.mu.Unlock()
-	for _, h := range holds {
+	for _, h := range others {
 		h.lose(&Error{Op: "hold", Name: h.claim.title(), Need: l.need, Err: ErrLost, Cause: errBroken})
 	}
+	return l.admit(ctx, r, s, 0)
 }
 
 // vacate notes that h no longer holds its name here.
@@ -509,6 +515,7 @@ func (l *Locker) vacate(h *hold) {
 	defer l.mu.Unlock()
 	for name := range h.claim.each() {
 		if ln := l.lines[name]; ln != nil && ln.leave(h) {
+			ln.hasLeft()
 			l.advance(name, ln)
 		}
 	}
@@ -525,6 +532,7 @@ func (w *waiter) attempt(ctx context.Context) *Lease {
 	w.giveBack(true, "")
 	w.noticed.Store(0)
 	w.told.Store(0)
+	w.vacated.Store(false)
 	w.hurry, w.late, w.gated = 0, false, false
 	above := w.token
 	if l.farAhead(above) { // by a clock that goes on meanwhile
@@ -558,7 +566,7 @@ func (w *waiter) attempt(ctx context.Context) *Lease {
 		if r.await(ctx) == won && ctx.Err() == nil {
 			// Read the clock only now: the round took part of the lease.
 			if l.clock.Now() < validUntil(r.start, s.lease, l.opts.Drift) {
-				return l.admit(ctx, r, s, 0)
+				return w.admit(ctx, r)
 			}
 			w.late = true
 		}

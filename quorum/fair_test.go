@@ -127,6 +127,44 @@ func TestFairWaiterSupplantsAHolderOfItsProcess(t *testing.T) {
 	})
 }
 
+// Those in line whom no node tells their turn ask when the one before them in their own
+// process has left.
+func TestFairWithoutNotices(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		w.delay(time.Millisecond, 0)
+		l := w.behind(quorum.Options{}, func(_ int, n node.Node) node.Node { return deaf{n} })
+		held := lock(t, l, "x")
+		var wg sync.WaitGroup
+		var released time.Time
+		for range 5 {
+			wg.Go(func() { use(t, l, "x", func(*quorum.Lease) {}, quorum.WithFair()) })
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(3 * time.Second)
+		released = time.Now()
+		unlock(t, held)
+		wg.Wait()
+		if d := time.Since(released); d > 5*25*time.Millisecond {
+			t.Errorf("five have had their turns after %v", d)
+		}
+	})
+}
+
+// A lease that is resumed is that which its process has.
+func TestResumedLeaseSupplantsNobody(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		for _, option := range []quorum.Option{quorum.WithFair(), quorum.WithNames("y")} {
+			held := lock(t, l, "x", option)
+			unlock(t, must[*quorum.Lease](t)(l.Resume(background, held.Handle(), option)))
+			if err := context.Cause(held.Context()); errors.Is(err, quorum.ErrLost) {
+				t.Error(err)
+			}
+			_ = held.Unlock(background)
+		}
+	})
+}
+
 // A waiter that gives up makes room at once.
 func TestFairWaiterGivesUpItsPlace(t *testing.T) {
 	inWorld(t, 3, func(w *world) {

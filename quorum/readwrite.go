@@ -102,25 +102,84 @@ func (ln *line) heldFor(s *settings, name string) *hold {
 // turn it is. But those behind it that ask for several names, too, would be many there:
 // they are let past the first name of another only when they are bold.
 func (ln *line) admits(w *waiter) bool {
-	s := w.settings
-	reads := s.mode == node.Read
-	if (ln.holder != nil || !reads && len(ln.readers) > 0) && !s.asksBehindHolders() {
+	if ln.isHeldFrom(w) {
 		return false
 	}
-	if !reads && s.wait == 0 {
+	if w.settings.mode != node.Read && w.settings.wait == 0 {
 		return true
 	}
+	var before blockers
 	for _, other := range ln.queue {
-		if other == w {
+		if other == w || before.all {
 			break
 		}
-		bothRead := reads && other.settings.mode == node.Read
-		lets := other.settings.names != nil && (s.names == nil || w.bold || w.l.lines[other.settings.Name] != ln)
-		if !bothRead && !lets {
-			return false
+		before.add(ln, other)
+	}
+	return !before.block(w)
+}
+
+// isHeldFrom reports whether somebody here who has the name is in w's way: also of one
+// that waits for several, if the others will be free with it.
+func (ln *line) isHeldFrom(w *waiter) bool {
+	s := w.settings
+	switch {
+	case !s.asksBehindHolders():
+		return ln.holder != nil || s.mode != node.Read && len(ln.readers) > 0
+	case s.names != nil:
+		return ln.holder != nil && ln.holder.claim.covers(&s.claim)
+	}
+	return false
+}
+
+// blockers are those who come first in a line, up to somebody.
+type blockers struct {
+	all, readers bool // somebody blocks all behind it; a reader, those who do not read
+	several      bool // somebody of several names, of which this is the first, blocks those like it
+}
+
+func (b *blockers) add(ln *line, w *waiter) {
+	switch {
+	case w.settings.names != nil:
+		b.several = b.several || w.l.lines[w.settings.Name] == ln
+	case w.settings.mode == node.Read:
+		b.readers = true
+	default:
+		b.all = true
+	}
+}
+
+// block reports whether they are in w's way.
+func (b *blockers) block(w *waiter) bool {
+	return b.all || b.readers && w.settings.mode != node.Read || b.several && w.settings.names != nil && !w.bold
+}
+
+// isFirstOfItsName reports whether no other who waits for several names, of which the
+// first is that of w, is in w's way. l.mu is held.
+func (w *waiter) isFirstOfItsName() bool {
+	if w.settings.names == nil || w.bold {
+		return true
+	}
+	first := w.settings.Name
+	for _, other := range w.l.lines[first].queue {
+		if other.settings.names != nil && other.settings.Name == first {
+			return other == w
 		}
 	}
 	return true
+}
+
+// hasLeft tells those in front who ask the nodes though somebody here has the name that
+// this one has left.
+func (ln *line) hasLeft() {
+	for _, w := range ln.queue {
+		if !w.settings.asksBehindHolders() {
+			break
+		}
+		if w.admitted {
+			w.vacated.Store(true)
+			w.signal.Set()
+		}
+	}
 }
 
 // asksBehindHolders reports whether the acquisition asks the nodes though somebody in this

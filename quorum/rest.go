@@ -120,10 +120,13 @@ func (w *waiter) rest(ctx context.Context) bool {
 			}
 			w.barges = passes
 			return l.clock.Now() < w.deadline
-		case l.isClosed():
+		case l.isClosed() || w.nests.Swap(false):
 			return true // the caller looks
 		case l.clock.Now() >= w.deadline:
 			return false // though notices have come
+		}
+		if w.vacated.Swap(false) { // the nodes are to tell it, or to hand the name on
+			until = min(until, l.clock.Now().Add(max(noticeSlack, 2*w.took)))
 		}
 		free, mute, own := w.wasFree()
 		noticed, handed := nodeSet(w.noticed.Load()), w.handedBy()
