@@ -10,7 +10,7 @@
 // another, so that their ratios stand even where the machine changes its speed.
 // Every measurement has a client, connections and names of its own, and warms
 // up first. Figures are medians of the rounds; a quantile is given if there were
-// samples enough for it in each: 20 for p99, 1000 for p99.9.
+// samples enough for it in each: 100 for p99, 1000 for p99.9.
 //
 // Clients run in the process that measures: its CPU, allocations, memory and
 // goroutines are theirs, and next to nothing else. Embedded servers, the proxies

@@ -24,17 +24,28 @@ func (s samples) at(q float64) time.Duration {
 // has them: "pair-p50-ns", "locks/s", "allocs/op".
 type Metrics map[string]float64
 
-// quantiles enters those that there are enough samples for.
+// quantiles enters the median and the longest, and the quantiles between that
+// there are enough samples for: of fewer they would be the longest.
 func (m Metrics) quantiles(name string, s samples) {
 	if len(s) > 0 {
-		m[name+"-p50-ns"] = float64(s.at(0.5))
+		m[name+"-p50-ns"], m[name+"-max-ns"] = float64(s.at(0.5)), float64(s.at(1))
 	}
-	if len(s) >= 20 {
+	if len(s) >= 100 {
 		m[name+"-p99-ns"] = float64(s.at(0.99))
 	}
 	if len(s) >= 1000 {
 		m[name+"-p999-ns"] = float64(s.at(0.999))
 	}
+}
+
+// tail returns the highest quantile that there is of a time, and what it is.
+func (m Metrics) tail(name string) (took float64, quantile string) {
+	for _, q := range []struct{ metric, word string }{{"p999", "p99.9"}, {"p99", "p99"}, {"max", "at most"}} {
+		if took, ok := m[name+"-"+q.metric+"-ns"]; ok {
+			return took, q.word
+		}
+	}
+	return 0, ""
 }
 
 // median returns the middle of values, or the mean of the two in the middle; NaN
