@@ -1,18 +1,24 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/redquorum/redquorum/quorum"
 )
 
 // An Advice sets how much a number of nodes can be relied on beside what it
 // costs.
 type Advice struct {
+	Contestant  string        `json:"contestant"`
 	NodeFailure float64       `json:"node_failure"` // the share of time for which one node is not there
-	RTT         time.Duration `json:"rtt_ns"`
+	RTT         time.Duration `json:"rtt_ns"`       // of the links that it is for
 	Rows        []AdviceRow   `json:"rows"`
+	Timeout     time.Duration `json:"timeout_ns,omitempty"` // quorum.Options.Timeout; 0 is none: it is another's lock
 	Text        string        `json:"text"`
 }
 
@@ -24,7 +30,6 @@ type AdviceRow struct {
 	Without   time.Duration `json:"without_ns"` // time without a majority in a year
 	PairP50   float64       `json:"pair_p50_ns"`
 	PairP99   float64       `json:"pair_p99_ns"`   // 0 where there were too few samples
-	PairP999  float64       `json:"pair_p999_ns"`  // as that
 	ClientCPU float64       `json:"client_cpu_ns"` // for a lock and its release
 	ServerCPU float64       `json:"server_cpu_ns"` // of all nodes together
 }
@@ -51,29 +56,30 @@ func choose(n, k int) float64 {
 
 const year = 365 * 24 * time.Hour
 
-// advise makes an advice of what the latency workload measured of the first
-// contestant, at the first round trip. It returns nil if it did not run.
-func (r *Report) advise(failure float64) *Advice {
-	a := &Advice{NodeFailure: failure}
+// advise makes an advice of what was measured at the longest round trip that was
+// asked for: a shorter one would promise too much there. It returns nil if the
+// latency was not measured.
+func (r *Report) advise(rtt time.Duration, failure float64) *Advice {
+	a := &Advice{Contestant: r.Contestants[0].Name, NodeFailure: failure, RTT: rtt}
 	for _, c := range r.Cells {
-		if c.Workload != "latency" || c.Contestant != r.Contestants[0].Name || len(c.Median) == 0 {
-			continue
-		}
-		if len(a.Rows) == 0 {
-			a.RTT = c.RTT
-		}
-		if c.RTT != a.RTT {
+		if c.Workload != "latency" || c.Contestant != a.Contestant || c.RTT != rtt || len(c.Median) == 0 {
 			continue
 		}
 		m, gone := c.Median, unavailability(c.Nodes, failure)
 		a.Rows = append(a.Rows, AdviceRow{Nodes: c.Nodes, Survives: (c.Nodes - 1) / 2, Available: 1 - gone,
 			Without: time.Duration(gone * float64(year)), PairP50: m["pair-p50-ns"], PairP99: m["pair-p99-ns"],
-			PairP999: m["pair-p999-ns"], ClientCPU: m["client-cpu-ns/op"], ServerCPU: m["server-cpu-ns/op"]})
+			ClientCPU: m["client-cpu-ns/op"], ServerCPU: m["server-cpu-ns/op"]})
 	}
 	if len(a.Rows) == 0 {
 		return nil
 	}
-	a.Text = a.words()
+	take := a.choice()
+	a.Text = a.words(take)
+	if a.Contestant == ours {
+		var why string
+		a.Timeout, why = r.timeout(take.Nodes, rtt)
+		a.Text += why
+	}
 	if r.Servers == Embedded {
 		a.Text += " These servers were embedded ones, which are slower than Redis: before you decide, measure with --spawn or --nodes."
 	}
@@ -84,21 +90,34 @@ func (r *Report) advise(failure float64) *Advice {
 // not worth their cost for.
 const enoughTime = 5 * time.Minute
 
-// choice returns the row to take: the fewest nodes that survive a failure and
-// are without a majority for no longer than enoughTime a year; or, if none are,
-// the most.
+// enough reports whether n nodes survive a failure and are without a majority for
+// no longer than enoughTime a year.
+func (a *Advice) enough(n int) bool {
+	return n > 1 && unavailability(n, a.NodeFailure)*float64(year) <= float64(enoughTime)
+}
+
+// hopeless reports whether nodes are away so much that more of them have a
+// majority less often.
+func (a *Advice) hopeless() bool {
+	return unavailability(3, a.NodeFailure) >= unavailability(1, a.NodeFailure) && a.NodeFailure > 0
+}
+
+// choice returns the row to take: the fewest nodes that are enough; or, if none
+// are, the most; or the fewest, if more are worse.
 func (a *Advice) choice() AdviceRow {
+	if a.hopeless() {
+		return a.Rows[0]
+	}
 	for _, row := range a.Rows {
-		if row.Survives > 0 && row.Without <= enoughTime {
+		if a.enough(row.Nodes) {
 			return row
 		}
 	}
 	return a.Rows[len(a.Rows)-1]
 }
 
-func (a *Advice) words() string {
+func (a *Advice) words(take AdviceRow) string {
 	var b strings.Builder
-	take := a.choice()
 	fmt.Fprintf(&b, "If each node is away for %s of the time, independently of the others, a majority is missing for ", percent(a.NodeFailure))
 	for i, row := range a.Rows {
 		format := ", %s with %d"
@@ -108,47 +127,103 @@ func (a *Advice) words() string {
 		fmt.Fprintf(&b, format, away(row.Without), row.Nodes)
 	}
 	b.WriteString(". ")
-	if take.Survives == 0 {
+	if a.Contestant == ours {
+		b.WriteString("A node that has restarted has no vote for the longest lease (MaxLease), and is away for so long, too. ")
+	}
+	within := fmt.Sprintf("within %.0f minutes a year", enoughTime.Minutes())
+	switch {
+	case a.hopeless():
+		fmt.Fprintf(&b, "Nodes as bad as that have a majority less often the more of them there are: take 1, and better servers. ")
+	case take.Survives == 0:
 		b.WriteString("No number of nodes that survives a failure was measured: add --n 3,5. ")
-	} else {
-		p99 := ""
-		if take.PairP99 > 0 {
-			p99 = fmt.Sprintf(" (p99 %s)", short(take.PairP99))
-		}
-		fmt.Fprintf(&b, "Take %d", take.Nodes)
-		if take.Without > enoughTime {
-			fmt.Fprintf(&b, ", the most that were measured; that is still more than %v a year", enoughTime)
-		}
-		fmt.Fprintf(&b, ": a lock and its release take %s there%s, and %s of the client's CPU", short(take.PairP50), p99, short(take.ClientCPU))
-		for _, row := range a.Rows {
-			if row.Nodes > take.Nodes && take.PairP50 > 0 && take.ClientCPU > 0 {
-				fmt.Fprintf(&b, "; %d nodes survive %d failures, for %s in latency and %s in CPU", row.Nodes, row.Survives,
-					more(row.PairP50/take.PairP50), more(row.ClientCPU/take.ClientCPU))
-				break
-			}
-		}
-		b.WriteString(". One more than the failures alone ask for lets you take a node away for maintenance. ")
+	case a.enough(take.Nodes):
+		fmt.Fprintf(&b, "Take %d, the fewest measured that stay %s. ", take.Nodes, within)
+	default:
+		fmt.Fprintf(&b, "Take %d, the most that were measured, though they do not stay %s. ", take.Nodes, within)
 	}
-	timeout, of := timeoutFor(take.PairP999), "p99.9"
-	switch { // there may be too few samples
-	case take.PairP99 == 0:
-		timeout, of = timeoutFor(take.PairP50), "median"
-	case take.PairP999 == 0:
-		timeout, of = timeoutFor(take.PairP99), "p99"
+	if a.hopeless() || take.Survives == 0 {
+		return b.String()
 	}
-	fmt.Fprintf(&b, "A Timeout of %v is at least ten times the %s of a pair here; the lease must be three times that or more, and longer than the "+
-		"longest pause of your processes: 10 s or more for most.", timeout, of)
+	b.WriteString(a.unmeasured(take))
+	p99, where := "", "there"
+	if take.PairP99 > 0 {
+		p99 = fmt.Sprintf(" (p99 %s)", short(take.PairP99))
+	}
+	if a.RTT > 0 {
+		where = fmt.Sprintf("behind round trips of %v", a.RTT)
+	}
+	fmt.Fprintf(&b, "A lock of %s and its release take %s %s%s, and %s of the client's CPU", a.Contestant, short(take.PairP50), where, p99, short(take.ClientCPU))
+	for _, row := range a.Rows {
+		if row.Nodes > take.Nodes && take.PairP50 > 0 && take.ClientCPU > 0 {
+			fmt.Fprintf(&b, "; %d nodes survive %d failures, for %s in latency and %s in CPU", row.Nodes, row.Survives,
+				more(row.PairP50/take.PairP50), more(row.ClientCPU/take.ClientCPU))
+			break
+		}
+	}
+	fmt.Fprintf(&b, ". With %d one can be away for maintenance, and as many failures are survived meanwhile. ", take.Nodes+2)
 	return b.String()
 }
 
-// timeoutFor returns ten times as much, rounded up to 1, 2 or 5 of a power of
-// ten, but at least 50 ms.
-func timeoutFor(p999 float64) time.Duration {
-	want := max(time.Duration(10*p999), 50*time.Millisecond)
-	for unit := 10 * time.Millisecond; ; unit *= 10 {
+// unmeasured says what is not known of other numbers of nodes.
+func (a *Advice) unmeasured(take AdviceRow) string {
+	for n := 3; n <= MaxNodes && (n < take.Nodes || !a.enough(take.Nodes)); n += 2 {
+		if a.enough(n) {
+			return fmt.Sprintf("%d would do as well, and were not measured: add --n %[1]d. ", n)
+		}
+	}
+	if len(a.Rows) == 1 {
+		return "Other numbers were not measured. "
+	}
+	return ""
+}
+
+// timeout returns what quorum.Options.Timeout goes with what locks took on so many
+// nodes in the cases in which nobody waits for another, and why.
+func (r *Report) timeout(nodes int, rtt time.Duration) (time.Duration, string) {
+	var worst, failed *Cell
+	longest, of := 0.0, ""
+	for _, c := range r.Cells {
+		if c.Contestant != ours || c.Nodes != nodes || c.RTT != rtt || !slices.Contains([]string{"latency", "throughput", "bad"}, c.Workload) {
+			continue
+		}
+		if c.Error != "" {
+			failed = cmp.Or(failed, c)
+		}
+		for _, m := range c.Rounds {
+			if took, quantile := m.tail("lock"); took > longest {
+				worst, longest, of = c, took, quantile
+			}
+		}
+	}
+	if worst == nil {
+		return 0, ""
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "The longest locks were those of %s: %s %s. ", strings.TrimSpace(worst.Workload+" "+worst.Case), of, short(longest))
+	timeout := timeoutFor(longest)
+	if timeout > quorum.DefaultTimeout {
+		fmt.Fprintf(&b, "A Timeout of %v is at least three times that: try it with --timeout. ", timeout)
+	} else {
+		fmt.Fprintf(&b, "The default Timeout of %v is at least three times that; all that a shorter one gains is to hear sooner that there is no majority. ", timeout)
+	}
+	if failed != nil {
+		fmt.Fprintf(&b, "What locks of %s would have taken is not known, since it failed: a longer --timeout may show it. ",
+			strings.TrimSpace(failed.Workload+" "+failed.Case))
+	}
+	if worst.Workload == "latency" && !slices.ContainsFunc(r.Cells, func(c *Cell) bool { return c.Workload == "throughput" }) {
+		b.WriteString("Under load they take longer, which --workload latency,throughput shows. ")
+	}
+	fmt.Fprintf(&b, "The lease must be three times the Timeout or more, here %v, and longer than the longest pause of your processes: 10 s or more for most.", 3*timeout)
+	return timeout, b.String()
+}
+
+// timeoutFor returns three times as much as locks took, rounded up to 1, 2 or 5 of
+// a power of ten, but at least the default.
+func timeoutFor(took float64) time.Duration {
+	for unit := 100 * time.Millisecond; ; unit *= 10 {
 		for _, n := range []time.Duration{1, 2, 5} {
-			if n*unit >= want {
-				return n * unit
+			if d := n * unit; d >= quorum.DefaultTimeout && float64(d) >= 3*took {
+				return d
 			}
 		}
 	}
@@ -180,7 +255,7 @@ func away(d time.Duration) string {
 }
 
 func (a *Advice) table() table {
-	t := table{head: []string{"N", "survives", "available", "without majority", "pair p50", "p99", "client CPU", "server CPU"}}
+	t := table{title: a.title(), head: []string{"N", "survives", "available", "without majority", "pair p50", "p99", "client CPU", "server CPU"}}
 	for _, row := range a.Rows {
 		t.rows = append(t.rows, []string{fmt.Sprint(row.Nodes), fmt.Sprint(row.Survives), nines(unavailability(row.Nodes, a.NodeFailure)),
 			away(row.Without) + "/year", known(row.PairP50), known(row.PairP99), known(row.ClientCPU), known(row.ServerCPU)})
@@ -194,4 +269,13 @@ func known(ns float64) string {
 		return "-"
 	}
 	return short(ns)
+}
+
+// title says what the advice is of.
+func (a *Advice) title() string {
+	title := "What to choose, for " + a.Contestant
+	if a.RTT > 0 {
+		title += fmt.Sprintf(" behind round trips of %v", a.RTT)
+	}
+	return title
 }

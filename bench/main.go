@@ -294,14 +294,16 @@ func (f *flags) choose() error {
 	c := &f.config
 	c.Contestants = f.program.Contestants
 	if f.contestants != "" {
-		c.Contestants = nil
+		var chosen []string
 		for name := range strings.SplitSeq(f.contestants, ",") {
-			i := slices.Index(f.names(), strings.TrimSpace(name))
-			if i < 0 {
+			name = strings.TrimSpace(name)
+			if !slices.Contains(f.names(), name) {
 				return usage("there is no contestant %s; there are %s", quoted(name), strings.Join(f.names(), ", "))
 			}
-			c.Contestants = append(c.Contestants, f.program.Contestants[i])
+			chosen = append(chosen, name)
 		}
+		// In the program's order: the first is the one that the advice is about.
+		c.Contestants = slices.DeleteFunc(slices.Clone(c.Contestants), func(one Contestant) bool { return !slices.Contains(chosen, one.Name) })
 	}
 	if !slices.ContainsFunc(c.Contestants, func(one Contestant) bool { return one.Name == c.Base }) {
 		if f.set.Lookup("base") != nil && f.isSet("base") {
@@ -378,7 +380,7 @@ func (f *flags) run(ctx context.Context, stdout, stderr io.Writer) error {
 		if err != nil {
 			return err
 		}
-		r.Advice = r.advise(f.fails)
+		r.Advice = r.advise(slices.Max(f.config.RTT), f.fails)
 	}
 	if f.model {
 		r.Model, err = predict(ctx, f.config.Nodes, f.fails, modelPairs, bar.show)

@@ -94,7 +94,7 @@ func predict(ctx context.Context, nodes []int, failure float64, pairs int, progr
 		fmt.Sprintf("each link is up to %v later in bursts of %v, every %v on average: 1 %% of the time", burstLate, burstFor, burstEvery),
 		"loss: 0.1 % of messages each way, not sent again in time (TCP would): the command fails at its deadline of 500 ms, and its connection with it",
 		fmt.Sprintf("nodes are away for %s of the time, independently of each other", percent(failure)),
-		"client and servers take no time: add what the latency workload measures on your machines",
+		"client and servers take no time: add what the latency workload measures on your machines; which Timeout they need under load the model cannot tell",
 	}}
 	done := 0
 	for _, t := range terrains {

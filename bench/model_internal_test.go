@@ -50,7 +50,6 @@ func TestModelCompare(t *testing.T) {
 	cell := func(rtt, p50 time.Duration) *Cell {
 		return &Cell{Workload: "latency", Contestant: "x", Nodes: 3, RTT: rtt, Median: Metrics{"pair-p50-ns": float64(p50)}}
 	}
-	const ms = time.Millisecond
 	r := &Report{Contestants: []Entrant{{Name: "x"}}, Links: []Link{{RTT: 10 * ms, Measured: 11 * ms, Bare: ms / 2}},
 		Cells: []*Cell{cell(0, ms), cell(10*ms, 23*ms)}}
 	m := new(Model)

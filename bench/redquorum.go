@@ -15,6 +15,10 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
+// ours is the name of the contestant whose settings are advised, and which the
+// model knows.
+const ours = "redquorum"
+
 // Redquorum returns the lock of package quorum, with everything on that it
 // promises: fencing, renewal, the timer that tells of a loss, an observer. Only
 // the restart guard is off where a server is too young to have a vote, as those
@@ -23,7 +27,7 @@ import (
 func Redquorum() Contestant {
 	var ages ages
 	return Contestant{
-		Name: "redquorum",
+		Name: ours,
 		Note: "defaults, with an observer; no restart guard on servers too young for it",
 		Open: func(ctx context.Context, addrs []string) (Client, error) {
 			return openRedquorum(ctx, addrs, &ages)

@@ -56,8 +56,8 @@ func (r *Report) WriteText(w io.Writer) error {
 		r.Model.write(&b)
 	}
 	if a := r.Advice; a != nil {
-		fmt.Fprintf(&b, "\nWhat to choose\n")
 		t := a.table()
+		fmt.Fprintf(&b, "\n%s\n", t.title)
 		t.write(&b)
 		fmt.Fprintf(&b, "\n%s\n", wrap(a.Text, 110))
 	}
