@@ -30,11 +30,16 @@ type request struct {
 	N     int      `json:"n,omitempty"`     // serve: how many servers
 	Addrs []string `json:"addrs,omitempty"` // link: the servers; open: where the client goes
 
+	Sealed bool `json:"sealed,omitempty"` // link: commands are encrypted, and cannot be counted
+
 	Link    int            `json:"link,omitempty"` // conduct: which
 	Conduct faults.Conduct `json:"conduct"`
 
-	Contestant string `json:"contestant,omitempty"` // open
-	Turns      turns  `json:"turns"`                // take
+	Contestant string        `json:"contestant,omitempty"` // open
+	URLs       []string      `json:"urls,omitempty"`       // open: of servers that are Given
+	RTT        time.Duration `json:"rtt,omitempty"`        // open
+	Timeout    time.Duration `json:"timeout,omitempty"`    // open
+	Turns      turns         `json:"turns"`                // take
 }
 
 // An answer is what the child says.
@@ -136,8 +141,12 @@ func (h *helper) answer(ctx context.Context, r request) (a answer, err error) {
 			a.Addrs = append(a.Addrs, s.Addr())
 		}
 	case "link":
+		tap := func() io.Writer { return &counter{total: &h.commands} }
+		if r.Sealed {
+			tap = nil
+		}
 		for _, addr := range r.Addrs {
-			p, err := faults.NewProxy(addr, func() io.Writer { return &counter{total: &h.commands} })
+			p, err := faults.NewProxy(addr, tap)
 			if err != nil {
 				return a, err
 			}
@@ -153,8 +162,12 @@ func (h *helper) answer(ctx context.Context, r request) (a answer, err error) {
 			if c.Name != r.Contestant {
 				continue
 			}
-			if h.client, err = c.Open(ctx, r.Addrs); err == nil {
-				err = warmUp(ctx, h.client, r.Turns.Name)
+			t := Target{Callers: 1, RTT: r.RTT, Timeout: r.Timeout}
+			if t.Servers, err = optionsOf(r.URLs, r.Addrs); err != nil {
+				return a, err
+			}
+			if h.client, err = c.Open(ctx, t); err == nil {
+				err = warmUp(ctx, h.client, r.Turns.Name, r.Turns.Lease)
 			}
 			return a, err
 		}

@@ -46,7 +46,11 @@ package bench
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // A Contestant is one implementation of a lock on the given servers.
@@ -54,8 +58,36 @@ type Contestant struct {
 	Name string // "redquorum"
 	Note string // one line: version, settings
 	// Open makes what one client process would have: connections, pools, a
-	// locker. The addrs are host:port of the N servers.
-	Open func(ctx context.Context, addrs []string) (Client, error)
+	// locker.
+	Open func(ctx context.Context, t Target) (Client, error)
+}
+
+// A Target is what a client is opened for.
+type Target struct {
+	// Servers are the N servers: address, and password and TLS where they ask
+	// for these.
+	Servers []*redis.Options
+	// Callers is how many goroutines will call the client at the same time.
+	Callers int
+	// RTT is how long a round trip lasts because of slow links; 0 is that there
+	// are none.
+	RTT time.Duration
+	// Timeout bounds a round of commands, for a client with such a setting. 0
+	// means its default.
+	Timeout time.Duration
+}
+
+// Addrs returns the servers' addresses, host:port, for a client that can do
+// nothing with more. Where they ask for more it returns an error that matches
+// errors.ErrUnsupported.
+func (t Target) Addrs() (addrs []string, err error) {
+	for _, o := range t.Servers {
+		if o.Password != "" || o.TLSConfig != nil || o.DB != 0 {
+			return nil, fmt.Errorf("a server with a password, TLS or a database of its own: %w", errors.ErrUnsupported)
+		}
+		addrs = append(addrs, o.Addr)
+	}
+	return addrs, nil
 }
 
 // A Client is one process's worth of a contestant. Its methods are called by

@@ -29,8 +29,8 @@ func (elsewhere) Keep(context.Context, string, time.Duration) (bench.Held, error
 // for its own. What is beyond a contestant is not in the report.
 func TestRunHeedsALooper(t *testing.T) {
 	plain := bench.Redquorum()
-	c := config(t, bench.Contestant{Name: "elsewhere", Open: func(ctx context.Context, addrs []string) (bench.Client, error) {
-		client, err := plain.Open(ctx, addrs)
+	c := config(t, bench.Contestant{Name: "elsewhere", Open: func(ctx context.Context, target bench.Target) (bench.Client, error) {
+		client, err := plain.Open(ctx, target)
 		return elsewhere{client}, err
 	}})
 	c.Workloads = []string{"latency", "throughput", "keep"}

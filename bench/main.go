@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/node/redisserver"
+	"github.com/redquorum/redquorum/quorum"
 )
 
 // manual is what --help says; %[1]s is the program's name.
@@ -129,9 +130,11 @@ func (f *flags) parse(args []string) error {
 	fs.StringVar(&f.nodes, "n", "", "`numbers` of nodes, odd (default 1,3,5; or, with --nodes, all of these)")
 	fs.BoolVar(&f.embedded, "embedded", false, "use servers inside the program's own processes: the default")
 	fs.BoolVar(&f.spawn, "spawn", false, "start redis-server processes on free ports of the loopback interface")
-	fs.StringVar(&f.addrs, "nodes", "", "use the servers at these `addresses`, host:port, separated by commas")
+	fs.StringVar(&f.addrs, "nodes", "", "use the servers at these `addresses`, host:port or redis:// and rediss:// URLs, separated by commas")
 	fs.StringVar(&f.rtt, "rtt", "0", "round `times` of the links to the nodes, by a proxy on each; 0 is none added")
 	fs.DurationVar(&c.Jitter, "jitter", 0, "by how much a round trip can be longer, evenly distributed")
+	fs.DurationVar(&c.Timeout, "timeout", 0, "how long a round of commands of redquorum may take (default "+quorum.DefaultTimeout.String()+")")
+	fs.DurationVar(&c.Lease, "lease", benchLease, "how long locks are asked for")
 	fs.BoolVar(&f.model, "model", false, "predict latency and availability in zones and regions, in virtual time; measure\nnothing, but, with --rtt, latency, to see how well it predicts")
 	fs.StringVar(&f.workload, "workload", "", "`names` of the workloads (default all)")
 	fs.StringVar(&f.callers, "callers", "", "`numbers` of callers for throughput (default 1,8,64,512; embedded 1,8,64)")
@@ -190,6 +193,9 @@ func (f *flags) isSet(name string) (set bool) {
 // check makes the configuration of the flags.
 func (f *flags) check() (err error) {
 	c := &f.config
+	if f.isSet("nodes") && f.addrs == "" {
+		return usage("--nodes lists none")
+	}
 	if f.embedded && f.spawn || f.addrs != "" && (f.embedded || f.spawn) {
 		return usage("--embedded, --spawn and --nodes exclude each other")
 	}
@@ -201,25 +207,25 @@ func (f *flags) check() (err error) {
 	switch {
 	case f.spawn:
 		c.Servers = Spawned
-	case f.addrs == "":
+	case !f.isSet("nodes"):
 		callers, leases, waiters = "1,8,64", "200", "64" // as miniredis is slow
 	default:
 		c.Servers = Given
 		for text := range strings.SplitSeq(f.addrs, ",") {
-			addr, err := address(strings.TrimSpace(text))
+			url, err := nodeURL(strings.TrimSpace(text))
 			if err != nil {
 				return usage("--nodes: %v", err)
 			}
-			if slices.Contains(c.Addrs, addr) {
-				return usage("--nodes: %s is there twice", addr)
+			if slices.Contains(c.URLs, url) {
+				return usage("--nodes: node %d is there twice", 1+slices.Index(c.URLs, url))
 			}
-			c.Addrs = append(c.Addrs, addr)
+			c.URLs = append(c.URLs, url)
 		}
 	}
 	if f.nodes == "" {
 		f.nodes = "1,3,5"
 		if c.Servers == Given {
-			f.nodes = strconv.Itoa(len(c.Addrs))
+			f.nodes = strconv.Itoa(len(c.URLs))
 		}
 	}
 	if c.Nodes, err = numbers("n", f.nodes, MaxNodes); err != nil {
@@ -229,8 +235,8 @@ func (f *flags) check() (err error) {
 		if n%2 == 0 {
 			return usage("%d nodes survive the loss of no more nodes than %d would: choose odd numbers with --n", n, n-1)
 		}
-		if c.Servers == Given && n > len(c.Addrs) {
-			return usage("--n has %d, but --nodes lists %d", n, len(c.Addrs))
+		if c.Servers == Given && n > len(c.URLs) {
+			return usage("--n has %d, but --nodes lists %d", n, len(c.URLs))
 		}
 	}
 	if c.Callers, err = numbers("callers", cmp.Or(f.callers, callers), 100_000); err != nil {
@@ -276,6 +282,10 @@ func (f *flags) check() (err error) {
 		return usage("--jitter is %v; it must not be less than 0", c.Jitter)
 	case c.Jitter > 0 && slices.Max(c.RTT) == 0:
 		return usage("--jitter is of links that have a --rtt")
+	case c.Lease < time.Second || c.Lease > quorum.DefaultMaxLease:
+		return usage("--lease is %v; it must be from 1s to %v", c.Lease, quorum.DefaultMaxLease)
+	case f.isSet("timeout") && (c.Timeout <= 0 || c.Timeout > c.Lease/3):
+		return usage("--timeout is %v; it must be more than 0, and at most a third of the lease of %v", c.Timeout, c.Lease)
 	case c.For <= 0:
 		return usage("--for is %v; it must be more than 0", c.For)
 	case c.Rounds < 1:
@@ -286,7 +296,18 @@ func (f *flags) check() (err error) {
 			return usage("--spawn: %v", err)
 		}
 	}
-	return f.choose()
+	if err := f.choose(); err != nil {
+		return err
+	}
+	if f.measure && slices.ContainsFunc(c.Contestants, func(one Contestant) bool { return one.Name == ours }) {
+		switch longest := slices.Max(c.RTT) + c.Jitter; {
+		case longest >= c.timeout():
+			return usage("round trips of %v are longer than the Timeout of redquorum, %v: choose another with --timeout", longest, c.timeout())
+		case 2*longest >= time.Second:
+			return usage("round trips of %v are too long for redquorum: a connection is made in two, within a second", longest)
+		}
+	}
+	return nil
 }
 
 // choose picks the contestants.

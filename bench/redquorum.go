@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/redisnode"
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -29,8 +30,8 @@ func Redquorum() Contestant {
 	return Contestant{
 		Name: ours,
 		Note: "defaults, with an observer; no restart guard on servers too young for it",
-		Open: func(ctx context.Context, addrs []string) (Client, error) {
-			return openRedquorum(ctx, addrs, &ages)
+		Open: func(ctx context.Context, t Target) (Client, error) {
+			return openRedquorum(ctx, t, &ages)
 		},
 	}
 }
@@ -40,19 +41,19 @@ type redquorum struct {
 	lost   *lost
 }
 
-func openRedquorum(ctx context.Context, addrs []string, ages *ages) (Client, error) {
-	urls := make([]string, len(addrs))
+func openRedquorum(ctx context.Context, t Target, ages *ages) (_ Client, err error) {
+	nodes := make([]node.Node, len(t.Servers))
 	young := false
-	for i, addr := range addrs {
-		urls[i] = "redis://" + addr
-		young = young || ages.young(ctx, addr)
-	}
-	nodes, err := redisnode.Dial(urls...)
-	if err != nil {
-		return nil, err
+	for i, o := range t.Servers {
+		young = young || ages.young(ctx, o)
+		client := redis.NewClient(o)
+		defer client.Close() // the node has a copy of its options, and nothing else of it
+		if nodes[i], err = redisnode.New(client, redisnode.Options{}); err != nil {
+			return nil, err
+		}
 	}
 	r := &redquorum{lost: new(lost)}
-	r.locker, err = quorum.New(nodes, quorum.Options{Observer: r.lost, NoRestartGuard: young})
+	r.locker, err = quorum.New(nodes, quorum.Options{Timeout: t.Timeout, Observer: r.lost, NoRestartGuard: young})
 	if err != nil {
 		for _, n := range nodes {
 			_ = n.Close()
@@ -66,11 +67,11 @@ func openRedquorum(ctx context.Context, addrs []string, ages *ages) (Client, err
 // start does not ask for it each time.
 type ages struct{ known sync.Map }
 
-func (a *ages) young(ctx context.Context, addr string) bool {
-	if young, ok := a.known.Load(addr); ok {
+func (a *ages) young(ctx context.Context, o *redis.Options) bool {
+	if young, ok := a.known.Load(o.Addr); ok {
 		return young.(bool)
 	}
-	c := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
+	c := redis.NewClient(o)
 	defer c.Close()
 	info, err := c.Info(ctx, "server").Result()
 	if err != nil {
@@ -78,7 +79,7 @@ func (a *ages) young(ctx context.Context, addr string) bool {
 	}
 	up, _ := infoNumber(info, "uptime_in_seconds")
 	young := up <= quorum.DefaultMaxLease.Seconds()+1
-	a.known.Store(addr, young)
+	a.known.Store(o.Addr, young)
 	return young
 }
 

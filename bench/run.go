@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/redquorum/redquorum/quorum"
 )
 
 // A Config says what to measure.
@@ -28,7 +31,12 @@ type Config struct {
 	Rounds int           // how often each case is measured
 
 	Servers Servers
-	Addrs   []string // host:port of the servers that are Given
+	URLs    []string // of the servers that are Given: redis:// or rediss://
+
+	// Lease is how long locks are asked for; 0 means 10 s.
+	Lease time.Duration
+	// Timeout is that of each [Target].
+	Timeout time.Duration
 
 	// Self is the command line of a process that calls Main with --child.
 	Self []string
@@ -36,6 +44,11 @@ type Config struct {
 	// Progress, if not nil, is told before each measurement what it is, and how
 	// many are done.
 	Progress func(what string, done, of int)
+}
+
+// timeout returns that of redquorum.
+func (c *Config) timeout() time.Duration {
+	return min(cmp.Or(c.Timeout, quorum.DefaultTimeout), cmp.Or(c.Lease, benchLease)/3)
 }
 
 // A Cell is one case of one workload for one contestant, measured in rounds.
@@ -195,7 +208,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 		return nil, err
 	}
 	defer field.close()
-	links, err := newLinks(c.Self, field.addrs)
+	links, err := newLinks(c.Self, field)
 	if err != nil {
 		return nil, err
 	}
@@ -207,11 +220,11 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 		if err := links.all(rtt, c.Jitter); err != nil {
 			return nil, err
 		}
-		measured, err := roundTrip(ctx, links.addrs[0])
+		measured, err := field.roundTrip(ctx, links.addrs[0])
 		if err != nil {
 			return nil, err
 		}
-		bare, err := roundTrip(ctx, field.addrs[0])
+		bare, err := field.roundTrip(ctx, field.addrs[0])
 		if err != nil {
 			return nil, err
 		}
@@ -280,7 +293,7 @@ func (c *Config) measure(ctx context.Context, f *field, l *links, contestant Con
 	}
 	runtime.GC() // of the contestant before
 	s := &setting{field: f, links: l, self: c.Self, contestant: contestant, nodes: cell.Nodes, which: cell.Case,
-		rtt: cell.RTT, jitter: c.Jitter, window: window, prefix: prefix}
+		rtt: cell.RTT, jitter: c.Jitter, window: window, prefix: prefix, lease: cmp.Or(c.Lease, benchLease), timeout: c.Timeout}
 	within, cancel := context.WithTimeout(ctx, 2*window+patience)
 	m, err := w.run(s, within)
 	cancel()

@@ -3,6 +3,7 @@ package bench_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -48,9 +49,9 @@ type fake struct {
 	lock  func(*fake, string) error
 }
 
-func openFake(lock func(*fake, string) error) func(context.Context, []string) (bench.Client, error) {
-	return func(_ context.Context, addrs []string) (bench.Client, error) {
-		return &fake{redis.NewClient(&redis.Options{Addr: addrs[0]}), lock}, nil
+func openFake(lock func(*fake, string) error) func(context.Context, bench.Target) (bench.Client, error) {
+	return func(_ context.Context, t bench.Target) (bench.Client, error) {
+		return &fake{redis.NewClient(t.Servers[0]), lock}, nil
 	}
 }
 
@@ -209,11 +210,37 @@ func TestRunLeavesNothing(t *testing.T) {
 	if err := client.Set(t.Context(), "mine", 1, 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	c.Addrs = []string{s.Addr()}
+	c.URLs = []string{"redis://" + s.Addr()}
 	run(t, c)
 	if keys, err := client.Keys(t.Context(), "*").Result(); err != nil || len(keys) != 1 || keys[0] != "mine" {
 		t.Errorf("it left %v, %v", keys, err)
 	}
+}
+
+// A password is used by every process that goes to the servers, and is in no report.
+func TestRunWithPassword(t *testing.T) {
+	if err := redisserver.Available(); err != nil {
+		t.Skip(err)
+	}
+	s, err := redisserver.Start(redisserver.Config{Args: []string{"--requirepass", "secret"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	c := config(t, bench.Redquorum())
+	c.Servers, c.Nodes, c.URLs, c.Workloads = bench.Given, []int{1}, []string{"redis://:secret@" + s.Addr() + "/1"}, []string{"latency", "handover"}
+	c.RTT = []time.Duration{0, time.Millisecond}
+	good(t, c, func(r *bench.Report) (complaints []string) {
+		for _, cell := range r.Cells {
+			if len(cell.Median) == 0 {
+				complaints = append(complaints, fmt.Sprintf("%s: %s", cell, cell.Error))
+			}
+		}
+		if text, err := json.Marshal(r); err != nil || strings.Contains(string(text), "secret") {
+			t.Errorf("%s, %v", text, err)
+		}
+		return complaints
+	})
 }
 
 func TestRunEnds(t *testing.T) {
@@ -247,7 +274,7 @@ func TestRunEnds(t *testing.T) {
 		}
 	}
 	c = config(t, bench.Redquorum())
-	c.Servers, c.Nodes, c.Addrs = bench.Given, []int{1}, []string{"127.0.0.1:1"}
+	c.Servers, c.Nodes, c.URLs = bench.Given, []int{1}, []string{"redis://127.0.0.1:1"}
 	if _, err := bench.Run(t.Context(), c); err == nil || !strings.Contains(err.Error(), "node 1, 127.0.0.1:1, cannot be used") {
 		t.Errorf("unreachable: %v", err)
 	}
@@ -287,7 +314,15 @@ func TestMainRefuses(t *testing.T) {
 		"--nodes a:1,b:1":                   "2 nodes survive",
 		"--nodes a:1 --n 3":                 "--nodes lists 1",
 		"--nodes a:1,a:1,b:1":               "is there twice",
-		"--nodes redis://u:secret@h:1":      "no password",
+		"--nodes u:secret@h:1":              "with a password is given as redis://",
+		"--nodes redis://u:sec/ret@h:1":     "percent-encoded",
+		"--nodes unix:///run/secret":        "begins with redis://",
+		"--nodes=":                          "--nodes lists none",
+		"--lease 500ms":                     "from 1s to 30s",
+		"--lease 31s":                       "from 1s to 30s",
+		"--timeout -1s":                     "more than 0",
+		"--timeout 0s":                      "more than 0",
+		"--timeout 1s --lease 2s":           "at most a third of the lease of 2s",
 		"--model --spawn":                   "takes --rtt",
 		"--nodes a:1 --spawn":               "exclude each other",
 		"--embedded --spawn":                "exclude each other",
@@ -297,6 +332,10 @@ func TestMainRefuses(t *testing.T) {
 		"--contestants redquorum --base x":  "which is not measured",
 		"--rtt 5":                           "it must be times such as 1ms",
 		"--jitter 1ms":                      "links that have a --rtt",
+		"--rtt 500ms":                       "longer than the Timeout of redquorum, 500ms",
+		"--rtt 400ms --jitter 100ms":        "longer than the Timeout of redquorum, 500ms",
+		"--rtt 100ms --timeout 90ms":        "longer than the Timeout of redquorum, 90ms",
+		"--rtt 600ms --timeout 2s":          "made in two, within a second",
 		"--for 0s":                          "more than 0",
 		"--for 5":                           "invalid value",
 		"--rounds 0":                        "at least 1",

@@ -21,13 +21,15 @@ type Servers string
 const (
 	Embedded Servers = "embedded" // miniredis, in a process of its own
 	Spawned  Servers = "spawned"  // redis-server processes, ended when the run is over
-	Given    Servers = "given"    // those of Config.Addrs
+	Given    Servers = "given"    // those of Config.URLs
 )
 
 // A field is the servers of a run, and the links to them.
 type field struct {
 	kind    Servers
+	urls    []string // of those that are Given
 	addrs   []string
+	sealed  bool            // by TLS, some of them at least
 	clients []*redis.Client // our own, to look after them
 	process *child          // of embedded servers
 	spawned []*redisserver.Server
@@ -58,11 +60,24 @@ func newField(ctx context.Context, c *Config, n int) (f *field, err error) {
 			f.addrs = append(f.addrs, s.Addr())
 		}
 	case Given:
-		f.addrs = c.Addrs
+		f.urls = c.URLs
+		for _, url := range f.urls {
+			o, err := redis.ParseURL(url)
+			if err != nil {
+				return nil, errURL
+			}
+			f.addrs = append(f.addrs, o.Addr)
+		}
 	}
-	for _, addr := range f.addrs {
-		f.clients = append(f.clients, redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialTimeout: 3 * time.Second, DialerRetries: 1,
-			ReadTimeout: 10 * time.Second, ContextTimeoutEnabled: true, DisableIdentity: true}))
+	all, err := optionsOf(f.urls, f.addrs)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range all {
+		f.sealed = f.sealed || o.TLSConfig != nil
+		o.MaxRetries, o.DialTimeout, o.DialerRetries, o.ReadTimeout = -1, 3*time.Second, 1, 10*time.Second
+		o.ContextTimeoutEnabled, o.DisableIdentity = true, true
+		f.clients = append(f.clients, redis.NewClient(o))
 	}
 	var errs []error
 	for i, client := range f.clients {
@@ -157,12 +172,12 @@ type links struct {
 	addrs   []string
 }
 
-func newLinks(self []string, addrs []string) (*links, error) {
+func newLinks(self []string, f *field) (*links, error) {
 	process, err := start(self)
 	if err != nil {
 		return nil, err
 	}
-	a, err := process.ask(request{Do: "link", Addrs: addrs})
+	a, err := process.ask(request{Do: "link", Addrs: f.addrs, Sealed: f.sealed})
 	if err != nil {
 		process.close()
 		return nil, err
@@ -200,9 +215,16 @@ func (l *links) count() int64 {
 	return a.Commands
 }
 
-// roundTrip measures what a link takes: the median of some PINGs.
-func roundTrip(ctx context.Context, addr string) (time.Duration, error) {
-	c := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, PoolSize: 1, DisableIdentity: true})
+// roundTrip measures what it takes to the first server, which is reached at addr:
+// the median of some PINGs.
+func (f *field) roundTrip(ctx context.Context, addr string) (time.Duration, error) {
+	all, err := optionsOf(f.urls, []string{addr})
+	if err != nil {
+		return 0, err
+	}
+	o := all[0]
+	o.MaxRetries, o.PoolSize, o.DisableIdentity = -1, 1, true
+	c := redis.NewClient(o)
 	defer c.Close()
 	var took samples
 	for range 21 {
@@ -215,16 +237,41 @@ func roundTrip(ctx context.Context, addr string) (time.Duration, error) {
 	return took.at(0.5), nil
 }
 
-// address reads one of --nodes: host:port, or redis://host:port. There is no
-// place for a password in it, since not all contestants would know what to do
-// with it; nor does an error show what may be one.
-func address(text string) (string, error) {
-	addr := strings.TrimSuffix(strings.TrimPrefix(text, "redis://"), "/")
-	if strings.Contains(addr, "@") || strings.Contains(addr, "/") {
-		return "", errors.New("a node is given as host:port, or redis://host:port: no password, TLS, socket or database")
+// optionsOf returns how to reach the servers at addrs, which are proxies perhaps of
+// those at urls. Without urls the servers ask for nothing.
+func optionsOf(urls, addrs []string) (all []*redis.Options, err error) {
+	for i, addr := range addrs {
+		o := new(redis.Options)
+		if len(urls) > 0 {
+			if o, err = redis.ParseURL(urls[i]); err != nil {
+				return nil, errURL
+			}
+		}
+		o.Addr = addr // TLS goes on to expect the name that is in the URL
+		all = append(all, o)
 	}
-	if _, _, err := net.SplitHostPort(addr); err != nil {
-		return "", fmt.Errorf("a node is given as host:port: %s is not", quoted(text))
+	return all, nil
+}
+
+// errURL shows nothing of the URL: any part of a malformed one may be a password.
+var errURL = errors.New("a node's URL is malformed: what is special in its user or password has to be percent-encoded, also a comma (%2C)")
+
+// nodeURL reads one of --nodes: host:port, or a URL.
+func nodeURL(text string) (string, error) {
+	scheme, _, isURL := strings.Cut(text, "://")
+	switch {
+	case !isURL && secretive(text):
+		return "", errors.New("a node with a password is given as redis://user:password@host:port")
+	case !isURL:
+		if _, _, err := net.SplitHostPort(text); err != nil {
+			return "", fmt.Errorf("a node is given as host:port, or redis://host:port: %s is not", quoted(text))
+		}
+		text = "redis://" + text
+	case scheme != "redis" && scheme != "rediss":
+		return "", errors.New("a node's URL begins with redis:// or rediss://")
 	}
-	return addr, nil
+	if _, err := redis.ParseURL(text); err != nil {
+		return "", errURL
+	}
+	return text, nil
 }

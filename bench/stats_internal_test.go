@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"errors"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -127,17 +128,33 @@ func TestFairness(t *testing.T) {
 	}
 }
 
-func TestAddress(t *testing.T) {
+func TestNodeURL(t *testing.T) {
 	for text, want := range map[string]string{
-		"10.0.0.1:6379": "10.0.0.1:6379", "redis://h:1": "h:1", "redis://h:1/": "h:1", "[::1]:6379": "[::1]:6379",
-		"h": "", "redis://u:secret@h:1": "", "rediss://h:1": "", "unix:///run/x": "", "redis://h:1/2": "",
+		"10.0.0.1:6379": "redis://10.0.0.1:6379", "redis://h:1": "redis://h:1", "[::1]:6379": "redis://[::1]:6379",
+		"rediss://u:secret@h:1/2": "rediss://u:secret@h:1/2",
+		"h":                       "", "u:secret@h:1": "", "unix:///run/secret": "", "redis://h:1/secret": "", "http://secret@h:1": "",
 	} {
-		got, err := address(text)
+		got, err := nodeURL(text)
 		if got != want || (err == nil) != (want != "") {
 			t.Errorf("%s: %q, %v", text, got, err)
 		}
 		if err != nil && strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: the error shows the password", text)
 		}
+	}
+}
+
+// Behind a proxy a server is still the one of its URL.
+func TestOptionsOf(t *testing.T) {
+	all, err := optionsOf([]string{"rediss://u:secret@h:1/2"}, []string{"127.0.0.1:9"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := all[0]
+	if o.Addr != "127.0.0.1:9" || o.Username != "u" || o.Password != "secret" || o.DB != 2 || o.TLSConfig.ServerName != "h" {
+		t.Errorf("%+v", o)
+	}
+	if _, err := (Target{Servers: all}).Addrs(); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("its address alone: %v", err)
 	}
 }

@@ -91,6 +91,8 @@ type setting struct {
 	rtt        time.Duration
 	jitter     time.Duration
 	window     time.Duration
+	lease      time.Duration
+	timeout    time.Duration
 	prefix     string // of all names
 	locks      int    // how many there were, for the orphans
 	remote     bool   // the client is a Looper: what this process costs is not what it costs
@@ -118,23 +120,33 @@ func (s *setting) addrs(linked bool) []string {
 	return s.field.addrs[:s.nodes]
 }
 
+// target is what a client is opened for that goes to addrs.
+func (s *setting) target(addrs []string, callers int) (Target, error) {
+	servers, err := optionsOf(s.field.urls, addrs)
+	return Target{Servers: servers, Callers: callers, RTT: s.rtt, Timeout: s.timeout}, err
+}
+
 // open makes a client that has its connections: it has locked on all nodes.
-func (s *setting) open(ctx context.Context, addrs []string) (Client, error) {
-	client, err := s.contestant.Open(ctx, addrs)
+func (s *setting) open(ctx context.Context, addrs []string, callers int) (Client, error) {
+	t, err := s.target(addrs, callers)
+	if err != nil {
+		return nil, err
+	}
+	client, err := s.contestant.Open(ctx, t)
 	if err != nil {
 		return nil, err
 	}
 	_, s.remote = client.(Looper)
-	if err := warmUp(ctx, client, s.prefix+"warm-up"); err != nil {
+	if err := warmUp(ctx, client, s.prefix+"warm-up", s.lease); err != nil {
 		_ = client.Close()
 		return nil, err
 	}
 	return client, nil
 }
 
-func warmUp(ctx context.Context, client Client, name string) error {
+func warmUp(ctx context.Context, client Client, name string, lease time.Duration) error {
 	for range 3 {
-		held, err := client.Lock(ctx, name, benchLease)
+		held, err := client.Lock(ctx, name, lease)
 		if err != nil {
 			return err
 		}
@@ -202,14 +214,14 @@ func room(window time.Duration, callers int) int {
 func (s *setting) pairs(ctx context.Context, client Client, window time.Duration) (lock, unlock samples, err error) {
 	name := s.prefix + "one"
 	if looper, ok := client.(Looper); ok {
-		lock, unlock, err = looper.Loop(ctx, []string{name}, benchLease, window)
+		lock, unlock, err = looper.Loop(ctx, []string{name}, s.lease, window)
 		s.locks += len(lock)
 		return lock, unlock, err
 	}
 	lock, unlock = make(samples, 0, room(window, 1)), make(samples, 0, room(window, 1))
 	begin := time.Now()
 	for t := begin; ; {
-		held, err := client.Lock(ctx, name, benchLease)
+		held, err := client.Lock(ctx, name, s.lease)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -239,7 +251,7 @@ func (m Metrics) pairs(lock, unlock samples) {
 }
 
 func (s *setting) latency(ctx context.Context) (_ Metrics, err error) {
-	client, err := s.open(ctx, s.addrs(false))
+	client, err := s.open(ctx, s.addrs(false), 1)
 	if err != nil {
 		return nil, err
 	}
@@ -259,12 +271,12 @@ func (s *setting) latency(ctx context.Context) (_ Metrics, err error) {
 }
 
 func (s *setting) throughput(ctx context.Context) (_ Metrics, err error) {
-	client, err := s.open(ctx, s.addrs(false))
+	callers := s.number()
+	client, err := s.open(ctx, s.addrs(false), callers)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
-	callers := s.number()
 	took := make([]samples, callers)
 	for i := range took {
 		took[i] = make(samples, 0, room(s.window, callers))
@@ -275,14 +287,14 @@ func (s *setting) throughput(ctx context.Context) (_ Metrics, err error) {
 			for i := range callers {
 				names = append(names, s.prefix+strconv.Itoa(i))
 			}
-			took[0], _, err = looper.Loop(ctx, names, benchLease, window)
+			took[0], _, err = looper.Loop(ctx, names, s.lease, window)
 			return err
 		}
 		return atOnce(ctx, callers, func(ctx context.Context, i int) error {
 			name := s.prefix + strconv.Itoa(i)
 			for begin := time.Now(); time.Since(begin) < window; {
 				t := time.Now()
-				held, err := client.Lock(ctx, name, benchLease)
+				held, err := client.Lock(ctx, name, s.lease)
 				if err != nil {
 					return err
 				}
@@ -357,7 +369,9 @@ func (s *setting) twice(work func(m Metrics, addrs []string, window time.Duratio
 	if err := work(m, s.addrs(false), s.window); err != nil {
 		return nil, err
 	}
-	m["commands/node/op"] = counted["commands/node/op"]
+	if n, ok := counted["commands/node/op"]; ok {
+		m["commands/node/op"] = n
+	}
 	return m, nil
 }
 
@@ -369,13 +383,13 @@ func held(all [][]turn) (n int) {
 }
 
 func (s *setting) turns(window time.Duration) turns {
-	return turns{Name: s.prefix + "one", Lease: benchLease, Hold: time.Millisecond, Think: 2 * time.Millisecond,
+	return turns{Name: s.prefix + "one", Lease: s.lease, Hold: time.Millisecond, Think: 2 * time.Millisecond,
 		Until: clock.System().Now().Add(window)}
 }
 
 // inOneProcess lets goroutines compete that share a client.
 func (s *setting) inOneProcess(ctx context.Context, m Metrics, addrs []string, window time.Duration) (_ [][]turn, err error) {
-	client, err := s.open(ctx, addrs)
+	client, err := s.open(ctx, addrs, competitors)
 	if err != nil {
 		return nil, err
 	}
@@ -429,7 +443,8 @@ func (c *crowd) ask(ctx context.Context, r request) (all []answer, cpu time.Dura
 }
 
 func (c *crowd) compete(ctx context.Context, m Metrics, addrs []string, window time.Duration) ([][]turn, error) {
-	_, before, err := c.ask(ctx, request{Do: "open", Contestant: c.s.contestant.Name, Addrs: addrs, Turns: turns{Name: c.s.prefix + "warm-up"}})
+	_, before, err := c.ask(ctx, request{Do: "open", Contestant: c.s.contestant.Name, Addrs: addrs, URLs: c.s.field.urls, RTT: c.s.rtt, Timeout: c.s.timeout,
+		Turns: turns{Name: c.s.prefix + "warm-up", Lease: c.s.lease}})
 	if err != nil {
 		return nil, err
 	}
@@ -450,6 +465,9 @@ func (c *crowd) compete(ctx context.Context, m Metrics, addrs []string, window t
 	return all, err
 }
 
+// keepers is how many goroutines lock and unlock the leases that are kept.
+const keepers = 32
+
 // keep holds many leases for as long as it takes to renew each of them at least
 // once, at every third of its length.
 func (s *setting) keep(ctx context.Context) (_ Metrics, err error) {
@@ -458,7 +476,7 @@ func (s *setting) keep(ctx context.Context) (_ Metrics, err error) {
 	period := lease / 3
 	window := (s.window + period - 1) / period * period
 	addrs := s.addrs(true) // whether there is a proxy does not change what it costs the client
-	client, err := s.open(ctx, addrs)
+	client, err := s.open(ctx, addrs, keepers)
 	if err != nil {
 		return nil, err
 	}
@@ -471,7 +489,7 @@ func (s *setting) keep(ctx context.Context) (_ Metrics, err error) {
 	}
 	before, goroutines := memory(), runtime.NumGoroutine()
 	var next atomic.Int64
-	err = atOnce(ctx, 32, func(ctx context.Context, _ int) (err error) {
+	err = atOnce(ctx, keepers, func(ctx context.Context, _ int) (err error) {
 		for i := next.Add(1) - 1; i < int64(leases) && err == nil; i = next.Add(1) - 1 {
 			kept[i], err = client.Keep(ctx, names[i], lease)
 		}
@@ -487,7 +505,7 @@ func (s *setting) keep(ctx context.Context) (_ Metrics, err error) {
 		cost.stop(ctx, m, float64(leases)*float64(window)/float64(period), "renewal")
 	}
 	next.Store(0)
-	return m, errors.Join(err, atOnce(ctx, 32, func(ctx context.Context, _ int) (err error) {
+	return m, errors.Join(err, atOnce(ctx, keepers, func(ctx context.Context, _ int) (err error) {
 		for i := next.Add(1) - 1; i < int64(leases); i = next.Add(1) - 1 {
 			if kept[i] != nil {
 				err = cmp.Or(kept[i].Unlock(ctx), err) // one of perhaps thousands
@@ -517,17 +535,17 @@ func (s *setting) storm(ctx context.Context) (Metrics, error) {
 // brew lets many callers wait for a lock that is held, gives it back, and waits
 // until each of them has had it.
 func (s *setting) brew(ctx context.Context, m Metrics, addrs []string) (err error) {
-	client, err := s.open(ctx, addrs)
+	waiters := s.number()
+	client, err := s.open(ctx, addrs, waiters)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
 	name := s.prefix + "one"
-	first, err := client.Lock(ctx, name, benchLease)
+	first, err := client.Lock(ctx, name, s.lease)
 	if err != nil {
 		return err
 	}
-	waiters := s.number()
 	took := make(samples, waiters)
 	var begin time.Time
 	released := make(chan struct{})
@@ -540,7 +558,7 @@ func (s *setting) brew(ctx context.Context, m Metrics, addrs []string) (err erro
 	defer func() { err = errors.Join(err, <-unlocked) }()
 	cost := s.meter(ctx)
 	if err = atOnce(ctx, waiters, func(ctx context.Context, i int) error {
-		held, err := client.Lock(ctx, name, benchLease)
+		held, err := client.Lock(ctx, name, s.lease)
 		if err != nil {
 			return err
 		}
@@ -568,7 +586,7 @@ func (s *setting) bad(ctx context.Context) (_ Metrics, err error) {
 	}
 	addrs := append([]string{}, s.addrs(false)...)
 	copy(addrs, s.links.addrs[:2]) // those that will be bad, and in the healthy case as well
-	client, err := s.open(ctx, addrs)
+	client, err := s.open(ctx, addrs, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -601,15 +619,19 @@ func (s *setting) bad(ctx context.Context) (_ Metrics, err error) {
 // some that stay, to see what an idle one takes.
 func (s *setting) cold(ctx context.Context) (Metrics, error) {
 	addrs := s.addrs(false)
+	target, err := s.target(addrs, 1)
+	if err != nil {
+		return nil, err
+	}
 	var took samples
 	m := make(Metrics)
 	first := func() (Client, error) {
 		begin := time.Now()
-		client, err := s.contestant.Open(ctx, addrs)
+		client, err := s.contestant.Open(ctx, target)
 		if err != nil {
 			return nil, err
 		}
-		held, err := client.Lock(ctx, s.prefix+"one", benchLease)
+		held, err := client.Lock(ctx, s.prefix+"one", s.lease)
 		took = append(took, time.Since(begin))
 		if err == nil {
 			err = held.Unlock(ctx)
@@ -621,7 +643,7 @@ func (s *setting) cold(ctx context.Context) (Metrics, error) {
 		}
 		return client, nil
 	}
-	warm, err := s.open(ctx, addrs) // scripts are known to the servers, as they are in production
+	warm, err := s.open(ctx, addrs, 1) // scripts are known to the servers, as they are in production
 	if err != nil {
 		return nil, err
 	}

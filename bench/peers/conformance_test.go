@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/redquorum/redquorum/bench"
 	"github.com/redquorum/redquorum/node/embedded"
 	"github.com/redquorum/redquorum/node/redisserver"
@@ -68,6 +70,14 @@ func servers(t *testing.T, n int) (addrs []string) {
 	return addrs
 }
 
+func target(addrs ...string) bench.Target {
+	t := bench.Target{Callers: 8}
+	for _, addr := range addrs {
+		t.Servers = append(t.Servers, &redis.Options{Addr: addr})
+	}
+	return t
+}
+
 // each runs a test with every contestant that can be had here.
 func each(t *testing.T, test func(t *testing.T, open func() bench.Client)) {
 	type entrant struct {
@@ -109,7 +119,7 @@ func each(t *testing.T, test func(t *testing.T, open func() bench.Client)) {
 			c := e.start(t)
 			addrs := servers(t, e.nodes)
 			test(t, func() bench.Client {
-				client, err := c.Open(t.Context(), addrs)
+				client, err := c.Open(t.Context(), target(addrs...))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -238,7 +248,7 @@ func TestContestantsKeepPastTheLease(t *testing.T) {
 }
 
 func TestRedislockIsForOneNode(t *testing.T) {
-	if _, err := redisLock().Open(t.Context(), []string{"a:1", "b:1", "c:1"}); !errors.Is(err, errors.ErrUnsupported) {
+	if _, err := redisLock().Open(t.Context(), target("a:1", "b:1", "c:1")); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("opening on three nodes: %v", err)
 	}
 }

@@ -43,7 +43,7 @@ func startEtcd(ctx context.Context) (c bench.Contestant, end func(), err error) 
 	return bench.Contestant{
 		Name: "etcd",
 		Note: fmt.Sprintf("client v3.7.3's concurrency.Mutex on a cluster of its own, %d members of etcd %s, which fsync", etcdMembers, etcdVersion()),
-		Open: func(ctx context.Context, _ []string) (bench.Client, error) {
+		Open: func(ctx context.Context, _ bench.Target) (bench.Client, error) {
 			return openEtcd(strings.Split(endpoints, ","))
 		},
 	}, end, nil

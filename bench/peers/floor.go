@@ -14,7 +14,11 @@ func theFloor() bench.Contestant {
 	return bench.Contestant{
 		Name: "floor",
 		Note: "no lock to use: redquorum's commands by hand, one connection for each node, asks again after 1 to 3 ms",
-		Open: func(ctx context.Context, addrs []string) (bench.Client, error) {
+		Open: func(ctx context.Context, t bench.Target) (bench.Client, error) {
+			addrs, err := t.Addrs()
+			if err != nil {
+				return nil, err
+			}
 			c, err := floor.Dial(ctx, addrs)
 			if err != nil {
 				return nil, err

@@ -16,8 +16,11 @@
 //   - redquorum, with all its features on: see [bench.Redquorum].
 //   - redsync v4.18.1 over go-redis v9.23.0, each with its defaults: Lock and
 //     Unlock wait for all nodes, and a waiter tries again after 50 to 250 ms.
-//     Only the bound of 32 tries is lifted, as a caller is to wait until it is
-//     served. Keep has a goroutine for each lock, which extends it at each third
+//     The bound of 32 tries is lifted, as a caller is to wait until it is served.
+//     Behind slow links the pool has a connection for each caller: with the
+//     default, ten for each processor, callers would wait for each other's round
+//     trips. Without such links more connections are slower, and it is the
+//     default. Keep has a goroutine for each lock, which extends it at each third
 //     of its time: redsync leaves that to its user.
 //   - redsync-ff is the same with WithFailFast, redsync's only way to be back at
 //     the majority.

@@ -16,11 +16,11 @@ func redisLock() bench.Contestant {
 	return bench.Contestant{
 		Name: "redislock",
 		Note: "bsm/redislock v0.9.4 over go-redis v9.23.0, one node only, asks again after 100 ms",
-		Open: func(_ context.Context, addrs []string) (bench.Client, error) {
-			if len(addrs) != 1 {
+		Open: func(_ context.Context, t bench.Target) (bench.Client, error) {
+			if len(t.Servers) != 1 {
 				return nil, fmt.Errorf("redislock is for one node: %w", errors.ErrUnsupported)
 			}
-			client := redis.NewClient(&redis.Options{Addr: addrs[0]})
+			client := pooled(t.Servers[0], t)
 			return &redislockClient{client, redislock.New(client)}, nil
 		},
 	}

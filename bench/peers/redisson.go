@@ -51,7 +51,13 @@ func buildRedisson(ctx context.Context) (c bench.Contestant, end func(), err err
 	return bench.Contestant{
 		Name: "redisson",
 		Note: "Redisson 4.7.0's RedissonRedLock with its defaults, in a JVM that measures by itself",
-		Open: func(ctx context.Context, addrs []string) (bench.Client, error) { return openRedisson(ctx, dir, addrs) },
+		Open: func(ctx context.Context, t bench.Target) (bench.Client, error) {
+			addrs, err := t.Addrs()
+			if err != nil {
+				return nil, err
+			}
+			return openRedisson(ctx, dir, addrs)
+		},
 	}, end, nil
 }
 

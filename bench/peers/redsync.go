@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"runtime"
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
@@ -17,8 +18,8 @@ import (
 func redsyncDefault() bench.Contestant {
 	return bench.Contestant{
 		Name: "redsync",
-		Note: "v4.18.1 over go-redis v9.23.0, defaults, tries without end",
-		Open: func(_ context.Context, addrs []string) (bench.Client, error) { return openRedsync(addrs), nil },
+		Note: "v4.18.1 over go-redis v9.23.0, defaults, behind links a connection for each caller, tries without end",
+		Open: func(_ context.Context, t bench.Target) (bench.Client, error) { return openRedsync(t), nil },
 	}
 }
 
@@ -26,8 +27,8 @@ func redsyncFailFast() bench.Contestant {
 	return bench.Contestant{
 		Name: "redsync-ff",
 		Note: "as redsync, with WithFailFast(true)",
-		Open: func(_ context.Context, addrs []string) (bench.Client, error) {
-			return openRedsync(addrs, redsync.WithFailFast(true)), nil
+		Open: func(_ context.Context, t bench.Target) (bench.Client, error) {
+			return openRedsync(t, redsync.WithFailFast(true)), nil
 		},
 	}
 }
@@ -38,16 +39,27 @@ type redsyncClient struct {
 	options []redsync.Option
 }
 
-func openRedsync(addrs []string, options ...redsync.Option) *redsyncClient {
+func openRedsync(t bench.Target, options ...redsync.Option) *redsyncClient {
 	c := &redsyncClient{options: append(options, redsync.WithTries(math.MaxInt))}
 	var pools []redsyncredis.Pool
-	for _, addr := range addrs {
-		client := redis.NewClient(&redis.Options{Addr: addr})
+	for _, o := range t.Servers {
+		client := pooled(o, t)
 		c.clients = append(c.clients, client)
 		pools = append(pools, goredis.NewPool(client))
 	}
 	c.locks = redsync.New(pools...)
 	return c
+}
+
+// pooled returns a client of go-redis with its defaults, but behind slow links with
+// a connection for each caller: with fewer they wait for each other there, and
+// without such links more of them are slower.
+func pooled(o *redis.Options, t bench.Target) *redis.Client {
+	pool := *o
+	if t.RTT > 0 {
+		pool.PoolSize = max(10*runtime.GOMAXPROCS(0), t.Callers) // the former is the default
+	}
+	return redis.NewClient(&pool)
 }
 
 func (c *redsyncClient) mutex(name string, lease time.Duration) *redsync.Mutex {

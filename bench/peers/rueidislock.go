@@ -18,10 +18,14 @@ func rueidisLock() bench.Contestant {
 	return bench.Contestant{
 		Name: "rueidislock",
 		Note: "v1.0.79, key i on master i, NoLoopTracking, TryNextAfter 1 s",
-		Open: func(_ context.Context, addrs []string) (bench.Client, error) {
-			c := &rueidisClient{addrs: addrs, lockers: make(map[time.Duration]rueidislock.Locker)}
-			if len(addrs)%2 == 0 {
-				return nil, fmt.Errorf("rueidislock on %d nodes: it has an odd number of keys", len(addrs))
+		Open: func(_ context.Context, t bench.Target) (bench.Client, error) {
+			c := &rueidisClient{lockers: make(map[time.Duration]rueidislock.Locker)}
+			for _, o := range t.Servers {
+				c.servers = append(c.servers, rueidis.ClientOption{InitAddress: []string{o.Addr}, Username: o.Username, Password: o.Password,
+					SelectDB: o.DB, TLSConfig: o.TLSConfig})
+			}
+			if len(c.servers)%2 == 0 {
+				return nil, fmt.Errorf("rueidislock on %d nodes: it has an odd number of keys", len(c.servers))
 			}
 			return c, nil
 		},
@@ -30,7 +34,7 @@ func rueidisLock() bench.Contestant {
 
 // A rueidisClient has a locker for each lease.
 type rueidisClient struct {
-	addrs []string
+	servers []rueidis.ClientOption
 
 	mu      sync.RWMutex
 	lockers map[time.Duration]rueidislock.Locker
@@ -50,12 +54,12 @@ func (c *rueidisClient) locker(lease time.Duration) (rueidislock.Locker, error) 
 	}
 	l, err := rueidislock.NewLocker(rueidislock.LockerOption{
 		ClientBuilder:  c.build,
-		ClientOption:   rueidis.ClientOption{InitAddress: c.addrs},
+		ClientOption:   c.servers[0],
 		KeyPrefix:      keyPrefix,
 		KeyValidity:    lease,
 		ExtendInterval: lease / 3, // as all others
 		TryNextAfter:   time.Second,
-		KeyMajority:    int32(len(c.addrs)/2 + 1),
+		KeyMajority:    int32(len(c.servers)/2 + 1),
 		NoLoopTracking: true,
 	})
 	if err == nil {
@@ -107,8 +111,8 @@ const keyPrefix = "rueidislock"
 // build makes a client of all masters that sends each key to its own.
 func (c *rueidisClient) build(o rueidis.ClientOption) (rueidis.Client, error) {
 	r := new(router)
-	for _, addr := range c.addrs {
-		o.InitAddress = []string{addr}
+	for _, server := range c.servers {
+		o.InitAddress, o.Username, o.Password, o.SelectDB, o.TLSConfig = server.InitAddress, server.Username, server.Password, server.SelectDB, server.TLSConfig
 		o.ForceSingleClient = true
 		client, err := rueidis.NewClient(o)
 		if err != nil {
