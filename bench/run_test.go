@@ -308,6 +308,26 @@ func main(args ...string) (status int, stdout, stderr string) {
 }
 
 func TestMainRefuses(t *testing.T) {
+// An interruption is heeded at once, also by processes, and where nothing happens.
+func TestRunEndsAtOnce(t *testing.T) {
+	for _, which := range []string{"keep", "one process", "8 processes"} {
+		for met := false; !met; {
+			c := config(t, bench.Redquorum())
+			c.Workloads, c.Nodes, c.For = []string{"keep", "handover"}, []int{1}, 24*time.Hour
+			ctx, cancel := context.WithCancel(t.Context())
+			c.Progress = func(what string, _, _ int) {
+				if met = strings.Contains(what, which); !met {
+					cancel() // it is another's turn first
+				}
+				time.AfterFunc(300*time.Millisecond, cancel)
+			}
+			if _, err := bench.Run(ctx, c); !errors.Is(err, context.Canceled) {
+				t.Errorf("interrupted: %v", err)
+			}
+		}
+	}
+}
+
 	for args, want := range map[string]string{
 		"--n 4":                             "4 nodes survive the loss of no more nodes than 3 would",
 		"--n x":                             "numbers from 1 to 15",

@@ -429,9 +429,14 @@ func (c *crowd) close() {
 	all.Wait()
 }
 
-// ask asks all processes the same.
+// ask asks all processes the same. When ctx ends so do they.
 func (c *crowd) ask(ctx context.Context, r request) (all []answer, cpu time.Duration, err error) {
 	all = make([]answer, len(c.processes))
+	defer context.AfterFunc(ctx, func() {
+		for _, p := range c.processes {
+			_ = p.cmd.Process.Kill()
+		}
+	})()
 	err = atOnce(ctx, len(c.processes), func(_ context.Context, i int) (err error) {
 		all[i], err = c.processes[i].ask(r)
 		return err
@@ -501,8 +506,12 @@ func (s *setting) keep(ctx context.Context) (_ Metrics, err error) {
 		m["goroutines/lease"] = float64(runtime.NumGoroutine()-goroutines) / float64(leases)
 		m["goroutines/lease"] = max(0, m["goroutines/lease"])
 		cost := s.meter(ctx)
-		time.Sleep(window)
-		cost.stop(ctx, m, float64(leases)*float64(window)/float64(period), "renewal")
+		select {
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-time.After(window):
+			cost.stop(ctx, m, float64(leases)*float64(window)/float64(period), "renewal")
+		}
 	}
 	next.Store(0)
 	return m, errors.Join(err, atOnce(ctx, keepers, func(ctx context.Context, _ int) (err error) {
