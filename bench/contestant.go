@@ -28,10 +28,13 @@
 //     held before the one before them had begun to unlock: there must be none.
 //   - bad: one or two nodes hang (their connections stay, and nothing answers, as
 //     of a stopped process), answer 50 ms late, or break and refuse connections.
-//     The proxies before them do it, on whatever servers.
+//     Proxies before these do it, on whatever servers; the others have none, nor
+//     has any in the healthy case. It lasts for three Timeouts at least.
 //   - keep: leases that are held for at least a third of their length, in which
 //     each is renewed once by a lock that does it as ours does.
-//   - storm: many callers wait for a name that is then released.
+//   - storm: many callers wait for a name that is then released; when each has
+//     had it they come again, until the window is over. The time is from the
+//     release to the last one's.
 //   - cold: a new client up to its first lock; and what an idle one takes.
 //
 // Commands are counted at the proxies, as the client sends them: the servers'

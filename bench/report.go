@@ -25,7 +25,7 @@ var columns = map[string][]column{
 		{"server CPU", "server-cpu-ns/op"}, {"allocs", "allocs/op"}},
 	"handover": {{"changes/s", "changes/s"}, {"gap p50", "gap-p50-ns"}, {"p99", "gap-p99-ns"}, {"longest wait", "wait-max-ns"},
 		{"least/most", "least/most"}, {"commands/node", "commands/node/op"}, {"client CPU", "client-cpu-ns/op"}, {"overlaps", "overlaps"}},
-	"bad": {{"pair p50", "pair-p50-ns"}, {"p99", "pair-p99-ns"}, {"lock p99", "lock-p99-ns"}, {"unlock p99", "unlock-p99-ns"},
+	"bad": {{"pair p50", "pair-p50-ns"}, {"p99", "pair-p99-ns"}, {"p99.9", "pair-p999-ns"}, {"longest", "pair-max-ns"},
 		{"client CPU", "client-cpu-ns/op"}, {"goroutines left", "goroutines-left"}},
 	"keep": {{"client CPU/renewal", "client-cpu-ns/renewal"}, {"server CPU", "server-cpu-ns/renewal"}, {"commands/node", "commands/node/renewal"},
 		{"memory/lease", "B/lease"}, {"goroutines/lease", "goroutines/lease"}},

@@ -184,6 +184,16 @@ func (c *Config) groups() (all []group) {
 // minWindow is the shortest time to measure a cell for.
 const minWindow = 20 * time.Millisecond
 
+// window is how long a cell is measured, in each round. With bad nodes it is so
+// long that commands to those that hang are given up within it, and asked again.
+func (c *Config) window(w *workload, weights float64) time.Duration {
+	least := minWindow
+	if w.name == "bad" {
+		least = 3 * c.timeout()
+	}
+	return max(time.Duration(float64(c.For)*w.weight/weights/float64(c.Rounds)), least)
+}
+
 // Run measures. It returns an error if the servers cannot be used; what a
 // contestant does wrong is in the report. When ctx ends it returns the rounds that
 // are complete, or an error if there is none.
@@ -241,8 +251,7 @@ rounds:
 				if c.Progress != nil {
 					c.Progress(cell.String(), done, len(r.Cells)*c.Rounds)
 				}
-				window := time.Duration(float64(c.For) * g.workload.weight / weights / float64(c.Rounds))
-				err := c.measure(ctx, field, links, c.Contestants[j], g.workload, cell, max(window, minWindow),
+				err := c.measure(ctx, field, links, c.Contestants[j], g.workload, cell, c.window(g.workload, weights),
 					fmt.Sprintf("%s%d-", run, done))
 				if ctx.Err() != nil && round > 0 {
 					r.Rounds = round

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -535,15 +536,13 @@ func memory() float64 {
 }
 
 func (s *setting) storm(ctx context.Context) (Metrics, error) {
-	return s.twice(func(m Metrics, addrs []string, _ time.Duration) error {
-		s.locks += s.number()
-		return s.brew(ctx, m, addrs)
+	return s.twice(func(m Metrics, addrs []string, window time.Duration) error {
+		return s.brew(ctx, m, addrs, window)
 	})
 }
 
-// brew lets many callers wait for a lock that is held, gives it back, and waits
-// until each of them has had it.
-func (s *setting) brew(ctx context.Context, m Metrics, addrs []string) (err error) {
+// brew lets waves of callers come until the window is over, and at least one.
+func (s *setting) brew(ctx context.Context, m Metrics, addrs []string, window time.Duration) (err error) {
 	waiters := s.number()
 	client, err := s.open(ctx, addrs, waiters)
 	if err != nil {
@@ -551,11 +550,33 @@ func (s *setting) brew(ctx context.Context, m Metrics, addrs []string) (err erro
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
 	name := s.prefix + "one"
+	var waits samples
+	var took time.Duration
+	cost := s.meter(ctx)
+	for begin := time.Now(); len(waits) == 0 || time.Since(begin) < window; {
+		wave := make(samples, waiters)
+		d, err := s.wave(ctx, client, wave)
+		if err != nil {
+			return err
+		}
+		waits, took = append(waits, wave...), took+d
+	}
+	s.locks += len(waits)
+	cost.stop(ctx, m, float64(len(waits)), "op")
+	m["served/s"] = float64(len(waits)) / took.Seconds()
+	m["wait-p50-ns"] = float64(waits.at(0.5))
+	m["wait-max-ns"] = float64(waits.at(1))
+	m["samples"] = float64(len(waits))
+	return nil
+}
+
+// wave lets a caller for each of waits wait for a lock that is held, gives it back,
+// and returns how long it then takes until each of them has had it.
+func (s *setting) wave(ctx context.Context, client Client, waits samples) (time.Duration, error) {
 	first, err := client.Lock(ctx, name, s.lease)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	took := make(samples, waiters)
 	var begin time.Time
 	released := make(chan struct{})
 	unlocked := make(chan error, 1)
@@ -564,23 +585,18 @@ func (s *setting) brew(ctx context.Context, m Metrics, addrs []string) (err erro
 		close(released)
 		unlocked <- first.Unlock(ctx)
 	})
-	defer func() { err = errors.Join(err, <-unlocked) }()
-	cost := s.meter(ctx)
-	if err = atOnce(ctx, waiters, func(ctx context.Context, i int) error {
+	err = atOnce(ctx, len(waits), func(ctx context.Context, i int) error {
 		held, err := client.Lock(ctx, name, s.lease)
 		if err != nil {
 			return err
 		}
 		<-released // to see begin
-		took[i] = time.Since(begin)
+		waits[i] = time.Since(begin)
 		return held.Unlock(ctx)
-	}); err != nil {
-		return err
-	}
-	m["served/s"] = float64(waiters) / (cost.stop(ctx, m, float64(waiters), "op") - stormGathers).Seconds()
-	m["wait-p50-ns"] = float64(took.at(0.5))
-	m["wait-max-ns"] = float64(took.at(1))
-	return nil
+	})
+	end := time.Now()
+	err = errors.Join(err, <-unlocked)
+	return end.Sub(begin), err
 }
 
 // stormGathers is how long the callers of a storm have to begin to wait.
@@ -593,8 +609,8 @@ func (s *setting) bad(ctx context.Context) (_ Metrics, err error) {
 	if _, err := fmt.Sscanf(s.which, "%d %s", &broken, &kind); err != nil {
 		broken, kind = 0, "healthy"
 	}
-	addrs := append([]string{}, s.addrs(false)...)
-	copy(addrs, s.links.addrs[:2]) // those that will be bad, and in the healthy case as well
+	addrs := slices.Clone(s.addrs(false))
+	copy(addrs, s.links.addrs[:broken]) // those that will be bad, and no others
 	client, err := s.open(ctx, addrs, 1)
 	if err != nil {
 		return nil, err
