@@ -48,7 +48,7 @@ type answer struct {
 	Addrs    []string      `json:"addrs,omitempty"`
 	CPU      time.Duration `json:"cpu,omitempty"`
 	Commands int64         `json:"commands,omitempty"` // that went through all links
-	Turns    []turn        `json:"turns,omitempty"`
+	Record   record        `json:"record"`
 }
 
 // A child is the parent's side.
@@ -173,7 +173,7 @@ func (h *helper) answer(ctx context.Context, r request) (a answer, err error) {
 		}
 		err = fmt.Errorf("there is no contestant %s", r.Contestant)
 	case "take":
-		a.Turns, err = r.Turns.take(ctx, h.client)
+		a.Record, err = r.Turns.take(ctx, h.client)
 	case "end":
 		client := h.client
 		h.client = nil
@@ -206,6 +206,13 @@ type turn struct {
 	Over     clock.Instant `json:"o"` // when it had returned
 }
 
+// A record is what one caller did.
+type record struct {
+	Turns []turn `json:"turns,omitempty"`
+	// Unserved is how long it had waited for the next turn when the time was up.
+	Unserved time.Duration `json:"unserved,omitempty"`
+}
+
 // turns is what a caller does that competes for a lock: it takes it, holds it,
 // gives it back and thinks, until an instant.
 type turns struct {
@@ -215,15 +222,16 @@ type turns struct {
 	Until       clock.Instant `json:"until"`
 }
 
-func (t *turns) take(ctx context.Context, client Client) (all []turn, err error) {
+func (t *turns) take(ctx context.Context, client Client) (all record, err error) {
 	now := clock.System().Now
-	// Who is waiting at the end need not be served any more.
+	// Who is waiting at the end need not be served any more; how long it did counts.
 	ctx, cancel := context.WithTimeout(ctx, t.Until.Sub(now()))
 	defer cancel()
 	for {
 		one := turn{Asked: now()}
 		held, err := client.Lock(ctx, t.Name, t.Lease)
 		if ctx.Err() != nil {
+			all.Unserved = max(0, t.Until.Sub(one.Asked))
 			if err == nil {
 				err = held.Unlock(context.WithoutCancel(ctx))
 			} else {
@@ -242,7 +250,7 @@ func (t *turns) take(ctx context.Context, client Client) (all []turn, err error)
 			return all, err
 		}
 		one.Over = now()
-		all = append(all, one)
+		all.Turns = append(all.Turns, one)
 		time.Sleep(t.Think)
 	}
 }

@@ -23,7 +23,8 @@
 //   - throughput: many callers, distinct names.
 //   - handover: eight callers compete for one name; each holds it for 1 ms and
 //     thinks for 2 ms. A gap is from the call of Unlock to the return of the next
-//     owner's Lock; when an owner follows itself there is none. Instants are of
+//     owner's Lock; when an owner follows itself there is none. The longest wait
+//     may be one that was not over at the end. Instants are of
 //     the system's clock, which all processes share. Overlaps are holders that
 //     held before the one before them had begun to unlock: there must be none.
 //   - bad: one or two nodes hang (their connections stay, and nothing answers, as

@@ -8,24 +8,26 @@ import (
 
 // fairness enters what the turns of competing callers say about the hand-over of
 // their lock.
-func fairness(m Metrics, all [][]turn, window time.Duration) {
+func fairness(m Metrics, all []record, window time.Duration) {
 	type owned struct {
 		turn
 		owner int
 	}
 	var in []owned
-	least, most := len(all[0]), 0
-	for i, turns := range all {
-		least, most = min(least, len(turns)), max(most, len(turns))
-		for _, t := range turns {
+	var gaps samples
+	var wait, unserved time.Duration
+	least, most := len(all[0].Turns), 0
+	for i, r := range all {
+		least, most = min(least, len(r.Turns)), max(most, len(r.Turns))
+		unserved = max(unserved, r.Unserved)
+		for _, t := range r.Turns {
 			in = append(in, owned{t, i})
+			wait = max(wait, t.Got.Sub(t.Asked))
 		}
 	}
 	slices.SortFunc(in, func(a, b owned) int { return cmp.Compare(a.Got, b.Got) })
-	var gaps, waits samples
 	overlaps := 0
 	for i, t := range in {
-		waits = append(waits, t.Got.Sub(t.Asked))
 		if i == 0 {
 			continue
 		}
@@ -38,8 +40,10 @@ func fairness(m Metrics, all [][]turn, window time.Duration) {
 	}
 	m["changes/s"] = float64(len(gaps)) / window.Seconds()
 	m.quantiles("gap", gaps)
-	if len(waits) > 0 {
-		m["wait-max-ns"] = float64(waits.at(1))
+	m["wait-max-ns"] = float64(max(wait, unserved))
+	m["wait-max-open"] = 0
+	if unserved > wait {
+		m["wait-max-open"] = 1
 	}
 	m["least/most"] = float64(least) / max(float64(most), 1)
 	m["overlaps"] = float64(overlaps)

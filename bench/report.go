@@ -80,6 +80,7 @@ var words = []word{
 	{"±", "half of the range of the rounds, as a share of their median"},
 	{"CPU", "for one pair, of the client process and of all servers together"},
 	{"gap", "the time from a release to the next holder"},
+	{"longest wait", "for a turn; ≥ where it was not over when the measurement was, in some round"},
 	{"least/most", "how often the caller held the lock that got it least often, by how often the one that did most: 1 is fair"},
 	{"commands/node", "how many commands a node executes, for each time that the lock is held, or renewed"},
 	{"overlaps", "holders that held at the same time: it has to be 0"},
@@ -224,6 +225,8 @@ func format(metric string, m Metrics) string {
 	switch {
 	case !ok || math.IsNaN(v):
 		return "-"
+	case m[strings.TrimSuffix(metric, "-ns")+"-open"] > 0:
+		return "≥ " + short(v)
 	case strings.HasSuffix(metric, "-ns") || strings.Contains(metric, "-ns/"):
 		return short(v)
 	case strings.HasPrefix(metric, "B/"):

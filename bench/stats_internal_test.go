@@ -108,21 +108,27 @@ func TestFairness(t *testing.T) {
 		return turn{at(asked), at(got), at(released), at(released + 1)}
 	}
 	m := make(Metrics)
-	fairness(m, [][]turn{
-		{one(0, 10, 20), one(21, 23, 25)}, // the second is its own successor: no change
-		{one(0, 28, 40), one(50, 59, 70)},
-		{one(0, 41, 60)}, // still holds when the one before takes it again
-		{one(0, 90, 95)},
-	}, time.Second)
+	all := []record{
+		{Turns: []turn{one(0, 10, 20), one(21, 23, 25)}, Unserved: 89 * ms}, // the second is its own successor: no change
+		{Turns: []turn{one(0, 28, 40), one(50, 59, 70)}},
+		{Turns: []turn{one(0, 41, 60)}}, // still holds when the one before takes it again
+		{Turns: []turn{one(0, 90, 95)}},
+	}
+	fairness(m, all, time.Second)
 	for name, want := range map[string]float64{
-		"changes/s": 3, "gap-p50-ns": 3e6, "wait-max-ns": 90e6, "least/most": 0.5, "overlaps": 1,
+		"changes/s": 3, "gap-p50-ns": 3e6, "wait-max-ns": 90e6, "wait-max-open": 0, "least/most": 0.5, "overlaps": 1,
 	} {
 		if m[name] != want {
 			t.Errorf("%s is %v, want %v", name, m[name], want)
 		}
 	}
+	// Who never has a turn has waited longest.
+	fairness(m, append(all, record{Unserved: time.Second}), time.Second)
+	if m["least/most"] != 0 || format("wait-max-ns", m) != "≥ 1.00 s" {
+		t.Errorf("somebody was not served: %v, %s", m, format("wait-max-ns", m))
+	}
 	none := make(Metrics)
-	fairness(none, make([][]turn, 8), time.Second)
+	fairness(none, make([]record, 8), time.Second)
 	if none["changes/s"] != 0 || none["least/most"] != 0 || slices.Contains([]float64{none["overlaps"]}, math.NaN()) {
 		t.Errorf("of nothing: %v", none)
 	}

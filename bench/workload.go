@@ -376,9 +376,9 @@ func (s *setting) twice(work func(m Metrics, addrs []string, window time.Duratio
 	return m, nil
 }
 
-func held(all [][]turn) (n int) {
-	for _, t := range all {
-		n += len(t)
+func held(all []record) (n int) {
+	for _, r := range all {
+		n += len(r.Turns)
 	}
 	return n
 }
@@ -389,13 +389,13 @@ func (s *setting) turns(window time.Duration) turns {
 }
 
 // inOneProcess lets goroutines compete that share a client.
-func (s *setting) inOneProcess(ctx context.Context, m Metrics, addrs []string, window time.Duration) (_ [][]turn, err error) {
+func (s *setting) inOneProcess(ctx context.Context, m Metrics, addrs []string, window time.Duration) (_ []record, err error) {
 	client, err := s.open(ctx, addrs, competitors)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
-	all := make([][]turn, competitors)
+	all := make([]record, competitors)
 	what := s.turns(window)
 	cost := s.meter(ctx)
 	err = atOnce(ctx, competitors, func(ctx context.Context, i int) (err error) {
@@ -432,12 +432,12 @@ func (c *crowd) close() {
 
 // ask asks all processes the same. When ctx ends so do they.
 func (c *crowd) ask(ctx context.Context, r request) (all []answer, cpu time.Duration, err error) {
-	all = make([]answer, len(c.processes))
 	defer context.AfterFunc(ctx, func() {
 		for _, p := range c.processes {
 			_ = p.cmd.Process.Kill()
 		}
 	})()
+	all = make([]answer, len(c.processes))
 	err = atOnce(ctx, len(c.processes), func(_ context.Context, i int) (err error) {
 		all[i], err = c.processes[i].ask(r)
 		return err
@@ -448,7 +448,7 @@ func (c *crowd) ask(ctx context.Context, r request) (all []answer, cpu time.Dura
 	return all, cpu, err
 }
 
-func (c *crowd) compete(ctx context.Context, m Metrics, addrs []string, window time.Duration) ([][]turn, error) {
+func (c *crowd) compete(ctx context.Context, m Metrics, addrs []string, window time.Duration) ([]record, error) {
 	_, before, err := c.ask(ctx, request{Do: "open", Contestant: c.s.contestant.Name, Addrs: addrs, URLs: c.s.field.urls, RTT: c.s.rtt, Timeout: c.s.timeout,
 		Turns: turns{Name: c.s.prefix + "warm-up", Lease: c.s.lease}})
 	if err != nil {
@@ -459,9 +459,9 @@ func (c *crowd) compete(ctx context.Context, m Metrics, addrs []string, window t
 	if err != nil {
 		return nil, err
 	}
-	all := make([][]turn, len(took))
+	all := make([]record, len(took))
 	for i, a := range took {
-		all[i] = a.Turns
+		all[i] = a.Record
 	}
 	n := max(float64(held(all)), 1)
 	m.commands(c.s, commands, n, "op")
@@ -549,7 +549,6 @@ func (s *setting) brew(ctx context.Context, m Metrics, addrs []string, window ti
 		return err
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
-	name := s.prefix + "one"
 	var waits samples
 	var took time.Duration
 	cost := s.meter(ctx)
@@ -573,6 +572,7 @@ func (s *setting) brew(ctx context.Context, m Metrics, addrs []string, window ti
 // wave lets a caller for each of waits wait for a lock that is held, gives it back,
 // and returns how long it then takes until each of them has had it.
 func (s *setting) wave(ctx context.Context, client Client, waits samples) (time.Duration, error) {
+	name := s.prefix + "one"
 	first, err := client.Lock(ctx, name, s.lease)
 	if err != nil {
 		return 0, err
