@@ -47,11 +47,13 @@ func TestModelLosesMessages(t *testing.T) {
 
 // A prediction is for links as PING found them, and explains what it can.
 func TestModelCompare(t *testing.T) {
-	cell := func(rtt, p50 time.Duration) *Cell {
-		return &Cell{Workload: "latency", Contestant: "x", Nodes: 3, RTT: rtt, Median: Metrics{"pair-p50-ns": float64(p50)}}
+	cell := func(contestant string, rtt, p50 time.Duration) *Cell {
+		return &Cell{Workload: "latency", Contestant: contestant, Nodes: 3, RTT: rtt,
+			Median: Metrics{"pair-p50-ns": float64(p50), "pair-p99-ns": float64(p50 + ms)}}
 	}
-	r := &Report{Contestants: []Entrant{{Name: "x"}}, Links: []Link{{RTT: 10 * ms, Measured: 11 * ms, Bare: ms / 2}},
-		Cells: []*Cell{cell(0, ms), cell(10*ms, 23*ms)}}
+	// What the model runs is the engine of one of them only.
+	r := &Report{Contestants: []Entrant{{Name: "other"}, {Name: ours}}, Links: []Link{{RTT: 10 * ms, Measured: 11 * ms, Bare: ms / 2}},
+		Cells: []*Cell{cell("other", 0, 5*ms), cell("other", 10*ms, 50*ms), cell(ours, 0, ms), cell(ours, 10*ms, 23*ms)}}
 	m := new(Model)
 	if err := m.compare(r, 0); err != nil {
 		t.Fatal(err)
@@ -60,7 +62,18 @@ func TestModelCompare(t *testing.T) {
 		t.Fatal(m.Checks)
 	}
 	c := m.Checks[0]
-	if c.Predicted != 21*ms || c.Local != ms || c.Measured != 23*ms || c.Error() < 0.043 || c.Error() > 0.044 {
+	if c.Predicted != 21*ms || c.PredictedP99 != 21*ms || c.Local != ms || c.Measured != 23*ms || c.MeasuredP99 != 24*ms ||
+		c.Error() < 0.043 || c.Error() > 0.044 {
 		t.Errorf("%+v, %v unexplained", c, c.Error())
+	}
+	// With jitter a lock waits for the second of three: a pair takes two round trips
+	// of 10 ms, and two medians of what comes on top, 4 ms at most.
+	r.Links[0].Measured = 12*ms + ms/2
+	m = new(Model)
+	if err := m.compare(r, 4*ms); err != nil {
+		t.Fatal(err)
+	}
+	if c = m.Checks[0]; c.Predicted < 23*ms || c.Predicted > 25*ms || c.PredictedP99 < c.Predicted+ms || c.PredictedP99 > 28*ms {
+		t.Errorf("with jitter: %+v", c)
 	}
 }
