@@ -109,7 +109,7 @@ type helper struct {
 
 // help is the main of a child.
 func help(ctx context.Context, contestants []Contestant, in io.Reader, out io.Writer) error {
-	signal.Ignore(os.Interrupt) // the parent decides
+	signal.Ignore(endings...) // the parent decides, who may get the same of a terminal
 	h := &helper{contestants: contestants}
 	defer h.close()
 	from, to := json.NewDecoder(in), json.NewEncoder(out)

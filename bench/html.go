@@ -59,7 +59,7 @@ func (t table) picture() pictureTable {
 func (r *Report) WriteHTML(w io.Writer) error {
 	p := picture{CSS: template.CSS(pageCSS), When: r.Begin.Format("2 January 2006"), System: r.System, Words: words}
 	if len(r.Cells) > 0 {
-		p.Facts = append(p.Facts, fmt.Sprintf("%s servers; %s", r.Servers, r.rounds()))
+		p.Facts = append(p.Facts, r.rounds(), r.how())
 	}
 	for _, l := range r.Links {
 		p.Facts = append(p.Facts, fmt.Sprintf("On links of %v a PING took %s", l.RTT, short(float64(l.Measured))))
@@ -239,7 +239,7 @@ func bars(title, note string, rows []row) *chart {
 		longest, most = max(longest, utf8.RuneCountInString(r.name)), max(most, min(r.value, longestBar))
 	}
 	left := min(240, 7*float64(longest)+12)
-	scale := (c.W - left - 80) / most
+	scale := (c.W - left - 110) / most
 	c.Left, c.Right, c.One = left, c.W, round(left+scale)
 	for i, r := range rows {
 		y := gap + float64(i)*(tall+gap)
@@ -399,8 +399,8 @@ func (r *Report) ratioChart(rtt time.Duration) *chart {
 				if name == r.Base || c == nil || base == nil {
 					continue
 				}
-				ratio, ok := c.ratio(base, w.main)
-				if !ok || !(ratio > 0) {
+				ratio, rounds := c.ratio(base, w.main)
+				if !(ratio > 0) {
 					continue
 				}
 				if !w.more {
@@ -410,7 +410,7 @@ func (r *Report) ratioChart(rtt time.Duration) *chart {
 				if len(r.Contestants) > 2 {
 					label = name + ": " + label
 				}
-				rows = append(rows, row{label, digits(ratio) + " x", label + ", by " + w.main, j, ratio})
+				rows = append(rows, row{label, digits(ratio) + " x" + c.of(rounds), label + ", by " + w.main, j, ratio})
 			}
 		}
 	}

@@ -10,9 +10,11 @@ import (
 	"io"
 	"math"
 	"os"
+	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/redquorum/redquorum/node/redisserver"
@@ -37,7 +39,10 @@ each other. Clients run in this process; servers and proxies in others.
 
 workloads:
 %[2]s
-Exit status: 0 measured, 1 something failed, 2 usage.
+A signal ends it, with the rounds that are complete; a second one at once.
+
+Exit status: 0 measured, 1 something failed, or there were overlaps or orphans,
+2 usage.
 
 examples:
   %[1]s                                       # half a minute, no Redis needed
@@ -46,7 +51,8 @@ examples:
   %[1]s --nodes 10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379
   %[1]s --model                               # zones, regions and loss, in virtual time
   %[1]s --model --rtt 5ms                     # and beside it what is measured
-  %[1]s --benchstat > new.txt; benchstat old.txt new.txt
+  %[1]s --rounds 6 --benchstat > new.txt  # with fewer nothing is significant
+  benchstat old.txt new.txt
 `
 
 // errUsage is an error in how the program was called.
@@ -68,7 +74,8 @@ func quoted(arg string) string {
 }
 
 // Main runs the program with the flags in args and returns its exit status: 0;
-// 1 when something failed; 2 when it was called wrongly. A program with more
+// 1 when something failed; 2 when it was called wrongly. The first signal to end
+// does what the end of ctx does, and the second ends the program. A program with more
 // contestants than [Redquorum] is no more than
 //
 //	os.Exit(bench.Main(ctx, program, os.Args[1:], os.Stdout, os.Stderr))
@@ -80,6 +87,8 @@ func Main(ctx context.Context, p Program, args []string, stdout, stderr io.Write
 		}
 		return 0
 	}
+	ctx, ignore := heed(ctx)
+	defer ignore()
 	f := flags{program: p}
 	err := f.parse(args)
 	if errors.Is(err, flag.ErrHelp) {
@@ -98,10 +107,41 @@ func Main(ctx context.Context, p Program, args []string, stdout, stderr io.Write
 		return 2
 	}
 	if ctx.Err() != nil && !errors.As(err, new(errInterrupted)) {
-		err = errors.New("interrupted before one round was complete: there is nothing to show")
+		err = fmt.Errorf("interrupted before one round was complete: there is nothing to show: %w", err)
 	}
 	fmt.Fprintf(stderr, "%s: %v\n", p.Name, err)
 	return 1
+}
+
+// endings are the signals to end.
+var endings = []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
+
+// heed returns a context that ends with the first signal. With the second the
+// program does. Those that it was told to ignore, as by nohup, it ignores.
+func heed(ctx context.Context) (_ context.Context, ignore func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	heeded := slices.DeleteFunc(slices.Clone(endings), signal.Ignored)
+	if len(heeded) == 0 { // Notify would take it for all
+		return ctx, cancel
+	}
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, heeded...)
+	go func() {
+		for n := 0; ; n++ {
+			if _, open := <-signals; !open {
+				return
+			}
+			if n > 0 {
+				os.Exit(1)
+			}
+			cancel()
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(signals)
+		cancel()
+	}
 }
 
 // childFlag makes the program a helper of one that measures: see help.
@@ -387,19 +427,22 @@ func (f *flags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	f.config.Self = append(append([]string{self}, f.program.Args...), childFlag)
 	bar := progress{w: stderr, live: isTerminal(stderr), begin: time.Now(), said: time.Now()}
 	f.config.Progress = bar.show
-	var page *os.File
+	var page *file
 	if f.html != "" { // now, and not after half an hour
-		if page, err = os.Create(f.html); err != nil {
+		if page, err = create(f.html); err != nil {
 			return err
 		}
-		defer page.Close()
+		defer page.discard()
 	}
 	r := new(Report)
+	var broken error // of servers, when some rounds were complete
 	if f.measure {
-		r, err = Run(ctx, f.config)
+		n, about := f.config.extent()
+		fmt.Fprintf(stderr, "%d measurements, about %v\n", n, about)
+		r, broken = Run(ctx, f.config)
 		bar.clear()
-		if err != nil {
-			return err
+		if r == nil {
+			return broken
 		}
 		r.Advice = r.advise(slices.Max(f.config.RTT), f.fails)
 	}
@@ -424,38 +467,76 @@ func (f *flags) run(ctx context.Context, stdout, stderr io.Writer) error {
 		err = r.WriteText(stdout)
 	}
 	if page != nil && err == nil {
-		if err = errors.Join(r.WriteHTML(page), page.Close()); err == nil {
+		if err = errors.Join(r.WriteHTML(page), page.keep()); err == nil {
 			fmt.Fprintln(stderr, "the charts are in", f.html)
 		}
 	}
 	if err == nil && f.measure {
 		if r.Rounds < f.config.Rounds {
-			return errInterrupted(fmt.Sprintf("interrupted: %d of %d rounds are complete, and shown", r.Rounds, f.config.Rounds))
+			err = errInterrupted(fmt.Sprintf("interrupted: %d of %d rounds are complete, and shown", r.Rounds, f.config.Rounds))
+			return errors.Join(err, broken)
 		}
-		err = r.failed()
+		err = errors.Join(broken, r.failed())
 	}
 	return err
+}
+
+// A file takes the place of the one that has its name when it is whole, and not
+// before.
+type file struct {
+	*os.File
+	name string
+}
+
+func create(name string) (*file, error) {
+	path := name + ".part"
+	if s, err := os.Stat(name); err == nil && !s.Mode().IsRegular() {
+		path = name // a device, perhaps, that must not be replaced
+	}
+	f, err := os.Create(path)
+	return &file{f, name}, err
+}
+
+func (f *file) keep() error {
+	if err := f.Close(); err != nil || f.Name() == f.name {
+		return err
+	}
+	return os.Rename(f.Name(), f.name)
+}
+
+// discard removes the file unless it was kept.
+func (f *file) discard() {
+	if f.Close() == nil && f.Name() != f.name {
+		_ = os.Remove(f.Name())
+	}
 }
 
 type errInterrupted string
 
 func (e errInterrupted) Error() string { return string(e) }
 
-// failed returns an error if a contestant failed in a case, each time.
+// failed returns an error if a contestant failed in a case, each time, or did once
+// what no lock may do.
 func (r *Report) failed() error {
-	n := 0
-	var first *Cell
+	var failed, wrong []*Cell
 	for _, c := range r.Cells {
 		if len(c.Median) == 0 {
-			if n++; first == nil {
-				first = c
-			}
+			failed = append(failed, c)
+		}
+		bad := func(m Metrics) bool { return m["overlaps"] > 0 || m["orphans/1000"] > 0 }
+		if slices.ContainsFunc(c.Rounds, bad) {
+			wrong = append(wrong, c)
 		}
 	}
-	if n == 0 {
-		return nil
+	var errs []error
+	if len(failed) > 0 {
+		errs = append(errs, fmt.Errorf("%d of %d cases failed, and the others are shown; the first: %s: %s",
+			len(failed), len(r.Cells), failed[0], brief(failed[0].Error)))
 	}
-	return fmt.Errorf("%d of %d cases failed, and the others are shown; the first: %s: %s", n, len(r.Cells), first, brief(first.Error))
+	if len(wrong) > 0 {
+		errs = append(errs, fmt.Errorf("%d of %d cases have overlaps or orphans; the first: %s", len(wrong), len(r.Cells), wrong[0]))
+	}
+	return errors.Join(errs...)
 }
 
 // A progress is the line that shows how far a run is; where it cannot be written
@@ -480,9 +561,10 @@ func (p *progress) show(what string, done, of int) {
 		}
 		return
 	}
-	const width = 20
+	const width, line = 20, 79
 	full := width * done / max(of, 1)
-	fmt.Fprintf(p.w, "\r[%s%s] %d of %d%s: %.60s\x1b[K", strings.Repeat("=", full), strings.Repeat(" ", width-full), done, of, left, what)
+	text := []rune(fmt.Sprintf("[%s%s] %d of %d%s: %s", strings.Repeat("=", full), strings.Repeat(" ", width-full), done, of, left, what))
+	fmt.Fprintf(p.w, "\r%s\x1b[K", string(text[:min(len(text), line)])) // one that wraps could not be written over
 	p.shown = true
 }
 

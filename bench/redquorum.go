@@ -77,8 +77,7 @@ func (a *ages) young(ctx context.Context, o *redis.Options) bool {
 	if err != nil {
 		return false // the engine will see for itself
 	}
-	up, _ := infoNumber(info, "uptime_in_seconds")
-	young := up <= quorum.DefaultMaxLease.Seconds()+1
+	young := infoNumber(info, "uptime_in_seconds") <= quorum.DefaultMaxLease.Seconds()+1
 	a.known.Store(o.Addr, young)
 	return young
 }
@@ -116,13 +115,17 @@ func (l *lost) Observe(e quorum.Event) {
 	}
 }
 
-// infoNumber finds a number in what INFO says.
-func infoNumber(info, field string) (n float64, ok bool) {
+// infoNumber finds a number in what INFO says; 0 is none.
+func infoNumber(info, field string) float64 {
+	n, _ := strconv.ParseFloat(infoText(info, field), 64)
+	return n
+}
+
+func infoText(info, field string) string {
 	for line := range strings.Lines(info) {
 		if text, found := strings.CutPrefix(strings.TrimSpace(line), field+":"); found {
-			n, err := strconv.ParseFloat(text, 64)
-			return n, err == nil
+			return text
 		}
 	}
-	return 0, false
+	return ""
 }

@@ -40,7 +40,8 @@ var orphanColumn = column{"orphans/1000", "orphans/1000"}
 func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
 	if len(r.Cells) > 0 {
-		fmt.Fprintf(&b, "%s; %s servers; %s; %v\n", r.System, r.Servers, r.rounds(), r.Took.Round(100*time.Millisecond))
+		fmt.Fprintf(&b, "%s; %s; %v\n", r.System, r.rounds(), r.Took.Round(100*time.Millisecond))
+		fmt.Fprintf(&b, "%s\n", r.how())
 		for _, c := range r.Contestants {
 			fmt.Fprintf(&b, "%s: %s\n", c.Name, c.Note)
 		}
@@ -84,7 +85,17 @@ var words = []word{
 	{"least/most", "how often the caller held the lock that got it least often, by how often the one that did most: 1 is fair"},
 	{"commands/node", "how many commands a node executes, for each time that the lock is held, or renewed"},
 	{"overlaps", "holders that held at the same time: it has to be 0"},
+	{"x …", "the median of the rounds' ratios; (2/3) is of two in three, as in the other one of the two failed or had too few samples"},
 	{"orphans/1000", "keys that were left behind, per 1000 locks: it has to be 0"},
+}
+
+// how says how it was measured.
+func (r *Report) how() string {
+	servers := string(r.Servers) + " servers"
+	if r.Redis != "" {
+		servers += ", Redis " + r.Redis
+	}
+	return fmt.Sprintf("%s; --for %v; jitter %v; lease %v; Timeout of redquorum %v", servers, r.For, r.Jitter, r.Lease, r.Timeout)
 }
 
 // rounds says what the figures are of.
@@ -182,12 +193,12 @@ func (r *Report) table(w *workload, rtt time.Duration) table {
 			row = append(row, text)
 		}
 		if base := r.find(c.Workload, c.Case, r.Base, c.Nodes, c.RTT); base != nil {
-			if ratio, ok := c.ratio(base, w.main); ok {
-				row = append(row, fmt.Sprintf("%.2f", ratio))
+			if ratio, rounds := c.ratio(base, w.main); rounds > 0 {
+				row = append(row, fmt.Sprintf("%.2f%s", ratio, c.of(rounds)))
 			}
 		}
 		if c.Error != "" {
-			t.notes[len(t.rows)] = "(failed once: " + brief(c.Error) + ")"
+			t.notes[len(t.rows)] = fmt.Sprintf("(failed in %d of %d rounds: %s)", c.failures(), len(c.Rounds), brief(c.Error))
 		}
 		t.rows = append(t.rows, row)
 	}
@@ -320,7 +331,12 @@ func wrap(text string, width int) string {
 //	benchstat -col /contestant FILE
 func (r *Report) WriteBenchmarks(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "pkg: github.com/redquorum/redquorum/bench\nservers: %s\n", r.Servers)
+	fmt.Fprintf(&b, "pkg: github.com/redquorum/redquorum/bench\nservers: %s\njitter: %v\nlease: %v\ntimeout: %v\n", r.Servers, r.Jitter, r.Lease, r.Timeout)
+	if r.Redis != "" {
+		fmt.Fprintf(&b, "redis: %s\n", r.Redis)
+	}
+	// Not a key, as what differs in one would not be compared.
+	fmt.Fprintf(&b, "# --for %v --rounds %d\n", r.For, r.Rounds)
 	for _, unit := range []string{"locks/s", "changes/s", "served/s", "least/most"} {
 		fmt.Fprintf(&b, "Unit %s better=higher\n", unit)
 	}

@@ -81,7 +81,7 @@ func TestBenchmarkFormat(t *testing.T) {
 			}
 		}
 	}
-	configuration := regexp.MustCompile(`^([a-z][^\s]*: .+|Unit \S+ better=higher)$`)
+	configuration := regexp.MustCompile(`^([a-z][^\s]*: .+|Unit \S+ better=higher|# .+)$`)
 	name := regexp.MustCompile(`^Benchmark[A-Z][a-z]*(/[a-z]+=[^\s/]+)+$`)
 	lines := 0
 	for line := range strings.Lines(b.String()) {

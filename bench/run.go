@@ -51,6 +51,18 @@ func (c *Config) timeout() time.Duration {
 	return min(cmp.Or(c.Timeout, quorum.DefaultTimeout), cmp.Or(c.Lease, benchLease)/3)
 }
 
+// extent returns how many measurements there are, and about how long they take
+// together: those that are also counted, a third longer.
+func (c *Config) extent() (n int, about time.Duration) {
+	groups := c.groups()
+	weights := c.weights(groups)
+	for _, g := range groups {
+		n += len(g.cells) * c.Rounds
+		about += time.Duration(len(g.cells)*c.Rounds) * (c.window(g.workload, weights)*5/4 + settle)
+	}
+	return n, about.Round(time.Second)
+}
+
 // A Cell is one case of one workload for one contestant, measured in rounds.
 type Cell struct {
 	Workload   string        `json:"workload"`
@@ -95,8 +107,8 @@ func (c *Cell) summarise() {
 }
 
 // ratio returns the median of a metric's ratios to another cell's, round by
-// round, and whether there is any.
-func (c *Cell) ratio(to *Cell, metric string) (float64, bool) {
+// round, and how many rounds have one.
+func (c *Cell) ratio(to *Cell, metric string) (_ float64, rounds int) {
 	var ratios []float64
 	for i := range min(len(c.Rounds), len(to.Rounds)) {
 		a, ok := c.Rounds[i][metric]
@@ -105,7 +117,25 @@ func (c *Cell) ratio(to *Cell, metric string) (float64, bool) {
 			ratios = append(ratios, a/b)
 		}
 	}
-	return median(ratios), len(ratios) > 0
+	return median(ratios), len(ratios)
+}
+
+// of says of how many rounds a ratio is, unless it is of all.
+func (c *Cell) of(rounds int) string {
+	if rounds == len(c.Rounds) {
+		return ""
+	}
+	return fmt.Sprintf(" (%d/%d)", rounds, len(c.Rounds))
+}
+
+// failures returns in how many rounds it failed.
+func (c *Cell) failures() (n int) {
+	for _, m := range c.Rounds {
+		if m == nil {
+			n++
+		}
+	}
+	return n
 }
 
 // A Report is what a run measured.
@@ -114,7 +144,12 @@ type Report struct {
 	Took        time.Duration `json:"took_ns"`
 	System      string        `json:"system"` // operating system, processors, Go
 	Servers     Servers       `json:"servers"`
+	Redis       string        `json:"redis,omitempty"` // version of the servers
+	For         time.Duration `json:"for_ns"`
 	Rounds      int           `json:"rounds"`
+	Jitter      time.Duration `json:"jitter_ns"`
+	Timeout     time.Duration `json:"timeout_ns"` // of redquorum
+	Lease       time.Duration `json:"lease_ns"`
 	Base        string        `json:"base,omitempty"`
 	Contestants []Entrant     `json:"contestants"`
 	Links       []Link        `json:"links,omitempty"`
@@ -181,6 +216,14 @@ func (c *Config) groups() (all []group) {
 	return all
 }
 
+// weights returns that of all cells together.
+func (c *Config) weights(groups []group) (sum float64) {
+	for _, g := range groups {
+		sum += g.workload.weight * float64(len(g.cells))
+	}
+	return sum
+}
+
 // minWindow is the shortest time to measure a cell for.
 const minWindow = 20 * time.Millisecond
 
@@ -194,18 +237,18 @@ func (c *Config) window(w *workload, weights float64) time.Duration {
 	return max(time.Duration(float64(c.For)*w.weight/weights/float64(c.Rounds)), least)
 }
 
-// Run measures. It returns an error if the servers cannot be used; what a
-// contestant does wrong is in the report. When ctx ends it returns the rounds that
-// are complete, or an error if there is none.
-func Run(ctx context.Context, c Config) (*Report, error) {
+// Run measures. What a contestant does wrong is in the report. When ctx ends it
+// returns the rounds that are complete, or an error if there is none. If servers
+// cannot be used, or no longer, it returns an error, and with it the rounds that
+// were complete, if any.
+func Run(ctx context.Context, c Config) (_ *Report, err error) {
 	begin := time.Now()
 	groups := c.groups()
 	r := &Report{Begin: begin, System: fmt.Sprintf("%s/%s, %d processors, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version()),
-		Servers: c.Servers, Rounds: c.Rounds, Base: c.Base}
-	weights := 0.0
+		Servers: c.Servers, For: c.For, Rounds: c.Rounds, Jitter: c.Jitter, Timeout: c.timeout(), Lease: cmp.Or(c.Lease, benchLease), Base: c.Base}
+	weights := c.weights(groups)
 	for _, g := range groups {
 		r.Cells = append(r.Cells, g.cells...)
-		weights += g.workload.weight * float64(len(g.cells))
 	}
 	for _, contestant := range c.Contestants {
 		r.Contestants = append(r.Contestants, Entrant{contestant.Name, contestant.Note})
@@ -223,6 +266,7 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 		return nil, err
 	}
 	defer links.process.close()
+	r.Redis = strings.Join(field.versions, ", ")
 	for _, rtt := range c.RTT {
 		if rtt == 0 {
 			continue
@@ -241,7 +285,11 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 		r.Links = append(r.Links, Link{rtt, measured, bare})
 	}
 	run := fmt.Sprintf("redquorum-bench-%08x-", rand.Uint32())
+	if c.Servers == Given {
+		defer func() { err = errors.Join(err, field.tidy(run)) }() // of what came late
+	}
 	done := 0
+	var failed error
 rounds:
 	for round := range c.Rounds {
 		for _, i := range rand.Perm(len(groups)) {
@@ -253,12 +301,15 @@ rounds:
 				}
 				err := c.measure(ctx, field, links, c.Contestants[j], g.workload, cell, c.window(g.workload, weights),
 					fmt.Sprintf("%s%d-", run, done))
-				if ctx.Err() != nil && round > 0 {
-					r.Rounds = round
-					break rounds
+				if err != nil && round == 0 {
+					return nil, err
 				}
 				if err != nil {
-					return nil, err
+					r.Rounds = round
+					if ctx.Err() == nil {
+						failed = err
+					}
+					break rounds
 				}
 				done++
 			}
@@ -270,7 +321,7 @@ rounds:
 		cell.summarise()
 	}
 	r.Took = time.Since(begin)
-	return r, nil
+	return r, failed
 }
 
 // String names a cell.
@@ -307,19 +358,15 @@ func (c *Config) measure(ctx context.Context, f *field, l *links, contestant Con
 	m, err := w.run(s, within)
 	cancel()
 	if err := ctx.Err(); err != nil {
-		return errors.Join(err, f.tidy(cell.Nodes, prefix))
+		return err
 	}
 	if err != nil {
 		cell.Error, m = err.Error(), nil
 		// What another process says is text.
 		cell.unsupported = errors.Is(err, errors.ErrUnsupported) || strings.Contains(cell.Error, errors.ErrUnsupported.Error())
 	}
-	orphans, err := f.count(ctx, cell.Nodes, prefix)
-	if err == nil && orphans > 0 {
-		time.Sleep(settle + cell.RTT)
-		orphans, err = f.count(ctx, cell.Nodes, prefix)
-	}
-	if err = errors.Join(err, f.sweep(ctx, cell.Nodes, prefix)); err != nil {
+	orphans, err := f.clear(ctx, cell.Nodes, prefix, settle+cell.RTT)
+	if err != nil {
 		return err
 	}
 	if m != nil {
@@ -329,9 +376,12 @@ func (c *Config) measure(ctx context.Context, f *field, l *links, contestant Con
 	return nil
 }
 
-// tidy removes keys after an interruption.
-func (f *field) tidy(n int, prefix string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+// tidy removes all keys of a run at its end, however that has come.
+func (f *field) tidy(prefix string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	return f.sweep(ctx, n, prefix)
+	if _, err := f.clear(ctx, len(f.clients), prefix, 0); err != nil {
+		return fmt.Errorf("keys with %s in them may be left: %w", prefix, err)
+	}
+	return nil
 }

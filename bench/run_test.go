@@ -8,8 +8,12 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -30,8 +34,14 @@ var contestants = []bench.Contestant{
 	{Name: "broken", Note: "fails", Open: openFake(func(*fake, string) error { return errors.New("out of order") })},
 }
 
+// stuck heeds nothing, not even the end of a context.
+var stuck = bench.Contestant{Name: "stuck", Note: "never ends", Open: openFake(func(f *fake, name string) error {
+	_ = f.first.Set(context.Background(), name, 1, 0).Err()
+	select {}
+})}
+
 // program calls the test's binary, which TestMain turns into the program.
-var program = bench.Program{Name: "bench", Args: []string{asProgram}, Contestants: contestants, Base: "open"}
+var program = bench.Program{Name: "bench", Args: []string{asProgram}, Contestants: append(slices.Clone(contestants), stuck), Base: "open"}
 
 const asProgram = "as-program"
 
@@ -224,6 +234,61 @@ func TestRunFindsWhatIsWrong(t *testing.T) {
 	})
 }
 
+// When a server dies what was measured before is not lost, nor are the others left
+// with keys.
+func TestRunGoesOnToTheEndOfARound(t *testing.T) {
+	var addrs []string
+	var servers []*embedded.Server
+	c := config(t, bench.Redquorum())
+	for range 3 {
+		s, err := embedded.StartServer()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		servers, addrs, c.URLs = append(servers, s), append(addrs, s.Addr()), append(c.URLs, "redis://"+s.Addr())
+	}
+	c.Servers, c.Workloads, c.Rounds = bench.Given, []string{"latency", "cold"}, 3
+	c.Progress = func(_ string, done, of int) {
+		if done == of-1 {
+			servers[0].Close()
+		}
+	}
+	r, err := bench.Run(t.Context(), c)
+	if err == nil || !strings.Contains(err.Error(), addrs[0]) || strings.Contains(err.Error(), addrs[1]) || r == nil || r.Rounds != 2 {
+		t.Fatalf("%v, %v", r, err)
+	}
+	for _, addr := range addrs[1:] {
+		client := redis.NewClient(&redis.Options{Addr: addr})
+		defer client.Close()
+		if keys, err := client.Keys(t.Context(), "*").Result(); err != nil || len(keys) > 0 {
+			t.Errorf("it left %v, %v", keys, err)
+		}
+	}
+	for _, cell := range r.Cells {
+		if len(cell.Rounds) != 2 {
+			t.Errorf("%s has %d rounds", cell, len(cell.Rounds))
+		}
+	}
+}
+
+// Two names of one server would be one node with two votes.
+func TestRunRefusesAServerTwice(t *testing.T) {
+	if err := redisserver.Available(); err != nil {
+		t.Skip(err)
+	}
+	s, err := redisserver.Start(redisserver.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	c := config(t, bench.Redquorum())
+	c.Servers, c.Nodes, c.URLs = bench.Given, []int{1}, []string{"redis://" + s.Addr(), "redis://" + s.Addr() + "/1"}
+	if _, err := bench.Run(t.Context(), c); err == nil || !strings.Contains(err.Error(), "nodes 1 and 2") {
+		t.Error(err)
+	}
+}
+
 // Servers of somebody's own are left as they were.
 func TestRunLeavesNothing(t *testing.T) {
 	c := config(t, bench.Redquorum(), contestants[1])
@@ -403,6 +468,69 @@ func TestMainRefuses(t *testing.T) {
 	}
 }
 
+// started runs the program in a process of its own, on a server that is returned
+// when the program has left something there: it is measuring.
+func started(t *testing.T, args ...string) (*exec.Cmd, *redis.Client) {
+	t.Helper()
+	s, err := embedded.StartServer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	client := redis.NewClient(&redis.Options{Addr: s.Addr()})
+	t.Cleanup(func() { client.Close() })
+	cmd := exec.Command(os.Args[0], append([]string{asProgram, "--nodes", s.Addr(), "--for", "24h"}, args...)...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill() })
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		if client.DBSize(t.Context()).Val() > 0 {
+			return cmd, client
+		}
+		if time.Now().After(end) {
+			t.Fatal("it measures nothing")
+		}
+	}
+}
+
+// However it is told to end, nothing is left on the servers.
+func TestMainHeedsSignals(t *testing.T) {
+	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
+		cmd, client := started(t, "--workload", "keep", "--leases", "5", "--contestants", "redquorum")
+		if err := cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 1 {
+			t.Errorf("%v: %v", sig, err)
+		}
+		if keys, err := client.Keys(t.Context(), "*").Result(); err != nil || len(keys) > 0 {
+			t.Errorf("%v: it left %q, %v", sig, keys, err)
+		}
+	}
+}
+
+// Where the first signal does not help the second one does.
+func TestMainHeedsASecondSignal(t *testing.T) {
+	cmd, _ := started(t, "--workload", "latency", "--contestants", "stuck")
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_ = cmd.Wait()
+	}()
+	for n := 0; ; n++ {
+		select {
+		case <-over:
+			if n < 2 || cmd.ProcessState.ExitCode() != 1 {
+				t.Errorf("after %d signals: %v", n, cmd.ProcessState)
+			}
+			return
+		case <-time.After(time.Second):
+			_ = cmd.Process.Signal(os.Interrupt)
+		}
+	}
+}
+
 func TestMainWithoutRedis(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	if status, _, stderr := main("--spawn"); status != 2 || !strings.Contains(stderr, "no Redis to start") {
@@ -439,6 +567,21 @@ func TestMain_formats(t *testing.T) {
 	}
 	if page, err := os.ReadFile(file); err != nil || !strings.Contains(string(page), "Times better than open") {
 		t.Errorf("%.100s, %v", page, err)
+	}
+	// What is there stays until there is something better.
+	if status, _, stderr := main("--nodes", "127.0.0.1:1", "--html", file); status != 1 {
+		t.Errorf("status %d, %s", status, stderr)
+	}
+	if page, err := os.ReadFile(file); err != nil || !strings.Contains(string(page), "</html>") {
+		t.Errorf("%.100s, %v", page, err)
+	}
+	if all, err := os.ReadDir(filepath.Dir(file)); err != nil || len(all) != 1 {
+		t.Errorf("%v, %v", all, err)
+	}
+	// What no lock may do is no success.
+	if status, _, stderr := main("--n", "1", "--for", "20ms", "--rounds", "1", "--workload", "latency", "--contestants", "leaky"); status != 1 ||
+		!strings.Contains(stderr, "1 of 1 cases have overlaps or orphans") {
+		t.Errorf("status %d, %s", status, stderr)
 	}
 	if status, _, stderr := main("--n", "1", "--for", "20ms", "--rounds", "1", "--workload", "cold", "--contestants", "broken"); status != 1 ||
 		!strings.Contains(stderr, "out of order") {

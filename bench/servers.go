@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -26,13 +29,14 @@ const (
 
 // A field is the servers of a run, and the links to them.
 type field struct {
-	kind    Servers
-	urls    []string // of those that are Given
-	addrs   []string
-	sealed  bool            // by TLS, some of them at least
-	clients []*redis.Client // our own, to look after them
-	process *child          // of embedded servers
-	spawned []*redisserver.Server
+	kind     Servers
+	urls     []string // of those that are Given
+	addrs    []string
+	sealed   bool            // by TLS, some of them at least
+	versions []string        // of Redis
+	clients  []*redis.Client // our own, to look after them
+	process  *child          // of embedded servers
+	spawned  []*redisserver.Server
 }
 
 func newField(ctx context.Context, c *Config, n int) (f *field, err error) {
@@ -79,13 +83,29 @@ func newField(ctx context.Context, c *Config, n int) (f *field, err error) {
 		o.ContextTimeoutEnabled, o.DisableIdentity = true, true
 		f.clients = append(f.clients, redis.NewClient(o))
 	}
+	return f, f.meet(ctx)
+}
+
+// meet asks the servers who they are.
+func (f *field) meet(ctx context.Context) error {
 	var errs []error
+	seen := make(map[string]int)
 	for i, client := range f.clients {
-		if err := client.Ping(ctx).Err(); err != nil {
+		info, err := client.Info(ctx, "server").Result()
+		if err != nil {
 			errs = append(errs, fmt.Errorf("node %d, %s, cannot be used: %w", i+1, f.addrs[i], err))
+			continue
 		}
+		if version := infoText(info, "redis_version"); version != "" && !slices.Contains(f.versions, version) {
+			f.versions = append(f.versions, version)
+		}
+		id := infoText(info, "run_id")
+		if other, twice := seen[id]; twice && f.kind == Given {
+			errs = append(errs, fmt.Errorf("nodes %d and %d, %s and %s, are the same server", other+1, i+1, f.addrs[other], f.addrs[i]))
+		}
+		seen[id] = i
 	}
-	return f, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 func (f *field) close() {
@@ -116,55 +136,71 @@ func (f *field) cpu(ctx context.Context, n int) (total time.Duration) {
 			return 0
 		}
 		for _, name := range []string{"used_cpu_user", "used_cpu_sys"} {
-			seconds, _ := infoNumber(info, name)
-			total += time.Duration(seconds * float64(time.Second))
+			total += time.Duration(infoNumber(info, name) * float64(time.Second))
 		}
 	}
 	return total
 }
 
-// count returns how many keys the first n servers have that belong to locks
-// whose name has prefix: not the fences of package quorum, which are to stay.
-func (f *field) count(ctx context.Context, n int, prefix string) (locks int, err error) {
-	err = f.scan(ctx, n, prefix, func(_ *redis.Client, keys []string) error {
-		for _, key := range keys {
-			if !strings.HasPrefix(key, fences) {
-				locks++
+// clear removes every key with prefix in it from the first n servers, and returns
+// how many of these belonged to locks, not counting the fences of package quorum,
+// which are to stay. Locks have a while to go by themselves. One server that
+// cannot be cleared does not keep it from the others.
+func (f *field) clear(ctx context.Context, n int, prefix string, while time.Duration) (orphans int64, err error) {
+	var total atomic.Int64
+	errs := make([]error, n)
+	var all sync.WaitGroup
+	for i, c := range f.clients[:n] {
+		all.Go(func() {
+			left, err := clearOne(ctx, c, prefix, while)
+			total.Add(left)
+			if err != nil {
+				errs[i] = fmt.Errorf("%s: %w", f.addrs[i], err)
 			}
-		}
-		return nil
-	})
-	return locks, err
+		})
+	}
+	all.Wait()
+	return total.Load(), errors.Join(errs...)
 }
 
-// sweep removes everything that has prefix in its key from the first n servers.
-func (f *field) sweep(ctx context.Context, n int, prefix string) error {
-	return f.scan(ctx, n, prefix, func(c *redis.Client, keys []string) error {
-		return c.Unlink(ctx, keys...).Err()
-	})
+// clearOne looks through all keys once: which ones a lock has is known only in
+// part, and a server may have millions of others.
+func clearOne(ctx context.Context, c *redis.Client, prefix string, while time.Duration) (orphans int64, err error) {
+	var keys, locks []string
+	for cursor := uint64(0); ; {
+		some, next, err := c.Scan(ctx, cursor, "*"+prefix+"*", 1000).Result()
+		if err != nil {
+			return 0, err
+		}
+		for _, key := range some {
+			if keys = append(keys, key); !strings.HasPrefix(key, fences) {
+				locks = append(locks, key)
+			}
+		}
+		if cursor = next; cursor == 0 {
+			break
+		}
+	}
+	if len(locks) > 0 {
+		time.Sleep(while)
+	}
+	for some := range slices.Chunk(locks, 1000) {
+		n, err := c.Exists(ctx, some...).Result()
+		if err != nil {
+			return 0, err
+		}
+		orphans += n
+	}
+	for some := range slices.Chunk(keys, 1000) {
+		if err := c.Unlink(ctx, some...).Err(); err != nil {
+			return 0, err
+		}
+	}
+	return orphans, nil
 }
 
 // fences is what the key of each fence begins with.
 var fences, _, _ = strings.Cut(node.FenceKey("x"), "{")
-
-// scan shows all keys that have prefix in them.
-func (f *field) scan(ctx context.Context, n int, prefix string, show func(*redis.Client, []string) error) error {
-	for _, c := range f.clients[:n] {
-		for cursor := uint64(0); ; {
-			keys, next, err := c.Scan(ctx, cursor, "*"+prefix+"*", 1000).Result()
-			if err == nil && len(keys) > 0 {
-				err = show(c, keys)
-			}
-			if err != nil {
-				return err
-			}
-			if cursor = next; cursor == 0 {
-				break
-			}
-		}
-	}
-	return nil
-}
 
 // links are proxies to the servers, in a process of their own.
 type links struct {
