@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -46,9 +47,7 @@ func openRedquorum(ctx context.Context, t Target, ages *ages) (_ Client, err err
 	young := false
 	for i, o := range t.Servers {
 		young = young || ages.young(ctx, o)
-		client := redis.NewClient(o)
-		defer client.Close() // the node has a copy of its options, and nothing else of it
-		if nodes[i], err = redisnode.New(client, redisnode.Options{}); err != nil {
+		if nodes[i], err = dial(o); err != nil {
 			return nil, err
 		}
 	}
@@ -61,6 +60,25 @@ func openRedquorum(ctx context.Context, t Target, ages *ages) (_ Client, err err
 		return nil, err
 	}
 	return r, nil
+}
+
+// dial makes a node as most programs do, from a URL. Behind a proxy TLS expects
+// another name than that of the address, which no URL can say.
+func dial(o *redis.Options) (node.Node, error) {
+	if o.TLSConfig != nil {
+		client := redis.NewClient(o)
+		defer client.Close() // the node has a copy of its options, and nothing else of it
+		return redisnode.New(client, redisnode.Options{})
+	}
+	u := url.URL{Scheme: "redis", Host: o.Addr, Path: "/" + strconv.Itoa(o.DB)}
+	if o.Password != "" {
+		u.User = url.UserPassword(o.Username, o.Password)
+	}
+	nodes, err := redisnode.Dial(u.String())
+	if err != nil {
+		return nil, err
+	}
+	return nodes[0], nil
 }
 
 // ages remembers which servers are too young to have a vote, so that a cold
