@@ -45,7 +45,7 @@ Exit status: 0 measured, 1 something failed, or there were overlaps or orphans,
 2 usage.
 
 examples:
-  %[1]s                                       # half a minute, no Redis needed
+  %[1]s                                       # a minute and a half, no Redis needed
   %[1]s --spawn --n 1,3,5,7,9 --rounds 7 --for 10m --html bench.html
   %[1]s --spawn --n 5 --rtt 0,1ms,5ms --jitter 500us --workload latency,throughput
   %[1]s --nodes 10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379

@@ -46,7 +46,7 @@
 //     one process first take turns by a local lock.
 //   - redisson is Redisson 4.7.0's RedissonRedLock in a JVM (--redisson, where
 //     java and mvn are installed): see below.
-//   - floor is no rival. It is what the wire allows: see package floor.
+//   - floor is no rival. It is our commands without an engine: see package floor.
 //
 // # Redisson
 //

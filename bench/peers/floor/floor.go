@@ -1,6 +1,6 @@
-// Package floor is the least that a lock on N Redis masters can cost a client:
-// what the wire allows, for an engine to be measured against. It is no lock to
-// use. It sends exactly the commands that redquorum sends, with the same
+// Package floor is our commands without an engine, for the engine to be measured
+// against: not the least that any lock could cost, but the least that one with
+// these scripts can. It is no lock to use. It sends exactly the commands that redquorum sends, with the same
 // scripts, and is back at the majority; but nothing is renewed, guarded,
 // observed or bounded by a lease, a waiter asks again and again, and names are
 // not checked.
