@@ -81,7 +81,9 @@ func main() {
 }
 
 func run() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// Those that it was told to ignore, as by nohup, it ignores.
+	endings := slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}, signal.Ignored)
+	ctx, stop := signal.NotifyContext(context.Background(), endings...)
 	defer stop()
 	program := bench.Program{
 		Name:        "peers",
