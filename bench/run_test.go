@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -175,6 +176,42 @@ func TestRun(t *testing.T) {
 		}
 		return complaints
 	})
+}
+
+// What is asked for reaches the clients.
+func TestRunOpensForATarget(t *testing.T) {
+	var mu sync.Mutex
+	callers := make(map[int]bool)
+	plain := bench.Redquorum()
+	c := config(t, bench.Contestant{Name: "watched", Open: func(ctx context.Context, target bench.Target) (bench.Client, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		callers[target.Callers] = true
+		if target.Timeout != 700*time.Millisecond || target.RTT != time.Millisecond || len(target.Servers) != 3 {
+			t.Errorf("%+v", target)
+		}
+		client, err := plain.Open(ctx, target)
+		return &watched{client, t}, err
+	}})
+	c.RTT, c.Timeout, c.Lease = []time.Duration{time.Millisecond}, 700*time.Millisecond, 3*time.Second
+	c.Workloads, c.Waiters = []string{"latency", "throughput", "storm"}, []int{7}
+	run(t, c)
+	if !callers[1] || !callers[4] || !callers[7] {
+		t.Errorf("opened for %v callers", callers)
+	}
+}
+
+// A watched client minds what leases it is asked for.
+type watched struct {
+	bench.Client
+	t *testing.T
+}
+
+func (w *watched) Lock(ctx context.Context, name string, lease time.Duration) (bench.Held, error) {
+	if lease != 3*time.Second {
+		w.t.Errorf("a lease of %v", lease)
+	}
+	return w.Client.Lock(ctx, name, lease)
 }
 
 // Bad nodes are bad for so long that what waits for them is given up meanwhile.
@@ -562,7 +599,8 @@ func TestMain_formats(t *testing.T) {
 			break
 		}
 	}
-	if status != 0 || !strings.Contains(stdout, "x open") || !strings.Contains(stdout, "What to choose") {
+	if status != 0 || !strings.Contains(stdout, "x open") || !strings.Contains(stdout, "What to choose, for redquorum") ||
+		!strings.Contains(stdout, "--for 50ms; jitter 0s; lease 10s; Timeout of redquorum 500ms") || !strings.Contains(stderr, "12 measurements, about ") {
 		t.Errorf("status %d, %s%s", status, stdout, stderr)
 	}
 	if page, err := os.ReadFile(file); err != nil || !strings.Contains(string(page), "Times better than open") {

@@ -102,6 +102,17 @@ func TestAvailability(t *testing.T) {
 	}
 }
 
+// A line that wraps could not be written over.
+func TestProgressFitsTheTerminal(t *testing.T) {
+	var b strings.Builder
+	p := progress{w: &b, live: true, begin: time.Now().Add(-time.Hour)}
+	p.show("throughput, callers=100000, N=15, "+strings.Repeat("redquorum, ", 9), 1000, 2000)
+	line := strings.TrimSuffix(strings.TrimPrefix(b.String(), "\r"), "\x1b[K")
+	if n := len([]rune(line)); n != 79 || !strings.Contains(line, "1000 of 2000, 1h0m0s left: throughput") {
+		t.Errorf("%d columns: %q", n, line)
+	}
+}
+
 func TestFairness(t *testing.T) {
 	at := func(ms int) clock.Instant { return clock.Instant(ms * int(time.Millisecond)) }
 	one := func(asked, got, released int) turn {
