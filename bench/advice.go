@@ -75,9 +75,8 @@ func (r *Report) advise(rtt time.Duration, failure float64) *Advice {
 	}
 	take := a.choice()
 	a.Text = a.words(take)
-	if a.Contestant == ours {
-		var why string
-		a.Timeout, why = r.timeout(take.Nodes, rtt)
+	if timeout, why := r.timeout(take.Nodes, rtt); a.Contestant == ours {
+		a.Timeout = timeout
 		a.Text += why
 	}
 	if r.Servers == Embedded {

@@ -85,7 +85,7 @@ var words = []word{
 	{"least/most", "how often the caller held the lock that got it least often, by how often the one that did most: 1 is fair"},
 	{"commands/node", "how many commands a node executes, for each time that the lock is held, or renewed"},
 	{"overlaps", "holders that held at the same time: it has to be 0"},
-	{"x …", "the median of the rounds' ratios; (2/3) is of two in three, as in the other one of the two failed or had too few samples"},
+	{"x …", "the median of the rounds' ratios; (2/3) is of two in three, where the third lacks one of the two"},
 	{"orphans/1000", "keys that were left behind, per 1000 locks: it has to be 0"},
 }
 
