@@ -338,6 +338,9 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 	for _, name := range h.names {
 		k.rises(h, name)
 		c.grants[name] = h
+		if w.program != nil {
+			w.store.passes[token] = append(w.store.passes[token], pass{c, name, h.grant, h.mode == node.Read})
+		}
 	}
 	for _, o := range k.holders {
 		if o.c == c && o.believed() {

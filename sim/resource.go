@@ -18,6 +18,16 @@ type resource struct {
 	w         *world
 	registers []register // by the number of the name
 	history   []*access  // in the order in which they were taken
+
+	passes map[node.Token][]pass // of the caller's program, which shows any that it has
+}
+
+// A pass is what a token was granted for.
+type pass struct {
+	c      *Client
+	name   string
+	grant  int
+	shares bool
 }
 
 type register struct {
@@ -42,17 +52,44 @@ type access struct {
 	signal *signal
 }
 
-// Read reads the register of name under a token. It is false if the resource
-// refused the token.
+// Read reads the register of name under the token of a lease, or under none, which is
+// 0. It is false if the resource refused the token.
+//
+// A register has the name of the lock that protects it, so that a lock of several names
+// protects as many. Where it has not, the token alone says who comes later: then no two
+// locks may protect it.
 func (c *Client) Read(name string, token node.Token) (value int, ok bool) {
-	h := c.grants[name]
-	a := c.access(name, token, c.grantOf(name), 0, false, h != nil && h.mode == node.Read && h.token == token, 0)
+	p := c.pass(name, token)
+	a := c.access(name, token, p.grant, 0, false, p.shares, 0)
 	return a.value, a.ok
 }
 
-// Write writes the register of name under a token.
+// Write writes the register of name under a token: see [Client.Read].
 func (c *Client) Write(name string, token node.Token, value int) (ok bool) {
-	return c.access(name, token, c.grantOf(name), value, true, false, 0).ok
+	return c.access(name, token, c.pass(name, token).grant, value, true, false, 0).ok
+}
+
+// pass returns what the program was granted whose token it shows for name: of its own
+// client, unless another has handed the lease on. Without a token it is the client's
+// latest grant of name.
+func (c *Client) pass(name string, token node.Token) (best pass) {
+	if token == 0 {
+		return pass{grant: c.grantOf(name)}
+	}
+	fits := -1
+	for _, p := range c.w.store.passes[token] {
+		n := 0
+		if p.name == name {
+			n += 2
+		}
+		if p.c == c {
+			n++
+		}
+		if n > fits {
+			best, fits = p, n
+		}
+	}
+	return best
 }
 
 // access sends a request about a grant, which takes so much longer than others,

@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
 )
 
@@ -103,7 +104,7 @@ func Run(p *faults.Plan, program func(*Client) error, options ...Option) *Result
 	if w.need = p.Lock.Need; w.need == 0 {
 		w.need = p.Nodes/2 + 1
 	}
-	w.store = resource{w: w}
+	w.store = resource{w: w, passes: make(map[node.Token][]pass)}
 	for i := range p.Work.Names {
 		w.locks = append(w.locks, p.Work.Name(i))
 	}
