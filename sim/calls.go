@@ -267,7 +267,7 @@ func (k *checker) confirmed(c *Client, e *quorum.Event) {
 func (k *checker) closed(h *holder, err error) {
 	g := k.released(h.c, h.owner)
 	switch {
-	case k.holder(h.owner) == h:
+	case k.holder(h.owner) == h && (k.w.program == nil || h.endedBy(quorum.ErrClosed)): // else it may be detached
 		k.w.fail("I6", fmt.Sprintf("%s has closed its Locker, and does not release %q", h.c.name, h.name))
 	case g != nil && err == nil && h.endedBy(quorum.ErrClosed):
 		_, need := k.w.site(g.name)

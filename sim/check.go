@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -71,6 +72,10 @@ type holder struct {
 	given   int64         // when a node was given the key again
 	healed  faults.Set    // nodes that were
 	kept    faults.Set    // nodes that have said that they have it, when it was extended
+
+	// Of a lease of the caller's program:
+	resumed  faults.Set // nodes that have said that they have it, when it was extended last
+	handedOn bool       // it was resumed with its handle
 }
 
 // An extension is a command that extends a lease.
@@ -148,6 +153,7 @@ func (k *checker) submitted(l *link, cmd *node.Command) {
 		}
 	case node.Release:
 		h := k.holder(cmd.Claims[0].Owner)
+		k.goesOn(h, c)
 		if h != nil && h.c != c {
 			h = nil // of a copy of this client
 		}
@@ -167,6 +173,7 @@ func (k *checker) submitted(l *link, cmd *node.Command) {
 				continue
 			}
 			if h := k.holder(claim.Owner); h != nil {
+				k.goesOn(h, c)
 				if h.fixed && h.c == c && !c.call().extends {
 					k.w.fail("I6", fmt.Sprintf("%s extends %q, whose lease is fixed", c.name, claim.Name))
 				}
@@ -188,12 +195,50 @@ func (k *checker) submitted(l *link, cmd *node.Command) {
 	}
 }
 
+// goesOn notes that a client goes on with a lease of the caller's program, which may have
+// detached it, and have given its handle to another client. What this one believes is by
+// its own clock.
+func (k *checker) goesOn(h *holder, c *Client) {
+	if h == nil || k.w.program == nil {
+		return
+	}
+	if h.c != c || h.lease != nil && h.lease.Remaining() == 0 {
+		left := h.until.Sub(h.c.Now())
+		h.c, h.stops, h.lease, h.ends, h.asked, h.handedOn = c, c.stops, nil, nil, nil, true
+		h.first, h.won, h.until = c.Now(), c.Now(), c.Now().Add(left)
+		k.planAudit(h)
+	}
+	h.resumed = 0
+}
+
+// resumes notes that a node goes on to keep a lease of the caller's program of which the
+// checks do not know what it says of itself: if enough do, it may be relied on.
+func (k *checker) resumes(h *holder, on int) {
+	if k.w.program == nil || h.lease != nil {
+		return
+	}
+	h.resumed |= faults.Of(on)
+	if _, need := k.w.site(h.name); bits.OnesCount64(uint64(h.resumed)) >= need {
+		h.until = max(h.until, k.mayPromise(h))
+		k.planAudit(h)
+	}
+}
+
+// mayPromise is until when h may be relied on if its latest extensions count.
+func (k *checker) mayPromise(h *holder) clock.Instant {
+	until := h.until
+	for _, x := range h.asked {
+		until = max(until, k.promise(x.start, x.ttl))
+	}
+	return until
+}
+
 // heals sees a holder's key given again to a node that has lost it.
 func (k *checker) heals(l *link, h *holder, cmd *node.Command) {
 	c := l.c
 	h.given = k.w.now
 	h.healed |= faults.Of(l.n.number)
-	if h.c != c || c.plain != nil || k.w.program != nil {
+	if h.c != c || c.plain != nil {
 		return
 	}
 	if token := cmd.Claims[0].Token; token <= h.high {
@@ -240,7 +285,7 @@ func (k *checker) endedContext(h *holder) {
 // renewed checks that a lease that ended at its deadline was tried to be renewed
 // when a renewal and another try were due.
 func (k *checker) renewed(h *holder) {
-	if h.fixed || h.c.script.scripted || k.w.program != nil || h.c.stops != h.stops {
+	if h.fixed || h.c.script.scripted || h.c.stops != h.stops {
 		return
 	}
 	last := h.first
@@ -254,6 +299,13 @@ func (k *checker) renewed(h *holder) {
 	if most := max(lease/3, min(k.w.p.Lock.Timeout, lease/3)+lease/10) + lease/10; h.c.Now().Sub(last) > most {
 		k.w.fail("I8", fmt.Sprintf("%s lost %q, and had not tried to renew it for %v", h.c.name, h.name, h.c.Now().Sub(last)))
 	}
+}
+
+// unrenewed reports whether a lease was lost that was not to be renewed, as the caller's
+// program may ask for one.
+func unrenewed(err error) bool {
+	e, ok := errors.AsType[*quorum.Error](err)
+	return ok && e.Op == "hold"
 }
 
 func (k *checker) holder(owner string) *holder {
@@ -332,7 +384,7 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 	w.checkDays()
 	// What a client learns of another's clock goes on at its own rate.
 	ahead := time.Duration(int64(token)-epoch.UnixMicro())*time.Microsecond - time.Duration(w.now)
-	if most := w.foremost + time.Duration(w.now)/20 + 10*time.Millisecond; ahead > most && c.plain == nil && w.program == nil {
+	if most := w.foremost + time.Duration(w.now)/20 + 10*time.Millisecond; ahead > most && c.plain == nil {
 		w.fail("I4", fmt.Sprintf("%s was granted %q with token %d, which is %v ahead; no clock was by more than %v", c.name, name, token, ahead, most))
 	}
 	for _, name := range h.names {
@@ -365,6 +417,15 @@ func (k *checker) holds(owner string, l lease, ends func() error) {
 	}
 	h.lease, h.ends = l, ends
 	k.promised(h, h.until)
+}
+
+// relies attaches what tells what the caller's program believes.
+func (k *checker) relies(l *quorum.Lease) {
+	owner := l.Handle().Owner
+	if h := k.holder(owner); h != nil && h.lease == nil {
+		h.until = k.mayPromise(h)
+		k.holds(owner, l, func() error { return l.Context().Err() })
+	}
 }
 
 // promised compares what the lease says with what may be promised, and takes
@@ -483,7 +544,7 @@ func (k *checker) audit(h *holder, number int) {
 		return
 	}
 	if h.audited > 0 {
-		if h.c.Now() >= h.until.Add(-time.Microsecond) {
+		if now := h.c.Now(); now >= h.until.Add(-time.Microsecond) && now <= h.until {
 			k.backed(h, "when it expired")
 		}
 		h.audited = -number
@@ -496,8 +557,10 @@ func (k *checker) audit(h *holder, number int) {
 	}
 	if h.c.stopped > 0 {
 		// It does not run, and so it can do nothing either.
-		h.c.lapsed.add(h.owner)
-		k.remove(h)
+		if w.program == nil || h.ends != nil && h.ends() == nil { // else it may be detached
+			h.c.lapsed.add(h.owner)
+		}
+		k.expired(h)
 		return
 	}
 	if h.lease != nil && h.lease.Remaining() > 0 {
@@ -506,7 +569,14 @@ func (k *checker) audit(h *holder, number int) {
 	if h.ends != nil && h.ends() == nil {
 		w.fail("I8", fmt.Sprintf("%s: the context of %q goes on after its validity has ended", h.c.name, h.name))
 	}
-	k.remove(h)
+	k.expired(h)
+}
+
+// expired forgets a holder that believes no longer, unless a program may go on with it.
+func (k *checker) expired(h *holder) {
+	if k.w.program == nil {
+		k.remove(h)
+	}
 }
 
 // rateChanged plans the audits of a client anew, whose clock has changed its pace.
@@ -712,9 +782,10 @@ func (c *Client) Observe(e quorum.Event) {
 			}
 		} else {
 			w.sometimes(LostAtDeadline)
-			if errors.Is(e.Err, quorum.ErrMaxHold) {
+			switch {
+			case errors.Is(e.Err, quorum.ErrMaxHold):
 				w.sometimes(HeldLongest)
-			} else {
+			case w.program == nil || !unrenewed(e.Err):
 				k.renewed(h)
 			}
 		}
@@ -786,6 +857,7 @@ func (w *world) note(l *link, m *message, r *node.Reply) {
 		case m.cmd.Kind != node.Extend || h == nil || h.c != l.c:
 		case kept:
 			h.kept |= faults.Of(l.n.number)
+			w.check.resumes(h, l.n.number)
 		case h.told != nil:
 			h.lacked[l.n.number] = w.now
 		}

@@ -112,6 +112,12 @@ func (c *Client) Sleep(d time.Duration) {
 	}
 }
 
+// Holds tells the checks that the program relies on a lease from now on: what it says of
+// itself, and that its context ends when it does, is held to I3, I8 and I12. The run does
+// not know of it otherwise, for the Locker gives it to the program alone. Of a
+// [quorum.Joint] it takes the Leases one by one.
+func (c *Client) Holds(l *quorum.Lease) { c.w.check.relies(l) }
+
 // Below draws a number from 0 up to n, from the client's own stream.
 func (c *Client) Below(n int) int { return c.random.below(n) }
 

@@ -2,6 +2,8 @@ package sim_test
 
 import (
 	"context"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -88,5 +90,88 @@ func TestLateWriteOfTheSameClient(t *testing.T) {
 			c.Write(register, first.Token(), 1)
 			return second.Unlock(c.Context())
 		}), "I5", "after a later holder has")
+	}
+}
+
+// everything does with a Locker what can be done with one, at random, and tells the
+// checks of its leases. Several clients use it at the same time.
+func everything(handles *[]quorum.Handle) func(c *sim.Client) error {
+	return func(c *sim.Client) error {
+		bg := context.Background()
+		some := func(d time.Duration) time.Duration { return time.Duration(c.Below(int(d))) }
+		kinds := []quorum.Option{quorum.WithRead(), quorum.WithWrite(), quorum.WithFair(), quorum.WithNames("y"),
+			quorum.WithFixedLease(500 * time.Millisecond), quorum.WithLease(300 * time.Millisecond), quorum.WithMaxHold(700 * time.Millisecond)}
+		for c.Context().Err() == nil {
+			c.Sleep(some(50 * time.Millisecond))
+			ctx, cancel := c.WithTimeout(c.Context(), some(5*time.Second))
+			var lease *quorum.Lease
+			var err error
+			options := kinds[c.Below(len(kinds)):][:1]
+			switch n := len(*handles); {
+			case n > 0 && c.Below(2) == 0:
+				from := (*handles)[n-1]
+				*handles = (*handles)[:n-1]
+				lease, err = c.Locker().Resume(ctx, from)
+			case c.Below(3) == 0:
+				lease, err = c.Locker().TryLock(ctx, "x", options...)
+			default:
+				lease, err = c.Locker().Lock(ctx, "x", options...)
+			}
+			cancel()
+			if err != nil {
+				continue
+			}
+			c.Holds(lease)
+			value, ok := c.Read("x", lease.Token())
+			c.Sleep(some(600 * time.Millisecond))
+			switch c.Below(8) {
+			case 0:
+				_ = lease.Extend(bg, 300*time.Millisecond+some(700*time.Millisecond))
+			case 1:
+				if inner, err := c.Locker().Lock(lease.Context(), "x", options...); err == nil {
+					c.Holds(inner)
+					c.Sleep(some(300 * time.Millisecond))
+					_ = inner.Unlock(bg)
+				}
+			case 2:
+				if h, err := lease.Detach(); err == nil {
+					*handles = append(*handles, h)
+					continue
+				}
+			}
+			if h := lease.Handle(); ok && h.Mode != "read" && lease.Context().Err() == nil {
+				c.Write("x", lease.Token(), value+1)
+			}
+			c.Sleep(some(100 * time.Millisecond))
+			if c.Below(16) > 0 {
+				_ = lease.Unlock(bg)
+			}
+		}
+		return nil
+	}
+}
+
+// No correct program is blamed, whatever happens to it; and of its leases it is known what
+// they say of themselves, without which none would be lost early.
+func TestProgramsDrawnFromSeeds(t *testing.T) {
+	seeds := uint64(300)
+	if testing.Short() {
+		seeds = 30
+	}
+	if n, err := strconv.ParseUint(os.Getenv("SEEDS"), 10, 64); err == nil && n > 0 {
+		seeds = n
+	}
+	var reached sim.Sometimes
+	for seed := range seeds {
+		p := faults.Generate(seed, faults.Profile{})
+		var handles []quorum.Handle
+		r := sim.Run(p, everything(&handles))
+		if r.Verdict != sim.Sound {
+			t.Errorf("seed %d: %s: %v", seed, r.Verdict, r.Worst())
+		}
+		reached.Add(&r.Sometimes)
+	}
+	if reached[sim.LostEarly] == 0 || reached[sim.LostAtDeadline] == 0 {
+		t.Errorf("%d lost early, %d at their deadline", reached[sim.LostEarly], reached[sim.LostAtDeadline])
 	}
 }

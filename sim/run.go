@@ -93,6 +93,10 @@ func withHashes() Option { return func(w *world) { w.hashes = []uint64{0} } }
 // Run carries out a plan. If program is not nil, each client runs it once, in
 // place of its work in the plan. It panics if the plan is not valid: see
 // [faults.Plan.Check].
+//
+// A program is held to the same invariants, but for two that need to know when it calls
+// its Locker: for how long a call may last, and how often a waiter may ask. What a lease
+// says of itself is checked if the program tells of it with [Client.Holds].
 func Run(p *faults.Plan, program func(*Client) error, options ...Option) *Result {
 	if err := p.Check(); err != nil {
 		panic(err)
