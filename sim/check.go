@@ -839,9 +839,13 @@ func (k *checker) leaks() {
 			}
 		}
 	}
+	whose := ""
+	if w.program != nil {
+		whose = ", of its program if that calls Go"
+	}
 	for _, c := range w.clients {
 		if n := len(c.tasks); n > 0 && !c.dead {
-			w.fail("I10", fmt.Sprintf("%d tasks of %s are left over", n, c.name))
+			w.fail("I10", fmt.Sprintf("%d tasks of %s are left over%s", n, c.name, whose))
 		}
 	}
 }

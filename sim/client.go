@@ -54,7 +54,9 @@ type Client struct {
 	working int   // tasks of the program that are not over
 	leaving bool  // it closes its Locker, to end
 	done    signal
-	served  bool // it got every lock in the end
+
+	returned bool // what it does beside the faults is over
+	served   bool // it got every lock in the end
 }
 
 // A backlog is what waits for a process that is stopped. One without anything is a

@@ -2,6 +2,7 @@ package sim_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -173,5 +174,49 @@ func TestProgramsDrawnFromSeeds(t *testing.T) {
 	}
 	if reached[sim.LostEarly] == 0 || reached[sim.LostAtDeadline] == 0 {
 		t.Errorf("%d lost early, %d at their deadline", reached[sim.LostEarly], reached[sim.LostAtDeadline])
+	}
+}
+
+// What a program does wrong is said of the program.
+func TestProgramsThatEndOtherwise(t *testing.T) {
+	const plan = "clients 3\nlength 2s\n"
+	hold := func(c *sim.Client) (*quorum.Lease, error) { return c.Locker().Lock(c.Context(), "x1") }
+	sound(t, sim.Run(planned(t, plan), func(c *sim.Client) error {
+		defer c.Locker().Close()
+		lease, err := hold(c)
+		if err != nil {
+			return err
+		}
+		c.Sleep(10 * time.Millisecond)
+		return lease.Unlock(c.Context())
+	}))
+	violates(t, sim.Run(planned(t, plan), func(c *sim.Client) error {
+		for {
+			c.Sleep(time.Second)
+		}
+	}), "I7", "the program of c1 has not returned")
+	violates(t, sim.Run(planned(t, plan), func(c *sim.Client) error {
+		_, err := hold(c)
+		return err
+	}), "I7", "has returned without unlocking \"x1\"")
+	violates(t, sim.Run(planned(t, plan), func(c *sim.Client) error {
+		c.Go(func() { c.NewSignal().Wait(context.Background(), clock.Never) })
+		return nil
+	}), "I10", "1 tasks of c1 are left over, of its program if that calls Go")
+}
+
+// What a program returns is in the result and in the story, and does not change the
+// verdict.
+func TestProgramReturnsAnError(t *testing.T) {
+	r := sim.Run(planned(t, "clients 2\nlength 1s\nat 1ms kill c1\n"), func(c *sim.Client) error {
+		c.Sleep(10 * time.Millisecond)
+		return fmt.Errorf("c%d has counted wrong", c.Number())
+	}, sim.WithTrace())
+	sound(t, r)
+	if e := r.Errors; len(e) != 2 || e[0] != nil || fmt.Sprint(e[1]) != "c2 has counted wrong" {
+		t.Errorf("errors: %v", e)
+	}
+	if story := strings.Join(r.Story(10), "\n"); !strings.Contains(story, "c2 is done with its program: c2 has counted wrong") {
+		t.Error(story)
 	}
 }

@@ -63,7 +63,7 @@ type Result struct {
 	Waited     time.Duration // the longest that a step had to wait for a lock that it got
 	Sometimes  Sometimes
 	Trace      *Trace // if it was asked for
-	Errors     []error
+	Errors     []error // what the caller's program has returned, by client; nil also of one that has not
 
 	hashes []uint64
 }
@@ -253,8 +253,12 @@ func (w *world) finish() {
 		return
 	}
 	for _, c := range live {
+		if w.program != nil && !c.returned {
+			w.fail("I7", fmt.Sprintf("the program of %s has not returned within %v after the faults, when its Context ended", c.name, w.patience(acquisitions)))
+			return
+		}
 		if !c.served {
-			w.fail("I7", fmt.Sprintf("%s did not get every lock within %v after the faults%s", c.name, w.patience(acquisitions), w.heldBySteps(before)))
+			w.fail("I7", fmt.Sprintf("%s did not get every lock within %v after the faults%s", c.name, w.patience(acquisitions), w.heldOn(before)))
 			return
 		}
 	}
@@ -267,12 +271,16 @@ func (w *world) finish() {
 	w.store.linearizable()
 }
 
-// heldBySteps tells of a lock that a step of the plan has acquired, as one of so many
-// grants, and that is still held.
-func (w *world) heldBySteps(grants int) string {
+// heldOn tells of a lock that a step of the plan or the caller's program has acquired, as
+// one of so many grants, and that is still held.
+func (w *world) heldOn(grants int) string {
 	for _, h := range w.check.holders {
-		if h.c.script.scripted && h.grant <= grants && h.believed() {
+		switch {
+		case h.grant > grants || !h.believed():
+		case h.c.script.scripted:
 			return fmt.Sprintf(": %s has kept %q since a step of the plan, which has to unlock it or to let its lease end (lock renew=off)", h.c.name, h.name)
+		case w.program != nil:
+			return fmt.Sprintf(": the program of %s has returned without unlocking %q", h.c.name, h.name)
 		}
 	}
 	return ""

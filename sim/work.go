@@ -19,7 +19,11 @@ import (
 func (c *Client) work() {
 	switch {
 	case c.w.program != nil:
-		c.task(func() { c.result = c.w.program(c) })
+		c.task(func() {
+			if c.result = c.w.program(c); c.result != nil {
+				c.w.log(Entry{Kind: KindResult, Client: c.number, Node: -1, Text: "its program: " + c.result.Error()})
+			}
+		})
 	case c.script.scripted:
 		c.task(c.play)
 	default:
@@ -492,7 +496,8 @@ func (c *Client) last(names []string) {
 	for c.working > 0 {
 		c.done.Wait(context.Background(), clock.Never)
 	}
-	if c.leaving {
+	c.returned = true
+	if c.leaving || c.shutByProgram() {
 		c.w.unserved -= c.w.p.Work.Tasks
 		c.served = true
 		return
@@ -508,6 +513,18 @@ func (c *Client) last(names []string) {
 	if c.locker != nil {
 		c.shut()
 	}
+}
+
+// shutByProgram reports whether the caller's program has closed its Locker, and so wants
+// no lock any more.
+func (c *Client) shutByProgram() bool {
+	if c.w.program == nil || c.locker == nil {
+		return false
+	}
+	over, cancel := context.WithCancel(context.Background())
+	cancel() // so that nobody is asked
+	_, err := c.locker.TryLock(over, c.w.p.Work.Name(0))
+	return errors.Is(err, quorum.ErrClosed)
 }
 
 // last acquires each lock once more, of whatever kind. If all that there are are
