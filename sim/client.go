@@ -74,11 +74,17 @@ type backlog struct {
 func (c *Client) Number() int { return c.number + 1 }
 
 // Locker returns the client's Locker; nil if the plan's clients are plain.
-func (c *Client) Locker() *quorum.Locker { return c.locker }
+func (c *Client) Locker() *quorum.Locker {
+	c.idles()
+	return c.locker
+}
 
 // Context returns a context that ends when the part of the run in which faults
 // happen is over.
-func (c *Client) Context() context.Context { return c.ctx }
+func (c *Client) Context() context.Context {
+	c.idles()
+	return c.ctx
+}
 
 // Now implements clock.Clock.
 func (c *Client) Now() clock.Instant { return clock.Instant(c.rate.read(c.w.now)) }
@@ -302,7 +308,12 @@ func (c *Client) unwind() {
 		t := c.tasks[len(c.tasks)-1]
 		c.tasks = c.tasks[:len(c.tasks)-1]
 		c.w.current = t
-		t.stop()
+		ended := make(chan struct{})
+		go func() { // which ends with the task
+			defer close(ended)
+			t.stop()
+		}()
+		<-ended
 	}
 	c.w.current = nil
 }

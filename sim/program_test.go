@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -218,5 +219,61 @@ func TestProgramReturnsAnError(t *testing.T) {
 	}
 	if story := strings.Join(r.Story(10), "\n"); !strings.Contains(story, "c2 is done with its program: c2 has counted wrong") {
 		t.Error(story)
+	}
+}
+
+// A program that lets no time pass ends, and so does one that recovers from whatever
+// ends it.
+func TestProgramsThatGoOn(t *testing.T) {
+	violates(t, sim.Run(planned(t, "clients 3\nlength 1s\n"), func(c *sim.Client) error {
+		for {
+			if lease, err := c.Locker().Lock(c.Context(), "x1"); err == nil {
+				_ = lease.Unlock(c.Context())
+			}
+		}
+	}), "I7", "spins at 1s")
+	signals := func(c *sim.Client) error {
+		mine, his := c.NewSignal(), c.NewSignal()
+		c.Go(func() {
+			for {
+				his.Wait(context.Background(), clock.Never)
+				mine.Set()
+			}
+		})
+		for {
+			his.Set()
+			mine.Wait(context.Background(), clock.Never)
+		}
+	}
+	violates(t, sim.Run(planned(t, "clients 1\nlength 1s\n"), signals), "I7", "the program of c1 spins at 0s")
+	sound(t, sim.Run(planned(t, "clients 3\nlength 1s\nat 500ms kill c2\n"), func(c *sim.Client) error {
+		for c.Context().Err() == nil {
+			func() {
+				defer func() { _ = recover() }()
+				c.Sleep(10 * time.Millisecond)
+			}()
+		}
+		return nil
+	}))
+}
+
+// A test that a program ends leaves nothing of the run behind.
+func TestProgramEndsItsTest(t *testing.T) {
+	before := runtime.NumGoroutine()
+	for range 10 {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			sim.Run(planned(t, "clients 3\nlength 1s\n"), func(c *sim.Client) error {
+				c.Sleep(10 * time.Millisecond)
+				runtime.Goexit() // as FailNow does
+				return nil
+			})
+			t.Error("the run goes on")
+		}()
+		<-done
+	}
+	if n := runtime.NumGoroutine(); n > before+10 { // which may still be about to end
+		t.Errorf("%d goroutines are left over", n-before)
 	}
 }

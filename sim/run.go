@@ -62,7 +62,7 @@ type Result struct {
 	Grants     int
 	Waited     time.Duration // the longest that a step had to wait for a lock that it got
 	Sometimes  Sometimes
-	Trace      *Trace // if it was asked for
+	Trace      *Trace  // if it was asked for
 	Errors     []error // what the caller's program has returned, by client; nil also of one that has not
 
 	hashes []uint64
@@ -142,23 +142,29 @@ func Run(p *faults.Plan, program func(*Client) error, options ...Option) *Result
 		w.clients[i] = c
 		w.launch(c)
 	}
+	defer w.unwind()
 	w.run(int64(p.Length))
 	w.finish()
 	r := &Result{Plan: p, Violations: w.found, Events: w.events, Virtual: time.Duration(w.now), Hash: w.hash,
 		Grants: w.check.grants, Waited: w.waited, Sometimes: w.seen, Trace: w.trace, hashes: w.hashes}
-	w.over = true
 	for _, c := range w.clients {
-		c.unwind()
 		r.Errors = append(r.Errors, c.result)
 	}
-	for _, c := range w.dead {
-		c.unwind()
-	}
 	r.Verdict = verdict(w.found)
+	w.unwind()
 	w.empty()
 	*kept, w.scratch = w.scratch, scratch{}
 	scratches.Put(kept)
 	return r
+}
+
+// unwind ends all tasks that are left. It is needed also where a program ends the test that
+// has called Run, and with it the call.
+func (w *world) unwind() {
+	w.over = true
+	for _, c := range slices.Concat(w.clients, w.dead) {
+		c.unwind()
+	}
 }
 
 func (r random) first(d time.Duration) time.Duration { return time.Duration(r.below(int(d))) }

@@ -30,9 +30,6 @@ type task struct {
 	watched bool  // it is in w.watching
 }
 
-// unwound is what a task panics with when it is to end while it waits.
-type unwound struct{}
-
 func (c *Client) start(body func()) {
 	t := &task{w: c.w, owner: c, body: body}
 	t.resume, t.stop = iter.Pull(t.run)
@@ -42,12 +39,8 @@ func (c *Client) start(body func()) {
 
 func (t *task) run(yield func(struct{}) bool) {
 	defer func() {
-		switch p := recover(); p.(type) {
-		case nil, unwound:
-		default:
-			if !t.w.over {
-				t.w.fail("panic", fmt.Sprintf("%v\n%s", p, debug.Stack()))
-			}
+		if p := recover(); p != nil && !t.w.over {
+			t.w.fail("panic", fmt.Sprintf("%v\n%s", p, debug.Stack()))
 		}
 	}()
 	t.yield = yield
@@ -115,10 +108,13 @@ func (s *signal) Wait(ctx context.Context, until clock.Instant) clock.Wake {
 	switch {
 	case s.set:
 		s.set = false
+		c.idles()
 		return clock.WakeSet
 	case ctx.Err() != nil:
+		c.idles()
 		return clock.WakeEnded
 	case until <= c.Now():
+		c.idles()
 		return clock.WakePassed
 	}
 	t := w.current
@@ -126,7 +122,7 @@ func (s *signal) Wait(ctx context.Context, until clock.Instant) clock.Wake {
 		panic("sim: a wait outside of any task")
 	}
 	if w.over || c.dead {
-		panic(unwound{})
+		t.leave()
 	}
 	t.parked, t.signal, t.ended, t.until = true, s, ctx.Done(), until
 	s.waiter = t
@@ -137,9 +133,38 @@ func (s *signal) Wait(ctx context.Context, until clock.Instant) clock.Wake {
 		t.watch()
 	}
 	if !t.yield(struct{}{}) {
-		panic(unwound{})
+		runtime.Goexit()
 	}
 	return t.wake
+}
+
+// leave ends a task that is never to go on. Nothing that its program does can keep it, as
+// recovering from a panic could.
+func (t *task) leave() {
+	t.yield(struct{}{}) // until the run is over
+	runtime.Goexit()
+}
+
+// maxIdle is how many steps tasks may take, and how often a program may ask for something
+// that takes no time, at one instant.
+const maxIdle = 1_000_000
+
+// idles notes that a task goes on though no time has passed.
+func (c *Client) idles() {
+	w := c.w
+	if w.idle++; w.idle > maxIdle {
+		w.spins(c)
+		w.current.leave()
+	}
+}
+
+// spins ends a run in which no more time passes.
+func (w *world) spins(c *Client) {
+	if w.over {
+		return
+	}
+	w.fail("I7", fmt.Sprintf("the program of %s spins at %v: it goes on and on, and does not let time pass", c.name, time.Duration(w.now)))
+	w.over = true
 }
 
 // arm makes sure that the task is looked at by then. The event of an earlier

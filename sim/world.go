@@ -51,6 +51,8 @@ type world struct {
 	core     faults.Set
 	over     bool
 
+	idle int // steps at this instant, and what else takes no time
+
 	need     int   // how many nodes must grant
 	unserved int   // tasks that have not got every lock in the end
 	striking int   // faults that have not ended
@@ -170,6 +172,10 @@ func (w *world) run(until int64) {
 				continue
 			}
 			w.events++
+			if w.idle++; w.idle > maxIdle {
+				w.spins(t.owner)
+				return
+			}
 			w.step(t)
 		}
 		if w.unseen {
@@ -182,7 +188,9 @@ func (w *world) run(until int64) {
 			break
 		}
 		e := w.queue.pop()
-		w.now = e.at
+		if w.now != e.at {
+			w.now, w.idle = e.at, 0
+		}
 		w.events++
 		w.happen(e.at, e.slot)
 	}
