@@ -235,6 +235,7 @@ func (w *world) finish() {
 		live = append(live, c)
 	}
 	w.serveWaiting()
+	w.calmed = w.now
 	for _, c := range live {
 		c.cancel()
 		for _, t := range c.tasks {

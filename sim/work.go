@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,6 +98,8 @@ type request struct {
 	length time.Duration
 	fixed  bool
 	wait   bool
+
+	ended *int64 // when its context did, if that was before the faults were over; nil if it is a lease's
 }
 
 // options are those with which it is asked for.
@@ -143,9 +146,11 @@ func (c *Client) acquire(ctx context.Context, q request) (*lock, error) {
 		acquire = c.locker.TryLock
 	}
 	l, err := acquire(ctx, name, q.options(o.fixed)...)
+	attempt := min(w.p.Lock.Timeout, length/3)
 	if !q.wait && c.stops == stops {
-		c.bounded("TryLock", start, min(w.p.Lock.Timeout, length/3))
+		c.bounded("TryLock", start, attempt)
 	}
+	c.heeds(ctx, &q, start, stops, attempt)
 	if err != nil {
 		switch {
 		case errors.Is(err, context.Canceled):
@@ -231,9 +236,11 @@ func (c *Client) acquireJointly(ctx context.Context, q *request, o *call) (*lock
 		acquire = quorum.TryLockAll
 	}
 	j, err := acquire(ctx, all, q.options(o.fixed)...)
+	attempts := 3*min(w.p.Lock.Timeout, q.length/3) + w.p.Lock.Timeout
 	if !q.wait && c.stops == stops {
-		c.bounded("TryLockAll", start, 3*min(w.p.Lock.Timeout, q.length/3)+w.p.Lock.Timeout)
+		c.bounded("TryLockAll", start, attempts)
 	}
+	c.heeds(ctx, q, start, stops, attempts)
 	if err != nil {
 		w.check.gaveBack(c, o, before)
 		return nil, err
@@ -248,6 +255,14 @@ func (c *Client) acquireJointly(ctx context.Context, q *request, o *call) (*lock
 	}
 	w.logJoint(c, k.parts)
 	return k, nil
+}
+
+// heeds checks that an acquisition that waits has ended with its context, but for what
+// was under way.
+func (c *Client) heeds(ctx context.Context, q *request, start int64, stops int, attempt time.Duration) {
+	if q.wait && q.ended != nil && ctx.Err() != nil && c.stops == stops {
+		c.bounded("after its context had ended, Lock", max(start, cmp.Or(*q.ended, c.w.calmed)), attempt)
+	}
 }
 
 // bounded checks that a call lasted no longer than its bound.
@@ -356,7 +371,8 @@ func (k *worker) round() {
 	}
 	length := q.length
 	k.choose(&q)
-	ctx := c.ctx
+	ctx, ended := c.ctx, new(int64)
+	q.ended = ended
 	if r.happens(work.Cancel) {
 		inner, cancel := context.WithCancel(ctx)
 		defer cancel()
@@ -365,7 +381,10 @@ func (k *worker) round() {
 		if r.below(4) == 0 {
 			after = time.Duration(r.below(int(length)))
 		}
-		w.call(c.trueTime(c.Now().Add(after)), cancel)
+		w.call(c.trueTime(c.Now().Add(after)), func() {
+			cancel()
+			*ended = w.now
+		})
 		ctx = inner
 	}
 	l, err := c.acquire(ctx, q)
@@ -393,6 +412,7 @@ func (k *worker) round() {
 	if ok && r.happens(work.Nest) && l.lease != nil {
 		l.rest(c.Now().Add(time.Duration(r.below(int(hold/2) + 1))))
 		inside := q
+		inside.ended = nil
 		if inside.wait = true; q.mode == node.Write && r.below(2) == 0 {
 			inside.mode = node.Read
 		}
@@ -643,7 +663,7 @@ func (l *lock) upgrade(q request) {
 // downgrade goes on to read what l writes. It returns nil if nothing is left.
 func (l *lock) downgrade() *lock {
 	q := l.wants
-	q.mode, q.wait = node.Read, false
+	q.mode, q.wait, q.ended = node.Read, false, nil
 	inner, err := l.c.acquire(l.context(), q)
 	_ = l.unlock()
 	if err != nil {
@@ -714,12 +734,17 @@ func (c *Client) step(e *faults.Event) {
 		if length == 0 {
 			length = w.p.Lock.Lease
 		}
-		var ctx context.Context
-		ctx, s.cancel = context.WithCancel(c.ctx)
+		ctx, cancel := context.WithCancel(c.ctx)
+		q := requested(e, length)
+		q.ended = new(int64)
+		s.cancel = func() {
+			cancel()
+			*q.ended = w.now
+		}
 		if e.Verb == faults.DoLock {
 			s.waits = e.Name
 		}
-		l, err := c.acquire(ctx, requested(e, length))
+		l, err := c.acquire(ctx, q)
 		s.waits = ""
 		s.cancel()
 		if err != nil {

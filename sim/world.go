@@ -47,7 +47,8 @@ type world struct {
 	strobes  time.Duration // by how much one has jumped to and fro
 	foremost time.Duration // by how much one has been ahead of the true time
 	waited   time.Duration
-	calm     bool // the faults are over
+	calm     bool  // the faults are over
+	calmed   int64 // when the contexts of all clients have ended
 	core     faults.Set
 	over     bool
 
