@@ -20,7 +20,7 @@ var Invariants = map[string]string{
 	"I2":  "backing: while an owner believes, so many nodes hold its key (or abstain) that nobody else can get a majority",
 	"I3":  "no over-promise: what remains is at most lease - elapsed - drift, counted from before the first command",
 	"I4":  "tokens: each holder's fencing token is above those of all holders before it, a reader's above those of all writers, and not ahead of all clocks",
-	"I5":  "resource: no write is accepted after one of a later holder, and its history is linearizable",
+	"I5":  "resource: no write is accepted after one of a later holder; the history of a fenced one is linearizable, with what a holder has read and writes as one",
 	"I6":  "no leak: what was released is not renewed, is released again where that was not confirmed, and no key is left when all is over",
 	"I7":  "liveness: every call returns within its bound; when the faults are over, whoever waits gets the lock",
 	"I8":  "loss notice: the lease's context ends when its validity does, and neither ends without a cause, or for want of trying to renew it",

@@ -1,8 +1,10 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -17,7 +19,8 @@ import (
 type resource struct {
 	w         *world
 	registers []register // by the number of the name
-	history   []*access  // in the order in which they were taken
+	history   []*access  // in the order in which they were taken, since before
+	before    []register // what they were then
 
 	passes map[node.Token][]pass // of the caller's program, which shows any that it has
 }
@@ -34,6 +37,10 @@ type register struct {
 	value int
 	token node.Token
 	grant int // the latest holder that has written
+
+	reader int  // the latest that has read, and does not share the register
+	read   int  // what it has read
+	open   bool // somebody has written without a token
 }
 
 // An access is one request to the resource, and its answer.
@@ -50,6 +57,9 @@ type access struct {
 
 	ok     bool
 	signal *signal
+
+	updates bool // a write by a holder that has read before
+	read    int  // what it has read
 }
 
 // Read reads the register of name under the token of a lease, or under none, which is
@@ -123,14 +133,23 @@ func (r *resource) take(a *access) {
 		if !a.shares { // of readers' tokens none says anything about another
 			reg.token = max(reg.token, a.token)
 		}
-		if a.write {
+		switch {
+		case a.write:
 			if a.grant < reg.grant {
 				w.stale(a)
 			}
+			reg.open = reg.open || a.token == 0
+			a.updates, a.read = a.grant > 0 && a.grant == reg.reader && !reg.open, reg.read
+			if a.updates {
+				reg.reader = 0
+			}
 			reg.grant = max(reg.grant, a.grant)
 			reg.value = a.value
-		} else {
+		default:
 			a.value = reg.value
+			if !a.shares {
+				reg.reader, reg.read = a.grant, a.value
+			}
 		}
 	} else {
 		w.sometimes(WriteRefused)
@@ -139,12 +158,14 @@ func (r *resource) take(a *access) {
 		}
 	}
 	w.logAccess(a)
-	at := w.now + int64(a.c.links[0].random.within(w.p.Network.Delay))
-	if len(r.history) < maxHistory {
-		a.back = at
-		r.history = append(r.history, a)
+	a.back = w.now + int64(a.c.links[0].random.within(w.p.Network.Delay))
+	w.plan(a.back, evAnswer, a, 0)
+	if !w.p.Lock.Fence {
+		return
 	}
-	w.plan(at, evAnswer, a, 0)
+	if r.history = append(r.history, a); len(r.history) == maxHistory {
+		r.linearizable()
+	}
 }
 
 // stale notes that a write was accepted after one of a later holder.
@@ -155,73 +176,82 @@ func (w *world) stale(a *access) {
 	w.fail("I5", fmt.Sprintf("%s writes to %q after a later holder has", a.c.name, w.names[a.name]))
 }
 
-// maxHistory bounds what is checked for linearizability.
+// maxHistory is how many accesses are checked for linearizability at one time. A longer
+// history is checked in parts, each from what the registers are by then.
 const maxHistory = 400
 
-// registers is the resource as porcupine's model: a register with a fence for
-// each name.
-var registerModel = porcupine.Model{
-	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
-		var parts [][]porcupine.Operation
-		for _, op := range history {
-			n := op.Input.(*access).name
-			for len(parts) <= n {
-				parts = append(parts, nil)
-			}
-			parts[n] = append(parts[n], op)
-		}
-		return parts
-	},
-	Init: func() any { return register{} },
-	Step: func(state, input, output any) (bool, any) {
-		reg := state.(register)
-		ok := reg.step(input.(*access))
-		return ok, reg
-	},
+// A fence is what clients may take a fenced register for.
+type fence struct {
+	value int
+	token node.Token
 }
 
 // step carries an access out as a fenced register should, and reports whether
-// its answer is the right one.
-func (reg *register) step(a *access) bool {
-	if a.ok != (a.token == 0 || a.token >= reg.token) {
+// its answer is the right one. What a holder has read it updates: nobody else has
+// written since.
+func (f *fence) step(a *access) bool {
+	if a.ok != (a.token == 0 || a.token >= f.token) {
 		return false
 	}
 	if !a.ok {
 		return true
 	}
 	if !a.shares {
-		reg.token = max(reg.token, a.token)
+		f.token = max(f.token, a.token)
 	}
 	if a.write {
-		reg.value = a.value
-		return true
+		known := !a.updates || a.read == f.value
+		f.value = a.value
+		return known
 	}
-	return a.value == reg.value
+	return a.value == f.value
 }
 
-// linearizable checks the history of a fenced resource. As a rule the order in
-// which the accesses were taken explains all answers; then there is no need to
-// look for another.
+// model is a register as porcupine's.
+func (f fence) model() porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return f },
+		Step: func(state, input, _ any) (bool, any) {
+			f := state.(fence)
+			ok := f.step(input.(*access))
+			return ok, f
+		},
+	}
+}
+
+// linearizable checks the history of a fenced resource, of which it knows what clients
+// do: when they sent what, and had what answer when.
 func (r *resource) linearizable() {
-	if !r.w.p.Lock.Fence || r.inOrder() {
-		return
-	}
-	operations := make([]porcupine.Operation, len(r.history))
-	for i, a := range r.history {
-		operations[i] = porcupine.Operation{ClientId: a.c.number, Input: a, Call: a.sent, Output: a, Return: a.back}
-	}
-	if porcupine.CheckOperationsTimeout(registerModel, operations, time.Second) == porcupine.Illegal {
-		r.w.fail("I5", "the resource's history is not linearizable")
-	}
-}
-
-// inOrder reports whether the answers are right for the order of the history.
-func (r *resource) inOrder() bool {
-	registers := make([]register, len(r.registers))
+	byName := make([][]*access, len(r.registers))
 	for _, a := range r.history {
-		if !registers[a.name].step(a) {
-			return false
+		byName[a.name] = append(byName[a.name], a)
+	}
+	for i, history := range byName {
+		var f fence
+		if i < len(r.before) {
+			f = fence{r.before[i].value, r.before[i].token}
+		}
+		if !f.explains(history) {
+			r.w.fail("I5", fmt.Sprintf("no order of what was read of %q and written to it explains all answers", r.w.names[i].topic))
+			return
 		}
 	}
-	return true
+	r.before, r.history = slices.Clone(r.registers), r.history[:0]
+}
+
+// explains reports whether the accesses can have been carried out one after the other.
+func (f fence) explains(history []*access) bool {
+	slices.SortStableFunc(history, func(a, b *access) int { return cmp.Compare(a.sent, b.sent) })
+	together, last := false, int64(-1)
+	for _, a := range history {
+		together, last = together || a.sent <= last, max(last, a.back)
+	}
+	if !together { // then there is one order only
+		return !slices.ContainsFunc(history, func(a *access) bool { return !f.step(a) })
+	}
+	operations := make([]porcupine.Operation, len(history))
+	for i, a := range history {
+		operations[i] = porcupine.Operation{ClientId: a.c.number, Input: a, Call: a.sent, Output: a, Return: a.back}
+	}
+	return porcupine.CheckOperationsTimeout(f.model(), operations, time.Second) != porcupine.Illegal
 }

@@ -275,7 +275,9 @@ func (w *world) finish() {
 		return
 	}
 	w.check.leaks()
-	w.store.linearizable()
+	if w.p.Lock.Fence {
+		w.store.linearizable()
+	}
 }
 
 // heldOn tells of a lock that a step of the plan or the caller's program has acquired, as
