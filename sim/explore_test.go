@@ -70,3 +70,26 @@ func BenchmarkSeeds(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "seeds/s")
 	b.ReportMetric(virtual.Seconds()/b.Elapsed().Seconds(), "virtual-s/s")
 }
+
+// A program of one's own can be explored and shrunk like the plans' own work.
+func TestCampaignOfAProgram(t *testing.T) {
+	careless := sim.WithProgram(func(c *sim.Client) error {
+		_, err := c.Locker().Lock(c.Context(), "x1")
+		if err == nil {
+			c.Sleep(time.Second)
+		}
+		return err // and the lock stays
+	})
+	r := sim.Explore(t.Context(), sim.Campaign{To: 10, Profile: faults.Profile{Nodes: 5, Clients: 3}, Options: []sim.Option{careless}})
+	if len(r.Found) == 0 {
+		t.Fatalf("nothing in %d seeds", r.Seeds)
+	}
+	p, err := faults.Parse(r.Found[0].Plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	small := sim.Shrink(t.Context(), p, careless)
+	if v := sim.Run(small, nil, careless).Worst(); v == nil || v.Invariant != "I7" || len(small.Events) > 0 || small.Nodes > 1 {
+		t.Errorf("shrunk to\n%s, which breaks %v", small, v)
+	}
+}

@@ -144,7 +144,10 @@ func (k *checker) downgraded(e *quorum.Event) {
 // itself, without being a writer, is not above them.
 func (k *checker) rises(h *holder, name string) {
 	w := k.w
-	last := k.latest[name]
+	last, known := k.latest[name]
+	if !known {
+		w.stirName(name)
+	}
 	low := last.alone
 	if r := last.reader; h.mode == node.Write && r != nil && (low == nil || r.token > low.token) {
 		low = r

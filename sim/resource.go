@@ -127,7 +127,7 @@ func (r *resource) take(a *access) {
 		r.registers = append(r.registers, register{})
 	}
 	reg := &r.registers[a.name]
-	w.stir(evWrite, uint64(a.c.number), uint64(a.token))
+	w.stir(evWrite, uint64(a.c.number)<<16^uint64(a.value), uint64(a.token))
 	a.ok = !w.p.Lock.Fence || a.token == 0 || a.token >= reg.token
 	if a.ok {
 		if !a.shares { // of readers' tokens none says anything about another
@@ -232,7 +232,7 @@ func (r *resource) linearizable() {
 			f = fence{r.before[i].value, r.before[i].token}
 		}
 		if !f.explains(history) {
-			r.w.fail("I5", fmt.Sprintf("no order of what was read of %q and written to it explains all answers", r.w.names[i].topic))
+			r.w.fail("I5", fmt.Sprintf("no order of what was read of %q and written to it explains all answers", r.w.names[i]))
 			return
 		}
 	}

@@ -47,7 +47,7 @@ func TestLinearizable(t *testing.T) {
 // before has ended.
 func TestLinearizableInParts(t *testing.T) {
 	for value, sound := range map[int]bool{7: true, 0: false} {
-		w := &world{p: faults.New(1, 1), names: []notice{{topic: "x"}}}
+		w := &world{p: faults.New(1, 1), names: []string{"x"}}
 		r := &resource{w: w, registers: []register{{value: 7, token: 1}}}
 		r.history = []*access{{c: new(Client), write: true, token: 1, value: 7, ok: true}}
 		r.linearizable()

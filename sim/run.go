@@ -58,14 +58,12 @@ type Result struct {
 	Violations []Violation // in the order of their times; the last is what ended the run, if it is a bug
 	Events     uint64      // things that happened
 	Virtual    time.Duration
-	Hash       uint64 // of all events in their order
+	Hash       uint64 // of all events in their order, and the names of locks
 	Grants     int
 	Waited     time.Duration // the longest that a step had to wait for a lock that it got
 	Sometimes  Sometimes
 	Trace      *Trace  // if it was asked for
 	Errors     []error // what the caller's program has returned, by client; nil also of one that has not
-
-	hashes []uint64
 }
 
 // Worst returns the violation that decides the verdict, or nil.
@@ -81,14 +79,19 @@ func (r *Result) Worst() *Violation {
 	return nil
 }
 
-// An Option changes a run without changing what happens in it.
+// An Option changes how plans are run.
 type Option func(*world)
+
+// WithProgram has each client run a program, as [Run] does that is given one: for what
+// runs plans many times, [Verify], [Shrink] and [Explore]. It must do the same each time.
+// What it shares between its calls it shares between runs too, of which a [Campaign] with
+// several Jobs has as many at once.
+func WithProgram(program func(*Client) error) Option {
+	return func(w *world) { w.program = program }
+}
 
 // WithTrace keeps a record of everything that happens.
 func WithTrace() Option { return func(w *world) { w.trace = &Trace{waiters: make(map[string]Waiter)} } }
-
-// withHashes keeps the hash after each event.
-func withHashes() Option { return func(w *world) { w.hashes = []uint64{0} } }
 
 // Run carries out a plan. If program is not nil, each client runs it once, in
 // place of its work in the plan. It panics if the plan is not valid: see
@@ -146,7 +149,7 @@ func Run(p *faults.Plan, program func(*Client) error, options ...Option) *Result
 	w.run(int64(p.Length))
 	w.finish()
 	r := &Result{Plan: p, Violations: w.found, Events: w.events, Virtual: time.Duration(w.now), Hash: w.hash,
-		Grants: w.check.grants, Waited: w.waited, Sometimes: w.seen, Trace: w.trace, hashes: w.hashes}
+		Grants: w.check.grants, Waited: w.waited, Sometimes: w.seen, Trace: w.trace}
 	for _, c := range w.clients {
 		r.Errors = append(r.Errors, c.result)
 	}
@@ -334,17 +337,17 @@ func (s *server) heal() {
 	s.planServe()
 }
 
-// Verify runs a plan twice, and returns an error that names the first event
-// that differed.
-func Verify(p *faults.Plan) error {
-	a, b := Run(p, nil, withHashes()), Run(p, nil, withHashes())
+// Verify runs a plan twice, and returns an error that names the first thing that
+// differed.
+func Verify(p *faults.Plan, options ...Option) error {
+	a, b := Run(p, nil, options...), Run(p, nil, options...)
 	if a.Hash == b.Hash && a.Events == b.Events {
 		return nil
 	}
-	n := 0
-	for n < len(a.hashes) && n < len(b.hashes) && a.hashes[n] == b.hashes[n] {
-		n++
+	options = append(slices.Clip(options), WithTrace())
+	first, second := Run(p, nil, options...).Trace, Run(p, nil, options...).Trace
+	if n := first.differs(second); n >= 0 {
+		return fmt.Errorf("entry %d of the trace differs: %s, and the second time %s", n+1, first.at(n), second.at(n))
 	}
-	first, second := Run(p, nil, WithTrace()), Run(p, nil, WithTrace())
-	return fmt.Errorf("event %d differs: %s, and the second time %s", n, first.Trace.at(n), second.Trace.at(n))
+	return fmt.Errorf("%d events with hash %016x, and the second time %d with %016x; of two more runs the traces are the same", a.Events, a.Hash, b.Events, b.Hash)
 }

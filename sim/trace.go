@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -327,12 +328,22 @@ func (w *world) logAccess(a *access) {
 	w.log(Entry{Kind: KindAccess, Client: a.c.number, Node: -1, Name: w.names[a.name], Token: a.token, Text: what})
 }
 
-// at returns what the trace has about the n-th event, or nearly.
+// differs returns the first entry that is not the same in another trace, or -1.
+func (t *Trace) differs(other *Trace) int {
+	for i := range max(len(t.Entries), len(other.Entries)) {
+		if i >= min(len(t.Entries), len(other.Entries)) || !reflect.DeepEqual(t.Entries[i], other.Entries[i]) {
+			return i
+		}
+	}
+	return -1
+}
+
+// at returns the n-th entry in words.
 func (t *Trace) at(n int) string {
-	if len(t.Entries) == 0 {
+	if n >= len(t.Entries) {
 		return "nothing"
 	}
-	return fmt.Sprint(t.Entries[min(n, len(t.Entries)-1)])
+	return t.Entries[n].String()
 }
 
 func (e Entry) String() string {

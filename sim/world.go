@@ -38,7 +38,6 @@ type world struct {
 	check    checker
 	events   uint64
 	hash     uint64
-	hashes   []uint64
 	seen     Sometimes
 	trace    *Trace
 	found    []Violation
@@ -143,6 +142,7 @@ func (w *world) number(name string) int {
 	if i < 0 {
 		i = len(w.names)
 		w.names = append(w.names, name)
+		w.stirName(name)
 	}
 	return i
 }
@@ -150,8 +150,12 @@ func (w *world) number(name string) int {
 // stir mixes an event into the run's hash.
 func (w *world) stir(kind eventKind, a, b uint64) {
 	w.hash = mix(w.hash ^ uint64(w.now)*0x9e3779b97f4a7c15 ^ uint64(kind)<<56 ^ a<<32 ^ b)
-	if w.hashes != nil {
-		w.hashes = append(w.hashes, w.hash)
+}
+
+// stirName mixes a name into the run's hash, when it comes up first.
+func (w *world) stirName(name string) {
+	for i := range len(name) {
+		w.hash = mix(w.hash ^ uint64(name[i]))
 	}
 }
 
