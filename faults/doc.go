@@ -27,6 +27,7 @@
 //
 // The first line names the format. Each further line is one setting; # begins a
 // comment. What is left out is as in [New], and maxlease is no shorter than lease.
+// Nothing is told twice.
 //
 //	seed N        of everything that is left to chance
 //	nodes N       n1, n2, ...

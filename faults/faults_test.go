@@ -2,6 +2,7 @@ package faults_test
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -74,6 +75,7 @@ at 5ms reorder c1-n1 30%
 at 6ms hold c1>n1
 at 7ms hold c1>n2 acquire
 at 8ms hold c2<n3 release 2 for 1s
+at 8500us hold c2>n3 2
 at 9ms release c*>n*
 at 10ms deafen c2-n1
 at 11ms heal
@@ -142,12 +144,13 @@ func TestEveryKind(t *testing.T) {
 	if names := p.Names(); !slices.Equal(names, []string{"x", "y", "z"}) {
 		t.Errorf("its names are %q", names)
 	}
+	_, events, _ := strings.Cut(kinds, "joint=2.5%\n")
 	for line, want := range map[string]string{
 		"lock need=2": "more than half of 5", "lock need=6": "at most all", "work read=60% write=50%": "at most 100% together",
 		"at 1ms lock c1 x,y read": "several names are not for read", "at 1ms lock c1 x,": "empty", "at 1ms lock c1 x shared": "want read, write or fair",
 		"lock client=plain": "one kind of lock",
 	} {
-		if _, err := faults.Parse(kinds + line + "\n"); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := faults.Parse("redquorum plan 1\nnodes 5\nclients 2\n" + events + line + "\n"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", line, err)
 		}
 	}
@@ -163,7 +166,7 @@ func TestEveryVerb(t *testing.T) {
 		t.Fatal(err)
 	}
 	roundTrip(t, p)
-	if len(p.Events) != 44 || p.Length != 90*time.Minute || p.Work.Try != 125_000 || p.Lock.Guard || p.Lock.Client != faults.Plain {
+	if len(p.Events) != 45 || p.Length != 90*time.Minute || p.Work.Try != 125_000 || p.Lock.Guard || p.Lock.Client != faults.Plain {
 		t.Errorf("read as:\n%s", p)
 	}
 	if e := p.Events[11]; e.Verb != faults.Hold || e.Kind != "release" || e.Count != 2 || e.Links != (faults.Links{Clients: 2, Nodes: 4, Way: faults.From}) {
@@ -201,8 +204,8 @@ func TestParseErrors(t *testing.T) {
 		{"lock guard=yes", `lock guard: want on or off, have "yes"`},
 		{"lock drift=50%", "lock drift is 50%"},
 		{"lock drift=1", `want a percentage such as 0.5%, have "1"`},
-		{"work try=101%", "a share in work is 101%"},
-		{"work drop=101%", "a share in work is 101%"},
+		{"work try=101%", `want 0% to 100%, have "101%"`},
+		{"work drop=101%", `want 0% to 100%, have "101%"`},
 		{"work tasks=0", "work tasks is 0; want 1 to 8"},
 		{"work tasks=9", "work tasks is 9; want 1 to 8"},
 		{"network delay=5ms..1ms", "want a range such as 1ms..5ms"},
@@ -232,6 +235,15 @@ func TestParseErrors(t *testing.T) {
 		{"at 1s lock c1 x lease=0s", "want a lease of more than 0"},
 		{"at 1s unlock c1 x", `unlock: nothing is known of "x"`},
 		{"at 1s extend c1 0s", "want a lease of more than 0"},
+		{"lock lease=2s lease=3s", `"lock lease" is there already`},
+		{"lock lease=2s\nlock guard=off\nlock lease=3s", `line 4: "lock lease" is there already`},
+		{"work names=200000000", "line 2: work names is 200000000; want 1 to 1000"},
+		{"lock lease=3ms", "line 2: lock lease is 3ms, of which 2.03ms are given up for the drift of clocks"},
+		{"lock lease=5ms drift=40%", "line 2: lock lease is 5ms, of which 4ms are given up"},
+		{"lock lease=240h grace=240h", "line 2: lock lease is 240h and maxlease 240h; want 0 < lease <= maxlease, and at most 24h"},
+		{"nodes 3\nlock guard=off need=1\nclients 2", "line 3: lock need is 1"},
+		{"# " + strings.Repeat("long ", 20_000) + "\nnodes 0", "line 3: nodes is 0"},
+		{"at 2s flush n1\nat 1s flush n9", "line 3: at 1s flush n9: there is no n9"},
 	} {
 		text := c.text
 		if text != "" && !strings.HasPrefix(text, "plan") && !strings.HasPrefix(text, "redquorum") {
@@ -314,5 +326,52 @@ func TestMaxLeaseIsNoShorterThanTheLease(t *testing.T) {
 		if err != nil || p.Lock.MaxLease != want {
 			t.Errorf("%q: %v, %v; want %v", lock, p, err, want)
 		}
+	}
+}
+
+// Check refuses what Parse would not read, in the same words, and Parse says where it is.
+func TestCheckIsNoLaxerThanParse(t *testing.T) {
+	second := time.Second
+	event := func(e faults.Event) func(*faults.Plan) {
+		return func(p *faults.Plan) { p.Events = []faults.Event{e} }
+	}
+	node, client := faults.Procs{Nodes: 1}, faults.Procs{Clients: 1}
+	for what, change := range map[string]func(*faults.Plan){
+		"negative delay":     func(p *faults.Plan) { p.Network.Delay = faults.Range{Min: -second, Max: -second} },
+		"inverted delay":     func(p *faults.Plan) { p.Network.Delay = faults.Range{Min: second} },
+		"inverted hold":      func(p *faults.Plan) { p.Work.Hold = faults.Range{Min: second} },
+		"unknown client":     func(p *faults.Plan) { p.Lock.Client = "redlock" },
+		"unknown mistake":    func(p *faults.Plan) { p.Lock.Mistake = "haste" },
+		"long length":        func(p *faults.Plan) { p.Length = 1000 * time.Hour },
+		"negative need":      func(p *faults.Plan) { p.Lock.Need = -1 },
+		"share":              func(p *faults.Plan) { p.Work.Try = faults.Percent(101) },
+		"many names":         func(p *faults.Plan) { p.Work.Names = 1001 },
+		"lease":              func(p *faults.Plan) { p.Lock.Lease = time.Millisecond },
+		"no mode":            event(faults.Event{At: 1, Verb: faults.Crash, Procs: node}),
+		"unknown mode":       event(faults.Event{At: 1, Verb: faults.Crash, Mode: "amnesia", Procs: node}),
+		"lock without name":  event(faults.Event{At: 1, Verb: faults.DoLock, Procs: client}),
+		"negative lease":     event(faults.Event{At: 1, Verb: faults.DoTry, Name: "x", Lease: -second, Procs: client}),
+		"unknown kind":       event(faults.Event{At: 1, Verb: faults.DoTry, Name: "x", As: "rw", Procs: client}),
+		"negative count":     event(faults.Event{At: 1, Verb: faults.Hold, Count: -1, Links: faults.Links{Clients: 1, Nodes: 1, Way: faults.To}}),
+		"unknown verb":       event(faults.Event{At: 1, Verb: "explode", Procs: node}),
+		"long fault":         event(faults.Event{At: 1, Verb: faults.Pause, For: 1000 * time.Hour, Procs: node}),
+		"inverted slowness":  event(faults.Event{At: 1, Verb: faults.Slow, Range: faults.Range{Min: second}, Procs: node}),
+		"event without node": event(faults.Event{At: 1, Verb: faults.Flush, Procs: faults.Procs{Nodes: 1 << 9}}),
+	} {
+		p := faults.New(3, 2)
+		change(p)
+		checked := p.Check()
+		_, parsed := faults.Parse(p.String())
+		if checked == nil || parsed == nil {
+			t.Errorf("%s: Check says %v, and Parse %v", what, checked, parsed)
+			continue
+		}
+		where, words, _ := strings.Cut(strings.TrimPrefix(parsed.Error(), "plan, line "), ": ")
+		if _, err := strconv.Atoi(where); err != nil || "plan: "+words != checked.Error() {
+			t.Errorf("%s: Check says %v, and Parse %v", what, checked, parsed)
+		}
+	}
+	if (*faults.Plan)(nil).Check() == nil {
+		t.Error("no plan at all is valid")
 	}
 }

@@ -10,7 +10,7 @@ import (
 type Profile struct {
 	Nodes, Clients int           // 0: drawn
 	Length         time.Duration // 0: drawn
-	Outside        bool          // also faults that no lock with a lease can stand: see Plan.Outside
+	Outside        bool          // also faults that no lock with a lease can stand: what they break is no bug
 }
 
 // Generate draws a plan from a seed: the same from the same, on every machine.

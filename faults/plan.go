@@ -15,6 +15,8 @@ const (
 	MaxNodes   = 15
 	MaxClients = 64
 	MaxLength  = 240 * time.Hour
+	MaxLease   = 24 * time.Hour // for which nodes keep their fences
+	MaxNames   = 1000           // of the plan's work
 )
 
 // A Plan is one run. The zero value is not valid; [New] gives one that is.
@@ -190,7 +192,7 @@ type Network struct {
 }
 
 // Assumptions are what the run takes for granted. A violation in a run that
-// breaks them is no bug; see [Plan.Broken].
+// breaks them is no bug: the violation says which it was.
 type Assumptions struct {
 	Drift Ratio // by how much a client's and a node's clock together may differ in rate
 }

@@ -1,7 +1,8 @@
 package faults
 
 import (
-	"bufio"
+	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -13,38 +14,30 @@ import (
 // Parse reads a plan. What is left out is as in [New]. An error names the line,
 // what was wanted, and what was there.
 func Parse(text string) (*Plan, error) {
-	p := New(5, 3)
+	r := reader{p: New(5, 3), told: make(map[string]int)}
+	p := r.p
 	p.Lock.MaxLease = 0 // until it is known whether the plan tells
-	told := make(map[string]bool)
-	lines := bufio.NewScanner(strings.NewReader(text))
 	headed := false
-	for n := 1; lines.Scan(); n++ {
-		line, _, _ := strings.Cut(lines.Text(), "#")
+	for line := range strings.Lines(text) {
+		r.line++
+		line, _, _ = strings.Cut(line, "#")
 		words := strings.Fields(line)
 		if len(words) == 0 {
 			continue
 		}
 		if !headed {
 			if len(words) != 3 || words[0] != "redquorum" || words[1] != "plan" {
-				return nil, fmt.Errorf("plan, line %d: want \"redquorum plan %d\", have %q", n, Format, strings.TrimSpace(line))
+				return nil, fmt.Errorf("plan, line %d: want \"redquorum plan %d\", have %q", r.line, Format, strings.TrimSpace(line))
 			}
 			if words[2] != strconv.Itoa(Format) {
-				return nil, fmt.Errorf("plan, line %d: this program reads format %d, not %s", n, Format, words[2])
+				return nil, fmt.Errorf("plan, line %d: this program reads format %d, not %s", r.line, Format, words[2])
 			}
 			headed = true
 			continue
 		}
-		err := p.parse(words)
-		if single := slices.ContainsFunc(p.scalars(), func(f field) bool { return f.key == words[0] }); single && told[words[0]] && err == nil {
-			err = fmt.Errorf("%q is there already", words[0])
+		if err := r.read(words); err != nil {
+			return nil, fmt.Errorf("plan, line %d: %w", r.line, err)
 		}
-		if err != nil {
-			return nil, fmt.Errorf("plan, line %d: %w", n, err)
-		}
-		told[words[0]] = true
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("plan: %w", err)
 	}
 	if !headed {
 		return nil, fmt.Errorf("plan: it is empty; the first line must be \"redquorum plan %d\"", Format)
@@ -52,31 +45,99 @@ func Parse(text string) (*Plan, error) {
 	if p.Lock.MaxLease == 0 {
 		p.Lock.MaxLease = max(New(5, 3).Lock.MaxLease, p.Lock.Lease)
 	}
-	slices.SortStableFunc(p.Events, func(a, b Event) int { return int(min(1, max(-1, a.At-b.At))) })
-	return p, p.Check()
+	slices.SortStableFunc(r.events, func(a, b read) int { return cmp.Compare(a.At, b.At) })
+	for _, e := range r.events {
+		p.Events = append(p.Events, e.Event)
+	}
+	if wrong := p.check(); wrong != nil {
+		return p, fmt.Errorf("plan%s: %w", r.where(wrong), wrong.err)
+	}
+	return p, nil
 }
 
-func (p *Plan) parse(words []string) error {
+// A reader is a plan that is being read.
+type reader struct {
+	p      *Plan
+	line   int
+	told   map[string]int // the lines of settings, by their words
+	events []read
+}
+
+// A read event is one with its line.
+type read struct {
+	Event
+	line int
+}
+
+// where names the line of what is wrong, if it is one.
+func (r *reader) where(w *wrong) string {
+	line := 0
+	for _, setting := range w.settings {
+		line = max(line, r.told[setting])
+	}
+	if w.settings == nil {
+		line = r.events[w.event].line
+	}
+	if line == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", line %d", line)
+}
+
+// tell notes that a setting is on this line.
+func (r *reader) tell(setting string) error {
+	if r.told[setting] > 0 {
+		return fmt.Errorf("%q is there already", setting)
+	}
+	r.told[setting] = r.line
+	return nil
+}
+
+func (r *reader) read(words []string) error {
 	key, rest := words[0], words[1:]
-	for _, b := range p.blocks() {
+	for _, b := range r.p.blocks() {
 		if b.key == key {
-			return b.parse(rest)
+			return r.settings(b, rest)
 		}
 	}
 	if key == "at" {
 		e, err := parseEvent(rest)
-		p.Events = append(p.Events, e)
+		r.events = append(r.events, read{e, r.line})
 		return err
 	}
-	for _, f := range p.scalars() {
+	for _, f := range r.p.scalars() {
 		if f.key == key {
 			if len(rest) != 1 {
 				return fmt.Errorf("want one value after %q, have %q", key, strings.Join(rest, " "))
+			}
+			if err := r.tell(key); err != nil {
+				return err
 			}
 			return f.set(rest[0])
 		}
 	}
 	return fmt.Errorf("unknown word %q", key)
+}
+
+// settings reads the words of a block.
+func (r *reader) settings(b block, words []string) error {
+	for _, w := range words {
+		key, value, ok := strings.Cut(w, "=")
+		if !ok {
+			return fmt.Errorf("%s: want word=value, have %q", b.key, w)
+		}
+		i := slices.IndexFunc(b.fields, func(f field) bool { return f.key == key })
+		if i < 0 {
+			return fmt.Errorf("%s: unknown setting %q", b.key, key)
+		}
+		if err := r.tell(b.key + " " + key); err != nil {
+			return err
+		}
+		if err := b.fields[i].set(value); err != nil {
+			return fmt.Errorf("%s %s: %w", b.key, key, err)
+		}
+	}
+	return nil
 }
 
 // A field is one setting: its word, how to read it and how to write it.
@@ -89,26 +150,6 @@ type field struct {
 type block struct {
 	key    string
 	fields []field
-}
-
-func (b block) parse(words []string) error {
-next:
-	for _, w := range words {
-		key, value, ok := strings.Cut(w, "=")
-		if !ok {
-			return fmt.Errorf("%s: want word=value, have %q", b.key, w)
-		}
-		for _, f := range b.fields {
-			if f.key == key {
-				if err := f.set(value); err != nil {
-					return fmt.Errorf("%s %s: %w", b.key, key, err)
-				}
-				continue next
-			}
-		}
-		return fmt.Errorf("%s: unknown setting %q", b.key, key)
-	}
-	return nil
 }
 
 func (p *Plan) scalars() []field {
@@ -146,11 +187,11 @@ func (p *Plan) blocks() []block {
 		}},
 		{"work", []field{
 			number("names", &w.Names), number("tasks", &w.Tasks), ranged("hold", &w.Hold), ranged("think", &w.Think),
-			ratio("try", &w.Try), ratio("fixed", &w.Fixed), ratio("long", &w.Long), ratio("extend", &w.Extend),
-			ratio("cancel", &w.Cancel), ratio("nest", &w.Nest), ratio("close", &w.Close), ratio("drop", &w.Drop),
-			unless(w.Read == 0, ratio("read", &w.Read)), unless(w.Write == 0, ratio("write", &w.Write)),
-			unless(w.Down == 0, ratio("down", &w.Down)), unless(w.Fair == 0, ratio("fair", &w.Fair)),
-			unless(w.Several == 0, ratio("several", &w.Several)), unless(w.Joint == 0, ratio("joint", &w.Joint)),
+			share("try", &w.Try), share("fixed", &w.Fixed), share("long", &w.Long), share("extend", &w.Extend),
+			share("cancel", &w.Cancel), share("nest", &w.Nest), share("close", &w.Close), share("drop", &w.Drop),
+			unless(w.Read == 0, share("read", &w.Read)), unless(w.Write == 0, share("write", &w.Write)),
+			unless(w.Down == 0, share("down", &w.Down)), unless(w.Fair == 0, share("fair", &w.Fair)),
+			unless(w.Several == 0, share("several", &w.Several)), unless(w.Joint == 0, share("joint", &w.Joint)),
 		}},
 		{"network", []field{ranged("delay", &p.Network.Delay)}},
 		{"assume", []field{ratio("drift", &p.Assume.Drift)}},
@@ -202,6 +243,15 @@ func ranged(key string, r *Range) field {
 
 func ratio(key string, r *Ratio) field {
 	return field{key, func(s string) (err error) { *r, err = parseRatio(s); return err }, r.String}
+}
+
+func share(key string, r *Ratio) field {
+	return field{key, func(s string) (err error) {
+		if *r, err = parseRatio(s); err == nil && (*r < 0 || *r > Percent(100)) {
+			err = fmt.Errorf("want 0%% to 100%%, have %q", s)
+		}
+		return err
+	}, r.String}
 }
 
 // formatDuration writes d as time.Duration does, without the zero units at the end.
@@ -361,7 +411,7 @@ var (
 			return nil
 		},
 		get: func(e *Event) string { return string(e.Mode) }}
-	kindArg = argument{optional: true, want: "acquire, release or extend",
+	kindArg = argument{optional: true, want: "acquire, release or extend", fits: func(s string) bool { _, err := strconv.Atoi(s); return err != nil },
 		set: func(e *Event, s string) error {
 			if e.Kind = s; s != "acquire" && s != "release" && s != "extend" {
 				return fmt.Errorf("want acquire, release or extend, have %q", s)
@@ -569,43 +619,169 @@ func (s Set) text(letter byte) string {
 	return strings.Join(words, ",")
 }
 
-// Check reports what is wrong with the plan.
+// Check reports what is wrong with the plan: all that Parse would refuse.
 func (p *Plan) Check() error {
-	wrong := func(format string, args ...any) error { return fmt.Errorf("plan: "+format, args...) }
+	if p == nil {
+		return errors.New("plan: there is none")
+	}
+	if wrong := p.check(); wrong != nil {
+		return fmt.Errorf("plan: %w", wrong.err)
+	}
+	return nil
+}
+
+// A wrong is what is wrong with a plan: with settings, or with an event.
+type wrong struct {
+	settings []string
+	event    int
+	err      error
+}
+
+func (p *Plan) check() *wrong {
+	w := func(settings, format string, args ...any) *wrong {
+		return &wrong{settings: strings.Split(settings, ", "), err: fmt.Errorf(format, args...)}
+	}
+	if wrong := p.unreadable(); wrong != nil {
+		return wrong
+	}
 	switch l := p.Lock; {
 	case p.Nodes < 1 || p.Nodes > MaxNodes:
-		return wrong("nodes is %d; want 1 to %d", p.Nodes, MaxNodes)
+		return w("nodes", "nodes is %d; want 1 to %d", p.Nodes, MaxNodes)
 	case p.Clients < 1 || p.Clients > MaxClients:
-		return wrong("clients is %d; want 1 to %d", p.Clients, MaxClients)
+		return w("clients", "clients is %d; want 1 to %d", p.Clients, MaxClients)
 	case p.Length <= 0:
-		return wrong("length is %s; want more than 0", formatDuration(p.Length))
-	case p.Work.Names < 1:
-		return wrong("work names is %d; want at least 1", p.Work.Names)
+		return w("length", "length is %s; want more than 0", formatDuration(p.Length))
+	case p.Work.Names < 1 || p.Work.Names > MaxNames:
+		return w("work names", "work names is %d; want 1 to %d", p.Work.Names, MaxNames)
 	case p.Work.Tasks < 1 || p.Work.Tasks > MaxTasks:
-		return wrong("work tasks is %d; want 1 to %d", p.Work.Tasks, MaxTasks)
-	case l.Lease <= 0 || l.MaxLease < l.Lease:
-		return wrong("lock lease is %s and maxlease %s; want 0 < lease <= maxlease", formatDuration(l.Lease), formatDuration(l.MaxLease))
+		return w("work tasks", "work tasks is %d; want 1 to %d", p.Work.Tasks, MaxTasks)
+	case l.Lease <= 0 || l.MaxLease < l.Lease || l.MaxLease > MaxLease:
+		return w("lock lease, lock maxlease", "lock lease is %s and maxlease %s; want 0 < lease <= maxlease, and at most %s",
+			formatDuration(l.Lease), formatDuration(l.MaxLease), formatDuration(MaxLease))
 	case l.Timeout <= 0 || l.Poll < time.Millisecond || l.Grace < 0 || l.MaxHold < 0:
-		return wrong("lock timeout, poll, grace and maxhold are %v, %v, %v and %v; want a timeout of more than 0, a poll of at least 1ms, and the others not negative", l.Timeout, l.Poll, l.Grace, l.MaxHold)
+		return w("lock timeout, lock poll, lock grace, lock maxhold", "lock timeout, poll, grace and maxhold are %v, %v, %v and %v; want a timeout of more than 0, a poll of at least 1ms, and the others not negative", l.Timeout, l.Poll, l.Grace, l.MaxHold)
+	case l.Client != Redquorum && l.Client != Plain:
+		return w("lock client", "lock client: want %s or %s, have %q", Redquorum, Plain, l.Client)
 	case l.Mistake != "" && Mistakes[l.Mistake] == "":
-		return wrong("lock mistake is %q, which is not known", l.Mistake)
+		return w("lock mistake", "lock mistake is %q, which is not known", l.Mistake)
 	case l.Need != 0 && (l.Need <= p.Nodes/2 || l.Need > p.Nodes):
-		return wrong("lock need is %d; want more than half of %d nodes, and at most all, or 0", l.Need, p.Nodes)
+		return w("lock need, nodes", "lock need is %d; want more than half of %d nodes, and at most all, or 0", l.Need, p.Nodes)
 	case p.Work.Read+p.Work.Write > Percent(100):
-		return wrong("work read and write are %s and %s; want at most 100%% together", p.Work.Read, p.Work.Write)
+		return w("work read, work write", "work read and write are %s and %s; want at most 100%% together", p.Work.Read, p.Work.Write)
 	case l.Client == Plain && (l.Need != 0 || p.Work.kinds()):
-		return wrong("a plain client has one kind of lock, and a majority")
+		return w("lock client", "a plain client has one kind of lock, and a majority")
 	case l.Drift < 0 || l.Drift > Percent(40):
-		return wrong("lock drift is %s; want 0%% to 40%%", l.Drift)
+		return w("lock drift", "lock drift is %s; want 0%% to 40%%", l.Drift)
+	case l.Client == Redquorum && l.Lease <= 2*l.allowance():
+		return w("lock lease, lock drift", "lock lease is %s, of which %s are given up for the drift of clocks; want more than twice as much",
+			formatDuration(l.Lease), formatDuration(l.allowance()))
 	}
-	for _, r := range p.Work.Shares() {
-		if *r < 0 || *r > Percent(100) {
-			return wrong("a share in work is %s; want 0%% to 100%%", *r)
+	for i, e := range p.Events {
+		if err := p.checkEvent(e); err != nil {
+			return &wrong{event: i, err: fmt.Errorf("at %s: %w", e, err)}
 		}
 	}
-	for _, e := range p.Events {
-		if err := p.checkEvent(e); err != nil {
-			return wrong("at %s: %w", e, err)
+	return nil
+}
+
+// allowance is what of a lease is given up for the drift of clocks.
+func (l *Lock) allowance() time.Duration {
+	return time.Duration(float64(l.Lease)*float64(l.Drift)/1e6) + 2*time.Millisecond
+}
+
+// unreadable returns what Parse could not read of the plan as it is written.
+func (p *Plan) unreadable() *wrong {
+	if !p.plain() {
+		if wrong := p.unreadableSettings(); wrong != nil {
+			return wrong
+		}
+	}
+	for i := range p.Events {
+		if e := &p.Events[i]; !e.plain() {
+			if err := e.unreadable(); err != nil {
+				return &wrong{event: i, err: err}
+			}
+		}
+	}
+	return nil
+}
+
+// plain reports whether all settings have values that can be read. It is asked before each
+// run, and writes nothing.
+func (p *Plan) plain() bool {
+	l, w := &p.Lock, &p.Work
+	for _, share := range [...]Ratio{w.Try, w.Fixed, w.Long, w.Extend, w.Cancel, w.Nest, w.Close, w.Drop,
+		w.Read, w.Write, w.Down, w.Fair, w.Several, w.Joint} {
+		if share < 0 || share > Percent(100) {
+			return false
+		}
+	}
+	return min(p.Nodes, p.Clients, w.Names, w.Tasks, l.Need) >= 0 && (l.Client == Redquorum || l.Client == Plain) &&
+		plainTimes(p.Length, l.Lease, l.MaxLease, l.Timeout, l.Poll, l.Grace, l.MaxHold) &&
+		w.Hold.plain() && w.Think.plain() && p.Network.Delay.plain() && l.Mistake == "" && l.Drift.plain() && p.Assume.Drift.plain()
+}
+
+// plain reports whether the event has no word but its verb and its target, and values
+// that can be read.
+func (e *Event) plain() bool {
+	switch e.Verb {
+	case Crash, Hold, DoLock, DoTry, View:
+		return false
+	}
+	return groups[e.Verb] != 0 && plainTimes(e.At, e.For, e.Offset, e.Every) && e.Range.plain() && e.Ratio.plain()
+}
+
+func plainTimes(times ...time.Duration) bool {
+	return slices.Max(times) <= MaxLength && slices.Min(times) >= -MaxLength
+}
+
+func (r Range) plain() bool { return r.Min >= 0 && r.Min <= r.Max && r.Max <= MaxLength }
+
+func (r Ratio) plain() bool { return r <= math.MaxUint32 && r >= -math.MaxUint32 }
+
+func (p *Plan) unreadableSettings() *wrong {
+	written := func(key string, f field) *wrong {
+		if text := f.get(); text != "" {
+			if err := f.set(text); err != nil {
+				return &wrong{settings: []string{key}, err: err}
+			}
+		}
+		return nil
+	}
+	again := *p
+	for _, f := range again.scalars() {
+		if wrong := written(f.key, f); wrong != nil {
+			return wrong
+		}
+	}
+	for _, b := range again.blocks() {
+		for _, f := range b.fields {
+			key := b.key + " " + f.key
+			if wrong := written(key, f); wrong != nil {
+				wrong.err = fmt.Errorf("%s: %w", key, wrong.err)
+				return wrong
+			}
+		}
+	}
+	return nil
+}
+
+func (e *Event) unreadable() error {
+	if groups[e.Verb] == 0 {
+		return fmt.Errorf("unknown verb %q", e.Verb)
+	}
+	if e.At > MaxLength || e.For > MaxLength {
+		return fmt.Errorf("want a time such as 10ms, at most %s, have %q", formatDuration(MaxLength), formatDuration(max(e.At, e.For)))
+	}
+	for _, a := range arguments[e.Verb] {
+		text, again := a.get(e), *e
+		if text == "" && !a.optional {
+			return fmt.Errorf("%s: want %s after the target", e.Verb, a.want)
+		}
+		if text != "" {
+			if err := a.set(&again, text); err != nil {
+				return fmt.Errorf("%s: %w", e.Verb, err)
+			}
 		}
 	}
 	return nil
@@ -623,8 +799,6 @@ func (p *Plan) checkEvent(e Event) error {
 	}
 	about := groups[e.Verb]
 	switch {
-	case about == 0:
-		return fmt.Errorf("unknown verb %q", e.Verb)
 	case about == onLinks && (e.Links.Clients == 0 || e.Links.Nodes == 0):
 		return fmt.Errorf("want links")
 	case about == onLinks && e.Links.Way != Both && e.Links.Way != To && e.Links.Way != From:

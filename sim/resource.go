@@ -239,6 +239,10 @@ func (r *resource) linearizable() {
 	r.before, r.history = slices.Clone(r.registers), r.history[:0]
 }
 
+// maxSearch bounds the search for an order: where everything happens at one instant there
+// may be too many, and the history passes.
+const maxSearch = 100 * time.Millisecond
+
 // explains reports whether the accesses can have been carried out one after the other.
 func (f fence) explains(history []*access) bool {
 	slices.SortStableFunc(history, func(a, b *access) int { return cmp.Compare(a.sent, b.sent) })
@@ -253,5 +257,5 @@ func (f fence) explains(history []*access) bool {
 	for i, a := range history {
 		operations[i] = porcupine.Operation{ClientId: a.c.number, Input: a, Call: a.sent, Output: a, Return: a.back}
 	}
-	return porcupine.CheckOperationsTimeout(f.model(), operations, time.Second) != porcupine.Illegal
+	return porcupine.CheckOperationsTimeout(f.model(), operations, maxSearch) != porcupine.Illegal
 }

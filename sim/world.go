@@ -650,4 +650,6 @@ func (w *world) launch(c *Client) {
 // unable is what a run panics with that cannot begin.
 type unable struct{ err error }
 
+func (u unable) Error() string { return "sim: the plan's clients cannot begin: " + u.err.Error() }
+
 var _ node.Node = (*link)(nil)
