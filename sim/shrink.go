@@ -15,6 +15,9 @@ import (
 // It leaves out events, clients and nodes, shortens the run, and rounds and
 // simplifies what is left.
 func Shrink(ctx context.Context, p *faults.Plan, options ...Option) *faults.Plan {
+	if ctx.Err() != nil {
+		return p
+	}
 	first := Run(p, nil, options...).Worst()
 	if first == nil {
 		return p
@@ -78,6 +81,9 @@ func (s *shrinker) dropEvents() (changed bool) {
 
 // shorten ends the run where it fails, or earlier.
 func (s *shrinker) shorten() (changed bool) {
+	if s.ctx.Err() != nil {
+		return false
+	}
 	if v := Run(s.best, nil, s.options...).Worst(); v != nil && v.At < s.best.Length {
 		at := v.At.Truncate(time.Millisecond) + time.Millisecond
 		changed = s.try(func(p *faults.Plan) { shorten(p, at) })

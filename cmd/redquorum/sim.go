@@ -26,6 +26,7 @@ const (
 	exitStuck            = 3
 	exitNotDeterministic = 4
 	exitSimFailed        = 5
+	exitInterrupted      = 130 // as of a shell's command that SIGINT has ended
 )
 
 const simManual = `
@@ -48,7 +49,7 @@ clients believe to hold one lock. Without a further word it explores for 30 s.
 'redquorum sim WORD --help' has the rest.
 
 Exit status: 0 sound, 1 safety broken, 3 liveness broken, 4 not deterministic,
-2 usage, 5 a file could not be written.
+2 usage, 5 what came of it could not be written, 130 interrupted.
 
 example:
   redquorum sim
@@ -63,7 +64,7 @@ func simVerb(ctx context.Context, c *command) int {
 				return exitOK
 			}
 		}
-		return simExplore(ctx, c)
+		return written("sim", simExplore)(ctx, c)
 	}
 	word := c.args[0]
 	for _, v := range simWords() {
@@ -75,17 +76,62 @@ func simVerb(ctx context.Context, c *command) int {
 	return c.fail("sim", usageError("there is no sim %s", quoted(word)))
 }
 
+// heedful makes a word end with ctx that looks at it nowhere. Its run is in virtual time,
+// and nothing is lost with it.
+func heedful(run func(context.Context, *command) int) func(context.Context, *command) int {
+	return func(ctx context.Context, c *command) int {
+		done := make(chan int, 1)
+		go func() { done <- run(ctx, c) }()
+		select {
+		case status := <-done:
+			return status
+		case <-ctx.Done():
+			return exitInterrupted
+		}
+	}
+}
+
+// An output is a word's standard output, and the first error in writing to it.
+type output struct {
+	io.Writer
+	err error
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	n, err := o.Writer.Write(b)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
+}
+
+// written makes a word fail whose output could not be written.
+func written(name string, run func(context.Context, *command) int) func(context.Context, *command) int {
+	return func(ctx context.Context, c *command) int {
+		out := &output{Writer: c.stdout}
+		c.stdout = out
+		if status := run(ctx, c); out.err == nil || status == exitSimFailed {
+			return status
+		}
+		return c.fail(name, out.err)
+	}
+}
+
 func simWords() []verb {
-	return []verb{
-		{"run", "", simRun},
+	words := []verb{
+		{"run", "", heedful(simRun)},
 		{"explore", "", simExplore},
 		{"shrink", "", simShrink},
-		{"replay", "", simReplay},
+		{"replay", "", heedful(simReplay)},
 		{"manual", "", simManualVerb},
 		{"verify", "", simVerify},
-		{"scenario", "", simScenario},
-		{"matrix", "", simMatrix},
+		{"scenario", "", heedful(simScenario)},
+		{"matrix", "", heedful(simMatrix)},
 	}
+	for i := range words {
+		words[i].run = written("sim "+words[i].name, words[i].run)
+	}
+	return words
 }
 
 // statusOf is the exit status for a verdict.
@@ -270,7 +316,7 @@ finds none it says how often each situation occurred that a lock has to live
 through; 20000 seeds or more that miss one fail.
 
 Exit status: 0 sound, 1 safety broken or a situation missed, 3 liveness broken,
-2 usage, 5 a file could not be written.
+2 usage, 5 what came of it could not be written.
 
 example:
   redquorum sim explore --for 10m --jobs 2
@@ -317,9 +363,10 @@ func simExplore(ctx context.Context, c *command) int {
 	if err != nil {
 		return c.fail("sim explore", err)
 	}
+	exploring := ctx
 	if *seeds == "" || isSet(fs, "for") {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, *length)
+		exploring, cancel = context.WithTimeout(ctx, *length)
 		defer cancel()
 	} else {
 		*length = 0
@@ -330,11 +377,11 @@ func simExplore(ctx context.Context, c *command) int {
 	debug.SetMemoryLimit(128 << 20)
 	bar := progress{w: c.stderr, live: isTerminal(c.stderr) && !*asJSON, length: *length, from: campaign.From, to: campaign.To}
 	campaign.Progress = bar.show
-	report := sim.Explore(ctx, campaign)
+	report := sim.Explore(exploring, campaign)
 	bar.clear()
 	var found []string
 	for _, f := range report.Found {
-		path, err := savePlan(*dir, f, on)
+		path, err := savePlan(ctx, *dir, f, on)
 		if err != nil {
 			return c.fail("sim explore", err)
 		}
@@ -375,13 +422,13 @@ func isSet(fs *flag.FlagSet, name string) (set bool) {
 // shrinkTime bounds the search for a smaller plan.
 const shrinkTime = 10 * time.Second
 
-// savePlan shrinks a plan that fails and writes it to a file.
-func savePlan(dir string, f sim.Found, on nodesOn) (path string, err error) {
+// savePlan shrinks a plan that fails, for as long as ctx lasts, and writes it to a file.
+func savePlan(ctx context.Context, dir string, f sim.Found, on nodesOn) (path string, err error) {
 	p, err := faults.Parse(f.Plan)
 	if err != nil {
 		return "", err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), shrinkTime)
+	ctx, cancel := context.WithTimeout(ctx, shrinkTime)
 	defer cancel()
 	small := sim.Shrink(ctx, p, on.options...)
 	path = fmt.Sprintf("%s%credquorum-seed-%d.plan", strings.TrimRight(dir, "/"), os.PathSeparator, f.Seed)

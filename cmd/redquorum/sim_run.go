@@ -54,7 +54,7 @@ line is about; a star marks the node that it is about. c1:w writes, c1+c2:r read
 The columns are empty in a run with several locks where a line is about none.
 
 Exit status: 0 sound, 1 safety broken, 3 liveness broken, 2 usage,
-5 a file could not be written.
+5 what came of it could not be written.
 
 example:
   redquorum sim run --seed 7 --nodes 5 --clients 3
@@ -95,7 +95,7 @@ that when the faults are over: what a step has locked has to be unlocked, or to
 have a lease that ends (lock renew=off).
 
 Exit status: 0 sound, 1 safety broken, 3 liveness broken, 2 usage,
-5 a file could not be written.
+5 what came of it could not be written.
 
 example:
   redquorum sim replay redquorum-seed-7.plan
@@ -217,7 +217,7 @@ events, clients and nodes, in a shorter time. Prints it, or writes it to FILE;
 and, if asked to, a page with a picture of its run.
 
 Exit status: 0 when it fails no more than before, 1 or 3 as the plan fails, 2 usage,
-5 a file could not be written.
+5 what came of it could not be written.
 
 example:
   redquorum sim shrink redquorum-seed-7.plan -o small.plan --html small.html

@@ -2,13 +2,17 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/sim"
 )
 
 func TestSimUsageErrors(t *testing.T) {
@@ -162,5 +166,46 @@ func TestSimManual(t *testing.T) {
 	}
 	if strings.Contains(out, "[New]") {
 		t.Error("it has the marks of a comment in a program")
+	}
+}
+
+// What runs for long ends with a signal, though it is in virtual time.
+func TestSimIsInterrupted(t *testing.T) {
+	long := filepath.Join(t.TempDir(), "long.plan")
+	if err := os.WriteFile(long, []byte("redquorum plan 1\nlength 1h\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, args := range []string{"sim replay " + long, "sim run --length 1h", "sim matrix"} {
+		if status := run(ctx, strings.Fields(args), io.Discard, io.Discard); status != exitInterrupted {
+			t.Errorf("%s: status %d", args, status)
+		}
+	}
+	found := sim.Explore(t.Context(), sim.Campaign{To: 2000, Adjust: func(p *faults.Plan) { p.Lock.Guard = false }}).Found[0]
+	path, err := savePlan(ctx, t.TempDir(), found, nodesOn{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(path); err != nil || !strings.HasSuffix(string(text), "\n"+found.Plan) {
+		t.Errorf("%v: it goes on to shrink, to\n%s", err, text)
+	}
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
+
+// What cannot be written is an error of every word.
+func TestSimOutputIsFull(t *testing.T) {
+	plan := filepath.Join(t.TempDir(), "x.plan")
+	if err := os.WriteFile(plan, []byte("redquorum plan 1\nlength 1s\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range []string{"sim manual", "sim scenario list", "sim run --brief", "sim shrink " + plan, "sim verify --seeds 1-1", "sim explore --seeds 1-1", "sim --seeds 1-1"} {
+		var stderr bytes.Buffer
+		if status := run(t.Context(), strings.Fields(args), full{}, &stderr); status != exitSimFailed || !strings.Contains(stderr.String(), "no space left") {
+			t.Errorf("%s: status %d, %s", args, status, &stderr)
+		}
 	}
 }
