@@ -49,7 +49,10 @@ type Violation struct {
 	Outside   string // which assumption the plan had broken by then; "" if none: then it is a bug
 }
 
-func (v Violation) String() string { return fmt.Sprintf("%v %s: %s", v.At, v.Invariant, v.What) }
+func (v Violation) String() string { return fmt.Sprintf("%v %s", v.At, v.said()) }
+
+// said is the violation without its time.
+func (v Violation) said() string { return v.Invariant + ": " + v.What }
 
 // A Result is what came of a run.
 type Result struct {

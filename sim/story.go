@@ -20,8 +20,9 @@ func (r *Result) Story(lines int) []string {
 	last := ""
 	entries := r.Trace.Entries
 	orphans := r.orphans()
-	if calm := slices.IndexFunc(entries, func(e Entry) bool { return e.Kind == KindCalm }); calm >= 0 &&
-		!slices.ContainsFunc(entries[calm:], func(e Entry) bool { return e.Kind == KindViolation }) {
+	if worst := r.Worst(); worst != nil { // what follows it adds nothing
+		entries = entries[:1+slices.IndexFunc(entries, func(e Entry) bool { return e.Kind == KindViolation && e.Text == worst.said() })]
+	} else if calm := slices.IndexFunc(entries, func(e Entry) bool { return e.Kind == KindCalm }); calm >= 0 {
 		entries = entries[:calm+1] // what follows is the same in all such runs
 	}
 	for i, e := range entries {

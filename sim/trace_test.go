@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/sim"
 )
 
@@ -78,6 +79,24 @@ func TestStepsThatHoldOn(t *testing.T) {
 		r := traced(t, fmt.Sprintf(plan, end))
 		if v := r.Worst(); want == "" && v != nil || want != "" && (v == nil || !strings.Contains(v.What, want)) {
 			t.Errorf("with %q: %v", end, v)
+		}
+	}
+}
+
+// A story ends with the violation that decides the verdict, also where the run went on.
+func TestStoryEndsAtTheWorst(t *testing.T) {
+	told := 0
+	for seed := uint64(0); told < 5; seed++ {
+		p := faults.Generate(seed, faults.Profile{})
+		p.Lock.Fence = false
+		r := sim.Run(p, nil, sim.WithTrace())
+		if r.Verdict != sim.Outside {
+			continue
+		}
+		told++
+		story := r.Story(10)
+		if last := story[len(story)-1]; !strings.Contains(last, "VIOLATED "+r.Worst().Invariant) {
+			t.Errorf("seed %d: %s ends with %s", seed, r.Worst(), last)
 		}
 	}
 }

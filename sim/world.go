@@ -308,7 +308,7 @@ func (w *world) fail(invariant, what string) {
 	v := Violation{Invariant: invariant, At: time.Duration(w.now), What: what, Outside: w.broken}
 	if len(w.found) < maxViolations {
 		w.found = append(w.found, v)
-		w.log(Entry{Kind: "violation", Client: -1, Node: -1, Text: invariant + ": " + what})
+		w.log(Entry{Kind: "violation", Client: -1, Node: -1, Text: v.said()})
 	}
 	if v.Outside == "" {
 		w.over = true
