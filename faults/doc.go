@@ -51,7 +51,8 @@
 //
 // A time is 1.5s or 200us, a range 1ms..5ms. Links are written c1-n4,n5, with >
 // instead of - for the way to the node alone, < for the way back; c* and n* are
-// all. With "for" a fault ends by itself.
+// all. With "for" a fault ends by itself: it takes back what it did, and nothing
+// that came after it.
 //
 //	cut LINKS                     nothing gets through
 //	delay LINKS RANGE             everything takes so much longer

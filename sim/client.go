@@ -24,10 +24,11 @@ type Client struct {
 	strobe time.Duration
 	slept  int64 // when it was suspended
 
-	stopped int // how many faults stop it
-	dead    bool
-	backlog []backlog
-	tasks   []*task
+	stopped  int // how many faults stop it
+	dead     bool
+	killedBy *faults.Event // the last fault that was to
+	backlog  []backlog
+	tasks    []*task
 
 	sweepAt  int64         // when the commands are looked at that have a deadline; 0: not
 	sweepFor clock.Instant // the deadline
@@ -164,9 +165,9 @@ func (w *world) newClient(number int) *Client {
 		l := &link{w: w, c: c, n: s, random: stream(w.p.Seed, ofNetwork, number*faults.MaxNodes+i)}
 		if before != nil {
 			l.trouble, l.random, l.conn = before[i].trouble, before[i].random, before[i].conn+1
-			l.holds = nil
+			l.struck, l.holds = slices.Clone(before[i].struck), nil
 			for _, h := range before[i].holds {
-				l.holds = append(l.holds, &holding{kind: h.kind, left: h.left, way: h.way})
+				l.holds = append(l.holds, &holding{by: h.by, kind: h.kind, left: h.left, way: h.way})
 			}
 		}
 		c.links = append(c.links, l)

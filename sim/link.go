@@ -43,6 +43,7 @@ type link struct {
 	watchers []*watcher
 
 	random random
+	struck []*faults.Event // faults that have not ended
 	trouble
 }
 
@@ -66,6 +67,7 @@ type trouble struct {
 
 // A holding is a fault that keeps messages.
 type holding struct {
+	by   *faults.Event
 	kind string
 	left int
 	way  faults.Way

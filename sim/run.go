@@ -228,8 +228,7 @@ func (w *world) finish() {
 	for _, c := range w.clients {
 		for _, l := range c.links {
 			if w.core.Has(l.n.number) {
-				l.letGo(func(*holding) bool { return true })
-				l.trouble = trouble{}
+				l.heal()
 			}
 		}
 		if c.dead {

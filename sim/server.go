@@ -33,9 +33,11 @@ type server struct {
 	wallAt  model.Time // its time of day when it was born
 	replica bool       // it was born long ago, and has taken over
 	down    bool
-	stopped int   // how many faults stop it
-	busy    int64 // a script runs until then
+	downBy  *faults.Event // the last that was to crash it
+	stopped int           // how many faults stop it
+	busy    int64         // a script runs until then
 	slow    faults.Range
+	slowBy  *faults.Event
 	scripts uint8 // kinds whose script it has
 	inbox   []*message
 	serveAt int64
@@ -313,7 +315,7 @@ func (s *server) restart(mode faults.Mode) {
 		s.wallAt -= model.Time(365 * 24 * time.Hour / time.Millisecond)
 		s.w.sometimes(ReplicaTookOver)
 	}
-	s.down, s.scripts, s.busy = false, 0, 0
+	s.down, s.downBy, s.scripts, s.busy = false, nil, 0, 0
 	if loss != model.LoseNothing {
 		s.w.sometimes(Amnesia)
 	}

@@ -391,51 +391,62 @@ func ways(w faults.Way) (list []int) {
 }
 
 func (l *link) strike(e *faults.Event, end bool) {
+	switch {
+	case e.Verb == faults.Hold && end:
+		l.letGo(func(h *holding) bool { return h.by == e })
+	case e.Verb == faults.Hold:
+		h := &holding{by: e, kind: e.Kind, left: e.Count, way: e.Links.Way}
+		if e.Count == 0 {
+			h.left = -1
+		}
+		l.holds = append(l.holds, h)
+	case e.Verb == faults.Release:
+		l.letGo(func(*holding) bool { return true })
+	case e.Verb == faults.Heal:
+		l.heal()
+	case end:
+		l.struck = slices.DeleteFunc(l.struck, func(o *faults.Event) bool { return o == e })
+		l.suffer()
+	default:
+		l.struck = append(l.struck, e)
+		l.suffer()
+	}
+}
+
+// heal ends everything that is wrong with a link.
+func (l *link) heal() {
+	l.letGo(func(*holding) bool { return true })
+	l.struck = nil
+	l.trouble = trouble{}
+}
+
+// suffer makes the link's trouble what the faults make it that have not ended: of those
+// that differ in no more than how bad they are, the last.
+func (l *link) suffer() {
+	l.trouble = trouble{holds: l.holds}
 	t := &l.trouble
-	d := 1
-	if end {
-		d = -1
-	}
-	r, rng := e.Ratio, e.Range
-	if end {
-		r, rng = 0, faults.Range{}
-	}
-	for _, way := range ways(e.Links.Way) {
-		switch e.Verb {
-		case faults.Cut:
-			if way == toNode {
-				t.cutTo = max(0, t.cutTo+d)
-			} else {
-				t.cutFrom = max(0, t.cutFrom+d)
-			}
-		case faults.Delay:
-			t.delay[way] = rng
-		case faults.Loss:
-			t.loss[way] = r
-		case faults.Duplicate:
-			t.duplicate[way], t.later = r, rng
-		case faults.Reorder:
-			t.reorder[way] = r
+	for _, e := range l.struck {
+		if e.Verb == faults.Deafen {
+			t.deaf++
 		}
-	}
-	switch e.Verb {
-	case faults.Deafen:
-		t.deaf = max(0, t.deaf+d)
-	case faults.Hold:
-		if !end {
-			h := &holding{kind: e.Kind, left: e.Count, way: e.Links.Way}
-			if e.Count == 0 {
-				h.left = -1
+		for _, way := range ways(e.Links.Way) {
+			switch e.Verb {
+			case faults.Cut:
+				if way == toNode {
+					t.cutTo++
+				} else {
+					t.cutFrom++
+				}
+			case faults.Delay:
+				t.delay[way] = e.Range
+			case faults.Loss:
+				t.loss[way] = e.Ratio
+			case faults.Duplicate:
+				t.duplicate[way], t.later = e.Ratio, e.Range
+			case faults.Reorder:
+				t.reorder[way] = e.Ratio
 			}
-			t.holds = append(t.holds, h)
-			return
 		}
-		l.letGo(func(h *holding) bool { return h.kind == e.Kind && h.way == e.Links.Way })
-	case faults.Release:
-		l.letGo(func(*holding) bool { return true })
-	case faults.Heal:
-		l.letGo(func(*holding) bool { return true })
-		l.trouble = trouble{}
 	}
 }
 
@@ -443,18 +454,19 @@ func (s *server) strike(e *faults.Event, end bool) {
 	w := s.w
 	switch e.Verb {
 	case faults.Crash:
-		if end {
+		if !end {
+			s.comesBack, s.downBy = e.Mode, e
+			s.crash()
+		} else if s.downBy == e {
 			s.restart(s.comesBack)
-			return
 		}
-		s.comesBack = e.Mode
-		s.crash()
 	case faults.Restart:
 		s.restart(s.comesBack)
 	case faults.Slow:
-		s.slow = e.Range
-		if end {
-			s.slow = faults.Range{}
+		if !end {
+			s.slow, s.slowBy = e.Range, e
+		} else if s.slowBy == e {
+			s.slow, s.slowBy = faults.Range{}, nil
 			s.planServe()
 		}
 	case faults.Block:
@@ -616,9 +628,11 @@ func (c *Client) strike(e *faults.Event, end bool) {
 		}
 	case faults.Kill:
 		switch {
-		case !end && !c.dead:
-			c.kill()
-		case end && c.dead:
+		case !end:
+			if c.killedBy = e; !c.dead {
+				c.kill()
+			}
+		case c.dead && c.killedBy == e:
 			w.startClient(c.number)
 		}
 	case faults.Start:
