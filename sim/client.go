@@ -2,7 +2,7 @@ package sim
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -51,10 +51,11 @@ type Client struct {
 	stops   int                // how often it was stopped
 	lapsed  lapsed
 
-	result  error // of the caller's program
-	working int   // tasks of the program that are not over
-	leaving bool  // it closes its Locker, to end
-	done    signal
+	result   error      // of the caller's program
+	timeouts []*timeout // of its program, that have not ended
+	working  int        // tasks of the program that are not over
+	leaving  bool       // it closes its Locker, to end
+	done     signal
 
 	returned bool // what it does beside the faults is over
 	served   bool // it got every lock in the end
@@ -127,8 +128,14 @@ func (c *Client) Sleep(d time.Duration) {
 // [quorum.Joint] it takes the Leases one by one.
 func (c *Client) Holds(l *quorum.Lease) { c.w.check.relies(l) }
 
-// Below draws a number from 0 up to n, from the client's own stream.
-func (c *Client) Below(n int) int { return c.random.below(n) }
+// Below draws a number from 0 to n-1, from the client's own stream. It panics if n is
+// not positive.
+func (c *Client) Below(n int) int {
+	if n <= 0 {
+		panic(fmt.Sprintf("sim: Below(%d)", n))
+	}
+	return c.random.below(n)
+}
 
 // trueTime returns when the client's clock shows the instant, but not before now.
 func (c *Client) trueTime(i clock.Instant) int64 {
@@ -319,12 +326,48 @@ func (c *Client) unwind() {
 	c.w.current = nil
 }
 
-// errTimeout ends the contexts that WithTimeout makes.
-var errTimeout = errors.New("the time is over")
+// A timeout is a context that ends at an instant of its client's clock.
+type timeout struct {
+	until  clock.Instant
+	cancel context.CancelCauseFunc
+}
 
-// WithTimeout returns a context that ends after d on the client's own clock.
+// A timed context says how it ended, as those of package context do.
+type timed struct{ context.Context }
+
+func (t timed) Err() error {
+	err := t.Context.Err()
+	if err != nil && context.Cause(t.Context) == context.DeadlineExceeded {
+		return context.DeadlineExceeded
+	}
+	return err
+}
+
+// WithTimeout returns a context that ends after d on the client's own clock, with
+// [context.DeadlineExceeded]. It has no Deadline, for that would be of real time.
 func (c *Client) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	inner, cancel := context.WithCancelCause(ctx)
-	c.w.call(c.trueTime(c.Now().Add(d)), func() { cancel(errTimeout) })
-	return inner, func() { cancel(context.Canceled) }
+	t := &timeout{c.Now().Add(d), cancel}
+	c.timeouts = append(c.timeouts, t)
+	c.await(t)
+	return timed{inner}, func() {
+		c.forget(t)
+		cancel(context.Canceled)
+	}
+}
+
+// await ends a timeout at its instant, as the client's clock runs now.
+func (c *Client) await(t *timeout) {
+	c.w.call(c.trueTime(t.until), func() {
+		if slices.Contains(c.timeouts, t) && c.Now() >= t.until { // else its pace has changed
+			c.forget(t)
+			t.cancel(context.DeadlineExceeded)
+		}
+	})
+}
+
+func (c *Client) forget(t *timeout) {
+	if i := slices.Index(c.timeouts, t); i >= 0 {
+		c.timeouts = without(c.timeouts, i)
+	}
 }

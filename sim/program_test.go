@@ -277,3 +277,41 @@ func TestProgramEndsItsTest(t *testing.T) {
 		t.Errorf("%d goroutines are left over", n-before)
 	}
 }
+
+// A timeout is of the client's own clock, whatever its pace, and says what it is.
+func TestTimeoutsOfPrograms(t *testing.T) {
+	for _, rate := range []string{"50%", "-33%"} {
+		sound(t, sim.Run(planned(t, "clients 1\nlength 30s\nassume drift=60%\nlock drift=40%\nat 1s rate c1 "+rate+"\n"), func(c *sim.Client) error {
+			ctx, cancel := c.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			begun := c.Now()
+			c.NewSignal().Wait(ctx, clock.Never)
+			if took := c.Now().Sub(begun); took < 10*time.Second || took > 10*time.Second+time.Microsecond {
+				t.Errorf("with %s it ends after %v", rate, took)
+			}
+			if ctx.Err() != context.DeadlineExceeded || context.Cause(ctx) != context.DeadlineExceeded {
+				t.Errorf("it ends with %v, %v", ctx.Err(), context.Cause(ctx))
+			}
+			ctx, cancel = c.WithTimeout(context.Background(), time.Second)
+			cancel()
+			if ctx.Err() != context.Canceled {
+				t.Errorf("cancelled, it ends with %v", ctx.Err())
+			}
+			return nil
+		}))
+	}
+}
+
+// Time that is not the simulator's is refused.
+func TestProgramsWithRealTime(t *testing.T) {
+	violates(t, sim.Run(planned(t, "clients 1\nlength 1s\n"), func(c *sim.Client) error {
+		ctx, cancel := context.WithTimeout(c.Context(), time.Hour)
+		defer cancel()
+		c.NewSignal().Wait(ctx, clock.Never)
+		return nil
+	}), "panic", "a deadline of real time")
+	violates(t, sim.Run(planned(t, "clients 1\nlength 1s\n"), func(c *sim.Client) error {
+		_ = c.Below(0)
+		return nil
+	}), "panic", "sim: Below(0)")
+}

@@ -130,6 +130,10 @@ func (s *signal) Wait(ctx context.Context, until clock.Instant) clock.Wake {
 		t.arm(c.trueTime(until))
 	}
 	if t.ended != nil && t.ended != c.ctx.Done() { // that one ends with the faults, see finish
+		if deadline, has := ctx.Deadline(); has {
+			t.parked, s.waiter = false, nil
+			panic(fmt.Sprintf("sim: a wait with a context that has a deadline of real time, %v: Client.WithTimeout makes those of virtual time", deadline))
+		}
 		t.watch()
 	}
 	if !t.yield(struct{}{}) {

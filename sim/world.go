@@ -615,6 +615,9 @@ func (c *Client) strike(e *faults.Event, end bool) {
 				t.arm(c.trueTime(t.until))
 			}
 		}
+		for _, t := range c.timeouts {
+			c.await(t)
+		}
 		if c.sweepAt != 0 {
 			c.sweepAt = 0
 			c.armSweep(c.sweepFor)
