@@ -95,15 +95,15 @@ func (r *reader) tell(setting string) error {
 
 func (r *reader) read(words []string) error {
 	key, rest := words[0], words[1:]
-	for _, b := range r.p.blocks() {
-		if b.key == key {
-			return r.settings(b, rest)
-		}
-	}
 	if key == "at" {
 		e, err := parseEvent(rest)
 		r.events = append(r.events, read{e, r.line})
 		return err
+	}
+	for _, b := range r.p.blocks() {
+		if b.key == key {
+			return r.settings(b, rest)
+		}
 	}
 	for _, f := range r.p.scalars() {
 		if f.key == key {

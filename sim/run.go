@@ -135,8 +135,8 @@ func Run(p *faults.Plan, program func(*Client) error, options ...Option) *Result
 	}
 	w.clients = make([]*Client, p.Clients)
 	syncs := false
+	w.planFaults()
 	for i := range p.Events {
-		w.plan(int64(p.Events[i].At), evFault, nil, i)
 		syncs = syncs || p.Events[i].Mode == faults.Second || p.Events[i].Mode == faults.Replica
 	}
 	if syncs {
