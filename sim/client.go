@@ -13,7 +13,7 @@ import (
 )
 
 // A Client is one process: it has clocks of its own, a Locker on all nodes, and
-// tasks. Its methods are for the tasks of its own program.
+// tasks. Its methods are for the tasks of its own program, during the run.
 type Client struct {
 	w      *world
 	number int

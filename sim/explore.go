@@ -17,7 +17,7 @@ type Campaign struct {
 	To      uint64             // the last
 	Jobs    int                // runs at the same time; 0 means 1
 	Bugs    int                // it stops at so many violations that are bugs; 0 means 1
-	Options []Option           // of each run
+	Options []Option           // of each run: see WithProgram
 
 	// Progress, if not nil, is called about four times a second, and at the end.
 	Progress func(*Report)

@@ -17,8 +17,22 @@
 // unless the plan itself leaves what a lock with a lease can stand: then the
 // violation says which assumption was broken.
 //
+// # Programs
+//
 // To try a program of your own under a plan, give it to [Run]: it gets a
-// [Client] with a Locker, and runs as each of the plan's clients.
+// [Client] with a Locker, and runs as each of the plan's clients. It has to return when
+// its [Client.Context] has ended, and to unlock what it has locked.
+//
+// What it does must follow from the plan, and let virtual time pass. So it has no go
+// statement, but [Client.Go]; no time.Sleep and no timer, but [Client.Sleep]; no
+// context.WithTimeout, but [Client.WithTimeout]; no channel and no sync.WaitGroup to
+// wait for, but [Client.NewSignal]; no random number that is not from [Client.Below].
+// Its tasks run one at a time, up to the next wait, so that they need no mutex, and
+// one that is held across a wait stops the run for good. What it calls must not wait
+// otherwise either: a network, a file that is a pipe.
+//
+// A client that is killed does not run its deferred calls before the run is over. What is
+// panicked with is a violation.
 package sim
 
 import (
@@ -97,8 +111,8 @@ func WithProgram(program func(*Client) error) Option {
 func WithTrace() Option { return func(w *world) { w.trace = &Trace{waiters: make(map[string]Waiter)} } }
 
 // Run carries out a plan. If program is not nil, each client runs it once, in
-// place of its work in the plan. It panics if the plan is not valid: see
-// [faults.Plan.Check].
+// place of its work in the plan. It panics with the error of [faults.Plan.Check] if
+// the plan is not valid.
 //
 // A program is held to the same invariants, but for two that need to know when it calls
 // its Locker: for how long a call may last, and how often a waiter may ask. What a lease
