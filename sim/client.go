@@ -81,6 +81,19 @@ func (c *Client) Locker() *quorum.Locker {
 	return c.locker
 }
 
+// Far returns another Locker of the client, as if of another deployment: for
+// [quorum.LockAll]. It is on the first [faults.Plan.FarNodes] of the nodes, and the one
+// name to lock with it is [faults.Far]. It is nil if the plan's clients are plain.
+func (c *Client) Far() *quorum.Locker {
+	c.idles()
+	if c.far == nil && c.locker != nil {
+		if err := c.openFar(); err != nil {
+			panic(unable{err})
+		}
+	}
+	return c.far
+}
+
 // Context returns a context that ends when the part of the run in which faults
 // happen is over.
 func (c *Client) Context() context.Context {
@@ -216,43 +229,55 @@ func (w *world) original(client int) int {
 }
 
 // open makes the client's Locker.
-func (c *Client) open() error {
-	p := &c.w.p.Lock
+func (c *Client) open() (err error) {
+	p := c.w.p
+	if p.Lock.Client == faults.Plain {
+		c.plain = newTextbook(c)
+		return nil
+	}
 	nodes := make([]node.Node, len(c.listed))
 	for i, l := range c.listed {
 		nodes[i] = l
 	}
-	if p.Client == faults.Plain {
-		c.plain = newTextbook(c)
-		return nil
+	if c.locker, err = quorum.New(nodes, c.options(p.Lock.Need)); err == nil && p.Work.Joint > 0 {
+		err = c.openFar()
 	}
+	return err
+}
+
+// openFar makes its Locker on fewer nodes.
+func (c *Client) openFar() (err error) {
+	var few []node.Node
+	for _, l := range c.listed[:min(len(c.listed), c.w.p.FarNodes())] {
+		few = append(few, borrowed{l, c})
+	}
+	c.far, err = quorum.New(few, c.options(0))
+	return err
+}
+
+func (c *Client) options(need int) quorum.Options {
+	p := &c.w.p.Lock
 	drift := float64(p.Drift) / 1e6
 	if p.Drift == 0 {
 		drift = 1e-9 // none: 0 would be the default
 	}
-	options := quorum.Options{
+	return quorum.Options{
 		Lease: p.Lease, MaxLease: p.MaxLease, Timeout: p.Timeout, Poll: p.Poll, Grace: p.Grace, MaxHold: p.MaxHold, Drift: drift,
-		NoRestartGuard: !p.Guard, AllowEven: true, Need: p.Need,
+		NoRestartGuard: !p.Guard, AllowEven: true, Need: need,
 		Clock: c, Random: c.engine.next, Observer: c,
 	}
-	var err error
-	c.locker, err = quorum.New(nodes, options)
-	if err != nil || c.w.p.Work.Joint == 0 {
-		return err
-	}
-	options.Need = 0
-	var few []node.Node
-	for _, n := range nodes[:min(len(nodes), c.w.p.FarNodes())] {
-		few = append(few, borrowed{n})
-	}
-	c.far, err = quorum.New(few, options)
-	return err
 }
 
 // A borrowed node is closed by the Locker that it belongs to.
-type borrowed struct{ node.Node }
+type borrowed struct {
+	node.Node
+	c *Client
+}
 
-func (borrowed) Close() error { return nil }
+func (b borrowed) Close() error {
+	b.c.farShut = true
+	return nil
+}
 
 // stop stops the process; resume lets it go on.
 func (c *Client) stop() {

@@ -315,3 +315,37 @@ func TestProgramsWithRealTime(t *testing.T) {
 		return nil
 	}), "panic", "sim: Below(0)")
 }
+
+// A program can lock on two deployments as one.
+func TestProgramLocksJointly(t *testing.T) {
+	seeds := uint64(200)
+	if testing.Short() {
+		seeds = 20
+	}
+	held := 0
+	for seed := range seeds {
+		r := sim.Run(faults.Generate(seed, faults.Profile{}), func(c *sim.Client) error {
+			parts := []quorum.Part{{Locker: c.Locker(), Name: "x1"}, {Locker: c.Far(), Name: faults.Far}}
+			for c.Context().Err() == nil {
+				c.Sleep(10 * time.Millisecond)
+				joint, err := quorum.LockAll(c.Context(), parts)
+				if err != nil {
+					continue
+				}
+				held++
+				for _, lease := range joint.Leases() {
+					c.Holds(lease)
+				}
+				c.Sleep(10 * time.Millisecond)
+				_ = joint.Unlock(context.Background())
+			}
+			return c.Far().Close()
+		})
+		if r.Verdict != sim.Sound && r.Verdict != sim.Outside {
+			t.Errorf("seed %d: %s: %v", seed, r.Verdict, r.Worst())
+		}
+	}
+	if held == 0 {
+		t.Error("nobody has held it")
+	}
+}

@@ -9,7 +9,7 @@
 // the same plan gives the same events in the same order, byte for byte, on every
 // machine.
 //
-//	plan := faults.Generate(7)
+//	plan := faults.Generate(7, faults.Profile{})
 //	result := sim.Run(plan, nil)
 //	fmt.Println(result.Verdict)
 //
@@ -223,7 +223,7 @@ func (w *world) finish() {
 			need--
 		}
 	}
-	if p.Work.Joint > 0 {
+	if slices.ContainsFunc(w.clients, func(c *Client) bool { return c.far != nil }) {
 		for _, s := range w.nodes[:p.FarNodes()/2+1] {
 			w.core |= faults.Of(s.number)
 		}

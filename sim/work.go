@@ -495,7 +495,6 @@ func (c *Client) shut() {
 	var err error
 	if c.far != nil {
 		err = c.far.Close()
-		c.farShut = true
 		bound *= 2
 	}
 	err = errors.Join(err, c.locker.Close())
@@ -573,7 +572,7 @@ func (k *worker) last(names []string) {
 			return
 		}
 	}
-	if w.p.Work.Joint > 0 && !served(request{name: names[0], length: w.p.Lock.Lease, wait: true, joint: true}) {
+	if w.p.Work.Joint > 0 && !c.farShut && !served(request{name: names[0], length: w.p.Lock.Lease, wait: true, joint: true}) {
 		return
 	}
 	w.unserved--
