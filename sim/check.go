@@ -737,7 +737,8 @@ func (c *Client) Observe(e quorum.Event) {
 		}
 	case quorum.Extended:
 		h := k.holder(e.Owner)
-		if c.lapsed.has(e.Owner) || h != nil && h.lease != nil && c.Now() >= h.until {
+		resumed := h != nil && h.handedOn // which a lease can be for as long as the nodes have it
+		if c.lapsed.has(e.Owner) && !resumed || h != nil && h.lease != nil && c.Now() >= h.until {
 			k.revived(c, e.Name)
 		}
 		if h == nil {
