@@ -65,6 +65,22 @@ func TestResumedLeaseIsReleasedEverywhere(t *testing.T) {
 	})
 }
 
+// So is it where a node could not be asked whether it has the lease.
+func TestResumedLeaseIsReleasedWhereItWasNotAsked(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+		handle := must[quorum.Handle](t)(lock(t, a, "x").Detach())
+		w.nodes[0].Down(true)
+		lease := must[*quorum.Lease](t)(b.Resume(background, handle))
+		unlock(t, lease)
+		w.nodes[0].Down(false)
+		time.Sleep(5 * time.Second)
+		if n := w.locked("x"); n > 0 {
+			t.Errorf("%d nodes still have the key", n)
+		}
+	})
+}
+
 // A healing command under way when the lease is handed over creates nothing
 // after the release by the new process.
 func TestDelayedHealingIsRefusedAfterHandOver(t *testing.T) {

@@ -121,8 +121,9 @@ func (le *Lease) Detach() (Handle, error) {
 	if le.unlocked.Load() {
 		return Handle{}, h.notHeld("detach")
 	}
-	brief := h.remaining() < h.lease/3 // it was handed on, and is not renewed yet
-	if !h.end(errDetached) {
+	left := h.remaining()
+	brief := left < h.lease/3 // it was handed on, and is not renewed yet
+	if left == 0 || !h.end(errDetached) {
 		return Handle{}, h.notHeld("detach")
 	}
 	l.vacate(h)

@@ -291,7 +291,7 @@ func (l *Locker) fail(op, name string, ballots []ballot, sentinel, cause error) 
 func (l *Locker) judge(i int, kind node.Kind, start clock.Instant, reply node.Reply) ballot {
 	b := ballot{fence: reply.Fence, state: reply.State}
 	if reply.Status == node.Unknown {
-		b.vote, b.err, b.may = Unknown, reply.Err, !reply.Unsent
+		b.vote, b.err, b.may = Unknown, reply.Err, !reply.Unsent || kind == node.Extend
 		if errors.Is(reply.Err, node.ErrWrongType) {
 			l.nodeAnswered(i, kind) // it is well; the key is not
 		} else {

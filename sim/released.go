@@ -107,9 +107,6 @@ func (k *checker) end(l *link, cmd *node.Command, h *holder) *givenUp {
 		if h != nil {
 			g.until, g.high, g.healed = h.until, h.high, h.healed
 			g.denied &^= h.kept // a copy of what it refused has come later
-			if h.handedOn {
-				g.until = 0 // its handle does not say which nodes have it
-			}
 		}
 		past.look = min(past.look, k.lookAgain(g))
 	default:
