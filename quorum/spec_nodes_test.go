@@ -73,6 +73,26 @@ func TestHeldIsSaidBesideNodesThatAreDown(t *testing.T) {
 	}
 }
 
+// A node that was given the key later than the others is asked again to release it, as
+// they are.
+func TestHealedNodeIsSwept(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		w.nodes[0].Down(true)
+		lease := lock(t, w.locker(quorum.Options{}), "x")
+		w.nodes[0].Down(false)
+		for w.locked("x") < 3 {
+			time.Sleep(time.Second)
+		}
+		w.nodes[0].Hang(true)
+		unlock(t, lease)
+		w.nodes[0].Hang(false)
+		time.Sleep(5 * time.Second)
+		if n := w.locked("x"); n > 0 {
+			t.Errorf("%d nodes still have the key", n)
+		}
+	})
+}
+
 // Healing never makes up the majority: three of five lost the key, so the lease
 // is lost, although each could be given it back.
 func TestHealingDoesNotMakeUpTheMajority(t *testing.T) {
