@@ -37,6 +37,28 @@ type deaf struct{ node.Node }
 func (deaf) Watch(string, node.Mode, func()) func() { return func() {} }
 func (deaf) Listen(string, func(node.Turn)) func()  { return func() {} }
 
+// The notice of its own release is no news to a waiter, also where it has not waited for
+// the answer of a node that is farther away, and has the name free.
+func TestOwnReleaseIsNoNews(t *testing.T) {
+	for _, option := range []quorum.Option{nil, quorum.WithWrite(), quorum.WithRead()} {
+		inWorld(t, 3, func(w *world) {
+			held := lock(t, w.locker(quorum.Options{}), "x", quorum.WithWrite())
+			w.nodes[2].Do(func(s *model.Server, _ model.Time) { s.Del("x") })
+			l := w.far(quorum.Options{}, func(k int) time.Duration { return time.Duration(k/2) * 30 * time.Millisecond })
+			ctx, cancel := context.WithTimeout(background, 5*time.Second)
+			defer cancel()
+			before := w.sent[0].Load()
+			if _, err := l.Lock(ctx, "x", option); !errors.Is(err, quorum.ErrHeld) {
+				t.Errorf("got %v", err)
+			}
+			if n := w.sent[0].Load() - before; n > 9 { // with a poll a second
+				t.Errorf("%d commands in five seconds", n)
+			}
+			unlock(t, held)
+		})
+	}
+}
+
 // Notices are hints: a waiter gets the lock without them too (S37).
 func TestWaiterWithoutNoticesPolls(t *testing.T) {
 	inWorld(t, 3, func(w *world) {

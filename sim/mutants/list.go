@@ -501,7 +501,7 @@ var mutants = []*Mutant{
 	{ID: "M173", Bug: "a lock is handed on with a token of a timeout ago", Expect: Tests, Tests: "./quorum -run TestTurnsAreHandedOnBesideTries",
 		Edits:  edit(leaseGo, "claim.next = next", "claim.next = max(h.high+1, next-node.Token(h.l.opts.Timeout.Microseconds()))"),
 		Reason: "it has the lock a round trip later, and so has everybody behind it"},
-	{ID: "M174", Bug: "a notice of its own release sends a waiter to ask again, where no answer was waited for", Expect: Tests, Tests: "./sim -run TestBugsStayFixed",
+	{ID: "M174", Bug: "a notice of its own release sends a waiter to ask again, where no answer was waited for", Expect: Tests, Tests: "./quorum -run TestOwnReleaseIsNoNews",
 		Edits:  edit(restGo, "\t\t\town.add(i)\n", ""),
 		Reason: "one seed in a million has a node that always answers last and grants, beside one that always refuses"},
 	{ID: "M175", Bug: "who waits for several names reserves one for want of another that sorts before",
