@@ -703,7 +703,7 @@ func (c counting) Submit(cmd node.Command, reply func(node.Reply)) {
 // However many wait, no more ask the nodes at the same time than these have room for.
 func TestWaitersDoNotFloodTheNodes(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
-		w.delay(10*time.Millisecond, 0)
+		w.delay(30*time.Millisecond, 0)
 		var open, most atomic.Int64
 		l := w.behind(quorum.Options{}, func(i int, n node.Node) node.Node {
 			if i > 0 {
@@ -711,7 +711,7 @@ func TestWaitersDoNotFloodTheNodes(t *testing.T) {
 			}
 			return counting{n, &open, &most}
 		})
-		const waiters = 20000
+		const waiters = 6000
 		var tasks sync.WaitGroup
 		for i := range waiters {
 			tasks.Go(func() {
@@ -722,13 +722,13 @@ func TestWaitersDoNotFloodTheNodes(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		for i := range 6 * 300 { // these come in on top, and are soon gone
+		for i := range 15 * 100 { // these come in on top, and are soon gone
 			tasks.Go(func() {
 				if lease, err := l.TryLock(background, fmt.Sprint("y", i)); err == nil {
 					_ = lease.Unlock(background)
 				}
 			})
-			if i%300 == 299 {
+			if i%100 == 99 {
 				time.Sleep(12 * time.Millisecond)
 			}
 		}
@@ -739,7 +739,7 @@ func TestWaitersDoNotFloodTheNodes(t *testing.T) {
 			t.Errorf("one that comes late: %v, after %v", err, time.Since(begun))
 		}
 		tasks.Wait()
-		if n := most.Load(); n < 500 || n > 1024+2*300 {
+		if n := most.Load(); n < 500 || n > 1024+7*100 {
 			t.Errorf("%d asked at the same time", n)
 		}
 	})
