@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"time"
 
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
@@ -35,7 +36,7 @@ func breakVerb(ctx context.Context, c *command) int {
 	if !*yes {
 		return c.fail("break", usageError("breaking %s can let two holders work at once; add --yes to do it", quoted(name)))
 	}
-	l, done, err := nodes.locker(quorum.Options{})
+	l, done, err := nodes.locker(quorum.Options{Timeout: 2 * time.Second})
 	if err != nil {
 		return c.fail("break", err)
 	}
