@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -120,6 +121,38 @@ func TestDowngradeDuringRenewal(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A reader extends its lease by hand though no node has heard that it no longer writes:
+// they are told again first.
+func TestExtensionAfterALostDowngrade(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.behind(quorum.Options{}, func(_ int, n node.Node) node.Node { return &lossy{Node: n, kind: node.Downgrade} })
+		outer := lock(t, l, "x", write)
+		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read))
+		if err := outer.Unlock(background); !errors.Is(err, quorum.ErrNoQuorum) {
+			t.Errorf("Unlock: %v", err)
+		}
+		if err := inner.Extend(background, 20*time.Second); err != nil {
+			t.Errorf("Extend: %v", err)
+		}
+		unlock(t, inner)
+	})
+}
+
+// A lossy node never gets the first command of a kind.
+type lossy struct {
+	node.Node
+	kind node.Kind
+	lost atomic.Bool
+}
+
+func (n *lossy) Submit(cmd node.Command, reply func(node.Reply)) {
+	if cmd.Kind == n.kind && !n.lost.Swap(true) {
+		reply(node.Reply{Err: node.ErrTimeout})
+		return
+	}
+	n.Node.Submit(cmd, reply)
 }
 
 // A lease that was broken unnoticed is not downgraded.

@@ -538,6 +538,7 @@ func (h *hold) extend(ctx context.Context, d time.Duration) error {
 	defer r.done()
 	r.lease = h
 	h.sent(r.start, d)
+	shy := h.insist()
 	r.ask(allNodes(len(l.nodes)))
 	verdict := r.await(ctx)
 	switch {
@@ -545,7 +546,7 @@ func (h *hold) extend(ctx context.Context, d time.Duration) error {
 		return h.confirm(r.start, d)
 	case ctx.Err() != nil:
 		return r.fail("extend", ErrNoQuorum, context.Cause(ctx))
-	case r.missing(majority(len(l.nodes))) && h.now().mode == r.claim.mode:
+	case shy == 0 && r.missing(majority(len(l.nodes))) && h.now().mode == r.claim.mode:
 		err := r.fail("extend", ErrLost, errBroken)
 		h.lose(err)
 		return err

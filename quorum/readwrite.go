@@ -261,15 +261,15 @@ func (h *hold) downgraded(ctx context.Context, f farewell) error {
 }
 
 // insist tells those nodes of a downgrade again that have not confirmed it, before
-// they are asked to renew the reader's lease. Until then they let no other reader
-// in, which is safe.
-func (h *hold) insist() {
+// they are asked to extend the reader's lease, and returns them: what they say may come
+// from before they knew. Until then they let no other reader in, which is safe.
+func (h *hold) insist() (shy nodeSet) {
 	l := h.l
 	h.mu.Lock()
-	shy := h.shy
+	shy = h.shy
 	h.mu.Unlock()
 	if shy == 0 {
-		return
+		return 0
 	}
 	command := h.downgradeCommand()
 	for i, n := range l.nodes {
@@ -283,6 +283,7 @@ func (h *hold) insist() {
 			})
 		}
 	}
+	return shy
 }
 
 func (h *hold) downgradeCommand() node.Command {

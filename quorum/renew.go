@@ -52,6 +52,7 @@ type renewal struct {
 	holds  []*hold
 	claims int // how many names the holds have together
 	start  clock.Instant
+	shy    []nodeSet // by hold: nodes that may not have known of a downgrade; nil if there is none
 
 	mu      sync.Mutex
 	replies int
@@ -81,8 +82,13 @@ func (r *renewal) send() {
 	}
 	command := node.Command{Kind: node.Extend, Mode: r.mode, Claims: claims, TTL: r.lease + l.opts.Grace,
 		Deadline: r.start.Add(l.timeout(r.lease))}
-	for _, h := range r.holds {
-		h.insist()
+	for k, h := range r.holds {
+		if shy := h.insist(); shy != 0 {
+			if r.shy == nil {
+				r.shy = make([]nodeSet, len(r.holds))
+			}
+			r.shy[k] = shy
+		}
 	}
 	for i, nd := range l.nodes {
 		nd.Submit(command, func(reply node.Reply) { r.receive(i, reply) })
@@ -110,7 +116,7 @@ func (r *renewal) receive(i int, reply node.Reply) {
 				h.keptBy(i)
 			} else {
 				r.ballots[k][i] = ballot{vote: Refused}
-				if h.lackedBy(i) {
+				if r.shy != nil && r.shy[k].has(i) || h.lackedBy(i) {
 					r.ballots[k][i].vote = Unknown
 				}
 			}
