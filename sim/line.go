@@ -31,6 +31,10 @@ func (l *link) clear() bool {
 		max(l.arrive, l.answer) <= l.w.now+int64(l.w.p.Network.Delay.Max) && !s.down && s.idle()
 }
 
+// disturbed is until when something has kept commands from the node, or the node from
+// executing them. A long script may last beyond the calm.
+func (s *server) disturbed() int64 { return max(s.w.troubled, s.busy) }
+
 // quick is how long a command takes at most that gets to its node unhindered. The
 // node may not know its script.
 func (w *world) quick() time.Duration { return 3*w.p.Network.Delay.Max + time.Millisecond }
@@ -57,7 +61,7 @@ func (k *checker) noHoldAndWait(s *server, name string, before *node.State) {
 			continue
 		}
 		if g := k.released(c, owner); g != nil {
-			if g.began == 0 || w.troubled >= g.began || !g.clear.Has(s.number) || l.warmed > g.at {
+			if g.began == 0 || s.disturbed() >= g.began || !g.clear.Has(s.number) || l.warmed > g.at {
 				return // it may have been sent on a connection that was given up
 			}
 			if kept := time.Duration(w.now - g.at); kept > w.quick() {
@@ -67,7 +71,7 @@ func (k *checker) noHoldAndWait(s *server, name string, before *node.State) {
 			return
 		}
 		if o := c.callOf(owner); o != nil {
-			if took := c.Now().Sub(o.start); o.ticket > 0 && !o.won && !no(o.heard[s.number]) && w.troubled < o.at && took > w.longestAttempt(o.ttl) {
+			if took := c.Now().Sub(o.start); o.ticket > 0 && !o.won && !no(o.heard[s.number]) && s.disturbed() < o.at && took > w.longestAttempt(o.ttl) {
 				w.fail("I13", fmt.Sprintf("%s waits in line for %q, and holds %s for %v", c.name, name, s.name, took))
 			}
 			return

@@ -346,7 +346,7 @@ func (w *world) patience(n int) time.Duration {
 
 // heal ends everything that is wrong with a node.
 func (s *server) heal() {
-	s.stopped, s.slow, s.strobe, s.busy = 0, faults.Range{}, 0, 0
+	s.stopped, s.slow, s.strobe, s.busy, s.serveAt = 0, faults.Range{}, 0, 0, 0
 	if s.down {
 		s.restart(s.comesBack)
 	}
