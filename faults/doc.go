@@ -43,8 +43,9 @@
 //	              drop=, each a share such as 30%; and of what kind their locks
 //	              are: read= and write= of all, fair= of the others, down= of
 //	              those to write, that go on to read; several=, of all the names
-//	              at once, joint=, of one name here and the name far, which is on
-//	              all nodes but the last two, as one
+//	              at once, joint=, of some names here and the name far, which is on
+//	              all nodes but the last two, as one; and chain= of those held,
+//	              under which a later name is waited for
 //	network delay=RANGE   one way, on every link
 //	assume drift=1%       how much a client's and a node's clock may differ in rate
 //	at TIME VERB TARGET [ARGUMENTS] [for TIME]

@@ -118,7 +118,7 @@ const kinds = `redquorum plan 1
 nodes 5
 clients 2
 lock need=5
-work names=2 read=30% write=20% down=10% fair=60% several=5% joint=2.5%
+work names=2 read=30% write=20% down=10% fair=60% several=5% joint=2.5% chain=40%
 at 1ms lock c1 x,y
 at 2ms lock c1 x lease=500ms write
 at 3ms try c2 x read
@@ -134,7 +134,7 @@ func TestEveryKind(t *testing.T) {
 	roundTrip(t, p)
 	w, e := &p.Work, p.Events
 	if p.Lock.Need != 5 || w.Read != faults.Percent(30) || w.Write != faults.Percent(20) || w.Down != faults.Percent(10) ||
-		w.Fair != faults.Percent(60) || w.Several != faults.Percent(5) || w.Joint != 25_000 {
+		w.Fair != faults.Percent(60) || w.Several != faults.Percent(5) || w.Joint != 25_000 || w.Chain != faults.Percent(40) {
 		t.Errorf("read as:\n%s", p)
 	}
 	if e[0].Name != "x,y" || e[1].As != faults.ToWrite || e[1].Lease != 500*time.Millisecond || e[2].As != faults.ToRead ||
@@ -144,7 +144,7 @@ func TestEveryKind(t *testing.T) {
 	if names := p.Names(); !slices.Equal(names, []string{"x", "y", "z"}) {
 		t.Errorf("its names are %q", names)
 	}
-	_, events, _ := strings.Cut(kinds, "joint=2.5%\n")
+	_, events, _ := strings.Cut(kinds, "chain=40%\n")
 	for line, want := range map[string]string{
 		"lock need=2": "more than half of 5", "lock need=6": "at most all", "work read=60% write=50%": "at most 100% together",
 		"at 1ms lock c1 x,y read": "several names are not for read", "at 1ms lock c1 x,": "empty", "at 1ms lock c1 x shared": "want read, write or fair",

@@ -143,6 +143,10 @@ func (g *generator) kinds(p *Plan) {
 	if g.half() {
 		p.Lock.Need = p.Nodes - g.below(p.Nodes-p.Nodes/2)
 	}
+	if g.half() {
+		w.Chain = pick(g, Percent(20), Percent(50))
+		w.Names = max(w.Names, pick(g, 2, 3))
+	}
 }
 
 // lateReader keeps one acquire of each client from a node, but not what is sent to

@@ -133,7 +133,8 @@ type Work struct {
 	Down    Ratio // of holds to write, that go on to read
 	Fair    Ratio // of the other acquisitions of one name, that wait in line
 	Several Ratio // of acquisitions, that lock all of the names at once
-	Joint   Ratio // of acquisitions, that lock one name here and Far elsewhere, as one
+	Joint   Ratio // of acquisitions, that lock some names here and Far elsewhere, as one
+	Chain   Ratio // of holds, under which a later name is waited for: all lock in one order
 }
 
 // MaxTasks is how many tasks a client may have.
@@ -149,7 +150,7 @@ func (w *Work) habits() []*Ratio {
 
 // Kinds returns the shares that say of what kind the locks are.
 func (w *Work) Kinds() []*Ratio {
-	return []*Ratio{&w.Read, &w.Write, &w.Down, &w.Fair, &w.Several, &w.Joint}
+	return []*Ratio{&w.Read, &w.Write, &w.Down, &w.Fair, &w.Several, &w.Joint, &w.Chain}
 }
 
 // kinds reports whether there are other locks than of one name and for one owner.

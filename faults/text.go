@@ -192,6 +192,7 @@ func (p *Plan) blocks() []block {
 			unless(w.Read == 0, share("read", &w.Read)), unless(w.Write == 0, share("write", &w.Write)),
 			unless(w.Down == 0, share("down", &w.Down)), unless(w.Fair == 0, share("fair", &w.Fair)),
 			unless(w.Several == 0, share("several", &w.Several)), unless(w.Joint == 0, share("joint", &w.Joint)),
+			unless(w.Chain == 0, share("chain", &w.Chain)),
 		}},
 		{"network", []field{ranged("delay", &p.Network.Delay)}},
 		{"assume", []field{ratio("drift", &p.Assume.Drift)}},
@@ -711,7 +712,7 @@ func (p *Plan) unreadable() *wrong {
 func (p *Plan) plain() bool {
 	l, w := &p.Lock, &p.Work
 	for _, share := range [...]Ratio{w.Try, w.Fixed, w.Long, w.Extend, w.Cancel, w.Nest, w.Close, w.Drop,
-		w.Read, w.Write, w.Down, w.Fair, w.Several, w.Joint} {
+		w.Read, w.Write, w.Down, w.Fair, w.Several, w.Joint, w.Chain} {
 		if share < 0 || share > Percent(100) {
 			return false
 		}

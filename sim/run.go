@@ -266,6 +266,9 @@ func (w *world) finish() {
 	if p.Work.Joint > 0 {
 		acquisitions += len(live) * p.Work.Tasks
 	}
+	if p.Work.Chain > 0 {
+		acquisitions += len(live) * (p.Work.Names - 1) * p.Work.Tasks // may still be waited for
+	}
 	before := w.check.grants
 	w.unserved = len(live) * p.Work.Tasks
 	for _, c := range live {

@@ -127,7 +127,7 @@ func (c *process) round() {
 	p := c.r.p
 	work, lease := &p.Work, p.Lock.Lease
 	q := wanted{name: work.Name(c.random.IntN(work.Names)), length: lease, fixed: c.happens(work.Fixed), wait: !c.happens(work.Try)}
-	c.choose(&q)
+	c.choose(&q, p.Names())
 	ctx := c.ctx
 	if c.happens(work.Cancel) {
 		after := c.within(faults.Range{Max: 4 * p.Network.Delay.Max})
@@ -154,6 +154,9 @@ func (c *process) round() {
 	if c.happens(work.Nest) {
 		l.nest(hold)
 	}
+	if c.happens(work.Chain) {
+		l.chain()
+	}
 	if q.mode == node.Write && c.happens(work.Down) {
 		if l.rest(c.r.clock.Now().Add(c.within(faults.Range{Max: hold}))); l.valid() {
 			l.access(true)
@@ -179,7 +182,7 @@ func (c *process) last(ctx context.Context) {
 	for _, name := range p.Names() {
 		q := wanted{name: name, length: p.Lock.Lease, wait: true}
 		if !p.Scripted(c.number) {
-			c.choose(&q)
+			c.choose(&q, p.Names())
 		}
 		if q.joint = false; !c.served(ctx, q) {
 			return

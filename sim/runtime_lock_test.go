@@ -18,10 +18,10 @@ import (
 // A wanted lock is what is asked of a Locker.
 type wanted struct {
 	name   string
-	more   []string // names, of the same lock
+	more   []string // names, of the same lock unless it is joint
 	mode   node.Mode
 	fair   bool
-	joint  bool // together with the lock that is elsewhere
+	joint  bool // each of them a lock of its own, together with the one that is elsewhere
 	length time.Duration
 	fixed  bool
 	wait   bool
@@ -35,7 +35,7 @@ func (q *wanted) options(fixed bool) []quorum.Option {
 	}
 	options := []quorum.Option{length(q.length)}
 	switch {
-	case q.more != nil:
+	case q.more != nil && !q.joint:
 		options = append(options, quorum.WithNames(q.more...))
 	case q.mode == node.Read:
 		options = append(options, quorum.WithRead())
@@ -47,16 +47,19 @@ func (q *wanted) options(fixed bool) []quorum.Option {
 	return options
 }
 
-// choose draws of what kind a lock is.
-func (c *process) choose(q *wanted) {
+// choose draws of what kind a lock is, of these names.
+func (c *process) choose(q *wanted, names []string) {
 	work := &c.r.p.Work
 	switch {
 	case c.happens(work.Joint):
 		q.joint = true
+		if i := c.random.IntN(2 * len(names)); i < len(names) && names[i] != q.name {
+			q.more = names[i : i+1]
+		}
 		return
-	case work.Names > 1 && c.happens(work.Several):
-		for i := range work.Names {
-			if name := work.Name(i); name != q.name {
+	case len(names) > 1 && c.happens(work.Several):
+		for _, name := range names {
+			if name != q.name {
 				q.more = append(q.more, name)
 			}
 		}
@@ -104,10 +107,13 @@ func (c *process) acquire(ctx context.Context, q wanted) (*lock, error) {
 	return &lock{held: le, c: c, wants: q, leases: []*quorum.Lease{le}, nested: !fresh}, nil
 }
 
-// acquireJointly acquires two locks of two Lockers as one.
+// acquireJointly acquires locks of two Lockers as one.
 func (c *process) acquireJointly(ctx context.Context, q wanted) (*lock, error) {
 	r := c.r
 	parts, acquire := []quorum.Part{{Locker: c.locker, Name: q.name}, {Locker: c.far, Name: faults.Far}}, quorum.LockAll
+	for _, name := range q.more {
+		parts = append(parts, quorum.Part{Locker: c.locker, Name: name})
+	}
 	if c.random.IntN(2) == 0 { // their order must not matter
 		slices.Reverse(parts)
 	}
@@ -169,6 +175,36 @@ func (l *lock) nest(hold time.Duration) {
 		inner.unlock()
 		l.goesOn()
 	}
+}
+
+// chain waits, while it holds l, for a lock of later names than any of l's, and perhaps
+// under that for another. Everybody locks in this order, so that nobody waits for ever.
+func (l *lock) chain() {
+	c := l.c
+	later := c.r.p.Names()
+	for _, le := range l.leases {
+		for _, name := range le.Names() {
+			later = later[slices.Index(later, name)+1:]
+		}
+	}
+	if len(later) == 0 {
+		return
+	}
+	q := wanted{name: later[c.random.IntN(len(later))], length: c.r.p.Lock.Lease, wait: true}
+	if c.choose(&q, later); q.joint {
+		q.joint, q.more = false, nil // Far is before all others
+	}
+	inner, err := c.acquire(l.Context(), q)
+	if err != nil {
+		return
+	}
+	if inner.access(false); q.mode != node.Read && inner.valid() {
+		inner.access(true)
+	}
+	if c.happens(c.r.p.Work.Chain) {
+		inner.chain()
+	}
+	inner.unlock()
 }
 
 // goesOn checks that l was not ended by the end of another lease of its owner.

@@ -192,6 +192,9 @@ func (r *runtimeWorld) finish() {
 		s.heal()
 	}
 	r.calms(core)
+	if r.p.Work.Chain > 0 {
+		acquisitions += r.p.Clients * (r.p.Work.Names - 1) // may still be waited for
+	}
 	longest, patience := r.patience(acquisitions)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

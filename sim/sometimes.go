@@ -27,6 +27,7 @@ const (
 	NoQuorum
 	AcquiredLater
 	Nested
+	Chained
 	Renewed
 	RenewalFailed
 	LostEarly
@@ -107,6 +108,7 @@ var Marks = [marks]string{
 	NoQuorum:          "an attempt found no quorum",
 	AcquiredLater:     "a lock was acquired after failed attempts",
 	Nested:            "an owner acquired its own lock again",
+	Chained:           "a lock was waited for while another was held",
 	Renewed:           "a lease was extended",
 	RenewalFailed:     "a renewal failed",
 	LostEarly:         "a lease was lost because the nodes no longer had it",

@@ -91,10 +91,10 @@ type held interface {
 // A request is what is asked of a Locker.
 type request struct {
 	name   string
-	more   []string // names, of the same lock
+	more   []string // names, of the same lock unless it is joint
 	mode   node.Mode
 	fair   bool
-	joint  bool // together with the lock that is elsewhere
+	joint  bool // each of them a lock of its own, together with the one that is elsewhere
 	length time.Duration
 	fixed  bool
 	wait   bool
@@ -110,7 +110,7 @@ func (q *request) options(fixed bool) []quorum.Option {
 	}
 	options := append(make([]quorum.Option, 0, 2), length(q.length))
 	switch {
-	case q.more != nil:
+	case q.more != nil && !q.joint:
 		options = append(options, quorum.WithNames(q.more...))
 	case q.mode == node.Read:
 		options = append(options, quorum.WithRead())
@@ -224,11 +224,14 @@ func (l *textbookLease) believes(p *part) {
 	}
 }
 
-// acquireJointly acquires two locks of two Lockers as one.
+// acquireJointly acquires locks of two Lockers as one.
 func (c *Client) acquireJointly(ctx context.Context, q *request, o *call) (*lock, error) {
 	w := c.w
 	start, stops, before := w.now, c.stops, w.check.grants
 	all, acquire := []quorum.Part{{Locker: c.locker, Name: q.name}, {Locker: c.far, Name: faults.Far}}, quorum.LockAll
+	for _, name := range q.more {
+		all = append(all, quorum.Part{Locker: c.locker, Name: name})
+	}
 	if w.now&1 == 0 { // their order must not matter
 		slices.Reverse(all)
 	}
@@ -236,7 +239,7 @@ func (c *Client) acquireJointly(ctx context.Context, q *request, o *call) (*lock
 		acquire = quorum.TryLockAll
 	}
 	j, err := acquire(ctx, all, q.options(o.fixed)...)
-	attempts := 3*min(w.p.Lock.Timeout, q.length/3) + w.p.Lock.Timeout
+	attempts := time.Duration(len(all)+1)*min(w.p.Lock.Timeout, q.length/3) + w.p.Lock.Timeout
 	if !q.wait && c.stops == stops {
 		c.bounded("TryLockAll", start, attempts)
 	}
@@ -348,7 +351,7 @@ func (l *lock) extend(d time.Duration) {
 	if c.stops == stops {
 		n := time.Duration(1)
 		if l.wants.joint {
-			n = 2
+			n = time.Duration(len(l.parts))
 		}
 		c.bounded("Extend", start, n*min(w.p.Lock.Timeout, d/3))
 	}
@@ -370,7 +373,7 @@ func (k *worker) round() {
 		q.length += time.Duration(r.below(int(w.p.Lock.MaxLease-q.length) + 1))
 	}
 	length := q.length
-	k.choose(&q)
+	k.choose(&q, w.locks[:work.Names])
 	ctx, ended := c.ctx, new(int64)
 	q.ended = ended
 	if r.happens(work.Cancel) {
@@ -425,6 +428,9 @@ func (k *worker) round() {
 			l.outlives(err, stops)
 		}
 	}
+	if ok && r.happens(work.Chain) {
+		k.chain(l)
+	}
 	if q.mode == node.Write && r.happens(work.Down) {
 		l.rest(begun.Add(time.Duration(r.below(int(hold) + 1))))
 		if ok && l.valid() {
@@ -456,6 +462,37 @@ func (k *worker) round() {
 	default:
 		_ = l.unlock()
 	}
+}
+
+// chain waits, while it holds l, for a lock of later names than any of l's, and perhaps
+// under that for another. Everybody locks in this order, so that nobody waits for ever:
+// no wait ends with the faults.
+func (k *worker) chain(l *lock) {
+	w, r := k.c.w, &k.random
+	later := w.locks[:w.p.Work.Names]
+	for _, p := range l.parts {
+		later = later[slices.Index(later, p.name)+1:]
+	}
+	if len(later) == 0 {
+		return
+	}
+	q := request{name: later[r.below(len(later))], wait: true, length: w.p.Lock.Lease}
+	k.choose(&q, later)
+	if q.joint {
+		q.joint, q.more = false, nil // Far is before all others
+	}
+	inner, err := k.c.acquire(l.context(), q)
+	if err != nil {
+		return
+	}
+	w.sometimes(Chained)
+	if value, ok := inner.read(); ok && q.mode != node.Read && inner.valid() {
+		inner.write(value+1, 0)
+	}
+	if r.happens(w.p.Work.Chain) {
+		k.chain(inner)
+	}
+	_ = inner.unlock()
 }
 
 // around draws a time close to d.
@@ -566,7 +603,7 @@ func (k *worker) last(names []string) {
 	for _, name := range names {
 		q := request{name: name, length: w.p.Lock.Lease, wait: true}
 		if !c.script.scripted {
-			k.choose(&q)
+			k.choose(&q, names)
 		}
 		if q.joint = false; !served(q) {
 			return
@@ -592,16 +629,19 @@ func (w *world) onlyShared() bool {
 		w.disagree < quorum.DefaultFenceRetention
 }
 
-// choose draws of what kind a lock is.
-func (k *worker) choose(q *request) {
+// choose draws of what kind a lock is, of these names.
+func (k *worker) choose(q *request, names []string) {
 	r, work := &k.random, &k.c.w.p.Work
 	switch {
 	case r.happens(work.Joint):
 		q.joint = true
+		if i := r.below(2 * len(names)); i < len(names) && names[i] != q.name {
+			q.more = names[i : i+1]
+		}
 		return
-	case work.Names > 1 && r.happens(work.Several):
-		for i := range work.Names {
-			if name := k.c.w.locks[i]; name != q.name {
+	case len(names) > 1 && r.happens(work.Several):
+		for _, name := range names {
+			if name != q.name {
 				q.more = append(q.more, name)
 			}
 		}

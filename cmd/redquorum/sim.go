@@ -167,7 +167,7 @@ func (f *planFlags) register(fs *flag.FlagSet) {
 		return nil
 	})
 	fs.IntVar(&f.lock.Need, "need", 0, "the number `N` of nodes that must grant (default: drawn from the seed)")
-	fs.Func("kinds", "of what kinds the locks are: plain, or a `list` of "+strings.Join(lockKinds[1:], ",")+".\njoint ones are of a name on all nodes and of the name far, on all but the last two\n(default: drawn from the seed)", func(s string) error {
+	fs.Func("kinds", "of what kinds the locks are: plain, or a `list` of "+strings.Join(lockKinds[1:], ",")+".\njoint ones are of names on all nodes and of the name far, on all but the last two;\nin a chain one is waited for while another is held\n(default: drawn from the seed)", func(s string) error {
 		f.kinds = strings.Split(s, ",")
 		for _, kind := range f.kinds {
 			if !slices.Contains(lockKinds, kind) {
@@ -197,7 +197,7 @@ func (f *planFlags) register(fs *flag.FlagSet) {
 }
 
 // lockKinds are what --kinds knows. Plain ones have one name and one owner.
-var lockKinds = []string{"plain", "readwrite", "fair", "several", "joint"}
+var lockKinds = []string{"plain", "readwrite", "fair", "several", "joint", "chain"}
 
 // check looks at the flags after they were parsed.
 func (f *planFlags) check() error {
@@ -249,6 +249,8 @@ func (f *planFlags) adjust(p *faults.Plan) {
 			w.Several, w.Names = faults.Percent(50), max(w.Names, 3)
 		case "joint":
 			w.Joint = faults.Percent(30)
+		case "chain":
+			w.Chain, w.Names = faults.Percent(50), max(w.Names, 3)
 		}
 	}
 	if f.set["need"] {

@@ -27,7 +27,7 @@ func TestSimUsageErrors(t *testing.T) {
 		{"sim run --clients 0", "--clients is 0"},
 		{"sim run --client rust", "want redquorum or plain"},
 		{"sim run --guard maybe", "want on or off"},
-		{"sim run --kinds rusty", "want plain, or some of readwrite,fair,several,joint"},
+		{"sim run --kinds rusty", "want plain, or some of readwrite,fair,several,joint,chain"},
 		{"sim run --kinds plain,fair", "plain is without all of the others"},
 		{"sim run --need 2 --nodes 5", "--need is 2; it must be more than half of 5 nodes"},
 		{"sim run --kinds fair --client plain", "are not for --client plain"},
