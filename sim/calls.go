@@ -161,12 +161,15 @@ func (k *checker) heard(l *link, cmd *node.Command, status node.Status) {
 	c, n, owner := l.c, faults.Of(l.n.number), cmd.Claims[0].Owner
 	switch {
 	case cmd.Kind == node.Acquire:
-		if o := c.callOf(owner); o != nil && k.holder(owner) == nil {
+		h := k.holder(owner)
+		if o := c.callOf(owner); o != nil && h == nil {
 			o.heard[l.n.number] = status
 			o.told |= n
 		}
 		if no(status) {
-			if g := k.released(c, owner); g != nil {
+			if h != nil {
+				h.denied |= n
+			} else if g := k.released(c, owner); g != nil {
 				g.denied |= n
 			}
 		}
@@ -176,6 +179,16 @@ func (k *checker) heard(l *link, cmd *node.Command, status node.Status) {
 			g.removed = g.removed || status == node.Released
 		}
 	}
+}
+
+// denied are the nodes that have refused the attempt.
+func (a *attempt) denied() (set faults.Set) {
+	for i, status := range a.heard {
+		if no(status) {
+			set |= faults.Of(i)
+		}
+	}
+	return set
 }
 
 // failed looks at the error of an attempt.

@@ -71,6 +71,7 @@ type holder struct {
 	asked   []extension   // the latest that were sent
 	given   int64         // when a node was given the key again
 	healed  faults.Set    // nodes that were
+	denied  faults.Set    // nodes that refused it: they need not be asked to release it again
 	kept    faults.Set    // nodes that have said that they have it, when it was extended
 
 	// Of a lease of the caller's program:
@@ -370,7 +371,7 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 		if h.mode = o.mode; len(o.names) > 1 {
 			h.names = slices.Clone(o.names)
 		}
-		o.won = true
+		o.won, h.denied = true, a.denied()
 		h.first, h.since, h.won, h.fixed = a.start, c.Now(), c.Now(), o.fixed
 		h.length, h.until = a.ttl-k.w.p.Lock.Grace, k.promise(a.start, a.ttl)
 		if owner == node.Heir(a.owner) {

@@ -94,19 +94,17 @@ func (k *checker) end(l *link, cmd *node.Command, h *holder) *givenUp {
 			if h == nil && o.ticket > 0 && !o.won {
 				g.waiter, g.began = o.waiter, o.at
 			}
-			g.until = o.start.Add(o.ttl)
-			for i, status := range o.heard {
-				if no(status) {
-					g.denied |= faults.Of(i)
-					if h == nil {
-						g.sent[i] = 2 // it has carried the command out, and need not be asked
-					}
-				}
-			}
+			g.until, g.denied = o.start.Add(o.ttl), o.denied()
 		}
 		if h != nil {
 			g.until, g.high, g.healed = h.until, h.high, h.healed
-			g.denied &^= h.kept // a copy of what it refused has come later
+			g.denied = h.denied &^ h.kept // a copy of what it refused has come later
+		} else {
+			for i := range g.sent {
+				if g.denied.Has(i) {
+					g.sent[i] = 2 // it has carried the command out, and need not be asked
+				}
+			}
 		}
 		past.look = min(past.look, k.lookAgain(g))
 	default:
