@@ -19,7 +19,6 @@ type line struct {
 	holder  *hold   // who has it alone
 	readers []*hold // or those who share it
 	queue   []*waiter
-	several int // of those in the queue, how many ask for several names
 }
 
 // A waiter is one call of Lock or TryLock. Waiters are recycled; a late notice
@@ -57,8 +56,7 @@ type waiter struct {
 	splits    int           // attempts in a row that got some of the nodes, but not enough
 	alarms    int           // rests that ended by notices of too few nodes
 	took      time.Duration // by the last attempt
-	behind    bool          // it waits for several names, as one before it here does
-	bold      bool          // it has done so for long, and no longer lets that be in its way
+	bold      bool          // of several names: it has waited for long, and passes others like it
 	waited    bool          // there was more than one attempt
 	admitted  bool          // it was told that it may ask the nodes, as far as this process goes; under l.mu
 	let       bool          // it may make its attempt; under l.mu
@@ -150,7 +148,7 @@ func (w *waiter) recycle() {
 	w.settings, w.token = nil, 0
 	w.ticket, w.last = ticket{}, claim{}
 	w.spent, w.gated, w.late, w.stale, w.fruitless, w.splits, w.alarms, w.hurry, w.took = false, false, false, 0, 0, 0, 0, 0, 0
-	w.hears, w.queues, w.barges, w.waited, w.behind, w.bold, w.crowded, w.admitted = false, false, false, false, false, false, false, false
+	w.hears, w.queues, w.barges, w.waited, w.bold, w.crowded, w.admitted = false, false, false, false, false, false, false
 	w.noticed.Store(0)
 	w.told.Store(0)
 	w.vacated.Store(false)
@@ -179,7 +177,7 @@ func (w *waiter) acquire(ctx context.Context) (*Lease, error) {
 		case !turn:
 			followed = w.settings.linesUp()
 			until := w.deadline
-			if w.behind {
+			if w.settings.names != nil && !w.bold {
 				until = min(until, l.clock.Now().Add(2*l.opts.Poll))
 			}
 			wake := w.signal.Wait(ctx, until)
@@ -325,11 +323,7 @@ func (l *Locker) queue(w *waiter) {
 	defer l.mu.Unlock()
 	for name := range w.settings.each() {
 		ln := l.line(name)
-		w.behind = w.behind || w.settings.names != nil && ln.several > 0
 		ln.queue = append(ln.queue, w)
-		if w.settings.names != nil {
-			ln.several++
-		}
 	}
 	if w.settings.linesUp() {
 		for name := range w.settings.each() {
@@ -348,9 +342,6 @@ func (l *Locker) unqueue(w *waiter) {
 		ln := l.lines[name]
 		i := slices.Index(ln.queue, w)
 		ln.queue = slices.Delete(ln.queue, i, i+1)
-		if w.settings.names != nil {
-			ln.several--
-		}
 		l.advance(name, ln)
 	}
 }
@@ -382,7 +373,7 @@ func (l *Locker) advance(name string, ln *line) {
 			w.admitted = true
 			w.signal.Set()
 		}
-		before.add(ln, w)
+		before.add(w)
 		if before.all {
 			break
 		}
@@ -418,8 +409,8 @@ func (l *Locker) turn(w *waiter) (*Lease, bool, error) {
 			return lease, lease != nil, err
 		}
 	}
-	w.admitted = free
-	return nil, free, nil
+	w.admitted = free && (s.wait == 0 || w.isFirstOfItsName())
+	return nil, w.admitted, nil
 }
 
 // gate is the node that waiters ask first: of all those that answer and vote, the

@@ -76,11 +76,11 @@ func keptAll(kept []bool) bool { return !slices.Contains(kept, false) }
 //
 // It stands in the lines of all its names on the nodes, also while somebody in this
 // process has one of them. Others here do not wait behind it, but for those who ask for
-// several names, too, of which one is the first of its own: these do for twice Options.Poll.
+// several names, too, with the same first: these do for twice Options.Poll.
 //
-// In the lines it has one ticket, and is served when it is first in each line and all names are free. A name that is free
-// while another is not it leaves to those behind it, and when it asks again it is back
-// at its old place: so nobody waits for what somebody else holds for long. But when each
+// In the lines it has one ticket, and is served when it is first in each line and all names
+// are free. A name that is free while another is not it leaves to those behind it, and when
+// it asks again it is back at its old place: so nobody waits for what somebody else holds for long. But when each
 // of its names has been its own to take, only not all at the same time, it reserves them
 // one after the other, in the order in which they sort, until it has all of them; if it dies
 // meanwhile, for three times Options.Timeout more. It does so for as long as it has waited,

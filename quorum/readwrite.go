@@ -99,8 +99,7 @@ func (ln *line) heldFor(s *settings, name string) *hold {
 //
 // Who waits for several names is in nobody's way here. It may wait for somebody in another
 // process, and that one for somebody here, in turn behind it: only the nodes know whose
-// turn it is. But those behind it that ask for several names, too, would be many there:
-// they are let past the first name of another only when they are bold.
+// turn it is (see isFirstOfItsName).
 func (ln *line) admits(w *waiter) bool {
 	if ln.isHeldFrom(w) {
 		return false
@@ -113,7 +112,7 @@ func (ln *line) admits(w *waiter) bool {
 		if other == w || before.all {
 			break
 		}
-		before.add(ln, other)
+		before.add(other)
 	}
 	return !before.block(w)
 }
@@ -134,13 +133,11 @@ func (ln *line) isHeldFrom(w *waiter) bool {
 // blockers are those who come first in a line, up to somebody.
 type blockers struct {
 	all, readers bool // somebody blocks all behind it; a reader, those who do not read
-	several      bool // somebody of several names, of which this is the first, blocks those like it
 }
 
-func (b *blockers) add(ln *line, w *waiter) {
+func (b *blockers) add(w *waiter) {
 	switch {
 	case w.settings.names != nil:
-		b.several = b.several || w.l.lines[w.settings.Name] == ln
 	case w.settings.mode == node.Read:
 		b.readers = true
 	default:
@@ -150,11 +147,12 @@ func (b *blockers) add(ln *line, w *waiter) {
 
 // block reports whether they are in w's way.
 func (b *blockers) block(w *waiter) bool {
-	return b.all || b.readers && w.settings.mode != node.Read || b.several && w.settings.names != nil && !w.bold
+	return b.all || b.readers && w.settings.mode != node.Read
 }
 
-// isFirstOfItsName reports whether no other who waits for several names, of which the
-// first is that of w, is in w's way. l.mu is held.
+// isFirstOfItsName reports whether w may ask the nodes for several names, as far as others
+// here are concerned that do, too. All of them at once would be many: of those with the
+// same first name one does until it is done, and whoever is bold. l.mu is held.
 func (w *waiter) isFirstOfItsName() bool {
 	if w.settings.names == nil || w.bold {
 		return true
