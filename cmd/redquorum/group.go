@@ -52,6 +52,15 @@ func (g *group) signal(s syscall.Signal) {
 	_ = syscall.Kill(-g.id, s) // it fails only if nobody is left
 }
 
+// interruptOurs gives the process group of this process the Ctrl-C that the terminal has
+// given to the command's, if that had the terminal: a script that waits for this process
+// is to end as well.
+func (g *group) interruptOurs() {
+	if g.tty >= 0 {
+		_ = syscall.Kill(0, syscall.SIGINT)
+	}
+}
+
 // alive reports whether any process of the group is left.
 func (g *group) alive() bool { return syscall.Kill(-g.id, 0) != syscall.ESRCH }
 

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
@@ -28,6 +29,11 @@ func main() {
 	context.AfterFunc(ctx, stop) // a second signal ends what does not heed the first
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
+	if code == exitInterrupted { // a shell goes on with its loop unless the signal has killed what it waits for
+		signal.Reset(os.Interrupt)
+		_ = syscall.Kill(os.Getpid(), syscall.SIGINT)
+		time.Sleep(time.Second) // until it is delivered
+	}
 	os.Exit(code)
 }
 

@@ -43,7 +43,8 @@ sudo, and nobody is left to see to it where both processes were killed. What COM
 leaves behind in the background when it ends by itself is not waited for. Where
 standard input and output are a terminal COMMAND gets it, without Ctrl-Z.
 
-Exit status: that of COMMAND (128 + the signal if one killed it), or
+Exit status: that of COMMAND (128 + the signal if one killed it; with 130, of INT, this
+process ends by the signal, too, so that a shell ends its loop), or
   69   too few nodes answered, or had a vote, for anybody to get the lock
   75   others hold the lock, or a signal ended the wait for it
   76   the lock was lost, or --max-hold has passed
@@ -369,7 +370,11 @@ func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease, troub
 		select {
 		case err := <-ended:
 			if !warned {
-				return exitStatus(err)
+				status := exitStatus(err)
+				if status == exitInterrupted {
+					group.interruptOurs()
+				}
+				return status
 			}
 			ended = nil // but others of the group may still be at it
 		case <-begun:

@@ -393,6 +393,24 @@ func TestRunEndsBySignal(t *testing.T) {
 	}
 }
 
+// A shell ends its loop only if Ctrl-C has killed what it waits for.
+func TestRunDiesOfInterrupt(t *testing.T) {
+	if signal.Ignored(syscall.SIGINT) {
+		t.Skip("SIGINT is ignored, as under nohup, and so by the program")
+	}
+	_, urls := startNodes(t, 3)
+	p := start(t, runOn(urls, "", "sh", "-c", "echo begun; exec sleep 60")...)
+	p.says("begun")
+	p.signal(syscall.SIGINT)
+	p.cmd.Wait()
+	if s := p.cmd.ProcessState.Sys().(syscall.WaitStatus); !s.Signaled() || s.Signal() != syscall.SIGINT {
+		t.Errorf("it ended with %v", p.cmd.ProcessState)
+	}
+	if s := statusOf(t, exitOK, "job", urls); s.Verdict != "free" {
+		t.Errorf("afterwards: %+v", s)
+	}
+}
+
 // stubborn is a command whose leader ends at TERM, and leaves a child in the
 // group that does not. Both write to the file while they live.
 func stubborn(ticks string) []string {

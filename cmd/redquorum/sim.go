@@ -26,7 +26,6 @@ const (
 	exitStuck            = 3
 	exitNotDeterministic = 4
 	exitSimFailed        = 5
-	exitInterrupted      = 130 // as of a shell's command that SIGINT has ended
 )
 
 const simManual = `

@@ -26,6 +26,8 @@ const (
 	exitOK    = 0
 	exitError = 1
 	exitUsage = 2
+
+	exitInterrupted = 130 // main ends by SIGINT, as a shell calls it
 )
 
 // A verb is one subcommand. Its function returns the exit status.
