@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -162,6 +163,9 @@ func examine(ctx context.Context, o *redis.Options, name string, maxLease time.D
 			p.add(warning, "not usable: "+err.Error(), "it has no vote", "correct the number of the database at the end of its URL")
 		case errors.As(err, &said):
 			p.add(warning, "not usable: "+err.Error(), "it has no vote", "check the user and password in its URL, and the user's rights")
+		case turnsAway(ctx, client.Options()):
+			p.add(warning, "it turns everybody away: it has as many clients as its maxclients allows", "it has no vote",
+				"close connections to it that nobody needs, or raise its maxclients")
 		case o.TLSConfig != nil:
 			p.add(warning, "not reachable with TLS: "+err.Error(), "it has no vote", "start it, or mend the way to it; if it does not speak TLS its URL begins with redis://")
 		default:
@@ -182,6 +186,19 @@ func examine(ctx context.Context, o *redis.Options, name string, maxLease time.D
 	p.clock(ctx, client)
 	p.rights(ctx, client, name)
 	return p
+}
+
+// turnsAway reports whether a server has too many clients. It says so before it is asked
+// for anything, and go-redis takes that for the answer to its first command, and goes on.
+func turnsAway(ctx context.Context, o *redis.Options) bool {
+	conn, err := o.Dialer(ctx, o.Network, o.Addr)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	_ = conn.SetReadDeadline(time.Now().Add(bedside / 10))
+	said, _ := bufio.NewReader(conn).ReadString('\n')
+	return strings.HasPrefix(said, "-ERR max number of clients")
 }
 
 // pulse takes the median of a few round trips.

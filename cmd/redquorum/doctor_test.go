@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -149,6 +150,18 @@ func TestDoctorSound(t *testing.T) {
 }
 
 // Who restarted has no vote now: with too few others that is what a script waits for.
+func TestDoctorAtAFullServer(t *testing.T) {
+	s := redisServer(t, "--maxclients", "3")
+	for range 3 {
+		conn, err := net.Dial("tcp", s.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	want(t, exitUnsafe, "as many clients as its maxclients allows", "doctor", "--nodes", s.Addr())
+}
+
 func TestDoctorWaits(t *testing.T) {
 	young := func(abstains int64) *patient { return &patient{Abstains: abstains} }
 	for _, c := range []struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -109,6 +110,28 @@ func TestBusy(t *testing.T) {
 	expectErr(t, "busy", r, node.ErrBusy)
 	p.do("script", "kill")
 	eventually(t, "the script is gone", func() bool { return ask(t, n, inspect("a")).Err == nil })
+}
+
+func TestTooManyClients(t *testing.T) {
+	p := newServer(t, "--maxclients", "3")
+	var held []net.Conn
+	for range 3 {
+		conn, err := net.Dial("tcp", p.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		held = append(held, conn)
+	}
+	n := dial(t, "redis://"+p.addr)
+	r := expectErr(t, "too many", ask(t, n, inspect("a")), node.ErrUnreachable)
+	if !strings.Contains(r.Err.Error(), "max number of clients reached") {
+		t.Error(r.Err)
+	}
+	for _, conn := range held {
+		conn.Close()
+	}
+	eventually(t, "there is room", func() bool { return ask(t, n, inspect("a")).Err == nil })
 }
 
 // TestBusyFromTheStart connects to a server that answers nothing but BUSY.

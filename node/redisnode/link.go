@@ -1,6 +1,7 @@
 package redisnode
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
@@ -78,12 +79,24 @@ func newDirect(o redis.Options) *direct {
 }
 
 // A wire is a network connection, told from others by its address.
-type wire struct{ net.Conn }
+type wire struct {
+	net.Conn
+	away atomic.Bool // the server has turned it away, as it has too many clients
+}
 
-// lent is a wire in the hands of go-redis, which is not to close it.
-type lent struct{ net.Conn }
+// lent is a wire in the hands of go-redis, which is not to close it. And go-redis takes any
+// answer to HELLO for that of an old server, and goes on.
+type lent struct{ *wire }
 
 func (lent) Close() error { return nil }
+
+func (l lent) Read(b []byte) (n int, err error) {
+	n, err = l.Conn.Read(b)
+	if bytes.HasPrefix(b[:n], []byte("-"+errMaxClients.Error())) {
+		l.away.Store(true)
+	}
+	return n, err
+}
 
 // patience is how long a handshake may take.
 func patience(timeouts ...time.Duration) time.Duration {
@@ -100,6 +113,7 @@ var (
 	errRouteClosed = errors.New("closed")
 	errUsed        = errors.New("the connection was used already")
 	errIntroduced  = errors.New("go-redis is not needed any more")
+	errMaxClients  = errors.New("ERR max number of clients reached") // of the server
 )
 
 func (d *direct) oneServer() bool { return true }
@@ -113,7 +127,7 @@ func (d *direct) dial(ctx context.Context, adapt func(*redis.Options)) (*wire, *
 	if err != nil {
 		return nil, nil, err
 	}
-	w := &wire{conn}
+	w := &wire{Conn: conn}
 	d.mu.Lock()
 	closed := d.closed
 	d.wires[w] = true
@@ -173,6 +187,9 @@ func (d *direct) open(ctx context.Context) (link, error) {
 	defer cancel()
 	err = client.Ping(ctx).Err()
 	client.Close()
+	if w.away.Load() {
+		introduced, err = false, errMaxClients
+	}
 	if !introduced {
 		d.drop(w)
 		return nil, err
