@@ -83,6 +83,16 @@ func (c *Client) callOf(owner string) *call {
 	return nil
 }
 
+// callWaiting returns the call that the nodes know by that name, or nil.
+func (c *Client) callWaiting(waiter string) *call {
+	for _, o := range c.calls {
+		if o.waiter == waiter {
+			return o
+		}
+	}
+	return nil
+}
+
 // attemptOf returns the call that has made the attempt of an owner, and that.
 func (c *Client) attemptOf(owner string) (*call, *attempt) {
 	for _, o := range c.calls {

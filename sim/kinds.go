@@ -291,8 +291,8 @@ func (k *checker) inTurn(s *server, m *message, i int, now model.Time) {
 	}
 	if cmd.Ticket > 0 {
 		k.noHoldAndWait(s, claim.Name, before)
-		if o := m.link.c.callOf(claim.Owner); cmd.Kind == node.Acquire && claim.Token <= before.Fence && o != nil {
-			o.joined = w.now
+		if o := m.link.c.callWaiting(cmd.Waiter); o != nil && cmd.Kind == node.Acquire && (claim.Token <= before.Fence || !same(o.owner, claim.Owner)) {
+			o.joined = w.now // it has to ask again, or its place stands for an earlier claim, that came late
 		}
 	}
 	granted := cmd.Kind == node.Acquire && r.Status == node.Granted && k.fresh
