@@ -1,0 +1,242 @@
+package faults
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Check reports what is wrong with the plan: all that Parse would refuse.
+func (p *Plan) Check() error {
+	if p == nil {
+		return errors.New("plan: there is none")
+	}
+	if wrong := p.check(); wrong != nil {
+		return fmt.Errorf("plan: %w", wrong.err)
+	}
+	return nil
+}
+
+// A wrong is what is wrong with a plan: with settings, or with an event.
+type wrong struct {
+	settings []string
+	event    int
+	err      error
+}
+
+func (p *Plan) check() *wrong {
+	w := func(settings, format string, args ...any) *wrong {
+		return &wrong{settings: strings.Split(settings, ", "), err: fmt.Errorf(format, args...)}
+	}
+	if wrong := p.unreadable(); wrong != nil {
+		return wrong
+	}
+	switch l := p.Lock; {
+	case p.Nodes < 1 || p.Nodes > MaxNodes:
+		return w("nodes", "nodes is %d; want 1 to %d", p.Nodes, MaxNodes)
+	case p.Clients < 1 || p.Clients > MaxClients:
+		return w("clients", "clients is %d; want 1 to %d", p.Clients, MaxClients)
+	case p.Length <= 0:
+		return w("length", "length is %s; want more than 0", formatDuration(p.Length))
+	case p.Work.Names < 1 || p.Work.Names > MaxNames:
+		return w("work names", "work names is %d; want 1 to %d", p.Work.Names, MaxNames)
+	case p.Work.Tasks < 1 || p.Work.Tasks > MaxTasks:
+		return w("work tasks", "work tasks is %d; want 1 to %d", p.Work.Tasks, MaxTasks)
+	case l.Lease <= 0 || l.MaxLease < l.Lease || l.MaxLease > MaxLease:
+		return w("lock lease, lock maxlease", "lock lease is %s and maxlease %s; want 0 < lease <= maxlease, and at most %s",
+			formatDuration(l.Lease), formatDuration(l.MaxLease), formatDuration(MaxLease))
+	case l.Timeout <= 0 || l.Poll < time.Millisecond || l.Grace < 0 || l.MaxHold < 0:
+		return w("lock timeout, lock poll, lock grace, lock maxhold", "lock timeout, poll, grace and maxhold are %v, %v, %v and %v; want a timeout of more than 0, a poll of at least 1ms, and the others not negative", l.Timeout, l.Poll, l.Grace, l.MaxHold)
+	case l.Client != Redquorum && l.Client != Plain:
+		return w("lock client", "lock client: want %s or %s, have %q", Redquorum, Plain, l.Client)
+	case l.Mistake != "" && Mistakes[l.Mistake] == "":
+		return w("lock mistake", "lock mistake is %q, which is not known", l.Mistake)
+	case l.Need != 0 && (l.Need <= p.Nodes/2 || l.Need > p.Nodes):
+		return w("lock need, nodes", "lock need is %d; want more than half of %d nodes, and at most all, or 0", l.Need, p.Nodes)
+	case p.Work.Read+p.Work.Write > Percent(100):
+		return w("work read, work write", "work read and write are %s and %s; want at most 100%% together", p.Work.Read, p.Work.Write)
+	case l.Client == Plain && (l.Need != 0 || p.Work.kinds()):
+		return w("lock client", "a plain client has one kind of lock, and a majority")
+	case l.Drift < 0 || l.Drift > Percent(40):
+		return w("lock drift", "lock drift is %s; want 0%% to 40%%", l.Drift)
+	case l.Client == Redquorum && l.Lease <= 2*l.allowance():
+		return w("lock lease, lock drift", "lock lease is %s, of which %s are given up for the drift of clocks; want more than twice as much",
+			formatDuration(l.Lease), formatDuration(l.allowance()))
+	}
+	for i, e := range p.Events {
+		if err := p.checkEvent(e); err != nil {
+			return &wrong{event: i, err: fmt.Errorf("at %s: %w", e, err)}
+		}
+	}
+	return nil
+}
+
+// allowance is what of a lease is given up for the drift of clocks.
+func (l *Lock) allowance() time.Duration {
+	return time.Duration(float64(l.Lease)*float64(l.Drift)/1e6) + 2*time.Millisecond
+}
+
+// unreadable returns what Parse could not read of the plan as it is written.
+func (p *Plan) unreadable() *wrong {
+	if !p.plain() {
+		if wrong := p.unreadableSettings(); wrong != nil {
+			return wrong
+		}
+	}
+	for i := range p.Events {
+		if e := &p.Events[i]; !e.plain() {
+			if err := e.unreadable(); err != nil {
+				return &wrong{event: i, err: err}
+			}
+		}
+	}
+	return nil
+}
+
+// plain reports whether all settings have values that can be read. It is asked before each
+// run, and writes nothing.
+func (p *Plan) plain() bool {
+	l, w := &p.Lock, &p.Work
+	for _, share := range [...]Ratio{w.Try, w.Fixed, w.Long, w.Extend, w.Cancel, w.Nest, w.Close, w.Drop,
+		w.Read, w.Write, w.Down, w.Fair, w.Several, w.Joint, w.Chain} {
+		if share < 0 || share > Percent(100) {
+			return false
+		}
+	}
+	return min(p.Nodes, p.Clients, w.Names, w.Tasks, l.Need) >= 0 && (l.Client == Redquorum || l.Client == Plain) &&
+		plainTimes(p.Length, l.Lease, l.MaxLease, l.Timeout, l.Poll, l.Grace, l.MaxHold) &&
+		w.Hold.plain() && w.Think.plain() && p.Network.Delay.plain() && l.Mistake == "" && l.Drift.plain() && p.Assume.Drift.plain()
+}
+
+// plain reports whether the event has no word but its verb and its target, and values
+// that can be read.
+func (e *Event) plain() bool {
+	switch e.Verb {
+	case Crash, Hold, DoLock, DoTry, View:
+		return false
+	}
+	return groups[e.Verb] != 0 && plainTimes(e.At, e.For, e.Offset, e.Every) && e.Range.plain() && e.Ratio.plain()
+}
+
+func plainTimes(times ...time.Duration) bool {
+	return slices.Max(times) <= MaxLength && slices.Min(times) >= -MaxLength
+}
+
+func (r Range) plain() bool { return r.Min >= 0 && r.Min <= r.Max && r.Max <= MaxLength }
+
+func (r Ratio) plain() bool { return r <= math.MaxUint32 && r >= -math.MaxUint32 }
+
+func (p *Plan) unreadableSettings() *wrong {
+	written := func(key string, f field) *wrong {
+		if text := f.get(); text != "" {
+			if err := f.set(text); err != nil {
+				return &wrong{settings: []string{key}, err: err}
+			}
+		}
+		return nil
+	}
+	again := *p
+	for _, f := range again.scalars() {
+		if wrong := written(f.key, f); wrong != nil {
+			return wrong
+		}
+	}
+	for _, b := range again.blocks() {
+		for _, f := range b.fields {
+			key := b.key + " " + f.key
+			if wrong := written(key, f); wrong != nil {
+				wrong.err = fmt.Errorf("%s: %w", key, wrong.err)
+				return wrong
+			}
+		}
+	}
+	return nil
+}
+
+func (e *Event) unreadable() error {
+	if groups[e.Verb] == 0 {
+		return fmt.Errorf("unknown verb %q", e.Verb)
+	}
+	if e.At > MaxLength || e.For > MaxLength {
+		return fmt.Errorf("want a time such as 10ms, at most %s, have %q", formatDuration(MaxLength), formatDuration(max(e.At, e.For)))
+	}
+	for _, a := range arguments[e.Verb] {
+		text, again := a.get(e), *e
+		if text == "" && !a.optional {
+			return fmt.Errorf("%s: want %s after the target", e.Verb, a.want)
+		}
+		if text != "" {
+			if err := a.set(&again, text); err != nil {
+				return fmt.Errorf("%s: %w", e.Verb, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (p *Plan) checkEvent(e Event) error {
+	for _, s := range []struct {
+		set    Set
+		count  int
+		letter byte
+	}{{e.Links.Nodes, p.Nodes, 'n'}, {e.Procs.Nodes, p.Nodes, 'n'}, {e.Links.Clients, p.Clients, 'c'}, {e.Procs.Clients, p.Clients, 'c'}} {
+		if s.set != All && s.set>>s.count != 0 {
+			return fmt.Errorf("there is no %s", (s.set >> s.count << s.count).text(s.letter))
+		}
+	}
+	about := groups[e.Verb]
+	switch {
+	case about == onLinks && (e.Links.Clients == 0 || e.Links.Nodes == 0):
+		return fmt.Errorf("want links")
+	case about == onLinks && e.Links.Way != Both && e.Links.Way != To && e.Links.Way != From:
+		return fmt.Errorf("want a way: -, > or <")
+	case about == onNodes && e.Procs.Nodes == 0:
+		return fmt.Errorf("want nodes")
+	case (about == onClients || about == isStep) && e.Procs.Clients == 0:
+		return fmt.Errorf("want clients")
+	case e.Verb == View && e.Procs.Nodes == 0:
+		return fmt.Errorf("want nodes")
+	case (e.Verb == View || e.Verb == Clone || e.Verb == Alias) && e.At != 0:
+		return fmt.Errorf("it is so from the beginning: its time must be 0s")
+	case about == onProcs && (e.Procs.Clients == 0) == (e.Procs.Nodes == 0):
+		return fmt.Errorf("want nodes or clients")
+	case e.At < 0:
+		return fmt.Errorf("its time is negative")
+	case e.At > p.Length:
+		return fmt.Errorf("the part with faults is over by then: length is %s", formatDuration(p.Length))
+	case e.For < 0:
+		return fmt.Errorf("it lasts a negative time")
+	case (e.Verb == Pause || e.Verb == Suspend || e.Verb == Block || e.Verb == Strobe) && e.For == 0:
+		return fmt.Errorf("want \"for\" and a time")
+	case e.For > 0 && !lasts[e.Verb]:
+		return fmt.Errorf("it does not last, and cannot have \"for\"")
+	case e.Verb == Strobe && e.Every <= 0:
+		return fmt.Errorf("want a period of more than 0")
+	case e.Verb == Rate && (e.Ratio > Percent(50) || e.Ratio < -Percent(50)):
+		return fmt.Errorf("a clock's rate may be off by 50%% at most")
+	case (e.Verb == Loss || e.Verb == Duplicate || e.Verb == Reorder) && (e.Ratio < 0 || e.Ratio > Percent(100)):
+		return fmt.Errorf("want 0%% to 100%%")
+	case e.Verb == DoExtend && e.Offset <= 0:
+		return fmt.Errorf("want a lease of more than 0")
+	case strings.ContainsAny(e.Name, " \t\n#"), e.Name == "for", e.Name == Far:
+		return fmt.Errorf("%q cannot be a name here", e.Name)
+	case slices.Contains(strings.Split(e.Name, ",")[1:], ""), strings.HasPrefix(e.Name, ","):
+		return fmt.Errorf("one of the names in %q is empty", e.Name)
+	case e.As != "" && strings.Contains(e.Name, ","):
+		return fmt.Errorf("several names are not for %s", e.As)
+	case p.Lock.Client == Plain && (e.As != "" || e.Verb == DoDowngrade):
+		return fmt.Errorf("a plain client has one kind of lock")
+	case e.Range.Min < 0 || e.Range.Max < e.Range.Min || e.Range.Max > math.MaxInt64/4:
+		return fmt.Errorf("%v is no range", e.Range)
+	}
+	return nil
+}
+
+// lasts are the verbs that may have a "for", after which they end by themselves.
+var lasts = map[Verb]bool{
+	Cut: true, Delay: true, Loss: true, Duplicate: true, Reorder: true, Hold: true, Deafen: true, Crash: true, Slow: true,
+	Block: true, Pause: true, Suspend: true, Strobe: true, Kill: true, Step: true,
+}

@@ -1,0 +1,176 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// A lock is what a client has acquired, with either kind of lock.
+type lock struct {
+	c     *Client
+	wants request
+	parts []part           // one for each name
+	lease held             // nil of a plain client
+	plain []*textbookLease // one for each name, taken one after the other
+}
+
+// A part is a lock's share in one name.
+type part struct {
+	name, owner string
+	token       node.Token
+	grant       int
+}
+
+// held is what a Locker gives: a Lease, or several that are one.
+type held interface {
+	Context() context.Context
+	Remaining() time.Duration
+	Extend(context.Context, time.Duration) error
+	Unlock(context.Context) error
+}
+
+func (l *lock) context() context.Context {
+	if l.lease != nil {
+		return l.lease.Context()
+	}
+	return context.Background()
+}
+
+// valid asks the lease, as a careful program does before each use.
+func (l *lock) valid() bool {
+	if l.lease != nil {
+		return l.lease.Context().Err() == nil && l.lease.Remaining() > 0
+	}
+	for _, plain := range l.plain {
+		if plain.Remaining() == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// rest holds the lock until then, or until it is lost.
+func (l *lock) rest(until clock.Instant) { (&signal{owner: l.c}).Wait(l.context(), until) }
+
+// outlives checks that a lease goes on whose inner one was unlocked in time.
+func (l *lock) outlives(err error, stops int) {
+	c, ctx := l.c, l.lease.Context()
+	switch {
+	case ctx.Err() == nil:
+		c.w.sometimes(OuterGoesOn)
+	case err == nil && stops == c.stops && !c.leaving && !errors.Is(context.Cause(ctx), quorum.ErrLost):
+		c.w.fail("I8", fmt.Sprintf("%s lost %q by the unlock of an inner lease: %v", c.name, l.wants.name, context.Cause(ctx)))
+	}
+}
+
+func (l *lock) unlock() error {
+	c, w := l.c, l.c.w
+	if l.lease == nil {
+		for _, plain := range l.plain {
+			plain.unlock()
+		}
+		return nil
+	}
+	start, stops := w.now, c.stops
+	err := l.lease.Unlock(context.Background())
+	if c.stops == stops {
+		c.bounded("Unlock", start, w.p.Lock.Timeout)
+	}
+	if l.wants.joint {
+		w.check.parted(l)
+	}
+	switch {
+	case errors.Is(err, quorum.ErrNotHeld):
+		w.sometimes(UnlockNotHeld)
+	case err != nil:
+		w.sometimes(UnlockUnconfirmed)
+	}
+	return err
+}
+
+func (l *lock) extend(d time.Duration) {
+	c, w := l.c, l.c.w
+	o := c.call()
+	o.extends = true
+	defer func() { o.extends = false }()
+	if l.lease == nil {
+		for i, plain := range l.plain {
+			plain.again(d, &l.parts[i])
+		}
+		return
+	}
+	start, stops := w.now, c.stops
+	err := l.lease.Extend(context.Background(), d)
+	if c.stops == stops {
+		n := time.Duration(1)
+		if l.wants.joint {
+			n = time.Duration(len(l.parts))
+		}
+		c.bounded("Extend", start, n*min(w.p.Lock.Timeout, d/3))
+	}
+	if err != nil {
+		w.sometimes(ExtendLost)
+	} else {
+		w.sometimes(ExtendedByHand)
+	}
+}
+
+// read reads what each name protects, and returns what the first does.
+func (l *lock) read() (value int, ok bool) {
+	ok = true
+	for i, p := range l.parts {
+		a := l.c.access(p.name, p.token, p.grant, 0, false, l.wants.mode == node.Read, 0)
+		if ok = ok && a.ok; i == 0 {
+			value = a.value
+		}
+	}
+	return value, ok
+}
+
+// write writes what each name protects.
+func (l *lock) write(value int, late time.Duration) {
+	for _, p := range l.parts {
+		l.c.access(p.name, p.token, p.grant, value, true, false, late)
+	}
+}
+
+// upgrade asks to write what l reads, which must be refused at once.
+func (l *lock) upgrade(q request) {
+	c, w := l.c, l.c.w
+	q.mode = node.Write
+	start := w.now
+	inner, err := c.acquire(l.context(), q)
+	switch {
+	case errors.Is(err, quorum.ErrDeadlock):
+		w.sometimes(UpgradeRefused)
+		if w.now != start {
+			w.fail("I7", fmt.Sprintf("%s is told late that it cannot write %q, which it reads", c.name, q.name))
+		}
+	case err == nil:
+		if inner.parts[0].owner == l.parts[0].owner {
+			w.fail("I1", fmt.Sprintf("%s may write %q, which it reads, and others too", c.name, q.name))
+		}
+		_ = inner.unlock() // what it read was lost, and this is another lease
+	}
+}
+
+// downgrade goes on to read what l writes. It returns nil if nothing is left.
+func (l *lock) downgrade() *lock {
+	q := l.wants
+	q.mode, q.wait, q.ended = node.Read, false, nil
+	inner, err := l.c.acquire(l.context(), q)
+	_ = l.unlock()
+	if err != nil {
+		return nil
+	}
+	if h := l.c.w.check.holder(inner.parts[0].owner); h != nil && h.mode == node.Write {
+		l.c.w.fail("I6", fmt.Sprintf("%s has stopped writing %q, and keeps readers out", l.c.name, h.name))
+	}
+	return inner
+}

@@ -1,0 +1,136 @@
+package sim
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node"
+)
+
+// A script is the steps that the plan has for a client, done in their order:
+// each at its time, or when the one before has ended.
+type script struct {
+	scripted bool
+	steps    []*faults.Event
+	wake     *signal
+	cancel   context.CancelFunc
+	locks    []*lock
+	waits    string // the lock that a step waits for
+	checked  *bool  // what a check found
+}
+
+func (s *script) fresh() script { return script{scripted: s.scripted} }
+
+// begin adds a step.
+func (s *script) begin(c *Client, e *faults.Event) {
+	if e.Verb == faults.DoCancel {
+		if s.cancel != nil {
+			s.cancel()
+		}
+		return
+	}
+	s.steps = append(s.steps, e)
+	if s.wake != nil {
+		s.wake.Set()
+	}
+}
+
+func (c *Client) play() {
+	s := &c.script
+	s.wake = &signal{owner: c}
+	for {
+		if len(s.steps) == 0 {
+			if c.ctx.Err() != nil {
+				return
+			}
+			s.wake.Wait(c.ctx, clock.Never)
+			continue
+		}
+		e := s.steps[0]
+		s.steps = s.steps[1:]
+		c.step(e)
+	}
+}
+
+// step does one step.
+func (c *Client) step(e *faults.Event) {
+	s, w := &c.script, c.w
+	w.logStep(c, e)
+	var l *lock
+	if n := len(s.locks); n > 0 {
+		l = s.locks[n-1]
+	}
+	switch e.Verb {
+	case faults.DoLock, faults.DoTry:
+		length := e.Lease
+		if length == 0 {
+			length = w.p.Lock.Lease
+		}
+		ctx, cancel := context.WithCancel(c.ctx)
+		q := requested(e, length)
+		q.ended = new(int64)
+		s.cancel = func() {
+			cancel()
+			*q.ended = w.now
+		}
+		if e.Verb == faults.DoLock {
+			s.waits = e.Name
+		}
+		l, err := c.acquire(ctx, q)
+		s.waits = ""
+		s.cancel()
+		if err != nil {
+			w.logResult(c, e, err.Error())
+			return
+		}
+		s.locks = append(s.locks, l)
+		w.waited = max(w.waited, time.Duration(w.now-c.call().since))
+		w.logResult(c, e, "granted")
+	case faults.DoUnlock:
+		if l != nil {
+			s.locks = s.locks[:len(s.locks)-1]
+			_ = l.unlock()
+		}
+	case faults.DoExtend:
+		if l != nil {
+			l.extend(e.Offset)
+		}
+	case faults.DoDowngrade:
+		if l != nil && l.wants.mode == node.Write {
+			s.locks = s.locks[:len(s.locks)-1]
+			if inner := l.downgrade(); inner != nil {
+				s.locks = append(s.locks, inner)
+			}
+		}
+	case faults.DoCheck:
+		valid := l != nil && l.valid()
+		s.checked = &valid
+	case faults.DoWrite:
+		valid := l != nil && l.valid()
+		if s.checked != nil {
+			valid, s.checked = *s.checked, nil
+		}
+		if valid {
+			l.write(int(w.now), e.Range.Min)
+		}
+	}
+}
+
+// requested is what a step asks for.
+func requested(e *faults.Event, length time.Duration) request {
+	names := strings.Split(e.Name, ",")
+	q := request{name: names[0], length: length, fixed: e.Fixed, wait: e.Verb == faults.DoLock, fair: e.As == faults.Fairly}
+	if len(names) > 1 {
+		q.more = names[1:]
+	}
+	switch e.As {
+	case faults.ToRead:
+		q.mode = node.Read
+	case faults.ToWrite:
+		q.mode = node.Write
+	}
+	return q
+}
