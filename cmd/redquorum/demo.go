@@ -201,14 +201,15 @@ func (d *demo) wait(ctx context.Context, l *quorum.Locker) error {
 				guard = max(guard, n.For)
 			}
 		}
-		if guard == 0 {
-			return err
+		patience := 2 * time.Second // with nodes that are slow to begin
+		if guard > 0 {
+			patience = guard + demoLease
+			d.say(fmt.Sprintf("waiting for %v: nodes restarted, and have no vote yet", guard.Round(time.Second)))
+			d.mu.Lock()
+			d.screen.draw(d)
+			d.mu.Unlock()
 		}
-		d.say(fmt.Sprintf("waiting for %v: nodes restarted, and have no vote yet", guard.Round(time.Second)))
-		d.mu.Lock()
-		d.screen.draw(d)
-		d.mu.Unlock()
-		lease, err = l.Lock(ctx, demoName, quorum.WithWait(guard+demoLease))
+		lease, err = l.Lock(ctx, demoName, quorum.WithWait(patience))
 	}
 	if err != nil {
 		return err
