@@ -21,8 +21,8 @@ type Uptime struct {
 // must not be called at the same time.
 type Census struct {
 	life    *Life
-	born    map[string]clock.Instant // by run_id, as of the last handshake
-	contact clock.Instant            // when a reply of life came last
+	born    []Life        // those of the servers, as of the last handshake
+	contact clock.Instant // when a reply of life came last
 }
 
 // Life returns the present life, or nil.
@@ -39,13 +39,14 @@ func (c *Census) Take(servers []Uptime, now clock.Instant) *Life {
 		*c = Census{}
 		return nil
 	}
-	born := make(map[string]clock.Instant, len(servers))
+	born := make([]Life, 0, len(servers))
 	ids := make([]string, 0, len(servers))
 	latest := clock.Instant(math.MinInt64) // an instant of before our own start is negative
 	for _, s := range servers {
-		born[s.ID] = c.judge(s, now)
+		one := Life{s.ID, c.judge(s, now)}
+		born = append(born, one)
 		ids = append(ids, s.ID)
-		latest = max(latest, born[s.ID])
+		latest = max(latest, one.Born)
 	}
 	slices.Sort(ids)
 	c.life = &Life{ID: strings.Join(ids, "+"), Born: latest}
@@ -65,8 +66,10 @@ func (c *Census) Take(servers []Uptime, now clock.Instant) *Life {
 // that may lack the newest locks, or the server's clock was set. Both ways
 // nothing older than this moment can be trusted.
 func (c *Census) judge(s Uptime, now clock.Instant) clock.Instant {
-	if before, known := c.born[s.ID]; known {
-		return before
+	for _, before := range c.born {
+		if before.ID == s.ID {
+			return before.Born
+		}
 	}
 	born := now.Add(-max(0, s.Up-time.Second))
 	if c.life != nil && born < c.contact {

@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"time"
 
@@ -146,7 +145,7 @@ func (l *Locker) pass(i int, t node.Turn) (stray bool) {
 	defer l.mu.Unlock()
 	if t.Name == "" {
 		l.hears.add(i)
-		for _, name := range slices.Sorted(maps.Keys(l.lines)) {
+		for _, name := range l.inOrder() {
 			for _, w := range l.lines[name].queue {
 				if w.queues {
 					w.noticed.Or(1 << i)

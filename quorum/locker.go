@@ -213,7 +213,7 @@ func (l *Locker) Close() error {
 		return nil
 	}
 	l.closed = true
-	for _, name := range slices.Sorted(maps.Keys(l.lines)) {
+	for _, name := range l.inOrder() {
 		for _, w := range l.lines[name].queue {
 			w.signal.Set()
 		}
@@ -260,11 +260,21 @@ func (l *Locker) Close() error {
 	return errors.Join(errs...)
 }
 
+// inOrder returns the names of all lines, sorted. l.mu is held.
+func (l *Locker) inOrder() []string {
+	names := make([]string, 0, len(l.lines))
+	for name := range l.lines {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
 // holders returns all that is held here, in the order of the names.
 func (l *Locker) holders() (holds []*hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, name := range slices.Sorted(maps.Keys(l.lines)) {
+	for _, name := range l.inOrder() {
 		holds = append(holds, l.lines[name].holds()...)
 	}
 	return holds

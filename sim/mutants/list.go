@@ -321,7 +321,7 @@ var mutants = []*Mutant{
 	{ID: "M97", Bug: "a life that began before its predecessor's last word is believed", Mimics: "S19",
 		Edits: edit(censusGo, "if c.life != nil && born < c.contact {", "if false {")},
 	{ID: "M98", Bug: "a cluster counts as old as its oldest server", Mimics: "S13", Expect: Tests, Tests: "./node/redisnode",
-		Edits:  edit(censusGo, "latest = max(latest, born[s.ID])", "latest = born[s.ID]"),
+		Edits:  edit(censusGo, "latest = max(latest, one.Born)", "latest = one.Born"),
 		Reason: "a node of the simulator is one server"},
 	{ID: "M99", Bug: "a key's life is rounded down to a millisecond", Mimics: "S12",
 		Edits: edit(nodeGo, "\tif d%time.Millisecond > 0 {\n\t\tms++\n\t}\n", "")},
