@@ -42,7 +42,7 @@ func (s *Server) acquireFair(now Time, cmd *node.Command) (reply node.Reply, pub
 		if _, err = s.queue(now, one.names); err != nil {
 			return failure(err), nil
 		}
-		one.first = s.firstPlace(now, one.queue, one.name)
+		one.first = s.firstPlace(now, one.names)
 		one.before = one.queue.before(cmd)
 		inTheWay := one.inTheWay(cmd)
 		turn = turn && !inTheWay
@@ -54,7 +54,7 @@ func (s *Server) acquireFair(now Time, cmd *node.Command) (reply node.Reply, pub
 		for _, one := range wants {
 			s.create(one.lock, cmd.Claims[0].Owner, now+life(cmd.TTL))
 			s.setFence(one.fence, token, now+life(cmd.Retention))
-			s.leave(one.queue, one.name, cmd.Waiter)
+			s.leave(one.names, cmd.Waiter)
 		}
 		return node.Reply{Status: node.Granted}, nil
 	case turn:
@@ -64,8 +64,8 @@ func (s *Server) acquireFair(now Time, cmd *node.Command) (reply node.Reply, pub
 	for _, one := range wants {
 		inTheWay := one.inTheWay(cmd)
 		if cmd.Patience > 0 && (inTheWay || turn || reserve) {
-			s.keepPlace(now, one.queue, one.name, cmd, r.Fence, reserve)
-		} else if cmd.Patience > 0 && s.leave(one.queue, one.name, cmd.Waiter) && one.queue.kind != none {
+			s.keepPlace(now, one.names, cmd, r.Fence, reserve)
+		} else if cmd.Patience > 0 && s.leave(one.names, cmd.Waiter) && one.queue.kind != none {
 			published = s.publish(now, one.names, 0, 0) // it cannot have the name, and leaves it to others
 		}
 		if n := len(one.queue.line); n > 0 && !turn {
@@ -107,14 +107,14 @@ func (s *Server) releaseFair(now Time, cmd *node.Command) (reply node.Reply, pub
 		lock := k.lock
 		queue, err := s.queue(now, k)
 		queues := err == nil // what is of another type must not keep the lock
-		left := queues && cmd.Patience <= 0 && s.leave(queue, c.Name, cmd.Waiter)
+		left := queues && cmd.Patience <= 0 && s.leave(k, cmd.Waiter)
 		released := s.remove(lock, c.Owner)
 		if !released && cmd.Patience <= 0 && lock.kind == hash {
 			released = s.remove(lock, node.Heir(c.Owner))
 		}
 		wrong = wrong || lock.kind != none && lock.kind != hash
 		if released && queues && cmd.Patience > 0 {
-			s.keepPlace(now, queue, c.Name, cmd, node.MaxToken, false)
+			s.keepPlace(now, k, cmd, node.MaxToken, false)
 		}
 		if !released {
 			reply.Status = node.Absent
@@ -157,9 +157,10 @@ func (s *Server) awaited(now Time, n *names) bool {
 
 // firstPlace returns the place of the first who has kept his, and removes those
 // before; nil if there is none.
-func (s *Server) firstPlace(now Time, queue *key, name string) *key {
+func (s *Server) firstPlace(now Time, n *names) *key {
+	queue := n.queue
 	for len(queue.line) > 0 {
-		if kept := s.kept(name, &queue.line[0]); kept != nil && kept.alive(now) {
+		if kept := s.kept(n, &queue.line[0]); kept != nil && kept.alive(now) {
 			return kept
 		}
 		s.unqueue(queue, queue.line[0].waiter)
@@ -167,18 +168,18 @@ func (s *Server) firstPlace(now Time, queue *key, name string) *key {
 	return nil
 }
 
-// kept returns the key of a place that is in the queue of name, or nil.
-func (s *Server) kept(name string, p *place) *key {
+// kept returns the key of a place that is in the queue of a name, or nil.
+func (s *Server) kept(n *names, p *place) *key {
 	if p.kept == nil {
-		p.kept = s.place(name, p.waiter)
+		p.kept = s.place(n, p.waiter)
 	}
 	return p.kept
 }
 
 // leave gives a place up, and reports whether there was one.
-func (s *Server) leave(queue *key, name, waiter string) bool {
-	s.drop(s.place(name, waiter))
-	return s.unqueue(queue, waiter)
+func (s *Server) leave(n *names, waiter string) bool {
+	s.drop(s.place(n, waiter))
+	return s.unqueue(n.queue, waiter)
 }
 
 func (s *Server) unqueue(queue *key, waiter string) bool {
@@ -195,7 +196,8 @@ func (s *Server) unqueue(queue *key, waiter string) bool {
 }
 
 // keepPlace makes a place, with the heir if the claim stands with a token above fence.
-func (s *Server) keepPlace(now Time, queue *key, name string, cmd *node.Command, fence node.Token, reserve bool) {
+func (s *Server) keepPlace(now Time, n *names, cmd *node.Command, fence node.Token, reserve bool) {
+	queue := n.queue
 	expires := now + life(cmd.Patience)
 	p := place{waiter: cmd.Waiter, ticket: cmd.Ticket}
 	s.change(queue)
@@ -203,7 +205,7 @@ func (s *Server) keepPlace(now Time, queue *key, name string, cmd *node.Command,
 		p.kept = queue.line[i].kept
 		queue.line = slices.Delete(queue.line, i, i+1)
 	}
-	p.kept = s.found(s.kept(name, &p))
+	p.kept = s.found(s.kept(n, &p))
 	says := untold
 	switch {
 	case cmd.Stands > fence:
@@ -237,15 +239,15 @@ const (
 // owner that is returned, and the token; otherwise it is noted that it was told. others
 // says that somebody listens on the name's own channel.
 func (s *Server) Tell(now Time, n Notice, waiter string, others bool) (owner string, token node.Token) {
-	place := s.place(n.Name, waiter)
+	k := s.lookUp(now, n.Name)
+	place := s.place(k, waiter)
 	if place == nil || place.kind == none {
 		return "", 0
 	}
-	k := s.lookUp(now, n.Name)
 	lock := k.lock
-	queue, err := s.queue(now, k)
+	_, err := s.queue(now, k)
 	seen, unread := k.fence.token()
-	if !node.IsHeir(place.text) || others || err != nil || unread != nil || n.Next <= seen || place.expires <= now || lock.kind != none || !s.isFirst(now, queue, n.Name, waiter) {
+	if !node.IsHeir(place.text) || others || err != nil || unread != nil || n.Next <= seen || place.expires <= now || lock.kind != none || !s.isFirst(now, k, waiter) {
 		s.change(place)
 		place.text = told
 		return "", 0
@@ -253,15 +255,15 @@ func (s *Server) Tell(now Time, n Notice, waiter string, others bool) (owner str
 	owner = place.text
 	s.create(lock, owner, place.expires)
 	s.setFence(k.fence, n.Next, n.Kept)
-	s.leave(queue, n.Name, waiter)
+	s.leave(k, waiter)
 	return owner, n.Next
 }
 
 // isFirst reports whether nobody who has kept his place is before a waiter.
-func (s *Server) isFirst(now Time, queue *key, name, waiter string) bool {
-	for i := range queue.line {
-		if kept := s.kept(name, &queue.line[i]); kept != nil && kept.alive(now) {
-			return queue.line[i].waiter == waiter
+func (s *Server) isFirst(now Time, n *names, waiter string) bool {
+	for i := range n.queue.line {
+		if kept := s.kept(n, &n.queue.line[i]); kept != nil && kept.alive(now) {
+			return n.queue.line[i].waiter == waiter
 		}
 	}
 	return false
@@ -290,10 +292,10 @@ func (c *content) before(cmd *node.Command) int {
 }
 
 // places appends to all those of a queue that are kept.
-func (s *Server) places(all []node.Place, now Time, queue *key, name string) []node.Place {
-	for i := range queue.line {
-		p := &queue.line[i]
-		if kept := s.kept(name, p); kept != nil && kept.alive(now) {
+func (s *Server) places(all []node.Place, now Time, n *names) []node.Place {
+	for i := range n.queue.line {
+		p := &n.queue.line[i]
+		if kept := s.kept(n, p); kept != nil && kept.alive(now) {
 			all = append(all, node.Place{Waiter: p.waiter, Ticket: p.ticket, TTL: kept.left(now)})
 		}
 	}

@@ -36,7 +36,10 @@ const Never Time = math.MaxInt64
 type Server struct {
 	keys  map[string]*key   // by key; those that are gone remain, to be used again
 	names map[string]*names // by name, so that a command makes one look-up
-	last  *names            // that were looked up, for the next command is often about the same
+
+	// Those that were looked up last, by the ends of the names: the next command is often
+	// about the same.
+	recent [8]*names
 
 	sought []byte       // the key of an owner or a waiter that was looked for last
 	fields []node.Field // memory to be used again
@@ -70,8 +73,9 @@ const looks = 10
 type names struct {
 	name            string
 	lock, fence     *key
-	readers, intent *key // nil until readers or writers have used the name
-	queue           *key // nil until somebody may have stood in line
+	readers, intent *key   // nil until readers or writers have used the name
+	queue           *key   // nil until somebody may have stood in line
+	places          []byte // what the keys of places in the queue begin with
 }
 
 type key struct {
@@ -326,11 +330,10 @@ func (s *Server) State(now Time, name string, state *node.State) error {
 	if state.Readers, err = k.readers.token(); err != nil {
 		return err
 	}
-	queue, err := s.queue(now, k)
-	if err != nil {
+	if _, err = s.queue(now, k); err != nil {
 		return err
 	}
-	state.Type, state.Queue = k.lock.kind.String(), s.places(state.Queue, now, queue, name)
+	state.Type, state.Queue = k.lock.kind.String(), s.places(state.Queue, now, k)
 	if k.lock.kind != none {
 		state.TTL = k.lock.left(now)
 	}
@@ -380,7 +383,7 @@ func (s *Server) publish(now Time, k *names, next node.Token, kept Time) []Notic
 	if queue, err := s.queue(now, k); err == nil {
 		for i := range queue.line[:min(looks, len(queue.line))] {
 			p := &queue.line[i]
-			if kept := s.kept(k.name, p); kept != nil && kept.alive(now) && kept.text != told {
+			if kept := s.kept(k, p); kept != nil && kept.alive(now) && kept.text != told {
 				s.inLine = append(s.inLine, p.waiter)
 				n.Line = s.inLine[before:]
 			}
@@ -421,20 +424,26 @@ func (s *Server) lookUp(now Time, name string) *names {
 
 // of returns the keys of a name.
 func (s *Server) of(name string) *names {
-	if s.last == nil || s.last.name != name {
-		s.last = s.search(name)
+	end := 0
+	if name != "" {
+		end = int(name[len(name)-1]) % len(s.recent)
 	}
-	return s.last
+	n := s.recent[end]
+	if n == nil || n.name != name {
+		n = s.search(name)
+		s.recent[end] = n
+	}
+	return n
 }
 
-// search returns the keys of a name, whichever was looked up last.
+// search returns the keys of a name, whichever were looked up last.
 func (s *Server) search(name string) *names {
 	n := s.names[name]
 	if n == nil {
 		if s.names == nil {
 			s.names = make(map[string]*names)
 		}
-		n = &names{name: name, lock: s.key(name), fence: s.key(node.FenceKey(name))}
+		n = &names{name: name, lock: s.key(name), fence: s.key(node.FenceKey(name)), places: node.AppendPlacePrefix(nil, name)}
 		s.names[name] = n
 	}
 	return n
@@ -492,8 +501,8 @@ func (s *Server) hold(name, owner string) *key {
 }
 
 // place returns the key of a place in line, or nil.
-func (s *Server) place(name, waiter string) *key {
-	s.sought = append(node.AppendPlacePrefix(s.sought[:0], name), waiter...)
+func (s *Server) place(n *names, waiter string) *key {
+	s.sought = append(append(s.sought[:0], n.places...), waiter...)
 	return s.keys[string(s.sought)]
 }
 
