@@ -67,7 +67,7 @@ type listener struct {
 // time is the server's time of day, in whole milliseconds as Redis has it.
 func (s *server) time() model.Time {
 	ns := s.rate.read(s.w.now) + int64(s.ahead+s.strobe)
-	return model.Time(epoch.UnixMilli() + floorDiv(ns, int64(time.Millisecond)))
+	return model.Time(epochMilli + floorDiv(ns, int64(time.Millisecond)))
 }
 
 func floorDiv(a, b int64) int64 {

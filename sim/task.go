@@ -249,12 +249,14 @@ func (t *timepiece) when(local int64) int64 {
 	if t.rate == 0 {
 		return t.at + d
 	}
-	guess := t.at + d - mulRatio(d, t.rate)
+	const million = 1_000_000
+	pace := million + int64(t.rate)
+	guess := t.at + d/pace*million + d%pace*million/pace // but for what is rounded
 	for t.read(guess) < local {
-		guess += max(1, local-t.read(guess))
+		guess++
 	}
 	for t.read(guess-1) >= local {
-		guess -= max(1, (t.read(guess-1)-local)*2/3)
+		guess--
 	}
 	return guess
 }
@@ -273,4 +275,7 @@ func mulRatio(d int64, r faults.Ratio) int64 {
 }
 
 // epoch is the time of day at the beginning of every run.
-var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+var (
+	epoch      = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	epochMilli = epoch.UnixMilli()
+)
