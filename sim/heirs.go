@@ -94,7 +94,7 @@ func (k *checker) noIdleHeir(s *server, name, owner string) {
 	w := k.w
 	for i := range s.heirs {
 		h := &s.heirs[i]
-		if h.name != name || h.owner != owner || h.c == nil || h.c.dead || h.c.stopped > 0 || k.holder(owner) != nil {
+		if h.name != name || h.owner != owner || h.c == nil || h.c.dead || h.c.stopped > 0 {
 			continue
 		}
 		l := h.c.links[s.number] // another, if it has closed its Locker

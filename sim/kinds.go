@@ -291,8 +291,10 @@ func (k *checker) inTurn(s *server, m *message, i int, now model.Time) {
 	}
 	if cmd.Ticket > 0 {
 		k.noHoldAndWait(s, claim.Name, before)
-		if o := m.link.c.callWaiting(cmd.Waiter); o != nil && cmd.Kind == node.Acquire && (claim.Token <= before.Fence || !same(o.owner, claim.Owner)) {
-			o.joined = w.now // it has to ask again, or its place stands for an earlier claim, that came late
+		if cmd.Kind == node.Acquire {
+			if o := m.link.c.callWaiting(cmd.Waiter); o != nil && (claim.Token <= before.Fence || !same(o.owner, claim.Owner)) {
+				o.joined = w.now // it has to ask again, or its place stands for an earlier claim, that came late
+			}
 		}
 	}
 	granted := cmd.Kind == node.Acquire && r.Status == node.Granted && k.fresh

@@ -54,6 +54,9 @@ func (k *checker) noHoldAndWait(s *server, name string, before *node.State) {
 		return
 	}
 	owner := before.Fields[0].Name
+	if k.holder(owner) != nil {
+		return // it was won
+	}
 	k.noIdleHeir(s, name, owner)
 	for _, c := range w.clients {
 		l := c.links[s.number]
