@@ -201,9 +201,9 @@ func (s *Server) keepPlace(now Time, n *names, cmd *node.Command, fence node.Tok
 	expires := now + life(cmd.Patience)
 	p := place{waiter: cmd.Waiter, ticket: cmd.Ticket}
 	s.change(queue)
-	if i, found := queue.rank(p.waiter); found {
-		p.kept = queue.line[i].kept
-		queue.line = slices.Delete(queue.line, i, i+1)
+	at, found := queue.rank(p.waiter)
+	if found {
+		p.kept = queue.line[at].kept
 	}
 	p.kept = s.found(s.kept(n, &p))
 	says := untold
@@ -217,8 +217,15 @@ func (s *Server) keepPlace(now Time, n *names, cmd *node.Command, fence node.Tok
 	if queue.kind == none || queue.expires == Never || queue.expires < expires {
 		queue.kind, queue.expires = queued, expires
 	}
-	i, _ := slices.BinarySearchFunc(queue.line, p, inTurn)
-	queue.line = slices.Insert(queue.line, i, p)
+	if found && queue.line[at].ticket == p.ticket { // as a rule
+		queue.line[at] = p
+		return
+	}
+	if found {
+		queue.line = slices.Delete(queue.line, at, at+1)
+	}
+	at, _ = slices.BinarySearchFunc(queue.line, p, inTurn)
+	queue.line = slices.Insert(queue.line, at, p)
 }
 
 // A place is one in a queue.
