@@ -31,6 +31,11 @@ func (c *Census) Life() *Life { return c.life }
 // Heard notes that the present life has answered a command.
 func (c *Census) Heard(now clock.Instant) { c.contact = now }
 
+// Distrust notes that a server behind the node has answered as a replica does. If it is a
+// master again it may have forgotten everything, with the same run_id: when it is met
+// next its life counts from then on.
+func (c *Census) Distrust() { c.born = nil }
+
 // Take learns from a handshake what all servers said at now, and returns the
 // life that they make together: as old as the youngest. If they said nothing it
 // returns nil, and all that was known is forgotten.

@@ -430,7 +430,11 @@ func (s *server) settle(results []result, life *node.Life) (good bool) {
 			continue
 		}
 		r, breaks := c.outcome(got.val, got.err, life)
-		good = good && !breaks
+		if good = good && !breaks; breaks {
+			s.census.Distrust()
+		} else if !good && r.Err == nil {
+			r = node.Reply{Err: errDemoted} // it is a master again, and life is no longer its
+		}
 		open = c.answer(open, r)
 		s.recycle(c)
 	}

@@ -66,7 +66,8 @@
 // locks. Such a life is Born at the handshake. What this cannot see: on the very
 // first connection, a server whose wall clock was set forward since its start;
 // and a master that was demoted and promoted again, with the same run_id, while
-// no command of this node failed on it.
+// no command of this node failed on it. If one did the life is Born anew at the next
+// handshake.
 //
 // A server that does not tell (miniredis) has no Life. One whose ACL forbids INFO
 // cannot be used: commands are answered with [node.ErrAuth].

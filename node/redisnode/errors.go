@@ -58,6 +58,8 @@ var inScript = regexp.MustCompile(` script: [0-9a-f]+(, on @user_script:\d+\.)?$
 // noNumber is what Lua says of what a script has read from a fence that is no number.
 var noNumber = regexp.MustCompile(`compare (nil with number|number with nil)|arithmetic on a nil value|between nil and number|number expected, got nil`)
 
+var errDemoted = fmt.Errorf("%w: it was a replica a moment ago", node.ErrUnreachable)
+
 var errNoToken = fmt.Errorf("%w: its fence, at redquorum_fence:{NAME} or redquorum_readers:{NAME}, is not a token", node.ErrWrongType)
 
 // serverError says what an error that the server sent means.

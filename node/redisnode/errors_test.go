@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -56,6 +57,26 @@ func TestReadOnly(t *testing.T) {
 	everyWrite(t, n, node.ErrReadOnly)
 	p.do("replicaof", "no", "one")
 	expect(t, "again a master", ask(t, n, acquire("new", "me", 2)), node.Granted)
+}
+
+// What a master has forgotten that was a replica meanwhile nobody knows.
+func TestDemotedMasterHasANewLife(t *testing.T) {
+	p := newServer(t)
+	n := connect(t, p)
+	before := expect(t, "held", ask(t, n, acquire("held", "me", 1)), node.Granted).Life
+	began := clock.System().Now() // from then on it grants nothing
+	p.do("replicaof", "127.0.0.1", "1")
+	for range 2 { // the second on a new connection
+		expectErr(t, "a replica", ask(t, n, acquire("new", "me", 2)), node.ErrReadOnly)
+	}
+	p.do("replicaof", "no", "one")
+	after := expect(t, "again a master", ask(t, n, acquire("new", "me", 3)), node.Granted).Life
+	if after.ID != before.ID {
+		t.Fatalf("another server: %v, %v", before, after)
+	}
+	if after.Born < began {
+		t.Errorf("it has lived for %v, and was a replica %v ago", clock.System().Now().Sub(after.Born), clock.System().Now().Sub(began))
+	}
 }
 
 // A link that its server makes useless again and again is made again ever more seldom.

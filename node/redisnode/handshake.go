@@ -27,8 +27,8 @@ func (s *server) handshake(texts []string, err error) (*node.Life, error) {
 	switch {
 	case life == nil:
 		s.log.Warn("server does not say since when it runs: there is no restart guard for it")
-	case before != nil && before.ID != life.ID:
-		s.log.Warn("server has a new life: it restarted, or this is another one",
+	case before != nil && *before != *life:
+		s.log.Warn("server has a new life: it restarted, was a replica for a while, or this is another one",
 			"age", s.clock.Now().Sub(life.Born).Round(time.Millisecond))
 	}
 	return life, nil
