@@ -19,6 +19,7 @@ type line struct {
 	holder  *hold   // who has it alone
 	readers []*hold // or those who share it
 	queue   []*waiter
+	calm    clock.Instant // until when nobody more grows bold, of those for whom it is the first of several names
 }
 
 // A waiter is one call of Lock or TryLock. Waiters are recycled; a late notice
@@ -56,7 +57,7 @@ type waiter struct {
 	splits    int           // attempts in a row that got some of the nodes, but not enough
 	alarms    int           // rests that ended by notices of too few nodes
 	took      time.Duration // by the last attempt
-	bold      bool          // of several names: it has waited for long, and passes others like it
+	bold      bool          // of several names: it has waited for long, and passes others with the same first
 	waited    bool          // there was more than one attempt
 	admitted  bool          // it was told that it may ask the nodes, as far as this process goes; under l.mu
 	let       bool          // it may make its attempt; under l.mu
@@ -347,11 +348,15 @@ func (l *Locker) unqueue(w *waiter) {
 }
 
 // embolden lets w pass others that wait for several names: one of these may wait for
-// somebody who waits behind w.
+// what is held by somebody who waits behind it, against the order of the names. Others
+// have to wait again: a thousand that ask the nodes at once would all be too slow.
 func (l *Locker) embolden(w *waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	w.bold = true
+	ln, now := l.lines[w.settings.Name], l.clock.Now()
+	if now >= ln.calm {
+		ln.calm, w.bold = now.Add(2*l.opts.Poll), true
+	}
 }
 
 // line returns the line of name, and makes it if need be. l.mu is held.

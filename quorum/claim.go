@@ -76,7 +76,8 @@ func keptAll(kept []bool) bool { return !slices.Contains(kept, false) }
 //
 // It stands in the lines of all its names on the nodes, also while somebody in this
 // process has one of them. Others here do not wait behind it, but for those who ask for
-// several names, too, with the same first: these do for twice Options.Poll.
+// several names, too, with the same first: of these one passes after twice Options.Poll,
+// and after as long again another.
 //
 // In the lines it has one ticket, and is served when it is first in each line and all names
 // are free. A name that is free while another is not it leaves to those behind it, and when

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -236,6 +237,43 @@ func TestNamesNest(t *testing.T) {
 		_, _ = l.ForceUnlock(background, "a")
 		if _, err := l.TryLock(background, "b", quorum.WithNames("c"), quorum.WithOwner(o)); !errors.Is(err, quorum.ErrHeld) || errors.Is(err, quorum.ErrDeadlock) {
 			t.Errorf("the nodes still have b: %v", err)
+		}
+	})
+}
+
+// Of many who wait for several names, with the same first, few ask the nodes.
+func TestManyWhoWaitForNamesAreNoHerd(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		const most = 100
+		var attempts atomic.Int32
+		a := w.locker(quorum.Options{Observer: observe(func(e quorum.Event) {
+			if e.Kind == quorum.AttemptFailed {
+				attempts.Add(1)
+			}
+		})})
+		held := lock(t, w.locker(quorum.Options{}), "x")
+		var waiting sync.WaitGroup
+		for i := range most {
+			waiting.Go(func() {
+				lease, err := a.Lock(background, "x", quorum.WithNames(fmt.Sprint("y", i)))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				unlock(t, lease)
+			})
+		}
+		time.Sleep(10 * time.Second)
+		before := attempts.Load()
+		time.Sleep(quorum.DefaultPoll)
+		if n := attempts.Load() - before; n == 0 || n > 10 {
+			t.Errorf("%d attempts within %v", n, quorum.DefaultPoll)
+		}
+		unlock(t, held)
+		began := time.Now()
+		waiting.Wait()
+		if took := time.Since(began); took > most*quorum.DefaultPoll {
+			t.Errorf("%d turns took %v", most, took)
 		}
 	})
 }
