@@ -95,7 +95,8 @@ func (ln *line) heldFor(s *settings, name string) *hold {
 // that do wait: readers that come and go would keep them out for ever.
 //
 // To one that waits in line, or for several names, a holder here is like any other: it
-// asks the nodes, and has its place before those of other processes that came later.
+// asks the nodes, and has its place before those of other processes that came later. So
+// are readers here to a writer that waits: it keeps new readers out elsewhere.
 //
 // Who waits for several names is in nobody's way here. It may wait for somebody in another
 // process, and that one for somebody here, in turn behind it: only the nodes know whose
@@ -124,6 +125,8 @@ func (ln *line) isHeldFrom(w *waiter) bool {
 	switch {
 	case !s.asksBehindHolders():
 		return ln.holder != nil || s.mode != node.Read && len(ln.readers) > 0
+	case s.mode == node.Write:
+		return ln.holder != nil
 	case s.names != nil:
 		return ln.holder != nil && ln.holder.claim.covers(&s.claim)
 	}
@@ -182,7 +185,9 @@ func (ln *line) hasLeft() {
 
 // asksBehindHolders reports whether the acquisition asks the nodes though somebody in this
 // process has a name.
-func (s *settings) asksBehindHolders() bool { return s.wait != 0 && (s.fair || s.names != nil) }
+func (s *settings) asksBehindHolders() bool {
+	return s.wait != 0 && (s.fair || s.names != nil || s.mode == node.Write)
+}
 
 // enter notes that h holds the name here.
 func (ln *line) enter(h *hold) {

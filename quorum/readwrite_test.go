@@ -281,6 +281,28 @@ func TestBadModes(t *testing.T) {
 	})
 }
 
+// While a writer waits no new reader is let in, also where its own process reads.
+func TestWriterBesideItsOwnReaderKeepsOthersOut(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+		reader := lock(t, a, "x", read)
+		served := make(chan *quorum.Lease)
+		go func() { served <- must[*quorum.Lease](t)(a.Lock(background, "x", write)) }()
+		time.Sleep(time.Minute)
+		if lease, err := b.TryLock(background, "x", read); !errors.Is(err, quorum.ErrHeld) {
+			t.Errorf("got %v, %v", lease, err)
+			unlock(t, lease)
+		}
+		left := time.Now()
+		unlock(t, reader)
+		writer := <-served
+		if took := time.Since(left); took > quorum.DefaultPoll/2 {
+			t.Errorf("the writer came after %v", took)
+		}
+		unlock(t, writer)
+	})
+}
+
 // Real servers: readers and writers of several Lockers, some of which are cut off.
 func TestRealReadersAndWriters(t *testing.T) {
 	all := servers(t, 3)
