@@ -209,8 +209,12 @@ func TestCluster(t *testing.T) {
 			t.Errorf("claim %d: kept %v", i, kept)
 		}
 	}
-	if r := expectErr(t, "half a hash tag", ask(t, n, acquire("a{b", "me", 1)), node.ErrServer); !strings.Contains(r.Err.Error(), "brace") {
-		t.Errorf("unhelpful: %v", r.Err)
+	apart := acquire("x", "me", 2)
+	apart.Claims = append(apart.Claims, claim("y", "me", 2)...)
+	for what, cmd := range map[string]node.Command{"half a hash tag": acquire("a{b", "me", 1), "names in two slots": apart} {
+		if r := expectErr(t, what, ask(t, n, cmd), node.ErrUnsupported); !node.Permanent(r.Err) || !strings.Contains(r.Err.Error(), "brace") {
+			t.Errorf("%s: not permanent, or unhelpful: %v", what, r.Err)
+		}
 	}
 	p.do("script", "flush")
 	works2 := expect(t, "after a flush", ask(t, n, acquire("y", "me", 1)), node.Granted)

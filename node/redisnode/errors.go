@@ -70,7 +70,7 @@ func serverError(err error) error {
 		return errNoToken
 	}
 	if strings.HasPrefix(text, "CROSSSLOT") {
-		return fmt.Errorf("%w: %s: on a cluster the names of one lock, and a name with a brace, need one whole hash tag, such as {a}b", node.ErrServer, text)
+		return fmt.Errorf("%w: %s: on a cluster the names of one lock, and a name with a brace, need one whole hash tag, such as {a}b", node.ErrUnsupported, text)
 	}
 	return fmt.Errorf("%w: %s", meaning(text), text)
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -34,6 +35,7 @@ func TestMeaning(t *testing.T) {
 		"ERR unknown command 'EVALSHA', with args beginning with: ":                                           node.ErrUnsupported,
 		// Cluster.
 		"CLUSTERDOWN The cluster is down":                                                        node.ErrServer,
+		"CROSSSLOT Keys in request don't hash to the same slot":                                  node.ErrUnsupported,
 		"TRYAGAIN Multiple keys request during rehashing":                                        node.ErrServer,
 		"MOVED 1 10.0.0.1:6379":                                                                  node.ErrServer,
 		"ERR unknown command 'auth', with args beginning with: 's3cretpassword' ":                node.ErrUnsupported,
@@ -45,6 +47,17 @@ func TestMeaning(t *testing.T) {
 		if got := serverError(errors.New(text)); !errors.Is(got, want) {
 			t.Errorf("%q: %v, want %v", text, got, want)
 		}
+	}
+}
+
+// A name whose keys are in different slots never becomes a lock: who waits for it is to be told.
+func TestCrossSlotIsPermanent(t *testing.T) {
+	got := serverError(errors.New("CROSSSLOT Keys in request don't hash to the same slot"))
+	if !node.Permanent(got) {
+		t.Errorf("%v is not permanent", got)
+	}
+	if text := got.Error(); !strings.Contains(text, "CROSSSLOT") || !strings.Contains(text, "brace") {
+		t.Errorf("unhelpful: %v", text)
 	}
 }
 
