@@ -129,7 +129,7 @@ const MaxToken Token = 1<<53 - 1
 // A Claim is one owner's claim on one name.
 type Claim struct {
 	Name  string
-	Owner string // unique to one acquisition; not used by Inspect and Break
+	Owner string // unique to one acquisition, not "" with Acquire and Extend; not used by Inspect and Break
 	Token Token  // not used by Extend and Inspect
 }
 

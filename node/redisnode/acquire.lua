@@ -15,6 +15,8 @@
 -- without its fence could be taken again by a late copy of this command.
 if redis.call('EXISTS', KEYS[1]) == 1 then
   if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
+    -- It changes nothing, but a replica refuses it: what that has is its master's vote.
+    redis.call('HDEL', KEYS[1], '')
     return 1
   end
   return {0, redis.call('PTTL', KEYS[1]), tonumber(redis.call('GET', KEYS[2]) or 0)}

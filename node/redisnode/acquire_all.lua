@@ -28,6 +28,7 @@ for i = 1, #KEYS, 2 do
   end
 end
 if not refused and #free == 0 then
+  redis.call('HDEL', KEYS[1], '') -- as acquire does
   return 1
 end
 local highest, stale, next = 0, false, 1

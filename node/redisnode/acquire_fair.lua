@@ -33,6 +33,7 @@ for i = 1, #KEYS, 4 do
   end
 end
 if #wanted == 0 then
+  redis.call('HDEL', KEYS[1], '') -- as acquire does
   return 1
 end
 local fence, locked, reserved = 0, false, false

@@ -18,6 +18,7 @@
 local mode = redis.call('HGET', KEYS[1], 'mode')
 local reading = mode == 'read'
 if reading and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 and redis.call('EXISTS', KEYS[5]) == 1 then
+  redis.call('HDEL', KEYS[1], '') -- as acquire does
   return 1
 end
 local fence = tonumber(redis.call('GET', KEYS[2]) or 0)

@@ -20,6 +20,7 @@
 -- come, and because lock and fence must change together.
 local mode = redis.call('HGET', KEYS[1], 'mode')
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
+  redis.call('HDEL', KEYS[1], '') -- as acquire does
   return 1
 end
 local token = tonumber(ARGV[2])

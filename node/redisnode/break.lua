@@ -21,6 +21,7 @@ if tonumber(ARGV[1]) > tonumber(redis.call('GET', KEYS[2]) or 0) then
   redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2])
 end
 if kind == 'none' then
+  redis.call('HDEL', KEYS[1], '') -- as acquire does
   return 0
 end
 local shared = redis.call('HEXISTS', KEYS[1], 'mode') == 1

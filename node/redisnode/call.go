@@ -46,6 +46,8 @@ func check(cmd node.Command) error {
 		return fmt.Errorf("%w: mode %d", node.ErrUnsupported, cmd.Mode)
 	case len(cmd.Claims) == 0 || len(cmd.Claims) > 1 && !takesSeveral(cmd):
 		return fmt.Errorf("%w: %v of %d names", node.ErrUnsupported, cmd.Kind, len(cmd.Claims))
+	case (cmd.Kind == node.Acquire || cmd.Kind == node.Extend) && slices.ContainsFunc(cmd.Claims, ownerless):
+		return fmt.Errorf("%w: %v of no owner", node.ErrUnsupported, cmd.Kind) // scripts remove the field "", to have written
 	case cmd.Ticket > 0 && (cmd.Mode != node.Exclusive || cmd.Waiter == ""):
 		return fmt.Errorf("%w: %v in mode %v with a ticket, of %q", node.ErrUnsupported, cmd.Kind, cmd.Mode, cmd.Waiter)
 	case cmd.Patience > 0 && cmd.Mode == node.Exclusive && cmd.Ticket <= 0:
@@ -65,6 +67,8 @@ func check(cmd node.Command) error {
 	}
 	return nil
 }
+
+func ownerless(c node.Claim) bool { return c.Owner == "" }
 
 func takesSeveral(cmd node.Command) bool {
 	switch cmd.Kind {

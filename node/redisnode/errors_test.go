@@ -79,6 +79,79 @@ func TestDemotedMasterHasANewLife(t *testing.T) {
 	}
 }
 
+// A replica that has a lock by replication says yes to nothing: all that it has is its
+// master's, so its vote would be the master's second one.
+func TestReplicaHasNoVote(t *testing.T) {
+	master, replica := newServer(t, "--repl-diskless-sync-delay", "0"), newServer(t)
+	n, copied := connect(t, master), connect(t, replica)
+	_, port, _ := net.SplitHostPort(master.addr)
+	replica.do("replicaof", "127.0.0.1", port)
+
+	of := func(mode node.Mode, cmd node.Command) node.Command {
+		cmd.Mode = mode
+		return cmd
+	}
+	in := func(line node.Token, cmd node.Command) node.Command {
+		cmd.Ticket, cmd.Waiter = line, "waiter"
+		return cmd
+	}
+	both := func(cmd node.Command) node.Command {
+		c := cmd.Claims[0]
+		c.Name += "2"
+		cmd.Claims = append(cmd.Claims, c)
+		return cmd
+	}
+	short := func(name string, mode node.Mode) node.Command {
+		return of(mode, extend(time.Second, claim(name, "me", 0)...))
+	}
+	for _, tt := range []struct {
+		what  string
+		first []node.Command // executed by the master
+		again node.Command   // changes nothing after these
+		want  node.Status
+	}{
+		{"acquire", []node.Command{acquire("a", "me", 1)}, acquire("a", "me", 1), node.Granted},
+		{"acquire several", []node.Command{both(acquire("b", "me", 1))}, both(acquire("b", "me", 1)), node.Granted},
+		{"acquire in line", []node.Command{in(1, acquire("c", "me", 1))}, in(1, acquire("c", "me", 1)), node.Granted},
+		{"acquire several in line", []node.Command{in(1, both(acquire("d", "me", 1)))}, in(1, both(acquire("d", "me", 1))), node.Granted},
+		{"acquire to read", []node.Command{of(node.Read, acquire("e", "me", 1))}, of(node.Read, acquire("e", "me", 1)), node.Granted},
+		{"acquire to write", []node.Command{of(node.Write, acquire("f", "me", 1))}, of(node.Write, acquire("f", "me", 1)), node.Granted},
+		{"extend", nil, short("a", node.Exclusive), node.Done},
+		{"extend several", nil, both(short("b", node.Exclusive)), node.Done},
+		{"extend a reader", nil, short("e", node.Read), node.Done},
+		{"extend a writer", nil, short("f", node.Write), node.Done},
+		{"downgrade", []node.Command{{Kind: node.Downgrade, Claims: claim("f", "me", 1)}}, node.Command{Kind: node.Downgrade, Claims: claim("f", "me", 1)}, node.Done},
+		{"release", []node.Command{release("a", "me", 1)}, release("a", "me", 1), node.Absent},
+		{"release several", []node.Command{both(release("b", "me", 1))}, both(release("b", "me", 1)), node.Absent},
+		{"release in line", []node.Command{in(1, release("c", "me", 1))}, in(1, release("c", "me", 1)), node.Absent},
+		{"release several in line", []node.Command{in(1, both(release("d", "me", 1)))}, in(1, both(release("d", "me", 1))), node.Absent},
+		{"release a reader", []node.Command{of(node.Read, release("e", "me", 1))}, of(node.Read, release("e", "me", 1)), node.Absent},
+		{"release a writer", []node.Command{of(node.Write, release("f", "me", 1))}, of(node.Write, release("f", "me", 1)), node.Absent},
+		{"break", []node.Command{breakLock("a", 2)}, breakLock("a", 2), node.Absent},
+	} {
+		for _, cmd := range tt.first {
+			if r := ask(t, n, cmd); r.Err != nil || r.Status == node.Refused || r.Status == node.Stale {
+				t.Fatalf("%s on the master: %v, %v", tt.what, r.Status, r.Err)
+			}
+		}
+		master.do("set", "marker", tt.what)
+		eventually(t, "replication", func() bool {
+			return replica.client(t).Get(t.Context(), "marker").Val() == tt.what
+		})
+		var r node.Reply
+		eventually(t, "the replica is asked", func() bool { // each READONLY breaks the link
+			r = ask(t, copied, tt.again)
+			return !errors.Is(r.Err, node.ErrUnreachable)
+		})
+		if !errors.Is(r.Err, node.ErrReadOnly) {
+			t.Errorf("%s again on the replica: %v, %v, kept %v", tt.what, r.Status, r.Err, r.Kept)
+		}
+		if r := expect(t, tt.what+" again on the master", ask(t, n, tt.again), tt.want); slices.Contains(r.Kept, false) {
+			t.Errorf("%s again on the master: kept %v", tt.what, r.Kept)
+		}
+	}
+}
+
 // A link that its server makes useless again and again is made again ever more seldom.
 func TestReadOnlyIsNotHurried(t *testing.T) {
 	p := newServer(t)

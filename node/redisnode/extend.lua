@@ -13,6 +13,9 @@
 -- HEXISTS is a pcall: one key of another type has no fields, and must not fail
 -- the others. Any other error says nothing about the field, so it is no answer.
 -- PEXPIRE's own GT needs Redis 7.
+--
+-- Where the life is long enough there is a write that changes nothing, but that a replica
+-- refuses: what that has is its master's vote.
 local ttl = tonumber(ARGV[1])
 local kept = {}
 for i, key in ipairs(KEYS) do
@@ -21,6 +24,8 @@ for i, key in ipairs(KEYS) do
     local left = redis.call('PTTL', key)
     if left >= 0 and left < ttl then
       redis.call('PEXPIRE', key, ttl)
+    else
+      redis.call('HDEL', key, '')
     end
     kept[i] = '1'
   elseif has == 0 or string.find(has['err'], 'WRONGTYPE', 1, true) then

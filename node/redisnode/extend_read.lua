@@ -8,22 +8,25 @@
 -- Returns a string with one character for each lock: '1' if the owner was a
 -- living reader, else '0'.
 --
--- Atomic, and with a pcall, as extend is. The lock is as long-lived as its
--- longest reader, so it is only ever raised.
+-- Atomic, with a pcall, and never kept without a write, as extend is. The lock is as
+-- long-lived as its longest reader, so it is only ever raised.
 local ttl = tonumber(ARGV[1])
 local kept = {}
 local function raise(key)
   local left = redis.call('PTTL', key)
   if left >= 0 and left < ttl then
     redis.call('PEXPIRE', key, ttl)
+    return true
   end
 end
 for i = 1, #KEYS, 2 do
   local n = (i + 1) / 2
   local has = redis.pcall('HEXISTS', KEYS[i], ARGV[1 + n])
   if has == 1 and redis.call('EXISTS', KEYS[i + 1]) == 1 then
-    raise(KEYS[i + 1])
-    raise(KEYS[i])
+    local hold, lock = raise(KEYS[i + 1]), raise(KEYS[i])
+    if not hold and not lock then
+      redis.call('HDEL', KEYS[i], '')
+    end
     kept[n] = '1'
   elseif has == 0 or has == 1 or string.find(has['err'], 'WRONGTYPE', 1, true) then
     kept[n] = '0'

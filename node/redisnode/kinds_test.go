@@ -352,6 +352,8 @@ func TestImpossibleCommands(t *testing.T) {
 		{Kind: node.Release, Mode: node.Read, Claims: claim("a", "", 0), Ticket: 1, Waiter: "me"},
 		{Kind: node.Acquire, TTL: time.Second},
 		{Kind: node.Acquire, Claims: claim("a", "me", 1)},
+		{Kind: node.Acquire, Claims: claim("a", "", 1), TTL: time.Second},
+		{Kind: node.Extend, Claims: append(claim("a", "me", 1), claim("a", "", 1)...), TTL: time.Second},
 		{Kind: node.Extend, TTL: time.Second},
 		{Kind: node.Inspect, Claims: make([]node.Claim, 2)},
 		{Kind: node.Break, Claims: make([]node.Claim, 2)},
