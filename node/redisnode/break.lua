@@ -17,11 +17,13 @@ local kind = redis.call('TYPE', KEYS[1])['ok']
 if kind ~= 'hash' and kind ~= 'none' then
   return redis.error_reply('WRONGTYPE ' .. kind .. ' at this name, not a hash')
 end
+-- It changes nothing. A replica refuses it, as of acquire; and a server that is out of
+-- memory refuses nothing that comes after a script's first write.
+redis.call('HDEL', KEYS[1], '')
 if tonumber(ARGV[1]) > tonumber(redis.call('GET', KEYS[2]) or 0) then
   redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2])
 end
 if kind == 'none' then
-  redis.call('HDEL', KEYS[1], '') -- as acquire does
   return 0
 end
 local shared = redis.call('HEXISTS', KEYS[1], 'mode') == 1

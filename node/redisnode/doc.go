@@ -103,6 +103,13 @@
 // cluster's: if it has a method ForEachMaster these are its servers, otherwise it must
 // lead to one server only. A [redis.Ring] is none of these, and is refused.
 //
+// # Servers that refuse writes
+//
+// A yes always comes with a write, if need be one that changes nothing. So a replica, which
+// has its master's locks by replication, answers with [node.ErrReadOnly] and has no vote.
+// A server that is out of memory grants nothing; but it keeps locks alive, takes them back
+// and lets them be broken, with their fences raised.
+//
 // # Permissions
 //
 // For names that begin with "nightly" an ACL user needs no more than

@@ -15,8 +15,9 @@ import (
 )
 
 // codes are the words with which a server begins an error, and what they mean
-// to a lock. When a script fails on READONLY, OOM or MISCONF it has written
-// nothing: each script's first write is refused like all later ones.
+// to a lock. When a script fails on READONLY, OOM or MISCONF it has changed
+// nothing: its first write is refused like all later ones, or is one that changes
+// nothing and after which Redis refuses none for want of memory.
 var codes = []struct {
 	word string
 	err  error

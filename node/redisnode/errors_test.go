@@ -49,6 +49,98 @@ func TestOutOfMemory(t *testing.T) {
 	expect(t, "release", ask(t, n, release("held", "me", 1)), node.Released)
 }
 
+// A lock can be given back to a server that is out of memory, and be broken there, also
+// where its fence has to be raised, and a late copy of its acquire is refused. But what
+// frees nothing does not fill such a server.
+func TestOutOfMemoryFrees(t *testing.T) {
+	p := newServer(t, "--maxmemory-policy", "noeviction")
+	n := connect(t, p)
+	of := func(mode node.Mode, cmd node.Command) node.Command {
+		cmd.Mode = mode
+		return cmd
+	}
+	in := func(patience time.Duration, cmd node.Command) node.Command {
+		cmd.Ticket, cmd.Waiter, cmd.Patience = 1, "waiter", patience
+		return cmd
+	}
+	both := func(cmd node.Command) node.Command {
+		c := cmd.Claims[0]
+		c.Name += "2"
+		cmd.Claims = append(cmd.Claims, c)
+		return cmd
+	}
+	const minute = time.Minute
+	for _, tt := range []struct {
+		what   string
+		first  []node.Command
+		meddle []any // done to the server then
+		full   node.Command
+		want   node.Status
+		err    error
+		left   string // "", or the field that is not to go
+	}{
+		{"release", []node.Command{acquire("x", "me", 1)}, nil, release("x", "me", 2), node.Released, nil, ""},
+		{"release without a fence", []node.Command{acquire("x", "me", 1)}, []any{"del", node.FenceKey("x")}, release("x", "me", 2), node.Released, nil, ""},
+		{"several", []node.Command{both(acquire("x", "me", 1))}, nil, both(release("x", "me", 2)), node.Released, nil, ""},
+		{"the second of several", []node.Command{both(acquire("x", "me", 1))}, []any{"del", "x"}, both(release("x", "me", 2)), node.Absent, nil, ""},
+		{"beside no lock", []node.Command{acquire("x2", "me", 1)}, []any{"set", "x", "text"}, both(release("x", "me", 2)), node.Unknown, node.ErrWrongType, "text"},
+		{"in line", []node.Command{in(minute, acquire("x", "me", 1))}, nil, in(0, release("x", "me", 2)), node.Released, nil, ""},
+		{"back to the line", []node.Command{in(minute, acquire("x", "me", 1))}, nil, in(minute, release("x", "me", 2)), node.Released, nil, ""},
+		{"several in line", []node.Command{in(minute, both(acquire("x", "me", 1)))}, []any{"del", "x"}, in(0, both(release("x", "me", 2))), node.Absent, nil, ""},
+		{"the heir", nil, []any{"hset", "x", node.Heir("me"), "1"}, in(0, release("x", "me", 2)), node.Released, nil, ""},
+		{"a place", []node.Command{acquire("x", "you", 1), in(minute, acquire("x", "me", 2))}, nil, in(0, release("x", "me", 2)), node.Absent, nil, "you"},
+		{"a reader", []node.Command{of(node.Read, acquire("x", "me", 1))}, nil, of(node.Read, release("x", "me", 2)), node.Released, nil, ""},
+		{"a writer", []node.Command{of(node.Write, acquire("x", "me", 1))}, nil, of(node.Write, release("x", "me", 2)), node.Released, nil, ""},
+		{"break", []node.Command{acquire("x", "you", 1)}, nil, breakLock("x", 2), node.Released, nil, ""},
+		{"break readers", []node.Command{of(node.Read, acquire("x", "you", 1))}, nil, breakLock("x", 2), node.Released, nil, ""},
+		{"break nothing", nil, nil, breakLock("x", 2), node.Absent, nil, ""},
+		{"break no lock", nil, []any{"set", "x", "text"}, breakLock("x", 2), node.Unknown, node.ErrWrongType, "text"},
+		{"release another's", []node.Command{acquire("x", "you", 1)}, nil, release("x", "me", 2), node.Unknown, node.ErrOutOfMemory, "you"},
+		{"release nothing", nil, nil, release("x", "me", 2), node.Unknown, node.ErrOutOfMemory, ""},
+		{"release no lock", nil, []any{"set", "x", "text"}, release("x", "me", 2), node.Unknown, node.ErrOutOfMemory, "text"},
+	} {
+		p.do("flushall")
+		for _, cmd := range tt.first {
+			if r := ask(t, n, cmd); r.Err != nil {
+				t.Fatalf("%s: first: %v", tt.what, r.Err)
+			}
+		}
+		if tt.meddle != nil {
+			p.do(tt.meddle...)
+		}
+		p.do("config", "set", "maxmemory", "1")
+		r := ask(t, n, tt.full)
+		p.do("config", "set", "maxmemory", "0")
+		if r.Status != tt.want || !errors.Is(r.Err, tt.err) {
+			t.Errorf("%s: %v, %v, want %v, %v", tt.what, r.Status, r.Err, tt.want, tt.err)
+		}
+		for _, c := range tt.full.Claims {
+			s, left := ask(t, n, inspect(c.Name)).State, tt.left
+			if c.Name != "x" {
+				left = ""
+			}
+			if len(s.Fields) > 1 || left == "" && s.Type != "none" || left != "" && s.Value != left && (len(s.Fields) == 0 || s.Fields[0].Name != left) {
+				t.Errorf("%s: %s has %+v, want %q", tt.what, c.Name, s, left)
+			}
+			if tt.err == node.ErrOutOfMemory {
+				if s.Fence > 1 {
+					t.Errorf("%s: %s has a fence of %d now", tt.what, c.Name, s.Fence)
+				}
+			} else if s.Fence != 2 && tt.what != "break no lock" {
+				t.Errorf("%s: %s has a fence of %d", tt.what, c.Name, s.Fence)
+			}
+			if waits := len(s.Queue) > 0; waits != (tt.what == "back to the line") {
+				t.Errorf("%s: %s has the queue %v", tt.what, c.Name, s.Queue)
+			}
+		}
+		if tt.left == "" && tt.err == nil {
+			if r := ask(t, n, acquire("x", "me", 2)); r.Status != node.Stale {
+				t.Errorf("%s: its acquire comes late: %v, %v", tt.what, r.Status, r.Err)
+			}
+		}
+	}
+}
+
 func TestReadOnly(t *testing.T) {
 	p := newServer(t)
 	n := connect(t, p)

@@ -17,9 +17,7 @@
 --
 -- Atomic, because removing the lock must depend on whose it is, and because the
 -- messages must come after the removal and only if the key is gone.
-if tonumber(ARGV[2]) > tonumber(redis.call('GET', KEYS[2]) or 0) then
-  redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
-end
+raise(1, 3)
 local released = redis.call('HDEL', KEYS[1], ARGV[1])
 if released == 1 and redis.call('EXISTS', KEYS[1]) == 0 then
   local others = redis.call('PUBLISH', ARGV[4], '0')

@@ -21,11 +21,7 @@
 -- HDEL and PUBLISH are pcalls: what is wrong with one key or channel must not keep the
 -- other locks.
 local n = #KEYS / 3
-for i = 2, 2 * n, 2 do
-  if tonumber(ARGV[2]) > tonumber(redis.call('GET', KEYS[i]) or 0) then
-    redis.call('SET', KEYS[i], ARGV[2], 'PX', ARGV[3])
-  end
-end
+raise(2 * n, 2)
 local released, failed, awaited = 1, nil, false
 for i = 1, 2 * n, 2 do
   local removed = redis.pcall('HDEL', KEYS[i], ARGV[1])

@@ -27,11 +27,7 @@
 -- HDEL, PUBLISH and what changes a queue are pcalls: what is wrong with one key or
 -- channel must not keep the other locks, and a queue of another type has no places.
 local n = #KEYS / 4
-for i = 2, #KEYS, 4 do
-  if tonumber(ARGV[2]) > tonumber(redis.call('GET', KEYS[i]) or 0) then
-    redis.call('SET', KEYS[i], ARGV[2], 'PX', ARGV[3])
-  end
-end
+raise(#KEYS, 4)
 local released, failed, awaited = 1, nil, false
 for i = 1, #KEYS, 4 do
   local left = 0

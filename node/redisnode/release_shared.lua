@@ -21,9 +21,7 @@
 --
 -- Atomic, because what becomes of the lock depends on who else has it, and
 -- because the message must come after that.
-if tonumber(ARGV[2]) > tonumber(redis.call('GET', KEYS[2]) or 0) then
-  redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
-end
+raise(1, 4)
 local message
 if ARGV[6] ~= '' and ARGV[7] == '0' and redis.call('GET', KEYS[3]) == ARGV[6] then
   redis.call('DEL', KEYS[3])

@@ -34,6 +34,8 @@ var (
 	downgradeLua string
 	//go:embed tell.lua
 	tellLua string
+	//go:embed raise.lua
+	raiseLua string
 	//go:embed readers.lua
 	readersLua string
 	//go:embed create.lua
@@ -62,19 +64,19 @@ func (s *scriptSet) add(one *script) bool {
 
 var (
 	acquireScript       = newScript(0, acquireLua)
-	releaseScript       = newScript(1, tellLua+releaseLua)
+	releaseScript       = newScript(1, tellLua+raiseLua+releaseLua)
 	extendScript        = newScript(2, extendLua)
 	inspectScript       = newScript(3, inspectLua)
 	breakScript         = newScript(4, tellLua+breakLua)
 	acquireReadScript   = newScript(5, acquireReadLua)
 	acquireWriteScript  = newScript(6, readersLua+acquireWriteLua)
-	releaseSharedScript = newScript(7, readersLua+releaseSharedLua)
+	releaseSharedScript = newScript(7, readersLua+raiseLua+releaseSharedLua)
 	extendReadScript    = newScript(8, extendReadLua)
 	acquireFairScript   = newScript(9, tellLua+createLua+acquireFairLua)
-	releaseFairScript   = newScript(10, tellLua+releaseFairLua)
+	releaseFairScript   = newScript(10, tellLua+raiseLua+releaseFairLua)
 	downgradeScript     = newScript(11, downgradeLua)
 	acquireAllScript    = newScript(12, createLua+acquireAllLua)
-	releaseAllScript    = newScript(13, tellLua+releaseAllLua)
+	releaseAllScript    = newScript(13, tellLua+raiseLua+releaseAllLua)
 )
 
 func newScript(i int, text string) script {
