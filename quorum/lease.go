@@ -81,53 +81,27 @@ func (le *Lease) Unlock(ctx context.Context) error {
 	return le.h.leave(le.mode).wait(ctx)
 }
 
-// A Handle is what another process needs to take a lease over with
-// [Locker.Resume].
-type Handle struct {
-	Name  string        `json:"name"`
-	Names []string      `json:"names,omitempty"` // all of them, if there are several
-	Mode  string        `json:"mode,omitempty"`  // "read" or "write"
-	Owner string        `json:"owner"`
-	Token node.Token    `json:"token"` // the fencing token
-	Lease time.Duration `json:"lease_ns"`
-
-	// High is the highest token that was used for the lease: that of the last
-	// node that was given it again after it had lost it.
-	High node.Token `json:"high"`
-}
-
-// Handle returns the lease's handle. Two processes that use one handle at the
-// same time hold the lock together: hand over with [Lease.Detach].
-func (le *Lease) Handle() Handle {
-	h := le.h
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	mode := ""
-	if h.mode != node.Exclusive {
-		mode = h.mode.String()
-	}
-	return Handle{Mode: mode, Name: h.claim.Name, Names: slices.Clone(h.claim.names), Owner: h.claim.Owner, Token: h.claim.Token, Lease: h.lease, High: h.high}
-}
-
 // errDetached is why a detached lease is over; it must not be released.
 var errDetached = fmt.Errorf("%w: it was detached", ErrNotHeld)
 
 // Detach ends the lease in this process, nested ones included, without
 // releasing it: the nodes keep it for as long as it was last extended, and
-// whoever has the handle can resume it until then. The lease's context ends
-// with ErrNotHeld, and so does a later Unlock.
+// whoever has the handle can resume it until then, within its bounds: see [Handle].
+// The lease's context ends with ErrNotHeld, and so does a later Unlock.
 func (le *Lease) Detach() (Handle, error) {
 	h, l := le.h, le.h.l
 	if le.unlocked.Load() {
 		return Handle{}, h.notHeld("detach")
 	}
 	left := h.remaining()
-	brief := left < h.lease/3 // it was handed on, and is not renewed yet
+	h.mu.Lock()
+	brief := left < h.lease/3 && !h.fixed && h.until < h.limit // it was handed on, and is not renewed yet
+	h.mu.Unlock()
 	if left == 0 || !h.end(errDetached) {
 		return Handle{}, h.notHeld("detach")
 	}
 	l.vacate(h)
-	if brief && !h.fixed {
+	if brief {
 		r := l.begin(node.Extend, h.now(), h.lease+l.opts.Grace, l.timeout(h.lease))
 		r.ask(allNodes(len(l.nodes)))
 		r.done()

@@ -167,11 +167,20 @@ func (l *Locker) Do(ctx context.Context, name string, fn func(context.Context, *
 // Resume takes over a lease from its handle, whichever process acquired it. As
 // many nodes as must grant one must still have it. The lease gets the length that it
 // was acquired with, unless an option says otherwise, and keeps its token.
-// Errors match ErrNotHeld when the nodes no longer have it, ErrNoQuorum when too
-// few answered.
+//
+// What bounds the lease goes on to do so: see [Handle]. Options can bound it more, by
+// WithFixedLease, by WithMaxHold, counted from this call, and of a fixed lease by a
+// shorter one; what would bound it less has no effect.
+//
+// Errors match ErrNotHeld when the nodes no longer have it or nothing is left of a
+// bound (and ErrMaxHold, if that is why), ErrNoQuorum when too few answered.
 func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Lease, error) {
-	if from.Owner == "" || from.Token <= 0 {
-		return nil, fmt.Errorf("quorum: handle of %q has no owner or no token", from.Name)
+	if err := from.check(); err != nil {
+		return nil, err
+	}
+	if over := from.age(l.clock.Wall(), l.opts.Drift); over != nil {
+		c := claim{Claim: node.Claim{Name: from.Name}, names: from.Names}
+		return nil, &Error{Op: "resume", Name: c.title(), Need: l.need, Err: ErrNotHeld, Cause: over}
 	}
 	opts = append([]Option{WithNames(from.Names...), withMode(from.Mode)}, opts...)
 	if from.Lease > 0 {
@@ -181,6 +190,7 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 	if err != nil {
 		return nil, err
 	}
+	from.bound(&s)
 	if !l.enter() {
 		return nil, ErrClosed
 	}
@@ -195,6 +205,9 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 	switch {
 	case verdict == won && l.clock.Now() < validUntil(r.start, s.lease, l.opts.Drift):
 		l.seeFence(max(from.Token, from.High))
+		if s.maxHold > 0 { // not from now
+			s.maxHold = max(1, s.maxHold-l.clock.Now().Sub(r.start))
+		}
 		return l.admit(ctx, r, &s, from.High), nil
 	case r.missing(l.need):
 		return nil, r.fail("resume", ErrNotHeld, nil)
