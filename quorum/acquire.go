@@ -133,7 +133,7 @@ func (l *Locker) acquire(ctx context.Context, s *settings) (*Lease, error) {
 	}
 	w.giveBack(false, owner)
 	w.recycle()
-	if err == nil {
+	if err == nil && lease == &lease.h.first { // not nested
 		l.observe(Event{Kind: Acquired, Name: s.title(), Owner: lease.h.claim.Owner, Token: lease.Token(),
 			Took: l.clock.Now().Sub(began)})
 	}

@@ -83,15 +83,16 @@ func ExampleError() {
 	// true true hold
 }
 
-// A gauge counts what a Locker does.
-type gauge struct{ acquired, released atomic.Int64 }
+// A gauge counts the leases that a Locker has held, and those that it holds.
+type gauge struct{ acquired, held atomic.Int64 }
 
 func (g *gauge) Observe(e quorum.Event) {
 	switch e.Kind {
 	case quorum.Acquired:
 		g.acquired.Add(1) // e.Took is for a histogram
-	case quorum.Released:
-		g.released.Add(1)
+		g.held.Add(1)
+	case quorum.Released, quorum.Lost, quorum.Detached:
+		g.held.Add(-1)
 	}
 }
 
@@ -102,9 +103,9 @@ func ExampleObserver() {
 	for range 3 {
 		_ = locker.Do(context.Background(), "report", func(context.Context, *quorum.Lease) error { return nil })
 	}
-	fmt.Println(g.acquired.Load(), g.released.Load())
+	fmt.Println(g.acquired.Load(), g.held.Load())
 	// Output:
-	// 3 3
+	// 3 0
 }
 
 func ExampleLocker_Lock() {

@@ -101,6 +101,7 @@ func (le *Lease) Detach() (Handle, error) {
 		return Handle{}, h.notHeld("detach")
 	}
 	l.vacate(h)
+	l.observe(Event{Kind: Detached, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token, Took: l.clock.Now().Sub(h.since)})
 	if brief {
 		r := l.begin(node.Extend, h.now(), h.lease+l.opts.Grace, l.timeout(h.lease))
 		r.ask(allNodes(len(l.nodes)))
@@ -437,7 +438,7 @@ func (h *hold) leave(mode node.Mode) farewell {
 
 // wait waits for the release, and returns what Unlock returns.
 func (f farewell) wait(ctx context.Context) error {
-	h, r, l := f.h, f.round, f.h.l
+	h, r := f.h, f.round
 	if r != nil {
 		defer r.done()
 	}
@@ -450,7 +451,13 @@ func (f farewell) wait(ctx context.Context) error {
 	if r.command.Kind == node.Downgrade {
 		return h.downgraded(ctx, f)
 	}
-	var err error
+	return f.released(ctx)
+}
+
+// released waits for the release of a lease that was held until then, tells of it, and
+// returns what became of it.
+func (f farewell) released(ctx context.Context) (err error) {
+	h, r, l := f.h, f.round, f.h.l
 	if r.await(context.WithoutCancel(ctx)) != won {
 		err = r.fail("release", ErrNoQuorum, nil)
 	} else if !r.removed() {

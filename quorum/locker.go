@@ -205,10 +205,13 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 	switch {
 	case verdict == won && l.clock.Now() < validUntil(r.start, s.lease, l.opts.Drift):
 		l.seeFence(max(from.Token, from.High))
+		took := l.clock.Now().Sub(r.start)
 		if s.maxHold > 0 { // not from now
-			s.maxHold = max(1, s.maxHold-l.clock.Now().Sub(r.start))
+			s.maxHold = max(1, s.maxHold-took)
 		}
-		return l.admit(ctx, r, &s, from.High), nil
+		lease := l.admit(ctx, r, &s, from.High)
+		l.observe(Event{Kind: Acquired, Name: s.title(), Owner: c.Owner, Token: c.Token, Took: took})
+		return lease, nil
 	case r.missing(l.need):
 		return nil, r.fail("resume", ErrNotHeld, nil)
 	}
@@ -241,18 +244,18 @@ func (l *Locker) Close() error {
 	}
 	l.leaving.Store(true)
 	l.agenda.hurry(l.clock.Now())
-	var open []*round
+	var open []farewell
 	for _, h := range l.holders() {
 		if h.end(ErrClosed) {
-			open = append(open, h.release())
+			open = append(open, farewell{h: h, start: l.clock.Now(), round: h.release()})
 		}
 	}
 	var unconfirmed error
-	for _, r := range open {
-		if r.await(context.Background()) != won {
-			unconfirmed = errors.Join(unconfirmed, r.fail("release", ErrNoQuorum, nil))
+	for _, f := range open {
+		if err := f.released(context.Background()); errors.Is(err, ErrNoQuorum) {
+			unconfirmed = errors.Join(unconfirmed, err)
 		}
-		r.done()
+		f.round.done()
 	}
 	for until := l.clock.Now().Add(l.opts.Timeout); l.releases.Load() > 0; {
 		if l.idle.Wait(context.Background(), until) == clock.WakePassed {
@@ -260,8 +263,8 @@ func (l *Locker) Close() error {
 		}
 	}
 	for _, it := range l.agenda.close() {
-		if h, ok := it.(*hold); ok { // of a handle that was resumed more than once here: the name has only the latest
-			h.end(ErrClosed)
+		if h, ok := it.(*hold); ok && h.end(ErrClosed) { // of a handle that was resumed more than once here: the name has only the latest
+			l.observe(Event{Kind: Released, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token})
 		}
 	}
 	errs := []error{unconfirmed}

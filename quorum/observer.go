@@ -10,6 +10,11 @@ import (
 // An Observer is told what happens in a Locker, for metrics and traces.
 // Observe is called from the task in which it happens, several at a time; it
 // must not block, nor call the Locker.
+//
+// Each lease that the Locker comes to hold has one Acquired, and exactly one of Released,
+// Lost and Detached: how many more there are of the first is how many are held. Nested
+// leases are part of the outermost one, and have none. Of a lease that ends as it is
+// granted the two may come in either order.
 type Observer interface {
 	Observe(Event)
 }
@@ -25,11 +30,11 @@ type Event struct {
 
 	// Took is how long it took: from the call to the grant for Acquired, one
 	// attempt for AttemptFailed, one round for Extended, Released and Downgraded.
-	// For Lost it is how long the lease was held.
+	// For Lost and Detached it is how long the lease was held here.
 	Took time.Duration
 
 	// Err is why, for AttemptFailed, ExtendFailed, Lost and NodeFailed; for
-	// Released and Downgraded, what Unlock returns.
+	// Released and Downgraded, what Unlock returns, or would where Close released it.
 	Err error
 }
 
@@ -37,20 +42,21 @@ type Event struct {
 type EventKind uint8
 
 const (
-	Acquired      EventKind = iota + 1 // a lease was granted
+	Acquired      EventKind = iota + 1 // a lease was granted, or resumed
 	AttemptFailed                      // one attempt was not granted; Lock goes on waiting
 	Extended                           // a lease was renewed or extended
 	ExtendFailed                       // an extension was not granted; it may be tried again
 	Lost                               // a lease ended before it was unlocked
-	Released                           // a lease was unlocked
+	Released                           // a lease was unlocked, or the Locker closed
 	Healed                             // a node that had lost a lease's key got it back
 	NodeFailed                         // a node that had answered before did not
 	NodeRecovered                      // a node answered again
 	Downgraded                         // a writer's lease became a reader's
+	Detached                           // a lease was detached: it ends here, and not on the nodes
 )
 
 var eventNames = [...]string{"", "acquired", "attempt failed", "extended", "extend failed", "lost",
-	"released", "healed", "node failed", "node recovered", "downgraded"}
+	"released", "healed", "node failed", "node recovered", "downgraded", "detached"}
 
 func (k EventKind) String() string {
 	if k == 0 || int(k) >= len(eventNames) {

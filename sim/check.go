@@ -356,13 +356,19 @@ func (k *checker) promise(start clock.Instant, ttl time.Duration) clock.Instant 
 	return start.Add(lease - time.Duration(mulRatio(int64(lease), p.Drift)) - 2*time.Millisecond)
 }
 
+// resumed reports whether what a client has come to hold is not new, but a lease of the
+// caller's program that was resumed with its handle.
+func (k *checker) resumed(c *Client, owner string) bool {
+	if k.w.program == nil {
+		return false
+	}
+	o, _ := c.attemptOf(owner)
+	return o == nil || o.won || k.holder(owner) != nil
+}
+
 // granted sees a new holder, at the instant at which it is told.
 func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 	w := k.w
-	if h := k.holder(owner); h != nil && h.c == c {
-		w.sometimes(Nested)
-		return
-	}
 	k.grants++
 	h := &holder{c: c, name: name, owner: owner, token: token, grant: k.grants, stops: c.stops, high: token, task: w.current}
 	h.one[0] = name
@@ -413,7 +419,13 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 // holds attaches what tells what h's client believes.
 func (k *checker) holds(owner string, l lease, ends func() error) {
 	h := k.holder(owner)
-	if h == nil || h.lease != nil {
+	if h == nil {
+		return
+	}
+	if h.lease != nil {
+		if h.c.plain == nil {
+			k.w.sometimes(Nested)
+		}
 		return
 	}
 	h.lease, h.ends = l, ends
@@ -725,6 +737,9 @@ func (c *Client) Observe(e quorum.Event) {
 	w.logEvent(c, &e)
 	switch e.Kind {
 	case quorum.Acquired:
+		if k.resumed(c, e.Owner) {
+			return
+		}
 		if o := c.callOf(e.Owner); o != nil && o.attempts > 1 {
 			w.sometimes(AcquiredLater)
 		}

@@ -307,7 +307,7 @@ var mutants = []*Mutant{
 	{ID: "M90", Bug: "the outer unlock of a nested lock does not release it", Mimics: "S50",
 		Edits: edit(leaseGo, "\treturn &Lease{h: h, mode: mode}, nil\n", "\th.leases++\n\treturn &Lease{h: h, mode: mode}, nil\n")},
 	{ID: "M91", Bug: "Close leaves leases to expire", Mimics: "S23",
-		Edits: edit(lockerGo, "open = append(open, h.release())", "_ = h")},
+		Edits: edit(lockerGo, "open = append(open, farewell{h: h, start: l.clock.Now(), round: h.release()})", "_ = h")},
 	{ID: "M92", Bug: "a cancelled call's claim is not released", Mimics: "S58",
 		Edits: edit(acquireGo, "if mayHold := r.mayHoldNow(); mayHold != 0 {", "if mayHold := r.mayHoldNow(); mayHold != 0 && ctx.Err() == nil {")},
 	{ID: "M93", Bug: "a restart goes unnoticed: the first life known is kept", Mimics: "S13 S19",

@@ -1,0 +1,176 @@
+package quorum_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// Each lease that comes to be held has one event that begins it and one that ends it,
+// whatever ends it, so that who counts them knows how many are held.
+func TestEventsOfLeasesBalance(t *testing.T) {
+	type counts struct{ acquired, released, lost, detached int }
+	for name, test := range map[string]struct {
+		use  func(t *testing.T, w *world, l *quorum.Locker)
+		want counts
+	}{
+		"nested": {func(t *testing.T, _ *world, l *quorum.Locker) {
+			for range 10 {
+				outer := lock(t, l, "x")
+				inner, err := l.Lock(outer.Context(), "x")
+				if err != nil {
+					t.Fatal(err)
+				}
+				unlock(t, inner)
+				unlock(t, outer)
+				unlock(t, outer)
+			}
+		}, counts{acquired: 10, released: 10}},
+		"a reader in a writer": {func(t *testing.T, _ *world, l *quorum.Locker) {
+			writer := lock(t, l, "x", quorum.WithWrite())
+			reader, err := l.Lock(writer.Context(), "x", quorum.WithRead())
+			if err != nil {
+				t.Fatal(err)
+			}
+			unlock(t, writer)
+			unlock(t, reader)
+		}, counts{acquired: 1, released: 1}},
+		"several locks as one, and some of them again": {func(t *testing.T, _ *world, l *quorum.Locker) {
+			parts := []quorum.Part{{Locker: l, Name: "x"}, {Locker: l, Name: "y"}}
+			outer, err := quorum.LockAll(background, parts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			inner, err := quorum.LockAll(outer.Context(), append(parts, quorum.Part{Locker: l, Name: "z"}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			unlock(t, inner)
+			unlock(t, outer)
+		}, counts{acquired: 3, released: 3}},
+		"some of several locks": {func(t *testing.T, w *world, l *quorum.Locker) {
+			w.foreign("y", time.Minute, 0, 1, 2)
+			if _, err := quorum.TryLockAll(background, []quorum.Part{{Locker: l, Name: "x"}, {Locker: l, Name: "y"}}); err == nil {
+				t.Error("granted")
+			}
+		}, counts{acquired: 1, released: 1}},
+		"detached": {func(t *testing.T, _ *world, l *quorum.Locker) {
+			outer := lock(t, l, "x")
+			inner, err := l.Lock(outer.Context(), "x")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := inner.Detach(); err != nil {
+				t.Error(err)
+			}
+			if _, err := outer.Detach(); err == nil {
+				t.Error("detached twice")
+			}
+			_ = inner.Unlock(background)
+			_ = outer.Unlock(background)
+		}, counts{acquired: 1, detached: 1}},
+		"resumed": {func(t *testing.T, w *world, l *quorum.Locker) {
+			handle := must[quorum.Handle](t)(lock(t, w.locker(quorum.Options{}), "x").Detach())
+			unlock(t, must[*quorum.Lease](t)(l.Resume(background, handle)))
+			if _, err := l.Resume(background, handle); !errors.Is(err, quorum.ErrNotHeld) {
+				t.Error(err)
+			}
+		}, counts{acquired: 1, released: 1}},
+		"resumed twice": {func(t *testing.T, w *world, l *quorum.Locker) {
+			handle := must[quorum.Handle](t)(lock(t, w.locker(quorum.Options{}), "x").Detach())
+			for range 2 {
+				must[*quorum.Lease](t)(l.Resume(background, handle))
+			}
+			l.Close()
+		}, counts{acquired: 2, released: 2}},
+		"closed": {func(t *testing.T, _ *world, l *quorum.Locker) {
+			leases := []*quorum.Lease{lock(t, l, "x"), lock(t, l, "y", quorum.WithNames("z")), lock(t, l, "a", quorum.WithRead())}
+			l.Close()
+			for _, le := range leases {
+				_ = le.Unlock(background)
+			}
+		}, counts{acquired: 3, released: 3}},
+		"lost": {func(t *testing.T, _ *world, l *quorum.Locker) {
+			fixed := lock(t, l, "x", quorum.WithFixedLease(time.Second))
+			held := lock(t, l, "y", quorum.WithMaxHold(time.Second))
+			time.Sleep(2 * time.Second)
+			_ = fixed.Unlock(background)
+			_ = held.Unlock(background)
+		}, counts{acquired: 2, lost: 2}},
+		"broken, and lost": {func(t *testing.T, _ *world, l *quorum.Locker) {
+			lease := lock(t, l, "x")
+			if _, err := l.ForceUnlock(background, "x"); err != nil {
+				t.Error(err)
+			}
+			_ = lease.Unlock(background)
+		}, counts{acquired: 1, lost: 1}},
+		"broken, and unlocked": {func(t *testing.T, w *world, l *quorum.Locker) {
+			lease := lock(t, l, "x")
+			if _, err := w.locker(quorum.Options{}).ForceUnlock(background, "x"); err != nil {
+				t.Error(err)
+			}
+			_ = lease.Unlock(background)
+		}, counts{acquired: 1, released: 1}},
+		"not confirmed": {func(t *testing.T, w *world, l *quorum.Locker) {
+			lease := lock(t, l, "x")
+			for _, n := range w.nodes {
+				n.Down(true)
+			}
+			_ = lease.Unlock(background)
+		}, counts{acquired: 1, released: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, 3, func(w *world) {
+				o := newObserver()
+				test.use(t, w, w.locker(quorum.Options{Observer: o}))
+				got := counts{o.count(quorum.Acquired), o.count(quorum.Released), o.count(quorum.Lost), o.count(quorum.Detached)}
+				if got != test.want {
+					t.Errorf("%+v, and not %+v", got, test.want)
+				}
+			})
+		})
+	}
+}
+
+// What Close cannot confirm its events say, too, of each lease.
+func TestCloseTellsHowEachLeaseEnded(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		ends := make(map[string]quorum.Event)
+		l := w.locker(quorum.Options{Observer: observe(func(e quorum.Event) {
+			if e.Kind == quorum.Released {
+				ends[e.Name] = e
+			}
+		})})
+		kept, broken := lock(t, l, "kept"), lock(t, l, "broken")
+		if _, err := w.locker(quorum.Options{}).ForceUnlock(background, "broken"); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		if e := ends["kept"]; e.Err != nil || e.Token != kept.Token() || e.Owner != kept.Handle().Owner {
+			t.Errorf("%+v", e)
+		}
+		if e := ends["broken"]; !errors.Is(e.Err, quorum.ErrNotHeld) || e.Token != broken.Token() {
+			t.Errorf("%+v", e)
+		}
+
+		l = w.locker(quorum.Options{Observer: observe(func(e quorum.Event) {
+			if e.Kind == quorum.Released {
+				ends[e.Name] = e
+			}
+		})})
+		lock(t, l, "x")
+		for _, n := range w.nodes {
+			n.Down(true)
+		}
+		if err := l.Close(); !errors.Is(err, quorum.ErrNoQuorum) {
+			t.Errorf("Close: %v", err)
+		}
+		if e := ends["x"]; !errors.Is(e.Err, quorum.ErrNoQuorum) {
+			t.Errorf("%+v", e)
+		}
+	})
+}
