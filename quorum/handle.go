@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/redquorum/redquorum/node"
 )
@@ -26,6 +27,10 @@ type Handle struct {
 	Owner string        `json:"owner"`
 	Token node.Token    `json:"token"` // the fencing token
 	Lease time.Duration `json:"lease_ns"`
+
+	// Bytes are the names, if one of them is not UTF-8, which JSON cannot tell; then these
+	// count, and not Name and Names.
+	Bytes [][]byte `json:"bytes,omitempty"`
 
 	// High is the highest token that was used for the lease: that of the last
 	// node that was given it again after it had lost it.
@@ -50,6 +55,11 @@ func (le *Lease) Handle() Handle {
 		Name: h.claim.Name, Names: slices.Clone(h.claim.names), Owner: h.claim.Owner, Token: h.claim.Token,
 		Lease: h.lease, High: h.high,
 	}
+	if !utf8.ValidString(h.claim.title()) {
+		for name := range h.claim.each() {
+			handle.Bytes = append(handle.Bytes, []byte(name))
+		}
+	}
 	if h.mode != node.Exclusive {
 		handle.Mode = h.mode.String()
 	}
@@ -64,6 +74,17 @@ func (le *Lease) Handle() Handle {
 		handle.At = h.l.clock.Wall().Round(0).UTC() // without its monotonic reading, which means nothing elsewhere
 	}
 	return handle
+}
+
+// restore puts names back that JSON has changed.
+func (h *Handle) restore() {
+	if len(h.Bytes) == 0 {
+		return
+	}
+	h.Name, h.Names = string(h.Bytes[0]), nil
+	for _, more := range h.Bytes[1:] {
+		h.Names = append(h.Names, string(more))
+	}
 }
 
 // check says what is wrong with a handle, which may come from anywhere.

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -197,6 +199,26 @@ func TestBadHandles(t *testing.T) {
 			resumed := must[*quorum.Lease](t)(l.Resume(background, bad))
 			if left := resumed.Remaining(); left > 5*time.Second {
 				t.Errorf("%v of 5s are left", left)
+			}
+			unlock(t, resumed)
+		}
+	})
+}
+
+// Names are any bytes, and JSON has only text.
+func TestHandlesOfNamesThatAreNoText(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		for _, names := range [][]string{{"k\xff"}, {"\xff", "a", "b\x80c"}, {"k\ufffd"}, {"\u2028<\x00>"}} {
+			a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+			lease := lock(t, a, names[0], quorum.WithNames(names[1:]...))
+			handle := must[quorum.Handle](t)(lease.Detach())
+			if text := string(must[[]byte](t)(json.Marshal(handle))); utf8.ValidString(strings.Join(names, "")) == strings.Contains(text, "bytes") {
+				t.Errorf("of %q: %s", names, text)
+			}
+			read := sentOn(t, handle)
+			resumed := must[*quorum.Lease](t)(b.Resume(background, read))
+			if !slices.Equal(resumed.Names(), lease.Names()) {
+				t.Errorf("%q became %q", lease.Names(), resumed.Names())
 			}
 			unlock(t, resumed)
 		}

@@ -175,6 +175,7 @@ func (l *Locker) Do(ctx context.Context, name string, fn func(context.Context, *
 // Errors match ErrNotHeld when the nodes no longer have it or nothing is left of a
 // bound (and ErrMaxHold, if that is why), ErrNoQuorum when too few answered.
 func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Lease, error) {
+	from.restore()
 	if err := from.check(); err != nil {
 		return nil, err
 	}
