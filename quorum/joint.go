@@ -42,9 +42,10 @@ type Joint struct {
 // that are held already, so that no two can wait for each other. The order is
 // that of the nodes' names, then of the locks' names, of several names in one part
 // the first. Where programs call the nodes by different names, or have parts of
-// several names that overlap, that they wait for each other ends after about a lease:
-// no longer does anybody hold some of the parts while waiting for another. It then
-// gives them back, and begins with the one that was missing. While a part is held
+// several names that overlap, that they wait for each other ends after one lease to
+// two: for no longer than the length of a part's lease and a random part of it once
+// more, but for the attempt under way, does anybody wait for it while holding others. It
+// then gives these back, and begins with the one that was missing. While a part is held
 // that is not renewed for ever, of a fixed lease or with a MaxHold, nothing is
 // waited for at all. Parts that are the same lock, by other names of its nodes, are
 // never had together: the wait for the second ends by its bound.

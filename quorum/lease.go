@@ -37,7 +37,7 @@ func (le *Lease) Token() node.Token { return le.h.claim.Token }
 
 // Context returns a context that ends with the lease, with a cause: an error
 // that matches ErrLost when the lease can no longer be relied on (and
-// ErrMaxHold, if that is why), ErrNotHeld after Unlock, ErrClosed after Close.
+// ErrMaxHold, if that is why), ErrNotHeld after Unlock or Detach, ErrClosed after Close.
 // A local timer ends it, whether or not any node answers.
 //
 // It has the values of the context that the lease was acquired with, but does not

@@ -138,9 +138,10 @@ func (l *Locker) TryLock(ctx context.Context, name string, opts ...Option) (*Lea
 }
 
 // Do acquires name as Lock does, calls fn, and unlocks, also if fn panics. fn's
-// context is ctx, but it ends as soon as the lease can no longer be relied on, with
-// a cause that matches ErrLost: fn must then stop. Do returns fn's error, joined by
-// one that matches ErrNotHeld if the lease did not last until fn returned.
+// context is ctx, but it ends as soon as the lease can no longer be relied on: fn must
+// then stop. Its cause is that of [Lease.Context]: an error that matches ErrLost, or
+// ErrClosed if the Locker was closed meanwhile. Do returns fn's error, joined by one that
+// matches ErrNotHeld if the lease did not last until fn returned.
 func (l *Locker) Do(ctx context.Context, name string, fn func(context.Context, *Lease) error, opts ...Option) (err error) {
 	lease, err := l.Lock(ctx, name, opts...)
 	if err != nil {

@@ -51,9 +51,9 @@ type Options struct {
 	Drift float64
 
 	// Timeout bounds one round of commands to the nodes, and so every
-	// operation that does not wait for the lock: TryLock, Extend, Unlock. It
-	// is cut to a third of the lease where that is shorter. 0 means
-	// DefaultTimeout.
+	// operation that does not wait for the lock: TryLock, Extend, Resume, Unlock.
+	// Where a third of the lease is shorter that bounds what asks for one: all of
+	// these but Unlock. 0 means DefaultTimeout.
 	Timeout time.Duration
 
 	// Poll is how long a waiter sleeps at most before it tries again without a
@@ -63,8 +63,9 @@ type Options struct {
 	Poll time.Duration
 
 	// FenceRetention is how long nodes remember the highest fencing token of a
-	// name after its last use. Tokens keep rising when a fence has expired, as
-	// long as the wall clocks of all clients agree to within this time, and
+	// name, counted from when they first had it: from the acquisition, as neither
+	// renewal nor Unlock brings a higher one. Tokens keep rising when a fence has
+	// expired, as long as the wall clocks of all clients agree to within this time, and
 	// when nodes have restarted without it, as long as they agree to within
 	// MaxLease less Timeout, by which a token may be behind its clock. 0 means
 	// DefaultFenceRetention.
