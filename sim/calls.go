@@ -276,9 +276,9 @@ func (k *checker) confirmed(c *Client, e *quorum.Event) {
 	switch {
 	case e.Err == nil && (n < need || !g.removed):
 		told = "is released"
-	case errors.Is(e.Err, quorum.ErrNotHeld) && (n < need || g.removed):
+	case errors.Is(e.Err, quorum.ErrNotHeld) && (n < need || g.removed && !g.twice):
 		told = "was gone"
-	case errors.Is(e.Err, quorum.ErrNoQuorum) && n >= need && c.stops == g.stops:
+	case errors.Is(e.Err, quorum.ErrNoQuorum) && n >= need && c.stops == g.stops && !g.twice:
 		told = "was not confirmed to be released"
 	}
 	if told != "" {

@@ -28,6 +28,7 @@ type givenUp struct {
 	denied      faults.Set             // nodes that refused to grant it
 	gone        faults.Set             // nodes that have confirmed
 	removed     bool                   // one of them had it
+	twice       bool                   // by more than one release, perhaps: Close and Unlock, or again
 	healed      faults.Set             // nodes that were given it again
 	until       clock.Instant          // when its keys expire, if nothing was late; 0 if that is past, or was seen to
 
@@ -113,6 +114,7 @@ func (k *checker) end(l *link, cmd *node.Command, h *holder) *givenUp {
 	if g.began != 0 && g.sent[l.n.number] == 0 && l.clear() {
 		g.clear |= faults.Of(l.n.number)
 	}
+	g.twice = g.twice || g.sent[l.n.number] > 0
 	g.sent[l.n.number]++
 	if g.denied.Has(l.n.number) && !g.healed.Has(l.n.number) {
 		g.sent[l.n.number]++ // once is enough
