@@ -54,7 +54,7 @@ type waiter struct {
 	spent     bool          // there is no token for another attempt
 	stale     int           // attempts in a row that lacked only a higher token
 	fruitless int           // attempts in a row after which nobody was known to hold the name
-	splits    int           // attempts in a row that got some of the nodes, but not enough
+	splits    int           // attempts that got some of the nodes, but not enough, since all had it for others
 	alarms    int           // rests that ended by notices of too few nodes
 	took      time.Duration // by the last attempt
 	bold      bool          // of several names: it has waited for long, and passes others with the same first
@@ -613,7 +613,7 @@ func (r *round) pass(ctx context.Context, gate int) bool {
 func (w *waiter) record(r *round) {
 	w.took = w.l.clock.Now().Sub(r.start)
 	r.mu.Lock()
-	stale, granted, last := 0, 0, node.Token(0)
+	stale, granted, free, last := 0, 0, 0, node.Token(0)
 	for i, b := range r.ballots {
 		if !r.asked.has(i) {
 			continue
@@ -626,6 +626,9 @@ func (w *waiter) record(r *round) {
 		if b.vote == Granted {
 			granted++
 		}
+		if b.free {
+			free++
+		}
 	}
 	r.mu.Unlock()
 	w.followFences()
@@ -637,7 +640,7 @@ func (w *waiter) record(r *round) {
 	}
 	if granted > 0 {
 		w.splits++
-	} else if !w.gated {
+	} else if !w.gated && free == 0 { // where the name was free others came first, and it may be as before
 		w.splits = 0
 	}
 }
