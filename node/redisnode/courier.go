@@ -2,6 +2,7 @@ package redisnode
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -415,6 +416,7 @@ type result struct {
 // whether the link is still good.
 func (s *server) settle(results []result, life *node.Life) (good bool) {
 	good = true
+	demoted := false
 	now := s.clock.Now()
 	var again []*call
 	s.mu.Lock()
@@ -430,9 +432,11 @@ func (s *server) settle(results []result, life *node.Life) (good bool) {
 			continue
 		}
 		r, breaks := c.outcome(got.val, got.err, life)
-		if good = good && !breaks; breaks {
+		good = good && !breaks
+		if errors.Is(r.Err, node.ErrReadOnly) {
 			s.census.Distrust()
-		} else if !good && r.Err == nil {
+			demoted = true
+		} else if demoted && r.Err == nil {
 			r = node.Reply{Err: errDemoted} // it is a master again, and life is no longer its
 		}
 		open = c.answer(open, r)

@@ -55,18 +55,8 @@ func TestOutOfMemory(t *testing.T) {
 func TestOutOfMemoryFrees(t *testing.T) {
 	p := newServer(t, "--maxmemory-policy", "noeviction")
 	n := connect(t, p)
-	of := func(mode node.Mode, cmd node.Command) node.Command {
-		cmd.Mode = mode
-		return cmd
-	}
 	in := func(patience time.Duration, cmd node.Command) node.Command {
 		cmd.Ticket, cmd.Waiter, cmd.Patience = 1, "waiter", patience
-		return cmd
-	}
-	both := func(cmd node.Command) node.Command {
-		c := cmd.Claims[0]
-		c.Name += "2"
-		cmd.Claims = append(cmd.Claims, c)
 		return cmd
 	}
 	const minute = time.Minute
@@ -179,18 +169,8 @@ func TestReplicaHasNoVote(t *testing.T) {
 	_, port, _ := net.SplitHostPort(master.addr)
 	replica.do("replicaof", "127.0.0.1", port)
 
-	of := func(mode node.Mode, cmd node.Command) node.Command {
-		cmd.Mode = mode
-		return cmd
-	}
 	in := func(line node.Token, cmd node.Command) node.Command {
 		cmd.Ticket, cmd.Waiter = line, "waiter"
-		return cmd
-	}
-	both := func(cmd node.Command) node.Command {
-		c := cmd.Claims[0]
-		c.Name += "2"
-		cmd.Claims = append(cmd.Claims, c)
 		return cmd
 	}
 	short := func(name string, mode node.Mode) node.Command {

@@ -1,7 +1,9 @@
 package redisnode
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"testing"
 	"time"
 
@@ -87,5 +89,43 @@ func TestIntroductionIsNeverTooLate(t *testing.T) {
 	}
 	if s.armed > batch[0].deadline {
 		t.Error("nobody looks whether INFO is answered")
+	}
+}
+
+// Of what makes a link useless only the word of a replica makes its servers' lives begin
+// anew; and after it, until the next link, nothing is granted.
+func TestOnlyAReplicaIsDistrusted(t *testing.T) {
+	readOnly := serverReply{errors.New("READONLY You can't write against a read only replica.")}
+	for _, tt := range []struct {
+		what    string
+		results []result
+		after   error // of the last command
+		anew    bool
+	}{
+		{"an answer that did not come", []result{{err: io.ErrUnexpectedEOF}, {val: int64(1)}}, nil, false},
+		{"an answer too many", []result{{val: int64(1)}, {val: int64(1)}, {val: int64(1)}}, nil, false},
+		{"a replica", []result{{err: readOnly}, {val: int64(1)}}, errDemoted, true},
+	} {
+		c := &standing{now: clock.Instant(time.Hour)}
+		s := &server{clock: c, limit: 10, armed: clock.Never, timer: time.NewTimer(time.Hour)}
+		life := s.census.Take([]node.Uptime{{ID: "a", Up: time.Minute}}, c.now)
+		var last node.Reply
+		for range 2 {
+			cmd := node.Command{Kind: node.Acquire, Claims: []node.Claim{{Name: "a", Owner: "me", Token: 1}}, TTL: time.Second, Deadline: c.now.Add(time.Second)}
+			if err := s.enqueue(cmd, func(r node.Reply) { last = r }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.take(nil)
+		if s.settle(tt.results, life) {
+			t.Errorf("%s: the link is still good", tt.what)
+		}
+		if last.Err != tt.after || tt.after == nil && last.Status != node.Granted {
+			t.Errorf("%s: the next is answered %+v", tt.what, last)
+		}
+		c.now = c.now.Add(time.Second)
+		if again := s.census.Take([]node.Uptime{{ID: "a", Up: time.Minute}}, c.now); (again.Born == c.now) != tt.anew {
+			t.Errorf("%s: then born at %v, was at %v", tt.what, time.Duration(again.Born), time.Duration(life.Born))
+		}
 	}
 }

@@ -31,6 +31,20 @@ func expectErr(t *testing.T, what string, r node.Reply, want error) node.Reply {
 	return r
 }
 
+// of makes a command one of readers or writers.
+func of(mode node.Mode, cmd node.Command) node.Command {
+	cmd.Mode = mode
+	return cmd
+}
+
+// both makes a command one of two names.
+func both(cmd node.Command) node.Command {
+	c := cmd.Claims[0]
+	c.Name += "2"
+	cmd.Claims = append(cmd.Claims, c)
+	return cmd
+}
+
 func near(t *testing.T, what string, got, want time.Duration) {
 	t.Helper()
 	if got > want || got < want-2*time.Second {
