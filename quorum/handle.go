@@ -28,9 +28,9 @@ type Handle struct {
 	Token node.Token    `json:"token"` // the fencing token
 	Lease time.Duration `json:"lease_ns"`
 
-	// Bytes are the names, if one of them is not UTF-8, which JSON cannot tell; then these
-	// count, and not Name and Names.
-	Bytes [][]byte `json:"bytes,omitempty"`
+	// RawNames are all names, if one of them is not UTF-8, which JSON cannot tell; then
+	// these count, and not Name and Names.
+	RawNames [][]byte `json:"raw_names,omitempty"`
 
 	// High is the highest token that was used for the lease: that of the last
 	// node that was given it again after it had lost it.
@@ -57,7 +57,7 @@ func (le *Lease) Handle() Handle {
 	}
 	if !utf8.ValidString(h.claim.title()) {
 		for name := range h.claim.each() {
-			handle.Bytes = append(handle.Bytes, []byte(name))
+			handle.RawNames = append(handle.RawNames, []byte(name))
 		}
 	}
 	if h.mode != node.Exclusive {
@@ -78,11 +78,11 @@ func (le *Lease) Handle() Handle {
 
 // restore puts names back that JSON has changed.
 func (h *Handle) restore() {
-	if len(h.Bytes) == 0 {
+	if len(h.RawNames) == 0 {
 		return
 	}
-	h.Name, h.Names = string(h.Bytes[0]), nil
-	for _, more := range h.Bytes[1:] {
+	h.Name, h.Names = string(h.RawNames[0]), nil
+	for _, more := range h.RawNames[1:] {
 		h.Names = append(h.Names, string(more))
 	}
 }
