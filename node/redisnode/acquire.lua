@@ -13,22 +13,23 @@
 -- Atomic, because between looking for the key and creating it another client
 -- could create it, and because lock and fence must change together: a lock
 -- without its fence could be taken again by a late copy of this command.
-if redis.call('EXISTS', KEYS[1]) == 1 then
-  if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
-    -- It changes nothing, but a replica refuses it: what that has is its master's vote.
-    redis.call('HDEL', KEYS[1], '')
-    return 1
-  end
-  return {0, redis.call('PTTL', KEYS[1]), tonumber(redis.call('GET', KEYS[2]) or 0)}
+local there = redis.call('EXISTS', KEYS[1]) == 1
+if there and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
+  -- It changes nothing, but a replica refuses it: what that has is its master's vote.
+  redis.call('HDEL', KEYS[1], '')
+  return 1
 end
-local fence = tonumber(redis.call('GET', KEYS[2]) or 0)
+local fence = tonumber(redis.call('GET', KEYS[2]) or 0) + 0 -- fails if it is no number
+if there then
+  return {0, redis.call('PTTL', KEYS[1]), fence}
+end
 if tonumber(ARGV[2]) <= fence then
   return {2, fence}
 end
 -- What can fail, for want of memory or of a right, fails first; and a lock that
 -- would never expire must not stay.
 redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[4])
-redis.call('HSET', KEYS[1], ARGV[1], 1)
+redis.call('HSET', KEYS[1], ARGV[1], '1')
 local expires = redis.pcall('PEXPIRE', KEYS[1], ARGV[3])
 if type(expires) == 'table' and expires.err then
   redis.call('HDEL', KEYS[1], ARGV[1])

@@ -96,7 +96,7 @@ for _, i in ipairs(wanted) do
   -- copy of a command that was released leaves a place, as one does who dies.
   if ARGV[7] ~= '0' and (way[i] or turn or reserves) then
     local stands = #KEYS == 4 and tonumber(ARGV[9]) > fence
-    redis.call('SET', KEYS[i + 3], stands and ARGV[1] .. ':heir' or reserves and 'reserved' or 1, 'PX', ARGV[7])
+    redis.call('SET', KEYS[i + 3], stands and ARGV[1] .. ':heir' or reserves and 'reserved' or '1', 'PX', ARGV[7])
     redis.call('ZADD', KEYS[i + 2], ARGV[5], ARGV[6])
     if redis.call('PTTL', KEYS[i + 2]) < tonumber(ARGV[7]) then
       redis.call('PEXPIRE', KEYS[i + 2], ARGV[7])

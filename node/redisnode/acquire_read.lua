@@ -21,7 +21,7 @@ if reading and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 and redis.call('EXIS
   redis.call('HDEL', KEYS[1], '') -- as acquire does
   return 1
 end
-local fence = tonumber(redis.call('GET', KEYS[2]) or 0)
+local fence = tonumber(redis.call('GET', KEYS[2]) or 0) + 0 -- fails if it is no number
 if not reading and redis.call('EXISTS', KEYS[1]) == 1 then
   return {0, redis.call('PTTL', KEYS[1]), fence}
 end
@@ -35,12 +35,12 @@ end
 if tonumber(ARGV[2]) > tonumber(redis.call('GET', KEYS[3]) or 0) then
   redis.call('SET', KEYS[3], ARGV[2], 'PX', ARGV[4])
 end
-redis.call('SET', KEYS[5], 1, 'PX', ARGV[3])
+redis.call('SET', KEYS[5], '1', 'PX', ARGV[3])
 local left = 0
 if reading then
   left = redis.call('PTTL', KEYS[1]) -- another reader may have longer
 end
-redis.call('HSET', KEYS[1], 'mode', 'read', ARGV[1], 1)
+redis.call('HSET', KEYS[1], 'mode', 'read', ARGV[1], '1')
 if left >= 0 and left < tonumber(ARGV[3]) then
   local expires = redis.pcall('PEXPIRE', KEYS[1], ARGV[3])
   if type(expires) == 'table' and expires.err then

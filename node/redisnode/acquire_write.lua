@@ -46,7 +46,7 @@ redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[4])
 if there then
   redis.call('DEL', KEYS[1])
 end
-redis.call('HSET', KEYS[1], 'mode', 'write', ARGV[1], 1)
+redis.call('HSET', KEYS[1], 'mode', 'write', ARGV[1], '1')
 local expires = redis.pcall('PEXPIRE', KEYS[1], ARGV[3])
 if type(expires) == 'table' and expires.err then
   redis.call('DEL', KEYS[1])

@@ -9,7 +9,7 @@ local function create(wanted)
     redis.call('SET', KEYS[i + 1], ARGV[2], 'PX', ARGV[4])
   end
   for _, i in ipairs(wanted) do
-    redis.call('HSET', KEYS[i], ARGV[1], 1)
+    redis.call('HSET', KEYS[i], ARGV[1], '1')
     local expires = redis.pcall('PEXPIRE', KEYS[i], ARGV[3])
     if type(expires) == 'table' and expires.err then
       redis.call('HDEL', KEYS[i], ARGV[1])

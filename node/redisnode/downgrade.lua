@@ -14,12 +14,12 @@ if redis.call('HDEL', KEYS[1], ARGV[1] .. ':write') == 0 then
   end
   return '0'
 end
-redis.call('HSET', KEYS[1], 'mode', 'read', ARGV[1], 1)
+redis.call('HSET', KEYS[1], 'mode', 'read', ARGV[1], '1')
 local left = redis.call('PTTL', KEYS[1])
 if left >= 0 then
-  redis.call('SET', KEYS[2], 1, 'PX', math.max(left, 1))
+  redis.call('SET', KEYS[2], '1', 'PX', math.max(left, 1))
 else
-  redis.call('SET', KEYS[2], 1)
+  redis.call('SET', KEYS[2], '1')
 end
 redis.call('PUBLISH', ARGV[2], '1')
 return '1'

@@ -44,7 +44,7 @@ for i = 1, #KEYS, 4 do
   elseif removed ~= 1 then
     failed = failed or removed
   elseif ARGV[6] ~= '0' and type(redis.pcall('ZADD', KEYS[i + 2], ARGV[4], ARGV[5])) == 'number' then
-    redis.call('SET', KEYS[i + 3], 1, 'PX', ARGV[6])
+    redis.call('SET', KEYS[i + 3], '1', 'PX', ARGV[6])
     if redis.call('PTTL', KEYS[i + 2]) < tonumber(ARGV[6]) then
       redis.call('PEXPIRE', KEYS[i + 2], ARGV[6])
     end

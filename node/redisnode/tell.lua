@@ -11,7 +11,7 @@ local function hand(name, fence, owner, left, channel, token, keep, life)
   if left <= 0 or tonumber(token) <= tonumber(redis.call('GET', fence) or 0) then
     return false
   end
-  local created = redis.pcall('HSET', name, owner, 1)
+  local created = redis.pcall('HSET', name, owner, '1')
   if type(created) == 'table' then
     return false
   end
