@@ -234,7 +234,7 @@ func TestDoctorRights(t *testing.T) {
 	// What the documentation of redisnode says that a lock needs.
 	const keys = "~nightly* ~{nightly* ~redquorum_*:{nightly* &redisson_lock__channel:{nightly* &redisson_rwlock:{nightly* &redquorum_waiter:* "
 	const commands = "+info +ping +eval +evalsha +subscribe +unsubscribe +publish " +
-		"+exists +get +set +del +type +pttl +pexpire +hset +hget +hexists +hdel +hgetall +hlen " +
+		"+exists +get +mget +set +del +type +pttl +pexpire +hset +hget +hexists +hdel +hgetall +hlen " +
 		"+zadd +zrem +zrange +zrank +zcount "
 	locker := allow("locker", keys+commands)
 

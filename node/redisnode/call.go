@@ -32,6 +32,8 @@ type call struct {
 	reply    func(node.Reply)
 	answered bool  // the reply was called; the call has still to be recycled
 	asText   bool  // the server has answered that it does not know the script
+	apart    bool  // the server has refused it together with others: it is sent by itself
+	together int   // how many calls, from this one on, are one Redis command
 	ttl      int64 // ms
 	keep     int64 // the fence's life, ms
 	wait     int64 // the life of an intent or a place, ms
@@ -89,7 +91,7 @@ func (c *call) fill(cmd node.Command, reply func(node.Reply)) {
 	c.claims = append(c.claims[:0], cmd.Claims...)
 	c.deadline = cmd.Deadline
 	c.reply = reply
-	c.answered, c.asText = false, false
+	c.answered, c.asText, c.apart = false, false, false
 	c.ttl = node.Milliseconds(cmd.TTL)
 	c.keep = max(1, node.Milliseconds(cmd.Retention)) // Redis takes no life of 0
 }

@@ -120,7 +120,7 @@ func (l *lane) carry(s *server) (met bool, err error) {
 		if time.Since(l.opened) >= lifeKnownFor {
 			return true, nil
 		}
-		batch = s.take(batch[:0])
+		batch = s.take(batch)
 		if len(batch) == 0 {
 			continue
 		}

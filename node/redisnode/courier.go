@@ -64,6 +64,10 @@ type server struct {
 	armed  clock.Instant // when expire is due; clock.Never if it is not
 	timer  *time.Timer
 
+	least int                 // so many calls are put together at least; 0: none ever are
+	apart clock.Instant       // none are put together before
+	names map[string]struct{} // of strangers
+
 	census  node.Census  // of whoever handles the link's replies
 	answers []unanswered // likewise
 }
@@ -77,6 +81,10 @@ func start(name string, r route, o Options) *server {
 		limit: o.Queue,
 		wake:  make(chan struct{}, 1),
 		armed: clock.Never,
+		names: make(map[string]struct{}),
+	}
+	if r.oneServer() {
+		s.least = eachLeast
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.timer = time.AfterFunc(time.Hour, s.expire)
@@ -169,7 +177,7 @@ func (s *server) Close() error {
 			open = c.answer(open, node.Reply{Err: node.ErrClosed})
 		}
 		for _, c := range s.queue.calls() {
-			open = c.answer(open, node.Reply{Err: node.ErrClosed, Unsent: true})
+			open = c.answer(open, node.Reply{Err: node.ErrClosed, Unsent: !c.apart})
 		}
 		s.queue = fifo{}
 		s.timer.Stop()
@@ -256,7 +264,7 @@ func (s *server) fail(err error, asked bool) {
 	s.down = err
 	var open []unanswered
 	for _, c := range s.queue.calls() {
-		open = c.answer(open, node.Reply{Err: err, Unsent: true})
+		open = c.answer(open, node.Reply{Err: err, Unsent: !c.apart})
 		s.recycle(c)
 	}
 	s.queue = fifo{}
@@ -349,8 +357,9 @@ func (s *server) await(tick <-chan time.Time, ended <-chan struct{}) event {
 }
 
 // take moves calls from the queue into flight, but for those that are too late,
-// and appends them to batch. Their replies may be awaited from now on.
+// and returns them in batch. Their replies may be awaited from now on.
 func (s *server) take(batch []*call) []*call {
+	batch = batch[:0]
 	now := s.clock.Now()
 	s.mu.Lock()
 	var late []unanswered
@@ -361,13 +370,18 @@ func (s *server) take(batch []*call) []*call {
 			s.arm(c.deadline)
 		}
 		if c.deadline <= now {
-			late = c.answer(late, node.Reply{Err: node.ErrTimeout, Unsent: true})
+			late = c.answer(late, node.Reply{Err: node.ErrTimeout, Unsent: !c.apart})
 			s.recycle(c)
 			continue
 		}
-		c.sent = now
-		s.flight.push(c)
+		c.sent, c.together = now, 1
 		batch = append(batch, c)
+	}
+	if s.least > 0 && now >= s.apart {
+		s.gather(batch)
+	}
+	for _, c := range batch {
+		s.flight.push(c)
 	}
 	s.mu.Unlock()
 	tell(late)
@@ -421,30 +435,36 @@ func (s *server) settle(results []result, life *node.Life) (good bool) {
 	var again []*call
 	s.mu.Lock()
 	open := s.answers[:0]
-	if n := s.flight.len(); len(results) > n { // it says what nobody asked for
-		results, good = results[:n], false
-	}
-	for _, got := range results {
-		c := s.flight.pop()
-		if lacksScript(got.err) && !c.asText && !c.answered {
-			c.asText = true // it has not been executed: no harm in sending it once more
-			again = append(again, c)
-			continue
+	for _, whole := range results {
+		if s.flight.len() == 0 { // it says what nobody asked for
+			good = false
+			break
 		}
-		r, breaks := c.outcome(got.val, got.err, life)
-		good = good && !breaks
-		if errors.Is(r.Err, node.ErrReadOnly) {
-			s.census.Distrust()
-			demoted = true
-		} else if demoted && r.Err == nil {
-			r = node.Reply{Err: errDemoted} // it is a master again, and life is no longer its
+		n := s.flight.calls()[0].together
+		apart := n > 1 && s.refusedTogether(whole.err, now)
+		for i := range n {
+			c, got := s.flight.pop(), whole.part(i, n)
+			// What has not been executed, or can be twice, may be sent once more.
+			if !c.answered && (apart || lacksScript(got.err) && !c.asText) {
+				c.apart, c.asText = c.apart || apart, c.asText || !apart
+				again = append(again, c)
+				continue
+			}
+			r, breaks := c.outcome(got.val, got.err, life)
+			good = good && !breaks
+			if errors.Is(r.Err, node.ErrReadOnly) {
+				s.census.Distrust()
+				demoted = true
+			} else if demoted && r.Err == nil {
+				r = node.Reply{Err: errDemoted} // it is a master again, and life is no longer its
+			}
+			open = c.answer(open, r)
+			s.recycle(c)
 		}
-		open = c.answer(open, r)
-		s.recycle(c)
 	}
 	if len(again) > 0 {
 		before := 0 // others that are to be sent again
-		for before < s.queue.len() && s.queue.calls()[before].asText {
+		for before < s.queue.len() && (s.queue.calls()[before].asText || s.queue.calls()[before].apart) {
 			before++
 		}
 		s.queue.insert(before, again)

@@ -70,7 +70,7 @@ func (s *server) expire() {
 			next = min(next, c.deadline)
 			return true
 		}
-		late = c.answer(late, node.Reply{Err: node.ErrTimeout, Unsent: true})
+		late = c.answer(late, node.Reply{Err: node.ErrTimeout, Unsent: !c.apart})
 		s.recycle(c)
 		return false
 	})

@@ -16,9 +16,19 @@
 //   - many callers share a few system calls, on the client and on the server,
 //   - a command never waits for the reply to another: any number are on their
 //     way,
-//   - commands reach the server in the order of their Submits,
+//   - commands of one name reach the server in the order of their Submits,
 //   - a server that hangs costs a full queue, and no goroutine for each command,
 //   - nobody but these two waits for the network.
+//
+// What goes out at once may be one command for the server. Plain acquires of different
+// names are one script, and so are releases, from three on: it looks for all locks by one
+// EXISTS and for all fences by one MGET, and starts and answers once. Five servers
+// and 64 callers, who queue 34 commands at a time, then spend 38 µs on a lock and its release
+// instead of 63, and with the client on the same two processors there are 33,000 locks a
+// second instead of 22,500. Each of them means what it means by itself, and has a
+// reply of its own. If a server refuses some together, for want of a right to one of the
+// names or of memory, it is sent each by itself. That is so on one server only, not on
+// a cluster.
 //
 // go-redis makes the connection: it dials, negotiates TLS, authenticates and
 // selects, all as its options say. The scripts then go over that connection
@@ -36,9 +46,10 @@
 // is by then. One that is still in the queue, because there is no connection
 // yet, is never sent (Reply.Unsent). One that is in flight has an unknown
 // outcome: it may be executed later, even after the connection was given up.
-// Nothing that may have reached the server is ever sent again; of what has
-// certainly not left, the queue keeps track, and sends it over the next
-// connection. A connection is given up when the command that has been out for
+// Nothing that may have reached the server is ever sent again, but what it has
+// answered it did not do: a script that it does not know, or what it has refused
+// together. Of what has certainly not left, the queue keeps track, and sends it over
+// the next connection. A connection is given up when the command that has been out for
 // longest is past its deadline and nothing came back meanwhile, or after 5 s of
 // silence, and is not used again after any error, as a late reply would be taken
 // for another command's.
@@ -118,14 +129,14 @@
 //	    ~nightly* ~{nightly* ~redquorum_*:{nightly*
 //	    &redisson_lock__channel:{nightly* &redisson_rwlock:{nightly* &redquorum_waiter:*
 //	    +info +ping +eval +evalsha +subscribe +unsubscribe +publish
-//	    +exists +get +set +del +type +pttl +pexpire
+//	    +exists +get +mget +set +del +type +pttl +pexpire
 //	    +hset +hget +hexists +hdel +hgetall +hlen
 //	    +zadd +zrem +zrange +zrank +zcount
 //
 // and +select for a database other than 0, +client|setname for a ClientName.
 // "redquorum doctor" wants +time as well, to compare clocks, and --name nightly,
 // to try what the user may do under a name that it may use.
-// Of these, ~{nightly*, &redisson_rwlock and +hget are for readers and writers
+// Without +mget all works, but nothing is sent together. Of these, ~{nightly*, &redisson_rwlock and +hget are for readers and writers
 // alone, and &redquorum_waiter, +hlen, +zadd, +zrem, +zrank and +zcount for whoever
 // waits, and whoever releases meanwhile; but the doctor tries them all. Names with a
 // brace have their channels without the added braces, and so their keys, but for a

@@ -367,7 +367,7 @@ var minimalACL = []any{
 	"~nightly*", "~{nightly*", "~redquorum_*:{nightly*",
 	"&redisson_lock__channel:{nightly*", "&redisson_rwlock:{nightly*", "&redquorum_waiter:*",
 	"+info", "+ping", "+eval", "+evalsha", "+subscribe", "+unsubscribe", "+publish",
-	"+exists", "+get", "+set", "+del", "+type", "+pttl", "+pexpire",
+	"+exists", "+get", "+mget", "+set", "+del", "+type", "+pttl", "+pexpire",
 	"+hset", "+hget", "+hexists", "+hdel", "+hgetall", "+hlen",
 	"+zadd", "+zrem", "+zrange", "+zrank", "+zcount",
 }
@@ -395,8 +395,8 @@ func TestMinimalACL(t *testing.T) {
 	expectErr(t, "another name", ask(t, n, acquire("daily", "me", 1)), node.ErrAuth)
 	expectErr(t, "extend another name", ask(t, n, extend(time.Minute, claim("daily", "me", 0)...)), node.ErrAuth)
 
-	// Each of the commands is needed; these three only for watching and idling.
-	idle := []string{"ping", "subscribe", "unsubscribe"}
+	// Each of the commands is needed; these only for watching, idling, and many together.
+	idle := []string{"ping", "subscribe", "unsubscribe", "mget"}
 	for _, rule := range minimalACL {
 		if command, ok := strings.CutPrefix(rule.(string), "+"); ok && !slices.Contains(idle, command) {
 			p.do("acl", "setuser", "locker", "-"+command)
@@ -503,5 +503,24 @@ func TestLockWithoutExpiryDoesNotStay(t *testing.T) {
 	expectErr(t, "no PEXPIRE", ask(t, locker, second), node.ErrAuth)
 	if r := ask(t, admin, inspect("a")); r.State == nil || len(r.State.Fields) != 2 || r.State.TTL > first.TTL {
 		t.Errorf("the node has %+v, %v", r.State, r.Err)
+	}
+}
+
+// A fence that is no token is told as that, whether the lock is free or not.
+func TestFenceThatIsNoToken(t *testing.T) {
+	p := newServer(t)
+	n := connect(t, p)
+	for mode := node.Exclusive; mode <= node.Write; mode++ {
+		for _, held := range []bool{false, true} {
+			p.do("flushall")
+			p.do("set", "redquorum_fence:{a}", "rubbish")
+			if held {
+				p.do("hset", "a", "you", 1)
+			}
+			r := ask(t, n, of(mode, acquire("a", "me", 1)))
+			if expectErr(t, fmt.Sprint(mode, held), r, node.ErrWrongType); !strings.Contains(r.Err.Error(), "not a token") {
+				t.Errorf("%v, held: %t: %v", mode, held, r.Err)
+			}
+		}
 	}
 }

@@ -53,17 +53,7 @@ func (c *call) append(w *words, asText bool, life string) {
 		w.text("server")
 		return
 	}
-	run := func(keys, args int) {
-		w.begin(3 + keys + args)
-		if asText {
-			w.text("eval")
-			w.text(c.script().text)
-		} else {
-			w.text("evalsha")
-			w.text(c.script().sha)
-		}
-		w.number(int64(keys))
-	}
+	run := func(keys, args int) { w.run(c.script(), asText, keys, args) }
 	one, n := &c.claims[0], len(c.claims)
 	switch c.script() {
 	case &acquireScript, &acquireAllScript:
@@ -216,6 +206,19 @@ func (c *call) append(w *words, asText bool, life string) {
 			w.text(life)
 		}
 	}
+}
+
+// run begins a command that runs a script, whose keys and arguments follow.
+func (w *words) run(s *script, asText bool, keys, args int) {
+	w.begin(3 + keys + args)
+	if asText {
+		w.text("eval")
+		w.text(s.text)
+	} else {
+		w.text("evalsha")
+		w.text(s.sha)
+	}
+	w.number(int64(keys))
 }
 
 // handsOn is how many more arguments a release has if it may hand its locks on.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 )
 
@@ -42,18 +43,19 @@ func (w *words) flag(on bool) {
 }
 
 func header(b []byte, kind byte, n int) []byte {
-	b = append(b, kind)
-	if n < 10 {
-		b = append(b, '0'+byte(n))
-	} else {
-		b = strconv.AppendInt(b, int64(n), 10)
+	switch {
+	case n < 10:
+		return append(b, kind, '0'+byte(n), '\r', '\n')
+	case n < 100:
+		return append(b, kind, '0'+byte(n/10), '0'+byte(n%10), '\r', '\n')
 	}
+	b = strconv.AppendInt(append(b, kind), int64(n), 10)
 	return append(b, "\r\n"...)
 }
 
 // list returns the words of one command, for those who cannot use it as it is.
 func (w words) list() (list []string) {
-	array, _, _ := parse(w)
+	array, _, _ := new(parser).parse(w)
 	for _, word := range array.([]any) {
 		list = append(list, word.(string))
 	}
@@ -71,14 +73,33 @@ const (
 	// What is longer or deeper is no reply to a script of ours.
 	maxReply = 64 << 20
 	maxDepth = 8
+
+	leastReply = len(":1\r\n")
 )
+
+// A parser reads replies. The lists that it makes are parts of one, which it uses again
+// when it was reset.
+type parser struct{ lists []any }
+
+func (p *parser) reset() {
+	clear(p.lists)
+	p.lists = p.lists[:0]
+}
+
+// list returns an empty list with room for n.
+func (p *parser) list(n int) []any {
+	p.lists = slices.Grow(p.lists, n)
+	at := len(p.lists)
+	p.lists = p.lists[:at+n]
+	return p.lists[at : at : at+n]
+}
 
 // parse reads the reply at the beginning of b and says how many bytes it has: 0
 // if its end is yet to come. A reply is an int64, a string, nil, a list of these
 // as []any, or a serverReply. err is errProtocol, with what was found.
-func parse(b []byte) (reply any, n int, err error) { return parseAt(b, 0) }
+func (p *parser) parse(b []byte) (reply any, n int, err error) { return p.parseAt(b, 0) }
 
-func parseAt(b []byte, depth int) (any, int, error) {
+func (p *parser) parseAt(b []byte, depth int) (any, int, error) {
 	end := bytes.IndexByte(b, '\n')
 	switch {
 	case end < 0 && len(b) < maxReply:
@@ -114,9 +135,12 @@ func parseAt(b []byte, depth int) (any, int, error) {
 		if num < 0 {
 			return nil, used, nil
 		}
-		var list []any // grows as elements come: a length is a claim
+		if int(num) > (len(b)-used)/leastReply {
+			return nil, 0, nil
+		}
+		list := p.list(int(num))
 		for range num {
-			element, n, err := parseAt(b[used:], depth+1)
+			element, n, err := p.parseAt(b[used:], depth+1)
 			if n == 0 || err != nil {
 				return nil, 0, err
 			}

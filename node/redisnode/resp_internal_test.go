@@ -22,16 +22,16 @@ func TestParse(t *testing.T) {
 		"*3\r\n:0\r\n$4\r\nhash\r\n*1\r\n:-9223372036854775808\r\n": []any{int64(0), "hash", []any{int64(math.MinInt64)}},
 	} {
 		for end := range len(text) {
-			if got, n, err := parse([]byte(text[:end])); got != nil || n != 0 || err != nil {
+			if got, n, err := new(parser).parse([]byte(text[:end])); got != nil || n != 0 || err != nil {
 				t.Errorf("parse(%q), which is not whole: %v, %d, %v", text[:end], got, n, err)
 			}
 		}
-		got, n, err := parse([]byte(text + ":7\r\n"))
+		got, n, err := new(parser).parse([]byte(text + ":7\r\n"))
 		if !reflect.DeepEqual(got, want) || n != len(text) || err != nil {
 			t.Errorf("parse(%q): %v, %d, %v; want %v", text, got, n, err, want)
 		}
 	}
-	got, _, _ := parse([]byte("-NOSCRIPT No matching script.\r\n"))
+	got, _, _ := new(parser).parse([]byte("-NOSCRIPT No matching script.\r\n"))
 	if e, ok := got.(serverReply); !ok || !lacksScript(e) || !fromServer(e) {
 		t.Errorf("an error is %#v", got)
 	}
@@ -42,7 +42,7 @@ func TestParseRefuses(t *testing.T) {
 		"HTTP/1.1 400 Bad Request\r\n", ":\r\n", ":1\n", ":1x\r\n", ":12345678901234567890\r\n", "\r\n", "\n",
 		"$-2\r\n", "$99999999999\r\n", "*99999999999\r\n", "%1\r\n", strings.Repeat("*1\r\n", 20),
 	} {
-		if got, n, err := parse([]byte(text)); !errors.Is(err, errProtocol) {
+		if got, n, err := new(parser).parse([]byte(text)); !errors.Is(err, errProtocol) {
 			t.Errorf("parse(%q): %v, %d, %v", text, got, n, err)
 		}
 	}
@@ -52,12 +52,12 @@ func FuzzReply(f *testing.F) {
 	f.Add([]byte("*2\r\n:0\r\n$1\r\na\r\n"))
 	f.Add([]byte("-ERR\r\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		_, n, err := parse(b)
+		_, n, err := new(parser).parse(b)
 		if n < 0 || n > len(b) || err != nil && n != 0 {
 			t.Fatalf("%d bytes used of %d, %v", n, len(b), err)
 		}
 		if n > 0 {
-			if _, again, err := parse(b[:n]); again != n || err != nil {
+			if _, again, err := new(parser).parse(b[:n]); again != n || err != nil {
 				t.Fatalf("a whole reply of %d bytes, then %d, %v", n, again, err)
 			}
 		}

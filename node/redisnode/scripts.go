@@ -44,6 +44,10 @@ var (
 	acquireAllLua string
 	//go:embed release_all.lua
 	releaseAllLua string
+	//go:embed acquire_each.lua
+	acquireEachLua string
+	//go:embed release_each.lua
+	releaseEachLua string
 )
 
 // A script is one Lua file, in the two forms in which a server takes it.
@@ -53,7 +57,7 @@ type script struct {
 }
 
 // A scriptSet holds the scripts that a server was given.
-type scriptSet uint16
+type scriptSet uint32
 
 // add reports whether the script is new in the set.
 func (s *scriptSet) add(one *script) bool {
@@ -77,6 +81,8 @@ var (
 	downgradeScript     = newScript(11, downgradeLua)
 	acquireAllScript    = newScript(12, createLua+acquireAllLua)
 	releaseAllScript    = newScript(13, tellLua+raiseLua+releaseAllLua)
+	acquireEachScript   = newScript(14, acquireEachLua)
+	releaseEachScript   = newScript(15, tellLua+releaseEachLua)
 )
 
 func newScript(i int, text string) script {

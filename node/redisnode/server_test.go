@@ -188,6 +188,16 @@ func (f *flood) submit(n node.Node, i int, cmd node.Command) {
 	})
 }
 
+// wait waits for all replies, and returns them by the number of their submits.
+func (f *flood) wait() []node.Reply {
+	f.wg.Wait()
+	replies := make([]node.Reply, len(f.order))
+	for at, i := range f.order {
+		replies[i] = f.replies[at]
+	}
+	return replies
+}
+
 func name(i int) string { return fmt.Sprintf("name-%d", i) }
 
 // infoField reads one field of INFO.

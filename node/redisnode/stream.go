@@ -82,14 +82,21 @@ func (t *stream) write(s *server, ended <-chan struct{}) {
 		// Let those who are about to say something say it: with 64 callers that
 		// saves half of the system calls.
 		runtime.Gosched()
-		batch, begin, out = s.take(batch[:0]), begin[:0], out[:0]
+		batch, begin, out = s.take(batch), begin[:0], out[:0]
 		life := ""
 		if known := t.life.Load(); known != nil {
 			life = known.ID
 		}
-		for _, c := range batch {
-			begin = append(begin, len(out))
-			c.append(&out, c.asText || given.add(c.script()), life)
+		for rest := batch; len(rest) > 0; rest = rest[rest[0].together:] {
+			at, calls := len(out), rest[:rest[0].together]
+			for range calls {
+				begin = append(begin, at)
+			}
+			if len(calls) == 1 {
+				calls[0].append(&out, calls[0].asText || given.add(calls[0].script()), life)
+			} else {
+				appendEach(&out, calls, &given, life)
+			}
 		}
 		clear(batch) // they may be settled and used again as soon as they are sent
 		used = time.Now()
@@ -115,6 +122,7 @@ func (t *stream) read(s *server) (met bool, _ error) {
 		life    *node.Life
 		buf     = make([]byte, 16<<10)
 		have    int // bytes in buf that have not been understood yet
+		replies parser
 		results []result
 	)
 	for {
@@ -122,8 +130,9 @@ func (t *stream) read(s *server) (met bool, _ error) {
 		have += n
 		used := 0
 		results = results[:0]
+		replies.reset()
 		for used < have {
-			val, n, bad := parse(buf[used:have])
+			val, n, bad := replies.parse(buf[used:have])
 			if bad != nil {
 				err = bad
 			}

@@ -1,0 +1,209 @@
+package redisnode_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/nodetest"
+	"github.com/redquorum/redquorum/node/nodetest/systems"
+	"github.com/redquorum/redquorum/node/redisnode"
+)
+
+// What is sent together means what it means by itself: the suite, and random commands
+// against the model, with each plain command as a group of one.
+func TestTogether(t *testing.T) {
+	start := func(t *testing.T) nodetest.System {
+		p := newServer(t)
+		s, done, err := systems.Redis(p.Server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(done)
+		redisnode.Together(s.Node, 1)
+		return s
+	}
+	t.Run("suite", func(t *testing.T) { nodetest.Run(t, start) })
+	t.Run("model", func(t *testing.T) { nodetest.Differential(t, 5000, systems.Model(), start(t)) })
+	t.Run("miniredis", func(t *testing.T) {
+		s, done, err := systems.Miniredis()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(done)
+		redisnode.Together(s.Node, 1)
+		nodetest.Differential(t, 5000, systems.Model(), s)
+	})
+}
+
+// crowd submits commands so that they go out at once: before there is a connection.
+func crowd(t testing.TB, p *process, least int, cmds []node.Command) []node.Reply {
+	n := connect(t, p)
+	defer n.Close()
+	redisnode.Together(n, least)
+	var f flood
+	for i, cmd := range cmds {
+		f.submit(n, i, withDeadline(cmd))
+	}
+	return f.wait()
+}
+
+// On two servers in the same state the same commands do the same, on one of them together.
+func TestGroupsAreWhatTheirPartsAre(t *testing.T) {
+	apart, together := newServer(t), newServer(t)
+	seen := make(map[string]int)
+	rapid.Check(t, func(rt *rapid.T) {
+		for _, p := range []*process{apart, together} {
+			p.do("flushall")
+		}
+		names := rapid.SliceOfNDistinct(rapid.IntRange(0, 99), 3, 12, rapid.ID).Draw(rt, "names")
+		var cmds []node.Command
+		for _, i := range names {
+			name := name(i)
+			before := func(args ...any) {
+				apart.do(args...)
+				together.do(args...)
+			}
+			owner := rapid.SampledFrom([]string{"", "me", "you"}).Draw(rt, "owner")
+			if owner != "" {
+				before("hset", name, owner, 1)
+				if rapid.IntRange(0, 4).Draw(rt, "shared") == 0 {
+					before("hset", name, "another make's", 1)
+				}
+				if rapid.Bool().Draw(rt, "expires") {
+					before("pexpire", name, 100_000)
+				}
+			}
+			switch fence := rapid.SampledFrom([]string{"", "5", "20", "rubbish", "list"}).Draw(rt, "fence"); fence {
+			case "":
+			case "list":
+				if rapid.IntRange(0, 9).Draw(rt, "rare") == 0 {
+					before("rpush", "redquorum_fence:{"+name+"}", 1)
+				}
+			case "rubbish":
+				if rapid.IntRange(0, 9).Draw(rt, "rare") == 0 {
+					before("set", "redquorum_fence:{"+name+"}", fence)
+				}
+			default:
+				before("set", "redquorum_fence:{"+name+"}", fence)
+			}
+			switch rapid.IntRange(0, 9).Draw(rt, "odd") {
+			case 0:
+				before("set", name, "a string")
+			case 1:
+				before("set", "redquorum_queue:{"+name+"}", "no queue")
+			case 2, 3:
+				before("zadd", "redquorum_queue:{"+name+"}", 7, "waiter")
+				before("set", "redquorum_place:{"+name+"}:waiter", "heir:heir", "px", 100_000)
+			}
+			command := rapid.SampledFrom([]func(string, string, node.Token) node.Command{acquire, release}).Draw(rt, "command")
+			cmd := command(name, "me", node.Token(rapid.IntRange(4, 21).Draw(rt, "token")))
+			if cmd.Kind == node.Release && rapid.Bool().Draw(rt, "next") {
+				cmd.Next = 30
+			}
+			if rapid.IntRange(0, 4).Draw(rt, "lives") == 0 {
+				cmd.TTL *= 3
+			}
+			cmds = append(cmds, cmd)
+		}
+		want, got := crowd(t, apart, 0, cmds), crowd(t, together, 2, cmds)
+		for i := range cmds {
+			seen[fmt.Sprint(cmds[i].Kind, " ", want[i].Status)]++
+			w, g := want[i], got[i]
+			if w.Status != g.Status || w.Fence != g.Fence || w.TTL.Round(time.Minute) != g.TTL.Round(time.Minute) ||
+				w.Awaited != g.Awaited || w.Unsent != g.Unsent || fmt.Sprint(w.Err) != fmt.Sprint(g.Err) {
+				rt.Errorf("%v of %v:\ntogether: %+v\n   apart: %+v", cmds[i].Kind, cmds[i].Claims, g, w)
+			}
+		}
+		left := func(p *process) string {
+			keys := p.do("keys", "*").([]any)
+			all := make([]string, len(keys))
+			for i, key := range keys {
+				k := key.(string)
+				all[i] = fmt.Sprintf("%s %v", k, p.do("eval", `
+					local kind = redis.call('TYPE', KEYS[1])['ok']
+					local value = ''
+					if kind == 'hash' then value = table.concat(redis.call('HGETALL', KEYS[1]), ' ') end
+					if kind == 'string' then value = redis.call('GET', KEYS[1]) end
+					return value .. ' ' .. math.floor((redis.call('PTTL', KEYS[1]) + 5000) / 10000)`, 1, k))
+			}
+			slices.Sort(all)
+			return fmt.Sprint(all)
+		}
+		if a, b := left(apart), left(together); a != b {
+			rt.Errorf("left together:\n%s\napart:\n%s", b, a)
+		}
+	})
+	for _, outcome := range []string{"acquire granted", "acquire refused", "acquire stale", "acquire unknown",
+		"release released", "release absent", "release unknown"} {
+		if seen[outcome] == 0 {
+			t.Errorf("never seen: %s; of %v", outcome, seen)
+		}
+	}
+	if calls := together.do("info", "commandstats").(string); !strings.Contains(calls, "cmdstat_mget") {
+		t.Error("nothing was sent together")
+	}
+}
+
+// A name that a user may not touch, or a server that takes no groups at all, keeps nobody
+// from the other names.
+func TestRefusedTogether(t *testing.T) {
+	p := newServer(t)
+	p.do(append([]any{"acl", "setuser", "locker", "on", ">s3cret"}, minimalACL...)...)
+	var cmds []node.Command
+	for i := range 20 {
+		cmds = append(cmds, acquire(fmt.Sprint("nightly", i), "me", 1))
+	}
+	cmds[7] = acquire("daily", "me", 1)
+	replies := func() []node.Reply {
+		n := dial(t, "redis://locker:s3cret@"+p.addr)
+		var f flood
+		for i, cmd := range cmds {
+			f.submit(n, i, withDeadline(cmd))
+		}
+		return f.wait()
+	}
+	for _, without := range []string{"", "-mget"} {
+		p.do("flushall")
+		if without != "" {
+			p.do("acl", "setuser", "locker", without)
+		}
+		for i, r := range replies() {
+			if i == 7 {
+				expectErr(t, "another name", r, node.ErrAuth)
+			} else {
+				expect(t, fmt.Sprint(cmds[i].Claims[0].Name, without), r, node.Granted)
+			}
+		}
+	}
+}
+
+// A server that is out of memory grants nothing, whatever it gives back with the same
+// command.
+func TestOutOfMemoryTogether(t *testing.T) {
+	p := newServer(t, "--maxmemory-policy", "noeviction")
+	n := connect(t, p)
+	var cmds []node.Command
+	for i := range 10 {
+		expect(t, "held", ask(t, n, acquire(fmt.Sprint("held", i), "me", 1)), node.Granted)
+		cmds = append(cmds, release(fmt.Sprint("held", i), "me", 2), acquire(fmt.Sprint("new", i), "me", 1),
+			release(fmt.Sprint("nobody's", i), "me", 1))
+	}
+	p.do("config", "set", "maxmemory", "1mb")
+	for i, r := range crowd(t, p, 2, cmds) {
+		if i%3 == 0 {
+			expect(t, "release", r, node.Released)
+		} else if !errors.Is(r.Err, node.ErrOutOfMemory) {
+			t.Errorf("%v of %s: %v, %v", cmds[i].Kind, cmds[i].Claims[0].Name, r.Status, r.Err)
+		}
+	}
+	if keys := p.do("dbsize"); keys != int64(10) {
+		t.Errorf("%v keys are left; want the 10 fences", keys)
+	}
+}

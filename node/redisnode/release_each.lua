@@ -1,0 +1,41 @@
+-- release_each: end locks of many owners, each as release does by itself.
+--
+-- KEYS[i]       a lock, a hash; of n locks, no two are one
+-- KEYS[n+i]     its fence
+-- KEYS[2n+i]    its queue
+-- ARGV[1]       life of the fences, ms
+-- ARGV[2]       id of the server's life
+-- ARGV[4i-1]    owner
+-- ARGV[4i]      token
+-- ARGV[4i+1]    channel on which those who wait without a place in the queue listen; of
+--               the queue, the first who listens is told
+-- ARGV[4i+2]    token with which the lock may be handed on, as by release; 0: it is not
+--
+-- Returns what release returns for each, as a list. It fails as a whole before it has
+-- released anything, if it cannot read a fence or may not raise one.
+local n = #KEYS / 3
+local fences = redis.call('MGET', unpack(KEYS, n + 1, 2 * n))
+for i = 1, n do
+  local fence = fences[i] or redis.call('GET', KEYS[n + i]) or 0 -- MGET has nothing of other types
+  if ARGV[4 * i] ~= fence and tonumber(ARGV[4 * i]) > 0 + fence then
+    redis.call('SET', KEYS[n + i], ARGV[4 * i], 'PX', ARGV[1])
+  end
+end
+local replies = {}
+for i = 1, n do
+  replies[i] = redis.pcall('HDEL', KEYS[i], ARGV[4 * i - 1])
+end
+local gone = redis.call('EXISTS', unpack(KEYS, 1, n)) == 0
+local lines = redis.call('EXISTS', unpack(KEYS, 2 * n + 1, 3 * n)) > 0
+for i = 1, n do
+  if replies[i] == 1 and (gone or redis.call('EXISTS', KEYS[i]) == 0) then
+    local others = redis.pcall('PUBLISH', ARGV[4 * i + 1], '0')
+    if type(others) == 'table' then
+      replies[i] = others
+    elseif lines and redis.call('EXISTS', KEYS[2 * n + i]) == 1 then
+      local failed, awaited = tell(KEYS[2 * n + i], KEYS[i], KEYS[n + i], others == 0 and ARGV[4 * i + 2], ARGV[1], ARGV[2])
+      replies[i] = failed or awaited and 2 or 1
+    end
+  end
+end
+return replies
