@@ -43,15 +43,16 @@ sudo, and nobody is left to see to it where both processes were killed. What COM
 leaves behind in the background when it ends by itself is not waited for. Where
 standard input and output are a terminal COMMAND gets it, without Ctrl-Z.
 
-Exit status: that of COMMAND (128 + the signal if one killed it; with 130, of INT, this
-process ends by the signal, too, so that a shell ends its loop), or
+Exit status: that of COMMAND (128 + the signal if one killed it), or
   69   too few nodes answered, or had a vote, for anybody to get the lock
-  75   others hold the lock, or a signal ended the wait for it
+  75   others hold the lock, or TERM, HUP or QUIT ended the wait for it
   76   the lock was lost, or --max-hold has passed
   78   waiting cannot help: so many nodes refuse the user or the password, have
        something else under that name, lack what a lock needs, or are one server
   126  COMMAND cannot be executed
   127  COMMAND was not found
+  130  INT ended COMMAND, or the wait: this process ends by the signal, too, so that a
+       shell ends its loop
   2    usage
 
 example:
@@ -110,16 +111,19 @@ func runVerb(ctx context.Context, c *command) int {
 	}
 	defer done()
 
-	waiting, end := untilSignal(ctx, signals)
+	waiting, end := untilSignal(context.WithoutCancel(ctx), signals)
 	lease, err := f.acquire(waiting, c, l, trouble)
-	end()
-	if err != nil {
+	by := end()
+	switch {
+	case err != nil:
 		fmt.Fprintf(c.stderr, "redquorum run: %v\n", err)
-		return notAcquired(waiting, err)
-	}
-	if waiting.Err() != nil { // it came with the lock
+		if by == nil {
+			return notAcquired(err)
+		}
+		return gaveUp(by)
+	case by != nil: // it came with the lock
 		_ = lease.Unlock(context.WithoutCancel(ctx))
-		return exitHeld
+		return gaveUp(by)
 	}
 	status = c.supervise(path, &f, lease, trouble, signals)
 	// The command is over, so the caller's signal must not hurry the release.
@@ -132,21 +136,32 @@ func runVerb(ctx context.Context, c *command) int {
 	return status
 }
 
-// untilSignal returns a context that a signal ends, until end is called.
-func untilSignal(ctx context.Context, signals <-chan os.Signal) (waiting context.Context, end func()) {
+// gaveUp is the exit status when a signal has ended the wait for the lock.
+func gaveUp(by os.Signal) int {
+	if by == os.Interrupt {
+		return exitInterrupted
+	}
+	return exitHeld
+}
+
+// untilSignal returns a context that a signal ends, until end is called, which returns the
+// signal if one has.
+func untilSignal(ctx context.Context, signals <-chan os.Signal) (waiting context.Context, end func() os.Signal) {
 	waiting, cancel := context.WithCancel(ctx)
-	stop, stopped := make(chan struct{}), make(chan struct{})
+	stop, by := make(chan struct{}), make(chan os.Signal, 1)
 	go func() {
-		defer close(stopped)
+		defer close(by)
 		select {
-		case <-signals:
+		case s := <-signals:
 			cancel()
+			by <- s
 		case <-stop:
 		}
 	}()
-	return waiting, func() {
+	return waiting, func() os.Signal {
 		close(stop)
-		<-stopped
+		defer cancel()
+		return <-by
 	}
 }
 
@@ -257,8 +272,8 @@ func (f *runFlags) acquire(ctx context.Context, c *command, l *quorum.Locker, tr
 
 // notAcquired is the exit status for an err of acquire: whether it is worth
 // trying again, and whether anybody has to see to the nodes first.
-func notAcquired(ctx context.Context, err error) int {
-	if ctx.Err() != nil || errors.Is(err, quorum.ErrHeld) {
+func notAcquired(err error) int {
+	if errors.Is(err, quorum.ErrHeld) {
 		return exitHeld
 	}
 	var e *quorum.Error
