@@ -3,6 +3,7 @@ package redisnode
 import (
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -30,10 +31,11 @@ type alike struct {
 	ttl, keep int64
 }
 
-// alike reports what c can be put together with, if with anything.
+// alike reports what c can be put together with, if with anything. What is named like a
+// fence or a queue may be that of another of them.
 func (c *call) alike() (like alike, ok bool) {
 	ok = (c.kind == node.Acquire || c.kind == node.Release) && c.mode == node.Exclusive && c.ticket == 0 &&
-		len(c.claims) == 1 && !c.apart
+		len(c.claims) == 1 && !c.apart && !strings.HasPrefix(c.claims[0].Name, "redquorum_")
 	return alike{c.kind, c.ttl, c.keep}, ok
 }
 

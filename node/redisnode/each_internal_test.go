@@ -34,6 +34,7 @@ func TestGather(t *testing.T) {
 		{"f1 f2 a3 a4", "f1 f2 (a3 a4)"},
 		{"a1 l2 a3 l4", "(a1 a3) (l2 l4)"},
 		{"a1 s2 a3 a4", "a1 s2 (a3 a4)"},
+		{"a1 a2 aredquorum_fence:{1} a3 a4", "(a1 a2) aredquorum_fence:{1} (a3 a4)"},
 	} {
 		c := &standing{now: 1}
 		s := gatherer(c)

@@ -207,3 +207,19 @@ func TestOutOfMemoryTogether(t *testing.T) {
 		t.Errorf("%v keys are left; want the 10 fences", keys)
 	}
 }
+
+// A lock with the name of another's fence is not overwritten by it.
+func TestLockNamedAsAFence(t *testing.T) {
+	p := newServer(t)
+	cmds := []node.Command{acquire("redquorum_fence:{a}", "me", 1), acquire("b", "me", 1), acquire("a", "me", 1)}
+	for i, r := range crowd(t, p, 2, cmds) {
+		if i == 2 {
+			expectErr(t, "a", r, node.ErrWrongType)
+		} else {
+			expect(t, cmds[i].Claims[0].Name, r, node.Granted)
+		}
+	}
+	if kind := p.do("type", "redquorum_fence:{a}"); kind != "hash" {
+		t.Errorf("the lock is a %v", kind)
+	}
+}
