@@ -49,7 +49,7 @@ type server struct {
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 	watch  watcher
-	life   atomic.Pointer[node.Life] // what the last handshake told, nil if nothing
+	life   atomic.Pointer[node.Life] // what the last handshake told, nil if nothing, or if that is doubted
 
 	mu     sync.Mutex
 	queue  fifo // not yet sent
@@ -69,6 +69,7 @@ type server struct {
 	names map[string]struct{} // of strangers
 
 	census  node.Census  // of whoever handles the link's replies
+	demoted bool         // likewise: a server has answered as a replica, since the handshake
 	answers []unanswered // likewise
 }
 
@@ -427,10 +428,10 @@ type result struct {
 }
 
 // settle answers the first calls in flight, one with each result. It reports
-// whether the link is still good.
+// whether the link is still good. What is in flight to a replica is answered when it may
+// be a master again, and life is no longer its: none of it counts.
 func (s *server) settle(results []result, life *node.Life) (good bool) {
 	good = true
-	demoted := false
 	now := s.clock.Now()
 	var again []*call
 	s.mu.Lock()
@@ -454,9 +455,10 @@ func (s *server) settle(results []result, life *node.Life) (good bool) {
 			good = good && !breaks
 			if errors.Is(r.Err, node.ErrReadOnly) {
 				s.census.Distrust()
-				demoted = true
-			} else if demoted && r.Err == nil {
-				r = node.Reply{Err: errDemoted} // it is a master again, and life is no longer its
+				s.life.Store(nil)
+				s.demoted = true
+			} else if s.demoted && r.Err == nil {
+				r = node.Reply{Err: errDemoted}
 			}
 			open = c.answer(open, r)
 			s.recycle(c)

@@ -24,6 +24,7 @@ func (s *server) handshake(texts []string, err error) (*node.Life, error) {
 	before := s.census.Life()
 	life := s.census.Take(uptimes(texts), s.clock.Now())
 	s.life.Store(life)
+	s.demoted = false
 	switch {
 	case life == nil:
 		s.log.Warn("server does not say since when it runs: there is no restart guard for it")

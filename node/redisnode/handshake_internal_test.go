@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -93,22 +94,34 @@ func TestIntroductionIsNeverTooLate(t *testing.T) {
 }
 
 // Of what makes a link useless only the word of a replica makes its servers' lives begin
-// anew; and after it, until the next link, nothing is granted.
+// anew; and after it, until the next link, nothing is granted or handed on.
 func TestOnlyAReplicaIsDistrusted(t *testing.T) {
 	readOnly := serverReply{errors.New("READONLY You can't write against a read only replica.")}
 	for _, tt := range []struct {
 		what    string
-		results []result
-		after   error // of the last command
+		results [][]result // as they come
+		after   error      // of the last command
 		anew    bool
 	}{
-		{"an answer that did not come", []result{{err: io.ErrUnexpectedEOF}, {val: int64(1)}}, nil, false},
-		{"an answer too many", []result{{val: int64(1)}, {val: int64(1)}, {val: int64(1)}}, nil, false},
-		{"a replica", []result{{err: readOnly}, {val: int64(1)}}, errDemoted, true},
+		{"an answer that did not come", [][]result{{{err: io.ErrUnexpectedEOF}, {val: int64(1)}}}, nil, false},
+		{"an answer too many", [][]result{{{val: int64(1)}, {val: int64(1)}, {val: int64(1)}}}, nil, false},
+		{"a replica", [][]result{{{err: readOnly}, {val: int64(1)}}}, errDemoted, true},
+		{"a replica, and later a master", [][]result{{{err: readOnly}}, {{val: int64(1)}}}, errDemoted, true},
 	} {
 		c := &standing{now: clock.Instant(time.Hour)}
-		s := &server{clock: c, limit: 10, armed: clock.Never, timer: time.NewTimer(time.Hour)}
-		life := s.census.Take([]node.Uptime{{ID: "a", Up: time.Minute}}, c.now)
+		s := &server{clock: c, log: slog.New(slog.DiscardHandler), limit: 10, armed: clock.Never, timer: time.NewTimer(time.Hour)}
+		meet := func() *node.Life {
+			life, err := s.handshake([]string{"run_id:a\r\nuptime_in_seconds:60\r\n"}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return life
+		}
+		handsOn := func() bool {
+			turn, ok := s.turn("grant me 7 a name")
+			return ok && turn.Life != nil
+		}
+		life := meet()
 		var last node.Reply
 		for range 2 {
 			cmd := node.Command{Kind: node.Acquire, Claims: []node.Claim{{Name: "a", Owner: "me", Token: 1}}, TTL: time.Second, Deadline: c.now.Add(time.Second)}
@@ -117,15 +130,25 @@ func TestOnlyAReplicaIsDistrusted(t *testing.T) {
 			}
 		}
 		s.take(nil)
-		if s.settle(tt.results, life) {
+		good := true
+		for _, results := range tt.results {
+			good = s.settle(results, life) && good
+		}
+		if good {
 			t.Errorf("%s: the link is still good", tt.what)
 		}
 		if last.Err != tt.after || tt.after == nil && last.Status != node.Granted {
 			t.Errorf("%s: the next is answered %+v", tt.what, last)
 		}
+		if handsOn() == tt.anew {
+			t.Errorf("%s: whether it hands on a lock is %v", tt.what, !tt.anew)
+		}
 		c.now = c.now.Add(time.Second)
-		if again := s.census.Take([]node.Uptime{{ID: "a", Up: time.Minute}}, c.now); (again.Born == c.now) != tt.anew {
+		if again := meet(); (again.Born == c.now) != tt.anew {
 			t.Errorf("%s: then born at %v, was at %v", tt.what, time.Duration(again.Born), time.Duration(life.Born))
+		}
+		if !handsOn() {
+			t.Errorf("%s: nothing is handed on by its new life", tt.what)
 		}
 	}
 }
