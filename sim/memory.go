@@ -26,6 +26,9 @@ type Memory interface {
 	Expire(now model.Time)
 	Sync()
 	Restart(model.Loss)
+
+	Load([]model.Entry)
+	ReadOnly(replica bool)
 }
 
 // WithMemory gives each node a memory of its own, made by empty. What happens in

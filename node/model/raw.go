@@ -111,6 +111,36 @@ func (s *Server) Restart(loss Loss) {
 	s.Sync()
 }
 
+// Load replaces all keys, as a replica does with those of its master. They are also on the
+// disk then.
+func (s *Server) Load(entries []Entry) {
+	s.FlushAll()
+	for i := range entries {
+		e := &entries[i]
+		k := s.key(e.Key)
+		s.erase(k)
+		switch e.Type {
+		case "hash":
+			k.kind, k.fields = hash, append(k.fields, e.Fields...)
+		case "zset":
+			k.kind = queued
+			for _, f := range e.Fields {
+				ticket, _ := strconv.ParseInt(f.Value, 10, 64)
+				k.line = append(k.line, place{waiter: f.Name, ticket: node.Token(ticket)})
+			}
+		default:
+			k.kind, k.text = text, e.Value
+		}
+		k.expires = e.Expires
+	}
+	s.Sync()
+}
+
+// ReadOnly makes a replica of the server, or a master. A replica fails with
+// [node.ErrReadOnly] what comes to a write, and changes nothing: so it may refuse, and
+// never says yes.
+func (s *Server) ReadOnly(replica bool) { s.readOnly = replica }
+
 // Holds reports whether there is a field in the lock at name, of an owner or a
 // writer, and until when the lock is there.
 func (s *Server) Holds(now Time, name, field string) (until Time, ok bool) {

@@ -49,6 +49,9 @@ type Server struct {
 	epoch    uint   // counts Syncs
 	unsynced []*key // changed since the last Sync
 
+	readOnly bool // it is a replica
+	refuses  bool // writes: it executes a command as one
+
 	notices []Notice // of the last Apply
 	inLine  []string // memory of their Lines
 }
@@ -114,6 +117,9 @@ func (k kind) String() string { return kindNames[k] }
 // A fence that somebody overwrote fails commands that read it with ErrWrongType, also if
 // it is a string but not a number.
 func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published []Notice) {
+	if s.readOnly && !s.refuses {
+		return s.applyReadOnly(now, cmd)
+	}
 	s.notices, s.inLine = s.notices[:0], s.inLine[:0]
 	ttl, retention := Time(node.Milliseconds(cmd.TTL)), Time(node.Milliseconds(cmd.Retention))
 	switch cmd.Kind {
@@ -152,6 +158,32 @@ func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published 
 		return s.downgrade(now, cmd.Claims)
 	}
 	panic(fmt.Sprintf("model: a command of kind %d", cmd.Kind))
+}
+
+// applyReadOnly does what Apply does, up to the first write. Of these some change nothing:
+// a server says yes with a write, and looks for nothing before it ends a lock.
+func (s *Server) applyReadOnly(now Time, cmd node.Command) (reply node.Reply, published []Notice) {
+	switch {
+	case cmd.Kind == node.Release, cmd.Kind == node.Break, cmd.Kind == node.Downgrade,
+		cmd.Kind == node.Acquire && cmd.Ticket > 0 && cmd.Patience > 0:
+		return failure(node.ErrReadOnly), nil
+	}
+	s.refuses = true
+	defer func() {
+		s.refuses = false
+		switch err := recover(); err {
+		case nil:
+		case node.ErrReadOnly:
+			reply, published = failure(node.ErrReadOnly), nil
+		default:
+			panic(err)
+		}
+	}()
+	reply, published = s.Apply(now, cmd)
+	if reply.Status == node.Granted || slices.Contains(reply.Kept, true) {
+		reply = failure(node.ErrReadOnly)
+	}
+	return reply, published
 }
 
 func (s *Server) acquire(now Time, c *node.Claim, expires, kept Time) node.Reply {
@@ -473,7 +505,7 @@ func (s *Server) blank() *key {
 	if last := len(s.spare) - 1; last >= 0 {
 		k := s.spare[last]
 		s.spare = s.spare[:last]
-		s.change(k)
+		s.keep(k)
 		return k
 	}
 	k := &key{epoch: s.epoch}
@@ -516,20 +548,34 @@ func (s *Server) found(k *key) *key {
 
 func (s *Server) expire(now Time, k *key) {
 	if k.kind != none && now > k.expires {
-		s.erase(k)
+		s.bygone(k)
 	}
 }
 
-// erase removes a key. It is not inlined, so that expire is.
+// bygone removes a key that has expired, which is no write. It is not inlined, so that
+// expire is.
 //
 //go:noinline
+func (s *Server) bygone(k *key) {
+	s.keep(k)
+	k.clear()
+}
+
 func (s *Server) erase(k *key) {
 	s.change(k)
 	k.clear()
 }
 
-// change is called before every change of k: it keeps what the last Sync saw.
+// change is called before every change of k that a command makes.
 func (s *Server) change(k *key) {
+	if s.refuses {
+		panic(node.ErrReadOnly) // for applyReadOnly
+	}
+	s.keep(k)
+}
+
+// keep is called before every change of k: it keeps what the last Sync saw.
+func (s *Server) keep(k *key) {
 	if k.epoch == s.epoch {
 		return
 	}

@@ -299,3 +299,82 @@ func TestOriginOfTime(t *testing.T) {
 		}
 	}
 }
+
+// A replica may refuse, and never says yes; and whatever it is asked changes nothing.
+func TestReplica(t *testing.T) {
+	claim := func(name, owner string) []node.Claim { return []node.Claim{{Name: name, Owner: owner, Token: 5}} }
+	hour := func(kind node.Kind, mode node.Mode, name, owner string) node.Command {
+		return node.Command{Kind: kind, Mode: mode, Claims: claim(name, owner), TTL: time.Hour, Retention: time.Hour}
+	}
+	inLine := func(cmd node.Command, patience time.Duration) node.Command {
+		cmd.Ticket, cmd.Waiter, cmd.Patience = 9, "waiter", patience
+		return cmd
+	}
+	var master, s model.Server
+	apply(t, &master, 100, acquire("n", "a", 1, time.Minute), node.Granted)
+	apply(t, &master, 100, hour(node.Acquire, node.Read, "r", "a"), node.Granted)
+	s.Load(master.Dump(100))
+	s.ReadOnly(true)
+	before := s.Dump(100)
+	for _, c := range []struct {
+		what string
+		cmd  node.Command
+		want node.Status
+	}{
+		{"acquire", acquire("m", "a", 1, time.Hour), node.Unknown},
+		{"acquire again", acquire("n", "a", 1, time.Hour), node.Unknown},
+		{"acquire what another has", acquire("n", "b", 2, time.Hour), node.Refused},
+		{"acquire with an old token", acquire("n", "b", 1, time.Hour), node.Refused},
+		{"in line", inLine(acquire("n", "b", 2, time.Hour), time.Hour), node.Unknown},
+		{"in line, without a place", inLine(acquire("n", "b", 2, time.Hour), 0), node.Refused},
+		{"read", hour(node.Acquire, node.Read, "r", "b"), node.Unknown},
+		{"read again", hour(node.Acquire, node.Read, "r", "a"), node.Unknown},
+		{"write what is read", hour(node.Acquire, node.Write, "r", "b"), node.Refused},
+		{"extend", hour(node.Extend, node.Exclusive, "n", "a"), node.Unknown},
+		{"extend what another has", hour(node.Extend, node.Exclusive, "n", "b"), node.Done},
+		{"extend a reader", hour(node.Extend, node.Read, "r", "a"), node.Unknown},
+		{"downgrade", hour(node.Downgrade, node.Exclusive, "r", "b"), node.Unknown},
+		{"release", release("n", "a", 1), node.Unknown},
+		{"release what another has", release("n", "b", 2), node.Unknown},
+		{"break", hour(node.Break, node.Exclusive, "n", ""), node.Unknown},
+		{"inspect", hour(node.Inspect, node.Exclusive, "n", ""), node.Done},
+	} {
+		r, published := s.Apply(100, c.cmd)
+		if r.Status != c.want || (r.Err != nil) != (c.want == node.Unknown) || r.Err != nil && !errors.Is(r.Err, node.ErrReadOnly) {
+			t.Errorf("%s: %v, %v; want %v", c.what, r.Status, r.Err, c.want)
+		}
+		if len(published) > 0 {
+			t.Errorf("%s: published %v", c.what, published)
+		}
+		if after := s.Dump(100); !reflect.DeepEqual(after, before) {
+			t.Fatalf("%s: %+v, was %+v", c.what, after, before)
+		}
+	}
+	s.ReadOnly(false)
+	apply(t, &s, 100, acquire("n", "a", 1, time.Hour), node.Granted)
+	apply(t, &s, 100, hour(node.Release, node.Read, "r", "a"), node.Released)
+}
+
+// What is loaded is used as if it had been made here, and is on the disk.
+func TestLoad(t *testing.T) {
+	var from, s model.Server
+	apply(t, &from, 100, acquire("n", "a", 1, time.Minute), node.Granted)
+	wait := acquire("n", "b", 2, time.Minute)
+	wait.Ticket, wait.Waiter, wait.Patience, wait.Stands = 1, "w:1", time.Minute, 9
+	apply(t, &from, 100, wait, node.Refused)
+	apply(t, &s, 100, acquire("old", "a", 1, time.Minute), node.Granted)
+	s.Load(from.Dump(100))
+	s.Restart(model.LoseUnsynced)
+	if a, b := from.Dump(100), s.Dump(100); !reflect.DeepEqual(a, b) {
+		t.Fatalf("loaded %+v, want %+v", b, a)
+	}
+	done := release("n", "a", 1)
+	done.Next = 5
+	_, published := s.Apply(100, done)
+	if len(published) != 1 || !reflect.DeepEqual(published[0].Line, []string{"w:1"}) {
+		t.Fatalf("published %+v", published)
+	}
+	if owner, token := s.Tell(100, published[0], "w:1", false); owner != node.Heir("b") || token != 5 {
+		t.Errorf("handed on to %q with %d", owner, token)
+	}
+}

@@ -206,13 +206,15 @@ const many = 64
 // is not known who has longest.
 func (s *Server) bury(now Time, lock *key, name string) Time {
 	living, until := s.living(s.fields[:0], now, lock, name)
-	s.change(lock)
 	switch {
 	case until == noReader:
 	case len(lock.fields) > many:
 		until = Never
-	default:
+	case len(living) < len(lock.fields):
+		s.change(lock)
 		s.fields, lock.fields = lock.fields, living
+	default:
+		s.fields = living
 	}
 	return until
 }

@@ -43,6 +43,8 @@ type memory struct {
 	now  model.Time   // how far its time has come
 	disk []model.Entry
 
+	replica bool
+
 	released []string // the channels on which something was published
 	told     bool     // one of them is that of a process that waits in line
 }
@@ -61,11 +63,17 @@ func New() sim.Memory {
 	return m
 }
 
-// hear sees every command, also those of scripts.
-func (m *memory) hear(_ *server.Peer, cmd string, args ...string) (done bool) {
-	if cmd == "PUBLISH" {
+// hear sees every command, also those of scripts. A replica refuses those that write.
+func (m *memory) hear(peer *server.Peer, cmd string, args ...string) (done bool) {
+	switch cmd {
+	case "PUBLISH":
 		m.released = append(m.released, args[0])
 		m.told = m.told || strings.HasPrefix(args[0], node.WaiterChannel(""))
+	case "SET", "DEL", "HSET", "HDEL", "PEXPIRE", "ZADD", "ZREM":
+		if m.replica {
+			peer.WriteError("READONLY You can't write against a read only replica.")
+		}
+		return m.replica
 	}
 	return false
 }
@@ -272,15 +280,23 @@ func (m *memory) Sync() { m.disk = m.Dump(m.now) }
 func (m *memory) Restart(loss model.Loss) {
 	switch loss {
 	case model.LoseUnsynced:
-		m.data.FlushAll()
-		for _, e := range m.disk {
-			m.restore(e)
-		}
+		m.Load(m.disk)
 	case model.LoseEverything:
-		m.data.FlushAll()
+		m.Load(nil)
 	}
 	m.Sync()
 }
+
+func (m *memory) Load(entries []model.Entry) {
+	m.data.FlushAll()
+	for _, e := range entries {
+		m.restore(e)
+	}
+	m.Sync()
+}
+
+// ReadOnly is for what comes over the connection: the methods of miniredis write still.
+func (m *memory) ReadOnly(replica bool) { m.replica = replica }
 
 func (m *memory) restore(e model.Entry) {
 	if m.now > e.Expires {

@@ -69,6 +69,7 @@ func TestMemory(t *testing.T) {
 		ms := func(least int, what string) time.Duration {
 			return time.Duration(rapid.IntRange(least, 8).Draw(t, what)) * time.Millisecond
 		}
+		each := func(f func(sim.Memory)) { f(&want); f(got) }
 		apply := func(t *rapid.T) {
 			cmd := node.Command{
 				Kind: rapid.SampledFrom([]node.Kind{node.Acquire, node.Release, node.Extend, node.Inspect, node.Break, node.Downgrade}).Draw(t, "kind"),
@@ -90,13 +91,18 @@ func TestMemory(t *testing.T) {
 					cmd.Claims = append(cmd.Claims, more)
 				}
 			}
+			replica := rapid.IntRange(0, 3).Draw(t, "replica") == 0
+			each(func(m sim.Memory) { m.ReadOnly(replica) })
 			a, published := want.Apply(now, cmd)
 			b, heard := got.Apply(now, cmd)
+			each(func(m sim.Memory) { m.ReadOnly(false) })
+			if replica && errors.Is(b.Err, a.Err) {
+				b.Err = a.Err
+			}
 			if !reflect.DeepEqual(a, b) || !reflect.DeepEqual(slices.Clone(published), heard) {
 				t.Fatalf("%v: %+v, published %v; want %+v, published %v", cmd, b, heard, a, published)
 			}
 		}
-		each := func(f func(sim.Memory)) { f(&want); f(got) }
 		t.Repeat(map[string]func(*rapid.T){
 			"apply": apply, "apply too": apply, "and again": apply, // most of the time
 			"wait": func(t *rapid.T) { now += model.Time(ms(0, "time").Milliseconds()) },
@@ -120,6 +126,16 @@ func TestMemory(t *testing.T) {
 			"restart": func(t *rapid.T) {
 				loss := rapid.SampledFrom([]model.Loss{model.LoseNothing, model.LoseUnsynced, model.LoseEverything}).Draw(t, "loss")
 				each(func(m sim.Memory) { m.Restart(loss) })
+			},
+			"load": func(t *rapid.T) {
+				if rapid.Bool().Draw(t, "what another has") {
+					var other model.Server
+					other.Apply(now-2, node.Command{Kind: node.Acquire, Mode: node.Read, TTL: ms(1, "ttl"), Retention: ms(1, "retention"),
+						Claims: []node.Claim{{Name: draw(names, "name"), Owner: draw(owners, "owner"), Token: 3}}})
+					each(func(m sim.Memory) { m.Load(other.Dump(now)) })
+					return
+				}
+				each(func(m sim.Memory) { m.Load(want.Dump(now)) })
 			},
 			"": func(t *rapid.T) {
 				if a, b := want.Dump(now), got.Dump(now); !reflect.DeepEqual(a, b) {
