@@ -115,7 +115,7 @@ func (p *Plan) plain() bool {
 // that can be read.
 func (e *Event) plain() bool {
 	switch e.Verb {
-	case Crash, Hold, DoLock, DoTry, View:
+	case Crash, Demote, Hold, DoLock, DoTry, View:
 		return false
 	}
 	return groups[e.Verb] != 0 && plainTimes(e.At, e.For, e.Offset, e.Every) && e.Range.plain() && e.Ratio.plain()
@@ -182,7 +182,7 @@ func (p *Plan) checkEvent(e Event) error {
 		set    Set
 		count  int
 		letter byte
-	}{{e.Links.Nodes, p.Nodes, 'n'}, {e.Procs.Nodes, p.Nodes, 'n'}, {e.Links.Clients, p.Clients, 'c'}, {e.Procs.Clients, p.Clients, 'c'}} {
+	}{{e.Links.Nodes, p.Nodes, 'n'}, {e.Procs.Nodes, p.Nodes, 'n'}, {e.Source, p.Nodes, 'n'}, {e.Links.Clients, p.Clients, 'c'}, {e.Procs.Clients, p.Clients, 'c'}} {
 		if s.set != All && s.set>>s.count != 0 {
 			return fmt.Errorf("there is no %s", (s.set >> s.count << s.count).text(s.letter))
 		}
@@ -203,6 +203,10 @@ func (p *Plan) checkEvent(e Event) error {
 		return fmt.Errorf("it is so from the beginning: its time must be 0s")
 	case about == onProcs && (e.Procs.Clients == 0) == (e.Procs.Nodes == 0):
 		return fmt.Errorf("want nodes or clients")
+	case e.Verb == Demote && e.Source&(e.Source-1) != 0:
+		return fmt.Errorf("want one node that it copies")
+	case e.Verb == Demote && e.Source&e.Procs.Nodes != 0:
+		return fmt.Errorf("no node is a replica of itself")
 	case e.At < 0:
 		return fmt.Errorf("its time is negative")
 	case e.At > p.Length:
@@ -237,6 +241,6 @@ func (p *Plan) checkEvent(e Event) error {
 
 // lasts are the verbs that may have a "for", after which they end by themselves.
 var lasts = map[Verb]bool{
-	Cut: true, Delay: true, Loss: true, Duplicate: true, Reorder: true, Hold: true, Deafen: true, Crash: true, Slow: true,
+	Cut: true, Delay: true, Loss: true, Duplicate: true, Reorder: true, Hold: true, Deafen: true, Crash: true, Demote: true, Slow: true,
 	Block: true, Pause: true, Suspend: true, Strobe: true, Kill: true, Step: true,
 }

@@ -68,6 +68,10 @@
 //	                              but the last second, nothing; or a replica takes
 //	                              over, which lacks the last second too
 //	restart NODES                 they come back
+//	demote NODES durable|second|empty|NODE   they become replicas: of a master that is
+//	                              not there, one that lacks their last second, one
+//	                              with nothing, or NODE. They answer, and refuse writes
+//	promote NODES                 they are masters again, with what they have then
 //	slow NODES RANGE              each command takes so long
 //	block NODES for TIME          a script runs, and nothing else
 //	evict NODES, flush NODES      the locks, or all keys, are gone

@@ -23,6 +23,7 @@ var arguments = map[Verb][]argument{
 	Reorder:   {ratioArg},
 	Hold:      {kindArg, countArg},
 	Crash:     {modeArg},
+	Demote:    {dataArg},
 	Slow:      {rangeArg},
 	Skew:      {offsetArg},
 	Step:      {offsetArg},
@@ -67,6 +68,24 @@ var (
 			return nil
 		},
 		get: func(e *Event) string { return string(e.Mode) }}
+	dataArg = argument{want: "durable, second, empty or a node",
+		set: func(e *Event, s string) (err error) {
+			switch e.Mode = Mode(s); e.Mode {
+			case Durable, Second, Empty:
+				return nil
+			}
+			if e.Mode = ""; s[0] != 'n' {
+				return fmt.Errorf("want durable, second, empty or a node, have %q", s)
+			}
+			e.Source, err = parseSet('n', s)
+			return err
+		},
+		get: func(e *Event) string {
+			if e.Source != 0 {
+				return e.Source.text('n')
+			}
+			return string(e.Mode)
+		}}
 	kindArg = argument{optional: true, want: "acquire, release or extend", fits: func(s string) bool { _, err := strconv.Atoi(s); return err != nil },
 		set: func(e *Event, s string) error {
 			if e.Kind = s; s != "acquire" && s != "release" && s != "extend" {

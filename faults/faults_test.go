@@ -84,6 +84,11 @@ at 13ms crash n1 empty for 10ms
 at 14ms crash n2,n3 second
 at 14ms crash n4 replica for 1s
 at 15ms restart n2,n3
+at 15ms demote n1,n2 second for 1s
+at 15ms demote n3 empty
+at 15ms demote n4 durable
+at 15ms demote n1,n4 n5 for 2s
+at 15ms promote n3,n4
 at 16ms slow n1 1ms..2ms
 at 17ms block n1 for 6s
 at 18ms evict n*
@@ -166,7 +171,7 @@ func TestEveryVerb(t *testing.T) {
 		t.Fatal(err)
 	}
 	roundTrip(t, p)
-	if len(p.Events) != 45 || p.Length != 90*time.Minute || p.Work.Try != 125_000 || p.Lock.Guard || p.Lock.Client != faults.Plain {
+	if len(p.Events) != 50 || p.Length != 90*time.Minute || p.Work.Try != 125_000 || p.Lock.Guard || p.Lock.Client != faults.Plain {
 		t.Errorf("read as:\n%s", p)
 	}
 	if e := p.Events[11]; e.Verb != faults.Hold || e.Kind != "release" || e.Count != 2 || e.Links != (faults.Links{Clients: 2, Nodes: 4, Way: faults.From}) {
@@ -216,6 +221,13 @@ func TestParseErrors(t *testing.T) {
 		{"at 1s crash n1", "crash: want durable, second, empty or replica after the target"},
 		{"at 1s crash n1 badly", `want durable, second, empty or replica, have "badly"`},
 		{"at 1s crash n9 empty", "there is no n9"},
+		{"at 1s demote n1", "demote: want durable, second, empty or a node after the target"},
+		{"at 1s demote n1 replica", `want durable, second, empty or a node, have "replica"`},
+		{"at 1s demote n1 n9", "there is no n9"},
+		{"at 1s demote n1 n2,n3", "want one node that it copies"},
+		{"at 1s demote n1,n2 n2", "no node is a replica of itself"},
+		{"at 1s demote c1 empty", "want nodes"},
+		{"at 1s promote n1 for 1s", "it does not last"},
 		{"at 1s crash c1 empty", "want nodes"},
 		{"at 1s cut n1", `want links such as c1-n4,n5 or c*>n3, have "n1"`},
 		{"at 1s cut c1-n0", `want n1, n2 and so on, or n*, have "n0"`},
@@ -258,7 +270,10 @@ func TestParseErrors(t *testing.T) {
 // A seed always gives the same plan, and most seeds give different ones.
 func TestGenerate(t *testing.T) {
 	seen := make(map[string]bool)
-	verbs, modes, tasks := make(map[faults.Verb]int), make(map[faults.Mode]int), make(map[int]int)
+	verbs, modes, tasks := make(map[faults.Verb]int), make(map[faults.Verb]map[faults.Mode]int), make(map[int]int)
+	for _, v := range []faults.Verb{faults.Crash, faults.Demote} {
+		modes[v] = make(map[faults.Mode]int)
+	}
 	for seed := range uint64(500) {
 		p := faults.Generate(seed, faults.Profile{Outside: true})
 		if err := p.Check(); err != nil {
@@ -271,7 +286,9 @@ func TestGenerate(t *testing.T) {
 		tasks[p.Work.Tasks]++
 		for i, e := range p.Events {
 			verbs[e.Verb]++
-			modes[e.Mode]++
+			if m := modes[e.Verb]; m != nil {
+				m[e.Mode]++
+			}
 			if slices.Contains(p.Events[:i], e) {
 				t.Errorf("seed %d draws %v twice", seed, e)
 			}
@@ -288,7 +305,7 @@ func TestGenerate(t *testing.T) {
 		}
 	}
 	for _, m := range []faults.Mode{faults.Durable, faults.Second, faults.Empty, faults.Replica} {
-		if modes[m] == 0 {
+		if modes[faults.Crash][m] == 0 {
 			t.Errorf("a crash is never %s", m)
 		}
 	}
@@ -303,7 +320,7 @@ func TestGenerate(t *testing.T) {
 
 // What is left after a node or client is taken out is about the others.
 func TestDrop(t *testing.T) {
-	p, err := faults.Parse("redquorum plan 1\nnodes 3\nclients 3\nat 0s cut c1,c3-n2,n3\nat 1s crash n2 empty\nat 2s pause c3 for 1s\nat 3s cut c*-n*")
+	p, err := faults.Parse("redquorum plan 1\nnodes 3\nclients 3\nat 0s cut c1,c3-n2,n3\nat 1s crash n2 empty\nat 1s demote n1 n2\nat 1s demote n1 n3\nat 2s pause c3 for 1s\nat 3s cut c*-n*")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +330,7 @@ func TestDrop(t *testing.T) {
 	for _, e := range p.Events {
 		got = append(got, e.String())
 	}
-	if want := []string{"0s cut c2-n2", "2s pause c2 for 1s", "3s cut c*-n*"}; !slices.Equal(got, want) || p.Check() != nil {
+	if want := []string{"0s cut c2-n2", "1s demote n1 n2", "2s pause c2 for 1s", "3s cut c*-n*"}; !slices.Equal(got, want) || p.Check() != nil {
 		t.Errorf("got %q, want %q; %v", got, want, p.Check())
 	}
 }
@@ -347,6 +364,8 @@ func TestCheckIsNoLaxerThanParse(t *testing.T) {
 		"share":              func(p *faults.Plan) { p.Work.Try = faults.Percent(101) },
 		"many names":         func(p *faults.Plan) { p.Work.Names = 1001 },
 		"lease":              func(p *faults.Plan) { p.Lock.Lease = time.Millisecond },
+		"nothing to have":    event(faults.Event{At: 1, Verb: faults.Demote, Procs: node}),
+		"copy of itself":     event(faults.Event{At: 1, Verb: faults.Demote, Source: 1, Procs: node}),
 		"no mode":            event(faults.Event{At: 1, Verb: faults.Crash, Procs: node}),
 		"unknown mode":       event(faults.Event{At: 1, Verb: faults.Crash, Mode: "amnesia", Procs: node}),
 		"lock without name":  event(faults.Event{At: 1, Verb: faults.DoLock, Procs: client}),

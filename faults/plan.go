@@ -238,7 +238,8 @@ type Event struct {
 	Range  Range         // delay, slow, and for duplicate how much later
 	Offset time.Duration // step, skew, strobe; of extend, the lease
 	Every  time.Duration // strobe
-	Mode   Mode          // crash
+	Mode   Mode          // crash, demote
+	Source Set           // demote: the node of which it has a copy; 0: none
 	Kind   string        // hold: which commands; "" is all
 	Count  int           // hold: how many; 0 is all
 	Name   string        // a step's lock
@@ -256,7 +257,7 @@ const (
 	Fairly  As = "fair"
 )
 
-// A Mode says what a crashed node comes back with.
+// A Mode says what a crashed node comes back with, or what a demoted one has.
 type Mode string
 
 const (
@@ -328,6 +329,8 @@ const (
 const (
 	Crash       Verb = "crash"
 	Restart     Verb = "restart"
+	Demote      Verb = "demote"      // it becomes a replica: what it had is replaced, and it refuses writes
+	Promote     Verb = "promote"     // it is a master again, with what it has then
 	Slow        Verb = "slow"        // each command takes so long
 	Block       Verb = "block"       // a script runs for so long, and nothing else
 	Evict       Verb = "evict"       // the locks are gone, their fences are not
@@ -381,7 +384,7 @@ const (
 var groups = map[Verb]group{
 	Cut: onLinks, Delay: onLinks, Loss: onLinks, Duplicate: onLinks, Reorder: onLinks, Hold: onLinks,
 	Release: onLinks, Deafen: onLinks, Heal: onLinks,
-	Crash: onNodes, Restart: onNodes, Slow: onNodes, Block: onNodes, Evict: onNodes, Flush: onNodes, ScriptFlush: onNodes, Alias: onNodes,
+	Crash: onNodes, Restart: onNodes, Demote: onNodes, Promote: onNodes, Slow: onNodes, Block: onNodes, Evict: onNodes, Flush: onNodes, ScriptFlush: onNodes, Alias: onNodes,
 	Pause: onProcs, Suspend: onProcs, Skew: onProcs, Step: onProcs, Rate: onProcs, Strobe: onProcs,
 	Kill: onClients, Start: onClients, View: onClients, Clone: onClients,
 	DoLock: isStep, DoTry: isStep, DoUnlock: isStep, DoExtend: isStep, DoWrite: isStep, DoCheck: isStep, DoCancel: isStep,
@@ -394,7 +397,7 @@ func (v Verb) IsStep() bool { return groups[v] == isStep }
 // Stays reports whether what the verb does goes on, unless "for" ends it.
 func (v Verb) Stays() bool {
 	switch v {
-	case Evict, Flush, ScriptFlush, Skew, Step, Restart, Start, Release, Heal, View, Clone, Alias:
+	case Evict, Flush, ScriptFlush, Skew, Step, Restart, Promote, Start, Release, Heal, View, Clone, Alias:
 		return false
 	}
 	return !v.IsStep()
@@ -448,7 +451,7 @@ func (p *Plan) DropClient(i int) {
 func (p *Plan) DropNode(i int) {
 	p.Nodes--
 	p.Lock.Need = min(p.Lock.Need, p.Nodes)
-	p.drop(func(e *Event) []*Set { return []*Set{&e.Links.Nodes, &e.Procs.Nodes} }, i)
+	p.drop(func(e *Event) []*Set { return []*Set{&e.Links.Nodes, &e.Procs.Nodes, &e.Source} }, i)
 }
 
 // drop takes i out of sets, and events that are about nothing else out of the

@@ -19,7 +19,7 @@ func (k *checker) backed(h *holder, when string) {
 		have, need := 0, len(nodes)-quorum+1
 		for _, s := range nodes {
 			_, holds := s.mem.Keeps(s.time(), name, h.owner, h.mode)
-			if holds || s.down || s.guarded() {
+			if holds || s.silent() || s.guarded() {
 				have++
 			}
 		}
@@ -45,7 +45,7 @@ func (k *checker) lasting(h *holder) {
 		have := 0
 		for _, s := range nodes {
 			until, holds := s.mem.Keeps(s.time(), name, h.owner, h.mode)
-			if s.down || s.guarded() || holds && (until == model.Never || time.Duration(until-s.time())*time.Millisecond >= remaining) {
+			if s.silent() || s.guarded() || holds && (until == model.Never || time.Duration(until-s.time())*time.Millisecond >= remaining) {
 				have++
 			}
 		}
@@ -55,10 +55,17 @@ func (k *checker) lasting(h *holder) {
 	}
 }
 
-// guarded reports whether the server has restarted so recently that it has no
-// vote for anybody who keeps the guard.
+// copied reports whether the server may have from another what was asked for at an
+// instant.
+func (s *server) copied(asked int64) bool { return s.since > s.born && s.since >= asked }
+
+// silent reports whether the server says yes to nobody.
+func (s *server) silent() bool { return s.down || s.demoted }
+
+// guarded reports whether the server has restarted, or was demoted, so recently that it
+// has no vote for anybody who keeps the guard.
 func (s *server) guarded() bool {
-	return s.life > 1 && s.w.p.Lock.Guard && s.w.now < s.born+int64(s.w.p.Lock.MaxLease+s.w.p.Lock.Grace)
+	return s.w.p.Lock.Guard && s.w.now < s.since+int64(s.w.p.Lock.MaxLease+s.w.p.Lock.Grace)
 }
 
 func (k *checker) planAudit(h *holder) {

@@ -54,6 +54,7 @@ type attempt struct {
 	heard [faults.MaxNodes]node.Status
 	told  faults.Set // nodes that were heard
 	votes faults.Set // nodes that granted it, and are not to abstain
+	blind faults.Set // nodes that are to, and the client cannot know
 
 	released bool // the claim was, once
 
@@ -142,8 +143,10 @@ func (k *checker) vote(c *Client, s *server, owner string) {
 	if s.replica { // a client that has not met it before goes by when it does
 		asked = k.w.now
 	}
-	if s.life == 1 || asked >= s.born+int64(k.w.p.Lock.MaxLease+k.w.p.Lock.Grace) {
+	if !s.demoted && asked >= s.since+int64(k.w.p.Lock.MaxLease+k.w.p.Lock.Grace) {
 		o.votes |= faults.Of(s.number)
+	} else if !s.demoted && c.links[s.number].unaware() {
+		o.blind |= faults.Of(s.number)
 	}
 }
 
@@ -175,6 +178,9 @@ func (k *checker) heard(l *link, cmd *node.Command, status node.Status) {
 		if o := c.callOf(owner); o != nil && h == nil {
 			o.heard[l.n.number] = status
 			o.told |= n
+			if status == node.Granted && o.blind&n != 0 && l.unaware() {
+				l.relies()
+			}
 		}
 		if no(status) {
 			if h != nil {
@@ -224,8 +230,11 @@ func (c *Client) failed(name, owner string, err error) {
 		case quorum.Unknown:
 			honest = heard == node.Unknown || l.n.shared // it has no vote, whatever it says
 		case quorum.Abstaining:
-			honest = heard == node.Granted && w.p.Lock.Guard && l.n.life > 1
-			if l.first == l.n.life {
+			honest = heard == node.Granted && w.p.Lock.Guard && (l.n.since >= 0 || l.refusedWrite >= 0)
+			switch {
+			case l.refusedWrite >= l.n.born:
+				w.sometimes(DemotedAbstains)
+			case l.first == l.n.life:
 				w.sometimes(NewcomerWary)
 			}
 		}

@@ -58,6 +58,7 @@ type holder struct {
 	lease  lease         // nil if the program keeps it to itself
 	ends   func() error
 
+	begun   int64         // when it was asked for
 	until   clock.Instant // belief, by the client's clock
 	first   clock.Instant // of the round that granted it
 	since   clock.Instant // when it did
@@ -378,6 +379,7 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 			h.names = slices.Clone(o.names)
 		}
 		o.won, h.denied = true, a.denied()
+		h.begun = a.at
 		h.first, h.since, h.won, h.fixed = a.start, c.Now(), c.Now(), o.fixed
 		h.length, h.until = a.ttl-k.w.p.Lock.Grace, k.promise(a.start, a.ttl)
 		if owner == node.Heir(a.owner) {

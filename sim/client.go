@@ -182,7 +182,7 @@ func (w *world) newClient(number int) *Client {
 	}
 	lists := w.lists(number)
 	for i, s := range w.nodes {
-		l := &link{w: w, c: c, n: s, random: stream(w.p.Seed, ofNetwork, number*faults.MaxNodes+i)}
+		l := &link{w: w, c: c, n: s, refusedWrite: -1, random: stream(w.p.Seed, ofNetwork, number*faults.MaxNodes+i)}
 		if before != nil {
 			l.trouble, l.random, l.conn = before[i].trouble, before[i].random, before[i].conn+1
 			l.struck, l.holds = slices.Clone(before[i].struck), nil

@@ -242,7 +242,7 @@ func lasts(e *faults.Event) bool {
 	switch e.Verb {
 	case faults.Release, faults.Heal:
 		return false
-	case faults.Crash, faults.Slow, faults.Pause, faults.Suspend, faults.Kill:
+	case faults.Crash, faults.Demote, faults.Slow, faults.Pause, faults.Suspend, faults.Kill:
 		return true
 	}
 	return e.For > 0 || e.Verb.OnLinks()
@@ -254,8 +254,10 @@ func undoes(e *faults.Event, verb faults.Verb, p *picturePart) bool {
 	case faults.Heal, faults.Release:
 		return verb.OnLinks() && (e.Verb == faults.Heal || verb == faults.Hold) &&
 			e.Links.Clients.Has(p.Client) && e.Links.Nodes.Has(p.Node)
+	case faults.Crash, faults.Demote, faults.Promote:
+		return verb == faults.Demote && e.Procs.Nodes.Has(p.Node)
 	case faults.Restart:
-		return verb == faults.Crash && e.Procs.Nodes.Has(p.Node)
+		return (verb == faults.Crash || verb == faults.Demote) && e.Procs.Nodes.Has(p.Node)
 	case faults.Start:
 		return verb == faults.Kill && e.Procs.Clients.Has(p.Client)
 	}

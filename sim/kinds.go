@@ -118,7 +118,7 @@ func (k *checker) insists(h *holder, l *link) {
 	s := l.n
 	told := h.told[s.number]
 	due := k.w.now > told+2*int64(k.w.p.Lock.Timeout)
-	if s.born > told { // it may have forgotten what it was told, and has to say that it lacks the reader
+	if s.since > told { // it may have forgotten what it was told, and has to say that it lacks the reader
 		due = h.lacked[s.number] > told
 	}
 	if _, writes := s.mem.Keeps(s.time(), h.name, h.owner, node.Write); writes && due {
@@ -204,7 +204,7 @@ func (k *checker) stands(c *Client, owner string) {
 	nodes, need := w.site(o.names[0])
 	know, soonest := 0, time.Duration(math.MaxInt64)
 	for _, s := range nodes {
-		if s.down || w.calm && !w.core.Has(s.number) {
+		if s.silent() || w.calm && !w.core.Has(s.number) {
 			continue
 		}
 		queue := s.inspect(s.time(), o.names[0], &k.seen).Queue

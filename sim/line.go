@@ -28,7 +28,7 @@ func (l *link) clear() bool {
 	s, t := l.n, &l.trouble
 	return l.phase == warm && t.cutTo == 0 && t.cutFrom == 0 && t.loss == [2]faults.Ratio{} && t.reorder == [2]faults.Ratio{} &&
 		t.delay[toNode].Max == 0 && t.delay[toClient].Max == 0 && len(t.holds) == 0 &&
-		max(l.arrive, l.answer) <= l.w.now+int64(l.w.p.Network.Delay.Max) && !s.down && s.idle()
+		max(l.arrive, l.answer) <= l.w.now+int64(l.w.p.Network.Delay.Max) && !s.silent() && s.idle()
 }
 
 // disturbed is until when something has kept commands from the node, or the node from
@@ -189,7 +189,7 @@ func (k *checker) firstOn(s *server, name string) (waiter string) {
 
 // votes reports whether a node is there, and its vote counts.
 func (w *world) votes(s *server) bool {
-	return !s.down && !s.guarded() && (!w.calm || w.core.Has(s.number))
+	return !s.silent() && !s.guarded() && (!w.calm || w.core.Has(s.number))
 }
 
 // agreeWithin is for how long the nodes may differ about who is first in line: the

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -37,6 +38,12 @@ type link struct {
 	refused bool          // the last attempt failed; until the next one commands are answered at once
 	closed  bool
 
+	// The server has answered as a replica: no more is sent on this connection, no yes that
+	// comes over it counts, and what the server tells of its life was from before.
+	demoted      bool
+	refusedWrite int64         // when it did last; less than 0: never
+	rest         time.Duration // after a connection that did not last
+
 	warmed         int64 // when the connection was there
 	arrive, answer int64 // when the last message on this connection gets there
 
@@ -50,7 +57,8 @@ type link struct {
 type phase uint8
 
 const (
-	cold phase = iota
+	cold    phase = iota
+	resting       // it connects when that is over
 	dialing
 	warm
 )
@@ -189,7 +197,7 @@ func (l *link) submit(cmd node.Command, plain plainOp, reply func(node.Reply)) {
 	}
 	l.pending = append(l.pending, m)
 	l.c.armSweep(cmd.Deadline)
-	if l.phase == warm {
+	if l.phase == warm && !l.demoted {
 		l.send(m)
 		return
 	}
@@ -262,6 +270,9 @@ func (l *link) expire(now clock.Instant) bool {
 		l.w.sometimes(Timeout)
 		l.finish(m, node.Reply{Err: node.ErrTimeout, Unsent: unsent})
 	}
+	if len(l.waiting) > 0 {
+		l.dial() // they have waited for what was under way to a replica
+	}
 	return true
 }
 
@@ -301,6 +312,8 @@ const (
 	minRedial = 5 * time.Millisecond
 	maxRedial = 500 * time.Millisecond
 	maxDial   = time.Second // for a server to take a connection and shake hands
+
+	lasting = time.Second // for a connection to be good for the next to follow at once
 )
 
 // dial begins to connect, unless that is under way.
@@ -335,6 +348,9 @@ func (l *link) redial(at int64) {
 	switch l.phase {
 	case dialing:
 		l.giveUp()
+	case resting:
+		l.phase = cold
+		l.dial()
 	case cold:
 		l.refused = false
 		if len(l.waiting) > 0 || len(l.watchers) > 0 {
@@ -360,6 +376,7 @@ func (l *link) connected(m *message) {
 	l.life, l.warmed = m.life, l.w.now
 	l.meet()
 	l.census.Take([]node.Uptime{m.uptime}, l.c.Now())
+	l.demoted = false
 	for _, m := range l.waiting {
 		l.send(m)
 	}
@@ -482,14 +499,47 @@ func (l *link) receive(m *message) {
 	case m.noScript:
 		l.w.sometimes(NoScript)
 		m.noScript, m.text = false, true
+		if l.demoted {
+			l.waiting = append(l.waiting, m)
+			l.leave()
+			return
+		}
 		l.send(m)
 	default:
 		l.census.Heard(l.c.Now())
 		result := m.result
 		result.Life = l.census.Life()
+		switch {
+		case errors.Is(result.Err, node.ErrReadOnly):
+			l.w.sometimes(ReadOnlyRefusal)
+			l.census.Distrust()
+			l.demoted, l.refusedWrite = true, l.w.now
+		case l.demoted && result.Err == nil:
+			result = node.Reply{Err: node.ErrUnreachable} // it is a master again, and this life is no longer its
+		}
 		l.pending = without(l.pending, slices.Index(l.pending, m))
 		l.finish(m, result)
+		if l.demoted {
+			l.leave()
+		}
 	}
+}
+
+// leave gives up the connection to a server that was a replica when nothing is under way
+// on it. The next follows at once only if this one has lasted.
+func (l *link) leave() {
+	if l.phase != warm || slices.ContainsFunc(l.pending, func(m *message) bool { return m.conn == l.conn && !slices.Contains(l.waiting, m) }) {
+		return
+	}
+	l.abandon()
+	if l.w.now-l.warmed > int64(lasting) {
+		l.rest = 0
+		l.dial()
+		return
+	}
+	l.phase = resting
+	l.rest = min(max(2*l.rest, minRedial), maxRedial)
+	l.planDial(l.rest)
 }
 
 // reset learns that the server closed the connection.
@@ -562,7 +612,7 @@ func (l *link) noticed(topic string) { l.notify(topic, node.Turn{}) }
 func (l *link) hear(t *turn) {
 	if t.Owner == "" {
 		l.w.sometimes(FreedByNotice)
-	} else if life := l.census.Life(); life != nil && life.ID == t.runID {
+	} else if life := l.census.Life(); life != nil && life.ID == t.runID && !l.demoted {
 		t.Life = life
 	}
 	l.w.check.isTold(l, t)

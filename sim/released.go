@@ -21,6 +21,7 @@ type givenUp struct {
 	names       []string
 	mode        node.Mode
 	doubled     faults.Set             // nodes on which a command that came twice has made it anew
+	begun       int64                  // when it was asked for
 	at          int64                  // when it was sent first
 	stops       int                    // of the client, by then
 	high        node.Token             // of its commands
@@ -95,10 +96,10 @@ func (k *checker) end(l *link, cmd *node.Command, h *holder) *givenUp {
 			if h == nil && o.ticket > 0 && !o.won {
 				g.waiter, g.began = o.waiter, o.at
 			}
-			g.until, g.denied = o.start.Add(o.ttl), o.denied()
+			g.until, g.denied, g.begun = o.start.Add(o.ttl), o.denied(), o.at
 		}
 		if h != nil {
-			g.until, g.high, g.healed = h.until, h.high, h.healed
+			g.until, g.high, g.healed, g.begun = h.until, h.high, h.healed, h.begun
 			g.denied = h.denied &^ h.kept // a copy of what it refused has come later
 		} else {
 			for i := range g.sent {
@@ -148,7 +149,7 @@ func (k *checker) swept(c *Client) {
 		for _, s := range w.nodes {
 			// A server that crashed may have it back.
 			_, holds := s.keepsAny(g.names, g.owner, g.mode)
-			if holds && s.born < g.at && g.sent[s.number] < 2 && !c.links[s.number].closed && !g.doubled.Has(s.number) {
+			if holds && s.born < g.at && !s.copied(g.begun) && g.sent[s.number] < 2 && !c.links[s.number].closed && !g.doubled.Has(s.number) {
 				w.fail("I6", fmt.Sprintf("%s has released %q, which %s still has, and does not try again", c.name, g.name, s.name))
 				return
 			}
@@ -174,7 +175,7 @@ func (k *checker) abandoned(c *Client, e *quorum.Event) {
 		return
 	}
 	for i, s := range k.w.nodes {
-		if no(o.heard[i]) {
+		if no(o.heard[i]) || s.copied(o.at) {
 			continue
 		}
 		if _, holds := s.keepsAny(o.names, e.Owner, o.mode); holds {

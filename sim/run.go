@@ -353,6 +353,7 @@ func (s *server) heal() {
 	if s.down {
 		s.restart(s.comesBack)
 	}
+	s.promote()
 	s.planServe()
 }
 

@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -16,6 +17,7 @@ type link struct {
 	mu     sync.Mutex // not held during a reply
 	open   map[*request]bool
 	closed bool
+	anew   *node.Life // of the server, since it has answered as a replica
 }
 
 // A request is a command that is not answered yet.
@@ -82,14 +84,41 @@ func (l *link) answer(q *request, r node.Reply) bool {
 	l.mu.Lock()
 	open := l.open[q]
 	delete(l.open, q)
+	if errors.Is(r.Err, node.ErrReadOnly) {
+		l.anew = &node.Life{ID: r.Life.ID, Born: l.w.r.clock.Now()}
+		l.w.reconnect()
+	}
 	l.mu.Unlock()
+	r.Life = l.life(r.Life)
 	if open && q.asks != "" && r.Status == node.Granted {
+		l.relies()
 		l.w.r.votes(q.asks, l.w.number)
 	}
 	if open {
 		q.reply(r)
 	}
 	return open
+}
+
+// life is what the server is known to have lived, of what it says: nothing from before it
+// was a replica, if it has said that it was.
+func (l *link) life(said *node.Life) *node.Life {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if said != nil && l.anew != nil && l.anew.ID == said.ID {
+		return l.anew
+	}
+	return said
+}
+
+// relies notes that the client relies on a server that has forgotten, as a replica, what
+// others rely on, if it has not said so.
+func (l *link) relies() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if forgot := l.w.server.forgot(); forgot != 0 && (l.anew == nil || l.anew.Born < forgot) {
+		l.w.r.breaks()
+	}
 }
 
 // Watch implements node.Node.
@@ -104,6 +133,8 @@ func (l *link) Listen(process string, hear func(node.Turn)) (stop func()) {
 	return gate.closes(l.w.server.Listen(process, func(t node.Turn) {
 		l.notice(&gate, func() {
 			if t.Owner != "" {
+				t.Life = l.life(t.Life)
+				l.relies()
 				l.w.r.inherits(t.Owner, l.w.number)
 			}
 			hear(t)

@@ -22,6 +22,8 @@ type server struct {
 	stopped int // how many faults stop it
 	inbox   []func()
 	empty   bool          // what it comes back with
+	replica *faults.Event // that has made one of it; nil: it is a master
+	since   clock.Instant // when it was given other data last
 	ahead   time.Duration // of its clock
 }
 
@@ -60,6 +62,15 @@ func (s *server) strike(e *faults.Event, end bool) {
 		s.crash()
 	case faults.Restart:
 		s.restart()
+	case faults.Demote:
+		switch {
+		case !end && !s.down:
+			s.demote(e)
+		case end && s.replica == e:
+			s.promote()
+		}
+	case faults.Promote:
+		s.promote()
 	case faults.Pause, faults.Block:
 		if end {
 			s.resume(s.stopped - 1)
@@ -89,6 +100,35 @@ func (s *server) strike(e *faults.Event, end bool) {
 	}
 }
 
+// demote makes a replica of the server, which the connections outlive.
+func (s *server) demote(e *faults.Event) {
+	s.replica = e
+	var data []model.Entry
+	for i, of := range s.r.servers {
+		if e.Source.Has(i) {
+			of.Do(func(mem *model.Server, now model.Time) { data = mem.Dump(now) })
+		}
+	}
+	s.Do(func(mem *model.Server, _ model.Time) {
+		if mem.ReadOnly(true); e.Mode != faults.Durable {
+			mem.Load(data)
+			s.since = s.r.clock.Now()
+		}
+	})
+}
+
+func (s *server) promote() {
+	s.replica = nil
+	s.Do(func(mem *model.Server, _ model.Time) { mem.ReadOnly(false) })
+}
+
+// forgot is when the server was given other data last, and did not end its life.
+func (s *server) forgot() clock.Instant {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.since
+}
+
 func (s *server) step(d time.Duration) {
 	s.ahead += d
 	s.Step(d)
@@ -97,6 +137,8 @@ func (s *server) step(d time.Duration) {
 func (s *server) crash() {
 	s.down, s.inbox = true, nil
 	s.life++
+	s.since = 0
+	s.promote()
 	s.Down(true)
 }
 
@@ -127,6 +169,7 @@ func (s *server) heal() {
 	if s.resume(0); s.down {
 		s.restart()
 	}
+	s.promote()
 }
 
 // inspect returns what a node has of a name; false if the node is down.

@@ -23,6 +23,8 @@ func strip(p *faults.Plan) *faults.Plan {
 		if e := &p.Events[i]; e.Verb == faults.Crash && e.Mode != faults.Durable {
 			e.Mode = faults.Empty // a model node forgets all or nothing
 			forgets = true
+		} else if e.Verb == faults.Demote { // and not what others rely on who may not see that it does
+			e.Mode, e.Source = faults.Durable, 0
 		}
 	}
 	p.Events = slices.DeleteFunc(p.Events, func(e faults.Event) bool {
@@ -121,6 +123,12 @@ at 2500ms unlock c2
 		{"without the guard", "lock guard=off\nat 40ms crash n3 empty for 10ms\n", sim.Unsafe},
 		{"with it", "lock guard=on\nat 40ms crash n3 empty for 10ms\n", sim.Sound},
 		{"a durable one", "lock guard=off\nat 40ms crash n3 durable for 10ms\n", sim.Sound},
+		{"as a replica", "lock guard=off\nat 30ms demote n3 empty for 20ms\nat 40ms try c2 y\n", sim.Unsafe},
+		{"as a replica, with the guard", "lock guard=on\nat 30ms demote n3 empty for 20ms\nat 40ms try c2 y\n", sim.Sound},
+		{"as a replica that nobody sees", "lock guard=on\nat 30ms demote n3 empty for 20ms\n", sim.Outside},
+		{"as a replica of one that has as little", "lock guard=off\nat 30ms demote n3 n4 for 20ms\nat 40ms try c2 y\n", sim.Unsafe},
+		{"as a replica of one that has the lock", "lock guard=off\nat 30ms demote n3 n1 for 20ms\nat 40ms try c2 y\n", sim.Sound},
+		{"as a replica without a master", "lock guard=off\nat 30ms demote n3 durable for 20ms\nat 40ms try c2 y\n", sim.Sound},
 	}},
 	{"the locks are gone", `
 clients 2

@@ -30,8 +30,13 @@ type server struct {
 	life    int // counts lives, from 1
 	runID   string
 	born    int64
+	since   int64      // when it was born, or was given other data last: what it had before it may have forgotten
 	wallAt  model.Time // its time of day when it was born
 	replica bool       // it was born long ago, and has taken over
+	demoted bool       // it is another's replica, and has no vote
+
+	demotedBy *faults.Event // the last that was to demote it
+
 	down    bool
 	downBy  *faults.Event // the last that was to crash it
 	stopped int           // how many faults stop it
@@ -157,6 +162,9 @@ func (s *server) execute(m *message) {
 		return
 	case m.plain.script() && s.scripts&plainScripts == 0 && w.p.Lock.Mistake == faults.BareHash:
 		m.result = node.Reply{Status: node.Absent, Kept: []bool{false}}
+		w.executed(s, m)
+	case m.plain != notPlain && s.demoted:
+		m.result = node.Reply{Err: node.ErrReadOnly}
 		w.executed(s, m)
 	case m.plain != notPlain:
 		m.result = m.plain.apply(s.mem, s.time(), m.cmd)
@@ -290,6 +298,7 @@ func (s *server) crash() {
 		s.w.free(m)
 	}
 	s.inbox, s.listeners, s.serveAt = nil, nil, 0
+	s.promote()
 	for _, c := range s.w.clients {
 		if l := c.links[s.number]; l.phase == warm && l.cutFrom == 0 {
 			s.w.plan(s.w.now+int64(l.random.within(s.w.p.Network.Delay)), evReset, l, int(l.conn))
@@ -321,6 +330,51 @@ func (s *server) restart(mode faults.Mode) {
 	}
 }
 
+// demote makes a replica of the server: of a master that has what the event says. The
+// connections stay, and so do the scripts and the life that it tells of.
+func (s *server) demote(e *faults.Event) {
+	if s.down {
+		return
+	}
+	s.mem.ReadOnly(true)
+	s.demoted, s.demotedBy = true, e
+	switch e.Mode {
+	case faults.Durable:
+		return
+	case faults.Second:
+		s.mem.Restart(model.LoseUnsynced)
+	case faults.Empty:
+		s.mem.Load(nil)
+	default:
+		of := s.w.nodes[bits.TrailingZeros64(uint64(e.Source))]
+		if of.down {
+			return
+		}
+		if of.ahead != s.ahead { // a key ends at a time of day
+			s.w.breaks(s.name + " has a copy of what " + of.name + " had, and their times of day differ")
+		}
+		s.mem.Load(of.mem.Dump(of.time()))
+	}
+	s.since = s.w.now
+	s.w.sometimes(Amnesia)
+}
+
+// promote makes a master of it again.
+func (s *server) promote() {
+	s.mem.ReadOnly(false)
+	s.demoted, s.demotedBy = false, nil
+}
+
+// unaware reports whether the client cannot know that the server was a replica, and may
+// have forgotten what others rely on: it says that its life is the one from before, and
+// has refused the client no write since.
+func (l *link) unaware() bool { return l.n.since > l.n.born && l.refusedWrite < l.n.since }
+
+// relies notes that the client relies on its vote nevertheless.
+func (l *link) relies() {
+	l.w.breaks(l.n.name + " was a replica for a while, and " + l.c.name + " has not seen that")
+}
+
 // meet notes that a client met the life that a link's server has now. A replica
 // may lack a lock that is still held, and a newcomer cannot tell: it says that it
 // has run for long.
@@ -337,6 +391,6 @@ func (l *link) meet() {
 func (s *server) begin(born int64) {
 	s.life++
 	s.runID = procName('n', s.host) + "#" + strconv.Itoa(s.life)
-	s.born = born
+	s.born, s.since = born, born
 	s.wallAt = s.time() - model.Time((s.w.now-born)/int64(time.Millisecond))
 }

@@ -52,6 +52,8 @@ const (
 	OuterGoesOn
 	NewcomerWary
 	ReplicaTookOver
+	ReadOnlyRefusal
+	DemotedAbstains
 	HeldTwo
 	WaitedHere
 	LongLease
@@ -133,6 +135,8 @@ var Marks = [marks]string{
 	OuterGoesOn:       "an outer lease outlived an inner one",
 	NewcomerWary:      "a new client met a node that had restarted",
 	ReplicaTookOver:   "a replica took over",
+	ReadOnlyRefusal:   "a node refused a write as a replica",
+	DemotedAbstains:   "a node abstained that was a replica a while ago",
 	HeldTwo:           "a client held two locks",
 	WaitedHere:        "a lock was waited for in the process that held it",
 	LongLease:         "a lease was longer than the usual",

@@ -473,6 +473,14 @@ func (s *server) strike(e *faults.Event, end bool) {
 		}
 	case faults.Restart:
 		s.restart(s.comesBack)
+	case faults.Demote:
+		if !end {
+			s.demote(e)
+		} else if s.demotedBy == e {
+			s.promote()
+		}
+	case faults.Promote:
+		s.promote()
 	case faults.Slow:
 		if !end {
 			s.slow, s.slowBy = e.Range, e
@@ -486,16 +494,20 @@ func (s *server) strike(e *faults.Event, end bool) {
 		} else {
 			s.planServe()
 		}
-	case faults.Evict:
+	case faults.Evict, faults.Flush:
+		if s.demoted {
+			return // its master tells it what to drop
+		}
 		w.breaks("a node dropped keys that were to stay")
+		if e.Verb == faults.Flush {
+			s.mem.FlushAll()
+			return
+		}
 		for _, entry := range s.mem.Dump(s.time()) {
 			if entry.Type == "hash" {
 				s.mem.Del(entry.Key)
 			}
 		}
-	case faults.Flush:
-		w.breaks("a node dropped keys that were to stay")
-		s.mem.FlushAll()
 	case faults.ScriptFlush:
 		s.scripts = 0
 	case faults.Pause, faults.Suspend:

@@ -262,7 +262,7 @@ function drawLegend() {
     ['crashed or killed', shade('down')],
     ['stopped or asleep', shade('stopped')],
     ['trouble on links', shade('link')],
-    ['other faults: slow, busy, wrong clock', shade('other')],
+    ['other faults: replica, slow, busy, wrong clock', shade('other')],
   ];
   if (bars.some(b => b.mode === 'read')) signs.splice(2, 0, ['to read, which several may', t => { t.globalAlpha = .2; bar(t, 3, 14); t.globalAlpha = 1; t.strokeStyle = client; t.lineWidth = 1.5; t.beginPath(); t.roundRect(1.75, 1.75, 30.5, 12.5, 3); t.stroke(); }]);
   if (groups.length) signs.splice(2, 0, ['one lock of several names', t => { t.fillStyle = client; for (const y of [1, 10]) { t.beginPath(); t.roundRect(1, y, 32, 5, 2); t.fill(); } t.fillRect(1, 3, 3, 10); }]);

@@ -229,7 +229,7 @@ const shadeOf = verb => {
   }
   return 'other';
 };
-const shadeWords = { crash: 'down', kill: 'dead', pause: 'stopped', suspend: 'asleep' };
+const shadeWords = { crash: 'down', kill: 'dead', pause: 'stopped', suspend: 'asleep', demote: 'replica' };
 
 // wordOf says on a lane what a fault does to it, and of links: to which.
 function wordOf(f, lane) {
@@ -298,6 +298,7 @@ const verbs = {
   duplicate: 'a share of the messages arrives twice', reorder: 'messages overtake each other',
   hold: 'messages are kept back', release: 'what was kept back goes on', deafen: 'notices of releases are lost',
   heal: 'these links work again', crash: 'the server dies', restart: 'the server starts again',
+  demote: 'the server becomes a replica, and refuses what writes', promote: 'the server is a master again, with what it has',
   slow: 'each command takes longer', block: 'the server is busy with one script', evict: 'the server drops the locks',
   flush: 'the server drops all its keys', scriptflush: 'the server forgets its scripts',
   pause: 'the process stands still, and its clocks run', suspend: 'the machine sleeps',
@@ -307,6 +308,7 @@ const verbs = {
   view: 'the client was given the nodes after its name, and no others', clone: 'these clients draw the same random numbers',
 };
 const kept = { empty: ', and will come back with nothing', second: ', and will come back without the last second', durable: ', and will come back with all it had' };
+const copied = { empty: ': it has nothing any more', second: ': it lacks its own last second', durable: ': it has what it had' };
 
 // inWords says what an entry means.
 function inWords(e) {
@@ -336,7 +338,10 @@ function inWords(e) {
     }
     case 'fault': {
       const [verb] = cut(e.text, ' ');
-      const mode = verb === 'crash' ? kept[e.text.split(' ').find(w => w in kept) || 'durable'] : '';
+      const words = e.text.split(' ');
+      let mode = '';
+      if (verb === 'crash') mode = kept[words.find(w => w in kept) || 'durable'];
+      if (verb === 'demote') mode = copied[words[2]] || `: it has what ${words[2]} has`;
       return `Fault: ${e.text}. That is, ${verbs[verb] || verb}${mode}.`;
     }
     case 'fault end':
