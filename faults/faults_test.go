@@ -298,7 +298,7 @@ func TestGenerate(t *testing.T) {
 		t.Errorf("500 seeds give %d plans", len(seen))
 	}
 	for _, v := range []faults.Verb{faults.Cut, faults.Delay, faults.Loss, faults.Duplicate, faults.Reorder, faults.Hold, faults.Deafen,
-		faults.Crash, faults.Slow, faults.Block, faults.Evict, faults.Flush, faults.ScriptFlush, faults.Pause, faults.Suspend,
+		faults.Crash, faults.Demote, faults.Slow, faults.Block, faults.Evict, faults.Flush, faults.ScriptFlush, faults.Pause, faults.Suspend,
 		faults.Skew, faults.Step, faults.Rate, faults.Strobe, faults.Kill} {
 		if verbs[v] == 0 {
 			t.Errorf("%s is never drawn", v)
@@ -307,6 +307,11 @@ func TestGenerate(t *testing.T) {
 	for _, m := range []faults.Mode{faults.Durable, faults.Second, faults.Empty, faults.Replica} {
 		if modes[faults.Crash][m] == 0 {
 			t.Errorf("a crash is never %s", m)
+		}
+	}
+	for _, m := range []faults.Mode{faults.Durable, faults.Second, faults.Empty, ""} { // "": of a copy
+		if modes[faults.Demote][m] == 0 {
+			t.Errorf("a demotion is never %q", m)
 		}
 	}
 	if tasks[1] == 0 || tasks[2] == 0 || tasks[3] == 0 {

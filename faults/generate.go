@@ -299,6 +299,11 @@ var classes = []class{
 		e.Verb, e.Procs, e.For, e.Every = Strobe, g.client(p), g.span(p), pick(g, time.Millisecond, 10*time.Millisecond)
 		e.Offset = p.Lock.Lease / 4
 	})},
+	{false, demotion},
+	{true, one(func(g *generator, p *Plan, e *Event) { // perhaps for so short that some do not see it
+		e.Verb, e.Procs, e.For = Demote, g.node(p), g.span(p)
+		g.copies(p, e)
+	})},
 }
 
 // rolling restarts one node after the other, as an upgrade does.
@@ -311,6 +316,39 @@ func rolling(g *generator, p *Plan) (events []Event) {
 		}
 	}
 	return events
+}
+
+// demotion makes a replica of a node, perhaps with commands or answers under way. If it
+// forgets anything it is one for so long that whoever could rely on its vote afterwards has
+// seen so, as a rule.
+func demotion(g *generator, p *Plan) []Event {
+	e := Event{At: g.when(p), Verb: Demote, Procs: g.node(p), For: g.span(p)}
+	g.copies(p, &e)
+	if e.Mode != Durable {
+		e.For = p.Lock.Lease + g.between(0, 2*p.Lock.Lease)
+	}
+	if g.half() {
+		return []Event{e}
+	}
+	late := Event{Verb: Delay, For: e.For + p.Lock.Timeout, Links: Links{Clients: All, Nodes: e.Procs.Nodes, Way: pick(g, To, From)}}
+	late.At = max(0, e.At-g.between(0, p.Lock.Timeout))
+	late.Range.Max = p.Lock.Timeout / 2
+	return []Event{late, e}
+}
+
+// copies draws what a demoted node has: what it had, or less, or what another has, if
+// their times of day are the same.
+func (g *generator) copies(p *Plan, e *Event) {
+	e.Mode = pick(g, Durable, Second, Empty, "", "", "")
+	other := g.below(p.Nodes)
+	skewed := slices.ContainsFunc(p.Events, func(e Event) bool { return e.Verb == Skew && e.Procs.Nodes != 0 })
+	switch {
+	case e.Mode != "":
+	case e.Procs.Nodes.Has(other) || skewed:
+		e.Mode = Empty
+	default:
+		e.Source = Of(other)
+	}
 }
 
 // stall stops a client in the middle of a round: its links are slow, so that

@@ -80,7 +80,7 @@ func TestCampaignOfAProgram(t *testing.T) {
 		}
 		return err // and the lock stays
 	})
-	r := sim.Explore(t.Context(), sim.Campaign{To: 10, Profile: faults.Profile{Nodes: 5, Clients: 3}, Options: []sim.Option{careless}})
+	r := sim.Explore(t.Context(), sim.Campaign{To: 20, Profile: faults.Profile{Nodes: 5, Clients: 3}, Options: []sim.Option{careless}})
 	if len(r.Found) == 0 {
 		t.Fatalf("nothing in %d seeds", r.Seeds)
 	}

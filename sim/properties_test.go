@@ -39,10 +39,17 @@ func drawPlan(t *rapid.T) *faults.Plan {
 		node := faults.Of(rapid.IntRange(0, p.Nodes-1).Draw(t, "node"))
 		client := faults.Of(rapid.IntRange(0, p.Clients-1).Draw(t, "client"))
 		e.Verb = rapid.SampledFrom([]faults.Verb{faults.Cut, faults.Loss, faults.Duplicate, faults.Delay, faults.Hold, faults.Deafen,
-			faults.Crash, faults.Pause, faults.Kill, faults.Block}).Draw(t, "verb")
+			faults.Crash, faults.Demote, faults.Pause, faults.Kill, faults.Block}).Draw(t, "verb")
 		switch e.Verb {
 		case faults.Crash:
 			e.Procs.Nodes, e.Mode = node, rapid.SampledFrom([]faults.Mode{faults.Durable, faults.Second, faults.Empty, faults.Replica}).Draw(t, "mode")
+		case faults.Demote:
+			e.Procs.Nodes, e.Mode = node, rapid.SampledFrom([]faults.Mode{faults.Durable, faults.Second, faults.Empty, ""}).Draw(t, "mode")
+			if other := rapid.IntRange(0, p.Nodes-1).Draw(t, "of"); e.Mode == "" && !node.Has(other) {
+				e.Source = faults.Of(other)
+			} else if e.Mode == "" {
+				e.Mode = faults.Empty
+			}
 		case faults.Block:
 			e.Procs.Nodes = node
 		case faults.Pause:
@@ -74,7 +81,7 @@ func TestPlansDrawnByRapid(t *testing.T) {
 		p := drawPlan(t)
 		r := sim.Run(p, nil)
 		v := r.Worst()
-		if v == nil || v.Outside != "" { // a replica that takes over is outside for who has not met the server
+		if v == nil || v.Outside != "" { // such as a replica that takes over, for who has not met the server
 			return
 		}
 		t.Log(p, v)
