@@ -54,6 +54,9 @@ const (
 	jointGo     = "quorum/joint.go"
 	censusGo    = "node/census.go"
 	nodeGo      = "node/node.go"
+	linkGo      = "sim/link.go"
+	courierGo   = "node/redisnode/courier.go"
+	acquireLua  = "node/redisnode/acquire.lua"
 )
 
 // canaries are killed within a few seeds, by different invariants.
@@ -535,4 +538,23 @@ var mutants = []*Mutant{
 	{ID: "M185", Bug: "all who have waited for several names for long ask the nodes at once", Expect: Tests, Tests: "./quorum -run TestManyWhoWaitForNames",
 		Edits:  edit(acquireGo, "if now >= ln.calm {", "if now >= 0 {"),
 		Reason: "in a run there are too few of them for that to do harm"},
+	{ID: "M186", Bug: "a master that was a replica a moment ago keeps its life", Mimics: "S19",
+		Edits: edit(censusGo, "{ c.born = nil }", "{}")},
+	{ID: "M187", Bug: "the word of a replica is an error like others", Mimics: "S19",
+		Edits: edit(linkGo, "\t\t\tl.census.Distrust()\n\t\t\tl.demoted, l.refusedWrite = true, l.w.now\n", "\t\t\tl.refusedWrite = l.w.now\n")},
+	{ID: "M188", Bug: "a yes counts that comes after the word of a replica, over the same connection", Mimics: "S19", Expect: Tests, Tests: "./sim -run TestBugsStayFixed",
+		Edits:  edit(linkGo, "case l.demoted && result.Err == nil:", "case false:"),
+		Reason: "one seed in ten thousand has two commands under way to a replica, of which it executes the second when it is a master again. This is the link of the simulator; M189 is that of node/redisnode"},
+	{ID: "M189", Bug: "a yes counts that comes a moment after the word of a replica", Mimics: "S19", Expect: Tests, Tests: "./node/redisnode -run TestOnlyAReplicaIsDistrusted",
+		Edits:  edit(courierGo, "} else if s.demoted && r.Err == nil {", "} else if false {"),
+		Reason: "it is below the simulator, whose link does the same: M188"},
+	{ID: "M190", Bug: "what was a replica hands a lock on with the life from before", Mimics: "S19", Expect: Tests, Tests: "./node/redisnode -run TestOnlyAReplicaIsDistrusted",
+		Edits:  edit(courierGo, "\t\t\ts.life.Store(nil)\n", ""),
+		Reason: "it is below the simulator, whose link hears of both over one connection"},
+	{ID: "M191", Bug: "a replica says yes to what it has from its master", Mimics: "S19", Expect: Tests, Tests: "./sim -run TestBugsStayFixed",
+		Edits:  edit(modelGo, "if reply.Status == node.Granted || slices.Contains(reply.Kept, true) {", "if false {"),
+		Reason: "one seed in a thousand has a command that is late, and with it the vote that decides"},
+	{ID: "M192", Bug: "an acquire that changes nothing comes without a write", Mimics: "S19", Expect: Tests, Tests: "./sim/onminiredis -run TestMemory",
+		Edits:  edit(acquireLua, "    redis.call('HDEL', KEYS[1], '')\n", ""),
+		Reason: "scripts are below the simulator, whose model is compared with them; TestReplicaHasNoVote asks a real replica"},
 }
