@@ -36,7 +36,7 @@ usage: redquorum sim [explore flags]
        redquorum sim replay PLAN         a run of a plan
        redquorum sim manual              the language of plans
        redquorum sim verify              does a plan always give the same run?
-       redquorum sim scenario S24        one of sixty ways to fail, told and run
+       redquorum sim scenario S24        one of sixty-one ways to fail, told and run
        redquorum sim matrix              all of them, with and without protections
 
 Runs the engine of this very program in a simulated world: nodes crash, forget,
