@@ -227,9 +227,11 @@ func (k *checker) stands(c *Client, owner string) {
 func (w *world) patienceInLine() time.Duration { return w.p.Lock.Poll + 3*w.p.Lock.Timeout }
 
 // outlasts reports whether a mark of one that waits would be there for longer, or
-// for ever: so a dead one would hold up those behind it.
-func (w *world) outlasts(ttl time.Duration) bool {
-	return w.program == nil && (ttl == node.NoExpiry || ttl > w.patienceInLine()+time.Millisecond)
+// for ever: so a dead one would hold up those behind it. What is copied ends by another
+// server's clock.
+func (s *server) outlasts(ttl time.Duration) bool {
+	longest := s.w.patienceInLine() + time.Millisecond
+	return s.w.program == nil && (ttl == node.NoExpiry || ttl > longest && !s.copied(s.w.now-int64(longest)))
 }
 
 // allOrNothing looks at a command about several names when it was executed.
@@ -286,7 +288,7 @@ func (k *checker) inTurn(s *server, m *message, i int, now model.Time) {
 	}
 	place := slices.IndexFunc(after.Queue, func(p node.Place) bool { return p.Waiter == cmd.Waiter })
 	kept := place >= 0 && after.Queue[place].Ticket == cmd.Ticket && after.Queue[place].TTL >= cmd.Patience
-	if after.Intent != "" && w.outlasts(after.IntentTTL) || slices.ContainsFunc(after.Queue, func(p node.Place) bool { return w.outlasts(p.TTL) }) {
+	if after.Intent != "" && s.outlasts(after.IntentTTL) || slices.ContainsFunc(after.Queue, func(p node.Place) bool { return s.outlasts(p.TTL) }) {
 		fails("I13", "one who waits is known for longer than it may take to ask again")
 	}
 	if cmd.Ticket > 0 {
