@@ -142,18 +142,22 @@ lock lease=300ms
 at 10ms cut c*-n1
 at 20ms hold c1>n2 acquire
 at 30ms kill c2
+at 35ms demote n3 n1
 at 40ms crash n3 durable
 at 50ms pause c1 for 1h
 at 60ms step n2 1ms
+at 70ms demote n1,n2 empty
 at 100ms heal c1-n1
 at 110ms release c1>n*
 at 120ms start c2
 at 130ms restart n3
+at 140ms promote n2
 `)))
 	const ms = time.Millisecond
 	want := map[string][]time.Duration{
 		"cut c*-n1": {100 * ms, time.Second}, "hold c1>n2 acquire": {110 * ms}, "kill c2": {120 * ms},
 		"crash n3 durable": {130 * ms}, "pause c1 for 1h": {time.Second}, "step n2 1ms": {60 * ms},
+		"demote n3 n1": {40 * ms}, "demote n1,n2 empty": {time.Second, 140 * ms},
 	}
 	for _, f := range s.Faults {
 		for i, until := range want[f.Text] {
