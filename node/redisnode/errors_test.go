@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -159,6 +160,38 @@ func TestDemotedMasterHasANewLife(t *testing.T) {
 	if after.Born < began {
 		t.Errorf("it has lived for %v, and was a replica %v ago", clock.System().Now().Sub(after.Born), clock.System().Now().Sub(began))
 	}
+}
+
+// Answers take their time: the word of the replica comes when the server is a master again,
+// and has said yes to what was asked meanwhile.
+func TestYesAfterTheWordOfAReplica(t *testing.T) {
+	p := newServer(t)
+	way, err := faults.NewProxy(p.addr, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer way.Close()
+	n := dial(t, "redis://"+way.Addr())
+	expect(t, "held", ask(t, n, acquire("held", "me", 1)), node.Granted)
+	if err := way.Set(faults.Conduct{Delay: faults.Range{Min: 200 * time.Millisecond, Max: 200 * time.Millisecond}}); err != nil {
+		t.Fatal(err)
+	}
+	replies := make(chan node.Reply, 2)
+	submit := func(name string) {
+		cmd := acquire(name, "me", 2)
+		cmd.Deadline = clock.System().Now().Add(5 * time.Second)
+		n.Submit(cmd, func(r node.Reply) { replies <- r })
+	}
+	p.do("replicaof", "127.0.0.1", "1")
+	submit("a")
+	eventually(t, "the replica has refused", func() bool { // the first command was an EVAL
+		text, _ := p.do("info", "commandstats").(string)
+		return strings.Contains(text, "cmdstat_evalsha:")
+	})
+	p.do("replicaof", "no", "one")
+	submit("b")
+	expectErr(t, "a replica", <-replies, node.ErrReadOnly)
+	expectErr(t, "a master, in the life from before", <-replies, node.ErrUnreachable)
 }
 
 // A replica that has a lock by replication says yes to nothing: all that it has is its
