@@ -555,6 +555,6 @@ var mutants = []*Mutant{
 		Edits:  edit(modelGo, "if reply.Status == node.Granted || slices.Contains(reply.Kept, true) {", "if false {"),
 		Reason: "one seed in a thousand has a command that is late, and with it the vote that decides"},
 	{ID: "M192", Bug: "an acquire that changes nothing comes without a write", Mimics: "S61", Expect: Tests, Tests: "./sim/onminiredis -run TestMemory",
-		Edits:  edit(acquireLua, "    redis.call('HDEL', KEYS[1], '')\n", ""),
+		Edits:  edit(acquireLua, "  redis.call('HDEL', KEYS[1], '')\n", ""),
 		Reason: "scripts are below the simulator, whose model is compared with them; TestReplicaHasNoVote asks a real replica"},
 }
