@@ -15,24 +15,32 @@ for i = 1, n do
   fences[i] = 0 + (fences[i] or redis.call('GET', KEYS[n + i]) or 0) -- MGET has nothing of other types
 end
 local free = redis.call('EXISTS', unpack(KEYS, 1, n)) == 0
-local replies = {}
+local replies, mine = {}, {}
 for i = 1, n do
   local lock, owner, token = KEYS[i], ARGV[2 * i + 1], ARGV[2 * i + 2]
   if not free and redis.call('EXISTS', lock) == 1 then
-    local mine = redis.pcall('HEXISTS', lock, owner)
-    if mine == 1 then
-      redis.call('HDEL', lock, '') -- as acquire does
+    replies[i] = redis.pcall('HEXISTS', lock, owner)
+    if replies[i] == 1 then
+      mine[#mine + 1] = lock
+    elseif replies[i] == 0 then
+      replies[i] = {0, redis.call('PTTL', lock), fences[i]}
     end
-    replies[i] = mine == 0 and {0, redis.call('PTTL', lock), fences[i]} or mine
   elseif tonumber(token) <= fences[i] then
     replies[i] = {2, fences[i]}
   else
     redis.call('SET', KEYS[n + i], token, 'PX', ARGV[2])
-    redis.call('HSET', lock, owner, '1')
-    replies[i] = redis.pcall('PEXPIRE', lock, ARGV[1])
-    if replies[i] ~= 1 then
-      redis.call('HDEL', lock, owner)
+    replies[i] = redis.pcall('HSET', lock, owner, '1')
+    if replies[i] == 1 then
+      replies[i] = redis.pcall('PEXPIRE', lock, ARGV[1])
+      if replies[i] ~= 1 then
+        redis.call('HDEL', lock, owner)
+      end
     end
   end
+end
+-- As acquire does. Only now, as a server that is out of memory refuses no write after the
+-- first.
+for _, lock in ipairs(mine) do
+  redis.call('HDEL', lock, '')
 end
 return replies

@@ -184,6 +184,68 @@ func TestRefusedTogether(t *testing.T) {
 	}
 }
 
+// Whatever right a user lacks, and whenever it shows: together each is answered as it is
+// apart, and as many hear of what was released.
+func TestLackOfARightTogether(t *testing.T) {
+	apart, together := newServer(t), newServer(t)
+	for _, rule := range minimalACL {
+		lacks, ok := strings.CutPrefix(rule.(string), "+")
+		if !ok || slices.Contains([]string{"info", "ping", "eval", "evalsha", "subscribe", "unsubscribe", "get"}, lacks) {
+			continue // with them, or as with GET without them, a group does what it has to
+		}
+		var cmds []node.Command
+		outcome := func(p *process, least int) (replies []node.Reply, heard int) {
+			p.do("flushall")
+			p.do(append([]any{"acl", "setuser", "locker", "on", ">s3cret"}, minimalACL...)...)
+			p.do("acl", "setuser", "locker", "-"+lacks)
+			cmds = nil
+			for i := range 4 {
+				held, free, taken := fmt.Sprint("nightly/held", i), fmt.Sprint("nightly/free", i), fmt.Sprint("nightly/taken", i)
+				p.do("hset", held, "me", 1)
+				p.do("pexpire", held, 100_000)
+				p.do("set", "redquorum_fence:{"+held+"}", 1)
+				p.do("hset", taken, "you", 1)
+				cmds = append(cmds, release(held, "me", 1), acquire(free, "me", 1), acquire(taken, "me", 1))
+			}
+			p.do("zadd", "redquorum_queue:{nightly/held0}", 7, "waiter")
+			p.do("set", "redquorum_place:{nightly/held0}:waiter", "heir:heir", "px", 100_000)
+			cmds[0].Next = 30
+			listener := p.client(t).PSubscribe(t.Context(), "*")
+			defer listener.Close()
+			if _, err := listener.Receive(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			n := dial(t, "redis://locker:s3cret@"+p.addr)
+			defer n.Close()
+			redisnode.Together(n, least)
+			var f flood
+			for i, cmd := range cmds {
+				f.submit(n, i, withDeadline(cmd))
+			}
+			replies = f.wait()
+			p.do("publish", "end", "")
+			for message := range listener.Channel() {
+				if message.Channel == "end" {
+					break
+				}
+				heard++
+			}
+			return replies, heard
+		}
+		want, wantHeard := outcome(apart, 0)
+		got, gotHeard := outcome(together, 2)
+		for i := range want {
+			if got[i].Status != want[i].Status || errors.Is(got[i].Err, node.ErrAuth) != errors.Is(want[i].Err, node.ErrAuth) {
+				t.Errorf("without %s, %v of %s: together %v, %v; apart %v, %v", lacks, cmds[i].Kind, cmds[i].Claims[0].Name,
+					got[i].Status, got[i].Err, want[i].Status, want[i].Err)
+			}
+		}
+		if gotHeard != wantHeard {
+			t.Errorf("without %s: %d notices together, %d apart", lacks, gotHeard, wantHeard)
+		}
+	}
+}
+
 // A server that is out of memory grants nothing, whatever it gives back with the same
 // command.
 func TestOutOfMemoryTogether(t *testing.T) {
@@ -195,16 +257,20 @@ func TestOutOfMemoryTogether(t *testing.T) {
 		cmds = append(cmds, release(fmt.Sprint("held", i), "me", 2), acquire(fmt.Sprint("new", i), "me", 1),
 			release(fmt.Sprint("nobody's", i), "me", 1))
 	}
+	expect(t, "mine", ask(t, n, acquire("mine", "me", 1)), node.Granted)
+	cmds = append([]node.Command{acquire("mine", "me", 2)}, cmds...)
 	p.do("config", "set", "maxmemory", "1mb")
 	for i, r := range crowd(t, p, 2, cmds) {
-		if i%3 == 0 {
+		if i == 0 {
+			expect(t, "mine", r, node.Granted)
+		} else if i%3 == 1 {
 			expect(t, "release", r, node.Released)
 		} else if !errors.Is(r.Err, node.ErrOutOfMemory) {
 			t.Errorf("%v of %s: %v, %v", cmds[i].Kind, cmds[i].Claims[0].Name, r.Status, r.Err)
 		}
 	}
-	if keys := p.do("dbsize"); keys != int64(10) {
-		t.Errorf("%v keys are left; want the 10 fences", keys)
+	if keys := p.do("dbsize"); keys != int64(10+2) {
+		t.Errorf("%v keys are left; want the 10 fences, and what is mine", keys)
 	}
 }
 

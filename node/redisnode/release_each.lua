@@ -12,7 +12,8 @@
 -- ARGV[4i+2]    token with which the lock may be handed on, as by release; 0: it is not
 --
 -- Returns what release returns for each, as a list. It fails as a whole before it has
--- released anything, if it cannot read a fence or may not raise one.
+-- released anything, if it cannot read a fence or may not raise one. After that nothing
+-- does: who has been released must hear of it, whatever becomes of the others.
 local n = #KEYS / 3
 local fences = redis.call('MGET', unpack(KEYS, n + 1, 2 * n))
 for i = 1, n do
@@ -21,20 +22,24 @@ for i = 1, n do
     redis.call('SET', KEYS[n + i], ARGV[4 * i], 'PX', ARGV[1])
   end
 end
+local lines = redis.call('EXISTS', unpack(KEYS, 2 * n + 1, 3 * n)) > 0
 local replies = {}
 for i = 1, n do
   replies[i] = redis.pcall('HDEL', KEYS[i], ARGV[4 * i - 1])
 end
 local gone = redis.call('EXISTS', unpack(KEYS, 1, n)) == 0
-local lines = redis.call('EXISTS', unpack(KEYS, 2 * n + 1, 3 * n)) > 0
 for i = 1, n do
   if replies[i] == 1 and (gone or redis.call('EXISTS', KEYS[i]) == 0) then
     local others = redis.pcall('PUBLISH', ARGV[4 * i + 1], '0')
     if type(others) == 'table' then
       replies[i] = others
     elseif lines and redis.call('EXISTS', KEYS[2 * n + i]) == 1 then
-      local failed, awaited = tell(KEYS[2 * n + i], KEYS[i], KEYS[n + i], others == 0 and ARGV[4 * i + 2], ARGV[1], ARGV[2])
+      local told, failed, awaited = pcall(tell, KEYS[2 * n + i], KEYS[i], KEYS[n + i],
+        others == 0 and ARGV[4 * i + 2], ARGV[1], ARGV[2])
       replies[i] = failed or awaited and 2 or 1
+      if not told and type(failed) ~= 'table' then
+        replies[i] = {err = failed} -- Redis 6
+      end
     end
   end
 end
