@@ -94,7 +94,7 @@ type Node interface {
 	//
 	// Commands about one name are executed in the order of their Submits as long
 	// as the connection lasts, but for those that have to be sent again because
-	// the server has lost its scripts.
+	// the server has lost its scripts, or has refused them together with others.
 	Submit(cmd Command, reply func(Reply))
 
 	// Watch calls wake whenever waiting for name in this mode may be over: a

@@ -92,6 +92,8 @@ func (h *Handle) check() error {
 	switch {
 	case h.Owner == "":
 		return fmt.Errorf("quorum: handle of %q has no owner", h.Name)
+	case h.Owner == node.ModeField:
+		return fmt.Errorf("quorum: handle of %q has the owner mode, which is what locks of readers and writers have beside owners", h.Name)
 	case h.Token <= 0 || h.Token > node.MaxToken:
 		return fmt.Errorf("quorum: handle of %q has the token %d; it must be more than 0, and at most %d", h.Name, h.Token, node.MaxToken)
 	case h.High < 0 || h.High > node.MaxToken:

@@ -174,7 +174,8 @@ func TestBadHandles(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
 		for want, change := range map[string]func(h *quorum.Handle){
-			"no owner":                                 func(h *quorum.Handle) { h.Owner = "" },
+			"no owner": func(h *quorum.Handle) { h.Owner = "" },
+			"which is what locks of readers and writers": func(h *quorum.Handle) { h.Owner = "mode" },
 			"the token -1":                             func(h *quorum.Handle) { h.Token = -1 },
 			"the token 92":                             func(h *quorum.Handle) { h.Token = math.MaxInt64 },
 			"highest token -1":                         func(h *quorum.Handle) { h.High = -1 },

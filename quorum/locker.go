@@ -222,7 +222,8 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 
 // Close unlocks every lease, ends all waiting with ErrClosed, sees to it that
 // what was released before is confirmed, as far as nodes answer, and closes the
-// nodes. It lasts at most about three times Options.Timeout and leaves no task
+// nodes. It lasts at most about three times Options.Timeout, and as long as a node takes
+// to let go of a Dialer that does not heed it (see package redisnode), and leaves no task
 // behind.
 func (l *Locker) Close() error {
 	l.mu.Lock()

@@ -98,8 +98,11 @@ for _, i in ipairs(wanted) do
     local stands = #KEYS == 4 and tonumber(ARGV[9]) > fence
     redis.call('SET', KEYS[i + 3], stands and ARGV[1] .. ':heir' or reserves and 'reserved' or '1', 'PX', ARGV[7])
     redis.call('ZADD', KEYS[i + 2], ARGV[5], ARGV[6])
-    if redis.call('PTTL', KEYS[i + 2]) < tonumber(ARGV[7]) then
-      redis.call('PEXPIRE', KEYS[i + 2], ARGV[7])
+    local expires = redis.call('PTTL', KEYS[i + 2]) >= tonumber(ARGV[7]) or redis.pcall('PEXPIRE', KEYS[i + 2], ARGV[7])
+    if type(expires) == 'table' then -- as a lock, a queue that would never expire must not stay
+      redis.call('ZREM', KEYS[i + 2], ARGV[6])
+      redis.call('DEL', KEYS[i + 3])
+      return expires
     end
   elseif ARGV[7] ~= '0' then
     -- For want of another name it cannot have this one, and so it leaves it to others.

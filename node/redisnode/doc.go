@@ -75,7 +75,8 @@
 // uptime reaches back before the last reply of the old one, then this is not the
 // old server restarted: a replica was promoted, and its copy may lack the newest
 // locks. Such a life is Born at the handshake. What this cannot see: on the very
-// first connection, a server whose wall clock was set forward since its start;
+// first connection, a server whose wall clock was set forward since its start, or a
+// replica that was promoted before, by Sentinel or by hand, and has run for long;
 // and a master that was demoted and promoted again, with the same run_id, while
 // no command of this node failed on it. If one did the life is Born anew at the next
 // handshake.
@@ -94,7 +95,8 @@
 // timeouts but those of the commands. Connecting and each handshake are bounded
 // by the smallest of a second, DialTimeout and ReadTimeout; but the Dialer that
 // go-redis makes for TLS heeds DialTimeout alone, and Close may have to wait for
-// it. The caller's client is not used, and not closed.
+// it. The caller's client is not used, and not closed; but the Dialer of one for Sentinel
+// is a part of it, so it has to stay open for as long as the node is used.
 //
 // Of a [redis.ClusterClient] the options are copied in the same way into a
 // cluster client of our own, which keeps its connections by itself. Therefore

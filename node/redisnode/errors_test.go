@@ -539,6 +539,26 @@ func TestLockWithoutExpiryDoesNotStay(t *testing.T) {
 	}
 }
 
+// Nor does a queue: nobody would ever remove it.
+func TestQueueWithoutExpiryDoesNotStay(t *testing.T) {
+	p := newServer(t)
+	admin := dial(t, "redis://"+p.addr)
+	p.do("acl", "setuser", "locker", "on", ">s3cret", "~*", "&*", "+@all", "-pexpire")
+	locker := dial(t, "redis://locker:s3cret@"+p.addr)
+	wait := acquire("a", "me", 2)
+	wait.Ticket, wait.Waiter, wait.Patience = 1, "waiter", time.Minute
+	again := release("a", "you", 1)
+	again.Ticket, again.Waiter, again.Patience = 1, "other", time.Minute
+	for _, cmd := range []node.Command{wait, again} {
+		expect(t, "held", ask(t, admin, acquire("a", "you", 1)), node.Granted)
+		expectErr(t, cmd.Kind.String(), ask(t, locker, cmd), node.ErrAuth)
+		if left := p.do("keys", "redquorum_[qp]*").([]any); len(left) > 0 {
+			t.Errorf("%v leaves %v", cmd.Kind, left)
+		}
+		p.do("flushall")
+	}
+}
+
 // A fence that is no token is told as that, whether the lock is free or not.
 func TestFenceThatIsNoToken(t *testing.T) {
 	p := newServer(t)

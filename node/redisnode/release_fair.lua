@@ -45,8 +45,11 @@ for i = 1, #KEYS, 4 do
     failed = failed or removed
   elseif ARGV[6] ~= '0' and type(redis.pcall('ZADD', KEYS[i + 2], ARGV[4], ARGV[5])) == 'number' then
     redis.call('SET', KEYS[i + 3], '1', 'PX', ARGV[6])
-    if redis.call('PTTL', KEYS[i + 2]) < tonumber(ARGV[6]) then
-      redis.call('PEXPIRE', KEYS[i + 2], ARGV[6])
+    local expires = redis.call('PTTL', KEYS[i + 2]) >= tonumber(ARGV[6]) or redis.pcall('PEXPIRE', KEYS[i + 2], ARGV[6])
+    if type(expires) == 'table' then -- as a lock, a queue that would never expire must not stay
+      redis.call('ZREM', KEYS[i + 2], ARGV[5])
+      redis.call('DEL', KEYS[i + 3])
+      failed = failed or expires
     end
   end
   if redis.call('EXISTS', KEYS[i]) == 0 and (removed == 1 or left == 1 and redis.call('EXISTS', KEYS[i + 2]) == 1) then
