@@ -55,9 +55,9 @@ func (k *checker) lasting(h *holder) {
 	}
 }
 
-// copied reports whether the server may have from another what was asked for at an
-// instant.
-func (s *server) copied(asked int64) bool { return s.since > s.born && s.since >= asked }
+// copied reports whether the server may have from another, or have again, what was asked
+// for at an instant.
+func (s *server) copied(asked int64) bool { return s.copy > 0 && s.copy >= asked }
 
 // silent reports whether the server says yes to nobody.
 func (s *server) silent() bool { return s.down || s.demoted }

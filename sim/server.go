@@ -31,6 +31,7 @@ type server struct {
 	runID   string
 	born    int64
 	since   int64      // when it was born, or was given other data last: what it had before it may have forgotten
+	copy    int64      // when it was given other data last, as a replica, 0 if never: a restart may keep them
 	wallAt  model.Time // its time of day when it was born
 	replica bool       // it was born long ago, and has taken over
 	demoted bool       // it is another's replica, and has no vote
@@ -355,7 +356,7 @@ func (s *server) demote(e *faults.Event) {
 		}
 		s.mem.Load(of.mem.Dump(of.time()))
 	}
-	s.since = s.w.now
+	s.since, s.copy = s.w.now, s.w.now
 	s.w.sometimes(Amnesia)
 }
 
