@@ -117,7 +117,7 @@ func (n NodeVote) String() string {
 		s += " for " + n.For.Round(time.Millisecond).String()
 	}
 	if n.Vote == Abstaining {
-		s += ", as it has restarted"
+		s += ", as it has restarted or was a replica"
 	}
 	return s
 }

@@ -390,7 +390,7 @@ func (l *Locker) learn(i int, life *node.Life) {
 		}
 	}
 	if wait := l.abstains(l.clock.Now(), life); wait > 0 {
-		l.opts.Logger.Warn("server has restarted, and has no vote yet", "node", l.nodes[i].Name(), "for", wait.Round(time.Millisecond))
+		l.opts.Logger.Warn("server has restarted, or was a replica, and has no vote yet", "node", l.nodes[i].Name(), "for", wait.Round(time.Millisecond))
 	}
 }
 
