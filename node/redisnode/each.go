@@ -19,6 +19,10 @@ const (
 	// millisecond.
 	eachMost = 64
 
+	// eachName is the length of the longest name for it: of names of megabytes a group could
+	// be more than the gigabyte that a server takes for one command.
+	eachName = 1 << 10
+
 	// apartFor is for how long no commands are put together when a server has refused to
 	// take some as one for what they were: it is a cluster's, or lacks a right.
 	apartFor = time.Second
@@ -35,7 +39,7 @@ type alike struct {
 // fence or a queue may be that of another of them.
 func (c *call) alike() (like alike, ok bool) {
 	ok = (c.kind == node.Acquire || c.kind == node.Release) && c.mode == node.Exclusive && c.ticket == 0 &&
-		len(c.claims) == 1 && !c.apart && !strings.HasPrefix(c.claims[0].Name, "redquorum_")
+		len(c.claims) == 1 && !c.apart && len(c.claims[0].Name) <= eachName && !strings.HasPrefix(c.claims[0].Name, "redquorum_")
 	return alike{c.kind, c.ttl, c.keep}, ok
 }
 

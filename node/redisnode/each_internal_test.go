@@ -21,6 +21,7 @@ func gatherer(c clock.Clock) *server {
 // Calls are put together that one script can execute, and change places only where all
 // between are of other names, and are such calls.
 func TestGather(t *testing.T) {
+	long := strings.Repeat("x", eachName+1)
 	for _, tt := range []struct{ in, want string }{
 		{"a1", "a1"},
 		{"a1 r2", "a1 r2"},
@@ -35,6 +36,7 @@ func TestGather(t *testing.T) {
 		{"a1 l2 a3 l4", "(a1 a3) (l2 l4)"},
 		{"a1 s2 a3 a4", "a1 s2 (a3 a4)"},
 		{"a1 a2 aredquorum_fence:{1} a3 a4", "(a1 a2) aredquorum_fence:{1} (a3 a4)"},
+		{"a1 a2 a" + long + " a3 a4", "(a1 a2) a" + long + " (a3 a4)"},
 	} {
 		c := &standing{now: 1}
 		s := gatherer(c)
