@@ -1,0 +1,117 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// This file checks what the engine tells its observer.
+
+// Observe implements quorum.Observer.
+func (c *Client) Observe(e quorum.Event) {
+	w := c.w
+	if c.dead || w.over {
+		return
+	}
+	k := &w.check
+	w.logEvent(c, &e)
+	switch e.Kind {
+	case quorum.Acquired:
+		if k.resumed(c, e.Owner) {
+			return
+		}
+		if o := c.callOf(e.Owner); o != nil && o.attempts > 1 {
+			w.sometimes(AcquiredLater)
+		}
+		k.granted(c, e.Name, e.Owner, e.Token)
+	case quorum.AttemptFailed:
+		c.failed(e.Name, e.Owner, e.Err)
+		k.abandoned(c, &e)
+		k.stands(c, e.Owner)
+		if o := c.callOf(e.Owner); o != nil && o.waiting && o.ticket > 0 {
+			k.sameFirst(o.names[0])
+		}
+	case quorum.Extended:
+		h := k.holder(e.Owner)
+		resumed := h != nil && h.handedOn // which a lease can be for as long as the nodes have it
+		if c.lapsed.has(e.Owner) && !resumed || h != nil && h.lease != nil && c.Now() >= h.until {
+			k.revived(c, e.Name)
+		}
+		if h == nil {
+			return
+		}
+		h.won, h.stops = c.Now(), c.stops
+		w.sometimes(Renewed)
+		k.continuous(c, e.Name, e.Owner)
+		may := h.until
+		for _, x := range h.asked {
+			if x.start == c.Now().Add(-e.Took) {
+				may = max(may, k.promise(x.start, x.ttl))
+			}
+		}
+		if h.lease != nil {
+			k.promised(h, may)
+		} else {
+			h.until = may
+			k.planAudit(h)
+		}
+		k.exclusive(h)
+		k.backed(h, "when it was extended")
+		k.lasting(h)
+	case quorum.ExtendFailed:
+		w.sometimes(RenewalFailed)
+	case quorum.Lost:
+		h := k.holder(e.Owner)
+		if h == nil {
+			return
+		}
+		if c.Now() < h.until && h.lease != nil {
+			w.sometimes(LostEarly)
+			if h.joint != nil {
+				w.sometimes(JointLost)
+			}
+			// A node that has just been given the key, again or late, may have said
+			// before that it lacks it.
+			healing := h.given > 0 && w.now < h.given+int64(w.p.Lock.Timeout)
+			nodes, _ := w.site(h.names[0])
+			if have := w.having(h); w.broken == "" && !healing && have >= len(nodes)/2+1 {
+				w.fail("I8", fmt.Sprintf("%s lost %q, which %d nodes still have, %v before its validity ends", c.name, e.Name, have, h.until.Sub(c.Now())))
+			}
+		} else {
+			w.sometimes(LostAtDeadline)
+			switch {
+			case errors.Is(e.Err, quorum.ErrMaxHold):
+				w.sometimes(HeldLongest)
+			case w.program == nil || !unrenewed(e.Err):
+				k.renewed(h)
+			}
+		}
+		k.endedContext(h)
+		k.remove(h)
+	case quorum.Released:
+		k.confirmed(c, &e)
+	case quorum.Downgraded:
+		k.downgraded(&e)
+	case quorum.Healed:
+		w.sometimes(Healed)
+	case quorum.NodeRecovered:
+		w.sometimes(NodeRecovered)
+	}
+}
+
+// having counts the nodes that have h's key.
+func (w *world) having(h *holder) (n int) {
+	for _, s := range w.nodes {
+		has := !s.guarded()
+		for _, name := range h.names {
+			_, ok := s.mem.Keeps(s.time(), name, h.owner, h.mode)
+			has = has && ok
+		}
+		if has {
+			n++
+		}
+	}
+	return n
+}
