@@ -96,6 +96,9 @@ func (c *call) fill(cmd node.Command, reply func(node.Reply)) {
 	c.keep = max(1, node.Milliseconds(cmd.Retention)) // Redis takes no life of 0
 }
 
+// sentBefore reports whether the server has had the call, and has not done it.
+func (c *call) sentBefore() bool { return c.asText || c.apart }
+
 // lacksScript reports whether the server answered that it does not know the
 // script. Then it has not executed anything.
 func lacksScript(err error) bool {

@@ -447,7 +447,11 @@ func (s *server) settle(results []result, life *node.Life) (good bool) {
 			c, got := s.flight.pop(), whole.part(i, n)
 			// What has not been executed, or can be twice, may be sent once more.
 			if !c.answered && (apart || lacksScript(got.err) && !c.asText) {
-				c.apart, c.asText = c.apart || apart, c.asText || !apart
+				if apart {
+					c.apart = true
+				} else {
+					c.asText = true
+				}
 				again = append(again, c)
 				continue
 			}
@@ -466,7 +470,7 @@ func (s *server) settle(results []result, life *node.Life) (good bool) {
 	}
 	if len(again) > 0 {
 		before := 0 // others that are to be sent again
-		for before < s.queue.len() && (s.queue.calls()[before].asText || s.queue.calls()[before].apart) {
+		for before < s.queue.len() && s.queue.calls()[before].sentBefore() {
 			before++
 		}
 		s.queue.insert(before, again)
