@@ -144,7 +144,11 @@
 // brace have their channels without the added braces, and so their keys, but for a
 // second colon: ~redquorum_*::NAME.
 //
-// The server has to be Redis 6 or newer, or another one with its commands.
+// Redis 6.0 has no rules for channels: without resetchannels and all that begins with & the
+// same is right there.
+//
+// The server has to be Redis 6 or newer, or another one with its commands. The tests of this
+// package pass with Redis 6.0, 6.2, 7.0, 7.2 and 7.4, and with Valkey 8.0.
 //
 // # Concurrency
 //

@@ -155,7 +155,7 @@ func TestGroupsAreWhatTheirPartsAre(t *testing.T) {
 // from the other names.
 func TestRefusedTogether(t *testing.T) {
 	p := newServer(t)
-	p.do(append([]any{"acl", "setuser", "locker", "on", ">s3cret"}, minimalACL...)...)
+	p.allow(append([]any{"on", ">s3cret"}, minimalACL...)...)
 	var cmds []node.Command
 	for i := range 20 {
 		cmds = append(cmds, acquire(fmt.Sprint("nightly", i), "me", 1))
@@ -172,7 +172,7 @@ func TestRefusedTogether(t *testing.T) {
 	for _, without := range []string{"", "-mget"} {
 		p.do("flushall")
 		if without != "" {
-			p.do("acl", "setuser", "locker", without)
+			p.allow(without)
 		}
 		for i, r := range replies() {
 			if i == 7 {
@@ -196,8 +196,8 @@ func TestLackOfARightTogether(t *testing.T) {
 		var cmds []node.Command
 		outcome := func(p *process, least int) (replies []node.Reply, heard int) {
 			p.do("flushall")
-			p.do(append([]any{"acl", "setuser", "locker", "on", ">s3cret"}, minimalACL...)...)
-			p.do("acl", "setuser", "locker", "-"+lacks)
+			p.allow(append([]any{"on", ">s3cret"}, minimalACL...)...)
+			p.allow("-" + lacks)
 			cmds = nil
 			for i := range 4 {
 				held, free, taken := fmt.Sprint("nightly/held", i), fmt.Sprint("nightly/free", i), fmt.Sprint("nightly/taken", i)
@@ -259,7 +259,7 @@ func TestOutOfMemoryTogether(t *testing.T) {
 	}
 	expect(t, "mine", ask(t, n, acquire("mine", "me", 1)), node.Granted)
 	cmds = append([]node.Command{acquire("mine", "me", 2)}, cmds...)
-	p.do("config", "set", "maxmemory", "1mb")
+	p.do("config", "set", "maxmemory", "100kb")
 	for i, r := range crowd(t, p, 2, cmds) {
 		if i == 0 {
 			expect(t, "mine", r, node.Granted)

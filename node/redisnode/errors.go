@@ -38,7 +38,8 @@ var phrases = []struct {
 	text string
 	err  error
 }{
-	{"The user executing the script", node.ErrAuth}, // Redis 6 and 7.0: NOPERM inside a script
+	{"The user executing the script", node.ErrAuth}, // Redis 7.0: NOPERM inside a script
+	{"ACL failure in script", node.ErrAuth},         // Redis 7.2, Valkey: the same, where the script goes on
 	{"invalid password", node.ErrAuth},              // Redis 5: AUTH
 	{"unknown command", node.ErrUnsupported},
 	{"Unknown Redis command", node.ErrUnsupported}, // inside a script
@@ -52,9 +53,12 @@ func fromServer(err error) bool {
 	return errors.As(err, &e)
 }
 
-// inScript is what Redis 7 and newer add to what a command inside a script
-// raised: where in our own script it was helps nobody.
-var inScript = regexp.MustCompile(` script: [0-9a-f]+(, on @user_script:\d+\.)?$`)
+// inScript is what servers add to what a command inside a script raised: Redis 7 and newer
+// after it, Redis 6 before it, and only a part of that if the script goes on. Where in our
+// own script it was helps nobody.
+var inScript = regexp.MustCompile(
+	` script: [0-9a-f]+(, on @user_script:\d+\.)?$|` +
+		`^(ERR Error running script \(call to \w+\): )?(@user_script: ?\d+: )+-?|\s+$`)
 
 // noNumber is what Lua says of what a script has read from a fence that is no number.
 var noNumber = regexp.MustCompile(`compare (nil with number|number with nil)|arithmetic on a nil value|between nil and number|number expected, got nil`)
@@ -81,11 +85,10 @@ func meaning(text string) error {
 	if len(words) > 0 && words[0] != "ERR" {
 		words = words[:1]
 	}
-	// Redis 6 wraps what a command inside a script raised: "ERR Error running
-	// script (call to f_…): @user_script:7: -OOM command not allowed …".
+	// miniredis wraps what a command inside a script raised in words of its own.
 	for _, word := range words {
 		for _, c := range codes {
-			if strings.TrimPrefix(word, "-") == c.word {
+			if word == c.word {
 				return c.err
 			}
 		}

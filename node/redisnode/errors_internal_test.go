@@ -26,12 +26,18 @@ func TestMeaning(t *testing.T) {
 		"ERR Error running script (call to " + sha + "): @user_script:24: @user_script: 24: -NOPERM The user executing the script can't run this command or subcommand":       node.ErrAuth,
 		"ERR Error running script (call to " + sha + "): @user_script:24: @user_script: 24: Unknown Redis command called from Lua script":                                     node.ErrUnsupported,
 		"ERR Error running script (call to " + sha + "): @user_script:24: user_script:24: attempt to compare nil with number":                                                 node.ErrWrongType,
+		// Redis 6, inside a script that goes on.
+		"@user_script: 116: -READONLY You can't write against a read only replica.\r\n":                node.ErrReadOnly,
+		"@user_script: 33: -OOM command not allowed when used memory > 'maxmemory'.\r\n":               node.ErrOutOfMemory,
+		"@user_script: 45: -NOPERM The user executing the script can't run this command or subcommand": node.ErrAuth,
 		// Redis 7 and 8.
 		"WRONGTYPE Operation against a key holding the wrong kind of value script: 0123, on @user_script:15.": node.ErrWrongType,
 		"OOM command not allowed when used memory > 'maxmemory'. script: 0123, on @user_script:24.":           node.ErrOutOfMemory,
 		"ERR The user executing the script can't run this command or subcommand script: 0123":                 node.ErrAuth,
 		"ERR user_script:117: bad argument #2 to 'max' (number expected, got nil) script: 0123":               node.ErrWrongType,
 		"NOPERM ACL failure in script: User locker has no permissions to run the 'get' command":               node.ErrAuth,
+		"ERR ACL failure in script: User locker has no permissions to run the 'publish' command":              node.ErrAuth, // and goes on
+		"ERR ACL failure in script: No permissions to access a channel":                                       node.ErrAuth, // likewise
 		"ERR unknown command 'EVALSHA', with args beginning with: ":                                           node.ErrUnsupported,
 		// Cluster.
 		"CLUSTERDOWN The cluster is down":                                                        node.ErrServer,
@@ -72,10 +78,15 @@ func TestServerErrorHidesArguments(t *testing.T) {
 // What a user reads is without the place in our own script.
 func TestServerErrorText(t *testing.T) {
 	const want = "the key at this name is not a lock: WRONGTYPE Operation against a key holding the wrong kind of value"
-	for _, said := range []string{"", " script: 0123456789abcdef0123456789abcdef01234567, on @user_script:17."} {
-		got := serverError(errors.New("WRONGTYPE Operation against a key holding the wrong kind of value" + said))
-		if got.Error() != want {
-			t.Errorf("got %q", got)
+	const text = "WRONGTYPE Operation against a key holding the wrong kind of value"
+	for _, said := range []string{
+		text,
+		text + " script: 0123456789abcdef0123456789abcdef01234567, on @user_script:17.",
+		"ERR Error running script (call to f_0123456789abcdef0123456789abcdef01234567): @user_script:17: " + text,
+		"@user_script: 17: -" + text + "\r\n",
+	} {
+		if got := serverError(errors.New(said)); got.Error() != want {
+			t.Errorf("%q: got %q", said, got)
 		}
 	}
 }

@@ -33,7 +33,7 @@ func TestOutOfMemory(t *testing.T) {
 	n := connect(t, p)
 	expect(t, "held", ask(t, n, acquire("held", "me", 1)), node.Granted)
 	p.do("config", "set", "maxmemory-policy", "noeviction")
-	p.do("config", "set", "maxmemory", "1mb")
+	p.do("config", "set", "maxmemory", "100kb")
 	r := ask(t, n, acquire("new", "me", 2))
 	expectErr(t, "acquire", r, node.ErrOutOfMemory)
 	if r.Life == nil || r.Unsent {
@@ -352,11 +352,11 @@ func TestBusyFromTheStart(t *testing.T) {
 }
 
 func TestLoading(t *testing.T) {
-	p := newServer(t, "--enable-debug-command", "yes", "--key-load-delay", "2000", "--loading-process-events-interval-bytes", "1024")
+	p := newServer(t, "--key-load-delay", "2000", "--rdbcompression", "no") // it answers after every 2 MB
 	c := p.client(t)
 	pipe := c.Pipeline()
 	for i := range 2000 {
-		pipe.Set(t.Context(), name(i), strings.Repeat("x", 100), 0)
+		pipe.Set(t.Context(), name(i), strings.Repeat("x", 10_000), 0)
 	}
 	if _, err := pipe.Exec(t.Context()); err != nil {
 		t.Fatal(err)
@@ -407,7 +407,7 @@ var minimalACL = []any{
 
 func TestMinimalACL(t *testing.T) {
 	p := newServer(t)
-	p.do(append([]any{"acl", "setuser", "locker", "on", ">s3cret"}, minimalACL...)...)
+	p.allow(append([]any{"on", ">s3cret"}, minimalACL...)...)
 	n := dial(t, "redis://locker:s3cret@"+p.addr)
 
 	woken := make(chan bool, 100)
@@ -432,11 +432,11 @@ func TestMinimalACL(t *testing.T) {
 	idle := []string{"ping", "subscribe", "unsubscribe", "mget"}
 	for _, rule := range minimalACL {
 		if command, ok := strings.CutPrefix(rule.(string), "+"); ok && !slices.Contains(idle, command) {
-			p.do("acl", "setuser", "locker", "-"+command)
+			p.allow("-" + command)
 			if !fails(t, "redis://locker:s3cret@"+p.addr) {
 				t.Errorf("works without %s", command)
 			}
-			p.do("acl", "setuser", "locker", "+"+command)
+			p.allow("+" + command)
 		}
 	}
 	if fails(t, "redis://locker:s3cret@"+p.addr) {
@@ -446,7 +446,7 @@ func TestMinimalACL(t *testing.T) {
 	if !fails(t, another) {
 		t.Error("another database works without SELECT")
 	}
-	p.do("acl", "setuser", "locker", "+select")
+	p.allow("+select")
 	if fails(t, another) {
 		t.Error("another database fails with SELECT")
 	}
@@ -455,7 +455,8 @@ func TestMinimalACL(t *testing.T) {
 // Who may not publish releases all names all the same, and is told.
 func TestReleaseWithoutTheRightToPublish(t *testing.T) {
 	p := newServer(t)
-	p.do(append([]any{"acl", "setuser", "locker", "on", ">s3cret"}, minimalACL...)...)
+	p.needChannelRules()
+	p.allow(append([]any{"on", ">s3cret"}, minimalACL...)...)
 	n := dial(t, "redis://locker:s3cret@"+p.addr)
 	both := func(kind node.Kind, token, ticket node.Token) node.Command {
 		cmd := acquire("nightly/1", "me", token)
@@ -468,9 +469,9 @@ func TestReleaseWithoutTheRightToPublish(t *testing.T) {
 	for i, ticket := range []node.Token{0, 5} {
 		token := node.Token(10 * (i + 1))
 		expect(t, "acquire", ask(t, n, both(node.Acquire, token, ticket)), node.Granted)
-		p.do("acl", "setuser", "locker", "resetchannels")
+		p.allow("resetchannels")
 		expectErr(t, "release", ask(t, n, both(node.Release, token, ticket)), node.ErrAuth)
-		p.do("acl", "setuser", "locker", "&redisson_lock__channel:{nightly*", "&redquorum_waiter:*")
+		p.allow("&redisson_lock__channel:{nightly*", "&redquorum_waiter:*")
 		for _, c := range both(node.Release, token, ticket).Claims {
 			if left := p.do("exists", c.Name); left != int64(0) {
 				t.Errorf("ticket %d: %s is left: %v", ticket, c.Name, left)
@@ -506,7 +507,7 @@ func fails(t *testing.T, url string) bool {
 
 func TestInfoIsNeeded(t *testing.T) {
 	p := newServer(t)
-	p.do("acl", "setuser", "locker", "on", ">s3cret", "~*", "&*", "+@all", "-info")
+	p.allow("on", ">s3cret", "~*", "&*", "+@all", "-info")
 	n := dial(t, "redis://locker:s3cret@"+p.addr)
 	r := expectErr(t, "no INFO", ask(t, n, inspect("a")), node.ErrAuth)
 	if !strings.Contains(r.Err.Error(), "restart guard needs INFO") {
@@ -517,7 +518,7 @@ func TestInfoIsNeeded(t *testing.T) {
 // A lock that could not be given a TTL does not stay: nobody would ever get it.
 func TestLockWithoutExpiryDoesNotStay(t *testing.T) {
 	p := newServer(t)
-	p.do("acl", "setuser", "locker", "on", ">s3cret", "~*", "&*", "+@all", "-pexpire")
+	p.allow("on", ">s3cret", "~*", "&*", "+@all", "-pexpire")
 	locker, admin := dial(t, "redis://locker:s3cret@"+p.addr), dial(t, "redis://"+p.addr)
 	for mode := node.Exclusive; mode <= node.Write; mode++ {
 		cmd := acquire("a", "me", 1)
@@ -543,7 +544,7 @@ func TestLockWithoutExpiryDoesNotStay(t *testing.T) {
 func TestQueueWithoutExpiryDoesNotStay(t *testing.T) {
 	p := newServer(t)
 	admin := dial(t, "redis://"+p.addr)
-	p.do("acl", "setuser", "locker", "on", ">s3cret", "~*", "&*", "+@all", "-pexpire")
+	p.allow("on", ">s3cret", "~*", "&*", "+@all", "-pexpire")
 	locker := dial(t, "redis://locker:s3cret@"+p.addr)
 	wait := acquire("a", "me", 2)
 	wait.Ticket, wait.Waiter, wait.Patience = 1, "waiter", time.Minute

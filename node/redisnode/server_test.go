@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -54,6 +55,29 @@ func (p *process) freeze() {
 }
 
 func (p *process) thaw() { p.Cont() }
+
+// allow changes the rules for the user locker: all but those for channels where the server
+// knows none of these, which is before Redis 6.2.
+func (p *process) allow(rules ...any) {
+	p.t.Helper()
+	if !p.rulesChannels() {
+		rules = slices.DeleteFunc(slices.Clone(rules), func(rule any) bool {
+			return rule == "resetchannels" || strings.HasPrefix(rule.(string), "&")
+		})
+	}
+	p.do(append([]any{"acl", "setuser", "locker"}, rules...)...)
+}
+
+func (p *process) rulesChannels() bool {
+	return !strings.HasPrefix(infoField(p, "server", "redis_version"), "6.0.")
+}
+
+func (p *process) needChannelRules() {
+	p.t.Helper()
+	if !p.rulesChannels() {
+		p.t.Skip("this server has no rules for channels")
+	}
+}
 
 // freePort returns a port that nobody listens on, at least just now.
 func freePort(t testing.TB) string {

@@ -174,7 +174,8 @@ func TestStopIsFinal(t *testing.T) {
 // A channel that is not permitted is missed by those who watch it, and by nobody else.
 func TestForbiddenChannel(t *testing.T) {
 	p := newServer(t)
-	p.do("acl", "setuser", "locker", "on", ">pw", "resetchannels", "~*", "+@all", "&redisson_lock__channel:{nightly*")
+	p.needChannelRules()
+	p.allow("on", ">pw", "resetchannels", "~*", "+@all", "&redisson_lock__channel:{nightly*")
 	var said safeBuffer
 	n := wrap(t, redis.NewClient(&redis.Options{Addr: p.addr, Username: "locker", Password: "pw"}),
 		redisnode.Options{Logger: slog.New(slog.NewTextHandler(&said, nil))})

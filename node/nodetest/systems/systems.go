@@ -125,7 +125,7 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local shift = -ARGV[1]
 if ARGV[2] ~= '0' then shift = shift + now - ARGV[2] end
 for _, key in ipairs(redis.call('KEYS', '*')) do
-  local at = redis.call('PEXPIRETIME', key)
-  if at >= 0 then redis.call('PEXPIREAT', key, string.format('%d', at + shift)) end
+  local left = redis.call('PTTL', key) -- PEXPIRETIME needs Redis 7
+  if left >= 0 then redis.call('PEXPIRE', key, string.format('%d', left + shift)) end
 end
 return now`)
