@@ -294,7 +294,7 @@ func (w *waiter) giveUp(ctx context.Context, cause error) *Error {
 		return e
 	}
 	sentinel := ErrNoQuorum
-	if t.votes[Granted]+t.votes[Refused] >= w.l.need && !w.late && !w.spent {
+	if t.votes[Granted]+t.votes[Refused] >= w.l.need && t.votes[Granted] < w.l.need && !w.late && !w.spent {
 		sentinel = ErrHeld
 	}
 	switch {
@@ -559,7 +559,7 @@ func (w *waiter) attempt(ctx context.Context) *Lease {
 		w.gated = true
 	} else {
 		r.ask(allNodes(len(l.nodes)))
-		if r.await(ctx) == won && ctx.Err() == nil {
+		if r.await(ctx) == won && r.stands(ctx) && ctx.Err() == nil {
 			// Read the clock only now: the round took part of the lease.
 			if l.clock.Now() < validUntil(r.start, s.lease, l.opts.Drift) {
 				return w.admit(ctx, r)

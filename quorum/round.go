@@ -185,15 +185,46 @@ func (r *round) await(ctx context.Context) verdict {
 
 // awaitAll returns when every node asked has answered, or when ctx ends.
 func (r *round) awaitAll(ctx context.Context) {
-	r.mu.Lock()
-	r.eager = true
-	open := r.open()
-	r.mu.Unlock()
-	for open > 0 && r.signal.Wait(ctx, clock.Never) == clock.WakeSet {
-		r.mu.Lock()
-		open = r.open()
-		r.mu.Unlock()
+	for r.awaitsMore() && r.signal.Wait(ctx, clock.Never) == clock.WakeSet {
 	}
+}
+
+// awaitsMore reports whether nodes that were asked have not answered. From now on each that
+// does sets the signal.
+func (r *round) awaitsMore() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.eager = true
+	return r.open() > 0
+}
+
+// stands reports whether a round that is won is still won when it is known who has granted
+// it. Two nodes that are one server are found out when both have told whose life theirs is;
+// so the first leases wait, for a while, for nodes that have never answered.
+func (r *round) stands(ctx context.Context) bool {
+	l := r.l
+	if l.hasStrangers() {
+		until := r.patience(l.clock.Now().Sub(r.start))
+		for r.awaitsMore() && l.hasStrangers() && r.signal.Wait(ctx, until) == clock.WakeSet {
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.ballots {
+		b := &r.ballots[i]
+		if twin := l.twin(i); b.vote == Granted && twin != nil {
+			r.tally.votes[Granted]--
+			r.tally.add(Unknown)
+			b.vote, b.err = Unknown, twin
+		}
+	}
+	return r.tally.verdict() == won
+}
+
+// patience is until when a round waits for what it needs no more, if it took so long to be
+// decided.
+func (r *round) patience(took time.Duration) clock.Instant {
+	return r.start.Add(min(max(3*took, time.Millisecond), r.deadline.Sub(r.start)/10))
 }
 
 // linger waits for nodes that have not answered a round that is lost. First until
@@ -201,8 +232,7 @@ func (r *round) awaitAll(ctx context.Context) {
 // Then, before another attempt, for twice as long as it took the others and at most
 // for a while, unless some have granted: what was refused need not be released.
 func (r *round) linger(ctx context.Context, again bool) {
-	took := r.l.clock.Now().Sub(r.start)
-	until := r.start.Add(min(max(3*took, time.Millisecond), r.deadline.Sub(r.start)/10))
+	until := r.patience(r.l.clock.Now().Sub(r.start))
 	for {
 		r.mu.Lock()
 		r.eager = true
@@ -359,19 +389,36 @@ func (l *Locker) meet(i int, life *node.Life) error {
 	if seen.life.Load() != life {
 		l.learn(i, life)
 	}
-	if twin := seen.twin.Load(); twin >= 0 {
-		return fmt.Errorf("%w: %s and %s (run_id %s); list it once", ErrSameServer,
-			l.nodes[i].Name(), l.nodes[twin].Name(), life.ID)
+	return l.twin(i)
+}
+
+// twin is the error that node i is the server of another node as well, or nil.
+func (l *Locker) twin(i int) error {
+	twin := l.seen[i].twin.Load()
+	if twin < 0 {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%w: %s and %s (run_id %s); list it once", ErrSameServer,
+		l.nodes[i].Name(), l.nodes[twin].Name(), l.seen[i].life.Load().ID)
 }
 
 // seen is what a Locker knows of one node's server.
 type seen struct {
 	life    atomic.Pointer[node.Life]
+	met     atomic.Bool  // it has answered a command
 	twin    atomic.Int32 // another node that is the same server, or -1
 	mute    atomic.Bool  // the last command was not answered
 	refuses atomic.Int32 // a set of the kinds of commands that it has refused to execute last
+}
+
+// hasStrangers reports whether a node may yet answer for the first time.
+func (l *Locker) hasStrangers() bool {
+	for i := range l.seen {
+		if n := &l.seen[i]; !n.met.Load() && !n.mute.Load() {
+			return true
+		}
+	}
+	return false
 }
 
 func (l *Locker) learn(i int, life *node.Life) {
@@ -417,6 +464,9 @@ func (l *Locker) nodeFailed(i int, kind node.Kind, err error) {
 
 func (l *Locker) nodeAnswered(i int, kind node.Kind) {
 	n := &l.seen[i]
+	if !n.met.Load() {
+		n.met.Store(true)
+	}
 	if !n.mute.Load() && n.refuses.Load()>>kind&1 == 0 {
 		return
 	}

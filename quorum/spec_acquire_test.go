@@ -108,7 +108,8 @@ func TestGrantReadAfterThePauseIsRefused(t *testing.T) {
 	})
 }
 
-// Step 2: a node that is not available is not waited for, in no operation.
+// Step 2: a node that is not available is not waited for, in no operation; but a first lease
+// waits for a moment for nodes that have never answered.
 func TestSlowAndHungNodesAreNotWaitedFor(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		w.nodes[0].Hang(true)
@@ -122,7 +123,7 @@ func TestSlowAndHungNodesAreNotWaitedFor(t *testing.T) {
 		if err := lease.Unlock(background); err != nil {
 			t.Error(err)
 		}
-		if d := time.Since(start); d != 0 {
+		if d := time.Since(start); d > time.Millisecond {
 			t.Errorf("lock, extend and unlock took %v", d)
 		}
 	})

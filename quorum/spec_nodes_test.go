@@ -263,6 +263,45 @@ func TestSameServerTwiceIsRefused(t *testing.T) {
 	})
 }
 
+// Nobody has asked the servers before, and the two names of one answer first and last: the
+// lease that a majority of names has granted by then is not had.
+func TestSameServerTwiceIsRefusedAtOnce(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		w.nodes[0].SetLife(&node.Life{ID: "one", Born: -clock.Instant(time.Hour)})
+		w.nodes[2].SetLife(&node.Life{ID: "one", Born: -clock.Instant(time.Hour)})
+		w.delay(10*time.Millisecond, 5*time.Millisecond)
+		l := w.locker(quorum.Options{})
+		if _, err := l.Lock(background, "x"); !errors.Is(err, quorum.ErrSameServer) {
+			t.Errorf("got %v", err)
+		}
+		time.Sleep(time.Second)
+		if n := w.locked("x"); n != 0 {
+			t.Errorf("%d nodes have the key", n)
+		}
+	})
+}
+
+// The first leases wait for a node that has never answered, but not for long.
+func TestFirstLeaseDoesNotWaitForAHungNode(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		w.delay(time.Millisecond, 0)
+		w.nodes[2].Hang(true)
+		l := w.locker(quorum.Options{})
+		took := func(name string) time.Duration {
+			began := time.Now()
+			lock(t, l, name)
+			return time.Since(began)
+		}
+		if d := took("first"); d > 10*time.Millisecond {
+			t.Errorf("the first lease took %v", d)
+		}
+		time.Sleep(time.Second)
+		if d := took("second"); d > 3*time.Millisecond {
+			t.Errorf("the second took %v", d)
+		}
+	})
+}
+
 // What a node that restarts has forgotten may have been kept for the Grace, too.
 func TestRestartLeavesTheGrace(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
