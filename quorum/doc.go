@@ -36,7 +36,8 @@
 //   - A released name is free at once on every node that can be reached, and
 //     elsewhere when its key expires. Commands that arrive late create nothing,
 //     but for one that a stopped server executes when its release, behind it,
-//     went with the process: that key stays on the one node until it expires.
+//     went with the process, or had no connection any more: that key stays on
+//     the one node until it expires.
 //
 // A node that restarted abstains for Options.MaxLease, because it may have
 // forgotten a lock; it must keep its data otherwise: no eviction

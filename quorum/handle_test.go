@@ -135,6 +135,18 @@ func TestResumeOfWhatIsOver(t *testing.T) {
 	})
 }
 
+// What is left of a bound may pass while the nodes are asked.
+func TestResumeTakesTheRestOfABound(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+		h := must[quorum.Handle](t)(lock(t, a, "x", quorum.WithMaxHold(50*time.Millisecond)).Detach())
+		w.delay(60*time.Millisecond, 0)
+		if _, err := b.Resume(background, sentOn(t, h)); !errors.Is(err, quorum.ErrNotHeld) || !errors.Is(err, quorum.ErrMaxHold) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
 // Detach keeps the name no longer than it may be held.
 func TestDetachKeepsNothingBeyondTheLongestHold(t *testing.T) {
 	inWorld(t, 3, func(w *world) {

@@ -58,8 +58,8 @@ type NodeReport struct {
 }
 
 // Inspect asks all nodes who holds name, and changes nothing. It returns when
-// all have answered, or had Options.Timeout to do so. The error is not nil only
-// for a bad name, a closed Locker or an ended ctx: nodes that fail are in the
+// all have answered, or had Options.Timeout to do so, or when ctx ends. The error is not
+// nil only for a bad name, a closed Locker or an ended ctx: nodes that fail are in the
 // Report.
 func (l *Locker) Inspect(ctx context.Context, name string) (*Report, error) {
 	r, err := l.askAll(ctx, node.Inspect, claim{Claim: node.Claim{Name: name}})
@@ -69,10 +69,14 @@ func (l *Locker) Inspect(ctx context.Context, name string) (*Report, error) {
 	defer r.done()
 	rep := &Report{Name: name, Quorum: r.tally.need, Nodes: make([]NodeReport, len(l.nodes))}
 	r.mu.Lock()
+	open := r.open()
 	for i, b := range r.ballots {
 		rep.Nodes[i] = l.report(i, b)
 	}
 	r.mu.Unlock()
+	if open > 0 { // ctx has ended
+		return nil, fmt.Errorf("inspect %q: %w", name, stopped(ctx))
+	}
 	rep.conclude()
 	return rep, nil
 }
@@ -132,9 +136,6 @@ func (l *Locker) askAll(ctx context.Context, kind node.Kind, c claim) (*round, e
 
 func (l *Locker) report(i int, b ballot) NodeReport {
 	n := NodeReport{Node: l.nodes[i].Name(), State: "error", Err: b.err}
-	if b.vote == Pending {
-		n.Err = node.ErrTimeout
-	}
 	if b.state == nil || n.Err != nil {
 		return n
 	}

@@ -38,7 +38,8 @@ func (le *Lease) Token() node.Token { return le.h.claim.Token }
 // Context returns a context that ends with the lease, with a cause: an error
 // that matches ErrLost when the lease can no longer be relied on (and
 // ErrMaxHold, if that is why), ErrNotHeld after Unlock or Detach, ErrClosed after Close.
-// A local timer ends it, whether or not any node answers.
+// A local timer ends it, whether or not any node answers; after a pause of the process that
+// is a moment later, while Remaining is 0 at once.
 //
 // It has the values of the context that the lease was acquired with, but does not
 // end with it, for the lease does not: see [Locker.Do] for a context that ends with
@@ -53,7 +54,8 @@ func (le *Lease) Remaining() time.Duration { return le.h.remaining() }
 // Extend makes the lease last d from now, or longer if it does already. It
 // must be at most MaxLease. Errors match ErrNotHeld if the lease had ended,
 // ErrMaxHold if d reaches beyond its MaxHold, ErrLost if the nodes no longer
-// have it, and ErrNoQuorum if too few answered, in which case the lease is as it was.
+// have it, and ErrNoQuorum if too few answered: then the lease ends when it would have,
+// though nodes may keep the name for longer. If ctx had ended before it is ctx's error alone.
 func (le *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if le.unlocked.Load() {
 		return le.h.notHeld("extend")
@@ -190,11 +192,15 @@ func (h *hold) extended(start clock.Instant, lease time.Duration) {
 	h.expiry = max(h.expiry, l.expiry(start, lease))
 	if !h.fixed && h.until < h.limit {
 		third := h.lease / 3
-		h.renewAt = start.Add(third - time.Duration(l.chance()*float64(third/10)))
+		renewAt := start.Add(third - time.Duration(l.chance()*float64(third/10)))
 		now := l.clock.Now()
 		if left := h.until.Sub(now); left < third { // it was handed on, and unless it is over at once it gets the whole lease
-			h.renewAt = now.Add(min(l.opts.Timeout, left) / 4)
+			renewAt = now.Add(min(l.opts.Timeout, left) / 4)
 		}
+		if lease < h.lease { // whoever asks for little again and again does not put off the rest
+			renewAt = min(renewAt, h.renewAt)
+		}
+		h.renewAt = renewAt
 	}
 }
 
@@ -511,6 +517,9 @@ func (h *hold) extend(ctx context.Context, d time.Duration) error {
 	if over {
 		return h.notHeld("extend")
 	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("extend %q: %w", h.claim.title(), stopped(ctx))
+	}
 	if capped {
 		return &Error{Op: "extend", Name: h.claim.title(), Need: l.need, Err: ErrMaxHold,
 			Cause: fmt.Errorf("%v from now is beyond the longest hold of %v", d, h.maxHold)}
@@ -526,7 +535,7 @@ func (h *hold) extend(ctx context.Context, d time.Duration) error {
 	case verdict == won:
 		return h.confirm(r.start, d)
 	case ctx.Err() != nil:
-		return r.fail("extend", ErrNoQuorum, context.Cause(ctx))
+		return r.fail("extend", ErrNoQuorum, stopped(ctx))
 	case shy == 0 && r.missing(majority(len(l.nodes))) && h.now().mode == r.claim.mode:
 		err := r.fail("extend", ErrLost, errBroken)
 		h.lose(err)

@@ -174,7 +174,8 @@ func (l *Locker) Do(ctx context.Context, name string, fn func(context.Context, *
 // shorter one; what would bound it less has no effect.
 //
 // Errors match ErrNotHeld when the nodes no longer have it or nothing is left of a
-// bound (and ErrMaxHold, if that is why), ErrNoQuorum when too few answered.
+// bound (and ErrMaxHold, if that is why), ErrNoQuorum when too few answered; or are ctx's
+// error alone if it had ended before.
 func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Lease, error) {
 	from.restore()
 	if err := from.check(); err != nil {
@@ -193,6 +194,9 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 		return nil, err
 	}
 	from.bound(&s)
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("resume %q: %w", s.title(), stopped(ctx))
+	}
 	if !l.enter() {
 		return nil, ErrClosed
 	}
@@ -209,7 +213,9 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 		l.seeFence(max(from.Token, from.High))
 		took := l.clock.Now().Sub(r.start)
 		if s.maxHold > 0 { // not from now
-			s.maxHold = max(1, s.maxHold-took)
+			if s.maxHold -= took; s.maxHold <= 0 {
+				return nil, r.fail("resume", ErrNotHeld, ErrMaxHold)
+			}
 		}
 		lease := l.admit(ctx, r, &s, from.High)
 		l.observe(Event{Kind: Acquired, Name: s.title(), Owner: c.Owner, Token: c.Token, Took: took})
@@ -217,14 +223,14 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 	case r.missing(l.need):
 		return nil, r.fail("resume", ErrNotHeld, nil)
 	}
-	return nil, r.fail("resume", ErrNoQuorum, context.Cause(ctx))
+	return nil, r.fail("resume", ErrNoQuorum, stopped(ctx))
 }
 
 // Close unlocks every lease, ends all waiting with ErrClosed, sees to it that
 // what was released before is confirmed, as far as nodes answer, and closes the
 // nodes. It lasts at most about three times Options.Timeout, and as long as a node takes
 // to let go of a Dialer that does not heed it (see package redisnode), and leaves no task
-// behind.
+// behind. Another Close returns nil at once, also while the first is under way.
 func (l *Locker) Close() error {
 	l.mu.Lock()
 	if l.closed {

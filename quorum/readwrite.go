@@ -20,7 +20,8 @@ import (
 // came. Tokens of readers say nothing about each other.
 //
 // While a writer waits no new reader is let in, unless it nests, or another writer has
-// just given up waiting.
+// just given up waiting. So beside many writers, of whom one always waits, a reader gets in
+// by chance, and may wait for seconds.
 func WithRead() Option { return withMode(node.Read.String()) }
 
 // WithWrite makes the acquisition a writer's: it excludes readers, writers, and

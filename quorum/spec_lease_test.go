@@ -242,3 +242,62 @@ func TestExtendNeverShortens(t *testing.T) {
 		}
 	})
 }
+
+// Who asks for little more again and again does not put off the renewal of the whole.
+func TestExtendDoesNotPutOffRenewal(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{Lease: 3 * time.Second})
+		lease := lock(t, l, "x")
+		for range 200 {
+			time.Sleep(50 * time.Millisecond)
+			if err := lease.Extend(background, 300*time.Millisecond); err != nil {
+				t.Fatal(err)
+			}
+			if left := lease.Remaining(); left < 1500*time.Millisecond {
+				t.Fatalf("only %v are left", left)
+			}
+		}
+	})
+}
+
+// An Extend whose context has ended sends nothing, and one whose context ends says why.
+func TestExtendHeedsItsContext(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		lease := lock(t, l, "x", quorum.WithFixedLease(10*time.Second))
+		hold := lease.Handle()
+		why := errors.New("why")
+		ended, end := context.WithCancelCause(background)
+		end(why)
+		sent := w.sent[0].Load()
+		for what, err := range map[string]error{
+			"Extend": lease.Extend(ended, 30*time.Second),
+			"Resume": second(l.Resume(ended, hold)),
+		} {
+			if !errors.Is(err, context.Canceled) || !errors.Is(err, why) || errors.Is(err, quorum.ErrNoQuorum) {
+				t.Errorf("%s with an ended context: %v", what, err)
+			}
+		}
+		if n := w.sent[0].Load() - sent; n != 0 {
+			t.Errorf("%d commands were sent", n)
+		}
+		for _, n := range w.nodes {
+			n.Hang(true)
+		}
+		for what, try := range map[string]func(context.Context) error{
+			"Extend": func(ctx context.Context) error { return lease.Extend(ctx, 20*time.Second) },
+			"Resume": func(ctx context.Context) error { return second(l.Resume(ctx, hold)) },
+		} {
+			ctx, end := context.WithCancelCause(background)
+			time.AfterFunc(10*time.Millisecond, func() { end(why) })
+			if err := try(ctx); !errors.Is(err, context.Canceled) || !errors.Is(err, why) || !errors.Is(err, quorum.ErrNoQuorum) {
+				t.Errorf("%s whose context ends: %v", what, err)
+			}
+		}
+		for _, n := range w.nodes {
+			n.Hang(false)
+		}
+	})
+}
+
+func second[T any](_ T, err error) error { return err }
