@@ -570,6 +570,32 @@ func TestInspect(t *testing.T) {
 	})
 }
 
+// What an Inspect has not waited for says nothing about the nodes.
+func TestInspectEndsWithItsContext(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		w.delay(10*time.Millisecond, 10*time.Millisecond)
+		ctx, end := context.WithTimeout(background, 15*time.Millisecond)
+		defer end()
+		if r, err := l.Inspect(ctx, "x"); r != nil || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
+}
+
+// A wait that ends when the nodes have granted was not in vain because of another holder.
+func TestNobodyHoldsWhatWasGrantedTooLate(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		w.delay(10*time.Millisecond, 5*time.Millisecond) // a first lease would like to hear of the third
+		ctx, end := context.WithTimeout(background, 17*time.Millisecond)
+		defer end()
+		if _, err := l.Lock(ctx, "x"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, quorum.ErrHeld) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
 func TestForceUnlockTellsTheHolderHere(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
@@ -629,7 +655,9 @@ func TestBadOptionsAndArguments(t *testing.T) {
 				return err
 			},
 			"negative":          func() error { _, err := quorum.New(nodes, quorum.Options{Lease: -1}); return err },
-			"between 0 and 1":   func() error { _, err := quorum.New(nodes, quorum.Options{Drift: 1.5}); return err },
+			"between 0 and 0.5": func() error { _, err := quorum.New(nodes, quorum.Options{Drift: 0.6}); return err },
+			"at least 1ms":      func() error { _, err := quorum.New(nodes, quorum.Options{Timeout: 1}); return err },
+			"Poll is 1ns":       func() error { _, err := quorum.New(nodes, quorum.Options{Poll: 1}); return err },
 			"longer than MaxLe": func() error { _, err := quorum.New(nodes, quorum.Options{Lease: time.Hour}); return err },
 			"too short":         func() error { _, err := quorum.New(nodes, quorum.Options{Lease: 3 * time.Millisecond}); return err },
 			"Need is 1 of 3":    func() error { _, err := quorum.New(nodes, quorum.Options{Need: 1}); return err },

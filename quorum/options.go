@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -26,7 +27,8 @@ const (
 // Options configure a Locker. The zero value is sensible.
 type Options struct {
 	// Lease is how long a lock lasts without renewal. A holder that dies keeps
-	// the name for this long. It must be at most MaxLease. 0 means DefaultLease.
+	// the name for this long. It must be at most MaxLease. 0 means DefaultLease, or
+	// MaxLease if that is less.
 	Lease time.Duration
 
 	// MaxLease is the longest lease in use anywhere in the deployment, by any
@@ -124,8 +126,8 @@ func (o Options) fill() (Options, error) {
 		field *time.Duration
 		def   time.Duration
 	}{
-		{"Lease", &o.Lease, DefaultLease},
 		{"MaxLease", &o.MaxLease, DefaultMaxLease},
+		{"Lease", &o.Lease, min(DefaultLease, cmp.Or(o.MaxLease, DefaultMaxLease))},
 		{"MaxHold", &o.MaxHold, 0},
 		{"Grace", &o.Grace, 0},
 		{"Timeout", &o.Timeout, DefaultTimeout},
@@ -142,11 +144,11 @@ func (o Options) fill() (Options, error) {
 	if o.Drift == 0 {
 		o.Drift = DefaultDrift
 	}
-	if !(o.Drift > 0 && o.Drift < 1) {
-		return o, fmt.Errorf("quorum: Options.Drift is %v; it must be between 0 and 1", o.Drift)
+	if !(o.Drift > 0 && o.Drift < 0.5) {
+		return o, fmt.Errorf("quorum: Options.Drift is %v; it must be between 0 and 0.5, as a lease gives it up twice", o.Drift)
 	}
-	if o.Poll < time.Millisecond {
-		return o, fmt.Errorf("quorum: Options.Poll is %v; it must be at least 1ms", o.Poll)
+	if short := min(o.Timeout, o.Poll); short < time.Millisecond {
+		return o, fmt.Errorf("quorum: Options.Timeout is %v and Options.Poll is %v; each must be at least 1ms", o.Timeout, o.Poll)
 	}
 	if o.FenceRetention < o.MaxLease {
 		return o, fmt.Errorf("quorum: Options.FenceRetention is %v; it must not be shorter than MaxLease, %v", o.FenceRetention, o.MaxLease)

@@ -267,7 +267,6 @@ func (n *nodeFlags) locker(o quorum.Options) (l *quorum.Locker, done func(), err
 	if o.MaxLease, err = n.limit(); err != nil {
 		return nil, nil, err
 	}
-	o.Lease = cmp.Or(o.Lease, min(quorum.DefaultLease, cmp.Or(o.MaxLease, quorum.DefaultMaxLease)))
 	o.NoRestartGuard = n.noGuard
 	nodes, end, err := n.connect()
 	if err != nil {
