@@ -36,6 +36,8 @@ type Locker struct {
 	releases atomic.Int64 // how many are not over
 	leaving  atomic.Bool  // Close waits for them
 
+	outlasted atomic.Bool // it has told that others have a longer MaxLease
+
 	seen     []seen
 	learning sync.Mutex
 

@@ -26,11 +26,12 @@ type Event struct {
 	Name  string     // the lock's name, or several with commas between
 	Owner string     // the owner's field on the nodes
 	Token node.Token // the lease's fencing token
-	Node  string     // which node, for NodeFailed, NodeRecovered and Healed
+	Node  string     // which node, for NodeFailed, NodeRecovered, NodeAbstains and Healed
 
 	// Took is how long it took: from the call to the grant for Acquired, one
 	// attempt for AttemptFailed, one round for Extended, Released and Downgraded.
-	// For Lost and Detached it is how long the lease was held here.
+	// For Lost and Detached it is how long the lease was held here, and for NodeAbstains
+	// how long the node will have no vote.
 	Took time.Duration
 
 	// Err is why, for AttemptFailed, ExtendFailed, Lost and NodeFailed; for
@@ -53,10 +54,12 @@ const (
 	NodeRecovered                      // a node answered again
 	Downgraded                         // a writer's lease became a reader's
 	Detached                           // a lease was detached: it ends here, and not on the nodes
+	NodeAbstains                       // a node answers, but has no vote for a while: it may have forgotten locks
 )
 
 var eventNames = [...]string{"", "acquired", "attempt failed", "extended", "extend failed", "lost",
-	"released", "healed", "node failed", "node recovered", "downgraded", "detached"}
+	"released", "healed", "node failed", "node recovered", "downgraded", "detached",
+	"node abstains"}
 
 func (k EventKind) String() string {
 	if k == 0 || int(k) >= len(eventNames) {

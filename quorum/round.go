@@ -150,6 +150,9 @@ func (r *round) receive(i int, reply node.Reply) {
 	if reply.Awaited && r.claim.patience == 0 { // or it is the one that is in line
 		r.l.noteCrowd(&r.claim, true)
 	}
+	if reply.Status == node.Refused && r.claim.mode != node.Read {
+		r.l.noteOthers(i, reply)
+	}
 	r.mu.Lock()
 	before := r.tally.verdict()
 	r.ballots[i] = b
@@ -423,7 +426,6 @@ func (l *Locker) hasStrangers() bool {
 
 func (l *Locker) learn(i int, life *node.Life) {
 	l.learning.Lock()
-	defer l.learning.Unlock()
 	l.seen[i].life.Store(life)
 	for a := range l.seen {
 		twin := int32(-1)
@@ -436,9 +438,22 @@ func (l *Locker) learn(i int, life *node.Life) {
 			l.opts.Logger.Warn("two nodes are one server, and have no vote", "node", l.nodes[a].Name(), "other", l.nodes[twin].Name())
 		}
 	}
+	l.learning.Unlock()
 	if wait := l.abstains(l.clock.Now(), life); wait > 0 {
+		l.observe(Event{Kind: NodeAbstains, Node: l.nodes[i].Name(), Took: wait})
 		l.opts.Logger.Warn("server has restarted, or was a replica, and has no vote yet", "node", l.nodes[i].Name(), "for", wait.Round(time.Millisecond))
 	}
+}
+
+// noteOthers tells once of a lock that lasts longer than MaxLease allows: whoever made it
+// knows of another MaxLease, or of none. What others in line are given is no lock's life.
+func (l *Locker) noteOthers(i int, refusal node.Reply) {
+	longest := l.opts.MaxLease + l.opts.Grace
+	if refusal.Free || refusal.TTL <= longest || l.opts.NoRestartGuard || l.outlasted.Swap(true) {
+		return
+	}
+	l.opts.Logger.Warn("another program's lock lasts longer than MaxLease: it must be the same in all, or a node that has restarted votes too early",
+		"node", l.nodes[i].Name(), "left", refusal.TTL, "max_lease", l.opts.MaxLease)
 }
 
 // nodeFailed tells once that a node does not answer, or does not execute commands of

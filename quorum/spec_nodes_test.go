@@ -302,6 +302,48 @@ func TestFirstLeaseDoesNotWaitForAHungNode(t *testing.T) {
 	})
 }
 
+// A node that has restarted answers, but whoever counts the nodes that vote is told otherwise.
+func TestObserverIsToldWhoAbstains(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		o := newObserver()
+		l := w.locker(quorum.Options{Observer: o})
+		use(t, l, "x", func(*quorum.Lease) {})
+		w.nodes[0].Restart(true)
+		for range 3 {
+			use(t, l, "x", func(*quorum.Lease) {})
+		}
+		var told []quorum.Event
+		for len(o.events) > 0 {
+			if e := <-o.events; e.Kind == quorum.NodeAbstains {
+				told = append(told, e)
+			}
+		}
+		if len(told) != 1 || told[0].Node != "n1" || told[0].Took < quorum.DefaultMaxLease {
+			t.Errorf("%+v", told)
+		}
+	})
+}
+
+// Programs with different bounds on their leases are not safe together, and one of them sees it.
+func TestLongerLeaseOfOthersIsTold(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		var log strings.Builder
+		a := w.locker(quorum.Options{Lease: 2 * time.Minute, MaxLease: 2 * time.Minute})
+		b := w.locker(quorum.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		for _, name := range []string{"short", "long"} {
+			lock(t, a, name, quorum.WithLease(map[string]time.Duration{"short": quorum.DefaultMaxLease, "long": time.Minute}[name]))
+			for range 2 {
+				if _, err := b.TryLock(background, name); !errors.Is(err, quorum.ErrHeld) {
+					t.Errorf("got %v", err)
+				}
+			}
+			if n, want := strings.Count(log.String(), "longer than MaxLease"), map[string]int{"short": 0, "long": 1}[name]; n != want {
+				t.Errorf("%s: told %d times, want %d:\n%s", name, n, want, log.String())
+			}
+		}
+	})
+}
+
 // What a node that restarts has forgotten may have been kept for the Grace, too.
 func TestRestartLeavesTheGrace(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
