@@ -12,16 +12,6 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A line is what a Locker knows of one name: who holds it here, and who waits
-// for it here, in order. Only the first in the queue competes with other
-// processes, and if it is a reader, the readers right behind it.
-type line struct {
-	holder  *hold   // who has it alone
-	readers []*hold // or those who share it
-	queue   []*waiter
-	calm    clock.Instant // until when nobody more grows bold, of those for whom it is the first of several names
-}
-
 // A waiter is one call of Lock or TryLock. Waiters are recycled; a late notice
 // to a former user of one is a hint for nothing, which does no harm.
 type waiter struct {
@@ -77,9 +67,6 @@ const (
 	// waits for those of the other nodes.
 	noticeSlack = 20 * time.Millisecond
 )
-
-// fewNodes is for how many nodes what a decision needs fits on the stack.
-const fewNodes = 9
 
 // errSpent: the nodes have seen the highest token that there is, so that no other is
 // above it.
@@ -317,107 +304,6 @@ func stopped(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// queue puts w last in its name's line; of several names in all of the lines at
-// once, so that whoever came first to one is before the other in every line.
-func (l *Locker) queue(w *waiter) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for name := range w.settings.each() {
-		ln := l.line(name)
-		ln.queue = append(ln.queue, w)
-	}
-	if w.settings.linesUp() {
-		for name := range w.settings.each() {
-			_, crowded := l.crowds[name]
-			w.crowded = w.crowded || crowded || w.settings.asksBehindHolders() && len(l.lines[name].holds()) > 0
-		}
-	}
-}
-
-// unqueue takes w out of its line, and lets the next one compete.
-func (l *Locker) unqueue(w *waiter) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	w.disown(len(w.standing))
-	for name := range w.settings.each() {
-		ln := l.lines[name]
-		i := slices.Index(ln.queue, w)
-		ln.queue = slices.Delete(ln.queue, i, i+1)
-		l.advance(name, ln)
-	}
-}
-
-// embolden lets w pass others that wait for several names: one of these may wait for
-// what is held by somebody who waits behind it, against the order of the names. Others
-// have to wait again: a thousand that ask the nodes at once would all be too slow.
-func (l *Locker) embolden(w *waiter) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	ln, now := l.lines[w.settings.Name], l.clock.Now()
-	if now >= ln.calm {
-		ln.calm, w.bold = now.Add(2*l.opts.Poll), true
-	}
-}
-
-// line returns the line of name, and makes it if need be. l.mu is held.
-func (l *Locker) line(name string) *line {
-	ln := l.lines[name]
-	if ln == nil {
-		ln = new(line)
-		l.lines[name] = ln
-	}
-	return ln
-}
-
-// advance wakes those in the queue of a line who may ask the nodes, and forgets
-// an empty line. l.mu is held.
-func (l *Locker) advance(name string, ln *line) {
-	var before blockers
-	for _, w := range ln.queue {
-		if !w.admitted && !ln.isHeldFrom(w) && !before.block(w) && w.isFirstOfItsName() {
-			w.admitted = true
-			w.signal.Set()
-		}
-		before.add(w)
-		if before.all {
-			break
-		}
-	}
-	if ln.holder == nil && len(ln.readers)+len(ln.queue) == 0 {
-		delete(l.lines, name)
-	}
-}
-
-// turn reports whether it is for w to ask the nodes. If the name is held here
-// by w's own owner, it returns a nested lease instead, or the error that there
-// cannot be one.
-func (l *Locker) turn(w *waiter) (*Lease, bool, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	s, free := w.settings, true
-	for name := range s.each() {
-		ln := l.lines[name]
-		if ln == nil {
-			continue
-		}
-		h := ln.heldFor(s, name)
-		switch {
-		case h == nil:
-			free = free && ln.admits(w)
-		case h.remaining() == 0: // it is about to be vacated
-			free = false
-		case !h.claim.covers(&s.claim):
-			return nil, false, &Error{Op: "acquire", Name: s.title(), Need: l.need, Err: ErrDeadlock, Cause: errPart}
-		default:
-			lease, err := h.nest(s.mode)
-			w.admitted = false
-			return lease, lease != nil, err
-		}
-	}
-	w.admitted = free && (s.wait == 0 || w.isFirstOfItsName())
-	return nil, w.admitted, nil
-}
-
 // gate is the node that waiters ask first: of all those that answer and vote, the
 // same for everybody.
 func (l *Locker) gate(mute nodeSet) int {
@@ -503,18 +389,6 @@ func (w *waiter) admit(ctx context.Context, r *round) *Lease {
 		h.lose(&Error{Op: "hold", Name: h.claim.title(), Need: l.need, Err: ErrLost, Cause: errBroken})
 	}
 	return l.admit(ctx, r, s, 0)
-}
-
-// vacate notes that h no longer holds its name here.
-func (l *Locker) vacate(h *hold) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for name := range h.claim.each() {
-		if ln := l.lines[name]; ln != nil && ln.leave(h) {
-			ln.hasLeft()
-			l.advance(name, ln)
-		}
-	}
 }
 
 // attempt is one acquire round and, if it is not won, its release. What the

@@ -25,17 +25,17 @@ type agenda struct {
 
 // An item is an entry of the agenda: a hold or a sweep.
 type item interface {
-	place() *place
+	slot() *slot
 	// run does what is due at now. The item is no longer in the agenda. It may
 	// come into batch, or put itself back.
 	run(now clock.Instant, batch *batch)
 }
 
-// A place is where an item stands in the agenda.
-type place struct {
+// A slot is where an item stands in the agenda.
+type slot struct {
 	at    clock.Instant
 	early clock.Instant // from when it may be done, if the task is awake anyway
-	index int           // 1 + place in the heap; 0: not in it
+	index int           // 1 + where it is in the heap; 0: not in it
 }
 
 func newAgenda(l *Locker) *agenda {
@@ -50,7 +50,7 @@ func (a *agenda) put(it item, early, at clock.Instant) {
 		a.mu.Unlock()
 		return
 	}
-	p := it.place()
+	p := it.slot()
 	p.at, p.early = at, early
 	if p.index > 0 {
 		heap.Fix(&a.items, p.index-1)
@@ -71,7 +71,7 @@ func (a *agenda) put(it item, early, at clock.Instant) {
 // rarer than a lock's release.
 func (a *agenda) drop(it item) {
 	a.mu.Lock()
-	if p := it.place(); p.index > 0 && !a.closed {
+	if p := it.slot(); p.index > 0 && !a.closed {
 		heap.Remove(&a.items, p.index-1)
 	}
 	a.mu.Unlock()
@@ -85,12 +85,12 @@ func (a *agenda) serve() {
 		now := a.l.clock.Now()
 		due = due[:0]
 		a.mu.Lock()
-		for len(a.items) > 0 && a.items[0].place().early <= now {
+		for len(a.items) > 0 && a.items[0].slot().early <= now {
 			due = append(due, heap.Pop(&a.items).(item))
 		}
 		a.wakeAt = clock.Never
 		if len(a.items) > 0 {
-			a.wakeAt = a.items[0].place().at
+			a.wakeAt = a.items[0].slot().at
 		}
 		wakeAt, closed := a.wakeAt, a.closed
 		a.mu.Unlock()
@@ -139,20 +139,20 @@ func (a *agenda) close() (left []item) {
 type items []item
 
 func (h items) Len() int           { return len(h) }
-func (h items) Less(i, j int) bool { return h[i].place().at < h[j].place().at }
+func (h items) Less(i, j int) bool { return h[i].slot().at < h[j].slot().at }
 func (h items) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].place().index, h[j].place().index = i+1, j+1
+	h[i].slot().index, h[j].slot().index = i+1, j+1
 }
 func (h *items) Push(x any) {
 	*h = append(*h, x.(item))
-	x.(item).place().index = len(*h)
+	x.(item).slot().index = len(*h)
 }
 func (h *items) Pop() any {
 	last := len(*h) - 1
 	it := (*h)[last]
 	(*h)[last] = nil
 	*h = (*h)[:last]
-	it.place().index = 0
+	it.slot().index = 0
 	return it
 }

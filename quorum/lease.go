@@ -112,10 +112,11 @@ func (le *Lease) Detach() (Handle, error) {
 	return le.Handle(), nil
 }
 
-func (h *hold) detached() bool {
+// endedBy reports whether that is why it ended.
+func (h *hold) endedBy(why error) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.why == errDetached
+	return h.why == why
 }
 
 // A hold is what all nested leases of one acquisition share.
@@ -130,7 +131,7 @@ type hold struct {
 	since   clock.Instant   // when the acquiring round started
 	parent  context.Context // of the acquiring call, for its values
 	first   Lease
-	spot    place
+	spot    slot
 
 	mu      sync.Mutex
 	mode    node.Mode     // what it is now: of a claim to write, Read when that was given up
@@ -158,7 +159,7 @@ type dependent struct {
 	cancel context.CancelCauseFunc
 }
 
-func (h *hold) place() *place { return &h.spot }
+func (h *hold) slot() *slot { return &h.spot }
 
 // hold makes the lease of a won acquire round, or of a resumed one.
 func (l *Locker) hold(ctx context.Context, r *round, s *settings) *hold {
@@ -432,7 +433,7 @@ func (h *hold) leave(mode node.Mode) farewell {
 		return f
 	}
 	f.held = h.end(ErrNotHeld)
-	if h.detached() {
+	if h.endedBy(errDetached) {
 		return f
 	}
 	f.round = h.release()
@@ -544,8 +545,7 @@ func (h *hold) extend(ctx context.Context, d time.Duration) error {
 	return r.fail("extend", ErrNoQuorum, nil)
 }
 
-// missing reports whether so many nodes no longer have the lease that the others
-// are fewer than need.
+// missing reports whether too many nodes no longer have the lease for need others to.
 func (r *round) missing(need int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/redquorum/redquorum/node"
 )
@@ -69,149 +68,6 @@ func (w *waiter) declareIntent() {
 // errUpgrade: a reader cannot become the writer.
 var errUpgrade = errors.New("it reads, and cannot write before it has stopped")
 
-// holds returns those who have the name here.
-func (ln *line) holds() []*hold {
-	if ln.holder != nil {
-		return []*hold{ln.holder}
-	}
-	return slices.Clone(ln.readers)
-}
-
-// heldFor returns the hold of an acquisition's own owner, or nil.
-func (ln *line) heldFor(s *settings, name string) *hold {
-	if h := ln.holder; h != nil && s.isFor(name, h.owner) {
-		return h
-	}
-	for _, h := range ln.readers {
-		if s.isFor(name, h.owner) {
-			return h
-		}
-	}
-	return nil
-}
-
-// admits reports whether w may ask the nodes, as far as this line goes: nobody here
-// is in its way, and nobody here who waits is before it, but for readers before a
-// reader. Who does not wait may try, too. But a reader then keeps behind writers
-// that do wait: readers that come and go would keep them out for ever.
-//
-// To one that waits in line, or for several names, a holder here is like any other: it
-// asks the nodes, and has its place before those of other processes that came later. So
-// are readers here to a writer that waits: it keeps new readers out elsewhere.
-//
-// Who waits for several names is in nobody's way here. It may wait for somebody in another
-// process, and that one for somebody here, in turn behind it: only the nodes know whose
-// turn it is (see isFirstOfItsName).
-func (ln *line) admits(w *waiter) bool {
-	if ln.isHeldFrom(w) {
-		return false
-	}
-	if w.settings.mode != node.Read && w.settings.wait == 0 {
-		return true
-	}
-	var before blockers
-	for _, other := range ln.queue {
-		if other == w || before.all {
-			break
-		}
-		before.add(other)
-	}
-	return !before.block(w)
-}
-
-// isHeldFrom reports whether somebody here who has the name is in w's way: also of one
-// that waits for several, if the others will be free with it.
-func (ln *line) isHeldFrom(w *waiter) bool {
-	s := w.settings
-	switch {
-	case !s.asksBehindHolders():
-		return ln.holder != nil || s.mode != node.Read && len(ln.readers) > 0
-	case s.mode == node.Write:
-		return ln.holder != nil
-	case s.names != nil:
-		return ln.holder != nil && ln.holder.claim.covers(&s.claim)
-	}
-	return false
-}
-
-// blockers are those who come first in a line, up to somebody.
-type blockers struct {
-	all, readers bool // somebody blocks all behind it; a reader, those who do not read
-}
-
-func (b *blockers) add(w *waiter) {
-	switch {
-	case w.settings.names != nil:
-	case w.settings.mode == node.Read:
-		b.readers = true
-	default:
-		b.all = true
-	}
-}
-
-// block reports whether they are in w's way.
-func (b *blockers) block(w *waiter) bool {
-	return b.all || b.readers && w.settings.mode != node.Read
-}
-
-// isFirstOfItsName reports whether w may ask the nodes for several names, as far as others
-// here are concerned that do, too. All of them at once would be many: of those with the
-// same first name one does until it is done, and whoever is bold. l.mu is held.
-func (w *waiter) isFirstOfItsName() bool {
-	if w.settings.names == nil || w.bold {
-		return true
-	}
-	first := w.settings.Name
-	for _, other := range w.l.lines[first].queue {
-		if other.settings.names != nil && other.settings.Name == first {
-			return other == w
-		}
-	}
-	return true
-}
-
-// hasLeft tells those in front who ask the nodes though somebody here has the name that
-// this one has left.
-func (ln *line) hasLeft() {
-	for _, w := range ln.queue {
-		if !w.settings.asksBehindHolders() {
-			break
-		}
-		if w.admitted {
-			w.vacated.Store(true)
-			w.signal.Set()
-		}
-	}
-}
-
-// asksBehindHolders reports whether the acquisition asks the nodes though somebody in this
-// process has a name.
-func (s *settings) asksBehindHolders() bool {
-	return s.wait != 0 && (s.fair || s.names != nil || s.mode == node.Write)
-}
-
-// enter notes that h holds the name here.
-func (ln *line) enter(h *hold) {
-	if h.mode == node.Read {
-		ln.readers = append(ln.readers, h)
-	} else {
-		ln.holder = h
-	}
-}
-
-// leave notes that h does not, and reports whether it did.
-func (ln *line) leave(h *hold) bool {
-	if ln.holder == h {
-		ln.holder = nil
-		return true
-	}
-	i := slices.Index(ln.readers, h)
-	if i >= 0 {
-		ln.readers = slices.Delete(ln.readers, i, i+1)
-	}
-	return i >= 0
-}
-
 // settle notes that node i has answered what could create the claim.
 func (h *hold) settle(i int) {
 	h.mu.Lock()
@@ -252,7 +108,7 @@ func (h *hold) downgraded(ctx context.Context, f farewell) error {
 	var err error
 	switch {
 	case r.await(context.WithoutCancel(ctx)) == won:
-	case h.unlocked(): // the readers are gone as well, and their release came first
+	case h.endedBy(ErrNotHeld): // the readers are gone as well, and their release came first
 	case r.missing(majority(len(l.nodes))):
 		h.lose(r.fail("downgrade", ErrLost, errBroken))
 		err = h.notHeld("release")
@@ -307,10 +163,4 @@ func (h *hold) lackedBy(i int) (unaware bool) {
 		h.shy.add(i)
 	}
 	return false
-}
-
-func (h *hold) unlocked() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.why == ErrNotHeld
 }

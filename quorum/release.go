@@ -69,7 +69,7 @@ type sweep struct {
 	pending nodeSet
 	expiry  clock.Instant
 	tries   int
-	spot    place
+	spot    slot
 }
 
 const (
@@ -81,7 +81,7 @@ const (
 	maxSweeps = 1 << 16
 )
 
-func (s *sweep) place() *place { return &s.spot }
+func (s *sweep) slot() *slot { return &s.spot }
 
 func (s *sweep) again(now clock.Instant) {
 	wait := min(firstSweep<<min(s.tries, 10), lastSweep)

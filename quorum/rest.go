@@ -53,7 +53,7 @@ func (w *waiter) freeIn() time.Duration {
 		}
 		return b.wait
 	}
-	all := make([]time.Duration, 0, fewNodes)
+	all := make([]time.Duration, 0, len(w.ballots))
 	for _, b := range w.ballots {
 		all = append(all, wait(b))
 	}

@@ -77,8 +77,7 @@ func (t *tally) explained() bool {
 	return t.votes[Granted]+t.votes[Refused] >= t.need || t.votes[Unknown]+t.votes[Abstaining] > t.nodes-t.need
 }
 
-// missing reports whether so many nodes no longer have a lease that the others
-// are fewer than need.
+// missing reports whether too many nodes no longer have a lease for need others to.
 func (t *tally) missing(need int) bool { return t.votes[Refused] > t.nodes-need }
 
 // majority is the least number of n nodes of which any two sets meet.
