@@ -152,3 +152,29 @@ func TestOnlyAReplicaIsDistrusted(t *testing.T) {
 		}
 	}
 }
+
+// Who is told by a server's former life that it has a lock has none: a restart may have
+// lost it.
+func TestAHandOverByAFormerLifeDoesNotCount(t *testing.T) {
+	s := &server{clock: &standing{now: clock.Instant(time.Hour)}, log: slog.New(slog.DiscardHandler)}
+	told := func() *node.Life {
+		turn, ok := s.turn("grant me 7 old name")
+		if !ok || turn.Owner != "me" || turn.Token != 7 || turn.Name != "name" {
+			t.Fatalf("heard %+v, %v", turn, ok)
+		}
+		return turn.Life
+	}
+	if told() != nil {
+		t.Error("it counts before it is known whose the server is")
+	}
+	for _, id := range []string{"old", "new"} {
+		life, err := s.handshake([]string{infoText(id, 60)}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]*node.Life{"old": life}[id]
+		if got := told(); got != want {
+			t.Errorf("the server is %s: what was told by old has the life %+v, want %+v", id, got, want)
+		}
+	}
+}
