@@ -528,6 +528,9 @@ func TestLockWithoutExpiryDoesNotStay(t *testing.T) {
 		if r.State == nil || r.State.Type != "none" {
 			t.Errorf("%v: the node has %+v, %v", mode, r.State, r.Err)
 		}
+		if hold := p.do("exists", node.HoldKey("a", "me")); hold != int64(0) {
+			t.Errorf("%v: a hold is left", mode)
+		}
 		p.do("flushall")
 	}
 	// With another reader there the lock stays, with its TTL, and this one is not in it.
@@ -537,6 +540,9 @@ func TestLockWithoutExpiryDoesNotStay(t *testing.T) {
 	expectErr(t, "no PEXPIRE", ask(t, locker, second), node.ErrAuth)
 	if r := ask(t, admin, inspect("a")); r.State == nil || len(r.State.Fields) != 2 || r.State.TTL > first.TTL {
 		t.Errorf("the node has %+v, %v", r.State, r.Err)
+	}
+	if hold := p.do("exists", node.HoldKey("a", "me")); hold != int64(0) {
+		t.Error("the hold of one that does not read is left")
 	}
 }
 
