@@ -1,0 +1,221 @@
+package redisnode
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+)
+
+// A wireServer is as much of a server as a node needs to rest on, in virtual time.
+type wireServer struct {
+	mu     sync.Mutex
+	conns  int
+	heard  map[string]int
+	answer func(command string, words []string) string // "": as usual
+}
+
+func (f *wireServer) count(what string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if what == "" {
+		return f.conns
+	}
+	return f.heard[what]
+}
+
+func (f *wireServer) dial(context.Context, string, string) (net.Conn, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.conns++
+	near, far := net.Pipe()
+	go f.serve(far)
+	return near, nil
+}
+
+// serve reads on while it writes, as a kernel does.
+func (f *wireServer) serve(conn net.Conn) {
+	answers, gone := make(chan string, 1000), make(chan bool)
+	go func() {
+		defer close(gone)
+		for text := range answers {
+			conn.Write([]byte(text))
+		}
+	}()
+	defer func() { close(answers); <-gone; conn.Close() }()
+	var unread []byte
+	var p parser
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := conn.Read(buf)
+		if err != nil {
+			return
+		}
+		unread = append(unread, buf[:n]...)
+		for {
+			val, n, _ := p.parse(unread)
+			if n == 0 {
+				break
+			}
+			unread = unread[n:]
+			var words []string
+			for _, word := range val.([]any) {
+				words = append(words, word.(string))
+			}
+			command := strings.ToLower(words[0])
+			f.mu.Lock()
+			f.heard[command]++
+			text := ""
+			if f.answer != nil {
+				text = f.answer(command, words)
+			}
+			f.mu.Unlock()
+			if text == "" {
+				text = usual(command, words)
+			}
+			answers <- text
+			if text == nonsense {
+				answers <- " " // which is on its way until the other end is closed
+				return
+			}
+		}
+	}
+}
+
+// nonsense is the last that a server says, before it reads no more.
+const nonsense = "HTTP/1.1 400 Bad Request\r\n"
+
+func usual(command string, words []string) string {
+	switch command {
+	case "ping":
+		return "*2\r\n$4\r\npong\r\n$0\r\n\r\n" // of a subscription
+	case "subscribe":
+		all := ""
+		for i, channel := range words[1:] {
+			all += fmt.Sprintf("*3\r\n$9\r\nsubscribe\r\n$%d\r\n%s\r\n:%d\r\n", len(channel), channel, i+1)
+		}
+		return all
+	case "info":
+		text := infoText("abc", 1000)
+		return fmt.Sprintf("$%d\r\n%s\r\n", len(text), text)
+	case "eval", "evalsha":
+		return ":1\r\n"
+	}
+	return "-ERR unknown command\r\n" // HELLO
+}
+
+// rest runs f with a node of a server that can be looked at.
+func rest(t *testing.T, f func(t *testing.T, s *wireServer, n node.Node)) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &wireServer{heard: make(map[string]int)}
+		client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: s.dial, DisableIdentity: true})
+		defer client.Close()
+		n, err := New(client, Options{Clock: clock.Runtime()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer n.Close()
+		f(t, s, n)
+	})
+}
+
+// granted asks for a lock until it has it.
+func granted(t *testing.T, n node.Node) {
+	t.Helper()
+	now := n.(*server).clock.Now
+	replies := make(chan node.Reply)
+	n.Submit(node.Command{Kind: node.Acquire, Claims: []node.Claim{{Name: "a", Owner: "me", Token: 1}}, TTL: time.Second, Deadline: now().Add(time.Second)},
+		func(r node.Reply) { replies <- r })
+	if r := <-replies; r.Status != node.Granted {
+		t.Errorf("answered %+v", r)
+	}
+}
+
+// A connection that rests is kept, and is asked INFO so often that no middle box forgets it.
+func TestARestingConnectionIsKept(t *testing.T) {
+	rest(t, func(t *testing.T, s *wireServer, n node.Node) {
+		granted(t, n)
+		before := s.count("info")
+		time.Sleep(10 * restAfter)
+		if asked := s.count("info") - before; asked < 8 || asked > 10 {
+			t.Errorf("asked INFO %d times in ten times %v", asked, restAfter)
+		}
+		granted(t, n)
+		if got := s.count(""); got != 1 {
+			t.Errorf("made %d connections", got)
+		}
+	})
+}
+
+// A subscription that nothing comes over is kept by PINGs: without their answers it would
+// be taken for dead.
+func TestAQuietSubscriptionIsKept(t *testing.T) {
+	rest(t, func(t *testing.T, s *wireServer, n node.Node) {
+		defer n.Watch("a", node.Exclusive, func() {})()
+		time.Sleep(time.Minute)
+		if got := s.count("ping"); got < 20 {
+			t.Errorf("%d PINGs in a minute", got)
+		}
+		if got := s.count("subscribe"); got != 1 {
+			t.Errorf("subscribed %d times", got)
+		}
+	})
+}
+
+// A channel that was refused is asked for again from time to time: somebody may have
+// permitted it.
+func TestARefusedChannelIsAskedForAgain(t *testing.T) {
+	rest(t, func(t *testing.T, s *wireServer, n node.Node) {
+		permitted, refused := false, 0
+		s.answer = func(command string, words []string) string {
+			if command != "subscribe" || permitted || !slices.Contains(words[1:], node.Channel("a")) {
+				return ""
+			}
+			refused++
+			return "-NOPERM this user has no permissions to access one of the channels used as arguments\r\n"
+		}
+		woken := make(chan bool, 10)
+		defer n.Watch("a", node.Exclusive, func() { woken <- true })()
+		defer n.Watch("b", node.Exclusive, func() {})()
+		time.Sleep(10 * time.Second)
+		s.mu.Lock()
+		if refused == 0 || refused > 5 {
+			t.Errorf("refused %d times in a few seconds", refused)
+		}
+		permitted = true
+		s.mu.Unlock()
+		select {
+		case <-woken:
+		case <-time.After(refusedFor + 10*time.Second):
+			t.Error("the channel is permitted, and is not asked for")
+		}
+	})
+}
+
+// A server that says nonsense and reads no more is left, also by a command that is stuck on
+// its way to it, and goes to the next connection instead.
+func TestAStuckWriteEndsWithItsConnection(t *testing.T) {
+	rest(t, func(t *testing.T, s *wireServer, n node.Node) {
+		granted(t, n)
+		s.mu.Lock()
+		s.answer = func(command string, _ []string) string {
+			time.Sleep(100 * time.Millisecond) // while it reads nothing
+			s.answer = nil
+			return nonsense
+		}
+		s.mu.Unlock()
+		n.Submit(node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: "a"}}, Deadline: clock.Never}, func(node.Reply) {})
+		time.Sleep(50 * time.Millisecond)
+		granted(t, n)
+	})
+}
