@@ -257,9 +257,10 @@ const (
 	Inspect
 
 	// Break removes the lock of its one claim's name, whoever owns it and in
-	// whatever mode, raises the fence to the token if it is below, and publishes
-	// "0", or "1" for readers and writers, if there was a lock, and tells the first
-	// who waits in line: Released, otherwise Absent. A key that is not a hash is left alone: ErrWrongType.
+	// whatever mode, and a writer's intent, raises the fence to the token if it is
+	// below, and publishes "0", or "1" for readers and writers, if there was a lock,
+	// and tells the first who waits in line: Released, otherwise Absent, and "1" is
+	// published if there was an intent. A key that is not a hash is left alone: ErrWrongType.
 	Break
 
 	// Downgrade makes a reader of the owner of its one claim, who is the writer,

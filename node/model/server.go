@@ -390,15 +390,20 @@ func (s *Server) State(now Time, name string, state *node.State) error {
 
 func (s *Server) breakLock(now Time, claims []node.Claim, kept Time) (reply node.Reply, published []Notice) {
 	c := claims[0]
-	k := s.lookUp(now, c.Name)
+	k := s.lookUpShared(now, c.Name)
 	if k.lock.kind != none && k.lock.kind != hash {
 		return failure(node.ErrWrongType), nil
 	}
 	if err := s.raise(k.fence, c.Token, kept); err != nil {
 		return failure(err), nil
 	}
+	intended := k.intent.kind != none
+	s.erase(k.intent)
 	if k.lock.kind == none {
-		return node.Reply{Status: node.Absent}, nil
+		if intended {
+			published = s.tell(Notice{Name: c.Name})
+		}
+		return node.Reply{Status: node.Absent}, published
 	}
 	s.erase(k.lock)
 	return node.Reply{Status: node.Released}, s.publish(now, k, 0, 0)

@@ -99,6 +99,8 @@ func (s *Server) acquireWrite(now Time, cmd *node.Command) node.Reply {
 		return node.Reply{Status: node.Refused, TTL: k.lock.left(now), Fence: highest}
 	case c.Token <= highest:
 		return node.Reply{Status: node.Stale, Fence: highest}
+	case k.intent.kind != none && k.intent.kind != text:
+		return failure(node.ErrWrongType)
 	}
 	s.setFence(k.fence, c.Token, now+life(cmd.Retention))
 	s.erase(k.lock)

@@ -365,6 +365,31 @@ var writeRules = []rule{
 		f.wantErr(node.ErrWrongType, waiting("me", f.write("w", 5)))
 		f.wantFences(0, 0)
 	}},
+	{"beside an intent that is no string nothing is written, and what is there can end", func(f fixture) {
+		set := []string{"HSET", node.IntentKey(name), "a", "1"}
+		f.must(f.Do(set...))
+		f.wantErr(node.ErrWrongType, f.write("w", 5))
+		f.must(f.Do("DEL", node.IntentKey(name)))
+		f.wantShared(0)
+		f.wantFences(0, 0)
+		f.want(node.Granted, f.write("w", 5))
+		f.must(f.Do(set...))
+		leave := f.endShared("w", 5)
+		leave.Waiter = "me"
+		f.want(node.Released, leave)
+	}},
+	{"an intent that never expires refuses readers until it is broken", func(f fixture) {
+		b := f.watchMode(node.Read)
+		for _, set := range [][]string{{"SET", node.IntentKey(name), "gone"}, {"HSET", node.IntentKey(name), "a", "1"}} {
+			f.must(f.Do(set...))
+			f.wantLife(f.want(node.Refused, f.read("a", 7)).TTL, node.NoExpiry)
+			f.want(node.Absent, f.breakLock(name, 6))
+			f.rings(b)
+			f.wantIntent("", 0)
+			f.want(node.Granted, f.read("a", 7))
+			f.must(f.Do("FLUSHALL"))
+		}
+	}},
 	{"who waits for readers leaves an intent, and new readers are refused", func(f fixture) {
 		f.want(node.Granted, lasting(5*life, f.read("a", 5)))
 		f.want(node.Refused, waiting("me", f.write("w", 6)))

@@ -40,8 +40,9 @@ end
 if token <= highest then
   return {2, highest}
 end
--- What can fail, for want of memory or of a right, fails first; and a lock that
--- would never expire must not stay.
+-- What can fail, for want of memory or of a right, or for the type of a key, fails
+-- first; and a lock that would never expire must not stay.
+local intent = redis.call('GET', KEYS[4])
 redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[4])
 if there then
   redis.call('DEL', KEYS[1])
@@ -52,7 +53,7 @@ if type(expires) == 'table' and expires.err then
   redis.call('DEL', KEYS[1])
   return expires
 end
-if redis.call('GET', KEYS[4]) == ARGV[6] then
+if intent == ARGV[6] then
   redis.call('DEL', KEYS[4])
 end
 return 1

@@ -1,8 +1,9 @@
--- break: remove a lock, whoever owns it.
+-- break: remove a lock, whoever owns it, and a writer's intent.
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  its fence
 -- KEYS[3]  its queue
+-- KEYS[4]  a writer's intent
 -- ARGV[1]  token
 -- ARGV[2]  life of the fence, ms
 -- ARGV[3]  channel on which those who wait without a place in the queue listen; of
@@ -23,7 +24,11 @@ redis.call('HDEL', KEYS[1], '')
 if tonumber(ARGV[1]) > tonumber(redis.call('GET', KEYS[2]) or 0) then
   redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2])
 end
+local intent = redis.call('DEL', KEYS[4])
 if kind == 'none' then
+  if intent == 1 then
+    redis.call('PUBLISH', ARGV[4], '1')
+  end
   return 0
 end
 local shared = redis.call('HEXISTS', KEYS[1], 'mode') == 1

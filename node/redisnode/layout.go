@@ -103,9 +103,10 @@ func (c *call) append(w *words, asText bool, life string) {
 		w.placeKey(one.Name, "")
 		w.holdPrefix(one.Name)
 	case &breakScript:
-		run(3, 4)
+		run(4, 4)
 		c.locksAndFences(w)
 		w.queueKey(one.Name)
+		w.intentKey(one.Name)
 		w.number(int64(one.Token))
 		w.number(c.keep)
 		w.channel(one.Name)

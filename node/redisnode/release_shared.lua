@@ -23,7 +23,7 @@
 -- because the message must come after that.
 raise(1, 4)
 local message
-if ARGV[6] ~= '' and ARGV[7] == '0' and redis.call('GET', KEYS[3]) == ARGV[6] then
+if ARGV[6] ~= '' and ARGV[7] == '0' and redis.pcall('GET', KEYS[3]) == ARGV[6] then -- of another type, it is nobody's
   redis.call('DEL', KEYS[3])
   message = '1'
 end
