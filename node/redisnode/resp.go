@@ -79,7 +79,12 @@ const (
 
 // A parser reads replies. The lists that it makes are parts of one, which it uses again
 // when it was reset.
-type parser struct{ lists []any }
+type parser struct {
+	lists []any
+
+	// Of a reply whose end is yet to come: how many elements are, and where the next begins.
+	open, at int
+}
 
 func (p *parser) reset() {
 	clear(p.lists)
@@ -96,8 +101,50 @@ func (p *parser) list(n int) []any {
 
 // parse reads the reply at the beginning of b and says how many bytes it has: 0
 // if its end is yet to come. A reply is an int64, a string, nil, a list of these
-// as []any, or a serverReply. err is errProtocol, with what was found.
-func (p *parser) parse(b []byte) (reply any, n int, err error) { return p.parseAt(b, 0) }
+// as []any, or a serverReply. err is errProtocol, with what was found. After a 0
+// the next b begins with this one.
+func (p *parser) parse(b []byte) (reply any, n int, err error) {
+	if !p.ended(b) {
+		return nil, 0, nil
+	}
+	p.open, p.at = 0, 0
+	if reply, n, err = p.parseAt(b, 0); n == 0 && err == nil {
+		p.open = 1
+	}
+	return reply, n, err
+}
+
+// ended reports whether there is reason to parse b: what it begins with is whole, or no
+// reply, or new. It looks at each element once, however often more of a reply comes.
+func (p *parser) ended(b []byte) bool {
+	for ; p.open > 0; p.open-- {
+		end := bytes.IndexByte(b[p.at:], '\n')
+		if end < 0 {
+			return len(b) >= maxReply
+		}
+		line, size := b[p.at:p.at+end], end+1
+		if end < 2 {
+			return true
+		}
+		num, ok := integer(line[1 : end-1])
+		switch line[0] {
+		case '$', '*':
+			if !ok || num < -1 || num > maxReply {
+				return true
+			}
+			if line[0] == '*' {
+				p.open += max(0, int(num))
+			} else if num >= 0 {
+				size += int(num) + len("\r\n")
+			}
+		}
+		if p.at+size > len(b) {
+			return false
+		}
+		p.at += size
+	}
+	return true
+}
 
 func (p *parser) parseAt(b []byte, depth int) (any, int, error) {
 	end := bytes.IndexByte(b, '\n')

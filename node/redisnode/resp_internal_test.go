@@ -2,6 +2,7 @@ package redisnode
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"reflect"
 	"slices"
@@ -21,14 +22,19 @@ func TestParse(t *testing.T) {
 		"*0\r\n":         []any(nil),
 		"*3\r\n:0\r\n$4\r\nhash\r\n*1\r\n:-9223372036854775808\r\n": []any{int64(0), "hash", []any{int64(math.MinInt64)}},
 	} {
+		growing := new(parser)
 		for end := range len(text) {
-			if got, n, err := new(parser).parse([]byte(text[:end])); got != nil || n != 0 || err != nil {
-				t.Errorf("parse(%q), which is not whole: %v, %d, %v", text[:end], got, n, err)
+			for _, p := range []*parser{new(parser), growing} {
+				if got, n, err := p.parse([]byte(text[:end])); got != nil || n != 0 || err != nil {
+					t.Errorf("parse(%q), which is not whole: %v, %d, %v", text[:end], got, n, err)
+				}
 			}
 		}
-		got, n, err := new(parser).parse([]byte(text + ":7\r\n"))
-		if !reflect.DeepEqual(got, want) || n != len(text) || err != nil {
-			t.Errorf("parse(%q): %v, %d, %v; want %v", text, got, n, err, want)
+		for _, p := range []*parser{new(parser), growing, growing} {
+			got, n, err := p.parse([]byte(text + ":7\r\n"))
+			if !reflect.DeepEqual(got, want) || n != len(text) || err != nil {
+				t.Errorf("parse(%q): %v, %d, %v; want %v", text, got, n, err, want)
+			}
 		}
 	}
 	got, _, _ := new(parser).parse([]byte("-NOSCRIPT No matching script.\r\n"))
@@ -48,6 +54,32 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
+// A reply is not read again from its beginning each time that some of it comes: that of a
+// huge hash would hold up all others.
+func TestALongReplyIsReadOnce(t *testing.T) {
+	const elements, each = 100_000, 4 << 10
+	text := []byte(fmt.Sprintf("*%d\r\n", elements) + strings.Repeat("$8\r\nelements\r\n", elements))
+	var p parser
+	made := testing.AllocsPerRun(1, func() { // a string, and an any of it, for each element that is read
+		for end := each; ; end += each {
+			p.reset()
+			got, n, err := p.parse(text[:min(end, len(text))])
+			if err != nil || (n > 0) != (end >= len(text)) {
+				t.Fatalf("%d of %d bytes: %d are understood, %v", end, len(text), n, err)
+			}
+			if n > 0 {
+				if n != len(text) || len(got.([]any)) != elements {
+					t.Fatalf("it has %d bytes", n)
+				}
+				return
+			}
+		}
+	})
+	if made > 3*elements {
+		t.Errorf("%v allocations for %d elements", made, elements)
+	}
+}
+
 func FuzzReply(f *testing.F) {
 	f.Add([]byte("*2\r\n:0\r\n$1\r\na\r\n"))
 	f.Add([]byte("-ERR\r\n"))
@@ -59,6 +91,12 @@ func FuzzReply(f *testing.F) {
 		if n > 0 {
 			if _, again, err := new(parser).parse(b[:n]); again != n || err != nil {
 				t.Fatalf("a whole reply of %d bytes, then %d, %v", n, again, err)
+			}
+			var growing parser
+			for end := range n + 1 {
+				if _, grown, err := growing.parse(b[:end]); grown != n*(end/n) || err != nil {
+					t.Fatalf("a reply of %d bytes has %d when there are %d, %v", n, grown, end, err)
+				}
 			}
 		}
 	})
