@@ -413,3 +413,12 @@ func (b *safeBuffer) String() string {
 	defer b.mu.Unlock()
 	return b.buf.String()
 }
+
+// A client that is nil is told as that, whatever its type.
+func TestNewRefusesNil(t *testing.T) {
+	for _, client := range []redis.UniversalClient{nil, (*redis.Client)(nil), (*redis.ClusterClient)(nil), (*redis.Ring)(nil)} {
+		if _, err := redisnode.New(client, redisnode.Options{Name: "a"}); err == nil || !strings.Contains(err.Error(), "no client") {
+			t.Errorf("%T: %v", client, err)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -105,12 +106,13 @@ func dialer(config *tls.Config) func(context.Context, string, string) (net.Conn,
 // says what is copied from it. A [redis.Ring] is refused: it would forget the locks of
 // a server that is down.
 func New(client redis.UniversalClient, opts Options) (node.Node, error) {
+	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil, errors.New("redisnode: no client")
+	}
 	opts = opts.withDefaults()
 	name := opts.Name
 	var r route
 	switch c := client.(type) {
-	case nil:
-		return nil, errors.New("redisnode: no client")
 	case *redis.Client:
 		o := *c.Options()
 		if name == "" {
