@@ -43,8 +43,8 @@ func (p *Plan) check() *wrong {
 		return w("length", "length is %s; want more than 0", formatDuration(p.Length))
 	case p.Work.Names < 1 || p.Work.Names > MaxNames:
 		return w("work names", "work names is %d; want 1 to %d", p.Work.Names, MaxNames)
-	case p.Work.Tasks < 1 || p.Work.Tasks > MaxTasks:
-		return w("work tasks", "work tasks is %d; want 1 to %d", p.Work.Tasks, MaxTasks)
+	case p.Work.Tasks < 1 || p.Work.Tasks > maxTasks:
+		return w("work tasks", "work tasks is %d; want 1 to %d", p.Work.Tasks, maxTasks)
 	case l.Lease <= 0 || l.MaxLease < l.Lease || l.MaxLease > MaxLease:
 		return w("lock lease, lock maxlease", "lock lease is %s and maxlease %s; want 0 < lease <= maxlease, and at most %s",
 			formatDuration(l.Lease), formatDuration(l.MaxLease), formatDuration(MaxLease))

@@ -137,8 +137,8 @@ type Work struct {
 	Chain   Ratio // of holds, under which a later name is waited for: all lock in one order
 }
 
-// MaxTasks is how many tasks a client may have.
-const MaxTasks = 8
+// maxTasks is how many tasks a client may have.
+const maxTasks = 8
 
 // Shares returns all of the work's shares.
 func (w *Work) Shares() []*Ratio { return append(w.habits(), w.Kinds()...) }

@@ -102,14 +102,14 @@ type Node interface {
 	// after a break in which notices may have been lost. Notices are hints: some
 	// are lost, some are for nothing. Exclusive has one channel, Read and Write
 	// have another: who waits in one mode for the end of a hold of the other is
-	// not told. wake does not block, and holds for any task. After stop has
-	// returned no new call of wake begins.
+	// not told. wake may be called from any task, perhaps before Watch returns; it
+	// does not block, and does not call its own stop. After stop has returned no new
+	// call of wake begins.
 	Watch(name string, mode Mode, wake func()) (stop func())
 
 	// Listen calls hear with what those are told who wait in line and whose names, as
 	// the Waiter of a Command, begin with that of a process. As with Watch it may get
-	// lost; hear does not block and holds for any task; and after stop has returned no
-	// new call of it begins.
+	// lost; hear is called as wake is, and after stop has returned no new call of it begins.
 	Listen(process string, hear func(Turn)) (stop func())
 
 	// Close answers whatever is still open with ErrClosed, ends the node's

@@ -19,10 +19,6 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// DefaultQueue is how many commands of a node may be open if Options does not say
-// otherwise.
-const DefaultQueue = 4096
-
 // Options change how a node works. The zero value is sensible.
 type Options struct {
 	// Name is what Node.Name returns. By default it is made of the client's
@@ -35,7 +31,7 @@ type Options struct {
 	Clock clock.Clock
 
 	// Queue is how many commands may be open, waiting for a connection or for
-	// their reply; DefaultQueue by default. One more is answered with
+	// their reply; 4096 by default. One more is answered with
 	// node.ErrOverloaded, unless it extends or releases what was acquired.
 	Queue int
 
@@ -49,7 +45,7 @@ func (o Options) withDefaults() Options {
 		o.Clock = clock.System()
 	}
 	if o.Queue <= 0 {
-		o.Queue = DefaultQueue
+		o.Queue = 4096
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
