@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"context"
 	"os"
 	"time"
 
@@ -10,17 +11,23 @@ import (
 // An alarm sleeps exactly. A timer of the Go runtime can be a whole millisecond
 // late on Linux, when nothing else happens, because an idle program waits in
 // epoll, which counts in milliseconds; a timerfd is an event there.
-type alarm struct{ file *os.File }
+// It ends its sleep with ctx.
+type alarm struct {
+	ctx  context.Context
+	file *os.File
+	stop func() bool
+}
 
-func newAlarm() (*alarm, error) {
+func newAlarm(ctx context.Context) (*alarm, error) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
 		return nil, os.NewSyscallError("timerfd_create", err)
 	}
-	return &alarm{os.NewFile(uintptr(fd), "alarm")}, nil
+	file := os.NewFile(uintptr(fd), "alarm")
+	return &alarm{ctx, file, context.AfterFunc(ctx, func() { file.Close() })}, nil
 }
 
-// sleep returns after d, which is more than 0.
+// sleep returns after d, which is more than 0, or when ctx ends.
 func (a *alarm) sleep(d time.Duration) {
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(d))}
 	raw, err := a.file.SyscallConn()
@@ -32,8 +39,11 @@ func (a *alarm) sleep(d time.Duration) {
 		_, err = a.file.Read(expirations[:])
 	}
 	if err != nil {
-		time.Sleep(d)
+		doze(a.ctx, d)
 	}
 }
 
-func (a *alarm) close() { a.file.Close() }
+func (a *alarm) close() {
+	a.stop()
+	a.file.Close()
+}

@@ -2,13 +2,16 @@
 
 package faults
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
-// An alarm sleeps as exactly as the Go runtime can.
-type alarm struct{}
+// An alarm sleeps as exactly as the Go runtime can. It ends its sleep with ctx.
+type alarm struct{ ctx context.Context }
 
-func newAlarm() (*alarm, error) { return new(alarm), nil }
+func newAlarm(ctx context.Context) (*alarm, error) { return &alarm{ctx}, nil }
 
-func (*alarm) sleep(d time.Duration) { time.Sleep(d) }
+func (a *alarm) sleep(d time.Duration) { doze(a.ctx, d) }
 
 func (*alarm) close() {}

@@ -1,7 +1,7 @@
 package faults
 
 import (
-	"errors"
+	"context"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -19,6 +19,8 @@ import (
 type Proxy struct {
 	target, addr string
 	tap          func() io.Writer
+	ctx          context.Context // ends with Close
+	cancel       context.CancelFunc
 
 	mu       sync.Mutex
 	conduct  Conduct
@@ -51,6 +53,7 @@ func NewProxy(target string, tap func() io.Writer) (*Proxy, error) {
 		return nil, err
 	}
 	p := &Proxy{target: target, addr: l.Addr().String(), tap: tap, flowing: make(chan struct{}), conns: make(map[net.Conn]struct{})}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
 	close(p.flowing)
 	p.serve(l)
 	return p, nil
@@ -92,6 +95,7 @@ func (p *Proxy) Close() error {
 	p.closed = true
 	p.down()
 	p.mu.Unlock()
+	p.cancel()
 	p.tasks.Wait()
 	return nil
 }
@@ -164,7 +168,9 @@ func (p *Proxy) carry(client net.Conn) {
 		return
 	}
 	defer p.drop(client)
-	server, err := net.Dial("tcp", p.target)
+	ctx, cancel := context.WithCancel(p.ctx)
+	defer cancel()
+	server, err := new(net.Dialer).DialContext(ctx, "tcp", p.target)
 	if err != nil || !p.add(server) {
 		return
 	}
@@ -173,18 +179,14 @@ func (p *Proxy) carry(client net.Conn) {
 	if p.tap != nil {
 		tap = p.tap()
 	}
-	over := make(chan struct{})
-	var once sync.Once
 	end := func() {
-		once.Do(func() {
-			close(over)
-			client.Close()
-			server.Close()
-		})
+		cancel()
+		client.Close()
+		server.Close()
 	}
 	var ways sync.WaitGroup
-	ways.Go(func() { p.pump(client, server, tap, p.delay()+p.delay(), over); end() })
-	ways.Go(func() { p.pump(server, client, nil, 0, over); end() })
+	ways.Go(func() { p.pump(ctx, client, server, tap, p.delay()+p.delay()); end() })
+	ways.Go(func() { p.pump(ctx, server, client, nil, 0); end() })
 	ways.Wait()
 }
 
@@ -194,8 +196,8 @@ type parcel struct {
 	due   time.Time
 }
 
-// pump carries one direction of a connection until it breaks.
-func (p *Proxy) pump(from, to net.Conn, tap io.Writer, late time.Duration, over chan struct{}) {
+// pump carries one direction of a connection until it breaks, or ctx ends.
+func (p *Proxy) pump(ctx context.Context, from, to net.Conn, tap io.Writer, late time.Duration) {
 	line := make(chan parcel, 1024)
 	var reader sync.WaitGroup
 	reader.Go(func() {
@@ -213,7 +215,7 @@ func (p *Proxy) pump(from, to net.Conn, tap io.Writer, late time.Duration, over 
 				last = due
 				select {
 				case line <- parcel{bytes[:n], due}:
-				case <-over:
+				case <-ctx.Done():
 					return
 				}
 			}
@@ -222,15 +224,15 @@ func (p *Proxy) pump(from, to net.Conn, tap io.Writer, late time.Duration, over 
 			}
 		}
 	})
-	err := p.deliver(line, to, tap, over)
+	err := p.deliver(ctx, line, to, tap)
 	if err != nil {
 		from.Close() // so that the reader ends
 	}
 	reader.Wait()
 }
 
-func (p *Proxy) deliver(line <-chan parcel, to net.Conn, tap io.Writer, over <-chan struct{}) error {
-	alarm, err := newAlarm()
+func (p *Proxy) deliver(ctx context.Context, line <-chan parcel, to net.Conn, tap io.Writer) error {
+	alarm, err := newAlarm(ctx)
 	if err != nil {
 		return err
 	}
@@ -241,8 +243,10 @@ func (p *Proxy) deliver(line <-chan parcel, to net.Conn, tap io.Writer, over <-c
 		}
 		select {
 		case <-p.gate():
-		case <-over:
-			return errOver
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
 		if tap != nil {
 			_, _ = tap.Write(sent.bytes)
@@ -254,4 +258,10 @@ func (p *Proxy) deliver(line <-chan parcel, to net.Conn, tap io.Writer, over <-c
 	return nil
 }
 
-var errOver = errors.New("the connection is over")
+// doze returns after d, or when ctx ends.
+func doze(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}

@@ -175,3 +175,50 @@ func TestProxyGoesDownAndUp(t *testing.T) {
 	conn, r = dialed(t, p)
 	ask(t, conn, r, "after")
 }
+
+// Closing a proxy waits for nothing: neither for what is late, nor for what hangs, both ways.
+func TestProxyClosesAtOnce(t *testing.T) {
+	const late = 4 * time.Second
+	for what, conduct := range map[string]faults.Conduct{
+		"late":    {Delay: faults.Range{Min: late, Max: late}},
+		"hanging": {Hang: true},
+	} {
+		accepted := make(chan net.Conn, 1)
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		go func() {
+			conn, err := l.Accept()
+			if err == nil {
+				accepted <- conn
+			}
+		}()
+		p, err := faults.NewProxy(l.Addr().String(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Set(conduct); err != nil {
+			t.Fatal(err)
+		}
+		near, _ := dialed(t, p)
+		far := <-accepted
+		defer far.Close()
+		for _, conn := range []net.Conn{near, far} {
+			if _, err := io.WriteString(conn, "on its way"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(20 * time.Millisecond) // for both to be under way
+		closed := make(chan bool)
+		start := time.Now()
+		go func() { p.Close(); close(closed) }()
+		select {
+		case <-closed:
+			t.Logf("%s: it took %v", what, time.Since(start))
+		case <-time.After(2 * time.Second):
+			t.Errorf("%s: not closed after 2 s", what)
+		}
+	}
+}
