@@ -296,7 +296,7 @@ func (s *Server) answers(pid int) bool {
 	}
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(time.Second))
-	if _, err := conn.Write([]byte("PING\r\nINFO server\r\nQUIT\r\n")); err != nil {
+	if _, err := conn.Write([]byte(s.auth() + "PING\r\nINFO server\r\nQUIT\r\n")); err != nil {
 		return false
 	}
 	var reply bytes.Buffer
@@ -304,10 +304,22 @@ func (s *Server) answers(pid int) bool {
 	return ready(reply.String(), pid)
 }
 
-// ready looks at the replies to PING and INFO. A server that wants a password
-// first is ready too. Any other must name its process, for it may be that of
+// auth returns the command that gives the password that Args set, "" if they set none.
+func (s *Server) auth() (command string) {
+	for i, arg := range s.config.Args {
+		if arg == "--requirepass" && i+1 < len(s.config.Args) {
+			password := s.config.Args[i+1]
+			command = fmt.Sprintf("*2\r\n$4\r\nAUTH\r\n$%d\r\n%s\r\n", len(password), password)
+		}
+	}
+	return command
+}
+
+// ready looks at the replies to AUTH, PING and INFO. A server that wants another
+// password is ready too. Any other must name its process, for it may be that of
 // somebody else who was given the same port.
 func ready(reply string, pid int) bool {
+	reply = strings.TrimPrefix(reply, "+OK\r\n")
 	if strings.HasPrefix(reply, "-NOAUTH") {
 		return true
 	}

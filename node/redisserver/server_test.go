@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"github.com/redquorum/redquorum/node/redisserver"
@@ -275,4 +276,31 @@ func alive(pid int) bool {
 		return !strings.HasPrefix(state, "Z")
 	}
 	return syscall.Kill(pid, 0) == nil
+}
+
+// A server with a password is not ready either while it loads its data.
+func TestRestartWithAPasswordWaitsForTheData(t *testing.T) {
+	need(t)
+	const password = `it is "secret"`
+	s := start(t, redisserver.Config{Args: []string{
+		"--requirepass", "other", "--requirepass", password,
+		"--key-load-delay", "5000", "--rdbcompression", "no", "--loading-process-events-interval-bytes", "1024",
+	}})
+	c := redis.NewClient(&redis.Options{Addr: s.Addr(), Password: password, MaxRetries: -1, DisableIdentity: true})
+	defer c.Close()
+	for i := range 50 {
+		if err := c.Set(t.Context(), strconv.Itoa(i), strings.Repeat("x", 1024), 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Save(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Restart(false); err != nil {
+		t.Fatal(err)
+	}
+	c.Ping(t.Context()) // over the connection that was broken
+	if n, err := c.DBSize(t.Context()).Result(); n != 50 || err != nil {
+		t.Errorf("after the restart: %d keys, %v", n, err)
+	}
 }
