@@ -71,6 +71,10 @@ type Options struct {
 	// when nodes have restarted without it, as long as they agree to within
 	// MaxLease less Timeout, by which a token may be behind its clock. 0 means
 	// DefaultFenceRetention.
+	//
+	// It is memory on every node: about 150 bytes for each name for so long. Ten new names a
+	// second are 130 MB in 24 hours, and 5 MB in one. Names of a fixed set cost no more than
+	// the set.
 	FenceRetention time.Duration
 
 	// Need is how many nodes must grant a lease, and keep it at each renewal, and
