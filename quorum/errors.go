@@ -81,13 +81,15 @@ func (e *Error) Error() string {
 	if len(e.Nodes) == 0 {
 		return b.String()
 	}
-	granted, pending := 0, 0
+	granted, pending, abstaining := 0, 0, false
 	for _, n := range e.Nodes {
 		switch n.Vote {
 		case Granted:
 			granted++
 		case Pending:
 			pending++
+		case Abstaining:
+			abstaining = true
 		}
 	}
 	did := "granted"
@@ -103,6 +105,9 @@ func (e *Error) Error() string {
 	if pending > 0 {
 		fmt.Fprintf(&b, "; %d not waited for", pending)
 	}
+	if abstaining {
+		b.WriteString("; a server that abstains may have forgotten a lock: see Options.MaxLease, Options.NoRestartGuard")
+	}
 	return b.String()
 }
 
@@ -117,7 +122,7 @@ func (n NodeVote) String() string {
 		s += " for " + n.For.Round(time.Millisecond).String()
 	}
 	if n.Vote == Abstaining {
-		s += ", as it has restarted or was a replica"
+		s += ", as it is new, has restarted or was a replica"
 	}
 	return s
 }

@@ -698,11 +698,12 @@ func TestErrorNamesEveryNode(t *testing.T) {
 		l := w.locker(quorum.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		_, err := l.TryLock(background, "x")
 		want := `acquire "x": no quorum of nodes: 1 of 3 nodes granted, 2 needed; n1 unknown: unreachable`
-		if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "n2 abstaining for 30.302s, as it has restarted or was a replica") {
+		if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "n2 abstaining for 30.302s, as it is new, has restarted or was a replica; ") ||
+			strings.Count(err.Error(), "; a server that abstains may have forgotten a lock: see Options.MaxLease, Options.NoRestartGuard") != 1 {
 			t.Errorf("got %v", err)
 		}
 		l.Close()
-		for _, want := range []string{`msg="node does not answer" node=n1`, `msg="server has restarted, or was a replica, and has no vote yet" node=n2 for=30.302s`} {
+		for _, want := range []string{`msg="node does not answer" node=n1`, `msg="server is new, has restarted or was a replica, and has no vote yet" node=n2 for=30.302s`} {
 			if strings.Count(log.String(), want) != 1 {
 				t.Errorf("%q is not once in the log:\n%s", want, log.String())
 			}

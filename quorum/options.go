@@ -34,7 +34,8 @@ type Options struct {
 	// MaxLease is the longest lease in use anywhere in the deployment, by any
 	// program that shares locks over these nodes: a longer one is refused, and
 	// a node that restarted has no vote for this long and the Grace, because it may
-	// have forgotten a lock. 0 means DefaultMaxLease.
+	// have forgotten a lock. Neither has one that is new, as nothing tells it from these.
+	// 0 means DefaultMaxLease.
 	MaxLease time.Duration
 
 	// MaxHold bounds how long one acquisition is renewed, counted from the
@@ -93,8 +94,9 @@ type Options struct {
 	// mean of their needs.
 	Need int
 
-	// NoRestartGuard lets a node vote right after a restart. Safe only if no
-	// node can forget a lock that it has granted: appendfsync always.
+	// NoRestartGuard lets a node vote right after a start. Safe only if no
+	// node can forget a lock that it has granted: appendfsync always, or, in tests,
+	// servers that never had one.
 	NoRestartGuard bool
 
 	// AllowEven permits an even number of nodes, which tolerates no more

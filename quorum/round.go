@@ -441,7 +441,7 @@ func (l *Locker) learn(i int, life *node.Life) {
 	l.learning.Unlock()
 	if wait := l.abstains(l.clock.Now(), life); wait > 0 {
 		l.observe(Event{Kind: NodeAbstains, Node: l.nodes[i].Name(), Took: wait})
-		l.opts.Logger.Warn("server has restarted, or was a replica, and has no vote yet", "node", l.nodes[i].Name(), "for", wait.Round(time.Millisecond))
+		l.opts.Logger.Warn("server is new, has restarted or was a replica, and has no vote yet", "node", l.nodes[i].Name(), "for", wait.Round(time.Millisecond))
 	}
 }
 

@@ -204,7 +204,7 @@ func (d *demo) wait(ctx context.Context, l *quorum.Locker) error {
 		patience := 2 * time.Second // with nodes that are slow to begin
 		if guard > 0 {
 			patience = guard + demoLease
-			d.say(fmt.Sprintf("waiting for %v: nodes restarted, and have no vote yet", guard.Round(time.Second)))
+			d.say(fmt.Sprintf("waiting for %v: nodes were started a moment ago, and have no vote yet", guard.Round(time.Second)))
 			d.mu.Lock()
 			d.screen.draw(d)
 			d.mu.Unlock()

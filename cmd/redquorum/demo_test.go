@@ -50,7 +50,7 @@ func TestDemoOnServers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want(t, exitOK, "nodes restarted, and have no vote yet", "demo", "--for", "2s", "--max-lease", "2s", "--nodes", urls)
+	want(t, exitOK, "nodes were started a moment ago, and have no vote yet", "demo", "--for", "2s", "--max-lease", "2s", "--nodes", urls)
 }
 
 // A demo that finds a lost count, or a token that did not rise, says so.

@@ -253,7 +253,7 @@ func (p *patient) identity(ctx context.Context, c *redis.Client, maxLease time.D
 	p.Uptime = &uptime
 	if guard := maxLease - time.Duration(uptime)*time.Second; guard > 0 {
 		p.Abstains = guard.Milliseconds()
-		p.add(warning, fmt.Sprintf("restarted %d s ago", uptime),
+		p.add(warning, fmt.Sprintf("started %d s ago", uptime),
 			fmt.Sprintf("it may have forgotten a lock, and has no vote for about %v", guard), "wait; restart one node at a time")
 	}
 	switch server["redis_mode"] {

@@ -87,7 +87,7 @@ func TestDoctorSound(t *testing.T) {
 	urls := []string{a.URL(), b.URL(), c.URL()}
 
 	r := doctor(t, "", urls...)
-	if r.Verdict != "unsafe" || !r.has(a.Addr(), "warning", "restarted") || !r.has("", "unsafe", "of 3 nodes 0 can vote now") || r.Nodes[0].Abstains < 20_000 {
+	if r.Verdict != "unsafe" || !r.has(a.Addr(), "warning", "started") || !r.has("", "unsafe", "of 3 nodes 0 can vote now") || r.Nodes[0].Abstains < 20_000 {
 		t.Errorf("just started: %+v", r)
 	}
 	eventually(t, "sound", func() bool { return doctor(t, grownUp, urls...).Verdict == "sound" })
@@ -250,7 +250,7 @@ func TestDoctorRights(t *testing.T) {
 			t.Errorf("the password is shown: %s", out)
 		}
 	}
-	eventually(t, "the server's age", func() bool { return !doctor(t, grownUp, admin).has(s.Addr(), "warning", "restarted") })
+	eventually(t, "the server's age", func() bool { return !doctor(t, grownUp, admin).has(s.Addr(), "warning", "started") })
 	r := doctor(t, grownUp+"--name nightly", locker)
 	if r.Verdict != "warnings" || !r.has("", "warning", "a single node") || !r.has(s.Addr(), "ok", "cannot check its clock") || r.Nodes[0].Offset != nil {
 		t.Errorf("just enough rights: %+v", r)

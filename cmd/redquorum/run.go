@@ -116,7 +116,7 @@ func runVerb(ctx context.Context, c *command) int {
 	by := end()
 	switch {
 	case err != nil:
-		fmt.Fprintf(c.stderr, "redquorum run: %v\n", err)
+		fmt.Fprintf(c.stderr, "redquorum run: %s\n", inFlags(err))
 		if by == nil {
 			return notAcquired(err)
 		}

@@ -606,3 +606,16 @@ func TestRunInLine(t *testing.T) {
 		t.Errorf("output: %q", out)
 	}
 }
+
+// A new server is refused in words that fit it, with the flags that say more.
+func TestRunOnNewServers(t *testing.T) {
+	servers, urls := startNodes(t, 1)
+	servers[0].Kill()
+	if err := servers[0].Restart(true); err != nil {
+		t.Fatal(err)
+	}
+	out := want(t, exitNoQuorum, "as it is new, has restarted or was a replica", "run", "--name", "x", "--try", "--nodes", urls, "--", "true")
+	if !strings.Contains(out, "may have forgotten a lock: see --max-lease, --no-guard\n") {
+		t.Error(out)
+	}
+}

@@ -173,7 +173,7 @@ func printReport(w io.Writer, r *quorum.Report, self string) error {
 			fence = fmt.Sprint(n.Fence)
 		}
 		if n.Abstains > 0 {
-			detail += fmt.Sprintf(" (restarted or was a replica: no vote for %v)", n.Abstains.Round(100*time.Millisecond))
+			detail += fmt.Sprintf(" (new, restarted or was a replica: no vote for %v)", n.Abstains.Round(100*time.Millisecond))
 		}
 		if n.Err != nil {
 			detail = printable(n.Err.Error())

@@ -104,7 +104,7 @@ func TestStatus(t *testing.T) {
 	if s.Verdict != "held" || !strings.HasPrefix(s.states(), "abstaining") || s.Nodes[0].Abstains <= 0 {
 		t.Errorf("a restarted node: %+v", s)
 	}
-	want(t, exitOK, "restarted or was a replica: no vote for", "status", "a", "--nodes", urls)
+	want(t, exitOK, "new, restarted or was a replica: no vote for", "status", "a", "--nodes", urls)
 
 	servers[0].Kill()
 	servers[1].Kill()

@@ -197,7 +197,7 @@ func (c *command) fail(verb string, err error) int {
 		fmt.Fprintf(c.stderr, "redquorum %s: %s\n'redquorum help %s' says how it is used\n", verb, text, verb)
 		return exitUsage
 	}
-	fmt.Fprintf(c.stderr, "redquorum %s: %v\n", verb, err)
+	fmt.Fprintf(c.stderr, "redquorum %s: %s\n", verb, inFlags(err))
 	return cmp.Or(c.failed, exitError)
 }
 
@@ -214,7 +214,7 @@ func (n *nodeFlags) register(fs *flag.FlagSet) {
 	// The environment is no default of the flag: the help would show it,
 	// passwords included.
 	fs.StringVar(&n.nodes, "nodes", "", "`URLs` of the nodes, separated by commas (default $REDQUORUM_NODES)")
-	fs.DurationVar(&n.maxLease, "max-lease", 0, "the longest lease in use anywhere on these nodes; a node that restarted has no vote\nfor this long (default $REDQUORUM_MAX_LEASE, or 30s)")
+	fs.DurationVar(&n.maxLease, "max-lease", 0, "the longest lease in use anywhere on these nodes; a node that is new or restarted\nhas no vote for this long (default $REDQUORUM_MAX_LEASE, or 30s)")
 	fs.BoolVar(&n.noGuard, "no-guard", false, "let nodes vote right after a restart: safe only with appendfsync always")
 }
 
@@ -286,6 +286,11 @@ const needAll = -1
 // asFlags writes options as the flags that set them.
 var asFlags = strings.NewReplacer("Options.Need", "--need", "Options.Lease", "--lease", "Options.MaxHold", "--max-hold",
 	"Options.MaxLease", "--max-lease", "MaxLease", "--max-lease")
+
+// inFlags is the text of an error of a lock, which names flags where to read on.
+func inFlags(err error) string {
+	return strings.ReplaceAll(err.Error(), "see Options.MaxLease, Options.NoRestartGuard", "see --max-lease, --no-guard")
+}
 
 // lockOn is quorum.New with errors in the words of the command line. It closes
 // the nodes if it fails.
