@@ -12,7 +12,9 @@ import (
 var (
 	// ErrHeld: somebody else has the name, or took part of the nodes at the same
 	// time. Enough nodes said so, or none was asked because it is held, or
-	// waited for, in this process; then the Error has no Nodes.
+	// waited for, in this process; then the Error has no Nodes. The error of a wait
+	// that its context ended may match this, too, beside the context's error: to tell
+	// them apart look at the context first.
 	ErrHeld = errors.New("lock is held by another owner")
 	// ErrNoQuorum: fewer nodes answered than are needed.
 	ErrNoQuorum = errors.New("no quorum of nodes")

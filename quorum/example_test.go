@@ -68,6 +68,8 @@ func ExampleError() {
 
 	_, err := locker.TryLock(ctx, "report")
 	switch {
+	case err != nil && ctx.Err() != nil: // first: the error says, too, what the last attempt met
+		fmt.Println("nobody waits for it any more")
 	case errors.Is(err, quorum.ErrHeld):
 		fmt.Println("somebody else does it")
 	case errors.Is(err, quorum.ErrNoQuorum):

@@ -40,18 +40,23 @@ type Event struct {
 }
 
 // An EventKind says what happened.
+//
+// A renewal that was not granted is tried again after a tenth of what is left of the lease, or
+// less, unless a majority has lost it. So while nodes do not answer each lease has an
+// ExtendFailed every second or two at first, if it lasts 30 s, and several a second before its
+// end. NodeFailed comes once: again only after an answer, or for commands of another kind.
 type EventKind uint8
 
 const (
 	Acquired      EventKind = iota + 1 // a lease was granted, or resumed
 	AttemptFailed                      // one attempt was not granted; Lock goes on waiting
 	Extended                           // a lease was renewed or extended
-	ExtendFailed                       // an extension was not granted; it may be tried again
+	ExtendFailed                       // a renewal was not granted; it may be tried again
 	Lost                               // a lease ended before it was unlocked
 	Released                           // a lease was unlocked, or the Locker closed
 	Healed                             // a node that had lost a lease's key got it back
-	NodeFailed                         // a node that had answered before did not
-	NodeRecovered                      // a node answered again
+	NodeFailed                         // a node does not answer, or refuses commands of a kind; also one that never answered
+	NodeRecovered                      // a node that had failed answered again, or for the first time
 	Downgraded                         // a writer's lease became a reader's
 	Detached                           // a lease was detached: it ends here, and not on the nodes
 	NodeAbstains                       // a node answers, but has no vote for a while: it may have forgotten locks
