@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/redisnode"
 	"github.com/redquorum/redquorum/quorum"
 )
 
@@ -132,10 +133,9 @@ func (n *nodeFlags) clients() ([]*redis.Options, error) {
 	}
 	var all []*redis.Options
 	for i, u := range urls {
-		o, err := redis.ParseURL(u)
+		o, err := redisnode.ParseURL(u)
 		if err != nil {
-			// Not err itself: it has the URL, which may have a password.
-			return nil, usageError("URL %d of --nodes is not one of Redis: it should look like redis://host:6379", i+1)
+			return nil, usageError("server %d of %d: %v", i+1, len(urls), err)
 		}
 		o.MaxRetries, o.DialerRetries = -1, 1
 		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = bedside/2, bedside/2, bedside/2

@@ -213,7 +213,7 @@ type nodeFlags struct {
 func (n *nodeFlags) register(fs *flag.FlagSet) {
 	// The environment is no default of the flag: the help would show it,
 	// passwords included.
-	fs.StringVar(&n.nodes, "nodes", "", "`URLs` of the nodes, separated by commas (default $REDQUORUM_NODES)")
+	fs.StringVar(&n.nodes, "nodes", "", "`URLs` of the nodes, or host:port, separated by commas (default $REDQUORUM_NODES)")
 	fs.DurationVar(&n.maxLease, "max-lease", 0, "the longest lease in use anywhere on these nodes; a node that is new or restarted\nhas no vote for this long (default $REDQUORUM_MAX_LEASE, or 30s)")
 	fs.BoolVar(&n.noGuard, "no-guard", false, "let nodes vote right after a restart: safe only with appendfsync always")
 }
@@ -232,11 +232,7 @@ func (n *nodeFlags) registerEmbedded(fs *flag.FlagSet) {
 func (n *nodeFlags) urls() ([]string, error) {
 	var urls []string
 	for u := range strings.SplitSeq(cmp.Or(n.nodes, os.Getenv("REDQUORUM_NODES")), ",") {
-		u = strings.TrimSpace(u)
-		if u != "" && !secretive(u) {
-			u = "redis://" + u // what is left is host:port
-		}
-		if u != "" {
+		if u = strings.TrimSpace(u); u != "" {
 			urls = append(urls, u)
 		}
 	}

@@ -58,14 +58,14 @@ func (o Options) withDefaults() Options {
 // is down.
 //
 // A URL is redis://user:password@host:port/db, rediss:// for TLS, or
-// unix://user:password@/path/to/socket?db=0. [redis.ParseURL] says which
-// settings can follow as a query. An error says which URL is wrong and how, but
-// shows nothing of it: a password may be in any part of a malformed one.
+// unix://user:password@/path/to/socket?db=0; host:port alone is redis://host:port.
+// [redis.ParseURL] says which settings can follow as a query. An error says which URL is
+// wrong and how, but shows nothing of it: a password may be in any part of a malformed one.
 func Dial(urls ...string) ([]node.Node, error) {
 	parsed := make([]*redis.Options, len(urls))
 	var wrong []error
 	for i, u := range urls {
-		o, err := parseURL(u)
+		o, err := ParseURL(u)
 		if err != nil {
 			wrong = append(wrong, fmt.Errorf("redisnode: server %d of %d: %w", i+1, len(urls), err))
 		}
@@ -141,12 +141,15 @@ func nameOf(o *redis.Options) string {
 	return o.Addr + "/" + strconv.Itoa(o.DB)
 }
 
-// parseURL is redis.ParseURL with errors that quote nothing of the URL: when it
-// is malformed, any part of it can be part of a password in which something was
-// not percent-encoded.
-func parseURL(u string) (*redis.Options, error) {
-	if !strings.Contains(u, "://") { // ParseURL would take some of these for localhost
-		return nil, errors.New("not a URL, such as redis://host:6379")
+// ParseURL reads a URL, or host:port, as [Dial] does. It is [redis.ParseURL] with errors that
+// quote nothing of the URL: when it is malformed, any part of it can be part of a password
+// in which something was not percent-encoded.
+func ParseURL(u string) (*redis.Options, error) {
+	if !strings.Contains(u, "://") { // redis.ParseURL would take some of these for localhost
+		if !isHostPort(u) {
+			return nil, errors.New("not a URL, such as redis://host:6379, nor host:port")
+		}
+		u = "redis://" + u
 	}
 	parsed, err := url.Parse(u)
 	if err != nil {
@@ -170,4 +173,14 @@ func parseURL(u string) (*redis.Options, error) {
 		return nil, errors.New("it has no path of a socket")
 	}
 	return nil, errors.New("its path is not the number of a database")
+}
+
+// isHostPort reports whether text is that and nothing else.
+func isHostPort(text string) bool {
+	host, port, err := net.SplitHostPort(text)
+	if err != nil || host == "" || strings.ContainsAny(host, "@/?#%") {
+		return false
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	return err == nil && n > 0
 }
