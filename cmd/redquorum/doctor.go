@@ -162,7 +162,10 @@ func examine(ctx context.Context, o *redis.Options, name string, maxLease time.D
 		case errors.As(err, &said) && strings.Contains(err.Error(), "DB index"):
 			p.add(warning, "not usable: "+err.Error(), "it has no vote", "correct the number of the database at the end of its URL")
 		case errors.As(err, &said):
-			p.add(warning, "not usable: "+err.Error(), "it has no vote", "check the user and password in its URL, and the user's rights")
+			p.add(warning, "not usable: "+err.Error(), "it has no vote",
+				cmp.Or(remedy(err.Error()), "check the user and password in its URL, and the user's rights"))
+		case strings.HasPrefix(err.Error(), "redis: invalid reply"), strings.HasPrefix(err.Error(), "redis: can't parse"):
+			p.add(warning, "it answers, but not as Redis does: "+err.Error(), "it has no vote", "check the port in its URL")
 		case turnsAway(ctx, client.Options()):
 			p.add(warning, "it turns everybody away: it has as many clients as its maxclients allows", "it has no vote",
 				"close connections to it that nobody needs, or raise its maxclients")
@@ -365,6 +368,24 @@ func (p *patient) clock(ctx context.Context, c *redis.Client) {
 //go:embed trial.lua
 var trial string
 
+// remedy is what to do where a server refuses everybody, in these words; "" if it may be
+// about the user.
+func remedy(text string) string {
+	for _, r := range []struct{ word, do string }{
+		{"OOM ", "free memory there: remove data, or raise its maxmemory"},
+		{"CLUSTERDOWN ", "mend its cluster, or use independent masters"},
+		{"NOREPLICAS ", "set its min-replicas-to-write to 0: a node needs no replica"},
+		{"MISCONF ", "see its log; make room on its disk"},
+		{"LOADING ", "wait until it has loaded its data"},
+		{"BUSY ", "end the script that it runs"},
+	} {
+		if strings.Contains(text, r.word) { // Redis 6 says before it where in the script that was
+			return r.do
+		}
+	}
+	return ""
+}
+
 // rights tries what a lock needs.
 func (p *patient) rights(ctx context.Context, c *redis.Client, name string) {
 	if p.mute {
@@ -382,12 +403,17 @@ func (p *patient) rights(ctx context.Context, c *redis.Client, name string) {
 		err = script.EvalSha(ctx, c, keys, channels[0], channels[1], channels[2]).Err()
 	}
 	if err == nil && len(refused) > 0 {
-		err = errors.New(strings.Join(refused, "; "))
+		slices.Sort(refused) // a command is tried with several keys
+		err = errors.New(strings.Join(slices.Compact(refused), "; "))
 	}
 	if err != nil {
 		p.mute = true
-		p.add(unsafe, "refuses what a lock does: "+err.Error(), "it cannot grant a lock, at least none whose name begins as this one: it has no vote",
-			"allow the user what it lacks, or try with --name a name that it may use")
+		means, do := "it cannot grant a lock: it has no vote", remedy(err.Error())
+		if do == "" {
+			means = "it cannot grant a lock, at least none whose name begins as this one: it has no vote"
+			do = "allow the user what it lacks, or try with --name a name that it may use"
+		}
+		p.add(unsafe, "refuses what a lock does: "+err.Error(), means, do)
 		return
 	}
 	sub := c.Subscribe(ctx, channels...)
@@ -410,13 +436,24 @@ type diagnosis struct {
 
 func conclude(patients []*patient) diagnosis {
 	d := diagnosis{Nodes: patients, Findings: []finding{}}
-	byID := make(map[string]*patient)
+	byID, byAddress := make(map[string]*patient), make(map[string]*patient)
 	for _, p := range patients {
-		if twin := byID[p.RunID]; twin != nil && p.RunID != "" {
-			p.mute, twin.mute = true, true
-			p.add(unsafe, "is the same server as "+twin.Node, "one failure would take two votes, so neither gets one", "list each server once")
+		what, twin := "is listed more than once", byAddress[p.Node] // of one that does not let us in there is no more
+		if twin == nil {
+			if twin = byID[p.RunID]; twin != nil {
+				what = "is the same server as " + twin.Node
+			}
 		}
-		byID[p.RunID] = p
+		if twin != nil {
+			p.mute, twin.mute = true, true
+			p.add(unsafe, what, "one failure would take two votes, so neither gets one", "list each server once")
+		}
+		if p.Node != "" {
+			byAddress[p.Node] = p
+		}
+		if p.RunID != "" {
+			byID[p.RunID] = p
+		}
 		d.Findings = append(d.Findings, p.findings...)
 	}
 	n, need := len(patients), len(patients)/2+1

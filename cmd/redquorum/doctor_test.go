@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -160,6 +162,45 @@ func TestDoctorAtAFullServer(t *testing.T) {
 		defer conn.Close()
 	}
 	want(t, exitUnsafe, "as many clients as its maxclients allows", "doctor", "--nodes", s.Addr())
+}
+
+// What it advises fits what it has found.
+func TestDoctorAdvice(t *testing.T) {
+	t.Parallel()
+	advice := func(r report, finding string) string {
+		for _, f := range r.Findings {
+			if strings.Contains(f.Finding, finding) {
+				return f.Do
+			}
+		}
+		t.Errorf("no finding %q in %+v", finding, r.Findings)
+		return ""
+	}
+	web := httptest.NewServer(http.NotFoundHandler())
+	defer web.Close()
+	r := doctor(t, grownUp, strings.TrimPrefix(web.URL, "http://"))
+	if do := advice(r, "it answers, but not as Redis does"); !strings.Contains(do, "port") {
+		t.Errorf("a web server: %s", do)
+	}
+	full := redisServer(t, "--maxmemory", "1")
+	r = doctor(t, grownUp, full.URL())
+	if do := advice(r, "OOM"); !strings.Contains(do, "free memory") {
+		t.Errorf("no memory: %s", do)
+	}
+	for _, f := range r.Findings {
+		if strings.Count(f.Finding, "OOM command not allowed") > 1 {
+			t.Errorf("it says the same again and again: %s", f.Finding)
+		}
+	}
+	down := redisServer(t, "--cluster-enabled", "yes")
+	if do := advice(doctor(t, grownUp, down.URL()), "CLUSTERDOWN"); !strings.Contains(do, "cluster") {
+		t.Errorf("no slots: %s", do)
+	}
+	locked := redisServer(t, "--requirepass", "s3kr1t")
+	r = doctor(t, grownUp, locked.URL(), locked.URL(), locked.URL())
+	if !r.has(locked.Addr(), "warning", "NOAUTH") || !r.has(locked.Addr(), "unsafe", "is listed more than once") {
+		t.Errorf("one URL three times, and no password: %+v", r.Findings)
+	}
 }
 
 func TestDoctorWaits(t *testing.T) {
