@@ -53,10 +53,10 @@ func breakVerb(ctx context.Context, c *command) int {
 		return c.fail("break", err)
 	}
 	if !broken {
-		fmt.Fprintf(c.stderr, "%s was free\n", printable(name))
+		fmt.Fprintf(c.stderr, "%q was free\n", name)
 		return exitOK
 	}
-	fmt.Fprintf(c.stderr, "%s is broken; it was held by %s, on %d nodes\n", printable(name), printable(before.Owner), before.HeldBy)
+	fmt.Fprintf(c.stderr, "%q is broken; it was held by %s, on %d nodes\n", name, printable(before.Owner), before.HeldBy)
 	return exitOK
 }
 

@@ -138,7 +138,13 @@ func printReport(w io.Writer, r *quorum.Report, self string) error {
 	case quorum.VerdictContended:
 		fmt.Fprintf(w, "%s is contended: nobody has the %d of %d nodes that are needed\n", name, r.Quorum, len(r.Nodes))
 	case quorum.VerdictNoQuorum:
-		fmt.Fprintf(w, "%s: no quorum; fewer than %d of %d nodes can tell\n", name, r.Quorum, len(r.Nodes))
+		tell := 0
+		for _, n := range r.Nodes {
+			if len(n.Owners) > 0 || n.State == "free" { // one that abstains can tell of a lock, but not that there is none
+				tell++
+			}
+		}
+		fmt.Fprintf(w, "%s: no quorum; %d of %d nodes can tell, %d needed\n", name, tell, len(r.Nodes), r.Quorum)
 	}
 	for _, waiter := range r.Waiting {
 		if self == "" || processOf(waiter) != self {

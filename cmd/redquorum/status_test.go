@@ -111,7 +111,7 @@ func TestStatus(t *testing.T) {
 	if s = statusOf(t, exitError, "a", urls); s.Verdict != "no-quorum" {
 		t.Errorf("no quorum: %+v", s)
 	}
-	want(t, exitError, "no quorum; fewer than 2 of 3 nodes can tell", "status", "a", "--nodes", urls)
+	want(t, exitError, "no quorum; 1 of 3 nodes can tell, 2 needed", "status", "a", "--nodes", urls)
 }
 
 func TestStatusContended(t *testing.T) {
@@ -256,7 +256,7 @@ func TestNodesFromEnvironment(t *testing.T) {
 
 func TestBreak(t *testing.T) {
 	servers, urls := startNodes(t, 3)
-	want(t, exitOK, "a was free", "break", "a", "--yes", "--nodes", urls)
+	want(t, exitOK, `"a" was free`, "break", "a", "--yes", "--nodes", urls)
 
 	l := newLocker(t, urls)
 	lease := hold(t, l, "a")

@@ -81,6 +81,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			return v.run(ctx, &command{args: rest, stdout: stdout, stderr: stderr})
 		}
 	}
+	if strings.HasPrefix(name, "-") && !secretive(name) {
+		fmt.Fprintf(stderr, "redquorum: the verb comes first, and flags such as %s after it; 'redquorum help' lists the verbs\n", quoted(name))
+		return exitUsage
+	}
 	fmt.Fprintf(stderr, "redquorum: there is no verb %s; 'redquorum help' lists them\n", quoted(name))
 	return exitUsage
 }

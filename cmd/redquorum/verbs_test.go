@@ -10,6 +10,7 @@ func TestUsageErrors(t *testing.T) {
 		{"", "usage: redquorum VERB"},
 		{"lock", `there is no verb "lock"`},
 		{"help lock", `there is no verb "lock"`},
+		{"--nodes h:1 status x", `the verb comes first, and flags such as "--nodes" after it`},
 		{"run -- true", "--name is missing"},
 		{"run --name x", "the command is missing"},
 		{"run --name x --name= -- true", "it is empty"},
