@@ -112,7 +112,7 @@ func runVerb(ctx context.Context, c *command) int {
 	defer done()
 
 	waiting, end := untilSignal(context.WithoutCancel(ctx), signals)
-	lease, err := f.acquire(waiting, c, l, trouble)
+	lease, err := f.acquire(waiting, c, l)
 	by := end()
 	switch {
 	case err != nil:
@@ -229,8 +229,8 @@ func (c *command) runFlags() (f runFlags, status int, ok bool) {
 	return f, exitOK, true
 }
 
-// acquire takes the lock, and says so when that takes a while.
-func (f *runFlags) acquire(ctx context.Context, c *command, l *quorum.Locker, trouble *trouble) (*quorum.Lease, error) {
+// acquire takes the lock, and says in one line what it waits for when that takes a while.
+func (f *runFlags) acquire(ctx context.Context, c *command, l *quorum.Locker) (*quorum.Lease, error) {
 	opts := []quorum.Option{quorum.WithNames(f.names[1:]...)}
 	switch {
 	case f.fair:
@@ -247,16 +247,17 @@ func (f *runFlags) acquire(ctx context.Context, c *command, l *quorum.Locker, tr
 	told := make(chan struct{})
 	slow := time.AfterFunc(time.Second, func() {
 		defer close(told)
+		what, taken := "nodes, as too few of them answer or have a vote", ""
 		for _, name := range f.names {
-			if r, err := l.Inspect(waiting, name); err == nil && waiting.Err() == nil {
-				what := "the lock"
-				if r.Verdict == quorum.VerdictFree { // then it is not that which it waits for
-					what = "nodes, as too few of them answer or have a vote"
-				}
-				fmt.Fprintf(c.stderr, "redquorum run: waiting for %s; ", what)
-				_ = printReport(c.stderr, r, trouble.process())
+			r, err := l.Inspect(waiting, name)
+			if err != nil || waiting.Err() != nil {
+				return
+			}
+			if r.Verdict != quorum.VerdictFree { // else it is not that which it waits for
+				what, taken = "the lock", taken+"; "+headline(r)
 			}
 		}
+		fmt.Fprintf(c.stderr, "redquorum run: waiting for %s%s\n", what, taken)
 	})
 	defer func() {
 		stop()
@@ -444,25 +445,14 @@ func withoutNodes(env []string) []string {
 	return slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, "REDQUORUM_NODES=") })
 }
 
-// trouble remembers why the lease was not renewed, and as whom it was asked for.
+// trouble remembers why the lease was not renewed.
 type trouble struct {
-	last  atomic.Pointer[error]
-	owner atomic.Pointer[string] // of the latest attempt that failed
-}
-
-// process is what waiters of this process begin with, "" if it has not failed yet.
-func (t *trouble) process() string {
-	if owner := t.owner.Load(); owner != nil {
-		return processOf(*owner)
-	}
-	return ""
+	last atomic.Pointer[error]
 }
 
 // Observe is of quorum.Observer.
 func (t *trouble) Observe(e quorum.Event) {
 	switch e.Kind {
-	case quorum.AttemptFailed:
-		t.owner.Store(&e.Owner)
 	case quorum.ExtendFailed:
 		t.last.Store(&e.Err)
 	case quorum.Extended:

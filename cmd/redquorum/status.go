@@ -57,7 +57,7 @@ func statusVerb(ctx context.Context, c *command) int {
 	if *asJSON {
 		err = json.NewEncoder(c.stdout).Encode(newStatus(report))
 	} else {
-		err = printReport(c.stdout, report, "")
+		err = printReport(c.stdout, report)
 	}
 	if err != nil {
 		return c.fail("status", err)
@@ -119,37 +119,35 @@ func newStatus(r *quorum.Report) statusJSON {
 // list makes sure that no list is null in JSON.
 func list(s []string) []string { return append([]string{}, s...) }
 
-// processOf returns what the owners and waiters of one process begin with.
-func processOf(owner string) string {
-	process, _, _ := strings.Cut(owner, ":")
-	return process
-}
-
-// printReport prints a report for people, without those that wait in the process
-// self.
-func printReport(w io.Writer, r *quorum.Report, self string) error {
+// headline returns a report in one line.
+func headline(r *quorum.Report) string {
 	name := printable(r.Name)
 	switch r.Verdict {
 	case quorum.VerdictHeld:
-		fmt.Fprintf(w, "%s is %s by %s, on %d of %d nodes\n", name, heldHow[r.Mode], printable(r.Owner), r.HeldBy, len(r.Nodes))
-		printOthers(w, r)
+		return fmt.Sprintf("%s is %s by %s, on %d of %d nodes", name, heldHow[r.Mode], printable(r.Owner), r.HeldBy, len(r.Nodes))
 	case quorum.VerdictFree:
-		fmt.Fprintf(w, "%s is free\n", name)
+		return name + " is free"
 	case quorum.VerdictContended:
-		fmt.Fprintf(w, "%s is contended: nobody has the %d of %d nodes that are needed\n", name, r.Quorum, len(r.Nodes))
-	case quorum.VerdictNoQuorum:
+		return fmt.Sprintf("%s is contended: nobody has the %d of %d nodes that are needed", name, r.Quorum, len(r.Nodes))
+	default:
 		tell := 0
 		for _, n := range r.Nodes {
 			if len(n.Owners) > 0 || n.State == "free" { // one that abstains can tell of a lock, but not that there is none
 				tell++
 			}
 		}
-		fmt.Fprintf(w, "%s: no quorum; %d of %d nodes can tell, %d needed\n", name, tell, len(r.Nodes), r.Quorum)
+		return fmt.Sprintf("%s: no quorum; %d of %d nodes can tell, %d needed", name, tell, len(r.Nodes), r.Quorum)
+	}
+}
+
+// printReport prints a report for people.
+func printReport(w io.Writer, r *quorum.Report) error {
+	fmt.Fprintln(w, headline(r))
+	if r.Verdict == quorum.VerdictHeld {
+		printOthers(w, r)
 	}
 	for _, waiter := range r.Waiting {
-		if self == "" || processOf(waiter) != self {
-			fmt.Fprintf(w, "%s waits, in line or to write\n", printable(waiter))
-		}
+		fmt.Fprintf(w, "%s waits, in line or to write\n", printable(waiter))
 	}
 	if value, nodes := foreign(r); nodes > 0 {
 		fmt.Fprintf(w, "%d of %d nodes have the string %s there: a lock as redsync and others make it by SET NX.\n"+
