@@ -160,7 +160,18 @@ func cell(r *Result) string {
 	return string(r.Verdict)
 }
 
-// WriteText writes the matrix for a terminal.
+// legend says what the words of a matrix mean.
+var legend = []struct{ word, means string }{
+	{"plain", "textbook Redlock: the steps of the Redis page and nothing else"},
+	{"mistaken", "that with a mistake other locks are known for; - where the scenario is about none"},
+	{"no ...", "redquorum with one protection taken away"},
+	{"ok 0.9 s", "all is well; so long, in virtual time, somebody had to wait for the lock, if 0.1 s or more"},
+	{"broken", "two clients held one lock at the same time, or the resource took a late write"},
+	{"stuck", "somebody waits for a lock that is free"},
+	{"outside", "it goes wrong, as it must: the scenario leaves what any lock with a lease can stand"},
+}
+
+// WriteText writes the matrix for a terminal, and what its words mean.
 func (m *Matrix) WriteText(out io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-4s %-44s", "", "")
@@ -175,14 +186,21 @@ func (m *Matrix) WriteText(out io.Writer) error {
 		}
 		b.WriteByte('\n')
 	}
+	b.WriteByte('\n')
+	for _, l := range legend {
+		fmt.Fprintf(&b, "%-10s %s\n", l.word, l.means)
+	}
 	_, err := io.WriteString(out, b.String())
 	return err
 }
 
-// WriteMarkdown writes the matrix as a table.
+// WriteMarkdown writes what the words of the matrix mean, and the matrix as a table.
 func (m *Matrix) WriteMarkdown(out io.Writer) error {
 	var b strings.Builder
-	b.WriteString("| | scenario |")
+	for _, l := range legend {
+		fmt.Fprintf(&b, "* **%s**: %s\n", l.word, l.means)
+	}
+	b.WriteString("\n| | scenario |")
 	for _, v := range Variants {
 		fmt.Fprintf(&b, " %s |", v.Name)
 	}

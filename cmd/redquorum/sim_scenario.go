@@ -65,9 +65,8 @@ const simMatrixManual = `
 usage: redquorum sim matrix [--markdown]
 
 Runs every scenario with textbook Redlock, with this lock, and with this lock
-less one protection each, and shows what comes of it: ok (and how long somebody
-had to wait, if that was long), broken, stuck, or outside of what a lock with a
-lease can stand.
+less one protection each, and shows what comes of it. What its words mean is
+below the table.
 
 Exit status: 0 if this lock is never broken and never stuck, 1 otherwise, 2 usage.
 
