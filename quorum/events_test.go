@@ -2,6 +2,9 @@ package quorum_test
 
 import (
 	"errors"
+	"log/slog"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -171,6 +174,36 @@ func TestCloseTellsHowEachLeaseEnded(t *testing.T) {
 		}
 		if e := ends["x"]; !errors.Is(e.Err, quorum.ErrNoQuorum) {
 			t.Errorf("%+v", e)
+		}
+	})
+}
+
+// The owner that is seen on the nodes is found with the lease, its events, its handle and
+// the log.
+func TestOwnerIsToldEverywhere(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		var log strings.Builder
+		var events []string
+		l := w.locker(quorum.Options{
+			Logger:   slog.New(slog.NewTextHandler(&log, nil)),
+			Observer: observe(func(e quorum.Event) { events = append(events, e.Kind.String()+" "+e.Owner) }),
+		})
+		lease := lock(t, l, "x")
+		owner := lease.Owner()
+		report, err := l.Inspect(background, "x")
+		if err != nil || report.Owner != owner || lease.Handle().Owner != owner || owner == "" {
+			t.Errorf("the lease says %q, the nodes %+v, the handle %q: %v", owner, report, lease.Handle().Owner, err)
+		}
+		if _, err := l.ForceUnlock(background, "x"); err != nil {
+			t.Error(err)
+		}
+		for _, want := range []string{"acquired " + owner, "lost " + owner} {
+			if !slices.Contains(events, want) {
+				t.Errorf("no %q in %q", want, events)
+			}
+		}
+		if !strings.Contains(log.String(), `msg="lease lost" name=x owner=`+owner+" token=") {
+			t.Error(log.String())
 		}
 	})
 }

@@ -233,7 +233,7 @@ func ExampleLocker_Inspect() {
 	lease, _ := locker.Lock(ctx, "orders/42")
 	defer lease.Unlock(ctx)
 	report, _ := locker.Inspect(ctx, "orders/42")
-	fmt.Println(report.Verdict, report.HeldBy, "of", len(report.Nodes), report.Owner == lease.Handle().Owner)
+	fmt.Println(report.Verdict, report.HeldBy, "of", len(report.Nodes), report.Owner == lease.Owner())
 	// Output:
 	// held 3 of 3 true
 }

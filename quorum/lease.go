@@ -29,6 +29,12 @@ func (le *Lease) Name() string { return le.h.claim.Name }
 // Names returns all of the lock's names, sorted: see [WithNames].
 func (le *Lease) Names() []string { return slices.Collect(le.h.claim.each()) }
 
+// Owner returns what the nodes know the lease by: [Locker.Inspect] and redquorum status show
+// it as the name's owner, and events have it. It begins with a UUID of this Locker. Log it
+// when the lock is acquired, so that whoever sees a lock on the nodes finds its process. It
+// has nothing to do with the [Owner] of WithOwner, of which the nodes know nothing.
+func (le *Lease) Owner() string { return le.h.claim.Owner }
+
 // Token returns the fencing token: higher than that of every earlier holder of
 // the name. A resource that remembers the highest token it has seen, and
 // refuses lower ones, is safe even from a holder that was paused past the end
@@ -290,7 +296,7 @@ func (h *hold) lose(why error) {
 	case errors.Is(why, ErrMaxHold):
 		level = slog.LevelWarn
 	}
-	l.opts.Logger.Log(context.Background(), level, "lease lost", "name", h.claim.title(), "token", h.claim.Token, "error", why)
+	l.opts.Logger.Log(context.Background(), level, "lease lost", "name", h.claim.title(), "owner", h.claim.Owner, "token", h.claim.Token, "error", why)
 }
 
 // end ends the hold, once, and its contexts. Neither the nodes nor those who
