@@ -9,7 +9,12 @@ import (
 
 // An Observer is told what happens in a Locker, for metrics and traces.
 // Observe is called from the task in which it happens, several at a time; it
-// must not block, nor call the Locker.
+// must not block, nor panic, nor call the Locker.
+//
+// One that blocks holds up nodes' replies, and the ends of other leases, whose contexts
+// then end late. One that panics does so in the call, or in a task of the Locker's own, which
+// ends the program. If it panics in Acquired, and the caller goes on, the lease is held by
+// nobody: it is renewed until its MaxHold or until Close.
 //
 // Each lease that the Locker comes to hold has one Acquired, and exactly one of Released,
 // Lost and Detached: how many more there are of the first is how many are held. Nested
