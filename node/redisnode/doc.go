@@ -144,6 +144,9 @@
 // brace have their channels without the added braces, and so their keys, but for a
 // second colon: ~redquorum_*::NAME.
 //
+// Where PUBLISH is not allowed, or renamed away, locks are granted and go with their Unlock, but
+// that returns an error that matches quorum.ErrNoQuorum, and wakes nobody. The doctor tells.
+//
 // Redis 6.0 has no rules for channels: without resetchannels and all that begins with & the
 // same is right there.
 //
