@@ -3,8 +3,8 @@ package quorum_test
 import (
 	"context"
 	"errors"
+	"expvar"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -85,29 +85,32 @@ func ExampleError() {
 	// true true hold
 }
 
-// A gauge counts the leases that a Locker has held, and those that it holds.
-type gauge struct{ acquired, held atomic.Int64 }
+// A counter counts events by kind, with the leases that are held and the time for which was
+// waited. An expvar.Map is safe for use by several tasks, and is shown at /debug/vars if it is
+// made by expvar.NewMap.
+type counter struct{ *expvar.Map }
 
-func (g *gauge) Observe(e quorum.Event) {
+func (c counter) Observe(e quorum.Event) {
+	c.Add(e.Kind.String(), 1) // "acquired", "lost", "extend failed", "node failed"
 	switch e.Kind {
 	case quorum.Acquired:
-		g.acquired.Add(1) // e.Took is for a histogram
-		g.held.Add(1)
+		c.Add("held", 1)
+		c.AddFloat("seconds waited", e.Took.Seconds())
 	case quorum.Released, quorum.Lost, quorum.Detached:
-		g.held.Add(-1)
+		c.Add("held", -1)
 	}
 }
 
 func ExampleObserver() {
-	g := new(gauge)
-	locker, _ := quorum.New(exampleNodes(), quorum.Options{Observer: g})
+	locks := counter{new(expvar.Map)}
+	locker, _ := quorum.New(exampleNodes(), quorum.Options{Observer: locks})
 	defer locker.Close()
 	for range 3 {
 		_ = locker.Do(context.Background(), "report", func(context.Context, *quorum.Lease) error { return nil })
 	}
-	fmt.Println(g.acquired.Load(), g.held.Load())
+	fmt.Println(locks.Get("acquired"), locks.Get("released"), locks.Get("held"))
 	// Output:
-	// 3 0
+	// 3 3 0
 }
 
 func ExampleLocker_Lock() {
