@@ -51,6 +51,32 @@ func TestRenewalsAreBatched(t *testing.T) {
 	})
 }
 
+// But a command has no more than so many names, for as long as it is executed others wait.
+func TestNoCommandRenewsTooMany(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		const most = 128
+		var renewed, largest atomic.Int64
+		l := w.behind(quorum.Options{}, func(i int, n node.Node) node.Node {
+			if i > 0 {
+				return n
+			}
+			return spy{n, func(cmd node.Command) {
+				if cmd.Kind == node.Extend {
+					renewed.Add(int64(len(cmd.Claims)))
+					largest.Store(max(largest.Load(), int64(len(cmd.Claims))))
+				}
+			}}
+		})
+		for i := range 300 {
+			lock(t, l, fmt.Sprint("x", i), quorum.WithNames(fmt.Sprint("y", i)))
+		}
+		time.Sleep(quorum.DefaultLease / 2)
+		if renewed.Load() != 600 || largest.Load() != most {
+			t.Errorf("%d names are renewed, up to %d at once; want up to %d", renewed.Load(), largest.Load(), most)
+		}
+	})
+}
+
 // A forbidding node refuses to extend a name, and with it all others of the command, as
 // servers do that have keys of it checked against the rights of their user.
 type forbidding struct {
