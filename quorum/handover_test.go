@@ -81,6 +81,23 @@ func TestResumedLeaseIsReleasedWhereItWasNotAsked(t *testing.T) {
 	})
 }
 
+// Who resumes a lease of a program whose clock is ahead knows from then on how far: its
+// next attempt is not too low.
+func TestWhoResumesKnowsTheTokens(t *testing.T) {
+	for _, mode := range []quorum.Option{nil, quorum.WithWrite()} {
+		inWorld(t, 3, func(w *world) {
+			o := newObserver()
+			a, b := w.locker(quorum.Options{Clock: wall{w.clock, time.Minute}}), w.locker(quorum.Options{Observer: o})
+			handle := must[quorum.Handle](t)(lock(t, a, "x", mode).Detach())
+			unlock(t, must[*quorum.Lease](t)(b.Resume(background, handle)))
+			time.Sleep(time.Millisecond)
+			if lease := lock(t, b, "x", mode); lease.Token() <= handle.Token || o.count(quorum.AttemptFailed) > 0 {
+				t.Errorf("token %d after %d, and %d attempts failed", lease.Token(), handle.Token, o.count(quorum.AttemptFailed))
+			}
+		})
+	}
+}
+
 // A healing command under way when the lease is handed over creates nothing
 // after the release by the new process.
 func TestDelayedHealingIsRefusedAfterHandOver(t *testing.T) {
