@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -347,6 +348,39 @@ func TestLateHandingOnLeavesNothing(t *testing.T) {
 				t.Errorf("%d nodes have a place in line", n)
 			}
 		}
+	})
+}
+
+// What is handed on so late that it may be over before it is renewed is not taken: its
+// waiter asks for the lock.
+func TestWhatIsHandedOnTooLateIsNotTaken(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		c := pausing{w.clock, new(atomic.Int64)}
+		late := sync.OnceFunc(func() { c.ahead.Add(int64(standsFor - quorum.DefaultTimeout*3/4)) })
+		l := w.behind(quorum.Options{Clock: c}, func(_ int, n node.Node) node.Node { return drowsy{n, late} })
+		held := lock(t, w.locker(quorum.Options{}), "x")
+		ended := waiting(l)
+		unlock(t, held)
+		lease := <-ended
+		if left := lease.Remaining(); left <= quorum.DefaultTimeout {
+			t.Errorf("granted with %v left", left)
+		}
+		unlock(t, lease)
+	})
+}
+
+// A drowsy node does something before a waiter hears that a lock was handed on to it.
+type drowsy struct {
+	node.Node
+	late func()
+}
+
+func (n drowsy) Listen(process string, hear func(node.Turn)) (stop func()) {
+	return n.Node.Listen(process, func(turn node.Turn) {
+		if turn.Owner != "" {
+			n.late()
+		}
+		hear(turn)
 	})
 }
 
