@@ -2,6 +2,7 @@ package quorum_test
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +43,20 @@ func TestOneNodesFenceLeadsNobody(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Nor is it a reason to ask a second time at once: without that node there is no majority,
+// and somebody has the name on the others.
+func TestOneNodesFenceIsNoReasonToTryAgain(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		w.foreign("x", time.Minute, 0, 1)
+		w.fence("x", strconv.FormatInt(time.Now().Add(time.Minute).UnixMicro(), 10), w.nodes[2])
+		o := newObserver()
+		taken(t, w.locker(quorum.Options{Observer: o}), "x")
+		if n := o.count(quorum.AttemptFailed); n != 1 {
+			t.Errorf("%d attempts", n)
+		}
+	})
 }
 
 // On a majority it does, and a token below the highest is found for this name alone.
