@@ -362,6 +362,23 @@ func TestJointThatLapsedWhileItWasTaken(t *testing.T) {
 	})
 }
 
+// Who fails again and again waits longer and longer before it takes the first part anew.
+func TestJointThatFailsSparesTheNodes(t *testing.T) {
+	inWorld(t, 6, func(w *world) {
+		both := w.process()
+		both[0].Options = []quorum.Option{quorum.WithFixedLease(100 * time.Millisecond)}
+		for _, n := range w.nodes[3:] {
+			n.Delay(200 * time.Millisecond)
+		}
+		if _, err := quorum.LockAll(background, both, quorum.WithWait(time.Minute)); !errors.Is(err, quorum.ErrLost) {
+			t.Errorf("got %v", err)
+		}
+		if n := w.sent[0].Load(); n > 2*60*5/4+20 { // to lock and to unlock, each second or so
+			t.Errorf("%d commands to a node in a minute", n)
+		}
+	})
+}
+
 // All releases are on their way before any is waited for.
 func TestJointUnlockWaitsOnce(t *testing.T) {
 	inWorld(t, 6, func(w *world) {
