@@ -2,10 +2,13 @@ package quorum_test
 
 import (
 	"errors"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/quorum"
 )
 
@@ -195,4 +198,63 @@ func TestReleaseOutlastsAFailedExtension(t *testing.T) {
 			t.Errorf("%d nodes still have the key", n)
 		}
 	})
+}
+
+// A node that was given the key back after the renewal that found it missing may have it
+// for longer than the others: the release is repeated for as long.
+func TestReleaseOutlastsHealing(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		const timeout = 5 * time.Second
+		renewals := make(chan time.Time, 100)
+		slow := &slowToHeal{by: timeout - 100*time.Millisecond}
+		slow.loses.Store(true)
+		l := w.behind(quorum.Options{Timeout: timeout}, func(i int, n node.Node) node.Node {
+			if i != 1 {
+				return n
+			}
+			slow.Node = spy{n, func(cmd node.Command) {
+				if cmd.Kind == node.Extend {
+					renewals <- time.Now()
+				}
+			}}
+			return slow
+		})
+		lease := lock(t, l, "x")
+		w.nodes[0].Hang(true) // so that the renewal is over when its time is
+		w.nodes[1].Do(func(s *model.Server, _ model.Time) { s.Del("x") })
+		renewed := <-renewals
+		time.Sleep(time.Until(renewed.Add(timeout + 500*time.Millisecond)))
+		unlock(t, lease)
+		w.nodes[0].Hang(false)
+		time.Sleep(time.Until(renewed.Add(36 * time.Second)))
+		if n := w.locked("x"); n != 1 {
+			t.Fatalf("%d nodes have the key, want the one that was healed", n)
+		}
+		slow.loses.Store(false)
+		time.Sleep(3 * time.Second)
+		if n := w.locked("x"); n > 0 {
+			t.Errorf("%d nodes still have the key", n)
+		}
+	})
+}
+
+// A slowToHeal node gets acquires after the first one late, and releases not at all as
+// long as it loses them.
+type slowToHeal struct {
+	node.Node
+	by          time.Duration
+	seen, loses atomic.Bool
+}
+
+func (n *slowToHeal) Submit(cmd node.Command, reply func(node.Reply)) {
+	switch {
+	case cmd.Kind == node.Acquire && n.seen.Swap(true):
+		cmd.Claims = slices.Clone(cmd.Claims)
+		time.AfterFunc(n.by, func() { n.Node.Submit(cmd, reply) })
+		return
+	case cmd.Kind == node.Release && n.loses.Load():
+		reply(node.Reply{Err: node.ErrTimeout})
+		return
+	}
+	n.Node.Submit(cmd, reply)
 }
