@@ -258,3 +258,24 @@ func (n *slowToHeal) Submit(cmd node.Command, reply func(node.Reply)) {
 	}
 	n.Node.Submit(cmd, reply)
 }
+
+// What a waiter is refused need not be released: it waits a little for the nodes that are
+// farther away than a majority.
+func TestWhatIsRefusedIsNotReleased(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		w.delay(10*time.Millisecond, time.Millisecond)
+		w.foreign("x", time.Hour, 0, 1, 2)
+		const wait = 5 * time.Second
+		began := time.Now()
+		l := w.behind(quorum.Options{}, func(_ int, n node.Node) node.Node {
+			return spy{n, func(cmd node.Command) {
+				if d := time.Since(began); cmd.Kind == node.Release && d < wait {
+					t.Errorf("released after %v", d)
+				}
+			}}
+		})
+		if _, err := l.Lock(background, "x", quorum.WithWait(wait)); !errors.Is(err, quorum.ErrHeld) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
