@@ -279,3 +279,23 @@ func TestWhatIsRefusedIsNotReleased(t *testing.T) {
 		}
 	})
 }
+
+// While its Locker is being closed a release is repeated at short intervals, as there is
+// not much time.
+func TestCloseRepeatsReleasesSoon(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		lease := lock(t, l, "x")
+		w.nodes[0].Down(true)
+		unlock(t, lease)
+		time.Sleep(10 * time.Second)
+		time.AfterFunc(200*time.Millisecond, func() { w.nodes[0].Down(false) })
+		start := time.Now()
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		if d, n := time.Since(start), w.locked("x"); n > 0 || d > 300*time.Millisecond {
+			t.Errorf("closed after %v, and %d nodes have the key", d, n)
+		}
+	})
+}
