@@ -373,3 +373,26 @@ func TestRealReadersAndWriters(t *testing.T) {
 	}
 	unlock(t, inner)
 }
+
+// Where somebody has the lock on a majority alone, those who wait take and leave the other
+// node at each attempt. They do not keep each other awake by that.
+func TestWaitersDoNotKeepEachOtherAwake(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		w.delay(20*time.Millisecond, 2*time.Millisecond)
+		w.foreign("x", time.Hour, 0, 1)
+		const waiters, seconds = 40, 30
+		var tasks sync.WaitGroup
+		for range waiters {
+			l := w.locker(quorum.Options{})
+			tasks.Go(func() {
+				if _, err := l.Lock(background, "x", write, quorum.WithWait(seconds*time.Second)); !errors.Is(err, quorum.ErrHeld) {
+					t.Errorf("got %v", err)
+				}
+			})
+		}
+		tasks.Wait()
+		if each := float64(w.sent[0].Load()) / (waiters * seconds); each > 2 { // with a poll a second
+			t.Errorf("%.2f commands of each waiter to a node in a second", each)
+		}
+	})
+}
