@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -711,10 +710,38 @@ func TestErrorNamesEveryNode(t *testing.T) {
 	})
 }
 
-// A counting node counts the acquires that it has not answered.
+// Attempts are those of a Locker that are under way: each ends when a majority has
+// answered, and what the other nodes answer comes later.
+type attempts struct {
+	enough int // a majority
+
+	mu         sync.Mutex
+	answers    map[string]int // by owner
+	open, most int
+}
+
+func (a *attempts) asked(owner string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, again := a.answers[owner]; !again {
+		a.answers[owner] = 0
+		a.open++
+		a.most = max(a.most, a.open)
+	}
+}
+
+func (a *attempts) answered(owner string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.answers[owner]++; a.answers[owner] == a.enough {
+		a.open--
+	}
+}
+
+// A counting node counts attempts.
 type counting struct {
 	node.Node
-	open, most *atomic.Int64
+	attempts *attempts
 }
 
 func (c counting) Submit(cmd node.Command, reply func(node.Reply)) {
@@ -722,9 +749,10 @@ func (c counting) Submit(cmd node.Command, reply func(node.Reply)) {
 		c.Node.Submit(cmd, reply)
 		return
 	}
-	c.most.Store(max(c.most.Load(), c.open.Add(1)))
+	owner := cmd.Claims[0].Owner
+	c.attempts.asked(owner)
 	c.Node.Submit(cmd, func(r node.Reply) {
-		c.open.Add(-1)
+		c.attempts.answered(owner)
 		reply(r)
 	})
 }
@@ -733,13 +761,8 @@ func (c counting) Submit(cmd node.Command, reply func(node.Reply)) {
 func TestWaitersDoNotFloodTheNodes(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.delay(30*time.Millisecond, 0)
-		var open, most atomic.Int64
-		l := w.behind(quorum.Options{}, func(i int, n node.Node) node.Node {
-			if i > 0 {
-				return n
-			}
-			return counting{n, &open, &most}
-		})
+		all := attempts{enough: 2, answers: make(map[string]int)}
+		l := w.behind(quorum.Options{}, func(_ int, n node.Node) node.Node { return counting{n, &all} })
 		const waiters = 6000
 		var tasks sync.WaitGroup
 		for i := range waiters {
@@ -768,7 +791,7 @@ func TestWaitersDoNotFloodTheNodes(t *testing.T) {
 			t.Errorf("one that comes late: %v, after %v", err, time.Since(begun))
 		}
 		tasks.Wait()
-		if n := most.Load(); n < 500 || n > 1024+7*100 {
+		if n := all.most; n < 1024 || n > 1024+3*100 {
 			t.Errorf("%d asked at the same time", n)
 		}
 	})
