@@ -1,0 +1,366 @@
+package quorum_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// The tests of this file are about waiting for a lock that others have or want.
+
+func TestWaiterIsWokenByTheRelease(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+		lease := must[*quorum.Lease](t)(a.Lock(background, "x"))
+		time.AfterFunc(7300*time.Millisecond, func() { _ = lease.Unlock(background) })
+		start := time.Now()
+		must[*quorum.Lease](t)(b.Lock(background, "x"))
+		if d := time.Since(start); d != 7300*time.Millisecond {
+			t.Errorf("it took %v", d)
+		}
+	})
+}
+
+// A deaf node never calls wake: all notices are lost.
+type deaf struct{ node.Node }
+
+func (deaf) Watch(string, node.Mode, func()) func() { return func() {} }
+func (deaf) Listen(string, func(node.Turn)) func()  { return func() {} }
+
+// The notice of its own release is no news to a waiter, also where it has not waited for
+// the answer of a node that is farther away, and has the name free.
+func TestOwnReleaseIsNoNews(t *testing.T) {
+	for _, option := range []quorum.Option{nil, quorum.WithWrite(), quorum.WithRead()} {
+		inWorld(t, 3, func(w *world) {
+			held := lock(t, w.locker(quorum.Options{}), "x", quorum.WithWrite())
+			w.nodes[2].Do(func(s *model.Server, _ model.Time) { s.Del("x") })
+			l := w.far(quorum.Options{}, func(k int) time.Duration { return time.Duration(k/2) * 30 * time.Millisecond })
+			ctx, cancel := context.WithTimeout(background, 5*time.Second)
+			defer cancel()
+			before := w.sent[0].Load()
+			if _, err := l.Lock(ctx, "x", option); !errors.Is(err, quorum.ErrHeld) {
+				t.Errorf("got %v", err)
+			}
+			if n := w.sent[0].Load() - before; n > 9 { // with a poll a second
+				t.Errorf("%d commands in five seconds", n)
+			}
+			unlock(t, held)
+		})
+	}
+}
+
+// Notices are hints: a waiter gets the lock without them too (S37).
+func TestWaiterWithoutNoticesPolls(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		a := w.locker(quorum.Options{})
+		b := must[*quorum.Locker](t)(quorum.New([]node.Node{
+			deaf{shared{w.nodes[0], w.sent[0]}}, deaf{shared{w.nodes[1], w.sent[1]}}, deaf{shared{w.nodes[2], w.sent[2]}},
+		}, quorum.Options{Clock: w.clock}))
+		defer b.Close()
+		lease := must[*quorum.Lease](t)(a.Lock(background, "x"))
+		time.AfterFunc(7300*time.Millisecond, func() { _ = lease.Unlock(background) })
+		start := time.Now()
+		must[*quorum.Lease](t)(b.Lock(background, "x"))
+		if d := time.Since(start); d < 7300*time.Millisecond || d > 7300*time.Millisecond+quorum.DefaultPoll*11/10 {
+			t.Errorf("it took %v", d)
+		}
+	})
+}
+
+// Whoever waits for a holder that died gets the name when its key expires (S23).
+func TestWaiterTakesOverWhenTheKeyExpires(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		w.foreign("x", 400*time.Millisecond, 0, 1, 2, 3)
+		l := w.locker(quorum.Options{})
+		start := time.Now()
+		must[*quorum.Lease](t)(l.Lock(background, "x"))
+		if d := time.Since(start); d < 400*time.Millisecond || d > 450*time.Millisecond {
+			t.Errorf("it took %v", d)
+		}
+	})
+}
+
+// A key without expiry is neither free nor a reason to hang.
+func TestKeyWithoutExpiry(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		w.foreign("x", time.Second, 0, 1, 2)
+		for _, n := range w.nodes {
+			n.Do(func(s *model.Server, now model.Time) { s.Persist(now, "x") })
+		}
+		l := w.locker(quorum.Options{})
+		start := time.Now()
+		_, err := l.Lock(background, "x", quorum.WithWait(5*time.Second))
+		if !errors.Is(err, quorum.ErrHeld) || !strings.Contains(err.Error(), "for ever") {
+			t.Errorf("got %v", err)
+		}
+		if d := time.Since(start); d != 5*time.Second {
+			t.Errorf("it took %v", d)
+		}
+	})
+}
+
+// While a majority is down a waiter neither gives up nor burns the nodes (S22).
+func TestWaitingThroughAnOutage(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		for _, n := range w.nodes[:3] {
+			n.Down(true)
+		}
+		l := w.locker(quorum.Options{})
+		time.AfterFunc(time.Hour, func() {
+			for _, n := range w.nodes[:3] {
+				n.Down(false)
+			}
+		})
+		start := time.Now()
+		must[*quorum.Lease](t)(l.Lock(background, "x"))
+		if d := time.Since(start); d < time.Hour || d > time.Hour+2*time.Second {
+			t.Errorf("it took %v", d)
+		}
+		if n := w.sent[4].Load(); n > 3*3600 {
+			t.Errorf("a node got %d commands in the hour", n)
+		}
+	})
+}
+
+func TestWaitEndsWithItsContext(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		w.foreign("x", time.Hour, 0, 1, 2)
+		l := w.locker(quorum.Options{})
+		why := errors.New("tired")
+		ctx, cancel := context.WithCancelCause(background)
+		time.AfterFunc(3*time.Second, func() { cancel(why) })
+		start := time.Now()
+		_, err := l.Lock(ctx, "x")
+		if !errors.Is(err, context.Canceled) || !errors.Is(err, why) || !errors.Is(err, quorum.ErrHeld) {
+			t.Errorf("got %v", err)
+		}
+		if d := time.Since(start); d != 3*time.Second {
+			t.Errorf("it took %v", d)
+		}
+		if _, err := l.Lock(ctx, "y"); !errors.Is(err, context.Canceled) {
+			t.Errorf("with an ended context: %v", err)
+		}
+		if n := w.locked("y"); n != 0 {
+			t.Error("an ended context still sent commands")
+		}
+	})
+}
+
+// A cancelled acquisition leaves nothing behind (S58).
+func TestCancelInMidAcquireLeavesNoKey(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		for _, n := range w.nodes {
+			n.Delay(100 * time.Millisecond)
+		}
+		l := w.locker(quorum.Options{})
+		for after := range 12 {
+			ctx, cancel := context.WithTimeout(background, time.Duration(after)*10*time.Millisecond)
+			lease, err := l.Lock(ctx, "x")
+			if err == nil {
+				_ = lease.Unlock(background)
+			}
+			cancel()
+		}
+		time.Sleep(300 * time.Millisecond)
+		if n := w.locked("x"); n != 0 {
+			t.Errorf("%d nodes have the key", n)
+		}
+		l.Close()
+	})
+}
+
+// In one process the waiters of a name are served in order, and one competes.
+func TestWaitersOfOneLockerAreServedInOrder(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
+		const waiters = 50
+		var order []int
+		var wg sync.WaitGroup
+		for i := range waiters {
+			wg.Go(func() {
+				lease, err := l.Lock(background, "x")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				order = append(order, i)
+				if err := lease.Unlock(background); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		w.sent[0].Store(0)
+		if err := lease.Unlock(background); err != nil {
+			t.Fatal(err)
+		}
+		wg.Wait()
+		for i, got := range order {
+			if got != i {
+				t.Fatalf("served in the order %v", order)
+			}
+		}
+		if n := w.sent[0].Load(); n > 2*waiters+1 {
+			t.Errorf("%d commands to a node for %d acquisitions", n, waiters)
+		}
+	})
+}
+
+// Of many waiters here only the first asks the nodes.
+func TestOneWaiterOfALockerCompetes(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		w.foreign("x", time.Hour, 0, 1, 2)
+		l := w.locker(quorum.Options{})
+		var wg sync.WaitGroup
+		for range 50 {
+			wg.Go(func() { _, _ = l.Lock(background, "x", quorum.WithWait(10*time.Second)) })
+		}
+		wg.Wait()
+		if n := w.sent[0].Load(); n > 40 {
+			t.Errorf("%d commands to a node in 10 s", n)
+		}
+		l.Close()
+	})
+}
+
+// Many processes that want one name at once do not split the votes for ever
+// (S35, S36).
+func TestManyLockersMakeProgress(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		w.delay(500*time.Microsecond, 500*time.Microsecond)
+		const lockers, rounds = 16, 10
+		var wg sync.WaitGroup
+		var inside, total int
+		var last node.Token
+		start := time.Now()
+		for range lockers {
+			l := w.locker(quorum.Options{})
+			wg.Go(func() {
+				for range rounds {
+					lease, err := l.Lock(background, "x")
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if inside++; inside != 1 || lease.Token() <= last {
+						t.Errorf("%d inside, token %d after %d", inside, lease.Token(), last)
+					}
+					last = lease.Token()
+					total++
+					time.Sleep(time.Millisecond)
+					inside--
+					if err := lease.Unlock(background); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if total != lockers*rounds {
+			t.Errorf("%d acquisitions", total)
+		}
+		perAcquisition := time.Since(start) / lockers / rounds
+		t.Logf("%v and %.1f commands per node for each acquisition", perAcquisition,
+			float64(w.sent[4].Load())/lockers/rounds)
+		if perAcquisition > 50*time.Millisecond {
+			t.Errorf("each acquisition took %v", perAcquisition)
+		}
+	})
+}
+
+// Attempts are those of a Locker that are under way: each ends when a majority has
+// answered, and what the other nodes answer comes later.
+type attempts struct {
+	enough int // a majority
+
+	mu         sync.Mutex
+	answers    map[string]int // by owner
+	open, most int
+}
+
+func (a *attempts) asked(owner string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, again := a.answers[owner]; !again {
+		a.answers[owner] = 0
+		a.open++
+		a.most = max(a.most, a.open)
+	}
+}
+
+func (a *attempts) answered(owner string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.answers[owner]++; a.answers[owner] == a.enough {
+		a.open--
+	}
+}
+
+// A counting node counts attempts.
+type counting struct {
+	node.Node
+	attempts *attempts
+}
+
+func (c counting) Submit(cmd node.Command, reply func(node.Reply)) {
+	if cmd.Kind != node.Acquire {
+		c.Node.Submit(cmd, reply)
+		return
+	}
+	owner := cmd.Claims[0].Owner
+	c.attempts.asked(owner)
+	c.Node.Submit(cmd, func(r node.Reply) {
+		c.attempts.answered(owner)
+		reply(r)
+	})
+}
+
+// However many wait, no more ask the nodes at the same time than these have room for.
+func TestWaitersDoNotFloodTheNodes(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		w.delay(30*time.Millisecond, 0)
+		all := attempts{enough: 2, answers: make(map[string]int)}
+		l := w.behind(quorum.Options{}, func(_ int, n node.Node) node.Node { return counting{n, &all} })
+		const waiters = 6000
+		var tasks sync.WaitGroup
+		for i := range waiters {
+			tasks.Go(func() {
+				lease := must[*quorum.Lease](t)(l.Lock(background, fmt.Sprint("x", i)))
+				if err := lease.Unlock(background); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		for i := range 15 * 100 { // these come in on top, and are soon gone
+			tasks.Go(func() {
+				if lease, err := l.TryLock(background, fmt.Sprint("y", i)); err == nil {
+					_ = lease.Unlock(background)
+				}
+			})
+			if i%100 == 99 {
+				time.Sleep(12 * time.Millisecond)
+			}
+		}
+		ctx, cancel := context.WithTimeout(background, 15*time.Millisecond)
+		defer cancel()
+		begun := time.Now()
+		if _, err := l.Lock(ctx, "late"); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) > 20*time.Millisecond {
+			t.Errorf("one that comes late: %v, after %v", err, time.Since(begun))
+		}
+		tasks.Wait()
+		if n := all.most; n < 1024 || n > 1024+3*100 {
+			t.Errorf("%d asked at the same time", n)
+		}
+	})
+}
