@@ -1,0 +1,60 @@
+package quorum
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+)
+
+// Of a node that does not answer nobody knows how many are in line there.
+func TestThoseBeforeAreCountedOnAMajority(t *testing.T) {
+	for _, test := range []struct {
+		ballots []ballot
+		want    int
+	}{
+		{[]ballot{{ahead: 3}, {ahead: 1}, {ahead: 2}}, 2},
+		{[]ballot{{ahead: 3}, {}, {}}, 0},
+		{[]ballot{{ahead: 3}, {vote: Unknown}, {}}, 3},
+		{[]ballot{{ahead: 3}, {vote: Abstaining}, {ahead: 1}}, 3},
+	} {
+		w := &waiter{l: &Locker{need: 2}, ballots: test.ballots}
+		if got := w.before(); got != test.want {
+			t.Errorf("of %+v: %d, want %d", test.ballots, got, test.want)
+		}
+	}
+}
+
+// Who waits for several names reserves them when it was first for each of them, for as
+// long as it has waited, once for each name after the first, but never for long; and then
+// not before it was first for each of them again.
+func TestReservationsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		opts, err := Options{Clock: clock.Runtime()}.fill()
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := &Locker{clock: opts.Clock, opts: opts, need: 2}
+		now := l.clock.Now()
+		w := &waiter{l: l, began: now, reserved: now, offered: make([]nodeSet, 3)}
+		check := func(what string, told []nodeSet, want time.Duration) {
+			t.Helper()
+			copy(w.offered, told)
+			if may := w.mayReserve(); may != (want > 0) || may && w.reserved.Sub(l.clock.Now()) != want {
+				t.Errorf("%s: %v, until %v from now, want %v", what, may, w.reserved.Sub(l.clock.Now()), want)
+			}
+			time.Sleep(want)
+		}
+		all, short := []nodeSet{0b011, 0b110, 0b111}, []nodeSet{0b011, 0b110, 0b001}
+		time.Sleep(100 * time.Millisecond)
+		check("not told", nil, 0)
+		check("told by too few", short, 0)
+		check("told", all, 200*time.Millisecond)
+		check("not told again", nil, 0)
+		time.Sleep(time.Hour)
+		check("told late", all, 2*opts.Poll)
+		check("not told any more", slices.Repeat([]nodeSet{0}, 3), 0)
+	})
+}
