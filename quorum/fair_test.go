@@ -183,6 +183,25 @@ func TestFairWaiterGivesUpItsPlace(t *testing.T) {
 	})
 }
 
+// It tells a node that did not hear of that again, for as long as its place is kept there.
+func TestFairWaiterGivesUpItsPlaceAgain(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		w.foreign("x", time.Hour, 0, 1, 2)
+		ended := waiting(w.locker(quorum.Options{}), quorum.WithFair(), quorum.WithWait(200*time.Millisecond))
+		w.nodes[0].Hang(true)
+		<-ended
+		time.Sleep(900 * time.Millisecond)
+		w.nodes[0].Hang(false)
+		if n := w.inLine("x"); n != 1 {
+			t.Fatalf("%d nodes have a place in line, want the one that did not hear", n)
+		}
+		time.Sleep(500 * time.Millisecond)
+		if n := w.inLine("x"); n > 0 {
+			t.Errorf("%d nodes have a place in line", n)
+		}
+	})
+}
+
 // TryLock does not pass those who stand in line; without WithFair it may.
 func TestFairTryLockDoesNotBarge(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
