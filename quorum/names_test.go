@@ -413,3 +413,20 @@ func TestNamesInTheirOrderDoNotDeadlock(t *testing.T) {
 		wg.Wait()
 	})
 }
+
+// Who waits for several names asks no node while somebody in its own process has all of
+// them.
+func TestNamesWaitForWhoHasThemAll(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		held := lock(t, l, "x", quorum.WithNames("y", "z"), quorum.WithFixedLease(quorum.DefaultLease))
+		before := w.sent[0].Load()
+		if _, err := l.Lock(background, "x", quorum.WithNames("z"), quorum.WithWait(10*time.Second)); !errors.Is(err, quorum.ErrHeld) {
+			t.Errorf("got %v", err)
+		}
+		if n := w.sent[0].Load() - before; n > 0 {
+			t.Errorf("%d commands to a node", n)
+		}
+		unlock(t, held)
+	})
+}
