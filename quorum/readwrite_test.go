@@ -374,6 +374,25 @@ func TestRealReadersAndWriters(t *testing.T) {
 	unlock(t, inner)
 }
 
+// A reader that does not wait keeps behind a writer that does: in its own process it does not
+// even ask.
+func TestReaderThatDoesNotWaitIsBehindWriters(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		held := lock(t, w.locker(quorum.Options{}), "x", read)
+		var task sync.WaitGroup
+		task.Go(func() { use(t, l, "x", func(*quorum.Lease) {}, write) })
+		time.Sleep(100 * time.Millisecond)
+		before := w.sent[0].Load()
+		taken(t, l, "x", read)
+		if n := w.sent[0].Load() - before; n > 0 {
+			t.Errorf("%d commands to a node", n)
+		}
+		unlock(t, held)
+		task.Wait()
+	})
+}
+
 // Where somebody has the lock on a majority alone, those who wait take and leave the other
 // node at each attempt. They do not keep each other awake by that.
 func TestWaitersDoNotKeepEachOtherAwake(t *testing.T) {
