@@ -123,6 +123,29 @@ func TestDowngradeDuringRenewal(t *testing.T) {
 	}
 }
 
+// Where the renewal is overtaken on one node only, this has lost nothing and is not healed.
+func TestDowngradeThatOvertakesRenewalIsNotHealed(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		renewal := make(chan struct{}, 100)
+		o := newObserver()
+		l := w.behind(quorum.Options{Observer: o}, func(i int, n node.Node) node.Node {
+			if i > 0 {
+				return n
+			}
+			return far{n, w.clock, 25 * time.Millisecond, node.Extend, renewal}
+		})
+		outer := lock(t, l, "x", write)
+		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read))
+		<-renewal
+		unlock(t, outer)
+		time.Sleep(time.Second)
+		if n := o.count(quorum.Healed); n > 0 {
+			t.Errorf("%d nodes are healed", n)
+		}
+		unlock(t, inner)
+	})
+}
+
 // A reader extends its lease by hand though no node has heard that it no longer writes:
 // they are told again first.
 func TestExtensionAfterALostDowngrade(t *testing.T) {
