@@ -163,6 +163,22 @@ func TestExtensionAfterALostDowngrade(t *testing.T) {
 	})
 }
 
+// So it is when they have not heard of it twice, and the lease is renewed by itself.
+func TestRenewalAfterADowngradeThatWasLostTwice(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.behind(quorum.Options{}, func(_ int, n node.Node) node.Node {
+			return &lossy{Node: &lossy{Node: n, kind: node.Downgrade}, kind: node.Downgrade}
+		})
+		outer := lock(t, l, "x", write)
+		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read))
+		if err := outer.Unlock(background); !errors.Is(err, quorum.ErrNoQuorum) {
+			t.Errorf("Unlock: %v", err)
+		}
+		time.Sleep(time.Minute)
+		unlock(t, inner)
+	})
+}
+
 // A lossy node never gets the first command of a kind.
 type lossy struct {
 	node.Node
