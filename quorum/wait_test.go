@@ -364,3 +364,25 @@ func TestWaitersDoNotFloodTheNodes(t *testing.T) {
 		}
 	})
 }
+
+// Who waits to ask the nodes when its Locker is closed asks none.
+func TestCloseEndsTheWaitToAsk(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		w.delay(30*time.Millisecond, 0)
+		l := w.locker(quorum.Options{})
+		var tasks sync.WaitGroup
+		for i := range 1024 {
+			tasks.Go(func() { _, _ = l.Lock(background, fmt.Sprint("x", i)) })
+		}
+		synctest.Wait()
+		tasks.Go(func() {
+			time.Sleep(5 * time.Millisecond)
+			_ = l.Close()
+		})
+		start := time.Now()
+		if _, err := l.Lock(background, "late"); !errors.Is(err, quorum.ErrClosed) || time.Since(start) > 5*time.Millisecond {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+		tasks.Wait()
+	})
+}
