@@ -179,6 +179,23 @@ func TestRenewalAfterADowngradeThatWasLostTwice(t *testing.T) {
 	})
 }
 
+// What was detached is not downgraded: whoever has resumed it still writes.
+func TestUnlockAfterDetachDowngradesNothing(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+		outer := lock(t, a, "x", write)
+		inner := must[*quorum.Lease](t)(a.Lock(outer.Context(), "x", read))
+		resumed := must[*quorum.Lease](t)(b.Resume(background, must[quorum.Handle](t)(outer.Detach())))
+		for _, lease := range []*quorum.Lease{outer, inner} {
+			if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
+				t.Errorf("Unlock of what was detached: %v", err)
+			}
+			taken(t, w.locker(quorum.Options{}), "x", read)
+		}
+		unlock(t, resumed)
+	})
+}
+
 // A lossy node never gets the first command of a kind.
 type lossy struct {
 	node.Node
