@@ -290,6 +290,25 @@ func TestUnlockOfBothLeasesAtOnce(t *testing.T) {
 	}
 }
 
+// Nor where the release of the reader comes to the nodes before the downgrade.
+func TestReleaseThatOvertakesDowngrade(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.behind(quorum.Options{}, func(_ int, n node.Node) node.Node {
+			return far{n, w.clock, 25 * time.Millisecond, node.Downgrade, nil}
+		})
+		outer := lock(t, l, "x", write)
+		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read))
+		var task sync.WaitGroup
+		task.Go(func() { unlock(t, outer) })
+		time.Sleep(10 * time.Millisecond)
+		unlock(t, inner)
+		task.Wait()
+		if n := w.locked("x"); n > 0 {
+			t.Errorf("%d nodes have the key", n)
+		}
+	})
+}
+
 // A node that comes back with what it had before a downgrade is told again.
 func TestNodeThatForgetsADowngradeIsToldAgain(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
