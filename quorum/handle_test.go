@@ -7,10 +7,12 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unicode/utf8"
 
+	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 )
 
@@ -144,6 +146,59 @@ func TestResumeTakesTheRestOfABound(t *testing.T) {
 		if _, err := b.Resume(background, sentOn(t, h)); !errors.Is(err, quorum.ErrNotHeld) || !errors.Is(err, quorum.ErrMaxHold) {
 			t.Errorf("got %v", err)
 		}
+	})
+}
+
+// Nor is there anything to resume where all that is left of a fixed lease is given up for
+// clocks that differ.
+func TestResumeOfNextToNothing(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		lease := lock(t, l, "x", quorum.WithFixedLease(time.Second))
+		time.Sleep(985 * time.Millisecond)
+		if left := lease.Remaining(); left != 3*time.Millisecond {
+			t.Fatalf("%v are left", left)
+		}
+		if _, err := l.Resume(background, must[quorum.Handle](t)(lease.Detach())); !errors.Is(err, quorum.ErrNotHeld) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// The time that Resume takes is not added to the longest hold.
+func TestResumeIsPartOfTheLongestHold(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		w.delay(400*time.Millisecond, 0)
+		l := w.locker(quorum.Options{})
+		lease := lock(t, l, "x", quorum.WithMaxHold(5*time.Second))
+		began := time.Now()
+		resumed := must[*quorum.Lease](t)(l.Resume(background, must[quorum.Handle](t)(lease.Detach())))
+		if d := lasted(resumed, began); d != 5*time.Second {
+			t.Errorf("it lasted %v", d)
+		}
+	})
+}
+
+// A lease is not resumed by answers that are read when it is over.
+func TestResumeReadAfterAPauseIsRefused(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		handle := must[quorum.Handle](t)(lock(t, w.locker(quorum.Options{}), "x", quorum.WithLease(time.Second)).Detach())
+		c := pausing{w.clock, new(atomic.Int64)}
+		l := w.behind(quorum.Options{Clock: c, NoRestartGuard: true}, func(_ int, n node.Node) node.Node {
+			return pauser{n, c, node.Extend, 400 * time.Millisecond}
+		})
+		if _, err := l.Resume(background, handle); !errors.Is(err, quorum.ErrNoQuorum) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// A hold that is as long as can be goes on to be so.
+func TestHandleOfTheLongestHold(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		handle := must[quorum.Handle](t)(lock(t, l, "x", quorum.WithMaxHold(math.MaxInt64)).Detach())
+		unlock(t, must[*quorum.Lease](t)(l.Resume(background, handle)))
 	})
 }
 
