@@ -561,4 +561,8 @@ var mutants = []*Mutant{
 	{ID: "M193", Bug: "a first lease counts the votes of two names of one server", Mimics: "S55", Expect: Tests, Tests: "./quorum -run TestSameServerTwiceIsRefusedAtOnce",
 		Edits:  edit(acquireGo, "r.await(ctx) == won && r.stands(ctx) &&", "r.await(ctx) == won &&"),
 		Reason: "any two majorities of the names have a server in common: only where it may forget, unguarded, are there two holders (S55)"},
+	{ID: "M194", Bug: "the Unlock of a writer's lease that was detached makes a reader of whoever resumed it", Expect: Tests,
+		Tests:  "./quorum -run TestUnlockAfterDetachDowngradesNothing",
+		Edits:  edit(leaseGo, "share = share && f.held && !last", "share = share && !last"),
+		Reason: "no worker of a run reads and writes, detaches, and unlocks one of the two"},
 }
