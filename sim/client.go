@@ -49,6 +49,7 @@ type Client struct {
 	calls   []*call            // the latest of each task
 	grants  map[string]*holder // its latest, by name
 	stops   int                // how often it was stopped
+	resumed int64              // when it went on last
 	lapsed  lapsed
 
 	result   error      // of the caller's program
@@ -289,6 +290,7 @@ func (c *Client) resume() {
 	if c.stopped--; c.stopped > 0 || c.dead {
 		return
 	}
+	c.resumed = c.w.now
 	waiting := c.backlog
 	c.backlog = nil
 	if c.w.order.happens(faults.Percent(50)) { // what the network brought, before what the clock did
