@@ -49,6 +49,7 @@ type Client struct {
 	calls   []*call            // the latest of each task
 	grants  map[string]*holder // its latest, by name
 	stops   int                // how often it was stopped
+	halted  int64              // when it was stopped last
 	resumed int64              // when it went on last
 	lapsed  lapsed
 
@@ -282,6 +283,9 @@ func (b borrowed) Close() error {
 
 // stop stops the process; resume lets it go on.
 func (c *Client) stop() {
+	if c.stopped == 0 {
+		c.halted = c.w.now
+	}
 	c.stopped++
 	c.stops++
 }

@@ -74,7 +74,11 @@ func (c *Client) Observe(e quorum.Event) {
 			}
 			// A node that has just been given the key, again or late, may have said
 			// before that it lacks it. A process that stood still reads that only now.
-			healing := h.given > 0 && w.now < max(h.given, c.resumed)+int64(w.p.Lock.Timeout)
+			given := h.given
+			if given >= c.halted {
+				given = max(given, c.resumed)
+			}
+			healing := h.given > 0 && w.now < given+int64(w.p.Lock.Timeout)
 			nodes, _ := w.site(h.names[0])
 			if have := w.having(h); w.broken == "" && !healing && have >= len(nodes)/2+1 {
 				w.fail("I8", fmt.Sprintf("%s lost %q, which %d nodes still have, %v before its validity ends", c.name, e.Name, have, h.until.Sub(c.Now())))
