@@ -25,8 +25,11 @@ func main() {
 			os.Exit(gateMain(os.Args[2:], os.Stderr))
 		}
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), heeded(os.Interrupt, syscall.SIGTERM)...)
-	context.AfterFunc(ctx, stop) // a second signal ends what does not heed the first
+	ctx, stop := context.Background(), func() {}
+	if len(os.Args) < 2 || os.Args[1] != "run" { // which heeds signals itself: one that ctx caught before would be lost to it
+		ctx, stop = signal.NotifyContext(ctx, heeded(os.Interrupt, syscall.SIGTERM)...)
+		context.AfterFunc(ctx, stop) // a second signal ends what does not heed the first
+	}
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	if code == exitInterrupted { // a shell goes on with its loop unless the signal has killed what it waits for

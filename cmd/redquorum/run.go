@@ -88,7 +88,7 @@ func runVerb(ctx context.Context, c *command) int {
 	if !ok {
 		return status
 	}
-	// Until the lock is released: none of these is to end this process before.
+	// Until the lock is released: none of these is to end this process before, or ctx.
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, heeded(os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP)...)
 	defer signal.Stop(signals)
@@ -111,7 +111,7 @@ func runVerb(ctx context.Context, c *command) int {
 	}
 	defer done()
 
-	waiting, end := untilSignal(context.WithoutCancel(ctx), signals)
+	waiting, end := untilSignal(ctx, signals)
 	lease, err := f.acquire(waiting, c, l)
 	by := end()
 	switch {
@@ -122,12 +122,11 @@ func runVerb(ctx context.Context, c *command) int {
 		}
 		return gaveUp(by)
 	case by != nil: // it came with the lock
-		_ = lease.Unlock(context.WithoutCancel(ctx))
+		_ = lease.Unlock(ctx)
 		return gaveUp(by)
 	}
 	status = c.supervise(path, &f, lease, trouble, signals)
-	// The command is over, so the caller's signal must not hurry the release.
-	if err := lease.Unlock(context.WithoutCancel(ctx)); err != nil {
+	if err := lease.Unlock(ctx); err != nil {
 		fmt.Fprintf(c.stderr, "redquorum run: %v\n", err)
 		if errors.Is(err, quorum.ErrNotHeld) {
 			return exitLost
