@@ -37,7 +37,9 @@
 //
 // A writer that waits while readers come and go would wait for ever. So it leaves
 // its intent in [IntentKey], and as long as that is there no new reader is let
-// in.
+// in. Nor do readers wait for ever while writers come and go: one that waits for a writer
+// leaves [ReadersNext] there, and when the writer has gone no other writes before they
+// have come, for a while at most.
 //
 // # Waiting in line
 //
@@ -173,7 +175,8 @@ const (
 	//   - the key is there and is not a hash: ErrWrongType;
 	//   - the owner is a living reader: Granted, and nothing changes;
 	//   - the key is there and not in mode read: Refused, with its TTL and the
-	//     fence;
+	//     fence. If it is in mode write and Patience is not 0, ReadersNext is there
+	//     for Patience from now, in place of a writer's intent;
 	//   - a writer's intent is there: Refused, with the intent's TTL and the
 	//     fence;
 	//   - the token is not above the fence: Stale, with the fence;
@@ -185,9 +188,11 @@ const (
 	//   - the owner is the writer: Granted, and nothing changes;
 	//   - the key is there, other than with dead readers alone: Refused, with its
 	//     TTL and the higher of fence and ReadersKey. If it has readers, Patience
-	//     is not 0 and the token is above the fence, the Waiter's intent is there
-	//     for Patience from now;
-	//   - the token is not above both fences: Stale, with the higher;
+	//     is not 0 and the token is not the fence, as after its own Release, the Waiter's
+	//     intent is there for Patience from now;
+	//   - ReadersNext is there: Refused, with its TTL and the same;
+	//   - the token is not above both fences: Stale, with the higher. The Waiter's
+	//     intent is then there as when it is Refused;
 	//   - otherwise the owner is the writer, the key lives for TTL, the token
 	//     becomes the fence, the Waiter's intent is gone: Granted.
 	//
@@ -224,9 +229,10 @@ const (
 	//
 	// Read and Write are the same here, and take one claim: the owner stops being
 	// a reader, and being the writer, whichever it is. With the last living reader
-	// the key goes, and "0" is published; otherwise its life becomes that of the
-	// reader who has longest, unless there are so many that not all are looked at.
-	// With the writer the key goes, and "1" is published.
+	// the key goes, and ReadersNext, and "0" is published; otherwise its life becomes that
+	// of the reader who has longest, unless there are so many that not all are looked at.
+	// With the writer the key goes, and "1" is published; if ReadersNext is there, and Patience
+	// is 0, then for Turn from now.
 	// If there is a Waiter and Patience is 0, its intent is removed as well, and
 	// "1" published for those who were kept out. If Patience is not 0 and the owner
 	// was the writer, the Waiter's intent is there again for Patience: so a partial
@@ -323,12 +329,18 @@ type Command struct {
 	// same from attempt to attempt, unlike owner and token. Patience is for how
 	// long an Acquire or Release leaves a mark that this waiter waits, unless it
 	// asks again, in whole milliseconds: 0 if it does not wait (any more). They
-	// are for Acquire and Release in mode Write, or with a Ticket.
+	// are for Acquire and Release in mode Write, or with a Ticket. Patience is also for
+	// Acquire in mode Read, whose mark is that of all readers.
 	//
 	// A Waiter is the name of its process, in which there is no colon, a colon, and
 	// what tells it from others there.
 	Waiter   string
 	Patience time.Duration
+
+	// Turn is how long a Release of a writer gives readers who wait to come before
+	// another writes, in whole milliseconds: 0 if it does not. It is for modes Read and
+	// Write.
+	Turn time.Duration
 
 	// Ticket is the place of the Waiter among others, the same from attempt to
 	// attempt; 0 for none. It is for Acquire and Release in mode Exclusive.
@@ -503,6 +515,10 @@ func AppendReadersKey(b []byte, name string) []byte { return beside(b, "redquoru
 
 // IntentKey returns the key of the intent to write name.
 func IntentKey(name string) string { return string(AppendIntentKey(nil, name)) }
+
+// ReadersNext is in a name's IntentKey when it is not a writer's turn, but that of the
+// readers who wait.
+const ReadersNext = "readers"
 
 // AppendIntentKey appends IntentKey(name) to b.
 func AppendIntentKey(b []byte, name string) []byte { return beside(b, "redquorum_writer", name) }

@@ -424,7 +424,11 @@ func (w *waiter) attempt(ctx context.Context) *Lease {
 		c.patience = min(c.patience, w.reserved.Sub(l.clock.Now())+3*l.opts.Timeout)
 	}
 	w.last = c
-	r := l.begin(node.Acquire, c, s.lease+l.opts.Grace, w.timeout())
+	asked := c
+	if s.mode == node.Read {
+		asked.patience = w.readersWait() // of which no release takes anything back: it is for all
+	}
+	r := l.begin(node.Acquire, asked, s.lease+l.opts.Grace, w.timeout())
 	defer r.done()
 	if c.stands != 0 {
 		w.stand(c, r.start)

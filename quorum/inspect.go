@@ -34,7 +34,7 @@ type Report struct {
 	HeldBy  int       // on how many nodes
 	Owners  []string  // all who have a majority, sorted: several only if they read
 	Mode    node.Mode // of the Owner
-	Waiting []string  // who is known to wait, on any node: in line, or to write
+	Waiting []string  // who is known to wait, on any node: in line, or to write; "readers" are all who wait to read
 	Quorum  int       // a majority, also where Options.Need is more: enough to exclude others
 	Nodes   []NodeReport
 }
@@ -45,7 +45,7 @@ type NodeReport struct {
 	State   string        // "held", "free", "error" or "abstaining"
 	Owners  []string      // none when free
 	Mode    node.Mode     // of the owners
-	Waiting []string      // who is known to wait: in line, in that order, or to write
+	Waiting []string      // who is known to wait: in line, in that order, or to write or read
 	TTL     time.Duration // of the key, or node.NoExpiry
 	Fence   node.Token    // the highest token that the node has seen
 	// Value is how a plain string at the name begins: a lock as redsync and

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/redquorum/redquorum/node"
 )
@@ -19,8 +20,9 @@ import (
 // came. Tokens of readers say nothing about each other.
 //
 // While a writer waits no new reader is let in, unless it nests, or another writer has
-// just given up waiting. So beside many writers, of whom one always waits, a reader gets in
-// by chance, and may wait for seconds.
+// just given up waiting. But when a writer has gone those readers come first that wait for
+// it: so they wait for one writer, or for few where nodes fail. Where a notice of the release
+// takes more than 50 ms to come, and to be heeded, they get in beside many writers by chance.
 func WithRead() Option { return withMode(node.Read.String()) }
 
 // WithWrite makes the acquisition a writer's: it excludes readers, writers, and
@@ -58,11 +60,24 @@ func withMode(name string) Option {
 	}
 }
 
+// readersTurn is how long after a writer has gone readers that wait have to come, before
+// another writes: for the notice to reach them, and their command the node.
+const readersTurn = 50 * time.Millisecond
+
 // declareIntent lets the nodes know that a writer waits, if it does.
 func (w *waiter) declareIntent() {
 	if w.settings.wait != 0 {
 		w.ticket = ticket{waiter: w.l.ownerName(), patience: w.l.patience()}
 	}
+}
+
+// readersWait is for how long the nodes are to keep that readers wait for their turn: unless
+// it is over before that, until the next attempt.
+func (w *waiter) readersWait() time.Duration {
+	if w.settings.wait < 0 {
+		return w.l.patience()
+	}
+	return max(0, min(w.l.patience(), w.deadline.Sub(w.l.clock.Now())))
 }
 
 // errUpgrade: a reader cannot become the writer.

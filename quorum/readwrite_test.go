@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -111,6 +112,55 @@ func TestWriterIsNotStarved(t *testing.T) {
 				t.Errorf("the writer waited for %v", d)
 			}
 			_ = lease.Unlock(background)
+		}
+		stop()
+		wg.Wait()
+		for _, l := range lockers {
+			l.Close()
+		}
+	})
+}
+
+// Writers that come and go do not keep a reader out; nor do they wait for more than that it
+// reads.
+func TestReaderIsNotStarved(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		w.delay(200*time.Microsecond, 200*time.Microsecond)
+		ctx, stop := context.WithCancel(background)
+		defer stop()
+		var wg sync.WaitGroup
+		var lockers []*quorum.Locker
+		var written atomic.Int32
+		for range 3 {
+			l := w.locker(quorum.Options{})
+			lockers = append(lockers, l)
+			for range 4 {
+				wg.Go(func() {
+					for ctx.Err() == nil {
+						if lease, err := l.Lock(ctx, "x", write); err == nil {
+							time.Sleep(5 * time.Millisecond)
+							written.Add(1)
+							_ = lease.Unlock(background)
+						}
+					}
+				})
+			}
+		}
+		reader := w.locker(quorum.Options{})
+		lockers = append(lockers, reader)
+		for range 20 {
+			time.Sleep(100 * time.Millisecond)
+			start, before := time.Now(), written.Load()
+			lease, err := reader.Lock(background, "x", read, quorum.WithWait(2*time.Second))
+			d, n := time.Since(start), written.Load()-before
+			if err != nil || d > 50*time.Millisecond || n > 2 {
+				t.Errorf("the reader waited for %v and %d writers: %v", d, n, err)
+				continue
+			}
+			_ = lease.Unlock(background)
+		}
+		if n := written.Load(); n < 300 {
+			t.Errorf("%d writers had their turn in 2s", n)
 		}
 		stop()
 		wg.Wait()

@@ -637,7 +637,7 @@ func (w *world) note(l *link, m *message, r *node.Reply) {
 		case kept:
 			h.kept |= faults.Of(l.n.number)
 			w.check.resumes(h, l.n.number)
-		case h.told != nil:
+		case h.told != nil && w.now > h.told[l.n.number]+int64(w.p.Lock.Timeout): // or it was asked together with that
 			h.lacked[l.n.number] = w.now
 		}
 		if kept && l.c.lapsed.has(m.cmd.Claims[i].Owner) {

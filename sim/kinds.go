@@ -347,11 +347,19 @@ func (k *checker) inTurn(s *server, m *message, i int, now model.Time) {
 			fails("I13", "it is still in line")
 		}
 	case cmd.Mode == node.Read && granted:
-		if before.Intent != "" {
+		switch before.Intent {
+		case "":
+		case node.ReadersNext:
+			w.sometimes(ReaderInTurn)
+		default:
 			fails("I13", "a reader passes a writer that waits")
 		}
 		if claim.Token <= before.Fence {
 			fails("I4", fmt.Sprintf("a reader's token %d is not above the %d of a writer", claim.Token, before.Fence))
+		}
+	case cmd.Mode == node.Read && refused && slices.Contains(before.Fields, node.Field{Name: node.ModeField, Value: node.Write.String()}):
+		if cmd.Patience > 0 && after.Intent != node.ReadersNext {
+			fails("I13", "it is not kept that a reader waits")
 		}
 	case cmd.Mode == node.Read && refused && before.Intent != "":
 		w.sometimes(ReaderKeptOut)
@@ -362,10 +370,22 @@ func (k *checker) inTurn(s *server, m *message, i int, now model.Time) {
 		if highest := max(before.Fence, before.Readers); claim.Token <= highest {
 			fails("I4", fmt.Sprintf("a writer's token %d is not above %d", claim.Token, highest))
 		}
+		if before.Intent == node.ReadersNext {
+			fails("I13", "a writer passes readers whose turn it is")
+		}
 	case cmd.Mode == node.Write && refused && before.Type == "hash" && slices.Contains(before.Fields, node.Field{Name: node.ModeField, Value: node.Read.String()}):
 		w.sometimes(WriterWaits)
-		if cmd.Patience > 0 && claim.Token > before.Fence && after.Intent != cmd.Waiter {
+		if cmd.Patience > 0 && claim.Token != before.Fence && after.Intent != cmd.Waiter {
 			fails("I13", "it is not kept that a writer waits")
+		}
+	case cmd.Mode == node.Write && refused && before.Type == "none":
+		w.sometimes(WriterGivesWay)
+	case cmd.Mode == node.Write && r.Status == node.Stale && cmd.Patience > 0 && claim.Token != before.Fence && after.Intent != cmd.Waiter:
+		fails("I13", "it is not kept that a writer waits")
+	case cmd.Mode == node.Write && released && cmd.Patience <= 0 && before.Intent == node.ReadersNext:
+		wrote := slices.ContainsFunc(before.Fields, func(f node.Field) bool { return f.Name == claim.Owner+node.WriteSuffix })
+		if wrote && (after.Intent != node.ReadersNext || after.IntentTTL > cmd.Turn) {
+			fails("I13", fmt.Sprintf("readers wait, and have %v to come", after.IntentTTL))
 		}
 	case cmd.Mode == node.Write && cmd.Kind == node.Release && cmd.Patience <= 0 && cmd.Waiter != "" && after.Intent == cmd.Waiter:
 		fails("I13", "readers are still kept out for it")

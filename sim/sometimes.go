@@ -64,6 +64,8 @@ const (
 	SharedRead
 	WriterWaits
 	ReaderKeptOut
+	ReaderInTurn
+	WriterGivesWay
 	ReaderSpared
 	ReaderRaised
 	ReaderRevived
@@ -147,6 +149,8 @@ var Marks = [marks]string{
 	SharedRead:        "two clients read at the same time",
 	WriterWaits:       "a writer waited for readers",
 	ReaderKeptOut:     "a reader was kept out by a writer that waits",
+	ReaderInTurn:      "a reader that waited for a writer came before the next",
+	WriterGivesWay:    "a writer was kept out by readers that wait",
 	ReaderSpared:      "a reader's release left the fence alone",
 	ReaderRaised:      "a reader's release raised the fence",
 	ReaderRevived:     "a doubled command made a released reader anew",

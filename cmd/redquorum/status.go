@@ -78,7 +78,7 @@ type statusJSON struct {
 	Owner   string           `json:"owner"`
 	Owners  []string         `json:"owners"`  // those with a majority: several only if they read
 	Mode    string           `json:"mode"`    // exclusive, read or write: of the owner
-	Waiting []string         `json:"waiting"` // who is known to wait: in line, or to write
+	Waiting []string         `json:"waiting"` // who is known to wait: in line, or to write; "readers" for all who wait to read
 	HeldBy  int              `json:"held_by"`
 	Quorum  int              `json:"quorum"`
 	Nodes   []nodeStatusJSON `json:"nodes"`

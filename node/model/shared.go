@@ -49,8 +49,11 @@ func (s *Server) acquireRead(now Time, cmd *node.Command) node.Reply {
 	case err != nil:
 		return failure(err)
 	case !shares && k.lock.kind != none:
+		if cmd.Patience > 0 && k.lock.mode() == writing {
+			s.put(k.intent, node.ReadersNext, now+life(cmd.Patience))
+		}
 		return node.Reply{Status: node.Refused, TTL: k.lock.left(now), Fence: fence}
-	case k.intent.kind != none:
+	case k.intent.kind != none && !k.intent.isReaders():
 		return node.Reply{Status: node.Refused, TTL: k.intent.left(now), Fence: fence}
 	case c.Token <= fence:
 		return node.Reply{Status: node.Stale, Fence: fence}
@@ -89,18 +92,24 @@ func (s *Server) acquireWrite(now Time, cmd *node.Command) node.Reply {
 	}
 	highest = max(highest, fence)
 	inTheWay := k.lock.kind == hash
+	waits := cmd.Patience > 0 && c.Token != fence
 	if k.lock.mode() == reading {
-		if inTheWay = s.bury(now, k.lock, c.Name) != noReader; inTheWay && cmd.Patience > 0 && c.Token > fence {
+		if inTheWay = s.bury(now, k.lock, c.Name) != noReader; inTheWay && waits {
 			s.put(k.intent, cmd.Waiter, now+life(cmd.Patience))
 		}
 	}
 	switch {
 	case inTheWay:
 		return node.Reply{Status: node.Refused, TTL: k.lock.left(now), Fence: highest}
-	case c.Token <= highest:
-		return node.Reply{Status: node.Stale, Fence: highest}
 	case k.intent.kind != none && k.intent.kind != text:
 		return failure(node.ErrWrongType)
+	case k.intent.isReaders():
+		return node.Reply{Status: node.Refused, TTL: k.intent.left(now), Fence: highest}
+	case c.Token <= highest:
+		if waits {
+			s.put(k.intent, cmd.Waiter, now+life(cmd.Patience))
+		}
+		return node.Reply{Status: node.Stale, Fence: highest}
 	}
 	s.setFence(k.fence, c.Token, now+life(cmd.Retention))
 	s.erase(k.lock)
@@ -127,8 +136,14 @@ func (s *Server) releaseShared(now Time, cmd *node.Command) (reply node.Reply, p
 	s.drop(s.hold(c.Name, c.Owner))
 	if wrote {
 		tell = true
-		if cmd.Patience > 0 {
+		switch {
+		case cmd.Patience > 0:
 			s.put(k.intent, cmd.Waiter, now+life(cmd.Patience))
+		case k.intent.isReaders() && cmd.Turn <= 0:
+			s.erase(k.intent)
+		case k.intent.isReaders():
+			s.change(k.intent)
+			k.intent.expires = now + life(cmd.Turn)
 		}
 	}
 	if wrote || read && shares {
@@ -137,6 +152,9 @@ func (s *Server) releaseShared(now Time, cmd *node.Command) (reply node.Reply, p
 		if until == noReader {
 			k.lock.clear()
 			tell = true
+			if !wrote && k.intent.isReaders() {
+				s.erase(k.intent)
+			}
 		} else {
 			k.lock.set(node.ModeField, reading)
 			if until != Never {
@@ -270,6 +288,9 @@ func (s *Server) forgetIntent(k *names, waiter string) bool {
 	s.erase(k.intent)
 	return true
 }
+
+// isReaders reports whether it is the readers' turn, and not a writer's.
+func (c *content) isReaders() bool { return c.kind == text && c.text == node.ReadersNext }
 
 func (s *Server) put(k *key, value string, expires Time) {
 	s.erase(k)

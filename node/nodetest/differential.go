@@ -124,7 +124,7 @@ var outcomes = []string{
 	"release write: released", "release write: absent", "release write: wrong type",
 	"extend read: kept", "extend read: not kept", "extend write: kept", "extend write: not kept",
 	"downgrade: kept", "downgrade: not kept", "downgrade: wrong type",
-	"inspect: intent", "inspect: readers",
+	"inspect: intent", "inspect: readers are next", "inspect: readers",
 	"acquire in line: granted", "acquire in line: refused", "acquire in line: refused, never expires",
 	"acquire in line: refused, others first", "acquire in line: stale", "acquire in line: wrong type",
 	"release in line: released", "release in line: absent", "release in line: wrong type",
@@ -169,7 +169,11 @@ func outcome(r node.Reply, cmd node.Command) []string {
 		if r.State.TTL == node.NoExpiry {
 			all = append(all, what("never expires"))
 		}
-		if r.State.Intent != "" {
+		switch r.State.Intent {
+		case "":
+		case node.ReadersNext:
+			all = append(all, what("readers are next"))
+		default:
 			all = append(all, what("intent"))
 		}
 		if len(r.State.Fields) == 1 && slices.Contains(heirs, r.State.Fields[0].Name) {
@@ -542,6 +546,9 @@ func (r *race) command(s step, sys System) node.Command {
 		Kind: kinds[s.op], Mode: s.mode, Claims: s.claims, TTL: r.life(s),
 		Retention: r.life(step{time: s.keep}), Deadline: sys.soon(), Waiter: s.waiter, Ticket: s.ticket, Barge: s.barge,
 		Stands: s.stands, Reserve: s.reserve, Next: s.next,
+	}
+	if s.op == "release" {
+		cmd.Turn = r.life(step{time: 1})
 	}
 	if s.wait > 0 {
 		cmd.Patience = r.life(step{time: s.wait})

@@ -122,6 +122,12 @@ func waiting(waiter string, cmd node.Command) node.Command {
 	return cmd
 }
 
+// patient makes a reader wait.
+func patient(cmd node.Command) node.Command {
+	cmd.Patience = life
+	return cmd
+}
+
 func (s System) downgrade(name, owner string) node.Command {
 	return node.Command{Kind: node.Downgrade, Claims: []node.Claim{{Name: name, Owner: owner}}, Deadline: s.soon()}
 }

@@ -18,7 +18,9 @@ func (f fixture) write(owner string, token node.Token) node.Command {
 
 // endShared ends what an owner has in whichever mode.
 func (f fixture) endShared(owner string, token node.Token) node.Command {
-	return in(node.Write, f.release(name, owner, token))
+	cmd := in(node.Write, f.release(name, owner, token))
+	cmd.Turn = life / 2
+	return cmd
 }
 
 // wantShared requires a hash of these fields and a life of about ttl. No field is
@@ -421,11 +423,103 @@ var writeRules = []rule{
 		f.want(node.Refused, f.write("v", 6))
 		f.wantIntent("me", life)
 	}},
+	{"a writer whose token is not above the fences leaves an intent all the same", func(f fixture) {
+		f.want(node.Granted, f.read("a", 5))
+		f.want(node.Released, f.endShared("a", 8))
+		f.want(node.Stale, f.write("w", 6))
+		f.wantIntent("", 0)
+		f.want(node.Stale, waiting("me", f.write("w", 6)))
+		f.wantIntent("me", life)
+		f.want(node.Refused, f.read("b", 9))
+		f.want(node.Granted, waiting("me", f.write("w", 9)))
+		f.wantIntent("", 0)
+		f.want(node.Released, f.endShared("w", 9))
+		f.want(node.Granted, f.read("b", 20))
+		f.want(node.Released, f.endShared("b", 15))
+		f.want(node.Granted, f.read("c", 20))
+		f.want(node.Refused, waiting("me", f.write("w", 10)))
+		f.wantIntent("me", life)
+	}},
 	{"a command delayed until after its own release leaves no intent", func(f fixture) {
 		f.want(node.Granted, f.read("a", 5))
 		f.want(node.Absent, f.endShared("w", 6))
 		f.want(node.Refused, waiting("me", f.write("w", 6)))
 		f.wantIntent("", 0)
+		f.want(node.Released, f.endShared("a", 5))
+		f.want(node.Stale, waiting("me", f.write("w", 6)))
+		f.wantIntent("", 0)
+	}},
+	{"readers that wait for a writer come before the next", func(f fixture) {
+		f.want(node.Granted, lasting(9*life, f.write("v", 5)))
+		f.want(node.Refused, f.read("a", 6))
+		f.wantIntent("", 0)
+		f.want(node.Refused, patient(f.read("a", 6)))
+		f.wantIntent(node.ReadersNext, life)
+		f.want(node.Released, f.endShared("v", 5))
+		f.wantIntent(node.ReadersNext, life/2)
+		r := f.want(node.Refused, waiting("me", f.write("w", 4)))
+		f.wantLife(r.TTL, life/2)
+		if r.Fence != 5 {
+			f.Errorf("fence %d, want 5", r.Fence)
+		}
+		f.want(node.Granted, f.read("a", 7))
+		f.want(node.Granted, f.read("b", 6))
+		f.wantIntent(node.ReadersNext, life/2)
+		f.want(node.Released, f.endShared("a", 7))
+		f.wantIntent(node.ReadersNext, life/2)
+		f.want(node.Released, f.endShared("b", 6))
+		f.wantIntent("", 0)
+		f.want(node.Granted, f.write("w", 8))
+	}},
+	{"readers that do not come are waited for no longer than their turn", func(f fixture) {
+		f.want(node.Granted, f.write("v", 5))
+		f.want(node.Refused, patient(f.read("a", 6)))
+		f.want(node.Released, f.endShared("v", 5))
+		f.want(node.Refused, f.write("w", 7))
+		f.must(f.Advance(life/2 + time.Second))
+		f.want(node.Granted, f.write("w", 7))
+		f.want(node.Refused, patient(f.read("a", 6)))
+		end := f.endShared("w", 7)
+		end.Turn = 0
+		f.want(node.Released, end)
+		f.wantIntent("", 0)
+	}},
+	{"readers that wait for a writer that dies come before the next, as long as they are patient", func(f fixture) {
+		f.want(node.Granted, f.write("v", 5))
+		f.must(f.Advance(life / 2))
+		f.want(node.Refused, patient(f.read("a", 6)))
+		f.must(f.Advance(life/2 + time.Second))
+		f.want(node.Refused, f.write("w", 7))
+		f.must(f.Advance(life / 2))
+		f.want(node.Granted, f.write("w", 7))
+	}},
+	{"readers that come next replace a writer's intent, and a writer's replaces them when they read", func(f fixture) {
+		f.want(node.Granted, f.read("a", 5))
+		f.want(node.Refused, waiting("me", f.write("w", 6)))
+		f.want(node.Refused, patient(f.read("b", 6)))
+		f.wantIntent("me", life) // it is the writer's turn
+		f.want(node.Released, f.endShared("a", 5))
+		f.want(node.Granted, waiting("you", f.write("v", 7)))
+		f.wantIntent("me", life)
+		f.want(node.Refused, patient(f.read("b", 6)))
+		f.wantIntent(node.ReadersNext, life)
+		f.want(node.Released, f.endShared("v", 7))
+		f.want(node.Granted, f.read("b", 8))
+		f.want(node.Refused, waiting("me", f.write("w", 9)))
+		f.wantIntent("me", life)
+		f.want(node.Refused, f.read("c", 9))
+	}},
+	{"readers wait for their turn behind nothing but a writer", func(f fixture) {
+		f.want(node.Granted, f.acquire(name, "p", 5))
+		f.want(node.Refused, patient(f.read("a", 6)))
+		f.wantIntent("", 0)
+	}},
+	{"readers have their turn beside a writer that reads on", func(f fixture) {
+		f.want(node.Granted, f.write("w", 5))
+		f.want(node.Refused, patient(f.read("a", 6)))
+		f.wantKept(f.downgrade(name, "w"), true)
+		f.want(node.Granted, f.read("a", 6))
+		f.wantIntent(node.ReadersNext, life)
 	}},
 	{"a writer behind the readers' tokens leaves an intent all the same", func(f fixture) {
 		f.want(node.Granted, f.read("a", 8))
@@ -463,6 +557,14 @@ var writeRules = []rule{
 		f.wantIntent("me", life)
 		f.want(node.Refused, f.read("a", 6))
 		f.want(node.Absent, waiting("me", f.endShared("w", 5)))
+	}},
+	{"a partial grant that is given back was not a writer's turn", func(f fixture) {
+		f.want(node.Granted, waiting("me", f.write("w", 5)))
+		f.want(node.Refused, patient(f.read("a", 6)))
+		f.wantIntent(node.ReadersNext, life)
+		f.want(node.Released, waiting("me", f.endShared("w", 5)))
+		f.wantIntent("me", life)
+		f.want(node.Refused, f.read("a", 6))
 	}},
 	{"giving back what was not granted leaves no intent", func(f fixture) {
 		f.want(node.Granted, f.read("a", 5))

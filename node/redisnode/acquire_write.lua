@@ -4,7 +4,7 @@
 -- KEYS[1]  the lock, a hash
 -- KEYS[2]  its fence, the highest token of a writer, or of what was released
 -- KEYS[3]  the highest token of a reader
--- KEYS[4]  a writer's intent
+-- KEYS[4]  a writer's intent, or 'readers' when it is theirs to come next
 -- ARGV[1]  the writer's field: owner:write
 -- ARGV[2]  token
 -- ARGV[3]  life of the lock, ms
@@ -13,8 +13,9 @@
 -- ARGV[6]  waiter
 -- ARGV[7]  how long the waiter's intent is to stand, ms; 0: not at all
 --
--- Returns 1 (granted), {0, ms left or -1, fence} (refused), or {2, fence}
--- (stale: the token is not above both fences, of which this is the higher).
+-- Returns 1 (granted), {0, ms left or -1, fence} (refused: of the lock, or else of what
+-- is readers' in KEYS[4]), or {2, fence} (stale: the token is not above both fences, of
+-- which this is the higher).
 --
 -- Atomic, because between looking for readers and shutting them out one could
 -- come, and because lock and fence must change together.
@@ -28,21 +29,28 @@ local fence = tonumber(redis.call('GET', KEYS[2]) or 0)
 local highest = math.max(fence, tonumber(redis.call('GET', KEYS[3]) or 0))
 local there = redis.call('EXISTS', KEYS[1]) == 1
 local inTheWay = there
+local waits = ARGV[7] ~= '0' and token ~= fence -- its own release raises the fence to the token
 if mode == 'read' then
   inTheWay = bury(KEYS[1], ARGV[5]) ~= nil
-  if inTheWay and ARGV[7] ~= '0' and token > fence then
+  if inTheWay and waits then
     redis.call('SET', KEYS[4], ARGV[6], 'PX', ARGV[7])
   end
 end
 if inTheWay then
   return {0, redis.call('PTTL', KEYS[1]), highest}
 end
-if token <= highest then
-  return {2, highest}
-end
 -- What can fail, for want of memory or of a right, or for the type of a key, fails
 -- first; and a lock that would never expire must not stay.
 local intent = redis.call('GET', KEYS[4])
+if intent == 'readers' then
+  return {0, redis.call('PTTL', KEYS[4]), highest}
+end
+if token <= highest then
+  if waits then -- or readers that come and go raise the fence before it asks again
+    redis.call('SET', KEYS[4], ARGV[6], 'PX', ARGV[7])
+  end
+  return {2, highest}
+end
 redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[4])
 if there then
   redis.call('DEL', KEYS[1])

@@ -37,6 +37,7 @@ type call struct {
 	ttl      int64 // ms
 	keep     int64 // the fence's life, ms
 	wait     int64 // the life of an intent or a place, ms
+	turn     int64 // of readers, ms
 }
 
 // check finds commands that no server could execute.
@@ -54,7 +55,7 @@ func check(cmd node.Command) error {
 		return fmt.Errorf("%w: %v in mode %v with a ticket, of %q", node.ErrUnsupported, cmd.Kind, cmd.Mode, cmd.Waiter)
 	case cmd.Patience > 0 && cmd.Mode == node.Exclusive && cmd.Ticket <= 0:
 		return fmt.Errorf("%w: %v with a patience of %v and no ticket", node.ErrUnsupported, cmd.Kind, cmd.Patience)
-	case cmd.Patience > 0 && cmd.Waiter == "":
+	case cmd.Patience > 0 && cmd.Waiter == "" && !(cmd.Kind == node.Acquire && cmd.Mode == node.Read):
 		return fmt.Errorf("%w: %v with a patience of %v, of nobody", node.ErrUnsupported, cmd.Kind, cmd.Patience)
 	case cmd.Stands != 0 && (cmd.Kind != node.Acquire || cmd.Patience <= 0 || cmd.Ticket <= 0 || len(cmd.Claims) > 1):
 		return fmt.Errorf("%w: %v of %d names that stands, with a ticket of %d and a patience of %v", node.ErrUnsupported,
@@ -88,6 +89,7 @@ func (c *call) fill(cmd node.Command, reply func(node.Reply)) {
 	c.waiter, c.ticket, c.next = cmd.Waiter, cmd.Ticket, cmd.Next
 	c.barge, c.stands, c.reserve = cmd.Barge, cmd.Stands, cmd.Reserve
 	c.wait = node.Milliseconds(max(0, cmd.Patience))
+	c.turn = node.Milliseconds(max(0, cmd.Turn))
 	c.claims = append(c.claims[:0], cmd.Claims...)
 	c.deadline = cmd.Deadline
 	c.reply = reply

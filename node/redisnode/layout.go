@@ -113,7 +113,7 @@ func (c *call) append(w *words, asText bool, life string) {
 		w.sharedChannel(one.Name)
 
 	case &acquireReadScript:
-		run(5, 4)
+		run(5, 5)
 		w.text(one.Name)
 		w.fenceKey(one.Name)
 		w.readersKey(one.Name)
@@ -123,6 +123,7 @@ func (c *call) append(w *words, asText bool, life string) {
 		w.number(int64(one.Token))
 		w.number(c.ttl)
 		w.number(c.keep)
+		w.number(c.wait)
 	case &acquireWriteScript:
 		run(4, 7)
 		w.text(one.Name)
@@ -137,7 +138,7 @@ func (c *call) append(w *words, asText bool, life string) {
 		w.text(c.waiter)
 		w.number(c.wait)
 	case &releaseSharedScript:
-		run(4, 7)
+		run(4, 8)
 		w.text(one.Name)
 		w.fenceKey(one.Name)
 		w.intentKey(one.Name)
@@ -149,6 +150,7 @@ func (c *call) append(w *words, asText bool, life string) {
 		w.holdPrefix(one.Name)
 		w.text(c.waiter)
 		w.number(c.wait)
+		w.number(c.turn)
 	case &extendReadScript:
 		run(2*n, 1+n)
 		for i := range c.claims {

@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  the lock, a hash
 -- KEYS[2]  its fence
--- KEYS[3]  a writer's intent
+-- KEYS[3]  a writer's intent, or 'readers' when it is theirs to come next
 -- KEYS[4]  the owner's hold as a reader
 -- ARGV[1]  owner
 -- ARGV[2]  token
@@ -12,6 +12,7 @@
 -- ARGV[5]  what the keys of the readers' holds begin with
 -- ARGV[6]  waiter, or nothing
 -- ARGV[7]  how long the waiter's intent is to stand, ms; 0: no longer
+-- ARGV[8]  for how long it is the readers' turn to come, ms
 --
 -- Returns 1 (released) or 0 (the owner had nothing).
 --
@@ -23,7 +24,8 @@
 -- because the message must come after that.
 raise(1, 4)
 local message
-if ARGV[6] ~= '' and ARGV[7] == '0' and redis.pcall('GET', KEYS[3]) == ARGV[6] then -- of another type, it is nobody's
+local intent = redis.pcall('GET', KEYS[3]) -- of another type, it is nobody's
+if ARGV[6] ~= '' and ARGV[7] == '0' and intent == ARGV[6] then
   redis.call('DEL', KEYS[3])
   message = '1'
 end
@@ -33,8 +35,10 @@ local released = math.max(wrote, redis.call('HDEL', KEYS[1], ARGV[1]))
 redis.call('DEL', KEYS[4])
 if wrote == 1 then
   message = '1'
-  if ARGV[7] ~= '0' then
+  if ARGV[7] ~= '0' then -- it has not had its turn
     redis.call('SET', KEYS[3], ARGV[6], 'PX', ARGV[7])
+  elseif intent == 'readers' then
+    redis.call('PEXPIRE', KEYS[3], ARGV[8])
   end
 end
 if wrote == 1 or released == 1 and mode == 'read' then
@@ -42,6 +46,9 @@ if wrote == 1 or released == 1 and mode == 'read' then
   if not longest then
     redis.call('DEL', KEYS[1])
     message = message or '0'
+    if wrote == 0 and intent == 'readers' then
+      redis.call('DEL', KEYS[3]) -- they have come
+    end
   else
     if wrote == 1 then
       redis.call('HSET', KEYS[1], 'mode', 'read')
