@@ -178,7 +178,7 @@ func (k *checker) heard(l *link, cmd *node.Command, status node.Status) {
 		if o := c.callOf(owner); o != nil && h == nil {
 			o.heard[l.n.number] = status
 			o.told |= n
-			if status == node.Granted && o.blind&n != 0 && l.unaware() {
+			if status == node.Granted && o.blind&n != 0 && !l.knows() {
 				l.relies()
 			}
 		}

@@ -66,7 +66,7 @@ func (c *Client) loses(waiter string) {
 func (k *checker) isTold(l *link, t *turn) {
 	if _, a := l.c.attemptOf(t.Owner); a != nil && a.handed[l.n.number] == t.Token {
 		a.taken |= faults.Of(l.n.number)
-		if t.Life != nil && a.blind.Has(l.n.number) && l.unaware() {
+		if t.Life != nil && a.blind.Has(l.n.number) && !l.knows() {
 			l.relies()
 		}
 	}

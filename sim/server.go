@@ -369,7 +369,10 @@ func (s *server) promote() {
 // unaware reports whether the client cannot know that the server was a replica, and may
 // have forgotten what others rely on: it says that its life is the one from before, and
 // has refused the client no write since.
-func (l *link) unaware() bool { return l.n.since > l.n.born && l.refusedWrite < l.n.since }
+func (l *link) unaware() bool { return l.n.since > l.n.born && !l.knows() }
+
+// knows reports whether the server has refused the client a write since it last forgot.
+func (l *link) knows() bool { return l.refusedWrite >= l.n.since }
 
 // relies notes that the client relies on its vote nevertheless.
 func (l *link) relies() {
