@@ -39,7 +39,10 @@
 // its intent in [IntentKey], and as long as that is there no new reader is let
 // in. Nor do readers wait for ever while writers come and go: one that waits for a writer
 // leaves [ReadersNext] there, and when the writer has gone no other writes before they
-// have come, for a while at most.
+// have come, for a while at most. Nor do writers: the next one of the process that has
+// just written, which need not wait for a notice, would always come before those of other
+// processes. So one that waits for a writer leaves its intent, too, and when that has gone
+// there is [OthersNext] for a while.
 //
 // # Waiting in line
 //
@@ -187,14 +190,15 @@ const (
 	//   - the key is there and is not a hash: ErrWrongType;
 	//   - the owner is the writer: Granted, and nothing changes;
 	//   - the key is there, other than with dead readers alone: Refused, with its
-	//     TTL and the higher of fence and ReadersKey. If it has readers, Patience
-	//     is not 0 and the token is not the fence, as after its own Release, the Waiter's
-	//     intent is there for Patience from now;
-	//   - ReadersNext is there: Refused, with its TTL and the same;
-	//   - the token is not above both fences: Stale, with the higher. The Waiter's
-	//     intent is then there as when it is Refused;
+	//     TTL and the higher of fence and ReadersKey. If it has readers, or a writer and
+	//     ReadersNext is not there, Patience is not 0 and the token is not the fence, as
+	//     after its own Release, the Waiter's intent is there for Patience from now;
+	//   - ReadersNext is there, or OthersNext with the process of the owner: Refused, with
+	//     its TTL and the same;
+	//   - the token is not above both fences: Stale, with the higher. If OthersNext is not
+	//     there, the Waiter's intent is, as when it is Refused;
 	//   - otherwise the owner is the writer, the key lives for TTL, the token
-	//     becomes the fence, the Waiter's intent is gone: Granted.
+	//     becomes the fence, the Waiter's intent and OthersNext are gone: Granted.
 	//
 	// Redisson's readers do not heed an intent.
 	//
@@ -231,8 +235,9 @@ const (
 	// a reader, and being the writer, whichever it is. With the last living reader
 	// the key goes, and ReadersNext, and "0" is published; otherwise its life becomes that
 	// of the reader who has longest, unless there are so many that not all are looked at.
-	// With the writer the key goes, and "1" is published; if ReadersNext is there, and Patience
-	// is 0, then for Turn from now.
+	// With the writer the key goes, and "1" is published; if Patience is 0, ReadersNext, if it
+	// is there, is so for Turn from now, and OthersNext in place of the intent of a writer of
+	// another process.
 	// If there is a Waiter and Patience is 0, its intent is removed as well, and
 	// "1" published for those who were kept out. If Patience is not 0 and the owner
 	// was the writer, the Waiter's intent is there again for Patience: so a partial
@@ -333,13 +338,12 @@ type Command struct {
 	// Acquire in mode Read, whose mark is that of all readers.
 	//
 	// A Waiter is the name of its process, in which there is no colon, a colon, and
-	// what tells it from others there.
+	// what tells it from others there. So is the owner of a claim in mode Write.
 	Waiter   string
 	Patience time.Duration
 
-	// Turn is how long a Release of a writer gives readers who wait to come before
-	// another writes, in whole milliseconds: 0 if it does not. It is for modes Read and
-	// Write.
+	// Turn is how long a Release of a writer gives those who wait to come before others
+	// write, in whole milliseconds: 0 if it does not. It is for modes Read and Write.
 	Turn time.Duration
 
 	// Ticket is the place of the Waiter among others, the same from attempt to
@@ -516,9 +520,14 @@ func AppendReadersKey(b []byte, name string) []byte { return beside(b, "redquoru
 // IntentKey returns the key of the intent to write name.
 func IntentKey(name string) string { return string(AppendIntentKey(nil, name)) }
 
-// ReadersNext is in a name's IntentKey when it is not a writer's turn, but that of the
-// readers who wait.
-const ReadersNext = "readers"
+// What is in a name's IntentKey when it is not the intent of a writer.
+const (
+	// ReadersNext: it is not a writer's turn, but that of the readers who wait.
+	ReadersNext = "readers"
+	// OthersNext and the name of a process behind it: it is the turn of writers of other
+	// processes, who wait.
+	OthersNext = "not:"
+)
 
 // AppendIntentKey appends IntentKey(name) to b.
 func AppendIntentKey(b []byte, name string) []byte { return beside(b, "redquorum_writer", name) }

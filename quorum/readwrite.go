@@ -21,8 +21,9 @@ import (
 //
 // While a writer waits no new reader is let in, unless it nests, or another writer has
 // just given up waiting. But when a writer has gone those readers come first that wait for
-// it: so they wait for one writer, or for few where nodes fail. Where a notice of the release
-// takes more than 50 ms to come, and to be heeded, they get in beside many writers by chance.
+// it: so they wait for one writer, or for few where nodes fail, and for those that are before
+// them in their own process. Where a notice of the release takes more than 50 ms to come, and
+// to be heeded, they get in beside many writers by chance.
 func WithRead() Option { return withMode(node.Read.String()) }
 
 // WithWrite makes the acquisition a writer's: it excludes readers, writers, and
@@ -31,6 +32,10 @@ func WithRead() Option { return withMode(node.Read.String()) }
 // left; nor are these told of them, and look again after Options.Poll. Nor do the
 // tokens of such others always rise above those of earlier readers. So use a name in
 // one way only.
+//
+// Writers of several processes take turns: when one has gone, and others wait, those of its
+// own process are refused until one of another has come, for 50 ms at most. That is also so
+// for TryLock.
 //
 // The owner of a write lease can read, too, by an acquisition with its context (see
 // [Owner]) and WithRead. When the write leases are unlocked before those that read,
@@ -60,9 +65,9 @@ func withMode(name string) Option {
 	}
 }
 
-// readersTurn is how long after a writer has gone readers that wait have to come, before
-// another writes: for the notice to reach them, and their command the node.
-const readersTurn = 50 * time.Millisecond
+// turnToCome is how long after a writer has gone those that wait have to come, before others
+// write: for the notice to reach them, and their command the node.
+const turnToCome = 50 * time.Millisecond
 
 // declareIntent lets the nodes know that a writer waits, if it does.
 func (w *waiter) declareIntent() {

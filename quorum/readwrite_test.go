@@ -170,6 +170,62 @@ func TestReaderIsNotStarved(t *testing.T) {
 	})
 }
 
+// Where writers of several processes wait, the next of the process that has just written does
+// not come before the others, though it is right behind the release: all have as many turns,
+// and a reader has to wait for those alone that come before it in its own process.
+func TestWritersOfAllProcessesHaveTurns(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		w.delay(200*time.Microsecond, 300*time.Microsecond)
+		ctx, stop := context.WithCancel(background)
+		defer stop()
+		var wg sync.WaitGroup
+		lockers := []*quorum.Locker{w.locker(quorum.Options{}), w.locker(quorum.Options{}), w.locker(quorum.Options{})}
+		written := make([]atomic.Int32, len(lockers))
+		for i, l := range lockers {
+			for range 4 {
+				wg.Go(func() {
+					for ctx.Err() == nil {
+						if lease, err := l.Lock(ctx, "x", write); err == nil {
+							time.Sleep(5 * time.Millisecond)
+							written[i].Add(1)
+							_ = lease.Unlock(background)
+						}
+					}
+				})
+			}
+		}
+		time.Sleep(3 * time.Second)
+		all := int32(0)
+		for i := range written {
+			n := written[i].Load()
+			t.Logf("locker %d: %d turns", i, n)
+			if all += n; n < 100 {
+				t.Errorf("locker %d had %d turns", i, n)
+			}
+		}
+		if all < 400 { // of 5 ms each
+			t.Errorf("%d turns in 3s", all)
+		}
+		for i, l := range lockers {
+			for range 10 {
+				time.Sleep(100 * time.Millisecond)
+				start := time.Now()
+				lease, err := l.Lock(background, "x", read, quorum.WithWait(2*time.Second))
+				if d := time.Since(start); err != nil || d > 500*time.Millisecond {
+					t.Errorf("locker %d: the reader waited for %v: %v", i, d, err)
+					continue
+				}
+				_ = lease.Unlock(background)
+			}
+		}
+		stop()
+		wg.Wait()
+		for _, l := range lockers {
+			l.Close()
+		}
+	})
+}
+
 // A writer that gives up, or does not wait, is in no reader's way any more.
 func TestWriterThatGaveUpIsForgotten(t *testing.T) {
 	inWorld(t, 5, func(w *world) {

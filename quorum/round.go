@@ -114,7 +114,7 @@ func (l *Locker) begin(kind node.Kind, c claim, ttl, timeout time.Duration) *rou
 		r.command.Ticket, r.command.Waiter, r.command.Patience = c.number, c.waiter, c.patience
 		r.command.Barge, r.command.Stands, r.command.Reserve = c.barges, c.stands, c.reserves
 	case node.Release:
-		r.command.Turn = readersTurn
+		r.command.Turn = turnToCome
 		r.command.Ticket, r.command.Waiter, r.command.Patience, r.command.Next = c.number, c.waiter, c.patience, c.next
 	}
 	clear(r.ballots)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
@@ -370,22 +371,42 @@ func (k *checker) inTurn(s *server, m *message, i int, now model.Time) {
 		if highest := max(before.Fence, before.Readers); claim.Token <= highest {
 			fails("I4", fmt.Sprintf("a writer's token %d is not above %d", claim.Token, highest))
 		}
-		if before.Intent == node.ReadersNext {
+		process, _, _ := strings.Cut(claim.Owner, ":")
+		switch {
+		case before.Intent == node.ReadersNext:
 			fails("I13", "a writer passes readers whose turn it is")
+		case before.Intent == node.OthersNext+process:
+			fails("I13", "a writer passes those of other processes, whose turn it is")
+		case strings.HasPrefix(before.Intent, node.OthersNext):
+			w.sometimes(WriterInTurn)
 		}
 	case cmd.Mode == node.Write && refused && before.Type == "hash" && slices.Contains(before.Fields, node.Field{Name: node.ModeField, Value: node.Read.String()}):
 		w.sometimes(WriterWaits)
-		if cmd.Patience > 0 && claim.Token != before.Fence && after.Intent != cmd.Waiter {
+		if r.TTL == before.TTL && cmd.Patience > 0 && claim.Token != before.Fence && after.Intent != cmd.Waiter { // they live
+			fails("I13", "it is not kept that a writer waits")
+		}
+	case cmd.Mode == node.Write && refused && before.Type == "hash":
+		writes := slices.Contains(before.Fields, node.Field{Name: node.ModeField, Value: node.Write.String()})
+		if writes && cmd.Patience > 0 && claim.Token != before.Fence && before.Intent != node.ReadersNext && after.Intent != cmd.Waiter {
 			fails("I13", "it is not kept that a writer waits")
 		}
 	case cmd.Mode == node.Write && refused && before.Type == "none":
 		w.sometimes(WriterGivesWay)
-	case cmd.Mode == node.Write && r.Status == node.Stale && cmd.Patience > 0 && claim.Token != before.Fence && after.Intent != cmd.Waiter:
+	case cmd.Mode == node.Write && r.Status == node.Stale && cmd.Patience > 0 && claim.Token != before.Fence && after.Intent != cmd.Waiter &&
+		!strings.HasPrefix(before.Intent, node.OthersNext):
 		fails("I13", "it is not kept that a writer waits")
-	case cmd.Mode == node.Write && released && cmd.Patience <= 0 && before.Intent == node.ReadersNext:
+	case cmd.Mode == node.Write && released && cmd.Patience <= 0 && before.Intent != "" && before.Intent != cmd.Waiter:
+		process, _, _ := strings.Cut(claim.Owner, ":")
+		next := node.OthersNext + process
+		switch {
+		case before.Intent == node.ReadersNext:
+			next = node.ReadersNext
+		case strings.HasPrefix(before.Intent, process+":"):
+			next = ""
+		}
 		wrote := slices.ContainsFunc(before.Fields, func(f node.Field) bool { return f.Name == claim.Owner+node.WriteSuffix })
-		if wrote && (after.Intent != node.ReadersNext || after.IntentTTL > cmd.Turn) {
-			fails("I13", fmt.Sprintf("readers wait, and have %v to come", after.IntentTTL))
+		if wrote && next != "" && (after.Intent != next || after.IntentTTL > cmd.Turn) {
+			fails("I13", fmt.Sprintf("%q waits, and then it is %q for %v", before.Intent, after.Intent, after.IntentTTL))
 		}
 	case cmd.Mode == node.Write && cmd.Kind == node.Release && cmd.Patience <= 0 && cmd.Waiter != "" && after.Intent == cmd.Waiter:
 		fails("I13", "readers are still kept out for it")

@@ -66,6 +66,7 @@ const (
 	ReaderKeptOut
 	ReaderInTurn
 	WriterGivesWay
+	WriterInTurn
 	ReaderSpared
 	ReaderRaised
 	ReaderRevived
@@ -150,7 +151,8 @@ var Marks = [marks]string{
 	WriterWaits:       "a writer waited for readers",
 	ReaderKeptOut:     "a reader was kept out by a writer that waits",
 	ReaderInTurn:      "a reader that waited for a writer came before the next",
-	WriterGivesWay:    "a writer was kept out by readers that wait",
+	WriterGivesWay:    "a writer was kept out by others that wait",
+	WriterInTurn:      "a writer came before the next of the process that had written",
 	ReaderSpared:      "a reader's release left the fence alone",
 	ReaderRaised:      "a reader's release raised the fence",
 	ReaderRevived:     "a doubled command made a released reader anew",

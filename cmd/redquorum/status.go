@@ -147,6 +147,10 @@ func printReport(w io.Writer, r *quorum.Report) error {
 		printOthers(w, r)
 	}
 	for _, waiter := range r.Waiting {
+		if waiter == node.ReadersNext {
+			fmt.Fprintln(w, "readers wait, and come next")
+			continue
+		}
 		fmt.Fprintf(w, "%s waits, in line or to write\n", printable(waiter))
 	}
 	if value, nodes := foreign(r); nodes > 0 {

@@ -91,22 +91,25 @@ func (s *Server) acquireWrite(now Time, cmd *node.Command) node.Reply {
 		return failure(err)
 	}
 	highest = max(highest, fence)
-	inTheWay := k.lock.kind == hash
 	waits := cmd.Patience > 0 && c.Token != fence
-	if k.lock.mode() == reading {
-		if inTheWay = s.bury(now, k.lock, c.Name) != noReader; inTheWay && waits {
+	if mode := k.lock.mode(); k.lock.kind == hash && (mode != reading || s.bury(now, k.lock, c.Name) != noReader) {
+		if waits && (mode == reading || mode == writing && !k.intent.isReaders()) {
 			s.put(k.intent, cmd.Waiter, now+life(cmd.Patience))
 		}
-	}
-	switch {
-	case inTheWay:
 		return node.Reply{Status: node.Refused, TTL: k.lock.left(now), Fence: highest}
+	}
+	waiter, others := strings.CutPrefix(k.intent.text, node.OthersNext)
+	switch {
 	case k.intent.kind != none && k.intent.kind != text:
 		return failure(node.ErrWrongType)
-	case k.intent.isReaders():
-		return node.Reply{Status: node.Refused, TTL: k.intent.left(now), Fence: highest}
+	case k.intent.isReaders() || others && process(waiter) == process(c.Owner):
+		left := k.intent.left(now)
+		if others && waits && left > 0 {
+			s.put(k.intent, node.OthersNext+cmd.Waiter, now+life(left))
+		}
+		return node.Reply{Status: node.Refused, TTL: left, Fence: highest}
 	case c.Token <= highest:
-		if waits {
+		if waits && !others {
 			s.put(k.intent, cmd.Waiter, now+life(cmd.Patience))
 		}
 		return node.Reply{Status: node.Stale, Fence: highest}
@@ -116,7 +119,14 @@ func (s *Server) acquireWrite(now Time, cmd *node.Command) node.Reply {
 	k.lock.kind, k.lock.expires = hash, now+life(cmd.TTL)
 	k.lock.set(node.ModeField, writing)
 	k.lock.set(writer, "1")
-	s.forgetIntent(k, cmd.Waiter)
+	switch {
+	case others && process(waiter) != waiter && cmd.Patience > 0:
+		s.put(k.intent, waiter, now+life(cmd.Patience))
+	case others:
+		s.erase(k.intent)
+	default:
+		s.forgetIntent(k, cmd.Waiter)
+	}
 	return node.Reply{Status: node.Granted}
 }
 
@@ -161,6 +171,10 @@ func (s *Server) releaseShared(now Time, cmd *node.Command) (reply node.Reply, p
 				k.lock.expires = until
 			}
 		}
+	}
+	if (wrote || cmd.Waiter != "") && cmd.Patience <= 0 && cmd.Turn > 0 && k.lock.kind == none &&
+		k.intent.kind == text && !k.intent.isReaders() && process(k.intent.text) != process(c.Owner) {
+		s.put(k.intent, node.OthersNext+process(c.Owner), now+life(cmd.Turn))
 	}
 	reply.Status = node.Absent
 	if wrote || read {
@@ -287,6 +301,12 @@ func (s *Server) forgetIntent(k *names, waiter string) bool {
 	}
 	s.erase(k.intent)
 	return true
+}
+
+// process is that of an owner or a waiter.
+func process(of string) string {
+	name, _, _ := strings.Cut(of, ":")
+	return name
 }
 
 // isReaders reports whether it is the readers' turn, and not a writer's.

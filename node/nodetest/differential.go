@@ -124,7 +124,7 @@ var outcomes = []string{
 	"release write: released", "release write: absent", "release write: wrong type",
 	"extend read: kept", "extend read: not kept", "extend write: kept", "extend write: not kept",
 	"downgrade: kept", "downgrade: not kept", "downgrade: wrong type",
-	"inspect: intent", "inspect: readers are next", "inspect: readers",
+	"inspect: intent", "inspect: readers are next", "inspect: others are next", "inspect: readers",
 	"acquire in line: granted", "acquire in line: refused", "acquire in line: refused, never expires",
 	"acquire in line: refused, others first", "acquire in line: stale", "acquire in line: wrong type",
 	"release in line: released", "release in line: absent", "release in line: wrong type",
@@ -169,10 +169,12 @@ func outcome(r node.Reply, cmd node.Command) []string {
 		if r.State.TTL == node.NoExpiry {
 			all = append(all, what("never expires"))
 		}
-		switch r.State.Intent {
-		case "":
-		case node.ReadersNext:
+		switch intent := r.State.Intent; {
+		case intent == "":
+		case intent == node.ReadersNext:
 			all = append(all, what("readers are next"))
+		case strings.HasPrefix(intent, node.OthersNext):
+			all = append(all, what("others are next"))
 		default:
 			all = append(all, what("intent"))
 		}
@@ -233,7 +235,7 @@ var (
 	lockNames = []string{"n", "{n}", "a{b}"}
 	owners    = []string{"a", "8743c9c0-0795-8907-87fd-6c719a6b4586:1"}
 	heirs     = []string{node.Heir(owners[0]), node.Heir(owners[1])}
-	waiters   = []string{"me", "you", "they"}
+	waiters   = []string{"me", "you", owners[1] + "7"}
 	keys      = append([]string{
 		node.FenceKey("n"), node.FenceKey("a{b}"), node.ReadersKey("n"), node.IntentKey("n"), node.IntentKey("a{b}"),
 		node.HoldKey("n", owners[0]), node.HoldKey("a{b}", owners[0]), node.HoldKey("a{b}", owners[1]),

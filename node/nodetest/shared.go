@@ -303,17 +303,100 @@ var writeRules = []rule{
 		f.wantShared(life, "mode=write", "w:write=1")
 		f.wantFences(5, 0)
 	}},
-	{"another writer is in the way, and a plain lock, and leave no intent", func(f fixture) {
-		f.want(node.Granted, f.write("v", 5))
+	{"a plain lock is in the way, and whoever waits for it leaves no intent", func(f fixture) {
+		f.want(node.Granted, f.acquire(name, "p", 5))
 		r := f.want(node.Refused, waiting("me", f.write("w", 6)))
 		f.wantLife(r.TTL, life)
 		if r.Fence != 5 {
 			f.Errorf("fence %d, want 5", r.Fence)
 		}
-		f.want(node.Released, f.endShared("v", 5))
-		f.want(node.Granted, f.acquire(name, "p", 6))
-		f.want(node.Refused, waiting("me", f.write("w", 7)))
 		f.wantIntent("", 0)
+	}},
+	{"another writer is in the way, and whoever waits for it leaves an intent, but not in place of readers", func(f fixture) {
+		f.want(node.Granted, f.write("v", 5))
+		f.want(node.Refused, f.write("w", 6))
+		f.wantIntent("", 0)
+		r := f.want(node.Refused, waiting("me", f.write("w", 6)))
+		f.wantLife(r.TTL, life)
+		if r.Fence != 5 {
+			f.Errorf("fence %d, want 5", r.Fence)
+		}
+		f.wantIntent("me", life)
+		f.want(node.Refused, patient(f.read("a", 6)))
+		f.want(node.Refused, waiting("me", f.write("w", 6)))
+		f.wantIntent(node.ReadersNext, life)
+	}},
+	{"writers that wait come before the next of the process that has written", func(f fixture) {
+		f.want(node.Granted, f.write("p:1", 5))
+		f.want(node.Refused, waiting("q:7", f.write("q:1", 6)))
+		f.want(node.Released, f.endShared("p:1", 5))
+		f.wantIntent(node.OthersNext+"p", life/2)
+		r := f.want(node.Refused, f.write("p:2", 4))
+		f.wantLife(r.TTL, life/2)
+		if r.Fence != 5 {
+			f.Errorf("fence %d, want 5", r.Fence)
+		}
+		f.wantIntent(node.OthersNext+"p", life/2)
+		f.wantLife(f.want(node.Refused, f.read("a", 7)).TTL, life/2)
+		f.want(node.Stale, waiting("q:7", f.write("q:2", 4)))
+		f.wantIntent(node.OthersNext+"p", life/2)
+		f.want(node.Granted, waiting("q:7", f.write("q:3", 7)))
+		f.wantIntent("", 0)
+	}},
+	{"it is kept that a writer waits whose turn it is not", func(f fixture) {
+		f.want(node.Granted, f.write("p:1", 5))
+		f.want(node.Refused, waiting("q:7", f.write("q:1", 6)))
+		f.want(node.Released, f.endShared("p:1", 5))
+		f.want(node.Refused, waiting("p:8", f.write("p:2", 7)))
+		f.wantIntent(node.OthersNext+"p:8", life/2)
+		f.want(node.Refused, waiting("p:9", f.write("p:3", 8)))
+		f.wantIntent(node.OthersNext+"p:9", life/2)
+		f.want(node.Granted, waiting("q:7", f.write("q:3", 9)))
+		f.wantIntent("p:9", life)
+		f.want(node.Released, f.endShared("q:3", 9))
+		f.wantIntent(node.OthersNext+"q", life/2)
+		f.want(node.Granted, f.write("p:4", 10))
+		f.wantIntent("", 0)
+		f.want(node.Refused, waiting("q:7", f.write("q:4", 11)))
+		f.want(node.Released, f.endShared("p:4", 10))
+		f.want(node.Refused, waiting("p:8", f.write("p:5", 12)))
+		f.want(node.Granted, f.write("r:1", 13)) // it does not wait, and knows of no patience
+		f.wantIntent("", 0)
+	}},
+	{"writers that do not come are waited for no longer than their turn", func(f fixture) {
+		f.want(node.Granted, f.write("p:1", 5))
+		f.want(node.Refused, waiting("q:7", f.write("q:1", 6)))
+		end := f.endShared("p:1", 5)
+		end.Turn = 0
+		f.want(node.Released, end)
+		f.wantIntent("q:7", life)
+		f.want(node.Granted, f.write("p:2", 7))
+		f.want(node.Released, f.endShared("p:2", 7))
+		f.want(node.Refused, f.write("p:3", 8))
+		f.must(f.Advance(life/2 + time.Second))
+		f.want(node.Granted, f.write("p:3", 8))
+	}},
+	{"writers of the same process come as they come", func(f fixture) {
+		f.want(node.Granted, f.write("p:1", 5))
+		f.want(node.Refused, waiting("p:7", f.write("p:2", 6)))
+		f.want(node.Released, f.endShared("p:1", 5))
+		f.wantIntent("p:7", life)
+		f.want(node.Granted, f.write("p:3", 7))
+	}},
+	{"writers that wait come next also where the one that goes has nothing", func(f fixture) {
+		f.want(node.Granted, waiting("q:7", f.write("q:1", 5)))
+		f.want(node.Released, waiting("q:7", f.endShared("q:1", 5)))
+		f.wantIntent("q:7", life)
+		end := f.endShared("p:1", 6)
+		f.want(node.Absent, end) // which may be a reader's
+		f.wantIntent("q:7", life)
+		end.Waiter = "p:8"
+		f.want(node.Absent, end)
+		f.wantIntent(node.OthersNext+"p", life/2)
+		f.want(node.Granted, f.write("q:2", 7))
+		f.want(node.Refused, waiting("r:7", f.write("r:1", 8)))
+		f.want(node.Absent, end)
+		f.wantIntent("r:7", life)
 	}},
 	{"readers are in the way, with the longest life and the higher fence", func(f fixture) {
 		f.want(node.Granted, f.read("a", 8))

@@ -4,7 +4,8 @@
 -- KEYS[1]  the lock, a hash
 -- KEYS[2]  its fence, the highest token of a writer, or of what was released
 -- KEYS[3]  the highest token of a reader
--- KEYS[4]  a writer's intent, or 'readers' when it is theirs to come next
+-- KEYS[4]  a writer's intent; or 'readers' when it is theirs to come next; or 'not:' and a
+--          process when it is for writers of others; or that and a waiter of it
 -- ARGV[1]  the writer's field: owner:write
 -- ARGV[2]  token
 -- ARGV[3]  life of the lock, ms
@@ -13,8 +14,8 @@
 -- ARGV[6]  waiter
 -- ARGV[7]  how long the waiter's intent is to stand, ms; 0: not at all
 --
--- Returns 1 (granted), {0, ms left or -1, fence} (refused: of the lock, or else of what
--- is readers' in KEYS[4]), or {2, fence} (stale: the token is not above both fences, of
+-- Returns 1 (granted), {0, ms left or -1, fence} (refused: of the lock, or else of whose
+-- turn it is), or {2, fence} (stale: the token is not above both fences, of
 -- which this is the higher).
 --
 -- Atomic, because between looking for readers and shutting them out one could
@@ -28,25 +29,26 @@ local token = tonumber(ARGV[2])
 local fence = tonumber(redis.call('GET', KEYS[2]) or 0)
 local highest = math.max(fence, tonumber(redis.call('GET', KEYS[3]) or 0))
 local there = redis.call('EXISTS', KEYS[1]) == 1
-local inTheWay = there
 local waits = ARGV[7] ~= '0' and token ~= fence -- its own release raises the fence to the token
-if mode == 'read' then
-  inTheWay = bury(KEYS[1], ARGV[5]) ~= nil
-  if inTheWay and waits then
+if there and (mode ~= 'read' or bury(KEYS[1], ARGV[5])) then
+  if waits and (mode == 'read' or mode == 'write' and redis.pcall('GET', KEYS[4]) ~= 'readers') then
     redis.call('SET', KEYS[4], ARGV[6], 'PX', ARGV[7])
   end
-end
-if inTheWay then
   return {0, redis.call('PTTL', KEYS[1]), highest}
 end
 -- What can fail, for want of memory or of a right, or for the type of a key, fails
 -- first; and a lock that would never expire must not stay.
 local intent = redis.call('GET', KEYS[4])
-if intent == 'readers' then
-  return {0, redis.call('PTTL', KEYS[4]), highest}
+local excluded = intent and string.match(intent, '^not:([^:]*)')
+if intent == 'readers' or excluded and excluded == string.match(ARGV[1], '^[^:]*') then
+  local left = redis.call('PTTL', KEYS[4])
+  if excluded and waits and left > 0 then
+    redis.call('SET', KEYS[4], 'not:' .. ARGV[6], 'PX', left)
+  end
+  return {0, left, highest}
 end
 if token <= highest then
-  if waits then -- or readers that come and go raise the fence before it asks again
+  if waits and not excluded then -- or readers that come and go raise the fence before it asks again
     redis.call('SET', KEYS[4], ARGV[6], 'PX', ARGV[7])
   end
   return {2, highest}
@@ -61,7 +63,10 @@ if type(expires) == 'table' and expires.err then
   redis.call('DEL', KEYS[1])
   return expires
 end
-if intent == ARGV[6] then
+local waiter = excluded and string.match(intent, '^not:(.*:.*)')
+if waiter and ARGV[7] ~= '0' then
+  redis.call('SET', KEYS[4], waiter, 'PX', ARGV[7])
+elseif excluded or intent == ARGV[6] then
   redis.call('DEL', KEYS[4])
 end
 return 1

@@ -3,7 +3,8 @@
 --
 -- KEYS[1]  the lock, a hash
 -- KEYS[2]  its fence
--- KEYS[3]  a writer's intent, or 'readers' when it is theirs to come next
+-- KEYS[3]  a writer's intent; or 'readers' when it is theirs to come next; or 'not:' and a
+--          process when it is for writers of others; or that and a waiter of it
 -- KEYS[4]  the owner's hold as a reader
 -- ARGV[1]  owner
 -- ARGV[2]  token
@@ -12,7 +13,7 @@
 -- ARGV[5]  what the keys of the readers' holds begin with
 -- ARGV[6]  waiter, or nothing
 -- ARGV[7]  how long the waiter's intent is to stand, ms; 0: no longer
--- ARGV[8]  for how long it is the readers' turn to come, ms
+-- ARGV[8]  for how long it is the turn of those that wait to come, ms
 --
 -- Returns 1 (released) or 0 (the owner had nothing).
 --
@@ -27,6 +28,7 @@ local message
 local intent = redis.pcall('GET', KEYS[3]) -- of another type, it is nobody's
 if ARGV[6] ~= '' and ARGV[7] == '0' and intent == ARGV[6] then
   redis.call('DEL', KEYS[3])
+  intent = false
   message = '1'
 end
 local mode = redis.call('HGET', KEYS[1], 'mode')
@@ -56,6 +58,12 @@ if wrote == 1 or released == 1 and mode == 'read' then
     if not longer then
       redis.call('PEXPIRE', KEYS[1], longest)
     end
+  end
+end
+if (wrote == 1 or ARGV[6] ~= '') and ARGV[7] == '0' and ARGV[8] ~= '0' and type(intent) == 'string' and intent ~= 'readers' then
+  local process = string.match(ARGV[1], '^[^:]*')
+  if string.match(intent, '^[^:]*') ~= process and redis.call('EXISTS', KEYS[1]) == 0 then
+    redis.call('SET', KEYS[3], 'not:' .. process, 'PX', ARGV[8])
   end
 end
 if message then
