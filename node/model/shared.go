@@ -173,7 +173,8 @@ func (s *Server) releaseShared(now Time, cmd *node.Command) (reply node.Reply, p
 		}
 	}
 	if (wrote || cmd.Waiter != "") && cmd.Patience <= 0 && cmd.Turn > 0 && k.lock.kind == none &&
-		k.intent.kind == text && !k.intent.isReaders() && process(k.intent.text) != process(c.Owner) {
+		k.intent.kind == text && !k.intent.isReaders() && !strings.HasPrefix(k.intent.text, node.OthersNext) &&
+		process(k.intent.text) != process(c.Owner) {
 		s.put(k.intent, node.OthersNext+process(c.Owner), now+life(cmd.Turn))
 	}
 	reply.Status = node.Absent

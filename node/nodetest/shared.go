@@ -376,6 +376,18 @@ var writeRules = []rule{
 		f.must(f.Advance(life/2 + time.Second))
 		f.want(node.Granted, f.write("p:3", 8))
 	}},
+	{"who gives up while it is the turn of others does not make that last", func(f fixture) {
+		f.want(node.Granted, f.write("p:1", 5))
+		f.want(node.Refused, waiting("q:7", f.write("q:1", 6)))
+		f.want(node.Released, f.endShared("p:1", 5))
+		f.must(f.Advance(life / 4))
+		f.want(node.Refused, waiting("p:8", f.write("p:2", 7)))
+		f.wantIntent(node.OthersNext+"p:8", life/4)
+		end := f.endShared("p:2", 7)
+		end.Waiter = "p:8"
+		f.want(node.Absent, end)
+		f.wantIntent(node.OthersNext+"p:8", life/4)
+	}},
 	{"writers of the same process come as they come", func(f fixture) {
 		f.want(node.Granted, f.write("p:1", 5))
 		f.want(node.Refused, waiting("p:7", f.write("p:2", 6)))

@@ -61,8 +61,8 @@ if wrote == 1 or released == 1 and mode == 'read' then
   end
 end
 if (wrote == 1 or ARGV[6] ~= '') and ARGV[7] == '0' and ARGV[8] ~= '0' and type(intent) == 'string' and intent ~= 'readers' then
-  local process = string.match(ARGV[1], '^[^:]*')
-  if string.match(intent, '^[^:]*') ~= process and redis.call('EXISTS', KEYS[1]) == 0 then
+  local process, waits = string.match(ARGV[1], '^[^:]*'), string.match(intent, '^[^:]*')
+  if waits ~= process and waits ~= 'not' and redis.call('EXISTS', KEYS[1]) == 0 then
     redis.call('SET', KEYS[3], 'not:' .. process, 'PX', ARGV[8])
   end
 end
