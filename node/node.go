@@ -179,9 +179,10 @@ const (
 	//   - the owner is a living reader: Granted, and nothing changes;
 	//   - the key is there and not in mode read: Refused, with its TTL and the
 	//     fence. If it is in mode write and Patience is not 0, ReadersNext is there
-	//     for Patience from now, in place of a writer's intent;
-	//   - a writer's intent is there: Refused, with the intent's TTL and the
-	//     fence;
+	//     for Patience from now, or for as long as the key, in place of a writer's
+	//     intent;
+	//   - a writer's intent is there, not OthersNext: Refused, with the intent's TTL and
+	//     the fence;
 	//   - the token is not above the fence: Stale, with the fence;
 	//   - otherwise the owner becomes a reader for TTL, the key's life is raised
 	//     to that, ReadersKey to the token: Granted.
@@ -194,11 +195,13 @@ const (
 	//     ReadersNext is not there, Patience is not 0 and the token is not the fence, as
 	//     after its own Release, the Waiter's intent is there for Patience from now;
 	//   - ReadersNext is there, or OthersNext with the process of the owner: Refused, with
-	//     its TTL and the same;
+	//     its TTL and the same. A Waiter that is patient is then behind OthersNext, in
+	//     place of its process;
 	//   - the token is not above both fences: Stale, with the higher. If OthersNext is not
 	//     there, the Waiter's intent is, as when it is Refused;
 	//   - otherwise the owner is the writer, the key lives for TTL, the token
-	//     becomes the fence, the Waiter's intent and OthersNext are gone: Granted.
+	//     becomes the fence, the Waiter's intent and OthersNext are gone, but the waiter
+	//     behind that has its intent there for Patience: Granted.
 	//
 	// Redisson's readers do not heed an intent.
 	//
@@ -236,10 +239,11 @@ const (
 	// the key goes, and ReadersNext, and "0" is published; otherwise its life becomes that
 	// of the reader who has longest, unless there are so many that not all are looked at.
 	// With the writer the key goes, and "1" is published; if Patience is 0, ReadersNext, if it
-	// is there, is so for Turn from now, and OthersNext in place of the intent of a writer of
-	// another process.
-	// If there is a Waiter and Patience is 0, its intent is removed as well, and
-	// "1" published for those who were kept out. If Patience is not 0 and the owner
+	// is there, is so for Turn from now. When there is no key, and Patience is 0, OthersNext is
+	// there for Turn in place of the intent of a writer of another process, if the owner was
+	// the writer or there is a Waiter.
+	// If there is a Waiter and Patience is 0, its intent is removed as well, or it behind
+	// OthersNext, and "1" published for those who were kept out. If Patience is not 0 and the owner
 	// was the writer, the Waiter's intent is there again for Patience: so a partial
 	// grant is given back without giving up waiting.
 	//
@@ -445,7 +449,7 @@ type State struct {
 	Fence  Token         // 0 if there is none
 
 	Readers   Token         // what is in ReadersKey, 0 if there is none
-	Intent    string        // the Waiter whose intent to write is there, "" if none is
+	Intent    string        // what is in IntentKey, "" if nothing is: the Waiter whose intent to write it is, or whose turn
 	IntentTTL time.Duration // of the intent, as TTL
 
 	Queue []Place // in their order
@@ -524,8 +528,8 @@ func IntentKey(name string) string { return string(AppendIntentKey(nil, name)) }
 const (
 	// ReadersNext: it is not a writer's turn, but that of the readers who wait.
 	ReadersNext = "readers"
-	// OthersNext and the name of a process behind it: it is the turn of writers of other
-	// processes, who wait.
+	// OthersNext and the name of a process behind it, or of a waiter of that: it is the turn
+	// of writers of other processes, who wait.
 	OthersNext = "not:"
 )
 

@@ -33,9 +33,11 @@ func WithRead() Option { return withMode(node.Read.String()) }
 // tokens of such others always rise above those of earlier readers. So use a name in
 // one way only.
 //
-// Writers of several processes take turns: when one has gone, and others wait, those of its
-// own process are refused until one of another has come, for 50 ms at most. That is also so
-// for TryLock.
+// When a writer has gone, and writers of other processes wait, those of its own process are
+// refused until one of these has come, for 50 ms at most; and all are when readers wait. That
+// is also so for TryLock. So two processes take turns. Of more it is chance who comes, and who
+// is farther from the nodes than two others may wait for long; one whose notices take more
+// than 50 ms also makes the others pause.
 //
 // The owner of a write lease can read, too, by an acquisition with its context (see
 // [Owner]) and WithRead. When the write leases are unlocked before those that read,

@@ -348,9 +348,9 @@ func (k *checker) inTurn(s *server, m *message, i int, now model.Time) {
 			fails("I13", "it is still in line")
 		}
 	case cmd.Mode == node.Read && granted:
-		switch before.Intent {
-		case "":
-		case node.ReadersNext:
+		switch {
+		case before.Intent == "", strings.HasPrefix(before.Intent, node.OthersNext):
+		case before.Intent == node.ReadersNext:
 			w.sometimes(ReaderInTurn)
 		default:
 			fails("I13", "a reader passes a writer that waits")

@@ -50,10 +50,10 @@ func (s *Server) acquireRead(now Time, cmd *node.Command) node.Reply {
 		return failure(err)
 	case !shares && k.lock.kind != none:
 		if cmd.Patience > 0 && k.lock.mode() == writing {
-			s.put(k.intent, node.ReadersNext, now+life(cmd.Patience))
+			s.put(k.intent, node.ReadersNext, min(now+life(cmd.Patience), max(k.lock.expires, now+1)))
 		}
 		return node.Reply{Status: node.Refused, TTL: k.lock.left(now), Fence: fence}
-	case k.intent.kind != none && !k.intent.isReaders():
+	case k.intent.kind != none && !k.intent.isReaders() && !k.intent.isOthers():
 		return node.Reply{Status: node.Refused, TTL: k.intent.left(now), Fence: fence}
 	case c.Token <= fence:
 		return node.Reply{Status: node.Stale, Fence: fence}
@@ -137,6 +137,9 @@ func (s *Server) releaseShared(now Time, cmd *node.Command) (reply node.Reply, p
 		return failure(err), nil
 	}
 	tell := cmd.Waiter != "" && cmd.Patience <= 0 && s.forgetIntent(k, cmd.Waiter)
+	if k.intent.isOthers() && cmd.Waiter != "" && cmd.Patience <= 0 && k.intent.text == node.OthersNext+cmd.Waiter && k.intent.expires > now {
+		s.put(k.intent, node.OthersNext+process(cmd.Waiter), k.intent.expires)
+	}
 	if k.lock.kind != none && k.lock.kind != hash {
 		return failure(node.ErrWrongType), nil
 	}
@@ -173,7 +176,7 @@ func (s *Server) releaseShared(now Time, cmd *node.Command) (reply node.Reply, p
 		}
 	}
 	if (wrote || cmd.Waiter != "") && cmd.Patience <= 0 && cmd.Turn > 0 && k.lock.kind == none &&
-		k.intent.kind == text && !k.intent.isReaders() && !strings.HasPrefix(k.intent.text, node.OthersNext) &&
+		k.intent.kind == text && !k.intent.isReaders() && !k.intent.isOthers() &&
 		process(k.intent.text) != process(c.Owner) {
 		s.put(k.intent, node.OthersNext+process(c.Owner), now+life(cmd.Turn))
 	}
@@ -312,6 +315,11 @@ func process(of string) string {
 
 // isReaders reports whether it is the readers' turn, and not a writer's.
 func (c *content) isReaders() bool { return c.kind == text && c.text == node.ReadersNext }
+
+// isOthers reports whether it is the turn of writers of other processes than one.
+func (c *content) isOthers() bool {
+	return c.kind == text && strings.HasPrefix(c.text, node.OthersNext)
+}
 
 func (s *Server) put(k *key, value string, expires Time) {
 	s.erase(k)

@@ -337,7 +337,6 @@ var writeRules = []rule{
 			f.Errorf("fence %d, want 5", r.Fence)
 		}
 		f.wantIntent(node.OthersNext+"p", life/2)
-		f.wantLife(f.want(node.Refused, f.read("a", 7)).TTL, life/2)
 		f.want(node.Stale, waiting("q:7", f.write("q:2", 4)))
 		f.wantIntent(node.OthersNext+"p", life/2)
 		f.want(node.Granted, waiting("q:7", f.write("q:3", 7)))
@@ -376,6 +375,31 @@ var writeRules = []rule{
 		f.must(f.Advance(life/2 + time.Second))
 		f.want(node.Granted, f.write("p:3", 8))
 	}},
+	{"readers come while it is the turn of writers of other processes", func(f fixture) {
+		f.want(node.Granted, f.write("p:1", 5))
+		f.want(node.Refused, waiting("q:7", f.write("q:1", 6)))
+		f.want(node.Released, f.endShared("p:1", 5))
+		f.want(node.Granted, f.read("a", 7))
+		f.wantIntent(node.OthersNext+"p", life/2)
+		f.want(node.Refused, waiting("q:7", f.write("q:2", 8)))
+		f.wantIntent("q:7", life)
+		f.want(node.Refused, f.read("b", 9))
+	}},
+	{"who gives up while it is the turn of others is forgotten", func(f fixture) {
+		f.want(node.Granted, f.write("p:1", 5))
+		f.want(node.Refused, waiting("q:7", f.write("q:1", 6)))
+		f.want(node.Released, f.endShared("p:1", 5))
+		f.want(node.Refused, waiting("p:8", f.write("p:2", 7)))
+		end := f.endShared("p:2", 7)
+		end.Waiter = "p:9"
+		f.want(node.Absent, end)
+		f.wantIntent(node.OthersNext+"p:8", life/2)
+		end.Waiter = "p:8"
+		f.want(node.Absent, end)
+		f.wantIntent(node.OthersNext+"p", life/2)
+		f.want(node.Granted, waiting("q:7", f.write("q:2", 9)))
+		f.wantIntent("", 0)
+	}},
 	{"who gives up while it is the turn of others does not make that last", func(f fixture) {
 		f.want(node.Granted, f.write("p:1", 5))
 		f.want(node.Refused, waiting("q:7", f.write("q:1", 6)))
@@ -386,7 +410,7 @@ var writeRules = []rule{
 		end := f.endShared("p:2", 7)
 		end.Waiter = "p:8"
 		f.want(node.Absent, end)
-		f.wantIntent(node.OthersNext+"p:8", life/4)
+		f.wantIntent(node.OthersNext+"p", life/4)
 	}},
 	{"writers of the same process come as they come", func(f fixture) {
 		f.want(node.Granted, f.write("p:1", 5))
@@ -579,14 +603,16 @@ var writeRules = []rule{
 		f.want(node.Released, end)
 		f.wantIntent("", 0)
 	}},
-	{"readers that wait for a writer that dies come before the next, as long as they are patient", func(f fixture) {
+	{"readers that wait for a writer that dies wait no longer than for its lock", func(f fixture) {
 		f.want(node.Granted, f.write("v", 5))
 		f.must(f.Advance(life / 2))
 		f.want(node.Refused, patient(f.read("a", 6)))
+		f.wantIntent(node.ReadersNext, life/2)
 		f.must(f.Advance(life/2 + time.Second))
-		f.want(node.Refused, f.write("w", 7))
-		f.must(f.Advance(life / 2))
 		f.want(node.Granted, f.write("w", 7))
+		f.must(f.Do("PERSIST", name))
+		f.want(node.Refused, patient(f.read("a", 8)))
+		f.wantIntent(node.ReadersNext, life)
 	}},
 	{"readers that come next replace a writer's intent, and a writer's replaces them when they read", func(f fixture) {
 		f.want(node.Granted, f.read("a", 5))

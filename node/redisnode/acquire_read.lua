@@ -3,13 +3,15 @@
 -- KEYS[1]  the lock, a hash
 -- KEYS[2]  its fence, the highest token of a writer, or of what was released
 -- KEYS[3]  the highest token of a reader
--- KEYS[4]  a writer's intent, or 'readers' when it is theirs to come next
+-- KEYS[4]  a writer's intent; or 'readers' when it is theirs to come next; or what begins
+--          with 'not:', when it is not for all writers
 -- KEYS[5]  the owner's hold: it is there as long as the owner may read
 -- ARGV[1]  owner
 -- ARGV[2]  token
 -- ARGV[3]  life of the hold, ms
 -- ARGV[4]  life of the fences, ms
--- ARGV[5]  for how long they are to come next if a writer is in the way, ms; 0: they are not
+-- ARGV[5]  for how long they are to come next if a writer is in the way, ms, but not beyond
+--          its lock; 0: they are not
 --
 -- Returns 1 (granted), {0, ms left or -1, fence} (refused: of the lock, or else
 -- of the intent), or {2, fence} (stale: the token is not above the fence).
@@ -24,14 +26,18 @@ if reading and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 and redis.call('EXIS
 end
 local fence = tonumber(redis.call('GET', KEYS[2]) or 0) + 0 -- fails if it is no number
 if not reading and redis.call('EXISTS', KEYS[1]) == 1 then
-  if mode == 'write' and ARGV[5] ~= '0' then
-    redis.call('SET', KEYS[4], 'readers', 'PX', ARGV[5])
+  local left, patience = redis.call('PTTL', KEYS[1]), tonumber(ARGV[5])
+  if mode == 'write' and patience > 0 then
+    redis.call('SET', KEYS[4], 'readers', 'PX', left == -1 and patience or math.max(math.min(left, patience), 1))
   end
-  return {0, redis.call('PTTL', KEYS[1]), fence}
+  return {0, left, fence}
 end
-local intent = redis.call('PTTL', KEYS[4])
-if intent ~= -2 and redis.pcall('GET', KEYS[4]) ~= 'readers' then
-  return {0, intent, fence}
+local left = redis.call('PTTL', KEYS[4])
+if left ~= -2 then
+  local intent = redis.pcall('GET', KEYS[4])
+  if type(intent) ~= 'string' or intent ~= 'readers' and string.sub(intent, 1, 4) ~= 'not:' then
+    return {0, left, fence}
+  end
 end
 if tonumber(ARGV[2]) <= fence then
   return {2, fence}
@@ -40,7 +46,7 @@ if tonumber(ARGV[2]) > tonumber(redis.call('GET', KEYS[3]) or 0) then
   redis.call('SET', KEYS[3], ARGV[2], 'PX', ARGV[4])
 end
 redis.call('SET', KEYS[5], '1', 'PX', ARGV[3])
-local left = 0
+left = 0
 if reading then
   left = redis.call('PTTL', KEYS[1]) -- another reader may have longer
 end

@@ -3,7 +3,7 @@
 -- KEYS[1]  the lock
 -- KEYS[2]  its fence
 -- KEYS[3]  its queue
--- KEYS[4]  a writer's intent
+-- KEYS[4]  a writer's intent, or whose turn it is
 -- ARGV[1]  token
 -- ARGV[2]  life of the fence, ms
 -- ARGV[3]  channel on which those who wait without a place in the queue listen; of

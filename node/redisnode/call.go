@@ -37,7 +37,7 @@ type call struct {
 	ttl      int64 // ms
 	keep     int64 // the fence's life, ms
 	wait     int64 // the life of an intent or a place, ms
-	turn     int64 // of readers, ms
+	turn     int64 // of those that wait for a writer, ms
 }
 
 // check finds commands that no server could execute.

@@ -3,7 +3,7 @@
 -- KEYS[1]  the lock
 -- KEYS[2]  its fence
 -- KEYS[3]  the highest token of a reader
--- KEYS[4]  a writer's intent
+-- KEYS[4]  a writer's intent, or whose turn it is
 -- KEYS[5]  the queue
 -- ARGV[1]  what the keys of the places in the queue begin with
 -- ARGV[2]  what the keys of the readers' holds begin with

@@ -30,6 +30,11 @@ if ARGV[6] ~= '' and ARGV[7] == '0' and intent == ARGV[6] then
   redis.call('DEL', KEYS[3])
   intent = false
   message = '1'
+elseif ARGV[6] ~= '' and ARGV[7] == '0' and intent == 'not:' .. ARGV[6] then
+  local left = redis.call('PTTL', KEYS[3])
+  if left > 0 then
+    redis.call('SET', KEYS[3], string.match(intent, '^not:[^:]*'), 'PX', left)
+  end
 end
 local mode = redis.call('HGET', KEYS[1], 'mode')
 local wrote = redis.call('HDEL', KEYS[1], ARGV[1] .. ':write')

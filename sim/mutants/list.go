@@ -353,7 +353,7 @@ var mutants = []*Mutant{
 	{ID: "M109", Bug: "a reader's token need not be above those of writers",
 		Edits: edit(sharedGo, "\tcase c.Token <= fence:\n", "\tcase c.Token < 0:\n")},
 	{ID: "M110", Bug: "readers pass a writer that waits",
-		Edits: edit(sharedGo, "\tcase k.intent.kind != none && !k.intent.isReaders():\n", "\tcase k.intent.kind == hash:\n")},
+		Edits: edit(sharedGo, "\tcase k.intent.kind != none && !k.intent.isReaders() && !k.intent.isOthers():\n", "\tcase k.intent.kind == hash:\n")},
 	{ID: "M111", Bug: "a writer that waits leaves no intent",
 		Edits: edit(readWriteGo, "\tif w.settings.wait != 0 {\n\t\tw.ticket", "\tif false {\n\t\tw.ticket")},
 	{ID: "M112", Bug: "a writer that gave up keeps readers out",
