@@ -14,6 +14,13 @@ import (
 type Uptime struct {
 	ID string
 	Up time.Duration
+
+	// Promoted is empty unless the server was a replica in this life, or is one. Each
+	// promotion has a value of its own.
+	Promoted string
+	// Master is for how long, at least, a promoted server has been a master, in whole
+	// seconds of its time of day. It is 0 if nobody knows.
+	Master time.Duration
 }
 
 // A Census is what one client knows of the lives of the servers behind a node:
@@ -21,8 +28,14 @@ type Uptime struct {
 // must not be called at the same time.
 type Census struct {
 	life    *Life
-	born    []Life        // those of the servers, as of the last handshake
+	born    []origin      // those of the servers, as of the last handshake
 	contact clock.Instant // when a reply of life came last
+}
+
+// An origin is what began the life of one server.
+type origin struct {
+	id, promoted string
+	at           clock.Instant
 }
 
 // Life returns the present life, or nil.
@@ -44,14 +57,14 @@ func (c *Census) Take(servers []Uptime, now clock.Instant) *Life {
 		*c = Census{}
 		return nil
 	}
-	born := make([]Life, 0, len(servers))
+	born := make([]origin, 0, len(servers))
 	ids := make([]string, 0, len(servers))
 	latest := clock.Instant(math.MinInt64) // an instant of before our own start is negative
 	for _, s := range servers {
-		one := Life{s.ID, c.judge(s, now)}
-		born = append(born, one)
+		at := c.judge(s, now)
+		born = append(born, origin{s.ID, s.Promoted, at})
 		ids = append(ids, s.ID)
-		latest = max(latest, one.Born)
+		latest = max(latest, at)
 	}
 	slices.Sort(ids)
 	c.life = &Life{ID: strings.Join(ids, "+"), Born: latest}
@@ -66,17 +79,23 @@ func (c *Census) Take(servers []Uptime, now clock.Instant) *Life {
 // A server computes its uptime from whole seconds of the time of day, so the
 // true one may be a second less.
 //
+// A promotion begins a life, too: what the server holds is a copy of another's locks.
+//
 // A life that began before the last word of the life that it follows is no
 // restart: either another server has taken over, and what it holds is a copy
 // that may lack the newest locks, or the server's clock was set. Both ways
 // nothing older than this moment can be trusted.
 func (c *Census) judge(s Uptime, now clock.Instant) clock.Instant {
 	for _, before := range c.born {
-		if before.ID == s.ID {
-			return before.Born
+		if before.id == s.ID && (s.Promoted == "" || s.Promoted == before.promoted) {
+			return before.at
 		}
 	}
-	born := now.Add(-max(0, s.Up-time.Second))
+	age := s.Up
+	if s.Promoted != "" {
+		age = min(age, s.Master)
+	}
+	born := now.Add(-max(0, age-time.Second))
 	if c.life != nil && born < c.contact {
 		return now
 	}

@@ -34,13 +34,16 @@ var (
 	// ErrAuth: the server rejected the credentials, or they do not allow the
 	// commands that a lock needs.
 	ErrAuth = errors.New("not permitted by the server")
+	// ErrCertificate: the server's TLS certificate does not verify.
+	ErrCertificate = errors.New("the server's certificate cannot be trusted")
 	// ErrUnsupported: the server lacks something that a lock needs, or cannot have a lock
 	// of these names.
 	ErrUnsupported = errors.New("not supported by the server")
 )
 
 // Permanent reports whether err will not go away by trying again: somebody has
-// to change a key, a name, a password or a server.
+// to change a key, a name, a password, a certificate or a server.
 func Permanent(err error) bool {
-	return errors.Is(err, ErrWrongType) || errors.Is(err, ErrAuth) || errors.Is(err, ErrUnsupported) || errors.Is(err, ErrClosed)
+	return errors.Is(err, ErrWrongType) || errors.Is(err, ErrAuth) || errors.Is(err, ErrCertificate) || errors.Is(err, ErrUnsupported) ||
+		errors.Is(err, ErrClosed)
 }

@@ -76,6 +76,8 @@
 package node
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -468,6 +470,27 @@ type Field struct {
 	Name, Value string
 }
 
+// What a name may not begin with, or have in it: keys and channels next to locks are named so.
+const (
+	ourPrefix      = "redquorum_"
+	redissonPrefix = "redisson_"
+	holdInfix      = ":rwlock_timeout:"
+)
+
+// CheckName returns why no lock can have this name, or nil if one can. A lock at a key that
+// belongs to another lock, such as its fence, would break that. So the whole namespaces are
+// refused, also where no key has the prefix yet.
+func CheckName(name string) error {
+	switch {
+	case name == "":
+		return errors.New("the lock's name is empty")
+	case strings.HasPrefix(name, ourPrefix), strings.HasPrefix(name, redissonPrefix), strings.Contains(name, holdInfix):
+		return fmt.Errorf("the lock's name %q is reserved, because other locks keep keys under such names: "+
+			"a name must not begin with %s or %s, nor contain %s", name, ourPrefix, redissonPrefix, holdInfix)
+	}
+	return nil
+}
+
 // What the hash of readers and writers has beside its owners' fields.
 const (
 	ModeField   = "mode"   // the field's name
@@ -500,11 +523,17 @@ func AppendChannel(b []byte, name string) []byte {
 // waiterChannel is what all WaiterChannels begin with.
 const waiterChannel = "redquorum_waiter:"
 
+// Process returns the process of a Waiter, or of an owner that is named likewise: what is
+// before the first colon, or all of it.
+func Process(of string) string {
+	name, _, _ := strings.Cut(of, ":")
+	return name
+}
+
 // WaiterChannel returns the channel on which a waiter is told of its Turn. It is that of
 // all waiters in its process, of whom the message names one.
 func WaiterChannel(waiter string) string {
-	process, _, _ := strings.Cut(waiter, ":")
-	return waiterChannel + process
+	return waiterChannel + Process(waiter)
 }
 
 // Foreign reports whether an owner, one of a plain lock, is of another make. Those

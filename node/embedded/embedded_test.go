@@ -128,6 +128,9 @@ func TestFirstLifeIsOldAndOthersAreYoung(t *testing.T) {
 		if err := s.Server(0).Restart(empty); err != nil {
 			t.Fatal(err)
 		}
+		if text, err := raw(t, s).Info(t.Context(), "server").Result(); err != nil || strings.Contains(text, "uptime_in_seconds:31536") {
+			t.Errorf("after a restart INFO tells clients that are new: %q (%v)", text, err)
+		}
 		next := connected(t, n).Life
 		if next.ID == first.ID || next.Born < before-clock.Instant(time.Second) {
 			t.Errorf("after a restart: life %+v, was %+v; it began %v after", next, first, next.Born.Sub(before))

@@ -102,7 +102,7 @@ func (s *Server) acquireWrite(now Time, cmd *node.Command) node.Reply {
 	switch {
 	case k.intent.kind != none && k.intent.kind != text:
 		return failure(node.ErrWrongType)
-	case k.intent.isReaders() || others && process(waiter) == process(c.Owner):
+	case k.intent.isReaders() || others && node.Process(waiter) == node.Process(c.Owner):
 		left := k.intent.left(now)
 		if others && waits && left > 0 {
 			s.put(k.intent, node.OthersNext+cmd.Waiter, now+life(left))
@@ -120,7 +120,7 @@ func (s *Server) acquireWrite(now Time, cmd *node.Command) node.Reply {
 	k.lock.set(node.ModeField, writing)
 	k.lock.set(writer, "1")
 	switch {
-	case others && process(waiter) != waiter && cmd.Patience > 0:
+	case others && node.Process(waiter) != waiter && cmd.Patience > 0:
 		s.put(k.intent, waiter, now+life(cmd.Patience))
 	case others:
 		s.erase(k.intent)
@@ -138,7 +138,7 @@ func (s *Server) releaseShared(now Time, cmd *node.Command) (reply node.Reply, p
 	}
 	tell := cmd.Waiter != "" && cmd.Patience <= 0 && s.forgetIntent(k, cmd.Waiter)
 	if k.intent.isOthers() && cmd.Waiter != "" && cmd.Patience <= 0 && k.intent.text == node.OthersNext+cmd.Waiter && k.intent.expires > now {
-		s.put(k.intent, node.OthersNext+process(cmd.Waiter), k.intent.expires)
+		s.put(k.intent, node.OthersNext+node.Process(cmd.Waiter), k.intent.expires)
 	}
 	if k.lock.kind != none && k.lock.kind != hash {
 		return failure(node.ErrWrongType), nil
@@ -177,8 +177,8 @@ func (s *Server) releaseShared(now Time, cmd *node.Command) (reply node.Reply, p
 	}
 	if (wrote || cmd.Waiter != "") && cmd.Patience <= 0 && cmd.Turn > 0 && k.lock.kind == none &&
 		k.intent.kind == text && !k.intent.isReaders() && !k.intent.isOthers() &&
-		process(k.intent.text) != process(c.Owner) {
-		s.put(k.intent, node.OthersNext+process(c.Owner), now+life(cmd.Turn))
+		node.Process(k.intent.text) != node.Process(c.Owner) {
+		s.put(k.intent, node.OthersNext+node.Process(c.Owner), now+life(cmd.Turn))
 	}
 	reply.Status = node.Absent
 	if wrote || read {
@@ -305,12 +305,6 @@ func (s *Server) forgetIntent(k *names, waiter string) bool {
 	}
 	s.erase(k.intent)
 	return true
-}
-
-// process is that of an owner or a waiter.
-func process(of string) string {
-	name, _, _ := strings.Cut(of, ":")
-	return name
 }
 
 // isReaders reports whether it is the readers' turn, and not a writer's.

@@ -2,7 +2,6 @@ package nodetest
 
 import (
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -189,8 +188,7 @@ func (f fixture) watchFor(waiter string) bell {
 func (f fixture) watchName(name, waiter string) bell {
 	f.Helper()
 	b := newBell()
-	process, _, _ := strings.Cut(waiter, ":")
-	return f.begun(b, f.Node.Listen(process, func(t node.Turn) {
+	return f.begun(b, f.Node.Listen(node.Process(waiter), func(t node.Turn) {
 		if t.Name == "" || t.Name == name && t.Owner == "" {
 			b.rings <- struct{}{}
 		} else if t.Name == name {

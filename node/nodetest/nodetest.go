@@ -136,7 +136,7 @@ func (s System) downgrade(name, owner string) node.Command {
 var reasons = []error{
 	node.ErrTimeout, node.ErrUnreachable, node.ErrOverloaded, node.ErrClosed, node.ErrLoading, node.ErrBusy,
 	node.ErrReadOnly, node.ErrMisconf, node.ErrOutOfMemory, node.ErrServer, node.ErrWrongType, node.ErrAuth,
-	node.ErrUnsupported,
+	node.ErrCertificate, node.ErrUnsupported,
 }
 
 // reason returns which of node's errors err matches, nil if none.

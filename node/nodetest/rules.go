@@ -32,6 +32,7 @@ func Run(t *testing.T, open func(t *testing.T) System) {
 		{"Break", breakRules},
 		{"Read", readRules},
 		{"Write", writeRules},
+		{"Turns", turnRules},
 		{"Downgrade", downgradeRules},
 		{"Fair", fairRules},
 		{"Fair, several", fairSeveralRules},

@@ -9,6 +9,7 @@
 --
 -- Returns what acquire returns for each, as a list. It fails as a whole before it has
 -- written anything, if it cannot read a fence or the first write is refused.
+local unpack = table.unpack or unpack -- Lua 5.4 has the one, Redis the other
 local n = #KEYS / 2
 local fences = redis.call('MGET', unpack(KEYS, n + 1, 2 * n))
 for i = 1, n do

@@ -3,7 +3,9 @@ package redisnode
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,7 +20,8 @@ import (
 // in flight, for its reply and answered; otherwise whoever took it out of the
 // queue, until it is in flight, and whoever takes it out of flight.
 type call struct {
-	kind     node.Kind // 0: INFO server
+	kind     node.Kind // 0: a part of an introduction
+	part     int       // which
 	mode     node.Mode
 	claims   []node.Claim // the call's own copy
 	waiter   string
@@ -33,7 +36,8 @@ type call struct {
 	answered bool  // the reply was called; the call has still to be recycled
 	asText   bool  // the server has answered that it does not know the script
 	apart    bool  // the server has refused it together with others: it is sent by itself
-	together int   // how many calls, from this one on, are one Redis command
+	moved    bool  // a member of a cluster has answered that others have the name
+	together int   // how many calls, from this one on, are one group; 0: it is sent by itself
 	ttl      int64 // ms
 	keep     int64 // the fence's life, ms
 	wait     int64 // the life of an intent or a place, ms
@@ -49,6 +53,8 @@ func check(cmd node.Command) error {
 		return fmt.Errorf("%w: mode %d", node.ErrUnsupported, cmd.Mode)
 	case len(cmd.Claims) == 0 || len(cmd.Claims) > 1 && !takesSeveral(cmd):
 		return fmt.Errorf("%w: %v of %d names", node.ErrUnsupported, cmd.Kind, len(cmd.Claims))
+	case cmd.Kind == node.Acquire && slices.ContainsFunc(cmd.Claims, tooLong):
+		return fmt.Errorf("%w: a name of more than %d KiB", node.ErrUnsupported, maxName>>10)
 	case (cmd.Kind == node.Acquire || cmd.Kind == node.Extend) && slices.ContainsFunc(cmd.Claims, ownerless):
 		return fmt.Errorf("%w: %v of no owner", node.ErrUnsupported, cmd.Kind) // scripts remove the field "", to have written
 	case cmd.Ticket > 0 && (cmd.Mode != node.Exclusive || cmd.Waiter == ""):
@@ -73,6 +79,12 @@ func check(cmd node.Command) error {
 
 func ownerless(c node.Claim) bool { return c.Owner == "" }
 
+// maxName is the length of the longest name of a lock: a message in which it is once has to
+// stay below maxReply.
+const maxName = maxReply / 2
+
+func tooLong(c node.Claim) bool { return len(c.Name) > maxName }
+
 func takesSeveral(cmd node.Command) bool {
 	switch cmd.Kind {
 	case node.Acquire, node.Release:
@@ -93,13 +105,35 @@ func (c *call) fill(cmd node.Command, reply func(node.Reply)) {
 	c.claims = append(c.claims[:0], cmd.Claims...)
 	c.deadline = cmd.Deadline
 	c.reply = reply
-	c.answered, c.asText, c.apart = false, false, false
+	c.answered, c.asText, c.apart, c.moved = false, false, false, false
 	c.ttl = node.Milliseconds(cmd.TTL)
 	c.keep = max(1, node.Milliseconds(cmd.Retention)) // Redis takes no life of 0
 }
 
+// size is how many calls go out as one Redis command, from c on.
+func (c *call) size() int { return max(1, c.together) }
+
 // sentBefore reports whether the server has had the call, and has not done it.
-func (c *call) sentBefore() bool { return c.asText || c.apart }
+func (c *call) sentBefore() bool { return c.asText || c.apart || c.moved }
+
+// goesAgain reports whether c, which was answered with err, is sent once more: it has not
+// been executed, or can be twice. apart is whether it was refused together with others,
+// moved whether it was by a server that does not have its name.
+func (c *call) goesAgain(err error, apart, moved bool) bool {
+	switch {
+	case c.answered:
+		return false
+	case apart:
+		c.apart = true
+	case moved:
+		c.moved = true
+	case lacksScript(err) && !c.asText:
+		c.asText = true
+	default:
+		return false
+	}
+	return true
+}
 
 // lacksScript reports whether the server answered that it does not know the
 // script. Then it has not executed anything.
@@ -136,15 +170,30 @@ func (c *call) decode(val any) node.Reply {
 	case node.Extend, node.Downgrade:
 		r = decodeExtend(val, len(c.claims))
 	case node.Inspect:
-		r = decodeInspect(val)
+		if s, ok := val.(*node.State); ok {
+			r = node.Reply{Status: node.Done, State: s}
+		}
 	}
 	if s := r.State; !isToken(r.Fence) || s != nil && !(isToken(s.Fence) && isToken(s.Readers)) {
 		return node.Reply{Err: errNoToken}
 	}
 	if r.Status == node.Unknown {
-		r.Err = fmt.Errorf("%w: unexpected reply to %v: %v", node.ErrServer, c.kind, val)
+		r.Err = fmt.Errorf("%w: unexpected reply to %v: %s", node.ErrServer, c.kind, brief(val))
 	}
 	return r
+}
+
+// brief says what val is, in a few words however long it is.
+func brief(val any) string {
+	switch val := val.(type) {
+	case string:
+		return fmt.Sprintf("%.40q", val)
+	case int64:
+		return strconv.FormatInt(val, 10)
+	case []any:
+		return fmt.Sprintf("a list of %d", len(val))
+	}
+	return "something else"
 }
 
 func isToken(n node.Token) bool { return n >= 0 && n <= node.MaxToken }
@@ -155,11 +204,20 @@ func decodeAcquire(val any) node.Reply {
 	}
 	list, _ := val.([]any)
 	var n [6]int64
-	for i, v := range list[:min(len(n), len(list))] {
-		n[i], _ = v.(int64)
+	if len(list) > len(n) {
+		return node.Reply{}
+	}
+	for i, v := range list {
+		var ok bool
+		if n[i], ok = v.(int64); !ok {
+			return node.Reply{}
+		}
 	}
 	switch {
 	case (len(list) == 3 || len(list) == 6) && n[0] == 0: // with a ticket there are six
+		if !isLeft(n[1]) || n[3] < 0 || n[4] < 0 || n[4] > 2 || !isToken(node.Token(n[5])) {
+			return node.Reply{}
+		}
 		return node.Reply{Status: node.Refused, TTL: remaining(n[1]), Fence: node.Token(n[2]), Ahead: int(n[3]),
 			Foreign: n[4] == 1, Free: n[4] == 2, Last: node.Token(n[5])}
 	case len(list) == 2 && n[0] == 2:
@@ -187,15 +245,18 @@ func decodeExtend(val any, claims int) node.Reply {
 	}
 	kept := make([]bool, claims)
 	for i := range kept {
+		if marks[i] != '0' && marks[i] != '1' {
+			return node.Reply{}
+		}
 		kept[i] = marks[i] == '1'
 	}
 	return node.Reply{Status: node.Done, Kept: kept}
 }
 
-func decodeInspect(val any) node.Reply {
-	list, _ := val.([]any)
+// decodeInspect returns nil if list is no reply to an Inspect.
+func decodeInspect(list []any) *node.State {
 	if len(list) != 7 {
-		return node.Reply{}
+		return nil
 	}
 	kind, ok1 := list[0].(string)
 	ttl, ok2 := list[1].(int64)
@@ -204,19 +265,25 @@ func decodeInspect(val any) node.Reply {
 	intent, ok5 := list[4].([]any)
 	queue, ok6 := list[5].([]any)
 	fields, ok7 := list[6].([]any)
-	if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6 && ok7) || len(queue)%3 != 0 {
-		return node.Reply{}
+	if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6 && ok7) || !isLeft(ttl) || len(queue)%3 != 0 {
+		return nil
 	}
 	s := &node.State{Type: kind, TTL: remaining(ttl), Fence: node.Token(fence), Readers: node.Token(readers)}
 	if len(intent) == 2 {
-		left, _ := intent[1].(int64)
-		s.Intent, _ = intent[0].(string)
-		s.IntentTTL = remaining(left)
+		waiter, ok1 := intent[0].(string)
+		left, ok2 := intent[1].(int64)
+		if !(ok1 && ok2) || !isLeft(left) {
+			return nil
+		}
+		s.Intent, s.IntentTTL = waiter, remaining(left)
 	}
 	for place := range slices.Chunk(queue, 3) {
-		waiter, _ := place[0].(string)
-		ticket, _ := place[1].(int64)
-		left, _ := place[2].(int64)
+		waiter, ok1 := place[0].(string)
+		ticket, ok2 := place[1].(int64)
+		left, ok3 := place[2].(int64)
+		if !(ok1 && ok2 && ok3) || !isLeft(left) {
+			return nil
+		}
 		s.Queue = append(s.Queue, node.Place{Waiter: waiter, Ticket: node.Token(ticket), TTL: remaining(left)})
 	}
 	if kind == "string" && len(fields) == 1 {
@@ -224,7 +291,7 @@ func decodeInspect(val any) node.Reply {
 		fields = nil
 	}
 	if len(fields)%2 != 0 {
-		return node.Reply{}
+		return nil
 	}
 	for pair := range slices.Chunk(fields, 2) {
 		name, _ := pair[0].(string)
@@ -232,8 +299,11 @@ func decodeInspect(val any) node.Reply {
 		s.Fields = append(s.Fields, node.Field{Name: name, Value: value})
 	}
 	slices.SortFunc(s.Fields, func(a, b node.Field) int { return strings.Compare(a.Name, b.Name) })
-	return node.Reply{Status: node.Done, State: s}
+	return s
 }
+
+// isLeft reports whether a server can have answered PTTL so.
+func isLeft(ms int64) bool { return ms >= -2 }
 
 // remaining reads a PTTL.
 func remaining(ms int64) time.Duration {
@@ -243,5 +313,5 @@ func remaining(ms int64) time.Duration {
 	case -2:
 		return 0
 	}
-	return time.Duration(ms) * time.Millisecond
+	return time.Duration(min(ms, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
 }

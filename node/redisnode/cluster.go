@@ -3,6 +3,7 @@ package redisnode
 import (
 	"context"
 	"errors"
+	"net"
 	"sync"
 	"time"
 
@@ -35,6 +36,17 @@ func newCluster(o redis.ClusterOptions) *shared {
 	o.DialTimeout = p
 	o.DisableIdentity = true
 	o.ReadOnly, o.RouteByLatency, o.RouteRandomly = false, false, false
+	connect := o.Dialer
+	if connect == nil {
+		connect = dialer(o.TLSConfig)
+	}
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := connect(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return newChecked(conn, maxInspect), nil
+	}
 	o.PoolSize, o.MaxConcurrentDials = 4, 0
 	o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 0, 0, 0
 	o.PipelinePoolSize = -1
@@ -46,7 +58,7 @@ func newCluster(o redis.ClusterOptions) *shared {
 func (r *shared) oneServer() bool { return false }
 
 func (r *shared) open(context.Context) (link, error) {
-	return &lane{route: r, opened: time.Now()}, nil
+	return &lane{route: r, opened: time.Now(), asked: make(map[*redis.Client]bool)}, nil
 }
 
 func (r *shared) subscribe(ctx context.Context, channels []string) (*redis.PubSub, func(), error) {
@@ -65,6 +77,10 @@ func (r *shared) close() {
 type lane struct {
 	route  *shared
 	opened time.Time
+
+	// asked are the masters that have said who they are, of a client of our own. Nothing is
+	// sent to another: that one may have been promoted since.
+	asked map[*redis.Client]bool
 }
 
 // A ClusterClient has masters, and so has what is built around one.
@@ -83,19 +99,39 @@ func (l *lane) info(ctx context.Context) ([]string, error) {
 	defer cancel()
 	cluster, ok := l.route.client.(masters)
 	if !ok {
-		text, err := l.route.client.Info(ctx, "server").Result()
+		text, err := introduce(ctx, l.route.client)
 		return []string{text}, err
 	}
 	var mu sync.Mutex
 	var texts []string
 	err := cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
-		text, err := master.Info(ctx, "server").Result()
+		text, err := introduce(ctx, master)
 		mu.Lock()
 		defer mu.Unlock()
 		texts = append(texts, text)
+		l.asked[master] = true
 		return err
 	})
 	return texts, err
+}
+
+func introduce(ctx context.Context, server redis.UniversalClient) (string, error) {
+	pipe := server.Pipeline()
+	for _, words := range introduction {
+		var args []any
+		for _, word := range words {
+			args = append(args, word)
+		}
+		pipe.Do(ctx, args...)
+	}
+	cmds, _ := pipe.Exec(ctx)
+	var answers []result
+	for _, cmd := range cmds {
+		val, err := cmd.(*redis.Cmd).Result()
+		answers = append(answers, result{val, err})
+	}
+	text, _, err := introduced(answers)
+	return text, err
 }
 
 // carry sends what is queued as one pipeline after the other, and waits for
@@ -133,7 +169,8 @@ func (l *lane) carry(s *server) (met bool, err error) {
 }
 
 func (l *lane) send(s *server, batch []*call, results []result) []result {
-	pipe := l.route.client.Pipeline()
+	pipes := make(map[pipelined]redis.Pipeliner)
+	var cmds []request
 	latest := batch[0].deadline
 	for _, c := range batch {
 		var w words
@@ -144,18 +181,50 @@ func (l *lane) send(s *server, batch []*call, results []result) []result {
 		}
 		cmd := request{redis.NewCmd(context.Background(), args...)}
 		cmd.SetFirstKeyPos(3)
-		pipe.Process(context.Background(), cmd)
+		cmds = append(cmds, cmd)
 		latest = max(latest, c.deadline)
-	}
-	cmds, _ := pipe.Exec(within(min(latest.Sub(s.clock.Now()), silence)))
-	for _, cmd := range cmds {
-		val, err := cmd.(request).Result()
-		if errors.Is(err, redis.Nil) {
-			err = nil
+		to, err := l.to(args[3].(string))
+		if err != nil {
+			cmd.SetErr(err)
+			continue
 		}
-		results = append(results, result{val, err})
+		if pipes[to] == nil {
+			pipes[to] = to.Pipeline()
+		}
+		pipes[to].Process(context.Background(), cmd)
+	}
+	ctx := within(min(latest.Sub(s.clock.Now()), maxSilence))
+	var wg sync.WaitGroup
+	for _, pipe := range pipes {
+		wg.Go(func() { pipe.Exec(ctx) })
+	}
+	wg.Wait()
+	for _, cmd := range cmds {
+		val, err := cmd.Result()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			val = err
+		}
+		results = append(results, understand(val))
 	}
 	return results
+}
+
+// A pipelined is a client of a server, or one that finds the servers by itself.
+type pipelined interface {
+	Pipeline() redis.Pipeliner
+}
+
+// to returns the client over which a command with key goes.
+func (l *lane) to(key string) (pipelined, error) {
+	cluster, ok := l.route.client.(*redis.ClusterClient)
+	if !ok {
+		return l.route.client, nil
+	}
+	master, err := cluster.MasterForKey(within(l.route.patience), key)
+	if err == nil && !l.asked[master] {
+		err = errNotAsked
+	}
+	return master, err
 }
 
 // A request is a go-redis command that go-redis must not send again by itself,

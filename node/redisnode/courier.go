@@ -20,9 +20,11 @@ const (
 	// encoding of the last.
 	batchLimit = 256
 
-	// silence is how long a connection with open commands may bring nothing at
-	// most, whatever the deadlines of the commands say: then it is given up.
-	silence = 5 * time.Second
+	// A connection with open commands is given up when it has brought nothing for as long as
+	// the oldest of them allows, but not earlier and not later than this. Where packets are
+	// lost TCP sends them again after 0.2 s, 0.6 s and 1.4 s; a new connection needs three round
+	// trips over the same network, and is as likely to stall.
+	minSilence, maxSilence = 1500 * time.Millisecond, 5 * time.Second
 
 	// tick is how often an idle connection is thought of.
 	tick = time.Second
@@ -375,7 +377,7 @@ func (s *server) take(batch []*call) []*call {
 			s.recycle(c)
 			continue
 		}
-		c.sent, c.together = now, 1
+		c.sent, c.together = now, 0
 		batch = append(batch, c)
 	}
 	if s.least > 0 && now >= s.apart {
@@ -403,6 +405,13 @@ func (s *server) giveBack(n int) {
 	}))
 }
 
+// inspects reports whether the next reply is to an Inspect.
+func (s *server) inspects() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.flight.len() > 0 && s.flight.calls()[0].kind == node.Inspect
+}
+
 // inFlight is how many calls are sent and not yet settled.
 func (s *server) inFlight() int {
 	s.mu.Lock()
@@ -410,21 +419,45 @@ func (s *server) inFlight() int {
 	return s.flight.len()
 }
 
-// introduce queues INFO, before all else. Nobody waits for its reply, but the
-// link is given up without it. Its time begins when it is sent, so that it is never
-// too late for that.
+// introduce queues an introduction, before all else. Nobody waits for the replies, but the
+// link is given up without them. Their time begins when they are sent, so that they are
+// never too late for that.
 func (s *server) introduce(patience time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.newCall()
-	c.fill(node.Command{TTL: patience, Deadline: clock.Never}, func(node.Reply) {})
-	s.queue.insert(0, []*call{c})
+	var parts [len(introduction)]*call
+	for i := range parts {
+		c := s.newCall()
+		c.fill(node.Command{TTL: patience, Deadline: clock.Never}, func(node.Reply) {})
+		c.part = i
+		parts[i] = c
+	}
+	s.queue.insert(0, parts[:])
 }
 
-// A result is what a link brought for one call.
+// A result is what a link brought for one call, or for several that were sent together.
 type result struct {
 	val any
-	err error
+	err error // a refusal, if the server sent it
+}
+
+// understand makes a result of a reply. Whatever takes longer for a longer reply is done
+// here, where no lock is held: the server decides how long it is.
+func understand(reply any) result {
+	switch reply := reply.(type) {
+	case error:
+		return result{err: refused(reply)}
+	case []any:
+		if s := decodeInspect(reply); s != nil {
+			return result{val: s}
+		}
+		for i := range reply[:min(len(reply), eachMost)] {
+			if err, ok := reply[i].(error); ok {
+				reply[i] = refused(err)
+			}
+		}
+	}
+	return result{val: reply}
 }
 
 // settle answers the first calls in flight, one with each result. It reports
@@ -441,17 +474,17 @@ func (s *server) settle(results []result, life *node.Life) (good bool) {
 			good = false
 			break
 		}
-		n := s.flight.calls()[0].together
-		apart := n > 1 && s.refusedTogether(whole.err, now)
+		first := s.flight.calls()[0]
+		n, group := first.size(), first.together > 0
+		apart := group && s.refusedTogether(whole.err, now)
 		for i := range n {
-			c, got := s.flight.pop(), whole.part(i, n)
-			// What has not been executed, or can be twice, may be sent once more.
-			if !c.answered && (apart || lacksScript(got.err) && !c.asText) {
-				if apart {
-					c.apart = true
-				} else {
-					c.asText = true
-				}
+			c, got := s.flight.pop(), whole
+			if group {
+				got = whole.part(i, n)
+			}
+			moved := redirected(got.err) && !s.route.oneServer()
+			good = good && !moved
+			if c.goesAgain(got.err, apart, moved) {
 				again = append(again, c)
 				continue
 			}

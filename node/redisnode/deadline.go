@@ -90,9 +90,10 @@ func (s *server) expire() {
 }
 
 // patience is until when the link may bring nothing: for as long as the command
-// that has been out longest allows, counted from when something came last, or
-// from when it was sent. s.mu is held, and there is something in flight.
+// that has been out longest allows, between minSilence and maxSilence, counted from
+// when something came last, or from when it was sent. s.mu is held, and there is
+// something in flight.
 func (s *server) patience() clock.Instant {
 	oldest := s.flight.calls()[0]
-	return max(oldest.sent, s.heard).Add(min(oldest.deadline.Sub(oldest.sent), silence))
+	return max(oldest.sent, s.heard).Add(min(max(oldest.deadline.Sub(oldest.sent), minSilence), maxSilence))
 }

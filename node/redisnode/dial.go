@@ -22,8 +22,7 @@ import (
 // Options change how a node works. The zero value is sensible.
 type Options struct {
 	// Name is what Node.Name returns. By default it is made of the client's
-	// options: host:port or the socket's path, with /db if that is not 0. A
-	// Sentinel client has no address of its own, so two of them need a Name.
+	// options: host:port or the socket's path, with /db if that is not 0.
 	Name string
 
 	// Clock gives the instants that deadlines and lives are measured in;
@@ -100,7 +99,8 @@ func dialer(config *tls.Config) func(context.Context, string, string) (net.Conn,
 // client stays the caller's: New neither closes it nor, for a [redis.Client] or
 // a [redis.ClusterClient], sends anything over it. The package documentation
 // says what is copied from it. A [redis.Ring] is refused: it would forget the locks of
-// a server that is down.
+// a server that is down. So is a client for Sentinel: after a failover it leads to another
+// server, while the old one still grants locks.
 func New(client redis.UniversalClient, opts Options) (node.Node, error) {
 	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, errors.New("redisnode: no client")
@@ -111,12 +111,18 @@ func New(client redis.UniversalClient, opts Options) (node.Node, error) {
 	switch c := client.(type) {
 	case *redis.Client:
 		o := *c.Options()
+		if o.Addr == "FailoverClient" { // of NewFailoverClient
+			return nil, errSentinel
+		}
 		if name == "" {
 			name = nameOf(&o)
 		}
 		r = newDirect(o)
 	case *redis.ClusterClient:
 		o := *c.Options()
+		if o.ClusterSlots != nil { // of NewFailoverClusterClient, or the caller's
+			return nil, errSentinel
+		}
 		if name == "" {
 			name = strings.Join(o.Addrs, ",")
 		}
@@ -133,6 +139,9 @@ func New(client redis.UniversalClient, opts Options) (node.Node, error) {
 	}
 	return start(name, r, opts), nil
 }
+
+var errSentinel = errors.New("redisnode: a client for Sentinel, or with ClusterSlots of its own, leads to another server after a failover, " +
+	"while the old one may still grant locks: make each master a node, by its own address")
 
 func nameOf(o *redis.Options) string {
 	if o.DB == 0 {

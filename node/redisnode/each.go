@@ -50,7 +50,7 @@ func (s *server) gather(batch []*call) {
 	for len(batch) > 0 {
 		n := s.strangers(batch)
 		for rest := batch[:n]; len(rest) > 0; {
-			like, _ := rest[0].alike()
+			like, ok := rest[0].alike()
 			n := 1
 			for i, c := range rest {
 				if other, _ := c.alike(); i > 0 && other == like {
@@ -58,7 +58,7 @@ func (s *server) gather(batch []*call) {
 					n++
 				}
 			}
-			if n >= s.least {
+			if ok && n >= s.least {
 				rest[0].together = n
 			}
 			rest = rest[n:]
@@ -97,16 +97,16 @@ func (s *server) refusedTogether(err error, now clock.Instant) bool {
 	return true
 }
 
-// part is what a result for n calls says of the i-th of them.
+// part is what a result for a group of n calls says of the i-th of them.
 func (r result) part(i, n int) result {
-	if n == 1 || r.err != nil {
+	if r.err != nil {
 		return r
 	}
 	list, _ := r.val.([]any)
 	if len(list) != n {
 		return result{}
 	}
-	if err, ok := list[i].(serverReply); ok {
+	if err, ok := list[i].(error); ok {
 		return result{err: err}
 	}
 	return result{val: list[i]}

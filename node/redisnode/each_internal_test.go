@@ -60,9 +60,9 @@ func TestGather(t *testing.T) {
 			}
 		}
 		got := ""
-		for rest := s.take(nil); len(rest) > 0; rest = rest[rest[0].together:] {
+		for rest := s.take(nil); len(rest) > 0; rest = rest[rest[0].size():] {
 			var group []string
-			for _, call := range rest[:rest[0].together] {
+			for _, call := range rest[:rest[0].size()] {
 				letter := map[node.Kind]string{node.Acquire: "a", node.Release: "r", node.Inspect: "i"}[call.kind]
 				switch {
 				case call.ticket > 0:
@@ -131,7 +131,7 @@ func TestApart(t *testing.T) {
 			continue
 		}
 		for _, call := range s.take(nil) {
-			if call.together != 1 {
+			if call.together != 0 {
 				t.Errorf("%v: %d together again", tt.whole, call.together)
 			}
 		}
@@ -143,7 +143,7 @@ func TestApart(t *testing.T) {
 			}
 		}
 		s.restore()
-		for _, want := range map[bool][]int{true: {1, 3}, false: {3, 3}}[tt.pause] {
+		for _, want := range map[bool][]int{true: {0, 3}, false: {3, 3}}[tt.pause] {
 			for i := range 3 {
 				cmd := node.Command{Kind: node.Acquire, TTL: time.Second, Deadline: clock.Never,
 					Claims: []node.Claim{{Name: fmt.Sprint(i), Owner: "you", Token: 2}}}
@@ -169,6 +169,25 @@ func TestHandsOnNothingWithoutALife(t *testing.T) {
 		appendEach(&w, []*call{one(), one()}, new(scriptSet), life)
 		if list := w.list(); list[len(list)-1] != want {
 			t.Errorf("life %q: next is %s, want %s", life, list[len(list)-1], want)
+		}
+	}
+}
+
+// An Extend that is sent in parts was sent if any of them was.
+func TestPartsOfAnExtendThatWereSent(t *testing.T) {
+	for sent := range 3 {
+		s := gatherer(&standing{now: 1})
+		cmd := node.Command{Kind: node.Extend, TTL: time.Second, Deadline: clock.Never,
+			Claims: []node.Claim{{Name: "a", Owner: "me", Token: 1}, {Name: "b", Owner: "me", Token: 1}}}
+		var got node.Reply
+		s.submitEach(cmd, func(r node.Reply) { got = r })
+		for range sent {
+			s.flight.push(s.queue.pop())
+		}
+		s.abandon(node.ErrUnreachable)
+		s.fail(node.ErrUnreachable, true)
+		if !errors.Is(got.Err, node.ErrUnreachable) || got.Unsent != (sent == 0) {
+			t.Errorf("%d of 2 parts were sent: %+v", sent, got)
 		}
 	}
 }

@@ -2,12 +2,16 @@ package redisnode
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
 
@@ -26,6 +30,7 @@ var codes = []struct {
 	{"LOADING", node.ErrLoading},
 	{"BUSY", node.ErrBusy},
 	{"READONLY", node.ErrReadOnly},
+	{"MASTERDOWN", node.ErrReadOnly}, // a replica that serves no stale data
 	{"MISCONF", node.ErrMisconf},
 	{"OOM", node.ErrOutOfMemory},
 	{"NOAUTH", node.ErrAuth},
@@ -42,7 +47,8 @@ var phrases = []struct {
 	{"ACL failure in script", node.ErrAuth},         // Redis 7.2, Valkey: the same, where the script goes on
 	{"invalid password", node.ErrAuth},              // Redis 5: AUTH
 	{"unknown command", node.ErrUnsupported},
-	{"Unknown Redis command", node.ErrUnsupported}, // inside a script
+	{"Unknown Redis command", node.ErrUnsupported},              // inside a script
+	{"Unknown command called from script", node.ErrUnsupported}, // Valkey: the same
 	{"unknown subcommand", node.ErrUnsupported},
 	{"is not supported", node.ErrUnsupported}, // miniredis: INFO server
 }
@@ -54,10 +60,10 @@ func fromServer(err error) bool {
 }
 
 // inScript is what servers add to what a command inside a script raised: Redis 7 and newer
-// after it, Redis 6 before it, and only a part of that if the script goes on. Where in our
-// own script it was helps nobody.
+// after it, Valkey 9.1 without the script's hash, Redis 6 before it, and only a part of that
+// if the script goes on. Where in our own script it was helps nobody.
 var inScript = regexp.MustCompile(
-	` script: [0-9a-f]+(, on @user_script:\d+\.)?$|` +
+	` script: ([0-9a-f]+|([0-9a-f]+, )?on @user_script:\d+\.)$|` +
 		`^(ERR Error running script \(call to \w+\): )?(@user_script: ?\d+: )+-?|\s+$`)
 
 // noNumber is what Lua says of what a script has read from a fence that is no number.
@@ -65,19 +71,80 @@ var noNumber = regexp.MustCompile(`compare (nil with number|number with nil)|ari
 
 var errDemoted = fmt.Errorf("%w: it was a replica a moment ago", node.ErrUnreachable)
 
+var errNotAsked = serverReply{errors.New("MOVED to a master that has not said who it is")}
+
+// redirected reports whether a member of a cluster answered that others have the name, or
+// may have it. Then it has not executed anything.
+func redirected(err error) bool {
+	return fromServer(err) && (strings.HasPrefix(err.Error(), "MOVED ") || strings.HasPrefix(err.Error(), "ASK "))
+}
+
 var errNoToken = fmt.Errorf("%w: its fence, at redquorum_fence:{NAME} or redquorum_readers:{NAME}, is not a token", node.ErrWrongType)
+
+// A refusal is an error that a server sent, and what it means.
+type refusal struct {
+	serverReply
+	means error
+}
+
+// refused makes a refusal of err, if the server sent it.
+func refused(err error) error {
+	if fromServer(err) {
+		return refusal{serverReply{err}, serverError(err)}
+	}
+	return err
+}
 
 // serverError says what an error that the server sent means.
 func serverError(err error) error {
-	text := inScript.ReplaceAllString(err.Error(), "")
+	var known refusal
+	if errors.As(err, &known) {
+		return known.means
+	}
+	text := inScript.ReplaceAllString(clip(err.Error()), "")
 	text, _, _ = strings.Cut(text, ", with args beginning with") // a password, where AUTH is unknown
 	if noNumber.MatchString(text) {
 		return errNoToken
 	}
 	if strings.HasPrefix(text, "CROSSSLOT") {
-		return fmt.Errorf("%w: %s: on a cluster the names of one lock, and a name with a brace, need one whole hash tag, such as {a}b", node.ErrUnsupported, text)
+		return fmt.Errorf("%w: %s: on a cluster the names of one lock, and a name with a brace, need one whole hash tag, such as {a}b", node.ErrUnsupported, printable(text))
 	}
-	return fmt.Errorf("%w: %s", meaning(text), text)
+	return fmt.Errorf("%w: %s", meaning(text), printable(text))
+}
+
+// maxText is how much of what a server says is looked at, and goes into an error.
+const maxText = 512
+
+func clip(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxText], "") + "..."
+}
+
+// printable returns text, quoted if it has anything in it that a terminal may obey.
+func printable(text string) string {
+	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return strconv.Quote(text)
+	}
+	return text
+}
+
+// A shown is an error with another text, that of its own being too long or not printable.
+type shown struct {
+	error
+	text string
+}
+
+func (e shown) Error() string { return e.text }
+func (e shown) Unwrap() error { return e.error }
+
+// show makes err fit to be shown, as parts of its text may be a server's.
+func show(err error) error {
+	if text := printable(clip(err.Error())); text != err.Error() {
+		return shown{err, text}
+	}
+	return err
 }
 
 func meaning(text string) error {
@@ -107,10 +174,29 @@ func networkError(err error) error {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded),
 		errors.As(err, &timeout) && timeout.Timeout():
-		return fmt.Errorf("%w: %w", node.ErrTimeout, err)
-	default:
-		return fmt.Errorf("%w: %w", node.ErrUnreachable, err)
+		return fmt.Errorf("%w: %w", node.ErrTimeout, show(err))
 	}
+	return unreachable(err)
+}
+
+func unreachable(err error) error {
+	why := node.ErrUnreachable
+	if ofCertificate(err) {
+		why = node.ErrCertificate
+	}
+	return fmt.Errorf("%w: %w", why, show(err))
+}
+
+// ofCertificate reports whether err is that of a certificate that does not verify: by package
+// tls, or by a function of the caller's that returns what package x509 says.
+func ofCertificate(err error) bool {
+	var (
+		verify    *tls.CertificateVerificationError
+		authority x509.UnknownAuthorityError
+		host      x509.HostnameError
+		invalid   x509.CertificateInvalidError
+	)
+	return errors.As(err, &verify) || errors.As(err, &authority) || errors.As(err, &host) || errors.As(err, &invalid)
 }
 
 // connectError is why a node is down: what the server said, if it said
@@ -122,5 +208,5 @@ func connectError(err error) error {
 	if fromServer(err) {
 		return serverError(err)
 	}
-	return fmt.Errorf("%w: %w", node.ErrUnreachable, err)
+	return unreachable(err)
 }

@@ -14,44 +14,96 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// TestMeaning has what servers say that are not at hand for the other tests.
+// TestMeaning has what servers say, in their own words: as a command of a script that ends with
+// it, as one of a script that goes on, and without a script.
 func TestMeaning(t *testing.T) {
-	const sha = "f_0123456789abcdef0123456789abcdef01234567"
+	const (
+		before  = "ERR Error running script (call to f_0123456789abcdef0123456789abcdef01234567): @user_script:15: " // Redis 6
+		after   = " script: 0123456789abcdef0123456789abcdef01234567, on @user_script:15."                           // Redis 7 and 8, Valkey 8
+		valkey9 = " script: on @user_script:15."
+	)
 	for text, want := range map[string]error{
-		// Redis 6, inside a script.
-		"ERR Error running script (call to " + sha + "): @user_script:15: WRONGTYPE Operation against a key holding the wrong kind of value":                                  node.ErrWrongType,
-		"ERR Error running script (call to " + sha + "): @user_script:24: @user_script: 24: -OOM command not allowed when used memory > 'maxmemory'.":                         node.ErrOutOfMemory,
-		"ERR Error running script (call to " + sha + "): @user_script:24: @user_script: 24: -READONLY You can't write against a read only replica.":                           node.ErrReadOnly,
-		"ERR Error running script (call to " + sha + "): @user_script:24: @user_script: 24: -MISCONF Redis is configured to save RDB snapshots, but it is currently not able": node.ErrMisconf,
-		"ERR Error running script (call to " + sha + "): @user_script:24: @user_script: 24: -NOPERM The user executing the script can't run this command or subcommand":       node.ErrAuth,
-		"ERR Error running script (call to " + sha + "): @user_script:24: @user_script: 24: Unknown Redis command called from Lua script":                                     node.ErrUnsupported,
-		"ERR Error running script (call to " + sha + "): @user_script:24: user_script:24: attempt to compare nil with number":                                                 node.ErrWrongType,
-		// Redis 6, inside a script that goes on.
-		"@user_script: 116: -READONLY You can't write against a read only replica.\r\n":                node.ErrReadOnly,
-		"@user_script: 33: -OOM command not allowed when used memory > 'maxmemory'.\r\n":               node.ErrOutOfMemory,
-		"@user_script: 45: -NOPERM The user executing the script can't run this command or subcommand": node.ErrAuth,
-		// Redis 7 and 8.
-		"WRONGTYPE Operation against a key holding the wrong kind of value script: 0123, on @user_script:15.": node.ErrWrongType,
-		"OOM command not allowed when used memory > 'maxmemory'. script: 0123, on @user_script:24.":           node.ErrOutOfMemory,
-		"ERR The user executing the script can't run this command or subcommand script: 0123":                 node.ErrAuth,
-		"ERR user_script:117: bad argument #2 to 'max' (number expected, got nil) script: 0123":               node.ErrWrongType,
-		"NOPERM ACL failure in script: User locker has no permissions to run the 'get' command":               node.ErrAuth,
-		"ERR ACL failure in script: User locker has no permissions to run the 'publish' command":              node.ErrAuth, // and goes on
-		"ERR ACL failure in script: No permissions to access a channel":                                       node.ErrAuth, // likewise
-		"ERR unknown command 'EVALSHA', with args beginning with: ":                                           node.ErrUnsupported,
-		// Cluster.
-		"CLUSTERDOWN The cluster is down":                                                        node.ErrServer,
-		"CROSSSLOT Keys in request don't hash to the same slot":                                  node.ErrUnsupported,
-		"TRYAGAIN Multiple keys request during rehashing":                                        node.ErrServer,
-		"MOVED 1 10.0.0.1:6379":                                                                  node.ErrServer,
-		"ERR unknown command 'auth', with args beginning with: 's3cretpassword' ":                node.ErrUnsupported,
-		"ERR max number of clients reached":                                                      node.ErrServer,
-		"ERR invalid password":                                                                   node.ErrAuth,
-		"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.": node.ErrBusy,
-		"": node.ErrServer,
+		// Redis 6.
+		before + "WRONGTYPE Operation against a key holding the wrong kind of value":                                                        node.ErrWrongType,
+		before + "@user_script: 15: -OOM command not allowed when used memory > 'maxmemory'.":                                               node.ErrOutOfMemory,
+		before + "@user_script: 15: -READONLY You can't write against a read only replica.":                                                 node.ErrReadOnly,
+		before + "@user_script: 15: -MISCONF Redis is configured to save RDB snapshots, but it is currently not able to persist on disk.":   node.ErrMisconf,
+		before + "@user_script: 15: -NOREPLICAS Not enough good replicas to write.":                                                         node.ErrServer,
+		before + "@user_script: 15: The user executing the script can't run this command or subcommand":                                     node.ErrAuth,
+		before + "@user_script: 15: The user executing the script can't access at least one of the keys mentioned in the command arguments": node.ErrAuth,
+		before + "@user_script: 15: The user executing the script can't publish to the channel mentioned in the command":                    node.ErrAuth,
+		before + "@user_script: 15: Unknown Redis command called from Lua script":                                                           node.ErrUnsupported,
+		before + "@user_script: 15: Lua script attempted to access a non local key in a cluster node":                                       node.ErrServer,
+		before + "user_script:15: attempt to compare nil with number":                                                                       node.ErrWrongType,
+		before + "user_script:15: attempt to compare number with nil":                                                                       node.ErrWrongType,
+		before + "user_script:15: attempt to perform arithmetic on a nil value":                                                             node.ErrWrongType,
+		before + "user_script:15: bad argument #2 to 'max' (number expected, got nil)":                                                      node.ErrWrongType,
+		before + "Script killed by user with SCRIPT KILL...":                                                                                node.ErrServer,
+		"@user_script: 15: -READONLY You can't write against a read only replica.\r\n":                                                      node.ErrReadOnly,
+		"@user_script: 15: -OOM command not allowed when used memory > 'maxmemory'.\r\n":                                                    node.ErrOutOfMemory,
+		"@user_script: 15: The user executing the script can't publish to the channel mentioned in the command":                             node.ErrAuth,
+		"NOPERM this user has no permissions to run the 'subscribe' command or its subcommand":                                              node.ErrAuth,
+		"NOPERM this user has no permissions to access one of the keys used as arguments":                                                   node.ErrAuth,
+		"MISCONF Redis is configured to save RDB snapshots, but it is currently not able to persist on disk.":                               node.ErrMisconf,
+		"ERR unknown command `EVALSHA`, with args beginning with: `0123`, ":                                                                 node.ErrUnsupported,
+		"ERR invalid password": node.ErrAuth, // Redis 5
+		// Redis 7.0 and 8.2, Valkey 8.1.
+		"WRONGTYPE Operation against a key holding the wrong kind of value" + after:                                          node.ErrWrongType,
+		"OOM command not allowed when used memory > 'maxmemory'." + after:                                                    node.ErrOutOfMemory,
+		"READONLY You can't write against a read only replica." + after:                                                      node.ErrReadOnly,
+		"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk." + after:           node.ErrMisconf,
+		"NOREPLICAS Not enough good replicas to write." + after:                                                              node.ErrServer,
+		"ERR Unknown Redis command called from script" + after:                                                               node.ErrUnsupported,
+		"ERR Unknown command called from script" + after:                                                                     node.ErrUnsupported, // Valkey
+		"ERR The user executing the script can't run this command or subcommand" + after:                                     node.ErrAuth,        // 7.0
+		"ERR The user executing the script can't access at least one of the keys mentioned in the command arguments" + after: node.ErrAuth,
+		"ERR The user executing the script can't publish to the channel mentioned in the command":                            node.ErrAuth, // and goes on
+		"ERR ACL failure in script: User locker has no permissions to run the 'set' command" + after:                         node.ErrAuth, // 8.2, Valkey
+		"ERR ACL failure in script: No permissions to access a key" + after:                                                  node.ErrAuth,
+		"ERR ACL failure in script: No permissions to access a channel":                                                      node.ErrAuth, // and goes on
+		"NOPERM User locker has no permissions to run the 'subscribe' command":                                               node.ErrAuth,
+		"NOPERM No permissions to access a channel":                                                                          node.ErrAuth,
+		"ERR user_script:15: attempt to compare number with nil" + after:                                                     node.ErrWrongType,
+		"ERR user_script:15: attempt to perform arithmetic on a nil value" + after:                                           node.ErrWrongType,
+		"ERR user_script:15: bad argument #2 to 'max' (number expected, got nil)" + after:                                    node.ErrWrongType,
+		"ERR Script attempted to access a non local key in a cluster node" + after:                                           node.ErrServer,
+		"ERR Script attempted to access a slot not served" + after:                                                           node.ErrServer,
+		"ERR Script killed by user with SCRIPT KILL..." + after:                                                              node.ErrServer,
+		"ERR unknown command 'EVALSHA', with args beginning with: '0123' ":                                                   node.ErrUnsupported,
+		// Valkey 9.1.
+		"WRONGTYPE Operation against a key holding the wrong kind of value" + valkey9:                                 node.ErrWrongType,
+		"OOM command not allowed when used memory > 'maxmemory'." + valkey9:                                           node.ErrOutOfMemory,
+		"READONLY You can't write against a read only replica." + valkey9:                                             node.ErrReadOnly,
+		"MISCONF Valkey is configured to save RDB snapshots, but it's currently unable to persist to disk." + valkey9: node.ErrMisconf,
+		"NOREPLICAS Not enough good replicas to write." + valkey9:                                                     node.ErrServer,
+		"ERR Unknown command called from script" + valkey9:                                                            node.ErrUnsupported,
+		"ERR ACL failure in script: User locker has no permissions to run the 'set' command" + valkey9:                node.ErrAuth,
+		"ERR ACL failure in script: No permissions to access a key" + valkey9:                                         node.ErrAuth,
+		"ERR user_script:15: attempt to compare nil with number" + valkey9:                                            node.ErrWrongType,
+		"ERR user_script:15: bad argument #2 to 'max' (number expected, got nil)" + valkey9:                           node.ErrWrongType,
+		"ERR Attempted to access a non local key in a cluster node" + valkey9:                                         node.ErrServer,
+		"ERR Script killed by user with SCRIPT KILL." + valkey9:                                                       node.ErrServer,
+		// All of them, to the script as a whole.
+		"LOADING Redis is loading the dataset in memory":                                          node.ErrLoading,
+		"LOADING Valkey is loading the dataset in memory":                                         node.ErrLoading,
+		"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.":  node.ErrBusy,
+		"BUSY Valkey is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.": node.ErrBusy,
+		"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.":        node.ErrReadOnly,
+		"NOAUTH Authentication required.":                                                         node.ErrAuth,
+		"WRONGPASS invalid username-password pair or user is disabled.":                           node.ErrAuth,
+		"ERR max number of clients reached":                                                       node.ErrServer,
+		"CLUSTERDOWN Hash slot not served":                                                        node.ErrServer,
+		"CROSSSLOT Keys in request don't hash to the same slot":                                   node.ErrUnsupported,
+		"TRYAGAIN Multiple keys request during rehashing of slot":                                 node.ErrServer,
+		"MOVED 15495 127.0.0.1:6379":                                                              node.ErrServer,
+		"":                                                                                        node.ErrServer,
 	} {
-		if got := serverError(errors.New(text)); !errors.Is(got, want) {
+		got := serverError(errors.New(text))
+		if !errors.Is(got, want) {
 			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+		if strings.Contains(got.Error(), "@user_script") {
+			t.Errorf("%q: %q has the place in the script", text, got)
 		}
 	}
 }
@@ -82,6 +134,7 @@ func TestServerErrorText(t *testing.T) {
 	for _, said := range []string{
 		text,
 		text + " script: 0123456789abcdef0123456789abcdef01234567, on @user_script:17.",
+		text + " script: on @user_script:17.",
 		"ERR Error running script (call to f_0123456789abcdef0123456789abcdef01234567): @user_script:17: " + text,
 		"@user_script: 17: -" + text + "\r\n",
 	} {

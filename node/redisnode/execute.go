@@ -19,8 +19,9 @@ func Execute(cmd node.Command, do func(words []string) (any, error)) node.Reply 
 	c.append(&w, true, "")
 	val, err := do(w.list())
 	if err != nil {
-		err = serverReply{err}
+		val = serverReply{err}
 	}
-	r, _ := c.outcome(val, err, nil)
+	got := understand(val)
+	r, _ := c.outcome(got.val, got.err, nil)
 	return r
 }

@@ -611,3 +611,60 @@ func TestNothingSent(t *testing.T) {
 		}
 	}
 }
+
+// A Dialer may wait for longer than it is given: go-redis' own for TLS, one that asks others
+// for the address first, or the caller's. It holds up nobody, and few of it run at a time.
+func TestADialerThatHangs(t *testing.T) {
+	before := runtime.NumGoroutine()
+	var (
+		running atomic.Int32
+		tooMany atomic.Bool
+		hang    atomic.Pointer[chan struct{}]
+	)
+	hangs := func() (end func()) {
+		c := make(chan struct{})
+		hang.Store(&c)
+		return func() { close(c) }
+	}
+	end := hangs()
+	p := newServer(t)
+	c := redis.NewClient(&redis.Options{Addr: p.addr, Dialer: func(_ context.Context, network, addr string) (net.Conn, error) {
+		if running.Add(1) > 2 {
+			tooMany.Store(true)
+		}
+		defer running.Add(-1)
+		<-*hang.Load()
+		return net.Dial(network, addr)
+	}})
+	n := wrap(t, c, redisnode.Options{})
+	defer n.Watch("a", node.Exclusive, func() {})()
+	eventually(t, "the node is down", func() bool {
+		r := ask(t, n, inspect("a"))
+		return r.Unsent && errors.Is(r.Err, node.ErrUnreachable)
+	})
+	eventually(t, "two attempts are left behind", func() bool { return running.Load() == 2 })
+	eventually(t, "no third is made", func() bool {
+		r := ask(t, n, inspect("a"))
+		return r.Err != nil && strings.Contains(r.Err.Error(), "has not returned")
+	})
+	end()
+	eventually(t, "the node is up", func() bool { return ask(t, n, inspect("a")).Err == nil })
+	if tooMany.Load() {
+		t.Error("more than two attempts ran at a time")
+	}
+
+	end = hangs()
+	p.do("client", "kill", "type", "normal")
+	eventually(t, "it dials again", func() bool { return running.Load() > 0 })
+	closed := make(chan struct{})
+	go func() { defer close(closed); n.Close() }()
+	select {
+	case <-closed:
+	case <-time.After(10 * time.Second):
+		t.Error("closing waits for the Dialer")
+	}
+	end()
+	c.Close()
+	p.Close()
+	eventually(t, "all goroutines end", func() bool { return runtime.NumGoroutine() <= before })
+}

@@ -10,7 +10,31 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// handshake learns from the answers to INFO server whose a new link is: since
+// introduction is what each server is asked first.
+var introduction = [...][]string{
+	{"info", "server"},
+	{"info", "replication"},
+	{"client", "list", "type", "replica"},
+}
+
+// introduced makes one text of the answers to an introduction. INFO has to be permitted.
+// Of the rest a server may know nothing, or tell nothing to this user. whole is false if
+// more answers are needed; an error needs none.
+func introduced(answers []result) (text string, whole bool, err error) {
+	for i, a := range answers[:min(len(answers), len(introduction))] {
+		part, ok := a.val.(string)
+		text += part
+		switch {
+		case !ok && a.err == nil:
+			return "", true, errProtocol
+		case a.err != nil && (i == 0 || !fromServer(a.err) || i == 1 && errors.Is(serverError(a.err), node.ErrAuth)):
+			return "", true, a.err
+		}
+	}
+	return text, len(answers) >= len(introduction), nil
+}
+
+// handshake learns from the answers to introductions whose a new link is: since
 // when the servers behind it live. No reply counts before that is known.
 func (s *server) handshake(texts []string, err error) (*node.Life, error) {
 	switch err = connectError(err); {
@@ -21,8 +45,14 @@ func (s *server) handshake(texts []string, err error) (*node.Life, error) {
 	case err != nil:
 		return nil, err
 	}
+	servers := uptimes(texts)
+	for _, one := range servers {
+		if !isRunID(one.ID) {
+			return nil, networkError(fmt.Errorf("%w: run_id:%.40q", errProtocol, one.ID))
+		}
+	}
 	before := s.census.Life()
-	life := s.census.Take(uptimes(texts), s.clock.Now())
+	life := s.census.Take(servers, s.clock.Now())
 	s.life.Store(life)
 	s.demoted = false
 	switch {
@@ -39,28 +69,73 @@ func (s *server) handshake(texts []string, err error) (*node.Life, error) {
 // them does not say who it is.
 func uptimes(texts []string) (all []node.Uptime) {
 	for _, text := range texts {
-		id, up, ok := parseInfo(text)
-		if !ok {
+		u := parseInfo(text)
+		if u.ID == "" || u.Up < 0 {
 			return nil
 		}
-		all = append(all, node.Uptime{ID: id, Up: up})
+		all = append(all, u)
 	}
 	return all
 }
 
-// parseInfo finds the two fields that matter in the text of INFO server.
-func parseInfo(text string) (id string, uptime time.Duration, ok bool) {
-	seconds := int64(-1)
+// isRunID reports whether id can go with each command and in a message: Redis's are 40
+// digits.
+func isRunID(id string) bool {
+	return len(id) <= 64 && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r >= 0x7f })
+}
+
+// parseInfo finds what matters in the answers to an introduction.
+//
+// A master that was a replica has, as replid2, the replid of the master that it followed,
+// and at its promotion it has drawn a replid and closed the connections to its own
+// replicas. So it has been a master for at least as long as the oldest of these has been
+// open. (Since Redis 7 a master that has restarted from a file has a replid2, too.)
+func parseInfo(text string) node.Uptime {
+	u := node.Uptime{Up: -1}
+	replid, replid2 := "", ""
 	for line := range strings.Lines(text) {
-		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "id=") {
+			u.Master = max(u.Master, connectedFor(line))
+			continue
+		}
+		key, value, _ := strings.Cut(line, ":")
 		switch key {
 		case "run_id":
-			id = value
+			u.ID = value
 		case "uptime_in_seconds":
-			if n, err := strconv.ParseInt(value, 10, 64); err == nil {
-				seconds = n
+			u.Up = seconds(value)
+		case "role":
+			if value != "master" {
+				u.Promoted = value
 			}
+		case "master_replid":
+			replid = value
+		case "master_replid2":
+			replid2 = value
 		}
 	}
-	return id, time.Duration(seconds) * time.Second, id != "" && seconds >= 0
+	if u.Promoted == "" && strings.Trim(replid2, "0") != "" {
+		u.Promoted = replid
+	}
+	return u
+}
+
+// connectedFor returns the age of a connection, from its line in CLIENT LIST.
+func connectedFor(line string) time.Duration {
+	for _, field := range strings.Fields(line) {
+		if age, ok := strings.CutPrefix(field, "age="); ok {
+			return seconds(age)
+		}
+	}
+	return 0
+}
+
+// seconds reads a number of them. It is less than 0 if text is none.
+func seconds(text string) time.Duration {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return -1
+	}
+	return time.Duration(min(n, 1<<32)) * time.Second // a century, which a Duration can be
 }

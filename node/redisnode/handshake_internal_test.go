@@ -1,12 +1,17 @@
 package redisnode
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
@@ -14,6 +19,18 @@ import (
 
 func infoText(id string, uptime int) string {
 	return fmt.Sprintf("# Server\r\nredis_version:7.0.15\r\nrun_id:%s\r\nuptime_in_seconds:%d\r\n", id, uptime)
+}
+
+const noReplid = "0000000000000000000000000000000000000000"
+
+// promotedText is infoText with what a promoted server says of its replication, and the
+// ages of its connections to replicas.
+func promotedText(id string, uptime int, replid, replid2 string, ages ...int) string {
+	text := infoText(id, uptime) + fmt.Sprintf("# Replication\r\nrole:master\r\nmaster_replid:%s\r\nmaster_replid2:%s\r\n", replid, replid2)
+	for _, age := range ages {
+		text += fmt.Sprintf("id=7 addr=127.0.0.1:5 name=age=99 age=%d idle=0\n", age)
+	}
+	return text
 }
 
 // TestCensus follows the lives behind a node through its handshakes.
@@ -41,6 +58,20 @@ func TestCensus(t *testing.T) {
 		{"one that says nothing", 1140, []string{infoText("d", 5060), "# Server\r\n"}, "", 0, 0},
 		{"then all is new", 1150, []string{infoText("d", 5070)}, "d", 1150 - 5069, 0},
 		{"none", 1160, nil, "", 0, 0},
+		{"a promoted one, with a replica", 2000, []string{promotedText("h", 900, "x", "w", 51)}, "h", 1950, 0},
+		{"none", 2010, nil, "", 0, 0},
+		{"a promoted one, with replicas", 2020, []string{promotedText("h", 920, "x", "w", 5, 71)}, "h", 1950, 2025},
+		{"the same again, without", 2030, []string{promotedText("h", 930, "x", "w")}, "h", 1950, 2035},
+		{"it is not told any more", 2040, []string{promotedText("h", 940, "y", noReplid)}, "h", 1950, 2045},
+		{"promoted again, some time ago", 2050, []string{promotedText("h", 950, "z", "y", 3)}, "h", 2048, 2055},
+		{"promoted once more, before the last reply", 2060, []string{promotedText("h", 960, "u", "z", 50)}, "h", 2060, 2065},
+		{"a replica", 2070, []string{infoText("h", 970) + "role:slave\r\nmaster_replid:r\r\n"}, "h", 2070, 0},
+		{"none", 2080, nil, "", 0, 0},
+		{"restarted, and promoted before that", 2090, []string{promotedText("i", 20, "x", "w", 90)}, "i", 2071, 0},
+		{"none", 2100, nil, "", 0, 0},
+		{"promoted, nobody knows when", 2110, []string{promotedText("j", 900, "x", "w")}, "j", 2110, 0},
+		{"none", 2120, nil, "", 0, 0},
+		{"never promoted, with a replica", 2130, []string{promotedText("k", 100, "x", noReplid, 7)}, "k", 2031, 0},
 	} {
 		life := c.Take(uptimes(step.texts), at(step.now))
 		switch {
@@ -79,8 +110,8 @@ func TestIntroductionIsNeverTooLate(t *testing.T) {
 	c.now = c.now.Add(2 * time.Second)
 	s.expire()
 	batch := s.take(nil)
-	if len(batch) != 2 || batch[0].kind != 0 || batch[1].kind != node.Inspect {
-		t.Fatalf("%d commands are sent; want INFO, and the one that is not late", len(batch))
+	if n := len(introduction); len(batch) != n+1 || batch[0].kind != 0 || batch[n-1].kind != 0 || batch[n].kind != node.Inspect {
+		t.Fatalf("%d commands are sent; want an introduction, and the one that is not late", len(batch))
 	}
 	if !late.Unsent {
 		t.Errorf("the late one is answered %+v", late)
@@ -176,5 +207,59 @@ func TestAHandOverByAFormerLifeDoesNotCount(t *testing.T) {
 		if got := told(); got != want {
 			t.Errorf("the server is %s: what was told by old has the life %+v, want %+v", id, got, want)
 		}
+	}
+}
+
+// A lock is handed on with a token, and to somebody.
+func TestImpossibleTurns(t *testing.T) {
+	s := gatherer(&standing{})
+	for _, message := range []string{
+		"grant me 0 life name", "grant me -1 life name", "grant me 9007199254740992 life name", "grant me 99999999999999999999 life name",
+		"grant  5 life name", "grant me 5 life ", "grant me 5 life", "grant me x life name", "turn  name", "turn waiter ", "turn", "other 1 2 3 4",
+	} {
+		if turn, ok := s.turn(message); ok {
+			t.Errorf("%q: %+v", message, turn)
+		}
+	}
+	for _, message := range []string{"grant me 1 life a name", "grant me 9007199254740991 life a name", "turn waiter a name", ""} {
+		if turn, ok := s.turn(message); !ok || message != "" && turn.Name != "a name" {
+			t.Errorf("%q: %+v, %v", message, turn, ok)
+		}
+	}
+}
+
+// A run_id goes with commands and in messages: it is refused where it is none. An INFO with
+// none is that of a server that does not tell.
+func TestImpossibleLives(t *testing.T) {
+	for _, id := range []string{strings.Repeat("x", 65), "a b", "a\x1b[31m", "ä"} {
+		s := gatherer(&standing{})
+		if life, err := s.handshake([]string{infoText(id, 60)}, nil); life != nil || !errors.Is(err, errProtocol) {
+			t.Errorf("%q: %v, %v", id, life, err)
+		}
+	}
+	s := gatherer(&standing{})
+	if life, err := s.handshake([]string{infoText("a", math.MaxInt64)}, nil); err != nil || life.Born > 0 {
+		t.Errorf("an uptime of 300 billion years: %+v, %v", life, err)
+	}
+}
+
+// go-redis learns of new masters in the background, at any time.
+func TestOnlyMastersThatWereAskedGetCommands(t *testing.T) {
+	slots := func(context.Context) ([]redis.ClusterSlot, error) {
+		return []redis.ClusterSlot{{Start: 0, End: 1<<14 - 1, Nodes: []redis.ClusterNode{{Addr: "127.0.0.1:1"}}}}, nil
+	}
+	client := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: slots})
+	defer client.Close()
+	master, err := client.MasterForKey(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &lane{route: &shared{client: client, patience: time.Second}, asked: map[*redis.Client]bool{}}
+	if _, err := l.to("a"); !redirected(err) {
+		t.Errorf("a command for a master that was not asked: %v", err)
+	}
+	l.asked[master] = true
+	if to, err := l.to("a"); to != master || err != nil {
+		t.Errorf("a command for a master that was asked goes to %v: %v", to, err)
 	}
 }

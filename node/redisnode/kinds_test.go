@@ -287,6 +287,34 @@ func shared(name string, first node.Token) []wanted {
 	}
 }
 
+// TestDeadReadersDoNotPileUp has readers that died beside others: attempts of a writer, each
+// of which looks at a few of them, remove the dead and refuse for the living.
+func TestDeadReadersDoNotPileUp(t *testing.T) {
+	p := newServer(t)
+	n := connect(t, p)
+	redis := p.client(t)
+	ctx := context.Background()
+	const living, dead = 100, 900
+	for i := range living + dead {
+		owner := fmt.Sprint("r", i)
+		expect(t, "a reader", ask(t, n, of(node.Read, acquire("a", owner, 1))), node.Granted)
+		if i >= living {
+			redis.Del(ctx, node.HoldKey("a", owner))
+		}
+	}
+	for i := range 500 {
+		redis.PExpire(ctx, "a", time.Minute+time.Duration(i)*7*time.Millisecond) // as time would pass
+		expect(t, "a writer", ask(t, n, of(node.Write, acquire("a", "w", 2))), node.Refused)
+	}
+	if left := redis.HLen(ctx, "a").Val() - 1 - living; left > dead/4 {
+		t.Errorf("%d of %d dead readers are left", left, dead)
+	}
+	for i := range living {
+		redis.Del(ctx, node.HoldKey("a", fmt.Sprint("r", i)))
+	}
+	expect(t, "all are dead", ask(t, n, of(node.Write, acquire("a", "w", 2))), node.Granted)
+}
+
 // TestNoScriptOfSharedLocks flushes the scripts before each of them.
 func TestNoScriptOfOtherLocks(t *testing.T) {
 	p := newServer(t)

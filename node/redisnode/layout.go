@@ -48,9 +48,11 @@ func (c *call) script() *script {
 // whoever gets it could not tell whether the server has a vote.
 func (c *call) append(w *words, asText bool, life string) {
 	if c.kind == 0 {
-		w.begin(2)
-		w.text("info")
-		w.text("server")
+		words := introduction[c.part]
+		w.begin(len(words))
+		for _, word := range words {
+			w.text(word)
+		}
 		return
 	}
 	run := func(keys, args int) { w.run(c.script(), asText, keys, args) }

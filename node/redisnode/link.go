@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -32,7 +33,7 @@ type route interface {
 
 // A link carries calls.
 type link interface {
-	// carry asks INFO server and introduces what it says to s, by handshake and
+	// carry sends an introduction and passes on the answers to s, by handshake and
 	// restore. Then it sends what comes into s's queue and settles it, until the
 	// link is of no more use or s is closed. met is whether it came so far, and
 	// err, one of package node's, why what is then in flight has no answer.
@@ -49,6 +50,7 @@ type link interface {
 type direct struct {
 	opts     redis.Options // with a Dialer
 	patience time.Duration
+	dials    chan struct{} // has an element for each call of the Dialer that has not returned
 
 	mu     sync.Mutex
 	wires  map[*wire]bool // those in use
@@ -58,7 +60,11 @@ type direct struct {
 // newDirect takes a copy of a client's options and overrides what the courier
 // needs otherwise.
 func newDirect(o redis.Options) *direct {
-	d := &direct{patience: patience(o.DialTimeout, o.ReadTimeout), wires: map[*wire]bool{}}
+	d := &direct{
+		patience: patience(o.DialTimeout, o.ReadTimeout),
+		dials:    make(chan struct{}, 2), // the courier's and the steward's
+		wires:    map[*wire]bool{},
+	}
 
 	o.Protocol = 2 // no push messages, so no look for them before each command
 	o.ContextTimeoutEnabled = true
@@ -86,12 +92,15 @@ type wire struct {
 
 // lent is a wire in the hands of go-redis, which is not to close it. And go-redis takes any
 // answer to HELLO for that of an old server, and goes on.
-type lent struct{ *wire }
+type lent struct {
+	*wire
+	replies io.Reader
+}
 
 func (lent) Close() error { return nil }
 
 func (l lent) Read(b []byte) (n int, err error) {
-	n, err = l.Conn.Read(b)
+	n, err = l.replies.Read(b)
 	if bytes.HasPrefix(b[:n], []byte("-"+errMaxClients.Error())) {
 		l.away.Store(true)
 	}
@@ -113,17 +122,50 @@ var (
 	errRouteClosed = errors.New("closed")
 	errUsed        = errors.New("the connection was used already")
 	errIntroduced  = errors.New("go-redis is not needed any more")
+	errDialing     = errors.New("the Dialer has not returned from earlier attempts")
 	errMaxClients  = errors.New("ERR max number of clients reached") // of the server
 )
 
 func (d *direct) oneServer() bool { return true }
+
+// connect calls the Dialer. One that does not respect the end of ctx is left behind, and
+// what it returns then is closed.
+func (d *direct) connect(ctx context.Context) (net.Conn, error) {
+	select {
+	case d.dials <- struct{}{}:
+	default:
+		return nil, errDialing
+	}
+	type outcome struct {
+		conn net.Conn
+		err  error
+	}
+	done := make(chan outcome)
+	go func() {
+		conn, err := d.opts.Dialer(ctx, d.opts.Network, d.opts.Addr)
+		<-d.dials
+		select {
+		case done <- outcome{conn, err}:
+		case <-ctx.Done():
+			if err == nil {
+				conn.Close()
+			}
+		}
+	}()
+	select {
+	case o := <-done:
+		return o.conn, o.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
 
 // dial makes a wire and a client that has nothing but this wire: go-redis never
 // dials by itself, so it neither dials twice nor in the background.
 func (d *direct) dial(ctx context.Context, adapt func(*redis.Options)) (*wire, *redis.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.patience)
 	defer cancel()
-	conn, err := d.opts.Dialer(ctx, d.opts.Network, d.opts.Addr)
+	conn, err := d.connect(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -142,7 +184,7 @@ func (d *direct) dial(ctx context.Context, adapt func(*redis.Options)) (*wire, *
 		if used.Swap(true) {
 			return nil, errUsed
 		}
-		return lent{w}, nil
+		return lent{w, newChecked(w.Conn, maxReply)}, nil
 	}
 	adapt(&o)
 	return w, redis.NewClient(&o), nil

@@ -4,31 +4,38 @@
 -- Redisson counts them in the field's value, which is not trusted beyond 1000: the hash
 -- may be somebody else's.
 --
--- Of up to 64 fields all are looked at. Of more it is 64, beginning anywhere, and others
--- only until one is found that lives: so what one reader costs does not grow with them,
--- but for HGETALL.
+-- Of up to 64 fields all are looked at. Of more they are looked at until one is found that
+-- lives, a page at a time, beginning anywhere. Dead ones on the way are removed. So what a
+-- call costs does not grow with the readers: each dead one is met once, or all are dead.
 
 -- bury removes dead readers from a lock, unless all are dead. It returns nil if they
 -- are, or how long the last one lives, ms, and whether that may be longer.
 local function bury(lock, holds)
-  local fields, dead, longest, longer = redis.call('HGETALL', lock), {}, -1, false
-  local n = #fields / 2
-  local many = n > 64
-  local first = many and redis.call('PTTL', lock) % n or 0
-  for k = 0, n - 1 do
-    if k >= 64 and longest ~= -1 then
-      break
-    end
-    local i = (first + k) % n * 2 + 1
-    local living = fields[i] == 'mode'
-    for hold = 1, living and 0 or math.min(tonumber(fields[i + 1]) or 1, 1000) do
-      local left = redis.call('PTTL', holds .. ':' .. fields[i] .. ':rwlock_timeout:' .. hold)
-      if left ~= -2 then
-        living, longest, longer = true, math.max(longest, left, 1), longer or left == -1
+  local many = redis.call('HLEN', lock) > 64
+  local anywhere = many and math.max(redis.call('PTTL', lock), 0) or 0
+  local cursor, rounds = anywhere, many and 2 or 1 -- the second begins at the beginning
+  local dead, longest, longer = {}, -1, many
+  while rounds > 0 and not (many and longest ~= -1) do
+    local page = redis.call('HSCAN', lock, cursor)
+    local fields, n = page[2], #page[2] / 2
+    for k = 0, n - 1 do
+      local i = (anywhere + k) % n * 2 + 1
+      local living = fields[i] == 'mode'
+      for hold = 1, living and 0 or math.min(tonumber(fields[i + 1]) or 1, 1000) do
+        local left = redis.call('PTTL', holds .. ':' .. fields[i] .. ':rwlock_timeout:' .. hold)
+        if left ~= -2 then
+          living, longest, longer = true, math.max(longest, left, 1), longer or left == -1
+        end
+      end
+      if not living then
+        dead[#dead + 1] = fields[i]
+      elseif many and longest ~= -1 then
+        break
       end
     end
-    if not living then
-      dead[#dead + 1] = fields[i]
+    cursor = page[1]
+    if cursor == '0' then
+      rounds = rounds - 1
     end
   end
   if longest == -1 then
@@ -37,6 +44,6 @@ local function bury(lock, holds)
   for _, reader in ipairs(dead) do
     redis.call('HDEL', lock, reader)
   end
-  return longest, longer or many
+  return longest, longer
 end
 

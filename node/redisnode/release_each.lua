@@ -14,6 +14,7 @@
 -- Returns what release returns for each, as a list. It fails as a whole before it has
 -- released anything, if it cannot read a fence or may not raise one. After that nothing
 -- does: who has been released must hear of it, whatever becomes of the others.
+local unpack = table.unpack or unpack -- Lua 5.4 has the one, Redis the other
 local n = #KEYS / 3
 local fences = redis.call('MGET', unpack(KEYS, n + 1, 2 * n))
 for i = 1, n do

@@ -69,10 +69,15 @@ func (serverReply) RedisError() {}
 
 var errProtocol = errors.New("what came is no reply of a Redis server")
 
+var errTooLong = fmt.Errorf("%w: it is too long", errProtocol)
+
+// What is longer or deeper is no reply of a Redis server to what a node asks.
 const (
-	// What is longer or deeper is no reply to a script of ours.
-	maxReply = 64 << 20
-	maxDepth = 8
+	maxLine     = 4 << 10 // of an error, for the most part
+	maxReply    = 1 << 20 // a message to a waiter has a name in it, and so has its channel: see maxName
+	maxInspect  = 4 << 20 // the reply to an Inspect has all owners and waiters of a name: 40,000 of them
+	maxElements = int64(maxReply / leastReply)
+	maxDepth    = 8
 
 	leastReply = len(":1\r\n")
 )
@@ -82,8 +87,11 @@ const (
 type parser struct {
 	lists []any
 
-	// Of a reply whose end is yet to come: how many elements are, and where the next begins.
-	open, at int
+	// Of a reply whose end is yet to come: where its next element begins, how many of the
+	// innermost list and of those around it are to come, and how many all its lists have.
+	at    int
+	open  []int
+	total int64
 }
 
 func (p *parser) reset() {
@@ -104,99 +112,94 @@ func (p *parser) list(n int) []any {
 // as []any, or a serverReply. err is errProtocol, with what was found. After a 0
 // the next b begins with this one.
 func (p *parser) parse(b []byte) (reply any, n int, err error) {
-	if !p.ended(b) {
-		return nil, 0, nil
+	if len(p.open) == 0 {
+		p.at, p.total, p.open = 0, 0, append(p.open, 1)
 	}
-	p.open, p.at = 0, 0
-	if reply, n, err = p.parseAt(b, 0); n == 0 && err == nil {
-		p.open = 1
-	}
-	return reply, n, err
-}
-
-// ended reports whether there is reason to parse b: what it begins with is whole, or no
-// reply, or new. It looks at each element once, however often more of a reply comes.
-func (p *parser) ended(b []byte) bool {
-	for ; p.open > 0; p.open-- {
-		end := bytes.IndexByte(b[p.at:], '\n')
-		if end < 0 {
-			return len(b) >= maxReply
+	for len(p.open) > 0 {
+		size, elements, err := scan(b[p.at:])
+		if p.total += int64(elements); err == nil && (p.total > maxElements || len(p.open) > maxDepth) {
+			err = notRESP(b)
 		}
-		line, size := b[p.at:p.at+end], end+1
-		if end < 2 {
-			return true
-		}
-		num, ok := integer(line[1 : end-1])
-		switch line[0] {
-		case '$', '*':
-			if !ok || num < -1 || num > maxReply {
-				return true
-			}
-			if line[0] == '*' {
-				p.open += max(0, int(num))
-			} else if num >= 0 {
-				size += int(num) + len("\r\n")
-			}
-		}
-		if p.at+size > len(b) {
-			return false
+		if err != nil || size == 0 {
+			return nil, 0, err
 		}
 		p.at += size
+		p.count(elements)
 	}
-	return true
+	reply, n = p.build(b)
+	return reply, n, nil
 }
 
-func (p *parser) parseAt(b []byte, depth int) (any, int, error) {
-	end := bytes.IndexByte(b, '\n')
-	switch {
-	case end < 0 && len(b) < maxReply:
-		return nil, 0, nil
-	case end < 2 || b[end-1] != '\r' || depth > maxDepth:
-		return nil, 0, notRESP(b)
+// count notes an element. It is a list if it has elements itself.
+func (p *parser) count(elements int) {
+	p.open[len(p.open)-1]--
+	if elements > 0 {
+		p.open = append(p.open, elements)
+		return
 	}
-	line := b[1 : end-1]
-	used := end + 1
+	for len(p.open) > 0 && p.open[len(p.open)-1] == 0 {
+		p.open = p.open[:len(p.open)-1]
+	}
+}
+
+// scan returns the size of what is at the beginning of b, 0 if its end is yet to come: of a
+// list that is its first line alone, and so many elements follow.
+func scan(b []byte) (size, elements int, err error) {
+	end := bytes.IndexByte(b[:min(len(b), maxLine)], '\n')
+	switch {
+	case end < 0 && len(b) < maxLine:
+		return 0, 0, nil
+	case end < 2 || b[end-1] != '\r':
+		return 0, 0, notRESP(b)
+	}
+	size = end + 1
+	if b[0] == '+' || b[0] == '-' {
+		return size, 0, nil
+	}
+	num, ok := integer(b[1 : end-1])
+	switch {
+	case b[0] == ':' && ok:
+	case b[0] == '$' && ok && num >= -1 && num <= maxReply:
+		if num >= 0 {
+			size += int(num) + len("\r\n")
+		}
+	case b[0] == '*' && ok && num >= -1 && num <= maxElements:
+		elements = max(0, int(num))
+	default:
+		return 0, 0, notRESP(b)
+	}
+	if size > len(b) {
+		return 0, 0, nil
+	}
+	return size, elements, nil
+}
+
+// build makes the reply at the beginning of b, which is whole, and returns its size.
+func (p *parser) build(b []byte) (reply any, size int) {
+	end := bytes.IndexByte(b, '\n')
+	line, size := b[1:end-1], end+1
 	switch b[0] {
 	case '+':
-		return string(line), used, nil
+		return string(line), size
 	case '-':
-		return serverReply{errors.New(string(line))}, used, nil
+		return serverReply{errors.New(string(line))}, size
 	}
-	num, ok := integer(line)
-	if !ok || b[0] != ':' && (num < -1 || num > maxReply) {
-		return nil, 0, notRESP(b)
+	num, _ := integer(line)
+	switch {
+	case b[0] == ':':
+		return num, size
+	case num < 0:
+		return nil, size
+	case b[0] == '$':
+		return string(b[size : size+int(num)]), size + int(num) + len("\r\n")
 	}
-	switch b[0] {
-	case ':':
-		return num, used, nil
-	case '$':
-		if num < 0 {
-			return nil, used, nil
-		}
-		size := used + int(num) + len("\r\n")
-		if len(b) < size {
-			return nil, 0, nil
-		}
-		return string(b[used : size-len("\r\n")]), size, nil
-	case '*':
-		if num < 0 {
-			return nil, used, nil
-		}
-		if int(num) > (len(b)-used)/leastReply {
-			return nil, 0, nil
-		}
-		list := p.list(int(num))
-		for range num {
-			element, n, err := p.parseAt(b[used:], depth+1)
-			if n == 0 || err != nil {
-				return nil, 0, err
-			}
-			list = append(list, element)
-			used += n
-		}
-		return list, used, nil
+	list := p.list(int(num))
+	for range num {
+		element, n := p.build(b[size:])
+		list = append(list, element)
+		size += n
 	}
-	return nil, 0, notRESP(b)
+	return list, size
 }
 
 // integer reads a decimal number, as strconv.ParseInt does but mostly without a string.

@@ -85,7 +85,12 @@ var (
 	releaseEachScript   = newScript(15, tellLua+releaseEachLua)
 )
 
+// undeclared tells Dragonfly that a script uses keys that are not among its KEYS: those of
+// readers' holds and of others' places. It has to be the first line.
+const undeclared = "--!df flags=allow-undeclared-keys\n"
+
 func newScript(i int, text string) script {
+	text = undeclared + text
 	sum := sha1.Sum([]byte(text))
 	return script{text: text, sha: hex.EncodeToString(sum[:]), own: 1 << i}
 }

@@ -14,6 +14,9 @@ import (
 // they did.
 const restAfter = 15 * time.Second
 
+// readAtOnce is how much is read at once, unless a reply is longer.
+const readAtOnce = 16 << 10
+
 // A stream is the link of a direct route: one connection, written by the courier
 // and read by a goroutine of its own, with as many calls in flight as there
 // are. Replies come in the order of the commands, so they need no names. It is
@@ -39,8 +42,8 @@ func (t *stream) leave(s *server) {
 	}
 }
 
-// carry is the writer. INFO goes first, together with what is queued already:
-// its answer comes before all others, so no reply is without its life.
+// carry is the writer. The introduction goes first, together with what is queued already:
+// its answers come before all others, so no reply is without its life.
 func (t *stream) carry(s *server) (met bool, err error) {
 	s.introduce(t.route.patience)
 	ended := make(chan struct{})
@@ -87,12 +90,12 @@ func (t *stream) write(s *server, ended <-chan struct{}) {
 		if known := t.life.Load(); known != nil {
 			life = known.ID
 		}
-		for rest := batch; len(rest) > 0; rest = rest[rest[0].together:] {
-			at, calls := len(out), rest[:rest[0].together]
+		for rest := batch; len(rest) > 0; rest = rest[rest[0].size():] {
+			at, calls := len(out), rest[:rest[0].size()]
 			for range calls {
 				begin = append(begin, at)
 			}
-			if len(calls) == 1 {
+			if calls[0].together == 0 {
 				calls[0].append(&out, calls[0].asText || given.add(calls[0].script()), life)
 			} else {
 				appendEach(&out, calls, &given, life)
@@ -120,41 +123,26 @@ func (t *stream) write(s *server, ended <-chan struct{}) {
 func (t *stream) read(s *server) (met bool, _ error) {
 	var (
 		life    *node.Life
-		buf     = make([]byte, 16<<10)
+		buf     = make([]byte, readAtOnce)
 		have    int // bytes in buf that have not been understood yet
 		replies parser
 		results []result
+		answers []result // to the introduction
 	)
 	for {
 		n, err := t.conn.Read(buf[have:])
 		have += n
-		used := 0
-		results = results[:0]
-		replies.reset()
-		for used < have {
-			val, n, bad := replies.parse(buf[used:have])
-			if bad != nil {
-				err = bad
-			}
-			if n == 0 {
-				break
-			}
-			used += n
-			if e, ok := val.(serverReply); ok {
-				results = append(results, result{err: e})
-			} else {
-				results = append(results, result{val: val})
-			}
+		var used int
+		var bad error
+		if results, used, bad = replies.results(buf[:have], results[:0]); bad != nil {
+			err = bad
 		}
-		if !met && len(results) > 0 {
-			text, _ := results[0].val.(string)
+		if !met {
+			answers = append(answers, results...)
 			var refused error
-			if life, refused = s.handshake([]string{text}, results[0].err); refused != nil {
+			if life, met, refused = t.meet(s, answers); refused != nil {
 				return false, refused
 			}
-			t.life.Store(life)
-			met = true
-			s.restore()
 		}
 		if len(results) > 0 && !s.settle(results, life) {
 			t.leave(s)
@@ -167,11 +155,43 @@ func (t *stream) read(s *server) (met bool, _ error) {
 			return met, networkError(err)
 		}
 		have = copy(buf, buf[used:have])
-		if have > maxReply {
-			return met, networkError(errProtocol)
+		if have >= maxReply && (have >= maxInspect || !s.inspects()) {
+			return met, networkError(errTooLong)
+		}
+		if have == 0 {
+			buf = buf[:readAtOnce]
 		}
 		if have == len(buf) {
 			buf = append(buf, make([]byte, len(buf))...)
 		}
 	}
+}
+
+// meet takes the answers to the introduction. met is whether they are all there, and the
+// handshake is done.
+func (t *stream) meet(s *server, answers []result) (life *node.Life, met bool, _ error) {
+	text, whole, err := introduced(answers)
+	if !whole {
+		return nil, false, nil
+	}
+	if life, err = s.handshake([]string{text}, err); err != nil {
+		return nil, false, err
+	}
+	t.life.Store(life)
+	s.restore()
+	return life, true, nil
+}
+
+// results appends what the replies in b say that are whole. They have so many bytes.
+func (p *parser) results(b []byte, results []result) (_ []result, used int, err error) {
+	p.reset()
+	for used < len(b) {
+		reply, n, err := p.parse(b[used:])
+		if n == 0 {
+			return results, used, err
+		}
+		used += n
+		results = append(results, understand(reply))
+	}
+	return results, used, nil
 }

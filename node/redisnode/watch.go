@@ -3,6 +3,7 @@ package redisnode
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -116,18 +117,21 @@ func (s *server) turn(message string) (t node.Turn, ok bool) {
 		return t, true
 	case "turn":
 		waiter, name, _ := strings.Cut(rest, " ")
-		return node.Turn{Name: name, Waiter: waiter}, name != ""
+		return node.Turn{Name: name, Waiter: waiter}, name != "" && waiter != ""
 	}
 	parts := strings.SplitN(rest, " ", 4)
 	if what != "grant" || len(parts) < 4 || parts[3] == "" {
 		return t, false
 	}
 	token, err := strconv.ParseInt(parts[1], 10, 64)
+	if err != nil || token < 1 || token > int64(node.MaxToken) || parts[0] == "" {
+		return t, false
+	}
 	t = node.Turn{Name: parts[3], Owner: parts[0], Token: node.Token(token)}
 	if life := s.life.Load(); life != nil && life.ID == parts[2] {
 		t.Life = life
 	}
-	return t, err == nil
+	return t, true
 }
 
 func (w *watcher) add(channel string, one *watch) (stop func()) {
@@ -201,7 +205,7 @@ func (w *watcher) steward() {
 		err := w.session()
 		w.lost()
 		if err != nil && s.ctx.Err() == nil {
-			s.log.Debug("subscription connection ended", "err", err)
+			s.log.Debug("subscription connection ended", "err", show(err))
 		}
 		if time.Since(began) > lasting {
 			pause = minPause
@@ -337,7 +341,7 @@ func (w *watcher) changes() (add, drop []string) {
 // read passes on what the server says, until the connection breaks.
 func (w *watcher) read(sub *redis.PubSub) error {
 	for {
-		msg, err := sub.ReceiveTimeout(context.Background(), quietLimit)
+		msg, err := receive(sub)
 		if err != nil && w.refused(err) {
 			continue
 		}
@@ -353,6 +357,17 @@ func (w *watcher) read(sub *redis.PubSub) error {
 			}
 		}
 	}
+}
+
+// receive waits for what the server says next. go-redis panics where that is a list of other
+// elements than a message has, when it has read all of it.
+func receive(sub *redis.PubSub) (msg any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: a message: %v", errProtocol, p)
+		}
+	}()
+	return sub.ReceiveTimeout(context.Background(), quietLimit)
 }
 
 // refused notes that the server does not permit a channel. It reports whether it is known

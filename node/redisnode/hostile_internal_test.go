@@ -1,0 +1,366 @@
+package redisnode
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+)
+
+// bombs are replies that announce, or are, more than any reply of a Redis server.
+var bombs = []string{
+	"*2147483647\r\n:1\r\n", "*9223372036854775807\r\n", "*-5\r\n", "$2147483647\r\nx", "$-2\r\n", "%2147483647\r\n+a\r\n",
+	"~2147483647\r\n", ">2147483647\r\n", "=2147483647\r\n", "!2147483647\r\n", "|0\r\n|0\r\n", "(99999999999999999999\r\n",
+	":99999999999999999999\r\n", "*262144\r\n*262144\r\n:1\r\n", strings.Repeat("*1\r\n", 100), "-" + strings.Repeat("E", maxLine) + "\r\n",
+	"+" + strings.Repeat("x", 2*maxLine), "\r\n", "*3\r\n$9\r\nsubscribe\r\n$-1\r\n:1\r\n", "*1\r\n*-1\r\n", "*0\r\n",
+	"*3\r\n$7\r\nmessage\r\n*1\r\n:1\r\n$1\r\na\r\n", "*3\r\n:0\r\n:100\r\n:9223372036854775807\r\n",
+}
+
+// What no server says is refused at its first line, whatever may follow.
+func TestBombsAreRefused(t *testing.T) {
+	for _, text := range bombs[:17] {
+		var p parser
+		if got, n, err := p.parse([]byte(text)); !errors.Is(err, errProtocol) || cap(p.lists) > 0 {
+			t.Errorf("%.40q: %v, %d bytes, %v, room for %d", text, got, n, err, cap(p.lists))
+		}
+	}
+	for _, text := range []string{"-" + strings.Repeat("E", maxLine-3) + "\r\n", fmt.Sprintf("$%d\r\n%s\r\n", maxReply, make([]byte, maxReply))} {
+		if _, n, err := new(parser).parse([]byte(text)); n != len(text) || err != nil {
+			t.Errorf("%.40q: %d bytes of %d, %v", text, n, len(text), err)
+		}
+	}
+}
+
+// A tape is a connection to a server that has said all that it ever says.
+type tape struct {
+	io.Reader
+	net.Conn
+}
+
+func (t tape) Read(b []byte) (int, error)     { return t.Reader.Read(b) }
+func (t tape) Write(b []byte) (int, error)    { return len(b), nil }
+func (tape) Close() error                     { return nil }
+func (tape) SetDeadline(time.Time) error      { return nil }
+func (tape) SetReadDeadline(time.Time) error  { return nil }
+func (tape) SetWriteDeadline(time.Time) error { return nil }
+func (tape) LocalAddr() (none net.Addr)       { return &net.TCPAddr{} }
+func (tape) RemoteAddr() (none net.Addr)      { return &net.TCPAddr{} }
+func playing(said []byte) net.Conn            { return tape{Reader: bytes.NewReader(said)} }
+func playingSlowly(said []byte) (conn net.Conn) {
+	return tape{Reader: iotest.OneByteReader(bytes.NewReader(said))}
+}
+
+// go-redis reads whole replies, and of those that come before one that is none.
+func TestCheckedConnection(t *testing.T) {
+	const good = "+OK\r\n*2\r\n$3\r\nabc\r\n:1\r\n"
+	for _, play := range []func([]byte) net.Conn{playing, playingSlowly} {
+		for _, tt := range []struct {
+			said, read string
+			err        error
+		}{
+			{good, good, io.EOF},
+			{good + "*2\r\n:1\r\n", good, io.EOF},
+			{good + "$100\r\n" + strings.Repeat("x", 99), good, io.EOF},
+			{"*1000000000\r\n" + good, "", errProtocol},
+			{"$1048576\r\n" + strings.Repeat("x", 1<<20), "", errTooLong},
+			{"*2\r\n$1000000\r\n" + strings.Repeat("x", 1000000) + "\r\n$1000000\r\n" + strings.Repeat("x", 1000000), "", errTooLong},
+		} {
+			read, err := io.ReadAll(newChecked(play([]byte(tt.said)), maxReply))
+			if err == nil {
+				err = io.EOF
+			}
+			if string(read) != tt.read || !errors.Is(err, tt.err) {
+				t.Errorf("of %.40q came %.40q, %v; want %.40q, %v", tt.said, read, err, tt.read, tt.err)
+			}
+		}
+	}
+}
+
+// Only the reply to an Inspect, which has all owners and waiters, may be longer than others.
+func TestOnlyAnInspectIsLong(t *testing.T) {
+	const fields = 20_000
+	field := "$40\r\n" + strings.Repeat("o", 40) + "\r\n$1\r\n1\r\n"
+	long := fmt.Sprintf("*7\r\n$4\r\nhash\r\n:1000\r\n:1\r\n:0\r\n*0\r\n*0\r\n*%d\r\n", 2*fields) + strings.Repeat(field, fields)
+	if len(long) < maxReply+16<<10 || len(long) > maxInspect {
+		t.Fatalf("it has %d bytes", len(long))
+	}
+	rest(t, func(t *testing.T, s *wireServer, n node.Node) {
+		s.mu.Lock()
+		s.answer = func(command string, _ []string) string {
+			if strings.HasPrefix(command, "eval") {
+				return long
+			}
+			return ""
+		}
+		s.mu.Unlock()
+		for kind, want := range map[node.Kind]error{node.Inspect: nil, node.Acquire: errTooLong} {
+			replies := make(chan node.Reply)
+			n.Submit(node.Command{Kind: kind, Claims: []node.Claim{{Name: "a", Owner: "me"}}, TTL: time.Second, Deadline: n.(*server).clock.Now().Add(time.Second)},
+				func(r node.Reply) { replies <- r })
+			r := <-replies
+			if !errors.Is(r.Err, want) || want == nil && len(r.State.Fields) != fields {
+				t.Errorf("%v: %v", kind, r.Err)
+			}
+		}
+	})
+}
+
+// What a script cannot have answered is no answer.
+func TestImpossibleReplies(t *testing.T) {
+	const many = math.MaxInt64
+	list := func(of ...any) []any { return of }
+	for _, tt := range []struct {
+		kind node.Kind
+		val  any
+	}{
+		{node.Acquire, list(int64(0), int64(-3), int64(1))},
+		{node.Acquire, list(int64(0), "100", int64(1))},
+		{node.Acquire, list(int64(0), int64(100), nil)},
+		{node.Acquire, list(int64(0), int64(100), int64(1), int64(-1), int64(0), int64(0))},
+		{node.Acquire, list(int64(0), int64(100), int64(1), int64(1), int64(3), int64(0))},
+		{node.Acquire, list(int64(0), int64(100), int64(1), int64(1), int64(-1), int64(0))},
+		{node.Acquire, list(int64(0), int64(100), int64(1), int64(1), int64(0), int64(many))},
+		{node.Acquire, list(int64(0), int64(100), int64(1), int64(1), int64(0), int64(-1))},
+		{node.Acquire, list(int64(2), "1")},
+		{node.Acquire, list(int64(2), int64(1), int64(1), int64(1), int64(1), int64(1), int64(1), int64(1))},
+		{node.Acquire, int64(7)},
+		{node.Release, int64(3)},
+		{node.Extend, "2"},
+		{node.Extend, "\x00"},
+		{node.Downgrade, "11"},
+		{node.Inspect, list("hash", int64(-3), int64(0), int64(0), list(), list(), list())},
+		{node.Inspect, list("hash", int64(1), int64(0), int64(0), list("waiter", "1"), list(), list())},
+		{node.Inspect, list("hash", int64(1), int64(0), int64(0), list(), list("waiter", int64(1), int64(-9)), list())},
+		{node.Inspect, list("hash", int64(1), int64(0), int64(0), list(), list("waiter", "1", int64(1)), list())},
+		{node.Inspect, int64(1)},
+	} {
+		var c call
+		c.fill(node.Command{Kind: tt.kind, Claims: []node.Claim{{Name: "a"}}}, nil)
+		got := understand(tt.val)
+		if r, breaks := c.outcome(got.val, got.err, nil); r.Status != node.Unknown || !errors.Is(r.Err, node.ErrServer) || breaks {
+			t.Errorf("%v: of %v it makes %+v, breaks %v", tt.kind, tt.val, r, breaks)
+		}
+	}
+	// Somebody's PEXPIRE can make a key live for longer than a Duration is.
+	if got := remaining(many); got < 100*365*24*time.Hour {
+		t.Errorf("%d ms are %v", int64(many), got)
+	}
+}
+
+// A name is so short that a message with it is no longer than a message may be.
+func TestLongNames(t *testing.T) {
+	s := gatherer(&standing{})
+	for size, want := range map[int]error{maxName: nil, maxName + 1: node.ErrUnsupported} {
+		cmd := node.Command{Kind: node.Acquire, TTL: time.Second, Deadline: clock.Never,
+			Claims: []node.Claim{{Name: "a", Owner: "me"}, {Name: strings.Repeat("n", size), Owner: "me"}}}
+		if err := s.enqueue(cmd, func(node.Reply) {}); !errors.Is(err, want) {
+			t.Errorf("a name of %d bytes: %v, want %v", size, err, want)
+		}
+	}
+}
+
+// Of what a server says only the beginning goes into an error, and nothing that a terminal obeys.
+func TestErrorTextIsShown(t *testing.T) {
+	long := "WRONGTYPE " + strings.Repeat("ä", maxLine)
+	for _, said := range []string{long, "ERR \x1b[31mred", "ERR \x1b]0;title\x07", "CROSSSLOT \x1b[31m", "ERR \xff", "ERR a\u202eb", "ERR a\rb"} {
+		for _, err := range []error{serverError(errors.New(said)), connectError(errors.New(said)), networkError(errors.New(said))} {
+			if text := err.Error(); !isShown(text) {
+				t.Errorf("%.40q: %q", said, text)
+			}
+		}
+	}
+	if err := serverError(errors.New(long)); !errors.Is(err, node.ErrWrongType) {
+		t.Errorf("a long error: %v", err)
+	}
+	if err := connectError(context.DeadlineExceeded); err.Error() != "unreachable: context deadline exceeded" {
+		t.Errorf("%v", err)
+	}
+}
+
+// isShown reports whether text is short, a byte that was quoted having four, and printable.
+func isShown(text string) bool {
+	return len(text) < 4*maxText+100 && utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) })
+}
+
+// A server whose INFO is no text has no life, and no vote.
+func TestInfoIsText(t *testing.T) {
+	rest(t, func(t *testing.T, s *wireServer, n node.Node) {
+		s.mu.Lock()
+		s.answer = func(command string, _ []string) string {
+			if command == "info" {
+				return ":1\r\n"
+			}
+			return ""
+		}
+		s.mu.Unlock()
+		replies := make(chan node.Reply)
+		n.Submit(node.Command{Kind: node.Acquire, Claims: []node.Claim{{Name: "a", Owner: "me"}}, TTL: time.Second, Deadline: n.(*server).clock.Now().Add(time.Second)},
+			func(r node.Reply) { replies <- r })
+		if r := <-replies; !errors.Is(r.Err, errProtocol) {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// FuzzOutcome goes from what a server says to what the lock hears.
+func FuzzOutcome(f *testing.F) {
+	for _, text := range append(bombs,
+		":1\r\n", "*3\r\n:0\r\n:100\r\n:5\r\n", "*6\r\n:0\r\n:100\r\n:5\r\n:1\r\n:2\r\n:7\r\n", "*2\r\n:2\r\n:5\r\n", "$1\r\n1\r\n",
+		"*7\r\n$4\r\nhash\r\n:1\r\n:2\r\n:3\r\n*2\r\n$1\r\nw\r\n:1\r\n*3\r\n$1\r\nw\r\n:1\r\n:2\r\n*2\r\n$1\r\na\r\n$1\r\n1\r\n",
+		"-NOSCRIPT No matching script.\r\n", "-READONLY no\r\n", "-ERR \x1b[31m\r\n", "*3\r\n:1\r\n-ERR\r\n*2\r\n:2\r\n:1\r\n",
+	) {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, said []byte) {
+		var p parser
+		val, n, err := p.parse(said)
+		if err != nil && !isShown(networkError(err).Error()) {
+			t.Fatalf("%q is shown", err)
+		}
+		if n == 0 {
+			return
+		}
+		got := understand(val)
+		for kind := node.Acquire; kind <= node.Downgrade; kind++ {
+			checkOutcome(t, kind, got)
+			checkOutcome(t, kind, got.part(2, 3))
+		}
+	})
+}
+
+func checkOutcome(t *testing.T, kind node.Kind, got result) {
+	var c call
+	c.fill(node.Command{Kind: kind, Claims: []node.Claim{{Name: "a", Owner: "me"}}, TTL: time.Second}, nil)
+	r, breaks := c.outcome(got.val, got.err, nil)
+	switch {
+	case (r.Err == nil) == (r.Status == node.Unknown), breaks && !errors.Is(r.Err, node.ErrReadOnly):
+		t.Fatalf("%v: %+v, breaks %v", kind, r, breaks)
+	case r.Err != nil && !isShown(r.Err.Error()):
+		t.Fatalf("%v: %q is shown", kind, r.Err)
+	case r.TTL < node.NoExpiry, !isToken(r.Fence), r.Ahead < 0, !isToken(r.Last), len(r.Kept) > 1, r.State != nil && r.State.TTL < node.NoExpiry:
+		t.Fatalf("%v: %+v", kind, r)
+	}
+}
+
+// FuzzChecked has a connection say anything, in pieces: what is read of it is what was said,
+// and one that is not checked would say the same replies.
+func FuzzChecked(f *testing.F) {
+	for i, text := range bombs {
+		f.Add([]byte("+OK\r\n"+text), byte(i))
+	}
+	f.Fuzz(func(t *testing.T, said []byte, _ byte) {
+		fast, _ := io.ReadAll(newChecked(playing(said), maxReply))
+		slow, err := io.ReadAll(newChecked(playingSlowly(said), maxReply))
+		if !bytes.HasPrefix(said, slow) || err == nil && !bytes.Equal(slow, fast) {
+			t.Fatalf("%q is read of %q, or slowly %q", fast, said, slow)
+		}
+		for rest := slow; len(rest) > 0; {
+			_, n, err := new(parser).parse(rest)
+			if n == 0 {
+				t.Fatalf("%q is not whole: %v", rest, err)
+			}
+			rest = rest[n:]
+		}
+	})
+}
+
+// played returns a route to a server that says no more than this, to whomever connects.
+func played(said []byte, url string) *direct {
+	o, _ := redis.ParseURL(url)
+	o.Dialer = func(context.Context, string, string) (net.Conn, error) { return playing(said), nil }
+	return newDirect(*o)
+}
+
+// FuzzHello has a server say anything as a connection begins, where go-redis listens.
+func FuzzHello(f *testing.F) {
+	for _, text := range bombs {
+		f.Add([]byte(text), true)
+		f.Add([]byte("-ERR unknown command\r\n"+text), true)
+		f.Add([]byte("-ERR unknown command\r\n+OK\r\n"+text), true)
+	}
+	f.Add([]byte("*2\r\n$6\r\nserver\r\n$5\r\nredis\r\n+OK\r\n"), true)
+	f.Add([]byte("-ERR max number of clients reached\r\n"), false)
+	f.Fuzz(func(t *testing.T, said []byte, secret bool) {
+		url := "redis://a"
+		if secret {
+			url = "redis://user:password@a/2"
+		}
+		d := played(said, url)
+		l, err := d.open(t.Context())
+		if (l == nil) != (err != nil) {
+			t.Fatalf("%v, %v", l, err)
+		}
+		if err != nil && !isShown(connectError(err).Error()) {
+			t.Fatalf("%q is shown", connectError(err))
+		}
+		if l != nil {
+			l.close()
+		}
+		d.close()
+	})
+}
+
+// FuzzSubscription has a server say anything to who subscribes.
+func FuzzSubscription(f *testing.F) {
+	message := func(channel, text string) string {
+		return fmt.Sprintf("*3\r\n$7\r\nmessage\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(channel), channel, len(text), text)
+	}
+	for _, text := range append(bombs, usual("subscribe", []string{"", node.WaiterChannel("p")}), usual("ping", nil),
+		message(node.WaiterChannel("p"), "grant me 5 life name"), message(node.WaiterChannel("p"), "turn me name"), message(node.WaiterChannel("p"), ""),
+		"*4\r\n$8\r\npmessage\r\n$1\r\na\r\n$1\r\na\r\n$1\r\na\r\n", "-NOPERM channel\r\n", "*3\r\n$7\r\nmessage\r\n:1\r\n:1\r\n", "*1\r\n$7\r\nmessage\r\n") {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, said []byte) {
+		s := gatherer(&standing{})
+		s.watch.init(s)
+		s.watch.started = true // but by nobody
+		s.ctx = t.Context()
+		d := played(append([]byte("-ERR unknown command\r\n"), said...), "redis://a")
+		defer d.close()
+		s.route = d
+		defer s.Listen("p", func(turn node.Turn) {
+			began := turn == node.Turn{}
+			asked := turn.Name != "" && turn.Waiter != "" && turn.Owner == ""
+			given := turn.Name != "" && turn.Waiter == "" && turn.Owner != "" && isToken(turn.Token) && turn.Token > 0
+			if !began && !asked && !given {
+				t.Errorf("of %q comes %+v", said, turn)
+			}
+		})()
+		if err := s.watch.session(); err == nil {
+			t.Error("it has not ended")
+		}
+	})
+}
+
+// FuzzInfo has a server say anything of itself.
+func FuzzInfo(f *testing.F) {
+	f.Add(infoText("0123456789012345678901234567890123456789", 60))
+	f.Add("run_id:a\nuptime_in_seconds:9223372036854775807\n")
+	f.Add("run_id:\x1b[31m\r\nuptime_in_seconds:1\r\n")
+	f.Add("run_id:a b\r\nuptime_in_seconds:-1\r\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		const now = clock.Instant(time.Hour)
+		s := gatherer(&standing{now: now})
+		life, err := s.handshake([]string{text}, nil)
+		if err != nil && (life != nil || !isShown(err.Error())) {
+			t.Fatalf("%v, %q", life, err)
+		}
+		if life != nil && (life.Born > now || life.ID == "" || len(life.ID) > 64 || !isShown(life.ID)) {
+			t.Fatalf("%+v", life)
+		}
+	})
+}

@@ -1,0 +1,243 @@
+package redisnode_test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/embedded"
+	"github.com/redquorum/redquorum/node/redisnode"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// A bomb is what no Redis server says. What is behind its head goes on for as long as the
+// client reads.
+type bomb struct{ head, endless string }
+
+var bombs = []bomb{
+	{"*2147483647\r\n", ":1\r\n"},
+	{"*9223372036854775807\r\n", ""},
+	{"*1000000000000\r\n", "*1000000000000\r\n"},
+	{"*-5\r\n", ""},
+	{"*", "1"},
+	{"*1\r\n", "*1\r\n"},
+	{"$2147483647\r\n", "x"},
+	{"$9223372036854775807\r\n", ""},
+	{"$-2\r\n", ""},
+	{"$1048000\r\n", "x"}, // is whole, but what follows is nothing
+	{"%2147483647\r\n", "+a\r\n:1\r\n"},
+	{"~2147483647\r\n", ":1\r\n"},
+	{">2147483647\r\n", ":1\r\n"},
+	{"=2147483647\r\n", "x"},
+	{"!2147483647\r\n", "x"},
+	{"|0\r\n", "|0\r\n"},
+	{"|2147483647\r\n", "+a\r\n:1\r\n"},
+	{"(99999999999999999999\r\n", ""},
+	{":99999999999999999999\r\n", ""},
+	{"+", "x"},
+	{"-ERR ", "E"},
+	{"", "x"},
+	{"\r\n", "\r\n"},
+}
+
+// A hostile server answers as a server does, but at one stage with a bomb.
+type hostile struct {
+	stage string
+	bomb  bomb
+	once  sync.Once
+	left  chan struct{} // closed when a client has left that was sent the bomb
+}
+
+func newHostile(t *testing.T, stage string, b bomb) (h *hostile, addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h = &hostile{stage: stage, bomb: b, left: make(chan struct{})}
+	var conns sync.WaitGroup
+	conns.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conns.Go(func() { h.serve(conn) })
+		}
+	})
+	t.Cleanup(func() { l.Close(); conns.Wait() })
+	return h, l.Addr().String()
+}
+
+func (h *hostile) serve(conn net.Conn) {
+	defer conn.Close()
+	r := bufio.NewReader(conn)
+	for {
+		words := readCommand(r)
+		if words == nil {
+			return
+		}
+		stage := strings.ToLower(words[0])
+		if stage == "evalsha" {
+			stage = "eval"
+		}
+		if stage != h.stage {
+			io.WriteString(conn, answer(stage, words))
+		}
+		if stage == h.stage || stage == "subscribe" && h.stage == "message" {
+			h.explode(conn)
+			return
+		}
+	}
+}
+
+func (h *hostile) explode(conn net.Conn) {
+	gone := make(chan bool)
+	go func() { io.Copy(io.Discard, conn); close(gone) }()
+	io.WriteString(conn, h.bomb.head)
+	if h.bomb.endless != "" {
+		more := bytes.Repeat([]byte(h.bomb.endless), 64<<10/len(h.bomb.endless))
+		for err := error(nil); err == nil; {
+			_, err = conn.Write(more)
+		}
+	}
+	<-gone
+	h.once.Do(func() { close(h.left) })
+}
+
+// readCommand returns nil at the end.
+func readCommand(r *bufio.Reader) (words []string) {
+	n := 0
+	if _, err := fmt.Fscanf(r, "*%d\r\n", &n); err != nil {
+		return nil
+	}
+	for range n {
+		size := 0
+		if _, err := fmt.Fscanf(r, "$%d\r\n", &size); err != nil {
+			return nil
+		}
+		word := make([]byte, size+2)
+		if _, err := io.ReadFull(r, word); err != nil {
+			return nil
+		}
+		words = append(words, string(word[:size]))
+	}
+	return words
+}
+
+func answer(command string, words []string) string {
+	bulk := func(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }
+	switch command {
+	case "hello":
+		return "-ERR unknown command 'HELLO'\r\n"
+	case "auth", "select":
+		return "+OK\r\n"
+	case "info":
+		return bulk("run_id:0123456789012345678901234567890123456789\r\nuptime_in_seconds:100000\r\n")
+	case "subscribe":
+		var all strings.Builder
+		for i, channel := range words[1:] {
+			fmt.Fprintf(&all, "*3\r\n%s%s:%d\r\n", bulk("subscribe"), bulk(channel), i+1)
+		}
+		return all.String()
+	case "ping":
+		return "*2\r\n" + bulk("pong") + bulk("")
+	}
+	return ":1\r\n"
+}
+
+// One server of three that answers what no server does, to anything that it is asked, costs
+// its own vote: no memory, nobody's time, and not the process.
+func TestHostileServer(t *testing.T) {
+	for _, stage := range []string{"hello", "auth", "select", "info", "subscribe", "message", "ping", "eval"} {
+		t.Run(stage, func(t *testing.T) {
+			if stage == "ping" && testing.Short() {
+				t.Skip("takes seconds")
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			t.Run("bombs", func(t *testing.T) {
+				for _, b := range bombs {
+					t.Run(fmt.Sprintf("%q", b.head), func(t *testing.T) {
+						t.Parallel()
+						lockBeside(t, stage, b)
+					})
+				}
+			})
+			runtime.ReadMemStats(&after)
+			each := (after.TotalAlloc - before.TotalAlloc) / uint64(len(bombs))
+			t.Logf("%d KB were allocated for a bomb", each>>10)
+			if each > 16<<20 {
+				t.Errorf("%d MB were allocated for a bomb", each>>20)
+			}
+		})
+	}
+}
+
+// lockBeside locks on two good servers and a bad one until that has sent its bomb.
+func lockBeside(t *testing.T, stage string, b bomb) {
+	good, err := embedded.Start(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer good.Close()
+	h, addr := newHostile(t, stage, b)
+	bad, err := redisnode.Dial("redis://user:password@" + addr + "/2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := quorum.New(append(good.Nodes(), bad...), quorum.Options{Timeout: 300 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// It is many times what a call lasts at most, for a machine that is busy.
+	const bound = 10 * time.Second
+	began := time.Now()
+	within := func(what string) {
+		if took := time.Since(began); took > bound {
+			t.Errorf("%s took %v", what, took)
+		}
+		began = time.Now()
+	}
+	stop := bad[0].Watch("a", node.Exclusive, func() {})
+	pause := 100 * time.Millisecond // what the test itself allocates is counted, too
+	if stage == "ping" {            // which is sent after seconds
+		pause = time.Second
+	}
+	granted, end := false, time.Now().Add(time.Minute)
+	for left := false; !(left && granted) && time.Now().Before(end); {
+		lease, err := l.TryLock(t.Context(), "a")
+		within("TryLock")
+		if err == nil { // a machine that is busy does not always make it
+			granted = true
+			lease.Unlock(t.Context())
+			within("Unlock")
+		}
+		select {
+		case <-h.left:
+			left = true
+		case <-time.After(pause):
+		}
+		began = time.Now()
+	}
+	select {
+	case <-h.left:
+	default:
+		t.Error("nobody has left the server for its bomb")
+	}
+	if !granted {
+		t.Error("the lock was never granted")
+	}
+	stop()
+	began = time.Now()
+	l.Close()
+	within("Close")
+}

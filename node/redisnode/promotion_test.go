@@ -1,0 +1,165 @@
+package redisnode_test
+
+import (
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/redisnode"
+)
+
+// A server that was promoted has a copy of another's locks, and the newest may be missing.
+// Its run_id and uptime do not say so, and a node that is new has never met its master.
+func TestAPromotedServerIsAsYoungAsItsPromotion(t *testing.T) {
+	source, p, other := newReplicated(t), newReplicated(t), newReplicated(t)
+	born := func(n node.Node) clock.Instant {
+		t.Helper()
+		r := ask(t, n, inspect("a"))
+		if r.Life == nil {
+			t.Fatalf("answered %+v", r)
+		}
+		return r.Life.Born
+	}
+	eventually(t, "an uptime of seconds", func() bool { return atoi(t, infoField(p, "server", "uptime_in_seconds")) >= 3 })
+	if b := born(connect(t, p)); b > after(-time.Second) {
+		t.Fatal("a server that was never a replica counts from its promotion")
+	}
+
+	met := connect(t, p)
+	born(met)
+	follow(p, source)
+	since := after(0)
+	p.do("replicaof", "no", "one")
+	if b := born(connect(t, p)); b < since {
+		t.Errorf("for a node that is new it counts from %v before its promotion", since.Sub(b))
+	}
+	// A node that met it before meets it again over a new connection.
+	p.do("client", "kill", "type", "normal")
+	eventually(t, "a new connection", func() bool {
+		r := ask(t, met, inspect("a"))
+		return r.Err == nil && r.Life.Born >= since
+	})
+
+	// Its connections to replicas began after the promotion, and say how old that is at least.
+	follow(other, p)
+	eventually(t, "the age of a connection to a replica", func() bool { return born(connect(t, p)) < after(-2*time.Second) })
+	if b := born(connect(t, p)); b < since {
+		t.Errorf("for a node that is new it counts from %v before its promotion", since.Sub(b))
+	}
+	// A replica of a replica has been connected for longer: the promotion ends its connection.
+	follow(p, source)
+	eventually(t, "an old connection to a replica", func() bool {
+		list, _ := p.do("client", "list", "type", "replica").(string)
+		return connectedFor(list) >= 3
+	})
+	since = after(0)
+	p.do("replicaof", "no", "one")
+	eventually(t, "replication", func() bool { return infoField(other, "replication", "master_link_status") == "up" })
+	if b := born(connect(t, p)); b < since {
+		t.Errorf("for a node that is new it counts from %v before its second promotion", since.Sub(b))
+	}
+}
+
+// A node must not count from what it cannot know.
+func TestAPromotedServerThatDoesNotListItsReplicas(t *testing.T) {
+	source, p, other := newReplicated(t), newReplicated(t), newReplicated(t)
+	p.allow("on", "nopass", "resetkeys", "~*", "resetchannels", "-@all", "+info", "+ping", "+eval", "+evalsha", "+exists",
+		"+get", "+type", "+pttl", "+zrange", "+hgetall", "+zcount")
+	follow(p, source)
+	p.do("replicaof", "no", "one")
+	follow(other, p)
+	eventually(t, "an old connection to a replica", func() bool {
+		list, _ := p.do("client", "list", "type", "replica").(string)
+		return connectedFor(list) >= 3
+	})
+	since := after(0)
+	r := ask(t, dial(t, "redis://locker:x@"+p.addr), acquire("a", "me", 1))
+	if r.Life == nil || r.Life.Born < since {
+		t.Errorf("answered %+v", r)
+	}
+}
+
+// newPair starts a cluster of one master and its replica.
+func newPair(t *testing.T) (master, replica *process) {
+	t.Helper()
+	master = newCluster(t, 1)
+	replica = newServer(t, "--cluster-enabled", "yes", "--repl-diskless-sync-delay", "0")
+	id, _ := master.do("cluster", "myid").(string)
+	replica.do("cluster", "meet", "127.0.0.1", port(master))
+	eventually(t, "they have met", func() bool {
+		text, _ := replica.do("cluster", "nodes").(string)
+		return strings.Contains(text, id)
+	})
+	replica.do("cluster", "replicate", id)
+	eventually(t, "replication", func() bool {
+		slots, _ := master.do("cluster", "slots").([]any)
+		first, _ := slots[0].([]any) // from, to, master, replica
+		return infoField(replica, "replication", "master_link_status") == "up" && len(first) == 4
+	})
+	return master, replica
+}
+
+// takeOver makes the replica the master, and returns when the old master knows.
+func takeOver(master, replica *process) {
+	replica.t.Helper()
+	replica.do("cluster", "failover", "takeover")
+	eventually(replica.t, "the old master is a replica", func() bool { return infoField(master, "replication", "role") == "slave" })
+}
+
+// Where a name is on another server it is asked who that is before its answers count.
+func TestATakeoverInAClusterBeginsALife(t *testing.T) {
+	master, replica := newPair(t)
+	n := wrap(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{master.addr}}), redisnode.Options{})
+	eventually(t, "the replica is old enough that its age does not give it away", func() bool {
+		expect(t, "before", ask(t, n, acquire("a", "me", 1)), node.Granted)
+		return atoi(t, infoField(replica, "server", "uptime_in_seconds")) >= 3
+	})
+	since := after(0)
+	takeOver(master, replica)
+	id := infoField(replica, "server", "run_id")
+	var f flood
+	for i := range 300 {
+		f.submit(n, i, withDeadline(inspect("a")))
+	}
+	for i, r := range f.wait() {
+		if r.Err != nil || r.Life.ID != id || r.Life.Born < since {
+			t.Fatalf("reply %d is %+v, of %+v", i, r, r.Life)
+		}
+	}
+	stranger := wrap(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{master.addr}}), redisnode.Options{})
+	r := expect(t, "for a node that is new", ask(t, stranger, inspect("a")), node.Done)
+	if r.Life.ID != id || r.Life.Born < since {
+		t.Errorf("for a node that is new it has the life %+v", r.Life)
+	}
+}
+
+// newReplicated starts a server that sends what it has to a new replica at once.
+func newReplicated(t *testing.T) *process {
+	t.Helper()
+	return newServer(t, "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
+}
+
+func follow(s, master *process) {
+	s.t.Helper()
+	s.do("replicaof", "127.0.0.1", port(master))
+	eventually(s.t, "replication", func() bool { return infoField(s, "replication", "master_link_status") == "up" })
+}
+
+func port(p *process) string {
+	_, port, _ := net.SplitHostPort(p.addr)
+	return port
+}
+
+// connectedFor returns the age in seconds of the one connection in a CLIENT LIST.
+func connectedFor(list string) int {
+	_, rest, _ := strings.Cut(list, " age=")
+	age, _, _ := strings.Cut(rest, " ")
+	n, _ := strconv.Atoi(age)
+	return n
+}
