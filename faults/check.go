@@ -58,8 +58,8 @@ func (p *Plan) check() *wrong {
 		return w("lock need, nodes", "lock need is %d; want more than half of %d nodes, and at most all, or 0", l.Need, p.Nodes)
 	case p.Work.Read+p.Work.Write > Percent(100):
 		return w("work read, work write", "work read and write are %s and %s; want at most 100%% together", p.Work.Read, p.Work.Write)
-	case l.Client == Plain && (l.Need != 0 || p.Work.kinds()):
-		return w("lock client", "a plain client has one kind of lock, and a majority")
+	case l.Client == Plain && (l.Need != 0 || p.Work.special()):
+		return w("lock client", "a plain client has one kind of lock, and a majority, and nothing to hand on, break or inspect it")
 	case l.Drift < 0 || l.Drift > Percent(40):
 		return w("lock drift", "lock drift is %s; want 0%% to 40%%", l.Drift)
 	case l.Client == Redquorum && l.Lease <= 2*l.allowance():
@@ -101,7 +101,7 @@ func (p *Plan) unreadable() *wrong {
 func (p *Plan) plain() bool {
 	l, w := &p.Lock, &p.Work
 	for _, share := range [...]Ratio{w.Try, w.Fixed, w.Long, w.Extend, w.Cancel, w.Nest, w.Close, w.Drop,
-		w.Read, w.Write, w.Down, w.Fair, w.Several, w.Joint, w.Chain} {
+		w.Hand, w.Break, w.Inspect, w.Read, w.Write, w.Down, w.Fair, w.Several, w.Joint, w.Chain} {
 		if share < 0 || share > Percent(100) {
 			return false
 		}
@@ -115,7 +115,7 @@ func (p *Plan) plain() bool {
 // that can be read.
 func (e *Event) plain() bool {
 	switch e.Verb {
-	case Crash, Demote, Hold, DoLock, DoTry, View:
+	case Crash, Demote, Hold, DoLock, DoTry, DoResume, DoBreak, DoInspect, View:
 		return false
 	}
 	return groups[e.Verb] != 0 && plainTimes(e.At, e.For, e.Offset, e.Every) && e.Range.plain() && e.Ratio.plain()
@@ -231,13 +231,18 @@ func (p *Plan) checkEvent(e Event) error {
 		return fmt.Errorf("one of the names in %q is empty", e.Name)
 	case e.As != "" && strings.Contains(e.Name, ","):
 		return fmt.Errorf("several names are not for %s", e.As)
-	case p.Lock.Client == Plain && (e.As != "" || e.Verb == DoDowngrade):
-		return fmt.Errorf("a plain client has one kind of lock")
+	case (e.Verb == DoBreak || e.Verb == DoInspect) && strings.Contains(e.Name, ","):
+		return fmt.Errorf("want one name, have %q", e.Name)
+	case p.Lock.Client == Plain && (e.As != "" || forLibrary[e.Verb]):
+		return fmt.Errorf("a plain client has one kind of lock, and nothing to hand on, break or inspect it")
 	case e.Range.Min < 0 || e.Range.Max < e.Range.Min || e.Range.Max > math.MaxInt64/4:
 		return fmt.Errorf("%v is no range", e.Range)
 	}
 	return nil
 }
+
+// forLibrary are the steps that plain clients cannot do.
+var forLibrary = map[Verb]bool{DoDowngrade: true, DoDetach: true, DoResume: true, DoBreak: true, DoInspect: true, DoClose: true}
 
 // lasts are the verbs that may have a "for", after which they end by themselves.
 var lasts = map[Verb]bool{

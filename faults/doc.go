@@ -40,8 +40,10 @@
 //	              mistake=, which a plain client makes: see Mistakes
 //	work ...      what clients without steps do: names=N tasks=N hold=RANGE
 //	              think=RANGE try= fixed= long= extend= cancel= nest= close=
-//	              drop=, each a share such as 30%; and of what kind their locks
-//	              are: read= and write= of all, fair= of the others, down= of
+//	              drop=, each a share such as 30%; hand= of holds, that are detached
+//	              and resumed by a client; break= and inspect= of acquisitions,
+//	              before which the name is unlocked by force, or inspected; and of
+//	              what kind their locks are: read= and write= of all, fair= of the others, down= of
 //	              those to write, that go on to read; several=, of all the names
 //	              at once, joint=, of some names here and the name far, which is on
 //	              all nodes but the last two, as one; and chain= of those held,
@@ -100,6 +102,11 @@
 //	                              one made now, says so; it arrives so much later
 //	extend CLIENTS TIME, unlock CLIENTS
 //	cancel CLIENTS                end the acquisition under way
+//	detach CLIENTS                detach what was locked last
+//	resume CLIENTS NAMES          resume what any client detached of these names last
+//	break CLIENTS NAME            unlock by force, whoever holds it
+//	inspect CLIENTS NAME          ask who holds it
+//	close CLIENTS                 close the Locker, and do nothing more
 //
 // A client with steps keeps what it has locked until it unlocks it or the lease
 // ends; with renew=on that is for ever, and then others wait in vain.

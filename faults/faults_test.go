@@ -123,12 +123,17 @@ const kinds = `redquorum plan 1
 nodes 5
 clients 2
 lock need=5
-work names=2 read=30% write=20% down=10% fair=60% several=5% joint=2.5% chain=40%
+work names=2 read=30% write=20% down=10% fair=60% several=5% joint=2.5% chain=40% hand=15% break=5% inspect=10%
 at 1ms lock c1 x,y
 at 2ms lock c1 x lease=500ms write
 at 3ms try c2 x read
 at 4ms lock c2 z fixed=300ms fair
 at 5ms downgrade c1
+at 6ms detach c1
+at 7ms resume c2 y,x
+at 8ms break c1 z
+at 9ms inspect c* x
+at 10ms close c2
 `
 
 func TestEveryKind(t *testing.T) {
@@ -139,21 +144,23 @@ func TestEveryKind(t *testing.T) {
 	roundTrip(t, p)
 	w, e := &p.Work, p.Events
 	if p.Lock.Need != 5 || w.Read != faults.Percent(30) || w.Write != faults.Percent(20) || w.Down != faults.Percent(10) ||
-		w.Fair != faults.Percent(60) || w.Several != faults.Percent(5) || w.Joint != 25_000 || w.Chain != faults.Percent(40) {
+		w.Fair != faults.Percent(60) || w.Several != faults.Percent(5) || w.Joint != 25_000 || w.Chain != faults.Percent(40) ||
+		w.Hand != faults.Percent(15) || w.Break != faults.Percent(5) || w.Inspect != faults.Percent(10) {
 		t.Errorf("read as:\n%s", p)
 	}
 	if e[0].Name != "x,y" || e[1].As != faults.ToWrite || e[1].Lease != 500*time.Millisecond || e[2].As != faults.ToRead ||
-		e[3].As != faults.Fairly || !e[3].Fixed || e[4].Verb != faults.DoDowngrade {
+		e[3].As != faults.Fairly || !e[3].Fixed || e[4].Verb != faults.DoDowngrade ||
+		e[5].Verb != faults.DoDetach || e[6].Name != "y,x" || e[7].Name != "z" || e[8].Verb != faults.DoInspect || e[9].Verb != faults.DoClose {
 		t.Errorf("read as:\n%s", p)
 	}
 	if names := p.Names(); !slices.Equal(names, []string{"x", "y", "z"}) {
 		t.Errorf("its names are %q", names)
 	}
-	_, events, _ := strings.Cut(kinds, "chain=40%\n")
+	_, events, _ := strings.Cut(kinds, "inspect=10%\n")
 	for line, want := range map[string]string{
 		"lock need=2": "more than half of 5", "lock need=6": "at most all", "work read=60% write=50%": "at most 100% together",
 		"at 1ms lock c1 x,y read": "several names are not for read", "at 1ms lock c1 x,": "empty", "at 1ms lock c1 x shared": "want read, write or fair",
-		"lock client=plain": "one kind of lock",
+		"lock client=plain": "one kind of lock", "at 1ms break c1 x,y": "want one name", "at 1ms resume c1": "want the name of a lock",
 	} {
 		if _, err := faults.Parse("redquorum plan 1\nnodes 5\nclients 2\n" + events + line + "\n"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", line, err)

@@ -40,6 +40,7 @@ func Generate(seed uint64, profile Profile) *Plan {
 	g.configure(p)
 	g.add(p, profile)
 	(&generator{state: ^seed}).kinds(p)
+	(&generator{state: seed ^ 1<<63}).verbs(p)
 	p.Events = slices.DeleteFunc(p.Events, func(e Event) bool { return e.At > p.Length }) // of what rolls on to the end
 	slices.SortStableFunc(p.Events, func(a, b Event) int { return int(min(1, max(-1, a.At-b.At))) })
 	return p
@@ -146,6 +147,22 @@ func (g *generator) kinds(p *Plan) {
 	if g.half() {
 		w.Chain = pick(g, Percent(20), Percent(50))
 		w.Names = max(w.Names, pick(g, 2, 3))
+	}
+}
+
+// verbs draws what else clients ask of the library. Most plans have none of it, and so are
+// what they would be without.
+func (g *generator) verbs(p *Plan) {
+	g.next()
+	w := &p.Work
+	if g.below(4) == 0 {
+		w.Hand = pick(g, Percent(10), Percent(30), Percent(60))
+	}
+	if g.below(8) == 0 {
+		w.Break = pick(g, Percent(2), Percent(5), Percent(10))
+	}
+	if g.below(8) == 0 {
+		w.Inspect = pick(g, Percent(5), Percent(20))
 	}
 }
 

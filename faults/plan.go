@@ -128,6 +128,10 @@ type Work struct {
 	Close  Ratio // of holds, at whose end the process closes its Locker, ends, and begins anew
 	Drop   Ratio // of lost leases, that are not unlocked
 
+	Hand    Ratio // of holds, that are detached, and resumed by a client from their handle
+	Break   Ratio // of acquisitions, before which the name is unlocked by force, whoever holds it
+	Inspect Ratio // of acquisitions, before which the client asks who holds the name
+
 	Read    Ratio // of acquisitions, that share their name with other readers
 	Write   Ratio // of acquisitions, that exclude these
 	Down    Ratio // of holds to write, that go on to read
@@ -141,21 +145,24 @@ type Work struct {
 const maxTasks = 8
 
 // Shares returns all of the work's shares.
-func (w *Work) Shares() []*Ratio { return append(w.habits(), w.Kinds()...) }
+func (w *Work) Shares() []*Ratio { return slices.Concat(w.habits(), w.verbs(), w.Kinds()) }
 
 // habits are the shares that every kind of lock has.
 func (w *Work) habits() []*Ratio {
 	return []*Ratio{&w.Try, &w.Fixed, &w.Long, &w.Extend, &w.Cancel, &w.Nest, &w.Close, &w.Drop}
 }
 
+// verbs are the shares of what else a client asks of the library, which plain clients lack.
+func (w *Work) verbs() []*Ratio { return []*Ratio{&w.Hand, &w.Break, &w.Inspect} }
+
 // Kinds returns the shares that say of what kind the locks are.
 func (w *Work) Kinds() []*Ratio {
 	return []*Ratio{&w.Read, &w.Write, &w.Down, &w.Fair, &w.Several, &w.Joint, &w.Chain}
 }
 
-// kinds reports whether there are other locks than of one name and for one owner.
-func (w *Work) kinds() bool {
-	for _, share := range w.Kinds() {
+// special reports whether plain clients cannot do all of the work.
+func (w *Work) special() bool {
+	for _, share := range slices.Concat(w.verbs(), w.Kinds()) {
 		if *share != 0 {
 			return true
 		}
@@ -163,11 +170,10 @@ func (w *Work) kinds() bool {
 	return false
 }
 
-// MakePlain gives the plan plain clients, and of the kinds of locks the one that they
-// have.
+// MakePlain gives the plan plain clients, and leaves out of the work what they cannot do.
 func (p *Plan) MakePlain() {
 	p.Lock.Client, p.Lock.Need = Plain, 0
-	for _, share := range p.Work.Kinds() {
+	for _, share := range slices.Concat(p.Work.verbs(), p.Work.Kinds()) {
 		*share = 0
 	}
 }
@@ -368,6 +374,12 @@ const (
 	DoCancel Verb = "cancel" // end the context of the acquisition under way
 
 	DoDowngrade Verb = "downgrade" // go on to read what was acquired to write
+
+	DoDetach  Verb = "detach"  // detach what was acquired last; its handle is there for whoever resumes it
+	DoResume  Verb = "resume"  // resume what was detached last
+	DoBreak   Verb = "break"   // unlock by force
+	DoInspect Verb = "inspect" // ask who holds a lock
+	DoClose   Verb = "close"   // close the Locker
 )
 
 // group says what a verb is about.
@@ -388,7 +400,7 @@ var groups = map[Verb]group{
 	Pause: onProcs, Suspend: onProcs, Skew: onProcs, Step: onProcs, Rate: onProcs, Strobe: onProcs,
 	Kill: onClients, Start: onClients, View: onClients, Clone: onClients,
 	DoLock: isStep, DoTry: isStep, DoUnlock: isStep, DoExtend: isStep, DoWrite: isStep, DoCheck: isStep, DoCancel: isStep,
-	DoDowngrade: isStep,
+	DoDowngrade: isStep, DoDetach: isStep, DoResume: isStep, DoBreak: isStep, DoInspect: isStep, DoClose: isStep,
 }
 
 // IsStep reports whether the verb is a step of a client, and not a fault.

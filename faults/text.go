@@ -187,6 +187,8 @@ func (p *Plan) blocks() []block {
 			number("names", &w.Names), number("tasks", &w.Tasks), ranged("hold", &w.Hold), ranged("think", &w.Think),
 			share("try", &w.Try), share("fixed", &w.Fixed), share("long", &w.Long), share("extend", &w.Extend),
 			share("cancel", &w.Cancel), share("nest", &w.Nest), share("close", &w.Close), share("drop", &w.Drop),
+			unless(w.Hand == 0, share("hand", &w.Hand)), unless(w.Break == 0, share("break", &w.Break)),
+			unless(w.Inspect == 0, share("inspect", &w.Inspect)),
 			unless(w.Read == 0, share("read", &w.Read)), unless(w.Write == 0, share("write", &w.Write)),
 			unless(w.Down == 0, share("down", &w.Down)), unless(w.Fair == 0, share("fair", &w.Fair)),
 			unless(w.Several == 0, share("several", &w.Several)), unless(w.Joint == 0, share("joint", &w.Joint)),

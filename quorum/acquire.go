@@ -39,7 +39,6 @@ type waiter struct {
 	barges bool  // the next attempt takes what is free, though others are before it
 
 	ballots   []ballot      // the latest answer of each node
-	gated     bool          // the last attempt ended at its gate
 	late      bool          // the last attempt was granted, but too late
 	spent     bool          // there is no token for another attempt
 	stale     int           // attempts in a row that lacked only a higher token
@@ -56,7 +55,6 @@ type waiter struct {
 	told      atomic.Uint64 // nodeSet: that said since then that it is its turn
 	vacated   atomic.Bool   // who had the name here has left since then
 	nests     atomic.Bool   // its owner has the name
-	hurry     nodeSet       // the nodes perhaps free, when notices and not the time ended the last rest
 }
 
 const (
@@ -135,7 +133,7 @@ func (w *waiter) recycle() {
 	w.standing, w.offered = w.standing[:0], w.offered[:0]
 	w.settings, w.token = nil, 0
 	w.ticket, w.last = ticket{}, claim{}
-	w.spent, w.gated, w.late, w.stale, w.fruitless, w.splits, w.alarms, w.hurry, w.took = false, false, false, 0, 0, 0, 0, 0, 0
+	w.spent, w.late, w.stale, w.fruitless, w.splits, w.alarms, w.took = false, false, 0, 0, 0, 0, 0
 	w.hears, w.queues, w.barges, w.waited, w.bold, w.crowded, w.admitted = false, false, false, false, false, false, false
 	w.noticed.Store(0)
 	w.told.Store(0)
@@ -304,17 +302,6 @@ func stopped(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// gate is the node that waiters ask first: of all those that answer and vote, the
-// same for everybody.
-func (l *Locker) gate(mute nodeSet) int {
-	for i := range l.nodes {
-		if !mute.has(i) && !l.seen[i].mute.Load() && l.seen[i].refuses.Load() == 0 {
-			return i
-		}
-	}
-	return 0
-}
-
 // maxCrowds bounds the memory of crowds.
 const maxCrowds = 1024
 
@@ -341,11 +328,15 @@ func (l *Locker) isClosed() bool {
 	return l.closed
 }
 
-// admit makes the hold of a round that was won, and tells this process. high is
-// the highest token that was used for it before.
+// admit makes the hold of a round that was won, and tells this process. What it believes to
+// have of the names under another owner then is over: the nodes have lost it, or it was
+// broken. high is the highest token that was used for the hold before.
 func (l *Locker) admit(ctx context.Context, r *round, s *settings, high node.Token) *Lease {
 	h := l.hold(ctx, r, s)
 	h.high = max(h.high, high)
+	for _, other := range l.others(h) {
+		other.lose(&Error{Op: "hold", Name: other.claim.title(), Need: l.need, Err: ErrLost, Cause: errBroken})
+	}
 	if h.mode == node.Read {
 		settled := r.granted(h)
 		h.mu.Lock()
@@ -371,39 +362,33 @@ func (l *Locker) admit(ctx context.Context, r *round, s *settings, high node.Tok
 	return &h.first
 }
 
-// admit makes the lease of what the nodes have given to w. What this process believes to
-// have of its names then is over: they have lost it, or it was broken.
-func (w *waiter) admit(ctx context.Context, r *round) *Lease {
-	l, s := w.l, w.settings
-	var others []*hold
-	if s.asksBehindHolders() {
-		l.mu.Lock()
-		for name := range s.each() {
-			if ln := l.lines[name]; ln != nil {
-				others = append(others, ln.holds()...)
+// others are the holds here that exclude h.
+func (l *Locker) others(h *hold) (all []*hold) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for name := range h.claim.each() {
+		ln := l.lines[name]
+		if ln == nil || h.mode == node.Read && ln.holder == nil {
+			continue
+		}
+		for _, other := range ln.holds() {
+			if other.claim.Owner != h.claim.Owner {
+				all = append(all, other)
 			}
 		}
-		l.mu.Unlock()
 	}
-	for _, h := range others {
-		h.lose(&Error{Op: "hold", Name: h.claim.title(), Need: l.need, Err: ErrLost, Cause: errBroken})
-	}
-	return l.admit(ctx, r, s, 0)
+	return all
 }
 
 // attempt is one acquire round and, if it is not won, its release. What the
 // nodes said is then in w.
 func (w *waiter) attempt(ctx context.Context) *Lease {
 	l, s := w.l, w.settings
-	gates := w.hurry
-	if s.mode == node.Read {
-		gates = 0 // readers do not split the votes
-	}
 	w.giveBack(true, "")
 	w.noticed.Store(0)
 	w.told.Store(0)
 	w.vacated.Store(false)
-	w.hurry, w.late, w.gated = 0, false, false
+	w.late = false
 	above := w.token
 	if l.farAhead(above) { // by a clock that goes on meanwhile
 		above = min(above+node.Token(l.clock.Now().Sub(w.saw).Microseconds()), max(above, node.MaxToken-1))
@@ -433,28 +418,37 @@ func (w *waiter) attempt(ctx context.Context) *Lease {
 	if c.stands != 0 {
 		w.stand(c, r.start)
 	}
-	if gates != 0 && !r.pass(ctx, gates.first()) {
-		w.gated = true
-	} else {
-		r.ask(allNodes(len(l.nodes)))
-		if r.await(ctx) == won && r.stands(ctx) && ctx.Err() == nil {
-			// Read the clock only now: the round took part of the lease.
-			if l.clock.Now() < validUntil(r.start, s.lease, l.opts.Drift) {
-				return w.admit(ctx, r)
-			}
-			w.late = true
+	r.ask(allNodes(len(l.nodes)))
+	if r.await(ctx) == won && r.stands(ctx) && ctx.Err() == nil {
+		// Read the clock only now: the round took part of the lease.
+		if l.clock.Now() < validUntil(r.start, s.lease, l.opts.Drift) {
+			return l.admit(ctx, r, s, 0)
 		}
+		w.late = true
 	}
 	r.linger(ctx, s.wait != 0)
 	if mayHold := r.mayHoldNow(); mayHold != 0 {
 		l.release(c, mayHold, mayHold, r.granted(nil), l.expiry(r.start, s.lease)).done()
 	}
+	before := w.cutOff(ctx, r)
 	w.record(r)
 	if l.opts.Observer != nil {
 		l.observe(Event{Kind: AttemptFailed, Name: s.title(), Owner: c.Owner, Token: token,
 			Took: l.clock.Now().Sub(r.start), Err: w.giveUp(ctx, nil)})
 	}
+	copy(w.ballots, before)
 	return nil
+}
+
+// cutOff returns what the attempts before have found, if ctx has ended before it is known
+// why this one fails. The wait then ends with that.
+func (w *waiter) cutOff(ctx context.Context, r *round) []ballot {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if ctx.Err() == nil || !w.waited || r.tally.explained() {
+		return nil
+	}
+	return slices.Clone(w.ballots)
 }
 
 // timeout bounds the next attempt. Those that follow at once on the last one that
@@ -467,35 +461,12 @@ func (w *waiter) timeout() time.Duration {
 	return d
 }
 
-// pass asks one node before the others, and reports whether to ask those: not
-// if it refused. Waiters that were woken by the same release meet at the same
-// node, and all but one of them turn back there, instead of splitting the votes.
-func (r *round) pass(ctx context.Context, gate int) bool {
-	r.mu.Lock()
-	r.eager = true
-	r.mu.Unlock()
-	r.ask(1 << gate)
-	patience := r.start.Add(r.deadline.Sub(r.start) / 10)
-	wake := r.signal.Wait(ctx, patience)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.eager = false
-	if wake == clock.WakeEnded {
-		return false
-	}
-	b := r.ballots[gate]
-	return b.vote != Refused || b.stale
-}
-
 // record keeps what a failed attempt found.
 func (w *waiter) record(r *round) {
 	w.took = w.l.clock.Now().Sub(r.start)
 	r.mu.Lock()
 	stale, granted, free, last := 0, 0, 0, node.Token(0)
 	for i, b := range r.ballots {
-		if !r.asked.has(i) {
-			continue
-		}
 		w.ballots[i] = b
 		last = max(last, b.last)
 		if b.stale {
@@ -518,7 +489,7 @@ func (w *waiter) record(r *round) {
 	}
 	if granted > 0 {
 		w.splits++
-	} else if !w.gated && free == 0 { // where the name was free others came first, and it may be as before
+	} else if free == 0 { // where the name was free others came first, and it may be as before
 		w.splits = 0
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -111,6 +112,87 @@ func BenchmarkCallers(b *testing.B) {
 			})
 		})
 	}
+}
+
+// BenchmarkReaders measures readers of one name that all unlock at once, and the writer
+// that comes after them.
+func BenchmarkReaders(b *testing.B) {
+	for _, readers := range []int{100, 1000, 10000} {
+		b.Run(fmt.Sprint(readers), func(b *testing.B) {
+			all := servers(b, 3)
+			l := connect(b, all, quorum.Options{})
+			var failed int64
+			var writer time.Duration
+			var busy float64
+			for b.Loop() {
+				b.StopTimer()
+				leases := crowd(b, l, readers)
+				before := spent(b, all)
+				b.StartTimer()
+				failed += leave(leases)
+				b.StopTimer()
+				busy += spent(b, all) - before
+				start := time.Now()
+				lease, err := l.Lock(background, "bench", quorum.WithWrite())
+				if err != nil {
+					b.Fatal(err)
+				}
+				writer += time.Since(start)
+				_ = lease.Unlock(background)
+				b.StartTimer()
+			}
+			b.ReportMetric(float64(failed)/float64(b.N), "failed/op")
+			b.ReportMetric(float64(writer.Microseconds())/1000/float64(b.N), "writer-ms/op")
+			b.ReportMetric(1e6*busy/float64(b.N*readers*len(all)), "server-us/reader")
+		})
+	}
+}
+
+// crowd makes that many readers of one name.
+func crowd(t testing.TB, l *quorum.Locker, readers int) []*quorum.Lease {
+	t.Helper()
+	leases := make([]*quorum.Lease, readers)
+	var next atomic.Int64
+	var done sync.WaitGroup
+	for range 64 {
+		done.Go(func() {
+			for i := next.Add(1) - 1; i < int64(readers); i = next.Add(1) - 1 {
+				var err error
+				if leases[i], err = l.Lock(background, "bench", quorum.WithRead()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	done.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	return leases
+}
+
+// leave unlocks all leases at once, and counts those that cannot.
+func leave(leases []*quorum.Lease) (failed int64) {
+	var errs atomic.Int64
+	var done sync.WaitGroup
+	for _, lease := range leases {
+		done.Go(func() {
+			if err := lease.Unlock(background); err != nil {
+				errs.Add(1)
+			}
+		})
+	}
+	done.Wait()
+	return errs.Load()
+}
+
+// spent is the processor time of the servers, in seconds.
+func spent(t testing.TB, all []*redisserver.Server) (seconds float64) {
+	t.Helper()
+	for _, s := range all {
+		seconds += info(t, s, "cpu", "used_cpu_user:") + info(t, s, "cpu", "used_cpu_sys:")
+	}
+	return seconds
 }
 
 // A fanOut is the plain way: no queue, no fence, no renewal, no clean-up.

@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -107,8 +108,10 @@ func (s *settings) setNames(first string) error {
 	if s.names != nil && s.mode != node.Exclusive {
 		return errors.New("quorum: readers and writers have one name; WithNames does not go with WithRead or WithWrite")
 	}
-	if s.Name == "" { // it sorts before all others
-		return errors.New("quorum: the lock's name is empty")
+	for name := range s.each() {
+		if err := node.CheckName(name); err != nil {
+			return fmt.Errorf("quorum: %w", err)
+		}
 	}
 	return nil
 }

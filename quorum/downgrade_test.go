@@ -253,6 +253,55 @@ func TestUpgradeIsRefused(t *testing.T) {
 	})
 }
 
+// A node that gets the acquire to write only after the downgrade, or never, has not lost
+// the lease, which goes on though another node has, and is given the reader.
+func TestDowngradeOvertakesAcquire(t *testing.T) {
+	for _, test := range []struct {
+		after     time.Duration // the downgrade: when the acquire comes, and another node restarts
+		never     bool          // it does not come
+		healFails bool
+	}{
+		{after: 5 * time.Second}, // before the next renewal
+		{after: 15 * time.Second},
+		{after: 15 * time.Second, healFails: true},
+		{after: 15 * time.Second, never: true},
+	} {
+		inWorld(t, 3, func(w *world) {
+			held := new(node.Command)
+			l := w.behind(quorum.Options{}, func(i int, n node.Node) node.Node {
+				if i < 2 {
+					return n
+				}
+				if test.healFails {
+					n = &lossy{Node: n, kind: node.Acquire}
+				}
+				return detained{n, held}
+			})
+			outer := lock(t, l, "x", write)
+			inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read))
+			unlock(t, outer)
+			time.Sleep(test.after)
+			if !test.never {
+				held.Deadline = clock.Never
+				w.nodes[2].Submit(*held, func(node.Reply) {})
+			}
+			w.nodes[0].Restart(true)
+			time.Sleep(2 * quorum.DefaultLease)
+			if err := context.Cause(inner.Context()); err != nil {
+				t.Errorf("%+v: %v", test, err)
+			}
+			for i, n := range w.nodes {
+				n.Do(func(s *model.Server, now model.Time) {
+					if _, reads := s.Keeps(now, "x", inner.Handle().Owner, node.Read); !reads {
+						t.Errorf("%+v: n%d does not have the reader", test, i+1)
+					}
+				})
+			}
+			unlock(t, inner)
+		})
+	}
+}
+
 // systemNodes are five nodes on the system's clock, whose replies come from tasks of
 // their own.
 func systemNodes() (nodes []node.Node) {

@@ -12,9 +12,9 @@ import (
 var (
 	// ErrHeld: somebody else has the name, or took part of the nodes at the same
 	// time. Enough nodes said so, or none was asked because it is held, or
-	// waited for, in this process; then the Error has no Nodes. The error of a wait
-	// that its context ended may match this, too, beside the context's error: to tell
-	// them apart look at the context first.
+	// waited for, in this process; then the Error has no Nodes. If the context ended
+	// the wait, the error matches the context's error, too: so look at the context first.
+	// It matches this if the last attempt that was not cut off found the name held.
 	ErrHeld = errors.New("lock is held by another owner")
 	// ErrNoQuorum: fewer nodes answered than are needed.
 	ErrNoQuorum = errors.New("no quorum of nodes")
@@ -24,7 +24,7 @@ var (
 	// ErrMaxHold: the lease may not be held for longer than its MaxHold. An
 	// error of a lease that ended so matches ErrLost too.
 	ErrMaxHold = errors.New("longest hold reached")
-	// ErrNotHeld: there is no such lease any more: it was unlocked, or broken
+	// ErrNotHeld: there is no such lease any more: it was unlocked, broken, overwritten
 	// or lost before. It is also the cause with which the context of an
 	// unlocked lease ends.
 	ErrNotHeld = errors.New("lease is not held")

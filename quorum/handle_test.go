@@ -292,3 +292,22 @@ func TestHandlesOfNamesThatAreNoText(t *testing.T) {
 		}
 	})
 }
+
+// The release of a resumed lease is repeated for as long as a node may have it, and not only
+// for as long as the lease was: an extension shortens nothing.
+func TestReleaseOfAResumedLeaseIsRepeated(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		lease := must[*quorum.Lease](t)(w.locker(quorum.Options{}).Lock(background, "x", quorum.WithFixedLease(20*time.Second)))
+		handle := must[quorum.Handle](t)(lease.Detach())
+		handle.FixedLeft = 100 * time.Millisecond
+		resumed := must[*quorum.Lease](t)(w.locker(quorum.Options{}).Resume(background, handle))
+		w.nodes[2].Down(true)
+		unlock(t, resumed)
+		time.Sleep(3 * time.Second)
+		w.nodes[2].Down(false)
+		time.Sleep(10 * time.Second)
+		if n := w.locked("x"); n != 0 {
+			t.Errorf("%d nodes still have it", n)
+		}
+	})
+}

@@ -226,7 +226,7 @@ func (w *waiter) handedOn(ctx context.Context) *Lease {
 		r := l.begin(node.Acquire, c, w.standsFor()+l.opts.Grace, 0)
 		defer r.done()
 		r.start, r.asked = s.start, allNodes(len(l.nodes))
-		return w.admit(ctx, r)
+		return l.admit(ctx, r, w.settings, 0)
 	}
 	return nil
 }

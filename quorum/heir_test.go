@@ -468,3 +468,52 @@ func TestCopyOfAnHeirsAcquire(t *testing.T) {
 		unlock(t, tryLock(t, other, "x"))
 	})
 }
+
+// What a node hands on late is not given back when the lease was detached meanwhile: who
+// has resumed it has that node, too.
+func TestLateHandingOnAfterDetach(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		held := lock(t, w.locker(quorum.Options{}), "x")
+		ended := waiting(w.locker(quorum.Options{}))
+		w.nodes[2].Delay(40 * time.Millisecond)
+		unlock(t, held)
+		handle := must[quorum.Handle](t)((<-ended).Detach())
+		resumed := must[*quorum.Lease](t)(w.locker(quorum.Options{}).Resume(background, handle))
+		time.Sleep(100 * time.Millisecond)
+		if n := w.holders("x", handle.Owner); n != 3 {
+			t.Errorf("%d nodes have it", n)
+		}
+		w.nodes[2].Delay(0)
+		unlock(t, resumed)
+	})
+}
+
+// A node that does not tell since when its server runs hands nothing on: it may have
+// restarted, and have forgotten a lock.
+func TestHandedOnWithoutALife(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		held := lock(t, w.locker(quorum.Options{}), "x")
+		ended := waiting(w.behind(quorum.Options{}, func(i int, n node.Node) node.Node {
+			if i == 0 {
+				return n
+			}
+			return lifeless{n}
+		}))
+		unlock(t, held)
+		lease := <-ended
+		if isHeir(lease) {
+			t.Error("handed on by two nodes of unknown life")
+		}
+		lasts(t, lease)
+	})
+}
+
+// A lifeless node does not know whose life it is when it hands something on.
+type lifeless struct{ node.Node }
+
+func (n lifeless) Listen(process string, hear func(node.Turn)) (stop func()) {
+	return n.Node.Listen(process, func(turn node.Turn) {
+		turn.Life = nil
+		hear(turn)
+	})
+}

@@ -77,8 +77,9 @@ func (le *Lease) Extend(ctx context.Context, d time.Duration) error {
 //
 // The error matches ErrNotHeld, with the cause, when the lease had ended before
 // or the nodes no longer had it: what was done under it may not have been alone.
-// It matches ErrNoQuorum when too few nodes confirmed. Unlocking the same Lease
-// again does nothing and returns nil.
+// If somebody has overwritten the lock's keys on a majority, it also matches
+// node.ErrWrongType. It matches ErrNoQuorum when too few nodes confirmed. Unlocking
+// the same Lease again does nothing and returns nil.
 //
 // The last write lease of an owner that reads as well becomes a read lease on the
 // nodes, which a quorum confirms in the same way.
@@ -217,6 +218,13 @@ func (h *hold) sent(start clock.Instant, lease time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.expiry = max(h.expiry, h.l.expiry(start, lease))
+}
+
+// mayBeKept notes that a node may have a key of the lease until then.
+func (h *hold) mayBeKept(until clock.Instant) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.expiry = max(h.expiry, until)
 }
 
 // expiry is by when a key is gone that was sent at start or later, but not
@@ -471,10 +479,15 @@ func (f farewell) wait(ctx context.Context) error {
 // returns what became of it.
 func (f farewell) released(ctx context.Context) (err error) {
 	h, r, l := f.h, f.round, f.h.l
-	if r.await(context.WithoutCancel(ctx)) != won {
+	switch {
+	case r.await(context.WithoutCancel(ctx)) == won:
+		if !r.removed() {
+			err = &Error{Op: "release", Name: h.claim.title(), Need: l.need, Err: ErrNotHeld, Cause: errBroken}
+		}
+	case r.gone():
+		err = r.fail("release", ErrNotHeld, errBroken)
+	default:
 		err = r.fail("release", ErrNoQuorum, nil)
-	} else if !r.removed() {
-		err = &Error{Op: "release", Name: h.claim.title(), Need: l.need, Err: ErrNotHeld, Cause: errBroken}
 	}
 	l.observe(Event{Kind: Released, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token,
 		Took: l.clock.Now().Sub(f.start), Err: err})
@@ -556,6 +569,20 @@ func (r *round) missing(need int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.tally.missing(need)
+}
+
+// gone reports whether so many nodes do not have the lease that no majority has it: they say
+// so, or that what they have at its name is no lock.
+func (r *round) gone() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	have := len(r.ballots)
+	for _, b := range r.ballots {
+		if b.vote == Refused || errors.Is(b.err, node.ErrWrongType) {
+			have--
+		}
+	}
+	return have < majority(len(r.ballots))
 }
 
 // confirm takes over an extension that a quorum granted. It counts only if

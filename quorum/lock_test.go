@@ -3,6 +3,7 @@ package quorum_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -422,6 +423,50 @@ func TestBadOptionsAndArguments(t *testing.T) {
 		}
 		if n := w.sent[0].Load(); n != 0 {
 			t.Errorf("%d commands were sent", n)
+		}
+	})
+}
+
+// A lock at a key that another lock has next to it would break that, so none can have such
+// a name, by whichever call.
+func TestReservedNames(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		handle := must[quorum.Handle](t)(lock(t, l, "x").Detach())
+		calls := map[string]func(name string) error{
+			"TryLock":     func(name string) error { _, err := l.TryLock(background, name); return err },
+			"WithNames":   func(name string) error { _, err := l.TryLock(background, "a", quorum.WithNames(name)); return err },
+			"WithRead":    func(name string) error { _, err := l.TryLock(background, name, quorum.WithRead()); return err },
+			"Inspect":     func(name string) error { _, err := l.Inspect(background, name); return err },
+			"ForceUnlock": func(name string) error { _, err := l.ForceUnlock(background, name); return err },
+			"Resume": func(name string) error {
+				handle.Name, handle.Names = name, nil
+				_, err := l.Resume(background, handle)
+				return err
+			},
+			"Resume of several": func(name string) error {
+				handle.Name, handle.Names = "x", []string{"x", name}
+				_, err := l.Resume(background, handle)
+				return err
+			},
+		}
+		for _, name := range []string{
+			node.FenceKey("x"), node.FenceKey("a{b}"), node.ReadersKey("x"), node.IntentKey("x"), node.QueueKey("x"),
+			node.PlaceKey("x", "w"), node.HoldKey("x", "o"), node.HoldKey("a{b}", "o"), node.Channel("x"),
+			node.ReadWriteChannel("x"), node.WaiterChannel("w"), "redisson_unlock_latch:{x}:1", "redquorum_",
+		} {
+			sent := w.sent[0].Load()
+			for call, do := range calls {
+				if err := do(name); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("name %q is reserved", name)) {
+					t.Errorf("%s: %v", call, err)
+				}
+			}
+			if n := w.sent[0].Load() - sent; n != 0 {
+				t.Errorf("%s: %d commands were sent", name, n)
+			}
+		}
+		for _, name := range []string{"x_redquorum_", "redquorum", "{redquorum_fence:x}", "redis", ":rwlock_timeout"} {
+			unlock(t, lock(t, l, name))
 		}
 	})
 }

@@ -115,10 +115,12 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 // length, until it is unlocked (but see [WithFixedLease] and MaxHold).
 //
 // Errors match ErrHeld or ErrNoQuorum, whichever the last attempt met, joined
-// by ctx's error if that ended the wait; ErrDeadlock; ErrClosed; ctx's error alone
-// if it had ended before; or, for an empty name or an option that is no good, none
-// of these. A cause that waiting cannot mend on too many nodes (a key of another
-// type, a refused password) ends it at once. An [*Error] has the details.
+// by ctx's error if that ended the wait: then an attempt that was cut off does not
+// count if there was one before it. Other errors match ErrDeadlock or ErrClosed. The
+// error is ctx's alone if ctx had ended before. An invalid option, and a name that
+// is empty or reserved (see [node.CheckName]), return an error that matches none of
+// these. A permanent error on too many nodes (a key of another type, a refused password)
+// ends the wait at once. An [*Error] has the details.
 func (l *Locker) Lock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
 	s, err := l.settings(ctx, name, opts)
 	if err != nil {
@@ -220,6 +222,7 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 			}
 		}
 		lease := l.admit(ctx, r, &s, from.High)
+		lease.h.mayBeKept(l.expiry(r.start, l.opts.MaxLease)) // no extension shortens what the nodes have
 		l.observe(Event{Kind: Acquired, Name: s.title(), Owner: c.Owner, Token: c.Token, Took: took})
 		return lease, nil
 	case r.missing(l.need):
@@ -230,9 +233,8 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 
 // Close unlocks every lease, ends all waiting with ErrClosed, sees to it that
 // what was released before is confirmed, as far as nodes answer, and closes the
-// nodes. It lasts at most about three times Options.Timeout, and as long as a node takes
-// to let go of a Dialer that does not heed it (see package redisnode), and leaves no task
-// behind. Another Close returns nil at once, also while the first is under way.
+// nodes. It lasts at most about three times Options.Timeout, and leaves no task behind, but
+// for a Dialer that hangs (see package redisnode). Another Close returns nil at once, also while the first is under way.
 func (l *Locker) Close() error {
 	l.mu.Lock()
 	if l.closed {

@@ -430,3 +430,29 @@ func TestNamesWaitForWhoHasThemAll(t *testing.T) {
 		unlock(t, held)
 	})
 }
+
+// Leases that are renewed in one command, some of them of several names, each have the
+// answers about their own names: of those that were broken none goes on.
+func TestNamesRenewedWithOthers(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l, other := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+		var several, single []*quorum.Lease
+		for i := range 4 {
+			name := func(what string) string { return fmt.Sprint(what, i) }
+			several = append(several, lock(t, l, name("a"), quorum.WithNames(name("b"), name("c"))))
+			single = append(single, lock(t, l, name("z")))
+		}
+		for _, lease := range single {
+			must[bool](t)(other.ForceUnlock(background, lease.Name()))
+		}
+		time.Sleep(quorum.DefaultLease / 2)
+		for _, lease := range single {
+			if err := context.Cause(lease.Context()); !errors.Is(err, quorum.ErrLost) {
+				t.Errorf("%s was broken: %v", lease.Name(), err)
+			}
+		}
+		for _, lease := range several {
+			unlock(t, lease)
+		}
+	})
+}

@@ -112,6 +112,7 @@ func (h *hold) now() claim {
 func (h *hold) downgrade() *round {
 	l := h.l
 	r := l.begin(node.Downgrade, h.claim, 0, l.opts.Timeout)
+	r.lease = h
 	r.ask(allNodes(len(l.nodes)))
 	// Readers who wait here may ask the nodes at once: each executes the downgrade
 	// first.
@@ -131,7 +132,7 @@ func (h *hold) downgraded(ctx context.Context, f farewell) error {
 	switch {
 	case r.await(context.WithoutCancel(ctx)) == won:
 	case h.endedBy(ErrNotHeld): // the readers are gone as well, and their release came first
-	case r.missing(majority(len(l.nodes))):
+	case r.gone():
 		h.lose(r.fail("downgrade", ErrLost, errBroken))
 		err = h.notHeld("release")
 	default:
@@ -144,7 +145,8 @@ func (h *hold) downgraded(ctx context.Context, f farewell) error {
 
 // insist tells those nodes of a downgrade again that have not confirmed it, before
 // they are asked to extend the reader's lease, and returns them: what they say may come
-// from before they knew. Until then they let no other reader in, which is safe.
+// from before they knew. Until then they let no other reader in, which is safe. A node
+// that has nothing has confirmed nothing: an acquire to write may still come to it.
 func (h *hold) insist() (shy nodeSet) {
 	l := h.l
 	h.mu.Lock()
@@ -157,10 +159,8 @@ func (h *hold) insist() (shy nodeSet) {
 	for i, n := range l.nodes {
 		if shy.has(i) {
 			n.Submit(command, func(reply node.Reply) {
-				if reply.Status == node.Done {
-					h.mu.Lock()
-					h.shy &^= 1 << i
-					h.mu.Unlock()
+				if reply.Status == node.Done && keptAll(reply.Kept) {
+					h.readBy(i)
 				}
 			})
 		}
@@ -172,17 +172,26 @@ func (h *hold) downgradeCommand() node.Command {
 	return node.Command{Kind: node.Downgrade, Claims: h.claim.appendTo(nil), Deadline: h.l.clock.Now().Add(h.l.opts.Timeout)}
 }
 
-// lackedBy notes that node i does not have the lease. It reports whether that may be as it
-// has the writer still, and does not know of a downgrade. If it was told it may have
-// forgotten, and will be told again.
-func (h *hold) lackedBy(i int) (unaware bool) {
+// readBy notes that node i has the lease as a reader's.
+func (h *hold) readBy(i int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.shy.has(i) {
-		return true
-	}
-	if h.claim.mode == node.Write && h.mode == node.Read {
+	h.shy &^= 1 << i
+}
+
+// lackedBy is the vote of node i, which does not have the lease, on a renewal in a mode.
+// A node that has not confirmed a downgrade may have the writer, now or later. told: it was
+// told again together with the renewal.
+func (h *hold) lackedBy(i int, mode node.Mode, told bool) ballot {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case mode != h.mode: // a downgrade has overtaken the renewal
+		return ballot{vote: Unknown}
+	case told || h.shy.has(i):
+		return ballot{vote: Unknown, lacks: true}
+	case h.claim.mode == node.Write && h.mode == node.Read: // it may have forgotten the downgrade, and is told again
 		h.shy.add(i)
 	}
-	return false
+	return ballot{vote: Refused, lacks: true}
 }

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -196,6 +198,54 @@ func TestLateAcquireAfterHealing(t *testing.T) {
 				t.Errorf("%d nodes have a lease that nobody has", n)
 			}
 		})
+	}
+}
+
+// A reader's acquire that is answered after the node was healed settles nothing: the
+// command that heals may come after the release, and must create nothing either.
+func TestLateHealingOfAReader(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		late := &reversing{}
+		l := w.behind(quorum.Options{}, func(i int, n node.Node) node.Node {
+			if i == 2 {
+				late.Node = n
+				n = late
+			}
+			return n
+		})
+		lease := lock(t, l, "x", read)
+		time.Sleep(15 * time.Second)
+		synctest.Wait()
+		if late.healing == nil {
+			t.Fatal("the node was not healed")
+		}
+		late.first()
+		unlock(t, lease)
+		time.Sleep(time.Second)
+		late.healing()
+		if n := w.locked("x"); n != 0 {
+			t.Errorf("%d nodes have a lease that nobody has", n)
+		}
+	})
+}
+
+// A reversing node keeps two acquires until it is to execute them.
+type reversing struct {
+	node.Node
+	first, healing func()
+}
+
+func (r *reversing) Submit(cmd node.Command, reply func(node.Reply)) {
+	if cmd.Kind != node.Acquire {
+		r.Node.Submit(cmd, reply)
+		return
+	}
+	cmd.Claims, cmd.Deadline = slices.Clone(cmd.Claims), clock.Never
+	execute := func() { r.Node.Submit(cmd, reply) }
+	if r.first == nil {
+		r.first = execute
+	} else {
+		r.healing = execute
 	}
 }
 

@@ -121,6 +121,22 @@ func TestWriterIsNotStarved(t *testing.T) {
 	})
 }
 
+// keepWriting has four tasks write x until ctx ends, each for 5 ms at a time, and counts their
+// turns.
+func keepWriting(ctx context.Context, wg *sync.WaitGroup, l *quorum.Locker, turns *atomic.Int32) {
+	for range 4 {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				if lease, err := l.Lock(ctx, "x", write); err == nil {
+					time.Sleep(5 * time.Millisecond)
+					turns.Add(1)
+					_ = lease.Unlock(background)
+				}
+			}
+		})
+	}
+}
+
 // Writers that come and go do not keep a reader out; nor do they wait for more than that it
 // reads.
 func TestReaderIsNotStarved(t *testing.T) {
@@ -134,17 +150,7 @@ func TestReaderIsNotStarved(t *testing.T) {
 		for range 3 {
 			l := w.locker(quorum.Options{})
 			lockers = append(lockers, l)
-			for range 4 {
-				wg.Go(func() {
-					for ctx.Err() == nil {
-						if lease, err := l.Lock(ctx, "x", write); err == nil {
-							time.Sleep(5 * time.Millisecond)
-							written.Add(1)
-							_ = lease.Unlock(background)
-						}
-					}
-				})
-			}
+			keepWriting(ctx, &wg, l, &written)
 		}
 		reader := w.locker(quorum.Options{})
 		lockers = append(lockers, reader)
@@ -182,17 +188,7 @@ func TestWritersOfAllProcessesHaveTurns(t *testing.T) {
 		lockers := []*quorum.Locker{w.locker(quorum.Options{}), w.locker(quorum.Options{}), w.locker(quorum.Options{})}
 		written := make([]atomic.Int32, len(lockers))
 		for i, l := range lockers {
-			for range 4 {
-				wg.Go(func() {
-					for ctx.Err() == nil {
-						if lease, err := l.Lock(ctx, "x", write); err == nil {
-							time.Sleep(5 * time.Millisecond)
-							written[i].Add(1)
-							_ = lease.Unlock(background)
-						}
-					}
-				})
-			}
+			keepWriting(ctx, &wg, l, &written[i])
 		}
 		time.Sleep(3 * time.Second)
 		all := int32(0)

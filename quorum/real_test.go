@@ -61,7 +61,7 @@ func connect(t testing.TB, all []*redisserver.Server, o quorum.Options) *quorum.
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.NoRestartGuard = o.MaxLease == 0
+	o.NoRestartGuard = o.NoRestartGuard || o.MaxLease == 0
 	l, err := quorum.New(nodes, o)
 	if err != nil {
 		t.Fatal(err)
@@ -83,6 +83,22 @@ func keys(t testing.TB, all []*redisserver.Server, pattern string) (n int) {
 		_ = c.Close()
 	}
 	return n
+}
+
+// info returns the number that follows what in a section of a server's INFO, 0 if it is
+// not there.
+func info(t testing.TB, s *redisserver.Server, section, what string) (number float64) {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: s.Addr()})
+	defer c.Close()
+	text, err := c.Info(background, section).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, after, found := strings.Cut(text, "\n"+what); found {
+		fmt.Sscan(strings.NewReplacer(",", " ").Replace(after[:min(50, len(after))]), &number)
+	}
+	return number
 }
 
 // eventually waits until ok, or fails after a time that no sound run needs.
@@ -452,4 +468,46 @@ func subscribers(t testing.TB, addr, channel string) int64 {
 		t.Fatal(err)
 	}
 	return n[channel]
+}
+
+// What the release of a reader costs the servers does not grow with the readers that stay,
+// nor does what an attempt of a writer costs.
+func TestManyReaders(t *testing.T) {
+	const readers = 4000
+	all := servers(t, 3)
+	// No lease is renewed meanwhile, and no Unlock fails as the machine is slow.
+	o := quorum.Options{Lease: 10 * time.Minute, MaxLease: 10 * time.Minute, Timeout: time.Minute, NoRestartGuard: true}
+	l, other := connect(t, all, o), connect(t, all, o)
+	calls := func(command string) (n int) {
+		for _, s := range all {
+			n += int(info(t, s, "commandstats", "cmdstat_"+command+":calls="))
+		}
+		return n
+	}
+	costs := func(what string, commands int, do func()) {
+		t.Helper()
+		before := map[string]int{}
+		limits := map[string]int{"hgetall": 0, "hscan": 2 * commands, "pttl": 8 * commands}
+		for command := range limits {
+			before[command] = calls(command)
+		}
+		do()
+		for command, limit := range limits {
+			if n := calls(command) - before[command]; n > limit*len(all) {
+				t.Errorf("%s: %s was called %d times on %d servers", what, command, n, len(all))
+			}
+		}
+	}
+	leases := crowd(t, l, readers)
+	costs("writers that are refused", 100, func() {
+		for range 100 {
+			taken(t, other, "bench", quorum.WithWrite())
+		}
+	})
+	costs("readers that leave", readers, func() {
+		if failed := leave(leases); failed > 0 {
+			t.Errorf("%d of %d readers could not unlock", failed, readers)
+		}
+	})
+	unlock(t, lock(t, other, "bench", quorum.WithWrite()))
 }

@@ -194,10 +194,18 @@ func newMute(t *testing.T, server string) *mute {
 	return p
 }
 
+// setMute keeps answers back, or ends the connections on which it has: TCP does not lose
+// something and go on.
 func (p *mute) setMute(on bool) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.mute = on
-	p.mu.Unlock()
+	if !on {
+		for _, c := range p.conns {
+			_ = c.Close()
+		}
+		p.conns = nil
+	}
 }
 
 func (p *mute) copy(to, from net.Conn, answers bool) {

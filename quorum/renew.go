@@ -115,10 +115,7 @@ func (r *renewal) receive(i int, reply node.Reply) {
 			if keptAll(kept[:h.claim.size()]) {
 				h.keptBy(i)
 			} else {
-				r.ballots[k][i] = ballot{vote: Refused}
-				if r.shy != nil && r.shy[k].has(i) || h.lackedBy(i) {
-					r.ballots[k][i].vote = Unknown
-				}
+				r.ballots[k][i] = h.lackedBy(i, r.mode, r.shy != nil && r.shy[k].has(i))
 			}
 			kept = kept[h.claim.size():]
 		}
@@ -205,7 +202,7 @@ func (r *renewal) heal() {
 			continue
 		}
 		for i, b := range r.ballots[k] {
-			if b.vote == Refused {
+			if b.lacks {
 				h.heal(i)
 			}
 		}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
-	"github.com/redquorum/redquorum/node"
 )
 
 // This file is about what a waiter does between two attempts.
@@ -60,19 +59,53 @@ func (w *waiter) freeIn() time.Duration {
 	return freeIn(all, w.l.need)
 }
 
-// rest waits after a failed attempt until another is worth while: notices say
-// that a majority may be free, or the time has come. It returns false when the
-// wait is over: by ctx, by its bound, or because the Locker was closed.
+// rest waits after a failed attempt until another is worth while. It returns false when
+// the wait is over: by ctx, by its bound, or because the Locker was closed.
 func (w *waiter) rest(ctx context.Context) bool {
-	l := w.l
 	w.waited, w.barges = true, false
-	first := firstPause
+	p := w.pauses()
+	for {
+		n := w.news(w.signal.Wait(ctx, p.wakeAt()))
+		next := p.nextStep(n)
+		w.alarms = p.alarms
+		switch next {
+		case keepPausing:
+			continue
+		case returnHandoffs:
+			w.giveBack(true, "")
+			return n.now < w.deadline
+		}
+		w.barges = next == askPastOthers
+		return next != stopWaiting
+	}
+}
+
+// news returns what has come when the waiter wakes up.
+func (w *waiter) news(wake clock.Wake) news {
+	n := news{now: w.l.clock.Now(), ended: wake == clock.WakeEnded, passed: wake == clock.WakePassed}
+	if wake == clock.WakeSet {
+		n.recheck = w.l.isClosed() || w.nests.Swap(false)
+		if !n.recheck && n.now < w.deadline {
+			n.left = w.vacated.Swap(false)
+		}
+		n.released, n.first, n.handed = nodeSet(w.noticed.Load()), nodeSet(w.told.Load()), w.handedBy()
+	}
+	return n
+}
+
+// pauses begins a pause, and decides how long it is if nothing happens. It queues the
+// waiter on the nodes, or subscribes to the name, if need be.
+func (w *waiter) pauses() *pausing {
+	l := w.l
+	p := &pausing{need: l.need, ticketed: w.last.number > 0, splits: w.splits, took: w.took, alarms: w.alarms,
+		unit: firstPause, deadline: w.deadline, returnAt: clock.Never, handingUntil: clock.Never}
+	p.free, p.mute, p.own = w.wasFree()
 	most := l.opts.Poll // for the nodes to keep its place, or its intent
 	free := w.freeIn()
 	if w.splits > 0 {
 		// Whoever waits for a node that hangs keeps the votes that it has for all
 		// of the timeout. Two who do that must come apart by more than it takes.
-		first = max(first, w.took)
+		p.unit = max(p.unit, w.took)
 		most += time.Duration(l.chance() * float64(l.opts.Timeout))
 		if w.refusals() < l.need {
 			free = 0 // these are keys of other attempts, and go before they expire
@@ -83,92 +116,28 @@ func (w *waiter) rest(ctx context.Context) bool {
 	} else {
 		w.fruitless++
 	}
-	until := l.clock.Now().Add(pause(free, w.fruitless-1, first, l.opts.Poll, l.chance()))
+	now := l.clock.Now()
+	p.until = now.Add(pause(free, w.fruitless-1, p.unit, l.opts.Poll, l.chance()))
 	if w.settings.linesUp() && !w.queues {
 		w.lineUp()
-		until = min(until, l.clock.Now().Add(noticeSlack)) // to take its place; it is woken when it is subscribed
+		p.by(now.Add(noticeSlack)) // to take its place; it is woken when it is subscribed
 	}
 	if !w.hears && (!w.queues || w.foreign()) {
 		w.listen()
 	}
-	passes := w.queues && w.passable() && !w.settings.fair
-	if passes { // those before it come first, but one may have died
-		until = min(until, l.clock.Now().Add(time.Duration(w.before())*noticeSlack))
+	p.queued, p.before = w.queues, w.before()
+	p.passable = w.queues && w.passable() && !w.settings.fair
+	if p.passable { // those before it come first, but one may have died
+		p.by(now.Add(time.Duration(p.before) * noticeSlack))
 	}
 	if w.ticket.patience > 0 {
-		until = min(until, l.clock.Now().Add(most))
+		p.by(now.Add(most))
 	}
 	if w.last.reserves {
-		until = min(until, w.reserved) // to let others have them
+		p.by(w.reserved) // to let others have them
 	}
-	// Drawn once: the least of a new draw for each notice would be next to nothing.
-	luck := l.chance()
-	alarmed := false
-	giveBack := clock.Never // what too few nodes have handed on: nobody else can have these
-	handing := clock.Never  // until then the others may hand it on, too
-	for {
-		wake := w.signal.Wait(ctx, min(until, giveBack, w.deadline))
-		switch {
-		case wake == clock.WakeEnded:
-			return false
-		case wake == clock.WakePassed && l.clock.Now() >= giveBack: // and asks anew, as its claims stand no more
-			w.giveBack(true, "")
-			return l.clock.Now() < w.deadline
-		case wake == clock.WakePassed:
-			if alarmed {
-				w.alarms++
-			}
-			w.barges = passes
-			return l.clock.Now() < w.deadline
-		case l.isClosed() || w.nests.Swap(false):
-			return true // the caller looks
-		case l.clock.Now() >= w.deadline:
-			return false // though notices have come
-		}
-		if w.vacated.Swap(false) { // the nodes are to tell it, or to hand the name on
-			until = min(until, l.clock.Now().Add(max(noticeSlack, 2*w.took)))
-		}
-		free, mute, own := w.wasFree()
-		noticed, handed := nodeSet(w.noticed.Load()), w.handedBy()
-		told := nodeSet(w.told.Load()) | handed
-		if now := l.clock.Now(); handed != 0 && giveBack == clock.Never { // from the others it must come now
-			giveBack, handing = now.Add(noticeSlack), now.Add(min(max(w.took, time.Millisecond), noticeSlack/2))
-		}
-		set := (free | noticed | told) &^ mute
-		switch {
-		case handed.len() >= l.need: // by one release or by several, it is for this waiter to ask
-			return true
-		case (noticed|told)&^own == 0: // no news
-		case handed != 0 && l.clock.Now() < handing:
-			// Some nodes may be a turn ahead, and have told it before. To ask now would be
-			// to give back what comes, and keep them ahead for the next.
-			until = min(until, handing)
-		case ((free|told)&^mute).len() >= l.need && told != 0 && w.splits < 2:
-			w.barges = w.last.number > 0 // if it has a place, whoever is before it does not listen, or does not come
-			return true
-		case set.len() >= l.need && w.queues && w.splits < 2:
-			before := w.before()
-			if before == 0 {
-				return true
-			}
-			// They come first. But one may have died, or a notice be lost.
-			until = min(until, l.clock.Now().Add(time.Duration(before)*noticeSlack))
-		case set.len() >= l.need && w.splits < 2:
-			w.hurry = set
-			if set.has(l.gate(mute)) || w.settings.mode == node.Read {
-				return true
-			}
-			until = min(until, l.clock.Now().Add(max(2*w.took, time.Millisecond))) // its notice will come
-		case set.len() >= l.need:
-			until = min(until, l.clock.Now().Add(time.Duration(luck*float64(first<<min(w.splits, 4)))))
-		default:
-			// Perhaps the others are yet to come, or lost. But where a holder
-			// lacks a node, its other waiters take and leave that node at each
-			// attempt, and would keep each other awake.
-			alarmed = true
-			until = min(until, l.clock.Now().Add(noticeSlack<<min(w.alarms, 16)))
-		}
-	}
+	p.luck = l.chance()
+	return p
 }
 
 // listen subscribes to the notices of all names.

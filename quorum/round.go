@@ -40,7 +40,7 @@ type round struct {
 	tally   tally
 	asked   nodeSet
 	eager   bool
-	lease   *hold // that the round made or extends, and that wants to know who has it
+	lease   *hold // that the round made, extends or downgrades, and that wants to know who has it
 	guarded bool  // abstaining nodes have no vote on an extension either
 }
 
@@ -58,6 +58,7 @@ type ballot struct {
 	stale   bool       // refused only because the token was too low
 	removed bool       // a release or break found something
 	may     bool       // the claim may be there, now or later
+	lacks   bool       // a lease that it was asked to renew is not there
 	state   *node.State
 }
 
@@ -73,7 +74,6 @@ const maxNodes = 64
 func (s nodeSet) has(i int) bool { return s>>i&1 == 1 }
 func (s *nodeSet) add(i int)     { *s |= 1 << i }
 func (s nodeSet) len() int       { return bits.OnesCount64(uint64(s)) }
-func (s nodeSet) first() int     { return bits.TrailingZeros64(uint64(s)) }
 
 func allNodes(n int) nodeSet { return 1<<n - 1 }
 
@@ -162,9 +162,12 @@ func (r *round) receive(i int, reply node.Reply) {
 	lease := r.lease
 	r.mu.Unlock()
 	if lease != nil && b.granted() {
-		if r.command.Kind == node.Extend {
+		switch r.command.Kind {
+		case node.Extend:
 			lease.keptBy(i)
-		} else {
+		case node.Downgrade:
+			lease.readBy(i)
+		default:
 			lease.settle(i)
 		}
 	}

@@ -1,6 +1,7 @@
 package quorum_test
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -238,6 +239,29 @@ func TestNoticesDoNotProlongAWait(t *testing.T) {
 		}
 		for range 12 {
 			<-done
+		}
+	})
+}
+
+// A wait that its context ends says what the last attempt found that had the time to find
+// something: that the name is held, though the next one is cut off.
+func TestLastAttemptIsCutOff(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		w.delay(10*time.Millisecond, 0)
+		w.foreign("x", time.Hour, 0, 1, 2)
+		l := w.locker(quorum.Options{})
+		for wait := 900 * time.Millisecond; wait < 1200*time.Millisecond; wait += 3 * time.Millisecond {
+			ctx, cancel := context.WithTimeout(background, wait)
+			_, err := l.Lock(ctx, "x")
+			cancel()
+			if !errors.Is(err, quorum.ErrHeld) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("after %v: %v", wait, err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(background, 2*time.Millisecond)
+		defer cancel()
+		if _, err := l.Lock(ctx, "x"); !errors.Is(err, quorum.ErrNoQuorum) {
+			t.Errorf("the only attempt is cut off: %v", err)
 		}
 	})
 }

@@ -299,3 +299,32 @@ func TestCloseRepeatsReleasesSoon(t *testing.T) {
 		}
 	})
 }
+
+// A lock that somebody overwrote with a value of another type is not held any more, as far
+// as enough nodes say so.
+func TestUnlockOfWhatWasOverwritten(t *testing.T) {
+	for nodes := range 4 {
+		inWorld(t, 3, func(w *world) {
+			l := w.locker(quorum.Options{})
+			writes := lock(t, l, "shared", write)
+			reads := must[*quorum.Lease](t)(l.Lock(writes.Context(), "shared", read))
+			for what, lease := range map[string]*quorum.Lease{
+				"x":      lock(t, l, "x"),
+				"y":      lock(t, l, "y", quorum.WithNames("z")),
+				"shared": writes,
+			} {
+				for _, n := range w.nodes[:nodes] {
+					n.Do(func(s *model.Server, _ model.Time) { s.Set(what, "text") })
+				}
+				err := lease.Unlock(background)
+				if over := nodes >= 2; errors.Is(err, quorum.ErrNotHeld) != over || errors.Is(err, node.ErrWrongType) != over || !over && err != nil {
+					t.Errorf("%s, overwritten on %d nodes: %v", what, nodes, err)
+				}
+			}
+			if over := nodes >= 2; (reads.Context().Err() != nil) != over {
+				t.Errorf("overwritten on %d nodes: a reader that wrote before has ended: %v", nodes, !over)
+			}
+			w.linger = time.Minute
+		})
+	}
+}

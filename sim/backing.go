@@ -17,9 +17,9 @@ func (k *checker) backed(h *holder, when string) {
 	for _, name := range h.names {
 		nodes, quorum := w.site(name)
 		have, need := 0, len(nodes)-quorum+1
-		for _, s := range nodes {
+		for i, s := range nodes {
 			_, holds := s.mem.Keeps(s.time(), name, h.owner, h.mode)
-			if holds || s.silent() || s.guarded() {
+			if holds || s.silent() || s.guarded() || k.isForced(h, i) {
 				have++
 			}
 		}
@@ -43,9 +43,9 @@ func (k *checker) lasting(h *holder) {
 	for _, name := range h.names {
 		nodes, need := w.site(name)
 		have := 0
-		for _, s := range nodes {
+		for i, s := range nodes {
 			until, holds := s.mem.Keeps(s.time(), name, h.owner, h.mode)
-			if s.silent() || s.guarded() || holds && (until == model.Never || time.Duration(until-s.time())*time.Millisecond >= remaining) {
+			if s.silent() || s.guarded() || k.isForced(h, i) || holds && (until == model.Never || time.Duration(until-s.time())*time.Millisecond >= remaining) {
 				have++
 			}
 		}
@@ -76,7 +76,7 @@ func (k *checker) planAudit(h *holder) {
 // audit looks at a holder just before its belief ends, and just after.
 func (k *checker) audit(h *holder, number int) {
 	w := k.w
-	if h.audited != number && h.audited != -number || k.holder(h.owner) != h || h.c.dead {
+	if h.audited != number && h.audited != -number || k.holder(h.owner) != h || h.c.dead && !h.detached {
 		return
 	}
 	if h.audited > 0 {
@@ -91,16 +91,16 @@ func (k *checker) audit(h *holder, number int) {
 		k.planAudit(h)
 		return
 	}
-	if h.c.stopped > 0 {
+	if h.lease != nil && h.lease.Remaining() > 0 {
+		w.fail("I3", fmt.Sprintf("%s believes to hold %q for longer than it was promised", h.c.name, h.name))
+	}
+	if h.c.stopped > 0 && !h.detached {
 		// It does not run, and so it can do nothing either.
 		if w.program == nil || h.ends != nil && h.ends() == nil { // else it may be detached
 			h.c.lapsed.add(h.owner)
 		}
 		k.expired(h)
 		return
-	}
-	if h.lease != nil && h.lease.Remaining() > 0 {
-		w.fail("I3", fmt.Sprintf("%s believes to hold %q for longer than it was promised", h.c.name, h.name))
 	}
 	if h.ends != nil && h.ends() == nil {
 		w.fail("I8", fmt.Sprintf("%s: the context of %q goes on after its validity has ended", h.c.name, h.name))
@@ -140,7 +140,7 @@ func (k *checker) paused(c *Client) {
 // killed ends the beliefs of a process.
 func (k *checker) killed(c *Client) {
 	for _, h := range slices.Clone(k.holders) {
-		if h.c == c {
+		if h.c == c && !h.detached {
 			k.w.sometimes(HolderKilled)
 			k.remove(h)
 		}

@@ -19,8 +19,9 @@ import (
 // A call is an acquisition of one task, and what is known of its latest attempt.
 type call struct {
 	task     *task
-	fixed    bool // the lease is not to be renewed by itself
-	extends  bool // the task extends a lease by hand
+	fixed    bool     // the lease is not to be renewed by itself
+	extends  bool     // the task extends a lease by hand
+	forces   *forcing // that the task calls
 	since    int64
 	attempts int
 	before   int // attempts by anybody, when it began
@@ -42,6 +43,7 @@ type call struct {
 	until   int64      // and until when, unless it asks again
 	joined  int64      // when it came, or a node found its token too low last
 	won     bool       // its attempt was
+	left    faults.Set // nodes that were told that it waits no more
 }
 
 // An attempt is one claim and what the nodes have answered.
@@ -189,6 +191,8 @@ func (k *checker) heard(l *link, cmd *node.Command, status node.Status) {
 				g.denied |= n
 			}
 		}
+	case cmd.Kind == node.Break:
+		k.hears(l, cmd, status)
 	case cmd.Kind == node.Release && (cmd.Mode != node.Exclusive || cmd.Claims[0].Token > 0):
 		if g := k.released(c, owner); g != nil && (status == node.Released || status == node.Absent) {
 			g.gone |= n
@@ -292,6 +296,25 @@ func (k *checker) confirmed(c *Client, e *quorum.Event) {
 	}
 	if told != "" {
 		k.w.fail("I11", fmt.Sprintf("%s is told that %q %s; %d nodes confirmed it", c.name, e.Name, told, n))
+	}
+	k.awaited(c, e)
+}
+
+// awaited checks that an Unlock that failed has waited for the nodes, whether or not its
+// context had ended.
+func (k *checker) awaited(c *Client, e *quorum.Event) {
+	err, ok := errors.AsType[*quorum.Error](e.Err)
+	if !ok || err.Err != quorum.ErrNoQuorum {
+		return
+	}
+	may := 0
+	for _, v := range err.Nodes {
+		if v.Vote == quorum.Granted || v.Vote == quorum.Pending {
+			may++
+		}
+	}
+	if may >= err.Need {
+		k.w.fail("I11", fmt.Sprintf("%s is told that too few nodes have confirmed the end of %q, and has not waited for them", c.name, e.Name))
 	}
 }
 

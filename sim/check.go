@@ -30,6 +30,7 @@ var Invariants = map[string]string{
 	"I12": "continuity: a lease is extended only while it is valid, so that nobody else can have been granted it since",
 	"I13": "order: a node serves those in line by their tickets, and lets no reader pass a writer that waits; nobody is overtaken whom enough nodes know; who waits in line holds nothing for longer than an attempt, and all nodes come to have the same first",
 	"I14": "all or nothing: a node has all names of an owner or none, and several locks that are one are held, lost and released as one",
+	"I15": "program: a client holds the lock when it writes what the lock protects, unless a fenced resource checks its token",
 }
 
 // A lease is what both kinds of client hold.
@@ -60,6 +61,7 @@ type holder struct {
 
 	begun   int64         // when it was asked for
 	until   clock.Instant // belief, by the client's clock
+	removed clock.Instant // when it was removed, by the same clock; 0 before
 	first   clock.Instant // of the round that granted it
 	since   clock.Instant // when it did
 	length  time.Duration // of the lease
@@ -75,6 +77,13 @@ type holder struct {
 	denied  faults.Set    // nodes that refused it: they need not be asked to release it again
 	kept    faults.Set    // nodes that have said that they have it, when it was extended
 
+	asking   int64         // true time at which it was asked for, or the extension that counts
+	gone     faults.Set    // nodes that have said to the renewal of that deadline that they lack it
+	goneFrom clock.Instant // the deadline
+	detached bool          // nobody relies on it until it is resumed
+	handed   bool          // it was resumed
+	limit    clock.Instant // of its MaxHold; Never: none
+
 	// Of a lease of the caller's program:
 	resumed  faults.Set // nodes that have said that they have it, when it was extended last
 	handedOn bool       // it was resumed with its handle
@@ -83,16 +92,24 @@ type holder struct {
 // An extension is a command that extends a lease.
 type extension struct {
 	start clock.Instant
+	at    int64 // the same in true time
 	ttl   time.Duration
+	hand  bool // it is not a renewal
 }
 
 type checker struct {
 	w        *world
 	holders  []*holder
 	grants   int
-	attempts int               // to acquire anything, by anybody
-	latest   map[string]latest // by name
-	ended    []pastClaims      // by client
+	attempts int                // to acquire anything, by anybody
+	latest   map[string]latest  // by name
+	batons   map[string]*baton  // by owner: the leases that were detached; nil if none was
+	handles  map[string]*baton  // by name: the latest
+	broken   map[string]*broken // by owner: the locks that were unlocked by force; nil if none was
+	forcings []*forcing         // under way
+
+	inspections []*inspection // likewise
+	ended       []pastClaims  // by client
 
 	spared []sparing    // what execute must leave alone
 	there  int          // how many keys of an acquire are there already
@@ -137,6 +154,7 @@ func (k *checker) submitted(l *link, cmd *node.Command) {
 	case node.Acquire:
 		owner := cmd.Claims[0].Owner
 		if h := k.holder(owner); h != nil {
+			k.goesWithout(c, owner, "gives a node again")
 			k.heals(l, h, cmd)
 			return
 		}
@@ -154,6 +172,10 @@ func (k *checker) submitted(l *link, cmd *node.Command) {
 			k.w.fail("I10", fmt.Sprintf("%s sent %d acquires in %d attempts on %d nodes", c.name, o.acquires, o.attempts, len(c.links)))
 		}
 	case node.Release:
+		if o := c.callWaiting(cmd.Waiter); o != nil && cmd.Patience <= 0 {
+			o.left |= faults.Of(l.n.number)
+		}
+		k.goesWithout(c, cmd.Claims[0].Owner, "releases")
 		h := k.holder(cmd.Claims[0].Owner)
 		k.goesOn(h, c)
 		if h != nil && h.c != c {
@@ -175,20 +197,28 @@ func (k *checker) submitted(l *link, cmd *node.Command) {
 				continue
 			}
 			if h := k.holder(claim.Owner); h != nil {
+				k.goesWithout(c, claim.Owner, "extends")
 				k.goesOn(h, c)
 				if h.fixed && h.c == c && !c.call().extends {
 					k.w.fail("I6", fmt.Sprintf("%s extends %q, whose lease is fixed", c.name, claim.Name))
 				}
+				if h.c == c && !c.call().extends && k.w.program == nil {
+					k.renews(h)
+				}
 				if len(h.asked) == maxAsked {
 					h.asked = h.asked[1:]
 				}
-				h.asked = append(h.asked, extension{c.Now(), cmd.TTL})
+				h.asked = append(h.asked, extension{c.Now(), k.w.now, cmd.TTL, c.call().extends})
 				if h.told != nil && h.c == c && !c.call().extends {
 					k.insists(h, l)
 				}
 			} else if k.released(c, claim.Owner) != nil {
 				k.w.fail("I6", fmt.Sprintf("%s extends %q, which it has released", c.name, claim.Name))
 			}
+		}
+	case node.Break:
+		if f := c.call().forces; f != nil {
+			f.token = cmd.Claims[0].Token
 		}
 	case node.Downgrade:
 		if h := k.holder(cmd.Claims[0].Owner); h != nil && h.c == c {
@@ -215,8 +245,9 @@ func (k *checker) goesOn(h *holder, c *Client) {
 
 // resumes notes that a node goes on to keep a lease of the caller's program of which the
 // checks do not know what it says of itself: if enough do, it may be relied on.
-func (k *checker) resumes(h *holder, on int) {
-	if k.w.program == nil || h.lease != nil {
+func (k *checker) resumes(h *holder, on int, sent int64) {
+	late := len(h.asked) == 0 || sent < h.asked[len(h.asked)-1].at // it answers an earlier command
+	if k.w.program == nil || h.lease != nil || late {
 		return
 	}
 	h.resumed |= faults.Of(on)
@@ -242,6 +273,9 @@ func (k *checker) heals(l *link, h *holder, cmd *node.Command) {
 	h.healed |= faults.Of(l.n.number)
 	if h.c != c || c.plain != nil {
 		return
+	}
+	if cmd.Mode != h.mode {
+		k.w.fail("I6", fmt.Sprintf("%s gives a node %q again to %s, and has it to %s", c.name, h.name, cmd.Mode, h.mode))
 	}
 	if token := cmd.Claims[0].Token; token <= h.high {
 		k.w.fail("I4", fmt.Sprintf("%s gives a node %q again with token %d, and has used %d before", c.name, h.name, token, h.high))
@@ -287,8 +321,29 @@ func (k *checker) endedContext(h *holder) {
 // renewed checks that a lease that ended at its deadline was tried to be renewed
 // when a renewal and another try were due.
 func (k *checker) renewed(h *holder) {
+	if waited, late := k.unrenewedFor(h); late {
+		k.w.fail("I8", fmt.Sprintf("%s lost %q, and had not tried to renew it for %v", h.c.name, h.name, waited))
+	}
+}
+
+// renews checks that a renewal comes when it is due, unless its process was stopped. The first
+// of what was handed on counts from then, and not from when its place was asked for. Of a
+// caller's program it is not known how it asked for the lease, nor whether it extends it.
+func (k *checker) renews(h *holder) {
+	asked := h.begun
+	for _, x := range h.asked {
+		asked = max(asked, x.at)
+	}
+	if waited, late := k.unrenewedFor(h); late && h.c.resumed < asked && (len(h.asked) > 0 || h.stood == 0) {
+		k.w.fail("I8", fmt.Sprintf("%s has not tried to renew %q for %v", h.c.name, h.name, waited))
+	}
+}
+
+// unrenewedFor returns since when nobody has tried to renew a lease, and whether that is
+// for longer than a renewal and another try take.
+func (k *checker) unrenewedFor(h *holder) (waited time.Duration, late bool) {
 	if h.fixed || h.c.script.scripted || h.c.stops != h.stops {
-		return
+		return 0, false
 	}
 	last := h.first
 	for _, x := range h.asked {
@@ -298,9 +353,8 @@ func (k *checker) renewed(h *holder) {
 	if len(h.asked) == 0 && h.stood > 0 {
 		lease = min(lease, h.stood)
 	}
-	if most := max(lease/3, min(k.w.p.Lock.Timeout, lease/3)+lease/10) + lease/10; h.c.Now().Sub(last) > most {
-		k.w.fail("I8", fmt.Sprintf("%s lost %q, and had not tried to renew it for %v", h.c.name, h.name, h.c.Now().Sub(last)))
-	}
+	waited = h.c.Now().Sub(last)
+	return waited, waited > max(lease/3, min(k.w.p.Lock.Timeout, lease/3)+lease/10)+lease/10
 }
 
 // unrenewed reports whether a lease was lost that was not to be renewed, as the caller's
@@ -327,7 +381,7 @@ func (k *checker) taken(name string) bool {
 // heldBy returns a holder of a name that is of a client, or nil.
 func (k *checker) heldBy(c *Client, name string) *holder {
 	for _, h := range k.holders {
-		if h.c == c && slices.Contains(h.names, name) {
+		if h.c == c && !h.detached && slices.Contains(h.names, name) {
 			return h
 		}
 	}
@@ -337,6 +391,10 @@ func (k *checker) heldBy(c *Client, name string) *holder {
 func (k *checker) remove(h *holder) {
 	if i := slices.Index(k.holders, h); i >= 0 {
 		k.holders = without(k.holders, i)
+		h.removed = h.c.Now()
+		if h.detached {
+			return
+		}
 		k.backInLine(h)
 		k.w.believes(h, false)
 	}
@@ -357,11 +415,11 @@ func (k *checker) promise(start clock.Instant, ttl time.Duration) clock.Instant 
 	return start.Add(lease - time.Duration(mulRatio(int64(lease), p.Drift)) - 2*time.Millisecond)
 }
 
-// resumed reports whether what a client has come to hold is not new, but a lease of the
-// caller's program that was resumed with its handle.
-func (k *checker) resumed(c *Client, owner string) bool {
+// isResumed reports whether what a client has come to hold is not new, but a lease that was
+// resumed with its handle.
+func (k *checker) isResumed(c *Client, owner string) bool {
 	if k.w.program == nil {
-		return false
+		return k.batons[owner] != nil
 	}
 	o, _ := c.attemptOf(owner)
 	return o == nil || o.won || k.holder(owner) != nil
@@ -371,7 +429,10 @@ func (k *checker) resumed(c *Client, owner string) bool {
 func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 	w := k.w
 	k.grants++
-	h := &holder{c: c, name: name, owner: owner, token: token, grant: k.grants, stops: c.stops, high: token, task: w.current}
+	h := &holder{c: c, name: name, owner: owner, token: token, grant: k.grants, stops: c.stops, high: token, task: w.current, limit: clock.Never}
+	if longest := w.p.Lock.MaxHold; longest > 0 && c.plain == nil && w.program == nil {
+		h.limit = c.Now().Add(longest)
+	}
 	h.one[0] = name
 	h.names = h.one[:]
 	if o, a := c.attemptOf(owner); o != nil {
@@ -379,7 +440,7 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 			h.names = slices.Clone(o.names)
 		}
 		o.won, h.denied = true, a.denied()
-		h.begun = a.at
+		h.begun, h.asking = a.at, a.at
 		h.first, h.since, h.won, h.fixed = a.start, c.Now(), c.Now(), o.fixed
 		h.length, h.until = a.ttl-k.w.p.Lock.Grace, k.promise(a.start, a.ttl)
 		if owner == node.Heir(a.owner) {
@@ -400,7 +461,7 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 		k.rises(h, name)
 		c.grants[name] = h
 		if w.program != nil {
-			w.store.passes[token] = append(w.store.passes[token], pass{c, name, h.grant, h.mode == node.Read})
+			w.store.passes[token] = append(w.store.passes[token], pass{c, name, h})
 		}
 	}
 	for _, o := range k.holders {
@@ -447,9 +508,7 @@ func (k *checker) relies(l *quorum.Lease) {
 // over the former.
 func (k *checker) promised(h *holder, at clock.Instant) {
 	said := h.c.Now().Add(h.lease.Remaining())
-	if longest := k.w.p.Lock.MaxHold; longest > 0 && h.c.plain == nil && k.w.program == nil {
-		at = min(at, h.since.Add(longest))
-	}
+	at = min(at, h.limit)
 	if said > at && h.lease.Remaining() > 0 {
 		k.w.fail("I3", fmt.Sprintf("%s is promised %q for %v longer than it may rely on it", h.c.name, h.name, said.Sub(at)))
 	}
@@ -460,7 +519,7 @@ func (k *checker) promised(h *holder, at clock.Instant) {
 // exclusive checks that nobody else believes.
 func (k *checker) exclusive(h *holder) {
 	for _, o := range k.holders {
-		if o != h && (o.mode != node.Read || h.mode != node.Read) && o.meets(h) && o.believed() {
+		if o != h && (o.mode != node.Read || h.mode != node.Read) && o.meets(h) && o.believed() && !k.excused(o) && !k.excused(h) {
 			k.w.fail("I1", fmt.Sprintf("%s and %s both hold %q: tokens %d and %d", o.c.name, h.c.name, h.name, o.token, h.token))
 			return
 		}
@@ -483,7 +542,7 @@ func (k *checker) continuous(c *Client, name, owner string) {
 		if r := last.reader; h.mode != node.Read && r != nil && (since == nil || r.grant > since.grant) {
 			since = r
 		}
-		if since != nil && since.grant > h.grant {
+		if since != nil && since.grant > h.grant && !k.excused(h) {
 			k.w.fail("I12", fmt.Sprintf("%s has extended %q, which was granted to %s since", c.name, name, since.c.name))
 		}
 	}
@@ -498,6 +557,13 @@ func (k *checker) revived(c *Client, name string) {
 func (k *checker) before(s *server, m *message, now model.Time) {
 	k.spared, k.there, k.shared = k.spared[:0], 0, false
 	if len(m.cmd.Claims) > 1 && m.cmd.Kind == node.Extend {
+		return
+	}
+	if m.cmd.Kind == node.Inspect {
+		k.looks(s, m)
+	}
+	if m.cmd.Kind == node.Break {
+		k.forced(s, m.cmd.Claims[0].Name)
 		return
 	}
 	for i := range m.cmd.Claims {
@@ -546,14 +612,18 @@ func (k *checker) after(s *server, m *message, now model.Time) {
 		k.inTurn(s, m, i, now)
 	}
 	if m.cmd.Kind == node.Acquire {
-		g := k.released(m.link.c, m.cmd.Claims[0].Owner)
-		if g != nil && g.healed.Has(s.number) {
+		if g := k.released(m.link.c, m.cmd.Claims[0].Owner); g != nil && g.healed.Has(s.number) {
 			w.sometimes(HealedLate)
 		}
-		if g != nil && m.copy && m.cmd.Mode == node.Read && m.result.Status == node.Granted && k.fresh {
-			g.doubled |= faults.Of(s.number)
-			w.sometimes(ReaderRevived)
+		if m.copy && m.cmd.Mode == node.Read && m.result.Status == node.Granted && k.fresh {
+			k.doubles(s, m.cmd.Claims[0].Owner)
 		}
+	}
+	switch {
+	case m.cmd.Kind == node.Extend && k.batons != nil:
+		k.extends(s, m)
+	case m.cmd.Kind == node.Break && m.result.Status != node.Unknown:
+		k.isBroken(s, &m.cmd.Claims[0])
 	}
 	switch m.result.Status {
 	case node.Stale:
@@ -565,7 +635,9 @@ func (k *checker) after(s *server, m *message, now model.Time) {
 	case node.Granted:
 		k.vote(m.link.c, s, m.cmd.Claims[0].Owner)
 		if k.fresh { // a command that comes again lengthens nothing
-			k.lasts(s, m, now)
+			if k.there == 0 { // or one of the names was unlocked by force, and comes again
+				k.lasts(s, m, now)
+			}
 			if h := k.holder(m.cmd.Claims[0].Owner); h != nil {
 				h.given = w.now
 			}
@@ -631,16 +703,22 @@ func (w *world) note(l *link, m *message, r *node.Reply) {
 		w.check.heard(l, &m.cmd, r.Status)
 	}
 	for i, kept := range r.Kept {
-		h := w.check.holder(m.cmd.Claims[i].Owner)
+		owner := m.cmd.Claims[i].Owner
+		if b := w.check.asked(m, owner); b != nil {
+			b.keeps(l, kept)
+		}
+		h := w.check.holder(owner)
 		switch {
 		case m.cmd.Kind != node.Extend || h == nil || h.c != l.c:
+		case !kept && r.Status == node.Done && h.told == nil:
+			w.check.lacks(h, l.n.number, m)
 		case kept:
 			h.kept |= faults.Of(l.n.number)
-			w.check.resumes(h, l.n.number)
+			w.check.resumes(h, l.n.number, m.sent)
 		case h.told != nil && w.now > h.told[l.n.number]+int64(w.p.Lock.Timeout): // or it was asked together with that
 			h.lacked[l.n.number] = w.now
 		}
-		if kept && l.c.lapsed.has(m.cmd.Claims[i].Owner) {
+		if kept && l.c.lapsed.has(owner) {
 			w.sometimes(Lapsed)
 		}
 	}

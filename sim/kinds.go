@@ -127,8 +127,9 @@ func (k *checker) insists(h *holder, l *link) {
 	}
 }
 
-// downgraded checks that all nodes were told.
-func (k *checker) downgraded(e *quorum.Event) {
+// downgraded checks that all nodes were told, and waited for.
+func (k *checker) downgraded(c *Client, e *quorum.Event) {
+	k.awaited(c, e)
 	h := k.holder(e.Owner)
 	if h == nil {
 		return
@@ -154,6 +155,9 @@ func (k *checker) rises(h *holder, name string) {
 		low = r
 	}
 	if low != nil && h.token <= low.token && (h.c.plain == nil || h.token > 0) {
+		if k.excused(h) {
+			return // it was granted before, and unlocked by force; its answers came later
+		}
 		if w.seen[Amnesia] > 0 && w.disagree > w.p.Lock.MaxLease {
 			w.breaks("nodes forgot their fences, and the times of day of clients differ by more than the longest lease")
 		}
@@ -365,19 +369,19 @@ func (k *checker) inTurn(s *server, m *message, i int, now model.Time) {
 	case cmd.Mode == node.Read && refused && before.Intent != "":
 		w.sometimes(ReaderKeptOut)
 	case cmd.Mode == node.Write && granted:
-		if h := k.holder(claim.Owner); h != nil && h.mode == node.Read {
+		if h := k.holder(claim.Owner); h != nil && h.told != nil {
 			h.told[s.number] = math.MaxInt64 / 2 // it came late, and is left to expire
 		}
 		if highest := max(before.Fence, before.Readers); claim.Token <= highest {
 			fails("I4", fmt.Sprintf("a writer's token %d is not above %d", claim.Token, highest))
 		}
-		process, _, _ := strings.Cut(claim.Owner, ":")
+		waiter, others := strings.CutPrefix(before.Intent, node.OthersNext)
 		switch {
 		case before.Intent == node.ReadersNext:
 			fails("I13", "a writer passes readers whose turn it is")
-		case before.Intent == node.OthersNext+process:
+		case others && node.Process(waiter) == node.Process(claim.Owner):
 			fails("I13", "a writer passes those of other processes, whose turn it is")
-		case strings.HasPrefix(before.Intent, node.OthersNext):
+		case others:
 			w.sometimes(WriterInTurn)
 		}
 	case cmd.Mode == node.Write && refused && before.Type == "hash" && slices.Contains(before.Fields, node.Field{Name: node.ModeField, Value: node.Read.String()}):
@@ -396,12 +400,12 @@ func (k *checker) inTurn(s *server, m *message, i int, now model.Time) {
 		!strings.HasPrefix(before.Intent, node.OthersNext):
 		fails("I13", "it is not kept that a writer waits")
 	case cmd.Mode == node.Write && released && cmd.Patience <= 0 && before.Intent != "" && before.Intent != cmd.Waiter:
-		process, _, _ := strings.Cut(claim.Owner, ":")
+		process := node.Process(claim.Owner)
 		next := node.OthersNext + process
 		switch {
 		case before.Intent == node.ReadersNext:
 			next = node.ReadersNext
-		case strings.HasPrefix(before.Intent, process+":"):
+		case node.Process(before.Intent) == process:
 			next = ""
 		}
 		wrote := slices.ContainsFunc(before.Fields, func(f node.Field) bool { return f.Name == claim.Owner+node.WriteSuffix })
@@ -428,7 +432,18 @@ func (k *checker) inTurn(s *server, m *message, i int, now model.Time) {
 
 // endWait notes that an acquisition waits no longer.
 func (k *checker) endWait(o *call) {
-	o.waiting, o.fair, o.several, o.firm, o.ticket, o.waiter = false, false, false, 0, 0, ""
+	o.waiting, o.fair, o.several, o.firm, o.ticket, o.waiter, o.left = false, false, false, 0, 0, "", 0
+}
+
+// gaveUp checks that all nodes are told of one that waits no more and has no lock: else
+// others wait for it until its place is lost.
+func (k *checker) gaveUp(c *Client, o *call) {
+	for _, l := range c.listed {
+		if o.waiting && o.waiter != "" && !o.left.Has(l.n.number) {
+			k.w.fail("I13", fmt.Sprintf("%s has given up to wait for %q, and does not tell %s", c.name, o.names[0], l.n.name))
+			return
+		}
+	}
 }
 
 // joins notes that a holder's lease is a part of several.
@@ -470,7 +485,7 @@ func (k *checker) parted(l *lock) {
 func (k *checker) turnedAway(a *access) {
 	for _, h := range k.holders {
 		if h.grant == a.grant && h.token == a.token && h.believed() {
-			if k.w.broken == "" {
+			if k.w.broken == "" && !k.excused(h) {
 				k.w.fail("I5", fmt.Sprintf("%s reads %q, and the resource refuses its token", h.c.name, h.name))
 			}
 		}

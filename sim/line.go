@@ -22,11 +22,12 @@ type inLine struct {
 }
 
 // clear reports whether nothing keeps commands from getting to the node, and it
-// executes them at once. The connection is there. Nothing keeps the answers either:
-// a node that does not know a command's script has to say so.
+// executes them at once. The connection is there, and nothing has come over it from a
+// replica, which would keep commands until all is answered that is under way. Nothing keeps
+// the answers either: a node that does not know a command's script has to say so.
 func (l *link) clear() bool {
 	s, t := l.n, &l.trouble
-	return l.phase == warm && t.cutTo == 0 && t.cutFrom == 0 && t.loss == [2]faults.Ratio{} && t.reorder == [2]faults.Ratio{} &&
+	return l.phase == warm && !l.demoted && t.cutTo == 0 && t.cutFrom == 0 && t.loss == [2]faults.Ratio{} && t.reorder == [2]faults.Ratio{} &&
 		t.delay[toNode].Max == 0 && t.delay[toClient].Max == 0 && len(t.holds) == 0 &&
 		max(l.arrive, l.answer) <= l.w.now+int64(l.w.p.Network.Delay.Max) && !s.silent() && s.idle()
 }

@@ -102,6 +102,7 @@ type message struct {
 	copy  bool   // nobody waits for its answer
 	text  bool   // the script comes with it
 
+	sent   int64 // when it was handed to the link
 	cmd    node.Command
 	claim  [1]node.Claim // of cmd
 	claims []node.Claim  // if there are several
@@ -149,7 +150,7 @@ type channel struct{ process, topic string }
 
 // channel returns the topic of who waits in line.
 func (w *world) channel(waiter string) string {
-	process, _, _ := strings.Cut(waiter, ":")
+	process := node.Process(waiter)
 	for i := range w.channels {
 		if c := &w.channels[i]; c.process == process {
 			return c.topic
@@ -187,7 +188,7 @@ func (l *link) submit(cmd node.Command, plain plainOp, reply func(node.Reply)) {
 		return
 	}
 	m := w.message(l)
-	m.cmd, m.reply, m.plain, m.pending = cmd, reply, plain, true
+	m.cmd, m.reply, m.plain, m.pending, m.sent = cmd, reply, plain, true, w.now
 	if len(cmd.Claims) == 1 {
 		m.claim[0] = cmd.Claims[0]
 		m.cmd.Claims = m.claim[:]

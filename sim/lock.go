@@ -69,6 +69,13 @@ func (l *lock) outlives(err error, stops int) {
 	}
 }
 
+// ended is the context of a caller that has been told to stop.
+var ended = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
 func (l *lock) unlock() error {
 	c, w := l.c, l.c.w
 	if l.lease == nil {
@@ -78,7 +85,11 @@ func (l *lock) unlock() error {
 		return nil
 	}
 	start, stops := w.now, c.stops
-	err := l.lease.Unlock(context.Background())
+	ctx := context.Background()
+	if w.now&1 == 0 { // that must not matter
+		ctx = ended
+	}
+	err := l.lease.Unlock(ctx)
 	if c.stops == stops {
 		c.bounded("Unlock", start, w.p.Lock.Timeout)
 	}
@@ -136,6 +147,9 @@ func (l *lock) read() (value int, ok bool) {
 // write writes what each name protects.
 func (l *lock) write(value int, late time.Duration) {
 	for _, p := range l.parts {
+		if h := l.c.w.check.holder(p.owner); h != nil && h.mode == node.Read {
+			l.c.w.fail("I1", fmt.Sprintf("%s has %q to write it, and lets others read it", l.c.name, p.name))
+		}
 		l.c.access(p.name, p.token, p.grant, value, true, false, late)
 	}
 }

@@ -19,7 +19,8 @@ func (c *Client) Observe(e quorum.Event) {
 	w.logEvent(c, &e)
 	switch e.Kind {
 	case quorum.Acquired:
-		if k.resumed(c, e.Owner) {
+		if k.isResumed(c, e.Owner) {
+			c.resumes = c.resumes || k.holder(e.Owner) == nil
 			return
 		}
 		if o := c.callOf(e.Owner); o != nil && o.attempts > 1 {
@@ -48,6 +49,7 @@ func (c *Client) Observe(e quorum.Event) {
 		may := h.until
 		for _, x := range h.asked {
 			if x.start == c.Now().Add(-e.Took) {
+				h.asking = x.at
 				may = max(may, k.promise(x.start, x.ttl))
 			}
 		}
@@ -80,7 +82,7 @@ func (c *Client) Observe(e quorum.Event) {
 			}
 			healing := h.given > 0 && w.now < given+int64(w.p.Lock.Timeout)
 			nodes, _ := w.site(h.names[0])
-			if have := w.having(h); w.broken == "" && !healing && have >= len(nodes)/2+1 {
+			if have := w.having(h); w.broken == "" && !healing && k.broken[h.owner] == nil && have >= len(nodes)/2+1 {
 				w.fail("I8", fmt.Sprintf("%s lost %q, which %d nodes still have, %v before its validity ends", c.name, e.Name, have, h.until.Sub(c.Now())))
 			}
 		} else {
@@ -97,7 +99,11 @@ func (c *Client) Observe(e quorum.Event) {
 	case quorum.Released:
 		k.confirmed(c, &e)
 	case quorum.Downgraded:
-		k.downgraded(&e)
+		k.downgraded(c, &e)
+	case quorum.Detached:
+		if h := k.holder(e.Owner); h != nil && w.program != nil { // nobody relies on it until it is resumed
+			h.lease, h.ends, h.asked, h.handedOn, h.until = nil, nil, nil, true, c.Now()
+		}
 	case quorum.Healed:
 		w.sometimes(Healed)
 	case quorum.NodeRecovered:

@@ -123,6 +123,17 @@ func (k *checker) end(l *link, cmd *node.Command, h *holder) *givenUp {
 	return g
 }
 
+// doubles notes that a doubled command has made a reader's claim on a node that has no fence
+// against it. The claim may have been released by another client, which resumed its lease.
+func (k *checker) doubles(s *server, owner string) {
+	for _, c := range k.w.clients {
+		if g := k.released(c, owner); g != nil {
+			g.doubled |= faults.Of(s.number)
+			k.w.sometimes(ReaderRevived)
+		}
+	}
+}
+
 // swept checks that a claim was released again on each node that still has it
 // when the first release must have been answered.
 func (k *checker) swept(c *Client) {
@@ -151,6 +162,26 @@ func (k *checker) swept(c *Client) {
 			_, holds := s.keepsAny(g.names, g.owner, g.mode)
 			if holds && s.born < g.at && !s.copied(g.begun) && g.sent[s.number] < 2 && !c.links[s.number].closed && !g.doubled.Has(s.number) {
 				w.fail("I6", fmt.Sprintf("%s has released %q, which %s still has, and does not try again", c.name, g.name, s.name))
+				return
+			}
+		}
+	}
+}
+
+// leaves checks that a client whose Locker was closed has left nothing of its attempts on
+// the nodes, if nothing has been in its way for long.
+func (k *checker) leaves(c *Client, since int64) {
+	w := k.w
+	if w.broken != "" || !w.tranquil(since-2*int64(w.p.Lock.MaxLease+w.p.Lock.Grace)) {
+		return
+	}
+	for _, o := range c.calls {
+		for _, s := range w.nodes {
+			if o.won || o.owner == "" || o.mode == node.Read || !w.votes(s) {
+				continue
+			}
+			if _, holds := s.keepsAny(o.names, o.owner, o.mode); holds {
+				w.fail("I6", fmt.Sprintf("%s has closed its Locker, and %s still has %q of it", c.name, s.name, o.names[0]))
 				return
 			}
 		}

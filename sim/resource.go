@@ -27,10 +27,16 @@ type resource struct {
 
 // A pass is what a token was granted for.
 type pass struct {
-	c      *Client
-	name   string
-	grant  int
-	shares bool
+	c    *Client
+	name string
+	h    *holder // nil if the client was never granted the name
+}
+
+func (p pass) grant() int {
+	if p.h == nil {
+		return 0
+	}
+	return p.h.grant
 }
 
 type register struct {
@@ -70,13 +76,43 @@ type access struct {
 // locks may protect it.
 func (c *Client) Read(name string, token node.Token) (value int, ok bool) {
 	p := c.pass(name, token)
-	a := c.access(name, token, p.grant, 0, false, p.shares, 0)
+	a := c.access(name, token, p.grant(), 0, false, p.h != nil && p.h.mode == node.Read, 0)
 	return a.value, a.ok
 }
 
 // Write writes the register of name under a token: see [Client.Read].
+//
+// A program must hold the lock when it calls Write, unless the register is fenced and the
+// call has a token: only then is a late write refused. Any other write breaks I15, whatever
+// the faults: the client can ask its lease at that instant. What is still on its way when
+// the lease ends is not the program's fault.
 func (c *Client) Write(name string, token node.Token, value int) (ok bool) {
-	return c.access(name, token, c.pass(name, token).grant, value, true, false, 0).ok
+	p := c.pass(name, token)
+	if token == 0 || !c.w.p.Lock.Fence {
+		c.w.check.writes(c, name, token, p)
+	}
+	return c.access(name, token, p.grant(), value, true, false, 0).ok
+}
+
+// writes checks that a program holds the lock of the register that it writes.
+func (k *checker) writes(c *Client, name string, token node.Token, p pass) {
+	now := c.Now()
+	holds := slices.ContainsFunc(k.holders, func(h *holder) bool {
+		mine := h == p.h || token == 0 && h.c == c && h.has(name)
+		return mine && (h.believed() || h.lease == nil && now < k.mayPromise(h))
+	})
+	_, locked := k.latest[name]
+	switch {
+	case holds || c.resumes:
+	case p.h != nil:
+		ended := min(now, p.h.until)
+		if p.h.removed > 0 {
+			ended = min(ended, p.h.removed)
+		}
+		k.w.blame("I15", fmt.Sprintf("%s wrote %q %v after its lease had ended", c.name, name, now.Sub(ended).Round(time.Microsecond)))
+	case locked: // else the register has another name than the lock
+		k.w.blame("I15", fmt.Sprintf("%s wrote %q without ever having held its lock", c.name, name))
+	}
 }
 
 // pass returns what the program was granted whose token it shows for name: of its own
@@ -84,7 +120,7 @@ func (c *Client) Write(name string, token node.Token, value int) (ok bool) {
 // latest grant of name.
 func (c *Client) pass(name string, token node.Token) (best pass) {
 	if token == 0 {
-		return pass{grant: c.grantOf(name)}
+		return pass{c: c, name: name, h: c.grants[name]}
 	}
 	fits := -1
 	for _, p := range c.w.store.passes[token] {
@@ -114,12 +150,7 @@ func (c *Client) access(name string, token node.Token, grant, value int, write, 
 }
 
 // grantOf returns the client's latest grant of name.
-func (c *Client) grantOf(name string) int {
-	if h := c.grants[name]; h != nil {
-		return h.grant
-	}
-	return 0
-}
+func (c *Client) grantOf(name string) int { return pass{h: c.grants[name]}.grant() }
 
 func (r *resource) take(a *access) {
 	w := r.w

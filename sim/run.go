@@ -116,7 +116,8 @@ func WithTrace() Option { return func(w *world) { w.trace = &Trace{waiters: make
 //
 // A program is held to the same invariants, but for two that need to know when it calls
 // its Locker: for how long a call may last, and how often a waiter may ask. What a lease
-// says of itself is checked if the program tells of it with [Client.Holds].
+// says of itself is checked if the program tells of it with [Client.Holds]. One invariant is
+// for programs alone, I15: see [Client.Write].
 func Run(p *faults.Plan, program func(*Client) error, options ...Option) *Result {
 	if err := p.Check(); err != nil {
 		panic(err)

@@ -187,6 +187,9 @@ func (s *server) execute(m *message) {
 			mode = node.Read
 		}
 		for i := range published {
+			if m.cmd.Kind == node.Break { // what mode the lock had is gone
+				s.publish(topic(published[i].Name, node.Read), nil)
+			}
 			others := s.publish(topic(published[i].Name, mode), nil)
 			s.tell(now, published[i], others)
 		}

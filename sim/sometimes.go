@@ -86,6 +86,13 @@ const (
 	JointGivenBack
 	JointLost
 	HandedOn
+	Detached
+	Resumed
+	ResumedTooLate
+	Broken
+	BrokenLost
+	ClosedWaiting
+	Inspected
 	marks
 )
 
@@ -172,6 +179,13 @@ var Marks = [marks]string{
 	JointGivenBack:    "one lock was given back for want of the other",
 	JointLost:         "one of two locks that were held as one was lost",
 	HandedOn:          "a node handed a lock on to the first in line",
+	Detached:          "a lease was detached",
+	Resumed:           "a lease was resumed from its handle",
+	ResumedTooLate:    "a lease was gone when it was to be resumed",
+	Broken:            "a lock was unlocked by force while somebody held it",
+	BrokenLost:        "a holder learned by a renewal that its lock was unlocked by force",
+	ClosedWaiting:     "a client closed its Locker while it waited for a lock",
+	Inspected:         "a client asked who holds a lock",
 }
 
 func (m Mark) String() string { return Marks[m] }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,6 +33,10 @@ func (s *script) begin(c *Client, e *faults.Event) {
 		}
 		return
 	}
+	if e.Verb == faults.DoClose {
+		c.task(func() { c.closeStep(e) })
+		return
+	}
 	s.steps = append(s.steps, e)
 	if s.wake != nil {
 		s.wake.Set()
@@ -51,6 +56,9 @@ func (c *Client) play() {
 		}
 		e := s.steps[0]
 		s.steps = s.steps[1:]
+		if c.leaving {
+			return
+		}
 		c.step(e)
 	}
 }
@@ -105,6 +113,18 @@ func (c *Client) step(e *faults.Event) {
 				s.locks = append(s.locks, inner)
 			}
 		}
+	case faults.DoDetach:
+		if l != nil {
+			if l.detach() != nil {
+				s.locks = s.locks[:len(s.locks)-1]
+			}
+		}
+	case faults.DoBreak:
+		c.force(e.Name)
+	case faults.DoInspect:
+		w.logResult(c, e, string(c.inspects(e.Name)))
+	case faults.DoResume:
+		c.resumeStep(e)
 	case faults.DoCheck:
 		valid := l != nil && l.valid()
 		s.checked = &valid
@@ -117,6 +137,35 @@ func (c *Client) step(e *faults.Event) {
 			l.write(int(w.now), e.Range.Min)
 		}
 	}
+}
+
+// closeStep closes the Locker, also while another step waits.
+func (c *Client) closeStep(e *faults.Event) {
+	c.w.logStep(c, e)
+	if c.leaving || c.dead {
+		return
+	}
+	c.leaving = true
+	c.shut()
+	c.w.logResult(c, e, "closed")
+}
+
+// resumeStep resumes the lease of these names that was detached last.
+func (c *Client) resumeStep(e *faults.Event) {
+	names := strings.Split(e.Name, ",")
+	slices.Sort(names)
+	b := c.w.check.handles[strings.Join(names, ",")]
+	if b == nil {
+		c.w.logResult(c, e, "nobody has detached it")
+		return
+	}
+	l, err := c.resumeLease(b)
+	if err != nil {
+		c.w.logResult(c, e, err.Error())
+		return
+	}
+	c.script.locks = append(c.script.locks, l)
+	c.w.logResult(c, e, "resumed")
 }
 
 // requested is what a step asks for.

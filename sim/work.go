@@ -127,6 +127,8 @@ func (c *Client) acquire(ctx context.Context, q request) (*lock, error) {
 	}
 	c.heeds(ctx, &q, start, stops, attempt)
 	if err != nil {
+		w.check.gaveUp(c, o)
+		c.hearsOfClose(ctx, &q, stops, err)
 		switch {
 		case errors.Is(err, context.Canceled):
 			w.sometimes(Cancelled)
@@ -257,6 +259,12 @@ func (k *worker) round() {
 	w, work := c.w, &c.w.p.Work
 	r := &k.random
 	name := w.locks[r.below(work.Names)]
+	if r.happens(work.Break) {
+		c.force(name)
+	}
+	if r.happens(work.Inspect) {
+		c.inspects(name)
+	}
 	q := request{name: name, wait: !r.happens(work.Try), fixed: r.happens(work.Fixed), length: w.p.Lock.Lease}
 	if r.happens(work.Long) {
 		q.length += time.Duration(r.below(int(w.p.Lock.MaxLease-q.length) + 1))
@@ -329,6 +337,12 @@ func (k *worker) round() {
 			return
 		}
 		until = max(until, c.Now().Add(r.within(work.Hold)))
+	}
+	if r.happens(work.Hand) {
+		l.rest(begun.Add(time.Duration(r.below(int(hold) + 1))))
+		if k.handOver(l) {
+			return
+		}
 	}
 	l.rest(until)
 	switch {
@@ -411,9 +425,10 @@ func (c *Client) leave() bool {
 func (c *Client) shut() {
 	w := c.w
 	start, stops := w.now, c.stops
+	c.shutAt = start
 	var mine []*holder
 	for _, h := range w.check.holders {
-		if h.c == c {
+		if h.c == c && !h.detached {
 			mine = append(mine, h)
 		}
 	}
@@ -431,7 +446,24 @@ func (c *Client) shut() {
 		w.fail("I10", fmt.Sprintf("closing the Locker of %s: %v", c.name, err))
 	}
 	for _, h := range mine {
-		w.check.closed(h, err)
+		if h.c == c && !h.detached { // meanwhile
+			w.check.closed(h, err)
+		}
+	}
+	if err == nil && c.stops == stops {
+		w.check.leaves(c, start)
+	}
+}
+
+// hearsOfClose checks that a wait that has ended since the Locker is being closed has ended
+// for that.
+func (c *Client) hearsOfClose(ctx context.Context, q *request, stops int, err error) {
+	switch {
+	case !c.leaving || c.w.now == c.shutAt || !q.wait:
+	case errors.Is(err, quorum.ErrClosed):
+		c.w.sometimes(ClosedWaiting)
+	case ctx.Err() == nil && c.stops == stops && !errors.Is(err, quorum.ErrDeadlock):
+		c.w.fail("I11", fmt.Sprintf("%s waits for %q, closes its Locker, and is told: %v", c.name, q.name, err))
 	}
 }
 

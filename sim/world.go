@@ -316,7 +316,15 @@ func (w *world) fail(invariant, what string) {
 	if l := &w.p.Lock; l.Client == faults.Plain && l.Mistake != "" && slices.Contains(premature, invariant) {
 		return
 	}
-	v := Violation{Invariant: invariant, At: time.Duration(w.now), What: what, Outside: w.broken}
+	w.violated(Violation{Invariant: invariant, At: time.Duration(w.now), What: what, Outside: w.broken})
+}
+
+// blame notes a violation that no fault excuses.
+func (w *world) blame(invariant, what string) {
+	w.violated(Violation{Invariant: invariant, At: time.Duration(w.now), What: what})
+}
+
+func (w *world) violated(v Violation) {
 	if len(w.found) < maxViolations {
 		w.found = append(w.found, v)
 		w.log(Entry{Kind: "violation", Client: -1, Node: -1, Text: v.said()})

@@ -211,6 +211,7 @@ func TestRedisson(t *testing.T) {
 		t.Run("count/"+s.name(), func(t *testing.T) { count(t, j, lockers[s.nodes], s) })
 	}
 	t.Run("force", func(t *testing.T) { force(t, j, connect(t, addrs[:1], quorum.Options{Lease: time.Second})) })
+	t.Run("fairSleeps", func(t *testing.T) { fairSleeps(t, j, lockers[1], dial(t, addrs[0])) })
 	t.Run("tokens", func(t *testing.T) { tokens(t, j, lockers[1]) })
 	t.Run("oneNodeIsNoMajority", func(t *testing.T) { oneNodeIsNoMajority(t, j, lockers[3]) })
 }
@@ -400,6 +401,34 @@ func force(t *testing.T, j *java, l *quorum.Locker) {
 		t.Errorf("Java's unlock: %s", a.value)
 	}
 	unlock(t, lease)
+}
+
+// Go's release does not wake a Java thread that waits for a fair lock. The thread sleeps until
+// the lease that it met would have ended, while nobody has the lock. So docs/redisson.md
+// says that fair locks are not to be mixed.
+func fairSleeps(t *testing.T, j *java, l *quorum.Locker, server *redis.Client) {
+	const leaseTime, early = 4 * time.Second, 3 * time.Second
+	for {
+		needTime(t)
+		start := time.Now() // the key expires a lease after this, or later
+		lease := lock(t, l, "fair-sleeps", quorum.WithFixedLease(leaseTime))
+		call := j.begin("a", "lock", "fair", "fair-sleeps")
+		j.want("true", "b", "asleep", "fair", "fair-sleeps", "a")
+		if err := lease.Unlock(background); err == nil && time.Since(start) < early {
+			if n, err := server.Exists(background, "fair-sleeps").Result(); n != 0 || err != nil {
+				t.Errorf("the lock is not free: %d, %v", n, err)
+			}
+			a := j.end(call)
+			t.Logf("Java had the lock %v after Go began to take it for %v", a.ended.Sub(start), leaseTime)
+			if a.ended.Before(start.Add(leaseTime)) {
+				t.Error("Go's release woke it: docs/redisson.md says that it does not")
+			}
+			j.want("true", "a", "unlock", "fair", "fair-sleeps")
+			return
+		}
+		j.end(call) // this machine was too slow to release the lock long before its lease ends
+		j.want("true", "a", "unlock", "fair", "fair-sleeps")
+	}
 }
 
 // Tokens of either side rise, but are no one row: Redisson counts from 1 on one

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,21 +32,24 @@ func moduleRoot() (string, error) {
 
 // apply returns the changed text of each file that m changes. An edit that does
 // not fit exactly once is an error: the source has moved on, and the list must.
-func (m *Mutant) apply(root string) (map[string]string, error) {
-	files := make(map[string]string)
+func (m *Mutant) apply(s *source) (map[string]string, error) {
+	var changes []change
 	for _, e := range m.Edits {
-		text, ok := files[e.File]
-		if !ok {
-			b, err := os.ReadFile(filepath.Join(root, e.File))
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", m.ID, err)
-			}
-			text = string(b)
+		c, err := s.find(e)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", m.ID, err)
 		}
-		if n := strings.Count(text, e.Old); n != 1 || e.Old == e.New {
-			return nil, fmt.Errorf("%s: the text to change is %d times in %s, and must be there once:\n%s", m.ID, n, e.File, e.Old)
+		changes = append(changes, c)
+	}
+	// From the end of each file, so that the places of those to come stay right.
+	slices.SortFunc(changes, func(a, b change) int { return b.from - a.from })
+	files := make(map[string]string)
+	for _, c := range changes {
+		text, changed := files[c.file]
+		if !changed {
+			text = s.files[c.file]
 		}
-		files[e.File] = strings.Replace(text, e.Old, e.New, 1)
+		files[c.file] = text[:c.from] + c.new + text[c.to:]
 	}
 	return files, nil
 }
@@ -53,7 +57,7 @@ func (m *Mutant) apply(root string) (map[string]string, error) {
 // overlay writes the changed files into dir, and what the go command needs to
 // take them for the real ones. It returns the arguments for that.
 func (m *Mutant) overlay(root, dir string) ([]string, error) {
-	files, err := m.apply(root)
+	files, err := m.apply(newSource(root))
 	if err != nil {
 		return nil, err
 	}

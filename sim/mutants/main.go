@@ -60,6 +60,9 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 	if err := flags.Parse(args); err != nil {
 		return false, err
 	}
+	if flags.NArg() > 0 {
+		return false, fmt.Errorf("unexpected argument %q: name mutants with -only", flags.Arg(0))
+	}
 	list, err := c.choose()
 	if err != nil {
 		return false, err
@@ -68,8 +71,9 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 	if err != nil {
 		return false, err
 	}
+	src := newSource(root)
 	for _, m := range list { // before anything is built
-		if _, err := m.apply(root); err != nil {
+		if _, err := m.apply(src); err != nil {
 			return false, err
 		}
 	}

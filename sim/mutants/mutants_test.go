@@ -12,13 +12,13 @@ func TestEditsFit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen := make(map[string]bool)
+	seen, s := make(map[string]bool), newSource(root)
 	for _, m := range mutants {
 		if seen[m.ID] {
 			t.Errorf("%s is there twice", m.ID)
 		}
 		seen[m.ID] = true
-		if _, err := m.apply(root); err != nil {
+		if _, err := m.apply(s); err != nil {
 			t.Error(err)
 		}
 		if (m.Expect == Normal || m.Expect == Pair) != (m.Reason == "") {
@@ -42,8 +42,8 @@ func TestEditMustFitOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, old := range []string{"func nowhere()", "return"} {
-		m := &Mutant{ID: "X", Edits: edit(tallyGo, old, "")}
-		if _, err := m.apply(root); err == nil || !strings.Contains(err.Error(), "must be there once") {
+		m := &Mutant{ID: "X", Edits: edit("quorum.pause", old, "")}
+		if _, err := m.apply(newSource(root)); err == nil || !strings.Contains(err.Error(), "must be there once") {
 			t.Errorf("%q: %v", old, err)
 		}
 	}

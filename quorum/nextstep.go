@@ -1,0 +1,137 @@
+package quorum
+
+import (
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+)
+
+// This file decides what a waiter does between two attempts. It reads no clock, sends
+// nothing and takes no lock: what has happened, and the time, come in as arguments.
+
+// A step is what a waiter does next.
+type step uint8
+
+const (
+	keepPausing    step = iota
+	askAgain            // make the next attempt
+	askPastOthers       // make one that takes a free lock even if others are queued before
+	returnHandoffs      // give back what too few nodes have handed over, then ask again
+	stopWaiting         // the caller's wait is over
+)
+
+// A pausing is a waiter's pause after a failed attempt.
+type pausing struct {
+	// What the last attempt found. It does not change during the pause.
+	need            int           // nodes for a grant
+	queued          bool          // the waiter is queued on the nodes, which tell it when it is first
+	ticketed        bool          // its last attempt carried a ticket
+	passable        bool          // only waiters before it kept the last attempt from being granted
+	before          int           // how many waiters are before it on a quorum
+	splits          int           // attempts in a row that got some of the nodes, but too few
+	took            time.Duration // by the last attempt
+	free, mute, own nodeSet       // see waiter.wasFree
+	unit            time.Duration // the shortest pause after a split
+	luck            float64       // from 0 to 1; drawn once, since the least of many draws is next to nothing
+	deadline        clock.Instant // of the caller's wait
+
+	until        clock.Instant // when the waiter asks again, whatever happens
+	returnAt     clock.Instant // when it gives back an incomplete hand-over
+	handingUntil clock.Instant // until then the other nodes may hand over, too
+	alarms       int           // pauses that ended after notices of too few nodes
+	alarmed      bool          // too few nodes have announced a release during this one
+}
+
+// News is what has reached a waiter during its pause.
+type news struct {
+	now      clock.Instant
+	ended    bool    // the caller's context has ended
+	passed   bool    // nothing has come, and wakeAt is reached
+	recheck  bool    // the Locker was closed, or the waiter's owner was granted the lock
+	left     bool    // the holder in this process has released
+	released nodeSet // nodes that announced a release
+	first    nodeSet // nodes that said that the waiter is first
+	handed   nodeSet // nodes that handed the lock over to it
+}
+
+// wakeAt is when the pause ends if nothing happens.
+func (p *pausing) wakeAt() clock.Instant { return min(p.until, p.returnAt, p.deadline) }
+
+// by shortens the pause.
+func (p *pausing) by(t clock.Instant) { p.until = min(p.until, t) }
+
+// nextStep decides what the waiter does now.
+func (p *pausing) nextStep(n news) step {
+	switch {
+	case n.ended:
+		return stopWaiting
+	case n.passed:
+		return p.timeIsUp(n.now)
+	case n.recheck:
+		return askAgain
+	case n.now >= p.deadline: // even if news has come
+		return stopWaiting
+	}
+	if n.left { // the nodes are about to tell the waiter, or to hand the lock over
+		p.by(n.now.Add(max(noticeSlack, 2*p.took)))
+	}
+	if n.handed != 0 && p.returnAt == clock.Never { // the rest must come soon: nobody else can have these
+		p.returnAt = n.now.Add(noticeSlack)
+		p.handingUntil = n.now.Add(min(max(p.took, time.Millisecond), noticeSlack/2))
+	}
+	first := n.first | n.handed
+	switch {
+	case n.handed.len() >= p.need:
+		return askAgain
+	case (n.released|first)&^p.own == 0: // only echoes of its own release
+		return keepPausing
+	case n.handed != 0 && n.now < p.handingUntil:
+		// Some nodes may be one hand-over ahead. Asking now would return their grant
+		// and keep them out of step.
+		p.by(p.handingUntil)
+		return keepPausing
+	}
+	return p.afterRelease(n.now, first, (p.free|n.released|first)&^p.mute)
+}
+
+// timeIsUp decides when the pause has lasted its time.
+func (p *pausing) timeIsUp(now clock.Instant) step {
+	if p.alarmed && now < p.returnAt {
+		p.alarms++
+	}
+	switch {
+	case now >= p.returnAt: // also at the deadline
+		return returnHandoffs
+	case now >= p.deadline:
+		return stopWaiting
+	case p.passable: // the waiters before it may have died
+		return askPastOthers
+	}
+	return askAgain
+}
+
+// afterRelease decides when some nodes have said that the waiter is first, and some, these
+// among them, may be free.
+func (p *pausing) afterRelease(now clock.Instant, first, free nodeSet) step {
+	enough := free.len() >= p.need
+	switch {
+	case p.splits >= 2 && enough: // the other waiters must not come at the same moment
+		p.by(now.Add(time.Duration(p.luck * float64(p.unit<<min(p.splits, 4)))))
+	case first != 0 && ((p.free|first)&^p.mute).len() >= p.need:
+		if p.ticketed { // a waiter before it does not listen, or does not come
+			return askPastOthers
+		}
+		return askAgain
+	case enough && (!p.queued || p.before == 0):
+		return askAgain
+	case enough: // the waiters before it come first, but one may have died, or a notice be lost
+		p.by(now.Add(time.Duration(p.before) * noticeSlack))
+	default:
+		// The other notices may be late or lost. But where a holder lacks a node, its
+		// other waiters take and leave that node with each attempt, and would keep
+		// each other awake.
+		p.alarmed = true
+		p.by(now.Add(noticeSlack << min(p.alarms, 16)))
+	}
+	return keepPausing
+}

@@ -1,0 +1,91 @@
+package quorum
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+)
+
+// Each row is a rule of what a waiter does between two attempts, on five nodes of which it
+// needs three. The pause began at 0, and ends at 1 s unless the row says otherwise.
+func TestNextStep(t *testing.T) {
+	const (
+		ms    = clock.Instant(time.Millisecond)
+		one   = nodeSet(0b00001)
+		two   = nodeSet(0b00011)
+		three = nodeSet(0b00111)
+		slack = clock.Instant(noticeSlack)
+	)
+	second := 1000 * ms
+	for _, row := range []struct {
+		says  string
+		state pausing
+		news  news
+		want  step
+		until clock.Instant // the end of the pause afterwards; 0: it does not matter
+	}{
+		{says: "the end of the caller's context ends the wait, even if the lock was handed over",
+			news: news{ended: true, handed: three}, want: stopWaiting},
+		{says: "the end of the wait's own bound ends it, even if a notice comes at that instant",
+			news: news{now: 5 * second, released: three}, want: stopWaiting},
+		{says: "a waiter whose time is up asks again",
+			news: news{now: second, passed: true}, want: askAgain},
+		{says: "a waiter whose time is up passes waiters that keep it from a free lock, for they may be dead",
+			state: pausing{passable: true}, news: news{now: second, passed: true}, want: askPastOthers},
+		{says: "a waiter whose bound is reached as its time is up does not ask again",
+			state: pausing{passable: true}, news: news{now: 5 * second, passed: true}, want: stopWaiting},
+		{says: "a waiter that was granted the name by its owner, or whose Locker was closed, looks again",
+			news: news{now: ms, recheck: true}, want: askAgain},
+
+		{says: "enough hand-overs make a grant",
+			news: news{now: ms, handed: three}, want: askAgain},
+		{says: "an incomplete hand-over is waited for, for as long as an attempt takes",
+			state: pausing{took: 3 * time.Millisecond}, news: news{now: ms, handed: two}, want: keepPausing, until: 4 * ms},
+		{says: "an incomplete hand-over is given back when the rest does not come",
+			state: pausing{returnAt: 21 * ms}, news: news{now: 21 * ms, passed: true}, want: returnHandoffs},
+		{says: "an incomplete hand-over is given back at the end of the wait, too",
+			state: pausing{returnAt: 21 * ms}, news: news{now: 5 * second, passed: true}, want: returnHandoffs},
+
+		{says: "when the holder in this process has released, the nodes are asked soon if they stay silent",
+			news: news{now: ms, left: true}, want: keepPausing, until: ms + slack},
+		{says: "a notice from a node that was free already is an echo of the waiter's own release",
+			state: pausing{free: one, own: one}, news: news{now: ms, released: one}, want: keepPausing, until: second},
+		{says: "a notice of too few nodes shortens the pause, for the others may be late",
+			news: news{now: ms, released: two}, want: keepPausing, until: ms + slack},
+		{says: "such notices matter less each time that nothing came of them",
+			state: pausing{alarms: 3}, news: news{now: ms, released: two}, want: keepPausing, until: ms + 8*slack},
+		{says: "a node that does not vote is not counted, whatever it announces",
+			state: pausing{mute: one, own: one}, news: news{now: ms, released: three}, want: keepPausing, until: ms + slack},
+
+		{says: "a waiter that is not queued asks when enough nodes may be free",
+			state: pausing{free: one, own: one}, news: news{now: ms, released: three}, want: askAgain},
+		{says: "a queued waiter that is first asks when enough nodes may be free",
+			state: pausing{queued: true}, news: news{now: ms, released: three}, want: askAgain},
+		{says: "a queued waiter leaves time to each of those before it",
+			state: pausing{queued: true, before: 2}, news: news{now: ms, released: three}, want: keepPausing, until: ms + 2*slack},
+		{says: "a queued waiter that enough nodes call first takes the lock, whoever was before it",
+			state: pausing{queued: true, ticketed: true, before: 2}, news: news{now: ms, first: three}, want: askPastOthers},
+		{says: "nodes that were free at the last attempt count together with those that call it first",
+			state: pausing{queued: true, ticketed: true, free: two, own: two, before: 2}, news: news{now: ms, first: three}, want: askPastOthers},
+		{says: "a waiter without a ticket cannot pass others",
+			news: news{now: ms, first: three}, want: askAgain},
+
+		{says: "after two split votes a waiter comes at a moment of its own",
+			state: pausing{splits: 2, luck: 0.5, unit: 10 * time.Millisecond}, news: news{now: ms, first: three}, want: keepPausing, until: 21 * ms},
+		{says: "after one split vote it does not",
+			state: pausing{splits: 1, luck: 0.5, unit: 10 * time.Millisecond}, news: news{now: ms, released: three}, want: askAgain},
+	} {
+		p := row.state
+		p.need, p.until, p.deadline = 3, second, 5*second
+		if p.returnAt == 0 {
+			p.returnAt = clock.Never
+		}
+		if got := p.nextStep(row.news); got != row.want {
+			t.Errorf("%s: step %d, not %d", row.says, got, row.want)
+		}
+		if row.until != 0 && p.until != row.until {
+			t.Errorf("%s: the pause ends at %v, not at %v", row.says, time.Duration(p.until), time.Duration(row.until))
+		}
+	}
+}
