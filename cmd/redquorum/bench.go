@@ -11,5 +11,5 @@ func benchVerb(ctx context.Context, c *command) int {
 		Name:        "redquorum bench",
 		Args:        []string{"bench"},
 		Contestants: []bench.Contestant{bench.Redquorum()},
-	}, c.args, c.stdout, c.stderr)
+	}, c.args, c.stdout, c.screen)
 }

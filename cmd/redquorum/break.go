@@ -63,7 +63,13 @@ func breakVerb(ctx context.Context, c *command) int {
 // parseName reads the flags, which may stand on either side of the one
 // argument, the lock's name.
 func (c *command) parseName(fs *flag.FlagSet) (name string, status int, ok bool) {
-	return c.parseOne(fs, "the lock's name")
+	if name, status, ok = c.parseOne(fs, "the lock's name"); !ok {
+		return "", status, false
+	}
+	if err := node.CheckName(name); err != nil {
+		return "", c.fail(fs.Name(), usageError("%v", err)), false
+	}
+	return name, exitOK, true
 }
 
 // parseOne reads one argument, before, after or between the flags.

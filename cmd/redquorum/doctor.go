@@ -67,6 +67,7 @@ type finding struct {
 type patient struct {
 	Node     string    `json:"node"`
 	RTT      *float64  `json:"rtt_ms,omitempty"`
+	Server   string    `json:"server,omitempty"` // redis or valkey
 	Version  string    `json:"version,omitempty"`
 	Role     string    `json:"role,omitempty"`
 	RunID    string    `json:"run_id,omitempty"`
@@ -251,7 +252,8 @@ func (p *patient) identity(ctx context.Context, c *redis.Client, maxLease time.D
 		p.add(unsafe, "INFO is refused: "+err.Error(), "a restart would go unnoticed, so the node gets no vote", "allow the user INFO")
 		return
 	}
-	p.Version, p.RunID = server["redis_version"], server["run_id"]
+	p.RunID = server["run_id"]
+	p.Server, p.Version = product(server)
 	uptime, _ := strconv.ParseInt(server["uptime_in_seconds"], 10, 64)
 	p.Uptime = &uptime
 	if guard := maxLease - time.Duration(uptime)*time.Second; guard > 0 {
@@ -269,6 +271,15 @@ func (p *patient) identity(ctx context.Context, c *redis.Client, maxLease time.D
 	if major, _, _ := strings.Cut(p.Version, "."); len(major) == 1 && major < "6" {
 		p.add(warning, "Redis "+p.Version+" is older than 6.0", "locks are not tested on it", "upgrade")
 	}
+}
+
+// product returns the name and version of the server whose INFO server has these fields.
+// redis_version is 7.2.4 in all versions of Valkey.
+func product(fields map[string]string) (name, version string) {
+	if version, ok := fields["valkey_version"]; ok {
+		return "valkey", version
+	}
+	return "redis", fields["redis_version"]
 }
 
 func (p *patient) role(ctx context.Context, c *redis.Client) {
@@ -520,7 +531,7 @@ func (d diagnosis) print(w io.Writer) error {
 	for _, p := range d.Nodes {
 		printf("%s", p.Node)
 		if p.Version != "" {
-			printf("  redis %s, %s, up %v, %.2f ms away", printable(p.Version), printable(p.Role), time.Duration(*p.Uptime)*time.Second, *p.RTT)
+			printf("  %s %s, %s, up %v, %.2f ms away", p.Server, printable(p.Version), printable(p.Role), time.Duration(*p.Uptime)*time.Second, *p.RTT)
 		}
 		if p.Offset != nil {
 			printf(", clock %+.1f ms", *p.Offset)

@@ -19,6 +19,7 @@ type report struct {
 	Nodes []struct {
 		Node    string   `json:"node"`
 		RTT     *float64 `json:"rtt_ms"`
+		Server  string   `json:"server"`
 		Version string   `json:"version"`
 		Role    string   `json:"role"`
 		RunID   string   `json:"run_id"`
@@ -83,6 +84,21 @@ func redisServer(t *testing.T, args ...string) *redisserver.Server {
 // The guard's part is tested apart: by default each server here is too young.
 const grownUp = "--max-lease 1ms "
 
+func TestProduct(t *testing.T) {
+	for _, tt := range []struct {
+		fields        map[string]string
+		name, version string
+	}{
+		{map[string]string{"redis_version": "8.2.3"}, "redis", "8.2.3"},
+		{map[string]string{"redis_version": "7.2.4", "server_name": "valkey", "valkey_version": "9.1.2"}, "valkey", "9.1.2"},
+		{nil, "redis", ""},
+	} {
+		if name, version := product(tt.fields); name != tt.name || version != tt.version {
+			t.Errorf("%v: %s %s, want %s %s", tt.fields, name, version, tt.name, tt.version)
+		}
+	}
+}
+
 func TestDoctorSound(t *testing.T) {
 	t.Parallel()
 	a, b, c := redisServer(t), redisServer(t, "--appendonly", "yes"), redisServer(t, "--appendonly", "yes", "--appendfsync", "always")
@@ -102,7 +118,7 @@ func TestDoctorSound(t *testing.T) {
 		t.Errorf("persistence: %+v", r.Findings)
 	}
 	out := want(t, exitOK, "3 nodes: sound", append([]string{"doctor", "--nodes", strings.Join(urls, ",")}, strings.Fields(grownUp)...)...)
-	if !strings.Contains(out, a.Addr()+"  redis "+n.Version+", master, up ") {
+	if !strings.Contains(out, a.Addr()+"  "+n.Server+" "+n.Version+", master, up ") {
 		t.Error(out)
 	}
 
@@ -276,9 +292,10 @@ func TestDoctorRights(t *testing.T) {
 		return withUser(user + ":pw")
 	}
 	// What the documentation of redisnode says that a lock needs.
-	const keys = "~nightly* ~{nightly* ~redquorum_*:{nightly* &redisson_lock__channel:{nightly* &redisson_rwlock:{nightly* &redquorum_waiter:* "
+	const keys = "~nightly* ~{nightly* ~redquorum_fence:{nightly* ~redquorum_readers:{nightly* ~redquorum_writer:{nightly* " +
+		"~redquorum_queue:{nightly* ~redquorum_place:{nightly* &redisson_lock__channel:{nightly* &redisson_rwlock:{nightly* &redquorum_waiter:* "
 	const commands = "+info +ping +eval +evalsha +subscribe +unsubscribe +publish " +
-		"+exists +get +mget +set +del +type +pttl +pexpire +hset +hget +hexists +hdel +hgetall +hlen " +
+		"+exists +get +mget +set +del +type +pttl +pexpire +hset +hget +hexists +hdel +hgetall +hscan +hlen " +
 		"+zadd +zrem +zrange +zrank +zcount "
 	locker := allow("locker", keys+commands)
 

@@ -17,13 +17,8 @@ import (
 
 func main() {
 	redis.SetLogger(&logging.VoidLogger{}) // what goes wrong is in the verbs' own output
-	if len(os.Args) > 1 {
-		switch os.Args[1] {
-		case wardenVerb:
-			os.Exit(wardenMain(os.Stdin, os.Stderr))
-		case gateVerb:
-			os.Exit(gateMain(os.Args[2:], os.Stderr))
-		}
+	if len(os.Args) > 1 && os.Args[1] == wardenVerb {
+		os.Exit(wardenMain(os.Args[2:]))
 	}
 	ctx, stop := context.Background(), func() {}
 	if len(os.Args) < 2 || os.Args[1] != "run" { // which heeds signals itself: one that ctx caught before would be lost to it
@@ -32,7 +27,9 @@ func main() {
 	}
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
-	if code == exitInterrupted { // a shell goes on with its loop unless the signal has killed what it waits for
+	// A shell goes on with its loop unless the signal has killed what it waits for. Process 1 of
+	// a container cannot be killed so.
+	if code == exitInterrupted && os.Getpid() != 1 {
 		signal.Reset(os.Interrupt)
 		_ = syscall.Kill(os.Getpid(), syscall.SIGINT)
 		time.Sleep(time.Second) // until it is delivered

@@ -20,7 +20,7 @@ import (
 const actAsProgram = "REDQUORUM_TEST_ACTS_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(actAsProgram) != "" || len(os.Args) > 1 && (os.Args[1] == wardenVerb || os.Args[1] == gateVerb) {
+	if os.Getenv(actAsProgram) != "" || len(os.Args) > 1 && os.Args[1] == wardenVerb {
 		os.Unsetenv(actAsProgram)
 		main()
 	}

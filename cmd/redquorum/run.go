@@ -29,26 +29,41 @@ Takes the lock NAME, runs COMMAND, and releases the lock when COMMAND has ended.
 The lock is renewed for as long as COMMAND runs, or until --max-hold. With several
 names it takes all of them or none. With --read it shares the lock with others
 that read; with --write it has it alone, and those that read wait for it as well.
+A NAME must not begin with redquorum_ or redisson_, nor contain :rwlock_timeout:,
+because other locks have keys under such names.
 
 COMMAND runs in a process group of its own, with the standard streams passed
 through. In its environment are REDQUORUM_NAME (several with commas between),
 REDQUORUM_TOKEN (a fencing token: higher than that of every earlier holder, or of
 every earlier writer with --read) and REDQUORUM_OWNER; REDQUORUM_NODES is removed
 from it, for the passwords. INT, TERM, HUP and QUIT are passed on to the group.
-If the lock cannot be renewed, or --max-hold is near, the group gets TERM while
-there is time left, and KILL before the lease ends, so that nothing of it runs
-without the lock. A second process sees to that where this one is stopped or
-killed; out of reach is what has left the group, by setsid, or has another user, by
-sudo, and nobody is left to see to it where both processes were killed. What COMMAND
-leaves behind in the background when it ends by itself is not waited for. Where
-standard input and output are a terminal COMMAND gets it, without Ctrl-Z.
+If the lock cannot be renewed, or --max-hold is near, all that COMMAND has started
+gets TERM while there is time left, and KILL before the lease ends.
+
+When COMMAND ends by itself, what it has left in the background has a second to end.
+Then it gets TERM, and KILL five seconds later; the lock is held meanwhile. So leave
+daemons to a service manager: a command cannot start one that outlives the lock.
+
+A helper process does the same where redquorum itself is stopped or killed. Neither
+reaches processes of other users (sudo, setuid programs) or processes that another
+service starts (docker, systemd-run, at). Where both redquorum and its helper are
+killed, only COMMAND itself is killed. All this is so on Linux. Elsewhere redquorum
+reaches COMMAND's process group alone, not what timeout, setsid or "set -m" move out of
+it, and ends nothing while both processes are stopped or after both were killed.
+
+Where standard input and output are a terminal COMMAND gets it, without Ctrl-Z.
+Passwords in --nodes can be seen in the list of processes (ps): put them in
+REDQUORUM_NODES, which COMMAND cannot read there on Linux.
 
 Exit status: that of COMMAND (128 + the signal if one killed it), or
   69   too few nodes answered, or had a vote, for anybody to get the lock
+  71   the system refused a process or a file, or /proc is missing: COMMAND has not begun
   75   others hold the lock, or TERM, HUP or QUIT ended the wait for it
-  76   the lock was lost, or --max-hold has passed
-  78   waiting cannot help: so many nodes refuse the user or the password, have
-       something else under that name, lack what a lock needs, or are one server
+  76   the lock was lost, --max-hold has passed, or the helper process was killed:
+       COMMAND was ended
+  78   waiting cannot help: so many nodes refuse the user or the password, have a
+       certificate that does not verify, have something else under that name, lack
+       what a lock needs, or are one server
   126  COMMAND cannot be executed
   127  COMMAND was not found
   130  INT ended COMMAND, or the wait: this process ends by the signal, too, so that a
@@ -62,6 +77,7 @@ example:
 const (
 	exitNoQuorum      = 69 // EX_UNAVAILABLE of sysexits.h
 	exitHeld          = 75 // EX_TEMPFAIL
+	exitOS            = 71 // EX_OSERR
 	exitLost          = 76
 	exitConfig        = 78 // EX_CONFIG
 	exitNotExecutable = 126
@@ -169,11 +185,8 @@ func (c *command) runFlags() (f runFlags, status int, ok bool) {
 	f.register(fs)
 	f.registerEmbedded(fs)
 	fs.Func("name", "the lock's `name`; give it several times for one lock of several names", func(s string) error {
-		if s == "" {
-			return errors.New("it is empty")
-		}
 		f.names = append(f.names, s)
-		return nil
+		return node.CheckName(s)
 	})
 	fs.BoolVar(&f.fair, "fair", false, "wait in line: who asked first is served first, among all that do so")
 	fs.BoolVar(&f.read, "read", false, "share the lock with others who read")
@@ -298,6 +311,11 @@ func failCommand(stderr io.Writer, name string, err error) int {
 		reason = inner // the outer ones quote the name
 	}
 	fmt.Fprintf(stderr, "redquorum run: the command %s: %v\n", quoted(name), reason)
+	for _, full := range []error{syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE} {
+		if errors.Is(err, full) {
+			return exitOS
+		}
+	}
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
 		return exitNotFound
 	}
@@ -316,11 +334,11 @@ func margins(lease time.Duration) (term, kill time.Duration) {
 }
 
 // say writes a line, but does not wait for a reader for long: there is more to do.
-func (c *command) say(format string, args ...any) {
+func say(w io.Writer, format string, args ...any) {
 	said := make(chan struct{})
 	go func() {
 		defer close(said)
-		fmt.Fprintf(c.stderr, "redquorum run: "+format+"\n", args...)
+		fmt.Fprintf(w, "redquorum run: "+format+"\n", args...)
 	}()
 	select {
 	case <-said:
@@ -328,9 +346,24 @@ func (c *command) say(format string, args ...any) {
 	}
 }
 
+// A supervision is a command that runs for as long as the lease lasts.
+type supervision struct {
+	stderr     io.Writer
+	lease      *quorum.Lease
+	trouble    *trouble
+	maxHold    time.Duration
+	term, kill time.Duration // before the end of the lease
+	warden     *warden
+	signals    <-chan os.Signal
+	passed     <-chan os.Signal // to the group; none until the command has begun
+	status     int              // the command's, or -1 if it has not ended
+	asked      bool             // the command was, to stop
+	gone       bool             // all that it has started
+}
+
 // supervise runs the command for as long as the lease lasts.
 func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease, trouble *trouble, signals <-chan os.Signal) int {
-	// The kernel kills the command if this thread ends: where it can be told to.
+	// What the kernel does when this process is killed, it does when this thread ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
@@ -338,104 +371,124 @@ func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease, troub
 	if f.maxHold > 0 {
 		whole = min(whole, f.maxHold)
 	}
-	term, kill := margins(whole)
-	if lease.Remaining() <= term { // it was handed on, and lasts for as long only when it is renewed
+	s := &supervision{stderr: c.stderr, lease: lease, trouble: trouble, maxHold: f.maxHold, signals: signals, status: -1}
+	s.term, s.kill = margins(whole)
+	if lease.Remaining() <= s.term { // it was handed on, and lasts for as long only when it is renewed
 		if err := lease.Extend(context.Background(), f.lease); err != nil {
-			c.say("%v", err)
+			say(c.stderr, "%v", err)
 			return exitLost
 		}
 	}
-
 	handle := lease.Handle()
-	gate, err := newGate(path, f.command)
-	if err != nil {
-		c.say("%v", err)
-		return exitError
-	}
-	defer gate.close()
-	cmd := gate.cmd
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, c.stdout, c.stderr
-	cmd.Env = append(withoutNodes(os.Environ()), "REDQUORUM_NAME="+strings.Join(lease.Names(), ","),
+	env := append(withoutNodes(os.Environ()), "REDQUORUM_NAME="+strings.Join(lease.Names(), ","),
 		fmt.Sprintf("REDQUORUM_TOKEN=%d", handle.Token), "REDQUORUM_OWNER="+handle.Owner)
-	cmd.WaitDelay = time.Second // for pipes that are held open by what is left in the background
-	warden, err := startWarden(c.stderr)
+	hideEnvironment()
+	tty, ignored := commandTerminal()
+	signal.Ignore(ignored) // as the command then does, too
+	var err error
+	s.warden, err = startWarden(path, f.command, env, tty, s.leaseEnd(), s.kill)
+	signal.Reset(ignored)
 	if err != nil {
-		c.say("%v", err)
-		return exitError
+		say(c.stderr, "the command was not started: %v", err)
+		return exitOS
 	}
-	defer func() { warden.dismiss() }()
-	group, err := gate.start()
-	if err != nil {
-		return failCommand(c.stderr, f.command[0], err)
+	if tty != noTerminal {
+		signal.Ignore(syscall.SIGTTOU) // or what this process has to say would stop it
 	}
-	defer group.foregroundBack()
+	status := s.watch()
+	if tty != noTerminal {
+		takeTerminalBack(tty, s.warden.group)
+	}
+	if status == exitInterrupted {
+		interruptOurs(tty)
+	}
+	return status
+}
 
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	var begun <-chan struct{}
-	if left := lease.Remaining(); left > kill { // or it is killed at once
-		warden.watch(group.id, left-kill/2)
-		begun = gate.pass()
-	}
-	var passed <-chan os.Signal // to the group; none until the command has begun
-	warned := false
-	look := time.NewTicker(max(kill/4, time.Millisecond))
+// leaseEnd is the instant of machineTime at which the lease ends.
+func (s *supervision) leaseEnd() time.Duration {
+	now := machineTime() // before the lease is asked: the instant is never too late
+	return now + s.lease.Remaining()
+}
+
+// watch returns the exit status when nothing of the command is left.
+func (s *supervision) watch() int {
+	look := time.NewTicker(max(s.kill/4, time.Millisecond))
 	defer look.Stop()
 	for {
 		select {
-		case err := <-ended:
-			if !warned {
-				status := exitStatus(err)
-				if status == exitInterrupted {
-					group.interruptOurs()
-				}
-				return status
+		case r, more := <-s.warden.reports:
+			if !more {
+				return s.over()
 			}
-			ended = nil // but others of the group may still be at it
-		case <-begun:
-			begun, passed = nil, signals
-		case s := <-passed:
-			group.signal(s.(syscall.Signal))
-		case <-warden.gone:
-			another, err := startWarden(c.stderr)
-			if err != nil {
-				c.say("%v", err)
-				return c.end(group, ended)
-			}
-			warden = another
+			s.note(r)
+		case sent := <-s.passed:
+			s.warden.order(orderSignal, int64(sent.(syscall.Signal)))
 		case <-look.C:
-		case <-lease.Context().Done():
+		case <-s.lease.Context().Done():
 		}
-		left := lease.Remaining()
-		if left > kill {
-			warden.watch(group.id, left-kill/2)
+		switch left := s.lease.Remaining(); {
+		case left <= s.kill, machineTime() >= s.warden.until: // the warden ends it, too, also where the lease was renewed late
+			return s.end()
+		case left <= s.term && !s.asked:
+			s.asked = true
+			s.warden.order(orderAsk, 0)
+			say(s.stderr, "the lock ends in %v, the command is asked to stop: %v", left.Round(time.Millisecond), s.trouble.reason(s.lease, s.maxHold))
 		}
-		switch {
-		case ended == nil && !group.alive():
-			return exitLost
-		case left <= kill:
-			status := c.end(group, ended)
-			c.say("the lock is as good as lost, what is left of the command is killed: %v", trouble.reason(lease, f.maxHold))
-			return status
-		case left <= term && !warned:
-			warned = true
-			group.signal(syscall.SIGTERM)
-			c.say("the lock ends in %v, the command is asked to stop: %v", left.Round(time.Millisecond), trouble.reason(lease, f.maxHold))
-		}
+		s.warden.watch(s.leaseEnd())
 	}
 }
 
-// end kills what is left of the command.
-func (c *command) end(g *group, ended <-chan error) int {
-	g.signal(syscall.SIGKILL)
-	if ended != nil {
+// note takes a report of the warden.
+func (s *supervision) note(r message) {
+	switch r.what {
+	case reportBegan:
+		s.warden.group, s.passed = int(r.number), s.signals
+	case reportEnded:
+		s.status = int(r.number)
+	case reportGone:
+		s.gone = true
+	}
+}
+
+// end ends the command before the lease does.
+func (s *supervision) end() int {
+	s.asked = true
+	s.warden.order(orderEnd, 0)
+	patience := time.After(unkillable + time.Second)
+	for more := true; more; {
+		var r message
 		select {
-		case <-ended:
-		case <-time.After(time.Second):
-			c.say("the command cannot be killed: it may have another user, by sudo or setuid")
+		case r, more = <-s.warden.reports:
+			s.note(r)
+		case <-patience:
+			more = false
 		}
 	}
-	return exitLost
+	status := s.over()
+	say(s.stderr, "the lock is as good as lost, what is left of the command is killed: %v", s.trouble.reason(s.lease, s.maxHold))
+	return status
+}
+
+// over returns the exit status when the warden has ended.
+func (s *supervision) over() int {
+	if !s.gone {
+		if s.warden.group == 0 {
+			say(s.stderr, "the helper process ended before the command began")
+		} else {
+			say(s.stderr, "the helper process was killed, and so is what is left of the command")
+		}
+		if !s.warden.endAlone() {
+			say(s.stderr, "%s", cannotKill)
+		}
+	}
+	switch {
+	case s.status < 0 && s.warden.group == 0 && !s.asked:
+		return exitOS // it has not begun
+	case s.asked, !s.gone:
+		return exitLost
+	}
+	return s.status
 }
 
 // withoutNodes removes the nodes' URLs from an environment: the command has no
@@ -473,16 +526,9 @@ func (t *trouble) reason(lease *quorum.Lease, maxHold time.Duration) error {
 	return errors.New("it was not renewed in time")
 }
 
-func exitStatus(err error) int {
-	var exit *exec.ExitError
-	switch {
-	case err == nil, errors.Is(err, exec.ErrWaitDelay):
-		return exitOK
-	case !errors.As(err, &exit):
-		return exitError
-	}
-	if s, ok := exit.Sys().(syscall.WaitStatus); ok && s.Signaled() {
+func exitStatus(s syscall.WaitStatus) int {
+	if s.Signaled() {
 		return 128 + int(s.Signal())
 	}
-	return exit.ExitCode()
+	return s.ExitStatus()
 }

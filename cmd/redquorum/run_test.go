@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -34,7 +36,13 @@ type program struct {
 // of the test.
 func start(t *testing.T, args ...string) *program {
 	t.Helper()
-	p := &program{t: t, cmd: exec.Command(os.Args[0], args...)}
+	return startProgram(t, os.Args[0], args...)
+}
+
+// startProgram starts it by way of another program, perhaps.
+func startProgram(t *testing.T, path string, args ...string) *program {
+	t.Helper()
+	p := &program{t: t, cmd: exec.Command(path, args...)}
 	p.cmd.Env = append(os.Environ(), actAsProgram+"=yes")
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
 	p.cmd.WaitDelay = time.Second
@@ -211,6 +219,22 @@ func TestRunNeed(t *testing.T) {
 	}
 }
 
+// It does not wait for servers whose certificate does not verify.
+func TestRunWithBadCertificates(t *testing.T) {
+	var urls []string
+	for range 3 {
+		s := httptest.NewUnstartedServer(nil)
+		s.Config.ErrorLog = log.New(io.Discard, "", 0)
+		s.StartTLS()
+		t.Cleanup(s.Close)
+		urls = append(urls, "rediss://"+s.Listener.Addr().String())
+	}
+	out := start(t, runOn(strings.Join(urls, ","), "", "echo", "never")...).exits(exitConfig)
+	if !strings.Contains(out, "unknown authority") || strings.Contains(out, "never") {
+		t.Error(out)
+	}
+}
+
 // Where somebody has to see to the nodes it does not wait, and says so.
 func TestRunCannotEver(t *testing.T) {
 	servers, urls := startNodes(t, 3)
@@ -345,36 +369,13 @@ func TestRunHeedsEarlySignals(t *testing.T) {
 	}
 }
 
-// A warden that is killed is followed by another, and one that is stopped holds nothing up.
-func TestRunMindsItsWarden(t *testing.T) {
+// A warden that is stopped holds nothing up.
+func TestRunContinuesItsWarden(t *testing.T) {
 	t.Parallel()
 	_, urls := startNodes(t, 3)
-	ticks := filepath.Join(t.TempDir(), "ticks")
-	warden := func(p *program) int {
-		t.Helper()
-		var pid int
-		eventually(t, "a warden", func() bool {
-			out, _ := exec.Command("pgrep", "-P", strconv.Itoa(p.cmd.Process.Pid), "-f", wardenVerb+"$").Output()
-			pid, _ = strconv.Atoi(strings.TrimSpace(string(out)))
-			return pid > 0
-		})
-		return pid
-	}
-	if _, err := exec.LookPath("pgrep"); err != nil {
-		t.Skip(err)
-	}
-	p := start(t, runOn(urls, "--lease 2s", stubborn(ticks)...)...)
+	p := start(t, runOn(urls, "--wait 10s", "sh", "-c", "echo begun; read line")...)
 	p.says("begun")
-	first := warden(p)
-	syscall.Kill(first, syscall.SIGKILL)
-	eventually(t, "another warden", func() bool { return warden(p) != first })
-	p.signal(syscall.SIGKILL)
-	p.says("redquorum itself was killed")
-	still(t, ticks)
-
-	p = start(t, runOn(urls, "--wait 10s", "sh", "-c", "echo begun; read line")...)
-	p.says("begun")
-	syscall.Kill(warden(p), syscall.SIGSTOP)
+	syscall.Kill(p.warden(), syscall.SIGSTOP)
 	p.in.Close()
 	p.exits(1) // of read
 }
@@ -531,7 +532,7 @@ func TestRunIsStopped(t *testing.T) {
 	start(t, runOn(urls, "--wait 10s", "true")...).exits(0)
 	still(t, ticks)
 	p.signal(syscall.SIGCONT)
-	if out := p.exits(exitLost); !strings.Contains(out, "killed: the lock ends, and redquorum is stopped") {
+	if out := p.exits(exitLost); !strings.Contains(out, "what is left of the command is killed") {
 		t.Error(out)
 	}
 }
@@ -558,6 +559,20 @@ func TestRunUnderNohup(t *testing.T) {
 	p.exits(0)
 }
 
+func TestFailCommand(t *testing.T) {
+	for err, want := range map[error]int{
+		exec.ErrNotFound: exitNotFound,
+		syscall.ENOENT:   exitNotFound,
+		syscall.EACCES:   exitNotExecutable,
+		syscall.EAGAIN:   exitOS,
+		syscall.EMFILE:   exitOS,
+	} {
+		if got := failCommand(io.Discard, "job", &os.PathError{Op: "fork/exec", Path: "job", Err: err}); got != want {
+			t.Errorf("%v: %d, want %d", err, got, want)
+		}
+	}
+}
+
 func TestMargins(t *testing.T) {
 	for _, lease := range []time.Duration{50 * time.Millisecond, time.Second, 30 * time.Second, time.Hour} {
 		term, kill := margins(lease)
@@ -567,10 +582,18 @@ func TestMargins(t *testing.T) {
 	}
 }
 
-func TestExitStatus(t *testing.T) {
-	if got := exitStatus(errors.New("broken pipe")); got != exitError {
-		t.Errorf("a failure that is not the command's: %d", got)
+// warden waits for the program's warden and returns its process ID.
+func (p *program) warden() (pid int) {
+	p.t.Helper()
+	if _, err := exec.LookPath("pgrep"); err != nil {
+		p.t.Skip(err)
 	}
+	eventually(p.t, "a warden", func() bool {
+		out, _ := exec.Command("pgrep", "-P", strconv.Itoa(p.cmd.Process.Pid), "-f", wardenVerb).Output()
+		pid, _ = strconv.Atoi(strings.TrimSpace(string(out)))
+		return pid > 0
+	})
+	return pid
 }
 
 // A lockedBuffer can be read while it is written.

@@ -42,7 +42,7 @@ usage: redquorum sim [explore flags]
 Runs the engine of this very program in a simulated world: nodes crash, forget,
 hang and lie about the time, networks lose, delay and repeat, processes stop at
 the worst instant. Nothing is random but the seed: a seed, or a plan, always
-gives the same run. Each run is held to fourteen invariants, such as that no two
+gives the same run. Each run is held to fifteen invariants, such as that no two
 clients believe to hold one lock. Without a further word it explores for 30 s.
 
 'redquorum sim WORD --help' has the rest.
@@ -376,7 +376,7 @@ func simExplore(ctx context.Context, c *command) int {
 	// and not by growth.
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(128 << 20)
-	bar := progress{w: c.stderr, live: isTerminal(c.stderr) && !*asJSON, length: *length, from: campaign.From, to: campaign.To}
+	bar := progress{w: c.screen, live: isTerminal(c.screen) && !*asJSON, length: *length, from: campaign.From, to: campaign.To}
 	campaign.Progress = bar.show
 	report := sim.Explore(exploring, campaign)
 	bar.clear()

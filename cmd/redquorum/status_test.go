@@ -162,7 +162,20 @@ func TestStatusOfReadersAndWriters(t *testing.T) {
 	_, _ = first.Unlock(ctx), second.Unlock(ctx)
 	writer := <-waited
 	want(t, exitOK, "a is held for writing by "+writer.Handle().Owner, "status", "a", "--nodes", urls)
+	reads := make(chan *quorum.Lease)
+	go func() {
+		lease, err := l.Lock(ctx, "a", quorum.WithRead())
+		if err != nil {
+			t.Error(err)
+		}
+		reads <- lease
+	}()
+	eventually(t, "a reader that waits", func() bool { return len(statusOf(t, exitOK, "a", urls).Waiting) == 1 })
+	want(t, exitOK, "readers wait, and come next\n", "status", "a", "--nodes", urls)
 	_ = writer.Unlock(ctx)
+	if lease := <-reads; lease != nil {
+		_ = lease.Unlock(ctx)
+	}
 }
 
 // A key that redsync made is told from a lock of ours, on servers of either kind,

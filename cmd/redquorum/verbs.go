@@ -15,6 +15,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/embedded"
 	"github.com/redquorum/redquorum/node/redisnode"
@@ -39,8 +40,9 @@ type verb struct {
 // A command is one call of a verb.
 type command struct {
 	args           []string
-	stdout, stderr io.Writer
-	failed         int // the status of errors that are not in its usage; 0 is exitError
+	stdout, stderr io.Writer // what goes to stderr does not control a terminal
+	screen         io.Writer // stderr, for what does
+	failed         int       // the status of errors that are not in its usage; 0 is exitError
 }
 
 func verbs() []verb {
@@ -78,7 +80,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	for _, v := range verbs() {
 		if v.name == name {
-			return v.run(ctx, &command{args: rest, stdout: stdout, stderr: stderr})
+			return v.run(ctx, &command{args: rest, stdout: stdout, stderr: terminal.Plain(stderr), screen: stderr})
 		}
 	}
 	if strings.HasPrefix(name, "-") && !secretive(name) {

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"io"
+	"net"
 	"strings"
+	"sync"
 	"testing"
+	"unicode/utf8"
 )
 
 func TestUsageErrors(t *testing.T) {
@@ -13,7 +17,10 @@ func TestUsageErrors(t *testing.T) {
 		{"--nodes h:1 status x", `the verb comes first, and flags such as "--nodes" after it`},
 		{"run -- true", "--name is missing"},
 		{"run --name x", "the command is missing"},
-		{"run --name x --name= -- true", "it is empty"},
+		{"run --name x --name= -- true", "the lock's name is empty"},
+		{"run --name x --name redquorum_fence:{x} -- true", `the lock's name "redquorum_fence:{x}" is reserved`},
+		{"status redquorum_fence:{x} --nodes redis://h:1", "must not begin with redquorum_ or redisson_, nor contain :rwlock_timeout:"},
+		{"break redquorum_fence:{x} --yes --nodes redis://h:1", "is reserved"},
 		{"run --name x --read --write -- true", "exclude each other"},
 		{"run --name x --fair --write -- true", "exclude each other"},
 		{"run --name x --name y --read -- true", "--fair, --read and --write are for one --name"},
@@ -146,6 +153,51 @@ func TestSecrets(t *testing.T) {
 	} {
 		if _, stdout, stderr := redquorum(t, args...); strings.Contains(stdout+stderr, secret) {
 			t.Errorf("%q:\n%s%s", args, stdout, stderr)
+		}
+	}
+}
+
+// A server whose error text would control the terminal does not, whichever verb shows it.
+func TestServersDoNotControlTheTerminal(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conns sync.WaitGroup
+	t.Cleanup(conns.Wait)
+	t.Cleanup(func() { listener.Close() })
+	conns.Go(func() {
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			conns.Go(func() {
+				defer c.Close()
+				for in := make([]byte, 4096); ; {
+					if _, err := c.Read(in); err != nil {
+						return
+					}
+					_, _ = io.WriteString(c, "-WRONGPASS \x1b[31mrot und größer\x1b]0;title\a\x9b\r\n")
+				}
+			})
+		}
+	})
+	nodes := listener.Addr().String()
+	for _, args := range [][]string{
+		{"run", "--name", "x", "--try", "--nodes", nodes, "--", "true"},
+		{"break", "x", "--yes", "--nodes", nodes},
+		{"status", "x", "--nodes", nodes},
+		{"doctor", "--nodes", nodes},
+		{"bench", "--nodes", nodes, "--for", "100ms", "--rounds", "1"},
+	} {
+		_, stdout, stderr := redquorum(t, args...)
+		all := stdout + stderr
+		if strings.ContainsAny(all, "\x1b\a\r") || !utf8.ValidString(all) {
+			t.Errorf("%s: %q", args[0], all)
+		}
+		if !strings.Contains(all, "größer") {
+			t.Errorf("%s does not say what the server did, in a way that can be read: %s", args[0], all)
 		}
 	}
 }

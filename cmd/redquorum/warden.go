@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"runtime"
 	"strconv"
@@ -15,200 +14,347 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/terminal"
 )
 
-// A warden is another process of this program, which kills a command's group when
-// the lock is about to end. It does so where this process cannot: because it is
-// stopped, or was killed, in which case the warden does it at once.
+// A warden is another process of this program, and the parent of the command. It ends the command
+// when the lock is about to end, or at once when this process is killed. Where it is killed
+// itself, this process ends the command.
+//
+// On Linux each of the two adopts the orphans below it. So either finds all that the
+// command has started, whoever of the processes between has ended.
 type warden struct {
-	cmd   *exec.Cmd
-	pipe  io.WriteCloser // ends with this process
-	group int
-	until clock.Instant // what it was told last
-	gone  chan struct{} // closed when it has ended
+	process *os.Process
+	orders  *os.File // ends with this process
+	reports <-chan message
+	margin  time.Duration // before the end of the lease: then the warden acts
+	until   time.Duration // when the warden acts
+	alarm   alarm
+	group   int          // the command's, or 0
+	others  map[int]bool // children of this process that were there before
 }
 
-// What processes of this program call each other with. It is not for people.
+// wardenVerb is what this program calls another process of itself with. It is not for people.
+const wardenVerb = "warden"
+
+// The orders to a warden, each with a number, and its reports.
 const (
-	wardenVerb = "warden"
-	gateVerb   = "gate"
+	orderUntil  = "until"  // of machineTime: the command is ended then
+	orderAsk    = "ask"    // to stop: TERM for all
+	orderSignal = "signal" // for the command's group
+	orderEnd    = "end"    // all now
+
+	reportBegan = "began" // the command, with its group
+	reportEnded = "ended" // the command, with its exit status
+	reportGone  = "gone"  // all that the command has started
 )
 
-// self makes another process of this program, also where its file was replaced since.
-func self(args ...string) (*exec.Cmd, error) {
-	path, err := "/proc/self/exe", error(nil)
-	if runtime.GOOS != "linux" {
-		path, err = os.Executable()
-	}
-	cmd := exec.Command(path, args...)
-	cmd.Args[0] = os.Args[0]
-	return cmd, err
+// A message is an order to a warden or a report of it, with a number.
+type message struct {
+	what   string
+	number int64
 }
 
-func startWarden(stderr io.Writer) (w *warden, err error) {
-	w = &warden{gone: make(chan struct{})}
-	if w.cmd, err = self(wardenVerb); err != nil {
-		return nil, err
-	}
-	w.cmd.Dir, w.cmd.Env, w.cmd.Stderr = "/", withoutNodes(os.Environ()), stderr
-	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // out of reach of the terminal's signals
-	if w.pipe, err = w.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	if err = w.cmd.Start(); err != nil {
-		return nil, err
-	}
+// readMessages reads from a pipe until it ends.
+func readMessages(pipe *os.File) <-chan message {
+	messages := make(chan message)
 	go func() {
-		_ = w.cmd.Wait()
-		close(w.gone)
-	}()
-	return w, nil
-}
-
-// watch has the group killed when left is over, unless it is called again, or
-// dismiss. A warden knows nothing of instants of another process.
-func (w *warden) watch(group int, left time.Duration) {
-	const exact = 10 * time.Millisecond
-	until := clock.System().Now().Add(left)
-	if group == w.group && until.Sub(w.until).Abs() < exact {
-		return
-	}
-	w.group, w.until = group, until
-	_, _ = fmt.Fprintln(w.pipe, group, int64(left)) // it fails only if the warden is gone
-}
-
-// dismiss ends the warden, also one that is stopped.
-func (w *warden) dismiss() {
-	_ = w.cmd.Process.Kill()
-	<-w.gone
-}
-
-// An order is what a warden is told.
-type order struct {
-	group int // 0: nothing is to be watched
-	until clock.Instant
-}
-
-// wardenMain is the warden's process.
-func wardenMain(in io.Reader, stderr io.Writer) int {
-	// It ends with the command, and has a word to say whoever has the terminal.
-	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGTTOU)
-	now := clock.System()
-	orders := make(chan order)
-	go func() {
-		defer close(orders)
-		for lines := bufio.NewScanner(in); lines.Scan(); {
-			var group int
-			var left time.Duration
-			if _, err := fmt.Sscan(lines.Text(), &group, &left); err == nil {
-				orders <- order{group, now.Now().Add(left)}
+		defer close(messages)
+		for lines := bufio.NewScanner(pipe); lines.Scan(); {
+			var m message
+			if _, err := fmt.Sscan(lines.Text(), &m.what, &m.number); err == nil {
+				messages <- m
 			}
 		}
 	}()
-	var watched order
-	for {
-		var look <-chan time.Time
-		if watched.group != 0 {
-			// Timers of the runtime do not count a suspension of the machine.
-			look = time.After(min(time.Second, watched.until.Sub(now.Now())))
-		}
-		select {
-		case next, told := <-orders:
-			if !told {
-				watched.carryOut(stderr, "redquorum itself was killed")
-				return exitOK
-			}
-			watched = next
-		case <-look:
-			if now.Now() >= watched.until {
-				watched.carryOut(stderr, "the lock ends, and redquorum is stopped")
-				watched = order{}
-			}
-		}
+	return messages
+}
+
+// selfPath is the file of this program, also where it was replaced since.
+func selfPath() (string, error) {
+	if runtime.GOOS == "linux" {
+		return "/proc/self/exe", nil
 	}
+	return os.Executable()
 }
 
-// carryOut kills the group, and says so if there was anything left of it.
-func (o *order) carryOut(stderr io.Writer, why string) {
-	if o.group != 0 && syscall.Kill(-o.group, syscall.SIGKILL) == nil {
-		fmt.Fprintf(stderr, "redquorum run: what is left of the command is killed: %s\n", why)
-	}
-}
-
-// A gate is a process that becomes the command when it is told to, and ends if nobody is
-// left to tell it. So the warden knows of the command before that does anything.
-type gate struct {
-	cmd     *exec.Cmd
-	in, out *os.File // the process's ends of the pipes
-	open    *os.File // tells it
-	begun   *os.File // ends when it has become the command, or has ended
-}
-
-func newGate(path string, command []string) (*gate, error) {
-	g := new(gate)
-	var err error
-	if g.in, g.open, err = os.Pipe(); err != nil {
+// startWarden starts a warden, and has that begin the command. Its pipes have the numbers
+// there that they have here, as those from 3 on may be the caller's own, for the command.
+func startWarden(path string, command, env []string, tty int, leaseEnd, kill time.Duration) (*warden, error) {
+	program, err := selfPath()
+	if err != nil {
 		return nil, err
 	}
-	if g.begun, g.out, err = os.Pipe(); err != nil {
+	w := &warden{margin: kill / 2, others: make(map[int]bool)}
+	if err := adoptOrphans(); err != nil {
 		return nil, err
 	}
-	g.cmd, err = self(append([]string{gateVerb, strconv.Itoa(int(g.in.Fd())), strconv.Itoa(int(g.out.Fd())), path}, command...)...)
-	return g, err
-}
-
-// start starts the process. Its pipes have the numbers that they have here, as those from 3
-// on may be the caller's own, for the command.
-func (g *gate) start() (*group, error) {
-	for _, f := range []*os.File{g.in, g.out} {
+	for _, pid := range ownChildren() {
+		w.others[pid] = true
+	}
+	in, orders, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	reports, out, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	for _, f := range []*os.File{in, out} {
 		if _, err := unix.FcntlInt(f.Fd(), unix.F_SETFD, 0); err != nil {
 			return nil, err
 		}
 	}
-	group, err := startGroup(g.cmd)
-	_, _ = g.in.Close(), g.out.Close()
-	return group, err
+	w.orders, w.reports = orders, readMessages(reports)
+	w.watch(leaseEnd)
+	attr := &os.ProcAttr{Env: env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
+		Sys: &syscall.SysProcAttr{Setpgid: true}} // out of reach of the terminal's signals
+	onParentsDeath(attr.Sys, syscall.SIGCONT) // should it be stopped then
+	args := append([]string{os.Args[0], wardenVerb, fmt.Sprint(in.Fd()), fmt.Sprint(out.Fd()), fmt.Sprint(tty), path}, command...)
+	if w.process, err = os.StartProcess(program, args, attr); err != nil {
+		return nil, err
+	}
+	go w.reap()
+	return w, nil
 }
 
-// pass lets the command begin. The channel is closed when it has, or has ended.
-func (g *gate) pass() <-chan struct{} {
-	_, _ = g.open.Write([]byte{1}) // it fails only if the process was killed
-	begun := make(chan struct{})
-	go func() {
-		_, _ = g.begun.Read(make([]byte, 1))
-		close(begun)
-	}()
-	return begun
-}
-
-func (g *gate) close() {
-	for _, f := range []*os.File{g.in, g.out, g.open, g.begun} {
-		_ = f.Close()
+// reap ends the zombies among this process's children, and continues a warden that was stopped.
+func (w *warden) reap() {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, syscall.WUNTRACED, nil)
+		switch {
+		case err == syscall.EINTR:
+		case err != nil:
+			return // there are no children
+		case pid == w.process.Pid && status.Stopped():
+			_ = syscall.Kill(pid, syscall.SIGCONT)
+		}
 	}
 }
 
-// gateMain is the process that becomes the command.
-func gateMain(args []string, stderr io.Writer) int {
-	if len(args) < 4 {
+func (w *warden) order(what string, number int64) {
+	_, _ = fmt.Fprintln(w.orders, what, number) // it fails only if the warden is gone
+}
+
+// watch has the command ended before an instant of machineTime, unless it is called again.
+func (w *warden) watch(leaseEnd time.Duration) {
+	const exact = 10 * time.Millisecond
+	until := leaseEnd - w.margin
+	if (until - w.until).Abs() < exact {
+		return
+	}
+	w.until = until
+	w.order(orderUntil, int64(until))
+	w.alarm.at(leaseEnd - w.margin/2) // after the warden has acted: else this process could go on
+}
+
+// endAlone ends all that is left of the command, where the warden was killed. It reports
+// whether nothing is left.
+func (w *warden) endAlone() bool {
+	_ = w.process.Kill()
+	pause := time.Millisecond
+	for end, none := time.Now().Add(unkillable), 0; time.Now().Before(end); pause = min(2*pause, 100*time.Millisecond) {
+		if signalDescendants(syscall.SIGKILL, w.group, w.others) > 0 {
+			none = 0
+		} else if none++; none == 2 { // one look may miss a process that has just lost its parent
+			return true
+		}
+		time.Sleep(pause)
+	}
+	return false
+}
+
+// unkillable is how long a process is tried to be killed.
+const unkillable = 5 * time.Second
+
+const cannotKill = "something of the command cannot be killed: it may have another user, by sudo or setuid"
+
+// A keeper is what a warden's process knows.
+type keeper struct {
+	stderr  io.Writer
+	reports *os.File
+	alarm   alarm
+	group   int       // the command's, or 0 if it has not begun
+	ended   time.Time // when the command has, by itself or not
+	asked   bool      // what it has left behind was asked to stop
+	until   time.Duration
+	killing time.Time // since when all is killed
+	pause   time.Duration
+	why     string // all is killed, to be said
+}
+
+// wardenMain is the warden's process. Its arguments are the numbers of its pipes and the terminal's
+// descriptor, the path of the command, and the command.
+func wardenMain(args []string) int {
+	if len(args) < 5 {
 		return exitUsage
 	}
-	var pipes [2]int
-	for i := range pipes {
+	var numbers [3]int
+	for i := range numbers {
 		n, err := strconv.Atoi(args[i])
 		if err != nil {
 			return exitUsage
 		}
-		syscall.CloseOnExec(n)
-		pipes[i] = n
+		numbers[i] = n
 	}
-	if n, _ := syscall.Read(pipes[0], make([]byte, 1)); n != 1 {
-		return exitError // redquorum was killed
+	for _, pipe := range numbers[:2] {
+		syscall.CloseOnExec(pipe)
 	}
-	path, command := args[2], args[3:]
-	err := syscall.Exec(path, command, os.Environ())
+	runtime.LockOSThread() // with this thread the command ends
+	// Caught and not ignored, as the command would then ignore them, too. The warden ends with
+	// the command, and goes on where nobody reads what it says.
+	signal.Notify(make(chan os.Signal, 1), heeded(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)...)
+	died := make(chan os.Signal, 1)
+	signal.Notify(died, syscall.SIGCHLD)
+	k := &keeper{stderr: terminal.Plain(os.Stderr), reports: os.NewFile(uintptr(numbers[1]), "reports")}
+	if err := adoptOrphans(); err != nil {
+		say(k.stderr, "%v", err)
+		return exitOS
+	}
+	orders := readMessages(os.NewFile(uintptr(numbers[0]), "orders"))
+	first, told := <-orders
+	if !told {
+		return exitOK // redquorum was killed, and the command has not begun
+	}
+	k.obey(first)
+	if machineTime() < k.until {
+		k.begin(args[3], args[4:], numbers[2])
+	}
+	k.keep(orders, died)
+	k.report(reportGone, 0)
+	return exitOK
+}
+
+func (k *keeper) report(what string, number int) {
+	_, _ = fmt.Fprintln(k.reports, what, number) // it fails only if redquorum is gone
+}
+
+// begin starts the command.
+func (k *keeper) begin(path string, command []string, tty int) {
+	attr := &os.ProcAttr{Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: &syscall.SysProcAttr{Setpgid: true}}
+	onParentsDeath(attr.Sys, syscall.SIGKILL)
+	if tty != noTerminal {
+		attr.Sys.Foreground, attr.Sys.Ctty = true, tty
+	}
+	p, err := os.StartProcess(path, command, attr)
 	if errors.Is(err, syscall.ENOEXEC) { // it says of nothing that it is for anything else
-		err = syscall.Exec("/bin/sh", append([]string{"sh", path}, command[1:]...), os.Environ())
+		p, err = os.StartProcess("/bin/sh", append([]string{"sh", path}, command[1:]...), attr)
 	}
-	return failCommand(stderr, command[0], err)
+	signal.Ignore(syscall.SIGTTOU) // it has something to say whoever has the terminal
+	if err != nil {
+		k.report(reportEnded, failCommand(k.stderr, command[0], err))
+		return
+	}
+	k.group = p.Pid
+	_ = p.Release() // reap waits for it
+	k.report(reportBegan, k.group)
+}
+
+// keep returns when nothing of the command is left, or what is left cannot be killed.
+func (k *keeper) keep(orders <-chan message, died <-chan os.Signal) {
+	for k.reap() {
+		if !k.killing.IsZero() && time.Since(k.killing) > unkillable {
+			say(k.stderr, "%s", cannotKill)
+			return
+		}
+		select {
+		case o, told := <-orders:
+			if !told {
+				orders = nil
+				k.kill("redquorum itself was killed")
+				continue
+			}
+			k.obey(o)
+		case <-died:
+		case <-time.After(k.look()):
+			k.inTime()
+		}
+	}
+	if k.why != "" {
+		say(k.stderr, "what is left of the command is killed: %s", k.why)
+	}
+}
+
+// What the command leaves in the background has time to end by itself, and then to stop when it
+// is asked to. The lock is held meanwhile.
+const (
+	timeToEnd  = time.Second
+	timeToStop = 5 * time.Second
+)
+
+// look returns when inTime is to be called. Timers of the runtime do not count a suspension
+// of the machine.
+func (k *keeper) look() time.Duration {
+	if !k.killing.IsZero() {
+		k.pause = min(max(2*k.pause, time.Millisecond), 100*time.Millisecond)
+		return k.pause
+	}
+	return min(100*time.Millisecond, k.until-machineTime())
+}
+
+// inTime does what is due.
+func (k *keeper) inTime() {
+	switch left := time.Since(k.ended); {
+	case !k.killing.IsZero():
+		k.kill(k.why)
+	case machineTime() >= k.until:
+		k.kill("the lock ends, and redquorum is stopped")
+	case k.ended.IsZero():
+	case left >= timeToEnd+timeToStop:
+		k.kill("it was left in the background, and does not stop")
+	case left >= timeToEnd && !k.asked:
+		k.asked = true
+		signalDescendants(syscall.SIGTERM, k.group, nil)
+		say(k.stderr, "the command has ended; what it has left in the background is asked to stop")
+	}
+}
+
+func (k *keeper) obey(o message) {
+	switch o.what {
+	case orderUntil:
+		k.until = time.Duration(o.number)
+		k.alarm.at(k.until)
+	case orderAsk:
+		signalDescendants(syscall.SIGTERM, k.group, nil)
+	case orderSignal:
+		if s := syscall.Signal(o.number); k.ended.IsZero() && k.group != 0 {
+			_ = syscall.Kill(-k.group, s)
+		} else {
+			signalDescendants(s, k.group, nil)
+		}
+	case orderEnd:
+		k.kill("")
+	}
+}
+
+// kill kills all that the command has started, and is called until nothing is left.
+func (k *keeper) kill(why string) {
+	if k.killing.IsZero() {
+		k.killing, k.why = time.Now(), why
+	}
+	if k.ended.IsZero() && k.group != 0 {
+		_ = syscall.Kill(-k.group, syscall.SIGKILL)
+	}
+	signalDescendants(syscall.SIGKILL, k.group, nil)
+}
+
+// reap reports how the command has ended, if it has, and returns whether anything is left.
+func (k *keeper) reap() bool {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
+		switch {
+		case err == syscall.EINTR:
+		case err != nil:
+			return groupRemains(k.group)
+		case pid == 0:
+			return true
+		case pid == k.group && k.ended.IsZero():
+			k.ended = time.Now()
+			k.report(reportEnded, exitStatus(status))
+		}
+	}
 }

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+	raw "unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// adoptOrphans makes this process the parent of every descendant whose own parent has ended,
+// and checks that /proc shows them.
+func adoptOrphans() error {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("this process cannot adopt orphans: %w", err)
+	}
+	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) {
+		return errors.New("/proc is not mounted, or is that of another PID namespace: mount it, as unshare --mount-proc does")
+	}
+	return nil
+}
+
+// hideEnvironment keeps other processes of the same user from reading this one's environment
+// and memory: the command finds no password there.
+func hideEnvironment() { _ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }
+
+// onParentsDeath has the kernel send s to the process when the thread that starts it ends.
+func onParentsDeath(attr *syscall.SysProcAttr, s syscall.Signal) { attr.Pdeathsig = s }
+
+// signalDescendants sends s to all processes below this one, those nearest to it first, and
+// returns how many there are. A process that has just lost its parent may be missed once.
+// Those in except, children of this process, are left alone with all below them.
+func signalDescendants(s syscall.Signal, _ int, except map[int]bool) int {
+	children := childrenByParent()
+	self, _ := os.FindProcess(os.Getpid())
+	found := []*os.Process{self}
+	defer func() {
+		for _, p := range found {
+			_ = p.Release()
+		}
+	}()
+	for i := 0; i < len(found); i++ {
+		parent := found[i]
+		for _, pid := range children[parent.Pid] {
+			if except[pid] {
+				continue
+			}
+			// The handle is taken before the look at the parent, and the parent is still there
+			// after it. So the handle is not that of a stranger, also where IDs are reused.
+			p, err := os.FindProcess(pid)
+			if err == nil && parentOf(pid) == parent.Pid && parent.Signal(syscall.Signal(0)) != os.ErrProcessDone {
+				found = append(found, p)
+			}
+		}
+	}
+	for _, p := range found[1:] {
+		_ = p.Signal(s) // it fails if it has ended, or has another user
+	}
+	return len(found) - 1
+}
+
+// ownChildren are the children of this process.
+func ownChildren() []int { return childrenByParent()[os.Getpid()] }
+
+// childrenByParent lists all processes that /proc shows.
+func childrenByParent() map[int][]int {
+	children := make(map[int][]int)
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
+			parent := parentOf(pid)
+			children[parent] = append(children[parent], pid)
+		}
+	}
+	return children
+}
+
+// parentOf returns the process ID of a process's parent; 0 if there is none.
+func parentOf(pid int) (parent int) {
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	var state string
+	_, _ = fmt.Sscan(string(stat[bytes.LastIndexByte(stat, ')')+1:]), &state, &parent) // the name before it may have anything in it
+	return parent
+}
+
+// groupRemains reports whether any of the group is left when this process has no children.
+func groupRemains(int) bool { return false }
+
+// machineTime is a clock that all processes of this machine share.
+func machineTime() time.Duration {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) // Linux has had it since 2.6.39
+	return time.Duration(ts.Nano())
+}
+
+// An alarm has the kernel continue this process at an instant, should it be stopped then.
+type alarm struct {
+	id  int32
+	set bool
+}
+
+// at sets the instant, of machineTime.
+func (a *alarm) at(instant time.Duration) {
+	if !a.set {
+		event := struct { // struct sigevent
+			value          uintptr
+			signal, notify int32
+			_              [48]byte
+		}{signal: int32(syscall.SIGCONT)}
+		_, _, failed := unix.Syscall(unix.SYS_TIMER_CREATE, unix.CLOCK_BOOTTIME, uintptr(raw.Pointer(&event)), uintptr(raw.Pointer(&a.id)))
+		if failed != 0 {
+			return
+		}
+		a.set = true
+	}
+	const absolute = 1 // TIMER_ABSTIME
+	when := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(instant))}
+	_, _, _ = unix.Syscall6(unix.SYS_TIMER_SETTIME, uintptr(a.id), absolute, uintptr(raw.Pointer(&when)), 0, 0, 0)
+}

@@ -1,0 +1,214 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// escapes are shell scripts that start $TICK outside the command's process group.
+var escapes = map[string]string{
+	"timeout":     `timeout 60 sh -c "$TICK"; echo never`,
+	"set -m":      `set -m; sh -c "$TICK" & wait`,
+	"setsid":      `setsid sh -c "$TICK" & wait`,
+	"double fork": `(setsid sh -c '(sh -c "$TICK" &)' &); while :; do sleep 0.1; done`,
+}
+
+// startEscape starts "run" with a script that starts a process outside of the command's group.
+// The process ignores the signals that ask it to stop, and writes to the file.
+func startEscape(t *testing.T, urls, lease, script string) (p *program, ticks string) {
+	t.Helper()
+	ticks = filepath.Join(t.TempDir(), "ticks")
+	p = start(t, runOn(urls, "--lease "+lease, "env", "TICK=trap '' TERM INT HUP; while :; do echo >>"+ticks+"; sleep 0.02; done",
+		"sh", "-c", script)...)
+	eventually(t, "the first tick", func() bool { _, err := os.Stat(ticks); return err == nil })
+	return p, ticks
+}
+
+// However the lease ends, nothing that the command has started outlives it.
+func TestRunEndsTheTree(t *testing.T) {
+	t.Parallel()
+	next := func(t *testing.T, urls string) {
+		t.Helper()
+		start(t, runOn(urls, "--wait 20s", "true")...).exits(0)
+	}
+	for end, does := range map[string]func(*testing.T, *program, string){
+		"broken": func(t *testing.T, p *program, urls string) {
+			want(t, exitOK, "", "break", "job", "--yes", "--nodes", urls) // a slow machine may have lost it before
+			p.exits(exitLost)
+		},
+		"redquorum killed": func(t *testing.T, p *program, urls string) {
+			p.signal(syscall.SIGKILL)
+			p.says("redquorum itself was killed")
+		},
+		"redquorum stopped": func(t *testing.T, p *program, urls string) {
+			p.signal(syscall.SIGSTOP)
+			next(t, urls)
+		},
+		"warden killed": func(t *testing.T, p *program, urls string) {
+			syscall.Kill(p.warden(), syscall.SIGKILL)
+			if out := p.exits(exitLost); !strings.Contains(out, "the helper process was killed") {
+				t.Error(out)
+			}
+			next(t, urls)
+		},
+		"both stopped": func(t *testing.T, p *program, urls string) {
+			warden := p.warden()
+			p.signal(syscall.SIGSTOP) // first, as it would continue the warden
+			syscall.Kill(warden, syscall.SIGSTOP)
+			next(t, urls)
+		},
+		"redquorum stopped, warden killed": func(t *testing.T, p *program, urls string) {
+			warden := p.warden()
+			p.signal(syscall.SIGSTOP)
+			syscall.Kill(warden, syscall.SIGKILL)
+			next(t, urls)
+		},
+		"warden stopped, redquorum killed": func(t *testing.T, p *program, urls string) {
+			warden := p.warden()
+			p.signal(syscall.SIGSTOP)
+			syscall.Kill(warden, syscall.SIGSTOP)
+			p.signal(syscall.SIGKILL)
+			next(t, urls)
+		},
+	} {
+		t.Run(end, func(t *testing.T) {
+			t.Parallel()
+			_, urls := startNodes(t, 3)
+			for name, script := range escapes {
+				p, ticks := startEscape(t, urls, "3s", script)
+				does(t, p, urls)
+				still(t, ticks)
+				if strings.Contains(p.out.String(), "never") {
+					t.Errorf("%s: the script went on: %s", name, p.out.String())
+				}
+				if t.Failed() {
+					t.Fatalf("with %s", name)
+				}
+				_ = p.cmd.Process.Kill()
+				_ = p.cmd.Wait()
+				next(t, urls)
+			}
+		})
+	}
+}
+
+// What the command has left in the background is ended before the lock is released.
+func TestRunEndsTheBackground(t *testing.T) {
+	t.Parallel()
+	_, urls := startNodes(t, 3)
+	ticks := filepath.Join(t.TempDir(), "ticks")
+	p := start(t, runOn(urls, "", "sh", "-c",
+		`trap "" TERM; setsid sh -c 'while :; do echo >>"$0"; sleep 0.02; done' "$0" & until [ -e "$0" ]; do sleep 0.02; done; exit 3`, ticks)...)
+	if out := p.exits(3); !strings.Contains(out, "left in the background") {
+		t.Error(out)
+	}
+	still(t, ticks)
+}
+
+// What ends soon after the command does so by itself.
+func TestRunLetsTheBackgroundFinish(t *testing.T) {
+	t.Parallel()
+	_, urls := startNodes(t, 3)
+	if out := start(t, runOn(urls, "", "sh", "-c", "(sleep 0.1; echo finished) &")...).exits(0); out != "finished\n" {
+		t.Error(out)
+	}
+}
+
+// Orphans of the command do not pile up as zombies.
+func TestRunReapsOrphans(t *testing.T) {
+	t.Parallel()
+	_, urls := startNodes(t, 3)
+	p := start(t, runOn(urls, "", "sh", "-c", `for i in 1 2 3 4 5 6 7 8; do (sh -c : &); done; echo begun; read line`)...)
+	p.says("begun")
+	warden := strconv.Itoa(p.warden())
+	eventually(t, "no zombie", func() bool {
+		out, err := exec.Command("ps", "-o", "state=", "--ppid", warden).Output()
+		return err == nil && strings.TrimSpace(string(out)) == "S" // the shell
+	})
+	p.in.Close()
+	p.exits(1)
+}
+
+// isolated returns the command in a PID namespace of its own, where it is process 1.
+func isolated(t *testing.T, flags string, args ...string) *program {
+	t.Helper()
+	unshare := append([]string{"--user", "--map-root-user", "--pid", "--fork"}, strings.Fields(flags)...)
+	if err := exec.Command("unshare", append(unshare, "true")...).Run(); err != nil {
+		t.Skip("no namespaces can be made here: ", err)
+	}
+	return startProgram(t, "unshare", append(append(unshare, os.Args[0]), args...)...)
+}
+
+// As process 1 of a container its exit status says what has ended the command or the wait.
+func TestRunInContainer(t *testing.T) {
+	t.Parallel()
+	_, urls := startNodes(t, 3)
+	for _, c := range []struct {
+		name string
+		want int
+	}{{"INT", 130}, {"TERM", 143}, {"HUP", 129}} {
+		if c.name == "HUP" && signal.Ignored(syscall.SIGHUP) {
+			continue // by nohup, say: the command ignores it, too
+		}
+		isolated(t, "--mount-proc", runOn(urls, "", "sh", "-c", "kill -"+c.name+" $$; sleep 60")...).exits(c.want)
+		isolated(t, "--mount-proc", runOn(urls, "", "sh", "-c", "kill -"+c.name+" 1; sleep 60")...).exits(c.want)
+	}
+	hold(t, newLocker(t, urls), "job")
+	p := isolated(t, "--mount-proc", runOn(urls, "", "true")...)
+	p.says("waiting for the lock")
+	out, err := exec.Command("pgrep", "-P", strconv.Itoa(p.cmd.Process.Pid)).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	inner, _ := strconv.Atoi(strings.TrimSpace(string(out)))
+	syscall.Kill(inner, syscall.SIGINT)
+	p.exits(exitInterrupted)
+}
+
+// Where /proc shows the processes of another namespace, it would signal strangers.
+func TestRunNeedsItsProc(t *testing.T) {
+	t.Parallel()
+	_, urls := startNodes(t, 3)
+	out := isolated(t, "", runOn(urls, "", "echo", "never")...).exits(exitOS)
+	if !strings.Contains(out, "another PID namespace") || strings.Contains(out, "never") {
+		t.Error(out)
+	}
+	start(t, runOn(urls, "--try", "true")...).exits(0) // the lock is free
+}
+
+// The command cannot read the nodes' passwords in the environment of its ancestors.
+func TestRunHidesItsEnvironment(t *testing.T) {
+	t.Parallel()
+	program := os.Args[0]
+	attr := new(syscall.SysProcAttr)
+	if os.Getuid() == 0 { // who can read everything
+		dir, err := os.MkdirTemp("", "redquorum")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		program = filepath.Join(dir, "redquorum")
+		if err := errors.Join(os.Chmod(dir, 0o755), os.Link(os.Args[0], program)); err != nil {
+			t.Skip(err)
+		}
+		attr.Credential = &syscall.Credential{Uid: 65534, Gid: 65534}
+	}
+	_, urls := startNodes(t, 3)
+	script := `for p in $PPID $(awk '/^PPid/ {print $2}' /proc/$PPID/status); do cat /proc/$p/environ; done; echo over`
+	cmd := exec.Command(program, "run", "--name", "job", "--", "sh", "-c", script)
+	cmd.Env = append(os.Environ(), actAsProgram+"=yes", "REDQUORUM_NODES="+urls)
+	cmd.SysProcAttr, cmd.Dir = attr, "/"
+	out, err := cmd.Output()
+	if err != nil || !strings.Contains(string(out), "over") || strings.Contains(string(out), "REDQUORUM_NODES") {
+		t.Errorf("%v: %s", err, out)
+	}
+}

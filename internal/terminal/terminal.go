@@ -1,0 +1,34 @@
+// Package terminal keeps text of others from controlling a terminal.
+package terminal
+
+import (
+	"io"
+	"strconv"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Plain returns a writer that writes to w what can be seen, line feeds and tabs. All else, such as
+// escape sequences in the error text of a server, it writes as Go quotes it. Each Write has to
+// have whole characters, as those of package fmt do.
+func Plain(w io.Writer) io.Writer { return plain{w} }
+
+type plain struct{ w io.Writer }
+
+func (p plain) Write(text []byte) (int, error) {
+	var safe []byte
+	for rest := text; len(rest) > 0; {
+		r, size := utf8.DecodeRune(rest)
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) && (r != utf8.RuneError || size > 1) {
+			safe = append(safe, rest[:size]...)
+		} else {
+			quoted := strconv.Quote(string(rest[:size]))
+			safe = append(safe, quoted[1:len(quoted)-1]...)
+		}
+		rest = rest[size:]
+	}
+	if _, err := p.w.Write(safe); err != nil {
+		return 0, err
+	}
+	return len(text), nil
+}
