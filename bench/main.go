@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/node/redisserver"
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -80,9 +81,10 @@ func quoted(arg string) string {
 //
 //	os.Exit(bench.Main(ctx, program, os.Args[1:], os.Stdout, os.Stderr))
 func Main(ctx context.Context, p Program, args []string, stdout, stderr io.Writer) int {
+	errs := terminal.Plain(stderr) // errors have the text of servers in them
 	if len(args) == 1 && args[0] == childFlag {
 		if err := help(ctx, p.Contestants, os.Stdin, stdout); err != nil {
-			fmt.Fprintf(stderr, "%s: %v\n", p.Name, err)
+			fmt.Fprintf(errs, "%s: %v\n", p.Name, err)
 			return 1
 		}
 		return 0
@@ -103,13 +105,13 @@ func Main(ctx context.Context, p Program, args []string, stdout, stderr io.Write
 	case err == nil:
 		return 0
 	case errors.As(err, &called):
-		fmt.Fprintf(stderr, "%s: %v\n'%s --help' says how it is used\n", p.Name, err, p.Name)
+		fmt.Fprintf(errs, "%s: %v\n'%s --help' says how it is used\n", p.Name, err, p.Name)
 		return 2
 	}
 	if ctx.Err() != nil && !errors.As(err, new(errInterrupted)) {
 		err = fmt.Errorf("interrupted before one round was complete: there is nothing to show: %w", err)
 	}
-	fmt.Fprintf(stderr, "%s: %v\n", p.Name, err)
+	fmt.Fprintf(errs, "%s: %v\n", p.Name, err)
 	return 1
 }
 

@@ -93,7 +93,7 @@ var words = []word{
 func (r *Report) how() string {
 	servers := string(r.Servers) + " servers"
 	if r.Redis != "" {
-		servers += ", Redis " + r.Redis
+		servers += ", " + r.Redis
 	}
 	return fmt.Sprintf("%s; --for %v; jitter %v; lease %v; Timeout of redquorum %v", servers, r.For, r.Jitter, r.Lease, r.Timeout)
 }
@@ -333,7 +333,7 @@ func (r *Report) WriteBenchmarks(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "pkg: github.com/redquorum/redquorum/bench\nservers: %s\njitter: %v\nlease: %v\ntimeout: %v\n", r.Servers, r.Jitter, r.Lease, r.Timeout)
 	if r.Redis != "" {
-		fmt.Fprintf(&b, "redis: %s\n", r.Redis)
+		fmt.Fprintf(&b, "server: %s\n", r.Redis)
 	}
 	// Not a key, as what differs in one would not be compared.
 	fmt.Fprintf(&b, "# --for %v --rounds %d\n", r.For, r.Rounds)

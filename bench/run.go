@@ -144,7 +144,7 @@ type Report struct {
 	Took        time.Duration `json:"took_ns"`
 	System      string        `json:"system"` // operating system, processors, Go
 	Servers     Servers       `json:"servers"`
-	Redis       string        `json:"redis,omitempty"` // version of the servers
+	Redis       string        `json:"redis,omitempty"` // names and versions of the servers
 	For         time.Duration `json:"for_ns"`
 	Rounds      int           `json:"rounds"`
 	Jitter      time.Duration `json:"jitter_ns"`

@@ -33,7 +33,7 @@ type field struct {
 	urls     []string // of those that are Given
 	addrs    []string
 	sealed   bool            // by TLS, some of them at least
-	versions []string        // of Redis
+	versions []string        // of the servers, with their names
 	clients  []*redis.Client // our own, to look after them
 	process  *child          // of embedded servers
 	spawned  []*redisserver.Server
@@ -96,7 +96,7 @@ func (f *field) meet(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("node %d, %s, cannot be used: %w", i+1, f.addrs[i], err))
 			continue
 		}
-		if version := infoText(info, "redis_version"); version != "" && !slices.Contains(f.versions, version) {
+		if version := product(info); version != "" && !slices.Contains(f.versions, version) {
 			f.versions = append(f.versions, version)
 		}
 		id := infoText(info, "run_id")
@@ -106,6 +106,17 @@ func (f *field) meet(ctx context.Context) error {
 		seen[id] = i
 	}
 	return errors.Join(errs...)
+}
+
+// product returns the name and version of the server that says this in INFO server, or "".
+func product(info string) string {
+	if version := infoText(info, "valkey_version"); version != "" {
+		return "Valkey " + version // its redis_version is always 7.2.4
+	}
+	if version := infoText(info, "redis_version"); version != "" {
+		return "Redis " + version
+	}
+	return ""
 }
 
 func (f *field) close() {
