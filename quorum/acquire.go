@@ -328,23 +328,55 @@ func (l *Locker) isClosed() bool {
 	return l.closed
 }
 
-// admit makes the hold of a round that was won, and tells this process. What it believes to
-// have of the names under another owner then is over: the nodes have lost it, or it was
-// broken. high is the highest token that was used for the hold before.
+// admit makes the hold of a round that was won, and tells this process. high is the highest
+// token that was used for the hold before.
 func (l *Locker) admit(ctx context.Context, r *round, s *settings, high node.Token) *Lease {
 	h := l.hold(ctx, r, s)
 	h.high = max(h.high, high)
-	for _, other := range l.others(h) {
-		other.lose(&Error{Op: "hold", Name: other.claim.title(), Need: l.need, Err: ErrLost, Cause: errBroken})
-	}
 	if h.mode == node.Read {
 		settled := r.granted(h)
 		h.mu.Lock()
 		h.settled |= settled
 		h.mu.Unlock()
 	}
+	over := l.register(h)
+	for _, h := range over {
+		h.lose(&Error{Op: "hold", Name: h.claim.title(), Need: l.need, Err: ErrLost, Cause: errBroken})
+	}
+	// Last, for when it ends it must be found here.
+	h.mu.Lock()
+	if h.why == nil {
+		h.schedule()
+	}
+	h.mu.Unlock()
+	return &h.first
+}
+
+// register enters h in the lines of its names. It returns the holds here that are over. Of two
+// that exclude each other the nodes have lost one, or it was broken: the one with the lower
+// token, since tokens rise from one holder to the next. That may be h, if the other was granted
+// while the last answer to h was under way.
+func (l *Locker) register(h *hold) (over []*hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	late := false
+	for name := range h.claim.each() {
+		ln := l.lines[name]
+		if ln == nil || h.mode == node.Read && ln.holder == nil {
+			continue
+		}
+		for _, other := range ln.holds() {
+			switch {
+			case other.claim.Token > h.claim.Token:
+				late = true
+			case other.claim.Owner != h.claim.Owner:
+				over = append(over, other)
+			}
+		}
+	}
+	if late {
+		return append(over, h)
+	}
 	for name := range h.claim.each() {
 		ln := l.line(name)
 		ln.enter(h)
@@ -355,29 +387,7 @@ func (l *Locker) admit(ctx context.Context, r *round, s *settings, high node.Tok
 			}
 		}
 	}
-	// Last, for when it ends it must be found here.
-	h.mu.Lock()
-	h.schedule()
-	h.mu.Unlock()
-	return &h.first
-}
-
-// others are the holds here that exclude h.
-func (l *Locker) others(h *hold) (all []*hold) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for name := range h.claim.each() {
-		ln := l.lines[name]
-		if ln == nil || h.mode == node.Read && ln.holder == nil {
-			continue
-		}
-		for _, other := range ln.holds() {
-			if other.claim.Owner != h.claim.Owner {
-				all = append(all, other)
-			}
-		}
-	}
-	return all
+	return over
 }
 
 // attempt is one acquire round and, if it is not won, its release. What the
