@@ -66,6 +66,9 @@ type Signal interface {
 	// when Now has reached until. If several are so, it reports the first of
 	// them in this order.
 	Wait(ctx context.Context, until Instant) Wake
+
+	// Clear takes a Set back that no Wait has seen.
+	Clear()
 }
 
 // A Wake says why a Wait returned.

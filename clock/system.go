@@ -49,6 +49,13 @@ func (s *signal) Set() {
 	}
 }
 
+func (s *signal) Clear() {
+	select {
+	case <-s.set:
+	default:
+	}
+}
+
 func (s *signal) Wait(ctx context.Context, until Instant) Wake {
 	for {
 		select {
@@ -58,9 +65,6 @@ func (s *signal) Wait(ctx context.Context, until Instant) Wake {
 		}
 		if ctx.Err() != nil {
 			return WakeEnded
-		}
-		if until <= 0 { // only looking; spare the system call
-			return WakePassed
 		}
 		if until == Never {
 			select {

@@ -9,7 +9,7 @@ import (
 
 // The answer to a renewal may end a lease when the Locker is just being closed.
 func TestAgendaDropsWhatItHasForgotten(t *testing.T) {
-	l := &Locker{clock: clock.System()}
+	l := &Locker{config: &config{clock: clock.System()}}
 	a := newAgenda(l)
 	go a.serve()
 	h, later := new(hold), l.clock.Now().Add(time.Hour)

@@ -29,10 +29,10 @@ func TestSweepsAreBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 			nd.Hang(true)
-			l.releases.Add(others)
+			l.releases.open.Add(others)
 			_ = lease.Unlock(context.Background())
 			synctest.Wait()
-			l.releases.Add(-others)
+			l.releases.open.Add(-others)
 			nd.Hang(false)
 			time.Sleep(5 * time.Second)
 			nd.Do(func(s *model.Server, now model.Time) {
@@ -44,26 +44,26 @@ func TestSweepsAreBounded(t *testing.T) {
 	})
 }
 
-// A Locker keeps many heirs in mind whose places may still be there, but not any number;
-// and of those whose places are gone it keeps the last.
-func TestUnwantedHeirsAreBounded(t *testing.T) {
+// A Locker remembers many revoked offers whose places may still be there, but not any number;
+// and of those whose places have expired it remembers the last.
+func TestRevokedOffersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		opts, err := Options{Clock: clock.Runtime()}.fill()
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := &Locker{clock: opts.Clock, opts: opts}
-		forgo := func(owner string, want int) {
+		f := &handoffs{config: &config{clock: opts.Clock, opts: opts}, byOwner: make(map[string]*offer)}
+		revoke := func(owner string, want int) {
 			t.Helper()
-			l.forgo(owner)
-			if n := len(l.unwanted); n != want || l.unwanted[n-1].owner != owner {
-				t.Fatalf("%d are kept in mind, want %d", n, want)
+			f.leaseEnds(node.Heir(owner))
+			if n := len(f.revoked); n != want || len(f.byOwner) != want || f.revoked[n-1].Owner != node.Heir(owner) {
+				t.Fatalf("%d are remembered, %d by owner, want %d", n, len(f.byOwner), want)
 			}
 		}
-		for i := range 2 * maxUnwanted {
-			forgo(fmt.Sprint(i), min(i+1, maxUnwanted))
+		for i := range 2 * maxRevoked {
+			revoke(fmt.Sprint(i), min(i+1, maxRevoked))
 		}
 		time.Sleep(time.Minute)
-		forgo("late", someUnwanted)
+		revoke("late", keptRevoked)
 	})
 }

@@ -13,7 +13,7 @@ func TestTokensFollowFences(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &Locker{clock: opts.Clock, opts: opts, need: 2}
+	tokens := &tokens{config: &config{clock: opts.Clock, opts: opts, need: 2}}
 	const before, near, far = 100, 200, node.MaxToken - 100
 	for what, test := range map[string]struct {
 		ballots [3]ballot
@@ -32,9 +32,9 @@ func TestTokensFollowFences(t *testing.T) {
 		"two have the highest token":  {[3]ballot{{fence: node.MaxToken}, {fence: node.MaxToken}, {fence: near}}, near, true},
 		"one has it, and one is mute": {[3]ballot{{fence: node.MaxToken}, {vote: Unknown}, {fence: near}}, near, false},
 	} {
-		w := &waiter{l: l, token: before, ballots: test.ballots[:]}
-		if w.followFences(); w.token != test.token || w.spent != test.spent {
-			t.Errorf("%s: token %d, spent %v; want %d, %v", what, w.token, w.spent, test.token, test.spent)
+		f := findings{token: before, ballots: test.ballots[:]}
+		if f.followFences(tokens); f.token != test.token || f.spent != test.spent {
+			t.Errorf("%s: token %d, spent %v; want %d, %v", what, f.token, f.spent, test.token, test.spent)
 		}
 	}
 }

@@ -86,17 +86,12 @@ func (l *Locker) Inspect(ctx context.Context, name string) (*Report, error) {
 // renewal, and until then both it and the next holder work. Errors match
 // ErrNoQuorum when too few nodes confirmed.
 func (l *Locker) ForceUnlock(ctx context.Context, name string) (bool, error) {
-	token, ok := l.nextToken(0)
+	token, ok := l.tokens.next(0)
 	if !ok {
 		return false, fmt.Errorf("quorum: no fencing token is left above %d", node.MaxToken)
 	}
 	// Who holds it here before it is broken; afterwards it may be the next.
-	l.mu.Lock()
-	var here []*hold
-	if ln := l.lines[name]; ln != nil {
-		here = ln.holds()
-	}
-	l.mu.Unlock()
+	here := l.queues.holdsOf(name)
 	r, err := l.askAll(ctx, node.Break, claim{Claim: node.Claim{Name: name, Token: token}})
 	if err != nil {
 		return false, err
@@ -124,11 +119,11 @@ func (l *Locker) askAll(ctx context.Context, kind node.Kind, c claim) (*round, e
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("%s %q: %w", kind, c.Name, stopped(ctx))
 	}
-	if !l.enter() {
+	if !l.life.enter() {
 		return nil, ErrClosed
 	}
-	defer l.leave()
-	r := l.begin(kind, c, 0, l.opts.Timeout)
+	defer l.life.leave()
+	r := l.rounds.begin(kind, c, 0, l.opts.Timeout)
 	r.ask(allNodes(len(l.nodes)))
 	r.awaitAll(ctx)
 	return r, nil

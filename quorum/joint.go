@@ -133,18 +133,18 @@ func (j *Joint) Unlock(ctx context.Context) error {
 // unlockAll releases the leases that are not nil. It waits for nothing before every
 // release is on its way.
 func unlockAll(ctx context.Context, parts []Part, leases []*Lease) error {
-	farewells := make([]farewell, len(leases))
+	open := make([]unlocking, len(leases))
 	for i, le := range leases {
 		if le != nil && !le.unlocked.Swap(true) {
-			farewells[i] = le.h.leave(le.mode)
+			open[i] = le.h.leave(le.mode)
 		}
 	}
 	var errs []error
-	for i, f := range farewells {
-		if f.h == nil {
+	for i, u := range open {
+		if u.h == nil {
 			continue
 		}
-		if err := f.wait(ctx); err != nil {
+		if err := u.wait(ctx); err != nil {
 			errs = append(errs, blame(parts, i, err))
 		}
 	}
@@ -272,11 +272,11 @@ func (a *assembly) pass(ctx context.Context, lead int, until clock.Instant) (fai
 		}
 		l := a.parts[a.order[n]].Locker
 		now := l.clock.Now()
-		patience := now
+		waitUntil := now
 		if lease := a.settings[a.order[n]].lease; n > lead && !a.brief {
-			patience = min(until, now.Add(lease+time.Duration(l.chance()*float64(lease))))
+			waitUntil = min(until, now.Add(lease+time.Duration(l.chance()*float64(lease))))
 		}
-		if err := a.take(ctx, n, patience); err != nil {
+		if err := a.take(ctx, n, waitUntil); err != nil {
 			return n, err
 		}
 	}

@@ -109,10 +109,10 @@ func (le *Lease) Detach() (Handle, error) {
 	if left == 0 || !h.end(errDetached) {
 		return Handle{}, h.notHeld("detach")
 	}
-	l.vacate(h)
+	l.queues.vacate(h)
 	l.observe(Event{Kind: Detached, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token, Took: l.clock.Now().Sub(h.since)})
 	if brief {
-		r := l.begin(node.Extend, h.now(), h.lease+l.opts.Grace, l.timeout(h.lease))
+		r := l.rounds.begin(node.Extend, h.now(), h.lease+l.opts.Grace, l.timeout(h.lease))
 		r.ask(allNodes(len(l.nodes)))
 		r.done()
 	}
@@ -168,15 +168,15 @@ type dependent struct {
 
 func (h *hold) slot() *slot { return &h.spot }
 
-// hold makes the lease of a won acquire round, or of a resumed one.
-func (l *Locker) hold(ctx context.Context, r *round, s *settings) *hold {
+// newHold makes the lease of a grant.
+func (l *Locker) newHold(ctx context.Context, g grant, s *settings) *hold {
 	h := &hold{
-		l: l, claim: r.claim, owner: s.owner,
+		l: l, claim: g.claim, owner: s.owner,
 		lease: s.lease, maxHold: s.maxHold, fixed: s.fixed,
-		mode: r.claim.mode, since: r.start, parent: ctx, leases: 1, limit: clock.Never, renewAt: clock.Never,
-		high: r.claim.Token,
+		mode: g.claim.mode, since: g.start, parent: ctx, leases: 1, limit: clock.Never, renewAt: clock.Never,
+		high: max(g.claim.Token, g.high), mayHold: g.mayHold,
 	}
-	h.claim.patience, h.claim.stands, h.claim.reserves = 0, 0, false // its release leaves no place in line
+	h.claim.patience, h.claim.stands, h.claim.reserves = 0, 0, false // its release leaves no place in the queue
 	h.first.h, h.first.mode = h, h.mode
 	if h.mode != node.Read {
 		h.alone = 1
@@ -187,8 +187,7 @@ func (l *Locker) hold(ctx context.Context, r *round, s *settings) *hold {
 	if s.maxHold > 0 {
 		h.limit = l.clock.Now().Add(s.maxHold)
 	}
-	h.mayHold = r.mayHoldNow()
-	h.extended(r.start, r.command.TTL-l.opts.Grace)
+	h.extended(g.start, g.lease)
 	return h
 }
 
@@ -225,13 +224,6 @@ func (h *hold) mayBeKept(until clock.Instant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.expiry = max(h.expiry, until)
-}
-
-// expiry is by when a key is gone that was sent at start or later, but not
-// after the deadline of its round: by the slowest of clocks.
-func (l *Locker) expiry(start clock.Instant, lease time.Duration) clock.Instant {
-	ttl := lease + l.opts.Grace
-	return start.Add(l.opts.Timeout + ttl + drift(ttl, l.opts.Drift))
 }
 
 // schedule enters the hold's next event in the agenda. h.mu is held.
@@ -294,7 +286,7 @@ func (h *hold) lose(why error) {
 		return
 	}
 	l := h.l
-	l.vacate(h)
+	l.queues.vacate(h)
 	l.observe(Event{Kind: Lost, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token,
 		Took: l.clock.Now().Sub(h.since), Err: why})
 	level := slog.LevelError
@@ -324,7 +316,7 @@ func (h *hold) end(why error) bool {
 	}
 	h.l.agenda.drop(h)
 	if why != errDetached {
-		h.l.forgoHeir(h.claim.Owner)
+		h.l.handoffs.leaseEnds(h.claim.Owner)
 	}
 	return true
 }
@@ -411,28 +403,28 @@ func (h *hold) nest(mode node.Mode) (*Lease, error) {
 	return &Lease{h: h, mode: mode}, nil
 }
 
-// A farewell is an Unlock of which everything is on its way.
-type farewell struct {
-	h     *hold
-	start clock.Instant
-	round *round // nil where there was nothing to release
-	held  bool   // until then
+// An unlocking is an Unlock whose commands have been sent.
+type unlocking struct {
+	h       *hold
+	start   clock.Instant
+	round   *round // nil where there was nothing to release
+	wasHeld bool   // when Unlock was called
 }
 
 // leave ends one of the leases, of that mode. It starts the release if it is the
 // last, and the downgrade if only readers are left of a writer.
-func (h *hold) leave(mode node.Mode) farewell {
+func (h *hold) leave(mode node.Mode) unlocking {
 	l := h.l
-	f := farewell{h: h, start: l.clock.Now()}
+	u := unlocking{h: h, start: l.clock.Now()}
 	h.mu.Lock()
 	h.leases--
 	if mode != node.Read {
 		h.alone--
 	}
 	last, share := h.leases == 0, h.alone == 0 && h.mode == node.Write
-	over := h.why == nil && f.start >= h.until
-	f.held = h.why == nil && !over
-	share = share && f.held && !last
+	over := h.why == nil && u.start >= h.until
+	u.wasHeld = h.why == nil && !over
+	share = share && u.wasHeld && !last
 	if share {
 		h.mode, h.shy = node.Read, allNodes(len(l.nodes)) // from now on nobody can nest to write
 	}
@@ -442,43 +434,43 @@ func (h *hold) leave(mode node.Mode) farewell {
 	}
 	if !last {
 		if share {
-			f.round = h.downgrade()
+			u.round = h.downgrade()
 		}
-		return f
+		return u
 	}
-	f.held = h.end(ErrNotHeld)
+	u.wasHeld = h.end(ErrNotHeld)
 	if h.endedBy(errDetached) {
-		return f
+		return u
 	}
-	f.round = h.release()
+	u.round = h.release()
 	// Whoever is next here may ask the nodes at once: each executes the
 	// release first.
-	l.vacate(h)
-	return f
+	l.queues.vacate(h)
+	return u
 }
 
 // wait waits for the release, and returns what Unlock returns.
-func (f farewell) wait(ctx context.Context) error {
-	h, r := f.h, f.round
+func (u unlocking) wait(ctx context.Context) error {
+	h, r := u.h, u.round
 	if r != nil {
 		defer r.done()
 	}
-	if !f.held {
+	if !u.wasHeld {
 		return h.notHeld("release")
 	}
 	if r == nil {
 		return nil
 	}
 	if r.command.Kind == node.Downgrade {
-		return h.downgraded(ctx, f)
+		return h.downgraded(ctx, u)
 	}
-	return f.released(ctx)
+	return u.released(ctx)
 }
 
 // released waits for the release of a lease that was held until then, tells of it, and
 // returns what became of it.
-func (f farewell) released(ctx context.Context) (err error) {
-	h, r, l := f.h, f.round, f.h.l
+func (u unlocking) released(ctx context.Context) (err error) {
+	h, r, l := u.h, u.round, u.h.l
 	switch {
 	case r.await(context.WithoutCancel(ctx)) == won:
 		if !r.removed() {
@@ -490,7 +482,7 @@ func (f farewell) released(ctx context.Context) (err error) {
 		err = r.fail("release", ErrNoQuorum, nil)
 	}
 	l.observe(Event{Kind: Released, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token,
-		Took: l.clock.Now().Sub(f.start), Err: err})
+		Took: l.clock.Now().Sub(u.start), Err: err})
 	return err
 }
 
@@ -503,13 +495,13 @@ func (h *hold) release() *round {
 	claim := h.claim
 	claim.Token = h.high
 	if claim.mode == node.Exclusive {
-		if next, ok := h.l.nextToken(h.high); ok {
+		if next, ok := h.l.tokens.next(h.high); ok {
 			claim.next = next
 		}
 	}
 	mayHold, settled, expiry := h.mayHold, h.settled, h.expiry
 	h.mu.Unlock()
-	return h.l.release(claim, allNodes(len(h.l.nodes)), mayHold, settled, expiry)
+	return h.l.releases.send(claim, allNodes(len(h.l.nodes)), mayHold, settled, expiry)
 }
 
 // removed reports whether any node so far had the claim that was to go. A
@@ -544,7 +536,7 @@ func (h *hold) extend(ctx context.Context, d time.Duration) error {
 		return &Error{Op: "extend", Name: h.claim.title(), Need: l.need, Err: ErrMaxHold,
 			Cause: fmt.Errorf("%v from now is beyond the longest hold of %v", d, h.maxHold)}
 	}
-	r := l.begin(node.Extend, h.now(), d+l.opts.Grace, l.timeout(d))
+	r := l.rounds.begin(node.Extend, h.now(), d+l.opts.Grace, l.timeout(d))
 	defer r.done()
 	r.lease = h
 	h.sent(r.start, d)

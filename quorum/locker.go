@@ -6,54 +6,29 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
-	"time"
 
-	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
 )
 
 // A Locker takes locks on one set of nodes. Make one for the life of the
 // program; its methods may be called from any task at any time.
+//
+// It is its configuration and its parts, each with a guard of its own. Where more than one mutex
+// is held the order is: queues.mu or renewal.mu, then hold.mu, then agenda.mu. Under the others
+// nothing is locked, and under none of them is a node asked or an Observer called.
 type Locker struct {
-	nodes []node.Node
-	need  int // how many of them must grant
-	opts  Options
-	clock clock.Clock
-	uuid  string
-
-	deployment string // the nodes' names, sorted
-
-	rounds  freelist[round]
-	waiters freelist[waiter]
-	agenda  *agenda
-	last    atomic.Int64 // the highest token made
-	lead    atomic.Int64 // microseconds by which the highest fence seen is ahead of the monotonic clock here
-
-	releases atomic.Int64 // how many are not over
-	leaving  atomic.Bool  // Close waits for them
-
-	outlasted atomic.Bool // it has told that others have a longer MaxLease
-
-	seen     []seen
-	learning sync.Mutex
-
-	listening sync.Once // for turns in line
-
-	mu    sync.Mutex
-	hears nodeSet // nodes that have said that they would tell of them
-
-	unwanted []outcast // heirs that are not to have anything any more, as they came
-	lines    map[string]*line
-	crowds   map[string]struct{} // names that whoever wanted them last had to wait for
-	active   int                 // operations under way
-	attempts int                 // attempts under way
-	outside  []*waiter           // those that wait to make one
-	closed   bool                // no new operations
-	idle     clock.Signal
+	*config
+	life     lifecycle
+	tokens   *tokens
+	voters   *voters
+	queues   *queues
+	rounds   *rounds
+	releases *releases
+	handoffs *handoffs
+	limiter  limiter
+	agenda   *agenda
+	waiters  freelist[waiter]
 }
 
 // New returns a Locker on nodes, at most 63 of them, which from now on belong to
@@ -88,7 +63,7 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 		}
 		names[n.Name()] = true
 	}
-	l := &Locker{
+	l := newLocker(&config{
 		nodes: nodes,
 		need:  need,
 		opts:  opts,
@@ -96,18 +71,22 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 		uuid:  uuid(opts.Random(), opts.Random()),
 
 		deployment: strings.Join(slices.Sorted(maps.Keys(names)), ","),
-
-		seen:   make([]seen, len(nodes)),
-		lines:  make(map[string]*line),
-		crowds: make(map[string]struct{}),
-		idle:   opts.Clock.NewSignal(),
-	}
-	for i := range l.seen {
-		l.seen[i].twin.Store(-1)
-	}
-	l.agenda = newAgenda(l)
+	})
 	l.clock.Go(l.agenda.serve)
 	return l, nil
+}
+
+// newLocker puts the parts together.
+func newLocker(c *config) *Locker {
+	l := &Locker{config: c, tokens: &tokens{config: c}, voters: newVoters(c)}
+	l.life.idle = c.clock.NewSignal()
+	l.agenda = newAgenda(l)
+	l.queues = &queues{config: c, byName: make(map[string]*queue), contended: make(map[string]struct{})}
+	l.rounds = &rounds{config: c, voters: l.voters, queues: l.queues}
+	l.releases = &releases{config: c, rounds: l.rounds, agenda: l.agenda, idle: c.clock.NewSignal()}
+	l.handoffs = &handoffs{config: c, queues: l.queues, releases: l.releases,
+		waiters: make(map[string]*waiter), byOwner: make(map[string]*offer)}
+	return l
 }
 
 // Lock acquires name, and waits for it until ctx ends or a bound given by
@@ -201,33 +180,35 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("resume %q: %w", s.title(), stopped(ctx))
 	}
-	if !l.enter() {
+	if !l.life.enter() {
 		return nil, ErrClosed
 	}
-	defer l.leave()
+	defer l.life.leave()
 	c := s.claim
 	c.Owner, c.Token = from.Owner, from.Token
-	r := l.begin(node.Extend, c, s.lease+l.opts.Grace, l.timeout(s.lease))
-	defer r.done()
+	r := l.rounds.begin(node.Extend, c, s.lease+l.opts.Grace, l.timeout(s.lease))
 	r.guarded = true
 	r.ask(allNodes(len(l.nodes)))
 	verdict := r.await(ctx)
 	switch {
 	case verdict == won && l.clock.Now() < validUntil(r.start, s.lease, l.opts.Drift):
-		l.seeFence(max(from.Token, from.High))
+		l.tokens.saw(max(from.Token, from.High))
 		took := l.clock.Now().Sub(r.start)
 		if s.maxHold > 0 { // not from now
 			if s.maxHold -= took; s.maxHold <= 0 {
+				defer r.done()
 				return nil, r.fail("resume", ErrNotHeld, ErrMaxHold)
 			}
 		}
-		lease := l.admit(ctx, r, &s, from.High)
+		lease := l.admit(ctx, r.grant(c, s.lease, from.High), &s)
 		lease.h.mayBeKept(l.expiry(r.start, l.opts.MaxLease)) // no extension shortens what the nodes have
 		l.observe(Event{Kind: Acquired, Name: s.title(), Owner: c.Owner, Token: c.Token, Took: took})
 		return lease, nil
 	case r.missing(l.need):
+		defer r.done()
 		return nil, r.fail("resume", ErrNotHeld, nil)
 	}
+	defer r.done()
 	return nil, r.fail("resume", ErrNoQuorum, stopped(ctx))
 }
 
@@ -236,51 +217,19 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 // nodes. It lasts at most about three times Options.Timeout, and leaves no task behind, but
 // for a Dialer that hangs (see package redisnode). Another Close returns nil at once, also while the first is under way.
 func (l *Locker) Close() error {
-	l.mu.Lock()
-	if l.closed {
-		l.mu.Unlock()
+	if !l.life.close() {
 		return nil
 	}
-	l.closed = true
-	for _, name := range l.inOrder() {
-		for _, w := range l.lines[name].queue {
-			w.signal.Set()
-		}
-	}
-	idle := l.active == 0
-	l.mu.Unlock()
-	for !idle {
-		l.idle.Wait(context.Background(), clock.Never)
-		l.mu.Lock()
-		idle = l.active == 0
-		l.mu.Unlock()
-	}
-	l.leaving.Store(true)
-	l.agenda.hurry(l.clock.Now())
-	var open []farewell
-	for _, h := range l.holders() {
-		if h.end(ErrClosed) {
-			open = append(open, farewell{h: h, start: l.clock.Now(), round: h.release()})
-		}
-	}
-	var unconfirmed error
-	for _, f := range open {
-		if err := f.released(context.Background()); errors.Is(err, ErrNoQuorum) {
-			unconfirmed = errors.Join(unconfirmed, err)
-		}
-		f.round.done()
-	}
-	for until := l.clock.Now().Add(l.opts.Timeout); l.releases.Load() > 0; {
-		if l.idle.Wait(context.Background(), until) == clock.WakePassed {
-			break
-		}
-	}
+	l.queues.waiters(func(w *waiter) { w.inbox.signal.Set() })
+	l.life.awaitIdle()
+	l.releases.leave()
+	errs := l.unlockAll()
+	l.releases.finish(l.clock.Now().Add(l.opts.Timeout))
 	for _, it := range l.agenda.close() {
 		if h, ok := it.(*hold); ok && h.end(ErrClosed) { // of a handle that was resumed more than once here: the name has only the latest
 			l.observe(Event{Kind: Released, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token})
 		}
 	}
-	errs := []error{unconfirmed}
 	for _, n := range l.nodes {
 		if err := n.Close(); err != nil {
 			errs = append(errs, fmt.Errorf("closing node %s: %w", n.Name(), err))
@@ -289,125 +238,43 @@ func (l *Locker) Close() error {
 	return errors.Join(errs...)
 }
 
-// inOrder returns the names of all lines, sorted. l.mu is held.
-func (l *Locker) inOrder() []string {
-	names := make([]string, 0, len(l.lines))
-	for name := range l.lines {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
-// holders returns all that is held here, in the order of the names.
-func (l *Locker) holders() (holds []*hold) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, name := range l.inOrder() {
-		holds = append(holds, l.lines[name].holds()...)
-	}
-	return holds
-}
-
-// enter notes the begin of an operation, unless the Locker is closed.
-func (l *Locker) enter() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		return false
-	}
-	l.active++
-	return true
-}
-
-// leave notes its end.
-func (l *Locker) leave() {
-	l.mu.Lock()
-	l.active--
-	wake := l.closed && l.active == 0
-	l.mu.Unlock()
-	if wake {
-		l.idle.Set()
-	}
-}
-
-// timeout bounds a round about a lease of length d.
-func (l *Locker) timeout(d time.Duration) time.Duration { return min(l.opts.Timeout, d/3) }
-
-// nextToken makes a token above every one that this Locker has made, and above
-// the given one: from the wall clock, so that tokens rise also when all nodes
-// have forgotten theirs. But one that is far ahead leads the tokens of its own name
-// alone. It fails only when the 53 bits are used up.
-func (l *Locker) nextToken(above node.Token) (node.Token, bool) {
-	if l.farAhead(above) {
-		return above + 1, above < node.MaxToken
-	}
-	now := max(l.clock.Wall().UnixMicro(), l.micros()+l.lead.Load())
-	for {
-		last := l.last.Load()
-		t := max(now, last+1, int64(above)+1)
-		if t > int64(node.MaxToken) {
-			return 0, false
-		}
-		if l.last.CompareAndSwap(last, t) {
-			return node.Token(t), true
+// unlockAll unlocks every lease, and returns the errors of those that too few nodes confirmed.
+func (l *Locker) unlockAll() (unconfirmed []error) {
+	var open []unlocking
+	for _, h := range l.queues.holds() {
+		if h.end(ErrClosed) {
+			open = append(open, unlocking{h: h, start: l.clock.Now(), round: h.release()})
 		}
 	}
-}
-
-// seeFence learns from a fence that another client's clock is ahead, so that
-// the next tokens need not be refused first.
-//
-// The lead is over the monotonic clock. Over one that is set to and fro it would
-// be counted again each time, and tokens would run away from all clocks.
-func (l *Locker) seeFence(fence node.Token) {
-	if l.farAhead(fence) {
-		return
-	}
-	d := int64(fence) - l.micros()
-	for {
-		lead := l.lead.Load()
-		if d <= lead || l.lead.CompareAndSwap(lead, d) {
-			return
+	for _, u := range open {
+		if err := u.released(context.Background()); errors.Is(err, ErrNoQuorum) {
+			unconfirmed = append(unconfirmed, err)
 		}
+		u.round.done()
 	}
+	return unconfirmed
 }
 
-// farAhead reports whether a token is further ahead than clocks may differ. Somebody
-// wrote it, or a clock was far off; it concerns its own name alone.
-func (l *Locker) farAhead(token node.Token) bool { return token > l.horizon() }
-
-// horizon is the highest token that is not.
-func (l *Locker) horizon() node.Token {
-	return node.Token(l.clock.Wall().UnixMicro() + l.opts.FenceRetention.Microseconds())
-}
-
-// micros reads the monotonic clock in the unit of tokens.
-func (l *Locker) micros() int64 { return int64(l.clock.Now()) / 1000 }
-
-// ownerName makes the owner of one attempt, in the form that Redisson gives its
-// owners. The number is drawn anew from the random source each time, so that
-// not even two copies of one process can make the same.
-func (l *Locker) ownerName() string {
-	b := make([]byte, 0, 64)
-	b = append(b, l.uuid...)
-	b = append(b, ':')
-	return string(strconv.AppendUint(b, l.opts.Random()>>1, 10))
-}
-
-// uuid formats random bits as a UUID of version 8 (RFC 9562, section 5.8), by which
-// [node.Foreign] knows redquorum's owners.
-func uuid(hi, lo uint64) string {
-	hi = hi&^0xf000 | 0x8000
-	lo = lo&^(3<<62) | 2<<62
-	return fmt.Sprintf("%08x-%04x-%04x-%04x-%012x", hi>>32, hi>>16&0xffff, hi&0xffff, lo>>48, lo&(1<<48-1))
-}
-
-// chance draws a number from 0 up to 1.
-func (l *Locker) chance() float64 { return float64(l.opts.Random()>>11) / (1 << 53) }
-
-func (l *Locker) observe(e Event) {
-	if l.opts.Observer != nil {
-		l.opts.Observer.Observe(e)
+// admit makes the hold of a grant, and tells this process.
+func (l *Locker) admit(ctx context.Context, g grant, s *settings) *Lease {
+	h := l.newHold(ctx, g, s)
+	if r := g.round; r != nil {
+		if h.mode == node.Read {
+			settled := r.granted(h)
+			h.mu.Lock()
+			h.settled |= settled
+			h.mu.Unlock()
+		}
+		r.done()
 	}
+	for _, h := range l.queues.register(h) {
+		h.lose(&Error{Op: "hold", Name: h.claim.title(), Need: l.need, Err: ErrLost, Cause: errBroken})
+	}
+	// Last, for when it ends it must be found here.
+	h.mu.Lock()
+	if h.why == nil {
+		h.schedule()
+	}
+	h.mu.Unlock()
+	return &h.first
 }

@@ -12,7 +12,7 @@ import (
 // A lease that ends while somebody is about to nest in it has none nested.
 func TestNoLeaseNestsInOneThatIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &Locker{clock: clock.Runtime()}
+		l := &Locker{config: &config{clock: clock.Runtime()}}
 		h := &hold{l: l, leases: 1, until: l.clock.Now().Add(time.Second)}
 		if lease, err := h.nest(node.Exclusive); lease == nil || err != nil {
 			t.Errorf("with a second left: %v, %v", lease, err)

@@ -73,18 +73,18 @@ const turnToCome = 50 * time.Millisecond
 
 // declareIntent lets the nodes know that a writer waits, if it does.
 func (w *waiter) declareIntent() {
-	if w.settings.wait != 0 {
-		w.ticket = ticket{waiter: w.l.ownerName(), patience: w.l.patience()}
+	if w.request.wait != 0 {
+		w.place.ticket = ticket{waiter: w.l.ownerName(), patience: w.l.placeTTL()}
 	}
 }
 
 // readersWait is for how long the nodes are to keep that readers wait for their turn: unless
 // it is over before that, until the next attempt.
 func (w *waiter) readersWait() time.Duration {
-	if w.settings.wait < 0 {
-		return w.l.patience()
+	if w.request.wait < 0 {
+		return w.l.placeTTL()
 	}
-	return max(0, min(w.l.patience(), w.deadline.Sub(w.l.clock.Now())))
+	return max(0, min(w.l.placeTTL(), w.deadline.Sub(w.l.clock.Now())))
 }
 
 // errUpgrade: a reader cannot become the writer.
@@ -111,23 +111,17 @@ func (h *hold) now() claim {
 // downgrade makes a reader of the writer, here and on the nodes.
 func (h *hold) downgrade() *round {
 	l := h.l
-	r := l.begin(node.Downgrade, h.claim, 0, l.opts.Timeout)
+	r := l.rounds.begin(node.Downgrade, h.claim, 0, l.opts.Timeout)
 	r.lease = h
 	r.ask(allNodes(len(l.nodes)))
-	// Readers who wait here may ask the nodes at once: each executes the downgrade
-	// first.
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if ln := l.lines[h.claim.Name]; ln != nil && ln.leave(h) {
-		ln.readers = append(ln.readers, h)
-		l.advance(h.claim.Name, ln)
-	}
+	// Readers that wait here may ask the nodes at once: each executes the downgrade first.
+	l.queues.reads(h)
 	return r
 }
 
 // downgraded returns what the Unlock of the last write lease returns.
-func (h *hold) downgraded(ctx context.Context, f farewell) error {
-	l, r := h.l, f.round
+func (h *hold) downgraded(ctx context.Context, u unlocking) error {
+	l, r := h.l, u.round
 	var err error
 	switch {
 	case r.await(context.WithoutCancel(ctx)) == won:
@@ -139,7 +133,7 @@ func (h *hold) downgraded(ctx context.Context, f farewell) error {
 		err = r.fail("downgrade", ErrNoQuorum, nil)
 	}
 	l.observe(Event{Kind: Downgraded, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token,
-		Took: l.clock.Now().Sub(f.start), Err: err})
+		Took: l.clock.Now().Sub(u.start), Err: err})
 	return err
 }
 

@@ -1,13 +1,34 @@
 package quorum
 
 import (
+	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
 )
 
-// release asks nodes to remove the claim: of a lease all of them, also those that
+// releases sends the releases of a Locker, and repeats them until they are confirmed. Any task
+// may use it at any time.
+type releases struct {
+	*config
+	rounds  *rounds
+	agenda  *agenda
+	open    atomic.Int64 // releases that are not over
+	leaving atomic.Bool  // Close waits for them
+	idle    clock.Signal // set when a closing Locker has none
+}
+
+// A removal is what a round has to know of the release that it is a part of.
+type removal struct {
+	releases *releases     // nil: it is no release
+	mayHold  nodeSet       // nodes on which the claim may be
+	expiry   clock.Instant // by when no node has a key of it
+	sweep    *sweep        // that the round belongs to
+}
+
+// send asks nodes to remove the claim: of a lease all of them, also those that
 // refused it and those that have not answered ("even if the client believes the
 // instance was not locked"); of a failed attempt those that may hold it, for the next
 // may come soon, and a node that said no has carried the command out. Those in mayHold
@@ -19,10 +40,10 @@ import (
 // away readers whose commands are under way, and again and again those who are
 // farther away than others. What it leaves possible is a command that the network
 // has duplicated; it keeps writers from one node, until its key expires.
-func (l *Locker) release(c claim, nodes, mayHold, settled nodeSet, expiry clock.Instant) *round {
-	l.releases.Add(1)
-	r := l.begin(node.Release, c, 0, l.opts.Timeout)
-	r.mayHold, r.expiry = mayHold, expiry
+func (rs *releases) send(c claim, nodes, mayHold, settled nodeSet, expiry clock.Instant) *round {
+	rs.open.Add(1)
+	r := rs.rounds.begin(node.Release, c, 0, rs.opts.Timeout)
+	r.removal = removal{releases: rs, mayHold: mayHold, expiry: expiry}
 	if c.mode == node.Read && settled != 0 {
 		r.claims[0].Token = 0
 		r.ask(settled)
@@ -33,7 +54,7 @@ func (l *Locker) release(c claim, nodes, mayHold, settled nodeSet, expiry clock.
 }
 
 // settle looks at a release to which every node has answered, or had its time.
-func (l *Locker) settle(r *round) {
+func (rs *releases) settle(r *round) {
 	pending := r.mayHold
 	for i, b := range r.ballots {
 		if b.vote == Granted {
@@ -41,35 +62,47 @@ func (l *Locker) settle(r *round) {
 		}
 	}
 	s := r.sweep
-	if pending == 0 || s == nil && l.releases.Load() > maxSweeps {
-		l.released()
+	if pending == 0 || s == nil && rs.open.Load() > maxSweeps {
+		rs.over()
 		return
 	}
 	if s == nil {
-		s = &sweep{l: l, claim: r.claim, expiry: r.expiry}
+		s = &sweep{releases: rs, claim: r.claim, expiry: r.expiry}
 		if r.claim.patience > 0 {
 			s.claim.ticket = ticket{} // it may have stopped waiting by then, or wait on
 		}
 	}
 	s.pending = pending
-	s.again(l.clock.Now())
+	s.again(rs.clock.Now())
 }
 
-// released notes that a release is over: confirmed, or given up.
-func (l *Locker) released() {
-	if l.releases.Add(-1) == 0 && l.leaving.Load() {
-		l.idle.Set()
+// over notes that a release is confirmed, or given up.
+func (rs *releases) over() {
+	if rs.open.Add(-1) == 0 && rs.leaving.Load() {
+		rs.idle.Set()
+	}
+}
+
+// leave repeats at once what is not confirmed: Close waits for it.
+func (rs *releases) leave() {
+	rs.leaving.Store(true)
+	rs.agenda.hurry(rs.clock.Now())
+}
+
+// finish waits until everything is confirmed, or until an instant.
+func (rs *releases) finish(until clock.Instant) {
+	for rs.open.Load() > 0 && rs.idle.Wait(context.Background(), until) != clock.WakePassed {
 	}
 }
 
 // A sweep is a release that some nodes have not confirmed.
 type sweep struct {
-	l       *Locker
-	claim   claim
-	pending nodeSet
-	expiry  clock.Instant
-	tries   int
-	spot    slot
+	releases *releases
+	claim    claim
+	pending  nodeSet
+	expiry   clock.Instant
+	tries    int
+	spot     slot
 }
 
 const (
@@ -85,21 +118,22 @@ func (s *sweep) slot() *slot { return &s.spot }
 
 func (s *sweep) again(now clock.Instant) {
 	wait := min(firstSweep<<min(s.tries, 10), lastSweep)
-	if s.l.leaving.Load() {
+	if s.releases.leaving.Load() {
 		wait = firstSweep
 	}
 	s.tries++
-	at := now.Add(wait + time.Duration(s.l.chance()*float64(wait/4)))
-	s.l.agenda.put(s, at, at)
+	at := now.Add(wait + time.Duration(s.releases.chance()*float64(wait/4)))
+	s.releases.agenda.put(s, at, at)
 }
 
 func (s *sweep) run(now clock.Instant, _ *batch) {
 	if now >= s.expiry {
-		s.l.released()
+		s.releases.over()
 		return
 	}
-	r := s.l.begin(node.Release, s.claim, 0, s.l.opts.Timeout)
-	r.mayHold, r.expiry, r.sweep = s.pending, s.expiry, s
+	rs := s.releases
+	r := rs.rounds.begin(node.Release, s.claim, 0, rs.opts.Timeout)
+	r.removal = removal{releases: rs, mayHold: s.pending, expiry: s.expiry, sweep: s}
 	r.ask(s.pending)
 	r.done()
 }

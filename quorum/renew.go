@@ -100,7 +100,7 @@ func (r *renewal) send() {
 func (r *renewal) receive(i int, reply node.Reply) {
 	kept := reply.Kept
 	reply.Kept = nil
-	b := r.l.judge(i, node.Extend, r.start, reply)
+	b := r.l.voters.judge(i, node.Extend, r.start, reply)
 	if len(r.holds) > 1 && errors.Is(reply.Err, node.ErrAuth) && !reply.Unsent {
 		// One name that the user may no longer use is enough for that.
 		for _, h := range r.holds {
@@ -214,7 +214,7 @@ func (r *renewal) heal() {
 func (h *hold) heal(i int) {
 	l := h.l
 	h.mu.Lock()
-	token, ok := l.nextToken(h.high)
+	token, ok := l.tokens.next(h.high)
 	now := l.clock.Now()
 	if h.why != nil || !ok || now >= h.until {
 		h.mu.Unlock()
@@ -235,7 +235,7 @@ func (h *hold) heal(i int) {
 	command := node.Command{Kind: node.Acquire, Mode: c.mode, Claims: c.appendTo(nil), TTL: h.lease + l.opts.Grace,
 		Retention: l.opts.FenceRetention, Deadline: now.Add(l.timeout(h.lease))}
 	l.nodes[i].Submit(command, func(reply node.Reply) {
-		l.seeFence(reply.Fence)
+		l.tokens.saw(reply.Fence)
 		if reply.Status == node.Granted {
 			l.observe(Event{Kind: Healed, Name: c.title(), Owner: c.Owner, Token: h.claim.Token, Node: l.nodes[i].Name()})
 		}

@@ -2,9 +2,6 @@ package quorum
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,18 +15,14 @@ import (
 // put it down and the last node asked has answered, which may be long after
 // the round was decided.
 type round struct {
-	l        *Locker
+	rounds   *rounds
 	command  node.Command
 	claim    claim
 	claims   []node.Claim  // of claim; of the command
 	start    clock.Instant // read before anything was sent
 	deadline clock.Instant
 
-	// Of a release: the nodes on which the claim may be, until when, and the
-	// sweep that this round belongs to.
-	mayHold nodeSet
-	expiry  clock.Instant
-	sweep   *sweep
+	removal // of a release
 
 	signal clock.Signal       // set when the verdict falls, and at each reply if eager
 	reply  []func(node.Reply) // one for each node, made once
@@ -44,61 +37,36 @@ type round struct {
 	guarded bool  // abstaining nodes have no vote on an extension either
 }
 
-// A ballot is one node's answer.
-type ballot struct {
-	vote    Vote
-	wait    time.Duration // how long the node will refuse (negative: for ever) or abstain
-	fence   node.Token
-	at      clock.Instant // of the answer, if it refuses
-	err     error
-	ahead   int        // how many waiters in line are before this one
-	last    node.Token // the highest ticket there
-	free    bool       // no lock is in the way, but others in line
-	foreign bool       // a lock of another make is
-	stale   bool       // refused only because the token was too low
-	removed bool       // a release or break found something
-	may     bool       // the claim may be there, now or later
-	lacks   bool       // a lease that it was asked to renew is not there
-	state   *node.State
+// rounds begins the rounds of a Locker. Any task may use it at any time.
+type rounds struct {
+	*config
+	voters *voters
+	queues *queues
+	spare  freelist[round]
 }
 
-// granted reports whether the node granted, whether or not it has a vote.
-func (b *ballot) granted() bool { return b.vote == Granted || b.vote == Abstaining }
-
-// A nodeSet is a set of nodes, by their place in the Locker.
-type nodeSet uint64
-
-// maxNodes is what a nodeSet can hold.
-const maxNodes = 64
-
-func (s nodeSet) has(i int) bool { return s>>i&1 == 1 }
-func (s *nodeSet) add(i int)     { *s |= 1 << i }
-func (s nodeSet) len() int       { return bits.OnesCount64(uint64(s)) }
-
-func allNodes(n int) nodeSet { return 1<<n - 1 }
-
-func (l *Locker) newRound() *round {
+func (rs *rounds) newRound() *round {
 	r := &round{
-		l:       l,
-		signal:  l.clock.NewSignal(),
-		reply:   make([]func(node.Reply), len(l.nodes)),
-		ballots: make([]ballot, len(l.nodes)),
+		rounds:  rs,
+		signal:  rs.clock.NewSignal(),
+		reply:   make([]func(node.Reply), len(rs.nodes)),
+		ballots: make([]ballot, len(rs.nodes)),
 	}
-	for i := range l.nodes {
+	for i := range rs.nodes {
 		r.reply[i] = func(rep node.Reply) { r.receive(i, rep) }
 	}
 	return r
 }
 
 // begin takes a round for one command. ttl is 0 where the command has none.
-func (l *Locker) begin(kind node.Kind, c claim, ttl, timeout time.Duration) *round {
-	r := l.rounds.take()
+func (rs *rounds) begin(kind node.Kind, c claim, ttl, timeout time.Duration) *round {
+	r := rs.spare.take()
 	if r == nil {
-		r = l.newRound()
+		r = rs.newRound()
 	}
-	r.signal.Wait(context.Background(), 0) // forget what a late reply set
+	r.signal.Clear() // of what a late reply set
 	r.users.Store(1)
-	r.start = l.clock.Now()
+	r.start = rs.clock.Now()
 	r.deadline = r.start.Add(timeout)
 	r.claim, r.claims = c, c.appendTo(r.claims[:0])
 	r.command = node.Command{
@@ -106,7 +74,7 @@ func (l *Locker) begin(kind node.Kind, c claim, ttl, timeout time.Duration) *rou
 		Mode:      c.mode,
 		Claims:    r.claims,
 		TTL:       ttl,
-		Retention: l.opts.FenceRetention,
+		Retention: rs.opts.FenceRetention,
 		Deadline:  r.deadline,
 	}
 	switch kind {
@@ -118,11 +86,11 @@ func (l *Locker) begin(kind node.Kind, c claim, ttl, timeout time.Duration) *rou
 		r.command.Ticket, r.command.Waiter, r.command.Patience, r.command.Next = c.number, c.waiter, c.patience, c.next
 	}
 	clear(r.ballots)
-	r.tally = tally{nodes: len(l.nodes), need: l.need}
+	r.tally = tally{nodes: len(rs.nodes), need: rs.need}
 	if kind == node.Inspect || kind == node.Break {
-		r.tally.need = majority(len(l.nodes)) // nobody holds a name that so many do not have
+		r.tally.need = majority(len(rs.nodes)) // nobody holds a name that so many do not have
 	}
-	r.asked, r.mayHold, r.sweep, r.lease, r.eager, r.guarded = 0, 0, nil, nil, false, false
+	r.asked, r.removal, r.lease, r.eager, r.guarded = 0, removal{}, nil, false, false
 	return r
 }
 
@@ -133,7 +101,7 @@ func (r *round) ask(nodes nodeSet) {
 	r.asked |= nodes
 	r.mu.Unlock()
 	r.users.Add(int32(nodes.len()))
-	for i, n := range r.l.nodes {
+	for i, n := range r.rounds.nodes {
 		if nodes.has(i) {
 			n.Submit(r.command, r.reply[i])
 		}
@@ -142,17 +110,17 @@ func (r *round) ask(nodes nodeSet) {
 
 // receive takes the answer of node i, from whichever task brings it.
 func (r *round) receive(i int, reply node.Reply) {
-	b := r.l.judge(i, r.command.Kind, r.start, reply)
+	b := r.rounds.voters.judge(i, r.command.Kind, r.start, reply)
 	if r.guarded && b.vote == Granted {
-		if until := r.l.abstains(r.start, reply.Life); until > 0 {
+		if until := r.rounds.voters.abstains(r.start, reply.Life); until > 0 {
 			b.vote, b.wait = Abstaining, until
 		}
 	}
 	if reply.Awaited && r.claim.patience == 0 { // or it is the one that is in line
-		r.l.noteCrowd(&r.claim, true)
+		r.rounds.queues.noteContention(&r.claim, true)
 	}
 	if reply.Status == node.Refused && r.claim.mode != node.Read {
-		r.l.noteOthers(i, reply)
+		r.rounds.voters.noteLongLock(i, reply)
 	}
 	r.mu.Lock()
 	before := r.tally.verdict()
@@ -205,32 +173,32 @@ func (r *round) awaitsMore() bool {
 	return r.open() > 0
 }
 
-// stands reports whether a round that is won is still won when it is known who has granted
-// it. Two nodes that are one server are found out when both have told whose life theirs is;
-// so the first leases wait, for a while, for nodes that have never answered.
-func (r *round) stands(ctx context.Context) bool {
-	l := r.l
-	if l.hasStrangers() {
-		until := r.patience(l.clock.Now().Sub(r.start))
-		for r.awaitsMore() && l.hasStrangers() && r.signal.Wait(ctx, until) == clock.WakeSet {
+// confirmWin discounts duplicate servers from a won round, and reports whether it is still won.
+// Two nodes that are one server are recognized only once both have answered, so a Locker's first
+// rounds wait briefly for nodes that never have.
+func (r *round) confirmWin(ctx context.Context) bool {
+	v := r.rounds.voters
+	if v.someUnheard() {
+		until := r.lingerUntil()
+		for r.awaitsMore() && v.someUnheard() && r.signal.Wait(ctx, until) == clock.WakeSet {
 		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range r.ballots {
 		b := &r.ballots[i]
-		if twin := l.twin(i); b.vote == Granted && twin != nil {
+		if duplicate := v.duplicate(i); b.vote == Granted && duplicate != nil {
 			r.tally.votes[Granted]--
 			r.tally.add(Unknown)
-			b.vote, b.err = Unknown, twin
+			b.vote, b.err = Unknown, duplicate
 		}
 	}
 	return r.tally.verdict() == won
 }
 
-// patience is until when a round waits for what it needs no more, if it took so long to be
-// decided.
-func (r *round) patience(took time.Duration) clock.Instant {
+// lingerUntil is until when a round that was decided just now waits for what it needs no more.
+func (r *round) lingerUntil() clock.Instant {
+	took := r.rounds.clock.Now().Sub(r.start)
 	return r.start.Add(min(max(3*took, time.Millisecond), r.deadline.Sub(r.start)/10))
 }
 
@@ -239,7 +207,7 @@ func (r *round) patience(took time.Duration) clock.Instant {
 // Then, before another attempt, for twice as long as it took the others and at most
 // for a while, unless some have granted: what was refused need not be released.
 func (r *round) linger(ctx context.Context, again bool) {
-	until := r.patience(r.l.clock.Now().Sub(r.start))
+	until := r.lingerUntil()
 	for {
 		r.mu.Lock()
 		r.eager = true
@@ -270,12 +238,12 @@ func (r *round) done() {
 	if r.users.Add(-1) > 0 {
 		return
 	}
-	if r.command.Kind == node.Release {
-		r.l.settle(r)
+	if r.releases != nil {
+		r.releases.settle(r)
 	}
 	r.command, r.claim, r.lease = node.Command{}, claim{}, nil
 	clear(r.claims)
-	r.l.rounds.put(r)
+	r.rounds.spare.put(r)
 }
 
 // mayHoldNow returns the nodes that may have, or may yet get, the claim of an
@@ -311,187 +279,12 @@ func (r *round) granted(reader *hold) (s nodeSet) {
 func (r *round) fail(op string, sentinel, cause error) *Error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := r.l.fail(op, r.claim.title(), r.ballots, sentinel, cause)
+	e := r.rounds.fail(op, r.claim.title(), r.ballots, sentinel, cause)
 	e.Need = r.tally.need
 	return e
 }
 
-func (l *Locker) fail(op, name string, ballots []ballot, sentinel, cause error) *Error {
-	e := &Error{Op: op, Name: name, Need: l.need, Err: sentinel, Cause: cause, Nodes: make([]NodeVote, len(ballots))}
-	for i, b := range ballots {
-		e.Nodes[i] = NodeVote{Node: l.nodes[i].Name(), Vote: b.vote, For: b.wait, Err: b.err}
-	}
-	return e
-}
-
-// judge turns the reply of node i, to a command sent at start, into a ballot.
-func (l *Locker) judge(i int, kind node.Kind, start clock.Instant, reply node.Reply) ballot {
-	b := ballot{fence: reply.Fence, state: reply.State}
-	if reply.Status == node.Unknown {
-		b.vote, b.err, b.may = Unknown, reply.Err, !reply.Unsent || kind == node.Extend
-		if errors.Is(reply.Err, node.ErrWrongType) {
-			l.nodeAnswered(i, kind) // it is well; the key is not
-		} else {
-			l.nodeFailed(i, kind, reply.Err)
-		}
-		return b
-	}
-	l.nodeAnswered(i, kind)
-	if reply.Status == node.Refused || reply.Status == node.Stale {
-		b.at = l.clock.Now()
-	}
-	if err := l.meet(i, reply.Life); err != nil {
-		b.vote, b.err, b.may = Unknown, err, true
-		return b
-	}
-	switch reply.Status {
-	case node.Granted:
-		b.vote, b.may = Granted, true
-		if until := l.abstains(start, reply.Life); until > 0 {
-			b.vote, b.wait = Abstaining, until
-		}
-	case node.Refused:
-		b.vote, b.wait, b.free, b.foreign = Refused, reply.TTL, reply.Free, reply.Foreign
-		b.ahead, b.last = reply.Ahead, reply.Last
-	case node.Stale:
-		b.vote, b.stale = Refused, true
-	case node.Released:
-		b.vote, b.removed = Granted, true
-	case node.Absent:
-		b.vote = Granted
-	case node.Done:
-		b.vote, b.may = Granted, kind == node.Extend
-		if !keptAll(reply.Kept) {
-			b.vote, b.may = Refused, false
-		}
-	}
-	if kind == node.Inspect {
-		b.wait = l.abstains(start, reply.Life)
-	}
-	return b
-}
-
-// abstains returns for how long a server in this life has no vote on a command
-// sent at start, 0 if it has one.
-func (l *Locker) abstains(start clock.Instant, life *node.Life) time.Duration {
-	if l.opts.NoRestartGuard {
-		return 0
-	}
-	return max(0, guardEnd(life.Born, l.opts.MaxLease+l.opts.Grace, l.opts.Drift).Sub(start))
-}
-
-var errNoLife = fmt.Errorf("%w: it does not tell when it started, so a restart could go unnoticed", node.ErrUnsupported)
-
-// meet notes which life of its server node i answered from, and refuses what
-// cannot have a vote: a server that does not tell, and one that is configured
-// twice.
-func (l *Locker) meet(i int, life *node.Life) error {
-	if life == nil {
-		if l.opts.NoRestartGuard {
-			return nil
-		}
-		return errNoLife
-	}
-	seen := &l.seen[i]
-	if seen.life.Load() != life {
-		l.learn(i, life)
-	}
-	return l.twin(i)
-}
-
-// twin is the error that node i is the server of another node as well, or nil.
-func (l *Locker) twin(i int) error {
-	twin := l.seen[i].twin.Load()
-	if twin < 0 {
-		return nil
-	}
-	return fmt.Errorf("%w: %s and %s (run_id %s); list it once", ErrSameServer,
-		l.nodes[i].Name(), l.nodes[twin].Name(), l.seen[i].life.Load().ID)
-}
-
-// seen is what a Locker knows of one node's server.
-type seen struct {
-	life    atomic.Pointer[node.Life]
-	met     atomic.Bool  // it has answered a command
-	twin    atomic.Int32 // another node that is the same server, or -1
-	mute    atomic.Bool  // the last command was not answered
-	refuses atomic.Int32 // a set of the kinds of commands that it has refused to execute last
-}
-
-// hasStrangers reports whether a node may yet answer for the first time.
-func (l *Locker) hasStrangers() bool {
-	for i := range l.seen {
-		if n := &l.seen[i]; !n.met.Load() && !n.mute.Load() {
-			return true
-		}
-	}
-	return false
-}
-
-func (l *Locker) learn(i int, life *node.Life) {
-	l.learning.Lock()
-	l.seen[i].life.Store(life)
-	for a := range l.seen {
-		twin := int32(-1)
-		for b := range l.seen {
-			if x, y := l.seen[a].life.Load(), l.seen[b].life.Load(); a != b && x != nil && y != nil && x.ID == y.ID {
-				twin = int32(b)
-			}
-		}
-		if was := l.seen[a].twin.Swap(twin); twin > was {
-			l.opts.Logger.Warn("two nodes are one server, and have no vote", "node", l.nodes[a].Name(), "other", l.nodes[twin].Name())
-		}
-	}
-	l.learning.Unlock()
-	if wait := l.abstains(l.clock.Now(), life); wait > 0 {
-		l.observe(Event{Kind: NodeAbstains, Node: l.nodes[i].Name(), Took: wait})
-		l.opts.Logger.Warn("server is new, has restarted or was a replica, and has no vote yet", "node", l.nodes[i].Name(), "for", wait.Round(time.Millisecond))
-	}
-}
-
-// noteOthers tells once of a lock that lasts longer than MaxLease allows: whoever made it
-// knows of another MaxLease, or of none. What others in line are given is no lock's life.
-func (l *Locker) noteOthers(i int, refusal node.Reply) {
-	longest := l.opts.MaxLease + l.opts.Grace
-	if refusal.Free || refusal.TTL <= longest || l.opts.NoRestartGuard || l.outlasted.Swap(true) {
-		return
-	}
-	l.opts.Logger.Warn("another program's lock lasts longer than MaxLease: it must be the same in all, or a node that has restarted votes too early",
-		"node", l.nodes[i].Name(), "left", refusal.TTL, "max_lease", l.opts.MaxLease)
-}
-
-// nodeFailed tells once that a node does not answer, or does not execute commands of
-// a kind: it may lack a right, or memory, for these and not for others.
-func (l *Locker) nodeFailed(i int, kind node.Kind, err error) {
-	silent := errors.Is(err, node.ErrTimeout) || errors.Is(err, node.ErrUnreachable)
-	text := "node does not answer"
-	switch {
-	case errors.Is(err, node.ErrClosed), errors.Is(err, node.ErrOverloaded): // by this process itself
-		return
-	case silent && l.seen[i].mute.Swap(true):
-		return
-	case !silent:
-		l.seen[i].mute.Store(false)
-		if l.seen[i].refuses.Or(1<<kind)>>kind&1 == 1 {
-			return
-		}
-		text = "node does not execute commands"
-	}
-	l.observe(Event{Kind: NodeFailed, Node: l.nodes[i].Name(), Err: err})
-	l.opts.Logger.Warn(text, "node", l.nodes[i].Name(), "error", err)
-}
-
-func (l *Locker) nodeAnswered(i int, kind node.Kind) {
-	n := &l.seen[i]
-	if !n.met.Load() {
-		n.met.Store(true)
-	}
-	if !n.mute.Load() && n.refuses.Load()>>kind&1 == 0 {
-		return
-	}
-	mute, barred := n.mute.Swap(false), n.refuses.And(^(1<<kind))>>kind&1 == 1
-	if mute || barred {
-		l.observe(Event{Kind: NodeRecovered, Node: l.nodes[i].Name()})
-		l.opts.Logger.Info("node answers again", "node", l.nodes[i].Name())
-	}
+// grant returns what a won round has granted. The round is in use until the grant is.
+func (r *round) grant(c claim, lease time.Duration, high node.Token) grant {
+	return grant{claim: c, start: r.start, lease: lease, mayHold: r.mayHoldNow(), high: high, round: r}
 }

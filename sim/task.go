@@ -101,6 +101,9 @@ func (s *signal) Set() {
 	s.set = true
 }
 
+// Clear implements clock.Signal.
+func (s *signal) Clear() { s.set = false }
+
 // Wait implements clock.Signal.
 func (s *signal) Wait(ctx context.Context, until clock.Instant) clock.Wake {
 	c := s.owner

@@ -9,7 +9,7 @@ import (
 	"github.com/redquorum/redquorum/clock"
 )
 
-// Of a node that does not answer nobody knows how many are in line there.
+// How many waiters are queued on a node that does not answer is unknown.
 func TestThoseBeforeAreCountedOnAMajority(t *testing.T) {
 	for _, test := range []struct {
 		ballots []ballot
@@ -20,30 +20,31 @@ func TestThoseBeforeAreCountedOnAMajority(t *testing.T) {
 		{[]ballot{{ahead: 3}, {vote: Unknown}, {}}, 3},
 		{[]ballot{{ahead: 3}, {vote: Abstaining}, {ahead: 1}}, 3},
 	} {
-		w := &waiter{l: &Locker{need: 2}, ballots: test.ballots}
-		if got := w.before(); got != test.want {
+		f := findings{ballots: test.ballots}
+		if got := f.before(2); got != test.want {
 			t.Errorf("of %+v: %d, want %d", test.ballots, got, test.want)
 		}
 	}
 }
 
-// Who waits for several names reserves them when it was first for each of them, for as
-// long as it has waited, once for each name after the first, but never for long; and then
-// not before it was first for each of them again.
+// A waiter for several names reserves them when it was first for each of them: for as long as it
+// has waited for each name after the first, but never for long; and not again before it was
+// first for each of them once more.
 func TestReservationsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		opts, err := Options{Clock: clock.Runtime()}.fill()
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := &Locker{clock: opts.Clock, opts: opts, need: 2}
+		l := &Locker{config: &config{clock: opts.Clock, opts: opts, need: 2}, handoffs: new(handoffs)}
 		now := l.clock.Now()
-		w := &waiter{l: l, began: now, reserved: now, offered: make([]nodeSet, 3)}
+		w := &waiter{l: l, began: now}
+		w.place.reserved, w.inbox.first = now, make([]nodeSet, 3)
 		check := func(what string, told []nodeSet, want time.Duration) {
 			t.Helper()
-			copy(w.offered, told)
-			if may := w.mayReserve(); may != (want > 0) || may && w.reserved.Sub(l.clock.Now()) != want {
-				t.Errorf("%s: %v, until %v from now, want %v", what, may, w.reserved.Sub(l.clock.Now()), want)
+			copy(w.inbox.first, told)
+			if may := w.mayReserve(); may != (want > 0) || may && w.place.reserved.Sub(l.clock.Now()) != want {
+				t.Errorf("%s: %v, until %v from now, want %v", what, may, w.place.reserved.Sub(l.clock.Now()), want)
 			}
 			time.Sleep(want)
 		}

@@ -1,10 +1,11 @@
 package quorum
 
 import (
-	"math"
 	"slices"
+	"sync/atomic"
 	"time"
 
+	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -45,67 +46,69 @@ type ticket struct {
 	reserves bool // of several names it keeps those that are free from others in line
 }
 
-// patience is how long a node keeps a place: for more than two attempts, each a Poll
-// after the other. It is also for how long a lock is kept for one that it was handed on
-// to and that hangs.
-func (l *Locker) patience() time.Duration { return l.opts.Poll + 3*l.opts.Timeout }
+// A place is a waiter's place in the wait queues on the nodes. Only the waiter's own task uses
+// it, but for queued.
+type place struct {
+	ticket
+	last     claim         // of the last attempt
+	queued   atomic.Bool   // the nodes tell the waiter when it is first
+	barges   bool          // the next attempt takes a free lock even if others are queued before
+	reserved clock.Instant // until then it may keep several names from others
+}
 
-// standInLine draws w's ticket, if it has none.
-func (w *waiter) standInLine() {
-	if w.ticket.number > 0 {
+// placeTTL is how long a node keeps a place: for more than two attempts, each a Poll after the
+// other. It is also how long a node keeps a lock for a waiter that it was handed over to and
+// that hangs.
+func (c *config) placeTTL() time.Duration { return c.opts.Poll + 3*c.opts.Timeout }
+
+// drawTicket gives w its ticket, if it has none.
+func (w *waiter) drawTicket() {
+	if w.place.number > 0 {
 		return
 	}
-	number, ok := w.l.nextToken(0)
+	number, ok := w.l.tokens.next(0)
 	if !ok {
 		return // nor will an attempt have a token
 	}
-	w.ticket = ticket{number: number, waiter: w.l.ownerName()}
-	if w.settings.wait != 0 {
-		w.ticket.patience = w.l.patience()
+	w.place.ticket = ticket{number: number, waiter: w.l.ownerName()}
+	if w.request.wait != 0 {
+		w.place.patience = w.l.placeTTL()
 	}
 }
 
-// leaveLine gives up w's place, or its intent, on all nodes. Where that is not confirmed in time
-// the place is lost for want of being asked for.
-func (w *waiter) leaveLine() {
-	if w.last.patience == 0 {
+// lineUp gives w a ticket, and lets it be told of its turn.
+func (w *waiter) lineUp() {
+	w.drawTicket()
+	w.l.handoffs.listen(w)
+}
+
+// leavePlace gives up w's place, or its intent, on all nodes. Where that is not confirmed in
+// time the place expires.
+func (w *waiter) leavePlace() {
+	if w.place.last.patience == 0 {
 		return // no node knows of it
 	}
 	l := w.l
-	c := w.last
+	c := w.place.last
 	c.patience = 0
 	all := allNodes(len(l.nodes))
-	l.release(c, all, all, 0, l.clock.Now().Add(w.last.patience+l.opts.Timeout)).done()
+	l.releases.send(c, all, all, 0, l.clock.Now().Add(w.place.last.patience+l.opts.Timeout)).done()
 }
 
-// before is how many were before w on a majority at its last attempt.
-func (w *waiter) before() int {
-	all := make([]int, len(w.ballots))
-	for i, b := range w.ballots {
-		all[i] = b.ahead
-		if b.vote == Unknown || b.vote == Abstaining {
-			all[i] = math.MaxInt32
-		}
-	}
-	slices.Sort(all)
-	return all[w.l.need-1]
-}
-
-// mayReserve reports whether the next attempt keeps those of several names that are free
-// from others in line, until all of them are. Without that it would have to come at a
-// moment at which all happen to be free. It does so when each of them was its own to take
-// since it did so last: so where one is held for long the others are not kept idle for
-// it. And it does so for no longer than it has waited, for each that it may have to wait
-// for after another, as one of those who have such a one may wait for one that is reserved.
+// mayReserve reports whether the next attempt keeps free names from others in the queue until
+// all of several names are free. It does so only after each name has come up once since the last
+// time, as a name that is held for long must not idle the others; for at most the time already
+// waited for each additional name, and for two Polls at most.
 func (w *waiter) mayReserve() bool {
 	l := w.l
 	now := l.clock.Now()
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.handoffs.mu.Lock()
+	defer l.handoffs.mu.Unlock()
+	first := w.inbox.first
 	few := func(told nodeSet) bool { return told.len() < l.need }
-	if !slices.ContainsFunc(w.offered, few) {
-		clear(w.offered)
-		w.reserved = now.Add(min(now.Sub(w.began)*time.Duration(len(w.offered)-1), 2*l.opts.Poll))
+	if !slices.ContainsFunc(first, few) {
+		clear(first)
+		w.place.reserved = now.Add(min(now.Sub(w.began)*time.Duration(len(first)-1), 2*l.opts.Poll))
 	}
-	return now < w.reserved
+	return now < w.place.reserved
 }

@@ -1,0 +1,99 @@
+package quorum
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+)
+
+// An outcome is what comes of one attempt: a grant, or why there is none.
+type outcome struct {
+	claim   claim
+	grant   grant
+	won     bool
+	spent   bool     // nothing was asked: no token is left
+	late    bool     // granted, but too late to be relied on
+	ballots []ballot // of an attempt that failed
+	took    time.Duration
+	cutOff  bool // the caller's context ended before it was known why
+}
+
+// attempt is one acquire round and, if it is not won, its release. It leaves an offer if the
+// waiter stands by.
+func (w *waiter) attempt(ctx context.Context) (o outcome) {
+	l, s := w.l, w.request
+	c, ok := w.nextClaim()
+	if !ok {
+		return outcome{spent: true}
+	}
+	r := l.rounds.begin(node.Acquire, w.asked(c), s.lease+l.opts.Grace, w.timeout())
+	o.claim = c
+	if c.stands != 0 {
+		l.handoffs.offer(w, c, r.start)
+	}
+	r.ask(allNodes(len(l.nodes)))
+	if r.await(ctx) == won && r.confirmWin(ctx) && ctx.Err() == nil {
+		// Read the clock only now: the round took part of the lease.
+		if l.clock.Now() < validUntil(r.start, s.lease, l.opts.Drift) {
+			o.won, o.grant = true, r.grant(c, s.lease, 0)
+			return o
+		}
+		o.late = true
+	}
+	defer r.done()
+	r.linger(ctx, s.wait != 0)
+	if mayHold := r.mayHoldNow(); mayHold != 0 {
+		l.releases.send(c, mayHold, mayHold, r.granted(nil), l.expiry(r.start, s.lease)).done()
+	}
+	o.took = l.clock.Now().Sub(r.start)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	o.ballots, o.cutOff = slices.Clone(r.ballots), ctx.Err() != nil && !r.tally.explained()
+	return o
+}
+
+// nextClaim makes the claim of the next attempt, with an owner of its own. It returns false if
+// no token is left.
+func (w *waiter) nextClaim() (c claim, ok bool) {
+	l, s := w.l, w.request
+	above := w.found.token
+	if l.tokens.farAhead(above) { // by a clock that goes on meanwhile
+		above = min(above+node.Token(l.clock.Now().Sub(w.found.saw).Microseconds()), max(above, node.MaxToken-1))
+	}
+	token, ok := l.tokens.next(above)
+	if !ok {
+		return claim{}, false
+	}
+	c = s.claim
+	c.Owner, c.Token, c.ticket = l.ownerName(), token, w.place.ticket
+	c.barges = w.place.barges && !s.fair
+	if c.patience > 0 && w.mayStandBy() {
+		c.stands = l.standbyToken(token)
+	}
+	c.reserves = s.names != nil && c.patience > 0 && w.mayReserve()
+	if c.reserves { // nobody passes it as long as it has the places
+		c.patience = min(c.patience, w.place.reserved.Sub(l.clock.Now())+3*l.opts.Timeout)
+	}
+	return c, true
+}
+
+// asked is what the nodes are asked for with a claim. A reader leaves no place, but a note that
+// readers wait, which no release takes back.
+func (w *waiter) asked(c claim) claim {
+	if c.mode == node.Read {
+		c.patience = w.readersWait()
+	}
+	return c
+}
+
+// timeout bounds the next attempt. Those that follow at once on the last one that
+// the wait allows share its timeout.
+func (w *waiter) timeout() time.Duration {
+	d := w.l.timeout(w.request.lease)
+	if w.request.wait >= 0 && w.found.stale > 0 {
+		d = min(d, w.deadline.Add(d).Sub(w.l.clock.Now()))
+	}
+	return d
+}

@@ -1,0 +1,42 @@
+package quorum
+
+import (
+	"math/bits"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+)
+
+// A ballot is one node's answer.
+type ballot struct {
+	vote    Vote
+	wait    time.Duration // how long the node will refuse (negative: for ever) or abstain
+	fence   node.Token
+	at      clock.Instant // of the answer, if it refuses
+	err     error
+	ahead   int        // how many waiters in line are before this one
+	last    node.Token // the highest ticket there
+	free    bool       // no lock is in the way, but others in line
+	foreign bool       // a lock of another make is
+	stale   bool       // refused only because the token was too low
+	removed bool       // a release or break found something
+	may     bool       // the claim may be there, now or later
+	lacks   bool       // a lease that it was asked to renew is not there
+	state   *node.State
+}
+
+// granted reports whether the node granted, whether or not it has a vote.
+func (b *ballot) granted() bool { return b.vote == Granted || b.vote == Abstaining }
+
+// A nodeSet is a set of nodes, by their place in the Locker.
+type nodeSet uint64
+
+// maxNodes is what a nodeSet can hold.
+const maxNodes = 64
+
+func (s nodeSet) has(i int) bool { return s>>i&1 == 1 }
+func (s *nodeSet) add(i int)     { *s |= 1 << i }
+func (s nodeSet) len() int       { return bits.OnesCount64(uint64(s)) }
+
+func allNodes(n int) nodeSet { return 1<<n - 1 }

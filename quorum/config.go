@@ -1,0 +1,68 @@
+package quorum
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+)
+
+// A config is what a Locker was made with. It never changes, and all parts of the Locker share
+// it.
+type config struct {
+	nodes []node.Node
+	need  int // how many of them must grant
+	opts  Options
+	clock clock.Clock
+	uuid  string // of the Locker: its owners begin with it
+
+	deployment string // the nodes' names, sorted
+}
+
+// timeout bounds a round about a lease of length d.
+func (c *config) timeout(d time.Duration) time.Duration { return min(c.opts.Timeout, d/3) }
+
+// expiry is by when a key is gone that was sent at start or later, but not
+// after the deadline of its round: by the slowest of clocks.
+func (c *config) expiry(start clock.Instant, lease time.Duration) clock.Instant {
+	ttl := lease + c.opts.Grace
+	return start.Add(c.opts.Timeout + ttl + drift(ttl, c.opts.Drift))
+}
+
+// ownerName makes the owner of one attempt, in the form that Redisson gives its
+// owners. The number is drawn anew from the random source each time, so that
+// not even two copies of one process can make the same.
+func (c *config) ownerName() string {
+	b := make([]byte, 0, 64)
+	b = append(b, c.uuid...)
+	b = append(b, ':')
+	return string(strconv.AppendUint(b, c.opts.Random()>>1, 10))
+}
+
+// uuid formats random bits as a UUID of version 8 (RFC 9562, section 5.8), by which
+// [node.Foreign] knows redquorum's owners.
+func uuid(hi, lo uint64) string {
+	hi = hi&^0xf000 | 0x8000
+	lo = lo&^(3<<62) | 2<<62
+	return fmt.Sprintf("%08x-%04x-%04x-%04x-%012x", hi>>32, hi>>16&0xffff, hi&0xffff, lo>>48, lo&(1<<48-1))
+}
+
+// chance draws a number from 0 up to 1.
+func (c *config) chance() float64 { return float64(c.opts.Random()>>11) / (1 << 53) }
+
+func (c *config) observe(e Event) {
+	if c.opts.Observer != nil {
+		c.opts.Observer.Observe(e)
+	}
+}
+
+// fail builds the error of an operation that too few nodes have granted.
+func (c *config) fail(op, name string, ballots []ballot, sentinel, cause error) *Error {
+	e := &Error{Op: op, Name: name, Need: c.need, Err: sentinel, Cause: cause, Nodes: make([]NodeVote, len(ballots))}
+	for i, b := range ballots {
+		e.Nodes[i] = NodeVote{Node: c.nodes[i].Name(), Vote: b.vote, For: b.wait, Err: b.err}
+	}
+	return e
+}

@@ -1,0 +1,220 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+)
+
+// Findings are what a waiter knows from its attempts. Only its own task uses them.
+type findings struct {
+	ballots   []ballot      // the latest answer of each node
+	token     node.Token    // the highest fence seen for the name
+	saw       clock.Instant // when a node told of it, if it is far ahead
+	took      time.Duration // by the last attempt
+	late      bool          // the last attempt was granted, but too late
+	spent     bool          // no token is left for another attempt
+	waited    bool          // there was more than one attempt
+	stale     int           // attempts in a row that lacked only a higher token
+	fruitless int           // attempts in a row after which nobody was known to hold the name
+	splits    int           // attempts in a row that got some of the nodes, but too few
+	alarms    int           // pauses that ended after notices of too few nodes
+}
+
+// maxStale bounds the attempts that follow each other at once, each with a token above the
+// fences that the one before met.
+const maxStale = 3
+
+// errSpent: the nodes have seen the highest token that there is, so that no other is
+// above it.
+var errSpent = fmt.Errorf("no fencing token is left above those that the nodes have seen; the highest is %d", node.MaxToken)
+
+var errHere = errors.New("held in this process")
+
+// record takes what a failed attempt has found.
+func (f *findings) record(o *outcome, t *tokens) {
+	f.late, f.took = o.late, o.took
+	copy(f.ballots, o.ballots)
+	stale, granted, free, last := 0, 0, 0, node.Token(0)
+	for _, b := range f.ballots {
+		last = max(last, b.last)
+		if b.stale {
+			stale++
+		}
+		if b.vote == Granted {
+			granted++
+		}
+		if b.free {
+			free++
+		}
+	}
+	f.followFences(t)
+	t.saw(max(f.token, last)) // the next to wait here comes after those in the queue, whatever the clocks say
+	if stale > 0 && stale+granted >= t.need {
+		f.stale++
+	} else {
+		f.stale = 0
+	}
+	if granted > 0 {
+		f.splits++
+	} else if free == 0 { // where the name was free others came first, and it may be as before
+		f.splits = 0
+	}
+}
+
+// followFences finds the fence that the next token has to be above: the highest, but
+// for those that are far ahead. What one node says of these is followed only where
+// a quorum cannot be had without it; and no token is above the highest there is.
+func (f *findings) followFences(t *tokens) {
+	without, spent, far, saw := 0, 0, f.token, f.saw // nodes that do not count: they do not vote, or are far ahead
+	horizon := t.horizon()
+	for _, b := range f.ballots {
+		switch {
+		case b.fence == node.MaxToken:
+			without++
+			spent++
+		case b.fence > horizon:
+			without++
+			if b.fence > far {
+				far, saw = b.fence, b.at
+			}
+		case b.vote == Unknown || b.vote == Abstaining:
+			without++
+		default:
+			f.token = max(f.token, b.fence)
+		}
+	}
+	spare := len(f.ballots) - t.need
+	f.spent = spent > spare
+	if without > spare && far > f.token {
+		f.token, f.saw = far, saw
+	}
+}
+
+// hopeless reports whether so many nodes failed for good that no attempt can ever
+// be granted until somebody changes something.
+func (f *findings) hopeless(need int) bool {
+	broken := 0
+	for _, b := range f.ballots {
+		if b.err != nil && (node.Permanent(b.err) || errors.Is(b.err, ErrSameServer)) {
+			broken++
+		}
+	}
+	return f.spent || broken > len(f.ballots)-need
+}
+
+// asksAtOnce reports whether the next attempt, with a higher token, follows at once.
+func (f *findings) asksAtOnce() bool { return f.stale > 0 && f.stale <= maxStale }
+
+// wasFree returns the nodes on which the name was free at the last attempt, those of
+// them that have no vote, and those whose notices may be of this waiter's own release:
+// also where no answer was waited for.
+func (f *findings) wasFree() (free, silent, own nodeSet) {
+	for i, b := range f.ballots {
+		// Of a node that is listed twice, the notices are of this waiter's own releases.
+		noVote := b.vote == Abstaining || errors.Is(b.err, ErrSameServer)
+		if noVote {
+			silent.add(i)
+		}
+		if b.vote == Granted || noVote || b.stale {
+			free.add(i)
+		}
+		if b.vote == Pending {
+			own.add(i)
+		}
+	}
+	return free, silent, own | free
+}
+
+// refusals is how many nodes had the name for somebody else at the last attempt, and
+// not only others in the queue.
+func (f *findings) refusals() int {
+	n := 0
+	for _, b := range f.ballots {
+		if b.vote == Refused && !b.stale && !b.free {
+			n++
+		}
+	}
+	return n
+}
+
+// freeIn is the soonest that need nodes can be free if no holder releases, or 0
+// if that is not known. A key without expiry is taken for one that expires after a poll.
+func (f *findings) freeIn(need int, poll time.Duration) time.Duration {
+	all := make([]time.Duration, len(f.ballots))
+	for i, b := range f.ballots {
+		all[i] = b.wait
+		if b.wait < 0 {
+			all[i] = poll
+		}
+	}
+	return freeIn(all, need)
+}
+
+// before is how many waiters were before this one on need nodes at its last attempt.
+func (f *findings) before(need int) int {
+	all := make([]int, len(f.ballots))
+	for i, b := range f.ballots {
+		all[i] = b.ahead
+		if b.vote == Unknown || b.vote == Abstaining {
+			all[i] = math.MaxInt32
+		}
+	}
+	slices.Sort(all)
+	return all[need-1]
+}
+
+// passable reports whether nothing but others in the queue kept the last attempt from
+// being granted.
+func (f *findings) passable(need int) bool {
+	free := 0
+	for _, b := range f.ballots {
+		if b.free || b.vote == Granted {
+			free++
+		}
+	}
+	return free >= need
+}
+
+// foreign reports whether the name is held by another make of lock, whose release
+// tells nobody in the queue.
+func (f *findings) foreign() bool {
+	return slices.ContainsFunc(f.ballots, func(b ballot) bool { return b.foreign })
+}
+
+// failed builds the error with which a wait ends that has asked the nodes.
+func (f *findings) failed(ctx context.Context, c *config, title string) *Error {
+	var t tally
+	for _, b := range f.ballots {
+		t.add(b.vote)
+	}
+	sentinel := ErrNoQuorum
+	if t.votes[Granted]+t.votes[Refused] >= c.need && t.votes[Granted] < c.need && !f.late && !f.spent {
+		sentinel = ErrHeld
+	}
+	var cause error
+	switch {
+	case ctx.Err() != nil:
+		cause = stopped(ctx)
+	case f.late:
+		cause = errLate
+	case f.spent:
+		cause = errSpent
+	}
+	return c.fail("acquire", title, f.ballots, sentinel, cause)
+}
+
+// stopped is why ctx ended: its error and, if it has one, its own cause.
+func stopped(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if err == nil || err == cause {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}

@@ -1,0 +1,313 @@
+package quorum
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+)
+
+// This file is about locks that are handed over from a holder to a waiter.
+//
+// A waiter leaves a standby claim with its place on the nodes. The release of another holder
+// makes the standby owner the owner there, with a token that the releasing holder has drawn.
+// The effect is as if the network had kept an acquire of the waiter until then: its lease counts
+// from before the place was asked for. So a lock changes hands within one round trip instead of
+// two, and nobody can come in between.
+
+// An offer is a standby claim that an attempt has left on the nodes. Its owner is not the
+// attempt's, so that no late release of the attempt removes it.
+type offer struct {
+	claim
+	start clock.Instant // of the attempt
+	to    *waiter       // nil once the offer is revoked
+	until clock.Instant // by when no node has a place of it any more, if no command is late
+}
+
+// A handover is what one node has handed over.
+type handover struct {
+	by int
+	node.Turn
+}
+
+const (
+	// maxOffers is how many offers a waiter has: that of the last attempt, and where this has
+	// not arrived yet that of the one before.
+	maxOffers = 2
+
+	// The newest revoked offers are always kept, since a hung node may execute a command at
+	// any time; up to maxRevoked until their places have expired. What a forgotten one is
+	// granted goes when it expires.
+	keptRevoked = 256
+	maxRevoked  = 4096
+)
+
+// handoffs has all offers of a Locker, and takes what nodes tell its waiters: that one is first
+// in the wait queue, or that the lock was handed over to an offer.
+type handoffs struct {
+	*config
+	queues    *queues
+	releases  *releases
+	listening sync.Once
+
+	mu      sync.Mutex // nothing is locked under it
+	hears   nodeSet    // nodes that have said that they would tell
+	waiters map[string]*waiter
+	byOwner map[string]*offer
+	revoked []*offer // the oldest first
+}
+
+// standbyFor is for how long a lease that was handed over may be relied on, from the start of
+// its attempt: a node keeps the lock for as long as it would have kept the place. Renewal, which
+// is due at a third of that, makes it the whole lease.
+func (w *waiter) standbyFor() time.Duration {
+	return min(w.request.lease, w.l.placeTTL()-w.l.opts.Grace)
+}
+
+// mayStandBy reports whether the waiter's attempts leave offers. They are replaced after a Poll
+// and the next attempt, and until then enough must be left to renew the lease.
+func (w *waiter) mayStandBy() bool {
+	s := w.request
+	return s.linesUp() && s.names == nil && !s.fixed && w.standbyFor() >= w.l.opts.Poll+2*w.l.opts.Timeout
+}
+
+// standbyToken is the token of an offer whose attempt has the given one: a Timeout ahead, since
+// others lock and unlock before the offer arrives, and an offer below their fences could never
+// be used.
+func (c *config) standbyToken(token node.Token) node.Token {
+	return min(token+node.Token(c.opts.Timeout.Microseconds()), node.MaxToken)
+}
+
+// offer notes that an attempt of w, begun at start, leaves an offer.
+func (f *handoffs) offer(w *waiter, c claim, start clock.Instant) {
+	c.Owner = node.Heir(c.Owner)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(w.inbox.offers) == maxOffers {
+		f.revoke(w, 1)
+	}
+	o := &offer{claim: c, start: start, to: w}
+	w.inbox.offers = append(w.inbox.offers, o)
+	f.byOwner[c.Owner] = o
+}
+
+// revoke drops w's n oldest offers, and remembers their owners: a lock that is handed over to
+// one later is released. Only remembered owners are: a hand-over may be for a clone of this
+// process (a copied VM), which has the same name. f.mu is held.
+func (f *handoffs) revoke(w *waiter, n int) {
+	for _, o := range w.inbox.offers[:n] {
+		o.to = nil
+		f.remember(o)
+	}
+	w.inbox.offers = slices.Delete(w.inbox.offers, 0, n)
+}
+
+// remember keeps a revoked offer, and forgets the oldest. f.mu is held.
+func (f *handoffs) remember(o *offer) {
+	now := f.clock.Now()
+	n := 0
+	for left := len(f.revoked); left >= maxRevoked || left >= keptRevoked && f.revoked[n].until <= now; left-- {
+		if old := f.revoked[n]; f.byOwner[old.Owner] == old {
+			delete(f.byOwner, old.Owner)
+		}
+		n++
+	}
+	o.until = now.Add(2 * f.placeTTL())
+	f.revoked = append(f.revoked[n:], o)
+	f.byOwner[o.Owner] = o
+}
+
+// leaseEnds revokes the owner of a lease that is over, if it was handed over: a late copy of a
+// command may hand the lock over once more.
+func (f *handoffs) leaseEnds(owner string) {
+	if node.IsHeir(owner) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.remember(&offer{claim: claim{Claim: node.Claim{Owner: owner}}})
+	}
+}
+
+// listen lets w be told of its turn, from now on.
+func (f *handoffs) listen(w *waiter) {
+	f.mu.Lock()
+	f.waiters[w.place.waiter] = w
+	w.place.queued.Store(true)
+	w.inbox.noticed.Or(uint64(f.hears)) // it may have been told before that
+	f.mu.Unlock()
+	w.inbox.signal.Set()
+	f.listening.Do(func() {
+		for i, n := range f.nodes {
+			n.Listen(f.uuid, func(t node.Turn) { f.hear(i, t) }) // until the node is closed
+		}
+	})
+}
+
+// leave revokes all offers of w, which waits no longer.
+func (f *handoffs) leave(w *waiter) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.revoke(w, len(w.inbox.offers))
+	if w.place.queued.Load() {
+		delete(f.waiters, w.place.waiter)
+	}
+}
+
+// hear takes what node i tells. A lock that was handed over to a revoked offer is released.
+func (f *handoffs) hear(i int, t node.Turn) {
+	switch {
+	case t.Name == "":
+		f.connected(i)
+	case t.Owner == "":
+		f.tellFirst(i, t)
+	case f.take(i, t):
+		c := claim{Claim: node.Claim{Name: t.Name, Owner: t.Owner}} // its token is the fence already
+		f.releases.send(c, 1<<i, 1<<i, 0, f.expiry(f.clock.Now(), f.placeTTL())).done()
+	}
+}
+
+// connected notes that node i tells from now on. Waiters ask it once more, as they may have
+// missed something.
+func (f *handoffs) connected(i int) {
+	f.mu.Lock()
+	f.hears.add(i)
+	f.mu.Unlock()
+	f.queues.waiters(func(w *waiter) {
+		if w.place.queued.Load() {
+			w.inbox.noticed.Or(1 << i)
+			w.inbox.signal.Set()
+		}
+	})
+}
+
+// tellFirst tells a waiter that it is first for a name on node i.
+func (f *handoffs) tellFirst(i int, t node.Turn) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w := f.waiters[t.Waiter]
+	if w == nil {
+		return
+	}
+	w.inbox.told.Or(1 << i)
+	if at, several := slices.BinarySearch(w.request.names, t.Name); several {
+		w.inbox.first[at].add(i)
+	}
+	w.inbox.signal.Set()
+}
+
+// take gives what node i has handed over to the waiter that it is for. It reports whether the
+// offer was revoked.
+func (f *handoffs) take(i int, t node.Turn) (revoked bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	o := f.byOwner[t.Owner]
+	switch {
+	case o == nil:
+		return false
+	case o.to == nil:
+		return true
+	}
+	o.to.inbox.handed = append(o.to.inbox.handed, handover{i, t})
+	o.to.inbox.signal.Set()
+	return false
+}
+
+// handedBy returns the nodes that have handed the lock over to w.
+func (f *handoffs) handedBy(w *waiter) (s nodeSet) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, h := range w.inbox.handed {
+		s.add(h.by)
+	}
+	return s
+}
+
+// accept takes an offer that was granted out of the registry: it is a lease from now on.
+func (f *handoffs) accept(w *waiter, o *offer) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w.inbox.offers = slices.DeleteFunc(w.inbox.offers, func(p *offer) bool { return p == o })
+	delete(f.byOwner, o.Owner)
+}
+
+// handedOver returns the grant of one of w's offers, if enough nodes have handed the lock over
+// to it, all with one token: tokens of majorities that differ in it would not rise.
+func (w *waiter) handedOver(ctx context.Context) (g grant, ok bool) {
+	l := w.l
+	l.handoffs.mu.Lock()
+	all, offers := w.inbox.handed, w.inbox.offers
+	l.handoffs.mu.Unlock()
+	if len(all) < l.need || ctx.Err() != nil {
+		return grant{}, false
+	}
+	for _, o := range offers {
+		token := latest(all, o.Owner)
+		// Enough must be left to renew it.
+		if token == 0 || l.clock.Now().Add(l.opts.Timeout) >= validUntil(o.start, w.standbyFor(), l.opts.Drift) {
+			continue
+		}
+		if w.handedWith(all, o, token).len() < l.need {
+			continue
+		}
+		l.handoffs.accept(w, o)
+		l.tokens.saw(token)
+		c := o.claim
+		c.Token = token
+		return grant{claim: c, start: o.start, lease: w.standbyFor(), mayHold: allNodes(len(l.nodes))}, true
+	}
+	return grant{}, false
+}
+
+// latest returns the token with which the lock was handed over to owner last, or 0.
+func latest(all []handover, owner string) (token node.Token) {
+	for _, h := range all {
+		if h.Owner == owner {
+			token = h.Token
+		}
+	}
+	return token
+}
+
+// handedWith returns the nodes that have handed the lock over to an offer with a token, and have
+// a vote.
+func (w *waiter) handedWith(all []handover, o *offer, token node.Token) (by nodeSet) {
+	v := w.l.voters
+	for _, h := range all {
+		if h.Owner == o.Owner && h.Token == token && h.Life != nil &&
+			v.meet(h.by, h.Life) == nil && v.abstains(o.start, h.Life) == 0 {
+			by.add(h.by)
+		}
+	}
+	return by
+}
+
+// returnHandovers releases what was handed over to w, except to one owner. As long as it waits
+// it keeps its places. The offers that something was handed over to, and earlier ones, are
+// revoked.
+func (w *waiter) returnHandovers(waits bool, except string) {
+	l := w.l
+	l.handoffs.mu.Lock()
+	all := w.inbox.handed
+	w.inbox.handed = nil
+	n := 0
+	for i, o := range w.inbox.offers {
+		if slices.ContainsFunc(all, func(h handover) bool { return h.Owner == o.Owner }) {
+			n = i + 1
+		}
+	}
+	l.handoffs.revoke(w, n)
+	l.handoffs.mu.Unlock()
+	for _, h := range all {
+		if h.Owner == except {
+			continue
+		}
+		c := w.place.last
+		c.Owner, c.Token = h.Owner, h.Token
+		if !waits {
+			c.patience = 0
+		}
+		l.releases.send(c, 1<<h.by, 1<<h.by, 0, l.expiry(l.clock.Now(), l.placeTTL())).done()
+	}
+}

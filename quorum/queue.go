@@ -1,0 +1,393 @@
+package quorum
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+)
+
+// queues is what happens to names inside one process: which leases hold them here, who waits
+// for them here, and whose turn it is to ask the nodes.
+type queues struct {
+	*config
+	mu     sync.Mutex // see Locker for the lock order
+	byName map[string]*queue
+
+	// contended are names for which the last caller had to wait, or that others wait for.
+	contended map[string]struct{}
+}
+
+// A queue is about one name. Only its first waiter competes with other processes, and if that
+// is a reader, the readers right behind it; in addition waiters for several names.
+type queue struct {
+	holder  *hold   // who has the name alone
+	readers []*hold // or those who share it
+	waiters []*waiter
+	calm    clock.Instant // no waiter for several names is allowed to overtake before
+}
+
+// join puts w last in the queue of its name; of several names in all queues at once, so that
+// the order of two waiters is the same in every queue.
+func (q *queues) join(w *waiter) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for name := range w.request.each() {
+		at := q.at(name)
+		at.waiters = append(at.waiters, w)
+	}
+	if !w.request.linesUp() {
+		return
+	}
+	for name := range w.request.each() {
+		_, contended := q.contended[name]
+		w.local.contended = w.local.contended || contended || w.request.asksBehindHolders() && len(q.byName[name].holds()) > 0
+	}
+}
+
+// leave takes w out of its queues, and lets the next one compete.
+func (q *queues) leave(w *waiter) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for name := range w.request.each() {
+		at := q.byName[name]
+		i := slices.Index(at.waiters, w)
+		at.waiters = slices.Delete(at.waiters, i, i+1)
+		q.advance(name, at)
+	}
+}
+
+// allowOvertake lets w overtake other waiters for several names. Otherwise two can block each
+// other, as w may wait for a name whose holder is queued behind w. One of them may do so every
+// two Polls: a thousand at once would swamp the nodes.
+func (q *queues) allowOvertake(w *waiter) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	at, now := q.byName[w.request.Name], q.clock.Now()
+	if now >= at.calm {
+		at.calm, w.local.overtakes = now.Add(q.overtakeAfter()), true
+	}
+}
+
+// at returns the queue of name, and makes it if need be. q.mu is held.
+func (q *queues) at(name string) *queue {
+	at := q.byName[name]
+	if at == nil {
+		at = new(queue)
+		q.byName[name] = at
+	}
+	return at
+}
+
+// inOrder returns all names, sorted. q.mu is held.
+func (q *queues) inOrder() []string {
+	names := make([]string, 0, len(q.byName))
+	for name := range q.byName {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// waiters calls f for each waiter of each name, in the order of the names.
+func (q *queues) waiters(f func(*waiter)) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, name := range q.inOrder() {
+		for _, w := range q.byName[name].waiters {
+			f(w)
+		}
+	}
+}
+
+// holds returns all that is held here, in the order of the names.
+func (q *queues) holds() (holds []*hold) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, name := range q.inOrder() {
+		holds = append(holds, q.byName[name].holds()...)
+	}
+	return holds
+}
+
+// holdsOf returns who holds name here.
+func (q *queues) holdsOf(name string) []*hold {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if at := q.byName[name]; at != nil {
+		return at.holds()
+	}
+	return nil
+}
+
+// advance wakes the waiters that may now ask the nodes, and forgets an empty queue. q.mu is
+// held.
+func (q *queues) advance(name string, at *queue) {
+	var before blockers
+	for _, w := range at.waiters {
+		if !w.local.admitted && !at.isHeldFrom(w) && !before.block(w) && q.isFirstOfItsName(w) {
+			w.local.admitted = true
+			w.inbox.signal.Set()
+		}
+		before.add(w)
+		if before.all {
+			break
+		}
+	}
+	if at.holder == nil && len(at.readers)+len(at.waiters) == 0 {
+		delete(q.byName, name)
+	}
+}
+
+// turn reports whether it is for w to ask the nodes. If the name is held here by w's own
+// owner, it returns a nested lease instead, or the error that there cannot be one.
+func (q *queues) turn(w *waiter) (*Lease, bool, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s, free := w.request, true
+	for name := range s.each() {
+		at := q.byName[name]
+		if at == nil {
+			continue
+		}
+		h := at.heldFor(s, name)
+		switch {
+		case h == nil:
+			free = free && at.admits(w)
+		case h.remaining() == 0: // it is about to be vacated
+			free = false
+		case !h.claim.covers(&s.claim):
+			return nil, false, &Error{Op: "acquire", Name: s.title(), Need: q.need, Err: ErrDeadlock, Cause: errPart}
+		default:
+			lease, err := h.nest(s.mode)
+			w.local.admitted = false
+			return lease, lease != nil, err
+		}
+	}
+	w.local.admitted = free && (s.wait == 0 || q.isFirstOfItsName(w))
+	return nil, w.local.admitted, nil
+}
+
+// register enters h in the queues of its names. It returns the holds here that are over. Of two
+// that exclude each other the nodes have lost one, or it was broken: the one with the lower
+// token, since tokens rise from one holder to the next. That may be h, if the other was granted
+// while the last answer to h was under way.
+func (q *queues) register(h *hold) (over []*hold) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	late := false
+	for name := range h.claim.each() {
+		at := q.byName[name]
+		if at == nil || h.mode == node.Read && at.holder == nil {
+			continue
+		}
+		for _, other := range at.holds() {
+			switch {
+			case other.claim.Token > h.claim.Token:
+				late = true
+			case other.claim.Owner != h.claim.Owner:
+				over = append(over, other)
+			}
+		}
+	}
+	if late {
+		return append(over, h)
+	}
+	for name := range h.claim.each() {
+		at := q.at(name)
+		at.enter(h)
+		for _, w := range at.waiters {
+			if w.request.isFor(name, h.owner) {
+				w.inbox.nests.Store(true)
+				w.inbox.signal.Set()
+			}
+		}
+	}
+	return over
+}
+
+// vacate notes that h no longer holds its names here.
+func (q *queues) vacate(h *hold) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for name := range h.claim.each() {
+		if at := q.byName[name]; at != nil && at.leave(h) {
+			at.wakeHead()
+			q.advance(name, at)
+		}
+	}
+}
+
+// reads notes that h, which wrote, only reads from now on.
+func (q *queues) reads(h *hold) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if at := q.byName[h.claim.Name]; at != nil && at.leave(h) {
+		at.readers = append(at.readers, h)
+		q.advance(h.claim.Name, at)
+	}
+}
+
+// maxContended bounds the memory of contended names.
+const maxContended = 1024
+
+// noteContention keeps whether others wait for these names, for the next caller.
+func (q *queues) noteContention(c *claim, there bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for name := range c.each() {
+		if !there {
+			delete(q.contended, name)
+			continue
+		}
+		if len(q.contended) >= maxContended {
+			clear(q.contended)
+		}
+		q.contended[name] = struct{}{}
+	}
+}
+
+// isFirstOfItsName reports whether w may ask the nodes, as far as waiters for several names go.
+// Of those with the same first name one at a time does, to bound the load, and those that
+// overtake. q.mu is held.
+func (q *queues) isFirstOfItsName(w *waiter) bool {
+	if w.request.names == nil || w.local.overtakes {
+		return true
+	}
+	first := w.request.Name
+	for _, other := range q.byName[first].waiters {
+		if other.request.names != nil && other.request.Name == first {
+			return other == w
+		}
+	}
+	return true
+}
+
+// holds returns those who hold the name here.
+func (at *queue) holds() []*hold {
+	if at.holder != nil {
+		return []*hold{at.holder}
+	}
+	return slices.Clone(at.readers)
+}
+
+// heldFor returns the hold of an acquisition's own owner, or nil.
+func (at *queue) heldFor(s *settings, name string) *hold {
+	if h := at.holder; h != nil && s.isFor(name, h.owner) {
+		return h
+	}
+	for _, h := range at.readers {
+		if s.isFor(name, h.owner) {
+			return h
+		}
+	}
+	return nil
+}
+
+// admits reports whether w may ask the nodes, as far as this queue goes. A local holder and
+// earlier local waiters block it; readers do not block readers. TryLock ignores waiters, but a
+// reader still yields to a waiting writer, or readers that come and go would keep it out for
+// ever.
+//
+// Fair waiters, waiters for several names and waiting writers ask the nodes even while the name
+// is held here: they need a place in the wait queue there, before those of other processes that
+// come later. Waiters for several names block nobody here: one may wait for another process,
+// and that one for a waiter behind it here. Only the nodes can order them.
+func (at *queue) admits(w *waiter) bool {
+	if at.isHeldFrom(w) {
+		return false
+	}
+	if w.request.mode != node.Read && w.request.wait == 0 {
+		return true
+	}
+	var before blockers
+	for _, other := range at.waiters {
+		if other == w || before.all {
+			break
+		}
+		before.add(other)
+	}
+	return !before.block(w)
+}
+
+// isHeldFrom reports whether a holder here is in w's way. One that holds all of several names
+// that w wants is: the others will be free with it.
+func (at *queue) isHeldFrom(w *waiter) bool {
+	s := w.request
+	switch {
+	case !s.asksBehindHolders():
+		return at.holder != nil || s.mode != node.Read && len(at.readers) > 0
+	case s.mode == node.Write:
+		return at.holder != nil
+	case s.names != nil:
+		return at.holder != nil && at.holder.claim.covers(&s.claim)
+	}
+	return false
+}
+
+// wakeHead wakes the waiters at the head of the queue that already ask the nodes.
+func (at *queue) wakeHead() {
+	for _, w := range at.waiters {
+		if !w.request.asksBehindHolders() {
+			break
+		}
+		if w.local.admitted {
+			w.inbox.vacated.Store(true)
+			w.inbox.signal.Set()
+		}
+	}
+}
+
+// enter notes that h holds the name here.
+func (at *queue) enter(h *hold) {
+	if h.mode == node.Read {
+		at.readers = append(at.readers, h)
+	} else {
+		at.holder = h
+	}
+}
+
+// leave notes that h does not, and reports whether it did.
+func (at *queue) leave(h *hold) bool {
+	if at.holder == h {
+		at.holder = nil
+		return true
+	}
+	i := slices.Index(at.readers, h)
+	if i >= 0 {
+		at.readers = slices.Delete(at.readers, i, i+1)
+	}
+	return i >= 0
+}
+
+// blockers are the waiters before another one in a queue.
+type blockers struct {
+	all, readers bool // one blocks everybody behind it; a reader blocks those who do not read
+}
+
+func (b *blockers) add(w *waiter) {
+	switch {
+	case w.request.names != nil:
+	case w.request.mode == node.Read:
+		b.readers = true
+	default:
+		b.all = true
+	}
+}
+
+// block reports whether they are in w's way.
+func (b *blockers) block(w *waiter) bool {
+	return b.all || b.readers && w.request.mode != node.Read
+}
+
+// asksBehindHolders reports whether the acquisition asks the nodes even if a name is held in
+// this process.
+func (s *settings) asksBehindHolders() bool {
+	return s.wait != 0 && (s.fair || s.names != nil || s.mode == node.Write)
+}
+
+// overtakeAfter is how long a waiter for several names waits for others here before it may
+// overtake them.
+func (c *config) overtakeAfter() time.Duration { return 2 * c.opts.Poll }

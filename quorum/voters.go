@@ -1,0 +1,201 @@
+package quorum
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+)
+
+// voters decides what the answer of a node is worth, by what a Locker knows of the nodes'
+// servers. Any task may use it at any time.
+type voters struct {
+	*config
+	known     []voter     // by node
+	learning  sync.Mutex  // held while duplicates are looked for
+	outlasted atomic.Bool // it was told that others have a longer MaxLease
+}
+
+// A voter is what is known of one node's server.
+type voter struct {
+	life        atomic.Pointer[node.Life]
+	answered    atomic.Bool  // it has answered a command, at some time
+	duplicateOf atomic.Int32 // another node that is the same server, or -1
+	unreachable atomic.Bool  // it did not answer the last command
+	refuses     atomic.Int32 // a set of the kinds of commands that it has refused to execute last
+}
+
+func newVoters(c *config) *voters {
+	v := &voters{config: c, known: make([]voter, len(c.nodes))}
+	for i := range v.known {
+		v.known[i].duplicateOf.Store(-1)
+	}
+	return v
+}
+
+// judge turns the reply of node i, to a command sent at start, into a ballot.
+func (v *voters) judge(i int, kind node.Kind, start clock.Instant, reply node.Reply) ballot {
+	b := ballot{fence: reply.Fence, state: reply.State}
+	if reply.Status == node.Unknown {
+		b.vote, b.err, b.may = Unknown, reply.Err, !reply.Unsent || kind == node.Extend
+		if errors.Is(reply.Err, node.ErrWrongType) {
+			v.answered(i, kind) // it is well; the key is not
+		} else {
+			v.failed(i, kind, reply.Err)
+		}
+		return b
+	}
+	v.answered(i, kind)
+	if reply.Status == node.Refused || reply.Status == node.Stale {
+		b.at = v.clock.Now()
+	}
+	if err := v.meet(i, reply.Life); err != nil {
+		b.vote, b.err, b.may = Unknown, err, true
+		return b
+	}
+	switch reply.Status {
+	case node.Granted:
+		b.vote, b.may = Granted, true
+		if until := v.abstains(start, reply.Life); until > 0 {
+			b.vote, b.wait = Abstaining, until
+		}
+	case node.Refused:
+		b.vote, b.wait, b.free, b.foreign = Refused, reply.TTL, reply.Free, reply.Foreign
+		b.ahead, b.last = reply.Ahead, reply.Last
+	case node.Stale:
+		b.vote, b.stale = Refused, true
+	case node.Released:
+		b.vote, b.removed = Granted, true
+	case node.Absent:
+		b.vote = Granted
+	case node.Done:
+		b.vote, b.may = Granted, kind == node.Extend
+		if !keptAll(reply.Kept) {
+			b.vote, b.may = Refused, false
+		}
+	}
+	if kind == node.Inspect {
+		b.wait = v.abstains(start, reply.Life)
+	}
+	return b
+}
+
+// abstains returns for how long a server in this life has no vote on a command
+// sent at start, 0 if it has one.
+func (v *voters) abstains(start clock.Instant, life *node.Life) time.Duration {
+	if v.opts.NoRestartGuard {
+		return 0
+	}
+	return max(0, guardEnd(life.Born, v.opts.MaxLease+v.opts.Grace, v.opts.Drift).Sub(start))
+}
+
+var errNoLife = fmt.Errorf("%w: it does not tell when it started, so a restart could go unnoticed", node.ErrUnsupported)
+
+// meet notes which life of its server node i answered from, and refuses what
+// cannot have a vote: a server that does not tell, and one that is configured
+// twice.
+func (v *voters) meet(i int, life *node.Life) error {
+	if life == nil {
+		if v.opts.NoRestartGuard {
+			return nil
+		}
+		return errNoLife
+	}
+	n := &v.known[i]
+	if n.life.Load() != life {
+		v.learn(i, life)
+	}
+	return v.duplicate(i)
+}
+
+// duplicate is the error that node i is the server of another node as well, or nil.
+func (v *voters) duplicate(i int) error {
+	twin := v.known[i].duplicateOf.Load()
+	if twin < 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s and %s (run_id %s); list it once", ErrSameServer,
+		v.nodes[i].Name(), v.nodes[twin].Name(), v.known[i].life.Load().ID)
+}
+
+// someUnheard reports whether a node may yet answer for the first time.
+func (v *voters) someUnheard() bool {
+	for i := range v.known {
+		if n := &v.known[i]; !n.answered.Load() && !n.unreachable.Load() {
+			return true
+		}
+	}
+	return false
+}
+
+func (v *voters) learn(i int, life *node.Life) {
+	v.learning.Lock()
+	v.known[i].life.Store(life)
+	for a := range v.known {
+		twin := int32(-1)
+		for b := range v.known {
+			if x, y := v.known[a].life.Load(), v.known[b].life.Load(); a != b && x != nil && y != nil && x.ID == y.ID {
+				twin = int32(b)
+			}
+		}
+		if was := v.known[a].duplicateOf.Swap(twin); twin > was {
+			v.opts.Logger.Warn("two nodes are one server, and have no vote", "node", v.nodes[a].Name(), "other", v.nodes[twin].Name())
+		}
+	}
+	v.learning.Unlock()
+	if wait := v.abstains(v.clock.Now(), life); wait > 0 {
+		v.observe(Event{Kind: NodeAbstains, Node: v.nodes[i].Name(), Took: wait})
+		v.opts.Logger.Warn("server is new, has restarted or was a replica, and has no vote yet", "node", v.nodes[i].Name(), "for", wait.Round(time.Millisecond))
+	}
+}
+
+// noteLongLock tells once of a lock that lasts longer than MaxLease allows: whoever made it
+// knows of another MaxLease, or of none. What others in line are given is no lock's life.
+func (v *voters) noteLongLock(i int, refusal node.Reply) {
+	longest := v.opts.MaxLease + v.opts.Grace
+	if refusal.Free || refusal.TTL <= longest || v.opts.NoRestartGuard || v.outlasted.Swap(true) {
+		return
+	}
+	v.opts.Logger.Warn("another program's lock lasts longer than MaxLease: it must be the same in all, or a node that has restarted votes too early",
+		"node", v.nodes[i].Name(), "left", refusal.TTL, "max_lease", v.opts.MaxLease)
+}
+
+// failed tells once that a node does not answer, or does not execute commands of
+// a kind: it may lack a right, or memory, for these and not for others.
+func (v *voters) failed(i int, kind node.Kind, err error) {
+	silent := errors.Is(err, node.ErrTimeout) || errors.Is(err, node.ErrUnreachable)
+	text := "node does not answer"
+	switch {
+	case errors.Is(err, node.ErrClosed), errors.Is(err, node.ErrOverloaded): // by this process itself
+		return
+	case silent && v.known[i].unreachable.Swap(true):
+		return
+	case !silent:
+		v.known[i].unreachable.Store(false)
+		if v.known[i].refuses.Or(1<<kind)>>kind&1 == 1 {
+			return
+		}
+		text = "node does not execute commands"
+	}
+	v.observe(Event{Kind: NodeFailed, Node: v.nodes[i].Name(), Err: err})
+	v.opts.Logger.Warn(text, "node", v.nodes[i].Name(), "error", err)
+}
+
+func (v *voters) answered(i int, kind node.Kind) {
+	n := &v.known[i]
+	if !n.answered.Load() {
+		n.answered.Store(true)
+	}
+	if !n.unreachable.Load() && n.refuses.Load()>>kind&1 == 0 {
+		return
+	}
+	mute, barred := n.unreachable.Swap(false), n.refuses.And(^(1<<kind))>>kind&1 == 1
+	if mute || barred {
+		v.observe(Event{Kind: NodeRecovered, Node: v.nodes[i].Name()})
+		v.opts.Logger.Info("node answers again", "node", v.nodes[i].Name())
+	}
+}

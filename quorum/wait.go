@@ -1,0 +1,372 @@
+package quorum
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+)
+
+// A waiter is one call of Lock or TryLock. Its own task uses it, but for the inbox and what is
+// under the mutex of another part. Waiters are recycled; a late notice to a former user of one
+// is a hint for nothing, which does no harm.
+type waiter struct {
+	l        *Locker
+	request  *settings
+	began    clock.Instant // of the wait
+	deadline clock.Instant // of the wait, or Never
+	local    localPlace
+	place    place
+	found    findings
+	inbox    inbox
+	notices  notices
+}
+
+// A localPlace is a waiter's place among those of its own process.
+type localPlace struct {
+	admitted  bool // it may ask the nodes; under queues.mu
+	let       bool // it may make its attempt; under limiter.mu
+	contended bool // the caller before it had to wait for the name; set under queues.mu
+	overtakes bool // of several names: it waited long enough to overtake others; set under queues.mu
+	hasWaited bool // it had to wait for others of its process
+}
+
+// An inbox is what others tell a waiter. Whoever does then sets the signal.
+type inbox struct {
+	signal  clock.Signal
+	noticed atomic.Uint64 // nodeSet: they announced a release since the last attempt began
+	told    atomic.Uint64 // nodeSet: they said since then that the waiter is first
+	vacated atomic.Bool   // the holder in this process has released since then
+	nests   atomic.Bool   // the waiter's owner was granted the name
+
+	// Under handoffs.mu:
+	offers []*offer   // what its last attempts have left on the nodes, the oldest first
+	handed []handover // to these
+	first  []nodeSet  // of several names: who has told it that it is first for each
+}
+
+// Notices are a waiter's subscriptions to its names' releases.
+type notices struct {
+	on   bool
+	take []func() // takes a notice of each node
+	stop []func() // ends the subscriptions
+}
+
+// noticeSlack is how long after the first notice of a release a waiter waits for those of the
+// other nodes.
+const noticeSlack = 20 * time.Millisecond
+
+func (l *Locker) newWaiter() *waiter {
+	w := &waiter{l: l}
+	w.inbox.signal = l.clock.NewSignal()
+	w.found.ballots = make([]ballot, len(l.nodes))
+	for i := range l.nodes {
+		w.notices.take = append(w.notices.take, func() {
+			w.inbox.noticed.Or(1 << i)
+			w.inbox.signal.Set()
+		})
+	}
+	return w
+}
+
+// recycle puts w back for another call.
+func (w *waiter) recycle() {
+	w.request, w.local = nil, localPlace{}
+	w.place.ticket, w.place.last, w.place.barges = ticket{}, claim{}, false
+	w.place.queued.Store(false)
+	ballots := w.found.ballots
+	clear(ballots)
+	w.found = findings{ballots: ballots}
+	w.inbox.reset()
+	w.notices.end()
+	w.l.waiters.put(w)
+}
+
+// forget drops the news from before an attempt.
+func (b *inbox) forget() {
+	b.noticed.Store(0)
+	b.told.Store(0)
+	b.vacated.Store(false)
+}
+
+func (b *inbox) reset() {
+	b.forget()
+	b.nests.Store(false)
+	b.first = b.first[:0]
+	b.signal.Clear()
+}
+
+func (n *notices) end() {
+	for _, stop := range n.stop {
+		stop()
+	}
+	n.on, n.stop = false, n.stop[:0]
+}
+
+// listen subscribes to the notices of all names.
+func (w *waiter) listen() {
+	w.notices.on = true
+	for i, n := range w.l.nodes {
+		for name := range w.request.each() {
+			w.notices.stop = append(w.notices.stop, n.Watch(name, w.request.mode, w.notices.take[i]))
+		}
+	}
+}
+
+// acquire is Lock and, with a wait of 0, TryLock.
+func (l *Locker) acquire(ctx context.Context, s *settings) (*Lease, error) {
+	if !l.life.enter() {
+		return nil, ErrClosed
+	}
+	defer l.life.leave()
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("acquire %q: %w", s.title(), stopped(ctx))
+	}
+	w := l.waiters.take()
+	if w == nil {
+		w = l.newWaiter()
+	}
+	w.begin(s)
+	lease, err := w.acquire(ctx)
+	owner := ""
+	if err == nil {
+		owner = lease.h.claim.Owner
+	}
+	if last := w.place.last.Owner; owner != last && owner != node.Heir(last) {
+		w.leavePlace()
+	}
+	w.returnHandovers(false, owner)
+	took := l.clock.Now().Sub(w.began)
+	w.recycle()
+	if err == nil && lease == &lease.h.first { // not nested
+		l.observe(Event{Kind: Acquired, Name: s.title(), Owner: owner, Token: lease.Token(), Took: took})
+	}
+	return lease, err
+}
+
+// begin sets w up for a call.
+func (w *waiter) begin(s *settings) {
+	now := w.l.clock.Now()
+	w.request, w.deadline, w.began, w.place.reserved = s, clock.Never, now, now
+	if s.wait >= 0 {
+		w.deadline = now.Add(s.wait)
+	}
+	w.inbox.first = append(w.inbox.first, make([]nodeSet, len(s.names))...)
+	switch {
+	case s.fair:
+		w.drawTicket()
+	case s.mode == node.Write:
+		w.declareIntent()
+	}
+}
+
+// acquire waits for its turn here, asks the nodes, and pauses, until it has a lease or the wait
+// is over.
+func (w *waiter) acquire(ctx context.Context) (*Lease, error) {
+	l := w.l
+	if w.request.wait != 0 {
+		l.queues.join(w)
+		defer w.unqueue()
+	}
+	for {
+		lease, err := w.awaitTurn(ctx)
+		if lease != nil || err != nil {
+			return lease, err
+		}
+		g, won, err := w.ask(ctx)
+		switch {
+		case err != nil:
+			return nil, err
+		case won:
+			if w.request.linesUp() && w.local.contended != w.found.waited {
+				l.queues.noteContention(&w.request.claim, w.found.waited)
+			}
+			return l.admit(ctx, g, w.request), nil
+		case w.found.asksAtOnce() && ctx.Err() == nil && w.timeout() > 0:
+		case ctx.Err() != nil || w.request.wait == 0 || w.found.hopeless(l.need) || !w.pause(ctx):
+			return nil, w.failed(ctx)
+		}
+	}
+}
+
+func (w *waiter) unqueue() {
+	w.l.handoffs.leave(w)
+	w.l.queues.leave(w)
+}
+
+// failed builds the error with which the wait ends.
+func (w *waiter) failed(ctx context.Context) error {
+	return w.found.failed(ctx, w.l.config, w.request.title())
+}
+
+// awaitTurn returns when it is for w to ask the nodes, or with a nested lease.
+func (w *waiter) awaitTurn(ctx context.Context) (*Lease, error) {
+	l, s := w.l, w.request
+	for {
+		lease, turn, err := l.queues.turn(w)
+		switch {
+		case lease != nil || err != nil:
+			return lease, err
+		case l.life.isClosed():
+			return nil, ErrClosed
+		case turn:
+			return nil, nil
+		case s.wait == 0:
+			return nil, w.heldHere(ctx)
+		}
+		w.local.hasWaited = s.linesUp()
+		until := w.deadline
+		if s.names != nil && !w.local.overtakes {
+			until = min(until, l.clock.Now().Add(l.overtakeAfter()))
+		}
+		wake := w.inbox.signal.Wait(ctx, until)
+		if wake == clock.WakePassed && until < w.deadline {
+			l.queues.allowOvertake(w)
+		} else if wake != clock.WakeSet || l.clock.Now() >= w.deadline {
+			return nil, w.heldHere(ctx) // also if its turn has come by then
+		}
+	}
+}
+
+// heldHere builds the error of a wait that ends before the nodes were asked.
+func (w *waiter) heldHere(ctx context.Context) error {
+	e := &Error{Op: "acquire", Name: w.request.title(), Need: w.l.need, Err: ErrHeld, Cause: errHere}
+	if ctx.Err() != nil {
+		e.Cause = stopped(ctx)
+	}
+	return e
+}
+
+// ask returns the grant of a hand-over, or of an attempt.
+func (w *waiter) ask(ctx context.Context) (g grant, won bool, err error) {
+	l := w.l
+	if (w.local.contended || w.local.hasWaited) && !w.place.queued.Load() {
+		// Others may be waiting, and w must not pass them. A waiter behind another of its
+		// process always would: its attempt comes right after the release.
+		w.lineUp()
+	}
+	if g, won = w.handedOver(ctx); won {
+		return g, true, nil
+	}
+	if !l.limiter.comeIn(ctx, w) {
+		if l.life.isClosed() {
+			return g, false, ErrClosed
+		}
+		return g, false, w.failed(ctx)
+	}
+	defer l.limiter.leave()
+	w.returnHandovers(true, "")
+	w.inbox.forget()
+	o := w.attempt(ctx)
+	if !o.spent {
+		w.place.last = o.claim
+	}
+	if !o.won {
+		w.note(ctx, &o)
+	}
+	return o.grant, o.won, nil
+}
+
+// note keeps what a failed attempt has found, and tells of it.
+func (w *waiter) note(ctx context.Context, o *outcome) {
+	if o.spent {
+		w.found.spent, w.found.late = true, false
+		return
+	}
+	var before []ballot
+	if o.cutOff && w.found.waited {
+		before = slices.Clone(w.found.ballots)
+	}
+	w.found.record(o, w.l.tokens)
+	if w.l.opts.Observer != nil {
+		w.l.observe(Event{Kind: AttemptFailed, Name: w.request.title(), Owner: o.claim.Owner, Token: o.claim.Token,
+			Took: o.took, Err: w.failed(ctx)})
+	}
+	copy(w.found.ballots, before) // the wait ends with what the attempts before have found
+}
+
+// pause waits after a failed attempt until another is worth while. It returns false when
+// the wait is over: by ctx, by its bound, or because the Locker was closed.
+func (w *waiter) pause(ctx context.Context) bool {
+	w.found.waited, w.place.barges = true, false
+	p := w.pauses()
+	for {
+		n := w.news(w.inbox.signal.Wait(ctx, p.wakeAt()))
+		next := p.nextStep(n)
+		w.found.alarms = p.alarms
+		switch next {
+		case keepPausing:
+			continue
+		case returnHandoffs:
+			w.returnHandovers(true, "")
+			return n.now < w.deadline
+		}
+		w.place.barges = next == askPastOthers
+		return next != stopWaiting
+	}
+}
+
+// news returns what has come when the waiter wakes up.
+func (w *waiter) news(wake clock.Wake) news {
+	n := news{now: w.l.clock.Now(), ended: wake == clock.WakeEnded, passed: wake == clock.WakePassed}
+	if wake == clock.WakeSet {
+		n.recheck = w.l.life.isClosed() || w.inbox.nests.Swap(false)
+		if !n.recheck && n.now < w.deadline {
+			n.left = w.inbox.vacated.Swap(false)
+		}
+		n.released, n.first, n.handed = nodeSet(w.inbox.noticed.Load()), nodeSet(w.inbox.told.Load()), w.l.handoffs.handedBy(w)
+	}
+	return n
+}
+
+// pauses begins a pause, and decides how long it is if nothing happens. It queues the
+// waiter on the nodes, or subscribes to the name, if need be.
+func (w *waiter) pauses() *pausing {
+	l, f := w.l, &w.found
+	p := &pausing{need: l.need, ticketed: w.place.last.number > 0, splits: f.splits, took: f.took, alarms: f.alarms,
+		unit: firstPause, deadline: w.deadline, returnAt: clock.Never, handingUntil: clock.Never}
+	p.free, p.mute, p.own = f.wasFree()
+	most := l.opts.Poll // for the nodes to keep its place, or its intent
+	free := f.freeIn(l.need, l.opts.Poll)
+	if f.splits > 0 {
+		// A waiter for a node that hangs keeps the votes that it has for all of the timeout.
+		// Two that do that must come apart by more than it takes.
+		p.unit = max(p.unit, f.took)
+		most += time.Duration(l.chance() * float64(l.opts.Timeout))
+		if f.refusals() < l.need {
+			free = 0 // these are keys of other attempts, and go before they expire
+		}
+	}
+	if free > 0 {
+		f.fruitless = 0
+	} else {
+		f.fruitless++
+	}
+	now := l.clock.Now()
+	p.until = now.Add(pause(free, f.fruitless-1, p.unit, l.opts.Poll, l.chance()))
+	if w.request.linesUp() && !w.place.queued.Load() {
+		w.lineUp()
+		p.by(now.Add(noticeSlack)) // to take its place; it is woken when it is subscribed
+	}
+	queued := w.place.queued.Load()
+	if !w.notices.on && (!queued || f.foreign()) {
+		w.listen()
+	}
+	p.queued, p.before = queued, f.before(l.need)
+	p.passable = queued && f.passable(l.need) && !w.request.fair
+	if p.passable { // those before it come first, but one may have died
+		p.by(now.Add(time.Duration(p.before) * noticeSlack))
+	}
+	if w.place.patience > 0 {
+		p.by(now.Add(most))
+	}
+	if w.place.last.reserves {
+		p.by(w.place.reserved) // to let others have them
+	}
+	p.luck = l.chance()
+	return p
+}
