@@ -180,8 +180,8 @@ const (
 	//   - the key is there and is not a hash: ErrWrongType;
 	//   - the owner is a living reader: Granted, and nothing changes;
 	//   - the key is there and not in mode read: Refused, with its TTL and the
-	//     fence. If it is in mode write and Patience is not 0, ReadersNext is there
-	//     for Patience from now, or for as long as the key, in place of a writer's
+	//     fence. If it is in mode write and the Waiter stays, ReadersNext is there
+	//     for PlaceTTL from now, or for as long as the key, in place of a writer's
 	//     intent;
 	//   - a writer's intent is there, not OthersNext: Refused, with the intent's TTL and
 	//     the fence;
@@ -194,8 +194,8 @@ const (
 	//   - the owner is the writer: Granted, and nothing changes;
 	//   - the key is there, other than with dead readers alone: Refused, with its
 	//     TTL and the higher of fence and ReadersKey. If it has readers, or a writer and
-	//     ReadersNext is not there, Patience is not 0 and the token is not the fence, as
-	//     after its own Release, the Waiter's intent is there for Patience from now;
+	//     ReadersNext is not there, the Waiter stays and the token is not the fence, as
+	//     after its own Release, the Waiter's intent is there for PlaceTTL from now;
 	//   - ReadersNext is there, or OthersNext with the process of the owner: Refused, with
 	//     its TTL and the same. A Waiter that is patient is then behind OthersNext, in
 	//     place of its process;
@@ -203,7 +203,7 @@ const (
 	//     there, the Waiter's intent is, as when it is Refused;
 	//   - otherwise the owner is the writer, the key lives for TTL, the token
 	//     becomes the fence, the Waiter's intent and OthersNext are gone, but the waiter
-	//     behind that has its intent there for Patience: Granted.
+	//     behind that has its intent there for PlaceTTL: Granted.
 	//
 	// Redisson's readers do not heed an intent.
 	//
@@ -217,8 +217,8 @@ const (
 	//   - if one is: Refused, with the TTL of the keys in the way or, if there are
 	//     none, what is left of the first ones' places, the longest; and with Ahead,
 	//     the most that are before in one queue, Free and Foreign;
-	//   - if it is not Granted and Patience is not 0, the Waiter's place is there for
-	//     Patience from now, whatever the token: those whose commands take longer than
+	//   - if it is not Granted and the Waiter stays, the Waiter's place is there for
+	//     PlaceTTL from now, whatever the token: those whose commands take longer than
 	//     others hold the lock are never above the fence before these wait for them.
 	//     Of several claims, when it is Refused, it is so for those in the way; for
 	//     the others the Waiter has no place any more. Where it gives one up and others
@@ -240,26 +240,26 @@ const (
 	// a reader, and being the writer, whichever it is. With the last living reader
 	// the key goes, and ReadersNext, and "0" is published; otherwise its life becomes that
 	// of the reader who has longest, unless there are so many that not all are looked at.
-	// With the writer the key goes, and "1" is published; if Patience is 0, ReadersNext, if it
-	// is there, is so for Turn from now. When there is no key, and Patience is 0, OthersNext is
-	// there for Turn in place of the intent of a writer of another process, if the owner was
+	// With the writer the key goes, and "1" is published; if the Waiter does not stay, ReadersNext, if it
+	// is there, is so for YieldTTL from now. When there is no key, and no Waiter stays, OthersNext is
+	// there for YieldTTL in place of the intent of a writer of another process, if the owner was
 	// the writer or there is a Waiter.
-	// If there is a Waiter and Patience is 0, its intent is removed as well, or it behind
-	// OthersNext, and "1" published for those who were kept out. If Patience is not 0 and the owner
-	// was the writer, the Waiter's intent is there again for Patience: so a partial
+	// If there is a Waiter and no Waiter stays, its intent is removed as well, or it behind
+	// OthersNext, and "1" published for those who were kept out. If the Waiter stays and the owner
+	// was the writer, the Waiter's intent is there again for PlaceTTL: so a partial
 	// grant is given back without giving up waiting.
 	//
 	// With a Ticket, in mode Exclusive, the same goes for the Waiter's places in the
-	// queues: they are given up if Patience is 0, and otherwise there again for the
+	// queues: they are given up if the Waiter does not stay, and otherwise there again for the
 	// claims that had the owner's field. A QueueKey that is not a sorted set is an empty
 	// queue, and stays. "0" is also published, and the first told, when a place is given
 	// up while the key is not there and others wait.
 	//
-	// With a Next that is above the fence, and when nobody listens on the name's channel,
+	// With a Handoff that is above the fence, and when nobody listens on the name's channel,
 	// the first in the queue is not told, but has the lock at once, if it has named its
 	// heir, was not told before and listens: the key is there for the heir, for as long
-	// as the place would have been, Next becomes the fence, the place is gone, and the
-	// Waiter is told so. With a Ticket and a Patience of 0 the owner's heir is released
+	// as the place would have been, Handoff becomes the fence, the place is gone, and the
+	// Waiter is told so. With a Ticket and a Waiter that does not stay the owner's heir is released
 	// as the owner is.
 	Release
 
@@ -336,49 +336,69 @@ type Command struct {
 	// Acquire, Release or Break, in whole milliseconds.
 	Retention time.Duration
 
-	// Waiter tells who waits from all others who wait for the name; it stays the
-	// same from attempt to attempt, unlike owner and token. Patience is for how
-	// long an Acquire or Release leaves a mark that this waiter waits, unless it
-	// asks again, in whole milliseconds: 0 if it does not wait (any more). They
-	// are for Acquire and Release in mode Write, or with a Ticket. Patience is also for
-	// Acquire in mode Read, whose mark is that of all readers.
-	//
-	// A Waiter is the name of its process, in which there is no colon, a colon, and
-	// what tells it from others there. So is the owner of a claim in mode Write.
-	Waiter   string
-	Patience time.Duration
+	// Handoff is the token with which a Release in mode Exclusive may hand its locks on
+	// to a waiter; 0: it may not. It is above that of the claims.
+	Handoff Token
 
-	// Turn is how long a Release of a writer gives those who wait to come before others
-	// write, in whole milliseconds: 0 if it does not. It is for modes Read and Write.
-	Turn time.Duration
-
-	// Ticket is the place of the Waiter among others, the same from attempt to
-	// attempt; 0 for none. It is for Acquire and Release in mode Exclusive.
-	Ticket Token
-
-	// Stands lets an Acquire of one claim with a Ticket and a Patience name its [Heir]
-	// with the place, if it is not Granted and Stands is above the fence: a Release may
-	// then hand the lock on to that, as long as the place is there. 0: it does not.
-	Stands Token
-
-	// Reserve lets an Acquire of several claims with a Ticket and a Patience, if it is
-	// Refused, have a place in the queues of names that are not in its way, too, up to
-	// the first that is; and those behind it are not told that nothing but its place is
-	// in theirs, unless it was told of its turn and has not asked since.
-	Reserve bool
-
-	// Next is the token with which a Release in mode Exclusive may hand its locks on;
-	// 0: it does not. It is above that of the claims.
-	Next Token
-
-	// Barge lets an Acquire with a Ticket take what is free though others are
-	// before it.
-	Barge bool
+	// YieldTTL is how long a Release in mode Read or Write gives those who wait to come
+	// before others write, in whole milliseconds; 0: it does not.
+	YieldTTL time.Duration
 
 	// Deadline is when a reply is no longer of use: the node then replies
 	// ErrTimeout, and does not send the command if it has not done so yet.
 	Deadline clock.Instant
+
+	// Wait is the waiter on whose behalf an Acquire or Release is sent; nil if the
+	// caller does not wait. The node does not keep it when Submit has returned.
+	Wait *Wait
 }
+
+// Waiting returns what c.Wait points to, or the zero Wait, which no waiter has.
+func (c *Command) Waiting() Wait {
+	if c.Wait == nil {
+		return Wait{}
+	}
+	return *c.Wait
+}
+
+// A Wait is what a waiter asks a node to remember of it between two attempts.
+type Wait struct {
+	// Waiter names the waiter. The name stays the same from attempt to attempt, unlike
+	// owner and token. It is the name of the waiter's process, in which there is no
+	// colon, a colon, and what tells the waiter from others there. Readers have none:
+	// their mark is that of all readers.
+	Waiter string
+
+	// PlaceTTL is for how long the node keeps the waiter's place in the queue, or in
+	// mode Read and Write its intent, unless the waiter asks again. It is in whole
+	// milliseconds; see Stays.
+	PlaceTTL time.Duration
+
+	// Ticket is the waiter's position in the queues, the same from attempt to attempt.
+	// It is for mode Exclusive; see Queued.
+	Ticket Token
+
+	// Barge lets an Acquire take what is free though others are before it.
+	Barge bool
+
+	// Standby leaves a claim with the place of an Acquire of one name, if that is not
+	// Granted and Standby is above the fence. A Release may then hand the lock on to
+	// [Heir] of the owner, while the place is kept. 0: it leaves none.
+	Standby Token
+
+	// Reserve lets an Acquire of several names that is Refused keep places for names
+	// that are not in its way as well, up to the first that is. Those behind it are not
+	// told that nothing but its place is in theirs, unless it was told of its turn and
+	// has not asked since.
+	Reserve bool
+}
+
+// Queued reports whether the command goes by the queue: its waiter has a ticket.
+func (w Wait) Queued() bool { return w.Ticket > 0 }
+
+// Stays reports whether the waiter waits on after the command. If it does not, an
+// Acquire makes no place, and a Release gives the place up.
+func (w Wait) Stays() bool { return w.PlaceTTL > 0 }
 
 // A Status is a node's answer to a command.
 type Status uint8
@@ -411,8 +431,21 @@ type Reply struct {
 
 	TTL   time.Duration // Refused: what is left of what is in the way, or NoExpiry
 	Fence Token         // Refused, Stale: the name's fence, 0 if there is none
-	Ahead int           // Refused, with a Ticket: how many are served before in one line, at most
-	Last  Token         // Refused, with a Ticket: the highest ticket in the lines, 0 if nobody is there
+	Line  Line          // what the queues are like
+
+	Kept  []bool // Extend, Downgrade: for each claim, whether its owner still had it
+	State *State // Inspect
+
+	// Life is the life of the server that gave this answer: nil if the node
+	// cannot tell (then no restart guard is possible).
+	Life *Life
+}
+
+// A Line is what a Reply says of the queues of its names. Reply has it by value: a pointer
+// would cost an allocation for each reply that a contended lock brings.
+type Line struct {
+	Ahead int   // Refused, with a Ticket: how many are served before in one queue, at most
+	Last  Token // Refused, with a Ticket: the highest ticket in the queues, 0 if nobody is there
 
 	// With Refused and a Ticket: Free says that no lock is in the way, but others are
 	// before, none of whom reserves a name; Foreign that an owner of one in the way is
@@ -423,13 +456,6 @@ type Reply struct {
 	// Awaited, with Released, says that somebody was in line for a lock that the command
 	// has freed or handed on; it may be dead, or who gives it back and keeps its place.
 	Awaited bool
-
-	Kept  []bool // Extend, Downgrade: for each claim, whether its owner still had it
-	State *State // Inspect
-
-	// Life is the life of the server that gave this answer: nil if the node
-	// cannot tell (then no restart guard is possible).
-	Life *Life
 }
 
 // A Life is one uninterrupted life of a server's memory. A restart, or a

@@ -250,7 +250,7 @@ func TestFewNodesHandOnNothing(t *testing.T) {
 func (w *world) handOn(h quorum.Handle, tokens ...node.Token) {
 	for i, next := range tokens {
 		w.nodes[i].Submit(node.Command{Kind: node.Release, Claims: []node.Claim{{Name: h.Name, Owner: h.Owner, Token: h.Token}},
-			Next: next, Retention: time.Hour, Deadline: w.clock.Now().Add(time.Second)}, func(node.Reply) {})
+			Handoff: next, Retention: time.Hour, Deadline: w.clock.Now().Add(time.Second)}, func(node.Reply) {})
 	}
 }
 

@@ -19,6 +19,7 @@ type round struct {
 	command  node.Command
 	claim    claim
 	claims   []node.Claim  // of claim; of the command
+	wait     node.Wait     // of claim; of the command, if it waits
 	start    clock.Instant // read before anything was sent
 	deadline clock.Instant
 
@@ -77,13 +78,15 @@ func (rs *rounds) begin(kind node.Kind, c claim, ttl, timeout time.Duration) *ro
 		Retention: rs.opts.FenceRetention,
 		Deadline:  r.deadline,
 	}
-	switch kind {
-	case node.Acquire:
-		r.command.Ticket, r.command.Waiter, r.command.Patience = c.number, c.waiter, c.patience
-		r.command.Barge, r.command.Stands, r.command.Reserve = c.barges, c.stands, c.reserves
-	case node.Release:
-		r.command.Turn = turnToCome
-		r.command.Ticket, r.command.Waiter, r.command.Patience, r.command.Next = c.number, c.waiter, c.patience, c.next
+	if (kind == node.Acquire || kind == node.Release) && c.ticket != (ticket{}) {
+		r.wait = node.Wait{Waiter: c.waiter, PlaceTTL: c.patience, Ticket: c.number}
+		if kind == node.Acquire {
+			r.wait.Barge, r.wait.Standby, r.wait.Reserve = c.barges, c.stands, c.reserves
+		}
+		r.command.Wait = &r.wait
+	}
+	if kind == node.Release {
+		r.command.YieldTTL, r.command.Handoff = turnToCome, c.next
 	}
 	clear(r.ballots)
 	r.tally = tally{nodes: len(rs.nodes), need: rs.need}
@@ -116,7 +119,7 @@ func (r *round) receive(i int, reply node.Reply) {
 			b.vote, b.wait = Abstaining, until
 		}
 	}
-	if reply.Awaited && r.claim.patience == 0 { // or it is the one that is in line
+	if reply.Line.Awaited && r.claim.patience == 0 { // or it is the one that is in line
 		r.rounds.queues.noteContention(&r.claim, true)
 	}
 	if reply.Status == node.Refused && r.claim.mode != node.Read {

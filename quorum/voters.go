@@ -64,8 +64,8 @@ func (v *voters) judge(i int, kind node.Kind, start clock.Instant, reply node.Re
 			b.vote, b.wait = Abstaining, until
 		}
 	case node.Refused:
-		b.vote, b.wait, b.free, b.foreign = Refused, reply.TTL, reply.Free, reply.Foreign
-		b.ahead, b.last = reply.Ahead, reply.Last
+		b.vote, b.wait, b.free, b.foreign = Refused, reply.TTL, reply.Line.Free, reply.Line.Foreign
+		b.ahead, b.last = reply.Line.Ahead, reply.Line.Last
 	case node.Stale:
 		b.vote, b.stale = Refused, true
 	case node.Released:
@@ -157,7 +157,7 @@ func (v *voters) learn(i int, life *node.Life) {
 // knows of another MaxLease, or of none. What others in line are given is no lock's life.
 func (v *voters) noteLongLock(i int, refusal node.Reply) {
 	longest := v.opts.MaxLease + v.opts.Grace
-	if refusal.Free || refusal.TTL <= longest || v.opts.NoRestartGuard || v.outlasted.Swap(true) {
+	if refusal.Line.Free || refusal.TTL <= longest || v.opts.NoRestartGuard || v.outlasted.Swap(true) {
 		return
 	}
 	v.opts.Logger.Warn("another program's lock lasts longer than MaxLease: it must be the same in all, or a node that has restarted votes too early",

@@ -172,7 +172,7 @@ func (k *checker) submitted(l *link, cmd *node.Command) {
 			k.w.fail("I10", fmt.Sprintf("%s sent %d acquires in %d attempts on %d nodes", c.name, o.acquires, o.attempts, len(c.links)))
 		}
 	case node.Release:
-		if o := c.callWaiting(cmd.Waiter); o != nil && cmd.Patience <= 0 {
+		if o := c.callWaiting(cmd.Waiting().Waiter); o != nil && cmd.Waiting().PlaceTTL <= 0 {
 			o.left |= faults.Of(l.n.number)
 		}
 		k.goesWithout(c, cmd.Claims[0].Owner, "releases")
@@ -187,7 +187,7 @@ func (k *checker) submitted(l *link, cmd *node.Command) {
 			k.remove(h)
 		}
 		g := k.end(l, cmd, h)
-		if spares := cmd.Claims[0].Token == 0 && (cmd.Mode == node.Read || cmd.Ticket == 0); g != nil && cmd.Claims[0].Token < g.high && c.plain == nil && !spares {
+		if spares := cmd.Claims[0].Token == 0 && (cmd.Mode == node.Read || cmd.Waiting().Ticket == 0); g != nil && cmd.Claims[0].Token < g.high && c.plain == nil && !spares {
 			k.w.fail("I4", fmt.Sprintf("%s releases %q with token %d, below the %d of an acquire that may still arrive",
 				c.name, g.name, cmd.Claims[0].Token, g.high))
 		}
@@ -582,7 +582,7 @@ func (k *checker) before(s *server, m *message, now model.Time) {
 		}
 	}
 	k.fresh = k.there < len(m.cmd.Claims)
-	k.shared = m.cmd.Mode != node.Exclusive || m.cmd.Ticket > 0
+	k.shared = m.cmd.Mode != node.Exclusive || m.cmd.Waiting().Ticket > 0
 	for i := 0; k.shared && i < len(m.cmd.Claims); i++ {
 		if i == len(k.was) {
 			k.was = append(k.was, node.State{})

@@ -70,20 +70,20 @@ func (k *checker) asks(c *Client, o *call, cmd *node.Command) {
 	if len(o.names) > 1 {
 		k.reservesInTime(c, o, cmd)
 	}
-	if o.waiter != cmd.Waiter {
+	if o.waiter != cmd.Waiting().Waiter {
 		o.firm, o.joined = 0, k.w.now
 	}
 	o.won = false
 	again := o.attempts > 0 && k.w.program == nil && !o.several
 	switch {
-	case again && o.ticket > 0 && o.ticket != cmd.Ticket:
-		k.w.fail("I13", fmt.Sprintf("%s waits in line for %q with ticket %d, and had %d before", c.name, o.names[0], cmd.Ticket, o.ticket))
-	case again && o.waiter != "" && o.waiter != cmd.Waiter:
+	case again && o.ticket > 0 && o.ticket != cmd.Waiting().Ticket:
+		k.w.fail("I13", fmt.Sprintf("%s waits in line for %q with ticket %d, and had %d before", c.name, o.names[0], cmd.Waiting().Ticket, o.ticket))
+	case again && o.waiter != "" && o.waiter != cmd.Waiting().Waiter:
 		k.w.fail("I13", fmt.Sprintf("%s waits for %q under another name than before", c.name, o.names[0]))
-	case o.waiting && (cmd.Ticket > 0 || cmd.Mode == node.Write) && cmd.Patience <= 0:
+	case o.waiting && (cmd.Waiting().Ticket > 0 || cmd.Mode == node.Write) && cmd.Waiting().PlaceTTL <= 0:
 		k.w.fail("I13", fmt.Sprintf("%s waits for %q, and wants no place to be kept", c.name, o.names[0]))
 	}
-	o.ticket, o.waiter = cmd.Ticket, cmd.Waiter
+	o.ticket, o.waiter = cmd.Waiting().Ticket, cmd.Waiting().Waiter
 }
 
 // yields sees the release of an attempt that failed, or of a holder.
@@ -91,7 +91,7 @@ func (k *checker) yields(c *Client, o *call, h *holder, cmd *node.Command) {
 	if h != nil || o == nil || !o.waiting || !o.fair && o.mode != node.Write {
 		return
 	}
-	if slices.Contains(o.heard[:], node.Granted) && (cmd.Patience <= 0 || cmd.Waiter != o.waiter || cmd.Ticket != o.ticket) {
+	if slices.Contains(o.heard[:], node.Granted) && (cmd.Waiting().PlaceTTL <= 0 || cmd.Waiting().Waiter != o.waiter || cmd.Waiting().Ticket != o.ticket) {
 		k.w.fail("I13", fmt.Sprintf("%s gives back what it got of %q, and its place too, though it waits", c.name, o.names[0]))
 	}
 }
@@ -272,11 +272,11 @@ func (k *checker) inTheWay(i int, cmd *node.Command) bool {
 	if before.Type != "none" {
 		return !slices.ContainsFunc(before.Fields, func(f node.Field) bool { return f.Name == claim.Owner })
 	}
-	place := slices.IndexFunc(before.Queue, func(p node.Place) bool { return p.Waiter == cmd.Waiter })
+	place := slices.IndexFunc(before.Queue, func(p node.Place) bool { return p.Waiter == cmd.Waiting().Waiter })
 	if place < 0 { // it comes after all who have the same ticket
-		return !cmd.Barge && len(before.Queue) > 0 && before.Queue[0].Ticket <= cmd.Ticket
+		return !cmd.Waiting().Barge && len(before.Queue) > 0 && before.Queue[0].Ticket <= cmd.Waiting().Ticket
 	}
-	return !cmd.Barge && place > 0
+	return !cmd.Waiting().Barge && place > 0
 }
 
 // inTurn looks at one claim of a command for locks that are shared or waited for in
@@ -291,15 +291,15 @@ func (k *checker) inTurn(s *server, m *message, i int, now model.Time) {
 	fails := func(invariant, what string) {
 		w.fail(invariant, fmt.Sprintf("%s on %s, %s of %q: %s", m.link.c.name, s.name, cmd.Kind, claim.Name, what))
 	}
-	place := slices.IndexFunc(after.Queue, func(p node.Place) bool { return p.Waiter == cmd.Waiter })
-	kept := place >= 0 && after.Queue[place].Ticket == cmd.Ticket && after.Queue[place].TTL >= cmd.Patience
+	place := slices.IndexFunc(after.Queue, func(p node.Place) bool { return p.Waiter == cmd.Waiting().Waiter })
+	kept := place >= 0 && after.Queue[place].Ticket == cmd.Waiting().Ticket && after.Queue[place].TTL >= cmd.Waiting().PlaceTTL
 	if after.Intent != "" && s.outlasts(after.IntentTTL) || slices.ContainsFunc(after.Queue, func(p node.Place) bool { return s.outlasts(p.TTL) }) {
 		fails("I13", "one who waits is known for longer than it may take to ask again")
 	}
-	if cmd.Ticket > 0 {
+	if cmd.Waiting().Ticket > 0 {
 		k.noHoldAndWait(s, claim.Name, before)
 		if cmd.Kind == node.Acquire {
-			if o := m.link.c.callWaiting(cmd.Waiter); o != nil && (claim.Token <= before.Fence || !same(o.owner, claim.Owner)) {
+			if o := m.link.c.callWaiting(cmd.Waiting().Waiter); o != nil && (claim.Token <= before.Fence || !same(o.owner, claim.Owner)) {
 				o.joined = w.now // it has to ask again, or its place stands for an earlier claim, that came late
 			}
 		}
@@ -308,24 +308,24 @@ func (k *checker) inTurn(s *server, m *message, i int, now model.Time) {
 	refused := cmd.Kind == node.Acquire && r.Status == node.Refused
 	released := cmd.Kind == node.Release && r.Status == node.Released
 	others := func(most node.Token) bool { // are in line, with tickets up to that
-		return slices.ContainsFunc(before.Queue, func(p node.Place) bool { return p.Waiter != cmd.Waiter && p.Ticket <= most })
+		return slices.ContainsFunc(before.Queue, func(p node.Place) bool { return p.Waiter != cmd.Waiting().Waiter && p.Ticket <= most })
 	}
 	free := len(cmd.Claims) > 1 && before.Type == "none" // of several it may not be what is in the way
-	reserves := cmd.Reserve
+	reserves := cmd.Waiting().Reserve
 	for j := range cmd.Claims[:i] {
 		reserves = reserves && !k.inTheWay(j, cmd) // of a name that sorts before
 	}
 	switch {
-	case cmd.Ticket > 0 && granted:
+	case cmd.Waiting().Ticket > 0 && granted:
 		for _, p := range before.Queue {
-			if !cmd.Barge && p.Waiter != cmd.Waiter && (p.Ticket < cmd.Ticket || p.Ticket == cmd.Ticket && p.Waiter < cmd.Waiter) {
-				fails("I13", fmt.Sprintf("served with ticket %d, before %d", cmd.Ticket, p.Ticket))
+			if !cmd.Waiting().Barge && p.Waiter != cmd.Waiting().Waiter && (p.Ticket < cmd.Waiting().Ticket || p.Ticket == cmd.Waiting().Ticket && p.Waiter < cmd.Waiting().Waiter) {
+				fails("I13", fmt.Sprintf("served with ticket %d, before %d", cmd.Waiting().Ticket, p.Ticket))
 			}
 		}
 		if place >= 0 {
 			fails("I13", "served, and still in line")
 		}
-	case cmd.Ticket > 0 && refused && free && (cmd.Barge || !others(cmd.Ticket)):
+	case cmd.Waiting().Ticket > 0 && refused && free && (cmd.Waiting().Barge || !others(cmd.Waiting().Ticket)):
 		switch {
 		case reserves && len(after.Queue) > 1:
 			w.sometimes(Reserved)
@@ -335,20 +335,20 @@ func (k *checker) inTurn(s *server, m *message, i int, now model.Time) {
 		case len(after.Queue) > 0:
 			w.sometimes(PassedOn)
 		}
-	case cmd.Ticket > 0 && refused:
+	case cmd.Waiting().Ticket > 0 && refused:
 		if before.Type == "none" {
 			w.sometimes(KeptInLine)
 		}
-		if cmd.Patience > 0 && !kept && (reserves || !(free && !others(cmd.Ticket-1))) {
+		if cmd.Waiting().PlaceTTL > 0 && !kept && (reserves || !(free && !others(cmd.Waiting().Ticket-1))) {
 			fails("I13", "its place in line is not kept")
 		}
-	case cmd.Ticket > 0 && cmd.Kind == node.Release:
+	case cmd.Waiting().Ticket > 0 && cmd.Kind == node.Release:
 		switch {
-		case cmd.Patience > 0 && released && !kept:
+		case cmd.Waiting().PlaceTTL > 0 && released && !kept:
 			fails("I13", "its place in line is not kept")
-		case cmd.Patience > 0 && released:
+		case cmd.Waiting().PlaceTTL > 0 && released:
 			w.sometimes(GaveBackInLine)
-		case cmd.Patience <= 0 && place >= 0:
+		case cmd.Waiting().PlaceTTL <= 0 && place >= 0:
 			fails("I13", "it is still in line")
 		}
 	case cmd.Mode == node.Read && granted:
@@ -363,7 +363,7 @@ func (k *checker) inTurn(s *server, m *message, i int, now model.Time) {
 			fails("I4", fmt.Sprintf("a reader's token %d is not above the %d of a writer", claim.Token, before.Fence))
 		}
 	case cmd.Mode == node.Read && refused && slices.Contains(before.Fields, node.Field{Name: node.ModeField, Value: node.Write.String()}):
-		if cmd.Patience > 0 && after.Intent != node.ReadersNext {
+		if cmd.Waiting().PlaceTTL > 0 && after.Intent != node.ReadersNext {
 			fails("I13", "it is not kept that a reader waits")
 		}
 	case cmd.Mode == node.Read && refused && before.Intent != "":
@@ -386,20 +386,20 @@ func (k *checker) inTurn(s *server, m *message, i int, now model.Time) {
 		}
 	case cmd.Mode == node.Write && refused && before.Type == "hash" && slices.Contains(before.Fields, node.Field{Name: node.ModeField, Value: node.Read.String()}):
 		w.sometimes(WriterWaits)
-		if r.TTL == before.TTL && cmd.Patience > 0 && claim.Token != before.Fence && after.Intent != cmd.Waiter { // they live
+		if r.TTL == before.TTL && cmd.Waiting().PlaceTTL > 0 && claim.Token != before.Fence && after.Intent != cmd.Waiting().Waiter { // they live
 			fails("I13", "it is not kept that a writer waits")
 		}
 	case cmd.Mode == node.Write && refused && before.Type == "hash":
 		writes := slices.Contains(before.Fields, node.Field{Name: node.ModeField, Value: node.Write.String()})
-		if writes && cmd.Patience > 0 && claim.Token != before.Fence && before.Intent != node.ReadersNext && after.Intent != cmd.Waiter {
+		if writes && cmd.Waiting().PlaceTTL > 0 && claim.Token != before.Fence && before.Intent != node.ReadersNext && after.Intent != cmd.Waiting().Waiter {
 			fails("I13", "it is not kept that a writer waits")
 		}
 	case cmd.Mode == node.Write && refused && before.Type == "none":
 		w.sometimes(WriterGivesWay)
-	case cmd.Mode == node.Write && r.Status == node.Stale && cmd.Patience > 0 && claim.Token != before.Fence && after.Intent != cmd.Waiter &&
+	case cmd.Mode == node.Write && r.Status == node.Stale && cmd.Waiting().PlaceTTL > 0 && claim.Token != before.Fence && after.Intent != cmd.Waiting().Waiter &&
 		!strings.HasPrefix(before.Intent, node.OthersNext):
 		fails("I13", "it is not kept that a writer waits")
-	case cmd.Mode == node.Write && released && cmd.Patience <= 0 && before.Intent != "" && before.Intent != cmd.Waiter:
+	case cmd.Mode == node.Write && released && cmd.Waiting().PlaceTTL <= 0 && before.Intent != "" && before.Intent != cmd.Waiting().Waiter:
 		process := node.Process(claim.Owner)
 		next := node.OthersNext + process
 		switch {
@@ -409,12 +409,12 @@ func (k *checker) inTurn(s *server, m *message, i int, now model.Time) {
 			next = ""
 		}
 		wrote := slices.ContainsFunc(before.Fields, func(f node.Field) bool { return f.Name == claim.Owner+node.WriteSuffix })
-		if wrote && next != "" && (after.Intent != next || after.IntentTTL > cmd.Turn) {
+		if wrote && next != "" && (after.Intent != next || after.IntentTTL > cmd.YieldTTL) {
 			fails("I13", fmt.Sprintf("%q waits, and then it is %q for %v", before.Intent, after.Intent, after.IntentTTL))
 		}
-	case cmd.Mode == node.Write && cmd.Kind == node.Release && cmd.Patience <= 0 && cmd.Waiter != "" && after.Intent == cmd.Waiter:
+	case cmd.Mode == node.Write && cmd.Kind == node.Release && cmd.Waiting().PlaceTTL <= 0 && cmd.Waiting().Waiter != "" && after.Intent == cmd.Waiting().Waiter:
 		fails("I13", "readers are still kept out for it")
-	case cmd.Mode == node.Write && released && cmd.Patience > 0 && after.Intent != cmd.Waiter:
+	case cmd.Mode == node.Write && released && cmd.Waiting().PlaceTTL > 0 && after.Intent != cmd.Waiting().Waiter:
 		fails("I13", "it is not kept that a writer waits")
 	}
 	if cmd.Kind != node.Release || cmd.Mode == node.Exclusive {

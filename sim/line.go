@@ -219,12 +219,12 @@ func (k *checker) reservesInTime(c *Client, o *call, cmd *node.Command) {
 				need--
 			}
 		}
-		i := slices.IndexFunc(h.keptFor, func(r reservation) bool { return r.waiter == cmd.Waiter })
+		i := slices.IndexFunc(h.keptFor, func(r reservation) bool { return r.waiter == cmd.Waiting().Waiter })
 		switch {
-		case i < 0 && cmd.Reserve:
-			h.keptFor = append(h.keptFor, reservation{cmd.Waiter, w.now})
+		case i < 0 && cmd.Waiting().Reserve:
+			h.keptFor = append(h.keptFor, reservation{cmd.Waiting().Waiter, w.now})
 		case i < 0:
-		case !cmd.Reserve:
+		case !cmd.Waiting().Reserve:
 			h.keptFor = slices.Delete(h.keptFor, i, i+1)
 		case need > 0:
 			h.keptFor[i].began = w.now

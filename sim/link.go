@@ -106,6 +106,7 @@ type message struct {
 	cmd    node.Command
 	claim  [1]node.Claim // of cmd
 	claims []node.Claim  // if there are several
+	wait   node.Wait     // of cmd, if it has one
 	plain  plainOp
 	reply  func(node.Reply)
 
@@ -117,6 +118,14 @@ type message struct {
 	pending bool // the client waits for it
 	flying  int  // events about it
 	serial  int  // in the trace
+}
+
+// keepWait makes the Wait of m.cmd m's own.
+func (m *message) keepWait() {
+	if m.cmd.Wait != nil {
+		m.wait = *m.cmd.Wait
+		m.cmd.Wait = &m.wait
+	}
 }
 
 type watcher struct {
@@ -196,6 +205,7 @@ func (l *link) submit(cmd node.Command, plain plainOp, reply func(node.Reply)) {
 		m.claims = append(m.claims, cmd.Claims...)
 		m.cmd.Claims = m.claims
 	}
+	m.keepWait()
 	l.pending = append(l.pending, m)
 	l.c.armSweep(cmd.Deadline)
 	if l.phase == warm && !l.demoted {
@@ -433,6 +443,7 @@ func (l *link) carry(way int, m *message, kind eventKind) {
 		c.cmd, c.plain, c.conn, c.life, c.copy = m.cmd, m.plain, m.conn, m.life, true
 		c.claims = append(c.claims, m.cmd.Claims...)
 		c.cmd.Claims = c.claims
+		c.keepWait()
 		c.flying++
 		at += int64(l.random.within(l.later))
 		w.plan(at, kind, c, 0)
@@ -646,7 +657,7 @@ func (m *message) String() string {
 	}
 	what := m.cmd.Kind.String()
 	switch {
-	case m.cmd.Ticket > 0:
+	case m.cmd.Waiting().Ticket > 0:
 		what += " in line"
 	case m.cmd.Mode != node.Exclusive && m.cmd.Kind != node.Downgrade:
 		what += " to " + m.cmd.Mode.String()

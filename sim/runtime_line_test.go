@@ -43,27 +43,27 @@ func (r *runtimeWorld) asks(c *process, cmd *node.Command) {
 	switch {
 	case cmd.Kind == node.Release && a != nil:
 		a.released = true
-		if cmd.Ticket > 0 && cmd.Patience == 0 {
-			delete(r.waiting, cmd.Waiter)
+		if cmd.Waiting().Ticket > 0 && cmd.Waiting().PlaceTTL == 0 {
+			delete(r.waiting, cmd.Waiting().Waiter)
 		}
 	case cmd.Kind == node.Acquire && a == nil:
-		a = &attempt{c: c, number: len(r.attempts), began: r.clock.Now(), ticket: cmd.Ticket, waiter: cmd.Waiter}
+		a = &attempt{c: c, number: len(r.attempts), began: r.clock.Now(), ticket: cmd.Waiting().Ticket, waiter: cmd.Waiting().Waiter}
 		r.attempts[owner] = a
-		if cmd.Ticket == 0 || cmd.Patience == 0 || !c.fair.Load() {
+		if cmd.Waiting().Ticket == 0 || cmd.Waiting().PlaceTTL == 0 || !c.fair.Load() {
 			return
 		}
-		w := r.waiting[cmd.Waiter]
+		w := r.waiting[cmd.Waiting().Waiter]
 		if w == nil {
 			for _, other := range r.waiting {
 				if other.c == c {
 					r.failed(sim.Unsafe, "c%d waits for %s in line under another name than before", c.number+1, other.name)
 				}
 			}
-			w = &waiting{c: c, name: cmd.Claims[0].Name, ticket: cmd.Ticket}
-			r.waiting[cmd.Waiter] = w
+			w = &waiting{c: c, name: cmd.Claims[0].Name, ticket: cmd.Waiting().Ticket}
+			r.waiting[cmd.Waiting().Waiter] = w
 		}
-		if w.ticket != cmd.Ticket {
-			r.failed(sim.Unsafe, "c%d waits for %s in line with ticket %d, and had %d before", c.number+1, w.name, cmd.Ticket, w.ticket)
+		if w.ticket != cmd.Waiting().Ticket {
+			r.failed(sim.Unsafe, "c%d waits for %s in line with ticket %d, and had %d before", c.number+1, w.name, cmd.Waiting().Ticket, w.ticket)
 		}
 	}
 }

@@ -138,8 +138,8 @@ func (w *world) executed(s *server, m *message) {
 	}
 	w.logMessage(KindExecute, m.link, toNode, m, 0)
 	w.trace.Entries[len(w.trace.Entries)-1].Text = m.String() + ": " + answer(&m.result)
-	if _, known := w.trace.waiters[m.cmd.Waiter]; !known && m.cmd.Waiter != "" {
-		w.trace.waiters[m.cmd.Waiter] = Waiter{Number: len(w.trace.waiters) + 1, Client: m.link.c.number}
+	if _, known := w.trace.waiters[m.cmd.Waiting().Waiter]; !known && m.cmd.Waiting().Waiter != "" {
+		w.trace.waiters[m.cmd.Waiting().Waiter] = Waiter{Number: len(w.trace.waiters) + 1, Client: m.link.c.number}
 	}
 	for _, claim := range m.cmd.Claims {
 		w.logKey(s, claim.Name)

@@ -16,7 +16,8 @@ type want struct {
 
 // acquireFair is acquire for who has a ticket, of one name or of several.
 func (s *Server) acquireFair(now Time, cmd *node.Command) (reply node.Reply, published []Notice) {
-	wants, r := s.wants[:0], node.Reply{Status: node.Refused, Free: true}
+	wait := cmd.Wait
+	wants, r := s.wants[:0], node.Reply{Status: node.Refused, Line: node.Line{Free: true}}
 	for i := range cmd.Claims {
 		c := &cmd.Claims[i]
 		k := s.lookUp(now, c.Name)
@@ -47,38 +48,38 @@ func (s *Server) acquireFair(now Time, cmd *node.Command) (reply node.Reply, pub
 		inTheWay := one.inTheWay(cmd)
 		turn = turn && !inTheWay
 		locked = locked || one.lock.kind != none
-		r.Free = r.Free && !locked && !(inTheWay && one.first.text == reserved)
+		r.Line.Free = r.Line.Free && !locked && !(inTheWay && one.first.text == reserved)
 	}
 	switch token := cmd.Claims[0].Token; {
 	case turn && token > r.Fence:
 		for _, one := range wants {
 			s.create(one.lock, cmd.Claims[0].Owner, now+life(cmd.TTL))
 			s.setFence(one.fence, token, now+life(cmd.Retention))
-			s.leave(one.names, cmd.Waiter)
+			s.leave(one.names, wait.Waiter)
 		}
 		return node.Reply{Status: node.Granted}, nil
 	case turn:
-		r.Status, r.Free = node.Stale, false
+		r.Status, r.Line.Free = node.Stale, false
 	}
-	reserve := cmd.Reserve
+	reserve := wait.Reserve
 	for _, one := range wants {
 		inTheWay := one.inTheWay(cmd)
-		if cmd.Patience > 0 && (inTheWay || turn || reserve) {
+		if wait.Stays() && (inTheWay || turn || reserve) {
 			s.keepPlace(now, one.names, cmd, r.Fence, reserve)
-		} else if cmd.Patience > 0 && s.leave(one.names, cmd.Waiter) && one.queue.kind != none {
+		} else if wait.Stays() && s.leave(one.names, wait.Waiter) && one.queue.kind != none {
 			published = s.publish(now, one.names, 0, 0) // it cannot have the name, and leaves it to others
 		}
 		if n := len(one.queue.line); n > 0 && !turn {
-			r.Last = max(r.Last, one.queue.line[n-1].ticket)
+			r.Line.Last = max(r.Line.Last, one.queue.line[n-1].ticket)
 		}
 		if !inTheWay {
 			continue
 		}
 		reserve = false // it keeps none for want of one that sorts before
-		r.Ahead = max(r.Ahead, one.queue.before(cmd))
+		r.Line.Ahead = max(r.Line.Ahead, one.queue.before(cmd))
 		if one.lock.kind != none {
 			r.TTL = longer(r.TTL, one.lock.left(now))
-			r.Foreign = r.Foreign || len(one.lock.fields) > many || slices.ContainsFunc(one.lock.fields, func(f node.Field) bool { return node.Foreign(f.Name) })
+			r.Line.Foreign = r.Line.Foreign || len(one.lock.fields) > many || slices.ContainsFunc(one.lock.fields, func(f node.Field) bool { return node.Foreign(f.Name) })
 		} else if !locked {
 			r.TTL = longer(r.TTL, one.first.left(now))
 		}
@@ -88,11 +89,12 @@ func (s *Server) acquireFair(now Time, cmd *node.Command) (reply node.Reply, pub
 
 // inTheWay reports whether somebody has the name, or is to be served before.
 func (w *want) inTheWay(cmd *node.Command) bool {
-	return w.lock.kind != none || w.before > 0 && !cmd.Barge
+	return w.lock.kind != none || w.before > 0 && !cmd.Wait.Barge
 }
 
 // releaseFair is release for who has a ticket, of one name or of several.
 func (s *Server) releaseFair(now Time, cmd *node.Command) (reply node.Reply, published []Notice) {
+	wait := cmd.Wait
 	for i := range cmd.Claims {
 		c := &cmd.Claims[i]
 		if err := s.raise(s.lookUp(now, c.Name).fence, c.Token, now+life(cmd.Retention)); err != nil {
@@ -107,24 +109,24 @@ func (s *Server) releaseFair(now Time, cmd *node.Command) (reply node.Reply, pub
 		lock := k.lock
 		queue, err := s.queue(now, k)
 		queues := err == nil // what is of another type must not keep the lock
-		left := queues && cmd.Patience <= 0 && s.leave(k, cmd.Waiter)
+		left := queues && !wait.Stays() && s.leave(k, wait.Waiter)
 		released := s.remove(lock, c.Owner)
-		if !released && cmd.Patience <= 0 && lock.kind == hash {
+		if !released && !wait.Stays() && lock.kind == hash {
 			released = s.remove(lock, node.Heir(c.Owner))
 		}
 		wrong = wrong || lock.kind != none && lock.kind != hash
-		if released && queues && cmd.Patience > 0 {
+		if released && queues && wait.Stays() {
 			s.keepPlace(now, k, cmd, node.MaxToken, false)
 		}
 		if !released {
 			reply.Status = node.Absent
 		}
 		if lock.kind == none && (released || left && queue.kind != none) {
-			next := cmd.Next
+			next := cmd.Handoff
 			if !released {
 				next = 0
 			}
-			reply.Awaited = s.awaited(now, k) || reply.Awaited
+			reply.Line.Awaited = s.awaited(now, k) || reply.Line.Awaited
 			published = s.publish(now, k, next, now+life(cmd.Retention))
 		}
 	}
@@ -132,7 +134,7 @@ func (s *Server) releaseFair(now Time, cmd *node.Command) (reply node.Reply, pub
 	case wrong:
 		reply = failure(node.ErrWrongType)
 	case reply.Status == node.Absent:
-		reply.Awaited = false
+		reply.Line.Awaited = false
 	}
 	return reply, published
 }
@@ -198,8 +200,9 @@ func (s *Server) unqueue(queue *key, waiter string) bool {
 // keepPlace makes a place, with the heir if the claim stands with a token above fence.
 func (s *Server) keepPlace(now Time, n *names, cmd *node.Command, fence node.Token, reserve bool) {
 	queue := n.queue
-	expires := now + life(cmd.Patience)
-	p := place{waiter: cmd.Waiter, ticket: cmd.Ticket}
+	wait := cmd.Wait
+	expires := now + life(wait.PlaceTTL)
+	p := place{waiter: wait.Waiter, ticket: wait.Ticket}
 	s.change(queue)
 	at, found := queue.rank(p.waiter)
 	if found {
@@ -208,7 +211,7 @@ func (s *Server) keepPlace(now Time, n *names, cmd *node.Command, fence node.Tok
 	p.kept = s.found(s.kept(n, &p))
 	says := untold
 	switch {
-	case cmd.Stands > fence:
+	case wait.Standby > fence:
 		says = node.Heir(cmd.Claims[0].Owner)
 	case reserve:
 		says = reserved
@@ -290,9 +293,9 @@ func (c *content) rank(waiter string) (int, bool) {
 // before returns how many in the queue are before the waiter of a command or, if it
 // is not there, have a ticket not above its.
 func (c *content) before(cmd *node.Command) int {
-	n, found := c.rank(cmd.Waiter)
+	n, found := c.rank(cmd.Wait.Waiter)
 	if !found {
-		for n = 0; n < len(c.line) && c.line[n].ticket <= cmd.Ticket; n++ {
+		for n = 0; n < len(c.line) && c.line[n].ticket <= cmd.Wait.Ticket; n++ {
 		}
 	}
 	return n

@@ -140,6 +140,10 @@ func (n *Node) serverTime(now clock.Instant) Time {
 // enqueue opens a request.
 func (n *Node) enqueue(now clock.Instant, cmd node.Command, reply func(node.Reply)) {
 	cmd.Claims = slices.Clone(cmd.Claims)
+	if cmd.Wait != nil {
+		wait := *cmd.Wait
+		cmd.Wait = &wait
+	}
 	r := &request{cmd: cmd, reply: reply, execute: clock.Never, answer: clock.Never}
 	if !n.hung {
 		r.execute = max(now.Add(n.delay/2), n.lastExecuted)

@@ -129,7 +129,7 @@ func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published 
 			return s.acquireRead(now, &cmd), nil
 		case cmd.Mode == node.Write:
 			return s.acquireWrite(now, &cmd), nil
-		case cmd.Ticket > 0:
+		case cmd.Waiting().Queued():
 			return s.acquireFair(now, &cmd)
 		case len(cmd.Claims) > 1:
 			return s.acquireAll(now, cmd.Claims, now+ttl, now+retention), nil
@@ -139,7 +139,7 @@ func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published 
 		switch {
 		case cmd.Mode != node.Exclusive:
 			return s.releaseShared(now, &cmd)
-		case cmd.Ticket > 0:
+		case cmd.Waiting().Queued():
 			return s.releaseFair(now, &cmd)
 		case len(cmd.Claims) > 1:
 			return s.releaseAll(now, &cmd)
@@ -165,7 +165,7 @@ func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published 
 func (s *Server) applyReadOnly(now Time, cmd node.Command) (reply node.Reply, published []Notice) {
 	switch {
 	case cmd.Kind == node.Release, cmd.Kind == node.Break, cmd.Kind == node.Downgrade,
-		cmd.Kind == node.Acquire && cmd.Ticket > 0 && cmd.Patience > 0:
+		cmd.Kind == node.Acquire && cmd.Waiting().Queued() && cmd.Waiting().Stays():
 		return failure(node.ErrReadOnly), nil
 	}
 	s.refuses = true
@@ -275,7 +275,7 @@ func (s *Server) release(now Time, cmd *node.Command) (reply node.Reply, publish
 	case !mine:
 		return node.Reply{Status: node.Absent}, nil
 	case lock.kind == none:
-		return node.Reply{Status: node.Released, Awaited: s.awaited(now, k)}, s.publish(now, k, cmd.Next, now+life(cmd.Retention))
+		return node.Reply{Status: node.Released, Line: node.Line{Awaited: s.awaited(now, k)}}, s.publish(now, k, cmd.Handoff, now+life(cmd.Retention))
 	}
 	return node.Reply{Status: node.Released}, nil
 }
@@ -298,15 +298,15 @@ func (s *Server) releaseAll(now Time, cmd *node.Command) (reply node.Reply, publ
 			continue
 		}
 		if k.lock.kind == none {
-			reply.Awaited = s.awaited(now, k) || reply.Awaited
-			published = s.publish(now, k, cmd.Next, now+life(cmd.Retention))
+			reply.Line.Awaited = s.awaited(now, k) || reply.Line.Awaited
+			published = s.publish(now, k, cmd.Handoff, now+life(cmd.Retention))
 		}
 	}
 	switch {
 	case wrong:
 		reply = failure(node.ErrWrongType)
 	case reply.Status == node.Absent:
-		reply.Awaited = false
+		reply.Line.Awaited = false
 	}
 	return reply, published
 }

@@ -259,7 +259,7 @@ func TestOriginOfTime(t *testing.T) {
 			}
 			r, _ := s.Apply(origin+after, node.Command{
 				Kind: kind, Mode: mode, Claims: []node.Claim{{Name: "n", Owner: owner, Token: token}}, TTL: 300 * ms,
-				Retention: time.Hour, Waiter: "w" + owner, Ticket: ticket, Patience: 100 * ms,
+				Retention: time.Hour, Wait: &node.Wait{Waiter: "w" + owner, Ticket: ticket, PlaceTTL: 100 * ms},
 			})
 			replies = append(replies, r)
 		}
@@ -307,7 +307,7 @@ func TestReplica(t *testing.T) {
 		return node.Command{Kind: kind, Mode: mode, Claims: claim(name, owner), TTL: time.Hour, Retention: time.Hour}
 	}
 	inLine := func(cmd node.Command, patience time.Duration) node.Command {
-		cmd.Ticket, cmd.Waiter, cmd.Patience = 9, "waiter", patience
+		cmd.Wait = &node.Wait{Ticket: 9, Waiter: "waiter", PlaceTTL: patience}
 		return cmd
 	}
 	var master, s model.Server
@@ -360,7 +360,7 @@ func TestLoad(t *testing.T) {
 	var from, s model.Server
 	apply(t, &from, 100, acquire("n", "a", 1, time.Minute), node.Granted)
 	wait := acquire("n", "b", 2, time.Minute)
-	wait.Ticket, wait.Waiter, wait.Patience, wait.Stands = 1, "w:1", time.Minute, 9
+	wait.Wait = &node.Wait{Ticket: 1, Waiter: "w:1", PlaceTTL: time.Minute, Standby: 9}
 	apply(t, &from, 100, wait, node.Refused)
 	apply(t, &s, 100, acquire("old", "a", 1, time.Minute), node.Granted)
 	s.Load(from.Dump(100))
@@ -369,7 +369,7 @@ func TestLoad(t *testing.T) {
 		t.Fatalf("loaded %+v, want %+v", b, a)
 	}
 	done := release("n", "a", 1)
-	done.Next = 5
+	done.Handoff = 5
 	_, published := s.Apply(100, done)
 	if len(published) != 1 || !reflect.DeepEqual(published[0].Line, []string{"w:1"}) {
 		t.Fatalf("published %+v", published)

@@ -35,7 +35,7 @@ func (s *Server) lookUpShared(now Time, name string) *names {
 }
 
 func (s *Server) acquireRead(now Time, cmd *node.Command) node.Reply {
-	c := &cmd.Claims[0]
+	c, wait := &cmd.Claims[0], cmd.Waiting()
 	k := s.lookUpShared(now, c.Name)
 	if k.lock.kind != none && k.lock.kind != hash {
 		return failure(node.ErrWrongType)
@@ -49,8 +49,8 @@ func (s *Server) acquireRead(now Time, cmd *node.Command) node.Reply {
 	case err != nil:
 		return failure(err)
 	case !shares && k.lock.kind != none:
-		if cmd.Patience > 0 && k.lock.mode() == writing {
-			s.put(k.intent, node.ReadersNext, min(now+life(cmd.Patience), max(k.lock.expires, now+1)))
+		if wait.Stays() && k.lock.mode() == writing {
+			s.put(k.intent, node.ReadersNext, min(now+life(wait.PlaceTTL), max(k.lock.expires, now+1)))
 		}
 		return node.Reply{Status: node.Refused, TTL: k.lock.left(now), Fence: fence}
 	case k.intent.kind != none && !k.intent.isReaders() && !k.intent.isOthers():
@@ -73,7 +73,7 @@ func (s *Server) acquireRead(now Time, cmd *node.Command) node.Reply {
 }
 
 func (s *Server) acquireWrite(now Time, cmd *node.Command) node.Reply {
-	c := &cmd.Claims[0]
+	c, wait := &cmd.Claims[0], cmd.Waiting()
 	k := s.lookUpShared(now, c.Name)
 	if k.lock.kind != none && k.lock.kind != hash {
 		return failure(node.ErrWrongType)
@@ -91,10 +91,10 @@ func (s *Server) acquireWrite(now Time, cmd *node.Command) node.Reply {
 		return failure(err)
 	}
 	highest = max(highest, fence)
-	waits := cmd.Patience > 0 && c.Token != fence
+	waits := wait.Stays() && c.Token != fence
 	if mode := k.lock.mode(); k.lock.kind == hash && (mode != reading || s.bury(now, k.lock, c.Name) != noReader) {
 		if waits && (mode == reading || mode == writing && !k.intent.isReaders()) {
-			s.put(k.intent, cmd.Waiter, now+life(cmd.Patience))
+			s.put(k.intent, wait.Waiter, now+life(wait.PlaceTTL))
 		}
 		return node.Reply{Status: node.Refused, TTL: k.lock.left(now), Fence: highest}
 	}
@@ -105,12 +105,12 @@ func (s *Server) acquireWrite(now Time, cmd *node.Command) node.Reply {
 	case k.intent.isReaders() || others && node.Process(waiter) == node.Process(c.Owner):
 		left := k.intent.left(now)
 		if others && waits && left > 0 {
-			s.put(k.intent, node.OthersNext+cmd.Waiter, now+life(left))
+			s.put(k.intent, node.OthersNext+wait.Waiter, now+life(left))
 		}
 		return node.Reply{Status: node.Refused, TTL: left, Fence: highest}
 	case c.Token <= highest:
 		if waits && !others {
-			s.put(k.intent, cmd.Waiter, now+life(cmd.Patience))
+			s.put(k.intent, wait.Waiter, now+life(wait.PlaceTTL))
 		}
 		return node.Reply{Status: node.Stale, Fence: highest}
 	}
@@ -120,25 +120,25 @@ func (s *Server) acquireWrite(now Time, cmd *node.Command) node.Reply {
 	k.lock.set(node.ModeField, writing)
 	k.lock.set(writer, "1")
 	switch {
-	case others && node.Process(waiter) != waiter && cmd.Patience > 0:
-		s.put(k.intent, waiter, now+life(cmd.Patience))
+	case others && node.Process(waiter) != waiter && wait.Stays():
+		s.put(k.intent, waiter, now+life(wait.PlaceTTL))
 	case others:
 		s.erase(k.intent)
 	default:
-		s.forgetIntent(k, cmd.Waiter)
+		s.forgetIntent(k, wait.Waiter)
 	}
 	return node.Reply{Status: node.Granted}
 }
 
 func (s *Server) releaseShared(now Time, cmd *node.Command) (reply node.Reply, published []Notice) {
-	c := &cmd.Claims[0]
+	c, wait := &cmd.Claims[0], cmd.Waiting()
 	k := s.lookUpShared(now, c.Name)
 	if err := s.raise(k.fence, c.Token, now+life(cmd.Retention)); err != nil {
 		return failure(err), nil
 	}
-	tell := cmd.Waiter != "" && cmd.Patience <= 0 && s.forgetIntent(k, cmd.Waiter)
-	if k.intent.isOthers() && cmd.Waiter != "" && cmd.Patience <= 0 && k.intent.text == node.OthersNext+cmd.Waiter && k.intent.expires > now {
-		s.put(k.intent, node.OthersNext+node.Process(cmd.Waiter), k.intent.expires)
+	tell := wait.Waiter != "" && !wait.Stays() && s.forgetIntent(k, wait.Waiter)
+	if k.intent.isOthers() && wait.Waiter != "" && !wait.Stays() && k.intent.text == node.OthersNext+wait.Waiter && k.intent.expires > now {
+		s.put(k.intent, node.OthersNext+node.Process(wait.Waiter), k.intent.expires)
 	}
 	if k.lock.kind != none && k.lock.kind != hash {
 		return failure(node.ErrWrongType), nil
@@ -150,13 +150,13 @@ func (s *Server) releaseShared(now Time, cmd *node.Command) (reply node.Reply, p
 	if wrote {
 		tell = true
 		switch {
-		case cmd.Patience > 0:
-			s.put(k.intent, cmd.Waiter, now+life(cmd.Patience))
-		case k.intent.isReaders() && cmd.Turn <= 0:
+		case wait.Stays():
+			s.put(k.intent, wait.Waiter, now+life(wait.PlaceTTL))
+		case k.intent.isReaders() && cmd.YieldTTL <= 0:
 			s.erase(k.intent)
 		case k.intent.isReaders():
 			s.change(k.intent)
-			k.intent.expires = now + life(cmd.Turn)
+			k.intent.expires = now + life(cmd.YieldTTL)
 		}
 	}
 	if wrote || read && shares {
@@ -175,10 +175,10 @@ func (s *Server) releaseShared(now Time, cmd *node.Command) (reply node.Reply, p
 			}
 		}
 	}
-	if (wrote || cmd.Waiter != "") && cmd.Patience <= 0 && cmd.Turn > 0 && k.lock.kind == none &&
+	if (wrote || wait.Waiter != "") && !wait.Stays() && cmd.YieldTTL > 0 && k.lock.kind == none &&
 		k.intent.kind == text && !k.intent.isReaders() && !k.intent.isOthers() &&
 		node.Process(k.intent.text) != node.Process(c.Owner) {
-		s.put(k.intent, node.OthersNext+node.Process(c.Owner), now+life(cmd.Turn))
+		s.put(k.intent, node.OthersNext+node.Process(c.Owner), now+life(cmd.YieldTTL))
 	}
 	reply.Status = node.Absent
 	if wrote || read {

@@ -142,7 +142,7 @@ func outcome(r node.Reply, cmd node.Command) []string {
 	if cmd.Mode != node.Exclusive {
 		command += " " + cmd.Mode.String()
 	}
-	if cmd.Ticket > 0 {
+	if cmd.Waiting().Queued() {
 		command += " in line"
 	}
 	what := func(came string) string { return command + ": " + came }
@@ -151,7 +151,7 @@ func outcome(r node.Reply, cmd node.Command) []string {
 		return []string{what("wrong type")}
 	case r.Err != nil:
 		return []string{what(r.Err.Error())}
-	case r.Status == node.Refused && r.Ahead > 0:
+	case r.Status == node.Refused && r.Line.Ahead > 0:
 		return []string{what("refused, others first")}
 	case r.Status == node.Refused && r.TTL == node.NoExpiry:
 		return []string{what("refused, never expires")}
@@ -546,14 +546,15 @@ var kinds = map[string]node.Kind{
 func (r *race) command(s step, sys System) node.Command {
 	cmd := node.Command{
 		Kind: kinds[s.op], Mode: s.mode, Claims: s.claims, TTL: r.life(s),
-		Retention: r.life(step{time: s.keep}), Deadline: sys.soon(), Waiter: s.waiter, Ticket: s.ticket, Barge: s.barge,
-		Stands: s.stands, Reserve: s.reserve, Next: s.next,
+		Retention: r.life(step{time: s.keep}), Deadline: sys.soon(),
+		Wait:    &node.Wait{Waiter: s.waiter, Ticket: s.ticket, Barge: s.barge, Standby: s.stands, Reserve: s.reserve},
+		Handoff: s.next,
 	}
 	if s.op == "release" {
-		cmd.Turn = r.life(step{time: 1})
+		cmd.YieldTTL = r.life(step{time: 1})
 	}
 	if s.wait > 0 {
-		cmd.Patience = r.life(step{time: s.wait})
+		cmd.Wait.PlaceTTL = r.life(step{time: s.wait})
 	}
 	return cmd
 }
@@ -563,9 +564,8 @@ func same(want, got node.Reply, slack time.Duration) error {
 	switch {
 	case want.Status != got.Status, reason(want.Err) != reason(got.Err), want.Unsent != got.Unsent:
 		return fmt.Errorf("%v (%v) and %v (%v)", want.Status, want.Err, got.Status, got.Err)
-	case want.Ahead != got.Ahead, want.Last != got.Last, want.Free != got.Free, want.Foreign != got.Foreign, want.Awaited != got.Awaited:
-		return fmt.Errorf("ahead %d and %d, last %d and %d, free: %v and %v, foreign: %v and %v, awaited: %v and %v",
-			want.Ahead, got.Ahead, want.Last, got.Last, want.Free, got.Free, want.Foreign, got.Foreign, want.Awaited, got.Awaited)
+	case want.Line != got.Line:
+		return fmt.Errorf("line %+v and %+v", want.Line, got.Line)
 	case want.Fence != got.Fence:
 		return fmt.Errorf("fence %d and %d", want.Fence, got.Fence)
 	case !near(want.TTL, got.TTL, slack):

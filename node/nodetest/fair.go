@@ -12,37 +12,34 @@ const redquorums = "8743c9c0-0795-8907-87fd-6c719a6b4586:1"
 
 // inLine gives a command a ticket, and patience for longer than a test takes.
 func inLine(ticket node.Token, waiter string, cmd node.Command) node.Command {
-	cmd.Ticket = ticket
-	return waiting(waiter, cmd)
+	return withWait(waiting(waiter, cmd), func(w *node.Wait) { w.Ticket = ticket })
 }
 
 // impatient is of somebody who does not wait, or no more.
 func impatient(cmd node.Command) node.Command {
-	cmd.Patience = 0
-	return cmd
+	return withWait(cmd, func(w *node.Wait) { w.PlaceTTL = 0 })
 }
 
 // barging does not let others go first.
 func barging(cmd node.Command) node.Command {
-	cmd.Barge = true
-	return cmd
+	return withWait(cmd, func(w *node.Wait) { w.Barge = true })
 }
 
 // standing names an heir with the place, with the token of the claim.
-func standing(cmd node.Command) node.Command {
-	cmd.Stands = cmd.Claims[0].Token
-	return cmd
+func standing(cmd node.Command) node.Command { return standingWith(cmd.Claims[0].Token, cmd) }
+
+func standingWith(token node.Token, cmd node.Command) node.Command {
+	return withWait(cmd, func(w *node.Wait) { w.Standby = token })
 }
 
 // reserving keeps places for all names.
 func reserving(cmd node.Command) node.Command {
-	cmd.Reserve = true
-	return cmd
+	return withWait(cmd, func(w *node.Wait) { w.Reserve = true })
 }
 
 // handing lets a release hand the lock on.
 func handing(next node.Token, cmd node.Command) node.Command {
-	cmd.Next = next
+	cmd.Handoff = next
 	return cmd
 }
 
@@ -57,8 +54,8 @@ func (f fixture) wantHanded(to bell, owner string, release node.Command) {
 	}
 	select {
 	case turn := <-to.handed:
-		if turn.Owner != owner || turn.Token != release.Next || turn.Life == nil || *turn.Life != *r.Life {
-			f.Errorf("told %+v, want owner %q, token %d, life %+v", turn, owner, release.Next, r.Life)
+		if turn.Owner != owner || turn.Token != release.Handoff || turn.Life == nil || *turn.Life != *r.Life {
+			f.Errorf("told %+v, want owner %q, token %d, life %+v", turn, owner, release.Handoff, r.Life)
 		}
 	case <-to.rings:
 		f.Fatal("told that it may ask")
@@ -93,8 +90,8 @@ func (f fixture) wantLine(name string, waiters ...string) {
 func (f fixture) wantBehind(ahead int, ttl time.Duration, cmd node.Command) node.Reply {
 	f.Helper()
 	r := f.want(node.Refused, cmd)
-	if r.Ahead != ahead {
-		f.Errorf("%d ahead, want %d", r.Ahead, ahead)
+	if r.Line.Ahead != ahead {
+		f.Errorf("%d ahead, want %d", r.Line.Ahead, ahead)
 	}
 	f.wantLife(r.TTL, ttl)
 	return r
@@ -258,8 +255,7 @@ var fairRules = []rule{
 	}},
 	{"one who is less patient does not shorten another's place", func(f fixture) {
 		f.want(node.Granted, lasting(9*life, f.acquire(name, "a", 5)))
-		long := inLine(1, "one", f.acquire(name, "x", 6))
-		long.Patience = 3 * life
+		long := withWait(inLine(1, "one", f.acquire(name, "x", 6)), func(w *node.Wait) { w.PlaceTTL = 3 * life })
 		f.want(node.Refused, long)
 		f.want(node.Refused, inLine(2, "two", f.acquire(name, "y", 7)))
 		f.pass()
@@ -345,8 +341,8 @@ var fairRules = []rule{
 		for i := range 65 {
 			f.must(f.Do("HSET", name, fmt.Sprint(redquorums, i), "1"))
 			f.must(f.Do("PEXPIRE", name, fmt.Sprint(life.Milliseconds())))
-			if r := f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6))); r.Foreign != (i >= 64) {
-				f.Errorf("%d fields are foreign: %v", i+1, r.Foreign)
+			if r := f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6))); r.Line.Foreign != (i >= 64) {
+				f.Errorf("%d fields are foreign: %v", i+1, r.Line.Foreign)
 			}
 		}
 	}},
@@ -370,12 +366,12 @@ var fairRules = []rule{
 			want  bool
 		}{{own, false}, {redisson, true}, {"a", true}} {
 			f.want(node.Granted, f.acquire(name, c.owner, 5))
-			if r := f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6))); r.Foreign != c.want || r.Free {
-				f.Errorf("%q is foreign: %v, or free: %v", c.owner, r.Foreign, r.Free)
+			if r := f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6))); r.Line.Foreign != c.want || r.Line.Free {
+				f.Errorf("%q is foreign: %v, or free: %v", c.owner, r.Line.Foreign, r.Line.Free)
 			}
 			f.want(node.Released, f.release(name, c.owner, 0))
-			if r := f.want(node.Refused, inLine(2, "two", f.acquire(name, "y", 7))); r.Foreign || !r.Free {
-				f.Errorf("what is free is foreign: %v, or free: %v", r.Foreign, r.Free)
+			if r := f.want(node.Refused, inLine(2, "two", f.acquire(name, "y", 7))); r.Line.Foreign || !r.Line.Free {
+				f.Errorf("what is free is foreign: %v, or free: %v", r.Line.Foreign, r.Line.Free)
 			}
 			f.want(node.Granted, inLine(1, "one", f.acquire(name, "x", 8)))
 			f.want(node.Released, inLine(1, "one", f.release(name, "x", 0)))
@@ -441,8 +437,8 @@ var fairRules = []rule{
 		f.want(node.Granted, of(f.acquire(name, "a", 5), name, "another"))
 		tells := func(last node.Token, cmd node.Command) {
 			f.Helper()
-			if r := f.want(node.Refused, cmd); r.Last != last {
-				f.Errorf("told of %d, want %d", r.Last, last)
+			if r := f.want(node.Refused, cmd); r.Line.Last != last {
+				f.Errorf("told of %d, want %d", r.Line.Last, last)
 			}
 		}
 		tells(30, inLine(30, "early", f.acquire(name, "x", 6)))
@@ -527,13 +523,11 @@ var fairRules = []rule{
 		first := f.watchFor("first:a")
 		f.want(node.Granted, f.acquire(name, "a", 5))
 		x := inLine(1, "first:a", f.acquire(name, "x", 4))
-		x.Stands = 5
-		f.want(node.Refused, x)
+		f.want(node.Refused, standingWith(5, x))
 		f.want(node.Released, handing(8, f.release(name, "a", 5)))
 		f.rings(first)
 		f.wantState(name, 5, 0)
-		x.Stands = 6
-		f.want(node.Stale, x) // on a free name, too
+		f.want(node.Stale, standingWith(6, x)) // on a free name, too
 		f.want(node.Granted, barging(inLine(2, "second:b", f.acquire(name, "b", 6))))
 		f.wantHanded(first, node.Heir("x"), handing(8, f.release(name, "b", 6)))
 	}},
@@ -550,8 +544,8 @@ var fairRules = []rule{
 	{"a release says whether anybody is in line", func(f fixture) {
 		awaited := func(want bool, cmd node.Command) {
 			f.Helper()
-			if r := f.want(node.Released, cmd); r.Awaited != want {
-				f.Errorf("awaited: %v, want %v", r.Awaited, want)
+			if r := f.want(node.Released, cmd); r.Line.Awaited != want {
+				f.Errorf("awaited: %v, want %v", r.Line.Awaited, want)
 			}
 		}
 		f.want(node.Granted, f.acquire(name, "a", 5))
@@ -615,7 +609,7 @@ var fairSeveralRules = []rule{
 		f.wantBehind(1, life, inLine(2, "me", of(f.acquire(name, "a", 7), several...)))
 		f.wantBehind(1, life, inLine(3, "three", f.acquire(several[0], "z", 8)))
 		f.want(node.Released, of(f.release(name, "h", 5), several...))
-		if r := f.wantBehind(1, life, inLine(2, "me", of(f.acquire(name, "a", 9), several...))); !r.Free {
+		if r := f.wantBehind(1, life, inLine(2, "me", of(f.acquire(name, "a", 9), several...))); !r.Line.Free {
 			f.Error("no lock is in its way")
 		}
 		f.wantLine(several[0], "three")
@@ -651,12 +645,12 @@ var fairSeveralRules = []rule{
 	{"of what is in the way the longest life is told, and the highest fence", func(f fixture) {
 		f.want(node.Granted, lasting(3*life, f.acquire(several[0], "h", 9)))
 		f.want(node.Granted, f.acquire(several[1], redquorums, 5))
-		if r := f.wantBehind(0, 3*life, inLine(1, "me", of(f.acquire(name, "a", 10), several...))); r.Fence != 9 || !r.Foreign || r.Free {
-			f.Errorf("fence %d, foreign: %v, free: %v", r.Fence, r.Foreign, r.Free)
+		if r := f.wantBehind(0, 3*life, inLine(1, "me", of(f.acquire(name, "a", 10), several...))); r.Fence != 9 || !r.Line.Foreign || r.Line.Free {
+			f.Errorf("fence %d, foreign: %v, free: %v", r.Fence, r.Line.Foreign, r.Line.Free)
 		}
 		f.want(node.Released, f.release(several[0], "h", 9))
-		if r := f.wantBehind(0, life, inLine(1, "me", of(f.acquire(name, "a", 10), several...))); r.Fence != 9 || r.Foreign {
-			f.Errorf("fence %d, foreign: %v", r.Fence, r.Foreign)
+		if r := f.wantBehind(0, life, inLine(1, "me", of(f.acquire(name, "a", 10), several...))); r.Fence != 9 || r.Line.Foreign {
+			f.Errorf("fence %d, foreign: %v", r.Fence, r.Line.Foreign)
 		}
 		f.must(f.Do("PERSIST", several[1]))
 		f.wantBehind(0, node.NoExpiry, inLine(1, "me", of(f.acquire(name, "a", 10), several...)))
@@ -718,13 +712,13 @@ var fairSeveralRules = []rule{
 		f.want(node.Refused, standing(inLine(2, "next:2", f.acquire(a, "n", 7))))
 		f.want(node.Released, handing(8, f.release(a, "h", 5)))
 		f.rings(mine) // it has named no heir
-		if r := f.wantBehind(1, life, inLine(2, "next:2", f.acquire(a, "n", 9))); !r.Free {
+		if r := f.wantBehind(1, life, inLine(2, "next:2", f.acquire(a, "n", 9))); !r.Line.Free {
 			f.Error("who was told and has not come is waited for")
 		}
 		f.wantBehind(0, life, reserving(me(9)))
 		f.wantLine(a, "me:1", "next:2")
 		f.wantLine(b, "me:1")
-		if r := f.wantBehind(1, life, inLine(2, "next:2", f.acquire(a, "n", 9))); r.Free {
+		if r := f.wantBehind(1, life, inLine(2, "next:2", f.acquire(a, "n", 9))); r.Line.Free {
 			f.Error("what is reserved counts as free")
 		}
 		f.silent(next)
@@ -757,7 +751,7 @@ var fairSeveralRules = []rule{
 		f.wantLine(b, "me:1")
 		f.want(node.Released, f.release(b, "n", 9))
 		f.want(node.Refused, inLine(3, "last:3", f.acquire(b, "l", 11)))
-		if r := f.wantBehind(1, life, inLine(3, "last:3", f.acquire(b, "l", 11))); !r.Free {
+		if r := f.wantBehind(1, life, inLine(3, "last:3", f.acquire(b, "l", 11))); !r.Line.Free {
 			f.Error("what is after the one in the way is reserved")
 		}
 	}},

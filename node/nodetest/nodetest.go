@@ -118,13 +118,19 @@ func in(mode node.Mode, cmd node.Command) node.Command {
 
 // waiting gives a command somebody who waits, for longer than a test takes.
 func waiting(waiter string, cmd node.Command) node.Command {
-	cmd.Waiter, cmd.Patience = waiter, life
-	return cmd
+	return withWait(cmd, func(w *node.Wait) { w.Waiter, w.PlaceTTL = waiter, life })
 }
 
 // patient makes a reader wait.
 func patient(cmd node.Command) node.Command {
-	cmd.Patience = life
+	return withWait(cmd, func(w *node.Wait) { w.PlaceTTL = life })
+}
+
+// withWait returns cmd with a Wait of its own, which change has changed.
+func withWait(cmd node.Command, change func(*node.Wait)) node.Command {
+	w := cmd.Waiting()
+	change(&w)
+	cmd.Wait = &w
 	return cmd
 }
 

@@ -19,7 +19,7 @@ func (f fixture) write(owner string, token node.Token) node.Command {
 // endShared ends what an owner has in whichever mode.
 func (f fixture) endShared(owner string, token node.Token) node.Command {
 	cmd := in(node.Write, f.release(name, owner, token))
-	cmd.Turn = life / 2
+	cmd.YieldTTL = life / 2
 	return cmd
 }
 

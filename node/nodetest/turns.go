@@ -72,7 +72,7 @@ var turnRules = []rule{
 		f.want(node.Granted, f.write("p:1", 5))
 		f.want(node.Refused, waiting("q:7", f.write("q:1", 6)))
 		end := f.endShared("p:1", 5)
-		end.Turn = 0
+		end.YieldTTL = 0
 		f.want(node.Released, end)
 		f.wantIntent("q:7", life)
 		f.want(node.Granted, f.write("p:2", 7))
@@ -97,10 +97,10 @@ var turnRules = []rule{
 		f.want(node.Released, f.endShared("p:1", 5))
 		f.want(node.Refused, waiting("p:8", f.write("p:2", 7)))
 		end := f.endShared("p:2", 7)
-		end.Waiter = "p:9"
+		end.Wait = &node.Wait{Waiter: "p:9"}
 		f.want(node.Absent, end)
 		f.wantIntent(node.OthersNext+"p:8", life/2)
-		end.Waiter = "p:8"
+		end.Wait = &node.Wait{Waiter: "p:8"}
 		f.want(node.Absent, end)
 		f.wantIntent(node.OthersNext+"p", life/2)
 		f.want(node.Granted, waiting("q:7", f.write("q:2", 9)))
@@ -114,7 +114,7 @@ var turnRules = []rule{
 		f.want(node.Refused, waiting("p:8", f.write("p:2", 7)))
 		f.wantIntent(node.OthersNext+"p:8", life/4)
 		end := f.endShared("p:2", 7)
-		end.Waiter = "p:8"
+		end.Wait = &node.Wait{Waiter: "p:8"}
 		f.want(node.Absent, end)
 		f.wantIntent(node.OthersNext+"p", life/4)
 	}},
@@ -132,7 +132,7 @@ var turnRules = []rule{
 		end := f.endShared("p:1", 6)
 		f.want(node.Absent, end) // which may be a reader's
 		f.wantIntent("q:7", life)
-		end.Waiter = "p:8"
+		end.Wait = &node.Wait{Waiter: "p:8"}
 		f.want(node.Absent, end)
 		f.wantIntent(node.OthersNext+"p", life/2)
 		f.want(node.Granted, f.write("q:2", 7))
@@ -150,7 +150,7 @@ var turnRules = []rule{
 		f.want(node.Granted, f.write("w", 5))
 		f.must(f.Do(set...))
 		leave := f.endShared("w", 5)
-		leave.Waiter = "me"
+		leave.Wait = &node.Wait{Waiter: "me"}
 		f.want(node.Released, leave)
 	}},
 	{"an intent that never expires refuses readers until it is broken", func(f fixture) {
@@ -253,7 +253,7 @@ var turnRules = []rule{
 		f.want(node.Granted, f.write("w", 7))
 		f.want(node.Refused, patient(f.read("a", 6)))
 		end := f.endShared("w", 7)
-		end.Turn = 0
+		end.YieldTTL = 0
 		f.want(node.Released, end)
 		f.wantIntent("", 0)
 	}},
@@ -306,7 +306,7 @@ var turnRules = []rule{
 		f.want(node.Granted, f.read("a", 5))
 		f.want(node.Refused, waiting("me", f.write("w", 6)))
 		leave := f.endShared("w", 6)
-		leave.Waiter = "me"
+		leave.Wait = &node.Wait{Waiter: "me"}
 		f.want(node.Absent, leave)
 		f.rings(b)
 		f.wantIntent("", 0)
@@ -318,7 +318,7 @@ var turnRules = []rule{
 		f.want(node.Granted, f.read("a", 5))
 		f.want(node.Refused, waiting("other", f.write("v", 6)))
 		leave := f.endShared("w", 6)
-		leave.Waiter = "me"
+		leave.Wait = &node.Wait{Waiter: "me"}
 		f.want(node.Absent, leave)
 		f.wantIntent("other", life)
 		f.want(node.Released, f.endShared("a", 5))

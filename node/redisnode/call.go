@@ -24,12 +24,8 @@ type call struct {
 	part     int       // which
 	mode     node.Mode
 	claims   []node.Claim // the call's own copy
-	waiter   string
-	ticket   node.Token
-	barge    bool
-	stands   node.Token
-	reserve  bool
-	next     node.Token
+	waiting  node.Wait
+	handoff  node.Token
 	deadline clock.Instant
 	sent     clock.Instant
 	reply    func(node.Reply)
@@ -40,12 +36,13 @@ type call struct {
 	together int   // how many calls, from this one on, are one group; 0: it is sent by itself
 	ttl      int64 // ms
 	keep     int64 // the fence's life, ms
-	wait     int64 // the life of an intent or a place, ms
-	turn     int64 // of those that wait for a writer, ms
+	placeTTL int64 // ms
+	yieldTTL int64 // ms
 }
 
 // check finds commands that no server could execute.
 func check(cmd node.Command) error {
+	wait := cmd.Waiting()
 	switch {
 	case cmd.Kind < node.Acquire || cmd.Kind > node.Downgrade:
 		return fmt.Errorf("%w: command kind %d", node.ErrUnsupported, cmd.Kind)
@@ -57,19 +54,19 @@ func check(cmd node.Command) error {
 		return fmt.Errorf("%w: a name of more than %d KiB", node.ErrUnsupported, maxName>>10)
 	case (cmd.Kind == node.Acquire || cmd.Kind == node.Extend) && slices.ContainsFunc(cmd.Claims, ownerless):
 		return fmt.Errorf("%w: %v of no owner", node.ErrUnsupported, cmd.Kind) // scripts remove the field "", to have written
-	case cmd.Ticket > 0 && (cmd.Mode != node.Exclusive || cmd.Waiter == ""):
-		return fmt.Errorf("%w: %v in mode %v with a ticket, of %q", node.ErrUnsupported, cmd.Kind, cmd.Mode, cmd.Waiter)
-	case cmd.Patience > 0 && cmd.Mode == node.Exclusive && cmd.Ticket <= 0:
-		return fmt.Errorf("%w: %v with a patience of %v and no ticket", node.ErrUnsupported, cmd.Kind, cmd.Patience)
-	case cmd.Patience > 0 && cmd.Waiter == "" && !(cmd.Kind == node.Acquire && cmd.Mode == node.Read):
-		return fmt.Errorf("%w: %v with a patience of %v, of nobody", node.ErrUnsupported, cmd.Kind, cmd.Patience)
-	case cmd.Stands != 0 && (cmd.Kind != node.Acquire || cmd.Patience <= 0 || cmd.Ticket <= 0 || len(cmd.Claims) > 1):
+	case wait.Queued() && (cmd.Mode != node.Exclusive || wait.Waiter == ""):
+		return fmt.Errorf("%w: %v in mode %v with a ticket, of %q", node.ErrUnsupported, cmd.Kind, cmd.Mode, wait.Waiter)
+	case wait.Stays() && cmd.Mode == node.Exclusive && !wait.Queued():
+		return fmt.Errorf("%w: %v with a patience of %v and no ticket", node.ErrUnsupported, cmd.Kind, wait.PlaceTTL)
+	case wait.Stays() && wait.Waiter == "" && !(cmd.Kind == node.Acquire && cmd.Mode == node.Read):
+		return fmt.Errorf("%w: %v with a patience of %v, of nobody", node.ErrUnsupported, cmd.Kind, wait.PlaceTTL)
+	case wait.Standby != 0 && (cmd.Kind != node.Acquire || !wait.Stays() || !wait.Queued() || len(cmd.Claims) > 1):
 		return fmt.Errorf("%w: %v of %d names that stands, with a ticket of %d and a patience of %v", node.ErrUnsupported,
-			cmd.Kind, len(cmd.Claims), cmd.Ticket, cmd.Patience)
-	case cmd.Reserve && (cmd.Kind != node.Acquire || cmd.Patience <= 0 || cmd.Ticket <= 0 || len(cmd.Claims) == 1):
+			cmd.Kind, len(cmd.Claims), wait.Ticket, wait.PlaceTTL)
+	case wait.Reserve && (cmd.Kind != node.Acquire || !wait.Stays() || !wait.Queued() || len(cmd.Claims) == 1):
 		return fmt.Errorf("%w: %v of %d names that reserves, with a ticket of %d and a patience of %v", node.ErrUnsupported,
-			cmd.Kind, len(cmd.Claims), cmd.Ticket, cmd.Patience)
-	case cmd.Next != 0 && (cmd.Kind != node.Release || cmd.Mode != node.Exclusive):
+			cmd.Kind, len(cmd.Claims), wait.Ticket, wait.PlaceTTL)
+	case cmd.Handoff != 0 && (cmd.Kind != node.Release || cmd.Mode != node.Exclusive):
 		return fmt.Errorf("%w: %v in mode %v that hands on", node.ErrUnsupported, cmd.Kind, cmd.Mode)
 	case cmd.TTL <= 0 && (cmd.Kind == node.Acquire || cmd.Kind == node.Extend):
 		return fmt.Errorf("%w: %v with a TTL of %v", node.ErrUnsupported, cmd.Kind, cmd.TTL)
@@ -98,10 +95,9 @@ func takesSeveral(cmd node.Command) bool {
 // fill takes over what Submit was given.
 func (c *call) fill(cmd node.Command, reply func(node.Reply)) {
 	c.kind, c.mode = cmd.Kind, cmd.Mode
-	c.waiter, c.ticket, c.next = cmd.Waiter, cmd.Ticket, cmd.Next
-	c.barge, c.stands, c.reserve = cmd.Barge, cmd.Stands, cmd.Reserve
-	c.wait = node.Milliseconds(max(0, cmd.Patience))
-	c.turn = node.Milliseconds(max(0, cmd.Turn))
+	c.waiting, c.handoff = cmd.Waiting(), cmd.Handoff
+	c.placeTTL = node.Milliseconds(max(0, c.waiting.PlaceTTL))
+	c.yieldTTL = node.Milliseconds(max(0, cmd.YieldTTL))
 	c.claims = append(c.claims[:0], cmd.Claims...)
 	c.deadline = cmd.Deadline
 	c.reply = reply
@@ -218,8 +214,8 @@ func decodeAcquire(val any) node.Reply {
 		if !isLeft(n[1]) || n[3] < 0 || n[4] < 0 || n[4] > 2 || !isToken(node.Token(n[5])) {
 			return node.Reply{}
 		}
-		return node.Reply{Status: node.Refused, TTL: remaining(n[1]), Fence: node.Token(n[2]), Ahead: int(n[3]),
-			Foreign: n[4] == 1, Free: n[4] == 2, Last: node.Token(n[5])}
+		return node.Reply{Status: node.Refused, TTL: remaining(n[1]), Fence: node.Token(n[2]),
+			Line: node.Line{Ahead: int(n[3]), Foreign: n[4] == 1, Free: n[4] == 2, Last: node.Token(n[5])}}
 	case len(list) == 2 && n[0] == 2:
 		return node.Reply{Status: node.Stale, Fence: node.Token(n[1])}
 	}
@@ -233,7 +229,7 @@ func decodeRelease(val any) node.Reply {
 	case int64(1):
 		return node.Reply{Status: node.Released}
 	case int64(2):
-		return node.Reply{Status: node.Released, Awaited: true}
+		return node.Reply{Status: node.Released, Line: node.Line{Awaited: true}}
 	}
 	return node.Reply{}
 }

@@ -38,7 +38,7 @@ type alike struct {
 // alike reports what c can be put together with, if with anything. What is named like a
 // fence or a queue may be that of another of them.
 func (c *call) alike() (like alike, ok bool) {
-	ok = (c.kind == node.Acquire || c.kind == node.Release) && c.mode == node.Exclusive && c.ticket == 0 &&
+	ok = (c.kind == node.Acquire || c.kind == node.Release) && c.mode == node.Exclusive && !c.waiting.Queued() &&
 		len(c.claims) == 1 && !c.apart && len(c.claims[0].Name) <= eachName && !strings.HasPrefix(c.claims[0].Name, "redquorum_")
 	return alike{c.kind, c.ttl, c.keep}, ok
 }
@@ -143,7 +143,7 @@ func appendEach(w *words, calls []*call, given *scriptSet, life string) {
 	w.number(one.keep)
 	w.text(life)
 	for _, c := range calls {
-		next := c.next
+		next := c.handoff
 		if c.handsOn(life) == 0 {
 			next = 0
 		}

@@ -49,7 +49,7 @@ func TestGather(t *testing.T) {
 			case 'i':
 				cmd.Kind, cmd.TTL = node.Inspect, 0
 			case 'f':
-				cmd.Ticket, cmd.Waiter = 1, "w"
+				cmd.Wait = &node.Wait{Ticket: 1, Waiter: "w"}
 			case 'l':
 				cmd.TTL = time.Minute
 			case 's':
@@ -65,7 +65,7 @@ func TestGather(t *testing.T) {
 			for _, call := range rest[:rest[0].size()] {
 				letter := map[node.Kind]string{node.Acquire: "a", node.Release: "r", node.Inspect: "i"}[call.kind]
 				switch {
-				case call.ticket > 0:
+				case call.waiting.Queued():
 					letter = "f"
 				case call.ttl == 60_000:
 					letter = "l"
@@ -162,7 +162,7 @@ func TestApart(t *testing.T) {
 // Nothing is handed on before it is known whose the server is.
 func TestHandsOnNothingWithoutALife(t *testing.T) {
 	one := func() *call {
-		return &call{kind: node.Release, claims: []node.Claim{{Name: "a", Owner: "me", Token: 1}}, next: 7, together: 1}
+		return &call{kind: node.Release, claims: []node.Claim{{Name: "a", Owner: "me", Token: 1}}, handoff: 7, together: 1}
 	}
 	for life, want := range map[string]string{"": "0", "abc": "7"} {
 		var w words

@@ -105,7 +105,7 @@ func TestGroupsAreWhatTheirPartsAre(t *testing.T) {
 			command := rapid.SampledFrom([]func(string, string, node.Token) node.Command{acquire, release}).Draw(rt, "command")
 			cmd := command(name, "me", node.Token(rapid.IntRange(4, 21).Draw(rt, "token")))
 			if cmd.Kind == node.Release && rapid.Bool().Draw(rt, "next") {
-				cmd.Next = 30
+				cmd.Handoff = 30
 			}
 			if rapid.IntRange(0, 4).Draw(rt, "lives") == 0 {
 				cmd.TTL *= 3
@@ -117,7 +117,7 @@ func TestGroupsAreWhatTheirPartsAre(t *testing.T) {
 			seen[fmt.Sprint(cmds[i].Kind, " ", want[i].Status)]++
 			w, g := want[i], got[i]
 			if w.Status != g.Status || w.Fence != g.Fence || w.TTL.Round(time.Minute) != g.TTL.Round(time.Minute) ||
-				w.Awaited != g.Awaited || w.Unsent != g.Unsent || fmt.Sprint(w.Err) != fmt.Sprint(g.Err) {
+				w.Line != g.Line || w.Unsent != g.Unsent || fmt.Sprint(w.Err) != fmt.Sprint(g.Err) {
 				rt.Errorf("%v of %v:\ntogether: %+v\n   apart: %+v", cmds[i].Kind, cmds[i].Claims, g, w)
 			}
 		}
@@ -209,7 +209,7 @@ func TestLackOfARightTogether(t *testing.T) {
 			}
 			p.do("zadd", "redquorum_queue:{nightly/held0}", 7, "waiter")
 			p.do("set", "redquorum_place:{nightly/held0}:waiter", "heir:heir", "px", 100_000)
-			cmds[0].Next = 30
+			cmds[0].Handoff = 30
 			listener := p.client(t).PSubscribe(t.Context(), "*")
 			defer listener.Close()
 			if _, err := listener.Receive(t.Context()); err != nil {

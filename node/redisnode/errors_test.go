@@ -59,7 +59,7 @@ func TestOutOfMemoryFrees(t *testing.T) {
 	p := newServer(t, "--maxmemory-policy", "noeviction")
 	n := connect(t, p)
 	in := func(patience time.Duration, cmd node.Command) node.Command {
-		cmd.Ticket, cmd.Waiter, cmd.Patience = 1, "waiter", patience
+		cmd.Wait = &node.Wait{Ticket: 1, Waiter: "waiter", PlaceTTL: patience}
 		return cmd
 	}
 	const minute = time.Minute
@@ -210,7 +210,7 @@ func TestReplicaHasNoVote(t *testing.T) {
 	replica.do("replicaof", "127.0.0.1", port)
 
 	in := func(line node.Token, cmd node.Command) node.Command {
-		cmd.Ticket, cmd.Waiter = line, "waiter"
+		cmd.Wait = &node.Wait{Ticket: line, Waiter: "waiter"}
 		return cmd
 	}
 	short := func(name string, mode node.Mode) node.Command {
@@ -551,7 +551,7 @@ func TestReleaseWithoutTheRightToPublish(t *testing.T) {
 		cmd := acquire("nightly/1", "me", token)
 		cmd.Kind, cmd.Claims = kind, append(cmd.Claims, claim("nightly/2", "me", token)...)
 		if ticket > 0 {
-			cmd.Ticket, cmd.Waiter = ticket, "me"
+			cmd.Wait = &node.Wait{Ticket: ticket, Waiter: "me"}
 		}
 		return cmd
 	}
@@ -645,9 +645,9 @@ func TestQueueWithoutExpiryDoesNotStay(t *testing.T) {
 	p.allow("on", ">s3cret", "~*", "&*", "+@all", "-pexpire")
 	locker := dial(t, "redis://locker:s3cret@"+p.addr)
 	wait := acquire("a", "me", 2)
-	wait.Ticket, wait.Waiter, wait.Patience = 1, "waiter", time.Minute
+	wait.Wait = &node.Wait{Ticket: 1, Waiter: "waiter", PlaceTTL: time.Minute}
 	again := release("a", "you", 1)
-	again.Ticket, again.Waiter, again.Patience = 1, "other", time.Minute
+	again.Wait = &node.Wait{Ticket: 1, Waiter: "other", PlaceTTL: time.Minute}
 	for _, cmd := range []node.Command{wait, again} {
 		expect(t, "held", ask(t, admin, acquire("a", "you", 1)), node.Granted)
 		expectErr(t, cmd.Kind.String(), ask(t, locker, cmd), node.ErrAuth)

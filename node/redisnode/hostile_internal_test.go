@@ -251,7 +251,7 @@ func checkOutcome(t *testing.T, kind node.Kind, got result) {
 		t.Fatalf("%v: %+v, breaks %v", kind, r, breaks)
 	case r.Err != nil && !isShown(r.Err.Error()):
 		t.Fatalf("%v: %q is shown", kind, r.Err)
-	case r.TTL < node.NoExpiry, !isToken(r.Fence), r.Ahead < 0, !isToken(r.Last), len(r.Kept) > 1, r.State != nil && r.State.TTL < node.NoExpiry:
+	case r.TTL < node.NoExpiry, !isToken(r.Fence), r.Line.Ahead < 0, !isToken(r.Line.Last), len(r.Kept) > 1, r.State != nil && r.State.TTL < node.NoExpiry:
 		t.Fatalf("%v: %+v", kind, r)
 	}
 }

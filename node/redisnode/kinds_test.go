@@ -263,11 +263,11 @@ func shared(name string, first node.Token) []wanted {
 		return wanted{cmd, want}
 	}
 	waiting := func(cmd node.Command) node.Command {
-		cmd.Waiter, cmd.Patience = "waiter", time.Minute
+		cmd.Wait = &node.Wait{Waiter: "waiter", PlaceTTL: time.Minute}
 		return cmd
 	}
 	leave := release(name, "v", first+2)
-	leave.Waiter = "waiter"
+	leave.Wait = &node.Wait{Waiter: "waiter"}
 	return []wanted{
 		in(node.Write, acquire(name, "w", first), node.Granted),
 		in(node.Write, extend(time.Minute, claim(name, "w", 0)...), node.Done),
@@ -329,7 +329,7 @@ func TestNoScriptOfOtherLocks(t *testing.T) {
 // first on.
 func inLine(name string, first node.Token) []wanted {
 	with := func(ticket node.Token, waiter string, patience time.Duration, cmd node.Command, want node.Status) wanted {
-		cmd.Ticket, cmd.Waiter, cmd.Patience = ticket, waiter, patience
+		cmd.Wait = &node.Wait{Ticket: ticket, Waiter: waiter, PlaceTTL: patience}
 		return wanted{cmd, want}
 	}
 	return []wanted{
@@ -356,11 +356,11 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	n := connect(t, p)
 	for _, cmd := range append(shared("a", 5), inLine("b", 5)...) {
 		expect(t, fmt.Sprint(cmd.Kind, cmd.Mode), ask(t, n, cmd.Command), cmd.want)
-		if cmd.Ticket > 0 && cmd.want == node.Granted {
-			if keys := p.client(t).Keys(t.Context(), node.PlaceKey("b", cmd.Waiter)).Val(); len(keys) > 0 {
+		if cmd.Waiting().Queued() && cmd.want == node.Granted {
+			if keys := p.client(t).Keys(t.Context(), node.PlaceKey("b", cmd.Wait.Waiter)).Val(); len(keys) > 0 {
 				t.Errorf("granted, and the place is still there: %v", keys)
 			}
-			if err := p.client(t).ZScore(t.Context(), node.QueueKey("b"), cmd.Waiter).Err(); err == nil {
+			if err := p.client(t).ZScore(t.Context(), node.QueueKey("b"), cmd.Wait.Waiter).Err(); err == nil {
 				t.Error("granted, and still in the queue")
 			}
 		}
@@ -388,10 +388,10 @@ func TestImpossibleCommands(t *testing.T) {
 		{Kind: node.Release, Mode: node.Write + 1, Claims: claim("a", "", 0)},
 		{Kind: node.Release, Mode: node.Read, Claims: make([]node.Claim, 2)},
 		{Kind: node.Downgrade, Claims: make([]node.Claim, 2)},
-		{Kind: node.Release, Mode: node.Write, Claims: claim("a", "", 0), Patience: time.Second},
-		{Kind: node.Release, Claims: claim("a", "", 0), Waiter: "me", Patience: time.Second},
-		{Kind: node.Release, Claims: claim("a", "", 0), Ticket: 1},
-		{Kind: node.Release, Mode: node.Read, Claims: claim("a", "", 0), Ticket: 1, Waiter: "me"},
+		{Kind: node.Release, Mode: node.Write, Claims: claim("a", "", 0), Wait: &node.Wait{PlaceTTL: time.Second}},
+		{Kind: node.Release, Claims: claim("a", "", 0), Wait: &node.Wait{Waiter: "me", PlaceTTL: time.Second}},
+		{Kind: node.Release, Claims: claim("a", "", 0), Wait: &node.Wait{Ticket: 1}},
+		{Kind: node.Release, Mode: node.Read, Claims: claim("a", "", 0), Wait: &node.Wait{Ticket: 1, Waiter: "me"}},
 		{Kind: node.Acquire, TTL: time.Second},
 		{Kind: node.Acquire, Claims: claim("a", "me", 1)},
 		{Kind: node.Acquire, Claims: claim("a", "", 1), TTL: time.Second},
@@ -446,7 +446,7 @@ func withDeadline(cmd node.Command) node.Command {
 func TestNewServerIsGivenEachScript(t *testing.T) {
 	p := newServer(t)
 	n := connect(t, p)
-	for i, cmd := range []node.Command{{}, {Mode: node.Read}, {Mode: node.Write}, {Ticket: 1, Waiter: "w"}} {
+	for i, cmd := range []node.Command{{}, {Mode: node.Read}, {Mode: node.Write}, {Wait: &node.Wait{Ticket: 1, Waiter: "w"}}} {
 		for _, kind := range []node.Kind{node.Acquire, node.Release} {
 			cmd.Kind, cmd.TTL, cmd.Deadline = kind, time.Second, clock.System().Now().Add(5*time.Second)
 			cmd.Claims = []node.Claim{{Name: "x", Owner: "o", Token: node.Token(10 + i)}}

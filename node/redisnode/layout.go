@@ -11,7 +11,7 @@ func (c *call) script() *script {
 			return &acquireReadScript
 		case c.mode == node.Write:
 			return &acquireWriteScript
-		case c.ticket > 0:
+		case c.waiting.Queued():
 			return &acquireFairScript
 		case len(c.claims) > 1:
 			return &acquireAllScript
@@ -21,7 +21,7 @@ func (c *call) script() *script {
 		switch {
 		case c.mode != node.Exclusive:
 			return &releaseSharedScript
-		case c.ticket > 0:
+		case c.waiting.Queued():
 			return &releaseFairScript
 		case len(c.claims) > 1:
 			return &releaseAllScript
@@ -79,7 +79,7 @@ func (c *call) append(w *words, asText bool, life string) {
 			w.channel(c.claims[i].Name)
 		}
 		if next > 0 {
-			w.number(int64(c.next))
+			w.number(int64(c.handoff))
 			w.text(life)
 		}
 	case &extendScript:
@@ -125,7 +125,7 @@ func (c *call) append(w *words, asText bool, life string) {
 		w.number(int64(one.Token))
 		w.number(c.ttl)
 		w.number(c.keep)
-		w.number(c.wait)
+		w.number(c.placeTTL)
 	case &acquireWriteScript:
 		run(4, 7)
 		w.text(one.Name)
@@ -137,8 +137,8 @@ func (c *call) append(w *words, asText bool, life string) {
 		w.number(c.ttl)
 		w.number(c.keep)
 		w.holdPrefix(one.Name)
-		w.text(c.waiter)
-		w.number(c.wait)
+		w.text(c.waiting.Waiter)
+		w.number(c.placeTTL)
 	case &releaseSharedScript:
 		run(4, 8)
 		w.text(one.Name)
@@ -150,9 +150,9 @@ func (c *call) append(w *words, asText bool, life string) {
 		w.number(c.keep)
 		w.sharedChannel(one.Name)
 		w.holdPrefix(one.Name)
-		w.text(c.waiter)
-		w.number(c.wait)
-		w.number(c.turn)
+		w.text(c.waiting.Waiter)
+		w.number(c.placeTTL)
+		w.number(c.yieldTTL)
 	case &extendReadScript:
 		run(2*n, 1+n)
 		for i := range c.claims {
@@ -181,14 +181,14 @@ func (c *call) append(w *words, asText bool, life string) {
 		w.number(int64(one.Token))
 		w.number(c.ttl)
 		w.number(c.keep)
-		w.number(int64(c.ticket))
-		w.text(c.waiter)
-		w.number(c.wait)
-		w.flag(c.barge)
+		w.number(int64(c.waiting.Ticket))
+		w.text(c.waiting.Waiter)
+		w.number(c.placeTTL)
+		w.flag(c.waiting.Barge)
 		if n == 1 {
-			w.number(int64(c.stands))
+			w.number(int64(c.waiting.Standby))
 		} else {
-			w.flag(c.reserve)
+			w.flag(c.waiting.Reserve)
 		}
 		for i := range channels {
 			w.channel(c.claims[i].Name)
@@ -200,14 +200,14 @@ func (c *call) append(w *words, asText bool, life string) {
 		w.text(one.Owner)
 		w.number(int64(one.Token))
 		w.number(c.keep)
-		w.number(int64(c.ticket))
-		w.text(c.waiter)
-		w.number(c.wait)
+		w.number(int64(c.waiting.Ticket))
+		w.text(c.waiting.Waiter)
+		w.number(c.placeTTL)
 		for i := range c.claims {
 			w.channel(c.claims[i].Name)
 		}
 		if next > 0 {
-			w.number(int64(c.next))
+			w.number(int64(c.handoff))
 			w.text(life)
 		}
 	}
@@ -228,7 +228,7 @@ func (w *words) run(s *script, asText bool, keys, args int) {
 
 // handsOn is how many more arguments a release has if it may hand its locks on.
 func (c *call) handsOn(life string) int {
-	if c.next == 0 || life == "" {
+	if c.handoff == 0 || life == "" {
 		return 0
 	}
 	return 2
@@ -241,7 +241,7 @@ func (c *call) linesAndPlaces(w *words) {
 		w.text(c.claims[i].Name)
 		w.fenceKey(c.claims[i].Name)
 		w.queueKey(c.claims[i].Name)
-		w.placeKey(c.claims[i].Name, c.waiter)
+		w.placeKey(c.claims[i].Name, c.waiting.Waiter)
 	}
 }
 

@@ -399,7 +399,7 @@ func TestWhatRedissonDoesNotHeed(t *testing.T) {
 	// A writer's intent keeps Go's readers out, not Java's.
 	s.is("Java reads", s.j1.read(30*time.Second), null)
 	waiting := acquire("foo", "go", 0)
-	waiting.Waiter, waiting.Patience = "me", 10*time.Second
+	waiting.Wait = &node.Wait{Waiter: "me", PlaceTTL: 10 * time.Second}
 	s.want(node.Refused, node.Write, waiting)
 	s.refused(node.Read, 10*time.Second)
 	s.is("Java reads, too", s.j2.read(30*time.Second), null)
@@ -426,7 +426,7 @@ func TestTicketsWithRedisson(t *testing.T) {
 	<-woken
 	in := func(owner string) node.Command {
 		cmd := acquire("foo", owner, 0)
-		cmd.Ticket, cmd.Waiter, cmd.Patience = 7, "me", time.Minute
+		cmd.Wait = &node.Wait{Ticket: 7, Waiter: "me", PlaceTTL: time.Minute}
 		return cmd
 	}
 	s.is("Java locks", s.j1.run(javaPlain, []string{"foo"}, 30000, s.j1.owner), null)

@@ -93,13 +93,13 @@ func TestScriptsAtTheVeryEnd(t *testing.T) {
 		client.FlushAll(t.Context())
 		do("", command(node.Acquire, node.Exclusive, "me", 1))
 		wait := command(node.Acquire, node.Exclusive, "you", 2)
-		wait.Ticket, wait.Waiter, wait.Patience, wait.Stands = 1, "you:1", time.Minute, 2
+		wait.Wait = &node.Wait{Ticket: 1, Waiter: "you:1", PlaceTTL: time.Minute, Standby: 2}
 		if r := do("", wait); r.Status != node.Refused {
 			t.Fatalf("%s: the heir is answered %+v", tt.what, r)
 		}
 		tt.meddle()
 		release := command(node.Release, node.Exclusive, "me", 1)
-		release.Next = 3
+		release.Handoff = 3
 		if r := do(tt.before, release); r.Status != node.Released {
 			t.Fatalf("%s: the release is answered %+v", tt.what, r)
 		}

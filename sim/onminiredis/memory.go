@@ -84,7 +84,7 @@ func (m *memory) Apply(now model.Time, cmd node.Command) (reply node.Reply, publ
 	var had []bool
 	for _, c := range cmd.Claims {
 		had = append(had, m.data.HGet(c.Name, c.Owner) != "" ||
-			cmd.Ticket > 0 && cmd.Patience <= 0 && m.data.HGet(c.Name, node.Heir(c.Owner)) != "")
+			cmd.Waiting().Ticket > 0 && cmd.Waiting().PlaceTTL <= 0 && m.data.HGet(c.Name, node.Heir(c.Owner)) != "")
 	}
 	reply = redisnode.Execute(cmd, m.do)
 	for _, c := range cmd.Claims {
@@ -94,13 +94,13 @@ func (m *memory) Apply(now model.Time, cmd node.Command) (reply node.Reply, publ
 		m.prolong(node.IntentKey(c.Name))
 		m.prolong(node.HoldKey(c.Name, c.Owner))
 		m.prolong(node.QueueKey(c.Name))
-		m.prolong(node.PlaceKey(c.Name, cmd.Waiter))
+		m.prolong(node.PlaceKey(c.Name, cmd.Waiting().Waiter))
 	}
 	for i, c := range cmd.Claims {
 		if slices.Contains(m.released, node.Channel(c.Name)) || slices.Contains(m.released, node.ReadWriteChannel(c.Name)) {
 			n := model.Notice{Name: c.Name}
-			if cmd.Next > 0 && had[i] {
-				n.Next, n.Kept = cmd.Next, now+model.Time(node.Milliseconds(cmd.Retention))
+			if cmd.Handoff > 0 && had[i] {
+				n.Next, n.Kept = cmd.Handoff, now+model.Time(node.Milliseconds(cmd.Retention))
 			}
 			if m.told { // nobody listens, so the script has tried all
 				n.Line, _ = m.data.ZMembers(node.QueueKey(c.Name))

@@ -81,9 +81,9 @@ func TestMemory(t *testing.T) {
 				cmd.Mode = rapid.SampledFrom([]node.Mode{node.Exclusive, node.Read, node.Write}).Draw(t, "mode")
 				switch special := rapid.IntRange(0, 2).Draw(t, "special"); {
 				case cmd.Mode != node.Exclusive || special == 1:
-					cmd.Waiter, cmd.Patience = draw(owners, "waiter"), ms(0, "patience")
+					cmd.Wait = &node.Wait{Waiter: draw(owners, "waiter"), PlaceTTL: ms(0, "patience")}
 					if cmd.Mode == node.Exclusive {
-						cmd.Ticket = node.Token(rapid.IntRange(1, 3).Draw(t, "ticket"))
+						cmd.Wait.Ticket = node.Token(rapid.IntRange(1, 3).Draw(t, "ticket"))
 					}
 				case special == 2:
 					more := cmd.Claims[0]
