@@ -80,6 +80,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/redquorum/redquorum/clock"
 )
@@ -505,11 +506,14 @@ const (
 
 // CheckName returns why no lock can have this name, or nil if one can. A lock at a key that
 // belongs to another lock, such as its fence, would break that. So the whole namespaces are
-// refused, also where no key has the prefix yet.
+// refused, also where no key has the prefix yet. Names are UTF-8, as handles and JSON have no
+// other text.
 func CheckName(name string) error {
 	switch {
 	case name == "":
 		return errors.New("the lock's name is empty")
+	case !utf8.ValidString(name):
+		return fmt.Errorf("the lock's name %q is not UTF-8", name)
 	case strings.HasPrefix(name, ourPrefix), strings.HasPrefix(name, redissonPrefix), strings.Contains(name, holdInfix):
 		return fmt.Errorf("the lock's name %q is reserved, because other locks keep keys under such names: "+
 			"a name must not begin with %s or %s, nor contain %s", name, ourPrefix, redissonPrefix, holdInfix)

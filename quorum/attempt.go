@@ -29,6 +29,7 @@ func (w *waiter) attempt(ctx context.Context) (o outcome) {
 		return outcome{spent: true}
 	}
 	r := l.rounds.begin(node.Acquire, w.asked(c), s.lease+l.opts.Grace, w.timeout())
+	defer r.done()
 	o.claim = c
 	if c.stands != 0 {
 		l.handoffs.offer(w, c, r.start)
@@ -42,7 +43,6 @@ func (w *waiter) attempt(ctx context.Context) (o outcome) {
 		}
 		o.late = true
 	}
-	defer r.done()
 	r.linger(ctx, s.wait != 0)
 	if mayHold := r.mayHoldNow(); mayHold != 0 {
 		l.releases.send(c, mayHold, mayHold, r.granted(nil), l.expiry(r.start, s.lease)).done()

@@ -36,7 +36,7 @@ func TestSweepsAreBounded(t *testing.T) {
 			nd.Hang(false)
 			time.Sleep(5 * time.Second)
 			nd.Do(func(s *model.Server, now model.Time) {
-				if _, kept := s.Holds(now, name, lease.Handle().Owner); kept != want {
+				if _, kept := s.Holds(now, name, lease.Owner()); kept != want {
 					t.Errorf("beside %d other releases: kept is %v", others, kept)
 				}
 			})

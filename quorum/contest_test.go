@@ -114,12 +114,12 @@ func (c *contest) enter(h held) {
 			c.rooms[name] = r
 		}
 		highest := r.alone
-		switch mode := le.Handle().Mode; mode {
-		case node.Read.String():
+		switch le.Mode() {
+		case node.Read:
 			r.readers++
 			r.read = max(r.read, le.Token())
 			c.together = max(c.together, r.readers)
-		case node.Write.String():
+		case node.Write:
 			highest = max(highest, r.read)
 			fallthrough
 		default:
@@ -136,7 +136,7 @@ func (c *contest) leave(h held) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	visit(h, func(name string, le *quorum.Lease) {
-		if le.Handle().Mode == node.Read.String() {
+		if le.Mode() == node.Read {
 			c.rooms[name].readers--
 		} else {
 			c.rooms[name].others--

@@ -78,11 +78,11 @@ func TestDowngrade(t *testing.T) {
 			}
 			r := must[*quorum.Report](t)(b.Inspect(background, "x"))
 			writes := func(n quorum.NodeReport) bool { return n.Mode != node.Read }
-			if slices.ContainsFunc(r.Nodes, writes) || r.HeldBy != 5 || r.Owner != inner.Handle().Owner {
+			if slices.ContainsFunc(r.Nodes, writes) || r.HeldBy != 5 || r.Owner != inner.Owner() {
 				t.Errorf("%s: %+v", broken, r)
 			}
-			if h := inner.Handle(); h.Mode != "read" {
-				t.Errorf("handle %+v", h)
+			if mode := inner.Mode(); mode != node.Read {
+				t.Errorf("mode %v", mode)
 			}
 			unlock(t, inner)
 			if n := w.locked("x"); n != 0 {
@@ -292,7 +292,7 @@ func TestDowngradeOvertakesAcquire(t *testing.T) {
 			}
 			for i, n := range w.nodes {
 				n.Do(func(s *model.Server, now model.Time) {
-					if _, reads := s.Keeps(now, "x", inner.Handle().Owner, node.Read); !reads {
+					if _, reads := s.Keeps(now, "x", inner.Owner(), node.Read); !reads {
 						t.Errorf("%+v: n%d does not have the reader", test, i+1)
 					}
 				})
@@ -370,7 +370,7 @@ func TestNodeThatForgetsADowngradeIsToldAgain(t *testing.T) {
 		w.nodes[0].Do(func(s *model.Server, _ model.Time) { s.Restart(model.LoseUnsynced) })
 		time.Sleep(quorum.DefaultLease / 3)
 		w.nodes[0].Do(func(s *model.Server, now model.Time) {
-			if _, writes := s.Holds(now, "x", inner.Handle().Owner+node.WriteSuffix); writes {
+			if _, writes := s.Holds(now, "x", inner.Owner()+node.WriteSuffix); writes {
 				t.Error("it still takes the reader for the writer")
 			}
 		})

@@ -153,7 +153,7 @@ func TestCloseTellsHowEachLeaseEnded(t *testing.T) {
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}
-		if e := ends["kept"]; e.Err != nil || e.Token != kept.Token() || e.Owner != kept.Handle().Owner {
+		if e := ends["kept"]; e.Err != nil || e.Token != kept.Token() || e.Owner != kept.Owner() {
 			t.Errorf("%+v", e)
 		}
 		if e := ends["broken"]; !errors.Is(e.Err, quorum.ErrNotHeld) || e.Token != broken.Token() {
@@ -191,8 +191,8 @@ func TestOwnerIsToldEverywhere(t *testing.T) {
 		lease := lock(t, l, "x")
 		owner := lease.Owner()
 		report, err := l.Inspect(background, "x")
-		if err != nil || report.Owner != owner || lease.Handle().Owner != owner || owner == "" {
-			t.Errorf("the lease says %q, the nodes %+v, the handle %q: %v", owner, report, lease.Handle().Owner, err)
+		if err != nil || report.Owner != owner || lease.Owner() != owner || owner == "" {
+			t.Errorf("the lease says %q, the nodes %+v, the handle %q: %v", owner, report, lease.Owner(), err)
 		}
 		if _, err := l.ForceUnlock(background, "x"); err != nil {
 			t.Error(err)

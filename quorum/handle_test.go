@@ -1,28 +1,43 @@
 package quorum_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// sentOn returns the handle as another process reads it.
-func sentOn(t *testing.T, h quorum.Handle) (read quorum.Handle) {
+// terms returns what a handle says, by the names that version 1 has for it.
+func terms(t *testing.T, h quorum.Handle) (m map[string]any) {
 	t.Helper()
-	if err := json.Unmarshal(must[[]byte](t)(json.Marshal(h)), &read); err != nil {
+	body, ok := strings.CutPrefix(string(h), "redquorum1.")
+	if !ok {
+		t.Fatalf("a handle of another version: %s", h)
+	}
+	d := json.NewDecoder(bytes.NewReader(must[[]byte](t)(base64.RawURLEncoding.DecodeString(body))))
+	d.UseNumber()
+	if err := d.Decode(&m); err != nil {
 		t.Fatal(err)
 	}
-	return read
+	return m
+}
+
+// handleOf returns a handle that says something else.
+func handleOf(t *testing.T, m map[string]any) quorum.Handle {
+	t.Helper()
+	return quorum.Handle("redquorum1." + base64.RawURLEncoding.EncodeToString(must[[]byte](t)(json.Marshal(m))))
 }
 
 // lasted waits for the end of a lease, but not for ever, and returns when it was.
@@ -74,7 +89,7 @@ func TestResumeHeedsTheBoundsOfALease(t *testing.T) {
 					handle = must[quorum.Handle](t)(lease.Detach())
 				}
 				time.Sleep(2 * time.Second)
-				resumed := must[*quorum.Lease](t)(b.Resume(background, sentOn(t, handle), test.resume...))
+				resumed := must[*quorum.Lease](t)(b.Resume(background, handle, test.resume...))
 				if d := lasted(resumed, began); d < test.earliest || d > test.longest {
 					t.Errorf("it lasted %v", d)
 				}
@@ -99,8 +114,8 @@ func TestBoundsAreKeptFromHandToHand(t *testing.T) {
 			from, other := must[quorum.Handle](t)(fixed.Detach()), must[quorum.Handle](t)(bounded.Detach())
 			time.Sleep(time.Second)
 			l := w.locker(quorum.Options{})
-			fixed = must[*quorum.Lease](t)(l.Resume(background, sentOn(t, from)))
-			bounded = must[*quorum.Lease](t)(l.Resume(background, sentOn(t, other)))
+			fixed = must[*quorum.Lease](t)(l.Resume(background, from))
+			bounded = must[*quorum.Lease](t)(l.Resume(background, other))
 		}
 		if d := lasted(fixed, began); d < 8*time.Second || d > 9*time.Second {
 			t.Errorf("a fixed lease lasted %v", d)
@@ -123,15 +138,15 @@ func TestResumeOfWhatIsOver(t *testing.T) {
 		over := ended.Handle()
 		time.Sleep(time.Millisecond)
 		for _, h := range []quorum.Handle{hold, over} {
-			if _, err := w.locker(quorum.Options{}).Resume(background, sentOn(t, h)); !errors.Is(err, quorum.ErrNotHeld) || !errors.Is(err, quorum.ErrMaxHold) {
-				t.Errorf("Resume beyond the longest hold of %s: %v", h.Name, err)
+			if _, err := w.locker(quorum.Options{}).Resume(background, h); !errors.Is(err, quorum.ErrNotHeld) || !errors.Is(err, quorum.ErrMaxHold) {
+				t.Errorf("Resume beyond the longest hold of %v: %v", terms(t, h)["names"], err)
 			}
 		}
 		b := w.locker(quorum.Options{Clock: aheadClock{w.clock, time.Hour}})
-		if _, err := b.Resume(background, sentOn(t, fixed)); !errors.Is(err, quorum.ErrNotHeld) || errors.Is(err, quorum.ErrMaxHold) {
+		if _, err := b.Resume(background, fixed); !errors.Is(err, quorum.ErrNotHeld) || errors.Is(err, quorum.ErrMaxHold) {
 			t.Errorf("Resume of a fixed lease by a clock that is an hour ahead: %v", err)
 		}
-		if _, err := a.Resume(background, sentOn(t, fixed)); err != nil {
+		if _, err := a.Resume(background, fixed); err != nil {
 			t.Errorf("and by one that is not: %v", err)
 		}
 	})
@@ -143,7 +158,7 @@ func TestResumeTakesTheRestOfABound(t *testing.T) {
 		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
 		h := must[quorum.Handle](t)(lock(t, a, "x", quorum.WithMaxHold(50*time.Millisecond)).Detach())
 		w.delay(60*time.Millisecond, 0)
-		if _, err := b.Resume(background, sentOn(t, h)); !errors.Is(err, quorum.ErrNotHeld) || !errors.Is(err, quorum.ErrMaxHold) {
+		if _, err := b.Resume(background, h); !errors.Is(err, quorum.ErrNotHeld) || !errors.Is(err, quorum.ErrMaxHold) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -215,23 +230,38 @@ func TestDetachKeepsNothingBeyondTheLongestHold(t *testing.T) {
 	})
 }
 
-// A handle of an older program has no bounds, and is read.
-func TestOldHandlesAreRead(t *testing.T) {
+// Whatever later versions are like, programs have handles of this one.
+func TestHandlesOfVersion1AreRead(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
-		handle := must[quorum.Handle](t)(lock(t, w.locker(quorum.Options{}), "x").Detach())
-		text := string(must[[]byte](t)(json.Marshal(handle)))
-		if strings.Contains(text, "left") {
-			t.Errorf("bounds of a lease that has none: %s", text)
+		lease := lock(t, w.locker(quorum.Options{}), "x")
+		handle := must[quorum.Handle](t)(lease.Detach())
+		old := map[string]any{"names": []string{"x"}, "owner": lease.Owner(), "token": lease.Token(), "high": lease.Token(), "lease_ns": int64(30 * time.Second)}
+		if got, want := fmt.Sprint(terms(t, handle)), fmt.Sprint(old); got != want {
+			t.Errorf("%s, and not %s", got, want)
 		}
-		old := map[string]any{"name": "x", "owner": handle.Owner, "token": handle.Token, "lease_ns": handle.Lease, "high": handle.High}
-		var read quorum.Handle
-		if err := json.Unmarshal(must[[]byte](t)(json.Marshal(old)), &read); err != nil {
-			t.Fatal(err)
-		}
-		lease := must[*quorum.Lease](t)(w.locker(quorum.Options{}).Resume(background, read))
+		lease = must[*quorum.Lease](t)(w.locker(quorum.Options{}).Resume(background, handleOf(t, old)))
 		time.Sleep(time.Minute)
 		if lease.Remaining() == 0 {
 			t.Error("it was not renewed")
+		}
+	})
+}
+
+// A handle goes where text goes.
+func TestHandlesArePlainText(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		for _, names := range [][]string{{"k\ufffd"}, {"\u2028<\x00>", "\n", "\"'$"}} {
+			a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+			lease := lock(t, a, names[0], quorum.WithNames(names[1:]...))
+			handle := must[quorum.Handle](t)(lease.Detach())
+			if !regexp.MustCompile(`^redquorum1\.[-_0-9A-Za-z]+$`).MatchString(string(handle)) {
+				t.Errorf("of %q: %q", names, handle)
+			}
+			resumed := must[*quorum.Lease](t)(b.Resume(background, handle))
+			if !slices.Equal(resumed.Names(), lease.Names()) {
+				t.Errorf("%q became %q", lease.Names(), resumed.Names())
+			}
+			unlock(t, resumed)
 		}
 	})
 }
@@ -240,56 +270,66 @@ func TestOldHandlesAreRead(t *testing.T) {
 func TestBadHandles(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
-		for want, change := range map[string]func(h *quorum.Handle){
-			"no owner": func(h *quorum.Handle) { h.Owner = "" },
-			"which is what locks of readers and writers": func(h *quorum.Handle) { h.Owner = "mode" },
-			"the token -1":                             func(h *quorum.Handle) { h.Token = -1 },
-			"the token 92":                             func(h *quorum.Handle) { h.Token = math.MaxInt64 },
-			"highest token -1":                         func(h *quorum.Handle) { h.High = -1 },
-			"highest token 92":                         func(h *quorum.Handle) { h.High = math.MaxInt64 },
-			"Lease of the handle of \"x\" is -1ns":     func(h *quorum.Handle) { h.Lease = -1 },
-			"Lease of the handle of \"x\" is 25":       func(h *quorum.Handle) { h.Lease = math.MaxInt64 },
-			"FixedLeft of the handle of \"x\" is -1ns": func(h *quorum.Handle) { h.FixedLeft = -1 },
-			"FixedLeft of the handle of \"x\" is 25":   func(h *quorum.Handle) { h.FixedLeft = math.MaxInt64 },
-			"HoldLeft of the handle of \"x\" is -1ns":  func(h *quorum.Handle) { h.HoldLeft = -1 },
-			"HoldLeft of the handle of \"x\" is 25":    func(h *quorum.Handle) { h.HoldLeft = math.MaxInt64 },
-			"no time of day":                           func(h *quorum.Handle) { h.At = time.Time{} },
-		} {
-			lease := lock(t, l, "x", quorum.WithFixedLease(5*time.Second), quorum.WithMaxHold(time.Minute))
-			handle := must[quorum.Handle](t)(lease.Detach())
-			bad := handle
-			change(&bad)
-			if _, err := l.Resume(background, bad); err == nil || !strings.Contains(err.Error(), want) {
+		lease := lock(t, l, "x", quorum.WithFixedLease(5*time.Second), quorum.WithMaxHold(time.Minute))
+		good := must[quorum.Handle](t)(lease.Detach())
+		sent := w.sent[0].Load()
+		refused := func(h quorum.Handle, want string) {
+			t.Helper()
+			if _, err := l.Resume(background, h); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v", want, err)
 			}
-			bad = handle
-			bad.At = time.Unix(1<<40, 0)
-			resumed := must[*quorum.Lease](t)(l.Resume(background, bad))
-			if left := resumed.Remaining(); left > 5*time.Second {
-				t.Errorf("%v of 5s are left", left)
-			}
-			unlock(t, resumed)
 		}
-	})
-}
-
-// Names are any bytes, and JSON has only text.
-func TestHandlesOfNamesThatAreNoText(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		for _, names := range [][]string{{"k\xff"}, {"\xff", "a", "b\x80c"}, {"k\ufffd"}, {"\u2028<\x00>"}} {
-			a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
-			lease := lock(t, a, names[0], quorum.WithNames(names[1:]...))
-			handle := must[quorum.Handle](t)(lease.Detach())
-			if text := string(must[[]byte](t)(json.Marshal(handle))); utf8.ValidString(strings.Join(names, "")) == strings.Contains(text, "raw_names") {
-				t.Errorf("of %q: %s", names, text)
-			}
-			read := sentOn(t, handle)
-			resumed := must[*quorum.Lease](t)(b.Resume(background, read))
-			if !slices.Equal(resumed.Names(), lease.Names()) {
-				t.Errorf("%q became %q", lease.Names(), resumed.Names())
-			}
-			unlock(t, resumed)
+		const huge = int64(math.MaxInt64)
+		for want, change := range map[string]struct {
+			field string
+			value any
+		}{
+			"has no name": {"names", nil},
+			"is empty":    {"names", []string{""}},
+			"no owner":    {"owner", nil},
+			"which is what locks of readers and writers": {"owner", "mode"},
+			"the token -1":                            {"token", -1},
+			"the token 92":                            {"token", huge},
+			"highest token 1;":                        {"high", 1},
+			"highest token 92":                        {"high", huge},
+			"a lease of -1ns":                         {"lease_ns", -1},
+			"lease in the handle of \"x\" is 25":      {"lease_ns", huge},
+			"fixed lease in the handle of \"x\" is -": {"fixed_left_ns", -1},
+			"fixed lease in the handle of \"x\" is 2": {"fixed_left_ns", huge},
+			"hold in the handle of \"x\" is -1ns":     {"hold_left_ns", -1},
+			"hold in the handle of \"x\" is 25":       {"hold_left_ns", huge},
+			"no time of day":                          {"at_ns", nil},
+			`no mode "wrote"`:                         {"mode", "wrote"},
+			"unknown field":                           {"until", 1},
+			"damaged: json":                           {"owner", 1},
+		} {
+			bad := terms(t, good)
+			bad[change.field] = change.value
+			refused(handleOf(t, bad), want)
 		}
+		for text, want := range map[string]string{
+			"": "no handle", "redquorum": "no handle", "redquorum1": "no handle", "{}": "no handle",
+			"redquorum2.e30":           `version "2"; this program reads version 1`,
+			"redquorum1.":              "damaged",
+			"redquorum1.e30=":          "damaged",
+			"redquorum1.e31":           "damaged",
+			"redquorum1.e30":           "has no name",
+			string(good[:len(good)-3]): "damaged",
+			string(good + "IA"):        "damaged",
+			"redquorum1." + base64.RawURLEncoding.EncodeToString([]byte("{}{}")): "something follows",
+		} {
+			refused(quorum.Handle(text), want)
+		}
+		if n := w.sent[0].Load() - sent; n != 0 {
+			t.Errorf("%d commands were sent", n)
+		}
+		ahead := terms(t, good)
+		ahead["at_ns"] = int64(math.MaxInt64)
+		resumed := must[*quorum.Lease](t)(l.Resume(background, handleOf(t, ahead)))
+		if left := resumed.Remaining(); left > 5*time.Second {
+			t.Errorf("%v of 5s are left", left)
+		}
+		unlock(t, resumed)
 	})
 }
 
@@ -299,8 +339,9 @@ func TestReleaseOfAResumedLeaseIsRepeated(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		lease := must[*quorum.Lease](t)(w.locker(quorum.Options{}).Lock(background, "x", quorum.WithFixedLease(20*time.Second)))
 		handle := must[quorum.Handle](t)(lease.Detach())
-		handle.FixedLeft = 100 * time.Millisecond
-		resumed := must[*quorum.Lease](t)(w.locker(quorum.Options{}).Resume(background, handle))
+		brief := terms(t, handle)
+		brief["fixed_left_ns"] = 100 * time.Millisecond
+		resumed := must[*quorum.Lease](t)(w.locker(quorum.Options{}).Resume(background, handleOf(t, brief)))
 		w.nodes[2].Down(true)
 		unlock(t, resumed)
 		time.Sleep(3 * time.Second)

@@ -35,7 +35,7 @@ func TestResumeHeedsTheRestartGuard(t *testing.T) {
 		must[*quorum.Lease](t)(b.Lock(background, "x")) // on the last three
 		w.nodes[2].Restart(true)
 		w.nodes[2].Do(func(s *model.Server, now model.Time) { // from an old snapshot
-			if err := s.HSet(now, "x", handle.Owner, "1"); err != nil {
+			if err := s.HSet(now, "x", resumed.Owner(), "1"); err != nil {
 				t.Fatal(err)
 			}
 			s.PExpire(now, "x", 29*time.Second)
@@ -88,11 +88,11 @@ func TestWhoResumesKnowsTheTokens(t *testing.T) {
 		inWorld(t, 3, func(w *world) {
 			o := newObserver()
 			a, b := w.locker(quorum.Options{Clock: wall{w.clock, time.Minute}}), w.locker(quorum.Options{Observer: o})
-			handle := must[quorum.Handle](t)(lock(t, a, "x", mode).Detach())
-			unlock(t, must[*quorum.Lease](t)(b.Resume(background, handle)))
+			ahead := lock(t, a, "x", mode)
+			unlock(t, must[*quorum.Lease](t)(b.Resume(background, must[quorum.Handle](t)(ahead.Detach()))))
 			time.Sleep(time.Millisecond)
-			if lease := lock(t, b, "x", mode); lease.Token() <= handle.Token || o.count(quorum.AttemptFailed) > 0 {
-				t.Errorf("token %d after %d, and %d attempts failed", lease.Token(), handle.Token, o.count(quorum.AttemptFailed))
+			if lease := lock(t, b, "x", mode); lease.Token() <= ahead.Token() || o.count(quorum.AttemptFailed) > 0 {
+				t.Errorf("token %d after %d, and %d attempts failed", lease.Token(), ahead.Token(), o.count(quorum.AttemptFailed))
 			}
 		})
 	}

@@ -31,7 +31,7 @@ func waiting(l *quorum.Locker, opts ...quorum.Option) (ended chan *quorum.Lease)
 	return ended
 }
 
-func isHeir(lease *quorum.Lease) bool { return node.IsHeir(lease.Handle().Owner) }
+func isHeir(lease *quorum.Lease) bool { return node.IsHeir(lease.Owner()) }
 
 // handedOn has x handed on to a Locker.
 func handedOn(t *testing.T, w *world, l *quorum.Locker) *quorum.Lease {
@@ -71,7 +71,7 @@ func TestReleaseHandsTheLockOn(t *testing.T) {
 			t.Errorf("handed on after %v; a release takes 5ms, and to ask takes 10ms", took)
 		}
 		if !isHeir(lease) || lease.Token() <= held.Token() {
-			t.Errorf("owner %s, token %d after %d", lease.Handle().Owner, lease.Token(), held.Token())
+			t.Errorf("owner %s, token %d after %d", lease.Owner(), lease.Token(), held.Token())
 		}
 		if left := lease.Remaining(); left > standsFor {
 			t.Errorf("may be relied on for %v, and was asked for more than %v before its end", left, standsFor)
@@ -81,7 +81,7 @@ func TestReleaseHandsTheLockOn(t *testing.T) {
 			t.Errorf("not renewed: %v left", left)
 		}
 		time.Sleep(time.Minute)
-		if n := w.holders("x", lease.Handle().Owner); n != 3 || lease.Remaining() == 0 {
+		if n := w.holders("x", lease.Owner()); n != 3 || lease.Remaining() == 0 {
 			t.Errorf("%d nodes have it, for %v", n, lease.Remaining())
 		}
 		unlock(t, lease)
@@ -235,7 +235,7 @@ func TestFewNodesHandOnNothing(t *testing.T) {
 		hang(false)
 		lease := <-ended
 		time.Sleep(time.Second)
-		if n := w.holders("x", lease.Handle().Owner); n < 3 || lease.Remaining() == 0 {
+		if n := w.holders("x", lease.Owner()); n < 3 || lease.Remaining() == 0 {
 			t.Errorf("%d nodes have it", n)
 		}
 		unlock(t, lease)
@@ -246,10 +246,10 @@ func TestFewNodesHandOnNothing(t *testing.T) {
 	})
 }
 
-// handOn has nodes hand on what is held under a handle, each with a token.
-func (w *world) handOn(h quorum.Handle, tokens ...node.Token) {
+// handOn has nodes hand on what was held under a lease, each with a token.
+func (w *world) handOn(held *quorum.Lease, tokens ...node.Token) {
 	for i, next := range tokens {
-		w.nodes[i].Submit(node.Command{Kind: node.Release, Claims: []node.Claim{{Name: h.Name, Owner: h.Owner, Token: h.Token}},
+		w.nodes[i].Submit(node.Command{Kind: node.Release, Claims: []node.Claim{{Name: "x", Owner: held.Owner(), Token: held.Token()}},
 			Handoff: next, Retention: time.Hour, Deadline: w.clock.Now().Add(time.Second)}, func(node.Reply) {})
 	}
 }
@@ -257,14 +257,15 @@ func (w *world) handOn(h quorum.Handle, tokens ...node.Token) {
 // A server that is listed twice hands on once.
 func TestTwinsHandOnOnce(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
-		handle := must[quorum.Handle](t)(lock(t, w.locker(quorum.Options{}), "x").Detach())
+		held := lock(t, w.locker(quorum.Options{}), "x")
+		must[quorum.Handle](t)(held.Detach())
 		ended := waiting(w.locker(quorum.Options{}))
 		for _, n := range w.nodes[:2] {
 			n.SetLife(&node.Life{ID: "one", Born: w.clock.Now().Add(-time.Hour)})
 		}
-		w.handOn(handle, handle.Token+10, handle.Token+10)
+		w.handOn(held, held.Token()+10, held.Token()+10)
 		if lease := <-ended; lease != nil {
-			t.Errorf("granted by two servers of which one is listed twice: %+v", lease.Handle())
+			t.Errorf("granted by two servers of which one is listed twice: %s", lease.Owner())
 		}
 	})
 }
@@ -273,12 +274,13 @@ func TestTwinsHandOnOnce(t *testing.T) {
 // another: the next token might not be above.
 func TestTokensOfAllMustBeTheSame(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
-		handle := must[quorum.Handle](t)(lock(t, w.locker(quorum.Options{}), "x").Detach())
+		held := lock(t, w.locker(quorum.Options{}), "x")
+		must[quorum.Handle](t)(held.Detach())
 		ended := waiting(w.locker(quorum.Options{}))
-		w.handOn(handle, handle.Token+12, handle.Token+11, handle.Token+10)
+		w.handOn(held, held.Token()+12, held.Token()+11, held.Token()+10)
 		lease := <-ended
-		if isHeir(lease) || lease.Token() <= handle.Token+12 {
-			t.Errorf("owner %s, token %d", lease.Handle().Owner, lease.Token())
+		if isHeir(lease) || lease.Token() <= held.Token()+12 {
+			t.Errorf("owner %s, token %d", lease.Owner(), lease.Token())
 		}
 		unlock(t, lease)
 	})
@@ -294,7 +296,7 @@ func TestRestartedNodesHandOnNothing(t *testing.T) {
 		unlockAnyhow := held.Unlock(background)
 		select {
 		case lease := <-ended:
-			t.Errorf("granted, and two of three nodes have no vote: %v, %v", lease.Handle(), unlockAnyhow)
+			t.Errorf("granted, and two of three nodes have no vote: %v, %v", lease.Owner(), unlockAnyhow)
 		case <-time.After(quorum.DefaultMaxLease - time.Second):
 		}
 		unlock(t, <-ended)
@@ -480,7 +482,7 @@ func TestLateHandingOnAfterDetach(t *testing.T) {
 		handle := must[quorum.Handle](t)((<-ended).Detach())
 		resumed := must[*quorum.Lease](t)(w.locker(quorum.Options{}).Resume(background, handle))
 		time.Sleep(100 * time.Millisecond)
-		if n := w.holders("x", handle.Owner); n != 3 {
+		if n := w.holders("x", resumed.Owner()); n != 3 {
 			t.Errorf("%d nodes have it", n)
 		}
 		w.nodes[2].Delay(0)

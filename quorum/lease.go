@@ -35,6 +35,10 @@ func (le *Lease) Names() []string { return slices.Collect(le.h.claim.each()) }
 // has nothing to do with the [Owner] of WithOwner, of which the nodes know nothing.
 func (le *Lease) Owner() string { return le.h.claim.Owner }
 
+// Mode returns what the lease shares with others: see [WithRead]. It is that of the nested
+// leases together, so a writer's is Read when only readers are left of it.
+func (le *Lease) Mode() node.Mode { return le.h.now().mode }
+
 // Token returns the fencing token: higher than that of every earlier holder of
 // the name. A resource that remembers the highest token it has seen, and
 // refuses lower ones, is safe even from a holder that was paused past the end
@@ -100,14 +104,14 @@ var errDetached = fmt.Errorf("%w: it was detached", ErrNotHeld)
 func (le *Lease) Detach() (Handle, error) {
 	h, l := le.h, le.h.l
 	if le.unlocked.Load() {
-		return Handle{}, h.notHeld("detach")
+		return "", h.notHeld("detach")
 	}
 	left := h.remaining()
 	h.mu.Lock()
 	brief := left < h.lease/3 && !h.fixed && h.until < h.limit // it was handed on, and is not renewed yet
 	h.mu.Unlock()
 	if left == 0 || !h.end(errDetached) {
-		return Handle{}, h.notHeld("detach")
+		return "", h.notHeld("detach")
 	}
 	l.queues.vacate(h)
 	l.observe(Event{Kind: Detached, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token, Took: l.clock.Now().Sub(h.since)})

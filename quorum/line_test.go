@@ -249,7 +249,7 @@ func TestHealingPassesThoseInLine(t *testing.T) {
 		go use(t, holder, "x", func(le *quorum.Lease) {
 			w.nodes[0].Do(func(s *model.Server, _ model.Time) { s.Del("x") })
 			time.Sleep(quorum.DefaultLease) // it is renewed meanwhile
-			if n := w.holders("x", le.Handle().Owner); n != 3 {
+			if n := w.holders("x", le.Owner()); n != 3 {
 				t.Errorf("%d nodes have the lock", n)
 			}
 		})

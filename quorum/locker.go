@@ -97,7 +97,7 @@ func newLocker(c *config) *Locker {
 // by ctx's error if that ended the wait: then an attempt that was cut off does not
 // count if there was one before it. Other errors match ErrDeadlock or ErrClosed. The
 // error is ctx's alone if ctx had ended before. An invalid option, and a name that
-// is empty or reserved (see [node.CheckName]), return an error that matches none of
+// is empty, reserved or not UTF-8 (see [node.CheckName]), return an error that matches none of
 // these. A permanent error on too many nodes (a key of another type, a refused password)
 // ends the wait at once. An [*Error] has the details.
 func (l *Locker) Lock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
@@ -158,25 +158,22 @@ func (l *Locker) Do(ctx context.Context, name string, fn func(context.Context, *
 //
 // Errors match ErrNotHeld when the nodes no longer have it or nothing is left of a
 // bound (and ErrMaxHold, if that is why), ErrNoQuorum when too few answered; or are ctx's
-// error alone if it had ended before.
+// error alone if it had ended before. One of text that is no handle, or is one of another
+// version, matches none of these.
 func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Lease, error) {
-	from.restore()
-	if err := from.check(); err != nil {
-		return nil, err
-	}
-	if over := from.age(l.clock.Wall(), l.opts.Drift); over != nil {
-		c := claim{Claim: node.Claim{Name: from.Name}, names: from.Names}
-		return nil, &Error{Op: "resume", Name: c.title(), Need: l.need, Err: ErrNotHeld, Cause: over}
-	}
-	opts = append([]Option{WithNames(from.Names...), withMode(from.Mode)}, opts...)
-	if from.Lease > 0 {
-		opts = append([]Option{WithLease(from.Lease)}, opts...)
-	}
-	s, err := l.settings(ctx, from.Name, opts)
+	t, err := from.parse()
 	if err != nil {
 		return nil, err
 	}
-	from.bound(&s)
+	if over := t.age(l.clock.Wall(), l.opts.Drift); over != nil {
+		return nil, &Error{Op: "resume", Name: t.title(), Need: l.need, Err: ErrNotHeld, Cause: over}
+	}
+	opts = append([]Option{WithNames(t.Names...), withMode(t.Mode), WithLease(t.Lease)}, opts...)
+	s, err := l.settings(ctx, t.Names[0], opts)
+	if err != nil {
+		return nil, err
+	}
+	t.bound(&s)
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("resume %q: %w", s.title(), stopped(ctx))
 	}
@@ -185,30 +182,28 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 	}
 	defer l.life.leave()
 	c := s.claim
-	c.Owner, c.Token = from.Owner, from.Token
+	c.Owner, c.Token = t.Owner, t.Token
 	r := l.rounds.begin(node.Extend, c, s.lease+l.opts.Grace, l.timeout(s.lease))
+	defer r.done()
 	r.guarded = true
 	r.ask(allNodes(len(l.nodes)))
 	verdict := r.await(ctx)
 	switch {
 	case verdict == won && l.clock.Now() < validUntil(r.start, s.lease, l.opts.Drift):
-		l.tokens.saw(max(from.Token, from.High))
+		l.tokens.saw(t.High)
 		took := l.clock.Now().Sub(r.start)
 		if s.maxHold > 0 { // not from now
 			if s.maxHold -= took; s.maxHold <= 0 {
-				defer r.done()
 				return nil, r.fail("resume", ErrNotHeld, ErrMaxHold)
 			}
 		}
-		lease := l.admit(ctx, r.grant(c, s.lease, from.High), &s)
+		lease := l.admit(ctx, r.grant(c, s.lease, t.High), &s)
 		lease.h.mayBeKept(l.expiry(r.start, l.opts.MaxLease)) // no extension shortens what the nodes have
 		l.observe(Event{Kind: Acquired, Name: s.title(), Owner: c.Owner, Token: c.Token, Took: took})
 		return lease, nil
 	case r.missing(l.need):
-		defer r.done()
 		return nil, r.fail("resume", ErrNotHeld, nil)
 	}
-	defer r.done()
 	return nil, r.fail("resume", ErrNoQuorum, stopped(ctx))
 }
 

@@ -43,7 +43,7 @@ func TestNamesTakeOneRoundTrip(t *testing.T) {
 			t.Errorf("names %q, name %q", got, lease.Name())
 		}
 		for _, name := range lease.Names() {
-			if n := w.holders(name, lease.Handle().Owner); n != 5 {
+			if n := w.holders(name, lease.Owner()); n != 5 {
 				t.Errorf("%d nodes have %s", n, name)
 			}
 			if _, err := other.TryLock(background, name); !errors.Is(err, quorum.ErrHeld) {
@@ -135,7 +135,7 @@ func TestNamesAreHealed(t *testing.T) {
 		}
 		time.Sleep(11 * time.Second)
 		for _, name := range lease.Names() {
-			if n := w.holders(name, lease.Handle().Owner); n != 5 {
+			if n := w.holders(name, lease.Owner()); n != 5 {
 				t.Errorf("%d nodes have %s", n, name)
 			}
 		}

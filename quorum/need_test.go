@@ -104,7 +104,7 @@ func TestNeedIsMadeUpByHealing(t *testing.T) {
 		if err := context.Cause(lease.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if n := w.holders("x", lease.Handle().Owner); n != 5 {
+		if n := w.holders("x", lease.Owner()); n != 5 {
 			t.Errorf("%d nodes have the key", n)
 		}
 		if healed, failed := o.count(quorum.Healed), o.count(quorum.ExtendFailed); healed != 2 || failed != 1 {

@@ -135,12 +135,12 @@ func TestReadersAreHealedHandedOverAndBroken(t *testing.T) {
 		first := lock(t, a, "x", read)
 		second := lock(t, b, "x", read)
 		w.nodes[0].Restart(true)
-		w.nodes[1].Do(func(s *model.Server, _ model.Time) { s.Del(node.HoldKey("x", first.Handle().Owner)) })
+		w.nodes[1].Do(func(s *model.Server, _ model.Time) { s.Del(node.HoldKey("x", first.Owner())) })
 		time.Sleep(25 * time.Second)
 		for i, n := range w.nodes[:2] {
 			n.Do(func(s *model.Server, now model.Time) {
 				for _, lease := range []*quorum.Lease{first, second} {
-					if _, ok := s.Holds(now, "x", lease.Handle().Owner); !ok {
+					if _, ok := s.Holds(now, "x", lease.Owner()); !ok {
 						t.Errorf("node %d was not healed", i)
 					}
 				}
@@ -255,10 +255,10 @@ func TestInspectLeavesOutDeadReaders(t *testing.T) {
 		l, other := w.locker(quorum.Options{}), w.locker(quorum.Options{})
 		lives := lock(t, l, "x", read)
 		dies := lock(t, other, "x", read)
-		h := must[quorum.Handle](t)(dies.Detach())
+		must[quorum.Handle](t)(dies.Detach())
 		time.Sleep(5 * time.Minute)
-		if r := must[*quorum.Report](t)(l.Inspect(background, "x")); len(r.Owners) != 1 || r.Owners[0] == h.Owner {
-			t.Errorf("owners %v, and %s is dead", r.Owners, h.Owner)
+		if r := must[*quorum.Report](t)(l.Inspect(background, "x")); len(r.Owners) != 1 || r.Owners[0] == dies.Owner() {
+			t.Errorf("owners %v, and %s is dead", r.Owners, dies.Owner())
 		}
 		_ = lives.Unlock(background)
 	})

@@ -287,7 +287,8 @@ func (r *round) fail(op string, sentinel, cause error) *Error {
 	return e
 }
 
-// grant returns what a won round has granted. The round is in use until the grant is.
+// grant returns what a won round has granted, and has one more use of the round.
 func (r *round) grant(c claim, lease time.Duration, high node.Token) grant {
+	r.users.Add(1)
 	return grant{claim: c, start: r.start, lease: lease, mayHold: r.mayHoldNow(), high: high, round: r}
 }

@@ -138,7 +138,7 @@ func TestLossIsReportedBeforeAnyKeyExpires(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		l := w.locker(quorum.Options{Lease: 10 * time.Second})
 		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
-		owner := lease.Handle().Owner
+		owner := lease.Owner()
 		time.Sleep(7 * time.Second) // two renewals
 		for _, n := range w.nodes {
 			n.Hang(true)
@@ -162,7 +162,7 @@ func TestGraceKeepsTheKeyLongerThanTheBelief(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{Grace: 3 * time.Second})
 		lease := must[*quorum.Lease](t)(l.Lock(background, "x", quorum.WithFixedLease(5*time.Second)))
-		owner := lease.Handle().Owner
+		owner := lease.Owner()
 		<-lease.Context().Done()
 		time.Sleep(2900 * time.Millisecond)
 		if n := w.holders("x", owner); n != 3 {
@@ -263,7 +263,7 @@ func TestExtendNeverShortens(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(15 * time.Second)
-		if n := w.holders("x", lease.Handle().Owner); n != 3 || lease.Remaining() < 4*time.Second {
+		if n := w.holders("x", lease.Owner()); n != 3 || lease.Remaining() < 4*time.Second {
 			t.Errorf("%d nodes have the key, %v remain", n, lease.Remaining())
 		}
 	})

@@ -31,7 +31,7 @@ func TestNodeThatLostTheKeyIsHealed(t *testing.T) {
 			n.Restart(true)
 		}
 		time.Sleep(11 * time.Second)
-		if n := w.holders("x", lease.Handle().Owner); n != 5 {
+		if n := w.holders("x", lease.Owner()); n != 5 {
 			t.Errorf("%d nodes have the key after a renewal", n)
 		}
 		if o.count(quorum.Healed) != 2 || lease.Token() != token {

@@ -117,7 +117,7 @@ func TestUnlockOfABrokenLease(t *testing.T) {
 		if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
 			t.Errorf("Unlock: %v", err)
 		}
-		if n := w.holders("x", next.Handle().Owner); n != 5 {
+		if n := w.holders("x", next.Owner()); n != 5 {
 			t.Errorf("the new owner has %d nodes", n)
 		}
 	})

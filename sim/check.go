@@ -497,7 +497,7 @@ func (k *checker) holds(owner string, l lease, ends func() error) {
 
 // relies attaches what tells what the caller's program believes.
 func (k *checker) relies(l *quorum.Lease) {
-	owner := l.Handle().Owner
+	owner := l.Owner()
 	if h := k.holder(owner); h != nil && h.lease == nil {
 		h.until = k.mayPromise(h)
 		k.holds(owner, l, func() error { return l.Context().Err() })

@@ -14,6 +14,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 	"github.com/redquorum/redquorum/sim"
 )
@@ -185,7 +186,7 @@ func everything(handles *[]quorum.Handle) func(c *sim.Client) error {
 					c.Holds(lease)
 					value, ok := c.Read("x", lease.Token())
 					c.Sleep(some(300 * time.Millisecond))
-					if ok && lease.Handle().Mode != "read" && ctx.Err() == nil {
+					if ok && lease.Mode() != node.Read && ctx.Err() == nil {
 						c.Write("x", lease.Token(), value+1)
 					}
 					return nil
@@ -219,7 +220,7 @@ func everything(handles *[]quorum.Handle) func(c *sim.Client) error {
 					continue
 				}
 			}
-			if h := lease.Handle(); ok && h.Mode != "read" && lease.Context().Err() == nil {
+			if ok && lease.Mode() != node.Read && lease.Context().Err() == nil {
 				c.Write("x", lease.Token(), value+1)
 			}
 			c.Sleep(some(100 * time.Millisecond))

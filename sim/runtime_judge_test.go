@@ -137,7 +137,7 @@ func (r *runtimeWorld) tranquil(since clock.Instant) bool {
 func (r *runtimeWorld) granted(c *process, le *quorum.Lease, mode node.Mode) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	owner := le.Handle().Owner
+	owner := le.Owner()
 	if r.holder(owner) != nil {
 		return false
 	}
@@ -228,7 +228,7 @@ func (r *runtimeWorld) reads(owner string) {
 
 // downgraded checks that a majority knows by now that le is a reader's.
 func (r *runtimeWorld) downgraded(le *quorum.Lease, began clock.Instant) {
-	know, owner := 0, le.Handle().Owner
+	know, owner := 0, le.Owner()
 	for _, s := range r.servers {
 		s.Do(func(mem *model.Server, now model.Time) {
 			var state node.State

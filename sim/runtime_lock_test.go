@@ -227,7 +227,7 @@ func (l *lock) upgrade(q wanted) {
 			r.fail(sim.Stuck, "c%d is told late that it cannot write %s, which it reads", l.c.number+1, q.name)
 		}
 	case err == nil:
-		if inner.leases[0].Handle().Owner == l.leases[0].Handle().Owner {
+		if inner.leases[0].Owner() == l.leases[0].Owner() {
 			r.fail(sim.Unsafe, "c%d may write %s, which it reads, and others too", l.c.number+1, q.name)
 		}
 		inner.unlock() // what it read was lost, and this is another lease
@@ -244,7 +244,7 @@ func (l *lock) downgrade() *lock {
 		l.unlock()
 		return nil
 	}
-	r.reads(inner.leases[0].Handle().Owner)
+	r.reads(inner.leases[0].Owner())
 	if err := l.Unlock(context.Background()); err == nil {
 		r.downgraded(inner.leases[0], began)
 	}

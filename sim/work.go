@@ -137,7 +137,7 @@ func (c *Client) acquire(ctx context.Context, q request) (*lock, error) {
 		}
 		return nil, err
 	}
-	owner := l.Handle().Owner
+	owner := l.Owner()
 	if here != nil && here.owner != owner {
 		w.sometimes(WaitedHere)
 	}
@@ -228,7 +228,7 @@ func (c *Client) acquireJointly(ctx context.Context, q *request, o *call) (*lock
 	w.sometimes(HeldJointly)
 	k := &lock{c: c, wants: *q, lease: j}
 	for i, l := range j.Leases() {
-		owner := l.Handle().Owner
+		owner := l.Owner()
 		w.check.holds(owner, l, func() error { return l.Context().Err() })
 		w.check.joins(owner, j)
 		k.parts = append(k.parts, part{all[i].Name, owner, l.Token(), c.grantOf(all[i].Name)})

@@ -29,8 +29,8 @@ Takes the lock NAME, runs COMMAND, and releases the lock when COMMAND has ended.
 The lock is renewed for as long as COMMAND runs, or until --max-hold. With several
 names it takes all of them or none. With --read it shares the lock with others
 that read; with --write it has it alone, and those that read wait for it as well.
-A NAME must not begin with redquorum_ or redisson_, nor contain :rwlock_timeout:,
-because other locks have keys under such names.
+A NAME is text in UTF-8. It must not begin with redquorum_ or redisson_, nor contain
+:rwlock_timeout:, because other locks have keys under such names.
 
 COMMAND runs in a process group of its own, with the standard streams passed
 through. In its environment are REDQUORUM_NAME (several with commas between),
@@ -379,9 +379,8 @@ func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease, troub
 			return exitLost
 		}
 	}
-	handle := lease.Handle()
 	env := append(withoutNodes(os.Environ()), "REDQUORUM_NAME="+strings.Join(lease.Names(), ","),
-		fmt.Sprintf("REDQUORUM_TOKEN=%d", handle.Token), "REDQUORUM_OWNER="+handle.Owner)
+		fmt.Sprintf("REDQUORUM_TOKEN=%d", lease.Token()), "REDQUORUM_OWNER="+lease.Owner())
 	hideEnvironment()
 	tty, ignored := commandTerminal()
 	signal.Ignore(ignored) // as the command then does, too

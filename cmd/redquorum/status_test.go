@@ -80,7 +80,7 @@ func TestStatus(t *testing.T) {
 	want(t, exitOK, "a is free", "status", "a", "--nodes", urls)
 
 	lease := hold(t, l, "a")
-	owner := lease.Handle().Owner
+	owner := lease.Owner()
 	eventually(t, "held by all", func() bool { return statusOf(t, exitOK, "a", urls).HeldBy == 3 })
 	s = statusOf(t, exitOK, "a", urls)
 	if s.Verdict != "held" || s.Owner != owner || s.states() != "held held held" {
@@ -141,7 +141,7 @@ func TestStatusOfReadersAndWriters(t *testing.T) {
 	}
 	out := want(t, exitOK, "a is held for reading by ", "status", "a", "--nodes", urls)
 	for _, lease := range []*quorum.Lease{first, second} {
-		if !strings.Contains(out, "by "+lease.Handle().Owner) {
+		if !strings.Contains(out, "by "+lease.Owner()) {
 			t.Error(out)
 		}
 	}
@@ -161,7 +161,7 @@ func TestStatusOfReadersAndWriters(t *testing.T) {
 	want(t, exitOK, " waits, in line or to write\n", "status", "a", "--nodes", urls)
 	_, _ = first.Unlock(ctx), second.Unlock(ctx)
 	writer := <-waited
-	want(t, exitOK, "a is held for writing by "+writer.Handle().Owner, "status", "a", "--nodes", urls)
+	want(t, exitOK, "a is held for writing by "+writer.Owner(), "status", "a", "--nodes", urls)
 	reads := make(chan *quorum.Lease)
 	go func() {
 		lease, err := l.Lock(ctx, "a", quorum.WithRead())
@@ -232,12 +232,13 @@ func serverAddrs(t *testing.T) (addrs []string) {
 
 // Nobody who can write to a server, or name a lock, can speak to the terminal.
 func TestEscapesAreNotPrinted(t *testing.T) {
-	const evil = "\x1b[2Jgone\u009b31m\nnext\tfield\xff"
+	const name = "\x1b[2Jgone\u009b31m\nnext\tfield"
+	const evil = name + "\xff"
 	servers, urls := startNodes(t, 3)
 	for _, s := range servers {
 		client := redis.NewClient(&redis.Options{Addr: s.Addr()})
 		defer client.Close()
-		if err := client.HSet(t.Context(), evil, evil, 1).Err(); err != nil {
+		if err := client.HSet(t.Context(), name, evil, 1).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -249,11 +250,11 @@ func TestEscapesAreNotPrinted(t *testing.T) {
 			}
 		}
 	}
-	const shown = `"\x1b[2Jgone\u009b31m\nnext\tfield\xff"`
-	check(want(t, exitOK, shown+" is held by "+shown+", on 3 of 3 nodes", "status", evil, "--nodes", urls))
-	check(want(t, exitOK, shown+" is broken; it was held by "+shown, "break", evil, "--yes", "--nodes", urls))
-	check(want(t, exitOK, shown+" was free", "break", evil, "--yes", "--nodes", urls))
-	check(want(t, exitOK, shown+" is free", "status", evil, "--nodes", urls))
+	const shown, owner = `"\x1b[2Jgone\u009b31m\nnext\tfield"`, `"\x1b[2Jgone\u009b31m\nnext\tfield\xff"`
+	check(want(t, exitOK, shown+" is held by "+owner+", on 3 of 3 nodes", "status", name, "--nodes", urls))
+	check(want(t, exitOK, shown+" is broken; it was held by "+owner, "break", name, "--yes", "--nodes", urls))
+	check(want(t, exitOK, shown+" was free", "break", name, "--yes", "--nodes", urls))
+	check(want(t, exitOK, shown+" is free", "status", name, "--nodes", urls))
 	if got := printable("Müller's lock 日本"); got != "Müller's lock 日本" {
 		t.Error(got)
 	}
@@ -277,7 +278,7 @@ func TestBreak(t *testing.T) {
 	if s := statusOf(t, exitOK, "a", urls); s.Verdict != "held" {
 		t.Errorf("broken without --yes: %+v", s)
 	}
-	want(t, exitOK, "it was held by "+lease.Handle().Owner, "break", "a", "--yes", "--nodes", urls)
+	want(t, exitOK, "it was held by "+lease.Owner(), "break", "a", "--yes", "--nodes", urls)
 	if s := statusOf(t, exitOK, "a", urls); s.Verdict != "free" {
 		t.Errorf("after break: %+v", s)
 	}

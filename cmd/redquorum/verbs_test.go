@@ -20,6 +20,7 @@ func TestUsageErrors(t *testing.T) {
 		{"run --name x --name= -- true", "the lock's name is empty"},
 		{"run --name x --name redquorum_fence:{x} -- true", `the lock's name "redquorum_fence:{x}" is reserved`},
 		{"status redquorum_fence:{x} --nodes redis://h:1", "must not begin with redquorum_ or redisson_, nor contain :rwlock_timeout:"},
+		{"status \xff --nodes redis://h:1", "is not UTF-8"},
 		{"break redquorum_fence:{x} --yes --nodes redis://h:1", "is reserved"},
 		{"run --name x --read --write -- true", "exclude each other"},
 		{"run --name x --fair --write -- true", "exclude each other"},
