@@ -1,0 +1,216 @@
+package sim
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
+	"github.com/redquorum/redquorum/node/nodetest"
+)
+
+// The node that the engine talks to in a run is a node as package node defines it. Every
+// result of the simulator rests on that.
+func TestConformance(t *testing.T) {
+	nodetest.Run(t, func(t *testing.T) nodetest.System {
+		p := newPaced()
+		t.Cleanup(p.stop)
+		return p.system()
+	})
+}
+
+// A paced world has one client and one node, and its time is that of the real clock: the
+// suite lives outside of it. All that happens in it happens on one goroutine.
+type paced struct {
+	w     *world
+	begun time.Time
+	ended chan struct{}
+
+	mu   sync.Mutex
+	todo []func()      // calls from outside
+	wake chan struct{} // there are some, or the world has to end
+	over bool
+}
+
+func newPaced() *paced {
+	plan := faults.New(1, 1)
+	plan.Network.Delay = faults.Range{Min: 10 * time.Microsecond, Max: 50 * time.Microsecond}
+	p := &paced{w: newWorld(plan, nil, nil), begun: time.Now(), ended: make(chan struct{}), wake: make(chan struct{}, 1)}
+	p.w.breaks("no engine sends these commands") // so that the checker does not end the run
+	go p.run()
+	return p
+}
+
+func (p *paced) link() *link     { return p.w.clients[0].links[0] }
+func (p *paced) server() *server { return p.w.nodes[0] }
+
+// run lets the world go on at the pace of the real clock.
+func (p *paced) run() {
+	defer close(p.ended)
+	timer := time.NewTimer(0)
+	for {
+		p.w.run(int64(time.Since(p.begun)))
+		p.mu.Lock()
+		todo, over := p.todo, p.over
+		p.todo = nil
+		p.mu.Unlock()
+		for _, f := range todo {
+			f()
+		}
+		if over {
+			return
+		}
+		next := time.Hour
+		if len(p.w.queue) > 0 {
+			next = time.Duration(p.w.queue.next().at) - time.Since(p.begun)
+		}
+		timer.Reset(next)
+		select {
+		case <-p.wake:
+		case <-timer.C:
+		}
+	}
+}
+
+// post has f called in the world, after everything that was posted before. A reply may
+// post: it is called in the world, and must not wait for it.
+func (p *paced) post(f func()) {
+	p.mu.Lock()
+	p.todo = append(p.todo, f)
+	p.mu.Unlock()
+	p.rouse()
+}
+
+func (p *paced) rouse() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// do has f called in the world, and waits for that.
+func (p *paced) do(f func()) {
+	done := make(chan struct{})
+	p.post(func() {
+		defer close(done)
+		f()
+	})
+	<-done
+}
+
+func (p *paced) stop() {
+	p.mu.Lock()
+	p.over = true
+	p.mu.Unlock()
+	p.rouse()
+	<-p.ended
+}
+
+func (p *paced) system() nodetest.System {
+	return nodetest.System{
+		Name:  "sim",
+		Node:  pacedNode{p},
+		Clock: pacedClock{clock.Runtime(), p.begun, p.w.clients[0].origin()},
+		Do: func(args ...string) (err error) {
+			p.do(func() { err = p.command(args) })
+			return err
+		},
+		Advance: func(d time.Duration) error {
+			p.do(func() {
+				p.server().ahead += d
+				p.server().jumped(d)
+			})
+			return nil
+		},
+		Stall: func(stalled bool) error {
+			p.do(func() { p.server().strike(&faults.Event{Verb: faults.Pause}, !stalled) })
+			return nil
+		},
+		Cut: func() error {
+			p.do(func() { p.server().restart(faults.Durable) })
+			return nil
+		},
+	}
+}
+
+// command is the few commands of System.Do.
+func (p *paced) command(args []string) error {
+	s := p.server()
+	memory := s.mem.(*model.Server)
+	switch args[0] {
+	case "DEL":
+		memory.Del(args[1])
+	case "FLUSHALL":
+		memory.FlushAll()
+	case "HSET":
+		return memory.HSet(s.time(), args[1], args[2], args[3])
+	case "PERSIST":
+		memory.Persist(s.time(), args[1])
+	case "PEXPIRE":
+		ms, err := strconv.Atoi(args[2])
+		if err != nil {
+			return err
+		}
+		memory.PExpire(s.time(), args[1], time.Duration(ms)*time.Millisecond)
+	case "PUBLISH":
+		for _, o := range s.listeners {
+			if args[1] == node.Channel(o.name) {
+				s.publish(o.name, nil)
+				break
+			}
+		}
+	case "SET":
+		memory.Set(args[1], args[2])
+	default:
+		return fmt.Errorf("no command %s", args[0])
+	}
+	return nil
+}
+
+// A pacedClock shows what the world's client sees, to those outside.
+type pacedClock struct {
+	clock.Clock
+	begun  time.Time
+	origin int64
+}
+
+func (c pacedClock) Now() clock.Instant {
+	return clock.Instant(c.origin + int64(time.Since(c.begun)))
+}
+
+// A pacedNode is the client's link, for any goroutine.
+type pacedNode struct{ p *paced }
+
+func (n pacedNode) Name() string { return n.p.link().Name() }
+
+// Submit leaves nothing of the claims when the link's Submit has returned: the caller may
+// use them again.
+func (n pacedNode) Submit(cmd node.Command, reply func(node.Reply)) {
+	cmd.Claims = append([]node.Claim(nil), cmd.Claims...)
+	n.p.post(func() {
+		n.p.link().Submit(cmd, reply)
+		clear(cmd.Claims)
+	})
+}
+
+func (n pacedNode) Watch(name string, mode node.Mode, wake func()) (stop func()) {
+	var end func()
+	n.p.do(func() { end = n.p.link().Watch(name, mode, wake) })
+	return func() { n.p.do(end) }
+}
+
+func (n pacedNode) Listen(process string, hear func(node.Turn)) (stop func()) {
+	var end func()
+	n.p.do(func() { end = n.p.link().Listen(process, hear) })
+	return func() { n.p.do(end) }
+}
+
+func (n pacedNode) Close() (err error) {
+	n.p.do(func() { err = n.p.link().Close() })
+	return err
+}
