@@ -122,45 +122,11 @@ func Run(p *faults.Plan, program func(*Client) error, options ...Option) *Result
 	if err := p.Check(); err != nil {
 		panic(err)
 	}
-	w := &world{p: p, program: program, memory: func() Memory { return new(model.Server) }}
-	w.order = stream(p.Seed, ofOrder, 0)
-	w.healing = stream(p.Seed, ofHealing, 0)
-	w.check = checker{w: w, latest: make(map[string]latest)}
-	if w.need = p.Lock.Need; w.need == 0 {
-		w.need = p.Nodes/2 + 1
-	}
-	w.store = resource{w: w, passes: make(map[node.Token][]pass)}
-	for i := range p.Work.Names {
-		w.locks = append(w.locks, p.Work.Name(i))
-	}
-	for _, o := range options {
-		o(w)
-	}
 	kept := scratches.Get().(*scratch)
+	w := newWorld(p, program, options)
 	w.scratch = *kept
-	for i := range p.Nodes {
-		s := &server{w: w, number: i, name: procName('n', i), mem: w.memory(), random: stream(p.Seed, ofClocks, i),
-			comesBack: faults.Durable}
-		s.mem.Sync()
-		w.nodes = append(w.nodes, s)
-	}
-	w.hosts()
-	for _, s := range w.nodes {
-		s.begin(-int64(365 * 24 * time.Hour))
-	}
-	w.clients = make([]*Client, p.Clients)
-	syncs := false
 	w.planFaults()
-	for i := range p.Events {
-		syncs = syncs || p.Events[i].Mode == faults.Second || p.Events[i].Mode == faults.Replica
-	}
-	if syncs {
-		w.plan(int64(stream(p.Seed, ofClocks, -1).first(time.Second)), evSync, nil, 0)
-	}
-	for i := range p.Clients {
-		c := w.newClient(i)
-		c.script.scripted = p.Scripted(i)
-		w.clients[i] = c
+	for _, c := range w.clients {
 		w.launch(c)
 	}
 	defer w.unwind()
@@ -177,6 +143,41 @@ func Run(p *faults.Plan, program func(*Client) error, options ...Option) *Result
 	*kept, w.scratch = w.scratch, scratch{}
 	scratches.Put(kept)
 	return r
+}
+
+// newWorld returns the world of a plan before anything has happened in it.
+func newWorld(p *faults.Plan, program func(*Client) error, options []Option) *world {
+	w := &world{p: p, program: program, memory: func() Memory { return new(model.Server) }}
+	w.order = stream(p.Seed, ofOrder, 0)
+	w.healing = stream(p.Seed, ofHealing, 0)
+	w.check = checker{w: w, latest: make(map[string]latest)}
+	if w.need = p.Lock.Need; w.need == 0 {
+		w.need = p.Nodes/2 + 1
+	}
+	w.store = resource{w: w, passes: make(map[node.Token][]pass)}
+	for i := range p.Work.Names {
+		w.locks = append(w.locks, p.Work.Name(i))
+	}
+	for _, o := range options {
+		o(w)
+	}
+	for i := range p.Nodes {
+		s := &server{w: w, number: i, name: procName('n', i), mem: w.memory(), random: stream(p.Seed, ofClocks, i),
+			comesBack: faults.Durable}
+		s.mem.Sync()
+		w.nodes = append(w.nodes, s)
+	}
+	w.hosts()
+	for _, s := range w.nodes {
+		s.begin(-int64(365 * 24 * time.Hour))
+	}
+	w.clients = make([]*Client, p.Clients)
+	for i := range p.Clients {
+		c := w.newClient(i)
+		c.script.scripted = p.Scripted(i)
+		w.clients[i] = c
+	}
+	return w
 }
 
 // unwind ends all tasks that are left. It is needed also where a program ends the test that

@@ -116,11 +116,16 @@ func (w *world) plan(at int64, kind eventKind, what any, ref int) {
 // planFaults enters the plan's events. They are put in order at one go: a plan may have
 // very many, and each that comes later than all others would be put before them.
 func (w *world) planFaults() {
+	syncs := false
 	for i := len(w.p.Events) - 1; i >= 0; i-- { // of one instant, the first is to be next
 		w.slots = append(w.slots, happening{nil, int32(i), evFault})
 		w.queue = append(w.queue, event{int64(w.p.Events[i].At), int32(len(w.slots) - 1)})
+		syncs = syncs || w.p.Events[i].Mode == faults.Second || w.p.Events[i].Mode == faults.Replica
 	}
 	slices.SortStableFunc(w.queue, func(a, b event) int { return cmp.Compare(b.at, a.at) })
+	if syncs {
+		w.plan(int64(stream(w.p.Seed, ofClocks, -1).first(time.Second)), evSync, nil, 0)
+	}
 }
 
 // call plans a function.
