@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/redquorum/redquorum/node"
 )
 
 // The errors of this package. Match them with errors.Is; an [*Error], from
@@ -73,6 +75,22 @@ type NodeVote struct {
 	// Err is why the vote is unknown.
 	Err error
 }
+
+// Permanent reports whether waiting cannot help: the owner would wait for itself, no token is
+// left, or so many nodes failed for good (see [node.Permanent]) that somebody has to change
+// something first.
+func (e *Error) Permanent() bool {
+	broken := 0
+	for _, n := range e.Nodes {
+		if lasting(n.Err) {
+			broken++
+		}
+	}
+	return e.Err == ErrDeadlock || e.Cause == errSpent || broken > max(0, len(e.Nodes)-e.Need)
+}
+
+// lasting reports whether a node fails with err until somebody changes something.
+func lasting(err error) bool { return node.Permanent(err) || errors.Is(err, ErrSameServer) }
 
 func (e *Error) Error() string {
 	var b strings.Builder

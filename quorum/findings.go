@@ -102,7 +102,7 @@ func (f *findings) followFences(t *tokens) {
 func (f *findings) hopeless(need int) bool {
 	broken := 0
 	for _, b := range f.ballots {
-		if b.err != nil && (node.Permanent(b.err) || errors.Is(b.err, ErrSameServer)) {
+		if lasting(b.err) {
 			broken++
 		}
 	}

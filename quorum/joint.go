@@ -78,13 +78,12 @@ func DoAll(ctx context.Context, parts []Part, fn func(context.Context, *Joint) e
 	if err != nil {
 		return err
 	}
+	inner, end := j.attach(ctx)
 	defer func() {
-		unlocked := j.Unlock(ctx)
-		if errors.Is(unlocked, ErrNotHeld) {
-			err = errors.Join(err, unlocked)
+		if unlocked := j.Unlock(ctx); errors.Is(unlocked, ErrNotHeld) {
+			err = lostFirst(ctx, inner, unlocked, err)
 		}
 	}()
-	inner, end := j.attach(ctx)
 	defer end(nil)
 	return fn(inner, j)
 }

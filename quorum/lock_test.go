@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"slices"
 	"strings"
@@ -139,6 +140,107 @@ func TestDoEndsItsContextWithTheLease(t *testing.T) {
 		}
 		l.Close()
 	})
+}
+
+// That the lease was lost comes first. That its context was ended, and not the caller's, is no
+// cancellation: a program that passes over those would pass over this.
+func TestDoReportsALostLeaseFirst(t *testing.T) {
+	mine := errors.New("mine")
+	for name, test := range map[string]struct {
+		give      func(ctx context.Context) error
+		stop      bool // the caller's context has ended, too
+		canceled  bool
+		said, not string
+	}{
+		"nothing":                {give: func(context.Context) error { return nil }, not: "returned"},
+		"the context's error":    {give: context.Context.Err, not: "returned"},
+		"its cause":              {give: context.Cause, not: "returned"},
+		"wrapped":                {give: func(ctx context.Context) error { return fmt.Errorf("%w: %w", mine, ctx.Err()) }, said: "; the function returned: mine: context canceled"},
+		"the cause wrapped":      {give: func(ctx context.Context) error { return fmt.Errorf("%w: %w", mine, context.Cause(ctx)) }, said: `is not held; the function returned: mine: extend "x": lease is lost`},
+		"another":                {give: func(context.Context) error { return mine }, said: "; the function returned: mine"},
+		"of the caller, as well": {give: context.Context.Err, stop: true, canceled: true, said: "; the function returned: context canceled"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, 3, func(w *world) {
+				w.linger = time.Minute
+				ctx, cancel := context.WithCancel(background)
+				defer cancel()
+				work := func(ctx context.Context) error {
+					for _, n := range w.nodes {
+						n.Down(true)
+					}
+					<-ctx.Done()
+					if test.stop {
+						cancel()
+					}
+					return test.give(ctx)
+				}
+				one := w.locker(quorum.Options{}).Do(ctx, "x", func(ctx context.Context, _ *quorum.Lease) error { return work(ctx) })
+				for _, n := range w.nodes {
+					n.Down(false)
+				}
+				all := []quorum.Part{{Locker: w.locker(quorum.Options{}), Name: "x"}}
+				several := quorum.DoAll(background, all, func(ctx context.Context, _ *quorum.Joint) error { return work(ctx) })
+				for begins, err := range map[string]error{`release "x": lease is not held`: one, `part 1 of 1, "x" on n1,n2,n3: release "x": lease is not held`: several} {
+					if !errors.Is(err, quorum.ErrLost) || !errors.Is(err, quorum.ErrNotHeld) ||
+						errors.Is(err, mine) != strings.Contains(test.said, "mine") ||
+						errors.Is(err, context.Canceled) != (test.canceled && err == one) {
+						t.Errorf("%v", err)
+					}
+					text := err.Error()
+					if !strings.HasPrefix(text, begins) || strings.Contains(text, "\n") || err == one && !strings.Contains(text, test.said) ||
+						test.not != "" && strings.Contains(text, test.not) {
+						t.Errorf("%s", text)
+					}
+				}
+			})
+		})
+	}
+}
+
+// An error type that a function returns is found, too.
+func TestDoReportsWhatTheFunctionSays(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		err := l.Do(background, "x", func(ctx context.Context, lease *quorum.Lease) error {
+			_, _ = l.ForceUnlock(background, "x")
+			return fmt.Errorf("%w: %w", &fs.PathError{Op: "open", Path: "p", Err: fs.ErrNotExist}, ctx.Err())
+		})
+		if path, ok := errors.AsType[*fs.PathError](err); !ok || path.Path != "p" || !errors.Is(err, fs.ErrNotExist) || errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func permanent(err error) bool {
+	e, ok := errors.AsType[*quorum.Error](err)
+	return ok && e.Permanent()
+}
+
+// Who waits can know from an error whether that is of use.
+func TestPermanentErrors(t *testing.T) {
+	same := fmt.Errorf("%w: a and b", quorum.ErrSameServer)
+	for _, test := range []struct {
+		sentinel error
+		nodes    []error
+		want     bool
+	}{
+		{quorum.ErrHeld, nil, false},
+		{quorum.ErrNoQuorum, nil, false},
+		{quorum.ErrDeadlock, nil, true},
+		{quorum.ErrHeld, []error{nil, nil, node.ErrAuth}, false},
+		{quorum.ErrNoQuorum, []error{node.ErrTimeout, node.ErrTimeout, node.ErrAuth}, false},
+		{quorum.ErrNoQuorum, []error{same, same, nil}, true},
+		{quorum.ErrNoQuorum, []error{node.ErrAuth, node.ErrUnsupported, nil}, true},
+	} {
+		e := &quorum.Error{Err: test.sentinel, Need: 2}
+		for _, err := range test.nodes {
+			e.Nodes = append(e.Nodes, quorum.NodeVote{Err: err})
+		}
+		if e.Permanent() != test.want {
+			t.Errorf("%v: %v", e, !test.want)
+		}
+	}
 }
 
 func TestDoUnlocksAlsoAfterAPanic(t *testing.T) {

@@ -123,30 +123,53 @@ func (l *Locker) TryLock(ctx context.Context, name string, opts ...Option) (*Lea
 // Do acquires name as Lock does, calls fn, and unlocks, also if fn panics. fn's
 // context is ctx, but it ends as soon as the lease can no longer be relied on: fn must
 // then stop. Its cause is that of [Lease.Context]: an error that matches ErrLost, or
-// ErrClosed if the Locker was closed meanwhile. Do returns fn's error, joined by one that
-// matches ErrNotHeld if the lease did not last until fn returned.
+// ErrClosed if the Locker was closed meanwhile.
+//
+// Do returns fn's error. If the lease did not last until fn returned, an error that matches
+// ErrNotHeld comes first, with the cause, and fn's behind it; it then matches context.Canceled
+// only if ctx has ended.
 func (l *Locker) Do(ctx context.Context, name string, fn func(context.Context, *Lease) error, opts ...Option) (err error) {
 	lease, err := l.Lock(ctx, name, opts...)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		unlocked := lease.Unlock(ctx)
-		if !errors.Is(unlocked, ErrNotHeld) {
-			return
-		}
-		if errors.Is(err, context.Cause(lease.Context())) { // then fn has told it all
-			unlocked = &Error{Op: "release", Name: lease.h.claim.title(), Err: ErrNotHeld}
-		}
-		err = errors.Join(err, unlocked)
-	}()
 	h := lease.h
 	h.mu.Lock()
 	inner := h.attach(ctx)
 	h.mu.Unlock()
+	defer func() {
+		if unlocked := lease.Unlock(ctx); errors.Is(unlocked, ErrNotHeld) {
+			err = lostFirst(ctx, inner, unlocked, err)
+		}
+	}()
 	defer h.detach(inner)
 	return fn(inner.Context, lease)
 }
+
+// lostFirst is what Do returns if the lease did not last until the function returned err. As
+// long as ctx has not ended it was the lease that ended inner, the function's context.
+func lostFirst(ctx, inner context.Context, lost, err error) error {
+	ended := ctx.Err() != nil
+	if err == nil || !ended && (err == context.Canceled || err == context.Cause(inner)) {
+		return lost
+	}
+	if e, ok := lost.(*Error); ok && e.Cause != nil && errors.Is(err, e.Cause) {
+		lost = &Error{Op: e.Op, Name: e.Name, Err: e.Err} // the function has said why
+	}
+	if !ended {
+		err = notCanceled{err}
+	}
+	return fmt.Errorf("%w; the function returned: %w", lost, err)
+}
+
+// A notCanceled error matches all that the other does, but for context.Canceled.
+type notCanceled struct{ err error }
+
+func (n notCanceled) Error() string { return n.err.Error() }
+func (n notCanceled) Is(target error) bool {
+	return target != context.Canceled && errors.Is(n.err, target)
+}
+func (n notCanceled) As(target any) bool { return errors.As(n.err, target) }
 
 // Resume takes over a lease from its handle, whichever process acquired it. As
 // many nodes as must grant one must still have it. The lease gets the length that it

@@ -63,7 +63,7 @@ Exit status: that of COMMAND (128 + the signal if one killed it), or
        COMMAND was ended
   78   waiting cannot help: so many nodes refuse the user or the password, have a
        certificate that does not verify, have something else under that name, lack
-       what a lock needs, or are one server
+       what a lock needs, have no fencing token left, or are one server
   126  COMMAND cannot be executed
   127  COMMAND was not found
   130  INT ended COMMAND, or the wait: this process ends by the signal, too, so that a
@@ -289,17 +289,8 @@ func notAcquired(err error) int {
 	if errors.Is(err, quorum.ErrHeld) {
 		return exitHeld
 	}
-	var e *quorum.Error
-	if errors.As(err, &e) {
-		broken := 0
-		for _, n := range e.Nodes {
-			if node.Permanent(n.Err) || errors.Is(n.Err, quorum.ErrSameServer) {
-				broken++
-			}
-		}
-		if len(e.Nodes)-broken < e.Need {
-			return exitConfig
-		}
+	if e, ok := errors.AsType[*quorum.Error](err); ok && e.Permanent() {
+		return exitConfig
 	}
 	return exitNoQuorum
 }
