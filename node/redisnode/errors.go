@@ -55,6 +55,9 @@ var phrases = []struct {
 
 // fromServer reports whether the server sent err.
 func fromServer(err error) bool {
+	if err == nil { // As allocates also then
+		return false
+	}
 	var e redis.Error
 	return errors.As(err, &e)
 }
