@@ -69,26 +69,22 @@ func (c *claim) appendTo(claims []node.Claim) []node.Claim {
 // keptAll reports whether an extension found every one of a lease's names.
 func keptAll(kept []bool) bool { return !slices.Contains(kept, false) }
 
-// WithNames makes one lock of several names: the one that is given to Lock, and
-// more. It is all or nothing on every node and in one round trip, with one lease
-// and one fencing token, which is above those of all earlier holders of each of
-// the names. It excludes everybody who has or wants any of them. A name that is
-// given twice counts once, and their order does not matter.
+// WithNames makes one lock of several names: the given one and more. It is all or nothing on
+// every node, in one round trip, with one lease and one fencing token, which is above those of
+// all earlier holders of each name. It excludes everybody who has or wants any of them.
+// Duplicates count once, and the order does not matter.
 //
-// It stands in the lines of all its names on the nodes, also while somebody in this
-// process has one of them. Others here do not wait behind it, but for those who ask for
-// several names, too, with the same first: of these one passes after twice Options.Poll,
-// and after as long again another.
+// A waiter is queued on each of its names, and is served when it is first for each and all are
+// free. While one name stays locked, callers behind it may take the others. If the names come
+// and go but are never free together, it reserves them in sorted order: for as long as it has
+// waited, for each name but one, and for at most two Options.Poll at a time; if it dies
+// meanwhile, for three Options.Timeout more. Under contention it gets about as many turns as a
+// waiter for one name. Of the waiters of one Locker that have the same first name, one at a time
+// asks the nodes.
 //
-// In the lines it has one ticket, and is served when it is first in each line and all names
-// are free. A name that is free while another is not it leaves to those behind it, and when
-// it asks again it is back at its old place: so nobody waits for what somebody else holds for long. But when each
-// of its names has been its own to take, only not all at the same time, it reserves them
-// one after the other, in the order in which they sort, until it has all of them; if it dies
-// meanwhile, for three times Options.Timeout more. It does so for as long as it has waited,
-// for each of its names but one, and for twice Options.Poll at most: so long may somebody
-// have to wait who has one of them and asks for another that sorts before it. So where all
-// of its names are busy it has about as many turns as who wants one of them.
+// Acquire locks in sorted order if you take them one after the other. A caller that holds a name
+// and waits for several of which another sorts before it may wait for a caller that waits for
+// it, until one of them gives up.
 func WithNames(more ...string) Option {
 	return func(s *settings) { s.names = append(s.names, more...) }
 }

@@ -3,9 +3,7 @@ package quorum
 import (
 	"slices"
 	"sync"
-	"time"
 
-	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -26,7 +24,6 @@ type queue struct {
 	holder  *hold   // who has the name alone
 	readers []*hold // or those who share it
 	waiters []*waiter
-	calm    clock.Instant // no waiter for several names is allowed to overtake before
 }
 
 // join puts w last in the queue of its name; of several names in all queues at once, so that
@@ -56,18 +53,6 @@ func (q *queues) leave(w *waiter) {
 		i := slices.Index(at.waiters, w)
 		at.waiters = slices.Delete(at.waiters, i, i+1)
 		q.advance(name, at)
-	}
-}
-
-// allowOvertake lets w overtake other waiters for several names. Otherwise two can block each
-// other, as w may wait for a name whose holder is queued behind w. One of them may do so every
-// two Polls: a thousand at once would swamp the nodes.
-func (q *queues) allowOvertake(w *waiter) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	at, now := q.byName[w.request.Name], q.clock.Now()
-	if now >= at.calm {
-		at.calm, w.local.overtakes = now.Add(q.overtakeAfter()), true
 	}
 }
 
@@ -250,10 +235,9 @@ func (q *queues) noteContention(c *claim, there bool) {
 }
 
 // isFirstOfItsName reports whether w may ask the nodes, as far as waiters for several names go.
-// Of those with the same first name one at a time does, to bound the load, and those that
-// overtake. q.mu is held.
+// Of those with the same first name one at a time does, to bound the load. q.mu is held.
 func (q *queues) isFirstOfItsName(w *waiter) bool {
-	if w.request.names == nil || w.local.overtakes {
+	if w.request.names == nil {
 		return true
 	}
 	first := w.request.Name
@@ -387,7 +371,3 @@ func (b *blockers) block(w *waiter) bool {
 func (s *settings) asksBehindHolders() bool {
 	return s.wait != 0 && (s.fair || s.names != nil || s.mode == node.Write)
 }
-
-// overtakeAfter is how long a waiter for several names waits for others here before it may
-// overtake them.
-func (c *config) overtakeAfter() time.Duration { return 2 * c.opts.Poll }

@@ -31,7 +31,6 @@ type localPlace struct {
 	admitted  bool // it may ask the nodes; under queues.mu
 	let       bool // it may make its attempt; under limiter.mu
 	contended bool // the caller before it had to wait for the name; set under queues.mu
-	overtakes bool // of several names: it waited long enough to overtake others; set under queues.mu
 	hasWaited bool // it had to wait for others of its process
 }
 
@@ -219,14 +218,7 @@ func (w *waiter) awaitTurn(ctx context.Context) (*Lease, error) {
 			return nil, w.heldHere(ctx)
 		}
 		w.local.hasWaited = s.linesUp()
-		until := w.deadline
-		if s.names != nil && !w.local.overtakes {
-			until = min(until, l.clock.Now().Add(l.overtakeAfter()))
-		}
-		wake := w.inbox.signal.Wait(ctx, until)
-		if wake == clock.WakePassed && until < w.deadline {
-			l.queues.allowOvertake(w)
-		} else if wake != clock.WakeSet || l.clock.Now() >= w.deadline {
+		if w.inbox.signal.Wait(ctx, w.deadline) != clock.WakeSet || l.clock.Now() >= w.deadline {
 			return nil, w.heldHere(ctx) // also if its turn has come by then
 		}
 	}
