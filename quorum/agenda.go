@@ -110,8 +110,8 @@ func (a *agenda) serve() {
 	}
 }
 
-// hurry makes all sweeps due at now.
-func (a *agenda) hurry(now clock.Instant) {
+// expedite makes all sweeps due at now.
+func (a *agenda) expedite(now clock.Instant) {
 	a.mu.Lock()
 	for _, it := range a.items {
 		if s, ok := it.(*sweep); ok {

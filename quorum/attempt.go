@@ -31,7 +31,7 @@ func (w *waiter) attempt(ctx context.Context) (o outcome) {
 	r := l.rounds.begin(node.Acquire, w.asked(c), s.lease+l.opts.Grace, w.timeout())
 	defer r.done()
 	o.claim = c
-	if c.stands != 0 {
+	if c.standby != 0 {
 		l.handoffs.offer(w, c, r.start)
 	}
 	r.ask(allNodes(len(l.nodes)))
@@ -69,12 +69,12 @@ func (w *waiter) nextClaim() (c claim, ok bool) {
 	c = s.claim
 	c.Owner, c.Token, c.ticket = l.ownerName(), token, w.place.ticket
 	c.barges = w.place.barges && !s.fair
-	if c.patience > 0 && w.mayStandBy() {
-		c.stands = l.standbyToken(token)
+	if c.placeTTL > 0 && w.mayStandBy() {
+		c.standby = l.standbyToken(token)
 	}
-	c.reserves = s.names != nil && c.patience > 0 && w.mayReserve()
+	c.reserves = s.names != nil && c.placeTTL > 0 && w.mayReserve()
 	if c.reserves { // nobody passes it as long as it has the places
-		c.patience = min(c.patience, w.place.reserved.Sub(l.clock.Now())+3*l.opts.Timeout)
+		c.placeTTL = min(c.placeTTL, w.place.reserved.Sub(l.clock.Now())+3*l.opts.Timeout)
 	}
 	return c, true
 }
@@ -83,7 +83,7 @@ func (w *waiter) nextClaim() (c claim, ok bool) {
 // readers wait, which no release takes back.
 func (w *waiter) asked(c claim) claim {
 	if c.mode == node.Read {
-		c.patience = w.readersWait()
+		c.placeTTL = w.readersWait()
 	}
 	return c
 }

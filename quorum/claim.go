@@ -16,7 +16,7 @@ type claim struct {
 	names      []string // all of them, sorted; nil if there is only one
 	mode       node.Mode
 	ticket
-	next node.Token // of a release: with which the lock may be handed on, or 0
+	handoff node.Token // of a release: with which the lock may be handed over, or 0
 }
 
 // each yields every name.

@@ -306,7 +306,7 @@ func (w *waiter) returnHandovers(waits bool, except string) {
 		c := w.place.last
 		c.Owner, c.Token = h.Owner, h.Token
 		if !waits {
-			c.patience = 0
+			c.placeTTL = 0
 		}
 		l.releases.send(c, 1<<h.by, 1<<h.by, 0, l.expiry(l.clock.Now(), l.placeTTL())).done()
 	}

@@ -135,7 +135,7 @@ func unlockAll(ctx context.Context, parts []Part, leases []*Lease) error {
 	open := make([]unlocking, len(leases))
 	for i, le := range leases {
 		if le != nil && !le.unlocked.Swap(true) {
-			open[i] = le.h.leave(le.mode)
+			open[i] = le.h.unlock(le.mode)
 		}
 	}
 	var errs []error

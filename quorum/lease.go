@@ -91,7 +91,7 @@ func (le *Lease) Unlock(ctx context.Context) error {
 	if le.unlocked.Swap(true) {
 		return nil
 	}
-	return le.h.leave(le.mode).wait(ctx)
+	return le.h.unlock(le.mode).wait(ctx)
 }
 
 // errDetached is why a detached lease is over; it must not be released.
@@ -144,24 +144,24 @@ type hold struct {
 	first   Lease
 	spot    slot
 
-	mu      sync.Mutex
-	mode    node.Mode     // what it is now: of a claim to write, Read when that was given up
-	shy     nodeSet       // nodes that may not know yet that it was given up
-	leases  int           // not yet unlocked
-	alone   int           // those of them that do not only read
-	until   clock.Instant // belief: how long the lease can be relied on
-	limit   clock.Instant // until never exceeds it: MaxHold
-	renewAt clock.Instant // Never: not to be renewed, or being renewed
-	expiry  clock.Instant // by when no node has a key of it
-	high    node.Token    // the highest token used for it: healing takes fresh ones
-	mayHold nodeSet
-	healed  nodeSet // nodes that were sent a second acquire: the first may still be on its way
-	settled nodeSet // of a reader: nodes that have answered all that could create it
-	why     error   // why it ended; nil while it is held
-	failed  *Error  // the last failed renewal
-	apart   bool    // it is renewed by commands of its own
-	ctx     context.Context
-	ending  []*dependent // contexts that end with it
+	mu           sync.Mutex
+	mode         node.Mode     // what it is now: of a claim to write, Read when that was given up
+	stillWriter  nodeSet       // nodes that have not confirmed the downgrade
+	leases       int           // not yet unlocked
+	writers      int           // open leases that are not read-only
+	until        clock.Instant // belief: how long the lease can be relied on
+	limit        clock.Instant // until never exceeds it: MaxHold
+	renewAt      clock.Instant // Never: not to be renewed, or being renewed
+	expiry       clock.Instant // by when no node has a key of it
+	high         node.Token    // the highest token used for it: healing takes fresh ones
+	mayHold      nodeSet
+	healed       nodeSet // nodes that were sent a second acquire: the first may still be on its way
+	settled      nodeSet // of a reader: nodes that have answered all that could create it
+	why          error   // why it ended; nil while it is held
+	failed       *Error  // the last failed renewal
+	renewedAlone bool    // by commands that renew no other lease
+	ctx          context.Context
+	ending       []*dependent // contexts that end with it
 }
 
 // A dependent is a context that ends with a hold.
@@ -180,10 +180,10 @@ func (l *Locker) newHold(ctx context.Context, g grant, s *settings) *hold {
 		mode: g.claim.mode, since: g.start, parent: ctx, leases: 1, limit: clock.Never, renewAt: clock.Never,
 		high: max(g.claim.Token, g.high), mayHold: g.mayHold,
 	}
-	h.claim.patience, h.claim.stands, h.claim.reserves = 0, 0, false // its release leaves no place in the queue
+	h.claim.placeTTL, h.claim.standby, h.claim.reserves = 0, 0, false // its release leaves no place in the queue
 	h.first.h, h.first.mode = h, h.mode
 	if h.mode != node.Read {
-		h.alone = 1
+		h.writers = 1
 	}
 	if h.owner == nil {
 		h.owner = &h.self
@@ -401,7 +401,7 @@ func (h *hold) nest(mode node.Mode) (*Lease, error) {
 	case mode != node.Read && h.mode == node.Read:
 		return nil, &Error{Op: "acquire", Name: h.claim.title(), Need: h.l.need, Err: ErrDeadlock, Cause: errUpgrade}
 	case mode != node.Read:
-		h.alone++
+		h.writers++
 	}
 	h.leases++
 	return &Lease{h: h, mode: mode}, nil
@@ -415,22 +415,22 @@ type unlocking struct {
 	wasHeld bool   // when Unlock was called
 }
 
-// leave ends one of the leases, of that mode. It starts the release if it is the
+// unlock ends one of the leases, of that mode. It starts the release if it is the
 // last, and the downgrade if only readers are left of a writer.
-func (h *hold) leave(mode node.Mode) unlocking {
+func (h *hold) unlock(mode node.Mode) unlocking {
 	l := h.l
 	u := unlocking{h: h, start: l.clock.Now()}
 	h.mu.Lock()
 	h.leases--
 	if mode != node.Read {
-		h.alone--
+		h.writers--
 	}
-	last, share := h.leases == 0, h.alone == 0 && h.mode == node.Write
+	last, share := h.leases == 0, h.writers == 0 && h.mode == node.Write
 	over := h.why == nil && u.start >= h.until
 	u.wasHeld = h.why == nil && !over
 	share = share && u.wasHeld && !last
 	if share {
-		h.mode, h.shy = node.Read, allNodes(len(l.nodes)) // from now on nobody can nest to write
+		h.mode, h.stillWriter = node.Read, allNodes(len(l.nodes)) // from now on nobody can nest to write
 	}
 	h.mu.Unlock()
 	if over {
@@ -500,7 +500,7 @@ func (h *hold) release() *round {
 	claim.Token = h.high
 	if claim.mode == node.Exclusive {
 		if next, ok := h.l.tokens.next(h.high); ok {
-			claim.next = next
+			claim.handoff = next
 		}
 	}
 	mayHold, settled, expiry := h.mayHold, h.settled, h.expiry
@@ -544,7 +544,7 @@ func (h *hold) extend(ctx context.Context, d time.Duration) error {
 	defer r.done()
 	r.lease = h
 	h.sent(r.start, d)
-	shy := h.insist()
+	stillWriter := h.resendDowngrade()
 	r.ask(allNodes(len(l.nodes)))
 	verdict := r.await(ctx)
 	switch {
@@ -552,7 +552,7 @@ func (h *hold) extend(ctx context.Context, d time.Duration) error {
 		return h.confirm(r.start, d)
 	case ctx.Err() != nil:
 		return r.fail("extend", ErrNoQuorum, stopped(ctx))
-	case shy == 0 && r.missing(majority(len(l.nodes))) && h.now().mode == r.claim.mode:
+	case stillWriter == 0 && r.missing(majority(len(l.nodes))) && h.now().mode == r.claim.mode:
 		err := r.fail("extend", ErrLost, errBroken)
 		h.lose(err)
 		return err

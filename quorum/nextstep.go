@@ -23,17 +23,17 @@ const (
 // A pausing is a waiter's pause after a failed attempt.
 type pausing struct {
 	// What the last attempt found. It does not change during the pause.
-	need            int           // nodes for a grant
-	queued          bool          // the waiter is queued on the nodes, which tell it when it is first
-	ticketed        bool          // its last attempt carried a ticket
-	passable        bool          // only waiters before it kept the last attempt from being granted
-	before          int           // how many waiters are before it on a quorum
-	splits          int           // attempts in a row that got some of the nodes, but too few
-	took            time.Duration // by the last attempt
-	free, mute, own nodeSet       // see waiter.wasFree
-	unit            time.Duration // the shortest pause after a split
-	luck            float64       // from 0 to 1; drawn once, since the least of many draws is next to nothing
-	deadline        clock.Instant // of the caller's wait
+	need              int           // nodes for a grant
+	queued            bool          // the waiter is queued on the nodes, which tell it when it is first
+	ticketed          bool          // its last attempt carried a ticket
+	passable          bool          // only waiters before it kept the last attempt from being granted
+	before            int           // how many waiters are before it on a quorum
+	splits            int           // attempts in a row that got some of the nodes, but too few
+	took              time.Duration // by the last attempt
+	free, silent, own nodeSet       // see waiter.wasFree
+	unit              time.Duration // the shortest pause after a split
+	luck              float64       // from 0 to 1; drawn once, since the least of many draws is next to nothing
+	deadline          clock.Instant // of the caller's wait
 
 	until        clock.Instant // when the waiter asks again, whatever happens
 	returnAt     clock.Instant // when it gives back an incomplete hand-over
@@ -91,7 +91,7 @@ func (p *pausing) nextStep(n news) step {
 		p.by(p.handingUntil)
 		return keepPausing
 	}
-	return p.afterRelease(n.now, first, (p.free|n.released|first)&^p.mute)
+	return p.afterRelease(n.now, first, (p.free|n.released|first)&^p.silent)
 }
 
 // timeIsUp decides when the pause has lasted its time.
@@ -117,7 +117,7 @@ func (p *pausing) afterRelease(now clock.Instant, first, free nodeSet) step {
 	switch {
 	case p.splits >= 2 && enough: // the other waiters must not come at the same moment
 		p.by(now.Add(time.Duration(p.luck * float64(p.unit<<min(p.splits, 4)))))
-	case first != 0 && ((p.free|first)&^p.mute).len() >= p.need:
+	case first != 0 && ((p.free|first)&^p.silent).len() >= p.need:
 		if p.ticketed { // a waiter before it does not listen, or does not come
 			return askPastOthers
 		}

@@ -56,7 +56,7 @@ func TestNextStep(t *testing.T) {
 		{says: "such notices matter less each time that nothing came of them",
 			state: pausing{alarms: 3}, news: news{now: ms, released: two}, want: keepPausing, until: ms + 8*slack},
 		{says: "a node that does not vote is not counted, whatever it announces",
-			state: pausing{mute: one, own: one}, news: news{now: ms, released: three}, want: keepPausing, until: ms + slack},
+			state: pausing{silent: one, own: one}, news: news{now: ms, released: three}, want: keepPausing, until: ms + slack},
 
 		{says: "a waiter that is not queued asks when enough nodes may be free",
 			state: pausing{free: one, own: one}, news: news{now: ms, released: three}, want: askAgain},

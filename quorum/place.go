@@ -36,12 +36,12 @@ type ticket struct {
 	number node.Token // 0: not in line
 	waiter string     // unique to the wait
 
-	// patience is for how long a node that is asked, or that is given back what
+	// placeTTL is for how long a node that is asked, or that is given back what
 	// it granted, keeps the place.
-	patience time.Duration
+	placeTTL time.Duration
 
-	barges bool       // it takes what is free, though others are before it
-	stands node.Token // with which its claim is left with the place; 0: it is not
+	barges  bool       // it takes what is free, though others are before it
+	standby node.Token // with which a standby claim is left with the place; 0: none is
 
 	reserves bool // of several names it keeps those that are free from others in line
 }
@@ -72,7 +72,7 @@ func (w *waiter) drawTicket() {
 	}
 	w.place.ticket = ticket{number: number, waiter: w.l.ownerName()}
 	if w.request.wait != 0 {
-		w.place.patience = w.l.placeTTL()
+		w.place.placeTTL = w.l.placeTTL()
 	}
 }
 
@@ -85,14 +85,14 @@ func (w *waiter) lineUp() {
 // leavePlace gives up w's place, or its intent, on all nodes. Where that is not confirmed in
 // time the place expires.
 func (w *waiter) leavePlace() {
-	if w.place.last.patience == 0 {
+	if w.place.last.placeTTL == 0 {
 		return // no node knows of it
 	}
 	l := w.l
 	c := w.place.last
-	c.patience = 0
+	c.placeTTL = 0
 	all := allNodes(len(l.nodes))
-	l.releases.send(c, all, all, 0, l.clock.Now().Add(w.place.last.patience+l.opts.Timeout)).done()
+	l.releases.send(c, all, all, 0, l.clock.Now().Add(w.place.last.placeTTL+l.opts.Timeout)).done()
 }
 
 // mayReserve reports whether the next attempt keeps free names from others in the queue until

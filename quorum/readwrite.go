@@ -74,7 +74,7 @@ const turnToCome = 50 * time.Millisecond
 // declareIntent lets the nodes know that a writer waits, if it does.
 func (w *waiter) declareIntent() {
 	if w.request.wait != 0 {
-		w.place.ticket = ticket{waiter: w.l.ownerName(), patience: w.l.placeTTL()}
+		w.place.ticket = ticket{waiter: w.l.ownerName(), placeTTL: w.l.placeTTL()}
 	}
 }
 
@@ -137,21 +137,21 @@ func (h *hold) downgraded(ctx context.Context, u unlocking) error {
 	return err
 }
 
-// insist tells those nodes of a downgrade again that have not confirmed it, before
+// resendDowngrade tells those nodes of a downgrade again that have not confirmed it, before
 // they are asked to extend the reader's lease, and returns them: what they say may come
 // from before they knew. Until then they let no other reader in, which is safe. A node
 // that has nothing has confirmed nothing: an acquire to write may still come to it.
-func (h *hold) insist() (shy nodeSet) {
+func (h *hold) resendDowngrade() (stillWriter nodeSet) {
 	l := h.l
 	h.mu.Lock()
-	shy = h.shy
+	stillWriter = h.stillWriter
 	h.mu.Unlock()
-	if shy == 0 {
+	if stillWriter == 0 {
 		return 0
 	}
 	command := h.downgradeCommand()
 	for i, n := range l.nodes {
-		if shy.has(i) {
+		if stillWriter.has(i) {
 			n.Submit(command, func(reply node.Reply) {
 				if reply.Status == node.Done && keptAll(reply.Kept) {
 					h.readBy(i)
@@ -159,7 +159,7 @@ func (h *hold) insist() (shy nodeSet) {
 			})
 		}
 	}
-	return shy
+	return stillWriter
 }
 
 func (h *hold) downgradeCommand() node.Command {
@@ -170,22 +170,22 @@ func (h *hold) downgradeCommand() node.Command {
 func (h *hold) readBy(i int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.shy &^= 1 << i
+	h.stillWriter &^= 1 << i
 }
 
-// lackedBy is the vote of node i, which does not have the lease, on a renewal in a mode.
+// missingOn is the vote of node i, which does not have the lease, on a renewal in a mode.
 // A node that has not confirmed a downgrade may have the writer, now or later. told: it was
 // told again together with the renewal.
-func (h *hold) lackedBy(i int, mode node.Mode, told bool) ballot {
+func (h *hold) missingOn(i int, mode node.Mode, told bool) ballot {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case mode != h.mode: // a downgrade has overtaken the renewal
 		return ballot{vote: Unknown}
-	case told || h.shy.has(i):
+	case told || h.stillWriter.has(i):
 		return ballot{vote: Unknown, lacks: true}
 	case h.claim.mode == node.Write && h.mode == node.Read: // it may have forgotten the downgrade, and is told again
-		h.shy.add(i)
+		h.stillWriter.add(i)
 	}
 	return ballot{vote: Refused, lacks: true}
 }

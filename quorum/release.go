@@ -53,8 +53,8 @@ func (rs *releases) send(c claim, nodes, mayHold, settled nodeSet, expiry clock.
 	return r
 }
 
-// settle looks at a release to which every node has answered, or had its time.
-func (rs *releases) settle(r *round) {
+// conclude looks at a release to which every node has answered, or had its time.
+func (rs *releases) conclude(r *round) {
 	pending := r.mayHold
 	for i, b := range r.ballots {
 		if b.vote == Granted {
@@ -68,7 +68,7 @@ func (rs *releases) settle(r *round) {
 	}
 	if s == nil {
 		s = &sweep{releases: rs, claim: r.claim, expiry: r.expiry}
-		if r.claim.patience > 0 {
+		if r.claim.placeTTL > 0 {
 			s.claim.ticket = ticket{} // it may have stopped waiting by then, or wait on
 		}
 	}
@@ -86,7 +86,7 @@ func (rs *releases) over() {
 // leave repeats at once what is not confirmed: Close waits for it.
 func (rs *releases) leave() {
 	rs.leaving.Store(true)
-	rs.agenda.hurry(rs.clock.Now())
+	rs.agenda.expedite(rs.clock.Now())
 }
 
 // finish waits until everything is confirmed, or until an instant.

@@ -23,12 +23,12 @@ const maxRenewal = 128
 // add takes a lease that is due. h.mu is held.
 func (b *batch) add(h *hold) {
 	for i := len(b.renewals) - 1; i >= 0; i-- {
-		if r := b.renewals[i]; !h.apart && !r.apart && r.lease == h.lease && r.mode == h.mode && r.claims+h.claim.size() <= maxRenewal {
+		if r := b.renewals[i]; !h.renewedAlone && !r.apart && r.lease == h.lease && r.mode == h.mode && r.claims+h.claim.size() <= maxRenewal {
 			r.add(h)
 			return
 		}
 	}
-	r := &renewal{l: b.l, lease: h.lease, mode: h.mode, apart: h.apart}
+	r := &renewal{l: b.l, lease: h.lease, mode: h.mode, apart: h.renewedAlone}
 	r.add(h)
 	b.renewals = append(b.renewals, r)
 }
@@ -45,14 +45,14 @@ func (b *batch) send() {
 // A renewal is one round that extends many leases of one length and mode. Nothing
 // waits for it: what comes of it is done as the replies come in.
 type renewal struct {
-	l      *Locker
-	lease  time.Duration
-	mode   node.Mode
-	apart  bool // the one hold is not to share commands
-	holds  []*hold
-	claims int // how many names the holds have together
-	start  clock.Instant
-	shy    []nodeSet // by hold: nodes that may not have known of a downgrade; nil if there is none
+	l           *Locker
+	lease       time.Duration
+	mode        node.Mode
+	apart       bool // the one hold is not to share commands
+	holds       []*hold
+	claims      int // how many names the holds have together
+	start       clock.Instant
+	stillWriter []nodeSet // by hold: nodes that had not confirmed a downgrade; nil if there is none
 
 	mu      sync.Mutex
 	replies int
@@ -83,11 +83,11 @@ func (r *renewal) send() {
 	command := node.Command{Kind: node.Extend, Mode: r.mode, Claims: claims, TTL: r.lease + l.opts.Grace,
 		Deadline: r.start.Add(l.timeout(r.lease))}
 	for k, h := range r.holds {
-		if shy := h.insist(); shy != 0 {
-			if r.shy == nil {
-				r.shy = make([]nodeSet, len(r.holds))
+		if stillWriter := h.resendDowngrade(); stillWriter != 0 {
+			if r.stillWriter == nil {
+				r.stillWriter = make([]nodeSet, len(r.holds))
 			}
-			r.shy[k] = shy
+			r.stillWriter[k] = stillWriter
 		}
 	}
 	for i, nd := range l.nodes {
@@ -115,7 +115,7 @@ func (r *renewal) receive(i int, reply node.Reply) {
 			if keptAll(kept[:h.claim.size()]) {
 				h.keptBy(i)
 			} else {
-				r.ballots[k][i] = h.lackedBy(i, r.mode, r.shy != nil && r.shy[k].has(i))
+				r.ballots[k][i] = h.missingOn(i, r.mode, r.stillWriter != nil && r.stillWriter[k].has(i))
 			}
 			kept = kept[h.claim.size():]
 		}
@@ -175,7 +175,7 @@ func (h *hold) keptBy(i int) {
 func (h *hold) part() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.apart = true
+	h.renewedAlone = true
 }
 
 // retry plans the next renewal after one that failed for want of answers.

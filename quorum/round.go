@@ -79,14 +79,14 @@ func (rs *rounds) begin(kind node.Kind, c claim, ttl, timeout time.Duration) *ro
 		Deadline:  r.deadline,
 	}
 	if (kind == node.Acquire || kind == node.Release) && c.ticket != (ticket{}) {
-		r.wait = node.Wait{Waiter: c.waiter, PlaceTTL: c.patience, Ticket: c.number}
+		r.wait = node.Wait{Waiter: c.waiter, PlaceTTL: c.placeTTL, Ticket: c.number}
 		if kind == node.Acquire {
-			r.wait.Barge, r.wait.Standby, r.wait.Reserve = c.barges, c.stands, c.reserves
+			r.wait.Barge, r.wait.Standby, r.wait.Reserve = c.barges, c.standby, c.reserves
 		}
 		r.command.Wait = &r.wait
 	}
 	if kind == node.Release {
-		r.command.YieldTTL, r.command.Handoff = turnToCome, c.next
+		r.command.YieldTTL, r.command.Handoff = turnToCome, c.handoff
 	}
 	clear(r.ballots)
 	r.tally = tally{nodes: len(rs.nodes), need: rs.need}
@@ -119,7 +119,7 @@ func (r *round) receive(i int, reply node.Reply) {
 			b.vote, b.wait = Abstaining, until
 		}
 	}
-	if reply.Line.Awaited && r.claim.patience == 0 { // or it is the one that is in line
+	if reply.Line.Awaited && r.claim.placeTTL == 0 { // or it is the one that is in line
 		r.rounds.queues.noteContention(&r.claim, true)
 	}
 	if reply.Status == node.Refused && r.claim.mode != node.Read {
@@ -242,7 +242,7 @@ func (r *round) done() {
 		return
 	}
 	if r.releases != nil {
-		r.releases.settle(r)
+		r.releases.conclude(r)
 	}
 	r.command, r.claim, r.lease = node.Command{}, claim{}, nil
 	clear(r.claims)

@@ -321,7 +321,7 @@ func (w *waiter) pauses() *pausing {
 	l, f := w.l, &w.found
 	p := &pausing{need: l.need, ticketed: w.place.last.number > 0, splits: f.splits, took: f.took, alarms: f.alarms,
 		unit: firstPause, deadline: w.deadline, returnAt: clock.Never, handingUntil: clock.Never}
-	p.free, p.mute, p.own = f.wasFree()
+	p.free, p.silent, p.own = f.wasFree()
 	most := l.opts.Poll // for the nodes to keep its place, or its intent
 	free := f.freeIn(l.need, l.opts.Poll)
 	if f.splits > 0 {
@@ -353,7 +353,7 @@ func (w *waiter) pauses() *pausing {
 	if p.passable { // those before it come first, but one may have died
 		p.by(now.Add(time.Duration(p.before) * noticeSlack))
 	}
-	if w.place.patience > 0 {
+	if w.place.placeTTL > 0 {
 		p.by(now.Add(most))
 	}
 	if w.place.last.reserves {
