@@ -1,8 +1,6 @@
 package quorum
 
 import (
-	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -34,20 +32,7 @@ func (c *config) expiry(start clock.Instant, lease time.Duration) clock.Instant 
 // ownerName makes the owner of one attempt, in the form that Redisson gives its
 // owners. The number is drawn anew from the random source each time, so that
 // not even two copies of one process can make the same.
-func (c *config) ownerName() string {
-	b := make([]byte, 0, 64)
-	b = append(b, c.uuid...)
-	b = append(b, ':')
-	return string(strconv.AppendUint(b, c.opts.Random()>>1, 10))
-}
-
-// uuid formats random bits as a UUID of version 8 (RFC 9562, section 5.8), by which
-// [node.Foreign] knows redquorum's owners.
-func uuid(hi, lo uint64) string {
-	hi = hi&^0xf000 | 0x8000
-	lo = lo&^(3<<62) | 2<<62
-	return fmt.Sprintf("%08x-%04x-%04x-%04x-%012x", hi>>32, hi>>16&0xffff, hi&0xffff, lo>>48, lo&(1<<48-1))
-}
+func (c *config) ownerName() string { return node.NewOwner(c.uuid, c.opts.Random()>>1) }
 
 // chance draws a number from 0 up to 1.
 func (c *config) chance() float64 { return float64(c.opts.Random()>>11) / (1 << 53) }

@@ -68,7 +68,7 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 		need:  need,
 		opts:  opts,
 		clock: opts.Clock,
-		uuid:  uuid(opts.Random(), opts.Random()),
+		uuid:  node.NewProcess(opts.Random(), opts.Random()),
 
 		deployment: strings.Join(slices.Sorted(maps.Keys(names)), ","),
 	})

@@ -48,7 +48,7 @@ func (s *Server) acquireFair(now Time, cmd *node.Command) (reply node.Reply, pub
 		inTheWay := one.inTheWay(cmd)
 		turn = turn && !inTheWay
 		locked = locked || one.lock.kind != none
-		r.Line.Free = r.Line.Free && !locked && !(inTheWay && one.first.text == reserved)
+		r.Line.Free = r.Line.Free && !locked && !(inTheWay && one.first.text == node.PlaceReserves)
 	}
 	switch token := cmd.Claims[0].Token; {
 	case turn && token > r.Fence:
@@ -79,7 +79,7 @@ func (s *Server) acquireFair(now Time, cmd *node.Command) (reply node.Reply, pub
 		r.Line.Ahead = max(r.Line.Ahead, one.queue.before(cmd))
 		if one.lock.kind != none {
 			r.TTL = longer(r.TTL, one.lock.left(now))
-			r.Line.Foreign = r.Line.Foreign || len(one.lock.fields) > many || slices.ContainsFunc(one.lock.fields, func(f node.Field) bool { return node.Foreign(f.Name) })
+			r.Line.Foreign = r.Line.Foreign || len(one.lock.fields) > node.ManyFields || slices.ContainsFunc(one.lock.fields, func(f node.Field) bool { return node.Foreign(f.Name) })
 		} else if !locked {
 			r.TTL = longer(r.TTL, one.first.left(now))
 		}
@@ -209,12 +209,12 @@ func (s *Server) keepPlace(now Time, n *names, cmd *node.Command, fence node.Tok
 		p.kept = queue.line[at].kept
 	}
 	p.kept = s.found(s.kept(n, &p))
-	says := untold
+	says := node.PlaceWaits
 	switch {
 	case wait.Standby > fence:
 		says = node.Heir(cmd.Claims[0].Owner)
 	case reserve:
-		says = reserved
+		says = node.PlaceReserves
 	}
 	s.put(p.kept, says, expires)
 	if queue.kind == none || queue.expires == Never || queue.expires < expires {
@@ -238,13 +238,6 @@ type place struct {
 	kept   *key // that is there as long as the place is kept; nil if it has to be looked up
 }
 
-// What a PlaceKey says of its waiter, unless it is its heir.
-const (
-	untold   = "1"
-	told     = "told"     // and it has not come yet
-	reserved = "reserved" // it waits for other names, too, and nobody is to pass it
-)
-
 // Tell tells one of a notice's Line, who listens. If the lock is handed on it is the
 // owner that is returned, and the token; otherwise it is noted that it was told. others
 // says that somebody listens on the name's own channel.
@@ -259,7 +252,7 @@ func (s *Server) Tell(now Time, n Notice, waiter string, others bool) (owner str
 	seen, unread := k.fence.token()
 	if !node.IsHeir(place.text) || others || err != nil || unread != nil || n.Next <= seen || place.expires <= now || lock.kind != none || !s.isFirst(now, k, waiter) {
 		s.change(place)
-		place.text = told
+		place.text = node.PlaceTold
 		return "", 0
 	}
 	owner = place.text

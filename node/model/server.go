@@ -68,9 +68,6 @@ type Notice struct {
 	Kept Time       // until when that is then the fence
 }
 
-// looks is among how many that wait in line one is sought who listens.
-const looks = 10
-
 // names are the keys that belong to one name, but for those that belong to an owner
 // or a waiter as well.
 type names struct {
@@ -418,9 +415,9 @@ func (s *Server) publish(now Time, k *names, next node.Token, kept Time) []Notic
 	}
 	before := len(s.inLine)
 	if queue, err := s.queue(now, k); err == nil {
-		for i := range queue.line[:min(looks, len(queue.line))] {
+		for i := range queue.line[:min(node.MaxTold, len(queue.line))] {
 			p := &queue.line[i]
-			if kept := s.kept(k, p); kept != nil && kept.alive(now) && kept.text != told {
+			if kept := s.kept(k, p); kept != nil && kept.alive(now) && kept.text != node.PlaceTold {
 				s.inLine = append(s.inLine, p.waiter)
 				n.Line = s.inLine[before:]
 			}

@@ -236,9 +236,6 @@ func (s *Server) reads(now Time, lock *key, c *node.Claim) bool {
 	return hold != nil && hold.alive(now)
 }
 
-// many is more fields than are all looked at when a reader goes or a writer comes.
-const many = 64
-
 // bury returns when the last living reader of lock dies, or noReader, and if there
 // is one takes the dead away. Of many readers the dead stay, as some do in Redis, and it
 // is not known who has longest.
@@ -246,7 +243,7 @@ func (s *Server) bury(now Time, lock *key, name string) Time {
 	living, until := s.living(s.fields[:0], now, lock, name)
 	switch {
 	case until == noReader:
-	case len(lock.fields) > many:
+	case len(lock.fields) > node.ManyFields:
 		until = Never
 	case len(living) < len(lock.fields):
 		s.change(lock)
@@ -273,10 +270,6 @@ func (s *Server) living(fields []node.Field, now Time, lock *key, name string) (
 	return fields, until
 }
 
-// maxHolds is how many holds of one reader are looked for at most: the hash may be
-// somebody else's.
-const maxHolds = 1000
-
 // dies returns when a reader will, or noReader if it is dead. Redisson counts a reader's holds
 // in its field.
 func (s *Server) dies(now Time, name string, reader node.Field) (at Time) {
@@ -285,7 +278,7 @@ func (s *Server) dies(now Time, name string, reader node.Field) (at Time) {
 	if err != nil {
 		holds = 1
 	}
-	for i := 1; i <= min(holds, maxHolds); i++ {
+	for i := 1; i <= min(holds, node.MaxHolds); i++ {
 		hold := s.hold(name, reader.Name)
 		if i > 1 {
 			s.sought = strconv.AppendInt(s.sought[:len(s.sought)-1], int64(i), 10)

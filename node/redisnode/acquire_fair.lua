@@ -57,7 +57,7 @@ for _, i in ipairs(wanted) do
   elseif first and first ~= ARGV[6] and ARGV[8] == '0' and
     (redis.call('ZRANK', KEYS[i + 2], ARGV[6]) or redis.call('ZCOUNT', KEYS[i + 2], '-inf', ARGV[5])) > 0 then
     way[i] = places .. first
-    reserved = reserved or redis.pcall('GET', way[i]) == 'reserved'
+    reserved = reserved or redis.pcall('GET', way[i]) == RESERVES
   end
 end
 local turn = next(way) == nil
@@ -82,11 +82,10 @@ for _, i in ipairs(wanted) do
     end
   end
   if way[i] == KEYS[i] then
-    local many = redis.call('HLEN', KEYS[i]) > 64
+    local many = redis.call('HLEN', KEYS[i]) > MANY
     local fields = many and {''} or redis.call('HGETALL', KEYS[i])
     for f = 1, #fields, 2 do
-      -- redquorum's owners begin with a UUID of version 8, Redisson's of version 4.
-      if string.sub(fields[f], 15, 15) ~= '8' then
+      if string.sub(fields[f], VERSION_AT, VERSION_AT) ~= VERSION then -- it is not redquorum's
         what = 1
       end
     end
@@ -96,7 +95,7 @@ for _, i in ipairs(wanted) do
   -- copy of a command that was released leaves a place, as one does who dies.
   if ARGV[7] ~= '0' and (way[i] or turn or reserves) then
     local stands = #KEYS == 4 and tonumber(ARGV[9]) > fence
-    redis.call('SET', KEYS[i + 3], stands and ARGV[1] .. ':heir' or reserves and 'reserved' or '1', 'PX', ARGV[7])
+    redis.call('SET', KEYS[i + 3], stands and ARGV[1] .. STANDBY or reserves and RESERVES or WAITS, 'PX', ARGV[7])
     redis.call('ZADD', KEYS[i + 2], ARGV[5], ARGV[6])
     local expires = redis.call('PTTL', KEYS[i + 2]) >= tonumber(ARGV[7]) or redis.pcall('PEXPIRE', KEYS[i + 2], ARGV[7])
     if type(expires) == 'table' then -- as a lock, a queue that would never expire must not stay

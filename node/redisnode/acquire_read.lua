@@ -28,14 +28,14 @@ local fence = tonumber(redis.call('GET', KEYS[2]) or 0) + 0 -- fails if it is no
 if not reading and redis.call('EXISTS', KEYS[1]) == 1 then
   local left, patience = redis.call('PTTL', KEYS[1]), tonumber(ARGV[5])
   if mode == 'write' and patience > 0 then
-    redis.call('SET', KEYS[4], 'readers', 'PX', left == -1 and patience or math.max(math.min(left, patience), 1))
+    redis.call('SET', KEYS[4], READERS, 'PX', left == -1 and patience or math.max(math.min(left, patience), 1))
   end
   return {0, left, fence}
 end
 local left = redis.call('PTTL', KEYS[4])
 if left ~= -2 then
   local intent = redis.pcall('GET', KEYS[4])
-  if type(intent) ~= 'string' or intent ~= 'readers' and string.sub(intent, 1, 4) ~= 'not:' then
+  if type(intent) ~= 'string' or intent ~= READERS and string.sub(intent, 1, #NOT) ~= NOT then
     return {0, left, fence}
   end
 end

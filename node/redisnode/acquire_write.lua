@@ -31,7 +31,7 @@ local highest = math.max(fence, tonumber(redis.call('GET', KEYS[3]) or 0))
 local there = redis.call('EXISTS', KEYS[1]) == 1
 local waits = ARGV[7] ~= '0' and token ~= fence -- its own release raises the fence to the token
 if there and (mode ~= 'read' or bury(KEYS[1], ARGV[5])) then
-  if waits and (mode == 'read' or mode == 'write' and redis.pcall('GET', KEYS[4]) ~= 'readers') then
+  if waits and (mode == 'read' or mode == 'write' and redis.pcall('GET', KEYS[4]) ~= READERS) then
     redis.call('SET', KEYS[4], ARGV[6], 'PX', ARGV[7])
   end
   return {0, redis.call('PTTL', KEYS[1]), highest}
@@ -39,11 +39,11 @@ end
 -- What can fail, for want of memory or of a right, or for the type of a key, fails
 -- first; and a lock that would never expire must not stay.
 local intent = redis.call('GET', KEYS[4])
-local excluded = intent and string.match(intent, '^not:([^:]*)')
-if intent == 'readers' or excluded and excluded == string.match(ARGV[1], '^[^:]*') then
+local excluded = intent and string.match(intent, '^' .. NOT .. '([^:]*)')
+if intent == READERS or excluded and excluded == process(ARGV[1]) then
   local left = redis.call('PTTL', KEYS[4])
   if excluded and waits and left > 0 then
-    redis.call('SET', KEYS[4], 'not:' .. ARGV[6], 'PX', left)
+    redis.call('SET', KEYS[4], NOT .. ARGV[6], 'PX', left)
   end
   return {0, left, highest}
 end
@@ -63,7 +63,7 @@ if type(expires) == 'table' and expires.err then
   redis.call('DEL', KEYS[1])
   return expires
 end
-local waiter = excluded and string.match(intent, '^not:(.*:.*)')
+local waiter = excluded and string.match(intent, '^' .. NOT .. '(.*:.*)')
 if waiter and ARGV[7] ~= '0' then
   redis.call('SET', KEYS[4], waiter, 'PX', ARGV[7])
 elseif excluded or intent == ARGV[6] then

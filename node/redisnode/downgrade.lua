@@ -8,7 +8,7 @@
 -- Returns '1' if the owner was the writer or is a living reader, else '0'.
 --
 -- Atomic, because no other writer may come in between.
-if redis.call('HDEL', KEYS[1], ARGV[1] .. ':write') == 0 then
+if redis.call('HDEL', KEYS[1], ARGV[1] .. WRITER) == 0 then
   if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 and redis.call('EXISTS', KEYS[2]) == 1 then
     return '1'
   end

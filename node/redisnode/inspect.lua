@@ -37,12 +37,12 @@ if kind == 'hash' then
   fields = redis.call('HGETALL', KEYS[1])
   if redis.call('HGET', KEYS[1], 'mode') == 'read' then
     -- A reader is dead when none of its holds is there. Redisson counts them in
-    -- the field's value, which is not trusted beyond 1000.
+    -- the field's value, which is not trusted beyond MAX_HOLDS.
     local living, readers = {}, 0
     for i = 1, #fields, 2 do
       local alive = fields[i] == 'mode'
-      for hold = 1, alive and 0 or math.min(tonumber(fields[i + 1]) or 1, 1000) do
-        if redis.call('EXISTS', ARGV[2] .. ':' .. fields[i] .. ':rwlock_timeout:' .. hold) == 1 then
+      for hold = 1, alive and 0 or math.min(tonumber(fields[i + 1]) or 1, MAX_HOLDS) do
+        if redis.call('EXISTS', ARGV[2] .. ':' .. fields[i] .. HOLD .. hold) == 1 then
           alive, readers = true, readers + 1
         end
       end

@@ -1,17 +1,17 @@
 -- readers: what the scripts begin with that have to know whether anybody reads.
 --
 -- A reader is dead when none of its holds is there; holds is what their keys begin with.
--- Redisson counts them in the field's value, which is not trusted beyond 1000: the hash
+-- Redisson counts them in the field's value, which is not trusted beyond MAX_HOLDS: the hash
 -- may be somebody else's.
 --
--- Of up to 64 fields all are looked at. Of more they are looked at until one is found that
+-- Of up to MANY fields all are looked at. Of more they are looked at until one is found that
 -- lives, a page at a time, beginning anywhere. Dead ones on the way are removed. So what a
 -- call costs does not grow with the readers: each dead one is met once, or all are dead.
 
 -- bury removes dead readers from a lock, unless all are dead. It returns nil if they
 -- are, or how long the last one lives, ms, and whether that may be longer.
 local function bury(lock, holds)
-  local many = redis.call('HLEN', lock) > 64
+  local many = redis.call('HLEN', lock) > MANY
   local anywhere = many and math.max(redis.call('PTTL', lock), 0) or 0
   local cursor, rounds = anywhere, many and 2 or 1 -- the second begins at the beginning
   local dead, longest, longer = {}, -1, many
@@ -21,8 +21,8 @@ local function bury(lock, holds)
     for k = 0, n - 1 do
       local i = (anywhere + k) % n * 2 + 1
       local living = fields[i] == 'mode'
-      for hold = 1, living and 0 or math.min(tonumber(fields[i + 1]) or 1, 1000) do
-        local left = redis.call('PTTL', holds .. ':' .. fields[i] .. ':rwlock_timeout:' .. hold)
+      for hold = 1, living and 0 or math.min(tonumber(fields[i + 1]) or 1, MAX_HOLDS) do
+        local left = redis.call('PTTL', holds .. ':' .. fields[i] .. HOLD .. hold)
         if left ~= -2 then
           living, longest, longer = true, math.max(longest, left, 1), longer or left == -1
         end

@@ -37,14 +37,14 @@ for i = 1, #KEYS, 4 do
   end
   local removed = redis.pcall('HDEL', KEYS[i], ARGV[1])
   if removed == 0 and ARGV[6] == '0' then
-    removed = redis.call('HDEL', KEYS[i], ARGV[1] .. ':heir')
+    removed = redis.call('HDEL', KEYS[i], ARGV[1] .. STANDBY)
   end
   if removed == 0 then
     released = 0
   elseif removed ~= 1 then
     failed = failed or removed
   elseif ARGV[6] ~= '0' and type(redis.pcall('ZADD', KEYS[i + 2], ARGV[4], ARGV[5])) == 'number' then
-    redis.call('SET', KEYS[i + 3], '1', 'PX', ARGV[6])
+    redis.call('SET', KEYS[i + 3], WAITS, 'PX', ARGV[6])
     local expires = redis.call('PTTL', KEYS[i + 2]) >= tonumber(ARGV[6]) or redis.pcall('PEXPIRE', KEYS[i + 2], ARGV[6])
     if type(expires) == 'table' then -- as a lock, a queue that would never expire must not stay
       redis.call('ZREM', KEYS[i + 2], ARGV[5])

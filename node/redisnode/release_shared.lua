@@ -30,21 +30,21 @@ if ARGV[6] ~= '' and ARGV[7] == '0' and intent == ARGV[6] then
   redis.call('DEL', KEYS[3])
   intent = false
   message = '1'
-elseif ARGV[6] ~= '' and ARGV[7] == '0' and intent == 'not:' .. ARGV[6] then
+elseif ARGV[6] ~= '' and ARGV[7] == '0' and intent == NOT .. ARGV[6] then
   local left = redis.call('PTTL', KEYS[3])
   if left > 0 then
-    redis.call('SET', KEYS[3], string.match(intent, '^not:[^:]*'), 'PX', left)
+    redis.call('SET', KEYS[3], NOT .. process(ARGV[6]), 'PX', left)
   end
 end
 local mode = redis.call('HGET', KEYS[1], 'mode')
-local wrote = redis.call('HDEL', KEYS[1], ARGV[1] .. ':write')
+local wrote = redis.call('HDEL', KEYS[1], ARGV[1] .. WRITER)
 local released = math.max(wrote, redis.call('HDEL', KEYS[1], ARGV[1]))
 redis.call('DEL', KEYS[4])
 if wrote == 1 then
   message = '1'
   if ARGV[7] ~= '0' then -- it has not had its turn
     redis.call('SET', KEYS[3], ARGV[6], 'PX', ARGV[7])
-  elseif intent == 'readers' then
+  elseif intent == READERS then
     redis.call('PEXPIRE', KEYS[3], ARGV[8])
   end
 end
@@ -53,7 +53,7 @@ if wrote == 1 or released == 1 and mode == 'read' then
   if not longest then
     redis.call('DEL', KEYS[1])
     message = message or '0'
-    if wrote == 0 and intent == 'readers' then
+    if wrote == 0 and intent == READERS then
       redis.call('DEL', KEYS[3]) -- they have come
     end
   else
@@ -65,10 +65,10 @@ if wrote == 1 or released == 1 and mode == 'read' then
     end
   end
 end
-if (wrote == 1 or ARGV[6] ~= '') and ARGV[7] == '0' and ARGV[8] ~= '0' and type(intent) == 'string' and intent ~= 'readers' then
-  local process, waits = string.match(ARGV[1], '^[^:]*'), string.match(intent, '^[^:]*')
-  if waits ~= process and waits ~= 'not' and redis.call('EXISTS', KEYS[1]) == 0 then
-    redis.call('SET', KEYS[3], 'not:' .. process, 'PX', ARGV[8])
+if (wrote == 1 or ARGV[6] ~= '') and ARGV[7] == '0' and ARGV[8] ~= '0' and type(intent) == 'string' and intent ~= READERS then
+  local own = process(ARGV[1])
+  if process(intent) ~= own and string.sub(intent, 1, #NOT) ~= NOT and redis.call('EXISTS', KEYS[1]) == 0 then
+    redis.call('SET', KEYS[3], NOT .. own, 'PX', ARGV[8])
   end
 end
 if message then

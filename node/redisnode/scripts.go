@@ -4,6 +4,9 @@ import (
 	"crypto/sha1"
 	_ "embed"
 	"encoding/hex"
+	"fmt"
+
+	"github.com/redquorum/redquorum/node"
 )
 
 var (
@@ -66,23 +69,38 @@ func (s *scriptSet) add(one *script) bool {
 	return was != *s
 }
 
+// constantsLua is what the scripts share with Go code. It comes before those that use any
+// of it.
+var constantsLua = fmt.Sprintf(`local STANDBY, WRITER, READERS, NOT = %q, %q, %q, %q
+local WAITS, TOLD, RESERVES = %q, %q, %q
+local QUEUE, PLACE, WAITER, HOLD = %q, %q, %q, %q
+local MANY, MAX_HOLDS, MAX_TOLD = %d, %d, %d
+local VERSION, VERSION_AT = %q, %d
+local function process(of) return string.match(of, '^[^:]*') end
+`,
+	node.StandbySuffix, node.WriteSuffix, node.ReadersNext, node.OthersNext,
+	node.PlaceWaits, node.PlaceTold, node.PlaceReserves,
+	node.QueuePrefix, node.PlacePrefix, node.WaiterPrefix, node.HoldInfix,
+	node.ManyFields, node.MaxHolds, node.MaxTold,
+	string(node.UUIDVersion), node.UUIDVersionAt+1) // Lua counts from 1
+
 var (
 	acquireScript       = newScript(0, acquireLua)
-	releaseScript       = newScript(1, tellLua+raiseLua+releaseLua)
+	releaseScript       = newScript(1, constantsLua+tellLua+raiseLua+releaseLua)
 	extendScript        = newScript(2, extendLua)
-	inspectScript       = newScript(3, inspectLua)
-	breakScript         = newScript(4, tellLua+breakLua)
-	acquireReadScript   = newScript(5, acquireReadLua)
-	acquireWriteScript  = newScript(6, readersLua+acquireWriteLua)
-	releaseSharedScript = newScript(7, readersLua+raiseLua+releaseSharedLua)
+	inspectScript       = newScript(3, constantsLua+inspectLua)
+	breakScript         = newScript(4, constantsLua+tellLua+breakLua)
+	acquireReadScript   = newScript(5, constantsLua+acquireReadLua)
+	acquireWriteScript  = newScript(6, constantsLua+readersLua+acquireWriteLua)
+	releaseSharedScript = newScript(7, constantsLua+readersLua+raiseLua+releaseSharedLua)
 	extendReadScript    = newScript(8, extendReadLua)
-	acquireFairScript   = newScript(9, tellLua+createLua+acquireFairLua)
-	releaseFairScript   = newScript(10, tellLua+raiseLua+releaseFairLua)
-	downgradeScript     = newScript(11, downgradeLua)
+	acquireFairScript   = newScript(9, constantsLua+tellLua+createLua+acquireFairLua)
+	releaseFairScript   = newScript(10, constantsLua+tellLua+raiseLua+releaseFairLua)
+	downgradeScript     = newScript(11, constantsLua+downgradeLua)
 	acquireAllScript    = newScript(12, createLua+acquireAllLua)
-	releaseAllScript    = newScript(13, tellLua+raiseLua+releaseAllLua)
+	releaseAllScript    = newScript(13, constantsLua+tellLua+raiseLua+releaseAllLua)
 	acquireEachScript   = newScript(14, acquireEachLua)
-	releaseEachScript   = newScript(15, tellLua+releaseEachLua)
+	releaseEachScript   = newScript(15, constantsLua+tellLua+releaseEachLua)
 )
 
 // undeclared tells Dragonfly that a script uses keys that are not among its KEYS: those of

@@ -28,27 +28,27 @@ local function hand(name, fence, owner, left, channel, token, keep, life)
 end
 
 local function tell(queue, name, fence, token, keep, life)
-  local line = redis.pcall('ZRANGE', queue, 0, 9) -- of another type, it is nobody's
-  local places = 'redquorum_place' .. string.sub(queue, #'redquorum_queue' + 1) .. ':'
+  local line = redis.pcall('ZRANGE', queue, 0, MAX_TOLD - 1) -- of another type, it is nobody's
+  local places = PLACE .. string.sub(queue, #QUEUE + 1) .. ':'
   local first = true
   for i = 1, #line do
     local place = places .. line[i]
     local says = redis.pcall('GET', place)
     if type(says) == 'string' then
-      local channel = 'redquorum_waiter:' .. string.match(line[i], '^[^:]*')
-      if token and first and string.sub(says, -5) == ':heir' and
+      local channel = WAITER .. process(line[i])
+      if token and first and string.sub(says, -#STANDBY) == STANDBY and
         hand(name, fence, says, redis.call('PTTL', place), channel, token, keep, life) then
         redis.call('ZREM', queue, line[i])
         redis.call('DEL', place)
         break
       end
       first = false
-      if says ~= 'told' then
+      if says ~= TOLD then
         local heard = redis.pcall('PUBLISH', channel, 'turn ' .. line[i] .. ' ' .. name)
         if type(heard) == 'table' then
           return heard, true
         elseif heard > 0 then
-          redis.pcall('SET', place, 'told', 'KEEPTTL')
+          redis.pcall('SET', place, TOLD, 'KEEPTTL')
           break
         end
       end

@@ -106,7 +106,7 @@ func (m *memory) Apply(now model.Time, cmd node.Command) (reply node.Reply, publ
 				n.Line, _ = m.data.ZMembers(node.QueueKey(c.Name))
 				n.Line = slices.DeleteFunc(n.Line, func(waiter string) bool {
 					place, _ := m.data.Get(node.PlaceKey(c.Name, waiter))
-					return place == "" || place == "told"
+					return place == "" || place == node.PlaceTold
 				})
 			}
 			published = append(published, n)
@@ -130,7 +130,7 @@ func (m *memory) Tell(now model.Time, n model.Notice, waiter string, others bool
 	}
 	ttl := m.data.TTL(place)
 	if !node.IsHeir(says) || others || ttl < time.Millisecond || n.Next <= node.Token(last) || first != waiter {
-		_, _ = m.do([]string{"SET", place, "told", "XX", "KEEPTTL"})
+		_, _ = m.do([]string{"SET", place, node.PlaceTold, "XX", "KEEPTTL"})
 		return "", 0
 	}
 	m.data.HSet(n.Name, says, "1")

@@ -1,0 +1,233 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// This file has every name and literal of the layout on a server that more than one
+// place knows: Go code uses it, and the Lua scripts get its constants from redisnode.
+
+// Prefixes and an infix that a lock's name must not have: keys and channels that belong
+// to a lock are named so.
+const (
+	ourPrefix      = "redquorum_"
+	redissonPrefix = "redisson_"
+	// HoldInfix is in every HoldKey, between the owner and the number of its hold.
+	HoldInfix = ":rwlock_timeout:"
+)
+
+// CheckName returns why no lock can have this name, or nil if one can. A lock at a key that
+// belongs to another lock, such as its fence, would break that lock. The whole namespaces
+// are refused, also where no key has the prefix yet. Names are UTF-8, as handles and JSON have
+// no other text.
+func CheckName(name string) error {
+	switch {
+	case name == "":
+		return errors.New("the lock's name is empty")
+	case !utf8.ValidString(name):
+		return fmt.Errorf("the lock's name %q is not UTF-8", name)
+	case strings.HasPrefix(name, ourPrefix), strings.HasPrefix(name, redissonPrefix), strings.Contains(name, HoldInfix):
+		return fmt.Errorf("the lock's name %q is reserved, because other locks keep keys under such names: "+
+			"a name must not begin with %s or %s, nor contain %s", name, ourPrefix, redissonPrefix, HoldInfix)
+	}
+	return nil
+}
+
+// Owners and waiters have names of one form: the name of their process, in which there is
+// no colon, a colon, and a number. A process of redquorum is a UUID of version 8 (RFC 9562,
+// section 5.8), one of Redisson a UUID of version 4. A standby claim has the name of its
+// owner with a suffix. These names are strings everywhere, as they are fields of hashes
+// and members of queues.
+const (
+	// StandbySuffix ends the owner of a standby claim.
+	StandbySuffix = ":heir"
+	// UUIDVersion is the version of a process's UUID, and UUIDVersionAt where it is.
+	UUIDVersion   = '8'
+	UUIDVersionAt = 14
+)
+
+// NewProcess makes the name of a process from random bits.
+func NewProcess(hi, lo uint64) string {
+	hi = hi&^0xf000 | (UUIDVersion-'0')<<12
+	lo = lo&^(3<<62) | 2<<62
+	return fmt.Sprintf("%08x-%04x-%04x-%04x-%012x", hi>>32, hi>>16&0xffff, hi&0xffff, lo>>48, lo&(1<<48-1))
+}
+
+// NewOwner makes the name of an owner or a waiter of a process.
+func NewOwner(process string, number uint64) string {
+	b := make([]byte, 0, 64)
+	b = append(b, process...)
+	b = append(b, ':')
+	return string(strconv.AppendUint(b, number, 10))
+}
+
+// Process returns the process of an owner or a waiter: what is before the first colon, or
+// all of it.
+func Process(of string) string {
+	name, _, _ := strings.Cut(of, ":")
+	return name
+}
+
+// Foreign reports whether an owner of a plain lock is not redquorum's.
+func Foreign(owner string) bool {
+	return len(owner) <= UUIDVersionAt || owner[UUIDVersionAt] != UUIDVersion
+}
+
+// Heir returns the owner of the standby claim that the owner of an Acquire leaves. It is
+// another one, so that a late release of the first takes nothing from the second.
+func Heir(owner string) string { return owner + StandbySuffix }
+
+// IsHeir reports whether an owner is what Heir returns for some other.
+func IsHeir(owner string) bool { return strings.HasSuffix(owner, StandbySuffix) }
+
+// Fields of the hash of readers and writers that are no reader's.
+const (
+	ModeField   = "mode"   // the field's name
+	WriteSuffix = ":write" // what is behind the owner in the writer's field
+)
+
+// What is in a name's IntentKey when it is not the intent of a writer.
+const (
+	// ReadersNext: it is not a writer's turn, but that of the readers who wait.
+	ReadersNext = "readers"
+	// OthersNext and the name of a process behind it, or of a waiter of that: it is the turn
+	// of writers of other processes, who wait.
+	OthersNext = "not:"
+)
+
+// What is in a PlaceKey when it is not the owner of a standby claim.
+const (
+	PlaceWaits    = "1"        // it was not told of its turn since it asked
+	PlaceTold     = "told"     // it was
+	PlaceReserves = "reserved" // it waits for other names, too, and nobody may overtake it
+)
+
+// Limits of what a server looks at.
+const (
+	// ManyFields is the largest hash of which every field is looked at.
+	ManyFields = 64
+	// MaxHolds is how many holds of one reader are looked for: Redisson counts them in the
+	// field's value, and the hash may be somebody else's.
+	MaxHolds = 1000
+	// MaxTold is how many waiters, from the first in the queue on, a release tries to tell.
+	MaxTold = 10
+)
+
+// What keys and channels begin with.
+const (
+	fencePrefix   = ourPrefix + "fence"
+	readersPrefix = ourPrefix + "readers"
+	intentPrefix  = ourPrefix + "writer"
+	// QueuePrefix begins a QueueKey, PlacePrefix a PlaceKey.
+	QueuePrefix = ourPrefix + "queue"
+	PlacePrefix = ourPrefix + "place"
+	// WaiterPrefix begins a WaiterChannel.
+	WaiterPrefix = ourPrefix + "waiter:"
+
+	channelPrefix          = redissonPrefix + "lock__channel"
+	readWriteChannelPrefix = redissonPrefix + "rwlock"
+)
+
+// FenceKey returns the key of name's fence.
+func FenceKey(name string) string { return string(AppendFenceKey(nil, name)) }
+
+// AppendFenceKey appends FenceKey(name) to b.
+func AppendFenceKey(b []byte, name string) []byte { return own(b, fencePrefix, name) }
+
+// ReadersKey returns the key of the highest token of a reader of name.
+func ReadersKey(name string) string { return string(AppendReadersKey(nil, name)) }
+
+// AppendReadersKey appends ReadersKey(name) to b.
+func AppendReadersKey(b []byte, name string) []byte { return own(b, readersPrefix, name) }
+
+// IntentKey returns the key of the intent to write name.
+func IntentKey(name string) string { return string(AppendIntentKey(nil, name)) }
+
+// AppendIntentKey appends IntentKey(name) to b.
+func AppendIntentKey(b []byte, name string) []byte { return own(b, intentPrefix, name) }
+
+// QueueKey returns the key of the queue of name: a sorted set of waiters, by
+// their tickets.
+func QueueKey(name string) string { return string(AppendQueueKey(nil, name)) }
+
+// AppendQueueKey appends QueueKey(name) to b.
+func AppendQueueKey(b []byte, name string) []byte { return own(b, QueuePrefix, name) }
+
+// PlaceKey returns the key that is there as long as a waiter's place in the queue
+// of name is kept.
+func PlaceKey(name, waiter string) string {
+	return string(append(AppendPlacePrefix(nil, name), waiter...))
+}
+
+// AppendPlacePrefix appends to b what all PlaceKeys of name begin with.
+func AppendPlacePrefix(b []byte, name string) []byte {
+	return append(own(b, PlacePrefix, name), ':')
+}
+
+// HoldKey returns the key that is there as long as owner reads name: Redisson's,
+// for a reader's first hold. A reader of redquorum has no others.
+func HoldKey(name, owner string) string { return string(AppendHoldKey(nil, name, owner)) }
+
+// AppendHoldKey appends HoldKey(name, owner) to b.
+func AppendHoldKey(b []byte, name, owner string) []byte {
+	b = AppendHoldPrefix(b, name)
+	b = append(b, ':')
+	b = append(b, owner...)
+	return append(b, HoldInfix+"1"...)
+}
+
+// AppendHoldPrefix appends to b what all HoldKeys of name begin with.
+func AppendHoldPrefix(b []byte, name string) []byte {
+	if strings.Contains(name, "{") {
+		return append(b, name...)
+	}
+	b = append(b, '{')
+	b = append(b, name...)
+	return append(b, '}')
+}
+
+// Channel returns the channel on which releases of name are published:
+// Redisson's.
+func Channel(name string) string { return string(AppendChannel(nil, name)) }
+
+// AppendChannel appends Channel(name) to b.
+func AppendChannel(b []byte, name string) []byte { return redissons(b, channelPrefix, name) }
+
+// ReadWriteChannel returns the channel on which releases of name in modes Read
+// and Write are published: Redisson's.
+func ReadWriteChannel(name string) string { return string(AppendReadWriteChannel(nil, name)) }
+
+// AppendReadWriteChannel appends ReadWriteChannel(name) to b.
+func AppendReadWriteChannel(b []byte, name string) []byte {
+	return redissons(b, readWriteChannelPrefix, name)
+}
+
+// WaiterChannel returns the channel on which a waiter hears of its Turn. All waiters of
+// its process share it; the message names one of them.
+func WaiterChannel(waiter string) string { return WaiterPrefix + Process(waiter) }
+
+// redissons is Redisson's rule for keys that belong to a name: the name goes into braces,
+// so that a cluster keeps both in one slot, unless it has a brace already.
+func redissons(b []byte, prefix, name string) []byte {
+	b = append(b, prefix...)
+	if strings.Contains(name, "{") {
+		b = append(b, ':')
+		return append(b, name...)
+	}
+	b = append(b, ":{"...)
+	b = append(b, name...)
+	return append(b, '}')
+}
+
+// own is redquorum's rule. A name that has a brace follows two colons, so that "{a}" shares
+// none of these keys with "a".
+func own(b []byte, prefix, name string) []byte {
+	if strings.Contains(name, "{") {
+		return append(append(append(b, prefix...), "::"...), name...)
+	}
+	return redissons(b, prefix, name)
+}
