@@ -605,11 +605,11 @@ func (k *checker) after(s *server, m *message, now model.Time) {
 		}
 	}
 	w := k.w
-	if len(m.cmd.Claims) > 1 {
-		k.allOrNothing(s, m, now)
+	if m.result.Status == node.Refused && len(m.cmd.Claims) > 1 && k.someFree(s, m, now) {
+		w.sometimes(SeveralRefused)
 	}
 	for i := 0; k.shared && i < len(m.cmd.Claims); i++ {
-		k.inTurn(s, m, i, now)
+		k.queued(s, m, i)
 	}
 	if m.cmd.Kind == node.Acquire {
 		if g := k.released(m.link.c, m.cmd.Claims[0].Owner); g != nil && g.healed.Has(s.number) {
@@ -619,11 +619,8 @@ func (k *checker) after(s *server, m *message, now model.Time) {
 			k.doubles(s, m.cmd.Claims[0].Owner)
 		}
 	}
-	switch {
-	case m.cmd.Kind == node.Extend && k.batons != nil:
+	if m.cmd.Kind == node.Extend && k.batons != nil {
 		k.extends(s, m)
-	case m.cmd.Kind == node.Break && m.result.Status != node.Unknown:
-		k.isBroken(s, &m.cmd.Claims[0])
 	}
 	switch m.result.Status {
 	case node.Stale:

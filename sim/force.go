@@ -91,14 +91,6 @@ func (k *checker) forced(s *server, name string) {
 	}
 }
 
-// isBroken checks that a node has unlocked a name by force, and that nothing of before can
-// come again.
-func (k *checker) isBroken(s *server, claim *node.Claim) {
-	if state := s.inspect(s.time(), claim.Name, &k.seen); state.Type != "none" || state.Fence < claim.Token {
-		k.w.fail("I4", fmt.Sprintf("%s was to unlock %q by force with token %d, and has a %s, and fence %d", s.name, claim.Name, claim.Token, state.Type, state.Fence))
-	}
-}
-
 // isForced reports whether a holder may not know yet that it was removed from a node.
 func (k *checker) isForced(h *holder, on int) bool {
 	b := k.broken[h.owner]

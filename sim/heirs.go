@@ -7,25 +7,13 @@ import (
 
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/node"
-	"github.com/redquorum/redquorum/node/model"
 )
 
 // This file checks locks that are handed on to the heirs of those who wait in line.
 
-// firstInLine returns who is the first on a node.
-func (k *checker) firstInLine(s *server, name string, now model.Time) string {
-	if line := s.inspect(now, name, &k.seen).Queue; len(line) > 0 {
-		return line[0].Waiter
-	}
-	return ""
-}
-
 // handsOn notes that a node hands a lock on to the heir of one who waits.
-func (k *checker) handsOn(s *server, h heir, token node.Token, waiter, first string) {
+func (k *checker) handsOn(s *server, h heir, token node.Token, waiter string) {
 	k.w.sometimes(HandedOn)
-	if waiter != first {
-		k.w.fail("I13", fmt.Sprintf("%s hands %q on to one that is not the first in line", s.name, h.name))
-	}
 	for _, c := range k.w.clients {
 		if _, a := c.attemptOf(h.owner); a != nil {
 			h.c, h.link = c, c.links[s.number]

@@ -239,194 +239,81 @@ func (s *server) outlasts(ttl time.Duration) bool {
 	return s.w.program == nil && (ttl == node.NoExpiry || ttl > longest && !s.copied(s.w.now-int64(longest)))
 }
 
-// allOrNothing looks at a command about several names when it was executed.
-func (k *checker) allOrNothing(s *server, m *message, now model.Time) {
-	have, free := 0, false
-	for i := range m.cmd.Claims {
-		claim := &m.cmd.Claims[i]
-		if _, there := s.mem.Keeps(now, claim.Name, claim.Owner, m.cmd.Mode); there {
-			have++
-		} else if m.cmd.Kind == node.Acquire && m.result.Status == node.Refused {
-			free = free || s.inspect(now, claim.Name, &k.seen).Type == "none"
-		}
-	}
-	switch {
-	case m.result.Status == node.Unknown:
-		return
-	case m.cmd.Kind == node.Acquire && m.result.Status != node.Granted && have != k.there:
-		k.w.fail("I14", fmt.Sprintf("%s refuses %s all names, and gives it %d", s.name, m.link.c.name, have-k.there))
-	case m.cmd.Kind == node.Acquire && m.result.Status == node.Granted && have < len(m.cmd.Claims):
-		k.w.fail("I14", fmt.Sprintf("%s grants %s all names, and gives it %d of %d", s.name, m.link.c.name, have, len(m.cmd.Claims)))
-	case m.cmd.Kind == node.Release && have > 0:
-		k.w.fail("I14", fmt.Sprintf("%s releases all names of %s, and keeps %d", s.name, m.link.c.name, have))
-	}
-	if free {
-		k.w.sometimes(SeveralRefused)
-	}
-}
-
-// inTheWay reports whether somebody had a claim's name, or was before it in line, when
-// the command came.
-func (k *checker) inTheWay(i int, cmd *node.Command) bool {
-	before, claim := &k.was[i], &cmd.Claims[i]
-	if before.Type != "none" {
-		return !slices.ContainsFunc(before.Fields, func(f node.Field) bool { return f.Name == claim.Owner })
-	}
-	place := slices.IndexFunc(before.Queue, func(p node.Place) bool { return p.Waiter == cmd.Waiting().Waiter })
-	if place < 0 { // it comes after all who have the same ticket
-		return !cmd.Waiting().Barge && len(before.Queue) > 0 && before.Queue[0].Ticket <= cmd.Waiting().Ticket
-	}
-	return !cmd.Waiting().Barge && place > 0
-}
-
-// inTurn looks at one claim of a command for locks that are shared or waited for in
-// line, when it was executed.
-func (k *checker) inTurn(s *server, m *message, i int, now model.Time) {
-	w, cmd, r := k.w, &m.cmd, &m.result
-	claim, before := &cmd.Claims[i], &k.was[i]
-	if r.Status == node.Unknown {
+// queued looks at one claim of a command for locks that are shared or waited for in line,
+// when it was executed. What the command has to do to the node by itself is for the rules of
+// package nodetest.
+func (k *checker) queued(s *server, m *message, i int) {
+	w, cmd, claim, before := k.w, &m.cmd, &m.cmd.Claims[i], &k.was[i]
+	if m.result.Status == node.Unknown {
 		return
 	}
-	after := s.inspect(now, claim.Name, &k.seen)
-	fails := func(invariant, what string) {
-		w.fail(invariant, fmt.Sprintf("%s on %s, %s of %q: %s", m.link.c.name, s.name, cmd.Kind, claim.Name, what))
-	}
-	place := slices.IndexFunc(after.Queue, func(p node.Place) bool { return p.Waiter == cmd.Waiting().Waiter })
-	kept := place >= 0 && after.Queue[place].Ticket == cmd.Waiting().Ticket && after.Queue[place].TTL >= cmd.Waiting().PlaceTTL
-	if after.Intent != "" && s.outlasts(after.IntentTTL) || slices.ContainsFunc(after.Queue, func(p node.Place) bool { return s.outlasts(p.TTL) }) {
-		fails("I13", "one who waits is known for longer than it may take to ask again")
-	}
-	if cmd.Waiting().Ticket > 0 {
+	k.forgotten(s, claim.Name, before)
+	if cmd.Waiting().Queued() {
 		k.noHoldAndWait(s, claim.Name, before)
 		if cmd.Kind == node.Acquire {
 			if o := m.link.c.callWaiting(cmd.Waiting().Waiter); o != nil && (claim.Token <= before.Fence || !same(o.owner, claim.Owner)) {
 				o.joined = w.now // it has to ask again, or its place stands for an earlier claim, that came late
 			}
 		}
-	}
-	granted := cmd.Kind == node.Acquire && r.Status == node.Granted && k.fresh
-	refused := cmd.Kind == node.Acquire && r.Status == node.Refused
-	released := cmd.Kind == node.Release && r.Status == node.Released
-	others := func(most node.Token) bool { // are in line, with tickets up to that
-		return slices.ContainsFunc(before.Queue, func(p node.Place) bool { return p.Waiter != cmd.Waiting().Waiter && p.Ticket <= most })
-	}
-	free := len(cmd.Claims) > 1 && before.Type == "none" // of several it may not be what is in the way
-	reserves := cmd.Waiting().Reserve
-	for j := range cmd.Claims[:i] {
-		reserves = reserves && !k.inTheWay(j, cmd) // of a name that sorts before
-	}
-	switch {
-	case cmd.Waiting().Ticket > 0 && granted:
-		for _, p := range before.Queue {
-			if !cmd.Waiting().Barge && p.Waiter != cmd.Waiting().Waiter && (p.Ticket < cmd.Waiting().Ticket || p.Ticket == cmd.Waiting().Ticket && p.Waiter < cmd.Waiting().Waiter) {
-				fails("I13", fmt.Sprintf("served with ticket %d, before %d", cmd.Waiting().Ticket, p.Ticket))
-			}
-		}
-		if place >= 0 {
-			fails("I13", "served, and still in line")
-		}
-	case cmd.Waiting().Ticket > 0 && refused && free && (cmd.Waiting().Barge || !others(cmd.Waiting().Ticket)):
-		switch {
-		case reserves && len(after.Queue) > 1:
-			w.sometimes(Reserved)
-		case reserves:
-		case place >= 0:
-			fails("I13", "it waits for another name, and holds up who waits for this one")
-		case len(after.Queue) > 0:
-			w.sometimes(PassedOn)
-		}
-	case cmd.Waiting().Ticket > 0 && refused:
-		if before.Type == "none" {
-			w.sometimes(KeptInLine)
-		}
-		if cmd.Waiting().PlaceTTL > 0 && !kept && (reserves || !(free && !others(cmd.Waiting().Ticket-1))) {
-			fails("I13", "its place in line is not kept")
-		}
-	case cmd.Waiting().Ticket > 0 && cmd.Kind == node.Release:
-		switch {
-		case cmd.Waiting().PlaceTTL > 0 && released && !kept:
-			fails("I13", "its place in line is not kept")
-		case cmd.Waiting().PlaceTTL > 0 && released:
-			w.sometimes(GaveBackInLine)
-		case cmd.Waiting().PlaceTTL <= 0 && place >= 0:
-			fails("I13", "it is still in line")
-		}
-	case cmd.Mode == node.Read && granted:
-		switch {
-		case before.Intent == "", strings.HasPrefix(before.Intent, node.OthersNext):
-		case before.Intent == node.ReadersNext:
-			w.sometimes(ReaderInTurn)
-		default:
-			fails("I13", "a reader passes a writer that waits")
-		}
-		if claim.Token <= before.Fence {
-			fails("I4", fmt.Sprintf("a reader's token %d is not above the %d of a writer", claim.Token, before.Fence))
-		}
-	case cmd.Mode == node.Read && refused && slices.Contains(before.Fields, node.Field{Name: node.ModeField, Value: node.Write.String()}):
-		if cmd.Waiting().PlaceTTL > 0 && after.Intent != node.ReadersNext {
-			fails("I13", "it is not kept that a reader waits")
-		}
-	case cmd.Mode == node.Read && refused && before.Intent != "":
-		w.sometimes(ReaderKeptOut)
-	case cmd.Mode == node.Write && granted:
-		if h := k.holder(claim.Owner); h != nil && h.told != nil {
-			h.told[s.number] = math.MaxInt64 / 2 // it came late, and is left to expire
-		}
-		if highest := max(before.Fence, before.Readers); claim.Token <= highest {
-			fails("I4", fmt.Sprintf("a writer's token %d is not above %d", claim.Token, highest))
-		}
-		waiter, others := strings.CutPrefix(before.Intent, node.OthersNext)
-		switch {
-		case before.Intent == node.ReadersNext:
-			fails("I13", "a writer passes readers whose turn it is")
-		case others && node.Process(waiter) == node.Process(claim.Owner):
-			fails("I13", "a writer passes those of other processes, whose turn it is")
-		case others:
-			w.sometimes(WriterInTurn)
-		}
-	case cmd.Mode == node.Write && refused && before.Type == "hash" && slices.Contains(before.Fields, node.Field{Name: node.ModeField, Value: node.Read.String()}):
-		w.sometimes(WriterWaits)
-		if r.TTL == before.TTL && cmd.Waiting().PlaceTTL > 0 && claim.Token != before.Fence && after.Intent != cmd.Waiting().Waiter { // they live
-			fails("I13", "it is not kept that a writer waits")
-		}
-	case cmd.Mode == node.Write && refused && before.Type == "hash":
-		writes := slices.Contains(before.Fields, node.Field{Name: node.ModeField, Value: node.Write.String()})
-		if writes && cmd.Waiting().PlaceTTL > 0 && claim.Token != before.Fence && before.Intent != node.ReadersNext && after.Intent != cmd.Waiting().Waiter {
-			fails("I13", "it is not kept that a writer waits")
-		}
-	case cmd.Mode == node.Write && refused && before.Type == "none":
-		w.sometimes(WriterGivesWay)
-	case cmd.Mode == node.Write && r.Status == node.Stale && cmd.Waiting().PlaceTTL > 0 && claim.Token != before.Fence && after.Intent != cmd.Waiting().Waiter &&
-		!strings.HasPrefix(before.Intent, node.OthersNext):
-		fails("I13", "it is not kept that a writer waits")
-	case cmd.Mode == node.Write && released && cmd.Waiting().PlaceTTL <= 0 && before.Intent != "" && before.Intent != cmd.Waiting().Waiter:
-		process := node.Process(claim.Owner)
-		next := node.OthersNext + process
-		switch {
-		case before.Intent == node.ReadersNext:
-			next = node.ReadersNext
-		case node.Process(before.Intent) == process:
-			next = ""
-		}
-		wrote := slices.ContainsFunc(before.Fields, func(f node.Field) bool { return f.Name == claim.Owner+node.WriteSuffix })
-		if wrote && next != "" && (after.Intent != next || after.IntentTTL > cmd.YieldTTL) {
-			fails("I13", fmt.Sprintf("%q waits, and then it is %q for %v", before.Intent, after.Intent, after.IntentTTL))
-		}
-	case cmd.Mode == node.Write && cmd.Kind == node.Release && cmd.Waiting().PlaceTTL <= 0 && cmd.Waiting().Waiter != "" && after.Intent == cmd.Waiting().Waiter:
-		fails("I13", "readers are still kept out for it")
-	case cmd.Mode == node.Write && released && cmd.Waiting().PlaceTTL > 0 && after.Intent != cmd.Waiting().Waiter:
-		fails("I13", "it is not kept that a writer waits")
-	}
-	if cmd.Kind != node.Release || cmd.Mode == node.Exclusive {
+		k.queueMarks(cmd, m.result.Status, before)
 		return
 	}
+	if h := k.holder(claim.Owner); cmd.Mode == node.Write && m.result.Status == node.Granted && k.fresh && h != nil && h.told != nil {
+		h.told[s.number] = math.MaxInt64 / 2 // it came late, and is left to expire
+	}
+	k.shareMarks(cmd, m.result.Status, before)
+}
+
+// forgotten checks that a node knows nobody who waits for longer than it may take to ask
+// again: a dead one would hold up those behind it.
+func (k *checker) forgotten(s *server, name string, before *node.State) {
+	if before.Intent != "" && s.outlasts(before.IntentTTL) || slices.ContainsFunc(before.Queue, func(p node.Place) bool { return s.outlasts(p.TTL) }) {
+		k.w.fail("I13", fmt.Sprintf("%s knows one who waits for %q for longer than it may take to ask again", s.name, name))
+	}
+}
+
+// queueMarks notes what a command of one that waits in line has come to.
+func (k *checker) queueMarks(cmd *node.Command, status node.Status, before *node.State) {
+	w, wait := k.w, cmd.Waiting()
+	others := func(most node.Token) bool { // are in line, with tickets up to that
+		return slices.ContainsFunc(before.Queue, func(p node.Place) bool { return p.Waiter != wait.Waiter && p.Ticket <= most })
+	}
+	free := before.Type == "none"
 	switch {
-	case after.Fence < claim.Token:
-		fails("I4", "the fence is not raised")
-	case cmd.Mode == node.Read && claim.Token == 0:
+	case status == node.Released && wait.Stays():
+		w.sometimes(GaveBackInLine)
+	case status != node.Refused || !free:
+	case len(cmd.Claims) == 1 || !wait.Barge && others(wait.Ticket):
+		w.sometimes(KeptInLine)
+	case !others(node.MaxToken): // another name was in the way of this one alone
+	case wait.Reserve:
+		w.sometimes(Reserved)
+	default:
+		w.sometimes(PassedOn)
+	}
+}
+
+// shareMarks notes what a command of a reader or writer has come to.
+func (k *checker) shareMarks(cmd *node.Command, status node.Status, before *node.State) {
+	w, claim := k.w, &cmd.Claims[0]
+	held := func(mode node.Mode) bool {
+		return slices.Contains(before.Fields, node.Field{Name: node.ModeField, Value: mode.String()})
+	}
+	switch {
+	case cmd.Kind == node.Release && cmd.Mode == node.Read && claim.Token == 0:
 		w.sometimes(ReaderSpared)
-	case cmd.Mode == node.Read && after.Fence > before.Fence:
+	case cmd.Kind == node.Release && cmd.Mode == node.Read && claim.Token > before.Fence:
 		w.sometimes(ReaderRaised)
+	case cmd.Mode == node.Read && status == node.Granted && k.fresh && before.Intent == node.ReadersNext:
+		w.sometimes(ReaderInTurn)
+	case cmd.Mode == node.Read && status == node.Refused && before.Intent != "" && !held(node.Write):
+		w.sometimes(ReaderKeptOut)
+	case cmd.Mode == node.Write && status == node.Granted && k.fresh && strings.HasPrefix(before.Intent, node.OthersNext):
+		w.sometimes(WriterInTurn)
+	case cmd.Mode == node.Write && status == node.Refused && held(node.Read):
+		w.sometimes(WriterWaits)
+	case cmd.Mode == node.Write && status == node.Refused && before.Type == "none":
+		w.sometimes(WriterGivesWay)
 	}
 }
 
@@ -490,4 +377,9 @@ func (k *checker) turnedAway(a *access) {
 			}
 		}
 	}
+}
+
+// someFree reports whether a node has none of the locks of one of several names.
+func (k *checker) someFree(s *server, m *message, now model.Time) bool {
+	return slices.ContainsFunc(m.cmd.Claims, func(c node.Claim) bool { return s.inspect(now, c.Name, &k.seen).Type == "none" })
 }

@@ -247,13 +247,12 @@ func (s *server) tell(now model.Time, n model.Notice, others bool) {
 		if !slices.ContainsFunc(s.listeners, func(o listener) bool { return o.name == channel && o.there() }) {
 			continue
 		}
-		first := s.w.check.firstInLine(s, n.Name, now)
 		owner, token := s.mem.Tell(now, n, waiter, others)
 		if owner == "" {
 			s.publish(channel, &node.Turn{Name: n.Name, Waiter: waiter})
 			return
 		}
-		s.w.check.handsOn(s, heir{name: n.Name, owner: owner, at: s.w.now}, token, waiter, first)
+		s.w.check.handsOn(s, heir{name: n.Name, owner: owner, at: s.w.now}, token, waiter)
 		s.w.logKey(s, n.Name)
 		s.publish(channel, &node.Turn{Name: n.Name, Owner: owner, Token: token})
 		return
