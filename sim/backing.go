@@ -79,39 +79,43 @@ func (k *checker) audit(h *holder, number int) {
 	if h.audited != number && h.audited != -number || k.holder(h.owner) != h || h.c.dead && !h.detached {
 		return
 	}
-	if h.audited > 0 {
-		if now := h.c.Now(); now >= h.until.Add(-time.Microsecond) && now <= h.until {
+	switch now := h.c.Now(); {
+	case h.audited > 0:
+		if now >= h.until.Add(-time.Microsecond) && now <= h.until {
 			k.backed(h, "when it expired")
 		}
 		h.audited = -number
 		w.plan(h.c.trueTime(h.until)+int64(time.Microsecond), evAudit, h, number)
 		return
-	}
-	if h.c.Now() <= h.until { // its clock was slowed down
+	case now <= h.until: // its clock was slowed down
 		k.planAudit(h)
 		return
 	}
-	if h.lease != nil && h.lease.Remaining() > 0 {
-		w.fail("I3", fmt.Sprintf("%s believes to hold %q for longer than it was promised", h.c.name, h.name))
-	}
+	k.believesNoLonger(h)
 	if h.c.stopped > 0 && !h.detached {
 		// It does not run, and so it can do nothing either.
 		if w.program == nil || h.ends != nil && h.ends() == nil { // else it may be detached
 			h.c.lapsed.add(h.owner)
 		}
-		k.expired(h)
-		return
+	} else {
+		k.endsInTime(h)
 	}
-	if h.ends != nil && h.ends() == nil {
-		w.fail("I8", fmt.Sprintf("%s: the context of %q goes on after its validity has ended", h.c.name, h.name))
+	if w.program == nil { // which may go on with it
+		k.remove(h)
 	}
-	k.expired(h)
 }
 
-// expired forgets a holder that believes no longer, unless a program may go on with it.
-func (k *checker) expired(h *holder) {
-	if k.w.program == nil {
-		k.remove(h)
+// believesNoLonger checks that a lease says that it has ended when it has.
+func (k *checker) believesNoLonger(h *holder) {
+	if h.lease != nil && h.lease.Remaining() > 0 {
+		k.w.fail("I3", fmt.Sprintf("%s believes to hold %q for longer than it was promised", h.c.name, h.name))
+	}
+}
+
+// endsInTime checks that the context of a lease ends with its validity.
+func (k *checker) endsInTime(h *holder) {
+	if h.ends != nil && h.ends() == nil {
+		k.w.fail("I8", fmt.Sprintf("%s: the context of %q goes on after its validity has ended", h.c.name, h.name))
 	}
 }
 

@@ -222,53 +222,55 @@ func (c *Client) failed(name, owner string, err error) {
 	var votes [quorum.Abstaining + 1]int
 	for i, v := range e.Nodes {
 		votes[v.Vote]++
-		if !o.told.Has(i) {
-			continue
-		}
-		l, heard, honest := c.links[i], o.heard[i], true
-		switch v.Vote {
-		case quorum.Granted:
-			honest = heard == node.Granted
-		case quorum.Refused:
-			honest = no(heard)
-		case quorum.Unknown:
-			honest = heard == node.Unknown || l.n.shared // it has no vote, whatever it says
-		case quorum.Abstaining:
-			honest = heard == node.Granted && w.p.Lock.Guard && (l.n.since >= 0 || l.refusedWrite >= 0)
-			switch {
-			case l.refusedWrite >= l.n.born:
-				w.sometimes(DemotedAbstains)
-			case l.first == l.n.life:
-				w.sometimes(NewcomerWary)
-			}
-		}
-		if !honest {
-			w.fail("I11", fmt.Sprintf("%s is told that the vote of %s was %s; its answer was %s", c.name, l.n.name, v.Vote, heard))
+		if heard := o.heard[i]; o.told.Has(i) && !c.links[i].honest(v.Vote, heard) {
+			w.fail("I11", fmt.Sprintf("%s is told that the vote of %s was %s; its answer was %s", c.name, c.links[i].n.name, v.Vote, heard))
 		}
 	}
 	_, need := w.site(name)
-	if votes[quorum.Granted] >= need && e.Err == quorum.ErrNoQuorum {
-		w.sometimes(GrantedTooLate)
+	granted, refused := votes[quorum.Granted], votes[quorum.Refused]
+	held := e.Err == quorum.ErrHeld
+	if held && granted+refused < need {
+		w.fail("I11", fmt.Sprintf("%s is told that the lock is held; only %d nodes answered", c.name, granted+refused))
+	}
+	if !held && granted < need && granted+refused >= need {
+		w.fail("I11", fmt.Sprintf("%s is not told that the lock is held; %d nodes answered", c.name, granted+refused))
+	}
+	if e.Err == quorum.ErrNoQuorum {
+		w.sometimes(NoQuorum)
+		if granted >= need {
+			w.sometimes(GrantedTooLate)
+		}
 	}
 	if votes[quorum.Abstaining] > 0 {
 		w.sometimes(GuardRefusal)
 	}
-	if votes[quorum.Unknown] > 0 && votes[quorum.Granted] > 0 {
+	if votes[quorum.Unknown] > 0 && granted > 0 {
 		w.sometimes(UnknownVote)
 	}
-	if votes[quorum.Granted] > 0 && votes[quorum.Refused] > 0 {
+	if granted > 0 && refused > 0 {
 		w.sometimes(SplitVote)
 	}
-	held := e.Err == quorum.ErrHeld
-	if held && votes[quorum.Granted]+votes[quorum.Refused] < need {
-		w.fail("I11", fmt.Sprintf("%s is told that the lock is held; only %d nodes answered", c.name, votes[quorum.Granted]+votes[quorum.Refused]))
+}
+
+// honest reports whether a vote is what the node has answered.
+func (l *link) honest(vote quorum.Vote, heard node.Status) bool {
+	switch vote {
+	case quorum.Granted:
+		return heard == node.Granted
+	case quorum.Refused:
+		return no(heard)
+	case quorum.Unknown:
+		return heard == node.Unknown || l.n.shared // it has no vote, whatever it says
+	case quorum.Abstaining:
+		switch {
+		case l.refusedWrite >= l.n.born:
+			l.w.sometimes(DemotedAbstains)
+		case l.first == l.n.life:
+			l.w.sometimes(NewcomerWary)
+		}
+		return heard == node.Granted && l.w.p.Lock.Guard && (l.n.since >= 0 || l.refusedWrite >= 0)
 	}
-	if granted := votes[quorum.Granted]; !held && granted < need && granted+votes[quorum.Refused] >= need {
-		w.fail("I11", fmt.Sprintf("%s is not told that the lock is held; %d nodes answered", c.name, granted+votes[quorum.Refused]))
-	}
-	if e.Err == quorum.ErrNoQuorum {
-		w.sometimes(NoQuorum)
-	}
+	return true
 }
 
 // endedBy reports whether the lease is over because of err, and not of its own.
@@ -318,20 +320,35 @@ func (k *checker) awaited(c *Client, e *quorum.Event) {
 	}
 }
 
-// closed checks that a lease was released whose Locker was closed.
+// closed looks at a lease when its Locker was closed.
 func (k *checker) closed(h *holder, err error) {
-	g := k.released(h.c, h.owner)
-	switch {
-	case k.holder(h.owner) == h && (k.w.program == nil || h.endedBy(quorum.ErrClosed)): // else it may be detached
+	if k.holder(h.owner) == h {
+		k.closesLease(h)
+	} else if err == nil {
+		k.closedTruly(h)
+	}
+}
+
+// closesLease checks that a lease was released whose Locker was closed, unless a program may
+// have detached it.
+func (k *checker) closesLease(h *holder) {
+	if k.w.program == nil || h.endedBy(quorum.ErrClosed) {
 		k.w.fail("I6", fmt.Sprintf("%s has closed its Locker, and does not release %q", h.c.name, h.name))
-	case g != nil && err == nil && h.endedBy(quorum.ErrClosed):
-		_, need := k.w.site(g.name)
-		if len(h.c.listed) < len(h.c.links) {
-			need = len(h.c.listed)/2 + 1
-		}
-		if bits.OnesCount64(uint64(g.gone)) < need {
-			k.w.fail("I11", fmt.Sprintf("%s is told that all leases are released; %q is not", h.c.name, h.name))
-		}
+	}
+}
+
+// closedTruly checks that enough nodes have confirmed what Close says.
+func (k *checker) closedTruly(h *holder) {
+	g := k.released(h.c, h.owner)
+	if g == nil || !h.endedBy(quorum.ErrClosed) {
+		return
+	}
+	_, need := k.w.site(g.name)
+	if len(h.c.listed) < len(h.c.links) {
+		need = len(h.c.listed)/2 + 1
+	}
+	if bits.OnesCount64(uint64(g.gone)) < need {
+		k.w.fail("I11", fmt.Sprintf("%s is told that all leases are released; %q is not", h.c.name, h.name))
 	}
 }
 

@@ -148,82 +148,125 @@ func (l *lapsed) has(owner string) bool { return slices.Contains(l.owners[:], ow
 
 // submitted sees each command that an engine hands to a link.
 func (k *checker) submitted(l *link, cmd *node.Command) {
-	c := l.c
-	k.swept(c)
+	k.swept(l.c)
 	switch cmd.Kind {
 	case node.Acquire:
-		owner := cmd.Claims[0].Owner
-		if h := k.holder(owner); h != nil {
-			k.goesWithout(c, owner, "gives a node again")
-			k.heals(l, h, cmd)
-			return
-		}
-		o := c.call()
-		if o.owner != owner || c.plain != nil { // the textbook has one for all attempts
-			k.asks(c, o, cmd)
-			o.stood = o.attempt
-			o.attempt = attempt{owner: owner, token: cmd.Claims[0].Token, start: c.Now(), at: k.w.now, ttl: cmd.TTL}
-			o.attempts++
-			k.attempts++
-			k.restless(c, o)
-		}
-		o.acquires++
-		if o.acquires > o.attempts*len(c.links) && c.plain == nil {
-			k.w.fail("I10", fmt.Sprintf("%s sent %d acquires in %d attempts on %d nodes", c.name, o.acquires, o.attempts, len(c.links)))
-		}
+		k.acquires(l, cmd)
 	case node.Release:
-		if o := c.callWaiting(cmd.Waiting().Waiter); o != nil && cmd.Waiting().PlaceTTL <= 0 {
-			o.left |= faults.Of(l.n.number)
-		}
-		k.goesWithout(c, cmd.Claims[0].Owner, "releases")
-		h := k.holder(cmd.Claims[0].Owner)
-		k.goesOn(h, c)
-		if h != nil && h.c != c {
-			h = nil // of a copy of this client
-		}
-		if h != nil {
-			k.backed(h, "when it was released")
-			k.endedContext(h)
-			k.remove(h)
-		}
-		g := k.end(l, cmd, h)
-		if spares := cmd.Claims[0].Token == 0 && (cmd.Mode == node.Read || cmd.Waiting().Ticket == 0); g != nil && cmd.Claims[0].Token < g.high && c.plain == nil && !spares {
-			k.w.fail("I4", fmt.Sprintf("%s releases %q with token %d, below the %d of an acquire that may still arrive",
-				c.name, g.name, cmd.Claims[0].Token, g.high))
-		}
+		k.releases(l, cmd)
 	case node.Extend:
 		for i, claim := range cmd.Claims {
 			if i > 0 && cmd.Claims[i-1].Owner == claim.Owner {
 				continue
 			}
 			if h := k.holder(claim.Owner); h != nil {
-				k.goesWithout(c, claim.Owner, "extends")
-				k.goesOn(h, c)
-				if h.fixed && h.c == c && !c.call().extends {
-					k.w.fail("I6", fmt.Sprintf("%s extends %q, whose lease is fixed", c.name, claim.Name))
-				}
-				if h.c == c && !c.call().extends && k.w.program == nil {
-					k.renews(h)
-				}
-				if len(h.asked) == maxAsked {
-					h.asked = h.asked[1:]
-				}
-				h.asked = append(h.asked, extension{c.Now(), k.w.now, cmd.TTL, c.call().extends})
-				if h.told != nil && h.c == c && !c.call().extends {
-					k.insists(h, l)
-				}
-			} else if k.released(c, claim.Owner) != nil {
-				k.w.fail("I6", fmt.Sprintf("%s extends %q, which it has released", c.name, claim.Name))
+				k.extends(l, h, &claim, cmd.TTL)
+			} else {
+				k.staysReleased(l.c, &claim)
 			}
 		}
 	case node.Break:
-		if f := c.call().forces; f != nil {
+		if f := l.c.call().forces; f != nil {
 			f.token = cmd.Claims[0].Token
 		}
 	case node.Downgrade:
-		if h := k.holder(cmd.Claims[0].Owner); h != nil && h.c == c {
+		if h := k.holder(cmd.Claims[0].Owner); h != nil && h.c == l.c {
 			k.downgrades(h, l)
 		}
+	}
+}
+
+// acquires sees a command of an attempt, or one that gives a holder's key to a node again.
+func (k *checker) acquires(l *link, cmd *node.Command) {
+	c, owner := l.c, cmd.Claims[0].Owner
+	if h := k.holder(owner); h != nil {
+		k.goesWithout(c, owner, "gives a node again")
+		k.heals(l, h, cmd)
+		return
+	}
+	o := c.call()
+	if o.owner != owner || c.plain != nil { // the textbook has one for all attempts
+		k.asks(c, o, cmd)
+		o.stood = o.attempt
+		o.attempt = attempt{owner: owner, token: cmd.Claims[0].Token, start: c.Now(), at: k.w.now, ttl: cmd.TTL}
+		o.attempts++
+		k.attempts++
+		k.restless(c, o)
+	}
+	o.acquires++
+	k.asksEachOnce(c, o)
+}
+
+// releases sees a command that releases a holder, or gives back what an attempt has got.
+func (k *checker) releases(l *link, cmd *node.Command) {
+	c := l.c
+	if o := c.callWaiting(cmd.Waiting().Waiter); o != nil && !cmd.Waiting().Stays() {
+		o.left |= faults.Of(l.n.number)
+	}
+	k.goesWithout(c, cmd.Claims[0].Owner, "releases")
+	h := k.holder(cmd.Claims[0].Owner)
+	k.goesOn(h, c)
+	if h != nil && h.c != c {
+		h = nil // of a copy of this client
+	}
+	if h != nil {
+		k.backed(h, "when it was released")
+		k.endedContext(h)
+		k.remove(h)
+	}
+	if g := k.end(l, cmd, h); g != nil {
+		k.releasesAbove(g, cmd)
+	}
+}
+
+// extends sees a command that extends a holder's lease.
+func (k *checker) extends(l *link, h *holder, claim *node.Claim, ttl time.Duration) {
+	c := l.c
+	k.goesWithout(c, claim.Owner, "extends")
+	k.goesOn(h, c)
+	byHand := c.call().extends
+	renews := h.c == c && !byHand
+	if renews {
+		k.mayRenew(h, claim.Name)
+		k.renews(h)
+	}
+	if len(h.asked) == maxAsked {
+		h.asked = h.asked[1:]
+	}
+	h.asked = append(h.asked, extension{c.Now(), k.w.now, ttl, byHand})
+	if renews && h.told != nil {
+		k.insists(h, l)
+	}
+}
+
+// mayRenew checks that no lease is renewed that is fixed.
+func (k *checker) mayRenew(h *holder, name string) {
+	if h.fixed {
+		k.w.fail("I6", fmt.Sprintf("%s extends %q, whose lease is fixed", h.c.name, name))
+	}
+}
+
+// staysReleased checks that nothing is renewed that was released.
+func (k *checker) staysReleased(c *Client, claim *node.Claim) {
+	if k.released(c, claim.Owner) != nil {
+		k.w.fail("I6", fmt.Sprintf("%s extends %q, which it has released", c.name, claim.Name))
+	}
+}
+
+// asksEachOnce checks that an attempt asks each node once.
+func (k *checker) asksEachOnce(c *Client, o *call) {
+	if o.acquires > o.attempts*len(c.links) && c.plain == nil {
+		k.w.fail("I10", fmt.Sprintf("%s sent %d acquires in %d attempts on %d nodes", c.name, o.acquires, o.attempts, len(c.links)))
+	}
+}
+
+// releasesAbove checks that a release leaves a fence against every acquire of its claim that
+// may still arrive. One without a token gives back what can be given back without a fence.
+func (k *checker) releasesAbove(g *givenUp, cmd *node.Command) {
+	token := cmd.Claims[0].Token
+	spares := token == 0 && (cmd.Mode == node.Read || !cmd.Waiting().Queued())
+	if token < g.high && g.c.plain == nil && !spares {
+		k.w.fail("I4", fmt.Sprintf("%s releases %q with token %d, below the %d of an acquire that may still arrive", g.c.name, g.name, token, g.high))
 	}
 }
 
@@ -268,26 +311,40 @@ func (k *checker) mayPromise(h *holder) clock.Instant {
 
 // heals sees a holder's key given again to a node that has lost it.
 func (k *checker) heals(l *link, h *holder, cmd *node.Command) {
-	c := l.c
 	h.given = k.w.now
 	h.healed |= faults.Of(l.n.number)
-	if h.c != c || c.plain != nil {
+	if h.c != l.c || h.c.plain != nil {
 		return
 	}
-	if cmd.Mode != h.mode {
-		k.w.fail("I6", fmt.Sprintf("%s gives a node %q again to %s, and has it to %s", c.name, h.name, cmd.Mode, h.mode))
+	k.healsInMode(h, cmd.Mode)
+	k.healsAbove(h, cmd.Claims[0].Token)
+	h.high = max(h.high, cmd.Claims[0].Token)
+	k.healsHeld(h)
+}
+
+// healsInMode checks that a node is given a key again in the holder's own mode.
+func (k *checker) healsInMode(h *holder, mode node.Mode) {
+	if mode != h.mode {
+		k.w.fail("I6", fmt.Sprintf("%s gives a node %q again to %s, and has it to %s", h.c.name, h.name, mode, h.mode))
 	}
-	if token := cmd.Claims[0].Token; token <= h.high {
-		k.w.fail("I4", fmt.Sprintf("%s gives a node %q again with token %d, and has used %d before", c.name, h.name, token, h.high))
-	} else {
-		h.high = token
+}
+
+// healsAbove checks that a node is given a key again with a token of its own: a late command
+// of before must not do so.
+func (k *checker) healsAbove(h *holder, token node.Token) {
+	if token <= h.high {
+		k.w.fail("I4", fmt.Sprintf("%s gives a node %q again with token %d, and has used %d before", h.c.name, h.name, token, h.high))
 	}
-	timeout := min(k.w.p.Lock.Timeout, h.length/3)
+}
+
+// healsHeld checks that a node is given a key again only while a majority has it.
+func (k *checker) healsHeld(h *holder) {
 	if k.w.need > len(k.w.nodes)/2+1 {
 		return // a majority is enough to give it to others again, and not for a renewal to count
 	}
-	if c.Now() > h.won.Add(timeout+timeout/32+time.Millisecond) && c.stops == h.stops {
-		k.w.fail("I12", fmt.Sprintf("%s gives a node %q again, and no majority had it at the last renewal", c.name, h.name))
+	timeout := min(k.w.p.Lock.Timeout, h.length/3)
+	if h.c.Now() > h.won.Add(timeout+timeout/32+time.Millisecond) && h.c.stops == h.stops {
+		k.w.fail("I12", fmt.Sprintf("%s gives a node %q again, and no majority had it at the last renewal", h.c.name, h.name))
 	}
 }
 
@@ -313,6 +370,11 @@ func (k *checker) endedContext(h *holder) {
 	if h.ends != nil && h.ends() == nil {
 		k.w.fail("I8", fmt.Sprintf("%s: the context of %q goes on after the lease", h.c.name, h.name))
 	}
+	k.endedTogether(h)
+}
+
+// endedTogether checks that several locks have ended if one of them has.
+func (k *checker) endedTogether(h *holder) {
 	if h.joint != nil && h.joint.Context().Err() == nil {
 		k.w.fail("I14", fmt.Sprintf("%s: the context of several locks goes on after the lease of one, %q", h.c.name, h.name))
 	}
@@ -330,6 +392,9 @@ func (k *checker) renewed(h *holder) {
 // of what was handed on counts from then, and not from when its place was asked for. Of a
 // caller's program it is not known how it asked for the lease, nor whether it extends it.
 func (k *checker) renews(h *holder) {
+	if k.w.program != nil {
+		return
+	}
 	asked := h.begun
 	for _, x := range h.asked {
 		asked = max(asked, x.at)
@@ -451,12 +516,7 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 			k.elected(c, o, name)
 		}
 	}
-	w.checkDays()
-	// What a client learns of another's clock goes on at its own rate.
-	ahead := time.Duration(int64(token)-epoch.UnixMicro())*time.Microsecond - time.Duration(w.now)
-	if most := w.foremost + time.Duration(w.now)/20 + 10*time.Millisecond; ahead > most && c.plain == nil {
-		w.fail("I4", fmt.Sprintf("%s was granted %q with token %d, which is %v ahead; no clock was by more than %v", c.name, name, token, ahead, most))
-	}
+	k.behindClocks(h)
 	for _, name := range h.names {
 		k.rises(h, name)
 		c.grants[name] = h
@@ -476,6 +536,17 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 	k.planAudit(h)
 	if o := c.callOf(owner); o != nil && (o.mode != node.Exclusive || o.ticket > 0 || w.need > len(w.nodes)/2+1) {
 		k.special(h, o)
+	}
+}
+
+// behindClocks checks that no token is ahead of all clocks. What a client learns of another's
+// clock goes on at its own rate.
+func (k *checker) behindClocks(h *holder) {
+	w := k.w
+	w.checkDays()
+	ahead := time.Duration(int64(h.token)-epoch.UnixMicro())*time.Microsecond - time.Duration(w.now)
+	if most := w.foremost + time.Duration(w.now)/20 + 10*time.Millisecond; ahead > most && h.c.plain == nil {
+		w.fail("I4", fmt.Sprintf("%s was granted %q with token %d, which is %v ahead; no clock was by more than %v", h.c.name, h.name, h.token, ahead, most))
 	}
 }
 
@@ -553,16 +624,15 @@ func (k *checker) revived(c *Client, name string) {
 	k.w.fail("I12", fmt.Sprintf("%s has extended %q, whose validity had ended", c.name, name))
 }
 
-// before notes what a command must leave alone.
+// before looks at a node when a command comes to it.
 func (k *checker) before(s *server, m *message, now model.Time) {
 	k.spared, k.there, k.shared = k.spared[:0], 0, false
-	if len(m.cmd.Claims) > 1 && m.cmd.Kind == node.Extend {
+	switch {
+	case len(m.cmd.Claims) > 1 && m.cmd.Kind == node.Extend:
 		return
-	}
-	if m.cmd.Kind == node.Inspect {
+	case m.cmd.Kind == node.Inspect:
 		k.looks(s, m)
-	}
-	if m.cmd.Kind == node.Break {
+	case m.cmd.Kind == node.Break:
 		k.forced(s, m.cmd.Claims[0].Name)
 		return
 	}
@@ -573,16 +643,10 @@ func (k *checker) before(s *server, m *message, now model.Time) {
 				k.there++
 			}
 		}
-		for _, h := range k.holders {
-			if !same(h.owner, claim.Owner) && h.has(claim.Name) {
-				if until, ok := s.mem.Keeps(now, claim.Name, h.owner, h.mode); ok {
-					k.spared = append(k.spared, sparing{h, claim.Name, until})
-				}
-			}
-		}
+		k.spares(s, claim, now)
 	}
 	k.fresh = k.there < len(m.cmd.Claims)
-	k.shared = m.cmd.Mode != node.Exclusive || m.cmd.Waiting().Ticket > 0
+	k.shared = m.cmd.Mode != node.Exclusive || m.cmd.Waiting().Queued()
 	for i := 0; k.shared && i < len(m.cmd.Claims); i++ {
 		if i == len(k.was) {
 			k.was = append(k.was, node.State{})
@@ -591,12 +655,49 @@ func (k *checker) before(s *server, m *message, now model.Time) {
 	}
 }
 
-// after checks that it did.
+// spares notes what a claim's command must leave alone.
+func (k *checker) spares(s *server, claim *node.Claim, now model.Time) {
+	for _, h := range k.holders {
+		if !same(h.owner, claim.Owner) && h.has(claim.Name) {
+			if until, ok := s.mem.Keeps(now, claim.Name, h.owner, h.mode); ok {
+				k.spared = append(k.spared, sparing{h, claim.Name, until})
+			}
+		}
+	}
+}
+
+// after looks at the node when it has executed the command.
 func (k *checker) after(s *server, m *message, now model.Time) {
+	k.hasSpared(s, m, now)
+	if m.result.Status == node.Refused && len(m.cmd.Claims) > 1 && k.someFree(s, m, now) {
+		k.w.sometimes(SeveralRefused)
+	}
+	for i := 0; k.shared && i < len(m.cmd.Claims); i++ {
+		k.queued(s, m, i)
+	}
+	switch {
+	case m.cmd.Kind == node.Acquire:
+		k.acquired(s, m, now)
+	case m.cmd.Kind == node.Extend && k.batons != nil:
+		k.votesForBaton(s, m)
+	}
+	late := m.copy || m.conn != m.link.conn
+	switch {
+	case m.result.Status == node.Stale && late:
+		k.w.sometimes(LateAcquireStale)
+	case m.result.Status == node.Stale:
+		k.w.sometimes(StaleToken)
+	case m.result.Status == node.Released && late:
+		k.w.sometimes(LateRelease)
+	}
+}
+
+// hasSpared checks that the command has left the keys of others alone.
+func (k *checker) hasSpared(s *server, m *message, now model.Time) {
 	for _, sp := range k.spared {
 		until, ok := s.mem.Keeps(now, sp.name, sp.h.owner, sp.h.mode)
-		// Who goes on to read in the last millisecond of its key has its hold for one more,
-		// and with another reader the key is there for that.
+		// A writer that goes on to read in the last millisecond of its key has its hold for one
+		// more, and with another reader the key is there for that.
 		if ok && sp.h.mode == node.Read && until == sp.until+1 {
 			continue
 		}
@@ -604,51 +705,34 @@ func (k *checker) after(s *server, m *message, now model.Time) {
 			k.w.fail("I9", fmt.Sprintf("%s of %s on %s changed the key of %s", m.cmd.Kind, m.link.c.name, s.name, sp.h.c.name))
 		}
 	}
-	w := k.w
-	if m.result.Status == node.Refused && len(m.cmd.Claims) > 1 && k.someFree(s, m, now) {
-		w.sometimes(SeveralRefused)
+}
+
+// acquired looks at a node that has executed an acquire.
+func (k *checker) acquired(s *server, m *message, now model.Time) {
+	w, c, owner := k.w, m.link.c, m.cmd.Claims[0].Owner
+	if g := k.released(c, owner); g != nil && g.healed.Has(s.number) {
+		w.sometimes(HealedLate)
 	}
-	for i := 0; k.shared && i < len(m.cmd.Claims); i++ {
-		k.queued(s, m, i)
+	if m.result.Status != node.Granted {
+		return
 	}
-	if m.cmd.Kind == node.Acquire {
-		if g := k.released(m.link.c, m.cmd.Claims[0].Owner); g != nil && g.healed.Has(s.number) {
-			w.sometimes(HealedLate)
+	if m.copy && m.cmd.Mode == node.Read && k.fresh {
+		k.doubles(s, owner)
+	}
+	k.vote(c, s, owner)
+	if k.fresh { // a command that comes again lengthens nothing
+		if k.there == 0 { // or one of the names was unlocked by force, and comes again
+			k.lasts(s, m, now)
 		}
-		if m.copy && m.cmd.Mode == node.Read && m.result.Status == node.Granted && k.fresh {
-			k.doubles(s, m.cmd.Claims[0].Owner)
+		if h := k.holder(owner); h != nil {
+			h.given = w.now
 		}
 	}
-	if m.cmd.Kind == node.Extend && k.batons != nil {
-		k.extends(s, m)
+	if !m.pending && !m.copy {
+		w.sometimes(LateGrant)
 	}
-	switch m.result.Status {
-	case node.Stale:
-		if m.copy || m.conn != m.link.conn {
-			w.sometimes(LateAcquireStale)
-		} else {
-			w.sometimes(StaleToken)
-		}
-	case node.Granted:
-		k.vote(m.link.c, s, m.cmd.Claims[0].Owner)
-		if k.fresh { // a command that comes again lengthens nothing
-			if k.there == 0 { // or one of the names was unlocked by force, and comes again
-				k.lasts(s, m, now)
-			}
-			if h := k.holder(m.cmd.Claims[0].Owner); h != nil {
-				h.given = w.now
-			}
-		}
-		if !m.pending && !m.copy {
-			w.sometimes(LateGrant)
-		}
-		if s.guarded() {
-			w.sometimes(GrantedByGuarded)
-		}
-	case node.Released:
-		if m.conn != m.link.conn || m.copy {
-			w.sometimes(LateRelease)
-		}
+	if s.guarded() {
+		w.sometimes(GrantedByGuarded)
 	}
 }
 
@@ -661,7 +745,7 @@ func (k *checker) lasts(s *server, m *message, now model.Time) {
 	}
 }
 
-// leaks looks at the nodes when everything is over, and all leases are.
+// leaks checks that no key is left when everything is over, and all leases are.
 func (k *checker) leaks() {
 	w := k.w
 	for _, s := range w.nodes {
@@ -669,27 +753,29 @@ func (k *checker) leaks() {
 			continue
 		}
 		for _, e := range s.mem.Dump(s.time()) {
-			if e.Type != "hash" && e.Expires != model.Never {
+			if e.Type != "hash" && e.Expires != model.Never || w.broken != "" && e.Expires != model.Never {
 				continue
 			}
-			if w.broken == "" || e.Expires == model.Never {
-				owner := e.Value
-				if len(e.Fields) > 0 {
-					owner = e.Fields[0].Name
-				}
-				w.fail("I6", fmt.Sprintf("%s still has %q of %s, for another %v", s.name, e.Key, owner,
-					time.Duration(e.Expires-s.time())*time.Millisecond))
-				return
+			owner := e.Value
+			if len(e.Fields) > 0 {
+				owner = e.Fields[0].Name
 			}
+			w.fail("I6", fmt.Sprintf("%s still has %q of %s, for another %v", s.name, e.Key, owner,
+				time.Duration(e.Expires-s.time())*time.Millisecond))
+			return
 		}
 	}
+}
+
+// tasksLeft checks that no task is left when everything is over.
+func (k *checker) tasksLeft() {
 	whose := ""
-	if w.program != nil {
+	if k.w.program != nil {
 		whose = ", of its program if that calls Go"
 	}
-	for _, c := range w.clients {
+	for _, c := range k.w.clients {
 		if n := len(c.tasks); n > 0 && !c.dead {
-			w.fail("I10", fmt.Sprintf("%d tasks of %s are left over%s", n, c.name, whose))
+			k.w.fail("I10", fmt.Sprintf("%d tasks of %s are left over%s", n, c.name, whose))
 		}
 	}
 }

@@ -51,23 +51,36 @@ func (c *Client) force(name string) {
 	if c.stops == stops {
 		c.bounded("ForceUnlock", start, w.p.Lock.Timeout)
 	}
+	w.check.forcedTruly(f, removed, err, c.stops == stops)
+	if err == nil {
+		w.check.forcedHere(c, here, name)
+	}
+}
+
+// forcedTruly checks what ForceUnlock says of what the nodes have answered.
+func (k *checker) forcedTruly(f *forcing, removed bool, err error, awake bool) {
+	c := f.c
 	told, majority := "", len(c.listed)/2+1
 	n := bits.OnesCount64(uint64(f.confirmed))
 	switch {
 	case c.ctx.Err() != nil || errors.Is(err, quorum.ErrClosed):
 	case err == nil && n < majority:
 		told = fmt.Sprintf("is broken; %d nodes confirmed it", n)
-	case err != nil && (n >= majority && c.stops == stops || !errors.Is(err, quorum.ErrNoQuorum)):
+	case err != nil && (n >= majority && awake || !errors.Is(err, quorum.ErrNoQuorum)):
 		told = fmt.Sprintf("was not confirmed to be broken by %d nodes: %v", n, err)
-	case removed != f.removed && c.stops == stops:
+	case removed != f.removed && awake:
 		told = fmt.Sprintf("was there: %v, and the nodes say %v", removed, f.removed)
 	}
 	if told != "" {
-		w.fail("I11", fmt.Sprintf("%s unlocks %q by force, and is told that it %s", c.name, name, told))
+		k.w.fail("I11", fmt.Sprintf("%s unlocks %q by force, and is told that it %s", c.name, f.name, told))
 	}
+}
+
+// forcedHere checks that a client's own leases have ended that it has unlocked by force.
+func (k *checker) forcedHere(c *Client, here []*holder, name string) {
 	for _, h := range here {
-		if err == nil && h.c == c && h.lease != nil && h.lease.Remaining() > 0 {
-			w.fail("I8", fmt.Sprintf("%s has unlocked %q by force, and goes on to hold it", c.name, name))
+		if h.c == c && h.lease != nil && h.lease.Remaining() > 0 {
+			k.w.fail("I8", fmt.Sprintf("%s has unlocked %q by force, and goes on to hold it", c.name, name))
 		}
 	}
 }

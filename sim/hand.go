@@ -43,15 +43,13 @@ const maxResumes = 3
 // handOver detaches the lease, and sends its handle to a client. It reports whether there
 // was something to detach.
 func (k *worker) handOver(l *lock) bool {
-	c, w, r := k.c, k.c.w, &k.random
+	c, r := k.c, &k.random
 	b := l.detach()
 	if b == nil {
 		return false
 	}
 	if r.below(2) == 0 {
-		if err := l.unlock(); !errors.Is(err, quorum.ErrNotHeld) {
-			w.fail("I11", fmt.Sprintf("%s has detached %q, and unlocks it: %v", c.name, l.wants.name, err))
-		}
+		c.w.check.saysDetached(c, l.wants.name, l.unlock())
 	}
 	k.send(b)
 	return true
@@ -107,14 +105,7 @@ func (l *lock) detach() *baton {
 	o.extends = true
 	handle, err := lease.Detach()
 	o.extends = false
-	switch {
-	case err != nil && valid || err != nil && !errors.Is(err, quorum.ErrNotHeld):
-		w.fail("I11", fmt.Sprintf("%s cannot detach %q: %v", c.name, l.wants.name, err))
-		return nil
-	case err != nil:
-		return nil
-	case h == nil:
-		w.fail("I11", fmt.Sprintf("%s detaches %q, and does not hold it", c.name, l.wants.name))
+	if !w.check.detachedTruly(l, h, valid, err) {
 		return nil
 	}
 	b := &baton{h: h, wants: l.wants, parts: l.parts, handle: handle, wall: c.Wall()}
@@ -133,9 +124,7 @@ func (l *lock) detach() *baton {
 func (k *checker) detaches(b *baton, lease *quorum.Lease) {
 	h := b.h
 	k.w.sometimes(Detached)
-	if cause := context.Cause(lease.Context()); !errors.Is(cause, quorum.ErrNotHeld) || lease.Remaining() > 0 {
-		k.w.fail("I8", fmt.Sprintf("%s has detached %q, and may rely on it for %v; its context has ended with %v", h.c.name, h.name, lease.Remaining(), cause))
-	}
+	k.endedByDetach(h, lease)
 	k.backInLine(h)
 	k.w.believes(h, false)
 	if o, _ := h.c.attemptOf(h.owner); o != nil { // what comes of it is no more the call's
@@ -183,13 +172,8 @@ func (c *Client) resumeLease(b *baton) (*lock, error) {
 func (k *checker) resumed(c *Client, b *baton, lease *quorum.Lease, begun, until, limit clock.Instant) {
 	w, h := k.w, b.h
 	w.sometimes(Resumed)
-	if lease.Token() != h.token || lease.Owner() != h.owner {
-		w.fail("I4", fmt.Sprintf("%s has resumed %q with token %d, and has token %d", c.name, h.name, h.token, lease.Token()))
-	}
-	_, need := w.site(h.name)
-	if n := bits.OnesCount64(uint64(b.kept &^ b.lacks & b.votes)); n < need && w.broken == "" && len(c.listed) == len(c.links) {
-		w.fail("I2", fmt.Sprintf("%s has resumed %q with %d nodes that may vote", c.name, h.name, n))
-	}
+	k.resumedAsItWas(c, h, lease)
+	k.resumedByEnough(c, b)
 	if k.holder(h.owner) == nil {
 		k.holders = append(k.holders, h)
 	}
@@ -243,8 +227,8 @@ func (k *checker) asked(m *message, owner string) *baton {
 	return nil
 }
 
-// extends notes whether a node that is asked for a lease may vote.
-func (k *checker) extends(s *server, m *message) {
+// votesForBaton notes whether a node that is asked for a lease may vote.
+func (k *checker) votesForBaton(s *server, m *message) {
 	b, p := k.asked(m, m.cmd.Claims[0].Owner), &k.w.p.Lock
 	switch {
 	case b == nil:
@@ -280,4 +264,46 @@ func (k *checker) goesWithout(c *Client, owner string, what string) {
 	if h.detached || h.c != c {
 		k.w.fail("I6", fmt.Sprintf("%s %s %q, which it has detached", c.name, what, h.name))
 	}
+}
+
+// resumedAsItWas checks that a lease is resumed with the token that it was granted with.
+func (k *checker) resumedAsItWas(c *Client, h *holder, lease *quorum.Lease) {
+	if lease.Token() != h.token || lease.Owner() != h.owner {
+		k.w.fail("I4", fmt.Sprintf("%s has resumed %q with token %d, and has token %d", c.name, h.name, h.token, lease.Token()))
+	}
+}
+
+// resumedByEnough checks that a lease was resumed by enough nodes that may vote.
+func (k *checker) resumedByEnough(c *Client, b *baton) {
+	_, need := k.w.site(b.h.name)
+	if n := bits.OnesCount64(uint64(b.kept &^ b.lacks & b.votes)); n < need && k.w.broken == "" && len(c.listed) == len(c.links) {
+		k.w.fail("I2", fmt.Sprintf("%s has resumed %q with %d nodes that may vote", c.name, b.h.name, n))
+	}
+}
+
+// endedByDetach checks that nobody relies any more on a lease that was detached.
+func (k *checker) endedByDetach(h *holder, lease *quorum.Lease) {
+	if cause := context.Cause(lease.Context()); !errors.Is(cause, quorum.ErrNotHeld) || lease.Remaining() > 0 {
+		k.w.fail("I8", fmt.Sprintf("%s has detached %q, and may rely on it for %v; its context has ended with %v", h.c.name, h.name, lease.Remaining(), cause))
+	}
+}
+
+// saysDetached checks what the Unlock of a detached lease says.
+func (k *checker) saysDetached(c *Client, name string, err error) {
+	if !errors.Is(err, quorum.ErrNotHeld) {
+		k.w.fail("I11", fmt.Sprintf("%s has detached %q, and unlocks it: %v", c.name, name, err))
+	}
+}
+
+// detachedTruly checks what Detach says of a lock whose lease was valid, or was not.
+func (k *checker) detachedTruly(l *lock, h *holder, valid bool, err error) bool {
+	c, w := l.c, k.w
+	switch {
+	case err != nil && (valid || !errors.Is(err, quorum.ErrNotHeld)):
+		w.fail("I11", fmt.Sprintf("%s cannot detach %q: %v", c.name, l.wants.name, err))
+	case err == nil && h == nil:
+		w.fail("I11", fmt.Sprintf("%s detaches %q, and does not hold it", c.name, l.wants.name))
+		return false
+	}
+	return err == nil
 }

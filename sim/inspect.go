@@ -46,22 +46,31 @@ func (c *Client) inspects(name string) quorum.Verdict {
 	if c.stops == stops {
 		c.bounded("Inspect", start, w.p.Lock.Timeout)
 	}
+	i.tells(report, err, through)
 	if err != nil {
-		if c.ctx.Err() == nil && !errors.Is(err, quorum.ErrClosed) {
-			w.fail("I11", fmt.Sprintf("%s inspects %q: %v", c.name, name, err))
-		}
 		return ""
 	}
 	w.sometimes(Inspected)
+	return report.Verdict
+}
+
+// tells checks what Inspect says, where some have held the name all the while.
+func (i *inspection) tells(report *quorum.Report, err error, through []*holder) {
+	c, w := i.c, i.c.w
+	if err != nil {
+		if c.ctx.Err() == nil && !errors.Is(err, quorum.ErrClosed) {
+			w.fail("I11", fmt.Sprintf("%s inspects %q: %v", c.name, i.name, err))
+		}
+		return
+	}
 	if told := i.wrong(report); told != "" {
-		w.fail("I11", fmt.Sprintf("%s inspects %q: %s", c.name, name, told))
+		w.fail("I11", fmt.Sprintf("%s inspects %q: %s", c.name, i.name, told))
 	}
 	for _, h := range through {
 		if w.check.holder(h.owner) == h && h.believed() && w.check.broken[h.owner] == nil {
 			i.sees(h, report)
 		}
 	}
-	return report.Verdict
 }
 
 // sees checks that a name that somebody has held all the while is not said to be free, unless

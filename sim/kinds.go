@@ -62,28 +62,36 @@ func (w *world) tranquil(since int64) bool {
 
 // asks sees the first command of each attempt.
 func (k *checker) asks(c *Client, o *call, cmd *node.Command) {
+	wait := cmd.Waiting()
 	o.names = o.names[:0]
 	for _, claim := range cmd.Claims {
 		o.names = append(o.names, claim.Name)
 	}
 	o.mode = cmd.Mode
 	if len(o.names) > 1 {
-		k.reservesInTime(c, o, cmd)
+		k.reservesInTime(c, o, &wait)
 	}
-	if o.waiter != cmd.Waiting().Waiter {
+	if o.waiter != wait.Waiter {
 		o.firm, o.joined = 0, k.w.now
 	}
 	o.won = false
+	k.keepsItsPlace(c, o, cmd)
+	o.ticket, o.waiter = wait.Ticket, wait.Waiter
+}
+
+// keepsItsPlace checks that a waiter has one place from attempt to attempt, and asks for that
+// to be kept.
+func (k *checker) keepsItsPlace(c *Client, o *call, cmd *node.Command) {
+	wait := cmd.Waiting()
 	again := o.attempts > 0 && k.w.program == nil && !o.several
 	switch {
-	case again && o.ticket > 0 && o.ticket != cmd.Waiting().Ticket:
-		k.w.fail("I13", fmt.Sprintf("%s waits in line for %q with ticket %d, and had %d before", c.name, o.names[0], cmd.Waiting().Ticket, o.ticket))
-	case again && o.waiter != "" && o.waiter != cmd.Waiting().Waiter:
+	case again && o.ticket > 0 && o.ticket != wait.Ticket:
+		k.w.fail("I13", fmt.Sprintf("%s waits in line for %q with ticket %d, and had %d before", c.name, o.names[0], wait.Ticket, o.ticket))
+	case again && o.waiter != "" && o.waiter != wait.Waiter:
 		k.w.fail("I13", fmt.Sprintf("%s waits for %q under another name than before", c.name, o.names[0]))
-	case o.waiting && (cmd.Waiting().Ticket > 0 || cmd.Mode == node.Write) && cmd.Waiting().PlaceTTL <= 0:
+	case o.waiting && (wait.Queued() || cmd.Mode == node.Write) && !wait.Stays():
 		k.w.fail("I13", fmt.Sprintf("%s waits for %q, and wants no place to be kept", c.name, o.names[0]))
 	}
-	o.ticket, o.waiter = cmd.Waiting().Ticket, cmd.Waiting().Waiter
 }
 
 // yields sees the release of an attempt that failed, or of a holder.
@@ -183,6 +191,13 @@ func (k *checker) special(h *holder, o *call) {
 			w.sometimes(SharedRead)
 		}
 	}
+	k.overtakesNobody(h, o)
+}
+
+// overtakesNobody checks that nobody waits for longer for what was granted, as enough nodes
+// know.
+func (k *checker) overtakesNobody(h *holder, o *call) {
+	w := k.w
 	if w.disagree >= quorum.DefaultFenceRetention {
 		return // nobody follows tokens that are so far ahead, and those in line are passed by them
 	}
@@ -342,6 +357,11 @@ func (k *checker) joins(owner string, j *quorum.Joint) {
 	if h.joint == nil {
 		h.joint = j
 	}
+	k.promisedTogether(h, j)
+}
+
+// promisedTogether checks that several locks are not promised for longer than one of them.
+func (k *checker) promisedTogether(h *holder, j *quorum.Joint) {
 	if said := h.c.Now().Add(j.Remaining()); said > h.until && j.Remaining() > 0 {
 		k.w.fail("I3", fmt.Sprintf("%s is promised several locks for %v longer than one of them, %q", h.c.name, said.Sub(h.until), h.name))
 	}

@@ -50,7 +50,6 @@ func (w *world) longestAttempt(ttl time.Duration) time.Duration {
 // lasts and its release takes, and no longer. That holds beside faults too, as long
 // as none concerns the client or its way to the node.
 func (k *checker) noHoldAndWait(s *server, name string, before *node.State) {
-	w := k.w
 	if before.Type != "hash" || len(before.Fields) != 1 {
 		return
 	}
@@ -59,27 +58,40 @@ func (k *checker) noHoldAndWait(s *server, name string, before *node.State) {
 		return // it was won
 	}
 	k.noIdleHeir(s, name, owner)
-	for _, c := range w.clients {
+	for _, c := range k.w.clients {
 		l := c.links[s.number]
 		if c.dead || c.stopped > 0 || !l.clear() {
 			continue
 		}
 		if g := k.released(c, owner); g != nil {
-			if g.began == 0 || s.disturbed() >= g.began || !g.clear.Has(s.number) || l.warmed > g.at {
-				return // it may have been sent on a connection that was given up
-			}
-			if kept := time.Duration(w.now - g.at); kept > w.quick() {
-				w.fail("I13", fmt.Sprintf("%s waits in line for %q, and keeps %s for %v after its attempt has failed", c.name, name, s.name, kept))
-			}
-			w.sometimes(GaveBackAtOnce)
+			k.gaveBackAtOnce(l, g, name)
 			return
 		}
 		if o := c.callOf(owner); o != nil {
-			if took := c.Now().Sub(o.start); o.ticket > 0 && !o.won && !no(o.heard[s.number]) && s.disturbed() < o.at && took > w.longestAttempt(o.ttl) {
-				w.fail("I13", fmt.Sprintf("%s waits in line for %q, and holds %s for %v", c.name, name, s.name, took))
-			}
+			k.triesBriefly(l, o, name)
 			return
 		}
+	}
+}
+
+// gaveBackAtOnce checks that a node no longer has what the attempt of one in line has got
+// there, when that has failed. It may have been sent on a connection that was given up.
+func (k *checker) gaveBackAtOnce(l *link, g *givenUp, name string) {
+	w, s := k.w, l.n
+	if g.began == 0 || s.disturbed() >= g.began || !g.clear.Has(s.number) || l.warmed > g.at {
+		return
+	}
+	if kept := time.Duration(w.now - g.at); kept > w.quick() {
+		w.fail("I13", fmt.Sprintf("%s waits in line for %q, and keeps %s for %v after its attempt has failed", l.c.name, name, s.name, kept))
+	}
+	w.sometimes(GaveBackAtOnce)
+}
+
+// triesBriefly checks that an attempt of one in line lasts no longer than it may.
+func (k *checker) triesBriefly(l *link, o *call, name string) {
+	c, s := l.c, l.n
+	if took := c.Now().Sub(o.start); o.ticket > 0 && !o.won && !no(o.heard[s.number]) && s.disturbed() < o.at && took > k.w.longestAttempt(o.ttl) {
+		k.w.fail("I13", fmt.Sprintf("%s waits in line for %q, and holds %s for %v", c.name, name, s.name, took))
 	}
 }
 
@@ -93,34 +105,11 @@ func (k *checker) sameFirst(name string) {
 		return
 	}
 	nodes, _ := w.site(name)
-	changed := w.troubled
-	all := k.line[:0]
-	for _, c := range w.clients {
-		for _, o := range c.calls {
-			if c.dead || !o.waits(name) {
-				continue
-			}
-			if k.heldBy(c, name) != nil || c.waitsOtherwise(name) {
-				o.joined = w.now // it does not ask the nodes now, and its places may be lost
-				continue
-			}
-			all = append(all, inLine{c, o.waiter, o.ticket})
-			changed = max(changed, o.joined)
-			for _, s := range nodes {
-				if l := c.links[s.number]; w.votes(s) {
-					if c.stopped > 0 || !l.clear() {
-						return
-					}
-					changed = max(changed, l.warmed)
-				}
-			}
-		}
-	}
-	k.line = all
-	if len(all) < 2 || w.now <= changed+int64(w.agreeWithin()) {
+	changed, known := k.lineUp(name, nodes)
+	if !known || len(k.line) < 2 || w.now <= changed+int64(w.agreeWithin()) {
 		return
 	}
-	first := slices.MinFunc(all, func(a, b inLine) int {
+	first := slices.MinFunc(k.line, func(a, b inLine) int {
 		return cmp.Or(cmp.Compare(a.ticket, b.ticket), cmp.Compare(a.waiter, b.waiter))
 	})
 	for _, s := range nodes {
@@ -134,6 +123,44 @@ func (k *checker) sameFirst(name string) {
 		}
 	}
 	w.sometimes(AgreedOnFirst)
+}
+
+// lineUp finds out who is in line for a name, and when something has changed last that the
+// nodes may not all know yet. It cannot be known if somebody cannot reach them all.
+func (k *checker) lineUp(name string, nodes []*server) (changed int64, known bool) {
+	w := k.w
+	changed, k.line = w.troubled, k.line[:0]
+	for _, c := range w.clients {
+		for _, o := range c.calls {
+			if c.dead || !o.waits(name) {
+				continue
+			}
+			if k.heldBy(c, name) != nil || c.waitsOtherwise(name) {
+				o.joined = w.now // it does not ask the nodes now, and its places may be lost
+				continue
+			}
+			k.line = append(k.line, inLine{c, o.waiter, o.ticket})
+			since, reaches := c.reaches(nodes)
+			if !reaches {
+				return 0, false
+			}
+			changed = max(changed, o.joined, since)
+		}
+	}
+	return changed, true
+}
+
+// reaches reports whether a client reaches all nodes that vote, and since when.
+func (c *Client) reaches(nodes []*server) (since int64, ok bool) {
+	for _, s := range nodes {
+		if l := c.links[s.number]; c.w.votes(s) {
+			if c.stopped > 0 || !l.clear() {
+				return 0, false
+			}
+			since = max(since, l.warmed)
+		}
+	}
+	return since, true
 }
 
 // waits reports whether one waits in line for a name.
@@ -207,7 +234,7 @@ type reservation struct {
 // reservesInTime checks that who waits for several names does not keep any of them from
 // others for long while somebody has another, on nodes that have not forgotten it. It may
 // be told late that this was its own to take, and reserve them once more.
-func (k *checker) reservesInTime(c *Client, o *call, cmd *node.Command) {
+func (k *checker) reservesInTime(c *Client, o *call, wait *node.Wait) {
 	w := k.w
 	for _, h := range k.holders {
 		if h.c == c || !slices.ContainsFunc(o.names, h.has) {
@@ -219,12 +246,12 @@ func (k *checker) reservesInTime(c *Client, o *call, cmd *node.Command) {
 				need--
 			}
 		}
-		i := slices.IndexFunc(h.keptFor, func(r reservation) bool { return r.waiter == cmd.Waiting().Waiter })
+		i := slices.IndexFunc(h.keptFor, func(r reservation) bool { return r.waiter == wait.Waiter })
 		switch {
-		case i < 0 && cmd.Waiting().Reserve:
-			h.keptFor = append(h.keptFor, reservation{cmd.Waiting().Waiter, w.now})
+		case i < 0 && wait.Reserve:
+			h.keptFor = append(h.keptFor, reservation{wait.Waiter, w.now})
 		case i < 0:
-		case !cmd.Waiting().Reserve:
+		case !wait.Reserve:
 			h.keptFor = slices.Delete(h.keptFor, i, i+1)
 		case need > 0:
 			h.keptFor[i].began = w.now

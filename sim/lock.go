@@ -147,10 +147,15 @@ func (l *lock) read() (value int, ok bool) {
 // write writes what each name protects.
 func (l *lock) write(value int, late time.Duration) {
 	for _, p := range l.parts {
-		if h := l.c.w.check.holder(p.owner); h != nil && h.mode == node.Read {
-			l.c.w.fail("I1", fmt.Sprintf("%s has %q to write it, and lets others read it", l.c.name, p.name))
-		}
+		l.c.w.check.writesAlone(l.c, &p)
 		l.c.access(p.name, p.token, p.grant, value, true, false, late)
+	}
+}
+
+// writesAlone checks that what a client writes is not shared with others.
+func (k *checker) writesAlone(c *Client, p *part) {
+	if h := k.holder(p.owner); h != nil && h.mode == node.Read {
+		k.w.fail("I1", fmt.Sprintf("%s has %q to write it, and lets others read it", c.name, p.name))
 	}
 }
 
@@ -163,14 +168,24 @@ func (l *lock) upgrade(q request) {
 	switch {
 	case errors.Is(err, quorum.ErrDeadlock):
 		w.sometimes(UpgradeRefused)
-		if w.now != start {
-			w.fail("I7", fmt.Sprintf("%s is told late that it cannot write %q, which it reads", c.name, q.name))
-		}
+		w.check.refusedAtOnce(c, q.name, start)
 	case err == nil:
-		if inner.parts[0].owner == l.parts[0].owner {
-			w.fail("I1", fmt.Sprintf("%s may write %q, which it reads, and others too", c.name, q.name))
-		}
+		w.check.upgraded(c, l, inner)
 		_ = inner.unlock() // what it read was lost, and this is another lease
+	}
+}
+
+// refusedAtOnce checks that a reader does not wait to write: it would wait for itself.
+func (k *checker) refusedAtOnce(c *Client, name string, start int64) {
+	if k.w.now != start {
+		k.w.fail("I7", fmt.Sprintf("%s is told late that it cannot write %q, which it reads", c.name, name))
+	}
+}
+
+// upgraded checks that a reader's lease has not become a writer's.
+func (k *checker) upgraded(c *Client, from, to *lock) {
+	if to.parts[0].owner == from.parts[0].owner {
+		k.w.fail("I1", fmt.Sprintf("%s may write %q, which it reads, and others too", c.name, to.wants.name))
 	}
 }
 
@@ -183,8 +198,13 @@ func (l *lock) downgrade() *lock {
 	if err != nil {
 		return nil
 	}
-	if h := l.c.w.check.holder(inner.parts[0].owner); h != nil && h.mode == node.Write {
-		l.c.w.fail("I6", fmt.Sprintf("%s has stopped writing %q, and keeps readers out", l.c.name, h.name))
-	}
+	l.c.w.check.letsReadersIn(l.c, inner.parts[0].owner)
 	return inner
+}
+
+// letsReadersIn checks that nothing is left of a writer that goes on to read.
+func (k *checker) letsReadersIn(c *Client, owner string) {
+	if h := k.holder(owner); h != nil && h.mode == node.Write {
+		k.w.fail("I6", fmt.Sprintf("%s has stopped writing %q, and keeps readers out", c.name, h.name))
+	}
 }

@@ -75,52 +75,64 @@ func (k *checker) released(c *Client, owner string) *givenUp {
 // end notes that a release was handed to a link, if it is the first of its claim
 // or one of the newest claims. It returns that claim, or nil.
 func (k *checker) end(l *link, cmd *node.Command, h *holder) *givenUp {
-	c, claim := l.c, &cmd.Claims[0]
-	g, o := k.released(c, claim.Owner), c.callOf(claim.Owner)
-	switch {
-	case g != nil:
-	case h != nil || o != nil && !o.released:
-		past := k.past(c)
-		g = &past.claims[past.next]
-		past.tails[past.next] = tail(claim.Owner)
-		past.next = (past.next + 1) % len(past.claims)
-		past.missing = ""
-		*g = givenUp{c: c, name: claim.Name, owner: claim.Owner, mode: cmd.Mode, at: k.w.now, stops: c.stops, high: claim.Token,
-			names: append(g.names[:0], claim.Name)}
-		for _, more := range cmd.Claims[1:] {
-			g.names = append(g.names, more.Name)
+	c, owner, n := l.c, cmd.Claims[0].Owner, l.n.number
+	g, o := k.released(c, owner), c.callOf(owner)
+	if g == nil {
+		if h == nil && (o == nil || o.released) {
+			return nil
 		}
+		g = k.begin(c, cmd)
 		k.yields(c, o, h, cmd)
-		if o != nil {
-			o.released = true
-			if h == nil && o.ticket > 0 && !o.won {
-				g.waiter, g.began = o.waiter, o.at
-			}
-			g.until, g.denied, g.begun = o.start.Add(o.ttl), o.denied(), o.at
-		}
-		if h != nil {
-			g.until, g.high, g.healed, g.begun = h.until, h.high, h.healed, h.begun
-			g.denied = h.denied &^ h.kept // a copy of what it refused has come later
-		} else {
-			for i := range g.sent {
-				if g.denied.Has(i) {
-					g.sent[i] = 2 // it has carried the command out, and need not be asked
-				}
-			}
-		}
+		g.takeOver(o, h)
+		past := k.past(c)
 		past.look = min(past.look, k.lookAgain(g))
-	default:
-		return nil
 	}
-	if g.began != 0 && g.sent[l.n.number] == 0 && l.clear() {
-		g.clear |= faults.Of(l.n.number)
+	if g.began != 0 && g.sent[n] == 0 && l.clear() {
+		g.clear |= faults.Of(n)
 	}
-	g.twice = g.twice || g.sent[l.n.number] > 0
-	g.sent[l.n.number]++
-	if g.denied.Has(l.n.number) && !g.healed.Has(l.n.number) {
-		g.sent[l.n.number]++ // once is enough
+	g.twice = g.twice || g.sent[n] > 0
+	g.sent[n]++
+	if g.denied.Has(n) && !g.healed.Has(n) {
+		g.sent[n]++ // once is enough
 	}
 	return g
+}
+
+// begin makes room for a claim that is being released.
+func (k *checker) begin(c *Client, cmd *node.Command) *givenUp {
+	claim, past := &cmd.Claims[0], k.past(c)
+	g := &past.claims[past.next]
+	past.tails[past.next] = tail(claim.Owner)
+	past.next = (past.next + 1) % len(past.claims)
+	past.missing = ""
+	*g = givenUp{c: c, name: claim.Name, owner: claim.Owner, mode: cmd.Mode, at: k.w.now, stops: c.stops, high: claim.Token,
+		names: g.names[:0]}
+	for _, claim := range cmd.Claims {
+		g.names = append(g.names, claim.Name)
+	}
+	return g
+}
+
+// takeOver notes what was known of the claim as an attempt, and as that of a holder, if it was
+// either.
+func (g *givenUp) takeOver(o *call, h *holder) {
+	if o != nil {
+		o.released = true
+		if h == nil && o.ticket > 0 && !o.won {
+			g.waiter, g.began = o.waiter, o.at
+		}
+		g.until, g.denied, g.begun = o.start.Add(o.ttl), o.denied(), o.at
+	}
+	if h != nil {
+		g.until, g.high, g.healed, g.begun = h.until, h.high, h.healed, h.begun
+		g.denied = h.denied &^ h.kept // a copy of what it refused has come later
+		return
+	}
+	for i := range g.sent {
+		if g.denied.Has(i) {
+			g.sent[i] = 2 // it has carried the command out, and need not be asked
+		}
+	}
 }
 
 // doubles notes that a doubled command has made a reader's claim on a node that has no fence

@@ -299,6 +299,7 @@ func (w *world) finish() {
 		return
 	}
 	w.check.leaks()
+	w.check.tasksLeft()
 	if w.p.Lock.Fence {
 		w.store.linearizable()
 	}

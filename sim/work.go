@@ -442,9 +442,7 @@ func (c *Client) shut() {
 	if c.stops == stops {
 		c.bounded("Close", start, bound)
 	}
-	if err != nil && !errors.Is(err, quorum.ErrNoQuorum) {
-		w.fail("I10", fmt.Sprintf("closing the Locker of %s: %v", c.name, err))
-	}
+	w.check.closes(c, err)
 	for _, h := range mine {
 		if h.c == c && !h.detached { // meanwhile
 			w.check.closed(h, err)
@@ -579,4 +577,11 @@ func (k *worker) choose(q *request, names []string) {
 		}
 	}
 	q.fair = r.happens(work.Fair)
+}
+
+// closes checks that a Locker can be closed, whatever its tasks do.
+func (k *checker) closes(c *Client, err error) {
+	if err != nil && !errors.Is(err, quorum.ErrNoQuorum) {
+		k.w.fail("I10", fmt.Sprintf("closing the Locker of %s: %v", c.name, err))
+	}
 }
