@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -57,17 +56,6 @@ func (l *lock) valid() bool {
 
 // rest holds the lock until then, or until it is lost.
 func (l *lock) rest(until clock.Instant) { (&signal{owner: l.c}).Wait(l.context(), until) }
-
-// outlives checks that a lease goes on whose inner one was unlocked in time.
-func (l *lock) outlives(err error, stops int) {
-	c, ctx := l.c, l.lease.Context()
-	switch {
-	case ctx.Err() == nil:
-		c.w.sometimes(OuterGoesOn)
-	case err == nil && stops == c.stops && !c.leaving && !errors.Is(context.Cause(ctx), quorum.ErrLost):
-		c.w.fail("I8", fmt.Sprintf("%s lost %q by the unlock of an inner lease: %v", c.name, l.wants.name, context.Cause(ctx)))
-	}
-}
 
 // ended is the context of a caller that has been told to stop.
 var ended = func() context.Context {
@@ -152,13 +140,6 @@ func (l *lock) write(value int, late time.Duration) {
 	}
 }
 
-// writesAlone checks that what a client writes is not shared with others.
-func (k *checker) writesAlone(c *Client, p *part) {
-	if h := k.holder(p.owner); h != nil && h.mode == node.Read {
-		k.w.fail("I1", fmt.Sprintf("%s has %q to write it, and lets others read it", c.name, p.name))
-	}
-}
-
 // upgrade asks to write what l reads, which must be refused at once.
 func (l *lock) upgrade(q request) {
 	c, w := l.c, l.c.w
@@ -175,20 +156,6 @@ func (l *lock) upgrade(q request) {
 	}
 }
 
-// refusedAtOnce checks that a reader does not wait to write: it would wait for itself.
-func (k *checker) refusedAtOnce(c *Client, name string, start int64) {
-	if k.w.now != start {
-		k.w.fail("I7", fmt.Sprintf("%s is told late that it cannot write %q, which it reads", c.name, name))
-	}
-}
-
-// upgraded checks that a reader's lease has not become a writer's.
-func (k *checker) upgraded(c *Client, from, to *lock) {
-	if to.parts[0].owner == from.parts[0].owner {
-		k.w.fail("I1", fmt.Sprintf("%s may write %q, which it reads, and others too", c.name, to.wants.name))
-	}
-}
-
 // downgrade goes on to read what l writes. It returns nil if nothing is left.
 func (l *lock) downgrade() *lock {
 	q := l.wants
@@ -200,11 +167,4 @@ func (l *lock) downgrade() *lock {
 	}
 	l.c.w.check.letsReadersIn(l.c, inner.parts[0].owner)
 	return inner
-}
-
-// letsReadersIn checks that nothing is left of a writer that goes on to read.
-func (k *checker) letsReadersIn(c *Client, owner string) {
-	if h := k.holder(owner); h != nil && h.mode == node.Write {
-		k.w.fail("I6", fmt.Sprintf("%s has stopped writing %q, and keeps readers out", c.name, h.name))
-	}
 }

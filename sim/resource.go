@@ -1,13 +1,8 @@
 package sim
 
 import (
-	"cmp"
 	"context"
-	"fmt"
-	"slices"
 	"time"
-
-	"github.com/anishathalye/porcupine"
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
@@ -94,27 +89,6 @@ func (c *Client) Write(name string, token node.Token, value int) (ok bool) {
 	return c.access(name, token, p.grant(), value, true, false, 0).ok
 }
 
-// writes checks that a program holds the lock of the register that it writes.
-func (k *checker) writes(c *Client, name string, token node.Token, p pass) {
-	now := c.Now()
-	holds := slices.ContainsFunc(k.holders, func(h *holder) bool {
-		mine := h == p.h || token == 0 && h.c == c && h.has(name)
-		return mine && (h.believed() || h.lease == nil && now < k.mayPromise(h))
-	})
-	_, locked := k.latest[name]
-	switch {
-	case holds || c.resumes:
-	case p.h != nil:
-		ended := min(now, p.h.until)
-		if p.h.removed > 0 {
-			ended = min(ended, p.h.removed)
-		}
-		k.w.blame("I15", fmt.Sprintf("%s wrote %q %v after its lease had ended", c.name, name, now.Sub(ended).Round(time.Microsecond)))
-	case locked: // else the register has another name than the lock
-		k.w.blame("I15", fmt.Sprintf("%s wrote %q without ever having held its lock", c.name, name))
-	}
-}
-
 // pass returns what the program was granted whose token it shows for name: of its own
 // client, unless another has handed the lease on. Without a token it is the client's
 // latest grant of name.
@@ -197,96 +171,4 @@ func (r *resource) take(a *access) {
 	if r.history = append(r.history, a); len(r.history) == maxHistory {
 		r.linearizable()
 	}
-}
-
-// stale notes that a write was accepted after one of a later holder.
-func (w *world) stale(a *access) {
-	if !w.p.Lock.Fence || a.token == 0 {
-		w.breaks(brokenBy(w.p))
-	}
-	w.fail("I5", fmt.Sprintf("%s writes to %q after a later holder has", a.c.name, w.names[a.name]))
-}
-
-// maxHistory is how many accesses are checked for linearizability at one time. A longer
-// history is checked in parts, each from what the registers are by then.
-const maxHistory = 400
-
-// A fence is what clients may take a fenced register for.
-type fence struct {
-	value int
-	token node.Token
-}
-
-// step carries an access out as a fenced register should, and reports whether
-// its answer is the right one. What a holder has read it updates: nobody else has
-// written since.
-func (f *fence) step(a *access) bool {
-	if a.ok != (a.token == 0 || a.token >= f.token) {
-		return false
-	}
-	if !a.ok {
-		return true
-	}
-	if !a.shares {
-		f.token = max(f.token, a.token)
-	}
-	if a.write {
-		known := !a.updates || a.read == f.value
-		f.value = a.value
-		return known
-	}
-	return a.value == f.value
-}
-
-// model is a register as porcupine's.
-func (f fence) model() porcupine.Model {
-	return porcupine.Model{
-		Init: func() any { return f },
-		Step: func(state, input, _ any) (bool, any) {
-			f := state.(fence)
-			ok := f.step(input.(*access))
-			return ok, f
-		},
-	}
-}
-
-// linearizable checks the history of a fenced resource, of which it knows what clients
-// do: when they sent what, and had what answer when.
-func (r *resource) linearizable() {
-	byName := make([][]*access, len(r.registers))
-	for _, a := range r.history {
-		byName[a.name] = append(byName[a.name], a)
-	}
-	for i, history := range byName {
-		var f fence
-		if i < len(r.before) {
-			f = fence{r.before[i].value, r.before[i].token}
-		}
-		if !f.explains(history) {
-			r.w.fail("I5", fmt.Sprintf("no order of what was read of %q and written to it explains all answers", r.w.names[i]))
-			return
-		}
-	}
-	r.before, r.history = slices.Clone(r.registers), r.history[:0]
-}
-
-// maxSearch bounds the search for an order: where everything happens at one instant there
-// may be too many, and the history passes.
-const maxSearch = 100 * time.Millisecond
-
-// explains reports whether the accesses can have been carried out one after the other.
-func (f fence) explains(history []*access) bool {
-	slices.SortStableFunc(history, func(a, b *access) int { return cmp.Compare(a.sent, b.sent) })
-	together, last := false, int64(-1)
-	for _, a := range history {
-		together, last = together || a.sent <= last, max(last, a.back)
-	}
-	if !together { // then there is one order only
-		return !slices.ContainsFunc(history, func(a *access) bool { return !f.step(a) })
-	}
-	operations := make([]porcupine.Operation, len(history))
-	for i, a := range history {
-		operations[i] = porcupine.Operation{ClientId: a.c.number, Input: a, Call: a.sent, Output: a, Return: a.back}
-	}
-	return porcupine.CheckOperationsTimeout(f.model(), operations, maxSearch) != porcupine.Illegal
 }

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -237,22 +236,6 @@ func (c *Client) acquireJointly(ctx context.Context, q *request, o *call) (*lock
 	return k, nil
 }
 
-// heeds checks that an acquisition that waits has ended with its context, but for what
-// was under way.
-func (c *Client) heeds(ctx context.Context, q *request, start int64, stops int, attempt time.Duration) {
-	if q.wait && q.ended != nil && ctx.Err() != nil && c.stops == stops {
-		c.bounded("after its context had ended, Lock", max(start, cmp.Or(*q.ended, c.w.calmed)), attempt)
-	}
-}
-
-// bounded checks that a call lasted no longer than its bound.
-func (c *Client) bounded(call string, start int64, bound time.Duration) {
-	took := time.Duration(c.w.now - start)
-	if bound += time.Duration(mulRatio(int64(bound), faults.Percent(60))) + time.Millisecond; took > bound {
-		c.w.fail("I7", fmt.Sprintf("%s of %s lasted %v; its bound is %v", call, c.name, took, bound))
-	}
-}
-
 // round acquires a lock, works under it, and releases it.
 func (k *worker) round() {
 	c := k.c
@@ -453,18 +436,6 @@ func (c *Client) shut() {
 	}
 }
 
-// hearsOfClose checks that a wait that has ended since the Locker is being closed has ended
-// for that.
-func (c *Client) hearsOfClose(ctx context.Context, q *request, stops int, err error) {
-	switch {
-	case !c.leaving || c.w.now == c.shutAt || !q.wait:
-	case errors.Is(err, quorum.ErrClosed):
-		c.w.sometimes(ClosedWaiting)
-	case ctx.Err() == nil && c.stops == stops && !errors.Is(err, quorum.ErrDeadlock):
-		c.w.fail("I11", fmt.Sprintf("%s waits for %q, closes its Locker, and is told: %v", c.name, q.name, err))
-	}
-}
-
 // last is what every client does when the faults are over: each of its tasks must
 // get each lock within the bound.
 func (c *Client) last(names []string) {
@@ -577,11 +548,4 @@ func (k *worker) choose(q *request, names []string) {
 		}
 	}
 	q.fair = r.happens(work.Fair)
-}
-
-// closes checks that a Locker can be closed, whatever its tasks do.
-func (k *checker) closes(c *Client, err error) {
-	if err != nil && !errors.Is(err, quorum.ErrNoQuorum) {
-		k.w.fail("I10", fmt.Sprintf("closing the Locker of %s: %v", c.name, err))
-	}
 }

@@ -1,18 +1,14 @@
 package sim
 
 import (
-	"fmt"
-	"math"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/node"
-	"github.com/redquorum/redquorum/quorum"
 )
 
-// This file checks that claims are released, everywhere and again where that was
-// not confirmed.
+// This file knows which claims were released lately, on which nodes, and how often.
 
 // A givenUp is a claim that its client has released.
 type givenUp struct {
@@ -135,71 +131,6 @@ func (g *givenUp) takeOver(o *call, h *holder) {
 	}
 }
 
-// doubles notes that a doubled command has made a reader's claim on a node that has no fence
-// against it. The claim may have been released by another client, which resumed its lease.
-func (k *checker) doubles(s *server, owner string) {
-	for _, c := range k.w.clients {
-		if g := k.released(c, owner); g != nil {
-			g.doubled |= faults.Of(s.number)
-			k.w.sometimes(ReaderRevived)
-		}
-	}
-}
-
-// swept checks that a claim was released again on each node that still has it
-// when the first release must have been answered.
-func (k *checker) swept(c *Client) {
-	w := k.w
-	past := k.past(c)
-	if w.now < past.look {
-		return
-	}
-	past.look = math.MaxInt64
-	for i := range past.claims {
-		g := &past.claims[i]
-		if g.until == 0 {
-			continue
-		}
-		if look := k.lookAgain(g); w.now < look {
-			past.look = min(past.look, look)
-			continue
-		}
-		due := c.plain == nil && !(c.farShut && g.name == faults.Far) && c.Now() < g.until && g.c == c && c.stops == g.stops && w.broken == ""
-		g.until = 0
-		if !due {
-			continue
-		}
-		for _, s := range w.nodes {
-			// A server that crashed may have it back.
-			_, holds := s.keepsAny(g.names, g.owner, g.mode)
-			if holds && s.born < g.at && !s.copied(g.begun) && g.sent[s.number] < 2 && !c.links[s.number].closed && !g.doubled.Has(s.number) {
-				w.fail("I6", fmt.Sprintf("%s has released %q, which %s still has, and does not try again", c.name, g.name, s.name))
-				return
-			}
-		}
-	}
-}
-
-// leaves checks that a client whose Locker was closed has left nothing of its attempts on
-// the nodes, if nothing has been in its way for long.
-func (k *checker) leaves(c *Client, since int64) {
-	w := k.w
-	if w.broken != "" || !w.tranquil(since-2*int64(w.p.Lock.MaxLease+w.p.Lock.Grace)) {
-		return
-	}
-	for _, o := range c.calls {
-		for _, s := range w.nodes {
-			if o.won || o.owner == "" || o.mode == node.Read || !w.votes(s) {
-				continue
-			}
-			if _, holds := s.keepsAny(o.names, o.owner, o.mode); holds {
-				w.fail("I6", fmt.Sprintf("%s has closed its Locker, and %s still has %q of it", c.name, s.name, o.names[0]))
-				return
-			}
-		}
-	}
-}
-
 // lookAgain is when a second release must have been sent where the first was not
 // confirmed.
 func (k *checker) lookAgain(g *givenUp) int64 {
@@ -207,23 +138,13 @@ func (k *checker) lookAgain(g *givenUp) int64 {
 	return g.at + int64(timeout+timeout/32+80*time.Millisecond)
 }
 
-// abandoned checks that a claim was released, when its attempt failed, on each
-// node that has it.
-func (k *checker) abandoned(c *Client, e *quorum.Event) {
-	if k.released(c, e.Owner) != nil {
-		return
-	}
-	o := c.callOf(e.Owner)
-	if o == nil {
-		return
-	}
-	for i, s := range k.w.nodes {
-		if no(o.heard[i]) || s.copied(o.at) {
-			continue
-		}
-		if _, holds := s.keepsAny(o.names, e.Owner, o.mode); holds {
-			k.w.fail("I6", fmt.Sprintf("%s failed to acquire %q, and does not release it on %s", c.name, e.Name, s.name))
-			return
+// doubles notes that a doubled command has made a reader's claim on a node that has no fence
+// against it. The claim may have been released by another client, which resumed its lease.
+func (k *checker) doubles(s *server, owner string) {
+	for _, c := range k.w.clients {
+		if g := k.released(c, owner); g != nil {
+			g.doubled |= faults.Of(s.number)
+			k.w.sometimes(ReaderRevived)
 		}
 	}
 }

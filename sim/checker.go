@@ -1,0 +1,372 @@
+package sim
+
+import (
+	"errors"
+	"time"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// The checker watches a run and holds it to the invariants. It changes nothing in it.
+//
+// This file has what happens, in the order in which a command meets it: an engine hands a
+// command to a link (submitted), a node executes it (before, after), its client has the answer
+// (note), and the engine tells its observer what comes of that (Observe). Each notes what has
+// happened in the state that the checks share, in the files state_*.go, and calls the checks,
+// each of which is in the file of its invariant, i01_exclusion.go to i15_program.go.
+
+// Invariants are what a run is held to.
+var Invariants = map[string]string{
+	"I1": i1, "I2": i2, "I3": i3, "I4": i4, "I5": i5, "I6": i6, "I7": i7, "I8": i8, "I9": i9, "I10": i10, "I11": i11,
+	"I12": i12, "I13": i13, "I14": i14, "I15": i15,
+}
+
+type checker struct {
+	w        *world
+	holders  []*holder
+	grants   int
+	attempts int                // to acquire anything, by anybody
+	latest   map[string]latest  // by name
+	batons   map[string]*baton  // by owner: the leases that were detached; nil if none was
+	handles  map[string]*baton  // by name: the latest
+	broken   map[string]*broken // by owner: the locks that were unlocked by force; nil if none was
+	forcings []*forcing         // under way
+
+	inspections []*inspection // likewise
+	ended       []pastClaims  // by client
+
+	spared []sparing    // what execute must leave alone
+	there  int          // how many keys of an acquire are there already
+	fresh  bool         // what it creates is not there yet
+	shared bool         // the command is for locks that are shared or waited for in line
+	was    []node.State // of its names, before it
+	seen   node.State   // of the name that was looked at last
+	line   []inLine     // who waits for a name, when they were looked at last
+}
+
+// submitted sees each command that an engine hands to a link.
+func (k *checker) submitted(l *link, cmd *node.Command) {
+	k.swept(l.c)
+	switch cmd.Kind {
+	case node.Acquire:
+		k.acquires(l, cmd)
+	case node.Release:
+		k.releases(l, cmd)
+	case node.Extend:
+		for i, claim := range cmd.Claims {
+			if i > 0 && cmd.Claims[i-1].Owner == claim.Owner {
+				continue
+			}
+			if h := k.holder(claim.Owner); h != nil {
+				k.extends(l, h, &claim, cmd.TTL)
+			} else {
+				k.staysReleased(l.c, &claim)
+			}
+		}
+	case node.Break:
+		if f := l.c.call().forces; f != nil {
+			f.token = cmd.Claims[0].Token
+		}
+	case node.Downgrade:
+		if h := k.holder(cmd.Claims[0].Owner); h != nil && h.c == l.c {
+			k.downgrades(h, l)
+		}
+	}
+}
+
+// acquires sees a command of an attempt, or one that gives a holder's key to a node again.
+func (k *checker) acquires(l *link, cmd *node.Command) {
+	c, owner := l.c, cmd.Claims[0].Owner
+	if h := k.holder(owner); h != nil {
+		k.goesWithout(c, owner, "gives a node again")
+		k.heals(l, h, cmd)
+		return
+	}
+	o := c.call()
+	if o.owner != owner || c.plain != nil { // the textbook has one for all attempts
+		k.asks(c, o, cmd)
+		o.stood = o.attempt
+		o.attempt = attempt{owner: owner, token: cmd.Claims[0].Token, start: c.Now(), at: k.w.now, ttl: cmd.TTL}
+		o.attempts++
+		k.attempts++
+		k.restless(c, o)
+	}
+	o.acquires++
+	k.asksEachOnce(c, o)
+}
+
+// releases sees a command that releases a holder, or gives back what an attempt has got.
+func (k *checker) releases(l *link, cmd *node.Command) {
+	c := l.c
+	if o := c.callWaiting(cmd.Waiting().Waiter); o != nil && !cmd.Waiting().Stays() {
+		o.left |= faults.Of(l.n.number)
+	}
+	k.goesWithout(c, cmd.Claims[0].Owner, "releases")
+	h := k.holder(cmd.Claims[0].Owner)
+	k.goesOn(h, c)
+	if h != nil && h.c != c {
+		h = nil // of a copy of this client
+	}
+	if h != nil {
+		k.backed(h, "when it was released")
+		k.endedContext(h)
+		k.remove(h)
+	}
+	if g := k.end(l, cmd, h); g != nil {
+		k.releasesAbove(g, cmd)
+	}
+}
+
+// extends sees a command that extends a holder's lease.
+func (k *checker) extends(l *link, h *holder, claim *node.Claim, ttl time.Duration) {
+	c := l.c
+	k.goesWithout(c, claim.Owner, "extends")
+	k.goesOn(h, c)
+	byHand := c.call().extends
+	renews := h.c == c && !byHand
+	if renews {
+		k.mayRenew(h, claim.Name)
+		k.renews(h)
+	}
+	if len(h.asked) == maxAsked {
+		h.asked = h.asked[1:]
+	}
+	h.asked = append(h.asked, extension{c.Now(), k.w.now, ttl, byHand})
+	if renews && h.told != nil {
+		k.insists(h, l)
+	}
+}
+
+// heals sees a holder's key given again to a node that has lost it.
+func (k *checker) heals(l *link, h *holder, cmd *node.Command) {
+	h.given = k.w.now
+	h.healed |= faults.Of(l.n.number)
+	if h.c != l.c || h.c.plain != nil {
+		return
+	}
+	k.healsInMode(h, cmd.Mode)
+	k.healsAbove(h, cmd.Claims[0].Token)
+	h.high = max(h.high, cmd.Claims[0].Token)
+	k.healsHeld(h)
+}
+
+// before looks at a node when a command comes to it.
+func (k *checker) before(s *server, m *message, now model.Time) {
+	k.spared, k.there, k.shared = k.spared[:0], 0, false
+	switch {
+	case len(m.cmd.Claims) > 1 && m.cmd.Kind == node.Extend:
+		return
+	case m.cmd.Kind == node.Inspect:
+		k.looks(s, m)
+	case m.cmd.Kind == node.Break:
+		k.forced(s, m.cmd.Claims[0].Name)
+		return
+	}
+	for i := range m.cmd.Claims {
+		claim := &m.cmd.Claims[i]
+		if m.cmd.Kind == node.Acquire {
+			if _, there := s.mem.Keeps(now, claim.Name, claim.Owner, m.cmd.Mode); there {
+				k.there++
+			}
+		}
+		k.spares(s, claim, now)
+	}
+	k.fresh = k.there < len(m.cmd.Claims)
+	k.shared = m.cmd.Mode != node.Exclusive || m.cmd.Waiting().Queued()
+	for i := 0; k.shared && i < len(m.cmd.Claims); i++ {
+		if i == len(k.was) {
+			k.was = append(k.was, node.State{})
+		}
+		s.inspect(now, m.cmd.Claims[i].Name, &k.was[i])
+	}
+}
+
+// after looks at the node when it has executed the command.
+func (k *checker) after(s *server, m *message, now model.Time) {
+	k.hasSpared(s, m, now)
+	if m.result.Status == node.Refused && len(m.cmd.Claims) > 1 && k.someFree(s, m, now) {
+		k.w.sometimes(SeveralRefused)
+	}
+	for i := 0; k.shared && i < len(m.cmd.Claims); i++ {
+		k.queued(s, m, i)
+	}
+	switch {
+	case m.cmd.Kind == node.Acquire:
+		k.acquired(s, m, now)
+	case m.cmd.Kind == node.Extend && k.batons != nil:
+		k.votesForBaton(s, m)
+	}
+	late := m.copy || m.conn != m.link.conn
+	switch {
+	case m.result.Status == node.Stale && late:
+		k.w.sometimes(LateAcquireStale)
+	case m.result.Status == node.Stale:
+		k.w.sometimes(StaleToken)
+	case m.result.Status == node.Released && late:
+		k.w.sometimes(LateRelease)
+	}
+}
+
+// acquired looks at a node that has executed an acquire.
+func (k *checker) acquired(s *server, m *message, now model.Time) {
+	w, c, owner := k.w, m.link.c, m.cmd.Claims[0].Owner
+	if g := k.released(c, owner); g != nil && g.healed.Has(s.number) {
+		w.sometimes(HealedLate)
+	}
+	if m.result.Status != node.Granted {
+		return
+	}
+	if m.copy && m.cmd.Mode == node.Read && k.fresh {
+		k.doubles(s, owner)
+	}
+	k.vote(c, s, owner)
+	if k.fresh { // a command that comes again lengthens nothing
+		if k.there == 0 { // or one of the names was unlocked by force, and comes again
+			k.lasts(s, m, now)
+		}
+		if h := k.holder(owner); h != nil {
+			h.given = w.now
+		}
+	}
+	if !m.pending && !m.copy {
+		w.sometimes(LateGrant)
+	}
+	if s.guarded() {
+		w.sometimes(GrantedByGuarded)
+	}
+}
+
+// note sees how each command ended for its client.
+func (w *world) note(l *link, m *message, r *node.Reply) {
+	if m.cmd.Kind != node.Extend {
+		w.check.heard(l, &m.cmd, r.Status)
+	}
+	for i, kept := range r.Kept {
+		owner := m.cmd.Claims[i].Owner
+		if b := w.check.asked(m, owner); b != nil {
+			b.keeps(l, kept)
+		}
+		h := w.check.holder(owner)
+		switch {
+		case m.cmd.Kind != node.Extend || h == nil || h.c != l.c:
+		case !kept && r.Status == node.Done && h.told == nil:
+			w.check.lacks(h, l.n.number, m)
+		case kept:
+			h.kept |= faults.Of(l.n.number)
+			w.check.resumes(h, l.n.number, m.sent)
+		case h.told != nil && w.now > h.told[l.n.number]+int64(w.p.Lock.Timeout): // or it was asked together with that
+			h.lacked[l.n.number] = w.now
+		}
+		if kept && l.c.lapsed.has(owner) {
+			w.sometimes(Lapsed)
+		}
+	}
+	if r.Status == node.Stale && int64(r.Fence)-l.c.Wall().UnixMicro() > quorum.DefaultFenceRetention.Microseconds() {
+		w.sometimes(FarAhead)
+	}
+	w.logReply(l, m, r)
+}
+
+// Observe implements quorum.Observer.
+func (c *Client) Observe(e quorum.Event) {
+	w := c.w
+	if c.dead || w.over {
+		return
+	}
+	k := &w.check
+	w.logEvent(c, &e)
+	switch e.Kind {
+	case quorum.Acquired:
+		k.tellsAcquired(c, &e)
+	case quorum.AttemptFailed:
+		c.failed(e.Name, e.Owner, e.Err)
+		k.abandoned(c, &e)
+		k.stands(c, e.Owner)
+		if o := c.callOf(e.Owner); o != nil && o.waiting && o.ticket > 0 {
+			k.sameFirst(o.names[0])
+		}
+	case quorum.Extended:
+		k.tellsExtended(c, &e)
+	case quorum.ExtendFailed:
+		w.sometimes(RenewalFailed)
+	case quorum.Lost:
+		k.tellsLost(c, &e)
+	case quorum.Released:
+		k.confirmed(c, &e)
+	case quorum.Downgraded:
+		k.downgraded(c, &e)
+	case quorum.Detached:
+		if h := k.holder(e.Owner); h != nil && w.program != nil { // nobody relies on it until it is resumed
+			h.lease, h.ends, h.asked, h.handedOn, h.until = nil, nil, nil, true, c.Now()
+		}
+	case quorum.Healed:
+		w.sometimes(Healed)
+	case quorum.NodeRecovered:
+		w.sometimes(NodeRecovered)
+	}
+}
+
+func (k *checker) tellsAcquired(c *Client, e *quorum.Event) {
+	if k.isResumed(c, e.Owner) {
+		c.resumes = c.resumes || k.holder(e.Owner) == nil
+		return
+	}
+	if o := c.callOf(e.Owner); o != nil && o.attempts > 1 {
+		k.w.sometimes(AcquiredLater)
+	}
+	k.granted(c, e.Name, e.Owner, e.Token)
+}
+
+func (k *checker) tellsExtended(c *Client, e *quorum.Event) {
+	h := k.holder(e.Owner)
+	k.extendedInTime(c, h, e)
+	if h == nil {
+		return
+	}
+	h.won, h.stops = c.Now(), c.stops
+	k.w.sometimes(Renewed)
+	k.continuous(c, e.Name, e.Owner)
+	may := h.until
+	for _, x := range h.asked {
+		if x.start == c.Now().Add(-e.Took) {
+			h.asking = x.at
+			may = max(may, k.promise(x.start, x.ttl))
+		}
+	}
+	if h.lease != nil {
+		k.promised(h, may)
+	} else {
+		h.until = may
+		k.planAudit(h)
+	}
+	k.exclusive(h)
+	k.backed(h, "when it was extended")
+	k.lasting(h)
+}
+
+func (k *checker) tellsLost(c *Client, e *quorum.Event) {
+	h := k.holder(e.Owner)
+	if h == nil {
+		return
+	}
+	if c.Now() < h.until && h.lease != nil {
+		k.w.sometimes(LostEarly)
+		if h.joint != nil {
+			k.w.sometimes(JointLost)
+		}
+		k.lostForCause(h)
+	} else {
+		k.w.sometimes(LostAtDeadline)
+		switch {
+		case errors.Is(e.Err, quorum.ErrMaxHold):
+			k.w.sometimes(HeldLongest)
+		case k.w.program == nil || !unrenewed(e.Err):
+			k.renewed(h)
+		}
+	}
+	k.endedContext(h)
+	k.remove(h)
+}

@@ -1,0 +1,107 @@
+package sim
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
+)
+
+// I2 is looked at whenever a lease begins, is extended, resumed or released, and just before it
+// expires.
+const i2 = "backing: while a lease is valid, so many nodes have its key, or abstain, that nobody else can get a quorum"
+
+// backed checks that nobody else could be granted h's name.
+func (k *checker) backed(h *holder, when string) {
+	w := k.w
+	if w.broken != "" {
+		return
+	}
+	for _, name := range h.names {
+		nodes, quorum := w.site(name)
+		have, need := 0, len(nodes)-quorum+1
+		for i, s := range nodes {
+			_, holds := s.mem.Keeps(s.time(), name, h.owner, h.mode)
+			if holds || s.silent() || s.guarded() || k.isForced(h, i) {
+				have++
+			}
+		}
+		switch {
+		case have < need:
+			w.fail("I2", fmt.Sprintf("%s holds %q, but only %d of %d nodes keep others from it, %s; it takes %d", h.c.name, name, have, len(nodes), when, need))
+		case have == need:
+			w.sometimes(BarelyBacked)
+		}
+	}
+}
+
+// lasting checks that a majority keeps h's key for as long as h may believe, or
+// votes for nobody.
+func (k *checker) lasting(h *holder) {
+	w := k.w
+	if w.broken != "" || h.c.plain != nil || len(h.c.listed) < len(w.nodes) {
+		return
+	}
+	remaining := h.until.Sub(h.c.Now())
+	for _, name := range h.names {
+		nodes, need := w.site(name)
+		have := 0
+		for i, s := range nodes {
+			until, holds := s.mem.Keeps(s.time(), name, h.owner, h.mode)
+			if s.silent() || s.guarded() || k.isForced(h, i) || holds && (until == model.Never || time.Duration(until-s.time())*time.Millisecond >= remaining) {
+				have++
+			}
+		}
+		if have < need {
+			w.fail("I2", fmt.Sprintf("%s may rely on %q for %v, and only %d nodes keep it for so long", h.c.name, name, remaining, have))
+		}
+	}
+}
+
+// elected checks that an attempt had a majority of those who may vote.
+func (k *checker) elected(c *Client, o *call, name string) {
+	w := k.w
+	if c.plain != nil || !w.p.Lock.Guard || w.broken != "" {
+		return
+	}
+	n := 0
+	nodes, need := w.site(o.names[0])
+	for i := range nodes {
+		if o.votes.Has(i) && o.heard[i] == node.Granted {
+			n++
+		}
+	}
+	if n < need {
+		w.fail("I2", fmt.Sprintf("%s was granted %q by %d nodes that may vote", c.name, name, n))
+	}
+}
+
+// inherits checks that enough servers that may vote have handed the lock on with one
+// token.
+func (k *checker) inherits(c *Client, a *attempt, name string, token node.Token) {
+	var by faults.Set
+	nodes, need := k.w.site(name)
+	for i, s := range nodes {
+		if a.handed[i] == token && a.taken.Has(i) && (a.votes.Has(i) || !k.w.p.Lock.Guard || k.w.broken != "") {
+			by |= faults.Of(s.host)
+		}
+	}
+	if n := bits.OnesCount64(uint64(by)); n < need {
+		k.w.fail("I2", fmt.Sprintf("%s was handed on %q by %d servers that may vote", c.name, name, n))
+	}
+	for _, s := range nodes {
+		s.heirs = slices.DeleteFunc(s.heirs, func(h heir) bool { return h.owner == node.Heir(a.owner) })
+	}
+}
+
+// resumedByEnough checks that a lease was resumed by enough nodes that may vote.
+func (k *checker) resumedByEnough(c *Client, b *baton) {
+	_, need := k.w.site(b.h.name)
+	if n := bits.OnesCount64(uint64(b.kept &^ b.lacks & b.votes)); n < need && k.w.broken == "" && len(c.listed) == len(c.links) {
+		k.w.fail("I2", fmt.Sprintf("%s has resumed %q with %d nodes that may vote", c.name, b.h.name, n))
+	}
+}

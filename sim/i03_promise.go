@@ -1,0 +1,49 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node/model"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// I3 is looked at whenever a lease says for how long it is valid, just after that, and when a
+// node is given a key.
+const i3 = "no over-promise: a lease is never valid for longer than its length, less the time since the first command and the clocks' drift"
+
+// promised compares what the lease says with what may be promised, and takes
+// over the former.
+func (k *checker) promised(h *holder, at clock.Instant) {
+	said := h.c.Now().Add(h.lease.Remaining())
+	at = min(at, h.limit)
+	if said > at && h.lease.Remaining() > 0 {
+		k.w.fail("I3", fmt.Sprintf("%s is promised %q for %v longer than it may rely on it", h.c.name, h.name, said.Sub(at)))
+	}
+	h.until = said
+	k.planAudit(h)
+}
+
+// promisedTogether checks that several locks are not promised for longer than one of them.
+func (k *checker) promisedTogether(h *holder, j *quorum.Joint) {
+	if said := h.c.Now().Add(j.Remaining()); said > h.until && j.Remaining() > 0 {
+		k.w.fail("I3", fmt.Sprintf("%s is promised several locks for %v longer than one of them, %q", h.c.name, said.Sub(h.until), h.name))
+	}
+}
+
+// believesNoLonger checks that a lease says that it has ended when it has.
+func (k *checker) believesNoLonger(h *holder) {
+	if h.lease != nil && h.lease.Remaining() > 0 {
+		k.w.fail("I3", fmt.Sprintf("%s believes to hold %q for longer than it was promised", h.c.name, h.name))
+	}
+}
+
+// lasts checks that a node keeps a key for no less than it was told.
+func (k *checker) lasts(s *server, m *message, now model.Time) {
+	claim := &m.cmd.Claims[0]
+	until, ok := s.mem.Keeps(now, claim.Name, claim.Owner, m.cmd.Mode)
+	if kept := time.Duration(until-now) * time.Millisecond; ok && until != model.Never && kept < m.cmd.TTL {
+		k.w.fail("I3", fmt.Sprintf("%s was to keep %q for %v, and keeps it for %v", s.name, claim.Name, m.cmd.TTL, kept))
+	}
+}

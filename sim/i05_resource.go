@@ -1,0 +1,128 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node"
+)
+
+// I5 is looked at whenever a request reaches the resource, and at the end of a run.
+const i5 = "resource: no write is accepted after one of a later holder; the history of a fenced resource is linearizable, where a holder's read and write are one operation"
+
+// stale notes that a write was accepted after one of a later holder.
+func (w *world) stale(a *access) {
+	if !w.p.Lock.Fence || a.token == 0 {
+		w.breaks(brokenBy(w.p))
+	}
+	w.fail("I5", fmt.Sprintf("%s writes to %q after a later holder has", a.c.name, w.names[a.name]))
+}
+
+// brokenBy returns which assumption of a lock with a lease an access to the
+// resource breaks.
+func brokenBy(p *faults.Plan) string {
+	if p.Lock.Client == faults.Plain {
+		return "the resource checks fencing tokens, and textbook Redlock has none"
+	}
+	return "the resource checks fencing tokens"
+}
+
+// turnedAway checks that the resource has refused no reader that may read.
+func (k *checker) turnedAway(a *access) {
+	for _, h := range k.holders {
+		if h.grant == a.grant && h.token == a.token && h.believed() {
+			if k.w.broken == "" && !k.excused(h) {
+				k.w.fail("I5", fmt.Sprintf("%s reads %q, and the resource refuses its token", h.c.name, h.name))
+			}
+		}
+	}
+}
+
+// maxHistory is how many accesses are checked for linearizability at one time. A longer
+// history is checked in parts, each from what the registers are by then.
+const maxHistory = 400
+
+// A fence is what clients may take a fenced register for.
+type fence struct {
+	value int
+	token node.Token
+}
+
+// step carries an access out as a fenced register should, and reports whether
+// its answer is the right one. What a holder has read it updates: nobody else has
+// written since.
+func (f *fence) step(a *access) bool {
+	if a.ok != (a.token == 0 || a.token >= f.token) {
+		return false
+	}
+	if !a.ok {
+		return true
+	}
+	if !a.shares {
+		f.token = max(f.token, a.token)
+	}
+	if a.write {
+		known := !a.updates || a.read == f.value
+		f.value = a.value
+		return known
+	}
+	return a.value == f.value
+}
+
+// model is a register as porcupine's.
+func (f fence) model() porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return f },
+		Step: func(state, input, _ any) (bool, any) {
+			f := state.(fence)
+			ok := f.step(input.(*access))
+			return ok, f
+		},
+	}
+}
+
+// linearizable checks the history of a fenced resource, of which it knows what clients
+// do: when they sent what, and had what answer when.
+func (r *resource) linearizable() {
+	byName := make([][]*access, len(r.registers))
+	for _, a := range r.history {
+		byName[a.name] = append(byName[a.name], a)
+	}
+	for i, history := range byName {
+		var f fence
+		if i < len(r.before) {
+			f = fence{r.before[i].value, r.before[i].token}
+		}
+		if !f.explains(history) {
+			r.w.fail("I5", fmt.Sprintf("no order of what was read of %q and written to it explains all answers", r.w.names[i]))
+			return
+		}
+	}
+	r.before, r.history = slices.Clone(r.registers), r.history[:0]
+}
+
+// maxSearch bounds the search for an order: where everything happens at one instant there
+// may be too many, and the history passes.
+const maxSearch = 100 * time.Millisecond
+
+// explains reports whether the accesses can have been carried out one after the other.
+func (f fence) explains(history []*access) bool {
+	slices.SortStableFunc(history, func(a, b *access) int { return cmp.Compare(a.sent, b.sent) })
+	together, last := false, int64(-1)
+	for _, a := range history {
+		together, last = together || a.sent <= last, max(last, a.back)
+	}
+	if !together { // then there is one order only
+		return !slices.ContainsFunc(history, func(a *access) bool { return !f.step(a) })
+	}
+	operations := make([]porcupine.Operation, len(history))
+	for i, a := range history {
+		operations[i] = porcupine.Operation{ClientId: a.c.number, Input: a, Call: a.sent, Output: a, Return: a.back}
+	}
+	return porcupine.CheckOperationsTimeout(f.model(), operations, maxSearch) != porcupine.Illegal
+}

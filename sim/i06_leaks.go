@@ -1,0 +1,192 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// I6 is looked at whenever a claim is released, extended or given to a node again, when an
+// attempt has failed or a Locker is closed, and at the end of a run.
+const i6 = "no leak: a released lock is not renewed, its release is repeated on each node that has not confirmed it, and no key is left at the end"
+
+// mayRenew checks that no lease is renewed that is fixed.
+func (k *checker) mayRenew(h *holder, name string) {
+	if h.fixed {
+		k.w.fail("I6", fmt.Sprintf("%s extends %q, whose lease is fixed", h.c.name, name))
+	}
+}
+
+// staysReleased checks that nothing is renewed that was released.
+func (k *checker) staysReleased(c *Client, claim *node.Claim) {
+	if k.released(c, claim.Owner) != nil {
+		k.w.fail("I6", fmt.Sprintf("%s extends %q, which it has released", c.name, claim.Name))
+	}
+}
+
+// healsInMode checks that a node is given a key again in the holder's own mode.
+func (k *checker) healsInMode(h *holder, mode node.Mode) {
+	if mode != h.mode {
+		k.w.fail("I6", fmt.Sprintf("%s gives a node %q again to %s, and has it to %s", h.c.name, h.name, mode, h.mode))
+	}
+}
+
+// goesWithout checks that a client has nothing to do with a lease any more that it has
+// detached.
+func (k *checker) goesWithout(c *Client, owner string, what string) {
+	if k.batons == nil || k.w.broken != "" {
+		return
+	}
+	h := k.holder(owner)
+	if h == nil || !h.detached && !h.handed || c.call().extends {
+		return
+	}
+	if h.detached || h.c != c {
+		k.w.fail("I6", fmt.Sprintf("%s %s %q, which it has detached", c.name, what, h.name))
+	}
+}
+
+// swept checks that a claim was released again on each node that still has it
+// when the first release must have been answered.
+func (k *checker) swept(c *Client) {
+	w := k.w
+	past := k.past(c)
+	if w.now < past.look {
+		return
+	}
+	past.look = math.MaxInt64
+	for i := range past.claims {
+		g := &past.claims[i]
+		if g.until == 0 {
+			continue
+		}
+		if look := k.lookAgain(g); w.now < look {
+			past.look = min(past.look, look)
+			continue
+		}
+		due := c.plain == nil && !(c.farShut && g.name == faults.Far) && c.Now() < g.until && g.c == c && c.stops == g.stops && w.broken == ""
+		g.until = 0
+		if !due {
+			continue
+		}
+		for _, s := range w.nodes {
+			// A server that crashed may have it back.
+			_, holds := s.keepsAny(g.names, g.owner, g.mode)
+			if holds && s.born < g.at && !s.copied(g.begun) && g.sent[s.number] < 2 && !c.links[s.number].closed && !g.doubled.Has(s.number) {
+				w.fail("I6", fmt.Sprintf("%s has released %q, which %s still has, and does not try again", c.name, g.name, s.name))
+				return
+			}
+		}
+	}
+}
+
+// abandoned checks that a claim was released, when its attempt failed, on each
+// node that has it.
+func (k *checker) abandoned(c *Client, e *quorum.Event) {
+	if k.released(c, e.Owner) != nil {
+		return
+	}
+	o := c.callOf(e.Owner)
+	if o == nil {
+		return
+	}
+	for i, s := range k.w.nodes {
+		if no(o.heard[i]) || s.copied(o.at) {
+			continue
+		}
+		if _, holds := s.keepsAny(o.names, e.Owner, o.mode); holds {
+			k.w.fail("I6", fmt.Sprintf("%s failed to acquire %q, and does not release it on %s", c.name, e.Name, s.name))
+			return
+		}
+	}
+}
+
+// closesLease checks that a lease was released whose Locker was closed, unless a program may
+// have detached it.
+func (k *checker) closesLease(h *holder) {
+	if k.w.program == nil || h.endedBy(quorum.ErrClosed) {
+		k.w.fail("I6", fmt.Sprintf("%s has closed its Locker, and does not release %q", h.c.name, h.name))
+	}
+}
+
+// leaves checks that a client whose Locker was closed has left nothing of its attempts on
+// the nodes, if nothing has been in its way for long.
+func (k *checker) leaves(c *Client, since int64) {
+	w := k.w
+	if w.broken != "" || !w.tranquil(since-2*int64(w.p.Lock.MaxLease+w.p.Lock.Grace)) {
+		return
+	}
+	for _, o := range c.calls {
+		for _, s := range w.nodes {
+			if o.won || o.owner == "" || o.mode == node.Read || !w.votes(s) {
+				continue
+			}
+			if _, holds := s.keepsAny(o.names, o.owner, o.mode); holds {
+				w.fail("I6", fmt.Sprintf("%s has closed its Locker, and %s still has %q of it", c.name, s.name, o.names[0]))
+				return
+			}
+		}
+	}
+}
+
+// insists checks that a node that does not know yet of a downgrade is told again, as
+// often as the lease is renewed.
+func (k *checker) insists(h *holder, l *link) {
+	s := l.n
+	told := h.told[s.number]
+	due := k.w.now > told+2*int64(k.w.p.Lock.Timeout)
+	if s.since > told { // it may have forgotten what it was told, and has to say that it lacks the reader
+		due = h.lacked[s.number] > told
+	}
+	if _, writes := s.mem.Keeps(s.time(), h.name, h.owner, node.Write); writes && due {
+		k.w.fail("I6", fmt.Sprintf("%s reads %q, and does not tell %s again, which takes it for a writer", h.c.name, h.name, s.name))
+	}
+}
+
+// downgraded checks that all nodes were told, and waited for.
+func (k *checker) downgraded(c *Client, e *quorum.Event) {
+	k.awaited(c, e)
+	h := k.holder(e.Owner)
+	if h == nil {
+		return
+	}
+	for i := range k.w.nodes {
+		if _, told := h.told[i]; !told {
+			k.w.fail("I6", fmt.Sprintf("%s goes on to read %q, and does not tell %s", h.c.name, h.name, k.w.nodes[i].name))
+		}
+	}
+}
+
+// letsReadersIn checks that nothing is left of a writer that goes on to read.
+func (k *checker) letsReadersIn(c *Client, owner string) {
+	if h := k.holder(owner); h != nil && h.mode == node.Write {
+		k.w.fail("I6", fmt.Sprintf("%s has stopped writing %q, and keeps readers out", c.name, h.name))
+	}
+}
+
+// leaks checks that no key is left when everything is over, and all leases are.
+func (k *checker) leaks() {
+	w := k.w
+	for _, s := range w.nodes {
+		if s.down || !w.core.Has(s.number) {
+			continue
+		}
+		for _, e := range s.mem.Dump(s.time()) {
+			if e.Type != "hash" && e.Expires != model.Never || w.broken != "" && e.Expires != model.Never {
+				continue
+			}
+			owner := e.Value
+			if len(e.Fields) > 0 {
+				owner = e.Fields[0].Name
+			}
+			w.fail("I6", fmt.Sprintf("%s still has %q of %s, for another %v", s.name, e.Key, owner,
+				time.Duration(e.Expires-s.time())*time.Millisecond))
+			return
+		}
+	}
+}

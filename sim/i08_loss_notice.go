@@ -1,0 +1,152 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// I8 is looked at whenever a lease is lost, released, renewed or detached, and just after its
+// validity has ended.
+const i8 = "loss notice: the context of a lease ends when its validity does, neither ends without a cause, and no lease is lost because nobody tried to renew it"
+
+// endedContext checks that the context of a lease that is over has ended.
+func (k *checker) endedContext(h *holder) {
+	if h.ends != nil && h.ends() == nil {
+		k.w.fail("I8", fmt.Sprintf("%s: the context of %q goes on after the lease", h.c.name, h.name))
+	}
+	k.endedTogether(h)
+}
+
+// endsInTime checks that the context of a lease ends with its validity.
+func (k *checker) endsInTime(h *holder) {
+	if h.ends != nil && h.ends() == nil {
+		k.w.fail("I8", fmt.Sprintf("%s: the context of %q goes on after its validity has ended", h.c.name, h.name))
+	}
+}
+
+// lostForCause checks that a lease that was lost before its validity has ended is one that too
+// few nodes have. A node that has just been given the key, again or late, may have said before
+// that it lacks it, and a process that stood still reads that only now.
+func (k *checker) lostForCause(h *holder) {
+	w, c, given := k.w, h.c, h.given
+	if given >= c.halted {
+		given = max(given, c.resumed)
+	}
+	healing := h.given > 0 && w.now < given+int64(w.p.Lock.Timeout)
+	nodes, _ := w.site(h.names[0])
+	if have := w.having(h); w.broken == "" && !healing && k.broken[h.owner] == nil && have >= len(nodes)/2+1 {
+		w.fail("I8", fmt.Sprintf("%s lost %q, which %d nodes still have, %v before its validity ends", c.name, h.name, have, h.until.Sub(c.Now())))
+	}
+}
+
+// renewed checks that a lease that ended at its deadline was tried to be renewed
+// when a renewal and another try were due.
+func (k *checker) renewed(h *holder) {
+	if waited, late := k.unrenewedFor(h); late {
+		k.w.fail("I8", fmt.Sprintf("%s lost %q, and had not tried to renew it for %v", h.c.name, h.name, waited))
+	}
+}
+
+// renews checks that a renewal comes when it is due, unless its process was stopped. The first
+// of what was handed on counts from then, and not from when its place was asked for. Of a
+// caller's program it is not known how it asked for the lease, nor whether it extends it.
+func (k *checker) renews(h *holder) {
+	if k.w.program != nil {
+		return
+	}
+	asked := h.begun
+	for _, x := range h.asked {
+		asked = max(asked, x.at)
+	}
+	if waited, late := k.unrenewedFor(h); late && h.c.resumed < asked && (len(h.asked) > 0 || h.stood == 0) {
+		k.w.fail("I8", fmt.Sprintf("%s has not tried to renew %q for %v", h.c.name, h.name, waited))
+	}
+}
+
+// unrenewedFor returns since when nobody has tried to renew a lease, and whether that is
+// for longer than a renewal and another try take.
+func (k *checker) unrenewedFor(h *holder) (waited time.Duration, late bool) {
+	if h.fixed || h.c.script.scripted || h.c.stops != h.stops {
+		return 0, false
+	}
+	last := h.first
+	for _, x := range h.asked {
+		last = max(last, x.start)
+	}
+	lease := h.length
+	if len(h.asked) == 0 && h.stood > 0 {
+		lease = min(lease, h.stood)
+	}
+	waited = h.c.Now().Sub(last)
+	return waited, waited > max(lease/3, min(k.w.p.Lock.Timeout, lease/3)+lease/10)+lease/10
+}
+
+// unrenewed reports whether a lease was lost that was not to be renewed, as the caller's
+// program may ask for one.
+func unrenewed(err error) bool {
+	e, ok := errors.AsType[*quorum.Error](err)
+	return ok && e.Op == "hold"
+}
+
+// lacks notes that a node no longer has a lease that was unlocked by force. When a majority
+// has said so to one renewal the lease has to be over.
+func (k *checker) lacks(h *holder, on int, m *message) {
+	w := k.w
+	byHand := slices.ContainsFunc(h.asked, func(x extension) bool { return x.at == m.sent && x.hand })
+	if k.broken[h.owner] == nil || h.mode == node.Read || byHand {
+		return
+	}
+	if h.goneFrom != m.cmd.Deadline {
+		h.goneFrom, h.gone = m.cmd.Deadline, 0
+	}
+	h.gone |= faults.Of(on)
+	nodes, _ := w.site(h.name)
+	if bits.OnesCount64(uint64(h.gone)) != len(nodes)/2+1 || len(h.c.listed) < len(h.c.links) {
+		return
+	}
+	c, stops := h.c, h.c.stops
+	w.call(w.now+1, func() {
+		switch lease, ok := h.lease.(*quorum.Lease); {
+		case !ok || h.c != c || c.stops != stops || c.dead:
+		case lease.Remaining() > 0:
+			w.fail("I8", fmt.Sprintf("%s goes on to hold %q, which %d nodes have said that they no longer have", c.name, h.name, len(nodes)/2+1))
+		case errors.Is(context.Cause(lease.Context()), quorum.ErrLost):
+			w.sometimes(BrokenLost)
+		}
+	})
+}
+
+// forcedHere checks that a client's own leases have ended that it has unlocked by force.
+func (k *checker) forcedHere(c *Client, here []*holder, name string) {
+	for _, h := range here {
+		if h.c == c && h.lease != nil && h.lease.Remaining() > 0 {
+			k.w.fail("I8", fmt.Sprintf("%s has unlocked %q by force, and goes on to hold it", c.name, name))
+		}
+	}
+}
+
+// endedByDetach checks that nobody relies any more on a lease that was detached.
+func (k *checker) endedByDetach(h *holder, lease *quorum.Lease) {
+	if cause := context.Cause(lease.Context()); !errors.Is(cause, quorum.ErrNotHeld) || lease.Remaining() > 0 {
+		k.w.fail("I8", fmt.Sprintf("%s has detached %q, and may rely on it for %v; its context has ended with %v", h.c.name, h.name, lease.Remaining(), cause))
+	}
+}
+
+// outlives checks that a lease goes on whose inner one was unlocked in time.
+func (l *lock) outlives(err error, stops int) {
+	c, ctx := l.c, l.lease.Context()
+	switch {
+	case ctx.Err() == nil:
+		c.w.sometimes(OuterGoesOn)
+	case err == nil && stops == c.stops && !c.leaving && !errors.Is(context.Cause(ctx), quorum.ErrLost):
+		c.w.fail("I8", fmt.Sprintf("%s lost %q by the unlock of an inner lease: %v", c.name, l.wants.name, context.Cause(ctx)))
+	}
+}

@@ -1,0 +1,43 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
+)
+
+// I9 is looked at whenever a node executes a command.
+const i9 = "owner safety: no command changes another owner's key"
+
+type sparing struct {
+	h     *holder
+	name  string
+	until model.Time
+}
+
+// spares notes what a claim's command must leave alone.
+func (k *checker) spares(s *server, claim *node.Claim, now model.Time) {
+	for _, h := range k.holders {
+		if !same(h.owner, claim.Owner) && h.has(claim.Name) {
+			if until, ok := s.mem.Keeps(now, claim.Name, h.owner, h.mode); ok {
+				k.spared = append(k.spared, sparing{h, claim.Name, until})
+			}
+		}
+	}
+}
+
+// hasSpared checks that the command has left the keys of others alone.
+func (k *checker) hasSpared(s *server, m *message, now model.Time) {
+	for _, sp := range k.spared {
+		until, ok := s.mem.Keeps(now, sp.name, sp.h.owner, sp.h.mode)
+		// A writer that goes on to read in the last millisecond of its key has its hold for one
+		// more, and with another reader the key is there for that.
+		if ok && sp.h.mode == node.Read && until == sp.until+1 {
+			continue
+		}
+		if !ok || until != sp.until {
+			k.w.fail("I9", fmt.Sprintf("%s of %s on %s changed the key of %s", m.cmd.Kind, m.link.c.name, s.name, sp.h.c.name))
+		}
+	}
+}

@@ -1,0 +1,293 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// I11 is looked at whenever a call returns an error, or says what the nodes have answered.
+const i11 = "error truth: an error, or a report, says what the nodes answered"
+
+// failed looks at the error of an attempt.
+func (c *Client) failed(name, owner string, err error) {
+	w := c.w
+	e, ok := errors.AsType[*quorum.Error](err)
+	o := c.callOf(owner)
+	if !ok || o == nil || len(c.listed) < len(c.links) {
+		return
+	}
+	var votes [quorum.Abstaining + 1]int
+	for i, v := range e.Nodes {
+		votes[v.Vote]++
+		if heard := o.heard[i]; o.told.Has(i) && !c.links[i].honest(v.Vote, heard) {
+			w.fail("I11", fmt.Sprintf("%s is told that the vote of %s was %s; its answer was %s", c.name, c.links[i].n.name, v.Vote, heard))
+		}
+	}
+	_, need := w.site(name)
+	granted, refused := votes[quorum.Granted], votes[quorum.Refused]
+	held := e.Err == quorum.ErrHeld
+	if held && granted+refused < need {
+		w.fail("I11", fmt.Sprintf("%s is told that the lock is held; only %d nodes answered", c.name, granted+refused))
+	}
+	if !held && granted < need && granted+refused >= need {
+		w.fail("I11", fmt.Sprintf("%s is not told that the lock is held; %d nodes answered", c.name, granted+refused))
+	}
+	if e.Err == quorum.ErrNoQuorum {
+		w.sometimes(NoQuorum)
+		if granted >= need {
+			w.sometimes(GrantedTooLate)
+		}
+	}
+	if votes[quorum.Abstaining] > 0 {
+		w.sometimes(GuardRefusal)
+	}
+	if votes[quorum.Unknown] > 0 && granted > 0 {
+		w.sometimes(UnknownVote)
+	}
+	if granted > 0 && refused > 0 {
+		w.sometimes(SplitVote)
+	}
+}
+
+// honest reports whether a vote is what the node has answered.
+func (l *link) honest(vote quorum.Vote, heard node.Status) bool {
+	switch vote {
+	case quorum.Granted:
+		return heard == node.Granted
+	case quorum.Refused:
+		return no(heard)
+	case quorum.Unknown:
+		return heard == node.Unknown || l.n.shared // it has no vote, whatever it says
+	case quorum.Abstaining:
+		switch {
+		case l.refusedWrite >= l.n.born:
+			l.w.sometimes(DemotedAbstains)
+		case l.first == l.n.life:
+			l.w.sometimes(NewcomerWary)
+		}
+		return heard == node.Granted && l.w.p.Lock.Guard && (l.n.since >= 0 || l.refusedWrite >= 0)
+	}
+	return true
+}
+
+// confirmed compares what Unlock returns with what the nodes have answered.
+func (k *checker) confirmed(c *Client, e *quorum.Event) {
+	g := k.released(c, e.Owner)
+	if g == nil || len(c.listed) < len(c.links) {
+		return
+	}
+	n := bits.OnesCount64(uint64(g.gone))
+	_, need := k.w.site(g.name)
+	told := ""
+	switch {
+	case e.Err == nil && (n < need || !g.removed):
+		told = "is released"
+	case errors.Is(e.Err, quorum.ErrNotHeld) && (n < need || g.removed && !g.twice):
+		told = "was gone"
+	case errors.Is(e.Err, quorum.ErrNoQuorum) && n >= need && c.stops == g.stops && !g.twice:
+		told = "was not confirmed to be released"
+	}
+	if told != "" {
+		k.w.fail("I11", fmt.Sprintf("%s is told that %q %s; %d nodes confirmed it", c.name, e.Name, told, n))
+	}
+	k.awaited(c, e)
+}
+
+// awaited checks that an Unlock that failed has waited for the nodes, whether or not its
+// context had ended.
+func (k *checker) awaited(c *Client, e *quorum.Event) {
+	err, ok := errors.AsType[*quorum.Error](e.Err)
+	if !ok || err.Err != quorum.ErrNoQuorum {
+		return
+	}
+	may := 0
+	for _, v := range err.Nodes {
+		if v.Vote == quorum.Granted || v.Vote == quorum.Pending {
+			may++
+		}
+	}
+	if may >= err.Need {
+		k.w.fail("I11", fmt.Sprintf("%s is told that too few nodes have confirmed the end of %q, and has not waited for them", c.name, e.Name))
+	}
+}
+
+// closed looks at a lease when its Locker was closed.
+func (k *checker) closed(h *holder, err error) {
+	if k.holder(h.owner) == h {
+		k.closesLease(h)
+	} else if err == nil {
+		k.closedTruly(h)
+	}
+}
+
+// closedTruly checks that enough nodes have confirmed what Close says.
+func (k *checker) closedTruly(h *holder) {
+	g := k.released(h.c, h.owner)
+	if g == nil || !h.endedBy(quorum.ErrClosed) {
+		return
+	}
+	_, need := k.w.site(g.name)
+	if len(h.c.listed) < len(h.c.links) {
+		need = len(h.c.listed)/2 + 1
+	}
+	if bits.OnesCount64(uint64(g.gone)) < need {
+		k.w.fail("I11", fmt.Sprintf("%s is told that all leases are released; %q is not", h.c.name, h.name))
+	}
+}
+
+// hearsOfClose checks that a wait that has ended since the Locker is being closed has ended
+// for that.
+func (c *Client) hearsOfClose(ctx context.Context, q *request, stops int, err error) {
+	switch {
+	case !c.leaving || c.w.now == c.shutAt || !q.wait:
+	case errors.Is(err, quorum.ErrClosed):
+		c.w.sometimes(ClosedWaiting)
+	case ctx.Err() == nil && c.stops == stops && !errors.Is(err, quorum.ErrDeadlock):
+		c.w.fail("I11", fmt.Sprintf("%s waits for %q, closes its Locker, and is told: %v", c.name, q.name, err))
+	}
+}
+
+// forcedTruly checks what ForceUnlock says of what the nodes have answered.
+func (k *checker) forcedTruly(f *forcing, removed bool, err error, awake bool) {
+	c := f.c
+	told, majority := "", len(c.listed)/2+1
+	n := bits.OnesCount64(uint64(f.confirmed))
+	switch {
+	case c.ctx.Err() != nil || errors.Is(err, quorum.ErrClosed):
+	case err == nil && n < majority:
+		told = fmt.Sprintf("is broken; %d nodes confirmed it", n)
+	case err != nil && (n >= majority && awake || !errors.Is(err, quorum.ErrNoQuorum)):
+		told = fmt.Sprintf("was not confirmed to be broken by %d nodes: %v", n, err)
+	case removed != f.removed && awake:
+		told = fmt.Sprintf("was there: %v, and the nodes say %v", removed, f.removed)
+	}
+	if told != "" {
+		k.w.fail("I11", fmt.Sprintf("%s unlocks %q by force, and is told that it %s", c.name, f.name, told))
+	}
+}
+
+// detachedTruly checks what Detach says of a lock whose lease was valid, or was not.
+func (k *checker) detachedTruly(l *lock, h *holder, valid bool, err error) bool {
+	c, w := l.c, k.w
+	switch {
+	case err != nil && (valid || !errors.Is(err, quorum.ErrNotHeld)):
+		w.fail("I11", fmt.Sprintf("%s cannot detach %q: %v", c.name, l.wants.name, err))
+	case err == nil && h == nil:
+		w.fail("I11", fmt.Sprintf("%s detaches %q, and does not hold it", c.name, l.wants.name))
+		return false
+	}
+	return err == nil
+}
+
+// saysDetached checks what the Unlock of a detached lease says.
+func (k *checker) saysDetached(c *Client, name string, err error) {
+	if !errors.Is(err, quorum.ErrNotHeld) {
+		k.w.fail("I11", fmt.Sprintf("%s has detached %q, and unlocks it: %v", c.name, name, err))
+	}
+}
+
+// resumeFails checks the error of a Resume, when so much has passed of the lease's bounds.
+func (k *checker) resumeFails(c *Client, b *baton, passed time.Duration, stops int, err error) {
+	w, h := k.w, b.h
+	nodes, need := w.site(h.name)
+	over := b.left > 0 && passed+w.p.Lock.Timeout >= b.left || b.fixedLeft > 0 && passed+w.p.Lock.Timeout >= b.fixedLeft
+	var steady faults.Set // nodes that have never forgotten anything, nor seemed to
+	for i, s := range nodes {
+		if s.since < 0 && c.links[i].refusedWrite < 0 {
+			steady |= faults.Of(i)
+		}
+	}
+	told := ""
+	switch {
+	case len(c.listed) < len(c.links) || c.ctx.Err() != nil || errors.Is(err, quorum.ErrClosed):
+	case errors.Is(err, quorum.ErrNotHeld):
+		w.sometimes(ResumedTooLate)
+		if missing := bits.OnesCount64(uint64(b.lacks)); !over && missing <= len(nodes)-need {
+			told = fmt.Sprintf("is gone; %d nodes lack it", missing)
+		}
+	case !errors.Is(err, quorum.ErrNoQuorum):
+		told = "fails"
+	case bits.OnesCount64(uint64(b.kept&^b.lacks&steady)) >= need && c.stops == stops && !over:
+		told = "has no quorum; it has one"
+	}
+	if told != "" {
+		w.fail("I11", fmt.Sprintf("%s resumes %q, and is told that it %s: %v", c.name, h.name, told, err))
+	}
+}
+
+// tells checks what Inspect says, where some have held the name all the while.
+func (i *inspection) tells(report *quorum.Report, err error, through []*holder) {
+	c, w := i.c, i.c.w
+	if err != nil {
+		if c.ctx.Err() == nil && !errors.Is(err, quorum.ErrClosed) {
+			w.fail("I11", fmt.Sprintf("%s inspects %q: %v", c.name, i.name, err))
+		}
+		return
+	}
+	if told := i.wrong(report); told != "" {
+		w.fail("I11", fmt.Sprintf("%s inspects %q: %s", c.name, i.name, told))
+	}
+	for _, h := range through {
+		if w.check.holder(h.owner) == h && h.believed() && w.check.broken[h.owner] == nil {
+			i.sees(h, report)
+		}
+	}
+}
+
+// sees checks that a name that somebody has held all the while is not said to be free, unless
+// nodes say so that may have forgotten it.
+func (i *inspection) sees(h *holder, report *quorum.Report) {
+	c, w := i.c, i.c.w
+	forgot := slices.ContainsFunc(i.looks, func(l look) bool { return l.free && l.forgot })
+	if report.Verdict == quorum.VerdictFree && !forgot && w.broken == "" && len(c.listed) == len(c.links) {
+		w.fail("I11", fmt.Sprintf("%s is told that %q is free, which %s has held all the while", c.name, report.Name, h.c.name))
+	}
+}
+
+// wrong says what in a report is not what the nodes had.
+func (i *inspection) wrong(report *quorum.Report) string {
+	answered, free, most := 0, 0, 0
+	counts := make(map[string]int)
+	for n, at := range report.Nodes {
+		if at.State == "error" {
+			continue
+		}
+		number := i.c.listed[n].n.number
+		if !slices.ContainsFunc(i.looks, func(l look) bool {
+			return l.node == number && l.fence == at.Fence && slices.Equal(l.owners, at.Owners) && (l.free || at.State != "free")
+		}) {
+			return fmt.Sprintf("%s is said to be %s, of %v, with fence %d; it never was", at.Node, at.State, at.Owners, at.Fence)
+		}
+		if at.State == "free" {
+			free++
+		}
+		if at.State == "free" || len(at.Owners) > 0 {
+			answered++
+		}
+		for _, owner := range at.Owners {
+			counts[owner]++
+			most = max(most, counts[owner])
+		}
+	}
+	majority, want := len(report.Nodes)/2+1, quorum.VerdictNoQuorum
+	switch {
+	case most >= majority:
+		want = quorum.VerdictHeld
+	case free >= majority:
+		want = quorum.VerdictFree
+	case answered >= majority:
+		want = quorum.VerdictContended
+	}
+	if report.Verdict != want || report.HeldBy != most || most > 0 && counts[report.Owner] != most {
+		return fmt.Sprintf("the verdict is %s, by %d; it has to be %s, by %d", report.Verdict, report.HeldBy, want, most)
+	}
+	return ""
+}

@@ -1,0 +1,59 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// I12 is looked at whenever a lease is extended, and a node is given a key again.
+const i12 = "continuity: a lease is extended only while it is valid, so nobody else was granted it in between"
+
+// continuous checks that nobody was granted a name since the owner that has
+// extended it.
+func (k *checker) continuous(c *Client, name, owner string) {
+	h := k.holder(owner)
+	if h == nil { // it ended long ago
+		if last := k.latest[name].alone; last.owner != owner {
+			k.w.fail("I12", fmt.Sprintf("%s has extended %q, which was granted to %s since", c.name, name, last.c.name))
+		}
+		return
+	}
+	for _, name := range h.names {
+		last := k.latest[name]
+		since := last.alone
+		if r := last.reader; h.mode != node.Read && r != nil && (since == nil || r.grant > since.grant) {
+			since = r
+		}
+		if since != nil && since.grant > h.grant && !k.excused(h) {
+			k.w.fail("I12", fmt.Sprintf("%s has extended %q, which was granted to %s since", c.name, name, since.c.name))
+		}
+	}
+}
+
+// extendedInTime checks that no lease was extended after its end. One that was resumed can be
+// for as long as the nodes have it.
+func (k *checker) extendedInTime(c *Client, h *holder, e *quorum.Event) {
+	resumed := h != nil && h.handedOn
+	if c.lapsed.has(e.Owner) && !resumed || h != nil && h.lease != nil && c.Now() >= h.until {
+		k.revived(c, e.Name)
+	}
+}
+
+// revived notes that a lease was extended when its validity had ended.
+func (k *checker) revived(c *Client, name string) {
+	k.w.fail("I12", fmt.Sprintf("%s has extended %q, whose validity had ended", c.name, name))
+}
+
+// healsHeld checks that a node is given a key again only while a majority has it.
+func (k *checker) healsHeld(h *holder) {
+	if k.w.need > len(k.w.nodes)/2+1 {
+		return // a majority is enough to give it to others again, and not for a renewal to count
+	}
+	timeout := min(k.w.p.Lock.Timeout, h.length/3)
+	if h.c.Now() > h.won.Add(timeout+timeout/32+time.Millisecond) && h.c.stops == h.stops {
+		k.w.fail("I12", fmt.Sprintf("%s gives a node %q again, and no majority had it at the last renewal", h.c.name, h.name))
+	}
+}

@@ -1,0 +1,107 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// This file knows which leases are on their way from one client to another, and what nodes say
+// of those that are being resumed.
+
+// A baton is a detached lease on its way to the client that resumes it.
+type baton struct {
+	h      *holder // detached
+	wants  request
+	parts  []part
+	handle quorum.Handle
+	tries  int
+
+	wall      time.Time     // of the client that detached it, when it did
+	left      time.Duration // of its MaxHold by then; 0: it has none
+	fixedLeft time.Duration // of the lease, if it is fixed
+
+	// Of the call of Resume that is under way:
+	by    *Client
+	began int64
+	votes faults.Set // nodes that may vote, as they were when they were asked
+	blind faults.Set // nodes that may not, and the client cannot know
+	kept  faults.Set // nodes that have said that they have it
+	lacks faults.Set // nodes that have said that they do not
+}
+
+// detaches notes that a lease is nobody's until it is resumed. For as long as its holder
+// could have relied on it nobody else may have the name: so it stays among the holders.
+func (k *checker) detaches(b *baton, lease *quorum.Lease) {
+	h := b.h
+	k.w.sometimes(Detached)
+	k.endedByDetach(h, lease)
+	k.backInLine(h)
+	k.w.believes(h, false)
+	if o, _ := h.c.attemptOf(h.owner); o != nil { // what comes of it is no more the call's
+		o.attempt, o.stood = attempt{}, attempt{}
+	}
+	h.detached, h.lease, h.ends = true, nil, nil
+	if k.batons == nil {
+		k.batons, k.handles = make(map[string]*baton), make(map[string]*baton)
+	}
+	k.batons[h.owner], k.handles[h.name] = b, b
+}
+
+// resumed checks a lease that a client has resumed by a call that began at begun. It may be
+// relied on until then, and never beyond the limit.
+func (k *checker) resumed(c *Client, b *baton, lease *quorum.Lease, begun, until, limit clock.Instant) {
+	w, h := k.w, b.h
+	w.sometimes(Resumed)
+	k.resumedAsItWas(c, h, lease)
+	k.resumedByEnough(c, b)
+	if k.holder(h.owner) == nil {
+		k.holders = append(k.holders, h)
+	}
+	h.c, h.task, h.stops, h.joint, h.detached, h.handed = c, w.current, c.stops, nil, false, true
+	h.asking, h.first, h.since, h.won, h.until, h.limit = b.began, begun, begun, c.Now(), until, limit
+	h.stood, h.told, h.lacked, h.asked, h.healed = 0, nil, nil, nil, 0
+	h.denied, h.kept = b.lacks, b.kept&^b.lacks
+	w.believes(h, true)
+	h.lease, h.ends = lease, func() error { return lease.Context().Err() }
+	k.promised(h, until)
+	k.exclusive(h)
+	k.continuous(c, h.name, h.owner)
+	k.backed(h, "when it was resumed")
+	k.lasting(h)
+}
+
+// asked returns the lease that a command is to resume, or nil.
+func (k *checker) asked(m *message, owner string) *baton {
+	if b := k.batons[owner]; b != nil && m.cmd.Kind == node.Extend && m.link.c == b.by && m.sent >= b.began {
+		return b
+	}
+	return nil
+}
+
+// votesForBaton notes whether a node that is asked for a lease may vote.
+func (k *checker) votesForBaton(s *server, m *message) {
+	b, p := k.asked(m, m.cmd.Claims[0].Owner), &k.w.p.Lock
+	switch {
+	case b == nil:
+	case !p.Guard || b.began >= s.since+int64(p.MaxLease+p.Grace):
+		b.votes |= faults.Of(s.number)
+	case m.link.unaware():
+		b.blind |= faults.Of(s.number)
+	}
+}
+
+// keeps notes what a node says of a lease that is being resumed.
+func (b *baton) keeps(l *link, kept bool) {
+	n := faults.Of(l.n.number)
+	if !kept {
+		b.lacks |= n
+		return
+	}
+	if b.kept |= n; b.blind&n != 0 && !l.knows() {
+		l.relies()
+	}
+}

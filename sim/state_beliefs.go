@@ -1,0 +1,411 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// This file knows who believes to hold what, and until when.
+
+// A lease is what both kinds of client hold.
+type lease interface {
+	Token() node.Token
+	Remaining() time.Duration
+}
+
+// A holder is an owner that believes that it has a name.
+type holder struct {
+	c       *Client
+	name    string   // of several, all of them
+	names   []string // each of them
+	one     [1]string
+	mode    node.Mode
+	owner   string
+	token   node.Token
+	joint   *quorum.Joint // that it is a part of
+	task    *task         // that it was granted to
+	keptFor []reservation // by others who reserve names, as long as it has another
+
+	told map[int]int64 // when it told a node last that it goes on to read; nil if it does not
+
+	lacked map[int]int64 // when a node said last that it does not have that reader
+	grant  int           // how many grants of any name there were before, counted from 1
+	lease  lease         // nil if the program keeps it to itself
+	ends   func() error
+
+	begun   int64         // when it was asked for
+	until   clock.Instant // belief, by the client's clock
+	removed clock.Instant // when it was removed, by the same clock; 0 before
+	first   clock.Instant // of the round that granted it
+	since   clock.Instant // when it did
+	length  time.Duration // of the lease
+	stood   time.Duration // and of what was handed on, until it is renewed; 0 if it was not
+	fixed   bool          // it is not to be renewed by itself
+	stops   int           // of the client, when it was granted or extended last
+	high    node.Token    // the highest of its commands
+	won     clock.Instant // when it was granted or extended last
+	audited int           // counts plans to audit
+	asked   []extension   // the latest that were sent
+	given   int64         // when a node was given the key again
+	healed  faults.Set    // nodes that were
+	denied  faults.Set    // nodes that refused it: they need not be asked to release it again
+	kept    faults.Set    // nodes that have said that they have it, when it was extended
+
+	asking   int64         // true time at which it was asked for, or the extension that counts
+	gone     faults.Set    // nodes that have said to the renewal of that deadline that they lack it
+	goneFrom clock.Instant // the deadline
+	detached bool          // nobody relies on it until it is resumed
+	handed   bool          // it was resumed
+	limit    clock.Instant // of its MaxHold; Never: none
+
+	// Of a lease of the caller's program:
+	resumed  faults.Set // nodes that have said that they have it, when it was extended last
+	handedOn bool       // it was resumed with its handle
+}
+
+// An extension is a command that extends a lease.
+type extension struct {
+	start clock.Instant
+	at    int64 // the same in true time
+	ttl   time.Duration
+	hand  bool // it is not a renewal
+}
+
+// maxAsked is for how many extensions it is known when they were sent.
+const maxAsked = 64
+
+// latest are the last that were granted a name.
+type latest struct {
+	alone  *holder // of those that do not only read
+	reader *holder // with the highest token
+}
+
+// A lapsed list has the newest owners whose lease ended while their process was
+// stopped.
+type lapsed struct {
+	owners [4]string
+	next   int
+}
+
+func (l *lapsed) add(owner string) {
+	l.owners[l.next] = owner
+	l.next = (l.next + 1) % len(l.owners)
+}
+
+func (l *lapsed) has(owner string) bool { return slices.Contains(l.owners[:], owner) }
+
+func (k *checker) holder(owner string) *holder {
+	for _, h := range k.holders {
+		if same(h.owner, owner) {
+			return h
+		}
+	}
+	return nil
+}
+
+// taken reports whether anybody believes to hold name.
+func (k *checker) taken(name string) bool {
+	return slices.ContainsFunc(k.holders, func(h *holder) bool { return slices.Contains(h.names, name) && h.believed() })
+}
+
+// heldBy returns a holder of a name that is of a client, or nil.
+func (k *checker) heldBy(c *Client, name string) *holder {
+	for _, h := range k.holders {
+		if h.c == c && !h.detached && slices.Contains(h.names, name) {
+			return h
+		}
+	}
+	return nil
+}
+
+func (k *checker) remove(h *holder) {
+	if i := slices.Index(k.holders, h); i >= 0 {
+		k.holders = without(k.holders, i)
+		h.removed = h.c.Now()
+		if h.detached {
+			return
+		}
+		k.backInLine(h)
+		k.w.believes(h, false)
+	}
+}
+
+// believed reports whether h's client would say now that it holds the lock.
+func (h *holder) believed() bool {
+	if h.lease != nil {
+		return h.lease.Remaining() > 0
+	}
+	return h.c.Now() < h.until
+}
+
+// has reports whether name is one of h's.
+func (h *holder) has(name string) bool { return h.name == name || slices.Contains(h.names, name) }
+
+// meets reports whether two have a name in common.
+func (h *holder) meets(o *holder) bool {
+	if len(h.names) == 1 {
+		return o.has(h.name)
+	}
+	return slices.ContainsFunc(h.names, o.has)
+}
+
+// endedBy reports whether the lease is over because of err, and not of its own.
+func (h *holder) endedBy(err error) bool {
+	le, ok := h.lease.(*quorum.Lease)
+	return ok && errors.Is(context.Cause(le.Context()), err)
+}
+
+// promise is until when a lease may be relied on that was sent at start.
+func (k *checker) promise(start clock.Instant, ttl time.Duration) clock.Instant {
+	p := &k.w.p.Lock
+	lease := ttl - p.Grace
+	return start.Add(lease - time.Duration(mulRatio(int64(lease), p.Drift)) - 2*time.Millisecond)
+}
+
+// mayPromise is until when h may be relied on if its latest extensions count.
+func (k *checker) mayPromise(h *holder) clock.Instant {
+	until := h.until
+	for _, x := range h.asked {
+		until = max(until, k.promise(x.start, x.ttl))
+	}
+	return until
+}
+
+// isResumed reports whether what a client has come to hold is not new, but a lease that was
+// resumed with its handle.
+func (k *checker) isResumed(c *Client, owner string) bool {
+	if k.w.program == nil {
+		return k.batons[owner] != nil
+	}
+	o, _ := c.attemptOf(owner)
+	return o == nil || o.won || k.holder(owner) != nil
+}
+
+// granted sees a new holder, at the instant at which it is told.
+func (k *checker) granted(c *Client, name, owner string, token node.Token) {
+	w := k.w
+	k.grants++
+	h := &holder{c: c, name: name, owner: owner, token: token, grant: k.grants, stops: c.stops, high: token, task: w.current, limit: clock.Never}
+	if longest := w.p.Lock.MaxHold; longest > 0 && c.plain == nil && w.program == nil {
+		h.limit = c.Now().Add(longest)
+	}
+	h.one[0] = name
+	h.names = h.one[:]
+	if o, a := c.attemptOf(owner); o != nil {
+		if h.mode = o.mode; len(o.names) > 1 {
+			h.names = slices.Clone(o.names)
+		}
+		o.won, h.denied = true, a.denied()
+		h.begun, h.asking = a.at, a.at
+		h.first, h.since, h.won, h.fixed = a.start, c.Now(), c.Now(), o.fixed
+		h.length, h.until = a.ttl-k.w.p.Lock.Grace, k.promise(a.start, a.ttl)
+		if owner == node.Heir(a.owner) {
+			h.stood = min(a.ttl, w.patienceInLine()) - w.p.Lock.Grace
+			h.until = k.promise(a.start, h.stood+w.p.Lock.Grace)
+			k.inherits(c, a, name, token)
+		} else {
+			k.elected(c, o, name)
+		}
+	}
+	k.behindClocks(h)
+	for _, name := range h.names {
+		k.rises(h, name)
+		c.grants[name] = h
+		if w.program != nil {
+			w.store.passes[token] = append(w.store.passes[token], pass{c, name, h})
+		}
+	}
+	for _, o := range k.holders {
+		if o.c == c && o.believed() {
+			w.sometimes(HeldTwo)
+		}
+	}
+	k.holders = append(k.holders, h)
+	k.w.believes(h, true)
+	k.exclusive(h)
+	k.backed(h, "when it was granted")
+	k.planAudit(h)
+	if o := c.callOf(owner); o != nil && (o.mode != node.Exclusive || o.ticket > 0 || w.need > len(w.nodes)/2+1) {
+		k.special(h, o)
+	}
+}
+
+// special looks at a new holder that is not the only one of one name.
+func (k *checker) special(h *holder, o *call) {
+	w := k.w
+	if nodes, need := w.site(h.name); need == len(nodes) && need > 1 {
+		w.sometimes(GrantedByAll)
+	}
+	for _, other := range k.holders {
+		if h.mode == node.Read && other.mode == node.Read && other != h && other.c != h.c && other.meets(h) && other.believed() {
+			w.sometimes(SharedRead)
+		}
+	}
+	k.overtakesNobody(h, o)
+}
+
+// holds attaches what tells what h's client believes.
+func (k *checker) holds(owner string, l lease, ends func() error) {
+	h := k.holder(owner)
+	if h == nil {
+		return
+	}
+	if h.lease != nil {
+		if h.c.plain == nil {
+			k.w.sometimes(Nested)
+		}
+		return
+	}
+	h.lease, h.ends = l, ends
+	k.promised(h, h.until)
+}
+
+// relies attaches what tells what the caller's program believes.
+func (k *checker) relies(l *quorum.Lease) {
+	owner := l.Owner()
+	if h := k.holder(owner); h != nil && h.lease == nil {
+		h.until = k.mayPromise(h)
+		k.holds(owner, l, func() error { return l.Context().Err() })
+	}
+}
+
+// joins notes that a holder's lease is a part of several.
+func (k *checker) joins(owner string, j *quorum.Joint) {
+	h := k.holder(owner)
+	if h == nil {
+		return
+	}
+	if h.joint == nil {
+		h.joint = j
+	}
+	k.promisedTogether(h, j)
+}
+
+// goesOn notes that a client goes on with a lease of the caller's program, which may have
+// detached it, and have given its handle to another client. What this one believes is by
+// its own clock.
+func (k *checker) goesOn(h *holder, c *Client) {
+	if h == nil || k.w.program == nil {
+		return
+	}
+	if h.c != c || h.lease != nil && h.lease.Remaining() == 0 {
+		left := h.until.Sub(h.c.Now())
+		h.c, h.stops, h.lease, h.ends, h.asked, h.handedOn = c, c.stops, nil, nil, nil, true
+		h.first, h.won, h.until = c.Now(), c.Now(), c.Now().Add(left)
+		k.planAudit(h)
+	}
+	h.resumed = 0
+}
+
+// resumes notes that a node goes on to keep a lease of the caller's program of which the
+// checks do not know what it says of itself: if enough do, it may be relied on.
+func (k *checker) resumes(h *holder, on int, sent int64) {
+	late := len(h.asked) == 0 || sent < h.asked[len(h.asked)-1].at // it answers an earlier command
+	if k.w.program == nil || h.lease != nil || late {
+		return
+	}
+	h.resumed |= faults.Of(on)
+	if _, need := k.w.site(h.name); bits.OnesCount64(uint64(h.resumed)) >= need {
+		h.until = max(h.until, k.mayPromise(h))
+		k.planAudit(h)
+	}
+}
+
+// downgrades sees each command by which a writer goes on as a reader.
+func (k *checker) downgrades(h *holder, l *link) {
+	if h.mode == node.Write {
+		k.w.believes(h, false)
+		h.mode = node.Read
+		k.w.believes(h, true)
+		k.w.sometimes(WentOnReading)
+	}
+	if h.told == nil {
+		h.told, h.lacked = make(map[int]int64), make(map[int]int64)
+	}
+	if _, again := h.told[l.n.number]; again {
+		k.w.sometimes(DowngradedLate)
+	}
+	h.told[l.n.number] = k.w.now
+}
+
+func (k *checker) planAudit(h *holder) {
+	h.audited++
+	k.w.plan(h.c.trueTime(h.until)-1, evAudit, h, h.audited)
+}
+
+// audit looks at a holder just before its belief ends, and just after.
+func (k *checker) audit(h *holder, number int) {
+	w := k.w
+	if h.audited != number && h.audited != -number || k.holder(h.owner) != h || h.c.dead && !h.detached {
+		return
+	}
+	switch now := h.c.Now(); {
+	case h.audited > 0:
+		if now >= h.until.Add(-time.Microsecond) && now <= h.until {
+			k.backed(h, "when it expired")
+		}
+		h.audited = -number
+		w.plan(h.c.trueTime(h.until)+int64(time.Microsecond), evAudit, h, number)
+		return
+	case now <= h.until: // its clock was slowed down
+		k.planAudit(h)
+		return
+	}
+	k.believesNoLonger(h)
+	if h.c.stopped > 0 && !h.detached {
+		// It does not run, and so it can do nothing either.
+		if w.program == nil || h.ends != nil && h.ends() == nil { // else it may be detached
+			h.c.lapsed.add(h.owner)
+		}
+	} else {
+		k.endsInTime(h)
+	}
+	if w.program == nil { // which may go on with it
+		k.remove(h)
+	}
+}
+
+// rateChanged plans the audits of a client anew, whose clock has changed its pace.
+func (k *checker) rateChanged(c *Client) {
+	for _, h := range k.holders {
+		if h.c == c {
+			h.audited = max(h.audited, -h.audited)
+			k.planAudit(h)
+		}
+	}
+	past := k.past(c)
+	for i := range past.claims {
+		past.claims[i].until = 0 // its deadlines have moved
+	}
+}
+
+func (k *checker) paused(c *Client) {
+	for _, h := range k.holders {
+		if h.c == c {
+			k.w.sometimes(HolderPaused)
+		}
+	}
+}
+
+// killed ends the beliefs of a process.
+func (k *checker) killed(c *Client) {
+	for _, h := range slices.Clone(k.holders) {
+		if h.c == c && !h.detached {
+			k.w.sometimes(HolderKilled)
+			k.remove(h)
+		}
+	}
+	for _, o := range c.calls {
+		if o.waiting && o.ticket > 0 && o.firm > 0 {
+			k.w.sometimes(DiedInLine)
+		}
+	}
+}

@@ -1,0 +1,78 @@
+package sim
+
+import (
+	"strings"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node"
+)
+
+// This file knows what was unlocked by force, and says what that excuses: a holder that does
+// not know of it yet may rely on its lease next to the next holder, until a renewal that began
+// later was answered.
+
+// A forcing is a call of ForceUnlock.
+type forcing struct {
+	c         *Client
+	name      string
+	token     node.Token
+	confirmed faults.Set // nodes that have answered
+	removed   bool       // one of them had a lock
+}
+
+// A broken owner is one that ForceUnlock has removed from nodes.
+type broken struct {
+	at [faults.MaxNodes]int64 // when; 0: never
+}
+
+// forced notes that a node is about to remove the lock of a name, and from whom.
+func (k *checker) forced(s *server, name string) {
+	if k.broken == nil {
+		k.broken = make(map[string]*broken)
+	}
+	for _, f := range s.inspect(s.time(), name, &k.seen).Fields {
+		owner := strings.TrimSuffix(f.Name, node.WriteSuffix)
+		b := k.broken[owner]
+		if b == nil {
+			b = new(broken)
+			k.broken[owner] = b
+		}
+		b.at[s.number] = k.w.now
+		if h := k.holder(owner); h != nil && h.believed() {
+			k.w.sometimes(Broken)
+		}
+	}
+}
+
+// isForced reports whether a holder may not know yet that it was removed from a node.
+func (k *checker) isForced(h *holder, on int) bool {
+	b := k.broken[h.owner]
+	return b != nil && b.at[on] >= h.asking && b.at[on] > 0
+}
+
+// excused reports whether others may have the name of a holder: it was removed from nodes,
+// and so many lack it now that they are enough for somebody else.
+func (k *checker) excused(h *holder) bool {
+	if k.broken[h.owner] == nil {
+		return false
+	}
+	nodes, need := k.w.site(h.name)
+	lacking, forced := 0, false
+	for i, s := range nodes {
+		if !k.w.hasAll(s, h) {
+			lacking++
+			forced = forced || k.isForced(h, i)
+		}
+	}
+	return forced && lacking >= need
+}
+
+// hears notes what a node says of a ForceUnlock.
+func (k *checker) hears(l *link, cmd *node.Command, status node.Status) {
+	for _, f := range k.forcings {
+		if f.c == l.c && f.token == cmd.Claims[0].Token && f.name == cmd.Claims[0].Name && (status == node.Released || status == node.Absent) {
+			f.confirmed |= faults.Of(l.n.number)
+			f.removed = f.removed || status == node.Released
+		}
+	}
+}

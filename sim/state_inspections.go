@@ -1,0 +1,43 @@
+package sim
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/redquorum/redquorum/node"
+)
+
+// This file knows what nodes had of a name when they were asked by an Inspect.
+
+// A look is what a node had of a name when it was asked by an Inspect.
+type look struct {
+	node   int
+	owners []string
+	free   bool
+	forgot bool // it may have forgotten what it had
+	fence  node.Token
+}
+
+// An inspection is a call of Inspect.
+type inspection struct {
+	c     *Client
+	name  string
+	looks []look
+}
+
+// looks notes what a node has when an Inspect comes to it.
+func (k *checker) looks(s *server, m *message) {
+	state := s.inspect(s.time(), m.cmd.Claims[0].Name, &k.seen)
+	l := look{node: s.number, free: state.Type == "none", forgot: s.silent() || k.w.now < s.since+int64(k.w.p.Lock.MaxLease+k.w.p.Lock.Grace), fence: state.Fence}
+	for _, f := range state.Fields {
+		if f.Name != node.ModeField {
+			l.owners = append(l.owners, strings.TrimSuffix(f.Name, node.WriteSuffix))
+		}
+	}
+	l.owners = slices.Compact(l.owners)
+	for _, i := range k.inspections {
+		if i.c == m.link.c && i.name == m.cmd.Claims[0].Name {
+			i.looks = append(i.looks, l)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
+)
+
+// This file looks at the nodes, and at what is in the way to them.
+
+// site returns the nodes that a lock is on, and how many of them must grant it.
+func (w *world) site(name string) (nodes []*server, need int) {
+	if name == faults.Far {
+		n := w.p.FarNodes()
+		return w.nodes[:n], n/2 + 1
+	}
+	return w.nodes, w.need
+}
+
+// inspect finds out what a node has of a name. What was in state is lost, and its
+// memory used again.
+func (s *server) inspect(now model.Time, name string, state *node.State) *node.State {
+	if err := s.mem.State(now, name, state); err != nil {
+		*state = node.State{}
+	}
+	return state
+}
+
+// keepsAny reports whether a node has any of the names.
+func (s *server) keepsAny(names []string, owner string, mode node.Mode) (until model.Time, ok bool) {
+	for _, name := range names {
+		if until, ok := s.mem.Keeps(s.time(), name, owner, mode); ok {
+			return until, true
+		}
+	}
+	return 0, false
+}
+
+// having counts the nodes that have h's key.
+func (w *world) having(h *holder) (n int) {
+	for _, s := range w.nodes {
+		has := !s.guarded()
+		for _, name := range h.names {
+			_, ok := s.mem.Keeps(s.time(), name, h.owner, h.mode)
+			has = has && ok
+		}
+		if has {
+			n++
+		}
+	}
+	return n
+}
+
+// hasAll reports whether a node has all names of a holder.
+func (w *world) hasAll(s *server, h *holder) bool {
+	for _, name := range h.names {
+		if _, ok := s.mem.Keeps(s.time(), name, h.owner, h.mode); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// copied reports whether the server may have from another, or have again, what was asked
+// for at an instant.
+func (s *server) copied(asked int64) bool { return s.copy > 0 && s.copy >= asked }
+
+// silent reports whether the server says yes to nobody.
+func (s *server) silent() bool { return s.down || s.demoted }
+
+// guarded reports whether the server has restarted, or was demoted, so recently that it
+// has no vote for anybody who keeps the guard.
+func (s *server) guarded() bool {
+	return s.w.p.Lock.Guard && s.w.now < s.since+int64(s.w.p.Lock.MaxLease+s.w.p.Lock.Grace)
+}
+
+// votes reports whether a node is there, and its vote counts.
+func (w *world) votes(s *server) bool {
+	return !s.silent() && !s.guarded() && (!w.calm || w.core.Has(s.number))
+}
+
+// tranquil reports whether nothing has gone wrong since an instant.
+func (w *world) tranquil(since int64) bool {
+	return (w.calm || w.striking == 0) && w.troubled < since
+}
+
+// clear reports whether nothing keeps commands from getting to the node, and it
+// executes them at once. The connection is there, and nothing has come over it from a
+// replica, which would keep commands until all is answered that is under way. Nothing keeps
+// the answers either: a node that does not know a command's script has to say so.
+func (l *link) clear() bool {
+	s, t := l.n, &l.trouble
+	return l.phase == warm && !l.demoted && t.cutTo == 0 && t.cutFrom == 0 && t.loss == [2]faults.Ratio{} && t.reorder == [2]faults.Ratio{} &&
+		t.delay[toNode].Max == 0 && t.delay[toClient].Max == 0 && len(t.holds) == 0 &&
+		max(l.arrive, l.answer) <= l.w.now+int64(l.w.p.Network.Delay.Max) && !s.silent() && s.idle()
+}
+
+// reaches reports whether a client reaches all nodes that vote, and since when.
+func (c *Client) reaches(nodes []*server) (since int64, ok bool) {
+	for _, s := range nodes {
+		if l := c.links[s.number]; c.w.votes(s) {
+			if c.stopped > 0 || !l.clear() {
+				return 0, false
+			}
+			since = max(since, l.warmed)
+		}
+	}
+	return since, true
+}
+
+// disturbed is until when something has kept commands from the node, or the node from
+// executing them. A long script may last beyond the calm.
+func (s *server) disturbed() int64 { return max(s.w.troubled, s.busy) }
+
+// quick is how long a command takes at most that gets to its node unhindered. The
+// node may not know its script.
+func (w *world) quick() time.Duration { return 3*w.p.Network.Delay.Max + time.Millisecond }
+
+// someFree reports whether a node has none of the locks of one of several names.
+func (k *checker) someFree(s *server, m *message, now model.Time) bool {
+	return slices.ContainsFunc(m.cmd.Claims, func(c node.Claim) bool { return s.inspect(now, c.Name, &k.seen).Type == "none" })
+}
