@@ -20,58 +20,57 @@ import (
 // in flight, for its reply and answered; otherwise whoever took it out of the
 // queue, until it is in flight, and whoever takes it out of flight.
 type call struct {
-	kind     node.Kind // 0: a part of an introduction
-	part     int       // which
-	mode     node.Mode
-	claims   []node.Claim // the call's own copy
-	waiting  node.Wait
-	handoff  node.Token
-	deadline clock.Instant
-	sent     clock.Instant
-	reply    func(node.Reply)
-	answered bool  // the reply was called; the call has still to be recycled
-	asText   bool  // the server has answered that it does not know the script
-	apart    bool  // the server has refused it together with others: it is sent by itself
-	moved    bool  // a member of a cluster has answered that others have the name
-	together int   // how many calls, from this one on, are one group; 0: it is sent by itself
-	ttl      int64 // ms
-	keep     int64 // the fence's life, ms
-	placeTTL int64 // ms
-	yieldTTL int64 // ms
+	row       *row      // nil: a part of an introduction
+	kind      node.Kind // 0 likewise
+	part      int       // which
+	mode      node.Mode
+	claims    []node.Claim // the call's own copy
+	wait      node.Wait
+	handoff   node.Token
+	deadline  clock.Instant
+	sent      clock.Instant
+	reply     func(node.Reply)
+	answered  bool  // the reply was called; the call has still to be recycled
+	asText    bool  // the server has answered that it does not know the script
+	apart     bool  // the server has refused it together with others: it is sent by itself
+	moved     bool  // a member of a cluster has answered that others have the name
+	together  int   // how many calls, from this one on, are one group; 0: it is sent by itself
+	ttl       int64 // ms
+	retention int64 // of the fence, ms
+	placeTTL  int64 // ms
+	yieldTTL  int64 // ms
 }
 
-// check finds commands that no server could execute.
-func check(cmd node.Command) error {
-	wait := cmd.Waiting()
-	switch {
-	case cmd.Kind < node.Acquire || cmd.Kind > node.Downgrade:
-		return fmt.Errorf("%w: command kind %d", node.ErrUnsupported, cmd.Kind)
-	case cmd.Mode > node.Write:
-		return fmt.Errorf("%w: mode %d", node.ErrUnsupported, cmd.Mode)
-	case len(cmd.Claims) == 0 || len(cmd.Claims) > 1 && !takesSeveral(cmd):
-		return fmt.Errorf("%w: %v of %d names", node.ErrUnsupported, cmd.Kind, len(cmd.Claims))
-	case cmd.Kind == node.Acquire && slices.ContainsFunc(cmd.Claims, tooLong):
-		return fmt.Errorf("%w: a name of more than %d KiB", node.ErrUnsupported, maxName>>10)
-	case (cmd.Kind == node.Acquire || cmd.Kind == node.Extend) && slices.ContainsFunc(cmd.Claims, ownerless):
-		return fmt.Errorf("%w: %v of no owner", node.ErrUnsupported, cmd.Kind) // scripts remove the field "", to have written
-	case wait.Queued() && (cmd.Mode != node.Exclusive || wait.Waiter == ""):
-		return fmt.Errorf("%w: %v in mode %v with a ticket, of %q", node.ErrUnsupported, cmd.Kind, cmd.Mode, wait.Waiter)
-	case wait.Stays() && cmd.Mode == node.Exclusive && !wait.Queued():
-		return fmt.Errorf("%w: %v with a patience of %v and no ticket", node.ErrUnsupported, cmd.Kind, wait.PlaceTTL)
-	case wait.Stays() && wait.Waiter == "" && !(cmd.Kind == node.Acquire && cmd.Mode == node.Read):
-		return fmt.Errorf("%w: %v with a patience of %v, of nobody", node.ErrUnsupported, cmd.Kind, wait.PlaceTTL)
-	case wait.Standby != 0 && (cmd.Kind != node.Acquire || !wait.Stays() || !wait.Queued() || len(cmd.Claims) > 1):
-		return fmt.Errorf("%w: %v of %d names that stands, with a ticket of %d and a patience of %v", node.ErrUnsupported,
-			cmd.Kind, len(cmd.Claims), wait.Ticket, wait.PlaceTTL)
-	case wait.Reserve && (cmd.Kind != node.Acquire || !wait.Stays() || !wait.Queued() || len(cmd.Claims) == 1):
-		return fmt.Errorf("%w: %v of %d names that reserves, with a ticket of %d and a patience of %v", node.ErrUnsupported,
-			cmd.Kind, len(cmd.Claims), wait.Ticket, wait.PlaceTTL)
-	case cmd.Handoff != 0 && (cmd.Kind != node.Release || cmd.Mode != node.Exclusive):
-		return fmt.Errorf("%w: %v in mode %v that hands on", node.ErrUnsupported, cmd.Kind, cmd.Mode)
-	case cmd.TTL <= 0 && (cmd.Kind == node.Acquire || cmd.Kind == node.Extend):
-		return fmt.Errorf("%w: %v with a TTL of %v", node.ErrUnsupported, cmd.Kind, cmd.TTL)
+// check returns the row of a command, or why no server could execute it.
+func check(cmd *node.Command) (*row, error) {
+	bad := func(what string, args ...any) error {
+		return fmt.Errorf("%w: %v in mode %v of %d names %s", node.ErrUnsupported,
+			cmd.Kind, cmd.Mode, len(cmd.Claims), fmt.Sprintf(what, args...))
 	}
-	return nil
+	r, wait := rowOf(cmd), cmd.Waiting()
+	switch {
+	case r == nil:
+		return nil, bad("with ticket %d", wait.Ticket)
+	case r.takes(ttlArg) && cmd.TTL <= 0:
+		return nil, bad("with a TTL of %v", cmd.TTL)
+	case r.takes(ttlArg) && slices.ContainsFunc(cmd.Claims, ownerless):
+		return nil, bad("of no owner") // scripts remove the field "", to have written
+	case cmd.Kind == node.Acquire && slices.ContainsFunc(cmd.Claims, tooLong):
+		return nil, bad("of more than %d KiB", maxName>>10)
+	case cmd.Handoff != 0 && !r.hands:
+		return nil, bad("with a token to hand on")
+	case cmd.Wait == nil:
+		return r, nil
+	case wait.Waiter == "" && (r.queued || wait.Stays() && r.takes(waiterArg)):
+		return nil, bad("with a place of no waiter")
+	case wait.Stays() && (!r.takes(placeTTLArg) || cmd.Mode == node.Exclusive && !r.queued):
+		return nil, bad("with a place of %v", wait.PlaceTTL)
+	case wait.Standby != 0 && !(wait.Stays() && r.takes(standbyArg)):
+		return nil, bad("with a standby claim, and a place of %v", wait.PlaceTTL)
+	case wait.Reserve && !(wait.Stays() && r.takes(reserveArg)):
+		return nil, bad("with a reservation, and a place of %v", wait.PlaceTTL)
+	}
+	return r, nil
 }
 
 func ownerless(c node.Claim) bool { return c.Owner == "" }
@@ -82,28 +81,18 @@ const maxName = maxReply / 2
 
 func tooLong(c node.Claim) bool { return len(c.Name) > maxName }
 
-func takesSeveral(cmd node.Command) bool {
-	switch cmd.Kind {
-	case node.Acquire, node.Release:
-		return cmd.Mode == node.Exclusive
-	case node.Extend:
-		return true
-	}
-	return false
-}
-
 // fill takes over what Submit was given.
-func (c *call) fill(cmd node.Command, reply func(node.Reply)) {
-	c.kind, c.mode = cmd.Kind, cmd.Mode
-	c.waiting, c.handoff = cmd.Waiting(), cmd.Handoff
-	c.placeTTL = node.Milliseconds(max(0, c.waiting.PlaceTTL))
+func (c *call) fill(r *row, cmd node.Command, reply func(node.Reply)) {
+	c.row, c.kind, c.mode = r, cmd.Kind, cmd.Mode
+	c.wait, c.handoff = cmd.Waiting(), cmd.Handoff
+	c.placeTTL = node.Milliseconds(max(0, c.wait.PlaceTTL))
 	c.yieldTTL = node.Milliseconds(max(0, cmd.YieldTTL))
 	c.claims = append(c.claims[:0], cmd.Claims...)
 	c.deadline = cmd.Deadline
 	c.reply = reply
 	c.answered, c.asText, c.apart, c.moved = false, false, false, false
 	c.ttl = node.Milliseconds(cmd.TTL)
-	c.keep = max(1, node.Milliseconds(cmd.Retention)) // Redis takes no life of 0
+	c.retention = max(1, node.Milliseconds(cmd.Retention)) // Redis takes no life of 0
 }
 
 // size is how many calls go out as one Redis command, from c on.

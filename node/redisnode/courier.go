@@ -113,7 +113,8 @@ func (s *server) Submit(cmd node.Command, reply func(node.Reply)) {
 }
 
 func (s *server) enqueue(cmd node.Command, reply func(node.Reply)) error {
-	if err := check(cmd); err != nil {
+	r, err := check(&cmd)
+	if err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -127,7 +128,7 @@ func (s *server) enqueue(cmd node.Command, reply func(node.Reply)) error {
 		return node.ErrOverloaded
 	}
 	c := s.newCall()
-	c.fill(cmd, reply)
+	c.fill(r, cmd, reply)
 	s.queue.push(c)
 	s.arm(c.deadline)
 	s.rouse()
@@ -428,7 +429,7 @@ func (s *server) introduce(patience time.Duration) {
 	var parts [len(introduction)]*call
 	for i := range parts {
 		c := s.newCall()
-		c.fill(node.Command{TTL: patience, Deadline: clock.Never}, func(node.Reply) {})
+		c.fill(nil, node.Command{TTL: patience, Deadline: clock.Never}, func(node.Reply) {})
 		c.part = i
 		parts[i] = c
 	}

@@ -31,16 +31,16 @@ const (
 // alike are the commands that one script can execute: of one kind, each of one name, with
 // the same lives.
 type alike struct {
-	kind      node.Kind
-	ttl, keep int64
+	kind           node.Kind
+	ttl, retention int64
 }
 
 // alike reports what c can be put together with, if with anything. What is named like a
 // fence or a queue may be that of another of them.
 func (c *call) alike() (like alike, ok bool) {
-	ok = (c.kind == node.Acquire || c.kind == node.Release) && c.mode == node.Exclusive && !c.waiting.Queued() &&
+	ok = (c.kind == node.Acquire || c.kind == node.Release) && c.mode == node.Exclusive && !c.wait.Queued() &&
 		len(c.claims) == 1 && !c.apart && len(c.claims[0].Name) <= eachName && !strings.HasPrefix(c.claims[0].Name, "redquorum_")
-	return alike{c.kind, c.ttl, c.keep}, ok
+	return alike{c.kind, c.ttl, c.retention}, ok
 }
 
 // gather puts calls next to each other that can be sent together, and tells the first of
@@ -114,23 +114,23 @@ func (r result) part(i, n int) result {
 
 // appendEach appends the one Redis command of calls that are sent together, as append does
 // for one. given are the scripts that the server was given.
-func appendEach(w *words, calls []*call, given *scriptSet, life string) {
+func appendEach(w *words, calls []*call, given scriptSet, life string) {
 	n := len(calls)
 	one := calls[0]
-	script, keys, args := &acquireEachScript, 2*n, 2+2*n
+	script, keys, args := acquireEachScript, 2*n, 2+2*n
 	if one.kind == node.Release {
-		script, keys, args = &releaseEachScript, 3*n, 2+4*n
+		script, keys, args = releaseEachScript, 3*n, 2+4*n
 	}
 	w.run(script, given.add(script) || slices.ContainsFunc(calls, func(c *call) bool { return c.asText }), keys, args)
 	for _, c := range calls {
 		w.text(c.claims[0].Name)
 	}
 	for _, c := range calls {
-		w.fenceKey(c.claims[0].Name)
+		c.write(w, fenceKey, &c.claims[0])
 	}
 	if one.kind == node.Acquire {
 		w.number(one.ttl)
-		w.number(one.keep)
+		w.number(one.retention)
 		for _, c := range calls {
 			w.text(c.claims[0].Owner)
 			w.number(int64(c.claims[0].Token))
@@ -138,18 +138,18 @@ func appendEach(w *words, calls []*call, given *scriptSet, life string) {
 		return
 	}
 	for _, c := range calls {
-		w.queueKey(c.claims[0].Name)
+		c.write(w, queueKey, &c.claims[0])
 	}
-	w.number(one.keep)
+	w.number(one.retention)
 	w.text(life)
 	for _, c := range calls {
 		next := c.handoff
-		if c.handsOn(life) == 0 {
+		if !c.handsOn(life) {
 			next = 0
 		}
 		w.text(c.claims[0].Owner)
 		w.number(int64(c.claims[0].Token))
-		w.channel(c.claims[0].Name)
+		c.write(w, channelArg, &c.claims[0])
 		w.number(int64(next))
 	}
 }

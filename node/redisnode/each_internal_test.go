@@ -65,7 +65,7 @@ func TestGather(t *testing.T) {
 			for _, call := range rest[:rest[0].size()] {
 				letter := map[node.Kind]string{node.Acquire: "a", node.Release: "r", node.Inspect: "i"}[call.kind]
 				switch {
-				case call.waiting.Queued():
+				case call.wait.Queued():
 					letter = "f"
 				case call.ttl == 60_000:
 					letter = "l"
@@ -166,7 +166,7 @@ func TestHandsOnNothingWithoutALife(t *testing.T) {
 	}
 	for life, want := range map[string]string{"": "0", "abc": "7"} {
 		var w words
-		appendEach(&w, []*call{one(), one()}, new(scriptSet), life)
+		appendEach(&w, []*call{one(), one()}, make(scriptSet), life)
 		if list := w.list(); list[len(list)-1] != want {
 			t.Errorf("life %q: next is %s, want %s", life, list[len(list)-1], want)
 		}

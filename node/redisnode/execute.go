@@ -10,11 +10,12 @@ import "github.com/redquorum/redquorum/node"
 // It is for simulators. There is no Life in the reply, and Deadline is not
 // looked at.
 func Execute(cmd node.Command, do func(words []string) (any, error)) node.Reply {
-	if err := check(cmd); err != nil {
+	r, err := check(&cmd)
+	if err != nil {
 		return node.Reply{Err: err, Unsent: true}
 	}
 	var c call
-	c.fill(cmd, nil)
+	c.fill(r, cmd, nil)
 	var w words
 	c.append(&w, true, "")
 	val, err := do(w.list())
@@ -22,6 +23,6 @@ func Execute(cmd node.Command, do func(words []string) (any, error)) node.Reply 
 		val = serverReply{err}
 	}
 	got := understand(val)
-	r, _ := c.outcome(got.val, got.err, nil)
-	return r
+	reply, _ := c.outcome(got.val, got.err, nil)
+	return reply
 }

@@ -149,7 +149,7 @@ func TestImpossibleReplies(t *testing.T) {
 		{node.Inspect, int64(1)},
 	} {
 		var c call
-		c.fill(node.Command{Kind: tt.kind, Claims: []node.Claim{{Name: "a"}}}, nil)
+		c.fill(nil, node.Command{Kind: tt.kind, Claims: []node.Claim{{Name: "a"}}}, nil)
 		got := understand(tt.val)
 		if r, breaks := c.outcome(got.val, got.err, nil); r.Status != node.Unknown || !errors.Is(r.Err, node.ErrServer) || breaks {
 			t.Errorf("%v: of %v it makes %+v, breaks %v", tt.kind, tt.val, r, breaks)
@@ -244,7 +244,7 @@ func FuzzOutcome(f *testing.F) {
 
 func checkOutcome(t *testing.T, kind node.Kind, got result) {
 	var c call
-	c.fill(node.Command{Kind: kind, Claims: []node.Claim{{Name: "a", Owner: "me"}}, TTL: time.Second}, nil)
+	c.fill(nil, node.Command{Kind: kind, Claims: []node.Claim{{Name: "a", Owner: "me"}}, TTL: time.Second}, nil)
 	r, breaks := c.outcome(got.val, got.err, nil)
 	switch {
 	case (r.Err == nil) == (r.Status == node.Unknown), breaks && !errors.Is(r.Err, node.ErrReadOnly):

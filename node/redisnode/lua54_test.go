@@ -62,8 +62,8 @@ func TestLua54(t *testing.T) {
 	for k, r := range crowd(t, p, 2, cmds[0][2:5]) {
 		expect(t, fmt.Sprint("late copy ", k), r, []node.Status{node.Stale, node.Granted, node.Stale}[k])
 	}
-	if len(l.scripts) != 16 {
-		t.Errorf("%d scripts ran, want all 16", len(l.scripts))
+	if len(l.scripts) != 15 {
+		t.Errorf("%d scripts ran, want all 15", len(l.scripts))
 	}
 }
 

@@ -65,7 +65,7 @@ func (t *stream) write(s *server, ended <-chan struct{}) {
 		batch []*call
 		begin []int // where in out each call of batch begins
 		out   words
-		given scriptSet
+		given = make(scriptSet)
 	)
 	used := time.Now()
 	for {
@@ -96,9 +96,9 @@ func (t *stream) write(s *server, ended <-chan struct{}) {
 				begin = append(begin, at)
 			}
 			if calls[0].together == 0 {
-				calls[0].append(&out, calls[0].asText || given.add(calls[0].script()), life)
+				calls[0].append(&out, calls[0].asText || calls[0].row != nil && given.add(calls[0].row.script), life)
 			} else {
-				appendEach(&out, calls, &given, life)
+				appendEach(&out, calls, given, life)
 			}
 		}
 		clear(batch) // they may be settled and used again as soon as they are sent

@@ -115,7 +115,7 @@ func (m *memory) Apply(now model.Time, cmd node.Command) (reply node.Reply, publ
 	return reply, published
 }
 
-// Tell does what tell.lua does when somebody listens, which in this server nobody can.
+// Tell does what notify_next.lua does when somebody listens, which in this server nobody can.
 func (m *memory) Tell(now model.Time, n model.Notice, waiter string, others bool) (owner string, token node.Token) {
 	queue, place, fence := node.QueueKey(n.Name), node.PlaceKey(n.Name, waiter), node.FenceKey(n.Name)
 	says, _ := m.data.Get(place)

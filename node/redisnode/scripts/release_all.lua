@@ -1,5 +1,5 @@
--- release_fair: end the locks of one owner, refuse its acquire if that comes later,
--- and leave the queues, with what was handed on to its heir, or go back to them.
+-- release_all: end the locks of one owner, and refuse its acquire if that comes later. With
+-- a ticket its waiter also leaves the queues, with its standby claim, or goes back to them.
 --
 -- KEYS[4i-3]  a lock, a hash
 -- KEYS[4i-2]  its fence
@@ -8,15 +8,15 @@
 -- ARGV[1]     owner
 -- ARGV[2]     token
 -- ARGV[3]     life of the fences, ms
--- ARGV[4]     ticket
+-- ARGV[4]     ticket; 0: none, and the places are left alone
 -- ARGV[5]     waiter
--- ARGV[6]     life of the place that is to be there again if the owner had the lock,
---             ms; 0: the place is given up
--- ARGV[6+i]   channel on which those who wait for the lock without a place in its
---             queue listen; of the queue, the first who listens is told
+-- ARGV[6]     with a ticket, the life of the place that is to be there again if the owner
+--             had the lock, ms; 0: the place is given up
+-- ARGV[6+i]   channel of those who wait for the lock without a place; of the queue, the
+--             first who listens is notified
 -- ARGV[7+n]   token with which the locks may be handed on, as by release; none: they
 --             are not
--- ARGV[8+n]   id of the server's life
+-- ARGV[8+n]   run_id of the server
 --
 -- Returns 1 (released), 2 (released, and somebody is in line for one of them) or 0 (the
 -- owner did not have all of them).
@@ -24,19 +24,20 @@
 -- Atomic, because nobody behind may come in between the release and the place,
 -- and because the message must come after both, and only if it is of use.
 --
--- HDEL, PUBLISH and what changes a queue are pcalls: what is wrong with one key or
--- channel must not keep the other locks, and a queue of another type has no places.
+-- HDEL, PUBLISH and what changes a queue are pcalls: an error at one key or channel must
+-- not keep the other locks, and a queue of another type has no places.
 local n = #KEYS / 4
-raise(#KEYS, 4)
+local leaves = ARGV[4] ~= '0' and ARGV[6] == '0'
+raise_fences(#KEYS, 4)
 local released, failed, awaited = 1, nil, false
 for i = 1, #KEYS, 4 do
   local left = 0
-  if ARGV[6] == '0' then
+  if leaves then
     left = redis.pcall('ZREM', KEYS[i + 2], ARGV[5])
     redis.call('DEL', KEYS[i + 3])
   end
   local removed = redis.pcall('HDEL', KEYS[i], ARGV[1])
-  if removed == 0 and ARGV[6] == '0' then
+  if removed == 0 and leaves then
     removed = redis.call('HDEL', KEYS[i], ARGV[1] .. STANDBY)
   end
   if removed == 0 then
@@ -54,7 +55,7 @@ for i = 1, #KEYS, 4 do
   end
   if redis.call('EXISTS', KEYS[i]) == 0 and (removed == 1 or left == 1 and redis.call('EXISTS', KEYS[i + 2]) == 1) then
     local said = redis.pcall('PUBLISH', ARGV[6 + (i + 3) / 4], '0')
-    local untold, line = tell(KEYS[i + 2], KEYS[i], KEYS[i + 1], removed == 1 and said == 0 and ARGV[7 + n], ARGV[3], ARGV[8 + n])
+    local untold, line = notify_next(KEYS[i + 2], KEYS[i], KEYS[i + 1], removed == 1 and said == 0 and ARGV[7 + n], ARGV[3], ARGV[8 + n])
     failed, awaited = failed or type(said) == 'table' and said or untold, awaited or line
   end
 end

@@ -1,4 +1,4 @@
--- acquire_fair: create the locks of one owner, all or none, if it is the waiter's turn
+-- acquire_queued: create the locks of one owner, all or none, if it is the waiter's turn
 -- in every line, or if the waiter barges; or keep the waiter places in the queues.
 --
 -- KEYS[4i-3]  a lock, a hash
@@ -109,7 +109,7 @@ for _, i in ipairs(wanted) do
     redis.call('DEL', KEYS[i + 3])
     if redis.call('ZREM', KEYS[i + 2], ARGV[6]) == 1 and redis.call('EXISTS', KEYS[i + 2]) == 1 then
       redis.call('PUBLISH', ARGV[9 + (i + 3) / 4], '0')
-      tell(KEYS[i + 2], KEYS[i])
+      notify_next(KEYS[i + 2], KEYS[i])
     end
   end
   last = math.max(last, tonumber(redis.call('ZRANGE', KEYS[i + 2], -1, -1, 'WITHSCORES')[2] or 0))

@@ -1,4 +1,4 @@
--- raise: what the scripts begin with that release locks. It raises the fences to the
+-- raise_fences: what the scripts begin with that release locks. It raises the fences to the
 -- token where they are below. The locks are at KEYS[1], KEYS[1+step] and so on up to
 -- KEYS[last], each with its fence behind it; with a step of 4 the fourth key, the owner's
 -- hold or place, goes with the release, too. ARGV are owner, token, life of the fences, ms.
@@ -10,7 +10,7 @@
 -- server refuses them all the same, the lock stays, rather than go and let a late copy of
 -- its acquire bring it back.
 
-local function raise(last, step)
+local function raise_fences(last, step)
   for i = 1, last, step do
     if tonumber(ARGV[2]) > tonumber(redis.call('GET', KEYS[i + 1]) or 0) then
       if redis.pcall('SET', KEYS[i + 1], ARGV[2], 'PX', ARGV[3]).err then

@@ -35,7 +35,7 @@ for i = 1, n do
     if type(others) == 'table' then
       replies[i] = others
     elseif lines and redis.call('EXISTS', KEYS[2 * n + i]) == 1 then
-      local told, failed, awaited = pcall(tell, KEYS[2 * n + i], KEYS[i], KEYS[n + i],
+      local told, failed, awaited = pcall(notify_next, KEYS[2 * n + i], KEYS[i], KEYS[n + i],
         others == 0 and ARGV[4 * i + 2], ARGV[1], ARGV[2])
       replies[i] = failed or awaited and 2 or 1
       if not told and type(failed) ~= 'table' then

@@ -38,4 +38,4 @@ if shared then
 else
   redis.call('PUBLISH', ARGV[3], '0')
 end
-return tell(KEYS[3], KEYS[1]) or 1
+return notify_next(KEYS[3], KEYS[1]) or 1

@@ -17,12 +17,12 @@
 --
 -- Atomic, because removing the lock must depend on whose it is, and because the
 -- messages must come after the removal and only if the key is gone.
-raise(1, 3)
+raise_fences(1, 3)
 local released = redis.call('HDEL', KEYS[1], ARGV[1])
 if released == 1 and redis.call('EXISTS', KEYS[1]) == 0 then
   local others = redis.call('PUBLISH', ARGV[4], '0')
   if redis.call('EXISTS', KEYS[3]) == 1 then
-    local failed, awaited = tell(KEYS[3], KEYS[1], KEYS[2], others == 0 and ARGV[5], ARGV[3], ARGV[6])
+    local failed, awaited = notify_next(KEYS[3], KEYS[1], KEYS[2], others == 0 and ARGV[5], ARGV[3], ARGV[6])
     return failed or awaited and 2 or released
   end
 end

@@ -41,7 +41,7 @@ func TestScriptsAtTheVeryEnd(t *testing.T) {
 		t.Helper()
 		var c call
 		cmd.Retention = time.Hour
-		c.fill(cmd, nil)
+		c.fill(rowOf(&cmd), cmd, nil)
 		var w words
 		c.append(&w, true, "life")
 		args := []any{}

@@ -30,7 +30,7 @@ local fence = tonumber(redis.call('GET', KEYS[2]) or 0)
 local highest = math.max(fence, tonumber(redis.call('GET', KEYS[3]) or 0))
 local there = redis.call('EXISTS', KEYS[1]) == 1
 local waits = ARGV[7] ~= '0' and token ~= fence -- its own release raises the fence to the token
-if there and (mode ~= 'read' or bury(KEYS[1], ARGV[5])) then
+if there and (mode ~= 'read' or reap_dead_readers(KEYS[1], ARGV[5])) then
   if waits and (mode == 'read' or mode == 'write' and redis.pcall('GET', KEYS[4]) ~= READERS) then
     redis.call('SET', KEYS[4], ARGV[6], 'PX', ARGV[7])
   end

@@ -1,4 +1,4 @@
--- tell: what the scripts begin with that release a lock. Of those in the queue of a
+-- notify_next: what the scripts begin with that release a lock. Of those in the queue of a
 -- name it tells the first who listens, but for those who were told and have not asked
 -- since: they hang, or will come. Dead ones may be before it. It returns the error if
 -- it may not tell, and whether anybody is in line.
@@ -7,7 +7,7 @@
 -- to the first in line, if it listens and has left its claim; the key is not there.
 
 -- hand makes owner the owner, and tells it so. It reports whether it did.
-local function hand(name, fence, owner, left, channel, token, keep, life)
+local function hand(name, fence, owner, left, channel, token, retention, life)
   if left <= 0 or tonumber(token) <= tonumber(redis.call('GET', fence) or 0) then
     return false
   end
@@ -23,11 +23,11 @@ local function hand(name, fence, owner, left, channel, token, keep, life)
     redis.call('DEL', name)
     return false
   end
-  redis.call('SET', fence, token, 'PX', keep)
+  redis.call('SET', fence, token, 'PX', retention)
   return true
 end
 
-local function tell(queue, name, fence, token, keep, life)
+local function notify_next(queue, name, fence, token, retention, life)
   local line = redis.pcall('ZRANGE', queue, 0, MAX_TOLD - 1) -- of another type, it is nobody's
   local places = PLACE .. string.sub(queue, #QUEUE + 1) .. ':'
   local first = true
@@ -37,7 +37,7 @@ local function tell(queue, name, fence, token, keep, life)
     if type(says) == 'string' then
       local channel = WAITER .. process(line[i])
       if token and first and string.sub(says, -#STANDBY) == STANDBY and
-        hand(name, fence, says, redis.call('PTTL', place), channel, token, keep, life) then
+        hand(name, fence, says, redis.call('PTTL', place), channel, token, retention, life) then
         redis.call('ZREM', queue, line[i])
         redis.call('DEL', place)
         break

@@ -23,7 +23,7 @@
 --
 -- Atomic, because what becomes of the lock depends on who else has it, and
 -- because the message must come after that.
-raise(1, 4)
+raise_fences(1, 4)
 local message
 local intent = redis.pcall('GET', KEYS[3]) -- of another type, it is nobody's
 if ARGV[6] ~= '' and ARGV[7] == '0' and intent == ARGV[6] then
@@ -49,7 +49,7 @@ if wrote == 1 then
   end
 end
 if wrote == 1 or released == 1 and mode == 'read' then
-  local longest, longer = bury(KEYS[1], ARGV[5])
+  local longest, longer = reap_dead_readers(KEYS[1], ARGV[5])
   if not longest then
     redis.call('DEL', KEYS[1])
     message = message or '0'

@@ -8,9 +8,9 @@
 -- lives, a page at a time, beginning anywhere. Dead ones on the way are removed. So what a
 -- call costs does not grow with the readers: each dead one is met once, or all are dead.
 
--- bury removes dead readers from a lock, unless all are dead. It returns nil if they
+-- reap_dead_readers removes dead readers from a lock, unless all are dead. It returns nil if they
 -- are, or how long the last one lives, ms, and whether that may be longer.
-local function bury(lock, holds)
+local function reap_dead_readers(lock, holds)
   local many = redis.call('HLEN', lock) > MANY
   local anywhere = many and math.max(redis.call('PTTL', lock), 0) or 0
   local cursor, rounds = anywhere, many and 2 or 1 -- the second begins at the beginning

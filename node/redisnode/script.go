@@ -1,0 +1,331 @@
+package redisnode
+
+import (
+	"crypto/sha1"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"slices"
+
+	"github.com/redquorum/redquorum/node"
+)
+
+// A row says how commands of one sort go to a server: by which script, with which keys and
+// arguments. The head of the script names them in the same order.
+type row struct {
+	kind   node.Kind
+	modes  []node.Mode // none: any, the command does not use it
+	queued bool        // its waiter has a ticket
+	names  count
+
+	script *script
+	keys   []word // of each claim
+	args   []word // once, of the first claim
+	each   []word // of each claim, behind args
+	hands  bool   // may hand its locks on: then two more arguments follow
+}
+
+// A count is how many names a command may have.
+type count uint8
+
+const (
+	one count = iota
+	several
+	oneOrMore
+)
+
+func (c count) has(n int) bool { return n == 1 && c != several || n > 1 && c != one }
+
+var (
+	exclusive = []node.Mode{node.Exclusive}
+	reading   = []node.Mode{node.Read}
+	writing   = []node.Mode{node.Write}
+)
+
+// Releases of several names share a script with those of a waiter, as they differ in one
+// condition. Acquires do not: without a ticket no queue is looked at, and the fence is that
+// of all names.
+var rows = [...]row{
+	{kind: node.Acquire, modes: exclusive, names: one, script: acquireScript,
+		keys: []word{lockKey, fenceKey},
+		args: []word{ownerArg, tokenArg, ttlArg, retentionArg}},
+	{kind: node.Acquire, modes: exclusive, names: several, script: acquireAllScript,
+		keys: []word{lockKey, fenceKey},
+		args: []word{ownerArg, tokenArg, ttlArg, retentionArg}},
+	{kind: node.Acquire, modes: exclusive, queued: true, names: one, script: acquireQueuedScript,
+		keys: []word{lockKey, fenceKey, queueKey, placeKey},
+		args: []word{ownerArg, tokenArg, ttlArg, retentionArg, ticketArg, waiterArg, placeTTLArg, bargeArg, standbyArg}},
+	{kind: node.Acquire, modes: exclusive, queued: true, names: several, script: acquireQueuedScript,
+		keys: []word{lockKey, fenceKey, queueKey, placeKey},
+		args: []word{ownerArg, tokenArg, ttlArg, retentionArg, ticketArg, waiterArg, placeTTLArg, bargeArg, reserveArg},
+		each: []word{channelArg}},
+	{kind: node.Acquire, modes: reading, names: one, script: acquireReadScript,
+		keys: []word{lockKey, fenceKey, readersKey, intentKey, holdKey},
+		args: []word{ownerArg, tokenArg, ttlArg, retentionArg, placeTTLArg}},
+	{kind: node.Acquire, modes: writing, names: one, script: acquireWriteScript,
+		keys: []word{lockKey, fenceKey, readersKey, intentKey},
+		args: []word{writerArg, tokenArg, ttlArg, retentionArg, holdsArg, waiterArg, placeTTLArg}},
+
+	{kind: node.Release, modes: exclusive, names: one, script: releaseScript,
+		keys: []word{lockKey, fenceKey, queueKey},
+		args: []word{ownerArg, tokenArg, retentionArg},
+		each: []word{channelArg}, hands: true},
+	{kind: node.Release, modes: exclusive, names: several, script: releaseAllScript,
+		keys: []word{lockKey, fenceKey, queueKey, placeKey},
+		args: []word{ownerArg, tokenArg, retentionArg, ticketArg, waiterArg, placeTTLArg},
+		each: []word{channelArg}, hands: true},
+	{kind: node.Release, modes: exclusive, queued: true, names: oneOrMore, script: releaseAllScript,
+		keys: []word{lockKey, fenceKey, queueKey, placeKey},
+		args: []word{ownerArg, tokenArg, retentionArg, ticketArg, waiterArg, placeTTLArg},
+		each: []word{channelArg}, hands: true},
+	{kind: node.Release, modes: []node.Mode{node.Read, node.Write}, names: one, script: releaseSharedScript,
+		keys: []word{lockKey, fenceKey, intentKey, holdKey},
+		args: []word{ownerArg, tokenArg, retentionArg, sharedChannelArg, holdsArg, waiterArg, placeTTLArg, yieldTTLArg}},
+
+	{kind: node.Extend, modes: exclusive, names: oneOrMore, script: extendScript,
+		keys: []word{lockKey},
+		args: []word{ttlArg},
+		each: []word{ownerArg}},
+	{kind: node.Extend, modes: writing, names: oneOrMore, script: extendScript,
+		keys: []word{lockKey},
+		args: []word{ttlArg},
+		each: []word{writerArg}},
+	{kind: node.Extend, modes: reading, names: oneOrMore, script: extendReadScript,
+		keys: []word{lockKey, holdKey},
+		args: []word{ttlArg},
+		each: []word{ownerArg}},
+
+	{kind: node.Inspect, names: one, script: inspectScript,
+		keys: []word{lockKey, fenceKey, readersKey, intentKey, queueKey},
+		args: []word{placesArg, holdsArg}},
+	{kind: node.Break, names: one, script: breakScript,
+		keys: []word{lockKey, fenceKey, queueKey, intentKey},
+		args: []word{tokenArg, retentionArg, channelArg, sharedChannelArg}},
+	{kind: node.Downgrade, names: one, script: downgradeScript,
+		keys: []word{lockKey, holdKey},
+		args: []word{ownerArg, sharedChannelArg}},
+}
+
+// rowOf returns the row of a command, nil if there is none.
+func rowOf(cmd *node.Command) *row {
+	queued := cmd.Waiting().Queued()
+	for i := range rows {
+		r := &rows[i]
+		if r.kind == cmd.Kind && r.queued == queued && r.names.has(len(cmd.Claims)) &&
+			(slices.Contains(r.modes, cmd.Mode) || r.modes == nil && cmd.Mode <= node.Write) {
+			return r
+		}
+	}
+	return nil
+}
+
+// takes reports whether an argument goes to the server.
+func (r *row) takes(arg word) bool {
+	return slices.Contains(r.args, arg) || slices.Contains(r.each, arg)
+}
+
+// A word is one key or argument of a script.
+type word uint8
+
+const (
+	lockKey word = iota
+	fenceKey
+	readersKey
+	intentKey
+	queueKey
+	placeKey
+	holdKey
+
+	ownerArg
+	writerArg // the writer's field
+	tokenArg
+	ttlArg
+	retentionArg
+	ticketArg
+	waiterArg
+	placeTTLArg
+	yieldTTLArg
+	bargeArg
+	standbyArg
+	reserveArg
+	channelArg
+	sharedChannelArg
+	placesArg // what the keys of all places begin with
+	holdsArg  // what the keys of all holds begin with
+)
+
+// write appends one word about a claim to w.
+func (c *call) write(w *words, what word, of *node.Claim) {
+	var room [128]byte
+	b := room[:0]
+	switch what {
+	case lockKey:
+		w.text(of.Name)
+	case fenceKey:
+		w.bytes(node.AppendFenceKey(b, of.Name))
+	case readersKey:
+		w.bytes(node.AppendReadersKey(b, of.Name))
+	case intentKey:
+		w.bytes(node.AppendIntentKey(b, of.Name))
+	case queueKey:
+		w.bytes(node.AppendQueueKey(b, of.Name))
+	case placeKey:
+		w.bytes(append(node.AppendPlacePrefix(b, of.Name), c.wait.Waiter...))
+	case holdKey:
+		w.bytes(node.AppendHoldKey(b, of.Name, of.Owner))
+	case ownerArg:
+		w.text(of.Owner)
+	case writerArg:
+		w.bytes(append(append(b, of.Owner...), node.WriteSuffix...))
+	case tokenArg:
+		w.number(int64(of.Token))
+	case ttlArg:
+		w.number(c.ttl)
+	case retentionArg:
+		w.number(c.retention)
+	case ticketArg:
+		w.number(int64(c.wait.Ticket))
+	case waiterArg:
+		w.text(c.wait.Waiter)
+	case placeTTLArg:
+		w.number(c.placeTTL)
+	case yieldTTLArg:
+		w.number(c.yieldTTL)
+	case bargeArg:
+		w.flag(c.wait.Barge)
+	case standbyArg:
+		w.number(int64(c.wait.Standby))
+	case reserveArg:
+		w.flag(c.wait.Reserve)
+	case channelArg:
+		w.bytes(node.AppendChannel(b, of.Name))
+	case sharedChannelArg:
+		w.bytes(node.AppendReadWriteChannel(b, of.Name))
+	case placesArg:
+		w.bytes(node.AppendPlacePrefix(b, of.Name))
+	case holdsArg:
+		w.bytes(node.AppendHoldPrefix(b, of.Name))
+	}
+}
+
+// append appends the Redis command of c to w. The script goes as text to a server that may
+// not know it, otherwise as its SHA.
+//
+// life is the ID of the server's, if it is known.
+func (c *call) append(w *words, asText bool, life string) {
+	if c.row == nil {
+		words := introduction[c.part]
+		w.begin(len(words))
+		for _, word := range words {
+			w.text(word)
+		}
+		return
+	}
+	args := len(c.row.args) + len(c.claims)*len(c.row.each)
+	hands := c.handsOn(life)
+	if hands {
+		args += 2
+	}
+	w.run(c.row.script, asText, len(c.claims)*len(c.row.keys), args)
+	c.writeEach(w, c.row.keys)
+	for _, arg := range c.row.args {
+		c.write(w, arg, &c.claims[0])
+	}
+	c.writeEach(w, c.row.each)
+	if hands {
+		w.number(int64(c.handoff))
+		w.text(life)
+	}
+}
+
+// writeEach appends these words about each claim to w.
+func (c *call) writeEach(w *words, what []word) {
+	for i := range c.claims {
+		for _, one := range what {
+			c.write(w, one, &c.claims[i])
+		}
+	}
+}
+
+// handsOn reports whether a release may hand its locks on. It needs the server's life:
+// without it the new holder could not tell whether the server has a vote.
+func (c *call) handsOn(life string) bool { return c.handoff != 0 && life != "" }
+
+// run begins a command that runs a script, whose keys and arguments follow.
+func (w *words) run(s *script, asText bool, keys, args int) {
+	w.begin(3 + keys + args)
+	if asText {
+		w.text("eval")
+		w.text(s.text)
+	} else {
+		w.text("evalsha")
+		w.text(s.sha)
+	}
+	w.number(int64(keys))
+}
+
+// A script is what a server executes, in the two forms in which it takes it.
+type script struct{ text, sha string }
+
+// A scriptSet holds the scripts that a server was given.
+type scriptSet map[*script]bool
+
+// add reports whether the script is new in the set.
+func (s scriptSet) add(one *script) bool {
+	isNew := !s[one]
+	s[one] = true
+	return isNew
+}
+
+var (
+	acquireScript       = newScript("", "acquire")
+	acquireAllScript    = newScript("", "create", "acquire_all")
+	acquireEachScript   = newScript("", "acquire_each")
+	acquireQueuedScript = newScript(constants, "notify_next", "create", "acquire_queued")
+	acquireReadScript   = newScript(constants, "acquire_read")
+	acquireWriteScript  = newScript(constants, "readers", "acquire_write")
+	releaseScript       = newScript(constants, "notify_next", "raise_fences", "release")
+	releaseAllScript    = newScript(constants, "notify_next", "raise_fences", "release_all")
+	releaseEachScript   = newScript(constants, "notify_next", "release_each")
+	releaseSharedScript = newScript(constants, "readers", "raise_fences", "release_shared")
+	extendScript        = newScript("", "extend")
+	extendReadScript    = newScript("", "extend_read")
+	inspectScript       = newScript(constants, "inspect")
+	breakScript         = newScript(constants, "notify_next", "break")
+	downgradeScript     = newScript(constants, "downgrade")
+)
+
+//go:embed scripts/*.lua
+var sources embed.FS
+
+// undeclared tells Dragonfly that a script uses keys that are not among its KEYS: those of
+// readers' holds and of others' places. It has to be the first line.
+const undeclared = "--!df flags=allow-undeclared-keys\n"
+
+// constants is what scripts share with Go code.
+var constants = fmt.Sprintf(`local STANDBY, WRITER, READERS, NOT = %q, %q, %q, %q
+local WAITS, TOLD, RESERVES = %q, %q, %q
+local QUEUE, PLACE, WAITER, HOLD = %q, %q, %q, %q
+local MANY, MAX_HOLDS, MAX_TOLD = %d, %d, %d
+local VERSION, VERSION_AT = %q, %d
+local function process(of) return string.match(of, '^[^:]*') end
+`,
+	node.StandbySuffix, node.WriteSuffix, node.ReadersNext, node.OthersNext,
+	node.PlaceWaits, node.PlaceTold, node.PlaceReserves,
+	node.QueuePrefix, node.PlacePrefix, node.WaiterPrefix, node.HoldInfix,
+	node.ManyFields, node.MaxHolds, node.MaxTold,
+	string(node.UUIDVersion), node.UUIDVersionAt+1) // Lua counts from 1
+
+// newScript makes a script of the files of these names, the functions that it uses first.
+func newScript(head string, files ...string) *script {
+	text := undeclared + head
+	for _, name := range files {
+		source, err := sources.ReadFile("scripts/" + name + ".lua")
+		if err != nil {
+			panic(err)
+		}
+		text += string(source)
+	}
+	sum := sha1.Sum([]byte(text))
+	return &script{text: text, sha: hex.EncodeToString(sum[:])}
+}
