@@ -117,50 +117,57 @@ const (
 // lock acquires name; without wait it tries once.
 func (b *textbook) lock(ctx context.Context, name string, lease time.Duration, wait bool) (*textbookLease, error) {
 	claim := node.Claim{Name: name, Owner: b.owner()}
-	set := plainSet
-	if b.makes(faults.Counters) {
-		set = plainCount
-	}
 	for {
-		start := b.now()
-		if b.makes(faults.Absolute) {
-			claim.Token = node.Token(b.c.Wall().Add(lease).UnixMilli()) // it has no tokens; this is the key's end
-		}
-		t := b.round(ctx, set, node.Acquire, claim, lease)
-		if b.makes(faults.CountedLate) {
-			start = b.now()
-		}
-		l := &textbookLease{b: b, claim: claim, token: t.token, until: start.Add(lease - b.drift(lease))}
-		if t.yes >= b.need() && b.now() < l.until && ctx.Err() == nil {
-			if b.makes(faults.Watchdog) {
-				l.until = start.Add(time.Hour)
-				b.c.Go(func() { l.watch(lease) })
-			}
+		if l := b.try(ctx, &claim, lease); l != nil {
 			return l, nil
 		}
 		if ctx.Err() == nil || !b.makes(faults.DeadContext) {
 			b.round(ctx, plainDelete, node.Release, claim, 0)
 		}
-		if !wait || ctx.Err() != nil {
-			return nil, errPlain
-		}
-		if b.makes(faults.Notices) {
-			if !b.notified(ctx, name) {
-				return nil, errPlain
-			}
-			continue
-		}
-		pause := plainRetries
-		if !b.makes(faults.Steady) {
-			pause += time.Duration(b.c.engine.below(int(plainVariance)))
-		}
-		if b.makes(faults.Forgetful) {
-			claim.Owner = b.owner()
-		}
-		if (&signal{owner: b.c}).Wait(ctx, b.c.Now().Add(pause)) == clock.WakeEnded {
+		if !wait || ctx.Err() != nil || !b.rest(ctx, &claim) {
 			return nil, errPlain
 		}
 	}
+}
+
+// try asks all nodes once. It returns nil if it does not get the lock.
+func (b *textbook) try(ctx context.Context, claim *node.Claim, lease time.Duration) *textbookLease {
+	set := plainSet
+	if b.makes(faults.Counters) {
+		set = plainCount
+	}
+	start := b.now()
+	if b.makes(faults.Absolute) {
+		claim.Token = node.Token(b.c.Wall().Add(lease).UnixMilli()) // it has no tokens; this is the key's end
+	}
+	t := b.round(ctx, set, node.Acquire, *claim, lease)
+	if b.makes(faults.CountedLate) {
+		start = b.now()
+	}
+	l := &textbookLease{b: b, claim: *claim, token: t.token, until: start.Add(lease - b.drift(lease))}
+	if t.yes < b.need() || b.now() >= l.until || ctx.Err() != nil {
+		return nil
+	}
+	if b.makes(faults.Watchdog) {
+		l.until = start.Add(time.Hour)
+		b.c.Go(func() { l.watch(lease) })
+	}
+	return l
+}
+
+// rest waits before the next attempt. It returns false when ctx ends.
+func (b *textbook) rest(ctx context.Context, claim *node.Claim) bool {
+	if b.makes(faults.Notices) {
+		return b.notified(ctx, claim.Name)
+	}
+	pause := plainRetries
+	if !b.makes(faults.Steady) {
+		pause += time.Duration(b.c.engine.below(int(plainVariance)))
+	}
+	if b.makes(faults.Forgetful) {
+		claim.Owner = b.owner()
+	}
+	return (&signal{owner: b.c}).Wait(ctx, b.c.Now().Add(pause)) != clock.WakeEnded
 }
 
 // notified waits for a notice that name was released. It returns false when ctx

@@ -216,23 +216,9 @@ func (w *world) finish() {
 		return
 	}
 	w.calm = true
-	p := w.p
 	w.log(Entry{Kind: "calm", Client: -1, Node: -1, Text: "the faults are over for a majority, and for ever elsewhere"})
 	w.troubled = w.now
-	for need := w.need; need > 0; {
-		if i := w.healing.below(p.Nodes); !w.core.Has(i) {
-			w.core |= faults.Of(i)
-			need--
-		}
-	}
-	if slices.ContainsFunc(w.clients, func(c *Client) bool { return c.far != nil }) {
-		for _, s := range w.nodes[:p.FarNodes()/2+1] {
-			w.core |= faults.Of(s.number)
-		}
-	}
-	if slices.ContainsFunc(w.nodes, func(s *server) bool { return s.shared }) {
-		w.core |= 1<<p.Nodes - 1 // some may have no vote
-	}
+	w.chooseCore()
 	for _, s := range w.nodes {
 		if w.core.Has(s.number) {
 			s.heal()
@@ -240,7 +226,62 @@ func (w *world) finish() {
 			w.logKeys(s)
 		}
 	}
-	var live []*Client
+	live := w.healClients()
+	w.serveWaiting()
+	w.calmed = w.now
+	for _, c := range live {
+		c.cancel()
+		for _, t := range c.tasks {
+			t.watch()
+		}
+	}
+	p, names := w.p, w.p.Names()
+	bound := w.patience(w.acquisitions(live, len(names)))
+	before := w.check.grants
+	w.unserved = len(live) * p.Work.Tasks
+	for _, c := range live {
+		if c.script.wake != nil {
+			c.script.wake.Set()
+		}
+		c.start(func() { c.last(names) })
+	}
+	w.run(w.now + int64(bound))
+	if w.over || !w.check.allServed(live, bound, before) {
+		return
+	}
+	// What the dead have left expires.
+	w.run(w.now + int64(2*(p.Lock.MaxLease+p.Lock.Grace)+2*p.Lock.Timeout+time.Second))
+	if w.over {
+		return
+	}
+	w.check.leaks()
+	w.check.tasksLeft()
+	if p.Lock.Fence {
+		w.store.linearizable()
+	}
+}
+
+// chooseCore draws the nodes that are to be healed: enough for every lock.
+func (w *world) chooseCore() {
+	for need := w.need; need > 0; {
+		if i := w.healing.below(w.p.Nodes); !w.core.Has(i) {
+			w.core |= faults.Of(i)
+			need--
+		}
+	}
+	if slices.ContainsFunc(w.clients, func(c *Client) bool { return c.far != nil }) {
+		for _, s := range w.nodes[:w.p.FarNodes()/2+1] {
+			w.core |= faults.Of(s.number)
+		}
+	}
+	if slices.ContainsFunc(w.nodes, func(s *server) bool { return s.shared }) {
+		w.core |= 1<<w.p.Nodes - 1 // some may have no vote
+	}
+}
+
+// healClients ends what is wrong with the clients and their ways to the core, and returns
+// those that live.
+func (w *world) healClients() (live []*Client) {
 	for _, c := range w.clients {
 		for _, l := range c.links {
 			if w.core.Has(l.n.number) {
@@ -255,69 +296,20 @@ func (w *world) finish() {
 		}
 		live = append(live, c)
 	}
-	w.serveWaiting()
-	w.calmed = w.now
-	for _, c := range live {
-		c.cancel()
-		for _, t := range c.tasks {
-			t.watch()
-		}
-	}
-	names := p.Names()
-	acquisitions := len(live) * len(names) * p.Work.Tasks
-	if p.Work.Joint > 0 {
-		acquisitions += len(live) * p.Work.Tasks
-	}
-	if p.Work.Chain > 0 {
-		acquisitions += len(live) * (p.Work.Names - 1) * p.Work.Tasks // may still be waited for
-	}
-	before := w.check.grants
-	w.unserved = len(live) * p.Work.Tasks
-	for _, c := range live {
-		if c.script.wake != nil {
-			c.script.wake.Set()
-		}
-		c.start(func() { c.last(names) })
-	}
-	w.run(w.now + int64(w.patience(acquisitions)))
-	if w.over {
-		return
-	}
-	for _, c := range live {
-		if w.program != nil && !c.returned {
-			w.fail("I7", fmt.Sprintf("the program of %s has not returned within %v after the faults, when its Context ended", c.name, w.patience(acquisitions)))
-			return
-		}
-		if !c.served {
-			w.fail("I7", fmt.Sprintf("%s did not get every lock within %v after the faults%s", c.name, w.patience(acquisitions), w.heldOn(before)))
-			return
-		}
-	}
-	// What the dead have left expires.
-	w.run(w.now + int64(2*(p.Lock.MaxLease+p.Lock.Grace)+2*p.Lock.Timeout+time.Second))
-	if w.over {
-		return
-	}
-	w.check.leaks()
-	w.check.tasksLeft()
-	if w.p.Lock.Fence {
-		w.store.linearizable()
-	}
+	return live
 }
 
-// heldOn tells of a lock that a step of the plan or the caller's program has acquired, as
-// one of so many grants, and that is still held.
-func (w *world) heldOn(grants int) string {
-	for _, h := range w.check.holders {
-		switch {
-		case h.grant > grants || !h.believed():
-		case h.c.script.scripted:
-			return fmt.Sprintf(": %s has kept %q since a step of the plan, which has to unlock it or to let its lease end (lock renew=off)", h.c.name, h.name)
-		case w.program != nil:
-			return fmt.Sprintf(": the program of %s has returned without unlocking %q", h.c.name, h.name)
-		}
+// acquisitions is how many are still to come when everybody acquires each of so many names.
+func (w *world) acquisitions(live []*Client, names int) int {
+	work := &w.p.Work
+	n := names
+	if work.Joint > 0 {
+		n++
 	}
-	return ""
+	if work.Chain > 0 {
+		n += work.Names - 1 // may still be waited for
+	}
+	return len(live) * work.Tasks * n
 }
 
 // serveWaiting lets those get their lock whose steps wait for one that nobody has.
@@ -335,7 +327,7 @@ func (w *world) serveWaiting() {
 		w.run(min(end, w.now+int64(10*time.Millisecond)))
 	}
 	if c := waits(); c != nil && !w.over {
-		w.fail("I7", fmt.Sprintf("%s waits for %q, which nobody has, and still does %v after the faults", c.name, c.script.waits, w.patience(1)))
+		w.check.stillWaits(c)
 	}
 }
 

@@ -25,7 +25,6 @@ type server struct {
 	strobe time.Duration // and what a strobe adds
 
 	comesBack faults.Mode // with what, after a crash
-	sleptAt   int64
 
 	life    int // counts lives, from 1
 	runID   string

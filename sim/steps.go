@@ -65,78 +65,100 @@ func (c *Client) play() {
 
 // step does one step.
 func (c *Client) step(e *faults.Event) {
-	s, w := &c.script, c.w
-	w.logStep(c, e)
-	var l *lock
-	if n := len(s.locks); n > 0 {
-		l = s.locks[n-1]
-	}
+	c.w.logStep(c, e)
 	switch e.Verb {
 	case faults.DoLock, faults.DoTry:
-		length := e.Lease
-		if length == 0 {
-			length = w.p.Lock.Lease
-		}
-		ctx, cancel := context.WithCancel(c.ctx)
-		q := requested(e, length)
-		q.ended = new(int64)
-		s.cancel = func() {
-			cancel()
-			*q.ended = w.now
-		}
-		if e.Verb == faults.DoLock {
-			s.waits = e.Name
-		}
-		l, err := c.acquire(ctx, q)
-		s.waits = ""
-		s.cancel()
-		if err != nil {
-			w.logResult(c, e, err.Error())
-			return
-		}
-		s.locks = append(s.locks, l)
-		w.waited = max(w.waited, time.Duration(w.now-c.call().since))
-		w.logResult(c, e, "granted")
-	case faults.DoUnlock:
-		if l != nil {
-			s.locks = s.locks[:len(s.locks)-1]
-			_ = l.unlock()
-		}
-	case faults.DoExtend:
-		if l != nil {
-			l.extend(e.Offset)
-		}
-	case faults.DoDowngrade:
-		if l != nil && l.wants.mode == node.Write {
-			s.locks = s.locks[:len(s.locks)-1]
-			if inner := l.downgrade(); inner != nil {
-				s.locks = append(s.locks, inner)
-			}
-		}
-	case faults.DoDetach:
-		if l != nil {
-			if l.detach() != nil {
-				s.locks = s.locks[:len(s.locks)-1]
-			}
-		}
+		c.lockStep(e)
 	case faults.DoBreak:
 		c.force(e.Name)
 	case faults.DoInspect:
-		w.logResult(c, e, string(c.inspects(e.Name)))
+		c.w.logResult(c, e, string(c.inspects(e.Name)))
 	case faults.DoResume:
 		c.resumeStep(e)
 	case faults.DoCheck:
+		l := c.script.latest()
 		valid := l != nil && l.valid()
-		s.checked = &valid
+		c.script.checked = &valid
 	case faults.DoWrite:
-		valid := l != nil && l.valid()
-		if s.checked != nil {
-			valid, s.checked = *s.checked, nil
-		}
-		if valid {
-			l.write(int(w.now), e.Range.Min)
+		c.script.write(e, int(c.w.now))
+	default:
+		if l := c.script.latest(); l != nil {
+			c.script.do(l, e)
 		}
 	}
+}
+
+// latest returns the lock that was acquired last, or nil.
+func (s *script) latest() *lock {
+	if n := len(s.locks); n > 0 {
+		return s.locks[n-1]
+	}
+	return nil
+}
+
+// do does a step with the lock that was acquired last.
+func (s *script) do(l *lock, e *faults.Event) {
+	rest := s.locks[:len(s.locks)-1]
+	switch e.Verb {
+	case faults.DoUnlock:
+		s.locks = rest
+		_ = l.unlock()
+	case faults.DoExtend:
+		l.extend(e.Offset)
+	case faults.DoDowngrade:
+		if l.wants.mode != node.Write {
+			return
+		}
+		s.locks = rest
+		if inner := l.downgrade(); inner != nil {
+			s.locks = append(s.locks, inner)
+		}
+	case faults.DoDetach:
+		if l.detach() != nil {
+			s.locks = rest
+		}
+	}
+}
+
+// write writes under the lock that was acquired last, if it is valid, or was at the last check.
+func (s *script) write(e *faults.Event, value int) {
+	l := s.latest()
+	valid := l != nil && l.valid()
+	if s.checked != nil {
+		valid, s.checked = *s.checked, nil
+	}
+	if valid {
+		l.write(value, e.Range.Min)
+	}
+}
+
+// lockStep acquires a lock.
+func (c *Client) lockStep(e *faults.Event) {
+	s, w := &c.script, c.w
+	length := e.Lease
+	if length == 0 {
+		length = w.p.Lock.Lease
+	}
+	ctx, cancel := context.WithCancel(c.ctx)
+	q := requested(e, length)
+	q.ended = new(int64)
+	s.cancel = func() {
+		cancel()
+		*q.ended = w.now
+	}
+	if e.Verb == faults.DoLock {
+		s.waits = e.Name
+	}
+	l, err := c.acquire(ctx, q)
+	s.waits = ""
+	s.cancel()
+	if err != nil {
+		w.logResult(c, e, err.Error())
+		return
+	}
+	s.locks = append(s.locks, l)
+	w.waited = max(w.waited, time.Duration(w.now-c.call().since))
+	w.logResult(c, e, "granted")
 }
 
 // closeStep closes the Locker, also while another step waits.

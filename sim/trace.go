@@ -374,53 +374,76 @@ func FormatTime(d time.Duration) string {
 // something, and a column for each node, which shows who has there what the line is
 // about. Where a run has several names, and a line is about none, it is empty.
 func (t *Trace) WriteText(out io.Writer, p *faults.Plan) error {
-	type place struct {
-		node int
-		name string
-	}
-	owners := make(map[string]int) // clients
-	state := make(map[place]Entry) // the latest of each key
+	now := keysNow{make(map[string]int), make(map[place]Entry)}
 	lines := [][]string{{"ms", "who"}}
 	for i := range p.Nodes {
 		lines[0] = append(lines[0], procName('n', i))
 	}
 	lines[0] = append(lines[0], "what")
-	for _, e := range t.Entries {
-		if e.Owner != "" && e.Client >= 0 {
-			owners[e.Owner] = e.Client
-		}
-		if e.Kind == KindKey {
-			state[place{e.Node, e.Name}] = e
-			continue
-		}
-		if e.Kind == KindSend || e.Kind == KindReply && !strings.Contains(e.Text, "timeout") {
+	for i := range t.Entries {
+		e := &t.Entries[i]
+		if !now.see(e) {
 			continue
 		}
 		line := []string{FormatTime(e.At), ""}
 		if e.Client >= 0 {
 			line[1] = procName('c', e.Client)
 		}
-		names := t.about(&e)
+		names := t.about(e)
 		for i := range p.Nodes {
-			var have []string
-			for _, name := range names {
-				if key := state[place{i, name}]; key.Owner != "" && key.Until > e.At {
-					have = append(have, key.holders(owners))
-				}
-			}
-			column := strings.Join(slices.Compact(have), ",")
-			if column == "" && len(names) > 0 {
-				column = "."
-			}
-			if i == e.Node {
-				column = "*" + column
-			}
-			line = append(line, column)
+			line = append(line, now.column(e, i, names))
 		}
 		lines = append(lines, append(line, e.sentence()))
 	}
 	_, err := io.WriteString(out, align(lines))
 	return err
+}
+
+// A place is where a node has a key.
+type place struct {
+	node int
+	name string
+}
+
+// keysNow are what the nodes have at one line of a trace.
+type keysNow struct {
+	owners map[string]int  // clients
+	keys   map[place]Entry // the latest of each key
+}
+
+// see takes an entry into account, and reports whether it is a line of its own.
+func (n *keysNow) see(e *Entry) bool {
+	if e.Owner != "" && e.Client >= 0 {
+		n.owners[e.Owner] = e.Client
+	}
+	switch e.Kind {
+	case KindKey:
+		n.keys[place{e.Node, e.Name}] = *e
+		return false
+	case KindSend:
+		return false
+	case KindReply:
+		return strings.Contains(e.Text, "timeout")
+	}
+	return true
+}
+
+// column says who has on a node what an entry is about.
+func (n *keysNow) column(e *Entry, on int, names []string) string {
+	var have []string
+	for _, name := range names {
+		if key := n.keys[place{on, name}]; key.Owner != "" && key.Until > e.At {
+			have = append(have, key.holders(n.owners))
+		}
+	}
+	column := strings.Join(slices.Compact(have), ",")
+	if column == "" && len(names) > 0 {
+		column = "."
+	}
+	if on == e.Node {
+		column = "*" + column
+	}
+	return column
 }
 
 // about returns the names that an entry is about.

@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -238,9 +237,8 @@ func (c *Client) acquireJointly(ctx context.Context, q *request, o *call) (*lock
 
 // round acquires a lock, works under it, and releases it.
 func (k *worker) round() {
-	c := k.c
+	c, r := k.c, &k.random
 	w, work := c.w, &c.w.p.Work
-	r := &k.random
 	name := w.locks[r.below(work.Names)]
 	if r.happens(work.Break) {
 		c.force(name)
@@ -252,7 +250,6 @@ func (k *worker) round() {
 	if r.happens(work.Long) {
 		q.length += time.Duration(r.below(int(w.p.Lock.MaxLease-q.length) + 1))
 	}
-	length := q.length
 	k.choose(&q, w.locks[:work.Names])
 	ctx, ended := c.ctx, new(int64)
 	q.ended = ended
@@ -262,7 +259,7 @@ func (k *worker) round() {
 		// Most of all while the first round is under way.
 		after := time.Duration(r.below(int(4*w.p.Network.Delay.Max) + 1))
 		if r.below(4) == 0 {
-			after = time.Duration(r.below(int(length)))
+			after = time.Duration(r.below(int(q.length)))
 		}
 		w.call(c.trueTime(c.Now().Add(after)), func() {
 			cancel()
@@ -270,13 +267,18 @@ func (k *worker) round() {
 		})
 		ctx = inner
 	}
-	l, err := c.acquire(ctx, q)
-	if err != nil {
-		return
+	if l, err := c.acquire(ctx, q); err == nil {
+		k.use(l)
 	}
+}
+
+// use works under a lock, and releases it.
+func (k *worker) use(l *lock) {
+	c, r, work := k.c, &k.random, &k.c.w.p.Work
+	q := l.wants
 	hold := r.within(work.Hold)
 	if r.below(8) == 0 { // around the end of the lease
-		hold = around(r, length)
+		hold = around(r, q.length)
 	}
 	begun := c.Now()
 	until := begun.Add(hold)
@@ -285,28 +287,10 @@ func (k *worker) round() {
 		value, ok = l.read()
 	}
 	if ok && r.happens(work.Extend) {
-		l.rest(begun.Add(time.Duration(r.below(int(hold) + 1))))
-		d := w.p.Lock.Lease/4 + time.Duration(r.below(int(w.p.Lock.MaxLease-w.p.Lock.Lease/4)+1))
-		l.extend(d)
-		if r.below(2) == 0 { // to its end, or nearly
-			until = max(until, c.Now().Add(around(r, d)))
-		}
+		until = max(until, k.extend(l, begun, hold))
 	}
 	if ok && r.happens(work.Nest) && l.lease != nil {
-		l.rest(c.Now().Add(time.Duration(r.below(int(hold/2) + 1))))
-		inside := q
-		inside.ended = nil
-		if inside.wait = true; q.mode == node.Write && r.below(2) == 0 {
-			inside.mode = node.Read
-		}
-		if q.mode == node.Read && r.below(4) == 0 {
-			l.upgrade(inside)
-		} else if inner, err := c.acquire(l.context(), inside); err == nil {
-			c.pause(hold / 4)
-			stops := c.stops
-			err := inner.unlock()
-			l.outlives(err, stops)
-		}
+		k.nest(l, hold)
 	}
 	if ok && r.happens(work.Chain) {
 		k.chain(l)
@@ -328,23 +312,68 @@ func (k *worker) round() {
 		}
 	}
 	l.rest(until)
-	switch {
-	case l.wants.mode == node.Read:
-		if ok && l.valid() {
-			l.read()
-		}
-	case ok && l.valid():
-		// A check is past before the write arrives: now and then long past.
-		var late time.Duration
-		if r.below(16) == 0 {
-			late = time.Duration(r.below(int(2 * w.p.Lock.Lease)))
-		}
-		l.write(value+1, late)
+	if ok && l.valid() {
+		k.write(l, value+1)
 	}
+	k.release(l)
+}
+
+// extend extends a lease by hand while it is held, and returns until when to hold it.
+func (k *worker) extend(l *lock, begun clock.Instant, hold time.Duration) (until clock.Instant) {
+	r, p := &k.random, &k.c.w.p.Lock
+	l.rest(begun.Add(time.Duration(r.below(int(hold) + 1))))
+	d := p.Lease/4 + time.Duration(r.below(int(p.MaxLease-p.Lease/4)+1))
+	l.extend(d)
+	if r.below(2) == 0 { // to its end, or nearly
+		until = k.c.Now().Add(around(r, d))
+	}
+	return until
+}
+
+// nest acquires a lock again under itself.
+func (k *worker) nest(l *lock, hold time.Duration) {
+	c, r := k.c, &k.random
+	l.rest(c.Now().Add(time.Duration(r.below(int(hold/2) + 1))))
+	inside := l.wants
+	inside.wait, inside.ended = true, nil
+	if l.wants.mode == node.Write && r.below(2) == 0 {
+		inside.mode = node.Read
+	}
+	if l.wants.mode == node.Read && r.below(4) == 0 {
+		l.upgrade(inside)
+		return
+	}
+	inner, err := c.acquire(l.context(), inside)
+	if err != nil {
+		return
+	}
+	c.pause(hold / 4)
+	stops := c.stops
+	err = inner.unlock()
+	l.outlives(err, stops)
+}
+
+// write does what a lock is for: a reader reads.
+func (k *worker) write(l *lock, value int) {
+	if l.wants.mode == node.Read {
+		l.read()
+		return
+	}
+	// A check is past before the write arrives: now and then long past.
+	var late time.Duration
+	if k.random.below(16) == 0 {
+		late = time.Duration(k.random.below(int(2 * k.c.w.p.Lock.Lease)))
+	}
+	l.write(value, late)
+}
+
+// release ends a lock in one of the ways in which a lock ends.
+func (k *worker) release(l *lock) {
+	c, r, work := k.c, &k.random, &k.c.w.p.Work
 	switch {
 	case r.happens(work.Close) && c.leave():
-	case errors.Is(context.Cause(l.context()), quorum.ErrLost) && r.happens(work.Drop) && !q.joint: // whose other part goes on
-		w.sometimes(LostAndDropped)
+	case errors.Is(context.Cause(l.context()), quorum.ErrLost) && r.happens(work.Drop) && !l.wants.joint: // whose other part goes on
+		c.w.sometimes(LostAndDropped)
 	default:
 		_ = l.unlock()
 	}
@@ -481,7 +510,7 @@ func (k *worker) last(names []string) {
 	served := func(q request) bool {
 		l, err := c.acquire(context.Background(), q)
 		if err != nil {
-			w.fail("I7", fmt.Sprintf("%s cannot acquire %q though the faults are over: %v", c.name, q.name, err))
+			w.check.canAcquire(c, q.name, err)
 			return false
 		}
 		if q.mode == node.Read {

@@ -178,26 +178,8 @@ func (w *world) stirName(name string) {
 // run lets the world go on until an instant, or until nothing is left to happen.
 func (w *world) run(until int64) {
 	for !w.over {
-		for len(w.runnable) > 0 {
-			i := 0
-			if n := len(w.runnable); n > 1 {
-				i = w.order.below(n)
-			}
-			t := w.runnable[i]
-			w.runnable = without(w.runnable, i)
-			if t.owner.dead {
-				continue
-			}
-			if t.owner.stopped > 0 {
-				t.owner.backlog = append(t.owner.backlog, backlog{task: t})
-				continue
-			}
-			w.events++
-			if w.idle++; w.idle > maxIdle {
-				w.spins(t.owner)
-				return
-			}
-			w.step(t)
+		if !w.runTasks() {
+			return
 		}
 		if w.unseen {
 			w.unseen = false
@@ -218,6 +200,32 @@ func (w *world) run(until int64) {
 	if !w.over {
 		w.now = max(w.now, until)
 	}
+}
+
+// runTasks lets all tasks run that can. It returns false if one goes on for ever.
+func (w *world) runTasks() bool {
+	for len(w.runnable) > 0 {
+		i := 0
+		if n := len(w.runnable); n > 1 {
+			i = w.order.below(n)
+		}
+		t := w.runnable[i]
+		w.runnable = without(w.runnable, i)
+		if t.owner.dead {
+			continue
+		}
+		if t.owner.stopped > 0 {
+			t.owner.backlog = append(t.owner.backlog, backlog{task: t})
+			continue
+		}
+		w.events++
+		if w.idle++; w.idle > maxIdle {
+			w.spins(t.owner)
+			return false
+		}
+		w.step(t)
+	}
+	return true
 }
 
 // happen does one event.
@@ -379,26 +387,34 @@ func (w *world) strike(i int, end bool) {
 	w.logFault(e, end)
 	switch {
 	case e.Verb.OnLinks():
-		for _, c := range w.clients {
-			for _, l := range c.links {
-				if e.Links.Clients.Has(c.number) && e.Links.Nodes.Has(l.n.number) {
-					l.strike(e, end)
-				}
-			}
-		}
+		w.strikeLinks(e, end)
 	case e.Procs.Nodes != 0:
-		nodes := w.beside(e.Procs.Nodes)
-		for _, s := range w.nodes {
-			if nodes.Has(s.number) {
-				s.strike(e, end)
-				w.logKeys(s)
-			}
-		}
+		w.strikeNodes(e, end)
 	default:
 		for i := range w.clients {
 			if c := w.clients[i]; e.Procs.Clients.Has(c.number) {
 				c.strike(e, end)
 			}
+		}
+	}
+}
+
+func (w *world) strikeLinks(e *faults.Event, end bool) {
+	for _, c := range w.clients {
+		for _, l := range c.links {
+			if e.Links.Clients.Has(c.number) && e.Links.Nodes.Has(l.n.number) {
+				l.strike(e, end)
+			}
+		}
+	}
+}
+
+func (w *world) strikeNodes(e *faults.Event, end bool) {
+	nodes := w.beside(e.Procs.Nodes)
+	for _, s := range w.nodes {
+		if nodes.Has(s.number) {
+			s.strike(e, end)
+			w.logKeys(s)
 		}
 	}
 }
@@ -475,7 +491,6 @@ func (l *link) suffer() {
 }
 
 func (s *server) strike(e *faults.Event, end bool) {
-	w := s.w
 	switch e.Verb {
 	case faults.Crash:
 		if !end {
@@ -495,46 +510,66 @@ func (s *server) strike(e *faults.Event, end bool) {
 	case faults.Promote:
 		s.promote()
 	case faults.Slow:
-		if !end {
-			s.slow, s.slowBy = e.Range, e
-		} else if s.slowBy == e {
-			s.slow, s.slowBy = faults.Range{}, nil
-			s.planServe()
-		}
+		s.slows(e, end)
 	case faults.Block:
 		if !end {
-			s.busy = max(s.busy, w.now+int64(e.For))
+			s.busy = max(s.busy, s.w.now+int64(e.For))
 		} else {
 			s.planServe()
 		}
 	case faults.Evict, faults.Flush:
-		if s.demoted {
-			return // its master tells it what to drop
-		}
-		w.breaks("a node dropped keys that were to stay")
-		if e.Verb == faults.Flush {
-			s.mem.FlushAll()
-			return
-		}
-		for _, entry := range s.mem.Dump(s.time()) {
-			if entry.Type == "hash" {
-				s.mem.Del(entry.Key)
-			}
-		}
+		s.drop(e.Verb == faults.Flush)
 	case faults.ScriptFlush:
 		s.scripts = 0
 	case faults.Pause, faults.Suspend:
-		if !end {
-			s.stopped++
-			s.sleptAt = w.now
-			return
+		s.stops(e, end)
+	default:
+		s.strikeClock(e, end)
+	}
+}
+
+func (s *server) slows(e *faults.Event, end bool) {
+	if !end {
+		s.slow, s.slowBy = e.Range, e
+	} else if s.slowBy == e {
+		s.slow, s.slowBy = faults.Range{}, nil
+		s.planServe()
+	}
+}
+
+func (s *server) stops(e *faults.Event, end bool) {
+	if !end {
+		s.stopped++
+		return
+	}
+	if e.Verb == faults.Suspend {
+		s.ahead -= e.For
+	}
+	if s.stopped = max(0, s.stopped-1); s.stopped == 0 {
+		s.planServe()
+	}
+}
+
+// drop loses keys: all, or those of locks. A replica's master tells it what to drop.
+func (s *server) drop(all bool) {
+	if s.demoted {
+		return
+	}
+	s.w.breaks("a node dropped keys that were to stay")
+	if all {
+		s.mem.FlushAll()
+		return
+	}
+	for _, entry := range s.mem.Dump(s.time()) {
+		if entry.Type == "hash" {
+			s.mem.Del(entry.Key)
 		}
-		if e.Verb == faults.Suspend {
-			s.ahead -= e.For
-		}
-		if s.stopped = max(0, s.stopped-1); s.stopped == 0 {
-			s.planServe()
-		}
+	}
+}
+
+func (s *server) strikeClock(e *faults.Event, end bool) {
+	w := s.w
+	switch e.Verb {
 	case faults.Skew, faults.Step:
 		before := s.ahead
 		switch {
@@ -620,19 +655,7 @@ func (c *Client) strike(e *faults.Event, end bool) {
 	w := c.w
 	switch e.Verb {
 	case faults.Pause, faults.Suspend:
-		if !end {
-			w.check.paused(c)
-			c.stop()
-			c.slept = w.now
-			return
-		}
-		if e.Verb == faults.Suspend && c.plain != nil {
-			// What programs take for monotonic does not count this time.
-			c.rate.base -= w.now - c.slept
-		}
-		if c.stopped > 0 {
-			c.resume()
-		}
+		c.pauses(e, end)
 	case faults.Skew:
 		c.ahead = e.Offset
 		w.checkDays()
@@ -643,22 +666,7 @@ func (c *Client) strike(e *faults.Event, end bool) {
 		}
 		w.checkDays()
 	case faults.Rate:
-		c.rate.setRate(w.now, e.Ratio)
-		w.checkRates()
-		for _, t := range c.tasks {
-			if t.parked && t.until < 1<<63-1 {
-				t.alarmAt = 0
-				t.arm(c.trueTime(t.until))
-			}
-		}
-		for _, t := range c.timeouts {
-			c.await(t)
-		}
-		if c.sweepAt != 0 {
-			c.sweepAt = 0
-			c.armSweep(c.sweepFor)
-		}
-		w.check.rateChanged(c)
+		c.setRate(e.Ratio)
 	case faults.Strobe:
 		if !end {
 			w.strobes = max(w.strobes, e.Offset, -e.Offset)
@@ -679,6 +687,44 @@ func (c *Client) strike(e *faults.Event, end bool) {
 			w.startClient(c.number)
 		}
 	}
+}
+
+func (c *Client) pauses(e *faults.Event, end bool) {
+	w := c.w
+	if !end {
+		w.check.paused(c)
+		c.stop()
+		c.slept = w.now
+		return
+	}
+	if e.Verb == faults.Suspend && c.plain != nil {
+		// What programs take for monotonic does not count this time.
+		c.rate.base -= w.now - c.slept
+	}
+	if c.stopped > 0 {
+		c.resume()
+	}
+}
+
+// setRate changes the pace of the client's clock, and moves all that it is to see by it.
+func (c *Client) setRate(rate faults.Ratio) {
+	w := c.w
+	c.rate.setRate(w.now, rate)
+	w.checkRates()
+	for _, t := range c.tasks {
+		if t.parked && t.until < 1<<63-1 {
+			t.alarmAt = 0
+			t.arm(c.trueTime(t.until))
+		}
+	}
+	for _, t := range c.timeouts {
+		c.await(t)
+	}
+	if c.sweepAt != 0 {
+		c.sweepAt = 0
+		c.armSweep(c.sweepFor)
+	}
+	w.check.rateChanged(c)
 }
 
 // startClient begins a process anew in the place of a dead one.
