@@ -69,24 +69,13 @@
 // one lock of several names. [LockAll] takes locks of several Lockers, mostly on
 // different nodes, as one.
 //
-// Waiters are woken by published notices, and keep a timer for those that get lost. Inside
-// one Locker the waiters of a name form a queue, of which the first competes with other
-// processes, and beside it who waits for several names. Who has to wait for a plain lock
-// of one name has a place in line on the nodes, and of all processes a release wakes the
-// one whose waiter is first; so has one that had to wait for others of its own Locker, or
-// whose Locker has released the lock while others were in line, before it asks. Who comes
-// while the name is free may pass it, and so may a waiter when nobody has woken it for
-// Options.Poll; with [WithFair] they do not.
-//
-// With its place a waiter names an heir, to whom a node hands the lock on when it executes
-// its holder's release, with a token that the one who releases has drawn. So the lock
-// changes hands in one round trip, and is not free in between. A waiter that a majority
-// has handed it to by one release has the lock, as if its heir's acquire had been under way
-// since it asked for the place: from then on its lease counts, for no longer than a place
-// is kept, until the first renewal. If it is not there any more, or hangs, the lock waits
-// for that time: Options.Poll and three times Options.Timeout at most. A lock is not
-// handed on to who asks for a fixed lease or for several names, nor where others listen
-// to the name's channel, as Redisson does.
+// Waiters are woken by published notices, and keep a timer for those that get lost. Inside one
+// Locker the waiters of a name form a queue, of which the first competes with other processes.
+// On the nodes the waiters of all processes form another, in the order of their tickets; a
+// release hands the lock over to the first, in one round trip. If that waiter died or hangs, the
+// lock stays reserved for it for at most Options.Poll and three times Options.Timeout. A caller
+// that comes while the name is free may pass waiters, but not with [WithFair]. docs/waiting.md
+// has the details, with pictures.
 //
 // Sources: the Redis page "Distributed Locks with Redis" (read 2026-11), for the
 // algorithm and its names; Martin Kleppmann, "How to do distributed locking"
