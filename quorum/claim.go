@@ -116,11 +116,3 @@ func (s *settings) setNames(first string) error {
 func (s *settings) linesUp() bool {
 	return s.mode == node.Exclusive && s.wait != 0
 }
-
-// isFor reports whether the acquisition is for owner, as far as one name goes.
-func (s *settings) isFor(name string, owner *Owner) bool {
-	if i, found := slices.BinarySearch(s.names, name); found && s.owners != nil {
-		return s.owners[i] == owner
-	}
-	return s.owner == owner
-}

@@ -28,8 +28,8 @@ func TestDowngrade(t *testing.T) {
 			a, b := w.locker(quorum.Options{Observer: o}), w.locker(quorum.Options{})
 			w.delay(time.Millisecond, time.Millisecond)
 			outer := lock(t, a, "x", write)
-			again := must[*quorum.Lease](t)(a.Lock(outer.Context(), "x", write))
-			inner := must[*quorum.Lease](t)(a.Lock(outer.Context(), "x", read))
+			again := must[*quorum.Lease](t)(a.Lock(outer.Context(), "x", write, reentry))
+			inner := must[*quorum.Lease](t)(a.Lock(outer.Context(), "x", read, reentry))
 			if inner.Token() != outer.Token() {
 				t.Error("a nested lease has a token of its own")
 			}
@@ -108,7 +108,7 @@ func TestDowngradeDuringRenewal(t *testing.T) {
 			})
 			w.linger = time.Second
 			outer := lock(t, l, "x", write)
-			inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read))
+			inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read, reentry))
 			<-renewal
 			time.Sleep(after)
 			unlock(t, outer)
@@ -135,7 +135,7 @@ func TestDowngradeThatOvertakesRenewalIsNotHealed(t *testing.T) {
 			return far{n, w.clock, 25 * time.Millisecond, node.Extend, renewal}
 		})
 		outer := lock(t, l, "x", write)
-		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read))
+		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read, reentry))
 		<-renewal
 		unlock(t, outer)
 		time.Sleep(time.Second)
@@ -152,7 +152,7 @@ func TestExtensionAfterALostDowngrade(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.behind(quorum.Options{}, func(_ int, n node.Node) node.Node { return &lossy{Node: n, kind: node.Downgrade} })
 		outer := lock(t, l, "x", write)
-		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read))
+		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read, reentry))
 		if err := outer.Unlock(background); !errors.Is(err, quorum.ErrNoQuorum) {
 			t.Errorf("Unlock: %v", err)
 		}
@@ -170,7 +170,7 @@ func TestRenewalAfterADowngradeThatWasLostTwice(t *testing.T) {
 			return &lossy{Node: &lossy{Node: n, kind: node.Downgrade}, kind: node.Downgrade}
 		})
 		outer := lock(t, l, "x", write)
-		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read))
+		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read, reentry))
 		if err := outer.Unlock(background); !errors.Is(err, quorum.ErrNoQuorum) {
 			t.Errorf("Unlock: %v", err)
 		}
@@ -184,7 +184,7 @@ func TestUnlockAfterDetachDowngradesNothing(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
 		outer := lock(t, a, "x", write)
-		inner := must[*quorum.Lease](t)(a.Lock(outer.Context(), "x", read))
+		inner := must[*quorum.Lease](t)(a.Lock(outer.Context(), "x", read, reentry))
 		resumed := must[*quorum.Lease](t)(b.Resume(background, must[quorum.Handle](t)(outer.Detach())))
 		for _, lease := range []*quorum.Lease{outer, inner} {
 			if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
@@ -216,7 +216,7 @@ func TestDowngradeOfABrokenLease(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
 		outer := lock(t, a, "x", write)
-		inner := must[*quorum.Lease](t)(a.Lock(outer.Context(), "x", read))
+		inner := must[*quorum.Lease](t)(a.Lock(outer.Context(), "x", read, reentry))
 		if _, err := b.ForceUnlock(background, "x"); err != nil {
 			t.Fatal(err)
 		}
@@ -234,16 +234,15 @@ func TestDowngradeOfABrokenLease(t *testing.T) {
 func TestUpgradeIsRefused(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
-		o := quorum.NewOwner()
-		lease := lock(t, l, "x", read, quorum.WithOwner(o))
-		nested := must[*quorum.Lease](t)(l.Lock(lease.Context(), "x", read))
+		lease := lock(t, l, "x", read)
+		nested := must[*quorum.Lease](t)(l.Lock(lease.Context(), "x", read, reentry))
 		for _, try := range []func() (*quorum.Lease, error){
+			func() (*quorum.Lease, error) { return l.Lock(nested.Context(), "x", write, reentry) },
 			func() (*quorum.Lease, error) { return l.Lock(nested.Context(), "x", write) },
-			func() (*quorum.Lease, error) { return l.Lock(background, "x", write, quorum.WithOwner(o)) },
-			func() (*quorum.Lease, error) { return l.Lock(lease.Context(), "x") },
-			func() (*quorum.Lease, error) { return l.TryLock(lease.Context(), "x", write) },
+			func() (*quorum.Lease, error) { return l.Lock(lease.Context(), "x", reentry) },
+			func() (*quorum.Lease, error) { return l.TryLock(lease.Context(), "x", write, reentry) },
 		} {
-			if _, err := try(); !errors.Is(err, quorum.ErrDeadlock) || !strings.Contains(err.Error(), "cannot write") {
+			if _, err := try(); !errors.Is(err, quorum.ErrDeadlock) || !strings.Contains(err.Error(), "nobody can write") {
 				t.Errorf("got %v", err)
 			}
 		}
@@ -278,7 +277,7 @@ func TestDowngradeOvertakesAcquire(t *testing.T) {
 				return detained{n, held}
 			})
 			outer := lock(t, l, "x", write)
-			inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read))
+			inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read, reentry))
 			unlock(t, outer)
 			time.Sleep(test.after)
 			if !test.never {
@@ -323,7 +322,7 @@ func TestUnlockOfBothLeasesAtOnce(t *testing.T) {
 	l := must[*quorum.Locker](t)(quorum.New(systemNodes(), quorum.Options{NoRestartGuard: true}))
 	for range 3000 {
 		writes := lock(t, l, "x", write)
-		reads := must[*quorum.Lease](t)(l.Lock(writes.Context(), "x", read))
+		reads := must[*quorum.Lease](t)(l.Lock(writes.Context(), "x", read, reentry))
 		var wg sync.WaitGroup
 		for _, lease := range []*quorum.Lease{writes, reads} {
 			wg.Go(func() {
@@ -346,7 +345,7 @@ func TestReleaseThatOvertakesDowngrade(t *testing.T) {
 			return far{n, w.clock, 25 * time.Millisecond, node.Downgrade, nil}
 		})
 		outer := lock(t, l, "x", write)
-		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read))
+		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read, reentry))
 		var task sync.WaitGroup
 		task.Go(func() { unlock(t, outer) })
 		time.Sleep(10 * time.Millisecond)
@@ -363,7 +362,7 @@ func TestNodeThatForgetsADowngradeIsToldAgain(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
 		outer := lock(t, l, "x", write)
-		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read))
+		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read, reentry))
 		w.nodes[0].Do(func(s *model.Server, _ model.Time) { s.Sync() })
 		unlock(t, outer)
 		time.Sleep(quorum.DefaultLease / 2) // all have been told, and told again

@@ -30,10 +30,10 @@ var (
 	// or lost before. It is also the cause with which the context of an
 	// unlocked lease ends.
 	ErrNotHeld = errors.New("lease is not held")
-	// ErrDeadlock: the owner has a part of what it asks for, and so would wait for
-	// itself: one of several names (see [WithNames]), or a part in reading what
-	// it asks to write (see [WithWrite]).
-	ErrDeadlock = errors.New("the owner would wait for itself")
+	// ErrDeadlock: the context belongs to a lease of what is asked for, which the caller would
+	// wait for: [WithReentry] shares it. That does not help where the lease has only some
+	// of the names (see [WithNames]), or reads what is to be written (see [WithWrite]).
+	ErrDeadlock = errors.New("the caller would wait for its own lease")
 	// ErrClosed: the Locker was closed.
 	ErrClosed = errors.New("locker is closed")
 	// ErrSameServer: two of the configured nodes are one server, so that its
@@ -45,8 +45,10 @@ var (
 // errLate: a majority granted, but so slowly that nothing of the lease was left.
 var errLate = errors.New("granted too late, the lease has no validity left")
 
-// errPart: an owner can nest in what it has, but not add to it.
-var errPart = errors.New("it holds some of the names and not all")
+// errPart: a lease can be nested in, but not added to.
+var errPart = errors.New("that has some of the names and not all")
+
+var errReentry = errors.New("the context belongs to it: share it by WithReentry, or wait for its end with another context")
 
 // An Error says what one operation asked of the nodes and what each answered.
 type Error struct {
@@ -76,7 +78,7 @@ type NodeVote struct {
 	Err error
 }
 
-// Permanent reports whether waiting cannot help: the owner would wait for itself, no token is
+// Permanent reports whether waiting cannot help: the caller would wait for its own lease, no token is
 // left, or so many nodes failed for good (see [node.Permanent]) that somebody has to change
 // something first.
 func (e *Error) Permanent() bool {

@@ -22,7 +22,7 @@ func TestEventsOfLeasesBalance(t *testing.T) {
 		"nested": {func(t *testing.T, _ *world, l *quorum.Locker) {
 			for range 10 {
 				outer := lock(t, l, "x")
-				inner, err := l.Lock(outer.Context(), "x")
+				inner, err := l.Lock(outer.Context(), "x", reentry)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -33,7 +33,7 @@ func TestEventsOfLeasesBalance(t *testing.T) {
 		}, counts{acquired: 10, released: 10}},
 		"a reader in a writer": {func(t *testing.T, _ *world, l *quorum.Locker) {
 			writer := lock(t, l, "x", quorum.WithWrite())
-			reader, err := l.Lock(writer.Context(), "x", quorum.WithRead())
+			reader, err := l.Lock(writer.Context(), "x", quorum.WithRead(), reentry)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -46,7 +46,7 @@ func TestEventsOfLeasesBalance(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			inner, err := quorum.LockAll(outer.Context(), append(parts, quorum.Part{Locker: l, Name: "z"}))
+			inner, err := quorum.LockAll(outer.Context(), append(parts, quorum.Part{Locker: l, Name: "z"}), reentry)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -61,7 +61,7 @@ func TestEventsOfLeasesBalance(t *testing.T) {
 		}, counts{acquired: 1, released: 1}},
 		"detached": {func(t *testing.T, _ *world, l *quorum.Locker) {
 			outer := lock(t, l, "x")
-			inner, err := l.Lock(outer.Context(), "x")
+			inner, err := l.Lock(outer.Context(), "x", reentry)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -141,7 +141,7 @@ func ExampleLease_Context() {
 	defer locker.Close()
 
 	outer, _ := locker.Lock(context.Background(), "account/7")
-	inner, err := locker.TryLock(outer.Context(), "account/7")
+	inner, err := locker.TryLock(outer.Context(), "account/7", quorum.WithReentry())
 	fmt.Println(err, inner.Token() == outer.Token())
 
 	_ = inner.Unlock(context.Background())
@@ -179,7 +179,7 @@ func ExampleWithWrite() {
 	_, err := locker.TryLock(ctx, "prices", quorum.WithRead())
 	fmt.Println("others can read:", err == nil)
 
-	reading, _ := locker.Lock(writing.Context(), "prices", quorum.WithRead())
+	reading, _ := locker.Lock(writing.Context(), "prices", quorum.WithRead(), quorum.WithReentry())
 	_ = writing.Unlock(ctx)
 	other, err := locker.TryLock(ctx, "prices", quorum.WithRead())
 	fmt.Println("others can read:", err == nil)

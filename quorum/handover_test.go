@@ -1,7 +1,9 @@
 package quorum_test
 
 import (
+	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -186,14 +188,14 @@ func TestContextNestsOnlyForItsOwnName(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
 		batch := must[*quorum.Lease](t)(l.Lock(background, "batch"))
-		item := must[*quorum.Lease](t)(l.Lock(batch.Context(), "item"))
-		if _, err := l.TryLock(batch.Context(), "item"); !errors.Is(err, quorum.ErrHeld) {
+		item := must[*quorum.Lease](t)(l.Lock(batch.Context(), "item", reentry))
+		if _, err := l.TryLock(batch.Context(), "item", reentry); !errors.Is(err, quorum.ErrHeld) {
 			t.Errorf("a second holder of item: %v", err)
 		}
-		if _, err := l.TryLock(item.Context(), "item"); err != nil {
+		if _, err := l.TryLock(item.Context(), "item", reentry); err != nil {
 			t.Errorf("nested: %v", err)
 		}
-		if _, err := l.TryLock(item.Context(), "batch"); err != nil {
+		if _, err := l.TryLock(item.Context(), "batch", reentry); err != nil {
 			t.Errorf("nested, from further inside: %v", err)
 		}
 	})
@@ -208,13 +210,12 @@ func TestNestingRaces(t *testing.T) {
 	}
 	l := must[*quorum.Locker](t)(quorum.New(nodes, quorum.Options{}))
 	defer l.Close()
-	o := quorum.NewOwner()
-	done := make(chan bool)
-	for range 4 {
-		go func() {
-			defer func() { done <- true }()
-			for range 3000 {
-				lease, err := l.Lock(background, "x", quorum.WithOwner(o))
+	for range 1000 {
+		outer := lock(t, l, "x")
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				lease, err := l.Lock(context.WithoutCancel(outer.Context()), "x", reentry)
 				if err != nil {
 					t.Error(err)
 					return
@@ -225,10 +226,9 @@ func TestNestingRaces(t *testing.T) {
 				if err := lease.Unlock(background); err != nil {
 					t.Error(err)
 				}
-			}
-		}()
-	}
-	for range 4 {
-		<-done
+			})
+		}
+		unlock(t, outer)
+		wg.Wait()
 	}
 }

@@ -93,8 +93,8 @@ func DoAll(ctx context.Context, parts []Part, fn func(context.Context, *Joint) e
 func (j *Joint) Leases() []*Lease { return slices.Clone(j.leases) }
 
 // Context returns a context that ends with the first of the leases, with its cause
-// (see [Lease.Context]) and the name of the part. It carries the owner of every
-// part, so that acquiring some or all of them again with it nests.
+// (see [Lease.Context]) and the name of the part. It belongs to every part: acquiring
+// some or all of them again with it nests by [WithReentry].
 func (j *Joint) Context() context.Context { return j.ctx }
 
 // Remaining returns for how long all of the leases can still be relied on without
@@ -151,7 +151,7 @@ func unlockAll(ctx context.Context, parts []Part, leases []*Lease) error {
 }
 
 // attach makes a child of parent that ends with the first of the leases, and
-// carries their owners. end ends it before they end.
+// carries them. end ends it before they end.
 func (j *Joint) attach(parent context.Context) (ctx context.Context, end context.CancelCauseFunc) {
 	for _, le := range j.leases {
 		parent = le.h.carried(parent)

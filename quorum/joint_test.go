@@ -166,7 +166,7 @@ func TestJointEndsWithItsFirstPart(t *testing.T) {
 				t.Errorf("the context ended when %d nodes had the key", w.locked("y"))
 			}
 			return nil
-		})
+		}, reentry)
 		if !errors.Is(err, quorum.ErrLost) || !errors.Is(err, quorum.ErrNotHeld) {
 			t.Errorf("DoAll: %v", err)
 		}
@@ -193,14 +193,14 @@ func TestJointEndsWithItsFirstPart(t *testing.T) {
 	})
 }
 
-// The Joint's context carries every owner: all or one of the parts can be taken
+// The Joint's context belongs to every part: all or one of the parts can be taken
 // again.
 func TestJointNests(t *testing.T) {
 	inWorld(t, 6, func(w *world) {
 		both := w.process()
 		outer := must[*quorum.Joint](t)(quorum.LockAll(background, both))
-		inner := must[*quorum.Joint](t)(quorum.TryLockAll(outer.Context(), both))
-		one := must[*quorum.Lease](t)(both[1].Locker.TryLock(inner.Context(), "y"))
+		inner := must[*quorum.Joint](t)(quorum.TryLockAll(outer.Context(), both, reentry))
+		one := must[*quorum.Lease](t)(both[1].Locker.TryLock(inner.Context(), "y", reentry))
 		if one.Token() != outer.Leases()[1].Token() || inner.Leases()[0].Token() != outer.Leases()[0].Token() {
 			t.Error("a nested lease has a token of its own")
 		}
@@ -219,14 +219,14 @@ func TestJointNests(t *testing.T) {
 	})
 }
 
-// The owner of a name in one deployment is nobody in another.
-func TestOwnersAreOfOneDeployment(t *testing.T) {
+// A lease of a name in one deployment is none in another.
+func TestReentryIsOfOneDeployment(t *testing.T) {
 	inWorld(t, 6, func(w *world) {
 		both := w.process()
 		north, south := both[0].Locker, both[1].Locker
 		lease := lock(t, north, "x")
-		must[*quorum.Lease](t)(south.TryLock(lease.Context(), "x"))
-		if _, err := south.TryLock(lease.Context(), "x"); !errors.Is(err, quorum.ErrHeld) {
+		must[*quorum.Lease](t)(south.TryLock(lease.Context(), "x", reentry))
+		if _, err := south.TryLock(lease.Context(), "x", reentry); !errors.Is(err, quorum.ErrHeld) {
 			t.Errorf("two that do not know of each other hold one name: %v", err)
 		}
 	})

@@ -31,8 +31,7 @@ func (le *Lease) Names() []string { return slices.Collect(le.h.claim.each()) }
 
 // Owner returns what the nodes know the lease by: [Locker.Inspect] and redquorum status show
 // it as the name's owner, and events have it. It begins with a UUID of this Locker. Log it
-// when the lock is acquired, so that whoever sees a lock on the nodes finds its process. It
-// has nothing to do with the [Owner] of WithOwner, of which the nodes know nothing.
+// when the lock is acquired, so that whoever sees a lock on the nodes finds its process.
 func (le *Lease) Owner() string { return le.h.claim.Owner }
 
 // Mode returns what the lease shares with others: see [WithRead]. It is that of the nested
@@ -53,8 +52,8 @@ func (le *Lease) Token() node.Token { return le.h.claim.Token }
 //
 // It has the values of the context that the lease was acquired with, but does not
 // end with it, for the lease does not: see [Locker.Do] for a context that ends with
-// either. Nested leases share it until the last of them is unlocked. It carries the
-// lease's owner, so that acquiring the name again with it nests.
+// either. Nested leases share it until the last of them is unlocked. Acquiring
+// the name again with it nests by [WithReentry], and otherwise fails.
 func (le *Lease) Context() context.Context { return le.h.context() }
 
 // Remaining returns for how long the lease can still be relied on without
@@ -134,8 +133,6 @@ func (h *hold) endedBy(why error) bool {
 type hold struct {
 	l       *Locker
 	claim   claim // as acquired: its token is the fencing token
-	owner   *Owner
-	self    Owner // owner, unless an explicit one was given
 	lease   time.Duration
 	maxHold time.Duration
 	fixed   bool
@@ -175,7 +172,7 @@ func (h *hold) slot() *slot { return &h.spot }
 // newHold makes the lease of a grant.
 func (l *Locker) newHold(ctx context.Context, g grant, s *settings) *hold {
 	h := &hold{
-		l: l, claim: g.claim, owner: s.owner,
+		l: l, claim: g.claim,
 		lease: s.lease, maxHold: s.maxHold, fixed: s.fixed,
 		mode: g.claim.mode, since: g.start, parent: ctx, leases: 1, limit: clock.Never, renewAt: clock.Never,
 		high: max(g.claim.Token, g.high), mayHold: g.mayHold,
@@ -184,9 +181,6 @@ func (l *Locker) newHold(ctx context.Context, g grant, s *settings) *hold {
 	h.first.h, h.first.mode = h, h.mode
 	if h.mode != node.Read {
 		h.writers = 1
-	}
-	if h.owner == nil {
-		h.owner = &h.self
 	}
 	if s.maxHold > 0 {
 		h.limit = l.clock.Now().Add(s.maxHold)
@@ -354,7 +348,7 @@ func (h *hold) context() context.Context {
 	return h.ctx
 }
 
-// attach makes a child of parent that ends with the hold and carries its owner.
+// attach makes a child of parent that ends with the hold and carries it.
 // h.mu is held.
 func (h *hold) attach(parent context.Context) *dependent {
 	ctx, cancel := context.WithCancelCause(h.carried(parent))
@@ -372,10 +366,10 @@ func (h *hold) endWith(d *dependent) {
 	}
 }
 
-// carried returns parent with the hold's owner in it, for each of the names.
+// carried returns parent with the hold in it, for each of the names.
 func (h *hold) carried(parent context.Context) context.Context {
 	for name := range h.claim.each() {
-		parent = context.WithValue(parent, ownerKey{h.l, name}, h.owner)
+		parent = context.WithValue(parent, holdKey{h.l, name}, h)
 	}
 	return parent
 }
@@ -391,20 +385,22 @@ func (h *hold) detach(d *dependent) {
 }
 
 // nest returns another lease of a hold that still has time left, or nil. The error
-// is that it cannot nest, as it asks for more than there is.
-func (h *hold) nest(mode node.Mode) (*Lease, error) {
+// is that it cannot nest, as it asks for more than there is, or was not meant to.
+func (h *hold) nest(s *settings) (*Lease, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case h.why != nil || h.leases == 0 || h.l.clock.Now() >= h.until:
 		return nil, nil
-	case mode != node.Read && h.mode == node.Read:
-		return nil, &Error{Op: "acquire", Name: h.claim.title(), Need: h.l.need, Err: ErrDeadlock, Cause: errUpgrade}
-	case mode != node.Read:
+	case s.mode != node.Read && h.mode == node.Read:
+		return nil, &Error{Op: "acquire", Name: s.title(), Need: h.l.need, Err: ErrDeadlock, Cause: errUpgrade}
+	case !s.reentry:
+		return nil, &Error{Op: "acquire", Name: s.title(), Need: h.l.need, Err: ErrDeadlock, Cause: errReentry}
+	case s.mode != node.Read:
 		h.writers++
 	}
 	h.leases++
-	return &Lease{h: h, mode: mode}, nil
+	return &Lease{h: h, mode: s.mode}, nil
 }
 
 // An unlocking is an Unlock whose commands have been sent.

@@ -23,7 +23,7 @@ func TestReentryByTheLeasesContext(t *testing.T) {
 		l, other := w.locker(quorum.Options{}), w.locker(quorum.Options{})
 		outer := must[*quorum.Lease](t)(l.Lock(background, "x"))
 		w.sent[0].Store(0)
-		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x"))
+		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", reentry))
 		if n := w.sent[0].Load(); n != 0 {
 			t.Errorf("%d commands for the nested lease", n)
 		}
@@ -50,72 +50,65 @@ func TestReentryByTheLeasesContext(t *testing.T) {
 	})
 }
 
-func TestReentryByAnExplicitOwner(t *testing.T) {
+// Goroutines that share the context of a lease would all have its name, and not know of each
+// other. Without the option they are told so at once.
+func TestNoReentryUnlessAskedFor(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
-		me, you := quorum.WithOwner(quorum.NewOwner()), quorum.WithOwner(quorum.NewOwner())
-		var leases [3]*quorum.Lease
-		for i := range leases {
-			leases[i] = must[*quorum.Lease](t)(l.TryLock(background, "x", me))
-		}
-		if _, err := l.TryLock(background, "x", you); !errors.Is(err, quorum.ErrHeld) {
-			t.Errorf("another owner: %v", err)
-		}
-		for _, lease := range leases {
-			if err := lease.Unlock(background); err != nil {
+		for _, mode := range []quorum.Option{nil, read, write, quorum.WithNames("y")} {
+			outer := lock(t, l, "x", mode)
+			w.sent[0].Store(0)
+			err := l.Do(background, "z", func(inner context.Context, _ *quorum.Lease) error {
+				for _, ctx := range []context.Context{inner, context.WithValue(inner, "key", "value")} {
+					for range 4 {
+						_, err := l.Lock(ctx, "z")
+						refused(t, err)
+					}
+				}
+				return nil
+			})
+			if err != nil {
 				t.Error(err)
 			}
-		}
-		if _, err := l.TryLock(background, "x", you); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// An owner that waits for its own name nests when it resumes the lease of another.
-func TestWaiterNestsInWhatItsOwnerHasResumed(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		w.delay(time.Millisecond, 0)
-		l, other := w.locker(quorum.Options{}), w.locker(quorum.Options{})
-		held, o := lock(t, other, "x"), quorum.NewOwner()
-		var wg sync.WaitGroup
-		var resumed time.Time
-		wg.Go(func() {
-			nested := lock(t, l, "x", quorum.WithOwner(o))
-			if d := time.Since(resumed); d > 10*time.Millisecond {
-				t.Errorf("nested %v after its owner had the name", d)
+			before := w.sent[0].Load()
+			for _, again := range []quorum.Option{nil, mode} {
+				_, err := l.Lock(outer.Context(), "x", again)
+				refused(t, err)
+				_, err = l.TryLock(outer.Context(), "x", again)
+				refused(t, err)
+				_, err = quorum.LockAll(outer.Context(), []quorum.Part{{Locker: l, Name: "x"}}, again)
+				refused(t, err)
 			}
-			unlock(t, nested)
-		})
-		time.Sleep(3*time.Second + 100*time.Millisecond)
-		handle := must[quorum.Handle](t)(held.Detach())
-		resumed = time.Now()
-		lease := must[*quorum.Lease](t)(l.Resume(background, handle, quorum.WithOwner(o)))
-		wg.Wait()
-		unlock(t, lease)
+			if n := w.sent[0].Load() - before; n != 0 {
+				t.Errorf("%d commands were sent", n)
+			}
+			ended := make(chan error)
+			go func() {
+				lease, err := l.Lock(background, "x")
+				if err == nil {
+					err = lease.Unlock(background)
+				}
+				ended <- err
+			}()
+			synctest.Wait()
+			unlock(t, outer)
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			unlock(t, must[*quorum.Lease](t)(l.Lock(context.WithoutCancel(outer.Context()), "x"))) // it is over
+		}
 	})
 }
 
-// An owner that waits for its own name, in another task, nests when it gets it.
-func TestWaitersOfOneOwnerNest(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		l := w.locker(quorum.Options{})
-		first := must[*quorum.Lease](t)(l.Lock(background, "x"))
-		me := quorum.WithOwner(quorum.NewOwner())
-		var wg sync.WaitGroup
-		var tokens [2]node.Token
-		for i := range tokens {
-			wg.Go(func() { tokens[i] = must[*quorum.Lease](t)(l.Lock(background, "x", me)).Token() })
-		}
-		synctest.Wait()
-		if err := first.Unlock(background); err != nil {
-			t.Fatal(err)
-		}
-		wg.Wait()
-		if tokens[0] != tokens[1] {
-			t.Errorf("tokens %v", tokens)
-		}
-	})
+// refused checks that an acquisition was refused because it would wait for itself.
+func refused(t *testing.T, err error) {
+	t.Helper()
+	if !errors.Is(err, quorum.ErrDeadlock) || !permanent(err) {
+		t.Fatalf("got %v", err)
+	}
+	if text := err.Error(); !strings.Contains(text, "WithReentry") && !strings.Contains(text, "nobody can write") {
+		t.Errorf("it says no way out: %v", err)
+	}
 }
 
 func TestDoEndsItsContextWithTheLease(t *testing.T) {
@@ -260,7 +253,7 @@ func TestDoUnlocksAlsoAfterAPanic(t *testing.T) {
 			if lease.Context().Err() != nil {
 				t.Error("the caller's context ended the lease")
 			}
-			return l.Do(lease.Context(), "x", func(context.Context, *quorum.Lease) error { return nil })
+			return l.Do(lease.Context(), "x", func(context.Context, *quorum.Lease) error { return nil }, reentry)
 		})
 		if err != nil {
 			t.Error(err)
@@ -510,7 +503,6 @@ func TestBadOptionsAndArguments(t *testing.T) {
 		for want, opts := range map[string][]quorum.Option{
 			"more than 0":       {quorum.WithLease(0)},
 			"longer than MaxLe": {quorum.WithFixedLease(time.Minute)},
-			"owner is nil":      {quorum.WithOwner(nil)},
 			"MaxHold is 0":      {quorum.WithMaxHold(0)},
 			"wait is -1":        {quorum.WithWait(-1)},
 		} {
@@ -620,7 +612,7 @@ func TestUnlockedLeaseHasNoSay(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
 		outer := must[*quorum.Lease](t)(l.Lock(background, "x"))
-		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x"))
+		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", reentry))
 		if err := outer.Unlock(background); err != nil {
 			t.Fatal(err)
 		}

@@ -201,19 +201,19 @@ func TestNamesNest(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
 		lease := lock(t, l, "a", quorum.WithNames("b", "c"))
-		part := must[*quorum.Lease](t)(l.TryLock(lease.Context(), "c", quorum.WithNames("b")))
-		one := must[*quorum.Lease](t)(l.Lock(part.Context(), "b"))
+		part := must[*quorum.Lease](t)(l.TryLock(lease.Context(), "c", quorum.WithNames("b"), reentry))
+		one := must[*quorum.Lease](t)(l.Lock(part.Context(), "b", reentry))
 		if one.Token() != lease.Token() {
 			t.Error("a nested lease has a token of its own")
 		}
 		for _, names := range [][]string{{"c", "d"}, {"b", "0"}} {
-			_, err := l.Lock(one.Context(), names[0], quorum.WithNames(names[1:]...))
+			_, err := l.Lock(one.Context(), names[0], quorum.WithNames(names[1:]...), reentry)
 			if !errors.Is(err, quorum.ErrDeadlock) {
 				t.Errorf("%q: %v", names, err)
 			}
 		}
-		other := must[*quorum.Lease](t)(l.Lock(lease.Context(), "d"))
-		if _, err := l.Lock(other.Context(), "d", quorum.WithNames("c")); !errors.Is(err, quorum.ErrDeadlock) {
+		other := must[*quorum.Lease](t)(l.Lock(lease.Context(), "d", reentry))
+		if _, err := l.Lock(other.Context(), "d", quorum.WithNames("c"), reentry); !errors.Is(err, quorum.ErrDeadlock) {
 			t.Errorf("parts of two leases: %v", err)
 		}
 		_ = other.Unlock(background)
@@ -227,15 +227,10 @@ func TestNamesNest(t *testing.T) {
 			t.Errorf("%d nodes have it", w.locked("a"))
 		}
 
-		o := quorum.NewOwner()
-		lock(t, l, "a", quorum.WithNames("b"), quorum.WithOwner(o))
-		lock(t, l, "b", quorum.WithOwner(o))
-		if _, err := l.Lock(background, "b", quorum.WithNames("c"), quorum.WithOwner(o)); !errors.Is(err, quorum.ErrDeadlock) {
-			t.Errorf("got %v", err)
-		}
 		// When it is over, it is in nobody's way.
+		lease = lock(t, l, "a", quorum.WithNames("b"))
 		_, _ = l.ForceUnlock(background, "a")
-		if _, err := l.TryLock(background, "b", quorum.WithNames("c"), quorum.WithOwner(o)); !errors.Is(err, quorum.ErrHeld) || errors.Is(err, quorum.ErrDeadlock) {
+		if _, err := l.TryLock(context.WithoutCancel(lease.Context()), "b", quorum.WithNames("c"), reentry); !errors.Is(err, quorum.ErrHeld) || errors.Is(err, quorum.ErrDeadlock) {
 			t.Errorf("the nodes still have b: %v", err)
 		}
 	})
@@ -308,7 +303,7 @@ func TestJointOfNames(t *testing.T) {
 		if w.locked("y") != 6 || w.locked("z") != 3 {
 			t.Errorf("on %d and %d nodes", w.locked("y"), w.locked("z"))
 		}
-		if _, err := quorum.TryLockAll(j.Context(), both); err != nil {
+		if _, err := quorum.TryLockAll(j.Context(), both, reentry); err != nil {
 			t.Error(err)
 		}
 		if _, err := quorum.TryLockAll(background, append(both, quorum.Part{Locker: both[0].Locker, Name: "z"})); err == nil || !strings.Contains(err.Error(), "parts 1 and 3 are both") {

@@ -47,7 +47,7 @@ type news struct {
 	now      clock.Instant
 	ended    bool    // the caller's context has ended
 	passed   bool    // nothing has come, and wakeAt is reached
-	recheck  bool    // the Locker was closed, or the waiter's owner was granted the lock
+	recheck  bool    // the Locker was closed
 	left     bool    // the holder in this process has released
 	released nodeSet // nodes that announced a release
 	first    nodeSet // nodes that said that the waiter is first

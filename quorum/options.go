@@ -213,8 +213,8 @@ type settings struct {
 	wait    time.Duration // < 0: no bound
 	fixed   bool
 	fair    bool
-	owner   *Owner   // who it is for, if that is known
-	owners  []*Owner // of several names: who the context says that it is for, by name
+	reentry bool
+	outer   []*hold // that the context belongs to, and that have or had any of the names
 	err     error
 }
 
@@ -251,16 +251,18 @@ func WithWait(d time.Duration) Option {
 	}
 }
 
-// WithOwner makes the acquisition by an owner of its own. Where this owner has
-// the name already, in this Locker, it gets it again at once: see [Owner].
-func WithOwner(o *Owner) Option {
-	return func(s *settings) {
-		s.owner = o
-		if o == nil {
-			s.err = errors.New("quorum: owner is nil; make one with NewOwner")
-		}
-	}
-}
+// WithReentry lets the acquisition share the lease that the context belongs to, if that is one
+// of the name: it is granted at once and counted, and the name is released by the Unlock of
+// the last of them. Nested leases share token, length and bounds of the outermost one. One
+// that holds several names nests some of them as well as all, and a writer nests readers.
+//
+// The context is the one of a lease, or what Do gives its function, or made from either.
+// Without the option an acquisition with it fails at once, by ErrDeadlock: it would wait for
+// its own lease, and if it were granted, tasks that share the context would all have the name
+// and exclude each other no more. A task that is to wait for them must have another context.
+//
+// The nodes know nothing of this: counts kept there would diverge.
+func WithReentry() Option { return func(s *settings) { s.reentry = true } }
 
 func (l *Locker) settings(ctx context.Context, name string, opts []Option) (settings, error) {
 	s := settings{lease: l.opts.Lease, maxHold: l.opts.MaxHold, wait: -1}
@@ -272,11 +274,9 @@ func (l *Locker) settings(ctx context.Context, name string, opts []Option) (sett
 	if err := s.setNames(name); s.err == nil {
 		s.err = err
 	}
-	if s.owner == nil {
-		s.owner, _ = ctx.Value(ownerKey{l, s.Name}).(*Owner)
-		for _, name := range s.names {
-			owner, _ := ctx.Value(ownerKey{l, name}).(*Owner)
-			s.owners = append(s.owners, owner)
+	for name := range s.each() {
+		if h, ok := ctx.Value(holdKey{l, name}).(*hold); ok {
+			s.outer = append(s.outer, h)
 		}
 	}
 	if s.err == nil && s.fair && s.names != nil {
@@ -291,26 +291,8 @@ func (l *Locker) settings(ctx context.Context, name string, opts []Option) (sett
 	return s, s.err
 }
 
-// An Owner is who a lease belongs to, inside one process. An acquisition of a
-// name by the owner that holds it is granted at once and counted; the name is
-// released by the Unlock of the last of them. Nested acquisitions share the
-// outermost one's lease, with its length and bounds.
-//
-// Without an explicit owner every acquisition is its own. The context of a
-// lease carries its owner for its name, so Lock(lease.Context(), name) nests as
-// well.
-//
-// The nodes know nothing of this: counts kept there would diverge.
-type Owner struct {
-	_ byte // an Owner is told from others by its address, so it must have a size
-}
-
-// NewOwner returns an owner unlike any other.
-func NewOwner() *Owner { return new(Owner) }
-
-// An ownerKey is where a context has the owner of one name on one Locker's nodes. Of
-// another name that owner may have many holders, which must exclude each other.
-type ownerKey struct {
+// A holdKey is where a context has the hold of one name that it belongs to.
+type holdKey struct {
 	l    *Locker
 	name string
 }

@@ -126,8 +126,8 @@ func (q *queues) advance(name string, at *queue) {
 	}
 }
 
-// turn reports whether it is for w to ask the nodes. If the name is held here by w's own
-// owner, it returns a nested lease instead, or the error that there cannot be one.
+// turn reports whether it is for w to ask the nodes. If the lease of w's own context holds the
+// name, it returns a nested one instead, or the error that there cannot be one.
 func (q *queues) turn(w *waiter) (*Lease, bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -137,7 +137,7 @@ func (q *queues) turn(w *waiter) (*Lease, bool, error) {
 		if at == nil {
 			continue
 		}
-		h := at.heldFor(s, name)
+		h := at.heldFor(s)
 		switch {
 		case h == nil:
 			free = free && at.admits(w)
@@ -146,7 +146,7 @@ func (q *queues) turn(w *waiter) (*Lease, bool, error) {
 		case !h.claim.covers(&s.claim):
 			return nil, false, &Error{Op: "acquire", Name: s.title(), Need: q.need, Err: ErrDeadlock, Cause: errPart}
 		default:
-			lease, err := h.nest(s.mode)
+			lease, err := h.nest(s)
 			w.local.admitted = false
 			return lease, lease != nil, err
 		}
@@ -181,14 +181,7 @@ func (q *queues) register(h *hold) (over []*hold) {
 		return append(over, h)
 	}
 	for name := range h.claim.each() {
-		at := q.at(name)
-		at.enter(h)
-		for _, w := range at.waiters {
-			if w.request.isFor(name, h.owner) {
-				w.inbox.nests.Store(true)
-				w.inbox.signal.Set()
-			}
-		}
+		q.at(name).enter(h)
 	}
 	return over
 }
@@ -257,13 +250,10 @@ func (at *queue) holds() []*hold {
 	return slices.Clone(at.readers)
 }
 
-// heldFor returns the hold of an acquisition's own owner, or nil.
-func (at *queue) heldFor(s *settings, name string) *hold {
-	if h := at.holder; h != nil && s.isFor(name, h.owner) {
-		return h
-	}
-	for _, h := range at.readers {
-		if s.isFor(name, h.owner) {
+// heldFor returns the hold that an acquisition's own context belongs to, or nil.
+func (at *queue) heldFor(s *settings) *hold {
+	for _, h := range s.outer {
+		if at.holder == h || slices.Contains(at.readers, h) {
 			return h
 		}
 	}

@@ -39,11 +39,10 @@ func WithRead() Option { return withMode(node.Read.String()) }
 // is farther from the nodes than two others may wait for long; one whose notices take more
 // than 50 ms also makes the others pause.
 //
-// The owner of a write lease can read, too, by an acquisition with its context (see
-// [Owner]) and WithRead. When the write leases are unlocked before those that read,
-// these go on, as readers like any others, with the same token. An owner that reads
-// cannot write: it gets ErrDeadlock at once, since it would wait for itself, and
-// two who did so for each other.
+// Who has a write lease can read, too, by an acquisition with its context, WithRead and
+// [WithReentry]. When the write leases are unlocked before those that read, these go on,
+// as readers like any others, with the same token. Who reads cannot write: that fails at
+// once, by ErrDeadlock, since it would wait for itself, and two who did so for each other.
 func WithWrite() Option { return withMode(node.Write.String()) }
 
 // withMode is the option for a mode by its name; "" is for none.
@@ -88,7 +87,7 @@ func (w *waiter) readersWait() time.Duration {
 }
 
 // errUpgrade: a reader cannot become the writer.
-var errUpgrade = errors.New("it reads, and cannot write before it has stopped")
+var errUpgrade = errors.New("that reads, and nobody can write before it has ended")
 
 // settle notes that node i has answered what could create the claim.
 func (h *hold) settle(i int) {

@@ -20,6 +20,8 @@ import (
 var (
 	read  = quorum.WithRead()
 	write = quorum.WithWrite()
+
+	reentry = quorum.WithReentry()
 )
 
 // Readers share; all else excludes.
@@ -443,7 +445,7 @@ func TestRealReadersAndWriters(t *testing.T) {
 	// A downgrade lets in who waits elsewhere.
 	a, b := connect(t, all, quorum.Options{}), connect(t, all, quorum.Options{})
 	outer := lock(t, a, "x", write)
-	inner := must[*quorum.Lease](t)(a.Lock(outer.Context(), "x", read))
+	inner := must[*quorum.Lease](t)(a.Lock(outer.Context(), "x", read, reentry))
 	waited := make(chan error)
 	go func() {
 		lease, err := b.Lock(background, "x", read)

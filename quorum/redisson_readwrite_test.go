@@ -91,7 +91,7 @@ func TestRedissonReadWrite(t *testing.T) {
 
 	// Go reads under its own write.
 	writing := must[*quorum.Lease](t)(l.Lock(background, "foo", quorum.WithWrite()))
-	reading = must[*quorum.Lease](t)(l.Lock(writing.Context(), "foo", quorum.WithRead()))
+	reading = must[*quorum.Lease](t)(l.Lock(writing.Context(), "foo", quorum.WithRead(), reentry))
 	if f := j.fields("foo"); len(f) != 2 || f["mode"] != "write" {
 		t.Errorf("Go writes: %v", f)
 	}

@@ -138,7 +138,7 @@ func TestRedissonReentry(t *testing.T) {
 	}
 	<-messages
 	outer := must[*quorum.Lease](t)(l.Lock(background, "foo"))
-	inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "foo"))
+	inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "foo", reentry))
 	for _, count := range j.fields("foo") {
 		if count != "1" {
 			t.Errorf("Go's count is %s", count)

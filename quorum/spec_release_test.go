@@ -307,7 +307,7 @@ func TestUnlockOfWhatWasOverwritten(t *testing.T) {
 		inWorld(t, 3, func(w *world) {
 			l := w.locker(quorum.Options{})
 			writes := lock(t, l, "shared", write)
-			reads := must[*quorum.Lease](t)(l.Lock(writes.Context(), "shared", read))
+			reads := must[*quorum.Lease](t)(l.Lock(writes.Context(), "shared", read, reentry))
 			for what, lease := range map[string]*quorum.Lease{
 				"x":      lock(t, l, "x"),
 				"y":      lock(t, l, "y", quorum.WithNames("z")),

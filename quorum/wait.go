@@ -40,7 +40,6 @@ type inbox struct {
 	noticed atomic.Uint64 // nodeSet: they announced a release since the last attempt began
 	told    atomic.Uint64 // nodeSet: they said since then that the waiter is first
 	vacated atomic.Bool   // the holder in this process has released since then
-	nests   atomic.Bool   // the waiter's owner was granted the name
 
 	// Under handoffs.mu:
 	offers []*offer   // what its last attempts have left on the nodes, the oldest first
@@ -94,7 +93,6 @@ func (b *inbox) forget() {
 
 func (b *inbox) reset() {
 	b.forget()
-	b.nests.Store(false)
 	b.first = b.first[:0]
 	b.signal.Clear()
 }
@@ -306,7 +304,7 @@ func (w *waiter) pause(ctx context.Context) bool {
 func (w *waiter) news(wake clock.Wake) news {
 	n := news{now: w.l.clock.Now(), ended: wake == clock.WakeEnded, passed: wake == clock.WakePassed}
 	if wake == clock.WakeSet {
-		n.recheck = w.l.life.isClosed() || w.inbox.nests.Swap(false)
+		n.recheck = w.l.life.isClosed()
 		if !n.recheck && n.now < w.deadline {
 			n.left = w.inbox.vacated.Swap(false)
 		}

@@ -159,7 +159,7 @@ func (l *lock) upgrade(q request) {
 // downgrade goes on to read what l writes. It returns nil if nothing is left.
 func (l *lock) downgrade() *lock {
 	q := l.wants
-	q.mode, q.wait, q.ended = node.Read, false, nil
+	q.mode, q.wait, q.nested, q.ended = node.Read, false, true, nil
 	inner, err := l.c.acquire(l.context(), q)
 	_ = l.unlock()
 	if err != nil {

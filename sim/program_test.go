@@ -164,9 +164,8 @@ func everything(handles *[]quorum.Handle) func(c *sim.Client) error {
 	return func(c *sim.Client) error {
 		bg := context.Background()
 		some := func(d time.Duration) time.Duration { return time.Duration(c.Below(int(d))) }
-		owner := quorum.NewOwner()
 		kinds := []quorum.Option{quorum.WithRead(), quorum.WithWrite(), quorum.WithFair(), quorum.WithNames("y"),
-			quorum.WithWait(300 * time.Millisecond), quorum.WithOwner(owner),
+			quorum.WithWait(300 * time.Millisecond), quorum.WithReentry(),
 			quorum.WithFixedLease(500 * time.Millisecond), quorum.WithLease(300 * time.Millisecond), quorum.WithMaxHold(700 * time.Millisecond)}
 		for c.Context().Err() == nil {
 			c.Sleep(some(50 * time.Millisecond))
@@ -207,8 +206,8 @@ func everything(handles *[]quorum.Handle) func(c *sim.Client) error {
 			case 0:
 				_ = lease.Extend(bg, 300*time.Millisecond+some(700*time.Millisecond))
 			case 1:
-				ctx, cancel := c.WithTimeout(lease.Context(), time.Second) // it may be another owner's, which waits for itself
-				if inner, err := c.Locker().Lock(ctx, "x", options...); err == nil {
+				ctx, cancel := c.WithTimeout(lease.Context(), time.Second) // it may have been lost
+				if inner, err := c.Locker().Lock(ctx, "x", append(options, quorum.WithReentry())...); err == nil {
 					c.Holds(inner)
 					c.Sleep(some(300 * time.Millisecond))
 					_ = inner.Unlock(bg)

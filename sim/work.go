@@ -71,6 +71,7 @@ type request struct {
 	length time.Duration
 	fixed  bool
 	wait   bool
+	nested bool // with the context of a lease that may have it
 
 	ended *int64 // when its context did, if that was before the faults were over; nil if it is a lease's
 }
@@ -81,7 +82,10 @@ func (q *request) options(fixed bool) []quorum.Option {
 	if fixed {
 		length = quorum.WithFixedLease
 	}
-	options := append(make([]quorum.Option, 0, 2), length(q.length))
+	options := append(make([]quorum.Option, 0, 3), length(q.length))
+	if q.nested {
+		options = append(options, quorum.WithReentry())
+	}
 	switch {
 	case q.more != nil && !q.joint:
 		options = append(options, quorum.WithNames(q.more...))
@@ -335,7 +339,7 @@ func (k *worker) nest(l *lock, hold time.Duration) {
 	c, r := k.c, &k.random
 	l.rest(c.Now().Add(time.Duration(r.below(int(hold/2) + 1))))
 	inside := l.wants
-	inside.wait, inside.ended = true, nil
+	inside.wait, inside.ended, inside.nested = true, nil, true
 	if l.wants.mode == node.Write && r.below(2) == 0 {
 		inside.mode = node.Read
 	}

@@ -183,7 +183,7 @@ func downgrade(t *testing.T, j *java, l *quorum.Locker) {
 	fastest := patience
 	for range rounds {
 		writing := lock(t, l, name, quorum.WithWrite())
-		reading, err := l.Lock(writing.Context(), name, quorum.WithRead())
+		reading, err := l.Lock(writing.Context(), name, quorum.WithRead(), quorum.WithReentry())
 		if err != nil {
 			t.Fatal(err)
 		}
