@@ -52,6 +52,7 @@ type handoffs struct {
 	queues    *queues
 	releases  *releases
 	listening sync.Once
+	stops     []func() // end the subscriptions
 
 	mu      sync.Mutex // nothing is locked under it
 	hears   nodeSet    // nodes that have said that they would tell
@@ -140,9 +141,16 @@ func (f *handoffs) listen(w *waiter) {
 	w.inbox.signal.Set()
 	f.listening.Do(func() {
 		for i, n := range f.nodes {
-			n.Listen(f.uuid, func(t node.Turn) { f.hear(i, t) }) // until the node is closed
+			f.stops = append(f.stops, n.Listen(f.uuid, func(t node.Turn) { f.hear(i, t) }))
 		}
 	})
+}
+
+// unlisten ends the subscriptions, when no waiter is left.
+func (f *handoffs) unlisten() {
+	for _, stop := range f.stops {
+		stop()
+	}
 }
 
 // leave revokes all offers of w, which waits no longer.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -588,6 +589,78 @@ func TestErrorNamesEveryNode(t *testing.T) {
 }
 
 // Who was handed a lease twice in one process has both end with the Locker.
+// Several Lockers may use the same nodes. What one leaves behind when it is closed is
+// nothing, and the others go on.
+func TestLockersShareNodes(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		var nodes []node.Node
+		listens := new(atomic.Int32)
+		for _, n := range w.nodes {
+			nodes = append(nodes, listened{n, listens})
+		}
+		a := must[*quorum.Locker](t)(quorum.New(nodes, quorum.Options{Clock: w.clock, SharedNodes: true}))
+		b := w.open(quorum.Options{}, nodes) // closes them
+		held := lock(t, a, "x")
+		kept := lock(t, b, "y")
+		order := make(chan string, 3)
+		var wg sync.WaitGroup
+		for i, l := range []*quorum.Locker{b, a, b} {
+			wg.Go(func() {
+				lease := lock(t, l, "x")
+				order <- fmt.Sprint(i)
+				time.Sleep(time.Second)
+				unlock(t, lease)
+			})
+			time.Sleep(10 * time.Millisecond)
+		}
+		unlock(t, held)
+		wg.Wait()
+		if got := <-order + <-order + <-order; got != "012" {
+			t.Errorf("served in the order %s", got)
+		}
+		lost := lock(t, a, "z")
+		waits := make(chan error)
+		go func() { _, err := a.Lock(background, "y"); waits <- err }()
+		time.Sleep(time.Second)
+		if n := listens.Load(); n != 6 {
+			t.Errorf("%d subscriptions", n)
+		}
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-waits; !errors.Is(err, quorum.ErrClosed) {
+			t.Errorf("a waiter: %v", err)
+		}
+		if err := context.Cause(lost.Context()); !errors.Is(err, quorum.ErrClosed) || w.locked("z") != 0 {
+			t.Errorf("a holder: %v, and %d nodes have it", err, w.locked("z"))
+		}
+		if n := listens.Load(); n != 3 {
+			t.Errorf("%d subscriptions", n)
+		}
+		time.Sleep(5 * time.Minute)
+		if kept.Remaining() == 0 {
+			t.Error("the other lost its lease")
+		}
+		unlock(t, kept)
+		unlock(t, lock(t, b, "y"))
+	})
+}
+
+// A listened node counts who listens to it.
+type listened struct {
+	node.Node
+	listens *atomic.Int32
+}
+
+func (l listened) Listen(process string, hear func(node.Turn)) (stop func()) {
+	l.listens.Add(1)
+	end := l.Node.Listen(process, hear)
+	return func() {
+		l.listens.Add(-1)
+		end()
+	}
+}
+
 func TestCloseEndsWhatWasResumedTwice(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})

@@ -31,8 +31,8 @@ type Locker struct {
 	waiters  freelist[waiter]
 }
 
-// New returns a Locker on nodes, at most 63 of them, which from now on belong to
-// it: Close closes them. If New fails they remain the caller's. It does not wait
+// New returns a Locker on nodes, at most 63 of them. Close closes them, unless
+// [Options.SharedNodes] is set. If New fails they remain the caller's. It does not wait
 // for them to be reachable. All programs that share locks must list the same
 // nodes, in the same order where possible.
 func New(nodes []node.Node, options Options) (*Locker, error) {
@@ -232,7 +232,8 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 
 // Close unlocks every lease, ends all waiting with ErrClosed, sees to it that
 // what was released before is confirmed, as far as nodes answer, and closes the
-// nodes. It lasts at most about three times Options.Timeout, and leaves no task behind, but
+// nodes, unless they are shared: then commands under way may be answered, and observed, for
+// Options.Timeout more. It lasts at most about three times Options.Timeout, and leaves no task behind, but
 // for a Dialer that hangs (see package redisnode). Another Close returns nil at once, also while the first is under way.
 func (l *Locker) Close() error {
 	if !l.life.close() {
@@ -247,6 +248,10 @@ func (l *Locker) Close() error {
 		if h, ok := it.(*hold); ok && h.end(ErrClosed) { // of a handle that was resumed more than once here: the name has only the latest
 			l.observe(Event{Kind: Released, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token})
 		}
+	}
+	if l.opts.SharedNodes {
+		l.handoffs.unlisten()
+		return errors.Join(errs...)
 	}
 	for _, n := range l.nodes {
 		if err := n.Close(); err != nil {

@@ -103,6 +103,10 @@ type Options struct {
 	// failures than one node fewer. Need permits it too.
 	AllowEven bool
 
+	// SharedNodes leaves the nodes open at Close, since other Lockers use them as well.
+	// Whoever made them closes them, when the last Locker is closed.
+	SharedNodes bool
+
 	// Observer is told what happens. May be nil.
 	Observer Observer
 
