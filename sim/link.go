@@ -29,7 +29,7 @@ type link struct {
 	conn    uint32 // counts connections
 	life    int    // of the server at the other end
 	first   int    // the first life of it that the client met
-	census  node.Census
+	lives   node.LifeTracker
 	scripts uint8 // kinds whose script this connection has sent as text
 	pending []*message
 	waiting []*message // until there is a connection
@@ -386,7 +386,7 @@ func (l *link) connected(m *message) {
 	l.phase, l.refused, l.pause, l.dialAt = warm, false, 0, 0
 	l.life, l.warmed = m.life, l.w.now
 	l.meet()
-	l.census.Take([]node.Uptime{m.uptime}, l.c.Now())
+	l.lives.Handshake([]node.Uptime{m.uptime}, l.c.Now())
 	l.demoted = false
 	for _, m := range l.waiting {
 		l.send(m)
@@ -518,13 +518,13 @@ func (l *link) receive(m *message) {
 		}
 		l.send(m)
 	default:
-		l.census.Heard(l.c.Now())
+		l.lives.Answered(l.c.Now())
 		result := m.result
-		result.Life = l.census.Life()
+		result.Life = l.lives.Life()
 		switch {
 		case errors.Is(result.Err, node.ErrReadOnly):
 			l.w.sometimes(ReadOnlyRefusal)
-			l.census.Distrust()
+			l.lives.Invalidate()
 			l.demoted, l.refusedWrite = true, l.w.now
 		case l.demoted && result.Err == nil:
 			result = node.Reply{Err: node.ErrUnreachable} // it is a master again, and this life is no longer its
@@ -624,7 +624,7 @@ func (l *link) noticed(topic string) { l.notify(topic, node.Turn{}) }
 func (l *link) hear(t *turn) {
 	if t.Owner == "" {
 		l.w.sometimes(FreedByNotice)
-	} else if life := l.census.Life(); life != nil && life.ID == t.runID && !l.demoted {
+	} else if life := l.lives.Life(); life != nil && life.ID == t.runID && !l.demoted {
 		t.Life = life
 	}
 	l.w.check.isTold(l, t)

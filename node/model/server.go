@@ -127,7 +127,7 @@ func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published 
 		case cmd.Mode == node.Write:
 			return s.acquireWrite(now, &cmd), nil
 		case cmd.Waiting().Queued():
-			return s.acquireFair(now, &cmd)
+			return s.acquireQueued(now, &cmd)
 		case len(cmd.Claims) > 1:
 			return s.acquireAll(now, cmd.Claims, now+ttl, now+retention), nil
 		}
@@ -136,9 +136,7 @@ func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published 
 		switch {
 		case cmd.Mode != node.Exclusive:
 			return s.releaseShared(now, &cmd)
-		case cmd.Waiting().Queued():
-			return s.releaseFair(now, &cmd)
-		case len(cmd.Claims) > 1:
+		case cmd.Waiting().Queued() || len(cmd.Claims) > 1:
 			return s.releaseAll(now, &cmd)
 		}
 		return s.release(now, &cmd)
@@ -206,7 +204,7 @@ func (s *Server) acquire(now Time, c *node.Claim, expires, kept Time) node.Reply
 	return node.Reply{Status: node.Granted}
 }
 
-// acquireAll is acquire for several claims of one owner and token.
+// acquireAll is acquire without a ticket for several claims of one owner and token.
 func (s *Server) acquireAll(now Time, claims []node.Claim, expires, kept Time) node.Reply {
 	c := claims[0]
 	free, inTheWay := false, false
@@ -275,37 +273,6 @@ func (s *Server) release(now Time, cmd *node.Command) (reply node.Reply, publish
 		return node.Reply{Status: node.Released, Line: node.Line{Awaited: s.awaited(now, k)}}, s.publish(now, k, cmd.Handoff, now+life(cmd.Retention))
 	}
 	return node.Reply{Status: node.Released}, nil
-}
-
-// releaseAll is release for several claims of one owner and token.
-func (s *Server) releaseAll(now Time, cmd *node.Command) (reply node.Reply, published []Notice) {
-	claims, c := cmd.Claims, &cmd.Claims[0]
-	for i := range claims {
-		if err := s.raise(s.lookUp(now, claims[i].Name).fence, c.Token, now+life(cmd.Retention)); err != nil {
-			return failure(err), nil
-		}
-	}
-	reply.Status = node.Released
-	wrong := false
-	for i := range claims {
-		k := s.lookUp(now, claims[i].Name)
-		wrong = wrong || k.lock.kind != none && k.lock.kind != hash
-		if !s.remove(k.lock, c.Owner) {
-			reply.Status = node.Absent
-			continue
-		}
-		if k.lock.kind == none {
-			reply.Line.Awaited = s.awaited(now, k) || reply.Line.Awaited
-			published = s.publish(now, k, cmd.Handoff, now+life(cmd.Retention))
-		}
-	}
-	switch {
-	case wrong:
-		reply = failure(node.ErrWrongType)
-	case reply.Status == node.Absent:
-		reply.Line.Awaited = false
-	}
-	return reply, published
 }
 
 // remove takes an owner's field away, and with the last one the key. It reports

@@ -20,20 +20,20 @@ const lifeKnownFor = time.Second
 // shared is the route through a client that keeps connections by itself: a
 // cluster client of our own, or a client of any other kind, the caller's.
 type shared struct {
-	client   redis.UniversalClient
-	patience time.Duration
-	own      bool
+	client           redis.UniversalClient
+	handshakeTimeout time.Duration
+	own              bool
 }
 
 // newCluster takes a copy of a cluster client's options and overrides what the
 // courier needs otherwise.
 func newCluster(o redis.ClusterOptions) *shared {
-	p := patience(o.DialTimeout, o.ReadTimeout)
+	timeout := handshakeTimeout(o.DialTimeout, o.ReadTimeout)
 	o.Protocol = 2
 	o.ContextTimeoutEnabled = true
 	o.MaxRetries = -1
 	o.DialerRetries = 1
-	o.DialTimeout = p
+	o.DialTimeout = timeout
 	o.DisableIdentity = true
 	o.ReadOnly, o.RouteByLatency, o.RouteRandomly = false, false, false
 	connect := o.Dialer
@@ -52,7 +52,7 @@ func newCluster(o redis.ClusterOptions) *shared {
 	o.PipelinePoolSize = -1
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	client := redis.NewClusterClient(&o)
-	return &shared{client: client, patience: p, own: true}
+	return &shared{client: client, handshakeTimeout: timeout, own: true}
 }
 
 func (r *shared) oneServer() bool { return false }
@@ -63,7 +63,7 @@ func (r *shared) open(context.Context) (link, error) {
 
 func (r *shared) subscribe(ctx context.Context, channels []string) (*redis.PubSub, func(), error) {
 	// An error is not told. It comes with the first read.
-	sub := r.client.Subscribe(within(r.patience), channels...)
+	sub := r.client.Subscribe(within(r.handshakeTimeout), channels...)
 	return sub, func() { sub.Close() }, nil
 }
 
@@ -95,7 +95,7 @@ type shards interface {
 
 // info asks every master of a cluster.
 func (l *lane) info(ctx context.Context) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.route.patience)
+	ctx, cancel := context.WithTimeout(ctx, l.route.handshakeTimeout)
 	defer cancel()
 	cluster, ok := l.route.client.(masters)
 	if !ok {
@@ -220,7 +220,7 @@ func (l *lane) to(key string) (pipelined, error) {
 	if !ok {
 		return l.route.client, nil
 	}
-	master, err := cluster.MasterForKey(within(l.route.patience), key)
+	master, err := cluster.MasterForKey(within(l.route.handshakeTimeout), key)
 	if err == nil && !l.asked[master] {
 		err = errNotAsked
 	}

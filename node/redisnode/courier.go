@@ -70,9 +70,9 @@ type server struct {
 	apart clock.Instant       // none are put together before
 	names map[string]struct{} // of strangers
 
-	census  node.Census  // of whoever handles the link's replies
-	demoted bool         // likewise: a server has answered as a replica, since the handshake
-	answers []unanswered // likewise
+	lives   node.LifeTracker // of whoever handles the link's replies
+	demoted bool             // likewise: a server has answered as a replica, since the handshake
+	answers []unanswered     // likewise
 }
 
 func start(name string, r route, o Options) *server {
@@ -423,13 +423,13 @@ func (s *server) inFlight() int {
 // introduce queues an introduction, before all else. Nobody waits for the replies, but the
 // link is given up without them. Their time begins when they are sent, so that they are
 // never too late for that.
-func (s *server) introduce(patience time.Duration) {
+func (s *server) introduce(timeout time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var parts [len(introduction)]*call
 	for i := range parts {
 		c := s.newCall()
-		c.fill(nil, node.Command{TTL: patience, Deadline: clock.Never}, func(node.Reply) {})
+		c.fill(nil, node.Command{TTL: timeout, Deadline: clock.Never}, func(node.Reply) {})
 		c.part = i
 		parts[i] = c
 	}
@@ -461,62 +461,80 @@ func understand(reply any) result {
 	return result{val: reply}
 }
 
-// settle answers the first calls in flight, one with each result. It reports
-// whether the link is still good. What is in flight to a replica is answered when it may
-// be a master again, and life is no longer its: none of it counts.
+// settle answers the first calls in flight, one with each result. It reports whether the
+// link is still good.
 func (s *server) settle(results []result, life *node.Life) (good bool) {
-	good = true
 	now := s.clock.Now()
-	var again []*call
 	s.mu.Lock()
-	open := s.answers[:0]
+	to := settlement{life: life, good: true, open: s.answers[:0]}
 	for _, whole := range results {
-		if s.flight.len() == 0 { // it says what nobody asked for
-			good = false
+		if s.flight.len() == 0 { // nobody has asked for it
+			to.good = false
 			break
 		}
 		first := s.flight.calls()[0]
 		n, group := first.size(), first.together > 0
 		apart := group && s.refusedTogether(whole.err, now)
 		for i := range n {
-			c, got := s.flight.pop(), whole
+			got := whole
 			if group {
 				got = whole.part(i, n)
 			}
-			moved := redirected(got.err) && !s.route.oneServer()
-			good = good && !moved
-			if c.goesAgain(got.err, apart, moved) {
-				again = append(again, c)
-				continue
-			}
-			r, breaks := c.outcome(got.val, got.err, life)
-			good = good && !breaks
-			if errors.Is(r.Err, node.ErrReadOnly) {
-				s.census.Distrust()
-				s.life.Store(nil)
-				s.demoted = true
-			} else if s.demoted && r.Err == nil {
-				r = node.Reply{Err: errDemoted}
-			}
-			open = c.answer(open, r)
-			s.recycle(c)
+			s.settleOne(s.flight.pop(), got, apart, &to)
 		}
 	}
-	if len(again) > 0 {
-		before := 0 // others that are to be sent again
-		for before < s.queue.len() && s.queue.calls()[before].sentBefore() {
-			before++
-		}
-		s.queue.insert(before, again)
-		s.rouse()
-	}
+	s.sendAgain(to.again)
 	s.heard = now
 	s.mu.Unlock()
-	s.census.Heard(now)
-	tell(open)
-	clear(open)
-	s.answers = open[:0]
-	return good
+	s.lives.Answered(now)
+	tell(to.open)
+	clear(to.open)
+	s.answers = to.open[:0]
+	return to.good
+}
+
+// A settlement is what comes of results.
+type settlement struct {
+	life  *node.Life // of the server that they come from
+	good  bool       // the link is
+	again []*call    // to be sent once more
+	open  []unanswered
+}
+
+// settleOne makes got the answer of c, which is no longer in flight. apart is whether c was
+// refused together with others. What is in flight to a replica is answered when it may be a
+// master again, and life is no longer its: none of it counts. s.mu is held.
+func (s *server) settleOne(c *call, got result, apart bool, to *settlement) {
+	moved := redirected(got.err) && !s.route.oneServer()
+	to.good = to.good && !moved
+	if c.goesAgain(got.err, apart, moved) {
+		to.again = append(to.again, c)
+		return
+	}
+	r, breaks := c.outcome(got.val, got.err, to.life)
+	to.good = to.good && !breaks
+	if errors.Is(r.Err, node.ErrReadOnly) {
+		s.lives.Invalidate()
+		s.life.Store(nil)
+		s.demoted = true
+	} else if s.demoted && r.Err == nil {
+		r = node.Reply{Err: errDemoted}
+	}
+	to.open = c.answer(to.open, r)
+	s.recycle(c)
+}
+
+// sendAgain puts calls into the queue, behind others that are sent once more. s.mu is held.
+func (s *server) sendAgain(again []*call) {
+	if len(again) == 0 {
+		return
+	}
+	before := 0
+	for before < s.queue.len() && s.queue.calls()[before].sentBefore() {
+		before++
+	}
+	s.queue.insert(before, again)
+	s.rouse()
 }
 
 // A fifo is a queue of calls.

@@ -35,7 +35,7 @@ func TestWhatIsAnsweredIsNotSentAgain(t *testing.T) {
 	s := gatherer(c)
 	inspects(t, s, "a", "b", "c")
 	s.take(nil)
-	s.link = &stream{} // not to be given up: its patience is not over
+	s.link = &stream{} // not to be given up: its silence may last
 	c.now = c.now.Add(time.Second)
 	s.heard = c.now
 	s.expire()

@@ -75,7 +75,7 @@ func (s *server) expire() {
 		return false
 	})
 	if s.flight.len() > 0 {
-		if end := s.patience(); end <= now {
+		if end := s.silentUntil(); end <= now {
 			s.link.abort()
 		} else {
 			next = min(next, end)
@@ -89,11 +89,11 @@ func (s *server) expire() {
 	tell(late)
 }
 
-// patience is until when the link may bring nothing: for as long as the command
+// silentUntil is until when the link may bring nothing: for as long as the command
 // that has been out longest allows, between minSilence and maxSilence, counted from
 // when something came last, or from when it was sent. s.mu is held, and there is
 // something in flight.
-func (s *server) patience() clock.Instant {
+func (s *server) silentUntil() clock.Instant {
 	oldest := s.flight.calls()[0]
 	return max(oldest.sent, s.heard).Add(min(max(oldest.deadline.Sub(oldest.sent), minSilence), maxSilence))
 }

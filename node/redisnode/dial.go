@@ -135,7 +135,7 @@ func New(client redis.UniversalClient, opts Options) (node.Node, error) {
 		if name == "" {
 			return nil, fmt.Errorf("redisnode: a %T has no address: Options.Name is needed", client)
 		}
-		r = &shared{client: client, patience: patience()}
+		r = &shared{client: client, handshakeTimeout: handshakeTimeout()}
 	}
 	return start(name, r, opts), nil
 }

@@ -51,8 +51,8 @@ func (s *server) handshake(texts []string, err error) (*node.Life, error) {
 			return nil, networkError(fmt.Errorf("%w: run_id:%.40q", errProtocol, one.ID))
 		}
 	}
-	before := s.census.Life()
-	life := s.census.Take(servers, s.clock.Now())
+	before := s.lives.Life()
+	life := s.lives.Handshake(servers, s.clock.Now())
 	s.life.Store(life)
 	s.demoted = false
 	switch {

@@ -33,9 +33,9 @@ func promotedText(id string, uptime int, replid, replid2 string, ages ...int) st
 	return text
 }
 
-// TestCensus follows the lives behind a node through its handshakes.
-func TestCensus(t *testing.T) {
-	var c node.Census
+// TestLifeTracker follows the lives behind a node through its handshakes.
+func TestLifeTracker(t *testing.T) {
+	var c node.LifeTracker
 	at := func(seconds float64) clock.Instant { return clock.Instant(seconds * float64(time.Second)) }
 	for _, step := range []struct {
 		what    string
@@ -73,7 +73,7 @@ func TestCensus(t *testing.T) {
 		{"none", 2120, nil, "", 0, 0},
 		{"never promoted, with a replica", 2130, []string{promotedText("k", 100, "x", noReplid, 7)}, "k", 2031, 0},
 	} {
-		life := c.Take(uptimes(step.texts), at(step.now))
+		life := c.Handshake(uptimes(step.texts), at(step.now))
 		switch {
 		case life == nil && step.id != "":
 			t.Errorf("%s: no life", step.what)
@@ -81,7 +81,7 @@ func TestCensus(t *testing.T) {
 			t.Errorf("%s: %s born at %v, want %s at %v", step.what, life.ID, time.Duration(life.Born), step.id, step.born)
 		}
 		if step.contact > 0 {
-			c.Heard(at(step.contact))
+			c.Answered(at(step.contact))
 		}
 	}
 }
@@ -254,7 +254,7 @@ func TestOnlyMastersThatWereAskedGetCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &lane{route: &shared{client: client, patience: time.Second}, asked: map[*redis.Client]bool{}}
+	l := &lane{route: &shared{client: client, handshakeTimeout: time.Second}, asked: map[*redis.Client]bool{}}
 	if _, err := l.to("a"); !redirected(err) {
 		t.Errorf("a command for a master that was not asked: %v", err)
 	}

@@ -48,9 +48,9 @@ type link interface {
 
 // direct is the route to one server through connections of our own.
 type direct struct {
-	opts     redis.Options // with a Dialer
-	patience time.Duration
-	dials    chan struct{} // has an element for each call of the Dialer that has not returned
+	opts             redis.Options // with a Dialer
+	handshakeTimeout time.Duration
+	dials            chan struct{} // has an element for each call of the Dialer that has not returned
 
 	mu     sync.Mutex
 	wires  map[*wire]bool // those in use
@@ -61,9 +61,9 @@ type direct struct {
 // needs otherwise.
 func newDirect(o redis.Options) *direct {
 	d := &direct{
-		patience: patience(o.DialTimeout, o.ReadTimeout),
-		dials:    make(chan struct{}, 2), // the courier's and the steward's
-		wires:    map[*wire]bool{},
+		handshakeTimeout: handshakeTimeout(o.DialTimeout, o.ReadTimeout),
+		dials:            make(chan struct{}, 2), // the courier's and the steward's
+		wires:            map[*wire]bool{},
 	}
 
 	o.Protocol = 2 // no push messages, so no look for them before each command
@@ -107,8 +107,8 @@ func (l lent) Read(b []byte) (n int, err error) {
 	return n, err
 }
 
-// patience is how long a handshake may take.
-func patience(timeouts ...time.Duration) time.Duration {
+// handshakeTimeout is how long a handshake may take.
+func handshakeTimeout(timeouts ...time.Duration) time.Duration {
 	p := time.Second
 	for _, t := range timeouts {
 		if t > 0 {
@@ -163,7 +163,7 @@ func (d *direct) connect(ctx context.Context) (net.Conn, error) {
 // dial makes a wire and a client that has nothing but this wire: go-redis never
 // dials by itself, so it neither dials twice nor in the background.
 func (d *direct) dial(ctx context.Context, adapt func(*redis.Options)) (*wire, *redis.Client, error) {
-	ctx, cancel := context.WithTimeout(ctx, d.patience)
+	ctx, cancel := context.WithTimeout(ctx, d.handshakeTimeout)
 	defer cancel()
 	conn, err := d.connect(ctx)
 	if err != nil {
@@ -225,7 +225,7 @@ func (d *direct) open(ctx context.Context) (link, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, d.patience) // the caller's own functions may wait for its end
+	ctx, cancel := context.WithTimeout(ctx, d.handshakeTimeout) // the caller's own functions may wait for its end
 	defer cancel()
 	err = client.Ping(ctx).Err()
 	client.Close()
@@ -251,7 +251,7 @@ func (d *direct) subscribe(ctx context.Context, channels []string) (*redis.PubSu
 		sub.Close()
 		client.Close()
 	}
-	asking, cancel := context.WithTimeout(ctx, d.patience)
+	asking, cancel := context.WithTimeout(ctx, d.handshakeTimeout)
 	defer cancel()
 	if err := sub.Subscribe(asking, channels...); err != nil {
 		free()

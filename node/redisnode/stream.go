@@ -45,7 +45,7 @@ func (t *stream) leave(s *server) {
 // carry is the writer. The introduction goes first, together with what is queued already:
 // its answers come before all others, so no reply is without its life.
 func (t *stream) carry(s *server) (met bool, err error) {
-	s.introduce(t.route.patience)
+	s.introduce(t.route.handshakeTimeout)
 	ended := make(chan struct{})
 	go func() {
 		met, err = t.read(s)
@@ -61,12 +61,8 @@ func (t *stream) carry(s *server) (met bool, err error) {
 func (t *stream) write(s *server, ended <-chan struct{}) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
-	var (
-		batch []*call
-		begin []int // where in out each call of batch begins
-		out   words
-		given = make(scriptSet)
-	)
+	var batch []*call
+	out := outgoing{given: make(scriptSet)}
 	used := time.Now()
 	for {
 		switch s.await(ticker.C, ended) {
@@ -75,68 +71,75 @@ func (t *stream) write(s *server, ended <-chan struct{}) {
 			return
 		case idle:
 			if time.Since(used) >= restAfter {
-				s.introduce(t.route.patience)
+				s.introduce(t.route.handshakeTimeout)
 			}
 			continue
 		}
 		if t.leaving.Load() {
 			return
 		}
-		// Let those who are about to say something say it: with 64 callers that
-		// saves half of the system calls.
+		// Let other goroutines queue the commands that they are about to submit: with 64
+		// callers that saves half of the system calls.
 		runtime.Gosched()
-		batch, begin, out = s.take(batch), begin[:0], out[:0]
-		life := ""
-		if known := t.life.Load(); known != nil {
-			life = known.ID
-		}
-		for rest := batch; len(rest) > 0; rest = rest[rest[0].size():] {
-			at, calls := len(out), rest[:rest[0].size()]
-			for range calls {
-				begin = append(begin, at)
-			}
-			if calls[0].together == 0 {
-				calls[0].append(&out, calls[0].asText || calls[0].row != nil && given.add(calls[0].row.script), life)
-			} else {
-				appendEach(&out, calls, given, life)
-			}
-		}
+		batch = s.take(batch)
+		out.encode(batch, t.life.Load())
 		clear(batch) // they may be settled and used again as soon as they are sent
 		used = time.Now()
-		n, err := t.conn.Write(out)
-		if err == nil {
-			continue
+		if n, err := t.conn.Write(out.words); err != nil {
+			s.giveBack(out.unsent(n))
+			t.leave(s)
+			return
 		}
-		unsent := 0
-		for _, at := range begin {
-			if at >= n {
-				unsent++
-			}
-		}
-		s.giveBack(unsent)
-		t.leave(s)
-		return
 	}
+}
+
+// An outgoing batch is what goes over a stream at once.
+type outgoing struct {
+	words words
+	begin []int     // where in words each call begins
+	given scriptSet // the scripts that the server has, once all is sent
+}
+
+// encode replaces what o has by the commands of batch. life is the server's, nil if it is
+// not known.
+func (o *outgoing) encode(batch []*call, life *node.Life) {
+	o.words, o.begin = o.words[:0], o.begin[:0]
+	id := ""
+	if life != nil {
+		id = life.ID
+	}
+	for rest := batch; len(rest) > 0; rest = rest[rest[0].size():] {
+		first, calls := rest[0], rest[:rest[0].size()]
+		for range calls {
+			o.begin = append(o.begin, len(o.words))
+		}
+		if first.together > 0 {
+			appendEach(&o.words, calls, o.given, id)
+		} else {
+			first.append(&o.words, first.asText || first.row != nil && o.given.add(first.row.script), id)
+		}
+	}
+}
+
+// unsent is how many calls are not among the first n bytes, not even in part.
+func (o *outgoing) unsent(n int) (calls int) {
+	for _, at := range o.begin {
+		if at >= n {
+			calls++
+		}
+	}
+	return calls
 }
 
 // read settles what comes back until the stream ends, and says why it does.
 func (t *stream) read(s *server) (met bool, _ error) {
 	var (
 		life    *node.Life
-		buf     = make([]byte, readAtOnce)
-		have    int // bytes in buf that have not been understood yet
-		replies parser
-		results []result
+		in      = incoming{buf: make([]byte, readAtOnce)}
 		answers []result // to the introduction
 	)
 	for {
-		n, err := t.conn.Read(buf[have:])
-		have += n
-		var used int
-		var bad error
-		if results, used, bad = replies.results(buf[:have], results[:0]); bad != nil {
-			err = bad
-		}
+		results, err := in.read(t.conn)
 		if !met {
 			answers = append(answers, results...)
 			var refused error
@@ -151,20 +154,48 @@ func (t *stream) read(s *server) (met bool, _ error) {
 		if err == nil && t.leaving.Load() && s.inFlight() == 0 {
 			err = io.EOF
 		}
+		if err == nil {
+			err = in.makeRoom(s)
+		}
 		if err != nil {
 			return met, networkError(err)
 		}
-		have = copy(buf, buf[used:have])
-		if have >= maxReply && (have >= maxInspect || !s.inspects()) {
-			return met, networkError(errTooLong)
-		}
-		if have == 0 {
-			buf = buf[:readAtOnce]
-		}
-		if have == len(buf) {
-			buf = append(buf, make([]byte, len(buf))...)
-		}
 	}
+}
+
+// Incoming is what has come over a stream and is not settled yet.
+type incoming struct {
+	buf     []byte
+	have    int // bytes in buf
+	used    int // of these, that are in results
+	replies parser
+	results []result
+}
+
+// read reads once, and returns what the replies say that are whole by now.
+func (in *incoming) read(conn io.Reader) ([]result, error) {
+	n, err := conn.Read(in.buf[in.have:])
+	in.have += n
+	var bad error
+	if in.results, in.used, bad = in.replies.results(in.buf[:in.have], in.results[:0]); bad != nil {
+		err = bad
+	}
+	return in.results, err
+}
+
+// makeRoom makes room for more of a reply that is not whole, unless it is too long.
+func (in *incoming) makeRoom(s *server) error {
+	in.have = copy(in.buf, in.buf[in.used:in.have])
+	if in.have >= maxReply && (in.have >= maxInspect || !s.inspects()) {
+		return errTooLong
+	}
+	if in.have == 0 {
+		in.buf = in.buf[:readAtOnce]
+	}
+	if in.have == len(in.buf) {
+		in.buf = append(in.buf, make([]byte, len(in.buf))...)
+	}
+	return nil
 }
 
 // meet takes the answers to the introduction. met is whether they are all there, and the

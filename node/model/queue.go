@@ -7,48 +7,26 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A want is one of the names that who has a ticket asks for, and does not have.
+// A want is one of the names that a waiter asks for and does not have.
 type want struct {
 	*names
-	first  *key // the place of the first in line, nil if nobody waits
-	before int  // how many are before it
+	first  *key // the place of the first in the queue, nil if nobody waits
+	before int  // how many are before the waiter
 }
 
-// acquireFair is acquire for who has a ticket, of one name or of several.
-func (s *Server) acquireFair(now Time, cmd *node.Command) (reply node.Reply, published []Notice) {
+// acquireQueued is acquire with a ticket, of one name or of several.
+func (s *Server) acquireQueued(now Time, cmd *node.Command) (reply node.Reply, published []Notice) {
 	wait := cmd.Wait
-	wants, r := s.wants[:0], node.Reply{Status: node.Refused, Line: node.Line{Free: true}}
-	for i := range cmd.Claims {
-		c := &cmd.Claims[i]
-		k := s.lookUp(now, c.Name)
-		if k.lock.kind != none && k.lock.kind != hash {
-			return failure(node.ErrWrongType), nil
-		}
-		if _, mine := k.lock.find(c.Owner); !mine {
-			wants = append(wants, want{names: k})
-		}
+	wants, err := s.wanted(now, cmd)
+	if err != nil {
+		return failure(err), nil
 	}
-	s.wants = wants
 	if len(wants) == 0 {
 		return node.Reply{Status: node.Granted}, nil
 	}
-	turn, locked := true, false
-	for i := range wants {
-		one := &wants[i]
-		seen, err := one.fence.token()
-		if err != nil {
-			return failure(err), nil
-		}
-		r.Fence = max(r.Fence, seen)
-		if _, err = s.queue(now, one.names); err != nil {
-			return failure(err), nil
-		}
-		one.first = s.firstPlace(now, one.names)
-		one.before = one.queue.before(cmd)
-		inTheWay := one.inTheWay(cmd)
-		turn = turn && !inTheWay
-		locked = locked || one.lock.kind != none
-		r.Line.Free = r.Line.Free && !locked && !(inTheWay && one.first.text == node.PlaceReserves)
+	r, turn, err := s.survey(now, cmd, wants)
+	if err != nil {
+		return failure(err), nil
 	}
 	switch token := cmd.Claims[0].Token; {
 	case turn && token > r.Fence:
@@ -61,6 +39,7 @@ func (s *Server) acquireFair(now Time, cmd *node.Command) (reply node.Reply, pub
 	case turn:
 		r.Status, r.Line.Free = node.Stale, false
 	}
+	locked := slices.ContainsFunc(wants, func(w want) bool { return w.lock.kind != none })
 	reserve := wait.Reserve
 	for _, one := range wants {
 		inTheWay := one.inTheWay(cmd)
@@ -72,19 +51,52 @@ func (s *Server) acquireFair(now Time, cmd *node.Command) (reply node.Reply, pub
 		if n := len(one.queue.line); n > 0 && !turn {
 			r.Line.Last = max(r.Line.Last, one.queue.line[n-1].ticket)
 		}
-		if !inTheWay {
-			continue
-		}
-		reserve = false // it keeps none for want of one that sorts before
-		r.Line.Ahead = max(r.Line.Ahead, one.queue.before(cmd))
-		if one.lock.kind != none {
-			r.TTL = longer(r.TTL, one.lock.left(now))
-			r.Line.Foreign = r.Line.Foreign || len(one.lock.fields) > node.ManyFields || slices.ContainsFunc(one.lock.fields, func(f node.Field) bool { return node.Foreign(f.Name) })
-		} else if !locked {
-			r.TTL = longer(r.TTL, one.first.left(now))
+		if inTheWay {
+			reserve = false // no name is kept because of one that sorts before
+			one.refuse(now, &r, cmd, locked)
 		}
 	}
 	return r, published
+}
+
+// wanted returns the names of a command that its owner does not have.
+func (s *Server) wanted(now Time, cmd *node.Command) ([]want, error) {
+	wants := s.wants[:0]
+	for i := range cmd.Claims {
+		c := &cmd.Claims[i]
+		k := s.lookUp(now, c.Name)
+		if k.lock.kind != none && k.lock.kind != hash {
+			return nil, node.ErrWrongType
+		}
+		if _, mine := k.lock.find(c.Owner); !mine {
+			wants = append(wants, want{names: k})
+		}
+	}
+	s.wants = wants
+	return wants, nil
+}
+
+// survey looks who is before the waiter. It returns what a refusal says so far, and
+// whether nothing is in the way.
+func (s *Server) survey(now Time, cmd *node.Command, wants []want) (r node.Reply, turn bool, err error) {
+	r, turn = node.Reply{Status: node.Refused, Line: node.Line{Free: true}}, true
+	for i := range wants {
+		one := &wants[i]
+		seen, err := one.fence.token()
+		if err != nil {
+			return r, false, err
+		}
+		r.Fence = max(r.Fence, seen)
+		if _, err = s.queue(now, one.names); err != nil {
+			return r, false, err
+		}
+		one.first = s.firstPlace(now, one.names)
+		one.before = one.queue.before(cmd)
+		inTheWay := one.inTheWay(cmd)
+		turn = turn && !inTheWay
+		r.Line.Free = r.Line.Free && one.lock.kind == none && !(inTheWay && one.first.text == node.PlaceReserves)
+	}
+	return r, turn, nil
 }
 
 // inTheWay reports whether somebody has the name, or is to be served before.
@@ -92,9 +104,20 @@ func (w *want) inTheWay(cmd *node.Command) bool {
 	return w.lock.kind != none || w.before > 0 && !cmd.Wait.Barge
 }
 
-// releaseFair is release for who has a ticket, of one name or of several.
-func (s *Server) releaseFair(now Time, cmd *node.Command) (reply node.Reply, published []Notice) {
-	wait := cmd.Wait
+// refuse puts into r what is in the way of one name. locked is whether any of the names is
+// locked: then places in queues do not count.
+func (w *want) refuse(now Time, r *node.Reply, cmd *node.Command, locked bool) {
+	r.Line.Ahead = max(r.Line.Ahead, w.queue.before(cmd))
+	if w.lock.kind != none {
+		r.TTL = longer(r.TTL, w.lock.left(now))
+		r.Line.Foreign = r.Line.Foreign || len(w.lock.fields) > node.ManyFields || slices.ContainsFunc(w.lock.fields, func(f node.Field) bool { return node.Foreign(f.Name) })
+	} else if !locked {
+		r.TTL = longer(r.TTL, w.first.left(now))
+	}
+}
+
+// releaseAll is release with a ticket, or of several names.
+func (s *Server) releaseAll(now Time, cmd *node.Command) (reply node.Reply, published []Notice) {
 	for i := range cmd.Claims {
 		c := &cmd.Claims[i]
 		if err := s.raise(s.lookUp(now, c.Name).fence, c.Token, now+life(cmd.Retention)); err != nil {
@@ -106,22 +129,12 @@ func (s *Server) releaseFair(now Time, cmd *node.Command) (reply node.Reply, pub
 	for i := range cmd.Claims {
 		c := &cmd.Claims[i]
 		k := s.lookUp(now, c.Name)
-		lock := k.lock
-		queue, err := s.queue(now, k)
-		queues := err == nil // what is of another type must not keep the lock
-		left := queues && !wait.Stays() && s.leave(k, wait.Waiter)
-		released := s.remove(lock, c.Owner)
-		if !released && !wait.Stays() && lock.kind == hash {
-			released = s.remove(lock, node.Heir(c.Owner))
-		}
-		wrong = wrong || lock.kind != none && lock.kind != hash
-		if released && queues && wait.Stays() {
-			s.keepPlace(now, k, cmd, node.MaxToken, false)
-		}
+		released, left := s.releaseOne(now, k, cmd, c)
+		wrong = wrong || k.lock.kind != none && k.lock.kind != hash
 		if !released {
 			reply.Status = node.Absent
 		}
-		if lock.kind == none && (released || left && queue.kind != none) {
+		if k.lock.kind == none && (released || left && k.queue.kind != none) {
 			next := cmd.Handoff
 			if !released {
 				next = 0
@@ -137,6 +150,27 @@ func (s *Server) releaseFair(now Time, cmd *node.Command) (reply node.Reply, pub
 		reply.Line.Awaited = false
 	}
 	return reply, published
+}
+
+// releaseOne ends one claim, and gives the waiter's place up or makes it again. It reports
+// whether there was a lock, and whether a place was given up.
+func (s *Server) releaseOne(now Time, k *names, cmd *node.Command, c *node.Claim) (released, left bool) {
+	wait := cmd.Waiting()
+	queues := false
+	if wait.Queued() {
+		_, err := s.queue(now, k)
+		queues = err == nil // a key of another type must not keep the lock
+	}
+	leaves := wait.Queued() && !wait.Stays()
+	left = queues && leaves && s.leave(k, wait.Waiter)
+	released = s.remove(k.lock, c.Owner)
+	if !released && leaves && k.lock.kind == hash {
+		released = s.remove(k.lock, node.Heir(c.Owner))
+	}
+	if released && queues && wait.Stays() {
+		s.keepPlace(now, k, cmd, node.MaxToken, false)
+	}
+	return released, left
 }
 
 // queue returns the queue of a name.

@@ -82,18 +82,13 @@ func (s *Server) acquireWrite(now Time, cmd *node.Command) node.Reply {
 	if _, mine := k.lock.find(writer); mine {
 		return node.Reply{Status: node.Granted}
 	}
-	fence, err := k.fence.token()
+	fence, highest, err := k.writerFences()
 	if err != nil {
 		return failure(err)
 	}
-	highest, err := k.readers.token()
-	if err != nil {
-		return failure(err)
-	}
-	highest = max(highest, fence)
 	waits := wait.Stays() && c.Token != fence
-	if mode := k.lock.mode(); k.lock.kind == hash && (mode != reading || s.bury(now, k.lock, c.Name) != noReader) {
-		if waits && (mode == reading || mode == writing && !k.intent.isReaders()) {
+	if s.occupied(now, k) {
+		if waits && k.admitsIntent() {
 			s.put(k.intent, wait.Waiter, now+life(wait.PlaceTTL))
 		}
 		return node.Reply{Status: node.Refused, TTL: k.lock.left(now), Fence: highest}
@@ -104,8 +99,8 @@ func (s *Server) acquireWrite(now Time, cmd *node.Command) node.Reply {
 		return failure(node.ErrWrongType)
 	case k.intent.isReaders() || others && node.Process(waiter) == node.Process(c.Owner):
 		left := k.intent.left(now)
-		if others && waits && left > 0 {
-			s.put(k.intent, node.OthersNext+wait.Waiter, now+life(left))
+		if others && waits {
+			s.waitForOthers(now, k, wait.Waiter)
 		}
 		return node.Reply{Status: node.Refused, TTL: left, Fence: highest}
 	case c.Token <= highest:
@@ -119,6 +114,43 @@ func (s *Server) acquireWrite(now Time, cmd *node.Command) node.Reply {
 	k.lock.kind, k.lock.expires = hash, now+life(cmd.TTL)
 	k.lock.set(node.ModeField, writing)
 	k.lock.set(writer, "1")
+	s.takeTurn(now, k, wait)
+	return node.Reply{Status: node.Granted}
+}
+
+// occupied reports whether a lock is there, other than with dead readers alone.
+func (s *Server) occupied(now Time, k *names) bool {
+	return k.lock.kind == hash && (k.lock.mode() != reading || s.bury(now, k.lock, k.name) != noReader)
+}
+
+// admitsIntent reports whether a writer that finds a name locked may leave its intent.
+func (n *names) admitsIntent() bool {
+	mode := n.lock.mode()
+	return mode == reading || mode == writing && !n.intent.isReaders()
+}
+
+// writerFences returns the fence of a name, and the higher of that and of ReadersKey.
+func (n *names) writerFences() (fence, highest node.Token, err error) {
+	if fence, err = n.fence.token(); err != nil {
+		return 0, 0, err
+	}
+	if highest, err = n.readers.token(); err != nil {
+		return 0, 0, err
+	}
+	highest = max(highest, fence)
+	return fence, highest, nil
+}
+
+// waitForOthers notes that a waiter comes after the turn of writers of other processes.
+func (s *Server) waitForOthers(now Time, k *names, waiter string) {
+	if left := k.intent.left(now); left > 0 {
+		s.put(k.intent, node.OthersNext+waiter, now+life(left))
+	}
+}
+
+// takeTurn says whose turn it is next when a writer has come.
+func (s *Server) takeTurn(now Time, k *names, wait node.Wait) {
+	waiter, others := strings.CutPrefix(k.intent.text, node.OthersNext)
 	switch {
 	case others && node.Process(waiter) != waiter && wait.Stays():
 		s.put(k.intent, waiter, now+life(wait.PlaceTTL))
@@ -127,7 +159,6 @@ func (s *Server) acquireWrite(now Time, cmd *node.Command) node.Reply {
 	default:
 		s.forgetIntent(k, wait.Waiter)
 	}
-	return node.Reply{Status: node.Granted}
 }
 
 func (s *Server) releaseShared(now Time, cmd *node.Command) (reply node.Reply, published []Notice) {
@@ -136,8 +167,9 @@ func (s *Server) releaseShared(now Time, cmd *node.Command) (reply node.Reply, p
 	if err := s.raise(k.fence, c.Token, now+life(cmd.Retention)); err != nil {
 		return failure(err), nil
 	}
-	tell := wait.Waiter != "" && !wait.Stays() && s.forgetIntent(k, wait.Waiter)
-	if k.intent.isOthers() && wait.Waiter != "" && !wait.Stays() && k.intent.text == node.OthersNext+wait.Waiter && k.intent.expires > now {
+	gaveUp := wait.Waiter != "" && !wait.Stays()
+	tell := gaveUp && s.forgetIntent(k, wait.Waiter)
+	if gaveUp && k.intent.isOthers() && k.intent.text == node.OthersNext+wait.Waiter && k.intent.expires > now {
 		s.put(k.intent, node.OthersNext+node.Process(wait.Waiter), k.intent.expires)
 	}
 	if k.lock.kind != none && k.lock.kind != hash {
@@ -149,36 +181,13 @@ func (s *Server) releaseShared(now Time, cmd *node.Command) (reply node.Reply, p
 	s.drop(s.hold(c.Name, c.Owner))
 	if wrote {
 		tell = true
-		switch {
-		case wait.Stays():
-			s.put(k.intent, wait.Waiter, now+life(wait.PlaceTTL))
-		case k.intent.isReaders() && cmd.YieldTTL <= 0:
-			s.erase(k.intent)
-		case k.intent.isReaders():
-			s.change(k.intent)
-			k.intent.expires = now + life(cmd.YieldTTL)
-		}
+		s.endTurn(now, k, cmd)
 	}
 	if wrote || read && shares {
-		until := s.bury(now, k.lock, c.Name)
-		s.change(k.lock)
-		if until == noReader {
-			k.lock.clear()
-			tell = true
-			if !wrote && k.intent.isReaders() {
-				s.erase(k.intent)
-			}
-		} else {
-			k.lock.set(node.ModeField, reading)
-			if until != Never {
-				k.lock.expires = until
-			}
-		}
+		tell = s.leaveReaders(now, k, wrote) || tell
 	}
-	if (wrote || wait.Waiter != "") && !wait.Stays() && cmd.YieldTTL > 0 && k.lock.kind == none &&
-		k.intent.kind == text && !k.intent.isReaders() && !k.intent.isOthers() &&
-		node.Process(k.intent.text) != node.Process(c.Owner) {
-		s.put(k.intent, node.OthersNext+node.Process(c.Owner), now+life(cmd.YieldTTL))
+	if (wrote || wait.Waiter != "") && !wait.Stays() && cmd.YieldTTL > 0 {
+		s.yield(now, k, cmd)
 	}
 	reply.Status = node.Absent
 	if wrote || read {
@@ -188,6 +197,48 @@ func (s *Server) releaseShared(now Time, cmd *node.Command) (reply node.Reply, p
 		published = s.tell(Notice{Name: c.Name})
 	}
 	return reply, published
+}
+
+// endTurn says whose turn it is when a writer has gone: its own again if it gives a partial
+// grant back, or for a while that of the readers who wait.
+func (s *Server) endTurn(now Time, k *names, cmd *node.Command) {
+	switch wait := cmd.Waiting(); {
+	case wait.Stays():
+		s.put(k.intent, wait.Waiter, now+life(wait.PlaceTTL))
+	case k.intent.isReaders() && cmd.YieldTTL <= 0:
+		s.erase(k.intent)
+	case k.intent.isReaders():
+		s.change(k.intent)
+		k.intent.expires = now + life(cmd.YieldTTL)
+	}
+}
+
+// leaveReaders makes of a lock, from which an owner has gone, that of the readers who are
+// left. It reports whether there are none, and the key has gone.
+func (s *Server) leaveReaders(now Time, k *names, wrote bool) (gone bool) {
+	until := s.bury(now, k.lock, k.name)
+	s.change(k.lock)
+	if until == noReader {
+		k.lock.clear()
+		if !wrote && k.intent.isReaders() {
+			s.erase(k.intent)
+		}
+		return true
+	}
+	k.lock.set(node.ModeField, reading)
+	if until != Never {
+		k.lock.expires = until
+	}
+	return false
+}
+
+// yield lets a writer of another process who waits come before those of the owner's.
+func (s *Server) yield(now Time, k *names, cmd *node.Command) {
+	process := node.Process(cmd.Claims[0].Owner)
+	if k.lock.kind == none && k.intent.kind == text && !k.intent.isReaders() && !k.intent.isOthers() &&
+		node.Process(k.intent.text) != process {
+		s.put(k.intent, node.OthersNext+process, now+life(cmd.YieldTTL))
+	}
 }
 
 // extendRead is extend for readers.

@@ -1,0 +1,102 @@
+package node
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+)
+
+// An Uptime is what a server says of its life: its run_id, and how long it has run, in
+// whole seconds of its wall clock.
+type Uptime struct {
+	ID string
+	Up time.Duration
+
+	// Promoted is empty unless the server was a replica in this life, or is one. Each
+	// promotion has a value of its own.
+	Promoted string
+	// Master is how long a promoted server has been a master at least, in whole seconds of
+	// its wall clock; 0 if that is unknown.
+	Master time.Duration
+}
+
+// A LifeTracker knows the lives of the servers behind a node: of one server, or of all
+// masters of a cluster. The zero LifeTracker knows nothing. Its methods must not be called
+// at the same time.
+type LifeTracker struct {
+	life    *Life
+	born    []origin      // those of the servers, as of the last handshake
+	contact clock.Instant // when a reply of life came last
+}
+
+// An origin is what began the life of one server.
+type origin struct {
+	id, promoted string
+	at           clock.Instant
+}
+
+// Life returns the present life, or nil.
+func (t *LifeTracker) Life() *Life { return t.life }
+
+// Answered notes that the present life has answered a command.
+func (t *LifeTracker) Answered(now clock.Instant) { t.contact = now }
+
+// Invalidate notes that a server behind the node has answered as a replica. When it is a
+// master again it may have lost everything, with the same run_id. So at the next handshake
+// a new life begins.
+func (t *LifeTracker) Invalidate() { t.born = nil }
+
+// Handshake takes what all servers said at now, and returns the life that they make
+// together, which is as old as the youngest. If they said nothing it forgets everything and
+// returns nil.
+func (t *LifeTracker) Handshake(servers []Uptime, now clock.Instant) *Life {
+	if len(servers) == 0 {
+		*t = LifeTracker{}
+		return nil
+	}
+	born := make([]origin, 0, len(servers))
+	ids := make([]string, 0, len(servers))
+	latest := clock.Instant(math.MinInt64) // an instant before this process started is negative
+	for _, s := range servers {
+		at := t.judge(s, now)
+		born = append(born, origin{s.ID, s.Promoted, at})
+		ids = append(ids, s.ID)
+		latest = max(latest, at)
+	}
+	slices.Sort(ids)
+	t.life = &Life{ID: strings.Join(ids, "+"), Born: latest}
+	t.born = born
+	t.contact = now
+	return t.life
+}
+
+// judge returns the latest instant at which the life of s can have begun, given
+// what it said at now.
+//
+// A server computes its uptime from whole seconds of its wall clock, so the true uptime may
+// be a second less.
+//
+// A promotion begins a life, too: the server then has a copy of another server's locks.
+//
+// If a life seems to begin before the last answer of the life before it, the server has not
+// restarted. Either another server has taken over, with a copy that may lack the newest
+// locks, or the server's clock was set. In both cases nothing older than now is trusted.
+func (t *LifeTracker) judge(s Uptime, now clock.Instant) clock.Instant {
+	for _, before := range t.born {
+		if before.id == s.ID && (s.Promoted == "" || s.Promoted == before.promoted) {
+			return before.at
+		}
+	}
+	age := s.Up
+	if s.Promoted != "" {
+		age = min(age, s.Master)
+	}
+	born := now.Add(-max(0, age-time.Second))
+	if t.life != nil && born < t.contact {
+		return now
+	}
+	return born
+}
