@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"errors"
-	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -90,7 +89,7 @@ func WithNames(more ...string) Option {
 }
 
 // setNames sorts out what the names are, of which first was given to Lock.
-func (s *settings) setNames(first string) error {
+func (s *settings) setNames(first string, check func(string) error) error {
 	s.Name = first
 	if len(s.names) > 0 {
 		names := append(s.names, first)
@@ -105,8 +104,8 @@ func (s *settings) setNames(first string) error {
 		return errors.New("quorum: readers and writers have one name; WithNames does not go with WithRead or WithWrite")
 	}
 	for name := range s.each() {
-		if err := node.CheckName(name); err != nil {
-			return fmt.Errorf("quorum: %w", err)
+		if err := check(name); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -14,7 +14,8 @@ import (
 
 // A Handle is what another process needs to take a lease over with [Locker.Resume]. It is
 // opaque text of letters, digits and ".", "-" and "_", which can be sent and stored as it is,
-// and which begins with the version of its format. Whoever has it can take the lease.
+// and which begins with the version of its format. Whoever has it can take the lease, by a
+// Locker of the same Options.Prefix.
 //
 // With it go the bounds of the lease: one of [WithFixedLease] is not renewed by whoever
 // resumes it either, and a MaxHold does not begin again. How much of them has passed since

@@ -113,8 +113,8 @@ var errForced = fmt.Errorf("it was broken by ForceUnlock")
 
 // askAll sends one command to all nodes and waits for every answer.
 func (l *Locker) askAll(ctx context.Context, kind node.Kind, c claim) (*round, error) {
-	if err := node.CheckName(c.Name); err != nil {
-		return nil, fmt.Errorf("quorum: %w", err)
+	if err := l.checkName(c.Name); err != nil {
+		return nil, err
 	}
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("%s %q: %w", kind, c.Name, stopped(ctx))

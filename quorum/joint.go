@@ -212,7 +212,7 @@ func assemble(ctx context.Context, parts []Part, opts []Option) (*assembly, erro
 		a.settings = append(a.settings, s)
 		a.order = append(a.order, i)
 		for name := range s.each() {
-			one := Part{Locker: p.Locker, Name: name}
+			one := Part{Locker: p.Locker, Name: p.Locker.opts.Prefix + name}
 			if k, found := taken[one.String()]; found {
 				return nil, fmt.Errorf("quorum: parts %d and %d are both %v", k+1, i+1, one)
 			}
@@ -221,7 +221,7 @@ func assemble(ctx context.Context, parts []Part, opts []Option) (*assembly, erro
 	}
 	slices.SortFunc(a.order, func(i, k int) int {
 		return cmp.Or(cmp.Compare(parts[i].Locker.deployment, parts[k].Locker.deployment),
-			cmp.Compare(a.settings[i].Name, a.settings[k].Name))
+			cmp.Compare(parts[i].Locker.opts.Prefix+a.settings[i].Name, parts[k].Locker.opts.Prefix+a.settings[k].Name))
 	})
 	return a, nil
 }

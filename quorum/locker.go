@@ -63,6 +63,12 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 		}
 		names[n.Name()] = true
 	}
+	if opts.Prefix != "" {
+		nodes = slices.Clone(nodes)
+		for i, n := range nodes {
+			nodes[i] = prefixed{n, opts.Prefix}
+		}
+	}
 	l := newLocker(&config{
 		nodes: nodes,
 		need:  need,

@@ -103,6 +103,13 @@ type Options struct {
 	// failures than one node fewer. Need permits it too.
 	AllowEven bool
 
+	// Prefix is put before every name on the nodes, such as "shop/", for applications that share
+	// servers: no name of one is then a name of another. All keys and channels of a name have
+	// it inside, so it is also what an ACL can go by (see package redisnode). All programs that
+	// share locks must have the same one. Names in this package do not show it: those
+	// in errors, events, reports and handles are without it.
+	Prefix string
+
 	// SharedNodes leaves the nodes open at Close, since other Lockers use them as well.
 	// Whoever made them closes them, when the last Locker is closed.
 	SharedNodes bool
@@ -162,6 +169,11 @@ func (o Options) fill() (Options, error) {
 	}
 	if o.FenceRetention < o.MaxLease {
 		return o, fmt.Errorf("quorum: Options.FenceRetention is %v; it must not be shorter than MaxLease, %v", o.FenceRetention, o.MaxLease)
+	}
+	if o.Prefix != "" {
+		if err := node.CheckName(o.Prefix); err != nil {
+			return o, fmt.Errorf("quorum: Options.Prefix is before every name: %w", err)
+		}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -275,7 +287,7 @@ func (l *Locker) settings(ctx context.Context, name string, opts []Option) (sett
 			o(&s)
 		}
 	}
-	if err := s.setNames(name); s.err == nil {
+	if err := s.setNames(name, l.checkName); s.err == nil {
 		s.err = err
 	}
 	for name := range s.each() {

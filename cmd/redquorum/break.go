@@ -12,7 +12,7 @@ import (
 )
 
 const breakManual = `
-usage: redquorum break NAME --yes [--nodes URL,...]
+usage: redquorum break NAME --yes [--nodes URL,...] [--prefix TEXT]
 
 Removes the lock NAME from all nodes, whoever holds it, and wakes those who wait
 for it. The holder learns it only at its next renewal: until then two may work.
@@ -28,6 +28,7 @@ func breakVerb(ctx context.Context, c *command) int {
 	fs := c.flags("break", breakManual)
 	var nodes nodeFlags
 	nodes.register(fs)
+	nodes.registerPrefix(fs)
 	yes := fs.Bool("yes", false, "really do it")
 	name, status, ok := c.parseName(fs)
 	if !ok {

@@ -183,6 +183,7 @@ func untilSignal(ctx context.Context, signals <-chan os.Signal) (waiting context
 func (c *command) runFlags() (f runFlags, status int, ok bool) {
 	fs := c.flags("run", runManual)
 	f.register(fs)
+	f.registerPrefix(fs)
 	f.registerEmbedded(fs)
 	fs.Func("name", "the lock's `name`; give it several times for one lock of several names", func(s string) error {
 		f.names = append(f.names, s)

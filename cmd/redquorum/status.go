@@ -15,7 +15,7 @@ import (
 )
 
 const statusManual = `
-usage: redquorum status NAME [--nodes URL,...] [--json]
+usage: redquorum status NAME [--nodes URL,...] [--prefix TEXT] [--json]
 
 Asks every node who holds the lock NAME, and changes nothing. The verdict is
 held (one owner has a majority, or each of several readers has), free (nobody has
@@ -40,6 +40,7 @@ func statusVerb(ctx context.Context, c *command) int {
 	fs := c.flags("status", statusManual)
 	var nodes nodeFlags
 	nodes.register(fs)
+	nodes.registerPrefix(fs)
 	asJSON := fs.Bool("json", false, "print one JSON object")
 	name, status, ok := c.parseName(fs)
 	if !ok {

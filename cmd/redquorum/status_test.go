@@ -268,6 +268,18 @@ func TestNodesFromEnvironment(t *testing.T) {
 	want(t, exitError, "no quorum", "status", "a", "--nodes", "redis://127.0.0.1:1")
 }
 
+// --prefix stands before the name on the nodes, and is not shown.
+func TestPrefix(t *testing.T) {
+	_, urls := startNodes(t, 3)
+	owner := hold(t, newLocker(t, urls), "app/job").Owner()
+	want(t, exitOK, "job is free", "status", "job", "--nodes", urls)
+	want(t, exitOK, "job is held by "+owner, "status", "job", "--prefix", "app/", "--nodes", urls)
+	start(t, runOn(urls, "--try --prefix app/", "echo", "never")...).exits(exitHeld)
+	start(t, runOn(urls, "--try", "true")...).exits(exitOK)
+	want(t, exitOK, `"job" is broken; it was held by `+owner, "break", "job", "--prefix", "app/", "--yes", "--nodes", urls)
+	want(t, exitUsage, "--prefix is before every name", "status", "job", "--prefix", "redisson_", "--nodes", urls)
+}
+
 func TestBreak(t *testing.T) {
 	servers, urls := startNodes(t, 3)
 	want(t, exitOK, `"a" was free`, "break", "a", "--yes", "--nodes", urls)

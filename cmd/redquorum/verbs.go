@@ -213,6 +213,7 @@ type nodeFlags struct {
 	embedded int
 	maxLease time.Duration
 	noGuard  bool
+	prefix   string
 	instead  string // what else there is but naming nodes, for an error
 }
 
@@ -222,6 +223,10 @@ func (n *nodeFlags) register(fs *flag.FlagSet) {
 	fs.StringVar(&n.nodes, "nodes", "", "`URLs` of the nodes, or host:port, separated by commas (default $REDQUORUM_NODES)")
 	fs.DurationVar(&n.maxLease, "max-lease", 0, "the longest lease in use anywhere on these nodes; a node that is new or restarted\nhas no vote for this long (default $REDQUORUM_MAX_LEASE, or 30s)")
 	fs.BoolVar(&n.noGuard, "no-guard", false, "let nodes vote right after a restart: safe only with appendfsync always")
+}
+
+func (n *nodeFlags) registerPrefix(fs *flag.FlagSet) {
+	fs.StringVar(&n.prefix, "prefix", "", "what stands before every lock's name on the nodes: the `text` is that of\nOptions.Prefix, where applications share servers")
 }
 
 func (n *nodeFlags) registerEmbedded(fs *flag.FlagSet) {
@@ -269,7 +274,7 @@ func (n *nodeFlags) locker(o quorum.Options) (l *quorum.Locker, done func(), err
 	if o.MaxLease, err = n.limit(); err != nil {
 		return nil, nil, err
 	}
-	o.NoRestartGuard = n.noGuard
+	o.NoRestartGuard, o.Prefix = n.noGuard, n.prefix
 	nodes, end, err := n.connect()
 	if err != nil {
 		return nil, nil, err
@@ -287,7 +292,7 @@ const needAll = -1
 
 // asFlags writes options as the flags that set them.
 var asFlags = strings.NewReplacer("Options.Need", "--need", "Options.Lease", "--lease", "Options.MaxHold", "--max-hold",
-	"Options.MaxLease", "--max-lease", "MaxLease", "--max-lease")
+	"Options.MaxLease", "--max-lease", "Options.Prefix", "--prefix", "MaxLease", "--max-lease")
 
 // inFlags is the text of an error of a lock, which names flags where to read on.
 func inFlags(err error) string {

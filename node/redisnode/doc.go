@@ -220,7 +220,7 @@
 //	&redisson_lock__channel:nightly* &redisson_rwlock:nightly*
 //
 // Where several users share a server, give each a prefix with which no name of another begins,
-// such as "nightly/". List the keys one by one, as here: a pattern like ~redquorum_*:{nightly*
+// such as "nightly/": quorum.Options.Prefix puts it before every name. List the keys one by one, as here: a pattern like ~redquorum_*:{nightly*
 // also matches redquorum_fence::other:{nightly, the fence of a lock with the name other:{nightly.
 // The channels redquorum_waiter:UUID have no name of a lock in them, so all users share them. To
 // wake another user's waiters by them takes the UUID of their process.

@@ -1,0 +1,47 @@
+package quorum
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/redquorum/redquorum/node"
+)
+
+// A prefixed node has Options.Prefix before every name. The engine knows names without it.
+type prefixed struct {
+	node.Node
+	prefix string
+}
+
+func (p prefixed) Submit(cmd node.Command, reply func(node.Reply)) {
+	claims := make([]node.Claim, len(cmd.Claims))
+	for i, c := range cmd.Claims {
+		claims[i] = c
+		claims[i].Name = p.prefix + c.Name
+	}
+	cmd.Claims = claims
+	p.Node.Submit(cmd, reply)
+}
+
+func (p prefixed) Watch(name string, mode node.Mode, wake func()) (stop func()) {
+	return p.Node.Watch(p.prefix+name, mode, wake)
+}
+
+func (p prefixed) Listen(process string, hear func(node.Turn)) (stop func()) {
+	return p.Node.Listen(process, func(t node.Turn) {
+		t.Name = strings.TrimPrefix(t.Name, p.prefix)
+		hear(t)
+	})
+}
+
+// checkName says what is wrong with a name, also with the prefix before it.
+func (l *Locker) checkName(name string) error {
+	err := node.CheckName(name)
+	if err == nil {
+		err = node.CheckName(l.opts.Prefix + name)
+	}
+	if err != nil {
+		return fmt.Errorf("quorum: %w", err)
+	}
+	return nil
+}
