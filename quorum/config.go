@@ -30,7 +30,7 @@ func (c *config) expiry(start clock.Instant, lease time.Duration) clock.Instant 
 }
 
 // ownerName makes the owner of one attempt, in the form that Redisson gives its
-// owners. The number is drawn anew from the random source each time, so that
+// owners. The number is drawn from the random source each time, so that
 // not even two copies of one process can make the same.
 func (c *config) ownerName() string { return node.NewOwner(c.uuid, c.opts.Random()>>1) }
 

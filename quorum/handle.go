@@ -14,16 +14,14 @@ import (
 
 // A Handle is what another process needs to take a lease over with [Locker.Resume]. It is
 // opaque text of letters, digits and ".", "-" and "_", which can be sent and stored as it is,
-// and which begins with the version of its format. Whoever has it can take the lease, by a
+// and which begins with the version of its format. A program that has it can take the lease, by a
 // Locker of the same Options.Prefix.
 //
-// With it go the bounds of the lease: one of [WithFixedLease] is not renewed by whoever
-// resumes it either, and a MaxHold does not begin again. How much of them has passed since
-// the handle was made is told by the time of day, as no other clock is common to two
-// machines; so their times of day are assumed to agree. Where the one of Resume is ahead
-// the lease ends earlier by that much, and if no more was left of its bound than that,
-// Resume returns ErrNotHeld. Where it is behind the lease ends later by that much, but
-// never later than if no time had passed between the handle and Resume.
+// The lease's bounds go with it: a fixed lease stays fixed, and a MaxHold does not begin again.
+// How much of them has passed is measured by the time of day, since two machines have no other
+// clock in common. If the clock of the machine that resumes is ahead, the lease ends earlier by
+// that much, or Resume returns ErrNotHeld; if it is behind, the lease ends later by that much,
+// but never later than if no time had passed between the handle and Resume.
 type Handle string
 
 // What a Handle of this version begins with. What follows is base64 of the JSON of terms.

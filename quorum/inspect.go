@@ -48,9 +48,8 @@ type NodeReport struct {
 	Waiting []string      // who is known to wait: in line, in that order, or to write or read
 	TTL     time.Duration // of the key, or node.NoExpiry
 	Fence   node.Token    // the highest token that the node has seen
-	// Value is how a plain string at the name begins: a lock as redsync and
-	// others make it by SET NX. It is none of ours: State is "error", and Err
-	// matches node.ErrWrongType.
+	// Value is how a plain string at the name begins: a lock that another library, such as
+	// redsync, made by SET NX. State is then "error", and Err matches node.ErrWrongType.
 	Value string
 	// Abstains is how long a node that restarted will have no vote.
 	Abstains time.Duration
@@ -81,16 +80,15 @@ func (l *Locker) Inspect(ctx context.Context, name string) (*Report, error) {
 	return rep, nil
 }
 
-// ForceUnlock removes name's lock from all nodes, whoever holds it, and reports
-// whether any node had one. The holder is not asked: it learns it at its next
-// renewal, and until then both it and the next holder work. Errors match
-// ErrNoQuorum when too few nodes confirmed.
+// ForceUnlock removes name's lock from all nodes, whatever its owner, and reports whether any
+// node had one. A holder in another process learns of it at its next renewal; until then both it
+// and the next holder work. Errors match ErrNoQuorum when too few nodes confirmed.
 func (l *Locker) ForceUnlock(ctx context.Context, name string) (bool, error) {
 	token, ok := l.tokens.next(0)
 	if !ok {
 		return false, fmt.Errorf("quorum: no fencing token is left above %d", node.MaxToken)
 	}
-	// Who holds it here before it is broken; afterwards it may be the next.
+	// Before it is broken: afterwards it may be the next holder.
 	here := l.queues.holdsOf(name)
 	r, err := l.askAll(ctx, node.Break, claim{Claim: node.Claim{Name: name, Token: token}})
 	if err != nil {

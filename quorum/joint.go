@@ -172,7 +172,7 @@ func (j *Joint) attach(parent context.Context) (ctx context.Context, end context
 	}
 }
 
-// blame says of which part err is.
+// blame names the part that err is about.
 func blame(parts []Part, i int, err error) error {
 	if err == nil || err == ErrNotHeld { // it was unlocked, as all of them were
 		return err

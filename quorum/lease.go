@@ -29,9 +29,9 @@ func (le *Lease) Name() string { return le.h.claim.Name }
 // Names returns all of the lock's names, sorted: see [WithNames].
 func (le *Lease) Names() []string { return slices.Collect(le.h.claim.each()) }
 
-// Owner returns what the nodes know the lease by: [Locker.Inspect] and redquorum status show
-// it as the name's owner, and events have it. It begins with a UUID of this Locker. Log it
-// when the lock is acquired, so that whoever sees a lock on the nodes finds its process.
+// Owner returns the owner name that the nodes have for the lease. [Locker.Inspect], redquorum
+// status and events show it. It begins with a UUID of this Locker. Log it when the lock is
+// acquired, so that a lock seen on the nodes leads to its process.
 func (le *Lease) Owner() string { return le.h.claim.Owner }
 
 // Mode returns what the lease shares with others: see [WithRead]. It is that of the nested
@@ -72,20 +72,19 @@ func (le *Lease) Extend(ctx context.Context, d time.Duration) error {
 	return le.h.extend(ctx, d)
 }
 
-// Unlock ends the lease and releases its name on all nodes, when it is the last
-// of the nested ones. It returns when a quorum has confirmed; nodes that do not
-// are asked again in the background until they do or the key has expired.
-// It lasts at most Options.Timeout and is not hurried by the end of ctx,
-// of which it uses nothing but the values.
+// Unlock ends the lease and releases its name on all nodes, if it is the last of nested ones. It
+// returns when a quorum has confirmed; other nodes are asked again in the background until they
+// confirm or the key has expired. It takes at most Options.Timeout. Cancelling ctx does not
+// interrupt it; only ctx's values are used.
 //
-// The error matches ErrNotHeld, with the cause, when the lease had ended before
-// or the nodes no longer had it: what was done under it may not have been alone.
-// If somebody has overwritten the lock's keys on a majority, it also matches
-// node.ErrWrongType. It matches ErrNoQuorum when too few nodes confirmed. Unlocking
-// the same Lease again does nothing and returns nil.
+// The error matches ErrNotHeld, with the cause, if the lease had ended before or the nodes no
+// longer had it: other holders may have worked at the same time. It also matches
+// node.ErrWrongType if somebody has overwritten the lock's keys on a majority. It matches
+// ErrNoQuorum if too few nodes confirmed. Unlocking the same Lease again does nothing and returns
+// nil.
 //
-// The last write lease of an owner that reads as well becomes a read lease on the
-// nodes, which a quorum confirms in the same way.
+// The last write lease of an owner that also reads becomes a read lease on the nodes, which a
+// quorum confirms in the same way.
 func (le *Lease) Unlock(ctx context.Context) error {
 	if le.unlocked.Swap(true) {
 		return nil
@@ -96,10 +95,10 @@ func (le *Lease) Unlock(ctx context.Context) error {
 // errDetached is why a detached lease is over; it must not be released.
 var errDetached = fmt.Errorf("%w: it was detached", ErrNotHeld)
 
-// Detach ends the lease in this process, nested ones included, without
-// releasing it: the nodes keep it for as long as it was last extended, and
-// whoever has the handle can resume it until then, within its bounds: see [Handle].
-// The lease's context ends with ErrNotHeld, and so does a later Unlock.
+// Detach ends the lease in this process, nested ones included, without releasing it. The nodes
+// keep it for as long as it was last extended; until then another process can take it over with
+// [Locker.Resume], within the lease's bounds: see [Handle]. The lease's context ends with
+// ErrNotHeld, and a later Unlock returns an error that matches it.
 func (le *Lease) Detach() (Handle, error) {
 	h, l := le.h, le.h.l
 	if le.unlocked.Load() {
@@ -202,7 +201,7 @@ func (h *hold) extended(start clock.Instant, lease time.Duration) {
 		if left := h.until.Sub(now); left < third { // it was handed on, and unless it is over at once it gets the whole lease
 			renewAt = now.Add(min(l.opts.Timeout, left) / 4)
 		}
-		if lease < h.lease { // whoever asks for little again and again does not put off the rest
+		if lease < h.lease { // short extensions, again and again, do not put off the renewal
 			renewAt = min(renewAt, h.renewAt)
 		}
 		h.renewAt = renewAt
@@ -297,8 +296,7 @@ func (h *hold) lose(why error) {
 	l.opts.Logger.Log(context.Background(), level, "lease lost", "name", h.claim.title(), "owner", h.claim.Owner, "token", h.claim.Token, "error", why)
 }
 
-// end ends the hold, once, and its contexts. Neither the nodes nor those who
-// wait here are told.
+// end ends the hold, once, and its contexts. It tells neither the nodes nor local waiters.
 func (h *hold) end(why error) bool {
 	h.mu.Lock()
 	if h.why != nil {
@@ -443,8 +441,8 @@ func (h *hold) unlock(mode node.Mode) unlocking {
 		return u
 	}
 	u.round = h.release()
-	// Whoever is next here may ask the nodes at once: each executes the
-	// release first.
+	// The next waiter here may ask the nodes at once: commands about one name are executed in
+	// the order in which they were submitted, so the release comes first.
 	l.queues.vacate(h)
 	return u
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// An Observer is told what happens in a Locker, for metrics and traces.
+// An Observer receives the events of a Locker, for metrics and traces.
 // Observe is called from the task in which it happens, several at a time; it
 // must not block, nor panic, nor call the Locker.
 //

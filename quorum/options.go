@@ -45,7 +45,7 @@ type Options struct {
 	// Grace is how much longer the nodes keep a key than its holder relies on
 	// it: time for work to stop after its context ended. The name stays taken
 	// that much longer if the holder dies. It should be the same in all programs.
-	// A lock is handed on only to who has a Grace of at most its Timeout.
+	// Direct hand-over needs Grace <= Timeout.
 	Grace time.Duration
 
 	// Drift is by what fraction of itself a lease is shortened, because clocks
@@ -73,7 +73,7 @@ type Options struct {
 	// MaxLease less Timeout, by which a token may be behind its clock. 0 means
 	// DefaultFenceRetention.
 	//
-	// It is memory on every node: about 150 bytes for each name for so long. Ten new names a
+	// It costs memory on every node: about 150 bytes for each name, for that time. Ten new names a
 	// second are 130 MB in 24 hours, and 5 MB in one. Names of a fixed set cost no more than
 	// the set.
 	FenceRetention time.Duration
@@ -114,7 +114,7 @@ type Options struct {
 	// Whoever made them closes them, when the last Locker is closed.
 	SharedNodes bool
 
-	// Observer is told what happens. May be nil.
+	// Observer receives events. May be nil.
 	Observer Observer
 
 	// Logger gets lost leases as errors. Warnings are of nodes that fail, that have no

@@ -9,35 +9,30 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// WithFair makes the acquisition wait in line: among all that do, in all
-// programs, the name goes to whoever has asked first. That is as exact as the
-// wall clocks of the programs, and as the order in which the nodes hear of a
-// waiter while others are served. Without a wait it is granted only if nobody is
-// in line.
+// WithFair serves waiters first come, first served, among all programs that use it. The order
+// is as exact as the programs' wall clocks, and as the order in which nodes hear of waiters. With
+// TryLock the name is granted only if nobody waits for it.
 //
-// It excludes acquisitions without WithFair, but these may take the name whenever
-// it is free; where they wait they have places in the same line. Redisson's fair
-// locks have lines of their own, which this one does not see.
+// It excludes acquisitions without WithFair, but these take the name whenever it is free; if they
+// wait, they have places in the same queue. Redisson's fair locks have queues of their own: do
+// not mix the two.
 //
-// Each waiter draws a ticket once, and every node serves those whom it knows in
-// the order of their tickets, so that all come to agree on who is first, also
-// where their requests crossed. Who gets some of the nodes but not enough gives
-// them back at once and keeps its place. A place that its waiter does not ask
-// for again, every Options.Poll, is lost after that and three times Options.Timeout:
-// so long can a waiter that died hold up those behind it. Of those
-// who wait in one Locker it is the first that asks for a place, also while one of them
-// has the name, each with the ticket that it drew when it began to wait: where the
-// name is held for less than a round trip, others may pass it.
+// Each waiter draws a ticket once, and every node serves waiters in the order of their tickets. A
+// waiter that gets too few nodes returns them at once and keeps its place. A place expires
+// Options.Poll and three times Options.Timeout after its waiter has asked for it last, so a
+// waiter that died holds up the others for that long at most. Among the waiters of one Locker
+// only the first asks for a place: if the name is held for less than a round trip, others may
+// pass.
 func WithFair() Option { return func(s *settings) { s.fair = true } }
 
-// A ticket is a waiter's claim to be served before all who have later ones, or
-// without a number a writer's to be served before readers who come later.
+// A ticket is a waiter's claim to be served before all that have later ones. Without a number it
+// is a writer's claim to be served before readers that come later.
 type ticket struct {
 	number node.Token // 0: not in line
 	waiter string     // unique to the wait
 
-	// placeTTL is for how long a node that is asked, or that is given back what
-	// it granted, keeps the place.
+	// placeTTL is how long a node keeps the place after it was asked, or given back what it
+	// granted.
 	placeTTL time.Duration
 
 	barges  bool       // it takes what is free, though others are before it

@@ -7,8 +7,8 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// queues is what happens to names inside one process: which leases hold them here, who waits
-// for them here, and whose turn it is to ask the nodes.
+// queues is what happens to names inside one process: which leases hold them, which callers wait
+// for them, and whose turn it is to ask the nodes.
 type queues struct {
 	*config
 	mu     sync.Mutex // see Locker for the lock order
@@ -227,7 +227,7 @@ func (q *queues) noteContention(c *claim, there bool) {
 	}
 }
 
-// isFirstOfItsName reports whether w may ask the nodes, as far as waiters for several names go.
+// isFirstOfItsName reports whether other waiters for several names let w ask the nodes.
 // Of those with the same first name one at a time does, to bound the load. q.mu is held.
 func (q *queues) isFirstOfItsName(w *waiter) bool {
 	if w.request.names == nil {
@@ -260,7 +260,7 @@ func (at *queue) heldFor(s *settings) *hold {
 	return nil
 }
 
-// admits reports whether w may ask the nodes, as far as this queue goes. A local holder and
+// admits reports whether this queue lets w ask the nodes. A local holder and
 // earlier local waiters block it; readers do not block readers. TryLock ignores waiters, but a
 // reader still yields to a waiting writer, or readers that come and go would keep it out for
 // ever.

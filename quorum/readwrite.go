@@ -11,38 +11,34 @@ import (
 
 // This file has what is special about readers and writers.
 
-// WithRead makes the acquisition a reader's: it shares the name with other readers,
-// and excludes writers and whoever asks for the name without WithRead or WithWrite.
+// WithRead makes the acquisition a reader's: it shares the name with other readers, and excludes
+// writers and plain acquisitions.
 //
-// A reader's fencing token is above those of all earlier writers, and below those
-// of all later ones: a resource that refuses what is below the highest token of a
-// writer that it has seen refuses a reader whose lease ended before that writer
-// came. Tokens of readers say nothing about each other.
+// A reader's fencing token is above those of all earlier writers, and below those of all later
+// ones. A resource that refuses what is below the highest token of a writer therefore refuses a
+// reader whose lease ended before that writer came. Tokens of readers are not ordered among
+// themselves.
 //
-// While a writer waits no new reader is let in, unless it nests, or another writer has
-// just given up waiting. But when a writer has gone those readers come first that wait for
-// it: so they wait for one writer, or for few where nodes fail, and for those that are before
-// them in their own process. Where a notice of the release takes more than 50 ms to come, and
-// to be heeded, they get in beside many writers by chance.
+// While a writer waits no new reader is let in, except by re-entry, or when another writer has
+// just given up. When a writer releases, waiting readers come before the next writer, so they
+// wait for one writer, or for few if nodes fail. If a notice takes more than 50 ms to arrive and
+// to be acted on, they get in between many writers by chance.
 func WithRead() Option { return withMode(node.Read.String()) }
 
-// WithWrite makes the acquisition a writer's: it excludes readers, writers, and
-// whoever asks for the name without WithRead or WithWrite. Readers and writers are
-// told when they need not wait for each other any more, but not when others have
-// left; nor are these told of them, and look again after Options.Poll. Nor do the
-// tokens of such others always rise above those of earlier readers. So use a name in
-// one way only.
+// WithWrite makes the acquisition a writer's: it excludes readers, writers and plain
+// acquisitions. Use a name in one way only: readers and writers on the one side and plain
+// acquisitions on the other are not woken by each other, so they look again only every
+// Options.Poll, and tokens do not always rise from one to the other.
 //
-// When a writer has gone, and writers of other processes wait, those of its own process are
-// refused until one of these has come, for 50 ms at most; and all are when readers wait. That
-// is also so for TryLock. So two processes take turns. Of more it is chance who comes, and who
-// is farther from the nodes than two others may wait for long; one whose notices take more
-// than 50 ms also makes the others pause.
+// When a writer releases while writers of other processes wait, those of its own process are
+// refused until one of the others has come, for at most 50 ms; all writers are if readers wait.
+// This holds for TryLock, too. So two processes take turns. Among more it is chance who comes,
+// and a process that is farther from the nodes than two others may wait for long.
 //
-// Who has a write lease can read, too, by an acquisition with its context, WithRead and
-// [WithReentry]. When the write leases are unlocked before those that read, these go on,
-// as readers like any others, with the same token. Who reads cannot write: that fails at
-// once, by ErrDeadlock, since it would wait for itself, and two who did so for each other.
+// The holder of a write lease can also read, by an acquisition with the lease's context, WithRead
+// and WithReentry. If the write leases are unlocked first, the read leases go on as ordinary
+// ones, with the same token. A reader cannot become a writer: that fails at once with
+// ErrDeadlock, since it would wait for itself, or two readers for each other.
 func WithWrite() Option { return withMode(node.Write.String()) }
 
 // withMode is the option for a mode by its name; "" is for none.
@@ -66,19 +62,19 @@ func withMode(name string) Option {
 	}
 }
 
-// turnToCome is how long after a writer has gone those that wait have to come, before others
-// write: for the notice to reach them, and their command the node.
+// turnToCome is how long writers are refused after a writer's release, so that waiters can get
+// in: one notice and one command.
 const turnToCome = 50 * time.Millisecond
 
-// declareIntent lets the nodes know that a writer waits, if it does.
+// declareIntent lets the nodes know that a writer waits.
 func (w *waiter) declareIntent() {
 	if w.request.wait != 0 {
 		w.place.ticket = ticket{waiter: w.l.ownerName(), placeTTL: w.l.placeTTL()}
 	}
 }
 
-// readersWait is for how long the nodes are to keep that readers wait for their turn: unless
-// it is over before that, until the next attempt.
+// readersWait is how long the nodes remember that readers wait: until the next attempt, or the end
+// of the wait.
 func (w *waiter) readersWait() time.Duration {
 	if w.request.wait < 0 {
 		return w.l.placeTTL()
@@ -89,7 +85,7 @@ func (w *waiter) readersWait() time.Duration {
 // errUpgrade: a reader cannot become the writer.
 var errUpgrade = errors.New("that reads, and nobody can write before it has ended")
 
-// settle notes that node i has answered what could create the claim.
+// settle notes that node i has answered the command that could create the claim.
 func (h *hold) settle(i int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -136,10 +132,10 @@ func (h *hold) downgraded(ctx context.Context, u unlocking) error {
 	return err
 }
 
-// resendDowngrade tells those nodes of a downgrade again that have not confirmed it, before
-// they are asked to extend the reader's lease, and returns them: what they say may come
-// from before they knew. Until then they let no other reader in, which is safe. A node
-// that has nothing has confirmed nothing: an acquire to write may still come to it.
+// resendDowngrade sends the downgrade again to the nodes that have not confirmed it, before they
+// are asked to extend the reader's lease. It returns them: their answers may come from before
+// they knew. Until then they let no other reader in, which is safe. A node that has nothing has
+// confirmed nothing: an acquire to write may still reach it.
 func (h *hold) resendDowngrade() (stillWriter nodeSet) {
 	l := h.l
 	h.mu.Lock()
@@ -172,9 +168,9 @@ func (h *hold) readBy(i int) {
 	h.stillWriter &^= 1 << i
 }
 
-// missingOn is the vote of node i, which does not have the lease, on a renewal in a mode.
-// A node that has not confirmed a downgrade may have the writer, now or later. told: it was
-// told again together with the renewal.
+// missingOn is the vote of node i, which does not have the lease, on a renewal in a mode. A node
+// that has not confirmed a downgrade may have the writer, now or later. told: the downgrade was
+// sent to it together with the renewal.
 func (h *hold) missingOn(i int, mode node.Mode, told bool) ballot {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -183,7 +179,7 @@ func (h *hold) missingOn(i int, mode node.Mode, told bool) ballot {
 		return ballot{vote: Unknown}
 	case told || h.stillWriter.has(i):
 		return ballot{vote: Unknown, lacks: true}
-	case h.claim.mode == node.Write && h.mode == node.Read: // it may have forgotten the downgrade, and is told again
+	case h.claim.mode == node.Write && h.mode == node.Read: // it may have forgotten the downgrade, which is sent again
 		h.stillWriter.add(i)
 	}
 	return ballot{vote: Refused, lacks: true}

@@ -28,18 +28,16 @@ type removal struct {
 	sweep    *sweep        // that the round belongs to
 }
 
-// send asks nodes to remove the claim: of a lease all of them, also those that
-// refused it and those that have not answered ("even if the client believes the
-// instance was not locked"); of a failed attempt those that may hold it, for the next
-// may come soon, and a node that said no has carried the command out. Those in mayHold
-// that do not confirm are asked again until they do, or until expiry, when no key of
-// the claim is left. The caller puts the round down with done.
+// send asks nodes to remove the claim. Of a lease all nodes are asked, also those that refused it
+// or have not answered ("even if the client believes the instance was not locked"). Of a failed
+// attempt those are that may hold it: a node that said no has executed the command. Nodes in
+// mayHold that do not confirm are asked again until they do, or until expiry, when no key of the
+// claim is left. The caller puts the round down with done.
 //
-// Nodes in settled have no command of the claim before them any more that could
-// create it anew, so for a reader they need not raise their fence: that would turn
-// away readers whose commands are under way, and again and again those who are
-// farther away than others. What it leaves possible is a command that the network
-// has duplicated; it keeps writers from one node, until its key expires.
+// Nodes in settled have executed every command that could create the claim. For a reader they
+// need not raise their fence, which would refuse readers whose commands are under way, and those
+// far away again and again. One case is left: a command that the network has duplicated keeps
+// writers from one node, until its key expires.
 func (rs *releases) send(c claim, nodes, mayHold, settled nodeSet, expiry clock.Instant) *round {
 	rs.open.Add(1)
 	r := rs.rounds.begin(node.Release, c, 0, rs.opts.Timeout)

@@ -9,8 +9,7 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A batch collects the leases that one pass of the agenda found due, so that
-// each node is asked for many of them in one command.
+// A batch collects the leases that are due at the same time, so that one command renews many.
 type batch struct {
 	l        *Locker
 	renewals []*renewal
@@ -163,22 +162,23 @@ func (r *renewal) decide(k int) {
 	h.retry(err)
 }
 
-// keptBy notes that node i has the lease: also one that has refused it, and granted a
-// copy of the command that came later.
+// keptBy notes that node i has the lease. It may have refused it before, and granted a copy of the
+// command later.
 func (h *hold) keptBy(i int) {
 	h.mu.Lock()
 	h.mayHold.add(i)
 	h.mu.Unlock()
 }
 
-// part has the lease renewed by commands of its own from now on.
+// part has the lease renewed by commands of its own from now on: one name of a batch that the user
+// may not use fails them all.
 func (h *hold) part() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.renewedAlone = true
 }
 
-// retry plans the next renewal after one that failed for want of answers.
+// retry plans the next renewal after one that too few nodes answered.
 func (h *hold) retry(err *Error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -192,10 +192,9 @@ func (h *hold) retry(err *Error) {
 	h.schedule()
 }
 
-// heal gives the leases that a majority still has back to the nodes that have
-// lost them. Such a node votes only from the next renewal on: healing never makes
-// up the majority. Where more nodes than a majority are needed it may make up
-// these: while a majority has the lease nobody else can.
+// heal gives leases that a majority still has back to the nodes that have lost them. Such a node
+// votes only from the next renewal on, so healing never makes up the majority. It may make up
+// what Options.Need asks for beyond one: while a majority has the lease nobody else can.
 func (r *renewal) heal() {
 	for k, h := range r.holds {
 		if t := &r.tallies[k]; t.votes[Granted] < majority(t.nodes) {

@@ -10,10 +10,9 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A round is one command about one claim, sent to all nodes or some, and what
-// comes of it. Rounds are recycled: one is put back when its task has
-// put it down and the last node asked has answered, which may be long after
-// the round was decided.
+// A round is one command about one claim, sent to all nodes or some, and its answers. Rounds are
+// recycled: a round is put back when its task is done with it and the last node has answered,
+// which may be long after the round was decided.
 type round struct {
 	rounds   *rounds
 	command  node.Command
@@ -34,7 +33,7 @@ type round struct {
 	tally   tally
 	asked   nodeSet
 	eager   bool
-	lease   *hold // that the round made, extends or downgrades, and that wants to know who has it
+	lease   *hold // made, extended or downgraded by the round, and told which nodes have it
 	guarded bool  // abstaining nodes have no vote on an extension either
 }
 
@@ -205,10 +204,10 @@ func (r *round) lingerUntil() clock.Instant {
 	return r.start.Add(min(max(3*took, time.Millisecond), r.deadline.Sub(r.start)/10))
 }
 
-// linger waits for nodes that have not answered a round that is lost. First until
-// it is known why it is: one that is down is faster than those that tell of a holder.
-// Then, before another attempt, for twice as long as it took the others and at most
-// for a while, unless some have granted: what was refused need not be released.
+// linger waits for nodes that have not answered a lost round. First until it is known why the
+// round is lost: a node that is down answers faster than one that tells of a holder. Then, before
+// another attempt, a little longer, unless some nodes have granted: what was refused need not be
+// released.
 func (r *round) linger(ctx context.Context, again bool) {
 	until := r.lingerUntil()
 	for {

@@ -153,8 +153,8 @@ func (v *voters) learn(i int, life *node.Life) {
 	}
 }
 
-// noteLongLock tells once of a lock that lasts longer than MaxLease allows: whoever made it
-// knows of another MaxLease, or of none. What others in line are given is no lock's life.
+// noteLongLock warns once of a lock that lasts longer than MaxLease allows: its program has another
+// MaxLease, or none. The time for which a name is left to other waiters is no lock's.
 func (v *voters) noteLongLock(i int, refusal node.Reply) {
 	longest := v.opts.MaxLease + v.opts.Grace
 	if refusal.Line.Free || refusal.TTL <= longest || v.opts.NoRestartGuard || v.outlasted.Swap(true) {
@@ -164,8 +164,8 @@ func (v *voters) noteLongLock(i int, refusal node.Reply) {
 		"node", v.nodes[i].Name(), "left", refusal.TTL, "max_lease", v.opts.MaxLease)
 }
 
-// failed tells once that a node does not answer, or does not execute commands of
-// a kind: it may lack a right, or memory, for these and not for others.
+// failed reports, once, that a node does not answer, or rejects commands of a kind: it may lack
+// the right or the memory for these and not for others.
 func (v *voters) failed(i int, kind node.Kind, err error) {
 	silent := errors.Is(err, node.ErrTimeout) || errors.Is(err, node.ErrUnreachable)
 	text := "node does not answer"

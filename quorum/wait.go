@@ -34,7 +34,7 @@ type localPlace struct {
 	hasWaited bool // it had to wait for others of its process
 }
 
-// An inbox is what others tell a waiter. Whoever does then sets the signal.
+// An inbox is what others tell a waiter. They set the signal afterwards.
 type inbox struct {
 	signal  clock.Signal
 	noticed atomic.Uint64 // nodeSet: they announced a release since the last attempt began
@@ -44,7 +44,7 @@ type inbox struct {
 	// Under handoffs.mu:
 	offers []*offer   // what its last attempts have left on the nodes, the oldest first
 	handed []handover // to these
-	first  []nodeSet  // of several names: who has told it that it is first for each
+	first  []nodeSet  // of several names: the nodes that have said that it is first for each
 }
 
 // Notices are a waiter's subscriptions to its names' releases.
