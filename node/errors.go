@@ -2,8 +2,8 @@ package node
 
 import "errors"
 
-// What can stand in the way of an answer. Match a Reply's Err with errors.Is;
-// its text adds what the server or the network said.
+// Reasons why there is no answer. Match a Reply's Err with errors.Is; its text adds what
+// the server or the network said.
 var (
 	// ErrTimeout: the deadline passed without an answer.
 	ErrTimeout = errors.New("no answer in time")
@@ -28,8 +28,8 @@ var (
 	// ErrServer: the server answered with an error that has no name here.
 	ErrServer = errors.New("server error")
 
-	// ErrWrongType: what is stored at the lock's name is not a lock, or what is
-	// stored beside it is of another type than it should be.
+	// ErrWrongType: the key at the lock's name is not a lock, or another key of the
+	// lock has the wrong type.
 	ErrWrongType = errors.New("the key at this name is not a lock")
 	// ErrAuth: the server rejected the credentials, or they do not allow the
 	// commands that a lock needs.
