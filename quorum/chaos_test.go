@@ -118,7 +118,7 @@ func (r *ring) work(ctx context.Context, l *quorum.Locker, rnd *rand.Rand) {
 func (r *ring) enter(lease *quorum.Lease) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	name := lease.Name()
+	name := lease.Names()[0]
 	if other := r.holders[name]; other != nil && other.Remaining() > 0 && lease.Remaining() > 0 {
 		r.t.Errorf("seed %d: two hold %q: tokens %d with %v left and %d with %v left", r.seed, name,
 			other.Token(), other.Remaining(), lease.Token(), lease.Remaining())
@@ -134,8 +134,8 @@ func (r *ring) enter(lease *quorum.Lease) {
 func (r *ring) leave(lease *quorum.Lease) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.holders[lease.Name()] == lease {
-		delete(r.holders, lease.Name())
+	if r.holders[lease.Names()[0]] == lease {
+		delete(r.holders, lease.Names()[0])
 	}
 }
 

@@ -158,10 +158,10 @@ func (c *contest) wait(most time.Duration) {
 // always stays for as long each time.
 func always(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
 
-// A joint is held together with what its parts were asked for as.
+// A joint is held together with what its locks are called in the contest.
 type joint struct {
 	*quorum.Joint
-	parts []quorum.Part
+	names []string // by part
 }
 
 // visit calls f with each name that h gives, and the lease that is for it.
@@ -173,7 +173,7 @@ func visit(h held, f func(name string, le *quorum.Lease)) {
 		}
 	case joint:
 		for i, le := range h.Leases() {
-			f(h.parts[i].String(), le)
+			f(h.names[i], le)
 		}
 	default:
 		panic(fmt.Sprintf("%T is held", h))

@@ -55,7 +55,7 @@ func TestEventsOfLeasesBalance(t *testing.T) {
 		}, counts{acquired: 3, released: 3}},
 		"some of several locks": {func(t *testing.T, w *world, l *quorum.Locker) {
 			w.foreign("y", time.Minute, 0, 1, 2)
-			if _, err := quorum.TryLockAll(background, []quorum.Part{{Locker: l, Name: "x"}, {Locker: l, Name: "y"}}); err == nil {
+			if _, err := quorum.LockAll(background, []quorum.Part{{Locker: l, Name: "x"}, {Locker: l, Name: "y"}}, atOnce); err == nil {
 				t.Error("granted")
 			}
 		}, counts{acquired: 1, released: 1}},

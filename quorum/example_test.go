@@ -217,7 +217,7 @@ func ExampleDoAll() {
 	both := []quorum.Part{{Locker: north, Name: "orders/42"}, {Locker: south, Name: "stock/7"}}
 	err := quorum.DoAll(context.Background(), both, func(ctx context.Context, joint *quorum.Joint) error {
 		for i, lease := range joint.Leases() {
-			fmt.Println(i, lease.Name(), lease.Token() > 0)
+			fmt.Println(i, lease.Names()[0], lease.Token() > 0)
 		}
 		return ctx.Err() // it ends when one of them is lost
 	})

@@ -20,7 +20,8 @@ type Part struct {
 	Options []Option // for this part alone; they come after those for all
 }
 
-func (p Part) String() string { return fmt.Sprintf("%q on %s", p.Name, p.Locker.deployment) }
+// title is how errors call it.
+func (p *Part) title() string { return fmt.Sprintf("%q on %s", p.Name, p.Locker.deployment) }
 
 // A Joint is several leases, mostly of different deployments, that are held as
 // one: as soon as one has ended, the Joint has. The others are renewed until Unlock,
@@ -50,24 +51,15 @@ type Joint struct {
 // waited for at all. Parts that are the same lock, by other names of its nodes, are
 // never had together: the wait for the second ends by its bound.
 //
+// With a wait of 0 (see [WithWait]) each part is asked for once, in at most the sum of their
+// Options.Timeout, and the longest of these once more if some have to be given back.
+//
 // Errors are those of Lock, and name the part.
 func LockAll(ctx context.Context, parts []Part, opts ...Option) (*Joint, error) {
 	a, err := assemble(ctx, parts, opts)
 	if err != nil {
 		return nil, err
 	}
-	return a.lock(ctx)
-}
-
-// TryLockAll acquires all parts, each in one attempt, or none of them. It lasts at
-// most the sum of their Options.Timeout, and the longest of these once more if
-// some have to be given back. Errors are those of LockAll.
-func TryLockAll(ctx context.Context, parts []Part, opts ...Option) (*Joint, error) {
-	a, err := assemble(ctx, parts, opts)
-	if err != nil {
-		return nil, err
-	}
-	a.wait = 0
 	return a.lock(ctx)
 }
 
@@ -177,7 +169,7 @@ func blame(parts []Part, i int, err error) error {
 	if err == nil || err == ErrNotHeld { // it was unlocked, as all of them were
 		return err
 	}
-	return fmt.Errorf("part %d of %d, %v: %w", i+1, len(parts), parts[i], err)
+	return fmt.Errorf("part %d of %d, %s: %w", i+1, len(parts), parts[i].title(), err)
 }
 
 // An assembly is what one call of LockAll has of its parts.
@@ -213,10 +205,10 @@ func assemble(ctx context.Context, parts []Part, opts []Option) (*assembly, erro
 		a.order = append(a.order, i)
 		for name := range s.each() {
 			one := Part{Locker: p.Locker, Name: p.Locker.opts.Prefix + name}
-			if k, found := taken[one.String()]; found {
-				return nil, fmt.Errorf("quorum: parts %d and %d are both %v", k+1, i+1, one)
+			if k, found := taken[one.title()]; found {
+				return nil, fmt.Errorf("quorum: parts %d and %d are both %s", k+1, i+1, one.title())
 			}
-			taken[one.String()] = i
+			taken[one.title()] = i
 		}
 	}
 	slices.SortFunc(a.order, func(i, k int) int {

@@ -3,6 +3,7 @@ package quorum_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -30,7 +31,7 @@ func TestJointIsAllOrNothing(t *testing.T) {
 	inWorld(t, 6, func(w *world) {
 		both := w.process()
 		w.foreign("y", time.Minute, 3, 4)
-		_, err := quorum.TryLockAll(background, both)
+		_, err := quorum.LockAll(background, both, atOnce)
 		var details *quorum.Error
 		if !errors.Is(err, quorum.ErrHeld) || !errors.As(err, &details) || details.Name != "y" || details.Nodes[0].Node != "n4" {
 			t.Errorf("got %v", err)
@@ -43,13 +44,13 @@ func TestJointIsAllOrNothing(t *testing.T) {
 		}
 		w.nodes[0].Down(true)
 		w.nodes[1].Down(true)
-		if _, err := quorum.TryLockAll(background, both); !errors.Is(err, quorum.ErrNoQuorum) || !strings.HasPrefix(err.Error(), "part 1 of 2") {
+		if _, err := quorum.LockAll(background, both, atOnce); !errors.Is(err, quorum.ErrNoQuorum) || !strings.HasPrefix(err.Error(), "part 1 of 2") {
 			t.Errorf("got %v", err)
 		}
 		w.nodes[0].Down(false)
 		w.nodes[1].Down(false)
 		time.Sleep(time.Minute + time.Second)
-		j := must[*quorum.Joint](t)(quorum.TryLockAll(background, both))
+		j := must[*quorum.Joint](t)(quorum.LockAll(background, both, atOnce))
 		if w.locked("x") != 3 || w.locked("y") != 3 {
 			t.Errorf("on %d and %d nodes", w.locked("x"), w.locked("y"))
 		}
@@ -73,8 +74,10 @@ func TestJointsDoNotDeadlock(t *testing.T) {
 		for seed := range uint64(6) {
 			rnd := rand.New(rand.NewPCG(seed, 1))
 			all := []quorum.Part{{Name: "x"}, {Name: "y"}, {Name: "x"}}
+			where := make(map[*quorum.Locker]int)
 			for i := range all {
 				all[i].Locker = w.on(3*i, 3*i+3, quorum.Options{})
+				where[all[i].Locker] = i
 			}
 			all = append(all, quorum.Part{Locker: all[0].Locker, Name: "z"})
 			c.task(20, func() (held, error) {
@@ -85,7 +88,11 @@ func TestJointsDoNotDeadlock(t *testing.T) {
 				if err == nil && len(j.Leases()) != len(parts) {
 					t.Errorf("%d leases of %d parts", len(j.Leases()), len(parts))
 				}
-				return joint{j, parts}, err
+				var names []string
+				for _, p := range parts {
+					names = append(names, fmt.Sprint(p.Name, " of ", where[p.Locker]))
+				}
+				return joint{j, names}, err
 			}, func() time.Duration { return time.Duration(rnd.IntN(5)) * time.Millisecond })
 		}
 		c.wait(10 * time.Second / 120)
@@ -199,7 +206,7 @@ func TestJointNests(t *testing.T) {
 	inWorld(t, 6, func(w *world) {
 		both := w.process()
 		outer := must[*quorum.Joint](t)(quorum.LockAll(background, both))
-		inner := must[*quorum.Joint](t)(quorum.TryLockAll(outer.Context(), both, reentry))
+		inner := must[*quorum.Joint](t)(quorum.LockAll(outer.Context(), both, reentry, atOnce))
 		one := must[*quorum.Lease](t)(both[1].Locker.TryLock(inner.Context(), "y", reentry))
 		if one.Token() != outer.Leases()[1].Token() || inner.Leases()[0].Token() != outer.Leases()[0].Token() {
 			t.Error("a nested lease has a token of its own")
@@ -347,7 +354,7 @@ func TestJointThatLapsedWhileItWasTaken(t *testing.T) {
 		for _, n := range w.nodes[3:] {
 			n.Delay(200 * time.Millisecond)
 		}
-		if _, err := quorum.TryLockAll(background, both); !errors.Is(err, quorum.ErrLost) || !strings.HasPrefix(err.Error(), "part 1 of 2") {
+		if _, err := quorum.LockAll(background, both, atOnce); !errors.Is(err, quorum.ErrLost) || !strings.HasPrefix(err.Error(), "part 1 of 2") {
 			t.Errorf("got %v", err)
 		}
 		time.AfterFunc(time.Second, func() {

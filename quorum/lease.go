@@ -23,10 +23,7 @@ type Lease struct {
 	mode     node.Mode // that was asked for
 }
 
-// Name returns the lock's name, of several the first in their order.
-func (le *Lease) Name() string { return le.h.claim.Name }
-
-// Names returns all of the lock's names, sorted: see [WithNames].
+// Names returns the lock's name, or all of them, sorted: see [WithNames].
 func (le *Lease) Names() []string { return slices.Collect(le.h.claim.each()) }
 
 // Owner returns the owner name that the nodes have for the lease. [Locker.Inspect], redquorum

@@ -45,9 +45,9 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 		return nil, errors.New("quorum: no nodes")
 	case n > maxNodes-1:
 		return nil, fmt.Errorf("quorum: %d nodes; at most %d are supported", n, maxNodes-1)
-	case n%2 == 0 && !opts.AllowEven && opts.Need == 0:
+	case n%2 == 0 && opts.Need == 0:
 		return nil, fmt.Errorf("quorum: %d nodes survive the loss of no more nodes than %d would; "+
-			"list an odd number, or set AllowEven", n, n-1)
+			"list an odd number, or set Options.Need to %d", n, n-1, majority(n))
 	}
 	need, err := opts.quorum(len(nodes))
 	if err != nil {

@@ -39,8 +39,8 @@ func TestNamesTakeOneRoundTrip(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		l, other := w.locker(quorum.Options{}), w.locker(quorum.Options{})
 		lease := lock(t, l, "b", quorum.WithNames("c", "a", "b"))
-		if got := lease.Names(); !slices.Equal(got, []string{"a", "b", "c"}) || lease.Name() != "a" {
-			t.Errorf("names %q, name %q", got, lease.Name())
+		if got := lease.Names(); !slices.Equal(got, []string{"a", "b", "c"}) {
+			t.Errorf("names %q", got)
 		}
 		for _, name := range lease.Names() {
 			if n := w.holders(name, lease.Owner()); n != 5 {
@@ -303,10 +303,10 @@ func TestJointOfNames(t *testing.T) {
 		if w.locked("y") != 6 || w.locked("z") != 3 {
 			t.Errorf("on %d and %d nodes", w.locked("y"), w.locked("z"))
 		}
-		if _, err := quorum.TryLockAll(j.Context(), both, reentry); err != nil {
+		if _, err := quorum.LockAll(j.Context(), both, reentry, atOnce); err != nil {
 			t.Error(err)
 		}
-		if _, err := quorum.TryLockAll(background, append(both, quorum.Part{Locker: both[0].Locker, Name: "z"})); err == nil || !strings.Contains(err.Error(), "parts 1 and 3 are both") {
+		if _, err := quorum.LockAll(background, append(both, quorum.Part{Locker: both[0].Locker, Name: "z"}), atOnce); err == nil || !strings.Contains(err.Error(), "parts 1 and 3 are both") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -436,12 +436,12 @@ func TestNamesRenewedWithOthers(t *testing.T) {
 			single = append(single, lock(t, l, name("z")))
 		}
 		for _, lease := range single {
-			must[bool](t)(other.ForceUnlock(background, lease.Name()))
+			must[bool](t)(other.ForceUnlock(background, lease.Names()[0]))
 		}
 		time.Sleep(quorum.DefaultLease / 2)
 		for _, lease := range single {
 			if err := context.Cause(lease.Context()); !errors.Is(err, quorum.ErrLost) {
-				t.Errorf("%s was broken: %v", lease.Name(), err)
+				t.Errorf("%s was broken: %v", lease.Names()[0], err)
 			}
 		}
 		for _, lease := range several {

@@ -92,16 +92,15 @@ type Options struct {
 	//
 	// Programs with different needs exclude each other too; between them k is the
 	// mean of their needs.
+	//
+	// An even number of nodes takes a Need, as a majority of it survives no more failures than
+	// one of one node fewer.
 	Need int
 
 	// NoRestartGuard lets a node vote right after a start. Safe only if no
 	// node can forget a lock that it has granted: appendfsync always, or, in tests,
 	// servers that never had one.
 	NoRestartGuard bool
-
-	// AllowEven permits an even number of nodes, which tolerates no more
-	// failures than one node fewer. Need permits it too.
-	AllowEven bool
 
 	// Prefix is put before every name on the nodes, such as "shop/", for applications that share
 	// servers: no name of one is then a name of another. All keys and channels of a name have

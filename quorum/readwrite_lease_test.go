@@ -106,7 +106,7 @@ func TestReadersAndWritersAreRenewed(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		for _, lease := range leases {
 			if lease.Context().Err() != nil {
-				t.Errorf("%s: %v", lease.Name(), context.Cause(lease.Context()))
+				t.Errorf("%s: %v", lease.Names()[0], context.Cause(lease.Context()))
 			}
 			unlock(t, lease)
 		}

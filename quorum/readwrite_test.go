@@ -22,6 +22,7 @@ var (
 	write = quorum.WithWrite()
 
 	reentry = quorum.WithReentry()
+	atOnce  = quorum.WithWait(0)
 )
 
 // Readers share; all else excludes.

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -243,7 +244,7 @@ func (c *Client) open() (err error) {
 	for i, l := range c.listed {
 		nodes[i] = l
 	}
-	if c.locker, err = quorum.New(nodes, c.options(p.Lock.Need)); err == nil && p.Work.Joint > 0 {
+	if c.locker, err = quorum.New(nodes, c.options(len(nodes), p.Lock.Need)); err == nil && p.Work.Joint > 0 {
 		err = c.openFar()
 	}
 	return err
@@ -255,11 +256,11 @@ func (c *Client) openFar() (err error) {
 	for _, l := range c.listed[:min(len(c.listed), c.w.p.FarNodes())] {
 		few = append(few, borrowed{l, c})
 	}
-	c.far, err = quorum.New(few, c.options(0))
+	c.far, err = quorum.New(few, c.options(len(few), 0))
 	return err
 }
 
-func (c *Client) options(need int) quorum.Options {
+func (c *Client) options(nodes, need int) quorum.Options {
 	p := &c.w.p.Lock
 	drift := float64(p.Drift) / 1e6
 	if p.Drift == 0 {
@@ -267,7 +268,7 @@ func (c *Client) options(need int) quorum.Options {
 	}
 	return quorum.Options{
 		Lease: p.Lease, MaxLease: p.MaxLease, Timeout: p.Timeout, Poll: p.Poll, Grace: p.Grace, MaxHold: p.MaxHold, Drift: drift,
-		NoRestartGuard: !p.Guard, AllowEven: true, Need: need,
+		NoRestartGuard: !p.Guard, Need: cmp.Or(need, nodes/2+1),
 		Clock: c, Random: c.engine.next, Observer: c,
 	}
 }

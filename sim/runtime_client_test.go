@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"sync"
@@ -63,7 +64,7 @@ func (c *process) open(n, need int) *quorum.Locker {
 	l := &c.r.p.Lock
 	locker, err := quorum.New(nodes, quorum.Options{
 		Lease: l.Lease, MaxLease: l.MaxLease, Timeout: l.Timeout, Poll: l.Poll, Grace: l.Grace, Drift: float64(l.Drift) / 1e6,
-		NoRestartGuard: !l.Guard, AllowEven: true, Need: need, Clock: c.r.days[c.number], Observer: c.r,
+		NoRestartGuard: !l.Guard, Need: cmp.Or(need, n/2+1), Clock: c.r.days[c.number], Observer: c.r,
 	})
 	if err != nil {
 		panic(err)

@@ -151,7 +151,7 @@ func (r *runtimeWorld) granted(c *process, le *quorum.Lease, mode node.Mode) boo
 	r.inTurn(h)
 	r.holders = slices.DeleteFunc(r.holders, func(o *holder) bool { return o.lease.Remaining() == 0 })
 	r.holders = append(r.holders, h)
-	r.processes.Go(func() { r.ends(le, le.Name()) })
+	r.processes.Go(func() { r.ends(le, le.Names()[0]) })
 	return true
 }
 
@@ -208,7 +208,7 @@ func (r *runtimeWorld) rises(h *holder, name string) {
 
 // elected checks that enough nodes have granted what h has.
 func (r *runtimeWorld) elected(h *holder) {
-	_, need := r.site(h.lease.Name())
+	_, need := r.site(h.lease.Names()[0])
 	if n := bits.OnesCount64(uint64(r.attempts[h.owner].granted)); n < need {
 		r.failed(sim.Unsafe, "%d nodes have granted %q, and %d must", n, h.lease.Names(), need)
 	}
@@ -232,7 +232,7 @@ func (r *runtimeWorld) downgraded(le *quorum.Lease, began clock.Instant) {
 	for _, s := range r.servers {
 		s.Do(func(mem *model.Server, now model.Time) {
 			var state node.State
-			err := mem.State(now, le.Name(), &state)
+			err := mem.State(now, le.Names()[0], &state)
 			if err == nil && slices.ContainsFunc(state.Fields, func(f node.Field) bool { return f.Name == owner }) {
 				know++
 			}
@@ -242,7 +242,7 @@ func (r *runtimeWorld) downgraded(le *quorum.Lease, began clock.Instant) {
 	defer r.mu.Unlock()
 	r.counts.downgraded++
 	if know < r.p.Nodes/2+1 && r.tranquil(began) && le.Remaining() > 0 {
-		r.failed(sim.Unsafe, "%s was unlocked to write, and %d nodes know that it is only read", le.Name(), know)
+		r.failed(sim.Unsafe, "%s was unlocked to write, and %d nodes know that it is only read", le.Names()[0], know)
 	}
 }
 
@@ -285,7 +285,7 @@ func (r *runtimeWorld) gaveBack(c *process, since int) {
 func (r *runtimeWorld) parted(j *quorum.Joint) {
 	for _, le := range j.Leases() {
 		if le.Remaining() > 0 {
-			r.fail(sim.Unsafe, "several locks were released, and %s goes on", le.Name())
+			r.fail(sim.Unsafe, "several locks were released, and %s goes on", le.Names()[0])
 		}
 	}
 }

@@ -144,7 +144,7 @@ func (r *runtimeWorld) inTurn(h *holder) {
 		return // it may pass those who wait in line; or whose ticket is the lower depends on their days
 	}
 	for waiter, w := range r.waiting {
-		if waiter == a.waiter || w.name != h.lease.Name() || w.c.dead.Load() {
+		if waiter == a.waiter || w.name != h.lease.Names()[0] || w.c.dead.Load() {
 			continue
 		}
 		if w.firm == 0 || a.began <= w.firm || now.Add(r.slack) >= w.until || !r.tranquil(w.firm) {

@@ -110,20 +110,21 @@ func (c *process) acquire(ctx context.Context, q wanted) (*lock, error) {
 // acquireJointly acquires locks of two Lockers as one.
 func (c *process) acquireJointly(ctx context.Context, q wanted) (*lock, error) {
 	r := c.r
-	parts, acquire := []quorum.Part{{Locker: c.locker, Name: q.name}, {Locker: c.far, Name: faults.Far}}, quorum.LockAll
+	parts := []quorum.Part{{Locker: c.locker, Name: q.name}, {Locker: c.far, Name: faults.Far}}
 	for _, name := range q.more {
 		parts = append(parts, quorum.Part{Locker: c.locker, Name: name})
 	}
 	if c.random.IntN(2) == 0 { // their order must not matter
 		slices.Reverse(parts)
 	}
+	options := q.options(q.fixed || !r.p.Lock.Renew)
 	if !q.wait {
-		acquire = quorum.TryLockAll
+		options = append(options, quorum.WithWait(0))
 	}
 	r.mu.Lock()
 	since := len(r.attempts)
 	r.mu.Unlock()
-	j, err := acquire(ctx, parts, q.options(q.fixed || !r.p.Lock.Renew)...)
+	j, err := quorum.LockAll(ctx, parts, options...)
 	if err != nil {
 		r.gaveBack(c, since)
 		return nil, err

@@ -207,20 +207,21 @@ func (l *textbookLease) believes(p *part) {
 func (c *Client) acquireJointly(ctx context.Context, q *request, o *call) (*lock, error) {
 	w := c.w
 	start, stops, before := w.now, c.stops, w.check.grants
-	all, acquire := []quorum.Part{{Locker: c.locker, Name: q.name}, {Locker: c.far, Name: faults.Far}}, quorum.LockAll
+	all := []quorum.Part{{Locker: c.locker, Name: q.name}, {Locker: c.far, Name: faults.Far}}
 	for _, name := range q.more {
 		all = append(all, quorum.Part{Locker: c.locker, Name: name})
 	}
 	if w.now&1 == 0 { // their order must not matter
 		slices.Reverse(all)
 	}
+	options := q.options(o.fixed)
 	if !q.wait {
-		acquire = quorum.TryLockAll
+		options = append(options, quorum.WithWait(0))
 	}
-	j, err := acquire(ctx, all, q.options(o.fixed)...)
+	j, err := quorum.LockAll(ctx, all, options...)
 	attempts := time.Duration(len(all)+1)*min(w.p.Lock.Timeout, q.length/3) + w.p.Lock.Timeout
 	if !q.wait && c.stops == stops {
-		c.bounded("TryLockAll", start, attempts)
+		c.bounded("LockAll", start, attempts)
 	}
 	c.heeds(ctx, q, start, stops, attempts)
 	if err != nil {

@@ -305,7 +305,7 @@ func lockOn(nodes []node.Node, o quorum.Options) (l *quorum.Locker, err error) {
 	if o.Need == needAll {
 		o.Need = len(nodes)
 	}
-	if n := len(nodes); n%2 == 0 && o.Need == 0 { // there is no flag for AllowEven
+	if n := len(nodes); n%2 == 0 && o.Need == 0 { // not all verbs have --need
 		err = usageError("%d nodes survive the loss of no more nodes than %d would: list an odd number", n, n-1)
 	} else if l, err = quorum.New(nodes, o); err != nil {
 		err = usageError("%s", asFlags.Replace(strings.TrimPrefix(err.Error(), "quorum: ")))
