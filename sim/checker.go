@@ -12,13 +12,17 @@ import (
 
 // The checker watches a run and holds it to the invariants. It changes nothing in it.
 //
-// This file has what happens, in the order in which a command meets it: an engine hands a
-// command to a link (submitted), a node executes it (before, after), its client has the answer
-// (note), and the engine tells its observer what comes of that (Observe). Each notes what has
-// happened in the state that the checks share, in the files state_*.go, and calls the checks,
-// each of which is in the file of its invariant, i01_exclusion.go to i15_program.go.
+// This file has what the checker sees, in the order in which a command causes it:
+//
+//   - submitted: an engine hands a command to a link,
+//   - before, after: a node executes it,
+//   - note: the client gets the answer,
+//   - Observe: the engine reports an event.
+//
+// Each updates the state that the checks share, in the files state_*.go, and calls the checks.
+// Each check is in the file of its invariant, i01_exclusion.go to i15_program.go.
 
-// Invariants are what a run is held to.
+// Invariants has a sentence for each invariant: a word or two, a colon, and what must hold.
 var Invariants = map[string]string{
 	"I1": i1, "I2": i2, "I3": i3, "I4": i4, "I5": i5, "I6": i6, "I7": i7, "I8": i8, "I9": i9, "I10": i10, "I11": i11,
 	"I12": i12, "I13": i13, "I14": i14, "I15": i15,
@@ -38,16 +42,16 @@ type checker struct {
 	inspections []*inspection // likewise
 	ended       []pastClaims  // by client
 
-	spared []sparing    // what execute must leave alone
-	there  int          // how many keys of an acquire are there already
-	fresh  bool         // what it creates is not there yet
-	shared bool         // the command is for locks that are shared or waited for in line
-	was    []node.State // of its names, before it
-	seen   node.State   // of the name that was looked at last
-	line   []inLine     // who waits for a name, when they were looked at last
+	spared []sparing    // keys that a command must not change
+	there  int          // how many keys of an acquire the node had before
+	fresh  bool         // it did not have all of them
+	shared bool         // the command is a reader's, a writer's or a waiter's
+	was    []node.State // of the command's names, before it
+	seen   node.State   // of the name that was inspected last
+	line   []inLine     // the waiters for a name, see lineUp
 }
 
-// submitted sees each command that an engine hands to a link.
+// submitted is called for each command that an engine hands to a link.
 func (k *checker) submitted(l *link, cmd *node.Command) {
 	k.swept(l.c)
 	switch cmd.Kind {
@@ -77,11 +81,12 @@ func (k *checker) submitted(l *link, cmd *node.Command) {
 	}
 }
 
-// acquires sees a command of an attempt, or one that gives a holder's key to a node again.
+// acquires is called for a command of an attempt, and for one that restores a holder's key on a
+// node.
 func (k *checker) acquires(l *link, cmd *node.Command) {
 	c, owner := l.c, cmd.Claims[0].Owner
 	if h := k.holder(owner); h != nil {
-		k.goesWithout(c, owner, "gives a node again")
+		k.goesWithout(c, owner, "restores")
 		k.heals(l, h, cmd)
 		return
 	}
@@ -98,7 +103,7 @@ func (k *checker) acquires(l *link, cmd *node.Command) {
 	k.asksEachOnce(c, o)
 }
 
-// releases sees a command that releases a holder, or gives back what an attempt has got.
+// releases is called for a command that releases a lease, or gives back a partial grant.
 func (k *checker) releases(l *link, cmd *node.Command) {
 	c := l.c
 	if o := c.callWaiting(cmd.Waiting().Waiter); o != nil && !cmd.Waiting().Stays() {
@@ -120,7 +125,7 @@ func (k *checker) releases(l *link, cmd *node.Command) {
 	}
 }
 
-// extends sees a command that extends a holder's lease.
+// extends is called for a command that extends a lease.
 func (k *checker) extends(l *link, h *holder, claim *node.Claim, ttl time.Duration) {
 	c := l.c
 	k.goesWithout(c, claim.Owner, "extends")
@@ -140,7 +145,7 @@ func (k *checker) extends(l *link, h *holder, claim *node.Claim, ttl time.Durati
 	}
 }
 
-// heals sees a holder's key given again to a node that has lost it.
+// heals is called for a command that restores a holder's key on a node that has lost it.
 func (k *checker) heals(l *link, h *holder, cmd *node.Command) {
 	h.given = k.w.now
 	h.healed |= faults.Of(l.n.number)
@@ -153,7 +158,7 @@ func (k *checker) heals(l *link, h *holder, cmd *node.Command) {
 	k.healsHeld(h)
 }
 
-// before looks at a node when a command comes to it.
+// before is called when a node is about to execute a command.
 func (k *checker) before(s *server, m *message, now model.Time) {
 	k.spared, k.there, k.shared = k.spared[:0], 0, false
 	switch {
@@ -184,7 +189,7 @@ func (k *checker) before(s *server, m *message, now model.Time) {
 	}
 }
 
-// after looks at the node when it has executed the command.
+// after is called when the node has executed the command.
 func (k *checker) after(s *server, m *message, now model.Time) {
 	k.hasSpared(s, m, now)
 	if m.result.Status == node.Refused && len(m.cmd.Claims) > 1 && k.someFree(s, m, now) {
@@ -210,7 +215,7 @@ func (k *checker) after(s *server, m *message, now model.Time) {
 	}
 }
 
-// acquired looks at a node that has executed an acquire.
+// acquired is called when a node has executed an acquire.
 func (k *checker) acquired(s *server, m *message, now model.Time) {
 	w, c, owner := k.w, m.link.c, m.cmd.Claims[0].Owner
 	if g := k.released(c, owner); g != nil && g.healed.Has(s.number) {
@@ -239,7 +244,7 @@ func (k *checker) acquired(s *server, m *message, now model.Time) {
 	}
 }
 
-// note sees how each command ended for its client.
+// note is called when a client gets the reply to a command.
 func (w *world) note(l *link, m *message, r *node.Reply) {
 	if m.cmd.Kind != node.Extend {
 		w.check.heard(l, &m.cmd, r.Status)

@@ -62,7 +62,7 @@ type Client struct {
 	shutAt   int64      // when it began to
 	done     signal
 
-	returned bool // what it does beside the faults is over
+	returned bool // what it does during the faults is over
 	served   bool // it got every lock in the end
 }
 

@@ -6,10 +6,10 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// I1 is looked at whenever a lease begins, is extended or resumed, and when a client writes.
+// I1 is checked whenever a lease begins, is extended or resumed, and when a client writes.
 const i1 = "mutual exclusion: two owners never consider the lock theirs at the same true time, unless both are readers"
 
-// exclusive checks that nobody else believes.
+// exclusive checks that nobody else considers the lock its own.
 func (k *checker) exclusive(h *holder) {
 	for _, o := range k.holders {
 		if o != h && (o.mode != node.Read || h.mode != node.Read) && o.meets(h) && o.believed() && !k.excused(o) && !k.excused(h) {
@@ -19,16 +19,16 @@ func (k *checker) exclusive(h *holder) {
 	}
 }
 
-// writesAlone checks that what a client writes is not shared with others.
+// writesAlone checks that a client writes under a lock that excludes readers.
 func (k *checker) writesAlone(c *Client, p *part) {
 	if h := k.holder(p.owner); h != nil && h.mode == node.Read {
-		k.w.fail("I1", fmt.Sprintf("%s has %q to write it, and lets others read it", c.name, p.name))
+		k.w.fail("I1", fmt.Sprintf("%s writes %q under a lock that lets others read it", c.name, p.name))
 	}
 }
 
-// upgraded checks that a reader's lease has not become a writer's.
+// upgraded checks that a writer's lease is not the reader's lease of the same owner.
 func (k *checker) upgraded(c *Client, from, to *lock) {
 	if to.parts[0].owner == from.parts[0].owner {
-		k.w.fail("I1", fmt.Sprintf("%s may write %q, which it reads, and others too", c.name, to.wants.name))
+		k.w.fail("I1", fmt.Sprintf("%s may write %q, which it holds as one of several readers", c.name, to.wants.name))
 	}
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/redquorum/redquorum/node/model"
 )
 
-// I2 is looked at whenever a lease begins, is extended, resumed or released, and just before it
+// I2 is checked whenever a lease begins, is extended, resumed or released, and just before it
 // expires.
 const i2 = "backing: while a lease is valid, so many nodes have its key, or abstain, that nobody else can get a quorum"
 
-// backed checks that nobody else could be granted h's name.
+// backed checks that so many nodes have h's key, or abstain, that no other owner can get a quorum.
 func (k *checker) backed(h *holder, when string) {
 	w := k.w
 	if w.broken != "" {
@@ -39,8 +39,7 @@ func (k *checker) backed(h *holder, when string) {
 	}
 }
 
-// lasting checks that a majority keeps h's key for as long as h may believe, or
-// votes for nobody.
+// lasting checks that a quorum of nodes keeps h's key until the end of h's validity, or abstains.
 func (k *checker) lasting(h *holder) {
 	w := k.w
 	if w.broken != "" || h.c.plain != nil || len(h.c.listed) < len(w.nodes) {
@@ -62,7 +61,7 @@ func (k *checker) lasting(h *holder) {
 	}
 }
 
-// elected checks that an attempt had a majority of those who may vote.
+// elected checks that a quorum of nodes that may vote has granted an attempt.
 func (k *checker) elected(c *Client, o *call, name string) {
 	w := k.w
 	if c.plain != nil || !w.p.Lock.Guard || w.broken != "" {
@@ -80,9 +79,9 @@ func (k *checker) elected(c *Client, o *call, name string) {
 	}
 }
 
-// inherits checks that enough servers that may vote have handed the lock on with one
-// token.
-func (k *checker) inherits(c *Client, a *attempt, name string, token node.Token) {
+// handedOnByEnough checks that a quorum of servers that may vote has handed the lock on, all with
+// the same token.
+func (k *checker) handedOnByEnough(c *Client, a *attempt, name string, token node.Token) {
 	var by faults.Set
 	nodes, need := k.w.site(name)
 	for i, s := range nodes {
@@ -91,14 +90,14 @@ func (k *checker) inherits(c *Client, a *attempt, name string, token node.Token)
 		}
 	}
 	if n := bits.OnesCount64(uint64(by)); n < need {
-		k.w.fail("I2", fmt.Sprintf("%s was handed on %q by %d servers that may vote", c.name, name, n))
+		k.w.fail("I2", fmt.Sprintf("%s was handed %q by %d servers that may vote", c.name, name, n))
 	}
 	for _, s := range nodes {
-		s.heirs = slices.DeleteFunc(s.heirs, func(h heir) bool { return h.owner == node.Heir(a.owner) })
+		s.handoffs = slices.DeleteFunc(s.handoffs, func(h handoff) bool { return h.owner == node.Heir(a.owner) })
 	}
 }
 
-// resumedByEnough checks that a lease was resumed by enough nodes that may vote.
+// resumedByEnough checks that a quorum of nodes that may vote has confirmed a resumed lease.
 func (k *checker) resumedByEnough(c *Client, b *baton) {
 	_, need := k.w.site(b.h.name)
 	if n := bits.OnesCount64(uint64(b.kept &^ b.lacks & b.votes)); n < need && k.w.broken == "" && len(c.listed) == len(c.links) {

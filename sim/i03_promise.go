@@ -9,12 +9,11 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// I3 is looked at whenever a lease says for how long it is valid, just after that, and when a
-// node is given a key.
+// I3 is checked whenever a lease states its remaining validity, just after that has ended, and
+// when a node creates a key.
 const i3 = "no over-promise: a lease is never valid for longer than its length, less the time since the first command and the clocks' drift"
 
-// promised compares what the lease says with what may be promised, and takes
-// over the former.
+// promised checks that a lease does not claim to be valid for too long, and notes what it claims.
 func (k *checker) promised(h *holder, at clock.Instant) {
 	said := h.c.Now().Add(h.lease.Remaining())
 	at = min(at, h.limit)
@@ -25,21 +24,22 @@ func (k *checker) promised(h *holder, at clock.Instant) {
 	k.planAudit(h)
 }
 
-// promisedTogether checks that several locks are not promised for longer than one of them.
+// promisedTogether checks that several locks that are one are not valid for longer than each of
+// them.
 func (k *checker) promisedTogether(h *holder, j *quorum.Joint) {
 	if said := h.c.Now().Add(j.Remaining()); said > h.until && j.Remaining() > 0 {
 		k.w.fail("I3", fmt.Sprintf("%s is promised several locks for %v longer than one of them, %q", h.c.name, said.Sub(h.until), h.name))
 	}
 }
 
-// believesNoLonger checks that a lease says that it has ended when it has.
+// believesNoLonger checks that a lease reports its end when its validity has ended.
 func (k *checker) believesNoLonger(h *holder) {
 	if h.lease != nil && h.lease.Remaining() > 0 {
-		k.w.fail("I3", fmt.Sprintf("%s believes to hold %q for longer than it was promised", h.c.name, h.name))
+		k.w.fail("I3", fmt.Sprintf("%s considers %q its own for longer than its validity", h.c.name, h.name))
 	}
 }
 
-// lasts checks that a node keeps a key for no less than it was told.
+// lasts checks that a node keeps a key for no less than the command's TTL.
 func (k *checker) lasts(s *server, m *message, now model.Time) {
 	claim := &m.cmd.Claims[0]
 	until, ok := s.mem.Keeps(now, claim.Name, claim.Owner, m.cmd.Mode)

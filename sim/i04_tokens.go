@@ -8,13 +8,12 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// I4 is looked at whenever a lease begins or is resumed, a node is given a key again, or a
+// I4 is checked whenever a lease begins or is resumed, a lost key is restored on a node, or a
 // claim is released.
 const i4 = "tokens: each holder's fencing token is above those of all holders before it, a reader's above those of all writers, and not ahead of all clocks"
 
-// rises checks that tokens do, from one holder of a name to the next. Those of
-// readers say nothing about each other; and who wants a name that others read for
-// itself, without being a writer, is not above them.
+// rises checks that a new holder's token is above those of the holders before it. A reader's need
+// not be above other readers', nor an exclusive holder's above those of readers.
 func (k *checker) rises(h *holder, name string) {
 	w := k.w
 	last, known := k.latest[name]
@@ -27,7 +26,7 @@ func (k *checker) rises(h *holder, name string) {
 	}
 	if low != nil && h.token <= low.token && (h.c.plain == nil || h.token > 0) {
 		if k.excused(h) {
-			return // it was granted before, and unlocked by force; its answers came later
+			return // nodes granted it earlier, and it was unlocked by force before their answers came
 		}
 		if w.seen[Amnesia] > 0 && w.disagree > w.p.Lock.MaxLease {
 			w.breaks("nodes forgot their fences, and the times of day of clients differ by more than the longest lease")
@@ -43,8 +42,8 @@ func (k *checker) rises(h *holder, name string) {
 	k.latest[name] = last
 }
 
-// behindClocks checks that no token is ahead of all clocks. What a client learns of another's
-// clock goes on at its own rate.
+// behindClocks checks that a token is not ahead of all clocks. The margin is for clients that
+// follow tokens of others at their own clock's rate.
 func (k *checker) behindClocks(h *holder) {
 	w := k.w
 	w.checkDays()
@@ -54,16 +53,16 @@ func (k *checker) behindClocks(h *holder) {
 	}
 }
 
-// healsAbove checks that a node is given a key again with a token of its own: a late command
-// of before must not do so.
+// healsAbove checks that a key is restored on a node with a new token, so that late commands
+// with earlier ones stay refused.
 func (k *checker) healsAbove(h *holder, token node.Token) {
 	if token <= h.high {
-		k.w.fail("I4", fmt.Sprintf("%s gives a node %q again with token %d, and has used %d before", h.c.name, h.name, token, h.high))
+		k.w.fail("I4", fmt.Sprintf("%s restores %q on a node with token %d, and has used %d before", h.c.name, h.name, token, h.high))
 	}
 }
 
-// releasesAbove checks that a release leaves a fence against every acquire of its claim that
-// may still arrive. One without a token gives back what can be given back without a fence.
+// releasesAbove checks that the fence of a release refuses every acquire of its claim that may
+// still arrive. A release with token 0 leaves the fence alone, where that does no harm.
 func (k *checker) releasesAbove(g *givenUp, cmd *node.Command) {
 	token := cmd.Claims[0].Token
 	spares := token == 0 && (cmd.Mode == node.Read || !cmd.Waiting().Queued())
@@ -72,7 +71,7 @@ func (k *checker) releasesAbove(g *givenUp, cmd *node.Command) {
 	}
 }
 
-// resumedAsItWas checks that a lease is resumed with the token that it was granted with.
+// resumedAsItWas checks that a resumed lease has the token with which it was granted.
 func (k *checker) resumedAsItWas(c *Client, h *holder, lease *quorum.Lease) {
 	if lease.Token() != h.token || lease.Owner() != h.owner {
 		k.w.fail("I4", fmt.Sprintf("%s has resumed %q with token %d, and has token %d", c.name, h.name, h.token, lease.Token()))

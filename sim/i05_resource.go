@@ -12,10 +12,10 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// I5 is looked at whenever a request reaches the resource, and at the end of a run.
+// I5 is checked whenever a request reaches the resource, and at the end of a run.
 const i5 = "resource: no write is accepted after one of a later holder; the history of a fenced resource is linearizable, where a holder's read and write are one operation"
 
-// stale notes that a write was accepted after one of a later holder.
+// stale reports that the resource accepted a write after one of a later holder.
 func (w *world) stale(a *access) {
 	if !w.p.Lock.Fence || a.token == 0 {
 		w.breaks(brokenBy(w.p))
@@ -23,8 +23,7 @@ func (w *world) stale(a *access) {
 	w.fail("I5", fmt.Sprintf("%s writes to %q after a later holder has", a.c.name, w.names[a.name]))
 }
 
-// brokenBy returns which assumption of a lock with a lease an access to the
-// resource breaks.
+// brokenBy returns the assumption that a resource without fencing breaks.
 func brokenBy(p *faults.Plan) string {
 	if p.Lock.Client == faults.Plain {
 		return "the resource checks fencing tokens, and textbook Redlock has none"
@@ -32,7 +31,7 @@ func brokenBy(p *faults.Plan) string {
 	return "the resource checks fencing tokens"
 }
 
-// turnedAway checks that the resource has refused no reader that may read.
+// turnedAway checks that a reader whose request the resource has refused no longer holds the lock.
 func (k *checker) turnedAway(a *access) {
 	for _, h := range k.holders {
 		if h.grant == a.grant && h.token == a.token && h.believed() {
@@ -86,8 +85,8 @@ func (f fence) model() porcupine.Model {
 	}
 }
 
-// linearizable checks the history of a fenced resource, of which it knows what clients
-// do: when they sent what, and had what answer when.
+// linearizable checks the history of a fenced resource, as its clients see it: when they sent
+// each request, and when they got which answer.
 func (r *resource) linearizable() {
 	byName := make([][]*access, len(r.registers))
 	for _, a := range r.history {
@@ -106,8 +105,8 @@ func (r *resource) linearizable() {
 	r.before, r.history = slices.Clone(r.registers), r.history[:0]
 }
 
-// maxSearch bounds the search for an order: where everything happens at one instant there
-// may be too many, and the history passes.
+// maxSearch bounds the search for an order. If everything happens at one instant there may be too
+// many orders; then the history passes.
 const maxSearch = 100 * time.Millisecond
 
 // explains reports whether the accesses can have been carried out one after the other.

@@ -11,33 +11,32 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// I6 is looked at whenever a claim is released, extended or given to a node again, when an
-// attempt has failed or a Locker is closed, and at the end of a run.
+// I6 is checked whenever a claim is released, extended or restored on a node, when an attempt has
+// failed or a Locker is closed, and at the end of a run.
 const i6 = "no leak: a released lock is not renewed, its release is repeated on each node that has not confirmed it, and no key is left at the end"
 
-// mayRenew checks that no lease is renewed that is fixed.
+// mayRenew checks that a fixed lease is not renewed.
 func (k *checker) mayRenew(h *holder, name string) {
 	if h.fixed {
 		k.w.fail("I6", fmt.Sprintf("%s extends %q, whose lease is fixed", h.c.name, name))
 	}
 }
 
-// staysReleased checks that nothing is renewed that was released.
+// staysReleased checks that a released lease is not renewed.
 func (k *checker) staysReleased(c *Client, claim *node.Claim) {
 	if k.released(c, claim.Owner) != nil {
 		k.w.fail("I6", fmt.Sprintf("%s extends %q, which it has released", c.name, claim.Name))
 	}
 }
 
-// healsInMode checks that a node is given a key again in the holder's own mode.
+// healsInMode checks that a key is restored on a node in the holder's mode.
 func (k *checker) healsInMode(h *holder, mode node.Mode) {
 	if mode != h.mode {
-		k.w.fail("I6", fmt.Sprintf("%s gives a node %q again to %s, and has it to %s", h.c.name, h.name, mode, h.mode))
+		k.w.fail("I6", fmt.Sprintf("%s restores %q on a node in mode %s, and holds it in mode %s", h.c.name, h.name, mode, h.mode))
 	}
 }
 
-// goesWithout checks that a client has nothing to do with a lease any more that it has
-// detached.
+// goesWithout checks that a client sends no commands for a lease that it has detached.
 func (k *checker) goesWithout(c *Client, owner string, what string) {
 	if k.batons == nil || k.w.broken != "" {
 		return
@@ -51,8 +50,8 @@ func (k *checker) goesWithout(c *Client, owner string, what string) {
 	}
 }
 
-// swept checks that a claim was released again on each node that still has it
-// when the first release must have been answered.
+// swept checks that the release of a claim was repeated on each node that still has the key after
+// the first release should have been answered.
 func (k *checker) swept(c *Client) {
 	w := k.w
 	past := k.past(c)
@@ -75,18 +74,17 @@ func (k *checker) swept(c *Client) {
 			continue
 		}
 		for _, s := range w.nodes {
-			// A server that crashed may have it back.
+			// A server that crashed may have got the key back.
 			_, holds := s.keepsAny(g.names, g.owner, g.mode)
 			if holds && s.born < g.at && !s.copied(g.begun) && g.sent[s.number] < 2 && !c.links[s.number].closed && !g.doubled.Has(s.number) {
-				w.fail("I6", fmt.Sprintf("%s has released %q, which %s still has, and does not try again", c.name, g.name, s.name))
+				w.fail("I6", fmt.Sprintf("%s has released %q, which %s still has, and does not repeat the release", c.name, g.name, s.name))
 				return
 			}
 		}
 	}
 }
 
-// abandoned checks that a claim was released, when its attempt failed, on each
-// node that has it.
+// abandoned checks that a failed attempt was released on each node that has its key.
 func (k *checker) abandoned(c *Client, e *quorum.Event) {
 	if k.released(c, e.Owner) != nil {
 		return
@@ -106,16 +104,16 @@ func (k *checker) abandoned(c *Client, e *quorum.Event) {
 	}
 }
 
-// closesLease checks that a lease was released whose Locker was closed, unless a program may
-// have detached it.
+// closesLease reports that Close has left a lease unreleased, unless a program may have detached
+// the lease.
 func (k *checker) closesLease(h *holder) {
 	if k.w.program == nil || h.endedBy(quorum.ErrClosed) {
 		k.w.fail("I6", fmt.Sprintf("%s has closed its Locker, and does not release %q", h.c.name, h.name))
 	}
 }
 
-// leaves checks that a client whose Locker was closed has left nothing of its attempts on
-// the nodes, if nothing has been in its way for long.
+// leaves checks that a closed Locker has left no keys of its attempts on the nodes, if there were
+// no faults for a long time.
 func (k *checker) leaves(c *Client, since int64) {
 	w := k.w
 	if w.broken != "" || !w.tranquil(since-2*int64(w.p.Lock.MaxLease+w.p.Lock.Grace)) {
@@ -134,21 +132,21 @@ func (k *checker) leaves(c *Client, since int64) {
 	}
 }
 
-// insists checks that a node that does not know yet of a downgrade is told again, as
-// often as the lease is renewed.
+// insists checks that a downgrade is sent again with each renewal to a node that does not know
+// of it.
 func (k *checker) insists(h *holder, l *link) {
 	s := l.n
 	told := h.told[s.number]
 	due := k.w.now > told+2*int64(k.w.p.Lock.Timeout)
-	if s.since > told { // it may have forgotten what it was told, and has to say that it lacks the reader
+	if s.since > told { // it may have forgotten the downgrade, and reports first that it lacks the reader
 		due = h.lacked[s.number] > told
 	}
 	if _, writes := s.mem.Keeps(s.time(), h.name, h.owner, node.Write); writes && due {
-		k.w.fail("I6", fmt.Sprintf("%s reads %q, and does not tell %s again, which takes it for a writer", h.c.name, h.name, s.name))
+		k.w.fail("I6", fmt.Sprintf("%s reads %q, and does not repeat its downgrade to %s, which has it as a writer", h.c.name, h.name, s.name))
 	}
 }
 
-// downgraded checks that all nodes were told, and waited for.
+// downgraded checks that a downgrade was sent to all nodes, and their answers awaited.
 func (k *checker) downgraded(c *Client, e *quorum.Event) {
 	k.awaited(c, e)
 	h := k.holder(e.Owner)
@@ -157,19 +155,19 @@ func (k *checker) downgraded(c *Client, e *quorum.Event) {
 	}
 	for i := range k.w.nodes {
 		if _, told := h.told[i]; !told {
-			k.w.fail("I6", fmt.Sprintf("%s goes on to read %q, and does not tell %s", h.c.name, h.name, k.w.nodes[i].name))
+			k.w.fail("I6", fmt.Sprintf("%s downgrades its lock of %q, and does not tell %s", h.c.name, h.name, k.w.nodes[i].name))
 		}
 	}
 }
 
-// letsReadersIn checks that nothing is left of a writer that goes on to read.
+// letsReadersIn checks that a downgraded lock is no longer a writer's.
 func (k *checker) letsReadersIn(c *Client, owner string) {
 	if h := k.holder(owner); h != nil && h.mode == node.Write {
-		k.w.fail("I6", fmt.Sprintf("%s has stopped writing %q, and keeps readers out", c.name, h.name))
+		k.w.fail("I6", fmt.Sprintf("%s has downgraded its lock of %q, and still keeps readers out", c.name, h.name))
 	}
 }
 
-// leaks checks that no key is left when everything is over, and all leases are.
+// leaks checks that no key is left at the end of a run.
 func (k *checker) leaks() {
 	w := k.w
 	for _, s := range w.nodes {

@@ -9,10 +9,10 @@ import (
 	"github.com/redquorum/redquorum/faults"
 )
 
-// I7 is looked at whenever a call returns, and when the faults are over: see finish.
+// I7 is checked whenever a call returns, and when the faults are over: see world.finish.
 const i7 = "liveness: every call returns within its bound, and every waiter gets the lock when the faults are over"
 
-// bounded checks that a call lasted no longer than its bound.
+// bounded checks that a call returned within its bound.
 func (c *Client) bounded(call string, start int64, bound time.Duration) {
 	took := time.Duration(c.w.now - start)
 	if bound += time.Duration(mulRatio(int64(bound), faults.Percent(60))) + time.Millisecond; took > bound {
@@ -20,23 +20,23 @@ func (c *Client) bounded(call string, start int64, bound time.Duration) {
 	}
 }
 
-// heeds checks that an acquisition that waits has ended with its context, but for what
-// was under way.
-func (c *Client) heeds(ctx context.Context, q *request, start int64, stops int, attempt time.Duration) {
+// endsWithContext checks that a waiting call has returned when its context ended, or when the
+// attempt that was under way did.
+func (c *Client) endsWithContext(ctx context.Context, q *request, start int64, stops int, attempt time.Duration) {
 	if q.wait && q.ended != nil && ctx.Err() != nil && c.stops == stops {
 		c.bounded("after its context had ended, Lock", max(start, cmp.Or(*q.ended, c.w.calmed)), attempt)
 	}
 }
 
-// refusedAtOnce checks that a reader does not wait to write: it would wait for itself.
+// refusedAtOnce checks that a reader that asks to write fails at once: it would wait for itself.
 func (k *checker) refusedAtOnce(c *Client, name string, start int64) {
 	if k.w.now != start {
-		k.w.fail("I7", fmt.Sprintf("%s is told late that it cannot write %q, which it reads", c.name, name))
+		k.w.fail("I7", fmt.Sprintf("%s waits to write %q, which it reads, before it is refused", c.name, name))
 	}
 }
 
-// allServed checks that everybody has got every lock within a bound when the faults are over,
-// and that programs have returned. The last of the grants before that is given.
+// allServed checks that every client has got every lock within a bound after the faults, and that
+// programs have returned. before is the number of grants until then.
 func (k *checker) allServed(live []*Client, bound time.Duration, before int) bool {
 	for _, c := range live {
 		if k.w.program != nil && !c.returned {
@@ -51,8 +51,8 @@ func (k *checker) allServed(live []*Client, bound time.Duration, before int) boo
 	return true
 }
 
-// heldOn tells of a lock that a step of the plan or the caller's program has acquired, as
-// one of so many grants, and that is still held.
+// heldOn names a lock that a step of the plan or the caller's program has never unlocked. It is
+// one of the given number of first grants.
 func (k *checker) heldOn(grants int) string {
 	for _, h := range k.holders {
 		switch {
@@ -66,17 +66,17 @@ func (k *checker) heldOn(grants int) string {
 	return ""
 }
 
-// stillWaits says that a step waits for a lock that nobody has, though the faults are over.
+// stillWaits reports that a step still waits for a lock that nobody holds after the faults.
 func (k *checker) stillWaits(c *Client) {
-	k.w.fail("I7", fmt.Sprintf("%s waits for %q, which nobody has, and still does %v after the faults", c.name, c.script.waits, k.w.patience(1)))
+	k.w.fail("I7", fmt.Sprintf("%s waits for %q, which nobody holds, still %v after the faults", c.name, c.script.waits, k.w.patience(1)))
 }
 
-// canAcquire says that a lock cannot be acquired, though the faults are over.
+// canAcquire reports that a lock cannot be acquired after the faults.
 func (k *checker) canAcquire(c *Client, name string, err error) {
 	k.w.fail("I7", fmt.Sprintf("%s cannot acquire %q though the faults are over: %v", c.name, name, err))
 }
 
-// letsTimePass says that a program goes on at one instant.
+// letsTimePass reports that a program runs on and on at one instant.
 func (k *checker) letsTimePass(c *Client) {
 	k.w.fail("I7", fmt.Sprintf("the program of %s spins at %v: it goes on and on, and does not let time pass", c.name, time.Duration(k.w.now)))
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// I8 is looked at whenever a lease is lost, released, renewed or detached, and just after its
+// I8 is checked whenever a lease is lost, released, renewed or detached, and just after its
 // validity has ended.
 const i8 = "loss notice: the context of a lease ends when its validity does, neither ends without a cause, and no lease is lost because nobody tried to renew it"
 
-// endedContext checks that the context of a lease that is over has ended.
+// endedContext checks that the context of an ended lease has ended.
 func (k *checker) endedContext(h *holder) {
 	if h.ends != nil && h.ends() == nil {
 		k.w.fail("I8", fmt.Sprintf("%s: the context of %q goes on after the lease", h.c.name, h.name))
@@ -32,9 +32,9 @@ func (k *checker) endsInTime(h *holder) {
 	}
 }
 
-// lostForCause checks that a lease that was lost before its validity has ended is one that too
-// few nodes have. A node that has just been given the key, again or late, may have said before
-// that it lacks it, and a process that stood still reads that only now.
+// lostForCause checks that too few nodes have the key of a lease that was lost before the end of
+// its validity. It allows for a node whose key was restored a moment ago: its earlier answer, that
+// it lacks the key, may be read only now.
 func (k *checker) lostForCause(h *holder) {
 	w, c, given := k.w, h.c, h.given
 	if given >= c.halted {
@@ -47,17 +47,17 @@ func (k *checker) lostForCause(h *holder) {
 	}
 }
 
-// renewed checks that a lease that ended at its deadline was tried to be renewed
-// when a renewal and another try were due.
+// renewed checks that a lease that ended at its deadline had a renewal and a second one when they
+// were due.
 func (k *checker) renewed(h *holder) {
 	if waited, late := k.unrenewedFor(h); late {
 		k.w.fail("I8", fmt.Sprintf("%s lost %q, and had not tried to renew it for %v", h.c.name, h.name, waited))
 	}
 }
 
-// renews checks that a renewal comes when it is due, unless its process was stopped. The first
-// of what was handed on counts from then, and not from when its place was asked for. Of a
-// caller's program it is not known how it asked for the lease, nor whether it extends it.
+// renews checks that a renewal comes when it is due, unless its process was stopped. The first one
+// of a handed-on lock is due some time after the hand-off, not after the waiter asked for its
+// place. Programs are not checked: it is not known what lease they asked for.
 func (k *checker) renews(h *holder) {
 	if k.w.program != nil {
 		return
@@ -71,8 +71,8 @@ func (k *checker) renews(h *holder) {
 	}
 }
 
-// unrenewedFor returns since when nobody has tried to renew a lease, and whether that is
-// for longer than a renewal and another try take.
+// unrenewedFor returns for how long nobody has tried to renew a lease, and whether that is longer
+// than two renewals may take.
 func (k *checker) unrenewedFor(h *holder) (waited time.Duration, late bool) {
 	if h.fixed || h.c.script.scripted || h.c.stops != h.stops {
 		return 0, false
@@ -89,15 +89,15 @@ func (k *checker) unrenewedFor(h *holder) (waited time.Duration, late bool) {
 	return waited, waited > max(lease/3, min(k.w.p.Lock.Timeout, lease/3)+lease/10)+lease/10
 }
 
-// unrenewed reports whether a lease was lost that was not to be renewed, as the caller's
-// program may ask for one.
+// unrenewed reports whether the error of a lost lease is that of one without renewal, which a
+// program may ask for.
 func unrenewed(err error) bool {
 	e, ok := errors.AsType[*quorum.Error](err)
 	return ok && e.Op == "hold"
 }
 
-// lacks notes that a node no longer has a lease that was unlocked by force. When a majority
-// has said so to one renewal the lease has to be over.
+// lacks notes that a node no longer has a lease that was unlocked by force. The lease must end
+// when a majority has reported that for one renewal.
 func (k *checker) lacks(h *holder, on int, m *message) {
 	w := k.w
 	byHand := slices.ContainsFunc(h.asked, func(x extension) bool { return x.at == m.sent && x.hand })
@@ -124,23 +124,23 @@ func (k *checker) lacks(h *holder, on int, m *message) {
 	})
 }
 
-// forcedHere checks that a client's own leases have ended that it has unlocked by force.
+// forcedHere checks that ForceUnlock has ended the leases of its own client.
 func (k *checker) forcedHere(c *Client, here []*holder, name string) {
 	for _, h := range here {
 		if h.c == c && h.lease != nil && h.lease.Remaining() > 0 {
-			k.w.fail("I8", fmt.Sprintf("%s has unlocked %q by force, and goes on to hold it", c.name, name))
+			k.w.fail("I8", fmt.Sprintf("%s has unlocked %q by force, and still holds it", c.name, name))
 		}
 	}
 }
 
-// endedByDetach checks that nobody relies any more on a lease that was detached.
+// endedByDetach checks that Detach ends the validity and the context of a lease.
 func (k *checker) endedByDetach(h *holder, lease *quorum.Lease) {
 	if cause := context.Cause(lease.Context()); !errors.Is(cause, quorum.ErrNotHeld) || lease.Remaining() > 0 {
 		k.w.fail("I8", fmt.Sprintf("%s has detached %q, and may rely on it for %v; its context has ended with %v", h.c.name, h.name, lease.Remaining(), cause))
 	}
 }
 
-// outlives checks that a lease goes on whose inner one was unlocked in time.
+// outlives checks that the unlock of an inner lease does not end the outer one.
 func (l *lock) outlives(err error, stops int) {
 	c, ctx := l.c, l.lease.Context()
 	switch {

@@ -7,7 +7,7 @@ import (
 	"github.com/redquorum/redquorum/node/model"
 )
 
-// I9 is looked at whenever a node executes a command.
+// I9 is checked whenever a node executes a command.
 const i9 = "owner safety: no command changes another owner's key"
 
 type sparing struct {
@@ -16,7 +16,7 @@ type sparing struct {
 	until model.Time
 }
 
-// spares notes what a claim's command must leave alone.
+// spares notes which keys a claim's command must not change.
 func (k *checker) spares(s *server, claim *node.Claim, now model.Time) {
 	for _, h := range k.holders {
 		if !same(h.owner, claim.Owner) && h.has(claim.Name) {
@@ -27,12 +27,12 @@ func (k *checker) spares(s *server, claim *node.Claim, now model.Time) {
 	}
 }
 
-// hasSpared checks that the command has left the keys of others alone.
+// hasSpared checks that the command has not changed the keys of others.
 func (k *checker) hasSpared(s *server, m *message, now model.Time) {
 	for _, sp := range k.spared {
 		until, ok := s.mem.Keeps(now, sp.name, sp.h.owner, sp.h.mode)
-		// A writer that goes on to read in the last millisecond of its key has its hold for one
-		// more, and with another reader the key is there for that.
+		// A downgrade in the last millisecond of a key makes the hold one millisecond longer, and
+		// the key too, if there is another reader.
 		if ok && sp.h.mode == node.Read && until == sp.until+1 {
 			continue
 		}

@@ -8,19 +8,19 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// I10 is looked at whenever an attempt begins, and when everything is over.
+// I10 is checked whenever an attempt begins, and at the end of a run.
 const i10 = "budget: the number of commands of an acquisition is bounded, and no task is left at the end"
 
-// asksEachOnce checks that an attempt asks each node once.
+// asksEachOnce checks that an attempt sends each node one acquire.
 func (k *checker) asksEachOnce(c *Client, o *call) {
 	if o.acquires > o.attempts*len(c.links) && c.plain == nil {
 		k.w.fail("I10", fmt.Sprintf("%s sent %d acquires in %d attempts on %d nodes", c.name, o.acquires, o.attempts, len(c.links)))
 	}
 }
 
-// restless checks that a waiter does not try again and again without a reason:
-// that time has passed, or that others have tried too, and may have released. Of
-// a caller's program it is not known when it begins to wait.
+// restless checks that a waiter's attempts have a reason: time that has passed, or attempts of
+// others, which may have released the lock. Programs are not checked: it is not known when they
+// begin to wait.
 func (k *checker) restless(c *Client, o *call) {
 	if k.w.program != nil {
 		return
@@ -32,14 +32,14 @@ func (k *checker) restless(c *Client, o *call) {
 	}
 }
 
-// closes checks that a Locker can be closed, whatever its tasks do.
+// closes checks that Close of a Locker fails for lack of a quorum only.
 func (k *checker) closes(c *Client, err error) {
 	if err != nil && !errors.Is(err, quorum.ErrNoQuorum) {
 		k.w.fail("I10", fmt.Sprintf("closing the Locker of %s: %v", c.name, err))
 	}
 }
 
-// tasksLeft checks that no task is left when everything is over.
+// tasksLeft checks that no task is left at the end of a run.
 func (k *checker) tasksLeft() {
 	whose := ""
 	if k.w.program != nil {

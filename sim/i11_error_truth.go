@@ -13,10 +13,10 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// I11 is looked at whenever a call returns an error, or says what the nodes have answered.
+// I11 is checked whenever a call returns an error, or reports what the nodes answered.
 const i11 = "error truth: an error, or a report, says what the nodes answered"
 
-// failed looks at the error of an attempt.
+// failed checks the error of an attempt against the nodes' answers.
 func (c *Client) failed(name, owner string, err error) {
 	w := c.w
 	e, ok := errors.AsType[*quorum.Error](err)
@@ -28,17 +28,17 @@ func (c *Client) failed(name, owner string, err error) {
 	for i, v := range e.Nodes {
 		votes[v.Vote]++
 		if heard := o.heard[i]; o.told.Has(i) && !c.links[i].honest(v.Vote, heard) {
-			w.fail("I11", fmt.Sprintf("%s is told that the vote of %s was %s; its answer was %s", c.name, c.links[i].n.name, v.Vote, heard))
+			w.fail("I11", fmt.Sprintf("%s: the error gives the vote of %s as %s; its answer was %s", c.name, c.links[i].n.name, v.Vote, heard))
 		}
 	}
 	_, need := w.site(name)
 	granted, refused := votes[quorum.Granted], votes[quorum.Refused]
 	held := e.Err == quorum.ErrHeld
 	if held && granted+refused < need {
-		w.fail("I11", fmt.Sprintf("%s is told that the lock is held; only %d nodes answered", c.name, granted+refused))
+		w.fail("I11", fmt.Sprintf("%s: the error is that the lock is held; only %d nodes answered", c.name, granted+refused))
 	}
 	if !held && granted < need && granted+refused >= need {
-		w.fail("I11", fmt.Sprintf("%s is not told that the lock is held; %d nodes answered", c.name, granted+refused))
+		w.fail("I11", fmt.Sprintf("%s: the error is not that the lock is held; %d nodes answered", c.name, granted+refused))
 	}
 	if e.Err == quorum.ErrNoQuorum {
 		w.sometimes(NoQuorum)
@@ -57,7 +57,7 @@ func (c *Client) failed(name, owner string, err error) {
 	}
 }
 
-// honest reports whether a vote is what the node has answered.
+// honest reports whether a vote corresponds to the node's answer.
 func (l *link) honest(vote quorum.Vote, heard node.Status) bool {
 	switch vote {
 	case quorum.Granted:
@@ -65,7 +65,7 @@ func (l *link) honest(vote quorum.Vote, heard node.Status) bool {
 	case quorum.Refused:
 		return no(heard)
 	case quorum.Unknown:
-		return heard == node.Unknown || l.n.shared // it has no vote, whatever it says
+		return heard == node.Unknown || l.n.shared // a second name of one server has no vote
 	case quorum.Abstaining:
 		switch {
 		case l.refusedWrite >= l.n.born:
@@ -78,7 +78,7 @@ func (l *link) honest(vote quorum.Vote, heard node.Status) bool {
 	return true
 }
 
-// confirmed compares what Unlock returns with what the nodes have answered.
+// confirmed checks the result of Unlock against the nodes' answers.
 func (k *checker) confirmed(c *Client, e *quorum.Event) {
 	g := k.released(c, e.Owner)
 	if g == nil || len(c.listed) < len(c.links) {
@@ -96,13 +96,13 @@ func (k *checker) confirmed(c *Client, e *quorum.Event) {
 		told = "was not confirmed to be released"
 	}
 	if told != "" {
-		k.w.fail("I11", fmt.Sprintf("%s is told that %q %s; %d nodes confirmed it", c.name, e.Name, told, n))
+		k.w.fail("I11", fmt.Sprintf("%s: Unlock reports that %q %s; %d nodes confirmed it", c.name, e.Name, told, n))
 	}
 	k.awaited(c, e)
 }
 
-// awaited checks that an Unlock that failed has waited for the nodes, whether or not its
-// context had ended.
+// awaited checks that a failed Unlock has waited for the nodes' answers, also if its context had
+// ended.
 func (k *checker) awaited(c *Client, e *quorum.Event) {
 	err, ok := errors.AsType[*quorum.Error](e.Err)
 	if !ok || err.Err != quorum.ErrNoQuorum {
@@ -115,11 +115,11 @@ func (k *checker) awaited(c *Client, e *quorum.Event) {
 		}
 	}
 	if may >= err.Need {
-		k.w.fail("I11", fmt.Sprintf("%s is told that too few nodes have confirmed the end of %q, and has not waited for them", c.name, e.Name))
+		k.w.fail("I11", fmt.Sprintf("%s: Unlock reports that too few nodes have confirmed the end of %q, and has not waited for them", c.name, e.Name))
 	}
 }
 
-// closed looks at a lease when its Locker was closed.
+// closed checks a lease when its Locker was closed.
 func (k *checker) closed(h *holder, err error) {
 	if k.holder(h.owner) == h {
 		k.closesLease(h)
@@ -128,7 +128,7 @@ func (k *checker) closed(h *holder, err error) {
 	}
 }
 
-// closedTruly checks that enough nodes have confirmed what Close says.
+// closedTruly checks that enough nodes have confirmed what Close reports.
 func (k *checker) closedTruly(h *holder) {
 	g := k.released(h.c, h.owner)
 	if g == nil || !h.endedBy(quorum.ErrClosed) {
@@ -139,23 +139,22 @@ func (k *checker) closedTruly(h *holder) {
 		need = len(h.c.listed)/2 + 1
 	}
 	if bits.OnesCount64(uint64(g.gone)) < need {
-		k.w.fail("I11", fmt.Sprintf("%s is told that all leases are released; %q is not", h.c.name, h.name))
+		k.w.fail("I11", fmt.Sprintf("%s: Close reports that all leases are released; %q is not", h.c.name, h.name))
 	}
 }
 
-// hearsOfClose checks that a wait that has ended since the Locker is being closed has ended
-// for that.
+// hearsOfClose checks that a waiting call that Close ends returns ErrClosed.
 func (c *Client) hearsOfClose(ctx context.Context, q *request, stops int, err error) {
 	switch {
 	case !c.leaving || c.w.now == c.shutAt || !q.wait:
 	case errors.Is(err, quorum.ErrClosed):
 		c.w.sometimes(ClosedWaiting)
 	case ctx.Err() == nil && c.stops == stops && !errors.Is(err, quorum.ErrDeadlock):
-		c.w.fail("I11", fmt.Sprintf("%s waits for %q, closes its Locker, and is told: %v", c.name, q.name, err))
+		c.w.fail("I11", fmt.Sprintf("%s waits for %q, closes its Locker, and the error is: %v", c.name, q.name, err))
 	}
 }
 
-// forcedTruly checks what ForceUnlock says of what the nodes have answered.
+// forcedTruly checks the result of ForceUnlock against the nodes' answers.
 func (k *checker) forcedTruly(f *forcing, removed bool, err error, awake bool) {
 	c := f.c
 	told, majority := "", len(c.listed)/2+1
@@ -170,11 +169,11 @@ func (k *checker) forcedTruly(f *forcing, removed bool, err error, awake bool) {
 		told = fmt.Sprintf("was there: %v, and the nodes say %v", removed, f.removed)
 	}
 	if told != "" {
-		k.w.fail("I11", fmt.Sprintf("%s unlocks %q by force, and is told that it %s", c.name, f.name, told))
+		k.w.fail("I11", fmt.Sprintf("%s: ForceUnlock reports that %q %s", c.name, f.name, told))
 	}
 }
 
-// detachedTruly checks what Detach says of a lock whose lease was valid, or was not.
+// detachedTruly checks the error of Detach. valid is whether the lease was valid before.
 func (k *checker) detachedTruly(l *lock, h *holder, valid bool, err error) bool {
 	c, w := l.c, k.w
 	switch {
@@ -187,19 +186,19 @@ func (k *checker) detachedTruly(l *lock, h *holder, valid bool, err error) bool 
 	return err == nil
 }
 
-// saysDetached checks what the Unlock of a detached lease says.
+// saysDetached checks the error of an Unlock of a detached lease.
 func (k *checker) saysDetached(c *Client, name string, err error) {
 	if !errors.Is(err, quorum.ErrNotHeld) {
 		k.w.fail("I11", fmt.Sprintf("%s has detached %q, and unlocks it: %v", c.name, name, err))
 	}
 }
 
-// resumeFails checks the error of a Resume, when so much has passed of the lease's bounds.
+// resumeFails checks the error of Resume. passed is how much of the lease's bounds has passed.
 func (k *checker) resumeFails(c *Client, b *baton, passed time.Duration, stops int, err error) {
 	w, h := k.w, b.h
 	nodes, need := w.site(h.name)
 	over := b.left > 0 && passed+w.p.Lock.Timeout >= b.left || b.fixedLeft > 0 && passed+w.p.Lock.Timeout >= b.fixedLeft
-	var steady faults.Set // nodes that have never forgotten anything, nor seemed to
+	var steady faults.Set // nodes that have never forgotten anything, or seemed to
 	for i, s := range nodes {
 		if s.since < 0 && c.links[i].refusedWrite < 0 {
 			steady |= faults.Of(i)
@@ -219,11 +218,11 @@ func (k *checker) resumeFails(c *Client, b *baton, passed time.Duration, stops i
 		told = "has no quorum; it has one"
 	}
 	if told != "" {
-		w.fail("I11", fmt.Sprintf("%s resumes %q, and is told that it %s: %v", c.name, h.name, told, err))
+		w.fail("I11", fmt.Sprintf("%s: Resume reports that %q %s: %v", c.name, h.name, told, err))
 	}
 }
 
-// tells checks what Inspect says, where some have held the name all the while.
+// tells checks the report of Inspect. through are the holders from before the call.
 func (i *inspection) tells(report *quorum.Report, err error, through []*holder) {
 	c, w := i.c, i.c.w
 	if err != nil {
@@ -242,17 +241,17 @@ func (i *inspection) tells(report *quorum.Report, err error, through []*holder) 
 	}
 }
 
-// sees checks that a name that somebody has held all the while is not said to be free, unless
-// nodes say so that may have forgotten it.
+// sees checks that a name is not reported as free that was held during the whole call, unless a
+// node may have forgotten it.
 func (i *inspection) sees(h *holder, report *quorum.Report) {
 	c, w := i.c, i.c.w
 	forgot := slices.ContainsFunc(i.looks, func(l look) bool { return l.free && l.forgot })
 	if report.Verdict == quorum.VerdictFree && !forgot && w.broken == "" && len(c.listed) == len(c.links) {
-		w.fail("I11", fmt.Sprintf("%s is told that %q is free, which %s has held all the while", c.name, report.Name, h.c.name))
+		w.fail("I11", fmt.Sprintf("%s: Inspect reports that %q is free, which %s has held all the while", c.name, report.Name, h.c.name))
 	}
 }
 
-// wrong says what in a report is not what the nodes had.
+// wrong returns what in a report differs from what the nodes had, or "".
 func (i *inspection) wrong(report *quorum.Report) string {
 	answered, free, most := 0, 0, 0
 	counts := make(map[string]int)

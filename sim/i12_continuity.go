@@ -8,11 +8,11 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// I12 is looked at whenever a lease is extended, and a node is given a key again.
+// I12 is checked whenever a lease is extended or resumed, and when a key is restored on a node.
 const i12 = "continuity: a lease is extended only while it is valid, so nobody else was granted it in between"
 
-// continuous checks that nobody was granted a name since the owner that has
-// extended it.
+// continuous checks that nobody else was granted a name between its grant to an owner and the
+// owner's extension.
 func (k *checker) continuous(c *Client, name, owner string) {
 	h := k.holder(owner)
 	if h == nil { // it ended long ago
@@ -33,7 +33,7 @@ func (k *checker) continuous(c *Client, name, owner string) {
 	}
 }
 
-// extendedInTime checks that no lease was extended after its end. One that was resumed can be
+// extendedInTime checks that a lease was extended before its end. A resumed lease may be extended
 // for as long as the nodes have it.
 func (k *checker) extendedInTime(c *Client, h *holder, e *quorum.Event) {
 	resumed := h != nil && h.handedOn
@@ -42,18 +42,18 @@ func (k *checker) extendedInTime(c *Client, h *holder, e *quorum.Event) {
 	}
 }
 
-// revived notes that a lease was extended when its validity had ended.
+// revived reports that a lease was extended after its validity had ended.
 func (k *checker) revived(c *Client, name string) {
 	k.w.fail("I12", fmt.Sprintf("%s has extended %q, whose validity had ended", c.name, name))
 }
 
-// healsHeld checks that a node is given a key again only while a majority has it.
+// healsHeld checks that a key is restored on a node only while a majority has it.
 func (k *checker) healsHeld(h *holder) {
 	if k.w.need > len(k.w.nodes)/2+1 {
-		return // a majority is enough to give it to others again, and not for a renewal to count
+		return // a majority is enough to restore keys, but not to renew the lease
 	}
 	timeout := min(k.w.p.Lock.Timeout, h.length/3)
 	if h.c.Now() > h.won.Add(timeout+timeout/32+time.Millisecond) && h.c.stops == h.stops {
-		k.w.fail("I12", fmt.Sprintf("%s gives a node %q again, and no majority had it at the last renewal", h.c.name, h.name))
+		k.w.fail("I12", fmt.Sprintf("%s restores %q on a node, and no majority had it at the last renewal", h.c.name, h.name))
 	}
 }

@@ -8,12 +8,11 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// This file has what I13 says of those who hold something while they wait.
+// This file has the part of I13 about what waiters hold.
 
-// noHoldAndWait looks at what a node has when a command of one in line comes to
-// it: a key of an attempt that was not won may be there for as long as the attempt
-// lasts and its release takes, and no longer. That holds beside faults too, as long
-// as none concerns the client or its way to the node.
+// noHoldAndWait checks, when a waiter's command reaches a node, whose key the node has. The key of
+// a failed attempt may be there until its release arrives, and no longer. This is checked during
+// faults as well, if none affects that client and its link to the node.
 func (k *checker) noHoldAndWait(s *server, name string, before *node.State) {
 	if before.Type != "hash" || len(before.Fields) != 1 {
 		return
@@ -22,7 +21,7 @@ func (k *checker) noHoldAndWait(s *server, name string, before *node.State) {
 	if k.holder(owner) != nil {
 		return // it was won
 	}
-	k.noIdleHeir(s, name, owner)
+	k.noIdleHandoff(s, name, owner)
 	for _, c := range k.w.clients {
 		l := c.links[s.number]
 		if c.dead || c.stopped > 0 || !l.clear() {
@@ -39,68 +38,68 @@ func (k *checker) noHoldAndWait(s *server, name string, before *node.State) {
 	}
 }
 
-// gaveBackAtOnce checks that a node no longer has what the attempt of one in line has got
-// there, when that has failed. It may have been sent on a connection that was given up.
+// gaveBackAtOnce checks that the key of a waiter's failed attempt is gone, unless its release may
+// have been sent over a connection that was given up.
 func (k *checker) gaveBackAtOnce(l *link, g *givenUp, name string) {
 	w, s := k.w, l.n
 	if g.began == 0 || s.disturbed() >= g.began || !g.clear.Has(s.number) || l.warmed > g.at {
 		return
 	}
 	if kept := time.Duration(w.now - g.at); kept > w.quick() {
-		w.fail("I13", fmt.Sprintf("%s waits in line for %q, and keeps %s for %v after its attempt has failed", l.c.name, name, s.name, kept))
+		w.fail("I13", fmt.Sprintf("%s waits in line for %q, and keeps it on %s for %v after its attempt has failed", l.c.name, name, s.name, kept))
 	}
 	w.sometimes(GaveBackAtOnce)
 }
 
-// triesBriefly checks that an attempt of one in line lasts no longer than it may.
+// triesBriefly checks that a waiter's attempt does not hold a node for too long.
 func (k *checker) triesBriefly(l *link, o *call, name string) {
 	c, s := l.c, l.n
 	if took := c.Now().Sub(o.start); o.ticket > 0 && !o.won && !no(o.heard[s.number]) && s.disturbed() < o.at && took > k.w.longestAttempt(o.ttl) {
-		k.w.fail("I13", fmt.Sprintf("%s waits in line for %q, and holds %s for %v", c.name, name, s.name, took))
+		k.w.fail("I13", fmt.Sprintf("%s waits in line for %q, and holds it on %s for %v", c.name, name, s.name, took))
 	}
 }
 
-// longestAttempt is how long an attempt may take, by its client's clock.
+// longestAttempt is how long an attempt may take, on its client's clock.
 func (w *world) longestAttempt(ttl time.Duration) time.Duration {
 	return min(w.p.Lock.Timeout, (ttl-w.p.Lock.Grace)/3) + time.Millisecond
 }
 
-// noIdleHeir looks at what a node has when a command of one in line comes to it: what it
-// has handed on to somebody who can no longer have it from so many is given back as soon
-// as that is told of it.
-func (k *checker) noIdleHeir(s *server, name, owner string) {
+// noIdleHandoff checks, when a waiter's command reaches a node, what the node has handed on. A
+// client that cannot get the lock from enough nodes any more must give the hand-off back as soon
+// as it hears of it.
+func (k *checker) noIdleHandoff(s *server, name, owner string) {
 	w := k.w
-	for i := range s.heirs {
-		h := &s.heirs[i]
+	for i := range s.handoffs {
+		h := &s.handoffs[i]
 		if h.name != name || h.owner != owner || h.c == nil || h.c.dead || h.c.stopped > 0 {
 			continue
 		}
-		l := h.c.links[s.number] // another, if it has closed its Locker
+		l := h.c.links[s.number] // another one, if the client has closed its Locker
 		if o, _ := h.c.attemptOf(owner); !h.again && (o != nil && o.ticket > 0 && !o.won || k.released(h.c, owner) != nil) {
-			continue // it may have it yet, or has had it
+			continue // it may still get the lock, or has had it
 		}
 		if l != h.link || l.closed || l.deaf > 0 || !l.clear() || w.troubled >= h.at || l.warmed > h.at {
-			continue // it may not have been told, or have said so on a connection that was given up
+			continue // it may not have heard of it, or its release went over a connection that was given up
 		}
 		if h.idle == 0 {
 			h.idle = w.now
 		}
 		if w.now-h.idle > int64(w.p.Lock.Timeout+w.quick()) {
-			w.fail("I13", fmt.Sprintf("%s was handed on %q, waits for it no longer, and keeps %s", h.c.name, name, s.name))
+			w.fail("I13", fmt.Sprintf("%s was handed %q, no longer waits for it, and keeps it on %s", h.c.name, name, s.name))
 		}
 	}
 }
 
-// A reservation is that of one who waits for several names, for want of one that somebody
-// else has.
+// A reservation is a free name that a waiter for several names keeps from others, because one of
+// its other names is held.
 type reservation struct {
 	waiter string
 	began  int64
 }
 
-// reservesInTime checks that who waits for several names does not keep any of them from
-// others for long while somebody has another, on nodes that have not forgotten it. It may
-// be told late that this was its own to take, and reserve them once more.
+// reservesInTime checks that a waiter for several names does not reserve some of them for long
+// while another client holds one of the others. It allows for one more reservation, as the waiter
+// may hear late that a name was free.
 func (k *checker) reservesInTime(c *Client, o *call, wait *node.Wait) {
 	w := k.w
 	for _, h := range k.holders {
@@ -125,7 +124,7 @@ func (k *checker) reservesInTime(c *Client, o *call, wait *node.Wait) {
 		default:
 			began := h.keptFor[i].began
 			if kept := time.Duration(w.now - began); kept > 4*w.p.Lock.Poll+2*w.p.Lock.Timeout && w.tranquil(began) {
-				w.fail("I13", fmt.Sprintf("%s has reserved names for %v, and %s has had %q meanwhile", c.name, kept, h.c.name, h.name))
+				w.fail("I13", fmt.Sprintf("%s has reserved names for %v, while %s held %q", c.name, kept, h.c.name, h.name))
 			}
 		}
 	}

@@ -10,13 +10,13 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// I13 is looked at whenever a waiter asks a node, gives up, or has the lock. What it says of
-// those who hold something while they wait is in i13_hold_and_wait.go. What one node does with
-// its queue is for the rules of package nodetest.
+// I13 is checked whenever a waiter asks a node, gives up or gets the lock. The file
+// i13_hold_and_wait.go checks what waiters hold. The rules of package nodetest check what one
+// node does with its queue.
 const i13 = "order: no waiter that enough nodes know is overtaken by a later one; a waiter in line holds nothing for longer than an attempt; all nodes come to have the same first waiter"
 
-// keepsItsPlace checks that a waiter has one place from attempt to attempt, and asks for that
-// to be kept.
+// keepsItsPlace checks that a waiter uses the same ticket and name in all attempts, and asks the
+// nodes to keep its place.
 func (k *checker) keepsItsPlace(c *Client, o *call, cmd *node.Command) {
 	wait := cmd.Waiting()
 	again := o.attempts > 0 && k.w.program == nil && !o.several
@@ -26,45 +26,45 @@ func (k *checker) keepsItsPlace(c *Client, o *call, cmd *node.Command) {
 	case again && o.waiter != "" && o.waiter != wait.Waiter:
 		k.w.fail("I13", fmt.Sprintf("%s waits for %q under another name than before", c.name, o.names[0]))
 	case o.waiting && (wait.Queued() || cmd.Mode == node.Write) && !wait.Stays():
-		k.w.fail("I13", fmt.Sprintf("%s waits for %q, and wants no place to be kept", c.name, o.names[0]))
+		k.w.fail("I13", fmt.Sprintf("%s waits for %q, and does not ask for its place to be kept", c.name, o.names[0]))
 	}
 }
 
-// yields sees the release of an attempt that failed, or of a holder.
+// yields checks that a waiter that gives back a partial grant keeps its place.
 func (k *checker) yields(c *Client, o *call, h *holder, cmd *node.Command) {
 	if h != nil || o == nil || !o.waiting || !o.fair && o.mode != node.Write {
 		return
 	}
 	if slices.Contains(o.heard[:], node.Granted) && (cmd.Waiting().PlaceTTL <= 0 || cmd.Waiting().Waiter != o.waiter || cmd.Waiting().Ticket != o.ticket) {
-		k.w.fail("I13", fmt.Sprintf("%s gives back what it got of %q, and its place too, though it waits", c.name, o.names[0]))
+		k.w.fail("I13", fmt.Sprintf("%s gives back its partial grant of %q, and its place with it, though it waits on", c.name, o.names[0]))
 	}
 }
 
-// gaveUp checks that all nodes are told of one that waits no more and has no lock: else
-// others wait for it until its place is lost.
+// gaveUp checks that a waiter that gives up tells all nodes. Otherwise others wait for it until
+// its place expires.
 func (k *checker) gaveUp(c *Client, o *call) {
 	for _, l := range c.listed {
 		if o.waiting && o.waiter != "" && !o.left.Has(l.n.number) {
-			k.w.fail("I13", fmt.Sprintf("%s has given up to wait for %q, and does not tell %s", c.name, o.names[0], l.n.name))
+			k.w.fail("I13", fmt.Sprintf("%s no longer waits for %q, and does not tell %s", c.name, o.names[0], l.n.name))
 			return
 		}
 	}
 }
 
-// forgotten checks that a node knows nobody who waits for longer than it may take to ask
-// again: a dead one would hold up those behind it.
+// forgotten checks that a waiter's place or intent expires soon if the waiter does not ask again:
+// a dead waiter must not hold up others.
 func (k *checker) forgotten(s *server, name string, before *node.State) {
 	if before.Intent != "" && s.outlasts(before.IntentTTL) || slices.ContainsFunc(before.Queue, func(p node.Place) bool { return s.outlasts(p.TTL) }) {
-		k.w.fail("I13", fmt.Sprintf("%s knows one who waits for %q for longer than it may take to ask again", s.name, name))
+		k.w.fail("I13", fmt.Sprintf("%s keeps the place of a waiter for %q for longer than the waiter may take to ask again", s.name, name))
 	}
 }
 
-// overtakesNobody checks that nobody waits for longer for what was granted, as enough nodes
-// know.
+// overtakesNobody checks that no waiter with an earlier ticket waits for the same lock, if enough
+// nodes know that waiter.
 func (k *checker) overtakesNobody(h *holder, o *call) {
 	w := k.w
 	if w.disagree >= quorum.DefaultFenceRetention {
-		return // nobody follows tokens that are so far ahead, and those in line are passed by them
+		return // tickets come from clocks; clients ignore what is so far ahead, and may pass it
 	}
 	for _, c := range w.clients {
 		for _, waits := range c.calls {
@@ -72,16 +72,15 @@ func (k *checker) overtakesNobody(h *holder, o *call) {
 				continue
 			}
 			if o.fair && waits.ticket < o.ticket && o.at > waits.firm && w.now < waits.until && w.tranquil(waits.firm) {
-				w.fail("I13", fmt.Sprintf("%s was granted %q, for which %s waits for longer, as enough nodes know", h.c.name, h.name, c.name))
+				w.fail("I13", fmt.Sprintf("%s was granted %q before %s, which has waited for longer, and which enough nodes know", h.c.name, h.name, c.name))
 			}
 		}
 	}
 }
 
-// sameFirst checks that all nodes that vote have the same waiter before all others,
-// the one with the lowest ticket. They need not at once: who comes last may have to
-// ask again where its token was too low, and a node that was away has to hear of
-// everybody.
+// sameFirst checks that all voting nodes have the same first waiter, the one with the lowest
+// ticket. It allows for some time after each change: the last waiter to come may have to ask
+// again because its token was too low, and a node that was away has to hear of all waiters.
 func (k *checker) sameFirst(name string) {
 	w := k.w
 	if w.broken != "" || !w.tranquil(w.now) {
@@ -100,7 +99,7 @@ func (k *checker) sameFirst(name string) {
 			continue
 		}
 		if is := k.firstOn(s, name); is != first.waiter {
-			w.fail("I13", fmt.Sprintf("%s has waiter %q of %q before all others, and %s is, as %q: nobody has come for %v",
+			w.fail("I13", fmt.Sprintf("%s has waiter %q as the first for %q, but the first is %s, as %q; no waiter has come for %v",
 				s.name, is, name, first.c.name, first.waiter, time.Duration(w.now-changed)))
 			return
 		}
@@ -108,8 +107,8 @@ func (k *checker) sameFirst(name string) {
 	w.sometimes(AgreedOnFirst)
 }
 
-// lineUp finds out who is in line for a name, and when something has changed last that the
-// nodes may not all know yet. It cannot be known if somebody cannot reach them all.
+// lineUp collects the waiters for a name in k.line. changed is the last change that some nodes
+// may not know yet; it is unknown if a waiter cannot reach all nodes.
 func (k *checker) lineUp(name string, nodes []*server) (changed int64, known bool) {
 	w := k.w
 	changed, k.line = w.troubled, k.line[:0]
@@ -119,7 +118,7 @@ func (k *checker) lineUp(name string, nodes []*server) (changed int64, known boo
 				continue
 			}
 			if k.heldBy(c, name) != nil || c.waitsOtherwise(name) {
-				o.joined = w.now // it does not ask the nodes now, and its places may be lost
+				o.joined = w.now // it does not ask the nodes now, and its places may expire
 				continue
 			}
 			k.line = append(k.line, inLine{c, o.waiter, o.ticket})
@@ -133,14 +132,14 @@ func (k *checker) lineUp(name string, nodes []*server) (changed int64, known boo
 	return changed, true
 }
 
-// firstOn returns the first on a node of those in k.line: the one that is being
-// served, of an attempt that is not over, or the first in its queue.
+// firstOn returns the first waiter of k.line on a node: the one that has the key by an attempt
+// that is not over, or else the first in the node's queue.
 func (k *checker) firstOn(s *server, name string) (waiter string) {
 	state := s.inspect(s.time(), name, &k.seen)
 	waits := func(waiter string) bool {
 		return slices.ContainsFunc(k.line, func(p inLine) bool { return p.waiter == waiter })
 	}
-	served := func(waiter string) bool { // and has not asked again since
+	served := func(waiter string) bool { // it has not asked again since
 		return waits(waiter) && !slices.ContainsFunc(state.Queue, func(p node.Place) bool { return p.Waiter == waiter })
 	}
 	if state.Type == "hash" && len(state.Fields) == 1 {
@@ -162,6 +161,6 @@ func (k *checker) firstOn(s *server, name string) (waiter string) {
 	return ""
 }
 
-// agreeWithin is for how long the nodes may differ about who is first in line: the
-// last to come, or to be heard again, asks everywhere, rests, and asks again.
+// agreeWithin is for how long the nodes may have different first waiters: the last waiter to come
+// asks all nodes, pauses, and asks again.
 func (w *world) agreeWithin() time.Duration { return w.p.Lock.Poll + 4*w.p.Lock.Timeout }

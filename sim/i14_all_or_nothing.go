@@ -4,17 +4,17 @@ import (
 	"fmt"
 )
 
-// I14 is looked at whenever one of several locks has ended, and when a call for several returns.
+// I14 is checked whenever one of several locks has ended, and when a call for several returns.
 const i14 = "all or nothing: several locks that are acquired as one are held, lost and released as one"
 
-// endedTogether checks that several locks have ended if one of them has.
+// endedTogether checks that the end of one of several locks ends all of them.
 func (k *checker) endedTogether(h *holder) {
 	if h.joint != nil && h.joint.Context().Err() == nil {
 		k.w.fail("I14", fmt.Sprintf("%s: the context of several locks goes on after the lease of one, %q", h.c.name, h.name))
 	}
 }
 
-// gaveBack checks that nothing is left of several locks that were not to be had.
+// gaveBack checks that a failed call for several locks leaves none of them.
 func (k *checker) gaveBack(c *Client, o *call, before int) {
 	for _, h := range k.holders {
 		if h.c == c && h.grant > before && h.task == o.task {
@@ -26,7 +26,7 @@ func (k *checker) gaveBack(c *Client, o *call, before int) {
 	}
 }
 
-// parted checks that all of several locks are released.
+// parted checks that the unlock of several locks releases all of them.
 func (k *checker) parted(l *lock) {
 	for _, p := range l.parts {
 		if h := k.holder(p.owner); h != nil && h.joint == l.lease {

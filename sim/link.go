@@ -157,7 +157,7 @@ type turn struct {
 // A channel is the topic of the waiters of one process.
 type channel struct{ process, topic string }
 
-// channel returns the topic of who waits in line.
+// channel returns the topic of the waiters of a process.
 func (w *world) channel(waiter string) string {
 	process := node.Process(waiter)
 	for i := range w.channels {
@@ -229,7 +229,7 @@ func (c *Client) armSweep(deadline clock.Instant) {
 // sweep is that event.
 func (c *Client) sweep(at int64) {
 	if c.sweepAt != at {
-		return // it was armed anew
+		return // it was armed again
 	}
 	c.sweepAt = 0
 	switch {

@@ -1,38 +1,44 @@
-// Package sim runs the lock of package quorum in a world of its own, where
-// everything can go wrong and nothing takes any time: nodes that crash, forget,
-// hang and lie about the time of day, networks that lose, delay and repeat,
-// processes that stop at the worst instant.
+// Package sim tests the lock of package quorum in a simulated world with virtual time. Nodes
+// crash, lose their data, hang, and have a wrong time of day. Networks lose, delay and repeat
+// messages. Processes stop at the worst instant.
 //
-// The engine is the one that production runs. It sees the world through its two
-// seams, package clock and package node. A task is a coroutine, a wait is a
-// place in a queue of events, and a run is a pure function of its [faults.Plan]:
-// the same plan gives the same events in the same order, byte for byte, on every
-// machine.
+// The engine is the one of production. It reaches the world through packages clock and node
+// alone. A task is a coroutine, a wait is an entry in a queue of events, and a run is a pure
+// function of its [faults.Plan]: the same plan gives the same events in the same order, byte for
+// byte, on every machine.
 //
 //	plan := faults.Generate(7, faults.Profile{})
 //	result := sim.Run(plan, nil)
 //	fmt.Println(result.Verdict)
 //
-// Each run is held to the [Invariants]. What breaks one is a bug of the lock,
-// unless the plan itself leaves what a lock with a lease can stand: then the
-// violation says which assumption was broken.
+// A checker holds each run to the [Invariants]. A violation is a bug of the lock, unless the plan
+// breaks an assumption that every lock with a lease makes: then the violation names it.
+//
+// # What may change
+//
+// The language of plans, which package faults parses, is stable from the first release on: a plan
+// stays valid, and means the same. The Go API of this package may change in any release, and so
+// may what a plan's run comes to: the hash, the trace, and which seed finds a bug.
 //
 // # Programs
 //
-// To try a program of your own under a plan, give it to [Run]: it gets a
-// [Client] with a Locker, and runs as each of the plan's clients. It has to return when
-// its [Client.Context] has ended, and to unlock what it has locked.
+// [Run] can test your own program under a plan: each of the plan's clients runs it, with a
+// [Client] that has a Locker. The program must unlock what it has locked, and return when its
+// [Client.Context] has ended.
 //
-// What it does must follow from the plan, and let virtual time pass. So it has no go
-// statement, but [Client.Go]; no time.Sleep and no timer, but [Client.Sleep]; no
-// context.WithTimeout, but [Client.WithTimeout]; no channel and no sync.WaitGroup to
-// wait for, but [Client.NewSignal]; no random number that is not from [Client.Below].
-// Its tasks run one at a time, up to the next wait, so that they need no mutex, and
-// one that is held across a wait stops the run for good. What it calls must not wait
-// otherwise either: a network, a file that is a pipe.
+// The program must be deterministic, and let virtual time pass. It uses
 //
-// A client that is killed does not run its deferred calls before the run is over. What is
-// panicked with is a violation.
+//   - [Client.Go] instead of a go statement,
+//   - [Client.Sleep] instead of time.Sleep and timers,
+//   - [Client.WithTimeout] instead of context.WithTimeout,
+//   - [Client.NewSignal] instead of channels and sync.WaitGroup,
+//   - [Client.Below] for random numbers.
+//
+// Its tasks run one at a time, up to the next wait, so they need no mutex. A mutex that is held
+// across a wait stops the run for good. The program must not call anything that waits in real
+// time, such as a network.
+//
+// A killed client runs its deferred calls only when the run is over. A panic is a violation.
 package sim
 
 import (
@@ -51,7 +57,7 @@ type Verdict string
 const (
 	Sound   Verdict = "sound"   // nothing was violated
 	Unsafe  Verdict = "unsafe"  // an invariant was, within the assumptions
-	Stuck   Verdict = "stuck"   // whoever waited did not get the lock
+	Stuck   Verdict = "stuck"   // a waiter did not get the lock, or a call did not return in time
 	Outside Verdict = "outside" // an invariant was, after the plan had broken an assumption
 )
 
@@ -208,9 +214,8 @@ func verdict(found []Violation) Verdict {
 	return v
 }
 
-// finish is the second part of a run. A majority of the nodes is healed, and
-// all other faults are for ever: whoever wants the lock must get it. Then
-// everybody goes home, and nothing may be left.
+// finish is the second part of a run. A quorum of nodes is healed, and all other faults stay for
+// ever: every waiter must get the lock. Then all clients end, and nothing may be left.
 func (w *world) finish() {
 	if w.over {
 		return
@@ -312,7 +317,7 @@ func (w *world) acquisitions(live []*Client, names int) int {
 	return len(live) * work.Tasks * n
 }
 
-// serveWaiting lets those get their lock whose steps wait for one that nobody has.
+// serveWaiting lets steps go on that wait for a lock that nobody holds, until they have it.
 func (w *world) serveWaiting() {
 	waits := func() *Client {
 		for _, c := range w.clients {

@@ -165,9 +165,9 @@ var legend = []struct{ word, means string }{
 	{"plain", "textbook Redlock: the steps of the Redis page and nothing else"},
 	{"mistaken", "that with a mistake other locks are known for; - where the scenario is about none"},
 	{"no ...", "redquorum with one protection taken away"},
-	{"ok 0.9 s", "all is well; so long, in virtual time, somebody had to wait for the lock, if 0.1 s or more"},
+	{"ok 0.9 s", "nothing was violated; the time is the longest wait in virtual time, if 0.1 s or more"},
 	{"broken", "two clients held one lock at the same time, or the resource took a late write"},
-	{"stuck", "somebody waits for a lock that is free"},
+	{"stuck", "a client waits for a lock that is free"},
 	{"outside", "it goes wrong, as it must: the scenario leaves what any lock with a lease can stand"},
 }
 

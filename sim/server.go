@@ -48,18 +48,18 @@ type server struct {
 	serveAt int64
 
 	listeners []listener
-	heirs     []heir
+	handoffs  []handoff
 	random    random
 }
 
-// An heir was handed a lock by the node: the last of each name.
-type heir struct {
+// A handoff is a lock that the node has handed on to a waiter: the last of each name.
+type handoff struct {
 	c           *Client
-	link        *link // over which it is told
+	link        *link // over which the new owner hears of it
 	name, owner string
 	at          int64
-	again       bool  // its lease is over: a command that came twice has named it once more
-	idle        int64 // when it was seen first that it is of no use any more
+	again       bool  // the new owner's lease is over: a doubled command has asked for the hand-off again
+	idle        int64 // when the checker saw first that it is of no use any more
 }
 
 // A listener is a connection that subscribed to a name.
@@ -217,8 +217,8 @@ func (w *world) hosts() {
 	}
 }
 
-// beside returns the nodes on the servers of those.
-func (w *world) beside(nodes faults.Set) (all faults.Set) {
+// sharingServers returns the nodes that are on the same servers as those.
+func (w *world) sharingServers(nodes faults.Set) (all faults.Set) {
 	for _, s := range w.nodes {
 		for _, o := range w.nodes {
 			if s.host == o.host && nodes.Has(o.number) {
@@ -238,8 +238,7 @@ func (s *server) listening(l *link, name string) bool {
 	return false
 }
 
-// tell tells the first in line who listens that it is its turn, or hands the lock on to
-// it.
+// tell wakes the first waiter in line that listens, or hands the lock on to it.
 func (s *server) tell(now model.Time, n model.Notice, others bool) {
 	for _, waiter := range n.Line {
 		channel := s.w.channel(waiter)
@@ -251,7 +250,7 @@ func (s *server) tell(now model.Time, n model.Notice, others bool) {
 			s.publish(channel, &node.Turn{Name: n.Name, Waiter: waiter})
 			return
 		}
-		s.w.check.handsOn(s, heir{name: n.Name, owner: owner, at: s.w.now}, token, waiter)
+		s.w.check.handsOn(s, handoff{name: n.Name, owner: owner, at: s.w.now}, token, waiter)
 		s.w.logKey(s, n.Name)
 		s.publish(channel, &node.Turn{Name: n.Name, Owner: owner, Token: token})
 		return
@@ -261,8 +260,8 @@ func (s *server) tell(now model.Time, n model.Notice, others bool) {
 // there reports whether the connection is.
 func (o *listener) there() bool { return o.conn == o.link.conn && !o.link.closed && !o.link.c.dead }
 
-// publish sends a notice, or whose turn it is, to everybody who listens, and
-// reports whether anybody does. It forgets those who are no longer there.
+// publish sends a notice, or a turn, to all listeners of a topic, and reports whether there are
+// any. It forgets closed connections.
 func (s *server) publish(topic string, t *node.Turn) (heard bool) {
 	kept := s.listeners[:0]
 	for _, o := range s.listeners {

@@ -9,8 +9,8 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// This file knows which leases are on their way from one client to another, and what nodes say
-// of those that are being resumed.
+// This file records the leases that are on their way from one client to another, and the nodes'
+// answers about those that are being resumed.
 
 // A baton is a detached lease on its way to the client that resumes it.
 type baton struct {
@@ -33,15 +33,15 @@ type baton struct {
 	lacks faults.Set // nodes that have said that they do not
 }
 
-// detaches notes that a lease is nobody's until it is resumed. For as long as its holder
-// could have relied on it nobody else may have the name: so it stays among the holders.
+// detaches notes that a lease was detached. It stays among the holders, because nobody else may
+// have the name until the end of its validity.
 func (k *checker) detaches(b *baton, lease *quorum.Lease) {
 	h := b.h
 	k.w.sometimes(Detached)
 	k.endedByDetach(h, lease)
 	k.backInLine(h)
 	k.w.believes(h, false)
-	if o, _ := h.c.attemptOf(h.owner); o != nil { // what comes of it is no more the call's
+	if o, _ := h.c.attemptOf(h.owner); o != nil { // later answers do not concern the call
 		o.attempt, o.stood = attempt{}, attempt{}
 	}
 	h.detached, h.lease, h.ends = true, nil, nil
@@ -51,8 +51,8 @@ func (k *checker) detaches(b *baton, lease *quorum.Lease) {
 	k.batons[h.owner], k.handles[h.name] = b, b
 }
 
-// resumed checks a lease that a client has resumed by a call that began at begun. It may be
-// relied on until then, and never beyond the limit.
+// resumed checks a lease that a client has resumed with a call that began at begun. The lease may
+// be valid until until, and never beyond limit.
 func (k *checker) resumed(c *Client, b *baton, lease *quorum.Lease, begun, until, limit clock.Instant) {
 	w, h := k.w, b.h
 	w.sometimes(Resumed)
@@ -74,7 +74,7 @@ func (k *checker) resumed(c *Client, b *baton, lease *quorum.Lease, begun, until
 	k.lasting(h)
 }
 
-// asked returns the lease that a command is to resume, or nil.
+// asked returns the lease that a command resumes, or nil.
 func (k *checker) asked(m *message, owner string) *baton {
 	if b := k.batons[owner]; b != nil && m.cmd.Kind == node.Extend && m.link.c == b.by && m.sent >= b.began {
 		return b
@@ -82,7 +82,7 @@ func (k *checker) asked(m *message, owner string) *baton {
 	return nil
 }
 
-// votesForBaton notes whether a node that is asked for a lease may vote.
+// votesForBaton notes whether a node that is asked about a resumed lease may vote.
 func (k *checker) votesForBaton(s *server, m *message) {
 	b, p := k.asked(m, m.cmd.Claims[0].Owner), &k.w.p.Lock
 	switch {
@@ -94,7 +94,7 @@ func (k *checker) votesForBaton(s *server, m *message) {
 	}
 }
 
-// keeps notes what a node says of a lease that is being resumed.
+// keeps notes a node's answer about a lease that is being resumed.
 func (b *baton) keeps(l *link, kept bool) {
 	n := faults.Of(l.n.number)
 	if !kept {

@@ -13,15 +13,15 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// This file knows who believes to hold what, and until when.
+// This file records which clients consider a lock their own, and until when: their beliefs.
 
-// A lease is what both kinds of client hold.
+// A lease is what a Locker or a textbook client gives.
 type lease interface {
 	Token() node.Token
 	Remaining() time.Duration
 }
 
-// A holder is an owner that believes that it has a name.
+// A holder is an owner that considers a lock its own.
 type holder struct {
 	c       *Client
 	name    string   // of several, all of them
@@ -82,14 +82,13 @@ type extension struct {
 // maxAsked is for how many extensions it is known when they were sent.
 const maxAsked = 64
 
-// latest are the last that were granted a name.
+// latest are the latest holders of a name.
 type latest struct {
-	alone  *holder // of those that do not only read
+	alone  *holder // of those that are no readers
 	reader *holder // with the highest token
 }
 
-// A lapsed list has the newest owners whose lease ended while their process was
-// stopped.
+// A lapsed list has the latest owners whose lease ended while their process was stopped.
 type lapsed struct {
 	owners [4]string
 	next   int
@@ -111,12 +110,12 @@ func (k *checker) holder(owner string) *holder {
 	return nil
 }
 
-// taken reports whether anybody believes to hold name.
+// taken reports whether any client considers name its own.
 func (k *checker) taken(name string) bool {
 	return slices.ContainsFunc(k.holders, func(h *holder) bool { return slices.Contains(h.names, name) && h.believed() })
 }
 
-// heldBy returns a holder of a name that is of a client, or nil.
+// heldBy returns the holder of a name in a client, or nil.
 func (k *checker) heldBy(c *Client, name string) *holder {
 	for _, h := range k.holders {
 		if h.c == c && !h.detached && slices.Contains(h.names, name) {
@@ -138,7 +137,7 @@ func (k *checker) remove(h *holder) {
 	}
 }
 
-// believed reports whether h's client would say now that it holds the lock.
+// believed reports whether h's client considers the lock its own now.
 func (h *holder) believed() bool {
 	if h.lease != nil {
 		return h.lease.Remaining() > 0
@@ -157,20 +156,20 @@ func (h *holder) meets(o *holder) bool {
 	return slices.ContainsFunc(h.names, o.has)
 }
 
-// endedBy reports whether the lease is over because of err, and not of its own.
+// endedBy reports whether err has ended the lease.
 func (h *holder) endedBy(err error) bool {
 	le, ok := h.lease.(*quorum.Lease)
 	return ok && errors.Is(context.Cause(le.Context()), err)
 }
 
-// promise is until when a lease may be relied on that was sent at start.
+// promise is the end of validity of a lease whose command was sent at start.
 func (k *checker) promise(start clock.Instant, ttl time.Duration) clock.Instant {
 	p := &k.w.p.Lock
 	lease := ttl - p.Grace
 	return start.Add(lease - time.Duration(mulRatio(int64(lease), p.Drift)) - 2*time.Millisecond)
 }
 
-// mayPromise is until when h may be relied on if its latest extensions count.
+// mayPromise is the end of h's validity if its latest extensions count.
 func (k *checker) mayPromise(h *holder) clock.Instant {
 	until := h.until
 	for _, x := range h.asked {
@@ -179,8 +178,7 @@ func (k *checker) mayPromise(h *holder) clock.Instant {
 	return until
 }
 
-// isResumed reports whether what a client has come to hold is not new, but a lease that was
-// resumed with its handle.
+// isResumed reports whether the lease that a client has got is a resumed one.
 func (k *checker) isResumed(c *Client, owner string) bool {
 	if k.w.program == nil {
 		return k.batons[owner] != nil
@@ -189,7 +187,7 @@ func (k *checker) isResumed(c *Client, owner string) bool {
 	return o == nil || o.won || k.holder(owner) != nil
 }
 
-// granted sees a new holder, at the instant at which it is told.
+// granted is called when a client learns that it has a lock.
 func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 	w := k.w
 	k.grants++
@@ -210,7 +208,7 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 		if owner == node.Heir(a.owner) {
 			h.stood = min(a.ttl, w.patienceInLine()) - w.p.Lock.Grace
 			h.until = k.promise(a.start, h.stood+w.p.Lock.Grace)
-			k.inherits(c, a, name, token)
+			k.handedOnByEnough(c, a, name, token)
 		} else {
 			k.elected(c, o, name)
 		}
@@ -238,7 +236,7 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 	}
 }
 
-// special looks at a new holder that is not the only one of one name.
+// special checks a new holder that is a reader, a writer, a waiter, or needs more than a majority.
 func (k *checker) special(h *holder, o *call) {
 	w := k.w
 	if nodes, need := w.site(h.name); need == len(nodes) && need > 1 {
@@ -252,7 +250,7 @@ func (k *checker) special(h *holder, o *call) {
 	k.overtakesNobody(h, o)
 }
 
-// holds attaches what tells what h's client believes.
+// holds attaches the lease of a holder, which states the remaining validity.
 func (k *checker) holds(owner string, l lease, ends func() error) {
 	h := k.holder(owner)
 	if h == nil {
@@ -268,7 +266,7 @@ func (k *checker) holds(owner string, l lease, ends func() error) {
 	k.promised(h, h.until)
 }
 
-// relies attaches what tells what the caller's program believes.
+// relies attaches a lease that the caller's program has passed to Client.Holds.
 func (k *checker) relies(l *quorum.Lease) {
 	owner := l.Owner()
 	if h := k.holder(owner); h != nil && h.lease == nil {
@@ -277,7 +275,7 @@ func (k *checker) relies(l *quorum.Lease) {
 	}
 }
 
-// joins notes that a holder's lease is a part of several.
+// joins notes that a holder's lease is one of several that are one.
 func (k *checker) joins(owner string, j *quorum.Joint) {
 	h := k.holder(owner)
 	if h == nil {
@@ -289,9 +287,8 @@ func (k *checker) joins(owner string, j *quorum.Joint) {
 	k.promisedTogether(h, j)
 }
 
-// goesOn notes that a client goes on with a lease of the caller's program, which may have
-// detached it, and have given its handle to another client. What this one believes is by
-// its own clock.
+// goesOn notes that a client uses a lease of the caller's program, which may have detached it and
+// passed its handle to another client. The validity is converted to this client's clock.
 func (k *checker) goesOn(h *holder, c *Client) {
 	if h == nil || k.w.program == nil {
 		return
@@ -305,8 +302,8 @@ func (k *checker) goesOn(h *holder, c *Client) {
 	h.resumed = 0
 }
 
-// resumes notes that a node goes on to keep a lease of the caller's program of which the
-// checks do not know what it says of itself: if enough do, it may be relied on.
+// resumes notes that a node still has a lease of the caller's program that was not passed to
+// Client.Holds. If enough nodes have it, it is valid.
 func (k *checker) resumes(h *holder, on int, sent int64) {
 	late := len(h.asked) == 0 || sent < h.asked[len(h.asked)-1].at // it answers an earlier command
 	if k.w.program == nil || h.lease != nil || late {
@@ -319,7 +316,7 @@ func (k *checker) resumes(h *holder, on int, sent int64) {
 	}
 }
 
-// downgrades sees each command by which a writer goes on as a reader.
+// downgrades is called for each command that makes a reader of a writer.
 func (k *checker) downgrades(h *holder, l *link) {
 	if h.mode == node.Write {
 		k.w.believes(h, false)
@@ -341,7 +338,7 @@ func (k *checker) planAudit(h *holder) {
 	k.w.plan(h.c.trueTime(h.until)-1, evAudit, h, h.audited)
 }
 
-// audit looks at a holder just before its belief ends, and just after.
+// audit checks a holder just before and just after the end of its validity.
 func (k *checker) audit(h *holder, number int) {
 	w := k.w
 	if h.audited != number && h.audited != -number || k.holder(h.owner) != h || h.c.dead && !h.detached {
@@ -361,7 +358,7 @@ func (k *checker) audit(h *holder, number int) {
 	}
 	k.believesNoLonger(h)
 	if h.c.stopped > 0 && !h.detached {
-		// It does not run, and so it can do nothing either.
+		// It does not run, so it can do nothing either.
 		if w.program == nil || h.ends != nil && h.ends() == nil { // else it may be detached
 			h.c.lapsed.add(h.owner)
 		}
@@ -373,7 +370,7 @@ func (k *checker) audit(h *holder, number int) {
 	}
 }
 
-// rateChanged plans the audits of a client anew, whose clock has changed its pace.
+// rateChanged plans the audits of a client again whose clock has changed its rate.
 func (k *checker) rateChanged(c *Client) {
 	for _, h := range k.holders {
 		if h.c == c {
@@ -395,7 +392,7 @@ func (k *checker) paused(c *Client) {
 	}
 }
 
-// killed ends the beliefs of a process.
+// killed removes the holders of a killed process.
 func (k *checker) killed(c *Client) {
 	for _, h := range slices.Clone(k.holders) {
 		if h.c == c && !h.detached {

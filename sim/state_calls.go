@@ -9,9 +9,9 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// This file knows what each task has called, and what the nodes have answered to its attempts.
+// This file records the calls of each task, and the nodes' answers to its attempts.
 
-// A call is an acquisition of one task, and what is known of its latest attempt.
+// A call is an acquisition by one task, with its two latest attempts.
 type call struct {
 	task     *task
 	fixed    bool     // the lease is not to be renewed by itself
@@ -105,9 +105,9 @@ func (c *Client) callWaiting(waiter string) *call {
 func (c *Client) attemptOf(owner string) (*call, *attempt) {
 	for _, o := range c.calls {
 		switch {
-		case same(o.owner, owner) || isHeir(owner, o.owner):
+		case same(o.owner, owner) || isStandby(owner, o.owner):
 			return o, &o.attempt
-		case isHeir(owner, o.stood.owner):
+		case isStandby(owner, o.stood.owner):
 			return o, &o.stood
 		}
 	}
@@ -121,14 +121,15 @@ func same(a, b string) bool {
 	return len(a) == len(b) && (last < 0 || a[last] == b[last]) && a == b
 }
 
-// isHeir reports whether an owner is the heir of another. It is asked of every answer.
-func isHeir(owner, of string) bool {
-	rest, is := strings.CutSuffix(owner, heirs)
+// isStandby reports whether an owner is that of another's standby claim. It is called for every
+// answer.
+func isStandby(owner, of string) bool {
+	rest, is := strings.CutSuffix(owner, standby)
 	return is && same(rest, of)
 }
 
-// heirs is what the owners end with that are heirs.
-var heirs = node.Heir("")
+// standby is the end of the owner of a standby claim.
+var standby = node.Heir("")
 
 // tail is the end of an owner.
 func tail(owner string) uint32 {
@@ -139,7 +140,7 @@ func tail(owner string) uint32 {
 	return uint32(owner[n-4]) | uint32(owner[n-3])<<8 | uint32(owner[n-2])<<16 | uint32(owner[n-1])<<24
 }
 
-// asks sees the first command of each attempt.
+// asks is called for the first command of each attempt.
 func (k *checker) asks(c *Client, o *call, cmd *node.Command) {
 	wait := cmd.Waiting()
 	o.names = o.names[:0]
@@ -158,8 +159,8 @@ func (k *checker) asks(c *Client, o *call, cmd *node.Command) {
 	o.ticket, o.waiter = wait.Ticket, wait.Waiter
 }
 
-// vote notes that a node granted an attempt. One that forgot its locks must not
-// have a vote for as long as any lease may last, by true time.
+// vote notes that a node granted an attempt, and whether it may vote. A node that has lost its
+// keys may not, for as long as any lease may last in true time.
 func (k *checker) vote(c *Client, s *server, owner string) {
 	_, o := c.attemptOf(owner)
 	if o == nil {
@@ -176,8 +177,8 @@ func (k *checker) vote(c *Client, s *server, owner string) {
 	}
 }
 
-// heard notes the answer to a command of an attempt, or to a release. One without a token
-// gives back what was handed on, and confirms no Unlock.
+// heard notes the answer to a command of an attempt, or to a release. A release with token 0
+// gives a hand-off back, and confirms no Unlock.
 func (k *checker) heard(l *link, cmd *node.Command, status node.Status) {
 	c, n, owner := l.c, faults.Of(l.n.number), cmd.Claims[0].Owner
 	switch {
@@ -207,6 +208,6 @@ func (k *checker) heard(l *link, cmd *node.Command, status node.Status) {
 	}
 }
 
-// no reports whether an answer refuses to grant. The node has the claim then
-// only if the command came twice, and nobody knows of that before it is extended.
+// no reports whether an answer refuses to grant. The node has the claim then only if the command
+// came twice.
 func no(s node.Status) bool { return s == node.Refused || s == node.Stale }

@@ -7,9 +7,8 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// This file knows what was unlocked by force, and says what that excuses: a holder that does
-// not know of it yet may rely on its lease next to the next holder, until a renewal that began
-// later was answered.
+// This file records what was unlocked by force, and what that excuses: a holder that does not
+// know of it yet may overlap with the next holder, until a later renewal is answered.
 
 // A forcing is a call of ForceUnlock.
 type forcing struct {
@@ -25,7 +24,7 @@ type broken struct {
 	at [faults.MaxNodes]int64 // when; 0: never
 }
 
-// forced notes that a node is about to remove the lock of a name, and from whom.
+// forced notes that a node is about to remove the lock of a name by force.
 func (k *checker) forced(s *server, name string) {
 	if k.broken == nil {
 		k.broken = make(map[string]*broken)
@@ -44,14 +43,14 @@ func (k *checker) forced(s *server, name string) {
 	}
 }
 
-// isForced reports whether a holder may not know yet that it was removed from a node.
+// isForced reports whether a holder may not know yet that its key was removed from a node.
 func (k *checker) isForced(h *holder, on int) bool {
 	b := k.broken[h.owner]
 	return b != nil && b.at[on] >= h.asking && b.at[on] > 0
 }
 
-// excused reports whether others may have the name of a holder: it was removed from nodes,
-// and so many lack it now that they are enough for somebody else.
+// excused reports whether others may have the name of a holder, because ForceUnlock has removed
+// its key, and so many nodes lack it that they are a quorum.
 func (k *checker) excused(h *holder) bool {
 	if k.broken[h.owner] == nil {
 		return false
@@ -67,7 +66,7 @@ func (k *checker) excused(h *holder) bool {
 	return forced && lacking >= need
 }
 
-// hears notes what a node says of a ForceUnlock.
+// hears notes a node's answer to a ForceUnlock.
 func (k *checker) hears(l *link, cmd *node.Command, status node.Status) {
 	for _, f := range k.forcings {
 		if f.c == l.c && f.token == cmd.Claims[0].Token && f.name == cmd.Claims[0].Name && (status == node.Released || status == node.Absent) {

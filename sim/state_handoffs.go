@@ -7,10 +7,10 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// This file knows what nodes have handed on to those who wait in line.
+// This file records which locks nodes have handed on to waiters.
 
-// handsOn notes that a node hands a lock on to the heir of one who waits.
-func (k *checker) handsOn(s *server, h heir, token node.Token, waiter string) {
+// handsOn notes that a node hands a lock on to the standby claim of a waiter.
+func (k *checker) handsOn(s *server, h handoff, token node.Token, waiter string) {
 	k.w.sometimes(HandedOn)
 	for _, c := range k.w.clients {
 		if _, a := c.attemptOf(h.owner); a != nil {
@@ -27,22 +27,22 @@ func (k *checker) handsOn(s *server, h heir, token node.Token, waiter string) {
 		}
 	}
 	if k.batons[h.owner] != nil {
-		return // nobody minds a late copy of a lease that may go on elsewhere
+		return // a late copy of a lease that may go on elsewhere does no harm
 	}
-	if holder := k.holder(h.owner); holder != nil { // it has the lock from the others, and keeps it until it unlocks
+	if holder := k.holder(h.owner); holder != nil { // other nodes gave it the lock, and it keeps this node's until it unlocks
 		holder.given = k.w.now
 		return
 	}
-	if i := slices.IndexFunc(s.heirs, func(o heir) bool { return o.name == h.name }); i >= 0 {
-		s.heirs[i] = h
+	if i := slices.IndexFunc(s.handoffs, func(o handoff) bool { return o.name == h.name }); i >= 0 {
+		s.handoffs[i] = h
 		return
 	}
-	s.heirs = append(s.heirs, h)
+	s.handoffs = append(s.handoffs, h)
 }
 
-// loses notes that a node has taken the place of one who waits for a claim of its that is
-// no longer wanted: its command came after later ones. It is known there again when it has
-// asked again.
+// loses notes that a node has handed a lock on to an old claim of a waiter, and so has given up
+// the waiter's place: the command with that claim came after later ones. The node knows the
+// waiter again after its next attempt.
 func (c *Client) loses(waiter string) {
 	for _, o := range c.calls {
 		if o.waiter == waiter {
@@ -51,8 +51,8 @@ func (c *Client) loses(waiter string) {
 	}
 }
 
-// isTold notes that a client is told so. It does not count where the restart guard cannot
-// tell since when the server runs.
+// isTold notes that a client has heard of a hand-off. It does not count if the restart guard
+// is on and the client does not know the server's uptime.
 func (k *checker) isTold(l *link, t *turn) {
 	if _, a := l.c.attemptOf(t.Owner); a != nil && a.handed[l.n.number] == t.Token && (t.Life != nil || !k.w.p.Lock.Guard) {
 		a.taken |= faults.Of(l.n.number)

@@ -7,9 +7,9 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// This file knows what nodes had of a name when they were asked by an Inspect.
+// This file records what nodes had for a name when an Inspect reached them.
 
-// A look is what a node had of a name when it was asked by an Inspect.
+// A look is what a node had for a name when an Inspect reached it.
 type look struct {
 	node   int
 	owners []string
@@ -25,7 +25,7 @@ type inspection struct {
 	looks []look
 }
 
-// looks notes what a node has when an Inspect comes to it.
+// looks notes what a node has when an Inspect reaches it.
 func (k *checker) looks(s *server, m *message) {
 	state := s.inspect(s.time(), m.cmd.Claims[0].Name, &k.seen)
 	l := look{node: s.number, free: state.Type == "none", forgot: s.silent() || k.w.now < s.since+int64(k.w.p.Lock.MaxLease+k.w.p.Lock.Grace), fence: state.Fence}

@@ -9,7 +9,7 @@ import (
 	"github.com/redquorum/redquorum/node/model"
 )
 
-// This file looks at the nodes, and at what is in the way to them.
+// This file looks at the nodes' state, and at the links to them.
 
 // site returns the nodes that a lock is on, and how many of them must grant it.
 func (w *world) site(name string) (nodes []*server, need int) {
@@ -20,8 +20,7 @@ func (w *world) site(name string) (nodes []*server, need int) {
 	return w.nodes, w.need
 }
 
-// inspect finds out what a node has of a name. What was in state is lost, and its
-// memory used again.
+// inspect reads what a node has for a name. It overwrites state and reuses its memory.
 func (s *server) inspect(now model.Time, name string, state *node.State) *node.State {
 	if err := s.mem.State(now, name, state); err != nil {
 		*state = node.State{}
@@ -64,15 +63,15 @@ func (w *world) hasAll(s *server, h *holder) bool {
 	return true
 }
 
-// copied reports whether the server may have from another, or have again, what was asked
-// for at an instant.
+// copied reports whether the server's data, as of a command that was sent at an instant, may come
+// from another server or from before.
 func (s *server) copied(asked int64) bool { return s.copy > 0 && s.copy >= asked }
 
-// silent reports whether the server says yes to nobody.
+// silent reports whether the server grants nothing.
 func (s *server) silent() bool { return s.down || s.demoted }
 
-// guarded reports whether the server has restarted, or was demoted, so recently that it
-// has no vote for anybody who keeps the guard.
+// guarded reports whether the server has restarted, or was demoted, so recently that the restart
+// guard ignores it.
 func (s *server) guarded() bool {
 	return s.w.p.Lock.Guard && s.w.now < s.since+int64(s.w.p.Lock.MaxLease+s.w.p.Lock.Grace)
 }
@@ -82,15 +81,14 @@ func (w *world) votes(s *server) bool {
 	return !s.silent() && !s.guarded() && (!w.calm || w.core.Has(s.number))
 }
 
-// tranquil reports whether nothing has gone wrong since an instant.
+// tranquil reports whether there were no faults since an instant.
 func (w *world) tranquil(since int64) bool {
 	return (w.calm || w.striking == 0) && w.troubled < since
 }
 
-// clear reports whether nothing keeps commands from getting to the node, and it
-// executes them at once. The connection is there, and nothing has come over it from a
-// replica, which would keep commands until all is answered that is under way. Nothing keeps
-// the answers either: a node that does not know a command's script has to say so.
+// clear reports whether commands reach the node without hindrance, which executes them at once,
+// and answers come back as well: a node may have to ask for a script. The connection is up, and
+// not that to a replica, which would hold commands back until all others are answered.
 func (l *link) clear() bool {
 	s, t := l.n, &l.trouble
 	return l.phase == warm && !l.demoted && t.cutTo == 0 && t.cutFrom == 0 && t.loss == [2]faults.Ratio{} && t.reorder == [2]faults.Ratio{} &&
@@ -111,15 +109,15 @@ func (c *Client) reaches(nodes []*server) (since int64, ok bool) {
 	return since, true
 }
 
-// disturbed is until when something has kept commands from the node, or the node from
-// executing them. A long script may last beyond the calm.
+// disturbed is until when faults have delayed commands to the node, or their execution. A long
+// script may last into the calm.
 func (s *server) disturbed() int64 { return max(s.w.troubled, s.busy) }
 
-// quick is how long a command takes at most that gets to its node unhindered. The
-// node may not know its script.
+// quick is how long a command takes at most without faults. The node may have to ask for its
+// script.
 func (w *world) quick() time.Duration { return 3*w.p.Network.Delay.Max + time.Millisecond }
 
-// someFree reports whether a node has none of the locks of one of several names.
+// someFree reports whether one of several names is free on a node.
 func (k *checker) someFree(s *server, m *message, now model.Time) bool {
 	return slices.ContainsFunc(m.cmd.Claims, func(c node.Claim) bool { return s.inspect(now, c.Name, &k.seen).Type == "none" })
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// This file knows which claims were released lately, on which nodes, and how often.
+// This file records the latest released claims: on which nodes, and how often.
 
 // A givenUp is a claim that its client has released.
 type givenUp struct {
@@ -16,7 +16,7 @@ type givenUp struct {
 	name, owner string
 	names       []string
 	mode        node.Mode
-	doubled     faults.Set             // nodes on which a command that came twice has made it anew
+	doubled     faults.Set             // nodes on which a doubled command has created it again
 	begun       int64                  // when it was asked for
 	at          int64                  // when it was sent first
 	stops       int                    // of the client, by then
@@ -68,8 +68,7 @@ func (k *checker) released(c *Client, owner string) *givenUp {
 	return nil
 }
 
-// end notes that a release was handed to a link, if it is the first of its claim
-// or one of the newest claims. It returns that claim, or nil.
+// end notes a release. It returns the claim, or nil if that is not one of the latest.
 func (k *checker) end(l *link, cmd *node.Command, h *holder) *givenUp {
 	c, owner, n := l.c, cmd.Claims[0].Owner, l.n.number
 	g, o := k.released(c, owner), c.callOf(owner)
@@ -94,7 +93,7 @@ func (k *checker) end(l *link, cmd *node.Command, h *holder) *givenUp {
 	return g
 }
 
-// begin makes room for a claim that is being released.
+// begin adds a claim whose first release was sent.
 func (k *checker) begin(c *Client, cmd *node.Command) *givenUp {
 	claim, past := &cmd.Claims[0], k.past(c)
 	g := &past.claims[past.next]
@@ -109,8 +108,7 @@ func (k *checker) begin(c *Client, cmd *node.Command) *givenUp {
 	return g
 }
 
-// takeOver notes what was known of the claim as an attempt, and as that of a holder, if it was
-// either.
+// takeOver copies what is known about the claim's attempt and its holder, if there are any.
 func (g *givenUp) takeOver(o *call, h *holder) {
 	if o != nil {
 		o.released = true
@@ -121,25 +119,24 @@ func (g *givenUp) takeOver(o *call, h *holder) {
 	}
 	if h != nil {
 		g.until, g.high, g.healed, g.begun = h.until, h.high, h.healed, h.begun
-		g.denied = h.denied &^ h.kept // a copy of what it refused has come later
+		g.denied = h.denied &^ h.kept // a copy of the command that it refused came later
 		return
 	}
 	for i := range g.sent {
 		if g.denied.Has(i) {
-			g.sent[i] = 2 // it has carried the command out, and need not be asked
+			g.sent[i] = 2 // it has refused the command, and needs no release
 		}
 	}
 }
 
-// lookAgain is when a second release must have been sent where the first was not
-// confirmed.
+// lookAgain is when the release must have been repeated on nodes that have not confirmed it.
 func (k *checker) lookAgain(g *givenUp) int64 {
 	timeout := k.w.p.Lock.Timeout
 	return g.at + int64(timeout+timeout/32+80*time.Millisecond)
 }
 
-// doubles notes that a doubled command has made a reader's claim on a node that has no fence
-// against it. The claim may have been released by another client, which resumed its lease.
+// doubles notes that a doubled command has created a released reader's claim again, on a node
+// whose fence does not refuse it. Another client may have resumed and released the lease.
 func (k *checker) doubles(s *server, owner string) {
 	for _, c := range k.w.clients {
 		if g := k.released(c, owner); g != nil {

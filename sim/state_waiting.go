@@ -9,31 +9,30 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// This file knows who waits, in line or as a writer, and what nodes know of that.
+// This file records the waiters, and what nodes know about them.
 
-// An inLine is who asks for a name with a ticket.
+// An inLine is a waiter with a ticket.
 type inLine struct {
 	c      *Client
 	waiter string
 	ticket node.Token
 }
 
-// waits reports whether one waits in line for a name.
+// waits reports whether a call waits in line for a name.
 func (o *call) waits(name string) bool {
 	return o.fair && o.waiting && o.ticket > 0 && !o.won && o.names[0] == name
 }
 
-// waitsOtherwise reports whether a call asks for a name without standing in its line,
-// or among others: in its own process it may be before one that does.
+// waitsOtherwise reports whether a call of the client asks for a name without a ticket, or for
+// several names: it may come before a waiter in line of the same process.
 func (c *Client) waitsOtherwise(name string) bool {
 	return slices.ContainsFunc(c.calls, func(o *call) bool {
 		return (o.ticket == 0 || len(o.names) > 1) && !o.won && slices.Contains(o.names, name)
 	})
 }
 
-// queued looks at one claim of a command for locks that are shared or waited for in line,
-// when it was executed. What the command has to do to the node by itself is for the rules of
-// package nodetest.
+// queued is called for each claim of an executed command of a reader, a writer or a waiter. The
+// rules of package nodetest check what the command does to the node.
 func (k *checker) queued(s *server, m *message, i int) {
 	w, cmd, claim, before := k.w, &m.cmd, &m.cmd.Claims[i], &k.was[i]
 	if m.result.Status == node.Unknown {
@@ -44,7 +43,7 @@ func (k *checker) queued(s *server, m *message, i int) {
 		k.noHoldAndWait(s, claim.Name, before)
 		if cmd.Kind == node.Acquire {
 			if o := m.link.c.callWaiting(cmd.Waiting().Waiter); o != nil && (claim.Token <= before.Fence || !same(o.owner, claim.Owner)) {
-				o.joined = w.now // it has to ask again, or its place stands for an earlier claim, that came late
+				o.joined = w.now // it has to ask again, or this is a late command with an earlier claim
 			}
 		}
 		k.queueMarks(cmd, m.result.Status, before)
@@ -56,7 +55,7 @@ func (k *checker) queued(s *server, m *message, i int) {
 	k.shareMarks(cmd, m.result.Status, before)
 }
 
-// queueMarks notes what a command of one that waits in line has come to.
+// queueMarks marks the outcomes of a waiter's command.
 func (k *checker) queueMarks(cmd *node.Command, status node.Status, before *node.State) {
 	w, wait := k.w, cmd.Waiting()
 	others := func(most node.Token) bool { // are in line, with tickets up to that
@@ -77,7 +76,7 @@ func (k *checker) queueMarks(cmd *node.Command, status node.Status, before *node
 	}
 }
 
-// shareMarks notes what a command of a reader or writer has come to.
+// shareMarks marks the outcomes of a reader's or writer's command.
 func (k *checker) shareMarks(cmd *node.Command, status node.Status, before *node.State) {
 	w, claim := k.w, &cmd.Claims[0]
 	held := func(mode node.Mode) bool {
@@ -101,8 +100,8 @@ func (k *checker) shareMarks(cmd *node.Command, status node.Status, before *node
 	}
 }
 
-// stands finds out, when an attempt of one that waits in line has failed, whether so
-// many nodes know it that nobody can overtake it.
+// stands finds out, after a failed attempt of a waiter in line, whether so many nodes know the
+// waiter that nobody can overtake it.
 func (k *checker) stands(c *Client, owner string) {
 	w := k.w
 	o := c.callOf(owner)
@@ -130,8 +129,7 @@ func (k *checker) stands(c *Client, owner string) {
 	o.until = w.now + int64(soonest)
 }
 
-// backInLine notes that those who waited for h in its own process, and not on the
-// nodes, ask these again.
+// backInLine notes that the waiters behind h in its own process ask the nodes again.
 func (k *checker) backInLine(h *holder) {
 	for _, o := range h.c.calls {
 		if o.waits(h.name) {
@@ -140,18 +138,16 @@ func (k *checker) backInLine(h *holder) {
 	}
 }
 
-// endWait notes that an acquisition waits no longer.
+// endWait notes that a call no longer waits.
 func (k *checker) endWait(o *call) {
 	o.waiting, o.fair, o.several, o.firm, o.ticket, o.waiter, o.left = false, false, false, 0, 0, "", 0
 }
 
-// patienceInLine is for how long a node keeps a place, or an intent, unless its
-// waiter asks again.
+// patienceInLine is for how long a node keeps a place or an intent, unless its waiter asks again.
 func (w *world) patienceInLine() time.Duration { return w.p.Lock.Poll + 3*w.p.Lock.Timeout }
 
-// outlasts reports whether a mark of one that waits would be there for longer, or
-// for ever: so a dead one would hold up those behind it. What is copied ends by another
-// server's clock.
+// outlasts reports whether a waiter's mark lasts for longer than that. Copied data is excepted: it
+// expires by another server's clock.
 func (s *server) outlasts(ttl time.Duration) bool {
 	longest := s.w.patienceInLine() + time.Millisecond
 	return s.w.program == nil && (ttl == node.NoExpiry || ttl > longest && !s.copied(s.w.now-int64(longest)))

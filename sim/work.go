@@ -127,7 +127,7 @@ func (c *Client) acquire(ctx context.Context, q request) (*lock, error) {
 	if !q.wait && c.stops == stops {
 		c.bounded("TryLock", start, attempt)
 	}
-	c.heeds(ctx, &q, start, stops, attempt)
+	c.endsWithContext(ctx, &q, start, stops, attempt)
 	if err != nil {
 		w.check.gaveUp(c, o)
 		c.hearsOfClose(ctx, &q, stops, err)
@@ -223,7 +223,7 @@ func (c *Client) acquireJointly(ctx context.Context, q *request, o *call) (*lock
 	if !q.wait && c.stops == stops {
 		c.bounded("LockAll", start, attempts)
 	}
-	c.heeds(ctx, q, start, stops, attempts)
+	c.endsWithContext(ctx, q, start, stops, attempts)
 	if err != nil {
 		w.check.gaveBack(c, o, before)
 		return nil, err
@@ -420,8 +420,8 @@ func around(r *random, d time.Duration) time.Duration {
 	return d + time.Duration(r.below(int(d/5))) - d/10
 }
 
-// leave closes the Locker and ends the process, which begins anew. It returns
-// false if there is nothing to close, or somebody else does that.
+// leave closes the Locker and restarts the process. It returns false if there is nothing to close,
+// or another task closes it.
 func (c *Client) leave() bool {
 	w := c.w
 	if c.leaving || c.locker == nil || c.ctx.Err() != nil {

@@ -410,7 +410,7 @@ func (w *world) strikeLinks(e *faults.Event, end bool) {
 }
 
 func (w *world) strikeNodes(e *faults.Event, end bool) {
-	nodes := w.beside(e.Procs.Nodes)
+	nodes := w.sharingServers(e.Procs.Nodes)
 	for _, s := range w.nodes {
 		if nodes.Has(s.number) {
 			s.strike(e, end)
@@ -727,7 +727,7 @@ func (c *Client) setRate(rate faults.Ratio) {
 	w.check.rateChanged(c)
 }
 
-// startClient begins a process anew in the place of a dead one.
+// startClient starts a process in the place of a dead one.
 func (w *world) startClient(number int) {
 	w.starts++
 	c := w.newClient(number)

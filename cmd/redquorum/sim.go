@@ -39,11 +39,11 @@ usage: redquorum sim [explore flags]
        redquorum sim scenario S24        one of sixty-one ways to fail, told and run
        redquorum sim matrix              all of them, with and without protections
 
-Runs the engine of this very program in a simulated world: nodes crash, forget,
-hang and lie about the time, networks lose, delay and repeat, processes stop at
-the worst instant. Nothing is random but the seed: a seed, or a plan, always
-gives the same run. Each run is held to fifteen invariants, such as that no two
-clients believe to hold one lock. Without a further word it explores for 30 s.
+Runs the engine of this program in a simulated world: nodes crash, lose their
+data, hang and have a wrong time of day; networks lose, delay and repeat
+messages; processes stop at the worst instant. A seed, or a plan, always gives
+the same run. Each run is checked against fifteen invariants, such as mutual
+exclusion. With no subcommand, explores random seeds for 30 s.
 
 'redquorum sim WORD --help' has the rest.
 
