@@ -177,65 +177,6 @@ func (n notCanceled) Is(target error) bool {
 }
 func (n notCanceled) As(target any) bool { return errors.As(n.err, target) }
 
-// Resume takes over a lease from its handle, whichever process acquired it. As
-// many nodes as must grant one must still have it. The lease gets the length that it
-// was acquired with, unless an option says otherwise, and keeps its token.
-//
-// What bounds the lease goes on to do so: see [Handle]. Options can bound it more, by
-// WithFixedLease, by WithMaxHold, counted from this call, and of a fixed lease by a
-// shorter one; what would bound it less has no effect.
-//
-// Errors match ErrNotHeld when the nodes no longer have it or nothing is left of a
-// bound (and ErrMaxHold, if that is why), ErrNoQuorum when too few answered; or are ctx's
-// error alone if it had ended before. One of text that is no handle, or is one of another
-// version, matches none of these.
-func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Lease, error) {
-	t, err := from.parse()
-	if err != nil {
-		return nil, err
-	}
-	if over := t.age(l.clock.Wall(), l.opts.Drift); over != nil {
-		return nil, &Error{Op: "resume", Name: t.title(), Need: l.need, Err: ErrNotHeld, Cause: over}
-	}
-	opts = append([]Option{WithNames(t.Names...), withMode(t.Mode), WithLease(t.Lease)}, opts...)
-	s, err := l.settings(ctx, t.Names[0], opts)
-	if err != nil {
-		return nil, err
-	}
-	t.bound(&s)
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("resume %q: %w", s.title(), stopped(ctx))
-	}
-	if !l.life.enter() {
-		return nil, ErrClosed
-	}
-	defer l.life.leave()
-	c := s.claim
-	c.Owner, c.Token = t.Owner, t.Token
-	r := l.rounds.begin(node.Extend, c, s.lease+l.opts.Grace, l.timeout(s.lease))
-	defer r.done()
-	r.guarded = true
-	r.ask(allNodes(len(l.nodes)))
-	verdict := r.await(ctx)
-	switch {
-	case verdict == won && l.clock.Now() < validUntil(r.start, s.lease, l.opts.Drift):
-		l.tokens.saw(t.High)
-		took := l.clock.Now().Sub(r.start)
-		if s.maxHold > 0 { // not from now
-			if s.maxHold -= took; s.maxHold <= 0 {
-				return nil, r.fail("resume", ErrNotHeld, ErrMaxHold)
-			}
-		}
-		lease := l.admit(ctx, r.grant(c, s.lease, t.High), &s)
-		lease.h.mayBeKept(l.expiry(r.start, l.opts.MaxLease)) // no extension shortens what the nodes have
-		l.observe(Event{Kind: Acquired, Name: s.title(), Owner: c.Owner, Token: c.Token, Took: took})
-		return lease, nil
-	case r.missing(l.need):
-		return nil, r.fail("resume", ErrNotHeld, nil)
-	}
-	return nil, r.fail("resume", ErrNoQuorum, stopped(ctx))
-}
-
 // Close unlocks every lease, ends all waiting with ErrClosed, sees to it that
 // what was released before is confirmed, as far as nodes answer, and closes the
 // nodes, unless they are shared: then commands under way may be answered, and observed, for
@@ -282,28 +223,4 @@ func (l *Locker) unlockAll() (unconfirmed []error) {
 		u.round.done()
 	}
 	return unconfirmed
-}
-
-// admit makes the hold of a grant, and tells this process.
-func (l *Locker) admit(ctx context.Context, g grant, s *settings) *Lease {
-	h := l.newHold(ctx, g, s)
-	if r := g.round; r != nil {
-		if h.mode == node.Read {
-			settled := r.granted(h)
-			h.mu.Lock()
-			h.settled |= settled
-			h.mu.Unlock()
-		}
-		r.done()
-	}
-	for _, h := range l.queues.register(h) {
-		h.lose(&Error{Op: "hold", Name: h.claim.title(), Need: l.need, Err: ErrLost, Cause: errBroken})
-	}
-	// Last, for when it ends it must be found here.
-	h.mu.Lock()
-	if h.why == nil {
-		h.schedule()
-	}
-	h.mu.Unlock()
-	return &h.first
 }

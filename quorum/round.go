@@ -291,3 +291,10 @@ func (r *round) grant(c claim, lease time.Duration, high node.Token) grant {
 	r.users.Add(1)
 	return grant{claim: c, start: r.start, lease: lease, mayHold: r.mayHoldNow(), high: high, round: r}
 }
+
+// missing reports whether too many nodes no longer have the lease for need others to.
+func (r *round) missing(need int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.tally.missing(need)
+}

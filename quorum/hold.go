@@ -1,0 +1,381 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+)
+
+// A hold is what all nested leases of one acquisition share.
+type hold struct {
+	l       *Locker
+	claim   claim // as acquired: its token is the fencing token
+	lease   time.Duration
+	maxHold time.Duration
+	fixed   bool
+	since   clock.Instant   // when the acquiring round started
+	parent  context.Context // of the acquiring call, for its values
+	first   Lease
+	spot    slot
+
+	mu           sync.Mutex
+	mode         node.Mode     // what it is now: of a claim to write, Read when that was given up
+	stillWriter  nodeSet       // nodes that have not confirmed the downgrade
+	leases       int           // not yet unlocked
+	writers      int           // open leases that are not read-only
+	until        clock.Instant // belief: how long the lease can be relied on
+	limit        clock.Instant // until never exceeds it: MaxHold
+	renewAt      clock.Instant // Never: not to be renewed, or being renewed
+	expiry       clock.Instant // by when no node has a key of it
+	high         node.Token    // the highest token used for it: healing takes fresh ones
+	mayHold      nodeSet
+	healed       nodeSet // nodes that were sent a second acquire: the first may still be on its way
+	settled      nodeSet // of a reader: nodes that have answered all that could create it
+	why          error   // why it ended; nil while it is held
+	failed       *Error  // the last failed renewal
+	renewedAlone bool    // by commands that renew no other lease
+	ctx          context.Context
+	ending       []*dependent // contexts that end with it
+}
+
+// A dependent is a context that ends with a hold.
+type dependent struct {
+	context.Context
+	cancel context.CancelCauseFunc
+}
+
+func (h *hold) slot() *slot { return &h.spot }
+
+// newHold makes the lease of a grant.
+func (l *Locker) newHold(ctx context.Context, g grant, s *settings) *hold {
+	h := &hold{
+		l: l, claim: g.claim,
+		lease: s.lease, maxHold: s.maxHold, fixed: s.fixed,
+		mode: g.claim.mode, since: g.start, parent: ctx, leases: 1, limit: clock.Never, renewAt: clock.Never,
+		high: max(g.claim.Token, g.high), mayHold: g.mayHold,
+	}
+	h.claim.placeTTL, h.claim.standby, h.claim.reserves = 0, 0, false // its release leaves no place in the queue
+	h.first.h, h.first.mode = h, h.mode
+	if h.mode != node.Read {
+		h.writers = 1
+	}
+	if s.maxHold > 0 {
+		h.limit = l.clock.Now().Add(s.maxHold)
+	}
+	h.extended(g.start, g.lease)
+	return h
+}
+
+// extended notes that a quorum extended the lease with commands sent after
+// start. h.mu is held, or h is new.
+func (h *hold) extended(start clock.Instant, lease time.Duration) {
+	l := h.l
+	h.until = min(max(h.until, validUntil(start, lease, l.opts.Drift)), h.limit)
+	h.expiry = max(h.expiry, l.expiry(start, lease))
+	if !h.fixed && h.until < h.limit {
+		third := h.lease / 3
+		renewAt := start.Add(third - time.Duration(l.chance()*float64(third/10)))
+		now := l.clock.Now()
+		if left := h.until.Sub(now); left < third { // it was handed on, and unless it is over at once it gets the whole lease
+			renewAt = now.Add(min(l.opts.Timeout, left) / 4)
+		}
+		if lease < h.lease { // short extensions, again and again, do not put off the renewal
+			renewAt = min(renewAt, h.renewAt)
+		}
+		h.renewAt = renewAt
+	}
+}
+
+// sent notes that an extension is on its way: it lengthens keys wherever it
+// arrives, also if it fails.
+func (h *hold) sent(start clock.Instant, lease time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.expiry = max(h.expiry, h.l.expiry(start, lease))
+}
+
+// mayBeKept notes that a node may have a key of the lease until then.
+func (h *hold) mayBeKept(until clock.Instant) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.expiry = max(h.expiry, until)
+}
+
+// schedule enters the hold's next event in the agenda. h.mu is held.
+func (h *hold) schedule() {
+	if h.renewAt < h.until {
+		h.l.agenda.put(h, h.early(), h.renewAt)
+		return
+	}
+	h.l.agenda.put(h, h.until, h.until)
+}
+
+// early is from when it may be renewed together with others. h.mu is held.
+func (h *hold) early() clock.Instant {
+	return h.renewAt.Add(-min(h.lease/30, h.until.Sub(h.renewAt)/20))
+}
+
+// run is the agenda's call: the lease is over, or due for renewal.
+func (h *hold) run(now clock.Instant, batch *batch) {
+	h.mu.Lock()
+	if h.why != nil {
+		h.mu.Unlock()
+		return
+	}
+	if now >= h.until {
+		h.mu.Unlock()
+		h.expire()
+		return
+	}
+	if h.renewAt < h.until && now >= h.early() {
+		h.renewAt = clock.Never
+		batch.add(h)
+	}
+	h.schedule()
+	h.mu.Unlock()
+}
+
+// expire ends the hold because its time is up.
+func (h *hold) expire() {
+	h.mu.Lock()
+	var why error
+	switch {
+	case h.until == h.limit:
+		why = &Error{Op: "hold", Name: h.claim.title(), Err: ErrLost, Cause: fmt.Errorf("%w: %v", ErrMaxHold, h.maxHold)}
+	case h.fixed:
+		why = &Error{Op: "hold", Name: h.claim.title(), Err: ErrLost, Cause: fmt.Errorf("its fixed lease of %v is over", h.lease)}
+	case h.failed != nil:
+		lost := *h.failed
+		lost.Err = ErrLost
+		why = &lost
+	default:
+		why = &Error{Op: "extend", Name: h.claim.title(), Err: ErrLost, Cause: fmt.Errorf("it was not renewed in time")}
+	}
+	h.mu.Unlock()
+	h.lose(why)
+}
+
+// lose ends the hold before it was unlocked.
+func (h *hold) lose(why error) {
+	if !h.end(why) {
+		return
+	}
+	l := h.l
+	l.queues.vacate(h)
+	l.observe(Event{Kind: Lost, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token,
+		Took: l.clock.Now().Sub(h.since), Err: why})
+	level := slog.LevelError
+	switch {
+	case h.fixed: // its time is over, as was to be expected
+		level = slog.LevelInfo
+	case errors.Is(why, ErrMaxHold):
+		level = slog.LevelWarn
+	}
+	l.opts.Logger.Log(context.Background(), level, "lease lost", "name", h.claim.title(), "owner", h.claim.Owner, "token", h.claim.Token, "error", why)
+}
+
+// end ends the hold, once, and its contexts. It tells neither the nodes nor local waiters.
+func (h *hold) end(why error) bool {
+	h.mu.Lock()
+	if h.why != nil {
+		h.mu.Unlock()
+		return false
+	}
+	h.why = why
+	ending := h.ending
+	h.ending = nil
+	h.mu.Unlock()
+	for _, d := range ending {
+		d.cancel(why)
+	}
+	h.l.agenda.drop(h)
+	if why != errDetached {
+		h.l.handoffs.leaseEnds(h.claim.Owner)
+	}
+	return true
+}
+
+// endedBy reports whether that is why it ended.
+func (h *hold) endedBy(why error) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.why == why
+}
+
+func (h *hold) notHeld(op string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	e := &Error{Op: op, Name: h.claim.title(), Err: ErrNotHeld}
+	if h.why != ErrNotHeld {
+		e.Cause = h.why
+	}
+	return e
+}
+
+func (h *hold) remaining() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.why != nil {
+		return 0
+	}
+	return max(0, h.until.Sub(h.l.clock.Now()))
+}
+
+// context returns the one context that all leases of the hold share.
+func (h *hold) context() context.Context {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ctx == nil {
+		h.ctx = h.attach(context.WithoutCancel(h.parent)).Context
+	}
+	return h.ctx
+}
+
+// attach makes a child of parent that ends with the hold and carries it.
+// h.mu is held.
+func (h *hold) attach(parent context.Context) *dependent {
+	ctx, cancel := context.WithCancelCause(h.carried(parent))
+	d := &dependent{ctx, cancel}
+	h.endWith(d)
+	return d
+}
+
+// endWith makes d end with the hold. h.mu is held.
+func (h *hold) endWith(d *dependent) {
+	if h.why != nil {
+		d.cancel(h.why)
+	} else {
+		h.ending = append(h.ending, d)
+	}
+}
+
+// carried returns parent with the hold in it, for each of the names.
+func (h *hold) carried(parent context.Context) context.Context {
+	for name := range h.claim.each() {
+		parent = context.WithValue(parent, holdKey{h.l, name}, h)
+	}
+	return parent
+}
+
+// detach ends d before the hold ends.
+func (h *hold) detach(d *dependent) {
+	h.mu.Lock()
+	if i := slices.Index(h.ending, d); i >= 0 {
+		h.ending = slices.Delete(h.ending, i, i+1)
+	}
+	h.mu.Unlock()
+	d.cancel(nil)
+}
+
+// nest returns another lease of a hold that still has time left, or nil. The error
+// is that it cannot nest, as it asks for more than there is, or was not meant to.
+func (h *hold) nest(s *settings) (*Lease, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.why != nil || h.leases == 0 || h.l.clock.Now() >= h.until:
+		return nil, nil
+	case s.mode != node.Read && h.mode == node.Read:
+		return nil, &Error{Op: "acquire", Name: s.title(), Need: h.l.need, Err: ErrDeadlock, Cause: errUpgrade}
+	case !s.reentry:
+		return nil, &Error{Op: "acquire", Name: s.title(), Need: h.l.need, Err: ErrDeadlock, Cause: errReentry}
+	case s.mode != node.Read:
+		h.writers++
+	}
+	h.leases++
+	return &Lease{h: h, mode: s.mode}, nil
+}
+
+func (h *hold) extend(ctx context.Context, d time.Duration) error {
+	l := h.l
+	if err := l.opts.checkLease(d); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	over := h.why != nil || l.clock.Now() >= h.until
+	capped := l.clock.Now().Add(d) > h.limit
+	h.mu.Unlock()
+	if over {
+		return h.notHeld("extend")
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("extend %q: %w", h.claim.title(), stopped(ctx))
+	}
+	if capped {
+		return &Error{Op: "extend", Name: h.claim.title(), Need: l.need, Err: ErrMaxHold,
+			Cause: fmt.Errorf("%v from now is beyond the longest hold of %v", d, h.maxHold)}
+	}
+	r := l.rounds.begin(node.Extend, h.now(), d+l.opts.Grace, l.timeout(d))
+	defer r.done()
+	r.lease = h
+	h.sent(r.start, d)
+	stillWriter := h.resendDowngrade()
+	r.ask(allNodes(len(l.nodes)))
+	verdict := r.await(ctx)
+	switch {
+	case verdict == won:
+		return h.confirm(r.start, d)
+	case ctx.Err() != nil:
+		return r.fail("extend", ErrNoQuorum, stopped(ctx))
+	case stillWriter == 0 && r.missing(majority(len(l.nodes))) && h.now().mode == r.claim.mode:
+		err := r.fail("extend", ErrLost, errBroken)
+		h.lose(err)
+		return err
+	}
+	return r.fail("extend", ErrNoQuorum, nil)
+}
+
+// confirm takes over an extension that a quorum granted. It counts only if
+// the lease has been valid all the while (the Redis page, "Making the algorithm
+// more reliable: Extending the lock").
+func (h *hold) confirm(start clock.Instant, lease time.Duration) error {
+	l := h.l
+	now := l.clock.Now()
+	h.mu.Lock()
+	if h.why != nil {
+		h.mu.Unlock()
+		return h.notHeld("extend")
+	}
+	if now >= h.until {
+		h.mu.Unlock()
+		h.expire()
+		return h.notHeld("extend")
+	}
+	h.extended(start, lease)
+	h.failed = nil
+	h.schedule()
+	h.mu.Unlock()
+	l.observe(Event{Kind: Extended, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token, Took: now.Sub(start)})
+	return nil
+}
+
+// admit makes the hold of a grant, and tells this process.
+func (l *Locker) admit(ctx context.Context, g grant, s *settings) *Lease {
+	h := l.newHold(ctx, g, s)
+	if r := g.round; r != nil {
+		if h.mode == node.Read {
+			settled := r.granted(h)
+			h.mu.Lock()
+			h.settled |= settled
+			h.mu.Unlock()
+		}
+		r.done()
+	}
+	for _, h := range l.queues.register(h) {
+		h.lose(&Error{Op: "hold", Name: h.claim.title(), Need: l.need, Err: ErrLost, Cause: errBroken})
+	}
+	// Last, for when it ends it must be found here.
+	h.mu.Lock()
+	if h.why == nil {
+		h.schedule()
+	}
+	h.mu.Unlock()
+	return &h.first
+}

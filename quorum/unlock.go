@@ -1,0 +1,138 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+)
+
+// An unlocking is an Unlock whose commands have been sent.
+type unlocking struct {
+	h       *hold
+	start   clock.Instant
+	round   *round // nil where there was nothing to release
+	wasHeld bool   // when Unlock was called
+}
+
+// unlock ends one of the leases, of that mode. It starts the release if it is the
+// last, and the downgrade if only readers are left of a writer.
+func (h *hold) unlock(mode node.Mode) unlocking {
+	l := h.l
+	u := unlocking{h: h, start: l.clock.Now()}
+	h.mu.Lock()
+	h.leases--
+	if mode != node.Read {
+		h.writers--
+	}
+	last, share := h.leases == 0, h.writers == 0 && h.mode == node.Write
+	over := h.why == nil && u.start >= h.until
+	u.wasHeld = h.why == nil && !over
+	share = share && u.wasHeld && !last
+	if share {
+		h.mode, h.stillWriter = node.Read, allNodes(len(l.nodes)) // from now on nobody can nest to write
+	}
+	h.mu.Unlock()
+	if over {
+		h.expire() // its event is due, and was not yet worked off
+	}
+	if !last {
+		if share {
+			u.round = h.downgrade()
+		}
+		return u
+	}
+	u.wasHeld = h.end(ErrNotHeld)
+	if h.endedBy(errDetached) {
+		return u
+	}
+	u.round = h.release()
+	// The next waiter here may ask the nodes at once: commands about one name are executed in
+	// the order in which they were submitted, so the release comes first.
+	l.queues.vacate(h)
+	return u
+}
+
+// wait waits for the release, and returns what Unlock returns.
+func (u unlocking) wait(ctx context.Context) error {
+	h, r := u.h, u.round
+	if r != nil {
+		defer r.done()
+	}
+	if !u.wasHeld {
+		return h.notHeld("release")
+	}
+	if r == nil {
+		return nil
+	}
+	if r.command.Kind == node.Downgrade {
+		return h.downgraded(ctx, u)
+	}
+	return u.released(ctx)
+}
+
+// released waits for the release of a lease that was held until then, tells of it, and
+// returns what became of it.
+func (u unlocking) released(ctx context.Context) (err error) {
+	h, r, l := u.h, u.round, u.h.l
+	switch {
+	case r.await(context.WithoutCancel(ctx)) == won:
+		if !r.removed() {
+			err = &Error{Op: "release", Name: h.claim.title(), Need: l.need, Err: ErrNotHeld, Cause: errBroken}
+		}
+	case r.gone():
+		err = r.fail("release", ErrNotHeld, errBroken)
+	default:
+		err = r.fail("release", ErrNoQuorum, nil)
+	}
+	l.observe(Event{Kind: Released, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token,
+		Took: l.clock.Now().Sub(u.start), Err: err})
+	return err
+}
+
+var errBroken = fmt.Errorf("the nodes no longer have it: it was broken, or they lost it")
+
+// release sends the releases of an ended hold. The token is the highest that
+// was used for it, so that no node can accept a command of it any more.
+func (h *hold) release() *round {
+	h.mu.Lock()
+	claim := h.claim
+	claim.Token = h.high
+	if claim.mode == node.Exclusive {
+		if next, ok := h.l.tokens.next(h.high); ok {
+			claim.handoff = next
+		}
+	}
+	mayHold, settled, expiry := h.mayHold, h.settled, h.expiry
+	h.mu.Unlock()
+	return h.l.releases.send(claim, allNodes(len(h.l.nodes)), mayHold, settled, expiry)
+}
+
+// removed reports whether any node so far had the claim that was to go. A
+// holder has a quorum, and any quorum that confirms meets it.
+func (r *round) removed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, b := range r.ballots {
+		if b.removed {
+			return true
+		}
+	}
+	return false
+}
+
+// gone reports whether so many nodes do not have the lease that no majority has it: they say
+// so, or that what they have at its name is no lock.
+func (r *round) gone() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	have := len(r.ballots)
+	for _, b := range r.ballots {
+		if b.vote == Refused || errors.Is(b.err, node.ErrWrongType) {
+			have--
+		}
+	}
+	return have < majority(len(r.ballots))
+}
