@@ -10,12 +10,12 @@
 -- Returns 1 (granted), {0, ms left or -1, fence} (refused), or {2, fence} (stale:
 -- the token is not above the fence).
 --
--- Atomic, because between looking for the key and creating it another client
--- could create it, and because lock and fence must change together: a lock
--- without its fence could be taken again by a late copy of this command.
+-- Atomic, because another client could create the key after the check for it, and because
+-- lock and fence must change together: a late copy of this command could take a lock without
+-- its fence again.
 local there = redis.call('EXISTS', KEYS[1]) == 1
 if there and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
-  -- It changes nothing, but a replica refuses it: what that has is its master's vote.
+  -- It changes nothing, but a replica refuses it: the lock there is its master's vote.
   redis.call('HDEL', KEYS[1], '')
   return 1
 end
@@ -26,8 +26,8 @@ end
 if tonumber(ARGV[2]) <= fence then
   return {2, fence}
 end
--- What can fail, for want of memory or of a right, fails first; and a lock that
--- would never expire must not stay.
+-- What can fail, for lack of memory or of a right, fails first. And a lock that would
+-- never expire must not stay.
 redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[4])
 redis.call('HSET', KEYS[1], ARGV[1], '1')
 local expires = redis.pcall('PEXPIRE', KEYS[1], ARGV[3])

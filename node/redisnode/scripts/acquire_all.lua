@@ -7,13 +7,15 @@
 -- ARGV[3]     life of the locks, ms
 -- ARGV[4]     life of the fences, ms
 --
--- Returns 1 (granted), {0, ms left or -1, fence} (refused: the longest life of
--- the locks in the way), or {2, fence} (stale: the token is not above the fence
--- of a lock that is to be created). The fence is the highest of all.
+-- Returns
+--   1                         granted
+--   {0, ms left or -1, fence} refused: the longest life of the locks in the way
+--   {2, fence}                stale: the token is not above the fence of a lock to create
+-- The fence is the highest of all.
 --
--- Atomic, because between looking for a key and creating it another client
--- could create it, and because lock and fence must change together: a lock
--- without its fence could be taken again by a late copy of this command.
+-- Atomic, because another client could create the key after the check for it, and because
+-- lock and fence must change together: a late copy of this command could take a lock without
+-- its fence again.
 local token = tonumber(ARGV[2])
 local free, refused, left = {}, false, 0
 for i = 1, #KEYS, 2 do

@@ -1,5 +1,5 @@
--- acquire_queued: create the locks of one owner, all or none, if it is the waiter's turn
--- in every line, or if the waiter barges; or keep the waiter places in the queues.
+-- acquire_queued: create the locks of one owner, all or none, if its waiter is first in
+-- every queue, or barges; or keep places for the waiter in the queues.
 --
 -- KEYS[4i-3]  a lock, a hash
 -- KEYS[4i-2]  its fence, the highest token seen
@@ -13,19 +13,27 @@
 -- ARGV[6]     waiter
 -- ARGV[7]     life of the places, ms; 0: none is made
 -- ARGV[8]     1: the waiter barges, 0: it does not
--- ARGV[9]     of one lock: a token; if it is above the fence, the place names the owner's
---             heir, to whom a release may hand the lock on; of several: 1: a place is kept
---             for each of them up to the first in the way, 0: for what is in the way
--- ARGV[9+i]   of several: the channel of those who wait for the lock without a place
+-- ARGV[9]     with one lock: a token; if it is above the fence the place has a standby
+--             claim, and a release may hand the lock on to it
+--             with several: 1: places are kept for all locks up to the first in the way,
+--             0: for those in the way
+-- ARGV[9+i]   with several: the channel of waiters for the lock that have no place
 --
--- Returns 1 (granted), {0, ms left or -1, fence, waiters before this one at most,
--- what is in the way, the highest ticket in the queues} (refused: ms left of the locks in
--- the way, or else of the places of those before, the longest; in the way is 0: a lock, or
--- the place of one who reserves it, 1: a lock of another make, or what has too many fields
--- to be looked at each time, 2: no lock), or {2, fence} (stale: the token is not above the
--- fence of a lock that is to be created). The fence is the highest of these.
+-- Returns
+--   1                        granted
+--   {0, left, fence, ahead,  refused
+--    what, last}
+--   {2, fence}               stale: the token is not above the fence
 --
--- Atomic, as acquire is, and because the turn must not pass in between.
+--   left   ms left, or -1, of the locks in the way, or else of the first waiters' places:
+--          the longest
+--   fence  the highest of the locks that the owner does not have
+--   ahead  how many waiters are before this one, the most of one queue
+--   what   is in the way; 0: a lock, or a place that reserves one; 1: a lock that is not
+--          redquorum's, or has more than MANY fields; 2: no lock
+--   last   the highest ticket in the queues
+--
+-- Atomic, as acquire is, and because no other may become first in between.
 local wanted = {}
 for i = 1, #KEYS, 4 do
   if redis.call('HEXISTS', KEYS[i], ARGV[1]) == 0 then
@@ -37,11 +45,11 @@ if #wanted == 0 then
   return 1
 end
 local fence, locked, reserved = 0, false, false
-local way = {} -- of what is not to be had: the lock, or the place of the first before
+local way = {} -- by i: the lock in the way, or the place of the first waiter
 for _, i in ipairs(wanted) do
   fence = math.max(fence, tonumber(redis.call('GET', KEYS[i + 1]) or 0))
-  -- Who did not ask again in time is gone. Those behind the first may stay: they
-  -- are seen to when they are first.
+  -- Dead waiters are removed from the head of the queue. Those behind the first that
+  -- lives are removed when they are at the head.
   local places = string.sub(KEYS[i + 3], 1, -1 - #ARGV[6])
   local line = redis.pcall('ZRANGE', KEYS[i + 2], 0, 0)
   if line.err then
@@ -90,9 +98,9 @@ for _, i in ipairs(wanted) do
       end
     end
   end
-  -- This is whatever the token: where holders change faster than a command comes from
-  -- afar, its token is never above the fence before the others wait for it. So a late
-  -- copy of a command that was released leaves a place, as one does who dies.
+  -- This is whatever the token is: if holders change faster than a command travels, the
+  -- token of a far away waiter is never above the fence until the others wait for it. So a
+  -- late copy of a command that was released leaves a place, as a dead waiter does.
   if ARGV[7] ~= '0' and (way[i] or turn or reserves) then
     local stands = #KEYS == 4 and tonumber(ARGV[9]) > fence
     redis.call('SET', KEYS[i + 3], stands and ARGV[1] .. STANDBY or reserves and RESERVES or WAITS, 'PX', ARGV[7])
@@ -104,8 +112,8 @@ for _, i in ipairs(wanted) do
       return expires
     end
   elseif ARGV[7] ~= '0' then
-    -- For want of another name it cannot have this one, and so it leaves it to others.
-    -- When it asks again it is back, with its ticket, if this name is in its way then.
+    -- It cannot have this name because of another, so it leaves it to others. When it asks
+    -- again it is back with its ticket, if this name is in its way then.
     redis.call('DEL', KEYS[i + 3])
     if redis.call('ZREM', KEYS[i + 2], ARGV[6]) == 1 and redis.call('EXISTS', KEYS[i + 2]) == 1 then
       redis.call('PUBLISH', ARGV[9 + (i + 3) / 4], '0')
@@ -114,7 +122,7 @@ for _, i in ipairs(wanted) do
   end
   last = math.max(last, tonumber(redis.call('ZRANGE', KEYS[i + 2], -1, -1, 'WITHSCORES')[2] or 0))
   if way[i] then
-    reserves = false -- it keeps none for want of one that comes before
+    reserves = false -- no lock is kept because of one that sorts before
     before = math.max(before, redis.call('ZRANK', KEYS[i + 2], ARGV[6]) or redis.call('ZCOUNT', KEYS[i + 2], '-inf', ARGV[5]))
   end
 end

@@ -3,21 +3,23 @@
 -- KEYS[1]  the lock, a hash
 -- KEYS[2]  its fence, the highest token of a writer, or of what was released
 -- KEYS[3]  the highest token of a reader
--- KEYS[4]  a writer's intent; or 'readers' when it is theirs to come next; or what begins
---          with 'not:', when it is not for all writers
+-- KEYS[4]  whose turn it is: a writer's intent, which keeps readers out; READERS; or what
+--          begins with NOT, for some writers
 -- KEYS[5]  the owner's hold: it is there as long as the owner may read
 -- ARGV[1]  owner
 -- ARGV[2]  token
 -- ARGV[3]  life of the hold, ms
 -- ARGV[4]  life of the fences, ms
--- ARGV[5]  for how long they are to come next if a writer is in the way, ms, but not beyond
---          its lock; 0: they are not
+-- ARGV[5]  if a writer is in the way, for how long it is the readers' turn, ms, but not
+--          longer than its lock lives; 0: it is not
 --
--- Returns 1 (granted), {0, ms left or -1, fence} (refused: of the lock, or else
--- of the intent), or {2, fence} (stale: the token is not above the fence).
+-- Returns
+--   1                         granted
+--   {0, ms left or -1, fence} refused: ms left of the lock, or else of the intent
+--   {2, fence}                stale: the token is not above the fence
 --
--- Atomic, because between looking for a writer and joining the readers a writer
--- could come, and because the fences must change with the lock.
+-- Atomic, because a writer could come after the check for one, and because the fences must
+-- change with the lock.
 local mode = redis.call('HGET', KEYS[1], 'mode')
 local reading = mode == 'read'
 if reading and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 and redis.call('EXISTS', KEYS[5]) == 1 then

@@ -1,25 +1,26 @@
--- acquire_write: let one owner write, once for each token; or note that somebody
--- waits to.
+-- acquire_write: let one owner write, once for each token; or note that a waiter wants to.
 --
 -- KEYS[1]  the lock, a hash
 -- KEYS[2]  its fence, the highest token of a writer, or of what was released
 -- KEYS[3]  the highest token of a reader
--- KEYS[4]  a writer's intent; or 'readers' when it is theirs to come next; or 'not:' and a
---          process when it is for writers of others; or that and a waiter of it
+-- KEYS[4]  whose turn it is: a writer's intent; READERS; NOT and a process, for the
+--          writers of others; or that and a waiter of the process
 -- ARGV[1]  the writer's field: owner:write
 -- ARGV[2]  token
 -- ARGV[3]  life of the lock, ms
 -- ARGV[4]  life of the fence, ms
 -- ARGV[5]  what the keys of the readers' holds begin with
 -- ARGV[6]  waiter
--- ARGV[7]  how long the waiter's intent is to stand, ms; 0: not at all
+-- ARGV[7]  life of the waiter's intent, ms; 0: it leaves none
 --
--- Returns 1 (granted), {0, ms left or -1, fence} (refused: of the lock, or else of whose
--- turn it is), or {2, fence} (stale: the token is not above both fences, of
--- which this is the higher).
+-- Returns
+--   1                         granted
+--   {0, ms left or -1, fence} refused: ms left of the lock, or else of KEYS[4]
+--   {2, fence}                stale: the token is not above both fences
+-- The fence is the higher of the two.
 --
--- Atomic, because between looking for readers and shutting them out one could
--- come, and because lock and fence must change together.
+-- Atomic, because a reader could come after the check for readers, and because lock and
+-- fence must change together.
 local mode = redis.call('HGET', KEYS[1], 'mode')
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
   redis.call('HDEL', KEYS[1], '') -- as acquire does
@@ -36,8 +37,8 @@ if there and (mode ~= 'read' or reap_dead_readers(KEYS[1], ARGV[5])) then
   end
   return {0, redis.call('PTTL', KEYS[1]), highest}
 end
--- What can fail, for want of memory or of a right, or for the type of a key, fails
--- first; and a lock that would never expire must not stay.
+-- What can fail, for lack of memory or of a right, or by the type of a key, fails first.
+-- And a lock that would never expire must not stay.
 local intent = redis.call('GET', KEYS[4])
 local excluded = intent and string.match(intent, '^' .. NOT .. '([^:]*)')
 if intent == READERS or excluded and excluded == process(ARGV[1]) then
@@ -48,7 +49,7 @@ if intent == READERS or excluded and excluded == process(ARGV[1]) then
   return {0, left, highest}
 end
 if token <= highest then
-  if waits and not excluded then -- or readers that come and go raise the fence before it asks again
+  if waits and not excluded then -- or readers come and go, and raise the fence before it asks again
     redis.call('SET', KEYS[4], ARGV[6], 'PX', ARGV[7])
   end
   return {2, highest}

@@ -1,4 +1,4 @@
--- break: remove a lock, whoever owns it, and a writer's intent.
+-- break: remove a lock of any owner, and a writer's intent.
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  its fence
@@ -6,9 +6,9 @@
 -- KEYS[4]  a writer's intent, or whose turn it is
 -- ARGV[1]  token
 -- ARGV[2]  life of the fence, ms
--- ARGV[3]  channel on which those who wait without a place in the queue listen; of
---          the queue, the first who listens is told
--- ARGV[4]  and that for readers and writers
+-- ARGV[3]  channel of waiters that have no place in the queue; of the queue, the next
+--          waiter is notified
+-- ARGV[4]  channel of readers and writers
 --
 -- Returns 1 (there was a lock) or 0.
 --
@@ -18,8 +18,8 @@ local kind = redis.call('TYPE', KEYS[1])['ok']
 if kind ~= 'hash' and kind ~= 'none' then
   return redis.error_reply('WRONGTYPE ' .. kind .. ' at this name, not a hash')
 end
--- It changes nothing. A replica refuses it, as of acquire; and a server that is out of
--- memory refuses nothing that comes after a script's first write.
+-- It changes nothing. A replica refuses it, as in acquire; and a server that is out of
+-- memory refuses nothing after a script's first write.
 redis.call('HDEL', KEYS[1], '')
 if tonumber(ARGV[1]) > tonumber(redis.call('GET', KEYS[2]) or 0) then
   redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2])

@@ -1,8 +1,8 @@
--- create: what the scripts begin with that create several locks. A lock is at KEYS[i]
+-- create: creates several locks, for scripts that begin with it. A lock is at KEYS[i]
 -- for each i of wanted, its fence at KEYS[i+1]; ARGV are owner, token, life of the
 -- locks and of the fences, ms. It returns the error if there was one.
 --
--- What can fail, for want of memory or of a right, fails first; and a lock that would
+-- What can fail, for lack of memory or of a right, fails first. And a lock that would
 -- never expire must not stay.
 local function create(wanted)
   for _, i in ipairs(wanted) do

@@ -7,15 +7,15 @@
 -- Returns a string with one character for each key: '1' if the owner's field
 -- was there, else '0'.
 --
--- Atomic, because between finding the field and setting the life the lock could
--- go to another owner, who would then get this one's lease.
+-- Atomic, because the lock could go to another owner after the field was found, and that
+-- would get this one's lease.
 --
 -- HEXISTS is a pcall: one key of another type has no fields, and must not fail
 -- the others. Any other error says nothing about the field, so it is no answer.
 -- PEXPIRE's own GT needs Redis 7.
 --
--- Where the life is long enough there is a write that changes nothing, but that a replica
--- refuses: what that has is its master's vote.
+-- If the life is long enough, a write changes nothing, but a replica refuses it: the lock
+-- there is its master's vote.
 local ttl = tonumber(ARGV[1])
 local kept = {}
 for i, key in ipairs(KEYS) do

@@ -8,10 +8,14 @@
 -- ARGV[1]  what the keys of the places in the queue begin with
 -- ARGV[2]  what the keys of the readers' holds begin with
 --
--- Returns {type, ms left, fence, highest reader, {the waiter whose intent it is,
--- ms left} or {}, {waiter, ticket, ms left, ...} of those whose place is kept,
--- {field, value, ...} or, of a string, {how it begins}}. Of ms left, -1 is no
--- expiry, -2 no key. Readers who have died beside a living one are left out.
+-- Returns a list of
+--   type of the lock's key
+--   ms left; -1: no expiry, -2: no key
+--   fence
+--   highest token of a reader
+--   {KEYS[4], ms left} or {}
+--   {waiter, ticket, ms left, ...}, of waiters whose place is kept
+--   {field, value, ...}, without dead readers if one lives; of a string {how it begins}
 --
 -- Atomic, so that the owner and the time left belong to the same lock.
 local kind = redis.call('TYPE', KEYS[1])['ok']

@@ -1,12 +1,12 @@
--- notify_next: what the scripts begin with that release a lock. Of those in the queue of a
--- name it tells the first who listens, but for those who were told and have not asked
--- since: they hang, or will come. Dead ones may be before it. It returns the error if
--- it may not tell, and whether anybody is in line.
+-- notify_next: notifies the next waiter of a name, for scripts that begin with it and
+-- release a lock. It is the first in the queue that listens and was not notified since it
+-- asked; one that was may hang, or is on its way. Dead waiters may be before it. It returns
+-- the error if it may not publish, and whether a waiter is in the queue.
 --
--- With a token, life of the fence, ms, and id of the server's life it hands the lock on
--- to the first in line, if it listens and has left its claim; the key is not there.
+-- With a token, the life of the fence, ms, and the server's run_id it hands the lock on to
+-- the first waiter, if that listens and has left a standby claim. The key is not there.
 
--- hand makes owner the owner, and tells it so. It reports whether it did.
+-- hand makes owner the owner, and notifies it. It reports whether it did.
 local function hand(name, fence, owner, left, channel, token, retention, life)
   if left <= 0 or tonumber(token) <= tonumber(redis.call('GET', fence) or 0) then
     return false
@@ -28,7 +28,7 @@ local function hand(name, fence, owner, left, channel, token, retention, life)
 end
 
 local function notify_next(queue, name, fence, token, retention, life)
-  local line = redis.pcall('ZRANGE', queue, 0, MAX_TOLD - 1) -- of another type, it is nobody's
+  local line = redis.pcall('ZRANGE', queue, 0, MAX_TOLD - 1) -- a key of another type has no waiters
   local places = PLACE .. string.sub(queue, #QUEUE + 1) .. ':'
   local first = true
   for i = 1, #line do

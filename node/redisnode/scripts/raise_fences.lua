@@ -1,14 +1,13 @@
--- raise_fences: what the scripts begin with that release locks. It raises the fences to the
--- token where they are below. The locks are at KEYS[1], KEYS[1+step] and so on up to
--- KEYS[last], each with its fence behind it; with a step of 4 the fourth key, the owner's
--- hold or place, goes with the release, too. ARGV are owner, token, life of the fences, ms.
+-- raise_fences: raises fences to the token if they are below, for scripts that begin with it
+-- and release locks. The locks are at KEYS[1], KEYS[1+step] and so on up to KEYS[last], each
+-- followed by its fence. With a step of 4 the fourth key is the owner's hold or place, which
+-- the release removes, too. ARGV are owner, token, life of the fences, ms.
 --
--- A server that is out of memory refuses what may need some, but only before a script's
--- first write. So if the owner has anything that the release frees, a write that changes
--- nothing makes way for the fence. Otherwise the server may refuse: releases of what is
--- not there must not fill it with fences. The fences still come before the locks go: if a
--- server refuses them all the same, the lock stays, rather than go and let a late copy of
--- its acquire bring it back.
+-- A server that is out of memory refuses writes that may need some, but only before a
+-- script's first write. So if the release frees anything, a write that changes nothing comes
+-- before the fence. Otherwise the server may refuse: releases of locks that are not there must
+-- not fill it with fences. The fences come before the locks go. If a server refuses them
+-- nevertheless, the lock stays: if it went, a late copy of its acquire could bring it back.
 
 local function raise_fences(last, step)
   for i = 1, last, step do

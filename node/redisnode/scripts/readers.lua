@@ -1,15 +1,16 @@
--- readers: what the scripts begin with that have to know whether anybody reads.
+-- readers: finds living readers, for scripts that begin with it.
 --
 -- A reader is dead when none of its holds is there; holds is what their keys begin with.
--- Redisson counts them in the field's value, which is not trusted beyond MAX_HOLDS: the hash
--- may be somebody else's.
+-- Redisson counts them in the field's value, which is not trusted beyond MAX_HOLDS, as the
+-- hash may be another program's.
 --
--- Of up to MANY fields all are looked at. Of more they are looked at until one is found that
--- lives, a page at a time, beginning anywhere. Dead ones on the way are removed. So what a
--- call costs does not grow with the readers: each dead one is met once, or all are dead.
+-- Up to MANY fields are all checked. If there are more, they are checked a page at a time,
+-- from a random place on, until a living one is found, and dead ones on the way are removed.
+-- So the cost of a call does not grow with the readers: it meets each dead one once, or all
+-- are dead.
 
--- reap_dead_readers removes dead readers from a lock, unless all are dead. It returns nil if they
--- are, or how long the last one lives, ms, and whether that may be longer.
+-- reap_dead_readers removes dead readers from a lock, unless all are dead. Then it returns
+-- nil, otherwise how long the last reader lives, ms, and whether it may be longer.
 local function reap_dead_readers(lock, holds)
   local many = redis.call('HLEN', lock) > MANY
   local anywhere = many and math.max(redis.call('PTTL', lock), 0) or 0

@@ -6,17 +6,17 @@
 -- ARGV[1]  owner
 -- ARGV[2]  token
 -- ARGV[3]  life of the fence, ms
--- ARGV[4]  channel on which those who wait without a place in the queue listen; of
---          the queue, the first who listens is told
--- ARGV[5]  token with which the lock may be handed on to the first in line, if nobody
---          listens there; none: it is not
--- ARGV[6]  id of the server's life
+-- ARGV[4]  channel of waiters that have no place in the queue; of the queue, the next
+--          waiter is notified
+-- ARGV[5]  token with which the lock may be handed on to the first waiter, if the channel
+--          has no subscriber; none: it is not
+-- ARGV[6]  run_id of the server
 --
--- Returns 1 (released), 2 (released, and somebody is in line) or 0 (the owner had no
+-- Returns 1 (released), 2 (released, and a waiter is in the queue) or 0 (the owner had no
 -- lock).
 --
--- Atomic, because removing the lock must depend on whose it is, and because the
--- messages must come after the removal and only if the key is gone.
+-- Atomic, because only the owner's lock may be removed, and because the messages must come
+-- after the removal and only if the key is gone.
 raise_fences(1, 3)
 local released = redis.call('HDEL', KEYS[1], ARGV[1])
 if released == 1 and redis.call('EXISTS', KEYS[1]) == 0 then

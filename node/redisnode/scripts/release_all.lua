@@ -12,17 +12,17 @@
 -- ARGV[5]     waiter
 -- ARGV[6]     with a ticket, the life of the place that is to be there again if the owner
 --             had the lock, ms; 0: the place is given up
--- ARGV[6+i]   channel of those who wait for the lock without a place; of the queue, the
---             first who listens is notified
+-- ARGV[6+i]   channel of waiters that have no place in the queue of the lock; of the queue,
+--             the next waiter is notified
 -- ARGV[7+n]   token with which the locks may be handed on, as by release; none: they
 --             are not
 -- ARGV[8+n]   run_id of the server
 --
--- Returns 1 (released), 2 (released, and somebody is in line for one of them) or 0 (the
--- owner did not have all of them).
+-- Returns 1 (released), 2 (released, and a waiter is in one of the queues) or 0 (the owner
+-- did not have all of them).
 --
--- Atomic, because nobody behind may come in between the release and the place,
--- and because the message must come after both, and only if it is of use.
+-- Atomic, because no waiter behind may come between the release and the place, and because
+-- the message must come after both, and only if it is of use.
 --
 -- HDEL, PUBLISH and what changes a queue are pcalls: an error at one key or channel must
 -- not keep the other locks, and a queue of another type has no places.

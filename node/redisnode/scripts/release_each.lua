@@ -4,16 +4,16 @@
 -- KEYS[n+i]     its fence
 -- KEYS[2n+i]    its queue
 -- ARGV[1]       life of the fences, ms
--- ARGV[2]       id of the server's life
+-- ARGV[2]       run_id of the server
 -- ARGV[4i-1]    owner
 -- ARGV[4i]      token
--- ARGV[4i+1]    channel on which those who wait without a place in the queue listen; of
---               the queue, the first who listens is told
+-- ARGV[4i+1]    channel of waiters that have no place in the queue; of the queue, the next
+--               waiter is notified
 -- ARGV[4i+2]    token with which the lock may be handed on, as by release; 0: it is not
 --
--- Returns what release returns for each, as a list. It fails as a whole before it has
--- released anything, if it cannot read a fence or may not raise one. After that nothing
--- does: who has been released must hear of it, whatever becomes of the others.
+-- Returns what release returns for each, as a list. If it cannot read or raise a fence it
+-- fails as a whole, before it has released anything. After that it does not fail: each
+-- owner must hear of its release, even if others fail.
 local unpack = table.unpack or unpack -- Lua 5.4 has the one, Redis the other
 local n = #KEYS / 3
 local fences = redis.call('MGET', unpack(KEYS, n + 1, 2 * n))

@@ -3,8 +3,8 @@
 --
 -- KEYS[1]  the lock, a hash
 -- KEYS[2]  its fence
--- KEYS[3]  a writer's intent; or 'readers' when it is theirs to come next; or 'not:' and a
---          process when it is for writers of others; or that and a waiter of it
+-- KEYS[3]  whose turn it is: a writer's intent; READERS; NOT and a process, for the
+--          writers of others; or that and a waiter of the process
 -- KEYS[4]  the owner's hold as a reader
 -- ARGV[1]  owner
 -- ARGV[2]  token
@@ -12,20 +12,20 @@
 -- ARGV[4]  channel on which waiters listen
 -- ARGV[5]  what the keys of the readers' holds begin with
 -- ARGV[6]  waiter, or nothing
--- ARGV[7]  how long the waiter's intent is to stand, ms; 0: no longer
--- ARGV[8]  for how long it is the turn of those that wait to come, ms
+-- ARGV[7]  life of the waiter's intent, ms; 0: it is removed
+-- ARGV[8]  for how long waiters may come before others write, ms
 --
 -- Returns 1 (released) or 0 (the owner had nothing).
 --
--- The owner is taken for reader and writer, for a downgrade may have come or not.
--- Redisson's messages are "0" when the last reader has gone, and "1", which wakes
--- readers as well, when the writer has.
+-- The owner is removed as reader and as writer, as a downgrade may have come or not.
+-- Redisson's messages are "0" when the last reader has gone, and "1", which also wakes
+-- readers, when the writer has.
 --
--- Atomic, because what becomes of the lock depends on who else has it, and
--- because the message must come after that.
+-- Atomic, because the end of the lock depends on its other owners, and because the message
+-- must come after it.
 raise_fences(1, 4)
 local message
-local intent = redis.pcall('GET', KEYS[3]) -- of another type, it is nobody's
+local intent = redis.pcall('GET', KEYS[3]) -- a key of another type is nobody's turn
 if ARGV[6] ~= '' and ARGV[7] == '0' and intent == ARGV[6] then
   redis.call('DEL', KEYS[3])
   intent = false
