@@ -27,7 +27,7 @@
 //
 // The first line names the format. Each further line is one setting; # begins a
 // comment. What is left out is as in [New], and maxlease is no shorter than lease.
-// Nothing is told twice.
+// Each setting is given at most once.
 //
 //	seed N        of everything that is left to chance
 //	nodes N       n1, n2, ...
@@ -54,13 +54,12 @@
 //
 // A time is 1.5s or 200us, a range 1ms..5ms. Links are written c1-n4,n5, with >
 // instead of - for the way to the node alone, < for the way back; c* and n* are
-// all. With "for" a fault ends by itself: it takes back what it did, and nothing
-// that came after it.
+// all. With "for" a fault ends by itself. That undoes its own effect only.
 //
-//	cut LINKS                     nothing gets through
-//	delay LINKS RANGE             everything takes so much longer
+//	cut LINKS                     drops everything
+//	delay LINKS RANGE             adds a delay to everything
 //	loss LINKS SHARE              a share is lost
-//	duplicate LINKS SHARE RANGE   a share comes again, so much later
+//	duplicate LINKS SHARE RANGE   a share arrives again, that much later
 //	reorder LINKS SHARE           a share is overtaken
 //	hold LINKS [acquire|release|extend] [N]   commands, or N of them, are kept
 //	release LINKS                 what is held goes on
@@ -74,7 +73,7 @@
 //	                              not there, one that lacks their last second, one
 //	                              with nothing, or NODE. They answer, and refuse writes
 //	promote NODES                 they are masters again, with what they have then
-//	slow NODES RANGE              each command takes so long
+//	slow NODES RANGE              each command takes that long
 //	block NODES for TIME          a script runs, and nothing else
 //	evict NODES, flush NODES      the locks, or all keys, are gone
 //	scriptflush NODES             the scripts are
@@ -85,7 +84,7 @@
 //	skew PROCS TIME               the time of day is that far off
 //	step PROCS TIME               it jumps
 //	rate PROCS SHARE              all clocks run that much faster
-//	strobe PROCS TIME PERIOD for TIME   the time of day jumps to and fro
+//	strobe PROCS TIME PERIOD for TIME   the time of day oscillates
 //	kill CLIENTS, start CLIENTS
 //	view CLIENTS NODES            they were given these nodes alone; only at 0s
 //	clone CLIENTS                 they draw the same random numbers; only at 0s
@@ -98,18 +97,24 @@
 //	try CLIENTS NAMES ...         the same without waiting
 //	downgrade CLIENTS             go on to read what was locked to write
 //	check CLIENTS                 ask the lease whether it is valid
-//	write CLIENTS [TIME]          write to the resource, if the last check, or
-//	                              one made now, says so; it arrives so much later
+//	write CLIENTS [TIME]          write to the resource, if the last check, or one
+//	                              made now, allows it; it arrives that much later
 //	extend CLIENTS TIME, unlock CLIENTS
 //	cancel CLIENTS                end the acquisition under way
 //	detach CLIENTS                detach what was locked last
 //	resume CLIENTS NAMES          resume what any client detached of these names last
-//	break CLIENTS NAME            unlock by force, whoever holds it
+//	break CLIENTS NAME            unlock by force, whatever the owner
 //	inspect CLIENTS NAME          ask who holds it
 //	close CLIENTS                 close the Locker, and do nothing more
 //
 // A client with steps keeps what it has locked until it unlocks it or the lease
 // ends; with renew=on that is for ever, and then others wait in vain.
+//
+// # What may change
+//
+// The language is stable from the first release on: a plan stays valid, and means the same. The
+// Go API of this package may change in any release, and so may the plan that [Generate] draws
+// from a seed.
 package faults
 
 import _ "embed"

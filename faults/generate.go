@@ -336,7 +336,7 @@ func rolling(g *generator, p *Plan) (events []Event) {
 }
 
 // demotion makes a replica of a node, perhaps with commands or answers under way. If it
-// forgets anything it is one for so long that whoever could rely on its vote afterwards has
+// forgets anything it is one for so long that everybody who could rely on its vote afterwards has
 // seen so, as a rule.
 func demotion(g *generator, p *Plan) []Event {
 	e := Event{At: g.when(p), Verb: Demote, Procs: g.node(p), For: g.span(p)}
@@ -380,7 +380,7 @@ func stall(g *generator, p *Plan) []Event {
 	return []Event{e, stop}
 }
 
-// newcomer starts a client anew when a node has just come back without its locks.
+// newcomer starts a client again when a node has just come back without its locks.
 func newcomer(g *generator, p *Plan) []Event {
 	crash := Event{At: g.when(p), Verb: Crash, Procs: g.node(p), For: g.between(time.Millisecond, 50*time.Millisecond), Mode: Empty}
 	kill := Event{At: max(0, crash.At-g.between(0, 20*time.Millisecond)), Verb: Kill, Procs: g.client(p)}

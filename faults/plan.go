@@ -21,7 +21,7 @@ const (
 
 // A Plan is one run. The zero value is not valid; [New] gives one that is.
 type Plan struct {
-	Seed    uint64        // of everything that is left to chance
+	Seed    uint64        // of everything that is random
 	Nodes   int           // n1, n2, ...
 	Clients int           // c1, c2, ...: each is a process with a clock of its own
 	Length  time.Duration // of the part in which faults happen
@@ -125,17 +125,17 @@ type Work struct {
 	Extend Ratio // of holds, that extend by hand
 	Cancel Ratio // of acquisitions, that are cancelled on the way
 	Nest   Ratio // of holds, that acquire their name again
-	Close  Ratio // of holds, at whose end the process closes its Locker, ends, and begins anew
+	Close  Ratio // of holds, at whose end the process closes its Locker, ends, and starts again
 	Drop   Ratio // of lost leases, that are not unlocked
 
 	Hand    Ratio // of holds, that are detached, and resumed by a client from their handle
-	Break   Ratio // of acquisitions, before which the name is unlocked by force, whoever holds it
+	Break   Ratio // of acquisitions, before which the name is unlocked by force, whatever the owner
 	Inspect Ratio // of acquisitions, before which the client asks who holds the name
 
 	Read    Ratio // of acquisitions, that share their name with other readers
 	Write   Ratio // of acquisitions, that exclude these
 	Down    Ratio // of holds to write, that go on to read
-	Fair    Ratio // of the other acquisitions of one name, that wait in line
+	Fair    Ratio // of the other acquisitions of one name, that are fair
 	Several Ratio // of acquisitions, that lock all of the names at once
 	Joint   Ratio // of acquisitions, that lock some names here and Far elsewhere, as one
 	Chain   Ratio // of holds, under which a later name is waited for: all lock in one order
@@ -320,10 +320,10 @@ type Verb string
 
 // Verbs about links.
 const (
-	Cut       Verb = "cut"       // nothing gets through
-	Delay     Verb = "delay"     // what gets through takes so much longer
+	Cut       Verb = "cut"       // drops everything
+	Delay     Verb = "delay"     // adds a delay
 	Loss      Verb = "loss"      // a share is lost
-	Duplicate Verb = "duplicate" // a share arrives twice, the second time so much later
+	Duplicate Verb = "duplicate" // a share arrives twice, the second time that much later
 	Reorder   Verb = "reorder"   // a share overtakes, or is overtaken
 	Hold      Verb = "hold"      // keeps commands, until they are released
 	Release   Verb = "release"   // lets what is held go on
@@ -337,8 +337,8 @@ const (
 	Restart     Verb = "restart"
 	Demote      Verb = "demote"      // it becomes a replica: what it had is replaced, and it refuses writes
 	Promote     Verb = "promote"     // it is a master again, with what it has then
-	Slow        Verb = "slow"        // each command takes so long
-	Block       Verb = "block"       // a script runs for so long, and nothing else
+	Slow        Verb = "slow"        // each command takes that long
+	Block       Verb = "block"       // a script runs for that long, and nothing else
 	Evict       Verb = "evict"       // the locks are gone, their fences are not
 	Flush       Verb = "flush"       // all keys are gone
 	ScriptFlush Verb = "scriptflush" // the scripts are gone
@@ -349,16 +349,16 @@ const (
 const (
 	Pause   Verb = "pause"   // the process is stopped; its clocks run
 	Suspend Verb = "suspend" // the machine sleeps: its time of day stands still, too, for a node
-	Skew    Verb = "skew"    // the time of day is so far ahead of the true one
+	Skew    Verb = "skew"    // the time of day is that far ahead of the true one
 	Step    Verb = "step"    // the time of day jumps
-	Rate    Verb = "rate"    // all clocks run so much faster
-	Strobe  Verb = "strobe"  // the time of day jumps to and fro
+	Rate    Verb = "rate"    // all clocks run that much faster
+	Strobe  Verb = "strobe"  // the time of day oscillates
 )
 
 // Verbs about clients.
 const (
 	Kill  Verb = "kill"
-	Start Verb = "start" // a killed client begins anew
+	Start Verb = "start" // a killed client starts again
 	View  Verb = "view"  // it was configured with these nodes alone; at 0s
 	Clone Verb = "clone" // copies of one machine, which draw the same random numbers; at 0s
 )
@@ -375,7 +375,7 @@ const (
 
 	DoDowngrade Verb = "downgrade" // go on to read what was acquired to write
 
-	DoDetach  Verb = "detach"  // detach what was acquired last; its handle is there for whoever resumes it
+	DoDetach  Verb = "detach"  // detach what was acquired last; any client can resume its handle
 	DoResume  Verb = "resume"  // resume what was detached last
 	DoBreak   Verb = "break"   // unlock by force
 	DoInspect Verb = "inspect" // ask who holds a lock

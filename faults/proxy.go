@@ -13,9 +13,8 @@ import (
 // talks to the server behind it, as well as the proxy's [Conduct] lets it. Its
 // methods may be called by several goroutines at once.
 //
-// It is a line of delay: what comes in goes out later by as much, in order. On
-// Linux that is exact to some 0.1 ms, of which most is the way through the
-// kernel and back.
+// It is a delay line: what comes in goes out later by that much, in order. On Linux that is exact
+// to about 0.1 ms, most of which is the way through the kernel and back.
 type Proxy struct {
 	target, addr string
 	tap          func() io.Writer
@@ -33,7 +32,7 @@ type Proxy struct {
 
 // A Conduct is how a Proxy behaves. The zero Conduct passes everything on.
 type Conduct struct {
-	// Delay is drawn anew for all that comes in at once, in each direction. A
+	// Delay is drawn for all that comes in at once, in each direction. A
 	// new connection's first bytes are late by a further round trip: the
 	// handshake that a real link would have had.
 	Delay Range

@@ -77,6 +77,13 @@
 // that comes while the name is free may pass waiters, but not with [WithFair]. docs/waiting.md
 // has the details, with pictures.
 //
+// # What may change
+//
+// Until version 1 the API of this package may change in a minor release, and the changelog says
+// how. The layout on servers changes only so that old and new programs either exclude each other
+// or notice. Packages sim, faults and node/model are for tests: their Go API may change in any
+// release.
+//
 // Sources: the Redis page "Distributed Locks with Redis" (read 2026-11), for the
 // algorithm and its names; Martin Kleppmann, "How to do distributed locking"
 // (2016), for fencing and what can go wrong.

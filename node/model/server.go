@@ -7,7 +7,7 @@
 // with switches for the simplest failures; tests and examples run that.
 //
 // The suite in node/nodetest shows that a Server and a real Redis server answer
-// alike.
+// alike. This package is for tests and simulators: its API may change in any release.
 package model
 
 import (
