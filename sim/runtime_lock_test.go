@@ -25,6 +25,7 @@ type wanted struct {
 	length time.Duration
 	fixed  bool
 	wait   bool
+	nested bool // in a lease of the same name, whose context it has
 }
 
 // options are those with which it is asked for.
@@ -34,6 +35,9 @@ func (q *wanted) options(fixed bool) []quorum.Option {
 		length = quorum.WithFixedLease
 	}
 	options := []quorum.Option{length(q.length)}
+	if q.nested {
+		options = append(options, quorum.WithReentry())
+	}
 	switch {
 	case q.more != nil && !q.joint:
 		options = append(options, quorum.WithNames(q.more...))
@@ -163,7 +167,7 @@ func (l *lock) rest(until clock.Instant) { l.c.r.clock.NewSignal().Wait(l.Contex
 // nest acquires again what is held, as a rule in the same mode.
 func (l *lock) nest(hold time.Duration) {
 	c, q := l.c, l.wants
-	q.wait = true
+	q.wait, q.nested = true, true
 	switch {
 	case q.mode == node.Write && c.random.IntN(2) == 0:
 		q.mode = node.Read
@@ -239,7 +243,7 @@ func (l *lock) upgrade(q wanted) {
 func (l *lock) downgrade() *lock {
 	r, began := l.c.r, l.c.r.clock.Now()
 	q := l.wants
-	q.mode, q.wait = node.Read, false
+	q.mode, q.wait, q.nested = node.Read, false, true
 	inner, err := l.c.acquire(l.Context(), q)
 	if err != nil {
 		l.unlock()
