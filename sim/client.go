@@ -66,8 +66,7 @@ type Client struct {
 	served   bool // it got every lock in the end
 }
 
-// A backlog is what waits for a process that is stopped. One without anything is a
-// sweep.
+// A backlog is an event that a stopped process handles when it goes on. An empty one is a sweep.
 type backlog struct {
 	task    *task
 	message *message
@@ -80,15 +79,15 @@ type backlog struct {
 // Number returns which client it is, from 1.
 func (c *Client) Number() int { return c.number + 1 }
 
-// Locker returns the client's Locker; nil if the plan's clients are plain.
+// Locker returns the client's Locker, or nil if the plan's clients are plain.
 func (c *Client) Locker() *quorum.Locker {
 	c.idles()
 	return c.locker
 }
 
-// Far returns another Locker of the client, as if of another deployment: for
-// [quorum.LockAll]. It is on the first [faults.Plan.FarNodes] of the nodes, and the one
-// name to lock with it is [faults.Far]. It is nil if the plan's clients are plain.
+// Far returns a second Locker of the client, as if of another deployment, for [quorum.LockAll]. It
+// uses the first [faults.Plan.FarNodes] nodes, and the only name to lock with it is [faults.Far].
+// It is nil if the plan's clients are plain.
 func (c *Client) Far() *quorum.Locker {
 	c.idles()
 	if c.far == nil && c.locker != nil {
@@ -99,8 +98,7 @@ func (c *Client) Far() *quorum.Locker {
 	return c.far
 }
 
-// Context returns a context that ends when the part of the run in which faults
-// happen is over.
+// Context returns a context that ends when the part of the run with faults is over.
 func (c *Client) Context() context.Context {
 	c.idles()
 	return c.ctx
@@ -109,8 +107,8 @@ func (c *Client) Context() context.Context {
 // Now implements clock.Clock.
 func (c *Client) Now() clock.Instant { return clock.Instant(c.rate.read(c.w.now)) }
 
-// origin is what the client's clock shows at the beginning: to each something
-// else, as instants of two clocks have nothing to do with each other.
+// origin is what the client's clock shows at the beginning. It differs from client to client, as
+// instants of two clocks are unrelated.
 func (c *Client) origin() int64 { return int64(c.number+1) * int64(time.Hour) }
 
 // Wall implements clock.Clock.
@@ -140,10 +138,9 @@ func (c *Client) Sleep(d time.Duration) {
 	}
 }
 
-// Holds tells the checks that the program relies on a lease from now on: what it says of
-// itself, and that its context ends when it does, is held to I3, I8 and I12. The run does
-// not know of it otherwise, for the Locker gives it to the program alone. Of a
-// [quorum.Joint] it takes the Leases one by one.
+// Holds tells the checker that the program relies on a lease. Its validity and its context are
+// then checked against I3, I8 and I12. Otherwise the checker does not see them, because only the
+// program has the lease. Pass the Leases of a [quorum.Joint] one by one.
 func (c *Client) Holds(l *quorum.Lease) { c.w.check.relies(l) }
 
 // Below draws a number from 0 to n-1, from the client's own stream. It panics if n is
@@ -215,8 +212,8 @@ func (w *world) lists(client int) faults.Set {
 	return faults.All
 }
 
-// original returns whose random numbers a client draws: its own, or those of
-// the first that it is a copy of.
+// original returns the client whose random numbers a client draws: itself, or the first that it
+// is a clone of.
 func (w *world) original(client int) int {
 	for i := range w.p.Events {
 		e := &w.p.Events[i]
@@ -250,7 +247,7 @@ func (c *Client) open() (err error) {
 	return err
 }
 
-// openFar makes its Locker on fewer nodes.
+// openFar makes the client's Locker on fewer nodes.
 func (c *Client) openFar() (err error) {
 	var few []node.Node
 	for _, l := range c.listed[:min(len(c.listed), c.w.p.FarNodes())] {

@@ -23,7 +23,7 @@ type Campaign struct {
 	Progress func(*Report)
 }
 
-// A Report is what a campaign has found so far.
+// A Report is the result of a campaign so far.
 type Report struct {
 	Seeds   uint64        `json:"seeds"`
 	Events  uint64        `json:"events"`
@@ -45,7 +45,7 @@ type Found struct {
 	Verdict Verdict `json:"verdict"`
 }
 
-// Missed returns the situations that no run came to.
+// Missed returns the marks that no run has reached.
 func (r *Report) Missed() (missed []Mark) {
 	for m, n := range r.Reached {
 		if n == 0 {
@@ -55,8 +55,8 @@ func (r *Report) Missed() (missed []Mark) {
 	return missed
 }
 
-// Explore carries a campaign out. It returns when all seeds have run, when
-// enough bugs are found, or when ctx ends.
+// Explore runs a campaign. It returns when all seeds have run, when enough bugs are found, or when
+// ctx ends.
 func Explore(ctx context.Context, c Campaign) *Report {
 	begun := time.Now()
 	var (

@@ -2,7 +2,7 @@ package sim
 
 import "slices"
 
-// force unlocks a name, whoever holds it, and holds ForceUnlock to what it promises.
+// force unlocks a name by force, and checks the result.
 func (c *Client) force(name string) {
 	w := c.w
 	var here []*holder

@@ -14,8 +14,8 @@ import (
 // maxResumes is how many clients try to resume one lease.
 const maxResumes = 3
 
-// handOver detaches the lease, and sends its handle to a client. It reports whether there
-// was something to detach.
+// handOver detaches the lease, and sends its handle to a client. It returns false if the lease had
+// ended.
 func (k *worker) handOver(l *lock) bool {
 	c, r := k.c, &k.random
 	b := l.detach()
@@ -29,7 +29,7 @@ func (k *worker) handOver(l *lock) bool {
 	return true
 }
 
-// send lets a client have a handle after a while. If it is dead by then the handle is lost.
+// send passes a handle to a client after a while. The handle is lost if the client is dead then.
 func (k *worker) send(b *baton) {
 	w, r := k.c.w, &k.random
 	to, after := r.below(len(w.clients)), r.within(w.p.Work.Think)
@@ -66,7 +66,7 @@ func (k *worker) takeOver(b *baton) {
 	_ = l.unlock()
 }
 
-// detach detaches the lock's lease. It returns nil if there is none any more.
+// detach detaches the lock's lease. It returns nil if the lease has ended.
 func (l *lock) detach() *baton {
 	c, w := l.c, l.c.w
 	lease, ok := l.lease.(*quorum.Lease)
@@ -93,7 +93,7 @@ func (l *lock) detach() *baton {
 	return b
 }
 
-// resumeLease resumes a detached lease, and holds Resume to what it promises.
+// resumeLease resumes a detached lease, and checks the result.
 func (c *Client) resumeLease(b *baton) (*lock, error) {
 	w := c.w
 	h, o := b.h, c.call()

@@ -6,8 +6,8 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// inspects asks who holds a name, and holds Inspect to what it promises. It returns the
-// verdict, or "" if there was none.
+// inspects calls Inspect for a name, and checks the report. It returns the verdict, or "" after an
+// error.
 func (c *Client) inspects(name string) quorum.Verdict {
 	w := c.w
 	var through []*holder // that have the name now

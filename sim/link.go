@@ -11,15 +11,13 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A link is the way from one client to one node and back: the node.Node that
-// the client's engine talks to. It keeps what go-redis and its courier would: a
-// connection, the handshake of each new one, the deadline of each command, a
-// subscription.
+// A link connects one client to one node: it is the node.Node that the client's engine talks to.
+// It does what package redisnode does: it connects, shakes hands, bounds each command by its
+// deadline, and subscribes.
 //
-// Commands go out as they come, and several may be under way: their order on
-// one connection is kept, unless a fault changes it. A connection is given up
-// when a command on it got no answer in time. What is under way on it then may
-// still arrive.
+// Commands are sent at once, and several may be in flight. One connection keeps their order,
+// unless a fault changes it. The link gives a connection up when a command on it got no answer in
+// time. What is in flight then may still arrive.
 type link struct {
 	w *world
 	c *Client
@@ -38,8 +36,8 @@ type link struct {
 	refused bool          // the last attempt failed; until the next one commands are answered at once
 	closed  bool
 
-	// The server has answered as a replica: no more is sent on this connection, no yes that
-	// comes over it counts, and what the server tells of its life was from before.
+	// The server has answered as a replica: nothing more is sent on this connection, no grant
+	// over it counts, and the server's life is not that of the handshake any more.
 	demoted      bool
 	refusedWrite int64         // when it did last; less than 0: never
 	rest         time.Duration // after a connection that did not last
@@ -133,11 +131,10 @@ type watcher struct {
 	wake  func(node.Turn)
 }
 
-// shared is before the name in the topic of readers and writers, who have a
-// channel of their own.
+// shared is the prefix of the topics of readers and writers, which have channels of their own.
 const shared = "shared "
 
-// topic returns what is subscribed to for a name.
+// topic returns the topic of a name.
 func topic(name string, mode node.Mode) string {
 	if mode == node.Exclusive {
 		return name
@@ -145,7 +142,7 @@ func topic(name string, mode node.Mode) string {
 	return shared + name
 }
 
-// A turn is what comes on the channel of the waiters of a process.
+// A turn is a message on the channel of a process's waiters.
 type turn struct {
 	node.Turn // without a Life
 
@@ -216,8 +213,8 @@ func (l *link) submit(cmd node.Command, plain plainOp, reply func(node.Reply)) {
 	l.dial()
 }
 
-// armSweep makes sure that commands are looked at by their deadline. One event looks
-// at those of all links: most are answered long before.
+// armSweep makes sure that commands are checked at their deadline. One event checks those of all
+// links, because most are answered long before.
 func (c *Client) armSweep(deadline clock.Instant) {
 	if c.sweepAt != 0 && c.sweepFor <= deadline {
 		return
@@ -241,8 +238,8 @@ func (c *Client) sweep(at int64) {
 	}
 }
 
-// expire answers the commands whose deadline has passed, those of one link at a time:
-// what is woken by that runs before the next.
+// expire answers the commands whose deadline has passed, one link after the other. Tasks that wake
+// run before the next link.
 func (c *Client) expire() {
 	now, next, late := c.Now(), clock.Never, false
 	for _, l := range c.links {
@@ -470,7 +467,7 @@ func (l *link) holder(way int, m *message) *holding {
 	return nil
 }
 
-// letGo sends on what the holds keep that end now.
+// letGo sends the messages of the holds that end now.
 func (l *link) letGo(ends func(*holding) bool) {
 	kept := l.holds[:0]
 	for _, h := range l.holds {
@@ -537,8 +534,8 @@ func (l *link) receive(m *message) {
 	}
 }
 
-// leave gives up the connection to a server that was a replica when nothing is under way
-// on it. The next follows at once only if this one has lasted.
+// leave gives up the connection to a former replica when nothing is in flight on it. The link
+// connects again at once only if this connection has lasted.
 func (l *link) leave() {
 	if l.phase != warm || slices.ContainsFunc(l.pending, func(m *message) bool { return m.conn == l.conn && !slices.Contains(l.waiting, m) }) {
 		return
@@ -611,16 +608,15 @@ func (l *link) subscribe(names []string) {
 	}
 }
 
-// subscribed wakes those whose subscription has begun.
+// subscribed wakes the watchers of a topic when their subscription has begun.
 func (l *link) subscribed(topic string) {
 	l.notify(topic, node.Turn{})
 }
 
-// noticed wakes those whom a notice is for.
+// noticed wakes the watchers of a topic.
 func (l *link) noticed(topic string) { l.notify(topic, node.Turn{}) }
 
-// hear tells the client that it is the turn of one that waits in line, or that a lock was
-// handed on to it.
+// hear tells the client that it is a waiter's turn, or that a lock was handed on to a waiter.
 func (l *link) hear(t *turn) {
 	if t.Owner == "" {
 		l.w.sometimes(FreedByNotice)
@@ -665,7 +661,7 @@ func (m *message) String() string {
 	return what + " " + m.names()
 }
 
-// names are those that a command is about, with commas between.
+// names returns the names of the command's claims, with commas between them.
 func (m *message) names() string {
 	var names []string
 	for _, claim := range m.cmd.Claims {

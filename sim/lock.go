@@ -41,7 +41,7 @@ func (l *lock) context() context.Context {
 	return context.Background()
 }
 
-// valid asks the lease, as a careful program does before each use.
+// valid reports whether the lease is valid, as a careful program asks before each use.
 func (l *lock) valid() bool {
 	if l.lease != nil {
 		return l.lease.Context().Err() == nil && l.lease.Remaining() > 0
@@ -57,7 +57,7 @@ func (l *lock) valid() bool {
 // rest holds the lock until then, or until it is lost.
 func (l *lock) rest(until clock.Instant) { (&signal{owner: l.c}).Wait(l.context(), until) }
 
-// ended is the context of a caller that has been told to stop.
+// ended is a canceled context.
 var ended = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -140,7 +140,7 @@ func (l *lock) write(value int, late time.Duration) {
 	}
 }
 
-// upgrade asks to write what l reads, which must be refused at once.
+// upgrade asks to write what l reads: that must fail at once.
 func (l *lock) upgrade(q request) {
 	c, w := l.c, l.c.w
 	q.mode = node.Write
@@ -156,7 +156,7 @@ func (l *lock) upgrade(q request) {
 	}
 }
 
-// downgrade goes on to read what l writes. It returns nil if nothing is left.
+// downgrade turns l, a writer's lock, into a reader's. It returns nil if the lock was lost.
 func (l *lock) downgrade() *lock {
 	q := l.wants
 	q.mode, q.wait, q.nested, q.ended = node.Read, false, true, nil

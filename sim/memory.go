@@ -7,10 +7,9 @@ import (
 	"github.com/redquorum/redquorum/node/model"
 )
 
-// A Memory is what a node keeps its keys in, and executes commands with. The
-// methods mean what they mean for [model.Server], which is one, and which runs
-// use unless told otherwise: see [WithMemory]. Keeps and Dump change nothing: they
-// are asked about times that do not come to pass.
+// A Memory holds the keys of a node, and executes its commands. Its methods mean the same as those
+// of [model.Server], the default. Keeps and Dump change nothing: they may be called with a time
+// that is later than that of the next command.
 type Memory interface {
 	Apply(now model.Time, cmd node.Command) (reply node.Reply, published []model.Notice)
 	Tell(now model.Time, n model.Notice, waiter string, others bool) (owner string, token node.Token)
@@ -31,6 +30,6 @@ type Memory interface {
 	ReadOnly(replica bool)
 }
 
-// WithMemory gives each node a memory of its own, made by empty. What happens in
-// a run is the same with each that behaves as package node says.
+// WithMemory gives each node a Memory that empty makes. A run is the same with every Memory that
+// behaves as package node says.
 func WithMemory(empty func() Memory) Option { return func(w *world) { w.memory = empty } }

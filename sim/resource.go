@@ -8,9 +8,8 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A resource is what the locks protect: one register for each name. If the plan
-// has it fenced it remembers the highest token that it has seen, and refuses
-// lower ones.
+// A resource is what the locks protect: one register for each name. A fenced resource remembers the
+// highest token that it has seen, and refuses lower ones.
 type resource struct {
 	w         *world
 	registers []register // by the number of the name
@@ -63,24 +62,24 @@ type access struct {
 	read    int  // what it has read
 }
 
-// Read reads the register of name under the token of a lease, or under none, which is
-// 0. It is false if the resource refused the token.
+// Read reads the register of name with the token of a lease, or with 0 for none. ok is false if the
+// resource refused the token.
 //
-// A register has the name of the lock that protects it, so that a lock of several names
-// protects as many. Where it has not, the token alone says who comes later: then no two
-// locks may protect it.
+// A register should have the name of the lock that protects it; a lock of several names protects
+// several registers. The checker knows the holder of a register with another name by the token
+// alone, so only one lock may protect it.
 func (c *Client) Read(name string, token node.Token) (value int, ok bool) {
 	p := c.pass(name, token)
 	a := c.access(name, token, p.grant(), 0, false, p.h != nil && p.h.mode == node.Read, 0)
 	return a.value, a.ok
 }
 
-// Write writes the register of name under a token: see [Client.Read].
+// Write writes the register of name with a token: see [Client.Read].
 //
-// A program must hold the lock when it calls Write, unless the register is fenced and the
-// call has a token: only then is a late write refused. Any other write breaks I15, whatever
-// the faults: the client can ask its lease at that instant. What is still on its way when
-// the lease ends is not the program's fault.
+// A program must hold the lock when it calls Write, unless the resource is fenced and the call has
+// a token: only then is a late write refused. Otherwise the write violates I15, whatever the
+// faults, because the client could have asked its lease. A write that is in flight when the lease
+// ends is no violation.
 func (c *Client) Write(name string, token node.Token, value int) (ok bool) {
 	p := c.pass(name, token)
 	if token == 0 || !c.w.p.Lock.Fence {
@@ -89,9 +88,8 @@ func (c *Client) Write(name string, token node.Token, value int) (ok bool) {
 	return c.access(name, token, p.grant(), value, true, false, 0).ok
 }
 
-// pass returns what the program was granted whose token it shows for name: of its own
-// client, unless another has handed the lease on. Without a token it is the client's
-// latest grant of name.
+// pass returns the grant of a token for name, preferably one of this client. Without a token it is
+// the client's latest grant of name.
 func (c *Client) pass(name string, token node.Token) (best pass) {
 	if token == 0 {
 		return pass{c: c, name: name, h: c.grants[name]}
@@ -112,8 +110,7 @@ func (c *Client) pass(name string, token node.Token) (best pass) {
 	return best
 }
 
-// access sends a request about a grant, which takes so much longer than others,
-// and waits for the answer.
+// access sends a request to the resource, delayed by longer, and waits for the answer.
 func (c *Client) access(name string, token node.Token, grant, value int, write, shares bool, longer time.Duration) *access {
 	w := c.w
 	a := &access{c: c, write: write, name: w.number(name), token: token, value: value, shares: shares, sent: w.now,

@@ -51,7 +51,7 @@ import (
 	"github.com/redquorum/redquorum/node/model"
 )
 
-// A Verdict is what came of a run.
+// A Verdict is the outcome of a run.
 type Verdict string
 
 const (
@@ -74,7 +74,7 @@ func (v Violation) String() string { return fmt.Sprintf("%v %s", v.At, v.said())
 // said is the violation without its time.
 func (v Violation) said() string { return v.Invariant + ": " + v.What }
 
-// A Result is what came of a run.
+// A Result is the outcome of a run in detail.
 type Result struct {
 	Plan       *faults.Plan
 	Verdict    Verdict
@@ -105,10 +105,9 @@ func (r *Result) Worst() *Violation {
 // An Option changes how plans are run.
 type Option func(*world)
 
-// WithProgram has each client run a program, as [Run] does that is given one: for what
-// runs plans many times, [Verify], [Shrink] and [Explore]. It must do the same each time.
-// What it shares between its calls it shares between runs too, of which a [Campaign] with
-// several Jobs has as many at once.
+// WithProgram makes each client run a program, as the argument of [Run] does. It is for [Verify],
+// [Shrink] and [Explore], which run plans many times. The program must do the same each time. A
+// [Campaign] with several Jobs runs it concurrently.
 func WithProgram(program func(*Client) error) Option {
 	return func(w *world) { w.program = program }
 }
@@ -116,14 +115,12 @@ func WithProgram(program func(*Client) error) Option {
 // WithTrace keeps a record of everything that happens.
 func WithTrace() Option { return func(w *world) { w.trace = &Trace{waiters: make(map[string]Waiter)} } }
 
-// Run carries out a plan. If program is not nil, each client runs it once, in
-// place of its work in the plan. It panics with the error of [faults.Plan.Check] if
-// the plan is not valid.
+// Run runs a plan. If program is not nil, each client runs it once, instead of its work in the
+// plan. Run panics with the error of [faults.Plan.Check] if the plan is not valid.
 //
-// A program is held to the same invariants, but for two that need to know when it calls
-// its Locker: for how long a call may last, and how often a waiter may ask. What a lease
-// says of itself is checked if the program tells of it with [Client.Holds]. One invariant is
-// for programs alone, I15: see [Client.Write].
+// The checker holds a program to the same invariants, except for the bounds of calls and the number
+// of attempts: it does not see when the program calls its Locker. It checks the validity of a lease
+// that the program passes to [Client.Holds]. I15 is for programs alone: see [Client.Write].
 func Run(p *faults.Plan, program func(*Client) error, options ...Option) *Result {
 	if err := p.Check(); err != nil {
 		panic(err)
@@ -186,8 +183,7 @@ func newWorld(p *faults.Plan, program func(*Client) error, options []Option) *wo
 	return w
 }
 
-// unwind ends all tasks that are left. It is needed also where a program ends the test that
-// has called Run, and with it the call.
+// unwind ends all tasks that are left, also if a program has ended the test that called Run.
 func (w *world) unwind() {
 	w.over = true
 	for _, c := range slices.Concat(w.clients, w.dead) {
@@ -254,7 +250,7 @@ func (w *world) finish() {
 	if w.over || !w.check.allServed(live, bound, before) {
 		return
 	}
-	// What the dead have left expires.
+	// The keys of dead clients expire.
 	w.run(w.now + int64(2*(p.Lock.MaxLease+p.Lock.Grace)+2*p.Lock.Timeout+time.Second))
 	if w.over {
 		return
@@ -284,8 +280,8 @@ func (w *world) chooseCore() {
 	}
 }
 
-// healClients ends what is wrong with the clients and their ways to the core, and returns
-// those that live.
+// healClients ends all faults of the clients and of their links to the core, and returns the
+// clients that live.
 func (w *world) healClients() (live []*Client) {
 	for _, c := range w.clients {
 		for _, l := range c.links {
@@ -304,7 +300,7 @@ func (w *world) healClients() (live []*Client) {
 	return live
 }
 
-// acquisitions is how many are still to come when everybody acquires each of so many names.
+// acquisitions is the number of acquisitions that are to come after the faults.
 func (w *world) acquisitions(live []*Client, names int) int {
 	work := &w.p.Work
 	n := names

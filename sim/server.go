@@ -112,7 +112,7 @@ func (s *server) idle() bool {
 	return s.stopped == 0 && s.busy <= s.w.now && s.slow.Max == 0 && len(s.inbox) == 0
 }
 
-// planServe makes sure that the queue is worked off.
+// planServe plans the execution of the next command in the queue.
 func (s *server) planServe() {
 	if s.serveAt > s.w.now || s.stopped > 0 || len(s.inbox) == 0 {
 		return
@@ -143,7 +143,7 @@ func (s *server) serve(at int64) {
 	s.planServe()
 }
 
-// execute does what a message says, and answers it.
+// execute executes a message, and answers it.
 func (s *server) execute(m *message) {
 	w := s.w
 	l := m.link
@@ -200,8 +200,8 @@ func (s *server) execute(m *message) {
 	l.carry(toClient, m, evReply)
 }
 
-// hosts tells the nodes that are databases of one server so. The first stands for
-// the server, in whose life all of them are.
+// hosts finds the nodes that are databases of one server. The first of them stands for the
+// server, and they share its life.
 func (w *world) hosts() {
 	for i, s := range w.nodes {
 		s.host = i
@@ -331,8 +331,8 @@ func (s *server) restart(mode faults.Mode) {
 	}
 }
 
-// demote makes a replica of the server: of a master that has what the event says. The
-// connections stay, and so do the scripts and the life that it tells of.
+// demote makes the server a replica, with the data that the event says. Its connections, its
+// scripts and the life that it reports stay.
 func (s *server) demote(e *faults.Event) {
 	if s.down {
 		return
@@ -360,28 +360,26 @@ func (s *server) demote(e *faults.Event) {
 	s.w.sometimes(Amnesia)
 }
 
-// promote makes a master of it again.
+// promote makes the server a master again.
 func (s *server) promote() {
 	s.mem.ReadOnly(false)
 	s.demoted, s.demotedBy = false, nil
 }
 
-// unaware reports whether the client cannot know that the server was a replica, and may
-// have forgotten what others rely on: it says that its life is the one from before, and
-// has refused the client no write since.
+// unaware reports whether the client cannot know that the server was a replica, and may have lost
+// keys: the server reports its earlier life, and has refused the client no write since.
 func (l *link) unaware() bool { return l.n.since > l.n.born && !l.knows() }
 
-// knows reports whether the server has refused the client a write since it last forgot.
+// knows reports whether the server has refused the client a write since it last lost data.
 func (l *link) knows() bool { return l.refusedWrite >= l.n.since }
 
-// relies notes that the client relies on its vote nevertheless.
+// relies notes that the client counts the server's vote, though it may have lost data.
 func (l *link) relies() {
 	l.w.breaks(l.n.name + " was a replica for a while, and " + l.c.name + " has not seen that")
 }
 
-// meet notes that a client met the life that a link's server has now. A replica
-// may lack a lock that is still held, and a newcomer cannot tell: it says that it
-// has run for long.
+// meet notes the first life of the server that the client meets. A replica that took over may lack
+// a lock that is still held; a new client cannot know, because the server reports a long uptime.
 func (l *link) meet() {
 	if l.first > 0 {
 		return

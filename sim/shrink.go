@@ -8,12 +8,10 @@ import (
 	"github.com/redquorum/redquorum/faults"
 )
 
-// Shrink looks for the smallest plan that still breaks the invariant that p
-// breaks, until it finds no smaller one or ctx ends. It returns p itself if p
-// breaks none. The options are those of each run.
+// Shrink looks for a smaller plan that violates the same invariant as p, until it finds no smaller
+// one or ctx ends. It returns p itself if p violates none. The options are those of each run.
 //
-// It leaves out events, clients and nodes, shortens the run, and rounds and
-// simplifies what is left.
+// Shrink leaves out events, clients and nodes, shortens the run, and simplifies the rest.
 func Shrink(ctx context.Context, p *faults.Plan, options ...Option) *faults.Plan {
 	if ctx.Err() != nil {
 		return p

@@ -48,8 +48,7 @@ func (t *task) run(yield func(struct{}) bool) {
 	t.body()
 }
 
-// grow makes room on a coroutine's stack for what the engine needs, as long as there
-// is next to nothing on it to be moved.
+// grow makes room on a coroutine's stack for the engine, while there is little on it to move.
 //
 //go:noinline
 func grow() {
@@ -67,7 +66,7 @@ func (w *world) step(t *task) {
 	}
 }
 
-// ready puts a task in line to run.
+// ready makes a task runnable.
 func (c *Client) ready(t *task) {
 	switch {
 	case c.dead:
@@ -145,15 +144,15 @@ func (s *signal) Wait(ctx context.Context, until clock.Instant) clock.Wake {
 	return t.wake
 }
 
-// leave ends a task that is never to go on. Nothing that its program does can keep it, as
-// recovering from a panic could.
+// leave ends a task for good. The task's program cannot prevent that, as it could by recovering
+// from a panic.
 func (t *task) leave() {
 	t.yield(struct{}{}) // until the run is over
 	runtime.Goexit()
 }
 
-// maxIdle is how many steps tasks may take, and how often a program may ask for something
-// that takes no time, at one instant.
+// maxIdle bounds the steps of all tasks at one instant, and the calls of a program that take no
+// time.
 const maxIdle = 1_000_000
 
 // idles notes that a task goes on though no time has passed.
@@ -165,7 +164,7 @@ func (c *Client) idles() {
 	}
 }
 
-// spins ends a run in which no more time passes.
+// spins ends a run whose time stands still.
 func (w *world) spins(c *Client) {
 	if w.over {
 		return
@@ -174,8 +173,8 @@ func (w *world) spins(c *Client) {
 	w.over = true
 }
 
-// arm makes sure that the task is looked at by then. The event of an earlier
-// wait serves a later one as well, and finds out by itself when to come again.
+// arm makes sure that the task wakes by then. The event of an earlier wait serves a later one as
+// well, and plans itself again if it is too early.
 func (t *task) arm(at int64) {
 	if t.alarmAt != 0 && t.alarmAt <= at {
 		return

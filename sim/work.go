@@ -76,7 +76,7 @@ type request struct {
 	ended *int64 // when its context did, if that was before the faults were over; nil if it is a lease's
 }
 
-// options are those with which it is asked for.
+// options returns the options of the call.
 func (q *request) options(fixed bool) []quorum.Option {
 	length := quorum.WithLease
 	if fixed {
@@ -99,7 +99,7 @@ func (q *request) options(fixed bool) []quorum.Option {
 	return options
 }
 
-// acquire acquires a lock, and holds the engine to its bounds.
+// acquire acquires a lock, and checks how long the call takes.
 func (c *Client) acquire(ctx context.Context, q request) (*lock, error) {
 	w, name, length := c.w, q.name, q.length
 	o := c.call()
@@ -193,7 +193,7 @@ func (l *textbookLease) again(d time.Duration, p *part) {
 	l.believes(p)
 }
 
-// believes tells the checker until when the lease is taken to last.
+// believes tells the checker until when the client considers the lease valid.
 func (l *textbookLease) believes(p *part) {
 	check := &l.b.c.w.check
 	if h := check.holder(p.owner); h != nil {
@@ -261,7 +261,7 @@ func (k *worker) round() {
 	if r.happens(work.Cancel) {
 		inner, cancel := context.WithCancel(ctx)
 		defer cancel()
-		// Most of all while the first round is under way.
+		// Mostly during the first round.
 		after := time.Duration(r.below(int(4*w.p.Network.Delay.Max) + 1))
 		if r.below(4) == 0 {
 			after = time.Duration(r.below(int(q.length)))
@@ -358,13 +358,13 @@ func (k *worker) nest(l *lock, hold time.Duration) {
 	l.outlives(err, stops)
 }
 
-// write does what a lock is for: a reader reads.
+// write writes what the lock protects, or reads it if the lock is a reader's.
 func (k *worker) write(l *lock, value int) {
 	if l.wants.mode == node.Read {
 		l.read()
 		return
 	}
-	// A check is past before the write arrives: now and then long past.
+	// The write arrives after the check of the lease, sometimes long after.
 	var late time.Duration
 	if k.random.below(16) == 0 {
 		late = time.Duration(k.random.below(int(2 * k.c.w.p.Lock.Lease)))
@@ -372,7 +372,7 @@ func (k *worker) write(l *lock, value int) {
 	l.write(value, late)
 }
 
-// release ends a lock in one of the ways in which a lock ends.
+// release unlocks, closes the Locker, or drops a lost lock.
 func (k *worker) release(l *lock) {
 	c, r, work := k.c, &k.random, &k.c.w.p.Work
 	switch {
@@ -384,9 +384,8 @@ func (k *worker) release(l *lock) {
 	}
 }
 
-// chain waits, while it holds l, for a lock of later names than any of l's, and perhaps
-// under that for another. Everybody locks in this order, so that nobody waits for ever:
-// no wait ends with the faults.
+// chain waits for a lock of later names while it holds l, and perhaps for another under that. All
+// clients lock in this order, so nobody waits for ever. These waits do not end with the faults.
 func (k *worker) chain(l *lock) {
 	w, r := k.c.w, &k.random
 	later := w.locks[:w.p.Work.Names]
@@ -437,8 +436,8 @@ func (c *Client) leave() bool {
 	return true
 }
 
-// shut closes the Locker, and checks that this leaves no lease to expire, and
-// says what the nodes have answered.
+// shut closes the Locker, and checks that Close releases all leases, and reports what the nodes
+// answered.
 func (c *Client) shut() {
 	w := c.w
 	start, stops := w.now, c.stops
@@ -470,8 +469,8 @@ func (c *Client) shut() {
 	}
 }
 
-// last is what every client does when the faults are over: each of its tasks must
-// get each lock within the bound.
+// last is the work of a client after the faults: each of its tasks must get each lock within the
+// bound.
 func (c *Client) last(names []string) {
 	for c.working > 0 {
 		c.done.Wait(context.Background(), clock.Never)
@@ -495,8 +494,8 @@ func (c *Client) last(names []string) {
 	}
 }
 
-// shutByProgram reports whether the caller's program has closed its Locker, and so wants
-// no lock any more.
+// shutByProgram reports whether the caller's program has closed its Locker, and so needs no more
+// locks.
 func (c *Client) shutByProgram() bool {
 	if c.w.program == nil || c.locker == nil {
 		return false
@@ -507,9 +506,8 @@ func (c *Client) shutByProgram() bool {
 	return errors.Is(err, quorum.ErrClosed)
 }
 
-// last acquires each lock once more, of whatever kind. If all that there are are
-// readers and writers, it goes on to read until everybody has been served: writers
-// must not starve.
+// last acquires each lock once more, in any mode. If there are readers and writers only, it reads
+// on until all tasks have been served: writers must not starve.
 func (k *worker) last(names []string) {
 	c, w := k.c, k.c.w
 	served := func(q request) bool {
@@ -544,16 +542,15 @@ func (k *worker) last(names []string) {
 	}
 }
 
-// onlyShared reports whether all are readers and writers, whose clocks agree well
-// enough: a writer has to have a higher token than readers who come and go, and
-// must be able to learn how far they are ahead.
+// onlyShared reports whether all clients are readers and writers, and their clocks agree well
+// enough: a writer needs a higher token than all readers, and follows their clocks.
 func (w *world) onlyShared() bool {
 	work := &w.p.Work
 	return work.Read > 0 && work.Read+work.Write == faults.Percent(100) && work.Several+work.Joint == 0 &&
 		w.disagree < quorum.DefaultFenceRetention
 }
 
-// choose draws of what kind a lock is, of these names.
+// choose draws the kind of a lock, of these names.
 func (k *worker) choose(q *request, names []string) {
 	r, work := &k.random, &k.c.w.p.Work
 	switch {

@@ -13,7 +13,7 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A world is one run: everything in it happens in one order, given by the plan.
+// A world is one run. Everything in it happens in one order, which the plan determines.
 type world struct {
 	p   *faults.Plan
 	now int64 // true time, ns since the beginning
@@ -60,7 +60,7 @@ type world struct {
 	troubled int64 // when a fault began or ended last
 }
 
-// A scratch is memory of a run that the next one can use.
+// A scratch is memory of a run that the next run reuses.
 type scratch struct {
 	queue    queue
 	slots    []happening // of the events in the queue
@@ -87,8 +87,8 @@ func (s *scratch) empty() {
 
 func procName(letter byte, number int) string { return string(letter) + strconv.Itoa(number+1) }
 
-// without returns a list without its i-th. The lists of a world are so short that
-// slices.Delete would take longer for what surrounds the move than for the move.
+// without returns a list without its i-th element. The lists of a world are so short that
+// slices.Delete would be slower.
 func without[T any](list []*T, i int) []*T {
 	last := len(list) - 1
 	for ; i < last; i++ {
@@ -113,8 +113,8 @@ func (w *world) plan(at int64, kind eventKind, what any, ref int) {
 	w.queue.push(event{max(at, w.now), slot})
 }
 
-// planFaults enters the plan's events. They are put in order at one go: a plan may have
-// very many, and each that comes later than all others would be put before them.
+// planFaults enters the plan's events. It sorts them once, because a plan may have very many, and
+// push is slow for events that come after all others.
 func (w *world) planFaults() {
 	syncs := false
 	for i := len(w.p.Events) - 1; i >= 0; i-- { // of one instant, the first is to be next
@@ -349,11 +349,11 @@ func (w *world) violated(v Violation) {
 
 const maxViolations = 16
 
-// premature are the invariants that a known mistake may break: its run shows
-// what comes of that.
+// premature are the invariants that a known mistake breaks by itself. They are ignored there, so
+// that its run shows the consequences.
 var premature = []string{"I2", "I3", "I6"}
 
-// breaks notes that the run leaves what a lock with a lease can stand.
+// breaks notes that the plan has broken an assumption of every lock with a lease.
 func (w *world) breaks(assumption string) {
 	if w.broken == "" {
 		w.broken = assumption
@@ -460,8 +460,8 @@ func (l *link) heal() {
 	l.trouble = trouble{}
 }
 
-// suffer makes the link's trouble what the faults make it that have not ended: of those
-// that differ in no more than how bad they are, the last.
+// suffer computes the link's trouble from the faults that have not ended. Of several faults of one
+// kind the last one counts.
 func (l *link) suffer() {
 	l.trouble = trouble{holds: l.holds}
 	t := &l.trouble
@@ -550,7 +550,7 @@ func (s *server) stops(e *faults.Event, end bool) {
 	}
 }
 
-// drop loses keys: all, or those of locks. A replica's master tells it what to drop.
+// drop deletes all keys, or those of locks. A replica drops nothing by itself.
 func (s *server) drop(all bool) {
 	if s.demoted {
 		return
@@ -592,7 +592,7 @@ func (s *server) strikeClock(e *faults.Event, end bool) {
 	}
 }
 
-// jumped notes a step of the time of day. Expiries follow it.
+// jumped notes a step of the time of day, by which keys expire.
 func (s *server) jumped(d time.Duration) {
 	if s.w.now > 0 && d != 0 {
 		s.w.breaks("a node's time of day jumped")
@@ -600,7 +600,7 @@ func (s *server) jumped(d time.Duration) {
 	s.mem.Expire(s.time())
 }
 
-// A strobing clock jumps to and fro.
+// A strobing clock oscillates.
 type strobing struct {
 	event *faults.Event
 	until int64
@@ -627,8 +627,7 @@ func (w *world) flicker(number int, st *strobing) {
 	}
 }
 
-// checkRates notes whether a client and a node differ in rate by more than is
-// assumed.
+// checkRates notes whether the clocks of a client and a node differ in rate by more than assumed.
 func (w *world) checkRates() {
 	for _, c := range w.clients {
 		for _, s := range w.nodes {
@@ -639,8 +638,7 @@ func (w *world) checkRates() {
 	}
 }
 
-// checkDays notes by how much the times of day of clients have differed, and have
-// been ahead.
+// checkDays notes by how much the clients' times of day differ, and are ahead.
 func (w *world) checkDays() {
 	low, high := time.Duration(math.MaxInt64), time.Duration(math.MinInt64)
 	for _, c := range w.clients {
@@ -698,7 +696,7 @@ func (c *Client) pauses(e *faults.Event, end bool) {
 		return
 	}
 	if e.Verb == faults.Suspend && c.plain != nil {
-		// What programs take for monotonic does not count this time.
+		// A plain client's monotonic clock stops while it is suspended.
 		c.rate.base -= w.now - c.slept
 	}
 	if c.stopped > 0 {
@@ -706,7 +704,7 @@ func (c *Client) pauses(e *faults.Event, end bool) {
 	}
 }
 
-// setRate changes the pace of the client's clock, and moves all that it is to see by it.
+// setRate changes the rate of the client's clock, and moves its timers.
 func (c *Client) setRate(rate faults.Ratio) {
 	w := c.w
 	c.rate.setRate(w.now, rate)
@@ -746,7 +744,7 @@ func (w *world) launch(c *Client) {
 	c.work()
 }
 
-// unable is what a run panics with that cannot begin.
+// unable is the panic of a run that cannot begin.
 type unable struct{ err error }
 
 func (u unable) Error() string { return "sim: the plan's clients cannot begin: " + u.err.Error() }
