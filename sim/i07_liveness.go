@@ -68,7 +68,7 @@ func (k *checker) heldOn(grants int) string {
 
 // stillWaits reports that a step still waits for a lock that nobody holds after the faults.
 func (k *checker) stillWaits(c *Client) {
-	k.w.fail("I7", fmt.Sprintf("%s waits for %q, which nobody holds, still %v after the faults", c.name, c.script.waits, k.w.patience(1)))
+	k.w.fail("I7", fmt.Sprintf("%s waits for %q, which nobody holds, still %v after the faults", c.name, c.script.waits, k.w.serveWithin(1)))
 }
 
 // canAcquire reports that a lock cannot be acquired after the faults.

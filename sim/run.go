@@ -237,7 +237,7 @@ func (w *world) finish() {
 		}
 	}
 	p, names := w.p, w.p.Names()
-	bound := w.patience(w.acquisitions(live, len(names)))
+	bound := w.serveWithin(w.acquisitions(live, len(names)))
 	before := w.check.grants
 	w.unserved = len(live) * p.Work.Tasks
 	for _, c := range live {
@@ -323,7 +323,7 @@ func (w *world) serveWaiting() {
 		}
 		return nil
 	}
-	end := w.now + int64(w.patience(1))
+	end := w.now + int64(w.serveWithin(1))
 	for waits() != nil && !w.over && w.now < end {
 		w.run(min(end, w.now+int64(10*time.Millisecond)))
 	}
@@ -332,9 +332,9 @@ func (w *world) serveWaiting() {
 	}
 }
 
-// patience is how long it may take, when the faults are over, to serve so many
+// serveWithin is how long it may take, when the faults are over, to serve so many
 // acquisitions.
-func (w *world) patience(n int) time.Duration {
+func (w *world) serveWithin(n int) time.Duration {
 	l := &w.p.Lock
 	longest := w.p.Work.Hold.Max + 2*(l.MaxLease+l.Grace) + 2*l.Timeout
 	for i := range w.p.Events {

@@ -206,7 +206,7 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 		h.first, h.since, h.won, h.fixed = a.start, c.Now(), c.Now(), o.fixed
 		h.length, h.until = a.ttl-k.w.p.Lock.Grace, k.promise(a.start, a.ttl)
 		if owner == node.Heir(a.owner) {
-			h.stood = min(a.ttl, w.patienceInLine()) - w.p.Lock.Grace
+			h.stood = min(a.ttl, w.placeTTL()) - w.p.Lock.Grace
 			h.until = k.promise(a.start, h.stood+w.p.Lock.Grace)
 			k.handedOnByEnough(c, a, name, token)
 		} else {

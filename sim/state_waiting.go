@@ -143,12 +143,12 @@ func (k *checker) endWait(o *call) {
 	o.waiting, o.fair, o.several, o.firm, o.ticket, o.waiter, o.left = false, false, false, 0, 0, "", 0
 }
 
-// patienceInLine is for how long a node keeps a place or an intent, unless its waiter asks again.
-func (w *world) patienceInLine() time.Duration { return w.p.Lock.Poll + 3*w.p.Lock.Timeout }
+// placeTTL is for how long a node keeps a place or an intent, unless its waiter asks again.
+func (w *world) placeTTL() time.Duration { return w.p.Lock.Poll + 3*w.p.Lock.Timeout }
 
 // outlasts reports whether a waiter's mark lasts for longer than that. Copied data is excepted: it
 // expires by another server's clock.
 func (s *server) outlasts(ttl time.Duration) bool {
-	longest := s.w.patienceInLine() + time.Millisecond
+	longest := s.w.placeTTL() + time.Millisecond
 	return s.w.program == nil && (ttl == node.NoExpiry || ttl > longest && !s.copied(s.w.now-int64(longest)))
 }
