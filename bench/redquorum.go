@@ -128,7 +128,7 @@ type lost struct{ atomic.Int64 }
 
 // Observe implements quorum.Observer.
 func (l *lost) Observe(e quorum.Event) {
-	if e.Kind == quorum.Lost {
+	if e.Kind == quorum.EventLost {
 		l.Add(1)
 	}
 }

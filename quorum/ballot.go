@@ -27,7 +27,7 @@ type ballot struct {
 }
 
 // granted reports whether the node granted, whether or not it has a vote.
-func (b *ballot) granted() bool { return b.vote == Granted || b.vote == Abstaining }
+func (b *ballot) granted() bool { return b.vote == VoteGranted || b.vote == VoteAbstaining }
 
 // A nodeSet is a set of nodes, by their place in the Locker.
 type nodeSet uint64

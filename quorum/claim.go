@@ -76,7 +76,7 @@ func keptAll(kept []bool) bool { return !slices.Contains(kept, false) }
 // A waiter is queued on each of its names, and is served when it is first for each and all are
 // free. While one name stays locked, callers behind it may take the others. If the names come
 // and go but are never free together, it reserves them in sorted order: for as long as it has
-// waited, for each name but one, and for at most two Options.Poll at a time; if it dies
+// waited, for each name but one, and for at most two Options.RetryEvery at a time; if it dies
 // meanwhile, for three Options.Timeout more. Under contention it gets about as many turns as a
 // waiter for one name. Of the waiters of one Locker that have the same first name, one at a time
 // asks the nodes.

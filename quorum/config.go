@@ -45,7 +45,7 @@ func (c *config) observe(e Event) {
 
 // fail builds the error of an operation that too few nodes have granted.
 func (c *config) fail(op, name string, ballots []ballot, sentinel, cause error) *Error {
-	e := &Error{Op: op, Name: name, Need: c.need, Err: sentinel, Cause: cause, Nodes: make([]NodeVote, len(ballots))}
+	e := &Error{Op: op, Name: name, Quorum: c.need, Err: sentinel, Cause: cause, Nodes: make([]NodeVote, len(ballots))}
 	for i, b := range ballots {
 		e.Nodes[i] = NodeVote{Node: c.nodes[i].Name(), Vote: b.vote, For: b.wait, Err: b.err}
 	}

@@ -34,7 +34,7 @@ func taken(t *testing.T, l *quorum.Locker, name string, opts ...quorum.Option) {
 	}
 }
 
-// A held lock is a Lease or a Joint.
+// A held lock is a Lease or a MultiLease.
 type held interface {
 	Unlock(context.Context) error
 }
@@ -160,7 +160,7 @@ func always(d time.Duration) func() time.Duration { return func() time.Duration 
 
 // A joint is held together with what its locks are called in the contest.
 type joint struct {
-	*quorum.Joint
+	*quorum.MultiLease
 	names []string // by part
 }
 

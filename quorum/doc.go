@@ -73,7 +73,7 @@
 // Locker the waiters of a name form a queue, of which the first competes with other processes.
 // On the nodes the waiters of all processes form another, in the order of their tickets; a
 // release hands the lock over to the first, in one round trip. If that waiter died or hangs, the
-// lock stays reserved for it for at most Options.Poll and three times Options.Timeout. A caller
+// lock stays reserved for it for at most Options.RetryEvery and three times Options.Timeout. A caller
 // that comes while the name is free may pass waiters, but not with [WithFair]. docs/waiting.md
 // has the details, with pictures.
 //

@@ -88,8 +88,8 @@ func TestDowngrade(t *testing.T) {
 			if n := w.locked("x"); n != 0 {
 				t.Errorf("%d nodes have the key", n)
 			}
-			if o.count(quorum.Downgraded) != 1 || o.count(quorum.Lost) != 0 {
-				t.Errorf("%d downgrades, %d losses", o.count(quorum.Downgraded), o.count(quorum.Lost))
+			if o.count(quorum.EventDowngraded) != 1 || o.count(quorum.EventLost) != 0 {
+				t.Errorf("%d downgrades, %d losses", o.count(quorum.EventDowngraded), o.count(quorum.EventLost))
 			}
 		})
 	}
@@ -116,7 +116,7 @@ func TestDowngradeDuringRenewal(t *testing.T) {
 			if err := inner.Unlock(background); err != nil {
 				t.Errorf("%v after the renewal began: %v", after, err)
 			}
-			if after < each && o.count(quorum.ExtendFailed) == 0 {
+			if after < each && o.count(quorum.EventExtendFailed) == 0 {
 				t.Errorf("%v after it began the renewal was not overtaken", after)
 			}
 		})
@@ -139,7 +139,7 @@ func TestDowngradeThatOvertakesRenewalIsNotHealed(t *testing.T) {
 		<-renewal
 		unlock(t, outer)
 		time.Sleep(time.Second)
-		if n := o.count(quorum.Healed); n > 0 {
+		if n := o.count(quorum.EventHealed); n > 0 {
 			t.Errorf("%d nodes are healed", n)
 		}
 		unlock(t, inner)
@@ -217,7 +217,7 @@ func TestDowngradeOfABrokenLease(t *testing.T) {
 		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
 		outer := lock(t, a, "x", write)
 		inner := must[*quorum.Lease](t)(a.Lock(outer.Context(), "x", read, reentry))
-		if _, err := b.ForceUnlock(background, "x"); err != nil {
+		if _, err := b.Break(background, "x"); err != nil {
 			t.Fatal(err)
 		}
 		tryLock(t, b, "x", write)

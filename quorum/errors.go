@@ -54,10 +54,10 @@ var errReentry = errors.New("the context belongs to it: share it by WithReentry,
 type Error struct {
 	// Op is "acquire", "extend", "downgrade", "release", "detach", "resume",
 	// "inspect", "break", or "hold" for the end of a lease's time.
-	Op    string
-	Name  string     // the lock's name, or several with commas between
-	Need  int        // how many nodes had to grant
-	Nodes []NodeVote // in the Locker's order; empty where their votes did not decide
+	Op     string
+	Name   string     // the lock's name, or several with commas between
+	Quorum int        // how many nodes had to grant
+	Nodes  []NodeVote // in the Locker's order; empty where their votes did not decide
 
 	// Err is the sentinel: ErrHeld, ErrNoQuorum, ErrLost, ErrMaxHold, ErrNotHeld or ErrDeadlock.
 	Err error
@@ -88,7 +88,7 @@ func (e *Error) Permanent() bool {
 			broken++
 		}
 	}
-	return e.Err == ErrDeadlock || e.Cause == errSpent || broken > max(0, len(e.Nodes)-e.Need)
+	return e.Err == ErrDeadlock || e.Cause == errSpent || broken > max(0, len(e.Nodes)-e.Quorum)
 }
 
 // lasting reports whether a node fails with err until somebody changes something.
@@ -106,11 +106,11 @@ func (e *Error) Error() string {
 	granted, pending, abstaining := 0, 0, false
 	for _, n := range e.Nodes {
 		switch n.Vote {
-		case Granted:
+		case VoteGranted:
 			granted++
-		case Pending:
+		case VotePending:
 			pending++
-		case Abstaining:
+		case VoteAbstaining:
 			abstaining = true
 		}
 	}
@@ -118,9 +118,9 @@ func (e *Error) Error() string {
 	if e.Op == "release" || e.Op == "break" {
 		did = "confirmed"
 	}
-	fmt.Fprintf(&b, ": %d of %d nodes %s, %d needed", granted, len(e.Nodes), did, e.Need)
+	fmt.Fprintf(&b, ": %d of %d nodes %s, %d needed", granted, len(e.Nodes), did, e.Quorum)
 	for _, n := range e.Nodes {
-		if n.Vote != Granted && n.Vote != Pending {
+		if n.Vote != VoteGranted && n.Vote != VotePending {
 			fmt.Fprintf(&b, "; %s", n)
 		}
 	}
@@ -143,7 +143,7 @@ func (n NodeVote) String() string {
 	case n.For > 0:
 		s += " for " + n.For.Round(time.Millisecond).String()
 	}
-	if n.Vote == Abstaining {
+	if n.Vote == VoteAbstaining {
 		s += ", as it is new, has restarted or was a replica"
 	}
 	return s

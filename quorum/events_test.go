@@ -41,12 +41,12 @@ func TestEventsOfLeasesBalance(t *testing.T) {
 			unlock(t, reader)
 		}, counts{acquired: 1, released: 1}},
 		"several locks as one, and some of them again": {func(t *testing.T, _ *world, l *quorum.Locker) {
-			parts := []quorum.Part{{Locker: l, Name: "x"}, {Locker: l, Name: "y"}}
+			parts := []quorum.Member{{Locker: l, Name: "x"}, {Locker: l, Name: "y"}}
 			outer, err := quorum.LockAll(background, parts)
 			if err != nil {
 				t.Fatal(err)
 			}
-			inner, err := quorum.LockAll(outer.Context(), append(parts, quorum.Part{Locker: l, Name: "z"}), reentry)
+			inner, err := quorum.LockAll(outer.Context(), append(parts, quorum.Member{Locker: l, Name: "z"}), reentry)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -55,7 +55,7 @@ func TestEventsOfLeasesBalance(t *testing.T) {
 		}, counts{acquired: 3, released: 3}},
 		"some of several locks": {func(t *testing.T, w *world, l *quorum.Locker) {
 			w.foreign("y", time.Minute, 0, 1, 2)
-			if _, err := quorum.LockAll(background, []quorum.Part{{Locker: l, Name: "x"}, {Locker: l, Name: "y"}}, atOnce); err == nil {
+			if _, err := quorum.LockAll(background, []quorum.Member{{Locker: l, Name: "x"}, {Locker: l, Name: "y"}}, atOnce); err == nil {
 				t.Error("granted")
 			}
 		}, counts{acquired: 1, released: 1}},
@@ -104,14 +104,14 @@ func TestEventsOfLeasesBalance(t *testing.T) {
 		}, counts{acquired: 2, lost: 2}},
 		"broken, and lost": {func(t *testing.T, _ *world, l *quorum.Locker) {
 			lease := lock(t, l, "x")
-			if _, err := l.ForceUnlock(background, "x"); err != nil {
+			if _, err := l.Break(background, "x"); err != nil {
 				t.Error(err)
 			}
 			_ = lease.Unlock(background)
 		}, counts{acquired: 1, lost: 1}},
 		"broken, and unlocked": {func(t *testing.T, w *world, l *quorum.Locker) {
 			lease := lock(t, l, "x")
-			if _, err := w.locker(quorum.Options{}).ForceUnlock(background, "x"); err != nil {
+			if _, err := w.locker(quorum.Options{}).Break(background, "x"); err != nil {
 				t.Error(err)
 			}
 			_ = lease.Unlock(background)
@@ -128,7 +128,7 @@ func TestEventsOfLeasesBalance(t *testing.T) {
 			inWorld(t, 3, func(w *world) {
 				o := newObserver()
 				test.use(t, w, w.locker(quorum.Options{Observer: o}))
-				got := counts{o.count(quorum.Acquired), o.count(quorum.Released), o.count(quorum.Lost), o.count(quorum.Detached)}
+				got := counts{o.count(quorum.EventAcquired), o.count(quorum.EventReleased), o.count(quorum.EventLost), o.count(quorum.EventDetached)}
 				if got != test.want {
 					t.Errorf("%+v, and not %+v", got, test.want)
 				}
@@ -142,12 +142,12 @@ func TestCloseTellsHowEachLeaseEnded(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		ends := make(map[string]quorum.Event)
 		l := w.locker(quorum.Options{Observer: observe(func(e quorum.Event) {
-			if e.Kind == quorum.Released {
+			if e.Kind == quorum.EventReleased {
 				ends[e.Name] = e
 			}
 		})})
 		kept, broken := lock(t, l, "kept"), lock(t, l, "broken")
-		if _, err := w.locker(quorum.Options{}).ForceUnlock(background, "broken"); err != nil {
+		if _, err := w.locker(quorum.Options{}).Break(background, "broken"); err != nil {
 			t.Fatal(err)
 		}
 		if err := l.Close(); err != nil {
@@ -161,7 +161,7 @@ func TestCloseTellsHowEachLeaseEnded(t *testing.T) {
 		}
 
 		l = w.locker(quorum.Options{Observer: observe(func(e quorum.Event) {
-			if e.Kind == quorum.Released {
+			if e.Kind == quorum.EventReleased {
 				ends[e.Name] = e
 			}
 		})})
@@ -194,7 +194,7 @@ func TestOwnerIsToldEverywhere(t *testing.T) {
 		if err != nil || report.Owner != owner || lease.Owner() != owner || owner == "" {
 			t.Errorf("the lease says %q, the nodes %+v, the handle %q: %v", owner, report, lease.Owner(), err)
 		}
-		if _, err := l.ForceUnlock(background, "x"); err != nil {
+		if _, err := l.Break(background, "x"); err != nil {
 			t.Error(err)
 		}
 		for _, want := range []string{"acquired " + owner, "lost " + owner} {

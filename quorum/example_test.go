@@ -93,10 +93,10 @@ type counter struct{ *expvar.Map }
 func (c counter) Observe(e quorum.Event) {
 	c.Add(e.Kind.String(), 1) // "acquired", "lost", "extend failed", "node failed"
 	switch e.Kind {
-	case quorum.Acquired:
+	case quorum.EventAcquired:
 		c.Add("held", 1)
 		c.AddFloat("seconds waited", e.Took.Seconds())
-	case quorum.Released, quorum.Lost, quorum.Detached:
+	case quorum.EventReleased, quorum.EventLost, quorum.EventDetached:
 		c.Add("held", -1)
 	}
 }
@@ -214,8 +214,8 @@ func ExampleDoAll() {
 	south, _ := quorum.New(exampleNodes(), quorum.Options{})
 	defer south.Close()
 
-	both := []quorum.Part{{Locker: north, Name: "orders/42"}, {Locker: south, Name: "stock/7"}}
-	err := quorum.DoAll(context.Background(), both, func(ctx context.Context, joint *quorum.Joint) error {
+	both := []quorum.Member{{Locker: north, Name: "orders/42"}, {Locker: south, Name: "stock/7"}}
+	err := quorum.DoAll(context.Background(), both, func(ctx context.Context, joint *quorum.MultiLease) error {
 		for i, lease := range joint.Leases() {
 			fmt.Println(i, lease.Names()[0], lease.Token() > 0)
 		}

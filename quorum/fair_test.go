@@ -115,7 +115,7 @@ func TestFairWaiterSupplantsAHolderOfItsProcess(t *testing.T) {
 			}, quorum.WithFair())
 		})
 		time.Sleep(100 * time.Millisecond)
-		must[bool](t)(other.ForceUnlock(background, "x"))
+		must[bool](t)(other.Break(background, "x"))
 		time.Sleep(100 * time.Millisecond)
 		if err := broken.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
 			t.Errorf("Unlock of what was broken: %v", err)
@@ -273,7 +273,7 @@ func TestPlaceIsKeptThroughLongPauses(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.foreign("x", time.Hour, 1)
 		w.nodes[2].Hang(true)
-		l := w.locker(quorum.Options{Poll: 200 * time.Millisecond})
+		l := w.locker(quorum.Options{RetryEvery: 200 * time.Millisecond})
 		ctx, cancel := context.WithCancel(background)
 		done := make(chan error)
 		go func() {

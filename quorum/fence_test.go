@@ -53,7 +53,7 @@ func TestOneNodesFenceIsNoReasonToTryAgain(t *testing.T) {
 		w.fence("x", strconv.FormatInt(time.Now().Add(time.Minute).UnixMicro(), 10), w.nodes[2])
 		o := newObserver()
 		taken(t, w.locker(quorum.Options{Observer: o}), "x")
-		if n := o.count(quorum.AttemptFailed); n != 1 {
+		if n := o.count(quorum.EventAttemptFailed); n != 1 {
 			t.Errorf("%d attempts", n)
 		}
 	})

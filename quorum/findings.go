@@ -47,7 +47,7 @@ func (f *findings) record(o *outcome, t *tokens) {
 		if b.stale {
 			stale++
 		}
-		if b.vote == Granted {
+		if b.vote == VoteGranted {
 			granted++
 		}
 		if b.free {
@@ -84,7 +84,7 @@ func (f *findings) followFences(t *tokens) {
 			if b.fence > far {
 				far, saw = b.fence, b.at
 			}
-		case b.vote == Unknown || b.vote == Abstaining:
+		case b.vote == VoteUnknown || b.vote == VoteAbstaining:
 			without++
 		default:
 			f.token = max(f.token, b.fence)
@@ -118,14 +118,14 @@ func (f *findings) asksAtOnce() bool { return f.stale > 0 && f.stale <= maxStale
 func (f *findings) wasFree() (free, silent, own nodeSet) {
 	for i, b := range f.ballots {
 		// Of a node that is listed twice, the notices are of this waiter's own releases.
-		noVote := b.vote == Abstaining || errors.Is(b.err, ErrSameServer)
+		noVote := b.vote == VoteAbstaining || errors.Is(b.err, ErrSameServer)
 		if noVote {
 			silent.add(i)
 		}
-		if b.vote == Granted || noVote || b.stale {
+		if b.vote == VoteGranted || noVote || b.stale {
 			free.add(i)
 		}
-		if b.vote == Pending {
+		if b.vote == VotePending {
 			own.add(i)
 		}
 	}
@@ -137,7 +137,7 @@ func (f *findings) wasFree() (free, silent, own nodeSet) {
 func (f *findings) refusals() int {
 	n := 0
 	for _, b := range f.ballots {
-		if b.vote == Refused && !b.stale && !b.free {
+		if b.vote == VoteRefused && !b.stale && !b.free {
 			n++
 		}
 	}
@@ -162,7 +162,7 @@ func (f *findings) before(need int) int {
 	all := make([]int, len(f.ballots))
 	for i, b := range f.ballots {
 		all[i] = b.ahead
-		if b.vote == Unknown || b.vote == Abstaining {
+		if b.vote == VoteUnknown || b.vote == VoteAbstaining {
 			all[i] = math.MaxInt32
 		}
 	}
@@ -175,7 +175,7 @@ func (f *findings) before(need int) int {
 func (f *findings) passable(need int) bool {
 	free := 0
 	for _, b := range f.ballots {
-		if b.free || b.vote == Granted {
+		if b.free || b.vote == VoteGranted {
 			free++
 		}
 	}
@@ -195,7 +195,7 @@ func (f *findings) failed(ctx context.Context, c *config, title string) *Error {
 		t.add(b.vote)
 	}
 	sentinel := ErrNoQuorum
-	if t.votes[Granted]+t.votes[Refused] >= c.need && t.votes[Granted] < c.need && !f.late && !f.spent {
+	if t.votes[VoteGranted]+t.votes[VoteRefused] >= c.need && t.votes[VoteGranted] < c.need && !f.late && !f.spent {
 		sentinel = ErrHeld
 	}
 	var cause error

@@ -72,7 +72,7 @@ func (w *waiter) standbyFor() time.Duration {
 // and the next attempt, and until then enough must be left to renew the lease.
 func (w *waiter) mayStandBy() bool {
 	s := w.request
-	return s.linesUp() && s.names == nil && !s.fixed && w.standbyFor() >= w.l.opts.Poll+2*w.l.opts.Timeout
+	return s.linesUp() && s.names == nil && !s.fixed && w.standbyFor() >= w.l.opts.RetryEvery+2*w.l.opts.Timeout
 }
 
 // standbyToken is the token of an offer whose attempt has the given one: a Timeout ahead, since

@@ -15,7 +15,7 @@ import (
 
 // standsFor is for how long an heir may rely on what was handed on to it, from when it
 // asked last.
-const standsFor = quorum.DefaultPoll + 3*quorum.DefaultTimeout
+const standsFor = quorum.DefaultRetryEvery + 3*quorum.DefaultTimeout
 
 // waiting lets a Locker wait for x until all nodes know of its place and its heir.
 func waiting(l *quorum.Locker, opts ...quorum.Option) (ended chan *quorum.Lease) {

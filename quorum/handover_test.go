@@ -93,8 +93,8 @@ func TestWhoResumesKnowsTheTokens(t *testing.T) {
 			ahead := lock(t, a, "x", mode)
 			unlock(t, must[*quorum.Lease](t)(b.Resume(background, must[quorum.Handle](t)(ahead.Detach()))))
 			time.Sleep(time.Millisecond)
-			if lease := lock(t, b, "x", mode); lease.Token() <= ahead.Token() || o.count(quorum.AttemptFailed) > 0 {
-				t.Errorf("token %d after %d, and %d attempts failed", lease.Token(), ahead.Token(), o.count(quorum.AttemptFailed))
+			if lease := lock(t, b, "x", mode); lease.Token() <= ahead.Token() || o.count(quorum.EventAttemptFailed) > 0 {
+				t.Errorf("token %d after %d, and %d attempts failed", lease.Token(), ahead.Token(), o.count(quorum.EventAttemptFailed))
 			}
 		})
 	}
@@ -130,8 +130,8 @@ func TestDelayedHealingIsRefusedAfterHandOver(t *testing.T) {
 	})
 }
 
-// ForceUnlock ends the lease that it breaks, and not the one that comes next.
-func TestForceUnlockSparesTheNextLease(t *testing.T) {
+// Break ends the lease that it breaks, and not the one that comes next.
+func TestBreakSparesTheNextLease(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.foreign("x", time.Hour, 0, 1)
 		l := w.locker(quorum.Options{})
@@ -144,8 +144,8 @@ func TestForceUnlockSparesTheNextLease(t *testing.T) {
 			next <- lease
 		}()
 		time.Sleep(50 * time.Millisecond)
-		w.nodes[2].Hang(true) // so that ForceUnlock lasts, and the waiter is faster
-		if _, err := l.ForceUnlock(background, "x"); err != nil {
+		w.nodes[2].Hang(true) // so that Break lasts, and the waiter is faster
+		if _, err := l.Break(background, "x"); err != nil {
 			t.Error(err)
 		}
 		lease := <-next

@@ -101,7 +101,7 @@ func kindsOf(l *quorum.Locker) map[string]func(names []string) ([]*quorum.Lease,
 			return []*quorum.Lease{le}, err
 		},
 		"joint": func(names []string) ([]*quorum.Lease, error) {
-			j, err := quorum.LockAll(background, []quorum.Part{{Locker: l, Name: names[0]}, {Locker: l, Name: names[1]}})
+			j, err := quorum.LockAll(background, []quorum.Member{{Locker: l, Name: names[0]}, {Locker: l, Name: names[1]}})
 			if err != nil {
 				return nil, err
 			}

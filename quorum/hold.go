@@ -169,7 +169,7 @@ func (h *hold) lose(why error) {
 	}
 	l := h.l
 	l.queues.vacate(h)
-	l.observe(Event{Kind: Lost, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token,
+	l.observe(Event{Kind: EventLost, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token,
 		Took: l.clock.Now().Sub(h.since), Err: why})
 	level := slog.LevelError
 	switch {
@@ -283,9 +283,9 @@ func (h *hold) nest(s *settings) (*Lease, error) {
 	case h.why != nil || h.leases == 0 || h.l.clock.Now() >= h.until:
 		return nil, nil
 	case s.mode != node.Read && h.mode == node.Read:
-		return nil, &Error{Op: "acquire", Name: s.title(), Need: h.l.need, Err: ErrDeadlock, Cause: errUpgrade}
+		return nil, &Error{Op: "acquire", Name: s.title(), Quorum: h.l.need, Err: ErrDeadlock, Cause: errUpgrade}
 	case !s.reentry:
-		return nil, &Error{Op: "acquire", Name: s.title(), Need: h.l.need, Err: ErrDeadlock, Cause: errReentry}
+		return nil, &Error{Op: "acquire", Name: s.title(), Quorum: h.l.need, Err: ErrDeadlock, Cause: errReentry}
 	case s.mode != node.Read:
 		h.writers++
 	}
@@ -309,7 +309,7 @@ func (h *hold) extend(ctx context.Context, d time.Duration) error {
 		return fmt.Errorf("extend %q: %w", h.claim.title(), stopped(ctx))
 	}
 	if capped {
-		return &Error{Op: "extend", Name: h.claim.title(), Need: l.need, Err: ErrMaxHold,
+		return &Error{Op: "extend", Name: h.claim.title(), Quorum: l.need, Err: ErrMaxHold,
 			Cause: fmt.Errorf("%v from now is beyond the longest hold of %v", d, h.maxHold)}
 	}
 	r := l.rounds.begin(node.Extend, h.now(), d+l.opts.Grace, l.timeout(d))
@@ -352,7 +352,7 @@ func (h *hold) confirm(start clock.Instant, lease time.Duration) error {
 	h.failed = nil
 	h.schedule()
 	h.mu.Unlock()
-	l.observe(Event{Kind: Extended, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token, Took: now.Sub(start)})
+	l.observe(Event{Kind: EventExtended, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token, Took: now.Sub(start)})
 	return nil
 }
 
@@ -369,7 +369,7 @@ func (l *Locker) admit(ctx context.Context, g grant, s *settings) *Lease {
 		r.done()
 	}
 	for _, h := range l.queues.register(h) {
-		h.lose(&Error{Op: "hold", Name: h.claim.title(), Need: l.need, Err: ErrLost, Cause: errBroken})
+		h.lose(&Error{Op: "hold", Name: h.claim.title(), Quorum: l.need, Err: ErrLost, Cause: errBroken})
 	}
 	// Last, for when it ends it must be found here.
 	h.mu.Lock()

@@ -35,7 +35,7 @@ type Report struct {
 	Owners  []string  // all who have a majority, sorted: several only if they read
 	Mode    node.Mode // of the Owner
 	Waiting []string  // who is known to wait, on any node: in line, or to write; "readers" are all who wait to read
-	Quorum  int       // a majority, also where Options.Need is more: enough to exclude others
+	Quorum  int       // a majority, also where Options.Quorum is more: enough to exclude others
 	Nodes   []NodeReport
 }
 
@@ -80,10 +80,10 @@ func (l *Locker) Inspect(ctx context.Context, name string) (*Report, error) {
 	return rep, nil
 }
 
-// ForceUnlock removes name's lock from all nodes, whatever its owner, and reports whether any
+// Break removes name's lock from all nodes, whatever its owner, and reports whether any
 // node had one. A holder in another process learns of it at its next renewal; until then both it
 // and the next holder work. Errors match ErrNoQuorum when too few nodes confirmed.
-func (l *Locker) ForceUnlock(ctx context.Context, name string) (bool, error) {
+func (l *Locker) Break(ctx context.Context, name string) (bool, error) {
 	token, ok := l.tokens.next(0)
 	if !ok {
 		return false, fmt.Errorf("quorum: no fencing token is left above %d", node.MaxToken)
@@ -107,7 +107,7 @@ func (l *Locker) ForceUnlock(ctx context.Context, name string) (bool, error) {
 	return r.removed(), nil
 }
 
-var errForced = fmt.Errorf("it was broken by ForceUnlock")
+var errForced = fmt.Errorf("this program broke it")
 
 // askAll sends one command to all nodes and waits for every answer.
 func (l *Locker) askAll(ctx context.Context, kind node.Kind, c claim) (*round, error) {

@@ -77,7 +77,7 @@ func TestNoReentryUnlessAskedFor(t *testing.T) {
 				refused(t, err)
 				_, err = l.TryLock(outer.Context(), "x", again)
 				refused(t, err)
-				_, err = quorum.LockAll(outer.Context(), []quorum.Part{{Locker: l, Name: "x"}}, again)
+				_, err = quorum.LockAll(outer.Context(), []quorum.Member{{Locker: l, Name: "x"}}, again)
 				refused(t, err)
 			}
 			if n := w.sent[0].Load() - before; n != 0 {
@@ -173,9 +173,9 @@ func TestDoReportsALostLeaseFirst(t *testing.T) {
 				for _, n := range w.nodes {
 					n.Down(false)
 				}
-				all := []quorum.Part{{Locker: w.locker(quorum.Options{}), Name: "x"}}
-				several := quorum.DoAll(background, all, func(ctx context.Context, _ *quorum.Joint) error { return work(ctx) })
-				for begins, err := range map[string]error{`release "x": lease is not held`: one, `part 1 of 1, "x" on n1,n2,n3: release "x": lease is not held`: several} {
+				all := []quorum.Member{{Locker: w.locker(quorum.Options{}), Name: "x"}}
+				several := quorum.DoAll(background, all, func(ctx context.Context, _ *quorum.MultiLease) error { return work(ctx) })
+				for begins, err := range map[string]error{`release "x": lease is not held`: one, `member 1 of 1, "x" on n1,n2,n3: release "x": lease is not held`: several} {
 					if !errors.Is(err, quorum.ErrLost) || !errors.Is(err, quorum.ErrNotHeld) ||
 						errors.Is(err, mine) != strings.Contains(test.said, "mine") ||
 						errors.Is(err, context.Canceled) != (test.canceled && err == one) {
@@ -197,7 +197,7 @@ func TestDoReportsWhatTheFunctionSays(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
 		err := l.Do(background, "x", func(ctx context.Context, lease *quorum.Lease) error {
-			_, _ = l.ForceUnlock(background, "x")
+			_, _ = l.Break(background, "x")
 			return fmt.Errorf("%w: %w", &fs.PathError{Op: "open", Path: "p", Err: fs.ErrNotExist}, ctx.Err())
 		})
 		if path, ok := errors.AsType[*fs.PathError](err); !ok || path.Path != "p" || !errors.Is(err, fs.ErrNotExist) || errors.Is(err, context.Canceled) {
@@ -227,7 +227,7 @@ func TestPermanentErrors(t *testing.T) {
 		{quorum.ErrNoQuorum, []error{same, same, nil}, true},
 		{quorum.ErrNoQuorum, []error{node.ErrAuth, node.ErrUnsupported, nil}, true},
 	} {
-		e := &quorum.Error{Err: test.sentinel, Need: 2}
+		e := &quorum.Error{Err: test.sentinel, Quorum: 2}
 		for _, err := range test.nodes {
 			e.Nodes = append(e.Nodes, quorum.NodeVote{Err: err})
 		}
@@ -427,17 +427,17 @@ func TestNobodyHoldsWhatWasGrantedTooLate(t *testing.T) {
 	})
 }
 
-func TestForceUnlockTellsTheHolderHere(t *testing.T) {
+func TestBreakTellsTheHolderHere(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
 		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
-		if broken, err := l.ForceUnlock(background, "x"); !broken || err != nil {
+		if broken, err := l.Break(background, "x"); !broken || err != nil {
 			t.Fatal(broken, err)
 		}
 		if !errors.Is(context.Cause(lease.Context()), quorum.ErrLost) || lease.Remaining() != 0 {
 			t.Error("the lease does not know")
 		}
-		if broken, err := l.ForceUnlock(background, "x"); broken || err != nil {
+		if broken, err := l.Break(background, "x"); broken || err != nil {
 			t.Error("breaking a free name:", broken, err)
 		}
 		if _, err := l.TryLock(background, "x"); err != nil {
@@ -465,8 +465,8 @@ func TestObserverSeesWhatHappens(t *testing.T) {
 			n.Down(false)
 		}
 		must[*quorum.Lease](t)(l.Lock(background, "z"))
-		for kind := quorum.Acquired; kind <= quorum.NodeRecovered; kind++ {
-			if o.count(kind) == 0 && kind != quorum.Healed {
+		for kind := quorum.EventAcquired; kind <= quorum.EventNodeRecovered; kind++ {
+			if o.count(kind) == 0 && kind != quorum.EventHealed {
 				t.Errorf("no event %q", kind)
 			}
 		}
@@ -488,12 +488,12 @@ func TestBadOptionsAndArguments(t *testing.T) {
 			"negative":          func() error { _, err := quorum.New(nodes, quorum.Options{Lease: -1}); return err },
 			"between 0 and 0.5": func() error { _, err := quorum.New(nodes, quorum.Options{Drift: 0.6}); return err },
 			"at least 1ms":      func() error { _, err := quorum.New(nodes, quorum.Options{Timeout: 1}); return err },
-			"Poll is 1ns":       func() error { _, err := quorum.New(nodes, quorum.Options{Poll: 1}); return err },
+			"RetryEvery is 1ns": func() error { _, err := quorum.New(nodes, quorum.Options{RetryEvery: 1}); return err },
 			"longer than MaxLe": func() error { _, err := quorum.New(nodes, quorum.Options{Lease: time.Hour}); return err },
 			"too short":         func() error { _, err := quorum.New(nodes, quorum.Options{Lease: 3 * time.Millisecond}); return err },
-			"Need is 1 of 3":    func() error { _, err := quorum.New(nodes, quorum.Options{Need: 1}); return err },
-			"Need is 4 of 3":    func() error { _, err := quorum.New(nodes, quorum.Options{Need: 4}); return err },
-			"Need is 1 of 2":    func() error { _, err := quorum.New(nodes[:2], quorum.Options{Need: 1}); return err },
+			"Quorum is 1 of 3":  func() error { _, err := quorum.New(nodes, quorum.Options{Quorum: 1}); return err },
+			"Quorum is 4 of 3":  func() error { _, err := quorum.New(nodes, quorum.Options{Quorum: 4}); return err },
+			"Quorum is 1 of 2":  func() error { _, err := quorum.New(nodes[:2], quorum.Options{Quorum: 1}); return err },
 			"at most 63":        func() error { _, err := quorum.New(make([]node.Node, 65), quorum.Options{}); return err },
 		} {
 			if err := try(); err == nil || !strings.Contains(err.Error(), want) {
@@ -527,11 +527,11 @@ func TestReservedNames(t *testing.T) {
 		l := w.locker(quorum.Options{})
 		from := terms(t, must[quorum.Handle](t)(lock(t, l, "x").Detach()))
 		calls := map[string]func(name string) error{
-			"TryLock":     func(name string) error { _, err := l.TryLock(background, name); return err },
-			"WithNames":   func(name string) error { _, err := l.TryLock(background, "a", quorum.WithNames(name)); return err },
-			"WithRead":    func(name string) error { _, err := l.TryLock(background, name, quorum.WithRead()); return err },
-			"Inspect":     func(name string) error { _, err := l.Inspect(background, name); return err },
-			"ForceUnlock": func(name string) error { _, err := l.ForceUnlock(background, name); return err },
+			"TryLock":   func(name string) error { _, err := l.TryLock(background, name); return err },
+			"WithNames": func(name string) error { _, err := l.TryLock(background, "a", quorum.WithNames(name)); return err },
+			"WithRead":  func(name string) error { _, err := l.TryLock(background, name, quorum.WithRead()); return err },
+			"Inspect":   func(name string) error { _, err := l.Inspect(background, name); return err },
+			"Break":     func(name string) error { _, err := l.Break(background, name); return err },
 			"Resume": func(name string) error {
 				from["names"] = []string{name}
 				_, err := l.Resume(background, handleOf(t, from))

@@ -45,9 +45,9 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 		return nil, errors.New("quorum: no nodes")
 	case n > maxNodes-1:
 		return nil, fmt.Errorf("quorum: %d nodes; at most %d are supported", n, maxNodes-1)
-	case n%2 == 0 && opts.Need == 0:
+	case n%2 == 0 && opts.Quorum == 0:
 		return nil, fmt.Errorf("quorum: %d nodes survive the loss of no more nodes than %d would; "+
-			"list an odd number, or set Options.Need to %d", n, n-1, majority(n))
+			"list an odd number, or set Options.Quorum to %d", n, n-1, majority(n))
 	}
 	need, err := opts.quorum(len(nodes))
 	if err != nil {
@@ -193,7 +193,7 @@ func (l *Locker) Close() error {
 	l.releases.finish(l.clock.Now().Add(l.opts.Timeout))
 	for _, it := range l.agenda.close() {
 		if h, ok := it.(*hold); ok && h.end(ErrClosed) { // of a handle that was resumed more than once here: the name has only the latest
-			l.observe(Event{Kind: Released, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token})
+			l.observe(Event{Kind: EventReleased, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token})
 		}
 	}
 	if l.opts.SharedNodes {

@@ -98,7 +98,7 @@ func TestLossOfOneNameIsLossOfAll(t *testing.T) {
 		before := lock(t, a, "u", quorum.WithNames("v"))
 		lease := lock(t, a, "a", quorum.WithNames("b", "c"))
 		after := lock(t, a, "x")
-		if broken, err := b.ForceUnlock(background, "b"); !broken || err != nil {
+		if broken, err := b.Break(background, "b"); !broken || err != nil {
 			t.Fatal(broken, err)
 		}
 		start := time.Now()
@@ -229,7 +229,7 @@ func TestNamesNest(t *testing.T) {
 
 		// When it is over, it is in nobody's way.
 		lease = lock(t, l, "a", quorum.WithNames("b"))
-		_, _ = l.ForceUnlock(background, "a")
+		_, _ = l.Break(background, "a")
 		if _, err := l.TryLock(context.WithoutCancel(lease.Context()), "b", quorum.WithNames("c"), reentry); !errors.Is(err, quorum.ErrHeld) || errors.Is(err, quorum.ErrDeadlock) {
 			t.Errorf("the nodes still have b: %v", err)
 		}
@@ -242,7 +242,7 @@ func TestManyWhoWaitForNamesAreNoHerd(t *testing.T) {
 		const most = 100
 		var attempts atomic.Int32
 		a := w.locker(quorum.Options{Observer: observe(func(e quorum.Event) {
-			if e.Kind == quorum.AttemptFailed {
+			if e.Kind == quorum.EventAttemptFailed {
 				attempts.Add(1)
 			}
 		})})
@@ -260,14 +260,14 @@ func TestManyWhoWaitForNamesAreNoHerd(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		before := attempts.Load()
-		time.Sleep(quorum.DefaultPoll)
+		time.Sleep(quorum.DefaultRetryEvery)
 		if n := attempts.Load() - before; n == 0 || n > 10 {
-			t.Errorf("%d attempts within %v", n, quorum.DefaultPoll)
+			t.Errorf("%d attempts within %v", n, quorum.DefaultRetryEvery)
 		}
 		unlock(t, held)
 		began := time.Now()
 		waiting.Wait()
-		if took := time.Since(began); took > most*quorum.DefaultPoll {
+		if took := time.Since(began); took > most*quorum.DefaultRetryEvery {
 			t.Errorf("%d turns took %v", most, took)
 		}
 	})
@@ -294,19 +294,19 @@ func TestNamesAreHandedOver(t *testing.T) {
 	})
 }
 
-// Parts of a Joint may have several names, but none twice.
+// Members of a MultiLease may have several names, but none twice.
 func TestJointOfNames(t *testing.T) {
 	inWorld(t, 6, func(w *world) {
 		both := w.process()
 		both[0].Options = []quorum.Option{quorum.WithNames("y", "z")}
-		j := must[*quorum.Joint](t)(quorum.LockAll(background, both))
+		j := must[*quorum.MultiLease](t)(quorum.LockAll(background, both))
 		if w.locked("y") != 6 || w.locked("z") != 3 {
 			t.Errorf("on %d and %d nodes", w.locked("y"), w.locked("z"))
 		}
 		if _, err := quorum.LockAll(j.Context(), both, reentry, atOnce); err != nil {
 			t.Error(err)
 		}
-		if _, err := quorum.LockAll(background, append(both, quorum.Part{Locker: both[0].Locker, Name: "z"}), atOnce); err == nil || !strings.Contains(err.Error(), "parts 1 and 3 are both") {
+		if _, err := quorum.LockAll(background, append(both, quorum.Member{Locker: both[0].Locker, Name: "z"}), atOnce); err == nil || !strings.Contains(err.Error(), "members 1 and 3 are both") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -352,7 +352,7 @@ func TestUnlockOfNamesOfWhichOneWasBroken(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l, other := w.locker(quorum.Options{}), w.locker(quorum.Options{})
 		lease := lock(t, l, "a", quorum.WithNames("b"))
-		must[bool](t)(other.ForceUnlock(background, "b"))
+		must[bool](t)(other.Break(background, "b"))
 		next := tryLock(t, other, "b")
 		if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
 			t.Errorf("Unlock: %v", err)
@@ -436,7 +436,7 @@ func TestNamesRenewedWithOthers(t *testing.T) {
 			single = append(single, lock(t, l, name("z")))
 		}
 		for _, lease := range single {
-			must[bool](t)(other.ForceUnlock(background, lease.Names()[0]))
+			must[bool](t)(other.Break(background, lease.Names()[0]))
 		}
 		time.Sleep(quorum.DefaultLease / 2)
 		for _, lease := range single {

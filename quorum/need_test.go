@@ -18,7 +18,7 @@ import (
 func TestNeedIsWhatMustGrant(t *testing.T) {
 	for _, c := range []struct{ nodes, need int }{{2, 2}, {3, 3}, {4, 3}, {5, 4}, {5, 5}, {7, 5}} {
 		inWorld(t, c.nodes, func(w *world) {
-			l := w.locker(quorum.Options{Need: c.need})
+			l := w.locker(quorum.Options{Quorum: c.need})
 			spare := c.nodes - c.need
 			for _, n := range w.nodes[:spare] {
 				n.Down(true)
@@ -47,7 +47,7 @@ func TestNeedGuardsAgainstNodesThatForget(t *testing.T) {
 		for k := n/2 + 1; k <= n; k++ {
 			for forget := 0; forget <= k; forget++ {
 				inWorld(t, n, func(w *world) {
-					o := quorum.Options{Need: k, NoRestartGuard: true}
+					o := quorum.Options{Quorum: k, NoRestartGuard: true}
 					a, b := w.locker(o), w.locker(o)
 					for _, node := range w.nodes[k:] {
 						node.Down(true)
@@ -73,7 +73,7 @@ func TestNeedGuardsAgainstNodesThatForget(t *testing.T) {
 // its time is over.
 func TestNeedCountsAtRenewalToo(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
-		l := w.locker(quorum.Options{Need: 5})
+		l := w.locker(quorum.Options{Quorum: 5})
 		lease := lock(t, l, "x")
 		w.nodes[4].Down(true)
 		if err := lease.Extend(background, 30*time.Second); !errors.Is(err, quorum.ErrNoQuorum) {
@@ -96,7 +96,7 @@ func TestNeedCountsAtRenewalToo(t *testing.T) {
 func TestNeedIsMadeUpByHealing(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		o := newObserver()
-		l := w.locker(quorum.Options{Need: 5, Observer: o})
+		l := w.locker(quorum.Options{Quorum: 5, Observer: o})
 		lease := lock(t, l, "x")
 		w.nodes[0].Restart(true)
 		w.nodes[1].Restart(true)
@@ -107,7 +107,7 @@ func TestNeedIsMadeUpByHealing(t *testing.T) {
 		if n := w.holders("x", lease.Owner()); n != 5 {
 			t.Errorf("%d nodes have the key", n)
 		}
-		if healed, failed := o.count(quorum.Healed), o.count(quorum.ExtendFailed); healed != 2 || failed != 1 {
+		if healed, failed := o.count(quorum.EventHealed), o.count(quorum.EventExtendFailed); healed != 2 || failed != 1 {
 			t.Errorf("%d healed, %d renewals failed", healed, failed)
 		}
 		unlock(t, lease)
@@ -118,7 +118,7 @@ func TestNeedIsMadeUpByHealing(t *testing.T) {
 // the first of the answers left too few already.
 func TestNeedDoesNotHideABrokenLease(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
-		a, b := w.locker(quorum.Options{Need: 5}), w.locker(quorum.Options{})
+		a, b := w.locker(quorum.Options{Quorum: 5}), w.locker(quorum.Options{})
 		for i, n := range w.nodes {
 			n.Delay(time.Duration(i) * time.Millisecond)
 		}
@@ -126,7 +126,7 @@ func TestNeedDoesNotHideABrokenLease(t *testing.T) {
 		w.nodes[4].Down(true)
 		// Waiting is not for all nodes: one that is down must not keep an operator
 		// from breaking a lock.
-		if broken, err := b.ForceUnlock(background, "x"); !broken || err != nil {
+		if broken, err := b.Break(background, "x"); !broken || err != nil {
 			t.Fatal(broken, err)
 		}
 		start := time.Now()
@@ -138,10 +138,10 @@ func TestNeedDoesNotHideABrokenLease(t *testing.T) {
 	})
 }
 
-// ForceUnlock and Inspect go by the majority, whatever is needed.
+// Break and Inspect go by the majority, whatever is needed.
 func TestNeedDoesNotConcernInspection(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
-		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{Need: 5})
+		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{Quorum: 5})
 		w.nodes[0].Down(true)
 		w.nodes[1].Down(true)
 		lease := lock(t, a, "x")
@@ -149,7 +149,7 @@ func TestNeedDoesNotConcernInspection(t *testing.T) {
 		if r.Verdict != quorum.VerdictHeld || r.HeldBy != 3 || r.Quorum != 3 {
 			t.Errorf("%+v", r)
 		}
-		if broken, err := b.ForceUnlock(background, "x"); !broken || err != nil {
+		if broken, err := b.Break(background, "x"); !broken || err != nil {
 			t.Error(broken, err)
 		}
 		if r := must[*quorum.Report](t)(b.Inspect(background, "x")); r.Verdict != quorum.VerdictFree {
@@ -167,7 +167,7 @@ func TestNeedsMix(t *testing.T) {
 		w.delay(500*time.Microsecond, 500*time.Microsecond)
 		c := newContest(t)
 		for i := range 9 {
-			l := w.locker(quorum.Options{Need: 3 + i%3})
+			l := w.locker(quorum.Options{Quorum: 3 + i%3})
 			c.task(10, func() (held, error) { return l.Lock(background, "x") }, always(time.Millisecond))
 		}
 		c.wait(50 * time.Millisecond)
@@ -177,7 +177,7 @@ func TestNeedsMix(t *testing.T) {
 // An Unlock whose name nobody who needs as much could take yet says so.
 func TestNeedCountsAtUnlock(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
-		l := w.locker(quorum.Options{Need: 3})
+		l := w.locker(quorum.Options{Quorum: 3})
 		lease := lock(t, l, "x")
 		w.nodes[0].Down(true)
 		if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNoQuorum) {
@@ -193,7 +193,7 @@ func TestNeedCountsAtUnlock(t *testing.T) {
 // others.
 func TestRealNeed(t *testing.T) {
 	all := servers(t, 3)
-	most, every := connect(t, all, quorum.Options{}), connect(t, all, quorum.Options{Need: 3})
+	most, every := connect(t, all, quorum.Options{}), connect(t, all, quorum.Options{Quorum: 3})
 	lease := lock(t, every, "x")
 	taken(t, most, "x")
 	unlock(t, lease)

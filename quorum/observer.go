@@ -13,11 +13,11 @@ import (
 //
 // One that blocks holds up nodes' replies, and the ends of other leases, whose contexts
 // then end late. One that panics does so in the call, or in a task of the Locker's own, which
-// ends the program. If it panics in Acquired, and the caller goes on, the lease is held by
+// ends the program. If it panics in EventAcquired, and the caller goes on, the lease is held by
 // nobody: it is renewed until its MaxHold or until Close.
 //
-// Each lease that the Locker comes to hold has one Acquired, and exactly one of Released,
-// Lost and Detached: how many more there are of the first is how many are held. Nested
+// Each lease that the Locker comes to hold has one EventAcquired, and exactly one of EventReleased,
+// EventLost and EventDetached: how many more there are of the first is how many are held. Nested
 // leases are part of the outermost one, and have none. Of a lease that ends as it is
 // granted the two may come in either order.
 type Observer interface {
@@ -31,16 +31,16 @@ type Event struct {
 	Name  string     // the lock's name, or several with commas between
 	Owner string     // the owner's field on the nodes
 	Token node.Token // the lease's fencing token
-	Node  string     // which node, for NodeFailed, NodeRecovered, NodeAbstains and Healed
+	Node  string     // which node, for EventNodeFailed, EventNodeRecovered, EventNodeAbstains and EventHealed
 
-	// Took is how long it took: from the call to the grant for Acquired, one
-	// attempt for AttemptFailed, one round for Extended, Released and Downgraded.
-	// For Lost and Detached it is how long the lease was held here, and for NodeAbstains
+	// Took is how long it took: from the call to the grant for EventAcquired, one
+	// attempt for EventAttemptFailed, one round for EventExtended, EventReleased and EventDowngraded.
+	// For EventLost and EventDetached it is how long the lease was held here, and for EventNodeAbstains
 	// how long the node will have no vote.
 	Took time.Duration
 
-	// Err is why, for AttemptFailed, ExtendFailed, Lost and NodeFailed; for
-	// Released and Downgraded, what Unlock returns, or would where Close released it.
+	// Err is why, for EventAttemptFailed, EventExtendFailed, EventLost and EventNodeFailed; for
+	// EventReleased and EventDowngraded, what Unlock returns, or would where Close released it.
 	Err error
 }
 
@@ -48,23 +48,23 @@ type Event struct {
 //
 // A renewal that was not granted is tried again after a tenth of what is left of the lease, or
 // less, unless a majority has lost it. So while nodes do not answer each lease has an
-// ExtendFailed every second or two at first, if it lasts 30 s, and several a second before its
-// end. NodeFailed comes once: again only after an answer, or for commands of another kind.
+// EventExtendFailed every second or two at first, if it lasts 30 s, and several a second before its
+// end. EventNodeFailed comes once: again only after an answer, or for commands of another kind.
 type EventKind uint8
 
 const (
-	Acquired      EventKind = iota + 1 // a lease was granted, or resumed
-	AttemptFailed                      // one attempt was not granted; Lock goes on waiting
-	Extended                           // a lease was renewed or extended
-	ExtendFailed                       // a renewal was not granted; it may be tried again
-	Lost                               // a lease ended before it was unlocked
-	Released                           // a lease was unlocked, or the Locker closed
-	Healed                             // a node that had lost a lease's key got it back
-	NodeFailed                         // a node does not answer, or refuses commands of a kind; also one that never answered
-	NodeRecovered                      // a node that had failed answered again, or for the first time
-	Downgraded                         // a writer's lease became a reader's
-	Detached                           // a lease was detached: it ends here, and not on the nodes
-	NodeAbstains                       // a node answers, but has no vote for a while: it may have forgotten locks
+	EventAcquired      EventKind = iota + 1 // a lease was granted, or resumed
+	EventAttemptFailed                      // one attempt was not granted; Lock goes on waiting
+	EventExtended                           // a lease was renewed or extended
+	EventExtendFailed                       // a renewal was not granted; it may be tried again
+	EventLost                               // a lease ended before it was unlocked
+	EventReleased                           // a lease was unlocked, or the Locker closed
+	EventHealed                             // a node that had lost a lease's key got it back
+	EventNodeFailed                         // a node does not answer, or refuses commands of a kind; also one that never answered
+	EventNodeRecovered                      // a node that had failed answered again, or for the first time
+	EventDowngraded                         // a writer's lease became a reader's
+	EventDetached                           // a lease was detached: it ends here, and not on the nodes
+	EventNodeAbstains                       // a node answers, but has no vote for a while: it may have forgotten locks
 )
 
 var eventNames = [...]string{"", "acquired", "attempt failed", "extended", "extend failed", "lost",

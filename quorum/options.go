@@ -20,7 +20,7 @@ const (
 	DefaultMaxLease       = 30 * time.Second
 	DefaultDrift          = 0.01
 	DefaultTimeout        = 500 * time.Millisecond
-	DefaultPoll           = time.Second
+	DefaultRetryEvery     = time.Second
 	DefaultFenceRetention = 24 * time.Hour
 )
 
@@ -59,11 +59,11 @@ type Options struct {
 	// these but Unlock. 0 means DefaultTimeout.
 	Timeout time.Duration
 
-	// Poll is how long a waiter sleeps at most before it tries again without a
+	// RetryEvery is how long a waiter sleeps at most before it tries again without a
 	// notice: notices can be lost. Where attempts last long, because nodes hang,
 	// it may sleep for Timeout more, and without a place in line for a few
-	// times as long as they do. 0 means DefaultPoll.
-	Poll time.Duration
+	// times as long as they do. 0 means DefaultRetryEvery.
+	RetryEvery time.Duration
 
 	// FenceRetention is how long nodes remember the highest fencing token of a
 	// name, counted from when they first had it: from the acquisition, as neither
@@ -78,7 +78,7 @@ type Options struct {
 	// the set.
 	FenceRetention time.Duration
 
-	// Need is how many nodes must grant a lease, and keep it at each renewal, and
+	// Quorum is how many nodes must grant a lease, and keep it at each renewal, and
 	// confirm an Unlock: more than half of them. 0 means a majority, the least
 	// that is safe.
 	//
@@ -93,9 +93,9 @@ type Options struct {
 	// Programs with different needs exclude each other too; between them k is the
 	// mean of their needs.
 	//
-	// An even number of nodes takes a Need, as a majority of it survives no more failures than
+	// An even number of nodes takes a Quorum, as a majority of it survives no more failures than
 	// one of one node fewer.
-	Need int
+	Quorum int
 
 	// NoRestartGuard lets a node vote right after a start. Safe only if no
 	// node can forget a lock that it has granted: appendfsync always, or, in tests,
@@ -147,7 +147,7 @@ func (o Options) fill() (Options, error) {
 		{"MaxHold", &o.MaxHold, 0},
 		{"Grace", &o.Grace, 0},
 		{"Timeout", &o.Timeout, DefaultTimeout},
-		{"Poll", &o.Poll, DefaultPoll},
+		{"RetryEvery", &o.RetryEvery, DefaultRetryEvery},
 		{"FenceRetention", &o.FenceRetention, DefaultFenceRetention},
 	} {
 		if *d.field < 0 || *d.field > longest {
@@ -163,8 +163,8 @@ func (o Options) fill() (Options, error) {
 	if !(o.Drift > 0 && o.Drift < 0.5) {
 		return o, fmt.Errorf("quorum: Options.Drift is %v; it must be between 0 and 0.5, as a lease gives it up twice", o.Drift)
 	}
-	if short := min(o.Timeout, o.Poll); short < time.Millisecond {
-		return o, fmt.Errorf("quorum: Options.Timeout is %v and Options.Poll is %v; each must be at least 1ms", o.Timeout, o.Poll)
+	if short := min(o.Timeout, o.RetryEvery); short < time.Millisecond {
+		return o, fmt.Errorf("quorum: Options.Timeout is %v and Options.RetryEvery is %v; each must be at least 1ms", o.Timeout, o.RetryEvery)
 	}
 	if o.FenceRetention < o.MaxLease {
 		return o, fmt.Errorf("quorum: Options.FenceRetention is %v; it must not be shorter than MaxLease, %v", o.FenceRetention, o.MaxLease)
@@ -189,12 +189,12 @@ func (o Options) fill() (Options, error) {
 // quorum returns how many of n nodes must grant.
 func (o *Options) quorum(n int) (int, error) {
 	switch {
-	case o.Need == 0:
+	case o.Quorum == 0:
 		return majority(n), nil
-	case o.Need < majority(n) || o.Need > n:
-		return 0, fmt.Errorf("quorum: Options.Need is %d of %d nodes; it must be more than half of them, at least %d, and at most all", o.Need, n, majority(n))
+	case o.Quorum < majority(n) || o.Quorum > n:
+		return 0, fmt.Errorf("quorum: Options.Quorum is %d of %d nodes; it must be more than half of them, at least %d, and at most all", o.Quorum, n, majority(n))
 	}
-	return o.Need, nil
+	return o.Quorum, nil
 }
 
 // checkLease says what is wrong with a lease of length d.

@@ -19,7 +19,7 @@ import (
 //
 // Each waiter draws a ticket once, and every node serves waiters in the order of their tickets. A
 // waiter that gets too few nodes returns them at once and keeps its place. A place expires
-// Options.Poll and three times Options.Timeout after its waiter has asked for it last, so a
+// Options.RetryEvery and three times Options.Timeout after its waiter has asked for it last, so a
 // waiter that died holds up the others for that long at most. Among the waiters of one Locker
 // only the first asks for a place: if the name is held for less than a round trip, others may
 // pass.
@@ -54,7 +54,7 @@ type place struct {
 // placeTTL is how long a node keeps a place: for more than two attempts, each a Poll after the
 // other. It is also how long a node keeps a lock for a waiter that it was handed over to and
 // that hangs.
-func (c *config) placeTTL() time.Duration { return c.opts.Poll + 3*c.opts.Timeout }
+func (c *config) placeTTL() time.Duration { return c.opts.RetryEvery + 3*c.opts.Timeout }
 
 // drawTicket gives w its ticket, if it has none.
 func (w *waiter) drawTicket() {
@@ -103,7 +103,7 @@ func (w *waiter) mayReserve() bool {
 	few := func(told nodeSet) bool { return told.len() < l.need }
 	if !slices.ContainsFunc(first, few) {
 		clear(first)
-		w.place.reserved = now.Add(min(now.Sub(w.began)*time.Duration(len(first)-1), 2*l.opts.Poll))
+		w.place.reserved = now.Add(min(now.Sub(w.began)*time.Duration(len(first)-1), 2*l.opts.RetryEvery))
 	}
 	return now < w.place.reserved
 }

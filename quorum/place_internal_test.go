@@ -17,8 +17,8 @@ func TestThoseBeforeAreCountedOnAMajority(t *testing.T) {
 	}{
 		{[]ballot{{ahead: 3}, {ahead: 1}, {ahead: 2}}, 2},
 		{[]ballot{{ahead: 3}, {}, {}}, 0},
-		{[]ballot{{ahead: 3}, {vote: Unknown}, {}}, 3},
-		{[]ballot{{ahead: 3}, {vote: Abstaining}, {ahead: 1}}, 3},
+		{[]ballot{{ahead: 3}, {vote: VoteUnknown}, {}}, 3},
+		{[]ballot{{ahead: 3}, {vote: VoteAbstaining}, {ahead: 1}}, 3},
 	} {
 		f := findings{ballots: test.ballots}
 		if got := f.before(2); got != test.want {
@@ -55,7 +55,7 @@ func TestReservationsAreBounded(t *testing.T) {
 		check("told", all, 200*time.Millisecond)
 		check("not told again", nil, 0)
 		time.Sleep(time.Hour)
-		check("told late", all, 2*opts.Poll)
+		check("told late", all, 2*opts.RetryEvery)
 		check("not told any more", slices.Repeat([]nodeSet{0}, 3), 0)
 	})
 }

@@ -58,8 +58,8 @@ func TestPrefixIsBeforeNamesOnTheNodesAlone(t *testing.T) {
 			if !slices.Equal(lease.Names(), held.Names()) {
 				t.Errorf("it has %q", lease.Names())
 			}
-			if removed, err := again.ForceUnlock(background, "x"); !removed || err != nil {
-				t.Errorf("ForceUnlock: %v, %v", removed, err)
+			if removed, err := again.Break(background, "x"); !removed || err != nil {
+				t.Errorf("Break: %v, %v", removed, err)
 			}
 			if other.Remaining() == 0 || w.locked("b/x") != 3 {
 				t.Error("that of another prefix is gone")
@@ -108,10 +108,10 @@ func TestPrefixAndReservedNames(t *testing.T) {
 func TestPrefixesOfParts(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		a, b, bare := w.locker(quorum.Options{Prefix: "a/"}), w.locker(quorum.Options{Prefix: "b/"}), w.locker(quorum.Options{})
-		both := []quorum.Part{{Locker: b, Name: "x"}, {Locker: a, Name: "x"}}
-		j := must[*quorum.Joint](t)(quorum.LockAll(background, both))
+		both := []quorum.Member{{Locker: b, Name: "x"}, {Locker: a, Name: "x"}}
+		j := must[*quorum.MultiLease](t)(quorum.LockAll(background, both))
 		unlock(t, j)
-		if _, err := quorum.LockAll(background, append(both, quorum.Part{Locker: bare, Name: "a/x"})); err == nil || !strings.Contains(err.Error(), "parts 2 and 3 are both") {
+		if _, err := quorum.LockAll(background, append(both, quorum.Member{Locker: bare, Name: "a/x"})); err == nil || !strings.Contains(err.Error(), "members 2 and 3 are both") {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -144,7 +144,7 @@ func (q *queues) turn(w *waiter) (*Lease, bool, error) {
 		case h.remaining() == 0: // it is about to be vacated
 			free = false
 		case !h.claim.covers(&s.claim):
-			return nil, false, &Error{Op: "acquire", Name: s.title(), Need: q.need, Err: ErrDeadlock, Cause: errPart}
+			return nil, false, &Error{Op: "acquire", Name: s.title(), Quorum: q.need, Err: ErrDeadlock, Cause: errPart}
 		default:
 			lease, err := h.nest(s)
 			w.local.admitted = false

@@ -111,10 +111,10 @@ func TestProgramsTakeTurns(t *testing.T) {
 // up for no longer than its place was kept, or a poll if the lock is not handed on.
 func TestWaiterThatHangsHoldsNobodyUp(t *testing.T) {
 	t.Run("handed on", func(t *testing.T) {
-		hangsInLine(t, quorum.DefaultPoll+3*quorum.DefaultTimeout)
+		hangsInLine(t, quorum.DefaultRetryEvery+3*quorum.DefaultTimeout)
 	})
 	t.Run("told", func(t *testing.T) {
-		hangsInLine(t, quorum.DefaultPoll, quorum.WithFixedLease(quorum.DefaultLease))
+		hangsInLine(t, quorum.DefaultRetryEvery, quorum.WithFixedLease(quorum.DefaultLease))
 	})
 }
 
@@ -429,9 +429,9 @@ func newRivals(t *testing.T, d time.Duration) *rivals { return &rivals{t: t, unt
 // parts, with a plus between.
 func (c *rivals) rival(l *quorum.Locker, hold time.Duration, names string) *rival {
 	r, all := new(rival), strings.Split(names, ",")
-	var parts []quorum.Part
+	var parts []quorum.Member
 	for _, name := range strings.Split(names, "+") {
-		parts = append(parts, quorum.Part{Locker: l, Name: name})
+		parts = append(parts, quorum.Member{Locker: l, Name: name})
 	}
 	c.all = append(c.all, r)
 	c.tasks.Go(func() {

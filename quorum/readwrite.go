@@ -28,7 +28,7 @@ func WithRead() Option { return withMode(node.Read.String()) }
 // WithWrite makes the acquisition a writer's: it excludes readers, writers and plain
 // acquisitions. Use a name in one way only: readers and writers on the one side and plain
 // acquisitions on the other are not woken by each other, so they look again only every
-// Options.Poll, and tokens do not always rise from one to the other.
+// Options.RetryEvery, and tokens do not always rise from one to the other.
 //
 // When a writer releases while writers of other processes wait, those of its own process are
 // refused until one of the others has come, for at most 50 ms; all writers are if readers wait.
@@ -127,7 +127,7 @@ func (h *hold) downgraded(ctx context.Context, u unlocking) error {
 	default:
 		err = r.fail("downgrade", ErrNoQuorum, nil)
 	}
-	l.observe(Event{Kind: Downgraded, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token,
+	l.observe(Event{Kind: EventDowngraded, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token,
 		Took: l.clock.Now().Sub(u.start), Err: err})
 	return err
 }
@@ -176,11 +176,11 @@ func (h *hold) missingOn(i int, mode node.Mode, told bool) ballot {
 	defer h.mu.Unlock()
 	switch {
 	case mode != h.mode: // a downgrade has overtaken the renewal
-		return ballot{vote: Unknown}
+		return ballot{vote: VoteUnknown}
 	case told || h.stillWriter.has(i):
-		return ballot{vote: Unknown, lacks: true}
+		return ballot{vote: VoteUnknown, lacks: true}
 	case h.claim.mode == node.Write && h.mode == node.Read: // it may have forgotten the downgrade, which is sent again
 		h.stillWriter.add(i)
 	}
-	return ballot{vote: Refused, lacks: true}
+	return ballot{vote: VoteRefused, lacks: true}
 }

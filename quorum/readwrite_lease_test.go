@@ -113,7 +113,7 @@ func TestReadersAndWritersAreRenewed(t *testing.T) {
 		if n := w.locked("x"); n != 5 {
 			t.Errorf("%d nodes have the lease that lasts longest", n)
 		}
-		if n := o.count(quorum.ExtendFailed); n != 0 {
+		if n := o.count(quorum.EventExtendFailed); n != 0 {
 			t.Errorf("%d renewals failed", n)
 		}
 		if err := long.Extend(background, 8*time.Minute); err != nil {
@@ -158,7 +158,7 @@ func TestReadersAreHealedHandedOverAndBroken(t *testing.T) {
 		}
 		taken(t, a, "x", write)
 		third := lock(t, a, "x", read)
-		if broken, err := b.ForceUnlock(background, "x"); !broken || err != nil {
+		if broken, err := b.Break(background, "x"); !broken || err != nil {
 			t.Fatal(broken, err)
 		}
 		for _, lease := range []*quorum.Lease{resumed, second} { // of the same Locker

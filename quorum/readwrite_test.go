@@ -347,7 +347,7 @@ func TestWritersAndOthersComeApart(t *testing.T) {
 		w.linger = time.Second
 		var wg sync.WaitGroup
 		for i, as := range [][]quorum.Option{{write}, {}} {
-			o := quorum.Options{Timeout: 400 * time.Millisecond, Poll: 50 * time.Millisecond}
+			o := quorum.Options{Timeout: 400 * time.Millisecond, RetryEvery: 50 * time.Millisecond}
 			l := w.behind(o, func(k int, n node.Node) node.Node {
 				switch k / 2 {
 				case i:
@@ -398,7 +398,7 @@ func TestWriterBesideItsOwnReaderKeepsOthersOut(t *testing.T) {
 		left := time.Now()
 		unlock(t, reader)
 		writer := <-served
-		if took := time.Since(left); took > quorum.DefaultPoll/2 {
+		if took := time.Since(left); took > quorum.DefaultRetryEvery/2 {
 			t.Errorf("the writer came after %v", took)
 		}
 		unlock(t, writer)

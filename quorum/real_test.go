@@ -277,7 +277,7 @@ func TestRealRestartGuard(t *testing.T) {
 		abstaining := 0
 		if errors.As(err, &details) {
 			for _, n := range details.Nodes {
-				if n.Vote == quorum.Abstaining {
+				if n.Vote == quorum.VoteAbstaining {
 					abstaining++
 				}
 			}

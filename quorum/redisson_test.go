@@ -83,7 +83,7 @@ func TestRedissonWakesGo(t *testing.T) {
 		})
 		within := 100 * time.Millisecond
 		if cut {
-			within = quorum.DefaultPoll * 3 / 2
+			within = quorum.DefaultRetryEvery * 3 / 2
 			if err := j.client.Do(background, "CLIENT", "KILL", "TYPE", "pubsub").Err(); err != nil {
 				t.Fatal(err)
 			}
@@ -227,7 +227,7 @@ func TestRedissonExpiry(t *testing.T) {
 	j.acquire("foo", 500*time.Millisecond)
 	start := time.Now()
 	lease := must[*quorum.Lease](t)(l.Lock(background, "foo", quorum.WithFixedLease(300*time.Millisecond)))
-	if d := time.Since(start); d < 400*time.Millisecond || d > 500*time.Millisecond+quorum.DefaultPoll {
+	if d := time.Since(start); d < 400*time.Millisecond || d > 500*time.Millisecond+quorum.DefaultRetryEvery {
 		t.Errorf("Go had it after %v", d)
 	}
 	eventually(t, "Java gets it", func() bool { return j.acquire("foo", time.Second) == none })
@@ -266,7 +266,7 @@ func TestRedissonSpin(t *testing.T) {
 	})
 	start := time.Now()
 	must[*quorum.Lease](t)(l.Lock(background, "foo"))
-	if d := time.Since(start); d > 200*time.Millisecond+quorum.DefaultPoll*3/2 {
+	if d := time.Since(start); d > 200*time.Millisecond+quorum.DefaultRetryEvery*3/2 {
 		t.Errorf("Go had it after %v", d)
 	}
 }

@@ -110,7 +110,7 @@ func (r *renewal) receive(i int, reply node.Reply) {
 	r.mu.Lock()
 	for k, h := range r.holds {
 		r.ballots[k][i] = b
-		if b.vote == Granted {
+		if b.vote == VoteGranted {
 			if keptAll(kept[:h.claim.size()]) {
 				h.keptBy(i)
 			} else {
@@ -153,7 +153,7 @@ func (r *renewal) decide(k int) {
 		err.Err, err.Cause = ErrLost, errBroken
 	}
 	r.mu.Unlock()
-	r.l.observe(Event{Kind: ExtendFailed, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token,
+	r.l.observe(Event{Kind: EventExtendFailed, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token,
 		Took: r.l.clock.Now().Sub(r.start), Err: err})
 	if gone {
 		h.lose(err)
@@ -194,10 +194,10 @@ func (h *hold) retry(err *Error) {
 
 // heal gives leases that a majority still has back to the nodes that have lost them. Such a node
 // votes only from the next renewal on, so healing never makes up the majority. It may make up
-// what Options.Need asks for beyond one: while a majority has the lease nobody else can.
+// what Options.Quorum asks for beyond one: while a majority has the lease nobody else can.
 func (r *renewal) heal() {
 	for k, h := range r.holds {
-		if t := &r.tallies[k]; t.votes[Granted] < majority(t.nodes) {
+		if t := &r.tallies[k]; t.votes[VoteGranted] < majority(t.nodes) {
 			continue
 		}
 		for i, b := range r.ballots[k] {
@@ -236,7 +236,7 @@ func (h *hold) heal(i int) {
 	l.nodes[i].Submit(command, func(reply node.Reply) {
 		l.tokens.saw(reply.Fence)
 		if reply.Status == node.Granted {
-			l.observe(Event{Kind: Healed, Name: c.title(), Owner: c.Owner, Token: h.claim.Token, Node: l.nodes[i].Name()})
+			l.observe(Event{Kind: EventHealed, Name: c.title(), Owner: c.Owner, Token: h.claim.Token, Node: l.nodes[i].Name()})
 		}
 	})
 }

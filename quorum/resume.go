@@ -25,7 +25,7 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 		return nil, err
 	}
 	if over := t.age(l.clock.Wall(), l.opts.Drift); over != nil {
-		return nil, &Error{Op: "resume", Name: t.title(), Need: l.need, Err: ErrNotHeld, Cause: over}
+		return nil, &Error{Op: "resume", Name: t.title(), Quorum: l.need, Err: ErrNotHeld, Cause: over}
 	}
 	opts = append([]Option{WithNames(t.Names...), withMode(t.Mode), WithLease(t.Lease)}, opts...)
 	s, err := l.settings(ctx, t.Names[0], opts)
@@ -58,7 +58,7 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 		}
 		lease := l.admit(ctx, r.grant(c, s.lease, t.High), &s)
 		lease.h.mayBeKept(l.expiry(r.start, l.opts.MaxLease)) // no extension shortens what the nodes have
-		l.observe(Event{Kind: Acquired, Name: s.title(), Owner: c.Owner, Token: c.Token, Took: took})
+		l.observe(Event{Kind: EventAcquired, Name: s.title(), Owner: c.Owner, Token: c.Token, Took: took})
 		return lease, nil
 	case r.missing(l.need):
 		return nil, r.fail("resume", ErrNotHeld, nil)
@@ -83,7 +83,7 @@ func (le *Lease) Detach() (Handle, error) {
 		return "", h.notHeld("detach")
 	}
 	l.queues.vacate(h)
-	l.observe(Event{Kind: Detached, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token, Took: l.clock.Now().Sub(h.since)})
+	l.observe(Event{Kind: EventDetached, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token, Took: l.clock.Now().Sub(h.since)})
 	if brief {
 		r := l.rounds.begin(node.Extend, h.now(), h.lease+l.opts.Grace, l.timeout(h.lease))
 		r.ask(allNodes(len(l.nodes)))

@@ -30,7 +30,7 @@ func TestOnlyOneHolds(t *testing.T) {
 		}
 		refused := 0
 		for _, n := range details.Nodes {
-			if n.Vote == quorum.Refused && n.For > 29*time.Second && n.For <= 30*time.Second {
+			if n.Vote == quorum.VoteRefused && n.For > 29*time.Second && n.For <= 30*time.Second {
 				refused++
 			}
 		}
@@ -163,8 +163,8 @@ func TestForeignKeyIsNotTaken(t *testing.T) {
 		if _, err := l.Lock(background, "x"); !errors.Is(err, node.ErrWrongType) || errors.Is(err, quorum.ErrHeld) {
 			t.Errorf("Lock: %v", err)
 		}
-		if _, err := l.ForceUnlock(background, "x"); !errors.Is(err, node.ErrWrongType) {
-			t.Errorf("ForceUnlock: %v", err)
+		if _, err := l.Break(background, "x"); !errors.Is(err, node.ErrWrongType) {
+			t.Errorf("Break: %v", err)
 		}
 		if n := w.locked("x"); n != 3 {
 			t.Errorf("%d nodes have the data", n)
@@ -197,15 +197,15 @@ func TestEventsTellTheTruth(t *testing.T) {
 		unlocked := lease.Unlock(background)
 		mu.Lock()
 		defer mu.Unlock()
-		if n := len(seen[quorum.NodeFailed]); n != 3 {
+		if n := len(seen[quorum.EventNodeFailed]); n != 3 {
 			t.Errorf("%d nodes are said to have failed; three did, once", n)
 		}
-		for _, err := range seen[quorum.ExtendFailed] {
+		for _, err := range seen[quorum.EventExtendFailed] {
 			if !errors.Is(err, quorum.ErrNoQuorum) || errors.Is(err, quorum.ErrLost) {
 				t.Errorf("an extension without answers: %v", err)
 			}
 		}
-		if r := seen[quorum.Released]; len(r) != 1 || !errors.Is(unlocked, quorum.ErrNoQuorum) || r[0] != unlocked {
+		if r := seen[quorum.EventReleased]; len(r) != 1 || !errors.Is(unlocked, quorum.ErrNoQuorum) || r[0] != unlocked {
 			t.Errorf("released: %v; Unlock returned %v", r, unlocked)
 		}
 	})

@@ -177,7 +177,7 @@ func TestBrokenLeaseIsReportedLost(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
 		lease := must[*quorum.Lease](t)(a.Lock(background, "x"))
-		if broken, err := b.ForceUnlock(background, "x"); !broken || err != nil {
+		if broken, err := b.Break(background, "x"); !broken || err != nil {
 			t.Fatal(broken, err)
 		}
 		start := time.Now()

@@ -34,8 +34,8 @@ func TestNodeThatLostTheKeyIsHealed(t *testing.T) {
 		if n := w.holders("x", lease.Owner()); n != 5 {
 			t.Errorf("%d nodes have the key after a renewal", n)
 		}
-		if o.count(quorum.Healed) != 2 || lease.Token() != token {
-			t.Errorf("%d healed, token %d was %d", o.count(quorum.Healed), lease.Token(), token)
+		if o.count(quorum.EventHealed) != 2 || lease.Token() != token {
+			t.Errorf("%d healed, token %d was %d", o.count(quorum.EventHealed), lease.Token(), token)
 		}
 		if err := lease.Unlock(background); err != nil {
 			t.Error(err)
@@ -215,7 +215,7 @@ func TestRestartedNodeAbstains(t *testing.T) {
 				t.Fatalf("two hold at once: %v and %v remain", lease.Remaining(), second.Remaining())
 			}
 			var details *quorum.Error
-			if !errors.As(err, &details) || details.Nodes[2].Vote != quorum.Abstaining || details.Nodes[2].For < 30*time.Second {
+			if !errors.As(err, &details) || details.Nodes[2].Vote != quorum.VoteAbstaining || details.Nodes[2].For < 30*time.Second {
 				t.Errorf("the error does not tell of the abstaining node: %v", err)
 			}
 			time.Sleep(30400 * time.Millisecond)
@@ -314,7 +314,7 @@ func TestObserverIsToldWhoAbstains(t *testing.T) {
 		}
 		var told []quorum.Event
 		for len(o.events) > 0 {
-			if e := <-o.events; e.Kind == quorum.NodeAbstains {
+			if e := <-o.events; e.Kind == quorum.EventNodeAbstains {
 				told = append(told, e)
 			}
 		}
@@ -378,12 +378,12 @@ func TestNodeThatRefusesSomeCommandsIsReportedOnce(t *testing.T) {
 		for range 20 {
 			use(t, l, "x", func(*quorum.Lease) {})
 		}
-		if n := o.count(quorum.NodeFailed); n != 1 || o.count(quorum.NodeRecovered) != 0 {
-			t.Errorf("failed %d times, recovered %d times", n, o.count(quorum.NodeRecovered))
+		if n := o.count(quorum.EventNodeFailed); n != 1 || o.count(quorum.EventNodeRecovered) != 0 {
+			t.Errorf("failed %d times, recovered %d times", n, o.count(quorum.EventNodeRecovered))
 		}
 		refuses.Store(false)
 		use(t, l, "x", func(*quorum.Lease) {})
-		if n := o.count(quorum.NodeRecovered); n != 1 {
+		if n := o.count(quorum.EventNodeRecovered); n != 1 {
 			t.Errorf("recovered %d times", n)
 		}
 	})

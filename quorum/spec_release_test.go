@@ -110,7 +110,7 @@ func TestUnlockOfABrokenLease(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
 		lease := must[*quorum.Lease](t)(a.Lock(background, "x"))
-		if _, err := b.ForceUnlock(background, "x"); err != nil {
+		if _, err := b.Break(background, "x"); err != nil {
 			t.Fatal(err)
 		}
 		next := must[*quorum.Lease](t)(b.TryLock(background, "x"))

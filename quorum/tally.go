@@ -15,19 +15,19 @@ import (
 type Vote uint8
 
 const (
-	// Pending: no answer was needed any more, or none has come yet.
-	Pending Vote = iota
-	// Granted: yes.
-	Granted
-	// Refused: no; somebody else holds the name on this node, or the lease is
+	// VotePending: no answer was needed any more, or none has come yet.
+	VotePending Vote = iota
+	// VoteGranted: yes.
+	VoteGranted
+	// VoteRefused: no; somebody else holds the name on this node, or the lease is
 	// not (or no longer) there.
-	Refused
-	// Unknown: no answer. The command may have been carried out, or may still
+	VoteRefused
+	// VoteUnknown: no answer. The command may have been carried out, or may still
 	// be. Never counted as a yes, and never as a no.
-	Unknown
-	// Abstaining: the node answered, but restarted so recently that it may
+	VoteUnknown
+	// VoteAbstaining: the node answered, but restarted so recently that it may
 	// have forgotten a lock; its answer does not count.
-	Abstaining
+	VoteAbstaining
 )
 
 var voteNames = [...]string{"pending", "granted", "refused", "unknown", "abstaining"}
@@ -50,7 +50,7 @@ const (
 // A tally counts the votes of one round.
 type tally struct {
 	nodes, need int
-	votes       [Abstaining + 1]int
+	votes       [VoteAbstaining + 1]int
 }
 
 func (t *tally) add(v Vote) { t.votes[v]++ }
@@ -59,8 +59,8 @@ func (t *tally) add(v Vote) { t.votes[v]++ }
 // instances", unless the Locker needs more): won as soon as need nodes granted, lost as soon as that has
 // become impossible.
 func (t *tally) verdict() verdict {
-	granted := t.votes[Granted]
-	open := t.nodes - granted - t.votes[Refused] - t.votes[Unknown] - t.votes[Abstaining]
+	granted := t.votes[VoteGranted]
+	open := t.nodes - granted - t.votes[VoteRefused] - t.votes[VoteUnknown] - t.votes[VoteAbstaining]
 	switch {
 	case granted >= t.need:
 		return won
@@ -74,11 +74,11 @@ func (t *tally) verdict() verdict {
 // have told whose the name is, or so many cannot tell that the others are fewer than
 // need.
 func (t *tally) explained() bool {
-	return t.votes[Granted]+t.votes[Refused] >= t.need || t.votes[Unknown]+t.votes[Abstaining] > t.nodes-t.need
+	return t.votes[VoteGranted]+t.votes[VoteRefused] >= t.need || t.votes[VoteUnknown]+t.votes[VoteAbstaining] > t.nodes-t.need
 }
 
 // missing reports whether too many nodes no longer have a lease for need others to.
-func (t *tally) missing(need int) bool { return t.votes[Refused] > t.nodes-need }
+func (t *tally) missing(need int) bool { return t.votes[VoteRefused] > t.nodes-need }
 
 // majority is the least number of n nodes of which any two sets meet.
 func majority(n int) int { return n/2 + 1 }

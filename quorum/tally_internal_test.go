@@ -15,9 +15,9 @@ func verdictByTrying(votes []Vote, need int) verdict {
 	granted, open := 0, 0
 	for _, v := range votes {
 		switch v {
-		case Granted:
+		case VoteGranted:
 			granted++
-		case Pending:
+		case VotePending:
 			open++
 		}
 	}
@@ -41,10 +41,10 @@ func verdictByTrying(votes []Vote, need int) verdict {
 func TestVerdictFallsWhenNoFurtherAnswerCanChangeIt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 9).Draw(t, "nodes")
-		votes := rapid.SliceOfN(rapid.SampledFrom([]Vote{Pending, Granted, Refused, Unknown, Abstaining}), n, n).Draw(t, "votes")
+		votes := rapid.SliceOfN(rapid.SampledFrom([]Vote{VotePending, VoteGranted, VoteRefused, VoteUnknown, VoteAbstaining}), n, n).Draw(t, "votes")
 		tally := tally{nodes: n, need: majority(n)}
 		for _, v := range votes {
-			if v != Pending {
+			if v != VotePending {
 				tally.add(v)
 			}
 		}

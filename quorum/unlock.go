@@ -80,14 +80,14 @@ func (u unlocking) released(ctx context.Context) (err error) {
 	switch {
 	case r.await(context.WithoutCancel(ctx)) == won:
 		if !r.removed() {
-			err = &Error{Op: "release", Name: h.claim.title(), Need: l.need, Err: ErrNotHeld, Cause: errBroken}
+			err = &Error{Op: "release", Name: h.claim.title(), Quorum: l.need, Err: ErrNotHeld, Cause: errBroken}
 		}
 	case r.gone():
 		err = r.fail("release", ErrNotHeld, errBroken)
 	default:
 		err = r.fail("release", ErrNoQuorum, nil)
 	}
-	l.observe(Event{Kind: Released, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token,
+	l.observe(Event{Kind: EventReleased, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token,
 		Took: l.clock.Now().Sub(u.start), Err: err})
 	return err
 }
@@ -130,7 +130,7 @@ func (r *round) gone() bool {
 	defer r.mu.Unlock()
 	have := len(r.ballots)
 	for _, b := range r.ballots {
-		if b.vote == Refused || errors.Is(b.err, node.ErrWrongType) {
+		if b.vote == VoteRefused || errors.Is(b.err, node.ErrWrongType) {
 			have--
 		}
 	}

@@ -41,7 +41,7 @@ func newVoters(c *config) *voters {
 func (v *voters) judge(i int, kind node.Kind, start clock.Instant, reply node.Reply) ballot {
 	b := ballot{fence: reply.Fence, state: reply.State}
 	if reply.Status == node.Unknown {
-		b.vote, b.err, b.may = Unknown, reply.Err, !reply.Unsent || kind == node.Extend
+		b.vote, b.err, b.may = VoteUnknown, reply.Err, !reply.Unsent || kind == node.Extend
 		if errors.Is(reply.Err, node.ErrWrongType) {
 			v.answered(i, kind) // it is well; the key is not
 		} else {
@@ -54,28 +54,28 @@ func (v *voters) judge(i int, kind node.Kind, start clock.Instant, reply node.Re
 		b.at = v.clock.Now()
 	}
 	if err := v.meet(i, reply.Life); err != nil {
-		b.vote, b.err, b.may = Unknown, err, true
+		b.vote, b.err, b.may = VoteUnknown, err, true
 		return b
 	}
 	switch reply.Status {
 	case node.Granted:
-		b.vote, b.may = Granted, true
+		b.vote, b.may = VoteGranted, true
 		if until := v.abstains(start, reply.Life); until > 0 {
-			b.vote, b.wait = Abstaining, until
+			b.vote, b.wait = VoteAbstaining, until
 		}
 	case node.Refused:
-		b.vote, b.wait, b.free, b.foreign = Refused, reply.TTL, reply.Line.Free, reply.Line.Foreign
+		b.vote, b.wait, b.free, b.foreign = VoteRefused, reply.TTL, reply.Line.Free, reply.Line.Foreign
 		b.ahead, b.last = reply.Line.Ahead, reply.Line.Last
 	case node.Stale:
-		b.vote, b.stale = Refused, true
+		b.vote, b.stale = VoteRefused, true
 	case node.Released:
-		b.vote, b.removed = Granted, true
+		b.vote, b.removed = VoteGranted, true
 	case node.Absent:
-		b.vote = Granted
+		b.vote = VoteGranted
 	case node.Done:
-		b.vote, b.may = Granted, kind == node.Extend
+		b.vote, b.may = VoteGranted, kind == node.Extend
 		if !keptAll(reply.Kept) {
-			b.vote, b.may = Refused, false
+			b.vote, b.may = VoteRefused, false
 		}
 	}
 	if kind == node.Inspect {
@@ -148,7 +148,7 @@ func (v *voters) learn(i int, life *node.Life) {
 	}
 	v.learning.Unlock()
 	if wait := v.abstains(v.clock.Now(), life); wait > 0 {
-		v.observe(Event{Kind: NodeAbstains, Node: v.nodes[i].Name(), Took: wait})
+		v.observe(Event{Kind: EventNodeAbstains, Node: v.nodes[i].Name(), Took: wait})
 		v.opts.Logger.Warn("server is new, has restarted or was a replica, and has no vote yet", "node", v.nodes[i].Name(), "for", wait.Round(time.Millisecond))
 	}
 }
@@ -181,7 +181,7 @@ func (v *voters) failed(i int, kind node.Kind, err error) {
 		}
 		text = "node does not execute commands"
 	}
-	v.observe(Event{Kind: NodeFailed, Node: v.nodes[i].Name(), Err: err})
+	v.observe(Event{Kind: EventNodeFailed, Node: v.nodes[i].Name(), Err: err})
 	v.opts.Logger.Warn(text, "node", v.nodes[i].Name(), "error", err)
 }
 
@@ -195,7 +195,7 @@ func (v *voters) answered(i int, kind node.Kind) {
 	}
 	mute, barred := n.unreachable.Swap(false), n.refuses.And(^(1<<kind))>>kind&1 == 1
 	if mute || barred {
-		v.observe(Event{Kind: NodeRecovered, Node: v.nodes[i].Name()})
+		v.observe(Event{Kind: EventNodeRecovered, Node: v.nodes[i].Name()})
 		v.opts.Logger.Info("node answers again", "node", v.nodes[i].Name())
 	}
 }

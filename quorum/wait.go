@@ -140,7 +140,7 @@ func (l *Locker) acquire(ctx context.Context, s *settings) (*Lease, error) {
 	took := l.clock.Now().Sub(w.began)
 	w.recycle()
 	if err == nil && lease == &lease.h.first { // not nested
-		l.observe(Event{Kind: Acquired, Name: s.title(), Owner: owner, Token: lease.Token(), Took: took})
+		l.observe(Event{Kind: EventAcquired, Name: s.title(), Owner: owner, Token: lease.Token(), Took: took})
 	}
 	return lease, err
 }
@@ -224,7 +224,7 @@ func (w *waiter) awaitTurn(ctx context.Context) (*Lease, error) {
 
 // heldHere builds the error of a wait that ends before the nodes were asked.
 func (w *waiter) heldHere(ctx context.Context) error {
-	e := &Error{Op: "acquire", Name: w.request.title(), Need: w.l.need, Err: ErrHeld, Cause: errHere}
+	e := &Error{Op: "acquire", Name: w.request.title(), Quorum: w.l.need, Err: ErrHeld, Cause: errHere}
 	if ctx.Err() != nil {
 		e.Cause = stopped(ctx)
 	}
@@ -273,7 +273,7 @@ func (w *waiter) note(ctx context.Context, o *outcome) {
 	}
 	w.found.record(o, w.l.tokens)
 	if w.l.opts.Observer != nil {
-		w.l.observe(Event{Kind: AttemptFailed, Name: w.request.title(), Owner: o.claim.Owner, Token: o.claim.Token,
+		w.l.observe(Event{Kind: EventAttemptFailed, Name: w.request.title(), Owner: o.claim.Owner, Token: o.claim.Token,
 			Took: o.took, Err: w.failed(ctx)})
 	}
 	copy(w.found.ballots, before) // the wait ends with what the attempts before have found
@@ -320,8 +320,8 @@ func (w *waiter) pauses() *pausing {
 	p := &pausing{need: l.need, ticketed: w.place.last.number > 0, splits: f.splits, took: f.took, alarms: f.alarms,
 		unit: firstPause, deadline: w.deadline, returnAt: clock.Never, handingUntil: clock.Never}
 	p.free, p.silent, p.own = f.wasFree()
-	most := l.opts.Poll // for the nodes to keep its place, or its intent
-	free := f.freeIn(l.need, l.opts.Poll)
+	most := l.opts.RetryEvery // for the nodes to keep its place, or its intent
+	free := f.freeIn(l.need, l.opts.RetryEvery)
 	if f.splits > 0 {
 		// A waiter for a node that hangs keeps the votes that it has for all of the timeout.
 		// Two that do that must come apart by more than it takes.
@@ -337,7 +337,7 @@ func (w *waiter) pauses() *pausing {
 		f.fruitless++
 	}
 	now := l.clock.Now()
-	p.until = now.Add(pause(free, f.fruitless-1, p.unit, l.opts.Poll, l.chance()))
+	p.until = now.Add(pause(free, f.fruitless-1, p.unit, l.opts.RetryEvery, l.chance()))
 	if w.request.linesUp() && !w.place.queued.Load() {
 		w.lineUp()
 		p.by(now.Add(noticeSlack)) // to take its place; it is woken when it is subscribed

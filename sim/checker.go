@@ -284,32 +284,32 @@ func (c *Client) Observe(e quorum.Event) {
 	k := &w.check
 	w.logEvent(c, &e)
 	switch e.Kind {
-	case quorum.Acquired:
+	case quorum.EventAcquired:
 		k.tellsAcquired(c, &e)
-	case quorum.AttemptFailed:
+	case quorum.EventAttemptFailed:
 		c.failed(e.Name, e.Owner, e.Err)
 		k.abandoned(c, &e)
 		k.stands(c, e.Owner)
 		if o := c.callOf(e.Owner); o != nil && o.waiting && o.ticket > 0 {
 			k.sameFirst(o.names[0])
 		}
-	case quorum.Extended:
+	case quorum.EventExtended:
 		k.tellsExtended(c, &e)
-	case quorum.ExtendFailed:
+	case quorum.EventExtendFailed:
 		w.sometimes(RenewalFailed)
-	case quorum.Lost:
+	case quorum.EventLost:
 		k.tellsLost(c, &e)
-	case quorum.Released:
+	case quorum.EventReleased:
 		k.confirmed(c, &e)
-	case quorum.Downgraded:
+	case quorum.EventDowngraded:
 		k.downgraded(c, &e)
-	case quorum.Detached:
+	case quorum.EventDetached:
 		if h := k.holder(e.Owner); h != nil && w.program != nil { // nobody relies on it until it is resumed
 			h.lease, h.ends, h.asked, h.handedOn, h.until = nil, nil, nil, true, c.Now()
 		}
-	case quorum.Healed:
+	case quorum.EventHealed:
 		w.sometimes(Healed)
-	case quorum.NodeRecovered:
+	case quorum.EventNodeRecovered:
 		w.sometimes(NodeRecovered)
 	}
 }

@@ -140,7 +140,7 @@ func (c *Client) Sleep(d time.Duration) {
 
 // Holds tells the checker that the program relies on a lease. Its validity and its context are
 // then checked against I3, I8 and I12. Otherwise the checker does not see them, because only the
-// program has the lease. Pass the Leases of a [quorum.Joint] one by one.
+// program has the lease. Pass the Leases of a [quorum.MultiLease] one by one.
 func (c *Client) Holds(l *quorum.Lease) { c.w.check.relies(l) }
 
 // Below draws a number from 0 to n-1, from the client's own stream. It panics if n is
@@ -264,8 +264,8 @@ func (c *Client) options(nodes, need int) quorum.Options {
 		drift = 1e-9 // none: 0 would be the default
 	}
 	return quorum.Options{
-		Lease: p.Lease, MaxLease: p.MaxLease, Timeout: p.Timeout, Poll: p.Poll, Grace: p.Grace, MaxHold: p.MaxHold, Drift: drift,
-		NoRestartGuard: !p.Guard, Need: cmp.Or(need, nodes/2+1),
+		Lease: p.Lease, MaxLease: p.MaxLease, Timeout: p.Timeout, RetryEvery: p.Poll, Grace: p.Grace, MaxHold: p.MaxHold, Drift: drift,
+		NoRestartGuard: !p.Guard, Quorum: cmp.Or(need, nodes/2+1),
 		Clock: c, Random: c.engine.next, Observer: c,
 	}
 }

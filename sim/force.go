@@ -16,11 +16,11 @@ func (c *Client) force(name string) {
 	o.forces = f
 	w.check.forcings = append(w.check.forcings, f)
 	start, stops := w.now, c.stops
-	removed, err := c.locker.ForceUnlock(c.ctx, name)
+	removed, err := c.locker.Break(c.ctx, name)
 	o.forces = nil
 	w.check.forcings = without(w.check.forcings, slices.Index(w.check.forcings, f))
 	if c.stops == stops {
-		c.bounded("ForceUnlock", start, w.p.Lock.Timeout)
+		c.bounded("Break", start, w.p.Lock.Timeout)
 	}
 	w.check.forcedTruly(f, removed, err, c.stops == stops)
 	if err == nil {

@@ -27,7 +27,7 @@ func TestProgramBreaks(t *testing.T) {
 	r := sim.Run(planned(t, "clients 2\nlength 3s\n"), func(c *sim.Client) error {
 		if c.Number() == 2 {
 			c.Sleep(500 * time.Millisecond)
-			if removed, err := c.Locker().ForceUnlock(c.Context(), "x"); err != nil || !removed {
+			if removed, err := c.Locker().Break(c.Context(), "x"); err != nil || !removed {
 				t.Errorf("broken: %v, %v", removed, err)
 			}
 		}

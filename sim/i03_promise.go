@@ -26,7 +26,7 @@ func (k *checker) promised(h *holder, at clock.Instant) {
 
 // promisedTogether checks that several locks that are one are not valid for longer than each of
 // them.
-func (k *checker) promisedTogether(h *holder, j *quorum.Joint) {
+func (k *checker) promisedTogether(h *holder, j *quorum.MultiLease) {
 	if said := h.c.Now().Add(j.Remaining()); said > h.until && j.Remaining() > 0 {
 		k.w.fail("I3", fmt.Sprintf("%s is promised several locks for %v longer than one of them, %q", h.c.name, said.Sub(h.until), h.name))
 	}

@@ -124,7 +124,7 @@ func (k *checker) lacks(h *holder, on int, m *message) {
 	})
 }
 
-// forcedHere checks that ForceUnlock has ended the leases of its own client.
+// forcedHere checks that Break has ended the leases of its own client.
 func (k *checker) forcedHere(c *Client, here []*holder, name string) {
 	for _, h := range here {
 		if h.c == c && h.lease != nil && h.lease.Remaining() > 0 {

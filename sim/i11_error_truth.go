@@ -24,7 +24,7 @@ func (c *Client) failed(name, owner string, err error) {
 	if !ok || o == nil || len(c.listed) < len(c.links) {
 		return
 	}
-	var votes [quorum.Abstaining + 1]int
+	var votes [quorum.VoteAbstaining + 1]int
 	for i, v := range e.Nodes {
 		votes[v.Vote]++
 		if heard := o.heard[i]; o.told.Has(i) && !c.links[i].honest(v.Vote, heard) {
@@ -32,7 +32,7 @@ func (c *Client) failed(name, owner string, err error) {
 		}
 	}
 	_, need := w.site(name)
-	granted, refused := votes[quorum.Granted], votes[quorum.Refused]
+	granted, refused := votes[quorum.VoteGranted], votes[quorum.VoteRefused]
 	held := e.Err == quorum.ErrHeld
 	if held && granted+refused < need {
 		w.fail("I11", fmt.Sprintf("%s: the error is that the lock is held; only %d nodes answered", c.name, granted+refused))
@@ -46,10 +46,10 @@ func (c *Client) failed(name, owner string, err error) {
 			w.sometimes(GrantedTooLate)
 		}
 	}
-	if votes[quorum.Abstaining] > 0 {
+	if votes[quorum.VoteAbstaining] > 0 {
 		w.sometimes(GuardRefusal)
 	}
-	if votes[quorum.Unknown] > 0 && granted > 0 {
+	if votes[quorum.VoteUnknown] > 0 && granted > 0 {
 		w.sometimes(UnknownVote)
 	}
 	if granted > 0 && refused > 0 {
@@ -60,13 +60,13 @@ func (c *Client) failed(name, owner string, err error) {
 // honest reports whether a vote corresponds to the node's answer.
 func (l *link) honest(vote quorum.Vote, heard node.Status) bool {
 	switch vote {
-	case quorum.Granted:
+	case quorum.VoteGranted:
 		return heard == node.Granted
-	case quorum.Refused:
+	case quorum.VoteRefused:
 		return no(heard)
-	case quorum.Unknown:
+	case quorum.VoteUnknown:
 		return heard == node.Unknown || l.n.shared // a second name of one server has no vote
-	case quorum.Abstaining:
+	case quorum.VoteAbstaining:
 		switch {
 		case l.refusedWrite >= l.n.born:
 			l.w.sometimes(DemotedAbstains)
@@ -110,11 +110,11 @@ func (k *checker) awaited(c *Client, e *quorum.Event) {
 	}
 	may := 0
 	for _, v := range err.Nodes {
-		if v.Vote == quorum.Granted || v.Vote == quorum.Pending {
+		if v.Vote == quorum.VoteGranted || v.Vote == quorum.VotePending {
 			may++
 		}
 	}
-	if may >= err.Need {
+	if may >= err.Quorum {
 		k.w.fail("I11", fmt.Sprintf("%s: Unlock reports that too few nodes have confirmed the end of %q, and has not waited for them", c.name, e.Name))
 	}
 }
@@ -154,7 +154,7 @@ func (c *Client) hearsOfClose(ctx context.Context, q *request, stops int, err er
 	}
 }
 
-// forcedTruly checks the result of ForceUnlock against the nodes' answers.
+// forcedTruly checks the result of Break against the nodes' answers.
 func (k *checker) forcedTruly(f *forcing, removed bool, err error, awake bool) {
 	c := f.c
 	told, majority := "", len(c.listed)/2+1
@@ -169,7 +169,7 @@ func (k *checker) forcedTruly(f *forcing, removed bool, err error, awake bool) {
 		told = fmt.Sprintf("was there: %v, and the nodes say %v", removed, f.removed)
 	}
 	if told != "" {
-		k.w.fail("I11", fmt.Sprintf("%s: ForceUnlock reports that %q %s", c.name, f.name, told))
+		k.w.fail("I11", fmt.Sprintf("%s: Break reports that %q %s", c.name, f.name, told))
 	}
 }
 

@@ -447,7 +447,7 @@ func TestProgramLocksJointly(t *testing.T) {
 	held := 0
 	for seed := range seeds {
 		r := sim.Run(faults.Generate(seed, faults.Profile{}), func(c *sim.Client) error {
-			parts := []quorum.Part{{Locker: c.Locker(), Name: "x1"}, {Locker: c.Far(), Name: faults.Far}}
+			parts := []quorum.Member{{Locker: c.Locker(), Name: "x1"}, {Locker: c.Far(), Name: faults.Far}}
 			for c.Context().Err() == nil {
 				c.Sleep(10 * time.Millisecond)
 				joint, err := quorum.LockAll(c.Context(), parts)

@@ -282,7 +282,7 @@ func (r *runtimeWorld) gaveBack(c *process, since int) {
 }
 
 // parted checks that all of several locks have ended with them.
-func (r *runtimeWorld) parted(j *quorum.Joint) {
+func (r *runtimeWorld) parted(j *quorum.MultiLease) {
 	for _, le := range j.Leases() {
 		if le.Remaining() > 0 {
 			r.fail(sim.Unsafe, "several locks were released, and %s goes on", le.Names()[0])
@@ -293,13 +293,13 @@ func (r *runtimeWorld) parted(j *quorum.Joint) {
 // Observe implements quorum.Observer.
 func (r *runtimeWorld) Observe(e quorum.Event) {
 	switch e.Kind {
-	case quorum.AttemptFailed:
+	case quorum.EventAttemptFailed:
 		r.stands(e.Owner)
-	case quorum.Acquired:
+	case quorum.EventAcquired:
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.attempts[e.Owner].won = true
-	case quorum.Extended:
+	case quorum.EventExtended:
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.counts.extended++

@@ -114,9 +114,9 @@ func (c *process) acquire(ctx context.Context, q wanted) (*lock, error) {
 // acquireJointly acquires locks of two Lockers as one.
 func (c *process) acquireJointly(ctx context.Context, q wanted) (*lock, error) {
 	r := c.r
-	parts := []quorum.Part{{Locker: c.locker, Name: q.name}, {Locker: c.far, Name: faults.Far}}
+	parts := []quorum.Member{{Locker: c.locker, Name: q.name}, {Locker: c.far, Name: faults.Far}}
 	for _, name := range q.more {
-		parts = append(parts, quorum.Part{Locker: c.locker, Name: name})
+		parts = append(parts, quorum.Member{Locker: c.locker, Name: name})
 	}
 	if c.random.IntN(2) == 0 { // their order must not matter
 		slices.Reverse(parts)
@@ -156,7 +156,7 @@ func (l *lock) access(write bool) {
 
 func (l *lock) unlock() {
 	_ = l.Unlock(context.Background())
-	if j, ok := l.held.(*quorum.Joint); ok && !l.nested {
+	if j, ok := l.held.(*quorum.MultiLease); ok && !l.nested {
 		l.c.r.parted(j)
 	}
 }

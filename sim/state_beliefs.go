@@ -30,9 +30,9 @@ type holder struct {
 	mode    node.Mode
 	owner   string
 	token   node.Token
-	joint   *quorum.Joint // that it is a part of
-	task    *task         // that it was granted to
-	keptFor []reservation // by others who reserve names, as long as it has another
+	joint   *quorum.MultiLease // that it is a part of
+	task    *task              // that it was granted to
+	keptFor []reservation      // by others who reserve names, as long as it has another
 
 	told map[int]int64 // when it told a node last that it goes on to read; nil if it does not
 
@@ -276,7 +276,7 @@ func (k *checker) relies(l *quorum.Lease) {
 }
 
 // joins notes that a holder's lease is one of several that are one.
-func (k *checker) joins(owner string, j *quorum.Joint) {
+func (k *checker) joins(owner string, j *quorum.MultiLease) {
 	h := k.holder(owner)
 	if h == nil {
 		return

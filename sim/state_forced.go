@@ -10,7 +10,7 @@ import (
 // This file records what was unlocked by force, and what that excuses: a holder that does not
 // know of it yet may overlap with the next holder, until a later renewal is answered.
 
-// A forcing is a call of ForceUnlock.
+// A forcing is a call of Break.
 type forcing struct {
 	c         *Client
 	name      string
@@ -19,7 +19,7 @@ type forcing struct {
 	removed   bool       // one of them had a lock
 }
 
-// A broken owner is one that ForceUnlock has removed from nodes.
+// A broken owner is one that Break has removed from nodes.
 type broken struct {
 	at [faults.MaxNodes]int64 // when; 0: never
 }
@@ -49,7 +49,7 @@ func (k *checker) isForced(h *holder, on int) bool {
 	return b != nil && b.at[on] >= h.asking && b.at[on] > 0
 }
 
-// excused reports whether others may have the name of a holder, because ForceUnlock has removed
+// excused reports whether others may have the name of a holder, because Break has removed
 // its key, and so many nodes lack it that they are a quorum.
 func (k *checker) excused(h *holder) bool {
 	if k.broken[h.owner] == nil {
@@ -66,7 +66,7 @@ func (k *checker) excused(h *holder) bool {
 	return forced && lacking >= need
 }
 
-// hears notes a node's answer to a ForceUnlock.
+// hears notes a node's answer to a Break.
 func (k *checker) hears(l *link, cmd *node.Command, status node.Status) {
 	for _, f := range k.forcings {
 		if f.c == l.c && f.token == cmd.Claims[0].Token && f.name == cmd.Claims[0].Name && (status == node.Released || status == node.Absent) {

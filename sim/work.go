@@ -207,9 +207,9 @@ func (l *textbookLease) believes(p *part) {
 func (c *Client) acquireJointly(ctx context.Context, q *request, o *call) (*lock, error) {
 	w := c.w
 	start, stops, before := w.now, c.stops, w.check.grants
-	all := []quorum.Part{{Locker: c.locker, Name: q.name}, {Locker: c.far, Name: faults.Far}}
+	all := []quorum.Member{{Locker: c.locker, Name: q.name}, {Locker: c.far, Name: faults.Far}}
 	for _, name := range q.more {
-		all = append(all, quorum.Part{Locker: c.locker, Name: name})
+		all = append(all, quorum.Member{Locker: c.locker, Name: name})
 	}
 	if w.now&1 == 0 { // their order must not matter
 		slices.Reverse(all)

@@ -46,7 +46,7 @@ func breakVerb(ctx context.Context, c *command) int {
 	if err != nil {
 		return c.fail("break", err)
 	}
-	broken, err := l.ForceUnlock(ctx, name)
+	broken, err := l.Break(ctx, name)
 	if errors.Is(err, node.ErrWrongType) {
 		err = fmt.Errorf("%w; what is no lock is not removed: if nobody needs it, use DEL on each server", err)
 	}

@@ -198,7 +198,7 @@ func (d *demo) wait(ctx context.Context, l *quorum.Locker) error {
 	if e := (*quorum.Error)(nil); errors.As(err, &e) {
 		var guard time.Duration
 		for _, n := range e.Nodes {
-			if n.Vote == quorum.Abstaining {
+			if n.Vote == quorum.VoteAbstaining {
 				guard = max(guard, n.For)
 			}
 		}

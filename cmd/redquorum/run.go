@@ -91,7 +91,7 @@ type runFlags struct {
 	fair    bool
 	read    bool
 	write   bool
-	need    int // of the nodes; 0: a majority
+	quorum  int // of the nodes; 0: a majority
 	lease   time.Duration
 	wait    time.Duration // negative: until it is free
 	try     bool
@@ -121,7 +121,7 @@ func runVerb(ctx context.Context, c *command) int {
 	}
 	f.lease = cmp.Or(f.lease, min(quorum.DefaultLease, cmp.Or(longest, quorum.DefaultMaxLease)))
 	trouble := new(trouble)
-	l, done, err := f.locker(quorum.Options{Lease: f.lease, MaxHold: f.maxHold, Need: f.need, Observer: trouble})
+	l, done, err := f.locker(quorum.Options{Lease: f.lease, MaxHold: f.maxHold, Quorum: f.quorum, Observer: trouble})
 	if err != nil {
 		return c.fail("run", err)
 	}
@@ -192,12 +192,12 @@ func (c *command) runFlags() (f runFlags, status int, ok bool) {
 	fs.BoolVar(&f.fair, "fair", false, "wait in line: who asked first is served first, among all that do so")
 	fs.BoolVar(&f.read, "read", false, "share the lock with others who read")
 	fs.BoolVar(&f.write, "write", false, "exclude those who read, too")
-	fs.Func("need", "how many nodes must grant the lock: a `number` above half of them, or \"all\" (default: a majority)", func(s string) (err error) {
+	fs.Func("quorum", "how many nodes must grant the lock: a `number` above half of them, or \"all\" (default: a majority)", func(s string) (err error) {
 		if s == "all" {
-			f.need = needAll
+			f.quorum = quorumAll
 			return nil
 		}
-		if f.need, err = strconv.Atoi(s); err != nil || f.need < 1 {
+		if f.quorum, err = strconv.Atoi(s); err != nil || f.quorum < 1 {
 			return errors.New("want a number of nodes, or all")
 		}
 		return nil
@@ -496,9 +496,9 @@ type trouble struct {
 // Observe is of quorum.Observer.
 func (t *trouble) Observe(e quorum.Event) {
 	switch e.Kind {
-	case quorum.ExtendFailed:
+	case quorum.EventExtendFailed:
 		t.last.Store(&e.Err)
-	case quorum.Extended:
+	case quorum.EventExtended:
 		t.last.Store(nil)
 	}
 }

@@ -210,10 +210,10 @@ func TestRunReadWrite(t *testing.T) {
 
 func TestRunNeed(t *testing.T) {
 	servers, urls := startNodes(t, 3)
-	start(t, runOn(urls, "--need all --try", "true")...).exits(0)
+	start(t, runOn(urls, "--quorum all --try", "true")...).exits(0)
 	servers[0].Kill()
-	start(t, runOn(urls, "--need 2 --try", "true")...).exits(0)
-	out := start(t, runOn(urls, "--need all --try", "true")...).exits(exitNoQuorum)
+	start(t, runOn(urls, "--quorum 2 --try", "true")...).exits(0)
+	out := start(t, runOn(urls, "--quorum all --try", "true")...).exits(exitNoQuorum)
 	if !strings.Contains(out, "of 3 nodes granted, 3 needed") {
 		t.Error(out)
 	}
@@ -260,7 +260,7 @@ func TestRunCannotEver(t *testing.T) {
 
 func TestNotAcquired(t *testing.T) {
 	votes := func(sentinel error, errs ...error) error {
-		e := &quorum.Error{Err: sentinel, Need: 2}
+		e := &quorum.Error{Err: sentinel, Quorum: 2}
 		for _, err := range errs {
 			e.Nodes = append(e.Nodes, quorum.NodeVote{Err: err})
 		}

@@ -287,11 +287,11 @@ func (n *nodeFlags) locker(o quorum.Options) (l *quorum.Locker, done func(), err
 	return l, func() { _ = l.Close(); end() }, nil
 }
 
-// needAll stands for all nodes in Options.Need, until it is known how many that is.
-const needAll = -1
+// quorumAll stands for all nodes in Options.Quorum, until it is known how many that is.
+const quorumAll = -1
 
 // asFlags writes options as the flags that set them.
-var asFlags = strings.NewReplacer("Options.Need", "--need", "Options.Lease", "--lease", "Options.MaxHold", "--max-hold",
+var asFlags = strings.NewReplacer("Options.Quorum", "--quorum", "Options.Lease", "--lease", "Options.MaxHold", "--max-hold",
 	"Options.MaxLease", "--max-lease", "Options.Prefix", "--prefix", "MaxLease", "--max-lease")
 
 // inFlags is the text of an error of a lock, which names flags where to read on.
@@ -302,10 +302,10 @@ func inFlags(err error) string {
 // lockOn is quorum.New with errors in the words of the command line. It closes
 // the nodes if it fails.
 func lockOn(nodes []node.Node, o quorum.Options) (l *quorum.Locker, err error) {
-	if o.Need == needAll {
-		o.Need = len(nodes)
+	if o.Quorum == quorumAll {
+		o.Quorum = len(nodes)
 	}
-	if n := len(nodes); n%2 == 0 && o.Need == 0 { // not all verbs have --need
+	if n := len(nodes); n%2 == 0 && o.Quorum == 0 { // not all verbs have --quorum
 		err = usageError("%d nodes survive the loss of no more nodes than %d would: list an odd number", n, n-1)
 	} else if l, err = quorum.New(nodes, o); err != nil {
 		err = usageError("%s", asFlags.Replace(strings.TrimPrefix(err.Error(), "quorum: ")))

@@ -379,7 +379,7 @@ func TestDeadReadersWithRedisson(t *testing.T) {
 	s.heard("1:rw")
 }
 
-func TestForceUnlockOfRedisson(t *testing.T) {
+func TestBreakOfRedisson(t *testing.T) {
 	s := newShop(t)
 	for mode := node.Read; mode <= node.Write; mode++ {
 		s.acquire(mode, "go", time.Minute)

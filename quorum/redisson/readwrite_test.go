@@ -25,7 +25,7 @@ func TestReadWrite(t *testing.T) {
 	_, addrs := startServers(t, 3)
 	j := startJava(t, addrs)
 	c := dial(t, addrs[0])
-	quiet := quorum.Options{Poll: 2 * patience} // as in TestRedisson
+	quiet := quorum.Options{RetryEvery: 2 * patience} // as in TestRedisson
 	one, three := connect(t, addrs[:1], quiet), connect(t, addrs, quiet)
 	for _, s := range []sharing{{"write", 1, "read"}, {"write", 1, "write"}, {"read", 1, "write"},
 		{"write/3", 3, "read"}, {"write/3", 3, "write"}, {"read/3", 3, "write"}} {
@@ -389,7 +389,7 @@ func forceShared(t *testing.T, j *java, l *quorum.Locker) {
 	for _, mode := range []string{"read", "write"} {
 		name := "forceOfJava-" + mode
 		j.want("true", "a", "try", mode, name, 0, watchdog)
-		if broken, err := l.ForceUnlock(background, name); !broken || err != nil {
+		if broken, err := l.Break(background, name); !broken || err != nil {
 			t.Errorf("Go broke it: %v, %v", broken, err)
 		}
 		lease := lock(t, l, name, quorum.WithWrite())

@@ -199,7 +199,7 @@ func TestRedisson(t *testing.T) {
 	lockers := map[int]*quorum.Locker{}
 	for _, n := range []int{1, 3, 5} {
 		// No waiter asks again without a notice before the test is over.
-		lockers[n] = connect(t, addrs[:n], quorum.Options{Poll: 2 * patience})
+		lockers[n] = connect(t, addrs[:n], quorum.Options{RetryEvery: 2 * patience})
 	}
 	for _, s := range all {
 		l := lockers[s.nodes]
@@ -392,7 +392,7 @@ func force(t *testing.T, j *java, l *quorum.Locker) {
 	}
 
 	j.want("true", "a", "try", "plain", "force", patience, watchdog)
-	if broken, err := l.ForceUnlock(background, "force"); !broken || err != nil {
+	if broken, err := l.Break(background, "force"); !broken || err != nil {
 		t.Errorf("Go broke it: %v, %v", broken, err)
 	}
 	lease = lock(t, l, "force")

@@ -12,61 +12,61 @@ import (
 	"github.com/redquorum/redquorum/clock"
 )
 
-// A Part is one of several locks that are taken as one: a name on the nodes of
+// A Member is one of several locks that are taken as one: a name on the nodes of
 // one Locker.
-type Part struct {
+type Member struct {
 	Locker  *Locker
 	Name    string
-	Options []Option // for this part alone; they come after those for all
+	Options []Option // for this member alone; they come after those for all
 }
 
 // title is how errors call it.
-func (p *Part) title() string { return fmt.Sprintf("%q on %s", p.Name, p.Locker.deployment) }
+func (p *Member) title() string { return fmt.Sprintf("%q on %s", p.Name, p.Locker.deployment) }
 
-// A Joint is several leases, mostly of different deployments, that are held as
-// one: as soon as one has ended, the Joint has. The others are renewed until Unlock,
+// A MultiLease is several leases, mostly of different deployments, that are held as
+// one: as soon as one has ended, the MultiLease has. The others are renewed until Unlock,
 // which has to be called also then. Its methods may be called from any task at any
 // time.
-type Joint struct {
-	parts    []Part
-	leases   []*Lease // by part
+type MultiLease struct {
+	members  []Member
+	leases   []*Lease // by member
 	ctx      context.Context
 	end      context.CancelCauseFunc // ends ctx
 	unlocked atomic.Bool
 }
 
-// LockAll acquires all parts, or none of them, and waits for that as
-// [Locker.Lock] does. opts are for every part; the shortest wait is the bound for
+// LockAll acquires all members, or none of them, and waits for that as
+// [Locker.Lock] does. opts are for every member; the shortest wait is the bound for
 // all of them together. All Lockers must have the same Clock.
 //
-// Each part that is waited for comes, in one order for all programs, after those
+// Each member that is waited for comes, in one order for all programs, after those
 // that are held already, so that no two can wait for each other. The order is
-// that of the nodes' names, then of the locks' names, of several names in one part
-// the first. Where programs call the nodes by different names, or have parts of
+// that of the nodes' names, then of the locks' names, of several names in one member
+// the first. Where programs call the nodes by different names, or have members of
 // several names that overlap, that they wait for each other ends after one lease to
-// two: for no longer than the length of a part's lease and a random part of it once
+// two: for no longer than the length of a member's lease and a random share of it once
 // more, but for the attempt under way, does anybody wait for it while holding others. It
-// then gives these back, and begins with the one that was missing. While a part is held
+// then gives these back, and begins with the one that was missing. While a member is held
 // that is not renewed for ever, of a fixed lease or with a MaxHold, nothing is
 // waited for at all. Parts that are the same lock, by other names of its nodes, are
 // never had together: the wait for the second ends by its bound.
 //
-// With a wait of 0 (see [WithWait]) each part is asked for once, in at most the sum of their
+// With a wait of 0 (see [WithWait]) each member is asked for once, in at most the sum of their
 // Options.Timeout, and the longest of these once more if some have to be given back.
 //
-// Errors are those of Lock, and name the part.
-func LockAll(ctx context.Context, parts []Part, opts ...Option) (*Joint, error) {
-	a, err := assemble(ctx, parts, opts)
+// Errors are those of Lock, and name the member.
+func LockAll(ctx context.Context, members []Member, opts ...Option) (*MultiLease, error) {
+	a, err := assemble(ctx, members, opts)
 	if err != nil {
 		return nil, err
 	}
 	return a.lock(ctx)
 }
 
-// DoAll acquires all parts as LockAll does, calls fn, and unlocks, as [Locker.Do]
+// DoAll acquires all members as LockAll does, calls fn, and unlocks, as [Locker.Do]
 // does for one.
-func DoAll(ctx context.Context, parts []Part, fn func(context.Context, *Joint) error, opts ...Option) (err error) {
-	j, err := LockAll(ctx, parts, opts...)
+func DoAll(ctx context.Context, members []Member, fn func(context.Context, *MultiLease) error, opts ...Option) (err error) {
+	j, err := LockAll(ctx, members, opts...)
 	if err != nil {
 		return err
 	}
@@ -80,18 +80,18 @@ func DoAll(ctx context.Context, parts []Part, fn func(context.Context, *Joint) e
 	return fn(inner, j)
 }
 
-// Leases returns the leases, in the order of the parts. Each has the fencing token
-// for what its own name protects. Whatever ends one of them ends the Joint.
-func (j *Joint) Leases() []*Lease { return slices.Clone(j.leases) }
+// Leases returns the leases, in the order of the members. Each has the fencing token
+// for what its own name protects. Whatever ends one of them ends the MultiLease.
+func (j *MultiLease) Leases() []*Lease { return slices.Clone(j.leases) }
 
 // Context returns a context that ends with the first of the leases, with its cause
-// (see [Lease.Context]) and the name of the part. It belongs to every part: acquiring
+// (see [Lease.Context]) and the name of the member. It belongs to every member: acquiring
 // some or all of them again with it nests by [WithReentry].
-func (j *Joint) Context() context.Context { return j.ctx }
+func (j *MultiLease) Context() context.Context { return j.ctx }
 
 // Remaining returns for how long all of the leases can still be relied on without
 // another renewal: 0 when one has ended.
-func (j *Joint) Remaining() time.Duration {
+func (j *MultiLease) Remaining() time.Duration {
 	least := j.leases[0].Remaining()
 	for _, le := range j.leases[1:] {
 		least = min(least, le.Remaining())
@@ -101,29 +101,29 @@ func (j *Joint) Remaining() time.Duration {
 
 // Extend makes every lease last d from now, as [Lease.Extend] does. It returns the
 // error of the first that fails; others may have been extended then.
-func (j *Joint) Extend(ctx context.Context, d time.Duration) error {
+func (j *MultiLease) Extend(ctx context.Context, d time.Duration) error {
 	for i, le := range j.leases {
 		if err := le.Extend(ctx, d); err != nil {
-			return blame(j.parts, i, err)
+			return blame(j.members, i, err)
 		}
 	}
 	return nil
 }
 
 // Unlock ends all leases, and releases all names at once, as [Lease.Unlock] does.
-// It lasts at most the longest Options.Timeout of the parts. The error joins those
-// of the parts. Unlocking the same Joint again does nothing and returns nil.
-func (j *Joint) Unlock(ctx context.Context) error {
+// It lasts at most the longest Options.Timeout of the members. The error joins those
+// of the members. Unlocking the same MultiLease again does nothing and returns nil.
+func (j *MultiLease) Unlock(ctx context.Context) error {
 	if j.unlocked.Swap(true) {
 		return nil
 	}
 	j.end(ErrNotHeld)
-	return unlockAll(ctx, j.parts, j.leases)
+	return unlockAll(ctx, j.members, j.leases)
 }
 
 // unlockAll releases the leases that are not nil. It waits for nothing before every
 // release is on its way.
-func unlockAll(ctx context.Context, parts []Part, leases []*Lease) error {
+func unlockAll(ctx context.Context, members []Member, leases []*Lease) error {
 	open := make([]unlocking, len(leases))
 	for i, le := range leases {
 		if le != nil && !le.unlocked.Swap(true) {
@@ -136,7 +136,7 @@ func unlockAll(ctx context.Context, parts []Part, leases []*Lease) error {
 			continue
 		}
 		if err := u.wait(ctx); err != nil {
-			errs = append(errs, blame(parts, i, err))
+			errs = append(errs, blame(members, i, err))
 		}
 	}
 	return errors.Join(errs...)
@@ -144,14 +144,14 @@ func unlockAll(ctx context.Context, parts []Part, leases []*Lease) error {
 
 // attach makes a child of parent that ends with the first of the leases, and
 // carries them. end ends it before they end.
-func (j *Joint) attach(parent context.Context) (ctx context.Context, end context.CancelCauseFunc) {
+func (j *MultiLease) attach(parent context.Context) (ctx context.Context, end context.CancelCauseFunc) {
 	for _, le := range j.leases {
 		parent = le.h.carried(parent)
 	}
 	ctx, cancel := context.WithCancelCause(parent)
 	ends := make([]*dependent, len(j.leases))
 	for i, le := range j.leases {
-		ends[i] = &dependent{ctx, func(why error) { cancel(blame(j.parts, i, why)) }}
+		ends[i] = &dependent{ctx, func(why error) { cancel(blame(j.members, i, why)) }}
 		le.h.mu.Lock()
 		le.h.endWith(ends[i])
 		le.h.mu.Unlock()
@@ -164,38 +164,38 @@ func (j *Joint) attach(parent context.Context) (ctx context.Context, end context
 	}
 }
 
-// blame names the part that err is about.
-func blame(parts []Part, i int, err error) error {
+// blame names the member that err is about.
+func blame(members []Member, i int, err error) error {
 	if err == nil || err == ErrNotHeld { // it was unlocked, as all of them were
 		return err
 	}
-	return fmt.Errorf("part %d of %d, %s: %w", i+1, len(parts), parts[i].title(), err)
+	return fmt.Errorf("member %d of %d, %s: %w", i+1, len(members), members[i].title(), err)
 }
 
-// An assembly is what one call of LockAll has of its parts.
+// An assembly is what one call of LockAll has of its members.
 type assembly struct {
-	parts    []Part
+	members  []Member
 	settings []settings
-	order    []int         // of the parts: no part is waited for while a later one is held
+	order    []int         // of the members: no member is waited for while a later one is held
 	wait     time.Duration // for all together; < 0: no bound
-	brief    bool          // some part's lease is not renewed for ever
-	leases   []*Lease      // by part; nil where it is not held
+	brief    bool          // some member's lease is not renewed for ever
+	leases   []*Lease      // by member; nil where it is not held
 }
 
-// assemble says what is wrong with the parts, or is ready to take them.
-func assemble(ctx context.Context, parts []Part, opts []Option) (*assembly, error) {
-	a := &assembly{parts: slices.Clone(parts), wait: -1, leases: make([]*Lease, len(parts))}
-	if len(parts) == 0 {
-		return nil, errors.New("quorum: no parts")
+// assemble says what is wrong with the members, or is ready to take them.
+func assemble(ctx context.Context, members []Member, opts []Option) (*assembly, error) {
+	a := &assembly{members: slices.Clone(members), wait: -1, leases: make([]*Lease, len(members))}
+	if len(members) == 0 {
+		return nil, errors.New("quorum: no members")
 	}
-	taken := make(map[string]int) // by which part
-	for i, p := range parts {
+	taken := make(map[string]int) // by which member
+	for i, p := range members {
 		if p.Locker == nil {
-			return nil, fmt.Errorf("quorum: part %d of %d has no Locker", i+1, len(parts))
+			return nil, fmt.Errorf("quorum: member %d of %d has no Locker", i+1, len(members))
 		}
 		s, err := p.Locker.settings(ctx, p.Name, slices.Concat(opts, p.Options))
 		if err != nil {
-			return nil, blame(parts, i, err)
+			return nil, blame(members, i, err)
 		}
 		if s.wait >= 0 && (a.wait < 0 || s.wait < a.wait) {
 			a.wait = s.wait
@@ -204,22 +204,22 @@ func assemble(ctx context.Context, parts []Part, opts []Option) (*assembly, erro
 		a.settings = append(a.settings, s)
 		a.order = append(a.order, i)
 		for name := range s.each() {
-			one := Part{Locker: p.Locker, Name: p.Locker.opts.Prefix + name}
+			one := Member{Locker: p.Locker, Name: p.Locker.opts.Prefix + name}
 			if k, found := taken[one.title()]; found {
-				return nil, fmt.Errorf("quorum: parts %d and %d are both %s", k+1, i+1, one.title())
+				return nil, fmt.Errorf("quorum: members %d and %d are both %s", k+1, i+1, one.title())
 			}
 			taken[one.title()] = i
 		}
 	}
 	slices.SortFunc(a.order, func(i, k int) int {
-		return cmp.Or(cmp.Compare(parts[i].Locker.deployment, parts[k].Locker.deployment),
-			cmp.Compare(parts[i].Locker.opts.Prefix+a.settings[i].Name, parts[k].Locker.opts.Prefix+a.settings[k].Name))
+		return cmp.Or(cmp.Compare(members[i].Locker.deployment, members[k].Locker.deployment),
+			cmp.Compare(members[i].Locker.opts.Prefix+a.settings[i].Name, members[k].Locker.opts.Prefix+a.settings[k].Name))
 	})
 	return a, nil
 }
 
-func (a *assembly) lock(ctx context.Context) (*Joint, error) {
-	l := a.parts[0].Locker
+func (a *assembly) lock(ctx context.Context) (*MultiLease, error) {
+	l := a.members[0].Locker
 	until := clock.Never
 	if a.wait >= 0 {
 		until = l.clock.Now().Add(a.wait)
@@ -228,28 +228,28 @@ func (a *assembly) lock(ctx context.Context) (*Joint, error) {
 	for lead, tries := 0, 0; ; tries++ {
 		failed, err := a.pass(ctx, lead, until)
 		if err == nil {
-			j := &Joint{parts: a.parts, leases: a.leases}
+			j := &MultiLease{members: a.members, leases: a.leases}
 			j.ctx, j.end = j.attach(context.WithoutCancel(ctx))
 			return j, nil
 		}
-		_ = unlockAll(ctx, a.parts, a.leases) // what was not released goes in the background
+		_ = unlockAll(ctx, a.members, a.leases) // what was not released goes in the background
 		clear(a.leases)
 		if failed == lead && !errors.Is(err, ErrNotHeld) || a.over(ctx, until) {
-			return nil, blame(a.parts, a.order[failed], err)
+			return nil, blame(a.members, a.order[failed], err)
 		}
 		// Others may do just the same, in step.
 		lead = failed
-		until := min(until, l.clock.Now().Add(pause(0, tries, firstPause, l.opts.Poll, l.chance())))
+		until := min(until, l.clock.Now().Add(pause(0, tries, firstPause, l.opts.RetryEvery, l.chance())))
 		signal.Wait(ctx, until)
 	}
 }
 
 // over reports whether there is no time left for another pass.
 func (a *assembly) over(ctx context.Context, until clock.Instant) bool {
-	return ctx.Err() != nil || a.parts[0].Locker.clock.Now() >= until
+	return ctx.Err() != nil || a.members[0].Locker.clock.Now() >= until
 }
 
-// pass takes the parts, of which lead, a place in the order, is waited for while
+// pass takes the members, of which lead, a place in the order, is waited for while
 // none is held; then those before it, which are not waited for; then those after
 // it. It returns the place of the one that failed: because it was not to be had, or
 // with ErrNotHeld because it ended while others were taken.
@@ -261,7 +261,7 @@ func (a *assembly) pass(ctx context.Context, lead int, until clock.Instant) (fai
 		if n == lead {
 			continue
 		}
-		l := a.parts[a.order[n]].Locker
+		l := a.members[a.order[n]].Locker
 		now := l.clock.Now()
 		waitUntil := now
 		if lease := a.settings[a.order[n]].lease; n > lead && !a.brief {
@@ -279,10 +279,10 @@ func (a *assembly) pass(ctx context.Context, lead int, until clock.Instant) (fai
 	return 0, nil
 }
 
-// take acquires one part, and waits for it until an instant.
+// take acquires one member, and waits for it until an instant.
 func (a *assembly) take(ctx context.Context, n int, until clock.Instant) (err error) {
 	i := a.order[n]
-	l, s := a.parts[i].Locker, a.settings[i]
+	l, s := a.members[i].Locker, a.settings[i]
 	s.wait = -1
 	if until != clock.Never {
 		s.wait = max(0, until.Sub(l.clock.Now()))

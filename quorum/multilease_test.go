@@ -21,10 +21,10 @@ import (
 // one.
 
 // process is a program that uses two deployments of three nodes each.
-func (w *world) process() (both []quorum.Part) {
+func (w *world) process() (both []quorum.Member) {
 	w.t.Helper()
 	north, south := w.on(0, 3, quorum.Options{}), w.on(3, 6, quorum.Options{})
-	return []quorum.Part{{Locker: north, Name: "x"}, {Locker: south, Name: "y"}}
+	return []quorum.Member{{Locker: north, Name: "x"}, {Locker: south, Name: "y"}}
 }
 
 func TestJointIsAllOrNothing(t *testing.T) {
@@ -36,21 +36,21 @@ func TestJointIsAllOrNothing(t *testing.T) {
 		if !errors.Is(err, quorum.ErrHeld) || !errors.As(err, &details) || details.Name != "y" || details.Nodes[0].Node != "n4" {
 			t.Errorf("got %v", err)
 		}
-		if want := `part 2 of 2, "y" on n4,n5,n6: acquire "y": lock is held by another owner`; !strings.HasPrefix(err.Error(), want) {
+		if want := `member 2 of 2, "y" on n4,n5,n6: acquire "y": lock is held by another owner`; !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got %v", err)
 		}
 		if n := w.locked("x"); n != 0 {
-			t.Errorf("%d nodes have the other part", n)
+			t.Errorf("%d nodes have the other member", n)
 		}
 		w.nodes[0].Down(true)
 		w.nodes[1].Down(true)
-		if _, err := quorum.LockAll(background, both, atOnce); !errors.Is(err, quorum.ErrNoQuorum) || !strings.HasPrefix(err.Error(), "part 1 of 2") {
+		if _, err := quorum.LockAll(background, both, atOnce); !errors.Is(err, quorum.ErrNoQuorum) || !strings.HasPrefix(err.Error(), "member 1 of 2") {
 			t.Errorf("got %v", err)
 		}
 		w.nodes[0].Down(false)
 		w.nodes[1].Down(false)
 		time.Sleep(time.Minute + time.Second)
-		j := must[*quorum.Joint](t)(quorum.LockAll(background, both, atOnce))
+		j := must[*quorum.MultiLease](t)(quorum.LockAll(background, both, atOnce))
 		if w.locked("x") != 3 || w.locked("y") != 3 {
 			t.Errorf("on %d and %d nodes", w.locked("x"), w.locked("y"))
 		}
@@ -73,13 +73,13 @@ func TestJointsDoNotDeadlock(t *testing.T) {
 		c := newContest(t)
 		for seed := range uint64(6) {
 			rnd := rand.New(rand.NewPCG(seed, 1))
-			all := []quorum.Part{{Name: "x"}, {Name: "y"}, {Name: "x"}}
+			all := []quorum.Member{{Name: "x"}, {Name: "y"}, {Name: "x"}}
 			where := make(map[*quorum.Locker]int)
 			for i := range all {
 				all[i].Locker = w.on(3*i, 3*i+3, quorum.Options{})
 				where[all[i].Locker] = i
 			}
-			all = append(all, quorum.Part{Locker: all[0].Locker, Name: "z"})
+			all = append(all, quorum.Member{Locker: all[0].Locker, Name: "z"})
 			c.task(20, func() (held, error) {
 				parts := slices.Clone(all)
 				rnd.Shuffle(len(parts), func(i, k int) { parts[i], parts[k] = parts[k], parts[i] })
@@ -110,7 +110,7 @@ func TestJointsWithOtherNamesComeApart(t *testing.T) {
 		var wg sync.WaitGroup
 		start := time.Now()
 		for _, names := range [][2]string{{"a", "b"}, {"b", "a"}} {
-			parts := []quorum.Part{{Locker: locker(0, names[0]), Name: "x"}, {Locker: locker(1, names[1]), Name: "x"}}
+			parts := []quorum.Member{{Locker: locker(0, names[0]), Name: "x"}, {Locker: locker(1, names[1]), Name: "x"}}
 			wg.Go(func() {
 				j, err := quorum.LockAll(background, parts)
 				if err != nil {
@@ -137,7 +137,7 @@ func TestJointIsValidAsLongAsItsShortestPart(t *testing.T) {
 			n.Delay(100 * time.Millisecond)
 		}
 		both[1].Options = []quorum.Option{quorum.WithLease(10 * time.Second)}
-		j := must[*quorum.Joint](t)(quorum.LockAll(background, both))
+		j := must[*quorum.MultiLease](t)(quorum.LockAll(background, both))
 		if got, want := j.Remaining(), 10*time.Second-102*time.Millisecond-100*time.Millisecond; got != want {
 			t.Errorf("%v remain, want %v", got, want)
 		}
@@ -163,11 +163,11 @@ func TestJointIsValidAsLongAsItsShortestPart(t *testing.T) {
 func TestJointEndsWithItsFirstPart(t *testing.T) {
 	inWorld(t, 6, func(w *world) {
 		both := w.process()
-		j := must[*quorum.Joint](t)(quorum.LockAll(background, both))
+		j := must[*quorum.MultiLease](t)(quorum.LockAll(background, both))
 		for _, n := range w.nodes[3:] {
 			n.Hang(true)
 		}
-		err := quorum.DoAll(j.Context(), both, func(ctx context.Context, inner *quorum.Joint) error {
+		err := quorum.DoAll(j.Context(), both, func(ctx context.Context, inner *quorum.MultiLease) error {
 			<-ctx.Done()
 			if w.locked("y") != 3 {
 				t.Errorf("the context ended when %d nodes had the key", w.locked("y"))
@@ -177,7 +177,7 @@ func TestJointEndsWithItsFirstPart(t *testing.T) {
 		if !errors.Is(err, quorum.ErrLost) || !errors.Is(err, quorum.ErrNotHeld) {
 			t.Errorf("DoAll: %v", err)
 		}
-		if err := context.Cause(j.Context()); !errors.Is(err, quorum.ErrLost) || !strings.HasPrefix(err.Error(), `part 2 of 2, "y" on n4,n5,n6: `) {
+		if err := context.Cause(j.Context()); !errors.Is(err, quorum.ErrLost) || !strings.HasPrefix(err.Error(), `member 2 of 2, "y" on n4,n5,n6: `) {
 			t.Errorf("cause: %v", err)
 		}
 		if j.Remaining() != 0 {
@@ -185,10 +185,10 @@ func TestJointEndsWithItsFirstPart(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if w.locked("x") != 3 {
-			t.Errorf("%d nodes have the part that was not lost", w.locked("x"))
+			t.Errorf("%d nodes have the member that was not lost", w.locked("x"))
 		}
 		start := time.Now()
-		if err := j.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) || !strings.Contains(err.Error(), "part 2 of 2") || strings.Contains(err.Error(), "part 1 of 2") {
+		if err := j.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) || !strings.Contains(err.Error(), "member 2 of 2") || strings.Contains(err.Error(), "member 1 of 2") {
 			t.Errorf("Unlock: %v", err)
 		}
 		if w.locked("x") != 0 || time.Since(start) > quorum.DefaultTimeout {
@@ -200,13 +200,13 @@ func TestJointEndsWithItsFirstPart(t *testing.T) {
 	})
 }
 
-// The Joint's context belongs to every part: all or one of the parts can be taken
+// The MultiLease's context belongs to every member: all or one of the members can be taken
 // again.
 func TestJointNests(t *testing.T) {
 	inWorld(t, 6, func(w *world) {
 		both := w.process()
-		outer := must[*quorum.Joint](t)(quorum.LockAll(background, both))
-		inner := must[*quorum.Joint](t)(quorum.LockAll(outer.Context(), both, reentry, atOnce))
+		outer := must[*quorum.MultiLease](t)(quorum.LockAll(background, both))
+		inner := must[*quorum.MultiLease](t)(quorum.LockAll(outer.Context(), both, reentry, atOnce))
 		one := must[*quorum.Lease](t)(both[1].Locker.TryLock(inner.Context(), "y", reentry))
 		if one.Token() != outer.Leases()[1].Token() || inner.Leases()[0].Token() != outer.Leases()[0].Token() {
 			t.Error("a nested lease has a token of its own")
@@ -249,7 +249,7 @@ func TestJointWaitIsBounded(t *testing.T) {
 			both[i].Options = []quorum.Option{quorum.WithWait(90 * time.Second)}
 			_, err := quorum.LockAll(background, both, quorum.WithWait(5*time.Minute))
 			if d := time.Since(start); !errors.Is(err, quorum.ErrHeld) || d < 90*time.Second || d > 90*time.Second+2*quorum.DefaultTimeout {
-				t.Errorf("bounded by part %d, after %v: %v", i+1, d, err)
+				t.Errorf("bounded by member %d, after %v: %v", i+1, d, err)
 			}
 			both[i].Options = nil
 		}
@@ -265,7 +265,7 @@ func TestJointWaitIsBounded(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		if w.locked("x") != 0 {
-			t.Errorf("%d nodes have the other part", w.locked("x"))
+			t.Errorf("%d nodes have the other member", w.locked("x"))
 		}
 	})
 }
@@ -299,7 +299,7 @@ func TestJointDoesNotHoardWhatItHas(t *testing.T) {
 			}
 			unlock(t, lease)
 		})
-		j := must[*quorum.Joint](t)(quorum.LockAll(background, both))
+		j := must[*quorum.MultiLease](t)(quorum.LockAll(background, both))
 		if d := time.Since(start); d < 10*time.Minute+14*time.Second || d > 10*time.Minute+16*time.Second {
 			t.Errorf("it took %v", d)
 		}
@@ -307,7 +307,7 @@ func TestJointDoesNotHoardWhatItHas(t *testing.T) {
 	})
 }
 
-// A lease that is not renewed for ever does not pass while another part is waited
+// A lease that is not renewed for ever does not pass while another member is waited
 // for.
 func TestJointOfFixedLeasesIsWhole(t *testing.T) {
 	for part, option := range map[int]quorum.Option{
@@ -331,7 +331,7 @@ func testJointOfFixedLeases(t *testing.T, part int, option quorum.Option) {
 				t.Errorf("%d nodes have what was not to be held", n)
 			}
 		})
-		j := must[*quorum.Joint](t)(quorum.LockAll(background, both))
+		j := must[*quorum.MultiLease](t)(quorum.LockAll(background, both))
 		if left := j.Remaining(); left < 4900*time.Millisecond {
 			t.Errorf("%v remain", left)
 		}
@@ -345,7 +345,7 @@ func testJointOfFixedLeases(t *testing.T, part int, option quorum.Option) {
 	})
 }
 
-// Parts that take longer to take than one of them lasts are no Joint, and nothing
+// Members that take longer to take than one of them lasts are no MultiLease, and nothing
 // is left of them.
 func TestJointThatLapsedWhileItWasTaken(t *testing.T) {
 	inWorld(t, 6, func(w *world) {
@@ -354,7 +354,7 @@ func TestJointThatLapsedWhileItWasTaken(t *testing.T) {
 		for _, n := range w.nodes[3:] {
 			n.Delay(200 * time.Millisecond)
 		}
-		if _, err := quorum.LockAll(background, both, atOnce); !errors.Is(err, quorum.ErrLost) || !strings.HasPrefix(err.Error(), "part 1 of 2") {
+		if _, err := quorum.LockAll(background, both, atOnce); !errors.Is(err, quorum.ErrLost) || !strings.HasPrefix(err.Error(), "member 1 of 2") {
 			t.Errorf("got %v", err)
 		}
 		time.AfterFunc(time.Second, func() {
@@ -363,7 +363,7 @@ func TestJointThatLapsedWhileItWasTaken(t *testing.T) {
 			}
 		})
 		start := time.Now()
-		j := must[*quorum.Joint](t)(quorum.LockAll(background, both))
+		j := must[*quorum.MultiLease](t)(quorum.LockAll(background, both))
 		if d := time.Since(start); d < time.Second || d > 2*time.Second || j.Remaining() == 0 {
 			t.Errorf("after %v, %v remain", d, j.Remaining())
 		}
@@ -392,7 +392,7 @@ func TestJointThatFailsSparesTheNodes(t *testing.T) {
 func TestJointUnlockWaitsOnce(t *testing.T) {
 	inWorld(t, 6, func(w *world) {
 		both := w.process()
-		j := must[*quorum.Joint](t)(quorum.LockAll(background, both))
+		j := must[*quorum.MultiLease](t)(quorum.LockAll(background, both))
 		for _, n := range w.nodes {
 			n.Hang(true)
 		}
@@ -418,7 +418,7 @@ func TestJointDoesNotWaitInVain(t *testing.T) {
 		}
 		start := time.Now()
 		_, err := quorum.LockAll(background, both)
-		if d := time.Since(start); !errors.Is(err, node.ErrWrongType) || !strings.HasPrefix(err.Error(), "part 2 of 2") || d > time.Second {
+		if d := time.Since(start); !errors.Is(err, node.ErrWrongType) || !strings.HasPrefix(err.Error(), "member 2 of 2") || d > time.Second {
 			t.Errorf("after %v: %v", d, err)
 		}
 	})
@@ -428,13 +428,13 @@ func TestBadParts(t *testing.T) {
 	inWorld(t, 6, func(w *world) {
 		both := w.process()
 		again := w.on(0, 3, quorum.Options{})
-		for want, parts := range map[string][]quorum.Part{
-			"no parts":                      nil,
-			"part 2 of 2 has no Locker":     {both[0], {Name: "x"}},
-			`part 2 of 2, "" on n4,n5,n6: `: {both[0], {Locker: both[1].Locker}},
-			"wait is -1ns":                  {both[0], {Locker: both[1].Locker, Name: "y", Options: []quorum.Option{quorum.WithWait(-1)}}},
-			"parts 1 and 3 are both":        {both[0], both[1], both[0]},
-			"parts 1 and 2 are both":        {both[0], {Locker: again, Name: "x"}},
+		for want, parts := range map[string][]quorum.Member{
+			"no members":                      nil,
+			"member 2 of 2 has no Locker":     {both[0], {Name: "x"}},
+			`member 2 of 2, "" on n4,n5,n6: `: {both[0], {Locker: both[1].Locker}},
+			"wait is -1ns":                    {both[0], {Locker: both[1].Locker, Name: "y", Options: []quorum.Option{quorum.WithWait(-1)}}},
+			"members 1 and 3 are both":        {both[0], both[1], both[0]},
+			"members 1 and 2 are both":        {both[0], {Locker: again, Name: "x"}},
 		} {
 			if _, err := quorum.LockAll(background, parts); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("want an error about %q, got %v", want, err)
@@ -446,19 +446,19 @@ func TestBadParts(t *testing.T) {
 	})
 }
 
-// Two deployments of real servers; one dies under the Joint.
+// Two deployments of real servers; one dies under the MultiLease.
 func TestRealJoint(t *testing.T) {
 	all := servers(t, 6)
 	o := quorum.Options{Lease: 3 * time.Second}
 	locker := func(from int) *quorum.Locker { return connect(t, all[from:from+3], o) }
-	parts := []quorum.Part{{Locker: locker(0), Name: "x"}, {Locker: locker(3), Name: "y"}}
-	others := []quorum.Part{{Locker: locker(3), Name: "y"}, {Locker: locker(0), Name: "x"}}
+	parts := []quorum.Member{{Locker: locker(0), Name: "x"}, {Locker: locker(3), Name: "y"}}
+	others := []quorum.Member{{Locker: locker(3), Name: "y"}, {Locker: locker(0), Name: "x"}}
 	var wg sync.WaitGroup
 	var inside atomic.Int64
-	for _, p := range [][]quorum.Part{parts, others, parts, others} {
+	for _, p := range [][]quorum.Member{parts, others, parts, others} {
 		wg.Go(func() {
 			for range 25 {
-				err := quorum.DoAll(background, p, func(context.Context, *quorum.Joint) error {
+				err := quorum.DoAll(background, p, func(context.Context, *quorum.MultiLease) error {
 					if n := inside.Add(1); n != 1 {
 						t.Errorf("%d are inside", n)
 					}
@@ -472,7 +472,7 @@ func TestRealJoint(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	j := must[*quorum.Joint](t)(quorum.LockAll(background, parts))
+	j := must[*quorum.MultiLease](t)(quorum.LockAll(background, parts))
 	for _, s := range all[3:] {
 		s.Kill()
 	}
@@ -489,7 +489,7 @@ func TestRealJoint(t *testing.T) {
 	unlock(t, lock(t, others[1].Locker, "x"))
 }
 
-// Parts are not waited for behind somebody who waits for one that is held.
+// Members are not waited for behind somebody who waits for one that is held.
 func TestLockAllBesideNames(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
@@ -501,8 +501,8 @@ func TestLockAllBesideNames(t *testing.T) {
 			_ = both.Unlock(background)
 		})
 		start := time.Now()
-		parts := []quorum.Part{{Locker: l, Name: "a"}, {Locker: l, Name: "aa"}, {Locker: l, Name: "b"}}
-		j := must[*quorum.Joint](t)(quorum.LockAll(background, parts))
+		parts := []quorum.Member{{Locker: l, Name: "a"}, {Locker: l, Name: "aa"}, {Locker: l, Name: "b"}}
+		j := must[*quorum.MultiLease](t)(quorum.LockAll(background, parts))
 		if d := time.Since(start); d > 1100*time.Millisecond {
 			t.Errorf("LockAll took %v", d)
 		}
