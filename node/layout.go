@@ -92,28 +92,28 @@ const (
 
 // What is in a name's IntentKey when it is not the intent of a writer.
 const (
-	// ReadersNext: it is not a writer's turn, but that of the readers who wait.
+	// ReadersNext: it is the turn of waiting readers.
 	ReadersNext = "readers"
-	// OthersNext and the name of a process behind it, or of a waiter of that: it is the turn
-	// of writers of other processes, who wait.
+	// OthersNext is followed by a process, or by one of its waiters: it is the turn of
+	// waiting writers of other processes.
 	OthersNext = "not:"
 )
 
 // What is in a PlaceKey when it is not the owner of a standby claim.
 const (
-	PlaceWaits    = "1"        // it was not told of its turn since it asked
+	PlaceWaits    = "1"        // the waiter was not notified since it asked
 	PlaceTold     = "told"     // it was
-	PlaceReserves = "reserved" // it waits for other names, too, and nobody may overtake it
+	PlaceReserves = "reserved" // it also waits for other names, and others may not overtake it
 )
 
-// Limits of what a server looks at.
+// Limits of what one command checks.
 const (
-	// ManyFields is the largest hash of which every field is looked at.
+	// ManyFields is the size of the largest hash of which every field is checked.
 	ManyFields = 64
-	// MaxHolds is how many holds of one reader are looked for: Redisson counts them in the
-	// field's value, and the hash may be somebody else's.
+	// MaxHolds is how many holds of one reader are checked. Redisson counts them in the
+	// field's value, and the hash may be another program's.
 	MaxHolds = 1000
-	// MaxTold is how many waiters, from the first in the queue on, a release tries to tell.
+	// MaxTold is how many waiters, from the first in the queue on, a release tries to notify.
 	MaxTold = 10
 )
 

@@ -11,16 +11,15 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A Node is a [Server] and the way to it. As long as nothing is switched on, a
-// command is executed and answered before Submit returns, and the node has no
-// task.
+// A Node is a [Server] and the way to it. While no failure is switched on, a command is
+// executed and answered before Submit returns, and the node has no task.
 //
-// The switches may be thrown at any time, from any task; wake functions given
-// to Watch must not call their own stop.
+// Failures may be switched at any time, from any task. Wake functions given to Watch must
+// not call their own stop.
 type Node struct {
 	name  string
 	clock clock.Clock
-	timer clock.Signal // set when the task has to look again
+	timer clock.Signal // set when the task has something to do
 
 	mu       sync.Mutex // never held during a call of reply or wake
 	server   Server
@@ -71,7 +70,7 @@ type request struct {
 	done    bool          // answered
 }
 
-// next is when there is something to do for the request.
+// next is when the request needs the task again.
 func (r *request) next() clock.Instant {
 	if r.done {
 		return r.execute
@@ -79,10 +78,10 @@ func (r *request) next() clock.Instant {
 	return min(r.execute, r.answer, r.cmd.Deadline)
 }
 
-// finished reports whether there is nothing left to do, ever.
+// finished reports whether the request never needs the task again.
 func (r *request) finished() bool { return r.done && r.execute == clock.Never }
 
-// Submit executes cmd and calls reply, now or as the switches say.
+// Submit executes cmd and calls reply, now or as the failures say.
 func (n *Node) Submit(cmd node.Command, reply func(node.Reply)) {
 	n.mu.Lock()
 	now := n.clock.Now()
@@ -91,7 +90,7 @@ func (n *Node) Submit(cmd node.Command, reply func(node.Reply)) {
 		reply(node.Reply{Err: err, Unsent: true})
 		return
 	}
-	if len(n.open) == 0 && n.delay == 0 && !n.hung && !n.mute { // nothing to wait for
+	if len(n.open) == 0 && n.delay == 0 && !n.hung && !n.mute { // no failure
 		result, published := n.execute(now, cmd)
 		woken := n.woken(n.serverTime(now), published, cmd)
 		n.mu.Unlock()
@@ -184,7 +183,7 @@ func (n *Node) run() {
 	}
 }
 
-// work does what is due, and returns the calls to make when the lock is gone.
+// work does what is due, and returns the calls to make when n.mu is unlocked.
 func (n *Node) work(now clock.Instant) (calls []func()) {
 	for _, r := range n.open {
 		if r.execute <= now {
@@ -207,8 +206,8 @@ func (n *Node) work(now clock.Instant) (calls []func()) {
 	return calls
 }
 
-// cut breaks the connection: what is open is not executed any more, and is
-// answered with err.
+// cut breaks the connection: open requests are no longer executed, and are answered with
+// err.
 func (n *Node) cut(err error) {
 	now := n.clock.Now()
 	for _, r := range n.open {
@@ -218,9 +217,8 @@ func (n *Node) cut(err error) {
 	n.timer.Set()
 }
 
-// Down makes the server unreachable, or reachable again. While it is down every
-// command is answered with ErrUnreachable, unsent, and what was open when it
-// went down is lost.
+// Down makes the server unreachable, or reachable again. While it is down every command is
+// answered with ErrUnreachable, unsent. Requests that were open when it went down are lost.
 func (n *Node) Down(down bool) {
 	n.mu.Lock()
 	n.down = down
@@ -232,8 +230,8 @@ func (n *Node) Down(down bool) {
 	n.tell(woken)
 }
 
-// Hang makes the server accept commands and neither execute nor answer them, or
-// stop doing so. Those that came in between remain lost.
+// Hang makes the server accept commands and neither execute nor answer them, or ends that.
+// Commands that came in between remain lost.
 func (n *Node) Hang(hang bool) {
 	n.mu.Lock()
 	n.hung = hang
@@ -242,8 +240,8 @@ func (n *Node) Hang(hang bool) {
 	n.tell(woken)
 }
 
-// DropReplies makes the answers get lost, or arrive again: commands are
-// executed, and their reply is ErrTimeout at the deadline.
+// DropReplies makes answers get lost, or ends that: commands are executed, and their reply
+// is ErrTimeout at the deadline.
 func (n *Node) DropReplies(drop bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -282,24 +280,24 @@ func (n *Node) SetLife(life *node.Life) {
 	n.life = life
 }
 
-// Step sets the server's clock d ahead, or back if d is negative. The node's
-// own clock, by which deadlines and delays go, does not move.
+// Step sets the server's clock d ahead, or back if d is negative. The node's own clock, which
+// counts for deadlines and delays, does not change.
 func (n *Node) Step(d time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.step += d
 }
 
-// Do calls f with the server and its time of day, while no command is executed.
-// f must not keep the server, nor call the node.
+// Do calls f with the server and its wall clock, while no command is executed. f must not
+// keep the server, nor call the node.
 func (n *Node) Do(f func(s *Server, now Time)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	f(&n.server, n.serverTime(n.clock.Now()))
 }
 
-// Close answers what is open with ErrClosed and waits until the node's task has
-// ended. It must not be called by a reply or a wake.
+// Close answers open requests with ErrClosed and waits until the node's task has ended. It
+// must not be called by a reply or a wake.
 func (n *Node) Close() error {
 	n.mu.Lock()
 	if !n.closed {

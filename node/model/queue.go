@@ -10,7 +10,7 @@ import (
 // A want is one of the names that a waiter asks for and does not have.
 type want struct {
 	*names
-	first  *key // the place of the first in the queue, nil if nobody waits
+	first  *key // the place of the first in the queue, nil if there is none
 	before int  // how many are before the waiter
 }
 
@@ -46,7 +46,7 @@ func (s *Server) acquireQueued(now Time, cmd *node.Command) (reply node.Reply, p
 		if wait.Stays() && (inTheWay || turn || reserve) {
 			s.keepPlace(now, one.names, cmd, r.Fence, reserve)
 		} else if wait.Stays() && s.leave(one.names, wait.Waiter) && one.queue.kind != none {
-			published = s.publish(now, one.names, 0, 0) // it cannot have the name, and leaves it to others
+			published = s.publish(now, one.names, 0, 0) // others may have the name meanwhile
 		}
 		if n := len(one.queue.line); n > 0 && !turn {
 			r.Line.Last = max(r.Line.Last, one.queue.line[n-1].ticket)
@@ -76,8 +76,8 @@ func (s *Server) wanted(now Time, cmd *node.Command) ([]want, error) {
 	return wants, nil
 }
 
-// survey looks who is before the waiter. It returns what a refusal says so far, and
-// whether nothing is in the way.
+// survey finds the waiters before this one. It returns what a refusal says so far, and whether
+// nothing is in the way.
 func (s *Server) survey(now Time, cmd *node.Command, wants []want) (r node.Reply, turn bool, err error) {
 	r, turn = node.Reply{Status: node.Refused, Line: node.Line{Free: true}}, true
 	for i := range wants {
@@ -99,7 +99,7 @@ func (s *Server) survey(now Time, cmd *node.Command, wants []want) (r node.Reply
 	return r, turn, nil
 }
 
-// inTheWay reports whether somebody has the name, or is to be served before.
+// inTheWay reports whether the name is locked, or others are served before.
 func (w *want) inTheWay(cmd *node.Command) bool {
 	return w.lock.kind != none || w.before > 0 && !cmd.Wait.Barge
 }
@@ -185,14 +185,14 @@ func (s *Server) queue(now Time, n *names) (*key, error) {
 	return n.queue, nil
 }
 
-// awaited reports whether anybody is in the queue of a name.
+// awaited reports whether a waiter is in the queue of a name.
 func (s *Server) awaited(now Time, n *names) bool {
 	queue, err := s.queue(now, n)
 	return err == nil && len(queue.line) > 0
 }
 
-// firstPlace returns the place of the first who has kept his, and removes those
-// before; nil if there is none.
+// firstPlace returns the place of the first living waiter, nil if there is none. It removes the
+// dead ones before.
 func (s *Server) firstPlace(now Time, n *names) *key {
 	queue := n.queue
 	for len(queue.line) > 0 {
@@ -231,7 +231,7 @@ func (s *Server) unqueue(queue *key, waiter string) bool {
 	return true
 }
 
-// keepPlace makes a place, with the heir if the claim stands with a token above fence.
+// keepPlace makes a place, with a standby claim if there is one with a token above fence.
 func (s *Server) keepPlace(now Time, n *names, cmd *node.Command, fence node.Token, reserve bool) {
 	queue := n.queue
 	wait := cmd.Wait
@@ -272,9 +272,9 @@ type place struct {
 	kept   *key // that is there as long as the place is kept; nil if it has to be looked up
 }
 
-// Tell tells one of a notice's Line, who listens. If the lock is handed on it is the
-// owner that is returned, and the token; otherwise it is noted that it was told. others
-// says that somebody listens on the name's own channel.
+// Tell notifies one waiter of a notice's Line, which listens. If the lock is handed on it
+// returns the new owner and the token; otherwise it notes that the waiter was notified. others
+// says that the name's own channel has subscribers.
 func (s *Server) Tell(now Time, n Notice, waiter string, others bool) (owner string, token node.Token) {
 	k := s.lookUp(now, n.Name)
 	place := s.place(k, waiter)
@@ -296,7 +296,7 @@ func (s *Server) Tell(now Time, n Notice, waiter string, others bool) (owner str
 	return owner, n.Next
 }
 
-// isFirst reports whether nobody who has kept his place is before a waiter.
+// isFirst reports whether no living waiter is before this one.
 func (s *Server) isFirst(now Time, n *names, waiter string) bool {
 	for i := range n.queue.line {
 		if kept := s.kept(n, &n.queue.line[i]); kept != nil && kept.alive(now) {
@@ -306,7 +306,7 @@ func (s *Server) isFirst(now Time, n *names, waiter string) bool {
 	return false
 }
 
-// inTurn orders places.
+// inTurn compares places in the order in which they are served.
 func inTurn(a, b place) int {
 	return cmp.Or(cmp.Compare(a.ticket, b.ticket), cmp.Compare(a.waiter, b.waiter))
 }
@@ -317,8 +317,8 @@ func (c *content) rank(waiter string) (int, bool) {
 	return i, i >= 0
 }
 
-// before returns how many in the queue are before the waiter of a command or, if it
-// is not there, have a ticket not above its.
+// before returns how many in the queue are before the waiter of a command. If it has no
+// place, these are the ones with a ticket not above its own.
 func (c *content) before(cmd *node.Command) int {
 	n, found := c.rank(cmd.Wait.Waiter)
 	if !found {
@@ -328,7 +328,7 @@ func (c *content) before(cmd *node.Command) int {
 	return n
 }
 
-// places appends to all those of a queue that are kept.
+// places appends the living places of a queue to all.
 func (s *Server) places(all []node.Place, now Time, n *names) []node.Place {
 	for i := range n.queue.line {
 		p := &n.queue.line[i]

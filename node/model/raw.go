@@ -65,16 +65,16 @@ func (s *Server) FlushAll() {
 }
 
 // Expire removes all keys that have expired by now. Keys also go when they are
-// next used, so this matters only to a clock that is then set back: without it,
-// what nobody used comes to life again.
+// next used, so this matters only if the clock is then set back: without it, unused keys come
+// to life again.
 func (s *Server) Expire(now Time) {
 	for _, k := range s.keys {
 		s.expire(now, k)
 	}
 }
 
-// Sync puts everything on the disk: what a restart with LoseUnsynced comes back
-// to. It costs the same however many keys there are.
+// Sync puts everything on the disk, for a restart with LoseUnsynced. Its cost does not depend
+// on the number of keys.
 func (s *Server) Sync() {
 	s.epoch++
 	s.unsynced = s.unsynced[:0]
@@ -94,8 +94,7 @@ const (
 	LoseEverything
 )
 
-// Restart ends the server's life and begins another. What is in memory then is
-// also on the disk.
+// Restart ends the server's life and begins another. Memory and disk are then the same.
 func (s *Server) Restart(loss Loss) {
 	switch loss {
 	case LoseUnsynced:
@@ -111,8 +110,8 @@ func (s *Server) Restart(loss Loss) {
 	s.Sync()
 }
 
-// Load replaces all keys, as a replica does with those of its master. They are also on the
-// disk then.
+// Load replaces all keys, in memory and on the disk, as a replica does with those of its
+// master.
 func (s *Server) Load(entries []Entry) {
 	s.FlushAll()
 	for i := range entries {
@@ -136,9 +135,9 @@ func (s *Server) Load(entries []Entry) {
 	s.Sync()
 }
 
-// ReadOnly makes a replica of the server, or a master. A replica fails with
-// [node.ErrReadOnly] what comes to a write, and changes nothing: so it may refuse, and
-// never says yes.
+// ReadOnly makes the server a replica, or a master. On a replica a command that comes to a
+// write fails with [node.ErrReadOnly] and changes nothing. So it may refuse, but never
+// grants.
 func (s *Server) ReadOnly(replica bool) { s.readOnly = replica }
 
 // Holds reports whether there is a field in the lock at name, of an owner or a
@@ -154,9 +153,8 @@ func (s *Server) Holds(now Time, name, field string) (until Time, ok bool) {
 	return k.expires, true
 }
 
-// Keeps reports whether owner has the lock at name in this mode, and until when. Who
-// reads may have written before, and not have gone on to read here: then the lock is
-// still the writer's.
+// Keeps reports whether owner has the lock at name in this mode, and until when. A reader may
+// have been a writer whose downgrade has not come here: then the lock is still the writer's.
 func (s *Server) Keeps(now Time, name, owner string, mode node.Mode) (until Time, ok bool) {
 	if mode == node.Exclusive {
 		return s.Holds(now, name, owner)

@@ -16,12 +16,10 @@ const (
 	writing = "write"
 )
 
-// noReader is when the last reader dies of those that there are not: a clock may show
-// any other time.
+// noReader is when the last reader dies if there is none: a clock may show any other time.
 const noReader Time = math.MinInt64
 
-// lookUpShared returns the keys of a name that is read and written, as they are at
-// now.
+// lookUpShared returns the keys of a name in modes Read and Write, as they are at now.
 func (s *Server) lookUpShared(now Time, name string) *names {
 	k := s.of(name)
 	if k.readers == nil {
@@ -148,7 +146,7 @@ func (s *Server) waitForOthers(now Time, k *names, waiter string) {
 	}
 }
 
-// takeTurn says whose turn it is next when a writer has come.
+// takeTurn sets whose turn is next when a writer has been granted.
 func (s *Server) takeTurn(now Time, k *names, wait node.Wait) {
 	waiter, others := strings.CutPrefix(k.intent.text, node.OthersNext)
 	switch {
@@ -199,8 +197,8 @@ func (s *Server) releaseShared(now Time, cmd *node.Command) (reply node.Reply, p
 	return reply, published
 }
 
-// endTurn says whose turn it is when a writer has gone: its own again if it gives a partial
-// grant back, or for a while that of the readers who wait.
+// endTurn sets whose turn it is when a writer has gone: its own again if it gives a partial
+// grant back, or for a while that of waiting readers.
 func (s *Server) endTurn(now Time, k *names, cmd *node.Command) {
 	switch wait := cmd.Waiting(); {
 	case wait.Stays():
@@ -213,8 +211,8 @@ func (s *Server) endTurn(now Time, k *names, cmd *node.Command) {
 	}
 }
 
-// leaveReaders makes of a lock, from which an owner has gone, that of the readers who are
-// left. It reports whether there are none, and the key has gone.
+// leaveReaders leaves a lock, after an owner has gone, to the other readers. It reports whether
+// there are none, and the key is removed.
 func (s *Server) leaveReaders(now Time, k *names, wrote bool) (gone bool) {
 	until := s.bury(now, k.lock, k.name)
 	s.change(k.lock)
@@ -232,7 +230,7 @@ func (s *Server) leaveReaders(now Time, k *names, wrote bool) (gone bool) {
 	return false
 }
 
-// yield lets a writer of another process who waits come before those of the owner's.
+// yield lets a waiting writer of another process come before those of the owner's process.
 func (s *Server) yield(now Time, k *names, cmd *node.Command) {
 	process := node.Process(cmd.Claims[0].Owner)
 	if k.lock.kind == none && k.intent.kind == text && !k.intent.isReaders() && !k.intent.isOthers() &&
@@ -287,9 +285,9 @@ func (s *Server) reads(now Time, lock *key, c *node.Claim) bool {
 	return hold != nil && hold.alive(now)
 }
 
-// bury returns when the last living reader of lock dies, or noReader, and if there
-// is one takes the dead away. Of many readers the dead stay, as some do in Redis, and it
-// is not known who has longest.
+// bury returns when the last living reader of lock dies, or noReader, and removes dead readers
+// if one lives. If there are many readers the dead ones stay, as some do in Redis, and the
+// longest is not known.
 func (s *Server) bury(now Time, lock *key, name string) Time {
 	living, until := s.living(s.fields[:0], now, lock, name)
 	switch {
@@ -305,8 +303,8 @@ func (s *Server) bury(now Time, lock *key, name string) Time {
 	return until
 }
 
-// living appends to fields those of lock, but for dead readers. It also returns when
-// the last reader dies, or noReader.
+// living appends the fields of lock to fields, without those of dead readers. It also returns
+// when the last reader dies, or noReader.
 func (s *Server) living(fields []node.Field, now Time, lock *key, name string) (all []node.Field, until Time) {
 	until = noReader
 	for _, f := range lock.fields {
@@ -321,7 +319,7 @@ func (s *Server) living(fields []node.Field, now Time, lock *key, name string) (
 	return fields, until
 }
 
-// dies returns when a reader will, or noReader if it is dead. Redisson counts a reader's holds
+// dies returns when a reader dies, or noReader if it is dead. Redisson counts a reader's holds
 // in its field.
 func (s *Server) dies(now Time, name string, reader node.Field) (at Time) {
 	at = noReader
@@ -342,7 +340,7 @@ func (s *Server) dies(now Time, name string, reader node.Field) (at Time) {
 	return at
 }
 
-// forgetIntent reports whether the intent was waiter's.
+// forgetIntent removes the intent if it is waiter's, and reports whether it was.
 func (s *Server) forgetIntent(k *names, waiter string) bool {
 	if k.intent.kind != text || k.intent.text != waiter {
 		return false
@@ -351,10 +349,10 @@ func (s *Server) forgetIntent(k *names, waiter string) bool {
 	return true
 }
 
-// isReaders reports whether it is the readers' turn, and not a writer's.
+// isReaders reports whether it is the readers' turn (ReadersNext).
 func (c *content) isReaders() bool { return c.kind == text && c.text == node.ReadersNext }
 
-// isOthers reports whether it is the turn of writers of other processes than one.
+// isOthers reports whether it is the turn of writers of other processes (OthersNext).
 func (c *content) isOthers() bool {
 	return c.kind == text && strings.HasPrefix(c.text, node.OthersNext)
 }
@@ -364,8 +362,7 @@ func (s *Server) put(k *key, value string, expires Time) {
 	k.kind, k.text, k.expires = text, value, expires
 }
 
-// mode returns what a hash of readers and writers says of itself, "" if it says
-// nothing.
+// mode returns the mode of a hash of readers and writers, "" if it has none.
 func (c *content) mode() string {
 	if i, found := c.find(node.ModeField); found {
 		return c.fields[i].Value

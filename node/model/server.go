@@ -1,13 +1,13 @@
-// Package model is a lock server in plain Go: the behaviour that package node
-// describes, without a network, a process or a clock of its own.
+// Package model is a lock server in plain Go: the behavior that package node describes,
+// without a network, a process or a clock of its own.
 //
-// [Server] is the server's memory. It is given the time with every command, so
-// the same commands at the same times always give the same replies; simulators
-// run it. [Node] puts a Server behind the interface that the engine talks to,
-// with switches for the simplest failures; tests and examples run that.
+// [Server] is the server's memory. It gets the time with every command, so the same commands
+// at the same times always give the same replies. Simulators run it. [Node] puts a Server
+// behind the interface that the engine talks to, and can simulate simple failures. Tests and
+// examples run that.
 //
-// The suite in node/nodetest shows that a Server and a real Redis server answer
-// alike. This package is for tests and simulators: its API may change in any release.
+// The suite in node/nodetest shows that a Server and a real Redis server give the same
+// replies. This package is for tests and simulators: its API may change in any release.
 package model
 
 import (
@@ -34,18 +34,18 @@ const Never Time = math.MaxInt64
 // zero Server is empty and ready. Its methods must not be called at the same
 // time.
 type Server struct {
-	keys  map[string]*key   // by key; those that are gone remain, to be used again
-	names map[string]*names // by name, so that a command makes one look-up
+	keys  map[string]*key   // by key; removed ones remain, for reuse
+	names map[string]*names // by name, so that a command needs one look-up
 
-	// Those that were looked up last, by the ends of the names: the next command is often
-	// about the same.
+	// The names that were looked up last, by their last bytes: the next command is often
+	// about the same name.
 	recent [8]*names
 
-	sought []byte       // the key of an owner or a waiter that was looked for last
-	fields []node.Field // memory to be used again
-	wants  []want       // and that
+	sought []byte       // the key of an owner or a waiter that was looked up last
+	fields []node.Field // for reuse
+	wants  []want       // for reuse
 
-	spare    []*key // out of keys, to be used again
+	spare    []*key // not in keys, for reuse
 	epoch    uint   // counts Syncs
 	unsynced []*key // changed since the last Sync
 
@@ -59,22 +59,20 @@ type Server struct {
 // A Notice is what a command has published about one name.
 type Notice struct {
 	Name string
-	// Line is who waits in line for it, the first of them that was not told since it
-	// asked. Of these the first who listens on its own channel is told: see Tell. No
-	// line, nobody.
+	// Line has the first waiters in the queue that were not notified since they asked. The
+	// first of these that listens is notified: see Tell.
 	Line []string
 
 	Next node.Token // with which the lock may be handed on; 0: it may not
 	Kept Time       // until when that is then the fence
 }
 
-// names are the keys that belong to one name, but for those that belong to an owner
-// or a waiter as well.
+// names are the keys of one name, without those of single owners and waiters.
 type names struct {
 	name            string
 	lock, fence     *key
 	readers, intent *key   // nil until readers or writers have used the name
-	queue           *key   // nil until somebody may have stood in line
+	queue           *key   // nil until it may have had waiters
 	places          []byte // what the keys of places in the queue begin with
 }
 
@@ -98,7 +96,7 @@ type kind uint8
 const (
 	none   kind = iota
 	hash        // a lock, as a rule
-	text        // a string that somebody set
+	text        // a string that is no token
 	number      // a string that a fence is in
 	queued      // a sorted set of waiters
 )
@@ -107,11 +105,11 @@ var kindNames = [...]string{"none", "hash", "string", "string", "zset"}
 
 func (k kind) String() string { return kindNames[k] }
 
-// Apply executes one command at the time now and returns the reply, without a
-// Life. The second result has the names on whose channels a notice was published,
-// until the next Apply. Deadline is not looked at.
+// Apply executes one command at the time now and returns the reply, without a Life. published
+// has a notice for each name on whose channel one was published; it is valid until the next
+// Apply. Deadline is ignored.
 //
-// A fence that somebody overwrote fails commands that read it with ErrWrongType, also if
+// If another program overwrote a fence, commands that read it fail with ErrWrongType, also if
 // it is a string but not a number.
 func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published []Notice) {
 	if s.readOnly && !s.refuses {
@@ -155,8 +153,8 @@ func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published 
 	panic(fmt.Sprintf("model: a command of kind %d", cmd.Kind))
 }
 
-// applyReadOnly does what Apply does, up to the first write. Of these some change nothing:
-// a server says yes with a write, and looks for nothing before it ends a lock.
+// applyReadOnly does what Apply does, up to the first write. A server grants only with a write,
+// if need be one that changes nothing, and it ends a lock without a check before.
 func (s *Server) applyReadOnly(now Time, cmd node.Command) (reply node.Reply, published []Notice) {
 	switch {
 	case cmd.Kind == node.Release, cmd.Kind == node.Break, cmd.Kind == node.Downgrade,
@@ -249,7 +247,7 @@ func (s *Server) acquireAll(now Time, claims []node.Claim, expires, kept Time) n
 	return node.Reply{Status: node.Granted}
 }
 
-// create makes a lock of what is no key.
+// create makes a lock of a key that is not there.
 func (s *Server) create(lock *key, owner string, expires Time) {
 	s.change(lock)
 	lock.kind, lock.expires = hash, expires
@@ -314,8 +312,8 @@ func (s *Server) inspect(now Time, name string) node.Reply {
 	return node.Reply{Status: node.Done, State: state}
 }
 
-// State tells what an Inspect command does, without a command and its reply: it sets
-// state, whose slices it uses again. On an error the state means nothing.
+// State does what an Inspect command does: it sets state, whose slices it reuses. After an
+// error the state means nothing.
 func (s *Server) State(now Time, name string, state *node.State) error {
 	*state = node.State{Fields: state.Fields[:0], Queue: state.Queue[:0]}
 	k := s.lookUpShared(now, name)
@@ -373,8 +371,8 @@ func (s *Server) breakLock(now Time, claims []node.Claim, kept Time) (reply node
 	return node.Reply{Status: node.Released}, s.publish(now, k, 0, 0)
 }
 
-// publish tells that a name is free, and of who waits in line for it. With the token next,
-// if it is not 0, the name may be handed on.
+// publish makes a notice that a name is free, with its first waiters. The lock may be handed on
+// with the token next, if that is not 0.
 func (s *Server) publish(now Time, k *names, next node.Token, kept Time) []Notice {
 	n := Notice{Name: k.name}
 	if next > 0 {
@@ -414,8 +412,7 @@ func (s *Server) setFence(fence *key, token node.Token, kept Time) {
 	fence.kind, fence.number, fence.expires = number, token, kept
 }
 
-// lookUp returns the keys of a name, of which the lock and its fence are as they are at
-// now.
+// lookUp returns the keys of a name, with the lock and its fence as they are at now.
 func (s *Server) lookUp(now Time, name string) *names {
 	n := s.of(name)
 	s.expire(now, n.lock)
@@ -437,7 +434,7 @@ func (s *Server) of(name string) *names {
 	return n
 }
 
-// search returns the keys of a name, whichever were looked up last.
+// search is of without a look at recent.
 func (s *Server) search(name string) *names {
 	n := s.names[name]
 	if n == nil {
@@ -482,8 +479,8 @@ func (s *Server) blank() *key {
 	return k
 }
 
-// drop removes the key that was found last, which is k or, if k is nil, not there.
-// Its like will hardly come again.
+// drop removes the key that was looked up last, which is k or, if k is nil, not there. It is
+// not kept for reuse under this name, as owners are not used again.
 func (s *Server) drop(k *key) {
 	if k == nil {
 		return
@@ -507,7 +504,7 @@ func (s *Server) place(n *names, waiter string) *key {
 	return s.keys[string(s.sought)]
 }
 
-// found returns the key that was looked for last, which is k or, if k is nil, new.
+// found returns the key that was looked up last, which is k or, if k is nil, new.
 func (s *Server) found(k *key) *key {
 	if k == nil {
 		k = s.key(string(s.sought))
@@ -521,8 +518,8 @@ func (s *Server) expire(now Time, k *key) {
 	}
 }
 
-// bygone removes a key that has expired, which is no write. It is not inlined, so that
-// expire is.
+// bygone removes an expired key, which is no write. It is separate so that expire can be
+// inlined.
 //
 //go:noinline
 func (s *Server) bygone(k *key) {
@@ -553,7 +550,7 @@ func (s *Server) keep(k *key) {
 	s.unsynced = append(s.unsynced, k)
 }
 
-// clear takes the value away, and leaves its memory for the next.
+// clear removes the value, and keeps its memory.
 func (c *content) clear() { *c = content{fields: c.fields[:0], line: c.line[:0]} }
 
 func (c *content) copy(from *content) {
@@ -562,8 +559,8 @@ func (c *content) copy(from *content) {
 	c.fields, c.line = fields, line
 }
 
-// find returns where in the hash the field is, if it is there. A lock has one field,
-// as a rule, so it looks through them in order.
+// find returns the index of a field of the hash, if it is there. As a lock usually has one
+// field, it searches in order.
 func (c *content) find(field string) (int, bool) {
 	for i := range c.fields {
 		if c.fields[i].Name == field {
@@ -580,7 +577,7 @@ func (c *content) left(now Time) time.Duration {
 	return time.Duration(c.expires-now) * time.Millisecond
 }
 
-// longer returns the longer of two lives, of which either may be NoExpiry.
+// longer returns the longer of two lives; either may be NoExpiry.
 func longer(a, b time.Duration) time.Duration {
 	if a == node.NoExpiry || b == node.NoExpiry {
 		return node.NoExpiry
@@ -602,7 +599,7 @@ func (c *content) token() (node.Token, error) {
 	return c.foreignToken()
 }
 
-// foreignToken reads a fence that somebody overwrote.
+// foreignToken reads a fence that another program overwrote.
 func (c *content) foreignToken() (node.Token, error) {
 	if c.kind != text {
 		return 0, errFenceType

@@ -34,9 +34,8 @@ func (w *watcher) stop() {
 	w.stopped = true
 }
 
-// tell makes calls of wake one after the other. One of them may Submit, and what others
-// are told of that waits until it has returned: calls within calls would wait for each
-// other.
+// tell calls wake functions one after the other. One of them may Submit: the wakes of that come
+// after it has returned, as nested calls could wait for each other.
 func (n *Node) tell(calls []call) {
 	if len(calls) == 0 {
 		return
@@ -59,16 +58,15 @@ func (n *Node) tell(calls []call) {
 	n.mu.Unlock()
 }
 
-// Watch calls wake when a release of name in this mode is published; and at once, or
-// as soon as the server is no longer down or hung: after those calls of this node that
-// other tasks make. stop waits for a call of wake that is under way.
+// Watch calls wake when a release of name in this mode is published, and at the beginning: at
+// once, or as soon as the server is no longer down or hung. stop waits for a running call of
+// wake.
 func (n *Node) Watch(name string, mode node.Mode, wake func()) (stop func()) {
 	return n.subscribe(channel(name, mode), func(node.Turn) { wake() })
 }
 
-// Listen calls hear with what the waiters of a process are told; and at once, or as soon
-// as the server is no longer down or hung. stop waits for a call of hear that is under
-// way.
+// Listen calls hear with the turns of the waiters of a process, and at the beginning: at once,
+// or as soon as the server is no longer down or hung. stop waits for a running call of hear.
 func (n *Node) Listen(process string, hear func(node.Turn)) (stop func()) {
 	return n.subscribe(node.WaiterChannel(process), hear)
 }
@@ -95,8 +93,7 @@ func channel(name string, mode node.Mode) string {
 	return node.ReadWriteChannel(name)
 }
 
-// Publish publishes a notice on a channel, as the release of a client that is not
-// on this node does.
+// Publish publishes a notice on a channel, as a release by a client of another node does.
 func (n *Node) Publish(channel string) {
 	n.mu.Lock()
 	woken := n.listeners(channel)
@@ -117,8 +114,8 @@ func (n *Node) unwatch(channel string, w *watcher) {
 
 func (n *Node) listening() bool { return !n.closed && !n.down && !n.hung }
 
-// woken returns who is to be told of what cmd has published. A Break tells both
-// channels, which is once for nothing: what mode the lock had is gone.
+// woken returns the calls to be made for what cmd has published. A Break wakes both channels,
+// as the mode of the lock is no longer known.
 func (n *Node) woken(now Time, published []Notice, cmd node.Command) (all []call) {
 	if len(n.watchers) == 0 || len(published) == 0 {
 		return nil
@@ -155,7 +152,7 @@ func (n *Node) woken(now Time, published []Notice, cmd node.Command) (all []call
 	return all
 }
 
-// listeners returns the calls to be made of those who are subscribed to a channel.
+// listeners returns the calls to be made for a channel.
 func (n *Node) listeners(channel string) (all []call) {
 	if !n.listening() {
 		return nil
@@ -166,8 +163,8 @@ func (n *Node) listeners(channel string) (all []call) {
 	return all
 }
 
-// connected returns everybody, because all subscriptions begin anew, or nobody
-// if they cannot.
+// connected returns calls for all subscriptions, because they begin again, or none if they
+// cannot.
 func (n *Node) connected() []call {
 	if !n.listening() {
 		return nil

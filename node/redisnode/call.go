@@ -16,9 +16,9 @@ import (
 // A call is one command on its way: from Submit through the queue and a
 // connection to its reply. Calls are recycled, so a command costs no allocation.
 //
-// Who may touch a call: under the server's mu, whoever finds it in the queue or
-// in flight, for its reply and answered; otherwise whoever took it out of the
-// queue, until it is in flight, and whoever takes it out of flight.
+// A call in the queue or in flight is guarded by the server's mu, as far as reply and answered
+// are concerned. Otherwise it belongs to the goroutine that took it out of the queue, until it
+// is in flight, and later to the one that takes it out of flight.
 type call struct {
 	row       *row      // nil: a part of an introduction
 	kind      node.Kind // 0 likewise
@@ -54,7 +54,7 @@ func check(cmd *node.Command) (*row, error) {
 	case r.takes(ttlArg) && cmd.TTL <= 0:
 		return nil, bad("with a TTL of %v", cmd.TTL)
 	case r.takes(ttlArg) && slices.ContainsFunc(cmd.Claims, ownerless):
-		return nil, bad("of no owner") // scripts remove the field "", to have written
+		return nil, bad("of no owner") // scripts remove the field "", as a write that changes nothing
 	case cmd.Kind == node.Acquire && slices.ContainsFunc(cmd.Claims, tooLong):
 		return nil, bad("of more than %d KiB", maxName>>10)
 	case cmd.Handoff != 0 && !r.hands:
@@ -75,7 +75,7 @@ func check(cmd *node.Command) (*row, error) {
 
 func ownerless(c node.Claim) bool { return c.Owner == "" }
 
-// maxName is the length of the longest name of a lock: a message in which it is once has to
+// maxName is the length of the longest name of a lock: a message that contains it once has to
 // stay below maxReply.
 const maxName = maxReply / 2
 
@@ -98,12 +98,12 @@ func (c *call) fill(r *row, cmd node.Command, reply func(node.Reply)) {
 // size is how many calls go out as one Redis command, from c on.
 func (c *call) size() int { return max(1, c.together) }
 
-// sentBefore reports whether the server has had the call, and has not done it.
+// sentBefore reports whether the server has received the call and not executed it.
 func (c *call) sentBefore() bool { return c.asText || c.apart || c.moved }
 
-// goesAgain reports whether c, which was answered with err, is sent once more: it has not
-// been executed, or can be twice. apart is whether it was refused together with others,
-// moved whether it was by a server that does not have its name.
+// goesAgain reports whether c, which was answered with err, is sent once more: it was not
+// executed, or can be executed twice. apart says that it was refused together with others,
+// moved that it was refused by a server that does not have its name.
 func (c *call) goesAgain(err error, apart, moved bool) bool {
 	switch {
 	case c.answered:
@@ -126,8 +126,8 @@ func lacksScript(err error) bool {
 	return err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT")
 }
 
-// outcome makes a Reply of what came back: val, or err. It reports whether the
-// link is of no more use.
+// outcome makes a Reply of val, or of err. It reports whether the link can no longer be
+// used.
 func (c *call) outcome(val any, err error, life *node.Life) (r node.Reply, breaks bool) {
 	switch {
 	case err == nil:
@@ -168,7 +168,7 @@ func (c *call) decode(val any) node.Reply {
 	return r
 }
 
-// brief says what val is, in a few words however long it is.
+// brief describes val in a few words, however long it is.
 func brief(val any) string {
 	switch val := val.(type) {
 	case string:
@@ -287,7 +287,7 @@ func decodeInspect(list []any) *node.State {
 	return s
 }
 
-// isLeft reports whether a server can have answered PTTL so.
+// isLeft reports whether ms is a possible answer to PTTL.
 func isLeft(ms int64) bool { return ms >= -2 }
 
 // remaining reads a PTTL.

@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// A checked connection is one whose replies go-redis parses, which makes room for as much
-// as a server announces. So it gets whole replies alone, none of them longer than most.
+// A checked connection is for go-redis, which allocates as much as a server announces. So it
+// gets whole replies only, none of them longer than most.
 type checked struct {
 	net.Conn
 	most    int
@@ -20,7 +20,7 @@ type checked struct {
 // newChecked makes a checked connection of conn.
 func newChecked(conn net.Conn, most int) net.Conn {
 	c := &checked{Conn: conn, most: most}
-	if raw, ok := conn.(syscall.Conn); ok { // go-redis looks whether it has ended
+	if raw, ok := conn.(syscall.Conn); ok { // go-redis checks whether it has ended
 		return struct {
 			*checked
 			syscall.Conn
@@ -45,7 +45,7 @@ func (c *checked) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// examine looks for the end of what has come.
+// examine looks for the ends of the replies that have come.
 func (c *checked) examine() error {
 	for c.whole < c.came.Len() {
 		c.replies.reset()

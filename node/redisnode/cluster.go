@@ -13,20 +13,20 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// lifeKnownFor is how long a shared link goes without asking for lives again.
-// Its connections are go-redis' own, which makes new ones without telling.
+// lifeKnownFor is how long a shared link goes without asking for lives again: go-redis makes
+// new connections without notice.
 const lifeKnownFor = time.Second
 
-// shared is the route through a client that keeps connections by itself: a
-// cluster client of our own, or a client of any other kind, the caller's.
+// shared is the route through a client that manages connections by itself: a cluster client
+// of the node's own, or the caller's client of any other kind.
 type shared struct {
 	client           redis.UniversalClient
 	handshakeTimeout time.Duration
 	own              bool
 }
 
-// newCluster takes a copy of a cluster client's options and overrides what the
-// courier needs otherwise.
+// newCluster copies a cluster client's options and overrides those that the courier needs
+// to be different.
 func newCluster(o redis.ClusterOptions) *shared {
 	timeout := handshakeTimeout(o.DialTimeout, o.ReadTimeout)
 	o.Protocol = 2
@@ -62,7 +62,7 @@ func (r *shared) open(context.Context) (link, error) {
 }
 
 func (r *shared) subscribe(ctx context.Context, channels []string) (*redis.PubSub, func(), error) {
-	// An error is not told. It comes with the first read.
+	// Subscribe returns no error. It comes with the first read.
 	sub := r.client.Subscribe(within(r.handshakeTimeout), channels...)
 	return sub, func() { sub.Close() }, nil
 }
@@ -78,17 +78,17 @@ type lane struct {
 	route  *shared
 	opened time.Time
 
-	// asked are the masters that have said who they are, of a client of our own. Nothing is
-	// sent to another: that one may have been promoted since.
+	// asked are the masters that have answered INFO, if the client is the node's own. Nothing
+	// is sent to others: they may have been promoted since.
 	asked map[*redis.Client]bool
 }
 
-// A ClusterClient has masters, and so has what is built around one.
+// masters is a ClusterClient, or a client that is built around one.
 type masters interface {
 	ForEachMaster(context.Context, func(context.Context, *redis.Client) error) error
 }
 
-// A Ring has shards, and so has a ClusterClient.
+// shards is a Ring or a ClusterClient.
 type shards interface {
 	ForEachShard(context.Context, func(context.Context, *redis.Client) error) error
 }
@@ -174,7 +174,7 @@ func (l *lane) send(s *server, batch []*call, results []result) []result {
 	latest := batch[0].deadline
 	for _, c := range batch {
 		var w words
-		c.append(&w, c.asText, "") // the life is of all servers together
+		c.append(&w, c.asText, "") // the life is that of all servers together
 		var args []any
 		for _, word := range w.list() {
 			args = append(args, word)
@@ -227,8 +227,8 @@ func (l *lane) to(key string) (pipelined, error) {
 	return master, err
 }
 
-// A request is a go-redis command that go-redis must not send again by itself,
-// whatever its options say: it may have been executed already.
+// A request is a command that go-redis must not send again by itself, as it may have been
+// executed already.
 type request struct{ *redis.Cmd }
 
 func (request) NoRetry() bool { return true }

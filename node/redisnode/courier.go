@@ -15,31 +15,30 @@ import (
 )
 
 const (
-	// batchLimit is the most commands that go out together: enough to make the
-	// system calls cheap, few enough that the first does not wait long for the
-	// encoding of the last.
+	// batchLimit is the most commands that are written at once: enough to make system calls
+	// cheap, few enough that the first does not wait long for the encoding of the last.
 	batchLimit = 256
 
-	// A connection with open commands is given up when it has brought nothing for as long as
-	// the oldest of them allows, but not earlier and not later than this. Where packets are
-	// lost TCP sends them again after 0.2 s, 0.6 s and 1.4 s; a new connection needs three round
-	// trips over the same network, and is as likely to stall.
+	// A connection with open commands is closed when nothing has come for as long as the
+	// oldest of them allows, but within these bounds. TCP sends lost packets again after
+	// 0.2 s, 0.6 s and 1.4 s. A new connection needs three round trips over the same network,
+	// and is as likely to stall.
 	minSilence, maxSilence = 1500 * time.Millisecond, 5 * time.Second
 
-	// tick is how often an idle connection is thought of.
+	// tick is how often an idle connection is checked.
 	tick = time.Second
 
-	// Attempts to connect to a node that is down are this far apart, doubling,
-	// each by a random factor between a half and one. So are links that do not last.
+	// Attempts to connect to a node that is down are this far apart, doubling, times a random
+	// factor between a half and one. So are links that do not last.
 	minPause, maxPause = 5 * time.Millisecond, 500 * time.Millisecond
 
-	// lasting is how long a link has to have been good for the next to follow at once.
+	// lasting is how long a link has to last for the next to follow at once.
 	lasting = time.Second
 )
 
-// A server is one node.Node. Its courier, the goroutine of run, makes links, one
-// after the other, and takes calls out of the queue for the one in use; all
-// others leave calls in the queue and go.
+// A server is one node.Node. Its courier, the goroutine of run, makes one link after the
+// other, and takes calls out of the queue for the present one. All other goroutines only put
+// calls into the queue.
 type server struct {
 	name  string
 	clock clock.Clock
@@ -51,7 +50,7 @@ type server struct {
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 	watch  watcher
-	life   atomic.Pointer[node.Life] // what the last handshake told, nil if nothing, or if that is doubted
+	life   atomic.Pointer[node.Life] // as of the last handshake; nil if unknown, or no longer trusted
 
 	mu     sync.Mutex
 	queue  fifo // not yet sent
@@ -62,15 +61,15 @@ type server struct {
 	closed bool
 	asleep bool // the courier waits for wake
 	wake   chan struct{}
-	heard  clock.Instant // when the link brought something last
+	heard  clock.Instant // when the link received something last
 	armed  clock.Instant // when expire is due; clock.Never if it is not
 	timer  *time.Timer
 
-	least int                 // so many calls are put together at least; 0: none ever are
-	apart clock.Instant       // none are put together before
-	names map[string]struct{} // of strangers
+	least int                 // how many calls are a group at least; 0: there are no groups
+	apart clock.Instant       // there are no groups before
+	names map[string]struct{} // scratch of distinct
 
-	lives   node.LifeTracker // of whoever handles the link's replies
+	lives   node.LifeTracker // used only by the goroutine that handles replies
 	demoted bool             // likewise: a server has answered as a replica, since the handshake
 	answers []unanswered     // likewise
 }
@@ -135,8 +134,8 @@ func (s *server) enqueue(cmd node.Command, reply func(node.Reply)) error {
 	return nil
 }
 
-// adds reports whether a command is a beginning. Those that keep or end what others have
-// begun are no more than these were, and never turned away.
+// adds reports whether a command begins something. Commands that keep or end what others have
+// begun cannot be more than those, and are never refused.
 func adds(kind node.Kind) bool {
 	switch kind {
 	case node.Extend, node.Release, node.Downgrade:
@@ -153,7 +152,7 @@ func (s *server) rouse() {
 	}
 }
 
-// newCall takes a call that has served before. s.mu is held.
+// newCall takes a recycled call, or makes one. s.mu is held.
 func (s *server) newCall() *call {
 	if len(s.spare) == 0 {
 		return new(call)
@@ -190,7 +189,7 @@ func (s *server) Close() error {
 
 	s.cancel()
 	s.watch.close()
-	s.route.close() // ends whatever waits for the network
+	s.route.close() // ends all that waits for the network
 	tell(open)
 	s.tasks.Wait()
 	return nil
@@ -202,7 +201,7 @@ type unanswered struct {
 	with  node.Reply
 }
 
-// answer claims c's one reply, unless somebody was faster. The server's mu is
+// answer appends c's one reply to list, unless c was answered before. The server's mu is
 // held.
 func (c *call) answer(list []unanswered, with node.Reply) []unanswered {
 	if c.answered {
@@ -229,7 +228,7 @@ func (s *server) run() {
 		case met && time.Since(began) > lasting:
 			pause = minPause
 			continue
-		case met: // it may go on like that for ever
+		case met: // links that do not last may follow each other for ever
 			s.sleep(pause)
 		default:
 			s.fail(err, asked)
@@ -239,8 +238,8 @@ func (s *server) run() {
 	}
 }
 
-// converse makes a link and uses it. It reports whether the link came as far as
-// to learn whose it is, and if not why, and whether calls were in flight.
+// converse makes a link and uses it. It reports whether the handshake was done, why not, and
+// whether calls were in flight.
 func (s *server) converse() (met, asked bool, err error) {
 	l, err := s.route.open(s.ctx)
 	if err != nil {
@@ -255,9 +254,8 @@ func (s *server) converse() (met, asked bool, err error) {
 	return met, s.abandon(err), err
 }
 
-// fail answers all that is queued, and all that comes until restore. But if
-// nothing is queued, nor was asked of the link that failed, the next command
-// deserves an attempt of its own.
+// fail answers all queued calls, and all that come until restore, with err. But if nothing was
+// queued or in flight when the link failed, the next command gets an attempt of its own.
 func (s *server) fail(err error, asked bool) {
 	s.mu.Lock()
 	if s.queue.len() == 0 && !asked && s.down == nil {
@@ -290,8 +288,8 @@ func (s *server) restore() {
 	}
 }
 
-// abandon answers what is in flight over a link that ended with err: it may have
-// been executed. It reports whether anybody waited for an answer.
+// abandon answers the calls in flight over a link that ended with err: they may have been
+// executed. It reports whether there were any that were not answered.
 func (s *server) abandon(err error) bool {
 	s.mu.Lock()
 	var open []unanswered
@@ -353,15 +351,15 @@ func (s *server) await(tick <-chan time.Time, ended <-chan struct{}) event {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.asleep { // woken meanwhile
+	if !s.asleep { // rouse came meanwhile
 		<-s.wake
 	}
 	s.asleep = false
 	return e
 }
 
-// take moves calls from the queue into flight, but for those that are too late,
-// and returns them in batch. Their replies may be awaited from now on.
+// take moves calls from the queue into flight, except those that are too late, and returns
+// them in batch. Their replies may come from now on.
 func (s *server) take(batch []*call) []*call {
 	batch = batch[:0]
 	now := s.clock.Now()
@@ -369,7 +367,7 @@ func (s *server) take(batch []*call) []*call {
 	var late []unanswered
 	for s.queue.len() > 0 && len(batch) < batchLimit {
 		c := s.queue.pop()
-		if c.kind == 0 { // what comes with it has no life without it
+		if c.row == nil { // INFO: its timeout starts now; later replies depend on its answer
 			c.deadline = now.Add(time.Duration(c.ttl) * time.Millisecond)
 			s.arm(c.deadline)
 		}
@@ -392,8 +390,8 @@ func (s *server) take(batch []*call) []*call {
 	return batch
 }
 
-// giveBack returns the last n calls from flight to the head of the queue: they
-// have certainly not been sent.
+// giveBack returns the last n calls from flight to the head of the queue. They were
+// certainly not sent.
 func (s *server) giveBack(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -420,9 +418,8 @@ func (s *server) inFlight() int {
 	return s.flight.len()
 }
 
-// introduce queues an introduction, before all else. Nobody waits for the replies, but the
-// link is given up without them. Their time begins when they are sent, so that they are
-// never too late for that.
+// introduce queues an introduction before all other calls. Nothing waits for the replies, but
+// the link is closed if they do not come within timeout of being sent.
 func (s *server) introduce(timeout time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -436,14 +433,14 @@ func (s *server) introduce(timeout time.Duration) {
 	s.queue.insert(0, parts[:])
 }
 
-// A result is what a link brought for one call, or for several that were sent together.
+// A result is the answer to one call, or to several that were sent together.
 type result struct {
 	val any
 	err error // a refusal, if the server sent it
 }
 
-// understand makes a result of a reply. Whatever takes longer for a longer reply is done
-// here, where no lock is held: the server decides how long it is.
+// understand makes a result of a reply. All work that grows with the reply is done here, while
+// no lock is held, as the server decides how long it is.
 func understand(reply any) result {
 	switch reply := reply.(type) {
 	case error:
@@ -468,7 +465,7 @@ func (s *server) settle(results []result, life *node.Life) (good bool) {
 	s.mu.Lock()
 	to := settlement{life: life, good: true, open: s.answers[:0]}
 	for _, whole := range results {
-		if s.flight.len() == 0 { // nobody has asked for it
+		if s.flight.len() == 0 { // a reply to nothing
 			to.good = false
 			break
 		}
@@ -501,9 +498,9 @@ type settlement struct {
 	open  []unanswered
 }
 
-// settleOne makes got the answer of c, which is no longer in flight. apart is whether c was
-// refused together with others. What is in flight to a replica is answered when it may be a
-// master again, and life is no longer its: none of it counts. s.mu is held.
+// settleOne makes got the answer of c, which is no longer in flight. apart says that c was
+// refused together with others. Once a server has answered as a replica, no reply counts
+// until the next handshake: it may be a master again, in a new life. s.mu is held.
 func (s *server) settleOne(c *call, got result, apart bool, to *settlement) {
 	moved := redirected(got.err) && !s.route.oneServer()
 	to.good = to.good && !moved
@@ -540,7 +537,7 @@ func (s *server) sendAgain(again []*call) {
 // A fifo is a queue of calls.
 type fifo struct {
 	list []*call
-	head int // of list; what is before it was popped
+	head int // of list; all before it was popped
 }
 
 func (f *fifo) len() int       { return len(f.list) - f.head }

@@ -18,8 +18,8 @@ const (
 	coarse = 250 * time.Microsecond
 )
 
-// A bound is a context that has a deadline and no channel: go-redis makes the
-// deadline the socket's, and one bound serves one command after another.
+// A bound is a context with a deadline and no channel. go-redis makes the deadline the
+// socket's.
 type bound struct {
 	at time.Time
 }
@@ -44,8 +44,8 @@ func (s *server) arm(at clock.Instant) {
 	s.timer.Reset(min(at.Sub(s.clock.Now()), recheck))
 }
 
-// expire answers the calls whose deadline has passed, wherever they are, and
-// gives up a link that brings nothing any more.
+// expire answers all calls whose deadline has passed, and ends a link that has been silent
+// for too long.
 func (s *server) expire() {
 	s.mu.Lock()
 	if s.closed {
@@ -58,7 +58,7 @@ func (s *server) expire() {
 	next := clock.Never
 
 	var late []unanswered
-	for _, c := range s.flight.calls() { // whoever settles them recycles them
+	for _, c := range s.flight.calls() { // they are recycled when they are settled
 		if c.deadline <= now {
 			late = c.answer(late, node.Reply{Err: node.ErrTimeout})
 		} else if !c.answered {
@@ -89,10 +89,9 @@ func (s *server) expire() {
 	tell(late)
 }
 
-// silentUntil is until when the link may bring nothing: for as long as the command
-// that has been out longest allows, between minSilence and maxSilence, counted from
-// when something came last, or from when it was sent. s.mu is held, and there is
-// something in flight.
+// silentUntil is until when the link may be silent: for the timeout of the oldest call in
+// flight, within minSilence and maxSilence, from when something came last, or from when that
+// call was sent. s.mu is held, and there is a call in flight.
 func (s *server) silentUntil() clock.Instant {
 	oldest := s.flight.calls()[0]
 	return max(oldest.sent, s.heard).Add(min(max(oldest.deadline.Sub(oldest.sent), minSilence), maxSilence))

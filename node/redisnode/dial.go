@@ -25,8 +25,8 @@ type Options struct {
 	// options: host:port or the socket's path, with /db if that is not 0.
 	Name string
 
-	// Clock gives the instants that deadlines and lives are measured in;
-	// clock.System() by default. It has to be the one that the node's user has.
+	// Clock measures deadlines and lives; clock.System() by default. It has to be the same
+	// as that of the node's user.
 	Clock clock.Clock
 
 	// Queue is how many commands may be open, waiting for a connection or for
@@ -34,8 +34,8 @@ type Options struct {
 	// node.ErrOverloaded, unless it extends or releases what was acquired.
 	Queue int
 
-	// Logger hears when a node goes down, comes up, or begins a new life. By
-	// default nobody does.
+	// Logger gets a line when a node goes down, comes up, or begins a new life. By default
+	// nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -52,9 +52,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Dial returns a node for each URL, in order. It checks the URLs, all of them,
-// and leaves connecting to the nodes: a server that is down now is a node that
-// is down.
+// Dial returns a node for each URL, in order. It checks all URLs, but does not connect: a
+// server that is down now is a node that is down.
 //
 // A URL is redis://user:password@host:port/db, rediss:// for TLS, or
 // unix://user:password@/path/to/socket?db=0; host:port alone is redis://host:port.
@@ -84,7 +83,7 @@ func Dial(urls ...string) ([]node.Node, error) {
 	return nodes, nil
 }
 
-// dialer is go-redis' own but for TLS, of which go-redis' heeds no context.
+// dialer dials as go-redis does, but respects the context also with TLS.
 func dialer(config *tls.Config) func(context.Context, string, string) (net.Conn, error) {
 	plain := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{
 		Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3,
@@ -95,12 +94,13 @@ func dialer(config *tls.Config) func(context.Context, string, string) (net.Conn,
 	return (&tls.Dialer{NetDialer: plain, Config: config}).DialContext
 }
 
-// New returns a node for the server, or the servers, that client leads to. The
-// client stays the caller's: New neither closes it nor, for a [redis.Client] or
-// a [redis.ClusterClient], sends anything over it. The package documentation
-// says what is copied from it. A [redis.Ring] is refused: it would forget the locks of
-// a server that is down. So is a client for Sentinel: after a failover it leads to another
-// server, while the old one still grants locks.
+// New returns a node for the server, or the servers, that client leads to. The client
+// stays the caller's: New does not close it, and sends nothing over a [redis.Client] or a
+// [redis.ClusterClient]. The package documentation says which options are copied.
+//
+// New refuses a [redis.Ring], as it would forget the locks of a server that is down, and
+// clients for Sentinel: after a failover they lead to another server, while the old one
+// still grants locks.
 func New(client redis.UniversalClient, opts Options) (node.Node, error) {
 	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, errors.New("redisnode: no client")
@@ -151,8 +151,8 @@ func nameOf(o *redis.Options) string {
 }
 
 // ParseURL reads a URL, or host:port, as [Dial] does. It is [redis.ParseURL] with errors that
-// quote nothing of the URL: when it is malformed, any part of it can be part of a password
-// in which something was not percent-encoded.
+// quote nothing of the URL: in a malformed URL any part may belong to a password that was not
+// percent-encoded.
 func ParseURL(u string) (*redis.Options, error) {
 	if !strings.Contains(u, "://") { // redis.ParseURL would take some of these for localhost
 		if !isHostPort(u) {
@@ -184,7 +184,7 @@ func ParseURL(u string) (*redis.Options, error) {
 	return nil, errors.New("its path is not the number of a database")
 }
 
-// isHostPort reports whether text is that and nothing else.
+// isHostPort reports whether text is host:port and nothing else.
 func isHostPort(text string) bool {
 	host, port, err := net.SplitHostPort(text)
 	if err != nil || host == "" || strings.ContainsAny(host, "@/?#%") {

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// eachLeast is from how many commands on one script for all of them costs a server
+	// eachLeast is the least size of a group: from then on one script for all costs a server
 	// less than one for each.
 	eachLeast = 3
 
@@ -19,12 +19,12 @@ const (
 	// millisecond.
 	eachMost = 64
 
-	// eachName is the length of the longest name for it: of names of megabytes a group could
-	// be more than the gigabyte that a server takes for one command.
+	// eachName is the length of the longest name in a group: with names of megabytes it could
+	// exceed the gigabyte that a server accepts for one command.
 	eachName = 1 << 10
 
-	// apartFor is for how long no commands are put together when a server has refused to
-	// take some as one for what they were: it is a cluster's, or lacks a right.
+	// apartFor is for how long there are no groups after a server has refused one for lack of
+	// a right, or because it belongs to a cluster.
 	apartFor = time.Second
 )
 
@@ -35,20 +35,19 @@ type alike struct {
 	ttl, retention int64
 }
 
-// alike reports what c can be put together with, if with anything. What is named like a
-// fence or a queue may be that of another of them.
+// alike reports with which calls c can be in a group, if with any. Names like those of fences
+// or queues are excluded: they may be keys of another lock of the group.
 func (c *call) alike() (like alike, ok bool) {
 	ok = (c.kind == node.Acquire || c.kind == node.Release) && c.mode == node.Exclusive && !c.wait.Queued() &&
 		len(c.claims) == 1 && !c.apart && len(c.claims[0].Name) <= eachName && !strings.HasPrefix(c.claims[0].Name, "redquorum_")
 	return alike{c.kind, c.ttl, c.retention}, ok
 }
 
-// gather puts calls next to each other that can be sent together, and tells the first of
-// them how many they are. Calls change places only where no two are of one name: what they
-// do has nothing to do with each other then.
+// gather puts calls that can be a group next to each other, and sets the size of the group in
+// the first of them. Only calls of different names change places, as these are independent.
 func (s *server) gather(batch []*call) {
 	for len(batch) > 0 {
-		n := s.strangers(batch)
+		n := s.distinct(batch)
 		for rest := batch[:n]; len(rest) > 0; {
 			like, ok := rest[0].alike()
 			n := 1
@@ -67,9 +66,9 @@ func (s *server) gather(batch []*call) {
 	}
 }
 
-// strangers is how many calls at the head of batch are of different names and can each be
-// put together with others; it is 1 if the first cannot.
-func (s *server) strangers(batch []*call) int {
+// distinct is how many calls at the head of batch have different names and can each be in a
+// group; it is 1 if the first cannot.
+func (s *server) distinct(batch []*call) int {
 	clear(s.names)
 	for i, c := range batch[:min(len(batch), eachMost)] {
 		if _, ok := c.alike(); !ok {
@@ -82,14 +81,14 @@ func (s *server) strangers(batch []*call) int {
 	return min(len(batch), eachMost)
 }
 
-// refusedTogether reports whether err, which a server has said of calls that were sent
-// together, may be for one of them: then each is sent by itself. s.mu is held.
+// refusedTogether reports whether err, the answer to a group, may concern one call only: then
+// each is sent by itself. s.mu is held.
 func (s *server) refusedTogether(err error, now clock.Instant) bool {
 	if err == nil || lacksScript(err) {
 		return false
 	}
 	switch err := serverError(err); {
-	case errors.Is(err, node.ErrReadOnly): // whoever hears that must know it at once
+	case errors.Is(err, node.ErrReadOnly): // a replica must be noticed at once
 		return false
 	case errors.Is(err, node.ErrAuth), errors.Is(err, node.ErrUnsupported):
 		s.apart = now.Add(apartFor)
@@ -97,7 +96,7 @@ func (s *server) refusedTogether(err error, now clock.Instant) bool {
 	return true
 }
 
-// part is what a result for a group of n calls says of the i-th of them.
+// part is the result of the i-th of n calls in a group.
 func (r result) part(i, n int) result {
 	if r.err != nil {
 		return r
@@ -112,8 +111,8 @@ func (r result) part(i, n int) result {
 	return result{val: list[i]}
 }
 
-// appendEach appends the one Redis command of calls that are sent together, as append does
-// for one. given are the scripts that the server was given.
+// appendEach appends the Redis command of a group, as append does for one call. given are the
+// scripts that the server has.
 func appendEach(w *words, calls []*call, given scriptSet, life string) {
 	n := len(calls)
 	one := calls[0]

@@ -18,10 +18,9 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// codes are the words with which a server begins an error, and what they mean
-// to a lock. When a script fails on READONLY, OOM or MISCONF it has changed
-// nothing: its first write is refused like all later ones, or is one that changes
-// nothing and after which Redis refuses none for want of memory.
+// codes are the first words of a server's errors, and what they mean for a lock. When a
+// script fails on READONLY, OOM or MISCONF it has changed nothing: its first write is refused
+// like all later ones, or it changes nothing and Redis refuses none after it.
 var codes = []struct {
 	word string
 	err  error
@@ -64,20 +63,20 @@ func fromServer(err error) bool {
 
 // inScript is what servers add to what a command inside a script raised: Redis 7 and newer
 // after it, Valkey 9.1 without the script's hash, Redis 6 before it, and only a part of that
-// if the script goes on. Where in our own script it was helps nobody.
+// if the script goes on. The place in the script is of no use to a user.
 var inScript = regexp.MustCompile(
 	` script: ([0-9a-f]+|([0-9a-f]+, )?on @user_script:\d+\.)$|` +
 		`^(ERR Error running script \(call to \w+\): )?(@user_script: ?\d+: )+-?|\s+$`)
 
-// noNumber is what Lua says of what a script has read from a fence that is no number.
+// noNumber is Lua's error if a script has read a fence that is no number.
 var noNumber = regexp.MustCompile(`compare (nil with number|number with nil)|arithmetic on a nil value|between nil and number|number expected, got nil`)
 
 var errDemoted = fmt.Errorf("%w: it was a replica a moment ago", node.ErrUnreachable)
 
 var errNotAsked = serverReply{errors.New("MOVED to a master that has not said who it is")}
 
-// redirected reports whether a member of a cluster answered that others have the name, or
-// may have it. Then it has not executed anything.
+// redirected reports whether a member of a cluster answered that another has the name, or may
+// have it. Then it has executed nothing.
 func redirected(err error) bool {
 	return fromServer(err) && (strings.HasPrefix(err.Error(), "MOVED ") || strings.HasPrefix(err.Error(), "ASK "))
 }
@@ -98,7 +97,7 @@ func refused(err error) error {
 	return err
 }
 
-// serverError says what an error that the server sent means.
+// serverError gives an error that the server sent its meaning.
 func serverError(err error) error {
 	var known refusal
 	if errors.As(err, &known) {
@@ -115,7 +114,7 @@ func serverError(err error) error {
 	return fmt.Errorf("%w: %s", meaning(text), printable(text))
 }
 
-// maxText is how much of what a server says is looked at, and goes into an error.
+// maxText is how much of a server's text is read, and goes into an error.
 const maxText = 512
 
 func clip(text string) string {
@@ -125,7 +124,7 @@ func clip(text string) string {
 	return strings.ToValidUTF8(text[:maxText], "") + "..."
 }
 
-// printable returns text, quoted if it has anything in it that a terminal may obey.
+// printable returns text, quoted if it has anything that a terminal may interpret.
 func printable(text string) string {
 	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return strconv.Quote(text)
@@ -133,7 +132,7 @@ func printable(text string) string {
 	return text
 }
 
-// A shown is an error with another text, that of its own being too long or not printable.
+// A shown is an error with another text, as its own is too long or not printable.
 type shown struct {
 	error
 	text string
@@ -142,7 +141,7 @@ type shown struct {
 func (e shown) Error() string { return e.text }
 func (e shown) Unwrap() error { return e.error }
 
-// show makes err fit to be shown, as parts of its text may be a server's.
+// show makes err printable, as parts of its text may be a server's.
 func show(err error) error {
 	if text := printable(clip(err.Error())); text != err.Error() {
 		return shown{err, text}
@@ -171,7 +170,7 @@ func meaning(text string) error {
 	return node.ErrServer
 }
 
-// networkError says what an error that did not come from the server means.
+// networkError gives an error that did not come from the server its meaning.
 func networkError(err error) error {
 	var timeout net.Error
 	switch {
@@ -202,8 +201,8 @@ func ofCertificate(err error) bool {
 	return errors.As(err, &verify) || errors.As(err, &authority) || errors.As(err, &host) || errors.As(err, &invalid)
 }
 
-// connectError is why a node is down: what the server said, if it said
-// something. It is nil if err is.
+// connectError is why a node is down: the server's error, if it sent one. It is nil if err
+// is.
 func connectError(err error) error {
 	if err == nil {
 		return nil

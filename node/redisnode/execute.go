@@ -2,13 +2,11 @@ package redisnode
 
 import "github.com/redquorum/redquorum/node"
 
-// Execute carries out cmd as a Node does, with the same script, arguments and
-// reading of the answer, but without a connection: do is the server. It takes
-// the words of one Redis command, and returns an int64, a string, a list of
-// these as []any, or the error that the server answers.
+// Execute executes cmd as a Node does, with the same script, arguments and reading of the
+// answer, but without a connection: do is the server. do takes the words of one Redis command,
+// and returns an int64, a string, a list of these as []any, or the server's error.
 //
-// It is for simulators. There is no Life in the reply, and Deadline is not
-// looked at.
+// It is for simulators. The reply has no Life, and Deadline is ignored.
 func Execute(cmd node.Command, do func(words []string) (any, error)) node.Reply {
 	r, err := check(&cmd)
 	if err != nil {

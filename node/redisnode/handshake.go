@@ -17,9 +17,8 @@ var introduction = [...][]string{
 	{"client", "list", "type", "replica"},
 }
 
-// introduced makes one text of the answers to an introduction. INFO has to be permitted.
-// Of the rest a server may know nothing, or tell nothing to this user. whole is false if
-// more answers are needed; an error needs none.
+// introduced makes one text of the answers to an introduction. INFO has to be permitted; the
+// rest may be unknown to the server or forbidden. whole is false if more answers are needed.
 func introduced(answers []result) (text string, whole bool, err error) {
 	for i, a := range answers[:min(len(answers), len(introduction))] {
 		part, ok := a.val.(string)
@@ -34,14 +33,14 @@ func introduced(answers []result) (text string, whole bool, err error) {
 	return text, len(answers) >= len(introduction), nil
 }
 
-// handshake learns from the answers to introductions whose a new link is: since
-// when the servers behind it live. No reply counts before that is known.
+// handshake takes the answers to introductions, and learns which servers a new link has and
+// since when they live. No reply counts before that is known.
 func (s *server) handshake(texts []string, err error) (*node.Life, error) {
 	switch err = connectError(err); {
 	case errors.Is(err, node.ErrAuth):
 		return nil, fmt.Errorf("%w (the restart guard needs INFO)", err)
 	case errors.Is(err, node.ErrUnsupported):
-		texts = nil // it is no Redis, and has no life to tell of
+		texts = nil // it is no Redis, and reports no life
 	case err != nil:
 		return nil, err
 	}
@@ -65,8 +64,8 @@ func (s *server) handshake(texts []string, err error) (*node.Life, error) {
 	return life, nil
 }
 
-// uptimes returns what the INFO texts of all servers tell, or nothing if one of
-// them does not say who it is.
+// uptimes returns the uptimes in the INFO texts of all servers, or nothing if one has no
+// run_id.
 func uptimes(texts []string) (all []node.Uptime) {
 	for _, text := range texts {
 		u := parseInfo(text)
@@ -78,13 +77,12 @@ func uptimes(texts []string) (all []node.Uptime) {
 	return all
 }
 
-// isRunID reports whether id can go with each command and in a message: Redis's are 40
-// digits.
+// isRunID reports whether id is fit for commands and messages: Redis's have 40 digits.
 func isRunID(id string) bool {
 	return len(id) <= 64 && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r >= 0x7f })
 }
 
-// parseInfo finds what matters in the answers to an introduction.
+// parseInfo reads the answers to an introduction.
 //
 // A master that was a replica has, as replid2, the replid of the master that it followed,
 // and at its promotion it has drawn a replid and closed the connections to its own

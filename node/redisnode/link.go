@@ -14,29 +14,29 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// A route is a way to reach a server, by links of which one is in use at a time.
+// A route is a way to reach a server. It makes links, one at a time.
 type route interface {
 	// open makes a link. It gives up when ctx ends.
 	open(ctx context.Context) (link, error)
 
-	// subscribe makes a subscription to one channel or more. free closes it and
-	// what was made for it.
+	// subscribe subscribes to one channel or more. free closes the subscription and its
+	// connection.
 	subscribe(ctx context.Context, channels []string) (sub *redis.PubSub, free func(), err error)
 
 	// oneServer reports whether a link leads to one server, so that a script can
 	// touch any of its keys.
 	oneServer() bool
 
-	// close ends all that waits for the network, and what is opened later.
+	// close ends all that waits for the network, now and later.
 	close()
 }
 
 // A link carries calls.
 type link interface {
-	// carry sends an introduction and passes on the answers to s, by handshake and
-	// restore. Then it sends what comes into s's queue and settles it, until the
-	// link is of no more use or s is closed. met is whether it came so far, and
-	// err, one of package node's, why what is then in flight has no answer.
+	// carry sends an introduction and passes the answers to s, by handshake and restore. Then
+	// it sends what comes into s's queue and settles it, until the link ends or s is closed.
+	// met says that the handshake was done. err, one of package node's, is the answer to the
+	// calls that are then in flight.
 	carry(s *server) (met bool, err error)
 
 	// abort makes carry end soon. It may be called at any time, and does not
@@ -46,7 +46,7 @@ type link interface {
 	close()
 }
 
-// direct is the route to one server through connections of our own.
+// direct is the route to one server through connections of the node's own.
 type direct struct {
 	opts             redis.Options // with a Dialer
 	handshakeTimeout time.Duration
@@ -57,8 +57,8 @@ type direct struct {
 	closed bool
 }
 
-// newDirect takes a copy of a client's options and overrides what the courier
-// needs otherwise.
+// newDirect copies a client's options and overrides those that the courier needs to be
+// different.
 func newDirect(o redis.Options) *direct {
 	d := &direct{
 		handshakeTimeout: handshakeTimeout(o.DialTimeout, o.ReadTimeout),
@@ -66,7 +66,7 @@ func newDirect(o redis.Options) *direct {
 		wires:            map[*wire]bool{},
 	}
 
-	o.Protocol = 2 // no push messages, so no look for them before each command
+	o.Protocol = 2 // no push messages, so no check for them before each command
 	o.ContextTimeoutEnabled = true
 	o.ReadTimeout, o.WriteTimeout = -1, -1 // the context's deadline alone
 	o.MaxRetries = -1
@@ -84,14 +84,14 @@ func newDirect(o redis.Options) *direct {
 	return d
 }
 
-// A wire is a network connection, told from others by its address.
+// A wire is a network connection, identified by its address in memory.
 type wire struct {
 	net.Conn
-	away atomic.Bool // the server has turned it away, as it has too many clients
+	away atomic.Bool // the server has refused it, as it has too many clients
 }
 
-// lent is a wire in the hands of go-redis, which is not to close it. And go-redis takes any
-// answer to HELLO for that of an old server, and goes on.
+// lent is a wire that go-redis uses for a while and must not close. It also looks for the
+// refusal of too many clients, which go-redis takes for the answer of an old server to HELLO.
 type lent struct {
 	*wire
 	replies io.Reader
@@ -128,8 +128,8 @@ var (
 
 func (d *direct) oneServer() bool { return true }
 
-// connect calls the Dialer. One that does not respect the end of ctx is left behind, and
-// what it returns then is closed.
+// connect calls the Dialer. It does not wait for one that ignores the end of ctx; the
+// connection that this returns later is closed.
 func (d *direct) connect(ctx context.Context) (net.Conn, error) {
 	select {
 	case d.dials <- struct{}{}:
@@ -206,8 +206,8 @@ func (d *direct) close() {
 	}
 }
 
-// open lets go-redis introduce itself to the server, with all that the options
-// say of that. Commands then go over the wire without it: see stream.
+// open lets go-redis do its handshake with the server, as the options say. Commands then go
+// over the wire without it: see stream.
 func (d *direct) open(ctx context.Context) (link, error) {
 	introduced := false
 	w, client, err := d.dial(ctx, func(o *redis.Options) {

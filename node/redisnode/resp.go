@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// This file is the Redis serialization protocol, RESP2, as far as the scripts
-// use it (https://redis.io/docs/latest/develop/reference/protocol-spec/).
+// This file is the part of the Redis serialization protocol, RESP2, that the scripts use
+// (https://redis.io/docs/latest/develop/reference/protocol-spec/).
 
 // words is one command or more as they are sent: each an array of bulk strings.
 type words []byte
@@ -53,7 +53,7 @@ func header(b []byte, kind byte, n int) []byte {
 	return append(b, "\r\n"...)
 }
 
-// list returns the words of one command, for those who cannot use it as it is.
+// list returns the words of one command, for other clients and tests.
 func (w words) list() (list []string) {
 	array, _, _ := new(parser).parse(w)
 	for _, word := range array.([]any) {
@@ -71,7 +71,7 @@ var errProtocol = errors.New("what came is no reply of a Redis server")
 
 var errTooLong = fmt.Errorf("%w: it is too long", errProtocol)
 
-// What is longer or deeper is no reply of a Redis server to what a node asks.
+// No reply of a Redis server to a node is longer or deeper.
 const (
 	maxLine     = 4 << 10 // of an error, for the most part
 	maxReply    = 1 << 20 // a message to a waiter has a name in it, and so has its channel: see maxName
@@ -87,8 +87,8 @@ const (
 type parser struct {
 	lists []any
 
-	// Of a reply whose end is yet to come: where its next element begins, how many of the
-	// innermost list and of those around it are to come, and how many all its lists have.
+	// For a reply that is not whole: where its next element begins, how many elements are to
+	// come of the innermost list and of those around it, and how many all its lists have.
 	at    int
 	open  []int
 	total int64
@@ -107,8 +107,8 @@ func (p *parser) list(n int) []any {
 	return p.lists[at : at : at+n]
 }
 
-// parse reads the reply at the beginning of b and says how many bytes it has: 0
-// if its end is yet to come. A reply is an int64, a string, nil, a list of these
+// parse reads the reply at the beginning of b and returns how many bytes it has: 0
+// if it is not whole. A reply is an int64, a string, nil, a list of these
 // as []any, or a serverReply. err is errProtocol, with what was found. After a 0
 // the next b begins with this one.
 func (p *parser) parse(b []byte) (reply any, n int, err error) {
@@ -142,8 +142,8 @@ func (p *parser) count(elements int) {
 	}
 }
 
-// scan returns the size of what is at the beginning of b, 0 if its end is yet to come: of a
-// list that is its first line alone, and so many elements follow.
+// scan returns the size of the element at the beginning of b, 0 if it is not whole. For a
+// list that is the size of its first line, and elements is how many follow.
 func scan(b []byte) (size, elements int, err error) {
 	end := bytes.IndexByte(b[:min(len(b), maxLine)], '\n')
 	switch {

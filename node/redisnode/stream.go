@@ -9,18 +9,16 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// restAfter is for how long a connection may rest before INFO goes over it once
-// more. That keeps middle boxes from forgetting the connection, and notices if
-// they did.
+// restAfter is for how long a connection may be idle before INFO is sent again. That keeps
+// middle boxes from forgetting the connection, and notices if they did.
 const restAfter = 15 * time.Second
 
 // readAtOnce is how much is read at once, unless a reply is longer.
 const readAtOnce = 16 << 10
 
-// A stream is the link of a direct route: one connection, written by the courier
-// and read by a goroutine of its own, with as many calls in flight as there
-// are. Replies come in the order of the commands, so they need no names. It is
-// never used again after an error.
+// A stream is the link of a direct route: one pipelined connection, written by the courier
+// and read by a goroutine of its own. Replies come in the order of the commands. It is never
+// used again after an error.
 type stream struct {
 	route *direct
 	conn  *wire
@@ -34,7 +32,7 @@ func (t *stream) abort() { t.conn.SetReadDeadline(time.Unix(1, 0)) }
 
 func (t *stream) close() { t.route.drop(t.conn) }
 
-// leave ends the sending. What is in flight may still be answered.
+// leave ends the sending. Calls in flight may still be answered.
 func (t *stream) leave(s *server) {
 	t.leaving.Store(true)
 	if s.inFlight() == 0 {
@@ -42,8 +40,8 @@ func (t *stream) leave(s *server) {
 	}
 }
 
-// carry is the writer. The introduction goes first, together with what is queued already:
-// its answers come before all others, so no reply is without its life.
+// carry is the writer. The introduction goes first, together with the queued calls. As its
+// answers come before all others, every reply has its life.
 func (t *stream) carry(s *server) (met bool, err error) {
 	s.introduce(t.route.handshakeTimeout)
 	ended := make(chan struct{})

@@ -27,10 +27,10 @@ const (
 	pingEvery  = 2 * time.Second
 	quietLimit = 5 * time.Second
 
-	// sweepEvery is how often subscriptions are looked through for old ones.
+	// sweepEvery is how often old subscriptions are looked for.
 	sweepEvery = 500 * time.Millisecond
 
-	// refusedFor is how long a channel is not asked for again that was not permitted.
+	// refusedFor is for how long a channel that was not permitted is not tried again.
 	refusedFor = 30 * time.Second
 )
 
@@ -46,10 +46,10 @@ type watcher struct {
 	started bool
 	closed  bool
 
-	// A server refuses all channels of a command for one that the user may not use.
-	// From the first time on each has a command of its own.
+	// A server refuses all channels of a command if one is forbidden. From the first time on
+	// each has a command of its own.
 	apart bool
-	asked []string // those of these that are not answered, in their order
+	asked []string // channels that are not answered yet, in order
 }
 
 // A topic is one channel.
@@ -68,8 +68,8 @@ type watch struct {
 	stopped bool
 }
 
-// call wakes unless stop came first. It holds the watch's lock meanwhile, so
-// that stop cannot return between the question and the call.
+// call wakes unless stop came first. It holds the watch's lock meanwhile, so that stop cannot
+// return between the check and the call.
 func (w *watch) call(message string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -108,8 +108,8 @@ func (s *server) Listen(process string, hear func(node.Turn)) (stop func()) {
 	}})
 }
 
-// turn reads what a process is told. Of the server that told it nothing is believed but
-// what INFO has said.
+// turn reads a message to a process. A hand-off has a Life only if its run_id is the one that
+// INFO has reported.
 func (s *server) turn(message string) (t node.Turn, ok bool) {
 	what, rest, _ := strings.Cut(message, " ")
 	switch what {
@@ -175,7 +175,7 @@ func (w *watcher) remove(t *topic, one *watch) {
 func (w *watcher) poke() {
 	select {
 	case w.kick <- struct{}{}:
-	default: // poked already
+	default: // kicked already
 	}
 }
 
@@ -188,7 +188,7 @@ func (w *watcher) close() {
 	}
 }
 
-// steward keeps a session going as long as anybody watches.
+// steward keeps a session going while there are watches.
 func (w *watcher) steward() {
 	s := w.server
 	defer s.tasks.Done()
@@ -221,7 +221,7 @@ func (w *watcher) idle() bool {
 	return len(w.topics) == 0
 }
 
-// lost forgets what was subscribed on a connection that is no more.
+// lost forgets the subscriptions of a connection that has ended.
 func (w *watcher) lost() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -288,8 +288,7 @@ func (w *watcher) keep(sub *redis.PubSub, broken chan error) error {
 	}
 }
 
-// adjust subscribes to what is new and unsubscribes from what nobody has
-// watched for a while.
+// adjust subscribes to new channels and unsubscribes from those without a watch for a while.
 func (w *watcher) adjust(sub *redis.PubSub) error {
 	add, drop := w.changes()
 	if len(drop) > 0 {
@@ -359,8 +358,8 @@ func (w *watcher) read(sub *redis.PubSub) error {
 	}
 }
 
-// receive waits for what the server says next. go-redis panics where that is a list of other
-// elements than a message has, when it has read all of it.
+// receive waits for the next message. go-redis panics if that is a list of other elements than
+// a message has, when it has read all of it.
 func receive(sub *redis.PubSub) (msg any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -371,7 +370,7 @@ func receive(sub *redis.PubSub) (msg any, err error) {
 }
 
 // refused notes that the server does not permit a channel. It reports whether it is known
-// which, so that the session can go on for the others.
+// which one: then the session goes on for the others.
 func (w *watcher) refused(err error) bool {
 	if !fromServer(err) || !strings.HasPrefix(err.Error(), "NOPERM") || !strings.Contains(err.Error(), "channel") {
 		return false
@@ -393,7 +392,7 @@ func (w *watcher) refused(err error) bool {
 	return true
 }
 
-// wake calls the watches of a channel, with a message or with none: its subscription
+// wake calls the watches of a channel, with a message, or with none when the subscription
 // has begun.
 func (w *watcher) wake(channel, message string) {
 	w.mu.Lock()

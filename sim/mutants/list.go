@@ -410,7 +410,7 @@ var mutants = []*Mutant{
 		Edits:  edit("node/model.Server.acquireQueued", "if wait.Stays() && (inTheWay || turn || reserve) {", "if wait.Stays() {"),
 		Reason: "a rule of one command on one node; in a run those behind it have their turn before they have waited for too long"},
 	{ID: "M145", Bug: "who waits for several names tells nobody that it leaves one to others", Expect: Tests, Tests: "./quorum -run TestNamesPass",
-		Edits:  edit("node/model.Server.acquireQueued", "\t\t\tpublished = s.publish(now, one.names, 0, 0) // it", "\t\t\t_ = published // it"),
+		Edits:  edit("node/model.Server.acquireQueued", "\t\t\tpublished = s.publish(now, one.names, 0, 0) // others", "\t\t\t_ = published // others"),
 		Reason: "the next asks again by itself after Options.RetryEvery, which a run allows"},
 	{ID: "M146", Bug: "who waits for several names has a place in the line of the first alone", Expect: Tests, Tests: "./node/model -run TestConformance",
 		Edits:  edit("node/model.Server.acquireQueued", "\t\t\ts.keepPlace(now, one.names, cmd, r.Fence, reserve)\n\t\t} else", "\t\t\tif one.name == cmd.Claims[0].Name {\n\t\t\t\ts.keepPlace(now, one.names, cmd, r.Fence, reserve)\n\t\t\t}\n\t\t} else"),
