@@ -211,7 +211,7 @@ func permanent(err error) bool {
 	return ok && e.Permanent()
 }
 
-// Who waits can know from an error whether that is of use.
+// A waiter can know from an error whether waiting is of use.
 func TestPermanentErrors(t *testing.T) {
 	same := fmt.Errorf("%w: a and b", quorum.ErrSameServer)
 	for _, test := range []struct {
