@@ -142,7 +142,7 @@ func TestGroupsAreWhatTheirPartsAre(t *testing.T) {
 	})
 	for _, outcome := range []string{"acquire granted", "acquire refused", "acquire stale", "acquire unknown",
 		"release released", "release absent", "release unknown"} {
-		if seen[outcome] == 0 {
+		if seen[outcome] == 0 && !testing.Short() { // which draws few cases
 			t.Errorf("never seen: %s; of %v", outcome, seen)
 		}
 	}
