@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/redquorum/redquorum/node"
@@ -15,7 +14,7 @@ type outcome struct {
 	won     bool
 	spent   bool     // nothing was asked: no token is left
 	late    bool     // granted, but too late to be relied on
-	ballots []ballot // of an attempt that failed
+	ballots []ballot // of an attempt that failed, in the memory of those before the last
 	took    time.Duration
 	cutOff  bool // the caller's context ended before it was known why
 }
@@ -50,7 +49,7 @@ func (w *waiter) attempt(ctx context.Context) (o outcome) {
 	o.took = l.clock.Now().Sub(r.start)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	o.ballots, o.cutOff = slices.Clone(r.ballots), ctx.Err() != nil && !r.tally.explained()
+	o.ballots, o.cutOff = append(w.found.last[:0], r.ballots...), ctx.Err() != nil && !r.tally.explained()
 	return o
 }
 

@@ -15,6 +15,7 @@ import (
 // Findings are what a waiter knows from its attempts. Only its own task uses them.
 type findings struct {
 	ballots   []ballot      // the latest answer of each node
+	last      []ballot      // those of the attempt before; the next attempt overwrites them
 	token     node.Token    // the highest fence seen for the name
 	saw       clock.Instant // when a node told of it, if it is far ahead
 	took      time.Duration // by the last attempt
@@ -40,7 +41,7 @@ var errHere = errors.New("held in this process")
 // record takes what a failed attempt has found.
 func (f *findings) record(o *outcome, t *tokens) {
 	f.late, f.took = o.late, o.took
-	copy(f.ballots, o.ballots)
+	f.ballots, f.last = o.ballots, f.ballots
 	stale, granted, free, last := 0, 0, 0, node.Token(0)
 	for _, b := range f.ballots {
 		last = max(last, b.last)

@@ -3,7 +3,6 @@ package quorum
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -76,9 +75,9 @@ func (w *waiter) recycle() {
 	w.request, w.local = nil, localPlace{}
 	w.place.ticket, w.place.last, w.place.barges = ticket{}, claim{}, false
 	w.place.queued.Store(false)
-	ballots := w.found.ballots
-	clear(ballots)
-	w.found = findings{ballots: ballots}
+	f := &w.found
+	clear(f.ballots)
+	*f = findings{ballots: f.ballots, last: f.last[:0]}
 	w.inbox.reset()
 	w.notices.end()
 	w.l.waiters.put(w)
@@ -267,16 +266,14 @@ func (w *waiter) note(ctx context.Context, o *outcome) {
 		w.found.spent, w.found.late = true, false
 		return
 	}
-	var before []ballot
-	if o.cutOff && w.found.waited {
-		before = slices.Clone(w.found.ballots)
-	}
 	w.found.record(o, w.l.tokens)
 	if w.l.opts.Observer != nil {
 		w.l.observe(Event{Kind: EventAttemptFailed, Name: w.request.title(), Owner: o.claim.Owner, Token: o.claim.Token,
 			Took: o.took, Err: w.failed(ctx)})
 	}
-	copy(w.found.ballots, before) // the wait ends with what the attempts before have found
+	if f := &w.found; o.cutOff && f.waited { // the wait ends with what the attempts before have found
+		f.ballots, f.last = f.last, f.ballots
+	}
 }
 
 // pause waits after a failed attempt until another is worth while. It returns false when
