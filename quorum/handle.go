@@ -83,7 +83,7 @@ func (from Handle) parse() (t terms, err error) {
 	version, body, found := strings.Cut(rest, ".")
 	switch {
 	case !ok || !found:
-		return t, fmt.Errorf("quorum: the text is no handle: it does not begin with %s%s.", handlePrefix, handleVersion)
+		return t, fmt.Errorf("quorum: the text is no handle: it does not begin with %q", handlePrefix+handleVersion+".")
 	case version != handleVersion:
 		return t, fmt.Errorf("quorum: the handle has version %.10q; this program reads version %s", version, handleVersion)
 	}

@@ -54,13 +54,14 @@ func TestReentryByTheLeasesContext(t *testing.T) {
 // Goroutines that share the context of a lease would all have its name, and not know of each
 // other. Without the option they are told so at once.
 func TestNoReentryUnlessAskedFor(t *testing.T) {
+	type key struct{}
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
 		for _, mode := range []quorum.Option{nil, read, write, quorum.WithNames("y")} {
 			outer := lock(t, l, "x", mode)
 			w.sent[0].Store(0)
 			err := l.Do(background, "z", func(inner context.Context, _ *quorum.Lease) error {
-				for _, ctx := range []context.Context{inner, context.WithValue(inner, "key", "value")} {
+				for _, ctx := range []context.Context{inner, context.WithValue(inner, key{}, "value")} {
 					for range 4 {
 						_, err := l.Lock(ctx, "z")
 						refused(t, err)

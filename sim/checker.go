@@ -2,6 +2,7 @@ package sim
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
@@ -88,6 +89,9 @@ func (k *checker) acquires(l *link, cmd *node.Command) {
 	if h := k.holder(owner); h != nil {
 		k.goesWithout(c, owner, "restores")
 		k.heals(l, h, cmd)
+		return
+	}
+	if slices.Contains(c.adopted, owner) { // it restores a key of that
 		return
 	}
 	o := c.call()
@@ -316,7 +320,9 @@ func (c *Client) Observe(e quorum.Event) {
 
 func (k *checker) tellsAcquired(c *Client, e *quorum.Event) {
 	if k.isResumed(c, e.Owner) {
-		c.resumes = c.resumes || k.holder(e.Owner) == nil
+		if k.holder(e.Owner) == nil {
+			c.adopted = append(c.adopted, e.Owner)
+		}
 		return
 	}
 	if o := c.callOf(e.Owner); o != nil && o.attempts > 1 {

@@ -58,7 +58,7 @@ type Client struct {
 	timeouts []*timeout // of its program, that have not ended
 	working  int        // tasks of the program that are not over
 	leaving  bool       // it closes its Locker, to end
-	resumes  bool       // its program has resumed a lease that the checks had forgotten
+	adopted  []string   // owners of leases that its program resumed and the checks had forgotten
 	shutAt   int64      // when it began to
 	done     signal
 

@@ -20,7 +20,7 @@ func (k *checker) writes(c *Client, name string, token node.Token, p pass) {
 	})
 	_, locked := k.latest[name]
 	switch {
-	case holds || c.resumes:
+	case holds || len(c.adopted) > 0:
 	case p.h != nil:
 		ended := min(now, p.h.until)
 		if p.h.removed > 0 {
