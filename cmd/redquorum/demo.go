@@ -202,7 +202,7 @@ func (d *demo) wait(ctx context.Context, l *quorum.Locker) error {
 				guard = max(guard, n.For)
 			}
 		}
-		patience := 2 * time.Second // with nodes that are slow to begin
+		patience := 5 * time.Second // for nodes that are slow at first
 		if guard > 0 {
 			patience = guard + demoLease
 			d.say(fmt.Sprintf("waiting for %v: nodes were started a moment ago, and have no vote yet", guard.Round(time.Second)))
