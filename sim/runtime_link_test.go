@@ -54,6 +54,10 @@ func (l *link) Submit(cmd node.Command, reply func(node.Reply)) {
 		return
 	}
 	cmd.Claims = slices.Clone(cmd.Claims)
+	if cmd.Wait != nil {
+		wait := *cmd.Wait
+		cmd.Wait = &wait
+	}
 	s := l.w.server
 	life := s.connect()
 	l.w.carry(toNode, conn, kind, func() {

@@ -136,7 +136,7 @@ func TestSimScenarios(t *testing.T) {
 	want(t, exitUnsound, "I1 violated", "sim", "scenario", "S55", "--client", "plain", "--brief")
 	want(t, exitOK, "two nodes are the same server", "sim", "scenario", "S55")
 	want(t, exitOK, "S28  The release of one attempt", "sim", "matrix")
-	want(t, exitOK, "stuck      somebody waits for a lock that is free", "sim", "matrix")
+	want(t, exitOK, "stuck      a client waits for a lock that is free", "sim", "matrix")
 	want(t, exitOK, "| S28 | The release of one attempt", "sim", "matrix", "--markdown")
 }
 
