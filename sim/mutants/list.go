@@ -308,8 +308,8 @@ var mutants = []*Mutant{
 		Edits: join(
 			edit("quorum.tokens.next", "now := max(t.clock.Wall().UnixMicro(), t.micros()+t.lead.Load())", "now := t.clock.Wall().UnixMicro() + t.lead.Load()"),
 			edit("quorum.tokens.saw", "d := int64(fence) - t.micros()", "d := int64(fence) - t.clock.Wall().UnixMicro()"))},
-	{ID: "M101", Bug: "the longest hold is not heeded", Mimics: "S49",
-		Edits: edit("quorum.Locker.newHold", "\t\th.limit = l.clock.Now().Add(s.maxHold)\n", "\t\t_ = r.start\n")},
+	{ID: "M101", Bug: "the longest hold is ignored", Mimics: "S49",
+		Edits: edit("quorum.Locker.newHold", "\t\th.limit = l.clock.Now().Add(s.maxHold)\n", "\t\t_ = g.start\n")},
 	{ID: "M102", Bug: "a call under way goes on when the Locker is closed", Mimics: "S23",
 		Edits: edit("quorum.waiter.awaitTurn", "\t\tcase l.life.isClosed():\n\t\t\treturn nil, ErrClosed\n", "")},
 
@@ -629,7 +629,7 @@ var mutants = []*Mutant{
 		Reason: "both are true: it says what the nodes have answered"},
 	{ID: "M248", Bug: "an Unlock of what was overwritten does not say that the lease was gone",
 		Expect: Tests, Tests: "./quorum -run TestUnlockOfWhatWasOverwritten",
-		Edits:  edit("quorum.round.gone", "b.vote == VoteRefused || errors.Is(b.err, node.ErrWrongType)", "b.vote == VoteRefused"),
+		Edits:  edit("quorum.round.gone", "errors.Is(b.err, node.ErrWrongType)", "errors.Is(b.err, ErrClosed)"),
 		Reason: "in a run nobody writes to the keys"},
 
 	// What a lease is handed over with, and what unlocks by force.
