@@ -313,7 +313,7 @@ func systemNodes() (nodes []node.Node) {
 type busy struct{ node.Node }
 
 func (b busy) Submit(cmd node.Command, reply func(node.Reply)) {
-	cmd.Claims = slices.Clone(cmd.Claims)
+	cmd = own(cmd)
 	go b.Node.Submit(cmd, reply)
 }
 

@@ -30,7 +30,7 @@ func (f far) Submit(cmd node.Command, reply func(node.Reply)) {
 	case f.sent <- struct{}{}:
 	default:
 	}
-	cmd.Claims = slices.Clone(cmd.Claims)
+	cmd = own(cmd)
 	later := func(do func()) {
 		f.clock.Go(func() {
 			f.clock.NewSignal().Wait(background, f.clock.Now().Add(f.d))
@@ -47,6 +47,16 @@ func (w *world) far(o quorum.Options, each func(i int) time.Duration) *quorum.Lo
 	return w.behind(o, func(i int, n node.Node) node.Node { return far{Node: n, clock: w.clock, d: each(i)} })
 }
 
+// own copies what belongs to the caller again when Submit has returned.
+func own(cmd node.Command) node.Command {
+	cmd.Claims = slices.Clone(cmd.Claims)
+	if cmd.Wait != nil {
+		wait := *cmd.Wait
+		cmd.Wait = &wait
+	}
+	return cmd
+}
+
 // A detained node keeps the first acquire that comes to it.
 type detained struct {
 	node.Node
@@ -58,7 +68,7 @@ func (d detained) Submit(cmd node.Command, reply func(node.Reply)) {
 		d.Node.Submit(cmd, reply)
 		return
 	}
-	cmd.Claims = slices.Clone(cmd.Claims)
+	cmd = own(cmd)
 	*d.kept = cmd
 	reply(node.Reply{Err: node.ErrTimeout})
 }
@@ -71,8 +81,7 @@ type copying struct {
 
 func (c copying) Submit(cmd node.Command, reply func(node.Reply)) {
 	if cmd.Kind == node.Acquire {
-		*c.last = cmd
-		c.last.Claims = slices.Clone(cmd.Claims)
+		*c.last = own(cmd)
 	}
 	c.Node.Submit(cmd, reply)
 }

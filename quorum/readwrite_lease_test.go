@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -240,7 +239,8 @@ func (r *reversing) Submit(cmd node.Command, reply func(node.Reply)) {
 		r.Node.Submit(cmd, reply)
 		return
 	}
-	cmd.Claims, cmd.Deadline = slices.Clone(cmd.Claims), clock.Never
+	cmd = own(cmd)
+	cmd.Deadline = clock.Never
 	execute := func() { r.Node.Submit(cmd, reply) }
 	if r.first == nil {
 		r.first = execute

@@ -2,7 +2,6 @@ package quorum_test
 
 import (
 	"errors"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -249,7 +248,7 @@ type slowToHeal struct {
 func (n *slowToHeal) Submit(cmd node.Command, reply func(node.Reply)) {
 	switch {
 	case cmd.Kind == node.Acquire && n.seen.Swap(true):
-		cmd.Claims = slices.Clone(cmd.Claims)
+		cmd = own(cmd)
 		time.AfterFunc(n.by, func() { n.Node.Submit(cmd, reply) })
 		return
 	case cmd.Kind == node.Release && n.loses.Load():
