@@ -221,7 +221,7 @@ func lockBeside(t *testing.T, stage string, b bomb) {
 	if stage == "ping" {            // which is sent after seconds
 		pause = time.Second
 	}
-	granted, end := false, time.Now().Add(time.Minute)
+	granted, end := false, time.Now().Add(3*time.Minute)
 	for left := false; !(left && granted) && time.Now().Before(end); {
 		tried.Add(1)
 		lease, err := l.TryLock(t.Context(), "a")

@@ -181,6 +181,7 @@ func TestAQuietSubscriptionIsKept(t *testing.T) {
 func TestARefusedChannelIsAskedForAgain(t *testing.T) {
 	rest(t, func(t *testing.T, s *wireServer, n node.Node) {
 		permitted, refused := false, 0
+		s.mu.Lock()
 		s.answer = func(command string, words []string) string {
 			if command != "subscribe" || permitted || !slices.Contains(words[1:], node.Channel("a")) {
 				return ""
@@ -188,6 +189,7 @@ func TestARefusedChannelIsAskedForAgain(t *testing.T) {
 			refused++
 			return "-NOPERM this user has no permissions to access one of the channels used as arguments\r\n"
 		}
+		s.mu.Unlock()
 		woken := make(chan bool, 10)
 		defer n.Watch("a", node.Exclusive, func() { woken <- true })()
 		defer n.Watch("b", node.Exclusive, func() {})()
