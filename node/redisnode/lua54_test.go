@@ -67,7 +67,7 @@ func TestLua54(t *testing.T) {
 		crowd(t, p, 2, cmds[0])
 		crowd(t, p, 2, cmds[1])
 	}
-	if len(l.scripts) != 15 {
+	if len(l.scripts) != 15 && !testing.Short() { // which draws few commands
 		t.Errorf("%d scripts ran, want all 15", len(l.scripts))
 	}
 }
