@@ -200,7 +200,7 @@ func (r *Report) timeout(nodes int, rtt time.Duration) (time.Duration, string) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "The longest locks were those of %s: %s %s. ", strings.TrimSpace(worst.Workload+" "+worst.Case), of, short(longest))
 	timeout := timeoutFor(longest)
-	if timeout > quorum.DefaultTimeout {
+	if timeout > quorum.Defaults().Timeout {
 		fmt.Fprintf(&b, "A Timeout of %v is at least three times that: try it with --timeout. ", timeout)
 	} else {
 		fmt.Fprintf(&b, "The default Timeout of %v is at least three times that; all that a shorter one gains is to hear sooner that there is no majority. ", timeout)
@@ -221,7 +221,7 @@ func (r *Report) timeout(nodes int, rtt time.Duration) (time.Duration, string) {
 func timeoutFor(took float64) time.Duration {
 	for unit := 100 * time.Millisecond; ; unit *= 10 {
 		for _, n := range []time.Duration{1, 2, 5} {
-			if d := n * unit; d >= quorum.DefaultTimeout && float64(d) >= 3*took {
+			if d := n * unit; d >= quorum.Defaults().Timeout && float64(d) >= 3*took {
 				return d
 			}
 		}

@@ -175,7 +175,7 @@ func (f *flags) parse(args []string) error {
 	fs.StringVar(&f.addrs, "nodes", "", "use the servers at these `addresses`, host:port or redis:// and rediss:// URLs, separated by commas")
 	fs.StringVar(&f.rtt, "rtt", "0", "round `times` of the links to the nodes, by a proxy on each; 0 is none added")
 	fs.DurationVar(&c.Jitter, "jitter", 0, "by how much a round trip can be longer, evenly distributed")
-	fs.DurationVar(&c.Timeout, "timeout", 0, "how long a round of commands of redquorum may take (default "+quorum.DefaultTimeout.String()+")")
+	fs.DurationVar(&c.Timeout, "timeout", 0, "how long a round of commands of redquorum may take (default "+quorum.Defaults().Timeout.String()+")")
 	fs.DurationVar(&c.Lease, "lease", benchLease, "how long locks are asked for")
 	fs.BoolVar(&f.model, "model", false, "predict latency and availability in zones and regions, in virtual time; measure\nnothing, but, with --rtt, latency, to see how well it predicts")
 	fs.StringVar(&f.workload, "workload", "", "`names` of the workloads (default all)")
@@ -324,8 +324,8 @@ func (f *flags) check() (err error) {
 		return usage("--jitter is %v; it must not be less than 0", c.Jitter)
 	case c.Jitter > 0 && slices.Max(c.RTT) == 0:
 		return usage("--jitter is of links that have a --rtt")
-	case c.Lease < time.Second || c.Lease > quorum.DefaultMaxLease:
-		return usage("--lease is %v; it must be from 1s to %v", c.Lease, quorum.DefaultMaxLease)
+	case c.Lease < time.Second || c.Lease > quorum.Defaults().MaxLease:
+		return usage("--lease is %v; it must be from 1s to %v", c.Lease, quorum.Defaults().MaxLease)
 	case f.isSet("timeout") && (c.Timeout <= 0 || c.Timeout > c.Lease/3):
 		return usage("--timeout is %v; it must be more than 0, and at most a third of the lease of %v", c.Timeout, c.Lease)
 	case c.For <= 0:

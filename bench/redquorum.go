@@ -52,7 +52,7 @@ func openRedquorum(ctx context.Context, t Target, ages *ages) (_ Client, err err
 		}
 	}
 	r := &redquorum{lost: new(lost)}
-	r.locker, err = quorum.New(nodes, quorum.Options{Timeout: t.Timeout, Observer: r.lost, NoRestartGuard: young})
+	r.locker, err = quorum.New(nodes, quorum.Options{Timeout: t.Timeout, Observe: r.lost.observe, NoRestartGuard: young})
 	if err != nil {
 		for _, n := range nodes {
 			_ = n.Close()
@@ -95,7 +95,7 @@ func (a *ages) young(ctx context.Context, o *redis.Options) bool {
 	if err != nil {
 		return false // the engine will see for itself
 	}
-	young := infoNumber(info, "uptime_in_seconds") <= quorum.DefaultMaxLease.Seconds()+1
+	young := infoNumber(info, "uptime_in_seconds") <= quorum.Defaults().MaxLease.Seconds()+1
 	a.known.Store(o.Addr, young)
 	return young
 }
@@ -126,8 +126,7 @@ func (r *redquorum) Close() error {
 // lost is an observer that counts lost leases.
 type lost struct{ atomic.Int64 }
 
-// Observe implements quorum.Observer.
-func (l *lost) Observe(e quorum.Event) {
+func (l *lost) observe(e quorum.Event) {
 	if e.Kind == quorum.EventLost {
 		l.Add(1)
 	}

@@ -48,7 +48,7 @@ type Config struct {
 
 // timeout returns that of redquorum.
 func (c *Config) timeout() time.Duration {
-	return min(cmp.Or(c.Timeout, quorum.DefaultTimeout), cmp.Or(c.Lease, benchLease)/3)
+	return min(cmp.Or(c.Timeout, quorum.Defaults().Timeout), cmp.Or(c.Lease, benchLease)/3)
 }
 
 // extent returns how many measurements there are, and about how long they take

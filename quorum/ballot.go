@@ -10,7 +10,7 @@ import (
 
 // A ballot is one node's answer.
 type ballot struct {
-	vote    Vote
+	vote    vote
 	wait    time.Duration // how long the node will refuse (negative: for ever) or abstain
 	fence   node.Token
 	at      clock.Instant // of the answer, if it refuses
@@ -27,7 +27,7 @@ type ballot struct {
 }
 
 // granted reports whether the node granted, whether or not it has a vote.
-func (b *ballot) granted() bool { return b.vote == VoteGranted || b.vote == VoteAbstaining }
+func (b *ballot) granted() bool { return b.vote == voteGranted || b.vote == voteAbstaining }
 
 // A nodeSet is a set of nodes, by their place in the Locker.
 type nodeSet uint64

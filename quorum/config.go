@@ -38,8 +38,8 @@ func (c *config) ownerName() string { return node.NewOwner(c.uuid, c.opts.Random
 func (c *config) chance() float64 { return float64(c.opts.Random()>>11) / (1 << 53) }
 
 func (c *config) observe(e Event) {
-	if c.opts.Observer != nil {
-		c.opts.Observer.Observe(e)
+	if c.opts.Observe != nil {
+		c.opts.Observe(e)
 	}
 }
 
@@ -47,7 +47,7 @@ func (c *config) observe(e Event) {
 func (c *config) fail(op, name string, ballots []ballot, sentinel, cause error) *Error {
 	e := &Error{Op: op, Name: name, Quorum: c.need, Err: sentinel, Cause: cause, Nodes: make([]NodeVote, len(ballots))}
 	for i, b := range ballots {
-		e.Nodes[i] = NodeVote{Node: c.nodes[i].Name(), Vote: b.vote, For: b.wait, Err: b.err}
+		e.Nodes[i] = NodeVote{Node: c.nodes[i].Name(), Vote: b.vote.String(), For: b.wait, Err: b.err}
 	}
 	return e
 }

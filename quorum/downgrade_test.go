@@ -25,7 +25,7 @@ func TestDowngrade(t *testing.T) {
 	for _, broken := range []string{"none", "down", "slow", "forgetful"} {
 		inWorld(t, 5, func(w *world) {
 			o := newObserver()
-			a, b := w.locker(quorum.Options{Observer: o}), w.locker(quorum.Options{})
+			a, b := w.locker(quorum.Options{Observe: o.observe}), w.locker(quorum.Options{})
 			w.delay(time.Millisecond, time.Millisecond)
 			outer := lock(t, a, "x", write)
 			again := must[*quorum.Lease](t)(a.Lock(outer.Context(), "x", write, reentry))
@@ -103,7 +103,7 @@ func TestDowngradeDuringRenewal(t *testing.T) {
 		inWorld(t, 3, func(w *world) {
 			renewal := make(chan struct{}, 100)
 			o := newObserver()
-			l := w.behind(quorum.Options{Observer: o}, func(_ int, n node.Node) node.Node {
+			l := w.behind(quorum.Options{Observe: o.observe}, func(_ int, n node.Node) node.Node {
 				return far{n, w.clock, each, node.Extend, renewal}
 			})
 			w.linger = time.Second
@@ -128,7 +128,7 @@ func TestDowngradeThatOvertakesRenewalIsNotHealed(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		renewal := make(chan struct{}, 100)
 		o := newObserver()
-		l := w.behind(quorum.Options{Observer: o}, func(i int, n node.Node) node.Node {
+		l := w.behind(quorum.Options{Observe: o.observe}, func(i int, n node.Node) node.Node {
 			if i > 0 {
 				return n
 			}
@@ -285,7 +285,7 @@ func TestDowngradeOvertakesAcquire(t *testing.T) {
 				w.nodes[2].Submit(*held, func(node.Reply) {})
 			}
 			w.nodes[0].Restart(true)
-			time.Sleep(2 * quorum.DefaultLease)
+			time.Sleep(2 * quorum.Defaults().Lease)
 			if err := context.Cause(inner.Context()); err != nil {
 				t.Errorf("%+v: %v", test, err)
 			}
@@ -365,9 +365,9 @@ func TestNodeThatForgetsADowngradeIsToldAgain(t *testing.T) {
 		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read, reentry))
 		w.nodes[0].Do(func(s *model.Server, _ model.Time) { s.Sync() })
 		unlock(t, outer)
-		time.Sleep(quorum.DefaultLease / 2) // all have been told, and told again
+		time.Sleep(quorum.Defaults().Lease / 2) // all have been told, and told again
 		w.nodes[0].Do(func(s *model.Server, _ model.Time) { s.Restart(model.LoseUnsynced) })
-		time.Sleep(quorum.DefaultLease / 3)
+		time.Sleep(quorum.Defaults().Lease / 3)
 		w.nodes[0].Do(func(s *model.Server, now model.Time) {
 			if _, writes := s.Holds(now, "x", inner.Owner()+node.WriteSuffix); writes {
 				t.Error("it still takes the reader for the writer")

@@ -69,7 +69,11 @@ type Error struct {
 // A NodeVote is one node's part in an Error.
 type NodeVote struct {
 	Node string
-	Vote Vote
+	// Vote is "granted", "refused" (somebody else has the name there, or the lease is not there any
+	// more), "unknown" (no answer: the command may have been executed, or may still be),
+	// "abstaining" (the node restarted so recently that it may have forgotten a lock), or
+	// "pending" (its answer was not waited for).
+	Vote string
 	// For is how long a refusing node will go on refusing if nothing happens
 	// (the TTL of the key; negative: for ever), or how long an abstaining node
 	// will abstain.
@@ -106,11 +110,11 @@ func (e *Error) Error() string {
 	granted, pending, abstaining := 0, 0, false
 	for _, n := range e.Nodes {
 		switch n.Vote {
-		case VoteGranted:
+		case "granted":
 			granted++
-		case VotePending:
+		case "pending":
 			pending++
-		case VoteAbstaining:
+		case "abstaining":
 			abstaining = true
 		}
 	}
@@ -120,7 +124,7 @@ func (e *Error) Error() string {
 	}
 	fmt.Fprintf(&b, ": %d of %d nodes %s, %d needed", granted, len(e.Nodes), did, e.Quorum)
 	for _, n := range e.Nodes {
-		if n.Vote != VoteGranted && n.Vote != VotePending {
+		if n.Vote != "granted" && n.Vote != "pending" {
 			fmt.Fprintf(&b, "; %s", n)
 		}
 	}
@@ -134,7 +138,7 @@ func (e *Error) Error() string {
 }
 
 func (n NodeVote) String() string {
-	s := n.Node + " " + n.Vote.String()
+	s := n.Node + " " + n.Vote
 	switch {
 	case n.Err != nil:
 		return s + ": " + n.Err.Error()
@@ -143,7 +147,7 @@ func (n NodeVote) String() string {
 	case n.For > 0:
 		s += " for " + n.For.Round(time.Millisecond).String()
 	}
-	if n.Vote == VoteAbstaining {
+	if n.Vote == "abstaining" {
 		s += ", as it is new, has restarted or was a replica"
 	}
 	return s

@@ -127,7 +127,7 @@ func TestEventsOfLeasesBalance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, 3, func(w *world) {
 				o := newObserver()
-				test.use(t, w, w.locker(quorum.Options{Observer: o}))
+				test.use(t, w, w.locker(quorum.Options{Observe: o.observe}))
 				got := counts{o.count(quorum.EventAcquired), o.count(quorum.EventReleased), o.count(quorum.EventLost), o.count(quorum.EventDetached)}
 				if got != test.want {
 					t.Errorf("%+v, and not %+v", got, test.want)
@@ -141,11 +141,11 @@ func TestEventsOfLeasesBalance(t *testing.T) {
 func TestCloseTellsHowEachLeaseEnded(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		ends := make(map[string]quorum.Event)
-		l := w.locker(quorum.Options{Observer: observe(func(e quorum.Event) {
+		l := w.locker(quorum.Options{Observe: func(e quorum.Event) {
 			if e.Kind == quorum.EventReleased {
 				ends[e.Name] = e
 			}
-		})})
+		}})
 		kept, broken := lock(t, l, "kept"), lock(t, l, "broken")
 		if _, err := w.locker(quorum.Options{}).Break(background, "broken"); err != nil {
 			t.Fatal(err)
@@ -160,11 +160,11 @@ func TestCloseTellsHowEachLeaseEnded(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 
-		l = w.locker(quorum.Options{Observer: observe(func(e quorum.Event) {
+		l = w.locker(quorum.Options{Observe: func(e quorum.Event) {
 			if e.Kind == quorum.EventReleased {
 				ends[e.Name] = e
 			}
-		})})
+		}})
 		lock(t, l, "x")
 		for _, n := range w.nodes {
 			n.Down(true)
@@ -185,8 +185,8 @@ func TestOwnerIsToldEverywhere(t *testing.T) {
 		var log strings.Builder
 		var events []string
 		l := w.locker(quorum.Options{
-			Logger:   slog.New(slog.NewTextHandler(&log, nil)),
-			Observer: observe(func(e quorum.Event) { events = append(events, e.Kind.String()+" "+e.Owner) }),
+			Logger:  slog.New(slog.NewTextHandler(&log, nil)),
+			Observe: func(e quorum.Event) { events = append(events, e.Kind.String()+" "+e.Owner) },
 		})
 		lease := lock(t, l, "x")
 		owner := lease.Owner()

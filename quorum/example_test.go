@@ -90,7 +90,7 @@ func ExampleError() {
 // made by expvar.NewMap.
 type counter struct{ *expvar.Map }
 
-func (c counter) Observe(e quorum.Event) {
+func (c counter) observe(e quorum.Event) {
 	c.Add(e.Kind.String(), 1) // "acquired", "lost", "extend failed", "node failed"
 	switch e.Kind {
 	case quorum.EventAcquired:
@@ -101,9 +101,9 @@ func (c counter) Observe(e quorum.Event) {
 	}
 }
 
-func ExampleObserver() {
+func ExampleOptions_observe() {
 	locks := counter{new(expvar.Map)}
-	locker, _ := quorum.New(exampleNodes(), quorum.Options{Observer: locks})
+	locker, _ := quorum.New(exampleNodes(), quorum.Options{Observe: locks.observe})
 	defer locker.Close()
 	for range 3 {
 		_ = locker.Do(context.Background(), "report", func(context.Context, *quorum.Lease) error { return nil })

@@ -20,17 +20,17 @@ func TestTokensFollowFences(t *testing.T) {
 		token   node.Token
 		spent   bool
 	}{
-		"none":                        {[3]ballot{{vote: VoteRefused}, {vote: VoteRefused}, {vote: VoteRefused}}, before, false},
+		"none":                        {[3]ballot{{vote: voteRefused}, {vote: voteRefused}, {vote: voteRefused}}, before, false},
 		"the highest":                 {[3]ballot{{fence: near - 1}, {fence: near}, {fence: 1}}, near, false},
 		"one far ahead":               {[3]ballot{{fence: far}, {fence: near}, {fence: near}}, near, false},
 		"two far ahead":               {[3]ballot{{fence: far}, {fence: far - 1}, {fence: near}}, far, false},
-		"one, and one does not say":   {[3]ballot{{fence: far}, {vote: VoteUnknown}, {fence: near}}, far, false},
-		"one, and one has no vote":    {[3]ballot{{fence: far}, {vote: VoteAbstaining}, {fence: near}}, far, false},
-		"two that do not count":       {[3]ballot{{vote: VoteUnknown}, {vote: VoteAbstaining}, {fence: near}}, near, false},
+		"one, and one does not say":   {[3]ballot{{fence: far}, {vote: voteUnknown}, {fence: near}}, far, false},
+		"one, and one has no vote":    {[3]ballot{{fence: far}, {vote: voteAbstaining}, {fence: near}}, far, false},
+		"two that do not count":       {[3]ballot{{vote: voteUnknown}, {vote: voteAbstaining}, {fence: near}}, near, false},
 		"one has the highest token":   {[3]ballot{{fence: node.MaxToken}, {fence: near}, {fence: near}}, near, false},
 		"one has it, and one is far":  {[3]ballot{{fence: node.MaxToken}, {fence: far}, {fence: near}}, far, false},
 		"two have the highest token":  {[3]ballot{{fence: node.MaxToken}, {fence: node.MaxToken}, {fence: near}}, near, true},
-		"one has it, and one is mute": {[3]ballot{{fence: node.MaxToken}, {vote: VoteUnknown}, {fence: near}}, near, false},
+		"one has it, and one is mute": {[3]ballot{{fence: node.MaxToken}, {vote: voteUnknown}, {fence: near}}, near, false},
 	} {
 		f := findings{token: before, ballots: test.ballots[:]}
 		if f.followFences(tokens); f.token != test.token || f.spent != test.spent {

@@ -48,7 +48,7 @@ func (f *findings) record(o *outcome, t *tokens) {
 		if b.stale {
 			stale++
 		}
-		if b.vote == VoteGranted {
+		if b.vote == voteGranted {
 			granted++
 		}
 		if b.free {
@@ -85,7 +85,7 @@ func (f *findings) followFences(t *tokens) {
 			if b.fence > far {
 				far, saw = b.fence, b.at
 			}
-		case b.vote == VoteUnknown || b.vote == VoteAbstaining:
+		case b.vote == voteUnknown || b.vote == voteAbstaining:
 			without++
 		default:
 			f.token = max(f.token, b.fence)
@@ -119,14 +119,14 @@ func (f *findings) asksAtOnce() bool { return f.stale > 0 && f.stale <= maxStale
 func (f *findings) wasFree() (free, silent, own nodeSet) {
 	for i, b := range f.ballots {
 		// Of a node that is listed twice, the notices are of this waiter's own releases.
-		noVote := b.vote == VoteAbstaining || errors.Is(b.err, ErrSameServer)
+		noVote := b.vote == voteAbstaining || errors.Is(b.err, ErrSameServer)
 		if noVote {
 			silent.add(i)
 		}
-		if b.vote == VoteGranted || noVote || b.stale {
+		if b.vote == voteGranted || noVote || b.stale {
 			free.add(i)
 		}
-		if b.vote == VotePending {
+		if b.vote == votePending {
 			own.add(i)
 		}
 	}
@@ -138,7 +138,7 @@ func (f *findings) wasFree() (free, silent, own nodeSet) {
 func (f *findings) refusals() int {
 	n := 0
 	for _, b := range f.ballots {
-		if b.vote == VoteRefused && !b.stale && !b.free {
+		if b.vote == voteRefused && !b.stale && !b.free {
 			n++
 		}
 	}
@@ -163,7 +163,7 @@ func (f *findings) before(need int) int {
 	all := make([]int, len(f.ballots))
 	for i, b := range f.ballots {
 		all[i] = b.ahead
-		if b.vote == VoteUnknown || b.vote == VoteAbstaining {
+		if b.vote == voteUnknown || b.vote == voteAbstaining {
 			all[i] = math.MaxInt32
 		}
 	}
@@ -176,7 +176,7 @@ func (f *findings) before(need int) int {
 func (f *findings) passable(need int) bool {
 	free := 0
 	for _, b := range f.ballots {
-		if b.free || b.vote == VoteGranted {
+		if b.free || b.vote == voteGranted {
 			free++
 		}
 	}
@@ -196,7 +196,7 @@ func (f *findings) failed(ctx context.Context, c *config, title string) *Error {
 		t.add(b.vote)
 	}
 	sentinel := ErrNoQuorum
-	if t.votes[VoteGranted]+t.votes[VoteRefused] >= c.need && t.votes[VoteGranted] < c.need && !f.late && !f.spent {
+	if t.votes[voteGranted]+t.votes[voteRefused] >= c.need && t.votes[voteGranted] < c.need && !f.late && !f.spent {
 		sentinel = ErrHeld
 	}
 	var cause error

@@ -15,7 +15,7 @@ import (
 
 // standsFor is for how long an heir may rely on what was handed on to it, from when it
 // asked last.
-const standsFor = quorum.DefaultRetryEvery + 3*quorum.DefaultTimeout
+var standsFor = quorum.Defaults().RetryEvery + 3*quorum.Defaults().Timeout
 
 // waiting lets a Locker wait for x until all nodes know of its place and its heir.
 func waiting(l *quorum.Locker, opts ...quorum.Option) (ended chan *quorum.Lease) {
@@ -77,7 +77,7 @@ func TestReleaseHandsTheLockOn(t *testing.T) {
 			t.Errorf("may be relied on for %v, and was asked for more than %v before its end", left, standsFor)
 		}
 		time.Sleep(standsFor)
-		if left := lease.Remaining(); left < quorum.DefaultLease/2 {
+		if left := lease.Remaining(); left < quorum.Defaults().Lease/2 {
 			t.Errorf("not renewed: %v left", left)
 		}
 		time.Sleep(time.Minute)
@@ -297,7 +297,7 @@ func TestRestartedNodesHandOnNothing(t *testing.T) {
 		select {
 		case lease := <-ended:
 			t.Errorf("granted, and two of three nodes have no vote: %v, %v", lease.Owner(), unlockAnyhow)
-		case <-time.After(quorum.DefaultMaxLease - time.Second):
+		case <-time.After(quorum.Defaults().MaxLease - time.Second):
 		}
 		unlock(t, <-ended)
 	})
@@ -360,13 +360,13 @@ func TestLateHandingOnLeavesNothing(t *testing.T) {
 func TestWhatIsHandedOnTooLateIsNotTaken(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		c := pausing{w.clock, new(atomic.Int64)}
-		late := sync.OnceFunc(func() { c.ahead.Add(int64(standsFor - quorum.DefaultTimeout*3/4)) })
+		late := sync.OnceFunc(func() { c.ahead.Add(int64(standsFor - quorum.Defaults().Timeout*3/4)) })
 		l := w.behind(quorum.Options{Clock: c}, func(_ int, n node.Node) node.Node { return drowsy{n, late} })
 		held := lock(t, w.locker(quorum.Options{}), "x")
 		ended := waiting(l)
 		unlock(t, held)
 		lease := <-ended
-		if left := lease.Remaining(); left <= quorum.DefaultTimeout {
+		if left := lease.Remaining(); left <= quorum.Defaults().Timeout {
 			t.Errorf("granted with %v left", left)
 		}
 		unlock(t, lease)
@@ -447,7 +447,7 @@ func TestHeirIsDetached(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
 		handle := must[quorum.Handle](t)(handedOn(t, w, l).Detach())
-		time.Sleep(quorum.DefaultLease / 2)
+		time.Sleep(quorum.Defaults().Lease / 2)
 		unlock(t, must[*quorum.Lease](t)(l.Resume(background, handle)))
 	})
 }

@@ -10,26 +10,14 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A Verdict says what the nodes together know of a name.
-type Verdict string
-
-const (
-	// VerdictHeld: one owner, or each of several readers, has a majority of the
-	// nodes.
-	VerdictHeld Verdict = "held"
-	// VerdictFree: nobody has the name on a majority.
-	VerdictFree Verdict = "free"
-	// VerdictContended: neither; owners compete, or an orphan is left over.
-	VerdictContended Verdict = "contended"
-	// VerdictNoQuorum: too few nodes answered to tell.
-	VerdictNoQuorum Verdict = "no-quorum"
-)
-
 // A Report is what the nodes knew of a name when they were asked. It is past
 // before it is read: never decide by it what only a lock can decide.
 type Report struct {
-	Name    string
-	Verdict Verdict
+	Name string
+	// Verdict is "held" if one owner, or each of several readers, has a majority of the nodes;
+	// "free" if nobody has the name on a majority; "contended" if neither is so, as owners
+	// compete or an orphan is left over; "no-quorum" if too few nodes answered to tell.
+	Verdict string
 	Owner   string    // of the most nodes, if any has one
 	HeldBy  int       // on how many nodes
 	Owners  []string  // all who have a majority, sorted: several only if they read
@@ -205,12 +193,12 @@ func (r *Report) conclude() {
 	slices.Sort(r.Owners)
 	switch {
 	case r.HeldBy >= r.Quorum:
-		r.Verdict = VerdictHeld
+		r.Verdict = "held"
 	case free >= r.Quorum:
-		r.Verdict = VerdictFree
+		r.Verdict = "free"
 	case answered >= r.Quorum:
-		r.Verdict = VerdictContended
+		r.Verdict = "contended"
 	default:
-		r.Verdict = VerdictNoQuorum
+		r.Verdict = "no-quorum"
 	}
 }

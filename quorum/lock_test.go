@@ -356,7 +356,7 @@ func TestCloseIsBounded(t *testing.T) {
 		if err := l.Close(); !errors.Is(err, quorum.ErrNoQuorum) {
 			t.Errorf("Close: %v", err)
 		}
-		if d := time.Since(start); d > 2*quorum.DefaultTimeout {
+		if d := time.Since(start); d > 2*quorum.Defaults().Timeout {
 			t.Errorf("it took %v", d)
 		}
 	})
@@ -365,7 +365,7 @@ func TestCloseIsBounded(t *testing.T) {
 func TestInspect(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		l := w.locker(quorum.Options{})
-		check := func(want quorum.Verdict, heldBy int) *quorum.Report {
+		check := func(want string, heldBy int) *quorum.Report {
 			t.Helper()
 			r := must[*quorum.Report](t)(l.Inspect(background, "x"))
 			if r.Verdict != want || r.HeldBy != heldBy || r.Quorum != 3 {
@@ -373,16 +373,16 @@ func TestInspect(t *testing.T) {
 			}
 			return r
 		}
-		check(quorum.VerdictFree, 0)
+		check("free", 0)
 		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
-		r := check(quorum.VerdictHeld, 5)
+		r := check("held", 5)
 		if n := r.Nodes[0]; r.Owner != lease.Owner() || n.State != "held" || !slices.Equal(n.Owners, []string{r.Owner}) ||
 			n.TTL != 30*time.Second || n.Fence != lease.Token() {
 			t.Errorf("%+v", n)
 		}
 		w.nodes[0].Down(true)
 		w.nodes[1].Restart(true)
-		r = check(quorum.VerdictHeld, 3)
+		r = check("held", 3)
 		if r.Nodes[0].State != "error" || !errors.Is(r.Nodes[0].Err, node.ErrUnreachable) ||
 			r.Nodes[1].State != "abstaining" || r.Nodes[1].Abstains == 0 {
 			t.Errorf("%+v", r.Nodes)
@@ -391,13 +391,13 @@ func TestInspect(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.foreign("x", time.Minute, 3, 4)
-		check(quorum.VerdictContended, 2) // one down, one abstaining, one free
+		check("contended", 2) // one down, one abstaining, one free
 		w.nodes[2].Down(true)
-		check(quorum.VerdictNoQuorum, 2)
+		check("no-quorum", 2)
 		w.nodes[0].Down(false)
 		w.nodes[2].Down(false)
 		time.Sleep(40 * time.Second)
-		check(quorum.VerdictFree, 2) // the other three are a majority
+		check("free", 2) // the other three are a majority
 		l.Close()
 	})
 }
@@ -450,7 +450,7 @@ func TestBreakTellsTheHolderHere(t *testing.T) {
 func TestObserverSeesWhatHappens(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		o := newObserver()
-		l := w.locker(quorum.Options{Observer: o})
+		l := w.locker(quorum.Options{Observe: o.observe})
 		w.foreign("x", 100*time.Millisecond, 0, 1, 2)
 		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
 		time.Sleep(15 * time.Second)

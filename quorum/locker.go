@@ -16,7 +16,7 @@ import (
 //
 // It is its configuration and its parts, each with a guard of its own. Where more than one mutex
 // is held the order is: queues.mu or renewal.mu, then hold.mu, then agenda.mu. Under the others
-// nothing is locked, and under none of them is a node asked or an Observer called.
+// nothing is locked, and under none of them is a node asked or Options.Observe called.
 type Locker struct {
 	*config
 	life     lifecycle

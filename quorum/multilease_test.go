@@ -191,7 +191,7 @@ func TestJointEndsWithItsFirstPart(t *testing.T) {
 		if err := j.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) || !strings.Contains(err.Error(), "member 2 of 2") || strings.Contains(err.Error(), "member 1 of 2") {
 			t.Errorf("Unlock: %v", err)
 		}
-		if w.locked("x") != 0 || time.Since(start) > quorum.DefaultTimeout {
+		if w.locked("x") != 0 || time.Since(start) > quorum.Defaults().Timeout {
 			t.Errorf("%d nodes have it %v after Unlock", w.locked("x"), time.Since(start))
 		}
 		for _, n := range w.nodes[3:] {
@@ -248,7 +248,7 @@ func TestJointWaitIsBounded(t *testing.T) {
 			start := time.Now()
 			both[i].Options = []quorum.Option{quorum.WithWait(90 * time.Second)}
 			_, err := quorum.LockAll(background, both, quorum.WithWait(5*time.Minute))
-			if d := time.Since(start); !errors.Is(err, quorum.ErrHeld) || d < 90*time.Second || d > 90*time.Second+2*quorum.DefaultTimeout {
+			if d := time.Since(start); !errors.Is(err, quorum.ErrHeld) || d < 90*time.Second || d > 90*time.Second+2*quorum.Defaults().Timeout {
 				t.Errorf("bounded by member %d, after %v: %v", i+1, d, err)
 			}
 			both[i].Options = nil
@@ -400,7 +400,7 @@ func TestJointUnlockWaitsOnce(t *testing.T) {
 		if err := j.Unlock(background); !errors.Is(err, quorum.ErrNoQuorum) {
 			t.Errorf("Unlock: %v", err)
 		}
-		if d := time.Since(start); d > quorum.DefaultTimeout {
+		if d := time.Since(start); d > quorum.Defaults().Timeout {
 			t.Errorf("it took %v", d)
 		}
 		for _, n := range w.nodes {

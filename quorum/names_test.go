@@ -103,7 +103,7 @@ func TestLossOfOneNameIsLossOfAll(t *testing.T) {
 		}
 		start := time.Now()
 		<-lease.Context().Done()
-		if d := time.Since(start); d > 10*time.Second+quorum.DefaultTimeout {
+		if d := time.Since(start); d > 10*time.Second+quorum.Defaults().Timeout {
 			t.Errorf("it took %v", d)
 		}
 		if err := context.Cause(lease.Context()); !errors.Is(err, quorum.ErrLost) || !strings.Contains(err.Error(), `"a,b,c"`) {
@@ -241,11 +241,11 @@ func TestManyWhoWaitForNamesAreNoHerd(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		const most = 100
 		var attempts atomic.Int32
-		a := w.locker(quorum.Options{Observer: observe(func(e quorum.Event) {
+		a := w.locker(quorum.Options{Observe: func(e quorum.Event) {
 			if e.Kind == quorum.EventAttemptFailed {
 				attempts.Add(1)
 			}
-		})})
+		}})
 		held := lock(t, w.locker(quorum.Options{}), "x")
 		var waiting sync.WaitGroup
 		for i := range most {
@@ -260,14 +260,14 @@ func TestManyWhoWaitForNamesAreNoHerd(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		before := attempts.Load()
-		time.Sleep(quorum.DefaultRetryEvery)
+		time.Sleep(quorum.Defaults().RetryEvery)
 		if n := attempts.Load() - before; n == 0 || n > 10 {
-			t.Errorf("%d attempts within %v", n, quorum.DefaultRetryEvery)
+			t.Errorf("%d attempts within %v", n, quorum.Defaults().RetryEvery)
 		}
 		unlock(t, held)
 		began := time.Now()
 		waiting.Wait()
-		if took := time.Since(began); took > most*quorum.DefaultRetryEvery {
+		if took := time.Since(began); took > most*quorum.Defaults().RetryEvery {
 			t.Errorf("%d turns took %v", most, took)
 		}
 	})
@@ -412,7 +412,7 @@ func TestNamesInTheirOrderDoNotDeadlock(t *testing.T) {
 func TestNamesWaitForWhoHasThemAll(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
-		held := lock(t, l, "x", quorum.WithNames("y", "z"), quorum.WithFixedLease(quorum.DefaultLease))
+		held := lock(t, l, "x", quorum.WithNames("y", "z"), quorum.WithFixedLease(quorum.Defaults().Lease))
 		before := w.sent[0].Load()
 		if _, err := l.Lock(background, "x", quorum.WithNames("z"), quorum.WithWait(10*time.Second)); !errors.Is(err, quorum.ErrHeld) {
 			t.Errorf("got %v", err)
@@ -438,7 +438,7 @@ func TestNamesRenewedWithOthers(t *testing.T) {
 		for _, lease := range single {
 			must[bool](t)(other.Break(background, lease.Names()[0]))
 		}
-		time.Sleep(quorum.DefaultLease / 2)
+		time.Sleep(quorum.Defaults().Lease / 2)
 		for _, lease := range single {
 			if err := context.Cause(lease.Context()); !errors.Is(err, quorum.ErrLost) {
 				t.Errorf("%s was broken: %v", lease.Names()[0], err)

@@ -96,7 +96,7 @@ func TestNeedCountsAtRenewalToo(t *testing.T) {
 func TestNeedIsMadeUpByHealing(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		o := newObserver()
-		l := w.locker(quorum.Options{Quorum: 5, Observer: o})
+		l := w.locker(quorum.Options{Quorum: 5, Observe: o.observe})
 		lease := lock(t, l, "x")
 		w.nodes[0].Restart(true)
 		w.nodes[1].Restart(true)
@@ -131,7 +131,7 @@ func TestNeedDoesNotHideABrokenLease(t *testing.T) {
 		}
 		start := time.Now()
 		<-lease.Context().Done()
-		if d := time.Since(start); d > 10*time.Second+quorum.DefaultTimeout {
+		if d := time.Since(start); d > 10*time.Second+quorum.Defaults().Timeout {
 			t.Errorf("it took %v", d)
 		}
 		w.nodes[4].Down(false)
@@ -146,13 +146,13 @@ func TestNeedDoesNotConcernInspection(t *testing.T) {
 		w.nodes[1].Down(true)
 		lease := lock(t, a, "x")
 		r := must[*quorum.Report](t)(b.Inspect(background, "x"))
-		if r.Verdict != quorum.VerdictHeld || r.HeldBy != 3 || r.Quorum != 3 {
+		if r.Verdict != "held" || r.HeldBy != 3 || r.Quorum != 3 {
 			t.Errorf("%+v", r)
 		}
 		if broken, err := b.Break(background, "x"); !broken || err != nil {
 			t.Error(broken, err)
 		}
-		if r := must[*quorum.Report](t)(b.Inspect(background, "x")); r.Verdict != quorum.VerdictFree {
+		if r := must[*quorum.Report](t)(b.Inspect(background, "x")); r.Verdict != "free" {
 			t.Errorf("%+v", r)
 		}
 		_ = lease.Unlock(background)

@@ -14,20 +14,22 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// Defaults of [Options].
-const (
-	DefaultLease          = 30 * time.Second
-	DefaultMaxLease       = 30 * time.Second
-	DefaultDrift          = 0.01
-	DefaultTimeout        = 500 * time.Millisecond
-	DefaultRetryEvery     = time.Second
-	DefaultFenceRetention = 24 * time.Hour
-)
+// Defaults returns what the zero value of [Options] means. Lease is MaxLease if that is less.
+func Defaults() Options {
+	return Options{
+		Lease:          30 * time.Second,
+		MaxLease:       30 * time.Second,
+		Drift:          0.01,
+		Timeout:        500 * time.Millisecond,
+		RetryEvery:     time.Second,
+		FenceRetention: 24 * time.Hour,
+	}
+}
 
 // Options configure a Locker. The zero value is sensible.
 type Options struct {
 	// Lease is how long a lock lasts without renewal. A holder that dies keeps
-	// the name for this long. It must be at most MaxLease. 0 means DefaultLease, or
+	// the name for this long. It must be at most MaxLease. 0 means 30 s, or
 	// MaxLease if that is less.
 	Lease time.Duration
 
@@ -35,7 +37,7 @@ type Options struct {
 	// program that shares locks over these nodes: a longer one is refused, and
 	// a node that restarted has no vote for this long and the Grace, because it may
 	// have forgotten a lock. Neither has one that is new, as nothing tells it from these.
-	// 0 means DefaultMaxLease.
+	// 0 means 30 s.
 	MaxLease time.Duration
 
 	// MaxHold bounds how long one acquisition is renewed, counted from the
@@ -50,19 +52,19 @@ type Options struct {
 
 	// Drift is by what fraction of itself a lease is shortened, because clocks
 	// run at different rates; 2 ms are added. It must cover the drift of the
-	// holder's clock and that of the nodes' together. 0 means DefaultDrift.
+	// holder's clock and that of the nodes' together. 0 means 0.01.
 	Drift float64
 
 	// Timeout bounds one round of commands to the nodes, and so every
 	// operation that does not wait for the lock: TryLock, Extend, Resume, Unlock.
 	// Where a third of the lease is shorter that bounds what asks for one: all of
-	// these but Unlock. 0 means DefaultTimeout.
+	// these but Unlock. 0 means 500 ms.
 	Timeout time.Duration
 
 	// RetryEvery is how long a waiter sleeps at most before it tries again without a
 	// notice: notices can be lost. Where attempts last long, because nodes hang,
 	// it may sleep for Timeout more, and without a place in line for a few
-	// times as long as they do. 0 means DefaultRetryEvery.
+	// times as long as they do. 0 means 1 s.
 	RetryEvery time.Duration
 
 	// FenceRetention is how long nodes remember the highest fencing token of a
@@ -71,7 +73,7 @@ type Options struct {
 	// expired, as long as the wall clocks of all clients agree to within this time, and
 	// when nodes have restarted without it, as long as they agree to within
 	// MaxLease less Timeout, by which a token may be behind its clock. 0 means
-	// DefaultFenceRetention.
+	// 24 h.
 	//
 	// It costs memory on every node: about 150 bytes for each name, for that time. Ten new names a
 	// second are 130 MB in 24 hours, and 5 MB in one. Names of a fixed set cost no more than
@@ -113,8 +115,14 @@ type Options struct {
 	// Whoever made them closes them, when the last Locker is closed.
 	SharedNodes bool
 
-	// Observer receives events. May be nil.
-	Observer Observer
+	// Observe receives every event; nil: nobody does. It is called from the task in which the event
+	// happens, several at a time. It must not block, nor panic, nor call the Locker.
+	//
+	// If it blocks it holds up nodes' replies, and the ends of other leases, whose contexts then
+	// end late. If it panics it does so in the call, or in a task of the Locker's own, which
+	// ends the program. If it panics at EventAcquired, and the caller goes on, nobody holds the
+	// lease: it is renewed until its MaxHold or until Close.
+	Observe func(Event)
 
 	// Logger gets lost leases as errors. Warnings are of nodes that fail, that have no
 	// vote because they have restarted or are listed twice, and of leases that have
@@ -137,18 +145,19 @@ const longest = 10 * 365 * 24 * time.Hour
 
 // fill returns o with defaults in place of zeros, or what is wrong with it.
 func (o Options) fill() (Options, error) {
+	def := Defaults()
 	for _, d := range []struct {
 		name  string
 		field *time.Duration
 		def   time.Duration
 	}{
-		{"MaxLease", &o.MaxLease, DefaultMaxLease},
-		{"Lease", &o.Lease, min(DefaultLease, cmp.Or(o.MaxLease, DefaultMaxLease))},
+		{"MaxLease", &o.MaxLease, def.MaxLease},
+		{"Lease", &o.Lease, min(def.Lease, cmp.Or(o.MaxLease, def.MaxLease))},
 		{"MaxHold", &o.MaxHold, 0},
 		{"Grace", &o.Grace, 0},
-		{"Timeout", &o.Timeout, DefaultTimeout},
-		{"RetryEvery", &o.RetryEvery, DefaultRetryEvery},
-		{"FenceRetention", &o.FenceRetention, DefaultFenceRetention},
+		{"Timeout", &o.Timeout, def.Timeout},
+		{"RetryEvery", &o.RetryEvery, def.RetryEvery},
+		{"FenceRetention", &o.FenceRetention, def.FenceRetention},
 	} {
 		if *d.field < 0 || *d.field > longest {
 			return o, fmt.Errorf("quorum: Options.%s is %v; it must not be negative, nor more than %v", d.name, *d.field, longest)
@@ -158,7 +167,7 @@ func (o Options) fill() (Options, error) {
 		}
 	}
 	if o.Drift == 0 {
-		o.Drift = DefaultDrift
+		o.Drift = def.Drift
 	}
 	if !(o.Drift > 0 && o.Drift < 0.5) {
 		return o, fmt.Errorf("quorum: Options.Drift is %v; it must be between 0 and 0.5, as a lease gives it up twice", o.Drift)

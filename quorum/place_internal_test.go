@@ -17,8 +17,8 @@ func TestThoseBeforeAreCountedOnAMajority(t *testing.T) {
 	}{
 		{[]ballot{{ahead: 3}, {ahead: 1}, {ahead: 2}}, 2},
 		{[]ballot{{ahead: 3}, {}, {}}, 0},
-		{[]ballot{{ahead: 3}, {vote: VoteUnknown}, {}}, 3},
-		{[]ballot{{ahead: 3}, {vote: VoteAbstaining}, {ahead: 1}}, 3},
+		{[]ballot{{ahead: 3}, {vote: voteUnknown}, {}}, 3},
+		{[]ballot{{ahead: 3}, {vote: voteAbstaining}, {ahead: 1}}, 3},
 	} {
 		f := findings{ballots: test.ballots}
 		if got := f.before(2); got != test.want {

@@ -111,10 +111,10 @@ func TestProgramsTakeTurns(t *testing.T) {
 // up for no longer than its place was kept, or a poll if the lock is not handed on.
 func TestWaiterThatHangsHoldsNobodyUp(t *testing.T) {
 	t.Run("handed on", func(t *testing.T) {
-		hangsInLine(t, quorum.DefaultRetryEvery+3*quorum.DefaultTimeout)
+		hangsInLine(t, quorum.Defaults().RetryEvery+3*quorum.Defaults().Timeout)
 	})
 	t.Run("told", func(t *testing.T) {
-		hangsInLine(t, quorum.DefaultRetryEvery, quorum.WithFixedLease(quorum.DefaultLease))
+		hangsInLine(t, quorum.Defaults().RetryEvery, quorum.WithFixedLease(quorum.Defaults().Lease))
 	})
 }
 
@@ -145,7 +145,7 @@ func hangsInLine(t *testing.T, most time.Duration, opts ...quorum.Option) {
 // again.
 func TestWaiterThatHangsIsToldOnce(t *testing.T) {
 	t.Run("handed on", func(t *testing.T) { hangsForLong(t) })
-	t.Run("told", func(t *testing.T) { hangsForLong(t, quorum.WithFixedLease(quorum.DefaultLease)) })
+	t.Run("told", func(t *testing.T) { hangsForLong(t, quorum.WithFixedLease(quorum.Defaults().Lease)) })
 }
 
 func hangsForLong(t *testing.T, opts ...quorum.Option) {
@@ -248,7 +248,7 @@ func TestHealingPassesThoseInLine(t *testing.T) {
 		lease := lock(t, first, "x")
 		go use(t, holder, "x", func(le *quorum.Lease) {
 			w.nodes[0].Do(func(s *model.Server, _ model.Time) { s.Del("x") })
-			time.Sleep(quorum.DefaultLease) // it is renewed meanwhile
+			time.Sleep(quorum.Defaults().Lease) // it is renewed meanwhile
 			if n := w.holders("x", le.Owner()); n != 3 {
 				t.Errorf("%d nodes have the lock", n)
 			}

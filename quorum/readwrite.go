@@ -176,11 +176,11 @@ func (h *hold) missingOn(i int, mode node.Mode, told bool) ballot {
 	defer h.mu.Unlock()
 	switch {
 	case mode != h.mode: // a downgrade has overtaken the renewal
-		return ballot{vote: VoteUnknown}
+		return ballot{vote: voteUnknown}
 	case told || h.stillWriter.has(i):
-		return ballot{vote: VoteUnknown, lacks: true}
+		return ballot{vote: voteUnknown, lacks: true}
 	case h.claim.mode == node.Write && h.mode == node.Read: // it may have forgotten the downgrade, which is sent again
 		h.stillWriter.add(i)
 	}
-	return ballot{vote: VoteRefused, lacks: true}
+	return ballot{vote: voteRefused, lacks: true}
 }

@@ -398,7 +398,7 @@ func TestWriterBesideItsOwnReaderKeepsOthersOut(t *testing.T) {
 		left := time.Now()
 		unlock(t, reader)
 		writer := <-served
-		if took := time.Since(left); took > quorum.DefaultRetryEvery/2 {
+		if took := time.Since(left); took > quorum.Defaults().RetryEvery/2 {
 			t.Errorf("the writer came after %v", took)
 		}
 		unlock(t, writer)

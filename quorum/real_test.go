@@ -128,7 +128,7 @@ func TestRealBadNodes(t *testing.T) {
 			if err := lease.Unlock(background); err != nil {
 				t.Fatal(err)
 			}
-			if time.Since(start) >= quorum.DefaultTimeout {
+			if time.Since(start) >= quorum.Defaults().Timeout {
 				slow++
 			}
 		}
@@ -161,7 +161,7 @@ func TestRealBadNodes(t *testing.T) {
 			if !errors.Is(err, quorum.ErrNoQuorum) {
 				t.Errorf("three %s: %v", bad.name, err)
 			}
-			if d := time.Since(start); d > quorum.DefaultTimeout+5*time.Second {
+			if d := time.Since(start); d > quorum.Defaults().Timeout+5*time.Second {
 				t.Errorf("three %s: the error took %v", bad.name, d)
 			}
 		}
@@ -277,7 +277,7 @@ func TestRealRestartGuard(t *testing.T) {
 		abstaining := 0
 		if errors.As(err, &details) {
 			for _, n := range details.Nodes {
-				if n.Vote == quorum.VoteAbstaining {
+				if n.Vote == "abstaining" {
 					abstaining++
 				}
 			}

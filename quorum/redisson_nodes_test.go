@@ -237,7 +237,7 @@ func TestRedissonOnSomeNodes(t *testing.T) {
 	}
 	js[0].acquire("foo", 30*time.Second)
 	lease := must[*quorum.Lease](t)(l.Lock(background, "foo"))
-	if r := must[*quorum.Report](t)(l.Inspect(background, "foo")); r.HeldBy != 4 || r.Verdict != quorum.VerdictHeld {
+	if r := must[*quorum.Report](t)(l.Inspect(background, "foo")); r.HeldBy != 4 || r.Verdict != "held" {
 		t.Errorf("Go holds %d nodes: %s", r.HeldBy, r.Verdict)
 	}
 	if err := lease.Unlock(background); err != nil {

@@ -83,7 +83,7 @@ func TestRedissonWakesGo(t *testing.T) {
 		})
 		within := 100 * time.Millisecond
 		if cut {
-			within = quorum.DefaultRetryEvery * 3 / 2
+			within = quorum.Defaults().RetryEvery * 3 / 2
 			if err := j.client.Do(background, "CLIENT", "KILL", "TYPE", "pubsub").Err(); err != nil {
 				t.Fatal(err)
 			}
@@ -213,7 +213,7 @@ func TestRedissonRenewal(t *testing.T) {
 	j.client.Del(background, "foo")
 	start := time.Now()
 	<-lease.Context().Done()
-	if d := time.Since(start); d > 300*time.Millisecond+quorum.DefaultTimeout {
+	if d := time.Since(start); d > 300*time.Millisecond+quorum.Defaults().Timeout {
 		t.Errorf("Go noticed after %v", d)
 	}
 	if len(j.fields("foo")) != 0 {
@@ -227,7 +227,7 @@ func TestRedissonExpiry(t *testing.T) {
 	j.acquire("foo", 500*time.Millisecond)
 	start := time.Now()
 	lease := must[*quorum.Lease](t)(l.Lock(background, "foo", quorum.WithFixedLease(300*time.Millisecond)))
-	if d := time.Since(start); d < 400*time.Millisecond || d > 500*time.Millisecond+quorum.DefaultRetryEvery {
+	if d := time.Since(start); d < 400*time.Millisecond || d > 500*time.Millisecond+quorum.Defaults().RetryEvery {
 		t.Errorf("Go had it after %v", d)
 	}
 	eventually(t, "Java gets it", func() bool { return j.acquire("foo", time.Second) == none })
@@ -266,7 +266,7 @@ func TestRedissonSpin(t *testing.T) {
 	})
 	start := time.Now()
 	must[*quorum.Lease](t)(l.Lock(background, "foo"))
-	if d := time.Since(start); d > 200*time.Millisecond+quorum.DefaultRetryEvery*3/2 {
+	if d := time.Since(start); d > 200*time.Millisecond+quorum.Defaults().RetryEvery*3/2 {
 		t.Errorf("Go had it after %v", d)
 	}
 }

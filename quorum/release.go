@@ -55,7 +55,7 @@ func (rs *releases) send(c claim, nodes, mayHold, settled nodeSet, expiry clock.
 func (rs *releases) conclude(r *round) {
 	pending := r.mayHold
 	for i, b := range r.ballots {
-		if b.vote == VoteGranted {
+		if b.vote == voteGranted {
 			pending &^= 1 << i
 		}
 	}

@@ -110,7 +110,7 @@ func (r *renewal) receive(i int, reply node.Reply) {
 	r.mu.Lock()
 	for k, h := range r.holds {
 		r.ballots[k][i] = b
-		if b.vote == VoteGranted {
+		if b.vote == voteGranted {
 			if keptAll(kept[:h.claim.size()]) {
 				h.keptBy(i)
 			} else {
@@ -197,7 +197,7 @@ func (h *hold) retry(err *Error) {
 // what Options.Quorum asks for beyond one: while a majority has the lease nobody else can.
 func (r *renewal) heal() {
 	for k, h := range r.holds {
-		if t := &r.tallies[k]; t.votes[VoteGranted] < majority(t.nodes) {
+		if t := &r.tallies[k]; t.votes[voteGranted] < majority(t.nodes) {
 			continue
 		}
 		for i, b := range r.ballots[k] {

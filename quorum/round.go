@@ -113,9 +113,9 @@ func (r *round) ask(nodes nodeSet) {
 // receive takes the answer of node i, from whichever task brings it.
 func (r *round) receive(i int, reply node.Reply) {
 	b := r.rounds.voters.judge(i, r.command.Kind, r.start, reply)
-	if r.guarded && b.vote == VoteGranted {
+	if r.guarded && b.vote == voteGranted {
 		if until := r.rounds.voters.abstains(r.start, reply.Life); until > 0 {
-			b.vote, b.wait = VoteAbstaining, until
+			b.vote, b.wait = voteAbstaining, until
 		}
 	}
 	if reply.Line.Awaited && r.claim.placeTTL == 0 { // or it is the one that is in line
@@ -189,10 +189,10 @@ func (r *round) confirmWin(ctx context.Context) bool {
 	defer r.mu.Unlock()
 	for i := range r.ballots {
 		b := &r.ballots[i]
-		if duplicate := v.duplicate(i); b.vote == VoteGranted && duplicate != nil {
-			r.tally.votes[VoteGranted]--
-			r.tally.add(VoteUnknown)
-			b.vote, b.err = VoteUnknown, duplicate
+		if duplicate := v.duplicate(i); b.vote == voteGranted && duplicate != nil {
+			r.tally.votes[voteGranted]--
+			r.tally.add(voteUnknown)
+			b.vote, b.err = voteUnknown, duplicate
 		}
 	}
 	return r.tally.verdict() == won
@@ -213,7 +213,7 @@ func (r *round) linger(ctx context.Context, again bool) {
 	for {
 		r.mu.Lock()
 		r.eager = true
-		explained, granted := r.tally.explained(), r.tally.votes[VoteGranted]+r.tally.votes[VoteAbstaining]
+		explained, granted := r.tally.explained(), r.tally.votes[voteGranted]+r.tally.votes[voteAbstaining]
 		over := r.open() == 0 || explained && (!again || granted > 0)
 		r.mu.Unlock()
 		bound := until
@@ -256,7 +256,7 @@ func (r *round) mayHoldNow() nodeSet {
 	defer r.mu.Unlock()
 	s := r.asked
 	for i, b := range r.ballots {
-		if b.vote != VotePending && !b.may {
+		if b.vote != votePending && !b.may {
 			s &^= 1 << i
 		}
 	}

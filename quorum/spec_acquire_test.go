@@ -30,7 +30,7 @@ func TestOnlyOneHolds(t *testing.T) {
 		}
 		refused := 0
 		for _, n := range details.Nodes {
-			if n.Vote == quorum.VoteRefused && n.For > 29*time.Second && n.For <= 30*time.Second {
+			if n.Vote == "refused" && n.For > 29*time.Second && n.For <= 30*time.Second {
 				refused++
 			}
 		}
@@ -143,7 +143,7 @@ func TestUnknownIsNotRefused(t *testing.T) {
 		if !errors.Is(err, quorum.ErrNoQuorum) || errors.Is(err, quorum.ErrHeld) || !errors.Is(err, node.ErrTimeout) {
 			t.Errorf("got %v", err)
 		}
-		if d := time.Since(start); d > quorum.DefaultTimeout {
+		if d := time.Since(start); d > quorum.Defaults().Timeout {
 			t.Errorf("it took %v", d)
 		}
 		for _, n := range w.nodes[:3] {
@@ -178,11 +178,11 @@ func TestEventsTellTheTruth(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		seen := make(map[quorum.EventKind][]error)
 		var mu sync.Mutex
-		l := w.locker(quorum.Options{Observer: observe(func(e quorum.Event) {
+		l := w.locker(quorum.Options{Observe: func(e quorum.Event) {
 			mu.Lock()
 			defer mu.Unlock()
 			seen[e.Kind] = append(seen[e.Kind], e.Err)
-		})})
+		}})
 		for _, n := range w.nodes {
 			n.Do(func(s *model.Server, _ model.Time) { s.Set("text", "value") })
 		}
@@ -227,7 +227,7 @@ func TestNoticesDoNotProlongAWait(t *testing.T) {
 				for range 20 {
 					start := time.Now()
 					lease, err := l.Lock(background, "x", quorum.WithWait(wait))
-					if d := time.Since(start); d > wait+quorum.DefaultTimeout+5*time.Millisecond {
+					if d := time.Since(start); d > wait+quorum.Defaults().Timeout+5*time.Millisecond {
 						t.Errorf("%v: %v", d, err)
 					}
 					if err == nil {

@@ -70,7 +70,7 @@ func TestNoCommandRenewsTooMany(t *testing.T) {
 		for i := range 300 {
 			lock(t, l, fmt.Sprint("x", i), quorum.WithNames(fmt.Sprint("y", i)))
 		}
-		time.Sleep(quorum.DefaultLease / 2)
+		time.Sleep(quorum.Defaults().Lease / 2)
 		if renewed.Load() != 600 || largest.Load() != most {
 			t.Errorf("%d names are renewed, up to %d at once; want up to %d", renewed.Load(), largest.Load(), most)
 		}
@@ -182,7 +182,7 @@ func TestBrokenLeaseIsReportedLost(t *testing.T) {
 		}
 		start := time.Now()
 		<-lease.Context().Done()
-		if d := time.Since(start); d > 10*time.Second+quorum.DefaultTimeout {
+		if d := time.Since(start); d > 10*time.Second+quorum.Defaults().Timeout {
 			t.Errorf("it took %v", d)
 		}
 		if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {

@@ -24,7 +24,7 @@ import (
 func TestNodeThatLostTheKeyIsHealed(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		o := newObserver()
-		l := w.locker(quorum.Options{Observer: o})
+		l := w.locker(quorum.Options{Observe: o.observe})
 		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
 		token := lease.Token()
 		for _, n := range w.nodes[:2] {
@@ -65,7 +65,7 @@ func TestHeldIsSaidBesideNodesThatAreDown(t *testing.T) {
 			w.nodes[down].Hang(true) // and no majority is left to say so
 			start := time.Now()
 			_, err := l.TryLock(background, "x")
-			if d := time.Since(start); !errors.Is(err, quorum.ErrNoQuorum) || d > 2*quorum.DefaultTimeout {
+			if d := time.Since(start); !errors.Is(err, quorum.ErrNoQuorum) || d > 2*quorum.Defaults().Timeout {
 				t.Errorf("after %v: %v", d, err)
 			}
 			w.nodes[down].Hang(false)
@@ -215,7 +215,7 @@ func TestRestartedNodeAbstains(t *testing.T) {
 				t.Fatalf("two hold at once: %v and %v remain", lease.Remaining(), second.Remaining())
 			}
 			var details *quorum.Error
-			if !errors.As(err, &details) || details.Nodes[2].Vote != quorum.VoteAbstaining || details.Nodes[2].For < 30*time.Second {
+			if !errors.As(err, &details) || details.Nodes[2].Vote != "abstaining" || details.Nodes[2].For < 30*time.Second {
 				t.Errorf("the error does not tell of the abstaining node: %v", err)
 			}
 			time.Sleep(30400 * time.Millisecond)
@@ -306,7 +306,7 @@ func TestFirstLeaseDoesNotWaitForAHungNode(t *testing.T) {
 func TestObserverIsToldWhoAbstains(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		o := newObserver()
-		l := w.locker(quorum.Options{Observer: o})
+		l := w.locker(quorum.Options{Observe: o.observe})
 		use(t, l, "x", func(*quorum.Lease) {})
 		w.nodes[0].Restart(true)
 		for range 3 {
@@ -318,7 +318,7 @@ func TestObserverIsToldWhoAbstains(t *testing.T) {
 				told = append(told, e)
 			}
 		}
-		if len(told) != 1 || told[0].Node != "n1" || told[0].Took < quorum.DefaultMaxLease {
+		if len(told) != 1 || told[0].Node != "n1" || told[0].Took < quorum.Defaults().MaxLease {
 			t.Errorf("%+v", told)
 		}
 	})
@@ -331,7 +331,7 @@ func TestLongerLeaseOfOthersIsTold(t *testing.T) {
 		a := w.locker(quorum.Options{Lease: 2 * time.Minute, MaxLease: 2 * time.Minute})
 		b := w.locker(quorum.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		for _, name := range []string{"short", "long"} {
-			lock(t, a, name, quorum.WithLease(map[string]time.Duration{"short": quorum.DefaultMaxLease, "long": time.Minute}[name]))
+			lock(t, a, name, quorum.WithLease(map[string]time.Duration{"short": quorum.Defaults().MaxLease, "long": time.Minute}[name]))
 			for range 2 {
 				if _, err := b.TryLock(background, name); !errors.Is(err, quorum.ErrHeld) {
 					t.Errorf("got %v", err)
@@ -368,7 +368,7 @@ func TestNodeThatRefusesSomeCommandsIsReportedOnce(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		o := newObserver()
 		var refuses atomic.Bool
-		l := w.behind(quorum.Options{Observer: o}, func(i int, n node.Node) node.Node {
+		l := w.behind(quorum.Options{Observe: o.observe}, func(i int, n node.Node) node.Node {
 			if i > 0 {
 				return n
 			}

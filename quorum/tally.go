@@ -1,7 +1,6 @@
 package quorum
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -11,33 +10,20 @@ import (
 // This file decides and does nothing else: no clock, no node, no lock. Time
 // comes in as an argument.
 
-// A Vote is what one node's answer means to a round.
-type Vote uint8
+// A vote is what one node's answer means to a round. [NodeVote] has its text.
+type vote uint8
 
 const (
-	// VotePending: no answer was needed any more, or none has come yet.
-	VotePending Vote = iota
-	// VoteGranted: yes.
-	VoteGranted
-	// VoteRefused: no; somebody else holds the name on this node, or the lease is
-	// not (or no longer) there.
-	VoteRefused
-	// VoteUnknown: no answer. The command may have been carried out, or may still
-	// be. Never counted as a yes, and never as a no.
-	VoteUnknown
-	// VoteAbstaining: the node answered, but restarted so recently that it may
-	// have forgotten a lock; its answer does not count.
-	VoteAbstaining
+	votePending vote = iota // no answer was needed any more, or none has come yet
+	voteGranted
+	voteRefused    // somebody else holds the name on this node, or the lease is not (or no longer) there
+	voteUnknown    // no answer, which counts neither as a yes nor as a no: the command may still be executed
+	voteAbstaining // it answered, but restarted so recently that it may have forgotten a lock
 )
 
 var voteNames = [...]string{"pending", "granted", "refused", "unknown", "abstaining"}
 
-func (v Vote) String() string {
-	if int(v) >= len(voteNames) {
-		return fmt.Sprintf("Vote(%d)", uint8(v))
-	}
-	return voteNames[v]
-}
+func (v vote) String() string { return voteNames[v] }
 
 type verdict uint8
 
@@ -50,17 +36,17 @@ const (
 // A tally counts the votes of one round.
 type tally struct {
 	nodes, need int
-	votes       [VoteAbstaining + 1]int
+	votes       [len(voteNames)]int
 }
 
-func (t *tally) add(v Vote) { t.votes[v]++ }
+func (t *tally) add(v vote) { t.votes[v]++ }
 
 // verdict decides at the quorum (Redlock's step 3, "the majority of the
 // instances", unless the Locker needs more): won as soon as need nodes granted, lost as soon as that has
 // become impossible.
 func (t *tally) verdict() verdict {
-	granted := t.votes[VoteGranted]
-	open := t.nodes - granted - t.votes[VoteRefused] - t.votes[VoteUnknown] - t.votes[VoteAbstaining]
+	granted := t.votes[voteGranted]
+	open := t.nodes - granted - t.votes[voteRefused] - t.votes[voteUnknown] - t.votes[voteAbstaining]
 	switch {
 	case granted >= t.need:
 		return won
@@ -74,11 +60,11 @@ func (t *tally) verdict() verdict {
 // have told whose the name is, or so many cannot tell that the others are fewer than
 // need.
 func (t *tally) explained() bool {
-	return t.votes[VoteGranted]+t.votes[VoteRefused] >= t.need || t.votes[VoteUnknown]+t.votes[VoteAbstaining] > t.nodes-t.need
+	return t.votes[voteGranted]+t.votes[voteRefused] >= t.need || t.votes[voteUnknown]+t.votes[voteAbstaining] > t.nodes-t.need
 }
 
 // missing reports whether too many nodes no longer have a lease for need others to.
-func (t *tally) missing(need int) bool { return t.votes[VoteRefused] > t.nodes-need }
+func (t *tally) missing(need int) bool { return t.votes[voteRefused] > t.nodes-need }
 
 // majority is the least number of n nodes of which any two sets meet.
 func majority(n int) int { return n/2 + 1 }

@@ -11,13 +11,13 @@ import (
 
 // verdictByTrying finds the verdict of votes by trying every way in which the
 // pending nodes may still answer.
-func verdictByTrying(votes []Vote, need int) verdict {
+func verdictByTrying(votes []vote, need int) verdict {
 	granted, open := 0, 0
 	for _, v := range votes {
 		switch v {
-		case VoteGranted:
+		case voteGranted:
 			granted++
-		case VotePending:
+		case votePending:
 			open++
 		}
 	}
@@ -41,10 +41,10 @@ func verdictByTrying(votes []Vote, need int) verdict {
 func TestVerdictFallsWhenNoFurtherAnswerCanChangeIt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 9).Draw(t, "nodes")
-		votes := rapid.SliceOfN(rapid.SampledFrom([]Vote{VotePending, VoteGranted, VoteRefused, VoteUnknown, VoteAbstaining}), n, n).Draw(t, "votes")
+		votes := rapid.SliceOfN(rapid.SampledFrom([]vote{votePending, voteGranted, voteRefused, voteUnknown, voteAbstaining}), n, n).Draw(t, "votes")
 		tally := tally{nodes: n, need: majority(n)}
 		for _, v := range votes {
-			if v != VotePending {
+			if v != votePending {
 				tally.add(v)
 			}
 		}

@@ -130,7 +130,7 @@ func (r *round) gone() bool {
 	defer r.mu.Unlock()
 	have := len(r.ballots)
 	for _, b := range r.ballots {
-		if b.vote == VoteRefused || errors.Is(b.err, node.ErrWrongType) {
+		if b.vote == voteRefused || errors.Is(b.err, node.ErrWrongType) {
 			have--
 		}
 	}

@@ -41,7 +41,7 @@ func newVoters(c *config) *voters {
 func (v *voters) judge(i int, kind node.Kind, start clock.Instant, reply node.Reply) ballot {
 	b := ballot{fence: reply.Fence, state: reply.State}
 	if reply.Status == node.Unknown {
-		b.vote, b.err, b.may = VoteUnknown, reply.Err, !reply.Unsent || kind == node.Extend
+		b.vote, b.err, b.may = voteUnknown, reply.Err, !reply.Unsent || kind == node.Extend
 		if errors.Is(reply.Err, node.ErrWrongType) {
 			v.answered(i, kind) // it is well; the key is not
 		} else {
@@ -54,28 +54,28 @@ func (v *voters) judge(i int, kind node.Kind, start clock.Instant, reply node.Re
 		b.at = v.clock.Now()
 	}
 	if err := v.meet(i, reply.Life); err != nil {
-		b.vote, b.err, b.may = VoteUnknown, err, true
+		b.vote, b.err, b.may = voteUnknown, err, true
 		return b
 	}
 	switch reply.Status {
 	case node.Granted:
-		b.vote, b.may = VoteGranted, true
+		b.vote, b.may = voteGranted, true
 		if until := v.abstains(start, reply.Life); until > 0 {
-			b.vote, b.wait = VoteAbstaining, until
+			b.vote, b.wait = voteAbstaining, until
 		}
 	case node.Refused:
-		b.vote, b.wait, b.free, b.foreign = VoteRefused, reply.TTL, reply.Line.Free, reply.Line.Foreign
+		b.vote, b.wait, b.free, b.foreign = voteRefused, reply.TTL, reply.Line.Free, reply.Line.Foreign
 		b.ahead, b.last = reply.Line.Ahead, reply.Line.Last
 	case node.Stale:
-		b.vote, b.stale = VoteRefused, true
+		b.vote, b.stale = voteRefused, true
 	case node.Released:
-		b.vote, b.removed = VoteGranted, true
+		b.vote, b.removed = voteGranted, true
 	case node.Absent:
-		b.vote = VoteGranted
+		b.vote = voteGranted
 	case node.Done:
-		b.vote, b.may = VoteGranted, kind == node.Extend
+		b.vote, b.may = voteGranted, kind == node.Extend
 		if !keptAll(reply.Kept) {
-			b.vote, b.may = VoteRefused, false
+			b.vote, b.may = voteRefused, false
 		}
 	}
 	if kind == node.Inspect {

@@ -267,7 +267,7 @@ func (w *waiter) note(ctx context.Context, o *outcome) {
 		return
 	}
 	w.found.record(o, w.l.tokens)
-	if w.l.opts.Observer != nil {
+	if w.l.opts.Observe != nil {
 		w.l.observe(Event{Kind: EventAttemptFailed, Name: w.request.title(), Owner: o.claim.Owner, Token: o.claim.Token,
 			Took: o.took, Err: w.failed(ctx)})
 	}

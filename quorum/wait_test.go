@@ -70,7 +70,7 @@ func TestWaiterWithoutNoticesPolls(t *testing.T) {
 		time.AfterFunc(7300*time.Millisecond, func() { _ = lease.Unlock(background) })
 		start := time.Now()
 		must[*quorum.Lease](t)(b.Lock(background, "x"))
-		if d := time.Since(start); d < 7300*time.Millisecond || d > 7300*time.Millisecond+quorum.DefaultRetryEvery*11/10 {
+		if d := time.Since(start); d < 7300*time.Millisecond || d > 7300*time.Millisecond+quorum.Defaults().RetryEvery*11/10 {
 			t.Errorf("it took %v", d)
 		}
 	})

@@ -184,7 +184,7 @@ type observer struct{ events chan quorum.Event }
 
 func newObserver() observer { return observer{make(chan quorum.Event, 10000)} }
 
-func (o observer) Observe(e quorum.Event) { o.events <- e }
+func (o observer) observe(e quorum.Event) { o.events <- e }
 
 func (o observer) count(kind quorum.EventKind) (n int) {
 	for range len(o.events) {
@@ -196,8 +196,3 @@ func (o observer) count(kind quorum.EventKind) (n int) {
 	}
 	return n
 }
-
-// observe is an Observer that calls a function.
-type observe func(quorum.Event)
-
-func (f observe) Observe(e quorum.Event) { f(e) }

@@ -273,14 +273,14 @@ func (w *world) note(l *link, m *message, r *node.Reply) {
 			w.sometimes(Lapsed)
 		}
 	}
-	if r.Status == node.Stale && int64(r.Fence)-l.c.Wall().UnixMicro() > quorum.DefaultFenceRetention.Microseconds() {
+	if r.Status == node.Stale && int64(r.Fence)-l.c.Wall().UnixMicro() > quorum.Defaults().FenceRetention.Microseconds() {
 		w.sometimes(FarAhead)
 	}
 	w.logReply(l, m, r)
 }
 
-// Observe implements quorum.Observer.
-func (c *Client) Observe(e quorum.Event) {
+// observe checks an event of the engine.
+func (c *Client) observe(e quorum.Event) {
 	w := c.w
 	if c.dead || w.over {
 		return

@@ -24,7 +24,7 @@ func (c *Client) failed(name, owner string, err error) {
 	if !ok || o == nil || len(c.listed) < len(c.links) {
 		return
 	}
-	var votes [quorum.VoteAbstaining + 1]int
+	votes := make(map[string]int)
 	for i, v := range e.Nodes {
 		votes[v.Vote]++
 		if heard := o.heard[i]; o.told.Has(i) && !c.links[i].honest(v.Vote, heard) {
@@ -32,7 +32,7 @@ func (c *Client) failed(name, owner string, err error) {
 		}
 	}
 	_, need := w.site(name)
-	granted, refused := votes[quorum.VoteGranted], votes[quorum.VoteRefused]
+	granted, refused := votes["granted"], votes["refused"]
 	held := e.Err == quorum.ErrHeld
 	if held && granted+refused < need {
 		w.fail("I11", fmt.Sprintf("%s: the error is that the lock is held; only %d nodes answered", c.name, granted+refused))
@@ -46,10 +46,10 @@ func (c *Client) failed(name, owner string, err error) {
 			w.sometimes(GrantedTooLate)
 		}
 	}
-	if votes[quorum.VoteAbstaining] > 0 {
+	if votes["abstaining"] > 0 {
 		w.sometimes(GuardRefusal)
 	}
-	if votes[quorum.VoteUnknown] > 0 && granted > 0 {
+	if votes["unknown"] > 0 && granted > 0 {
 		w.sometimes(UnknownVote)
 	}
 	if granted > 0 && refused > 0 {
@@ -58,15 +58,15 @@ func (c *Client) failed(name, owner string, err error) {
 }
 
 // honest reports whether a vote corresponds to the node's answer.
-func (l *link) honest(vote quorum.Vote, heard node.Status) bool {
+func (l *link) honest(vote string, heard node.Status) bool {
 	switch vote {
-	case quorum.VoteGranted:
+	case "granted":
 		return heard == node.Granted
-	case quorum.VoteRefused:
+	case "refused":
 		return no(heard)
-	case quorum.VoteUnknown:
+	case "unknown":
 		return heard == node.Unknown || l.n.shared // a second name of one server has no vote
-	case quorum.VoteAbstaining:
+	case "abstaining":
 		switch {
 		case l.refusedWrite >= l.n.born:
 			l.w.sometimes(DemotedAbstains)
@@ -110,7 +110,7 @@ func (k *checker) awaited(c *Client, e *quorum.Event) {
 	}
 	may := 0
 	for _, v := range err.Nodes {
-		if v.Vote == quorum.VoteGranted || v.Vote == quorum.VotePending {
+		if v.Vote == "granted" || v.Vote == "pending" {
 			may++
 		}
 	}
@@ -246,7 +246,7 @@ func (i *inspection) tells(report *quorum.Report, err error, through []*holder) 
 func (i *inspection) sees(h *holder, report *quorum.Report) {
 	c, w := i.c, i.c.w
 	forgot := slices.ContainsFunc(i.looks, func(l look) bool { return l.free && l.forgot })
-	if report.Verdict == quorum.VerdictFree && !forgot && w.broken == "" && len(c.listed) == len(c.links) {
+	if report.Verdict == "free" && !forgot && w.broken == "" && len(c.listed) == len(c.links) {
 		w.fail("I11", fmt.Sprintf("%s: Inspect reports that %q is free, which %s has held all the while", c.name, report.Name, h.c.name))
 	}
 }
@@ -276,14 +276,14 @@ func (i *inspection) wrong(report *quorum.Report) string {
 			most = max(most, counts[owner])
 		}
 	}
-	majority, want := len(report.Nodes)/2+1, quorum.VerdictNoQuorum
+	majority, want := len(report.Nodes)/2+1, "no-quorum"
 	switch {
 	case most >= majority:
-		want = quorum.VerdictHeld
+		want = "held"
 	case free >= majority:
-		want = quorum.VerdictFree
+		want = "free"
 	case answered >= majority:
-		want = quorum.VerdictContended
+		want = "contended"
 	}
 	if report.Verdict != want || report.HeldBy != most || most > 0 && counts[report.Owner] != most {
 		return fmt.Sprintf("the verdict is %s, by %d; it has to be %s, by %d", report.Verdict, report.HeldBy, want, most)

@@ -63,7 +63,7 @@ func (k *checker) forgotten(s *server, name string, before *node.State) {
 // nodes know that waiter.
 func (k *checker) overtakesNobody(h *holder, o *call) {
 	w := k.w
-	if w.disagree >= quorum.DefaultFenceRetention {
+	if w.disagree >= quorum.Defaults().FenceRetention {
 		return // tickets come from clocks; clients ignore what is so far ahead, and may pass it
 	}
 	for _, c := range w.clients {

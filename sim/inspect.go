@@ -2,13 +2,11 @@ package sim
 
 import (
 	"slices"
-
-	"github.com/redquorum/redquorum/quorum"
 )
 
 // inspects calls Inspect for a name, and checks the report. It returns the verdict, or "" after an
 // error.
-func (c *Client) inspects(name string) quorum.Verdict {
+func (c *Client) inspects(name string) string {
 	w := c.w
 	var through []*holder // that have the name now
 	for _, h := range w.check.holders {

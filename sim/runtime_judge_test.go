@@ -290,8 +290,7 @@ func (r *runtimeWorld) parted(j *quorum.MultiLease) {
 	}
 }
 
-// Observe implements quorum.Observer.
-func (r *runtimeWorld) Observe(e quorum.Event) {
+func (r *runtimeWorld) observe(e quorum.Event) {
 	switch e.Kind {
 	case quorum.EventAttemptFailed:
 		r.stands(e.Owner)

@@ -547,7 +547,7 @@ func (k *worker) last(names []string) {
 func (w *world) onlyShared() bool {
 	work := &w.p.Work
 	return work.Read > 0 && work.Read+work.Write == faults.Percent(100) && work.Several+work.Joint == 0 &&
-		w.disagree < quorum.DefaultFenceRetention
+		w.disagree < quorum.Defaults().FenceRetention
 }
 
 // choose draws the kind of a lock, of these names.

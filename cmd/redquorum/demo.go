@@ -87,7 +87,7 @@ func demoVerb(ctx context.Context, c *command) int {
 		}
 		options.MaxLease = max(limit, demoLease)
 		if limit == 0 {
-			options.MaxLease = quorum.DefaultMaxLease
+			options.MaxLease = quorum.Defaults().MaxLease
 		}
 	}
 	d := newDemo(c, len(urls))
@@ -198,7 +198,7 @@ func (d *demo) wait(ctx context.Context, l *quorum.Locker) error {
 	if e := (*quorum.Error)(nil); errors.As(err, &e) {
 		var guard time.Duration
 		for _, n := range e.Nodes {
-			if n.Vote == quorum.VoteAbstaining {
+			if n.Vote == "abstaining" {
 				guard = max(guard, n.For)
 			}
 		}

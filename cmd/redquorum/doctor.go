@@ -109,7 +109,7 @@ func doctorVerb(ctx context.Context, c *command) int {
 	var g errgroup.Group
 	for i, o := range options {
 		g.Go(func() error {
-			patients[i] = examine(ctx, o, *name, cmp.Or(maxLease, quorum.DefaultMaxLease), nodes.noGuard)
+			patients[i] = examine(ctx, o, *name, cmp.Or(maxLease, quorum.Defaults().MaxLease), nodes.noGuard)
 			return nil
 		})
 	}
@@ -219,7 +219,7 @@ func (p *patient) pulse(ctx context.Context, c *redis.Client) error {
 	slices.Sort(rtts)
 	rtt := rtts[len(rtts)/2]
 	p.RTT = new(millis(rtt))
-	if rtt > quorum.DefaultTimeout/2 {
+	if rtt > quorum.Defaults().Timeout/2 {
 		p.add(warning, fmt.Sprintf("a round trip takes %v", rtt.Round(time.Millisecond)),
 			"rounds may time out before it answers", "raise Timeout, and keep leases much longer than it")
 	}

@@ -119,9 +119,9 @@ func runVerb(ctx context.Context, c *command) int {
 	if err != nil {
 		return c.fail("run", err)
 	}
-	f.lease = cmp.Or(f.lease, min(quorum.DefaultLease, cmp.Or(longest, quorum.DefaultMaxLease)))
+	f.lease = cmp.Or(f.lease, min(quorum.Defaults().Lease, cmp.Or(longest, quorum.Defaults().MaxLease)))
 	trouble := new(trouble)
-	l, done, err := f.locker(quorum.Options{Lease: f.lease, MaxHold: f.maxHold, Quorum: f.quorum, Observer: trouble})
+	l, done, err := f.locker(quorum.Options{Lease: f.lease, MaxHold: f.maxHold, Quorum: f.quorum, Observe: trouble.observe})
 	if err != nil {
 		return c.fail("run", err)
 	}
@@ -266,7 +266,7 @@ func (f *runFlags) acquire(ctx context.Context, c *command, l *quorum.Locker) (*
 			if err != nil || waiting.Err() != nil {
 				return
 			}
-			if r.Verdict != quorum.VerdictFree { // else it is not that which it waits for
+			if r.Verdict != "free" { // else it is not that which it waits for
 				what, taken = "the lock", taken+"; "+headline(r)
 			}
 		}
@@ -493,8 +493,7 @@ type trouble struct {
 	last atomic.Pointer[error]
 }
 
-// Observe is of quorum.Observer.
-func (t *trouble) Observe(e quorum.Event) {
+func (t *trouble) observe(e quorum.Event) {
 	switch e.Kind {
 	case quorum.EventExtendFailed:
 		t.last.Store(&e.Err)

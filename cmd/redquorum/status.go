@@ -63,7 +63,7 @@ func statusVerb(ctx context.Context, c *command) int {
 	if err != nil {
 		return c.fail("status", err)
 	}
-	if report.Verdict == quorum.VerdictNoQuorum {
+	if report.Verdict == "no-quorum" {
 		return exitError
 	}
 	return exitOK
@@ -75,7 +75,7 @@ var heldHow = map[node.Mode]string{node.Exclusive: "held", node.Read: "held for 
 // A statusJSON is what status --json prints.
 type statusJSON struct {
 	Name    string           `json:"name"`
-	Verdict quorum.Verdict   `json:"verdict"`
+	Verdict string           `json:"verdict"`
 	Owner   string           `json:"owner"`
 	Owners  []string         `json:"owners"`  // those with a majority: several only if they read
 	Mode    string           `json:"mode"`    // exclusive, read or write: of the owner
@@ -124,11 +124,11 @@ func list(s []string) []string { return append([]string{}, s...) }
 func headline(r *quorum.Report) string {
 	name := printable(r.Name)
 	switch r.Verdict {
-	case quorum.VerdictHeld:
+	case "held":
 		return fmt.Sprintf("%s is %s by %s, on %d of %d nodes", name, heldHow[r.Mode], printable(r.Owner), r.HeldBy, len(r.Nodes))
-	case quorum.VerdictFree:
+	case "free":
 		return name + " is free"
-	case quorum.VerdictContended:
+	case "contended":
 		return fmt.Sprintf("%s is contended: nobody has the %d of %d nodes that are needed", name, r.Quorum, len(r.Nodes))
 	default:
 		tell := 0
@@ -144,7 +144,7 @@ func headline(r *quorum.Report) string {
 // printReport prints a report for people.
 func printReport(w io.Writer, r *quorum.Report) error {
 	fmt.Fprintln(w, headline(r))
-	if r.Verdict == quorum.VerdictHeld {
+	if r.Verdict == "held" {
 		printOthers(w, r)
 	}
 	for _, waiter := range r.Waiting {

@@ -257,14 +257,14 @@ func (n *nodeFlags) urls() ([]string, error) {
 func (n *nodeFlags) limit() (time.Duration, error) {
 	text := os.Getenv("REDQUORUM_MAX_LEASE")
 	if n.maxLease != 0 || text == "" {
-		if n.maxLease < 0 || n.maxLease > quorum.DefaultFenceRetention {
-			return 0, usageError("--max-lease is %v; it must be more than 0, and at most %v", n.maxLease, quorum.DefaultFenceRetention)
+		if n.maxLease < 0 || n.maxLease > quorum.Defaults().FenceRetention {
+			return 0, usageError("--max-lease is %v; it must be more than 0, and at most %v", n.maxLease, quorum.Defaults().FenceRetention)
 		}
 		return n.maxLease, nil
 	}
 	d, err := time.ParseDuration(text)
-	if err != nil || d <= 0 || d > quorum.DefaultFenceRetention {
-		return 0, usageError("REDQUORUM_MAX_LEASE is %s; it must be a time such as 30s, at most %v", quoted(text), quorum.DefaultFenceRetention)
+	if err != nil || d <= 0 || d > quorum.Defaults().FenceRetention {
+		return 0, usageError("REDQUORUM_MAX_LEASE is %s; it must be a time such as 30s, at most %v", quoted(text), quorum.Defaults().FenceRetention)
 	}
 	return d, nil
 }

@@ -7,25 +7,13 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// An Observer receives the events of a Locker, for metrics and traces.
-// Observe is called from the task in which it happens, several at a time; it
-// must not block, nor panic, nor call the Locker.
-//
-// One that blocks holds up nodes' replies, and the ends of other leases, whose contexts
-// then end late. One that panics does so in the call, or in a task of the Locker's own, which
-// ends the program. If it panics in EventAcquired, and the caller goes on, the lease is held by
-// nobody: it is renewed until its MaxHold or until Close.
+// An Event is one thing that happened, for metrics and traces: see Options.Observe. Fields that
+// do not belong to its kind are zero.
 //
 // Each lease that the Locker comes to hold has one EventAcquired, and exactly one of EventReleased,
 // EventLost and EventDetached: how many more there are of the first is how many are held. Nested
 // leases are part of the outermost one, and have none. Of a lease that ends as it is
 // granted the two may come in either order.
-type Observer interface {
-	Observe(Event)
-}
-
-// An Event is one thing that happened. Fields that do not belong to its kind
-// are zero.
 type Event struct {
 	Kind  EventKind
 	Name  string     // the lock's name, or several with commas between
