@@ -53,9 +53,9 @@
 // So a command that is executed twice does no harm (second rule), nor does one that arrives
 // after its own release (fourth rule).
 //
-// With several claims it is all or nothing. The rules apply in the same order, each to all
-// names. Refused has the longest TTL of the locks in the way; Refused and Stale have the
-// highest fence of all names. Names that have the owner's field stay as they are.
+// With several claims it is all or nothing. Names that have the owner's field stay as they
+// are. To the others the rules apply in the same order, each to all names. Refused has the
+// longest TTL of the locks in the way; Refused and Stale have the highest fence.
 //
 // # Acquire in mode Read
 //

@@ -7,16 +7,16 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A want is one of the names that a waiter asks for and does not have.
+// A want is one of the names that a command asks for and its owner does not have.
 type want struct {
 	*names
 	first  *key // the place of the first in the queue, nil if there is none
 	before int  // how many are before the waiter
 }
 
-// acquireQueued is acquire with a ticket, of one name or of several.
-func (s *Server) acquireQueued(now Time, cmd *node.Command) (reply node.Reply, published []Notice) {
-	wait := cmd.Wait
+// acquireAll is acquire with a ticket, or of several names.
+func (s *Server) acquireAll(now Time, cmd *node.Command) (reply node.Reply, published []Notice) {
+	wait := cmd.Waiting()
 	wants, err := s.wanted(now, cmd)
 	if err != nil {
 		return failure(err), nil
@@ -33,7 +33,9 @@ func (s *Server) acquireQueued(now Time, cmd *node.Command) (reply node.Reply, p
 		for _, one := range wants {
 			s.create(one.lock, cmd.Claims[0].Owner, now+life(cmd.TTL))
 			s.setFence(one.fence, token, now+life(cmd.Retention))
-			s.leave(one.names, wait.Waiter)
+			if wait.Queued() {
+				s.leave(one.names, wait.Waiter)
+			}
 		}
 		return node.Reply{Status: node.Granted}, nil
 	case turn:
@@ -42,18 +44,18 @@ func (s *Server) acquireQueued(now Time, cmd *node.Command) (reply node.Reply, p
 	locked := slices.ContainsFunc(wants, func(w want) bool { return w.lock.kind != none })
 	reserve := wait.Reserve
 	for _, one := range wants {
-		inTheWay := one.inTheWay(cmd)
+		inTheWay := one.inTheWay(wait)
 		if wait.Stays() && (inTheWay || turn || reserve) {
 			s.keepPlace(now, one.names, cmd, r.Fence, reserve)
 		} else if wait.Stays() && s.leave(one.names, wait.Waiter) && one.queue.kind != none {
 			published = s.publish(now, one.names, 0, 0) // others may have the name meanwhile
 		}
-		if n := len(one.queue.line); n > 0 && !turn {
-			r.Line.Last = max(r.Line.Last, one.queue.line[n-1].ticket)
-		}
 		if inTheWay {
 			reserve = false // no name is kept because of one that sorts before
-			one.refuse(now, &r, cmd, locked)
+			one.refuse(now, &r, locked)
+		}
+		if wait.Queued() && !turn {
+			one.describe(&r.Line, wait, inTheWay)
 		}
 	}
 	return r, published
@@ -79,7 +81,8 @@ func (s *Server) wanted(now Time, cmd *node.Command) ([]want, error) {
 // survey finds the waiters before this one. It returns what a refusal says so far, and whether
 // nothing is in the way.
 func (s *Server) survey(now Time, cmd *node.Command, wants []want) (r node.Reply, turn bool, err error) {
-	r, turn = node.Reply{Status: node.Refused, Line: node.Line{Free: true}}, true
+	wait := cmd.Waiting()
+	r, turn = node.Reply{Status: node.Refused, Line: node.Line{Free: wait.Queued()}}, true
 	for i := range wants {
 		one := &wants[i]
 		seen, err := one.fence.token()
@@ -87,12 +90,14 @@ func (s *Server) survey(now Time, cmd *node.Command, wants []want) (r node.Reply
 			return r, false, err
 		}
 		r.Fence = max(r.Fence, seen)
-		if _, err = s.queue(now, one.names); err != nil {
-			return r, false, err
+		if wait.Queued() {
+			if _, err = s.queue(now, one.names); err != nil {
+				return r, false, err
+			}
+			one.first = s.firstPlace(now, one.names)
+			one.before = one.queue.before(wait)
 		}
-		one.first = s.firstPlace(now, one.names)
-		one.before = one.queue.before(cmd)
-		inTheWay := one.inTheWay(cmd)
+		inTheWay := one.inTheWay(wait)
 		turn = turn && !inTheWay
 		r.Line.Free = r.Line.Free && one.lock.kind == none && !(inTheWay && one.first.text == node.PlaceReserves)
 	}
@@ -100,20 +105,29 @@ func (s *Server) survey(now Time, cmd *node.Command, wants []want) (r node.Reply
 }
 
 // inTheWay reports whether the name is locked, or others are served before.
-func (w *want) inTheWay(cmd *node.Command) bool {
-	return w.lock.kind != none || w.before > 0 && !cmd.Wait.Barge
+func (w *want) inTheWay(wait node.Wait) bool {
+	return w.lock.kind != none || w.before > 0 && !wait.Barge
 }
 
-// refuse puts into r what is in the way of one name. locked is whether any of the names is
+// refuse puts into r for how long one name is in the way. locked is whether any of the names is
 // locked: then places in queues do not count.
-func (w *want) refuse(now Time, r *node.Reply, cmd *node.Command, locked bool) {
-	r.Line.Ahead = max(r.Line.Ahead, w.queue.before(cmd))
+func (w *want) refuse(now Time, r *node.Reply, locked bool) {
 	if w.lock.kind != none {
 		r.TTL = longer(r.TTL, w.lock.left(now))
-		r.Line.Foreign = r.Line.Foreign || len(w.lock.fields) > node.ManyFields || slices.ContainsFunc(w.lock.fields, func(f node.Field) bool { return node.Foreign(f.Name) })
 	} else if !locked {
 		r.TTL = longer(r.TTL, w.first.left(now))
 	}
+}
+
+// describe adds one name and its queue to what a refusal says of all.
+func (w *want) describe(l *node.Line, wait node.Wait, inTheWay bool) {
+	if n := len(w.queue.line); n > 0 {
+		l.Last = max(l.Last, w.queue.line[n-1].ticket)
+	}
+	if inTheWay {
+		l.Ahead = max(l.Ahead, w.queue.before(wait))
+	}
+	l.Foreign = l.Foreign || len(w.lock.fields) > node.ManyFields || slices.ContainsFunc(w.lock.fields, func(f node.Field) bool { return node.Foreign(f.Name) })
 }
 
 // releaseAll is release with a ticket, or of several names.
@@ -319,10 +333,10 @@ func (c *content) rank(waiter string) (int, bool) {
 
 // before returns how many in the queue are before the waiter of a command. If it has no
 // place, these are the ones with a ticket not above its own.
-func (c *content) before(cmd *node.Command) int {
-	n, found := c.rank(cmd.Wait.Waiter)
+func (c *content) before(wait node.Wait) int {
+	n, found := c.rank(wait.Waiter)
 	if !found {
-		for n = 0; n < len(c.line) && c.line[n].ticket <= cmd.Wait.Ticket; n++ {
+		for n = 0; n < len(c.line) && c.line[n].ticket <= wait.Ticket; n++ {
 		}
 	}
 	return n

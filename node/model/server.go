@@ -124,10 +124,8 @@ func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published 
 			return s.acquireRead(now, &cmd), nil
 		case cmd.Mode == node.Write:
 			return s.acquireWrite(now, &cmd), nil
-		case cmd.Waiting().Queued():
-			return s.acquireQueued(now, &cmd)
-		case len(cmd.Claims) > 1:
-			return s.acquireAll(now, cmd.Claims, now+ttl, now+retention), nil
+		case cmd.Waiting().Queued() || len(cmd.Claims) > 1:
+			return s.acquireAll(now, &cmd)
 		}
 		return s.acquire(now, &cmd.Claims[0], now+ttl, now+retention), nil
 	case node.Release:
@@ -199,51 +197,6 @@ func (s *Server) acquire(now Time, c *node.Claim, expires, kept Time) node.Reply
 	}
 	s.create(lock, c.Owner, expires)
 	s.setFence(fence, c.Token, kept)
-	return node.Reply{Status: node.Granted}
-}
-
-// acquireAll is acquire without a ticket for several claims of one owner and token.
-func (s *Server) acquireAll(now Time, claims []node.Claim, expires, kept Time) node.Reply {
-	c := claims[0]
-	free, inTheWay := false, false
-	var ttl time.Duration
-	for i := range claims {
-		lock := s.lookUp(now, claims[i].Name).lock
-		_, mine := lock.find(c.Owner)
-		switch {
-		case lock.kind == none:
-			free = true
-		case lock.kind != hash:
-			return failure(node.ErrWrongType)
-		case !mine:
-			inTheWay, ttl = true, longer(ttl, lock.left(now))
-		}
-	}
-	if !free && !inTheWay {
-		return node.Reply{Status: node.Granted}
-	}
-	stale, highest := false, node.Token(0)
-	for i := range claims {
-		k := s.lookUp(now, claims[i].Name)
-		seen, err := k.fence.token()
-		if err != nil {
-			return failure(err)
-		}
-		stale = stale || k.lock.kind == none && c.Token <= seen
-		highest = max(highest, seen)
-	}
-	switch {
-	case inTheWay:
-		return node.Reply{Status: node.Refused, TTL: ttl, Fence: highest}
-	case stale:
-		return node.Reply{Status: node.Stale, Fence: highest}
-	}
-	for i := range claims {
-		if k := s.lookUp(now, claims[i].Name); k.lock.kind == none {
-			s.create(k.lock, c.Owner, expires)
-			s.setFence(k.fence, c.Token, kept)
-		}
-	}
 	return node.Reply{Status: node.Granted}
 }
 

@@ -42,20 +42,17 @@ var (
 	writing   = []node.Mode{node.Write}
 )
 
-// Releases of several names share a script with those of a waiter, as they differ in one
-// condition. Acquires do not: without a ticket no queue is looked at, and the fence is that
-// of all names.
 var rows = [...]row{
 	{kind: node.Acquire, modes: exclusive, names: one, script: acquireScript,
 		keys: []word{lockKey, fenceKey},
 		args: []word{ownerArg, tokenArg, ttlArg, retentionArg}},
 	{kind: node.Acquire, modes: exclusive, names: several, script: acquireAllScript,
 		keys: []word{lockKey, fenceKey},
-		args: []word{ownerArg, tokenArg, ttlArg, retentionArg}},
-	{kind: node.Acquire, modes: exclusive, queued: true, names: one, script: acquireQueuedScript,
+		args: []word{ownerArg, tokenArg, ttlArg, retentionArg, ticketArg}},
+	{kind: node.Acquire, modes: exclusive, queued: true, names: one, script: acquireAllScript,
 		keys: []word{lockKey, fenceKey, queueKey, placeKey},
 		args: []word{ownerArg, tokenArg, ttlArg, retentionArg, ticketArg, waiterArg, placeTTLArg, bargeArg, standbyArg}},
-	{kind: node.Acquire, modes: exclusive, queued: true, names: several, script: acquireQueuedScript,
+	{kind: node.Acquire, modes: exclusive, queued: true, names: several, script: acquireAllScript,
 		keys: []word{lockKey, fenceKey, queueKey, placeKey},
 		args: []word{ownerArg, tokenArg, ttlArg, retentionArg, ticketArg, waiterArg, placeTTLArg, bargeArg, reserveArg},
 		each: []word{channelArg}},
@@ -279,9 +276,8 @@ func (s scriptSet) add(one *script) bool {
 
 var (
 	acquireScript       = newScript("", "acquire")
-	acquireAllScript    = newScript("", "create", "acquire_all")
 	acquireEachScript   = newScript("", "acquire_each")
-	acquireQueuedScript = newScript(constants, "notify_next", "create", "acquire_queued")
+	acquireAllScript    = newScript(constants, "notify_next", "create", "acquire_all")
 	acquireReadScript   = newScript(constants, "acquire_read")
 	acquireWriteScript  = newScript(constants, "readers", "acquire_write")
 	releaseScript       = newScript(constants, "notify_next", "raise_fences", "release")
