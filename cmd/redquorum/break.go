@@ -37,7 +37,7 @@ func breakVerb(ctx context.Context, c *command) int {
 	if !*yes {
 		return c.fail("break", usageError("breaking %s can let two holders work at once; add --yes to do it", quoted(name)))
 	}
-	l, done, err := nodes.locker(quorum.Options{Timeout: 2 * time.Second})
+	l, done, err := nodes.locker(quorum.Options{Timeout: 2 * time.Second, Quorum: quorumMost})
 	if err != nil {
 		return c.fail("break", err)
 	}

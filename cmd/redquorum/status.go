@@ -46,7 +46,7 @@ func statusVerb(ctx context.Context, c *command) int {
 	if !ok {
 		return status
 	}
-	l, done, err := nodes.locker(quorum.Options{Timeout: 2 * time.Second})
+	l, done, err := nodes.locker(quorum.Options{Timeout: 2 * time.Second, Quorum: quorumMost})
 	if err != nil {
 		return c.fail("status", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 	"unicode"
@@ -67,6 +68,21 @@ func (s status) states() string {
 		states = append(states, n.State)
 	}
 	return strings.Join(states, " ")
+}
+
+// run --quorum takes a lock on an even number of nodes, so these verbs read and break it there.
+func TestStatusAndBreakOfAnEvenNumber(t *testing.T) {
+	_, urls := startNodes(t, 4)
+	p := start(t, "run", "--name", "a", "--quorum", "3", "--no-guard", "--nodes", urls, "--", "sleep", "60")
+	defer p.signal(syscall.SIGTERM)
+	eventually(t, "held", func() bool { return statusOf(t, exitOK, "a", urls).HeldBy == 4 })
+	if s := statusOf(t, exitOK, "a", urls); s.Quorum != 3 {
+		t.Errorf("a majority of 4 is %d", s.Quorum)
+	}
+	want(t, exitOK, "", "break", "a", "--yes", "--nodes", urls)
+	if s := statusOf(t, exitOK, "a", urls); s.Verdict != "free" {
+		t.Errorf("broken, and %s", s.Verdict)
+	}
 }
 
 func TestStatus(t *testing.T) {

@@ -287,8 +287,11 @@ func (n *nodeFlags) locker(o quorum.Options) (l *quorum.Locker, done func(), err
 	return l, func() { _ = l.Close(); end() }, nil
 }
 
-// quorumAll stands for all nodes in Options.Quorum, until it is known how many that is.
-const quorumAll = -1
+// These stand for numbers of nodes in Options.Quorum, until it is known how many there are.
+const (
+	quorumAll  = -1 // all
+	quorumMost = -2 // a majority, also of an even number: for verbs that take no lock
+)
 
 // asFlags writes options as the flags that set them.
 var asFlags = strings.NewReplacer("Options.Quorum", "--quorum", "Options.Lease", "--lease", "Options.MaxHold", "--max-hold",
@@ -302,10 +305,13 @@ func inFlags(err error) string {
 // lockOn is quorum.New with errors in the words of the command line. It closes
 // the nodes if it fails.
 func lockOn(nodes []node.Node, o quorum.Options) (l *quorum.Locker, err error) {
-	if o.Quorum == quorumAll {
+	switch o.Quorum {
+	case quorumAll:
 		o.Quorum = len(nodes)
+	case quorumMost:
+		o.Quorum = len(nodes)/2 + 1
 	}
-	if n := len(nodes); n%2 == 0 && o.Quorum == 0 { // not all verbs have --quorum
+	if n := len(nodes); n%2 == 0 && o.Quorum == 0 {
 		err = usageError("%d nodes survive the loss of no more nodes than %d would: list an odd number", n, n-1)
 	} else if l, err = quorum.New(nodes, o); err != nil {
 		err = usageError("%s", asFlags.Replace(strings.TrimPrefix(err.Error(), "quorum: ")))
