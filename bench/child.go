@@ -39,7 +39,8 @@ type request struct {
 	URLs       []string      `json:"urls,omitempty"`       // open: of servers that are Given
 	RTT        time.Duration `json:"rtt,omitempty"`        // open
 	Timeout    time.Duration `json:"timeout,omitempty"`    // open
-	Turns      turns         `json:"turns"`                // take
+	Callers    int           `json:"callers,omitempty"`    // take: how many
+	Turns      turns         `json:"turns"`                // take: what each of them does
 }
 
 // An answer is what the child says.
@@ -48,7 +49,7 @@ type answer struct {
 	Addrs    []string      `json:"addrs,omitempty"`
 	CPU      time.Duration `json:"cpu,omitempty"`
 	Commands int64         `json:"commands,omitempty"` // that went through all links
-	Record   record        `json:"record"`
+	Records  []record      `json:"records,omitempty"`  // of each caller
 }
 
 // A child is the parent's side.
@@ -173,7 +174,11 @@ func (h *helper) answer(ctx context.Context, r request) (a answer, err error) {
 		}
 		err = fmt.Errorf("there is no contestant %s", r.Contestant)
 	case "take":
-		a.Record, err = r.Turns.take(ctx, h.client)
+		a.Records = make([]record, r.Callers)
+		err = atOnce(ctx, r.Callers, func(ctx context.Context, i int) (err error) {
+			a.Records[i], err = r.Turns.take(ctx, h.client)
+			return err
+		})
 	case "end":
 		client := h.client
 		h.client = nil
@@ -211,25 +216,42 @@ type record struct {
 	Turns []turn `json:"turns,omitempty"`
 	// Unserved is how long it had waited for the next turn when the time was up.
 	Unserved time.Duration `json:"unserved,omitempty"`
+	Reads    bool          `json:"reads,omitempty"` // it shares the lock with others that do
+	Owner    int           `json:"-"`               // whose turns they are: of a caller, or of a process
 }
 
 // turns is what a caller does that competes for a lock: it takes it, holds it,
-// gives it back and thinks, until an instant.
+// gives it back and thinks, from an instant until another.
 type turns struct {
 	Name        string        `json:"name"`
+	Kind        string        `json:"kind,omitempty"` // plain, reading or writing
 	Lease       time.Duration `json:"lease"`
 	Hold, Think time.Duration
+	From        clock.Instant `json:"from"` // 0: now
 	Until       clock.Instant `json:"until"`
+}
+
+// lock takes the lock once.
+func (t *turns) lock(ctx context.Context, client Client) (Held, error) {
+	if t.Kind == plain {
+		return client.Lock(ctx, t.Name, t.Lease)
+	}
+	if sharer, ok := client.(Sharer); ok {
+		return sharer.Share(ctx, t.Name, t.Lease, t.Kind == writing)
+	}
+	return nil, fmt.Errorf("readers and writers: %w", errors.ErrUnsupported)
 }
 
 func (t *turns) take(ctx context.Context, client Client) (all record, err error) {
 	now := clock.System().Now
+	all.Reads = t.Kind == reading
+	time.Sleep(t.From.Sub(now()))
 	// Who is waiting at the end need not be served any more; how long it did counts.
 	ctx, cancel := context.WithTimeout(ctx, t.Until.Sub(now()))
 	defer cancel()
 	for {
 		one := turn{Asked: now()}
-		held, err := client.Lock(ctx, t.Name, t.Lease)
+		held, err := t.lock(ctx, client)
 		if ctx.Err() != nil {
 			all.Unserved = max(0, t.Until.Sub(one.Asked))
 			if err == nil {

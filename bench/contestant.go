@@ -27,6 +27,9 @@
 //     may be one that was not over at the end. Instants are of
 //     the system's clock, which all processes share. Overlaps are holders that
 //     held before the one before them had begun to unlock: there must be none.
+//   - fairness: processes of several callers each want one name always, and hold it for 5 ms;
+//     the last of them may be 1 ms farther from the servers. It is measured only if it is named.
+//     The turns of a process count together, and readers are compared with readers.
 //   - bad: one or two nodes hang (their connections stay, and nothing answers, as
 //     of a stopped process), answer 50 ms late, or break and refuse connections.
 //     Proxies before these do it, on whatever servers; the others have none, nor
@@ -103,6 +106,13 @@ type Client interface {
 	// Keep is Lock, and the lease is renewed until Unlock.
 	Keep(ctx context.Context, name string, lease time.Duration) (Held, error)
 	Close() error
+}
+
+// A Sharer is a Client that has locks of readers and writers, too.
+type Sharer interface {
+	Client
+	// Share is Lock for a reader, who shares the name with other readers, or for a writer.
+	Share(ctx context.Context, name string, lease time.Duration, write bool) (Held, error)
 }
 
 // A Looper is a Client whose lock is in another process, and which can measure

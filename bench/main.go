@@ -49,6 +49,7 @@ examples:
   %[1]s                                       # a minute and a half, no Redis needed
   %[1]s --spawn --n 1,3,5,7,9 --rounds 7 --for 10m --html bench.html
   %[1]s --spawn --n 5 --rtt 0,1ms,5ms --jitter 500us --workload latency,throughput
+  %[1]s --spawn --n 5 --workload fairness --for 3m
   %[1]s --nodes 10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379
   %[1]s --model                               # zones, regions and loss, in virtual time
   %[1]s --model --rtt 5ms                     # and beside it what is measured
@@ -178,7 +179,7 @@ func (f *flags) parse(args []string) error {
 	fs.DurationVar(&c.Timeout, "timeout", 0, "how long a round of commands of redquorum may take (default "+quorum.Defaults().Timeout.String()+")")
 	fs.DurationVar(&c.Lease, "lease", benchLease, "how long locks are asked for")
 	fs.BoolVar(&f.model, "model", false, "predict latency and availability in zones and regions, in virtual time; measure\nnothing, but, with --rtt, latency, to see how well it predicts")
-	fs.StringVar(&f.workload, "workload", "", "`names` of the workloads (default all)")
+	fs.StringVar(&f.workload, "workload", "", "`names` of the workloads (default all but fairness)")
 	fs.StringVar(&f.callers, "callers", "", "`numbers` of callers for throughput (default 1,8,64,512; embedded 1,8,64)")
 	fs.StringVar(&f.leases, "leases", "", "`numbers` of leases for keep (default 1000,10000; embedded 200)")
 	fs.StringVar(&f.waiters, "waiters", "", "`numbers` of waiters for storm (default 512; embedded 64)")

@@ -113,6 +113,19 @@ func (r *redquorum) Keep(ctx context.Context, name string, lease time.Duration) 
 	return l, nil
 }
 
+// Share implements Sharer.
+func (r *redquorum) Share(ctx context.Context, name string, lease time.Duration, write bool) (Held, error) {
+	mode := quorum.WithRead()
+	if write {
+		mode = quorum.WithWrite()
+	}
+	l, err := r.locker.Lock(ctx, name, quorum.WithLease(lease), mode)
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
 // Close fails if a lease was lost: nothing in a benchmark should lose one.
 func (r *redquorum) Close() error {
 	err := r.locker.Close()

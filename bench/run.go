@@ -22,7 +22,7 @@ type Config struct {
 	Nodes     []int           // numbers of nodes, odd
 	RTT       []time.Duration // round trips of the links; 0 is none added
 	Jitter    time.Duration   // by how much a round trip can be longer
-	Workloads []string        // by name; all of them if empty
+	Workloads []string        // by name; if empty, all but fairness
 	Callers   []int           // of throughput
 	Leases    []int           // of keep
 	Waiters   []int           // of storm
@@ -199,7 +199,7 @@ func (c *Config) groups() (all []group) {
 	for _, rtt := range c.RTT {
 		for i := range workloads {
 			w := &workloads[i]
-			if len(c.Workloads) > 0 && !slices.Contains(c.Workloads, w.name) {
+			if len(c.Workloads) == 0 && w.asked || len(c.Workloads) > 0 && !slices.Contains(c.Workloads, w.name) {
 				continue
 			}
 			for _, nodes := range c.Nodes {

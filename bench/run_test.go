@@ -437,7 +437,7 @@ func TestRunOnRealServers(t *testing.T) {
 	}
 	c := config(t, bench.Redquorum())
 	c.Servers, c.For = bench.Spawned, 2*time.Second
-	c.Workloads = []string{"latency", "handover", "storm"}
+	c.Workloads = []string{"latency", "handover", "fairness", "storm"}
 	good(t, c, func(r *bench.Report) (complaints []string) {
 		for _, cell := range r.Cells {
 			if cell.Case == "one process" && !(cell.Median["changes/s"] > 0 && cell.Median["commands/node/op"] >= 1.9) ||

@@ -184,7 +184,8 @@ func clearOne(ctx context.Context, c *redis.Client, prefix string, while time.Du
 			return 0, err
 		}
 		for _, key := range some {
-			if keys = append(keys, key); !strings.HasPrefix(key, fences) {
+			keys = append(keys, key)
+			if prefix, _, _ := strings.Cut(key, "{"); !slices.Contains(fences, prefix) {
 				locks = append(locks, key)
 			}
 		}
@@ -210,8 +211,8 @@ func clearOne(ctx context.Context, c *redis.Client, prefix string, while time.Du
 	return orphans, nil
 }
 
-// fences is what the key of each fence begins with.
-var fences, _, _ = strings.Cut(node.FenceKey("x"), "{")
+// fences is what is before the name in the keys that outlive locks.
+var fences = []string{strings.TrimSuffix(node.FenceKey("x"), "{x}"), strings.TrimSuffix(node.ReadersKey("x"), "{x}")}
 
 // links are proxies to the servers, in a process of their own.
 type links struct {

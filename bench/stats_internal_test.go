@@ -121,9 +121,9 @@ func TestFairness(t *testing.T) {
 	m := make(Metrics)
 	all := []record{
 		{Turns: []turn{one(0, 10, 20), one(21, 23, 25)}, Unserved: 89 * ms}, // the second is its own successor: no change
-		{Turns: []turn{one(0, 28, 40), one(50, 59, 70)}},
-		{Turns: []turn{one(0, 41, 60)}}, // still holds when the one before takes it again
-		{Turns: []turn{one(0, 90, 95)}},
+		{Owner: 1, Turns: []turn{one(0, 28, 40), one(50, 59, 70)}},
+		{Owner: 2, Turns: []turn{one(0, 41, 60)}}, // still holds when the one before takes it again
+		{Owner: 3, Turns: []turn{one(0, 90, 95)}},
 	}
 	fairness(m, all, time.Second)
 	for name, want := range map[string]float64{
@@ -134,9 +134,21 @@ func TestFairness(t *testing.T) {
 		}
 	}
 	// Who never has a turn has waited longest.
-	fairness(m, append(all, record{Unserved: time.Second}), time.Second)
+	fairness(m, append(all, record{Owner: 4, Unserved: time.Second}), time.Second)
 	if m["least/most"] != 0 || format("wait-max-ns", m) != "≥ 1.00 s" {
 		t.Errorf("somebody was not served: %v, %s", m, format("wait-max-ns", m))
+	}
+	// Readers may overlap, and are compared with readers; callers of one owner count together.
+	shared := make(Metrics)
+	fairness(shared, []record{
+		{Reads: true, Turns: []turn{one(0, 1, 10)}},
+		{Reads: true, Turns: []turn{one(0, 2, 20), one(0, 31, 40)}},
+		{Owner: 1, Reads: true, Turns: []turn{one(0, 3, 5)}},
+		{Owner: 2, Turns: []turn{one(0, 22, 30)}},
+		{Owner: 2, Turns: []turn{one(0, 39, 50)}}, // before a reader has gone
+	}, time.Second)
+	if shared["least/most"] != 1./3 || shared["overlaps"] != 1 || shared["turns/s"] != 6 || shared["changes/s"] != 2 {
+		t.Errorf("readers and writers: %v", shared)
 	}
 	none := make(Metrics)
 	fairness(none, make([]record, 8), time.Second)

@@ -28,6 +28,7 @@ type workload struct {
 	// weight is how long it is measured, compared with others.
 	weight float64
 	cases  func(c *Config, nodes int) []string
+	asked  bool // it is measured only if it is named
 	run    func(*setting, context.Context) (Metrics, error)
 }
 
@@ -38,6 +39,8 @@ var workloads = []workload{
 		cases: func(c *Config, _ int) []string { return labels("callers=", c.Callers) }, run: (*setting).throughput},
 	{name: "handover", summary: "eight callers compete for one name: hold 1 ms, think 2 ms", main: "changes/s", more: true, weight: 2,
 		cases: func(*Config, int) []string { return []string{oneProcess, manyProcesses} }, run: (*setting).handover},
+	{name: "fairness", summary: "3 or 4 processes always want one name, for 5 ms; only if named", main: "least/most", more: true, weight: 2,
+		cases: contestNames, asked: true, run: (*setting).fairness},
 	{name: "bad", summary: "one caller, while nodes hang, are 50 ms late, or are down", main: "pair-p99-ns", weight: 1,
 		cases: badCases, run: (*setting).bad},
 	{name: "keep", summary: "many leases are held, and renewed", main: "client-cpu-ns/renewal", weight: 1,
@@ -343,7 +346,7 @@ const competitors = 8
 func (s *setting) handover(ctx context.Context) (Metrics, error) {
 	compete := s.inOneProcess
 	if s.which == manyProcesses {
-		processes, err := s.processes(ctx)
+		processes, err := s.processes(ctx, competitors)
 		defer processes.close()
 		if err != nil {
 			return nil, err
@@ -400,6 +403,7 @@ func (s *setting) inOneProcess(ctx context.Context, m Metrics, addrs []string, w
 	cost := s.meter(ctx)
 	err = atOnce(ctx, competitors, func(ctx context.Context, i int) (err error) {
 		all[i], err = what.take(ctx, client)
+		all[i].Owner = i
 		return err
 	})
 	cost.stop(ctx, m, float64(held(all)), "op")
@@ -412,9 +416,9 @@ type crowd struct {
 	processes []*child
 }
 
-func (s *setting) processes(ctx context.Context) (*crowd, error) {
-	c := &crowd{s, make([]*child, competitors)}
-	return c, atOnce(ctx, competitors, func(_ context.Context, i int) (err error) {
+func (s *setting) processes(ctx context.Context, n int) (*crowd, error) {
+	c := &crowd{s, make([]*child, n)}
+	return c, atOnce(ctx, n, func(_ context.Context, i int) (err error) {
 		c.processes[i], err = start(s.self)
 		return err
 	})
@@ -430,8 +434,8 @@ func (c *crowd) close() {
 	all.Wait()
 }
 
-// ask asks all processes the same. When ctx ends so do they.
-func (c *crowd) ask(ctx context.Context, r request) (all []answer, cpu time.Duration, err error) {
+// ask asks each process something. When ctx ends so do they.
+func (c *crowd) ask(ctx context.Context, of func(i int) request) (all []answer, cpu time.Duration, err error) {
 	defer context.AfterFunc(ctx, func() {
 		for _, p := range c.processes {
 			_ = p.cmd.Process.Kill()
@@ -439,7 +443,7 @@ func (c *crowd) ask(ctx context.Context, r request) (all []answer, cpu time.Dura
 	})()
 	all = make([]answer, len(c.processes))
 	err = atOnce(ctx, len(c.processes), func(_ context.Context, i int) (err error) {
-		all[i], err = c.processes[i].ask(r)
+		all[i], err = c.processes[i].ask(of(i))
 		return err
 	})
 	for _, a := range all {
@@ -449,25 +453,41 @@ func (c *crowd) ask(ctx context.Context, r request) (all []answer, cpu time.Dura
 }
 
 func (c *crowd) compete(ctx context.Context, m Metrics, addrs []string, window time.Duration) ([]record, error) {
-	_, before, err := c.ask(ctx, request{Do: "open", Contestant: c.s.contestant.Name, Addrs: addrs, URLs: c.s.field.urls, RTT: c.s.rtt, Timeout: c.s.timeout,
-		Turns: turns{Name: c.s.prefix + "warm-up", Lease: c.s.lease}})
+	return c.turns(ctx, m, func(int) request {
+		return request{Addrs: addrs, Callers: 1, Turns: c.s.turns(window)}
+	})
+}
+
+// turns opens a client in each process, and lets it take turns. Of a request has the addresses, the
+// callers and the turns of one.
+func (c *crowd) turns(ctx context.Context, m Metrics, of func(i int) request) (all []record, err error) {
+	_, before, err := c.ask(ctx, func(i int) request {
+		return request{Do: "open", Contestant: c.s.contestant.Name, Addrs: of(i).Addrs, URLs: c.s.field.urls, RTT: c.s.rtt, Timeout: c.s.timeout,
+			Turns: turns{Name: c.s.prefix + "warm-up", Lease: c.s.lease}}
+	})
 	if err != nil {
 		return nil, err
 	}
 	commands, server := c.s.links.count(), c.s.field.cpu(ctx, c.s.nodes)
-	took, after, err := c.ask(ctx, request{Do: "take", Turns: c.s.turns(window)})
+	took, after, err := c.ask(ctx, func(i int) request {
+		r := of(i)
+		r.Do = "take"
+		return r
+	})
 	if err != nil {
 		return nil, err
 	}
-	all := make([]record, len(took))
 	for i, a := range took {
-		all[i] = a.Record
+		for _, r := range a.Records {
+			r.Owner = i
+			all = append(all, r)
+		}
 	}
 	n := max(float64(held(all)), 1)
 	m.commands(c.s, commands, n, "op")
 	m["client-cpu-ns/op"] = float64(after-before) / n
 	m["server-cpu-ns/op"] = float64(c.s.field.cpu(ctx, c.s.nodes)-server) / n
-	_, _, err = c.ask(ctx, request{Do: "end"})
+	_, _, err = c.ask(ctx, func(int) request { return request{Do: "end"} })
 	return all, err
 }
 
