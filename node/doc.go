@@ -131,7 +131,8 @@
 // The next waiter is notified on its WaiterChannel. It is the first in the queue that
 // listens there, of the first ten. A waiter that was notified before and has not asked
 // since is passed over, as it may hang. Redisson's releases notify no waiter; therefore a
-// Line says whether a lock is Foreign.
+// Line says whether a lock is Foreign. Redisson's waiters are in no queue; therefore the reply to
+// a Release in mode Exclusive says whether there are Others.
 //
 // With a ticket the waiter's places are given up if it does not stay. If it stays it has
 // places again for the claims that had the owner's field: so it gives back a partial grant

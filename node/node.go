@@ -258,6 +258,10 @@ type Line struct {
 	// command has freed or handed on. It may be dead, or be the releaser itself if that
 	// keeps its place.
 	Awaited bool
+
+	// Others, with Released, says that somebody listens on the Channel of a lock that the
+	// command has freed: another make's waiter, which is in no queue.
+	Others bool
 }
 
 // A Life is one uninterrupted life of a server's memory. A restart, or a

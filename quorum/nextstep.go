@@ -34,10 +34,12 @@ type pausing struct {
 	unit              time.Duration // the shortest pause after a split
 	luck              float64       // from 0 to 1; drawn once, since the least of many draws is next to nothing
 	deadline          clock.Instant // of the caller's wait
+	standBack         time.Duration // for this long listeners that are in no queue may come first
 
 	until        clock.Instant // when the waiter asks again, whatever happens
 	returnAt     clock.Instant // when it gives back an incomplete hand-over
 	handingUntil clock.Instant // until then the other nodes may hand over, too
+	backUntil    clock.Instant // until then it leaves the lock to listeners
 	alarms       int           // pauses that ended after notices of too few nodes
 	alarmed      bool          // too few nodes have announced a release during this one
 }
@@ -118,6 +120,13 @@ func (p *pausing) afterRelease(now clock.Instant, first, free nodeSet) step {
 	case p.splits >= 2 && enough: // the other waiters must not come at the same moment
 		p.by(now.Add(time.Duration(p.luck * float64(p.unit<<min(p.splits, 4)))))
 	case first != 0 && ((p.free|first)&^p.silent).len() >= p.need:
+		if p.backUntil == clock.Never {
+			p.backUntil = now.Add(p.standBack)
+		}
+		if now < p.backUntil {
+			p.by(p.backUntil)
+			return keepPausing
+		}
 		if p.ticketed { // a waiter before it does not listen, or does not come
 			return askPastOthers
 		}

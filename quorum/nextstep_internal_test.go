@@ -71,6 +71,15 @@ func TestNextStep(t *testing.T) {
 		{says: "a waiter without a ticket cannot pass others",
 			news: news{now: ms, first: three}, want: askAgain},
 
+		{says: "a waiter that enough nodes call first lets listeners that are in no queue come before it",
+			state: pausing{queued: true, standBack: 5 * time.Millisecond, backUntil: clock.Never}, news: news{now: ms, first: three},
+			want: keepPausing, until: 6 * ms},
+		{says: "it does so until then, however many nodes call it",
+			state: pausing{queued: true, standBack: 5 * time.Millisecond, backUntil: 6 * ms}, news: news{now: 5 * ms, first: three},
+			want: keepPausing, until: 6 * ms},
+		{says: "after that it asks",
+			state: pausing{queued: true, standBack: 5 * time.Millisecond, backUntil: 6 * ms}, news: news{now: 6 * ms, first: three}, want: askAgain},
+
 		{says: "after two split votes a waiter comes at a moment of its own",
 			state: pausing{splits: 2, luck: 0.5, unit: 10 * time.Millisecond}, news: news{now: ms, first: three}, want: keepPausing, until: 21 * ms},
 		{says: "after one split vote it does not",

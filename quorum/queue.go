@@ -3,7 +3,9 @@ package quorum
 import (
 	"slices"
 	"sync"
+	"time"
 
+	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -16,7 +18,21 @@ type queues struct {
 
 	// contended are names for which the last caller had to wait, or that others wait for.
 	contended map[string]struct{}
+
+	// listeners are of names whose last release here met somebody who is in no queue.
+	listeners map[string]listeners
 }
+
+// Listeners are on the channel of a name: waiters of Redisson, as a rule. They can take the name
+// only if those in the queue, who are faster, let them.
+type listeners struct {
+	released clock.Instant // when the name was released here last
+	need     time.Duration // for this long after a release they need the name to be free
+	again    bool          // they were met at that release, too
+}
+
+// reaction is what a listener takes to act on a notice, beside two ways over the network and back.
+const reaction = 3 * time.Millisecond
 
 // A queue is about one name. Only its first waiter competes with other processes, and if that
 // is a reader, the readers right behind it; in addition waiters for several names.
@@ -191,11 +207,47 @@ func (q *queues) vacate(h *hold) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for name := range h.claim.each() {
+		q.forgetListeners(name)
 		if at := q.byName[name]; at != nil && at.leave(h) {
 			at.wakeHead()
 			q.advance(name, at)
 		}
 	}
+}
+
+// noteListeners notes that a release, whose answer took so long, met listeners.
+func (q *queues) noteListeners(c *claim, took time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for name := range c.each() {
+		if len(q.listeners) >= maxContended {
+			clear(q.listeners)
+		}
+		of := q.listeners[name]
+		of.need, of.again = reaction+2*took, true
+		q.listeners[name] = of
+	}
+}
+
+// forgetListeners forgets those whom the release before this one has not met. q.mu is held.
+func (q *queues) forgetListeners(name string) {
+	if of, ok := q.listeners[name]; ok && of.again {
+		q.listeners[name] = listeners{released: q.clock.Now(), need: of.need}
+	} else {
+		delete(q.listeners, name)
+	}
+}
+
+// listened returns for how long after a release of these names listeners need them to be free, and
+// until when they do after the last release here; 0 if there are none.
+func (q *queues) listened(c *claim) (need time.Duration, until clock.Instant) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for name := range c.each() {
+		of := q.listeners[name]
+		need, until = max(need, of.need), max(until, of.released.Add(of.need))
+	}
+	return need, until
 }
 
 // reads notes that h, which wrote, only reads from now on.

@@ -121,6 +121,9 @@ func (r *round) receive(i int, reply node.Reply) {
 	if reply.Line.Awaited && r.claim.placeTTL == 0 { // or it is the one that is in line
 		r.rounds.queues.noteContention(&r.claim, true)
 	}
+	if reply.Line.Others {
+		r.rounds.queues.noteListeners(&r.claim, r.rounds.clock.Now().Sub(r.start))
+	}
 	if reply.Status == node.Refused && r.claim.mode != node.Read {
 		r.rounds.voters.noteLongLock(i, reply)
 	}

@@ -238,6 +238,7 @@ func (w *waiter) ask(ctx context.Context) (g grant, won bool, err error) {
 		// process always would: its attempt comes right after the release.
 		w.lineUp()
 	}
+	w.standBack(ctx)
 	if g, won = w.handedOver(ctx); won {
 		return g, true, nil
 	}
@@ -258,6 +259,17 @@ func (w *waiter) ask(ctx context.Context) (g grant, won bool, err error) {
 		w.note(ctx, &o)
 	}
 	return o.grant, o.won, nil
+}
+
+// standBack leaves the names for a moment to listeners that are in no queue.
+func (w *waiter) standBack(ctx context.Context) {
+	if !w.request.linesUp() {
+		return
+	}
+	_, until := w.l.queues.listened(&w.request.claim)
+	until = min(until, w.deadline)
+	for w.l.clock.Now() < until && !w.l.life.isClosed() && w.inbox.signal.Wait(ctx, until) == clock.WakeSet {
+	}
 }
 
 // note keeps what a failed attempt has found, and tells of it.
@@ -315,7 +327,7 @@ func (w *waiter) news(wake clock.Wake) news {
 func (w *waiter) pauses() *pausing {
 	l, f := w.l, &w.found
 	p := &pausing{need: l.need, ticketed: w.place.last.number > 0, splits: f.splits, took: f.took, alarms: f.alarms,
-		unit: firstPause, deadline: w.deadline, returnAt: clock.Never, handingUntil: clock.Never}
+		unit: firstPause, deadline: w.deadline, returnAt: clock.Never, handingUntil: clock.Never, backUntil: clock.Never}
 	p.free, p.silent, p.own = f.wasFree()
 	most := l.opts.RetryEvery // for the nodes to keep its place, or its intent
 	free := f.freeIn(l.need, l.opts.RetryEvery)
@@ -355,5 +367,8 @@ func (w *waiter) pauses() *pausing {
 		p.by(w.place.reserved) // to let others have them
 	}
 	p.luck = l.chance()
+	if p.luck < 0.5 { // or every other turn is a listener's, however many wait in the queue
+		p.standBack, _ = l.queues.listened(&w.request.claim)
+	}
 	return p
 }

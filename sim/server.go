@@ -191,6 +191,9 @@ func (s *server) execute(m *message) {
 			}
 			others := s.publish(topic(published[i].Name, mode), nil)
 			s.tell(now, published[i], others)
+			if others && m.cmd.Mode == node.Exclusive && result.Status == node.Released {
+				m.result.Line.Others = true
+			}
 		}
 	}
 	if m.copy {

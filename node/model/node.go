@@ -91,8 +91,7 @@ func (n *Node) Submit(cmd node.Command, reply func(node.Reply)) {
 		return
 	}
 	if len(n.open) == 0 && n.delay == 0 && !n.hung && !n.mute { // no failure
-		result, published := n.execute(now, cmd)
-		woken := n.woken(n.serverTime(now), published, cmd)
+		result, woken := n.execute(now, cmd)
 		n.mu.Unlock()
 		reply(result)
 		n.tell(woken)
@@ -125,11 +124,14 @@ func (n *Node) refusal(now, deadline clock.Instant) error {
 	return nil
 }
 
-// execute applies cmd to the server.
-func (n *Node) execute(now clock.Instant, cmd node.Command) (result node.Reply, published []Notice) {
-	result, published = n.server.Apply(n.serverTime(now), cmd)
+// execute applies cmd to the server, and returns the calls of wake to be made.
+func (n *Node) execute(now clock.Instant, cmd node.Command) (result node.Reply, woken []call) {
+	at := n.serverTime(now)
+	result, published := n.server.Apply(at, cmd)
 	result.Life = n.life
-	return result, published
+	woken, listened := n.woken(at, published, cmd)
+	result.Line.Others = listened && result.Status == node.Released
+	return result, woken
 }
 
 func (n *Node) serverTime(now clock.Instant) Time {
@@ -187,9 +189,9 @@ func (n *Node) run() {
 func (n *Node) work(now clock.Instant) (calls []func()) {
 	for _, r := range n.open {
 		if r.execute <= now {
-			result, published := n.execute(now, r.cmd)
+			result, woken := n.execute(now, r.cmd)
 			r.result, r.execute = result, clock.Never
-			if woken := n.woken(n.serverTime(now), published, r.cmd); len(woken) > 0 {
+			if len(woken) > 0 {
 				calls = append(calls, func() { n.tell(woken) })
 			}
 		}

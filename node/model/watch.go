@@ -115,10 +115,11 @@ func (n *Node) unwatch(channel string, w *watcher) {
 func (n *Node) listening() bool { return !n.closed && !n.down && !n.hung }
 
 // woken returns the calls to be made for what cmd has published. A Break wakes both channels,
-// as the mode of the lock is no longer known.
-func (n *Node) woken(now Time, published []Notice, cmd node.Command) (all []call) {
+// as the mode of the lock is no longer known. listened is whether the channel of an exclusive lock
+// has a listener.
+func (n *Node) woken(now Time, published []Notice, cmd node.Command) (all []call, listened bool) {
 	if len(n.watchers) == 0 || len(published) == 0 {
-		return nil
+		return nil, false
 	}
 	mode := cmd.Mode
 	switch cmd.Kind {
@@ -131,6 +132,7 @@ func (n *Node) woken(now Time, published []Notice, cmd node.Command) (all []call
 	for _, p := range published {
 		others := n.listeners(channel(p.Name, mode))
 		all = append(all, others...)
+		listened = listened || len(others) > 0 && cmd.Kind == node.Release && mode == node.Exclusive
 		for _, waiter := range p.Line {
 			process := n.listeners(node.WaiterChannel(waiter))
 			if len(process) == 0 {
@@ -149,7 +151,7 @@ func (n *Node) woken(now Time, published []Notice, cmd node.Command) (all []call
 			break
 		}
 	}
-	return all
+	return all, listened
 }
 
 // listeners returns the calls to be made for a channel.

@@ -561,6 +561,25 @@ var fairRules = []rule{
 		awaited(true, of(f.release(name, "a", 9), name, "another"))
 		f.want(node.Absent, f.release(name, "a", 9))
 	}},
+	{"a release says whether anybody listens who is in no queue", func(f fixture) {
+		others := func(want bool, cmd node.Command) {
+			f.Helper()
+			if r := f.want(node.Released, cmd); r.Line.Others != want {
+				f.Errorf("others: %v, want %v", r.Line.Others, want)
+			}
+		}
+		both := of(f.acquire(name, "a", 6), name, "another")
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.watchFor("first:a")
+		others(false, f.release(name, "a", 5))
+		f.watch(name)
+		f.want(node.Granted, both)
+		others(true, of(f.release(name, "a", 6), name, "another"))
+		f.want(node.Granted, f.acquire(name, "a", 7))
+		f.want(node.Refused, inLine(1, "first:a", f.acquire(name, "x", 8)))
+		others(true, f.release(name, "a", 7))
+		f.want(node.Absent, f.release(name, "a", 7))
+	}},
 	{"a queue of the dead is no queue", func(f fixture) {
 		f.want(node.Granted, f.acquire(name, "a", 5))
 		f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6)))

@@ -212,13 +212,11 @@ func decodeAcquire(val any) node.Reply {
 }
 
 func decodeRelease(val any) node.Reply {
-	switch val {
-	case int64(0):
+	switch n, _ := val.(int64); {
+	case val == int64(0):
 		return node.Reply{Status: node.Absent}
-	case int64(1):
-		return node.Reply{Status: node.Released}
-	case int64(2):
-		return node.Reply{Status: node.Released, Line: node.Line{Awaited: true}}
+	case n >= 1 && n <= 4:
+		return node.Reply{Status: node.Released, Line: node.Line{Awaited: (n-1)&1 != 0, Others: (n-1)&2 != 0}}
 	}
 	return node.Reply{}
 }

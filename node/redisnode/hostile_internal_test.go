@@ -138,7 +138,7 @@ func TestImpossibleReplies(t *testing.T) {
 		{node.Acquire, list(int64(2), "1")},
 		{node.Acquire, list(int64(2), int64(1), int64(1), int64(1), int64(1), int64(1), int64(1), int64(1))},
 		{node.Acquire, int64(7)},
-		{node.Release, int64(3)},
+		{node.Release, int64(5)},
 		{node.Extend, "2"},
 		{node.Extend, "\x00"},
 		{node.Downgrade, "11"},

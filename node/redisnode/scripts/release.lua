@@ -12,8 +12,8 @@
 --          has no subscriber; none: it is not
 -- ARGV[6]  run_id of the server
 --
--- Returns 1 (released), 2 (released, and a waiter is in the queue) or 0 (the owner had no
--- lock).
+-- Returns 0 if the owner had no lock, or else 1, and 1 more if a waiter is in the queue, and 2 more
+-- if the channel has a subscriber.
 --
 -- Atomic, because only the owner's lock may be removed, and because the messages must come
 -- after the removal and only if the key is gone.
@@ -21,9 +21,10 @@ raise_fences(1, 3)
 local released = redis.call('HDEL', KEYS[1], ARGV[1])
 if released == 1 and redis.call('EXISTS', KEYS[1]) == 0 then
   local others = redis.call('PUBLISH', ARGV[4], '0')
+  local failed, awaited
   if redis.call('EXISTS', KEYS[3]) == 1 then
-    local failed, awaited = notify_next(KEYS[3], KEYS[1], KEYS[2], others == 0 and ARGV[5], ARGV[3], ARGV[6])
-    return failed or awaited and 2 or released
+    failed, awaited = notify_next(KEYS[3], KEYS[1], KEYS[2], others == 0 and ARGV[5], ARGV[3], ARGV[6])
   end
+  return failed or 1 + (awaited and 1 or 0) + (others > 0 and 2 or 0)
 end
 return released

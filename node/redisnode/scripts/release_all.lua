@@ -18,8 +18,8 @@
 --             are not
 -- ARGV[8+n]   run_id of the server
 --
--- Returns 1 (released), 2 (released, and a waiter is in one of the queues) or 0 (the owner
--- did not have all of them).
+-- Returns 0 if the owner did not have all of them, or else 1, and 1 more if a waiter is in one of
+-- the queues, and 2 more if one of the channels has a subscriber.
 --
 -- Atomic, because no waiter behind may come between the release and the place, and because
 -- the message must come after both, and only if it is of use.
@@ -29,7 +29,7 @@
 local n = #KEYS / 4
 local leaves = ARGV[4] ~= '0' and ARGV[6] == '0'
 raise_fences(#KEYS, 4)
-local released, failed, awaited = 1, nil, false
+local released, failed, awaited, others = 1, nil, false, false
 for i = 1, #KEYS, 4 do
   local left = 0
   if leaves then
@@ -57,6 +57,7 @@ for i = 1, #KEYS, 4 do
     local said = redis.pcall('PUBLISH', ARGV[6 + (i + 3) / 4], '0')
     local untold, line = notify_next(KEYS[i + 2], KEYS[i], KEYS[i + 1], removed == 1 and said == 0 and ARGV[7 + n], ARGV[3], ARGV[8 + n])
     failed, awaited = failed or type(said) == 'table' and said or untold, awaited or line
+    others = others or said ~= 0
   end
 end
-return failed or awaited and 2 * released or released
+return failed or released * (1 + (awaited and 1 or 0) + (others and 2 or 0))

@@ -91,6 +91,8 @@ public final class Client {
                 return asleep(arguments[0]);
             case "count": // file, rounds
                 return count(lock, Path.of(arguments[0]), number(arguments[1]));
+            case "turns": // hold, until: ms, by the wall clock
+                return turns(lock, number(arguments[0]), number(arguments[1]));
             case "look": // file, rounds
                 return look(lock, Path.of(arguments[0]), number(arguments[1]));
             default:
@@ -128,6 +130,21 @@ public final class Client {
             }
         }
         return "alone";
+    }
+
+    /** Takes turns until a time, and says how many it had and what it waited for the longest, ms. */
+    private static String turns(RLock lock, long hold, long until) throws Exception {
+        long had = 0, longest = 0;
+        for (long asked = now(); asked < until * 1000; asked = now()) {
+            boolean got = lock.tryLock(until - asked / 1000, 30_000, TimeUnit.MILLISECONDS);
+            longest = Math.max(longest, (now() - asked) / 1000);
+            if (got) {
+                had++;
+                Thread.sleep(hold);
+                lock.unlock();
+            }
+        }
+        return had + " " + longest;
     }
 
     /** Sees under the lock that nobody changes a file, as often as is asked for. */

@@ -1,0 +1,110 @@
+package redisson_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// Java is in no queue on the nodes, and yet has its turns beside Lockers of which four tasks each
+// always want the lock; and they have theirs. A fair share is that of one of all Lockers and
+// threads. The measure is a quarter of it, for a machine that is busy: half is usual.
+func TestBothSidesHaveTheirTurns(t *testing.T) {
+	const (
+		hold   = 10 * time.Millisecond
+		window = 2500 * time.Millisecond
+	)
+	_, addrs := startServers(t, 3)
+	j := startJava(t, addrs)
+	for i, test := range []struct {
+		kind    string
+		nodes   int
+		lockers []int
+		threads []int
+	}{
+		{"plain", 1, []int{1, 2, 4}, []int{1, 4}},
+		{"fenced", 1, []int{1}, []int{4}},
+		{"multi/3", 3, []int{1, 4}, []int{1, 4}},
+	} {
+		for _, lockers := range test.lockers {
+			for _, threads := range test.threads {
+				t.Run(fmt.Sprintf("%s, %d Lockers and %d threads", test.kind, lockers, threads), func(t *testing.T) {
+					c := contest{t: t, name: fmt.Sprintf("x%d-%d-%d", i, lockers, threads), hold: hold, until: time.Now().Add(window)}
+					for range lockers {
+						c.enter(connect(t, addrs[:test.nodes], quorum.Options{}), 4)
+					}
+					java, longest := c.java(j, test.kind, threads)
+					c.tasks.Wait()
+					all := java
+					for _, n := range c.turns {
+						all += *n
+					}
+					fair := all / (lockers + threads)
+					said := fmt.Sprintf("Java had %d turns, and waited for %v at most", java, longest)
+					if java < threads*fair/4 || longest > window*3/4 {
+						t.Errorf("%s; of %d turns", said, all)
+					}
+					for _, n := range c.turns {
+						said += fmt.Sprintf("; a Locker had %d", *n)
+						if *n < fair/4 {
+							t.Errorf("a Locker had %d turns of %d", *n, all)
+						}
+					}
+					t.Log(said)
+				})
+			}
+		}
+	}
+}
+
+// A contest is about one name, for a time.
+type contest struct {
+	t     *testing.T
+	name  string
+	hold  time.Duration
+	until time.Time
+	turns []*int // of each Locker
+	tasks sync.WaitGroup
+}
+
+// enter lets tasks take turns that share a Locker.
+func (c *contest) enter(l *quorum.Locker, tasks int) {
+	n := new(int)
+	c.turns = append(c.turns, n)
+	for range tasks {
+		c.tasks.Go(func() {
+			ctx, cancel := context.WithDeadline(background, c.until)
+			defer cancel()
+			for {
+				lease, err := l.Lock(ctx, c.name)
+				if err != nil {
+					return
+				}
+				*n++ // under the lock
+				time.Sleep(c.hold)
+				_ = lease.Unlock(background)
+			}
+		})
+	}
+}
+
+// java lets threads take turns, and returns how many they had and the longest wait for one.
+func (c *contest) java(j *java, kind string, threads int) (turns int, longest time.Duration) {
+	c.t.Helper()
+	var calls []<-chan answer
+	for i := range threads {
+		calls = append(calls, j.begin(fmt.Sprint("w", i), "turns", kind, c.name, c.hold, c.until.UnixMilli()))
+	}
+	for _, call := range calls {
+		var n, ms int
+		if _, err := fmt.Sscan(j.end(call).value, &n, &ms); err != nil {
+			c.t.Fatal(err)
+		}
+		turns, longest = turns+n, max(longest, time.Duration(ms)*time.Millisecond)
+	}
+	return turns, longest
+}
