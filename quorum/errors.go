@@ -3,6 +3,7 @@ package quorum
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -98,6 +99,8 @@ func (e *Error) Permanent() bool {
 // lasting reports whether a node fails with err until somebody changes something.
 func lasting(err error) bool { return node.Permanent(err) || errors.Is(err, ErrSameServer) }
 
+// Error says in one line what failed, why, and what each node answered; what several answered alike
+// is said once.
 func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %q: %v", e.Op, e.Name, e.Err)
@@ -107,48 +110,66 @@ func (e *Error) Error() string {
 	if len(e.Nodes) == 0 {
 		return b.String()
 	}
-	granted, pending, abstaining := 0, 0, false
-	for _, n := range e.Nodes {
-		switch n.Vote {
-		case "granted":
-			granted++
-		case "pending":
-			pending++
-		case "abstaining":
-			abstaining = true
+	next, votes := ": ", make(map[string]int)
+	for i, n := range e.Nodes {
+		votes[n.Vote]++
+		if n.Vote == "granted" || n.Vote == "pending" || slices.ContainsFunc(e.Nodes[:i], n.like) {
+			continue
 		}
+		b.WriteString(next + n.with(e.Nodes[i+1:]).String())
+		next = "; "
 	}
 	did := "granted"
 	if e.Op == "release" || e.Op == "break" {
 		did = "confirmed"
 	}
-	fmt.Fprintf(&b, ": %d of %d nodes %s, %d needed", granted, len(e.Nodes), did, e.Quorum)
-	for _, n := range e.Nodes {
-		if n.Vote != "granted" && n.Vote != "pending" {
-			fmt.Fprintf(&b, "; %s", n)
-		}
+	fmt.Fprintf(&b, "%s%d of %d nodes %s, %d needed", next, votes["granted"], len(e.Nodes), did, e.Quorum)
+	if n := votes["pending"]; n > 0 {
+		fmt.Fprintf(&b, ", %d not waited for", n)
 	}
-	if pending > 0 {
-		fmt.Fprintf(&b, "; %d not waited for", pending)
-	}
-	if abstaining {
-		b.WriteString("; a server that abstains may have forgotten a lock: see Options.MaxLease, Options.NoRestartGuard")
+	if votes["abstaining"] > 0 {
+		b.WriteString("; see Options.MaxLease, Options.NoRestartGuard")
 	}
 	return b.String()
 }
 
+// like reports whether another node answered the same, but for how long it does.
+func (n NodeVote) like(o NodeVote) bool {
+	return n.Vote == o.Vote && fmt.Sprint(n.Err) == fmt.Sprint(o.Err)
+}
+
+// with returns the votes that are like n as one.
+func (n NodeVote) with(others []NodeVote) NodeVote {
+	for _, o := range others {
+		if n.like(o) {
+			n.Node += ", " + o.Node
+			n.For = longer(n.For, o.For)
+		}
+	}
+	return n
+}
+
+// longer returns the longer of two times; one that is negative is for ever.
+func longer(a, b time.Duration) time.Duration {
+	if a < 0 || b < 0 {
+		return -1
+	}
+	return max(a, b)
+}
+
 func (n NodeVote) String() string {
+	if n.Err != nil {
+		return n.Node + ": " + n.Err.Error()
+	}
 	s := n.Node + " " + n.Vote
 	switch {
-	case n.Err != nil:
-		return s + ": " + n.Err.Error()
 	case n.For < 0:
 		s += " for ever"
 	case n.For > 0:
 		s += " for " + n.For.Round(time.Millisecond).String()
 	}
 	if n.Vote == "abstaining" {
-		s += ", as it is new, has restarted or was a replica"
+		s += ": new, restarted, or a replica before, and may have lost locks"
 	}
 	return s
 }

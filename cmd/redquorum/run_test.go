@@ -637,8 +637,8 @@ func TestRunOnNewServers(t *testing.T) {
 	if err := servers[0].Restart(true); err != nil {
 		t.Fatal(err)
 	}
-	out := want(t, exitNoQuorum, "as it is new, has restarted or was a replica", "run", "--name", "x", "--try", "--nodes", urls, "--", "true")
-	if !strings.Contains(out, "may have forgotten a lock: see --max-lease, --no-guard\n") {
+	out := want(t, exitNoQuorum, "new, restarted, or a replica before", "run", "--name", "x", "--try", "--nodes", urls, "--", "true")
+	if !strings.Contains(out, " needed; see --max-lease, --no-guard\n") {
 		t.Error(out)
 	}
 }

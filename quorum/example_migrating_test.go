@@ -10,7 +10,7 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// The programs of docs/moving.md, after the move.
+// The programs of docs/migrating.md, after the move.
 
 // What a program for redsync becomes.
 func Example_fromRedsync() {

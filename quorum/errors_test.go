@@ -1,0 +1,40 @@
+package quorum_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/quorum"
+)
+
+func TestErrorSaysEachCauseOnce(t *testing.T) {
+	const lost = "network is unreachable"
+	vote := func(node, vote string, wait time.Duration, err string) quorum.NodeVote {
+		n := quorum.NodeVote{Node: node, Vote: vote, For: wait}
+		if err != "" {
+			n.Err = errors.New(err)
+		}
+		return n
+	}
+	for want, e := range map[string]*quorum.Error{
+		`acquire "x": no quorum of nodes: a, b: network is unreachable; 1 of 3 nodes granted, 2 needed`: {
+			Op: "acquire", Name: "x", Quorum: 2, Err: quorum.ErrNoQuorum,
+			Nodes: []quorum.NodeVote{vote("a", "unknown", 0, lost), vote("b", "unknown", 0, lost), vote("c", "granted", 0, "")}},
+		`acquire "x": lock is held by another owner: a, c refused for 20s; b: EOF; 0 of 3 nodes granted, 2 needed`: {
+			Op: "acquire", Name: "x", Quorum: 2, Err: quorum.ErrHeld,
+			Nodes: []quorum.NodeVote{vote("a", "refused", time.Second, ""), vote("b", "unknown", 0, "EOF"), vote("c", "refused", 20*time.Second, "")}},
+		`acquire "x": lock is held by another owner: a, b refused for ever; 0 of 3 nodes granted, 2 needed, 1 not waited for`: {
+			Op: "acquire", Name: "x", Quorum: 2, Err: quorum.ErrHeld,
+			Nodes: []quorum.NodeVote{vote("a", "refused", -1, ""), vote("b", "refused", time.Second, ""), vote("c", "pending", 0, "")}},
+		`release "x": no quorum of nodes: a: EOF; b: network is unreachable; 1 of 3 nodes confirmed, 2 needed`: {
+			Op: "release", Name: "x", Quorum: 2, Err: quorum.ErrNoQuorum,
+			Nodes: []quorum.NodeVote{vote("a", "unknown", 0, "EOF"), vote("b", "unknown", 0, lost), vote("c", "granted", 0, "")}},
+		`acquire "x": lock is held by another owner (deadline)`: {
+			Op: "acquire", Name: "x", Err: quorum.ErrHeld, Cause: errors.New("deadline")},
+	} {
+		if got := e.Error(); got != want {
+			t.Errorf("%s\nwant %s", got, want)
+		}
+	}
+}
