@@ -24,7 +24,8 @@ type broken struct {
 	at [faults.MaxNodes]int64 // when; 0: never
 }
 
-// forced notes that a node is about to remove the lock of a name by force.
+// forced notes that a node is about to remove the lock of a name by force. A waiter that the node
+// had granted it in part has lost its place there: the node knows it again after its next attempt.
 func (k *checker) forced(s *server, name string) {
 	if k.broken == nil {
 		k.broken = make(map[string]*broken)
@@ -37,6 +38,11 @@ func (k *checker) forced(s *server, name string) {
 			k.broken[owner] = b
 		}
 		b.at[s.number] = k.w.now
+		for _, c := range k.w.clients {
+			if o, _ := c.attemptOf(owner); o != nil {
+				o.firm = 0
+			}
+		}
 		if h := k.holder(owner); h != nil && h.believed() {
 			k.w.sometimes(Broken)
 		}
