@@ -31,7 +31,9 @@ type listeners struct {
 	again    bool          // they were met at that release, too
 }
 
-// reaction is what a listener takes to act on a notice, beside two ways over the network and back.
+// reaction is what a listener takes to act on a notice. A waiter that gets a notice at the same time
+// stands back for so long, which is less than those behind it leave to it; one in the process that
+// released, for two ways over the network and back more.
 const reaction = 3 * time.Millisecond
 
 // A queue is about one name. Only its first waiter competes with other processes, and if that
@@ -238,16 +240,17 @@ func (q *queues) forgetListeners(name string) {
 	}
 }
 
-// listened returns for how long after a release of these names listeners need them to be free, and
-// until when they do after the last release here; 0 if there are none.
-func (q *queues) listened(c *claim) (need time.Duration, until clock.Instant) {
+// listened returns until when listeners need these names to be free, after the last release here;
+// 0 if there are none.
+func (q *queues) listened(c *claim) (until clock.Instant) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for name := range c.each() {
-		of := q.listeners[name]
-		need, until = max(need, of.need), max(until, of.released.Add(of.need))
+		if of, ok := q.listeners[name]; ok {
+			until = max(until, of.released.Add(of.need))
+		}
 	}
-	return need, until
+	return until
 }
 
 // reads notes that h, which wrote, only reads from now on.

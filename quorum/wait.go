@@ -266,8 +266,7 @@ func (w *waiter) standBack(ctx context.Context) {
 	if !w.request.linesUp() {
 		return
 	}
-	_, until := w.l.queues.listened(&w.request.claim)
-	until = min(until, w.deadline)
+	until := min(w.l.queues.listened(&w.request.claim), w.deadline)
 	for w.l.clock.Now() < until && !w.l.life.isClosed() && w.inbox.signal.Wait(ctx, until) == clock.WakeSet {
 	}
 }
@@ -367,8 +366,8 @@ func (w *waiter) pauses() *pausing {
 		p.by(w.place.reserved) // to let others have them
 	}
 	p.luck = l.chance()
-	if p.luck < 0.5 { // or every other turn is a listener's, however many wait in the queue
-		p.standBack, _ = l.queues.listened(&w.request.claim)
+	if p.luck < 0.5 && l.queues.listened(&w.request.claim) > 0 { // or every other turn is a listener's, however many are queued
+		p.standBack = reaction
 	}
 	return p
 }
