@@ -239,6 +239,9 @@ func (w *waiter) ask(ctx context.Context) (g grant, won bool, err error) {
 		w.lineUp()
 	}
 	w.standBack(ctx)
+	if l.life.isClosed() {
+		return g, false, ErrClosed
+	}
 	if g, won = w.handedOver(ctx); won {
 		return g, true, nil
 	}
@@ -261,7 +264,8 @@ func (w *waiter) ask(ctx context.Context) (g grant, won bool, err error) {
 	return o.grant, o.won, nil
 }
 
-// standBack leaves the names for a moment to listeners that are in no queue.
+// standBack leaves the names for a moment to listeners that are in no queue. It takes the signal,
+// also that of Close.
 func (w *waiter) standBack(ctx context.Context) {
 	if !w.request.linesUp() {
 		return
