@@ -313,7 +313,7 @@ usage: redquorum sim explore [--seeds A-B] [--for TIME] [--jobs N] [--bugs N] [-
 Draws a plan from each seed, runs it, and stops at the first violation that is a
 bug: that is shrunk, told, and written to a file, with the command that plays it
 again. With --bugs it goes on to find so many, each with a file of its own. If it
-finds none it says how often each situation occurred that a lock has to live
+finds none it says how many of the situations occurred that a lock has to live
 through; 20000 seeds or more that miss one fail.
 
 Exit status: 0 sound, 1 safety broken or a situation missed, 3 liveness broken,
@@ -336,6 +336,7 @@ func simExplore(ctx context.Context, c *command) int {
 	jobs := fs.Int("jobs", runtime.GOMAXPROCS(0), "`N` runs at the same time")
 	bugs := fs.Int("bugs", 1, "stop at the `N`th violation that is a bug")
 	asJSON := fs.Bool("json", false, "print one JSON object at the end")
+	situations := fs.Bool("situations", false, "list the situations, and in how many runs each occurred")
 	dir := fs.String("out", ".", "write failing plans to this `folder`, which is made if need be")
 	if status, ok := c.parse(fs); !ok {
 		return status
@@ -391,7 +392,7 @@ func simExplore(ctx context.Context, c *command) int {
 	if *asJSON {
 		err = writeReportJSON(c.stdout, report)
 	} else {
-		err = writeReport(c.stdout, report)
+		err = writeReport(c.stdout, report, *situations)
 	}
 	if err != nil {
 		return c.fail("sim explore", err)
@@ -456,30 +457,41 @@ func (c *command) explain(f sim.Found, path string, on nodesOn) {
 	fmt.Fprintf(c.stdout, "\nplan: %s (%d events)\nplay it again: redquorum sim replay %s%s\n", path, len(p.Events), path, on.flag)
 }
 
-func writeReport(w io.Writer, r *sim.Report) error {
-	word := "sound"
-	if len(r.Found) > 0 {
-		word = "NOT SOUND"
-	}
+// writeReport ends with the verdict. all is whether each situation is listed.
+func writeReport(w io.Writer, r *sim.Report, all bool) error {
 	var b strings.Builder
+	word := "sound"
+	if len(r.Found) > 0 { // then it is that which matters
+		word = "NOT SOUND"
+	} else {
+		writeSituations(&b, r, all)
+	}
+	if r.Outside > 0 {
+		fmt.Fprintf(&b, "%d runs failed after a fault that no lock with a lease can survive (expected)\n", r.Outside)
+	}
 	fmt.Fprintf(&b, "%s: %d seeds, %d events, %d locks granted; %s of virtual time in %v (%.0f seeds/s)\n", word,
 		r.Seeds, r.Events, r.Grants, sim.Years(r.Virtual), r.Wall.Round(10*time.Millisecond), float64(r.Seeds)/r.Wall.Seconds())
-	if r.Outside > 0 {
-		fmt.Fprintf(&b, "%d runs went wrong after they had left what a lock with a lease can stand, as is expected\n", r.Outside)
-	}
-	if len(r.Found) > 0 { // then it is that which matters
-		_, err := io.WriteString(w, b.String())
-		return err
-	}
-	fmt.Fprintf(&b, "\nsituations, and in how many runs they occurred\n")
-	for m, n := range r.Reached {
-		fmt.Fprintf(&b, "%10d  %s\n", n, sim.Mark(m))
-	}
-	if missed := r.Missed(); len(missed) > 0 && r.Seeds > 0 {
-		fmt.Fprintf(&b, "\n%d situations never occurred: of these the runs prove nothing\n", len(missed))
-	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+func writeSituations(b *strings.Builder, r *sim.Report, all bool) {
+	if all {
+		fmt.Fprintf(b, "situations, and in how many runs they occurred\n")
+		for m, n := range r.Reached {
+			fmt.Fprintf(b, "%10d  %s\n", n, sim.Mark(m))
+		}
+		fmt.Fprintln(b)
+	}
+	missed := r.Missed()
+	fmt.Fprintf(b, "%d of %d situations occurred", len(r.Reached)-len(missed), len(r.Reached))
+	if len(missed) > 0 {
+		fmt.Fprintf(b, "; the runs prove nothing about the others")
+	}
+	if !all {
+		fmt.Fprintf(b, " (--situations lists them)")
+	}
+	fmt.Fprintln(b)
 }
 
 // A progress is the line that shows how far a campaign is.
@@ -501,9 +513,10 @@ func (p *progress) show(r *sim.Report) {
 	}
 	const width = 30
 	full := min(width, int(part*width))
-	fmt.Fprintf(p.w, "\r[%s%s] %d seeds, %.0f/s, %s of virtual time, %d of %d situations, %d violations \x1b[K",
+	line := fmt.Sprintf("[%s%s] %d seeds, %.0f/s, %d violations, %s of virtual time, %d of %d situations",
 		strings.Repeat("=", full), strings.Repeat(" ", width-full), r.Seeds, float64(r.Seeds)/max(r.Wall.Seconds(), 1e-9),
-		sim.Years(r.Virtual), len(r.Reached)-len(r.Missed()), len(r.Reached), len(r.Found))
+		len(r.Found), sim.Years(r.Virtual), len(r.Reached)-len(r.Missed()), len(r.Reached))
+	fmt.Fprintf(p.w, "\r%s\x1b[K", line[:min(len(line), columns(p.w)-1)]) // a longer one would not be overwritten
 	p.shown = true
 }
 

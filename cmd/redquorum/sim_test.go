@@ -141,7 +141,11 @@ func TestSimScenarios(t *testing.T) {
 }
 
 func TestSimSound(t *testing.T) {
-	want(t, exitOK, "sound: 50 seeds", "sim", "explore", "--seeds", "1-50")
+	said := want(t, exitOK, "sound: 50 seeds", "sim", "explore", "--seeds", "1-50")
+	if lines := strings.Split(strings.TrimSpace(said), "\n"); len(lines) > 3 || !strings.HasPrefix(lines[len(lines)-1], "sound: ") {
+		t.Errorf("the verdict is not the last of few lines:\n%s", said)
+	}
+	want(t, exitOK, "a message was lost\n", "sim", "explore", "--seeds", "1-50", "--situations")
 	want(t, exitOK, "sound: ", "sim", "--for", "200ms")
 	want(t, exitOK, "sound: ", "sim", "run", "--seed", "3", "--nodes", "3", "--clients", "2", "--length", "1s")
 	want(t, exitOK, "20 seeds ran twice; 0 differed", "sim", "verify", "--seeds", "1-20")
