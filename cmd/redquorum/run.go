@@ -260,7 +260,7 @@ func (f *runFlags) acquire(ctx context.Context, c *command, l *quorum.Locker) (*
 	told := make(chan struct{})
 	slow := time.AfterFunc(time.Second, func() {
 		defer close(told)
-		what, taken := "nodes, as too few of them answer or have a vote", ""
+		what, taken := "nodes: too few are usable", ""
 		for _, name := range f.names {
 			r, err := l.Inspect(waiting, name)
 			if err != nil || waiting.Err() != nil {

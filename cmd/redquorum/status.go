@@ -131,13 +131,18 @@ func headline(r *quorum.Report) string {
 	case "contended":
 		return fmt.Sprintf("%s is contended: nobody has the %d of %d nodes that are needed", name, r.Quorum, len(r.Nodes))
 	default:
-		tell := 0
+		usable, ignored := 0, time.Duration(0)
 		for _, n := range r.Nodes {
 			if len(n.Owners) > 0 || n.State == "free" { // one that abstains can tell of a lock, but not that there is none
-				tell++
+				usable++
 			}
+			ignored = max(ignored, n.Abstains)
 		}
-		return fmt.Sprintf("%s: no quorum; %d of %d nodes can tell, %d needed", name, tell, len(r.Nodes), r.Quorum)
+		line := fmt.Sprintf("%s: %d of %d nodes are usable, %d needed", name, usable, len(r.Nodes), r.Quorum)
+		if ignored > 0 {
+			line += fmt.Sprintf("; servers that started recently are ignored, for up to %v more", ignored.Round(time.Second))
+		}
+		return line
 	}
 }
 

@@ -127,7 +127,7 @@ func TestStatus(t *testing.T) {
 	if s = statusOf(t, exitError, "a", urls); s.Verdict != "no-quorum" {
 		t.Errorf("no quorum: %+v", s)
 	}
-	want(t, exitError, "no quorum; 1 of 3 nodes can tell, 2 needed", "status", "a", "--nodes", urls)
+	want(t, exitError, "a: 1 of 3 nodes are usable, 2 needed", "status", "a", "--nodes", urls)
 }
 
 func TestStatusContended(t *testing.T) {
@@ -281,7 +281,7 @@ func TestNodesFromEnvironment(t *testing.T) {
 	_, urls := startNodes(t, 3)
 	t.Setenv("REDQUORUM_NODES", urls)
 	want(t, exitOK, "a is free", "status", "a")
-	want(t, exitError, "no quorum", "status", "a", "--nodes", "redis://127.0.0.1:1")
+	want(t, exitError, "0 of 1 nodes are usable", "status", "a", "--nodes", "redis://127.0.0.1:1")
 }
 
 // --prefix stands before the name on the nodes, and is not shown.
