@@ -27,8 +27,8 @@ func (k *checker) continuous(c *Client, name, owner string) {
 		if r := last.reader; h.mode != node.Read && r != nil && (since == nil || r.grant > since.grant) {
 			since = r
 		}
-		// A grant with a lower token came before, and was broken; it became known only now.
-		if since != nil && since.grant > h.grant && since.token > h.token && !k.excused(h) {
+		// A grant that was broken while it was under way becomes known when the next may be known already.
+		if since != nil && since.grant > h.grant && k.broken[since.owner] == nil && !k.excused(h) {
 			k.w.fail("I12", fmt.Sprintf("%s has extended %q, which was granted to %s since", c.name, name, since.c.name))
 		}
 	}
