@@ -256,10 +256,12 @@ func (p *patient) identity(ctx context.Context, c *redis.Client, maxLease time.D
 	p.Server, p.Version = product(server)
 	uptime, _ := strconv.ParseInt(server["uptime_in_seconds"], 10, 64)
 	p.Uptime = &uptime
-	if guard := maxLease - time.Duration(uptime)*time.Second; guard > 0 {
+	// The true uptime may be a second less, and programs add what clocks may drift.
+	drift := time.Duration(float64(maxLease) * quorum.Defaults().Drift)
+	if guard := maxLease + drift + time.Second - time.Duration(uptime)*time.Second; guard > 0 {
 		p.Abstains = guard.Milliseconds()
 		p.add(warning, fmt.Sprintf("started %d s ago", uptime),
-			fmt.Sprintf("it may have forgotten a lock, and has no vote for about %v", guard), "wait; restart one node at a time")
+			fmt.Sprintf("it may have forgotten a lock, and has no vote for about %v", guard.Round(time.Second)), "wait; restart one node at a time")
 	}
 	switch server["redis_mode"] {
 	case "cluster":
