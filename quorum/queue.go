@@ -226,7 +226,7 @@ func (q *queues) noteListeners(c *claim, took time.Duration) {
 			clear(q.listeners)
 		}
 		of := q.listeners[name]
-		of.need, of.again = reaction+2*took, true
+		of.need, of.again = min(reaction+2*took, q.opts.Timeout/2), true
 		q.listeners[name] = of
 	}
 }
