@@ -30,13 +30,7 @@ func (s *Server) acquireAll(now Time, cmd *node.Command) (reply node.Reply, publ
 	}
 	switch token := cmd.Claims[0].Token; {
 	case turn && token > r.Fence:
-		for _, one := range wants {
-			s.create(one.lock, cmd.Claims[0].Owner, now+life(cmd.TTL))
-			s.setFence(one.fence, token, now+life(cmd.Retention))
-			if wait.Queued() {
-				s.leave(one.names, wait.Waiter)
-			}
-		}
+		s.grant(now, wants, cmd)
 		return node.Reply{Status: node.Granted}, nil
 	case turn:
 		r.Status, r.Line.Free = node.Stale, false
@@ -59,6 +53,18 @@ func (s *Server) acquireAll(now Time, cmd *node.Command) (reply node.Reply, publ
 		}
 	}
 	return r, published
+}
+
+// grant creates the locks of a command, and gives up the places of its waiter.
+func (s *Server) grant(now Time, wants []want, cmd *node.Command) {
+	wait := cmd.Waiting()
+	for _, one := range wants {
+		s.create(one.lock, cmd.Claims[0].Owner, now+life(cmd.TTL))
+		s.setFence(one.fence, cmd.Claims[0].Token, now+life(cmd.Retention))
+		if wait.Queued() {
+			s.leave(one.names, wait.Waiter)
+		}
+	}
 }
 
 // wanted returns the names of a command that its owner does not have.

@@ -58,6 +58,7 @@ type server struct {
 	link   link // the present one, nil if there is none
 	spare  []*call
 	down   error // why nothing is accepted at present
+	unfit  error // why nothing but a Release is, over the present link: see stream.read
 	closed bool
 	asleep bool // the courier waits for wake
 	wake   chan struct{}
@@ -123,6 +124,8 @@ func (s *server) enqueue(cmd node.Command, reply func(node.Reply)) error {
 		return node.ErrClosed
 	case s.down != nil:
 		return s.down
+	case s.unfit != nil && cmd.Kind != node.Release:
+		return s.unfit
 	case s.queue.len()+s.flight.len() >= s.limit && adds(cmd.Kind):
 		return node.ErrOverloaded
 	}
@@ -288,8 +291,15 @@ func (s *server) restore() {
 	}
 }
 
+// admitReleases accepts nothing but a Release until the link ends, and answers all else with err.
+func (s *server) admitReleases(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unfit = err
+}
+
 // abandon answers the calls in flight over a link that ended with err: they may have been
-// executed. It reports whether there were any that were not answered.
+// executed. It reports whether there were any that were not answered, or answered with err before.
 func (s *server) abandon(err error) bool {
 	s.mu.Lock()
 	var open []unanswered
@@ -297,11 +307,12 @@ func (s *server) abandon(err error) bool {
 		open = c.answer(open, node.Reply{Err: err})
 		s.recycle(c)
 	}
+	asked := len(open) > 0 || s.unfit != nil
 	s.flight = fifo{}
-	s.link = nil
+	s.link, s.unfit = nil, nil
 	s.mu.Unlock()
 	tell(open)
-	return len(open) > 0
+	return asked
 }
 
 // rest waits for about d, or until Close, or for a command.
@@ -516,6 +527,8 @@ func (s *server) settleOne(c *call, got result, apart bool, to *settlement) {
 		s.demoted = true
 	} else if s.demoted && r.Err == nil {
 		r = node.Reply{Err: errDemoted}
+	} else if s.unfit != nil && c.kind != node.Release && r.Err == nil {
+		r = node.Reply{Err: s.unfit}
 	}
 	to.open = c.answer(to.open, r)
 	s.recycle(c)

@@ -106,7 +106,8 @@
 //     yourself, do the same in one transaction, by CLIENT KILL TYPE normal.
 //
 // A server that reports no uptime (miniredis) has no Life. A server whose ACL forbids INFO
-// cannot be used: commands are answered with [node.ErrAuth].
+// cannot be used: commands are answered with [node.ErrAuth]. Releases are executed all the same, as the
+// server may have executed what was sent together with INFO.
 //
 // # Which go-redis options are used
 //

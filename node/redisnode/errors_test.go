@@ -607,6 +607,21 @@ func TestInfoIsNeeded(t *testing.T) {
 	}
 }
 
+// A server that refuses INFO may execute what was sent together with it. Its release is executed, too.
+func TestWithoutInfoNoLockStays(t *testing.T) {
+	p := newServer(t)
+	p.allow("on", ">s3cret", "~*", "&*", "+@all", "-info")
+	n := dial(t, "redis://locker:s3cret@"+p.addr)
+	expectErr(t, "no INFO", ask(t, n, acquire("a", "me", 1)), node.ErrAuth)
+	expect(t, "its release", ask(t, n, release("a", "me", 1)), node.Released)
+	expectErr(t, "no INFO", ask(t, n, acquire("a", "me", 2)), node.ErrAuth)
+	if left := p.do("exists", "a"); left != int64(0) {
+		t.Error("a lock is left that nobody holds")
+	}
+	p.allow("+info")
+	eventually(t, "the user may use INFO", func() bool { return ask(t, n, acquire("a", "me", 3)).Status == node.Granted })
+}
+
 // A lock that could not be given a TTL does not stay: nobody would ever get it.
 func TestLockWithoutExpiryDoesNotStay(t *testing.T) {
 	p := newServer(t)

@@ -1,6 +1,7 @@
 package redisnode
 
 import (
+	"errors"
 	"io"
 	"runtime"
 	"sync/atomic"
@@ -130,18 +131,26 @@ func (o *outgoing) unsent(n int) (calls int) {
 }
 
 // read settles what comes back until the stream ends, and says why it does.
+//
+// Commands are sent together with the introduction. A server that refuses INFO may execute them all
+// the same. So the stream goes on for a moment, for their releases alone.
 func (t *stream) read(s *server) (met bool, _ error) {
 	var (
 		life    *node.Life
+		refused error
 		in      = incoming{buf: make([]byte, readAtOnce)}
 		answers []result // to the introduction
 	)
 	for {
 		results, err := in.read(t.conn)
-		if !met {
+		if !met && refused == nil {
 			answers = append(answers, results...)
-			var refused error
-			if life, met, refused = t.meet(s, answers); refused != nil {
+			life, met, refused = t.meet(s, answers)
+			switch {
+			case errors.Is(refused, node.ErrAuth):
+				s.admitReleases(refused)
+				t.conn.SetReadDeadline(time.Now().Add(minSilence))
+			case refused != nil:
 				return false, refused
 			}
 		}
@@ -155,7 +164,10 @@ func (t *stream) read(s *server) (met bool, _ error) {
 		if err == nil {
 			err = in.makeRoom(s)
 		}
-		if err != nil {
+		switch {
+		case err != nil && refused != nil:
+			return false, refused
+		case err != nil:
 			return met, networkError(err)
 		}
 	}
