@@ -3,6 +3,7 @@ package redisson_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -12,7 +13,7 @@ import (
 
 // Java is in no queue on the nodes, and yet has its turns beside Lockers of which four tasks each
 // always want the lock; and they have theirs. A fair share is that of one of all Lockers and
-// threads. The measure is a quarter of it, for a machine that is busy: half is usual.
+// threads. The measure is a quarter of it: half is usual.
 func TestBothSidesHaveTheirTurns(t *testing.T) {
 	const (
 		hold   = 10 * time.Millisecond
@@ -20,6 +21,9 @@ func TestBothSidesHaveTheirTurns(t *testing.T) {
 	)
 	_, addrs := startServers(t, 3)
 	j := startJava(t, addrs)
+	if r := reaction(t, j, connect(t, addrs[:1], quorum.Options{})); r > 3*time.Millisecond {
+		t.Skipf("this machine is too busy: Java takes %v to act on a notice, and Lockers leave it 3 ms", r)
+	}
 	for i, test := range []struct {
 		kind    string
 		nodes   int
@@ -59,6 +63,28 @@ func TestBothSidesHaveTheirTurns(t *testing.T) {
 			}
 		}
 	}
+}
+
+// reaction returns how long Java takes from a release to its own lock, as the median of some.
+func reaction(t *testing.T, j *java, l *quorum.Locker) time.Duration {
+	t.Helper()
+	var all []time.Duration
+	for range 9 {
+		lease, err := l.TryLock(background, "reaction")
+		if err != nil {
+			t.Fatal(err)
+		}
+		waits := j.begin("w0", "try", "plain", "reaction", time.Minute, time.Minute)
+		j.do("w1", "asleep", "plain", "reaction", "w0")
+		released := time.Now()
+		if err := lease.Unlock(background); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, j.end(waits).ended.Sub(released))
+		j.want("true", "w0", "unlock", "plain", "reaction")
+	}
+	slices.Sort(all)
+	return all[len(all)/2]
 }
 
 // A contest is about one name, for a time.
