@@ -291,11 +291,19 @@ func (s *server) restore() {
 	}
 }
 
-// admitReleases accepts nothing but a Release until the link ends, and answers all else with err.
+// admitReleases accepts nothing but a Release until the link ends, and answers all else with err:
+// what is in flight at once, as it does not matter what the server replies.
 func (s *server) admitReleases(err error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.unfit = err
+	var open []unanswered
+	for _, c := range s.flight.calls() { // they are recycled when they are settled
+		if c.kind != node.Release {
+			open = c.answer(open, node.Reply{Err: err})
+		}
+	}
+	s.mu.Unlock()
+	tell(open)
 }
 
 // abandon answers the calls in flight over a link that ended with err: they may have been
