@@ -498,10 +498,10 @@ func TestRunMaxHold(t *testing.T) {
 func TestRunRenews(t *testing.T) {
 	t.Parallel()
 	servers, urls := startNodes(t, 3)
-	p := start(t, runOn(urls, "--lease 3s", "sh", "-c", "echo begun; read line; echo over")...)
+	p := start(t, runOn(urls, "--lease 6s", "sh", "-c", "echo begun; read line; echo over")...)
 	p.says("begun")
 	servers[1].Kill()
-	time.Sleep(4 * time.Second) // longer than the lease
+	time.Sleep(7 * time.Second) // longer than the lease
 	if s := statusOf(t, exitOK, "job", urls); s.Verdict != "held" {
 		t.Errorf("after more than a lease: %+v", s)
 	}
