@@ -16,13 +16,16 @@ function choose(i) {
   const e = entries[current], span = view.to - view.from;
   if (e.at < view.from || e.at > view.to) look(e.at - span / 2, e.at + span / 2);
   const [lane] = lanesOf(e);
-  if (lane !== undefined) {
-    if (laneTop(lane) < lanesTop) scrollTo(view.scroll + laneTop(lane) - lanesTop);
-    if (laneTop(lane) + heightOf(lane) > lanesBottom()) scrollTo(view.scroll + laneTop(lane) + heightOf(lane) - lanesBottom());
-  }
+  if (lane !== undefined) reveal(lane);
   showEvent(e);
   showNotable();
   redraw();
+}
+
+// reveal scrolls to a lane that is not in view.
+function reveal(lane) {
+  if (laneTop(lane) < lanesTop) scrollTo(view.scroll + laneTop(lane) - lanesTop);
+  if (laneTop(lane) + heightOf(lane) > lanesBottom()) scrollTo(view.scroll + laneTop(lane) + heightOf(lane) - lanesBottom());
 }
 
 function details(e) {
@@ -43,15 +46,19 @@ function showEvent(e) {
     make('p', { className: 'words' }, inWords(e)), list);
 }
 
+// showNotable lists what led to the violation, if that is the current entry, and else what
+// is notable around it.
 function showNotable() {
-  const at = notable.findIndex(i => i >= current);
-  const here = at < 0 ? notable.length : at;
+  const here = notable.findIndex(i => i >= current);
+  const around = here < 0 ? notable.slice(-13) : notable.slice(Math.max(0, here - 8), here + 5);
+  const led = current === violationEntry && causes.length > 0;
+  byId('notable-title').textContent = led ? 'What led to the violation' : 'Notable events around it';
   const list = byId('notable');
   list.replaceChildren();
-  for (const i of notable.slice(Math.max(0, here - 8), here + 5)) {
+  for (const i of led ? causes : around) {
     const e = entries[i];
-    const button = make('button', { type: 'button', onclick: () => choose(i) },
-      make('span', { className: 'at' }, ms(e.at)), make('span', { className: e.kind }, brief(e)));
+    const words = make('span', { className: conflict.some(b => b.entry === i) ? 'grant' : e.kind }, brief(e));
+    const button = make('button', { type: 'button', onclick: () => choose(i) }, make('span', { className: 'at' }, ms(e.at)), words);
     if (i === current) button.setAttribute('aria-current', 'true');
     list.append(make('li', {}, button));
   }
@@ -78,14 +85,17 @@ function nextNotable(step) {
   if (i !== undefined) choose(i);
 }
 
-// goToViolation shows what led to it: the last hundred or so events.
+// goToViolation shows what led to it: the grants that conflict, and the last hundred or so
+// events, unless these go much further back.
 function goToViolation() {
   if (violationEntry < 0) return;
   const at = entries[violationEntry].at;
-  const before = at - entries[Math.max(0, violationEntry - 120)].at;
-  const span = Math.max(before, 2e6);
-  look(at - span * 1.05, at + span * .3);
+  const held = conflict.length ? at - conflict[0].from : 0;
+  const events = at - entries[Math.max(0, violationEntry - 120)].at;
+  const span = Math.max(held, held ? Math.min(events, 4 * held) : events, 2e6);
+  if (span > .7 * last) fit(); else look(at - span * 1.1, at + span * .25);
   choose(violationEntry);
+  if (conflict.length) reveal(conflict[0].lane);
 }
 
 function around() {
@@ -210,7 +220,7 @@ canvas.addEventListener('wheel', event => {
 
 // centre moves the view to where the overview was clicked.
 function centre(px) {
-  const at = (px - gutter) / (width - gutter) * whole, span = view.to - view.from;
+  const at = whole.from + (px - gutter) / (width - gutter) * (whole.to - whole.from), span = view.to - view.from;
   look(at - span / 2, at + span / 2);
 }
 
@@ -251,30 +261,31 @@ function drawLegend() {
   const head = t => { t.fillStyle = client; t.beginPath(); t.moveTo(32, 13); t.lineTo(24, 13); t.lineTo(26, 7); t.fill(); };
   const dot = hollow => t => { t.strokeStyle = client; t.fillStyle = hollow ? colours.paper : client; t.lineWidth = 1.6; t.beginPath(); t.arc(17, 8, 4.5, 0, 7); t.fill(); t.stroke(); };
   const shade = name => t => { t.fillStyle = colours[name + ' pattern']; t.fillRect(1, 1, 32, 14); };
+  const frame = (t, radius, dash) => { t.strokeStyle = client; t.lineWidth = 1.5; t.setLineDash(dash); t.beginPath(); t.roundRect(1.75, 1.75, 30.5, 12.5, radius); t.stroke(); t.setLineDash([]); };
+  const state = name => messages.some(m => m.state === name), shaded = name => faults.some(f => f.shade === name);
   const signs = [
-    ['a client believes that it holds the lock', t => bar(t, 6, 14)],
-    ['a node has the lock’s key', t => bar(t, 1, 10)],
-    ['message (grey: to connect)', t => { stroke(t, [], [32, 13]); head(t); }],
-    ['lost', t => { stroke(t, [], [18, 9]); t.lineWidth = 2; t.beginPath(); t.moveTo(14, 5); t.lineTo(22, 13); t.moveTo(22, 5); t.lineTo(14, 13); t.stroke(); }],
-    ['held back on its way; ‖: for ever', t => { stroke(t, [2, 3], [32, 13]); head(t); }],
-    ['node executes a command; hollow: refuses it', t => { dot(false)(t); }],
-    ['step of the plan', t => { t.fillStyle = client; t.beginPath(); t.moveTo(17, 2); t.lineTo(23, 8); t.lineTo(17, 14); t.lineTo(11, 8); t.fill(); }],
-    ['crashed or killed', shade('down')],
-    ['stopped or asleep', shade('stopped')],
-    ['trouble on links', shade('link')],
-    ['other faults: replica, slow, busy, wrong clock', shade('other')],
-  ];
-  if (bars.some(b => b.mode === 'read')) signs.splice(2, 0, ['to read, which several may', t => { t.globalAlpha = .2; bar(t, 3, 14); t.globalAlpha = 1; t.strokeStyle = client; t.lineWidth = 1.5; t.beginPath(); t.roundRect(1.75, 1.75, 30.5, 12.5, 3); t.stroke(); }]);
-  if (groups.length) signs.splice(2, 0, ['one lock of several names', t => { t.fillStyle = client; for (const y of [1, 10]) { t.beginPath(); t.roundRect(1, y, 32, 5, 2); t.fill(); } t.fillRect(1, 3, 3, 10); }]);
-  if (bars.some(b => b.waits)) signs.splice(2, 0,
-    ['a client waits, as nodes know', t => { t.strokeStyle = client; t.lineWidth = 1.5; t.setLineDash([4, 3]); t.beginPath(); t.roundRect(1.75, 1.75, 30.5, 12.5, 6); t.stroke(); t.setLineDash([]); }],
-    ['who waits on a node, in their order', t => { bar(t, 1, 0); t.fillStyle = colours.soft; t.fillRect(1, 2, 32, 7); t.fillStyle = client; t.fillRect(1, 10, 32, 2); t.fillStyle = colourOf(1); t.fillRect(1, 13, 32, 2); }]);
-  if (entries.some(e => e.kind === 'access')) signs.push(['the resource takes a request; hollow: refuses it', dot(true)]);
-  if (violations.length) {
-    signs.push(['an invariant is broken', t => { t.fillStyle = colours.violation; t.fillRect(15.5, 0, 3, 16); }]);
-  }
+    [true, 'a client considers itself the holder', t => bar(t, 6, 14)],
+    [true, 'a node has the lock’s key', t => bar(t, 1, 10)],
+    [conflict.length, 'a grant that the violation is about', t => { bar(t, 6, 8); t.strokeStyle = colours.violation; t.lineWidth = 2.5; t.beginPath(); t.roundRect(1.5, 1.5, 31, 13, 6); t.stroke(); }],
+    [violations.length, 'an invariant is broken', t => { t.fillStyle = colours.violation; t.fillRect(15.5, 0, 3, 16); }],
+    [bars.some(b => b.waits), 'a client waits, as nodes know', t => frame(t, 6, [4, 3])],
+    [bars.some(b => b.line), 'the wait queue on a node, in its order', t => { t.fillStyle = colours.soft; t.fillRect(1, 2, 32, 7); t.fillStyle = client; t.fillRect(1, 10, 32, 2); t.fillStyle = colourOf(1); t.fillRect(1, 13, 32, 2); }],
+    [groups.length, 'one lock of several names', t => { t.fillStyle = client; for (const y of [1, 10]) { t.beginPath(); t.roundRect(1, y, 32, 5, 2); t.fill(); } t.fillRect(1, 3, 3, 10); }],
+    [bars.some(b => b.mode === 'read'), 'to read, which several may', t => { t.globalAlpha = .2; bar(t, 3, 14); t.globalAlpha = 1; frame(t, 3, []); }],
+    [true, 'message (grey: to connect)', t => { stroke(t, [], [32, 13]); head(t); }],
+    [state('lost'), 'lost', t => { stroke(t, [], [18, 9]); cross([0, 0, 18, 9], t); }],
+    [messages.some(m => m.state === 'held'), 'held back on its way', t => { stroke(t, [2, 3], [32, 13]); head(t); }],
+    [state('stuck'), 'held back for ever', t => { stroke(t, [2, 3], [18, 9]); t.fillStyle = client; stopMark([0, 0, 18, 9], t); }],
+    [true, 'node executes a command; hollow: refuses it', dot(false)],
+    [dots.some(d => d.shape === 'step'), 'step of the plan', t => { t.fillStyle = client; t.beginPath(); t.moveTo(17, 2); t.lineTo(23, 8); t.lineTo(17, 14); t.lineTo(11, 8); t.fill(); }],
+    [dots.some(d => d.shape === 'access'), 'the resource takes a request; hollow: refuses it', dot(true)],
+    [shaded('down'), 'crashed or killed', shade('down')],
+    [shaded('stopped'), 'stopped or asleep', shade('stopped')],
+    [shaded('link'), 'trouble on links', shade('link')],
+    [shaded('other'), 'other faults: replica, slow, busy, wrong clock', shade('other')],
+  ].filter(([drawn]) => drawn);
   const ratio = window.devicePixelRatio || 1;
-  byId('legend').replaceChildren(...signs.map(([text, paint]) => {
+  byId('legend').replaceChildren(...signs.map(([, text, paint]) => {
     const picture = make('canvas', { width: 34 * ratio, height: 16 * ratio });
     picture.setAttribute('aria-hidden', 'true');
     const t = picture.getContext('2d');
@@ -306,6 +317,7 @@ byId('which').onchange = () => showTable(0);
 byId('page-back').onclick = () => showTable(firstRow - pageSize);
 byId('page-on').onclick = () => showTable(firstRow + pageSize);
 
+byId('plan').open = innerWidth > 900; // there is room for it next to the picture
 document.querySelector('[data-do=violation]').disabled = violationEntry < 0;
 applyTheme();
 resize();

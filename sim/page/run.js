@@ -44,6 +44,10 @@ const firstClient = lanes.length - run.clients - run.nodes;
 const clientLane = c => firstClient + c;
 const nodeLane = n => firstClient + run.clients + n;
 
+// When nodes were down: nobody could see a key on them.
+const outages = faults.filter(f => f.verb === 'crash').flatMap(f => f.parts.map(p => ({ node: p.node, from: f.at, until: p.until })));
+const isDown = (node, t) => outages.some(o => o.node === node && o.from <= t && t < o.until);
+
 // What is drawn. Each has the entry at which it begins, from and until when it
 // lasts, and the lanes that it touches.
 const bars = [];     // beliefs of clients, keys of nodes, and clients that wait
@@ -85,14 +89,14 @@ function collectBars() {
       case 'key': {
         const id = e.node + ' ' + e.name;
         const before = keys.get(id);
-        if (before && before.until > e.at && e.until > e.at && before.owner === e.owner && before.mode === e.mode && (before.more || '') === String(e.more || '')) {
+        if (before && before.until > e.at && e.until > e.at && !isDown(e.node, e.at) && before.owner === e.owner && before.mode === e.mode && (before.more || '') === String(e.more || '')) {
           if (e.until - before.until > 2e6) before.marks.push(e.at); // less is the clock's grain
           before.until = e.until;
           break;
         }
         if (before) before.until = Math.min(before.until, e.at);
         keys.delete(id);
-        if (!(e.until > e.at)) break;
+        if (!(e.until > e.at) || isDown(e.node, e.at)) break;
         const clients = [e.owner, ...(e.more || [])].map(ownerClient).sort((a, b) => a - b);
         const b = bar(e, i, nodeLane(e.node), clients, e.name);
         b.until = e.until;
@@ -113,7 +117,7 @@ function collectWaiting() {
   const spans = new Map(); // by waiter
   entries.forEach((e, i) => {
     if (e.kind !== 'key') return;
-    const id = e.node + ' ' + e.name, before = lines.get(id), waiting = e.waiting || [];
+    const id = e.node + ' ' + e.name, before = lines.get(id), waiting = isDown(e.node, e.at) ? [] : e.waiting || [];
     const until = Math.max(e.at, ...waiting.map(w => w.until)), clients = waiting.map(w => w.client);
     for (const w of waiting) {
       if (!spans.has(w.number)) spans.set(w.number, { entry: i, lane: clientLane(w.client), from: e.at, clients: [w.client], name: e.name, waits: true });
@@ -255,15 +259,6 @@ for (const f of faults) {
   for (const [lane, t] of until) shades.push({ entry: f.entry, lane, from: f.at, until: t, shade: f.shade, verb: f.verb, word: wordOf(f, lane) });
 }
 
-// Rows of the strip of faults, so that few overlap.
-const faultRows = [];
-for (const f of faults) {
-  let row = faultRows.findIndex(t => t <= f.from);
-  if (row < 0) row = faultRows.length < 6 ? faultRows.length : faultRows.indexOf(Math.min(...faultRows));
-  faultRows[row] = Math.max(f.until, f.from + last / 16); // room for a text
-  f.row = row;
-}
-
 // What may be seen in a span of time is found by the latest end so far.
 for (const list of [bars, messages, dots, shades, faults]) {
   list.sort((a, b) => a.from - b.from);
@@ -292,6 +287,28 @@ const isNotable = e => ['fault', 'fault end', 'belief', 'belief end', 'calm', 'v
 const notable = entries.map((e, i) => i).filter(i => isNotable(entries[i]));
 const worst = violations.find(v => v.worst);
 const violationEntry = worst ? entries.findIndex(e => e.kind === 'violation' && e.at === worst.at && e.text === worst.invariant + ': ' + worst.what) : -1;
+
+// The locks that the violation is about: of each client that it names the latest one, and
+// if it names but one client, the one that somebody else was granted next.
+const conflict = worst ? locksOf(worst) : [];
+function locksOf(v) {
+  const named = names.filter(n => v.what.includes(`"${n}"`));
+  const held = bars.filter(b => b.whole && named.includes(b.name) && b.from <= v.at);
+  const latest = list => list.reduce((a, b) => a && a.from > b.from ? a : b, undefined);
+  const clients = new Set((v.what.match(/\bc\d+\b/g) || []).map(c => c.slice(1) - 1));
+  const list = [...clients].map(c => latest(held.filter(b => b.clients[0] === c))).filter(Boolean);
+  if (list.length === 1) list.push(latest(held.filter(b => b.clients[0] !== list[0].clients[0] && b.from > list[0].from)));
+  return list.filter(Boolean).sort((a, b) => a.from - b.from);
+}
+
+// What led to the violation: the grants of these locks, and the faults that there were
+// between them and the violation.
+const causes = conflict.length ? causesOf(worst) : [];
+function causesOf(v) {
+  const lasted = faults.filter(f => f.until >= conflict[0].from && f.at <= v.at).map(f => f.entry);
+  const between = notable.filter(i => entries[i].at >= conflict[0].from && i <= violationEntry && ['fault end', 'calm'].includes(entries[i].kind));
+  return [...new Set([...conflict.map(b => b.entry), ...lasted, ...between, violationEntry])].sort((a, b) => a - b);
+}
 
 const verbs = {
   cut: 'nothing gets through', delay: 'messages take longer', loss: 'a share of the messages is lost',

@@ -7,19 +7,19 @@ const ctx = canvas.getContext('2d');
 const axisHeight = 44, rowHeight = 17, overviewHeight = 34, shortest = 20e3;
 const font = '12px system-ui, sans-serif', smallFont = '11px system-ui, sans-serif', tinyFont = '10px system-ui, sans-serif';
 ctx.font = tinyFont;
-const nameRoom = names.length > 1 ? Math.min(70, Math.max(...names.map(n => ctx.measureText(n).width))) : 0;
-const gutter = 70 + nameRoom;
+const longestName = names.length > 1 ? Math.max(...names.map(n => ctx.measureText(n).width)) : 0;
 
 const view = { from: 0, to: end, scroll: 0 };
 let width = 0, height = 0;
+let narrow = false;
+let gutter = 0, nameRoom = 0; // for the labels of the lanes, and for names in them
 let unit = 0;      // the height of a track
 let current = 0;   // the entry that the panel is about
 let hits = [];     // what was drawn, to be found under the pointer
 let colours = {};
 
 const ribbonTop = axisHeight;
-const ribbonHeight = faultRows.length ? faultRows.length * rowHeight + 7 : 0;
-const lanesTop = ribbonTop + ribbonHeight;
+let ribbonRows = 0, ribbonHeight = 0, lanesTop = 0;
 const lanesBottom = () => height - overviewHeight;
 const groupGap = 22, resourceHeight = 24; // room for messages between the last client and the first node
 const firstNode = firstClient + run.clients;
@@ -81,6 +81,14 @@ function hatch(shade, colour) {
 function resize() {
   const ratio = window.devicePixelRatio || 1;
   width = canvas.clientWidth;
+  narrow = width < 600;
+  nameRoom = Math.min(narrow ? 40 : 70, longestName);
+  gutter = Math.max((narrow ? 36 : 70) + nameRoom, firstClient ? 66 : 0); // the resource has a longer label
+  ribbonRows = narrow ? 4 : 6; // at most
+  packFaults(whole.to - whole.from);
+  ribbonRows = Math.max(0, ...faults.map(f => f.row + 1));
+  ribbonHeight = ribbonRows ? ribbonRows * rowHeight + 7 : 0;
+  lanesTop = ribbonTop + ribbonHeight;
   const room = Math.max(300, window.innerHeight - canvas.getBoundingClientRect().top - window.scrollY - 80);
   const tracks = lanes.map(lane => lane.tracks);
   const wanted = (room - lanesTop - overviewHeight - groupGap - firstClient * resourceHeight - messageRoom * (run.clients + run.nodes)) / tracks.reduce((sum, n) => sum + n, 0);
@@ -121,7 +129,10 @@ function look(from, to) {
   redraw();
 }
 
-const fit = () => look(-last * .01, last * 1.02);
+// All of the run, as the picture shows it and the strip below does always. There is room
+// after a violation, which is the last event of most runs that have one.
+const whole = { from: -Math.max(last, 1) * .01, to: Math.max(last, 1) * (violations.length ? 1.15 : 1.02) };
+const fit = () => look(whole.from, whole.to);
 
 function zoom(factor, around) {
   look(around - (around - view.from) * factor, around + (view.to - around) * factor);
@@ -142,9 +153,11 @@ function draw() {
     drawMessages();
     within(bars, view.from, view.to, drawBar);
     groups.forEach(drawGroup);
+    conflict.forEach(drawConflict);
     drawDots();
     drawWords(words);
   });
+  packFaults(view.to - view.from);
   clip(gutter, ribbonTop, width - gutter, ribbonHeight, drawRibbon);
   clip(0, lanesTop, width, lanesBottom() - lanesTop, drawLabels);
   drawScroll();
@@ -313,15 +326,19 @@ function arrowHead([x0, y0, x1, y1]) {
   ctx.fill();
 }
 
-function cross([, , px, y]) {
-  ctx.lineWidth = 2;
-  line(px - 4, y - 4, px + 4, y + 4);
-  line(px - 4, y + 4, px + 4, y - 4);
+function cross([, , px, y], on = ctx) {
+  on.lineWidth = 2;
+  on.beginPath();
+  for (const slope of [-1, 1]) {
+    on.moveTo(px - 4, y - 4 * slope);
+    on.lineTo(px + 4, y + 4 * slope);
+  }
+  on.stroke();
 }
 
-function stopMark([, , px, y]) {
-  ctx.fillRect(px - 4, y - 4, 3, 9);
-  ctx.fillRect(px + 1, y - 4, 3, 9);
+function stopMark([, , px, y], on = ctx) {
+  on.fillRect(px - 4, y - 4, 3, 9);
+  on.fillRect(px + 1, y - 4, 3, 9);
 }
 
 // placeOfBar is where a bar is drawn: left, top, width and height.
@@ -380,7 +397,7 @@ function drawBar(b) {
 
 // textsOf are what a bar may say, the longest first.
 function textsOf(b) {
-  const who = b.clients.map(clientName).join('+'), as = b.mode ? ':' + b.mode[0] : '';
+  const who = b.clients.map(clientName).join('+'), as = b.mode ? ` (${b.mode})` : '';
   const which = names.length > 1 ? ' ' + b.name : '';
   if (b.waits) return [`${who} waits for ${b.name}`, who + ' waits', who];
   if (b.key) return [`${who}'s key${which}${as}`, who + as, who];
@@ -409,6 +426,16 @@ function drawGroup(group) {
   line(x(from) + 1.5, Math.min(...places.map(middle)), x(from) + 1.5, Math.max(...places.map(middle)));
 }
 
+// drawConflict frames a lock that the violation is about.
+function drawConflict(b) {
+  const [left, top, wide, h] = placeOfBar(b);
+  ctx.strokeStyle = colours.violation;
+  ctx.lineWidth = 2.5;
+  ctx.beginPath();
+  ctx.roundRect(left - 1, top - 2, wide + 2, h + 4, 7);
+  ctx.stroke();
+}
+
 function drawDots() {
   const drawn = new Set();
   let shown = 0;
@@ -434,16 +461,26 @@ function drawDots() {
   });
 }
 
-// drawRibbon draws the strip of faults, with their texts.
-function drawRibbon() {
-  const next = []; // where the next one begins, by row, from the right
-  const visible = [];
-  within(faults, view.from, view.to, f => visible.push(f));
-  const room = new Map();
-  for (const f of visible.slice().reverse()) {
-    room.set(f, (next[f.row] || width + 200) - 6);
-    next[f.row] = x(f.from);
+// packFaults gives faults rows in which their texts have room while so much time is in
+// view.
+function packFaults(span) {
+  const scale = (width - gutter) / span, ends = [];
+  ctx.font = smallFont;
+  for (const f of faults) {
+    const left = f.from * scale;
+    f.row = ends.findIndex(e => e <= left);
+    if (f.row < 0) f.row = ends.length < ribbonRows ? ends.length : ends.indexOf(Math.min(...ends));
+    ends[f.row] = Math.max(f.until * scale, left + ctx.measureText(f.text).width + 16);
   }
+  ctx.font = font;
+}
+
+// drawRibbon draws the strip of faults, with their texts. A text that has no room is in
+// the panel, once its fault is chosen.
+function drawRibbon() {
+  const visible = [], next = new Map(), until = []; // where the next one of the row begins, and where the text before ends
+  within(faults, view.from, view.to, f => visible.push(f));
+  visible.forEach((f, i) => next.set(f, visible.slice(i + 1).find(o => o.row === f.row)));
   for (const f of visible) {
     const left = Math.max(gutter, x(f.from)), right = Math.min(width, x(f.until));
     const top = ribbonTop + 4 + f.row * rowHeight;
@@ -457,9 +494,13 @@ function drawRibbon() {
       ctx.fillRect(left, top, 2.5, rowHeight - 3);
     }
     ctx.font = smallFont;
-    const start = left + (point ? 10 : 6);
-    const text = fitting(f.text, room.get(f) - start);
+    const most = (next.get(f) ? x(next.get(f).from) : width) - 6, indent = point ? 10 : 6;
+    const fits = text => Math.max(until[f.row] || gutter, Math.min(left + indent, most - ctx.measureText(text).width));
+    const texts = [f.text, f.text.replace(/ for \S+$/, '')];
+    const text = texts.find(t => fits(t) + ctx.measureText(t).width <= most + 1) || fitting(texts[1], most - left - indent);
     if (text) {
+      const start = fits(text);
+      until[f.row] = start + ctx.measureText(text).width + 6;
       ctx.fillStyle = colours.paper;
       ctx.globalAlpha = .8;
       ctx.fillRect(start - 2, top + 1, ctx.measureText(text).width + 4, rowHeight - 5);
@@ -468,7 +509,7 @@ function drawRibbon() {
       ctx.fillText(text, start, top + 7.5);
     }
     ctx.font = font;
-    hits.push({ entry: f.entry, fault: f, box: [left - 3, top, Math.max(right, left + 8), top + rowHeight - 2] });
+    hits.push({ entry: f.entry, fault: f, text, box: [left - 3, top, Math.max(right, left + 8), top + rowHeight - 2] });
   }
 }
 
@@ -489,7 +530,7 @@ function drawLabels() {
       const w = ctx.measureText(lane.label).width;
       ctx.fillStyle = colours.soft;
       ctx.font = tinyFont;
-      ctx.fillText(lane.kind, 16 + w, y + 1);
+      if (!narrow) ctx.fillText(lane.kind, 16 + w, y + 1);
       if (names.length > 1) for (const row of lane.rows) drawName(i, row);
       ctx.font = font;
     }
@@ -539,10 +580,20 @@ function drawMarks() {
     ctx.setLineDash([]);
     taken.push({ left: x(v.at), right: x(v.at), y: ticksAt });
     ctx.font = '600 ' + font;
-    label(x(v.at), `${v.invariant} broken`, colours.violation, 12, true);
+    const granted = v.worst && !narrow ? conflict.filter(b => b.from === v.at).map(b => clientName(b.clients[0]) + ' granted: ').join('') : '';
+    label(x(v.at), `${granted}${v.invariant} broken`, colours.violation, 12, true);
     ctx.font = font;
     const i = entries.findIndex(e => e.kind === 'violation' && e.at === v.at);
     hits.push({ entry: i, box: [x(v.at) - 3, 0, x(v.at) + 3, lanesBottom()], above: true });
+  }
+  for (const b of conflict) {
+    if (!inView(b.from)) continue;
+    ctx.strokeStyle = colours.violation;
+    ctx.lineWidth = 1;
+    ctx.setLineDash([3, 3]);
+    line(x(b.from), 20, x(b.from), lanesBottom());
+    ctx.setLineDash([]);
+    label(x(b.from), clientName(b.clients[0]) + ' granted', colours.violation, 12);
   }
   const calm = entries.find(e => e.kind === 'calm');
   if (calm && inView(calm.at)) {
@@ -615,19 +666,19 @@ function lanesOf(e) {
 }
 
 // drawOverview draws how much happens when in all of the run, and what is in view.
-const whole = Math.max(last, 1);
+const overviewX = t => gutter + (t - whole.from) / (whole.to - whole.from) * (width - gutter);
 let density = [];
 function drawOverview() {
-  const top = lanesBottom(), wide = width - gutter;
+  const top = lanesBottom(), wide = Math.round((width - gutter) / 2);
   ctx.fillStyle = colours.panel;
   ctx.fillRect(0, top, width, overviewHeight);
   ctx.fillStyle = colours.soft;
   ctx.font = smallFont;
-  ctx.fillText('whole run', 10, top + overviewHeight / 2);
+  ctx.fillText(narrow ? 'all' : 'whole run', 10, top + overviewHeight / 2);
   ctx.font = font;
-  if (density.length !== Math.round(wide / 2)) {
-    density = new Array(Math.round(wide / 2)).fill(0);
-    for (const e of entries) density[Math.min(density.length - 1, Math.floor(e.at / whole * density.length))]++;
+  if (density.length !== wide) {
+    density = new Array(wide).fill(0);
+    for (const e of entries) density[Math.min(wide - 1, Math.floor((overviewX(e.at) - gutter) / 2))]++;
   }
   const most = Math.max(...density);
   ctx.fillStyle = colours.lane;
@@ -635,9 +686,7 @@ function drawOverview() {
     const h = n ? 2 + (overviewHeight - 8) * Math.sqrt(n / most) : 0;
     ctx.fillRect(gutter + i * 2, top + overviewHeight - h - 1, 1.5, h);
   });
-  ctx.fillStyle = colours.violation;
-  for (const v of violations) ctx.fillRect(gutter + v.at / whole * wide - 1, top, 2, overviewHeight);
-  const left = gutter + Math.max(0, view.from) / whole * wide, right = gutter + Math.min(whole, view.to) / whole * wide;
+  const left = Math.max(gutter, overviewX(view.from)), right = Math.min(width, overviewX(view.to));
   ctx.strokeStyle = colours.accent;
   ctx.fillStyle = colours.accent;
   ctx.globalAlpha = .12;
@@ -645,4 +694,6 @@ function drawOverview() {
   ctx.globalAlpha = 1;
   ctx.lineWidth = 1.5;
   ctx.strokeRect(left + 1, top + 1, Math.max(2, right - left - 2), overviewHeight - 2);
+  ctx.fillStyle = colours.violation;
+  for (const v of violations) ctx.fillRect(overviewX(v.at) - 1.25, top, 2.5, overviewHeight);
 }

@@ -1,0 +1,219 @@
+// Package browser looks at pages in a headless Chromium, for tests.
+package browser
+
+import (
+	"bufio"
+	_ "embed"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// A Browser is a Chromium that one test uses. It speaks the DevTools protocol over a pipe.
+type Browser struct {
+	t       *testing.T
+	in      *os.File
+	out     *bufio.Reader
+	session string
+	number  int
+	console []string // what the page has complained about
+}
+
+// Start starts a browser that ends with the test. It skips the test where there is none.
+func Start(t *testing.T) *Browser {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starting a browser takes seconds")
+	}
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip(err)
+	}
+	// The browser reads commands from its descriptor 3, and writes answers to its descriptor 4.
+	theirIn, in := pipe(t)
+	out, theirOut := pipe(t)
+	cmd := exec.CommandContext(t.Context(), path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
+		"--user-data-dir="+t.TempDir(), "--remote-debugging-pipe")
+	cmd.ExtraFiles = []*os.File{theirIn, theirOut}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = theirIn.Close(), theirOut.Close()
+	b := &Browser{t: t, in: in, out: bufio.NewReader(out)}
+	t.Cleanup(func() {
+		b.session = ""
+		b.send("Browser.close", nil)
+		_ = cmd.Wait()
+	})
+	var target struct{ TargetID string }
+	b.call("Target.createTarget", object{"url": "about:blank"}, &target)
+	var attached struct{ SessionID string }
+	b.call("Target.attachToTarget", object{"targetId": target.TargetID, "flatten": true}, &attached)
+	b.session = attached.SessionID
+	for _, domain := range []string{"Page", "Runtime", "Log"} {
+		b.call(domain+".enable", nil, nil)
+	}
+	return b
+}
+
+func pipe(t *testing.T) (read, write *os.File) {
+	t.Helper()
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = read.Close(), write.Close() })
+	_ = read.SetReadDeadline(time.Now().Add(2 * time.Minute))
+	return read, write
+}
+
+type object map[string]any
+
+// A message is an answer or an event of the protocol.
+type message struct {
+	ID     int
+	Method string
+	Error  *struct{ Message string }
+	Result json.RawMessage
+	Params json.RawMessage
+}
+
+func (b *Browser) send(method string, params object) {
+	b.number++
+	text, err := json.Marshal(object{"id": b.number, "sessionId": b.session, "method": method, "params": params})
+	if err != nil {
+		panic(err)
+	}
+	_, _ = b.in.Write(append(text, 0))
+}
+
+// call sends a command and waits for its answer.
+func (b *Browser) call(method string, params object, result any) {
+	b.t.Helper()
+	b.send(method, params)
+	for {
+		m := b.read()
+		if m.ID != b.number {
+			continue
+		}
+		if m.Error != nil {
+			b.t.Fatalf("%s: %s", method, m.Error.Message)
+		}
+		if result != nil {
+			if err := json.Unmarshal(m.Result, result); err != nil {
+				b.t.Fatalf("%s: %v", method, err)
+			}
+		}
+		return
+	}
+}
+
+func (b *Browser) read() (m message) {
+	b.t.Helper()
+	text, err := b.out.ReadBytes(0)
+	if err == nil {
+		err = json.Unmarshal(text[:len(text)-1], &m)
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	switch m.Method {
+	case "Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded":
+		b.console = append(b.console, string(m.Params))
+	}
+	return m
+}
+
+// A Look is how somebody looks at a page: through a window of so many pixels, in a light
+// or a dark theme.
+type Look struct {
+	Width, Height int
+	Theme         string
+}
+
+func (l Look) String() string { return fmt.Sprintf("%d-%s", l.Width, l.Theme) }
+
+// Looks are those that every page must be good for: a monitor and a telephone, by day and
+// by night.
+var Looks = []Look{{1400, 900, "light"}, {1400, 900, "dark"}, {400, 850, "light"}, {400, 850, "dark"}}
+
+// Open shows a page. Every method fails the test if the page complains on the console.
+func (b *Browser) Open(html string, look Look) {
+	b.t.Helper()
+	file := filepath.Join(b.t.TempDir(), "page.html")
+	if err := os.WriteFile(file, []byte(html), 0o600); err != nil {
+		b.t.Fatal(err)
+	}
+	b.call("Emulation.setDeviceMetricsOverride", object{"width": look.Width, "height": look.Height, "deviceScaleFactor": 1, "mobile": false}, nil)
+	b.call("Emulation.setEmulatedMedia", object{"features": []object{{"name": "prefers-color-scheme", "value": look.Theme}}}, nil)
+	b.call("Page.navigate", object{"url": "file://" + file}, nil)
+	b.Eval("new Promise(done => document.readyState === 'complete' ? done() : addEventListener('load', done))")
+	b.Eval("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+}
+
+// Eval returns what an expression in the page comes to, as JSON.
+func (b *Browser) Eval(expression string) json.RawMessage {
+	b.t.Helper()
+	var answer struct {
+		Result           struct{ Value json.RawMessage }
+		ExceptionDetails *struct {
+			Exception struct{ Description string }
+		}
+	}
+	b.call("Runtime.evaluate", object{"expression": expression, "returnByValue": true, "awaitPromise": true}, &answer)
+	if e := answer.ExceptionDetails; e != nil {
+		b.t.Fatalf("%.200s: %s", expression, e.Exception.Description)
+	}
+	for _, c := range b.console {
+		b.t.Errorf("on the console: %.400s", c)
+	}
+	b.console = nil
+	return answer.Result.Value
+}
+
+// Holds fails the test for each condition that is not true in the page.
+func (b *Browser) Holds(conditions ...string) {
+	b.t.Helper()
+	for _, c := range conditions {
+		if string(b.Eval(c)) != "true" {
+			b.t.Errorf("not so: %s", c)
+		}
+	}
+}
+
+// Shot writes a picture of the whole page to the folder that the environment variable
+// SHOTS names, if there is one: to look at.
+func (b *Browser) Shot(name string) {
+	b.t.Helper()
+	dir := os.Getenv("SHOTS")
+	if dir == "" {
+		return
+	}
+	var shot struct{ Data string }
+	b.call("Page.captureScreenshot", object{"captureBeyondViewport": true}, &shot)
+	png, err := base64.StdEncoding.DecodeString(shot.Data)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, name+".png"), png, 0o600)
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+//go:embed fits.js
+var fits string
+
+// Fits fails the test for what cannot be seen: because the page is wider than the window, or
+// because an element cuts it off.
+func (b *Browser) Fits() {
+	b.t.Helper()
+	if bad := b.Eval("(() => {" + fits + "})()"); string(bad) != "[]" {
+		b.t.Errorf("cut off: %.1000s", bad)
+	}
+}
