@@ -176,11 +176,9 @@ func (a *Advice) unmeasured(take AdviceRow) string {
 	return ""
 }
 
-// timeout returns what quorum.Options.Timeout goes with what locks took on so many
-// nodes in the cases in which nobody waits for another, and why.
-func (r *Report) timeout(nodes int, rtt time.Duration) (time.Duration, string) {
-	var worst, failed *Cell
-	longest, of := 0.0, ""
+// longest returns the cell in which locks on so many nodes took longest, of the cases in which
+// nobody waits for another, how long that was, and which quantile it is; and one that failed.
+func (r *Report) longest(nodes int, rtt time.Duration) (worst *Cell, took float64, quantile string, failed *Cell) {
 	for _, c := range r.Cells {
 		if c.Contestant != ours || c.Nodes != nodes || c.RTT != rtt || !slices.Contains([]string{"latency", "throughput", "bad"}, c.Workload) {
 			continue
@@ -189,11 +187,18 @@ func (r *Report) timeout(nodes int, rtt time.Duration) (time.Duration, string) {
 			failed = cmp.Or(failed, c)
 		}
 		for _, m := range c.Rounds {
-			if took, quantile := m.tail("lock"); took > longest {
-				worst, longest, of = c, took, quantile
+			if t, q := m.tail("lock"); t > took {
+				worst, took, quantile = c, t, q
 			}
 		}
 	}
+	return worst, took, quantile, failed
+}
+
+// timeout returns what quorum.Options.Timeout goes with what locks took on so many
+// nodes in the cases in which nobody waits for another, and why.
+func (r *Report) timeout(nodes int, rtt time.Duration) (time.Duration, string) {
+	worst, longest, of, failed := r.longest(nodes, rtt)
 	if worst == nil {
 		return 0, ""
 	}
@@ -254,10 +259,10 @@ func away(d time.Duration) string {
 }
 
 func (a *Advice) table() table {
-	t := table{title: a.title(), head: []string{"N", "survives", "available", "without majority", "pair p50", "p99", "client CPU", "server CPU"}}
+	t := table{title: a.title(), head: []string{"N", "survives", "available if independent", "without majority/year", "pair p50", "p99", "client CPU", "server CPU"}}
 	for _, row := range a.Rows {
 		t.rows = append(t.rows, []string{fmt.Sprint(row.Nodes), fmt.Sprint(row.Survives), nines(unavailability(row.Nodes, a.NodeFailure)),
-			away(row.Without) + "/year", known(row.PairP50), known(row.PairP99), known(row.ClientCPU), known(row.ServerCPU)})
+			away(row.Without), known(row.PairP50), known(row.PairP99), known(row.ClientCPU), known(row.ServerCPU)})
 	}
 	return t
 }

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 //go:embed page/page.html
@@ -27,6 +26,8 @@ type picture struct {
 	System      string
 	Facts       []string
 	Contestants []Entrant
+	Choice, Why string
+	Noise       string
 	Advice      string
 	Choices     pictureTable
 	Charts      []*chart
@@ -42,16 +43,51 @@ type pictureTable struct {
 }
 
 type pictureRow struct {
-	Cells []string
+	Cells []pictureCell
 	Note  string
+}
+
+type pictureCell struct {
+	Text  string
+	Class string // "noisy", "chosen" or ""
 }
 
 func (t table) picture() pictureTable {
 	p := pictureTable{Title: t.title, Head: t.head}
-	for i, row := range t.rows {
-		p.Rows = append(p.Rows, pictureRow{row, t.notes[i]})
+	for i, texts := range t.rows {
+		row := pictureRow{Note: t.notes[i]}
+		for _, text := range texts {
+			text = unbroken(text)
+			cell := pictureCell{Text: text}
+			if t.noisy[i] && strings.Contains(text, "±") {
+				cell = pictureCell{text + " too noisy", "noisy"}
+			}
+			row.Cells = append(row.Cells, cell)
+		}
+		p.Rows = append(p.Rows, row)
 	}
 	return p
+}
+
+// turned returns the table with a column for each row, which is narrow, and marks the one
+// that begins with a text.
+func (t pictureTable) turned(chosen string) pictureTable {
+	turned := pictureTable{Title: t.Title, Head: []string{t.Head[0]}}
+	for _, row := range t.Rows {
+		turned.Head = append(turned.Head, row.Cells[0].Text)
+	}
+	for i, name := range t.Head[1:] {
+		cells := []pictureCell{{Text: name}}
+		for _, row := range t.Rows {
+			cell := row.Cells[i+1]
+			if row.Cells[0].Text == chosen {
+				cell.Class = "chosen"
+			}
+			cells = append(cells, cell)
+		}
+		turned.Rows = append(turned.Rows, pictureRow{Cells: cells})
+	}
+	return turned
 }
 
 // WriteHTML writes the report as one page with charts, which needs nothing else:
@@ -65,8 +101,11 @@ func (r *Report) WriteHTML(w io.Writer) error {
 		p.Facts = append(p.Facts, fmt.Sprintf("On links of %v a PING took %s", l.RTT, short(float64(l.Measured))))
 	}
 	p.Contestants = r.Contestants
-	if r.Advice != nil {
-		p.Advice, p.Choices = unbroken(r.Advice.Text), r.Advice.table().picture()
+	p.Noise = unbroken(r.noise())
+	if a := r.Advice; a != nil {
+		p.Choice, p.Why, _ = strings.Cut(unbroken(r.choice()), ", because ")
+		p.Advice, p.Choices = unbroken(a.Text), a.table().picture().turned(fmt.Sprint(a.choice().Nodes))
+		p.Choices.Title += fmt.Sprintf(", if each node is away %s of the time", unbroken(percent(a.NodeFailure)))
 	}
 	for _, rtt := range r.rtts() {
 		for _, c := range []*chart{r.latencyChart(rtt), r.throughputChart(rtt), r.badChart(rtt), r.ratioChart(rtt)} {
@@ -88,7 +127,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	return page.Execute(w, p)
 }
 
-// A chart has curves or bars, in the coordinates of its picture.
+// A chart has curves, in the coordinates of its picture, or bars.
 type chart struct {
 	Title, Note  string
 	XName        string
@@ -98,8 +137,9 @@ type chart struct {
 	YTicks       []chartTick
 	XTicks       []chartTick
 	Curves       []chartCurve
+	Ranges       bool // whether there are any
 	Bars         []chartBar
-	One          float64 // where 1 is, of ratios; 0 is nowhere
+	One          float64 // where 1 is on the scale of the bars, in percent
 }
 
 type chartTick struct {
@@ -111,29 +151,33 @@ type chartCurve struct {
 	Name   string
 	Colour int
 	Dashed bool
-	Points string
+	Points string // "" if there is but one: then it has a label
 	Dots   []chartDot
 }
 
 type chartDot struct {
-	X, Y float64
-	Tip  string
+	X, Y      float64
+	Low, High float64 // of the rounds
+	Tip       string
+	Label     string
+	LabelX    float64
+	Anchor    string
 }
 
 type chartBar struct {
-	Name, Text, Tip          string
-	Colour                   int
-	X, Y, Middle, Width, End float64
-	Height                   float64
+	Name, Text, Tip string
+	Colour          int
+	Width           float64 // in percent
+	Noise           bool
 }
 
-// A series is what a curve is drawn from: a value for each x, by its place, or
-// NaN.
+// A series is what a curve is drawn from: for each x, by its place, the values of the
+// rounds, whose median is drawn, or none.
 type series struct {
 	name   string
 	colour int
 	dashed bool
-	values []float64
+	values [][]float64
 }
 
 // colours is how many there are.
@@ -143,13 +187,13 @@ const colours = 6
 // written by text. The scale is from 0, or logarithmic where it would squeeze
 // half of them into a tenth of it.
 func curves(title, note, xName string, labels []string, all []series, text func(float64) string) *chart {
-	c := &chart{Title: title, Note: note, XName: xName, W: 480, H: 270, Left: 64, Right: 468}
+	c := &chart{Title: title, Note: note, XName: xName, W: 420, H: 270, Left: 66, Right: 414}
 	top, bottom := 12.0, 226.0
-	c.TickX, c.TickY = c.Left-8, bottom+18
+	c.TickX, c.TickY = c.Left-8, bottom+20
 	var values []float64
 	for _, s := range all {
-		for _, v := range s.values {
-			if v > 0 {
+		for _, rounds := range s.values {
+			if v := median(rounds); v > 0 {
 				values = append(values, v)
 			}
 		}
@@ -185,19 +229,35 @@ func curves(title, note, xName string, labels []string, all []series, text func(
 		c.XTicks = append(c.XTicks, chartTick{place(i), l})
 	}
 	for _, s := range all {
-		if !slices.ContainsFunc(s.values, func(v float64) bool { return v > 0 }) {
-			continue
-		}
 		curve := chartCurve{Name: s.name, Colour: s.colour % colours, Dashed: s.dashed}
 		var points []string
-		for i, v := range s.values {
-			if v > 0 {
-				x, y := place(i), round(height(v))
-				points = append(points, fmt.Sprintf("%g,%g", x, y))
-				curve.Dots = append(curve.Dots, chartDot{x, y, fmt.Sprintf("%s, %s %s: %s", s.name, xName, labels[i], text(v))})
+		for i, rounds := range s.values {
+			v := median(rounds)
+			if !(v > 0) {
+				continue
 			}
+			inside := func(v float64) float64 { return round(min(max(height(v), top-8), bottom)) }
+			x, y := place(i), round(height(v))
+			points = append(points, fmt.Sprintf("%g,%g", x, y))
+			tip := fmt.Sprintf("%s, %s %s: %s", s.name, xName, labels[i], text(v))
+			if len(rounds) > 1 {
+				tip += fmt.Sprintf(" ±%.0f%%", 100*spread(rounds))
+			}
+			dot := chartDot{X: x, Y: y, Low: inside(slices.Min(rounds)), High: inside(slices.Max(rounds)), Tip: tip}
+			c.Ranges = c.Ranges || dot.High < dot.Low
+			if dot.LabelX, dot.Anchor = x+9, "start"; x > (c.Left+c.Right)/2 {
+				dot.LabelX, dot.Anchor = x-9, "end"
+			}
+			curve.Dots = append(curve.Dots, dot)
 		}
-		curve.Points = strings.Join(points, " ")
+		switch len(points) {
+		case 0:
+			continue
+		case 1: // there is no curve, and what the dot is, it says
+			curve.Dots[0].Label = s.name
+		default:
+			curve.Points = strings.Join(points, " ")
+		}
 		c.Curves = append(c.Curves, curve)
 	}
 	return c
@@ -221,6 +281,7 @@ type row struct {
 	name, text, tip string
 	colour          int
 	value           float64
+	noise           bool
 }
 
 // longestBar is the ratio beyond which a bar grows no longer: a hung node can
@@ -232,23 +293,21 @@ func bars(title, note string, rows []row) *chart {
 	if len(rows) == 0 {
 		return nil
 	}
-	const tall, gap = 18.0, 7.0
-	c := &chart{Title: title, Note: note, W: 480, H: (tall+gap)*float64(len(rows)) + gap}
-	longest, most := 0, 1.0
+	c := &chart{Title: title, Note: note}
+	most := 1.0
 	for _, r := range rows {
-		longest, most = max(longest, utf8.RuneCountInString(r.name)), max(most, min(r.value, longestBar))
+		most = max(most, min(r.value, longestBar))
 	}
-	left := min(240, 7*float64(longest)+12)
-	scale := (c.W - left - 110) / most
-	c.Left, c.Right, c.One = left, c.W, round(left+scale)
-	for i, r := range rows {
-		y := gap + float64(i)*(tall+gap)
-		width := max(1, round(min(r.value, longestBar)*scale))
+	c.One = round(100 / most)
+	for _, r := range rows {
 		if r.value > longestBar {
 			r.text = "… " + r.text
 		}
-		c.Bars = append(c.Bars, chartBar{Name: r.name, Text: r.text, Tip: r.tip, Colour: r.colour % colours,
-			X: left, Y: y, Middle: y + tall/2, Width: width, End: left + width, Height: tall})
+		if r.noise {
+			r.text += ", noise"
+		}
+		c.Bars = append(c.Bars, chartBar{Name: r.name, Text: r.text, Tip: r.tip, Colour: r.colour % colours, Noise: r.noise,
+			Width: round(100 * min(r.value, longestBar) / most)})
 	}
 	return c
 }
@@ -279,14 +338,14 @@ func (r *Report) casesOf(workload string, rtt time.Duration, nodes int) (cases [
 	return cases
 }
 
-// value returns a metric's median, or NaN.
-func (r *Report) value(workload, which, contestant string, nodes int, rtt time.Duration, metric string) float64 {
+// values returns what the rounds measured of a metric that has a median.
+func (r *Report) values(workload, which, contestant string, nodes int, rtt time.Duration, metric string) []float64 {
 	if c := r.find(workload, which, contestant, nodes, rtt); c != nil {
-		if v, ok := c.Median[metric]; ok {
-			return v
+		if _, ok := c.Median[metric]; ok {
+			return c.values(metric)
 		}
 	}
-	return math.NaN()
+	return nil
 }
 
 func (r *Report) latencyChart(rtt time.Duration) *chart {
@@ -296,16 +355,22 @@ func (r *Report) latencyChart(rtt time.Duration) *chart {
 	for _, n := range nodes {
 		labels = append(labels, fmt.Sprint(n))
 	}
+	note := "a lock and its release, one caller, nobody else"
+	few := ""
 	for i, name := range r.names() {
 		for _, q := range []string{"p50", "p99"} {
 			s := series{name: name + " " + q, colour: i, dashed: q == "p99"}
 			for _, n := range nodes {
-				s.values = append(s.values, r.value("latency", "", name, n, rtt, "pair-"+q+"-ns"))
+				values := r.values("latency", "", name, n, rtt, "pair-"+q+"-ns")
+				if len(values) == 0 {
+					few = "; no p99 of fewer than 100 pairs"
+				}
+				s.values = append(s.values, values)
 			}
 			all = append(all, s)
 		}
 	}
-	return curves("Latency by number of nodes"+r.behind(rtt), "a lock and its release, one caller, nobody else", "nodes", labels, all, axis)
+	return curves("Latency by number of nodes"+r.behind(rtt), note+few, "nodes", labels, all, axis)
 }
 
 func (r *Report) throughputChart(rtt time.Duration) *chart {
@@ -330,7 +395,7 @@ func (r *Report) throughputChart(rtt time.Duration) *chart {
 				s.name = fmt.Sprintf("N=%d", n)
 			}
 			for _, which := range cases {
-				s.values = append(s.values, r.value("throughput", which, name, n, rtt, "locks/s"))
+				s.values = append(s.values, r.values("throughput", which, name, n, rtt, "locks/s"))
 			}
 			all = append(all, s)
 		}
@@ -354,26 +419,35 @@ func (r *Report) badChart(rtt time.Duration) *chart {
 	if len(rows) == 0 { // too few samples
 		rows, which = r.badRows(rtt, n, "pair-p50-ns"), "the median"
 	}
-	return bars(fmt.Sprintf("Bad nodes of %d%s", n, r.behind(rtt)), which+" of a pair, as a multiple of that with healthy nodes; the line is 1", rows)
+	note := which + " of a pair, as a multiple of that with healthy nodes; the line is 1"
+	if c := r.find("bad", "healthy", r.Contestants[0].Name, n, rtt); c != nil && c.noisy() {
+		note += "; that with healthy nodes is too noisy: run longer"
+	}
+	if r.Servers != Given && slices.ContainsFunc(rows, func(r row) bool { return r.value < 1 && !r.noise }) {
+		note += "; below 1: all servers share this machine, and bad ones leave it to the others"
+	}
+	return bars(fmt.Sprintf("Bad nodes of %d%s", n, r.behind(rtt)), note, rows)
 }
 
 // badRows returns a row for each case, or none if one of them lacks the metric.
 func (r *Report) badRows(rtt time.Duration, n int, metric string) (rows []row) {
 	for i, name := range r.names() {
-		healthy := r.value("bad", "healthy", name, n, rtt, metric)
+		healthy := r.values("bad", "healthy", name, n, rtt, metric)
 		for _, which := range r.casesOf("bad", rtt, n) {
-			v := r.value("bad", which, name, n, rtt, metric)
+			values := r.values("bad", which, name, n, rtt, metric)
 			if c := r.find("bad", which, name, n, rtt); which == "healthy" || len(c.Median) == 0 {
 				continue
 			}
-			if !(v > 0) || !(healthy > 0) {
+			if len(values) == 0 || len(healthy) == 0 {
 				return nil
 			}
 			label := which
 			if len(r.Contestants) > 1 {
 				label = name + ", " + which
 			}
-			rows = append(rows, row{label, digits(v/healthy) + " x", fmt.Sprintf("%s: %s, healthy %s", label, short(v), short(healthy)), i, v / healthy})
+			v, usual := median(values), median(healthy)
+			tip := fmt.Sprintf("%s: %s ±%.0f%%, healthy %s ±%.0f%%", label, short(v), 100*spread(values), short(usual), 100*spread(healthy))
+			rows = append(rows, row{label, digits(v/usual) + " x", tip, i, v / usual, isNoise(values, healthy)})
 		}
 	}
 	return rows
@@ -410,7 +484,8 @@ func (r *Report) ratioChart(rtt time.Duration) *chart {
 				if len(r.Contestants) > 2 {
 					label = name + ": " + label
 				}
-				rows = append(rows, row{label, digits(ratio) + " x" + c.of(rounds), label + ", by " + w.main, j, ratio})
+				rows = append(rows, row{label, digits(ratio) + " x" + c.of(rounds), label + ", by " + w.main, j, ratio,
+					isNoise(c.values(w.main), base.values(w.main))})
 			}
 		}
 	}
@@ -434,7 +509,7 @@ func (m *Model) charts() (all []*chart) {
 						v = r.PairP999
 					}
 					labels = append(labels, fmt.Sprint(r.Nodes))
-					s.values = append(s.values, float64(v))
+					s.values = append(s.values, []float64{float64(v)})
 				}
 				curvesOf = append(curvesOf, s)
 			}

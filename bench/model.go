@@ -246,11 +246,11 @@ func (m *Model) write(w io.Writer) {
 
 func (m *Model) tables() (all []table) {
 	t := table{title: "model: the same engine in virtual time, on links of other places", head: []string{"links", "loss", "N", "pair p50", "p99", "p99.9",
-		"p50 with dead", "survives", "available", "without majority"}}
+		"p50 with dead", "survives", "available if independent", "without majority/year"}}
 	for _, r := range m.Rows {
 		t.rows = append(t.rows, []string{r.Links, percent(r.Loss), fmt.Sprint(r.Nodes), short(float64(r.PairP50)), short(float64(r.PairP99)),
 			short(float64(r.PairP999)), short(float64(r.WithDead)), fmt.Sprint((r.Nodes - 1) / 2), nines(unavailability(r.Nodes, m.NodeFailure)),
-			away(time.Duration(unavailability(r.Nodes, m.NodeFailure)*float64(year))) + "/year"})
+			away(time.Duration(unavailability(r.Nodes, m.NodeFailure) * float64(year)))})
 	}
 	all = append(all, t)
 	if len(m.Checks) == 0 {

@@ -63,6 +63,10 @@ func (r *Report) WriteText(w io.Writer) error {
 		fmt.Fprintf(&b, "\n%s\n", t.title)
 		t.write(&b)
 		fmt.Fprintf(&b, "\n%s\n", wrap(a.Text, 110))
+		fmt.Fprintf(&b, "\n%s\n", wrap(r.choice(), 110))
+	}
+	if noise := r.noise(); noise != "" {
+		fmt.Fprintf(&b, "\n%s\n", wrap(noise, 110))
 	}
 	if len(r.Cells) > 0 {
 		fmt.Fprintf(&b, "\nThe words\n")
@@ -128,6 +132,7 @@ type table struct {
 	head  []string
 	rows  [][]string
 	notes map[int]string // by row: what went wrong
+	noisy map[int]bool   // by row
 }
 
 func (r *Report) tables() (all []table) {
@@ -151,7 +156,7 @@ func (r *Report) rtts() (all []time.Duration) {
 }
 
 func (r *Report) table(w *workload, rtt time.Duration) table {
-	t := table{title: w.name + ": " + w.summary, notes: make(map[int]string)}
+	t := table{title: w.name + ": " + w.summary, notes: make(map[int]string), noisy: make(map[int]bool)}
 	if rtt > 0 {
 		t.title += fmt.Sprintf(" (RTT %v)", rtt)
 	}
@@ -202,6 +207,7 @@ func (r *Report) table(w *workload, rtt time.Duration) table {
 		if c.Error != "" {
 			t.notes[len(t.rows)] = fmt.Sprintf("(failed in %d of %d rounds: %s)", c.failures(), len(c.Rounds), brief(c.Error))
 		}
+		t.noisy[len(t.rows)] = c.noisy()
 		t.rows = append(t.rows, row)
 	}
 	return t

@@ -2,20 +2,18 @@ package bench_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redquorum/redquorum/bench"
+	"github.com/redquorum/redquorum/internal/browser"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -165,45 +163,68 @@ func TestHTML(t *testing.T) {
 	}
 }
 
-// A browser draws the page without a complaint, and nothing is wider than it.
+// single is a run of one round in which one latency has too few samples for a p99.
+func single(t *testing.T) *bench.Report {
+	r := recorded(t)
+	r.Contestants, r.Base = r.Contestants[:1], ""
+	for _, c := range r.Cells {
+		if c.Workload == "latency" && c.Nodes > 1 {
+			delete(c.Median, "pair-p99-ns")
+		}
+	}
+	return r
+}
+
+// The page is good for every look. All that is wider than it scrolls, and looks like it.
 func TestHTMLInBrowser(t *testing.T) {
-	browser, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Skip(err)
+	b := browser.Start(t)
+	for name, c := range map[string]struct {
+		report     *bench.Report
+		conditions []string
+	}{
+		"recorded": {recorded(t), nil},
+		"failed":   {failed(t), []string{"document.querySelector('.note').offsetHeight > 30"}},
+		"single": {single(t), []string{
+			"[...document.querySelectorAll('svg .name')].some(e => e.textContent === 'redquorum p99')",
+			"![...document.querySelector('.legend').children].some(e => e.textContent.includes('p99'))",
+		}},
+	} {
+		var html bytes.Buffer
+		if err := c.report.WriteHTML(&html); err != nil {
+			t.Fatal(err)
+		}
+		for _, look := range browser.Looks {
+			b.Open(html.String(), look)
+			b.Shot("bench-" + name + "-" + look.String())
+			b.Fits()
+			b.Holds(wanted...)
+			b.Holds(c.conditions...)
+			b.Eval("for (const fold of document.querySelectorAll('details')) fold.open = true")
+			b.Fits()
+			if t.Failed() {
+				t.Fatalf("so it is in %s, %s", name, look)
+			}
+		}
 	}
-	if testing.Short() {
-		t.Skip("starting a browser takes seconds")
-	}
-	var b bytes.Buffer
-	if err := failed(t).WriteHTML(&b); err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "page.html")
-	html := strings.Replace(b.String(), "</body>", `<script>
-const wide = document.documentElement.scrollWidth > innerWidth || document.querySelector('.note').offsetHeight < 30;
-const out = [...document.querySelectorAll('svg[role=img] text')].filter(e => {
-  const a = e.getBoundingClientRect(), b = e.ownerSVGElement.getBoundingClientRect();
-  return a.left < b.left - 1 || a.right > b.right + 1;
-}).map(e => e.textContent);
-document.body.insertAdjacentHTML('beforeend', '<p id="tried">' + (wide || out.length ? 'bad: ' + out : 'good') + '</p>');
-</script></body>`, 1)
-	if err := os.WriteFile(file, []byte(html), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir="+t.TempDir(),
-		"--enable-logging=stderr", "--window-size=900,900", "--dump-dom", "file://"+file)
-	var console bytes.Buffer
-	cmd.Stderr = &console
-	dom, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v: %s", err, console.Bytes())
-	}
-	if at := strings.Index(console.String(), ":CONSOLE"); at >= 0 {
-		t.Errorf("on the console: %.300s", console.String()[at:])
-	}
-	if !bytes.Contains(dom, []byte(`<p id="tried">good</p>`)) {
-		t.Errorf("labels are outside of their picture, or the page is too wide: %.300s", dom[bytes.LastIndex(dom, []byte(`<p id="tried">`)):])
-	}
+}
+
+// wanted is what every page of a report has to show, as conditions in its script.
+var wanted = []string{
+	// What to choose comes first, and the charts before the figures.
+	"document.querySelector('.choice').getBoundingClientRect().bottom < innerHeight / 2",
+	"document.querySelector('.choice').textContent.startsWith('Choose N=3, Timeout 500\u00a0ms, lease 10\u00a0s, because 3 nodes survive a failure')",
+	"document.querySelector('.charts').offsetTop < document.querySelector('.tables').offsetTop",
+	"![...document.querySelectorAll('details')].some(d => d.open)",
+	// No third of the page is empty.
+	"['.advice', '.charts', '.tables'].every(s => document.querySelector(s).getBoundingClientRect().right > .9 * innerWidth)",
+	"Math.max(...[...document.querySelectorAll('.tables table')].map(e => e.getBoundingClientRect().right)) > .9 * innerWidth",
+	// What scrolls has a shadow at its edge, and can be reached by the keyboard.
+	"[...document.querySelectorAll('.scroll')].every(e => e.tabIndex === 0 && getComputedStyle(e).backgroundImage.split('linear-gradient').length === 5)",
+	"innerWidth > 1000 || [...document.querySelectorAll('.tables .scroll')].some(e => e.scrollWidth > e.clientWidth)",
+	"document.querySelector('.advice .scroll').scrollWidth <= document.querySelector('.advice .scroll').clientWidth",
+	// The legend has what is drawn, and nothing else.
+	"[...document.querySelectorAll('figure')].every(f => !f.querySelector('.legend') || !f.querySelector('.legend .range') === !f.querySelector('g .range'))",
+	"[...document.querySelectorAll('figure')].every(f => f.querySelectorAll('g polyline').length === f.querySelectorAll('.legend .curve').length)",
+	// A dot without a curve has a label.
+	"[...document.querySelectorAll('svg[role=img] g')].every(g => g.querySelector('polyline') || g.querySelector('.name'))",
 }
