@@ -3,6 +3,7 @@ package sim_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"reflect"
 	"regexp"
@@ -29,6 +30,15 @@ at 40ms crash n3 empty for 10ms
 at 50ms hold c2>n1 acquire
 at 60ms lock c2 x
 `
+
+// crowded is the same plan, with much that does not matter between the grants.
+func crowded() string {
+	steps := ""
+	for at := 10; at < 38; at += 4 {
+		steps += fmt.Sprintf("at %dms lock c3 y\nat %dms unlock c3\n", at, at+3)
+	}
+	return strings.NewReplacer("clients 2", "clients 3", "at 40ms crash", steps+"at 40ms crash").Replace(forgetful)
+}
 
 // varied is a plan with a lock of two names, readers, and two who wait in line.
 const varied = `redquorum plan 1
@@ -264,6 +274,7 @@ func TestHTMLInBrowser(t *testing.T) {
 		"violated": traced(t, forgetful),
 		"varied":   traced(t, varied),
 		"joint":    traced(t, joint),
+		"crowded":  traced(t, crowded()),
 		"crashing": traced(t, crashing),
 		"long":     sim.Run(faults.Generate(3, faults.Profile{}), nil, sim.WithTrace()),
 	} {
@@ -293,19 +304,23 @@ var always = []string{
 	"hits.filter(h => h.fault).every(h => h.text === h.fault.text || (choose(h.entry), byId('event').textContent.includes(h.fault.text)))",
 }
 
+// violated is what the page of a run that breaks mutual exclusion has to show.
+var violated = []string{
+	"messages.some(m => m.state === 'stuck') && byId('legend').textContent.includes('held back for ever')",
+	"byId('event').textContent.includes('I1, mutual exclusion, is broken. c1 and c2 both hold')",
+	"conflict.map(b => clientName(b.clients[0])).join() === 'c1,c2'",
+	"conflict.every(b => x(b.from) > gutter && x(b.from) < width - 10)",
+	"conflict.every(b => { const [, top, , h] = placeOfBar(b); return top >= lanesTop && top + h <= lanesBottom(); })",
+	"canvas.getBoundingClientRect().top + lineOf(conflict[1].lane) < innerHeight",
+	"[...document.querySelectorAll('#notable .grant')].map(e => e.textContent.slice(0, 10)).join() === 'c1 holds x,c2 holds x'",
+	"[...document.querySelectorAll('#notable .fault')].some(e => e.textContent === 'crash n3 empty for 10ms')",
+	"(fit(), violations.length > 0 && violations.every(v => Math.abs(x(v.at) - overviewX(v.at)) < .01))",
+}
+
 // expected is what the page of a run has to show.
 var expected = map[string][]string{
-	"violated": {
-		"messages.some(m => m.state === 'stuck') && byId('legend').textContent.includes('held back for ever')",
-		"byId('event').textContent.includes('I1, mutual exclusion, is broken. c1 and c2 both hold')",
-		"conflict.map(b => clientName(b.clients[0])).join() === 'c1,c2'",
-		"conflict.every(b => x(b.from) > gutter && x(b.from) < width - 10)",
-		"conflict.every(b => { const [, top, , h] = placeOfBar(b); return top >= lanesTop && top + h <= lanesBottom(); })",
-		"canvas.getBoundingClientRect().top + lineOf(conflict[1].lane) < innerHeight",
-		"[...document.querySelectorAll('#notable .grant')].map(e => e.textContent.slice(0, 10)).join() === 'c1 holds x,c2 holds x'",
-		"[...document.querySelectorAll('#notable .fault')].some(e => e.textContent === 'crash n3 empty for 10ms')",
-		"(fit(), violations.length > 0 && violations.every(v => Math.abs(x(v.at) - overviewX(v.at)) < .01))",
-	},
+	"violated": violated,
+	"crowded":  violated,
 	"crashing": {
 		"bars.filter(b => b.key && b.lane === nodeLane(0)).map(b => Math.round(b.from / 1e6) + '-' + Math.round(b.until / 1e6)).join().startsWith('3-50,70-')",
 		"bars.filter(b => b.key && b.lane === nodeLane(1)).map(b => Math.round(b.from / 1e6) + '-' + Math.round(b.until / 1e6)).join().startsWith('3-60,4')",

@@ -17,8 +17,8 @@ import (
 // A Browser is a Chromium that one test uses. It speaks the DevTools protocol over a pipe.
 type Browser struct {
 	t       *testing.T
-	in      *os.File
-	out     *bufio.Reader
+	in, out *os.File
+	answers *bufio.Reader // from out
 	session string
 	number  int
 	console []string // what the page has complained about
@@ -37,19 +37,26 @@ func Start(t *testing.T) *Browser {
 	// The browser reads commands from its descriptor 3, and writes answers to its descriptor 4.
 	theirIn, in := pipe(t)
 	out, theirOut := pipe(t)
-	cmd := exec.CommandContext(t.Context(), path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+	profile, err := os.MkdirTemp("", "browser")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
-		"--user-data-dir="+t.TempDir(), "--remote-debugging-pipe")
+		"--user-data-dir="+profile, "--remote-debugging-pipe")
 	cmd.ExtraFiles = []*os.File{theirIn, theirOut}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	_, _ = theirIn.Close(), theirOut.Close()
-	b := &Browser{t: t, in: in, out: bufio.NewReader(out)}
+	b := &Browser{t: t, in: in, out: out, answers: bufio.NewReader(out)}
 	t.Cleanup(func() {
 		b.session = ""
 		b.send("Browser.close", nil)
+		hung := time.AfterFunc(10*time.Second, func() { _ = cmd.Process.Kill() })
 		_ = cmd.Wait()
+		hung.Stop()
+		_ = os.RemoveAll(profile) // t.TempDir would fail the test if a process of the browser still wrote there
 	})
 	var target struct{ TargetID string }
 	b.call("Target.createTarget", object{"url": "about:blank"}, &target)
@@ -69,7 +76,6 @@ func pipe(t *testing.T) (read, write *os.File) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _ = read.Close(), write.Close() })
-	_ = read.SetReadDeadline(time.Now().Add(2 * time.Minute))
 	return read, write
 }
 
@@ -116,7 +122,8 @@ func (b *Browser) call(method string, params object, result any) {
 
 func (b *Browser) read() (m message) {
 	b.t.Helper()
-	text, err := b.out.ReadBytes(0)
+	_ = b.out.SetReadDeadline(time.Now().Add(time.Minute))
+	text, err := b.answers.ReadBytes(0)
 	if err == nil {
 		err = json.Unmarshal(text[:len(text)-1], &m)
 	}
