@@ -158,7 +158,7 @@ func (p *Plan) unreadableSettings() *wrong {
 
 func (e *Event) unreadable() error {
 	if groups[e.Verb] == 0 {
-		return fmt.Errorf("unknown verb %q", e.Verb)
+		return unknownVerb(e.Verb)
 	}
 	if e.At > MaxLength || e.For > MaxLength {
 		return fmt.Errorf("want a time such as 10ms, at most %s, have %q", formatDuration(MaxLength), formatDuration(max(e.At, e.For)))

@@ -158,7 +158,7 @@ func parseEvent(words []string) (e Event, err error) {
 	e.Verb = Verb(words[1])
 	about, ok := groups[e.Verb]
 	if !ok {
-		return e, fmt.Errorf("unknown verb %q", words[1])
+		return e, unknownVerb(e.Verb)
 	}
 	words = words[2:]
 	if i := slices.Index(words, "for"); i >= 0 {

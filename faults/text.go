@@ -114,7 +114,18 @@ func (r *reader) read(words []string) error {
 			return f.set(rest[0])
 		}
 	}
-	return fmt.Errorf("unknown word %q", key)
+	known := []string{"at"}
+	for _, b := range r.p.blocks() {
+		known = append(known, b.key)
+	}
+	return unknown("word", key, append(known, keys(r.p.scalars())...))
+}
+
+func keys(fields []field) (keys []string) {
+	for _, f := range fields {
+		keys = append(keys, f.key)
+	}
+	return keys
 }
 
 // settings reads the words of a block.
@@ -126,7 +137,7 @@ func (r *reader) settings(b block, words []string) error {
 		}
 		i := slices.IndexFunc(b.fields, func(f field) bool { return f.key == key })
 		if i < 0 {
-			return fmt.Errorf("%s: unknown setting %q", b.key, key)
+			return fmt.Errorf("%s: %w", b.key, unknown("setting", key, keys(b.fields)))
 		}
 		if err := r.tell(b.key + " " + key); err != nil {
 			return err

@@ -38,7 +38,7 @@ func TestSimUsageErrors(t *testing.T) {
 		{"sim explore --bugs 0", "--bugs is 0"},
 		{"sim --for 0s", "--for is 0s"},
 		{"sim replay", "the plan's file is missing"},
-		{"sim replay " + bad, `line 2: unknown verb "crush"`},
+		{"sim replay " + bad, `line 2: unknown verb "crush" (did you mean "crash"?)`},
 		{"sim shrink nowhere.plan", "no such file"},
 		{"sim verify --seeds a", `--seeds is "a"`},
 	} {
