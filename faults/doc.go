@@ -39,15 +39,19 @@
 //	              need=N, how many nodes must grant; 0 is a majority
 //	              mistake=, which a plain client makes: see Mistakes
 //	work ...      what clients without steps do: names=N tasks=N hold=RANGE
-//	              think=RANGE try= fixed= long= extend= cancel= nest= close=
-//	              drop=, each a share such as 30%; hand= of holds, that are detached
-//	              and resumed by a client; break= and inspect= of acquisitions,
-//	              before which the name is unlocked by force, or inspected; and of
-//	              what kind their locks are: read= and write= of all, fair= of the others, down= of
-//	              those to write, that go on to read; several=, of all the names
-//	              at once, joint=, of some names here and the name far, which is on
-//	              all nodes but the last two, as one; and chain= of those held,
-//	              under which a later name is waited for
+//	              think=RANGE, and shares such as 30%: expiring= of holds, which
+//	              last about as long as the lease (0.9 to 1.1 times it) instead of
+//	              hold=, 12.5% if left out; late= of writes to the resource, which
+//	              arrive up to two leases later (the lock is held until then), 6.25%
+//	              if left out; try= fixed= long= extend= cancel= nest= close= drop=;
+//	              hand= of holds, that are detached and resumed by a client; break=
+//	              and inspect= of acquisitions, before which the name is unlocked by
+//	              force, or inspected; and of what kind their locks are: read= and
+//	              write= of all, fair= of the others, down= of those to write, that
+//	              go on to read; several=, of all the names at once, joint=, of some
+//	              names here and the name far, which is on all nodes but the last
+//	              two, as one; and chain= of those held, under which a later name is
+//	              waited for
 //	network delay=RANGE   one way, on every link
 //	assume drift=1%       how much a client's and a node's clock may differ in rate
 //	at TIME VERB TARGET [ARGUMENTS] [for TIME]

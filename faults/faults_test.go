@@ -63,7 +63,7 @@ nodes 5
 clients 3
 length 1h30m
 lock client=plain lease=1s maxlease=30s timeout=50ms poll=200ms grace=1.5s drift=0.25% guard=off renew=off maxhold=3s fence=off mistake=half need=0
-work names=3 tasks=2 hold=1ms..2s think=0s try=12.5% fixed=100% long=20% extend=0% cancel=1% nest=1% close=2% drop=50%
+work names=3 tasks=2 hold=1ms..2s expiring=5% late=3% think=0s try=12.5% fixed=100% long=20% extend=0% cancel=1% nest=1% close=2% drop=50%
 network delay=200us..2ms
 assume drift=2%
 at 0s cut c1-n4,n5

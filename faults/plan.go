@@ -117,7 +117,7 @@ var Mistakes = map[Mistake]string{
 type Work struct {
 	Names  int   // how many locks there are; each task picks one each time
 	Tasks  int   // of each client, that do all this at the same time
-	Hold   Range // how long the lock is held
+	Hold   Range // how long the lock is held, but see Expiring and Late
 	Think  Range // between two acquisitions
 	Try    Ratio // of acquisitions, that do not wait
 	Fixed  Ratio // of leases, that are not renewed
@@ -127,6 +127,11 @@ type Work struct {
 	Nest   Ratio // of holds, that acquire their name again
 	Close  Ratio // of holds, at whose end the process closes its Locker, ends, and starts again
 	Drop   Ratio // of lost leases, that are not unlocked
+
+	// Expiring is the share of holds that last about as long as the lease, between 0.9 and 1.1 times
+	// it, and not as Hold says. Late is the share of writes to the resource that arrive up to two
+	// leases after the check of the lease; the lock is held until then.
+	Expiring, Late Ratio
 
 	Hand    Ratio // of holds, that are detached, and resumed by a client from their handle
 	Break   Ratio // of acquisitions, before which the name is unlocked by force, whatever the owner
@@ -145,9 +150,11 @@ type Work struct {
 const maxTasks = 8
 
 // Shares returns all of the work's shares.
-func (w *Work) Shares() []*Ratio { return slices.Concat(w.habits(), w.verbs(), w.Kinds()) }
+func (w *Work) Shares() []*Ratio {
+	return slices.Concat(w.habits(), []*Ratio{&w.Expiring, &w.Late}, w.verbs(), w.Kinds())
+}
 
-// habits are the shares that every kind of lock has.
+// habits are the shares that every kind of lock has, and that are drawn from the seed.
 func (w *Work) habits() []*Ratio {
 	return []*Ratio{&w.Try, &w.Fixed, &w.Long, &w.Extend, &w.Cancel, &w.Nest, &w.Close, &w.Drop}
 }
@@ -225,6 +232,7 @@ func New(n, c int) *Plan {
 		},
 		Work: Work{
 			Names: 1, Tasks: 1, Hold: Range{time.Millisecond, 100 * time.Millisecond}, Think: Range{0, 50 * time.Millisecond},
+			Expiring: Percent(100) / 8, Late: Percent(100) / 16,
 		},
 		Network: Network{Delay: Range{200 * time.Microsecond, 2 * time.Millisecond}},
 		Assume:  Assumptions{Drift: Percent(1)},

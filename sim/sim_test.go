@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/sim"
@@ -63,5 +64,37 @@ func TestProgramLocksOften(t *testing.T) {
 	})
 	if r.Verdict != sim.Sound || r.Grants < 200 {
 		t.Errorf("%s, %d grants: %v", r.Verdict, r.Grants, r.Violations)
+	}
+}
+
+// Holds are as long as the plan says, those that are expiring about as long as the lease, and those
+// with a late write up to two leases longer.
+func TestHoldsAreAsPlanned(t *testing.T) {
+	for _, c := range []struct{ expiring, late int64 }{{0, 0}, {50, 0}, {100, 0}, {0, 100}} {
+		p := faults.New(3, 1)
+		p.Length, p.Work.Expiring, p.Work.Late = time.Minute, faults.Percent(c.expiring), faults.Percent(c.late)
+		p.Work.Hold = faults.Range{Min: 10 * time.Millisecond, Max: 20 * time.Millisecond}
+		var began time.Duration
+		short, expiring, others := 0, 0, 0
+		for _, e := range sim.Run(p, nil, sim.WithTrace()).Trace.Entries {
+			held := e.At - began
+			if e.Kind == sim.KindCalm {
+				break
+			}
+			switch {
+			case e.Kind == sim.KindBelief:
+				began = e.At
+			case e.Kind != sim.KindBeliefEnd:
+			case held < 50*time.Millisecond:
+				short++
+			case held > 850*time.Millisecond && held < 1150*time.Millisecond:
+				expiring++
+			default:
+				others++
+			}
+		}
+		if c.late == 0 && ((short > 0) != (c.expiring < 100) || (expiring > 0) != (c.expiring > 0) || others > 0) || c.late > 0 && others < short {
+			t.Errorf("%+v: %d holds are short, %d about as long as the lease, %d neither", c, short, expiring, others)
+		}
 	}
 }

@@ -282,7 +282,7 @@ func (k *worker) use(l *lock) {
 	c, r, work := k.c, &k.random, &k.c.w.p.Work
 	q := l.wants
 	hold := r.within(work.Hold)
-	if r.below(8) == 0 { // around the end of the lease
+	if r.happens(work.Expiring) {
 		hold = around(r, q.length)
 	}
 	begun := c.Now()
@@ -366,7 +366,7 @@ func (k *worker) write(l *lock, value int) {
 	}
 	// The write arrives after the check of the lease, sometimes long after.
 	var late time.Duration
-	if k.random.below(16) == 0 {
+	if k.random.happens(k.c.w.p.Work.Late) {
 		late = time.Duration(k.random.below(int(2 * k.c.w.p.Lock.Lease)))
 	}
 	l.write(value, late)
