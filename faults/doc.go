@@ -8,13 +8,13 @@
 //	nodes 5
 //	clients 2
 //	length 3s
-//	lock lease=1s timeout=50ms guard=off
+//	lock lease=1s timeout=50ms guard=off   # off: the restart guard
 //	network delay=1ms
-//	at 0s cut c1-n4,n5
-//	at 1ms lock c1 x
-//	at 40ms crash n3 empty
+//	at 0s cut c1-n4,n5                     # c1 reaches n1, n2 and n3: a bare majority
+//	at 1ms lock c1 x                       # it has the lock on them
+//	at 40ms crash n3 empty                 # n3 forgets it
 //	at 50ms restart n3
-//	at 60ms lock c2 x
+//	at 60ms lock c2 x                      # n3, n4 and n5 grant it: two clients hold x
 //
 // [Parse] reads it, [Plan.String] writes it, and each undoes the other.
 // [Generate] draws a plan from a seed.
@@ -26,7 +26,7 @@
 // # The language
 //
 // The first line names the format. Each further line is one setting; # begins a
-// comment. What is left out is as in [New], and maxlease is no shorter than lease.
+// comment. What is left out is as in [New], but maxlease is no shorter than lease.
 // Each setting is given at most once.
 //
 //	seed N        of everything that is left to chance

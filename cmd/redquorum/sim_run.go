@@ -321,8 +321,8 @@ func simVerify(ctx context.Context, c *command) int {
 const simManualManual = `
 usage: redquorum sim manual
 
-Prints the language in which plans are written, and a plan that says what a plan
-need not say.
+Prints a complete plan, the language in which plans are written, and the settings
+of a plan that gives none.
 
 example:
   redquorum sim manual | less
@@ -340,12 +340,17 @@ func simManualVerb(_ context.Context, c *command) int {
 	if err != nil {
 		return c.fail("sim manual", err)
 	}
-	_, language, _ := strings.Cut(file.Doc.Text(), "# The language\n")
+	before, language, _ := strings.Cut(file.Doc.Text(), "# The language\n")
 	links := comment.Parser{LookupSym: func(_, _ string) bool { return true }} // so that they lose their brackets
+	for _, block := range links.Parse(before).Content {
+		if plan, ok := block.(*comment.Code); ok {
+			fmt.Fprintf(c.stdout, "A complete plan, with faults. redquorum sim replay FILE runs it:\n\n%s\n", plan.Text)
+		}
+	}
 	fmt.Fprintf(c.stdout, "%s\nMistakes:\n\n", (&comment.Printer{}).Text(links.Parse(language)))
 	for _, m := range slices.Sorted(maps.Keys(faults.Mistakes)) {
 		fmt.Fprintf(c.stdout, "\t%-13s %s\n", m, faults.Mistakes[m])
 	}
-	fmt.Fprintf(c.stdout, "\nNew, for 5 nodes and 3 clients:\n\n%s", faults.New(5, 3))
+	fmt.Fprintf(c.stdout, "\nNew, which has what a plan leaves out:\n\n%s", faults.New(5, 3))
 	return exitOK
 }

@@ -162,12 +162,26 @@ func TestSimSound(t *testing.T) {
 	}
 }
 
-// The manual ends in a plan, which is one.
+// The manual begins with a plan that breaks the lock, as it says, and ends with one that
+// nothing goes wrong in.
 func TestSimManual(t *testing.T) {
 	out := want(t, exitOK, "crash NODES durable", "sim", "manual")
-	_, plan, ok := strings.Cut(out, "redquorum plan")
-	if _, err := faults.Parse("redquorum plan" + plan); !ok || err != nil {
-		t.Errorf("%v in\n%s", err, out)
+	parts := strings.Split(out, "redquorum plan 1\n")
+	if len(parts) != 3 {
+		t.Fatalf("%d plans in\n%s", len(parts)-1, out)
+	}
+	first, _, _ := strings.Cut(parts[1], "\n\n")
+	for _, c := range []struct {
+		plan string
+		want sim.Verdict
+	}{{first, sim.Unsafe}, {parts[2], sim.Sound}} {
+		p, err := faults.Parse("redquorum plan 1\n" + c.plan)
+		if err != nil {
+			t.Fatalf("%v in\n%s", err, c.plan)
+		}
+		if r := sim.Run(p, nil); r.Verdict != c.want {
+			t.Errorf("%s is %s: %v", c.plan, r.Verdict, r.Worst())
+		}
 	}
 	if strings.Contains(out, "[New]") {
 		t.Error("it has the marks of a comment in a program")
