@@ -11,7 +11,8 @@ import (
 // Shrink looks for a smaller plan that violates the same invariant as p, until it finds no smaller
 // one or ctx ends. It returns p itself if p violates none. The options are those of each run.
 //
-// Shrink leaves out events, clients and nodes, shortens the run, and simplifies the rest.
+// Shrink leaves out events, clients, nodes and what else is in the work, shortens the run, and
+// simplifies the rest. The plan that it returns may have another seed.
 func Shrink(ctx context.Context, p *faults.Plan, options ...Option) *faults.Plan {
 	if ctx.Err() != nil {
 		return p
@@ -21,14 +22,23 @@ func Shrink(ctx context.Context, p *faults.Plan, options ...Option) *faults.Plan
 		return p
 	}
 	s := &shrinker{ctx: ctx, options: options, best: clone(p), invariant: first.Invariant, outside: first.Outside != ""}
-	for changed := true; changed; {
+	for _, s.seeds = range []uint64{0, 8, 64} {
+		s.reduce()
+	}
+	s.hasten()
+	return s.best
+}
+
+// reduce makes the plan smaller until nothing more can be left out.
+func (s *shrinker) reduce() {
+	for changed := true; changed && s.ctx.Err() == nil; {
 		changed = s.dropEvents()
 		changed = s.shorten() || changed
 		changed = s.dropClients() || changed
 		changed = s.dropNodes() || changed
-		changed = s.simplify() || changed
+		changed = s.simplifyWork() || changed
+		changed = s.simplifyEvents() || changed
 	}
-	return s.best
 }
 
 type shrinker struct {
@@ -37,6 +47,10 @@ type shrinker struct {
 	best      *faults.Plan
 	invariant string
 	outside   bool
+
+	// A changed plan that does not fail with its own seed is tried with so many others. A change lets
+	// the work draw other numbers, so that the same bug may need another seed to show.
+	seeds uint64
 }
 
 func clone(p *faults.Plan) *faults.Plan {
@@ -45,22 +59,34 @@ func clone(p *faults.Plan) *faults.Plan {
 	return &c
 }
 
+// fails runs a plan. It returns nil if the plan does not break the invariant, or ctx has ended.
+func (s *shrinker) fails(p *faults.Plan) *Result {
+	if s.ctx.Err() != nil {
+		return nil
+	}
+	r := Run(p, nil, s.options...)
+	v := r.Worst()
+	if v == nil || v.Invariant != s.invariant || (v.Outside != "") != s.outside {
+		return nil
+	}
+	return r
+}
+
 // try takes over a changed plan if it still fails.
 func (s *shrinker) try(change func(p *faults.Plan)) bool {
-	if s.ctx.Err() != nil {
-		return false
-	}
 	p := clone(s.best)
 	change(p)
 	if p.Check() != nil || p.String() == s.best.String() {
 		return false
 	}
-	v := Run(p, nil, s.options...).Worst()
-	if v == nil || v.Invariant != s.invariant || (v.Outside != "") != s.outside {
-		return false
+	for other := range s.seeds + 1 {
+		if s.fails(p) != nil {
+			s.best = p
+			return true
+		}
+		p.Seed = other
 	}
-	s.best = p
-	return true
+	return false
 }
 
 // dropEvents leaves out as many events as it can, larger parts first.
@@ -77,19 +103,40 @@ func (s *shrinker) dropEvents() (changed bool) {
 	return changed
 }
 
-// shorten ends the run where it fails, or earlier.
+// shorten ends the run where it fails, or earlier, and lets it begin later.
 func (s *shrinker) shorten() (changed bool) {
-	if s.ctx.Err() != nil {
-		return false
-	}
-	if v := Run(s.best, nil, s.options...).Worst(); v != nil && v.At < s.best.Length {
-		at := v.At.Truncate(time.Millisecond) + time.Millisecond
+	if r := s.fails(s.best); r != nil && r.Worst().At < s.best.Length {
+		at := r.Worst().At.Truncate(time.Millisecond) + time.Millisecond
 		changed = s.try(func(p *faults.Plan) { shorten(p, at) })
 	}
-	for s.best.Length > time.Millisecond && s.try(func(p *faults.Plan) { shorten(p, p.Length/2) }) {
+	for s.try(func(p *faults.Plan) { shorten(p, max(time.Millisecond, (p.Length/2).Truncate(time.Millisecond))) }) {
 		changed = true
 	}
+	for _, part := range []time.Duration{1, 2, 4} {
+		for s.try(func(p *faults.Plan) { begin(p, part) }) {
+			changed = true
+		}
+	}
 	return changed
+}
+
+// shorten ends the part with faults earlier, and leaves out what comes after it.
+func shorten(p *faults.Plan, length time.Duration) {
+	p.Length = length
+	p.Events = slices.DeleteFunc(p.Events, func(e faults.Event) bool { return e.At > length })
+}
+
+// begin leaves out a part of the time before the first fault.
+func begin(p *faults.Plan, part time.Duration) {
+	i := slices.IndexFunc(p.Events, func(e faults.Event) bool { return e.At > 0 })
+	if i < 0 {
+		return
+	}
+	early := (p.Events[i].At / part).Truncate(time.Millisecond)
+	for ; i < len(p.Events); i++ {
+		p.Events[i].At -= early
+	}
+	p.Length -= early
 }
 
 func (s *shrinker) dropClients() (changed bool) {
@@ -103,23 +150,45 @@ func (s *shrinker) dropNodes() (changed bool) {
 	for i := s.best.Nodes - 1; i >= 0 && s.best.Nodes > 1; i-- {
 		changed = s.try(func(p *faults.Plan) { p.DropNode(i) }) || changed
 	}
+	// With one node less, of an odd number, a majority is a larger part of the nodes.
+	for i := s.best.Nodes - 2; i >= 0; i-- {
+		for j := s.best.Nodes - 1; j > i && s.best.Nodes > 2; j-- {
+			changed = s.try(func(p *faults.Plan) { p.DropNode(j); p.DropNode(i) }) || changed
+		}
+	}
 	return changed
 }
 
-// simplify makes the rest easier to read.
-func (s *shrinker) simplify() (changed bool) {
+// simplifyWork leaves out what it can of the work, and of the settings of the lock.
+func (s *shrinker) simplifyWork() (changed bool) {
 	try := func(change func(p *faults.Plan)) { changed = s.try(change) || changed }
+	try(func(p *faults.Plan) {
+		for _, share := range p.Work.Shares() {
+			*share = 0
+		}
+	})
 	for i := range s.best.Work.Shares() {
 		try(func(p *faults.Plan) { *p.Work.Shares()[i] = 0 })
 	}
 	try(func(p *faults.Plan) { p.Work.Names = 1 })
+	try(func(p *faults.Plan) { p.Work.Names = max(1, p.Work.Names-1) })
 	try(func(p *faults.Plan) { p.Work.Tasks = 1 })
+	try(func(p *faults.Plan) { p.Work.Tasks = max(1, p.Work.Tasks-1) })
+	try(func(p *faults.Plan) { p.Work.Hold.Min = p.Work.Hold.Max })
+	try(func(p *faults.Plan) { p.Work.Think = faults.Range{} })
 	try(func(p *faults.Plan) { p.Lock.Grace = 0 })
 	try(func(p *faults.Plan) { p.Lock.MaxHold = 0 })
 	try(func(p *faults.Plan) { p.Lock.MaxLease = p.Lock.Lease })
 	try(func(p *faults.Plan) { p.Network.Delay = faults.Range{Min: time.Millisecond, Max: time.Millisecond} })
+	return changed
+}
+
+// simplifyEvents makes each event easier to read.
+func (s *shrinker) simplifyEvents() (changed bool) {
 	for i := range s.best.Events {
-		event := func(change func(e *faults.Event)) { try(func(p *faults.Plan) { change(&p.Events[i]) }) }
+		event := func(change func(e *faults.Event)) {
+			changed = s.try(func(p *faults.Plan) { change(&p.Events[i]) }) || changed
+		}
 		event(func(e *faults.Event) {
 			if e.Verb == faults.Cut || e.Verb == faults.Crash || e.Verb == faults.Kill {
 				e.For = 0
@@ -134,13 +203,22 @@ func (s *shrinker) simplify() (changed bool) {
 		for _, unit := range []time.Duration{100 * time.Millisecond, 10 * time.Millisecond, time.Millisecond} {
 			event(func(e *faults.Event) { e.At = e.At.Round(unit) })
 			event(func(e *faults.Event) { e.For = e.For.Round(unit) })
+			event(func(e *faults.Event) {
+				e.Range = faults.Range{Min: e.Range.Min.Round(unit), Max: e.Range.Max.Round(unit)}
+			})
 		}
 	}
 	return changed
 }
 
-// shorten ends the part with faults earlier, and leaves out what comes after it.
-func shorten(p *faults.Plan, length time.Duration) {
-	p.Length = length
-	p.Events = slices.DeleteFunc(p.Events, func(e faults.Event) bool { return e.At > length })
+// hasten looks for the seed with which the fewest things happen before the plan fails.
+func (s *shrinker) hasten() {
+	best := s.fails(s.best)
+	for seed := range 4 * s.seeds {
+		p := clone(s.best)
+		p.Seed = seed
+		if r := s.fails(p); r != nil && (best == nil || r.Events < best.Events) {
+			s.best, best = p, r
+		}
+	}
 }

@@ -213,8 +213,9 @@ const simShrinkManual = `
 usage: redquorum sim shrink PLAN [-o FILE] [--html FILE]
 
 Looks for the smallest plan that breaks the same invariant as PLAN: with fewer
-events, clients and nodes, in a shorter time. Prints it, or writes it to FILE;
-and, if asked to, a page with a picture of its run.
+events, clients, nodes and settings of the work, in a shorter time, and perhaps
+with another seed. Prints it, or writes it to FILE; and, if asked to, a page with a
+picture of its run.
 
 Exit status: 0 when it fails no more than before, 1 or 3 as the plan fails, 2 usage,
 5 what came of it could not be written.
