@@ -146,7 +146,8 @@ func (w *world) executed(s *server, m *message) {
 	}
 }
 
-// logKey notes how long a node has a key, in true time as its clock runs now.
+// logKey notes how long a node has a key, in true time as its clock runs now. A node that is down
+// has none.
 func (w *world) logKey(s *server, name string) {
 	if w.trace == nil {
 		return
@@ -155,6 +156,10 @@ func (w *world) logKey(s *server, name string) {
 		w.trace.keys = append(w.trace.keys, name)
 	}
 	e := Entry{Kind: KindKey, Client: -1, Node: s.number, Name: name}
+	if s.down {
+		w.log(e)
+		return
+	}
 	for _, k := range s.mem.Dump(s.time()) {
 		if k.Key == name && k.Type == "hash" {
 			e.owners(k.Fields)
