@@ -9,36 +9,71 @@ import (
 	"github.com/redquorum/redquorum/faults"
 )
 
-// Story tells in at most so many lines how a traced run came to its verdict: what
-// clients did by the plan, who believed to hold what, what went wrong, which keys
-// were left to nobody, and what was violated.
+// Story tells in at most so many lines how a traced run came to its verdict.
+//
+// Of a violation it tells the grants that it is about, what took their keys from nodes, and which
+// faults were in effect, and nothing else. If nothing was violated it tells what clients did by the
+// plan, who held what, the faults, and which keys were left to nobody, up to the end of the faults.
 func (r *Result) Story(lines int) []string {
 	if r.Trace == nil {
 		return nil
 	}
-	var story []string
-	last := ""
+	var story []line
+	if v := r.Worst(); v != nil {
+		end := slices.IndexFunc(r.Trace.Entries, func(e Entry) bool { return e.Kind == KindViolation && e.Text == v.said() })
+		story = r.explain(v, r.Trace.Entries[:end])
+	} else {
+		story = r.retell()
+	}
+	var text []string
+	if over := len(story) - lines; over > 0 {
+		story = shortened(story, over+1)
+		text = append(text, strings.Repeat(" ", 15)+"...")
+	}
+	for _, l := range story {
+		text = append(text, fmt.Sprintf("%10s ms  %s%s", FormatTime(l.at), l.text, strings.Join(l.nodes, ", ")))
+	}
+	return text
+}
+
+// A line tells of one thing.
+type line struct {
+	at    time.Duration
+	entry int // of the trace
+	text  string
+	nodes []string // at the end of the text
+	rank  int      // where there is too much to tell, lines of a high rank are left out first
+}
+
+// shortened leaves out so many lines, the earliest first of one rank.
+func shortened(story []line, over int) []line {
+	for rank := 3; rank >= 0; rank-- {
+		story = slices.DeleteFunc(story, func(l line) bool {
+			out := l.rank == rank && over > 0
+			if out {
+				over--
+			}
+			return out
+		})
+	}
+	return story
+}
+
+// retell tells of a run that violated nothing.
+func (r *Result) retell() (story []line) {
 	entries := r.Trace.Entries
-	orphans := r.orphans()
-	if worst := r.Worst(); worst != nil { // what follows it adds nothing
-		entries = entries[:1+slices.IndexFunc(entries, func(e Entry) bool { return e.Kind == KindViolation && e.Text == worst.said() })]
-	} else if calm := slices.IndexFunc(entries, func(e Entry) bool { return e.Kind == KindCalm }); calm >= 0 {
+	if calm := slices.IndexFunc(entries, func(e Entry) bool { return e.Kind == KindCalm }); calm >= 0 {
 		entries = entries[:calm+1] // what follows is the same in all such runs
 	}
+	orphans := r.orphans()
 	for i, e := range entries {
 		text := e.told(r)
 		if orphan, ok := orphans[i]; ok {
 			text = orphan
 		}
-		if text == "" || text == last {
-			continue
+		if text != "" && (len(story) == 0 || text != story[len(story)-1].text) {
+			story = append(story, line{at: e.At, text: text})
 		}
-		last = text
-		story = append(story, fmt.Sprintf("%10s ms  %s", FormatTime(e.At), text))
-	}
-	if over := len(story) - lines; over > 0 {
-		story = story[over:]
-		story[0] = strings.Repeat(" ", 15) + "..."
 	}
 	return story
 }
@@ -65,6 +100,9 @@ func (e *Entry) told(r *Result) string {
 		return c + " is done with " + string(text)
 	case KindBelief:
 		text := fmt.Sprintf("%s is granted %s", c, e.Name)
+		if e.Mode != "" {
+			text += " to " + e.Mode
+		}
 		if e.Name == faults.Far {
 			text += " (a name on " + r.Plan.FarWords() + " only)"
 		}

@@ -100,3 +100,132 @@ func TestStoryEndsAtTheWorst(t *testing.T) {
 		}
 	}
 }
+
+// The story of a violation has the grants that it is about, what took their keys from nodes, and the
+// faults in effect. The rest of the run is not in it.
+func TestStoryOfAViolation(t *testing.T) {
+	plain := func(id string) *sim.Result {
+		s, _ := sim.FindScenario(id)
+		return sim.Run(s.Plan(sim.Variants[0]), nil, sim.WithTrace())
+	}
+	for name, c := range map[string]struct {
+		r    *sim.Result
+		want []string
+	}{
+		"a node forgets": {traced(t, "redquorum plan 1\nnodes 5\nclients 3\nlength 3s\nlock lease=1s timeout=50ms guard=off\nnetwork delay=1ms\n"+
+			"at 0s cut c1-n4,n5\nat 1ms lock c1 x\nat 2ms try c3 y\nat 5ms delay c3-n* 1ms\nat 20ms crash n4 empty for 10ms\n"+
+			"at 40ms crash n3 empty\nat 50ms restart n3\nat 60ms lock c2 x\n"), []string{
+			"0.000 ms  cut c1-n4,n5 (a fault)",
+			"6.000 ms  c1 is granted x, token 1767225600001000; its key is on n1, n2, n3",
+			"40.000 ms  crash n3 empty (a fault): c1's key of x is gone on n3",
+			"64.000 ms  c2 is granted x, token 1767225600060000; its key is on n3, n4, n5",
+			`64.000 ms  VIOLATED I1: c1 and c2 both hold "x": tokens 1767225600001000 and 1767225600060000`,
+		}},
+		"a clock is slow": {plain("S07"), []string{
+			"0.000 ms  rate n* 0.5% (a fault)",
+			"0.000 ms  rate c1 -0.5% (a fault)",
+			"5.000 ms  c1 is granted x; its key is on n1, n2, n3, n4, n5",
+			"9955.000 ms  c1's key of x expires on n1, n2, n3, n4, n5",
+			"9972.328 ms  c2 is granted x; its key is on n1, n2, n3, n4, n5",
+			`9972.328 ms  VIOLATED I1: c1 and c2 both hold "x": tokens 0 and 0`,
+		}},
+		"a late write": {plain("S04"), []string{
+			"4.000 ms  c1 is granted x; its key is on n1, n2, n3, n4, n5",
+			"988.001 ms  c1 no longer holds x",
+			"1011.432 ms  c2 is granted x; its key is on n1, n2, n3, n4, n5",
+			"1201.000 ms  c2 writes x",
+			"1997.433 ms  c2 no longer holds x",
+			`2401.000 ms  VIOLATED I5: c1 writes to "x" after a later holder has`,
+		}},
+		"a late release": {plain("S28"), []string{
+			"0.000 ms  cut c2-n1,n2 (a fault)",
+			"20.000 ms  cut c1>n3,n4,n5 for 40ms (a fault)",
+			"65.000 ms  cut c1-n4,n5 (a fault)",
+			"65.000 ms  hold c1>n3 release 1 for 155ms (a fault)",
+			"154.482 ms  c1 is granted x; its key is on n1, n2, n3",
+			"221.000 ms  c1's release x deletes c1's key of x on n3",
+			"234.000 ms  c2 is granted x; its key is on n3, n4, n5",
+			`234.000 ms  VIOLATED I1: c1 and c2 both hold "x": tokens 0 and 0`,
+		}},
+	} {
+		got := c.r.Story(10)
+		for i := range got {
+			got[i] = strings.TrimSpace(got[i])
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: the story is\n%s", name, strings.Join(got, "\n"))
+		}
+		short := c.r.Story(4)
+		if len(short) != 4 || strings.TrimSpace(short[0]) != "..." || !slices.Equal(grantsIn(short), grantsIn(got)) {
+			t.Errorf("%s: the story in four lines is\n%s", name, strings.Join(short, "\n"))
+		}
+	}
+}
+
+// grantsIn returns what a story has of grants.
+func grantsIn(story []string) (grants []string) {
+	for _, line := range story {
+		if strings.Contains(line, "is granted") {
+			grants = append(grants, strings.TrimSpace(line))
+		}
+	}
+	return grants
+}
+
+// Whatever else happens in a run, the story of two holders has both of their grants, and no others.
+func TestStoryHasBothGrants(t *testing.T) {
+	told := 0
+	for seed := uint64(0); told < 4; seed++ {
+		p := faults.Generate(seed, faults.Profile{Nodes: 3})
+		p.Lock.Guard = false
+		if v := sim.Run(p, nil).Worst(); v == nil || !strings.Contains(v.What, "both hold") {
+			continue
+		}
+		told++
+		r := sim.Run(p, nil, sim.WithTrace())
+		v, story := r.Worst(), r.Story(10)
+		if len(story) > 10 || !strings.HasSuffix(story[len(story)-1], "VIOLATED I1: "+v.What) {
+			t.Errorf("seed %d: %s", seed, strings.Join(story, "\n"))
+		}
+		_, tokens, _ := strings.Cut(v.What, ": tokens ")
+		rest := grantsIn(story)
+		for token := range strings.SplitSeq(tokens, " and ") {
+			before := len(rest)
+			rest = slices.DeleteFunc(rest, func(g string) bool { return strings.Contains(g, "token "+token+";") })
+			if len(rest) == before {
+				t.Errorf("seed %d: the story lacks the grant with token %s:\n%s", seed, token, strings.Join(story, "\n"))
+			}
+		}
+		if len(rest) > 0 {
+			t.Errorf("seed %d: the story has other grants:\n%s", seed, strings.Join(story, "\n"))
+		}
+	}
+}
+
+// A protection that is switched off is the cause of what goes wrong without it, and of nothing else.
+func TestCause(t *testing.T) {
+	p := faults.Generate(8, faults.Profile{Nodes: 5})
+	p.Lock.Guard = false
+	if cause := sim.Cause(p); cause != "the restart guard is off (lock guard=off)" {
+		t.Errorf("without the guard: %q", cause)
+	}
+	careless := sim.WithProgram(func(c *sim.Client) error {
+		_, err := c.Locker().Lock(c.Context(), "x1")
+		return err // and the lock stays
+	})
+	p = faults.New(3, 2)
+	p.Lock.Guard = false
+	if cause, v := sim.Cause(p, careless), sim.Run(p, nil, careless).Worst(); v == nil || cause != "" {
+		t.Errorf("of a program that does not unlock: %q, %v", cause, v)
+	}
+	s07, _ := sim.FindScenario("S07")
+	for name, want := range map[string]string{
+		"plain":    "the clients use textbook Redlock: the steps of the Redis page and nothing else",
+		"no drift": "the lock allows for no drift of clocks, or too little (lock drift=)",
+	} {
+		i := slices.IndexFunc(sim.Variants, func(v sim.Variant) bool { return v.Name == name })
+		if cause := sim.Cause(s07.Plan(sim.Variants[i])); cause != want {
+			t.Errorf("S07 with %s: %q", name, cause)
+		}
+	}
+}

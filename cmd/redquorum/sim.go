@@ -310,8 +310,10 @@ func seedRange(s string) (from, to uint64, err error) {
 const exploreManual = `
 usage: redquorum sim explore [--seeds A-B] [--for TIME] [--jobs N] [--bugs N] [--json] [flags]
 
-Draws a plan from each seed, runs it, and stops at the first violation that is a
-bug: that is shrunk, told, and written to a file, with the command that plays it
+Draws a plan from each seed, runs it, and stops at the first violation that no
+fault excuses. Its plan is shrunk and written to a file. What is printed are the
+grants that the violation is about, the faults that made it possible, the
+protection that is off, if that is the cause, and the command that plays the plan
 again. With --bugs it goes on to find so many, each with a file of its own. If it
 finds none it says how many of the situations occurred that a lock has to live
 through; 20000 seeds or more that miss one fail.
@@ -334,7 +336,7 @@ func simExplore(ctx context.Context, c *command) int {
 	seeds := fs.String("seeds", "", "which seeds, such as `1-1000` (default: from the time of day on)")
 	length := fs.Duration("for", 30*time.Second, "for how long, unless --seeds ends it")
 	jobs := fs.Int("jobs", runtime.GOMAXPROCS(0), "`N` runs at the same time")
-	bugs := fs.Int("bugs", 1, "stop at the `N`th violation that is a bug")
+	bugs := fs.Int("bugs", 1, "stop at the `N`th violation that no fault excuses")
 	asJSON := fs.Bool("json", false, "print one JSON object at the end")
 	situations := fs.Bool("situations", false, "list the situations, and in how many runs each occurred")
 	dir := fs.String("out", ".", "write failing plans to this `folder`, which is made if need be")
@@ -454,7 +456,18 @@ func (c *command) explain(f sim.Found, path string, on nodesOn) {
 	for _, line := range r.Story(10) {
 		fmt.Fprintln(c.stdout, line)
 	}
+	c.blame(r, on)
 	fmt.Fprintf(c.stdout, "\nplan: %s (%d events)\nplay it again: redquorum sim replay %s%s\n", path, len(p.Events), path, on.flag)
+}
+
+// blame names the protections without which a run went wrong, if it is they.
+func (c *command) blame(r *sim.Result, on nodesOn) {
+	if statusOfVerdict(r.Verdict) == exitOK {
+		return
+	}
+	if cause := sim.Cause(r.Plan, on.options...); cause != "" {
+		fmt.Fprintf(c.stdout, "\ncause: %s\n", cause)
+	}
 }
 
 // writeReport ends with the verdict. all is whether each situation is listed.

@@ -145,7 +145,7 @@ type showFlags struct {
 
 func (s *showFlags) register(fs *flag.FlagSet) {
 	htmlFlag(fs, &s.page)
-	fs.BoolVar(&s.brief, "brief", false, "tell the story in ten lines, not each event")
+	fs.BoolVar(&s.brief, "brief", false, "tell the story in ten lines, not each event: of a violation, the grants that it is\nabout, what took their keys from nodes, and the faults in effect")
 	fs.BoolVar(&s.asJSON, "json", false, "print one JSON object, with the whole trace")
 }
 
@@ -158,6 +158,9 @@ func (c *command) play(verb string, p *faults.Plan, show showFlags, on nodesOn, 
 	r := sim.Run(p, nil, append(on.options, sim.WithTrace())...)
 	if err := c.show(r, show); err != nil {
 		return c.fail(verb, err)
+	}
+	if !show.asJSON {
+		c.blame(r, on)
 	}
 	if err := c.writePage(show.page, r, draw); err != nil {
 		return c.fail(verb, err)

@@ -76,6 +76,10 @@ func TestSimGoesOnAfterABug(t *testing.T) {
 func TestSimFindsShrinksAndReplays(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "plans")
 	out := want(t, exitUnsound, "VIOLATED by seed", "sim", "explore", "--seeds", "1-2000", "--nodes", "5", "--guard", "off", "--out", dir)
+	const cause = "cause: the restart guard is off (lock guard=off)\n"
+	if !strings.Contains(out, cause) {
+		t.Errorf("the cause is missing in\n%s", out)
+	}
 	_, command, ok := strings.Cut(out, "play it again: redquorum ")
 	if !ok {
 		t.Fatal(out)
@@ -83,7 +87,7 @@ func TestSimFindsShrinksAndReplays(t *testing.T) {
 	command, _, _ = strings.Cut(command, "\n") // others may be found at the same time
 	again := strings.Fields(command)
 	want(t, exitUnsound, "violated at", again...)
-	want(t, exitUnsound, "unsafe:", append(again, "--brief")...)
+	want(t, exitUnsound, cause, append(again, "--brief")...)
 	page := filepath.Join(dir, "run.html")
 	want(t, exitUnsound, "the picture is in "+page, append(again, "--brief", "--html", page)...)
 	if html, err := os.ReadFile(page); err != nil || !bytes.Contains(html, []byte("</html>")) {
