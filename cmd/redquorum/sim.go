@@ -436,7 +436,11 @@ func savePlan(ctx context.Context, dir string, f sim.Found, on nodesOn) (path st
 	defer cancel()
 	small := sim.Shrink(ctx, p, on.options...)
 	path = fmt.Sprintf("%s%credquorum-seed-%d.plan", strings.TrimRight(dir, "/"), os.PathSeparator, f.Seed)
-	comment := fmt.Sprintf("# %s: %s\n# shrunk from seed %d, which had %d events\n", f.Invariant, f.What, f.Seed, len(p.Events))
+	what := f.What
+	if v := sim.Run(small, nil, on.options...).Worst(); v != nil {
+		what = v.What // which may be about other clients and names
+	}
+	comment := fmt.Sprintf("# %s: %s\n# shrunk from seed %d, which had %d events\n", f.Invariant, what, f.Seed, len(p.Events))
 	return path, os.WriteFile(path, []byte(comment+small.String()), 0o666)
 }
 
