@@ -228,7 +228,7 @@ func (t *telling) loses(cause int, key string, node int) {
 
 // note tells of what happens to a node, together with the same on other nodes in the same round.
 func (t *telling) note(l line, node int) {
-	i := slices.IndexFunc(t.lines, func(o line) bool { return o.text == l.text && l.at-o.at < t.r.Plan.Lock.Timeout })
+	i := slices.IndexFunc(t.lines, func(o line) bool { return o.text == l.text && (l.at-o.at).Abs() < t.r.Plan.Lock.Timeout })
 	if i < 0 {
 		i = len(t.lines)
 		l.rank = 1
