@@ -31,7 +31,7 @@ it wakes up its write is refused, by its fencing token.
 It runs on five nodes inside this process, of which one is killed and comes back
 empty, and another stalls; with --nodes it runs on real servers, and makes none of
 them fail. There it leaves the fence of its lock, redquorum_fence:{redquorum-demo},
-which expires after a day. REDQUORUM_NODES is not heeded.
+which expires after a day. REDQUORUM_NODES is ignored.
 
 Exit status: 0 if the count is exact and the fencing tokens rose, 1 if not, 2 usage.
 

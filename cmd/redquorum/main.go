@@ -21,7 +21,7 @@ func main() {
 		os.Exit(wardenMain(os.Args[2:]))
 	}
 	ctx, stop := context.Background(), func() {}
-	if len(os.Args) < 2 || os.Args[1] != "run" { // which heeds signals itself: one that ctx caught before would be lost to it
+	if len(os.Args) < 2 || os.Args[1] != "run" && os.Args[1] != "hold" { // which heed signals themselves: one that ctx caught before would be lost to them
 		ctx, stop = signal.NotifyContext(ctx, heeded(os.Interrupt, syscall.SIGTERM)...)
 		context.AfterFunc(ctx, stop) // a second signal ends what does not heed the first
 	}

@@ -163,9 +163,10 @@ func TestRunExcludes(t *testing.T) {
 		t.Errorf("--try: %s", out)
 	}
 	start(t, runOn(urls, "--wait 300ms", "true")...).exits(exitHeld)
+	start(t, runOn(urls, "--try --conflict-exit-code 0", "true")...).exits(0)
 
 	waiting := start(t, runOn(urls, "--wait 20s", "echo", "at last")...)
-	waiting.says("waiting for the lock; job is held by")
+	waiting.says("waiting: job is held by")
 	p.in.Close()
 	p.exits(1)                                                  // of read, at the end of its input
 	if out := waiting.exits(0); strings.Count(out, "\n") != 2 { // what it waits for, and "at last"
@@ -173,6 +174,82 @@ func TestRunExcludes(t *testing.T) {
 	}
 	if s := statusOf(t, exitOK, "job", urls); s.Verdict != "free" {
 		t.Errorf("afterwards: %+v", s)
+	}
+}
+
+// With --verbose it says who has the lock, and how long it took.
+func TestRunVerbose(t *testing.T) {
+	_, urls := startNodes(t, 3)
+	out := start(t, runOn(urls, "--verbose", "sh", "-c", "echo by $REDQUORUM_OWNER, $REDQUORUM_TOKEN")...).exits(0)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	if len(lines) != 3 {
+		t.Fatal(out)
+	}
+	owner, token, _ := strings.Cut(strings.TrimPrefix(lines[1], "by "), ", ")
+	if !strings.HasPrefix(lines[0], "redquorum run: acquired job after ") || !strings.HasSuffix(lines[0], ": owner "+owner+", token "+token) ||
+		!strings.HasPrefix(lines[2], "redquorum run: released job after ") {
+		t.Error(out)
+	}
+}
+
+func TestToldAfter(t *testing.T) {
+	for i, want := range []time.Duration{time.Second, 10 * time.Second, time.Minute, 2 * time.Minute, 3 * time.Minute} {
+		if got := toldAfter(i); got != want {
+			t.Errorf("%d: %v, want %v", i, got, want)
+		}
+	}
+}
+
+// -c has a shell run the text, also one that looks like flags, and its status is that of the shell.
+func TestRunShell(t *testing.T) {
+	out := start(t, "run", "--name", "job", "--embedded", "1", "-c", "echo $REDQUORUM_NAME | tr o 0; exit 3").exits(3)
+	if out != "j0b\n" {
+		t.Error(out)
+	}
+}
+
+// A node that hangs does not keep the caller waiting once a majority has released the lock.
+func TestRunReturnsAtOnce(t *testing.T) {
+	t.Setenv("GORACE", "atexit_sleep_ms=0") // the race detector's own
+	servers, urls := startNodes(t, 3)
+	best := time.Hour
+	for range 3 { // on a busy machine one of them may be slow
+		p := start(t, runOn(urls, "", "sh", "-c", "echo begun; read line")...)
+		p.says("begun")
+		servers[2].Stall()
+		ended := time.Now()
+		p.in.Close()
+		p.exits(1) // of read
+		best = min(best, time.Since(ended))
+		servers[2].Resume()
+	}
+	if best > 300*time.Millisecond { // closing waits for a node for 500 ms
+		t.Errorf("it returned %v after the command's end", best)
+	}
+	if s := statusOf(t, exitOK, "job", urls); s.Verdict != "free" {
+		t.Errorf("afterwards: %+v", s)
+	}
+}
+
+// --term-grace is the time between TERM and KILL, before the lease can end.
+func TestRunTermGrace(t *testing.T) {
+	t.Parallel()
+	_, urls := startNodes(t, 3)
+	const command = `trap 'echo asked; for i in 1 2 3 4 5 6 7 8 9 10 11; do sleep 0.1; done; echo tidy; exit 0' TERM; while :; do sleep 0.02; done`
+	out := start(t, runOn(urls, "--max-hold 5s --term-grace 2500ms", "sh", "-c", command)...).exits(exitLost)
+	if !strings.Contains(out, "asked\ntidy\n") {
+		t.Error(out)
+	}
+	out = start(t, runOn(urls, "--max-hold 3s --term-grace 100ms", "sh", "-c", command)...).exits(exitLost)
+	if !strings.Contains(out, "asked\n") || strings.Contains(out, "tidy") {
+		t.Error(out)
+	}
+
+	// It holds as well for what the command leaves in the background.
+	begun := time.Now()
+	start(t, runOn(urls, "--term-grace 100ms", "sh", "-c", `sh -c 'trap "" TERM; while :; do sleep 0.02; done' &`)...).exits(0)
+	if took := time.Since(begun); took < timeToEnd || took > timeToEnd+timeToStop {
+		t.Errorf("it took %v", took)
 	}
 }
 
@@ -185,7 +262,7 @@ func TestRunWithoutQuorum(t *testing.T) {
 		t.Error(out)
 	}
 	p := start(t, runOn(urls, "", "true")...)
-	p.says("waiting for the lock")
+	p.says("waiting")
 	p.signal(syscall.SIGTERM)
 	p.exits(exitHeld)
 }
@@ -278,7 +355,7 @@ func TestNotAcquired(t *testing.T) {
 		{votes(quorum.ErrNoQuorum, node.ErrAuth, node.ErrUnsupported, nil), exitConfig},
 		{errors.New("no token is left"), exitNoQuorum},
 	} {
-		if got := notAcquired(c.err); got != c.want {
+		if got := (&lockFlags{conflict: exitHeld}).notAcquired(c.err); got != c.want {
 			t.Errorf("%v: %d, want %d", c.err, got, c.want)
 		}
 	}
@@ -305,7 +382,7 @@ func TestRunStopsWaiting(t *testing.T) {
 			continue // under nohup or the like, and so by the program
 		}
 		p := start(t, runOn(urls, "", "echo", "never")...)
-		p.says("waiting for the lock")
+		p.says("waiting")
 		p.signal(s)
 		want := exitHeld
 		if s == syscall.SIGINT {
@@ -575,9 +652,12 @@ func TestFailCommand(t *testing.T) {
 
 func TestMargins(t *testing.T) {
 	for _, lease := range []time.Duration{50 * time.Millisecond, time.Second, 30 * time.Second, time.Hour} {
-		term, kill := margins(lease)
+		term, kill := margins(lease, 0)
 		if !(0 < kill && kill < term && term < lease*2/3) {
 			t.Errorf("lease %v: TERM %v and KILL %v before its end", lease, term, kill)
+		}
+		if term, kill = margins(lease, lease/2); term-kill != lease/2 || lease >= time.Second && term >= lease*2/3 {
+			t.Errorf("lease %v with a grace of half: TERM %v and KILL %v before its end", lease, term, kill)
 		}
 	}
 }

@@ -164,7 +164,7 @@ func TestRunInContainer(t *testing.T) {
 	}
 	hold(t, newLocker(t, urls), "job")
 	p := isolated(t, "--mount-proc", runOn(urls, "", "true")...)
-	p.says("waiting for the lock")
+	p.says("waiting")
 	out, err := exec.Command("pgrep", "-P", strconv.Itoa(p.cmd.Process.Pid)).Output()
 	if err != nil {
 		t.Fatal(err)

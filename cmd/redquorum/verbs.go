@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -133,10 +134,12 @@ func (c *command) flags(name, manual string) *flag.FlagSet {
 		fs.SetOutput(&list)
 		fs.PrintDefaults()
 		// Both work, but the manual has two dashes.
-		fmt.Fprintf(w, "%s\nflags:%s", strings.TrimLeft(manual, "\n"), strings.ReplaceAll("\n"+list.String(), "\n  -", "\n  --"))
+		fmt.Fprintf(w, "%s\nflags:%s", strings.TrimLeft(manual, "\n"), longFlag.ReplaceAllString("\n"+list.String(), "\n  --$1"))
 	}
 	return fs
 }
+
+var longFlag = regexp.MustCompile(`\n  -(\w[\w-])`)
 
 // parse reads the flags. If it returns false the verb is over, with the status.
 func (c *command) parse(fs *flag.FlagSet) (status int, ok bool) {
@@ -231,7 +234,7 @@ func (n *nodeFlags) registerPrefix(fs *flag.FlagSet) {
 
 func (n *nodeFlags) registerEmbedded(fs *flag.FlagSet) {
 	n.instead = "; or, to try things out, --embedded 3"
-	fs.Func("embedded", "instead of --nodes, start `N` nodes inside this process: a lock among nobody, to try things out", func(s string) (err error) {
+	fs.Func("embedded", "instead of --nodes, start `N` nodes inside this process, to try the command:\nthey exclude no other process", func(s string) (err error) {
 		if n.embedded, err = strconv.Atoi(s); err != nil || n.embedded < 1 {
 			return errors.New("want an odd number")
 		}

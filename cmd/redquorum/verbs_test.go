@@ -24,8 +24,13 @@ func TestUsageErrors(t *testing.T) {
 		{"break redquorum_fence:{x} --yes --nodes redis://h:1", "is reserved"},
 		{"run --name x --read --write -- true", "exclude each other"},
 		{"run --name x --fair --write -- true", "exclude each other"},
-		{"run --name x --name y --read -- true", "--fair, --read and --write are for one --name"},
+		{"run --name x --name y --read -- true", "--fair, --read and --write are for one name"},
 		{"run --name x -- true", "no nodes: give their URLs with --nodes, or in REDQUORUM_NODES; or, to try things out, --embedded 3"},
+		{"run --name x -c true -- true", "-c and COMMAND exclude each other"},
+		{"run --name x --term-grace 0s -- true", "--term-grace is 0s; it must be more than 0"},
+		{"run --name x --embedded 3 --term-grace 16s -- true", "--term-grace is 16s; it must be at most half of the lease or --max-hold, 30s"},
+		{"run --name x --embedded 3 --max-hold 4s --term-grace 3s -- true", "at most half of the lease or --max-hold, 4s"},
+		{"run --name x --conflict-exit-code 256 -- true", "--conflict-exit-code is 256; it must be from 0 to 255"},
 		{"run --name x --colour -- true", "flag provided but not defined: --colour"},
 		{"run --name x --lease 30 -- true", "a time has a unit, such as 30s"},
 		{"run --name x --lease -1s -- true", "--lease is -1s"},
@@ -86,7 +91,7 @@ func TestHelp(t *testing.T) {
 			if len(line) > 101 {
 				t.Errorf("%s: long line %q", verb, line)
 			}
-			if strings.HasPrefix(line, "  -") && !strings.HasPrefix(line, "  --") || strings.Count(line, "(default") > 1 {
+			if strings.HasPrefix(line, "  -") && !strings.HasPrefix(line, "  --") && !strings.HasPrefix(line, "  -c ") || strings.Count(line, "(default") > 1 {
 				t.Errorf("%s: flag %q", verb, line)
 			}
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -80,7 +81,7 @@ func selfPath() (string, error) {
 
 // startWarden starts a warden, and has that begin the command. Its pipes have the numbers
 // there that they have here, as those from 3 on may be the caller's own, for the command.
-func startWarden(path string, command, env []string, tty int, leaseEnd, kill time.Duration) (*warden, error) {
+func startWarden(path string, command, env []string, tty int, grace, leaseEnd, kill time.Duration) (*warden, error) {
 	program, err := selfPath()
 	if err != nil {
 		return nil, err
@@ -112,7 +113,7 @@ func startWarden(path string, command, env []string, tty int, leaseEnd, kill tim
 	attr := &os.ProcAttr{Env: env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
 		Sys: &syscall.SysProcAttr{Setpgid: true}} // out of reach of the terminal's signals
 	onParentsDeath(attr.Sys, syscall.SIGCONT) // should it be stopped then
-	args := append([]string{os.Args[0], wardenVerb, fmt.Sprint(in.Fd()), fmt.Sprint(out.Fd()), fmt.Sprint(tty), path}, command...)
+	args := append([]string{os.Args[0], wardenVerb, fmt.Sprint(in.Fd()), fmt.Sprint(out.Fd()), fmt.Sprint(tty), fmt.Sprint(int64(grace)), path}, command...)
 	if w.process, err = os.StartProcess(program, args, attr); err != nil {
 		return nil, err
 	}
@@ -177,22 +178,23 @@ type keeper struct {
 	stderr  io.Writer
 	reports *os.File
 	alarm   alarm
-	group   int       // the command's, or 0 if it has not begun
-	ended   time.Time // when the command has, by itself or not
-	asked   bool      // what it has left behind was asked to stop
+	group   int           // the command's, or 0 if it has not begun
+	ended   time.Time     // when the command has, by itself or not
+	asked   bool          // what it has left behind was asked to stop
+	grace   time.Duration // of what the command has left behind, between TERM and KILL
 	until   time.Duration
 	killing time.Time // since when all is killed
 	pause   time.Duration
 	why     string // all is killed, to be said
 }
 
-// wardenMain is the warden's process. Its arguments are the numbers of its pipes and the terminal's
-// descriptor, the path of the command, and the command.
+// wardenMain is the warden's process. Its arguments are the numbers of its pipes, the terminal's
+// descriptor, the grace between TERM and KILL or 0, the path of the command, and the command.
 func wardenMain(args []string) int {
-	if len(args) < 5 {
+	if len(args) < 6 {
 		return exitUsage
 	}
-	var numbers [3]int
+	var numbers [4]int
 	for i := range numbers {
 		n, err := strconv.Atoi(args[i])
 		if err != nil {
@@ -209,7 +211,8 @@ func wardenMain(args []string) int {
 	signal.Notify(make(chan os.Signal, 1), heeded(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)...)
 	died := make(chan os.Signal, 1)
 	signal.Notify(died, syscall.SIGCHLD)
-	k := &keeper{stderr: terminal.Plain(os.Stderr), reports: os.NewFile(uintptr(numbers[1]), "reports")}
+	k := &keeper{stderr: terminal.Plain(os.Stderr), reports: os.NewFile(uintptr(numbers[1]), "reports"),
+		grace: cmp.Or(time.Duration(numbers[3]), timeToStop)}
 	if err := adoptOrphans(); err != nil {
 		say(k.stderr, "%v", err)
 		return exitOS
@@ -221,7 +224,7 @@ func wardenMain(args []string) int {
 	}
 	k.obey(first)
 	if machineTime() < k.until {
-		k.begin(args[3], args[4:], numbers[2])
+		k.begin(args[4], args[5:], numbers[2])
 	}
 	k.keep(orders, died)
 	k.report(reportGone, 0)
@@ -279,7 +282,7 @@ func (k *keeper) keep(orders <-chan message, died <-chan os.Signal) {
 }
 
 // What the command leaves in the background has time to end by itself, and then to stop when it
-// is asked to. The lock is held meanwhile.
+// is asked to, unless another grace is given. The lock is held meanwhile.
 const (
 	timeToEnd  = time.Second
 	timeToStop = 5 * time.Second
@@ -303,7 +306,7 @@ func (k *keeper) inTime() {
 	case machineTime() >= k.until:
 		k.kill("the lock ends, and redquorum is stopped")
 	case k.ended.IsZero():
-	case left >= timeToEnd+timeToStop:
+	case left >= timeToEnd+k.grace:
 		k.kill("it was left in the background, and does not stop")
 	case left >= timeToEnd && !k.asked:
 		k.asked = true

@@ -1,0 +1,282 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// lockFlags say which lock run and hold take, and how.
+type lockFlags struct {
+	nodeFlags
+	verb     string
+	names    []string
+	fair     bool
+	read     bool
+	write    bool
+	quorum   int // of the nodes; 0: a majority
+	lease    time.Duration
+	wait     time.Duration // negative: until it is free
+	try      bool
+	maxHold  time.Duration
+	conflict int // the exit status where others hold the lock
+}
+
+func (f *lockFlags) register(fs *flag.FlagSet) {
+	f.nodeFlags.register(fs)
+	f.registerPrefix(fs)
+	fs.BoolVar(&f.fair, "fair", false, "first come, first served among all callers that use --fair")
+	fs.BoolVar(&f.read, "read", false, "share the lock with others who read")
+	fs.BoolVar(&f.write, "write", false, "exclude those who read, too")
+	fs.Func("quorum", "how many nodes must grant the lock: a `number` above half of them, or \"all\" (default: a majority)", func(s string) (err error) {
+		if s == "all" {
+			f.quorum = quorumAll
+			return nil
+		}
+		if f.quorum, err = strconv.Atoi(s); err != nil || f.quorum < 1 {
+			return errors.New("want a number of nodes, or all")
+		}
+		return nil
+	})
+	fs.DurationVar(&f.lease, "lease", 0, "how long the lock lasts without renewal, should this process die; at most --max-lease\n(default 30s)")
+	fs.DurationVar(&f.wait, "wait", 0, "how long to wait for the lock (default: until it is free)")
+	fs.BoolVar(&f.try, "try", false, "do not wait for the lock")
+	fs.DurationVar(&f.maxHold, "max-hold", 0, "how long to hold the lock at most")
+	fs.IntVar(&f.conflict, "conflict-exit-code", exitHeld, "the exit `status` if others hold the lock and the wait is over")
+}
+
+// addName takes one more name for the lock.
+func (f *lockFlags) addName(name string) error {
+	f.names = append(f.names, name)
+	return node.CheckName(name)
+}
+
+// title is the lock's name, or several with commas between.
+func (f *lockFlags) title() string { return strings.Join(f.names, ",") }
+
+// setFlags are those that were given.
+func setFlags(fs *flag.FlagSet) map[string]bool {
+	set := make(map[string]bool)
+	fs.Visit(func(fl *flag.Flag) { set[fl.Name] = true })
+	return set
+}
+
+// shortestLease is the shortest in which a command can be stopped before it ends.
+const shortestLease = 100 * time.Millisecond
+
+// check looks at the flags, of which those in set were given.
+func (f *lockFlags) check(set map[string]bool) error {
+	switch {
+	case f.fair && (f.read || f.write) || f.read && f.write:
+		return usageError("--fair, --read and --write exclude each other")
+	case len(f.names) > 1 && (f.fair || f.read || f.write):
+		return usageError("--fair, --read and --write are for one name")
+	case f.try && set["wait"]:
+		return usageError("--try and --wait exclude each other")
+	case set["wait"] && f.wait < 0:
+		return usageError("--wait is %v; it must not be negative", f.wait)
+	case set["lease"] && f.lease < shortestLease:
+		return usageError("--lease is %v; it must be at least %v, for the command to be stopped in time", f.lease, shortestLease)
+	case set["max-hold"] && f.maxHold < shortestLease:
+		return usageError("--max-hold is %v; it must be at least %v, for the command to be stopped in time", f.maxHold, shortestLease)
+	case f.conflict < 0 || f.conflict > 255:
+		return usageError("--conflict-exit-code is %d; it must be from 0 to 255", f.conflict)
+	}
+	if !set["wait"] {
+		f.wait = -1
+	}
+	return nil
+}
+
+// locker connects to the nodes, and sets the lease where no flag has.
+func (f *lockFlags) locker(observe func(quorum.Event)) (l *quorum.Locker, done func(), err error) {
+	longest, err := f.limit()
+	if err != nil {
+		return nil, nil, err
+	}
+	f.lease = cmp.Or(f.lease, min(quorum.Defaults().Lease, cmp.Or(longest, quorum.Defaults().MaxLease)))
+	return f.nodeFlags.locker(quorum.Options{Lease: f.lease, MaxHold: f.maxHold, Quorum: f.quorum, Observe: observe})
+}
+
+// shortest is how long the lock lasts without renewal, or at most.
+func (f *lockFlags) shortest() time.Duration { return min(f.lease, cmp.Or(f.maxHold, f.lease)) }
+
+// lockSignals returns the signals that come until stop is called. None of them is to end this
+// process before the lock is released.
+func lockSignals() (signals chan os.Signal, stop func()) {
+	signals = make(chan os.Signal, 8)
+	signal.Notify(signals, heeded(os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP)...)
+	broken := make(chan os.Signal, 1) // where nobody reads what this process says, it goes on
+	signal.Notify(broken, syscall.SIGPIPE)
+	return signals, func() {
+		signal.Stop(signals)
+		signal.Stop(broken)
+	}
+}
+
+// acquire takes the lock. If it does not get it, it says why, and returns the exit status.
+func (f *lockFlags) acquire(ctx context.Context, c *command, l *quorum.Locker, signals <-chan os.Signal) (*quorum.Lease, int) {
+	waiting, end := untilSignal(ctx, signals)
+	lease, err := f.lock(waiting, c, l)
+	by := end()
+	switch {
+	case err != nil:
+		fmt.Fprintf(c.stderr, "redquorum %s: %s\n", f.verb, inFlags(err))
+		if by == nil {
+			return nil, f.notAcquired(err)
+		}
+		return nil, gaveUp(by)
+	case by != nil: // it came with the lock
+		_ = lease.Unlock(ctx)
+		return nil, gaveUp(by)
+	}
+	return lease, exitOK
+}
+
+// gaveUp is the exit status when a signal has ended the wait for the lock.
+func gaveUp(by os.Signal) int {
+	if by == os.Interrupt {
+		return exitInterrupted
+	}
+	return exitHeld
+}
+
+// untilSignal returns a context that a signal ends, until end is called, which returns the
+// signal if one has.
+func untilSignal(ctx context.Context, signals <-chan os.Signal) (waiting context.Context, end func() os.Signal) {
+	waiting, cancel := context.WithCancel(ctx)
+	stop, by := make(chan struct{}), make(chan os.Signal, 1)
+	go func() {
+		defer close(by)
+		select {
+		case s := <-signals:
+			cancel()
+			by <- s
+		case <-stop:
+		}
+	}()
+	return waiting, func() os.Signal {
+		close(stop)
+		defer cancel()
+		return <-by
+	}
+}
+
+// lock takes the lock, and says from time to time what it waits for.
+func (f *lockFlags) lock(ctx context.Context, c *command, l *quorum.Locker) (*quorum.Lease, error) {
+	opts := []quorum.Option{quorum.WithNames(f.names[1:]...)}
+	switch {
+	case f.fair:
+		opts = append(opts, quorum.WithFair())
+	case f.read:
+		opts = append(opts, quorum.WithRead())
+	case f.write:
+		opts = append(opts, quorum.WithWrite())
+	}
+	if f.try {
+		return l.TryLock(ctx, f.names[0], opts...)
+	}
+	waiting, stop := context.WithCancel(ctx)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		f.sayWaiting(waiting, c, l)
+	}()
+	defer func() {
+		stop()
+		<-over
+	}()
+	if f.wait >= 0 {
+		opts = append(opts, quorum.WithWait(f.wait))
+	}
+	return l.Lock(ctx, f.names[0], opts...)
+}
+
+// sayWaiting says what the wait is for, until ctx ends.
+func (f *lockFlags) sayWaiting(ctx context.Context, c *command, l *quorum.Locker) {
+	begun := time.Now()
+	for i := 0; ; i++ {
+		after := toldAfter(i)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Until(begun.Add(after))):
+		}
+		text := "waiting"
+		if i > 0 {
+			text = fmt.Sprintf("still waiting after %v", after)
+		}
+		reasons := f.reasons(ctx, l)
+		if ctx.Err() != nil {
+			return
+		}
+		fmt.Fprintf(c.stderr, "redquorum %s: %s%s\n", f.verb, text, reasons)
+	}
+}
+
+// toldAfter is how long a wait lasts when it is told for the ith time.
+func toldAfter(i int) time.Duration {
+	switch i {
+	case 0:
+		return time.Second
+	case 1:
+		return 10 * time.Second
+	}
+	return time.Duration(i-1) * time.Minute
+}
+
+// reasons says of each name why it may not be had.
+func (f *lockFlags) reasons(ctx context.Context, l *quorum.Locker) string {
+	var all []string
+	for _, name := range f.names {
+		if r, err := l.Inspect(ctx, name); err == nil && r.Verdict != "free" {
+			all = append(all, headline(r))
+		}
+	}
+	if len(all) == 0 {
+		return " for " + printable(f.title())
+	}
+	return ": " + strings.Join(all, "; ")
+}
+
+// notAcquired is the exit status for an err of lock: whether it is worth
+// trying again, and whether anybody has to see to the nodes first.
+func (f *lockFlags) notAcquired(err error) int {
+	if errors.Is(err, quorum.ErrHeld) {
+		return f.conflict
+	}
+	if e, ok := errors.AsType[*quorum.Error](err); ok && e.Permanent() {
+		return exitConfig
+	}
+	return exitNoQuorum
+}
+
+// briefly calls done, which closes a Locker whose lock is released, and returns after a moment
+// also if done does not. A majority has confirmed the release by then, and the others have been
+// sent it. What is left is to repeat it for a node that hangs, and that node alone would keep
+// the lock until its lease ends.
+func briefly(done func()) {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		done()
+	}()
+	select {
+	case <-closed:
+	case <-time.After(20 * time.Millisecond):
+	}
+}
+
+// since is how long something has taken, for people.
+func since(begun time.Time) time.Duration { return time.Since(begun).Round(time.Millisecond) }
