@@ -74,22 +74,25 @@ func (c *command) parseName(fs *flag.FlagSet) (name string, status int, ok bool)
 }
 
 // parseOne reads one argument, before, after or between the flags.
-func (c *command) parseOne(fs *flag.FlagSet, what string) (name string, status int, ok bool) {
-	if status, ok := c.parse(fs); !ok {
+func (c *command) parseOne(fs *flag.FlagSet, what string) (arg string, status int, ok bool) {
+	args, status, ok := c.parseArgs(fs)
+	switch {
+	case !ok:
 		return "", status, false
-	}
-	name = fs.Arg(0)
-	if fs.NArg() > 1 {
-		c.args = fs.Args()[1:]
-		if status, ok := c.parse(fs); !ok {
-			return "", status, false
-		}
-		if fs.NArg() > 0 {
-			return "", c.fail(fs.Name(), leftOver(fs.Arg(0))), false
-		}
-	}
-	if name == "" {
+	case len(args) > 1:
+		return "", c.fail(fs.Name(), leftOver(args[1])), false
+	case len(args) == 0 || args[0] == "":
 		return "", c.fail(fs.Name(), usageError("%s is missing or empty", what)), false
 	}
-	return name, exitOK, true
+	return args[0], exitOK, true
+}
+
+// parseArgs reads the arguments, before, after or between the flags.
+func (c *command) parseArgs(fs *flag.FlagSet) (args []string, status int, ok bool) {
+	for {
+		if status, ok = c.parse(fs); !ok || fs.NArg() == 0 {
+			return args, status, ok
+		}
+		args, c.args = append(args, fs.Arg(0)), fs.Args()[1:]
+	}
 }

@@ -262,6 +262,16 @@ func (f *lockFlags) notAcquired(err error) int {
 	return exitNoQuorum
 }
 
+// notReleased says why the lock is not known to be released. It returns the exit status, which is
+// the given one if the lock was held to the end.
+func (f *lockFlags) notReleased(c *command, err error, status int) int {
+	fmt.Fprintf(c.stderr, "redquorum %s: %v\n", f.verb, err)
+	if errors.Is(err, quorum.ErrNotHeld) {
+		return exitLost
+	}
+	return status
+}
+
 // briefly calls done, which closes a Locker whose lock is released, and returns after a moment
 // also if done does not. A majority has confirmed the release by then, and the others have been
 // sent it. What is left is to repeat it for a node that hangs, and that node alone would keep

@@ -129,11 +129,7 @@ func runVerb(ctx context.Context, c *command) int {
 	begun = time.Now()
 	status = c.supervise(path, &f, lease, trouble, signals)
 	if err := lease.Unlock(ctx); err != nil {
-		fmt.Fprintf(c.stderr, "redquorum run: %v\n", err)
-		if errors.Is(err, quorum.ErrNotHeld) {
-			return exitLost
-		}
-		return status
+		return f.notReleased(c, err, status)
 	}
 	leave = func() { briefly(done) }
 	if f.verbose {

@@ -32,7 +32,7 @@ func TestSimUsageErrors(t *testing.T) {
 		{"sim run --need 2 --nodes 5", "--need is 2; it must be more than half of 5 nodes"},
 		{"sim run --kinds fair --client plain", "are not for --client plain"},
 		{"sim run --nodes-on paper", "want model or miniredis"},
-		{"sim run 7", `"7" is left over`},
+		{"sim run 7", `unexpected argument "7"`},
 		{"sim explore --seeds 9-3", "--seeds is \"9-3\"; want a range such as 1-1000"},
 		{"sim explore --jobs 0", "--jobs is 0"},
 		{"sim explore --bugs 0", "--bugs is 0"},

@@ -49,6 +49,7 @@ type command struct {
 func verbs() []verb {
 	return []verb{
 		{"run", "run a command while holding a lock", runVerb},
+		{"hold", "hold a lock until Ctrl-C, without a command", holdVerb},
 		{"status", "show who holds a lock, on which nodes, for how long", statusVerb},
 		{"break", "remove a lock, whoever holds it", breakVerb},
 		{"doctor", "check whether servers are fit to hold locks", doctorVerb},
@@ -95,7 +96,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 func usage(w io.Writer) {
 	fmt.Fprint(w, "Locks on a majority of independent Redis masters.\n\nusage: redquorum VERB [flags] ...\n\n")
 	for _, v := range verbs() {
-		fmt.Fprintf(w, "  %-8s %s\n", v.name, v.summary)
+		fmt.Fprintf(w, "  %-10s %s\n", v.name, v.summary)
 	}
 	fmt.Fprint(w, `
 'redquorum help VERB' has the rest. Nodes are given by --nodes, or by
@@ -174,7 +175,7 @@ func hint(fs *flag.FlagSet, err error) (text string) {
 }
 
 // leftOver is the error of a verb that was given more than it takes.
-func leftOver(arg string) error { return usageError("%s is left over", quoted(arg)) }
+func leftOver(arg string) error { return usageError("unexpected argument %s", quoted(arg)) }
 
 // secretive reports whether text may have a URL in it, or the rest of one that was
 // cut: these cannot be shown, as they may have a password.

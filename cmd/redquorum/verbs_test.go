@@ -48,9 +48,13 @@ func TestUsageErrors(t *testing.T) {
 		{"run --name x --try --wait 1s -- true", "exclude each other"},
 		{"run --name x --wait -1s -- true", "--wait is -1s"},
 		{"run --name x --max-hold 0s -- true", "--max-hold is 0s"},
+		{"hold", "the lock's name is missing"},
+		{"hold redquorum_x", "is reserved"},
+		{"hold x y --fair", "--fair, --read and --write are for one name"},
+		{"hold x", "no nodes"},
 		{"status", "the lock's name is missing"},
 		{"status x", "no nodes"},
-		{"status x y", `"y" is left over`},
+		{"status x y", `unexpected argument "y"`},
 		{"status x --nodes h@h:6379", "not a URL, such as redis://host:6379"},
 		{"run --name x --embedded 1 --lease 10ms -- true", "--lease is 10ms; it must be at least 100ms"},
 		{"run --name x --embedded 1 --max-hold 1ms -- true", "--max-hold is 1ms; it must be at least 100ms"},
@@ -62,7 +66,7 @@ func TestUsageErrors(t *testing.T) {
 		{"break x --nodes redis://h", "add --yes"},
 		{"break --yes", "the lock's name is missing"},
 		{"doctor", "no nodes"},
-		{"doctor now", `"now" is left over`},
+		{"doctor now", `unexpected argument "now"`},
 		{"doctor --nodes redis://h:1,h", "server 2 of 2: not a URL, such as redis://host:6379, nor host:port"},
 		{"status x --nodes h", "not a URL, such as redis://host:6379, nor host:port"},
 		{"demo --for 1h", "--for is 1h0m0s"},
@@ -80,7 +84,7 @@ func TestHelp(t *testing.T) {
 	for _, version := range []string{"version", "--version", "-version"} {
 		want(t, exitOK, "redquorum ", version)
 	}
-	for _, verb := range []string{"run", "status", "break", "doctor", "demo"} {
+	for _, verb := range []string{"run", "hold", "status", "break", "doctor", "demo"} {
 		long := want(t, exitOK, "example:\n  redquorum "+verb, verb, "--help")
 		for _, args := range [][]string{{verb, "-help"}, {verb, "-h"}, {"help", verb}} {
 			if got := want(t, exitOK, "example:", args...); got != long {
@@ -131,6 +135,7 @@ func TestSecrets(t *testing.T) {
 	for _, url := range urls {
 		for _, args := range [][]string{
 			{"run", "--name", "x", "--try", "--nodes", url, "--", "true"},
+			{"hold", "x", "--try", "--nodes", url},
 			{"status", "x", "--nodes", url},
 			{"status", "x", "--json", "--nodes", url},
 			{"break", "x", "--yes", "--nodes", url},

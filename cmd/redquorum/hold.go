@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+const holdManual = `
+usage: redquorum hold NAME... [flags]
+
+Takes the lock NAME, or one lock of several names, prints one line when it has it,
+and holds it until INT or TERM. It runs no command: it is for maintenance by hand,
+and for scripts that wait for the line. Whatever relies on the lock must stop when
+this process has ended. 'redquorum run' enforces that for a command.
+
+Exit status: 0 if INT, TERM, HUP or QUIT ended it and the lock was released, or
+  69   too few nodes are usable for anybody to get the lock
+  75   others hold the lock (see --conflict-exit-code), or TERM, HUP or QUIT ended the
+       wait for it
+  76   the lock was lost, or --max-hold has passed
+  78   permanent error on too many nodes: see 'redquorum help run'
+  130  INT ended the wait
+  1    the line could not be printed
+  2    usage
+
+example:
+  redquorum hold nightly orders/42 --max-hold 1h
+`
+
+// A holdJSON is what hold --json prints.
+type holdJSON struct {
+	Names []string   `json:"names"`
+	Owner string     `json:"owner"`
+	Token node.Token `json:"token"`
+}
+
+func holdVerb(ctx context.Context, c *command) int {
+	fs := c.flags("hold", holdManual)
+	f := lockFlags{verb: "hold"}
+	f.register(fs)
+	asJSON := fs.Bool("json", false, "print the line as a JSON object")
+	names, status, ok := c.parseArgs(fs)
+	if !ok {
+		return status
+	}
+	if len(names) == 0 {
+		return c.fail("hold", usageError("the lock's name is missing"))
+	}
+	for _, name := range names {
+		if err := f.addName(name); err != nil {
+			return c.fail("hold", usageError("%v", err))
+		}
+	}
+	if err := f.check(setFlags(fs)); err != nil {
+		return c.fail("hold", err)
+	}
+	signals, stop := lockSignals()
+	defer stop()
+	l, done, err := f.locker(func(quorum.Event) {})
+	if err != nil {
+		return c.fail("hold", err)
+	}
+	defer briefly(done)
+	lease, status := f.acquire(ctx, c, l, signals)
+	if lease == nil {
+		return status
+	}
+	if *asJSON {
+		err = json.NewEncoder(c.stdout).Encode(holdJSON{lease.Names(), lease.Owner(), lease.Token()})
+	} else {
+		_, err = fmt.Fprintf(c.stdout, "holding %s: owner %s, token %d\n", printable(f.title()), lease.Owner(), lease.Token())
+	}
+	if err == nil {
+		select {
+		case <-signals:
+		case <-ctx.Done():
+		case <-lease.Context().Done():
+		}
+	}
+	if unlocked := lease.Unlock(ctx); unlocked != nil {
+		return f.notReleased(c, unlocked, exitOK)
+	}
+	if err != nil {
+		return c.fail("hold", err)
+	}
+	return exitOK
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// holdOn is "hold" on nodes of the test.
+func holdOn(urls, flags string, names ...string) []string {
+	return append(append([]string{"hold", "--nodes", urls}, names...), strings.Fields(flags)...)
+}
+
+// It holds the lock until a signal, and says so when it has it.
+func TestHold(t *testing.T) {
+	_, urls := startNodes(t, 3)
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		if signal.Ignored(s) {
+			continue // under nohup or the like, and so by the program
+		}
+		p := start(t, holdOn(urls, "", "a", "b")...)
+		p.says("\n")
+		held := statusOf(t, exitOK, "b", urls)
+		if line := p.out.String(); held.Verdict != "held" || !strings.HasPrefix(line, "holding a,b: owner "+held.Owner+", token ") {
+			t.Errorf("%s%+v", line, held)
+		}
+		start(t, holdOn(urls, "--try", "a")...).exits(exitHeld)
+		start(t, holdOn(urls, "--wait 100ms --conflict-exit-code 9", "a")...).exits(9)
+		p.signal(s)
+		if out := p.exits(exitOK); strings.Count(out, "\n") != 1 {
+			t.Errorf("more than a line: %s", out)
+		}
+		if after := statusOf(t, exitOK, "a", urls); after.Verdict != "free" {
+			t.Errorf("afterwards: %+v", after)
+		}
+	}
+}
+
+func TestHoldJSON(t *testing.T) {
+	_, urls := startNodes(t, 3)
+	p := start(t, holdOn(urls, "--json --read", "a")...)
+	p.says("\n")
+	var held struct {
+		Names []string `json:"names"`
+		Owner string   `json:"owner"`
+		Token int64    `json:"token"`
+	}
+	decode(t, p.out.String(), &held)
+	if s := statusOf(t, exitOK, "a", urls); len(held.Names) != 1 || held.Names[0] != "a" || held.Owner != s.Owner || held.Token == 0 || s.Mode != "read" {
+		t.Errorf("%+v, and %+v", held, s)
+	}
+	p.signal(syscall.SIGTERM)
+	p.exits(exitOK)
+}
+
+// A lock that is lost, or that was held for long enough, ends it with the status of run.
+func TestHoldLoses(t *testing.T) {
+	t.Parallel()
+	_, urls := startNodes(t, 3)
+	p := start(t, holdOn(urls, "--lease 2s", "a")...)
+	p.says("holding a")
+	want(t, exitOK, "", "break", "a", "--yes", "--nodes", urls)
+	if out := p.exits(exitLost); !strings.Contains(out, "redquorum hold: ") {
+		t.Error(out)
+	}
+	if out := start(t, holdOn(urls, "--max-hold 300ms", "a")...).exits(exitLost); !strings.Contains(out, "longest hold reached") {
+		t.Error(out)
+	}
+}
+
+// A signal ends the wait, as it does with run.
+func TestHoldStopsWaiting(t *testing.T) {
+	_, urls := startNodes(t, 3)
+	owner := hold(t, newLocker(t, urls), "a").Owner()
+	p := start(t, holdOn(urls, "", "a")...)
+	p.says("redquorum hold: waiting: a is held by " + owner)
+	p.signal(syscall.SIGTERM)
+	p.exits(exitHeld)
+}
