@@ -8,10 +8,12 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/redquorum/redquorum/node"
@@ -68,8 +70,8 @@ func demoVerb(ctx context.Context, c *command) int {
 		return c.fail("demo", err)
 	}
 	var script []scene
-	var urls []string
 	if nodes.nodes == "" {
+		var urls []string
 		var servers []*embedded.Server
 		for range demoNodes {
 			s, err := embedded.StartServer()
@@ -81,23 +83,25 @@ func demoVerb(ctx context.Context, c *command) int {
 			urls = append(urls, "redis://"+s.Addr())
 		}
 		script = nodeScenes(servers, *length)
+		nodes.nodes = strings.Join(urls, ",")
 	} else {
-		if urls, err = nodes.urls(); err != nil {
-			return c.fail("demo", err)
-		}
 		options.MaxLease = max(limit, demoLease)
 		if limit == 0 {
 			options.MaxLease = quorum.Defaults().MaxLease
 		}
 	}
-	d := newDemo(c, len(urls))
+	servers, err := nodes.options()
+	if err != nil {
+		return c.fail("demo", err)
+	}
+	d := newDemo(c, len(servers))
 	d.nap = min(*length/10, demoLease*9/10) // no lease may be longer than demoLease
 	script = append(script, scene{*length * 6 / 10, "a worker falls asleep, for longer than its lease", func() error {
 		d.tired.Store(true)
 		return nil
 	}})
 	slices.SortFunc(script, func(a, b scene) int { return cmp.Compare(a.at, b.at) })
-	if err := d.play(ctx, urls, options, script, *length); err != nil {
+	if err := d.play(ctx, servers, options, script, *length); err != nil {
 		return c.fail("demo", err)
 	}
 	return d.verdict()
@@ -146,15 +150,15 @@ func newDemo(c *command, nodes int) *demo {
 	return &demo{screen: newScreen(c.stdout, nodes), start: time.Now(), holder: -1}
 }
 
-func (d *demo) play(ctx context.Context, urls []string, o quorum.Options, script []scene, length time.Duration) error {
-	watcher, err := dial(urls, o)
+func (d *demo) play(ctx context.Context, servers []*redis.Options, o quorum.Options, script []scene, length time.Duration) error {
+	watcher, err := lockOn(redisnode.DialOptions(servers...), o)
 	if err != nil {
 		return err
 	}
 	defer watcher.Close()
 	var lockers []*quorum.Locker
 	for range demoWorkers { // each like a process of its own
-		l, err := dial(urls, o)
+		l, err := lockOn(redisnode.DialOptions(servers...), o)
 		if err != nil {
 			return err
 		}
@@ -178,14 +182,6 @@ func (d *demo) play(ctx context.Context, urls []string, o quorum.Options, script
 		d.report = report
 	}
 	return err
-}
-
-func dial(urls []string, o quorum.Options) (*quorum.Locker, error) {
-	nodes, err := redisnode.Dial(urls...)
-	if err != nil {
-		return nil, usageError("%v", err)
-	}
-	return lockOn(nodes, o)
 }
 
 // wait takes the lock once, so that a demo on real servers fails if they do, and

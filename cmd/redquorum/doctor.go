@@ -19,7 +19,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/redquorum/redquorum/node"
-	"github.com/redquorum/redquorum/node/redisnode"
 	"github.com/redquorum/redquorum/quorum"
 )
 
@@ -126,25 +125,16 @@ func doctorVerb(ctx context.Context, c *command) int {
 	return map[severity]int{fine: exitOK, warning: exitError, unsafe: exitUnsafe}[d.worst()]
 }
 
-// clients returns go-redis' options for each node.
+// clients returns go-redis' options for each node, to ask it apart from a lock.
 func (n *nodeFlags) clients() ([]*redis.Options, error) {
-	urls, err := n.urls()
-	if err != nil {
-		return nil, err
-	}
-	var all []*redis.Options
-	for i, u := range urls {
-		o, err := redisnode.ParseURL(u)
-		if err != nil {
-			return nil, usageError("server %d of %d: %v", i+1, len(urls), err)
-		}
+	options, err := n.options()
+	for _, o := range options {
 		o.MaxRetries, o.DialerRetries = -1, 1
 		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = bedside/2, bedside/2, bedside/2
 		o.ContextTimeoutEnabled = true
 		o.Protocol, o.DisableIdentity = 2, true // as the library does, and with no more rights
-		all = append(all, o)
 	}
-	return all, nil
+	return options, err
 }
 
 func examine(ctx context.Context, o *redis.Options, name string, maxLease time.Duration, noGuard bool) *patient {

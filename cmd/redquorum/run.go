@@ -55,7 +55,7 @@ nothing is enforced while both processes are stopped or after both were killed.
 
 If standard input and output are a terminal, COMMAND gets it, without Ctrl-Z.
 Passwords in --nodes can be seen in the list of processes (ps). Put them in
-REDQUORUM_NODES, which COMMAND cannot read there on Linux.
+REDQUORUM_NODES, which COMMAND cannot read there on Linux, or use --password-file.
 
 Exit status: that of COMMAND (128 + the signal if one killed it), or
   69   too few nodes are usable for anybody to get the lock

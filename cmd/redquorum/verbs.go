@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"runtime/debug"
 	"strconv"
@@ -17,10 +16,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/redquorum/redquorum/internal/terminal"
-	"github.com/redquorum/redquorum/node"
-	"github.com/redquorum/redquorum/node/embedded"
-	"github.com/redquorum/redquorum/node/redisnode"
-	"github.com/redquorum/redquorum/quorum"
 )
 
 // The exit statuses that do not belong to one verb.
@@ -102,8 +97,8 @@ func usage(w io.Writer) {
 'redquorum help VERB' has the rest. Nodes are given by --nodes, or by
 REDQUORUM_NODES, as URLs separated by commas:
   redis://host:6379  rediss://user:password@host:6380/0  unix:///run/redis.sock
-or, where there is nothing to add, as host:6379.
-What is special in a user or password is percent-encoded, a comma as %2C.
+or, where there is nothing to add, as host or host:6379.
+Percent-encode special characters in a user or password, a comma as %2C.
 
 Start with: redquorum demo
 `)
@@ -209,143 +204,4 @@ func (c *command) fail(verb string, err error) int {
 	}
 	fmt.Fprintf(c.stderr, "redquorum %s: %s\n", verb, inFlags(err))
 	return cmp.Or(c.failed, exitError)
-}
-
-// nodeFlags say which nodes a verb works on.
-type nodeFlags struct {
-	nodes    string
-	embedded int
-	maxLease time.Duration
-	noGuard  bool
-	prefix   string
-	instead  string // what else there is but naming nodes, for an error
-}
-
-func (n *nodeFlags) register(fs *flag.FlagSet) {
-	// The environment is no default of the flag: the help would show it,
-	// passwords included.
-	fs.StringVar(&n.nodes, "nodes", "", "`URLs` of the nodes, or host:port, separated by commas (default $REDQUORUM_NODES)")
-	fs.DurationVar(&n.maxLease, "max-lease", 0, "the longest lease in use anywhere on these nodes; a node that is new or restarted\nhas no vote for this long (default $REDQUORUM_MAX_LEASE, or 30s)")
-	fs.BoolVar(&n.noGuard, "no-guard", false, "let nodes vote right after a restart: safe only with appendfsync always")
-}
-
-func (n *nodeFlags) registerPrefix(fs *flag.FlagSet) {
-	fs.StringVar(&n.prefix, "prefix", "", "what stands before every lock's name on the nodes: the `text` is that of\nOptions.Prefix, where applications share servers")
-}
-
-func (n *nodeFlags) registerEmbedded(fs *flag.FlagSet) {
-	n.instead = "; or, to try things out, --embedded 3"
-	fs.Func("embedded", "instead of --nodes, start `N` nodes inside this process, to try the command:\nthey exclude no other process", func(s string) (err error) {
-		if n.embedded, err = strconv.Atoi(s); err != nil || n.embedded < 1 {
-			return errors.New("want an odd number")
-		}
-		return nil
-	})
-}
-
-// urls returns the nodes' URLs.
-func (n *nodeFlags) urls() ([]string, error) {
-	var urls []string
-	for u := range strings.SplitSeq(cmp.Or(n.nodes, os.Getenv("REDQUORUM_NODES")), ",") {
-		if u = strings.TrimSpace(u); u != "" {
-			urls = append(urls, u)
-		}
-	}
-	if len(urls) == 0 {
-		return nil, usageError("no nodes: give their URLs with --nodes, or in REDQUORUM_NODES%s", n.instead)
-	}
-	return urls, nil
-}
-
-// limit returns the longest lease, from the flag or the environment.
-func (n *nodeFlags) limit() (time.Duration, error) {
-	text := os.Getenv("REDQUORUM_MAX_LEASE")
-	if n.maxLease != 0 || text == "" {
-		if n.maxLease < 0 || n.maxLease > quorum.Defaults().FenceRetention {
-			return 0, usageError("--max-lease is %v; it must be more than 0, and at most %v", n.maxLease, quorum.Defaults().FenceRetention)
-		}
-		return n.maxLease, nil
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d <= 0 || d > quorum.Defaults().FenceRetention {
-		return 0, usageError("REDQUORUM_MAX_LEASE is %s; it must be a time such as 30s, at most %v", quoted(text), quorum.Defaults().FenceRetention)
-	}
-	return d, nil
-}
-
-// locker connects to the nodes. done also ends embedded ones.
-func (n *nodeFlags) locker(o quorum.Options) (l *quorum.Locker, done func(), err error) {
-	if o.MaxLease, err = n.limit(); err != nil {
-		return nil, nil, err
-	}
-	o.NoRestartGuard, o.Prefix = n.noGuard, n.prefix
-	nodes, end, err := n.connect()
-	if err != nil {
-		return nil, nil, err
-	}
-	l, err = lockOn(nodes, o)
-	if err != nil {
-		end()
-		return nil, nil, err
-	}
-	return l, func() { _ = l.Close(); end() }, nil
-}
-
-// These stand for numbers of nodes in Options.Quorum, until it is known how many there are.
-const (
-	quorumAll  = -1 // all
-	quorumMost = -2 // a majority, also of an even number: for verbs that take no lock
-)
-
-// asFlags writes options as the flags that set them.
-var asFlags = strings.NewReplacer("Options.Quorum", "--quorum", "Options.Lease", "--lease", "Options.MaxHold", "--max-hold",
-	"Options.MaxLease", "--max-lease", "Options.Prefix", "--prefix", "MaxLease", "--max-lease")
-
-// inFlags is the text of an error of a lock, which names flags where to read on.
-func inFlags(err error) string {
-	return strings.ReplaceAll(err.Error(), "see Options.MaxLease, Options.NoRestartGuard", "see --max-lease, --no-guard")
-}
-
-// lockOn is quorum.New with errors in the words of the command line. It closes
-// the nodes if it fails.
-func lockOn(nodes []node.Node, o quorum.Options) (l *quorum.Locker, err error) {
-	switch o.Quorum {
-	case quorumAll:
-		o.Quorum = len(nodes)
-	case quorumMost:
-		o.Quorum = len(nodes)/2 + 1
-	}
-	if n := len(nodes); n%2 == 0 && o.Quorum == 0 {
-		err = usageError("%d nodes survive the loss of no more nodes than %d would: list an odd number", n, n-1)
-	} else if l, err = quorum.New(nodes, o); err != nil {
-		err = usageError("%s", asFlags.Replace(strings.TrimPrefix(err.Error(), "quorum: ")))
-	}
-	if err != nil {
-		for _, n := range nodes {
-			_ = n.Close()
-		}
-	}
-	return l, err
-}
-
-func (n *nodeFlags) connect() (nodes []node.Node, end func(), err error) {
-	if n.embedded != 0 {
-		if n.nodes != "" {
-			return nil, nil, usageError("--nodes and --embedded exclude each other")
-		}
-		set, err := embedded.Start(n.embedded)
-		if err != nil {
-			return nil, nil, err
-		}
-		return set.Nodes(), func() { _ = set.Close() }, nil
-	}
-	urls, err := n.urls()
-	if err != nil {
-		return nil, nil, err
-	}
-	nodes, err = redisnode.Dial(urls...)
-	if err != nil {
-		return nil, nil, usageError("%v", err)
-	}
-	return nodes, func() {}, nil
 }

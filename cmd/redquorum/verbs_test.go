@@ -67,8 +67,8 @@ func TestUsageErrors(t *testing.T) {
 		{"break --yes", "the lock's name is missing"},
 		{"doctor", "no nodes"},
 		{"doctor now", `unexpected argument "now"`},
-		{"doctor --nodes redis://h:1,h", "server 2 of 2: not a URL, such as redis://host:6379, nor host:port"},
-		{"status x --nodes h", "not a URL, such as redis://host:6379, nor host:port"},
+		{"doctor --nodes redis://h:1,h:", `server 2 of 2, "h:...": not a URL, such as redis://host:6379, nor host:port`},
+		{"status x --nodes h/1", "not a URL, such as redis://host:6379, nor host:port"},
 		{"demo --for 1h", "--for is 1h0m0s"},
 		{"demo --nodes h@h", "not a URL"},
 	} {

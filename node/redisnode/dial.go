@@ -72,15 +72,22 @@ func Dial(urls ...string) ([]node.Node, error) {
 	if err := errors.Join(wrong...); err != nil {
 		return nil, err
 	}
-	nodes := make([]node.Node, len(urls))
-	for i, o := range parsed {
+	return DialOptions(parsed...), nil
+}
+
+// DialOptions returns a node for each server, as [Dial] does. It is for what does not stand in a
+// URL, such as a TLS configuration: take the options from [ParseURL], and add to them.
+func DialOptions(options ...*redis.Options) []node.Node {
+	nodes := make([]node.Node, len(options))
+	for i, given := range options {
+		o := *given
 		o.Dialer = dialer(o.TLSConfig)
 		if o.DialTimeout <= 0 {
 			o.DialTimeout = time.Second
 		}
-		nodes[i] = start(nameOf(o), newDirect(*o), Options{}.withDefaults())
+		nodes[i] = start(nameOf(&o), newDirect(o), Options{}.withDefaults())
 	}
-	return nodes, nil
+	return nodes
 }
 
 // dialer dials as go-redis does, but respects the context also with TLS.

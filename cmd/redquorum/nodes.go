@@ -1,0 +1,289 @@
+package main
+
+import (
+	"cmp"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"flag"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/embedded"
+	"github.com/redquorum/redquorum/node/redisnode"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// nodeFlags say which nodes a verb works on.
+type nodeFlags struct {
+	nodes    string
+	password string // the file that has it
+	cacert   string // files of TLS
+	cert     string
+	key      string
+	embedded int
+	maxLease time.Duration
+	noGuard  bool
+	prefix   string
+	instead  string // what else there is but naming nodes, for an error
+}
+
+func (n *nodeFlags) register(fs *flag.FlagSet) {
+	// The environment is no default of the flag: the help would show it,
+	// passwords included.
+	fs.StringVar(&n.nodes, "nodes", "", "`URLs` of the nodes, or host or host:port, separated by commas (default $REDQUORUM_NODES)")
+	fs.StringVar(&n.password, "password-file", "", "the `file` that has the password, for nodes whose URL has none")
+	fs.StringVar(&n.cacert, "cacert", "", "a PEM `file` with the CA of nodes whose URL is rediss:// (default: the system's CAs)")
+	fs.StringVar(&n.cert, "cert", "", "a PEM `file` with the certificate of this client, for rediss://; --key has its key")
+	fs.StringVar(&n.key, "key", "", "a PEM `file` with the key of --cert")
+	fs.DurationVar(&n.maxLease, "max-lease", 0, "the longest lease in use anywhere on these nodes; a node that is new or restarted\nis ignored for this long (default $REDQUORUM_MAX_LEASE, or 30s)")
+	fs.BoolVar(&n.noGuard, "no-guard", false, "use nodes right after a restart: safe only with appendfsync always")
+}
+
+func (n *nodeFlags) registerPrefix(fs *flag.FlagSet) {
+	fs.StringVar(&n.prefix, "prefix", "", "what stands before every lock's name on the nodes: the `text` is that of\nOptions.Prefix, where applications share servers")
+}
+
+func (n *nodeFlags) registerEmbedded(fs *flag.FlagSet) {
+	n.instead = "; or, to try things out, --embedded 3"
+	fs.Func("embedded", "instead of --nodes, start `N` nodes inside this process, to try the command:\nthey exclude no other process", func(s string) (err error) {
+		if n.embedded, err = strconv.Atoi(s); err != nil || n.embedded < 1 {
+			return errors.New("want an odd number")
+		}
+		return nil
+	})
+}
+
+// urls returns the nodes' URLs.
+func (n *nodeFlags) urls() ([]string, error) {
+	var urls []string
+	for u := range strings.SplitSeq(cmp.Or(n.nodes, os.Getenv("REDQUORUM_NODES")), ",") {
+		if u = strings.TrimSpace(u); u != "" {
+			urls = append(urls, u)
+		}
+	}
+	if len(urls) == 0 {
+		return nil, usageError("no nodes: give their URLs with --nodes, or in REDQUORUM_NODES%s", n.instead)
+	}
+	return urls, nil
+}
+
+// limit returns the longest lease, from the flag or the environment.
+func (n *nodeFlags) limit() (time.Duration, error) {
+	text := os.Getenv("REDQUORUM_MAX_LEASE")
+	if n.maxLease != 0 || text == "" {
+		if n.maxLease < 0 || n.maxLease > quorum.Defaults().FenceRetention {
+			return 0, usageError("--max-lease is %v; it must be more than 0, and at most %v", n.maxLease, quorum.Defaults().FenceRetention)
+		}
+		return n.maxLease, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 || d > quorum.Defaults().FenceRetention {
+		return 0, usageError("REDQUORUM_MAX_LEASE is %s; it must be a time such as 30s, at most %v", quoted(text), quorum.Defaults().FenceRetention)
+	}
+	return d, nil
+}
+
+// locker connects to the nodes. done also ends embedded ones.
+func (n *nodeFlags) locker(o quorum.Options) (l *quorum.Locker, done func(), err error) {
+	if o.MaxLease, err = n.limit(); err != nil {
+		return nil, nil, err
+	}
+	o.NoRestartGuard, o.Prefix = n.noGuard, n.prefix
+	nodes, end, err := n.connect()
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err = lockOn(nodes, o)
+	if err != nil {
+		end()
+		return nil, nil, err
+	}
+	return l, func() { _ = l.Close(); end() }, nil
+}
+
+// These stand for numbers of nodes in Options.Quorum, until it is known how many there are.
+const (
+	quorumAll  = -1 // all
+	quorumMost = -2 // a majority, also of an even number: for verbs that take no lock
+)
+
+// asFlags writes options as the flags that set them.
+var asFlags = strings.NewReplacer("Options.Quorum", "--quorum", "Options.Lease", "--lease", "Options.MaxHold", "--max-hold",
+	"Options.MaxLease", "--max-lease", "Options.Prefix", "--prefix", "MaxLease", "--max-lease")
+
+// inFlags is the text of an error of a lock, which names flags where to read on.
+func inFlags(err error) string {
+	return strings.ReplaceAll(err.Error(), "see Options.MaxLease, Options.NoRestartGuard", "see --max-lease, --no-guard")
+}
+
+// lockOn is quorum.New with errors in the words of the command line. It closes
+// the nodes if it fails.
+func lockOn(nodes []node.Node, o quorum.Options) (l *quorum.Locker, err error) {
+	switch o.Quorum {
+	case quorumAll:
+		o.Quorum = len(nodes)
+	case quorumMost:
+		o.Quorum = len(nodes)/2 + 1
+	}
+	if n := len(nodes); n%2 == 0 && o.Quorum == 0 {
+		err = usageError("%d nodes survive the loss of no more nodes than %d would: list an odd number", n, n-1)
+	} else if l, err = quorum.New(nodes, o); err != nil {
+		err = usageError("%s", asFlags.Replace(strings.TrimPrefix(err.Error(), "quorum: ")))
+	}
+	if err != nil {
+		for _, n := range nodes {
+			_ = n.Close()
+		}
+	}
+	return l, err
+}
+
+func (n *nodeFlags) connect() (nodes []node.Node, end func(), err error) {
+	if n.embedded != 0 {
+		if n.nodes != "" {
+			return nil, nil, usageError("--nodes and --embedded exclude each other")
+		}
+		set, err := embedded.Start(n.embedded)
+		if err != nil {
+			return nil, nil, err
+		}
+		return set.Nodes(), func() { _ = set.Close() }, nil
+	}
+	options, err := n.options()
+	if err != nil {
+		return nil, nil, err
+	}
+	return redisnode.DialOptions(options...), func() {}, nil
+}
+
+// options returns go-redis' options for each node.
+func (n *nodeFlags) options() ([]*redis.Options, error) {
+	urls, err := n.urls()
+	if err != nil {
+		return nil, err
+	}
+	roots, certificates, err := n.tls()
+	if err != nil {
+		return nil, err
+	}
+	password, err := n.readPassword()
+	if err != nil {
+		return nil, err
+	}
+	var all []*redis.Options
+	secure := false
+	for i, u := range urls {
+		o, err := redisnode.ParseURL(withPort(u))
+		if err != nil {
+			return nil, usageError("server %d of %d%s: %v", i+1, len(urls), masked(urls, u), err)
+		}
+		o.Password = cmp.Or(o.Password, password)
+		if o.TLSConfig != nil {
+			secure = true
+			o.TLSConfig.RootCAs, o.TLSConfig.Certificates = roots, certificates
+		}
+		all = append(all, o)
+	}
+	if !secure && (roots != nil || certificates != nil) {
+		return nil, usageError("--cacert, --cert and --key are for TLS, and no node's URL begins with rediss://")
+	}
+	return all, nil
+}
+
+// tls reads the files of TLS.
+func (n *nodeFlags) tls() (roots *x509.CertPool, certificates []tls.Certificate, err error) {
+	if n.cacert != "" {
+		pem, err := os.ReadFile(n.cacert)
+		if err != nil {
+			return nil, nil, usageError("--cacert: %v", err)
+		}
+		roots = x509.NewCertPool()
+		if !roots.AppendCertsFromPEM(pem) {
+			return nil, nil, usageError("--cacert: %s has no certificate in PEM", n.cacert)
+		}
+	}
+	if (n.cert == "") != (n.key == "") {
+		return nil, nil, usageError("--cert and --key need each other")
+	}
+	if n.cert != "" {
+		pair, err := tls.LoadX509KeyPair(n.cert, n.key)
+		if err != nil {
+			return nil, nil, usageError("--cert and --key: %v", err)
+		}
+		certificates = []tls.Certificate{pair}
+	}
+	return roots, certificates, nil
+}
+
+// readPassword returns what --password-file has, without the end of the line.
+func (n *nodeFlags) readPassword() (string, error) {
+	if n.password == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(n.password)
+	if err != nil {
+		return "", usageError("--password-file: %v", err)
+	}
+	password := strings.TrimRight(string(text), "\r\n")
+	if password == "" {
+		return "", usageError("--password-file: %s is empty", n.password)
+	}
+	return password, nil
+}
+
+// withPort adds Redis' own port to a host that has none.
+func withPort(host string) string {
+	const port = "6379"
+	if ip, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		return net.JoinHostPort(ip.String(), port)
+	}
+	if host == "" || strings.ContainsFunc(host, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-._", r)
+	}) {
+		return host
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// masked is what an error can show of one of the nodes: its host, and its port if that is a
+// number. A comma in a password has cut a URL in two, if there is an @ without a scheme before
+// it: then any text in the list may be a part of the password, and nothing is shown.
+func masked(urls []string, u string) string {
+	for _, other := range urls {
+		before, _, at := strings.Cut(other, "@")
+		if at && !strings.Contains(before, "://") {
+			return ""
+		}
+	}
+	scheme, rest, ok := strings.Cut(u, "://")
+	if !ok {
+		scheme, rest = "", u
+	} else {
+		scheme += "://"
+	}
+	if at := strings.LastIndex(rest, "@"); at >= 0 {
+		if strings.Contains(rest, "?") { // the @ may be on either side of it
+			return ""
+		}
+		scheme, rest = scheme+"***@", rest[at+1:]
+	}
+	end := ""
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		rest, end = rest[:i], "..."
+	}
+	if i := strings.LastIndex(rest, ":"); i >= 0 {
+		if _, err := strconv.Atoi(rest[i+1:]); err != nil {
+			rest, end = rest[:i+1], "..."
+		}
+	}
+	return ", " + strconv.Quote(scheme+rest+end)
+}

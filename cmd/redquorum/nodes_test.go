@@ -1,0 +1,175 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestWithPort(t *testing.T) {
+	for host, want := range map[string]string{
+		"a":                   "a:6379",
+		"redis-1.example.com": "redis-1.example.com:6379",
+		"10.0.0.1":            "10.0.0.1:6379",
+		"::1":                 "[::1]:6379",
+		"[::1]":               "[::1]:6379",
+		"a:7000":              "a:7000",
+		"a:":                  "a:",
+		"redis://a":           "redis://a",
+		"u@a":                 "u@a",
+		"":                    "",
+	} {
+		if got := withPort(host); got != want {
+			t.Errorf("%q: %q, want %q", host, got, want)
+		}
+	}
+	want(t, exitError, "redquorum.invalid:6379", "status", "x", "--nodes", "redquorum.invalid")
+}
+
+// An error shows which node is meant, and nothing that may be a password.
+func TestMasked(t *testing.T) {
+	const s = "s3kr1t"
+	for _, c := range []struct{ list, want string }{
+		{"10.0.0.1:70000", `, "10.0.0.1:70000"`},
+		{"10.0.0.1:" + s, `, "10.0.0.1:..."`},
+		{"http://10.0.0.1:80/" + s, `, "http://10.0.0.1:80..."`},
+		{"redis://u:" + s + "@h:port", `, "redis://***@h:..."`},
+		{"redis://u:" + s + "@h:1/x", `, "redis://***@h:1..."`},
+		{"redis://u:" + s, `, "redis://u:..."`},
+		{"redis://h:1?password=" + s, `, "redis://h:1..."`},
+		{"redis://h:1?password=x@" + s, ""},
+		{"redis://u:1," + s + ",x@h", ""},
+		{"redis://u:x@" + s + "/,x@h", ""},
+	} {
+		urls := strings.Split(c.list, ",")
+		if got := masked(urls, urls[0]); got != c.want || strings.Contains(got, s) {
+			t.Errorf("%s: %s, want %s", c.list, got, c.want)
+		}
+	}
+	want(t, exitUsage, `server 2 of 3, "10.0.0.2:70000": not a URL`, "status", "x", "--nodes", "10.0.0.1,10.0.0.2:70000,10.0.0.3")
+}
+
+func TestPasswordFile(t *testing.T) {
+	s := redisServer(t, "--requirepass", "s3kr1t, with @ and %")
+	file := filepath.Join(t.TempDir(), "password")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	status := func(exit int, text, nodes string) string {
+		t.Helper()
+		return want(t, exit, text, "status", "x", "--no-guard", "--nodes", nodes, "--password-file", file)
+	}
+	status(exitUsage, "no such file", s.Addr())
+	write("\n")
+	status(exitUsage, "is empty", s.Addr())
+	write("s3kr1t, with @ and %\r\n")
+	status(exitOK, "x is free", s.Addr())
+	status(exitError, "WRONGPASS", "redis://:0ther@"+s.Addr()) // the URL's own comes first
+	write("0ther")
+	if out := status(exitError, "WRONGPASS", s.Addr()); strings.Contains(out, "0ther") {
+		t.Error(out)
+	}
+}
+
+// pemFile writes a block, and returns the file.
+func pemFile(t *testing.T, kind string, der []byte) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), strings.ReplaceAll(kind, " ", "-")+".pem")
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// selfSigned makes a certificate for 127.0.0.1 that is its own CA.
+func selfSigned(t *testing.T) (pair tls.Certificate, cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}, pemFile(t, "CERTIFICATE", der), pemFile(t, "PRIVATE KEY", secret)
+}
+
+// withTLS puts TLS before a server, and returns its address.
+func withTLS(t *testing.T, addr string, config *tls.Config) string {
+	t.Helper()
+	l, err := tls.Listen("tcp", "127.0.0.1:0", config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			outer, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer outer.Close()
+				inner, err := net.Dial("tcp", addr)
+				if err != nil {
+					return
+				}
+				defer inner.Close()
+				go func() { _, _ = io.Copy(inner, outer); inner.Close() }()
+				_, _ = io.Copy(outer, inner)
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+func TestTLSFlags(t *testing.T) {
+	pair, cert, key := selfSigned(t)
+	pool := x509.NewCertPool()
+	if text, err := os.ReadFile(cert); err != nil || !pool.AppendCertsFromPEM(text) {
+		t.Fatal(err)
+	}
+	servers, _ := startNodes(t, 3)
+	var urls []string
+	for _, s := range servers {
+		urls = append(urls, "rediss://"+withTLS(t, s.Addr(), &tls.Config{Certificates: []tls.Certificate{pair},
+			ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool}))
+	}
+	nodes := strings.Join(urls, ",")
+	all := []string{"--cacert", cert, "--cert", cert, "--key", key, "--nodes", nodes}
+	want(t, exitOK, "a is free", append([]string{"status", "a"}, all...)...)
+	want(t, exitOK, "exact", append([]string{"demo", "--for", "1s"}, all...)...)
+	start(t, append(append([]string{"run", "--name", "a", "--try"}, all...), "-c", "true")...).exits(exitOK)
+	if out := want(t, exitError, "", append([]string{"doctor", "--nodes", urls[0]}, all[:6]...)...); strings.Contains(out, "not reachable") {
+		t.Error(out)
+	}
+	want(t, exitError, "unknown authority", "status", "a", "--nodes", nodes)
+	want(t, exitError, "", "status", "a", "--nodes", nodes, "--cacert", cert)
+
+	want(t, exitUsage, "--cert and --key need each other", "status", "a", "--nodes", nodes, "--cert", cert)
+	want(t, exitUsage, "has no certificate in PEM", "status", "a", "--nodes", nodes, "--cacert", key)
+	want(t, exitUsage, "no such file", "status", "a", "--nodes", nodes, "--cacert", key+"x")
+	want(t, exitUsage, "no such file", "status", "a", "--nodes", nodes, "--cert", key+"x", "--key", key)
+	want(t, exitUsage, "no node's URL begins with rediss://", "status", "a", "--nodes", "a", "--cacert", cert)
+}
