@@ -142,10 +142,7 @@ func examine(ctx context.Context, o *redis.Options, name string, maxLease time.D
 	defer cancel()
 	client := redis.NewClient(o)
 	defer client.Close()
-	p := &patient{Node: o.Addr}
-	if o.DB != 0 {
-		p.Node += "/" + strconv.Itoa(o.DB)
-	}
+	p := &patient{Node: address(o)}
 	if err := p.pulse(ctx, client); err != nil {
 		p.mute = true
 		var said redis.Error

@@ -69,11 +69,16 @@ func startNodes(t *testing.T, n int) (servers []*embedded.Server, urls string) {
 // newLocker is another client of the servers.
 func newLocker(t *testing.T, urls string) *quorum.Locker {
 	t.Helper()
+	return newLockerOf(t, urls, quorum.Options{})
+}
+
+func newLockerOf(t *testing.T, urls string, o quorum.Options) *quorum.Locker {
+	t.Helper()
 	nodes, err := redisnode.Dial(strings.Split(urls, ",")...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := quorum.New(nodes, quorum.Options{})
+	l, err := quorum.New(nodes, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -287,3 +287,11 @@ func masked(urls []string, u string) string {
 	}
 	return ", " + strconv.Quote(scheme+rest+end)
 }
+
+// address is the name of a node.
+func address(o *redis.Options) string {
+	if o.DB != 0 {
+		return o.Addr + "/" + strconv.Itoa(o.DB)
+	}
+	return o.Addr
+}

@@ -45,6 +45,7 @@ func verbs() []verb {
 	return []verb{
 		{"run", "run a command while holding a lock", runVerb},
 		{"hold", "hold a lock until Ctrl-C, without a command", holdVerb},
+		{"list", "list the locks that are held", listVerb},
 		{"status", "show who holds a lock, on which nodes, for how long", statusVerb},
 		{"break", "remove a lock, whoever holds it", breakVerb},
 		{"doctor", "check whether servers are fit to hold locks", doctorVerb},

@@ -52,6 +52,8 @@ func TestUsageErrors(t *testing.T) {
 		{"hold redquorum_x", "is reserved"},
 		{"hold x y --fair", "--fair, --read and --write are for one name"},
 		{"hold x", "no nodes"},
+		{"list x y", `unexpected argument "y"`},
+		{"list", "no nodes"},
 		{"status", "the lock's name is missing"},
 		{"status x", "no nodes"},
 		{"status x y", `unexpected argument "y"`},
@@ -84,7 +86,7 @@ func TestHelp(t *testing.T) {
 	for _, version := range []string{"version", "--version", "-version"} {
 		want(t, exitOK, "redquorum ", version)
 	}
-	for _, verb := range []string{"run", "hold", "status", "break", "doctor", "demo"} {
+	for _, verb := range []string{"run", "hold", "list", "status", "break", "doctor", "demo"} {
 		long := want(t, exitOK, "example:\n  redquorum "+verb, verb, "--help")
 		for _, args := range [][]string{{verb, "-help"}, {verb, "-h"}, {"help", verb}} {
 			if got := want(t, exitOK, "example:", args...); got != long {
@@ -136,6 +138,7 @@ func TestSecrets(t *testing.T) {
 		for _, args := range [][]string{
 			{"run", "--name", "x", "--try", "--nodes", url, "--", "true"},
 			{"hold", "x", "--try", "--nodes", url},
+			{"list", "--nodes", url},
 			{"status", "x", "--nodes", url},
 			{"status", "x", "--json", "--nodes", url},
 			{"break", "x", "--yes", "--nodes", url},
@@ -199,6 +202,7 @@ func TestServersDoNotControlTheTerminal(t *testing.T) {
 		{"run", "--name", "x", "--try", "--nodes", nodes, "--", "true"},
 		{"break", "x", "--yes", "--nodes", nodes},
 		{"status", "x", "--nodes", nodes},
+		{"list", "--nodes", nodes},
 		{"doctor", "--nodes", nodes},
 		{"bench", "--nodes", nodes, "--for", "100ms", "--rounds", "1"},
 	} {

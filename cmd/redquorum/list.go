@@ -1,0 +1,347 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+const listManual = `
+usage: redquorum list [PATTERN] [--all] [--json] [--nodes URL,...] [--prefix TEXT]
+
+Lists the locks that are held: the mode, the time left without renewal, the number of
+waiters, on how many nodes the owner has it, and the owner. PATTERN is that of Redis'
+SCAN: * is any text, ? any character, [ab] one of these. Locks of Redisson are listed,
+too. On a terminal a long line is cut; 'redquorum status' and --json show all of it.
+
+It changes nothing, and holds up no server: it reads the keys of each node by SCAN, in
+small steps, for at most 10 s. A lock that is held is found if a majority of the nodes
+was read. Its state is that of a moment, and past when you read it. The user needs SCAN.
+
+Exit status: 0, or 1 if too few nodes could be read, 2 usage.
+
+example:
+  redquorum list 'orders/*'
+`
+
+const (
+	scanTime    = 10 * time.Second // for each node
+	scanStep    = 1000             // keys in one step
+	inspections = 256              // at the same time: with a node that hangs each takes a while
+)
+
+// A lockJSON is one lock in what list --json prints.
+type lockJSON struct {
+	Name    string   `json:"name"`
+	State   string   `json:"state"` // held, or partial: too few nodes for a lock
+	Mode    string   `json:"mode"`
+	Owner   string   `json:"owner"`
+	Owners  []string `json:"owners"`  // with a majority: several only if they read
+	Left    int64    `json:"left_ms"` // without renewal; -1: it never expires
+	Waiting int      `json:"waiting"`
+	HeldBy  int      `json:"held_by"`
+	Nodes   int      `json:"nodes"`
+}
+
+// A listJSON is what list --json prints.
+type listJSON struct {
+	Locks  []lockJSON   `json:"locks"`
+	Unread []unreadJSON `json:"unread"` // nodes that were not read to the end
+}
+
+type unreadJSON struct {
+	Node  string `json:"node"`
+	Error string `json:"error"`
+}
+
+func listVerb(ctx context.Context, c *command) int {
+	fs := c.flags("list", listManual)
+	var nodes nodeFlags
+	nodes.register(fs)
+	nodes.registerPrefix(fs)
+	all := fs.Bool("all", false, "also list what an owner has on too few nodes for a lock")
+	asJSON := fs.Bool("json", false, "print one JSON object")
+	args, status, ok := c.parseArgs(fs)
+	if !ok {
+		return status
+	}
+	if len(args) > 1 {
+		return c.fail("list", leftOver(args[1]))
+	}
+	pattern := "*"
+	if len(args) == 1 {
+		pattern = args[0]
+	}
+	servers, err := nodes.clients()
+	if err != nil {
+		return c.fail("list", err)
+	}
+	l, done, err := nodes.locker(quorum.Options{Timeout: time.Second, Quorum: quorumMost})
+	if err != nil {
+		return c.fail("list", err)
+	}
+	defer done()
+	names, unread := scanAll(ctx, servers, nodes.prefix, pattern)
+	found := listJSON{Locks: []lockJSON{}, Unread: unread}
+	locks, err := inspectAll(ctx, l, names)
+	if err != nil {
+		return c.fail("list", err)
+	}
+	partial := 0
+	for _, lock := range locks {
+		if lock.State == "held" || *all {
+			found.Locks = append(found.Locks, lock)
+		} else {
+			partial++
+		}
+	}
+	if *asJSON {
+		err = json.NewEncoder(c.stdout).Encode(found)
+	} else {
+		err = found.print(c.stdout, *all, partial)
+		for _, u := range unread {
+			fmt.Fprintf(c.stderr, "redquorum list: %s was not read: %s\n", u.Node, u.Error)
+		}
+	}
+	if err != nil {
+		return c.fail("list", err)
+	}
+	if read := len(servers) - len(unread); read < len(servers)/2+1 {
+		return c.fail("list", fmt.Errorf("%d of %d nodes were read: locks may be missing", read, len(servers)))
+	}
+	return exitOK
+}
+
+// scanAll reads the names of the locks on all nodes, sorted.
+func scanAll(ctx context.Context, servers []*redis.Options, prefix, pattern string) (names []string, unread []unreadJSON) {
+	found, errs := make([][]string, len(servers)), make([]error, len(servers))
+	var g errgroup.Group
+	for i, o := range servers {
+		g.Go(func() error {
+			found[i], errs[i] = scan(ctx, o, prefix, pattern)
+			return nil
+		})
+	}
+	_ = g.Wait() // what fails is in errs
+	unread = []unreadJSON{}
+	for i, err := range errs {
+		if err != nil {
+			unread = append(unread, unreadJSON{address(servers[i]), err.Error()})
+		}
+	}
+	names = slices.Concat(found...)
+	slices.Sort(names)
+	return slices.Compact(names), unread
+}
+
+// scan reads the names of the locks on one node. They are in no order, and some may be there twice.
+func scan(ctx context.Context, o *redis.Options, prefix, pattern string) (names []string, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, scanTime, fmt.Errorf("it has more keys than can be read in %v", scanTime))
+	defer cancel()
+	client := redis.NewClient(o)
+	defer client.Close()
+	for cursor := uint64(0); ; {
+		var keys []string
+		keys, cursor, err = client.ScanType(ctx, cursor, globEscape.Replace(prefix)+pattern, scanStep, "hash").Result()
+		if err == nil {
+			keys, err = onlyLocks(ctx, client, keys)
+		}
+		for _, key := range keys {
+			names = append(names, strings.TrimPrefix(key, prefix))
+		}
+		if err != nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil || cursor == 0 {
+			return names, err
+		}
+	}
+}
+
+// globEscape makes a pattern of a text that matches it alone.
+var globEscape = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`)
+
+// onlyLocks returns those of the hashes that are locks. It looks at a few fields of each: the
+// hashes of other programs may be large.
+func onlyLocks(ctx context.Context, client *redis.Client, keys []string) (locks []string, err error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	replies, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, key := range keys {
+			p.HScan(ctx, key, 0, "*", 10)
+		}
+		return nil
+	})
+	if redisError := redis.Error(nil); err != nil && !errors.As(err, &redisError) {
+		return nil, err
+	}
+	err = nil
+	for i, reply := range replies {
+		fields, _, failed := reply.(*redis.ScanCmd).Result()
+		switch {
+		case failed != nil && strings.HasPrefix(failed.Error(), "NOPERM"):
+			err = failed
+		case failed == nil && node.CheckName(keys[i]) == nil && isLock(fields):
+			locks = append(locks, keys[i])
+		}
+	}
+	return locks, err
+}
+
+// isLock reports whether fields, each followed by its value, may be those of a lock: its owners
+// are a UUID and a number, and the values say how often.
+func isLock(fields []string) bool {
+	owners := 0
+	for pair := range slices.Chunk(fields, 2) {
+		field, value := pair[0], pair[1]
+		if field == node.ModeField && (value == node.Read.String() || value == node.Write.String()) {
+			continue
+		}
+		process, number, _ := strings.Cut(strings.TrimSuffix(strings.TrimSuffix(field, node.WriteSuffix), node.StandbySuffix), ":")
+		_, err := strconv.ParseUint(number, 10, 64)
+		_, counts := strconv.ParseUint(value, 10, 64)
+		if err != nil || counts != nil || len(process) != len("xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx") || strings.Count(process, "-") != 4 {
+			return false
+		}
+		owners++
+	}
+	return owners > 0
+}
+
+// inspectAll asks who holds each name, and returns those that somebody does.
+func inspectAll(ctx context.Context, l *quorum.Locker, names []string) ([]lockJSON, error) {
+	found := make([]*lockJSON, len(names))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(inspections)
+	for i, name := range names {
+		g.Go(func() error {
+			r, err := l.Inspect(ctx, name)
+			if err == nil && r.HeldBy > 0 {
+				found[i] = newLock(r)
+			}
+			return err
+		})
+	}
+	err := g.Wait()
+	var locks []lockJSON
+	for _, lock := range found {
+		if lock != nil {
+			locks = append(locks, *lock)
+		}
+	}
+	return locks, err
+}
+
+func newLock(r *quorum.Report) *lockJSON {
+	lock := &lockJSON{Name: r.Name, State: "partial", Mode: r.Mode.String(), Owner: r.Owner, Owners: list(r.Owners), Left: left(r).Milliseconds(),
+		Waiting: len(r.Waiting), HeldBy: r.HeldBy, Nodes: len(r.Nodes)}
+	if r.Verdict == "held" {
+		lock.State = "held"
+	}
+	if left(r) == node.NoExpiry {
+		lock.Left = -1
+	}
+	return lock
+}
+
+// left is how long the owner has a majority of the nodes if the lease is not renewed; where it has
+// none, how long it has those that it has. It is node.NoExpiry if that never ends.
+func left(r *quorum.Report) time.Duration {
+	var ends []time.Duration
+	never := 0
+	for _, n := range r.Nodes {
+		switch {
+		case !slices.Contains(n.Owners, r.Owner):
+		case n.TTL == node.NoExpiry:
+			never++
+		default:
+			ends = append(ends, n.TTL)
+		}
+	}
+	last := min(r.Quorum, never+len(ends)) - never // of those that end, from the longest
+	if last <= 0 {
+		return node.NoExpiry
+	}
+	slices.Sort(ends)
+	return ends[len(ends)-last]
+}
+
+// print prints the list for people. So many are not in it as they are partial.
+func (f listJSON) print(w io.Writer, states bool, partial int) error {
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	row := func(state string, columns ...any) {
+		if states {
+			fmt.Fprint(t, state, "\t")
+		}
+		fmt.Fprintf(t, "%v\t%v\t%v\t%v\t%v\t%v\n", columns...)
+	}
+	if len(f.Locks) > 0 {
+		row("STATE", "NAME", "MODE", "LEFT", "WAITING", "NODES", "OWNER")
+	}
+	for _, l := range f.Locks {
+		left, owner := "no end", printable(l.Owner)
+		if l.Left >= 0 {
+			left = (time.Duration(l.Left) * time.Millisecond).Round(100 * time.Millisecond).String()
+		}
+		if more := len(l.Owners) - 1; more > 0 {
+			owner = fmt.Sprintf("%d, such as %s", more+1, owner)
+		}
+		row(l.State, printable(l.Name), l.Mode, left, l.Waiting, fmt.Sprintf("%d/%d", l.HeldBy, l.Nodes), owner)
+	}
+	_ = t.Flush() // it writes to memory
+	counts := make(map[string]int)
+	for _, l := range f.Locks {
+		counts[l.State]++
+	}
+	switch counts["held"] {
+	case 0:
+		b.WriteString("no lock is held")
+	case 1:
+		b.WriteString("1 lock is held")
+	default:
+		fmt.Fprintf(&b, "%d locks are held", counts["held"])
+	}
+	if partial += counts["partial"]; partial > 0 {
+		fmt.Fprintf(&b, "; %d more on too few nodes", partial)
+		if !states {
+			b.WriteString(": see --all")
+		}
+	}
+	_, err := io.WriteString(w, fitted(w, b.String()+"\n"))
+	return err
+}
+
+// fitted cuts lines that are too long for the terminal, if w is one.
+func fitted(w io.Writer, text string) string {
+	if !isTerminal(w) {
+		return text
+	}
+	return cut(text, columns(w))
+}
+
+// cut cuts lines that are longer than so many characters.
+func cut(text string, width int) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if r := []rune(strings.TrimSuffix(line, "\n")); len(r) > width {
+			line = string(r[:width-1]) + "…\n"
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}

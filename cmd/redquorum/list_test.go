@@ -1,0 +1,191 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// A list as a script sees it.
+type listed struct {
+	Locks []struct {
+		Name    string   `json:"name"`
+		State   string   `json:"state"`
+		Mode    string   `json:"mode"`
+		Owner   string   `json:"owner"`
+		Owners  []string `json:"owners"`
+		Left    int64    `json:"left_ms"`
+		Waiting int      `json:"waiting"`
+		HeldBy  int      `json:"held_by"`
+		Nodes   int      `json:"nodes"`
+	} `json:"locks"`
+	Unread []struct {
+		Node  string `json:"node"`
+		Error string `json:"error"`
+	} `json:"unread"`
+}
+
+func listOf(t *testing.T, exit int, urls string, args ...string) (l listed) {
+	t.Helper()
+	got, stdout, stderr := redquorum(t, append([]string{"list", "--json", "--nodes", urls}, args...)...)
+	if got != exit {
+		t.Errorf("exit status %d, want %d: %s", got, exit, stderr)
+	}
+	decode(t, stdout, &l)
+	return l
+}
+
+func (l listed) names() string {
+	var names []string
+	for _, lock := range l.Locks {
+		names = append(names, lock.Name+" "+lock.State)
+	}
+	return strings.Join(names, ", ")
+}
+
+func TestList(t *testing.T) {
+	for kind, start := range map[string]func(*testing.T) []string{"embedded": embeddedAddrs, "redis-server": serverAddrs} {
+		t.Run(kind, func(t *testing.T) {
+			addrs := start(t)
+			urls := strings.Join(addrs, ",")
+			ctx := t.Context()
+			out := want(t, exitOK, "no lock is held\n", "list", "--nodes", urls)
+			if strings.Contains(out, "NAME") {
+				t.Errorf("a heading over nothing: %s", out)
+			}
+			l := newLockerOf(t, urls, quorum.Options{NoRestartGuard: true})
+			lease := hold(t, l, "orders/1")
+			hold(t, l, "orders/2", quorum.WithWrite())
+			hold(t, l, "app/x")
+			readers := []*quorum.Lease{hold(t, l, "r", quorum.WithRead()), hold(t, l, "r", quorum.WithRead())}
+			waits := make(chan struct{})
+			go func() {
+				defer close(waits)
+				_, _ = newLockerOf(t, urls, quorum.Options{NoRestartGuard: true}).Lock(ctx, "orders/1", quorum.WithWait(time.Minute))
+			}()
+			// What is no lock: more keys than one step reads, and hashes of another program.
+			client := redis.NewClient(&redis.Options{Addr: addrs[0]})
+			defer client.Close()
+			_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
+				for i := range 2 * scanStep {
+					p.HSet(ctx, fmt.Sprint("hash:", i), "field", i)
+				}
+				p.Set(ctx, "string", "text", 0)
+				p.HSet(ctx, "orders/3", "00000000-0000-4000-8000-000000000000:12", 1) // Redisson's, on one node
+				return p.PExpire(ctx, "orders/3", time.Minute).Err()
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			var all listed
+			eventually(t, "all nodes, and the waiter", func() bool {
+				all = listOf(t, exitOK, urls, "--all")
+				return len(all.Locks) == 5 && all.Locks[1].HeldBy == 3 && all.Locks[1].Waiting == 1 && all.Locks[4].HeldBy == 3 && len(all.Locks[4].Owners) == 2
+			})
+			if got := all.names(); got != "app/x held, orders/1 held, orders/2 held, orders/3 partial, r held" {
+				t.Error(got)
+			}
+			first, write, read := all.Locks[1], all.Locks[2], all.Locks[4]
+			if first.Owner != lease.Owner() || first.Mode != "exclusive" || first.Left < 20_000 || first.Left > 30_000 || first.Nodes != 3 || len(all.Unread) != 0 {
+				t.Errorf("%+v", all)
+			}
+			if write.Mode != "write" || read.Mode != "read" || len(read.Owners) != len(readers) {
+				t.Errorf("%+v, %+v", write, read)
+			}
+			if got := listOf(t, exitOK, urls, "orders/[13]").names(); got != "orders/1 held" {
+				t.Error(got)
+			}
+			if got := listOf(t, exitOK, urls, "--prefix", "app/").names(); got != "x held" {
+				t.Error(got)
+			}
+			special := hold(t, l, "[app]*/x")
+			if got := listOf(t, exitOK, urls, "--prefix", "[app]*/").names(); got != "x held" {
+				t.Errorf("a prefix that looks like a pattern: %s", got)
+			}
+			_ = special.Unlock(ctx)
+			want(t, exitOK, "2 locks are held; 1 more on too few nodes: see --all\n", "list", "orders/*", "--nodes", urls)
+			out = want(t, exitOK, "partial  orders/3  exclusive  ", "list", "orders/3", "--all", "--nodes", urls)
+			if !strings.Contains(out, "no lock is held; 1 more on too few nodes\n") {
+				t.Error(out)
+			}
+			_ = lease.Unlock(ctx)
+			<-waits
+		})
+	}
+}
+
+// Nodes that are not read are named. A majority is enough to find every lock.
+func TestListWithoutNodes(t *testing.T) {
+	servers, urls := startNodes(t, 3)
+	hold(t, newLocker(t, urls), "a")
+	servers[0].Stall()
+	l := listOf(t, exitOK, urls)
+	if l.names() != "a held" || len(l.Unread) != 1 || l.Unread[0].Node != servers[0].Addr() {
+		t.Errorf("%+v", l)
+	}
+	servers[1].Kill()
+	if l = listOf(t, exitError, urls); len(l.Unread) != 2 {
+		t.Errorf("%+v", l)
+	}
+	want(t, exitError, "1 of 3 nodes were read: locks may be missing", "list", "--nodes", urls)
+	servers[0].Resume()
+}
+
+func TestIsLock(t *testing.T) {
+	const owner = "0a1b2c3d-0000-8000-8000-000000000000:12"
+	for _, c := range []struct {
+		fields string
+		want   bool
+	}{
+		{owner + " 1", true},
+		{owner + ":heir 1", true},
+		{"mode read " + owner + " 1 " + owner + "3 2", true},
+		{"mode write " + owner + ":write 1", true},
+		{"", false},
+		{"mode read", false},
+		{"mode dark " + owner + " 1", false},
+		{owner + " one", false},
+		{owner + " 1 name x", false},
+		{"user:12 1", false},
+	} {
+		if got := isLock(strings.Fields(c.fields)); got != c.want {
+			t.Errorf("%q: %v", c.fields, got)
+		}
+	}
+}
+
+func TestLeft(t *testing.T) {
+	const s = time.Second
+	for _, c := range []struct {
+		ttls []time.Duration
+		want time.Duration
+	}{
+		{[]time.Duration{30 * s, 20 * s, 10 * s}, 20 * s}, // the majority ends with its second
+		{[]time.Duration{30 * s, 20 * s}, 20 * s},
+		{[]time.Duration{5 * s}, 5 * s},
+		{[]time.Duration{node.NoExpiry, 20 * s, 10 * s}, 20 * s},
+		{[]time.Duration{node.NoExpiry, node.NoExpiry, 10 * s}, node.NoExpiry},
+		{[]time.Duration{node.NoExpiry}, node.NoExpiry},
+	} {
+		r := &quorum.Report{Owner: "a", Quorum: 2, Nodes: []quorum.NodeReport{{Owners: []string{"b"}, TTL: time.Hour}}}
+		for _, ttl := range c.ttls {
+			r.Nodes = append(r.Nodes, quorum.NodeReport{Owners: []string{"a"}, TTL: ttl})
+		}
+		if got := left(r); got != c.want {
+			t.Errorf("%v: %v, want %v", c.ttls, got, c.want)
+		}
+	}
+}
+
+func TestCut(t *testing.T) {
+	if got := cut("12345\n123456\nGrößeÄ\n\n", 5); got != "12345\n1234…\nGröß…\n\n" {
+		t.Errorf("%q", got)
+	}
+}
