@@ -81,7 +81,7 @@ func TestDemoVerdict(t *testing.T) {
 func TestPicture(t *testing.T) {
 	var out bytes.Buffer
 	d := newDemo(&command{stdout: &out}, 5)
-	d.screen.live, d.screen.colour = true, false
+	d.screen.live, d.screen.painter = true, false
 	d.report = &quorum.Report{Nodes: make([]quorum.NodeReport, 5)}
 	for i := range d.report.Nodes {
 		d.report.Nodes[i].State = "abstaining"

@@ -32,24 +32,43 @@ rights. For each finding it says what it means for a lock, and what to do. It
 changes nothing, but for keys under a name of its own that it makes and removes
 in one step, to see whether it may.
 
-Exit status: 0 sound, 1 warnings, 3 unsafe or no majority that can vote now, 2 usage.
-When all servers were started a moment ago it is 3, until a majority of them has run
-for the longest lease: before that nobody gets a lock.
+A server is not ready until it has run for the longest lease: programs ignore it for
+so long, as it may have lost locks when it restarted. Wait, and run doctor again.
+
+Exit status: 0 sound, 1 warnings, 3 unsafe or too few nodes are usable, 4 not ready,
+2 usage. Not ready comes before warnings, and unsafe before all.
 
 example:
   redquorum doctor --nodes redis://a:6379,redis://b:6379,redis://c:6379
 `
 
-const exitUnsafe = 3
+const (
+	exitUnsafe   = 3
+	exitNotReady = 4
+)
 
 // A severity says how bad a finding is.
 type severity string
 
 const (
-	fine    severity = "ok"
-	warning severity = "warning"
-	unsafe  severity = "unsafe"
+	fine     severity = "info"
+	warning  severity = "warning"
+	notReady severity = "not ready" // it passes
+	unsafe   severity = "unsafe"
 )
+
+// severities has them all, the least first, with the exit status and the verdict if none is worse.
+var severities = []struct {
+	severity
+	status  int
+	verdict string
+	color   string
+}{
+	{fine, exitOK, "sound", green},
+	{warning, exitError, "warnings", yellow},
+	{notReady, exitNotReady, "not ready", yellow},
+	{unsafe, exitUnsafe, "unsafe", red},
+}
 
 // A finding is one thing that the doctor has to say. Node is empty if it
 // concerns them all.
@@ -72,9 +91,10 @@ type patient struct {
 	RunID    string    `json:"run_id,omitempty"`
 	Uptime   *int64    `json:"uptime_s,omitempty"`
 	Offset   *float64  `json:"clock_offset_ms,omitempty"`
-	Abstains int64     `json:"abstains_ms,omitempty"` // for how long it has no vote yet, after a restart
+	Error    string    `json:"error,omitempty"`       // why nothing else is known
+	Abstains int64     `json:"abstains_ms,omitempty"` // for how long programs ignore it, after a restart
 	findings []finding // in the order in which they were made
-	mute     bool      // it cannot vote
+	mute     bool      // it is not usable
 }
 
 func (p *patient) add(s severity, what, means, do string) {
@@ -122,7 +142,7 @@ func doctorVerb(ctx context.Context, c *command) int {
 	if err != nil {
 		return c.fail("doctor", err)
 	}
-	return map[severity]int{fine: exitOK, warning: exitError, unsafe: exitUnsafe}[d.worst()]
+	return severities[d.worst()].status
 }
 
 // clients returns go-redis' options for each node, to ask it apart from a lock.
@@ -144,23 +164,23 @@ func examine(ctx context.Context, o *redis.Options, name string, maxLease time.D
 	defer client.Close()
 	p := &patient{Node: address(o)}
 	if err := p.pulse(ctx, client); err != nil {
-		p.mute = true
+		p.mute, p.Error = true, err.Error()
 		var said redis.Error
 		switch {
 		case errors.As(err, &said) && strings.Contains(err.Error(), "DB index"):
-			p.add(warning, "not usable: "+err.Error(), "it has no vote", "correct the number of the database at the end of its URL")
+			p.add(warning, "not usable: "+err.Error(), "it is not usable", "correct the number of the database at the end of its URL")
 		case errors.As(err, &said):
-			p.add(warning, "not usable: "+err.Error(), "it has no vote",
+			p.add(warning, "not usable: "+err.Error(), "it is not usable",
 				cmp.Or(remedy(err.Error()), "check the user and password in its URL, and the user's rights"))
 		case strings.HasPrefix(err.Error(), "redis: invalid reply"), strings.HasPrefix(err.Error(), "redis: can't parse"):
-			p.add(warning, "it answers, but not as Redis does: "+err.Error(), "it has no vote", "check the port in its URL")
+			p.add(warning, "it answers, but not as Redis does: "+err.Error(), "it is not usable", "check the port in its URL")
 		case turnsAway(ctx, client.Options()):
-			p.add(warning, "it turns everybody away: it has as many clients as its maxclients allows", "it has no vote",
+			p.add(warning, "maxclients reached: new connections are rejected", "it is not usable",
 				"close connections to it that nobody needs, or raise its maxclients")
 		case o.TLSConfig != nil:
-			p.add(warning, "not reachable with TLS: "+err.Error(), "it has no vote", "start it, or mend the way to it; if it does not speak TLS its URL begins with redis://")
+			p.add(warning, "not reachable with TLS: "+err.Error(), "it is not usable", "start the server, or fix the network path; without TLS the URL begins with redis://")
 		default:
-			p.add(warning, "not reachable: "+err.Error(), "it has no vote", "start it, or mend the way to it")
+			p.add(warning, "not reachable: "+err.Error(), "it is not usable", "start the server, or fix the network path")
 		}
 		return p
 	}
@@ -208,7 +228,7 @@ func (p *patient) pulse(ctx context.Context, c *redis.Client) error {
 	p.RTT = new(millis(rtt))
 	if rtt > quorum.Defaults().Timeout/2 {
 		p.add(warning, fmt.Sprintf("a round trip takes %v", rtt.Round(time.Millisecond)),
-			"rounds may time out before it answers", "raise Timeout, and keep leases much longer than it")
+			"requests may time out before it answers", "raise Timeout, and keep leases much longer than it")
 	}
 	return nil
 }
@@ -236,7 +256,7 @@ func (p *patient) identity(ctx context.Context, c *redis.Client, maxLease time.D
 	server, err := info(ctx, c, "server")
 	if err != nil {
 		p.mute = true
-		p.add(unsafe, "INFO is refused: "+err.Error(), "a restart would go unnoticed, so the node gets no vote", "allow the user INFO")
+		p.add(unsafe, "INFO is refused: "+err.Error(), "a restart would go unnoticed, so programs do not use it", "allow the user INFO")
 		return
 	}
 	p.RunID = server["run_id"]
@@ -247,8 +267,8 @@ func (p *patient) identity(ctx context.Context, c *redis.Client, maxLease time.D
 	drift := time.Duration(float64(maxLease) * quorum.Defaults().Drift)
 	if guard := maxLease + drift + time.Second - time.Duration(uptime)*time.Second; guard > 0 {
 		p.Abstains = guard.Milliseconds()
-		p.add(warning, fmt.Sprintf("started %d s ago", uptime),
-			fmt.Sprintf("it may have forgotten a lock, and has no vote for about %v", guard.Round(time.Second)), "wait; restart one node at a time")
+		p.add(notReady, "started recently", fmt.Sprintf("it may have lost locks, so programs ignore it until it has run for %v", maxLease),
+			"wait; restart one node at a time")
 	}
 	switch server["redis_mode"] {
 	case "cluster":
@@ -373,7 +393,7 @@ var trial string
 func remedy(text string) string {
 	for _, r := range []struct{ word, do string }{
 		{"OOM ", "free memory there: remove data, or raise its maxmemory"},
-		{"CLUSTERDOWN ", "mend its cluster, or use independent masters"},
+		{"CLUSTERDOWN ", "repair its cluster, or use independent masters"},
 		{"NOREPLICAS ", "set its min-replicas-to-write to 0: a node needs no replica"},
 		{"MISCONF ", "see its log; make room on its disk"},
 		{"LOADING ", "wait until it has loaded its data"},
@@ -408,9 +428,9 @@ func (p *patient) rights(ctx context.Context, c *redis.Client, name string) {
 	}
 	if err != nil {
 		p.mute = true
-		means, do := "it cannot grant a lock: it has no vote", remedy(err.Error())
+		means, do := "it cannot grant a lock", remedy(err.Error())
 		if do == "" {
-			means = "it cannot grant a lock, at least none whose name begins as this one: it has no vote"
+			means = "it cannot grant a lock, at least none whose name begins like this one"
 			do = "allow the user what it lacks, or try with --name a name that it may use"
 		}
 		p.add(unsafe, "refuses what a lock does: "+err.Error(), means, do)
@@ -446,7 +466,7 @@ func conclude(patients []*patient) diagnosis {
 		}
 		if twin != nil {
 			p.mute, twin.mute = true, true
-			p.add(unsafe, what, "one failure would take two votes, so neither gets one", "list each server once")
+			p.add(unsafe, what, "one failure would count twice, so programs use neither", "list each server once")
 		}
 		if p.Node != "" {
 			byAddress[p.Node] = p
@@ -468,12 +488,12 @@ func conclude(patients []*patient) diagnosis {
 		}
 	}
 	slices.Sort(able)
-	what, means := fmt.Sprintf("of %s %d can vote", count(n), now), fmt.Sprintf("nobody gets a lock with fewer than %d", need)
+	what, means := fmt.Sprintf("%d of %s usable", now, are(n)), fmt.Sprintf("nobody gets a lock with fewer than %d", need)
 	switch {
 	case len(able) < need:
-		d.Findings = append(d.Findings, finding{"", unsafe, what, means, "see to the nodes above"})
+		d.Findings = append(d.Findings, finding{"", unsafe, what, means, "see the other findings"})
 	case now < need:
-		d.Findings = append(d.Findings, finding{"", unsafe, what + " now", fmt.Sprintf("%s; there are so many in about %v", means, able[need-1]), "wait"})
+		d.Findings = append(d.Findings, finding{"", notReady, what + " now", fmt.Sprintf("%s; so many are usable in about %v", means, able[need-1].Round(time.Second)), "wait"})
 	}
 	switch {
 	case n%2 == 0:
@@ -482,8 +502,15 @@ func conclude(patients []*patient) diagnosis {
 	case n < 3:
 		d.Findings = append(d.Findings, finding{"", warning, "a single node", "when it is down nobody gets a lock", "use three or five independent masters"})
 	}
-	d.Verdict = map[severity]string{fine: "sound", warning: "warnings", unsafe: "unsafe"}[d.worst()]
+	d.Verdict = severities[d.worst()].verdict
 	return d
+}
+
+func are(nodes int) string {
+	if nodes == 1 {
+		return "1 node is"
+	}
+	return fmt.Sprintf("%d nodes are", nodes)
 }
 
 func count(nodes int) string {
@@ -493,51 +520,100 @@ func count(nodes int) string {
 	return fmt.Sprintf("%d nodes", nodes)
 }
 
-func (d diagnosis) worst() severity {
-	rank := []severity{fine, warning, unsafe}
-	worst := 0
+// worst is the index of the worst severity.
+func (d diagnosis) worst() (worst int) {
 	for _, f := range d.Findings {
-		worst = max(worst, slices.Index(rank, f.Severity))
+		worst = max(worst, f.Severity.rank())
 	}
-	return rank[worst]
+	return worst
+}
+
+// rank is the index of a severity.
+func (s severity) rank() int {
+	for i, known := range severities {
+		if known.severity == s {
+			return i
+		}
+	}
+	return len(severities)
+}
+
+// A group is what was found alike of several nodes.
+type group struct {
+	finding
+	nodes []string
+}
+
+// groups puts equal findings together, the worst first.
+func (d diagnosis) groups() (all []*group) {
+	known := make(map[finding]*group)
+	for _, f := range d.Findings {
+		name := f.Node
+		f.Node = ""
+		if known[f] == nil {
+			known[f] = &group{finding: f}
+			all = append(all, known[f])
+		}
+		if name != "" {
+			known[f].nodes = append(known[f].nodes, name)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *group) int { return b.Severity.rank() - a.Severity.rank() })
+	return all
 }
 
 func (d diagnosis) print(w io.Writer) error {
-	var errs []error
-	printf := func(format string, args ...any) {
-		_, err := fmt.Fprintf(w, format, args...)
-		errs = append(errs, err)
+	var b strings.Builder
+	p := newPainter(w)
+	rows := [][]string{{"NODE", "SERVER", "ROLE", "UP", "RTT", "CLOCK"}}
+	for _, n := range d.Nodes {
+		rows = append(rows, n.row())
 	}
-	say := func(f finding) {
-		printf("  %-8s %s\n", f.Severity, printable(f.Finding))
-		if f.Means != "" {
-			printf("           %s\n", f.Means)
-		}
-		if f.Do != "" {
-			printf("           -> %s\n", f.Do)
-		}
+	for _, line := range table(rows) {
+		b.WriteString(line + "\n")
 	}
-	for _, p := range d.Nodes {
-		printf("%s", p.Node)
-		if p.Version != "" {
-			printf("  %s %s, %s, up %v, %.2f ms away", p.Server, printable(p.Version), printable(p.Role), time.Duration(*p.Uptime)*time.Second, *p.RTT)
+	b.WriteString("\n")
+	const indent = "           "
+	for _, g := range d.groups() {
+		about := ""
+		switch {
+		case len(g.nodes) == len(d.Nodes) && len(d.Nodes) > 1:
+			about = "all nodes: "
+		case len(g.nodes) > 0:
+			about = strings.Join(g.nodes, ", ") + ": "
 		}
-		if p.Offset != nil {
-			printf(", clock %+.1f ms", *p.Offset)
+		known := severities[g.Severity.rank()]
+		b.WriteString(p.paint(known.color, fmt.Sprintf("%-9s", g.Severity)) + "  " + wrapped(about+printable(g.Finding), indent) + "\n")
+		if g.Means != "" {
+			b.WriteString(indent + wrapped(g.Means, indent) + "\n")
 		}
-		printf("\n")
-		for _, f := range p.findings {
-			say(f)
-		}
-	}
-	heading := "all nodes\n"
-	for _, f := range d.Findings {
-		if f.Node == "" {
-			printf("%s", heading)
-			heading = ""
-			say(f)
+		if g.Do != "" {
+			b.WriteString(indent + "-> " + wrapped(g.Do, indent+"   ") + "\n")
 		}
 	}
-	printf("\n%s: %s\n", count(len(d.Nodes)), d.Verdict)
-	return errors.Join(errs...)
+	verdict := fmt.Sprintf("%s: %s", count(len(d.Nodes)), d.Verdict)
+	b.WriteString("\n" + p.paint(severities[d.worst()].color, verdict) + "\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// row is a node's row of the table.
+func (p *patient) row() []string {
+	row := []string{p.Node, "-", "-", "-", "-", "-"}
+	if p.Version != "" {
+		row[1] = printable(p.Server + " " + p.Version)
+	}
+	if p.Role != "" {
+		row[2] = printable(p.Role)
+	}
+	if p.Uptime != nil {
+		row[3] = (time.Duration(*p.Uptime) * time.Second).String()
+	}
+	if p.RTT != nil {
+		row[4] = fmt.Sprintf("%.2fms", *p.RTT)
+	}
+	if p.Offset != nil {
+		row[5] = fmt.Sprintf("%+.1fms", *p.Offset)
+	}
+	return row
 }

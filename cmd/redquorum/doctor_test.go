@@ -26,7 +26,8 @@ type report struct {
 		Uptime  *int64   `json:"uptime_s"`
 		Offset  *float64 `json:"clock_offset_ms"`
 
-		Abstains int64 `json:"abstains_ms"`
+		Error    string `json:"error"`
+		Abstains int64  `json:"abstains_ms"`
 	} `json:"nodes"`
 	Findings []struct {
 		Node     string `json:"node"`
@@ -54,14 +55,14 @@ func doctor(t *testing.T, flags string, urls ...string) (r report) {
 	args := append([]string{"doctor", "--json", "--nodes", strings.Join(urls, ",")}, strings.Fields(flags)...)
 	status, stdout, stderr := redquorum(t, args...)
 	decode(t, stdout, &r)
-	if want := map[string]int{"sound": 0, "warnings": 1, "unsafe": 3}[r.Verdict]; status != want || stderr != "" {
+	if want := map[string]int{"sound": 0, "warnings": 1, "unsafe": 3, "not ready": 4}[r.Verdict]; status != want || stderr != "" {
 		t.Errorf("verdict %q, status %d, %s", r.Verdict, status, stderr)
 	}
 	if len(r.Nodes) != len(urls) {
 		t.Errorf("%d nodes, want %d", len(r.Nodes), len(urls))
 	}
 	for _, f := range r.Findings {
-		if f.Finding == "" || f.Severity != "ok" && (f.Means == "" || f.Do == "") {
+		if f.Finding == "" || f.Severity != "info" && (f.Means == "" || f.Do == "") {
 			t.Errorf("finding %+v lacks something", f)
 		}
 	}
@@ -105,7 +106,7 @@ func TestDoctorSound(t *testing.T) {
 	urls := []string{a.URL(), b.URL(), c.URL()}
 
 	r := doctor(t, "", urls...)
-	if r.Verdict != "unsafe" || !r.has(a.Addr(), "warning", "started") || !r.has("", "unsafe", "of 3 nodes 0 can vote now") || r.Nodes[0].Abstains < 20_000 {
+	if r.Verdict != "not ready" || !r.has(a.Addr(), "not ready", "started") || !r.has("", "not ready", "0 of 3 nodes are usable now") || r.Nodes[0].Abstains < 20_000 {
 		t.Errorf("just started: %+v", r)
 	}
 	eventually(t, "sound", func() bool { return doctor(t, grownUp, urls...).Verdict == "sound" })
@@ -114,17 +115,20 @@ func TestDoctorSound(t *testing.T) {
 	if n.Node != a.Addr() || *n.RTT <= 0 || n.Version == "" || n.Role != "master" || len(n.RunID) != 40 || *n.Uptime < 1 || *n.Offset > 1000 || *n.Offset < -1000 {
 		t.Errorf("node %+v", n)
 	}
-	if !r.has(a.Addr(), "ok", "no append-only file") || !r.has(b.Addr(), "ok", "appendfsync is everysec") || !r.has(c.Addr(), "ok", "appendfsync is always") {
+	if !r.has(a.Addr(), "info", "no append-only file") || !r.has(b.Addr(), "info", "appendfsync is everysec") || !r.has(c.Addr(), "info", "appendfsync is always") {
 		t.Errorf("persistence: %+v", r.Findings)
 	}
 	out := want(t, exitOK, "3 nodes: sound", append([]string{"doctor", "--nodes", strings.Join(urls, ",")}, strings.Fields(grownUp)...)...)
-	if !strings.Contains(out, a.Addr()+"  "+n.Server+" "+n.Version+", master, up ") {
+	if !strings.Contains(out, a.Addr()+"  "+n.Server+" "+n.Version+"  master  ") {
+		t.Error(out)
+	}
+	if !strings.Contains(out, "info       "+a.Addr()+": no append-only file\n           a restart forgets locks; the restart guard covers that\n") {
 		t.Error(out)
 	}
 
 	// Without the guard a restart must not forget anything.
 	r = doctor(t, "--no-guard", urls...)
-	if r.Verdict != "unsafe" || !r.has(a.Addr(), "unsafe", "no append-only file") || !r.has(b.Addr(), "unsafe", "everysec") || !r.has(c.Addr(), "ok", "always") {
+	if r.Verdict != "unsafe" || !r.has(a.Addr(), "unsafe", "no append-only file") || !r.has(b.Addr(), "unsafe", "everysec") || !r.has(c.Addr(), "info", "always") {
 		t.Errorf("no guard: %+v", r)
 	}
 
@@ -141,7 +145,7 @@ func TestDoctorSound(t *testing.T) {
 	// Down, hung, or listed twice.
 	twin := strings.Replace(a.URL(), "127.0.0.1", "localhost", 1)
 	r = doctor(t, grownUp, a.URL(), b.URL(), twin)
-	if r.Verdict != "unsafe" || !r.has(strings.TrimPrefix(twin, "redis://"), "unsafe", "is the same server as "+a.Addr()) || !r.has("", "unsafe", "of 3 nodes 1 can vote") {
+	if r.Verdict != "unsafe" || !r.has(strings.TrimPrefix(twin, "redis://"), "unsafe", "is the same server as "+a.Addr()) || !r.has("", "unsafe", "1 of 3 nodes are usable") {
 		t.Errorf("twins: %+v", r)
 	}
 	if r = doctor(t, grownUp, a.URL(), b.URL()); r.Verdict != "unsafe" || !r.has("", "unsafe", "2 nodes") {
@@ -162,7 +166,7 @@ func TestDoctorSound(t *testing.T) {
 	}
 	begun := time.Now()
 	r = doctor(t, grownUp, urls...)
-	if took := time.Since(begun); r.Verdict != "unsafe" || !r.has(b.Addr(), "warning", "not reachable") || !r.has("", "unsafe", "of 3 nodes 1 can vote") || took > 10*time.Second {
+	if took := time.Since(begun); r.Verdict != "unsafe" || !r.has(b.Addr(), "warning", "not reachable") || !r.has("", "unsafe", "1 of 3 nodes are usable") || took > 10*time.Second {
 		t.Errorf("one is down, one hangs: after %v %+v", took, r)
 	}
 }
@@ -177,7 +181,7 @@ func TestDoctorAtAFullServer(t *testing.T) {
 		}
 		defer conn.Close()
 	}
-	want(t, exitUnsafe, "as many clients as its maxclients allows", "doctor", "--nodes", s.Addr())
+	want(t, exitUnsafe, "maxclients reached", "doctor", "--nodes", s.Addr())
 }
 
 // What it advises fits what it has found.
@@ -227,8 +231,8 @@ func TestDoctorWaits(t *testing.T) {
 		means    string // of the last finding
 	}{
 		{[]*patient{young(0), young(29_000), young(0)}, "sound", ""}, // the young one's warning is its own
-		{[]*patient{young(0), young(29_000), young(9_000)}, "unsafe", "nobody gets a lock with fewer than 2; there are so many in about 9s"},
-		{[]*patient{young(7_000), young(29_000), {mute: true}}, "unsafe", "nobody gets a lock with fewer than 2; there are so many in about 29s"},
+		{[]*patient{young(0), young(29_000), young(9_000)}, "not ready", "nobody gets a lock with fewer than 2; so many are usable in about 9s"},
+		{[]*patient{young(7_000), young(29_000), {mute: true}}, "not ready", "nobody gets a lock with fewer than 2; so many are usable in about 29s"},
 		{[]*patient{young(7_000), {mute: true}, {mute: true}}, "unsafe", "nobody gets a lock with fewer than 2"},
 	} {
 		d := conclude(c.patients)
@@ -239,6 +243,37 @@ func TestDoctorWaits(t *testing.T) {
 		if d.Verdict != c.verdict || means != c.means {
 			t.Errorf("%s: %q, want %s: %q", d.Verdict, means, c.verdict, c.means)
 		}
+	}
+}
+
+// Equal findings are one, the worst come first, and no line is longer than a terminal is wide.
+func TestDoctorPrints(t *testing.T) {
+	patients := []*patient{{Node: "redis-1.example.com:6379"}, {Node: "redis-2.example.com:6379"}, {Node: "redis-3.example.com:6379"}}
+	for i, p := range patients {
+		p.add(fine, "no append-only file", "a restart forgets locks", "")
+		p.add(warning, "not reachable: dial tcp "+strings.Repeat("long ", 30), "it is not usable", "start it")
+		if i < 2 {
+			p.add(unsafe, "maxmemory-policy is allkeys-lru", "it drops keys", "use noeviction")
+		}
+	}
+	var out strings.Builder
+	if err := conclude(patients).print(&out); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(out.String()) {
+		if len(line) > page+1 {
+			t.Errorf("%d columns: %s", len(line)-1, line)
+		}
+	}
+	want := []string{"unsafe     redis-1.example.com:6379, redis-2.example.com:6379: maxmemory-policy\n           is allkeys-lru\n           it drops keys\n           -> use noeviction\n",
+		"warning    all nodes: not reachable: dial tcp long", "info       all nodes: no append-only file\n           a restart forgets locks\n", "\n3 nodes: unsafe\n"}
+	rest := out.String()
+	for _, text := range want {
+		_, after, found := strings.Cut(rest, text)
+		if !found {
+			t.Fatalf("%q is missing, or not in its place, in:\n%s", text, out.String())
+		}
+		rest = after
 	}
 }
 
@@ -261,7 +296,7 @@ func TestDoctorUnfit(t *testing.T) {
 		!r.has(evicting.Addr(), "unsafe", "maxmemory-policy is volatile-lru") ||
 		!r.has(full.Addr(), "warning", "of its memory is used") || !r.has(full.Addr(), "unsafe", "OOM") ||
 		!r.has(unsaved.Addr(), "unsafe", "NOREPLICAS") ||
-		!r.has("", "unsafe", "of 5 nodes 2 can vote") {
+		!r.has("", "unsafe", "2 of 5 nodes are usable") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -308,9 +343,9 @@ func TestDoctorRights(t *testing.T) {
 			t.Errorf("the password is shown: %s", out)
 		}
 	}
-	eventually(t, "the server's age", func() bool { return !doctor(t, grownUp, admin).has(s.Addr(), "warning", "started") })
+	eventually(t, "the server's age", func() bool { return !doctor(t, grownUp, admin).has(s.Addr(), "not ready", "started") })
 	r := doctor(t, grownUp+"--name nightly", locker)
-	if r.Verdict != "warnings" || !r.has("", "warning", "a single node") || !r.has(s.Addr(), "ok", "cannot check its clock") || r.Nodes[0].Offset != nil {
+	if r.Verdict != "warnings" || !r.has("", "warning", "a single node") || !r.has(s.Addr(), "info", "cannot check its clock") || r.Nodes[0].Offset != nil {
 		t.Errorf("just enough rights: %+v", r)
 	}
 	if r = doctor(t, grownUp, locker); !r.has(s.Addr(), "unsafe", "refuses what a lock does: NOPERM") {

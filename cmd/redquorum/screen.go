@@ -11,9 +11,9 @@ import (
 // A screen shows the demo: as a picture that is drawn over itself on a terminal,
 // as lines elsewhere.
 type screen struct {
-	w        io.Writer
-	live     bool
-	colour   bool
+	w    io.Writer
+	live bool
+	painter
 	nodes    int
 	every    time.Duration
 	lines    int       // of the last picture
@@ -23,7 +23,7 @@ type screen struct {
 
 func newScreen(w io.Writer, nodes int) *screen {
 	s := &screen{w: w, live: isTerminal(w), nodes: nodes, every: 100 * time.Millisecond}
-	s.colour = s.live && os.Getenv("NO_COLOR") == ""
+	s.painter = newPainter(w)
 	return s
 }
 
@@ -35,8 +35,14 @@ const (
 	dim    = "2"
 )
 
-func (s *screen) paint(code, text string) string {
-	if !s.colour {
+// A painter colors text, if it is true.
+type painter bool
+
+// newPainter returns one that colors what goes to a terminal, unless the user wants none.
+func newPainter(w io.Writer) painter { return painter(isTerminal(w) && os.Getenv("NO_COLOR") == "") }
+
+func (p painter) paint(code, text string) string {
+	if !p || code == "" {
 		return text
 	}
 	return "\x1b[" + code + "m" + text + "\x1b[0m"

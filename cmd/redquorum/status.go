@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/redquorum/redquorum/node"
@@ -19,15 +18,16 @@ usage: redquorum status NAME [--nodes URL,...] [--prefix TEXT] [--json]
 
 Asks every node who holds the lock NAME, and changes nothing. The verdict is
 held (one owner has a majority, or each of several readers has), free (nobody has
-it on a majority), contended (neither: owners compete, or something is left over)
-or no-quorum (too few nodes answered). FENCE is the highest fencing token that a node
+it on a majority), contended (neither: owners compete, or a dead one's keys are left)
+or no-quorum (too few nodes answered). Waiters are listed with their positions in the
+wait queue. FENCE is the highest fencing token that a node
 has seen, also of attempts that failed: the holder's is not above it. An owner
 begins with what its process is known by; a command under redquorum run has its own
 in REDQUORUM_OWNER.
 
 A plain string at the name is a lock as redsync and others make it by SET NX. It
-is shown, with what it has in it, and is none of redquorum's, which neither takes
-nor breaks such a name.
+is shown, with what it has in it. While it exists, this name cannot be locked (wrong
+key type). redquorum does not remove it.
 
 Exit status: 0 with a verdict, whichever it is, 1 without a quorum, 2 usage.
 Scripts find the verdict in the output of --json.
@@ -78,7 +78,7 @@ type statusJSON struct {
 	Verdict string           `json:"verdict"`
 	Owner   string           `json:"owner"`
 	Owners  []string         `json:"owners"`  // those with a majority: several only if they read
-	Mode    string           `json:"mode"`    // exclusive, read or write: of the owner
+	Mode    string           `json:"mode"`    // exclusive, read or write: of the owner; "" without one
 	Waiting []string         `json:"waiting"` // who is known to wait: in line, or to write; "readers" for all who wait to read
 	HeldBy  int              `json:"held_by"`
 	Quorum  int              `json:"quorum"`
@@ -100,11 +100,11 @@ type nodeStatusJSON struct {
 }
 
 func newStatus(r *quorum.Report) statusJSON {
-	s := statusJSON{Name: r.Name, Verdict: r.Verdict, Owner: r.Owner, Owners: list(r.Owners), Mode: r.Mode.String(),
+	s := statusJSON{Name: r.Name, Verdict: r.Verdict, Owner: r.Owner, Owners: list(r.Owners), Mode: modeOf(r.Mode, r.HeldBy),
 		Waiting: list(r.Waiting), HeldBy: r.HeldBy, Quorum: r.Quorum}
 	for _, n := range r.Nodes {
 		j := nodeStatusJSON{Node: n.Node, State: n.State, Owner: strings.Join(n.Owners, ","), Owners: list(n.Owners),
-			Mode: n.Mode.String(), Waiting: list(n.Waiting), TTL: n.TTL.Milliseconds(),
+			Mode: modeOf(n.Mode, len(n.Owners)), Waiting: list(n.Waiting), TTL: n.TTL.Milliseconds(),
 			Fence: n.Fence, String: n.Value, Abstaining: n.Abstains.Milliseconds()}
 		if n.TTL == node.NoExpiry {
 			j.TTL = -1
@@ -115,6 +115,14 @@ func newStatus(r *quorum.Report) statusJSON {
 		s.Nodes = append(s.Nodes, j)
 	}
 	return s
+}
+
+// modeOf is the mode of a lock, "" where nobody has it.
+func modeOf(m node.Mode, owners int) string {
+	if owners == 0 {
+		return ""
+	}
+	return m.String()
 }
 
 // list makes sure that no list is null in JSON.
@@ -148,65 +156,122 @@ func headline(r *quorum.Report) string {
 
 // printReport prints a report for people.
 func printReport(w io.Writer, r *quorum.Report) error {
-	fmt.Fprintln(w, headline(r))
+	var b strings.Builder
+	p := newPainter(w)
+	b.WriteString(p.paint(verdictColors[r.Verdict], wrapped(summary(r), "")) + "\n")
 	if r.Verdict == "held" {
-		printOthers(w, r)
+		owners := slices.DeleteFunc(slices.Clone(r.Owners), func(o string) bool { return o == r.Owner })
+		writeSome(&b, append([]string{r.Owner}, owners...), func(_ int, owner string) string { return "  by " + printable(owner) })
 	}
-	for _, waiter := range r.Waiting {
-		if waiter == node.ReadersNext {
-			fmt.Fprintln(w, "readers wait, and come next")
+	writeQueue(&b, r)
+	if value, nodes := foreign(r); nodes > 0 {
+		b.WriteString(wrapped(fmt.Sprintf("%d of %d nodes have the string %s there: a lock as redsync and others make it by SET NX. "+
+			"While it exists, this name cannot be locked (wrong key type). redquorum does not remove it.", nodes, len(r.Nodes), printable(value)), "") + "\n")
+	}
+	rows := [][]string{{"NODE", "STATE", "TTL", "FENCE"}}
+	for _, n := range r.Nodes {
+		rows = append(rows, nodeRow(n))
+	}
+	for i, line := range table(rows) {
+		if i == 0 {
+			b.WriteString("\n" + line + "\n")
 			continue
 		}
-		fmt.Fprintf(w, "%s waits, in line or to write\n", printable(waiter))
-	}
-	if value, nodes := foreign(r); nodes > 0 {
-		fmt.Fprintf(w, "%d of %d nodes have the string %s there: a lock as redsync and others make it by SET NX.\n"+
-			"redquorum neither takes nor breaks it: as long as it is there the name is refused, as of the wrong type.\n",
-			nodes, len(r.Nodes), printable(value))
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "\nNODE\tSTATE\tTTL\tFENCE\tOWNER")
-	for _, n := range r.Nodes {
-		ttl, fence, detail := "-", "-", ""
-		if len(n.Owners) > 0 {
-			detail = printable(n.Owners[0])
+		n := r.Nodes[i-1]
+		b.WriteString(p.paint(stateColors[n.State], line) + "\n")
+		if detail := nodeDetail(n, r); detail != "" {
+			b.WriteString("    " + wrapped(detail, "    ") + "\n")
 		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+var (
+	verdictColors = map[string]string{"held": green, "free": green, "contended": yellow, "no-quorum": red}
+	stateColors   = map[string]string{"held": green, "free": green, "abstaining": yellow, "error": red}
+)
+
+// summary is the first line of a report, which leaves the owners to the next ones.
+func summary(r *quorum.Report) string {
+	if r.Verdict != "held" {
+		return headline(r)
+	}
+	text := fmt.Sprintf("%s is %s on %d of %d nodes", printable(r.Name), heldHow[r.Mode], r.HeldBy, len(r.Nodes))
+	if left := left(r); left != node.NoExpiry {
+		text += fmt.Sprintf(", for %v more unless it is renewed", left.Round(100*time.Millisecond))
+	}
+	return text
+}
+
+// writeSome writes a line for each of the first names, and says how many more there are.
+func writeSome(b *strings.Builder, names []string, line func(i int, name string) string) {
+	const most = 10
+	for i, name := range names {
+		if i == most {
+			fmt.Fprintf(b, "  and %d more: --json has all\n", len(names)-most)
+			return
+		}
+		b.WriteString(line(i, name) + "\n")
+	}
+}
+
+// writeQueue writes the waiters, with their positions.
+func writeQueue(b *strings.Builder, r *quorum.Report) {
+	waiters := slices.DeleteFunc(slices.Clone(r.Waiting), func(w string) bool { return w == node.ReadersNext })
+	if len(waiters) > 0 {
+		b.WriteString("waiting, in this order:\n")
+	}
+	writeSome(b, waiters, func(i int, waiter string) string {
+		on := 0
+		for _, n := range r.Nodes {
+			if slices.Contains(n.Waiting, waiter) {
+				on++
+			}
+		}
+		line := fmt.Sprintf("  %d  %s", i+1, printable(waiter))
+		if on < len(r.Nodes) {
+			line += fmt.Sprintf(" (%d nodes)", on)
+		}
+		return line
+	})
+	if len(waiters) < len(r.Waiting) {
+		b.WriteString("readers wait, and come next\n")
+	}
+}
+
+// nodeRow is a node's row of the table.
+func nodeRow(n quorum.NodeReport) []string {
+	ttl, fence := "-", "-"
+	switch {
+	case n.TTL == node.NoExpiry:
+		ttl = "none"
+	case n.TTL > 0:
+		ttl = n.TTL.Round(10 * time.Millisecond).String()
+	}
+	if n.Fence > 0 {
+		fence = fmt.Sprint(n.Fence)
+	}
+	return []string{n.Node, n.State, ttl, fence}
+}
+
+// nodeDetail is what else there is to say of a node.
+func nodeDetail(n quorum.NodeReport, r *quorum.Report) string {
+	var details []string
+	if len(n.Owners) > 0 && !slices.Contains(n.Owners, r.Owner) || r.Verdict == "contended" && len(n.Owners) > 0 {
+		detail := heldHow[n.Mode] + " by " + printable(n.Owners[0])
 		if more := len(n.Owners) - 1; more > 0 {
 			detail += fmt.Sprintf(" and %d more", more)
 		}
-		if n.Mode != node.Exclusive {
-			detail += fmt.Sprintf(" (%v)", n.Mode)
-		}
-		switch {
-		case n.TTL == node.NoExpiry:
-			ttl = "none"
-		case n.TTL > 0:
-			ttl = n.TTL.Round(10 * time.Millisecond).String()
-		}
-		if n.Fence > 0 {
-			fence = fmt.Sprint(n.Fence)
-		}
-		if n.Abstains > 0 {
-			detail += fmt.Sprintf(" (new, restarted or was a replica: no vote for %v)", n.Abstains.Round(100*time.Millisecond))
-		}
-		if n.Err != nil {
-			detail = printable(n.Err.Error())
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", n.Node, n.State, ttl, fence, detail)
+		details = append(details, detail)
 	}
-	return t.Flush()
-}
-
-// printOthers prints the readers beside the first.
-func printOthers(w io.Writer, r *quorum.Report) {
-	const most = 10
-	for i, owner := range slices.DeleteFunc(slices.Clone(r.Owners), func(o string) bool { return o == r.Owner }) {
-		if i == most {
-			fmt.Fprintf(w, "and by %d more: --json has all\n", len(r.Owners)-1-most)
-			return
-		}
-		fmt.Fprintf(w, "and by %s\n", printable(owner))
+	if n.Abstains > 0 {
+		details = append(details, fmt.Sprintf("ignored for %v: recently (re)started or was a replica", n.Abstains.Round(100*time.Millisecond)))
 	}
+	if n.Err != nil {
+		details = append(details, printable(n.Err.Error()))
+	}
+	return strings.Join(details, "; ")
 }
 
 // foreign returns the string that most nodes have at the name, and how many have

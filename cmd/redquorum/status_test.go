@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"strings"
 	"syscall"
 	"testing"
@@ -106,7 +108,8 @@ func TestStatus(t *testing.T) {
 	if n.Node != servers[0].Addr() || n.Owner != owner || n.TTL <= 0 || n.TTL > 30000 || n.Fence != int64(lease.Token()) || n.Error != "" {
 		t.Errorf("a node that holds: %+v", n)
 	}
-	want(t, exitOK, "a is held by "+owner+", on 3 of 3 nodes", "status", "--nodes", urls, "a")
+	want(t, exitOK, "a is held on 3 of 3 nodes, for ", "status", "--nodes", urls, "a")
+	want(t, exitOK, "\n  by "+owner+"\n", "status", "--nodes", urls, "a")
 
 	servers[0].Kill()
 	s = statusOf(t, exitOK, "a", urls)
@@ -120,7 +123,7 @@ func TestStatus(t *testing.T) {
 	if s.Verdict != "held" || !strings.HasPrefix(s.states(), "abstaining") || s.Nodes[0].Abstains <= 0 {
 		t.Errorf("a restarted node: %+v", s)
 	}
-	want(t, exitOK, "new, restarted or was a replica: no vote for", "status", "a", "--nodes", urls)
+	want(t, exitOK, "ignored for ", "status", "a", "--nodes", urls)
 
 	servers[0].Kill()
 	servers[1].Kill()
@@ -155,14 +158,11 @@ func TestStatusOfReadersAndWriters(t *testing.T) {
 	if s.Verdict != "held" || s.Mode != "read" || len(s.Waiting) != 0 {
 		t.Errorf("%+v", s)
 	}
-	out := want(t, exitOK, "a is held for reading by ", "status", "a", "--nodes", urls)
+	out := want(t, exitOK, "a is held for reading on 3 of 3 nodes, for ", "status", "a", "--nodes", urls)
 	for _, lease := range []*quorum.Lease{first, second} {
 		if !strings.Contains(out, "by "+lease.Owner()) {
 			t.Error(out)
 		}
-	}
-	if !strings.Contains(out, " and 1 more (read)\n") {
-		t.Error(out)
 	}
 	waited := make(chan *quorum.Lease)
 	other := newLocker(t, urls)
@@ -174,10 +174,11 @@ func TestStatusOfReadersAndWriters(t *testing.T) {
 		waited <- lease
 	}()
 	eventually(t, "a writer that waits", func() bool { return len(statusOf(t, exitOK, "a", urls).Waiting) == 1 })
-	want(t, exitOK, " waits, in line or to write\n", "status", "a", "--nodes", urls)
+	want(t, exitOK, "waiting, in this order:\n  1  ", "status", "a", "--nodes", urls)
 	_, _ = first.Unlock(ctx), second.Unlock(ctx)
 	writer := <-waited
-	want(t, exitOK, "a is held for writing by "+writer.Owner(), "status", "a", "--nodes", urls)
+	want(t, exitOK, "a is held for writing on ", "status", "a", "--nodes", urls)
+	want(t, exitOK, "\n  by "+writer.Owner(), "status", "a", "--nodes", urls)
 	reads := make(chan *quorum.Lease)
 	go func() {
 		lease, err := l.Lock(ctx, "a", quorum.WithRead())
@@ -267,7 +268,7 @@ func TestEscapesAreNotPrinted(t *testing.T) {
 		}
 	}
 	const shown, owner = `"\x1b[2Jgone\u009b31m\nnext\tfield"`, `"\x1b[2Jgone\u009b31m\nnext\tfield\xff"`
-	check(want(t, exitOK, shown+" is held by "+owner+", on 3 of 3 nodes", "status", name, "--nodes", urls))
+	check(want(t, exitOK, shown+" is held on 3 of 3 nodes\n  by "+owner+"\n", "status", name, "--nodes", urls))
 	check(want(t, exitOK, shown+" is broken; it was held by "+owner, "break", name, "--yes", "--nodes", urls))
 	check(want(t, exitOK, shown+" was free", "break", name, "--yes", "--nodes", urls))
 	check(want(t, exitOK, shown+" is free", "status", name, "--nodes", urls))
@@ -289,7 +290,7 @@ func TestPrefix(t *testing.T) {
 	_, urls := startNodes(t, 3)
 	owner := hold(t, newLocker(t, urls), "app/job").Owner()
 	want(t, exitOK, "job is free", "status", "job", "--nodes", urls)
-	want(t, exitOK, "job is held by "+owner, "status", "job", "--prefix", "app/", "--nodes", urls)
+	want(t, exitOK, "\n  by "+owner+"\n", "status", "job", "--prefix", "app/", "--nodes", urls)
 	start(t, runOn(urls, "--try --prefix app/", "echo", "never")...).exits(exitHeld)
 	start(t, runOn(urls, "--try", "true")...).exits(exitOK)
 	want(t, exitOK, `"job" is broken; it was held by `+owner, "break", "job", "--prefix", "app/", "--yes", "--nodes", urls)
@@ -319,4 +320,46 @@ func TestBreak(t *testing.T) {
 	servers[0].Kill()
 	servers[1].Kill()
 	want(t, exitError, quorum.ErrNoQuorum.Error(), "break", "a", "--yes", "--nodes", urls)
+}
+
+// The text fits 80 columns, and shows the wait queue with its positions.
+func TestStatusPrints(t *testing.T) {
+	owner := func(n int) string { return fmt.Sprintf("0a1b2c3d-0000-8000-8000-000000000000:123456789012345678%d", n) }
+	var waiters []string
+	for i := range 12 {
+		waiters = append(waiters, owner(i))
+	}
+	some := quorum.NodeReport{Node: "192.168.100.100:16379", State: "held", Owners: []string{owner(9)}, TTL: 29*time.Second + 310*time.Millisecond, Fence: 1795461253404373, Waiting: waiters}
+	other := some
+	other.Owners, other.Waiting = []string{owner(8)}, nil
+	down := quorum.NodeReport{Node: "192.168.100.101:16379", State: "error", Err: errors.New(strings.Repeat("some error ", 20))}
+	r := &quorum.Report{Name: "orders/42", Verdict: "held", Owner: owner(9), Owners: []string{owner(9)}, HeldBy: 3, Quorum: 3,
+		Waiting: append(waiters, node.ReadersNext), Nodes: []quorum.NodeReport{some, some, some, other, down}}
+	var out strings.Builder
+	if err := printReport(&out, r); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(out.String()) {
+		if len(line) > page+1 {
+			t.Errorf("%d columns: %s", len(line)-1, line)
+		}
+	}
+	for _, text := range []string{
+		"orders/42 is held on 3 of 5 nodes, for 29.3s more unless it is renewed\n  by " + owner(9) + "\nwaiting, in this order:\n  1  " + owner(0) + " (3 nodes)\n  2  ",
+		"\n  and 2 more: --json has all\nreaders wait, and come next\n\nNODE                   STATE  TTL",
+		"\n192.168.100.100:16379  held   29.31s  1795461253404373\n    held by " + owner(8) + "\n192.168.100.101:16379  error  -       -\n    some error ",
+	} {
+		if !strings.Contains(out.String(), text) {
+			t.Errorf("%q is missing in:\n%s", text, out.String())
+		}
+	}
+}
+
+func TestPainter(t *testing.T) {
+	if got := painter(false).paint(red, "x"); got != "x" {
+		t.Errorf("%q", got)
+	}
+	if got := painter(true).paint(red, "x"); got != "\x1b[31mx\x1b[0m" {
+		t.Errorf("%q", got)
+	}
 }
