@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
-	"runtime/debug"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -52,6 +52,8 @@ func verbs() []verb {
 		{"demo", "watch workers compete for a lock while nodes fail", demoVerb},
 		{"sim", "run the same lock through every failure, in virtual time", simVerb},
 		{"bench", "measure locks by number of nodes, and what to choose", benchVerb},
+		{"completion", "print a script to complete verbs and flags in a shell", completionVerb},
+		{"man", "print the manual page", manVerb},
 		{"version", "print the version", versionVerb},
 	}
 }
@@ -105,12 +107,19 @@ Start with: redquorum demo
 `)
 }
 
+const versionManual = `
+usage: redquorum version
+
+example:
+  redquorum version
+`
+
 func versionVerb(_ context.Context, c *command) int {
-	version := "unknown"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		version = info.Main.Version + ", " + info.GoVersion
+	fs := c.flags("version", versionManual)
+	if status, ok := c.parse(fs); !ok {
+		return status
 	}
-	fmt.Fprintln(c.stdout, "redquorum", version)
+	fmt.Fprintln(c.stdout, "redquorum", version()+",", runtime.Version())
 	return exitOK
 }
 
@@ -130,8 +139,11 @@ func (c *command) flags(name, manual string) *flag.FlagSet {
 		var list strings.Builder
 		fs.SetOutput(&list)
 		fs.PrintDefaults()
+		if fmt.Fprint(w, strings.TrimLeft(manual, "\n")); list.Len() == 0 {
+			return
+		}
 		// Both work, but the manual has two dashes.
-		fmt.Fprintf(w, "%s\nflags:%s", strings.TrimLeft(manual, "\n"), longFlag.ReplaceAllString("\n"+list.String(), "\n  --$1"))
+		fmt.Fprintf(w, "\nflags:%s", longFlag.ReplaceAllString("\n"+list.String(), "\n  --$1"))
 	}
 	return fs
 }
