@@ -35,7 +35,8 @@ empty, and another stalls; with --nodes it runs on real servers, and makes none 
 them fail. There it leaves the fence of its lock, redquorum_fence:{redquorum-demo},
 which expires after a day. REDQUORUM_NODES is ignored.
 
-Exit status: 0 if the count is exact and the fencing tokens rose, 1 if not, 2 usage.
+Exit status: 0 if the count is exact and the fencing tokens rose, 1 if not, 2 usage,
+130 interrupted.
 
 example:
   redquorum demo
@@ -96,15 +97,24 @@ func demoVerb(ctx context.Context, c *command) int {
 	}
 	d := newDemo(c, len(servers))
 	d.nap = min(*length/10, demoLease*9/10) // no lease may be longer than demoLease
-	script = append(script, scene{*length * 6 / 10, "a worker falls asleep, for longer than its lease", func() error {
+	script = append(script, scene{*length * 6 / 10, "a worker pauses past its lease", func() error {
 		d.tired.Store(true)
 		return nil
 	}})
 	slices.SortFunc(script, func(a, b scene) int { return cmp.Compare(a.at, b.at) })
-	if err := d.play(ctx, servers, options, script, *length); err != nil {
+	err = d.play(ctx, servers, options, script, *length)
+	if err != nil && ctx.Err() == nil {
 		return c.fail("demo", err)
 	}
-	return d.verdict()
+	status := exitInterrupted
+	if err == nil {
+		status = d.verdict()
+	}
+	if ctx.Err() != nil {
+		d.screen.end("interrupted")
+		return exitInterrupted
+	}
+	return status
 }
 
 // A scene is what happens to the nodes at one moment.
@@ -119,8 +129,8 @@ func nodeScenes(s []*embedded.Server, length time.Duration) []scene {
 	call := func(f func()) func() error { return func() error { f(); return nil } }
 	return []scene{
 		{at(2), "node 2 is killed", call(s[1].Kill)},
-		{at(4), "node 4 stalls: it takes commands, and says nothing", call(s[3].Stall)},
-		{at(5), "node 2 is back, empty: no vote until what it forgot has ended", func() error { return s[1].Restart(true) }},
+		{at(4), "node 4 stalls: it takes commands, and does not answer", call(s[3].Stall)},
+		{at(5), "node 2 is back, empty: ignored until the leases that it forgot have ended", func() error { return s[1].Restart(true) }},
 		{at(8), "node 4 goes on", call(s[3].Resume)},
 	}
 }
@@ -130,17 +140,18 @@ type demo struct {
 	screen *screen
 	start  time.Time
 
-	mu       sync.Mutex
-	number   int // what the workers count; only the lock keeps it right
-	fence    node.Token
-	done     [demoWorkers]int
-	asleep   [demoWorkers]bool
-	lost     int
-	fallen   int // tokens that did not rise
-	refused  int // writes with an old token
-	holder   int // who works now, -1 for nobody
-	report   *quorum.Report
-	messages []string
+	mu        sync.Mutex
+	number    int // what the workers count; only the lock keeps it right
+	fence     node.Token
+	done      [demoWorkers]int
+	asleep    [demoWorkers]bool
+	lost      int
+	overslept int // leases lost by a worker that paused
+	fallen    int // tokens that did not rise
+	refused   int // writes with an old token
+	holder    int // who works now, -1 for nobody
+	report    *quorum.Report
+	messages  []string
 
 	nap   time.Duration // the lease of a worker that falls asleep
 	tired atomic.Bool   // the next worker will
@@ -151,37 +162,49 @@ func newDemo(c *command, nodes int) *demo {
 }
 
 func (d *demo) play(ctx context.Context, servers []*redis.Options, o quorum.Options, script []scene, length time.Duration) error {
-	watcher, err := lockOn(redisnode.DialOptions(servers...), o)
-	if err != nil {
-		return err
-	}
-	defer watcher.Close()
-	var lockers []*quorum.Locker
-	for range demoWorkers { // each like a process of its own
+	var lockers []*quorum.Locker // each like a process of its own
+	defer func() { closeAll(ctx, lockers) }()
+	for range demoWorkers + 1 {
 		l, err := lockOn(redisnode.DialOptions(servers...), o)
 		if err != nil {
 			return err
 		}
-		defer l.Close()
 		lockers = append(lockers, l)
 	}
-	if err := d.wait(ctx, lockers[0]); err != nil {
+	watcher, workers := lockers[0], lockers[1:]
+	if err := d.wait(ctx, watcher); err != nil {
 		return err
 	}
 	d.start = time.Now()
-	ctx, cancel := context.WithTimeout(ctx, length)
+	playing, cancel := context.WithTimeout(ctx, length)
 	defer cancel()
-	g, ctx := errgroup.WithContext(ctx)
-	for i, l := range lockers {
-		g.Go(func() error { return d.work(ctx, i, l) })
+	g, playing := errgroup.WithContext(playing)
+	for i, l := range workers {
+		g.Go(func() error { return d.work(playing, i, l) })
 	}
-	g.Go(func() error { return d.perform(ctx, script) })
-	g.Go(func() error { d.show(ctx, watcher); return nil })
-	err = g.Wait()
-	if report, err := watcher.Inspect(context.WithoutCancel(ctx), demoName); err == nil {
+	g.Go(func() error { return d.perform(playing, script) })
+	g.Go(func() error { d.show(playing, watcher); return nil })
+	err := g.Wait()
+	if report, err := watcher.Inspect(ctx, demoName); err == nil {
 		d.report = report
 	}
 	return err
+}
+
+// closeAll closes the Lockers. It does not wait for nodes that hang if ctx has ended.
+func closeAll(ctx context.Context, lockers []*quorum.Locker) {
+	all := func() {
+		var g errgroup.Group
+		for _, l := range lockers {
+			g.Go(l.Close)
+		}
+		_ = g.Wait() // a release that failed is no part of the demo
+	}
+	if ctx.Err() != nil {
+		briefly(all)
+		return
+	}
+	all()
 }
 
 // wait takes the lock once, so that a demo on real servers fails if they do, and
@@ -201,7 +224,7 @@ func (d *demo) wait(ctx context.Context, l *quorum.Locker) error {
 		patience := 5 * time.Second // for nodes that are slow at first
 		if guard > 0 {
 			patience = guard + demoLease
-			d.say(fmt.Sprintf("waiting for %v: nodes were started a moment ago, and have no vote yet", guard.Round(time.Second)))
+			d.say(fmt.Sprintf("waiting for %v: nodes that started recently are ignored", guard.Round(time.Second)))
 			d.mu.Lock()
 			d.screen.draw(d)
 			d.mu.Unlock()
@@ -230,9 +253,12 @@ func (d *demo) work(ctx context.Context, me int, l *quorum.Locker) error {
 			return err
 		}
 		d.count(ctx, me, lease, tired)
-		if err := lease.Unlock(ctx); err != nil && !tired {
+		if err := lease.Unlock(ctx); err != nil {
 			d.mu.Lock()
 			d.lost++
+			if tired {
+				d.overslept++
+			}
 			d.mu.Unlock()
 			d.say(fmt.Sprintf("worker %d: %v", me+1, err))
 		}
@@ -267,7 +293,7 @@ func (d *demo) count(ctx context.Context, me int, lease *quorum.Lease, tired boo
 	}
 	if lease.Token() < d.fence {
 		d.refused++
-		d.note(fmt.Sprintf("worker %d wakes up, and its write is refused: others were here", me+1))
+		d.note(fmt.Sprintf("worker %d goes on, write refused: newer token seen", me+1))
 		return
 	}
 	d.number = read + 1
@@ -334,10 +360,13 @@ func (d *demo) verdict() int {
 		total += n
 	}
 	exact := total > 0 && d.number == total
+	lost := fmt.Sprintf("leases lost: %d", d.lost)
+	if d.overslept > 0 {
+		lost += fmt.Sprintf(" (%d by a worker that paused)", d.overslept)
+	}
 	d.screen.end(fmt.Sprintf("%d critical sections by %d workers; the number is %d: %s", total, demoWorkers, d.number,
 		map[bool]string{true: "exact", false: "WRONG"}[exact]),
-		fmt.Sprintf("fencing tokens rose each time: %v; old ones refused: %d; leases lost: %d",
-			d.fallen == 0, d.refused, d.lost))
+		fmt.Sprintf("fencing tokens rose each time: %v; old ones refused: %d; %s", d.fallen == 0, d.refused, lost))
 	if !exact || d.fallen > 0 {
 		return exitError
 	}

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"os/signal"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -22,8 +24,8 @@ func TestDemo(t *testing.T) {
 			break
 		} // on a slow machine nobody may come while the worker sleeps
 	}
-	for _, text := range []string{"node 2 is killed", "node 4 stalls", "silent", "abstains", "its write is refused",
-		"old ones refused: 1", "fencing tokens rose each time: true"} {
+	for _, text := range []string{"node 2 is killed", "node 4 stalls", "silent", "abstains", "write refused: newer token seen",
+		"old ones refused: 1", "leases lost: ", "by a worker that paused)", "fencing tokens rose each time: true"} {
 		if !strings.Contains(out, text) {
 			t.Errorf("%q is missing in:\n%s", text, out)
 		}
@@ -50,7 +52,26 @@ func TestDemoOnServers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want(t, exitOK, "nodes were started a moment ago, and have no vote yet", "demo", "--for", "2s", "--max-lease", "2s", "--nodes", urls)
+	want(t, exitOK, "nodes that started recently are ignored", "demo", "--for", "2s", "--max-lease", "2s", "--nodes", urls)
+}
+
+// Ctrl-C ends it at once, also while a node stalls.
+func TestDemoIsInterrupted(t *testing.T) {
+	if signal.Ignored(syscall.SIGINT) {
+		t.Skip("SIGINT is ignored, as under nohup, and so by the program")
+	}
+	t.Setenv("GORACE", "atexit_sleep_ms=0") // the race detector's own
+	p := start(t, "demo", "--for", "20s")
+	p.says("node 4 stalls")
+	asked := time.Now()
+	p.signal(syscall.SIGINT)
+	out := p.exits(-1) // by the signal
+	if took := time.Since(asked); took > 1500*time.Millisecond {
+		t.Errorf("it took %v", took)
+	}
+	if !strings.Contains(out, ": exact\n") || !strings.HasSuffix(out, "\ninterrupted\n") {
+		t.Error(out)
+	}
 }
 
 // A demo that finds a lost count, or a token that did not rise, says so.
