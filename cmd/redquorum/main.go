@@ -29,7 +29,7 @@ func main() {
 	stop()
 	// A shell goes on with its loop unless the signal has killed what it waits for. Process 1 of
 	// a container cannot be killed so.
-	if code == exitInterrupted && os.Getpid() != 1 {
+	if code == exitInterrupted && os.Getpid() != 1 && !signal.Ignored(os.Interrupt) {
 		signal.Reset(os.Interrupt)
 		_ = syscall.Kill(os.Getpid(), syscall.SIGINT)
 		time.Sleep(time.Second) // until it is delivered

@@ -241,7 +241,7 @@ func TestRunTermGrace(t *testing.T) {
 		t.Error(out)
 	}
 	out = start(t, runOn(urls, "--max-hold 3s --term-grace 100ms", "sh", "-c", command)...).exits(exitLost)
-	if !strings.Contains(out, "asked\n") || strings.Contains(out, "tidy") {
+	if !strings.Contains(out, "the command is asked to stop") || strings.Contains(out, "tidy") {
 		t.Error(out)
 	}
 
