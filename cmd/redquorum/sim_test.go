@@ -192,15 +192,16 @@ func TestSimManual(t *testing.T) {
 	}
 }
 
-// What runs for long ends with a signal, though it is in virtual time.
+// What runs for long ends with a signal, though it is in virtual time. It goes on in this
+// process, so it is not too long.
 func TestSimIsInterrupted(t *testing.T) {
 	long := filepath.Join(t.TempDir(), "long.plan")
-	if err := os.WriteFile(long, []byte("redquorum plan 1\nlength 1h\n"), 0o666); err != nil {
+	if err := os.WriteFile(long, []byte("redquorum plan 1\nlength 1m\n"), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for _, args := range []string{"sim replay " + long, "sim run --length 1h", "sim matrix"} {
+	for _, args := range []string{"sim replay " + long, "sim run --length 1m", "sim matrix"} {
 		if status := run(ctx, strings.Fields(args), io.Discard, io.Discard); status != exitInterrupted {
 			t.Errorf("%s: status %d", args, status)
 		}
