@@ -22,6 +22,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redquorum/redquorum/bench"
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node/embedded"
 	"github.com/redquorum/redquorum/node/redisserver"
 )
@@ -80,6 +81,7 @@ func (f *fake) Close() error                 { return f.first.Close() }
 
 func config(t *testing.T, which ...bench.Contestant) bench.Config {
 	t.Helper()
+	tests.NeedSeconds(t) // to measure something
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -217,6 +219,7 @@ func (w *watched) Lock(ctx context.Context, name string, lease time.Duration) (b
 
 // Bad nodes are bad for so long that what waits for them is given up meanwhile.
 func TestRunWithBadNodes(t *testing.T) {
+	t.Parallel()
 	c := config(t, bench.Redquorum())
 	c.Workloads, c.For, c.Timeout = []string{"bad"}, time.Millisecond, 300*time.Millisecond
 	good(t, c, func(r *bench.Report) (complaints []string) {
@@ -312,9 +315,7 @@ func TestRunGoesOnToTheEndOfARound(t *testing.T) {
 
 // Two names of one server would be one node with two votes.
 func TestRunRefusesAServerTwice(t *testing.T) {
-	if err := redisserver.Available(); err != nil {
-		t.Skip(err)
-	}
+	tests.NeedServer(t)
 	s, err := redisserver.Start(redisserver.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -350,9 +351,7 @@ func TestRunLeavesNothing(t *testing.T) {
 
 // A password is used by every process that goes to the servers, and is in no report.
 func TestRunWithPassword(t *testing.T) {
-	if err := redisserver.Available(); err != nil {
-		t.Skip(err)
-	}
+	tests.NeedServer(t)
 	s, err := redisserver.Start(redisserver.Config{Args: []string{"--requirepass", "secret"}})
 	if err != nil {
 		t.Fatal(err)
@@ -376,6 +375,7 @@ func TestRunWithPassword(t *testing.T) {
 
 func TestRunEnds(t *testing.T) {
 	c := config(t, bench.Redquorum())
+	c.Workloads = []string{"latency", "handover", "cold"}
 	ctx, cancel := context.WithCancel(t.Context())
 	var calls atomic.Int64
 	c.Progress = func(string, int, int) {
@@ -432,12 +432,14 @@ func TestRunEndsAtOnce(t *testing.T) {
 }
 
 func TestRunOnRealServers(t *testing.T) {
-	if err := redisserver.Available(); err != nil {
-		t.Skip(err)
-	}
+	t.Parallel()
+	tests.NeedServer(t)
 	c := config(t, bench.Redquorum())
-	c.Servers, c.For = bench.Spawned, 2*time.Second
-	c.Workloads = []string{"latency", "handover", "fairness", "storm"}
+	c.Servers, c.For = bench.Spawned, 500*time.Millisecond
+	c.Workloads = []string{"latency", "handover", "storm"}
+	if tests.Long() {
+		c.Workloads = append(c.Workloads, "fairness")
+	}
 	good(t, c, func(r *bench.Report) (complaints []string) {
 		for _, cell := range r.Cells {
 			if cell.Case == "one process" && !(cell.Median["changes/s"] > 0 && cell.Median["commands/node/op"] >= 1.9) ||
@@ -553,6 +555,8 @@ func TestMainHeedsSignals(t *testing.T) {
 
 // Where the first signal does not help the second one does.
 func TestMainHeedsASecondSignal(t *testing.T) {
+	tests.NeedSeconds(t)
+	t.Parallel()
 	cmd, _ := started(t, "--workload", "latency", "--contestants", "stuck")
 	over := make(chan struct{})
 	go func() {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/redisnode"
 	"github.com/redquorum/redquorum/node/redisserver"
@@ -164,12 +165,8 @@ func (w *witness) leave(le *quorum.Lease) {
 // programs that have a lock go on and others begin, which have never met the old masters:
 // nobody is where somebody else is, and tokens rise.
 func TestRealFailovers(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes long")
-	}
-	if err := redisserver.Available(); err != nil {
-		t.Skip(err)
-	}
+	tests.NeedLong(t)
+	tests.NeedServer(t)
 	start := func(t *testing.T, args ...string) []*redisserver.Server {
 		args = append(args, "--repl-diskless-sync-delay", "0", "--replica-read-only", "no")
 		all, err := redisserver.StartN(6, redisserver.Config{Args: args})

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/quorum"
 )
 
@@ -19,6 +20,7 @@ var harassFor = flag.Duration("harass", 5*time.Second, "for how long servers are
 // a time: nobody is where somebody else is, tokens rise, everybody has turns, and no key is
 // left.
 func TestRealKindsWhileServersFail(t *testing.T) {
+	tests.NeedLong(t)
 	all := servers(t, 5)
 	c := newContest(t)
 	stop := time.Now().Add(*harassFor)

@@ -448,6 +448,7 @@ func TestBadParts(t *testing.T) {
 
 // Two deployments of real servers; one dies under the MultiLease.
 func TestRealJoint(t *testing.T) {
+	t.Parallel()
 	all := servers(t, 6)
 	o := quorum.Options{Lease: 3 * time.Second}
 	locker := func(from int) *quorum.Locker { return connect(t, all[from:from+3], o) }

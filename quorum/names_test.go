@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/quorum"
@@ -332,6 +333,7 @@ func TestRealNames(t *testing.T) {
 
 // Who wants two names that others are busy with has its turns on real servers, too.
 func TestRealNamesHaveTheirTurns(t *testing.T) {
+	tests.NeedLong(t)
 	all := servers(t, 5)
 	one, both := newRivals(t, 3*time.Second), newRivals(t, 3*time.Second)
 	for range 3 {

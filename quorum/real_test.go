@@ -19,6 +19,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/redisnode"
 	"github.com/redquorum/redquorum/node/redisserver"
@@ -31,9 +32,7 @@ import (
 // servers starts n redis-servers for one test.
 func servers(t testing.TB, n int) []*redisserver.Server {
 	t.Helper()
-	if err := redisserver.Available(); err != nil {
-		t.Skip(err)
-	}
+	tests.NeedServer(t)
 	all, err := redisserver.StartN(n, redisserver.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -221,6 +220,7 @@ func TestRealCancelledAcquisitionsLeaveNoKey(t *testing.T) {
 // its key, and its context ends. The grace keeps the keys for as long as it takes
 // to look at them.
 func TestRealLossBeforeAnyKeyExpires(t *testing.T) {
+	t.Parallel()
 	const grace = 20 * time.Second
 	all := servers(t, 5)
 	l := connect(t, all, quorum.Options{Lease: 2 * time.Second, Grace: grace})
@@ -257,6 +257,7 @@ func TestRealLossBeforeAnyKeyExpires(t *testing.T) {
 // A server that restarts empty abstains; five that restart at once are an
 // outage of MaxLease, and no more.
 func TestRealRestartGuard(t *testing.T) {
+	t.Parallel()
 	all := servers(t, 3)
 	l := connect(t, all, quorum.Options{Lease: time.Second, MaxLease: 2 * time.Second})
 	eventually(t, "fresh servers vote after MaxLease", func() bool {
@@ -311,6 +312,7 @@ func TestRealSameServerTwice(t *testing.T) {
 const workerNodes, workerDir = "REDQUORUM_TEST_NODES", "REDQUORUM_TEST_DIR"
 
 func TestMain(m *testing.M) {
+	tests.Parallel(8)
 	if nodes := os.Getenv(workerNodes); nodes != "" {
 		if err := increment(strings.Split(nodes, ","), os.Getenv(workerDir)); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -321,9 +323,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// increments is how often each process counts.
+func increments() int { return tests.Times(100, 500) }
+
 const (
-	processes  = 8
-	increments = 500
+	processes = 8
 	// workerLease is far longer than a critical section on a slow machine, and
 	// than the time for which harass takes a node away.
 	workerLease = 3 * time.Second
@@ -347,7 +351,7 @@ func increment(urls []string, dir string) error {
 	}
 	defer tokens.Close()
 	file := filepath.Join(dir, "count")
-	for range increments {
+	for range increments() {
 		err := l.Do(background, "count", func(ctx context.Context, lease *quorum.Lease) error {
 			text, err := os.ReadFile(file)
 			if err != nil {
@@ -373,6 +377,7 @@ func increment(urls []string, dir string) error {
 // stopped and restarted empty, one or two at a time: the count is exact, and
 // tokens strictly rise.
 func TestRealProcessesCountExactly(t *testing.T) {
+	t.Parallel()
 	all := servers(t, 5)
 	dir := t.TempDir()
 	for name, text := range map[string]string{"count": "0", "tokens": ""} {
@@ -401,8 +406,8 @@ func TestRealProcessesCountExactly(t *testing.T) {
 	faults := harass(t, all, done)
 	t.Logf("%d faults", faults)
 	text, err := os.ReadFile(filepath.Join(dir, "count"))
-	if err != nil || string(text) != strconv.Itoa(processes*increments) {
-		t.Errorf("the count is %q, want %d (%v)", text, processes*increments, err)
+	if err != nil || string(text) != strconv.Itoa(processes*increments()) {
+		t.Errorf("the count is %q, want %d (%v)", text, processes*increments(), err)
 	}
 	f, err := os.Open(filepath.Join(dir, "tokens"))
 	if err != nil {
@@ -423,7 +428,7 @@ func TestRealProcessesCountExactly(t *testing.T) {
 		last = token
 		n++
 	}
-	if n != processes*increments {
+	if int(n) != processes*increments() {
 		t.Errorf("%d tokens", n)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/redisserver"
 	"github.com/redquorum/redquorum/quorum"
@@ -24,6 +25,7 @@ import (
 // Case 17: Redisson's RedLock, one server after another, and ours on five servers
 // of which one or two stand still now and then. No two believe at a time.
 func TestRedissonRedLock(t *testing.T) {
+	tests.NeedLong(t)
 	all := servers(t, 5)
 	const lease, span, longest = 2 * time.Second, 5 * time.Second, 30 * time.Second
 	l := connect(t, all, quorum.Options{Lease: lease, Timeout: 200 * time.Millisecond})
@@ -229,6 +231,7 @@ func (p *mute) copy(to, from net.Conn, answers bool) {
 
 // Cases 18 and 20: a quorum beside locks of Java on single nodes.
 func TestRedissonOnSomeNodes(t *testing.T) {
+	t.Parallel()
 	all := servers(t, 5)
 	l := connect(t, all, quorum.Options{Lease: 1500 * time.Millisecond})
 	var js []*java

@@ -119,6 +119,7 @@ func TestRedissonReadWrite(t *testing.T) {
 
 // Case 15, too: a reader's renewal does not shorten another's time.
 func TestRedissonReadersRenewal(t *testing.T) {
+	t.Parallel()
 	all := servers(t, 1)
 	l, j := connect(t, all, quorum.Options{Lease: 900 * time.Millisecond}), newJava(t, all[0], 1)
 	if r := j.read("foo", 10*time.Minute); r != none {
@@ -143,6 +144,7 @@ func TestRedissonReadersRenewal(t *testing.T) {
 // Case 16: Redisson older than 3.2 publishes on another channel. Go has the lock
 // at its next poll.
 func TestRedissonOldChannel(t *testing.T) {
+	t.Parallel()
 	l, j, _ := shop(t)
 	j.acquire("foo", 30*time.Second)
 	got := make(chan *quorum.Lease)
@@ -170,6 +172,7 @@ func TestRedissonOldChannel(t *testing.T) {
 // has become Go's. What Go believes does not grow by it; and where its keys are
 // cut short, it is told at its next renewal.
 func TestRedissonSetsLeaseOnKeysOfOthers(t *testing.T) {
+	t.Parallel()
 	all := servers(t, 5)
 	l := connect(t, all, quorum.Options{Lease: 3 * time.Second})
 	var js []*java

@@ -273,6 +273,7 @@ func TestRedissonSpin(t *testing.T) {
 
 // Case 12: odd keys.
 func TestRedissonOddKeys(t *testing.T) {
+	t.Parallel()
 	l, j, _ := shop(t)
 	j.acquire("foo", 30*time.Second)
 	j.client.Persist(background, "foo")
@@ -303,6 +304,7 @@ func TestRedissonOddKeys(t *testing.T) {
 // Case 13: a reply that is lost after the command was executed, of an acquire
 // and of a release.
 func TestRedissonLostReply(t *testing.T) {
+	t.Parallel()
 	s := servers(t, 1)[0]
 	p := newMute(t, s.Addr())
 	nodes, err := redisnode.Dial("redis://" + p.listener.Addr().String())

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/node/nodetest"
@@ -22,6 +23,8 @@ import (
 // connection up at the first timeout, and answers what is in flight over it not before the
 // deadline of each command.
 func TestConformance(t *testing.T) {
+	tests.NeedSeconds(t)
+	t.Parallel()
 	nodetest.Run(t, func(t *testing.T) nodetest.System {
 		p := newPaced()
 		t.Cleanup(p.stop)

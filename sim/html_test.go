@@ -14,6 +14,7 @@ import (
 
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/internal/browser"
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/sim"
 )
 
@@ -269,6 +270,7 @@ at 90ms unlock c1
 // The page works in a browser: for every look it fits, opens where it should, and does
 // all that it offers without a complaint.
 func TestHTMLInBrowser(t *testing.T) {
+	t.Parallel()
 	b := browser.Start(t)
 	for name, r := range map[string]*sim.Result{
 		"violated": traced(t, forgetful),
@@ -278,6 +280,9 @@ func TestHTMLInBrowser(t *testing.T) {
 		"crashing": traced(t, crashing),
 		"long":     sim.Run(faults.Generate(3, faults.Profile{}), nil, sim.WithTrace()),
 	} {
+		if name != "violated" && !tests.Long() {
+			continue // each takes a second
+		}
 		html := page(t, r)
 		for _, look := range browser.Looks {
 			b.Open(html, look)

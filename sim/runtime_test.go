@@ -10,6 +10,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/sim"
 )
 
@@ -207,8 +208,10 @@ network delay=30ms
 // The same on the machine's own clock, where nothing waits for the tests. What
 // they measure is so that a slow machine cannot make them fail: see exclusive.
 func TestRuntimeOnTheSystemClock(t *testing.T) {
+	tests.NeedSeconds(t)
+	t.Parallel()
 	var plans []*faults.Plan
-	for seed := uint64(0); len(plans) < 8; seed++ {
+	for seed := uint64(0); len(plans) < tests.Times(4, 8); seed++ {
 		p := strip(faults.Generate(seed, faults.Profile{Clients: 3, Length: 600 * time.Millisecond}))
 		if p.Lock.MaxLease == 300*time.Millisecond && len(p.Events) > 3 {
 			plans = append(plans, p)

@@ -3,9 +3,12 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/redquorum/redquorum/internal/tests"
 )
 
 func TestBench(t *testing.T) {
+	tests.NeedSeconds(t)
 	t.Setenv(actAsProgram, "1") // for the processes that it starts
 	status, stdout, stderr := redquorum(t, "bench", "--n", "1,3", "--for", "50ms", "--rounds", "1", "--workload", "latency,handover")
 	all := stdout + stderr

@@ -8,10 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/quorum"
 )
 
 func TestDemo(t *testing.T) {
+	tests.NeedSeconds(t)
 	t.Parallel()
 	var out string
 	for length := 6 * time.Second; length < 30*time.Second; length *= 2 {
@@ -39,6 +41,7 @@ func TestDemo(t *testing.T) {
 }
 
 func TestDemoOnServers(t *testing.T) {
+	tests.NeedSeconds(t)
 	t.Parallel()
 	servers, urls := startNodes(t, 3)
 	want(t, exitOK, "exact", "demo", "--for", "2s", "--nodes", urls)

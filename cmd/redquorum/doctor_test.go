@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node/redisserver"
 )
 
@@ -71,9 +72,7 @@ func doctor(t *testing.T, flags string, urls ...string) (r report) {
 
 func redisServer(t *testing.T, args ...string) *redisserver.Server {
 	t.Helper()
-	if err := redisserver.Available(); err != nil {
-		t.Skip(err)
-	}
+	tests.NeedServer(t)
 	s, err := redisserver.Start(redisserver.Config{Args: args})
 	if err != nil {
 		t.Fatal(err)
@@ -173,6 +172,7 @@ func TestDoctorSound(t *testing.T) {
 
 // Who restarted has no vote now: with too few others that is what a script waits for.
 func TestDoctorAtAFullServer(t *testing.T) {
+	t.Parallel()
 	s := redisServer(t, "--maxclients", "3")
 	for range 3 {
 		conn, err := net.Dial("tcp", s.Addr())

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node/embedded"
 	"github.com/redquorum/redquorum/node/redisnode"
 	"github.com/redquorum/redquorum/quorum"
@@ -27,6 +28,7 @@ func TestMain(m *testing.M) {
 	redis.SetLogger(&logging.VoidLogger{}) // as main does
 	os.Unsetenv("REDQUORUM_NODES")
 	os.Unsetenv("REDQUORUM_MAX_LEASE")
+	tests.Parallel(16)
 	os.Exit(m.Run())
 }
 

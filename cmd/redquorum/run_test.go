@@ -20,6 +20,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -94,6 +95,7 @@ func runOn(urls, flags string, command ...string) []string {
 }
 
 func TestRunStatus(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	script := filepath.Join(dir, "not-executable")
 	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o644); err != nil {
@@ -120,6 +122,7 @@ func TestRunStatus(t *testing.T) {
 }
 
 func TestRunEnvironmentAndStreams(t *testing.T) {
+	t.Parallel()
 	before := time.Now().UnixMicro()
 	p := start(t, runIn("", "sh", "-c",
 		`read line; echo "$line by $REDQUORUM_NAME, $REDQUORUM_OWNER, token $REDQUORUM_TOKEN"; echo aside >&2`)...)
@@ -152,6 +155,8 @@ func TestRunHidesNodes(t *testing.T) {
 
 // While it runs nobody else has the lock, and after it the lock is free.
 func TestRunExcludes(t *testing.T) {
+	tests.NeedSeconds(t)
+	t.Parallel()
 	_, urls := startNodes(t, 3)
 	p := start(t, runOn(urls, "", "sh", "-c", "echo begun; read line")...)
 	p.says("begun")
@@ -254,6 +259,8 @@ func TestRunTermGrace(t *testing.T) {
 }
 
 func TestRunWithoutQuorum(t *testing.T) {
+	tests.NeedSeconds(t)
+	t.Parallel()
 	servers, urls := startNodes(t, 3)
 	servers[0].Kill()
 	servers[1].Kill()
@@ -269,6 +276,7 @@ func TestRunWithoutQuorum(t *testing.T) {
 
 // Readers run side by side, a writer alone.
 func TestRunReadWrite(t *testing.T) {
+	t.Parallel()
 	_, urls := startNodes(t, 3)
 	first := start(t, runOn(urls, "--read", "sh", "-c", "echo begun; read line")...)
 	first.says("begun")
@@ -286,6 +294,7 @@ func TestRunReadWrite(t *testing.T) {
 }
 
 func TestRunNeed(t *testing.T) {
+	t.Parallel()
 	servers, urls := startNodes(t, 3)
 	start(t, runOn(urls, "--quorum all --try", "true")...).exits(0)
 	servers[0].Kill()
@@ -298,6 +307,7 @@ func TestRunNeed(t *testing.T) {
 
 // It does not wait for servers whose certificate does not verify.
 func TestRunWithBadCertificates(t *testing.T) {
+	t.Parallel()
 	var urls []string
 	for range 3 {
 		s := httptest.NewUnstartedServer(nil)
@@ -314,6 +324,8 @@ func TestRunWithBadCertificates(t *testing.T) {
 
 // Where somebody has to see to the nodes it does not wait, and says so.
 func TestRunCannotEver(t *testing.T) {
+	tests.NeedSeconds(t)
+	t.Parallel()
 	servers, urls := startNodes(t, 3)
 	put := func(i int) {
 		t.Helper()
@@ -362,6 +374,7 @@ func TestNotAcquired(t *testing.T) {
 }
 
 func TestRunWithWrongPassword(t *testing.T) {
+	t.Parallel()
 	var urls []string
 	for range 3 {
 		s := redisServer(t, "--requirepass", "s3kr1t")
@@ -375,6 +388,8 @@ func TestRunWithWrongPassword(t *testing.T) {
 
 // A signal that comes while it waits ends the wait, in order.
 func TestRunStopsWaiting(t *testing.T) {
+	tests.NeedSeconds(t)
+	t.Parallel()
 	_, urls := startNodes(t, 3)
 	hold(t, newLocker(t, urls), "job")
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP} {
@@ -429,6 +444,7 @@ func TestRunForwardsSignals(t *testing.T) {
 
 // However early a signal comes, the command does not run to its end.
 func TestRunHeedsEarlySignals(t *testing.T) {
+	t.Parallel()
 	_, urls := startNodes(t, 1)
 	for i := range 24 {
 		p := start(t, runOn(urls, "", "sleep", "60")...)
@@ -459,6 +475,7 @@ func TestRunContinuesItsWarden(t *testing.T) {
 
 // The status is the command's own when a forwarded signal ends it.
 func TestRunEndsBySignal(t *testing.T) {
+	t.Parallel()
 	_, urls := startNodes(t, 3)
 	p := start(t, runOn(urls, "", "sh", "-c", "echo begun; exec sleep 60")...)
 	p.says("begun")
@@ -471,6 +488,7 @@ func TestRunEndsBySignal(t *testing.T) {
 
 // A shell ends its loop only if Ctrl-C has killed what it waits for.
 func TestRunDiesOfInterrupt(t *testing.T) {
+	t.Parallel()
 	if signal.Ignored(syscall.SIGINT) {
 		t.Skip("SIGINT is ignored, as under nohup, and so by the program")
 	}
@@ -517,6 +535,7 @@ func still(t *testing.T, ticks string) {
 // When the nodes are gone the command is asked to stop in time, and then killed,
 // with all that belongs to it.
 func TestRunLosesLease(t *testing.T) {
+	tests.NeedSeconds(t)
 	t.Parallel()
 	servers, urls := startNodes(t, 3)
 	ticks := filepath.Join(t.TempDir(), "ticks")
@@ -540,6 +559,7 @@ func TestRunLosesLease(t *testing.T) {
 
 // When the lock is broken it may be somebody else's at once.
 func TestRunBroken(t *testing.T) {
+	tests.NeedSeconds(t)
 	t.Parallel()
 	_, urls := startNodes(t, 3)
 	ticks := filepath.Join(t.TempDir(), "ticks")
@@ -551,6 +571,7 @@ func TestRunBroken(t *testing.T) {
 }
 
 func TestRunMaxHold(t *testing.T) {
+	tests.NeedSeconds(t)
 	t.Parallel()
 	_, urls := startNodes(t, 3)
 	ticks := filepath.Join(t.TempDir(), "ticks")
@@ -573,6 +594,7 @@ func TestRunMaxHold(t *testing.T) {
 // The lock lasts as long as the command, however short the lease, also while a
 // node is down.
 func TestRunRenews(t *testing.T) {
+	tests.NeedSeconds(t)
 	t.Parallel()
 	servers, urls := startNodes(t, 3)
 	p := start(t, runOn(urls, "--lease 6s", "sh", "-c", "echo begun; read line; echo over")...)
@@ -600,6 +622,7 @@ func TestRunIsKilled(t *testing.T) {
 
 // If it is stopped, nothing of the command runs when another can have the lock.
 func TestRunIsStopped(t *testing.T) {
+	tests.NeedSeconds(t)
 	t.Parallel()
 	_, urls := startNodes(t, 3)
 	ticks := filepath.Join(t.TempDir(), "ticks")
@@ -616,6 +639,7 @@ func TestRunIsStopped(t *testing.T) {
 
 // Under nohup a hang-up stays without effect.
 func TestRunUnderNohup(t *testing.T) {
+	t.Parallel()
 	nohup, err := exec.LookPath("nohup")
 	if err != nil {
 		t.Skip(err)
@@ -696,6 +720,7 @@ func (l *lockedBuffer) String() string {
 
 // Several names are one lock, and the environment names them all.
 func TestRunSeveralNames(t *testing.T) {
+	t.Parallel()
 	start(t, runIn("--name other --fair", "true")...).exits(2)
 	out := start(t, runIn("--name other", "sh", "-c", "echo $REDQUORUM_NAME")...).exits(0)
 	if out != "job,other\n" {
@@ -704,6 +729,7 @@ func TestRunSeveralNames(t *testing.T) {
 }
 
 func TestRunInLine(t *testing.T) {
+	t.Parallel()
 	out := start(t, runIn("--fair --wait 5s", "sh", "-c", "echo $REDQUORUM_NAME")...).exits(0)
 	if out != "job\n" {
 		t.Errorf("output: %q", out)
@@ -712,6 +738,7 @@ func TestRunInLine(t *testing.T) {
 
 // A new server is refused in words that fit it, with the flags that say more.
 func TestRunOnNewServers(t *testing.T) {
+	t.Parallel()
 	servers, urls := startNodes(t, 1)
 	servers[0].Kill()
 	if err := servers[0].Restart(true); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/redisserver"
 	"github.com/redquorum/redquorum/quorum"
@@ -74,6 +75,7 @@ func (s status) states() string {
 
 // run --quorum takes a lock on an even number of nodes, so these verbs read and break it there.
 func TestStatusAndBreakOfAnEvenNumber(t *testing.T) {
+	t.Parallel()
 	_, urls := startNodes(t, 4)
 	p := start(t, "run", "--name", "a", "--quorum", "3", "--no-guard", "--nodes", urls, "--", "sleep", "60")
 	defer p.signal(syscall.SIGTERM)
@@ -88,6 +90,7 @@ func TestStatusAndBreakOfAnEvenNumber(t *testing.T) {
 }
 
 func TestStatus(t *testing.T) {
+	t.Parallel()
 	servers, urls := startNodes(t, 3)
 	l := newLocker(t, urls)
 
@@ -134,6 +137,7 @@ func TestStatus(t *testing.T) {
 }
 
 func TestStatusContended(t *testing.T) {
+	t.Parallel()
 	_, urls := startNodes(t, 3)
 	for url := range strings.SplitSeq(urls, ",") {
 		hold(t, newLocker(t, url), "a") // on this node alone
@@ -145,6 +149,7 @@ func TestStatusContended(t *testing.T) {
 }
 
 func TestStatusOfReadersAndWriters(t *testing.T) {
+	t.Parallel()
 	_, urls := startNodes(t, 3)
 	l := newLocker(t, urls)
 	ctx := t.Context()
@@ -198,6 +203,7 @@ func TestStatusOfReadersAndWriters(t *testing.T) {
 // A key that redsync made is told from a lock of ours, on servers of either kind,
 // and nothing of ours touches it.
 func TestStatusOfString(t *testing.T) {
+	t.Parallel()
 	for name, start := range map[string]func(*testing.T) []string{"embedded": embeddedAddrs, "redis-server": serverAddrs} {
 		t.Run(name, func(t *testing.T) {
 			addrs := start(t)
@@ -233,9 +239,7 @@ func embeddedAddrs(t *testing.T) (addrs []string) {
 }
 
 func serverAddrs(t *testing.T) (addrs []string) {
-	if err := redisserver.Available(); err != nil {
-		t.Skip(err)
-	}
+	tests.NeedServer(t)
 	servers, err := redisserver.StartN(3, redisserver.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -249,6 +253,7 @@ func serverAddrs(t *testing.T) (addrs []string) {
 
 // Nobody who can write to a server, or name a lock, can speak to the terminal.
 func TestEscapesAreNotPrinted(t *testing.T) {
+	t.Parallel()
 	const name = "\x1b[2Jgone\u009b31m\nnext\tfield"
 	const evil = name + "\xff"
 	servers, urls := startNodes(t, 3)
@@ -287,6 +292,7 @@ func TestNodesFromEnvironment(t *testing.T) {
 
 // --prefix stands before the name on the nodes, and is not shown.
 func TestPrefix(t *testing.T) {
+	t.Parallel()
 	_, urls := startNodes(t, 3)
 	owner := hold(t, newLocker(t, urls), "app/job").Owner()
 	want(t, exitOK, "job is free", "status", "job", "--nodes", urls)
@@ -298,6 +304,7 @@ func TestPrefix(t *testing.T) {
 }
 
 func TestBreak(t *testing.T) {
+	t.Parallel()
 	servers, urls := startNodes(t, 3)
 	want(t, exitOK, `"a" was free`, "break", "a", "--yes", "--nodes", urls)
 

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/redquorum/redquorum/internal/tests"
 )
 
 // escapes are shell scripts that start $TICK outside the command's process group.
@@ -35,7 +37,12 @@ func startEscape(t *testing.T, urls, lease, script string) (p *program, ticks st
 
 // However the lease ends, nothing that the command has started outlives it.
 func TestRunEndsTheTree(t *testing.T) {
+	tests.NeedSeconds(t)
 	t.Parallel()
+	scripts := escapes
+	if !tests.Long() {
+		scripts = map[string]string{"double fork": escapes["double fork"]} // the one that is hardest to find
+	}
 	next := func(t *testing.T, urls string) {
 		t.Helper()
 		start(t, runOn(urls, "--wait 20s", "true")...).exits(0)
@@ -83,7 +90,7 @@ func TestRunEndsTheTree(t *testing.T) {
 		t.Run(end, func(t *testing.T) {
 			t.Parallel()
 			_, urls := startNodes(t, 3)
-			for name, script := range escapes {
+			for name, script := range scripts {
 				p, ticks := startEscape(t, urls, "3s", script)
 				does(t, p, urls)
 				still(t, ticks)
@@ -103,6 +110,7 @@ func TestRunEndsTheTree(t *testing.T) {
 
 // What the command has left in the background is ended before the lock is released.
 func TestRunEndsTheBackground(t *testing.T) {
+	tests.NeedSeconds(t)
 	t.Parallel()
 	_, urls := startNodes(t, 3)
 	ticks := filepath.Join(t.TempDir(), "ticks")
@@ -150,6 +158,7 @@ func isolated(t *testing.T, flags string, args ...string) *program {
 
 // As process 1 of a container its exit status says what has ended the command or the wait.
 func TestRunInContainer(t *testing.T) {
+	tests.NeedSeconds(t)
 	t.Parallel()
 	_, urls := startNodes(t, 3)
 	for _, c := range []struct {

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/redquorum/redquorum/internal/tests"
 )
 
 func TestUsageErrors(t *testing.T) {
@@ -113,9 +115,12 @@ func TestHintAboutTimes(t *testing.T) {
 	}
 }
 
+const secret = "s3kr1t"
+
 // A password is never shown, whatever is wrong.
 func TestSecrets(t *testing.T) {
-	const secret = "s3kr1t"
+	tests.NeedSeconds(t)
+	t.Parallel()
 	urls := []string{
 		"redis://user:" + secret + "@127.0.0.1:1",
 		"redis://user:" + secret + "@127.0.0.1:port",
@@ -159,11 +164,15 @@ func TestSecrets(t *testing.T) {
 			}
 		}
 	}
-	t.Setenv("REDQUORUM_NODES", urls[0])
+}
+
+func TestSecretsInTheEnvironment(t *testing.T) {
+	const url = "redis://user:" + secret + "@127.0.0.1:1"
+	t.Setenv("REDQUORUM_NODES", url)
 	for _, args := range [][]string{
 		{"help"}, {"run", "--help"}, {"status", "--help"}, {"doctor", "--help"}, {"demo", "--help"}, {"break", "--help"},
-		{"run", "--name", "x", urls[0]},
-		{"status", "x"}, {"status", "x", urls[0]}, {"doctor", urls[0]}, {"demo", urls[0]}, {urls[0]}, {"help", urls[0]},
+		{"run", "--name", "x", url},
+		{"status", "x"}, {"status", "x", url}, {"doctor", url}, {"demo", url}, {url}, {"help", url},
 	} {
 		if _, stdout, stderr := redquorum(t, args...); strings.Contains(stdout+stderr, secret) {
 			t.Errorf("%q:\n%s%s", args, stdout, stderr)
@@ -173,6 +182,7 @@ func TestSecrets(t *testing.T) {
 
 // A server whose error text would control the terminal does not, whichever verb shows it.
 func TestServersDoNotControlTheTerminal(t *testing.T) {
+	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/redquorum/redquorum/internal/tests"
 )
 
 // A Browser is a Chromium that one test uses. It speaks the DevTools protocol over a pipe.
@@ -27,9 +29,7 @@ type Browser struct {
 // Start starts a browser that ends with the test. It skips the test where there is none.
 func Start(t *testing.T) *Browser {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("starting a browser takes seconds")
-	}
+	tests.NeedSeconds(t)
 	path, err := exec.LookPath("chromium")
 	if err != nil {
 		t.Skip(err)

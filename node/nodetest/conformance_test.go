@@ -1,7 +1,6 @@
 package nodetest_test
 
 import (
-	"flag"
 	"testing"
 	"time"
 
@@ -9,6 +8,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/embedded"
 	"github.com/redquorum/redquorum/node/nodetest"
@@ -16,18 +16,17 @@ import (
 	"github.com/redquorum/redquorum/node/redisserver"
 )
 
-var ops = flag.Int("nodetest.ops", 25_000, "how many random operations each differential test makes")
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestMain(m *testing.M) {
-	flag.Parse()
-	goleak.VerifyTestMain(m)
-}
+// ops is how many random operations each differential test makes.
+func ops() int { return tests.Times(5000, 25_000) }
 
 func TestModel(t *testing.T) {
 	nodetest.Run(t, func(*testing.T) nodetest.System { return nodetest.Model(clock.Runtime()) })
 }
 
 func TestEmbedded(t *testing.T) {
+	tests.NeedSeconds(t)
 	server, err := embedded.StartServer()
 	if err != nil {
 		t.Fatal(err)
@@ -57,12 +56,12 @@ func TestRedis(t *testing.T) {
 // TestModelAndMiniredis is exact to the millisecond: on both, time passes only
 // when it is told to.
 func TestModelAndMiniredis(t *testing.T) {
-	nodetest.Differential(t, *ops, systems.Model(), keep(t)(systems.Miniredis()))
+	nodetest.Differential(t, ops(), systems.Model(), keep(t)(systems.Miniredis()))
 }
 
 func TestModelAndMiniredisAndRedis(t *testing.T) {
 	server := startRedis(t)
-	nodetest.Differential(t, *ops, systems.Model(), keep(t)(systems.Miniredis()), keep(t)(systems.Redis(server)))
+	nodetest.Differential(t, ops(), systems.Model(), keep(t)(systems.Miniredis()), keep(t)(systems.Redis(server)))
 }
 
 // TestReleaseSaysZeroOnTheChannel listens as Redisson does.
@@ -134,9 +133,7 @@ func submit(t *testing.T, s nodetest.System, cmd node.Command) {
 
 func startRedis(t *testing.T) *redisserver.Server {
 	t.Helper()
-	if err := redisserver.Available(); err != nil {
-		t.Skip(err)
-	}
+	tests.NeedServer(t)
 	server, err := redisserver.Start(redisserver.Config{})
 	if err != nil {
 		t.Fatal(err)

@@ -23,6 +23,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/redisnode"
 	"github.com/redquorum/redquorum/node/redisserver"
@@ -96,6 +97,7 @@ var withoutTLS = regexp.MustCompile("Failed finding TLS support|Bad directive")
 // TestTLS checks the server's certificate, and goes through a hang, as a
 // handshake may block for longer there.
 func TestTLS(t *testing.T) {
+	tests.NeedServer(t)
 	dir := t.TempDir()
 	pool := certificate(t, dir)
 	port := freePort(t)
@@ -246,6 +248,7 @@ func newCluster(t *testing.T, masters int) *process {
 }
 
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	p := newCluster(t, 1)
 	n := wrap(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{p.addr}}), redisnode.Options{})
 	if n.Name() != p.addr {
@@ -305,6 +308,7 @@ func TestOtherClient(t *testing.T) {
 
 // A cluster is one also in the guise of another type.
 func TestWrappedCluster(t *testing.T) {
+	t.Parallel()
 	p := newCluster(t, 2)
 	direct := wrap(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{p.addr}}), redisnode.Options{})
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{p.addr}})

@@ -19,8 +19,9 @@ import (
 // What is sent together means what it means by itself: the suite, and random commands
 // against the model, with each plain command as a group of one.
 func TestTogether(t *testing.T) {
+	t.Parallel()
+	p := newServer(t)
 	start := func(t *testing.T) nodetest.System {
-		p := newServer(t)
 		s, done, err := systems.Redis(p.Server)
 		if err != nil {
 			t.Fatal(err)
@@ -56,6 +57,7 @@ func crowd(t testing.TB, p *process, least int, cmds []node.Command) []node.Repl
 
 // On two servers in the same state the same commands do the same, on one of them together.
 func TestGroupsAreWhatTheirPartsAre(t *testing.T) {
+	t.Parallel()
 	apart, together := newServer(t), newServer(t)
 	seen := make(map[string]int)
 	rapid.Check(t, func(rt *rapid.T) {

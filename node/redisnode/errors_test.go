@@ -204,6 +204,7 @@ func TestYesAfterTheWordOfAReplica(t *testing.T) {
 // A replica that has a lock by replication says yes to nothing: all that it has is its
 // master's, so its vote would be the master's second one.
 func TestReplicaHasNoVote(t *testing.T) {
+	t.Parallel()
 	master, replica := newServer(t, "--repl-diskless-sync-delay", "0"), newServer(t)
 	n, copied := connect(t, master), connect(t, replica)
 	_, port, _ := net.SplitHostPort(master.addr)
@@ -266,6 +267,7 @@ func TestReplicaHasNoVote(t *testing.T) {
 
 // A link that its server makes useless again and again is made again ever more seldom.
 func TestReadOnlyIsNotHurried(t *testing.T) {
+	t.Parallel()
 	p := newServer(t)
 	n := connect(t, p)
 	expect(t, "held", ask(t, n, acquire("held", "me", 1)), node.Granted)
@@ -359,6 +361,7 @@ func TestBusyFromTheStart(t *testing.T) {
 }
 
 func TestLoading(t *testing.T) {
+	t.Parallel()
 	p := newServer(t, "--key-load-delay", "2000", "--rdbcompression", "no") // it answers after every 2 MB
 	c := p.client(t)
 	pipe := c.Pipeline()
@@ -609,6 +612,7 @@ func TestInfoIsNeeded(t *testing.T) {
 
 // A server that refuses INFO may execute what was sent together with it. Its release is executed, too.
 func TestWithoutInfoNoLockStays(t *testing.T) {
+	t.Parallel()
 	p := newServer(t)
 	p.allow("on", ">s3cret", "~*", "&*", "+@all", "-info")
 	n := dial(t, "redis://locker:s3cret@"+p.addr)

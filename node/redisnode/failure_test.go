@@ -339,6 +339,7 @@ func TestKillAndRestart(t *testing.T) {
 // TestIdleRestart restarts the server while nobody asks: the first command
 // after it must not be lost on the dead connection.
 func TestIdleRestart(t *testing.T) {
+	t.Parallel()
 	p := newServer(t)
 	n := connect(t, p)
 	for i := range 10 {
@@ -397,6 +398,7 @@ func TestBusyRestart(t *testing.T) {
 // their deadline to learn that.
 // What the caller's options do to connect ends in time if it heeds its context.
 func TestHungCredentials(t *testing.T) {
+	t.Parallel()
 	p := newServer(t)
 	client := redis.NewClient(&redis.Options{Addr: p.addr,
 		CredentialsProviderContext: func(ctx context.Context) (string, string, error) {
@@ -511,6 +513,7 @@ func TestClientIsLeftAlone(t *testing.T) {
 // TestUnsentIsUnsent breaks connections under load. What was granted is there,
 // what is said to be unsent is not and never will be.
 func TestUnsentIsUnsent(t *testing.T) {
+	t.Parallel()
 	p := newServer(t)
 	n := connect(t, p)
 	expect(t, "warm", ask(t, n, inspect("a")), node.Done)
@@ -581,6 +584,7 @@ func (s stuck) Write(b []byte) (int, error) {
 // TestNothingSent has a connection that fails before the first byte: then the
 // command can go over another.
 func TestNothingSent(t *testing.T) {
+	t.Parallel()
 	p := newServer(t)
 	var now atomic.Bool
 	c := redis.NewClient(&redis.Options{Addr: p.addr, Dialer: func(_ context.Context, network, addr string) (net.Conn, error) {

@@ -25,6 +25,7 @@ import (
 // TestLua54 runs the scripts by Lua 5.4, which Dragonfly has, and requires the model's replies,
 // also of each plain command as a group of one.
 func TestLua54(t *testing.T) {
+	t.Parallel()
 	path, err := exec.LookPath("lua5.4")
 	if err != nil {
 		t.Skip(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/redisnode"
 )
@@ -17,6 +18,7 @@ import (
 // A server that was promoted has a copy of another's locks, and the newest may be missing.
 // Its run_id and uptime do not say so, and a node that is new has never met its master.
 func TestAPromotedServerIsAsYoungAsItsPromotion(t *testing.T) {
+	t.Parallel()
 	source, p, other := newReplicated(t), newReplicated(t), newReplicated(t)
 	born := func(n node.Node) clock.Instant {
 		t.Helper()
@@ -68,6 +70,7 @@ func TestAPromotedServerIsAsYoungAsItsPromotion(t *testing.T) {
 
 // A node must not count from what it cannot know.
 func TestAPromotedServerThatDoesNotListItsReplicas(t *testing.T) {
+	t.Parallel()
 	source, p, other := newReplicated(t), newReplicated(t), newReplicated(t)
 	p.allow("on", "nopass", "resetkeys", "~*", "resetchannels", "-@all", "+info", "+ping", "+eval", "+evalsha", "+exists",
 		"+get", "+type", "+pttl", "+zrange", "+hgetall", "+zcount")
@@ -114,6 +117,8 @@ func takeOver(master, replica *process) {
 
 // Where a name is on another server it is asked who that is before its answers count.
 func TestATakeoverInAClusterBeginsALife(t *testing.T) {
+	tests.NeedLong(t)
+	t.Parallel()
 	master, replica := newPair(t)
 	n := wrap(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{master.addr}}), redisnode.Options{})
 	eventually(t, "the replica is old enough that its age does not give it away", func() bool {

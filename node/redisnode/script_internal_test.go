@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/redisserver"
 )
@@ -27,9 +28,7 @@ end}, {__index = real})
 // A lock is neither handed on nor lost half way when what it takes its life from is about
 // to expire, or never does.
 func TestScriptsAtTheVeryEnd(t *testing.T) {
-	if err := redisserver.Available(); err != nil {
-		t.Skip(err)
-	}
+	tests.NeedServer(t)
 	server, err := redisserver.Start(redisserver.Config{})
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/redisnode"
 	"github.com/redquorum/redquorum/node/redisserver"
@@ -26,12 +28,15 @@ type process struct {
 	addr string // host:port
 }
 
+func TestMain(m *testing.M) {
+	tests.Parallel(16)
+	os.Exit(m.Run())
+}
+
 // newServer starts a redis-server without persistence on a free port.
 func newServer(t testing.TB, args ...string) *process {
 	t.Helper()
-	if err := redisserver.Available(); err != nil {
-		t.Skip(err)
-	}
+	tests.NeedServer(t)
 	s, err := redisserver.Start(redisserver.Config{Args: args})
 	if err != nil {
 		t.Fatal(err)

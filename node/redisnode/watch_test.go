@@ -102,9 +102,7 @@ func TestWatchOutlivesItsConnection(t *testing.T) {
 // TestWatchHungServer has a connection that is open and dead: only its silence
 // tells.
 func TestWatchHungServer(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
+	t.Parallel()
 	p := newServer(t)
 	n := connect(t, p)
 	a := listen(t, n, "a")
@@ -116,6 +114,7 @@ func TestWatchHungServer(t *testing.T) {
 }
 
 func TestUnsubscribe(t *testing.T) {
+	t.Parallel()
 	p := newServer(t)
 	n := connect(t, p)
 	keep := listen(t, n, "keep")

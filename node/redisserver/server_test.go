@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node/redisserver"
 )
 
@@ -225,9 +226,7 @@ func parent() {
 
 func need(t *testing.T) {
 	t.Helper()
-	if err := redisserver.Available(); err != nil {
-		t.Skip(err)
-	}
+	tests.NeedServer(t)
 }
 
 func start(t *testing.T, config redisserver.Config) *redisserver.Server {

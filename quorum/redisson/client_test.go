@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redquorum/redquorum/node/redisserver"
+	"github.com/redquorum/redquorum/internal/tests"
 )
 
 // patience is longer than anything lasts that a test waits for, on a machine
@@ -22,7 +22,7 @@ import (
 const patience = 45 * time.Second
 
 // build makes the Java client, once, and returns its class path, or one line that
-// says why there is none.
+// says why there is none. Only with REDQUORUM_LONG=1 does Maven download.
 var build = sync.OnceValues(func() (classpath, missing string) {
 	for _, program := range []string{"java", "mvn"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -31,10 +31,15 @@ var build = sync.OnceValues(func() (classpath, missing string) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "mvn", "--batch-mode", "--quiet",
-		"--file", filepath.Join("testdata", "client"), "-Dout="+buildDir, "process-classes").CombinedOutput()
-	if err != nil {
-		first, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	args := []string{"--batch-mode", "--quiet", "--file", filepath.Join("testdata", "client"), "-Dout=" + buildDir, "process-classes"}
+	if !tests.Long() {
+		args = append(args, "--offline")
+	}
+	out, err := exec.CommandContext(ctx, "mvn", args...).CombinedOutput()
+	switch first, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n"); {
+	case err != nil && !tests.Long():
+		return "", "Redisson is not downloaded: set REDQUORUM_LONG=1"
+	case err != nil:
 		return "", fmt.Sprintf("the Java client was not built: %v: %s", err, first)
 	}
 	return filepath.Join(buildDir, "classes") + string(os.PathListSeparator) + filepath.Join(buildDir, "lib", "*"), ""
@@ -48,9 +53,7 @@ var buildDir string
 func needJava(t *testing.T) (classpath string) {
 	t.Helper()
 	needTime(t)
-	if err := redisserver.Available(); err != nil {
-		t.Skip(err)
-	}
+	tests.NeedServer(t)
 	classpath, missing := build()
 	switch {
 	case missing == "":

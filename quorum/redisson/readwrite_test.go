@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -21,6 +22,7 @@ import (
 // TestReadWrite shares locks of readers and writers, on one server and, as a
 // MultiLock of RReadWriteLocks, on three.
 func TestReadWrite(t *testing.T) {
+	tests.NeedLong(t)
 	t.Parallel()
 	_, addrs := startServers(t, 3)
 	j := startJava(t, addrs)
@@ -471,6 +473,7 @@ func plainBesideShared(t *testing.T, j *java, l *quorum.Locker, c *redis.Client)
 // docs/redisson.md tells of both; a release of Redisson in which this test fails is
 // a better one.
 func TestReadersRenew(t *testing.T) {
+	tests.NeedLong(t)
 	t.Parallel()
 	_, addrs := startServers(t, 1)
 	j := startJava(t, addrs, fmt.Sprint("watchdog=", shortLease.Milliseconds()))

@@ -20,6 +20,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/redisnode"
 	"github.com/redquorum/redquorum/node/redisserver"
@@ -196,6 +197,10 @@ func TestRedisson(t *testing.T) {
 	j := startJava(t, addrs)
 	all := []sharing{{"plain", 1, ""}, {"fenced", 1, ""}, {"spin", 1, ""}, {"fair", 1, ""},
 		{"multi/3", 3, ""}, {"multi/5", 5, ""}, {"red/3", 3, ""}, {"red/5", 5, ""}}
+	woken := []sharing{{"plain", 1, ""}, {"fenced", 1, ""}, {"multi/3", 3, ""}, {"red/3", 3, ""}, {"red/5", 5, ""}}
+	if !tests.Long() {
+		all, woken = all[:1], woken[:1]
+	}
 	lockers := map[int]*quorum.Locker{}
 	for _, n := range []int{1, 3, 5} {
 		// No waiter asks again without a notice before the test is over.
@@ -206,12 +211,15 @@ func TestRedisson(t *testing.T) {
 		t.Run("exclusion/"+s.name(), func(t *testing.T) { exclusion(t, j, l, s) })
 		t.Run("expiry/"+s.name(), func(t *testing.T) { expiry(t, j, l, s) })
 	}
-	for _, s := range []sharing{{"plain", 1, ""}, {"fenced", 1, ""}, {"multi/3", 3, ""}, {"red/3", 3, ""}, {"red/5", 5, ""}} {
+	for _, s := range woken {
 		t.Run("wake/"+s.name(), func(t *testing.T) { wake(t, j, lockers[s.nodes], s, addrs) })
 		t.Run("count/"+s.name(), func(t *testing.T) { count(t, j, lockers[s.nodes], s) })
 	}
 	t.Run("force", func(t *testing.T) { force(t, j, connect(t, addrs[:1], quorum.Options{Lease: time.Second})) })
-	t.Run("fairSleeps", func(t *testing.T) { fairSleeps(t, j, lockers[1], dial(t, addrs[0])) })
+	t.Run("fairSleeps", func(t *testing.T) {
+		tests.NeedLong(t)
+		fairSleeps(t, j, lockers[1], dial(t, addrs[0]))
+	})
 	t.Run("tokens", func(t *testing.T) { tokens(t, j, lockers[1]) })
 	t.Run("oneNodeIsNoMajority", func(t *testing.T) { oneNodeIsNoMajority(t, j, lockers[3]) })
 }
@@ -465,6 +473,7 @@ func oneNodeIsNoMajority(t *testing.T, j *java, l *quorum.Locker) {
 // Both sides keep what they hold for several times their leases, and get what
 // one that was killed held when its lease ends.
 func TestRedissonWatchdogs(t *testing.T) {
+	tests.NeedLong(t)
 	t.Parallel()
 	_, addrs := startServers(t, 3)
 	j := startJava(t, addrs, fmt.Sprint("watchdog=", shortLease.Milliseconds()))

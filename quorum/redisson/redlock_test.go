@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node/redisserver"
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -50,6 +51,7 @@ func (l *ledger) complete() bool {
 // stand still at a time, over links that delay everything at random. That two of
 // Redisson's own overlap is seen on a busy machine, and is no fault of ours.
 func TestRedLockMixed(t *testing.T) {
+	tests.NeedLong(t)
 	const (
 		span    = 15 * time.Second
 		lease   = time.Second
@@ -189,6 +191,7 @@ func standStill(ctx context.Context, t *testing.T, servers []*redisserver.Server
 // the one who has it, whose lease then is not safe either. docs/redisson.md tells
 // of this; a release of Redisson in which this test fails is a better one.
 func TestRedLockFaults(t *testing.T) {
+	tests.NeedLong(t)
 	const wait, lease = time.Second, 2500 * time.Millisecond
 	t.Parallel()
 	servers, addrs := startServers(t, 5)

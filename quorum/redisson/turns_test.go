@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/quorum"
 )
 
@@ -15,6 +16,7 @@ import (
 // always want the lock; and they have theirs. A fair share is that of one of all Lockers and
 // threads. The measure is a quarter of it: half is usual.
 func TestBothSidesHaveTheirTurns(t *testing.T) {
+	tests.NeedLong(t)
 	const (
 		hold   = 10 * time.Millisecond
 		window = 2500 * time.Millisecond

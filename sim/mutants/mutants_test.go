@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/redquorum/redquorum/internal/tests"
 )
 
 // The list fits the source as it is now.
@@ -51,9 +53,7 @@ func TestEditMustFitOnce(t *testing.T) {
 
 // The simulator kills a canary.
 func TestCanary(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it builds a program")
-	}
+	tests.NeedSeconds(t)
 	root, err := moduleRoot()
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/sim"
@@ -17,10 +18,8 @@ import (
 )
 
 func TestRunsAreTheSameAsOnTheModel(t *testing.T) {
-	seeds := uint64(20)
-	if testing.Short() {
-		seeds = 5
-	}
+	tests.NeedSeconds(t)
+	seeds := uint64(tests.Times(5, 20))
 	for seed := range seeds {
 		same(t, faults.Generate(seed, faults.Profile{}))
 	}

@@ -4,13 +4,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redquorum/redquorum/node/redisserver"
+	"github.com/redquorum/redquorum/internal/tests"
 )
 
 func TestCompare(t *testing.T) {
-	if err := redisserver.Available(); err != nil {
-		t.Skip(err)
-	}
+	tests.NeedServer(t)
 	if err := compare(500, time.Second); err != nil {
 		t.Error(err)
 	}

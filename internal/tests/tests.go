@@ -1,0 +1,64 @@
+// Package tests decides which tests run. By default the quick ones do, with
+// REDQUORUM_LONG=1 all of them, and with -short those that take no seconds and
+// start no server.
+package tests
+
+import (
+	"flag"
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/redquorum/redquorum/node/redisserver"
+)
+
+// Long reports whether REDQUORUM_LONG=1 is set. -short wins over it.
+func Long() bool { return os.Getenv("REDQUORUM_LONG") == "1" && !testing.Short() }
+
+// NeedLong skips a test that takes long, unless REDQUORUM_LONG=1 is set.
+func NeedLong(t testing.TB) {
+	t.Helper()
+	if !Long() {
+		t.Skip("it takes long: set REDQUORUM_LONG=1")
+	}
+}
+
+// NeedSeconds skips a test that takes seconds with -short.
+func NeedSeconds(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it takes seconds: run without -short")
+	}
+}
+
+// NeedServer skips a test that starts redis-server processes with -short, and
+// where there is no redis-server.
+func NeedServer(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it starts servers: run without -short")
+	}
+	if err := redisserver.Available(); err != nil {
+		t.Skip(err)
+	}
+}
+
+// Times returns how often a test does something: quick times, or long times with
+// REDQUORUM_LONG=1.
+func Times(quick, long int) int {
+	if Long() {
+		return long
+	}
+	return quick
+}
+
+// Parallel lets n tests run at a time, for a package whose tests mostly wait. Its
+// TestMain calls it. The flag -parallel wins over it.
+func Parallel(n int) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", strconv.Itoa(n))
+	}
+}
