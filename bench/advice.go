@@ -56,7 +56,7 @@ func choose(n, k int) float64 {
 
 const year = 365 * 24 * time.Hour
 
-// advise makes an advice of what was measured at the longest round trip that was
+// advise makes a recommendation of what was measured at the longest round trip that was
 // asked for: a shorter one would promise too much there. It returns nil if the
 // latency was not measured.
 func (r *Report) advise(rtt time.Duration, failure float64) *Advice {
@@ -275,7 +275,7 @@ func known(ns float64) string {
 	return short(ns)
 }
 
-// title says what the advice is of.
+// title says what the recommendation is for.
 func (a *Advice) title() string {
 	title := "What to choose, for " + a.Contestant
 	if a.RTT > 0 {

@@ -31,7 +31,7 @@ func says(t *testing.T, text string, want ...string) {
 	}
 }
 
-// The advice is for the links that were asked for, whatever was measured besides.
+// The recommendation is for the links that were asked for, whatever was measured besides.
 func TestAdviceIsForTheLongestLinks(t *testing.T) {
 	r := reportOf(took("latency", "", 3, 0, ms), took("latency", "", 3, 60*ms, 61*ms))
 	a := r.advise(60*ms, 0.001)

@@ -28,12 +28,12 @@ const manual = `usage: %[1]s [--n 1,3,5] [--for 10s] [flags]
 Measures locks by number of nodes, to choose it, and the lease and the timeouts:
 how long a lock takes, how many there are a second, how fast one goes from
 holder to holder, what bad nodes do to it, and what all that costs. Ends in a
-table and an advice.
+table and a recommendation.
 
 Servers: without a flag they are inside processes of its own (miniredis, which is
 slower than Redis); with --spawn redis-servers that it starts and ends; with
 --nodes those that you name. These get load and keys with names of their own,
-which are removed again; REDQUORUM_NODES is not heeded.
+which are removed again; REDQUORUM_NODES is ignored.
 
 All cases are measured in rounds, in shuffled order, contestants right after
 each other. Clients run in this process; servers and proxies in others.
@@ -185,7 +185,7 @@ func (f *flags) parse(args []string) error {
 	fs.StringVar(&f.waiters, "waiters", "", "`numbers` of waiters for storm (default 512; embedded 64)")
 	fs.DurationVar(&c.For, "for", 10*time.Second, "how long is measured, altogether; warming up comes on top")
 	fs.IntVar(&c.Rounds, "rounds", 3, "how often each case is measured")
-	fs.StringVar(&f.failure, "node-failure", "0.1%", "the share of time for which a node is away, for the advice")
+	fs.StringVar(&f.failure, "node-failure", "0.1%", "the share of time for which a node is away, for the recommendation")
 	if len(f.program.Contestants) > 1 {
 		fs.StringVar(&f.contestants, "contestants", "", "`names` of those to measure (default all: "+strings.Join(f.names(), ", ")+")")
 		fs.StringVar(&c.Base, "base", f.program.Base, "the `name` of the contestant that ratios are to")
@@ -366,7 +366,7 @@ func (f *flags) choose() error {
 			}
 			chosen = append(chosen, name)
 		}
-		// In the program's order: the first is the one that the advice is about.
+		// In the program's order: the first is the one that the recommendation is about.
 		c.Contestants = slices.DeleteFunc(slices.Clone(c.Contestants), func(one Contestant) bool { return !slices.Contains(chosen, one.Name) })
 	}
 	if !slices.ContainsFunc(c.Contestants, func(one Contestant) bool { return one.Name == c.Base }) {

@@ -19,7 +19,7 @@ func TestBench(t *testing.T) {
 		t.Errorf("status %d:\n%s", status, all)
 	}
 	if !strings.Contains(stdout, "What to choose") {
-		t.Error("no advice:\n" + all)
+		t.Error("no recommendation:\n" + all)
 	}
 	want(t, exitOK, "BenchmarkCold/n=1/rtt=0s/contestant=redquorum 1 ", "bench", "--n", "1", "--for", "20ms", "--rounds", "1", "--workload", "cold", "--benchstat")
 }
