@@ -299,13 +299,23 @@ var protections = []struct {
 		"the lock allows for no drift of clocks, or too little (lock drift=)"},
 }
 
-// Cause names the protection that a plan has switched off, and without which it violates an
-// invariant; or all that it has switched off, if it takes more than one of them. It returns "" if the
-// plan violates an invariant with them too. The options are those of each run.
-func Cause(p *faults.Plan, options ...Option) string {
-	if p.Lock.Client == faults.Plain {
+// Cause names the protection that the plan has switched off, and without which it is unsafe or stuck;
+// or all that it has switched off, if it takes more than one of them. It returns "" if nothing went
+// wrong, if it goes wrong with them too, or if the run had a program that [WithProgram] did not set.
+// It runs the plan several times.
+func (r *Result) Cause() string { return r.cause() }
+
+func cause(r *Result, program func(*Client) error, options []Option) string {
+	p := r.Plan
+	switch v := r.Worst(); {
+	case v == nil || v.Outside != "":
+		return ""
+	case p.Lock.Client == faults.Plain:
 		return "the clients use " + lockWords(&p.Lock)
+	case program != nil: // which may do something else the next time
+		return ""
 	}
+	options = append(slices.Clip(options), func(w *world) { w.trace = nil })
 	var off []string
 	all := clone(p)
 	for _, protection := range protections {
@@ -313,23 +323,24 @@ func Cause(p *faults.Plan, options ...Option) string {
 			continue
 		}
 		one := clone(p)
-		if protection.on(one); holds(one, options) {
+		if protection.on(one); spared(r.Verdict, one, options) {
 			return protection.what
 		}
 		protection.on(all)
 		off = append(off, protection.what)
 	}
-	if len(off) > 1 && holds(all, options) {
+	if len(off) > 1 && spared(r.Verdict, all, options) {
 		return strings.Join(off, ", and ")
 	}
 	return ""
 }
 
-// holds reports whether a plan violates nothing, with its seed and a few others.
-func holds(p *faults.Plan, options []Option) bool {
+// spared reports whether a plan that had a verdict without a protection does not have it, nor a worse
+// one, with its seed and a few others.
+func spared(verdict Verdict, p *faults.Plan, options []Option) bool {
 	p = clone(p)
 	for other := range uint64(9) {
-		if v := Run(p, nil, options...).Worst(); v != nil && v.Outside == "" {
+		if v := Run(p, nil, options...).Verdict; v == Unsafe || v == verdict {
 			return false
 		}
 		p.Seed = other

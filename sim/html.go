@@ -88,7 +88,7 @@ type picturePart struct {
 
 // WriteHTML draws a traced run as one page, which needs nothing else: no server,
 // no network. It shows each message, who has the lock on which node, what each
-// client believes, the faults, and the instant at which an invariant broke.
+// client holds, the faults, and the instant at which an invariant broke.
 func (r *Result) WriteHTML(out io.Writer) error { return r.writeHTML(out, nil) }
 
 // WriteHTML draws a run of the scenario, as [Result.WriteHTML] does, with its story.
@@ -161,10 +161,15 @@ func (r *Result) words() string {
 		return "Textbook Redlock with a known mistake fails here, as expected."
 	case plain:
 		return "Textbook Redlock fails here, as expected."
-	case r.Verdict == Stuck:
-		return "The faults were over, and whoever waited still did not get the lock: a bug."
 	}
-	return "An invariant was broken, and nothing in the plan excuses it: a bug."
+	what, why := "An invariant was broken", ", and nothing in the plan excuses it: a bug."
+	if r.Verdict == Stuck {
+		what, why = "The faults were over, and a waiter still did not get the lock", ": a bug."
+	}
+	if cause := r.Cause(); cause != "" {
+		why = ". The cause: " + cause + "."
+	}
+	return what + why
 }
 
 // open is how long a part of a fault lasts whose end is not known yet.

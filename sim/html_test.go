@@ -123,7 +123,8 @@ func TestHTML(t *testing.T) {
 	if at := regexp.MustCompile(`(?i)https?:|\bsrc=|@import|\burl\(`).FindString(html); at != "" {
 		t.Errorf("the page has %q: it may load something", at)
 	}
-	for _, want := range []string{"unsafe", "exclusion", "c1 and c2 both hold", "at 40ms crash n3 empty for 10ms"} {
+	for _, want := range []string{"unsafe", "exclusion", "c1 and c2 both hold",
+		"An invariant was broken. The cause: the restart guard is off (lock guard=off).", "at 40ms crash n3 empty for 10ms"} {
 		if !strings.Contains(html, want) {
 			t.Errorf("the page lacks %q", want)
 		}

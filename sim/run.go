@@ -44,6 +44,7 @@ package sim
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
@@ -87,6 +88,8 @@ type Result struct {
 	Sometimes  Sometimes
 	Trace      *Trace  // if it was asked for
 	Errors     []error // what the caller's program has returned, by client; nil also of one that has not
+
+	cause func() string
 }
 
 // Worst returns the violation that decides the verdict, or nil.
@@ -141,6 +144,7 @@ func Run(p *faults.Plan, program func(*Client) error, options ...Option) *Result
 		r.Errors = append(r.Errors, c.result)
 	}
 	r.Verdict = verdict(w.found)
+	r.cause = sync.OnceValue(func() string { return cause(r, program, options) })
 	w.unwind()
 	w.empty()
 	*kept, w.scratch = w.scratch, scratch{}

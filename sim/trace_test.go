@@ -206,7 +206,7 @@ func TestStoryHasBothGrants(t *testing.T) {
 func TestCause(t *testing.T) {
 	p := faults.Generate(8, faults.Profile{Nodes: 5})
 	p.Lock.Guard = false
-	if cause := sim.Cause(p); cause != "the restart guard is off (lock guard=off)" {
+	if cause := sim.Run(p, nil).Cause(); cause != "the restart guard is off (lock guard=off)" {
 		t.Errorf("without the guard: %q", cause)
 	}
 	careless := sim.WithProgram(func(c *sim.Client) error {
@@ -215,8 +215,18 @@ func TestCause(t *testing.T) {
 	})
 	p = faults.New(3, 2)
 	p.Lock.Guard = false
-	if cause, v := sim.Cause(p, careless), sim.Run(p, nil, careless).Worst(); v == nil || cause != "" {
-		t.Errorf("of a program that does not unlock: %q, %v", cause, v)
+	if r := sim.Run(p, nil, careless); r.Worst() == nil || r.Cause() != "" {
+		t.Errorf("of a program that does not unlock: %q, %v", r.Cause(), r.Worst())
+	}
+	calls := 0
+	p.Clients = 1
+	r := sim.Run(p, func(c *sim.Client) error {
+		calls++
+		_, err := c.Locker().Lock(c.Context(), "x1")
+		return err
+	})
+	if r.Worst() == nil || r.Cause() != "" || calls != 1 {
+		t.Errorf("of a program that may not run again: %q, %v, %d calls", r.Cause(), r.Worst(), calls)
 	}
 	s07, _ := sim.FindScenario("S07")
 	for name, want := range map[string]string{
@@ -224,7 +234,7 @@ func TestCause(t *testing.T) {
 		"no drift": "the lock allows for no drift of clocks, or too little (lock drift=)",
 	} {
 		i := slices.IndexFunc(sim.Variants, func(v sim.Variant) bool { return v.Name == name })
-		if cause := sim.Cause(s07.Plan(sim.Variants[i])); cause != want {
+		if cause := sim.Run(s07.Plan(sim.Variants[i]), nil).Cause(); cause != want {
 			t.Errorf("S07 with %s: %q", name, cause)
 		}
 	}

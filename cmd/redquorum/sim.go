@@ -460,16 +460,13 @@ func (c *command) explain(f sim.Found, path string, on nodesOn) {
 	for _, line := range r.Story(10) {
 		fmt.Fprintln(c.stdout, line)
 	}
-	c.blame(r, on)
+	c.blame(r)
 	fmt.Fprintf(c.stdout, "\nplan: %s (%d events)\nplay it again: redquorum sim replay %s%s\n", path, len(p.Events), path, on.flag)
 }
 
 // blame names the protections without which a run went wrong, if it is they.
-func (c *command) blame(r *sim.Result, on nodesOn) {
-	if statusOfVerdict(r.Verdict) == exitOK {
-		return
-	}
-	if cause := sim.Cause(r.Plan, on.options...); cause != "" {
+func (c *command) blame(r *sim.Result) {
+	if cause := r.Cause(); cause != "" {
 		fmt.Fprintf(c.stdout, "\ncause: %s\n", cause)
 	}
 }

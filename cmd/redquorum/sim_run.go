@@ -160,7 +160,7 @@ func (c *command) play(verb string, p *faults.Plan, show showFlags, on nodesOn, 
 		return c.fail(verb, err)
 	}
 	if !show.asJSON {
-		c.blame(r, on)
+		c.blame(r)
 	}
 	if err := c.writePage(show.page, r, draw); err != nil {
 		return c.fail(verb, err)
