@@ -169,7 +169,7 @@ function whatIs(b) {
   if (b.line) return `${label} knows that for ${b.name} there ${who.length > 1 ? 'wait' : 'waits'} ${who.join(', then ')}`;
   if (b.waits) return `${who} waits for ${b.name}, as nodes know`;
   if (b.key) return `${label} has the key of ${b.name} for ${who.join(' and ')}${b.mode ? ' to ' + b.mode : ''}`;
-  return `${who} believes that it ${b.mode ? 'may ' + b.mode : 'holds'} ${b.whole}`;
+  return `${who} ${b.mode ? 'may ' + b.mode : 'holds'} ${b.whole}`;
 }
 
 let drag = null;

@@ -370,11 +370,11 @@ function inWords(e) {
     case 'engine':
       return `The engine of ${c} reports${e.node >= 0 ? ' about ' + n : ''}: ${e.text}.`;
     case 'belief':
-      return `${c} begins to believe that it ${e.mode ? 'may ' + e.mode : 'holds'} ${e.name}.`;
+      return `${c} ${e.mode ? 'may now ' + e.mode : 'now holds'} ${e.name}.`;
     case 'joint':
       return `${c} ${e.text}: for as long as it has both.`;
     case 'belief end':
-      return `${c} no longer believes that it ${e.mode ? 'may ' + e.mode : 'holds'} ${e.name}.`;
+      return `${c} ${e.mode ? 'may no longer ' + e.mode : 'no longer holds'} ${e.name}.`;
     case 'access':
       return e.text.includes('refused')
         ? `The resource ${e.name} refuses to let ${c} ${e.text.startsWith('writes') ? 'write' : 'read'}: its token is old.`
