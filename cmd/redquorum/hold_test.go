@@ -25,7 +25,7 @@ func TestHold(t *testing.T) {
 		if line := p.out.String(); held.Verdict != "held" || !strings.HasPrefix(line, "holding a,b: owner "+held.Owner+", token ") {
 			t.Errorf("%s%+v", line, held)
 		}
-		start(t, holdOn(urls, "--try", "a")...).exits(exitHeld)
+		ends(t, exitHeld, holdOn(urls, "--try", "a")...)
 		start(t, holdOn(urls, "--wait 100ms --conflict-exit-code 9", "a")...).exits(9)
 		p.signal(s)
 		if out := p.exits(exitOK); strings.Count(out, "\n") != 1 {

@@ -33,7 +33,12 @@ type listed struct {
 
 func listOf(t *testing.T, exit int, urls string, args ...string) (l listed) {
 	t.Helper()
-	got, stdout, stderr := redquorum(t, append([]string{"list", "--json", "--nodes", urls}, args...)...)
+	var got int
+	var stdout, stderr string
+	unlessLate(func() (string, bool) {
+		got, stdout, stderr = redquorum(t, append([]string{"list", "--json", "--nodes", urls}, args...)...)
+		return stdout + stderr, got == exit
+	})
 	if got != exit {
 		t.Errorf("exit status %d, want %d: %s", got, exit, stderr)
 	}
@@ -126,8 +131,12 @@ func TestListWithoutNodes(t *testing.T) {
 	servers, urls := startNodes(t, 3)
 	hold(t, newLocker(t, urls), "a")
 	servers[0].Stall()
-	l := listOf(t, exitOK, urls)
-	if l.names() != "a held" || len(l.Unread) != 1 || l.Unread[0].Node != servers[0].Addr() {
+	var l listed
+	eventually(t, "held on the other nodes", func() bool {
+		l = listOf(t, exitOK, urls)
+		return l.names() == "a held" && len(l.Unread) == 1
+	})
+	if l.Unread[0].Node != servers[0].Addr() {
 		t.Errorf("%+v", l)
 	}
 	servers[1].Kill()

@@ -160,7 +160,7 @@ func TestTLSFlags(t *testing.T) {
 	all := []string{"--cacert", cert, "--cert", cert, "--key", key, "--nodes", nodes}
 	want(t, exitOK, "a is free", append([]string{"status", "a"}, all...)...)
 	want(t, exitOK, "exact", append([]string{"demo", "--for", "1s"}, all...)...)
-	start(t, append(append([]string{"run", "--name", "a", "--try"}, all...), "-c", "true")...).exits(exitOK)
+	ends(t, exitOK, append(append([]string{"run", "--name", "a", "--try"}, all...), "-c", "true")...)
 	if out := want(t, exitError, "", append([]string{"doctor", "--nodes", urls[0]}, all[:6]...)...); strings.Contains(out, "not reachable") {
 		t.Error(out)
 	}

@@ -82,6 +82,18 @@ func (p *program) exits(want int) string {
 	return p.out.String()
 }
 
+// ends runs the program to its end and checks its status.
+func ends(t *testing.T, want int, args ...string) string {
+	t.Helper()
+	var p *program
+	unlessLate(func() (string, bool) {
+		p = start(t, args...)
+		_ = p.cmd.Wait()
+		return p.out.String(), p.cmd.ProcessState.ExitCode() == want
+	})
+	return p.exits(want)
+}
+
 // runIn is "run" on nodes inside its own process.
 func runIn(flags string, command ...string) []string {
 	args := append([]string{"run", "--name", "job", "--embedded", "3"}, strings.Fields(flags)...)
@@ -163,12 +175,12 @@ func TestRunExcludes(t *testing.T) {
 	if s := statusOf(t, exitOK, "job", urls); s.Verdict != "held" {
 		t.Errorf("while it runs: %+v", s)
 	}
-	out := start(t, runOn(urls, "--try", "echo", "never")...).exits(exitHeld)
+	out := ends(t, exitHeld, runOn(urls, "--try", "echo", "never")...)
 	if !strings.Contains(out, "lock is held by another owner") || strings.Contains(out, "never") {
 		t.Errorf("--try: %s", out)
 	}
 	start(t, runOn(urls, "--wait 300ms", "true")...).exits(exitHeld)
-	start(t, runOn(urls, "--try --conflict-exit-code 0", "true")...).exits(0)
+	ends(t, 0, runOn(urls, "--try --conflict-exit-code 0", "true")...)
 
 	waiting := start(t, runOn(urls, "--wait 20s", "echo", "at last")...)
 	waiting.says("waiting: job is held by")
@@ -264,7 +276,7 @@ func TestRunWithoutQuorum(t *testing.T) {
 	servers, urls := startNodes(t, 3)
 	servers[0].Kill()
 	servers[1].Kill()
-	out := start(t, runOn(urls, "--try", "true")...).exits(exitNoQuorum)
+	out := ends(t, exitNoQuorum, runOn(urls, "--try", "true")...)
 	if !strings.Contains(out, "no quorum") {
 		t.Error(out)
 	}
@@ -280,15 +292,15 @@ func TestRunReadWrite(t *testing.T) {
 	_, urls := startNodes(t, 3)
 	first := start(t, runOn(urls, "--read", "sh", "-c", "echo begun; read line")...)
 	first.says("begun")
-	start(t, runOn(urls, "--read --try", "true")...).exits(0)
-	start(t, runOn(urls, "--write --try", "true")...).exits(exitHeld)
-	start(t, runOn(urls, "--try", "true")...).exits(exitHeld)
+	ends(t, 0, runOn(urls, "--read --try", "true")...)
+	ends(t, exitHeld, runOn(urls, "--write --try", "true")...)
+	ends(t, exitHeld, runOn(urls, "--try", "true")...)
 	writer := start(t, runOn(urls, "--write", "sh", "-c", "echo writes; read line")...)
 	writer.says("held for reading by")
 	first.in.Close()
 	first.exits(1)
 	writer.says("writes")
-	start(t, runOn(urls, "--read --try", "true")...).exits(exitHeld)
+	ends(t, exitHeld, runOn(urls, "--read --try", "true")...)
 	writer.in.Close()
 	writer.exits(1)
 }
@@ -296,10 +308,10 @@ func TestRunReadWrite(t *testing.T) {
 func TestRunNeed(t *testing.T) {
 	t.Parallel()
 	servers, urls := startNodes(t, 3)
-	start(t, runOn(urls, "--quorum all --try", "true")...).exits(0)
+	ends(t, 0, runOn(urls, "--quorum all --try", "true")...)
 	servers[0].Kill()
-	start(t, runOn(urls, "--quorum 2 --try", "true")...).exits(0)
-	out := start(t, runOn(urls, "--quorum all --try", "true")...).exits(exitNoQuorum)
+	ends(t, 0, runOn(urls, "--quorum 2 --try", "true")...)
+	out := ends(t, exitNoQuorum, runOn(urls, "--quorum all --try", "true")...)
 	if !strings.Contains(out, "of 3 nodes granted, 3 needed") {
 		t.Error(out)
 	}
@@ -336,7 +348,7 @@ func TestRunCannotEver(t *testing.T) {
 		}
 	}
 	put(0)
-	start(t, runOn(urls, "--try", "true")...).exits(0) // one of three does no harm
+	ends(t, 0, runOn(urls, "--try", "true")...) // one of three does no harm
 	put(1)
 	out := start(t, runOn(urls, "", "echo", "never")...).exits(exitConfig)
 	if !strings.Contains(out, "not a lock") || strings.Contains(out, "never") {
@@ -344,7 +356,7 @@ func TestRunCannotEver(t *testing.T) {
 	}
 	// One that is broken and one that is down: the latter may come back.
 	servers[1].Kill()
-	start(t, runOn(urls, "--try", "true")...).exits(exitNoQuorum)
+	ends(t, exitNoQuorum, runOn(urls, "--try", "true")...)
 }
 
 func TestNotAcquired(t *testing.T) {

@@ -48,7 +48,12 @@ type status struct {
 
 func statusOf(t *testing.T, exit int, name, urls string) (s status) {
 	t.Helper()
-	got, stdout, stderr := redquorum(t, "status", name, "--json", "--nodes", urls)
+	var got int
+	var stdout, stderr string
+	unlessLate(func() (string, bool) {
+		got, stdout, stderr = redquorum(t, "status", name, "--json", "--nodes", urls)
+		return stdout + stderr, false
+	})
 	if got != exit {
 		t.Errorf("exit status %d, want %d: %s", got, exit, stderr)
 	}
@@ -297,8 +302,8 @@ func TestPrefix(t *testing.T) {
 	owner := hold(t, newLocker(t, urls), "app/job").Owner()
 	want(t, exitOK, "job is free", "status", "job", "--nodes", urls)
 	want(t, exitOK, "\n  by "+owner+"\n", "status", "job", "--prefix", "app/", "--nodes", urls)
-	start(t, runOn(urls, "--try --prefix app/", "echo", "never")...).exits(exitHeld)
-	start(t, runOn(urls, "--try", "true")...).exits(exitOK)
+	ends(t, exitHeld, runOn(urls, "--try --prefix app/", "echo", "never")...)
+	ends(t, exitOK, runOn(urls, "--try", "true")...)
 	want(t, exitOK, `"job" is broken; it was held by `+owner, "break", "job", "--prefix", "app/", "--yes", "--nodes", urls)
 	want(t, exitUsage, "--prefix is before every name", "status", "job", "--prefix", "redisson_", "--nodes", urls)
 }

@@ -191,7 +191,7 @@ func TestRunNeedsItsProc(t *testing.T) {
 	if !strings.Contains(out, "another PID namespace") || strings.Contains(out, "never") {
 		t.Error(out)
 	}
-	start(t, runOn(urls, "--try", "true")...).exits(0) // the lock is free
+	ends(t, 0, runOn(urls, "--try", "true")...) // the lock is free
 }
 
 // The command cannot read the nodes' passwords in the environment of its ancestors.
