@@ -84,20 +84,28 @@ func Heir(owner string) string { return owner + StandbySuffix }
 // IsHeir reports whether an owner is what Heir returns for some other.
 func IsHeir(owner string) bool { return strings.HasSuffix(owner, StandbySuffix) }
 
-// Fields of the hash of readers and writers that are no reader's.
+// In the hash of readers and writers.
 const (
-	ModeField   = "mode"   // the field's name
-	WriteSuffix = ":write" // what is behind the owner in the writer's field
+	ModeField   = "mode"   // the field that is no owner's
+	WriteSuffix = ":write" // ends the writer's field, and the name of a waiter that wants to write
+	ReadSuffix  = ":read"  // ends the name of a waiter that wants to read
 )
 
-// What is in a name's IntentKey when it is not the intent of a writer.
-const (
-	// ReadersNext: it is the turn of waiting readers.
-	ReadersNext = "readers"
-	// OthersNext is followed by a process, or by one of its waiters: it is the turn of
-	// waiting writers of other processes.
-	OthersNext = "not:"
-)
+// NewWaiter makes the name of a waiter of a process that waits for a lock in this mode.
+func NewWaiter(process string, number uint64, mode Mode) string {
+	return NewOwner(process, number) + [...]string{Exclusive: "", Read: ReadSuffix, Write: WriteSuffix}[mode]
+}
+
+// WaiterMode returns the mode in which a waiter wants the lock.
+func WaiterMode(waiter string) Mode {
+	switch {
+	case strings.HasSuffix(waiter, ReadSuffix):
+		return Read
+	case strings.HasSuffix(waiter, WriteSuffix):
+		return Write
+	}
+	return Exclusive
+}
 
 // What is in a PlaceKey when it is not the owner of a standby claim.
 const (
@@ -113,20 +121,25 @@ const (
 	// MaxHolds is how many holds of one reader are checked. Redisson counts them in the
 	// field's value, and the hash may be another program's.
 	MaxHolds = 1000
-	// MaxTold is how many waiters, from the first in the queue on, a release tries to notify.
-	MaxTold = 10
+	// MaxTold is how many waiters, from the first in the queue on, a release tries to notify,
+	// and MaxGroup how many readers.
+	MaxTold  = 10
+	MaxGroup = 250
 )
 
 // What keys and channels begin with.
 const (
-	fencePrefix   = ourPrefix + "fence"
-	readersPrefix = ourPrefix + "readers"
-	intentPrefix  = ourPrefix + "writer"
-	// QueuePrefix begins a QueueKey, PlacePrefix a PlaceKey.
-	QueuePrefix = ourPrefix + "queue"
-	PlacePrefix = ourPrefix + "place"
-	// WaiterPrefix begins a WaiterChannel.
-	WaiterPrefix = ourPrefix + "waiter:"
+	fencePrefix = ourPrefix + "fence"
+	// ReadersPrefix begins a ReadersKey, NextPrefix a NextKey, QueuePrefix a QueueKey,
+	// PlacePrefix a PlaceKey.
+	ReadersPrefix = ourPrefix + "readers"
+	NextPrefix    = ourPrefix + "next"
+	QueuePrefix   = ourPrefix + "waitqueue"
+	PlacePrefix   = ourPrefix + "waitplace"
+	// WaiterPrefix begins a WaiterChannel. OldWaiterPrefix began it in versions whose queue
+	// was another: they and this one exclude each other, but wait in two queues.
+	WaiterPrefix    = ourPrefix + "turn:"
+	OldWaiterPrefix = ourPrefix + "waiter:"
 
 	channelPrefix          = redissonPrefix + "lock__channel"
 	readWriteChannelPrefix = redissonPrefix + "rwlock"
@@ -142,13 +155,14 @@ func AppendFenceKey(b []byte, name string) []byte { return own(b, fencePrefix, n
 func ReadersKey(name string) string { return string(AppendReadersKey(nil, name)) }
 
 // AppendReadersKey appends ReadersKey(name) to b.
-func AppendReadersKey(b []byte, name string) []byte { return own(b, readersPrefix, name) }
+func AppendReadersKey(b []byte, name string) []byte { return own(b, ReadersPrefix, name) }
 
-// IntentKey returns the key of the intent to write name.
-func IntentKey(name string) string { return string(AppendIntentKey(nil, name)) }
+// NextKey returns the key of the token with which the last of several readers of name hands
+// the lock on.
+func NextKey(name string) string { return string(AppendNextKey(nil, name)) }
 
-// AppendIntentKey appends IntentKey(name) to b.
-func AppendIntentKey(b []byte, name string) []byte { return own(b, intentPrefix, name) }
+// AppendNextKey appends NextKey(name) to b.
+func AppendNextKey(b []byte, name string) []byte { return own(b, NextPrefix, name) }
 
 // QueueKey returns the key of the queue of name: a sorted set of waiters, by
 // their tickets.

@@ -138,13 +138,9 @@ type Command struct {
 	// Acquire, Release or Break, in whole milliseconds.
 	Retention time.Duration
 
-	// Handoff is the token with which a Release in mode Exclusive may hand its locks on
-	// to a waiter; 0: it may not. It is above that of the claims.
+	// Handoff is the token with which a Release may hand its locks on to waiters; 0: it may
+	// not. It is above that of the claims.
 	Handoff Token
-
-	// YieldTTL is how long, after a Release in mode Read or Write, waiters may come before
-	// others write, in whole milliseconds; 0: no time.
-	YieldTTL time.Duration
 
 	// Deadline is when a reply is no longer of use: the node then replies
 	// ErrTimeout, and does not send the command if it has not done so yet.
@@ -163,24 +159,23 @@ func (c *Command) Waiting() Wait {
 	return *c.Wait
 }
 
-// A Wait is what a waiter asks a node to remember of it between two attempts.
+// A Wait is what a waiter asks a node to remember of it between two attempts. Its zero value
+// is that of a caller that does not wait.
 type Wait struct {
-	// Waiter names the waiter. The name stays the same from attempt to attempt, unlike
-	// owner and token. It is the name of the waiter's process, in which there is no
-	// colon, a colon, and what tells the waiter from others there. Readers have none:
-	// their mark is that of all readers.
+	// Waiter names the waiter, as NewWaiter does for the command's mode. The name stays
+	// the same from attempt to attempt, unlike owner and token.
 	Waiter string
 
-	// PlaceTTL is for how long the node keeps the waiter's place in the queue, or in
-	// mode Read and Write its intent, unless the waiter asks again. It is in whole
-	// milliseconds; see Stays.
+	// PlaceTTL is for how long the node keeps the waiter's place in the queue, unless the
+	// waiter asks again. It is in whole milliseconds; see Stays.
 	PlaceTTL time.Duration
 
-	// Ticket is the waiter's position in the queues, the same from attempt to attempt.
-	// It is for mode Exclusive; see Queued.
+	// Ticket is the waiter's position in the queues, the same from attempt to attempt;
+	// see Queued.
 	Ticket Token
 
-	// Barge lets an Acquire take what is free though others are before it.
+	// Barge lets an Acquire take what is free though others are before it. In mode Read it
+	// has no effect.
 	Barge bool
 
 	// Standby leaves a claim with the place of an Acquire of one name, if that is not
@@ -245,8 +240,14 @@ type Reply struct {
 // A Line is what a Reply says of the queues of its names. Reply has it by value: a pointer
 // would cost an allocation for each reply that a contended lock brings.
 type Line struct {
-	Ahead int   // Refused, with a Ticket: how many waiters are before this one, the most of one queue
-	Last  Token // Refused, with a Ticket: the highest ticket in the queues, 0 if they are empty
+	// Refused, with a Ticket: how many waiters are before this one, the most of one queue.
+	// A reader does not count the readers before the first waiter that excludes it.
+	Ahead int
+
+	// Refused and Granted, with a Ticket: the highest ticket in the queues of the names that
+	// the owner did not have; 0 if they are empty. The next ticket has to be above it, or a
+	// process with a late clock would always come first.
+	Last Token
 
 	// With Refused and a Ticket: Free says that no lock is in the way, only other
 	// waiters, none of which reserves its name. Foreign says that a lock in the way is
@@ -282,9 +283,7 @@ type State struct {
 	TTL    time.Duration // NoExpiry for a key without; 0 when there is no key
 	Fence  Token         // 0 if there is none
 
-	Readers   Token         // what is in ReadersKey, 0 if there is none
-	Intent    string        // what is in IntentKey, "" if nothing is: the Waiter whose intent to write it is, or whose turn
-	IntentTTL time.Duration // of the intent, as TTL
+	Readers Token // what is in ReadersKey, 0 if there is none
 
 	Queue []Place // in the order in which they are served
 }

@@ -27,7 +27,7 @@ func (w *waiter) attempt(ctx context.Context) (o outcome) {
 	if !ok {
 		return outcome{spent: true}
 	}
-	r := l.rounds.begin(node.Acquire, w.asked(c), s.lease+l.opts.Grace, w.timeout())
+	r := l.rounds.begin(node.Acquire, c, s.lease+l.opts.Grace, w.timeout())
 	defer r.done()
 	o.claim = c
 	if c.standby != 0 {
@@ -76,15 +76,6 @@ func (w *waiter) nextClaim() (c claim, ok bool) {
 		c.placeTTL = min(c.placeTTL, w.place.reserved.Sub(l.clock.Now())+3*l.opts.Timeout)
 	}
 	return c, true
-}
-
-// asked is what the nodes are asked for with a claim. A reader leaves no place, but a note that
-// readers wait, which no release takes back.
-func (w *waiter) asked(c claim) claim {
-	if c.mode == node.Read {
-		c.placeTTL = w.readersWait()
-	}
-	return c
 }
 
 // timeout bounds the next attempt. Those that follow at once on the last one that

@@ -15,14 +15,13 @@ type ballot struct {
 	fence   node.Token
 	at      clock.Instant // of the answer, if it refuses
 	err     error
-	ahead   int        // how many waiters in line are before this one
-	last    node.Token // the highest ticket there
-	free    bool       // no lock is in the way, but others in line
-	foreign bool       // a lock of another make is
-	stale   bool       // refused only because the token was too low
-	removed bool       // a release or break found something
-	may     bool       // the claim may be there, now or later
-	lacks   bool       // a lease that it was asked to renew is not there
+	ahead   int  // how many waiters in line are before this one
+	free    bool // no lock is in the way, but others in line
+	foreign bool // a lock of another make is
+	stale   bool // refused only because the token was too low
+	removed bool // a release or break found something
+	may     bool // the claim may be there, now or later
+	lacks   bool // a lease that it was asked to renew is not there
 	state   *node.State
 }
 

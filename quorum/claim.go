@@ -110,8 +110,3 @@ func (s *settings) setNames(first string, check func(string) error) error {
 	}
 	return nil
 }
-
-// linesUp reports whether the acquisition stands in line if it has to wait.
-func (s *settings) linesUp() bool {
-	return s.mode == node.Exclusive && s.wait != 0
-}

@@ -34,6 +34,11 @@ func (c *config) expiry(start clock.Instant, lease time.Duration) clock.Instant 
 // not even two copies of one process can make the same.
 func (c *config) ownerName() string { return node.NewOwner(c.uuid, c.opts.Random()>>1) }
 
+// waiterName makes the name of a waiter for a lock in this mode.
+func (c *config) waiterName(mode node.Mode) string {
+	return node.NewWaiter(c.uuid, c.opts.Random()>>1, mode)
+}
+
 // chance draws a number from 0 up to 1.
 func (c *config) chance() float64 { return float64(c.opts.Random()>>11) / (1 << 53) }
 

@@ -71,11 +71,12 @@
 //
 // Waiters are woken by published notices, and keep a timer for those that get lost. Inside one
 // Locker the waiters of a name form a queue, of which the first competes with other processes.
-// On the nodes the waiters of all processes form another, in the order of their tickets; a
-// release hands the lock over to the first, in one round trip. If that waiter died or hangs, the
-// lock stays reserved for it for at most Options.RetryEvery and three times Options.Timeout. A caller
-// that comes while the name is free may pass waiters, but not with [WithFair]. docs/waiting.md
-// has the details, with pictures.
+// On the nodes the waiters of all processes form another, in the order of their tickets: plain
+// locks, readers and writers. A release hands the lock over to the first or, if that reads, to all
+// readers up to the next writer, in one round trip. If a waiter died or hangs, the lock stays
+// reserved for it for at most Options.RetryEvery and three times Options.Timeout. A caller that
+// comes while the name is free may pass waiters, but not with [WithFair], and a reader passes no
+// writer. docs/waiting.md has the details, with pictures.
 //
 // # What may change
 //

@@ -42,9 +42,8 @@ var errHere = errors.New("held in this process")
 func (f *findings) record(o *outcome, t *tokens) {
 	f.late, f.took = o.late, o.took
 	f.ballots, f.last = o.ballots, f.ballots
-	stale, granted, free, last := 0, 0, 0, node.Token(0)
+	stale, granted, free := 0, 0, 0
 	for _, b := range f.ballots {
-		last = max(last, b.last)
 		if b.stale {
 			stale++
 		}
@@ -56,7 +55,7 @@ func (f *findings) record(o *outcome, t *tokens) {
 		}
 	}
 	f.followFences(t)
-	t.saw(max(f.token, last)) // the next to wait here comes after those in the queue, whatever the clocks say
+	t.saw(f.token)
 	if stale > 0 && stale+granted >= t.need {
 		f.stale++
 	} else {

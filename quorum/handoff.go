@@ -68,11 +68,11 @@ func (w *waiter) standbyFor() time.Duration {
 	return min(w.request.lease, w.l.placeTTL()-w.l.opts.Grace)
 }
 
-// mayStandBy reports whether the waiter's attempts leave offers. They are replaced after a Poll
-// and the next attempt, and until then enough must be left to renew the lease.
+// mayStandBy reports whether the waiter's attempts leave offers. They are replaced by those of the
+// next attempt, after Options.RetryEvery, and until then enough must be left to renew the lease.
 func (w *waiter) mayStandBy() bool {
 	s := w.request
-	return s.linesUp() && s.names == nil && !s.fixed && w.standbyFor() >= w.l.opts.RetryEvery+2*w.l.opts.Timeout
+	return s.wait != 0 && s.names == nil && !s.fixed && w.standbyFor() >= w.l.opts.RetryEvery+2*w.l.opts.Timeout
 }
 
 // standbyToken is the token of an offer whose attempt has the given one: a Timeout ahead, since
@@ -123,11 +123,11 @@ func (f *handoffs) remember(o *offer) {
 
 // leaseEnds revokes the owner of a lease that is over, if it was handed over: a late copy of a
 // command may hand the lock over once more.
-func (f *handoffs) leaseEnds(owner string) {
-	if node.IsHeir(owner) {
+func (f *handoffs) leaseEnds(c *claim) {
+	if node.IsHeir(c.Owner) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.remember(&offer{claim: claim{Claim: node.Claim{Owner: owner}}})
+		f.remember(&offer{claim: *c})
 	}
 }
 
@@ -170,9 +170,11 @@ func (f *handoffs) hear(i int, t node.Turn) {
 		f.connected(i)
 	case t.Owner == "":
 		f.tellFirst(i, t)
-	case f.take(i, t):
-		c := claim{Claim: node.Claim{Name: t.Name, Owner: t.Owner}} // its token is the fence already
-		f.releases.send(c, 1<<i, 1<<i, 0, f.expiry(f.clock.Now(), f.placeTTL())).done()
+	default:
+		if o := f.take(i, t); o != nil {
+			c := claim{Claim: node.Claim{Name: t.Name, Owner: t.Owner}, mode: o.mode} // its token is the fence already
+			f.releases.send(c, 1<<i, 1<<i, 0, f.expiry(f.clock.Now(), f.placeTTL())).done()
+		}
 	}
 }
 
@@ -205,21 +207,21 @@ func (f *handoffs) tellFirst(i int, t node.Turn) {
 	w.inbox.signal.Set()
 }
 
-// take gives what node i has handed over to the waiter that it is for. It reports whether the
-// offer was revoked.
-func (f *handoffs) take(i int, t node.Turn) (revoked bool) {
+// take gives what node i has handed over to the waiter that it is for. It returns the offer if that
+// was revoked.
+func (f *handoffs) take(i int, t node.Turn) (revoked *offer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	o := f.byOwner[t.Owner]
 	switch {
 	case o == nil:
-		return false
+		return nil
 	case o.to == nil:
-		return true
+		return o
 	}
 	o.to.inbox.handed = append(o.to.inbox.handed, handover{i, t})
 	o.to.inbox.signal.Set()
-	return false
+	return nil
 }
 
 // handedBy returns the nodes that have handed the lock over to w.
@@ -256,14 +258,15 @@ func (w *waiter) handedOver(ctx context.Context) (g grant, ok bool) {
 		if token == 0 || l.clock.Now().Add(l.opts.Timeout) >= validUntil(o.start, w.standbyFor(), l.opts.Drift) {
 			continue
 		}
-		if w.handedWith(all, o, token).len() < l.need {
+		by := w.handedWith(all, o, token)
+		if by.len() < l.need {
 			continue
 		}
 		l.handoffs.accept(w, o)
 		l.tokens.saw(token)
 		c := o.claim
 		c.Token = token
-		return grant{claim: c, start: o.start, lease: w.standbyFor(), mayHold: allNodes(len(l.nodes))}, true
+		return grant{claim: c, start: o.start, lease: w.standbyFor(), mayHold: allNodes(len(l.nodes)), settled: by}, true
 	}
 	return grant{}, false
 }
@@ -316,6 +319,6 @@ func (w *waiter) returnHandovers(waits bool, except string) {
 		if !waits {
 			c.placeTTL = 0
 		}
-		l.releases.send(c, 1<<h.by, 1<<h.by, 0, l.expiry(l.clock.Now(), l.placeTTL())).done()
+		l.releases.send(c, 1<<h.by, 1<<h.by, 1<<h.by, l.expiry(l.clock.Now(), l.placeTTL())).done()
 	}
 }

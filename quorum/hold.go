@@ -59,7 +59,7 @@ func (l *Locker) newHold(ctx context.Context, g grant, s *settings) *hold {
 		l: l, claim: g.claim,
 		lease: s.lease, maxHold: s.maxHold, fixed: s.fixed,
 		mode: g.claim.mode, since: g.start, parent: ctx, leases: 1, limit: clock.Never, renewAt: clock.Never,
-		high: max(g.claim.Token, g.high), mayHold: g.mayHold,
+		high: max(g.claim.Token, g.high), mayHold: g.mayHold, settled: g.settled,
 	}
 	h.claim.placeTTL, h.claim.standby, h.claim.reserves = 0, 0, false // its release leaves no place in the queue
 	h.first.h, h.first.mode = h, h.mode
@@ -197,7 +197,7 @@ func (h *hold) end(why error) bool {
 	}
 	h.l.agenda.drop(h)
 	if why != errDetached {
-		h.l.handoffs.leaseEnds(h.claim.Owner)
+		h.l.handoffs.leaseEnds(&h.claim)
 	}
 	return true
 }

@@ -124,9 +124,6 @@ func (l *Locker) report(i int, b ballot) NodeReport {
 	for _, place := range b.state.Queue {
 		n.Waiting = append(n.Waiting, place.Waiter)
 	}
-	if b.state.Intent != "" && !strings.HasPrefix(b.state.Intent, node.OthersNext) {
-		n.Waiting = append(n.Waiting, b.state.Intent)
-	}
 	switch b.state.Type {
 	case "none":
 		n.State = "free"

@@ -545,7 +545,7 @@ func TestReservedNames(t *testing.T) {
 			},
 		}
 		for _, name := range []string{
-			node.FenceKey("x"), node.FenceKey("a{b}"), node.ReadersKey("x"), node.IntentKey("x"), node.QueueKey("x"),
+			node.FenceKey("x"), node.FenceKey("a{b}"), node.ReadersKey("x"), node.NextKey("x"), node.QueueKey("x"),
 			node.PlaceKey("x", "w"), node.HoldKey("x", "o"), node.HoldKey("a{b}", "o"), node.Channel("x"),
 			node.ReadWriteChannel("x"), node.WaiterChannel("w"), "redisson_unlock_latch:{x}:1", "redquorum_", "k\xff", "\x80",
 		} {

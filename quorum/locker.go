@@ -88,7 +88,7 @@ func newLocker(c *config) *Locker {
 	l.life.idle = c.clock.NewSignal()
 	l.agenda = newAgenda(l)
 	l.queues = &queues{config: c, byName: make(map[string]*queue), contended: make(map[string]struct{}), listeners: make(map[string]listeners)}
-	l.rounds = &rounds{config: c, voters: l.voters, queues: l.queues}
+	l.rounds = &rounds{config: c, tokens: l.tokens, voters: l.voters, queues: l.queues}
 	l.releases = &releases{config: c, rounds: l.rounds, agenda: l.agenda, idle: c.clock.NewSignal()}
 	l.handoffs = &handoffs{config: c, queues: l.queues, releases: l.releases,
 		waiters: make(map[string]*waiter), byOwner: make(map[string]*offer)}

@@ -25,10 +25,9 @@ import (
 // pass.
 func WithFair() Option { return func(s *settings) { s.fair = true } }
 
-// A ticket is a waiter's claim to be served before all that have later ones. Without a number it
-// is a writer's claim to be served before readers that come later.
+// A ticket is a waiter's claim to be served before all that have later ones.
 type ticket struct {
-	number node.Token // 0: not in line
+	number node.Token // 0: not queued
 	waiter string     // unique to the wait
 
 	// placeTTL is how long a node keeps the place after it was asked, or given back what it
@@ -51,7 +50,7 @@ type place struct {
 	reserved clock.Instant // until then it may keep several names from others
 }
 
-// placeTTL is how long a node keeps a place: for more than two attempts, each a Poll after the
+// placeTTL is how long a node keeps a place: for more than two attempts, each Options.RetryEvery after the
 // other. It is also how long a node keeps a lock for a waiter that it was handed over to and
 // that hangs.
 func (c *config) placeTTL() time.Duration { return c.opts.RetryEvery + 3*c.opts.Timeout }
@@ -65,7 +64,7 @@ func (w *waiter) drawTicket() {
 	if !ok {
 		return // nor will an attempt have a token
 	}
-	w.place.ticket = ticket{number: number, waiter: w.l.ownerName()}
+	w.place.ticket = ticket{number: number, waiter: w.l.waiterName(w.request.mode)}
 	if w.request.wait != 0 {
 		w.place.placeTTL = w.l.placeTTL()
 	}
@@ -77,8 +76,8 @@ func (w *waiter) lineUp() {
 	w.l.handoffs.listen(w)
 }
 
-// leavePlace gives up w's place, or its intent, on all nodes. Where that is not confirmed in
-// time the place expires.
+// leavePlace gives up w's place on all nodes. Where that is not confirmed in time the place
+// expires. The attempts have been released before, and so a reader need not raise the fences.
 func (w *waiter) leavePlace() {
 	if w.place.last.placeTTL == 0 {
 		return // no node knows of it
@@ -87,13 +86,13 @@ func (w *waiter) leavePlace() {
 	c := w.place.last
 	c.placeTTL = 0
 	all := allNodes(len(l.nodes))
-	l.releases.send(c, all, all, 0, l.clock.Now().Add(w.place.last.placeTTL+l.opts.Timeout)).done()
+	l.releases.send(c, all, all, all, l.clock.Now().Add(w.place.last.placeTTL+l.opts.Timeout)).done()
 }
 
 // mayReserve reports whether the next attempt keeps free names from others in the queue until
 // all of several names are free. It does so only after each name has come up once since the last
 // time, as a name that is held for long must not idle the others; for at most the time already
-// waited for each additional name, and for two Polls at most.
+// waited for each additional name, and for twice Options.RetryEvery at most.
 func (w *waiter) mayReserve() bool {
 	l := w.l
 	now := l.clock.Now()

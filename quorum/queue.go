@@ -53,9 +53,6 @@ func (q *queues) join(w *waiter) {
 		at := q.at(name)
 		at.waiters = append(at.waiters, w)
 	}
-	if !w.request.linesUp() {
-		return
-	}
 	for name := range w.request.each() {
 		_, contended := q.contended[name]
 		w.local.contended = w.local.contended || contended || w.request.asksBehindHolders() && len(q.byName[name].holds()) > 0

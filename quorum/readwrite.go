@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/redquorum/redquorum/node"
 )
@@ -19,21 +18,17 @@ import (
 // reader whose lease ended before that writer came. Tokens of readers are not ordered among
 // themselves.
 //
-// While a writer waits no new reader is let in, except by re-entry, or when another writer has
-// just given up. When a writer releases, waiting readers come before the next writer, so they
-// wait for one writer, or for few if nodes fail. If a notice takes more than 50 ms to arrive and
-// to be acted on, they get in between many writers by chance.
+// Readers and writers wait in one queue. A release hands the lock to its first waiter or, if that
+// reads, to all readers up to the next writer, with one token. So a reader that comes while a writer
+// waits is served after that writer, even with TryLock; re-entry does not wait.
 func WithRead() Option { return withMode(node.Read.String()) }
 
 // WithWrite makes the acquisition a writer's: it excludes readers, writers and plain
-// acquisitions. Use a name in one way only: readers and writers on the one side and plain
-// acquisitions on the other are not woken by each other, so they look again only every
-// Options.RetryEvery, and tokens do not always rise from one to the other.
+// acquisitions. Use a name in one way only, as readers and writers or as a plain lock: tokens do
+// not always rise from a reader to a plain acquisition.
 //
-// When a writer releases while writers of other processes wait, those of its own process are
-// refused until one of the others has come, for at most 50 ms; all writers are if readers wait.
-// This holds for TryLock, too. So two processes take turns. Among more it is chance who comes,
-// and a process that is farther from the nodes than two others may wait for long.
+// Readers that renew their leases for long keep writers waiting, and all that wait behind these.
+// [Options.MaxHold] bounds that.
 //
 // The holder of a write lease can also read, by an acquisition with the lease's context, WithRead
 // and WithReentry. If the write leases are unlocked first, the read leases go on as ordinary
@@ -60,26 +55,6 @@ func withMode(name string) Option {
 		}
 		s.mode = mode
 	}
-}
-
-// turnToCome is how long writers are refused after a writer's release, so that waiters can get
-// in: one notice and one command.
-const turnToCome = 50 * time.Millisecond
-
-// declareIntent lets the nodes know that a writer waits.
-func (w *waiter) declareIntent() {
-	if w.request.wait != 0 {
-		w.place.ticket = ticket{waiter: w.l.ownerName(), placeTTL: w.l.placeTTL()}
-	}
-}
-
-// readersWait is how long the nodes remember that readers wait: until the next attempt, or the end
-// of the wait.
-func (w *waiter) readersWait() time.Duration {
-	if w.request.wait < 0 {
-		return w.l.placeTTL()
-	}
-	return max(0, min(w.l.placeTTL(), w.deadline.Sub(w.l.clock.Now())))
 }
 
 // errUpgrade: a reader cannot become the writer.

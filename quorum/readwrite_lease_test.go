@@ -20,7 +20,7 @@ import (
 
 // A release that is repeated because it was not confirmed does not end the waiting
 // of a writer that waits on.
-func TestRepeatedReleaseLeavesTheIntent(t *testing.T) {
+func TestRepeatedReleaseLeavesThePlace(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
 		lease := lock(t, a, "x", read)
@@ -37,7 +37,7 @@ func TestRepeatedReleaseLeavesTheIntent(t *testing.T) {
 		}()
 		for range 20 {
 			time.Sleep(100 * time.Millisecond)
-			if n := w.locked(node.IntentKey("x")); n != 5 {
+			if n := w.locked(node.QueueKey("x")); n != 5 {
 				t.Errorf("%d nodes know that a writer waits", n)
 			}
 		}
@@ -46,7 +46,7 @@ func TestRepeatedReleaseLeavesTheIntent(t *testing.T) {
 		<-done
 		a.Close()
 		b.Close()
-		if n := w.locked(node.IntentKey("x")); n != 0 {
+		if n := w.locked(node.QueueKey("x")); n != 0 {
 			t.Errorf("%d nodes still think so", n)
 		}
 	})

@@ -140,8 +140,8 @@ func keepWriting(ctx context.Context, wg *sync.WaitGroup, l *quorum.Locker, turn
 	}
 }
 
-// Writers that come and go do not keep a reader out; nor do they wait for more than that it
-// reads.
+// Writers that come and go do not keep a reader out: it waits for one writer of each process, since
+// no more are queued before it.
 func TestReaderIsNotStarved(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		w.delay(200*time.Microsecond, 200*time.Microsecond)
@@ -162,9 +162,8 @@ func TestReaderIsNotStarved(t *testing.T) {
 			start, before := time.Now(), written.Load()
 			lease, err := reader.Lock(background, "x", read, quorum.WithWait(2*time.Second))
 			d, n := time.Since(start), written.Load()-before
-			if err != nil || d > 50*time.Millisecond || n > 2 {
-				t.Errorf("the reader waited for %v and %d writers: %v", d, n, err)
-				continue
+			if err != nil || d > 50*time.Millisecond || n > 3 {
+				t.Fatalf("the reader waited for %v and %d writers: %v", d, n, err)
 			}
 			_ = lease.Unlock(background)
 		}
@@ -456,12 +455,7 @@ func TestRealReadersAndWriters(t *testing.T) {
 		waited <- err
 	}()
 	eventually(t, "a reader that waits", func() bool {
-		for _, s := range all {
-			if subscribers(t, s.Addr(), node.ReadWriteChannel("x")) == 0 {
-				return false
-			}
-		}
-		return true
+		return keys(t, all, node.QueueKey("x")) == len(all)
 	})
 	start := time.Now()
 	unlock(t, outer)

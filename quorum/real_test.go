@@ -463,18 +463,6 @@ func harass(t *testing.T, all []*redisserver.Server, done <-chan struct{}) (faul
 	return faults
 }
 
-// subscribers returns how many connections of a server listen to channel.
-func subscribers(t testing.TB, addr, channel string) int64 {
-	t.Helper()
-	c := redis.NewClient(&redis.Options{Addr: addr})
-	defer c.Close()
-	n, err := c.PubSubNumSub(background, channel).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n[channel]
-}
-
 // What the release of a reader costs the servers does not grow with the readers that stay,
 // nor does what an attempt of a writer costs.
 func TestManyReaders(t *testing.T) {

@@ -40,6 +40,7 @@ type round struct {
 // rounds begins the rounds of a Locker. Any task may use it at any time.
 type rounds struct {
 	*config
+	tokens *tokens
 	voters *voters
 	queues *queues
 	spare  freelist[round]
@@ -85,7 +86,7 @@ func (rs *rounds) begin(kind node.Kind, c claim, ttl, timeout time.Duration) *ro
 		r.command.Wait = &r.wait
 	}
 	if kind == node.Release {
-		r.command.YieldTTL, r.command.Handoff = turnToCome, c.handoff
+		r.command.Handoff = c.handoff
 	}
 	clear(r.ballots)
 	r.tally = tally{nodes: len(rs.nodes), need: rs.need}
@@ -120,6 +121,9 @@ func (r *round) receive(i int, reply node.Reply) {
 	}
 	if reply.Line.Awaited && r.claim.placeTTL == 0 { // or it is the one that is in line
 		r.rounds.queues.noteContention(&r.claim, true)
+	}
+	if reply.Line.Last > 0 { // the next to wait here comes after those in the queue, whatever the clocks say
+		r.rounds.tokens.saw(reply.Line.Last)
 	}
 	if reply.Line.Others {
 		r.rounds.queues.noteListeners(&r.claim, r.rounds.clock.Now().Sub(r.start))

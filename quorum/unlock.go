@@ -100,10 +100,8 @@ func (h *hold) release() *round {
 	h.mu.Lock()
 	claim := h.claim
 	claim.Token = h.high
-	if claim.mode == node.Exclusive {
-		if next, ok := h.l.tokens.next(h.high); ok {
-			claim.handoff = next
-		}
+	if next, ok := h.l.tokens.next(h.high); ok {
+		claim.handoff = next
 	}
 	mayHold, settled, expiry := h.mayHold, h.settled, h.expiry
 	h.mu.Unlock()

@@ -65,7 +65,7 @@ func (v *voters) judge(i int, kind node.Kind, start clock.Instant, reply node.Re
 		}
 	case node.Refused:
 		b.vote, b.wait, b.free, b.foreign = voteRefused, reply.TTL, reply.Line.Free, reply.Line.Foreign
-		b.ahead, b.last = reply.Line.Ahead, reply.Line.Last
+		b.ahead = reply.Line.Ahead
 	case node.Stale:
 		b.vote, b.stale = voteRefused, true
 	case node.Released:

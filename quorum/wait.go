@@ -152,11 +152,8 @@ func (w *waiter) begin(s *settings) {
 		w.deadline = now.Add(s.wait)
 	}
 	w.inbox.first = append(w.inbox.first, make([]nodeSet, len(s.names))...)
-	switch {
-	case s.fair:
+	if s.fair {
 		w.drawTicket()
-	case s.mode == node.Write:
-		w.declareIntent()
 	}
 }
 
@@ -178,7 +175,7 @@ func (w *waiter) acquire(ctx context.Context) (*Lease, error) {
 		case err != nil:
 			return nil, err
 		case won:
-			if w.request.linesUp() && w.local.contended != w.found.waited {
+			if w.request.wait != 0 && w.local.contended != w.found.waited {
 				l.queues.noteContention(&w.request.claim, w.found.waited)
 			}
 			return l.admit(ctx, g, w.request), nil
@@ -214,7 +211,7 @@ func (w *waiter) awaitTurn(ctx context.Context) (*Lease, error) {
 		case s.wait == 0:
 			return nil, w.heldHere(ctx)
 		}
-		w.local.hasWaited = s.linesUp()
+		w.local.hasWaited = true
 		if w.inbox.signal.Wait(ctx, w.deadline) != clock.WakeSet || l.clock.Now() >= w.deadline {
 			return nil, w.heldHere(ctx) // also if its turn has come by then
 		}
@@ -267,7 +264,7 @@ func (w *waiter) ask(ctx context.Context) (g grant, won bool, err error) {
 // standBack leaves the names for a moment to listeners that are in no queue. It takes the signal,
 // also that of Close.
 func (w *waiter) standBack(ctx context.Context) {
-	if !w.request.linesUp() {
+	if w.request.wait == 0 {
 		return
 	}
 	until := min(w.l.queues.listened(&w.request.claim), w.deadline)
@@ -332,7 +329,7 @@ func (w *waiter) pauses() *pausing {
 	p := &pausing{need: l.need, ticketed: w.place.last.number > 0, splits: f.splits, took: f.took, alarms: f.alarms,
 		unit: firstPause, deadline: w.deadline, returnAt: clock.Never, handingUntil: clock.Never, backUntil: clock.Never}
 	p.free, p.silent, p.own = f.wasFree()
-	most := l.opts.RetryEvery // for the nodes to keep its place, or its intent
+	most := l.opts.RetryEvery // for the nodes to keep its place
 	free := f.freeIn(l.need, l.opts.RetryEvery)
 	if f.splits > 0 {
 		// A waiter for a node that hangs keeps the votes that it has for all of the timeout.
@@ -350,7 +347,7 @@ func (w *waiter) pauses() *pausing {
 	}
 	now := l.clock.Now()
 	p.until = now.Add(pause(free, f.fruitless-1, p.unit, l.opts.RetryEvery, l.chance()))
-	if w.request.linesUp() && !w.place.queued.Load() {
+	if !w.place.queued.Load() {
 		w.lineUp()
 		p.by(now.Add(noticeSlack)) // to take its place; it is woken when it is subscribed
 	}
@@ -359,7 +356,7 @@ func (w *waiter) pauses() *pausing {
 		w.listen()
 	}
 	p.queued, p.before = queued, f.before(l.need)
-	p.passable = queued && f.passable(l.need) && !w.request.fair
+	p.passable = queued && f.passable(l.need) && !w.request.fair && w.request.mode != node.Read
 	if p.passable { // those before it come first, but one may have died
 		p.by(now.Add(time.Duration(p.before) * noticeSlack))
 	}

@@ -14,10 +14,10 @@ import (
 // a failed attempt may be there until its release arrives, and no longer. This is checked during
 // faults as well, if none affects that client and its link to the node.
 func (k *checker) noHoldAndWait(s *server, name string, before *node.State) {
-	if before.Type != "hash" || len(before.Fields) != 1 {
+	owner := soleOwner(before)
+	if owner == "" {
 		return
 	}
-	owner := before.Fields[0].Name
 	if k.holder(owner) != nil {
 		return // it was won
 	}
@@ -42,7 +42,7 @@ func (k *checker) noHoldAndWait(s *server, name string, before *node.State) {
 // have been sent over a connection that was given up.
 func (k *checker) gaveBackAtOnce(l *link, g *givenUp, name string) {
 	w, s := k.w, l.n
-	if g.began == 0 || s.disturbed() >= g.began || !g.clear.Has(s.number) || l.warmed > g.at {
+	if g.began == 0 || s.disturbed() >= g.began || !g.clear.Has(s.number) || l.warmed > g.at || g.doubled.Has(s.number) {
 		return
 	}
 	if kept := time.Duration(w.now - g.at); kept > w.quick() {

@@ -25,14 +25,14 @@ func (k *checker) keepsItsPlace(c *Client, o *call, cmd *node.Command) {
 		k.w.fail("I13", fmt.Sprintf("%s waits in line for %q with ticket %d, and had %d before", c.name, o.names[0], wait.Ticket, o.ticket))
 	case again && o.waiter != "" && o.waiter != wait.Waiter:
 		k.w.fail("I13", fmt.Sprintf("%s waits for %q under another name than before", c.name, o.names[0]))
-	case o.waiting && (wait.Queued() || cmd.Mode == node.Write) && !wait.Stays():
+	case o.waiting && wait.Queued() && !wait.Stays():
 		k.w.fail("I13", fmt.Sprintf("%s waits for %q, and does not ask for its place to be kept", c.name, o.names[0]))
 	}
 }
 
 // yields checks that a waiter that gives back a partial grant keeps its place.
 func (k *checker) yields(c *Client, o *call, h *holder, cmd *node.Command) {
-	if h != nil || o == nil || !o.waiting || !o.fair && o.mode != node.Write {
+	if h != nil || o == nil || !o.waiting || o.several || o.ticket == 0 {
 		return
 	}
 	if slices.Contains(o.heard[:], node.Granted) && (cmd.Waiting().PlaceTTL <= 0 || cmd.Waiting().Waiter != o.waiter || cmd.Waiting().Ticket != o.ticket) {
@@ -51,27 +51,34 @@ func (k *checker) gaveUp(c *Client, o *call) {
 	}
 }
 
-// forgotten checks that a waiter's place or intent expires soon if the waiter does not ask again:
+// forgotten checks that a waiter's place expires soon if the waiter does not ask again:
 // a dead waiter must not hold up others.
 func (k *checker) forgotten(s *server, name string, before *node.State) {
-	if before.Intent != "" && s.outlasts(before.IntentTTL) || slices.ContainsFunc(before.Queue, func(p node.Place) bool { return s.outlasts(p.TTL) }) {
+	if slices.ContainsFunc(before.Queue, func(p node.Place) bool { return s.outlasts(p.TTL) }) {
 		k.w.fail("I13", fmt.Sprintf("%s keeps the place of a waiter for %q for longer than the waiter may take to ask again", s.name, name))
 	}
 }
 
-// overtakesNobody checks that no waiter with an earlier ticket waits for the same lock, if enough
-// nodes know that waiter.
+// overtakesNobody checks the order of service, for all modes: who gets a lock passes no waiter with an
+// earlier ticket that enough nodes know, unless both read. Without WithFair an attempt may pass
+// others, but not that of a reader, and no hand-over does.
 func (k *checker) overtakesNobody(h *holder, o *call) {
 	w := k.w
 	if w.disagree >= quorum.Defaults().FenceRetention {
 		return // tickets come from clocks; clients ignore what is so far ahead, and may pass it
 	}
+	if !o.fair && o.mode != node.Read && !node.IsHeir(h.owner) {
+		return
+	}
 	for _, c := range w.clients {
 		for _, waits := range c.calls {
-			if waits == o || !waits.waiting || waits.firm == 0 || c.dead || c.stopped > 0 || !h.has(waits.names[0]) {
+			if waits == o || !waits.waiting || waits.firm == 0 || waits.left != 0 || c.dead || c.stopped > 0 || !h.has(waits.names[0]) {
 				continue
 			}
-			if o.fair && waits.ticket < o.ticket && o.at > waits.firm && w.now < waits.until && w.tranquil(waits.firm) {
+			if o.mode == node.Read && waits.mode == node.Read || len(waits.names) > 1 {
+				continue
+			}
+			if (o.ticket == 0 || waits.ticket < o.ticket) && o.at > waits.firm && w.now < waits.until && w.tranquil(waits.firm) {
 				w.fail("I13", fmt.Sprintf("%s was granted %q before %s, which has waited for longer, and which enough nodes know", h.c.name, h.name, c.name))
 			}
 		}

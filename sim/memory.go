@@ -12,7 +12,6 @@ import (
 // that is later than that of the next command.
 type Memory interface {
 	Apply(now model.Time, cmd node.Command) (reply node.Reply, published []model.Notice)
-	Tell(now model.Time, n model.Notice, waiter string, others bool) (owner string, token node.Token)
 	State(now model.Time, name string, state *node.State) error
 	Keeps(now model.Time, name, owner string, mode node.Mode) (until model.Time, ok bool)
 	Dump(now model.Time) []model.Entry
@@ -30,6 +29,6 @@ type Memory interface {
 	ReadOnly(replica bool)
 }
 
-// WithMemory gives each node a Memory that empty makes. A run is the same with every Memory that
+// WithMemory gives each node a Memory that empty makes, from what tells who listens to the node. A run is the same with every Memory that
 // behaves as package node says.
-func WithMemory(empty func() Memory) Option { return func(w *world) { w.memory = empty } }
+func WithMemory(empty func(model.Ears) Memory) Option { return func(w *world) { w.memory = empty } }

@@ -154,7 +154,7 @@ func Run(p *faults.Plan, program func(*Client) error, options ...Option) *Result
 
 // newWorld returns the world of a plan before anything has happened in it.
 func newWorld(p *faults.Plan, program func(*Client) error, options []Option) *world {
-	w := &world{p: p, program: program, memory: func() Memory { return new(model.Server) }}
+	w := &world{p: p, program: program, memory: func(e model.Ears) Memory { return &model.Server{Ears: e} }}
 	w.order = stream(p.Seed, ofOrder, 0)
 	w.healing = stream(p.Seed, ofHealing, 0)
 	w.check = checker{w: w, latest: make(map[string]latest)}
@@ -169,8 +169,8 @@ func newWorld(p *faults.Plan, program func(*Client) error, options []Option) *wo
 		o(w)
 	}
 	for i := range p.Nodes {
-		s := &server{w: w, number: i, name: procName('n', i), mem: w.memory(), random: stream(p.Seed, ofClocks, i),
-			comesBack: faults.Durable}
+		s := &server{w: w, number: i, name: procName('n', i), random: stream(p.Seed, ofClocks, i), comesBack: faults.Durable}
+		s.mem = w.memory(s)
 		s.mem.Sync()
 		w.nodes = append(w.nodes, s)
 	}

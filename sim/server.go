@@ -181,20 +181,7 @@ func (s *server) execute(m *message) {
 		m.result = result
 		w.check.after(s, m, now)
 		w.executed(s, m)
-		mode := m.cmd.Mode
-		if m.cmd.Kind == node.Downgrade {
-			mode = node.Read
-		}
-		for i := range published {
-			if m.cmd.Kind == node.Break { // what mode the lock had is gone
-				s.publish(topic(published[i].Name, node.Read), nil)
-			}
-			others := s.publish(topic(published[i].Name, mode), nil)
-			s.tell(now, published[i], others)
-			if others && m.cmd.Mode == node.Exclusive && result.Status == node.Released {
-				m.result.Line.Others = true
-			}
-		}
+		s.tell(published)
 	}
 	if m.copy {
 		w.free(m)
@@ -241,31 +228,43 @@ func (s *server) listening(l *link, name string) bool {
 	return false
 }
 
-// tell wakes the first waiter in line that listens, or hands the lock on to it.
-func (s *server) tell(now model.Time, n model.Notice, others bool) {
-	for _, waiter := range n.Line {
-		channel := s.w.channel(waiter)
-		if !slices.ContainsFunc(s.listeners, func(o listener) bool { return o.name == channel && o.there() }) {
+// tell sends what a command has published.
+func (s *server) tell(published []model.Notice) {
+	readers := 0 // to whom the lock was handed on
+	for i := range published {
+		n := &published[i]
+		if n.To == "" {
+			s.publish(topic(n.Name, n.Mode), nil)
 			continue
 		}
-		owner, token := s.mem.Tell(now, n, waiter, others)
-		if owner == "" {
-			s.publish(channel, &node.Turn{Name: n.Name, Waiter: waiter})
-			return
+		if n.Turn.Owner != "" {
+			s.w.check.handsOn(s, handoff{name: n.Name, owner: n.Turn.Owner, at: s.w.now}, n.Turn.Token, n.To)
+			s.w.logKey(s, n.Name)
+			if node.WaiterMode(n.To) == node.Read {
+				readers++
+			}
 		}
-		s.w.check.handsOn(s, handoff{name: n.Name, owner: owner, at: s.w.now}, token, waiter)
-		s.w.logKey(s, n.Name)
-		s.publish(channel, &node.Turn{Name: n.Name, Owner: owner, Token: token})
-		return
+		s.publish(s.w.channel(n.To), &n.Turn)
 	}
+	if readers > 1 {
+		s.w.sometimes(ReadersHanded)
+	}
+}
+
+// Watched and Listens implement model.Ears.
+func (s *server) Watched(name string, mode node.Mode) bool { return s.heard(topic(name, mode)) }
+
+func (s *server) Listens(waiter string) bool { return s.heard(s.w.channel(waiter)) }
+
+func (s *server) heard(topic string) bool {
+	return slices.ContainsFunc(s.listeners, func(o listener) bool { return o.name == topic && o.there() })
 }
 
 // there reports whether the connection is.
 func (o *listener) there() bool { return o.conn == o.link.conn && !o.link.closed && !o.link.c.dead }
 
-// publish sends a notice, or a turn, to all listeners of a topic, and reports whether there are
-// any. It forgets closed connections.
-func (s *server) publish(topic string, t *node.Turn) (heard bool) {
+// publish sends a notice, or a turn, to all listeners of a topic. It forgets closed connections.
+func (s *server) publish(topic string, t *node.Turn) {
 	kept := s.listeners[:0]
 	for _, o := range s.listeners {
 		if !o.there() {
@@ -275,7 +274,6 @@ func (s *server) publish(topic string, t *node.Turn) (heard bool) {
 		if o.name != topic {
 			continue
 		}
-		heard = true
 		if l := o.link; l.deaf > 0 || l.cutFrom > 0 || l.random.happens(l.loss[toClient]) {
 			s.w.sometimes(NoticeLost)
 			continue
@@ -288,7 +286,6 @@ func (s *server) publish(topic string, t *node.Turn) (heard bool) {
 		s.w.plan(at, evNotice, o.link, s.w.number(topic))
 	}
 	s.listeners = kept
-	return heard
 }
 
 // crash ends the server's life; what it keeps is decided when it starts again.

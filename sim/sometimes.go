@@ -64,9 +64,8 @@ const (
 	SharedRead
 	WriterWaits
 	ReaderKeptOut
-	ReaderInTurn
-	WriterGivesWay
-	WriterInTurn
+	WriterHanded
+	ReadersHanded
 	ReaderSpared
 	ReaderRaised
 	ReaderRevived
@@ -157,9 +156,8 @@ var Marks = [marks]string{
 	SharedRead:        "two clients read at the same time",
 	WriterWaits:       "a writer waited for readers",
 	ReaderKeptOut:     "a reader was refused because a writer waits",
-	ReaderInTurn:      "a reader that waited for a writer came before the next writer",
-	WriterGivesWay:    "a writer was refused because others wait",
-	WriterInTurn:      "a waiting writer came before the next writer of another process",
+	WriterHanded:      "a node handed a lock on to a writer",
+	ReadersHanded:     "a node handed a lock on to several readers at once",
 	ReaderSpared:      "a reader's release left the fence alone",
 	ReaderRaised:      "a reader's release raised the fence",
 	ReaderRevived:     "a duplicated command re-created a released reader",

@@ -12,6 +12,9 @@ import (
 // handsOn notes that a node hands a lock on to the standby claim of a waiter.
 func (k *checker) handsOn(s *server, h handoff, token node.Token, waiter string) {
 	k.w.sometimes(HandedOn)
+	if node.WaiterMode(waiter) == node.Write {
+		k.w.sometimes(WriterHanded)
+	}
 	for _, c := range k.w.clients {
 		if _, a := c.attemptOf(h.owner); a != nil {
 			h.c, h.link = c, c.links[s.number]

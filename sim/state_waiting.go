@@ -47,12 +47,13 @@ func (k *checker) queued(s *server, m *message, i int) {
 			}
 		}
 		k.queueMarks(cmd, m.result.Status, before)
-		return
 	}
 	if h := k.holder(claim.Owner); cmd.Mode == node.Write && m.result.Status == node.Granted && k.fresh && h != nil && h.told != nil {
 		h.told[s.number] = math.MaxInt64 / 2 // it came late, and is left to expire
 	}
-	k.shareMarks(cmd, m.result.Status, before)
+	if cmd.Mode != node.Exclusive {
+		k.shareMarks(cmd, m.result.Status, before)
+	}
 }
 
 // queueMarks marks the outcomes of a waiter's command.
@@ -87,16 +88,10 @@ func (k *checker) shareMarks(cmd *node.Command, status node.Status, before *node
 		w.sometimes(ReaderSpared)
 	case cmd.Kind == node.Release && cmd.Mode == node.Read && claim.Token > before.Fence:
 		w.sometimes(ReaderRaised)
-	case cmd.Mode == node.Read && status == node.Granted && k.fresh && before.Intent == node.ReadersNext:
-		w.sometimes(ReaderInTurn)
-	case cmd.Mode == node.Read && status == node.Refused && before.Intent != "" && !held(node.Write):
+	case cmd.Mode == node.Read && status == node.Refused && (held(node.Read) || before.Type == "none"):
 		w.sometimes(ReaderKeptOut)
-	case cmd.Mode == node.Write && status == node.Granted && k.fresh && strings.HasPrefix(before.Intent, node.OthersNext):
-		w.sometimes(WriterInTurn)
 	case cmd.Mode == node.Write && status == node.Refused && held(node.Read):
 		w.sometimes(WriterWaits)
-	case cmd.Mode == node.Write && status == node.Refused && before.Type == "none":
-		w.sometimes(WriterGivesWay)
 	}
 }
 
@@ -105,7 +100,7 @@ func (k *checker) shareMarks(cmd *node.Command, status node.Status, before *node
 func (k *checker) stands(c *Client, owner string) {
 	w := k.w
 	o := c.callOf(owner)
-	if o == nil || !o.fair || !o.waiting || o.ticket == 0 {
+	if o == nil || !o.waiting || o.ticket == 0 {
 		return
 	}
 	nodes, need := w.site(o.names[0])
@@ -143,7 +138,7 @@ func (k *checker) endWait(o *call) {
 	o.waiting, o.fair, o.several, o.firm, o.ticket, o.waiter, o.left = false, false, false, 0, 0, "", 0
 }
 
-// placeTTL is for how long a node keeps a place or an intent, unless its waiter asks again.
+// placeTTL is for how long a node keeps a place, unless its waiter asks again.
 func (w *world) placeTTL() time.Duration { return w.p.Lock.Poll + 3*w.p.Lock.Timeout }
 
 // outlasts reports whether a waiter's mark lasts for longer than that. Copied data is excepted: it
@@ -151,4 +146,18 @@ func (w *world) placeTTL() time.Duration { return w.p.Lock.Poll + 3*w.p.Lock.Tim
 func (s *server) outlasts(ttl time.Duration) bool {
 	longest := s.w.placeTTL() + time.Millisecond
 	return s.w.program == nil && (ttl == node.NoExpiry || ttl > longest && !s.copied(s.w.now-int64(longest)))
+}
+
+// soleOwner returns the one owner of a lock, "" if there are none or several.
+func soleOwner(state *node.State) (owner string) {
+	for _, f := range state.Fields {
+		switch {
+		case f.Name == node.ModeField:
+		case owner != "":
+			return ""
+		default:
+			owner = strings.TrimSuffix(f.Name, node.WriteSuffix)
+		}
+	}
+	return owner
 }

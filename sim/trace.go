@@ -168,9 +168,6 @@ func (w *world) logKey(s *server, name string) {
 	}
 	var state node.State
 	s.inspect(s.time(), name, &state)
-	if state.Intent != "" {
-		e.waits(w, state.Intent, state.IntentTTL)
-	}
 	for _, p := range state.Queue {
 		e.waits(w, p.Waiter, p.TTL)
 	}

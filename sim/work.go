@@ -106,7 +106,7 @@ func (c *Client) acquire(ctx context.Context, q request) (*lock, error) {
 	o.since, o.before, o.attempts, o.acquires = w.now, w.check.attempts, 0, 0
 	o.fixed = q.fixed || !w.p.Lock.Renew
 	start, stops := w.now, c.stops
-	o.waiting, o.fair, o.several = q.wait && (q.mode == node.Write || q.fair || q.joint), q.fair, q.joint
+	o.waiting, o.fair, o.several = q.wait, q.fair, q.joint
 	defer w.check.endWait(o)
 	if q.joint {
 		return c.acquireJointly(ctx, &q, o)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
 )
 
 // A world is one run. Everything in it happens in one order, which the plan determines.
@@ -27,7 +28,7 @@ type world struct {
 	clients  []*Client
 	dead     []*Client // those that others have taken the place of
 	nodes    []*server
-	memory   func() Memory // makes that of a node
+	memory   func(model.Ears) Memory // makes that of a node
 	store    resource
 	locks    []string // that the plan's work is about
 	names    []string // of locks, and topics that are told about them

@@ -28,9 +28,9 @@ usage: redquorum doctor [--nodes URL,...] [--json] [--name NAME]
 Looks at every node, all at once, for what makes it unfit to hold locks:
 unreachable, a replica or replicated, dropping keys when memory is short, failing
 to save, restarted a moment ago, a clock that is off, listed twice, missing
-rights. For each finding it says what it means for a lock, and what to do. It
-changes nothing, but for keys under a name of its own that it makes and removes
-in one step, to see whether it may.
+rights, programs of an older version next to new ones. For each finding it says
+what it means for a lock, and what to do. It changes nothing, but for keys under a
+name of its own that it makes and removes in one step, to see whether it may.
 
 A server is not ready until it has run for the longest lease: programs ignore it for
 so long, as it may have lost locks when it restarted. Wait, and run doctor again.
@@ -196,6 +196,7 @@ func examine(ctx context.Context, o *redis.Options, name string, maxLease time.D
 	p.persistence(ctx, client, noGuard)
 	p.clock(ctx, client)
 	p.rights(ctx, client, name)
+	p.versions(ctx, client)
 	return p
 }
 
@@ -414,7 +415,7 @@ func (p *patient) rights(ctx context.Context, c *redis.Client, name string) {
 	name += ":" + rand.Text()
 	script := redis.NewScript(trial)
 	keys := []string{
-		name, node.FenceKey(name), node.ReadersKey(name), node.IntentKey(name), node.HoldKey(name, "doctor"),
+		name, node.FenceKey(name), node.ReadersKey(name), node.NextKey(name), node.HoldKey(name, "doctor"),
 		node.QueueKey(name), node.PlaceKey(name, "doctor"),
 	}
 	channels := []string{node.Channel(name), node.ReadWriteChannel(name), node.WaiterChannel("doctor")}
@@ -441,9 +442,27 @@ func (p *patient) rights(ctx context.Context, c *redis.Client, name string) {
 	for range channels {
 		if _, err := sub.Receive(ctx); err != nil {
 			p.add(warning, "refuses SUBSCRIBE: "+err.Error(), "waiters are not woken by releases, and poll",
-				"allow the user the channels redisson_lock__channel:*, redisson_rwlock:* and redquorum_waiter:*")
+				"allow the user the channels redisson_lock__channel:*, redisson_rwlock:* and redquorum_turn:*")
 			return
 		}
+	}
+}
+
+// versions looks for programs with different wait queues. A program is on its channel from its
+// first wait on.
+func (p *patient) versions(ctx context.Context, c *redis.Client) {
+	old, err := c.PubSubChannels(ctx, node.OldWaiterPrefix+"*").Result()
+	var now []string
+	if err == nil {
+		now, err = c.PubSubChannels(ctx, node.WaiterPrefix+"*").Result()
+	}
+	switch {
+	case err != nil:
+		p.add(fine, "cannot check for programs of older versions: "+err.Error(), "", "allow the user PUBSUB, for this alone")
+	case len(old) > 0 && len(now) > 0:
+		p.add(warning, fmt.Sprintf("programs of two versions are connected: %d with the old wait queue, %d with the new one", len(old), len(now)),
+			"they exclude each other, but do not wait in order: each version has its own queue, and wakes only its own waiters",
+			"upgrade all programs; one is counted only after it has waited for a lock")
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redquorum/redquorum/internal/tests"
+	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/redisserver"
 )
 
@@ -301,6 +302,50 @@ func TestDoctorUnfit(t *testing.T) {
 	}
 }
 
+func TestDoctorVersions(t *testing.T) {
+	t.Parallel()
+	const finding = "programs of two versions are connected: 1 with the old wait queue, 2 with the new one"
+	s := redisServer(t)
+	o, err := redis.ParseURL(s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(o)
+	defer client.Close()
+	sub := client.Subscribe(t.Context())
+	defer sub.Close()
+	for _, c := range []struct {
+		of  []string // the processes' channels
+		two bool
+	}{
+		{[]string{node.WaiterChannel("new1"), node.WaiterChannel("new2")}, false},
+		{[]string{node.OldWaiterPrefix + "old"}, true},
+	} {
+		if err := sub.Subscribe(t.Context(), c.of...); err != nil {
+			t.Fatal(err)
+		}
+		for range c.of {
+			if _, err := sub.Receive(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if r := doctor(t, grownUp, s.URL()); r.has(s.Addr(), "warning", finding) != c.two {
+			t.Errorf("with %v: %+v", c.of, r.Findings)
+		}
+	}
+	if err := sub.Unsubscribe(t.Context(), node.WaiterChannel("new1"), node.WaiterChannel("new2")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "no finding about old programs alone", func() bool {
+		for _, f := range doctor(t, grownUp, s.URL()).Findings {
+			if strings.Contains(f.Finding, "versions") {
+				return false
+			}
+		}
+		return true
+	})
+}
+
 func TestDoctorRights(t *testing.T) {
 	t.Parallel()
 	s := redisServer(t, "--requirepass", "s3kr1t")
@@ -327,11 +372,11 @@ func TestDoctorRights(t *testing.T) {
 		return withUser(user + ":pw")
 	}
 	// What the documentation of redisnode says that a lock needs.
-	const keys = "~nightly* ~{nightly* ~redquorum_fence:{nightly* ~redquorum_readers:{nightly* ~redquorum_writer:{nightly* " +
-		"~redquorum_queue:{nightly* ~redquorum_place:{nightly* &redisson_lock__channel:{nightly* &redisson_rwlock:{nightly* &redquorum_waiter:* "
+	const keys = "~nightly* ~{nightly* ~redquorum_fence:{nightly* ~redquorum_readers:{nightly* ~redquorum_next:{nightly* " +
+		"~redquorum_waitqueue:{nightly* ~redquorum_waitplace:{nightly* &redisson_lock__channel:{nightly* &redisson_rwlock:{nightly* &redquorum_turn:* "
 	const commands = "+info +ping +eval +evalsha +subscribe +unsubscribe +publish " +
 		"+exists +get +mget +set +del +type +pttl +pexpire +hset +hget +hexists +hdel +hgetall +hscan +hlen " +
-		"+zadd +zrem +zrange +zrank +zcount "
+		"+zadd +zrem +zrange +zrank +zcount +zcard "
 	locker := allow("locker", keys+commands)
 
 	if r := doctor(t, grownUp, s.URL()); !r.has(s.Addr(), "warning", "not usable: NOAUTH") || r.Verdict != "unsafe" {
@@ -359,6 +404,7 @@ func TestDoctorRights(t *testing.T) {
 		{"+hget", "unsafe", "HGET: "},
 		{"+zadd", "unsafe", "ZADD: "},
 		{"+zcount", "unsafe", "ZCOUNT: "},
+		{"+zcard", "unsafe", "ZCARD: "},
 		{"+set", "unsafe", "SET: "},
 		{"+publish", "unsafe", "PUBLISH: "},
 		{"+subscribe", "warning", "refuses SUBSCRIBE"},

@@ -79,7 +79,7 @@ type statusJSON struct {
 	Owner   string           `json:"owner"`
 	Owners  []string         `json:"owners"`  // those with a majority: several only if they read
 	Mode    string           `json:"mode"`    // exclusive, read or write: of the owner; "" without one
-	Waiting []string         `json:"waiting"` // who is known to wait: in line, or to write; "readers" for all who wait to read
+	Waiting []string         `json:"waiting"` // in the order of the wait queue
 	HeldBy  int              `json:"held_by"`
 	Quorum  int              `json:"quorum"`
 	Nodes   []nodeStatusJSON `json:"nodes"`
@@ -218,11 +218,10 @@ func writeSome(b *strings.Builder, names []string, line func(i int, name string)
 
 // writeQueue writes the waiters, with their positions.
 func writeQueue(b *strings.Builder, r *quorum.Report) {
-	waiters := slices.DeleteFunc(slices.Clone(r.Waiting), func(w string) bool { return w == node.ReadersNext })
-	if len(waiters) > 0 {
+	if len(r.Waiting) > 0 {
 		b.WriteString("waiting, in this order:\n")
 	}
-	writeSome(b, waiters, func(i int, waiter string) string {
+	writeSome(b, r.Waiting, func(i int, waiter string) string {
 		on := 0
 		for _, n := range r.Nodes {
 			if slices.Contains(n.Waiting, waiter) {
@@ -235,9 +234,6 @@ func writeQueue(b *strings.Builder, r *quorum.Report) {
 		}
 		return line
 	})
-	if len(waiters) < len(r.Waiting) {
-		b.WriteString("readers wait, and come next\n")
-	}
 }
 
 // nodeRow is a node's row of the table.

@@ -346,7 +346,7 @@ func TestStatusPrints(t *testing.T) {
 	other.Owners, other.Waiting = []string{owner(8)}, nil
 	down := quorum.NodeReport{Node: "192.168.100.101:16379", State: "error", Err: errors.New(strings.Repeat("some error ", 20))}
 	r := &quorum.Report{Name: "orders/42", Verdict: "held", Owner: owner(9), Owners: []string{owner(9)}, HeldBy: 3, Quorum: 3,
-		Waiting: append(waiters, node.ReadersNext), Nodes: []quorum.NodeReport{some, some, some, other, down}}
+		Waiting: waiters, Nodes: []quorum.NodeReport{some, some, some, other, down}}
 	var out strings.Builder
 	if err := printReport(&out, r); err != nil {
 		t.Fatal(err)
@@ -358,7 +358,7 @@ func TestStatusPrints(t *testing.T) {
 	}
 	for _, text := range []string{
 		"orders/42 is held on 3 of 5 nodes, for 29.3s more unless it is renewed\n  by " + owner(9) + "\nwaiting, in this order:\n  1  " + owner(0) + " (3 nodes)\n  2  ",
-		"\n  and 2 more: --json has all\nreaders wait, and come next\n\nNODE                   STATE  TTL",
+		"\n  and 2 more: --json has all\n\nNODE                   STATE  TTL",
 		"\n192.168.100.100:16379  held   29.31s  1795461253404373\n    held by " + owner(8) + "\n192.168.100.101:16379  error  -       -\n    some error ",
 	} {
 		if !strings.Contains(out.String(), text) {

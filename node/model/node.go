@@ -46,6 +46,7 @@ var _ node.Node = (*Node)(nil)
 // a year: it is new, so it cannot have forgotten anything.
 func New(c clock.Clock, name string) *Node {
 	n := &Node{name: name, clock: c, timer: c.NewSignal(), watchers: make(map[string][]*watcher)}
+	n.server.Ears = ears{n}
 	n.begin(c.Now().Add(-365 * 24 * time.Hour))
 	return n
 }
@@ -126,12 +127,12 @@ func (n *Node) refusal(now, deadline clock.Instant) error {
 
 // execute applies cmd to the server, and returns the calls of wake to be made.
 func (n *Node) execute(now clock.Instant, cmd node.Command) (result node.Reply, woken []call) {
-	at := n.serverTime(now)
-	result, published := n.server.Apply(at, cmd)
+	if n.life == nil {
+		cmd.Handoff = 0
+	}
+	result, published := n.server.Apply(n.serverTime(now), cmd)
 	result.Life = n.life
-	woken, listened := n.woken(at, published, cmd)
-	result.Line.Others = listened && result.Status == node.Released
-	return result, woken
+	return result, n.woken(published)
 }
 
 func (n *Node) serverTime(now clock.Instant) Time {

@@ -10,11 +10,12 @@ import (
 // A want is one of the names that a command asks for and its owner does not have.
 type want struct {
 	*names
-	first  *key // the place of the first in the queue, nil if there is none
-	before int  // how many are before the waiter
+	held  bool // a holder is in the way
+	first *key // the place of the first waiter in the way, nil if there is none
+	ahead int  // how many waiters are before this one
 }
 
-// acquireAll is acquire with a ticket, or of several names.
+// acquireAll is acquire in any mode, with or without a ticket, of one name or several.
 func (s *Server) acquireAll(now Time, cmd *node.Command) (reply node.Reply, published []Notice) {
 	wait := cmd.Waiting()
 	wants, err := s.wanted(now, cmd)
@@ -30,41 +31,46 @@ func (s *Server) acquireAll(now Time, cmd *node.Command) (reply node.Reply, publ
 	}
 	switch token := cmd.Claims[0].Token; {
 	case turn && token > r.Fence:
-		s.grant(now, wants, cmd)
-		return node.Reply{Status: node.Granted}, nil
+		return s.grant(now, wants, cmd), nil
 	case turn:
 		r.Status, r.Line.Free = node.Stale, false
 	}
-	locked := slices.ContainsFunc(wants, func(w want) bool { return w.lock.kind != none })
+	locked := slices.ContainsFunc(wants, func(w want) bool { return w.held })
 	reserve := wait.Reserve
 	for _, one := range wants {
-		inTheWay := one.inTheWay(wait)
-		if wait.Stays() && (inTheWay || turn || reserve) {
+		if wait.Stays() && (one.inTheWay() || turn || reserve) {
 			s.keepPlace(now, one.names, cmd, r.Fence, reserve)
-		} else if wait.Stays() && s.leave(one.names, wait.Waiter) && one.queue.kind != none {
-			published = s.publish(now, one.names, 0, 0) // others may have the name meanwhile
+		} else if wait.Stays() && s.leave(one.names, wait.Waiter) {
+			s.notifyNext(now, one.names, false, handover{}) // others may have the name meanwhile
 		}
-		if inTheWay {
+		if one.inTheWay() {
 			reserve = false // no name is kept because of one that sorts before
 			one.refuse(now, &r, locked)
 		}
 		if wait.Queued() && !turn {
-			one.describe(&r.Line, wait, inTheWay)
+			one.describe(&r.Line)
 		}
 	}
-	return r, published
+	return r, s.notices
 }
 
 // grant creates the locks of a command, and gives up the places of its waiter.
-func (s *Server) grant(now Time, wants []want, cmd *node.Command) {
-	wait := cmd.Waiting()
+func (s *Server) grant(now Time, wants []want, cmd *node.Command) node.Reply {
+	wait, owner := cmd.Waiting(), cmd.Claims[0].Owner
 	for _, one := range wants {
-		s.create(one.lock, cmd.Claims[0].Owner, now+life(cmd.TTL))
-		s.setFence(one.fence, cmd.Claims[0].Token, now+life(cmd.Retention))
-		if wait.Queued() {
-			s.leave(one.names, wait.Waiter)
+		if err := s.raiseFence(now, one.names, cmd.Mode, cmd.Claims[0].Token, now+life(cmd.Retention)); err != nil {
+			return failure(err)
 		}
 	}
+	r := node.Reply{Status: node.Granted}
+	for _, one := range wants {
+		s.createIn(one.names, cmd.Mode, owner, now+life(cmd.TTL))
+		if wait.Queued() {
+			s.leave(one.names, wait.Waiter)
+			r.Line.Last = max(r.Line.Last, one.queue.last())
+		}
+	}
+	return r
 }
 
 // wanted returns the names of a command that its owner does not have.
@@ -76,7 +82,7 @@ func (s *Server) wanted(now Time, cmd *node.Command) ([]want, error) {
 		if k.lock.kind != none && k.lock.kind != hash {
 			return nil, node.ErrWrongType
 		}
-		if _, mine := k.lock.find(c.Owner); !mine {
+		if !s.has(now, k, cmd.Mode, c.Owner) {
 			wants = append(wants, want{names: k})
 		}
 	}
@@ -84,41 +90,60 @@ func (s *Server) wanted(now Time, cmd *node.Command) ([]want, error) {
 	return wants, nil
 }
 
-// survey finds the waiters before this one. It returns what a refusal says so far, and whether
-// nothing is in the way.
+// survey finds the holders and waiters in the way. It returns what a refusal says so far, and
+// whether nothing is in the way.
 func (s *Server) survey(now Time, cmd *node.Command, wants []want) (r node.Reply, turn bool, err error) {
 	wait := cmd.Waiting()
 	r, turn = node.Reply{Status: node.Refused, Line: node.Line{Free: wait.Queued()}}, true
 	for i := range wants {
 		one := &wants[i]
-		seen, err := one.fence.token()
+		seen, err := s.fenceOf(now, one.names, cmd.Mode)
 		if err != nil {
 			return r, false, err
 		}
 		r.Fence = max(r.Fence, seen)
-		if wait.Queued() {
+		if wait.Queued() || cmd.Mode == node.Read {
 			if _, err = s.queue(now, one.names); err != nil {
 				return r, false, err
 			}
-			one.first = s.firstPlace(now, one.names)
-			one.before = one.queue.before(wait)
+			one.first, one.ahead = s.before(now, one.names, cmd.Mode, wait)
 		}
-		inTheWay := one.inTheWay(wait)
-		turn = turn && !inTheWay
-		r.Line.Free = r.Line.Free && one.lock.kind == none && !(inTheWay && one.first.text == node.PlaceReserves)
+		if wait.Barge && cmd.Mode != node.Read {
+			one.first = nil
+		}
+		one.held = s.held(now, one.names, cmd.Mode)
+		turn = turn && !one.inTheWay()
+		r.Line.Free = r.Line.Free && !one.held && !(one.first != nil && one.first.text == node.PlaceReserves)
 	}
 	return r, turn, nil
 }
 
-// inTheWay reports whether the name is locked, or others are served before.
-func (w *want) inTheWay(wait node.Wait) bool {
-	return w.lock.kind != none || w.before > 0 && !wait.Barge
+// before returns the place of the first living waiter before this one that excludes it, and how
+// many are before it from there on. It removes dead ones.
+func (s *Server) before(now Time, n *names, mode node.Mode, wait node.Wait) (first *key, ahead int) {
+	line := n.queue.before(wait)
+	at := 0
+	for at < line {
+		switch p := &n.queue.line[at]; {
+		case mode == node.Read && node.WaiterMode(p.waiter) == node.Read:
+			at++
+		case s.isKept(now, n, p):
+			return p.kept, line - at
+		default:
+			s.unqueue(n.queue, p.waiter)
+			line--
+		}
+	}
+	return nil, 0
 }
+
+// inTheWay reports whether the name is held, or others are served before.
+func (w *want) inTheWay() bool { return w.held || w.first != nil }
 
 // refuse puts into r for how long one name is in the way. locked is whether any of the names is
 // locked: then places in queues do not count.
 func (w *want) refuse(now Time, r *node.Reply, locked bool) {
-	if w.lock.kind != none {
+	if w.held {
 		r.TTL = longer(r.TTL, w.lock.left(now))
 	} else if !locked {
 		r.TTL = longer(r.TTL, w.first.left(now))
@@ -126,17 +151,17 @@ func (w *want) refuse(now Time, r *node.Reply, locked bool) {
 }
 
 // describe adds one name and its queue to what a refusal says of all.
-func (w *want) describe(l *node.Line, wait node.Wait, inTheWay bool) {
-	if n := len(w.queue.line); n > 0 {
-		l.Last = max(l.Last, w.queue.line[n-1].ticket)
+func (w *want) describe(l *node.Line) {
+	l.Last = max(l.Last, w.queue.last())
+	if w.inTheWay() {
+		l.Ahead = max(l.Ahead, w.ahead)
 	}
-	if inTheWay {
-		l.Ahead = max(l.Ahead, w.queue.before(wait))
-	}
-	l.Foreign = l.Foreign || len(w.lock.fields) > node.ManyFields || slices.ContainsFunc(w.lock.fields, func(f node.Field) bool { return node.Foreign(f.Name) })
+	l.Foreign = l.Foreign || w.held && (len(w.lock.fields) > node.ManyFields || slices.ContainsFunc(w.lock.fields, func(f node.Field) bool {
+		return f.Name != node.ModeField && node.Foreign(f.Name)
+	}))
 }
 
-// releaseAll is release with a ticket, or of several names.
+// releaseAll is release in any mode, with or without a ticket, of one name or several.
 func (s *Server) releaseAll(now Time, cmd *node.Command) (reply node.Reply, published []Notice) {
 	for i := range cmd.Claims {
 		c := &cmd.Claims[i]
@@ -147,50 +172,83 @@ func (s *Server) releaseAll(now Time, cmd *node.Command) (reply node.Reply, publ
 	reply.Status = node.Released
 	wrong := false
 	for i := range cmd.Claims {
-		c := &cmd.Claims[i]
-		k := s.lookUp(now, c.Name)
-		released, left := s.releaseOne(now, k, cmd, c)
+		k := s.lookUp(now, cmd.Claims[i].Name)
+		released := s.releaseOne(now, k, cmd, cmd.Claims[i].Owner, &reply.Line)
 		wrong = wrong || k.lock.kind != none && k.lock.kind != hash
 		if !released {
 			reply.Status = node.Absent
-		}
-		if k.lock.kind == none && (released || left && k.queue.kind != none) {
-			next := cmd.Handoff
-			if !released {
-				next = 0
-			}
-			reply.Line.Awaited = s.awaited(now, k) || reply.Line.Awaited
-			published = s.publish(now, k, next, now+life(cmd.Retention))
 		}
 	}
 	switch {
 	case wrong:
 		reply = failure(node.ErrWrongType)
 	case reply.Status == node.Absent:
-		reply.Line.Awaited = false
+		reply.Line = node.Line{}
 	}
-	return reply, published
+	return reply, s.notices
 }
 
-// releaseOne ends one claim, and gives the waiter's place up or makes it again. It reports
-// whether there was a lock, and whether a place was given up.
-func (s *Server) releaseOne(now Time, k *names, cmd *node.Command, c *node.Claim) (released, left bool) {
-	wait := cmd.Waiting()
-	queues := false
-	if wait.Queued() {
-		_, err := s.queue(now, k)
-		queues = err == nil // a key of another type must not keep the lock
+// releaseOne ends one claim, gives the waiter's place up or makes it again, and notifies. It
+// reports whether there was a lock.
+func (s *Server) releaseOne(now Time, k *names, cmd *node.Command, owner string, line *node.Line) (released bool) {
+	_, err := s.queue(now, k)
+	queues := err == nil // a key of another type must not keep the lock
+	released, wrote, left := s.endAndLeave(now, k, cmd, owner, queues)
+	gone, watched := k.lock.kind == none, false
+	if released && (gone || wrote) {
+		watched = s.publish(k.name, cmd.Mode)
+		line.Others = line.Others || watched
 	}
+	if !released && !left || !queues || k.queue.kind == none || !gone && k.lock.mode() != reading {
+		return released
+	}
+	var h handover
+	if released && cmd.Handoff > 0 {
+		token := s.nextToken(now, k, cmd)
+		if gone && !watched {
+			h = handover{token, now + life(cmd.Retention)}
+		}
+	}
+	awaited := s.notifyNext(now, k, !gone, h)
+	line.Awaited = line.Awaited || awaited && gone && released
+	return released
+}
+
+// endAndLeave ends what an owner has of a name, and gives its waiter's place up or makes it again.
+func (s *Server) endAndLeave(now Time, k *names, cmd *node.Command, owner string, queues bool) (released, wrote, left bool) {
+	wait := cmd.Waiting()
 	leaves := wait.Queued() && !wait.Stays()
 	left = queues && leaves && s.leave(k, wait.Waiter)
-	released = s.remove(k.lock, c.Owner)
+	released, wrote = s.end(now, k, cmd.Mode, owner)
 	if !released && leaves && k.lock.kind == hash {
-		released = s.remove(k.lock, node.Heir(c.Owner))
+		released, wrote = s.end(now, k, cmd.Mode, node.Heir(owner))
 	}
-	if released && queues && wait.Stays() {
+	if released && queues && wait.Queued() && wait.Stays() {
 		s.keepPlace(now, k, cmd, node.MaxToken, false)
 	}
-	return released, left
+	return released, wrote, left
+}
+
+// nextToken returns the token with which a lock is handed on: of readers the highest of those that
+// leave, whatever their order is here. It is kept as long as some are left.
+func (s *Server) nextToken(now Time, k *names, cmd *node.Command) node.Token {
+	token := cmd.Handoff
+	if cmd.Mode == node.Exclusive {
+		return token
+	}
+	next := s.at(now, node.NextKey(k.name))
+	if highest, err := next.token(); err == nil {
+		token = max(token, highest)
+	}
+	switch {
+	case k.lock.kind == none:
+		s.erase(next)
+	case k.lock.expires == Never:
+		s.setFence(next, token, now+1)
+	default:
+		s.setFence(next, token, max(k.lock.expires, now+1))
+	}
+	return token
 }
 
 // queue returns the queue of a name.
@@ -205,31 +263,12 @@ func (s *Server) queue(now Time, n *names) (*key, error) {
 	return n.queue, nil
 }
 
-// awaited reports whether a waiter is in the queue of a name.
-func (s *Server) awaited(now Time, n *names) bool {
-	queue, err := s.queue(now, n)
-	return err == nil && len(queue.line) > 0
-}
-
-// firstPlace returns the place of the first living waiter, nil if there is none. It removes the
-// dead ones before.
-func (s *Server) firstPlace(now Time, n *names) *key {
-	queue := n.queue
-	for len(queue.line) > 0 {
-		if kept := s.kept(n, &queue.line[0]); kept != nil && kept.alive(now) {
-			return kept
-		}
-		s.unqueue(queue, queue.line[0].waiter)
-	}
-	return nil
-}
-
-// kept returns the key of a place that is in the queue of a name, or nil.
-func (s *Server) kept(n *names, p *place) *key {
+// isKept reports whether a place that is in the queue of a name is kept.
+func (s *Server) isKept(now Time, n *names, p *place) bool {
 	if p.kept == nil {
 		p.kept = s.place(n, p.waiter)
 	}
-	return p.kept
+	return p.kept != nil && p.kept.alive(now)
 }
 
 // leave gives a place up, and reports whether there was one.
@@ -262,7 +301,9 @@ func (s *Server) keepPlace(now Time, n *names, cmd *node.Command, fence node.Tok
 	if found {
 		p.kept = queue.line[at].kept
 	}
-	p.kept = s.found(s.kept(n, &p))
+	if p.kept == nil {
+		p.kept = s.found(s.place(n, p.waiter))
+	}
 	says := node.PlaceWaits
 	switch {
 	case wait.Standby > fence:
@@ -292,38 +333,101 @@ type place struct {
 	kept   *key // that is there as long as the place is kept; nil if it has to be looked up
 }
 
-// Tell notifies one waiter of a notice's Line, which listens. If the lock is handed on it
-// returns the new owner and the token; otherwise it notes that the waiter was notified. others
-// says that the name's own channel has subscribers.
-func (s *Server) Tell(now Time, n Notice, waiter string, others bool) (owner string, token node.Token) {
-	k := s.lookUp(now, n.Name)
-	place := s.place(k, waiter)
-	if place == nil || place.kind == none {
-		return "", 0
-	}
-	lock := k.lock
-	_, err := s.queue(now, k)
-	seen, unread := k.fence.token()
-	if !node.IsHeir(place.text) || others || err != nil || unread != nil || n.Next <= seen || place.expires <= now || lock.kind != none || !s.isFirst(now, k, waiter) {
-		s.change(place)
-		place.text = node.PlaceTold
-		return "", 0
-	}
-	owner = place.text
-	s.create(lock, owner, place.expires)
-	s.setFence(k.fence, n.Next, n.Kept)
-	s.leave(k, waiter)
-	return owner, n.Next
+// A handover is with what a lock is handed on; its zero value is that it is not.
+type handover struct {
+	token node.Token
+	kept  Time // until when that is then the fence
 }
 
-// isFirst reports whether no living waiter is before this one.
-func (s *Server) isFirst(now Time, n *names, waiter string) bool {
-	for i := range n.queue.line {
-		if kept := s.kept(n, &n.queue.line[i]); kept != nil && kept.alive(now) {
-			return n.queue.line[i].waiter == waiter
+// A serving goes along a queue and notifies the next waiters.
+type serving struct {
+	handover
+	shared bool // readers have the name, or are about to
+	passed bool // a waiter was passed over that does not read
+	at     int  // how many of the queue are left behind
+}
+
+// notifyNext notifies the next waiters of a name that nobody holds or, with shared, only readers:
+// the first in the queue, or all readers up to the first waiter that is none. It reports whether a
+// waiter is in the queue.
+func (s *Server) notifyNext(now Time, n *names, shared bool, h handover) (awaited bool) {
+	queue, err := s.queue(now, n)
+	if err != nil {
+		return false
+	}
+	v := serving{handover: h, shared: shared}
+	for seen := 0; seen == 0 || v.shared && seen < node.MaxGroup; {
+		s.page = append(s.page[:0], queue.line[v.at:min(v.at+node.MaxTold, len(queue.line))]...)
+		seen += len(s.page)
+		for i := range s.page {
+			if s.serve(now, n, &s.page[i], &v) {
+				return true
+			}
+		}
+		if len(s.page) < node.MaxTold {
+			return seen > 0
 		}
 	}
-	return false
+	return true
+}
+
+// serve hands the lock on to one waiter, or notifies it, and reports whether nobody else is next.
+func (s *Server) serve(now Time, n *names, p *place, v *serving) (over bool) {
+	reads := node.WaiterMode(p.waiter) == node.Read
+	if v.shared && !reads {
+		return true
+	}
+	kept, next := s.isKept(now, n, p), false
+	switch {
+	case kept && !v.passed && s.handTo(now, n, p, v.handover):
+		s.leave(n, p.waiter)
+		next = true
+	case kept:
+		next = s.tellTo(n, p)
+		v.passed = v.passed || !reads
+		fallthrough
+	default:
+		v.at++
+	}
+	v.shared = v.shared || next
+	return next && !reads
+}
+
+// tellTo notifies a waiter that it may ask, and reports whether it heard of that.
+func (s *Server) tellTo(n *names, p *place) bool {
+	if p.kept.text == node.PlaceTold || !s.listens(p.waiter) {
+		return false
+	}
+	s.notices = append(s.notices, Notice{Name: n.name, To: p.waiter, Turn: node.Turn{Name: n.name, Waiter: p.waiter}})
+	s.change(p.kept)
+	p.kept.text = node.PlaceTold
+	return true
+}
+
+// handTo hands the lock on to the standby claim of a place, and reports whether it could.
+func (s *Server) handTo(now Time, n *names, p *place, h handover) bool {
+	owner, mode := p.kept.text, node.WaiterMode(p.waiter)
+	if h.token == 0 || !node.IsHeir(owner) || p.kept.expires <= now {
+		return false
+	}
+	above := mode
+	if mode == node.Exclusive {
+		above = node.Write
+	}
+	if seen, err := s.fenceOf(now, n, above); err != nil || h.token <= seen {
+		return false
+	}
+	if mode == node.Read {
+		if hold := s.hold(n.name, owner); hold != nil && hold.alive(now) {
+			return true // it reads already, and a late command has left the place
+		}
+	}
+	if !s.listens(p.waiter) || s.raiseFence(now, n, mode, h.token, h.kept) != nil {
+		return false
+	}
+	s.createIn(n, mode, owner, p.kept.expires)
+	s.notices = append(s.notices, Notice{Name: n.name, To: p.waiter, Turn: node.Turn{Name: n.name, Owner: owner, Token: h.token}})
+	return true
 }
 
 // inTurn compares places in the order in which they are served.
@@ -337,9 +441,20 @@ func (c *content) rank(waiter string) (int, bool) {
 	return i, i >= 0
 }
 
+// last returns the highest ticket in the queue, 0 if that is empty.
+func (c *content) last() node.Token {
+	if len(c.line) == 0 {
+		return 0
+	}
+	return c.line[len(c.line)-1].ticket
+}
+
 // before returns how many in the queue are before the waiter of a command. If it has no
-// place, these are the ones with a ticket not above its own.
+// place, these are the ones with a ticket not above its own; without a ticket all are.
 func (c *content) before(wait node.Wait) int {
+	if !wait.Queued() {
+		return len(c.line)
+	}
 	n, found := c.rank(wait.Waiter)
 	if !found {
 		for n = 0; n < len(c.line) && c.line[n].ticket <= wait.Ticket; n++ {
@@ -351,9 +466,8 @@ func (c *content) before(wait node.Wait) int {
 // places appends the living places of a queue to all.
 func (s *Server) places(all []node.Place, now Time, n *names) []node.Place {
 	for i := range n.queue.line {
-		p := &n.queue.line[i]
-		if kept := s.kept(n, p); kept != nil && kept.alive(now) {
-			all = append(all, node.Place{Waiter: p.waiter, Ticket: p.ticket, TTL: kept.left(now)})
+		if p := &n.queue.line[i]; s.isKept(now, n, p) {
+			all = append(all, node.Place{Waiter: p.waiter, Ticket: p.ticket, TTL: p.kept.left(now)})
 		}
 	}
 	return all

@@ -19,224 +19,101 @@ const (
 // noReader is when the last reader dies if there is none: a clock may show any other time.
 const noReader Time = math.MinInt64
 
-// lookUpShared returns the keys of a name in modes Read and Write, as they are at now.
-func (s *Server) lookUpShared(now Time, name string) *names {
-	k := s.of(name)
+// has reports whether the owner has a name in this mode.
+func (s *Server) has(now Time, k *names, mode node.Mode, owner string) bool {
+	switch mode {
+	case node.Read:
+		return k.lock.mode() == reading && s.reads(now, k.lock, k.name, owner)
+	case node.Write:
+		owner += node.WriteSuffix
+	}
+	_, has := k.lock.find(owner)
+	return has
+}
+
+// held reports whether a holder is in the way in this mode.
+func (s *Server) held(now Time, k *names, mode node.Mode) bool {
+	if k.lock.kind == none || mode == node.Exclusive || k.lock.mode() != reading {
+		return k.lock.kind != none
+	}
+	return mode == node.Write && s.bury(now, k.lock, k.name) != noReader
+}
+
+// fenceOf returns the token that an owner in this mode has to be above.
+func (s *Server) fenceOf(now Time, k *names, mode node.Mode) (node.Token, error) {
+	seen, err := k.fence.token()
+	if err != nil || mode != node.Write {
+		return seen, err
+	}
+	highest, err := s.readersOf(now, k).token()
+	return max(seen, highest), err
+}
+
+// raiseFence makes a token above fenceOf the fence of a new owner.
+func (s *Server) raiseFence(now Time, k *names, mode node.Mode, token node.Token, kept Time) error {
+	if mode == node.Read {
+		return s.raise(s.readersOf(now, k), token, kept)
+	}
+	s.setFence(k.fence, token, kept)
+	return nil
+}
+
+// readersOf returns ReadersKey as it is at now.
+func (s *Server) readersOf(now Time, k *names) *key {
 	if k.readers == nil {
-		k.readers, k.intent = s.key(node.ReadersKey(name)), s.key(node.IntentKey(name))
+		k.readers = s.key(node.ReadersKey(k.name))
 	}
-	s.expire(now, k.lock)
-	s.expire(now, k.fence)
 	s.expire(now, k.readers)
-	s.expire(now, k.intent)
-	return k
+	return k.readers
 }
 
-func (s *Server) acquireRead(now Time, cmd *node.Command) node.Reply {
-	c, wait := &cmd.Claims[0], cmd.Waiting()
-	k := s.lookUpShared(now, c.Name)
-	if k.lock.kind != none && k.lock.kind != hash {
-		return failure(node.ErrWrongType)
-	}
-	shares := k.lock.mode() == reading
-	if shares && s.reads(now, k.lock, c) {
-		return node.Reply{Status: node.Granted}
-	}
-	fence, err := k.fence.token()
-	switch {
-	case err != nil:
-		return failure(err)
-	case !shares && k.lock.kind != none:
-		if wait.Stays() && k.lock.mode() == writing {
-			s.put(k.intent, node.ReadersNext, min(now+life(wait.PlaceTTL), max(k.lock.expires, now+1)))
-		}
-		return node.Reply{Status: node.Refused, TTL: k.lock.left(now), Fence: fence}
-	case k.intent.kind != none && !k.intent.isReaders() && !k.intent.isOthers():
-		return node.Reply{Status: node.Refused, TTL: k.intent.left(now), Fence: fence}
-	case c.Token <= fence:
-		return node.Reply{Status: node.Stale, Fence: fence}
-	}
-	if err := s.raise(k.readers, c.Token, now+life(cmd.Retention)); err != nil {
-		return failure(err)
-	}
-	expires := now + life(cmd.TTL)
-	s.put(s.found(s.hold(c.Name, c.Owner)), "1", expires)
-	s.change(k.lock)
-	if k.lock.kind == none || k.lock.expires < expires {
+// createIn makes owner the owner until it expires. Nobody alive is in the way.
+func (s *Server) createIn(k *names, mode node.Mode, owner string, expires Time) {
+	switch mode {
+	case node.Exclusive:
+		s.create(k.lock, owner, expires)
+	case node.Write:
+		s.erase(k.lock)
 		k.lock.kind, k.lock.expires = hash, expires
+		k.lock.set(node.ModeField, writing)
+		k.lock.set(owner+node.WriteSuffix, "1")
+	case node.Read:
+		s.put(s.found(s.hold(k.name, owner)), "1", expires)
+		s.change(k.lock)
+		if k.lock.kind == none || k.lock.expires < expires {
+			k.lock.kind, k.lock.expires = hash, expires
+		}
+		k.lock.set(node.ModeField, reading)
+		k.lock.set(owner, "1")
 	}
-	k.lock.set(node.ModeField, reading)
-	k.lock.set(c.Owner, "1")
-	return node.Reply{Status: node.Granted}
 }
 
-func (s *Server) acquireWrite(now Time, cmd *node.Command) node.Reply {
-	c, wait := &cmd.Claims[0], cmd.Waiting()
-	k := s.lookUpShared(now, c.Name)
+// end ends what an owner has of a name. It reports whether there was anything, and whether it was
+// the writer. A reader or writer is removed as both, as a downgrade may have come or not.
+func (s *Server) end(now Time, k *names, mode node.Mode, owner string) (released, wrote bool) {
 	if k.lock.kind != none && k.lock.kind != hash {
-		return failure(node.ErrWrongType)
+		return false, false
 	}
-	writer := c.Owner + node.WriteSuffix
-	if _, mine := k.lock.find(writer); mine {
-		return node.Reply{Status: node.Granted}
-	}
-	fence, highest, err := k.writerFences()
-	if err != nil {
-		return failure(err)
-	}
-	waits := wait.Stays() && c.Token != fence
-	if s.occupied(now, k) {
-		if waits && k.admitsIntent() {
-			s.put(k.intent, wait.Waiter, now+life(wait.PlaceTTL))
-		}
-		return node.Reply{Status: node.Refused, TTL: k.lock.left(now), Fence: highest}
-	}
-	waiter, others := strings.CutPrefix(k.intent.text, node.OthersNext)
-	switch {
-	case k.intent.kind != none && k.intent.kind != text:
-		return failure(node.ErrWrongType)
-	case k.intent.isReaders() || others && node.Process(waiter) == node.Process(c.Owner):
-		left := k.intent.left(now)
-		if others && waits {
-			s.waitForOthers(now, k, wait.Waiter)
-		}
-		return node.Reply{Status: node.Refused, TTL: left, Fence: highest}
-	case c.Token <= highest:
-		if waits && !others {
-			s.put(k.intent, wait.Waiter, now+life(wait.PlaceTTL))
-		}
-		return node.Reply{Status: node.Stale, Fence: highest}
-	}
-	s.setFence(k.fence, c.Token, now+life(cmd.Retention))
-	s.erase(k.lock)
-	k.lock.kind, k.lock.expires = hash, now+life(cmd.TTL)
-	k.lock.set(node.ModeField, writing)
-	k.lock.set(writer, "1")
-	s.takeTurn(now, k, wait)
-	return node.Reply{Status: node.Granted}
-}
-
-// occupied reports whether a lock is there, other than with dead readers alone.
-func (s *Server) occupied(now Time, k *names) bool {
-	return k.lock.kind == hash && (k.lock.mode() != reading || s.bury(now, k.lock, k.name) != noReader)
-}
-
-// admitsIntent reports whether a writer that finds a name locked may leave its intent.
-func (n *names) admitsIntent() bool {
-	mode := n.lock.mode()
-	return mode == reading || mode == writing && !n.intent.isReaders()
-}
-
-// writerFences returns the fence of a name, and the higher of that and of ReadersKey.
-func (n *names) writerFences() (fence, highest node.Token, err error) {
-	if fence, err = n.fence.token(); err != nil {
-		return 0, 0, err
-	}
-	if highest, err = n.readers.token(); err != nil {
-		return 0, 0, err
-	}
-	highest = max(highest, fence)
-	return fence, highest, nil
-}
-
-// waitForOthers notes that a waiter comes after the turn of writers of other processes.
-func (s *Server) waitForOthers(now Time, k *names, waiter string) {
-	if left := k.intent.left(now); left > 0 {
-		s.put(k.intent, node.OthersNext+waiter, now+life(left))
-	}
-}
-
-// takeTurn sets whose turn is next when a writer has been granted.
-func (s *Server) takeTurn(now Time, k *names, wait node.Wait) {
-	waiter, others := strings.CutPrefix(k.intent.text, node.OthersNext)
-	switch {
-	case others && node.Process(waiter) != waiter && wait.Stays():
-		s.put(k.intent, waiter, now+life(wait.PlaceTTL))
-	case others:
-		s.erase(k.intent)
-	default:
-		s.forgetIntent(k, wait.Waiter)
-	}
-}
-
-func (s *Server) releaseShared(now Time, cmd *node.Command) (reply node.Reply, published []Notice) {
-	c, wait := &cmd.Claims[0], cmd.Waiting()
-	k := s.lookUpShared(now, c.Name)
-	if err := s.raise(k.fence, c.Token, now+life(cmd.Retention)); err != nil {
-		return failure(err), nil
-	}
-	gaveUp := wait.Waiter != "" && !wait.Stays()
-	tell := gaveUp && s.forgetIntent(k, wait.Waiter)
-	if gaveUp && k.intent.isOthers() && k.intent.text == node.OthersNext+wait.Waiter && k.intent.expires > now {
-		s.put(k.intent, node.OthersNext+node.Process(wait.Waiter), k.intent.expires)
-	}
-	if k.lock.kind != none && k.lock.kind != hash {
-		return failure(node.ErrWrongType), nil
+	if mode == node.Exclusive {
+		return s.remove(k.lock, owner), false
 	}
 	shares := k.lock.mode() == reading
-	wrote := s.remove(k.lock, c.Owner+node.WriteSuffix)
-	read := s.remove(k.lock, c.Owner)
-	s.drop(s.hold(c.Name, c.Owner))
-	if wrote {
-		tell = true
-		s.endTurn(now, k, cmd)
+	read := s.remove(k.lock, owner)
+	s.drop(s.hold(k.name, owner))
+	if wrote = s.remove(k.lock, owner+node.WriteSuffix); !wrote && !(read && shares) {
+		return read, false
 	}
-	if wrote || read && shares {
-		tell = s.leaveReaders(now, k, wrote) || tell
-	}
-	if (wrote || wait.Waiter != "") && !wait.Stays() && cmd.YieldTTL > 0 {
-		s.yield(now, k, cmd)
-	}
-	reply.Status = node.Absent
-	if wrote || read {
-		reply.Status = node.Released
-	}
-	if tell {
-		published = s.tell(Notice{Name: c.Name})
-	}
-	return reply, published
-}
-
-// endTurn sets whose turn it is when a writer has gone: its own again if it gives a partial
-// grant back, or for a while that of waiting readers.
-func (s *Server) endTurn(now Time, k *names, cmd *node.Command) {
-	switch wait := cmd.Waiting(); {
-	case wait.Stays():
-		s.put(k.intent, wait.Waiter, now+life(wait.PlaceTTL))
-	case k.intent.isReaders() && cmd.YieldTTL <= 0:
-		s.erase(k.intent)
-	case k.intent.isReaders():
-		s.change(k.intent)
-		k.intent.expires = now + life(cmd.YieldTTL)
-	}
-}
-
-// leaveReaders leaves a lock, after an owner has gone, to the other readers. It reports whether
-// there are none, and the key is removed.
-func (s *Server) leaveReaders(now Time, k *names, wrote bool) (gone bool) {
 	until := s.bury(now, k.lock, k.name)
 	s.change(k.lock)
 	if until == noReader {
 		k.lock.clear()
-		if !wrote && k.intent.isReaders() {
-			s.erase(k.intent)
-		}
-		return true
+		return true, wrote
 	}
 	k.lock.set(node.ModeField, reading)
 	if until != Never {
 		k.lock.expires = until
 	}
-	return false
-}
-
-// yield lets a waiting writer of another process come before those of the owner's process.
-func (s *Server) yield(now Time, k *names, cmd *node.Command) {
-	process := node.Process(cmd.Claims[0].Owner)
-	if k.lock.kind == none && k.intent.kind == text && !k.intent.isReaders() && !k.intent.isOthers() &&
-		node.Process(k.intent.text) != process {
-		s.put(k.intent, node.OthersNext+process, now+life(cmd.YieldTTL))
-	}
+	return true, wrote
 }
 
 // extendRead is extend for readers.
@@ -245,7 +122,7 @@ func (s *Server) extendRead(now Time, claims []node.Claim, expires Time) node.Re
 	for i := range claims {
 		c := &claims[i]
 		lock := s.lookUp(now, c.Name).lock
-		if kept[i] = s.reads(now, lock, c); !kept[i] {
+		if kept[i] = s.reads(now, lock, c.Name, c.Owner); !kept[i] {
 			continue
 		}
 		for _, k := range [...]*key{lock, s.hold(c.Name, c.Owner)} {
@@ -260,28 +137,31 @@ func (s *Server) extendRead(now Time, claims []node.Claim, expires Time) node.Re
 
 func (s *Server) downgrade(now Time, claims []node.Claim) (reply node.Reply, published []Notice) {
 	c := &claims[0]
-	lock := s.lookUp(now, c.Name).lock
+	k := s.lookUp(now, c.Name)
+	lock := k.lock
 	if lock.kind != none && lock.kind != hash {
 		return failure(node.ErrWrongType), nil
 	}
 	writer, wrote := lock.find(c.Owner + node.WriteSuffix)
 	if !wrote {
-		return node.Reply{Status: node.Done, Kept: []bool{s.reads(now, lock, c)}}, nil
+		return node.Reply{Status: node.Done, Kept: []bool{s.reads(now, lock, c.Name, c.Owner)}}, nil
 	}
 	s.change(lock)
 	lock.fields = slices.Delete(lock.fields, writer, writer+1)
 	lock.set(node.ModeField, reading)
 	lock.set(c.Owner, "1")
 	s.put(s.found(s.hold(c.Name, c.Owner)), "1", max(lock.expires, now+1))
-	return node.Reply{Status: node.Done, Kept: []bool{true}}, s.tell(Notice{Name: c.Name})
+	s.publish(c.Name, node.Write)
+	s.notifyNext(now, k, true, handover{})
+	return node.Reply{Status: node.Done, Kept: []bool{true}}, s.notices
 }
 
-// reads reports whether c's owner is a living reader.
-func (s *Server) reads(now Time, lock *key, c *node.Claim) bool {
-	if _, mine := lock.find(c.Owner); !mine {
+// reads reports whether owner is a living reader.
+func (s *Server) reads(now Time, lock *key, name, owner string) bool {
+	if _, mine := lock.find(owner); !mine {
 		return false
 	}
-	hold := s.hold(c.Name, c.Owner)
+	hold := s.hold(name, owner)
 	return hold != nil && hold.alive(now)
 }
 
@@ -338,23 +218,6 @@ func (s *Server) dies(now Time, name string, reader node.Field) (at Time) {
 		}
 	}
 	return at
-}
-
-// forgetIntent removes the intent if it is waiter's, and reports whether it was.
-func (s *Server) forgetIntent(k *names, waiter string) bool {
-	if k.intent.kind != text || k.intent.text != waiter {
-		return false
-	}
-	s.erase(k.intent)
-	return true
-}
-
-// isReaders reports whether it is the readers' turn (ReadersNext).
-func (c *content) isReaders() bool { return c.kind == text && c.text == node.ReadersNext }
-
-// isOthers reports whether it is the turn of writers of other processes (OthersNext).
-func (c *content) isOthers() bool {
-	return c.kind == text && strings.HasPrefix(c.text, node.OthersNext)
 }
 
 func (s *Server) put(k *key, value string, expires Time) {

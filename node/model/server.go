@@ -52,28 +52,38 @@ type Server struct {
 	readOnly bool // it is a replica
 	refuses  bool // writes: it executes a command as one
 
+	// Ears tells who listens to the server; nil: nobody does.
+	Ears Ears
+
 	notices []Notice // of the last Apply
-	inLine  []string // memory of their Lines
+	page    []place  // for reuse
 }
 
-// A Notice is what a command has published about one name.
+// Ears tells who listens to what a server publishes.
+type Ears interface {
+	// Watched reports whether somebody listens to the releases of a name in this mode: those
+	// of Read and Write have one channel.
+	Watched(name string, mode node.Mode) bool
+	// Listens reports whether the process of a waiter listens.
+	Listens(waiter string) bool
+}
+
+// A Notice is what a command has published about one name: on the name's channel, or on that of
+// a waiter's process.
 type Notice struct {
 	Name string
-	// Line has the first waiters in the queue that were not notified since they asked. The
-	// first of these that listens is notified: see Tell.
-	Line []string
-
-	Next node.Token // with which the lock may be handed on; 0: it may not
-	Kept Time       // until when that is then the fence
+	Mode node.Mode // on the name's channel: Exclusive, or Write for that of readers and writers
+	To   string    // the waiter; "": it is on the name's channel
+	Turn node.Turn // what the waiter hears, without a Life
 }
 
 // names are the keys of one name, without those of single owners and waiters.
 type names struct {
-	name            string
-	lock, fence     *key
-	readers, intent *key   // nil until readers or writers have used the name
-	queue           *key   // nil until it may have had waiters
-	places          []byte // what the keys of places in the queue begin with
+	name        string
+	lock, fence *key
+	readers     *key   // nil until readers or writers have used the name
+	queue       *key   // nil until it may have had waiters
+	places      []byte // what the keys of places in the queue begin with
 }
 
 type key struct {
@@ -106,8 +116,7 @@ var kindNames = [...]string{"none", "hash", "string", "string", "zset"}
 func (k kind) String() string { return kindNames[k] }
 
 // Apply executes one command at the time now and returns the reply, without a Life. published
-// has a notice for each name on whose channel one was published; it is valid until the next
-// Apply. Deadline is ignored.
+// is what it has published, in that order; it is valid until the next Apply. Deadline is ignored.
 //
 // If another program overwrote a fence, commands that read it fail with ErrWrongType, also if
 // it is a string but not a number.
@@ -115,24 +124,16 @@ func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published 
 	if s.readOnly && !s.refuses {
 		return s.applyReadOnly(now, cmd)
 	}
-	s.notices, s.inLine = s.notices[:0], s.inLine[:0]
+	s.notices = s.notices[:0]
 	ttl, retention := Time(node.Milliseconds(cmd.TTL)), Time(node.Milliseconds(cmd.Retention))
 	switch cmd.Kind {
 	case node.Acquire:
-		switch {
-		case cmd.Mode == node.Read:
-			return s.acquireRead(now, &cmd), nil
-		case cmd.Mode == node.Write:
-			return s.acquireWrite(now, &cmd), nil
-		case cmd.Waiting().Queued() || len(cmd.Claims) > 1:
+		if cmd.Mode != node.Exclusive || cmd.Waiting().Queued() || len(cmd.Claims) > 1 {
 			return s.acquireAll(now, &cmd)
 		}
 		return s.acquire(now, &cmd.Claims[0], now+ttl, now+retention), nil
 	case node.Release:
-		switch {
-		case cmd.Mode != node.Exclusive:
-			return s.releaseShared(now, &cmd)
-		case cmd.Waiting().Queued() || len(cmd.Claims) > 1:
+		if cmd.Mode != node.Exclusive || cmd.Waiting().Queued() || len(cmd.Claims) > 1 {
 			return s.releaseAll(now, &cmd)
 		}
 		return s.release(now, &cmd)
@@ -221,7 +222,13 @@ func (s *Server) release(now Time, cmd *node.Command) (reply node.Reply, publish
 	case !mine:
 		return node.Reply{Status: node.Absent}, nil
 	case lock.kind == none:
-		return node.Reply{Status: node.Released, Line: node.Line{Awaited: s.awaited(now, k)}}, s.publish(now, k, cmd.Handoff, now+life(cmd.Retention))
+		reply.Status, reply.Line.Others = node.Released, s.publish(k.name, node.Exclusive)
+		h := handover{cmd.Handoff, now + life(cmd.Retention)}
+		if reply.Line.Others {
+			h.token = 0
+		}
+		reply.Line.Awaited = s.notifyNext(now, k, false, h)
+		return reply, s.notices
 	}
 	return node.Reply{Status: node.Released}, nil
 }
@@ -269,12 +276,12 @@ func (s *Server) inspect(now Time, name string) node.Reply {
 // error the state means nothing.
 func (s *Server) State(now Time, name string, state *node.State) error {
 	*state = node.State{Fields: state.Fields[:0], Queue: state.Queue[:0]}
-	k := s.lookUpShared(now, name)
+	k := s.lookUp(now, name)
 	var err error
 	if state.Fence, err = k.fence.token(); err != nil {
 		return err
 	}
-	if state.Readers, err = k.readers.token(); err != nil {
+	if state.Readers, err = s.readersOf(now, k).token(); err != nil {
 		return err
 	}
 	if _, err = s.queue(now, k); err != nil {
@@ -297,57 +304,41 @@ func (s *Server) State(now Time, name string, state *node.State) error {
 		state.Value = k.lock.entry(name).Value
 		state.Value = state.Value[:min(64, len(state.Value))]
 	}
-	if k.intent.kind != none {
-		state.Intent, state.IntentTTL = k.intent.text, k.intent.left(now)
-	}
 	return nil
 }
 
 func (s *Server) breakLock(now Time, claims []node.Claim, kept Time) (reply node.Reply, published []Notice) {
 	c := claims[0]
-	k := s.lookUpShared(now, c.Name)
+	k := s.lookUp(now, c.Name)
 	if k.lock.kind != none && k.lock.kind != hash {
 		return failure(node.ErrWrongType), nil
 	}
 	if err := s.raise(k.fence, c.Token, kept); err != nil {
 		return failure(err), nil
 	}
-	intended := k.intent.kind != none
-	s.erase(k.intent)
 	if k.lock.kind == none {
-		if intended {
-			published = s.tell(Notice{Name: c.Name})
-		}
-		return node.Reply{Status: node.Absent}, published
+		return node.Reply{Status: node.Absent}, nil
+	}
+	mode := node.Exclusive
+	if k.lock.mode() != "" {
+		mode = node.Write
 	}
 	s.erase(k.lock)
-	return node.Reply{Status: node.Released}, s.publish(now, k, 0, 0)
+	s.publish(k.name, mode)
+	s.notifyNext(now, k, false, handover{})
+	return node.Reply{Status: node.Released}, s.notices
 }
 
-// publish makes a notice that a name is free, with its first waiters. The lock may be handed on
-// with the token next, if that is not 0.
-func (s *Server) publish(now Time, k *names, next node.Token, kept Time) []Notice {
-	n := Notice{Name: k.name}
-	if next > 0 {
-		n.Next, n.Kept = next, kept
+// publish publishes a release on a name's channel, and reports whether somebody listens there.
+func (s *Server) publish(name string, mode node.Mode) (watched bool) {
+	if mode == node.Read {
+		mode = node.Write // they have one channel
 	}
-	before := len(s.inLine)
-	if queue, err := s.queue(now, k); err == nil {
-		for i := range queue.line[:min(node.MaxTold, len(queue.line))] {
-			p := &queue.line[i]
-			if kept := s.kept(k, p); kept != nil && kept.alive(now) && kept.text != node.PlaceTold {
-				s.inLine = append(s.inLine, p.waiter)
-				n.Line = s.inLine[before:]
-			}
-		}
-	}
-	return s.tell(n)
+	s.notices = append(s.notices, Notice{Name: name, Mode: mode})
+	return s.Ears != nil && s.Ears.Watched(name, mode)
 }
 
-func (s *Server) tell(n Notice) []Notice {
-	s.notices = append(s.notices, n)
-	return s.notices
-}
+func (s *Server) listens(waiter string) bool { return s.Ears != nil && s.Ears.Listens(waiter) }
 
 func failure(err error) node.Reply { return node.Reply{Err: err} }
 

@@ -3,6 +3,7 @@ package model_test
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -91,7 +92,7 @@ func TestPublishesForEachNameThatIsFree(t *testing.T) {
 	var s model.Server
 	cmd := acquire("x", "a", 1, time.Hour)
 	cmd.Claims = append(cmd.Claims, node.Claim{Name: "y", Owner: "a", Token: 1}, node.Claim{Name: "z", Owner: "a", Token: 1})
-	if r, published := s.Apply(0, cmd); r.Status != node.Granted || published != nil {
+	if r, published := s.Apply(0, cmd); r.Status != node.Granted || len(published) > 0 {
 		t.Fatalf("%v, published %v", r.Status, published)
 	}
 	if err := s.HSet(0, "y", "java", "1"); err != nil {
@@ -101,7 +102,7 @@ func TestPublishesForEachNameThatIsFree(t *testing.T) {
 	if _, published := s.Apply(0, cmd); len(published) != 2 || published[0].Name != "x" || published[1].Name != "z" {
 		t.Errorf("published %v, want x and z", published)
 	}
-	if _, published := s.Apply(0, cmd); published != nil {
+	if _, published := s.Apply(0, cmd); len(published) > 0 {
 		t.Errorf("published %v for what was free", published)
 	}
 }
@@ -259,26 +260,27 @@ func TestOriginOfTime(t *testing.T) {
 			}
 			r, _ := s.Apply(origin+after, node.Command{
 				Kind: kind, Mode: mode, Claims: []node.Claim{{Name: "n", Owner: owner, Token: token}}, TTL: 300 * ms,
-				Retention: time.Hour, Wait: &node.Wait{Waiter: "w" + owner, Ticket: ticket, PlaceTTL: 100 * ms},
+				Retention: time.Hour, Wait: &node.Wait{Waiter: node.NewWaiter("w"+owner, 1, mode), Ticket: ticket, PlaceTTL: 100 * ms},
 			})
 			replies = append(replies, r)
 		}
-		do(node.Acquire, node.Read, "a", 0, 0)
-		do(node.Acquire, node.Read, "b", 0, 50)
-		do(node.Acquire, node.Write, "c", 0, 60) // a and b read
+		do(node.Acquire, node.Read, "a", 1, 0)
+		do(node.Acquire, node.Read, "b", 2, 50)
+		do(node.Acquire, node.Write, "c", 3, 60) // a and b read
+		do(node.Acquire, node.Read, "x", 4, 65)  // c waits
 		do(node.Inspect, node.Exclusive, "", 0, 70)
 		do(node.Release, node.Read, "a", 0, 80)
-		do(node.Acquire, node.Write, "c", 0, 90) // b reads
+		do(node.Acquire, node.Write, "c", 3, 90) // b reads
 		do(node.Release, node.Read, "b", 0, 100)
-		do(node.Acquire, node.Write, "c", 0, 110)
+		do(node.Acquire, node.Write, "c", 3, 110)
 		do(node.Downgrade, node.Exclusive, "c", 0, 120)
-		do(node.Acquire, node.Write, "d", 0, 130) // c reads
-		do(node.Acquire, node.Write, "d", 0, 420) // c is dead
+		do(node.Acquire, node.Write, "d", 5, 130) // c reads, and x waits
+		do(node.Acquire, node.Write, "d", 5, 420) // c and x are dead
 		do(node.Release, node.Write, "d", 0, 430)
-		do(node.Acquire, node.Exclusive, "e", 1, 440)
-		do(node.Acquire, node.Exclusive, "f", 2, 450)
-		do(node.Acquire, node.Exclusive, "g", 3, 460)
-		do(node.Release, node.Exclusive, "e", 1, 470)
+		do(node.Acquire, node.Exclusive, "e", 6, 440)
+		do(node.Acquire, node.Exclusive, "f", 7, 450)
+		do(node.Acquire, node.Read, "g", 8, 460)
+		do(node.Release, node.Exclusive, "e", 6, 470)
 		do(node.Inspect, node.Exclusive, "", 0, 480)
 		left = s.Dump(origin + 490)
 		for i := range left {
@@ -327,6 +329,7 @@ func TestReplica(t *testing.T) {
 		{"acquire with an old token", acquire("n", "b", 1, time.Hour), node.Refused},
 		{"in line", inLine(acquire("n", "b", 2, time.Hour), time.Hour), node.Unknown},
 		{"in line, without a place", inLine(acquire("n", "b", 2, time.Hour), 0), node.Refused},
+		{"in line, to read", inLine(hour(node.Acquire, node.Read, "r", "b"), time.Hour), node.Unknown},
 		{"read", hour(node.Acquire, node.Read, "r", "b"), node.Unknown},
 		{"read again", hour(node.Acquire, node.Read, "r", "a"), node.Unknown},
 		{"write what is read", hour(node.Acquire, node.Write, "r", "b"), node.Refused},
@@ -368,13 +371,52 @@ func TestLoad(t *testing.T) {
 	if a, b := from.Dump(100), s.Dump(100); !reflect.DeepEqual(a, b) {
 		t.Fatalf("loaded %+v, want %+v", b, a)
 	}
+	s.Ears = ears{listening: "w:1"}
 	done := release("n", "a", 1)
 	done.Handoff = 5
-	_, published := s.Apply(100, done)
-	if len(published) != 1 || !reflect.DeepEqual(published[0].Line, []string{"w:1"}) {
-		t.Fatalf("published %+v", published)
+	if _, published := s.Apply(100, done); !slices.Equal(published, []model.Notice{
+		{Name: "n"}, {Name: "n", To: "w:1", Turn: node.Turn{Name: "n", Owner: node.Heir("b"), Token: 5}},
+	}) {
+		t.Errorf("published %+v", published)
 	}
-	if owner, token := s.Tell(100, published[0], "w:1", false); owner != node.Heir("b") || token != 5 {
-		t.Errorf("handed on to %q with %d", owner, token)
+}
+
+// ears are of one name that is watched, and one waiter whose process listens.
+type ears struct{ watched, listening string }
+
+func (e ears) Watched(name string, mode node.Mode) bool { return name == e.watched }
+func (e ears) Listens(waiter string) bool               { return waiter == e.listening }
+
+// Notices come in the order in which they are published, each on its channel.
+func TestNotices(t *testing.T) {
+	shared := func(kind node.Kind, mode node.Mode, owner string, token node.Token) node.Command {
+		return node.Command{Kind: kind, Mode: mode, Claims: []node.Claim{{Name: "n", Owner: owner, Token: token}}, TTL: time.Hour, Retention: time.Hour}
+	}
+	waits := func(ticket node.Token, waiter string, cmd node.Command) node.Command {
+		cmd.Wait = &node.Wait{Ticket: ticket, Waiter: waiter, PlaceTTL: time.Minute}
+		return cmd
+	}
+	free, told := model.Notice{Name: "n", Mode: node.Write}, model.Notice{Name: "n", To: "r:1:read", Turn: node.Turn{Name: "n", Waiter: "r:1:read"}}
+	for _, c := range []struct {
+		what   string
+		ears   model.Ears
+		end    node.Command
+		others bool
+		want   []model.Notice
+	}{
+		{"nobody listens", nil, shared(node.Release, node.Write, "w", 1), false, []model.Notice{free}},
+		{"a waiter listens", ears{listening: "r:1:read"}, shared(node.Release, node.Write, "w", 1), false, []model.Notice{free, told}},
+		{"another does", ears{watched: "n"}, shared(node.Release, node.Write, "w", 1), true, []model.Notice{free}},
+		{"a break", ears{"n", "r:1:read"}, shared(node.Break, node.Exclusive, "", 1), false, []model.Notice{free, told}},
+		{"a downgrade", ears{"n", "r:1:read"}, shared(node.Downgrade, node.Exclusive, "w", 1), false, []model.Notice{free, told}},
+		{"nothing", ears{"n", "r:1:read"}, shared(node.Release, node.Write, "x", 1), false, nil},
+	} {
+		s := model.Server{Ears: c.ears}
+		apply(t, &s, 0, shared(node.Acquire, node.Write, "w", 1), node.Granted)
+		apply(t, &s, 0, waits(1, "r:1:read", shared(node.Acquire, node.Read, "r", 2)), node.Refused)
+		reply, published := s.Apply(0, c.end)
+		if reply.Line.Others != c.others || !slices.Equal(published, c.want) {
+			t.Errorf("%s: others: %v, published %+v, want %+v", c.what, reply.Line.Others, published, c.want)
+		}
 	}
 }

@@ -114,44 +114,35 @@ func (n *Node) unwatch(channel string, w *watcher) {
 
 func (n *Node) listening() bool { return !n.closed && !n.down && !n.hung }
 
-// woken returns the calls to be made for what cmd has published. A Break wakes both channels,
-// as the mode of the lock is no longer known. listened is whether the channel of an exclusive lock
-// has a listener.
-func (n *Node) woken(now Time, published []Notice, cmd node.Command) (all []call, listened bool) {
-	if len(n.watchers) == 0 || len(published) == 0 {
-		return nil, false
-	}
-	mode := cmd.Mode
-	switch cmd.Kind {
-	case node.Break:
-		all = n.listeners(node.ReadWriteChannel(published[0].Name))
-		mode = node.Exclusive
-	case node.Downgrade:
-		mode = node.Read
-	}
-	for _, p := range published {
-		others := n.listeners(channel(p.Name, mode))
-		all = append(all, others...)
-		listened = listened || len(others) > 0 && cmd.Kind == node.Release && mode == node.Exclusive
-		for _, waiter := range p.Line {
-			process := n.listeners(node.WaiterChannel(waiter))
-			if len(process) == 0 {
-				continue
-			}
-			turn := node.Turn{Name: p.Name}
-			if turn.Owner, turn.Token = n.server.Tell(now, p, waiter, len(others) > 0); turn.Owner != "" {
-				turn.Life = n.life
-			} else {
-				turn.Waiter = waiter
-			}
-			for i := range process {
-				process[i].turn = turn
-			}
-			all = append(all, process...)
-			break
+// woken returns the calls to be made for what was published.
+func (n *Node) woken(published []Notice) (all []call) {
+	for i := range published {
+		p := &published[i]
+		if p.To == "" {
+			all = append(all, n.listeners(channel(p.Name, p.Mode))...)
+			continue
+		}
+		turn := p.Turn
+		if turn.Owner != "" {
+			turn.Life = n.life
+		}
+		for _, c := range n.listeners(node.WaiterChannel(p.To)) {
+			c.turn = turn
+			all = append(all, c)
 		}
 	}
-	return all, listened
+	return all
+}
+
+// ears tells a node's server who listens to it. n.mu is held.
+type ears struct{ *Node }
+
+func (e ears) Watched(name string, mode node.Mode) bool {
+	return e.listening() && len(e.watchers[channel(name, mode)]) > 0
+}
+
+func (e ears) Listens(waiter string) bool {
+	return e.listening() && len(e.watchers[node.WaiterChannel(waiter)]) > 0
 }
 
 // listeners returns the calls to be made for a channel.

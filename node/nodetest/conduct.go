@@ -166,10 +166,10 @@ type bell struct {
 	stop   func()
 }
 
-// watch watches a name, and returns when the subscription has begun.
+// watch watches a name in the mode of the test, and returns when the subscription has begun.
 func (f fixture) watch(name string) bell {
 	f.Helper()
-	return f.watchIn(name, node.Exclusive)
+	return f.watchIn(name, f.mode)
 }
 
 func (f fixture) watchIn(name string, mode node.Mode) bell {

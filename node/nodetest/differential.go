@@ -30,9 +30,9 @@ func Differential(t rapid.TB, ops int, systems ...System) {
 		if err := s.connect(); err != nil {
 			t.Fatal(err)
 		}
-		for _, waiter := range waiters[:2] { // the third does not listen
+		for _, process := range waiters[:2] { // the third does not listen
 			begun := make(chan struct{}, 100)
-			defer s.Node.Listen(waiter, func(turn node.Turn) {
+			defer s.Node.Listen(process, func(turn node.Turn) {
 				if turn.Name == "" {
 					begun <- struct{}{}
 				}
@@ -124,14 +124,20 @@ var outcomes = []string{
 	"release write: released", "release write: absent", "release write: wrong type",
 	"extend read: kept", "extend read: not kept", "extend write: kept", "extend write: not kept",
 	"downgrade: kept", "downgrade: not kept", "downgrade: wrong type",
-	"inspect: intent", "inspect: readers are next", "inspect: others are next", "inspect: readers",
+	"inspect: readers",
 	"acquire in line: granted", "acquire in line: refused", "acquire in line: refused, never expires",
 	"acquire in line: refused, others first", "acquire in line: stale", "acquire in line: wrong type",
 	"release in line: released", "release in line: absent", "release in line: wrong type",
 	"acquire of several in line: granted", "acquire of several in line: refused", "acquire of several in line: refused, never expires",
 	"acquire of several in line: refused, others first", "acquire of several in line: stale", "acquire of several in line: wrong type",
 	"release of several in line: released", "release of several in line: absent", "release of several in line: wrong type",
-	"inspect: queue", "inspect: queue of several",
+	"acquire read in line: granted", "acquire read in line: refused", "acquire read in line: refused, never expires",
+	"acquire read in line: refused, others first", "acquire read in line: stale", "acquire read in line: wrong type",
+	"release read in line: released", "release read in line: absent", "release read in line: wrong type",
+	"acquire write in line: granted", "acquire write in line: refused", "acquire write in line: refused, never expires",
+	"acquire write in line: refused, others first", "acquire write in line: stale", "acquire write in line: wrong type",
+	"release write in line: released", "release write in line: absent", "release write in line: wrong type",
+	"inspect: queue", "inspect: queue of several", "inspect: queue of several modes", "inspect: handed on",
 }
 
 func outcome(r node.Reply, cmd node.Command) []string {
@@ -169,16 +175,7 @@ func outcome(r node.Reply, cmd node.Command) []string {
 		if r.State.TTL == node.NoExpiry {
 			all = append(all, what("never expires"))
 		}
-		switch intent := r.State.Intent; {
-		case intent == "":
-		case intent == node.ReadersNext:
-			all = append(all, what("readers are next"))
-		case strings.HasPrefix(intent, node.OthersNext):
-			all = append(all, what("others are next"))
-		default:
-			all = append(all, what("intent"))
-		}
-		if len(r.State.Fields) == 1 && slices.Contains(heirs, r.State.Fields[0].Name) {
+		if slices.ContainsFunc(r.State.Fields, func(f node.Field) bool { return strings.Contains(f.Name, node.StandbySuffix) }) {
 			all = append(all, what("handed on"))
 		}
 		if r.State.Readers != 0 {
@@ -189,6 +186,12 @@ func outcome(r node.Reply, cmd node.Command) []string {
 		}
 		if len(r.State.Queue) > 1 {
 			all = append(all, what("queue of several"))
+		}
+		for _, place := range r.State.Queue {
+			if mode := node.WaiterMode(place.Waiter); mode != node.WaiterMode(r.State.Queue[0].Waiter) {
+				all = append(all, what("queue of several modes"))
+				break
+			}
 		}
 		return append(all, what(map[bool]string{true: "no fence", false: "fence"}[r.State.Fence == 0]))
 	}
@@ -237,9 +240,10 @@ var (
 	heirs     = []string{node.Heir(owners[0]), node.Heir(owners[1])}
 	waiters   = []string{"me", "you", owners[1] + "7"}
 	keys      = append([]string{
-		node.FenceKey("n"), node.FenceKey("a{b}"), node.ReadersKey("n"), node.IntentKey("n"), node.IntentKey("a{b}"),
+		node.FenceKey("n"), node.FenceKey("a{b}"), node.ReadersKey("n"), node.NextKey("n"), node.NextKey("a{b}"),
 		node.HoldKey("n", owners[0]), node.HoldKey("a{b}", owners[0]), node.HoldKey("a{b}", owners[1]),
 		node.QueueKey("n"), node.QueueKey("a{b}"), node.PlaceKey("n", "me"), node.PlaceKey("a{b}", "you"),
+		node.PlaceKey("n", "me"+node.ReadSuffix), node.PlaceKey("a{b}", "you"+node.WriteSuffix),
 	}, lockNames...)
 )
 
@@ -279,6 +283,15 @@ var subjects = []*rapid.Generator[step]{
 	}.step(),
 	subject{
 		ops: []string{
+			"-", "acquire", "acquire", "acquire", "acquire", "acquire", "acquire", "acquire", "acquire", "release", "release",
+			"release", "release", "release", "release", "downgrade", "advance", "advance", "DEL", "HSET", "PEXPIRE", "break",
+		},
+		modes: []node.Mode{node.Read, node.Write, node.Read, node.Exclusive},
+		names: []string{"n"},
+		lines: true,
+	}.step(),
+	subject{
+		ops: []string{
 			"-", "acquire", "acquire", "acquire", "release", "release", "extend", "downgrade", "advance", "inspect", "SET", "SET",
 			"HSET", "DEL", "PERSIST", "PEXPIRE", "break", "FLUSHALL",
 		},
@@ -315,6 +328,15 @@ func (about subject) claim(t *rapid.T) node.Claim {
 	}
 }
 
+// above draws a token near another one, or 0.
+func above(t *rapid.T, token node.Token, what string) node.Token {
+	step := rapid.IntRange(-1, 2).Draw(t, what)
+	if step < 0 {
+		return 0
+	}
+	return token + node.Token(step)
+}
+
 func (about subject) step() *rapid.Generator[step] {
 	return rapid.Custom(func(t *rapid.T) step {
 		s := step{op: rapid.SampledFrom(about.ops).Draw(t, "op")}
@@ -326,35 +348,26 @@ func (about subject) step() *rapid.Generator[step] {
 			s.time = rapid.IntRange(1, 6).Draw(t, "time")
 		case "acquire", "release":
 			s.claims = []node.Claim{about.claim(t)}
-			if s.mode = rapid.SampledFrom(about.modes).Draw(t, "mode"); s.mode != node.Exclusive {
-				if s.waiter = rapid.SampledFrom([]string{"", "me", "you"}).Draw(t, "waiter"); s.waiter != "" {
-					s.wait = rapid.IntRange(0, 6).Draw(t, "patience")
+			s.mode = rapid.SampledFrom(about.modes).Draw(t, "mode")
+			if about.lines && rapid.IntRange(0, 4).Draw(t, "in line") > 0 {
+				s.ticket = node.Token(rapid.IntRange(1, 4).Draw(t, "ticket"))
+				s.waiter = rapid.SampledFrom(waiters).Draw(t, "waiter") + suffixes[s.mode]
+				s.wait = rapid.IntRange(0, 12).Draw(t, "patience")
+				s.barge = rapid.Bool().Draw(t, "barge")
+			}
+			if about.lines && s.op == "release" {
+				if rapid.IntRange(0, 9).Draw(t, "heir") == 9 {
+					s.claims[0].Owner = heirs[0]
 				}
-			} else {
-				if about.lines && rapid.IntRange(0, 4).Draw(t, "in line") > 0 {
-					s.ticket = node.Token(rapid.IntRange(1, 4).Draw(t, "ticket"))
-					s.waiter = rapid.SampledFrom(waiters).Draw(t, "waiter")
-					s.wait = rapid.IntRange(0, 12).Draw(t, "patience")
-					s.barge = rapid.Bool().Draw(t, "barge")
-				}
-				if about.lines && s.op == "release" {
-					if rapid.IntRange(0, 9).Draw(t, "heir") == 9 {
-						s.claims[0].Owner = heirs[0]
-					}
-					if step := rapid.IntRange(-1, 2).Draw(t, "next"); step >= 0 {
-						s.next = s.claims[0].Token + node.Token(step)
-					}
-				}
-				if about.pairs || rapid.IntRange(0, 2).Draw(t, "several") == 2 {
-					more := s.claims[0]
-					more.Name = rapid.SampledFrom(lockNames).Filter(func(name string) bool { return name != more.Name }).Draw(t, "more")
-					s.claims = append(s.claims, more)
-					s.reserve = s.op == "acquire" && s.wait > 0 && rapid.Bool().Draw(t, "reserve")
-				} else if s.op == "acquire" && s.ticket > 0 && s.wait > 0 {
-					if step := rapid.IntRange(-1, 2).Draw(t, "stands"); step >= 0 {
-						s.stands = s.claims[0].Token + node.Token(step)
-					}
-				}
+				s.next = above(t, s.claims[0].Token, "next")
+			}
+			if s.mode == node.Exclusive && (about.pairs || rapid.IntRange(0, 2).Draw(t, "several") == 2) {
+				more := s.claims[0]
+				more.Name = rapid.SampledFrom(lockNames).Filter(func(name string) bool { return name != more.Name }).Draw(t, "more")
+				s.claims = append(s.claims, more)
+				s.reserve = s.op == "acquire" && s.wait > 0 && rapid.Bool().Draw(t, "reserve")
+			} else if s.op == "acquire" && s.wait > 0 {
+				s.stands = above(t, s.claims[0].Token, "stands")
 			}
 		case "break", "inspect", "downgrade":
 			s.claims = []node.Claim{about.claim(t)}
@@ -550,9 +563,6 @@ func (r *race) command(s step, sys System) node.Command {
 		Wait:    &node.Wait{Waiter: s.waiter, Ticket: s.ticket, Barge: s.barge, Standby: s.stands, Reserve: s.reserve},
 		Handoff: s.next,
 	}
-	if s.op == "release" {
-		cmd.YieldTTL = r.life(step{time: 1})
-	}
 	if s.wait > 0 {
 		cmd.Wait.PlaceTTL = r.life(step{time: s.wait})
 	}
@@ -582,7 +592,7 @@ func same(want, got node.Reply, slack time.Duration) error {
 
 func sameState(a, b node.State, slack time.Duration) bool {
 	return a.Type == b.Type && a.Fence == b.Fence && near(a.TTL, b.TTL, slack) && fmt.Sprint(a.Fields) == fmt.Sprint(b.Fields) &&
-		a.Readers == b.Readers && a.Intent == b.Intent && near(a.IntentTTL, b.IntentTTL, slack) &&
+		a.Readers == b.Readers &&
 		slices.EqualFunc(a.Queue, b.Queue, func(a, b node.Place) bool {
 			return a.Waiter == b.Waiter && a.Ticket == b.Ticket && near(a.TTL, b.TTL, slack)
 		})

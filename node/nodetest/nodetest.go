@@ -9,6 +9,7 @@ package nodetest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -81,22 +82,22 @@ const (
 	retention = 1000 * time.Second
 )
 
-func (s System) acquire(name, owner string, token node.Token) node.Command {
+func (f fixture) acquire(name, owner string, token node.Token) node.Command {
 	return node.Command{
-		Kind: node.Acquire, Claims: []node.Claim{{Name: name, Owner: owner, Token: token}},
-		TTL: life, Retention: retention, Deadline: s.soon(),
+		Kind: node.Acquire, Mode: f.mode, Claims: []node.Claim{{Name: name, Owner: owner, Token: token}},
+		TTL: life, Retention: retention, Deadline: f.soon(),
 	}
 }
 
-func (s System) release(name, owner string, token node.Token) node.Command {
+func (f fixture) release(name, owner string, token node.Token) node.Command {
 	return node.Command{
-		Kind: node.Release, Claims: []node.Claim{{Name: name, Owner: owner, Token: token}},
-		Retention: retention, Deadline: s.soon(),
+		Kind: node.Release, Mode: f.mode, Claims: []node.Claim{{Name: name, Owner: owner, Token: token}},
+		Retention: retention, Deadline: f.soon(),
 	}
 }
 
-func (s System) extend(ttl time.Duration, claims ...node.Claim) node.Command {
-	return node.Command{Kind: node.Extend, Claims: claims, TTL: ttl, Deadline: s.soon()}
+func (f fixture) extend(ttl time.Duration, claims ...node.Claim) node.Command {
+	return node.Command{Kind: node.Extend, Mode: f.mode, Claims: claims, TTL: ttl, Deadline: f.soon()}
 }
 
 func (s System) inspect(name string) node.Command {
@@ -114,16 +115,6 @@ func (s System) breakLock(name string, token node.Token) node.Command {
 func in(mode node.Mode, cmd node.Command) node.Command {
 	cmd.Mode = mode
 	return cmd
-}
-
-// waiting gives a command somebody who waits, for longer than a test takes.
-func waiting(waiter string, cmd node.Command) node.Command {
-	return withWait(cmd, func(w *node.Wait) { w.Waiter, w.PlaceTTL = waiter, life })
-}
-
-// patient makes a reader wait.
-func patient(cmd node.Command) node.Command {
-	return withWait(cmd, func(w *node.Wait) { w.PlaceTTL = life })
 }
 
 // withWait returns cmd with a Wait of its own, which change has changed.
@@ -192,14 +183,15 @@ func possible(k node.Kind, s node.Status) bool {
 type fixture struct {
 	*testing.T
 	System
+	mode node.Mode // of the locks that the test is about, unless it says otherwise
 }
 
-func newFixture(t *testing.T, s System) fixture {
+func newFixture(t *testing.T, s System, mode node.Mode) fixture {
 	t.Helper()
 	if err := s.connect(); err != nil {
 		t.Fatal(err)
 	}
-	return fixture{t, s}
+	return fixture{t, s, mode}
 }
 
 func (f fixture) must(err error) {
@@ -229,6 +221,16 @@ func (f fixture) want(status node.Status, cmd node.Command) node.Reply {
 	return r
 }
 
+// wantTold asks and requires a status, with a fence.
+func (f fixture) wantTold(status node.Status, fence node.Token, cmd node.Command) node.Reply {
+	f.Helper()
+	r := f.want(status, cmd)
+	if r.Fence != fence {
+		f.Errorf("%v %+v: fence %d, want %d", cmd.Kind, cmd.Claims, r.Fence, fence)
+	}
+	return r
+}
+
 // wantErr asks and requires that there is no answer, because of reason.
 func (f fixture) wantErr(reason error, cmd node.Command) node.Reply {
 	f.Helper()
@@ -245,29 +247,48 @@ func (f fixture) state(name string) node.State {
 	return *f.want(node.Done, f.inspect(name)).State
 }
 
-// wantState requires a lock with these owners, a life of about ttl and a fence.
-// No owner is no lock.
+// wantState requires a lock with these owners, a life of about ttl and a fence, which is that
+// of a writer. No owner is no lock.
 func (f fixture) wantState(name string, fence node.Token, ttl time.Duration, owners ...string) {
 	f.Helper()
 	got := f.state(name)
-	kind := "hash"
-	if len(owners) == 0 {
-		kind = "none"
+	if highest := max(got.Fence, got.Readers); highest != fence {
+		f.Errorf("%q: fence %d, want %d", name, highest, fence)
 	}
-	if got.Type != kind || got.Fence != fence {
-		f.Errorf("%q: a %s with fence %d, want a %s with %d", name, got.Type, got.Fence, kind, fence)
+	f.wantHash(got, ttl, fieldsOf(f.mode, owners...)...)
+}
+
+// fieldsOf returns the fields of a lock in a mode, with their values.
+func fieldsOf(mode node.Mode, owners ...string) []string {
+	var fields []string
+	for _, owner := range owners {
+		if mode == node.Write {
+			owner += node.WriteSuffix
+		}
+		fields = append(fields, owner+"=1")
+	}
+	if mode != node.Exclusive && len(owners) > 0 {
+		fields = append(fields, node.ModeField+"="+mode.String())
+	}
+	slices.Sort(fields)
+	return fields
+}
+
+// fieldsIn returns the fields of a state, with their values.
+func fieldsIn(state node.State) (fields []string) {
+	for _, field := range state.Fields {
+		fields = append(fields, field.Name+"="+field.Value)
+	}
+	return fields
+}
+
+// wantHash requires a hash of these fields and a life of about ttl. No field is no key.
+func (f fixture) wantHash(got node.State, ttl time.Duration, fields ...string) {
+	f.Helper()
+	if have := fieldsIn(got); !slices.Equal(have, fields) || (got.Type == "none") != (len(fields) == 0) {
+		f.Errorf("a %s of %q, want %q", got.Type, have, fields)
 	}
 	f.wantLife(got.TTL, ttl)
-	var fields []string
-	for _, field := range got.Fields {
-		fields = append(fields, field.Name)
-		if field.Value != "1" {
-			f.Errorf("%q: field %q is %q, want 1", name, field.Name, field.Value)
-		}
-	}
-	if fmt.Sprint(fields) != fmt.Sprint(owners) {
-		f.Errorf("%q: fields %q, want %q", name, fields, owners)
-	}
 }
 
 // wantLife requires a life of want, less what the test may have taken.

@@ -19,41 +19,47 @@ type rule struct {
 // Run requires of an implementation everything that package node says. open
 // returns a node on a server without keys; Run closes the node.
 func Run(t *testing.T, open func(t *testing.T) System) {
+	exclusive, alone := []node.Mode{node.Exclusive}, []node.Mode{node.Exclusive, node.Write}
 	for _, group := range []struct {
 		name  string
+		modes []node.Mode // of the locks, unless a rule says otherwise
 		rules []rule
 	}{
-		{"Acquire", acquireRules},
-		{"Acquire several", acquireSeveralRules},
-		{"Release", releaseRules},
-		{"Release several", releaseSeveralRules},
-		{"Extend", extendRules},
-		{"Inspect", inspectRules},
-		{"Break", breakRules},
-		{"Read", readRules},
-		{"Write", writeRules},
-		{"Turns", turnRules},
-		{"Downgrade", downgradeRules},
-		{"Fair", fairRules},
-		{"Fair, several", fairSeveralRules},
-		{"Fence", fenceRules},
-		{"Submit", submitRules},
-		{"Watch", watchRules},
-		{"Close", closeRules},
+		{"Acquire", alone, acquireRules},
+		{"Acquire several", exclusive, acquireSeveralRules},
+		{"Release", exclusive, releaseRules},
+		{"Release several", exclusive, releaseSeveralRules},
+		{"Extend", alone, extendRules},
+		{"Inspect", exclusive, inspectRules},
+		{"Break", exclusive, breakRules},
+		{"Read", exclusive, readRules},
+		{"Write", exclusive, writeRules},
+		{"Downgrade", exclusive, downgradeRules},
+		{"Queue", alone, queueRules},
+		{"Queues of several", exclusive, queueSeveralRules},
+		{"Who is next", exclusive, nextRules},
+		{"Hand-off", alone, handoffRules},
+		{"Hand-off of readers", exclusive, readersHandoffRules},
+		{"Fence", alone, fenceRules},
+		{"Submit", exclusive, submitRules},
+		{"Watch", exclusive, watchRules},
+		{"Close", exclusive, closeRules},
 	} {
-		t.Run(group.name, func(t *testing.T) {
-			for _, r := range group.rules {
-				t.Run(r.sentence, func(t *testing.T) {
-					s := open(t)
-					t.Cleanup(func() {
-						if err := s.Node.Close(); err != nil {
-							t.Errorf("Close: %v", err)
-						}
+		for _, mode := range group.modes {
+			t.Run(group.name+", "+mode.String(), func(t *testing.T) {
+				for _, r := range group.rules {
+					t.Run(r.sentence, func(t *testing.T) {
+						s := open(t)
+						t.Cleanup(func() {
+							if err := s.Node.Close(); err != nil {
+								t.Errorf("Close: %v", err)
+							}
+						})
+						r.test(newFixture(t, s, mode))
 					})
-					r.test(newFixture(t, s))
-				})
-			}
-		})
+				}
+			})
+		}
 	}
 }
 
@@ -72,18 +78,17 @@ var acquireRules = []rule{
 			f.Errorf("after it: %+v, want a string and no fence", got)
 		}
 	}},
-	{"so is a fence that is not a number, to all who read it", func(f fixture) {
-		f.must(f.Do("SET", node.FenceKey(name), "x"))
-		for _, cmd := range []node.Command{f.acquire(name, "a", 5), inLine(1, "me", f.acquire(name, "a", 5)), f.read("a", 5), f.write("a", 5),
-			of(f.acquire(name, "a", 5), name, "another"), f.release(name, "a", 5), f.inspect(name), f.breakLock(name, 5)} {
-			f.wantErr(node.ErrWrongType, cmd)
-		}
-	}},
-	{"so is one that is too high for a token, to all who are told of it", func(f fixture) {
-		f.must(f.Do("SET", node.FenceKey(name), "99999999999999999999"))
-		for _, cmd := range []node.Command{f.acquire(name, "a", 5), inLine(1, "me", f.acquire(name, "a", 5)), f.read("a", 5), f.write("a", 5),
-			of(f.acquire(name, "a", 5), name, "another"), f.inspect(name)} {
-			f.wantErr(node.ErrWrongType, cmd)
+	{"so is a fence that is not a number, or too high for a token, to all who read it", func(f fixture) {
+		for _, fence := range []string{"x", "99999999999999999999"} {
+			f.must(f.Do("SET", node.FenceKey(name), fence))
+			for _, cmd := range []node.Command{f.acquire(name, "a", 5), inLine(1, "me", f.acquire(name, "a", 5)), f.read("a", 5),
+				of(in(node.Exclusive, f.acquire(name, "a", 5)), name, "another"), f.inspect(name)} {
+				f.wantErr(node.ErrWrongType, cmd)
+			}
+			if fence == "x" { // what a release raises it to is compared with it
+				f.wantErr(node.ErrWrongType, f.release(name, "a", 5))
+				f.wantErr(node.ErrWrongType, f.breakLock(name, 5))
+			}
 		}
 	}},
 	{"a wrong type comes before a stale token", func(f fixture) {
@@ -112,11 +117,7 @@ var acquireRules = []rule{
 	}},
 	{"another's key is refused, with its life and the fence", func(f fixture) {
 		f.want(node.Granted, f.acquire(name, "a", 5))
-		r := f.want(node.Refused, f.acquire(name, "b", 6))
-		f.wantLife(r.TTL, life)
-		if r.Fence != 5 {
-			f.Errorf("fence %d, want 5", r.Fence)
-		}
+		f.wantLife(f.wantTold(node.Refused, 5, f.acquire(name, "b", 6)).TTL, life)
 		f.wantState(name, 5, life, "a")
 	}},
 	{"another's key comes before a stale token", func(f fixture) {
@@ -126,11 +127,7 @@ var acquireRules = []rule{
 	{"a refusal without a fence reports 0", func(f fixture) {
 		f.must(f.Do("HSET", name, "java", "1"))
 		f.must(f.Do("PEXPIRE", name, "100000"))
-		r := f.want(node.Refused, f.acquire(name, "a", 5))
-		f.wantLife(r.TTL, life)
-		if r.Fence != 0 {
-			f.Errorf("fence %d, want 0", r.Fence)
-		}
+		f.wantLife(f.wantTold(node.Refused, 0, f.acquire(name, "a", 5)).TTL, life)
 	}},
 	{"a key that never expires is refused with NoExpiry", func(f fixture) {
 		f.want(node.Granted, f.acquire(name, "a", 5))
@@ -141,9 +138,7 @@ var acquireRules = []rule{
 	{"a token at or below the fence is stale", func(f fixture) {
 		f.want(node.Absent, f.release(name, "a", 5))
 		for token := node.Token(4); token <= 5; token++ {
-			if r := f.want(node.Stale, f.acquire(name, "b", token)); r.Fence != 5 {
-				f.Errorf("fence %d, want 5", r.Fence)
-			}
+			f.wantTold(node.Stale, 5, f.acquire(name, "b", token))
 		}
 		f.want(node.Granted, f.acquire(name, "b", 6))
 	}},
@@ -171,9 +166,7 @@ var acquireRules = []rule{
 	{"the largest token is exact", func(f fixture) {
 		f.want(node.Granted, f.acquire(name, "a", node.MaxToken-1))
 		f.want(node.Released, f.release(name, "a", node.MaxToken-1))
-		if r := f.want(node.Stale, f.acquire(name, "b", node.MaxToken-1)); r.Fence != node.MaxToken-1 {
-			f.Errorf("fence %d, want %d", r.Fence, node.MaxToken-1)
-		}
+		f.wantTold(node.Stale, node.MaxToken-1, f.acquire(name, "b", node.MaxToken-1))
 		f.want(node.Granted, f.acquire(name, "b", node.MaxToken))
 		f.wantState(name, node.MaxToken, life, "b")
 	}},
@@ -286,11 +279,7 @@ var acquireSeveralRules = []rule{
 			f.must(f.Do("HSET", held, "java", "1"))
 			f.must(f.Do("PEXPIRE", held, "100000"))
 			for _, token := range []node.Token{2, 4} { // it comes before a stale token
-				r := f.want(node.Refused, of(f.acquire(name, "a", token), several...))
-				f.wantLife(r.TTL, life)
-				if r.Fence != 3 {
-					f.Errorf("%q held: fence %d, want 3", held, r.Fence)
-				}
+				f.wantLife(f.wantTold(node.Refused, 3, of(f.acquire(name, "a", token), several...)).TTL, life)
 			}
 			for i, other := range several {
 				if other != held {
@@ -320,9 +309,7 @@ var acquireSeveralRules = []rule{
 			f.must(f.Do("FLUSHALL"))
 			f.want(node.Absent, f.release(behind, "b", 7))
 			for token := node.Token(6); token <= 7; token++ {
-				if r := f.want(node.Stale, of(f.acquire(name, "a", token), several...)); r.Fence != 7 {
-					f.Errorf("fence %d, want 7", r.Fence)
-				}
+				f.wantTold(node.Stale, 7, of(f.acquire(name, "a", token), several...))
 			}
 			f.wantState(behind, 7, 0)
 			f.want(node.Granted, of(f.acquire(name, "a", 8), several...))
@@ -352,9 +339,7 @@ var acquireSeveralRules = []rule{
 		f.want(node.Granted, f.acquire(several[0], "a", 5))
 		f.want(node.Absent, f.release(several[0], "b", 9))
 		f.want(node.Absent, f.release(several[1], "b", 5))
-		if r := f.want(node.Stale, of(f.acquire(name, "a", 5), several...)); r.Fence != 5 {
-			f.Errorf("fence %d, want 5", r.Fence)
-		}
+		f.wantTold(node.Stale, 5, of(f.acquire(name, "a", 5), several...))
 		f.want(node.Granted, of(f.acquire(name, "a", 6), several...))
 		f.wantState(several[0], 9, life, "a")
 	}},

@@ -16,26 +16,15 @@ func (f fixture) write(owner string, token node.Token) node.Command {
 	return in(node.Write, f.acquire(name, owner, token))
 }
 
-// endShared ends what an owner has in whichever mode.
-func (f fixture) endShared(owner string, token node.Token) node.Command {
-	cmd := in(node.Write, f.release(name, owner, token))
-	cmd.YieldTTL = life / 2
-	return cmd
+// end ends what an owner has in whichever mode.
+func (f fixture) end(owner string, token node.Token) node.Command {
+	return in(node.Write, f.release(name, owner, token))
 }
 
-// wantShared requires a hash of these fields and a life of about ttl. No field is
-// no key.
+// wantShared requires a hash of these fields and a life of about ttl. No field is no key.
 func (f fixture) wantShared(ttl time.Duration, fields ...string) {
 	f.Helper()
-	got := f.state(name)
-	var have []string
-	for _, field := range got.Fields {
-		have = append(have, field.Name+"="+field.Value)
-	}
-	if strings.Join(have, " ") != strings.Join(fields, " ") || (got.Type == "none") != (len(fields) == 0) {
-		f.Errorf("a %s of %q, want %q", got.Type, have, fields)
-	}
-	f.wantLife(got.TTL, ttl)
+	f.wantHash(f.state(name), ttl, fields...)
 }
 
 // wantFences requires the fence and the highest token of a reader.
@@ -73,31 +62,18 @@ var readRules = []rule{
 		f.want(node.Granted, in(node.Read, lasting(9*life, f.acquire(name, "a", 9))))
 		f.wantShared(life, "a=1", "mode=read")
 		f.wantFences(0, 5)
-		f.want(node.Released, f.endShared("a", 5))
+		f.want(node.Released, f.end("a", 5))
 		f.wantShared(0)
 	}},
 	{"a writer is in the way, with its life and the fence", func(f fixture) {
 		f.want(node.Granted, f.write("w", 5))
-		r := f.want(node.Refused, f.read("a", 4)) // it comes before a stale token
-		f.wantLife(r.TTL, life)
-		if r.Fence != 5 {
-			f.Errorf("fence %d, want 5", r.Fence)
-		}
+		f.wantLife(f.wantTold(node.Refused, 5, f.read("a", 4)).TTL, life) // it comes before a stale token
 		f.wantShared(life, "mode=write", "w:write=1")
 	}},
-	{"a plain lock is in the way, and readers are in its", func(f fixture) {
-		f.want(node.Granted, f.acquire(name, "p", 5))
-		f.want(node.Refused, f.read("a", 6))
-		f.want(node.Released, f.release(name, "p", 5))
-		f.want(node.Granted, f.read("a", 6))
-		f.wantLife(f.want(node.Refused, f.acquire(name, "p", 7)).TTL, life)
-	}},
 	{"a token at or below the fence is stale", func(f fixture) {
-		f.want(node.Absent, f.endShared("a", 5))
+		f.want(node.Absent, f.end("a", 5))
 		for token := node.Token(4); token <= 5; token++ {
-			if r := f.want(node.Stale, f.read("a", token)); r.Fence != 5 {
-				f.Errorf("fence %d, want 5", r.Fence)
-			}
+			f.wantTold(node.Stale, 5, f.read("a", token))
 		}
 		f.wantShared(0)
 		f.wantFences(5, 0)
@@ -107,14 +83,14 @@ var readRules = []rule{
 		cmd := f.read("a", 5)
 		f.want(node.Granted, cmd)
 		f.want(node.Granted, f.read("b", 6))
-		f.want(node.Released, f.endShared("a", 5))
+		f.want(node.Released, f.end("a", 5))
 		f.want(node.Stale, cmd)
 		f.wantShared(life, "b=1", "mode=read")
 	}},
 	{"a key that is not a hash is a wrong type", func(f fixture) {
 		f.must(f.Do("SET", name, "x"))
 		f.wantErr(node.ErrWrongType, f.read("a", 5))
-		f.wantErr(node.ErrWrongType, f.endShared("a", 5))
+		f.wantErr(node.ErrWrongType, f.end("a", 5))
 		if got := f.state(name); got.Type != "string" || got.Fence != 5 || got.Readers != 0 {
 			f.Errorf("after it: %+v", got)
 		}
@@ -124,11 +100,11 @@ var readRules = []rule{
 		f.want(node.Granted, lasting(5*life, f.read("b", 6)))
 		f.want(node.Granted, f.read("c", 7))
 		f.wantShared(5*life, "a=1", "b=1", "c=1", "mode=read")
-		f.want(node.Released, f.endShared("b", 6))
+		f.want(node.Released, f.end("b", 6))
 		f.wantShared(2*life, "a=1", "c=1", "mode=read")
-		f.want(node.Released, f.endShared("c", 7))
+		f.want(node.Released, f.end("c", 7))
 		f.wantShared(2*life, "a=1", "mode=read")
-		f.want(node.Released, f.endShared("a", 5))
+		f.want(node.Released, f.end("a", 5))
 		f.wantShared(0)
 	}},
 	{"a dead reader is granted anew, if its token may", func(f fixture) {
@@ -139,14 +115,14 @@ var readRules = []rule{
 		f.want(node.Granted, cmd)
 		f.wantKept(in(node.Read, f.extend(life, node.Claim{Name: name, Owner: "a"})), true)
 		f.pass()
-		f.want(node.Absent, f.endShared("x", 6))
+		f.want(node.Absent, f.end("x", 6))
 		f.want(node.Stale, cmd)
 	}},
 	{"a dead reader is nothing to release for, and goes", func(f fixture) {
 		f.want(node.Granted, f.read("a", 5))
 		f.want(node.Granted, lasting(9*life, f.read("b", 6)))
 		f.pass()
-		f.want(node.Released, f.endShared("b", 6))
+		f.want(node.Released, f.end("b", 6))
 		f.wantShared(0)
 	}},
 	{"with the dead removed the living stay", func(f fixture) {
@@ -154,7 +130,7 @@ var readRules = []rule{
 		f.want(node.Granted, lasting(9*life, f.read("b", 6)))
 		f.want(node.Granted, lasting(5*life, f.read("c", 7)))
 		f.pass()
-		f.want(node.Released, f.endShared("b", 6))
+		f.want(node.Released, f.end("b", 6))
 		f.wantShared(4*life, "c=1", "mode=read")
 	}},
 	{"of many readers one is enough to keep the lock, wherever it is, and none to end it", func(f fixture) {
@@ -169,23 +145,23 @@ var readRules = []rule{
 		}
 		f.want(node.Granted, lasting(9*life, f.read("longest", 6)))
 		f.want(node.Refused, f.write("w", 7))
-		f.want(node.Released, f.endShared("longest", 6))
+		f.want(node.Released, f.end("longest", 6))
 		if left := f.state(name).TTL; left < 5*life-time.Second {
 			f.Errorf("gone in %v, and a reader has %v", left, 5*life)
 		}
 		f.pass()
 		f.want(node.Granted, f.read("last", 8))
 		f.want(node.Refused, f.write("w", 9))
-		f.want(node.Released, f.endShared("last", 8))
+		f.want(node.Released, f.end("last", 8))
 		f.want(node.Refused, f.write("w", 9))
-		f.want(node.Released, f.endShared(long+"77", 5))
+		f.want(node.Released, f.end(long+"77", 5))
 		f.wantShared(0)
 		f.want(node.Granted, f.write("w", 9))
 	}},
 	{"a reader's release leaves a writer alone", func(f fixture) { // Redisson lets a writer read, too
 		f.want(node.Granted, f.write("w", 5))
 		f.must(f.Do("HSET", name, "a", "1"))
-		f.want(node.Released, f.endShared("a", 6))
+		f.want(node.Released, f.end("a", 6))
 		f.wantShared(life, "mode=write", "w:write=1")
 	}},
 	{"a writer's release leaves readers", func(f fixture) {
@@ -194,13 +170,13 @@ var readRules = []rule{
 			f.must(f.Do("HSET", name, reader, "1"))
 		}
 		f.must(f.Do("SET", node.HoldKey(name, "a"), "1"))
-		f.want(node.Released, f.endShared("w", 5))
+		f.want(node.Released, f.end("w", 5))
 		f.wantShared(life, "a=1", "mode=read")
 		f.want(node.Granted, f.read("c", 6))
 	}},
 	{"another's field is not released", func(f fixture) {
 		f.want(node.Granted, f.read("a", 5))
-		f.want(node.Absent, f.endShared("b", 4))
+		f.want(node.Absent, f.end("b", 4))
 		f.wantShared(life, "a=1", "mode=read")
 	}},
 	{"extending raises the reader's life and the key's, and shortens neither", func(f fixture) {
@@ -213,7 +189,7 @@ var readRules = []rule{
 		f.wantKept(in(node.Read, f.extend(life/2, claim)), true)
 		f.wantKept(in(node.Read, f.extend(9*life, claim)), true)
 		f.wantShared(9*life, "a=1", "b=1", "mode=read")
-		f.want(node.Released, f.endShared("b", 6))
+		f.want(node.Released, f.end("b", 6))
 		f.wantShared(9*life, "a=1", "mode=read")
 	}},
 	{"a dead reader's claim is not kept, nor another's, nor that of no key", func(f fixture) {
@@ -241,7 +217,7 @@ var readRules = []rule{
 				f.Errorf("%q: %+v", value, got)
 			}
 			f.want(node.Granted, f.write("a", 5)) // whose reader is nobody
-			f.want(node.Released, f.endShared("a", 5))
+			f.want(node.Released, f.end("a", 5))
 			f.must(f.Do("DEL", name))
 			f.must(f.Do("DEL", node.FenceKey(name)))
 		}
@@ -263,13 +239,13 @@ var readRules = []rule{
 		b, plain := f.watchMode(node.Write), f.watch(name)
 		f.want(node.Granted, f.read("a", 5))
 		f.want(node.Granted, f.read("b", 6))
-		f.want(node.Released, f.endShared("a", 5))
+		f.want(node.Released, f.end("a", 5))
 		f.silent(b)
-		f.want(node.Released, f.endShared("b", 6))
+		f.want(node.Released, f.end("b", 6))
 		f.rings(b)
 		f.want(node.Granted, f.write("w", 7))
 		f.silent(b)
-		f.want(node.Released, f.endShared("w", 7))
+		f.want(node.Released, f.end("w", 7))
 		f.rings(b)
 		f.silent(plain)
 	}},
@@ -282,57 +258,26 @@ var readRules = []rule{
 }
 
 var writeRules = []rule{
-	{"a free name is granted, and the fence raised", func(f fixture) {
-		f.want(node.Granted, f.write("w", 5))
-		f.wantShared(life, "mode=write", "w:write=1")
-		f.wantFences(5, 0)
-		f.want(node.Released, f.endShared("w", 5))
-		f.wantShared(0)
-	}},
-	{"executed twice it does no harm", func(f fixture) {
-		f.want(node.Granted, f.write("w", 5))
-		f.want(node.Granted, lasting(9*life, f.write("w", 9)))
-		f.wantShared(life, "mode=write", "w:write=1")
-		f.wantFences(5, 0)
-	}},
-	{"a plain lock is in the way, and whoever waits for it leaves no intent", func(f fixture) {
-		f.want(node.Granted, f.acquire(name, "p", 5))
-		r := f.want(node.Refused, waiting("me", f.write("w", 6)))
-		f.wantLife(r.TTL, life)
-		if r.Fence != 5 {
-			f.Errorf("fence %d, want 5", r.Fence)
-		}
-		f.wantIntent("", 0)
-	}},
 	{"readers are in the way, with the longest life and the higher fence", func(f fixture) {
 		f.want(node.Granted, f.read("a", 8))
 		f.want(node.Granted, lasting(3*life, f.read("b", 4)))
-		r := f.want(node.Refused, f.write("w", 5))
-		f.wantLife(r.TTL, 3*life)
-		if r.Fence != 8 {
-			f.Errorf("fence %d, want 8", r.Fence)
-		}
-		f.wantIntent("", 0)
+		f.wantLife(f.wantTold(node.Refused, 8, f.write("w", 5)).TTL, 3*life)
 	}},
 	{"a token at or below a reader's is stale", func(f fixture) {
 		f.want(node.Granted, f.read("a", 8))
 		f.pass()
 		for token := node.Token(7); token <= 8; token++ {
-			if r := f.want(node.Stale, f.write("w", token)); r.Fence != 8 {
-				f.Errorf("fence %d, want 8", r.Fence)
-			}
+			f.wantTold(node.Stale, 8, f.write("w", token))
 		}
 		f.want(node.Granted, f.write("w", 9))
 		f.wantFences(9, 8)
 	}},
 	{"a token at or below a writer's is stale", func(f fixture) {
 		f.want(node.Granted, f.read("a", 2))
-		f.want(node.Released, f.endShared("a", 2))
+		f.want(node.Released, f.end("a", 2))
 		f.want(node.Granted, f.write("v", 5))
-		f.want(node.Released, f.endShared("v", 5))
-		if r := f.want(node.Stale, f.write("w", 5)); r.Fence != 5 {
-			f.Errorf("fence %d, want 5", r.Fence)
-		}
+		f.want(node.Released, f.end("v", 5))
+		f.wantTold(node.Stale, 5, f.write("w", 5))
 	}},
 	{"dead readers are not in the way", func(f fixture) {
 		f.want(node.Granted, f.read("a", 5))
@@ -350,11 +295,6 @@ var writeRules = []rule{
 		f.want(node.Refused, f.write("w", 7))
 		f.must(f.Do("SET", node.HoldKey(name, "a"), "1"))
 		f.wantShared(8*life, "b=1", "mode=read")
-	}},
-	{"a key that is not a hash is a wrong type", func(f fixture) {
-		f.must(f.Do("SET", name, "x"))
-		f.wantErr(node.ErrWrongType, waiting("me", f.write("w", 5)))
-		f.wantFences(0, 0)
 	}},
 	{"extending raises the writer's life, in its mode alone", func(f fixture) {
 		claim := node.Claim{Name: name, Owner: "w"}
@@ -379,7 +319,7 @@ var downgradeRules = []rule{
 		f.want(node.Granted, f.read("a", 6))
 		f.want(node.Refused, f.write("v", 7))
 		f.wantKept(in(node.Read, f.extend(4*life, node.Claim{Name: name, Owner: "w"})), true)
-		f.want(node.Released, f.endShared("a", 6))
+		f.want(node.Released, f.end("a", 6))
 		f.wantShared(4*life, "mode=read", "w=1")
 	}},
 	{"executed twice it does no harm", func(f fixture) {
@@ -412,7 +352,7 @@ var downgradeRules = []rule{
 		f.want(node.Granted, f.write("v", 5))
 		f.wantKept(f.downgrade(name, "w"), false)
 		f.wantShared(life, "mode=write", "v:write=1")
-		f.want(node.Released, f.endShared("v", 5))
+		f.want(node.Released, f.end("v", 5))
 		f.wantKept(f.downgrade(name, "v"), false)
 		f.wantShared(0)
 	}},
@@ -433,7 +373,7 @@ var downgradeRules = []rule{
 		f.pass()
 		f.wantKept(f.downgrade(name, "w"), true)
 		f.want(node.Granted, f.read("a", 6))
-		f.want(node.Released, f.endShared("a", 6))
+		f.want(node.Released, f.end("a", 6))
 		f.wantShared(node.NoExpiry, "mode=read", "w=1")
 	}},
 	{"a key that is not a hash is a wrong type", func(f fixture) {

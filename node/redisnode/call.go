@@ -38,7 +38,6 @@ type call struct {
 	ttl       int64 // ms
 	retention int64 // of the fence, ms
 	placeTTL  int64 // ms
-	yieldTTL  int64 // ms
 }
 
 // check returns the row of a command, or why no server could execute it.
@@ -61,9 +60,9 @@ func check(cmd *node.Command) (*row, error) {
 		return nil, bad("with a token to hand on")
 	case cmd.Wait == nil:
 		return r, nil
-	case wait.Waiter == "" && (r.queued || wait.Stays() && r.takes(waiterArg)):
-		return nil, bad("with a place of no waiter")
-	case wait.Stays() && (!r.takes(placeTTLArg) || cmd.Mode == node.Exclusive && !r.queued):
+	case r.queued && (wait.Waiter == "" || node.WaiterMode(wait.Waiter) != cmd.Mode):
+		return nil, bad("with waiter %q", wait.Waiter)
+	case wait.Stays() && !(r.queued && r.takes(placeTTLArg)):
 		return nil, bad("with a place of %v", wait.PlaceTTL)
 	case wait.Standby != 0 && !(wait.Stays() && r.takes(standbyArg)):
 		return nil, bad("with a standby claim, and a place of %v", wait.PlaceTTL)
@@ -86,7 +85,6 @@ func (c *call) fill(r *row, cmd node.Command, reply func(node.Reply)) {
 	c.row, c.kind, c.mode = r, cmd.Kind, cmd.Mode
 	c.wait, c.handoff = cmd.Waiting(), cmd.Handoff
 	c.placeTTL = node.Milliseconds(max(0, c.wait.PlaceTTL))
-	c.yieldTTL = node.Milliseconds(max(0, cmd.YieldTTL))
 	c.claims = append(c.claims[:0], cmd.Claims...)
 	c.deadline = cmd.Deadline
 	c.reply = reply
@@ -205,6 +203,8 @@ func decodeAcquire(val any) node.Reply {
 		}
 		return node.Reply{Status: node.Refused, TTL: remaining(n[1]), Fence: node.Token(n[2]),
 			Line: node.Line{Ahead: int(n[3]), Foreign: n[4] == 1, Free: n[4] == 2, Last: node.Token(n[5])}}
+	case len(list) == 2 && n[0] == 1 && isToken(node.Token(n[1])):
+		return node.Reply{Status: node.Granted, Line: node.Line{Last: node.Token(n[1])}}
 	case len(list) == 2 && n[0] == 2:
 		return node.Reply{Status: node.Stale, Fence: node.Token(n[1])}
 	}
@@ -238,28 +238,19 @@ func decodeExtend(val any, claims int) node.Reply {
 
 // decodeInspect returns nil if list is no reply to an Inspect.
 func decodeInspect(list []any) *node.State {
-	if len(list) != 7 {
+	if len(list) != 6 {
 		return nil
 	}
 	kind, ok1 := list[0].(string)
 	ttl, ok2 := list[1].(int64)
 	fence, ok3 := list[2].(int64)
 	readers, ok4 := list[3].(int64)
-	intent, ok5 := list[4].([]any)
-	queue, ok6 := list[5].([]any)
-	fields, ok7 := list[6].([]any)
-	if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6 && ok7) || !isLeft(ttl) || len(queue)%3 != 0 {
+	queue, ok5 := list[4].([]any)
+	fields, ok6 := list[5].([]any)
+	if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6) || !isLeft(ttl) || len(queue)%3 != 0 {
 		return nil
 	}
 	s := &node.State{Type: kind, TTL: remaining(ttl), Fence: node.Token(fence), Readers: node.Token(readers)}
-	if len(intent) == 2 {
-		waiter, ok1 := intent[0].(string)
-		left, ok2 := intent[1].(int64)
-		if !(ok1 && ok2) || !isLeft(left) {
-			return nil
-		}
-		s.Intent, s.IntentTTL = waiter, remaining(left)
-	}
 	for place := range slices.Chunk(queue, 3) {
 		waiter, ok1 := place[0].(string)
 		ticket, ok2 := place[1].(int64)

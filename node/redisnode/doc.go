@@ -185,34 +185,33 @@
 //
 //	ACL SETUSER locker on >password resetkeys resetchannels -@all
 //	    ~nightly* ~{nightly*
-//	    ~redquorum_fence:{nightly* ~redquorum_readers:{nightly* ~redquorum_writer:{nightly*
-//	    ~redquorum_queue:{nightly* ~redquorum_place:{nightly*
-//	    &redisson_lock__channel:{nightly* &redisson_rwlock:{nightly* &redquorum_waiter:*
+//	    ~redquorum_fence:{nightly* ~redquorum_readers:{nightly* ~redquorum_next:{nightly*
+//	    ~redquorum_waitqueue:{nightly* ~redquorum_waitplace:{nightly*
+//	    &redisson_lock__channel:{nightly* &redisson_rwlock:{nightly* &redquorum_turn:*
 //	    +info +ping +eval +evalsha +subscribe +unsubscribe +publish
 //	    +exists +get +mget +set +del +type +pttl +pexpire
 //	    +hset +hget +hexists +hdel +hgetall +hlen +hscan
-//	    +zadd +zrem +zrange +zrank +zcount
+//	    +zadd +zrem +zrange +zrank +zcount +zcard
 //
 // and +select for a database other than 0, +client|setname for a ClientName, +client|list
 // for servers that may be promoted from replicas (see Detecting restarts).
-// "redquorum doctor" also needs +time, to compare clocks, and --name nightly,
-// to test permissions under a name that the user may use.
+// "redquorum doctor" also needs +time, to compare clocks, +pubsub, to find programs of older
+// versions, and --name nightly, to test permissions under a name that the user may use.
 //
 // Some of these are not needed for all uses, but the doctor tests them all. Only readers and
-// writers need ~{nightly*, &redisson_rwlock, +hget and +hscan; they and waiters need +hlen.
-// Waiters, and releases while others wait, need &redquorum_waiter, +zadd, +zrem, +zrank and
-// +zcount. Without +mget nothing is sent in groups. For names with an opening brace, such as
-// "nightly{1}", a user also needs
+// writers need ~{nightly*, ~redquorum_next, &redisson_rwlock, +hget and +hscan. Without +mget
+// nothing is sent in groups. For names with an opening brace, such as "nightly{1}", a user also
+// needs
 //
-//	~redquorum_fence::nightly* ~redquorum_readers::nightly* ~redquorum_writer::nightly*
-//	~redquorum_queue::nightly* ~redquorum_place::nightly*
+//	~redquorum_fence::nightly* ~redquorum_readers::nightly* ~redquorum_next::nightly*
+//	~redquorum_waitqueue::nightly* ~redquorum_waitplace::nightly*
 //	&redisson_lock__channel:nightly* &redisson_rwlock:nightly*
 //
 // If several users share a server, give each a prefix with which no name of another begins, such
 // as "nightly/": quorum.Options.Prefix puts it before every name. List the keys one by one, as
 // here: a pattern like ~redquorum_*:{nightly*
 // also matches redquorum_fence::other:{nightly, the fence of a lock with the name other:{nightly.
-// The channels redquorum_waiter:UUID do not contain the name of a lock, so all users share them.
+// The channels redquorum_turn:UUID do not contain the name of a lock, so all users share them.
 // To wake another user's waiters one needs the UUID of their process.
 //
 // If PUBLISH is not allowed, or renamed, locks are granted and released, but Unlock returns an

@@ -99,10 +99,10 @@ func TestGroupsAreWhatTheirPartsAre(t *testing.T) {
 			case 0:
 				before("set", name, "a string")
 			case 1:
-				before("set", "redquorum_queue:{"+name+"}", "no queue")
+				before("set", node.QueueKey(name), "no queue")
 			case 2, 3:
-				before("zadd", "redquorum_queue:{"+name+"}", 7, "waiter")
-				before("set", "redquorum_place:{"+name+"}:waiter", "heir:heir", "px", 100_000)
+				before("zadd", node.QueueKey(name), 7, "waiter")
+				before("set", node.PlaceKey(name, "waiter"), "heir:heir", "px", 100_000)
 			}
 			command := rapid.SampledFrom([]func(string, string, node.Token) node.Command{acquire, release}).Draw(rt, "command")
 			cmd := command(name, "me", node.Token(rapid.IntRange(4, 21).Draw(rt, "token")))
@@ -209,8 +209,8 @@ func TestLackOfARightTogether(t *testing.T) {
 				p.do("hset", taken, "you", 1)
 				cmds = append(cmds, release(held, "me", 1), acquire(free, "me", 1), acquire(taken, "me", 1))
 			}
-			p.do("zadd", "redquorum_queue:{nightly/held0}", 7, "waiter")
-			p.do("set", "redquorum_place:{nightly/held0}:waiter", "heir:heir", "px", 100_000)
+			p.do("zadd", node.QueueKey("nightly/held0"), 7, "waiter")
+			p.do("set", node.PlaceKey("nightly/held0", "waiter"), "heir:heir", "px", 100_000)
 			cmds[0].Handoff = 30
 			listener := p.client(t).PSubscribe(t.Context(), "*")
 			defer listener.Close()

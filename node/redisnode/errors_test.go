@@ -407,17 +407,17 @@ func TestPasswords(t *testing.T) {
 // minimalACL is what the package documentation says that a user needs.
 var minimalACL = rules(`resetkeys resetchannels -@all
 	~nightly* ~{nightly*
-	~redquorum_fence:{nightly* ~redquorum_readers:{nightly* ~redquorum_writer:{nightly*
-	~redquorum_queue:{nightly* ~redquorum_place:{nightly*
-	&redisson_lock__channel:{nightly* &redisson_rwlock:{nightly* &redquorum_waiter:*
+	~redquorum_fence:{nightly* ~redquorum_readers:{nightly* ~redquorum_next:{nightly*
+	~redquorum_waitqueue:{nightly* ~redquorum_waitplace:{nightly*
+	&redisson_lock__channel:{nightly* &redisson_rwlock:{nightly* &redquorum_turn:*
 	+info +ping +eval +evalsha +subscribe +unsubscribe +publish
 	+exists +get +mget +set +del +type +pttl +pexpire
 	+hset +hget +hexists +hdel +hgetall +hlen +hscan
-	+zadd +zrem +zrange +zrank +zcount`)
+	+zadd +zrem +zrange +zrank +zcount +zcard`)
 
 // bracesACL is what it needs more for names with a brace.
-var bracesACL = rules(`~redquorum_fence::nightly* ~redquorum_readers::nightly* ~redquorum_writer::nightly*
-	~redquorum_queue::nightly* ~redquorum_place::nightly*
+var bracesACL = rules(`~redquorum_fence::nightly* ~redquorum_readers::nightly* ~redquorum_next::nightly*
+	~redquorum_waitqueue::nightly* ~redquorum_waitplace::nightly*
 	&redisson_lock__channel:nightly* &redisson_rwlock:nightly*`)
 
 func rules(text string) (all []any) {
@@ -482,7 +482,7 @@ func hasNothing(t *testing.T, n node.Node, user *redis.Client, name string) {
 	}
 	var errs []error
 	for _, key := range []string{
-		name, node.FenceKey(name), node.ReadersKey(name), node.IntentKey(name), node.QueueKey(name),
+		name, node.FenceKey(name), node.ReadersKey(name), node.NextKey(name), node.QueueKey(name),
 		node.PlaceKey(name, "w"), node.HoldKey(name, "o"),
 	} {
 		errs = append(errs, user.Set(t.Context(), key, "1", time.Second).Err())
@@ -563,7 +563,7 @@ func TestReleaseWithoutTheRightToPublish(t *testing.T) {
 		expect(t, "acquire", ask(t, n, both(node.Acquire, token, ticket)), node.Granted)
 		p.allow("resetchannels")
 		expectErr(t, "release", ask(t, n, both(node.Release, token, ticket)), node.ErrAuth)
-		p.allow("&redisson_lock__channel:{nightly*", "&redquorum_waiter:*")
+		p.allow("&redisson_lock__channel:{nightly*", "&redquorum_turn:*")
 		for _, c := range both(node.Release, token, ticket).Claims {
 			if left := p.do("exists", c.Name); left != int64(0) {
 				t.Errorf("ticket %d: %s is left: %v", ticket, c.Name, left)

@@ -6,7 +6,8 @@ import "github.com/redquorum/redquorum/node"
 // answer, but without a connection: do is the server. do takes the words of one Redis command,
 // and returns an int64, a string, a list of these as []any, or the server's error.
 //
-// It is for simulators. The reply has no Life, and Deadline is ignored.
+// It is for simulators. The reply has no Life, the
+// run_id that scripts get means nothing, and Deadline is ignored.
 func Execute(cmd node.Command, do func(words []string) (any, error)) node.Reply {
 	r, err := check(&cmd)
 	if err != nil {
@@ -15,7 +16,7 @@ func Execute(cmd node.Command, do func(words []string) (any, error)) node.Reply 
 	var c call
 	c.fill(r, cmd, nil)
 	var w words
-	c.append(&w, true, "")
+	c.append(&w, true, "simulated")
 	val, err := do(w.list())
 	if err != nil {
 		val = serverReply{err}

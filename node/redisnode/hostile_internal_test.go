@@ -94,7 +94,7 @@ func TestCheckedConnection(t *testing.T) {
 func TestOnlyAnInspectIsLong(t *testing.T) {
 	const fields = 20_000
 	field := "$40\r\n" + strings.Repeat("o", 40) + "\r\n$1\r\n1\r\n"
-	long := fmt.Sprintf("*7\r\n$4\r\nhash\r\n:1000\r\n:1\r\n:0\r\n*0\r\n*0\r\n*%d\r\n", 2*fields) + strings.Repeat(field, fields)
+	long := fmt.Sprintf("*6\r\n$4\r\nhash\r\n:1000\r\n:1\r\n:0\r\n*0\r\n*%d\r\n", 2*fields) + strings.Repeat(field, fields)
 	if len(long) < maxReply+16<<10 || len(long) > maxInspect {
 		t.Fatalf("it has %d bytes", len(long))
 	}

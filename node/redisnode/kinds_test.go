@@ -255,6 +255,12 @@ type wanted struct {
 	want node.Status
 }
 
+// handing lets a release hand the lock on.
+func handing(next node.Token, w wanted) wanted {
+	w.Handoff = next
+	return w
+}
+
 // shared is all that can be done to a free name of readers and writers, with
 // tokens from first on.
 func shared(name string, first node.Token) []wanted {
@@ -262,12 +268,10 @@ func shared(name string, first node.Token) []wanted {
 		cmd.Mode = mode
 		return wanted{cmd, want}
 	}
-	waiting := func(cmd node.Command) node.Command {
-		cmd.Wait = &node.Wait{Waiter: "waiter", PlaceTTL: time.Minute}
-		return cmd
+	waits := func(patience time.Duration, mode node.Mode, cmd node.Command, want node.Status) wanted {
+		cmd.Wait = &node.Wait{Ticket: 1, Waiter: node.NewWaiter("waiter", 1, mode), PlaceTTL: patience}
+		return in(mode, cmd, want)
 	}
-	leave := release(name, "v", first+2)
-	leave.Wait = &node.Wait{Waiter: "waiter"}
 	return []wanted{
 		in(node.Write, acquire(name, "w", first), node.Granted),
 		in(node.Write, extend(time.Minute, claim(name, "w", 0)...), node.Done),
@@ -275,13 +279,17 @@ func shared(name string, first node.Token) []wanted {
 		in(node.Read, node.Command{Kind: node.Downgrade, Claims: claim(name, "w", 0)}, node.Done),
 		in(node.Read, acquire(name, "r", first+1), node.Granted),
 		in(node.Read, extend(time.Minute, claim(name, "r", 0)...), node.Done),
-		in(node.Write, waiting(acquire(name, "v", first+2)), node.Refused),
+		waits(time.Minute, node.Write, acquire(name, "v", first+2), node.Refused),
+		in(node.Read, acquire(name, "late", first+2), node.Refused),
 		in(node.Exclusive, inspect(name), node.Done),
-		in(node.Read, release(name, "w", first), node.Released),
-		in(node.Read, release(name, "r", first+1), node.Released),
-		in(node.Write, waiting(acquire(name, "v", first+2)), node.Granted),
-		in(node.Write, waiting(release(name, "v", first+2)), node.Released),
-		in(node.Write, leave, node.Absent),
+		handing(first+2, in(node.Read, release(name, "w", first), node.Released)),
+		handing(first+2, in(node.Read, release(name, "r", first+1), node.Released)),
+		waits(time.Minute, node.Write, acquire(name, "v", first+2), node.Granted),
+		waits(time.Minute, node.Read, acquire(name, "s", first+2), node.Refused),
+		waits(time.Minute, node.Write, release(name, "v", first+2), node.Released),
+		waits(0, node.Write, release(name, "v", first+2), node.Absent),
+		waits(time.Minute, node.Read, acquire(name, "s", first+3), node.Granted),
+		waits(0, node.Read, release(name, "s", first+2), node.Released),
 		in(node.Read, acquire(name, "r", first+3), node.Granted),
 		in(node.Exclusive, breakLock(name, first+4), node.Released),
 	}

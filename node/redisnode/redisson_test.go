@@ -396,10 +396,10 @@ func TestBreakOfRedisson(t *testing.T) {
 // What Redisson does otherwise.
 func TestWhatRedissonDoesNotHeed(t *testing.T) {
 	s := newShop(t)
-	// A writer's intent keeps Go's readers out, not Java's.
+	// A writer's place in the queue keeps Go's readers out, not Java's.
 	s.is("Java reads", s.j1.read(30*time.Second), null)
 	waiting := acquire("foo", "go", 0)
-	waiting.Wait = &node.Wait{Waiter: "me", PlaceTTL: 10 * time.Second}
+	waiting.Wait = &node.Wait{Ticket: 1, Waiter: node.NewWaiter("me", 1, node.Write), PlaceTTL: 10 * time.Second}
 	s.want(node.Refused, node.Write, waiting)
 	s.refused(node.Read, 10*time.Second)
 	s.is("Java reads, too", s.j2.read(30*time.Second), null)

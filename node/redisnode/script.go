@@ -5,7 +5,9 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/redquorum/redquorum/node"
 )
@@ -40,6 +42,12 @@ var (
 	exclusive = []node.Mode{node.Exclusive}
 	reading   = []node.Mode{node.Read}
 	writing   = []node.Mode{node.Write}
+	readWrite = []node.Mode{node.Read, node.Write}
+
+	queueKeys   = []word{lockKey, fenceKey, queueKey, placeKey}
+	acquireArgs = []word{ownerArg, tokenArg, ttlArg, retentionArg, modeArg, ticketArg}
+	waitArgs    = append(acquireArgs[:len(acquireArgs):len(acquireArgs)], waiterArg, placeTTLArg, bargeArg)
+	releaseArgs = []word{ownerArg, tokenArg, retentionArg, sharedArg, ticketArg, waiterArg, placeTTLArg}
 )
 
 var rows = [...]row{
@@ -47,37 +55,26 @@ var rows = [...]row{
 		keys: []word{lockKey, fenceKey},
 		args: []word{ownerArg, tokenArg, ttlArg, retentionArg}},
 	{kind: node.Acquire, modes: exclusive, names: several, script: acquireAllScript,
-		keys: []word{lockKey, fenceKey},
-		args: []word{ownerArg, tokenArg, ttlArg, retentionArg, ticketArg}},
-	{kind: node.Acquire, modes: exclusive, queued: true, names: one, script: acquireAllScript,
-		keys: []word{lockKey, fenceKey, queueKey, placeKey},
-		args: []word{ownerArg, tokenArg, ttlArg, retentionArg, ticketArg, waiterArg, placeTTLArg, bargeArg, standbyArg}},
+		keys: []word{lockKey, fenceKey}, args: acquireArgs},
+	{kind: node.Acquire, modes: readWrite, names: one, script: acquireAllScript,
+		keys: queueKeys, args: acquireArgs},
+	{kind: node.Acquire, queued: true, names: one, script: acquireAllScript,
+		keys: queueKeys, args: append(waitArgs[:len(waitArgs):len(waitArgs)], standbyArg)},
 	{kind: node.Acquire, modes: exclusive, queued: true, names: several, script: acquireAllScript,
-		keys: []word{lockKey, fenceKey, queueKey, placeKey},
-		args: []word{ownerArg, tokenArg, ttlArg, retentionArg, ticketArg, waiterArg, placeTTLArg, bargeArg, reserveArg},
-		each: []word{channelArg}},
-	{kind: node.Acquire, modes: reading, names: one, script: acquireReadScript,
-		keys: []word{lockKey, fenceKey, readersKey, intentKey, holdKey},
-		args: []word{ownerArg, tokenArg, ttlArg, retentionArg, placeTTLArg}},
-	{kind: node.Acquire, modes: writing, names: one, script: acquireWriteScript,
-		keys: []word{lockKey, fenceKey, readersKey, intentKey},
-		args: []word{writerArg, tokenArg, ttlArg, retentionArg, holdsArg, waiterArg, placeTTLArg}},
+		keys: queueKeys, args: append(waitArgs[:len(waitArgs):len(waitArgs)], reserveArg)},
 
 	{kind: node.Release, modes: exclusive, names: one, script: releaseScript,
 		keys: []word{lockKey, fenceKey, queueKey},
 		args: []word{ownerArg, tokenArg, retentionArg},
 		each: []word{channelArg}, hands: true},
 	{kind: node.Release, modes: exclusive, names: several, script: releaseAllScript,
-		keys: []word{lockKey, fenceKey, queueKey, placeKey},
-		args: []word{ownerArg, tokenArg, retentionArg, ticketArg, waiterArg, placeTTLArg},
-		each: []word{channelArg}, hands: true},
-	{kind: node.Release, modes: exclusive, queued: true, names: oneOrMore, script: releaseAllScript,
-		keys: []word{lockKey, fenceKey, queueKey, placeKey},
-		args: []word{ownerArg, tokenArg, retentionArg, ticketArg, waiterArg, placeTTLArg},
-		each: []word{channelArg}, hands: true},
-	{kind: node.Release, modes: []node.Mode{node.Read, node.Write}, names: one, script: releaseSharedScript,
-		keys: []word{lockKey, fenceKey, intentKey, holdKey},
-		args: []word{ownerArg, tokenArg, retentionArg, sharedChannelArg, holdsArg, waiterArg, placeTTLArg, yieldTTLArg}},
+		keys: queueKeys, args: releaseArgs, each: []word{channelArg}, hands: true},
+	{kind: node.Release, modes: readWrite, names: one, script: releaseAllScript,
+		keys: queueKeys, args: releaseArgs, each: []word{channelArg}, hands: true},
+	{kind: node.Release, queued: true, names: one, script: releaseAllScript,
+		keys: queueKeys, args: releaseArgs, each: []word{channelArg}, hands: true},
+	{kind: node.Release, modes: exclusive, queued: true, names: several, script: releaseAllScript,
+		keys: queueKeys, args: releaseArgs, each: []word{channelArg}, hands: true},
 
 	{kind: node.Extend, modes: exclusive, names: oneOrMore, script: extendScript,
 		keys: []word{lockKey},
@@ -93,13 +90,13 @@ var rows = [...]row{
 		each: []word{ownerArg}},
 
 	{kind: node.Inspect, names: one, script: inspectScript,
-		keys: []word{lockKey, fenceKey, readersKey, intentKey, queueKey},
+		keys: []word{lockKey, fenceKey, readersKey, queueKey},
 		args: []word{placesArg, holdsArg}},
 	{kind: node.Break, names: one, script: breakScript,
-		keys: []word{lockKey, fenceKey, queueKey, intentKey},
-		args: []word{tokenArg, retentionArg, channelArg, sharedChannelArg}},
+		keys: []word{lockKey, fenceKey, queueKey},
+		args: []word{tokenArg, retentionArg, plainChannelArg, sharedChannelArg}},
 	{kind: node.Downgrade, names: one, script: downgradeScript,
-		keys: []word{lockKey, holdKey},
+		keys: []word{lockKey, holdKey, queueKey},
 		args: []word{ownerArg, sharedChannelArg}},
 }
 
@@ -128,7 +125,6 @@ const (
 	lockKey word = iota
 	fenceKey
 	readersKey
-	intentKey
 	queueKey
 	placeKey
 	holdKey
@@ -141,11 +137,13 @@ const (
 	ticketArg
 	waiterArg
 	placeTTLArg
-	yieldTTLArg
+	modeArg   // of an acquire
+	sharedArg // of a release: whether the modes are Read and Write
 	bargeArg
 	standbyArg
 	reserveArg
-	channelArg
+	channelArg // of the command's mode
+	plainChannelArg
 	sharedChannelArg
 	placesArg // what the keys of all places begin with
 	holdsArg  // what the keys of all holds begin with
@@ -162,8 +160,6 @@ func (c *call) write(w *words, what word, of *node.Claim) {
 		w.bytes(node.AppendFenceKey(b, of.Name))
 	case readersKey:
 		w.bytes(node.AppendReadersKey(b, of.Name))
-	case intentKey:
-		w.bytes(node.AppendIntentKey(b, of.Name))
 	case queueKey:
 		w.bytes(node.AppendQueueKey(b, of.Name))
 	case placeKey:
@@ -186,8 +182,14 @@ func (c *call) write(w *words, what word, of *node.Claim) {
 		w.text(c.wait.Waiter)
 	case placeTTLArg:
 		w.number(c.placeTTL)
-	case yieldTTLArg:
-		w.number(c.yieldTTL)
+	case modeArg:
+		w.text([...]string{node.Exclusive: "", node.Read: "read", node.Write: "write"}[c.mode])
+	case sharedArg:
+		if c.mode != node.Exclusive {
+			w.text("shared")
+		} else {
+			w.text("")
+		}
 	case bargeArg:
 		w.flag(c.wait.Barge)
 	case standbyArg:
@@ -195,6 +197,12 @@ func (c *call) write(w *words, what word, of *node.Claim) {
 	case reserveArg:
 		w.flag(c.wait.Reserve)
 	case channelArg:
+		if c.mode != node.Exclusive {
+			w.bytes(node.AppendReadWriteChannel(b, of.Name))
+		} else {
+			w.bytes(node.AppendChannel(b, of.Name))
+		}
+	case plainChannelArg:
 		w.bytes(node.AppendChannel(b, of.Name))
 	case sharedChannelArg:
 		w.bytes(node.AppendReadWriteChannel(b, of.Name))
@@ -275,20 +283,17 @@ func (s scriptSet) add(one *script) bool {
 }
 
 var (
-	acquireScript       = newScript("", "acquire")
-	acquireEachScript   = newScript("", "acquire_each")
-	acquireAllScript    = newScript(constants, "notify_next", "create", "acquire_all")
-	acquireReadScript   = newScript(constants, "acquire_read")
-	acquireWriteScript  = newScript(constants, "readers", "acquire_write")
-	releaseScript       = newScript(constants, "notify_next", "raise_fences", "release")
-	releaseAllScript    = newScript(constants, "notify_next", "raise_fences", "release_all")
-	releaseEachScript   = newScript(constants, "notify_next", "release_each")
-	releaseSharedScript = newScript(constants, "readers", "raise_fences", "release_shared")
-	extendScript        = newScript("", "extend")
-	extendReadScript    = newScript("", "extend_read")
-	inspectScript       = newScript(constants, "inspect")
-	breakScript         = newScript(constants, "notify_next", "break")
-	downgradeScript     = newScript(constants, "downgrade")
+	acquireScript     = newScript("", "acquire")
+	acquireEachScript = newScript("", "acquire_each")
+	acquireAllScript  = newScript(constants, "readers", "create", "acquire_all", "notify_next", "keep_place", "acquire_queued")
+	releaseScript     = newScript(constants, "notify_next", "raise_fences", "release")
+	releaseAllScript  = newScript(constants, "readers", "notify_next", "keep_place", "raise_fences", "release_all")
+	releaseEachScript = newScript(constants, "notify_next", "release_each")
+	extendScript      = newScript("", "extend")
+	extendReadScript  = newScript("", "extend_read")
+	inspectScript     = newScript(constants, "inspect")
+	breakScript       = newScript(constants, "notify_next", "break")
+	downgradeScript   = newScript(constants, "notify_next", "downgrade")
 )
 
 //go:embed scripts/*.lua
@@ -299,29 +304,37 @@ var sources embed.FS
 const undeclared = "--!df flags=allow-undeclared-keys\n"
 
 // constants is what scripts share with Go code.
-var constants = fmt.Sprintf(`local STANDBY, WRITER, READERS, NOT = %q, %q, %q, %q
+var constants = fmt.Sprintf(`local STANDBY, READER, WRITER = %q, %q, %q
 local WAITS, TOLD, RESERVES = %q, %q, %q
-local QUEUE, PLACE, WAITER, HOLD = %q, %q, %q, %q
-local MANY, MAX_HOLDS, MAX_TOLD = %d, %d, %d
+local QUEUE, PLACE, READERS, NEXT, WAITER, HOLD = %q, %q, %q, %q, %q, %q
+local MANY, MAX_HOLDS, MAX_TOLD, MAX_GROUP = %d, %d, %d, %d
 local VERSION, VERSION_AT = %q, %d
-local function process(of) return string.match(of, '^[^:]*') end
 `,
-	node.StandbySuffix, node.WriteSuffix, node.ReadersNext, node.OthersNext,
+	node.StandbySuffix, node.ReadSuffix, node.WriteSuffix,
 	node.PlaceWaits, node.PlaceTold, node.PlaceReserves,
-	node.QueuePrefix, node.PlacePrefix, node.WaiterPrefix, node.HoldInfix,
-	node.ManyFields, node.MaxHolds, node.MaxTold,
+	node.QueuePrefix, node.PlacePrefix, node.ReadersPrefix, node.NextPrefix, node.WaiterPrefix, node.HoldInfix,
+	node.ManyFields, node.MaxHolds, node.MaxTold, node.MaxGroup,
 	string(node.UUIDVersion), node.UUIDVersionAt+1) // Lua counts from 1
 
 // newScript makes a script of the files of these names, the functions that it uses first.
 func newScript(head string, files ...string) *script {
 	text := undeclared + head
 	for _, name := range files {
-		source, err := sources.ReadFile("scripts/" + name + ".lua")
-		if err != nil {
-			panic(err)
-		}
-		text += string(source)
+		text += source(name)
 	}
 	sum := sha1.Sum([]byte(text))
 	return &script{text: text, sha: hex.EncodeToString(sum[:])}
 }
+
+// source returns a file, with others in it where it has a line "--include NAME".
+func source(name string) string {
+	text, err := sources.ReadFile("scripts/" + name + ".lua")
+	if err != nil {
+		panic(err)
+	}
+	return include.ReplaceAllStringFunc(string(text), func(line string) string {
+		return source(strings.TrimPrefix(line, "--include "))
+	})
+}
+
+var include = regexp.MustCompile(`(?m)^--include .*$`)

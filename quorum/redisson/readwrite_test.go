@@ -417,7 +417,7 @@ func intent(t *testing.T, j *java, l *quorum.Locker, c *redis.Client) {
 		}
 		got <- lease
 	}()
-	eventually(t, "the writer waits", func() bool { return c.Exists(background, node.IntentKey(name)).Val() == 1 })
+	eventually(t, "the writer waits", func() bool { return c.Exists(background, node.QueueKey(name)).Val() == 1 })
 	held(t, l, name, quorum.WithRead())
 	in, out := "b", "a"
 	for range 10 { // readers that come and go, of whom there is always one

@@ -35,11 +35,15 @@ func TestBothSidesHaveTheirTurns(t *testing.T) {
 		{"plain", 1, []int{1, 2, 4}, []int{1, 4}},
 		{"fenced", 1, []int{1}, []int{4}},
 		{"multi/3", 3, []int{1, 4}, []int{1, 4}},
+		{"write", 1, []int{1, 4}, []int{1, 4}},
 	} {
 		for _, lockers := range test.lockers {
 			for _, threads := range test.threads {
 				t.Run(fmt.Sprintf("%s, %d Lockers and %d threads", test.kind, lockers, threads), func(t *testing.T) {
 					c := contest{t: t, name: fmt.Sprintf("x%d-%d-%d", i, lockers, threads), hold: hold, until: time.Now().Add(window)}
+					if test.kind == "write" {
+						c.options = modeOptions("write")
+					}
 					for range lockers {
 						c.enter(connect(t, addrs[:test.nodes], quorum.Options{}), 4)
 					}
@@ -91,12 +95,13 @@ func reaction(t *testing.T, j *java, l *quorum.Locker) time.Duration {
 
 // A contest is about one name, for a time.
 type contest struct {
-	t     *testing.T
-	name  string
-	hold  time.Duration
-	until time.Time
-	turns []*int // of each Locker
-	tasks sync.WaitGroup
+	t       *testing.T
+	name    string
+	hold    time.Duration
+	until   time.Time
+	options []quorum.Option // of Go
+	turns   []*int          // of each Locker
+	tasks   sync.WaitGroup
 }
 
 // enter lets tasks take turns that share a Locker.
@@ -108,7 +113,7 @@ func (c *contest) enter(l *quorum.Locker, tasks int) {
 			ctx, cancel := context.WithDeadline(background, c.until)
 			defer cancel()
 			for {
-				lease, err := l.Lock(ctx, c.name)
+				lease, err := l.Lock(ctx, c.name, c.options...)
 				if err != nil {
 					return
 				}

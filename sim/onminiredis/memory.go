@@ -22,7 +22,6 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,13 +44,15 @@ type memory struct {
 
 	replica bool
 
-	released []string // the channels on which something was published
-	told     bool     // one of them is that of a process that waits in line
+	ears      model.Ears
+	claims    []node.Claim      // of the present command
+	heirs     map[string]string // the waiters that have left standby claims, by their owners
+	published []model.Notice    // by the present command
 }
 
 // New returns an empty memory.
-func New() sim.Memory {
-	m := &memory{data: miniredis.NewMiniRedis()}
+func New(ears model.Ears) sim.Memory {
+	m := &memory{data: miniredis.NewMiniRedis(), ears: ears}
 	m.peer = server.NewPeer(bufio.NewWriter(&m.out))
 	conn, err := m.data.Dial() // starts it without a listener
 	if err != nil {
@@ -67,8 +68,8 @@ func New() sim.Memory {
 func (m *memory) hear(peer *server.Peer, cmd string, args ...string) (done bool) {
 	switch cmd {
 	case "PUBLISH":
-		m.released = append(m.released, args[0])
-		m.told = m.told || strings.HasPrefix(args[0], node.WaiterChannel(""))
+		peer.WriteInt(m.publish(args[0], args[1]))
+		return true
 	case "SET", "DEL", "HSET", "HDEL", "PEXPIRE", "ZADD", "ZREM":
 		if m.replica {
 			peer.WriteError("READONLY You can't write against a read only replica.")
@@ -78,68 +79,77 @@ func (m *memory) hear(peer *server.Peer, cmd string, args ...string) (done bool)
 	return false
 }
 
+// publish notes a message, and returns how many hear it.
+func (m *memory) publish(channel, message string) int {
+	process, toWaiter := strings.CutPrefix(channel, node.WaiterPrefix)
+	if !toWaiter {
+		n := model.Notice{Name: m.claims[0].Name}
+		for _, c := range m.claims {
+			switch channel {
+			case node.Channel(c.Name):
+				n.Name = c.Name
+			case node.ReadWriteChannel(c.Name):
+				n.Name, n.Mode = c.Name, node.Write
+			}
+		}
+		m.published = append(m.published, n)
+		return heard(m.ears != nil && m.ears.Watched(n.Name, n.Mode))
+	}
+	if m.ears == nil || !m.ears.Listens(process) {
+		return 0
+	}
+	var n model.Notice
+	switch what, rest, _ := strings.Cut(message, " "); what {
+	case "turn":
+		n.To, n.Name, _ = strings.Cut(rest, " ")
+		n.Turn = node.Turn{Name: n.Name, Waiter: n.To}
+	default:
+		parts := strings.SplitN(rest, " ", 4)
+		token, _ := strconv.ParseInt(parts[1], 10, 64)
+		n.Name, n.To = parts[3], m.heirs[parts[0]]
+		n.Turn = node.Turn{Name: n.Name, Owner: parts[0], Token: node.Token(token)}
+	}
+	m.published = append(m.published, n)
+	return 1
+}
+
+func heard(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
+
 func (m *memory) Apply(now model.Time, cmd node.Command) (reply node.Reply, published []model.Notice) {
 	m.Expire(now)
-	m.released, m.told = m.released[:0], false
-	var had []bool
+	m.claims, m.published, m.heirs = cmd.Claims, nil, make(map[string]string)
+	var places []string
 	for _, c := range cmd.Claims {
-		had = append(had, m.data.HGet(c.Name, c.Owner) != "" ||
-			cmd.Waiting().Ticket > 0 && cmd.Waiting().PlaceTTL <= 0 && m.data.HGet(c.Name, node.Heir(c.Owner)) != "")
+		line, _ := m.data.ZMembers(node.QueueKey(c.Name))
+		for _, waiter := range line {
+			place := node.PlaceKey(c.Name, waiter)
+			says, _ := m.data.Get(place)
+			m.heirs[says] = waiter
+			places = append(places, place)
+		}
 	}
 	reply = redisnode.Execute(cmd, m.do)
 	for _, c := range cmd.Claims {
-		m.prolong(c.Name)
-		m.prolong(node.FenceKey(c.Name))
-		m.prolong(node.ReadersKey(c.Name))
-		m.prolong(node.IntentKey(c.Name))
-		m.prolong(node.HoldKey(c.Name, c.Owner))
-		m.prolong(node.QueueKey(c.Name))
-		m.prolong(node.PlaceKey(c.Name, cmd.Waiting().Waiter))
-	}
-	for i, c := range cmd.Claims {
-		if slices.Contains(m.released, node.Channel(c.Name)) || slices.Contains(m.released, node.ReadWriteChannel(c.Name)) {
-			n := model.Notice{Name: c.Name}
-			if cmd.Handoff > 0 && had[i] {
-				n.Next, n.Kept = cmd.Handoff, now+model.Time(node.Milliseconds(cmd.Retention))
-			}
-			if m.told { // nobody listens, so the script has tried all
-				n.Line, _ = m.data.ZMembers(node.QueueKey(c.Name))
-				n.Line = slices.DeleteFunc(n.Line, func(waiter string) bool {
-					place, _ := m.data.Get(node.PlaceKey(c.Name, waiter))
-					return place == "" || place == node.PlaceTold
-				})
-			}
-			published = append(published, n)
+		for _, key := range []string{c.Name, node.FenceKey(c.Name), node.ReadersKey(c.Name), node.NextKey(c.Name),
+			node.HoldKey(c.Name, c.Owner), node.QueueKey(c.Name), node.PlaceKey(c.Name, cmd.Waiting().Waiter)} {
+			m.prolong(key)
+		}
+		for owner := range m.heirs {
+			m.prolong(node.HoldKey(c.Name, owner))
 		}
 	}
-	return reply, published
-}
-
-// Tell does what notify_next.lua does when somebody listens, which in this server nobody can.
-func (m *memory) Tell(now model.Time, n model.Notice, waiter string, others bool) (owner string, token node.Token) {
-	queue, place, fence := node.QueueKey(n.Name), node.PlaceKey(n.Name, waiter), node.FenceKey(n.Name)
-	says, _ := m.data.Get(place)
-	seen, _ := m.data.Get(fence)
-	last, _ := strconv.ParseInt(seen, 10, 64)
-	first := ""
-	line, _ := m.data.ZMembers(queue)
-	for _, other := range line {
-		if first == "" && m.data.Exists(node.PlaceKey(n.Name, other)) {
-			first = other
-		}
+	for _, place := range places {
+		m.prolong(place)
 	}
-	ttl := m.data.TTL(place)
-	if !node.IsHeir(says) || others || ttl < time.Millisecond || n.Next <= node.Token(last) || first != waiter {
-		_, _ = m.do([]string{"SET", place, node.PlaceTold, "XX", "KEEPTTL"})
-		return "", 0
+	if reply.Status == node.Unknown {
+		return reply, nil
 	}
-	m.data.HSet(n.Name, says, "1")
-	m.data.SetTTL(n.Name, ttl)
-	_, _ = m.do([]string{"SET", fence, fmt.Sprint(n.Next), "PX", fmt.Sprint(int64(n.Kept - now))})
-	m.prolong(fence)
-	_, _ = m.do([]string{"ZREM", queue, waiter})
-	m.data.Del(place)
-	return says, n.Next
+	return reply, m.published
 }
 
 func (m *memory) State(now model.Time, name string, state *node.State) error {

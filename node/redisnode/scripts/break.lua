@@ -1,14 +1,13 @@
--- break: remove a lock of any owner, and a writer's intent.
+-- break: remove a lock of any owner.
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  its fence
 -- KEYS[3]  its queue
--- KEYS[4]  a writer's intent, or whose turn it is
 -- ARGV[1]  token
 -- ARGV[2]  life of the fence, ms
 -- ARGV[3]  channel of waiters that have no place in the queue; of the queue, the next
---          waiter is notified
--- ARGV[4]  channel of readers and writers
+--          waiters are notified
+-- ARGV[4]  the same of readers and writers
 --
 -- Returns 1 (there was a lock) or 0.
 --
@@ -24,11 +23,7 @@ redis.call('HDEL', KEYS[1], '')
 if tonumber(ARGV[1]) > tonumber(redis.call('GET', KEYS[2]) or 0) then
   redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2])
 end
-local intent = redis.call('DEL', KEYS[4])
 if kind == 'none' then
-  if intent == 1 then
-    redis.call('PUBLISH', ARGV[4], '1')
-  end
   return 0
 end
 local shared = redis.call('HEXISTS', KEYS[1], 'mode') == 1

@@ -1,19 +1,33 @@
--- create: creates several locks, for scripts that begin with it. A lock is at KEYS[i]
--- for each i of wanted, its fence at KEYS[i+1]; ARGV are owner, token, life of the
--- locks and of the fences, ms. It returns the error if there was one.
+-- create: creates a lock, for scripts that begin with it.
 --
--- What can fail, for lack of memory or of a right, fails first. And a lock that would
--- never expire must not stay.
-local function create(wanted)
-  for _, i in ipairs(wanted) do
-    redis.call('SET', KEYS[i + 1], ARGV[2], 'PX', ARGV[4])
+-- It makes owner the owner in mode 'read', 'write' or '' (exclusive) for ttl ms. No living holder
+-- is in the way. left is the PTTL of the lock's key, as another reader may have longer. It returns
+-- the error if there was one: a lock that would never expire must not stay.
+local function create(mode, name, hold, owner, ttl, left)
+  if mode == 'read' then
+    redis.call('SET', hold, '1', 'PX', ttl)
+    redis.call('HSET', name, 'mode', 'read', owner, '1')
+  elseif mode == 'write' then
+    if left ~= -2 then
+      redis.call('DEL', name) -- dead readers
+      left = -2
+    end
+    redis.call('HSET', name, 'mode', 'write', owner .. WRITER, '1')
+  else
+    redis.call('HSET', name, owner, '1')
   end
-  for _, i in ipairs(wanted) do
-    redis.call('HSET', KEYS[i], ARGV[1], '1')
-    local expires = redis.pcall('PEXPIRE', KEYS[i], ARGV[3])
+  if left == -2 or left >= 0 and left < tonumber(ttl) then
+    local expires = redis.pcall('PEXPIRE', name, ttl)
     if type(expires) == 'table' and expires.err then
-      redis.call('HDEL', KEYS[i], ARGV[1])
+      if mode == 'read' then
+        redis.call('DEL', hold)
+      end
+      redis.call('HDEL', name, owner)
+      if left == -2 then
+        redis.call('DEL', name)
+      end
       return expires
     end
   end
 end
+

@@ -2,8 +2,10 @@
 --
 -- KEYS[1]  the lock, a hash
 -- KEYS[2]  the owner's hold as a reader
+-- KEYS[3]  its queue
 -- ARGV[1]  owner
--- ARGV[2]  channel on which waiters listen
+-- ARGV[2]  channel of waiters that have no place in the queue; of the queue, the readers that
+--          are next are notified
 --
 -- Returns '1' if the owner was the writer or is a living reader, else '0'.
 --
@@ -22,4 +24,4 @@ else
   redis.call('SET', KEYS[2], '1')
 end
 redis.call('PUBLISH', ARGV[2], '1')
-return '1'
+return notify_next(KEYS[3], KEYS[1], nil, true) or '1'

@@ -3,8 +3,7 @@
 -- KEYS[1]  the lock
 -- KEYS[2]  its fence
 -- KEYS[3]  the highest token of a reader
--- KEYS[4]  a writer's intent, or whose turn it is
--- KEYS[5]  the queue
+-- KEYS[4]  the queue
 -- ARGV[1]  what the keys of the places in the queue begin with
 -- ARGV[2]  what the keys of the readers' holds begin with
 --
@@ -13,7 +12,6 @@
 --   ms left; -1: no expiry, -2: no key
 --   fence
 --   highest token of a reader
---   {KEYS[4], ms left} or {}
 --   {waiter, ticket, ms left, ...}, of waiters whose place is kept
 --   {field, value, ...}, without dead readers if one lives; of a string {how it begins}
 --
@@ -23,12 +21,8 @@ local function number(key)
   return tonumber(redis.call('GET', key) or 0) + 0 -- fails if it is no number
 end
 local fence, readers = number(KEYS[2]), number(KEYS[3])
-local intent, queue, fields = {}, {}, {}
-local waiter = redis.call('GET', KEYS[4])
-if waiter then
-  intent = {waiter, redis.call('PTTL', KEYS[4])}
-end
-local places = redis.call('ZRANGE', KEYS[5], 0, -1, 'WITHSCORES')
+local queue, fields = {}, {}
+local places = redis.call('ZRANGE', KEYS[4], 0, -1, 'WITHSCORES')
 for i = 1, #places, 2 do
   local left = redis.call('PTTL', ARGV[1] .. places[i])
   if left ~= -2 then
@@ -61,4 +55,4 @@ if kind == 'hash' then
 elseif kind == 'string' then
   fields = {string.sub(redis.call('GET', KEYS[1]), 1, 64)}
 end
-return {kind, redis.call('PTTL', KEYS[1]), fence, readers, intent, queue, fields}
+return {kind, redis.call('PTTL', KEYS[1]), fence, readers, queue, fields}

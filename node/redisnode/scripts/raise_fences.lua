@@ -1,6 +1,6 @@
 -- raise_fences: raises fences to the token if they are below, for scripts that begin with it
 -- and release locks. The locks are at KEYS[1], KEYS[1+step] and so on up to KEYS[last], each
--- followed by its fence. With a step of 4 the fourth key is the owner's hold or place, which
+-- followed by its fence. With a step of 4 the fourth key is a waiter's place, which
 -- the release removes, too. ARGV are owner, token, life of the fences, ms.
 --
 -- A server that is out of memory refuses writes that may need some, but only before a
@@ -11,11 +11,11 @@
 
 local function raise_fences(last, step)
   for i = 1, last, step do
-    if tonumber(ARGV[2]) > tonumber(redis.call('GET', KEYS[i + 1]) or 0) then
+    if ARGV[2] ~= '0' and tonumber(ARGV[2]) > tonumber(redis.call('GET', KEYS[i + 1]) or 0) then
       if redis.pcall('SET', KEYS[i + 1], ARGV[2], 'PX', ARGV[3]).err then
         for k = 1, last, step do
           local frees = step == 4 and redis.call('EXISTS', KEYS[k + 3]) == 1
-          for _, kind in ipairs({'', WRITER, STANDBY}) do
+          for _, kind in ipairs({'', WRITER, STANDBY, STANDBY .. WRITER}) do
             frees = frees or redis.pcall('HEXISTS', KEYS[k], ARGV[1] .. kind) == 1
           end
           if frees then

@@ -12,7 +12,11 @@
 -- reap_dead_readers removes dead readers from a lock, unless all are dead. Then it returns
 -- nil, otherwise how long the last reader lives, ms, and whether it may be longer.
 local function reap_dead_readers(lock, holds)
-  local many = redis.call('HLEN', lock) > MANY
+  local size = redis.call('HLEN', lock)
+  if size == 1 then -- the mode
+    return
+  end
+  local many = size > MANY
   local anywhere = many and math.max(redis.call('PTTL', lock), 0) or 0
   local cursor, rounds = anywhere, many and 2 or 1 -- the second begins at the beginning
   local dead, longest, longer = {}, -1, many

@@ -2,6 +2,7 @@ package nodetest
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redquorum/redquorum/node"
@@ -10,22 +11,29 @@ import (
 // redquorums is an owner that is not of another make.
 const redquorums = "8743c9c0-0795-8907-87fd-6c719a6b4586:1"
 
-// inLine gives a command a ticket, and patience for longer than a test takes.
+// suffixes end the names of waiters.
+var suffixes = [...]string{node.Exclusive: "", node.Read: node.ReadSuffix, node.Write: node.WriteSuffix}
+
+// inLine gives a command a ticket, and patience for longer than a test takes. The waiter's name
+// gets the suffix of the command's mode.
 func inLine(ticket node.Token, waiter string, cmd node.Command) node.Command {
-	return withWait(waiting(waiter, cmd), func(w *node.Wait) { w.Ticket = ticket })
+	return withWait(cmd, func(w *node.Wait) { w.Ticket, w.Waiter, w.PlaceTTL = ticket, waiter+suffixes[cmd.Mode], life })
 }
 
-// impatient is of somebody who does not wait, or no more.
-func impatient(cmd node.Command) node.Command {
-	return withWait(cmd, func(w *node.Wait) { w.PlaceTTL = 0 })
+// staying makes a waiter wait for another time.
+func staying(d time.Duration, cmd node.Command) node.Command {
+	return withWait(cmd, func(w *node.Wait) { w.PlaceTTL = d })
 }
+
+// impatient is of a caller that does not wait, or no more.
+func impatient(cmd node.Command) node.Command { return staying(0, cmd) }
 
 // barging does not let others go first.
 func barging(cmd node.Command) node.Command {
 	return withWait(cmd, func(w *node.Wait) { w.Barge = true })
 }
 
-// standing names an heir with the place, with the token of the claim.
+// standing leaves a standby claim with the place, with the token of the claim.
 func standing(cmd node.Command) node.Command { return standingWith(cmd.Claims[0].Token, cmd) }
 
 func standingWith(token node.Token, cmd node.Command) node.Command {
@@ -43,46 +51,39 @@ func handing(next node.Token, cmd node.Command) node.Command {
 	return cmd
 }
 
-// wantHanded requires that a release hands the lock on, or that the first is told where
-// the node cannot say which life it is in.
-func (f fixture) wantHanded(to bell, owner string, release node.Command) {
+// waiters returns the living waiters of a name in the order of its queue.
+func (f fixture) waiters(name string) (all []string) {
 	f.Helper()
-	r := f.want(node.Released, release)
-	if r.Life == nil {
-		f.rings(to)
-		f.Skip("the node cannot tell its life, and hands nothing on")
+	for _, place := range f.state(name).Queue {
+		all = append(all, place.Waiter)
 	}
-	select {
-	case turn := <-to.handed:
-		if turn.Owner != owner || turn.Token != release.Handoff || turn.Life == nil || *turn.Life != *r.Life {
-			f.Errorf("told %+v, want owner %q, token %d, life %+v", turn, owner, release.Handoff, r.Life)
-		}
-	case <-to.rings:
-		f.Fatal("told that it may ask")
-	case <-time.After(patience):
-		f.Fatalf("not told in %v", patience)
-	}
+	return all
 }
 
-// wantQueue requires these waiters in this order.
+// wantQueue requires these waiters in this order. Their names get the suffix of the test's mode.
 func (f fixture) wantQueue(waiters ...string) {
 	f.Helper()
 	f.wantLine(name, waiters...)
 }
 
-// wantLine requires them in the line of a name.
+// wantLine requires them in the queue of a name, each with a whole life.
 func (f fixture) wantLine(name string, waiters ...string) {
 	f.Helper()
-	got := f.state(name).Queue
-	if len(got) != len(waiters) {
-		f.Errorf("the queue of %q is %+v, want %q", name, got, waiters)
-		return
-	}
-	for i, place := range got {
-		if place.Waiter != waiters[i] {
-			f.Errorf("the queue is %+v, want %q", got, waiters)
-		}
+	f.wantWaiters(name, waiters...)
+	for _, place := range f.state(name).Queue {
 		f.wantLife(place.TTL, life)
+	}
+}
+
+// wantWaiters requires them, however long their places are kept.
+func (f fixture) wantWaiters(name string, waiters ...string) {
+	f.Helper()
+	var want []string
+	for _, waiter := range waiters {
+		want = append(want, waiter+suffixes[f.mode])
+	}
+	if got := f.waiters(name); !slices.Equal(got, want) {
+		f.Errorf("the queue of %q is %q, want %q", name, got, want)
 	}
 }
 
@@ -97,8 +98,8 @@ func (f fixture) wantBehind(ahead int, ttl time.Duration, cmd node.Command) node
 	return r
 }
 
-var fairRules = []rule{
-	{"a free name without a queue is granted, as a plain lock", func(f fixture) {
+var queueRules = []rule{
+	{"a free name without a queue is granted, as without a ticket", func(f fixture) {
 		f.want(node.Granted, inLine(1, "me", f.acquire(name, "a", 5)))
 		f.wantState(name, 5, life, "a")
 		f.wantQueue()
@@ -114,9 +115,7 @@ var fairRules = []rule{
 	}},
 	{"a token at or below the fence is stale, and makes a place", func(f fixture) {
 		f.want(node.Absent, f.release(name, "x", 5))
-		if r := f.want(node.Stale, inLine(2, "me", f.acquire(name, "a", 5))); r.Fence != 5 {
-			f.Errorf("fence %d, want 5", r.Fence)
-		}
+		f.wantTold(node.Stale, 5, inLine(2, "me", f.acquire(name, "a", 5)))
 		f.want(node.Stale, impatient(inLine(1, "other", f.acquire(name, "b", 5))))
 		f.wantQueue("me")
 		f.wantBehind(1, life, inLine(3, "third", f.acquire(name, "c", 6)))
@@ -126,16 +125,13 @@ var fairRules = []rule{
 		f.wantBehind(0, life, inLine(7, "seven", f.acquire(name, "s", 6)))
 		f.wantBehind(1, life, inLine(9, "nine", f.acquire(name, "n", 7)))
 		f.wantBehind(1, life, inLine(8, "eight", f.acquire(name, "e", 8)))
-		r := f.wantBehind(0, life, inLine(3, "three", f.acquire(name, "t", 9)))
-		if r.Fence != 5 {
-			f.Errorf("fence %d, want 5", r.Fence)
-		}
+		f.wantTold(node.Refused, 5, inLine(3, "three", f.acquire(name, "t", 9)))
 		f.wantQueue("three", "seven", "eight", "nine")
 	}},
 	{"equal tickets are in the order of the waiters", func(f fixture) {
 		f.want(node.Granted, f.acquire(name, "a", 5))
 		f.wantBehind(0, life, inLine(7, "b", f.acquire(name, "x", 6)))
-		f.wantBehind(0, life, inLine(7, "a", f.acquire(name, "y", 7)))
+		f.wantBehind(1, life, inLine(7, "a", f.acquire(name, "y", 7))) // it has no place yet
 		f.wantQueue("a", "b")
 	}},
 	{"asking again keeps the place", func(f fixture) {
@@ -147,9 +143,7 @@ var fairRules = []rule{
 		f.want(node.Refused, inLine(1, "one", f.acquire(name, "x2", 9)))
 		f.wantQueue("one", "two")
 		f.must(f.Advance(life/2 + time.Second))
-		if q := f.state(name).Queue; len(q) != 2 || q[0].Waiter != "one" {
-			f.Errorf("the queue is %+v", q)
-		}
+		f.wantWaiters(name, "one", "two")
 	}},
 	{"the largest ticket is exact", func(f fixture) {
 		f.want(node.Granted, f.acquire(name, "a", 5))
@@ -175,20 +169,6 @@ var fairRules = []rule{
 		f.wantBehind(1, life, inLine(3, "three", f.acquire(name, "z", 11)))
 		f.want(node.Granted, inLine(2, "two", f.acquire(name, "y", 12)))
 	}},
-	{"an earlier ticket goes before those who wait", func(f fixture) {
-		f.want(node.Granted, f.acquire(name, "a", 5))
-		f.want(node.Refused, inLine(7, "seven", f.acquire(name, "x", 6)))
-		f.want(node.Released, f.release(name, "a", 5))
-		f.want(node.Granted, inLine(6, "six", f.acquire(name, "y", 7)))
-		f.wantQueue("seven")
-	}},
-	{"a plain acquire does not look at the queue", func(f fixture) {
-		f.want(node.Granted, f.acquire(name, "a", 5))
-		f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6)))
-		f.want(node.Released, f.release(name, "a", 5))
-		f.want(node.Granted, f.acquire(name, "p", 7))
-		f.wantQueue("one")
-	}},
 	{"who does not ask again drops out", func(f fixture) {
 		f.want(node.Granted, lasting(9*life, f.acquire(name, "a", 5)))
 		f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6)))
@@ -197,9 +177,7 @@ var fairRules = []rule{
 		f.must(f.Advance(life / 2))
 		f.want(node.Refused, inLine(3, "three", f.acquire(name, "z", 9)))
 		f.must(f.Advance(life/2 + time.Second))
-		if q := f.state(name).Queue; len(q) != 1 || q[0].Waiter != "three" {
-			f.Errorf("the queue is %+v", q)
-		}
+		f.wantWaiters(name, "three")
 		f.want(node.Released, f.release(name, "a", 5))
 		f.want(node.Granted, inLine(3, "three", f.acquire(name, "z", 10)))
 		f.wantQueue()
@@ -255,13 +233,10 @@ var fairRules = []rule{
 	}},
 	{"one who is less patient does not shorten another's place", func(f fixture) {
 		f.want(node.Granted, lasting(9*life, f.acquire(name, "a", 5)))
-		long := withWait(inLine(1, "one", f.acquire(name, "x", 6)), func(w *node.Wait) { w.PlaceTTL = 3 * life })
-		f.want(node.Refused, long)
+		f.want(node.Refused, staying(3*life, inLine(1, "one", f.acquire(name, "x", 6))))
 		f.want(node.Refused, inLine(2, "two", f.acquire(name, "y", 7)))
 		f.pass()
-		if q := f.state(name).Queue; len(q) != 1 || q[0].Waiter != "one" {
-			f.Errorf("the queue is %+v", q)
-		}
+		f.wantWaiters(name, "one")
 	}},
 	{"a key that is not a hash is a wrong type, and the queue is left", func(f fixture) {
 		f.want(node.Granted, f.acquire(name, "a", 5))
@@ -277,65 +252,44 @@ var fairRules = []rule{
 		b := f.watch(name)
 		for i, release := range []node.Command{
 			inLine(1, "one", f.release(name, "a", 5)),
-			impatient(inLine(1, "one", f.release(name, "a", 5))),
-			f.release(name, "a", 5),
-			of(f.release(name, "a", 5), name, "another"),
-			f.breakLock(name, 5),
+			impatient(inLine(1, "one", f.release(name, "a", 6))),
+			handing(20, f.release(name, "a", 7)),
+			f.breakLock(name, 8),
 		} {
-			acquire := f.acquire(name, "a", node.Token(i+5))
-			if len(release.Claims) > 1 {
-				acquire = of(acquire, name, "another")
-			}
-			release.Claims[0].Token = node.Token(i + 5)
-			f.want(node.Granted, acquire)
+			f.want(node.Granted, f.acquire(name, "a", node.Token(i+5)))
 			f.want(node.Released, release)
 			f.rings(b)
 			f.wantErr(node.ErrWrongType, inLine(2, "two", f.acquire(name, "b", 100)))
 			f.wantErr(node.ErrWrongType, f.inspect(name))
 		}
+		f.wantErr(node.ErrWrongType, f.read("r", 100)) // it looks at the queue without a ticket, too
 		f.must(f.Do("DEL", node.QueueKey(name)))
-		f.wantState(name, 9, 0)
+		f.wantState(name, 8, 0)
 	}},
 	{"any text is a name, and any text a waiter", func(f fixture) {
 		for _, name := range []string{"foo", "a{b}c", "x{y", "{}", "two words", "\x00\xff\r\n", "%s"} {
 			waiter := "w " + name
 			f.want(node.Granted, f.acquire(name, "a", 5))
 			f.want(node.Refused, inLine(1, waiter, f.acquire(name, "b", 6)))
-			if q := f.state(name).Queue; len(q) != 1 || q[0].Waiter != waiter {
-				f.Errorf("%q: the queue is %+v", name, q)
-			}
+			f.wantLine(name, waiter)
 			f.want(node.Released, f.release(name, "a", 5))
 			f.want(node.Granted, inLine(1, waiter, f.acquire(name, "b", 7)))
 		}
 	}},
-	{"a release wakes, and giving up the place before others when it is free", func(f fixture) {
+	{"a release is published on the name's channel, and that a place was given up is not", func(f fixture) {
 		b := f.watch(name)
 		f.want(node.Granted, f.acquire(name, "a", 5))
 		f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6)))
 		f.want(node.Refused, inLine(2, "two", f.acquire(name, "y", 7)))
-		f.want(node.Refused, inLine(3, "three", f.acquire(name, "z", 8)))
-		f.want(node.Absent, impatient(inLine(3, "three", f.release(name, "z", 8))))
-		f.silent(b) // it is not free
+		f.want(node.Absent, impatient(inLine(2, "two", f.release(name, "y", 7))))
+		f.silent(b)
 		f.want(node.Released, f.release(name, "a", 5))
 		f.rings(b)
 		f.want(node.Absent, impatient(inLine(1, "one", f.release(name, "x", 6))))
-		f.rings(b)
-		f.want(node.Absent, impatient(inLine(2, "two", f.release(name, "y", 7))))
-		f.silent(b) // nobody waits
+		f.silent(b)
 		f.want(node.Granted, inLine(4, "four", f.acquire(name, "w", 9)))
 		f.want(node.Released, inLine(4, "four", f.release(name, "w", 9)))
 		f.rings(b)
-	}},
-	{"who barges takes what is free, though others are before, and leaves them there", func(f fixture) {
-		f.want(node.Granted, f.acquire(name, "a", 5))
-		f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6)))
-		f.want(node.Refused, barging(inLine(2, "two", f.acquire(name, "y", 7))))
-		f.wantQueue("one", "two")
-		f.want(node.Released, f.release(name, "a", 5))
-		f.want(node.Stale, barging(inLine(2, "two", f.acquire(name, "y", 5))))
-		f.want(node.Granted, barging(inLine(2, "two", f.acquire(name, "y", 8))))
-		f.wantState(name, 8, life, "y")
-		f.wantQueue("one")
 	}},
 	{"a lock with more than 64 fields may be of another make", func(f fixture) {
 		for i := range 65 {
@@ -379,38 +333,6 @@ var fairRules = []rule{
 			f.must(f.Do("DEL", node.FenceKey(name)))
 		}
 	}},
-	{"of those in line the first whose process listens is told, whoever releases", func(f fixture) {
-		second, third := f.watchFor("second:b"), f.watchFor("third:c")
-		others := f.watch(name)
-		f.want(node.Granted, f.acquire(name, "a", 5))
-		f.want(node.Refused, inLine(3, "third:c", f.acquire(name, "z", 6)))
-		f.want(node.Refused, inLine(2, "second:b", f.acquire(name, "y", 7)))
-		f.want(node.Refused, inLine(1, "first:a", f.acquire(name, "x", 8))) // who does not listen
-		again := inLine(2, "second:b", f.acquire(name, "y", 7))
-		told := func(release node.Command) {
-			f.Helper()
-			f.want(node.Refused, again)
-			f.want(node.Released, release)
-			f.rings(second)
-			f.rings(others)
-			f.silent(third)
-		}
-		told(f.release(name, "a", 5))
-		f.want(node.Granted, f.acquire(name, "b", 9))
-		told(f.breakLock(name, 9))
-		f.want(node.Granted, of(f.acquire(name, "c", 10), name, "another"))
-		told(of(f.release(name, "c", 10), name, "another"))
-		f.want(node.Granted, barging(inLine(4, "fourth", f.acquire(name, "d", 11))))
-		told(inLine(4, "fourth", f.release(name, "d", 11)))
-		f.wantQueue("first:a", "second:b", "third:c", "fourth")
-		f.want(node.Refused, again)
-		f.want(node.Absent, impatient(inLine(1, "first:a", f.release(name, "x", 8))))
-		f.rings(second) // it is free, and one of them waits no more
-		second.stop()
-		f.want(node.Granted, f.acquire(name, "e", 12))
-		f.want(node.Released, f.release(name, "e", 12))
-		f.rings(others)
-	}},
 	{"who was told and has not asked since is passed over", func(f fixture) {
 		first, second := f.watchFor("first:a"), f.watchFor("second:b")
 		f.want(node.Granted, f.acquire(name, "a", 5))
@@ -433,18 +355,16 @@ var fairRules = []rule{
 		f.want(node.Refused, inLine(1, "first:a", f.acquire(name, "x", 12)))
 		told(13, first, second)
 	}},
-	{"a refusal tells the highest ticket in the lines, whoever has it", func(f fixture) {
-		f.want(node.Granted, of(f.acquire(name, "a", 5), name, "another"))
-		tells := func(last node.Token, cmd node.Command) {
-			f.Helper()
-			if r := f.want(node.Refused, cmd); r.Line.Last != last {
-				f.Errorf("told of %d, want %d", r.Line.Last, last)
+	{"a refusal tells the highest ticket in the queue, whoever has it", func(f fixture) {
+		f.want(node.Granted, f.acquire(name, "a", 5))
+		for _, ticket := range []node.Token{30, 20, 25} {
+			if r := f.want(node.Refused, inLine(ticket, fmt.Sprint(ticket), f.acquire(name, "x", 6))); r.Line.Last != 30 {
+				f.Errorf("told of %d, want 30", r.Line.Last)
 			}
 		}
-		tells(30, inLine(30, "early", f.acquire(name, "x", 6)))
-		tells(90, inLine(90, "late", f.acquire("another", "y", 6)))
-		tells(30, inLine(20, "first", f.acquire(name, "z", 6)))
-		tells(90, impatient(inLine(95, "try", of(f.acquire(name, "v", 6), name, "another"))))
+		if r := f.want(node.Refused, impatient(inLine(95, "try", f.acquire(name, "v", 6)))); r.Line.Last != 30 {
+			f.Errorf("told of %d, want 30", r.Line.Last)
+		}
 	}},
 	{"a process is told of the names that it waits for", func(f fixture) {
 		mine, other := f.watchFor("me:1"), f.watchName("other", "me:2")
@@ -454,131 +374,25 @@ var fairRules = []rule{
 		f.rings(mine)
 		f.silent(other)
 	}},
-	{"a release hands the lock on to the heir of the first in line", func(f fixture) {
-		first, second := f.watchFor("first:a"), f.watchFor("second:b")
-		f.want(node.Granted, f.acquire(name, "a", 5))
-		f.want(node.Refused, standing(inLine(1, "first:a", f.acquire(name, "x", 6))))
-		f.want(node.Refused, standing(inLine(2, "second:b", f.acquire(name, "y", 7))))
-		f.must(f.Advance(life / 2))
-		f.wantHanded(first, node.Heir("x"), handing(8, f.release(name, "a", 5)))
-		f.wantState(name, 8, life/2, node.Heir("x"))
-		if q := f.state(name).Queue; len(q) != 1 || q[0].Waiter != "second:b" {
-			f.Errorf("the queue is %+v", q)
-		}
-		f.silent(second)
-		f.want(node.Absent, f.release(name, "a", 5)) // and a copy of it takes nothing away
-		f.wantHanded(second, node.Heir("y"), handing(9, impatient(inLine(1, "first:a", f.release(name, node.Heir("x"), 8)))))
-		f.wantState(name, 9, life/2, node.Heir("y"))
-		f.wantQueue()
-	}},
-	{"a release of several hands on each", func(f fixture) {
-		first, second := f.watchFor("first:a"), f.watchName("another", "second:b")
-		f.want(node.Granted, of(f.acquire(name, "a", 5), name, "another"))
-		f.want(node.Refused, standing(inLine(1, "first:a", f.acquire(name, "x", 6))))
-		f.want(node.Refused, standing(inLine(2, "second:b", f.acquire("another", "y", 7))))
-		f.wantHanded(first, node.Heir("x"), handing(8, of(f.release(name, "a", 5), name, "another")))
-		f.wantState("another", 8, life, node.Heir("y"))
-		if turn := <-second.handed; turn.Owner != node.Heir("y") {
-			f.Errorf("told %+v", turn)
-		}
-	}},
-	{"it is handed on to nobody but the first, who listens, was not told, and named an heir", func(f fixture) {
-		first, second := f.watchFor("first:a"), f.watchFor("second:b")
-		deaf := standing(inLine(1, "deaf:d", f.acquire(name, "z", 6)))
-		x, y := inLine(2, "first:a", f.acquire(name, "x", 6)), standing(inLine(3, "second:b", f.acquire(name, "y", 6)))
-		token := node.Token(4)
-		told := func(who, other bell, next node.Token, asks ...node.Command) {
+	{"a release says whether anybody is in line, and whether anybody listens who is not", func(f fixture) {
+		says := func(awaited, others bool, release node.Command) {
 			f.Helper()
-			token++
-			f.want(node.Granted, f.acquire(name, "a", token))
-			for _, cmd := range asks {
-				cmd.Claims[0].Token = token + 1
-				f.want(node.Refused, cmd)
-			}
-			f.want(node.Released, handing(next, f.release(name, "a", token)))
-			f.rings(who)
-			f.silent(other)
-			f.wantState(name, token, 0)
-			if len(first.handed)+len(second.handed) > 0 {
-				f.Error("handed on")
+			if r := f.want(node.Released, release); r.Line.Awaited != awaited || r.Line.Others != others {
+				f.Errorf("awaited: %v, others: %v; want %v, %v", r.Line.Awaited, r.Line.Others, awaited, others)
 			}
 		}
-		told(first, second, 1000, x, y)        // without an heir
-		told(second, first, 1000)              // the first was told
-		told(first, second, 0, standing(x), y) // not to be handed on
-		token++
-		told(first, second, token, standing(x), y)      // with a token that is not above the fence
-		told(first, second, 1000, deaf, standing(x), y) // the first does not listen
-	}},
-	{"it is not handed on where others listen to the name", func(f fixture) {
-		first, others := f.watchFor("first:a"), f.watch(name)
+		f.watchFor("you")
 		f.want(node.Granted, f.acquire(name, "a", 5))
-		f.want(node.Refused, standing(inLine(1, "first:a", f.acquire(name, "x", 6))))
-		f.want(node.Released, handing(8, f.release(name, "a", 5)))
-		f.rings(first)
-		f.rings(others)
-		f.wantState(name, 5, 0)
-	}},
-	{"an heir is named if it stands with a token above the fence, whatever the claim's is", func(f fixture) {
-		first := f.watchFor("first:a")
-		f.want(node.Granted, f.acquire(name, "a", 5))
-		x := inLine(1, "first:a", f.acquire(name, "x", 4))
-		f.want(node.Refused, standingWith(5, x))
-		f.want(node.Released, handing(8, f.release(name, "a", 5)))
-		f.rings(first)
-		f.wantState(name, 5, 0)
-		f.want(node.Stale, standingWith(6, x)) // on a free name, too
-		f.want(node.Granted, barging(inLine(2, "second:b", f.acquire(name, "b", 6))))
-		f.wantHanded(first, node.Heir("x"), handing(8, f.release(name, "b", 6)))
-	}},
-	{"who gives up releases its heir, and who only gives back does not", func(f fixture) {
-		first := f.watchFor("first:a")
-		f.want(node.Granted, f.acquire(name, "a", 5))
-		f.want(node.Refused, standing(inLine(1, "first:a", f.acquire(name, "x", 6))))
-		f.wantHanded(first, node.Heir("x"), handing(8, f.release(name, "a", 5)))
-		f.want(node.Absent, inLine(1, "first:a", f.release(name, "x", 6)))
-		f.wantState(name, 8, life, node.Heir("x"))
-		f.want(node.Released, impatient(inLine(1, "first:a", f.release(name, "x", 6))))
-		f.wantState(name, 8, 0)
-	}},
-	{"a release says whether anybody is in line", func(f fixture) {
-		awaited := func(want bool, cmd node.Command) {
-			f.Helper()
-			if r := f.want(node.Released, cmd); r.Line.Awaited != want {
-				f.Errorf("awaited: %v, want %v", r.Line.Awaited, want)
-			}
-		}
-		f.want(node.Granted, f.acquire(name, "a", 5))
-		awaited(false, f.release(name, "a", 5))
+		says(false, false, f.release(name, "a", 5))
 		f.want(node.Granted, inLine(1, "me", f.acquire(name, "a", 6)))
-		awaited(false, impatient(inLine(1, "me", f.release(name, "a", 6))))
+		says(false, false, impatient(inLine(1, "me", f.release(name, "a", 6))))
 		f.want(node.Granted, f.acquire(name, "a", 7))
 		f.want(node.Refused, inLine(2, "you", f.acquire(name, "b", 8)))
-		awaited(true, f.release(name, "a", 7))
-		f.want(node.Granted, inLine(1, "me", f.acquire(name, "a", 8)))
-		awaited(true, impatient(inLine(1, "me", f.release(name, "a", 8))))
-		f.want(node.Granted, inLine(1, "me", of(f.acquire(name, "a", 9), name, "another")))
-		awaited(true, of(f.release(name, "a", 9), name, "another"))
-		f.want(node.Absent, f.release(name, "a", 9))
-	}},
-	{"a release says whether anybody listens who is in no queue", func(f fixture) {
-		others := func(want bool, cmd node.Command) {
-			f.Helper()
-			if r := f.want(node.Released, cmd); r.Line.Others != want {
-				f.Errorf("others: %v, want %v", r.Line.Others, want)
-			}
-		}
-		both := of(f.acquire(name, "a", 6), name, "another")
-		f.want(node.Granted, f.acquire(name, "a", 5))
-		f.watchFor("first:a")
-		others(false, f.release(name, "a", 5))
+		says(true, false, f.release(name, "a", 7))
 		f.watch(name)
-		f.want(node.Granted, both)
-		others(true, of(f.release(name, "a", 6), name, "another"))
-		f.want(node.Granted, f.acquire(name, "a", 7))
-		f.want(node.Refused, inLine(1, "first:a", f.acquire(name, "x", 8)))
-		others(true, f.release(name, "a", 7))
-		f.want(node.Absent, f.release(name, "a", 7))
+		f.want(node.Granted, inLine(1, "me", f.acquire(name, "a", 8)))
+		says(true, true, impatient(inLine(1, "me", f.release(name, "a", 8))))
+		f.want(node.Absent, f.release(name, "a", 9))
 	}},
 	{"a queue of the dead is no queue", func(f fixture) {
 		f.want(node.Granted, f.acquire(name, "a", 5))
@@ -590,7 +404,7 @@ var fairRules = []rule{
 	}},
 }
 
-var fairSeveralRules = []rule{
+var queueSeveralRules = []rule{
 	{"free names without a queue are all granted, as without a ticket", func(f fixture) {
 		cmd := inLine(1, "me", of(f.acquire(name, "a", 5), several...))
 		f.want(node.Granted, cmd)
@@ -676,9 +490,7 @@ var fairSeveralRules = []rule{
 	}},
 	{"a token at or below one fence is stale, and makes all places", func(f fixture) {
 		f.want(node.Absent, f.release(several[1], "x", 7))
-		if r := f.want(node.Stale, inLine(1, "me", of(f.acquire(name, "a", 7), several...))); r.Fence != 7 {
-			f.Errorf("fence %d, want 7", r.Fence)
-		}
+		f.wantTold(node.Stale, 7, inLine(1, "me", of(f.acquire(name, "a", 7), several...)))
 		for _, name := range several {
 			f.wantLine(name, "me")
 		}
@@ -696,7 +508,7 @@ var fairSeveralRules = []rule{
 		f.wantState(several[0], 5, 3*life, "a")
 		f.wantState(several[1], 7, life, "a")
 	}},
-	{"who cannot have a free name for want of another tells the next in its line", func(f fixture) {
+	{"who lets a free name go, because another is not, tells the next in its queue alone", func(f fixture) {
 		a, b := several[0], several[1]
 		next := f.watchName(a, "next:2")
 		others := f.watch(a)
@@ -713,7 +525,7 @@ var fairSeveralRules = []rule{
 		f.silent(next)
 		f.want(node.Refused, me)
 		f.rings(next)
-		f.rings(others)
+		f.silent(others)
 		f.wantLine(a, "next:2")
 		f.wantLine(b, "me:1")
 		f.want(node.Refused, me)
@@ -790,6 +602,36 @@ var fairSeveralRules = []rule{
 		f.rings(nextB)
 		f.silent(nextA)
 		f.wantState(a, 6, life, "h")
+	}},
+	{"a refusal tells the highest ticket in all queues, and a release whether anybody is in one, or listens", func(f fixture) {
+		a, b := several[0], several[1]
+		says := func(awaited, others bool, release node.Command) {
+			f.Helper()
+			if r := f.want(node.Released, release); r.Line.Awaited != awaited || r.Line.Others != others {
+				f.Errorf("awaited: %v, others: %v", r.Line.Awaited, r.Line.Others)
+			}
+		}
+		f.want(node.Granted, of(f.acquire(name, "h", 5), a, b))
+		says(false, false, of(f.release(name, "h", 5), a, b))
+		f.want(node.Granted, of(f.acquire(name, "h", 6), a, b))
+		f.want(node.Refused, inLine(90, "late", f.acquire(a, "x", 7)))
+		f.want(node.Refused, inLine(30, "early", f.acquire(b, "y", 7)))
+		if r := f.want(node.Refused, impatient(inLine(95, "try", of(f.acquire(name, "z", 7), a, b)))); r.Line.Last != 90 || r.Line.Ahead != 1 {
+			f.Errorf("told of %d with %d ahead", r.Line.Last, r.Line.Ahead)
+		}
+		f.watch(b)
+		says(true, true, of(f.release(name, "h", 6), a, b))
+	}},
+	{"a release of several hands on each", func(f fixture) {
+		first, second := f.watchFor("first:a"), f.watchName("another", "second:b")
+		f.want(node.Granted, of(f.acquire(name, "a", 5), name, "another"))
+		f.want(node.Refused, standing(inLine(1, "first:a", f.acquire(name, "x", 6))))
+		f.want(node.Refused, standing(inLine(2, "second:b", f.acquire("another", "y", 7))))
+		f.wantHanded(first, node.Heir("x"), handing(8, of(f.release(name, "a", 5), name, "another")))
+		f.wantState("another", 8, life, node.Heir("y"))
+		if turn := <-second.handed; turn.Owner != node.Heir("y") {
+			f.Errorf("told %+v", turn)
+		}
 	}},
 	{"a partial grant is given back with the places", func(f fixture) {
 		f.want(node.Granted, inLine(1, "me", of(f.acquire(name, "a", 5), several...)))
