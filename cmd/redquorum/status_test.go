@@ -198,7 +198,7 @@ func TestStatusOfReadersAndWriters(t *testing.T) {
 		reads <- lease
 	}()
 	eventually(t, "a reader that waits", func() bool { return len(statusOf(t, exitOK, "a", urls).Waiting) == 1 })
-	want(t, exitOK, "readers wait, and come next\n", "status", "a", "--nodes", urls)
+	want(t, exitOK, "\nwaiting, in this order:\n  1  ", "status", "a", "--nodes", urls)
 	_ = writer.Unlock(ctx)
 	if lease := <-reads; lease != nil {
 		_ = lease.Unlock(ctx)
