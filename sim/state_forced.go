@@ -56,15 +56,17 @@ func (k *checker) isForced(h *holder, on int) bool {
 }
 
 // excused reports whether others may have the name of a holder, because Break has removed
-// its key, and so many nodes lack it that they are a quorum.
+// its key, and so many nodes lack it that they are a quorum. A node that has it again, as another's
+// replica, has lacked it.
 func (k *checker) excused(h *holder) bool {
-	if k.broken[h.owner] == nil {
+	b := k.broken[h.owner]
+	if b == nil {
 		return false
 	}
 	nodes, need := k.w.site(h.name)
 	lacking, forced := 0, false
 	for i, s := range nodes {
-		if !k.w.hasAll(s, h) {
+		if !k.w.hasAll(s, h) || b.at[i] > 0 && s.copy > b.at[i] {
 			lacking++
 			forced = forced || k.isForced(h, i)
 		}
