@@ -65,6 +65,8 @@ type Error struct {
 	// Cause is what else there is to say: the context's cause when the caller
 	// stopped waiting, how a lease ended; or nil.
 	Cause error
+	// Waited is how long Lock waited; 0 for all else.
+	Waited time.Duration
 }
 
 // A NodeVote is one node's part in an Error.
@@ -96,6 +98,14 @@ func (e *Error) Permanent() bool {
 	return e.Err == ErrDeadlock || e.Cause == errSpent || broken > max(0, len(e.Nodes)-e.Quorum)
 }
 
+// brief cuts what nobody wants to read off a duration.
+func brief(d time.Duration) time.Duration {
+	if d > time.Second {
+		return d.Round(10 * time.Millisecond)
+	}
+	return d.Round(10 * time.Microsecond)
+}
+
 // lasting reports whether a node fails with err until somebody changes something.
 func lasting(err error) bool { return node.Permanent(err) || errors.Is(err, ErrSameServer) }
 
@@ -104,6 +114,9 @@ func lasting(err error) bool { return node.Permanent(err) || errors.Is(err, ErrS
 func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %q: %v", e.Op, e.Name, e.Err)
+	if e.Waited > 0 {
+		fmt.Fprintf(&b, " after a wait of %v", brief(e.Waited))
+	}
 	if e.Cause != nil {
 		fmt.Fprintf(&b, " (%v)", e.Cause)
 	}

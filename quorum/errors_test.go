@@ -32,6 +32,8 @@ func TestErrorSaysEachCauseOnce(t *testing.T) {
 			Nodes: []quorum.NodeVote{vote("a", "unknown", 0, "EOF"), vote("b", "unknown", 0, lost), vote("c", "granted", 0, "")}},
 		`acquire "x": lock is held by another owner (deadline)`: {
 			Op: "acquire", Name: "x", Err: quorum.ErrHeld, Cause: errors.New("deadline")},
+		`acquire "x": lock is held by another owner after a wait of 1.23s (deadline)`: {
+			Op: "acquire", Name: "x", Err: quorum.ErrHeld, Cause: errors.New("deadline"), Waited: 1234567 * time.Microsecond},
 	} {
 		if got := e.Error(); got != want {
 			t.Errorf("%s\nwant %s", got, want)

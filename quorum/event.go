@@ -36,8 +36,8 @@ type Event struct {
 //
 // A renewal that was not granted is tried again after a tenth of what is left of the lease, or
 // less, unless a majority has lost it. So while nodes do not answer each lease has an
-// EventExtendFailed every second or two at first, if it lasts 30 s, and several a second before its
-// end. EventNodeFailed comes once: again only after an answer, or for commands of another kind.
+// EventExtendFailed every second or two, at most one a second. EventNodeFailed comes once: again
+// only after an answer, or for commands of another kind.
 type EventKind uint8
 
 const (

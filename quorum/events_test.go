@@ -207,3 +207,20 @@ func TestOwnerIsToldEverywhere(t *testing.T) {
 		}
 	})
 }
+
+// Renewals that fail, one after the other, are told of once a second.
+func TestFailedRenewalsAreToldOfOnceASecond(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		o := newObserver()
+		l := w.locker(quorum.Options{Lease: 4 * time.Second, Observe: o.observe})
+		lease := lock(t, l, "x")
+		for _, n := range w.nodes[:2] {
+			n.Down(true)
+		}
+		<-lease.Context().Done()
+		if n := o.count(quorum.EventExtendFailed); n < 2 || n > 4 {
+			t.Errorf("%d events in 4s", n)
+		}
+		_ = lease.Unlock(background)
+	})
+}

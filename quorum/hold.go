@@ -36,11 +36,12 @@ type hold struct {
 	expiry       clock.Instant // by when no node has a key of it
 	high         node.Token    // the highest token used for it: healing takes fresh ones
 	mayHold      nodeSet
-	healed       nodeSet // nodes that were sent a second acquire: the first may still be on its way
-	settled      nodeSet // of a reader: nodes that have answered all that could create it
-	why          error   // why it ended; nil while it is held
-	failed       *Error  // the last failed renewal
-	renewedAlone bool    // by commands that renew no other lease
+	healed       nodeSet       // nodes that were sent a second acquire: the first may still be on its way
+	settled      nodeSet       // of a reader: nodes that have answered all that could create it
+	why          error         // why it ended; nil while it is held
+	failed       *Error        // the last failed renewal
+	reported     clock.Instant // when an event told of one last
+	renewedAlone bool          // by commands that renew no other lease
 	ctx          context.Context
 	ending       []*dependent // contexts that end with it
 }

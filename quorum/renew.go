@@ -153,8 +153,10 @@ func (r *renewal) decide(k int) {
 		err.Err, err.Cause = ErrLost, errBroken
 	}
 	r.mu.Unlock()
-	r.l.observe(Event{Kind: EventExtendFailed, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token,
-		Took: r.l.clock.Now().Sub(r.start), Err: err})
+	if now := r.l.clock.Now(); h.reports(now) {
+		r.l.observe(Event{Kind: EventExtendFailed, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token,
+			Took: now.Sub(r.start), Err: err})
+	}
 	if gone {
 		h.lose(err)
 		return
@@ -176,6 +178,18 @@ func (h *hold) part() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.renewedAlone = true
+}
+
+// reports reports whether a failed renewal is worth an event: at most one a second is, of those in a
+// row.
+func (h *hold) reports(now clock.Instant) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.failed != nil && now < h.reported.Add(time.Second) {
+		return false
+	}
+	h.reported = now
+	return true
 }
 
 // retry plans the next renewal after one that too few nodes answered.

@@ -137,6 +137,9 @@ func (l *Locker) acquire(ctx context.Context, s *settings) (*Lease, error) {
 	}
 	w.returnHandovers(false, owner)
 	took := l.clock.Now().Sub(w.began)
+	if e, ok := err.(*Error); ok && s.wait != 0 && e.Err != ErrDeadlock {
+		e.Waited = took
+	}
 	w.recycle()
 	if err == nil && lease == &lease.h.first { // not nested
 		l.observe(Event{Kind: EventAcquired, Name: s.title(), Owner: owner, Token: lease.Token(), Took: took})
