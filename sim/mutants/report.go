@@ -68,7 +68,7 @@ func (s *summary) String() string {
 func writePage(w io.Writer, s *summary, seeds uint64) {
 	fmt.Fprintf(w, `# Mutants
 
-What the simulator is worth is shown by bugs: one after another is put into the
+Bugs show how good the simulator is: one after another is put into the
 engine, and seeds run until one breaks an invariant. This page was written by
 
     go run ./sim/mutants --seeds %d --markdown > docs/mutants.md
