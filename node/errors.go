@@ -25,7 +25,7 @@ var (
 	ErrMisconf = errors.New("server refuses writes because it cannot save to disk")
 	// ErrOutOfMemory: the server has reached maxmemory.
 	ErrOutOfMemory = errors.New("server is out of memory")
-	// ErrServer: the server answered with an error that has no name here.
+	// ErrServer: the server answered with an error that is none of the others.
 	ErrServer = errors.New("server error")
 
 	// ErrWrongType: the key at the lock's name is not a lock, or another key of the

@@ -107,7 +107,7 @@ func WaiterMode(waiter string) Mode {
 	return Exclusive
 }
 
-// What is in a PlaceKey when it is not the owner of a standby claim.
+// The values of a PlaceKey, other than the owner of a standby claim.
 const (
 	PlaceWaits    = "1"        // the waiter was not notified since it asked
 	PlaceTold     = "told"     // it was
@@ -116,7 +116,7 @@ const (
 
 // Limits of what one command checks.
 const (
-	// ManyFields is the size of the largest hash of which every field is checked.
+	// ManyFields is the size of the largest hash that is checked field by field.
 	ManyFields = 64
 	// MaxHolds is how many holds of one reader are checked. Redisson counts them in the
 	// field's value, and the hash may be another program's.
@@ -127,7 +127,7 @@ const (
 	MaxGroup = 250
 )
 
-// What keys and channels begin with.
+// Prefixes of keys and channels.
 const (
 	fencePrefix = ourPrefix + "fence"
 	// ReadersPrefix begins a ReadersKey, NextPrefix a NextKey, QueuePrefix a QueueKey,

@@ -85,7 +85,7 @@ const (
 	Release                   // ends locks, and raises their fences
 	Extend                    // raises the life of locks
 	Inspect                   // reads the state of one name
-	Break                     // removes a lock, whoever owns it
+	Break                     // removes a lock of any owner
 	Downgrade                 // makes a reader of a writer
 )
 
@@ -250,9 +250,9 @@ type Line struct {
 	Last Token
 
 	// With Refused and a Ticket: Free says that no lock is in the way, only other
-	// waiters, none of which reserves its name. Foreign says that a lock in the way is
-	// not redquorum's, or has more than ManyFields fields: its release may be published
-	// on the name's channel alone.
+	// waiters, and none of them reserves its name. Foreign says that a lock in the way
+	// is not redquorum's, or has more than ManyFields fields: its release may be
+	// published on the name's channel alone.
 	Free, Foreign bool
 
 	// Awaited, with Released, says that a waiter was in the queue of a lock that the

@@ -15,8 +15,8 @@ type ballot struct {
 	fence   node.Token
 	at      clock.Instant // of the answer, if it refuses
 	err     error
-	ahead   int  // how many waiters in line are before this one
-	free    bool // no lock is in the way, but others in line
+	ahead   int  // how many waiters in the queue are before this one
+	free    bool // no lock is in the way, only other waiters
 	foreign bool // a lock of another make is
 	stale   bool // refused only because the token was too low
 	removed bool // a release or break found something

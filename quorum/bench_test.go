@@ -15,9 +15,9 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// BenchmarkPair measures one lock and unlock on five real servers, beside a
-// plain fan-out over go-redis: a goroutine for each node, back at the majority.
-// Run it with -count 10, which interleaves the two, and compare with benchstat.
+// BenchmarkPair measures one lock and unlock on five real servers, and for comparison a
+// plain fan-out over go-redis: a goroutine for each node, back at the majority. Run it
+// with -count 10, which interleaves the two, and compare with benchstat.
 func BenchmarkPair(b *testing.B) {
 	b.Run("redquorum", func(b *testing.B) {
 		l := connect(b, servers(b, 5), quorum.Options{})

@@ -12,8 +12,8 @@ import (
 	"github.com/redquorum/redquorum/node/model"
 )
 
-// What is not confirmed is asked for again, but for what is more than a Locker keeps in
-// mind: that is left to the expiry of its keys.
+// Unconfirmed releases are sent again. If there are more than a Locker remembers, the
+// rest is left to the expiry of the keys.
 func TestSweepsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nd := model.New(clock.Runtime(), "n1")
@@ -37,7 +37,7 @@ func TestSweepsAreBounded(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			nd.Do(func(s *model.Server, now model.Time) {
 				if _, kept := s.Holds(now, name, lease.Owner()); kept != want {
-					t.Errorf("beside %d other releases: kept is %v", others, kept)
+					t.Errorf("with %d other releases: kept is %v", others, kept)
 				}
 			})
 		}

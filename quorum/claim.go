@@ -75,20 +75,20 @@ func keptAll(kept []bool) bool { return !slices.Contains(kept, false) }
 //
 // A waiter is queued on each of its names, and is served when it is first for each and all are
 // free. While one name stays locked, callers behind it may take the others. If the names come
-// and go but are never free together, it reserves them in sorted order: for as long as it has
-// waited, for each name but one, and for at most two Options.RetryEvery at a time; if it dies
-// meanwhile, for three Options.Timeout more. Under contention it gets about as many turns as a
-// waiter for one name. Of the waiters of one Locker that have the same first name, one at a time
-// asks the nodes.
+// and go but are never free together, it reserves them in sorted order. A reservation lasts as
+// long as the waiter has waited, times the number of names less one, and at most two
+// Options.RetryEvery; if the waiter dies meanwhile, three Options.Timeout more. Under contention
+// it gets about as many turns as a waiter for one name. Of the waiters of one Locker that have
+// the same first name, one at a time asks the nodes.
 //
-// Acquire locks in sorted order if you take them one after the other. A caller that holds a name
-// and waits for several of which another sorts before it may wait for a caller that waits for
-// it, until one of them gives up.
+// Acquire locks in sorted order if you take them one after the other. Otherwise two callers may
+// wait for each other until one of them gives up: one holds a name and waits for several, and
+// one of these sorts before the name it holds.
 func WithNames(more ...string) Option {
 	return func(s *settings) { s.names = append(s.names, more...) }
 }
 
-// setNames sorts out what the names are, of which first was given to Lock.
+// setNames makes the sorted list of names; first is the one given to Lock.
 func (s *settings) setNames(first string, check func(string) error) error {
 	s.Name = first
 	if len(s.names) > 0 {

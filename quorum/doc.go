@@ -1,10 +1,10 @@
-// Package quorum takes locks on a majority of independent Redis masters:
-// Redlock, with the gaps closed that can be closed.
+// Package quorum takes locks on a majority of independent Redis masters: Redlock, with
+// fencing tokens, automatic renewal and protection against server restarts.
 //
-// It is not a consensus protocol. A lease is a promise about time, and a
-// process that is paused, suspended or cut off can act after its lease has
-// ended, whatever any lock does. What must not happen then has to be refused by
-// the resource itself, by the fencing token: see [Lease.Token].
+// It is not a consensus protocol. A lease is a promise about time. No lock can stop a
+// process that pauses, is suspended or cut off, and acts after its lease has ended.
+// Only the resource itself can refuse such late work, by the fencing token: see
+// [Lease.Token].
 //
 // # Use
 //
@@ -26,23 +26,22 @@
 // While clocks run at rates that differ by no more than Options.Drift, and no
 // node forgets a lock unnoticed:
 //
-//   - Of one name at most one lease is valid at any time, in all programs; or
-//     several, that all read.
-//   - A lease reports its own end, by its context, before any node could give
-//     its name to somebody else; for this it needs no answer from any node.
+//   - At most one lease of a name is valid at any time, in all programs; or several
+//     that all read.
+//   - A lease's context ends before any node can give its name to another owner. That
+//     needs no answer from any node.
 //   - Tokens of one name rise from each holder to the next; with readers, from
 //     each writer to the readers after it, and from these to the next writer.
 //   - Every call returns within its stated bound, whatever the servers do.
-//   - A released name is free at once on every node that can be reached, and
-//     elsewhere when its key expires. Commands that arrive late create nothing,
-//     but for one that a stopped server executes when its release, behind it,
-//     went with the process, or had no connection any more: that key stays on
-//     the one node until it expires.
+//   - A released name is free at once on every node that can be reached, and elsewhere
+//     when its key expires. Commands that arrive late create nothing, with one
+//     exception: a stopped server executes a command later, and its release never
+//     arrives, because the process or the connection has ended. That key stays on the
+//     one node until it expires.
 //
-// A node that restarted abstains for Options.MaxLease, because it may have
-// forgotten a lock; it must keep its data otherwise: no eviction
-// (maxmemory-policy noeviction), no failover to a replica, no FLUSHALL.
-// A node's clock must not jump.
+// A node that restarted is ignored for Options.MaxLease, because it may have forgotten
+// a lock. A running node must keep its data: no eviction (maxmemory-policy noeviction),
+// no failover to a replica, no FLUSHALL. A node's clock must not jump.
 //
 // # How it works
 //
@@ -62,28 +61,28 @@
 // still have it, and only in time; a node that lost the key gets it back, but
 // votes only from the next renewal on.
 //
-// A Locker can ask for more than a majority, up to all of the nodes:
-// [Options].Need says what that buys and what it costs.
+// A Locker can ask for more than a majority, up to all of the nodes: Options.Quorum
+// says what that buys and what it costs.
 //
 // [WithRead] and [WithWrite] make readers and writers of a name. [WithNames] makes
 // one lock of several names. [LockAll] takes locks of several Lockers, mostly on
 // different nodes, as one.
 //
 // Waiters are woken by published notices, and keep a timer for those that get lost. Inside one
-// Locker the waiters of a name form a queue, of which the first competes with other processes.
-// On the nodes the waiters of all processes form another, in the order of their tickets: plain
-// locks, readers and writers. A release hands the lock over to the first or, if that reads, to all
-// readers up to the next writer, in one round trip. If a waiter died or hangs, the lock stays
-// reserved for it for at most Options.RetryEvery and three times Options.Timeout. A caller that
-// comes while the name is free may pass waiters, but not with [WithFair], and a reader passes no
-// writer. docs/waiting.md has the details, with pictures.
+// Locker the waiters of a name form a queue, and the first of them competes with other processes.
+// On the nodes the waiters of all processes form another queue, in the order of their tickets:
+// plain locks, readers and writers. A release hands the lock over to the first or, if that reads,
+// to all readers up to the next writer, in one round trip. If a waiter died or hangs, the lock
+// stays reserved for it for at most Options.RetryEvery and three times Options.Timeout. A caller
+// that comes while the name is free may pass waiters, but not with [WithFair], and a reader
+// passes no writer. docs/waiting.md has the details, with pictures.
 //
 // # What may change
 //
 // Until version 1 the API of this package may change in a minor release, and the changelog says
-// how. The layout on servers changes only so that old and new programs either exclude each other
-// or notice. Packages sim, faults and node/model are for tests: their Go API may change in any
-// release.
+// how. If the layout on servers changes, old and new programs still exclude each other, or
+// report an error. Packages sim, faults and node/model are for tests: their Go API may change in
+// any release.
 //
 // Sources: the Redis page "Distributed Locks with Redis" (read 2026-11), for the
 // algorithm and its names; Martin Kleppmann, "How to do distributed locking"

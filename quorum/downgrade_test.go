@@ -64,7 +64,7 @@ func TestDowngrade(t *testing.T) {
 			}
 			wg.Wait()
 			if _, err := b.TryLock(background, "x", write); err == nil {
-				t.Error("a writer beside the reader")
+				t.Error("a writer next to the reader")
 			}
 			time.Sleep(5 * time.Second)
 			w.nodes[0].Down(false)
@@ -146,8 +146,8 @@ func TestDowngradeThatOvertakesRenewalIsNotHealed(t *testing.T) {
 	})
 }
 
-// A reader extends its lease by hand though no node has heard that it no longer writes:
-// they are told again first.
+// A reader extends its lease by hand though no node has executed its downgrade: the
+// downgrade is sent again first.
 func TestExtensionAfterALostDowngrade(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.behind(quorum.Options{}, func(_ int, n node.Node) node.Node { return &lossy{Node: n, kind: node.Downgrade} })
@@ -179,7 +179,7 @@ func TestRenewalAfterADowngradeThatWasLostTwice(t *testing.T) {
 	})
 }
 
-// What was detached is not downgraded: whoever has resumed it still writes.
+// A detached lease is not downgraded: the process that has resumed it still writes.
 func TestUnlockAfterDetachDowngradesNothing(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
@@ -357,7 +357,7 @@ func TestReleaseThatOvertakesDowngrade(t *testing.T) {
 	})
 }
 
-// A node that comes back with what it had before a downgrade is told again.
+// A node that comes back with its data from before a downgrade gets the downgrade again.
 func TestNodeThatForgetsADowngradeIsToldAgain(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
@@ -365,7 +365,7 @@ func TestNodeThatForgetsADowngradeIsToldAgain(t *testing.T) {
 		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read, reentry))
 		w.nodes[0].Do(func(s *model.Server, _ model.Time) { s.Sync() })
 		unlock(t, outer)
-		time.Sleep(quorum.Defaults().Lease / 2) // all have been told, and told again
+		time.Sleep(quorum.Defaults().Lease / 2) // all have got the downgrade, and got it again
 		w.nodes[0].Do(func(s *model.Server, _ model.Time) { s.Restart(model.LoseUnsynced) })
 		time.Sleep(quorum.Defaults().Lease / 3)
 		w.nodes[0].Do(func(s *model.Server, now model.Time) {

@@ -13,16 +13,16 @@ import (
 // The errors of this package. Match them with errors.Is; an [*Error], from
 // errors.As, has the details of every node.
 var (
-	// ErrHeld: somebody else has the name, or took part of the nodes at the same
-	// time. Enough nodes said so, or none was asked because it is held, or
-	// waited for, in this process; then the Error has no Nodes. If the context ended
-	// the wait, the error matches the context's error, too: so look at the context first.
-	// It matches this if the last attempt that was not cut off found the name held.
+	// ErrHeld: somebody else has the name, or took part of the nodes at the same time.
+	// Either enough nodes said so; or the name is held or waited for in this process, no
+	// node was asked, and the Error has no Nodes. An error whose wait the context ended
+	// matches ErrHeld if the last complete attempt found the name held. It matches the
+	// context's error, too: so check the context first.
 	ErrHeld = errors.New("lock is held by another owner")
 	// ErrNoQuorum: fewer nodes answered than are needed.
 	ErrNoQuorum = errors.New("no quorum of nodes")
-	// ErrLost: the lease ended before it was unlocked. What was done near its
-	// end may not have been alone.
+	// ErrLost: the lease ended before it was unlocked. Another owner may have worked
+	// near its end.
 	ErrLost = errors.New("lease is lost")
 	// ErrMaxHold: the lease may not be held for longer than its MaxHold. An
 	// error of a lease that ended so matches ErrLost too.
@@ -31,15 +31,15 @@ var (
 	// or lost before. It is also the cause with which the context of an
 	// unlocked lease ends.
 	ErrNotHeld = errors.New("lease is not held")
-	// ErrDeadlock: the context belongs to a lease of what is asked for, which the caller would
-	// wait for: [WithReentry] shares it. That does not help where the lease has only some
-	// of the names (see [WithNames]), or reads what is to be written (see [WithWrite]).
+	// ErrDeadlock: the caller would wait for its own lease, as the context belongs to a lease
+	// of the name. [WithReentry] shares that lease. It cannot if the lease has only some of
+	// the names (see [WithNames]), or is a reader's and a writer's is asked for (see
+	// [WithWrite]).
 	ErrDeadlock = errors.New("the caller would wait for its own lease")
 	// ErrClosed: the Locker was closed.
 	ErrClosed = errors.New("locker is closed")
-	// ErrSameServer: two of the configured nodes are one server, so that its
-	// failure would count twice. Neither gets a vote once both have answered, and
-	// before that one at most.
+	// ErrSameServer: two of the configured nodes are one server, so its failure would
+	// count twice. Neither counts once both have answered; before that, one may.
 	ErrSameServer = errors.New("two nodes are the same server")
 )
 

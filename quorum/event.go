@@ -10,10 +10,10 @@ import (
 // An Event is one thing that happened, for metrics and traces: see Options.Observe. Fields that
 // do not belong to its kind are zero.
 //
-// Each lease that the Locker comes to hold has one EventAcquired, and exactly one of EventReleased,
-// EventLost and EventDetached: how many more there are of the first is how many are held. Nested
-// leases are part of the outermost one, and have none. Of a lease that ends as it is
-// granted the two may come in either order.
+// Each lease that the Locker comes to hold has one EventAcquired, and exactly one of
+// EventReleased, EventLost and EventDetached: the difference is the number of leases held. Nested
+// leases have no events of their own. If a lease ends while it is being granted, the two events
+// can arrive in either order.
 type Event struct {
 	Kind  EventKind
 	Name  string     // the lock's name, or several with commas between
@@ -27,17 +27,18 @@ type Event struct {
 	// how long the node will have no vote.
 	Took time.Duration
 
-	// Err is why, for EventAttemptFailed, EventExtendFailed, EventLost and EventNodeFailed; for
-	// EventReleased and EventDowngraded, what Unlock returns, or would where Close released it.
+	// Err is the reason of EventAttemptFailed, EventExtendFailed, EventLost and
+	// EventNodeFailed. For EventReleased and EventDowngraded it is the error that Unlock
+	// returned, or would have returned if Close released the lease.
 	Err error
 }
 
 // An EventKind says what happened.
 //
 // A renewal that was not granted is tried again after a tenth of what is left of the lease, or
-// less, unless a majority has lost it. So while nodes do not answer each lease has an
-// EventExtendFailed every second or two, at most one a second. EventNodeFailed comes once: again
-// only after an answer, or for commands of another kind.
+// less, unless a majority has lost it. So while nodes do not answer, each lease of 30 s has an
+// EventExtendFailed every second or two, and never more than one a second. EventNodeFailed comes
+// once; it comes again only after an answer, or for commands of another kind.
 type EventKind uint8
 
 const (

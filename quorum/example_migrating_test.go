@@ -12,7 +12,7 @@ import (
 
 // The programs of docs/migrating.md, after the move.
 
-// What a program for redsync becomes.
+// A program for redsync becomes this.
 func Example_fromRedsync() {
 	locker, err := quorum.New(exampleNodes(), quorum.Options{Lease: 8 * time.Second})
 	if err != nil {
@@ -34,7 +34,7 @@ func Example_fromRedsync() {
 	// Output: order 42 is shipped
 }
 
-// What a program for bsm/redislock becomes.
+// A program for bsm/redislock becomes this.
 func Example_fromRedislock() {
 	locker, err := quorum.New(exampleNodes()[:1], quorum.Options{}) // one server, as before
 	if err != nil {
@@ -57,7 +57,7 @@ func Example_fromRedislock() {
 	// Output: order 42 is shipped
 }
 
-// What a program for rueidislock becomes.
+// A program for rueidislock becomes this.
 func Example_fromRueidislock() {
 	locker, err := quorum.New(exampleNodes(), quorum.Options{Lease: 5 * time.Second})
 	if err != nil {
@@ -82,8 +82,8 @@ func ship(ctx context.Context, order int) {
 	}
 }
 
-// A semaphore of k permits is k locks, of which each holder has one. A count on
-// each node would be none: see docs/not-here.md.
+// A semaphore of k permits is k locks; each holder has one of them. A count on each
+// node would not work: see docs/not-here.md.
 func Example_semaphore() {
 	locker, _ := quorum.New(exampleNodes(), quorum.Options{})
 	defer locker.Close()

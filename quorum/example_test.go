@@ -59,7 +59,7 @@ func ExampleLocker_TryLock() {
 	// <nil>
 }
 
-// What an error means for a program.
+// The meaning of each error for a program.
 func ExampleError() {
 	locker, _ := quorum.New(exampleNodes(), quorum.Options{})
 	defer locker.Close()
@@ -169,7 +169,7 @@ func ExampleLocker_Resume() {
 	// <nil> true
 }
 
-// Who writes can go on reading, together with others.
+// A writer can go on reading, together with others.
 func ExampleWithWrite() {
 	locker, _ := quorum.New(exampleNodes(), quorum.Options{})
 	defer locker.Close()

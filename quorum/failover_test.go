@@ -19,7 +19,7 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-var failoversFor = flag.Duration("failovers", 12*time.Second, "for how long replicas take over beside locks")
+var failoversFor = flag.Duration("failovers", 12*time.Second, "for how long replicas take over while locks are used")
 
 // A deployment is what one node of a Locker leads to.
 type deployment interface {

@@ -98,8 +98,8 @@ func TestFairForgetsADeadWaiter(t *testing.T) {
 	})
 }
 
-// A lock that was broken goes to who waits for it in line, and its holder learns that at
-// once if it is of the same process.
+// A lock that was broken goes to its first waiter, and its holder learns that at once if
+// it is of the same process.
 func TestFairWaiterSupplantsAHolderOfItsProcess(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		l, other := w.locker(quorum.Options{}), w.locker(quorum.Options{})
@@ -127,7 +127,7 @@ func TestFairWaiterSupplantsAHolderOfItsProcess(t *testing.T) {
 	})
 }
 
-// Those in line whom no node tells their turn ask when the one before them in their own
+// Queued waiters that no node notifies ask when the one before them in their own
 // process has left.
 func TestFairWithoutNotices(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
@@ -202,7 +202,7 @@ func TestFairWaiterGivesUpItsPlaceAgain(t *testing.T) {
 	})
 }
 
-// TryLock does not pass those who stand in line; without WithFair it may.
+// TryLock with WithFair does not pass queued waiters; without it, it may.
 func TestFairTryLockDoesNotBarge(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		holder, other := w.locker(quorum.Options{}), w.locker(quorum.Options{})
@@ -222,7 +222,7 @@ func TestFairTryLockDoesNotBarge(t *testing.T) {
 		}
 		lease, err := other.TryLock(background, "x")
 		if err != nil {
-			t.Errorf("a plain lock does not stand in line: %v", err)
+			t.Errorf("a plain lock is not queued: %v", err)
 		} else {
 			unlock(t, lease)
 		}
@@ -267,8 +267,8 @@ func TestRepeatedReleaseLeavesNoPlace(t *testing.T) {
 	})
 }
 
-// Who waits longer and longer, for its attempts take all of their timeout and get some
-// of the nodes, asks often enough to keep its place.
+// A waiter whose attempts take all of their timeout and get some of the nodes waits
+// longer and longer. It still asks often enough to keep its place.
 func TestPlaceIsKeptThroughLongPauses(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.foreign("x", time.Hour, 1)
@@ -319,8 +319,8 @@ func (w *world) cuttable() (*quorum.Locker, *atomic.Bool) {
 	return w.behind(quorum.Options{}, func(_ int, n node.Node) node.Node { return cuttable{n, cut} }), cut
 }
 
-// On real servers, across processes as far as the nodes can tell: nobody is served
-// twice before somebody who waited all the while is served once.
+// On real servers, with Lockers that are different processes to the nodes: nobody is
+// served twice before a waiter that waited all the while is served once.
 func TestFairOnRealServers(t *testing.T) {
 	all := servers(t, 5)
 	const lockers, turns = 6, 15

@@ -19,8 +19,8 @@ func (w *world) fence(name string, token string, nodes ...*model.Node) {
 	}
 }
 
-// What one node says of a fence, however high, keeps nobody from the name, and other
-// names know nothing of it.
+// A fence on one node, however high, keeps nobody from the name, and does not affect
+// other names.
 func TestOneNodesFenceLeadsNobody(t *testing.T) {
 	for _, fence := range []string{"5000000000000000", "9007199254740990", "9007199254740991"} {
 		inWorld(t, 5, func(w *world) {

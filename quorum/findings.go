@@ -69,8 +69,8 @@ func (f *findings) record(o *outcome, t *tokens) {
 }
 
 // followFences finds the fence that the next token has to be above: the highest, but
-// for those that are far ahead. What one node says of these is followed only where
-// a quorum cannot be had without it; and no token is above the highest there is.
+// for those that are far ahead. A fence far ahead on a single node is followed only if
+// there is no quorum without that node. No token is above node.MaxToken.
 func (f *findings) followFences(t *tokens) {
 	without, spent, far, saw := 0, 0, f.token, f.saw // nodes that do not count: they do not vote, or are far ahead
 	horizon := t.horizon()

@@ -12,10 +12,10 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A Handle is what another process needs to take a lease over with [Locker.Resume]. It is
-// opaque text of letters, digits and ".", "-" and "_", which can be sent and stored as it is,
-// and which begins with the version of its format. A program that has it can take the lease, by a
-// Locker of the same Options.Prefix.
+// A Handle is what another process needs to take a lease over with [Locker.Resume]. It is opaque
+// text of letters, digits and ".", "-" and "_", which can be sent and stored as it is, and which
+// begins with the version of its format. Any program that has it can take the lease, with a
+// Locker that has the same Options.Prefix.
 //
 // The lease's bounds go with it: a fixed lease stays fixed, and a MaxHold does not begin again.
 // How much of them has passed is measured by the time of day, since two machines have no other
@@ -24,7 +24,7 @@ import (
 // but never later than if no time had passed between the handle and Resume.
 type Handle string
 
-// What a Handle of this version begins with. What follows is base64 of the JSON of terms.
+// A Handle of this version begins with these. Base64 of the JSON of terms follows.
 const (
 	handlePrefix  = "redquorum"
 	handleVersion = "1"

@@ -49,7 +49,7 @@ func lasted(lease *quorum.Lease, since time.Time) time.Duration {
 	return time.Since(since)
 }
 
-// A lease that is bounded stays so, whoever resumes it, however often.
+// A bounded lease stays bounded, whichever process resumes it, and however often.
 func TestResumeHeedsTheBoundsOfALease(t *testing.T) {
 	for name, test := range map[string]struct {
 		acquire, resume   []quorum.Option
@@ -103,7 +103,7 @@ func TestResumeHeedsTheBoundsOfALease(t *testing.T) {
 
 func with(options ...quorum.Option) []quorum.Option { return options }
 
-// What is left goes on from one process to the next.
+// The rest of a bound goes on from one process to the next.
 func TestBoundsAreKeptFromHandToHand(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		began := time.Now()
@@ -152,7 +152,7 @@ func TestResumeOfWhatIsOver(t *testing.T) {
 	})
 }
 
-// What is left of a bound may pass while the nodes are asked.
+// A bound may run out while the nodes are asked.
 func TestResumeTakesTheRestOfABound(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
@@ -266,7 +266,7 @@ func TestHandlesArePlainText(t *testing.T) {
 	})
 }
 
-// What no lease can have is refused before any node is asked.
+// An impossible handle is refused before any node is asked.
 func TestBadHandles(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})

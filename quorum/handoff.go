@@ -39,8 +39,8 @@ const (
 	maxOffers = 2
 
 	// The newest revoked offers are always kept, since a hung node may execute a command at
-	// any time; up to maxRevoked until their places have expired. What a forgotten one is
-	// granted goes when it expires.
+	// any time; up to maxRevoked until their places have expired. If a node hands the lock
+	// to a forgotten offer, it stays reserved until it expires.
 	keptRevoked = 256
 	maxRevoked  = 4096
 )
@@ -131,12 +131,12 @@ func (f *handoffs) leaseEnds(c *claim) {
 	}
 }
 
-// listen lets w be told of its turn, from now on.
+// listen delivers turns to w from now on.
 func (f *handoffs) listen(w *waiter) {
 	f.mu.Lock()
 	f.waiters[w.place.waiter] = w
 	w.place.queued.Store(true)
-	w.inbox.noticed.Or(uint64(f.hears)) // it may have been told before that
+	w.inbox.noticed.Or(uint64(f.hears)) // a turn may have come before that
 	f.mu.Unlock()
 	w.inbox.signal.Set()
 	f.listening.Do(func() {

@@ -56,9 +56,9 @@ func lasts(t *testing.T, lease *quorum.Lease) {
 	unlock(t, lease)
 }
 
-// Who waits has the lock when the holder's release has come to the nodes, and what these
-// say to it; it need not ask. Its token is above the holder's, and it has the whole lease
-// as soon as that was renewed.
+// A waiter has the lock as soon as the holder's release has reached the nodes and their
+// notices have reached the waiter; it need not ask. Its token is above the holder's, and
+// it has the whole lease as soon as that was renewed.
 func TestReleaseHandsTheLockOn(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.delay(10*time.Millisecond, 0)
@@ -126,7 +126,7 @@ func try(t *testing.T, l *quorum.Locker, until time.Time) {
 	}
 }
 
-// Where programs take turns, hardly any of them has to ask for its own.
+// When programs take turns, they rarely have to ask.
 func TestTurnsAreHandedOn(t *testing.T) {
 	for range 3 { // what keeps turns from being handed on may need some chance
 		inWorld(t, 5, func(w *world) {
@@ -265,7 +265,7 @@ func TestTwinsHandOnOnce(t *testing.T) {
 		}
 		w.handOn(held, held.Token()+10, held.Token()+10)
 		if lease := <-ended; lease != nil {
-			t.Errorf("granted by two servers of which one is listed twice: %s", lease.Owner())
+			t.Errorf("granted by two servers, one of them listed twice: %s", lease.Owner())
 		}
 	})
 }
@@ -331,8 +331,8 @@ func TestWhoIsGoneGivesBack(t *testing.T) {
 	})
 }
 
-// What a node hands on late, when who waited has the lock from the others or has used it,
-// does not stay.
+// A lock that a node hands on late, when the waiter has it from the others or has used
+// it, does not stay.
 func TestLateHandingOnLeavesNothing(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		for _, hold := range []time.Duration{0, 10 * time.Millisecond, time.Second} {
@@ -355,8 +355,8 @@ func TestLateHandingOnLeavesNothing(t *testing.T) {
 	})
 }
 
-// What is handed on so late that it may be over before it is renewed is not taken: its
-// waiter asks for the lock.
+// A lock that is handed on so late that it may end before its first renewal is not
+// taken: its waiter asks for the lock.
 func TestWhatIsHandedOnTooLateIsNotTaken(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		c := pausing{w.clock, new(atomic.Int64)}
@@ -407,8 +407,8 @@ func TestLongestHoldOfAnHeir(t *testing.T) {
 	})
 }
 
-// A copy of a process, as of a machine that was cloned, hears what the other is told, and
-// takes nothing from it.
+// A copy of a process, as on a cloned machine, hears the notices to the other, and takes
+// nothing from it.
 func TestCopiesOfAProcessTakeNothing(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		copied := func() quorum.Options {
@@ -471,8 +471,8 @@ func TestCopyOfAnHeirsAcquire(t *testing.T) {
 	})
 }
 
-// What a node hands on late is not given back when the lease was detached meanwhile: who
-// has resumed it has that node, too.
+// A lock that a node hands on late is not given back if the lease was detached
+// meanwhile: the process that has resumed it has that node, too.
 func TestLateHandingOnAfterDetach(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		held := lock(t, w.locker(quorum.Options{}), "x")

@@ -83,8 +83,8 @@ func TestResumedLeaseIsReleasedWhereItWasNotAsked(t *testing.T) {
 	})
 }
 
-// Who resumes a lease of a program whose clock is ahead knows from then on how far: its
-// next attempt is not too low.
+// A program that resumes a lease of one whose clock is ahead knows from then on how
+// far: the token of its next attempt is not too low.
 func TestWhoResumesKnowsTheTokens(t *testing.T) {
 	for _, mode := range []quorum.Option{nil, quorum.WithWrite()} {
 		inWorld(t, 3, func(w *world) {

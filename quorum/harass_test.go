@@ -13,7 +13,7 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-var harassFor = flag.Duration("harass", 5*time.Second, "for how long servers are killed and stopped beside locks of every kind")
+var harassFor = flag.Duration("harass", 5*time.Second, "for how long servers are killed and stopped while locks of every kind are used")
 
 // Locks of every kind, of three names and of one for readers and writers, in four Lockers
 // of eight tasks each, while servers are killed, stopped and restarted empty, one or two at

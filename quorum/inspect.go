@@ -10,19 +10,19 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A Report is what the nodes knew of a name when they were asked. It is past
-// before it is read: never decide by it what only a lock can decide.
+// A Report is what the nodes knew of a name when they were asked. It may be outdated
+// when it is read: never use it in place of a lock.
 type Report struct {
 	Name string
 	// Verdict is "held" if one owner, or each of several readers, has a majority of the nodes;
-	// "free" if nobody has the name on a majority; "contended" if neither is so, as owners
-	// compete or an orphan is left over; "no-quorum" if too few nodes answered to tell.
+	// "free" if nobody has the name on a majority; "contended" if neither is so, because
+	// owners compete or a key was left behind; "no-quorum" if too few nodes answered.
 	Verdict string
 	Owner   string    // of the most nodes, if any has one
 	HeldBy  int       // on how many nodes
 	Owners  []string  // all who have a majority, sorted: several only if they read
 	Mode    node.Mode // of the Owner
-	Waiting []string  // who is known to wait, on any node: in line, or to write; "readers" are all who wait to read
+	Waiting []string  // waiters known to any node: queued, or to write; "readers" stands for all that wait to read
 	Quorum  int       // a majority, also where Options.Quorum is more: enough to exclude others
 	Nodes   []NodeReport
 }
@@ -33,7 +33,7 @@ type NodeReport struct {
 	State   string        // "held", "free", "error" or "abstaining"
 	Owners  []string      // none when free
 	Mode    node.Mode     // of the owners
-	Waiting []string      // who is known to wait: in line, in that order, or to write or read
+	Waiting []string      // waiters in the node's queue, in its order
 	TTL     time.Duration // of the key, or node.NoExpiry
 	Fence   node.Token    // the highest token that the node has seen
 	// Value is how a plain string at the name begins: a lock that another library, such as
@@ -68,9 +68,9 @@ func (l *Locker) Inspect(ctx context.Context, name string) (*Report, error) {
 	return rep, nil
 }
 
-// Break removes name's lock from all nodes, whatever its owner, and reports whether any
-// node had one. A holder in another process learns of it at its next renewal; until then both it
-// and the next holder work. Errors match ErrNoQuorum when too few nodes confirmed.
+// Break removes name's lock from all nodes, even if another process holds it, and reports
+// whether any node had one. A holder in another process learns of it at its next renewal; until
+// then both it and the next holder work. Errors match ErrNoQuorum when too few nodes confirmed.
 func (l *Locker) Break(ctx context.Context, name string) (bool, error) {
 	token, ok := l.tokens.next(0)
 	if !ok {

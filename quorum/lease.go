@@ -26,8 +26,9 @@ func (le *Lease) Names() []string { return slices.Collect(le.h.claim.each()) }
 // acquired, so that a lock seen on the nodes leads to its process.
 func (le *Lease) Owner() string { return le.h.claim.Owner }
 
-// Mode returns what the lease shares with others: see [WithRead]. It is that of the nested
-// leases together, so a writer's is Read when only readers are left of it.
+// Mode returns whether the lease excludes all others, reads or writes: see [WithRead].
+// Nested leases share it, so it changes from Write to Read when only nested readers are
+// left.
 func (le *Lease) Mode() node.Mode { return le.h.now().mode }
 
 // Token returns the fencing token: higher than that of every earlier holder of
@@ -42,21 +43,21 @@ func (le *Lease) Token() node.Token { return le.h.claim.Token }
 // A local timer ends it, whether or not any node answers; after a pause of the process that
 // is a moment later, while Remaining is 0 at once.
 //
-// It has the values of the context that the lease was acquired with, but does not
-// end with it, for the lease does not: see [Locker.Do] for a context that ends with
-// either. Nested leases share it until the last of them is unlocked. Acquiring
-// the name again with it nests by [WithReentry], and otherwise fails.
+// It has the values of the context that the lease was acquired with, but does not end
+// with it: see [Locker.Do] for a context that ends with either. Nested leases share it
+// until the last of them is unlocked. Acquiring the name again with it nests by
+// [WithReentry], and otherwise fails.
 func (le *Lease) Context() context.Context { return le.h.context() }
 
 // Remaining returns for how long the lease can still be relied on without
 // another renewal, by the local clock: 0 when it has ended. Nested leases share it.
 func (le *Lease) Remaining() time.Duration { return le.h.remaining() }
 
-// Extend makes the lease last d from now, or longer if it does already. It
-// must be at most MaxLease. Errors match ErrNotHeld if the lease had ended,
-// ErrMaxHold if d reaches beyond its MaxHold, ErrLost if the nodes no longer
-// have it, and ErrNoQuorum if too few answered: then the lease ends when it would have,
-// though nodes may keep the name for longer. If ctx had ended before it is ctx's error alone.
+// Extend makes the lease last d from now, or longer if it does already. It must be at most
+// MaxLease. Errors match ErrNotHeld if the lease had ended, ErrMaxHold if d reaches beyond
+// its MaxHold, ErrLost if the nodes no longer have it, and ErrNoQuorum if too few answered:
+// then the lease's end does not change, though nodes may keep the name for longer. If ctx had
+// ended before it is ctx's error alone.
 func (le *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if le.unlocked.Load() {
 		return le.h.notHeld("extend")

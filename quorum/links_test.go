@@ -10,7 +10,7 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// What this file has stands between one program and a node.
+// The types of this file stand between one program and a node.
 
 // A far node answers late, as seen by one program.
 type far struct {

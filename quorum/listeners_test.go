@@ -14,8 +14,8 @@ import (
 )
 
 // A waiter of another make is in no queue: it listens, and is slower than a Locker to ask. It
-// has its turns beside Lockers that always want the name, and they have theirs; when it has gone
-// nobody waits for it.
+// has its turns, and so have Lockers that always want the name; when it has gone nobody waits
+// for it.
 func TestListenersHaveTheirTurns(t *testing.T) {
 	const hold, slow = 10 * time.Millisecond, 2 * time.Millisecond
 	for _, lockers := range []int{1, 3} {

@@ -52,7 +52,7 @@ func TestReentryByTheLeasesContext(t *testing.T) {
 }
 
 // Goroutines that share the context of a lease would all have its name, and not know of each
-// other. Without the option they are told so at once.
+// other. Without the option they get an error at once.
 func TestNoReentryUnlessAskedFor(t *testing.T) {
 	type key struct{}
 	inWorld(t, 3, func(w *world) {
@@ -402,7 +402,7 @@ func TestInspect(t *testing.T) {
 	})
 }
 
-// What an Inspect has not waited for says nothing about the nodes.
+// Answers that an Inspect has not waited for say nothing about the nodes.
 func TestInspectEndsWithItsContext(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
@@ -588,9 +588,9 @@ func TestErrorNamesEveryNode(t *testing.T) {
 	})
 }
 
-// Who was handed a lease twice in one process has both end with the Locker.
-// Several Lockers may use the same nodes. What one leaves behind when it is closed is
-// nothing, and the others go on.
+// Two leases that were resumed from one handle in one process both end with the Locker.
+// Several Lockers may use the same nodes. One that is closed leaves nothing behind, and
+// the others go on.
 func TestLockersShareNodes(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		var nodes []node.Node

@@ -14,9 +14,9 @@ import (
 // A Locker takes locks on one set of nodes. Make one for the life of the
 // program; its methods may be called from any task at any time.
 //
-// It is its configuration and its parts, each with a guard of its own. Where more than one mutex
-// is held the order is: queues.mu or renewal.mu, then hold.mu, then agenda.mu. Under the others
-// nothing is locked, and under none of them is a node asked or Options.Observe called.
+// It consists of its configuration and its parts, each with a mutex of its own. The lock order
+// is: queues.mu or renewal.mu, then hold.mu, then agenda.mu. Nothing is locked while any other
+// mutex is held. No node is asked, and Options.Observe is not called, while any mutex is held.
 type Locker struct {
 	*config
 	life     lifecycle
@@ -95,17 +95,16 @@ func newLocker(c *config) *Locker {
 	return l
 }
 
-// Lock acquires name, and waits for it until ctx ends or a bound given by
-// [WithWait] has passed. The lease is renewed by itself, at each third of its
-// length, until it is unlocked (but see [WithFixedLease] and MaxHold).
+// Lock acquires name. It waits until ctx ends, or for the time given by [WithWait]. The
+// lease is renewed automatically, at each third of its length, until it is unlocked
+// (but see [WithFixedLease] and MaxHold).
 //
-// Errors match ErrHeld or ErrNoQuorum, whichever the last attempt met, joined
-// by ctx's error if that ended the wait: then an attempt that was cut off does not
-// count if there was one before it. Other errors match ErrDeadlock or ErrClosed. The
-// error is ctx's alone if ctx had ended before. An invalid option, and a name that
+// Errors match ErrHeld or ErrNoQuorum, depending on the last complete attempt. If ctx ended
+// the wait, they match ctx's error as well. If ctx had ended before the call, the error is
+// ctx's alone. Other errors match ErrDeadlock or ErrClosed. An invalid option, and a name that
 // is empty, reserved or not UTF-8 (see [node.CheckName]), return an error that matches none of
-// these. A permanent error on too many nodes (a key of another type, a refused password)
-// ends the wait at once. An [*Error] has the details.
+// these. A permanent error on too many nodes (a key of another type, a refused password) ends
+// the wait at once. An [*Error] has the details.
 func (l *Locker) Lock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
 	s, err := l.settings(ctx, name, opts)
 	if err != nil {
@@ -114,9 +113,9 @@ func (l *Locker) Lock(ctx context.Context, name string, opts ...Option) (*Lease,
 	return l.acquire(ctx, &s)
 }
 
-// TryLock acquires name in one attempt, without waiting for another owner. It
-// lasts at most Options.Timeout. Errors are those of Lock. While others wait with Lock
-// a name goes from one to the next, and hardly any TryLock finds it free.
+// TryLock acquires name in one attempt, without waiting for another owner. It lasts at
+// most Options.Timeout. Errors are those of Lock. Under contention the lock is handed
+// directly from holder to waiter, so TryLock rarely succeeds.
 func (l *Locker) TryLock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
 	s, err := l.settings(ctx, name, opts)
 	if err != nil {
@@ -131,9 +130,8 @@ func (l *Locker) TryLock(ctx context.Context, name string, opts ...Option) (*Lea
 // then stop. Its cause is that of [Lease.Context]: an error that matches ErrLost, or
 // ErrClosed if the Locker was closed meanwhile.
 //
-// Do returns fn's error. If the lease did not last until fn returned, an error that matches
-// ErrNotHeld comes first, with the cause, and fn's behind it; it then matches context.Canceled
-// only if ctx has ended.
+// Do returns fn's error. If the lease ended before fn returned, Do's error matches ErrNotHeld,
+// the cause and fn's error. It then matches context.Canceled only if ctx has ended.
 func (l *Locker) Do(ctx context.Context, name string, fn func(context.Context, *Lease) error, opts ...Option) (err error) {
 	lease, err := l.Lock(ctx, name, opts...)
 	if err != nil {
@@ -177,11 +175,12 @@ func (n notCanceled) Is(target error) bool {
 }
 func (n notCanceled) As(target any) bool { return errors.As(n.err, target) }
 
-// Close unlocks every lease, ends all waiting with ErrClosed, sees to it that
-// what was released before is confirmed, as far as nodes answer, and closes the
-// nodes, unless they are shared: then commands under way may be answered, and observed, for
-// Options.Timeout more. It lasts at most about three times Options.Timeout, and leaves no task behind, but
-// for a Dialer that hangs (see package redisnode). Another Close returns nil at once, also while the first is under way.
+// Close unlocks every lease and ends all waiting with ErrClosed. It waits until earlier releases
+// are confirmed by all nodes that answer. Then it closes the nodes, unless they are shared;
+// commands under way on shared nodes may be answered, and observed, for Options.Timeout more.
+// Close takes about three times Options.Timeout at most. It leaves no task behind, except a
+// Dialer that hangs (see package redisnode). Another Close returns nil at once, even while the
+// first is under way.
 func (l *Locker) Close() error {
 	if !l.life.close() {
 		return nil

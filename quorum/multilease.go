@@ -23,10 +23,9 @@ type Member struct {
 // title is how errors call it.
 func (p *Member) title() string { return fmt.Sprintf("%q on %s", p.Name, p.Locker.deployment) }
 
-// A MultiLease is several leases, mostly of different deployments, that are held as
-// one: as soon as one has ended, the MultiLease has. The others are renewed until Unlock,
-// which has to be called also then. Its methods may be called from any task at any
-// time.
+// A MultiLease is several leases, mostly of different deployments, that are held as one.
+// It ends as soon as one of them ends. The others are renewed until Unlock, so call
+// Unlock in any case. Its methods may be called from any task at any time.
 type MultiLease struct {
 	members  []Member
 	leases   []*Lease // by member
@@ -39,17 +38,16 @@ type MultiLease struct {
 // [Locker.Lock] does. opts are for every member; the shortest wait is the bound for
 // all of them together. All Lockers must have the same Clock.
 //
-// Each member that is waited for comes, in one order for all programs, after those
-// that are held already, so that no two can wait for each other. The order is
-// that of the nodes' names, then of the locks' names, of several names in one member
-// the first. Where programs call the nodes by different names, or have members of
-// several names that overlap, that they wait for each other ends after one lease to
-// two: for no longer than the length of a member's lease and a random share of it once
-// more, but for the attempt under way, does anybody wait for it while holding others. It
-// then gives these back, and begins with the one that was missing. While a member is held
-// that is not renewed for ever, of a fixed lease or with a MaxHold, nothing is
-// waited for at all. Parts that are the same lock, by other names of its nodes, are
-// never had together: the wait for the second ends by its bound.
+// Members are waited for in one order, which is the same in all programs: by the nodes'
+// names, then by the lock's first name. So two programs that use the same names cannot
+// deadlock. If they call the nodes by different names, or have members of several names
+// that overlap, a deadlock ends after one to two leases: a caller that holds members
+// waits for another for at most the length of a member's lease and a random part of it
+// once more, plus the attempt under way. It then releases all and begins with the one
+// that was missing. While it holds a member that is not renewed forever (WithFixedLease
+// or MaxHold), it does not wait at all. Two members that are the same lock, under
+// different names of its nodes, are never held together: the wait for the second ends at
+// its bound.
 //
 // With a wait of 0 (see [WithWait]) each member is asked for once, in at most the sum of their
 // Options.Timeout, and the longest of these once more if some have to be given back.
@@ -80,8 +78,9 @@ func DoAll(ctx context.Context, members []Member, fn func(context.Context, *Mult
 	return fn(inner, j)
 }
 
-// Leases returns the leases, in the order of the members. Each has the fencing token
-// for what its own name protects. Whatever ends one of them ends the MultiLease.
+// Leases returns the leases, in the order of the members. Each has its own fencing
+// token, for the resource that its name protects. Whatever ends one of them ends the
+// MultiLease.
 func (j *MultiLease) Leases() []*Lease { return slices.Clone(j.leases) }
 
 // Context returns a context that ends with the first of the leases, with its cause
@@ -249,10 +248,10 @@ func (a *assembly) over(ctx context.Context, until clock.Instant) bool {
 	return ctx.Err() != nil || a.members[0].Locker.clock.Now() >= until
 }
 
-// pass takes the members, of which lead, a place in the order, is waited for while
-// none is held; then those before it, which are not waited for; then those after
-// it. It returns the place of the one that failed: because it was not to be had, or
-// with ErrNotHeld because it ended while others were taken.
+// pass takes all members. It first waits for lead, a place in the order, while none is
+// held. Then it takes those before lead, without waiting, and then those after it. It
+// returns the place of the one that failed: it could not be acquired, or, with
+// ErrNotHeld, it ended while others were taken.
 func (a *assembly) pass(ctx context.Context, lead int, until clock.Instant) (failed int, err error) {
 	if err := a.take(ctx, lead, until); err != nil {
 		return lead, err

@@ -371,7 +371,8 @@ func TestJointThatLapsedWhileItWasTaken(t *testing.T) {
 	})
 }
 
-// Who fails again and again waits longer and longer before it takes the first part anew.
+// A caller that fails again and again waits longer and longer before it takes the first
+// part again.
 func TestJointThatFailsSparesTheNodes(t *testing.T) {
 	inWorld(t, 6, func(w *world) {
 		both := w.process()
@@ -409,7 +410,7 @@ func TestJointUnlockWaitsOnce(t *testing.T) {
 	})
 }
 
-// What waiting cannot mend ends it, whichever part it is.
+// A permanent error ends it, whichever part it is.
 func TestJointDoesNotWaitInVain(t *testing.T) {
 	inWorld(t, 6, func(w *world) {
 		both := w.process()

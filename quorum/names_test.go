@@ -168,8 +168,8 @@ func TestNamesDoNotDeadlock(t *testing.T) {
 	})
 }
 
-// Those in one Locker who wait for several names are served in the order in which they
-// came, and keep no name that is free from others there for want of one that is not.
+// Waiters for several names in one Locker are served in the order in which they came.
+// While one name is held, they do not keep the free ones from others there.
 func TestNamesWaitInAllTheirLines(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
@@ -196,8 +196,8 @@ func TestNamesWaitInAllTheirLines(t *testing.T) {
 	})
 }
 
-// What is held can be taken again in whole or in part; what is not held cannot be
-// added to it, and nobody waits for itself.
+// Held names can be taken again, all or some; a name that is not held cannot be added,
+// and nobody waits for itself.
 func TestNamesNest(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
@@ -331,7 +331,7 @@ func TestRealNames(t *testing.T) {
 	eventually(t, "no key is left", func() bool { return keys(t, all, "name?") == 0 }) // before their leases are over
 }
 
-// Who wants two names that others are busy with has its turns on real servers, too.
+// A waiter for two names that others are busy with has its turns on real servers, too.
 func TestRealNamesHaveTheirTurns(t *testing.T) {
 	tests.NeedLong(t)
 	all := servers(t, 5)
@@ -409,8 +409,8 @@ func TestNamesInTheirOrderDoNotDeadlock(t *testing.T) {
 	})
 }
 
-// Who waits for several names asks no node while somebody in its own process has all of
-// them.
+// A waiter for several names asks no node while another caller in its process has all
+// of them.
 func TestNamesWaitForWhoHasThemAll(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})

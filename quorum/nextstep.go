@@ -22,7 +22,7 @@ const (
 
 // A pausing is a waiter's pause after a failed attempt.
 type pausing struct {
-	// What the last attempt found. It does not change during the pause.
+	// The result of the last attempt. It does not change during the pause.
 	need              int           // nodes for a grant
 	queued            bool          // the waiter is queued on the nodes, which tell it when it is first
 	ticketed          bool          // its last attempt carried a ticket

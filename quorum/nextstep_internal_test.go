@@ -7,8 +7,8 @@ import (
 	"github.com/redquorum/redquorum/clock"
 )
 
-// Each row is a rule of what a waiter does between two attempts, on five nodes of which it
-// needs three. The pause began at 0, and ends at 1 s unless the row says otherwise.
+// Each row is a rule of what a waiter does between two attempts, on five nodes; it needs
+// three. The pause began at 0, and ends at 1 s unless the row says otherwise.
 func TestNextStep(t *testing.T) {
 	const (
 		ms    = clock.Instant(time.Millisecond)
@@ -64,7 +64,7 @@ func TestNextStep(t *testing.T) {
 			state: pausing{queued: true}, news: news{now: ms, released: three}, want: askAgain},
 		{says: "a queued waiter leaves time to each of those before it",
 			state: pausing{queued: true, before: 2}, news: news{now: ms, released: three}, want: keepPausing, until: ms + 2*slack},
-		{says: "a queued waiter that enough nodes call first takes the lock, whoever was before it",
+		{says: "a queued waiter that enough nodes call first takes the lock, though others were before it",
 			state: pausing{queued: true, ticketed: true, before: 2}, news: news{now: ms, first: three}, want: askPastOthers},
 		{says: "nodes that were free at the last attempt count together with those that call it first",
 			state: pausing{queued: true, ticketed: true, free: two, own: two, before: 2}, news: news{now: ms, first: three}, want: askPastOthers},

@@ -28,16 +28,15 @@ func Defaults() Options {
 
 // Options configure a Locker. The zero value is sensible.
 type Options struct {
-	// Lease is how long a lock lasts without renewal. A holder that dies keeps
-	// the name for this long. It must be at most MaxLease. 0 means 30 s, or
-	// MaxLease if that is less.
+	// Lease is how long a lock lasts without renewal. The name of a dead holder stays
+	// taken for that time. It must be at most MaxLease. 0 means 30 s, or MaxLease if
+	// that is less.
 	Lease time.Duration
 
-	// MaxLease is the longest lease in use anywhere in the deployment, by any
-	// program that shares locks over these nodes: a longer one is refused, and
-	// a node that restarted has no vote for this long and the Grace, because it may
-	// have forgotten a lock. Neither has one that is new, as nothing tells it from these.
-	// 0 means 30 s.
+	// MaxLease is the longest lease in use anywhere in the deployment, by any program
+	// that shares locks over these nodes: a longer one is refused. A node that restarted
+	// is ignored for MaxLease and Grace, because it may have forgotten a lock. So is a
+	// new node, because it looks the same. 0 means 30 s.
 	MaxLease time.Duration
 
 	// MaxHold bounds how long one acquisition is renewed, counted from the
@@ -55,25 +54,23 @@ type Options struct {
 	// holder's clock and that of the nodes' together. 0 means 0.01.
 	Drift float64
 
-	// Timeout bounds one round of commands to the nodes, and so every
-	// operation that does not wait for the lock: TryLock, Extend, Resume, Unlock.
-	// Where a third of the lease is shorter that bounds what asks for one: all of
-	// these but Unlock. 0 means 500 ms.
+	// Timeout bounds one round of commands to the nodes, and so every operation that
+	// does not wait for the lock: TryLock, Extend, Resume, Unlock. If a third of the
+	// lease is shorter, that is the bound for all of these but Unlock. 0 means 500 ms.
 	Timeout time.Duration
 
 	// RetryEvery is how long a waiter sleeps at most before it tries again without a
-	// notice: notices can be lost. Where attempts last long, because nodes hang,
-	// it may sleep for Timeout more, and without a place in line for a few
-	// times as long as they do. 0 means 1 s.
+	// notice, as notices can be lost. If nodes hang and attempts take long, it may
+	// sleep for Timeout more, or, if it has no place in a queue, for a few times as
+	// long as an attempt. 0 means 1 s.
 	RetryEvery time.Duration
 
-	// FenceRetention is how long nodes remember the highest fencing token of a
-	// name, counted from when they first had it: from the acquisition, as neither
-	// renewal nor Unlock brings a higher one. Tokens keep rising when a fence has
-	// expired, as long as the wall clocks of all clients agree to within this time, and
-	// when nodes have restarted without it, as long as they agree to within
-	// MaxLease less Timeout, by which a token may be behind its clock. 0 means
-	// 24 h.
+	// FenceRetention is how long nodes remember the highest fencing token of a name,
+	// counted from the acquisition: renewal and Unlock bring no higher token. After a
+	// fence has expired, tokens still rise if the wall clocks of all clients agree to
+	// within this time. After nodes have restarted without the fence, they rise if the
+	// clocks agree to within MaxLease less Timeout, because a token may be Timeout
+	// behind its clock. 0 means 24 h.
 	//
 	// It costs memory on every node: about 150 bytes for each name, for that time. Ten new names a
 	// second are 130 MB in 24 hours, and 5 MB in one. Names of a fixed set cost no more than
@@ -84,19 +81,18 @@ type Options struct {
 	// confirm an Unlock: more than half of them. 0 means a majority, the least
 	// that is safe.
 	//
-	// More of them guard against nodes that forget a lock unnoticed: with k of N,
-	// and in every program that shares the locks, up to 2k-N-1 may forget one and
-	// still nobody else gets it. That is none for a majority of an odd number, two
-	// for 4 of 5, and all but one where all are needed. It costs availability: no
-	// more than N-k nodes may be down or slow, or nobody gets or keeps a lease. A
-	// lease that a few nodes have lost is not given up while a majority has it: they
-	// get it back, and it is over if they do not have it by the end of its time.
+	// More than a majority guards against nodes that forget a lock unnoticed. If every
+	// program needs k of N nodes, up to 2k-N-1 may forget a lock, and still nobody else
+	// gets it: none with 3 of 5, two with 4 of 5, four with 5 of 5. It costs
+	// availability: if more than N-k nodes are down or slow, nobody gets or keeps a
+	// lease. If a few nodes have lost a lease and a majority still has it, renewal puts
+	// it back on them; the lease ends if that has not worked by the end of its time.
 	//
-	// Programs with different needs exclude each other too; between them k is the
-	// mean of their needs.
+	// Programs with different Quorums exclude each other, too; between them k is the
+	// mean of the two.
 	//
-	// An even number of nodes takes a Quorum, as a majority of it survives no more failures than
-	// one of one node fewer.
+	// An even number of nodes is refused unless Quorum is set: its majority survives no more
+	// failures than that of one node fewer.
 	Quorum int
 
 	// NoRestartGuard lets a node vote right after a start. Safe only if no
@@ -104,30 +100,31 @@ type Options struct {
 	// servers that never had one.
 	NoRestartGuard bool
 
-	// Prefix is put before every name on the nodes, such as "shop/", for applications that share
-	// servers: no name of one is then a name of another. All keys and channels of a name have
-	// it inside, so it is also what an ACL can go by (see package redisnode). All programs that
-	// share locks must have the same one. Names in this package do not show it: those
-	// in errors, events, reports and handles are without it.
+	// Prefix is put before every name on the nodes, such as "shop/". Applications that share
+	// servers and have different prefixes cannot take each other's locks. All keys and channels
+	// of a name contain it, so an ACL can use it (see package redisnode). All programs that
+	// share locks must have the same one. Names in this package do not show it: those in errors,
+	// events, reports and handles are without it.
 	Prefix string
 
 	// SharedNodes leaves the nodes open at Close, since other Lockers use them as well.
-	// Whoever made them closes them, when the last Locker is closed.
+	// Their maker closes them, when the last Locker is closed.
 	SharedNodes bool
 
-	// Observe receives every event; nil: nobody does. It is called from the task in which the event
-	// happens, several at a time. It must not block, nor panic, nor call the Locker.
+	// Observe receives every event; nil means none. It is called from the task in which the event
+	// happens, and may be called by several tasks at once. It must not block, panic, or call the
+	// Locker.
 	//
-	// If it blocks it holds up nodes' replies, and the ends of other leases, whose contexts then
-	// end late. If it panics it does so in the call, or in a task of the Locker's own, which
-	// ends the program. If it panics at EventAcquired, and the caller goes on, nobody holds the
-	// lease: it is renewed until its MaxHold or until Close.
+	// If it blocks, it delays nodes' replies and the end of other leases, whose contexts then
+	// end late. If it panics in a task of the Locker's own, the program ends. If it panics at
+	// EventAcquired, and the caller recovers, nobody can unlock the lease: it is renewed until
+	// its MaxHold or until Close.
 	Observe func(Event)
 
-	// Logger gets lost leases as errors. Warnings are of nodes that fail, that have no
-	// vote because they have restarted or are listed twice, and of leases that have
-	// reached their MaxHold. Its handler must not block: leases end one after the other.
-	// Nil means no log.
+	// Logger gets lost leases as errors. It gets warnings for nodes that fail, that are
+	// ignored because they restarted or are listed twice, and for leases that reach
+	// their MaxHold. Its handler must not block: that would delay the end of other
+	// leases. Nil means no log.
 	Logger *slog.Logger
 
 	// Clock is where time comes from. Nil means clock.System().
@@ -246,8 +243,8 @@ type settings struct {
 // must be at most Options.MaxLease.
 func WithLease(d time.Duration) Option { return func(s *settings) { s.lease = d } }
 
-// WithFixedLease makes the lease last d, at most Options.MaxLease, and never
-// renews it: what an explicit leaseTime means in Redisson.
+// WithFixedLease makes the lease last d, at most Options.MaxLease, and never renews it,
+// like an explicit leaseTime in Redisson.
 func WithFixedLease(d time.Duration) Option {
 	return func(s *settings) { s.lease, s.fixed = d, true }
 }
@@ -262,10 +259,9 @@ func WithMaxHold(d time.Duration) Option {
 	}
 }
 
-// WithWait bounds how long Lock and Do wait for the name. When it is over they
-// return ErrHeld or ErrNoQuorum, whichever the last attempt met; the attempt
-// under way then may last up to Options.Timeout longer. TryLock does not wait in
-// any case.
+// WithWait bounds how long Lock and Do wait for the name. After it they return ErrHeld
+// or ErrNoQuorum, depending on the last attempt. An attempt under way at that time may
+// take up to Options.Timeout more. TryLock never waits.
 func WithWait(d time.Duration) Option {
 	return func(s *settings) {
 		s.wait = d
@@ -277,13 +273,13 @@ func WithWait(d time.Duration) Option {
 
 // WithReentry lets the acquisition share the lease that the context belongs to, if that is one
 // of the name: it is granted at once and counted, and the name is released by the Unlock of
-// the last of them. Nested leases share token, length and bounds of the outermost one. One
-// that holds several names nests some of them as well as all, and a writer nests readers.
+// the last of them. Nested leases share token, length and bounds of the outermost one. A lease
+// of several names can nest some or all of them, and a writer's lease can nest readers.
 //
 // The context is the one of a lease, or what Do gives its function, or made from either.
-// Without the option an acquisition with it fails at once, by ErrDeadlock: it would wait for
-// its own lease, and if it were granted, tasks that share the context would all have the name
-// and exclude each other no more. A task that is to wait for them must have another context.
+// Without the option an acquisition with such a context fails at once, with ErrDeadlock: it
+// would wait for its own lease. A task that shall wait for that lease needs another context.
+// With the option, tasks that share the context do not exclude each other.
 //
 // The nodes know nothing of this: counts kept there would diverge.
 func WithReentry() Option { return func(s *settings) { s.reentry = true } }

@@ -37,7 +37,7 @@ type ticket struct {
 	barges  bool       // it takes what is free, though others are before it
 	standby node.Token // with which a standby claim is left with the place; 0: none is
 
-	reserves bool // of several names it keeps those that are free from others in line
+	reserves bool // of several names it keeps the free ones from waiters behind it
 }
 
 // A place is a waiter's place in the wait queues on the nodes. Only the waiter's own task uses
@@ -70,7 +70,7 @@ func (w *waiter) drawTicket() {
 	}
 }
 
-// lineUp gives w a ticket, and lets it be told of its turn.
+// lineUp gives w a ticket, and subscribes it to its turns.
 func (w *waiter) lineUp() {
 	w.drawTicket()
 	w.l.handoffs.listen(w)

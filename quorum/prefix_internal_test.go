@@ -6,7 +6,7 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A mute node says one thing to whoever listens.
+// A mute node says one thing to every listener.
 type mute struct {
 	node.Node
 	says node.Turn

@@ -12,8 +12,8 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// With a prefix all keys on the nodes have it before the name, and nothing that a program is
-// told does.
+// With a prefix all keys on the nodes have it before the name, and no name that a program
+// gets has it.
 func TestPrefixIsBeforeNamesOnTheNodesAlone(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		seen := newObserver()

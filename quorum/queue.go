@@ -31,16 +31,16 @@ type listeners struct {
 	again    bool          // they were met at that release, too
 }
 
-// reaction is what a listener takes to act on a notice. A waiter that gets a notice at the same time
-// stands back for so long, which is less than those behind it leave to it; one in the process that
-// released, for two ways over the network and back more.
+// reaction is what a listener takes to act on a notice. A waiter that gets a notice at the same
+// time waits for that time before it asks; waiters behind it wait longer. A waiter in the process
+// that released waits for two round trips more.
 const reaction = 3 * time.Millisecond
 
 // A queue is about one name. Only its first waiter competes with other processes, and if that
 // is a reader, the readers right behind it; in addition waiters for several names.
 type queue struct {
-	holder  *hold   // who has the name alone
-	readers []*hold // or those who share it
+	holder  *hold   // has the name alone
+	readers []*hold // or share it
 	waiters []*waiter
 }
 
@@ -214,7 +214,7 @@ func (q *queues) vacate(h *hold) {
 	}
 }
 
-// noteListeners notes that a release, whose answer took so long, met listeners.
+// noteListeners notes that a release met listeners, and how long its answer took.
 func (q *queues) noteListeners(c *claim, took time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

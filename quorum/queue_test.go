@@ -107,8 +107,8 @@ func TestProgramsTakeTurns(t *testing.T) {
 	})
 }
 
-// Who is first in line and cannot come, because its program hangs, holds the others
-// up for no longer than its place was kept, or a poll if the lock is not handed on.
+// If the first waiter cannot come, because its program hangs, the others wait no longer
+// than its place is kept, or a poll if the lock is not handed on.
 func TestWaiterThatHangsHoldsNobodyUp(t *testing.T) {
 	t.Run("handed on", func(t *testing.T) {
 		hangsInLine(t, quorum.Defaults().RetryEvery+3*quorum.Defaults().Timeout)
@@ -140,8 +140,8 @@ func hangsInLine(t *testing.T, most time.Duration, opts ...quorum.Option) {
 	})
 }
 
-// It does so once, though its connections are there, so that it is told: it is no longer
-// in line when it was handed the lock, and is passed over when it was told, until it asks
+// It does so once, though its connections are there and notices reach it: after a
+// hand-over it is no longer queued, and after a notice it is passed over until it asks
 // again.
 func TestWaiterThatHangsIsToldOnce(t *testing.T) {
 	t.Run("handed on", func(t *testing.T) { hangsForLong(t) })
@@ -176,7 +176,7 @@ func hangsForLong(t *testing.T, opts ...quorum.Option) {
 	})
 }
 
-// Who hears that it is subscribed was told nothing: it does not pass those before it.
+// The news that it is subscribed is no turn: a waiter then does not pass those before it.
 func TestSubscriptionIsNoTurn(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		holder, first := w.locker(quorum.Options{}), w.far(quorum.Options{}, func(int) time.Duration { return 5 * time.Millisecond })
@@ -239,8 +239,8 @@ func TestWaiterInLineHearsOfForeignReleases(t *testing.T) {
 	})
 }
 
-// A lease gets back the key that a node has lost, though others have meanwhile
-// come to stand in line there.
+// A lease gets back the key that a node has lost, though others have meanwhile been
+// queued there.
 func TestHealingPassesThoseInLine(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.delay(500*time.Microsecond, 0)
@@ -265,8 +265,8 @@ func TestHealingPassesThoseInLine(t *testing.T) {
 	})
 }
 
-// Who wants several names is served as often as if it wanted one of them, wherever it
-// is and whoever stands in line for that one.
+// A waiter for several names is served as often as if it wanted one of them, however
+// far away it is, and whatever waiters that one has.
 func TestNamesBesideThoseInLine(t *testing.T) {
 	for _, programs := range []int{2, 6} {
 		for _, away := range []time.Duration{0, 5 * time.Millisecond} {
@@ -284,14 +284,14 @@ func TestNamesBesideThoseInLine(t *testing.T) {
 				return turns
 			}
 			if one, several := turns("x"), turns("x,y"); several < one*2/3 {
-				t.Errorf("%v away, beside %d programs: %d turns with two names, and %d with one", away, programs, several, one)
+				t.Errorf("%v away, with %d programs: %d turns with two names, and %d with one", away, programs, several, one)
 			}
 		}
 	}
 }
 
-// Who wants several names that others are busy with has not much fewer turns than these,
-// though the names are hardly ever free at the same time.
+// A waiter for several names that others are busy with has not much fewer turns than
+// they, though the names are rarely free at the same time.
 func TestNamesHaveTheirTurns(t *testing.T) {
 	for _, hold := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond} {
 		for _, names := range []string{"x,y", "u,v,x,y"} {
@@ -316,8 +316,8 @@ func TestNamesHaveTheirTurns(t *testing.T) {
 	}
 }
 
-// Who wants several names has about as many turns as those of its own process who want
-// one of them, though these leave hardly any moment at which nobody there has one.
+// A waiter for several names has about as many turns as those of its own process that
+// want one of them, though there is rarely a moment at which nobody there has one.
 func TestNamesBesideTheirProcess(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		w.delay(500*time.Microsecond, 100*time.Microsecond)
@@ -333,8 +333,8 @@ func TestNamesBesideTheirProcess(t *testing.T) {
 	})
 }
 
-// Nobody waits long for who wants several names, of which it keeps some from others for
-// want of another: also where somebody has this and waits for one of those.
+// Nobody waits long for a waiter for several names that reserves some of them and lacks
+// another: even if the holder of that one waits for one of the reserved.
 func TestNamesBesideJoints(t *testing.T) {
 	for _, programs := range []int{1, 3} {
 		for _, all := range [][]string{{"x", "y", "x,y"}, {"x", "y", "x,y", "x+y"}} {
@@ -355,9 +355,9 @@ func TestNamesBesideJoints(t *testing.T) {
 	}
 }
 
-// Who cannot have another of its names leaves the one that is free to others: they
-// have about as many turns as without it, with as many commands if the other is held for
-// long, and it has its own when the other is free.
+// A waiter that lacks one of its names leaves the free one to others: they have about as
+// many turns as without it, with as many commands if the other is held for long, and it
+// has its own turn when the other is free.
 func TestNamesPassTheirTurnOn(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		w.delay(500*time.Microsecond, 0)

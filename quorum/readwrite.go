@@ -15,8 +15,7 @@ import (
 //
 // A reader's fencing token is above those of all earlier writers, and below those of all later
 // ones. A resource that refuses what is below the highest token of a writer therefore refuses a
-// reader whose lease ended before that writer came. Tokens of readers are not ordered among
-// themselves.
+// reader whose lease ended before that writer came. Tokens of different readers have no order.
 //
 // Readers and writers wait in one queue. A release hands the lock to its first waiter or, if that
 // reads, to all readers up to the next writer, with one token. So a reader that comes while a writer
@@ -27,8 +26,8 @@ func WithRead() Option { return withMode(node.Read.String()) }
 // acquisitions. Use a name in one way only, as readers and writers or as a plain lock: tokens do
 // not always rise from a reader to a plain acquisition.
 //
-// Readers that renew their leases for long keep writers waiting, and all that wait behind these.
-// [Options.MaxHold] bounds that.
+// Readers that renew their leases for long block writers, and every waiter behind these.
+// Options.MaxHold bounds that.
 //
 // The holder of a write lease can also read, by an acquisition with the lease's context, WithRead
 // and WithReentry. If the write leases are unlocked first, the read leases go on as ordinary

@@ -404,7 +404,7 @@ func TestWriterBesideItsOwnReaderKeepsOthersOut(t *testing.T) {
 	})
 }
 
-// Real servers: readers and writers of several Lockers, some of which are cut off.
+// Real servers: readers and writers of several Lockers; some of them are cut off.
 func TestRealReadersAndWriters(t *testing.T) {
 	all := servers(t, 3)
 	var mu sync.Mutex

@@ -184,7 +184,7 @@ func TestRealBadNodes(t *testing.T) {
 	eventually(t, "no key left", func() bool { return keys(t, all, "pair*") == 0 })
 }
 
-// Whatever moment an acquisition is cancelled in, no key stays behind.
+// No key stays behind, at whatever moment an acquisition is canceled.
 func TestRealCancelledAcquisitionsLeaveNoKey(t *testing.T) {
 	all := servers(t, 5)
 	l := connect(t, all, quorum.Options{})
@@ -209,7 +209,7 @@ func TestRealCancelledAcquisitionsLeaveNoKey(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	t.Logf("%d acquired, %d cancelled", acquired.Load(), cancelled.Load())
+	t.Logf("%d acquired, %d canceled", acquired.Load(), cancelled.Load())
 	if acquired.Load() == 0 || cancelled.Load() == 0 {
 		t.Error("the test did not reach both outcomes")
 	}
@@ -463,8 +463,8 @@ func harass(t *testing.T, all []*redisserver.Server, done <-chan struct{}) (faul
 	return faults
 }
 
-// What the release of a reader costs the servers does not grow with the readers that stay,
-// nor does what an attempt of a writer costs.
+// The cost of a reader's release on the servers does not grow with the readers that stay,
+// and the cost of a writer's attempt does not either.
 func TestManyReaders(t *testing.T) {
 	const readers = 4000
 	all := servers(t, 3)

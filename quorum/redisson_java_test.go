@@ -15,8 +15,9 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// What this file has stands for Redisson: what its locks do on a server, with its keys
-// and arguments in its order, written anew from its published behaviour.
+// The code of this file stands for Redisson: it does what Redisson's locks do on a
+// server, with the same keys and arguments in the same order, rewritten from their
+// published behavior.
 
 var (
 	// KEYS lock; ARGV lease ms, owner: nil when acquired, else the holder's PTTL.

@@ -22,8 +22,9 @@ import (
 
 // The tests of this file share several nodes with Redisson.
 
-// Case 17: Redisson's RedLock, one server after another, and ours on five servers
-// of which one or two stand still now and then. No two believe at a time.
+// Case 17: Redisson's RedLock, one server after another, and redquorum on five servers;
+// one or two of them stand still now and then. No two consider themselves the holder at
+// the same time.
 func TestRedissonRedLock(t *testing.T) {
 	tests.NeedLong(t)
 	all := servers(t, 5)
@@ -229,7 +230,7 @@ func (p *mute) copy(to, from net.Conn, answers bool) {
 	}
 }
 
-// Cases 18 and 20: a quorum beside locks of Java on single nodes.
+// Cases 18 and 20: a quorum, and locks of Java on single nodes.
 func TestRedissonOnSomeNodes(t *testing.T) {
 	t.Parallel()
 	all := servers(t, 5)

@@ -168,9 +168,9 @@ func TestRedissonOldChannel(t *testing.T) {
 	}
 }
 
-// Cases 17, its history, and 19: Redisson's RedLock sets its lease on a key that
-// has become Go's. What Go believes does not grow by it; and where its keys are
-// cut short, it is told at its next renewal.
+// Cases 17, its history, and 19: Redisson's RedLock sets its lease on a key that has
+// become Go's. Go's lease does not grow by it; and if its keys are cut short, Go learns
+// of it at its next renewal.
 func TestRedissonSetsLeaseOnKeysOfOthers(t *testing.T) {
 	t.Parallel()
 	all := servers(t, 5)

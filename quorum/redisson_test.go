@@ -15,7 +15,7 @@ import (
 
 // The tests of this file share locks with Redisson, as redisson_java_test.go has it.
 
-// Case 1: the names of the keys beside a lock.
+// Case 1: the names of the other keys of a lock.
 func TestRedissonNames(t *testing.T) {
 	for name, want := range map[string]string{
 		"foo":    "redisson_lock__channel:{foo}",

@@ -7,18 +7,18 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// Resume takes over a lease from its handle, whichever process acquired it. As
-// many nodes as must grant one must still have it. The lease gets the length that it
-// was acquired with, unless an option says otherwise, and keeps its token.
+// Resume takes over a lease from its handle, whichever process acquired it. A quorum of
+// nodes must still have it. The lease gets the length that it was acquired with, unless
+// an option says otherwise, and keeps its token.
 //
-// What bounds the lease goes on to do so: see [Handle]. Options can bound it more, by
-// WithFixedLease, by WithMaxHold, counted from this call, and of a fixed lease by a
-// shorter one; what would bound it less has no effect.
+// The lease keeps its bounds: see [Handle]. Options can only tighten them:
+// WithFixedLease, a shorter one for a fixed lease, or WithMaxHold, counted from this
+// call. Looser ones have no effect.
 //
-// Errors match ErrNotHeld when the nodes no longer have it or nothing is left of a
-// bound (and ErrMaxHold, if that is why), ErrNoQuorum when too few answered; or are ctx's
-// error alone if it had ended before. One of text that is no handle, or is one of another
-// version, matches none of these.
+// Errors match ErrNotHeld if the nodes no longer have the lease, or if nothing is left of
+// a bound (then also ErrMaxHold, if that was the bound). They match ErrNoQuorum if too
+// few nodes answered. If ctx had ended before the call, the error is ctx's alone. An
+// invalid handle, or one of another version, returns an error that matches none of these.
 func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Lease, error) {
 	t, err := from.parse()
 	if err != nil {

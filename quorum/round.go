@@ -119,7 +119,7 @@ func (r *round) receive(i int, reply node.Reply) {
 			b.vote, b.wait = voteAbstaining, until
 		}
 	}
-	if reply.Line.Awaited && r.claim.placeTTL == 0 { // or it is the one that is in line
+	if reply.Line.Awaited && r.claim.placeTTL == 0 { // or this waiter is the one in the queue
 		r.rounds.queues.noteContention(&r.claim, true)
 	}
 	if reply.Line.Last > 0 { // the next to wait here comes after those in the queue, whatever the clocks say

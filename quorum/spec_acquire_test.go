@@ -153,7 +153,7 @@ func TestUnknownIsNotRefused(t *testing.T) {
 	})
 }
 
-// What is no lock is an error with its own name, at once, and is left alone (S21).
+// A key that is no lock gives an error of its own, at once, and is left alone (S21).
 func TestForeignKeyIsNotTaken(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		for _, n := range w.nodes {

@@ -269,7 +269,7 @@ func TestExtendNeverShortens(t *testing.T) {
 	})
 }
 
-// Who asks for little more again and again does not put off the renewal of the whole.
+// Short extensions, again and again, do not delay the renewal of the whole lease.
 func TestExtendDoesNotPutOffRenewal(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{Lease: 3 * time.Second})

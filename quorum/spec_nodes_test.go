@@ -254,8 +254,8 @@ func TestSameServerTwiceIsRefused(t *testing.T) {
 		if !errors.Is(err, quorum.ErrSameServer) {
 			t.Errorf("got %v", err)
 		}
-		if n := strings.Count(log.String(), "two nodes are one server"); n == 0 || n > 2 { // each is told of, once
-			t.Errorf("it is told of %d times:\n%s", n, log.String())
+		if n := strings.Count(log.String(), "two nodes are one server"); n == 0 || n > 2 { // each is reported once
+			t.Errorf("it is reported %d times:\n%s", n, log.String())
 		}
 		if n := w.locked("x"); n != 0 {
 			t.Errorf("%d nodes have the key", n)
@@ -302,7 +302,7 @@ func TestFirstLeaseDoesNotWaitForAHungNode(t *testing.T) {
 	})
 }
 
-// A node that has restarted answers, but whoever counts the nodes that vote is told otherwise.
+// A node that has restarted answers, but an event says that it has no vote.
 func TestObserverIsToldWhoAbstains(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		o := newObserver()
@@ -344,7 +344,7 @@ func TestLongerLeaseOfOthersIsTold(t *testing.T) {
 	})
 }
 
-// What a node that restarts has forgotten may have been kept for the Grace, too.
+// A lock that a restarted node has forgotten may have been kept for the Grace, too.
 func TestRestartLeavesTheGrace(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		o := quorum.Options{Lease: 10 * time.Second, MaxLease: 10 * time.Second, Grace: 20 * time.Second}

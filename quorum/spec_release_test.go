@@ -258,8 +258,8 @@ func (n *slowToHeal) Submit(cmd node.Command, reply func(node.Reply)) {
 	n.Node.Submit(cmd, reply)
 }
 
-// What a waiter is refused need not be released: it waits a little for the nodes that are
-// farther away than a majority.
+// Nodes that have refused a waiter need no release: it waits a little for the nodes that
+// are farther away than a majority.
 func TestWhatIsRefusedIsNotReleased(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.delay(10*time.Millisecond, time.Millisecond)
@@ -299,8 +299,8 @@ func TestCloseRepeatsReleasesSoon(t *testing.T) {
 	})
 }
 
-// A lock that somebody overwrote with a value of another type is not held any more, as far
-// as enough nodes say so.
+// A lock that somebody overwrote with a value of another type is not held any more, if
+// enough nodes say so.
 func TestUnlockOfWhatWasOverwritten(t *testing.T) {
 	for nodes := range 4 {
 		inWorld(t, 3, func(w *world) {

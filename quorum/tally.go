@@ -66,7 +66,8 @@ func (t *tally) explained() bool {
 // missing reports whether too many nodes no longer have a lease for need others to.
 func (t *tally) missing(need int) bool { return t.votes[voteRefused] > t.nodes-need }
 
-// majority is the least number of n nodes of which any two sets meet.
+// majority is the least number such that any two sets of that many nodes, out of n,
+// overlap.
 func majority(n int) int { return n/2 + 1 }
 
 // driftFloor is added to every drift allowance: Redis expires keys to the

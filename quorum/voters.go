@@ -17,7 +17,7 @@ type voters struct {
 	*config
 	known     []voter     // by node
 	learning  sync.Mutex  // held while duplicates are looked for
-	outlasted atomic.Bool // it was told that others have a longer MaxLease
+	outlasted atomic.Bool // the log has said that others have a longer MaxLease
 }
 
 // A voter is what is known of one node's server.

@@ -155,7 +155,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// A cancelled acquisition leaves nothing behind (S58).
+// A canceled acquisition leaves nothing behind (S58).
 func TestCancelInMidAcquireLeavesNoKey(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		for _, n := range w.nodes {
@@ -365,7 +365,7 @@ func TestWaitersDoNotFloodTheNodes(t *testing.T) {
 	})
 }
 
-// Who waits to ask the nodes when its Locker is closed asks none.
+// A waiter whose Locker is closed before it asks the nodes asks none.
 func TestCloseEndsTheWaitToAsk(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.delay(30*time.Millisecond, 0)

@@ -138,7 +138,7 @@ func (w *world) locked(name string) (count int) {
 	return count
 }
 
-// inLine returns on how many nodes somebody waits in line for name.
+// inLine returns on how many nodes somebody is queued for name.
 func (w *world) inLine(name string) (count int) {
 	w.t.Helper()
 	for _, n := range w.nodes {

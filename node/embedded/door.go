@@ -60,7 +60,7 @@ func (d *door) flow() <-chan struct{} {
 	return d.flowing
 }
 
-// gated is a connection of which nothing is read during a stall.
+// gated is a connection. Nothing is read from it during a stall.
 type gated struct {
 	net.Conn
 	door   *door

@@ -64,8 +64,8 @@ func Start(n int) (*Set, error) {
 	return s, nil
 }
 
-// Dial connects another node to each server, as another program has its own. Who
-// gets them closes them; a Locker does.
+// Dial connects another node to each server, as another program has its own. The caller
+// closes them; a Locker does that.
 func (s *Set) Dial() ([]node.Node, error) {
 	var urls []string
 	for _, one := range s.servers {

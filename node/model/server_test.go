@@ -358,7 +358,7 @@ func TestReplica(t *testing.T) {
 	apply(t, &s, 100, hour(node.Release, node.Read, "r", "a"), node.Released)
 }
 
-// What is loaded is used as if it had been made here, and is on the disk.
+// Loaded data is used as if it had been made here, and is on the disk.
 func TestLoad(t *testing.T) {
 	var from, s model.Server
 	apply(t, &from, 100, acquire("n", "a", 1, time.Minute), node.Granted)

@@ -295,7 +295,7 @@ var watchRules = []rule{
 			b.stop()
 		}
 	}},
-	{"a subscription that begins anew wakes, and works", func(f fixture) {
+	{"a subscription that begins again wakes, and works", func(f fixture) {
 		b := f.watch(name)
 		f.must(f.Cut())
 		f.rings(b)

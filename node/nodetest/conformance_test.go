@@ -53,8 +53,8 @@ func TestRedis(t *testing.T) {
 	nodetest.Run(t, func(t *testing.T) nodetest.System { return keep(t)(systems.Redis(server)) })
 }
 
-// TestModelAndMiniredis is exact to the millisecond: on both, time passes only
-// when it is told to.
+// TestModelAndMiniredis is exact to the millisecond: on both, time passes only when the
+// test moves it.
 func TestModelAndMiniredis(t *testing.T) {
 	nodetest.Differential(t, ops(), systems.Model(), keep(t)(systems.Miniredis()))
 }

@@ -20,8 +20,8 @@ import (
 // is a failure too, for then the test has lost its worth; unless ops is below
 // 20,000. With -short it makes a fifth of them.
 //
-// The first system is the measure for the others. What goes wrong is reduced to
-// a short sequence, with the command that plays it again.
+// The first system is the measure for the others. A failure is reduced to a short
+// sequence, with the command that plays it again.
 func Differential(t rapid.TB, ops int, systems ...System) {
 	const steps, each = 60, 100 // a run of so many steps makes about so many operations
 	runs := max(1, ops/each)

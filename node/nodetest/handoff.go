@@ -6,8 +6,8 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// wantHanded requires that a release hands the lock on, or that the first is told where
-// the node cannot say which life it is in.
+// wantHanded requires that a release hands the lock on, or, if the node has no Life,
+// that it notifies the first waiter.
 func (f fixture) wantHanded(to bell, owner string, release node.Command) {
 	f.Helper()
 	f.wantHandedWith(to, owner, release.Handoff, release)
@@ -82,7 +82,7 @@ var handoffRules = []rule{
 }
 
 var readersHandoffRules = []rule{
-	{"who gives up releases its standby claim, and who only gives back does not", func(f fixture) {
+	{"a waiter that gives up releases its standby claim; one that only gives back does not", func(f fixture) {
 		for i, mode := range []node.Mode{node.Exclusive, node.Read, node.Write} {
 			token := node.Token(10 * i)
 			first := f.watchFor("first:a")

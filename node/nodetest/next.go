@@ -9,8 +9,8 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// This file has the rules of waiters of all modes in one queue, in tables: who is in the way of
-// whom, and who is next.
+// This file has the rules of waiters of all modes in one queue, in tables: which waiters
+// exclude others, and which are next.
 //
 // A table writes a queue as words, one for each waiter. The first has ticket 10, the second 20,
 // and so on. A word begins with a mode:
@@ -19,7 +19,7 @@ import (
 //	r  read
 //	w  write
 //
-// What follows it says what is special:
+// The rest of the word says what is special:
 //
 //   - the waiter is dead
 //     ?  its process does not listen
@@ -164,7 +164,7 @@ var ways = []struct {
 var nexts = []struct {
 	holders, does, queue string
 
-	// What becomes of each waiter of the queue: t is notified, h is handed the lock, g only
+	// The result for each waiter of the queue: t is notified, h is handed the lock, g only
 	// loses its place, and . is nothing.
 	want string
 }{

@@ -76,7 +76,7 @@ func (s System) connect() error {
 
 func (s System) soon() clock.Instant { return s.Clock.Now().Add(patience) }
 
-// Lives that are long beside the time that a test takes.
+// TTLs that are much longer than a test.
 const (
 	life      = 100 * time.Second
 	retention = 1000 * time.Second

@@ -120,7 +120,7 @@ var queueRules = []rule{
 		f.wantQueue("me")
 		f.wantBehind(1, life, inLine(3, "third", f.acquire(name, "c", 6)))
 	}},
-	{"who is refused has a place, in the order of the tickets", func(f fixture) {
+	{"a refused waiter has a place, in the order of the tickets", func(f fixture) {
 		f.want(node.Granted, f.acquire(name, "a", 5))
 		f.wantBehind(0, life, inLine(7, "seven", f.acquire(name, "s", 6)))
 		f.wantBehind(1, life, inLine(9, "nine", f.acquire(name, "n", 7)))
@@ -154,7 +154,7 @@ var queueRules = []rule{
 			f.Errorf("the queue is %+v", q)
 		}
 	}},
-	{"when it is free it is the first one's, and the others are told his patience", func(f fixture) {
+	{"when it is free it is the first one's, and the others get the TTL of its place", func(f fixture) {
 		f.want(node.Granted, f.acquire(name, "a", 5))
 		f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6)))
 		f.want(node.Refused, inLine(2, "two", f.acquire(name, "y", 7)))
@@ -169,7 +169,7 @@ var queueRules = []rule{
 		f.wantBehind(1, life, inLine(3, "three", f.acquire(name, "z", 11)))
 		f.want(node.Granted, inLine(2, "two", f.acquire(name, "y", 12)))
 	}},
-	{"who does not ask again drops out", func(f fixture) {
+	{"a waiter that does not ask again drops out", func(f fixture) {
 		f.want(node.Granted, lasting(9*life, f.acquire(name, "a", 5)))
 		f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6)))
 		f.want(node.Refused, inLine(2, "two", f.acquire(name, "y", 7)))
@@ -182,7 +182,7 @@ var queueRules = []rule{
 		f.want(node.Granted, inLine(3, "three", f.acquire(name, "z", 10)))
 		f.wantQueue()
 	}},
-	{"who does not wait has no place, and takes no other's", func(f fixture) {
+	{"a caller that does not wait has no place, and takes no other's", func(f fixture) {
 		f.want(node.Granted, f.acquire(name, "a", 5))
 		f.wantBehind(0, life, impatient(inLine(1, "one", f.acquire(name, "x", 6))))
 		f.wantQueue()
@@ -193,14 +193,14 @@ var queueRules = []rule{
 		f.wantBehind(1, life, impatient(inLine(3, "three", f.acquire(name, "z", 9))))
 		f.want(node.Granted, impatient(inLine(1, "one", f.acquire(name, "x", 10))))
 	}},
-	{"who is refused has a place, though its token is not above the fence", func(f fixture) {
+	{"a refused waiter has a place, though its token is not above the fence", func(f fixture) {
 		f.want(node.Granted, f.acquire(name, "a", 5))
 		f.wantBehind(0, life, inLine(1, "one", f.acquire(name, "x", 5)))
 		f.want(node.Released, f.release(name, "a", 5))
 		f.wantQueue("one")
 		f.want(node.Granted, inLine(1, "one", f.acquire(name, "x", 6)))
 	}},
-	{"who gives up leaves the queue", func(f fixture) {
+	{"a waiter that gives up leaves the queue", func(f fixture) {
 		f.want(node.Granted, f.acquire(name, "a", 5))
 		f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6)))
 		f.want(node.Refused, inLine(2, "two", f.acquire(name, "y", 7)))
@@ -333,7 +333,7 @@ var queueRules = []rule{
 			f.must(f.Do("DEL", node.FenceKey(name)))
 		}
 	}},
-	{"who was told and has not asked since is passed over", func(f fixture) {
+	{"a waiter that was notified and has not asked since is passed over", func(f fixture) {
 		first, second := f.watchFor("first:a"), f.watchFor("second:b")
 		f.want(node.Granted, f.acquire(name, "a", 5))
 		f.want(node.Refused, inLine(1, "first:a", f.acquire(name, "x", 6)))
@@ -355,7 +355,7 @@ var queueRules = []rule{
 		f.want(node.Refused, inLine(1, "first:a", f.acquire(name, "x", 12)))
 		told(13, first, second)
 	}},
-	{"a refusal tells the highest ticket in the queue, whoever has it", func(f fixture) {
+	{"a refusal has the highest ticket in the queue, of any waiter", func(f fixture) {
 		f.want(node.Granted, f.acquire(name, "a", 5))
 		for _, ticket := range []node.Token{30, 20, 25} {
 			if r := f.want(node.Refused, inLine(ticket, fmt.Sprint(ticket), f.acquire(name, "x", 6))); r.Line.Last != 30 {
@@ -366,7 +366,7 @@ var queueRules = []rule{
 			f.Errorf("told of %d, want 30", r.Line.Last)
 		}
 	}},
-	{"a process is told of the names that it waits for", func(f fixture) {
+	{"a process is notified of the names that it waits for", func(f fixture) {
 		mine, other := f.watchFor("me:1"), f.watchName("other", "me:2")
 		f.want(node.Granted, f.acquire(name, "a", 5))
 		f.want(node.Refused, inLine(1, "me:1", f.acquire(name, "x", 6)))
@@ -413,7 +413,7 @@ var queueSeveralRules = []rule{
 		f.want(node.Released, inLine(1, "me", of(f.release(name, "a", 5), several...)))
 		f.wantStates(several, 5, 0)
 	}},
-	{"who is refused has a place in the line of each name that is in its way, and in no other", func(f fixture) {
+	{"a refused waiter is queued on each name that is in its way, and on no other", func(f fixture) {
 		held := several[:2]
 		f.want(node.Granted, of(f.acquire(name, "h", 5), held...))
 		f.wantBehind(0, life, inLine(1, "me", of(f.acquire(name, "a", 6), several...)))
@@ -452,7 +452,7 @@ var queueSeveralRules = []rule{
 		f.want(node.Granted, inLine(2, "me", of(f.acquire(name, "a", 11), several...)))
 		f.wantLine(several[0], "three")
 	}},
-	{"who barges takes all that is free, though others are before it", func(f fixture) {
+	{"a waiter that barges takes all free names, though others are before it", func(f fixture) {
 		f.want(node.Granted, of(f.acquire(name, "h", 5), several...))
 		f.want(node.Refused, inLine(1, "one", f.acquire(several[1], "x", 6)))
 		f.want(node.Released, of(f.release(name, "h", 5), several[0], several[1]))
@@ -475,7 +475,7 @@ var queueSeveralRules = []rule{
 		f.wantLine(several[1], "one", "two")
 		f.want(node.Granted, inLine(1, "one", of(f.acquire(name, "a", 9), ab...)))
 	}},
-	{"of what is in the way the longest life is told, and the highest fence", func(f fixture) {
+	{"a refusal has the longest TTL of the locks in the way, and the highest fence", func(f fixture) {
 		f.want(node.Granted, lasting(3*life, f.acquire(several[0], "h", 9)))
 		f.want(node.Granted, f.acquire(several[1], redquorums, 5))
 		if r := f.wantBehind(0, 3*life, inLine(1, "me", of(f.acquire(name, "a", 10), several...))); r.Fence != 9 || !r.Line.Foreign || r.Line.Free {
@@ -508,7 +508,7 @@ var queueSeveralRules = []rule{
 		f.wantState(several[0], 5, 3*life, "a")
 		f.wantState(several[1], 7, life, "a")
 	}},
-	{"who lets a free name go, because another is not, tells the next in its queue alone", func(f fixture) {
+	{"a waiter that gives up a free name, because another is held, notifies only the next in its queue", func(f fixture) {
 		a, b := several[0], several[1]
 		next := f.watchName(a, "next:2")
 		others := f.watch(a)
@@ -534,7 +534,7 @@ var queueSeveralRules = []rule{
 		f.want(node.Released, f.release(a, "n", 8))
 		f.silent(mine) // as long as it waits for the other
 	}},
-	{"who reserves keeps its place for a free name, too, until it no longer does", func(f fixture) {
+	{"a waiter that reserves keeps its place for a free name, too, until it no longer does", func(f fixture) {
 		a, b := several[0], several[1]
 		mine, next := f.watchName(a, "me:1"), f.watchName(a, "next:2")
 		me := func(token node.Token) node.Command { return inLine(1, "me:1", of(f.acquire(name, "m", token), a, b)) }
@@ -544,7 +544,7 @@ var queueSeveralRules = []rule{
 		f.want(node.Released, handing(8, f.release(a, "h", 5)))
 		f.rings(mine) // it has named no heir
 		if r := f.wantBehind(1, life, inLine(2, "next:2", f.acquire(a, "n", 9))); !r.Line.Free {
-			f.Error("who was told and has not come is waited for")
+			f.Error("a waiter that was notified and has not come is waited for")
 		}
 		f.wantBehind(0, life, reserving(me(9)))
 		f.wantLine(a, "me:1", "next:2")
@@ -563,7 +563,7 @@ var queueSeveralRules = []rule{
 		f.wantLine(a)
 		f.wantLine(b)
 	}},
-	{"who reserves keeps no name for want of one before it", func(f fixture) {
+	{"a waiter that reserves keeps no name behind one that it lacks", func(f fixture) {
 		a, b := several[0], several[1]
 		next := f.watchName(b, "next:2")
 		me := func(token node.Token) node.Command {
@@ -586,7 +586,7 @@ var queueSeveralRules = []rule{
 			f.Error("what is after the one in the way is reserved")
 		}
 	}},
-	{"who gives up leaves all lines, and tells the next where it is free", func(f fixture) {
+	{"a waiter that gives up leaves all queues, and notifies the next where the name is free", func(f fixture) {
 		a, b := several[0], several[1]
 		nextA, nextB := f.watchName(a, "next:2"), f.watchName(b, "last:3")
 		f.want(node.Granted, of(f.acquire(name, "h", 5), a, b))
@@ -594,7 +594,7 @@ var queueSeveralRules = []rule{
 		f.want(node.Refused, inLine(2, "next:2", f.acquire(a, "n", 7)))
 		f.want(node.Refused, inLine(3, "last:3", f.acquire(b, "l", 8)))
 		f.want(node.Released, f.release(b, "h", 5))
-		f.rings(nextB) // who is before it does not listen
+		f.rings(nextB) // the one before it does not listen
 		f.want(node.Refused, inLine(3, "last:3", f.acquire(b, "l", 9)))
 		f.want(node.Absent, impatient(inLine(1, "me", of(f.release(name, "m", 6), a, b))))
 		f.wantLine(a, "next:2")

@@ -288,7 +288,7 @@ var acquireSeveralRules = []rule{
 			}
 		}
 	}},
-	{"of several in the way the longest life is told", func(f fixture) {
+	{"of several in the way a refusal has the longest TTL", func(f fixture) {
 		for i, ms := range []string{"100000", "900000", "500000"} {
 			f.must(f.Do("HSET", several[i], "java", "1"))
 			f.must(f.Do("PEXPIRE", several[i], ms))
@@ -504,7 +504,7 @@ var inspectRules = []rule{
 			}
 		}
 	}},
-	{"another type is told by its name, and a string by how it begins", func(f fixture) {
+	{"another type is reported by its name, and a string by how it begins", func(f fixture) {
 		for value, want := range map[string]string{"x": "x", strings.Repeat("long", 20): strings.Repeat("long", 16), "": ""} {
 			f.must(f.Do("SET", name, value))
 			got := f.state(name)
@@ -516,7 +516,7 @@ var inspectRules = []rule{
 }
 
 var breakRules = []rule{
-	{"a lock is removed, whoever owns it, and the fence raised", func(f fixture) {
+	{"a lock of any owner is removed, and the fence raised", func(f fixture) {
 		cmd := f.acquire(name, "a", 5)
 		f.want(node.Granted, cmd)
 		f.want(node.Released, f.breakLock(name, 7))
@@ -565,21 +565,21 @@ var fenceRules = []rule{
 		f.wantState(name, 0, 0)
 		f.want(node.Granted, f.acquire(name, "b", 1))
 	}},
-	{"raising it begins its retention anew: by acquire", func(f fixture) {
+	{"raising it begins its retention again: by acquire", func(f fixture) {
 		f.want(node.Absent, f.briefly(f.release(name, "a", 5)))
 		f.must(f.Advance(life))
 		f.want(node.Granted, f.briefly(f.acquire(name, "a", 6)))
 		f.must(f.Advance(life))
 		f.wantFence(6)
 	}},
-	{"raising it begins its retention anew: by release", func(f fixture) {
+	{"raising it begins its retention again: by release", func(f fixture) {
 		f.want(node.Absent, f.briefly(f.release(name, "a", 5)))
 		f.must(f.Advance(life))
 		f.want(node.Absent, f.briefly(f.release(name, "a", 6)))
 		f.must(f.Advance(life))
 		f.wantFence(6)
 	}},
-	{"raising it begins its retention anew: by break", func(f fixture) {
+	{"raising it begins its retention again: by break", func(f fixture) {
 		f.want(node.Absent, f.briefly(f.release(name, "a", 5)))
 		f.must(f.Advance(life))
 		f.want(node.Absent, f.briefly(f.breakLock(name, 6)))

@@ -107,7 +107,7 @@ var readRules = []rule{
 		f.want(node.Released, f.end("a", 5))
 		f.wantShared(0)
 	}},
-	{"a dead reader is granted anew, if its token may", func(f fixture) {
+	{"a dead reader is granted again, if its token may", func(f fixture) {
 		cmd := f.read("a", 5)
 		f.want(node.Granted, cmd)
 		f.want(node.Granted, lasting(9*life, f.read("b", 6)))
@@ -347,7 +347,7 @@ var downgradeRules = []rule{
 		f.pass()
 		f.wantKept(f.downgrade(name, "a"), false)
 	}},
-	{"who is not the writer, or no more, is not kept", func(f fixture) {
+	{"an owner that is not the writer, or no longer is, is not kept", func(f fixture) {
 		f.wantKept(f.downgrade(name, "w"), false)
 		f.want(node.Granted, f.write("v", 5))
 		f.wantKept(f.downgrade(name, "w"), false)

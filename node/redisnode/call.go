@@ -16,9 +16,9 @@ import (
 // A call is one command on its way: from Submit through the queue and a
 // connection to its reply. Calls are recycled, so a command costs no allocation.
 //
-// A call in the queue or in flight is guarded by the server's mu, as far as reply and answered
-// are concerned. Otherwise it belongs to the goroutine that took it out of the queue, until it
-// is in flight, and later to the one that takes it out of flight.
+// A call in the queue or in flight has reply and answered guarded by the server's mu.
+// Otherwise it belongs to the goroutine that took it out of the queue, until it is in flight,
+// and later to the one that takes it out of flight.
 type call struct {
 	row       *row      // nil: a part of an introduction
 	kind      node.Kind // 0 likewise

@@ -143,8 +143,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// A certificate that does not verify is somebody's to change, whoever connects and whatever is
-// wrong with it.
+// Somebody has to change a certificate that does not verify, whatever client connects and
+// whatever is wrong with it.
 func TestCertificateIsPermanent(t *testing.T) {
 	dir := t.TempDir()
 	pool := certificate(t, dir)
@@ -391,7 +391,7 @@ func TestDialErrors(t *testing.T) {
 	}
 	_, err := redisnode.Dial("x", "y")
 	if err == nil || !strings.Contains(err.Error(), "1 of 2") || !strings.Contains(err.Error(), "2 of 2") {
-		t.Errorf("not all are told: %v", err)
+		t.Errorf("not all are reported: %v", err)
 	}
 	if nodes, err := redisnode.Dial(); err != nil || len(nodes) != 0 {
 		t.Errorf("nothing to dial: %v, %v", nodes, err)
@@ -449,7 +449,7 @@ func (b *safeBuffer) String() string {
 	return b.buf.String()
 }
 
-// A client that is nil is told as that, whatever its type.
+// A client that is nil is reported as nil, whatever its type.
 func TestNewRefusesNil(t *testing.T) {
 	for _, client := range []redis.UniversalClient{nil, (*redis.Client)(nil), (*redis.ClusterClient)(nil), (*redis.Ring)(nil)} {
 		if _, err := redisnode.New(client, redisnode.Options{Name: "a"}); err == nil || !strings.Contains(err.Error(), "no client") {

@@ -29,7 +29,8 @@ func queued(s *server) string {
 	return strings.Join(names, " ")
 }
 
-// What has its answer is not sent any more: whoever asked may have gone on to something else.
+// A command that has its answer is not sent any more: its caller may have gone on to
+// something else.
 func TestWhatIsAnsweredIsNotSentAgain(t *testing.T) {
 	c := &standing{now: clock.Instant(time.Hour)}
 	s := gatherer(c)
@@ -45,8 +46,8 @@ func TestWhatIsAnsweredIsNotSentAgain(t *testing.T) {
 	}
 }
 
-// What is sent again keeps its order, and goes before what was never sent, whether the
-// answers came at once or one by one.
+// Commands that are sent again keep their order, and go before those that were never
+// sent, whether the answers came at once or one by one.
 func TestWhatIsSentAgainKeepsItsOrder(t *testing.T) {
 	lacks := result{err: serverReply{errors.New("NOSCRIPT No matching script.")}}
 	for what, answers := range map[string][][]result{

@@ -22,8 +22,8 @@
 // With five servers and 64 callers, who queue 34 commands at a time, a lock and its release
 // then cost 38 µs instead of 63; with the client on the same two processors there are 33,000
 // locks a second instead of 22,500. Each command keeps its own meaning and reply. If a server
-// refuses such a group, for lack of a right to one of the names or of memory, each command is
-// sent by itself. Groups are for one server only, not for a cluster.
+// refuses such a group, because a right or memory is missing, each command is sent by itself.
+// Groups are for one server only, not for a cluster.
 //
 // go-redis makes the connection: it dials, negotiates TLS, authenticates and selects the
 // database, as its options say. The scripts then go over that connection without it, as
@@ -64,14 +64,13 @@
 //
 // # Servers that answer nonsense
 //
-// A server whose answers no Redis server gives costs its own vote and nothing else. A reply has
-// at most 1 MiB, a line in it (such as an error) 4 KiB, a list and all lists in it 262144
-// elements, and lists are at most 8 deep. Only the reply to an Inspect, which has all owners and
-// waiters of a name, may have 4 MiB. Anything longer, or not RESP2, ends the connection. go-redis
-// allocates what a server announces, so it is given only whole replies that were checked. That
-// holds for every connection that a node makes itself, also to a cluster. It does not hold for
-// the Sentinels of a NewFailoverClient, nor for clients of other kinds, which are used as they
-// are.
+// A server that sends invalid answers loses its own vote, and does no other harm. A reply has at
+// most 1 MiB, a line in it (such as an error) 4 KiB, a list and all lists in it 262144 elements,
+// and lists are at most 8 deep. Only the reply to an Inspect, which has all owners and waiters of
+// a name, may have 4 MiB. Anything longer, or not RESP2, ends the connection. go-redis allocates
+// what a server announces, so it is given only whole replies that were checked. That holds for
+// every connection that a node makes itself, also to a cluster. It does not hold for the
+// Sentinels of a NewFailoverClient, nor for clients of other kinds, which are used as they are.
 //
 // Therefore a name that is to be acquired has at most 512 KiB, or the answer is
 // [node.ErrUnsupported]. An error has at most half a KiB of a server's text, quoted if it has

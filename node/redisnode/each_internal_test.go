@@ -87,7 +87,7 @@ func TestGather(t *testing.T) {
 }
 
 // A group that the server refuses as a whole goes out again one by one. It may have been
-// executed in part, so from then on nobody is told that it was never sent.
+// executed in part, so from then on no reply says that it was never sent.
 func TestApart(t *testing.T) {
 	for _, tt := range []struct {
 		whole result

@@ -16,8 +16,8 @@ import (
 	"github.com/redquorum/redquorum/node/redisnode"
 )
 
-// What is sent together means what it means by itself: the suite, and random commands
-// against the model, with each plain command as a group of one.
+// Commands in a group mean what they mean alone: the suite, and random commands against
+// the model, with each plain command as a group of one.
 func TestTogether(t *testing.T) {
 	t.Parallel()
 	p := newServer(t)

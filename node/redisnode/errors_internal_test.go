@@ -108,7 +108,7 @@ func TestMeaning(t *testing.T) {
 	}
 }
 
-// A name whose keys are in different slots never becomes a lock: who waits for it is to be told.
+// A name whose keys are in different slots never becomes a lock: a waiter gets an error.
 func TestCrossSlotIsPermanent(t *testing.T) {
 	got := serverError(errors.New("CROSSSLOT Keys in request don't hash to the same slot"))
 	if !node.Permanent(got) {
@@ -127,7 +127,7 @@ func TestServerErrorHidesArguments(t *testing.T) {
 	}
 }
 
-// What a user reads is without the place in our own script.
+// The text that a user reads is without the place in our own script.
 func TestServerErrorText(t *testing.T) {
 	const want = "the key at this name is not a lock: WRONGTYPE Operation against a key holding the wrong kind of value"
 	const text = "WRONGTYPE Operation against a key holding the wrong kind of value"

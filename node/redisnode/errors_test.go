@@ -76,7 +76,7 @@ func TestOutOfMemoryFrees(t *testing.T) {
 		{"release without a fence", []node.Command{acquire("x", "me", 1)}, []any{"del", node.FenceKey("x")}, release("x", "me", 2), node.Released, nil, ""},
 		{"several", []node.Command{both(acquire("x", "me", 1))}, nil, both(release("x", "me", 2)), node.Released, nil, ""},
 		{"the second of several", []node.Command{both(acquire("x", "me", 1))}, []any{"del", "x"}, both(release("x", "me", 2)), node.Absent, nil, ""},
-		{"beside no lock", []node.Command{acquire("x2", "me", 1)}, []any{"set", "x", "text"}, both(release("x", "me", 2)), node.Unknown, node.ErrWrongType, "text"},
+		{"next to no lock", []node.Command{acquire("x2", "me", 1)}, []any{"set", "x", "text"}, both(release("x", "me", 2)), node.Unknown, node.ErrWrongType, "text"},
 		{"in line", []node.Command{in(minute, acquire("x", "me", 1))}, nil, in(0, release("x", "me", 2)), node.Released, nil, ""},
 		{"back to the line", []node.Command{in(minute, acquire("x", "me", 1))}, nil, in(minute, release("x", "me", 2)), node.Released, nil, ""},
 		{"several in line", []node.Command{in(minute, both(acquire("x", "me", 1)))}, []any{"del", "x"}, in(0, both(release("x", "me", 2))), node.Absent, nil, ""},
@@ -283,7 +283,7 @@ func TestReadOnlyIsNotHurried(t *testing.T) {
 	for time.Now().Before(end) {
 		ask(t, n, acquire("new", "me", 2))
 	}
-	if n := made() - before; n > 50 { // of which two are this test's
+	if n := made() - before; n > 50 { // two of them are this test's
 		t.Errorf("%d connections in a second", n)
 	}
 }
@@ -544,7 +544,7 @@ func TestMinimalACL(t *testing.T) {
 	}
 }
 
-// Who may not publish releases all names all the same, and is told.
+// A user that may not publish still releases all names, and gets an error.
 func TestReleaseWithoutTheRightToPublish(t *testing.T) {
 	p := newServer(t)
 	p.needChannelRules()
@@ -679,7 +679,7 @@ func TestQueueWithoutExpiryDoesNotStay(t *testing.T) {
 	}
 }
 
-// A fence that is no token is told as that, whether the lock is free or not.
+// A fence that is no token is reported, whether the lock is free or not.
 func TestFenceThatIsNoToken(t *testing.T) {
 	p := newServer(t)
 	n := connect(t, p)

@@ -394,9 +394,7 @@ func TestBusyRestart(t *testing.T) {
 	}
 }
 
-// TestNobodyThere is a server that was never up: commands need not wait for
-// their deadline to learn that.
-// What the caller's options do to connect ends in time if it heeds its context.
+// A hung CredentialsProviderContext ends in time, as it respects its context.
 func TestHungCredentials(t *testing.T) {
 	t.Parallel()
 	p := newServer(t)
@@ -420,6 +418,7 @@ func TestHungCredentials(t *testing.T) {
 	}
 }
 
+// A server that was never up: commands need not wait for their deadline to learn that.
 func TestNobodyThere(t *testing.T) {
 	n := dial(t, "redis://127.0.0.1:"+freePort(t))
 	began := time.Now()
@@ -510,8 +509,8 @@ func TestClientIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestUnsentIsUnsent breaks connections under load. What was granted is there,
-// what is said to be unsent is not and never will be.
+// TestUnsentIsUnsent breaks connections under load. A granted lock is there; a command
+// reported as unsent was not executed and never will be.
 func TestUnsentIsUnsent(t *testing.T) {
 	t.Parallel()
 	p := newServer(t)
@@ -568,7 +567,7 @@ func TestUnsentIsUnsent(t *testing.T) {
 	t.Logf("%d kills: %d granted, %d unsent, %d unknown", kills, granted, unsent, unknown)
 }
 
-// A stuck connection refuses to send when it is told to.
+// A stuck connection refuses to send when the test says so.
 type stuck struct {
 	net.Conn
 	now *atomic.Bool

@@ -94,8 +94,8 @@ type standing struct {
 
 func (c *standing) Now() clock.Instant { return c.now }
 
-// What comes over a new link has no life without INFO: however long the process was
-// held up before, that is sent first, and its time begins then.
+// Replies over a new link have no life without INFO: however long the process was held
+// up before, INFO is sent first, and its time begins then.
 func TestIntroductionIsNeverTooLate(t *testing.T) {
 	c := &standing{now: 1}
 	s := &server{clock: c, limit: 10, armed: clock.Never, timer: time.NewTimer(time.Hour)}
@@ -124,8 +124,8 @@ func TestIntroductionIsNeverTooLate(t *testing.T) {
 	}
 }
 
-// Of what makes a link useless only the word of a replica makes its servers' lives begin
-// anew; and after it, until the next link, nothing is granted or handed on.
+// Several errors make a link useless, but only that of a replica makes its servers'
+// lives begin again. After it, until the next link, nothing is granted or handed on.
 func TestOnlyAReplicaIsDistrusted(t *testing.T) {
 	readOnly := serverReply{errors.New("READONLY You can't write against a read only replica.")}
 	for _, tt := range []struct {
@@ -184,7 +184,7 @@ func TestOnlyAReplicaIsDistrusted(t *testing.T) {
 	}
 }
 
-// Who is told by a server's former life that it has a lock has none: a restart may have
+// A lock that a server granted in its former life does not count: a restart may have
 // lost it.
 func TestAHandOverByAFormerLifeDoesNotCount(t *testing.T) {
 	s := &server{clock: &standing{now: clock.Instant(time.Hour)}, log: slog.New(slog.DiscardHandler)}
@@ -205,7 +205,7 @@ func TestAHandOverByAFormerLifeDoesNotCount(t *testing.T) {
 		}
 		want := map[string]*node.Life{"old": life}[id]
 		if got := told(); got != want {
-			t.Errorf("the server is %s: what was told by old has the life %+v, want %+v", id, got, want)
+			t.Errorf("the server is %s: a reply of old has the life %+v, want %+v", id, got, want)
 		}
 	}
 }

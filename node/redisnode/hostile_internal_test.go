@@ -30,7 +30,7 @@ var bombs = []string{
 	"*3\r\n$7\r\nmessage\r\n*1\r\n:1\r\n$1\r\na\r\n", "*3\r\n:0\r\n:100\r\n:9223372036854775807\r\n",
 }
 
-// What no server says is refused at its first line, whatever may follow.
+// Replies that no server sends are refused at the first line, whatever may follow.
 func TestBombsAreRefused(t *testing.T) {
 	for _, text := range bombs[:17] {
 		var p parser
@@ -119,7 +119,7 @@ func TestOnlyAnInspectIsLong(t *testing.T) {
 	})
 }
 
-// What a script cannot have answered is no answer.
+// A reply that a script cannot give is no answer.
 func TestImpossibleReplies(t *testing.T) {
 	const many = math.MaxInt64
 	list := func(of ...any) []any { return of }

@@ -21,8 +21,7 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// A bomb is what no Redis server says. What is behind its head goes on for as long as the
-// client reads.
+// A bomb is what no Redis server says. Its body goes on for as long as the client reads.
 type bomb struct{ head, endless string }
 
 var bombs = []bomb{

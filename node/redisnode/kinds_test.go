@@ -295,8 +295,8 @@ func shared(name string, first node.Token) []wanted {
 	}
 }
 
-// TestDeadReadersDoNotPileUp has readers that died beside others: attempts of a writer, each
-// of which looks at a few of them, remove the dead and refuse for the living.
+// TestDeadReadersDoNotPileUp has dead readers among living ones: attempts of a writer, which
+// look at a few readers each, remove the dead and are refused because of the living.
 func TestDeadReadersDoNotPileUp(t *testing.T) {
 	p := newServer(t)
 	n := connect(t, p)

@@ -15,10 +15,10 @@ import (
 )
 
 // The tests of this file share locks of readers and writers with Redisson, as the
-// scripts below and in testdata/redisson stand for it: what its RedissonReadLock
-// and RedissonWriteLock do on a server, with its keys and arguments in its order,
-// written anew from its published behaviour. Its latch, which only its own repeated
-// unlocks see, is left out.
+// scripts below and in testdata/redisson stand for it: what its RedissonReadLock and
+// RedissonWriteLock do on a server, with its keys and arguments in its order, rewritten
+// from its published behavior. Its latch, which only its own repeated unlocks see, is
+// left out.
 
 var (
 	javaRead        = javaScript("read")
@@ -172,7 +172,7 @@ func (s *shop) is(what string, got, want int64) {
 	}
 }
 
-// blocked requires that Java was told a TTL.
+// blocked requires that Java got a TTL.
 func (s *shop) blocked(what string, got int64, ttl time.Duration) {
 	s.Helper()
 	near(s.T, what, time.Duration(got)*time.Millisecond, ttl)
@@ -279,7 +279,7 @@ func TestRedissonsOwnReadUnderItsWrite(t *testing.T) {
 	s.is("and reads", s.j1.read(30*time.Second), null)
 	s.refused(node.Read, 30*time.Second)
 	s.is("Java stops writing", s.j1.writeUnlock(), 1)
-	s.heard() // its own defect: nobody is told
+	s.heard() // its own defect: it publishes nothing
 	s.acquire(node.Read, "go", 60*time.Second)
 	s.refused(node.Write, 60*time.Second)
 	s.is("Java stops reading", s.j1.readUnlock(), 0)
@@ -305,7 +305,7 @@ func TestDowngradeLetsRedissonIn(t *testing.T) {
 	s.free()
 }
 
-// No TTL is lost, whoever renews and whoever ends first.
+// No TTL is lost, whichever side renews or ends first.
 func TestLivesOfReadersWithRedisson(t *testing.T) {
 	s := newShop(t)
 	s.is("Java reads", s.j1.read(10*time.Minute), null)

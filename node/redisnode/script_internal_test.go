@@ -83,7 +83,7 @@ func TestScriptsAtTheVeryEnd(t *testing.T) {
 	for _, tt := range []struct {
 		what, before string
 		meddle       func()
-		want         string // how what the heir is told begins
+		want         string // how the notice to the heir begins
 	}{
 		{"its place stays", "", func() {}, "grant "},
 		{"its place is about to expire", atTheVeryEnd, func() {}, "turn "},
@@ -105,7 +105,7 @@ func TestScriptsAtTheVeryEnd(t *testing.T) {
 		told := hear()
 		has := client.HExists(t.Context(), "a", node.Heir("you")).Val()
 		if !strings.HasPrefix(told, tt.want) || has != (tt.want == "grant ") {
-			t.Errorf("%s: it is told %q, and has the lock: %v", tt.what, told, has)
+			t.Errorf("%s: its notice is %q, and it has the lock: %v", tt.what, told, has)
 		}
 	}
 }

@@ -110,7 +110,7 @@ func TestWatchHungServer(t *testing.T) {
 	time.Sleep(6 * time.Second)
 	before := a.wakes.Load()
 	p.thaw()
-	a.next(t, "subscribed anew after a hang", before)
+	a.next(t, "subscribed again after a hang", before)
 }
 
 func TestUnsubscribe(t *testing.T) {

@@ -279,8 +279,8 @@ func rest(t *testing.T, c *redis.Client, name string) (lock time.Duration, holds
 	return lock, holds
 }
 
-// Each reader has its own time on the server, and the lock that of the longest,
-// whoever comes first, and whoever leaves first.
+// Each reader has its own time on the server, and the lock that of the longest, in
+// whatever order they come and leave.
 func lives(t *testing.T, j *java, addrs []string, c *redis.Client) {
 	needTime(t)
 	const long, soon = 10 * time.Minute, 9 * time.Minute
@@ -420,7 +420,7 @@ func intent(t *testing.T, j *java, l *quorum.Locker, c *redis.Client) {
 	eventually(t, "the writer waits", func() bool { return c.Exists(background, node.QueueKey(name)).Val() == 1 })
 	held(t, l, name, quorum.WithRead())
 	in, out := "b", "a"
-	for range 10 { // readers that come and go, of whom there is always one
+	for range 10 { // readers that come and go, always one at least
 		j.want("true", in, "try", "read", name, 0, watchdog)
 		j.want("true", out, "unlock", "read", name)
 		in, out = out, in
@@ -512,7 +512,7 @@ func TestReadersRenew(t *testing.T) {
 			t.Errorf("Go lost lease %d: %v", i, context.Cause(lease.Context()))
 		}
 	}
-	// Who is left keeps writers out.
+	// The reader that is left keeps writers out.
 	unlock(t, mine[1])
 	j.want("false", "b", "try", "write", "bothRenew", 0, watchdog)
 	held(t, l, "bothRenew", quorum.WithWrite())

@@ -1,8 +1,8 @@
-// Package redisson_test shares locks with Redisson itself: a Java process with
-// the release that testdata/client/pom.xml names, which takes its locks on the
-// same servers. It needs redis-server, java and mvn, and is skipped without.
-// What Redisson does on a server is told, and tried without Java, in
-// redisson_java_test.go of package quorum and the tests that use it.
+// Package redisson_test shares locks with Redisson itself: a Java process with the
+// release that testdata/client/pom.xml names, which takes its locks on the same
+// servers. It needs redis-server, java and mvn, and is skipped without. Package quorum
+// describes what Redisson does on a server in redisson_java_test.go, and tests that
+// without Java.
 package redisson_test
 
 import (
@@ -224,7 +224,8 @@ func TestRedisson(t *testing.T) {
 	t.Run("oneNodeIsNoMajority", func(t *testing.T) { oneNodeIsNoMajority(t, j, lockers[3]) })
 }
 
-// What one side holds the other does not get, and what it gave back it does.
+// Neither side gets a lock that the other holds, and gets it when the other has released
+// it.
 func exclusion(t *testing.T, j *java, l *quorum.Locker, s sharing) {
 	needTime(t)
 	name := "exclusion-" + s.name()
@@ -265,8 +266,8 @@ func expiry(t *testing.T, j *java, l *quorum.Locker, s sharing) {
 	j.want("true", "a", "unlock", s.kind, name)
 }
 
-// Who waits is woken by the other side's release, long before the lease of 30 s
-// ends. Only the fastest round is held to 100 ms: the machine may be busy.
+// A waiter is woken by the other side's release, long before the lease of 30 s ends.
+// Only the fastest round is held to 100 ms: the machine may be busy.
 //
 // Redisson's waiters can miss the message of a writer's release, Redisson's own as
 // well as ours: it wakes those that sleep already, while the other message is also
@@ -387,7 +388,7 @@ func add(file string) (before int, err error) {
 	return before, os.WriteFile(file, []byte(strconv.Itoa(before+1)), 0o600)
 }
 
-// Either side breaks the other's lock, and the other is told when it looks.
+// Either side breaks the other's lock, and the other learns of it when it looks.
 func force(t *testing.T, j *java, l *quorum.Locker) {
 	lease := lock(t, l, "force")
 	j.want("true", "a", "force", "plain", "force")

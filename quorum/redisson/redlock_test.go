@@ -47,9 +47,9 @@ func (l *ledger) complete() bool {
 	return len(had) == 3
 }
 
-// Redisson's RedLock and ours have one lock on five servers, of which up to two
-// stand still at a time, over links that delay everything at random. That two of
-// Redisson's own overlap is seen on a busy machine, and is no fault of ours.
+// Redisson's RedLock and redquorum have one lock on five servers; up to two of them
+// stand still at a time, over links that delay everything at random. On a busy machine
+// two of Redisson's own holders can overlap; that is not a fault of redquorum.
 func TestRedLockMixed(t *testing.T) {
 	tests.NeedLong(t)
 	const (
@@ -57,9 +57,9 @@ func TestRedLockMixed(t *testing.T) {
 		lease   = time.Second
 		late    = 10 * time.Millisecond // one way, at most
 		threads = 3
-		// What Redisson does not deduct: its lease begins when the servers are
-		// told of it, one after another, and is counted here from when the last
-		// has answered. With it goes the stillness of servers meanwhile.
+		// What Redisson does not deduct: its lease begins when each server is asked,
+		// one after another, and is counted here from when the last has answered. With
+		// it goes the stillness of servers meanwhile.
 		slack = 400 * time.Millisecond
 	)
 	servers, addrs := startServers(t, 5)
@@ -183,13 +183,13 @@ func standStill(ctx context.Context, t *testing.T, servers []*redisserver.Server
 	}
 }
 
-// What Redisson's RedLock gets wrong when it is given a lease, on servers of
-// which one stands still. It makes keys that last for twice the wait, loses more
-// than that at the server that stands still, has a majority nevertheless, never
-// looks how long it took, and then sets the lease on keys that are no longer its
-// own. So it believes in a lock that it does not have, and cuts short the keys of
-// the one who has it, whose lease then is not safe either. docs/redisson.md tells
-// of this; a release of Redisson in which this test fails is a better one.
+// The error of Redisson's RedLock when it is given a lease and one server stands still.
+// It makes keys that last for twice the wait, loses more than that at the server that
+// stands still, has a majority nevertheless, never looks how long it took, and then
+// sets the lease on keys that are no longer its own. So it believes in a lock that it
+// does not have, and cuts short the keys of the one who has it, whose lease then is not
+// safe either. docs/redisson.md tells of this; a release of Redisson in which this test
+// fails is a better one.
 func TestRedLockFaults(t *testing.T) {
 	tests.NeedLong(t)
 	const wait, lease = time.Second, 2500 * time.Millisecond

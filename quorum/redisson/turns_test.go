@@ -12,7 +12,7 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// Java is in no queue on the nodes, and yet has its turns beside Lockers of which four tasks each
+// Java is in no queue on the nodes. Still it has its turns when Lockers, with four tasks each,
 // always want the lock; and they have theirs. A fair share is that of one of all Lockers and
 // threads. The measure is a quarter of it: half is usual.
 func TestBothSidesHaveTheirTurns(t *testing.T) {

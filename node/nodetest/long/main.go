@@ -1,6 +1,6 @@
-// Long is nodetest's comparison of the model, miniredis and a Redis server at
-// length: a test makes some ten thousands of operations, this as many as it is
-// told to. It starts the redis-server that it finds.
+// Long is nodetest's comparison of the model, miniredis and a Redis server at length: a
+// test makes some ten thousands of operations, this program as many as you ask for. It
+// starts the redis-server that it finds.
 //
 //	go run ./node/nodetest/long --ops 1000000
 //

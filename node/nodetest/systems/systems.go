@@ -1,7 +1,7 @@
 // Package systems has the systems that package nodetest compares: the model, a
 // miniredis, and a Redis server.
 //
-// On the model and on miniredis time passes only when it is told to. So they are
+// On the model and on miniredis time passes only when the test moves it. So they are
 // exact to the millisecond.
 package systems
 
@@ -21,8 +21,8 @@ import (
 	"github.com/redquorum/redquorum/node/redisserver"
 )
 
-// Reach connects a node to the server at an address, and removes all its keys.
-// What it returns has no more than Do. done closes the connections.
+// Reach connects a node to the server at an address, and removes all its keys. The node
+// that it returns has only Do. done closes the connections.
 func Reach(name, addr string) (s nodetest.System, done func(), err error) {
 	c := clock.System()
 	client := redis.NewClient(&redis.Options{Addr: addr})
@@ -57,8 +57,8 @@ type frozen struct{ clock.Clock }
 
 func (frozen) Now() clock.Instant { return 0 }
 
-// Miniredis starts miniredis as it comes, where time passes only by FastForward.
-// What it does otherwise than Redis, and what is done about it:
+// Miniredis starts miniredis as it comes, where time passes only by FastForward. Its
+// differences from Redis, and what is done about them:
 //
 //   - a key of p milliseconds is gone when p have passed; in Redis, when more
 //     than p have. So a nanosecond of each advance is left out: then something is
