@@ -19,7 +19,7 @@ import (
 // means nothing to another process, to a server, or to the calendar.
 type Instant int64
 
-// Add returns the instant d after i, or Never if that is too far away to be told.
+// Add returns the instant d after i, or Never if that does not fit.
 func (i Instant) Add(d time.Duration) Instant {
 	sum := i + Instant(d)
 	if d > 0 && sum < i {

@@ -63,7 +63,7 @@ func (p *Plan) check() *wrong {
 	case l.Drift < 0 || l.Drift > Percent(40):
 		return w("lock drift", "lock drift is %s; want 0%% to 40%%", l.Drift)
 	case l.Client == Redquorum && l.Lease <= 2*l.allowance():
-		return w("lock lease, lock drift", "lock lease is %s, of which %s are given up for the drift of clocks; want more than twice as much",
+		return w("lock lease, lock drift", "lock lease is %s, and the allowance for drift of clocks takes %s of it; want more than twice as much",
 			formatDuration(l.Lease), formatDuration(l.allowance()))
 	}
 	for i, e := range p.Events {

@@ -26,8 +26,8 @@
 // # The language
 //
 // The first line names the format. Each further line is one setting; # begins a
-// comment. What is left out is as in [New], but maxlease is no shorter than lease.
-// Each setting is given at most once.
+// comment. Settings that are left out are as in [New], but maxlease is no shorter than
+// lease. Each setting is given at most once.
 //
 //	seed N        of everything that is left to chance
 //	nodes N       n1, n2, ...

@@ -260,8 +260,8 @@ func TestParseErrors(t *testing.T) {
 		{"lock lease=2s lease=3s", `"lock lease" is there already`},
 		{"lock lease=2s\nlock guard=off\nlock lease=3s", `line 4: "lock lease" is there already`},
 		{"work names=200000000", "line 2: work names is 200000000; want 1 to 1000"},
-		{"lock lease=3ms", "line 2: lock lease is 3ms, of which 2.03ms are given up for the drift of clocks"},
-		{"lock lease=5ms drift=40%", "line 2: lock lease is 5ms, of which 4ms are given up"},
+		{"lock lease=3ms", "line 2: lock lease is 3ms, and the allowance for drift of clocks takes 2.03ms of it"},
+		{"lock lease=5ms drift=40%", "line 2: lock lease is 5ms, and the allowance for drift of clocks takes 4ms of it"},
 		{"lock lease=240h grace=240h", "line 2: lock lease is 240h and maxlease 240h; want 0 < lease <= maxlease, and at most 24h"},
 		{"nodes 3\nlock guard=off need=1\nclients 2", "line 3: lock need is 1"},
 		{"# " + strings.Repeat("long ", 20_000) + "\nnodes 0", "line 3: nodes is 0"},
@@ -329,11 +329,11 @@ func TestGenerate(t *testing.T) {
 	}
 	p := faults.Generate(1, faults.Profile{Nodes: 7, Clients: 6, Length: time.Minute})
 	if p.Nodes != 7 || p.Clients != 6 || p.Length != time.Minute {
-		t.Errorf("the profile is not heeded:\n%s", p)
+		t.Errorf("the profile is ignored:\n%s", p)
 	}
 }
 
-// What is left after a node or client is taken out is about the others.
+// A plan without a node or client is about the others.
 func TestDrop(t *testing.T) {
 	p, err := faults.Parse("redquorum plan 1\nnodes 3\nclients 3\nat 0s cut c1,c3-n2,n3\nat 1s crash n2 empty\nat 1s demote n1 n2\nat 1s demote n1 n3\nat 2s pause c3 for 1s\nat 3s cut c*-n*")
 	if err != nil {

@@ -123,7 +123,7 @@ type Work struct {
 	Fixed  Ratio // of leases, that are not renewed
 	Long   Ratio // of leases, that are longer than the usual, up to the longest
 	Extend Ratio // of holds, that extend by hand
-	Cancel Ratio // of acquisitions, that are cancelled on the way
+	Cancel Ratio // of acquisitions, that are canceled on the way
 	Nest   Ratio // of holds, that acquire their name again
 	Close  Ratio // of holds, at whose end the process closes its Locker, ends, and starts again
 	Drop   Ratio // of lost leases, that are not unlocked
@@ -253,7 +253,7 @@ type Event struct {
 	Offset time.Duration // step, skew, strobe; of extend, the lease
 	Every  time.Duration // strobe
 	Mode   Mode          // crash, demote
-	Source Set           // demote: the node of which it has a copy; 0: none
+	Source Set           // demote: the node whose copy it has; 0: none
 	Kind   string        // hold: which commands; "" is all
 	Count  int           // hold: how many; 0 is all
 	Name   string        // a step's lock

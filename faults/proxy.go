@@ -14,7 +14,7 @@ import (
 // methods may be called by several goroutines at once.
 //
 // It is a delay line: what comes in goes out later by that much, in order. On Linux that is exact
-// to about 0.1 ms, most of which is the way through the kernel and back.
+// to about 0.1 ms; most of the error is the way through the kernel and back.
 type Proxy struct {
 	target, addr string
 	tap          func() io.Writer
@@ -36,8 +36,8 @@ type Conduct struct {
 	// new connection's first bytes are late by a further round trip: the
 	// handshake that a real link would have had.
 	Delay Range
-	// Hang keeps connections, and takes new ones, but lets nothing through, like
-	// a stopped process. What came meanwhile goes on when it ends.
+	// Hang keeps connections, and takes new ones, but lets nothing through, like a
+	// stopped process. Data that came meanwhile goes on when it ends.
 	Hang bool
 	// Down breaks all connections and refuses new ones, like a killed process.
 	Down bool

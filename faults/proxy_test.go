@@ -88,8 +88,7 @@ func TestProxyDelays(t *testing.T) {
 	}
 }
 
-// With delays that are drawn anew each time, what is sent stays in order, and a
-// tap sees it all.
+// With a new random delay each time, data stays in order, and a tap sees it all.
 func TestProxyKeepsOrder(t *testing.T) {
 	var mu sync.Mutex
 	var seen bytes.Buffer

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Parse reads a plan. What is left out is as in [New]. An error names the line,
-// what was wanted, and what was there.
+// Parse reads a plan. Settings that are left out are as in [New]. An error names the
+// line, what was wanted, and what was there.
 func Parse(text string) (*Plan, error) {
 	r := reader{p: New(5, 3), told: make(map[string]int)}
 	p := r.p

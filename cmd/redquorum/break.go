@@ -14,9 +14,9 @@ import (
 const breakManual = `
 usage: redquorum break NAME --yes [--nodes URL,...] [--prefix TEXT]
 
-Removes the lock NAME from all nodes, whoever holds it, and wakes those who wait
-for it. The holder learns it only at its next renewal: until then two may work.
-Without --yes nothing is done.
+Removes the lock NAME from all nodes, even if somebody holds it, and wakes
+waiters. The holder learns of it only at its next renewal: until then two may
+work. Without --yes nothing is done.
 
 Exit status: 0 if a majority of nodes confirmed, 1 if not, 2 usage.
 

@@ -30,10 +30,10 @@ waits a little, and writes it back, one higher. Any moment in which two work at
 once would lose a count. One of them pauses for longer than its lease lasts: when
 it wakes up its write is refused, by its fencing token.
 
-It runs on five nodes inside this process, of which one is killed and comes back
-empty, and another stalls; with --nodes it runs on real servers, and makes none of
-them fail. There it leaves the fence of its lock, redquorum_fence:{redquorum-demo},
-which expires after a day. REDQUORUM_NODES is ignored.
+It runs on five nodes inside this process: one is killed and comes back empty, and
+another stalls. With --nodes it runs on real servers, and makes none of them fail.
+There it leaves the fence of its lock, redquorum_fence:{redquorum-demo}, which
+expires after a day. REDQUORUM_NODES is ignored.
 
 Exit status: 0 if the count is exact and the fencing tokens rose, 1 if not, 2 usage,
 130 interrupted.
@@ -149,7 +149,7 @@ type demo struct {
 	overslept int // leases lost by a worker that paused
 	fallen    int // tokens that did not rise
 	refused   int // writes with an old token
-	holder    int // who works now, -1 for nobody
+	holder    int // the worker that has the lock, -1 for nobody
 	report    *quorum.Report
 	messages  []string
 
@@ -234,7 +234,7 @@ func (d *demo) wait(ctx context.Context, l *quorum.Locker) error {
 	if err != nil {
 		return err
 	}
-	_ = lease.Unlock(ctx) // a slow node is asked again beside the work
+	_ = lease.Unlock(ctx) // a slow node is asked again in the background
 	return nil
 }
 

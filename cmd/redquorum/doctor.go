@@ -32,8 +32,8 @@ rights, programs of an older version next to new ones. For each finding it says
 what it means for a lock, and what to do. It changes nothing, but for keys under a
 name of its own that it makes and removes in one step, to see whether it may.
 
-A server is not ready until it has run for the longest lease: programs ignore it for
-so long, as it may have lost locks when it restarted. Wait, and run doctor again.
+A server is not ready until it has run for the longest lease: programs ignore it
+until then, as it may have lost locks when it restarted. Wait, and run doctor again.
 
 Exit status: 0 sound, 1 warnings, 3 unsafe or too few nodes are usable, 4 not ready,
 2 usage. Not ready comes before warnings, and unsafe before all.
@@ -80,8 +80,7 @@ type finding struct {
 	Do       string   `json:"do,omitempty"`
 }
 
-// A patient is one node, as it was found. What was not found out is left out; 0
-// is a finding.
+// A patient is one node, as it was found. Unknown values are left out; 0 is a finding.
 type patient struct {
 	Node     string    `json:"node"`
 	RTT      *float64  `json:"rtt_ms,omitempty"`

@@ -171,7 +171,7 @@ func TestDoctorSound(t *testing.T) {
 	}
 }
 
-// Who restarted has no vote now: with too few others that is what a script waits for.
+// A restarted server has no vote now. If too few others have one, a script waits for that.
 func TestDoctorAtAFullServer(t *testing.T) {
 	t.Parallel()
 	s := redisServer(t, "--maxclients", "3")
@@ -185,7 +185,7 @@ func TestDoctorAtAFullServer(t *testing.T) {
 	want(t, exitUnsafe, "maxclients reached", "doctor", "--nodes", s.Addr())
 }
 
-// What it advises fits what it has found.
+// Its advice fits its findings.
 func TestDoctorAdvice(t *testing.T) {
 	t.Parallel()
 	advice := func(r report, finding string) string {
@@ -371,7 +371,7 @@ func TestDoctorRights(t *testing.T) {
 		}
 		return withUser(user + ":pw")
 	}
-	// What the documentation of redisnode says that a lock needs.
+	// The rights that a lock needs, by the documentation of redisnode.
 	const keys = "~nightly* ~{nightly* ~redquorum_fence:{nightly* ~redquorum_readers:{nightly* ~redquorum_next:{nightly* " +
 		"~redquorum_waitqueue:{nightly* ~redquorum_waitplace:{nightly* &redisson_lock__channel:{nightly* &redisson_rwlock:{nightly* &redquorum_turn:* "
 	const commands = "+info +ping +eval +evalsha +subscribe +unsubscribe +publish " +

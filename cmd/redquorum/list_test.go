@@ -74,7 +74,8 @@ func TestList(t *testing.T) {
 				defer close(waits)
 				_, _ = newLockerOf(t, urls, quorum.Options{NoRestartGuard: true}).Lock(ctx, "orders/1", quorum.WithWait(time.Minute))
 			}()
-			// What is no lock: more keys than one step reads, and hashes of another program.
+			// Keys that are no locks: more than one step reads, and hashes of another
+			// program.
 			client := redis.NewClient(&redis.Options{Addr: addrs[0]})
 			defer client.Close()
 			_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {

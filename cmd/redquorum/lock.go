@@ -75,7 +75,7 @@ func setFlags(fs *flag.FlagSet) map[string]bool {
 // shortestLease is the shortest in which a command can be stopped before it ends.
 const shortestLease = 100 * time.Millisecond
 
-// check looks at the flags, of which those in set were given.
+// check looks at the flags; those in set were given.
 func (f *lockFlags) check(set map[string]bool) error {
 	switch {
 	case f.fair && (f.read || f.write) || f.read && f.write:
@@ -225,7 +225,7 @@ func (f *lockFlags) sayWaiting(ctx context.Context, c *command, l *quorum.Locker
 	}
 }
 
-// toldAfter is how long a wait lasts when it is told for the ith time.
+// toldAfter is how long a wait has lasted when it is reported for the ith time.
 func toldAfter(i int) time.Duration {
 	switch i {
 	case 0:
@@ -274,8 +274,8 @@ func (f *lockFlags) notReleased(c *command, err error, status int) int {
 
 // briefly calls done, which closes a Locker whose lock is released, and returns after a moment
 // also if done does not. A majority has confirmed the release by then, and the others have been
-// sent it. What is left is to repeat it for a node that hangs, and that node alone would keep
-// the lock until its lease ends.
+// sent it. Only a node that hangs may need another one; it alone would keep the lock until the
+// lease ends.
 func briefly(done func()) {
 	closed := make(chan struct{})
 	go func() {

@@ -21,9 +21,9 @@ func main() {
 		os.Exit(wardenMain(os.Args[2:]))
 	}
 	ctx, stop := context.Background(), func() {}
-	if len(os.Args) < 2 || os.Args[1] != "run" && os.Args[1] != "hold" { // which heed signals themselves: one that ctx caught before would be lost to them
+	if len(os.Args) < 2 || os.Args[1] != "run" && os.Args[1] != "hold" { // these handle signals themselves: they would miss one that ctx caught before
 		ctx, stop = signal.NotifyContext(ctx, heeded(os.Interrupt, syscall.SIGTERM)...)
-		context.AfterFunc(ctx, stop) // a second signal ends what does not heed the first
+		context.AfterFunc(ctx, stop) // a second signal ends the program if it ignores the first
 	}
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
@@ -37,8 +37,8 @@ func main() {
 	os.Exit(code)
 }
 
-// heeded returns those of the signals that this process was not told to ignore, as nohup
-// does, and shells that run it in the background of a script.
+// heeded returns those of the signals that this process does not have to ignore: nohup
+// makes it ignore some, and so do shells that run it in the background of a script.
 func heeded(signals ...os.Signal) []os.Signal {
 	return slices.DeleteFunc(signals, signal.Ignored)
 }

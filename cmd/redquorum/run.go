@@ -231,7 +231,8 @@ type supervision struct {
 
 // supervise runs the command for as long as the lease lasts.
 func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease, trouble *trouble, signals <-chan os.Signal) int {
-	// What the kernel does when this process is killed, it does when this thread ends.
+	// For the kernel the end of this thread is the end of the parent, as when this process
+	// is killed.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 

@@ -33,8 +33,7 @@ type program struct {
 	out lockedBuffer // both streams
 }
 
-// start starts it. What is left of it and of its command is killed at the end
-// of the test.
+// start starts it. The end of the test kills it and its command if they still run.
 func start(t *testing.T, args ...string) *program {
 	t.Helper()
 	return startProgram(t, os.Args[0], args...)
@@ -593,7 +592,7 @@ func TestRunMaxHold(t *testing.T) {
 	}
 	still(t, ticks)
 
-	// A command that heeds TERM has time to end by itself, and the lock is free.
+	// A command that handles TERM has time to end by itself, and the lock is free.
 	out = start(t, runOn(urls, "--max-hold 3s", "sh", "-c", "trap 'echo tidy; exit 0' TERM; while :; do sleep 0.02; done")...).exits(exitLost)
 	if !strings.Contains(out, "tidy") {
 		t.Error(out)

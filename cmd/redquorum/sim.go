@@ -311,12 +311,12 @@ const exploreManual = `
 usage: redquorum sim explore [--seeds A-B] [--for TIME] [--jobs N] [--bugs N] [--json] [flags]
 
 Draws a plan from each seed, runs it, and stops at the first violation that no
-fault excuses. Its plan is shrunk and written to a file. What is printed are the
-grants that the violation is about, the faults that made it possible, the
-protection that is off, if that is the cause, and the command that plays the plan
-again. With --bugs it goes on to find so many, each with a file of its own. If it
-finds none it says how many of the situations occurred that a lock has to live
-through; 20000 seeds or more that miss one fail.
+fault excuses. Its plan is shrunk and written to a file. It prints the grants
+that the violation is about, the faults that made it possible, the protection
+that is off, if that is the cause, and the command that plays the plan again.
+With --bugs it goes on to find so many, each with a file of its own. If it finds
+none it says how many of the situations occurred that a lock has to live through;
+20000 seeds or more that miss one fail.
 
 Exit status: 0 sound, 1 safety broken or a situation missed, 3 liveness broken,
 2 usage, 5 what came of it could not be written.

@@ -49,9 +49,10 @@ const simRunManual = `
 usage: redquorum sim run --seed N [--nodes N] [--clients N] [flags]
 
 Draws a plan from the seed and runs it. Prints the plan, then a line for each
-thing that happens, with a column for each node: who has the lock there that the
-line is about; a star marks the node that it is about. c1:w writes, c1+c2:r read.
-The columns are empty in a run with several locks where a line is about none.
+thing that happens, with a column for each node: the holder, on that node, of the
+lock that the line is about; a star marks the node that it is about. c1:w writes,
+c1+c2:r read. In a run with several locks, the columns are empty if a line is
+about none of them.
 
 Exit status: 0 sound, 1 safety broken, 3 liveness broken, 2 usage,
 5 what came of it could not be written.

@@ -65,7 +65,7 @@ const simMatrixManual = `
 usage: redquorum sim matrix [--markdown]
 
 Runs every scenario with textbook Redlock, with this lock, and with this lock
-less one protection each, and shows what comes of it. What its words mean is
+less one protection each, and shows the results. The words are explained
 below the table.
 
 Exit status: 0 if this lock is never broken and never stuck, 1 otherwise, 2 usage.

@@ -71,7 +71,7 @@ func TestSimGoesOnAfterABug(t *testing.T) {
 	}
 }
 
-// A run without the guard goes wrong; it is told, written to a file, and the
+// A run without the guard goes wrong; it is reported and written to a file, and the
 // file plays it again.
 func TestSimFindsShrinksAndReplays(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "plans")
@@ -114,7 +114,7 @@ func TestSimFindsShrinksAndReplays(t *testing.T) {
 	}
 }
 
-// What cannot be written is no violation, and no sound run either.
+// A failure to write is no violation, and no sound run either.
 func TestSimCannotWrite(t *testing.T) {
 	nowhere := filepath.Join(t.TempDir(), "not", "there")
 	plan := filepath.Join(t.TempDir(), "quiet.plan")
@@ -192,7 +192,7 @@ func TestSimManual(t *testing.T) {
 	}
 }
 
-// What runs for long ends with a signal, though it is in virtual time. It goes on in this
+// A long run ends with a signal, though it is in virtual time. It goes on in this
 // process, so it is not too long.
 func TestSimIsInterrupted(t *testing.T) {
 	long := filepath.Join(t.TempDir(), "long.plan")
@@ -220,7 +220,7 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 
-// What cannot be written is an error of every word.
+// A failure to write is an error of every subcommand.
 func TestSimOutputIsFull(t *testing.T) {
 	plan := filepath.Join(t.TempDir(), "x.plan")
 	if err := os.WriteFile(plan, []byte("redquorum plan 1\nlength 1s\n"), 0o666); err != nil {

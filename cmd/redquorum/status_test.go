@@ -20,7 +20,7 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// A status as a script sees it: written down anew, so that a changed field is a
+// A status as a script sees it: written down here again, so that a changed field is a
 // failed test.
 type status struct {
 	Name    string   `json:"name"`
@@ -205,8 +205,8 @@ func TestStatusOfReadersAndWriters(t *testing.T) {
 	}
 }
 
-// A key that redsync made is told from a lock of ours, on servers of either kind,
-// and nothing of ours touches it.
+// A key that redsync made is not shown as a lock of redquorum, on servers of either
+// kind, and no command touches it.
 func TestStatusOfString(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(*testing.T) []string{"embedded": embeddedAddrs, "redis-server": serverAddrs} {

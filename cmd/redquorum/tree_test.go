@@ -108,7 +108,8 @@ func TestRunEndsTheTree(t *testing.T) {
 	}
 }
 
-// What the command has left in the background is ended before the lock is released.
+// Processes that the command has left in the background are ended before the lock is
+// released.
 func TestRunEndsTheBackground(t *testing.T) {
 	tests.NeedSeconds(t)
 	t.Parallel()
@@ -122,7 +123,7 @@ func TestRunEndsTheBackground(t *testing.T) {
 	still(t, ticks)
 }
 
-// What ends soon after the command does so by itself.
+// Processes that end soon after the command do so by themselves.
 func TestRunLetsTheBackgroundFinish(t *testing.T) {
 	t.Parallel()
 	_, urls := startNodes(t, 3)
@@ -199,7 +200,7 @@ func TestRunHidesItsEnvironment(t *testing.T) {
 	t.Parallel()
 	program := os.Args[0]
 	attr := new(syscall.SysProcAttr)
-	if os.Getuid() == 0 { // who can read everything
+	if os.Getuid() == 0 { // root can read everything
 		dir, err := os.MkdirTemp("", "redquorum")
 		if err != nil {
 			t.Fatal(err)

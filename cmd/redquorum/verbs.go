@@ -47,7 +47,7 @@ func verbs() []verb {
 		{"hold", "hold a lock until Ctrl-C, without a command", holdVerb},
 		{"list", "list the locks that are held", listVerb},
 		{"status", "show who holds a lock, on which nodes, for how long", statusVerb},
-		{"break", "remove a lock, whoever holds it", breakVerb},
+		{"break", "remove a lock, even if it is held", breakVerb},
 		{"doctor", "check whether servers are fit to hold locks", doctorVerb},
 		{"demo", "watch workers compete for a lock while nodes fail", demoVerb},
 		{"sim", "run the same lock through every failure, in virtual time", simVerb},

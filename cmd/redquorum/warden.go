@@ -23,7 +23,7 @@ import (
 // itself, this process ends the command.
 //
 // On Linux each of the two adopts the orphans below it. So either finds all that the
-// command has started, whoever of the processes between has ended.
+// command has started, even if processes in between have ended.
 type warden struct {
 	process *os.Process
 	orders  *os.File // ends with this process
@@ -246,7 +246,7 @@ func (k *keeper) begin(path string, command []string, tty int) {
 	if errors.Is(err, syscall.ENOEXEC) { // it says of nothing that it is for anything else
 		p, err = os.StartProcess("/bin/sh", append([]string{"sh", path}, command[1:]...), attr)
 	}
-	signal.Ignore(syscall.SIGTTOU) // it has something to say whoever has the terminal
+	signal.Ignore(syscall.SIGTTOU) // it writes even if another process has the terminal
 	if err != nil {
 		k.report(reportEnded, failCommand(k.stderr, command[0], err))
 		return
@@ -281,8 +281,8 @@ func (k *keeper) keep(orders <-chan message, died <-chan os.Signal) {
 	}
 }
 
-// What the command leaves in the background has time to end by itself, and then to stop when it
-// is asked to, unless another grace is given. The lock is held meanwhile.
+// Processes that the command leaves in the background have time to end by themselves, and then
+// to stop when they are asked to, unless another grace is given. The lock is held meanwhile.
 const (
 	timeToEnd  = time.Second
 	timeToStop = 5 * time.Second
