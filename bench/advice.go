@@ -11,8 +11,7 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// An Advice sets how much a number of nodes can be relied on beside what it
-// costs.
+// An Advice compares how reliable a number of nodes is with what it costs.
 type Advice struct {
 	Contestant  string        `json:"contestant"`
 	NodeFailure float64       `json:"node_failure"` // the share of time for which one node is not there
@@ -127,7 +126,7 @@ func (a *Advice) words(take AdviceRow) string {
 	}
 	b.WriteString(". ")
 	if a.Contestant == ours {
-		b.WriteString("A node that has restarted has no vote for the longest lease (MaxLease), and is away for so long, too. ")
+		b.WriteString("A node that has restarted has no vote for the longest lease (MaxLease), and is away for that time, too. ")
 	}
 	within := fmt.Sprintf("within %.0f minutes a year", enoughTime.Minutes())
 	switch {
@@ -211,7 +210,7 @@ func (r *Report) timeout(nodes int, rtt time.Duration) (time.Duration, string) {
 		fmt.Fprintf(&b, "The default Timeout of %v is at least three times that; all that a shorter one gains is to hear sooner that there is no majority. ", timeout)
 	}
 	if failed != nil {
-		fmt.Fprintf(&b, "What locks of %s would have taken is not known, since it failed: a longer --timeout may show it. ",
+		fmt.Fprintf(&b, "The times of %s are not known, since its locks failed: a longer --timeout may show them. ",
 			strings.TrimSpace(failed.Workload+" "+failed.Case))
 	}
 	if worst.Workload == "latency" && !slices.ContainsFunc(r.Cells, func(c *Cell) bool { return c.Workload == "throughput" }) {

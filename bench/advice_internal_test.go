@@ -63,7 +63,7 @@ func TestAdviceOnTimeout(t *testing.T) {
 		}
 	}
 	failed := &Cell{Workload: "throughput", Case: "callers=9", Contestant: ours, Nodes: 3, Error: "no answer in time"}
-	says(t, reportOf(took("latency", "", 3, 0, ms), failed).advise(0, 0.001).Text, "callers=9 would have taken is not known")
+	says(t, reportOf(took("latency", "", 3, 0, ms), failed).advise(0, 0.001).Text, "The times of throughput callers=9 are not known")
 	other := reportOf(took("latency", "", 3, 0, ms))
 	other.Contestants[0].Name, other.Cells[0].Contestant = "other", "other"
 	if a := other.advise(0, 0.001); a.Timeout != 0 || strings.Contains(a.Text, "Timeout") || strings.Contains(a.Text, "vote") {

@@ -17,11 +17,10 @@ import (
 	"github.com/redquorum/redquorum/node/embedded"
 )
 
-// What is not a client has a process of its own, so that a client's CPU,
-// allocations and memory are its own: embedded servers, proxies, and, where
-// every holder shall be a process, these. Parent and child exchange JSON over
-// the child's standard input and output, one answer to each request; at the
-// end of its input the child ends.
+// Embedded servers, proxies and, if every holder shall be a process, holders have
+// processes of their own. So the CPU, allocations and memory of a client are its own.
+// Parent and child exchange JSON over the child's standard input and output, one answer
+// to each request; at the end of its input the child ends.
 
 // A request is what the parent asks of a child.
 type request struct {
@@ -246,7 +245,7 @@ func (t *turns) take(ctx context.Context, client Client) (all record, err error)
 	now := clock.System().Now
 	all.Reads = t.Kind == reading
 	time.Sleep(t.From.Sub(now()))
-	// Who is waiting at the end need not be served any more; how long it did counts.
+	// A caller that waits at the end need not be served any more, but its wait counts.
 	ctx, cancel := context.WithTimeout(ctx, t.Until.Sub(now()))
 	defer cancel()
 	for {

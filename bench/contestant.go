@@ -133,11 +133,10 @@ type Held interface {
 type Program struct {
 	// Name is what the manual calls it: "redquorum bench".
 	Name string
-	// Args are what stands between the executable and the flags: {"bench"}.
-	// The program calls itself with them for the processes that it needs beside.
+	// Args stand between the executable and the flags: {"bench"}. The program calls
+	// itself with them for the other processes that it needs.
 	Args []string
-	// Contestants are measured beside each other. The first is the one that the
-	// figures are about.
+	// Contestants are measured together. The figures are about the first.
 	Contestants []Contestant
 	// Base is the name of the contestant that ratios are to; "" is none.
 	Base string

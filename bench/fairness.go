@@ -10,7 +10,7 @@ import (
 	"github.com/redquorum/redquorum/clock"
 )
 
-// What a caller of the fairness workload wants.
+// The modes of a caller of the fairness workload.
 const (
 	plain   = ""
 	reading = "read"
@@ -62,7 +62,7 @@ func (s *setting) fairness(ctx context.Context) (Metrics, error) {
 		})
 	}
 	if s.rtt > 0 {
-		return nil, fmt.Errorf("a far process beside others with slow links: %w", errors.ErrUnsupported)
+		return nil, fmt.Errorf("a far process together with slow links: %w", errors.ErrUnsupported)
 	}
 	if err := s.links.all(farther, 0); err != nil {
 		return nil, err

@@ -284,8 +284,8 @@ type row struct {
 	noise           bool
 }
 
-// longestBar is the ratio beyond which a bar grows no longer: a hung node can
-// make one of thousands, beside which all others would vanish.
+// longestBar is the ratio beyond which a bar does not grow: a hung node can make a
+// ratio of thousands, and all other bars would vanish next to it.
 const longestBar = 20
 
 // bars draws ratios.
@@ -407,7 +407,7 @@ func (r *Report) throughputChart(rtt time.Duration) *chart {
 	return curves("Throughput by number of callers"+r.behind(rtt), note, "callers", labels, all, count)
 }
 
-// badChart sets bad nodes beside healthy ones.
+// badChart compares bad nodes with healthy ones.
 func (r *Report) badChart(rtt time.Duration) *chart {
 	nodes := r.numbersOf("bad", rtt)
 	if len(nodes) == 0 {
@@ -453,7 +453,7 @@ func (r *Report) badRows(rtt time.Duration, n int, metric string) (rows []row) {
 	return rows
 }
 
-// ratioChart sets the contestants beside the base, with the most nodes.
+// ratioChart compares the contestants with the base, with the most nodes.
 func (r *Report) ratioChart(rtt time.Duration) *chart {
 	if r.Base == "" {
 		return nil

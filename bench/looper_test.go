@@ -25,8 +25,8 @@ func (elsewhere) Keep(context.Context, string, time.Duration) (bench.Held, error
 	return nil, fmt.Errorf("no keeping: %w", errors.ErrUnsupported)
 }
 
-// What a Looper says is taken for its times, and the cost of this process not
-// for its own. What is beyond a contestant is not in the report.
+// The report takes a Looper's times from the Looper, and does not count the cost of
+// this process as its own. It leaves out workloads that a contestant cannot do.
 func TestRunHeedsALooper(t *testing.T) {
 	plain := bench.Redquorum()
 	c := config(t, bench.Contestant{Name: "elsewhere", Open: func(ctx context.Context, target bench.Target) (bench.Client, error) {

@@ -52,7 +52,7 @@ examples:
   %[1]s --spawn --n 5 --workload fairness --for 3m
   %[1]s --nodes 10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379
   %[1]s --model                               # zones, regions and loss, in virtual time
-  %[1]s --model --rtt 5ms                     # and beside it what is measured
+  %[1]s --model --rtt 5ms                     # and a measurement to compare
   %[1]s --rounds 6 --benchstat > new.txt  # with fewer nothing is significant
   benchstat old.txt new.txt
 `
@@ -119,8 +119,8 @@ func Main(ctx context.Context, p Program, args []string, stdout, stderr io.Write
 // endings are the signals to end.
 var endings = []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
 
-// heed returns a context that ends with the first signal. With the second the
-// program does. Those that it was told to ignore, as by nohup, it ignores.
+// heed returns a context that ends with the first signal. The second signal ends the
+// program. Signals that the program has to ignore, as under nohup, stay ignored.
 func heed(ctx context.Context) (_ context.Context, ignore func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	heeded := slices.DeleteFunc(slices.Clone(endings), signal.Ignored)

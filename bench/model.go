@@ -40,7 +40,7 @@ type ModelRow struct {
 	Available float64 `json:"available"`
 }
 
-// A ModelCheck sets a prediction beside what was measured.
+// A ModelCheck compares a prediction with a measurement.
 type ModelCheck struct {
 	RTT       time.Duration `json:"rtt_ns"`
 	Nodes     int           `json:"nodes"`
@@ -94,7 +94,7 @@ const modelPairs = 3000
 func predict(ctx context.Context, nodes []int, failure float64, pairs int, progress func(string, int, int)) (*Model, error) {
 	m := &Model{NodeFailure: failure, Distributions: []string{
 		"one way, evenly distributed: 0.1-0.2 ms to the client's own zone; 0.3-0.6 and 0.4-0.9 ms to two others; 12-14 and 38-42 ms to two other regions",
-		"nodes take turns in these, the first beside the client: so three nodes are one in each",
+		"nodes take turns in these, the first next to the client: so three nodes are one in each",
 		fmt.Sprintf("each link is up to %v later in bursts of %v, every %v on average: 1 %% of the time", burstLate, burstFor, burstEvery),
 		"loss: 0.1 % of messages each way, not sent again in time (TCP would): the command fails at its deadline of 500 ms, and its connection with it",
 		fmt.Sprintf("nodes are away for %s of the time, independently of each other", percent(failure)),

@@ -51,7 +51,7 @@ func TestModelCompare(t *testing.T) {
 		return &Cell{Workload: "latency", Contestant: contestant, Nodes: 3, RTT: rtt,
 			Median: Metrics{"pair-p50-ns": float64(p50), "pair-p99-ns": float64(p50 + ms)}}
 	}
-	// What the model runs is the engine of one of them only.
+	// The model runs the engine of only one of them.
 	r := &Report{Contestants: []Entrant{{Name: "other"}, {Name: ours}}, Links: []Link{{RTT: 10 * ms, Measured: 11 * ms, Bare: ms / 2}},
 		Cells: []*Cell{cell("other", 0, 5*ms), cell("other", 10*ms, 50*ms), cell(ours, 0, ms), cell(ours, 10*ms, 23*ms)}}
 	m := new(Model)

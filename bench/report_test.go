@@ -16,7 +16,7 @@ import (
 	"github.com/redquorum/redquorum/internal/browser"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 func decode(t *testing.T, text string) *bench.Report {
 	t.Helper()
@@ -210,7 +210,7 @@ func TestHTMLInBrowser(t *testing.T) {
 
 // wanted is what every page of a report has to show, as conditions in its script.
 var wanted = []string{
-	// What to choose comes first, and the charts before the figures.
+	// The recommendation comes first, and the charts before the figures.
 	"document.querySelector('.choice').getBoundingClientRect().bottom < innerHeight / 2",
 	"document.querySelector('.choice').textContent.startsWith('Choose N=3, Timeout 500\u00a0ms, lease 10\u00a0s, because 3 nodes survive a failure')",
 	"document.querySelector('.charts').offsetTop < document.querySelector('.tables').offsetTop",
@@ -218,7 +218,7 @@ var wanted = []string{
 	// No third of the page is empty.
 	"['.advice', '.charts', '.tables'].every(s => document.querySelector(s).getBoundingClientRect().right > .9 * innerWidth)",
 	"Math.max(...[...document.querySelectorAll('.tables table')].map(e => e.getBoundingClientRect().right)) > .9 * innerWidth",
-	// What scrolls has a shadow at its edge, and can be reached by the keyboard.
+	// Parts that scroll have a shadow at their edge, and can be reached by the keyboard.
 	"[...document.querySelectorAll('.scroll')].every(e => e.tabIndex === 0 && getComputedStyle(e).backgroundImage.split('linear-gradient').length === 5)",
 	"innerWidth > 1000 || [...document.querySelectorAll('.tables .scroll')].some(e => e.scrollWidth > e.clientWidth)",
 	"document.querySelector('.advice .scroll').scrollWidth <= document.querySelector('.advice .scroll').clientWidth",

@@ -41,7 +41,7 @@ type Config struct {
 	// Self is the command line of a process that calls Main with --child.
 	Self []string
 
-	// Progress, if not nil, is told before each measurement what it is, and how
+	// Progress, if not nil, is called before each measurement with its title, and how
 	// many are done.
 	Progress func(what string, done, of int)
 }
@@ -237,10 +237,9 @@ func (c *Config) window(w *workload, weights float64) time.Duration {
 	return max(time.Duration(float64(c.For)*w.weight/weights/float64(c.Rounds)), least)
 }
 
-// Run measures. What a contestant does wrong is in the report. When ctx ends it
-// returns the rounds that are complete, or an error if there is none. If servers
-// cannot be used, or no longer, it returns an error, and with it the rounds that
-// were complete, if any.
+// Run measures. The report has the errors of contestants. When ctx ends it returns the
+// rounds that are complete, or an error if there is none. If servers cannot be used, or
+// no longer, it returns an error, and with it the rounds that were complete, if any.
 func Run(ctx context.Context, c Config) (_ *Report, err error) {
 	begin := time.Now()
 	groups := c.groups()
@@ -362,7 +361,7 @@ func (c *Config) measure(ctx context.Context, f *field, l *links, contestant Con
 	}
 	if err != nil {
 		cell.Error, m = err.Error(), nil
-		// What another process says is text.
+		// An error of another process comes as text.
 		cell.unsupported = errors.Is(err, errors.ErrUnsupported) || strings.Contains(cell.Error, errors.ErrUnsupported.Error())
 	}
 	orphans, err := f.clear(ctx, cell.Nodes, prefix, settle+cell.RTT)

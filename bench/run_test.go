@@ -37,7 +37,7 @@ var contestants = []bench.Contestant{
 	{Name: "broken", Note: "fails", Open: openFake(func(*fake, string) error { return errors.New("out of order") })},
 }
 
-// stuck heeds nothing, not even the end of a context.
+// stuck ignores everything, even the end of a context.
 var stuck = bench.Contestant{Name: "stuck", Note: "never ends", Open: openFake(func(f *fake, name string) error {
 	_ = f.first.Set(context.Background(), name, 1, 0).Err()
 	select {}
@@ -181,7 +181,7 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// What is asked for reaches the clients.
+// The options reach the clients.
 func TestRunOpensForATarget(t *testing.T) {
 	var mu sync.Mutex
 	callers := make(map[int]bool)
@@ -246,7 +246,7 @@ func TestRunStormsUntilTheWindowIsOver(t *testing.T) {
 	})
 }
 
-// What contestants do wrong is found, and is no reason to stop.
+// Errors of contestants are found, and are no reason to stop.
 func TestRunFindsWhatIsWrong(t *testing.T) {
 	c := config(t, contestants[1:]...)
 	c.Workloads, c.For, c.Base = []string{"handover", "throughput"}, 400*time.Millisecond, "open"
@@ -411,7 +411,7 @@ func TestRunEnds(t *testing.T) {
 	}
 }
 
-// An interruption is heeded at once, also by processes, and where nothing happens.
+// An interruption ends everything at once, also processes, and also where nothing happens.
 func TestRunEndsAtOnce(t *testing.T) {
 	for _, which := range []string{"keep", "one process", "8 processes"} {
 		for met := false; !met; {
@@ -534,7 +534,7 @@ func started(t *testing.T, args ...string) (*exec.Cmd, *redis.Client) {
 	}
 }
 
-// However it is told to end, nothing is left on the servers.
+// However it is ended, nothing is left on the servers.
 func TestMainHeedsSignals(t *testing.T) {
 	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
 		if signal.Ignored(sig) {
@@ -614,7 +614,7 @@ func TestMain_formats(t *testing.T) {
 	if page, err := os.ReadFile(file); err != nil || !strings.Contains(string(page), "Times better than open") {
 		t.Errorf("%.100s, %v", page, err)
 	}
-	// What is there stays until there is something better.
+	// A file stays until there is something better.
 	if status, _, stderr := main("--nodes", "127.0.0.1:1", "--html", file); status != 1 {
 		t.Errorf("status %d, %s", status, stderr)
 	}
@@ -624,7 +624,7 @@ func TestMain_formats(t *testing.T) {
 	if all, err := os.ReadDir(filepath.Dir(file)); err != nil || len(all) != 1 {
 		t.Errorf("%v, %v", all, err)
 	}
-	// What no lock may do is no success.
+	// A run in which a lock does what no lock may do is no success.
 	if status, _, stderr := main("--n", "1", "--for", "20ms", "--rounds", "1", "--workload", "latency", "--contestants", "leaky"); status != 1 ||
 		!strings.Contains(stderr, "1 of 1 cases have overlaps or orphans") {
 		t.Errorf("status %d, %s", status, stderr)

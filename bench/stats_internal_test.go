@@ -133,7 +133,7 @@ func TestFairness(t *testing.T) {
 			t.Errorf("%s is %v, want %v", name, m[name], want)
 		}
 	}
-	// Who never has a turn has waited longest.
+	// A caller that never has a turn has waited longest.
 	fairness(m, append(all, record{Owner: 4, Unserved: time.Second}), time.Second)
 	if m["least/most"] != 0 || format("wait-max-ns", m) != "≥ 1.00 s" {
 		t.Errorf("somebody was not served: %v, %s", m, format("wait-max-ns", m))

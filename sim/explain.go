@@ -239,7 +239,7 @@ func (t *telling) note(l line, node int) {
 	}
 }
 
-// tellFaults tells of the other faults that were in effect. Clocks are told of last.
+// tellFaults reports the other faults that were in effect, those of clocks last.
 func (t *telling) tellFaults() {
 	for _, f := range t.r.extents() {
 		if f.Entry >= len(t.entries) || slices.ContainsFunc(t.lines, func(l line) bool { return l.entry == f.Entry }) {

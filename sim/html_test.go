@@ -41,7 +41,7 @@ func crowded() string {
 	return strings.NewReplacer("clients 2", "clients 3", "at 40ms crash", steps+"at 40ms crash").Replace(forgetful)
 }
 
-// varied is a plan with a lock of two names, readers, and two who wait in line.
+// varied is a plan with a lock of two names, readers, and two queued waiters.
 const varied = `redquorum plan 1
 nodes 3
 clients 4
@@ -254,7 +254,7 @@ func TestHTMLWithoutTrace(t *testing.T) {
 	}
 }
 
-// Nodes that are down show no keys. What was durable is there again afterwards.
+// Nodes that are down show no keys. Durable keys are there again afterwards.
 const crashing = `redquorum plan 1
 nodes 3
 clients 1

@@ -56,7 +56,7 @@ func (k *checker) lasting(h *holder) {
 			}
 		}
 		if have < need {
-			w.fail("I2", fmt.Sprintf("%s may rely on %q for %v, and only %d nodes keep it for so long", h.c.name, name, remaining, have))
+			w.fail("I2", fmt.Sprintf("%s may rely on %q for %v, and only %d nodes keep it for that time", h.c.name, name, remaining, have))
 		}
 	}
 }

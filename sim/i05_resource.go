@@ -52,8 +52,8 @@ type fence struct {
 	token node.Token
 }
 
-// step carries an access out as a fenced register should, and reports whether
-// its answer is the right one. What a holder has read it updates: nobody else has
+// step carries an access out as a fenced register should, and reports whether its
+// answer is the right one. A holder updates the value that it has read: nobody else has
 // written since.
 func (f *fence) step(a *access) bool {
 	if a.ok != (a.token == 0 || a.token >= f.token) {

@@ -46,7 +46,7 @@ func (k *checker) gaveBackAtOnce(l *link, g *givenUp, name string) {
 		return
 	}
 	if kept := time.Duration(w.now - g.at); kept > w.quick() {
-		w.fail("I13", fmt.Sprintf("%s waits in line for %q, and keeps it on %s for %v after its attempt has failed", l.c.name, name, s.name, kept))
+		w.fail("I13", fmt.Sprintf("%s is queued for %q, and keeps it on %s for %v after its attempt has failed", l.c.name, name, s.name, kept))
 	}
 	w.sometimes(GaveBackAtOnce)
 }
@@ -55,7 +55,7 @@ func (k *checker) gaveBackAtOnce(l *link, g *givenUp, name string) {
 func (k *checker) triesBriefly(l *link, o *call, name string) {
 	c, s := l.c, l.n
 	if took := c.Now().Sub(o.start); o.ticket > 0 && !o.won && !no(o.heard[s.number]) && s.disturbed() < o.at && took > k.w.longestAttempt(o.ttl) {
-		k.w.fail("I13", fmt.Sprintf("%s waits in line for %q, and holds it on %s for %v", c.name, name, s.name, took))
+		k.w.fail("I13", fmt.Sprintf("%s is queued for %q, and holds it on %s for %v", c.name, name, s.name, took))
 	}
 }
 

@@ -22,7 +22,7 @@ func (k *checker) keepsItsPlace(c *Client, o *call, cmd *node.Command) {
 	again := o.attempts > 0 && k.w.program == nil && !o.several
 	switch {
 	case again && o.ticket > 0 && o.ticket != wait.Ticket:
-		k.w.fail("I13", fmt.Sprintf("%s waits in line for %q with ticket %d, and had %d before", c.name, o.names[0], wait.Ticket, o.ticket))
+		k.w.fail("I13", fmt.Sprintf("%s is queued for %q with ticket %d, and had %d before", c.name, o.names[0], wait.Ticket, o.ticket))
 	case again && o.waiter != "" && o.waiter != wait.Waiter:
 		k.w.fail("I13", fmt.Sprintf("%s waits for %q under another name than before", c.name, o.names[0]))
 	case o.waiting && wait.Queued() && !wait.Stays():
@@ -59,9 +59,9 @@ func (k *checker) forgotten(s *server, name string, before *node.State) {
 	}
 }
 
-// overtakesNobody checks the order of service, for all modes: who gets a lock passes no waiter with an
-// earlier ticket that enough nodes know, unless both read. Without WithFair an attempt may pass
-// others, but not that of a reader, and no hand-over does.
+// overtakesNobody checks the order of service, for all modes. The caller that gets a lock passes
+// no waiter with an earlier ticket that enough nodes know, unless both read. Without WithFair an
+// attempt may pass waiters, unless it reads. A hand-over never does.
 func (k *checker) overtakesNobody(h *holder, o *call) {
 	w := k.w
 	if w.disagree >= quorum.Defaults().FenceRetention {

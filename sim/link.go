@@ -17,7 +17,7 @@ import (
 //
 // Commands are sent at once, and several may be in flight. One connection keeps their order,
 // unless a fault changes it. The link gives a connection up when a command on it got no answer in
-// time. What is in flight then may still arrive.
+// time. Commands in flight at that time may still arrive.
 type link struct {
 	w *world
 	c *Client

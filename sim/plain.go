@@ -54,8 +54,8 @@ func (op plainOp) script() bool { return op == plainDelete || op == plainExpire 
 // plainScripts is what a server has when it has them.
 const plainScripts = 1 << 7
 
-// apply executes it. What the textbook keeps in a string is a field here, so
-// that one can look at all locks in the same way.
+// apply executes it. The textbook's string is a field here, so that all locks look the
+// same.
 func (op plainOp) apply(s Memory, now model.Time, cmd node.Command) node.Reply {
 	claim := cmd.Claims[0]
 	_, mine := s.Keeps(now, claim.Name, claim.Owner, node.Exclusive)

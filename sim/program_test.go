@@ -118,8 +118,9 @@ func increments(pause time.Duration, careful bool) func(*sim.Client) error {
 	}
 }
 
-// A program that outlives its fixed lease and writes without a token loses updates. It is
-// told so, with and without faults that no lease can stand: it could have asked its lease.
+// A program that outlives its fixed lease and writes without a token loses updates. The
+// verdict blames the program, with and without faults that no lease can stand: it could
+// have asked its lease.
 func TestProgramWritesAfterItsLease(t *testing.T) {
 	const plan = "clients 3\nlength 20s\nlock lease=500ms\n"
 	evicted := plan + "at 1s flush n1,n2,n3\n"
@@ -232,7 +233,7 @@ func everything(handles *[]quorum.Handle) func(c *sim.Client) error {
 }
 
 // A Locker lets 1,024 attempts go to the nodes at a time. A task that has to wait for that is
-// served in the end, gives up with its context, or is told that the Locker was closed.
+// served in the end, gives up with its context, or gets ErrClosed.
 func TestMoreAttemptsThanGoAtATime(t *testing.T) {
 	const tasks = 1300
 	for _, closes := range []time.Duration{4 * time.Millisecond, 10 * time.Second} {
@@ -270,7 +271,7 @@ func TestMoreAttemptsThanGoAtATime(t *testing.T) {
 			return err
 		}))
 		if served+gaveUp+closed != tasks || gaveUp == 0 || (waiting == 0) != (closes > time.Second) {
-			t.Errorf("closed after %v: %d waited then; %d served, %d gave up, %d were told", closes, waiting, served, gaveUp, closed)
+			t.Errorf("closed after %v: %d waited then; %d served, %d gave up, %d got ErrClosed", closes, waiting, served, gaveUp, closed)
 		}
 	}
 }
@@ -304,7 +305,7 @@ func TestProgramsDrawnFromSeeds(t *testing.T) {
 	}
 }
 
-// What a program does wrong is said of the program.
+// The verdict blames a program for its own errors.
 func TestProgramsThatEndOtherwise(t *testing.T) {
 	const plan = "clients 3\nlength 2s\n"
 	hold := func(c *sim.Client) (*quorum.Lease, error) { return c.Locker().Lock(c.Context(), "x1") }
@@ -332,8 +333,7 @@ func TestProgramsThatEndOtherwise(t *testing.T) {
 	}), "I10", "1 tasks of c1 are left over, of its program if that calls Go")
 }
 
-// What a program returns is in the result and in the story, and does not change the
-// verdict.
+// A program's error is in the result and in the story, and does not change the verdict.
 func TestProgramReturnsAnError(t *testing.T) {
 	r := sim.Run(planned(t, "clients 2\nlength 1s\nat 1ms kill c1\n"), func(c *sim.Client) error {
 		c.Sleep(10 * time.Millisecond)
@@ -421,7 +421,7 @@ func TestTimeoutsOfPrograms(t *testing.T) {
 			ctx, cancel = c.WithTimeout(context.Background(), time.Second)
 			cancel()
 			if ctx.Err() != context.Canceled {
-				t.Errorf("cancelled, it ends with %v", ctx.Err())
+				t.Errorf("canceled, it ends with %v", ctx.Err())
 			}
 			return nil
 		}))

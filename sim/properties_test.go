@@ -16,7 +16,7 @@ import (
 	"github.com/redquorum/redquorum/sim"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 // drawPlan draws a plan step by step, so that rapid can shrink it step by step.
 func drawPlan(t *rapid.T) *faults.Plan {
@@ -129,7 +129,7 @@ func TestRunsAreTheSameEverywhere(t *testing.T) {
 	check := func(how string) {
 		t.Helper()
 		if got := hashes(); got != string(want) {
-			t.Errorf("%s: runs differ from %s; if the engine or the simulator was changed, -update writes it anew\n%s", how, golden, got)
+			t.Errorf("%s: runs differ from %s; if the engine or the simulator was changed, -update writes it again\n%s", how, golden, got)
 		}
 	}
 	check("as it is")

@@ -31,7 +31,7 @@ func TestLinearizable(t *testing.T) {
 		{"in the order in which they are there", []*access{write(1, 0, 2), read(1, 1, 3)}, true},
 		{"in another order", []*access{read(1, 0, 3), write(1, 1, 2)}, true},
 		{"in no order, as the read was over", []*access{read(1, 0, 1), write(1, 2, 3), read(1, 2, 3)}, false},
-		{"a long one beside two short ones", []*access{write(1, 0, 9), read(0, 1, 2), read(1, 3, 4)}, true},
+		{"a long one during two short ones", []*access{write(1, 0, 9), read(0, 1, 2), read(1, 3, 4)}, true},
 		{"a long one that is forgotten", []*access{write(1, 0, 9), read(1, 1, 2), read(0, 3, 4)}, false},
 		{"a refusal without a higher token", []*access{{c: c, token: 1, back: 1}}, false},
 		{"both update", []*access{update(0, 1, 0, 3), update(1, 2, 1, 2)}, true},
@@ -43,8 +43,8 @@ func TestLinearizable(t *testing.T) {
 	}
 }
 
-// A history that is too long is checked in parts, of which each begins where the one
-// before has ended.
+// A history that is too long is checked in parts; each begins where the one before has
+// ended.
 func TestLinearizableInParts(t *testing.T) {
 	for value, sound := range map[int]bool{7: true, 0: false} {
 		w := &world{p: faults.New(1, 1), names: []string{"x"}}

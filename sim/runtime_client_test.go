@@ -35,7 +35,7 @@ type process struct {
 	dead   atomic.Bool
 	ended  chan struct{} // closed when its work is over
 	called atomic.Int64  // when it began its last acquisition
-	fair   atomic.Bool   // that waits in line, and passes nobody
+	fair   atomic.Bool   // that is queued, and passes nobody
 
 	steps   chan *faults.Event
 	locks   []*lock

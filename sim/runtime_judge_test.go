@@ -17,8 +17,8 @@ import (
 	"github.com/redquorum/redquorum/sim"
 )
 
-// This file holds the clients of a runtimeWorld to what the lock promises, as far as
-// that can be told where many things happen at the same time.
+// This file holds the clients of a runtimeWorld to what the lock promises, if that can
+// be known where many things happen at the same time.
 
 // A judge is what is known of a run.
 type judge struct {
@@ -34,7 +34,7 @@ type judge struct {
 	written map[string]node.Token // the highest that the resource takes into account
 
 	attempts map[string]*attempt // by owner
-	waiting  map[string]*waiting // by the name under which the nodes know who waits in line
+	waiting  map[string]*waiting // by the name that the waiter has in the nodes' queues
 	striking int                 // faults that have not ended
 	troubled clock.Instant       // when one began or ended last
 	core     faults.Set          // the nodes that are healed, at the end
@@ -45,7 +45,7 @@ type counts struct {
 	grants, extended, lost                       int
 	shared, downgraded, upgrades, several, joint int
 	needed                                       int // grants that take more than a majority
-	inTurn                                       int // grants to one in line while another waited that enough nodes knew
+	inTurn                                       int // grants to a queued waiter while another waited that enough nodes knew
 	readersLast                                  int // turns of readers who go on until everybody was served
 	handed                                       int // locks that a node has handed on
 }
@@ -132,8 +132,8 @@ func (r *runtimeWorld) tranquil(since clock.Instant) bool {
 	return r.striking == 0 && r.troubled < since
 }
 
-// granted looks at a lease that its holder has just been told of, and returns false
-// if it is nested in another.
+// granted looks at a lease that its holder has just got, and returns false if it is
+// nested in another.
 func (r *runtimeWorld) granted(c *process, le *quorum.Lease, mode node.Mode) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -269,8 +269,8 @@ func (r *runtimeWorld) ends(le held, title string) {
 	}
 }
 
-// gaveBack checks that nothing is left of several locks of which one was not to be
-// had, as far as they were asked for since an attempt.
+// gaveBack checks that nothing is left of several locks if one of them could not be
+// acquired. It looks at those that were asked for since an attempt.
 func (r *runtimeWorld) gaveBack(c *process, since int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 )
 
 // This file follows the attempts to acquire something, and checks the order in which
-// those are served who wait in line.
+// queued waiters are served.
 
 // An attempt is one try to acquire a lock, and what comes of it.
 type attempt struct {
@@ -25,7 +25,7 @@ type attempt struct {
 	released bool
 }
 
-// A waiting one stands in line.
+// A waiting one is queued.
 type waiting struct {
 	c      *process
 	name   string
@@ -94,8 +94,8 @@ func (r *runtimeWorld) inherits(heir string, number int) {
 	a.granted |= faults.Of(number)
 }
 
-// stands finds out, when an attempt of one that waits in line has failed, whether so
-// many nodes know it that nobody can overtake it.
+// stands finds out, when an attempt of a queued waiter has failed, whether so many
+// nodes know it that nobody can overtake it.
 func (r *runtimeWorld) stands(owner string) {
 	r.mu.Lock()
 	a := r.attempts[owner]
@@ -136,12 +136,11 @@ func (r *runtimeWorld) leaves(c *process) {
 	maps.DeleteFunc(r.waiting, func(_ string, w *waiting) bool { return w.c == c })
 }
 
-// inTurn checks that h has passed nobody who waits in line, and whom enough nodes
-// know.
+// inTurn checks that h has passed no queued waiter that enough nodes know.
 func (r *runtimeWorld) inTurn(h *holder) {
 	a, now := r.attempts[h.owner], r.clock.Now()
 	if !h.c.fair.Load() || !r.agree {
-		return // it may pass those who wait in line; or whose ticket is the lower depends on their days
+		return // it may pass queued waiters; or their wall clocks decide whose ticket is lower
 	}
 	for waiter, w := range r.waiting {
 		if waiter == a.waiter || w.name != h.lease.Names()[0] || w.c.dead.Load() {

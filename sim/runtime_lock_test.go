@@ -229,7 +229,7 @@ func (l *lock) upgrade(q wanted) {
 	case errors.Is(err, quorum.ErrDeadlock):
 		r.count(&r.counts.upgrades)
 		if r.clock.Now().Sub(began) > r.slack {
-			r.fail(sim.Stuck, "c%d is told late that it cannot write %s, which it reads", l.c.number+1, q.name)
+			r.fail(sim.Stuck, "c%d learns late that it cannot write %s, which it reads", l.c.number+1, q.name)
 		}
 	case err == nil:
 		if inner.leases[0].Owner() == l.leases[0].Owner() {

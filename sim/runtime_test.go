@@ -47,7 +47,7 @@ func inBubble(t *testing.T, p *faults.Plan) (r *runtimeWorld) {
 	return r
 }
 
-// What the simulator calls sound, so does the production runtime: the same
+// A plan that the simulator calls sound is sound in the production runtime: the same
 // engine with goroutines and real signals, under the same plans.
 func TestRuntimeAgreesWithTheSimulator(t *testing.T) {
 	seeds := uint64(150)
@@ -178,7 +178,7 @@ at 2s unlock c1
 at 2500ms unlock c2
 `, []variant{
 		{"that meet", "at 200ms lock c2 y,z\n", sim.Outside},
-		{"of which one is wanted", "at 200ms lock c2 y\n", sim.Outside},
+		{"one of them is wanted", "at 200ms lock c2 y\n", sim.Outside},
 		{"that do not meet", "at 200ms lock c2 z,w\n", sim.Sound},
 	}},
 	{"nodes forget a lock that more than a majority needs", `
@@ -205,8 +205,8 @@ network delay=30ms
 	}},
 }
 
-// The same on the machine's own clock, where nothing waits for the tests. What
-// they measure is so that a slow machine cannot make them fail: see exclusive.
+// The same on the machine's own clock, where nothing waits for the tests. A slow
+// machine cannot make their measurements fail: see exclusive.
 func TestRuntimeOnTheSystemClock(t *testing.T) {
 	tests.NeedSeconds(t)
 	t.Parallel()

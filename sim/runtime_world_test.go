@@ -16,9 +16,9 @@ import (
 )
 
 // A runtimeWorld carries out a plan as production would run it: with goroutines,
-// mutexes and a clock of the operating system or of synctest. What it shares
-// with package sim is the plan, the engine and the nodes' memory, so that a
-// mistake of either world is a difference between their verdicts.
+// mutexes and a clock of the operating system or of synctest. It shares only the plan,
+// the engine and the nodes' memory with package sim, so that a mistake of either world
+// is a difference between their verdicts.
 type runtimeWorld struct {
 	p     *faults.Plan
 	clock clock.Clock

@@ -22,12 +22,12 @@ func golden(t *testing.T, path string, got []byte) {
 		}
 	}
 	if want, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("it differs from %s (%v); -update writes it anew", path, err)
+		t.Errorf("it differs from %s (%v); -update writes it again", path, err)
 	}
 }
 
-// maxLines is how much of a trace is kept: who waits in vain does the same again
-// and again.
+// maxLines is how much of a trace is kept: a waiter that waits in vain does the same
+// again and again.
 const maxLines = 400
 
 // Each scenario goes as its file says, with textbook Redlock and with ours, and
@@ -122,7 +122,7 @@ func TestMatrix(t *testing.T) {
 	golden(t, page, []byte(before+begin+b.String()+end+after))
 }
 
-// What a bug of the engine once broke stays whole.
+// Plans that a bug of the engine once broke are sound.
 func TestBugsStayFixed(t *testing.T) {
 	plans, err := filepath.Glob("testdata/bugs/*.plan")
 	if err != nil || len(plans) == 0 {

@@ -23,7 +23,7 @@ type call struct {
 	acquires int // commands of its own attempts
 
 	attempt         // the latest
-	stood   attempt // the one before, of which the claim may stand as well
+	stood   attempt // the one before, whose standby claim may be there as well
 
 	names []string  // that the attempt asks for
 	mode  node.Mode // and how
@@ -38,7 +38,7 @@ type call struct {
 	until   int64      // and until when, unless it asks again
 	joined  int64      // when it came, or a node found its token too low last
 	won     bool       // its attempt was
-	left    faults.Set // nodes that were told that it waits no more
+	left    faults.Set // nodes that know that it waits no more
 }
 
 // An attempt is one claim and what the nodes have answered.
@@ -56,7 +56,7 @@ type attempt struct {
 	released bool // the claim was, once
 
 	handed [faults.MaxNodes]node.Token // with what the nodes have handed the lock on to it
-	taken  faults.Set                  // those of which it has been told so
+	taken  faults.Set                  // those that the client has heard of
 }
 
 // denied are the nodes that have refused the attempt.

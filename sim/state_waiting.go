@@ -18,7 +18,7 @@ type inLine struct {
 	ticket node.Token
 }
 
-// waits reports whether a call waits in line for a name.
+// waits reports whether a call is queued for a name.
 func (o *call) waits(name string) bool {
 	return o.fair && o.waiting && o.ticket > 0 && !o.won && o.names[0] == name
 }

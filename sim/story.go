@@ -93,7 +93,7 @@ func (e *Entry) told(r *Result) string {
 		text := []rune(e.Text)
 		switch {
 		case strings.HasSuffix(e.Text, ": granted"):
-			return "" // the belief has been told
+			return "" // the belief is in the story
 		case len(text) > most:
 			text = append(text[:most], '…')
 		}
@@ -123,8 +123,8 @@ func (e *Entry) told(r *Result) string {
 }
 
 // orphans tells of keys that nodes kept to their end for a client that never had the
-// lock, by the entry with which the last of them began. It tells of none in runs
-// without steps, of which each has many.
+// lock, by the entry with which the last of them began. It reports none in runs without
+// steps, as each of these has many.
 func (r *Result) orphans() map[int]string {
 	type place struct {
 		node int

@@ -31,7 +31,7 @@ type world struct {
 	memory   func(model.Ears) Memory // makes that of a node
 	store    resource
 	locks    []string // that the plan's work is about
-	names    []string // of locks, and topics that are told about them
+	names    []string // of locks, and topics about them
 	channels []channel
 	starts   int
 	serial   int

@@ -20,8 +20,7 @@ import (
 	"github.com/redquorum/redquorum/bench"
 )
 
-// etcdEnv tells the processes that the benchmark starts beside this one where
-// the members are.
+// etcdEnv tells the other processes of the benchmark where the members are.
 const etcdEnv = "REDQUORUM_PEERS_ETCD"
 
 const (

@@ -1,5 +1,4 @@
-// Peers measures redquorum beside its rivals, on the same servers and in the same
-// run:
+// Peers measures redquorum and its rivals, on the same servers and in the same run:
 //
 //	cd bench/peers && go run . --spawn --n 5
 //
@@ -8,10 +7,10 @@
 //
 // # The contestants
 //
-// All of them lock names for the time that the benchmark asks for, on the same
-// Redis masters unless said otherwise, and wait for a name as they do by
-// themselves. What a contestant lacks is added as its users would add it; nothing
-// else is.
+// All of them lock names for the time that the benchmark asks for, on the same Redis
+// masters unless said otherwise, and wait for a name as they do by themselves. If a
+// contestant lacks something, it is added as its users would add it; nothing else is
+// added.
 //
 //   - redquorum, with all its features on: see [bench.Redquorum].
 //   - redsync v4.18.1 over go-redis v9.23.0, each with its defaults: Lock and
@@ -24,16 +23,15 @@
 //     of its time: redsync leaves that to its user.
 //   - redsync-ff is the same with WithFailFast, redsync's only way to be back at
 //     the majority.
-//   - rueidislock v1.0.79. By itself it puts 2q-1 keys for each lock on one
-//     deployment, and has the lock with q of them. Here key i goes to master i,
-//     through its ClientBuilder, which makes this the work of Redlock.
-//     NoLoopTracking is on, its documented way to be faster. TryNextAfter is 1 s:
-//     with the default of 20 ms a slow moment is taken for a broken node, and with
-//     NoLoopTracking a waiter that met one may never wake. Others may not, either:
-//     eight callers of two lockers who took turns for one name slept for good in 2
-//     runs of 15, and in none of 40 without NoLoopTracking. What a hung node costs
-//     it is this second, therefore, and not the default's 20 ms. It renews every lock; so Lock is
-//     Keep. The time of a lock is that of its locker: there is one for each.
+//   - rueidislock v1.0.79. By itself it puts 2q-1 keys for each lock on one deployment, and has
+//     the lock with q of them. Here key i goes to master i, through its ClientBuilder, which
+//     makes this the work of Redlock. NoLoopTracking is on, its documented way to be faster.
+//     TryNextAfter is 1 s: with the default of 20 ms a slow moment is taken for a broken node,
+//     and with NoLoopTracking a waiter that met one may never wake. Others may not, either: eight
+//     callers of two lockers that took turns for one name slept forever in 2 runs of 15, and in
+//     none of 40 without NoLoopTracking. Therefore a hung node costs it this second, and not the
+//     default's 20 ms. It renews every lock; so Lock is Keep. The time of a lock is that of its
+//     locker: there is one for each.
 //   - redislock is bsm/redislock v0.9.4 over go-redis v9.23.0, for one node only;
 //     on more it is not measured. By itself it does not wait. Here it asks again
 //     after 100 ms, as its own example does. Keep has a goroutine as for redsync.
@@ -81,7 +79,7 @@ func main() {
 }
 
 func run() int {
-	// Those that it was told to ignore, as by nohup, it ignores.
+	// Signals that the program has to ignore, as under nohup, stay ignored.
 	endings := slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}, signal.Ignored)
 	ctx, stop := signal.NotifyContext(context.Background(), endings...)
 	defer stop()

@@ -2,8 +2,8 @@ package main
 
 import "testing"
 
-// Eight processes that each start a cluster of their own would be measured
-// beside 24 members of etcd.
+// Eight processes that each start a cluster of their own would be measured together
+// with 24 members of etcd.
 func TestWhichArgumentsWantEtcd(t *testing.T) {
 	for _, c := range []struct {
 		args    []string

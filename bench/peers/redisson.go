@@ -20,8 +20,8 @@ import (
 	"github.com/redquorum/redquorum/bench"
 )
 
-// redissonEnv tells the processes that the benchmark starts beside this one where
-// the Java program was built.
+// redissonEnv tells the other processes of the benchmark where the Java program was
+// built.
 const redissonEnv = "REDQUORUM_PEERS_REDISSON"
 
 //go:embed testdata/redisson

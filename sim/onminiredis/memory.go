@@ -5,12 +5,11 @@
 //
 //	sim.Run(plan, nil, sim.WithMemory(onminiredis.New))
 //
-// In miniredis time passes when it is told to, so it is told before each
-// command. One thing differs from Redis, and is made up for: a key of p
-// milliseconds is gone when p have passed; in Redis, when more than p have. So
-// each life that a command gives is made a nanosecond longer, once: with whole
-// milliseconds passing, the key is then there in the p-th, its PTTL is exact, and
-// it is gone in the next.
+// In miniredis time passes only by a call, which is made before each command. One thing
+// differs from Redis, and is made up for: a key of p milliseconds is gone when p have
+// passed; in Redis, when more than p have. So each life that a command gives is made a
+// nanosecond longer, once: with whole milliseconds passing, the key is then there in
+// the p-th, its PTTL is exact, and it is gone in the next.
 //
 // One difference from the model is left: when a server's clock is set back, the
 // model brings back what had expired and was not used since. Here it is gone as
@@ -37,7 +36,7 @@ import (
 
 type memory struct {
 	data *miniredis.Miniredis
-	peer *server.Peer // who sends it commands
+	peer *server.Peer // sends it commands
 	out  bytes.Buffer // and gets the answers
 	now  model.Time   // how far its time has come
 	disk []model.Entry

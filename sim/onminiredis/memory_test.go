@@ -40,7 +40,7 @@ func same(t *testing.T, p *faults.Plan) {
 	}
 }
 
-// What a guard finds on the model it finds on miniredis: the scripts do run.
+// A check that fails on the model fails on miniredis, too: the scripts do run.
 func TestABugIsABugOnBoth(t *testing.T) {
 	profile := faults.Profile{Nodes: 5, Clients: 3}
 	unguarded := func(p *faults.Plan) { p.Lock.Guard = false }

@@ -5,13 +5,13 @@
 // observed or bounded by a lease, a waiter asks again and again, and names are
 // not checked.
 //
-// Each node has one connection, written by whoever has something to say and
-// read by one goroutine. A command is encoded once for all nodes. A caller that
-// finds a connection idle writes to it by itself, without waiting; what is said
-// while replies are open is gathered, and a goroutine of the node writes it with
-// one call. Replies come in the order of the commands, so an answer is counted
-// by one atomic addition, and the one that makes the majority wakes the caller.
-// Operations are used again: in the steady state nothing is allocated.
+// Each node has one connection. Any caller writes to it, and one goroutine reads it. A
+// command is encoded once for all nodes. A caller that finds a connection idle writes
+// to it by itself, without waiting; what is said while replies are open is gathered,
+// and a goroutine of the node writes it with one call. Replies come in the order of the
+// commands, so an answer is counted by one atomic addition, and the one that makes the
+// majority wakes the caller. Operations are used again: in the steady state nothing is
+// allocated.
 package floor
 
 import (
