@@ -208,8 +208,8 @@ func TestOwnerIsToldEverywhere(t *testing.T) {
 	})
 }
 
-// Renewals that fail, one after the other, are told of once a second.
-func TestFailedRenewalsAreToldOfOnceASecond(t *testing.T) {
+// Renewals that fail one after the other have one event a second.
+func TestFailedRenewalsAreReportedOnceASecond(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		o := newObserver()
 		l := w.locker(quorum.Options{Lease: 4 * time.Second, Observe: o.observe})
