@@ -568,7 +568,7 @@ var mutants = []*Mutant{
 	{ID: "M196", Bug: "a writer passes readers that wait", Expect: Tests, Tests: "./node/nodetest -run TestModel$|TestEmbedded$",
 		Edits: join(edit("node/model.Server.before", "case mode == node.Read && node.W", "case mode != node.Exclusive && node.W"),
 			edit(acquireAllScript, "if mode == 'read' and string.sub(waiter", "if mode ~= '' and string.sub(waiter")),
-		Reason: "it takes readers and a writer in one queue, and in a run the readers are served soon after"},
+		Reason: "the readers are served after it, in the time that a run allows"},
 	{ID: "M197", Bug: "a waiter that was notified, and has not asked since, is notified again, in place of the next", Expect: Tests, Tests: "./node/nodetest -run TestModel$|TestEmbedded$",
 		Edits: join(edit("node/model.Server.tellTo", "p.kept.text == node.PlaceTold || ", ""),
 			edit(notifyNextScript, "if type(says) == 'string' and says ~= TOLD then", "if type(says) == 'string' then")),
