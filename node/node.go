@@ -125,13 +125,13 @@ type Command struct {
 	Kind Kind
 	Mode Mode // of all claims; not used by Inspect, Break and Downgrade
 
-	// Claims are one or more. Extend takes several; so do Acquire and Release in mode
-	// Exclusive, of different names with one owner and one token. All else takes
-	// exactly one.
+	// Claims are one or more. Extend takes several. Acquire and Release in mode
+	// Exclusive take several of different names, with one owner and one token. All
+	// other commands take exactly one.
 	Claims []Claim
 
-	// TTL is the life to give a key by Acquire and Extend, in whole
-	// milliseconds (a fraction is rounded up), more than 0.
+	// TTL is the TTL that Acquire and Extend give a key, more than 0, in whole
+	// milliseconds (a fraction is rounded up).
 	TTL time.Duration
 
 	// Retention is how long a fence is kept after it was last raised by
@@ -142,8 +142,8 @@ type Command struct {
 	// not. It is above that of the claims.
 	Handoff Token
 
-	// Deadline is when a reply is no longer of use: the node then replies
-	// ErrTimeout, and does not send the command if it has not done so yet.
+	// Deadline is when the node replies ErrTimeout, if there is no other reply. A
+	// command that was not sent by then is never sent.
 	Deadline clock.Instant
 
 	// Wait is the waiter on whose behalf an Acquire or Release is sent; nil if the
@@ -174,8 +174,8 @@ type Wait struct {
 	// see Queued.
 	Ticket Token
 
-	// Barge lets an Acquire take what is free though others are before it. In mode Read it
-	// has no effect.
+	// Barge lets an Acquire take free names though other waiters are before it. In mode
+	// Read it has no effect.
 	Barge bool
 
 	// Standby leaves a claim with the place of an Acquire of one name, if that is not
@@ -183,9 +183,10 @@ type Wait struct {
 	// [Heir] of the owner, while the place is kept. 0: it leaves none.
 	Standby Token
 
-	// Reserve lets an Acquire of several names that is Refused keep places for names
-	// that are not in its way as well, up to the first that is. For those behind it that
-	// is a lock (Line.Free is false), unless it was notified and has not asked since.
+	// Reserve lets a Refused Acquire of several names keep places for its free names,
+	// too, up to the first name in its way. Such a place refuses the waiters behind it
+	// as a lock does (Line.Free is false), unless its waiter was notified and has not
+	// asked since.
 	Reserve bool
 }
 
@@ -225,9 +226,9 @@ type Reply struct {
 	Err    error // not nil exactly when Status is Unknown; matches one of this package's errors
 	Unsent bool  // with Unknown: the command certainly never reached the server, and never will
 
-	TTL   time.Duration // Refused: what is left of what is in the way, or NoExpiry
+	TTL   time.Duration // Refused: the TTL of the lock or place in the way, or NoExpiry
 	Fence Token         // Refused, Stale: the name's fence, 0 if there is none
-	Line  Line          // what the queues are like
+	Line  Line          // the state of the queues
 
 	Kept  []bool // Extend, Downgrade: for each claim, whether its owner still had it
 	State *State // Inspect
@@ -261,7 +262,7 @@ type Line struct {
 	Awaited bool
 
 	// Others, with Released, says that somebody listens on the Channel of a lock that the
-	// command has freed: another make's waiter, which is in no queue.
+	// command has freed: a waiter of another library, which is in no queue.
 	Others bool
 }
 

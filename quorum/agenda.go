@@ -8,10 +8,10 @@ import (
 	"github.com/redquorum/redquorum/clock"
 )
 
-// An agenda is what a Locker has to do at its time: end leases, renew them, and
-// try again to release what could not be released. One task works through it
-// and never waits for a node, so a lease is reported lost on time whatever the
-// servers do, and 10 000 leases need no more tasks than one.
+// An agenda is what a Locker has to do at its time: end leases, renew them, and try
+// again to release what could not be released. One task works through it and never
+// waits for a node. So a lease is reported lost on time whatever the servers do, and
+// 10,000 leases need no more tasks than one.
 type agenda struct {
 	l      *Locker
 	signal clock.Signal // something became due earlier than the task expects
@@ -42,8 +42,8 @@ func newAgenda(l *Locker) *agenda {
 	return &agenda{l: l, signal: l.clock.NewSignal(), ended: l.clock.NewSignal(), wakeAt: clock.Never}
 }
 
-// put enters it to be done at the instant at, or from early on together with
-// others; an item that is in the agenda is moved.
+// put enters an item, to be done at the instant at, or together with others at any time
+// from early. An item that is already in the agenda is moved.
 func (a *agenda) put(it item, early, at clock.Instant) {
 	a.mu.Lock()
 	if a.closed {
@@ -67,8 +67,8 @@ func (a *agenda) put(it item, early, at clock.Instant) {
 	}
 }
 
-// drop removes it, if it is there. The task is left to wake in vain: that is
-// rarer than a lock's release.
+// drop removes it, if it is there. The task then wakes for nothing, which is rarer than
+// a release.
 func (a *agenda) drop(it item) {
 	a.mu.Lock()
 	if p := it.slot(); p.index > 0 && !a.closed {

@@ -7,7 +7,7 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// An outcome is what comes of one attempt: a grant, or why there is none.
+// An outcome is the result of one attempt: a grant, or why there is none.
 type outcome struct {
 	claim   claim
 	grant   grant
@@ -78,8 +78,8 @@ func (w *waiter) nextClaim() (c claim, ok bool) {
 	return c, true
 }
 
-// timeout bounds the next attempt. Those that follow at once on the last one that
-// the wait allows share its timeout.
+// timeout bounds the next attempt. The last attempt that the wait allows, and those
+// that follow it at once, share one timeout.
 func (w *waiter) timeout() time.Duration {
 	d := w.l.timeout(w.request.lease)
 	if w.request.wait >= 0 && w.found.stale > 0 {

@@ -22,8 +22,8 @@ type config struct {
 // timeout bounds a round about a lease of length d.
 func (c *config) timeout(d time.Duration) time.Duration { return min(c.opts.Timeout, d/3) }
 
-// expiry is by when a key is gone that was sent at start or later, but not
-// after the deadline of its round: by the slowest of clocks.
+// expiry is the instant at which a key has expired, even by the slowest clock, if its
+// command was sent between start and the deadline of its round.
 func (c *config) expiry(start clock.Instant, lease time.Duration) clock.Instant {
 	ttl := lease + c.opts.Grace
 	return start.Add(c.opts.Timeout + ttl + drift(ttl, c.opts.Drift))

@@ -137,7 +137,7 @@ func TestEventsOfLeasesBalance(t *testing.T) {
 	}
 }
 
-// What Close cannot confirm its events say, too, of each lease.
+// If Close cannot confirm the release of a lease, the lease's event says so, too.
 func TestCloseTellsHowEachLeaseEnded(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		ends := make(map[string]quorum.Event)

@@ -28,8 +28,8 @@ type findings struct {
 	alarms    int           // pauses that ended after notices of too few nodes
 }
 
-// maxStale bounds the attempts that follow each other at once, each with a token above the
-// fences that the one before met.
+// maxStale bounds the attempts without a pause between them. Each has a token above the
+// fences that refused the one before.
 const maxStale = 3
 
 // errSpent: the nodes have seen the highest token that there is, so that no other is
@@ -112,9 +112,9 @@ func (f *findings) hopeless(need int) bool {
 // asksAtOnce reports whether the next attempt, with a higher token, follows at once.
 func (f *findings) asksAtOnce() bool { return f.stale > 0 && f.stale <= maxStale }
 
-// wasFree returns the nodes on which the name was free at the last attempt, those of
-// them that have no vote, and those whose notices may be of this waiter's own release:
-// also where no answer was waited for.
+// wasFree returns three sets of nodes: those on which the name was free at the last
+// attempt; those of them that have no vote; and those whose notices may come from this
+// waiter's own release, including nodes whose answer was not waited for.
 func (f *findings) wasFree() (free, silent, own nodeSet) {
 	for i, b := range f.ballots {
 		// Of a node that is listed twice, the notices are of this waiter's own releases.
@@ -132,8 +132,8 @@ func (f *findings) wasFree() (free, silent, own nodeSet) {
 	return free, silent, own | free
 }
 
-// refusals is how many nodes had the name for somebody else at the last attempt, and
-// not only others in the queue.
+// refusals is how many nodes refused the last attempt because of a holder, and not only
+// because of waiters.
 func (f *findings) refusals() int {
 	n := 0
 	for _, b := range f.ballots {
@@ -144,8 +144,8 @@ func (f *findings) refusals() int {
 	return n
 }
 
-// freeIn is the soonest that need nodes can be free if no holder releases, or 0
-// if that is not known. A key without expiry is taken for one that expires after a poll.
+// freeIn is the earliest time after which need nodes can be free if no holder releases,
+// or 0 if unknown. A key without expiry counts as one that expires after a poll.
 func (f *findings) freeIn(need int, poll time.Duration) time.Duration {
 	all := make([]time.Duration, len(f.ballots))
 	for i, b := range f.ballots {
@@ -170,8 +170,7 @@ func (f *findings) before(need int) int {
 	return all[need-1]
 }
 
-// passable reports whether nothing but others in the queue kept the last attempt from
-// being granted.
+// passable reports whether the last attempt was refused only because of other waiters.
 func (f *findings) passable(need int) bool {
 	free := 0
 	for _, b := range f.ballots {
@@ -182,8 +181,8 @@ func (f *findings) passable(need int) bool {
 	return free >= need
 }
 
-// foreign reports whether the name is held by another make of lock, whose release
-// tells nobody in the queue.
+// foreign reports whether the name is held by another library's lock, whose release
+// notifies no queued waiter.
 func (f *findings) foreign() bool {
 	return slices.ContainsFunc(f.ballots, func(b ballot) bool { return b.foreign })
 }

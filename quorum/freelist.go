@@ -2,16 +2,16 @@ package quorum
 
 import "sync"
 
-// A freelist keeps what one operation after the other needs, and goes when its Locker
-// does. A sync.Pool that is a part of a Locker would be known to the garbage collector by
-// itself, and keep all that the Locker reaches for another collection or two.
+// A freelist recycles objects, and is collected with its Locker. A sync.Pool inside a
+// Locker would be registered with the garbage collector, and would keep everything
+// reachable from the Locker alive for a collection or two more.
 type freelist[T any] struct {
 	mu    sync.Mutex
 	spare []*T
 }
 
-// maxSpare is how much is kept: few programs have more operations under way at one time
-// and then another as many.
+// maxSpare is how many are kept. Few programs have more operations under way at a time,
+// again and again.
 const maxSpare = 1024
 
 // take returns one that was put back, or nil.

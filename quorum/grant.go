@@ -8,7 +8,7 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A grant is what makes a lease: enough nodes have granted a claim, were extended, or have
+// A grant is the basis of a lease: enough nodes have granted a claim, extended it, or
 // handed the lock over.
 type grant struct {
 	claim   claim

@@ -39,9 +39,9 @@ type terms struct {
 	High  node.Token    `json:"high"`  // the highest that was used for the lease: healing takes fresh ones
 	Lease time.Duration `json:"lease_ns"`
 
-	// FixedLeft is what was left of the lease when the handle was made, if it is never
-	// renewed, and HoldLeft what was left of its MaxHold; 0 if it has no such bound. At is
-	// the time of day then, in nanoseconds since 1970, if it has one.
+	// FixedLeft is the rest of a fixed lease when the handle was made, and HoldLeft the
+	// rest of its MaxHold; 0 if there is no such bound. At is the time of day then, in
+	// nanoseconds since 1970, if there is a bound.
 	FixedLeft time.Duration `json:"fixed_left_ns,omitempty"`
 	HoldLeft  time.Duration `json:"hold_left_ns,omitempty"`
 	At        int64         `json:"at_ns,omitempty"`
@@ -105,7 +105,7 @@ func (from Handle) parse() (t terms, err error) {
 // title is how errors call it.
 func (t *terms) title() string { return strings.Join(t.Names, ",") }
 
-// check says what no lease can have.
+// check returns an error for terms that no lease can have.
 func (t *terms) check() error {
 	switch {
 	case len(t.Names) == 0:
@@ -134,8 +134,8 @@ func (t *terms) check() error {
 	return nil
 }
 
-// age takes from the bounds what has passed of them by now, a time of day. The error is
-// why nothing that can be relied on is left.
+// age subtracts the time passed until now, a time of day, from the bounds. It returns
+// an error if nothing is left.
 func (t *terms) age(now time.Time, rate float64) error {
 	passed := max(0, now.Sub(time.Unix(0, t.At)))
 	if t.HoldLeft > 0 {
@@ -152,7 +152,7 @@ func (t *terms) age(now time.Time, rate float64) error {
 	return nil
 }
 
-// bound makes settings, of the options given to Resume, no laxer than the lease was.
+// bound tightens s, the settings given to Resume, to the bounds of the lease.
 func (t *terms) bound(s *settings) {
 	if t.FixedLeft > 0 {
 		s.fixed, s.lease = true, min(s.lease, t.FixedLeft)

@@ -34,8 +34,8 @@ type handover struct {
 }
 
 const (
-	// maxOffers is how many offers a waiter has: that of the last attempt, and where this has
-	// not arrived yet that of the one before.
+	// maxOffers is how many offers a waiter has: that of the last attempt and, on nodes that
+	// it has not reached yet, that of the one before.
 	maxOffers = 2
 
 	// The newest revoked offers are always kept, since a hung node may execute a command at
@@ -45,8 +45,8 @@ const (
 	maxRevoked  = 4096
 )
 
-// handoffs has all offers of a Locker, and takes what nodes tell its waiters: that one is first
-// in the wait queue, or that the lock was handed over to an offer.
+// handoffs has all offers of a Locker, and receives the turns of its waiters: a waiter is first
+// in the wait queue, or the lock was handed over to an offer.
 type handoffs struct {
 	*config
 	queues    *queues
@@ -61,9 +61,9 @@ type handoffs struct {
 	revoked []*offer // the oldest first
 }
 
-// standbyFor is for how long a lease that was handed over may be relied on, from the start of
-// its attempt: a node keeps the lock for as long as it would have kept the place. Renewal, which
-// is due at a third of that, makes it the whole lease.
+// standbyFor is how long a lease that was handed over lasts, from the start of its attempt: a
+// node keeps the lock for as long as it would have kept the place. The first renewal, at a third
+// of that, makes it a full lease.
 func (w *waiter) standbyFor() time.Duration {
 	return min(w.request.lease, w.l.placeTTL()-w.l.opts.Grace)
 }
@@ -121,8 +121,8 @@ func (f *handoffs) remember(o *offer) {
 	f.byOwner[o.Owner] = o
 }
 
-// leaseEnds revokes the owner of a lease that is over, if it was handed over: a late copy of a
-// command may hand the lock over once more.
+// leaseEnds revokes the owner of a lease that is over, if the lease was handed over: a late
+// copy of a command may hand the lock over to that owner once more.
 func (f *handoffs) leaseEnds(c *claim) {
 	if node.IsHeir(c.Owner) {
 		f.mu.Lock()
@@ -163,7 +163,8 @@ func (f *handoffs) leave(w *waiter) {
 	}
 }
 
-// hear takes what node i tells. A lock that was handed over to a revoked offer is released.
+// hear takes a turn from node i. A lock that was handed over to a revoked offer is
+// released.
 func (f *handoffs) hear(i int, t node.Turn) {
 	switch {
 	case t.Name == "":
@@ -178,8 +179,8 @@ func (f *handoffs) hear(i int, t node.Turn) {
 	}
 }
 
-// connected notes that node i tells from now on. Waiters ask it once more, as they may have
-// missed something.
+// connected notes that node i sends turns from now on. Waiters ask it once more, as they
+// may have missed one.
 func (f *handoffs) connected(i int) {
 	f.mu.Lock()
 	f.hears.add(i)
@@ -192,7 +193,7 @@ func (f *handoffs) connected(i int) {
 	})
 }
 
-// tellFirst tells a waiter that it is first for a name on node i.
+// tellFirst notifies a waiter that it is first for a name on node i.
 func (f *handoffs) tellFirst(i int, t node.Turn) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -234,7 +235,7 @@ func (f *handoffs) handedBy(w *waiter) (s nodeSet) {
 	return s
 }
 
-// accept takes an offer that was granted out of the registry: it is a lease from now on.
+// accept removes a granted offer from the registry: it is a lease from now on.
 func (f *handoffs) accept(w *waiter, o *offer) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -243,7 +244,8 @@ func (f *handoffs) accept(w *waiter, o *offer) {
 }
 
 // handedOver returns the grant of one of w's offers, if enough nodes have handed the lock over
-// to it, all with one token: tokens of majorities that differ in it would not rise.
+// to it with the same token. With different tokens, tokens would not always rise from one
+// holder to the next.
 func (w *waiter) handedOver(ctx context.Context) (g grant, ok bool) {
 	l := w.l
 	l.handoffs.mu.Lock()

@@ -94,8 +94,8 @@ func (h *hold) extended(start clock.Instant, lease time.Duration) {
 	}
 }
 
-// sent notes that an extension is on its way: it lengthens keys wherever it
-// arrives, also if it fails.
+// sent notes that an extension is on its way: it lengthens keys on each node that it
+// reaches, even if it fails as a whole.
 func (h *hold) sent(start clock.Instant, lease time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -275,8 +275,9 @@ func (h *hold) detach(d *dependent) {
 	d.cancel(nil)
 }
 
-// nest returns another lease of a hold that still has time left, or nil. The error
-// is that it cannot nest, as it asks for more than there is, or was not meant to.
+// nest returns another lease of a hold that still has time left, or nil. It returns an
+// error if the acquisition asks for more than the hold has, or did not ask for
+// re-entry.
 func (h *hold) nest(s *settings) (*Lease, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -372,7 +373,7 @@ func (l *Locker) admit(ctx context.Context, g grant, s *settings) *Lease {
 	for _, h := range l.queues.register(h) {
 		h.lose(&Error{Op: "hold", Name: h.claim.title(), Quorum: l.need, Err: ErrLost, Cause: errBroken})
 	}
-	// Last, for when it ends it must be found here.
+	// Last: when the hold ends, it must be found here.
 	h.mu.Lock()
 	if h.why == nil {
 		h.schedule()

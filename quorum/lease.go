@@ -67,7 +67,7 @@ func (le *Lease) Extend(ctx context.Context, d time.Duration) error {
 
 // Unlock ends the lease and releases its name on all nodes, if it is the last of nested ones. It
 // returns when a quorum has confirmed; other nodes are asked again in the background until they
-// confirm or the key has expired. It takes at most Options.Timeout. Cancelling ctx does not
+// confirm or the key has expired. It takes at most Options.Timeout. Canceling ctx does not
 // interrupt it; only ctx's values are used.
 //
 // The error matches ErrNotHeld, with the cause, if the lease had ended before or the nodes no

@@ -12,7 +12,7 @@ import (
 // that the queues to the nodes fill unevenly, and no attempt reaches a majority.
 const maxAttempts = 1024
 
-// A limiter lets so many attempts go on at the same time, and the others wait, first come,
+// A limiter bounds the attempts under way at the same time. The others wait, first come,
 // first served.
 type limiter struct {
 	mu       sync.Mutex

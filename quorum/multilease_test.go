@@ -270,8 +270,8 @@ func TestJointWaitIsBounded(t *testing.T) {
 	})
 }
 
-// Whoever waits for one part for long does not keep others from the rest, and gets
-// all soon after that part is free.
+// A caller that waits for one part for long does not keep others from the rest, and
+// gets all soon after that part is free.
 func TestJointDoesNotHoardWhatItHas(t *testing.T) {
 	inWorld(t, 6, func(w *world) {
 		both := w.process()

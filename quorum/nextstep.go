@@ -136,9 +136,9 @@ func (p *pausing) afterRelease(now clock.Instant, first, free nodeSet) step {
 	case enough: // the waiters before it come first, but one may have died, or a notice be lost
 		p.by(now.Add(time.Duration(p.before) * noticeSlack))
 	default:
-		// The other notices may be late or lost. But where a holder lacks a node, its
-		// other waiters take and leave that node with each attempt, and would keep
-		// each other awake.
+		// The other notices may be late or lost. But if a holder lacks a node, waiters
+		// take and release that node with each attempt, and would keep each other
+		// awake.
 		p.alarmed = true
 		p.by(now.Add(noticeSlack << min(p.alarms, 16)))
 	}

@@ -13,19 +13,17 @@ import (
 // is as exact as the programs' wall clocks, and as the order in which nodes hear of waiters. With
 // TryLock the name is granted only if nobody waits for it.
 //
-// It excludes acquisitions without WithFair, but these take the name whenever it is free; if they
-// wait, they have places in the same queue. Redisson's fair locks have queues of their own: do
-// not mix the two.
+// Acquisitions without WithFair wait in the same queue, but take the name whenever they find it
+// free. Redisson's fair locks have queues of their own: do not mix the two.
 //
 // Each waiter draws a ticket once, and every node serves waiters in the order of their tickets. A
-// waiter that gets too few nodes returns them at once and keeps its place. A place expires
-// Options.RetryEvery and three times Options.Timeout after its waiter has asked for it last, so a
-// waiter that died holds up the others for that long at most. Among the waiters of one Locker
-// only the first asks for a place: if the name is held for less than a round trip, others may
-// pass.
+// waiter that gets too few nodes returns them at once and keeps its place. A place expires if its
+// waiter has not asked for Options.RetryEvery and three times Options.Timeout, so a dead waiter
+// blocks the others for that long at most. Only the first waiter of a Locker asks for a place. So
+// if the name is held for less than a round trip, waiters of other Lockers may pass the others.
 func WithFair() Option { return func(s *settings) { s.fair = true } }
 
-// A ticket is a waiter's claim to be served before all that have later ones.
+// A ticket is a waiter's right to be served before all waiters with higher tickets.
 type ticket struct {
 	number node.Token // 0: not queued
 	waiter string     // unique to the wait
@@ -50,9 +48,9 @@ type place struct {
 	reserved clock.Instant // until then it may keep several names from others
 }
 
-// placeTTL is how long a node keeps a place: for more than two attempts, each Options.RetryEvery after the
-// other. It is also how long a node keeps a lock for a waiter that it was handed over to and
-// that hangs.
+// placeTTL is how long a node keeps a place: longer than two attempts with Options.RetryEvery
+// between them. It is also how long a node keeps a lock for a waiter that it was handed over to
+// and that hangs.
 func (c *config) placeTTL() time.Duration { return c.opts.RetryEvery + 3*c.opts.Timeout }
 
 // drawTicket gives w its ticket, if it has none.
@@ -77,7 +75,7 @@ func (w *waiter) lineUp() {
 }
 
 // leavePlace gives up w's place on all nodes. Where that is not confirmed in time the place
-// expires. The attempts have been released before, and so a reader need not raise the fences.
+// expires. The attempts have been released already, so a reader need not raise the fences.
 func (w *waiter) leavePlace() {
 	if w.place.last.placeTTL == 0 {
 		return // no node knows of it
@@ -90,9 +88,9 @@ func (w *waiter) leavePlace() {
 }
 
 // mayReserve reports whether the next attempt keeps free names from others in the queue until
-// all of several names are free. It does so only after each name has come up once since the last
-// time, as a name that is held for long must not idle the others; for at most the time already
-// waited for each additional name, and for twice Options.RetryEvery at most.
+// all of several names are free. It does so only after each name has been free once since the
+// last time, as a name that is held for long must not block the others. It lasts for at most the
+// time already waited, for each additional name, and twice Options.RetryEvery in all.
 func (w *waiter) mayReserve() bool {
 	l := w.l
 	now := l.clock.Now()

@@ -9,22 +9,22 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// queues is what happens to names inside one process: which leases hold them, which callers wait
-// for them, and whose turn it is to ask the nodes.
+// queues has the names that are in use inside one process: which leases hold them, which callers
+// wait for them, and which of these may ask the nodes.
 type queues struct {
 	*config
 	mu     sync.Mutex // see Locker for the lock order
 	byName map[string]*queue
 
-	// contended are names for which the last caller had to wait, or that others wait for.
+	// contended are names whose last caller had to wait, or that others wait for.
 	contended map[string]struct{}
 
-	// listeners are of names whose last release here met somebody who is in no queue.
+	// listeners has the names whose last release here met a listener, a waiter in no queue.
 	listeners map[string]listeners
 }
 
-// Listeners are on the channel of a name: waiters of Redisson, as a rule. They can take the name
-// only if those in the queue, who are faster, let them.
+// Listeners subscribe to the channel of a name; usually they are waiters of Redisson. Queued
+// waiters are faster, so listeners get the name only if these let them.
 type listeners struct {
 	released clock.Instant // when the name was released here last
 	need     time.Duration // for this long after a release they need the name to be free
@@ -170,10 +170,10 @@ func (q *queues) turn(w *waiter) (*Lease, bool, error) {
 	return nil, w.local.admitted, nil
 }
 
-// register enters h in the queues of its names. It returns the holds here that are over. Of two
-// that exclude each other the nodes have lost one, or it was broken: the one with the lower
-// token, since tokens rise from one holder to the next. That may be h, if the other was granted
-// while the last answer to h was under way.
+// register enters h in the queues of its names. It returns the holds here that are over. If two
+// holds exclude each other, the nodes have lost one, or it was broken. That is the one with the
+// lower token, since tokens rise from one holder to the next. It may be h, if the other was
+// granted while the last answer to h was under way.
 func (q *queues) register(h *hold) (over []*hold) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -228,7 +228,7 @@ func (q *queues) noteListeners(c *claim, took time.Duration) {
 	}
 }
 
-// forgetListeners forgets those whom the release before this one has not met. q.mu is held.
+// forgetListeners forgets those that the release before this one has not met. q.mu is held.
 func (q *queues) forgetListeners(name string) {
 	if of, ok := q.listeners[name]; ok && of.again {
 		q.listeners[name] = listeners{released: q.clock.Now(), need: of.need}
@@ -237,8 +237,8 @@ func (q *queues) forgetListeners(name string) {
 	}
 }
 
-// listened returns until when listeners need these names to be free, after the last release here;
-// 0 if there are none.
+// listened returns the instant until which these names should stay free for listeners, after the
+// last release here; 0 if there are none.
 func (q *queues) listened(c *claim) (until clock.Instant) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -250,7 +250,7 @@ func (q *queues) listened(c *claim) (until clock.Instant) {
 	return until
 }
 
-// reads notes that h, which wrote, only reads from now on.
+// reads notes that h, a writer, is a reader from now on.
 func (q *queues) reads(h *hold) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -279,8 +279,9 @@ func (q *queues) noteContention(c *claim, there bool) {
 	}
 }
 
-// isFirstOfItsName reports whether other waiters for several names let w ask the nodes.
-// Of those with the same first name one at a time does, to bound the load. q.mu is held.
+// isFirstOfItsName reports whether w, a waiter for several names, may ask the nodes.
+// Only one waiter with the same first name may at a time, to bound the load. q.mu is
+// held.
 func (q *queues) isFirstOfItsName(w *waiter) bool {
 	if w.request.names == nil {
 		return true
@@ -338,8 +339,8 @@ func (at *queue) admits(w *waiter) bool {
 	return !before.block(w)
 }
 
-// isHeldFrom reports whether a holder here is in w's way. One that holds all of several names
-// that w wants is: the others will be free with it.
+// isHeldFrom reports whether a holder here is in w's way. If w wants several names, only a
+// holder of all of them is: they will be free together.
 func (at *queue) isHeldFrom(w *waiter) bool {
 	s := w.request
 	switch {

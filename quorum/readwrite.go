@@ -14,8 +14,8 @@ import (
 // writers and plain acquisitions.
 //
 // A reader's fencing token is above those of all earlier writers, and below those of all later
-// ones. A resource that refuses what is below the highest token of a writer therefore refuses a
-// reader whose lease ended before that writer came. Tokens of different readers have no order.
+// ones. So a resource that refuses tokens below the highest writer's also refuses a reader
+// whose lease ended before that writer came. Tokens of different readers have no order.
 //
 // Readers and writers wait in one queue. A release hands the lock to its first waiter or, if that
 // reads, to all readers up to the next writer, with one token. So a reader that comes while a writer
@@ -107,9 +107,9 @@ func (h *hold) downgraded(ctx context.Context, u unlocking) error {
 }
 
 // resendDowngrade sends the downgrade again to the nodes that have not confirmed it, before they
-// are asked to extend the reader's lease. It returns them: their answers may come from before
-// they knew. Until then they let no other reader in, which is safe. A node that has nothing has
-// confirmed nothing: an acquire to write may still reach it.
+// are asked to extend the reader's lease. It returns these nodes: their answers to the extension
+// may be older than the downgrade. Until they execute it they let no other reader in, which is
+// safe. A node without the lock has not confirmed: an acquire to write may still reach it.
 func (h *hold) resendDowngrade() (stillWriter nodeSet) {
 	l := h.l
 	h.mu.Lock()
@@ -143,8 +143,8 @@ func (h *hold) readBy(i int) {
 }
 
 // missingOn is the vote of node i, which does not have the lease, on a renewal in a mode. A node
-// that has not confirmed a downgrade may have the writer, now or later. told: the downgrade was
-// sent to it together with the renewal.
+// that has not confirmed a downgrade may have the writer's lock, now or later. told says that
+// the downgrade was sent together with the renewal.
 func (h *hold) missingOn(i int, mode node.Mode, told bool) ballot {
 	h.mu.Lock()
 	defer h.mu.Unlock()

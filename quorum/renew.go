@@ -41,8 +41,8 @@ func (b *batch) send() {
 	b.renewals = b.renewals[:0]
 }
 
-// A renewal is one round that extends many leases of one length and mode. Nothing
-// waits for it: what comes of it is done as the replies come in.
+// A renewal is one round that extends many leases of one length and mode. Nothing waits
+// for it: its results are handled as the replies come in.
 type renewal struct {
 	l           *Locker
 	lease       time.Duration
@@ -121,8 +121,8 @@ func (r *renewal) receive(i int, reply node.Reply) {
 		t := &r.tallies[k]
 		before, gone := t.verdict(), t.missing(majority(t.nodes))
 		t.add(r.ballots[k][i].vote)
-		// That a majority has lost it may turn out only when it is known for long
-		// that fewer have it than are needed.
+		// It may be known for long that too few nodes have it, before it is known that
+		// a majority has lost it.
 		if before == undecided && t.verdict() != undecided || !gone && t.missing(majority(t.nodes)) {
 			decided = append(decided, k)
 		}
@@ -172,8 +172,8 @@ func (h *hold) keptBy(i int) {
 	h.mu.Unlock()
 }
 
-// part has the lease renewed by commands of its own from now on: one name of a batch that the user
-// may not use fails them all.
+// part lets the lease be renewed by commands of its own from now on: a name that the user may not
+// use fails a whole batch.
 func (h *hold) part() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -10,9 +10,9 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A round is one command about one claim, sent to all nodes or some, and its answers. Rounds are
-// recycled: a round is put back when its task is done with it and the last node has answered,
-// which may be long after the round was decided.
+// A round is one command about one claim, sent to some or all nodes, and its answers. Rounds are
+// recycled: a round is put back when its task has finished with it and the last node has
+// answered, perhaps long after the decision.
 type round struct {
 	rounds   *rounds
 	command  node.Command
@@ -205,16 +205,16 @@ func (r *round) confirmWin(ctx context.Context) bool {
 	return r.tally.verdict() == won
 }
 
-// lingerUntil is until when a round that was decided just now waits for what it needs no more.
+// lingerUntil is the instant until which a decided round waits for further answers.
 func (r *round) lingerUntil() clock.Instant {
 	took := r.rounds.clock.Now().Sub(r.start)
 	return r.start.Add(min(max(3*took, time.Millisecond), r.deadline.Sub(r.start)/10))
 }
 
-// linger waits for nodes that have not answered a lost round. First until it is known why the
-// round is lost: a node that is down answers faster than one that tells of a holder. Then, before
-// another attempt, a little longer, unless some nodes have granted: what was refused need not be
-// released.
+// linger waits for nodes that have not answered a lost round. It waits until the reason for the
+// loss is known: a node that is down answers faster than one that reports a holder. Before
+// another attempt it waits a little longer, unless some nodes have granted: nodes that refuse
+// need no release.
 func (r *round) linger(ctx context.Context, again bool) {
 	until := r.lingerUntil()
 	for {
@@ -270,8 +270,8 @@ func (r *round) mayHoldNow() nodeSet {
 	return s
 }
 
-// granted returns the nodes that have granted an acquire so far. Those that do so
-// later are settled for reader, if it is not nil.
+// granted returns the nodes that have granted an acquire so far. Nodes that grant later
+// are settled for reader, if it is not nil.
 func (r *round) granted(reader *hold) (s nodeSet) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

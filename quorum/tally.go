@@ -41,9 +41,8 @@ type tally struct {
 
 func (t *tally) add(v vote) { t.votes[v]++ }
 
-// verdict decides at the quorum (Redlock's step 3, "the majority of the
-// instances", unless the Locker needs more): won as soon as need nodes granted, lost as soon as that has
-// become impossible.
+// verdict decides at the quorum (Redlock's step 3, "the majority of the instances", unless the
+// Locker needs more): won as soon as need nodes have granted, lost as soon as that is impossible.
 func (t *tally) verdict() verdict {
 	granted := t.votes[voteGranted]
 	open := t.nodes - granted - t.votes[voteRefused] - t.votes[voteUnknown] - t.votes[voteAbstaining]
@@ -56,9 +55,8 @@ func (t *tally) verdict() verdict {
 	return undecided
 }
 
-// explained reports whether it is known why a verdict is what it is: enough nodes
-// have told whose the name is, or so many cannot tell that the others are fewer than
-// need.
+// explained reports whether the reason for a verdict is known: enough nodes have
+// reported the holder, or so many cannot that fewer than need are left.
 func (t *tally) explained() bool {
 	return t.votes[voteGranted]+t.votes[voteRefused] >= t.need || t.votes[voteUnknown]+t.votes[voteAbstaining] > t.nodes-t.need
 }
@@ -74,8 +72,8 @@ func majority(n int) int { return n/2 + 1 }
 // millisecond, and so does its clock.
 const driftFloor = 2 * time.Millisecond
 
-// drift is how much of a lease is given up because the clocks of the holder
-// and of the nodes may run at rates that differ by up to ratio.
+// drift is by how much a lease is shortened because the clocks of the holder and of the
+// nodes may run at rates that differ by up to ratio.
 func drift(lease time.Duration, ratio float64) time.Duration {
 	return time.Duration(float64(lease)*ratio) + driftFloor
 }
@@ -95,8 +93,8 @@ func guardEnd(born clock.Instant, longest time.Duration, ratio float64) clock.In
 	return born.Add(longest + drift(longest, ratio))
 }
 
-// freeIn is the soonest that need nodes can be free, when each node is free
-// after the given time.
+// freeIn is the time after which need nodes are free, if each node is free after the
+// given time.
 func freeIn(free []time.Duration, need int) time.Duration {
 	slices.Sort(free)
 	return free[need-1]
@@ -110,11 +108,11 @@ const (
 	expiryMargin = 2 * time.Millisecond
 )
 
-// pause is how long a waiter sleeps after its attempt failed, unless a notice
-// wakes it: until the lock may be free where the nodes said when that is, else
-// for a time that begins at first and doubles with each fruitless attempt; in no
-// case for much longer than poll, or a few times first. random is between 0 and
-// 1: waiters that failed together must not return together ("Retry on Failure").
+// pause is how long a waiter sleeps after its attempt failed, unless a notice wakes it.
+// If the nodes said when the lock may be free, it sleeps until then; otherwise for a
+// time that begins at first and doubles with each failed attempt. It never sleeps much
+// longer than poll, or a few times first. random is between 0 and 1: waiters that
+// failed together must not return together ("Retry on Failure").
 func pause(free time.Duration, fruitless int, first, poll time.Duration, random float64) time.Duration {
 	spread := free / 20
 	if free <= 0 {

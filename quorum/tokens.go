@@ -13,10 +13,10 @@ type tokens struct {
 	lead atomic.Int64 // microseconds by which the highest fence seen is ahead of the monotonic clock here
 }
 
-// next makes a token above every one that this Locker has made, and above
-// the given one: from the wall clock, so that tokens rise also when all nodes
-// have forgotten theirs. But one that is far ahead leads the tokens of its own name
-// alone. It fails only when the 53 bits are used up.
+// next makes a token from the wall clock, above every token that this Locker has made
+// and above the given one. So tokens rise even if all nodes have forgotten theirs. A
+// given token that is far ahead does not raise later tokens of other names. next fails
+// only when the 53 bits are used up.
 func (t *tokens) next(above node.Token) (node.Token, bool) {
 	if t.farAhead(above) {
 		return above + 1, above < node.MaxToken
@@ -37,8 +37,9 @@ func (t *tokens) next(above node.Token) (node.Token, bool) {
 // saw learns from a fence that another client's clock is ahead, so that
 // the next tokens need not be refused first.
 //
-// The lead is over the monotonic clock. Over one that is set to and fro it would
-// be counted again each time, and tokens would run away from all clocks.
+// The lead is relative to the monotonic clock. A wall clock may be set forward and
+// back; the lead would then be counted again each time, and tokens would run away from
+// all clocks.
 func (t *tokens) saw(fence node.Token) {
 	if t.farAhead(fence) {
 		return

@@ -73,8 +73,8 @@ func (u unlocking) wait(ctx context.Context) error {
 	return u.released(ctx)
 }
 
-// released waits for the release of a lease that was held until then, tells of it, and
-// returns what became of it.
+// released waits for the release of a lease that was held until then, reports the
+// event, and returns the result.
 func (u unlocking) released(ctx context.Context) (err error) {
 	h, r, l := u.h, u.round, u.h.l
 	switch {
@@ -108,8 +108,8 @@ func (h *hold) release() *round {
 	return h.l.releases.send(claim, allNodes(len(h.l.nodes)), mayHold, settled, expiry)
 }
 
-// removed reports whether any node so far had the claim that was to go. A
-// holder has a quorum, and any quorum that confirms meets it.
+// removed reports whether any node so far had the released claim. A holder has a
+// quorum, and any quorum that confirms meets it.
 func (r *round) removed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,8 +121,8 @@ func (r *round) removed() bool {
 	return false
 }
 
-// gone reports whether so many nodes do not have the lease that no majority has it: they say
-// so, or that what they have at its name is no lock.
+// gone reports whether so many nodes lack the lease that no majority has it: they said so,
+// or that the key at its name is not a lock.
 func (r *round) gone() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

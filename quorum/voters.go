@@ -95,9 +95,8 @@ func (v *voters) abstains(start clock.Instant, life *node.Life) time.Duration {
 
 var errNoLife = fmt.Errorf("%w: it does not tell when it started, so a restart could go unnoticed", node.ErrUnsupported)
 
-// meet notes which life of its server node i answered from, and refuses what
-// cannot have a vote: a server that does not tell, and one that is configured
-// twice.
+// meet notes the life of the server that answered for node i. It returns an error if
+// that cannot have a vote: it reports no life, or is configured twice.
 func (v *voters) meet(i int, life *node.Life) error {
 	if life == nil {
 		if v.opts.NoRestartGuard {
@@ -122,7 +121,7 @@ func (v *voters) duplicate(i int) error {
 		v.nodes[i].Name(), v.nodes[twin].Name(), v.known[i].life.Load().ID)
 }
 
-// someUnheard reports whether a node may yet answer for the first time.
+// someUnheard reports whether a node has never answered, but may.
 func (v *voters) someUnheard() bool {
 	for i := range v.known {
 		if n := &v.known[i]; !n.answered.Load() && !n.unreachable.Load() {
@@ -153,8 +152,8 @@ func (v *voters) learn(i int, life *node.Life) {
 	}
 }
 
-// noteLongLock warns once of a lock that lasts longer than MaxLease allows: its program has another
-// MaxLease, or none. The time for which a name is left to other waiters is no lock's.
+// noteLongLock warns once of a lock that lasts longer than MaxLease allows: its program has
+// another MaxLease, or none. The TTL of a waiter's place is not that of a lock.
 func (v *voters) noteLongLock(i int, refusal node.Reply) {
 	longest := v.opts.MaxLease + v.opts.Grace
 	if refusal.Line.Free || refusal.TTL <= longest || v.opts.NoRestartGuard || v.outlasted.Swap(true) {

@@ -11,8 +11,8 @@ import (
 )
 
 // A waiter is one call of Lock or TryLock. Its own task uses it, but for the inbox and what is
-// under the mutex of another part. Waiters are recycled; a late notice to a former user of one
-// is a hint for nothing, which does no harm.
+// under the mutex of another part. Waiters are recycled; a late notice to a former call is a
+// hint without a cause, which does no harm.
 type waiter struct {
 	l        *Locker
 	request  *settings
@@ -33,7 +33,7 @@ type localPlace struct {
 	hasWaited bool // it had to wait for others of its process
 }
 
-// An inbox is what others tell a waiter. They set the signal afterwards.
+// An inbox has the news from other tasks to a waiter. They set the signal afterwards.
 type inbox struct {
 	signal  clock.Signal
 	noticed atomic.Uint64 // nodeSet: they announced a release since the last attempt began

@@ -76,7 +76,7 @@ func TestWaiterWithoutNoticesPolls(t *testing.T) {
 	})
 }
 
-// Whoever waits for a holder that died gets the name when its key expires (S23).
+// A waiter for the lock of a dead holder gets it when the key expires (S23).
 func TestWaiterTakesOverWhenTheKeyExpires(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		w.foreign("x", 400*time.Millisecond, 0, 1, 2, 3)

@@ -1,12 +1,11 @@
-// Package embedded runs servers inside the process: no Redis is needed, and yet
-// the nodes are those of production, package redisnode, with its Lua scripts,
-// over sockets of the loopback interface. It is for demonstrations, for
-// examples, and for tests of programs that use locks. Nothing survives the
-// process.
+// Package embedded runs servers inside the process, so no Redis is needed. The nodes
+// are those of production: package redisnode, with its Lua scripts, over sockets of the
+// loopback interface. It is for demonstrations, examples, and tests of programs that
+// use locks. Nothing survives the process.
 //
-// The servers are miniredis (github.com/alicebob/miniredis). Beside being
-// slower (a script takes some 0.1 ms, and more with thousands of keys) they
-// differ from Redis in this:
+// The servers are miniredis (github.com/alicebob/miniredis). They are slower than Redis
+// (a script takes some 0.1 ms, and more with thousands of keys), and differ from it in
+// this:
 //
 //   - a key that is given p milliseconds is gone after exactly p, measured in
 //     nanoseconds; in Redis it is still there in the p-th millisecond;

@@ -24,9 +24,9 @@ type System struct {
 	Node  node.Node
 	Clock clock.Clock // the node's
 
-	// Do executes a Redis command on the server: one of DEL, FLUSHALL, HSET (of
-	// one field), PERSIST, PEXPIRE, PUBLISH and SET (of key and value alone).
-	// What Redis answers with WRONGTYPE is node.ErrWrongType.
+	// Do executes a Redis command on the server: one of DEL, FLUSHALL, HSET (of one
+	// field), PERSIST, PEXPIRE, PUBLISH and SET (of key and value alone). Redis's
+	// WRONGTYPE comes as node.ErrWrongType.
 	Do func(args ...string) error
 
 	// Advance lets d, at least 0, pass for every expiry on the server, and

@@ -137,8 +137,8 @@ func (s *server) enqueue(cmd node.Command, reply func(node.Reply)) error {
 	return nil
 }
 
-// adds reports whether a command begins something. Commands that keep or end what others have
-// begun cannot be more than those, and are never refused.
+// adds reports whether a command starts a new lock, or reads. Commands that keep or end locks
+// cannot be more than those that started them, and are never refused.
 func adds(kind node.Kind) bool {
 	switch kind {
 	case node.Extend, node.Release, node.Downgrade:

@@ -52,8 +52,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Dial returns a node for each URL, in order. It checks all URLs, but does not connect: a
-// server that is down now is a node that is down.
+// Dial returns a node for each URL, in order. It checks all URLs, but does not connect:
+// if a server is down, its node is down.
 //
 // A URL is redis://user:password@host:port/db, rediss:// for TLS, or
 // unix://user:password@/path/to/socket?db=0; host:port alone is redis://host:port.
@@ -75,8 +75,8 @@ func Dial(urls ...string) ([]node.Node, error) {
 	return DialOptions(parsed...), nil
 }
 
-// DialOptions returns a node for each server, as [Dial] does. It is for what does not stand in a
-// URL, such as a TLS configuration: take the options from [ParseURL], and add to them.
+// DialOptions returns a node for each server, as [Dial] does. Use it for settings that a URL
+// cannot have, such as a TLS configuration: take the options from [ParseURL], and add to them.
 func DialOptions(options ...*redis.Options) []node.Node {
 	nodes := make([]node.Node, len(options))
 	for i, given := range options {

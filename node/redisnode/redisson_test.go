@@ -393,7 +393,7 @@ func TestBreakOfRedisson(t *testing.T) {
 	s.is("Java ends what it lost", s.j1.readUnlock(), null)
 }
 
-// What Redisson does otherwise.
+// Redisson differs in these cases.
 func TestWhatRedissonDoesNotHeed(t *testing.T) {
 	s := newShop(t)
 	// A writer's place in the queue keeps Go's readers out, not Java's.

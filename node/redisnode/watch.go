@@ -46,8 +46,8 @@ type watcher struct {
 	started bool
 	closed  bool
 
-	// A server refuses all channels of a command if one is forbidden. From the first time on
-	// each has a command of its own.
+	// A server refuses all channels of a command if one is forbidden. After the first
+	// refusal each channel has a command of its own.
 	apart bool
 	asked []string // channels that are not answered yet, in order
 }

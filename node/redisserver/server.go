@@ -1,7 +1,7 @@
-// Package redisserver starts redis-server processes: for tests against the real
-// thing, for benchmarks, and for trying things out. It does not manage servers
-// that are to be kept: when a [Server] is closed its data is gone, and on Linux
-// its process dies with the program that started it, however that ends.
+// Package redisserver starts redis-server processes, for tests, benchmarks and
+// experiments. It is not for servers that you want to keep: when a [Server] is closed
+// its data is gone. On Linux its process dies with the program that started it, however
+// that ends.
 package redisserver
 
 import (
