@@ -25,10 +25,10 @@ import (
 // manual is what --help says; %[1]s is the program's name.
 const manual = `usage: %[1]s [--n 1,3,5] [--for 10s] [flags]
 
-Measures locks by number of nodes, to choose it, and the lease and the timeouts:
-how long a lock takes, how many there are a second, how fast one goes from
-holder to holder, what bad nodes do to it, and what all that costs. Ends in a
-table and a recommendation.
+Measures locks with different numbers of nodes, to help you choose that number,
+the lease and the timeouts: how long a lock takes, how many there are a second,
+how fast one goes from holder to holder, the effect of bad nodes, and the cost
+of all that. Ends with a table and a recommendation.
 
 Servers: without a flag they are inside processes of its own (miniredis, which is
 slower than Redis); with --spawn redis-servers that it starts and ends; with
@@ -40,7 +40,7 @@ each other. Clients run in this process; servers and proxies in others.
 
 workloads:
 %[2]s
-A signal ends it, with the rounds that are complete; a second one at once.
+A signal ends it with the complete rounds; a second signal ends it at once.
 
 Exit status: 0 measured, 1 something failed, or there were overlaps or orphans,
 2 usage.

@@ -656,7 +656,7 @@ func (s *setting) bad(ctx context.Context) (_ Metrics, err error) {
 		m.pairs(lock, unlock)
 		m["goroutines-left"] = float64(max(0, runtime.NumGoroutine()-before))
 	}
-	// Whoever is still to be released can be.
+	// The links are fast again, so that remaining releases succeed.
 	return m, errors.Join(err, s.links.all(s.rtt, s.jitter))
 }
 

@@ -1,5 +1,5 @@
-// Package clock is where redquorum's engine gets time, waits, and starts work:
-// the one place for all three.
+// Package clock is the only place where redquorum's engine gets time, waits, and starts
+// work.
 //
 // The engine never calls time.Now, starts a goroutine, arms a timer or blocks
 // on a channel by itself. It asks a [Clock]. In production that is [System]: an

@@ -5,14 +5,13 @@ import (
 	"time"
 )
 
-// System returns the operating system's clock. Its instants count the time for
-// which the machine was suspended: CLOCK_BOOTTIME on Linux, CLOCK_MONOTONIC on
-// macOS. On other systems they come from the Go runtime's monotonic clock,
-// which there may stop while the machine sleeps: after such a sleep a holder
-// can believe in its lease for as long as the machine slept, and only the fencing
-// token protects the resource.
+// System returns the operating system's clock. Its instants count the time for which
+// the machine was suspended: CLOCK_BOOTTIME on Linux, CLOCK_MONOTONIC on macOS. On
+// other systems they come from the Go runtime's monotonic clock, which may stop while
+// the machine sleeps. After such a sleep a holder may rely on its lease for too long,
+// by the time that the machine slept, and only the fencing token protects the resource.
 //
-// A Wait that lasts over a suspension notices it within a second of the wake-up.
+// A Wait during a suspension notices it within a second of the wake-up.
 func System() Clock { return system{now: bootInstant} }
 
 // Runtime returns a clock on the Go runtime's own monotonic time, which on most

@@ -15,11 +15,11 @@ type Profile struct {
 
 // Generate draws a plan from a seed: the same from the same, on every machine.
 //
-// It works as a swarm does (Groce and others, "Swarm Testing", 2012): each kind
-// of fault is in a plan with a chance of a half, and so is each trait of the
-// configuration, because what is left out lets the rest go deeper. Times are
-// drawn so that they often fall on what is interesting: a few milliseconds after
-// another event, or just before or after a lease that began then has ended.
+// It works as a swarm does (Groce and others, "Swarm Testing", 2012): each kind of
+// fault is in a plan with a chance of a half, and so is each trait of the
+// configuration, because the rest goes deeper if some are left out. Times are drawn so
+// that they often fall on what is interesting: a few milliseconds after another event,
+// or just before or after a lease that began then has ended.
 func Generate(seed uint64, profile Profile) *Plan {
 	g := &generator{state: seed}
 	g.next()

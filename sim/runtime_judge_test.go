@@ -187,10 +187,10 @@ func (h *holder) meets(o *holder) bool {
 	return slices.ContainsFunc(h.lease.Names(), func(name string) bool { return slices.Contains(names, name) })
 }
 
-// rises checks that tokens do, from one holder of a name to the next. Those of
-// readers say nothing about each other; and who wants for itself a name that others
-// read is above them only if it is a writer. Whoever was slow to come here may have
-// been overtaken, but not while it holds.
+// rises checks that tokens do, from one holder of a name to the next. Tokens of readers
+// have no order. The token of a plain lock need not be above those of readers, but a
+// writer's is. A holder that was slow to come here may have been overtaken, but not
+// while it holds.
 func (r *runtimeWorld) rises(h *holder, name string) {
 	low, token := r.alone[name], h.lease.Token()
 	if h.mode == node.Write {

@@ -48,7 +48,7 @@ func breakVerb(ctx context.Context, c *command) int {
 	}
 	broken, err := l.Break(ctx, name)
 	if errors.Is(err, node.ErrWrongType) {
-		err = fmt.Errorf("%w; what is no lock is not removed: if nobody needs it, use DEL on each server", err)
+		err = fmt.Errorf("%w; redquorum removes only locks: if nobody needs this key, use DEL on each server", err)
 	}
 	if err != nil {
 		return c.fail("break", err)

@@ -25,12 +25,12 @@ import (
 const doctorManual = `
 usage: redquorum doctor [--nodes URL,...] [--json] [--name NAME]
 
-Looks at every node, all at once, for what makes it unfit to hold locks:
-unreachable, a replica or replicated, dropping keys when memory is short, failing
-to save, restarted a moment ago, a clock that is off, listed twice, missing
-rights, programs of an older version next to new ones. For each finding it says
-what it means for a lock, and what to do. It changes nothing, but for keys under a
-name of its own that it makes and removes in one step, to see whether it may.
+Checks all nodes at the same time for problems with locks: unreachable, a replica
+or replicated, dropping keys when memory is short, failing to save, restarted a
+moment ago, a clock that is off, listed twice, missing rights, programs of an
+older version next to new ones. For each finding it says what it means for a lock,
+and what to do. To test its rights it makes and removes keys under a name of its
+own, in one step. It changes nothing else.
 
 A server is not ready until it has run for the longest lease: programs ignore it
 until then, as it may have lost locks when it restarted. Wait, and run doctor again.
@@ -108,7 +108,7 @@ func doctorVerb(ctx context.Context, c *command) int {
 	var nodes nodeFlags
 	nodes.register(fs)
 	asJSON := fs.Bool("json", false, "print one JSON object")
-	name := fs.String("name", "redquorum-doctor", "how the `name` of the lock begins that is tried; the user may use it")
+	name := fs.String("name", "redquorum-doctor", "the beginning of the lock `name` that is used to test rights;\nthe user must have rights to it")
 	if status, ok := c.parse(fs); !ok {
 		return status
 	}
@@ -175,7 +175,7 @@ func examine(ctx context.Context, o *redis.Options, name string, maxLease time.D
 			p.add(warning, "it answers, but not as Redis does: "+err.Error(), "it is not usable", "check the port in its URL")
 		case turnsAway(ctx, client.Options()):
 			p.add(warning, "maxclients reached: new connections are rejected", "it is not usable",
-				"close connections to it that nobody needs, or raise its maxclients")
+				"close idle connections to it, or raise its maxclients")
 		case o.TLSConfig != nil:
 			p.add(warning, "not reachable with TLS: "+err.Error(), "it is not usable", "start the server, or fix the network path; without TLS the URL begins with redis://")
 		default:
@@ -317,7 +317,7 @@ func (p *patient) memory(ctx context.Context, c *redis.Client) {
 	used, _ := strconv.ParseFloat(m["used_memory"], 64)
 	switch policy := m["maxmemory_policy"]; {
 	case policy == "":
-		p.add(warning, "cannot check maxmemory-policy: INFO does not tell", "a lock may be dropped when memory is short", "see that it is noeviction")
+		p.add(warning, "cannot check maxmemory-policy: INFO does not report it", "a lock may be dropped when memory is short", "see that it is noeviction")
 	case policy != "noeviction":
 		p.add(unsafe, "maxmemory-policy is "+policy, "when memory is short it drops keys that expire, and every lock does",
 			"CONFIG SET maxmemory-policy noeviction, in its configuration file as well")
@@ -333,7 +333,7 @@ func (p *patient) persistence(ctx context.Context, c *redis.Client, noGuard bool
 	}
 	for _, failing := range []string{"rdb_last_bgsave_status", "aof_last_write_status"} {
 		if s[failing] == "err" {
-			p.add(warning, failing+" is err", "it cannot save to disk, and may refuse all locks for that", "see its log; make room on its disk")
+			p.add(warning, failing+" is err", "it cannot save to disk, and may refuse all locks because of that", "see its log; make room on its disk")
 		}
 	}
 	var kept, forgets string
@@ -430,8 +430,8 @@ func (p *patient) rights(ctx context.Context, c *redis.Client, name string) {
 		p.mute = true
 		means, do := "it cannot grant a lock", remedy(err.Error())
 		if do == "" {
-			means = "it cannot grant a lock, at least none whose name begins like this one"
-			do = "allow the user what it lacks, or try with --name a name that it may use"
+			means = "it cannot grant locks whose names begin like this one"
+			do = "give the user the missing right, or use --name with a name that it may use"
 		}
 		p.add(unsafe, "refuses what a lock does: "+err.Error(), means, do)
 		return
@@ -457,7 +457,7 @@ func (p *patient) versions(ctx context.Context, c *redis.Client) {
 	}
 	switch {
 	case err != nil:
-		p.add(fine, "cannot check for programs of older versions: "+err.Error(), "", "allow the user PUBSUB, for this alone")
+		p.add(fine, "cannot check for programs of older versions: "+err.Error(), "", "allow the user PUBSUB; only the doctor needs it")
 	case len(old) > 0 && len(now) > 0:
 		p.add(warning, fmt.Sprintf("programs of two versions are connected: %d with the old wait queue, %d with the new one", len(old), len(now)),
 			"they exclude each other, but do not wait in order: each version has its own queue, and wakes only its own waiters",
@@ -516,7 +516,7 @@ func conclude(patients []*patient) diagnosis {
 	switch {
 	case n%2 == 0:
 		d.Findings = append(d.Findings, finding{"", unsafe, count(n),
-			fmt.Sprintf("they survive no more failures than %s would, and the library refuses them unless told otherwise", count(n-1)), "add a node or leave one out"})
+			fmt.Sprintf("they survive no more failures than %s would, and the library refuses them without Options.Quorum", count(n-1)), "add a node or leave one out"})
 	case n < 3:
 		d.Findings = append(d.Findings, finding{"", warning, "a single node", "when it is down nobody gets a lock", "use three or five independent masters"})
 	}

@@ -23,13 +23,13 @@ const listManual = `
 usage: redquorum list [PATTERN] [--all] [--json] [--nodes URL,...] [--prefix TEXT]
 
 Lists the locks that are held: the mode, the time left without renewal, the number of
-waiters, on how many nodes the owner has it, and the owner. PATTERN is that of Redis'
+waiters, on how many nodes the owner has it, and the owner. PATTERN is as in Redis'
 SCAN: * is any text, ? any character, [ab] one of these. Locks of Redisson are listed,
 too. On a terminal a long line is cut; 'redquorum status' and --json show all of it.
 
 It changes nothing, and holds up no server: it reads the keys of each node by SCAN, in
-small steps, for at most 10 s. A lock that is held is found if a majority of the nodes
-was read. Its state is that of a moment, and past when you read it. The user needs SCAN.
+small steps, for at most 10 s. A held lock is found if a majority of the nodes was read.
+The list may be outdated when you read it. The user needs SCAN.
 
 Exit status: 0, or 1 if too few nodes could be read, 2 usage.
 
@@ -72,7 +72,7 @@ func listVerb(ctx context.Context, c *command) int {
 	var nodes nodeFlags
 	nodes.register(fs)
 	nodes.registerPrefix(fs)
-	all := fs.Bool("all", false, "also list what an owner has on too few nodes for a lock")
+	all := fs.Bool("all", false, "also list keys that are on too few nodes for a lock")
 	asJSON := fs.Bool("json", false, "print one JSON object")
 	args, status, ok := c.parseArgs(fs)
 	if !ok {

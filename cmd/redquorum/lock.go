@@ -37,8 +37,8 @@ func (f *lockFlags) register(fs *flag.FlagSet) {
 	f.nodeFlags.register(fs)
 	f.registerPrefix(fs)
 	fs.BoolVar(&f.fair, "fair", false, "first come, first served among all callers that use --fair")
-	fs.BoolVar(&f.read, "read", false, "share the lock with others who read")
-	fs.BoolVar(&f.write, "write", false, "exclude those who read, too")
+	fs.BoolVar(&f.read, "read", false, "share the lock with other readers")
+	fs.BoolVar(&f.write, "write", false, "exclude readers, too")
 	fs.Func("quorum", "how many nodes must grant the lock: a `number` above half of them, or \"all\" (default: a majority)", func(s string) (err error) {
 		if s == "all" {
 			f.quorum = quorumAll
@@ -49,7 +49,7 @@ func (f *lockFlags) register(fs *flag.FlagSet) {
 		}
 		return nil
 	})
-	fs.DurationVar(&f.lease, "lease", 0, "how long the lock lasts without renewal, should this process die; at most --max-lease\n(default 30s)")
+	fs.DurationVar(&f.lease, "lease", 0, "how long the lock lasts without renewal, if this process dies; at most --max-lease\n(default 30s)")
 	fs.DurationVar(&f.wait, "wait", 0, "how long to wait for the lock (default: until it is free)")
 	fs.BoolVar(&f.try, "try", false, "do not wait for the lock")
 	fs.DurationVar(&f.maxHold, "max-hold", 0, "how long to hold the lock at most")

@@ -40,7 +40,7 @@ func (n *nodeFlags) register(fs *flag.FlagSet) {
 	// The environment is no default of the flag: the help would show it,
 	// passwords included.
 	fs.StringVar(&n.nodes, "nodes", "", "`URLs` of the nodes, or host or host:port, separated by commas (default $REDQUORUM_NODES)")
-	fs.StringVar(&n.password, "password-file", "", "the `file` that has the password, for nodes whose URL has none")
+	fs.StringVar(&n.password, "password-file", "", "the `file` with the password, for nodes whose URL has none")
 	fs.StringVar(&n.cacert, "cacert", "", "a PEM `file` with the CA of nodes whose URL is rediss:// (default: the system's CAs)")
 	fs.StringVar(&n.cert, "cert", "", "a PEM `file` with the certificate of this client, for rediss://; --key has its key")
 	fs.StringVar(&n.key, "key", "", "a PEM `file` with the key of --cert")
@@ -49,11 +49,11 @@ func (n *nodeFlags) register(fs *flag.FlagSet) {
 }
 
 func (n *nodeFlags) registerPrefix(fs *flag.FlagSet) {
-	fs.StringVar(&n.prefix, "prefix", "", "what stands before every lock's name on the nodes: the `text` is that of\nOptions.Prefix, where applications share servers")
+	fs.StringVar(&n.prefix, "prefix", "", "a `text` before every lock's name on the nodes: the Options.Prefix of the\napplication, if several share the servers")
 }
 
 func (n *nodeFlags) registerEmbedded(fs *flag.FlagSet) {
-	n.instead = "; or, to try things out, --embedded 3"
+	n.instead = "; or --embedded 3, to try the command"
 	fs.Func("embedded", "instead of --nodes, start `N` nodes inside this process, to try the command:\nthey exclude no other process", func(s string) (err error) {
 		if n.embedded, err = strconv.Atoi(s); err != nil || n.embedded < 1 {
 			return errors.New("want an odd number")

@@ -23,11 +23,11 @@ const runManual = `
 usage: redquorum run --name NAME [--name NAME ...] [flags] -- COMMAND [ARG...]
        redquorum run --name NAME [--name NAME ...] [flags] -c 'SHELL COMMAND'
 
-Takes the lock NAME, runs COMMAND, and releases the lock when COMMAND has ended.
-The lock is renewed for as long as COMMAND runs, or until --max-hold. With several
-names it takes all of them or none. With --read it shares the lock with others
-that read. With --write it has the lock alone, and readers wait for it as well.
-A NAME is text in UTF-8. It must not begin with redquorum_ or redisson_, nor contain
+Takes the lock NAME, runs COMMAND, and releases the lock when COMMAND has ended. The
+lock is renewed for as long as COMMAND runs, or until --max-hold. With several names
+it takes all of them or none. With --read it shares the lock with other readers.
+With --write it has the lock alone, and readers wait for it as well. A NAME is text
+in UTF-8. It must not begin with redquorum_ or redisson_, nor contain
 :rwlock_timeout:, because other locks have keys under such names.
 
 While it waits, it says on standard error what it waits for: after 1 s, after 10 s,
@@ -37,8 +37,9 @@ owner, and when it has released it.
 COMMAND runs in a process group of its own, with the standard streams passed
 through. In its environment are REDQUORUM_NAME (several with commas between),
 REDQUORUM_TOKEN (a fencing token: higher than that of every earlier holder, or of
-every earlier writer with --read) and REDQUORUM_OWNER. REDQUORUM_NODES is removed
-from it, for the passwords. INT, TERM, HUP and QUIT are passed on to the group.
+every earlier writer with --read) and REDQUORUM_OWNER. REDQUORUM_NODES is
+removed, as it may have passwords. INT, TERM, HUP and QUIT are passed on to the
+group.
 
 If the lock cannot be renewed, or --max-hold is near, all that COMMAND has started
 gets TERM, and KILL before the lease ends. --term-grace is the time between the two.
@@ -330,7 +331,7 @@ func (s *supervision) end() int {
 		}
 	}
 	status := s.over()
-	say(s.stderr, "the lock is as good as lost, what is left of the command is killed: %v", s.trouble.reason(s.lease, s.maxHold))
+	say(s.stderr, "the lock is about to end, the rest of the command is killed: %v", s.trouble.reason(s.lease, s.maxHold))
 	return status
 }
 
@@ -340,7 +341,7 @@ func (s *supervision) over() int {
 		if s.warden.group == 0 {
 			say(s.stderr, "the helper process ended before the command began")
 		} else {
-			say(s.stderr, "the helper process was killed, and so is what is left of the command")
+			say(s.stderr, "the helper process was killed, and so is the rest of the command")
 		}
 		if !s.warden.endAlone() {
 			say(s.stderr, "%s", cannotKill)

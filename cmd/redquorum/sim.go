@@ -36,7 +36,7 @@ usage: redquorum sim [explore flags]
        redquorum sim replay PLAN         a run of a plan
        redquorum sim manual              the language of plans
        redquorum sim verify              does a plan always give the same run?
-       redquorum sim scenario S24        one of sixty-one ways to fail, told and run
+       redquorum sim scenario S24        one of sixty-one ways to fail: a story and a run
        redquorum sim matrix              all of them, with and without protections
 
 Runs the engine of this program in a simulated world: nodes crash, lose their
@@ -48,7 +48,7 @@ exclusion. With no subcommand, explores random seeds for 30 s.
 'redquorum sim WORD --help' has the rest.
 
 Exit status: 0 sound, 1 safety broken, 3 liveness broken, 4 not deterministic,
-2 usage, 5 what came of it could not be written, 130 interrupted.
+2 usage, 5 the result could not be written, 130 interrupted.
 
 example:
   redquorum sim
@@ -158,7 +158,7 @@ func (f *planFlags) register(fs *flag.FlagSet) {
 	fs.IntVar(&f.profile.Nodes, "nodes", 0, "the number `N` of nodes (default: drawn from the seed)")
 	fs.IntVar(&f.profile.Clients, "clients", 0, "the number `N` of clients that compete (default: drawn from the seed)")
 	fs.DurationVar(&f.profile.Length, "length", 0, "for how long faults happen, in virtual `time` (default: drawn from the seed)")
-	fs.BoolVar(&f.profile.Outside, "outside", false, "also faults that no lock with a lease can stand; what they break is no bug")
+	fs.BoolVar(&f.profile.Outside, "outside", false, "also faults that no lock with a lease can survive; a violation is then no bug")
 	fs.Func("client", "`redquorum|plain`: plain is textbook Redlock and nothing else", func(s string) error {
 		if f.lock.Client = faults.Client(s); f.lock.Client != faults.Redquorum && f.lock.Client != faults.Plain {
 			return errors.New("want redquorum or plain")
@@ -314,12 +314,12 @@ Draws a plan from each seed, runs it, and stops at the first violation that no
 fault excuses. Its plan is shrunk and written to a file. It prints the grants
 that the violation is about, the faults that made it possible, the protection
 that is off, if that is the cause, and the command that plays the plan again.
-With --bugs it goes on to find so many, each with a file of its own. If it finds
-none it says how many of the situations occurred that a lock has to live through;
-20000 seeds or more that miss one fail.
+With --bugs N it goes on until it has found N, each with a file of its own. If it
+finds none it says how many of the situations that a lock must survive have
+occurred. If it misses one of them in 20000 seeds or more, that is an error.
 
 Exit status: 0 sound, 1 safety broken or a situation missed, 3 liveness broken,
-2 usage, 5 what came of it could not be written.
+2 usage, 5 the result could not be written.
 
 example:
   redquorum sim explore --for 10m --jobs 2

@@ -55,7 +55,7 @@ c1+c2:r read. In a run with several locks, the columns are empty if a line is
 about none of them.
 
 Exit status: 0 sound, 1 safety broken, 3 liveness broken, 2 usage,
-5 what came of it could not be written.
+5 the result could not be written.
 
 example:
   redquorum sim run --seed 7 --nodes 5 --clients 3
@@ -96,7 +96,7 @@ that when the faults are over: what a step has locked has to be unlocked, or to
 have a lease that ends (lock renew=off).
 
 Exit status: 0 sound, 1 safety broken, 3 liveness broken, 2 usage,
-5 what came of it could not be written.
+5 the result could not be written.
 
 example:
   redquorum sim replay redquorum-seed-7.plan
@@ -222,7 +222,7 @@ with another seed. Prints it, or writes it to FILE; and, if asked to, a page wit
 picture of its run.
 
 Exit status: 0 when it fails no more than before, 1 or 3 as the plan fails, 2 usage,
-5 what came of it could not be written.
+5 the result could not be written.
 
 example:
   redquorum sim shrink redquorum-seed-7.plan -o small.plan --html small.html

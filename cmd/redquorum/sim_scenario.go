@@ -16,10 +16,10 @@ usage: redquorum sim scenario list
        redquorum sim scenario ID [--client plain|mistaken|redquorum] [flags]
 
 Sixty-one ways in which a lock on several nodes can fail: the story in words, the
-run, what came of it, and what protects.
+run, its result, and what protects.
 
 Exit status: 0 sound or outside of what a lock can stand, 1 safety broken,
-3 liveness broken, 2 usage, 5 what came of it could not be written.
+3 liveness broken, 2 usage, 5 the result could not be written.
 
 example:
   redquorum sim scenario S28 --client plain --brief

@@ -16,18 +16,17 @@ import (
 const statusManual = `
 usage: redquorum status NAME [--nodes URL,...] [--prefix TEXT] [--json]
 
-Asks every node who holds the lock NAME, and changes nothing. The verdict is
-held (one owner has a majority, or each of several readers has), free (nobody has
-it on a majority), contended (neither: owners compete, or a dead one's keys are left)
-or no-quorum (too few nodes answered). Waiters are listed with their positions in the
-wait queue. FENCE is the highest fencing token that a node
-has seen, also of attempts that failed: the holder's is not above it. An owner
-begins with what its process is known by; a command under redquorum run has its own
-in REDQUORUM_OWNER.
+Asks every node who holds the lock NAME, and changes nothing. The verdict is held
+(one owner has a majority, or each of several readers has), free (nobody has it on a
+majority), contended (neither: owners compete, or a dead one's keys are left) or
+no-quorum (too few nodes answered). Waiters are listed with their positions in the
+wait queue. FENCE is the highest fencing token that a node has seen, including those
+of failed attempts, so the holder's token may be lower. An owner name begins with the
+UUID of its process; a command under redquorum run finds its own in REDQUORUM_OWNER.
 
-A plain string at the name is a lock as redsync and others make it by SET NX. It
-is shown, with what it has in it. While it exists, this name cannot be locked (wrong
-key type). redquorum does not remove it.
+A plain string at the name is a lock of redsync or another library, made by SET NX.
+Its value is shown. While it exists, this name cannot be locked (wrong key type).
+redquorum does not remove it.
 
 Exit status: 0 with a verdict, whichever it is, 1 without a quorum, 2 usage.
 Scripts find the verdict in the output of --json.
@@ -165,7 +164,7 @@ func printReport(w io.Writer, r *quorum.Report) error {
 	}
 	writeQueue(&b, r)
 	if value, nodes := foreign(r); nodes > 0 {
-		b.WriteString(wrapped(fmt.Sprintf("%d of %d nodes have the string %s there: a lock as redsync and others make it by SET NX. "+
+		b.WriteString(wrapped(fmt.Sprintf("%d of %d nodes have the string %s there: a lock of redsync or another library, made by SET NX. "+
 			"While it exists, this name cannot be locked (wrong key type). redquorum does not remove it.", nodes, len(r.Nodes), printable(value)), "") + "\n")
 	}
 	rows := [][]string{{"NODE", "STATE", "TTL", "FENCE"}}

@@ -117,7 +117,7 @@ func TestRunEndsTheBackground(t *testing.T) {
 	ticks := filepath.Join(t.TempDir(), "ticks")
 	p := start(t, runOn(urls, "", "sh", "-c",
 		`trap "" TERM; setsid sh -c 'while :; do echo >>"$0"; sleep 0.02; done' "$0" & until [ -e "$0" ]; do sleep 0.02; done; exit 3`, ticks)...)
-	if out := p.exits(3); !strings.Contains(out, "left in the background") {
+	if out := p.exits(3); !strings.Contains(out, "in the background") {
 		t.Error(out)
 	}
 	still(t, ticks)
@@ -127,7 +127,7 @@ func TestRunEndsTheBackground(t *testing.T) {
 func TestRunLetsTheBackgroundFinish(t *testing.T) {
 	t.Parallel()
 	_, urls := startNodes(t, 3)
-	if out := start(t, runOn(urls, "", "sh", "-c", "(sleep 0.1; echo finished) &")...).exits(0); !strings.HasPrefix(out, "finished\n") || strings.Contains(out, "left in the background") {
+	if out := start(t, runOn(urls, "", "sh", "-c", "(sleep 0.1; echo finished) &")...).exits(0); !strings.HasPrefix(out, "finished\n") || strings.Contains(out, "in the background") {
 		t.Error(out)
 	}
 }

@@ -51,7 +51,7 @@ func verbs() []verb {
 		{"doctor", "check whether servers are fit to hold locks", doctorVerb},
 		{"demo", "watch workers compete for a lock while nodes fail", demoVerb},
 		{"sim", "run the same lock through every failure, in virtual time", simVerb},
-		{"bench", "measure locks by number of nodes, and what to choose", benchVerb},
+		{"bench", "measure locks by number of nodes, and recommend one", benchVerb},
 		{"completion", "print a script to complete verbs and flags in a shell", completionVerb},
 		{"man", "print the manual page", manVerb},
 		{"version", "print the version", versionVerb},
@@ -100,7 +100,7 @@ func usage(w io.Writer) {
 'redquorum help VERB' has the rest. Nodes are given by --nodes, or by
 REDQUORUM_NODES, as URLs separated by commas:
   redis://host:6379  rediss://user:password@host:6380/0  unix:///run/redis.sock
-or, where there is nothing to add, as host or host:6379.
+or, without user and database, as host or host:6379.
 Percent-encode special characters in a user or password, a comma as %2C.
 
 Start with: redquorum demo

@@ -27,7 +27,7 @@ func TestUsageErrors(t *testing.T) {
 		{"run --name x --read --write -- true", "exclude each other"},
 		{"run --name x --fair --write -- true", "exclude each other"},
 		{"run --name x --name y --read -- true", "--fair, --read and --write are for one name"},
-		{"run --name x -- true", "no nodes: give their URLs with --nodes, or in REDQUORUM_NODES; or, to try things out, --embedded 3"},
+		{"run --name x -- true", "no nodes: give their URLs with --nodes, or in REDQUORUM_NODES; or --embedded 3, to try the command"},
 		{"run --name x -c true -- true", "-c and COMMAND exclude each other"},
 		{"run --name x --term-grace 0s -- true", "--term-grace is 0s; it must be more than 0"},
 		{"run --name x --embedded 3 --term-grace 16s -- true", "--term-grace is 16s; it must be at most half of the lease or --max-hold, 30s"},

@@ -171,7 +171,7 @@ func (w *warden) endAlone() bool {
 // unkillable is how long a process is tried to be killed.
 const unkillable = 5 * time.Second
 
-const cannotKill = "something of the command cannot be killed: it may have another user, by sudo or setuid"
+const cannotKill = "a process of the command cannot be killed: it may run as another user, by sudo or setuid"
 
 // A keeper is what a warden's process knows.
 type keeper struct {
@@ -277,7 +277,7 @@ func (k *keeper) keep(orders <-chan message, died <-chan os.Signal) {
 		}
 	}
 	if k.why != "" {
-		say(k.stderr, "what is left of the command is killed: %s", k.why)
+		say(k.stderr, "the rest of the command is killed: %s", k.why)
 	}
 }
 
@@ -307,11 +307,11 @@ func (k *keeper) inTime() {
 		k.kill("the lock ends, and redquorum is stopped")
 	case k.ended.IsZero():
 	case left >= timeToEnd+k.grace:
-		k.kill("it was left in the background, and does not stop")
+		k.kill("it was in the background, and does not stop")
 	case left >= timeToEnd && !k.asked:
 		k.asked = true
 		signalDescendants(syscall.SIGTERM, k.group, nil)
-		say(k.stderr, "the command has ended; what it has left in the background is asked to stop")
+		say(k.stderr, "the command has ended; its processes in the background are asked to stop")
 	}
 }
 
