@@ -15,7 +15,7 @@ import (
 )
 
 // banned are words and turns that a reader with average English stumbles over, each
-// with a better one.
+// with a better one. Patterns ignore case, except in (?-i:...).
 var banned = []struct{ pattern, instead string }{
 	{`\bfor want of\b`, "because there is no"},
 	{`\bheeds\b|\b(not|to) heed\b|\b(is|are|not) heeded\b`, "obeys, handles, is ignored"},
@@ -30,9 +30,9 @@ var banned = []struct{ pattern, instead string }{
 	{`\bhardly (ever|any)\b`, "rarely"},
 	{`\bbeside\b`, "next to, besides, or with"},
 	{`\b(stand|stands|wait|waits) in (the )?line\b`, "is queued"},
-	{`\b(an advice|advices)\b`, "a recommendation"},
-	{`(^|[.;!*|-] )Who [a-z]+[^?:.;!]*[.;!]|; who [a-z]+`, "a noun as the subject: a caller, a waiter, the holder"},
-	{`(^|[.;!*|-] )What [a-z]+[^?:.;!]*[.;!]`, "a noun as the subject, not a clause"},
+	{`\b(?-i:an advice|advices)\b`, "a recommendation"},
+	{`(^|[.;!*|-] )(?-i:Who) [a-z]+[^?:.;!]*[.;!]|; who [a-z]+`, "a noun as the subject: a caller, a waiter, the holder"},
+	{`(^|[.;!*|-] )(?-i:What) [a-z]+[^?:.;!]*[.;!]`, "a noun as the subject, not a clause"},
 	{`\b(behaviour|licence|neighbour|cancell(ed|ing))|\b(recogn|organ|initial|serial|synchron)is(e|ing)`, "American spelling"},
 }
 
@@ -46,7 +46,7 @@ func TestPlainWords(t *testing.T) {
 	root := filepath.Join("..", "..")
 	var patterns []*regexp.Regexp
 	for _, b := range banned {
-		patterns = append(patterns, regexp.MustCompile(b.pattern))
+		patterns = append(patterns, regexp.MustCompile("(?i)"+b.pattern))
 	}
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
