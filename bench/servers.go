@@ -302,7 +302,7 @@ func optionsOf(urls, addrs []string) (all []*redis.Options, err error) {
 }
 
 // errURL shows nothing of the URL: any part of a malformed one may be a password.
-var errURL = errors.New("a node's URL is malformed: what is special in its user or password has to be percent-encoded, also a comma (%2C)")
+var errURL = errors.New("a node's URL is malformed: special characters in its user or password must be percent-encoded, also a comma (%2C)")
 
 // nodeURL reads one of --nodes: host:port, or a URL.
 func nodeURL(text string) (string, error) {

@@ -101,7 +101,7 @@ func (s *settings) setNames(first string, check func(string) error) error {
 		}
 	}
 	if s.names != nil && s.mode != node.Exclusive {
-		return errors.New("quorum: readers and writers have one name; WithNames does not go with WithRead or WithWrite")
+		return errors.New("quorum: WithNames cannot be combined with WithRead or WithWrite: readers and writers have one name")
 	}
 	for name := range s.each() {
 		if err := check(name); err != nil {

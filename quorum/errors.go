@@ -26,7 +26,7 @@ var (
 	ErrLost = errors.New("lease is lost")
 	// ErrMaxHold: the lease may not be held for longer than its MaxHold. An
 	// error of a lease that ended so matches ErrLost too.
-	ErrMaxHold = errors.New("longest hold reached")
+	ErrMaxHold = errors.New("maximum hold time reached")
 	// ErrNotHeld: there is no such lease any more: it was unlocked, broken, overwritten
 	// or lost before. It is also the cause with which the context of an
 	// unlocked lease ends.
@@ -47,9 +47,9 @@ var (
 var errLate = errors.New("granted too late, the lease has no validity left")
 
 // errPart: a lease can be nested in, but not added to.
-var errPart = errors.New("that has some of the names and not all")
+var errPart = errors.New("the context's lease has only some of the names")
 
-var errReentry = errors.New("the context belongs to it: share it by WithReentry, or wait for its end with another context")
+var errReentry = errors.New("the context belongs to that lease: use WithReentry to share it, or another context to wait for its end")
 
 // An Error says what one operation asked of the nodes and what each answered.
 type Error struct {

@@ -83,7 +83,7 @@ func (from Handle) parse() (t terms, err error) {
 	version, body, found := strings.Cut(rest, ".")
 	switch {
 	case !ok || !found:
-		return t, fmt.Errorf("quorum: the text is no handle: it does not begin with %q", handlePrefix+handleVersion+".")
+		return t, fmt.Errorf("quorum: the text is not a handle: it does not begin with %q", handlePrefix+handleVersion+".")
 	case version != handleVersion:
 		return t, fmt.Errorf("quorum: the handle has version %.10q; this program reads version %s", version, handleVersion)
 	}
@@ -113,7 +113,7 @@ func (t *terms) check() error {
 	case t.Owner == "":
 		return fmt.Errorf("quorum: handle of %q has no owner", t.title())
 	case t.Owner == node.ModeField:
-		return fmt.Errorf("quorum: handle of %q has the owner mode, which is what locks of readers and writers have next to owners", t.title())
+		return fmt.Errorf("quorum: handle of %q has the owner mode, which is a reserved field of readers' and writers' locks", t.title())
 	case t.Token <= 0 || t.Token > node.MaxToken:
 		return fmt.Errorf("quorum: handle of %q has the token %d; it must be more than 0, and at most %d", t.title(), t.Token, node.MaxToken)
 	case t.High < t.Token || t.High > node.MaxToken:
@@ -121,7 +121,7 @@ func (t *terms) check() error {
 	case t.Lease <= 0:
 		return fmt.Errorf("quorum: handle of %q has a lease of %v; it must be more than 0", t.title(), t.Lease)
 	case (t.FixedLeft != 0 || t.HoldLeft != 0) && t.At <= 0:
-		return fmt.Errorf("quorum: handle of %q has a bound, and no time of day", t.title())
+		return fmt.Errorf("quorum: handle of %q has a bound, but no time of day", t.title())
 	}
 	for _, d := range []struct {
 		name  string

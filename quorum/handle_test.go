@@ -284,16 +284,16 @@ func TestBadHandles(t *testing.T) {
 			field string
 			value any
 		}{
-			"has no name": {"names", nil},
-			"is empty":    {"names", []string{""}},
-			"no owner":    {"owner", nil},
-			"which is what locks of readers and writers": {"owner", "mode"},
-			"the token -1":                            {"token", -1},
-			"the token 92":                            {"token", huge},
-			"highest token 1;":                        {"high", 1},
-			"highest token 92":                        {"high", huge},
-			"a lease of -1ns":                         {"lease_ns", -1},
-			"lease in the handle of \"x\" is 25":      {"lease_ns", huge},
+			"has no name":                        {"names", nil},
+			"is empty":                           {"names", []string{""}},
+			"no owner":                           {"owner", nil},
+			"has the owner mode":                 {"owner", "mode"},
+			"the token -1":                       {"token", -1},
+			"the token 92":                       {"token", huge},
+			"highest token 1;":                   {"high", 1},
+			"highest token 92":                   {"high", huge},
+			"a lease of -1ns":                    {"lease_ns", -1},
+			"lease in the handle of \"x\" is 25": {"lease_ns", huge},
 			"fixed lease in the handle of \"x\" is -": {"fixed_left_ns", -1},
 			"fixed lease in the handle of \"x\" is 2": {"fixed_left_ns", huge},
 			"hold in the handle of \"x\" is -1ns":     {"hold_left_ns", -1},
@@ -308,7 +308,7 @@ func TestBadHandles(t *testing.T) {
 			refused(handleOf(t, bad), want)
 		}
 		for text, want := range map[string]string{
-			"": "no handle", "redquorum": "no handle", "redquorum1": "no handle", "{}": "no handle",
+			"": "not a handle", "redquorum": "not a handle", "redquorum1": "not a handle", "{}": "not a handle",
 			"redquorum2.e30":           `version "2"; this program reads version 1`,
 			"redquorum1.":              "damaged",
 			"redquorum1.e30=":          "damaged",

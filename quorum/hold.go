@@ -312,7 +312,7 @@ func (h *hold) extend(ctx context.Context, d time.Duration) error {
 	}
 	if capped {
 		return &Error{Op: "extend", Name: h.claim.title(), Quorum: l.need, Err: ErrMaxHold,
-			Cause: fmt.Errorf("%v from now is beyond the longest hold of %v", d, h.maxHold)}
+			Cause: fmt.Errorf("%v from now is beyond the maximum hold time of %v", d, h.maxHold)}
 	}
 	r := l.rounds.begin(node.Extend, h.now(), d+l.opts.Grace, l.timeout(d))
 	defer r.done()

@@ -580,7 +580,7 @@ func TestErrorNamesEveryNode(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		l.Close()
-		for _, want := range []string{`msg="node does not answer" node=n1`, `msg="server is new, has restarted or was a replica, and has no vote yet" node=n2 for=30.302s`} {
+		for _, want := range []string{`msg="node does not answer" node=n1`, `msg="node ignored: recently (re)started or was a replica" node=n2 for=30.302s`} {
 			if strings.Count(log.String(), want) != 1 {
 				t.Errorf("%q is not once in the log:\n%s", want, log.String())
 			}

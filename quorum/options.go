@@ -167,7 +167,7 @@ func (o Options) fill() (Options, error) {
 		o.Drift = def.Drift
 	}
 	if !(o.Drift > 0 && o.Drift < 0.5) {
-		return o, fmt.Errorf("quorum: Options.Drift is %v; it must be between 0 and 0.5, as a lease gives it up twice", o.Drift)
+		return o, fmt.Errorf("quorum: Options.Drift is %v; it must be between 0 and 0.5, as a lease is shortened by it twice", o.Drift)
 	}
 	if short := min(o.Timeout, o.RetryEvery); short < time.Millisecond {
 		return o, fmt.Errorf("quorum: Options.Timeout is %v and Options.RetryEvery is %v; each must be at least 1ms", o.Timeout, o.RetryEvery)
@@ -210,9 +210,9 @@ func (o *Options) checkLease(d time.Duration) error {
 		return fmt.Errorf("quorum: lease is %v; it must be more than 0", d)
 	case d > o.MaxLease:
 		return fmt.Errorf("quorum: lease of %v is longer than MaxLease, %v; "+
-			"if such leases are wanted, raise MaxLease in every program that shares these nodes", d, o.MaxLease)
+			"to use such leases, raise MaxLease in every program that shares these nodes", d, o.MaxLease)
 	case d <= 2*drift(d, o.Drift):
-		return fmt.Errorf("quorum: lease of %v is too short: %v of it are given up for clock drift", d, drift(d, o.Drift))
+		return fmt.Errorf("quorum: lease of %v is too short: the allowance for clock drift is %v", d, drift(d, o.Drift))
 	}
 	return nil
 }
@@ -300,10 +300,10 @@ func (l *Locker) settings(ctx context.Context, name string, opts []Option) (sett
 		}
 	}
 	if s.err == nil && s.fair && s.names != nil {
-		s.err = errors.New("quorum: WithFair is for one name: of several, one that is free may be left to others who came later")
+		s.err = errors.New("quorum: WithFair is for one name: with several names, later callers may take a free one first")
 	}
 	if s.err == nil && s.fair && s.mode != node.Exclusive {
-		s.err = errors.New("quorum: WithFair does not go with WithRead or WithWrite")
+		s.err = errors.New("quorum: WithFair cannot be combined with WithRead or WithWrite")
 	}
 	if s.err == nil {
 		s.err = l.opts.checkLease(s.lease)

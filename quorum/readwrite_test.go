@@ -370,7 +370,7 @@ func TestBadModes(t *testing.T) {
 		for want, opts := range map[string][]quorum.Option{
 			"exclude each other": {read, write},
 			"have one name":      {read, quorum.WithNames("y")},
-			"does not go with":   {write, quorum.WithFair()},
+			"cannot be combined": {write, quorum.WithFair()},
 		} {
 			if _, err := l.Lock(background, "x", opts...); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("want an error about %q, got %v", want, err)

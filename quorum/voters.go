@@ -142,13 +142,13 @@ func (v *voters) learn(i int, life *node.Life) {
 			}
 		}
 		if was := v.known[a].duplicateOf.Swap(twin); twin > was {
-			v.opts.Logger.Warn("two nodes are one server, and have no vote", "node", v.nodes[a].Name(), "other", v.nodes[twin].Name())
+			v.opts.Logger.Warn("two nodes are one server, and are ignored", "node", v.nodes[a].Name(), "other", v.nodes[twin].Name())
 		}
 	}
 	v.learning.Unlock()
 	if wait := v.abstains(v.clock.Now(), life); wait > 0 {
 		v.observe(Event{Kind: EventNodeAbstains, Node: v.nodes[i].Name(), Took: wait})
-		v.opts.Logger.Warn("server is new, has restarted or was a replica, and has no vote yet", "node", v.nodes[i].Name(), "for", wait.Round(time.Millisecond))
+		v.opts.Logger.Warn("node ignored: recently (re)started or was a replica", "node", v.nodes[i].Name(), "for", wait.Round(time.Millisecond))
 	}
 }
 
@@ -159,7 +159,7 @@ func (v *voters) noteLongLock(i int, refusal node.Reply) {
 	if refusal.Line.Free || refusal.TTL <= longest || v.opts.NoRestartGuard || v.outlasted.Swap(true) {
 		return
 	}
-	v.opts.Logger.Warn("another program's lock lasts longer than MaxLease: it must be the same in all, or a node that has restarted votes too early",
+	v.opts.Logger.Warn("another program's lock lasts longer than MaxLease: set the same MaxLease in all programs, or a restarted node votes too early",
 		"node", v.nodes[i].Name(), "left", refusal.TTL, "max_lease", v.opts.MaxLease)
 }
 
@@ -178,7 +178,7 @@ func (v *voters) failed(i int, kind node.Kind, err error) {
 		if v.known[i].refuses.Or(1<<kind)>>kind&1 == 1 {
 			return
 		}
-		text = "node does not execute commands"
+		text = "node rejects commands"
 	}
 	v.observe(Event{Kind: EventNodeFailed, Node: v.nodes[i].Name(), Err: err})
 	v.opts.Logger.Warn(text, "node", v.nodes[i].Name(), "error", err)

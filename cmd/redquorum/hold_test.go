@@ -64,7 +64,7 @@ func TestHoldLoses(t *testing.T) {
 	if out := p.exits(exitLost); !strings.Contains(out, "redquorum hold: ") {
 		t.Error(out)
 	}
-	if out := start(t, holdOn(urls, "--max-hold 300ms", "a")...).exits(exitLost); !strings.Contains(out, "longest hold reached") {
+	if out := start(t, holdOn(urls, "--max-hold 300ms", "a")...).exits(exitLost); !strings.Contains(out, "maximum hold time reached") {
 		t.Error(out)
 	}
 }

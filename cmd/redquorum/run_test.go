@@ -587,7 +587,7 @@ func TestRunMaxHold(t *testing.T) {
 	_, urls := startNodes(t, 3)
 	ticks := filepath.Join(t.TempDir(), "ticks")
 	out := start(t, runOn(urls, "--max-hold 2s", stubborn(ticks)...)...).exits(exitLost)
-	if !strings.Contains(out, "--max-hold is 2s") && !strings.Contains(out, "longest hold reached") {
+	if !strings.Contains(out, "--max-hold is 2s") && !strings.Contains(out, "maximum hold time reached") {
 		t.Error(out)
 	}
 	still(t, ticks)

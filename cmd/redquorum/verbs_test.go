@@ -36,7 +36,7 @@ func TestUsageErrors(t *testing.T) {
 		{"run --name x --colour -- true", "flag provided but not defined: --colour"},
 		{"run --name x --lease 30 -- true", "a time has a unit, such as 30s"},
 		{"run --name x --lease -1s -- true", "--lease is -1s"},
-		{"run --name x --embedded 3 --lease 1m -- true", "lease of 1m0s is longer than --max-lease, 30s; if such leases are wanted, raise --max-lease in"},
+		{"run --name x --embedded 3 --lease 1m -- true", "lease of 1m0s is longer than --max-lease, 30s; to use such leases, raise --max-lease in"},
 		{"run --name x --embedded 4 -- true", "odd number"},
 		{"run --name x --embedded -1 -- true", "want an odd number"},
 		{"run --name x --embedded 3 --quorum 1 -- true", "--quorum is 1 of 3 nodes; it must be more than half of them"},

@@ -426,7 +426,7 @@ func TestLog(t *testing.T) {
 	eventually(t, "the node is down", func() bool { ask(t, n, inspect("a")); return strings.Contains(out.String(), "node is down") })
 	p.restart()
 	eventually(t, "the node is up", func() bool { return strings.Contains(out.String(), "node is up again") })
-	if !strings.Contains(out.String(), "new life") || !strings.Contains(out.String(), p.addr) {
+	if !strings.Contains(out.String(), "server restarted") || !strings.Contains(out.String(), p.addr) {
 		t.Errorf("log: %s", out.String())
 	}
 }

@@ -137,7 +137,7 @@ func New(client redis.UniversalClient, opts Options) (node.Node, error) {
 	default:
 		_, cluster := client.(masters)
 		if _, ring := client.(shards); ring && !cluster {
-			return nil, fmt.Errorf("redisnode: a %T moves names to other servers when one is down, and these know nothing of their locks: make each server a node", client)
+			return nil, fmt.Errorf("redisnode: a %T moves names to other servers when one is down, and these do not have the locks: make each server a node", client)
 		}
 		if name == "" {
 			return nil, fmt.Errorf("redisnode: a %T has no address: Options.Name is needed", client)
@@ -169,8 +169,8 @@ func ParseURL(u string) (*redis.Options, error) {
 	}
 	parsed, err := url.Parse(u)
 	if err != nil {
-		return nil, errors.New("malformed: its port has to be a number, and what is special in its user or password " +
-			"has to be percent-encoded, also a comma (%2C) where URLs are separated by commas")
+		return nil, errors.New("malformed: its port must be a number, and special characters in its user or password " +
+			"must be percent-encoded, also a comma (%2C) where URLs are separated by commas")
 	}
 	o, err := redis.ParseURL(u)
 	if err == nil {
@@ -184,11 +184,11 @@ func ParseURL(u string) (*redis.Options, error) {
 	parsed.RawQuery = ""
 	switch _, err := redis.ParseURL(parsed.String()); {
 	case err == nil:
-		return nil, errors.New("a setting after its ? is unknown, or has a value that is none")
+		return nil, errors.New("a setting after its ? is unknown, or has an invalid value")
 	case parsed.Scheme == "unix":
-		return nil, errors.New("it has no path of a socket")
+		return nil, errors.New("it has no socket path")
 	}
-	return nil, errors.New("its path is not the number of a database")
+	return nil, errors.New("its path is not a database number")
 }
 
 // isHostPort reports whether text is host:port and nothing else.

@@ -73,7 +73,7 @@ var noNumber = regexp.MustCompile(`compare (nil with number|number with nil)|ari
 
 var errDemoted = fmt.Errorf("%w: it was a replica a moment ago", node.ErrUnreachable)
 
-var errNotAsked = serverReply{errors.New("MOVED to a master that has not said who it is")}
+var errNotAsked = serverReply{errors.New("MOVED to a master that has not answered INFO yet")}
 
 // redirected reports whether a member of a cluster answered that another has the name, or may
 // have it. Then it has executed nothing.

@@ -56,9 +56,9 @@ func (s *server) handshake(texts []string, err error) (*node.Life, error) {
 	s.demoted = false
 	switch {
 	case life == nil:
-		s.log.Warn("server does not say since when it runs: there is no restart guard for it")
+		s.log.Warn("server reports no run_id or uptime; its restarts cannot be detected")
 	case before != nil && *before != *life:
-		s.log.Warn("server has a new life: it restarted, was a replica for a while, or this is another one",
+		s.log.Warn("server restarted, was a replica for a while, or was replaced",
 			"age", s.clock.Now().Sub(life.Born).Round(time.Millisecond))
 	}
 	return life, nil

@@ -385,7 +385,7 @@ func (w *watcher) refused(err error) bool {
 	w.asked = w.asked[1:]
 	if t := w.topics[channel]; t != nil {
 		if t.refused.IsZero() {
-			w.server.log.Warn("channel is not permitted: those who wait for it ask from time to time", "channel", channel, "err", serverError(err))
+			w.server.log.Warn("pub/sub channel not permitted by ACL; falling back to polling", "channel", channel, "err", serverError(err))
 		}
 		t.refused = time.Now()
 	}

@@ -194,7 +194,7 @@ func TestForbiddenChannel(t *testing.T) {
 	if len(daily) > 0 {
 		t.Error("woken by what is not permitted")
 	}
-	if text := said.String(); strings.Count(text, "channel is not permitted") != 1 || !strings.Contains(text, "daily") {
+	if text := said.String(); strings.Count(text, "channel not permitted by ACL") != 1 || !strings.Contains(text, "daily") {
 		t.Errorf("the log has %q", text)
 	}
 }

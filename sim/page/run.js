@@ -320,7 +320,7 @@ const verbs = {
   flush: 'the server drops all its keys', scriptflush: 'the server forgets its scripts',
   pause: 'the process stands still, and its clocks run', suspend: 'the machine sleeps',
   skew: 'the time of day is set wrong', step: 'the time of day jumps', rate: 'the clocks run at another rate',
-  strobe: 'the time of day jumps to and fro', kill: 'the process dies', start: 'the process begins anew',
+  strobe: 'the time of day oscillates', kill: 'the process dies', start: 'the process starts again',
   alias: 'these are one server, and each is a database of it: what happens to one happens to all',
   view: 'the client was given the nodes after its name, and no others', clone: 'these clients draw the same random numbers',
 };
@@ -380,7 +380,7 @@ function inWords(e) {
         ? `The resource ${e.name} refuses to let ${c} ${e.text.startsWith('writes') ? 'write' : 'read'}: its token is old.`
         : `${c} ${e.text} the resource ${e.name}.`;
     case 'calm':
-      return `The part with faults is over. From here on whoever wants the lock must get it.`;
+      return `The part with faults is over. From here on every client that wants the lock must get it.`;
     case 'healed':
       return `${e.text}.`;
     case 'violation': {

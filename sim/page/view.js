@@ -537,7 +537,7 @@ function drawLabels() {
   });
 }
 
-// drawName says beside a lane of which name a row is.
+// drawName writes the name of a row next to its lane.
 function drawName(i, row) {
   const top = lanes[i].kind === 'node' ? lineOf(i) + 5 : laneTop(i) + 3;
   const text = fitting(row.name, nameRoom);
