@@ -116,7 +116,7 @@ func (f *lockFlags) shortest() time.Duration { return min(f.lease, cmp.Or(f.maxH
 // process before the lock is released.
 func lockSignals() (signals chan os.Signal, stop func()) {
 	signals = make(chan os.Signal, 8)
-	signal.Notify(signals, heeded(os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP)...)
+	signal.Notify(signals, notIgnored(os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP)...)
 	broken := make(chan os.Signal, 1) // where nobody reads what this process says, it goes on
 	signal.Notify(broken, syscall.SIGPIPE)
 	return signals, func() {

@@ -22,7 +22,7 @@ func main() {
 	}
 	ctx, stop := context.Background(), func() {}
 	if len(os.Args) < 2 || os.Args[1] != "run" && os.Args[1] != "hold" { // these handle signals themselves: they would miss one that ctx caught before
-		ctx, stop = signal.NotifyContext(ctx, heeded(os.Interrupt, syscall.SIGTERM)...)
+		ctx, stop = signal.NotifyContext(ctx, notIgnored(os.Interrupt, syscall.SIGTERM)...)
 		context.AfterFunc(ctx, stop) // a second signal ends the program if it ignores the first
 	}
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
@@ -37,8 +37,8 @@ func main() {
 	os.Exit(code)
 }
 
-// heeded returns those of the signals that this process does not have to ignore: nohup
+// notIgnored returns those of the signals that this process does not have to ignore: nohup
 // makes it ignore some, and so do shells that run it in the background of a script.
-func heeded(signals ...os.Signal) []os.Signal {
+func notIgnored(signals ...os.Signal) []os.Signal {
 	return slices.DeleteFunc(signals, signal.Ignored)
 }

@@ -208,7 +208,7 @@ func wardenMain(args []string) int {
 	runtime.LockOSThread() // with this thread the command ends
 	// Caught and not ignored, as the command would then ignore them, too. The warden ends with
 	// the command, and goes on where nobody reads what it says.
-	signal.Notify(make(chan os.Signal, 1), heeded(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)...)
+	signal.Notify(make(chan os.Signal, 1), notIgnored(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)...)
 	died := make(chan os.Signal, 1)
 	signal.Notify(died, syscall.SIGCHLD)
 	k := &keeper{stderr: terminal.Plain(os.Stderr), reports: os.NewFile(uintptr(numbers[1]), "reports"),

@@ -47,7 +47,7 @@ var (
 	queueKeys   = []word{lockKey, fenceKey, queueKey, placeKey}
 	acquireArgs = []word{ownerArg, tokenArg, ttlArg, retentionArg, modeArg, ticketArg}
 	waitArgs    = append(acquireArgs[:len(acquireArgs):len(acquireArgs)], waiterArg, placeTTLArg, bargeArg)
-	releaseArgs = []word{ownerArg, tokenArg, retentionArg, sharedArg, ticketArg, waiterArg, placeTTLArg}
+	releaseArgs = []word{ownerArg, tokenArg, retentionArg, modeArg, ticketArg, waiterArg, placeTTLArg}
 )
 
 var rows = [...]row{
@@ -137,8 +137,7 @@ const (
 	ticketArg
 	waiterArg
 	placeTTLArg
-	modeArg   // of an acquire
-	sharedArg // of a release: whether the modes are Read and Write
+	modeArg // "" for Exclusive
 	bargeArg
 	standbyArg
 	reserveArg
@@ -184,12 +183,6 @@ func (c *call) write(w *words, what word, of *node.Claim) {
 		w.number(c.placeTTL)
 	case modeArg:
 		w.text([...]string{node.Exclusive: "", node.Read: "read", node.Write: "write"}[c.mode])
-	case sharedArg:
-		if c.mode != node.Exclusive {
-			w.text("shared")
-		} else {
-			w.text("")
-		}
 	case bargeArg:
 		w.flag(c.wait.Barge)
 	case standbyArg:

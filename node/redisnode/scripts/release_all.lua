@@ -8,7 +8,7 @@
 -- ARGV[1]     owner
 -- ARGV[2]     token
 -- ARGV[3]     life of the fences, ms
--- ARGV[4]     'shared' (a reader or writer, of one lock) or '' (exclusive)
+-- ARGV[4]     'read' or 'write' (which are the same here, and of one lock) or '' (exclusive)
 -- ARGV[5]     ticket; 0: none, and the places are left alone
 -- ARGV[6]     waiter
 -- ARGV[7]     with a ticket, the life of the place that is to be there again if the owner
@@ -29,7 +29,7 @@
 --
 -- HDEL, PUBLISH and what changes a queue are pcalls: an error at one key or channel must
 -- not keep the other locks, and a queue of another type has no places.
-local n, shared = #KEYS / 4, ARGV[4] == 'shared'
+local n, shared = #KEYS / 4, ARGV[4] ~= ''
 local leaves = ARGV[5] ~= '0' and ARGV[7] == '0'
 
 -- remove ends what an owner has at a name. It returns 1 if there was anything, 0, or the error;
