@@ -90,7 +90,7 @@ func Main(ctx context.Context, p Program, args []string, stdout, stderr io.Write
 		}
 		return 0
 	}
-	ctx, ignore := heed(ctx)
+	ctx, ignore := catchSignals(ctx)
 	defer ignore()
 	f := flags{program: p}
 	err := f.parse(args)
@@ -119,16 +119,16 @@ func Main(ctx context.Context, p Program, args []string, stdout, stderr io.Write
 // endings are the signals to end.
 var endings = []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
 
-// heed returns a context that ends with the first signal. The second signal ends the
+// catchSignals returns a context that ends with the first signal. The second signal ends the
 // program. Signals that the program has to ignore, as under nohup, stay ignored.
-func heed(ctx context.Context) (_ context.Context, ignore func()) {
+func catchSignals(ctx context.Context) (_ context.Context, ignore func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	heeded := slices.DeleteFunc(slices.Clone(endings), signal.Ignored)
-	if len(heeded) == 0 { // Notify would take it for all
+	caught := slices.DeleteFunc(slices.Clone(endings), signal.Ignored)
+	if len(caught) == 0 { // Notify would take it for all
 		return ctx, cancel
 	}
 	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, heeded...)
+	signal.Notify(signals, caught...)
 	go func() {
 		for n := 0; ; n++ {
 			if _, open := <-signals; !open {
