@@ -141,6 +141,8 @@ const (
 	WaiterPrefix    = ourPrefix + "turn:"
 	OldWaiterPrefix = ourPrefix + "waiter:"
 
+	labelPrefix = ourPrefix + "label:"
+
 	channelPrefix          = redissonPrefix + "lock__channel"
 	readWriteChannelPrefix = redissonPrefix + "rwlock"
 )
@@ -223,6 +225,10 @@ func AppendReadWriteChannel(b []byte, name string) []byte {
 // WaiterChannel returns the channel on which a waiter hears of its Turn. All waiters of
 // its process share it; the message names one of them.
 func WaiterChannel(waiter string) string { return WaiterPrefix + Process(waiter) }
+
+// LabelName returns the name of the lock whose owner is the label of a process: a text for
+// people, which says where the process runs. No other lock can have that name.
+func LabelName(process string) string { return labelPrefix + process }
 
 // redissons is Redisson's rule for keys that belong to a name: the name goes into braces,
 // so that a cluster keeps both in one slot, unless it has a brace already.

@@ -67,6 +67,11 @@ type Error struct {
 	Cause error
 	// Waited is how long Lock waited; 0 for all else.
 	Waited time.Duration
+	// Holder is, with ErrHeld, the label of the holder (see Options.Label), or its owner name if it
+	// has no label. It is "" if that is not known. A Locker asks the nodes at most ten times a
+	// second, and not for WithWrite. If the context ended the wait, Holder is from up to a few
+	// seconds before.
+	Holder string
 }
 
 // A NodeVote is one node's part in an Error.
@@ -114,6 +119,9 @@ func lasting(err error) bool { return node.Permanent(err) || errors.Is(err, ErrS
 func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %q: %v", e.Op, e.Name, e.Err)
+	if e.Holder != "" {
+		fmt.Fprintf(&b, ", %s,", e.Holder)
+	}
 	if e.Waited > 0 {
 		fmt.Fprintf(&b, " after a wait of %v", brief(e.Waited))
 	}

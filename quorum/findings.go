@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -26,6 +27,8 @@ type findings struct {
 	fruitless int           // attempts in a row after which nobody was known to hold the name
 	splits    int           // attempts in a row that got some of the nodes, but too few
 	alarms    int           // pauses that ended after notices of too few nodes
+
+	holder *atomic.Pointer[string] // who has the name, as a task has found out; nil before the first
 }
 
 // maxStale bounds the attempts without a pause between them. Each has a token above the

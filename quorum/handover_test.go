@@ -106,7 +106,7 @@ func TestDelayedHealingIsRefusedAfterHandOver(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		post := &postman{Node: shared{w.nodes[0], w.sent[0]}}
 		a := must[*quorum.Locker](t)(quorum.New([]node.Node{post,
-			shared{w.nodes[1], w.sent[1]}, shared{w.nodes[2], w.sent[2]}}, quorum.Options{Clock: w.clock}))
+			shared{w.nodes[1], w.sent[1]}, shared{w.nodes[2], w.sent[2]}}, quorum.Options{Clock: w.clock, Label: quorum.NoLabel}))
 		defer a.Close()
 		b := w.locker(quorum.Options{})
 		lease := must[*quorum.Lease](t)(a.Lock(background, "x"))

@@ -179,7 +179,11 @@ func (h *hold) lose(why error) {
 	case errors.Is(why, ErrMaxHold):
 		level = slog.LevelWarn
 	}
-	l.opts.Logger.Log(context.Background(), level, "lease lost", "name", h.claim.title(), "owner", h.claim.Owner, "token", h.claim.Token, "error", why)
+	l.opts.Logger.Log(context.Background(), level, "lease lost", "name", h.claim.title(), "owner", h.claim.Owner, "token", h.claim.Token,
+		"label", l.opts.Label, "error", why)
+	if errors.Is(why, errBroken) {
+		h.logNextHolder()
+	}
 }
 
 // end ends the hold, once, and its contexts. It tells neither the nodes nor local waiters.
@@ -360,6 +364,7 @@ func (h *hold) confirm(start clock.Instant, lease time.Duration) error {
 
 // admit makes the hold of a grant, and tells this process.
 func (l *Locker) admit(ctx context.Context, g grant, s *settings) *Lease {
+	l.labels.keep(g.start)
 	h := l.newHold(ctx, g, s)
 	if r := g.round; r != nil {
 		if h.mode == node.Read {

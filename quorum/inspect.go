@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -25,7 +26,14 @@ type Report struct {
 	Waiting []string  // waiters known to any node: queued, or to write; "readers" stands for all that wait to read
 	Quorum  int       // a majority, also where Options.Quorum is more: enough to exclude others
 	Nodes   []NodeReport
+
+	labels map[string]string // by process
 }
+
+// Label returns the label of the Locker that an owner or waiter belongs to (see Options.Label), or ""
+// if no node knows it. A report has the labels of the owners with a majority, and of the first
+// waiters.
+func (r *Report) Label(of string) string { return r.labels[node.Process(of)] }
 
 // A NodeReport is one node's part in a Report.
 type NodeReport struct {
@@ -49,7 +57,15 @@ type NodeReport struct {
 // nil only for a bad name, a closed Locker or an ended ctx: nodes that fail are in the
 // Report.
 func (l *Locker) Inspect(ctx context.Context, name string) (*Report, error) {
-	r, err := l.askAll(ctx, node.Inspect, claim{Claim: node.Claim{Name: name}})
+	return l.inspect(ctx, name, l.clock.Now().Add(l.opts.Timeout))
+}
+
+// inspect is Inspect for as long as until.
+func (l *Locker) inspect(ctx context.Context, name string, until clock.Instant) (*Report, error) {
+	if err := l.checkName(name); err != nil {
+		return nil, err
+	}
+	r, err := l.askAll(ctx, node.Inspect, claim{Claim: node.Claim{Name: name}}, until)
 	if err != nil {
 		return nil, err
 	}
@@ -65,6 +81,7 @@ func (l *Locker) Inspect(ctx context.Context, name string) (*Report, error) {
 		return nil, fmt.Errorf("inspect %q: %w", name, stopped(ctx))
 	}
 	rep.conclude()
+	rep.labels = l.labelsOf(ctx, slices.Concat(rep.Owners, rep.Waiting), until)
 	return rep, nil
 }
 
@@ -72,13 +89,16 @@ func (l *Locker) Inspect(ctx context.Context, name string) (*Report, error) {
 // whether any node had one. A holder in another process learns of it at its next renewal; until
 // then both it and the next holder work. Errors match ErrNoQuorum when too few nodes confirmed.
 func (l *Locker) Break(ctx context.Context, name string) (bool, error) {
+	if err := l.checkName(name); err != nil {
+		return false, err
+	}
 	token, ok := l.tokens.next(0)
 	if !ok {
 		return false, fmt.Errorf("quorum: no fencing token is left above %d", node.MaxToken)
 	}
 	// Before it is broken: afterwards it may be the next holder.
 	here := l.queues.holdsOf(name)
-	r, err := l.askAll(ctx, node.Break, claim{Claim: node.Claim{Name: name, Token: token}})
+	r, err := l.askAll(ctx, node.Break, claim{Claim: node.Claim{Name: name, Token: token}}, l.clock.Now().Add(l.opts.Timeout))
 	if err != nil {
 		return false, err
 	}
@@ -97,11 +117,8 @@ func (l *Locker) Break(ctx context.Context, name string) (bool, error) {
 
 var errForced = fmt.Errorf("this program broke it")
 
-// askAll sends one command to all nodes and waits for every answer.
-func (l *Locker) askAll(ctx context.Context, kind node.Kind, c claim) (*round, error) {
-	if err := l.checkName(c.Name); err != nil {
-		return nil, err
-	}
+// askAll sends one command to all nodes and waits for every answer, at most as long as until.
+func (l *Locker) askAll(ctx context.Context, kind node.Kind, c claim, until clock.Instant) (*round, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("%s %q: %w", kind, c.Name, stopped(ctx))
 	}
@@ -109,7 +126,7 @@ func (l *Locker) askAll(ctx context.Context, kind node.Kind, c claim) (*round, e
 		return nil, ErrClosed
 	}
 	defer l.life.leave()
-	r := l.rounds.begin(kind, c, 0, l.opts.Timeout)
+	r := l.rounds.begin(kind, c, 0, until.Sub(l.clock.Now()))
 	r.ask(allNodes(len(l.nodes)))
 	r.awaitAll(ctx)
 	return r, nil

@@ -27,6 +27,7 @@ type Locker struct {
 	releases *releases
 	handoffs *handoffs
 	limiter  limiter
+	labels   *labels
 	agenda   *agenda
 	waiters  freelist[waiter]
 }
@@ -85,6 +86,7 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 // newLocker puts the parts together.
 func newLocker(c *config) *Locker {
 	l := &Locker{config: c, tokens: &tokens{config: c}, voters: newVoters(c)}
+	l.labels = &labels{config: c, tokens: l.tokens}
 	l.life.idle = c.clock.NewSignal()
 	l.agenda = newAgenda(l)
 	l.queues = &queues{config: c, byName: make(map[string]*queue), contended: make(map[string]struct{}), listeners: make(map[string]listeners)}

@@ -111,6 +111,16 @@ type Options struct {
 	// Their maker closes them, when the last Locker is closed.
 	SharedNodes bool
 
+	// Label says for people which program this is. It is shown to those who ask who holds a lock: by
+	// Inspect, in errors that match ErrHeld, and by the commands status and list. It is printable
+	// text of at most 100 bytes. "" means the host, the process ID and the program's name;
+	// [NoLabel] means none.
+	//
+	// Each node keeps it in one key for the Locker, however many locks it has. The key is written
+	// while the Locker acquires, waits for or renews locks, at most once in half of MaxLease, and
+	// expires after twice MaxLease.
+	Label string
+
 	// Observe receives every event; nil means none. It is called from the task in which the event
 	// happens, and may be called by several tasks at once. It must not block, panic, or call the
 	// Locker.
@@ -179,6 +189,12 @@ func (o Options) fill() (Options, error) {
 		if err := node.CheckName(o.Prefix); err != nil {
 			return o, fmt.Errorf("quorum: Options.Prefix is before every name: %w", err)
 		}
+	}
+	if o.Label == "" {
+		o.Label = defaultLabel()
+	}
+	if o.Label != shortLabel(o.Label) {
+		return o, fmt.Errorf("quorum: Options.Label is %.110q; it must be printable and not longer than %d bytes", o.Label, maxLabel)
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -76,6 +76,7 @@ func (r *renewal) send() {
 		r.tallies[k] = tally{nodes: n, need: l.need}
 	}
 	r.start = l.clock.Now()
+	l.labels.keep(r.start)
 	for _, h := range r.holds {
 		h.sent(r.start, r.lease)
 	}

@@ -242,7 +242,7 @@ func TestExtensionReadAfterThePauseIsALoss(t *testing.T) {
 		for _, n := range w.nodes {
 			nodes = append(nodes, pauser{shared{n, new(atomic.Int64)}, c, node.Extend, time.Second})
 		}
-		l := must[*quorum.Locker](t)(quorum.New(nodes, quorum.Options{Clock: c, NoRestartGuard: true}))
+		l := must[*quorum.Locker](t)(quorum.New(nodes, quorum.Options{Clock: c, NoRestartGuard: true, Label: quorum.NoLabel}))
 		defer l.Close()
 		lease := must[*quorum.Lease](t)(l.Lock(background, "x", quorum.WithFixedLease(900*time.Millisecond)))
 		if err := lease.Extend(background, 10*time.Second); !errors.Is(err, quorum.ErrNotHeld) || !errors.Is(err, quorum.ErrLost) {

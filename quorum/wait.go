@@ -137,8 +137,11 @@ func (l *Locker) acquire(ctx context.Context, s *settings) (*Lease, error) {
 	}
 	w.returnHandovers(false, owner)
 	took := l.clock.Now().Sub(w.began)
-	if e, ok := err.(*Error); ok && s.wait != 0 && e.Err != ErrDeadlock {
-		e.Waited = took
+	if e, ok := err.(*Error); ok {
+		if s.wait != 0 && e.Err != ErrDeadlock {
+			e.Waited = took
+		}
+		w.nameHolder(ctx, e)
 	}
 	w.recycle()
 	if err == nil && lease == &lease.h.first { // not nested
@@ -295,6 +298,8 @@ func (w *waiter) note(ctx context.Context, o *outcome) {
 // the wait is over: by ctx, by its bound, or because the Locker was closed.
 func (w *waiter) pause(ctx context.Context) bool {
 	w.found.waited, w.place.barges = true, false
+	w.look()
+	w.l.labels.keep(w.l.clock.Now())
 	p := w.pauses()
 	for {
 		n := w.news(w.inbox.signal.Wait(ctx, p.wakeAt()))

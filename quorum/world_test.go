@@ -100,6 +100,9 @@ func (w *world) open(o quorum.Options, nodes []node.Node) *quorum.Locker {
 	if o.Clock == nil {
 		o.Clock = w.clock
 	}
+	if o.Label == "" {
+		o.Label = quorum.NoLabel // tests count commands and keys
+	}
 	l := must[*quorum.Locker](w.t)(quorum.New(nodes, o))
 	w.lockers = append(w.lockers, l)
 	return l

@@ -1,0 +1,250 @@
+package quorum_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/node/model"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// labelled makes a Locker with a label, and one that asks who the holder is.
+func labelled(w *world) (a, b *quorum.Locker) {
+	return w.locker(quorum.Options{Label: "shop-1 worker"}), w.locker(quorum.Options{Label: "shop-2 worker"})
+}
+
+// holderOf returns Error.Holder of an error that matches ErrHeld.
+func holderOf(t *testing.T, err error) string {
+	t.Helper()
+	var e *quorum.Error
+	if !errors.As(err, &e) || !errors.Is(err, quorum.ErrHeld) {
+		t.Fatalf("error %v; it should match ErrHeld", err)
+	}
+	if e.Holder != "" && !strings.Contains(err.Error(), "lock is held by another owner, "+e.Holder+",") {
+		t.Errorf("%v does not name the holder", err)
+	}
+	return e.Holder
+}
+
+// Inspect, TryLock and Lock say who has the name.
+func TestLabelOfTheHolder(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		a, b := labelled(w)
+		lease := lock(t, a, "x")
+		time.Sleep(10 * time.Millisecond)
+		if r := must[*quorum.Report](t)(b.Inspect(background, "x")); r.Label(lease.Owner()) != "shop-1 worker" {
+			t.Errorf("the report has the label %q", r.Label(lease.Owner()))
+		}
+		_, err := b.TryLock(background, "x")
+		if holder := holderOf(t, err); holder != "shop-1 worker" {
+			t.Errorf("TryLock: the holder is %q", holder)
+		}
+		time.Sleep(time.Second)
+		_, err = b.Lock(background, "x", quorum.WithWait(time.Second))
+		if holder := holderOf(t, err); holder != "shop-1 worker" {
+			t.Errorf("Lock with a wait: the holder is %q", holder)
+		}
+		ctx, cancel := context.WithTimeout(background, 3*time.Second)
+		defer cancel()
+		began := time.Now()
+		_, err = b.Lock(ctx, "x")
+		if holder := holderOf(t, err); holder != "shop-1 worker" || time.Since(began) > 3*time.Second {
+			t.Errorf("Lock until a context ends: the holder is %q, after %v", holder, time.Since(began))
+		}
+	})
+}
+
+// A waiter has a label, too.
+func TestLabelOfAWaiter(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		a, b := labelled(w)
+		lease := lock(t, a, "x")
+		waiting := make(chan error)
+		go func() {
+			lease, err := b.Lock(background, "x")
+			waiting <- errors.Join(err, lease.Unlock(background))
+		}()
+		time.Sleep(100 * time.Millisecond)
+		if r := must[*quorum.Report](t)(a.Inspect(background, "x")); len(r.Waiting) != 1 || r.Label(r.Waiting[0]) != "shop-2 worker" {
+			t.Errorf("waiting are %q, the first with the label %q", r.Waiting, r.Label(r.Waiting[0]))
+		}
+		unlock(t, lease)
+		if err := <-waiting; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A label is there as long as a lease is, renewed or not, and goes some time after the last.
+func TestLabelLastsAsLongAsLeases(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		a, b := labelled(w)
+		label := func(of string) string {
+			// A Locker of its own: b remembers labels.
+			l := w.locker(quorum.Options{Label: "asks"})
+			return must[*quorum.Report](t)(l.Inspect(background, "x")).Label(of)
+		}
+		lock(t, a, "y", quorum.WithFixedLease(time.Second))
+		time.Sleep(14 * time.Second)
+		lease := lock(t, a, "x", quorum.WithFixedLease(30*time.Second))
+		time.Sleep(29 * time.Second)
+		if got := label(lease.Owner()); got != "shop-1 worker" {
+			t.Errorf("the label of a fixed lease is %q at its end", got)
+		}
+		time.Sleep(2 * time.Second)
+		renewed := lock(t, b, "x")
+		w.nodes[0].Restart(true)
+		time.Sleep(5 * time.Minute)
+		if got := label(renewed.Owner()); got != "shop-2 worker" {
+			t.Errorf("the label of a renewed lease is %q", got)
+		}
+		if n := labels(w); n != 3 {
+			t.Errorf("%d keys of labels on 3 nodes, of one Locker", n)
+		}
+		unlock(t, renewed)
+		time.Sleep(61 * time.Second)
+		if n := labels(w); n != 0 {
+			t.Errorf("%d keys of labels are left", n)
+		}
+	})
+}
+
+// labels counts the keys of labels on all nodes.
+func labels(w *world) (n int) {
+	for _, each := range w.nodes {
+		each.Do(func(s *model.Server, now model.Time) {
+			for _, e := range s.Dump(now) {
+				if strings.Contains(e.Key, "redquorum_label:") {
+					n++
+				}
+			}
+		})
+	}
+	return n
+}
+
+// A label costs a busy Locker nothing: it is written once in half of MaxLease.
+func TestLabelIsWrittenRarely(t *testing.T) {
+	commands := func(label string) (n int64) {
+		inWorld(t, 3, func(w *world) {
+			l := w.locker(quorum.Options{Label: label})
+			for range 100 {
+				unlock(t, lock(t, l, "x"))
+				time.Sleep(100 * time.Millisecond)
+			}
+			for _, sent := range w.sent {
+				n += sent.Load()
+			}
+		})
+		return n
+	}
+	if without, with := commands(quorum.NoLabel), commands("me"); with != without+6 {
+		t.Errorf("%d commands without a label, %d with one: it should take two for each of 3 nodes", without, with)
+	}
+}
+
+// A Locker without a label asks nobody who the holder is, and one that polls asks rarely.
+func TestHolderIsAskedForRarely(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		a, b := labelled(w)
+		silent := w.locker(quorum.Options{})
+		lock(t, a, "x")
+		time.Sleep(10 * time.Millisecond)
+		taken := func(l *quorum.Locker, opts ...quorum.Option) string {
+			_, err := l.TryLock(background, "x", opts...)
+			return holderOf(t, err)
+		}
+		if holder := taken(silent); holder != "" {
+			t.Errorf("a Locker without a label found out that the holder is %q", holder)
+		}
+		if holder := taken(b, quorum.WithWrite()); holder != "" {
+			t.Errorf("a writer found out that the holder is %q", holder)
+		}
+		named := 0
+		for range 20 {
+			if taken(b) != "" {
+				named++
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if named != 2 {
+			t.Errorf("%d of 20 errors in 200 ms name the holder, instead of 2", named)
+		}
+	})
+}
+
+// The log of a lost lease says whose it was, and who has the name now.
+func TestLogNamesLabels(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		var log bytes.Buffer
+		a := w.locker(quorum.Options{Label: "shop-1 worker", Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		b := w.locker(quorum.Options{Label: "shop-2 worker"})
+		lock(t, a, "x")
+		if _, err := b.Break(background, "x"); err != nil {
+			t.Fatal(err)
+		}
+		lock(t, b, "x")
+		time.Sleep(time.Minute)
+		for _, want := range []string{`msg="lease lost" name=x`, `label="shop-1 worker"`, `msg="lost lease has another holder" name=x holder="shop-2 worker"`} {
+			if !strings.Contains(log.String(), want) {
+				t.Errorf("the log lacks %s:\n%s", want, &log)
+			}
+		}
+	})
+}
+
+func TestDefaultLabel(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l, err := quorum.New(w.listed(), quorum.Options{Clock: w.clock})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		lease := lock(t, l, "x")
+		host, _ := os.Hostname()
+		if label := must[*quorum.Report](t)(l.Inspect(background, "x")).Label(lease.Owner()); !strings.HasPrefix(label, host+" pid ") || !strings.Contains(label, "quorum.test") {
+			t.Errorf("the default label is %q", label)
+		}
+	})
+}
+
+func TestLabelIsShortAndPrintable(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		for _, bad := range []string{strings.Repeat("x", 101), "a\nb", "\x1b[31m", "\xff"} {
+			if _, err := quorum.New(w.listed(), quorum.Options{Label: bad}); err == nil || !strings.Contains(err.Error(), "Options.Label") {
+				t.Errorf("label %.10q: %v", bad, err)
+			}
+		}
+	})
+}
+
+// To find out who the holder is lengthens no call beyond its bound.
+func TestHolderIsFoundWithinTheBound(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		a, b := labelled(w)
+		lock(t, a, "x")
+		time.Sleep(time.Second)
+		w.delay(300*time.Millisecond, 0)
+		within := func(what string, bound time.Duration, do func() error) {
+			began := time.Now()
+			_ = holderOf(t, do())
+			if took := time.Since(began); took > bound {
+				t.Errorf("%s took %v; its bound is %v", what, took, bound)
+			}
+		}
+		within("TryLock", 501*time.Millisecond, func() error {
+			_, err := b.TryLock(background, "x")
+			return err
+		})
+		within("Lock", 2501*time.Millisecond, func() error {
+			_, err := b.Lock(background, "x", quorum.WithWait(2*time.Second))
+			return err
+		})
+	})
+}
