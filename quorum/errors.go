@@ -120,7 +120,7 @@ func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %q: %v", e.Op, e.Name, e.Err)
 	if e.Holder != "" {
-		fmt.Fprintf(&b, ", %s,", e.Holder)
+		fmt.Fprintf(&b, " (%s)", e.Holder)
 	}
 	if e.Waited > 0 {
 		fmt.Fprintf(&b, " after a wait of %v", brief(e.Waited))

@@ -26,7 +26,7 @@ func holderOf(t *testing.T, err error) string {
 	if !errors.As(err, &e) || !errors.Is(err, quorum.ErrHeld) {
 		t.Fatalf("error %v; it should match ErrHeld", err)
 	}
-	if e.Holder != "" && !strings.Contains(err.Error(), "lock is held by another owner, "+e.Holder+",") {
+	if e.Holder != "" && !strings.Contains(err.Error(), "lock is held by another owner ("+e.Holder+")") {
 		t.Errorf("%v does not name the holder", err)
 	}
 	return e.Holder

@@ -60,6 +60,7 @@ func holdVerb(ctx context.Context, c *command) int {
 	}
 	signals, stop := lockSignals()
 	defer stop()
+	f.defaultLabel("hold")
 	l, done, err := f.locker(func(quorum.Event) {})
 	if err != nil {
 		return c.fail("hold", err)

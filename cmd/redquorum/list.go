@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,9 +24,10 @@ const listManual = `
 usage: redquorum list [PATTERN] [--all] [--json] [--nodes URL,...] [--prefix TEXT]
 
 Lists the locks that are held: the mode, the time left without renewal, the number of
-waiters, on how many nodes the owner has it, and the owner. PATTERN is as in Redis'
-SCAN: * is any text, ? any character, [ab] one of these. Locks of Redisson are listed,
-too. On a terminal a long line is cut; 'redquorum status' and --json show all of it.
+waiters, on how many nodes the owner has it, and the label of its program, or its owner
+name if it has none. PATTERN is as in Redis' SCAN: * is any text, ? any character, [ab]
+one of these. Locks of Redisson are listed, too. On a terminal a long line is cut;
+'redquorum status' and --json show all of it.
 
 It changes nothing, and holds up no server: it reads the keys of each node by SCAN, in
 small steps, for at most 10 s. A held lock is found if a majority of the nodes was read.
@@ -49,6 +51,7 @@ type lockJSON struct {
 	State   string   `json:"state"` // held, or partial: too few nodes for a lock
 	Mode    string   `json:"mode"`
 	Owner   string   `json:"owner"`
+	Label   string   `json:"label"`   // of the owner's program; "": not known
 	Owners  []string `json:"owners"`  // with a majority: several only if they read
 	Left    int64    `json:"left_ms"` // without renewal; -1: it never expires
 	Waiting int      `json:"waiting"`
@@ -247,7 +250,7 @@ func inspectAll(ctx context.Context, l *quorum.Locker, names []string) ([]lockJS
 }
 
 func newLock(r *quorum.Report) *lockJSON {
-	lock := &lockJSON{Name: r.Name, State: "partial", Mode: r.Mode.String(), Owner: r.Owner, Owners: list(r.Owners), Left: left(r).Milliseconds(),
+	lock := &lockJSON{Name: r.Name, State: "partial", Mode: r.Mode.String(), Owner: r.Owner, Label: r.Label(r.Owner), Owners: list(r.Owners), Left: left(r).Milliseconds(),
 		Waiting: len(r.Waiting), HeldBy: r.HeldBy, Nodes: len(r.Nodes)}
 	if r.Verdict == "held" {
 		lock.State = "held"
@@ -294,7 +297,7 @@ func (f listJSON) print(w io.Writer, states bool, partial int) error {
 		row("STATE", "NAME", "MODE", "LEFT", "WAITING", "NODES", "OWNER")
 	}
 	for _, l := range f.Locks {
-		left, owner := "no end", printable(l.Owner)
+		left, owner := "no end", printable(cmp.Or(l.Label, l.Owner))
 		if l.Left >= 0 {
 			left = (time.Duration(l.Left) * time.Millisecond).Round(100 * time.Millisecond).String()
 		}

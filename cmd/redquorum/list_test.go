@@ -19,6 +19,7 @@ type listed struct {
 		State   string   `json:"state"`
 		Mode    string   `json:"mode"`
 		Owner   string   `json:"owner"`
+		Label   string   `json:"label"`
 		Owners  []string `json:"owners"`
 		Left    int64    `json:"left_ms"`
 		Waiting int      `json:"waiting"`

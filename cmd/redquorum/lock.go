@@ -31,6 +31,7 @@ type lockFlags struct {
 	try      bool
 	maxHold  time.Duration
 	conflict int // the exit status where others hold the lock
+	label    string
 }
 
 func (f *lockFlags) register(fs *flag.FlagSet) {
@@ -53,6 +54,7 @@ func (f *lockFlags) register(fs *flag.FlagSet) {
 	fs.DurationVar(&f.wait, "wait", 0, "how long to wait for the lock (default: until it is free)")
 	fs.BoolVar(&f.try, "try", false, "do not wait for the lock")
 	fs.DurationVar(&f.maxHold, "max-hold", 0, "how long to hold the lock at most")
+	fs.StringVar(&f.label, "label", "", "the `text` by which status, list and errors of others name this program (default: the host,\nthe process ID and the command)")
 	fs.IntVar(&f.conflict, "conflict-exit-code", exitHeld, "the exit `status` if others hold the lock and the wait is over")
 }
 
@@ -106,7 +108,19 @@ func (f *lockFlags) locker(observe func(quorum.Event)) (l *quorum.Locker, done f
 		return nil, nil, err
 	}
 	f.lease = cmp.Or(f.lease, min(quorum.Defaults().Lease, cmp.Or(longest, quorum.Defaults().MaxLease)))
-	return f.nodeFlags.locker(quorum.Options{Lease: f.lease, MaxHold: f.maxHold, Quorum: f.quorum, Observe: observe})
+	return f.nodeFlags.locker(quorum.Options{Lease: f.lease, MaxHold: f.maxHold, Quorum: f.quorum, Label: f.label, Observe: observe})
+}
+
+// defaultLabel names the host, the process and what it does, where no flag has named the program.
+func (f *lockFlags) defaultLabel(does string) {
+	if f.label != "" {
+		return
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
+	f.label = printable(fmt.Sprintf("%.40s pid %d redquorum %.20s", host, os.Getpid(), does))
 }
 
 // shortest is how long the lock lasts without renewal, or at most.

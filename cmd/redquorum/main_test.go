@@ -92,7 +92,7 @@ func startNodes(t *testing.T, n int) (servers []*embedded.Server, urls string) {
 // newLocker is another client of the servers.
 func newLocker(t *testing.T, urls string) *quorum.Locker {
 	t.Helper()
-	return newLockerOf(t, urls, quorum.Options{})
+	return newLockerOf(t, urls, quorum.Options{Label: quorum.NoLabel})
 }
 
 func newLockerOf(t *testing.T, urls string, o quorum.Options) *quorum.Locker {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -109,6 +110,7 @@ func runVerb(ctx context.Context, c *command) int {
 		return failCommand(c.stderr, f.command[0], err)
 	}
 	trouble := new(trouble)
+	f.defaultLabel("run " + filepath.Base(f.command[0]))
 	l, done, err := f.locker(trouble.observe)
 	if err != nil {
 		return c.fail("run", err)

@@ -21,8 +21,12 @@ Asks every node who holds the lock NAME, and changes nothing. The verdict is hel
 majority), contended (neither: owners compete, or a dead one's keys are left) or
 no-quorum (too few nodes answered). Waiters are listed with their positions in the
 wait queue. FENCE is the highest fencing token that a node has seen, including those
-of failed attempts, so the holder's token may be lower. An owner name begins with the
-UUID of its process; a command under redquorum run finds its own in REDQUORUM_OWNER.
+of failed attempts, so the holder's token may be lower.
+
+Owners and waiters are shown with the labels of their programs: the host, the process
+ID and the program, or what the program has chosen (--label, Options.Label). An owner
+name begins with the UUID of its process; a command under redquorum run finds its own
+in REDQUORUM_OWNER.
 
 A plain string at the name is a lock of redsync or another library, made by SET NX.
 Its value is shown. While it exists, this name cannot be locked (wrong key type).
@@ -73,15 +77,16 @@ var heldHow = map[node.Mode]string{node.Exclusive: "held", node.Read: "held for 
 
 // A statusJSON is what status --json prints.
 type statusJSON struct {
-	Name    string           `json:"name"`
-	Verdict string           `json:"verdict"`
-	Owner   string           `json:"owner"`
-	Owners  []string         `json:"owners"`  // those with a majority: several only if they read
-	Mode    string           `json:"mode"`    // exclusive, read or write: of the owner; "" without one
-	Waiting []string         `json:"waiting"` // in the order of the wait queue
-	HeldBy  int              `json:"held_by"`
-	Quorum  int              `json:"quorum"`
-	Nodes   []nodeStatusJSON `json:"nodes"`
+	Name    string            `json:"name"`
+	Verdict string            `json:"verdict"`
+	Owner   string            `json:"owner"`
+	Owners  []string          `json:"owners"`  // those with a majority: several only if they read
+	Mode    string            `json:"mode"`    // exclusive, read or write: of the owner; "" without one
+	Waiting []string          `json:"waiting"` // in the order of the wait queue
+	Labels  map[string]string `json:"labels"`  // of owners and waiters, where they are known
+	HeldBy  int               `json:"held_by"`
+	Quorum  int               `json:"quorum"`
+	Nodes   []nodeStatusJSON  `json:"nodes"`
 }
 
 type nodeStatusJSON struct {
@@ -100,7 +105,12 @@ type nodeStatusJSON struct {
 
 func newStatus(r *quorum.Report) statusJSON {
 	s := statusJSON{Name: r.Name, Verdict: r.Verdict, Owner: r.Owner, Owners: list(r.Owners), Mode: modeOf(r.Mode, r.HeldBy),
-		Waiting: list(r.Waiting), HeldBy: r.HeldBy, Quorum: r.Quorum}
+		Waiting: list(r.Waiting), Labels: make(map[string]string), HeldBy: r.HeldBy, Quorum: r.Quorum}
+	for _, of := range slices.Concat(r.Owners, r.Waiting) {
+		if label := r.Label(of); label != "" {
+			s.Labels[of] = label
+		}
+	}
 	for _, n := range r.Nodes {
 		j := nodeStatusJSON{Node: n.Node, State: n.State, Owner: strings.Join(n.Owners, ","), Owners: list(n.Owners),
 			Mode: modeOf(n.Mode, len(n.Owners)), Waiting: list(n.Waiting), TTL: n.TTL.Milliseconds(),
@@ -132,7 +142,7 @@ func headline(r *quorum.Report) string {
 	name := printable(r.Name)
 	switch r.Verdict {
 	case "held":
-		return fmt.Sprintf("%s is %s by %s, on %d of %d nodes", name, heldHow[r.Mode], printable(r.Owner), r.HeldBy, len(r.Nodes))
+		return fmt.Sprintf("%s is %s by %s, on %d of %d nodes", name, heldHow[r.Mode], who(r, r.Owner), r.HeldBy, len(r.Nodes))
 	case "free":
 		return name + " is free"
 	case "contended":
@@ -153,6 +163,14 @@ func headline(r *quorum.Report) string {
 	}
 }
 
+// who names an owner or a waiter, with its label if it has one.
+func who(r *quorum.Report, of string) string {
+	if label := r.Label(of); label != "" {
+		return printable(label) + ", " + printable(of)
+	}
+	return printable(of)
+}
+
 // printReport prints a report for people.
 func printReport(w io.Writer, r *quorum.Report) error {
 	var b strings.Builder
@@ -160,7 +178,7 @@ func printReport(w io.Writer, r *quorum.Report) error {
 	b.WriteString(p.paint(verdictColors[r.Verdict], wrapped(summary(r), "")) + "\n")
 	if r.Verdict == "held" {
 		owners := slices.DeleteFunc(slices.Clone(r.Owners), func(o string) bool { return o == r.Owner })
-		writeSome(&b, append([]string{r.Owner}, owners...), func(_ int, owner string) string { return "  by " + printable(owner) })
+		writeSome(&b, append([]string{r.Owner}, owners...), func(_ int, owner string) string { return "  by " + wrapped(who(r, owner), "     ") })
 	}
 	writeQueue(&b, r)
 	if value, nodes := foreign(r); nodes > 0 {
@@ -227,11 +245,11 @@ func writeQueue(b *strings.Builder, r *quorum.Report) {
 				on++
 			}
 		}
-		line := fmt.Sprintf("  %d  %s", i+1, printable(waiter))
+		line := who(r, waiter)
 		if on < len(r.Nodes) {
 			line += fmt.Sprintf(" (%d nodes)", on)
 		}
-		return line
+		return fmt.Sprintf("  %d  %s", i+1, wrapped(line, "     "))
 	})
 }
 

@@ -23,14 +23,15 @@ import (
 // A status as a script sees it: written down here again, so that a changed field is a
 // failed test.
 type status struct {
-	Name    string   `json:"name"`
-	Verdict string   `json:"verdict"`
-	Owner   string   `json:"owner"`
-	Owners  []string `json:"owners"`
-	Mode    string   `json:"mode"`
-	Waiting []string `json:"waiting"`
-	HeldBy  int      `json:"held_by"`
-	Quorum  int      `json:"quorum"`
+	Name    string            `json:"name"`
+	Verdict string            `json:"verdict"`
+	Owner   string            `json:"owner"`
+	Owners  []string          `json:"owners"`
+	Mode    string            `json:"mode"`
+	Waiting []string          `json:"waiting"`
+	Labels  map[string]string `json:"labels"`
+	HeldBy  int               `json:"held_by"`
+	Quorum  int               `json:"quorum"`
 	Nodes   []struct {
 		Node     string   `json:"node"`
 		State    string   `json:"state"`
@@ -332,6 +333,38 @@ func TestBreak(t *testing.T) {
 	servers[0].Kill()
 	servers[1].Kill()
 	want(t, exitError, quorum.ErrNoQuorum.Error(), "break", "a", "--yes", "--nodes", urls)
+}
+
+// Status, list and the errors of others name the program that holds the lock, and those that wait.
+func TestLabels(t *testing.T) {
+	t.Parallel()
+	_, urls := startNodes(t, 3)
+	owner := hold(t, newLockerOf(t, urls, quorum.Options{Label: "web-1 worker"}), "a").Owner()
+	eventually(t, "labeled", func() bool { return statusOf(t, exitOK, "a", urls).Labels[owner] == "web-1 worker" })
+	want(t, exitOK, "\n  by web-1 worker, "+owner+"\n", "status", "a", "--nodes", urls)
+	want(t, exitOK, "  web-1 worker\n", "list", "--nodes", urls)
+	want(t, exitHeld, "lock is held by another owner (web-1 worker): ", "run", "--name", "a", "--try", "--nodes", urls, "--", "true")
+
+	p := start(t, holdOn(urls, "--label me", "a")...)
+	p.says("redquorum hold: waiting: a is held by web-1 worker, " + owner)
+	eventually(t, "labeled", func() bool {
+		s := statusOf(t, exitOK, "a", urls)
+		return len(s.Waiting) == 1 && s.Labels[s.Waiting[0]] == "me"
+	})
+	p.signal(syscall.SIGTERM)
+	p.exits(exitHeld)
+	want(t, exitUsage, "--label is", "hold", "b", "--label", "a\tb", "--nodes", urls)
+
+	p = start(t, holdOn(urls, "", "b")...)
+	p.says("holding b")
+	eventually(t, "labeled", func() bool {
+		for _, label := range statusOf(t, exitOK, "b", urls).Labels {
+			return strings.HasSuffix(label, fmt.Sprintf(" pid %d redquorum hold", p.cmd.Process.Pid))
+		}
+		return false
+	})
+	p.signal(syscall.SIGTERM)
+	p.exits(exitOK)
 }
 
 // The text fits 80 columns, and shows the wait queue with its positions.

@@ -199,7 +199,9 @@
 //
 // Some of these are not needed for all uses, but the doctor tests them all. Only readers and
 // writers need ~{nightly*, ~redquorum_next, &redisson_rwlock, +hget and +hscan. Without +mget
-// nothing is sent in groups. For names with an opening brace, such as "nightly{1}", a user also
+// nothing is sent in groups. The label of a Locker (quorum.Options.Label) needs
+// ~redquorum_label:* and ~redquorum_fence:{redquorum_label:*, or, with a prefix, the rights to
+// names that begin with the prefix; without them nobody sees the label. For names with an opening brace, such as "nightly{1}", a user also
 // needs
 //
 //	~redquorum_fence::nightly* ~redquorum_readers::nightly* ~redquorum_next::nightly*
