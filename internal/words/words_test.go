@@ -118,9 +118,12 @@ func paragraphs(lines []string, first int) (texts []*text) {
 	return texts
 }
 
+// target is where a link leads, which is not a text.
+var target = regexp.MustCompile(`\]\([^)]*\)`)
+
 func page(path string) ([]*text, error) {
 	content, err := os.ReadFile(path)
-	return paragraphs(strings.Split(string(content), "\n"), 1), err
+	return paragraphs(strings.Split(target.ReplaceAllString(string(content), "]"), "\n"), 1), err
 }
 
 // source returns the comments of a Go file, and its string literals.
