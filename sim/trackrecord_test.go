@@ -1,0 +1,83 @@
+package sim_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// trackRecord returns the page of bugs.
+func trackRecord(t *testing.T) string {
+	content, err := os.ReadFile("../docs/track-record.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// The plans, tests, rules and mutants that the page names exist, and it names each saved plan.
+func TestTrackRecord(t *testing.T) {
+	page := trackRecord(t)
+	for _, link := range regexp.MustCompile(`\[([^]]+)\]\(([^)]+)\)`).FindAllStringSubmatch(page, -1) {
+		name, want := link[1], ""
+		switch {
+		case strings.HasPrefix(name, "Test"):
+			want = "func " + name + "("
+		case strings.HasPrefix(name, "M"):
+			want = "| " + name + " |"
+		case strings.HasPrefix(name, `"`): // a rule
+			want = strings.Trim(name, `"`)
+		}
+		if text, err := os.ReadFile(filepath.Join("../docs", link[2])); err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s is not in %s (%v)", name, link[2], err)
+		}
+	}
+	plans, err := filepath.Glob("testdata/bugs/*.plan")
+	if err != nil || len(plans) == 0 {
+		t.Fatal("no plans: ", err)
+	}
+	for _, plan := range plans {
+		if !strings.Contains(page, "(../sim/"+filepath.ToSlash(plan)+")") {
+			t.Errorf("the page does not name %s", plan)
+		}
+	}
+}
+
+// The table at the top of the page has the numbers of its rows.
+func TestTrackRecordCounts(t *testing.T) {
+	page := trackRecord(t)
+	_, counts, _ := strings.Cut(page, "\n| |")
+	header, _, _ := strings.Cut(counts, " |\n")
+	finders := strings.Split(strings.TrimSpace(header), " | ")
+	all := map[string]int{} // rows by finder
+	line := func(title string, rows map[string]int) {
+		t.Helper()
+		text := "| " + title + " |"
+		for _, finder := range finders {
+			text += fmt.Sprintf(" %d |", rows[finder])
+		}
+		if !strings.Contains(page, "\n"+text+"\n") {
+			t.Errorf("the page lacks the line\n%s", text)
+		}
+	}
+	for _, section := range strings.Split(page, "\n## ") {
+		title, text, _ := strings.Cut(section, "\n")
+		rows := map[string]int{}
+		for row := range strings.Lines(text) {
+			if cells := strings.Split(row, " | "); len(cells) == 5 && cells[0] != "| bug" {
+				finder, _, _ := strings.Cut(cells[3], " (")
+				for _, f := range []string{finder, "all"} {
+					rows[f]++
+					all[f]++
+				}
+			}
+		}
+		if len(rows) > 0 {
+			line(title, rows)
+		}
+	}
+	line("all", all)
+}
