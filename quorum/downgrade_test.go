@@ -357,6 +357,70 @@ func TestReleaseThatOvertakesDowngrade(t *testing.T) {
 	})
 }
 
+// An overtaken node never gets the first downgrade. It executes the second one after the extension
+// that follows it, and answers it before.
+type overtaken struct {
+	node.Node
+	downgrades int
+	second     func()
+}
+
+func (o *overtaken) Submit(cmd node.Command, reply func(node.Reply)) {
+	switch {
+	case cmd.Kind == node.Downgrade && o.downgrades < 2:
+		if o.downgrades++; o.downgrades == 1 {
+			reply(node.Reply{Err: node.ErrTimeout})
+			return
+		}
+		cmd.Claims = slices.Clone(cmd.Claims)
+		o.second = func() { o.Node.Submit(cmd, reply) }
+	case cmd.Kind == node.Extend && o.second != nil:
+		o.Node.Submit(cmd, func(r node.Reply) {
+			o.second()
+			o.second = nil
+			reply(r)
+		})
+	default:
+		o.Node.Submit(cmd, reply)
+	}
+}
+
+// An extension that a node executes before a downgrade, and whose answer comes after that of
+// the downgrade, says nothing about the reader's lease.
+func TestExtensionThatOvertakesDowngrade(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		o := newObserver()
+		l := w.behind(quorum.Options{Observe: o.observe}, func(_ int, n node.Node) node.Node { return &overtaken{Node: n} })
+		outer := lock(t, l, "x", write)
+		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read, reentry))
+		if err := outer.Unlock(background); !errors.Is(err, quorum.ErrNoQuorum) {
+			t.Errorf("Unlock: %v", err)
+		}
+		time.Sleep(time.Minute)
+		if o.count(quorum.EventExtendFailed) == 0 {
+			t.Error("no extension has overtaken the downgrade")
+		}
+		unlock(t, inner)
+	})
+}
+
+// The renewal tells it, too, if too few nodes answer for the lease to be healed.
+func TestNodeThatForgetsADowngradeIsToldAgainByRenewal(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		outer := lock(t, l, "x", write)
+		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read, reentry))
+		w.nodes[0].Do(func(s *model.Server, _ model.Time) { s.Sync() })
+		unlock(t, outer)
+		time.Sleep(quorum.Defaults().Lease / 2) // all have got the downgrade, and got it again
+		w.nodes[0].Do(func(s *model.Server, _ model.Time) { s.Restart(model.LoseUnsynced) })
+		w.nodes[1].Down(true)
+		time.Sleep(2 * quorum.Defaults().Lease)
+		w.nodes[1].Down(false)
+		unlock(t, inner)
+	})
+}
+
 // A node that comes back with its data from before a downgrade gets the downgrade again.
 func TestNodeThatForgetsADowngradeIsToldAgain(t *testing.T) {
 	inWorld(t, 3, func(w *world) {

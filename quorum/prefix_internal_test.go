@@ -17,6 +17,22 @@ func (m mute) Listen(_ string, hear func(node.Turn)) (stop func()) {
 	return func() {}
 }
 
+func (m mute) Watch(name string, _ node.Mode, wake func()) (stop func()) {
+	if name == m.says.Name {
+		wake()
+	}
+	return func() {}
+}
+
+// A waiter listens on the channel of the name as the nodes know it.
+func TestPrefixedWatch(t *testing.T) {
+	woken := false
+	prefixed{mute{says: node.Turn{Name: "shop/x"}}, "shop/"}.Watch("x", node.Exclusive, func() { woken = true })
+	if !woken {
+		t.Error("a waiter for x does not hear of shop/x")
+	}
+}
+
 // The engine hears names without the prefix: by a name it releases what was handed over to
 // nobody, and counts for which of several names it is first.
 func TestPrefixedTurn(t *testing.T) {
