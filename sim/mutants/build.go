@@ -163,7 +163,7 @@ func (o *Outcome) test(ctx context.Context, root string, args []string) error {
 	began := time.Now()
 	args = append(append([]string{"test", "-count=1", "-failfast", "-timeout=2m"}, args...), strings.Fields(o.mutant.Tests)...)
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = root
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "REDQUORUM_LONG=1")
 	out, err := cmd.CombinedOutput()
 	o.Seconds = time.Since(began).Seconds()
 	if strings.Contains(string(out), "[build failed]") {
