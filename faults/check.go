@@ -115,7 +115,7 @@ func (p *Plan) plain() bool {
 // that can be read.
 func (e *Event) plain() bool {
 	switch e.Verb {
-	case Crash, Demote, Hold, DoLock, DoTry, DoResume, DoBreak, DoInspect, View:
+	case Crash, Demote, Full, Hold, DoLock, DoTry, DoResume, DoBreak, DoInspect, View:
 		return false
 	}
 	return groups[e.Verb] != 0 && plainTimes(e.At, e.For, e.Offset, e.Every) && e.Range.plain() && e.Ratio.plain()
@@ -193,6 +193,8 @@ func (p *Plan) checkEvent(e Event) error {
 		return fmt.Errorf("want links")
 	case about == onLinks && e.Links.Way != Both && e.Links.Way != To && e.Links.Way != From:
 		return fmt.Errorf("want a way: -, > or <")
+	case (e.Verb == HalfOpen || e.Verb == Reset) && e.Links.Way != Both:
+		return fmt.Errorf("a connection has both ways: want -")
 	case about == onNodes && e.Procs.Nodes == 0:
 		return fmt.Errorf("want nodes")
 	case (about == onClients || about == isStep) && e.Procs.Clients == 0:
@@ -223,6 +225,8 @@ func (p *Plan) checkEvent(e Event) error {
 		return fmt.Errorf("a clock's rate may be off by 50%% at most")
 	case (e.Verb == Loss || e.Verb == Duplicate || e.Verb == Reorder) && (e.Ratio < 0 || e.Ratio > Percent(100)):
 		return fmt.Errorf("want 0%% to 100%%")
+	case e.Verb == Starve && (e.Ratio < Percent(1) || e.Ratio >= Percent(100)):
+		return fmt.Errorf("want 1%% or more, and less than 100%%")
 	case e.Verb == DoExtend && e.Offset <= 0:
 		return fmt.Errorf("want a lease of more than 0")
 	case strings.ContainsAny(e.Name, " \t\n#"), e.Name == "for", e.Name == Far:
@@ -246,6 +250,6 @@ var forLibrary = map[Verb]bool{DoDowngrade: true, DoDetach: true, DoResume: true
 
 // lasts are the verbs that may have a "for", after which they end by themselves.
 var lasts = map[Verb]bool{
-	Cut: true, Delay: true, Loss: true, Duplicate: true, Reorder: true, Hold: true, Deafen: true, Crash: true, Demote: true, Slow: true,
-	Block: true, Pause: true, Suspend: true, Strobe: true, Kill: true, Step: true,
+	Cut: true, Delay: true, Loss: true, Duplicate: true, Reorder: true, Hold: true, Deafen: true, HalfOpen: true, Crash: true, Demote: true, Slow: true,
+	Block: true, Full: true, Starve: true, Pause: true, Suspend: true, Strobe: true, Kill: true, Step: true,
 }

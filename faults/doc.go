@@ -68,7 +68,11 @@
 //	hold LINKS [acquire|release|extend] [N]   commands, or N of them, are kept
 //	release LINKS                 what is held goes on
 //	deafen LINKS                  notices of releases are lost
+//	halfopen LINKS                the connections are dead, and neither end knows:
+//	                              what is sent on them is lost, and nodes count their
+//	                              subscribers. New ones work. In the end both know
 //	heal [LINKS]                  ends all of these
+//	reset LINKS                   the connections are closed, and both ends know
 //	crash NODES durable|second|empty|replica   what they come back with: all, all
 //	                              but the last second, nothing; or a replica takes
 //	                              over, which lacks the last second too
@@ -79,6 +83,11 @@
 //	promote NODES                 they are masters again, with what they have then
 //	slow NODES RANGE              each command takes that long
 //	block NODES for TIME          a script runs, and nothing else
+//	full NODES disk|memory        no more is left: all writes are refused, or those that
+//	                              need memory; locks expire and can be read, and without
+//	                              memory be released and extended
+//	starve NODES SHARE            they run for that share of each 100ms, its beginning,
+//	                              and stand still for the rest
 //	evict NODES, flush NODES      the locks, or all keys, are gone
 //	scriptflush NODES             the scripts are
 //	alias NODES                   they are one server, each a database of it: what

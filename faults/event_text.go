@@ -25,6 +25,8 @@ var arguments = map[Verb][]argument{
 	Crash:     {modeArg},
 	Demote:    {dataArg},
 	Slow:      {rangeArg},
+	Full:      {lackArg},
+	Starve:    {ratioArg},
 	Skew:      {offsetArg},
 	Step:      {offsetArg},
 	Rate:      {ratioArg},
@@ -89,6 +91,14 @@ var (
 			}
 			return string(e.Mode)
 		}}
+	lackArg = argument{want: "disk or memory",
+		set: func(e *Event, s string) error {
+			if e.Mode = Mode(s); e.Mode != Disk && e.Mode != Memory {
+				return fmt.Errorf("want disk or memory, have %q", s)
+			}
+			return nil
+		},
+		get: func(e *Event) string { return string(e.Mode) }}
 	kindArg = argument{optional: true, want: "acquire, release or extend", fits: func(s string) bool { _, err := strconv.Atoi(s); return err != nil },
 		set: func(e *Event, s string) error {
 			if e.Kind = s; s != "acquire" && s != "release" && s != "extend" {

@@ -15,7 +15,7 @@ import (
 // A plan is written as it is read, and read as it is written.
 func TestParseUndoesString(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := faults.Generate(rapid.Uint64().Draw(t, "seed"), faults.Profile{Outside: rapid.Bool().Draw(t, "outside")})
+		p := faults.Generate(rapid.Uint64().Draw(t, "seed"), faults.Profile{Outside: rapid.Bool().Draw(t, "outside"), Machines: rapid.Bool().Draw(t, "machines")})
 		roundTrip(t, p)
 	})
 }
@@ -39,7 +39,7 @@ func roundTrip(t interface {
 // and survives being written.
 func FuzzParse(f *testing.F) {
 	for seed := range uint64(20) {
-		f.Add(faults.Generate(seed, faults.Profile{Outside: true}).String())
+		f.Add(faults.Generate(seed, faults.Profile{Outside: true, Machines: true}).String())
 	}
 	f.Add(every)
 	f.Add(kinds)
@@ -78,6 +78,8 @@ at 8ms hold c2<n3 release 2 for 1s
 at 8500us hold c2>n3 2
 at 9ms release c*>n*
 at 10ms deafen c2-n1
+at 10ms halfopen c1,c2-n* for 2s
+at 10ms reset c*-n2
 at 11ms heal
 at 12ms heal c1-n1
 at 13ms crash n1 empty for 10ms
@@ -91,6 +93,9 @@ at 15ms demote n1,n4 n5 for 2s
 at 15ms promote n3,n4
 at 16ms slow n1 1ms..2ms
 at 17ms block n1 for 6s
+at 17ms full n1,n2 disk
+at 17ms full n3 memory for 1s
+at 17ms starve n5 5% for 1s
 at 18ms evict n*
 at 19ms flush n1
 at 20ms scriptflush n1
@@ -178,7 +183,7 @@ func TestEveryVerb(t *testing.T) {
 		t.Fatal(err)
 	}
 	roundTrip(t, p)
-	if len(p.Events) != 50 || p.Length != 90*time.Minute || p.Work.Try != 125_000 || p.Lock.Guard || p.Lock.Client != faults.Plain {
+	if len(p.Events) != 55 || p.Length != 90*time.Minute || p.Work.Try != 125_000 || p.Lock.Guard || p.Lock.Client != faults.Plain {
 		t.Errorf("read as:\n%s", p)
 	}
 	if e := p.Events[11]; e.Verb != faults.Hold || e.Kind != "release" || e.Count != 2 || e.Links != (faults.Links{Clients: 2, Nodes: 4, Way: faults.From}) {
@@ -238,6 +243,12 @@ func TestParseErrors(t *testing.T) {
 		{"at 1s demote n1,n2 n2", "no node is a replica of itself"},
 		{"at 1s demote c1 empty", "want nodes"},
 		{"at 1s promote n1 for 1s", "it does not last"},
+		{"at 1s full n1", "full: want disk or memory after the target"},
+		{"at 1s full n1 empty", `want disk or memory, have "empty"`},
+		{"at 1s starve n1 0%", "want 1% or more, and less than 100%"},
+		{"at 1s starve n1 100%", "want 1% or more, and less than 100%"},
+		{"at 1s halfopen c1>n1", "a connection has both ways: want -"},
+		{"at 1s reset c1-n1 for 1s", "it does not last"},
 		{"at 1s crash c1 empty", "want nodes"},
 		{"at 1s cut n1", `want links such as c1-n4,n5 or c*>n3, have "n1"`},
 		{"at 1s cut c1-n0", `want n1, n2 and so on, or n*, have "n0"`},

@@ -11,6 +11,7 @@ type Profile struct {
 	Nodes, Clients int           // 0: drawn
 	Length         time.Duration // 0: drawn
 	Outside        bool          // also faults that no lock with a lease can stand: what they break is no bug
+	Machines       bool          // also nodes that lack disk, memory or processor, and connections that break
 }
 
 // Generate draws a plan from a seed: the same from the same, on every machine.
@@ -41,6 +42,9 @@ func Generate(seed uint64, profile Profile) *Plan {
 	g.add(p, profile)
 	(&generator{state: ^seed}).kinds(p)
 	(&generator{state: seed ^ 1<<63}).verbs(p)
+	if profile.Machines {
+		(&generator{state: seed ^ 1<<62}).machines(p)
+	}
 	p.Events = slices.DeleteFunc(p.Events, func(e Event) bool { return e.At > p.Length }) // of what rolls on to the end
 	slices.SortStableFunc(p.Events, func(a, b Event) int { return int(min(1, max(-1, a.At-b.At))) })
 	return p
@@ -321,6 +325,61 @@ var classes = []class{
 		e.Verb, e.Procs, e.For = Demote, g.node(p), g.span(p)
 		g.copies(p, e)
 	})},
+}
+
+// machineClasses are drawn from a stream of their own, so that a plan has all that it has without
+// them.
+var machineClasses = []class{
+	{false, one(func(g *generator, p *Plan, e *Event) {
+		e.Verb, e.Procs, e.For, e.Mode = Full, g.nodes(p), g.span(p), Disk
+	})},
+	{false, one(func(g *generator, p *Plan, e *Event) {
+		e.Verb, e.Procs, e.For, e.Mode = Full, g.nodes(p), g.span(p), Memory
+	})},
+	{false, one(func(g *generator, p *Plan, e *Event) {
+		e.Verb, e.Procs, e.For, e.Ratio = Starve, g.nodes(p), g.span(p), pick(g, Percent(5), Percent(5), Percent(20), Percent(50))
+	})},
+	{false, vanished},
+	{false, one(func(g *generator, p *Plan, e *Event) { e.Verb, e.Links = Reset, g.connections(p) })},
+}
+
+// machines adds faults of machines: what they lack, and connections that break.
+func (g *generator) machines(p *Plan) {
+	g.next()
+	most := pick(g, 1, 2, 4)
+	for _, c := range machineClasses {
+		if in, n := g.half(), 1+g.below(most); in {
+			for range n {
+				p.Events = append(p.Events, c.draw(g, p)...)
+			}
+		}
+	}
+}
+
+// nodes draws one node, or sometimes several: machines of one make fill at about the same time.
+func (g *generator) nodes(p *Plan) Procs {
+	procs := g.node(p)
+	if g.below(3) == 0 {
+		procs.Nodes |= g.node(p).Nodes | g.node(p).Nodes
+	}
+	return procs
+}
+
+func (g *generator) connections(p *Plan) Links {
+	l := g.links(p)
+	l.Way = Both
+	return l
+}
+
+// vanished leaves connections half-open, for some time. Perhaps their client dies, which the nodes
+// then do not see.
+func vanished(g *generator, p *Plan) []Event {
+	e := Event{At: g.when(p), Verb: HalfOpen, Links: g.connections(p), For: g.span(p)}
+	if g.half() {
+		return []Event{e}
+	}
+	e.Links.Clients = Of(g.below(p.Clients))
+	return []Event{e, {At: e.At, Verb: Kill, Procs: Procs{Clients: e.Links.Clients}, For: g.span(p)}}
 }
 
 // rolling restarts one node after the other, as an upgrade does.

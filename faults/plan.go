@@ -248,11 +248,11 @@ type Event struct {
 	Links Links // of verbs about links
 	Procs Procs // of verbs about processes
 
-	Ratio  Ratio         // loss, duplicate, reorder, rate
+	Ratio  Ratio         // loss, duplicate, reorder, rate, starve
 	Range  Range         // delay, slow, and for duplicate how much later
 	Offset time.Duration // step, skew, strobe; of extend, the lease
 	Every  time.Duration // strobe
-	Mode   Mode          // crash, demote
+	Mode   Mode          // crash, demote, full
 	Source Set           // demote: the node whose copy it has; 0: none
 	Kind   string        // hold: which commands; "" is all
 	Count  int           // hold: how many; 0 is all
@@ -271,7 +271,7 @@ const (
 	Fairly  As = "fair"
 )
 
-// A Mode says what a crashed node comes back with, or what a demoted one has.
+// A Mode says what a crashed node comes back with, what a demoted one has, or what a full one lacks.
 type Mode string
 
 const (
@@ -282,7 +282,13 @@ const (
 	// Replica is another server in the node's place, that has run for long and
 	// got its keys from the one that is gone: all but those of the last second.
 	Replica Mode = "replica"
+
+	Disk   Mode = "disk"   // all writes are refused
+	Memory Mode = "memory" // those are refused that need some
 )
+
+// Slice is how often a starved node gets its share of the processor.
+const Slice = 100 * time.Millisecond
 
 // Links is a set of links: those between any of the clients and any of the
 // nodes.
@@ -336,7 +342,9 @@ const (
 	Hold      Verb = "hold"      // keeps commands, until they are released
 	Release   Verb = "release"   // lets what is held go on
 	Deafen    Verb = "deafen"    // notices of releases are lost
+	HalfOpen  Verb = "halfopen"  // connections are dead, and neither end knows
 	Heal      Verb = "heal"      // ends all of these
+	Reset     Verb = "reset"     // connections are closed, and both ends know
 )
 
 // Verbs about nodes.
@@ -347,6 +355,8 @@ const (
 	Promote     Verb = "promote"     // it is a master again, with what it has then
 	Slow        Verb = "slow"        // each command takes that long
 	Block       Verb = "block"       // a script runs for that long, and nothing else
+	Full        Verb = "full"        // no disk or no memory is left: writes are refused
+	Starve      Verb = "starve"      // they have the processor for that share of each Slice
 	Evict       Verb = "evict"       // the locks are gone, their fences are not
 	Flush       Verb = "flush"       // all keys are gone
 	ScriptFlush Verb = "scriptflush" // the scripts are gone
@@ -403,8 +413,8 @@ const (
 
 var groups = map[Verb]group{
 	Cut: onLinks, Delay: onLinks, Loss: onLinks, Duplicate: onLinks, Reorder: onLinks, Hold: onLinks,
-	Release: onLinks, Deafen: onLinks, Heal: onLinks,
-	Crash: onNodes, Restart: onNodes, Demote: onNodes, Promote: onNodes, Slow: onNodes, Block: onNodes, Evict: onNodes, Flush: onNodes, ScriptFlush: onNodes, Alias: onNodes,
+	Release: onLinks, Deafen: onLinks, HalfOpen: onLinks, Heal: onLinks, Reset: onLinks,
+	Crash: onNodes, Restart: onNodes, Demote: onNodes, Promote: onNodes, Slow: onNodes, Block: onNodes, Full: onNodes, Starve: onNodes, Evict: onNodes, Flush: onNodes, ScriptFlush: onNodes, Alias: onNodes,
 	Pause: onProcs, Suspend: onProcs, Skew: onProcs, Step: onProcs, Rate: onProcs, Strobe: onProcs,
 	Kill: onClients, Start: onClients, View: onClients, Clone: onClients,
 	DoLock: isStep, DoTry: isStep, DoUnlock: isStep, DoExtend: isStep, DoWrite: isStep, DoCheck: isStep, DoCancel: isStep,
@@ -417,7 +427,7 @@ func (v Verb) IsStep() bool { return groups[v] == isStep }
 // Stays reports whether what the verb does goes on, unless "for" ends it.
 func (v Verb) Stays() bool {
 	switch v {
-	case Evict, Flush, ScriptFlush, Skew, Step, Restart, Promote, Start, Release, Heal, View, Clone, Alias:
+	case Evict, Flush, ScriptFlush, Skew, Step, Restart, Promote, Start, Release, Heal, Reset, View, Clone, Alias:
 		return false
 	}
 	return !v.IsStep()
