@@ -245,9 +245,9 @@ func (r *Result) parts(e *faults.Event) (list []picturePart) {
 // lasts reports whether an event is a state rather than an instant.
 func lasts(e *faults.Event) bool {
 	switch e.Verb {
-	case faults.Release, faults.Heal:
+	case faults.Release, faults.Heal, faults.Reset:
 		return false
-	case faults.Crash, faults.Demote, faults.Slow, faults.Pause, faults.Suspend, faults.Kill:
+	case faults.Crash, faults.Demote, faults.Slow, faults.Full, faults.Starve, faults.Pause, faults.Suspend, faults.Kill:
 		return true
 	}
 	return e.For > 0 || e.Verb.OnLinks()

@@ -237,7 +237,7 @@ func TestHTMLExplainsFaults(t *testing.T) {
 		events = append(events, s.Plan(sim.Variants[0]).Events...)
 	}
 	for seed := range uint64(200) {
-		events = append(events, faults.Generate(seed, faults.Profile{Outside: true}).Events...)
+		events = append(events, faults.Generate(seed, faults.Profile{Outside: true, Machines: true}).Events...)
 	}
 	seen := make(map[faults.Verb]bool)
 	for _, e := range events {

@@ -42,6 +42,8 @@ type link struct {
 	refusedWrite int64         // when it did last; less than 0: never
 	rest         time.Duration // after a connection that did not last
 
+	gone uint32 // the latest connection that a fault made half-open, or closed: nothing passes on it
+
 	warmed         int64 // when the connection was there
 	arrive, answer int64 // when the last message on this connection gets there
 
@@ -412,7 +414,7 @@ func (l *link) carry(way int, m *message, kind eventKind) {
 	}
 	at := w.now + int64(delay)
 	switch {
-	case way == toNode && l.cutTo > 0, way == toClient && l.cutFrom > 0, l.random.happens(l.loss[way]):
+	case way == toNode && l.cutTo > 0, way == toClient && l.cutFrom > 0, m.conn == l.gone, l.random.happens(l.loss[way]):
 		w.sometimes(MessageLost)
 		w.lost(l, way, m)
 		w.free(m)
@@ -559,6 +561,34 @@ func (l *link) reset(conn uint32) {
 	l.fail(node.ErrUnreachable)
 	l.pause = 0
 	l.dial()
+}
+
+// hears reports whether the client learns that the server closes the present connection.
+func (l *link) hears() bool { return l.cutFrom == 0 && l.conn != l.gone }
+
+// halfOpens leaves the connection half-open. The server takes it to be there until that ends, and the
+// client until it misses an answer, at most until then.
+func (l *link) halfOpens(e *faults.Event, end bool) {
+	switch {
+	case !end && l.phase == warm:
+		l.n.halves(l, e)
+		l.gone = l.conn
+	case end && l.phase == warm && l.conn == l.gone:
+		l.gone = 0
+		l.closes()
+	}
+}
+
+// closes closes the connection, which both ends learn if the network lets them. Nothing more is sent
+// on it.
+func (l *link) closes() {
+	l.n.hangsUp(func(o *listener) bool { return o.link == l })
+	if l.phase == warm && l.hears() {
+		l.w.plan(l.w.now+int64(l.random.within(l.w.p.Network.Delay)), evReset, l, int(l.conn))
+	}
+	if l.phase == warm {
+		l.gone = l.conn
+	}
 }
 
 // Watch implements node.Node.

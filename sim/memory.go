@@ -26,7 +26,7 @@ type Memory interface {
 	Restart(model.Loss)
 
 	Load([]model.Entry)
-	ReadOnly(replica bool)
+	Refuse(error)
 }
 
 // WithMemory gives each node a Memory that empty makes, from what tells who listens to the node. A run is the same with every Memory that

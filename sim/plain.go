@@ -51,6 +51,11 @@ const (
 // script reports whether it takes a script.
 func (op plainOp) script() bool { return op == plainDelete || op == plainExpire }
 
+// needsMemory reports whether a server refuses it that is out of memory.
+func (op plainOp) needsMemory() bool {
+	return op == plainSet || op == plainCount || op == plainRecreate
+}
+
 // plainScripts is what a server has when it has them.
 const plainScripts = 1 << 7
 

@@ -39,7 +39,7 @@ func drawPlan(t *rapid.T) *faults.Plan {
 		node := faults.Of(rapid.IntRange(0, p.Nodes-1).Draw(t, "node"))
 		client := faults.Of(rapid.IntRange(0, p.Clients-1).Draw(t, "client"))
 		e.Verb = rapid.SampledFrom([]faults.Verb{faults.Cut, faults.Loss, faults.Duplicate, faults.Delay, faults.Hold, faults.Deafen,
-			faults.Crash, faults.Demote, faults.Pause, faults.Kill, faults.Block}).Draw(t, "verb")
+			faults.Crash, faults.Demote, faults.Pause, faults.Kill, faults.Block, faults.Full, faults.Starve, faults.HalfOpen, faults.Reset}).Draw(t, "verb")
 		switch e.Verb {
 		case faults.Crash:
 			e.Procs.Nodes, e.Mode = node, rapid.SampledFrom([]faults.Mode{faults.Durable, faults.Second, faults.Empty, faults.Replica}).Draw(t, "mode")
@@ -50,6 +50,14 @@ func drawPlan(t *rapid.T) *faults.Plan {
 			} else if e.Mode == "" {
 				e.Mode = faults.Empty
 			}
+		case faults.Full:
+			e.Procs.Nodes, e.Mode = node, rapid.SampledFrom([]faults.Mode{faults.Disk, faults.Memory}).Draw(t, "lack")
+		case faults.Starve:
+			e.Procs.Nodes, e.Ratio = node, faults.Percent(rapid.Int64Range(1, 99).Draw(t, "share"))
+		case faults.HalfOpen:
+			e.Links = faults.Links{Clients: client, Nodes: node, Way: faults.Both}
+		case faults.Reset:
+			e.Links, e.For = faults.Links{Clients: client, Nodes: node, Way: faults.Both}, 0
 		case faults.Block:
 			e.Procs.Nodes = node
 		case faults.Pause:

@@ -350,6 +350,8 @@ func (w *world) serveWithin(n int) time.Duration {
 // heal ends everything that is wrong with a node.
 func (s *server) heal() {
 	s.stopped, s.slow, s.strobe, s.busy, s.serveAt = 0, faults.Range{}, 0, 0, 0
+	s.starved, s.lacks = nil, nil
+	s.hangsUp(func(o *listener) bool { return o.half != nil })
 	if s.down {
 		s.restart(s.comesBack)
 	}

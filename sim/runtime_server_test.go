@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -21,10 +22,11 @@ type server struct {
 	down    bool
 	stopped int // how many faults stop it
 	inbox   []func()
-	empty   bool          // what it comes back with
-	replica *faults.Event // that has made one of it; nil: it is a master
-	since   clock.Instant // when it was given other data last
-	ahead   time.Duration // of its clock
+	empty   bool            // what it comes back with
+	replica *faults.Event   // that has made one of it; nil: it is a master
+	lacks   []*faults.Event // that let it refuse writes
+	since   clock.Instant   // when it was given other data last
+	ahead   time.Duration   // of its clock
 }
 
 // connect returns the life to which a command belongs that is sent now.
@@ -71,6 +73,11 @@ func (s *server) strike(e *faults.Event, end bool) {
 		}
 	case faults.Promote:
 		s.promote()
+	case faults.Full:
+		if s.lacks = slices.DeleteFunc(s.lacks, func(o *faults.Event) bool { return o == e }); !end {
+			s.lacks = append(s.lacks, e)
+		}
+		s.refuse()
 	case faults.Pause, faults.Block:
 		if end {
 			s.resume(s.stopped - 1)
@@ -110,16 +117,33 @@ func (s *server) demote(e *faults.Event) {
 		}
 	}
 	s.Do(func(mem *model.Server, _ model.Time) {
-		if mem.ReadOnly(true); e.Mode != faults.Durable {
+		if e.Mode != faults.Durable {
 			mem.Load(data)
 			s.since = s.r.clock.Now()
 		}
 	})
+	s.refuse()
+}
+
+// refuse lets the server refuse what it refuses now.
+func (s *server) refuse() {
+	var err error
+	for _, e := range s.lacks {
+		if e.Mode == faults.Disk {
+			err = node.ErrMisconf
+		} else if err == nil {
+			err = node.ErrOutOfMemory
+		}
+	}
+	if s.replica != nil {
+		err = node.ErrReadOnly
+	}
+	s.Do(func(mem *model.Server, _ model.Time) { mem.Refuse(err) })
 }
 
 func (s *server) promote() {
 	s.replica = nil
-	s.Do(func(mem *model.Server, _ model.Time) { mem.ReadOnly(false) })
+	s.refuse()
 }
 
 // forgot is when the server was given other data last, and did not end its life.
@@ -169,6 +193,7 @@ func (s *server) heal() {
 	if s.resume(0); s.down {
 		s.restart()
 	}
+	s.lacks = nil
 	s.promote()
 }
 

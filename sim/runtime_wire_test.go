@@ -151,6 +151,10 @@ func (w *wire) connection() int {
 func (w *wire) reconnect() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.hangUp()
+}
+
+func (w *wire) hangUp() {
 	w.conn++
 	w.last = [2]clock.Instant{}
 }
@@ -198,6 +202,8 @@ func (w *wire) strike(e *faults.Event, end bool) {
 		w.letGo(func(*holding) bool { return true })
 	case faults.Heal:
 		w.healed()
+	case faults.Reset:
+		w.hangUp()
 	}
 }
 

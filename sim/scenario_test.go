@@ -34,7 +34,7 @@ const maxLines = 400
 // event by event as it always went.
 func TestScenarios(t *testing.T) {
 	all := sim.Scenarios()
-	if len(all) != 61 {
+	if len(all) != 69 {
 		t.Fatalf("%d scenarios", len(all))
 	}
 	for i, s := range all {

@@ -43,7 +43,9 @@ type server struct {
 	busy    int64         // a script runs until then
 	slow    faults.Range
 	slowBy  *faults.Event
-	scripts uint8 // kinds whose script it has
+	starved *faults.Event   // the last that was to starve it
+	lacks   []*faults.Event // of disk or memory, that have not ended
+	scripts uint8           // kinds whose script it has
 	inbox   []*message
 	serveAt int64
 
@@ -67,6 +69,7 @@ type listener struct {
 	link *link
 	conn uint32
 	name string
+	half *faults.Event // the connection is half-open: the server takes it to be there
 }
 
 // time is the server's time of day, in whole milliseconds as Redis has it.
@@ -95,7 +98,7 @@ func (s *server) arrive(m *message) {
 			l.carry(toClient, m, evReply)
 			return
 		}
-		if m.conn == l.conn && l.cutFrom == 0 {
+		if m.conn == l.conn && l.hears() {
 			s.w.plan(s.w.now+int64(l.random.within(s.w.p.Network.Delay)), evReset, l, int(m.conn))
 		}
 		s.w.free(m)
@@ -109,7 +112,21 @@ func (s *server) arrive(m *message) {
 }
 
 func (s *server) idle() bool {
-	return s.stopped == 0 && s.busy <= s.w.now && s.slow.Max == 0 && len(s.inbox) == 0
+	return s.stopped == 0 && s.runs(s.busy) <= s.w.now && s.slow.Max == 0 && len(s.inbox) == 0
+}
+
+// runs returns when the server goes on that could do so from an instant on: now, or when it has the
+// processor again.
+func (s *server) runs(from int64) int64 {
+	at := max(from, s.w.now)
+	if s.starved == nil {
+		return at
+	}
+	into := (at - int64(s.starved.At)) % int64(faults.Slice)
+	if into < mulRatio(int64(faults.Slice), s.starved.Ratio) {
+		return at
+	}
+	return at - into + int64(faults.Slice)
 }
 
 // planServe plans the execution of the next command in the queue.
@@ -117,7 +134,7 @@ func (s *server) planServe() {
 	if s.serveAt > s.w.now || s.stopped > 0 || len(s.inbox) == 0 {
 		return
 	}
-	s.serveAt = max(s.busy, s.w.now) + int64(s.random.within(s.slow))
+	s.serveAt = s.runs(s.busy) + int64(s.random.within(s.slow))
 	s.w.plan(s.serveAt, evServe, s, 0)
 }
 
@@ -128,6 +145,11 @@ func (s *server) serve(at int64) {
 	if s.busy > s.w.now {
 		s.serveAt = 0
 		s.planServe()
+		return
+	}
+	if next := s.runs(at); next > at {
+		s.serveAt = next
+		s.w.plan(next, evServe, s, 0)
 		return
 	}
 	s.serveAt = 0
@@ -156,15 +178,15 @@ func (s *server) execute(m *message) {
 		return
 	case m.topic != "":
 		if !s.listening(l, m.topic) {
-			s.listeners = append(s.listeners, listener{l, m.conn, m.topic})
+			s.listeners = append(s.listeners, listener{link: l, conn: m.conn, name: m.topic})
 		}
 		l.carry(toClient, m, evReply)
 		return
 	case m.plain.script() && s.scripts&plainScripts == 0 && w.p.Lock.Mistake == faults.BareHash:
 		m.result = node.Reply{Status: node.Absent, Kept: []bool{false}}
 		w.executed(s, m)
-	case m.plain != notPlain && s.demoted:
-		m.result = node.Reply{Err: node.ErrReadOnly}
+	case m.plain != notPlain && s.refuses(m.plain) != nil:
+		m.result = node.Reply{Err: s.refuses(m.plain)}
 		w.executed(s, m)
 	case m.plain != notPlain:
 		m.result = m.plain.apply(s.mem, s.time(), m.cmd)
@@ -261,7 +283,9 @@ func (s *server) heard(topic string) bool {
 }
 
 // there reports whether the connection is.
-func (o *listener) there() bool { return o.conn == o.link.conn && !o.link.closed && !o.link.c.dead }
+func (o *listener) there() bool {
+	return o.half != nil || o.conn == o.link.conn && !o.link.closed && !o.link.c.dead
+}
 
 // publish sends a notice, or a turn, to all listeners of a topic. It forgets closed connections.
 func (s *server) publish(topic string, t *node.Turn) {
@@ -274,7 +298,7 @@ func (s *server) publish(topic string, t *node.Turn) {
 		if o.name != topic {
 			continue
 		}
-		if l := o.link; l.deaf > 0 || l.cutFrom > 0 || l.random.happens(l.loss[toClient]) {
+		if l := o.link; o.half != nil || l.deaf > 0 || l.cutFrom > 0 || l.random.happens(l.loss[toClient]) {
 			s.w.sometimes(NoticeLost)
 			continue
 		}
@@ -301,7 +325,7 @@ func (s *server) crash() {
 	s.inbox, s.listeners, s.serveAt = nil, nil, 0
 	s.promote()
 	for _, c := range s.w.clients {
-		if l := c.links[s.number]; l.phase == warm && l.cutFrom == 0 {
+		if l := c.links[s.number]; l.phase == warm && l.hears() {
 			s.w.plan(s.w.now+int64(l.random.within(s.w.p.Network.Delay)), evReset, l, int(l.conn))
 		}
 	}
@@ -337,8 +361,8 @@ func (s *server) demote(e *faults.Event) {
 	if s.down {
 		return
 	}
-	s.mem.ReadOnly(true)
 	s.demoted, s.demotedBy = true, e
+	s.mem.Refuse(s.refusal())
 	switch e.Mode {
 	case faults.Durable:
 		return
@@ -362,8 +386,63 @@ func (s *server) demote(e *faults.Event) {
 
 // promote makes the server a master again.
 func (s *server) promote() {
-	s.mem.ReadOnly(false)
 	s.demoted, s.demotedBy = false, nil
+	s.mem.Refuse(s.refusal())
+}
+
+// fills begins or ends a lack of disk or memory.
+func (s *server) fills(e *faults.Event, end bool) {
+	if s.lacks = slices.DeleteFunc(s.lacks, func(o *faults.Event) bool { return o == e }); !end {
+		s.lacks = append(s.lacks, e)
+	}
+	s.mem.Refuse(s.refusal())
+}
+
+// refusal is what the server answers to writes, or to those that need memory; nil: it executes them.
+func (s *server) refusal() (err error) {
+	if s.demoted {
+		return node.ErrReadOnly
+	}
+	for _, e := range s.lacks {
+		if e.Mode == faults.Disk {
+			return node.ErrMisconf
+		}
+		err = node.ErrOutOfMemory
+	}
+	return err
+}
+
+// refuses is what the server answers to a plain client's command; nil: it executes it.
+func (s *server) refuses(op plainOp) error {
+	if err := s.refusal(); err != node.ErrOutOfMemory || op.needsMemory() {
+		return err
+	}
+	return nil
+}
+
+// starves begins or ends a lack of processor.
+func (s *server) starves(e *faults.Event, end bool) {
+	if !end {
+		s.starved = e
+	} else if s.starved == e {
+		s.starved = nil
+	}
+	s.serveAt = 0
+	s.planServe()
+}
+
+// halves lets the server take the connection of a link to be there until the event ends.
+func (s *server) halves(l *link, e *faults.Event) {
+	for i := range s.listeners {
+		if o := &s.listeners[i]; o.link == l && o.conn == l.conn {
+			o.half = e
+		}
+	}
+}
+
+// hangsUp forgets subscribers whose connections the server closes.
+func (s *server) hangsUp(which func(*listener) bool) {
+	s.listeners = slices.DeleteFunc(s.listeners, func(o listener) bool { return which(&o) })
 }
 
 // unaware reports whether the client cannot know that the server was a replica, and may have lost

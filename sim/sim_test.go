@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/sim"
 )
 
@@ -46,6 +47,15 @@ func TestSeeds(t *testing.T) {
 		t.Errorf("never reached: %v", missed)
 	}
 	t.Logf("%d seeds, %d events, %d grants, %d outside", r.Seeds, r.Events, r.Grants, r.Outside)
+}
+
+// Runs are also sound with servers that lack disk, memory or processor, and with connections that
+// break.
+func TestSeedsWithMachines(t *testing.T) {
+	c := sim.Campaign{To: uint64(tests.Times(100, 1000)), Jobs: runtime.GOMAXPROCS(0), Bugs: 10, Profile: faults.Profile{Machines: true}}
+	for _, f := range sim.Explore(t.Context(), c).Found {
+		t.Errorf("seed %d: %s %s: %s", f.Seed, f.Verdict, f.Invariant, f.What)
+	}
 }
 
 // A program may lock as often as it likes, one time right after the other.

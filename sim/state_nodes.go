@@ -78,7 +78,7 @@ func (s *server) guarded() bool {
 
 // votes reports whether a node is there, and its vote counts.
 func (w *world) votes(s *server) bool {
-	return !s.silent() && !s.guarded() && (!w.calm || w.core.Has(s.number))
+	return !s.silent() && len(s.lacks) == 0 && !s.guarded() && (!w.calm || w.core.Has(s.number))
 }
 
 // tranquil reports whether there were no faults since an instant.
@@ -91,9 +91,10 @@ func (w *world) tranquil(since int64) bool {
 // not that to a replica, which would hold commands back until all others are answered.
 func (l *link) clear() bool {
 	s, t := l.n, &l.trouble
-	return l.phase == warm && !l.demoted && t.cutTo == 0 && t.cutFrom == 0 && t.loss == [2]faults.Ratio{} && t.reorder == [2]faults.Ratio{} &&
+	return l.phase == warm && !l.demoted && l.conn != l.gone && t.cutTo == 0 && t.cutFrom == 0 && t.loss == [2]faults.Ratio{} && t.reorder == [2]faults.Ratio{} &&
 		t.delay[toNode].Max == 0 && t.delay[toClient].Max == 0 && len(t.holds) == 0 &&
-		max(l.arrive, l.answer) <= l.w.now+int64(l.w.p.Network.Delay.Max) && !s.silent() && s.idle()
+		max(l.arrive, l.answer) <= l.w.now+int64(l.w.p.Network.Delay.Max) && !s.silent() && len(s.lacks) == 0 &&
+		s.idle() && s.starved == nil
 }
 
 // reaches reports whether a client reaches all nodes that vote, and since when.

@@ -408,6 +408,11 @@ func (w *world) strikeLinks(e *faults.Event, end bool) {
 			}
 		}
 	}
+	if end && e.Verb == faults.HalfOpen { // also of clients that are dead
+		for _, s := range w.nodes {
+			s.hangsUp(func(o *listener) bool { return o.half == e })
+		}
+	}
 }
 
 func (w *world) strikeNodes(e *faults.Event, end bool) {
@@ -445,6 +450,10 @@ func (l *link) strike(e *faults.Event, end bool) {
 		l.letGo(func(*holding) bool { return true })
 	case e.Verb == faults.Heal:
 		l.heal()
+	case e.Verb == faults.HalfOpen:
+		l.halfOpens(e, end)
+	case e.Verb == faults.Reset:
+		l.closes()
 	case end:
 		l.struck = slices.DeleteFunc(l.struck, func(o *faults.Event) bool { return o == e })
 		l.suffer()
@@ -459,6 +468,8 @@ func (l *link) heal() {
 	l.letGo(func(*holding) bool { return true })
 	l.struck = nil
 	l.trouble = trouble{}
+	l.halfOpens(nil, true)
+	l.n.hangsUp(func(o *listener) bool { return o.link == l && o.half != nil })
 }
 
 // suffer computes the link's trouble from the faults that have not ended. Of several faults of one
@@ -512,6 +523,10 @@ func (s *server) strike(e *faults.Event, end bool) {
 		s.promote()
 	case faults.Slow:
 		s.slows(e, end)
+	case faults.Full:
+		s.fills(e, end)
+	case faults.Starve:
+		s.starves(e, end)
 	case faults.Block:
 		if !end {
 			s.busy = max(s.busy, s.w.now+int64(e.For))

@@ -36,7 +36,7 @@ usage: redquorum sim [explore flags]
        redquorum sim replay PLAN         a run of a plan
        redquorum sim manual              the language of plans
        redquorum sim verify              does a plan always give the same run?
-       redquorum sim scenario S24        one of sixty-one ways to fail: a story and a run
+       redquorum sim scenario S24        one of sixty-nine ways to fail: a story and a run
        redquorum sim matrix              all of them, with and without protections
 
 Runs the engine of this program in a simulated world: nodes crash, lose their
@@ -159,6 +159,7 @@ func (f *planFlags) register(fs *flag.FlagSet) {
 	fs.IntVar(&f.profile.Clients, "clients", 0, "the number `N` of clients that compete (default: drawn from the seed)")
 	fs.DurationVar(&f.profile.Length, "length", 0, "for how long faults happen, in virtual `time` (default: drawn from the seed)")
 	fs.BoolVar(&f.profile.Outside, "outside", false, "also faults that no lock with a lease can survive; a violation is then no bug")
+	fs.BoolVar(&f.profile.Machines, "machines", false, "also servers that lack disk, memory or processor, and connections that break")
 	fs.Func("client", "`redquorum|plain`: plain is textbook Redlock and nothing else", func(s string) error {
 		if f.lock.Client = faults.Client(s); f.lock.Client != faults.Redquorum && f.lock.Client != faults.Plain {
 			return errors.New("want redquorum or plain")

@@ -15,7 +15,7 @@ const simScenarioManual = `
 usage: redquorum sim scenario list
        redquorum sim scenario ID [--client plain|mistaken|redquorum] [flags]
 
-Sixty-one ways in which a lock on several nodes can fail: the story in words, the
+Sixty-nine ways in which a lock on several nodes can fail: the story in words, the
 run, its result, and what protects.
 
 Exit status: 0 sound or outside of what a lock can stand, 1 safety broken,

@@ -57,6 +57,7 @@ func (s *Server) acquireAll(now Time, cmd *node.Command) (reply node.Reply, publ
 // grant creates the locks of a command, and gives up the places of its waiter.
 func (s *Server) grant(now Time, wants []want, cmd *node.Command) node.Reply {
 	wait, owner := cmd.Waiting(), cmd.Claims[0].Owner
+	s.needsMemory()
 	for _, one := range wants {
 		if err := s.raiseFence(now, one.names, cmd.Mode, cmd.Claims[0].Token, now+life(cmd.Retention)); err != nil {
 			return failure(err)
@@ -163,6 +164,7 @@ func (w *want) describe(l *node.Line) {
 
 // releaseAll is release in any mode, with or without a ticket, of one name or several.
 func (s *Server) releaseAll(now Time, cmd *node.Command) (reply node.Reply, published []Notice) {
+	s.admitRelease(now, cmd)
 	for i := range cmd.Claims {
 		c := &cmd.Claims[i]
 		if err := s.raise(s.lookUp(now, c.Name).fence, c.Token, now+life(cmd.Retention)); err != nil {
@@ -273,6 +275,7 @@ func (s *Server) isKept(now Time, n *names, p *place) bool {
 
 // leave gives a place up, and reports whether there was one.
 func (s *Server) leave(n *names, waiter string) bool {
+	s.admitted = true // a server is asked to delete the place also if there is none
 	s.drop(s.place(n, waiter))
 	return s.unqueue(n.queue, waiter)
 }
@@ -296,6 +299,7 @@ func (s *Server) keepPlace(now Time, n *names, cmd *node.Command, fence node.Tok
 	wait := cmd.Wait
 	expires := now + life(wait.PlaceTTL)
 	p := place{waiter: wait.Waiter, ticket: wait.Ticket}
+	s.needsMemory()
 	s.change(queue)
 	at, found := queue.rank(p.waiter)
 	if found {

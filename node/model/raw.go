@@ -135,10 +135,12 @@ func (s *Server) Load(entries []Entry) {
 	s.Sync()
 }
 
-// ReadOnly makes the server a replica, or a master. On a replica a command that comes to a
-// write fails with [node.ErrReadOnly] and changes nothing. So it may refuse, but never
-// grants.
-func (s *Server) ReadOnly(replica bool) { s.readOnly = replica }
+// Refuse lets a command that comes to a write fail, and change nothing: with [node.ErrReadOnly]
+// as on a replica, with [node.ErrMisconf] as where the disk is full, or with
+// [node.ErrOutOfMemory]. So it may say that another holds the lock, but never grants. Without
+// memory only commands fail whose first write needs some, and releases that free nothing but raise
+// a fence. nil ends it.
+func (s *Server) Refuse(err error) { s.refusal = err }
 
 // Holds reports whether there is a field in the lock at name, of an owner or a
 // writer, and until when the lock is there.

@@ -49,8 +49,9 @@ type Server struct {
 	epoch    uint   // counts Syncs
 	unsynced []*key // changed since the last Sync
 
-	readOnly bool // it is a replica
-	refuses  bool // writes: it executes a command as one
+	refusal  error // what it answers to writes, nil as a rule: see Refuse
+	refuses  bool  // it executes a command so
+	admitted bool  // the command has written what needs no memory: no write is refused after that
 
 	// Ears tells who listens to the server; nil: nobody does.
 	Ears Ears
@@ -121,8 +122,8 @@ func (k kind) String() string { return kindNames[k] }
 // If another program overwrote a fence, commands that read it fail with ErrWrongType, also if
 // it is a string but not a number.
 func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published []Notice) {
-	if s.readOnly && !s.refuses {
-		return s.applyReadOnly(now, cmd)
+	if s.refusal != nil && !s.refuses {
+		return s.applyRefusing(now, cmd)
 	}
 	s.notices = s.notices[:0]
 	ttl, retention := Time(node.Milliseconds(cmd.TTL)), Time(node.Milliseconds(cmd.Retention))
@@ -152,28 +153,31 @@ func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published 
 	panic(fmt.Sprintf("model: a command of kind %d", cmd.Kind))
 }
 
-// applyReadOnly does what Apply does, up to the first write. A server grants only with a write,
-// if need be one that changes nothing, and it ends a lock without a check before.
-func (s *Server) applyReadOnly(now Time, cmd node.Command) (reply node.Reply, published []Notice) {
+// applyRefusing does what Apply does, up to the first write that is refused, which is the first
+// of the command. A server grants only with a write, if need be one that changes nothing, and it
+// ends a lock without a check before.
+func (s *Server) applyRefusing(now Time, cmd node.Command) (reply node.Reply, published []Notice) {
+	scarce := s.refusal == node.ErrOutOfMemory
 	switch {
+	case scarce:
 	case cmd.Kind == node.Release, cmd.Kind == node.Break, cmd.Kind == node.Downgrade,
 		cmd.Kind == node.Acquire && cmd.Waiting().Queued() && cmd.Waiting().Stays():
-		return failure(node.ErrReadOnly), nil
+		return failure(s.refusal), nil
 	}
-	s.refuses = true
+	s.refuses, s.admitted = true, false
 	defer func() {
 		s.refuses = false
 		switch err := recover(); err {
 		case nil:
-		case node.ErrReadOnly:
-			reply, published = failure(node.ErrReadOnly), nil
+		case s.refusal:
+			reply, published = failure(s.refusal), nil
 		default:
 			panic(err)
 		}
 	}()
 	reply, published = s.Apply(now, cmd)
-	if reply.Status == node.Granted || slices.Contains(reply.Kept, true) {
-		reply = failure(node.ErrReadOnly)
+	if !scarce && (reply.Status == node.Granted || slices.Contains(reply.Kept, true)) {
+		reply = failure(s.refusal)
 	}
 	return reply, published
 }
@@ -196,6 +200,7 @@ func (s *Server) acquire(now Time, c *node.Claim, expires, kept Time) node.Reply
 	case c.Token <= seen:
 		return node.Reply{Status: node.Stale, Fence: seen}
 	}
+	s.needsMemory()
 	s.create(lock, c.Owner, expires)
 	s.setFence(fence, c.Token, kept)
 	return node.Reply{Status: node.Granted}
@@ -209,6 +214,7 @@ func (s *Server) create(lock *key, owner string, expires Time) {
 }
 
 func (s *Server) release(now Time, cmd *node.Command) (reply node.Reply, published []Notice) {
+	s.admitRelease(now, cmd)
 	c := &cmd.Claims[0]
 	k := s.lookUp(now, c.Name)
 	lock := k.lock
@@ -479,9 +485,51 @@ func (s *Server) erase(k *key) {
 // change is called before every change of k that a command makes.
 func (s *Server) change(k *key) {
 	if s.refuses {
-		panic(node.ErrReadOnly) // for applyReadOnly
+		s.writes()
 	}
 	s.keep(k)
+}
+
+// writes is called before a write of a server that refuses some.
+func (s *Server) writes() {
+	if s.refusal != node.ErrOutOfMemory {
+		panic(s.refusal) // for applyRefusing
+	}
+	s.admitted = true
+}
+
+// needsMemory is called before what may be the first write of a command, if it needs memory.
+func (s *Server) needsMemory() {
+	if s.refuses && !s.admitted {
+		panic(s.refusal)
+	}
+}
+
+// admitRelease admits a release that frees something, or needs no memory for its fences. Others
+// must not fill the server.
+func (s *Server) admitRelease(now Time, cmd *node.Command) {
+	if !s.refuses {
+		return
+	}
+	raises, frees := false, false
+	for i := range cmd.Claims {
+		c := &cmd.Claims[i]
+		k := s.lookUp(now, c.Name)
+		seen, err := k.fence.token()
+		raises = raises || err == nil && c.Token > seen
+		for _, field := range [...]string{c.Owner, c.Owner + node.WriteSuffix, node.Heir(c.Owner), node.Heir(c.Owner) + node.WriteSuffix} {
+			_, mine := k.lock.find(field)
+			frees = frees || mine
+		}
+		if wait := cmd.Waiting(); wait.Queued() {
+			place := s.place(k, wait.Waiter)
+			frees = frees || place != nil && place.alive(now)
+		}
+	}
+	if raises && !frees {
+		panic(s.refusal)
+	}
+	s.admitted = true
 }
 
 // keep is called before every change of k: it keeps what the last Sync saw.

@@ -316,7 +316,7 @@ func TestReplica(t *testing.T) {
 	apply(t, &master, 100, acquire("n", "a", 1, time.Minute), node.Granted)
 	apply(t, &master, 100, hour(node.Acquire, node.Read, "r", "a"), node.Granted)
 	s.Load(master.Dump(100))
-	s.ReadOnly(true)
+	s.Refuse(node.ErrReadOnly)
 	before := s.Dump(100)
 	for _, c := range []struct {
 		what string
@@ -353,7 +353,7 @@ func TestReplica(t *testing.T) {
 			t.Fatalf("%s: %+v, was %+v", c.what, after, before)
 		}
 	}
-	s.ReadOnly(false)
+	s.Refuse(nil)
 	apply(t, &s, 100, acquire("n", "a", 1, time.Hour), node.Granted)
 	apply(t, &s, 100, hour(node.Release, node.Read, "r", "a"), node.Released)
 }

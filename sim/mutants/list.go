@@ -549,7 +549,7 @@ var mutants = []*Mutant{
 		Edits:  edit("node/redisnode.server.settleOne", "\t\ts.life.Store(nil)\n", ""),
 		Reason: "it is below the simulator, whose link hears of both over one connection"},
 	{ID: "M191", Bug: "a replica says yes to what it has from its master", Mimics: "S61", Expect: Tests, Tests: "./sim -run TestBugsStayFixed",
-		Edits:  edit("node/model.Server.applyReadOnly", "if reply.Status == node.Granted || slices.Contains(reply.Kept, true) {", "if false {"),
+		Edits:  edit("node/model.Server.applyRefusing", "if !scarce && (reply.Status == node.Granted || slices.Contains(reply.Kept, true)) {", "if false {"),
 		Reason: "one seed in a thousand has a command that is late, and with it the vote that decides"},
 	{ID: "M192", Bug: "an acquire that changes nothing comes without a write", Mimics: "S61", Expect: Tests, Tests: "./node/redisnode -run TestReplicaHasNoVote",
 		Edits:  edit("node/redisnode/scripts/acquire.lua", "  redis.call('HDEL', KEYS[1], '')\n", ""),

@@ -41,7 +41,8 @@ type memory struct {
 	now  model.Time   // how far its time has come
 	disk []model.Entry
 
-	replica bool
+	refusal error // see Refuse
+	written bool  // the present command has written
 
 	ears      model.Ears
 	claims    []node.Claim      // of the present command
@@ -63,19 +64,28 @@ func New(ears model.Ears) sim.Memory {
 	return m
 }
 
-// hear sees every command, also those of scripts. A replica refuses those that write.
+// hear sees every command, also those of scripts. It refuses those that write as Redis does.
 func (m *memory) hear(peer *server.Peer, cmd string, args ...string) (done bool) {
 	switch cmd {
 	case "PUBLISH":
 		peer.WriteInt(m.publish(args[0], args[1]))
 		return true
 	case "SET", "DEL", "HSET", "HDEL", "PEXPIRE", "ZADD", "ZREM":
-		if m.replica {
-			peer.WriteError("READONLY You can't write against a read only replica.")
+		needs := cmd == "SET" || cmd == "HSET" || cmd == "ZADD"
+		if m.refusal == nil || m.refusal == node.ErrOutOfMemory && (m.written || !needs) {
+			m.written = true
+			return false
 		}
-		return m.replica
+		peer.WriteError(refusals[m.refusal])
+		return true
 	}
 	return false
+}
+
+var refusals = map[error]string{
+	node.ErrReadOnly:    "READONLY You can't write against a read only replica.",
+	node.ErrMisconf:     "MISCONF Errors writing to the AOF file: No space left on device",
+	node.ErrOutOfMemory: "OOM command not allowed when used memory > 'maxmemory'.",
 }
 
 // publish notes a message, and returns how many hear it.
@@ -121,7 +131,7 @@ func heard(is bool) int {
 
 func (m *memory) Apply(now model.Time, cmd node.Command) (reply node.Reply, published []model.Notice) {
 	m.Expire(now)
-	m.claims, m.published, m.heirs = cmd.Claims, nil, make(map[string]string)
+	m.claims, m.published, m.heirs, m.written = cmd.Claims, nil, make(map[string]string), false
 	var places []string
 	for _, c := range cmd.Claims {
 		line, _ := m.data.ZMembers(node.QueueKey(c.Name))
@@ -304,8 +314,8 @@ func (m *memory) Load(entries []model.Entry) {
 	m.Sync()
 }
 
-// ReadOnly is for what comes over the connection: the methods of miniredis write still.
-func (m *memory) ReadOnly(replica bool) { m.replica = replica }
+// Refuse is for what comes over the connection: the methods of miniredis write still.
+func (m *memory) Refuse(err error) { m.refusal = err }
 
 func (m *memory) restore(e model.Entry) {
 	if m.now > e.Expires {

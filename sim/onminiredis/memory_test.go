@@ -25,6 +25,7 @@ func TestRunsAreTheSameAsOnTheModel(t *testing.T) {
 	}
 	for seed := range seeds / 5 {
 		same(t, faults.Generate(seed, faults.Profile{Outside: true}))
+		same(t, faults.Generate(seed, faults.Profile{Machines: true}))
 		p := faults.Generate(seed, faults.Profile{Nodes: 3, Clients: 3})
 		p.MakePlain()
 		same(t, p)
@@ -100,12 +101,12 @@ func TestMemory(t *testing.T) {
 			if cmd.Kind == node.Release {
 				cmd.Handoff = node.Token(rapid.IntRange(0, 16).Draw(t, "handoff"))
 			}
-			replica := rapid.IntRange(0, 3).Draw(t, "replica") == 0
-			each(func(m sim.Memory) { m.ReadOnly(replica) })
+			refusal := rapid.SampledFrom([]error{nil, nil, nil, node.ErrReadOnly, node.ErrMisconf, node.ErrOutOfMemory}).Draw(t, "refusal")
+			each(func(m sim.Memory) { m.Refuse(refusal) })
 			a, published := want.Apply(now, cmd)
 			b, heard := got.Apply(now, cmd)
-			each(func(m sim.Memory) { m.ReadOnly(false) })
-			if replica && errors.Is(b.Err, a.Err) {
+			each(func(m sim.Memory) { m.Refuse(nil) })
+			if refusal != nil && errors.Is(b.Err, a.Err) {
 				b.Err = a.Err
 			}
 			if !reflect.DeepEqual(a, b) || !slices.Equal(published, heard) {

@@ -229,11 +229,11 @@ const shadeOf = verb => {
     case 'crash': case 'kill': return 'down';
     case 'pause': case 'suspend': return 'stopped';
     case 'cut': case 'delay': case 'loss': case 'duplicate': case 'reorder': case 'hold': case 'deafen':
-    case 'heal': case 'release': return 'link';
+    case 'halfopen': case 'heal': case 'release': case 'reset': return 'link';
   }
   return 'other';
 };
-const shadeWords = { crash: 'down', kill: 'dead', pause: 'stopped', suspend: 'asleep', demote: 'replica' };
+const shadeWords = { crash: 'down', kill: 'dead', pause: 'stopped', suspend: 'asleep', demote: 'replica', starve: 'starved' };
 
 // wordOf says on a lane what a fault does to it, and of links: to which.
 function wordOf(f, lane) {
@@ -314,9 +314,11 @@ const verbs = {
   cut: 'nothing gets through', delay: 'messages take longer', loss: 'a share of the messages is lost',
   duplicate: 'a share of the messages arrives twice', reorder: 'messages overtake each other',
   hold: 'messages are kept back', release: 'what was kept back goes on', deafen: 'notices of releases are lost',
+  halfopen: 'these connections are dead, and neither end knows', reset: 'these connections are closed, and both ends know',
   heal: 'these links work again', crash: 'the server dies', restart: 'the server starts again',
   demote: 'the server becomes a replica, and refuses what writes', promote: 'the server is a master again, with what it has',
   slow: 'each command takes longer', block: 'the server is busy with one script', evict: 'the server drops the locks',
+  starve: 'the server has a processor for that share of each 100 ms', full: 'the server',
   flush: 'the server drops all its keys', scriptflush: 'the server forgets its scripts',
   pause: 'the process stands still, and its clocks run', suspend: 'the machine sleeps',
   skew: 'the time of day is set wrong', step: 'the time of day jumps', rate: 'the clocks run at another rate',
@@ -325,6 +327,7 @@ const verbs = {
   view: 'the client was given the nodes after its name, and no others', clone: 'these clients draw the same random numbers',
 };
 const kept = { empty: ', and will come back with nothing', second: ', and will come back without the last second', durable: ', and will come back with all it had' };
+const lack = { disk: ' has no disk left, and refuses all writes', memory: ' has no memory left, and refuses writes that need some' };
 const copied = { empty: ': it has nothing any more', second: ': it lacks its own last second', durable: ': it has what it had' };
 
 // inWords says what an entry means.
@@ -358,6 +361,7 @@ function inWords(e) {
       const words = e.text.split(' ');
       let mode = '';
       if (verb === 'crash') mode = kept[words.find(w => w in kept) || 'durable'];
+      if (verb === 'full') mode = lack[words[2]];
       if (verb === 'demote') mode = copied[words[2]] || `: it has what ${words[2]} has`;
       return `Fault: ${e.text}. That is, ${verbs[verb] || verb}${mode}.`;
     }
