@@ -45,6 +45,7 @@ const (
 	createScript        = "node/redisnode/scripts/create.lua"
 	keepPlaceScript     = "node/redisnode/scripts/keep_place.lua"
 	notifyNextScript    = "node/redisnode/scripts/notify_next.lua"
+	raiseFencesScript   = "node/redisnode/scripts/raise_fences.lua"
 	releaseAllScript    = "node/redisnode/scripts/release_all.lua"
 )
 
@@ -928,4 +929,23 @@ var mutants = []*Mutant{
 		Expect: Tests, Tests: "./quorum -run TestFarReadersAreServed",
 		Edits:  edit("quorum.releases.send", "c.mode == node.Read && settled != 0", "false"),
 		Reason: "far readers ask again with higher tokens, and are served in the time that a run allows"},
+
+	// Servers that lack disk or memory, and connections that break.
+	{ID: "M336", Bug: "a release that a server has refused, because its disk is full, counts as confirmed", Mimics: "S62", Expect: Tests, Tests: "./sim -run TestSeedsWithMachines",
+		Edits:  edit("quorum.releases.conclude", "if b.vote == voteGranted {", "if b.vote == voteGranted || b.err == node.ErrMisconf {"),
+		Reason: "the plans of these seeds have no full disks"},
+	{ID: "M337", Bug: "a server without memory refuses to release a lock, if a fence has to be raised for that", Mimics: "S67", Expect: Tests, Tests: "./node/redisnode -run TestOutOfMemoryFrees",
+		Edits: join(edit("node/model.Server.admitRelease", "if raises && !frees {", "if raises {"),
+			edit(raiseFencesScript, "          if frees then\n            redis.pcall('HDEL', KEYS[k], '')\n          end\n", "")),
+		Reason: "the plans of these seeds have no servers without memory"},
+	{ID: "M338", Bug: "an acquire writes first what needs no memory, so that a server without any grants it", Mimics: "S67", Expect: Tests, Tests: "./node/redisnode -run TestOutOfMemory$",
+		Edits: join(edit("node/model.Server.acquire", "\ts.needsMemory()\n", ""),
+			edit("node/redisnode/scripts/acquire.lua", "redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[4])", "redis.call('HDEL', KEYS[1], '')\nredis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[4])")),
+		Reason: "as M337"},
+	{ID: "M339", Bug: "a connection is kept that a command got no answer on, though it may be half-open", Mimics: "S66", Expect: Tests, Tests: "./sim -run TestFaultsEnd",
+		Edits:  edit("sim.link.expire", "} else if m.conn == l.conn {", "} else if false {"),
+		Reason: "this is the link of the simulator; that of node/redisnode is tested with a silent server, and the plans of these seeds have no half-open connections"},
+	{ID: "M340", Bug: "a waiter is not subscribed again when its connection was closed", Mimics: "S68", Expect: Tests, Tests: "./sim -run TestScenarios",
+		Edits:  edit("sim.link.connected", "\tl.subscribe(l.topics())\n", ""),
+		Reason: "the waiter asks again by itself after Options.RetryEvery, which a run allows"},
 }
