@@ -341,10 +341,12 @@ func (p *patient) persistence(ctx context.Context, c *redis.Client, noGuard bool
 	case s["aof_enabled"] != "1":
 		kept, forgets = "no append-only file", "a restart forgets locks"
 	default:
-		fsync, err := c.ConfigGet(ctx, "appendfsync").Result()
+		fsync, err := c.ConfigGet(ctx, "*appendfsync*").Result()
 		switch {
 		case err != nil:
 			kept, forgets = "cannot check appendfsync: "+err.Error(), "a crash may forget the last moments"
+		case fsync["appendfsync"] == "always" && fsync["no-appendfsync-on-rewrite"] == "yes":
+			kept, forgets = "appendfsync is always, but no-appendfsync-on-rewrite is yes", "a power failure during a rewrite or a snapshot forgets what came meanwhile"
 		case fsync["appendfsync"] == "always":
 			kept = "appendfsync is always"
 		default:
@@ -355,7 +357,7 @@ func (p *patient) persistence(ctx context.Context, c *redis.Client, noGuard bool
 	case forgets == "":
 		p.add(fine, kept, "a restart forgets nothing; the restart guard may be turned off if all nodes are so", "")
 	case noGuard:
-		p.add(unsafe, kept, forgets+", and without the restart guard two may then hold one lock", "leave the guard on, or set appendonly yes and appendfsync always")
+		p.add(unsafe, kept, forgets+", and without the restart guard two may then hold one lock", "leave the guard on, or set appendonly yes, appendfsync always and no-appendfsync-on-rewrite no")
 	default:
 		p.add(fine, kept, forgets+"; the restart guard covers that", "")
 	}

@@ -100,6 +100,17 @@ func TestProduct(t *testing.T) {
 	}
 }
 
+// A server that does not wait for its disk during a rewrite may forget locks after all.
+func TestDoctorNoFsyncOnRewrite(t *testing.T) {
+	t.Parallel()
+	s := redisServer(t, "--appendonly", "yes", "--appendfsync", "always", "--no-appendfsync-on-rewrite", "yes")
+	for flags, level := range map[string]string{"": "info", "--no-guard": "unsafe"} {
+		if r := doctor(t, flags, s.URL()); !r.has(s.Addr(), level, "no-appendfsync-on-rewrite is yes") {
+			t.Errorf("with %q: %+v", flags, r.Findings)
+		}
+	}
+}
+
 func TestDoctorSound(t *testing.T) {
 	t.Parallel()
 	a, b, c := redisServer(t), redisServer(t, "--appendonly", "yes"), redisServer(t, "--appendonly", "yes", "--appendfsync", "always")
