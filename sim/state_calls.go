@@ -35,6 +35,7 @@ type call struct {
 	ticket  node.Token // its place in line; 0: none
 	waiter  string     // what the nodes know it by
 	firm    int64      // since when enough nodes know it, 0 if they do not
+	passed  int        // by how many later callers, while nothing failed
 	until   int64      // and until when, unless it asks again
 	joined  int64      // when it came, or a node found its token too low last
 	won     bool       // its attempt was
