@@ -173,7 +173,7 @@ func (f *flags) parse(args []string) error {
 	fs.StringVar(&f.nodes, "n", "", "`numbers` of nodes, odd (default 1,3,5; or, with --nodes, all of these)")
 	fs.BoolVar(&f.embedded, "embedded", false, "use servers inside the program's own processes: the default")
 	fs.BoolVar(&f.spawn, "spawn", false, "start redis-server processes on free ports of the loopback interface")
-	fs.StringVar(&f.addrs, "nodes", "", "use the servers at these `addresses`, host:port or redis:// and rediss:// URLs, separated by commas")
+	fs.StringVar(&f.addrs, "nodes", "", "use the servers at these `addresses`, host, host:port, or redis:// and rediss:// URLs, separated by commas")
 	fs.StringVar(&f.rtt, "rtt", "0", "round `times` of the links to the nodes, by a proxy on each; 0 is none added")
 	fs.DurationVar(&c.Jitter, "jitter", 0, "by how much a round trip can be longer, evenly distributed")
 	fs.DurationVar(&c.Timeout, "timeout", 0, "how long a round of commands of redquorum may take (default "+quorum.Defaults().Timeout.String()+")")

@@ -52,7 +52,8 @@ func openRedquorum(ctx context.Context, t Target, ages *ages) (_ Client, err err
 		}
 	}
 	r := &redquorum{lost: new(lost)}
-	r.locker, err = quorum.New(nodes, quorum.Options{Timeout: t.Timeout, Observe: r.lost.observe, NoRestartGuard: young})
+	r.locker, err = quorum.New(nodes, quorum.Options{Timeout: t.Timeout, Observe: r.lost.observe, NoRestartGuard: young,
+		Label: quorum.NoLabel}) // a label would stay on the servers for a while
 	if err != nil {
 		for _, n := range nodes {
 			_ = n.Close()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -304,15 +305,17 @@ func optionsOf(urls, addrs []string) (all []*redis.Options, err error) {
 // errURL shows nothing of the URL: any part of a malformed one may be a password.
 var errURL = errors.New("a node's URL is malformed: special characters in its user or password must be percent-encoded, also a comma (%2C)")
 
-// nodeURL reads one of --nodes: host:port, or a URL.
+var hostName = regexp.MustCompile(`^[\pL\d._-]+$`)
+
+// nodeURL reads one of --nodes: host, host:port, or a URL. The port is 6379 if none is given.
 func nodeURL(text string) (string, error) {
 	scheme, _, isURL := strings.Cut(text, "://")
 	switch {
 	case !isURL && secretive(text):
 		return "", errors.New("a node with a password is given as redis://user:password@host:port")
 	case !isURL:
-		if _, _, err := net.SplitHostPort(text); err != nil {
-			return "", fmt.Errorf("a node is given as host:port, or redis://host:port: %s is not", quoted(text))
+		if _, _, err := net.SplitHostPort(text); err != nil && !hostName.MatchString(text) {
+			return "", fmt.Errorf("a node is given as host, host:port or redis://host:port: %s is not", quoted(text))
 		}
 		text = "redis://" + text
 	case scheme != "redis" && scheme != "rediss":

@@ -161,7 +161,7 @@ func TestNodeURL(t *testing.T) {
 	for text, want := range map[string]string{
 		"10.0.0.1:6379": "redis://10.0.0.1:6379", "redis://h:1": "redis://h:1", "[::1]:6379": "redis://[::1]:6379",
 		"rediss://u:secret@h:1/2": "rediss://u:secret@h:1/2",
-		"h":                       "", "u:secret@h:1": "", "unix:///run/secret": "", "redis://h:1/secret": "", "http://secret@h:1": "",
+		"h":                       "redis://h", "10.0.0.1": "redis://10.0.0.1", "a b": "", "u:secret@h:1": "", "unix:///run/secret": "", "redis://h:1/secret": "", "http://secret@h:1": "",
 	} {
 		got, err := nodeURL(text)
 		if got != want || (err == nil) != (want != "") {
