@@ -116,6 +116,13 @@ func (r *Result) writeHTML(out io.Writer, s *Scenario) error {
 		pic.Scenario, pic.Lock = s, lockWords(&p.Lock)
 		pic.Title = fmt.Sprintf("redquorum scenario %s: %s with %s", s.ID, r.Verdict, p.Lock.Client)
 	}
+	if r.Lock != "" {
+		pic.Lock = r.Lock
+		pic.Title = fmt.Sprintf("%s: %s, seed %d", r.Lock, r.Verdict, p.Seed)
+		if s != nil {
+			pic.Title = fmt.Sprintf("scenario %s: %s with %s", s.ID, r.Verdict, r.Lock)
+		}
+	}
 	if slices.Contains(r.Trace.keys, faults.Far) {
 		pic.Far = p.FarWords()
 	}
@@ -157,6 +164,8 @@ func (r *Result) words() string {
 		return "Every invariant held."
 	case r.Verdict == Outside:
 		return "An invariant was broken, but only after the plan had left what a lock with a lease can stand: no bug."
+	case r.Lock != "":
+		return "An invariant was broken, and nothing in the plan excuses it."
 	case plain && r.Plan.Lock.Mistake != "":
 		return "Textbook Redlock with a known mistake fails here, as expected."
 	case plain:
@@ -212,10 +221,16 @@ func (r *Result) extents() []pictureFault {
 	return list
 }
 
-// event returns the event of the plan that an entry is about.
-func (r *Result) event(e *Entry) *faults.Event {
-	i := slices.IndexFunc(r.Plan.Events, func(o faults.Event) bool { return o.At == e.At && o.Words() == e.Text })
-	return &r.Plan.Events[i]
+// event returns the event of the plan that an entry is about: of those with its words the nearest,
+// as an observed run may be late.
+func (r *Result) event(e *Entry) (nearest *faults.Event) {
+	for i := range r.Plan.Events {
+		o := &r.Plan.Events[i]
+		if o.Words() == e.Text && (nearest == nil || (o.At-e.At).Abs() < (nearest.At-e.At).Abs()) {
+			nearest = o
+		}
+	}
+	return nearest
 }
 
 // parts are the links or processes that an event concerns.

@@ -42,7 +42,9 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -88,8 +90,38 @@ type Result struct {
 	Sometimes  Sometimes
 	Trace      *Trace  // if it was asked for
 	Errors     []error // what the caller's program has returned, by client; nil also of one that has not
+	Lock       string  // the lock that was tried, if the run was observed and not simulated: see Observed
 
 	cause func() string
+}
+
+// Observed returns the result of a run that was carried out outside of the simulator, with a lock of
+// that name. The entries are in the order of their times. Observed adds the violations to them.
+func Observed(p *faults.Plan, lock string, entries []Entry, found []Violation) *Result {
+	r := &Result{Plan: p, Lock: lock, Trace: &Trace{}, cause: func() string { return "" }}
+	slices.SortStableFunc(found, func(a, b Violation) int { return cmp.Compare(a.At, b.At) })
+	r.Violations = found[:min(len(found), maxViolations)]
+	r.Verdict = verdict(r.Violations)
+	left := r.Violations
+	tell := func(until time.Duration) {
+		for ; len(left) > 0 && left[0].At <= until; left = left[1:] {
+			r.Trace.Entries = append(r.Trace.Entries, Entry{At: left[0].At, Kind: KindViolation, Client: -1, Node: -1, Text: left[0].said()})
+		}
+	}
+	for _, e := range entries {
+		tell(e.At - 1)
+		r.Trace.Entries = append(r.Trace.Entries, e)
+		r.Virtual = max(r.Virtual, e.At)
+		if e.Kind == KindBelief {
+			r.Grants++
+		}
+		if e.Kind == KindKey && !slices.Contains(r.Trace.keys, e.Name) {
+			r.Trace.keys = append(r.Trace.keys, e.Name)
+		}
+	}
+	tell(math.MaxInt64)
+	r.Events = uint64(len(entries))
+	return r
 }
 
 // Worst returns the violation that decides the verdict, or nil.

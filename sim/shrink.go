@@ -14,14 +14,19 @@ import (
 // Shrink leaves out events, clients, nodes and what else is in the work, shortens the run, and
 // simplifies the rest. The plan that it returns may have another seed.
 func Shrink(ctx context.Context, p *faults.Plan, options ...Option) *faults.Plan {
+	return ShrinkBy(ctx, p, func(p *faults.Plan) *Result { return Run(p, nil, options...) })
+}
+
+// ShrinkBy is [Shrink] for plans that run carries out, which must do the same each time.
+func ShrinkBy(ctx context.Context, p *faults.Plan, run func(*faults.Plan) *Result) *faults.Plan {
 	if ctx.Err() != nil {
 		return p
 	}
-	first := Run(p, nil, options...).Worst()
+	first := run(p).Worst()
 	if first == nil {
 		return p
 	}
-	s := &shrinker{ctx: ctx, options: options, best: clone(p), invariant: first.Invariant, outside: first.Outside != ""}
+	s := &shrinker{ctx: ctx, run: run, best: clone(p), invariant: first.Invariant, outside: first.Outside != ""}
 	for _, s.seeds = range []uint64{0, 8, 64} {
 		s.reduce()
 	}
@@ -43,7 +48,7 @@ func (s *shrinker) reduce() {
 
 type shrinker struct {
 	ctx       context.Context
-	options   []Option
+	run       func(*faults.Plan) *Result
 	best      *faults.Plan
 	invariant string
 	outside   bool
@@ -64,7 +69,7 @@ func (s *shrinker) fails(p *faults.Plan) *Result {
 	if s.ctx.Err() != nil {
 		return nil
 	}
-	r := Run(p, nil, s.options...)
+	r := s.run(p)
 	v := r.Worst()
 	if v == nil || v.Invariant != s.invariant || (v.Outside != "") != s.outside {
 		return nil

@@ -1,0 +1,214 @@
+package live_test
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/sim"
+	"github.com/redquorum/redquorum/sim/live"
+)
+
+const ms = time.Millisecond
+
+// has and ends are a client's entries about a lock.
+func has(at time.Duration, client int, name, mode string, token node.Token, until time.Duration) sim.Entry {
+	return sim.Entry{At: at, Kind: sim.KindBelief, Client: client, Node: -1, Name: name, Owner: string(rune('a' + client)), Mode: mode, Token: token, Until: until}
+}
+
+func ends(at time.Duration, client int, name string) sim.Entry {
+	return sim.Entry{At: at, Kind: sim.KindBeliefEnd, Client: client, Node: -1, Name: name, Owner: string(rune('a' + client))}
+}
+
+func writes(at time.Duration, client int, name string, token node.Token) sim.Entry {
+	return sim.Entry{At: at, Kind: sim.KindAccess, Client: client, Node: -1, Name: name, Owner: string(rune('a' + client)), Token: token, Text: "writes"}
+}
+
+func key(at time.Duration, on int, name, owner string, until time.Duration) sim.Entry {
+	return sim.Entry{At: at, Kind: sim.KindKey, Client: -1, Node: on, Name: name, Owner: owner, Until: until}
+}
+
+func fault(at time.Duration, text string) sim.Entry {
+	return sim.Entry{At: at, Kind: sim.KindFault, Client: -1, Node: -1, Text: text}
+}
+
+func command(at time.Duration, client, on int) sim.Entry {
+	return sim.Entry{At: at, Kind: sim.KindExecute, Client: client, Node: on, Text: "a command"}
+}
+
+func asks(at time.Duration, client int) sim.Entry {
+	return sim.Entry{At: at, Kind: sim.KindStep, Client: client, Node: -1, Name: "x", Mode: "fair", Text: "lock c1 x fair"}
+}
+
+func gets(at time.Duration, client int) sim.Entry {
+	return sim.Entry{At: at, Kind: sim.KindResult, Client: client, Node: -1, Name: "x", Text: "lock x: granted"}
+}
+
+// served is what every run of two clients ends with.
+func served() []sim.Entry {
+	return []sim.Entry{
+		{At: 3000 * ms, Kind: sim.KindCalm, Client: -1, Node: -1}, {At: 3000 * ms, Kind: sim.KindHealed, Client: -1, Node: 0},
+		{At: 3001 * ms, Kind: sim.KindBelief, Client: 0, Node: -1, Name: "x,y", Owner: "last a", Token: 100, Until: 4 * time.Second},
+		{At: 3002 * ms, Kind: sim.KindBeliefEnd, Client: 0, Node: -1, Name: "x,y", Owner: "last a"},
+		{At: 3003 * ms, Kind: sim.KindBelief, Client: 1, Node: -1, Name: "x,y", Owner: "last b", Token: 101, Until: 4 * time.Second},
+		{At: 3004 * ms, Kind: sim.KindBeliefEnd, Client: 1, Node: -1, Name: "x,y", Owner: "last b"},
+		{At: 20 * time.Second, Kind: sim.KindResult, Client: 1, Node: -1},
+	}
+}
+
+func TestJudge(t *testing.T) {
+	const s = time.Second
+	for _, tt := range []struct {
+		name, plan string
+		entries    []sim.Entry
+		want       string // the invariant, and "outside" if that is excused; "" for none
+	}{
+		{"one after the other", "", []sim.Entry{has(0, 0, "x", "", 1, s), ends(100*ms, 0, "x"), has(100*ms, 1, "x", "", 2, s), ends(200*ms, 1, "x")}, ""},
+		{"both", "", []sim.Entry{has(0, 0, "x", "", 1, s), has(100*ms, 1, "x", "", 2, s), ends(200*ms, 0, "x"), ends(300*ms, 1, "x")}, "I1"},
+		{"both for as long as the slack", "", []sim.Entry{has(0, 0, "x", "", 1, 101*ms), ends(101*ms, 0, "x"), has(100*ms, 1, "x", "", 2, s), ends(300*ms, 1, "x")}, ""},
+		{"both read", "", []sim.Entry{has(0, 0, "x", "read", 1, s), has(100*ms, 1, "x", "read", 1, s), ends(200*ms, 0, "x"), ends(300*ms, 1, "x")}, ""},
+		{"one writes", "", []sim.Entry{has(0, 0, "x", "read", 1, s), has(100*ms, 1, "x", "write", 2, s), ends(200*ms, 0, "x"), ends(300*ms, 1, "x")}, "I1"},
+		{"other names", "", []sim.Entry{has(0, 0, "x", "", 1, s), has(100*ms, 1, "y", "", 2, s), ends(200*ms, 0, "x"), ends(300*ms, 1, "y")}, ""},
+		{"one of several names", "", []sim.Entry{has(0, 0, "x,y", "", 1, s), has(100*ms, 1, "y", "", 2, s), ends(200*ms, 0, "x,y"), ends(300*ms, 1, "y")}, "I1"},
+		{"renewed", "", []sim.Entry{has(0, 0, "x", "", 1, s), has(500*ms, 0, "x", "", 1, 1500*ms), has(1200*ms, 1, "x", "", 2, 2*s), ends(1300*ms, 0, "x"), ends(1400*ms, 1, "x")}, "I1"},
+		{"shortened", "", []sim.Entry{has(0, 0, "x", "", 1, s), has(100*ms, 0, "x", "", 1, 200*ms), ends(200*ms, 0, "x"), has(300*ms, 1, "x", "", 2, s), ends(400*ms, 1, "x")}, ""},
+		{"without a bound", "", []sim.Entry{has(0, 0, "x", "", 1, 0), has(2*s, 1, "x", "", 2, 2500*ms), ends(2100*ms, 0, "x"), ends(2200*ms, 1, "x")}, "I1"},
+		{"the holder is dead", "at 50ms kill c1 for 1s", []sim.Entry{has(0, 0, "x", "", 1, s), fault(50*ms, "kill c1 for 1s"), has(100*ms, 1, "x", "", 2, s), ends(200*ms, 1, "x"),
+			{At: 1050 * ms, Kind: sim.KindFaultEnd, Client: -1, Node: -1, Text: "kill c1 for 1s"}}, ""},
+		{"both, as keys were evicted", "at 50ms evict n1", []sim.Entry{has(0, 0, "x", "", 1, s), has(100*ms, 1, "x", "", 2, s), ends(200*ms, 0, "x"), ends(300*ms, 1, "x")}, "I1 outside"},
+		{"both, before keys are evicted", "at 500ms evict n1", []sim.Entry{has(0, 0, "x", "", 1, s), has(100*ms, 1, "x", "", 2, s), ends(200*ms, 0, "x"), ends(300*ms, 1, "x")}, "I1"},
+		{"both, with a clock that jumps", "at 50ms step n1 1s", []sim.Entry{has(0, 0, "x", "", 1, s), has(100*ms, 1, "x", "", 2, s), ends(200*ms, 0, "x"), ends(300*ms, 1, "x")}, "I1 outside"},
+		{"both, with a clock that is off", "at 0s skew n1 1s", []sim.Entry{has(0, 0, "x", "", 1, s), has(100*ms, 1, "x", "", 2, s), ends(200*ms, 0, "x"), ends(300*ms, 1, "x")}, "I1"},
+		{"both, with a clock that is slow within the bound", "at 0s rate n1 0.5%", []sim.Entry{has(0, 0, "x", "", 1, s), has(100*ms, 1, "x", "", 2, s), ends(200*ms, 0, "x"), ends(300*ms, 1, "x")}, "I1"},
+		{"both, with a clock that is fast beyond it", "at 0s rate n1 5%", []sim.Entry{has(0, 0, "x", "", 1, s), has(100*ms, 1, "x", "", 2, s), ends(200*ms, 0, "x"), ends(300*ms, 1, "x")}, "I1 outside"},
+		{"both, by a replica that one has never met", "at 50ms crash n1 replica for 10ms", []sim.Entry{has(0, 0, "x", "", 1, s), fault(50*ms, "crash n1 replica for 10ms"), command(90*ms, 1, 0),
+			has(100*ms, 1, "x", "", 2, s), ends(200*ms, 0, "x"), ends(300*ms, 1, "x")}, "I1 outside"},
+		{"both, by a replica of a server that it knew", "at 50ms crash n1 replica for 10ms", []sim.Entry{command(0, 1, 0), has(0, 0, "x", "", 1, s), fault(50*ms, "crash n1 replica for 10ms"),
+			command(90*ms, 1, 0), has(100*ms, 1, "x", "", 2, s), ends(200*ms, 0, "x"), ends(300*ms, 1, "x")}, "I1"},
+		{"both, by a node that was a replica unseen", "at 50ms demote n1 empty for 10ms", []sim.Entry{has(0, 0, "x", "", 1, s), fault(50*ms, "demote n1 empty for 10ms"),
+			{At: 60 * ms, Kind: sim.KindFaultEnd, Text: "demote n1 empty for 10ms"}, command(90*ms, 1, 0), has(100*ms, 1, "x", "", 2, s), ends(200*ms, 0, "x"), ends(300*ms, 1, "x")}, "I1 outside"},
+		{"both, by a node that was seen as a replica", "at 50ms demote n1 empty for 10ms", []sim.Entry{has(0, 0, "x", "", 1, s), fault(50*ms, "demote n1 empty for 10ms"), command(55*ms, 1, 0),
+			{At: 60 * ms, Kind: sim.KindFaultEnd, Text: "demote n1 empty for 10ms"}, command(90*ms, 1, 0), has(100*ms, 1, "x", "", 2, s), ends(200*ms, 0, "x"), ends(300*ms, 1, "x")}, "I1"},
+
+		{"enough nodes", "", []sim.Entry{key(0, 0, "z", "a", s), key(0, 1, "z", "a", s), has(ms, 0, "z", "", 1, s), ends(5*ms, 0, "z"), key(6*ms, 0, "z", "", 0)}, ""},
+		{"too few nodes", "", []sim.Entry{key(0, 0, "z", "a", s), has(ms, 0, "z", "", 1, s), ends(5*ms, 0, "z"), key(6*ms, 0, "z", "", 0)}, "I2"},
+		{"enough nodes, and more are needed", "lock need=3", []sim.Entry{key(0, 0, "z", "a", s), key(0, 1, "z", "a", s), has(ms, 0, "z", "", 1, s), ends(5*ms, 0, "z"), key(6*ms, 0, "z", "", 0)}, "I2"},
+
+		{"a token falls", "", []sim.Entry{has(0, 0, "x", "", 5, s), ends(100*ms, 0, "x"), has(200*ms, 1, "x", "", 4, s), ends(300*ms, 1, "x")}, "I4"},
+		{"a token falls, and its holder comes too late", "", []sim.Entry{has(0, 0, "x", "", 5, s), ends(100*ms, 0, "x"), has(200*ms, 1, "x", "", 4, 150*ms), ends(200*ms, 1, "x")}, ""},
+		{"a reader after a reader", "", []sim.Entry{has(0, 0, "x", "read", 5, s), ends(100*ms, 0, "x"), has(200*ms, 1, "x", "read", 4, s), ends(300*ms, 1, "x")}, ""},
+		{"a writer after a reader", "", []sim.Entry{has(0, 0, "x", "read", 5, s), ends(100*ms, 0, "x"), has(200*ms, 1, "x", "write", 4, s), ends(300*ms, 1, "x")}, "I4"},
+
+		{"a late write is refused", "", []sim.Entry{has(0, 0, "x", "", 1, s), ends(100*ms, 0, "x"), has(200*ms, 1, "x", "", 2, s), writes(250*ms, 1, "x", 2), writes(260*ms, 0, "x", 1), ends(300*ms, 1, "x")}, ""},
+		{"a late write without a fence", "lock fence=off", []sim.Entry{has(0, 0, "x", "", 1, s), ends(100*ms, 0, "x"), has(200*ms, 1, "x", "", 2, s), writes(250*ms, 1, "x", 2), writes(260*ms, 0, "x", 1), ends(300*ms, 1, "x")}, "I5 outside"},
+		{"a late write without a token", "", []sim.Entry{has(0, 0, "x", "", 0, s), ends(100*ms, 0, "x"), has(200*ms, 1, "x", "", 1, s), writes(250*ms, 1, "x", 1), writes(260*ms, 0, "x", 0), ends(300*ms, 1, "x")}, "I5 outside"},
+		{"a holder is refused", "", []sim.Entry{has(0, 0, "x", "", 1, s), writes(10*ms, 1, "x", 9), writes(20*ms, 0, "x", 1), ends(30*ms, 0, "x")}, "I5"},
+
+		{"a key is left", "", []sim.Entry{key(19*s, 0, "x", "a", 30*s)}, "I6"},
+		{"a key was left", "", []sim.Entry{key(18*s, 0, "x", "a", 30*s), key(19*s, 0, "x", "", 0)}, ""},
+		{"a key is left on a node that is not healed", "", []sim.Entry{key(19*s, 1, "x", "a", 30*s)}, ""},
+
+		{"a notice in time", "", []sim.Entry{has(0, 0, "x", "", 1, 100*ms), ends(101*ms, 0, "x")}, ""},
+		{"a notice too late", "", []sim.Entry{has(0, 0, "x", "", 1, 100*ms), ends(102*ms, 0, "x")}, "I8"},
+		{"a notice too late for a client that was stopped", "at 50ms pause c1 for 100ms", []sim.Entry{has(0, 0, "x", "", 1, 100*ms), fault(50*ms, "pause c1 for 100ms"), ends(150*ms, 0, "x")}, ""},
+		{"no notice", "", []sim.Entry{has(0, 0, "x", "", 1, 100*ms)}, "I8"},
+
+		{"its own key", "", []sim.Entry{key(0, 0, "z", "a", s), key(0, 1, "z", "a", s), has(ms, 0, "z", "", 1, s), command(5*ms, 0, 0), key(5*ms, 0, "z", "", 0), ends(9*ms, 0, "z")}, ""},
+		{"another's key", "", []sim.Entry{key(0, 0, "z", "a", s), key(0, 1, "z", "a", s), has(ms, 0, "z", "", 1, s), command(5*ms, 1, 0), key(5*ms, 0, "z", "", 0), ends(9*ms, 0, "z")}, "I9"},
+		{"a crash", "at 5ms crash n1 empty", []sim.Entry{key(0, 0, "z", "a", s), key(0, 1, "z", "a", s), has(ms, 0, "z", "", 1, s), command(4*ms, 1, 0), fault(5*ms, "crash n1 empty"), key(5*ms, 0, "z", "", 0), ends(9*ms, 0, "z")}, ""},
+
+		{"it goes on after its end", "", []sim.Entry{has(0, 0, "x", "", 1, 100*ms), ends(100*ms, 0, "x"), has(200*ms, 0, "x", "", 1, s), ends(300*ms, 0, "x")}, "I12"},
+
+		{"in turn", "", []sim.Entry{asks(0, 0), asks(s, 1), gets(1100*ms, 0), gets(1200*ms, 1)}, ""},
+		{"out of turn", "", []sim.Entry{asks(0, 0), asks(s, 1), gets(1100*ms, 1), gets(1200*ms, 0)}, "I13"},
+		{"out of turn, at about the same time", "", []sim.Entry{asks(0, 0), asks(ms, 1), gets(1100*ms, 1), gets(1200*ms, 0)}, ""},
+		{"out of turn during a fault", "at 500ms cut c1-n1", []sim.Entry{asks(0, 0), fault(500*ms, "cut c1-n1"), asks(s, 1), gets(1100*ms, 1), gets(1200*ms, 0)}, ""},
+
+		{"a part goes on", "", []sim.Entry{{At: 0, Kind: sim.KindJoint, Client: 0, Name: "x,y", Owner: "a", More: []string{"b"}}, has(0, 0, "x", "", 1, s), ends(50*ms, 0, "x"),
+			{At: 0, Kind: sim.KindBelief, Client: 0, Name: "y", Owner: "b", Token: 1, Until: s}, {At: 100 * ms, Kind: sim.KindBeliefEnd, Client: 0, Name: "y", Owner: "b"}}, "I14"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p, err := faults.Parse("redquorum plan 1\nnodes 3\nclients 2\nlength 3s\nat 0s lock c1 x\nat 0s lock c2 y\n" + tt.plan + "\n")
+			if err != nil {
+				t.Fatal(err)
+			}
+			entries := slices.Concat(tt.entries, served())
+			slices.Reverse(entries[len(tt.entries):]) // processes report when they do
+			r := live.Judge{Lock: "a lock", Slack: ms}.Result(p, entries)
+			got := ""
+			if v := r.Worst(); v != nil {
+				got = v.Invariant
+				if v.Outside != "" {
+					got += " outside"
+				}
+			}
+			if got != tt.want {
+				t.Errorf("have %q, want %q: %v", got, tt.want, r.Violations)
+			}
+			var page bytes.Buffer
+			if err := r.WriteHTML(&page); err != nil || !strings.Contains(page.String(), "a lock") {
+				t.Errorf("page: %v", err)
+			}
+			if story := strings.Join(r.Story(30), "\n"); tt.want != "" && !strings.Contains(story, "VIOLATED "+strings.Fields(tt.want)[0]) {
+				t.Errorf("the story has no violation:\n%s", story)
+			}
+		})
+	}
+}
+
+// A lock is held to nothing that it does not promise.
+func TestJudgeOfPromises(t *testing.T) {
+	p := faults.New(3, 2)
+	p.Length = 3 * time.Second
+	p.Events = []faults.Event{{Verb: faults.DoLock, Name: "x", Procs: faults.Procs{Clients: faults.All}}}
+	entries := append(served(), has(0, 0, "x", "", 5, time.Second), ends(100*ms, 0, "x"), has(200*ms, 1, "x", "", 4, time.Second), ends(300*ms, 1, "x"))
+	for _, tt := range []struct {
+		promised []string
+		want     sim.Verdict
+	}{{nil, sim.Unsafe}, {[]string{"I1", "I4"}, sim.Unsafe}, {[]string{"I1", "I7"}, sim.Sound}} {
+		if r := (live.Judge{Slack: ms, Promised: tt.promised}).Result(p, entries); r.Verdict != tt.want {
+			t.Errorf("%v: %s, want %s: %v", tt.promised, r.Verdict, tt.want, r.Violations)
+		}
+	}
+}
+
+// Liveness is judged by who was served after the faults.
+func TestJudgeOfLiveness(t *testing.T) {
+	for _, tt := range []struct {
+		name, plan string
+		without    int
+		want       sim.Verdict
+	}{
+		{"all are served", "", 7, sim.Sound},
+		{"one is not", "", 4, sim.Stuck},
+		{"one is dead", "at 1s kill c2\n", 4, sim.Sound},
+		{"one was dead", "at 1s kill c2 for 1s\n", 4, sim.Stuck},
+		{"one has closed its Locker", "at 1s close c2\n", 4, sim.Sound},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p, err := faults.Parse("redquorum plan 1\nnodes 3\nclients 2\nlength 3s\nat 0s lock c1 x\nat 0s lock c2 y\n" + tt.plan)
+			if err != nil {
+				t.Fatal(err)
+			}
+			entries := slices.Clone(served())
+			if tt.without < 7 {
+				entries = slices.Delete(entries, tt.without, tt.without+1)
+			}
+			for _, e := range p.Events {
+				if e.Verb == faults.Kill {
+					entries = append(entries, fault(e.At, e.Words()))
+				}
+				if e.For > 0 {
+					entries = append(entries, sim.Entry{At: e.At + e.For, Kind: sim.KindFaultEnd, Text: e.Words()})
+				}
+			}
+			if r := (live.Judge{Slack: ms}).Result(p, entries); r.Verdict != tt.want {
+				t.Errorf("%s, want %s: %v", r.Verdict, tt.want, r.Violations)
+			}
+		})
+	}
+}

@@ -1,0 +1,137 @@
+// Package live carries out a plan of package faults with real goroutines and clocks, and judges what
+// came of it. It does not know what the lock is, nor what the servers are.
+//
+//   - [Strike] lets the plan's faults happen, each at its time: the caller carries them out.
+//   - A [Player] is one client. It plays the client's steps, or its drawn work, with a [Library].
+//   - A [Judge] turns what they have reported into a [sim.Result], whose story and page show the run.
+//
+// All of them report what happens as entries of a trace. The entries of several processes are put
+// together by their times, so the processes need one clock.
+//
+// The package works on the clock of the system, and in a bubble of testing/synctest.
+//
+// # What may change
+//
+// The Go API of this package may change in any release.
+package live
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/sim"
+)
+
+// A Library is a lock as one client has it. Its methods may be called by several goroutines at once.
+type Library interface {
+	// Acquire acquires what is wanted. The error matches errors.ErrUnsupported if the library has no
+	// such lock.
+	Acquire(ctx context.Context, w Wanted) (Held, error)
+
+	// Close ends all goroutines of the library, and releases what it still holds if it can.
+	Close() error
+}
+
+// Wanted is what a client asks for.
+type Wanted struct {
+	Names []string // more than one: all of them or none
+	Mode  node.Mode
+	Fair  bool
+	Lease time.Duration
+	Fixed bool // it is not renewed by itself
+	Wait  bool // until it is granted
+}
+
+// A Held lock is one that a client has acquired. Where a library lacks a method, its error matches
+// errors.ErrUnsupported: see [Basic].
+type Held interface {
+	// Until is the end of what the library promises now, by the client's clock: Never if it
+	// promises no bound, and in the past if the lock has ended.
+	Until() clock.Instant
+
+	// Context ends when the lock is lost; nil if the library has no such notice.
+	Context() context.Context
+
+	// Owner is what the servers know the holder by; "" if the library does not show it.
+	Owner() string
+
+	// Token is the fencing token, or 0.
+	Token() node.Token
+
+	Extend(ctx context.Context, lease time.Duration) error
+	Downgrade(ctx context.Context) (Held, error) // from writing to reading
+	Unlock(ctx context.Context) error
+}
+
+// Basic has the methods of Held that few libraries have, for embedding.
+type Basic struct{}
+
+func (Basic) Context() context.Context                    { return nil }
+func (Basic) Owner() string                               { return "" }
+func (Basic) Token() node.Token                           { return 0 }
+func (Basic) Extend(context.Context, time.Duration) error { return errors.ErrUnsupported }
+func (Basic) Downgrade(context.Context) (Held, error)     { return nil, errors.ErrUnsupported }
+
+// Strike lets the faults of a plan happen, in the order of their times, and reports each. It calls
+// ready after those of 0s: what is so from the beginning is so for every command. It returns when
+// the part with faults is over, or ctx ends. Steps of clients are left to their Players.
+func Strike(ctx context.Context, c clock.Clock, begun clock.Instant, p *faults.Plan, report func(sim.Entry), strike func(e *faults.Event, end bool), ready func()) {
+	type moment struct {
+		at    time.Duration
+		event *faults.Event
+		end   bool
+	}
+	var moments []moment
+	for i := range p.Events {
+		if e := &p.Events[i]; !e.Verb.IsStep() {
+			moments = append(moments, moment{e.At, e, false})
+			if e.For > 0 {
+				moments = append(moments, moment{e.At + e.For, e, true})
+			}
+		}
+	}
+	slices.SortStableFunc(moments, func(a, b moment) int { return int(min(1, max(-1, a.at-b.at))) })
+	timer, launched := c.NewSignal(), false
+	for _, m := range append(moments, moment{at: p.Length}) {
+		if m.at > 0 && !launched {
+			launched = true
+			ready()
+		}
+		if timer.Wait(ctx, begun.Add(min(m.at, p.Length))) == clock.WakeEnded || m.at >= p.Length {
+			return
+		}
+		entry := sim.Entry{At: c.Now().Sub(begun), Kind: sim.KindFault, Client: -1, Node: -1, Text: m.event.Words()}
+		if m.event.For > 0 {
+			entry.Until = entry.At + m.event.For
+		}
+		if m.end {
+			entry.Kind, entry.Until = sim.KindFaultEnd, 0
+		}
+		report(entry)
+		strike(m.event, m.end)
+	}
+}
+
+// Patience is how long it may take after the faults to serve so many acquisitions.
+func Patience(p *faults.Plan, acquisitions int) time.Duration {
+	l := &p.Lock
+	longest := p.Work.Hold.Max + 2*(l.MaxLease+l.Grace) + 2*l.Timeout
+	for i := range p.Events {
+		longest = max(longest, p.Events[i].Range.Max+2*(l.MaxLease+l.Grace), 2*p.Events[i].Lease)
+	}
+	return 2*longest + time.Duration(acquisitions)*(l.Poll+4*l.Timeout+20*p.Network.Delay.Max) + 5*time.Second
+}
+
+// Expiry is how long after the last use every key of a lock is gone.
+func Expiry(p *faults.Plan) time.Duration {
+	longest := p.Lock.MaxLease
+	for i := range p.Events {
+		longest = max(longest, p.Events[i].Lease)
+	}
+	return 2*(longest+p.Lock.Grace) + 2*p.Lock.Timeout + time.Second
+}

@@ -1,0 +1,471 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/sim"
+)
+
+// A Player is one client of a plan, from its start to its end.
+type Player struct {
+	Plan    *faults.Plan
+	Client  int // from 0
+	Start   int // how often it was started before
+	Library Library
+	Clock   clock.Clock
+	Begun   clock.Instant   // of the plan, by Clock
+	Report  func(sim.Entry) // may be called by several goroutines at once
+
+	life  context.Context
+	tasks sync.WaitGroup
+
+	mu      sync.Mutex
+	lacks   []string // what the library cannot do
+	grants  int
+	held    []*hold // by steps, the latest last
+	checked *bool
+	abort   context.CancelFunc // of the step's acquisition
+}
+
+// Play plays until the client has been served after the faults, and closes the library. If life ends
+// the client is dead: nothing more is reported. Play returns when the library's calls have.
+func (p *Player) Play(life context.Context) {
+	p.life = life
+	var from time.Duration // of the steps: a process may take a while to begin
+	if p.Start > 0 {
+		from = p.now()
+	}
+	work, leaves := context.WithCancel(life)
+	defer leaves()
+	p.tasks.Go(func() {
+		p.wait(work, p.Plan.Length)
+		leaves()
+	})
+	if p.Plan.Scripted(p.Client) {
+		p.tasks.Go(func() { p.play(work, from) })
+	} else {
+		for task := range p.Plan.Work.Tasks {
+			p.tasks.Go(func() { p.worker(task).work(work) })
+		}
+	}
+	p.tasks.Wait()
+	if life.Err() == nil && p.now() >= p.Plan.Length {
+		p.last()
+	}
+	_ = p.Library.Close()
+}
+
+// Lacks returns what the plan asked for and the library does not have.
+func (p *Player) Lacks() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.lacks)
+}
+
+func (p *Player) now() time.Duration { return p.Clock.Now().Sub(p.Begun) }
+
+// wait returns at an instant of the plan, or when ctx ends.
+func (p *Player) wait(ctx context.Context, at time.Duration) clock.Wake {
+	return p.Clock.NewSignal().Wait(ctx, p.Begun.Add(at))
+}
+
+func (p *Player) report(e sim.Entry) {
+	if p.life.Err() != nil {
+		return
+	}
+	e.At, e.Client, e.Node = p.now(), p.Client, -1
+	p.Report(e)
+}
+
+// outcome reports what came of a call, and notes what the library lacks.
+func (p *Player) outcome(what, name string, err error) {
+	result := "done"
+	if err != nil {
+		result = err.Error()
+	}
+	if errors.Is(err, errors.ErrUnsupported) {
+		p.mu.Lock()
+		if !slices.Contains(p.lacks, what) {
+			p.lacks = append(p.lacks, what)
+		}
+		p.mu.Unlock()
+	}
+	p.report(sim.Entry{Kind: sim.KindResult, Name: name, Text: what + " " + name + ": " + result})
+}
+
+// play does the client's steps from an instant on, each when the one before has ended.
+func (p *Player) play(work context.Context, from time.Duration) {
+	steps := make(chan *faults.Event, len(p.Plan.Events))
+	p.tasks.Go(func() {
+		defer close(steps)
+		for i := range p.Plan.Events {
+			e := &p.Plan.Events[i]
+			if !e.Verb.IsStep() || !e.Procs.Clients.Has(p.Client) || e.At < from {
+				continue
+			}
+			// A nanosecond for each client puts what happens at one instant in order.
+			if p.wait(work, e.At+time.Duration(p.Client+1)) == clock.WakeEnded {
+				return
+			}
+			switch e.Verb {
+			case faults.DoCancel:
+				p.cancel(e)
+			case faults.DoClose:
+				p.tasks.Go(func() { p.close(e) })
+			default:
+				steps <- e
+			}
+		}
+	})
+	for e := range steps {
+		if p.life.Err() != nil {
+			return
+		}
+		p.step(e)
+	}
+}
+
+func (p *Player) cancel(e *faults.Event) {
+	p.report(sim.Entry{Kind: sim.KindStep, Text: e.Words()})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.abort != nil {
+		p.abort()
+	}
+}
+
+func (p *Player) close(e *faults.Event) {
+	p.report(sim.Entry{Kind: sim.KindStep, Text: e.Words()})
+	p.outcome("close", "", p.Library.Close())
+}
+
+// step does one step.
+func (p *Player) step(e *faults.Event) {
+	p.report(sim.Entry{Kind: sim.KindStep, Name: e.Name, Text: e.Words(), Mode: string(e.As)})
+	var h *hold
+	if n := len(p.held); n > 0 {
+		h = p.held[n-1]
+	}
+	switch e.Verb {
+	case faults.DoLock, faults.DoTry:
+		p.lockStep(e)
+	case faults.DoCheck:
+		is := h != nil && h.valid()
+		p.checked = &is
+	case faults.DoWrite:
+		is := h != nil && h.valid()
+		if p.checked != nil {
+			is, p.checked = *p.checked, nil
+		}
+		if is {
+			p.wait(p.life, p.now()+e.Range.Min)
+			h.access("writes")
+		}
+	case faults.DoUnlock:
+		if h != nil {
+			p.held = p.held[:len(p.held)-1]
+			h.unlock()
+		}
+	case faults.DoExtend:
+		if h != nil {
+			h.extend(e.Offset)
+		}
+	case faults.DoDowngrade:
+		if h != nil && h.wants.Mode == node.Write {
+			p.held = p.held[:len(p.held)-1]
+			if inner := h.downgrade(); inner != nil {
+				p.held = append(p.held, inner)
+			}
+		}
+	default:
+		p.outcome(string(e.Verb), e.Name, errors.ErrUnsupported)
+	}
+}
+
+// lockStep acquires a lock. If nobody holds it when the faults are over, it must come.
+func (p *Player) lockStep(e *faults.Event) {
+	w := Wanted{Names: strings.Split(e.Name, ","), Lease: e.Lease, Fixed: e.Fixed || !p.Plan.Lock.Renew, Fair: e.As == faults.Fairly,
+		Wait: e.Verb == faults.DoLock, Mode: map[faults.As]node.Mode{faults.ToRead: node.Read, faults.ToWrite: node.Write}[e.As]}
+	if w.Lease == 0 {
+		w.Lease = p.Plan.Lock.Lease
+	}
+	ctx, abort := context.WithCancel(p.life)
+	defer abort()
+	p.mu.Lock()
+	p.abort = abort
+	p.mu.Unlock()
+	over := make(chan struct{})
+	defer close(over)
+	p.Clock.Go(func() { // the last chance of a step
+		timer, ended := context.WithCancel(ctx)
+		defer ended()
+		go func() { <-over; ended() }()
+		if p.wait(timer, p.Plan.Length+Patience(p.Plan, 1)) == clock.WakePassed {
+			abort()
+		}
+	})
+	if h, err := p.acquire(ctx, string(e.Verb), w); err == nil {
+		p.held = append(p.held, h)
+	}
+}
+
+func (p *Player) acquire(ctx context.Context, what string, w Wanted) (*hold, error) {
+	name := strings.Join(w.Names, ",")
+	if w.Fair && !p.Plan.Scripted(p.Client) {
+		p.report(sim.Entry{Kind: sim.KindStep, Name: name, Mode: string(faults.Fairly), Text: fmt.Sprintf("%s c%d %s fair", what, p.Client+1, name)})
+	}
+	held, err := p.Library.Acquire(ctx, w)
+	if err == nil && p.life.Err() != nil {
+		err = p.life.Err() // the client is dead
+	}
+	if err != nil {
+		p.outcome(describe(what, &w), name, err)
+		return nil, err
+	}
+	p.mu.Lock()
+	p.grants++
+	h := &hold{Held: held, p: p, wants: w, name: name, owner: held.Owner(), over: make(chan struct{})}
+	if h.owner == "" {
+		h.owner = fmt.Sprintf("c%d.%d.%d", p.Client+1, p.Start, p.grants)
+	}
+	p.mu.Unlock()
+	h.believe()
+	p.report(sim.Entry{Kind: sim.KindResult, Name: name, Text: what + " " + name + ": granted"})
+	return h, nil
+}
+
+// describe says which feature of a lock a call needs.
+func describe(what string, w *Wanted) string {
+	switch {
+	case len(w.Names) > 1:
+		return what + " several"
+	case w.Mode != node.Exclusive:
+		return what + " to " + w.Mode.String()
+	case w.Fair:
+		return what + " fairly"
+	}
+	return what
+}
+
+// last acquires each lock once more, when the faults are over.
+func (p *Player) last() {
+	names := p.Plan.Names()
+	k := p.worker(0)
+	ctx, cancel := context.WithCancel(p.life)
+	defer cancel()
+	p.Clock.Go(func() {
+		p.wait(ctx, p.Plan.Length+lastly(p.Plan))
+		cancel()
+	})
+	for _, name := range names {
+		w := Wanted{Names: []string{name}, Lease: p.Plan.Lock.Lease, Fixed: !p.Plan.Lock.Renew, Wait: true}
+		if !p.Plan.Scripted(p.Client) {
+			k.choose(&w, names)
+		}
+		h, err := p.acquire(ctx, "last lock", w)
+		for err != nil && ctx.Err() == nil && !errors.Is(err, errors.ErrUnsupported) {
+			p.wait(ctx, p.now()+p.Plan.Lock.Poll) // some libraries give up after a while
+			h, err = p.acquire(ctx, "last lock", w)
+		}
+		if err != nil {
+			return
+		}
+		if w.Mode == node.Read {
+			p.wait(p.life, p.now()+min(p.Plan.Work.Hold.Max, p.Plan.Lock.Lease)/2)
+		}
+		h.unlock()
+	}
+}
+
+// lastly is how long after the faults the last client must be served.
+func lastly(p *faults.Plan) time.Duration {
+	each := len(p.Names())
+	if p.Work.Chain > 0 {
+		each += p.Work.Names - 1 // may still be waited for
+	}
+	return Patience(p, 1) + Patience(p, p.Clients*p.Work.Tasks*each)
+}
+
+func (p *Player) worker(task int) *worker {
+	return &worker{p, rand.New(rand.NewPCG(p.Plan.Seed, uint64(p.Client)<<32|uint64(p.Start)<<16|uint64(task)))}
+}
+
+// A hold is a lock that the client has acquired.
+type hold struct {
+	Held
+	p     *Player
+	wants Wanted
+	name  string
+	owner string
+
+	mu    sync.Mutex
+	ended bool          // the belief is over
+	until clock.Instant // that was reported
+	over  chan struct{} // closed by unlock
+	gone  bool          // over is closed
+}
+
+// valid asks the lock, as a careful program does before each use.
+func (h *hold) valid() bool {
+	ctx := h.Context()
+	return (ctx == nil || ctx.Err() == nil) && h.p.Clock.Now() < h.Until()
+}
+
+// believe reports until when the client relies on the lock, and follows that.
+func (h *hold) believe() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ended, h.until = false, h.Until()
+	h.tell()
+	h.p.Clock.Go(h.follow)
+}
+
+// tell reports the belief. h.mu is held.
+func (h *hold) tell() {
+	verb := map[node.Mode]string{node.Exclusive: "holds ", node.Read: "reads ", node.Write: "writes "}[h.wants.Mode]
+	e := sim.Entry{Kind: sim.KindBelief, Name: h.name, Owner: h.owner, Token: h.Token(), Mode: modeName(h.wants.Mode), Text: verb + h.name}
+	if h.until != clock.Never {
+		e.Until = max(1, h.until.Sub(h.p.Begun)) // 0 is no bound
+	}
+	h.p.report(e)
+}
+
+// modeName is what a trace calls a mode.
+func modeName(m node.Mode) string {
+	if m == node.Exclusive {
+		return ""
+	}
+	return m.String()
+}
+
+// follow reports renewals, and the end.
+func (h *hold) follow() {
+	ctx := h.Context()
+	if ctx == nil {
+		ctx = h.p.life
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		select {
+		case <-h.over:
+		case <-h.p.life.Done():
+		case <-ctx.Done():
+		}
+		stop()
+	}()
+	timer := h.p.Clock.NewSignal()
+	for timer.Wait(ctx, h.next()) != clock.WakeEnded {
+		if h.isOver() {
+			if h.Context() != nil { // it is to end now
+				timer.Wait(ctx, clock.Never)
+			}
+			break
+		}
+	}
+	h.end()
+}
+
+// next is when to look whether the lock was renewed: some time before it would end, so that a process
+// that is late does not take that for the end.
+func (h *hold) next() clock.Instant {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	left := h.until.Sub(h.p.Clock.Now())
+	if h.until == clock.Never || left < h.wants.Lease/8 {
+		return h.until
+	}
+	return h.until.Add(-left / 2)
+}
+
+// isOver reports a renewal, or that the time of the lock is over.
+func (h *hold) isOver() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if until := h.Until(); until > h.until {
+		h.until = until
+		h.tell()
+	}
+	return h.p.Clock.Now() >= h.until
+}
+
+// end reports that the client no longer relies on the lock.
+func (h *hold) end() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ended {
+		return
+	}
+	h.ended = true
+	text := "no longer has " + h.name
+	if ctx := h.Context(); ctx != nil && ctx.Err() != nil {
+		text += ": " + context.Cause(ctx).Error()
+	}
+	h.p.report(sim.Entry{Kind: sim.KindBeliefEnd, Name: h.name, Owner: h.owner, Token: h.Token(), Mode: modeName(h.wants.Mode), Text: text})
+}
+
+func (h *hold) finish() {
+	h.end()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.gone {
+		h.gone = true
+		close(h.over)
+	}
+}
+
+func (h *hold) unlock() {
+	h.finish()
+	h.p.outcome("unlock", h.name, h.Unlock(context.WithoutCancel(h.p.life)))
+}
+
+func (h *hold) extend(lease time.Duration) {
+	err := h.Extend(h.p.life, lease)
+	h.p.outcome("extend", h.name, err)
+	h.mu.Lock()
+	until, ended := h.Until(), h.ended
+	if err == nil && !ended && until != h.until {
+		h.until = until
+		h.tell()
+	}
+	h.mu.Unlock()
+	if err == nil && ended && until > h.p.Clock.Now() {
+		h.believe() // it goes on where it had ended
+	}
+}
+
+// downgrade returns nil if nothing is left.
+func (h *hold) downgrade() *hold {
+	h.finish()
+	inner, err := h.Downgrade(h.p.life)
+	h.p.outcome("downgrade", h.name, err)
+	if err != nil {
+		return nil
+	}
+	w := h.wants
+	w.Mode = node.Read
+	n := &hold{Held: inner, p: h.p, wants: w, name: h.name, owner: h.owner, over: make(chan struct{})}
+	n.believe()
+	return n
+}
+
+// access reads or writes what each name protects.
+func (h *hold) access(what string) {
+	for _, name := range h.wants.Names {
+		h.p.report(sim.Entry{Kind: sim.KindAccess, Name: name, Owner: h.owner, Token: h.Token(), Mode: modeName(h.wants.Mode), Text: what})
+	}
+}
+
+// never is an instant of a run that does not come.
+const never = time.Duration(math.MaxInt64)
