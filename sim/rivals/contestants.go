@@ -1,0 +1,475 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/bsm/redislock"
+	"github.com/go-redsync/redsync/v4"
+	redsyncredis "github.com/go-redsync/redsync/v4/redis"
+	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	goredislib "github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+	"github.com/redis/rueidis/rueidislock"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/redisnode"
+	"github.com/redquorum/redquorum/quorum"
+	"github.com/redquorum/redquorum/sim/live"
+)
+
+// A contestant is a lock that plans are tried on.
+type contestant struct {
+	name    string
+	version string
+	alone   bool // it is for one server
+	setup   string
+	open    func(*place) (live.Library, error)
+	key     func(name string) string // on a server
+	// promises are what its documentation says, by invariant; nil: it is held to all.
+	promises []promise
+}
+
+// A promise is what a documentation says in our words.
+type promise struct {
+	invariants []string
+	says       string
+	where      string
+}
+
+func (c *contestant) title() string {
+	if c.version == "" {
+		return c.name
+	}
+	return c.name + " " + c.version
+}
+
+func (c *contestant) promised() (all []string) {
+	for _, p := range c.promises {
+		all = append(all, p.invariants...)
+	}
+	return all
+}
+
+func plainKey(name string) string { return name }
+
+var contestants = []*contestant{
+	{name: "redquorum", setup: "redisnode over go-redis, with the plan's settings of the lock", open: openRedquorum, key: plainKey},
+	{name: "redsync", version: "v4.18.1", setup: "a pool of go-redis v9.23.0 for each node, as in its README, WithExpiry(lease), all else default", open: openRedsync, key: plainKey,
+		promises: []promise{
+			{[]string{"I1"}, "After a Lock that succeeds nobody else gets the lock, until it is unlocked or its validity (Until) is over.", "https://github.com/go-redsync/redsync/blob/v4.18.1/README.md#usage"},
+			{[]string{"I7"}, "It implements the algorithm of the Redis page on distributed locks, which cannot deadlock, and works while a majority of nodes does.", "https://redis.io/docs/latest/develop/use/patterns/distributed-locks/#safety-and-liveness-guarantees"},
+			{[]string{"I9"}, "A release removes the key only if it has the holder's own random value.", "https://redis.io/docs/latest/develop/use/patterns/distributed-locks/#correct-implementation-with-a-single-instance"},
+		}},
+	{name: "rueidislock", version: "v1.0.79", alone: true, setup: "one node, KeyMajority 1, KeyValidity the lease, client side caching off (as its README says for servers without it), FallbackSETPX",
+		open: openRueidis, key: func(name string) string { return "rueidislock:0:" + name },
+		promises: []promise{
+			{[]string{"I1"}, "The returned context is the lock: it is canceled as soon as the majority of keys is not held any more, for example because Redis is down or the keys were deleted.", "https://github.com/redis/rueidis/blob/v1.0.79/rueidislock/README.md#features-backed-by-the-redis-client-side-caching"},
+			{[]string{"I7"}, "A key that is not extended expires after KeyValidity.", "https://github.com/redis/rueidis/blob/v1.0.79/rueidislock/README.md#default-configuration"},
+		}},
+	{name: "bsm/redislock", version: "v0.9.4", alone: true, setup: "one node, LinearBackoff(100 ms) to wait, TTL as in its README",
+		open: openBSM, key: plainKey,
+		promises: []promise{
+			{[]string{"I1"}, "While TTL says that there is time left, the lock is still the caller's.", "https://github.com/bsm/redislock/blob/v0.9.4/README.md#examples"},
+			{[]string{"I7"}, "A lock has a time to live, after which it is gone.", "https://pkg.go.dev/github.com/bsm/redislock@v0.9.4#Client.Obtain"},
+		}},
+	{name: "SET NX", alone: true, setup: "one node, SET key random NX PX lease, a script that deletes only one's own, tries every 100 ms",
+		open: openSetNX, key: plainKey,
+		promises: []promise{
+			{[]string{"I1"}, "The key is set only if it does not exist, and only its owner removes it before it expires.", "https://redis.io/docs/latest/develop/use/patterns/distributed-locks/#correct-implementation-with-a-single-instance"},
+			{[]string{"I7"}, "The key expires by itself.", "https://redis.io/docs/latest/develop/use/patterns/distributed-locks/#correct-implementation-with-a-single-instance"},
+		}},
+}
+
+// contestantOf returns one by its name, or nil.
+func contestantOf(name string) *contestant {
+	i := slices.IndexFunc(contestants, func(c *contestant) bool { return c.name == name })
+	if i < 0 {
+		return nil
+	}
+	return contestants[i]
+}
+
+// A place is where a client's process is.
+type place struct {
+	w      *world
+	client int
+	life   context.Context
+}
+
+// client returns a client of go-redis for a node, as it is by default but for where it dials.
+func (p *place) redis(n int) *goredislib.Options {
+	return &goredislib.Options{
+		// An address of its own, since a name would be looked up.
+		Addr: fmt.Sprintf("127.0.0.%d:6379", n+1), DB: p.w.nodes[n].db,
+		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return p.w.links[p.client][n].dial(ctx, p.life) },
+	}
+}
+
+func openRedquorum(p *place) (live.Library, error) {
+	var nodes []node.Node
+	for _, n := range p.w.listed(p.client) {
+		client := goredislib.NewClient(p.redis(n))
+		one, err := redisnode.New(client, redisnode.Options{Clock: p.w.clock})
+		_ = client.Close() // its options were copied
+		if err != nil {
+			return nil, err
+		}
+		nodes = append(nodes, one)
+	}
+	options := live.Options(p.w.p, p.w.clock)
+	if len(nodes) < len(p.w.nodes) {
+		options.Quorum = len(nodes)/2 + 1
+	}
+	l, err := quorum.New(nodes, options)
+	if err != nil {
+		return nil, err
+	}
+	return live.Redquorum(l, p.w.clock), nil
+}
+
+// oneByOne takes several names one after the other, in their order, as a user of a library without
+// such locks does. It begins again if the first has ended before it has the last.
+func (p *place) oneByOne(ctx context.Context, w live.Wanted, one func(name string) (live.Held, error)) (live.Held, error) {
+	if w.Mode != node.Exclusive || w.Fair {
+		return nil, errors.ErrUnsupported
+	}
+	for {
+		c := &chain{}
+		for _, name := range w.Names {
+			held, err := one(name)
+			if err != nil {
+				_ = c.Unlock(context.WithoutCancel(ctx))
+				return nil, err
+			}
+			c.all = append(c.all, held)
+		}
+		switch {
+		case len(c.all) == 1:
+			return c.all[0], nil
+		case c.Until() > p.w.clock.Now() || !w.Wait:
+			return c, nil
+		}
+		_ = c.Unlock(context.WithoutCancel(ctx))
+	}
+}
+
+// A chain is several locks, held as one.
+type chain struct {
+	live.Basic
+	all []live.Held
+}
+
+func (c *chain) Owner() string { return c.all[0].Owner() }
+
+func (c *chain) Until() (u clock.Instant) {
+	u = clock.Never
+	for _, one := range c.all {
+		u = min(u, one.Until())
+	}
+	return u
+}
+
+func (c *chain) Extend(ctx context.Context, d time.Duration) (err error) {
+	for _, one := range c.all {
+		err = errors.Join(err, one.Extend(ctx, d))
+	}
+	return err
+}
+
+func (c *chain) Unlock(ctx context.Context) (err error) {
+	for _, one := range c.all {
+		err = errors.Join(err, one.Unlock(ctx))
+	}
+	return err
+}
+
+// until is an instant of the world's clock.
+func (p *place) until(t time.Time) clock.Instant { return p.w.clock.Now().Add(time.Until(t)) }
+
+var errNotHeld = errors.New("the lock was not held any more")
+
+func openRedsync(p *place) (live.Library, error) {
+	r := &redsyncLibrary{place: p}
+	var pools []redsyncredis.Pool
+	for _, n := range p.w.listed(p.client) {
+		client := goredislib.NewClient(p.redis(n))
+		r.clients = append(r.clients, client)
+		pools = append(pools, goredis.NewPool(client))
+	}
+	r.locks = redsync.New(pools...)
+	return r, nil
+}
+
+type redsyncLibrary struct {
+	*place
+	clients
+	locks *redsync.Redsync
+}
+
+type clients []*goredislib.Client
+
+func (all clients) Close() (err error) {
+	for _, c := range all {
+		err = errors.Join(err, c.Close())
+	}
+	return err
+}
+
+func (r *redsyncLibrary) Acquire(ctx context.Context, w live.Wanted) (live.Held, error) {
+	return r.oneByOne(ctx, w, func(name string) (live.Held, error) {
+		m := r.locks.NewMutex(name, redsync.WithExpiry(w.Lease))
+		acquire := m.TryLockContext
+		if w.Wait {
+			acquire = m.LockContext
+		}
+		if err := acquire(ctx); err != nil {
+			return nil, err
+		}
+		return &redsyncHeld{place: r.place, m: m, lease: w.Lease}, nil
+	})
+}
+
+type redsyncHeld struct {
+	live.Basic
+	*place
+	m     *redsync.Mutex
+	lease time.Duration
+}
+
+func (h *redsyncHeld) Owner() string        { return h.m.Value() }
+func (h *redsyncHeld) Until() clock.Instant { return h.until(h.m.Until()) }
+
+func (h *redsyncHeld) Unlock(ctx context.Context) error { return orNotHeld(h.m.UnlockContext(ctx)) }
+
+// Extend extends by the lease that the mutex was made with, as redsync has no other.
+func (h *redsyncHeld) Extend(ctx context.Context, d time.Duration) error {
+	if d != h.lease {
+		return fmt.Errorf("by another lease than its first: %w", errors.ErrUnsupported)
+	}
+	return orNotHeld(h.m.ExtendContext(ctx))
+}
+
+func orNotHeld(ok bool, err error) error {
+	if err == nil && !ok {
+		return errNotHeld
+	}
+	return err
+}
+
+func openRueidis(p *place) (live.Library, error) {
+	l, err := rueidislock.NewLocker(rueidislock.LockerOption{
+		KeyMajority: 1, KeyValidity: p.w.p.Lock.Lease, FallbackSETPX: true,
+		ClientOption: rueidis.ClientOption{
+			InitAddress: []string{"127.0.0.1:6379"}, DisableCache: true, ForceSingleClient: true, AlwaysRESP2: true,
+			DialCtxFn: func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+				return p.w.links[p.client][0].dial(ctx, p.life)
+			},
+		},
+	})
+	return &rueidisLibrary{p, l}, err
+}
+
+type rueidisLibrary struct {
+	*place
+	l rueidislock.Locker
+}
+
+func (r *rueidisLibrary) Close() error {
+	r.l.Close()
+	return nil
+}
+
+func (r *rueidisLibrary) Acquire(ctx context.Context, w live.Wanted) (live.Held, error) {
+	if w.Lease != r.w.p.Lock.Lease {
+		return nil, fmt.Errorf("each lock has the Locker's KeyValidity: %w", errors.ErrUnsupported)
+	}
+	return r.oneByOne(ctx, w, func(name string) (live.Held, error) {
+		acquire := r.l.TryWithContext
+		if w.Wait {
+			acquire = r.l.WithContext
+		}
+		// The lock ends with the context that it was acquired with, so a step's is only for the wait.
+		all, cancel := context.WithCancel(r.life)
+		stop := context.AfterFunc(ctx, cancel)
+		lost, unlock, err := acquire(all, name)
+		if !stop() && err == nil {
+			unlock()
+			err = ctx.Err()
+		}
+		if err != nil {
+			cancel()
+			return nil, err
+		}
+		h := &rueidisHeld{lost: lost, unlock: unlock, cancel: cancel, owner: r.w.holder(r.client, name), until: clock.Never}
+		if w.Fixed { // it renews always: its user ends it
+			h.until = r.w.clock.Now().Add(w.Lease)
+			time.AfterFunc(w.Lease, func() { _ = h.Unlock(ctx) })
+		}
+		return h, nil
+	})
+}
+
+type rueidisHeld struct {
+	live.Basic
+	lost   context.Context
+	unlock context.CancelFunc
+	cancel context.CancelFunc
+	owner  string
+	until  clock.Instant
+}
+
+func (h *rueidisHeld) Context() context.Context { return h.lost }
+func (h *rueidisHeld) Owner() string            { return h.owner }
+func (h *rueidisHeld) Until() clock.Instant     { return h.until }
+
+func (h *rueidisHeld) Unlock(context.Context) error {
+	defer h.cancel()
+	if h.lost.Err() != nil {
+		return errNotHeld
+	}
+	h.unlock()
+	return nil
+}
+
+func openBSM(p *place) (live.Library, error) {
+	client := goredislib.NewClient(p.redis(0))
+	return &bsmLibrary{p, clients{client}, redislock.New(client)}, nil
+}
+
+type bsmLibrary struct {
+	*place
+	clients
+	locks *redislock.Client
+}
+
+func (b *bsmLibrary) Acquire(ctx context.Context, w live.Wanted) (live.Held, error) {
+	return b.oneByOne(ctx, w, func(name string) (live.Held, error) {
+		options := &redislock.Options{}
+		if w.Wait {
+			options.RetryStrategy = redislock.LinearBackoff(100 * time.Millisecond)
+		}
+		for {
+			l, err := b.locks.Obtain(ctx, name, w.Lease, options)
+			// Without a deadline in ctx it gives up after the lease.
+			if w.Wait && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			asked := time.Now()
+			left, err := l.TTL(ctx)
+			if err != nil {
+				return nil, errors.Join(err, l.Release(context.WithoutCancel(ctx)))
+			}
+			return &bsmHeld{place: b.place, l: l, end: asked.Add(left)}, nil
+		}
+	})
+}
+
+type bsmHeld struct {
+	live.Basic
+	*place
+	l   *redislock.Lock
+	mu  sync.Mutex
+	end time.Time
+}
+
+func (h *bsmHeld) Owner() string                    { return h.l.Token() }
+func (h *bsmHeld) Unlock(ctx context.Context) error { return h.l.Release(ctx) }
+
+func (h *bsmHeld) Until() clock.Instant {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.until(h.end)
+}
+
+func (h *bsmHeld) Extend(ctx context.Context, d time.Duration) error {
+	asked := time.Now()
+	if err := h.l.Refresh(ctx, d, nil); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.end = asked.Add(d)
+	return nil
+}
+
+func openSetNX(p *place) (live.Library, error) {
+	client := goredislib.NewClient(p.redis(0))
+	return &setNX{p, clients{client}}, nil
+}
+
+// A setNX is the lock that many write by hand.
+type setNX struct {
+	*place
+	clients
+}
+
+var (
+	deleteOwn = goredislib.NewScript(`if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end`)
+	extendOwn = goredislib.NewScript(`if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("pexpire", KEYS[1], ARGV[2]) else return 0 end`)
+)
+
+func (s *setNX) Acquire(ctx context.Context, w live.Wanted) (live.Held, error) {
+	return s.oneByOne(ctx, w, func(name string) (live.Held, error) {
+		b := make([]byte, 16)
+		rand.Read(b)
+		value := hex.EncodeToString(b)
+		for {
+			asked := time.Now()
+			ok, err := s.clients[0].SetNX(ctx, name, value, w.Lease).Result()
+			switch {
+			case ok:
+				return &setNXHeld{place: s.place, client: s.clients[0], name: name, value: value, end: asked.Add(w.Lease)}, nil
+			case !w.Wait:
+				return nil, errors.Join(err, errors.New("somebody else has it"))
+			case !sleep(ctx, 100*time.Millisecond):
+				return nil, ctx.Err()
+			}
+		}
+	})
+}
+
+type setNXHeld struct {
+	live.Basic
+	*place
+	client      *goredislib.Client
+	name, value string
+	mu          sync.Mutex
+	end         time.Time
+}
+
+func (h *setNXHeld) Owner() string { return h.value }
+
+func (h *setNXHeld) Until() clock.Instant {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.until(h.end)
+}
+
+func (h *setNXHeld) Unlock(ctx context.Context) error {
+	n, err := deleteOwn.Run(ctx, h.client, []string{h.name}, h.value).Int()
+	return orNotHeld(n == 1, err)
+}
+
+func (h *setNXHeld) Extend(ctx context.Context, d time.Duration) error {
+	asked := time.Now()
+	n, err := extendOwn.Run(ctx, h.client, []string{h.name}, h.value, d.Milliseconds()).Int()
+	if err == nil && n == 1 {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.end = asked.Add(d)
+	}
+	return orNotHeld(n == 1, err)
+}

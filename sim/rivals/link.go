@@ -1,0 +1,437 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/alicebob/miniredis/v2/server"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/sim"
+)
+
+const (
+	toNode = iota
+	toClient
+)
+
+// A link is the way between a client and a node, and what faults do to it. It outlives the client's
+// processes. It is TCP: what is cut or lost is late, and in order.
+type link struct {
+	w            *world
+	client, node int
+
+	mu      sync.Mutex
+	random  *rand.Rand
+	changed chan struct{} // closed when anything does
+	struck  []*faults.Event
+	holds   []*holding
+	opened  int // connections so far
+	dead    int // processes of the client that are
+}
+
+// A holding is a fault that keeps commands, or the answers to them.
+type holding struct {
+	by   *faults.Event
+	left int // < 0: no bound
+}
+
+func (l *link) within(d faults.Range) time.Duration {
+	if d.Max <= d.Min {
+		return d.Min
+	}
+	return d.Min + time.Duration(l.random.Int64N(int64(d.Max-d.Min)+1))
+}
+
+// draw is within for those who do not have l.mu.
+func (l *link) draw(d faults.Range) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.within(d)
+}
+
+func (l *link) happens(share faults.Ratio) bool {
+	return share > 0 && l.random.Int64N(1_000_000) < int64(share)
+}
+
+var ways = [...]faults.Way{faults.To, faults.From}
+
+// has returns the faults of a kind that are in effect on a way. l.mu is held.
+func (l *link) has(verb faults.Verb, way int) (last *faults.Event) {
+	for _, e := range l.struck {
+		if e.Verb == verb && e.Links.Way.Has(ways[way]) {
+			last = e
+		}
+	}
+	return last
+}
+
+// late is how long a parcel takes.
+func (l *link) late(way int) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	d := l.within(l.w.p.Network.Delay)
+	if e := l.has(faults.Delay, way); e != nil {
+		d += l.within(e.Range)
+	}
+	if e := l.has(faults.Loss, way); e != nil {
+		for again := 200 * time.Millisecond; l.happens(e.Ratio) && again < time.Minute; again *= 2 {
+			d += again // TCP sends it again
+		}
+	}
+	if e := l.has(faults.Reorder, way); e != nil && l.happens(e.Ratio) {
+		d += 4 * l.within(l.w.p.Network.Delay) // what was overtaken waits
+	}
+	return d
+}
+
+// stops returns what to wait for before a parcel goes on, or nil.
+func (l *link) stops(way int, kind string, by *holding) (wait chan struct{}, held *holding) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.has(faults.Cut, way) != nil {
+		return l.changed, by
+	}
+	if by != nil && slices.Contains(l.holds, by) {
+		return l.changed, by
+	}
+	for _, h := range l.holds {
+		if h.left != 0 && h.by.Links.Way.Has(ways[way]) && kind != "" && (h.by.Kind == "" || h.by.Kind == kind) {
+			h.left--
+			return l.changed, h
+		}
+	}
+	return nil, nil
+}
+
+func (l *link) strike(e *faults.Event, end bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case e.Verb == faults.Hold && end:
+		l.holds = slices.DeleteFunc(l.holds, func(h *holding) bool { return h.by == e })
+	case e.Verb == faults.Hold:
+		h := &holding{e, e.Count}
+		if e.Count == 0 {
+			h.left = -1
+		}
+		l.holds = append(l.holds, h)
+	case e.Verb == faults.Release:
+		l.holds = nil
+	case e.Verb == faults.Heal:
+		l.struck, l.holds = nil, nil
+	case end:
+		l.struck = slices.DeleteFunc(l.struck, func(o *faults.Event) bool { return o == e })
+	default:
+		l.struck = append(l.struck, e)
+	}
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+func (l *link) heal() { l.strike(&faults.Event{Verb: faults.Heal}, false) }
+
+// dial makes a connection for a process of the client, once the network lets it.
+func (l *link) dial(ctx context.Context, life context.Context) (net.Conn, error) {
+	l.mu.Lock()
+	l.opened++
+	n := l.opened
+	l.mu.Unlock()
+	offset := time.Duration((n%16)*1024 + l.client*16 + l.node + 1) // puts what happens at one instant in order
+	for way := range 2 {
+		if !sleep(ctx, l.late(way)+offset) {
+			return nil, ctx.Err()
+		}
+		for {
+			wait, _ := l.stops(way, "", nil)
+			if wait == nil {
+				break
+			}
+			select {
+			case <-wait:
+				if !sleep(ctx, offset) {
+					return nil, ctx.Err()
+				}
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+	}
+	mine, far := net.Pipe()
+	c := &conn{l: l, s: l.w.nodes[l.node].redis, far: far, offset: offset, end: make(chan struct{})}
+	c.up, c.down = newPipe(c, toNode), newPipe(c, toClient)
+	if life.Err() != nil || !c.s.connect(c) {
+		return nil, syscall.ECONNREFUSED
+	}
+	l.w.tasks.Go(func() { c.read(life) })
+	l.w.tasks.Go(c.up.run)
+	l.w.tasks.Go(c.down.run)
+	return mine, nil
+}
+
+// sleep returns false if ctx ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// A conn is a connection from a client to a server.
+type conn struct {
+	l      *link
+	s      *redis
+	far    net.Conn // what the client has the other end of
+	peer   *server.Peer
+	life   int // of the server
+	offset time.Duration
+	left   bool // s.mu
+
+	up, down *pipe
+	once     sync.Once
+	end      chan struct{} // closed when it is over
+
+	mu    sync.Mutex
+	asked []string // the kinds of commands that are not answered
+}
+
+// read takes what the client sends.
+func (c *conn) read(life context.Context) {
+	stop := context.AfterFunc(life, func() { c.far.Close() }) // a killed process
+	defer stop()
+	r := bufio.NewReader(c.far)
+	for {
+		words, err := readCommand(r)
+		if err != nil {
+			c.up.put(parcel{last: true})
+			return
+		}
+		kind := c.l.w.scripts.kind(words)
+		c.up.put(parcel{words: words, kind: kind, message: c.l.w.message(kind)})
+	}
+}
+
+// Write takes what the server sends: one answer, or one notice.
+func (c *conn) Write(b []byte) (int, error) {
+	p := parcel{bytes: bytes.Clone(b)}
+	if bytes.HasPrefix(b, []byte("*3\r\n$7\r\nmessage")) || bytes.HasPrefix(b, []byte(">3\r\n$7\r\nmessage")) {
+		c.l.mu.Lock()
+		deaf := c.l.has(faults.Deafen, toClient) != nil || c.l.has(faults.Deafen, toNode) != nil
+		c.l.mu.Unlock()
+		if deaf {
+			return len(b), nil
+		}
+	} else {
+		c.mu.Lock()
+		if len(c.asked) > 0 {
+			p.kind, c.asked = c.asked[0], c.asked[1:]
+		}
+		c.mu.Unlock()
+		p.message = c.l.w.message(p.kind)
+	}
+	c.down.put(p)
+	return len(b), nil
+}
+
+// reset ends the connection from the server's side.
+func (c *conn) reset() {
+	c.up.stop()
+	c.down.clear()
+	c.down.put(parcel{last: true})
+}
+
+func (c *conn) finish() {
+	c.once.Do(func() {
+		close(c.end)
+		c.far.Close()
+	})
+}
+
+// A parcel is one message.
+type parcel struct {
+	words   []string // of a command
+	bytes   []byte   // of an answer
+	kind    string
+	last    bool // the end of the connection
+	due     time.Time
+	message int
+}
+
+// A pipe is one way of a connection.
+type pipe struct {
+	c   *conn
+	way int
+
+	mu      sync.Mutex
+	queue   []parcel
+	wake    chan struct{}
+	latest  time.Time
+	stopped bool
+}
+
+func newPipe(c *conn, way int) *pipe { return &pipe{c: c, way: way, wake: make(chan struct{}, 1)} }
+
+func (q *pipe) put(p parcel) {
+	l := q.c.l
+	p.due = time.Now().Add(l.late(q.way) + q.c.offset + time.Duration(q.way)*16*1024)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if p.due.Before(q.latest) {
+		p.due = q.latest
+	}
+	q.latest = p.due
+	q.queue = append(q.queue, p)
+	l.w.tellMessage(l, q.way, sim.KindSend, &p)
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (q *pipe) clear() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.queue = nil
+}
+
+func (q *pipe) stop() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.queue, q.stopped = nil, true
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (q *pipe) next() (parcel, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.queue) == 0 || q.stopped {
+		return parcel{}, false
+	}
+	p := q.queue[0]
+	q.queue = q.queue[1:]
+	return p, true
+}
+
+// wait returns false if the network or the connection is over.
+func (q *pipe) wait(news <-chan struct{}) bool {
+	end := q.c.end
+	if q.way == toNode && !q.isStopped() {
+		end = nil // what the client has sent goes on without it
+	}
+	select {
+	case <-news:
+		return true
+	case <-end:
+		return false
+	case <-q.c.l.w.network.Done():
+		return false
+	}
+}
+
+func (q *pipe) isStopped() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.stopped
+}
+
+// run delivers what comes, in order.
+func (q *pipe) run() {
+	defer q.c.finish()
+	for {
+		p, ok := q.next()
+		if !ok {
+			if q.isStopped() || !q.wait(q.wake) {
+				return
+			}
+			continue
+		}
+		if !q.carry(&p) || !q.deliver(&p) {
+			return
+		}
+	}
+}
+
+// carry takes a parcel over the link.
+func (q *pipe) carry(p *parcel) bool {
+	l := q.c.l
+	if !sleep(l.w.network, time.Until(p.due)) {
+		return false
+	}
+	var held *holding
+	for stopped := false; ; stopped = true {
+		var wait chan struct{}
+		if wait, held = l.stops(q.way, p.kind, held); wait == nil {
+			if stopped {
+				l.w.tellMessage(l, q.way, sim.KindReleased, p)
+			}
+			return true
+		}
+		if !stopped {
+			l.w.tellMessage(l, q.way, sim.KindHeld, p)
+		}
+		if !q.wait(wait) || !sleep(l.w.network, q.c.offset+time.Duration(q.way)*16*1024) {
+			return false
+		}
+	}
+}
+
+// deliver hands a parcel to the server, or to the client.
+func (q *pipe) deliver(p *parcel) bool {
+	c, l := q.c, q.c.l
+	if q.way == toClient {
+		if p.last {
+			return false
+		}
+		l.w.tellMessage(l, q.way, sim.KindReply, p)
+		_, err := c.far.Write(p.bytes)
+		return err == nil
+	}
+	if p.last {
+		c.s.disconnect(c)
+		return false
+	}
+	q.duplicate(p)
+	if at := c.s.slot(l.draw); at.After(time.Now()) && !sleep(l.w.network, time.Until(at)) {
+		return false
+	}
+	c.mu.Lock()
+	c.asked = append(c.asked, p.kind)
+	c.mu.Unlock()
+	c.s.execute(c, p.words, p.kind)
+	return true
+}
+
+// duplicate sends a copy of a command on a way of its own, if a fault says so.
+func (q *pipe) duplicate(p *parcel) {
+	l := q.c.l
+	l.mu.Lock()
+	e := l.has(faults.Duplicate, toNode)
+	is := e != nil && p.kind != "" && l.happens(e.Ratio)
+	var later time.Duration
+	if is {
+		later = l.within(e.Range) + q.c.offset
+	}
+	l.mu.Unlock()
+	if is {
+		words, kind := p.words, p.kind
+		l.w.tasks.Go(func() {
+			if sleep(l.w.network, later) {
+				q.c.s.again(words, l.w.nodes[l.node].db, l, kind)
+			}
+		})
+	}
+}

@@ -1,0 +1,481 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/sim"
+)
+
+// A redis is one server: miniredis with a clock of its own, one thread, a disk, and an end. Nothing in
+// it waits; its callers do.
+type redis struct {
+	w      *world
+	number int // of its first node
+
+	mu    sync.Mutex
+	data  *miniredis.Miniredis
+	last  time.Time // how far the time of data has come
+	begun time.Time // of its life
+	id    string
+	grown bool // it was a replica that has taken over
+	down  bool
+	comes faults.Mode
+	disk  []image // what it had, each second
+	conns []*conn
+
+	free    time.Time // when its thread is
+	slow    faults.Range
+	replica bool
+	ahead   time.Duration // of its clock
+	rate    faults.Ratio
+	rated   time.Time // since when
+	strobe  time.Duration
+	lives   int
+}
+
+// An image is what a server had.
+type image struct {
+	at   time.Time
+	keys []stored
+}
+
+type stored struct {
+	db          int
+	key, kind   string
+	value       string
+	fields      [][2]string
+	expires     time.Duration // by the server's clock; 0: never
+	permanently bool
+}
+
+func newRedis(w *world, number int) *redis {
+	s := &redis{w: w, number: number, data: miniredis.NewMiniRedis(), begun: w.begun.Add(-365 * 24 * time.Hour), rated: w.begun, last: w.begun}
+	first, err := s.data.Dial() // starts it without a listener
+	if err != nil {
+		panic(err) // only listening can fail
+	}
+	first.Close()
+	s.data.Server().Close() // ends the goroutines that served first, and nothing else
+	s.data.Server().SetPreHook(s.hook)
+	s.data.SetTime(s.last)
+	s.name()
+	return s
+}
+
+// name begins a life.
+func (s *redis) name() {
+	s.lives++
+	s.id = fmt.Sprintf("%039d%d", s.number, s.lives)
+}
+
+// clock is the server's time of day. s.mu is held.
+func (s *redis) clock() time.Time {
+	now := time.Now()
+	faster := time.Duration(int64(now.Sub(s.rated)) / 1e6 * int64(s.rate))
+	return now.Add(s.ahead + s.strobe + faster)
+}
+
+// tick brings the keys to the present. s.mu is held.
+func (s *redis) tick() {
+	now := s.clock()
+	if d := now.Sub(s.last); d != 0 {
+		s.last = now
+		s.data.SetTime(now)
+		s.data.FastForward(d)
+	}
+}
+
+// hook sees every command, also those of scripts.
+func (s *redis) hook(peer *server.Peer, cmd string, args ...string) (done bool) {
+	switch cmd {
+	case "INFO":
+		peer.WriteBulk(s.info(args))
+		return true
+	case "SET", "SETNX", "DEL", "HSET", "HDEL", "PEXPIRE", "PEXPIREAT", "ZADD", "ZREM":
+		if s.replica {
+			peer.WriteError("READONLY You can't write against a read only replica.")
+		}
+		return s.replica
+	case "CLIENT":
+		if len(args) > 1 && strings.EqualFold(args[0], "list") {
+			peer.WriteBulk("")
+			return true
+		}
+	}
+	return false
+}
+
+// info is what redisnode wants to know of a server.
+func (s *redis) info(args []string) string {
+	if len(args) > 0 && strings.EqualFold(args[0], "replication") {
+		role, before := "master", strings.Repeat("0", 40)
+		if s.replica {
+			role = "slave"
+		}
+		if s.grown {
+			before = strings.Repeat("1", 40)
+		}
+		return fmt.Sprintf("# Replication\r\nrole:%s\r\nmaster_replid:%s\r\nmaster_replid2:%s\r\n", role, s.id, before)
+	}
+	return fmt.Sprintf("# Server\r\nredis_version:7.2.4\r\nredis_mode:standalone\r\nrun_id:%s\r\nuptime_in_seconds:%d\r\n", s.id,
+		int(time.Since(s.begun).Seconds()))
+}
+
+// slot is when a command that arrives now is over.
+func (s *redis) slot(random func(faults.Range) time.Duration) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if s.free.Before(now) {
+		s.free = now
+	}
+	if s.slow.Max > 0 {
+		s.free = s.free.Add(random(s.slow))
+	}
+	if s.free.After(now) {
+		s.free = s.free.Add(1) // one after the other
+	}
+	return s.free
+}
+
+// execute executes a command, if the connection is from this life.
+func (s *redis) execute(c *conn, words []string, kind string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.down || c.life != s.lives {
+		return
+	}
+	s.tick()
+	s.data.Server().Dispatch(c.peer, words)
+	c.peer.Flush()
+	if kind != "" {
+		s.w.report(sim.Entry{Kind: sim.KindExecute, Client: c.l.client, Node: c.l.node, Text: kind})
+		s.tell()
+	}
+}
+
+// again executes a copy of a command, whose answer nobody reads.
+func (s *redis) again(words []string, db int, l *link, kind string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.down {
+		return
+	}
+	s.tick()
+	peer := server.NewPeer(bufio.NewWriter(new(bytes.Buffer)))
+	s.data.Server().Dispatch(peer, []string{"SELECT", strconv.Itoa(db)})
+	s.data.Server().Dispatch(peer, words)
+	s.w.report(sim.Entry{Kind: sim.KindExecute, Client: l.client, Node: l.node, Text: "a copy of " + kind})
+	s.tell()
+}
+
+// tell reports what the server's nodes have of each lock. s.mu is held.
+func (s *redis) tell() {
+	for n, at := range s.w.nodes {
+		if at.redis != s {
+			continue
+		}
+		for _, name := range s.w.p.Names() {
+			e := sim.Entry{Kind: sim.KindKey, Client: -1, Node: n, Name: name}
+			if !s.down {
+				s.holds(&e, at.db)
+			}
+			s.w.report(e)
+		}
+	}
+}
+
+// holds fills in who has a key, and for how long.
+func (s *redis) holds(e *sim.Entry, db int) {
+	key, data := s.w.lock.key(e.Name), s.data.DB(db)
+	switch data.Type(key) {
+	case "hash":
+		fields, _ := data.HKeys(key)
+		for _, f := range fields {
+			if f == node.ModeField {
+				e.Mode = data.HGet(key, f)
+				continue
+			}
+			owner := strings.TrimSuffix(f, node.WriteSuffix)
+			if e.Owner == "" {
+				e.Owner = owner
+			} else {
+				e.More = append(e.More, owner)
+			}
+		}
+	case "string":
+		e.Owner, _ = data.Get(key)
+	default:
+		return
+	}
+	e.Until = time.Since(s.w.begun) + data.TTL(key)
+	if data.TTL(key) == 0 {
+		e.Until = 1 << 62
+	}
+}
+
+// connect begins a connection to a database; false if the server is down.
+func (s *redis) connect(c *conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.down {
+		return false
+	}
+	c.life = s.lives
+	c.peer = server.NewPeer(bufio.NewWriterSize(c, 1<<20))
+	s.conns = append(s.conns, c)
+	return true
+}
+
+// disconnect ends one, and its subscriptions.
+func (s *redis) disconnect(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leave(c)
+	s.conns = slices.DeleteFunc(s.conns, func(o *conn) bool { return o == c })
+}
+
+func (s *redis) leave(c *conn) {
+	if !c.left {
+		c.left = true
+		s.data.Server().Dispatch(c.peer, []string{"UNSUBSCRIBE"})
+	}
+}
+
+func (s *redis) strike(e *faults.Event, end bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tick()
+	switch e.Verb {
+	case faults.Crash:
+		if end {
+			s.restart()
+		} else {
+			s.crash(e.Mode)
+		}
+	case faults.Restart:
+		s.restart()
+	case faults.Demote, faults.Promote:
+		s.demote(e, end || e.Verb == faults.Promote)
+	case faults.Slow:
+		s.slow = e.Range
+		if end {
+			s.slow = faults.Range{}
+		}
+	case faults.Block, faults.Pause, faults.Suspend:
+		switch {
+		case !end:
+			if until := time.Now().Add(e.For); s.free.Before(until) {
+				s.free = until
+			}
+		case e.Verb == faults.Suspend:
+			s.ahead -= e.For
+		}
+	case faults.Evict:
+		for n, at := range s.w.nodes {
+			if at.redis == s && e.Procs.Nodes.Has(n) {
+				for _, name := range s.w.p.Names() {
+					s.data.DB(at.db).Del(s.w.lock.key(name))
+				}
+			}
+		}
+	case faults.Flush:
+		s.data.FlushAll()
+	case faults.ScriptFlush:
+		s.forgetScripts()
+	case faults.Skew:
+		s.ahead = e.Offset
+	case faults.Step:
+		if end {
+			s.ahead -= e.Offset
+		} else {
+			s.ahead += e.Offset
+		}
+	case faults.Rate:
+		s.ahead += s.clock().Sub(time.Now()) - s.ahead - s.strobe
+		s.rate, s.rated = e.Ratio, time.Now()
+	}
+	s.tick()
+	s.tell()
+}
+
+func (s *redis) forgetScripts() {
+	s.data.Server().Dispatch(server.NewPeer(bufio.NewWriter(new(bytes.Buffer))), []string{"SCRIPT", "FLUSH"})
+}
+
+// flicker swings the clock until an instant.
+func (s *redis) flicker(e *faults.Event) {
+	swing := e.Offset
+	for until := time.Now().Add(e.For); time.Now().Before(until) && s.w.network.Err() == nil; swing = -swing {
+		s.setStrobe(swing)
+		time.Sleep(e.Every)
+	}
+	s.setStrobe(0)
+}
+
+func (s *redis) setStrobe(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.strobe = d
+	s.tick()
+}
+
+// crash ends the life. s.mu is held.
+func (s *redis) crash(comes faults.Mode) {
+	s.comes = comes
+	if s.down {
+		return
+	}
+	s.down, s.free, s.slow, s.replica = true, time.Time{}, faults.Range{}, false
+	for _, c := range s.conns {
+		s.leave(c)
+		c.reset()
+	}
+	s.conns = nil
+}
+
+// restart begins a life with what there was, or less.
+func (s *redis) restart() {
+	if !s.down {
+		s.crash(s.comes)
+	}
+	s.down, s.begun, s.grown = false, time.Now(), false
+	s.name()
+	s.forgetScripts()
+	switch s.comes {
+	case faults.Replica:
+		s.begun, s.grown = s.w.begun.Add(-365*24*time.Hour), true
+		s.load(s.synced())
+	case faults.Second:
+		s.load(s.synced())
+	case faults.Empty:
+		s.data.FlushAll()
+	}
+}
+
+// demote makes a replica of the server, or a master.
+func (s *redis) demote(e *faults.Event, end bool) {
+	if end || s.down {
+		s.replica = false
+		return
+	}
+	s.replica = true
+	switch {
+	case e.Source != 0:
+		for n, at := range s.w.nodes {
+			if e.Source.Has(n) {
+				at.redis.mu.Lock() // a source is no replica of itself, and plans strike one node at a time
+				keys := at.redis.dump()
+				at.redis.mu.Unlock()
+				s.load(keys)
+			}
+		}
+	case e.Mode == faults.Second:
+		s.load(s.synced())
+	case e.Mode == faults.Empty:
+		s.data.FlushAll()
+	}
+}
+
+// sync writes to the disk.
+func (s *redis) sync() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.down {
+		s.tick()
+		s.disk = []image{{time.Now(), s.dump()}}
+	}
+}
+
+// synced is what is on the disk.
+func (s *redis) synced() []stored {
+	if len(s.disk) == 0 {
+		return nil
+	}
+	return s.disk[0].keys
+}
+
+// dump returns all keys. s.mu is held.
+func (s *redis) dump() (all []stored) {
+	now := s.last.Sub(s.w.begun)
+	for db := range len(s.w.nodes) + 1 {
+		data := s.data.DB(db)
+		for _, key := range data.Keys() {
+			k := stored{db: db, key: key, kind: data.Type(key)}
+			if ttl := data.TTL(key); ttl > 0 {
+				k.expires = now + ttl
+			} else {
+				k.permanently = true
+			}
+			switch k.kind {
+			case "hash":
+				fields, _ := data.HKeys(key)
+				for _, f := range fields {
+					k.fields = append(k.fields, [2]string{f, data.HGet(key, f)})
+				}
+			case "zset":
+				members, _ := data.ZMembers(key)
+				for _, m := range members {
+					score, _ := data.ZScore(key, m)
+					k.fields = append(k.fields, [2]string{m, strconv.FormatFloat(score, 'f', -1, 64)})
+				}
+			default:
+				k.value, _ = data.Get(key)
+			}
+			all = append(all, k)
+		}
+	}
+	return all
+}
+
+// load replaces all keys. s.mu is held.
+func (s *redis) load(keys []stored) {
+	s.data.FlushAll()
+	now := s.last.Sub(s.w.begun)
+	for _, k := range keys {
+		if !k.permanently && k.expires <= now {
+			continue
+		}
+		data := s.data.DB(k.db)
+		switch k.kind {
+		case "hash":
+			for _, f := range k.fields {
+				data.HSet(k.key, f[0], f[1])
+			}
+		case "zset":
+			for _, f := range k.fields {
+				score, _ := strconv.ParseFloat(f[1], 64)
+				_, _ = data.ZAdd(k.key, score, f[0])
+			}
+		default:
+			_ = data.Set(k.key, k.value)
+		}
+		if !k.permanently {
+			data.SetTTL(k.key, k.expires-now)
+		}
+	}
+}
+
+// heal ends everything that is wrong with the server.
+func (s *redis) heal() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tick()
+	s.slow, s.free, s.replica = faults.Range{}, time.Time{}, false
+	if s.down {
+		s.restart()
+	}
+	s.tell()
+}

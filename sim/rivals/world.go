@@ -1,0 +1,281 @@
+package main
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/sim"
+	"github.com/redquorum/redquorum/sim/live"
+)
+
+// A world carries out one plan with one lock, in a bubble of testing/synctest.
+type world struct {
+	p       *faults.Plan
+	lock    *contestant
+	clock   clock.Clock
+	begun   time.Time
+	scripts dictionary
+
+	nodes   []at
+	links   [][]*link // by client and node
+	network context.Context
+	tasks   sync.WaitGroup // of the network
+
+	mu       sync.Mutex
+	entries  []sim.Entry
+	messages int
+	clients  []*process
+	playing  sync.WaitGroup
+	lacks    []string
+}
+
+// An at is where a node is: aliases share a server.
+type at struct {
+	redis *redis
+	db    int
+}
+
+// A process is a client.
+type process struct {
+	player *live.Player
+	kill   context.CancelFunc
+	dead   bool
+	starts int
+}
+
+// carryOut carries out a plan, and judges what came of it. lacks is what the lock does not have.
+func carryOut(p *faults.Plan, lock *contestant) (r *sim.Result, lacks []string) {
+	w := &world{p: p, lock: lock, clock: clock.Runtime(), begun: time.Now(), scripts: dictionary{texts: make(map[string]string)}}
+	zero := w.clock.Now()
+	network, unplug := context.WithCancel(context.Background())
+	w.network = network
+	w.build()
+	live.Strike(network, w.clock, zero, p, w.report, w.strike, func() {
+		for i := range p.Clients {
+			w.start(i)
+		}
+	})
+	w.calm()
+	w.playing.Wait()
+	time.Sleep(live.Expiry(p))
+	for _, s := range w.servers() {
+		s.mu.Lock()
+		s.tick()
+		s.tell()
+		s.mu.Unlock()
+	}
+	unplug()
+	w.tasks.Wait()
+	for _, s := range w.servers() {
+		s.data.Close()
+	}
+	judge := live.Judge{Lock: lock.title(), Slack: time.Microsecond, Promised: lock.promised()}
+	return judge.Result(p, w.entries), w.lacks
+}
+
+func (w *world) build() {
+	for n := range w.p.Nodes {
+		w.nodes = append(w.nodes, at{newRedis(w, n), 0})
+	}
+	for _, e := range w.p.Events {
+		if e.Verb != faults.Alias {
+			continue
+		}
+		var first *redis
+		for n := range w.p.Nodes {
+			switch {
+			case !e.Procs.Nodes.Has(n):
+			case first == nil:
+				first = w.nodes[n].redis
+			default:
+				w.nodes[n].redis.data.Close()
+				w.nodes[n] = at{first, n}
+			}
+		}
+	}
+	for c := range w.p.Clients {
+		w.links = append(w.links, nil)
+		for n := range w.p.Nodes {
+			w.links[c] = append(w.links[c], &link{w: w, client: c, node: n, changed: make(chan struct{}),
+				random: rand.New(rand.NewPCG(w.p.Seed, uint64(c<<8|n)))})
+		}
+		w.clients = append(w.clients, &process{dead: true})
+	}
+	w.tasks.Go(func() { // the disks
+		for ok := sleep(w.network, sim.FirstSync(w.p)); ok; ok = sleep(w.network, time.Second) {
+			for _, s := range w.servers() {
+				s.sync()
+			}
+		}
+	})
+}
+
+// servers returns each server once.
+func (w *world) servers() (all []*redis) {
+	for _, n := range w.nodes {
+		if !slices.Contains(all, n.redis) {
+			all = append(all, n.redis)
+		}
+	}
+	return all
+}
+
+// listed returns the nodes that a client was configured with.
+func (w *world) listed(client int) (nodes []int) {
+	set := faults.All
+	for _, e := range w.p.Events {
+		if e.Verb == faults.View && e.Procs.Clients.Has(client) {
+			set = e.Procs.Nodes
+		}
+	}
+	for n := range w.nodes {
+		if set.Has(n) {
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes
+}
+
+// start starts a client's process.
+func (w *world) start(i int) {
+	c := w.clients[i]
+	life, kill := context.WithCancel(context.Background())
+	library, err := w.lock.open(&place{w, i, life})
+	if err != nil {
+		panic(err)
+	}
+	c.player = &live.Player{Plan: w.p, Client: i, Start: c.starts, Library: library, Clock: w.clock, Begun: w.clock.Now().Add(-time.Since(w.begun)), Report: w.report}
+	c.kill, c.dead = kill, false
+	c.starts++
+	player := c.player
+	w.playing.Go(func() {
+		defer kill()
+		player.Play(life)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, what := range player.Lacks() {
+			if !slices.Contains(w.lacks, what) {
+				w.lacks = append(w.lacks, what)
+			}
+		}
+	})
+}
+
+func (w *world) strike(e *faults.Event, end bool) {
+	for i, links := range w.links {
+		for n, l := range links {
+			if e.Links.Clients.Has(i) && e.Links.Nodes.Has(n) {
+				l.strike(e, end)
+			}
+		}
+		if e.Procs.Clients.Has(i) && (e.Verb == faults.Kill || e.Verb == faults.Start) {
+			c := w.clients[i]
+			switch {
+			case e.Verb == faults.Kill && !end && !c.dead:
+				c.dead = true
+				c.kill()
+			case (e.Verb == faults.Start || end) && c.dead:
+				w.start(i)
+			}
+		}
+	}
+	if e.Verb == faults.Alias || e.Verb == faults.View {
+		return
+	}
+	var struck []*redis
+	for n, at := range w.nodes {
+		if !e.Procs.Nodes.Has(n) || slices.Contains(struck, at.redis) {
+			continue
+		}
+		struck = append(struck, at.redis)
+		if e.Verb == faults.Strobe {
+			if !end {
+				w.tasks.Go(func() { at.redis.flicker(e) })
+			}
+			continue
+		}
+		at.redis.strike(e, end)
+	}
+}
+
+// calm heals as many nodes as it takes: the faults of the others stay.
+func (w *world) calm() {
+	now := time.Since(w.begun)
+	w.report(sim.Entry{At: now, Kind: sim.KindCalm, Client: -1, Node: -1, Text: "the faults are over for a majority, and for ever elsewhere"})
+	need := w.p.Nodes/2 + 1
+	if w.p.Lock.Need > 0 {
+		need = w.p.Lock.Need
+	}
+	if len(w.servers()) < len(w.nodes) {
+		need = len(w.nodes) // some may have no vote
+	}
+	for i := range need {
+		n := (int(w.p.Seed%uint64(w.p.Nodes)) + i) % w.p.Nodes
+		for _, links := range w.links {
+			links[n].heal()
+		}
+		w.report(sim.Entry{At: now, Kind: sim.KindHealed, Client: -1, Node: n})
+		w.nodes[n].redis.heal()
+	}
+}
+
+func (w *world) report(e sim.Entry) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e.At == 0 {
+		e.At = time.Since(w.begun)
+	}
+	w.entries = append(w.entries, e)
+}
+
+// message numbers the messages that an entry of the trace is about; 0 is for all others.
+func (w *world) message(kind string) int {
+	if kind == "" {
+		return 0
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.messages++
+	return w.messages
+}
+
+func (w *world) tellMessage(l *link, way int, kind sim.Kind, p *parcel) {
+	if p.message == 0 {
+		return
+	}
+	e := sim.Entry{Kind: kind, Client: l.client, Node: l.node, Message: p.message, ToClient: way == toClient, Text: p.kind}
+	if kind == sim.KindSend {
+		e.Until = p.due.Sub(w.begun)
+	}
+	if way == toClient {
+		e.Text = "the answer to " + p.kind
+	}
+	w.report(e)
+}
+
+// holder is whose key a node has of a name by a client's latest command; "" if it has none.
+func (w *world) holder(client int, name string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	mine := false
+	for i := len(w.entries) - 1; i >= 0; i-- {
+		switch e := &w.entries[i]; {
+		case e.Kind == sim.KindExecute && e.Client == client && e.Text == "acquire":
+			mine = true
+		}
+		if mine {
+			for _, e := range w.entries[i:] {
+				if e.Kind == sim.KindKey && e.Name == name && e.Owner != "" {
+					return e.Owner
+				}
+			}
+			return ""
+		}
+	}
+	return ""
+}
