@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"net"
 	"slices"
 	"sync"
@@ -53,9 +54,14 @@ func (c *contestant) title() string {
 	return c.name + " " + c.version
 }
 
-func (c *contestant) promised() (all []string) {
+// judged are the invariants that a lock is held to: what it promises. That a late write is taken, as
+// there are no fencing tokens, is never held against it: it is outside of what the plan assumes.
+func (c *contestant) judged() (all []string) {
 	for _, p := range c.promises {
 		all = append(all, p.invariants...)
+	}
+	if len(all) > 0 {
+		all = append(all, "I5")
 	}
 	return all
 }
@@ -64,7 +70,7 @@ func plainKey(name string) string { return name }
 
 var contestants = []*contestant{
 	{name: "redquorum", setup: "redisnode over go-redis, with the plan's settings of the lock", open: openRedquorum, key: plainKey},
-	{name: "redsync", version: "v4.18.1", setup: "a pool of go-redis v9.23.0 for each node, as in its README, WithExpiry(lease), all else default", open: openRedsync, key: plainKey,
+	{name: "redsync", version: "v4.18.1", setup: "a pool of go-redis v9.23.0 for each node, as in its README, timeouts of the plan, WithExpiry(lease), all else default", open: openRedsync, key: plainKey,
 		promises: []promise{
 			{[]string{"I1"}, "After a Lock that succeeds nobody else gets the lock, until it is unlocked or its validity (Until) is over.", "https://github.com/go-redsync/redsync/blob/v4.18.1/README.md#usage"},
 			{[]string{"I7"}, "It implements the algorithm of the Redis page on distributed locks, which cannot deadlock, and works while a majority of nodes does.", "https://redis.io/docs/latest/develop/use/patterns/distributed-locks/#safety-and-liveness-guarantees"},
@@ -104,6 +110,19 @@ type place struct {
 	w      *world
 	client int
 	life   context.Context
+	random *drawer // of what the lock draws, where it lets its user choose
+}
+
+// A drawer draws numbers for several goroutines.
+type drawer struct {
+	mu     sync.Mutex
+	random *mathrand.Rand
+}
+
+func (d *drawer) Uint64() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.random.Uint64()
 }
 
 // client returns a client of go-redis for a node, as it is by default but for where it dials.
@@ -111,8 +130,17 @@ func (p *place) redis(n int) *goredislib.Options {
 	return &goredislib.Options{
 		// An address of its own, since a name would be looked up.
 		Addr: fmt.Sprintf("127.0.0.%d:6379", n+1), DB: p.w.nodes[n].db,
-		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return p.w.links[p.client][n].dial(ctx, p.life) },
+		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return p.w.links[p.client][n].dial(ctx, p.life)
+		},
 	}
+}
+
+// patient is redis for locks that leave timeouts to their client: those of the plan.
+func (p *place) patient(n int) *goredislib.Options {
+	o, timeout := p.redis(n), p.w.p.Lock.Timeout
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.ContextTimeoutEnabled = timeout, timeout, timeout, true
+	return o
 }
 
 func openRedquorum(p *place) (live.Library, error) {
@@ -127,6 +155,7 @@ func openRedquorum(p *place) (live.Library, error) {
 		nodes = append(nodes, one)
 	}
 	options := live.Options(p.w.p, p.w.clock)
+	options.Random = p.random.Uint64
 	if len(nodes) < len(p.w.nodes) {
 		options.Quorum = len(nodes)/2 + 1
 	}
@@ -202,7 +231,7 @@ func openRedsync(p *place) (live.Library, error) {
 	r := &redsyncLibrary{place: p}
 	var pools []redsyncredis.Pool
 	for _, n := range p.w.listed(p.client) {
-		client := goredislib.NewClient(p.redis(n))
+		client := goredislib.NewClient(p.patient(n))
 		r.clients = append(r.clients, client)
 		pools = append(pools, goredis.NewPool(client))
 	}
@@ -227,7 +256,7 @@ func (all clients) Close() (err error) {
 
 func (r *redsyncLibrary) Acquire(ctx context.Context, w live.Wanted) (live.Held, error) {
 	return r.oneByOne(ctx, w, func(name string) (live.Held, error) {
-		m := r.locks.NewMutex(name, redsync.WithExpiry(w.Lease))
+		m := r.locks.NewMutex(name, redsync.WithExpiry(w.Lease), redsync.WithRetryDelayFunc(r.pause))
 		acquire := m.TryLockContext
 		if w.Wait {
 			acquire = m.LockContext
@@ -237,6 +266,11 @@ func (r *redsyncLibrary) Acquire(ctx context.Context, w live.Wanted) (live.Held,
 		}
 		return &redsyncHeld{place: r.place, m: m, lease: w.Lease}, nil
 	})
+}
+
+// pause draws what redsync does by default, from the plan's seed.
+func (r *redsyncLibrary) pause(int) time.Duration {
+	return time.Duration(50+r.random.Uint64()%200) * time.Millisecond
 }
 
 type redsyncHeld struct {
@@ -342,7 +376,7 @@ func (h *rueidisHeld) Unlock(context.Context) error {
 }
 
 func openBSM(p *place) (live.Library, error) {
-	client := goredislib.NewClient(p.redis(0))
+	client := goredislib.NewClient(p.patient(0))
 	return &bsmLibrary{p, clients{client}, redislock.New(client)}, nil
 }
 
@@ -406,7 +440,7 @@ func (h *bsmHeld) Extend(ctx context.Context, d time.Duration) error {
 }
 
 func openSetNX(p *place) (live.Library, error) {
-	client := goredislib.NewClient(p.redis(0))
+	client := goredislib.NewClient(p.patient(0))
 	return &setNX{p, clients{client}}, nil
 }
 

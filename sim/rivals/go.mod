@@ -20,3 +20,6 @@ require (
 )
 
 replace github.com/redquorum/redquorum => ../..
+
+// What locks draw is to be the same each time.
+godebug randseednop=0

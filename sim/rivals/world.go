@@ -2,7 +2,8 @@ package main
 
 import (
 	"context"
-	"math/rand/v2"
+	"math/rand"
+	mathrand "math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -51,6 +52,7 @@ type process struct {
 // carryOut carries out a plan, and judges what came of it. lacks is what the lock does not have.
 func carryOut(p *faults.Plan, lock *contestant) (r *sim.Result, lacks []string) {
 	w := &world{p: p, lock: lock, clock: clock.Runtime(), begun: time.Now(), scripts: dictionary{texts: make(map[string]string)}}
+	rand.Seed(int64(p.Seed)) //nolint:staticcheck // what libraries draw for their pauses is to be the same each time
 	zero := w.clock.Now()
 	network, unplug := context.WithCancel(context.Background())
 	w.network = network
@@ -74,7 +76,7 @@ func carryOut(p *faults.Plan, lock *contestant) (r *sim.Result, lacks []string) 
 	for _, s := range w.servers() {
 		s.data.Close()
 	}
-	judge := live.Judge{Lock: lock.title(), Slack: time.Microsecond, Promised: lock.promised()}
+	judge := live.Judge{Lock: lock.title(), Slack: time.Microsecond, Promised: lock.judged()}
 	return judge.Result(p, w.entries), w.lacks
 }
 
@@ -102,7 +104,7 @@ func (w *world) build() {
 		w.links = append(w.links, nil)
 		for n := range w.p.Nodes {
 			w.links[c] = append(w.links[c], &link{w: w, client: c, node: n, changed: make(chan struct{}),
-				random: rand.New(rand.NewPCG(w.p.Seed, uint64(c<<8|n)))})
+				random: mathrand.New(mathrand.NewPCG(w.p.Seed, uint64(c<<8|n)))})
 		}
 		w.clients = append(w.clients, &process{dead: true})
 	}
@@ -145,7 +147,7 @@ func (w *world) listed(client int) (nodes []int) {
 func (w *world) start(i int) {
 	c := w.clients[i]
 	life, kill := context.WithCancel(context.Background())
-	library, err := w.lock.open(&place{w, i, life})
+	library, err := w.lock.open(&place{w, i, life, &drawer{random: mathrand.New(mathrand.NewPCG(w.p.Seed, uint64(c.starts)<<32|uint64(i)|1<<63))}})
 	if err != nil {
 		panic(err)
 	}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/sim"
+)
+
+// missing says what of a plan cannot be had where all processes have one clock and cannot be stopped.
+func missing(p *faults.Plan) (what []string) {
+	add := func(s string) {
+		if !slices.Contains(what, s) {
+			what = append(what, s)
+		}
+	}
+	for i := range p.Events {
+		switch e := &p.Events[i]; e.Verb {
+		case faults.Pause, faults.Suspend, faults.Skew, faults.Step, faults.Rate, faults.Strobe:
+			if e.Procs.Clients != 0 {
+				add(string(e.Verb) + " of clients")
+			}
+		case faults.Clone, faults.DoDetach, faults.DoResume, faults.DoBreak, faults.DoInspect:
+			add(string(e.Verb))
+		}
+	}
+	return what
+}
+
+// strip leaves out of a drawn plan what cannot be had.
+func strip(p *faults.Plan, c *contestant) *faults.Plan {
+	p.Events = slices.DeleteFunc(p.Events, func(e faults.Event) bool {
+		return len(missing(&faults.Plan{Events: []faults.Event{e}})) > 0
+	})
+	w := &p.Work
+	for _, share := range []*faults.Ratio{&w.Nest, &w.Close, &w.Drop, &w.Hand, &w.Break, &w.Inspect, &w.Joint} {
+		*share = 0
+	}
+	if c.name != ours {
+		p.MakePlain()
+		p.Lock.Fence, w.Extend, w.Long = false, 0, 0
+		p.Lock.MaxLease = p.Lock.Lease
+	}
+	return c.fit(p)
+}
+
+// fit makes a plan one of a single node for a lock that is for one server: the node that is struck the
+// most.
+func (c *contestant) fit(p *faults.Plan) *faults.Plan {
+	if !c.alone {
+		return p
+	}
+	struck := func(n int) (times int) {
+		for i := range p.Events {
+			e := &p.Events[i]
+			if e.Procs.Nodes.Has(n) {
+				times += 100
+			}
+			if e.Links.Nodes.Has(n) {
+				times++
+			}
+		}
+		return times
+	}
+	keep := 0
+	for n := range p.Nodes {
+		if struck(n) > struck(keep) {
+			keep = n
+		}
+	}
+	for n := p.Nodes - 1; n >= 0; n-- {
+		if n != keep {
+			p.DropNode(n)
+		}
+	}
+	return p
+}
+
+// plan returns a scenario's plan for a lock, and what of it cannot be had.
+func (c *contestant) plan(s *sim.Scenario) (*faults.Plan, []string) {
+	variant := sim.Variants[0] // without fencing
+	if c.name == ours {
+		variant = sim.Variants[len(sim.Variants)-1]
+	}
+	p := s.Plan(variant)
+	return c.fit(p), missing(p)
+}
+
+// ours is the name of redquorum's production stack.
+const ours = "redquorum"
+
+// shifted returns a plan whose times are others: each pause between two of its events is shorter or
+// longer by a factor from 1/2 to 2. A plan is timed to the rhythm of one lock, and others have another.
+func shifted(p *faults.Plan, by uint64) *faults.Plan {
+	q := *p
+	q.Events, q.Seed = slices.Clone(p.Events), p.Seed+by*1000
+	random := rand.New(rand.NewPCG(by, 1))
+	before, at := time.Duration(0), time.Duration(0)
+	slices.SortStableFunc(q.Events, func(a, b faults.Event) int { return int(min(1, max(-1, a.At-b.At))) })
+	for i := range q.Events {
+		e := &q.Events[i]
+		gap := e.At - before
+		before = e.At
+		factor := 0.5 + random.Float64()/2
+		if random.IntN(2) == 0 {
+			factor = 1 / factor
+		}
+		at += time.Duration(float64(gap) * factor).Round(10 * time.Microsecond)
+		e.At = at
+		e.For = time.Duration(float64(e.For) * factor).Round(10 * time.Microsecond)
+	}
+	q.Length = max(p.Length, at+p.Lock.MaxLease)
+	return &q
+}
+
+// A bubble runs a function in virtual time.
+type bubble func(func())
+
+// try carries out a plan with a lock. lacks is what cannot be had of it.
+func (c *contestant) try(in bubble, p *faults.Plan) (r *sim.Result, lacks []string) {
+	in(func() { r, lacks = carryOut(p, c) })
+	return r, lacks
+}
+
+// An outcome is what a scenario came to with a lock.
+type outcome struct {
+	scenario *sim.Scenario
+	lock     *contestant
+	plan     *faults.Plan
+	result   *sim.Result
+	lacks    []string // why there is none
+}
+
+func (c *contestant) scenario(in bubble, s *sim.Scenario) *outcome {
+	p, lacks := c.plan(s)
+	o := &outcome{scenario: s, lock: c, plan: p, lacks: lacks}
+	if len(lacks) == 0 {
+		o.result, o.lacks = c.try(in, p)
+	}
+	return o
+}
+
+// cell says in a word what it came to.
+func (o *outcome) cell() string {
+	switch {
+	case len(o.lacks) > 0:
+		return "-"
+	case o.result.Verdict == sim.Unsafe:
+		return "broken"
+	case o.result.Verdict == sim.Sound:
+		return "ok"
+	}
+	return string(o.result.Verdict)
+}
+
+func (o *outcome) String() string {
+	text := fmt.Sprintf("%s %-44s %-14s %s", o.scenario.ID, o.scenario.Title, o.lock.name, o.cell())
+	if len(o.lacks) > 0 {
+		return fmt.Sprintf("%s: %v", text, o.lacks)
+	}
+	if v := o.result.Worst(); v != nil {
+		text += " " + v.String()
+	}
+	return text
+}
