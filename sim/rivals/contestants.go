@@ -33,6 +33,7 @@ type contestant struct {
 	name    string
 	version string
 	alone   bool // it is for one server
+	renews  bool // it always does, for as long as its user holds it
 	setup   string
 	open    func(*place) (live.Library, error)
 	key     func(name string) string // on a server
@@ -76,7 +77,7 @@ var contestants = []*contestant{
 			{[]string{"I7"}, "It implements the algorithm of the Redis page on distributed locks, which cannot deadlock, and works while a majority of nodes does.", "https://redis.io/docs/latest/develop/use/patterns/distributed-locks/#safety-and-liveness-guarantees"},
 			{[]string{"I9"}, "A release removes the key only if it has the holder's own random value.", "https://redis.io/docs/latest/develop/use/patterns/distributed-locks/#correct-implementation-with-a-single-instance"},
 		}},
-	{name: "rueidislock", version: "v1.0.79", alone: true, setup: "one node, KeyMajority 1, KeyValidity the lease, client side caching off (as its README says for servers without it), FallbackSETPX",
+	{name: "rueidislock", version: "v1.0.79", alone: true, renews: true, setup: "one node, KeyMajority 1 and NoLoopTracking as in its README, KeyValidity the lease",
 		open: openRueidis, key: func(name string) string { return "rueidislock:0:" + name },
 		promises: []promise{
 			{[]string{"I1"}, "The returned context is the lock: it is canceled as soon as the majority of keys is not held any more, for example because Redis is down or the keys were deleted.", "https://github.com/redis/rueidis/blob/v1.0.79/rueidislock/README.md#features-backed-by-the-redis-client-side-caching"},
@@ -166,60 +167,12 @@ func openRedquorum(p *place) (live.Library, error) {
 	return live.Redquorum(l, p.w.clock), nil
 }
 
-// oneByOne takes several names one after the other, in their order, as a user of a library without
-// such locks does. It begins again if the first has ended before it has the last.
-func (p *place) oneByOne(ctx context.Context, w live.Wanted, one func(name string) (live.Held, error)) (live.Held, error) {
-	if w.Mode != node.Exclusive || w.Fair {
-		return nil, errors.ErrUnsupported
+// onlyPlain refuses what a library with plain locks does not have.
+func onlyPlain(w *live.Wanted) error {
+	if w.Mode != node.Exclusive || w.Fair || len(w.Names) > 1 {
+		return errors.ErrUnsupported
 	}
-	for {
-		c := &chain{}
-		for _, name := range w.Names {
-			held, err := one(name)
-			if err != nil {
-				_ = c.Unlock(context.WithoutCancel(ctx))
-				return nil, err
-			}
-			c.all = append(c.all, held)
-		}
-		switch {
-		case len(c.all) == 1:
-			return c.all[0], nil
-		case c.Until() > p.w.clock.Now() || !w.Wait:
-			return c, nil
-		}
-		_ = c.Unlock(context.WithoutCancel(ctx))
-	}
-}
-
-// A chain is several locks, held as one.
-type chain struct {
-	live.Basic
-	all []live.Held
-}
-
-func (c *chain) Owner() string { return c.all[0].Owner() }
-
-func (c *chain) Until() (u clock.Instant) {
-	u = clock.Never
-	for _, one := range c.all {
-		u = min(u, one.Until())
-	}
-	return u
-}
-
-func (c *chain) Extend(ctx context.Context, d time.Duration) (err error) {
-	for _, one := range c.all {
-		err = errors.Join(err, one.Extend(ctx, d))
-	}
-	return err
-}
-
-func (c *chain) Unlock(ctx context.Context) (err error) {
-	for _, one := range c.all {
-		err = errors.Join(err, one.Unlock(ctx))
-	}
-	return err
+	return nil
 }
 
 // until is an instant of the world's clock.
@@ -255,17 +208,19 @@ func (all clients) Close() (err error) {
 }
 
 func (r *redsyncLibrary) Acquire(ctx context.Context, w live.Wanted) (live.Held, error) {
-	return r.oneByOne(ctx, w, func(name string) (live.Held, error) {
-		m := r.locks.NewMutex(name, redsync.WithExpiry(w.Lease), redsync.WithRetryDelayFunc(r.pause))
-		acquire := m.TryLockContext
-		if w.Wait {
-			acquire = m.LockContext
-		}
-		if err := acquire(ctx); err != nil {
-			return nil, err
-		}
-		return &redsyncHeld{place: r.place, m: m, lease: w.Lease}, nil
-	})
+	if err := onlyPlain(&w); err != nil {
+		return nil, err
+	}
+	name := w.Names[0]
+	m := r.locks.NewMutex(name, redsync.WithExpiry(w.Lease), redsync.WithRetryDelayFunc(r.pause))
+	acquire := m.TryLockContext
+	if w.Wait {
+		acquire = m.LockContext
+	}
+	if err := acquire(ctx); err != nil {
+		return nil, err
+	}
+	return &redsyncHeld{place: r.place, m: m, lease: w.Lease}, nil
 }
 
 // pause draws what redsync does by default, from the plan's seed.
@@ -301,25 +256,44 @@ func orNotHeld(ok bool, err error) error {
 }
 
 func openRueidis(p *place) (live.Library, error) {
-	l, err := rueidislock.NewLocker(rueidislock.LockerOption{
-		KeyMajority: 1, KeyValidity: p.w.p.Lock.Lease, FallbackSETPX: true,
-		ClientOption: rueidis.ClientOption{
-			InitAddress: []string{"127.0.0.1:6379"}, DisableCache: true, ForceSingleClient: true, AlwaysRESP2: true,
-			DialCtxFn: func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
-				return p.w.links[p.client][0].dial(ctx, p.life)
-			},
-		},
-	})
-	return &rueidisLibrary{p, l}, err
+	r := &rueidisLibrary{place: p, opened: make(chan struct{})}
+	go r.connect()
+	return r, nil
 }
 
 type rueidisLibrary struct {
 	*place
-	l rueidislock.Locker
+	opened chan struct{} // closed when connect is over
+	l      rueidislock.Locker
+}
+
+// connect makes the Locker, which needs a server that answers.
+func (r *rueidisLibrary) connect() {
+	defer close(r.opened)
+	for {
+		l, err := rueidislock.NewLocker(rueidislock.LockerOption{
+			KeyMajority: 1, KeyValidity: r.w.p.Lock.Lease, NoLoopTracking: true,
+			ClientOption: rueidis.ClientOption{
+				InitAddress: []string{"127.0.0.1:6379"}, ForceSingleClient: true,
+				DialCtxFn: func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+					return r.w.links[r.client][0].dial(ctx, r.life)
+				},
+			},
+		})
+		if err == nil {
+			r.l = l
+			return
+		}
+		if !sleep(r.life, 100*time.Millisecond) {
+			return
+		}
+	}
 }
 
 func (r *rueidisLibrary) Close() error {
-	r.l.Close()
+	if <-r.opened; r.l != nil {
+		r.l.Close()
+	}
 	return nil
 }
 
@@ -327,30 +301,40 @@ func (r *rueidisLibrary) Acquire(ctx context.Context, w live.Wanted) (live.Held,
 	if w.Lease != r.w.p.Lock.Lease {
 		return nil, fmt.Errorf("each lock has the Locker's KeyValidity: %w", errors.ErrUnsupported)
 	}
-	return r.oneByOne(ctx, w, func(name string) (live.Held, error) {
-		acquire := r.l.TryWithContext
-		if w.Wait {
-			acquire = r.l.WithContext
-		}
-		// The lock ends with the context that it was acquired with, so a step's is only for the wait.
-		all, cancel := context.WithCancel(r.life)
-		stop := context.AfterFunc(ctx, cancel)
-		lost, unlock, err := acquire(all, name)
-		if !stop() && err == nil {
-			unlock()
-			err = ctx.Err()
-		}
-		if err != nil {
-			cancel()
-			return nil, err
-		}
-		h := &rueidisHeld{lost: lost, unlock: unlock, cancel: cancel, owner: r.w.holder(r.client, name), until: clock.Never}
-		if w.Fixed { // it renews always: its user ends it
-			h.until = r.w.clock.Now().Add(w.Lease)
-			time.AfterFunc(w.Lease, func() { _ = h.Unlock(ctx) })
-		}
-		return h, nil
-	})
+	select {
+	case <-r.opened:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if r.l == nil {
+		return nil, r.life.Err()
+	}
+	if err := onlyPlain(&w); err != nil {
+		return nil, err
+	}
+	name := w.Names[0]
+	acquire := r.l.TryWithContext
+	if w.Wait {
+		acquire = r.l.WithContext
+	}
+	// The lock ends with the context that it was acquired with, so a step's is only for the wait.
+	all, cancel := context.WithCancel(r.life)
+	stop := context.AfterFunc(ctx, cancel)
+	lost, unlock, err := acquire(all, name)
+	if !stop() && err == nil {
+		unlock()
+		err = ctx.Err()
+	}
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	h := &rueidisHeld{lost: lost, unlock: unlock, cancel: cancel, owner: r.w.holder(r.client, name), until: clock.Never}
+	if w.Fixed { // it renews always: its user ends it
+		h.until = r.w.clock.Now().Add(w.Lease)
+		time.AfterFunc(w.Lease, func() { _ = h.Unlock(ctx) })
+	}
+	return h, nil
 }
 
 type rueidisHeld struct {
@@ -387,28 +371,30 @@ type bsmLibrary struct {
 }
 
 func (b *bsmLibrary) Acquire(ctx context.Context, w live.Wanted) (live.Held, error) {
-	return b.oneByOne(ctx, w, func(name string) (live.Held, error) {
-		options := &redislock.Options{}
-		if w.Wait {
-			options.RetryStrategy = redislock.LinearBackoff(100 * time.Millisecond)
+	if err := onlyPlain(&w); err != nil {
+		return nil, err
+	}
+	name := w.Names[0]
+	options := &redislock.Options{}
+	if w.Wait {
+		options.RetryStrategy = redislock.LinearBackoff(100 * time.Millisecond)
+	}
+	for {
+		l, err := b.locks.Obtain(ctx, name, w.Lease, options)
+		// Without a deadline in ctx it gives up after the lease.
+		if w.Wait && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+			continue
 		}
-		for {
-			l, err := b.locks.Obtain(ctx, name, w.Lease, options)
-			// Without a deadline in ctx it gives up after the lease.
-			if w.Wait && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-				continue
-			}
-			if err != nil {
-				return nil, err
-			}
-			asked := time.Now()
-			left, err := l.TTL(ctx)
-			if err != nil {
-				return nil, errors.Join(err, l.Release(context.WithoutCancel(ctx)))
-			}
-			return &bsmHeld{place: b.place, l: l, end: asked.Add(left)}, nil
+		if err != nil {
+			return nil, err
 		}
-	})
+		asked := time.Now()
+		left, err := l.TTL(ctx)
+		if err != nil {
+			return nil, errors.Join(err, l.Release(context.WithoutCancel(ctx)))
+		}
+		return &bsmHeld{place: b.place, l: l, end: asked.Add(left)}, nil
+	}
 }
 
 type bsmHeld struct {
@@ -456,23 +442,25 @@ var (
 )
 
 func (s *setNX) Acquire(ctx context.Context, w live.Wanted) (live.Held, error) {
-	return s.oneByOne(ctx, w, func(name string) (live.Held, error) {
-		b := make([]byte, 16)
-		rand.Read(b)
-		value := hex.EncodeToString(b)
-		for {
-			asked := time.Now()
-			ok, err := s.clients[0].SetNX(ctx, name, value, w.Lease).Result()
-			switch {
-			case ok:
-				return &setNXHeld{place: s.place, client: s.clients[0], name: name, value: value, end: asked.Add(w.Lease)}, nil
-			case !w.Wait:
-				return nil, errors.Join(err, errors.New("somebody else has it"))
-			case !sleep(ctx, 100*time.Millisecond):
-				return nil, ctx.Err()
-			}
+	if err := onlyPlain(&w); err != nil {
+		return nil, err
+	}
+	name := w.Names[0]
+	b := make([]byte, 16)
+	rand.Read(b)
+	value := hex.EncodeToString(b)
+	for {
+		asked := time.Now()
+		ok, err := s.clients[0].SetNX(ctx, name, value, w.Lease).Result()
+		switch {
+		case ok:
+			return &setNXHeld{place: s.place, client: s.clients[0], name: name, value: value, end: asked.Add(w.Lease)}, nil
+		case !w.Wait:
+			return nil, errors.Join(err, errors.New("somebody else has it"))
+		case !sleep(ctx, 100*time.Millisecond):
+			return nil, ctx.Err()
 		}
-	})
+	}
 }
 
 type setNXHeld struct {

@@ -196,7 +196,8 @@ type conn struct {
 	peer   *server.Peer
 	life   int // of the server
 	offset time.Duration
-	left   bool // s.mu
+	left   bool               // s.mu
+	known  map[string]version // what it has read, if it tracks that; s.mu
 
 	up, down *pipe
 	once     sync.Once
@@ -232,7 +233,7 @@ func (c *conn) Write(b []byte) (int, error) {
 		if deaf {
 			return len(b), nil
 		}
-	} else {
+	} else if !bytes.HasPrefix(b, []byte(">")) {
 		c.mu.Lock()
 		if len(c.asked) > 0 {
 			p.kind, c.asked = c.asked[0], c.asked[1:]

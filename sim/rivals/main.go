@@ -1,14 +1,49 @@
 // Rivals carries out the plans of package sim with locks as they are: redquorum's production stack,
-// and locks that people use. It is a module of its own, so that nobody who imports redquorum gets them.
+// and locks that people use, each unchanged. It is a module of its own, so that nobody who imports
+// redquorum gets them.
+//
+//	go run . run S13 redsync                 # the story of a scenario with a lock
+//	go run . run PLAN redsync --html FILE    # of a plan in a file, and its page
+//	go run . page                            # writes docs/rivals.md
+//	go run . shift redsync                   # each scenario 200 times, with other times
+//	go run . explore redsync --seeds 1000    # drawn plans; what breaks the lock is shrunk and kept
+//
+// A run is in virtual time, in a bubble of testing/synctest. All clients and servers are in one
+// process: the locks talk by net.Pipe to miniredis, over links that stall as TCP does.
 package main
 
 import (
 	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
 
 	goredislib "github.com/redis/go-redis/v9"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/sim"
 )
 
-func main() {}
+func main() {
+	testing.Init()
+	_ = flag.CommandLine.Parse(nil) // of package testing, whose bubbles need a test
+	args, out := os.Args[1:], os.Stdout
+	os.Stdout = nil // it would say PASS
+	run := testing.InternalTest{Name: "rivals", F: func(t *testing.T) {
+		in := func(f func()) { synctest.Test(t, func(*testing.T) { f() }) }
+		if err := command(args, out, in); err != nil {
+			fmt.Fprintln(os.Stderr, "rivals:", err)
+			os.Exit(2)
+		}
+	}}
+	testing.Main(func(string, string) (bool, error) { return true, nil }, []testing.InternalTest{run}, nil, nil)
+}
 
 func init() { goredislib.SetLogger(quiet{}) }
 
@@ -16,3 +51,165 @@ func init() { goredislib.SetLogger(quiet{}) }
 type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}
+
+var errUsage = errors.New("want: run SCENARIO|PLAN LOCK [--html FILE], page, shift LOCK [--times N], or explore LOCK [--from N] [--seeds N]")
+
+func command(args []string, out io.Writer, in bubble) error {
+	if len(args) == 0 {
+		return errUsage
+	}
+	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
+	html := flags.String("html", "", "write the page of the run to this file")
+	times := flags.Uint64("times", 200, "how often to shift each plan")
+	seeds := flags.Uint64("seeds", 1000, "how many plans to draw")
+	from := flags.Uint64("from", 0, "the first seed")
+	words := args[1:]
+	n := 0
+	for n < len(words) && !strings.HasPrefix(words[n], "-") {
+		n++
+	}
+	if err := flags.Parse(words[n:]); err != nil {
+		return err
+	}
+	words = words[:n]
+	if args[0] == "page" && n == 0 {
+		return os.WriteFile(pagePath, []byte(page(table(in))), 0o644)
+	}
+	if n == 0 || contestantOf(words[n-1]) == nil {
+		return fmt.Errorf("%w; LOCK is %s", errUsage, lockNames())
+	}
+	c := contestantOf(words[n-1])
+	switch {
+	case args[0] == "run" && n == 2:
+		return c.run(in, words[0], *html, out)
+	case args[0] == "shift" && n == 1:
+		return c.shift(in, *times, out)
+	case args[0] == "explore" && n == 1:
+		return c.explore(in, *from, *seeds, out)
+	}
+	return errUsage
+}
+
+func lockNames() string {
+	var names []string
+	for _, c := range contestants {
+		names = append(names, c.name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// run shows one run.
+func (c *contestant) run(in bubble, what, html string, out io.Writer) error {
+	var p *faults.Plan
+	var lacks []string
+	s, known := sim.FindScenario(what)
+	if known {
+		p, lacks = c.plan(&s)
+	} else {
+		text, err := os.ReadFile(what)
+		if err != nil {
+			return err
+		}
+		if p, err = faults.Parse(string(text)); err != nil {
+			return err
+		}
+		lacks = missing(p)
+	}
+	if len(lacks) > 0 {
+		return fmt.Errorf("%s cannot be carried out here: it needs %s", what, strings.Join(lacks, ", "))
+	}
+	r, lacks := c.try(in, p)
+	if len(lacks) > 0 {
+		return fmt.Errorf("%s has no %s", c.name, strings.Join(lacks, ", "))
+	}
+	fmt.Fprintf(out, "%s: %s\n", c.title(), r.Verdict)
+	for _, line := range r.Story(60) {
+		fmt.Fprintln(out, line)
+	}
+	if html == "" {
+		return nil
+	}
+	f, err := os.Create(html)
+	if err != nil {
+		return err
+	}
+	if known {
+		err = s.WriteHTML(f, r)
+	} else {
+		err = r.WriteHTML(f)
+	}
+	return errors.Join(err, f.Close())
+}
+
+// shift tries each scenario with other times, and keeps how often each goes wrong, and the first that
+// does where the plan as it is does not.
+func (c *contestant) shift(in bubble, times uint64, out io.Writer) error {
+	var counts []string
+	for _, s := range sim.Scenarios() {
+		o := c.scenario(in, &s)
+		if o.result == nil {
+			continue
+		}
+		broken, kept := 0, false
+		for by := uint64(1); by <= times; by++ {
+			p := shifted(o.plan, by)
+			r, _ := c.try(in, p)
+			if r.Verdict != sim.Unsafe && r.Verdict != sim.Stuck {
+				continue
+			}
+			broken++
+			if o.result.Verdict == sim.Sound && !kept {
+				kept = true
+				if err := c.keep(in, s.ID, fmt.Sprintf("%s with other times", s.ID), c.shrink(in, p)); err != nil {
+					return err
+				}
+			}
+		}
+		counts = append(counts, fmt.Sprintf("%s %d/%d", s.ID, broken, times))
+		fmt.Fprintln(out, counts[len(counts)-1])
+	}
+	return os.WriteFile(filepath.Join("testdata", "shifts", file(c)+".txt"), []byte(c.title()+"\n"+strings.Join(counts, "\n")+"\n"), 0o644)
+}
+
+// file is a lock's name in file names.
+func file(c *contestant) string { return strings.NewReplacer("/", "-", " ", "-").Replace(c.name) }
+
+func (c *contestant) shrink(in bubble, p *faults.Plan) *faults.Plan {
+	return sim.ShrinkBy(context.Background(), p, func(p *faults.Plan) *sim.Result {
+		r, lacks := c.try(in, p)
+		if len(lacks) > 0 {
+			r.Violations, r.Verdict = nil, sim.Sound
+		}
+		return r
+	})
+}
+
+// keep writes what breaks a lock to testdata.
+func (c *contestant) keep(in bubble, id, from string, p *faults.Plan) error {
+	r, _ := c.try(in, p)
+	folder := filepath.Join("testdata", "plans", file(c))
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	text := fmt.Sprintf("# %s, from %s\n# %s: %s\n%s", c.title(), from, r.Verdict, r.Worst().Invariant, p)
+	return os.WriteFile(filepath.Join(folder, id+".plan"), []byte(text), 0o644)
+}
+
+// explore draws plans, and keeps what breaks the lock: the first of each way.
+func (c *contestant) explore(in bubble, from, seeds uint64, out io.Writer) error {
+	found := make(map[string]bool)
+	for seed := from; seed < from+seeds; seed++ {
+		p := strip(faults.Generate(seed, faults.Profile{}), c)
+		r, lacks := c.try(in, p)
+		if v := r.Worst(); len(lacks) > 0 || v == nil || v.Outside != "" || found[v.Invariant] && c.name != ours {
+			continue
+		}
+		found[r.Worst().Invariant] = true
+		fmt.Fprintf(out, "seed %d: %s %v\n", seed, r.Verdict, r.Worst())
+		if err := c.keep(in, fmt.Sprintf("seed%d", seed), fmt.Sprintf("seed %d", seed), c.shrink(in, p)); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(out, "%d plans\n", seeds)
+	return nil
+}

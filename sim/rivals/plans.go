@@ -86,7 +86,11 @@ func (c *contestant) plan(s *sim.Scenario) (*faults.Plan, []string) {
 		variant = sim.Variants[len(sim.Variants)-1]
 	}
 	p := s.Plan(variant)
-	return c.fit(p), missing(p)
+	lacks := missing(p)
+	if c.renews && p.Lock.MaxHold > 0 {
+		lacks = append(lacks, "a bound on renewal")
+	}
+	return c.fit(p), lacks
 }
 
 // ours is the name of redquorum's production stack.

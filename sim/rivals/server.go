@@ -35,6 +35,8 @@ type redis struct {
 	disk  []image // what it had, each second
 	conns []*conn
 
+	current *conn     // whose command is executed
+	read    []string  // the keys that it has read
 	free    time.Time // when its thread is
 	slow    faults.Range
 	replica bool
@@ -94,6 +96,7 @@ func (s *redis) tick() {
 		s.last = now
 		s.data.SetTime(now)
 		s.data.FastForward(d)
+		s.invalidates(nil)
 	}
 }
 
@@ -108,9 +111,15 @@ func (s *redis) hook(peer *server.Peer, cmd string, args ...string) (done bool) 
 			peer.WriteError("READONLY You can't write against a read only replica.")
 		}
 		return s.replica
+	case "GET":
+		s.read = append(s.read, args[0])
 	case "CLIENT":
 		if len(args) > 1 && strings.EqualFold(args[0], "list") {
 			peer.WriteBulk("")
+			return true
+		}
+		if s.tracks(args) {
+			peer.WriteOK()
 			return true
 		}
 	}
@@ -158,8 +167,12 @@ func (s *redis) execute(c *conn, words []string, kind string) {
 		return
 	}
 	s.tick()
+	s.current = c
 	s.data.Server().Dispatch(c.peer, words)
+	s.current = nil
 	c.peer.Flush()
+	s.invalidates(c)
+	s.remember(c)
 	if kind != "" {
 		s.w.report(sim.Entry{Kind: sim.KindExecute, Client: c.l.client, Node: c.l.node, Text: kind})
 		s.tell()
@@ -308,6 +321,7 @@ func (s *redis) strike(e *faults.Event, end bool) {
 		s.rate, s.rated = e.Ratio, time.Now()
 	}
 	s.tick()
+	s.invalidates(nil)
 	s.tell()
 }
 

@@ -108,6 +108,7 @@ func (w *world) build() {
 		}
 		w.clients = append(w.clients, &process{dead: true})
 	}
+	w.tasks.Go(w.expire)
 	w.tasks.Go(func() { // the disks
 		for ok := sleep(w.network, sim.FirstSync(w.p)); ok; ok = sleep(w.network, time.Second) {
 			for _, s := range w.servers() {
@@ -115,6 +116,17 @@ func (w *world) build() {
 			}
 		}
 	})
+}
+
+// expire lets servers find out that keys have expired, as Redis does ten times a second.
+func (w *world) expire() {
+	for sleep(w.network, 100*time.Millisecond) {
+		for _, s := range w.servers() {
+			s.mu.Lock()
+			s.tick()
+			s.mu.Unlock()
+		}
+	}
 }
 
 // servers returns each server once.
