@@ -115,6 +115,7 @@ type belief struct {
 	from, to time.Duration
 	until    time.Duration // what the library promised
 	granted  bool          // it is the first of its owner
+	again    bool          // a later one of its owner follows
 	ended    time.Duration // when the client heard that, or unlocked; 0: never
 }
 
@@ -224,8 +225,8 @@ func (c *court) stops(e *sim.Entry) {
 		switch ends := e.Kind == sim.KindFaultEnd; {
 		case event.Verb == faults.Kill && !ends:
 			for _, b := range c.beliefs {
-				if b.client == i {
-					b.to = min(b.to, e.At)
+				if b.client == i && b.ended == 0 && !b.again {
+					b.to, b.ended = min(b.to, e.At), max(1, e.At)
 				}
 			}
 			c.stopped = append(c.stopped, stop{i, e.At, never, false})
@@ -297,7 +298,7 @@ func (c *court) believes(e *sim.Entry) {
 		if before.mode == b.mode && (before.ended > 0 || before.to+c.Slack < e.At) && b.to > e.At {
 			c.fail("I12", e.At, "c%d goes on to hold %q, which had ended", e.Client+1, e.Name)
 		}
-		before.to = min(before.to, e.At)
+		before.to, before.again = min(before.to, e.At), true
 	} else {
 		c.backed(e)
 	}
@@ -526,8 +527,8 @@ func (c *court) steps() {
 // notices checks I8, and I14 for several locks that are held as one.
 func (c *court) notices() {
 	for _, b := range c.beliefs {
-		if b != c.belief(b.client, b.owner) && b.ended == 0 || b.until == never {
-			continue // it was extended
+		if b.again || b.until == never {
+			continue
 		}
 		ended := b.ended
 		if ended == 0 {

@@ -115,6 +115,10 @@ func TestJudge(t *testing.T) {
 		{"a notice in time", "", []sim.Entry{has(0, 0, "x", "", 1, 100*ms), ends(101*ms, 0, "x")}, ""},
 		{"a notice too late", "", []sim.Entry{has(0, 0, "x", "", 1, 100*ms), ends(102*ms, 0, "x")}, "I8"},
 		{"a notice too late for a client that was stopped", "at 50ms pause c1 for 100ms", []sim.Entry{has(0, 0, "x", "", 1, 100*ms), fault(50*ms, "pause c1 for 100ms"), ends(150*ms, 0, "x")}, ""},
+		{"no notice for a dead client", "at 50ms kill c1 for 10ms", []sim.Entry{has(0, 0, "x", "", 1, 100*ms), fault(50*ms, "kill c1 for 10ms"),
+			{At: 60 * ms, Kind: sim.KindFaultEnd, Client: -1, Node: -1, Text: "kill c1 for 10ms"}}, ""},
+		{"renewed, and dead later", "at 2s kill c1 for 10ms", []sim.Entry{has(0, 0, "x", "", 1, s), has(500*ms, 0, "x", "", 1, 1500*ms), ends(600*ms, 0, "x"), fault(2*s, "kill c1 for 10ms"),
+			{At: 2010 * ms, Kind: sim.KindFaultEnd, Client: -1, Node: -1, Text: "kill c1 for 10ms"}}, ""},
 		{"no notice", "", []sim.Entry{has(0, 0, "x", "", 1, 100*ms)}, "I8"},
 
 		{"its own key", "", []sim.Entry{key(0, 0, "z", "a", s), key(0, 1, "z", "a", s), has(ms, 0, "z", "", 1, s), command(5*ms, 0, 0), key(5*ms, 0, "z", "", 0), ends(9*ms, 0, "z")}, ""},
