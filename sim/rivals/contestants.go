@@ -39,6 +39,27 @@ type contestant struct {
 	key     func(name string) string // on a server
 	// promises are what its documentation says, by invariant; nil: it is held to all.
 	promises []promise
+	known    []knownLimit
+	better   []string // what it does better
+}
+
+// A knownLimit is what a documentation, or the page that it refers to, says of scenarios.
+type knownLimit struct {
+	scenarios string
+	says      string
+}
+
+const restarts = "The [Redis page](https://redis.io/docs/latest/develop/use/patterns/distributed-locks/#performance-crash-recovery-and-fsync) " +
+	"warns of this: a node that may have lost a lock must write each command to disk, or stay away for as long as the longest lease after a restart. "
+
+var redlockLimits = []knownLimit{
+	{"S13 S14 S16 S17 S53", restarts + "redsync leaves that to the operator."},
+	{"S55", "The Redis page asks for independent masters. redsync does not check that."},
+}
+
+var oneServerLimits = []knownLimit{
+	{"S13 S14 S16 S17 S53 S55", restarts + "With one server it holds as well."},
+	{"S19 S61", "The [Redis page](https://redis.io/docs/latest/develop/use/patterns/distributed-locks/#why-failover-based-implementations-are-not-enough) says that a lock on one server does not survive a failover to a replica."},
 }
 
 // A promise is what a documentation says in our words.
@@ -76,25 +97,40 @@ var contestants = []*contestant{
 			{[]string{"I1"}, "After a Lock that succeeds nobody else gets the lock, until it is unlocked or its validity (Until) is over.", "https://github.com/go-redsync/redsync/blob/v4.18.1/README.md#usage"},
 			{[]string{"I7"}, "It implements the algorithm of the Redis page on distributed locks, which cannot deadlock, and works while a majority of nodes does.", "https://redis.io/docs/latest/develop/use/patterns/distributed-locks/#safety-and-liveness-guarantees"},
 			{[]string{"I9"}, "A release removes the key only if it has the holder's own random value.", "https://redis.io/docs/latest/develop/use/patterns/distributed-locks/#correct-implementation-with-a-single-instance"},
+		},
+		known: redlockLimits,
+		better: []string{
+			"it keeps one string on a server for each held lock, and nothing when the lock is free. redquorum leaves a fence for a day.",
+			"it works with other Redlock implementations, in any language, and over several Redis drivers.",
+			"it asks nothing of a server but SET and a script, so an ACL for it is short.",
 		}},
 	{name: "rueidislock", version: "v1.0.79", alone: true, renews: true, setup: "one node, KeyMajority 1 and NoLoopTracking as in its README, KeyValidity the lease",
 		open: openRueidis, key: func(name string) string { return "rueidislock:0:" + name },
 		promises: []promise{
 			{[]string{"I1"}, "The returned context is the lock: it is canceled as soon as the majority of keys is not held any more, for example because Redis is down or the keys were deleted.", "https://github.com/redis/rueidis/blob/v1.0.79/rueidislock/README.md#features-backed-by-the-redis-client-side-caching"},
 			{[]string{"I7"}, "A key that is not extended expires after KeyValidity.", "https://github.com/redis/rueidis/blob/v1.0.79/rueidislock/README.md#default-configuration"},
+		},
+		known: oneServerLimits,
+		better: []string{
+			"the server itself notifies the holder, by client side caching, when its key is deleted or changed. redquorum learns of it at the next renewal.",
+			"it shares one connection with the rest of the program.",
 		}},
 	{name: "bsm/redislock", version: "v0.9.4", alone: true, setup: "one node, LinearBackoff(100 ms) to wait, TTL as in its README",
 		open: openBSM, key: plainKey,
 		promises: []promise{
 			{[]string{"I1"}, "While TTL says that there is time left, the lock is still the caller's.", "https://github.com/bsm/redislock/blob/v0.9.4/README.md#examples"},
 			{[]string{"I7"}, "A lock has a time to live, after which it is gone.", "https://pkg.go.dev/github.com/bsm/redislock@v0.9.4#Client.Obtain"},
-		}},
+		},
+		known:  oneServerLimits,
+		better: []string{"it is one file of 300 lines, works with any client of go-redis, and can keep a text with the lock (Metadata)."}},
 	{name: "SET NX", alone: true, setup: "one node, SET key random NX PX lease, a script that deletes only one's own, tries every 100 ms",
 		open: openSetNX, key: plainKey,
 		promises: []promise{
 			{[]string{"I1"}, "The key is set only if it does not exist, and only its owner removes it before it expires.", "https://redis.io/docs/latest/develop/use/patterns/distributed-locks/#correct-implementation-with-a-single-instance"},
 			{[]string{"I7"}, "The key expires by itself.", "https://redis.io/docs/latest/develop/use/patterns/distributed-locks/#correct-implementation-with-a-single-instance"},
-		}},
+		},
+		known:  oneServerLimits,
+		better: []string{"it needs no library, and every language has it."}},
 }
 
 // contestantOf returns one by its name, or nil.

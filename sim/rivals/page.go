@@ -1,8 +1,23 @@
 package main
 
-import "github.com/redquorum/redquorum/sim"
+import (
+	_ "embed"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/sim"
+)
 
 const pagePath = "../../docs/rivals.md"
+
+// head is what the page begins with.
+//
+//go:embed head.md
+var head string
 
 // table runs every scenario with every lock.
 func table(in bubble) (rows [][]*outcome) {
@@ -16,4 +31,156 @@ func table(in bubble) (rows [][]*outcome) {
 	return rows
 }
 
-func page(rows [][]*outcome) string { return "" }
+// page is docs/rivals.md.
+func page(rows [][]*outcome) string {
+	var b strings.Builder
+	b.WriteString(head)
+	writeTable(&b, rows)
+	b.WriteString("\n## What each lock promises, and how it was set up\n")
+	for _, c := range contestants {
+		c.writePromises(&b)
+	}
+	b.WriteString("\n## What went wrong\n\nEach story is of the plan as it is. The command of each shows it; with `--html FILE` it also draws the run.\n" +
+		"Run it in `sim/rivals`.\n")
+	for _, row := range rows {
+		for _, o := range row {
+			if o.result != nil && o.lock.name != ours && (o.result.Verdict == sim.Unsafe || o.result.Verdict == sim.Stuck) {
+				o.write(&b)
+			}
+		}
+	}
+	writeKept(&b)
+	writeMissing(&b, rows)
+	return b.String()
+}
+
+func writeTable(b *strings.Builder, rows [][]*outcome) {
+	b.WriteString("\n| | scenario | redquorum, simulated |")
+	for _, c := range contestants {
+		fmt.Fprintf(b, " %s |", c.title())
+	}
+	b.WriteString("\n|-|-|-|" + strings.Repeat("-|", len(contestants)) + "\n")
+	for _, row := range rows {
+		s := row[0].scenario
+		simulated := sim.Run(s.Plan(sim.Variants[len(sim.Variants)-1]), nil)
+		fmt.Fprintf(b, "| %s | %s | %s |", s.ID, s.Title, bold(cellOf(simulated)))
+		for _, o := range row {
+			text := bold(o.cell())
+			if n := o.lock.shifts()[s.ID]; n != "" && !strings.HasPrefix(n, "0/") && o.cell() == "ok" {
+				text = "ok; **" + n + "**"
+			}
+			fmt.Fprintf(b, " %s |", text)
+		}
+		b.WriteString("\n")
+	}
+}
+
+func bold(word string) string {
+	if word == "broken" || word == "stuck" {
+		return "**" + word + "**"
+	}
+	return word
+}
+
+// shifts are how many of the runs with other times went wrong, by scenario.
+func (c *contestant) shifts() map[string]string {
+	all := make(map[string]string)
+	text, err := os.ReadFile(filepath.Join("testdata", "shifts", file(c)+".txt"))
+	if err != nil {
+		return all // they take long, and are run by hand
+	}
+	for line := range strings.Lines(string(text)) {
+		id, n, _ := strings.Cut(strings.TrimSpace(line), " ")
+		all[id] = n
+	}
+	return all
+}
+
+func (c *contestant) writePromises(b *strings.Builder) {
+	fmt.Fprintf(b, "\n### %s\n\nSetup: %s.\n\n", c.title(), c.setup)
+	for _, p := range c.promises {
+		fmt.Fprintf(b, "* %s [(source)](%s) Held to %s.\n", p.says, p.where, strings.Join(p.invariants, ", "))
+	}
+	if c.promises == nil {
+		b.WriteString("* It is held to all invariants that can be seen from outside: I1, I2, I4 to I9 and I12 to I14.\n")
+	}
+	for _, better := range c.better {
+		fmt.Fprintf(b, "* Better than redquorum: %s\n", better)
+	}
+}
+
+// write tells how a scenario went wrong.
+func (o *outcome) write(b *strings.Builder) {
+	fmt.Fprintf(b, "\n### %s, %s: %s\n\n", o.scenario.ID, o.scenario.Title, o.lock.name)
+	for _, known := range o.lock.known {
+		if slices.Contains(strings.Split(known.scenarios, " "), o.scenario.ID) {
+			fmt.Fprintf(b, "%s\n\n", known.says)
+		}
+	}
+	fmt.Fprintf(b, "`go run . run %s %q`\n\n```text\n%s\n```\n", o.scenario.ID, o.lock.name, strings.Join(o.result.Story(10), "\n"))
+}
+
+// A keptPlan is one that broke a lock, and was not timed to it by hand.
+type keptPlan struct {
+	lock       *contestant
+	path       string
+	from, came string
+	plan       *faults.Plan
+}
+
+// keptPlans are all in testdata.
+func keptPlans() (all []keptPlan) {
+	for _, c := range contestants {
+		paths, err := filepath.Glob(filepath.Join("testdata", "plans", file(c), "*.plan"))
+		if err != nil {
+			panic(err) // the pattern is right
+		}
+		for _, path := range paths {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				panic(err)
+			}
+			p, err := faults.Parse(string(text))
+			if err != nil {
+				panic(fmt.Errorf("%s: %w", path, err))
+			}
+			lines := strings.SplitN(string(text), "\n", 3)
+			_, from, _ := strings.Cut(lines[0], ", from ")
+			all = append(all, keptPlan{c, filepath.ToSlash(path), from, strings.TrimPrefix(lines[1], "# "), p})
+		}
+	}
+	return all
+}
+
+func writeKept(b *strings.Builder) {
+	b.WriteString("\n## Plans that were found\n\nThese break a lock, too: plans with other times, and plans that were drawn. They were made as small as they can be.\n\n" +
+		"| lock | from | what | command |\n|-|-|-|-|\n")
+	for _, k := range keptPlans() {
+		fmt.Fprintf(b, "| %s | %s | %s | `go run . run %s %q` |\n", k.lock.name, k.from, k.came, k.path, k.lock.name)
+	}
+}
+
+func writeMissing(b *strings.Builder, rows [][]*outcome) {
+	b.WriteString("\n## What could not be tried\n\nAll processes of a run share one clock, and none can be stopped. A lock may lack something, too.\n\n| what | scenarios |\n|-|-|\n")
+	by := make(map[string][]string)
+	var order []string
+	for _, row := range rows {
+		for _, o := range row {
+			for _, what := range o.lacks {
+				key := what
+				if len(missing(o.scenario.Plan(sim.Variants[0]))) == 0 {
+					key = o.lock.name + ": " + what
+				}
+				if by[key] == nil {
+					order = append(order, key)
+				}
+				if !slices.Contains(by[key], o.scenario.ID) {
+					by[key] = append(by[key], o.scenario.ID)
+				}
+			}
+		}
+	}
+	for _, key := range order {
+		fmt.Fprintf(b, "| %s | %s |\n", key, strings.Join(by[key], ", "))
+	}
+}

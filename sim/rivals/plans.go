@@ -149,15 +149,20 @@ func (c *contestant) scenario(in bubble, s *sim.Scenario) *outcome {
 
 // cell says in a word what it came to.
 func (o *outcome) cell() string {
-	switch {
-	case len(o.lacks) > 0:
+	if len(o.lacks) > 0 {
 		return "-"
-	case o.result.Verdict == sim.Unsafe:
+	}
+	return cellOf(o.result)
+}
+
+func cellOf(r *sim.Result) string {
+	switch r.Verdict {
+	case sim.Unsafe:
 		return "broken"
-	case o.result.Verdict == sim.Sound:
+	case sim.Sound:
 		return "ok"
 	}
-	return string(o.result.Verdict)
+	return string(r.Verdict)
 }
 
 func (o *outcome) String() string {
