@@ -18,6 +18,7 @@ import (
 	redsyncredis "github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	goredislib "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
 
@@ -167,6 +168,8 @@ func (p *place) redis(n int) *goredislib.Options {
 	return &goredislib.Options{
 		// An address of its own, since a name would be looked up.
 		Addr: fmt.Sprintf("127.0.0.%d:6379", n+1), DB: p.w.nodes[n].db,
+		// Those hold a mutex while they wait for the network, for which virtual time waits.
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return p.w.links[p.client][n].dial(ctx, p.life)
 		},
@@ -310,7 +313,7 @@ func (r *rueidisLibrary) connect() {
 		l, err := rueidislock.NewLocker(rueidislock.LockerOption{
 			KeyMajority: 1, KeyValidity: r.w.p.Lock.Lease, NoLoopTracking: true,
 			ClientOption: rueidis.ClientOption{
-				InitAddress: []string{"127.0.0.1:6379"}, ForceSingleClient: true,
+				InitAddress: []string{"127.0.0.1:6379"}, ForceSingleClient: true, RetryDelay: r.pause,
 				DialCtxFn: func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
 					return r.w.links[r.client][0].dial(ctx, r.life)
 				},
@@ -324,6 +327,12 @@ func (r *rueidisLibrary) connect() {
 			return
 		}
 	}
+}
+
+// pause draws what rueidis does by default, from the plan's seed.
+func (r *rueidisLibrary) pause(attempts int, _ rueidis.Completed, _ error) time.Duration {
+	base := uint64(1) << min(20, attempts)
+	return min(time.Second, time.Duration(base+r.random.Uint64()%base)*time.Microsecond)
 }
 
 func (r *rueidisLibrary) Close() error {

@@ -247,7 +247,7 @@ func (s *redis) connect(c *conn) bool {
 		return false
 	}
 	c.life = s.lives
-	c.peer = server.NewPeer(bufio.NewWriterSize(c, 1<<20))
+	c.peer = server.NewPeer(bufio.NewWriterSize(c, 1<<16))
 	s.conns = append(s.conns, c)
 	return true
 }
@@ -265,6 +265,16 @@ func (s *redis) leave(c *conn) {
 		c.left = true
 		s.data.Server().Dispatch(c.peer, []string{"UNSUBSCRIBE"})
 	}
+}
+
+// close ends the goroutines of miniredis.
+func (s *redis) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.conns {
+		s.leave(c) // whose end was lost on the way
+	}
+	s.data.Close()
 }
 
 func (s *redis) strike(e *faults.Event, end bool) {

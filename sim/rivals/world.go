@@ -74,7 +74,7 @@ func carryOut(p *faults.Plan, lock *contestant) (r *sim.Result, lacks []string) 
 	unplug()
 	w.tasks.Wait()
 	for _, s := range w.servers() {
-		s.data.Close()
+		s.close()
 	}
 	judge := live.Judge{Lock: lock.title(), Slack: time.Microsecond, Promised: lock.judged()}
 	return judge.Result(p, w.entries), w.lacks
@@ -95,7 +95,7 @@ func (w *world) build() {
 			case first == nil:
 				first = w.nodes[n].redis
 			default:
-				w.nodes[n].redis.data.Close()
+				w.nodes[n].redis.close()
 				w.nodes[n] = at{first, n}
 			}
 		}

@@ -1,12 +1,13 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
 
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/sim"
 )
 
@@ -14,29 +15,97 @@ func bubbleOf(t *testing.T) bubble {
 	return func(f func()) { synctest.Test(t, func(*testing.T) { f() }) }
 }
 
-func TestTry(t *testing.T) {
+// The production stack comes to the simulator's verdict in each scenario that can be had here.
+func TestOursInScenarios(t *testing.T) {
+	had := 0
 	for _, s := range sim.Scenarios() {
-		if want := os.Getenv("SC"); want != "" && !strings.Contains(want, s.ID) {
-			continue
+		t.Run(s.ID, func(t *testing.T) {
+			o := contestantOf(ours).scenario(bubbleOf(t), &s)
+			if o.result == nil {
+				t.Skip(o.lacks)
+			}
+			had++
+			if want := sim.Run(o.plan, nil); o.result.Verdict != want.Verdict {
+				t.Errorf("%s %v; the simulator says %s %v", o.result.Verdict, o.result.Violations, want.Verdict, want.Violations)
+			}
+		})
+	}
+	if had < 52 {
+		t.Errorf("only %d scenarios can be had", had)
+	}
+}
+
+// The production stack is sound in drawn plans.
+func TestOursInDrawnPlans(t *testing.T) {
+	grants := 0
+	for seed := range uint64(tests.Times(15, 250)) {
+		p := strip(faults.Generate(seed, faults.Profile{}), contestantOf(ours))
+		r, lacks := contestantOf(ours).try(bubbleOf(t), p)
+		if r.Verdict != sim.Sound || len(lacks) > 0 {
+			t.Errorf("seed %d: %s %v, and lacks %v", seed, r.Verdict, r.Violations, lacks)
 		}
-		for name := range strings.SplitSeq(os.Getenv("LOCK"), ",") {
-			t.Run(s.ID+name, func(t *testing.T) {
-				o := contestantOf(name).scenario(bubbleOf(t), &s)
-				fmt.Println(o)
-				if o.result == nil {
-					return
+		grants += r.Grants
+	}
+	if grants < 100 {
+		t.Errorf("only %d grants", grants)
+	}
+}
+
+// The page is what the locks do now.
+func TestPage(t *testing.T) {
+	have, err := os.ReadFile(pagePath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := page(table(bubbleOf(t)))
+	if string(have) != want {
+		t.Errorf("%s is stale: run \"go run . page\"; the first line that differs is\n%s", pagePath, differs(string(have), want))
+	}
+}
+
+func differs(have, want string) string {
+	h, w := strings.Split(have, "\n"), strings.Split(want, "\n")
+	for i := range min(len(h), len(w)) {
+		if h[i] != w[i] {
+			return h[i] + "\nnow\n" + w[i]
+		}
+	}
+	return "the end"
+}
+
+// A scenario comes to the same with a lock each time.
+func TestSameVerdict(t *testing.T) {
+	times := tests.Times(10, 100)
+	for i, s := range sim.Scenarios() {
+		for j, c := range contestants {
+			if !tests.Long() && (i+j)%15 != 0 {
+				continue
+			}
+			first := ""
+			for range times {
+				o := c.scenario(bubbleOf(t), &s)
+				if first == "" {
+					first = o.String()
 				}
-				if os.Getenv("SC") != "" {
-					for _, l := range o.result.Story(60) {
-						fmt.Println(l)
-					}
+				if o.String() != first {
+					t.Errorf("%s, and then %s", first, o)
+					break
 				}
-				if os.Getenv("TRACE") != "" {
-					for _, l := range o.result.Trace.Entries {
-						fmt.Println(l)
-					}
-				}
-			})
+			}
+		}
+	}
+}
+
+// What was found breaks its lock still.
+func TestKeptPlans(t *testing.T) {
+	for _, k := range keptPlans() {
+		r, _ := k.lock.try(bubbleOf(t), k.plan)
+		came := string(r.Verdict)
+		if v := r.Worst(); v != nil {
+			came += ": " + v.Invariant
+		}
+		if came != k.came {
+			t.Errorf("%s comes to %s, and was to %s", k.path, came, k.came)
 		}
 	}
 }
