@@ -125,9 +125,12 @@ func (w *world) planFaults() {
 	}
 	slices.SortStableFunc(w.queue, func(a, b event) int { return cmp.Compare(b.at, a.at) })
 	if syncs {
-		w.plan(int64(stream(w.p.Seed, ofClocks, -1).first(time.Second)), evSync, nil, 0)
+		w.plan(int64(FirstSync(w.p)), evSync, nil, 0)
 	}
 }
+
+// FirstSync is when the nodes of a plan write to their disks first; they do so each second.
+func FirstSync(p *faults.Plan) time.Duration { return stream(p.Seed, ofClocks, -1).first(time.Second) }
 
 // call plans a function.
 func (w *world) call(at int64, f func()) { w.plan(at, evCall, f, 0) }

@@ -105,8 +105,8 @@ func (m *Mutant) try(ctx context.Context, root string, seeds uint64) (*Outcome, 
 		return nil, err
 	}
 	o := &Outcome{ID: m.ID, Reason: m.Reason, mutant: m}
-	if m.Expect == Tests {
-		return o, o.test(ctx, root, args)
+	if m.Expect == Tests || m.Folder != "" {
+		return o, o.test(ctx, filepath.Join(root, filepath.FromSlash(m.Folder)), args)
 	}
 	probe := filepath.Join(dir, "probe")
 	build := exec.CommandContext(ctx, "go", append(append([]string{"build", "-o", probe}, args...), "./sim/mutants/probe")...)
@@ -159,11 +159,11 @@ func (o *Outcome) probe(ctx context.Context, program string, seeds uint64) error
 var failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 
 // test runs the tests that are to see the bug.
-func (o *Outcome) test(ctx context.Context, root string, args []string) error {
+func (o *Outcome) test(ctx context.Context, dir string, args []string) error {
 	began := time.Now()
 	args = append(append([]string{"test", "-count=1", "-failfast", "-timeout=2m"}, args...), strings.Fields(o.mutant.Tests)...)
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir, cmd.Env = root, append(os.Environ(), "REDQUORUM_LONG=1")
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "REDQUORUM_LONG=1")
 	out, err := cmd.CombinedOutput()
 	o.Seconds = time.Since(began).Seconds()
 	if strings.Contains(string(out), "[build failed]") {

@@ -9,6 +9,7 @@ type Mutant struct {
 	Expect Expect
 	Reason string // of all but Normal and Pair: why no seed is to see it
 	Tests  string // of Tests: the arguments of go test
+	Folder string // where it runs, with "/"; "" is the module
 }
 
 // An Edit replaces a text that is exactly once in a declaration, such as

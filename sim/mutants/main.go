@@ -5,6 +5,7 @@
 //	go run ./sim/mutants --only M07      # one
 //	go run ./sim/mutants --canary        # the sturdiest few, for each commit
 //	go run ./sim/mutants --markdown      # docs/mutants.md
+//	go run ./sim/mutants --stack --only M07  # on the production stack, by the tests of sim/rivals
 //
 // A bug is a change of the source that the compiler sees, not the working tree
 // (go build -overlay). It exits with 1 if a bug stays unseen that should not.
@@ -44,7 +45,7 @@ type config struct {
 	seeds          uint64
 	jobs           int
 	only           string
-	canary         bool
+	canary, stack  bool
 	json, markdown bool
 }
 
@@ -55,6 +56,7 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 	flags.IntVar(&c.jobs, "jobs", 2, "how many run at the same time")
 	flags.StringVar(&c.only, "only", "", "these mutants alone, by ID, joined by commas")
 	flags.BoolVar(&c.canary, "canary", false, "a few sturdy mutants and few seeds, for each commit")
+	flags.BoolVar(&c.stack, "stack", false, "let the tests of sim/rivals look for them, on the production stack, and no seeds")
 	flags.BoolVar(&c.json, "json", false, "print the outcomes as JSON, one a line")
 	flags.BoolVar(&c.markdown, "markdown", false, "print the page docs/mutants.md")
 	if err := flags.Parse(args); err != nil {
@@ -86,7 +88,7 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 	default:
 		fmt.Fprintf(out, tableFormat, "", "mutant", "seed", "killed by", "s")
 	}
-	sound, err := engine.try(ctx, root, c.seeds)
+	sound, err := c.try(ctx, engine, root)
 	if err != nil {
 		return false, err
 	}
@@ -147,7 +149,7 @@ func (c *config) all(ctx context.Context, root string, list []*Mutant, tell func
 	for range max(1, c.jobs) {
 		tasks.Go(func() {
 			for i := range next {
-				o, err := list[i].try(ctx, root, c.seeds)
+				o, err := c.try(ctx, list[i], root)
 				mu.Lock()
 				if err != nil {
 					failed = errors.Join(failed, err)
@@ -167,6 +169,14 @@ func (c *config) all(ctx context.Context, root string, list []*Mutant, tell func
 	close(next)
 	tasks.Wait()
 	return outcomes, errors.Join(failed, ctx.Err())
+}
+
+// try lets one mutant run.
+func (c *config) try(ctx context.Context, m *Mutant, root string) (*Outcome, error) {
+	if c.stack {
+		m = &Mutant{ID: m.ID, Bug: m.Bug, Edits: m.Edits, Expect: m.Expect, Tests: "-run TestOurs .", Folder: "sim/rivals"}
+	}
+	return m.try(ctx, root, c.seeds)
 }
 
 const tableFormat = "%-5s %-72s %6s  %-26s %6s\n"

@@ -187,33 +187,39 @@ func (w *world) strike(e *faults.Event, end bool) {
 				l.strike(e, end)
 			}
 		}
-		if e.Procs.Clients.Has(i) && (e.Verb == faults.Kill || e.Verb == faults.Start) {
-			c := w.clients[i]
-			switch {
-			case e.Verb == faults.Kill && !end && !c.dead:
-				c.dead = true
-				c.kill()
-			case (e.Verb == faults.Start || end) && c.dead:
-				w.start(i)
-			}
+		if e.Procs.Clients.Has(i) {
+			w.strikeClient(i, e.Verb, end)
 		}
 	}
-	if e.Verb == faults.Alias || e.Verb == faults.View {
-		return
+	if e.Verb != faults.Alias && e.Verb != faults.View {
+		w.strikeServers(e, end)
 	}
+}
+
+func (w *world) strikeClient(i int, verb faults.Verb, end bool) {
+	c := w.clients[i]
+	switch {
+	case verb == faults.Kill && !end && !c.dead:
+		c.dead = true
+		c.kill()
+	case (verb == faults.Start || verb == faults.Kill && end) && c.dead:
+		w.start(i)
+	}
+}
+
+func (w *world) strikeServers(e *faults.Event, end bool) {
 	var struck []*redis
 	for n, at := range w.nodes {
 		if !e.Procs.Nodes.Has(n) || slices.Contains(struck, at.redis) {
 			continue
 		}
 		struck = append(struck, at.redis)
-		if e.Verb == faults.Strobe {
-			if !end {
-				w.tasks.Go(func() { at.redis.flicker(e) })
-			}
-			continue
+		switch {
+		case e.Verb != faults.Strobe:
+			at.redis.strike(e, end)
+		case !end:
+			w.tasks.Go(func() { at.redis.flicker(e) })
 		}
-		at.redis.strike(e, end)
 	}
 }
 
