@@ -141,14 +141,14 @@ func (c *contestant) run(in bubble, what, html string, out io.Writer) error {
 	return errors.Join(err, f.Close())
 }
 
-// shift tries each scenario with other times, and keeps how often each goes wrong, and the first that
-// does where the plan as it is does not.
+// shift tries each scenario in which the lock is sound with other times. It keeps how often each goes
+// wrong, and the first that does.
 func (c *contestant) shift(in bubble, times uint64, out io.Writer) error {
 	var counts []string
 	for _, s := range sim.Scenarios() {
 		o := c.scenario(in, &s)
-		if o.result == nil {
-			continue
+		if o.result == nil || o.result.Verdict != sim.Sound {
+			continue // there is nothing more to find out
 		}
 		broken, kept := 0, false
 		for by := uint64(1); by <= times; by++ {
@@ -158,7 +158,7 @@ func (c *contestant) shift(in bubble, times uint64, out io.Writer) error {
 				continue
 			}
 			broken++
-			if o.result.Verdict == sim.Sound && !kept {
+			if !kept {
 				kept = true
 				if err := c.keep(in, s.ID, fmt.Sprintf("%s with other times", s.ID), c.shrink(in, p)); err != nil {
 					return err

@@ -96,7 +96,7 @@ func TestSameVerdict(t *testing.T) {
 	}
 }
 
-// What was found breaks its lock still.
+// The kept plans still break their locks.
 func TestKeptPlans(t *testing.T) {
 	for _, k := range keptPlans() {
 		r, _ := k.lock.try(bubbleOf(t), k.plan)
