@@ -12,8 +12,12 @@ import (
 // Options returns the options of a Locker that a plan asks for.
 func Options(p *faults.Plan, c clock.Clock) quorum.Options {
 	l := &p.Lock
+	nodes := l.Need
+	if nodes == 0 && p.Nodes%2 == 0 {
+		nodes = need(p) // which the library wants to be said
+	}
 	return quorum.Options{Lease: l.Lease, MaxLease: l.MaxLease, MaxHold: l.MaxHold, Timeout: l.Timeout, RetryEvery: l.Poll, Grace: l.Grace,
-		Drift: float64(l.Drift) / 1e6, NoRestartGuard: !l.Guard, Quorum: need(p), Clock: c}
+		Drift: float64(l.Drift) / 1e6, NoRestartGuard: !l.Guard, Quorum: nodes, Clock: c}
 }
 
 // need is how many nodes must grant a lock.
