@@ -8,6 +8,7 @@ import (
 
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/sim"
+	"github.com/redquorum/redquorum/sim/live"
 )
 
 // missing says what of a plan cannot be had where all processes have one clock and cannot be stopped.
@@ -26,6 +27,9 @@ func missing(p *faults.Plan) (what []string) {
 		case faults.Clone, faults.DoDetach, faults.DoResume, faults.DoBreak, faults.DoInspect:
 			add(string(e.Verb))
 		}
+	}
+	for _, share := range live.Undrawn(&p.Work) {
+		add("work " + share)
 	}
 	return what
 }
