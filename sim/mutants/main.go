@@ -174,7 +174,7 @@ func (c *config) all(ctx context.Context, root string, list []*Mutant, tell func
 // try lets one mutant run.
 func (c *config) try(ctx context.Context, m *Mutant, root string) (*Outcome, error) {
 	if c.stack {
-		m = &Mutant{ID: m.ID, Bug: m.Bug, Edits: m.Edits, Expect: m.Expect, Tests: "-vet=off -run TestOurs .", Folder: "sim/rivals"}
+		m = &Mutant{ID: m.ID, Bug: m.Bug, Edits: m.Edits, Expect: m.Expect, Tests: "-short -vet=off -run TestOurs .", Folder: "sim/rivals"}
 	}
 	return m.try(ctx, root, c.seeds)
 }

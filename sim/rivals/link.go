@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -136,8 +137,6 @@ func (l *link) strike(e *faults.Event, end bool) {
 	l.changed = make(chan struct{})
 }
 
-func (l *link) heal() { l.strike(&faults.Event{Verb: faults.Heal}, false) }
-
 // dial makes a connection for a process of the client, once the network lets it.
 func (l *link) dial(ctx context.Context, life context.Context) (net.Conn, error) {
 	l.mu.Lock()
@@ -196,6 +195,7 @@ type conn struct {
 	peer   *server.Peer
 	life   int // of the server
 	offset time.Duration
+	dead   atomic.Bool        // half open: all is lost
 	left   bool               // s.mu
 	known  map[string]version // what it has read, if it tracks that; s.mu
 
@@ -360,7 +360,15 @@ func (q *pipe) run() {
 			}
 			continue
 		}
-		if !q.carry(&p) || !q.deliver(&p) {
+		if !q.carry(&p) {
+			return
+		}
+		if q.c.dead.Load() {
+			l := q.c.l
+			l.w.tellMessage(l, q.way, sim.KindLost, &p)
+			continue
+		}
+		if !q.deliver(&p) {
 			return
 		}
 	}

@@ -45,6 +45,9 @@ type redis struct {
 	rated   time.Time // since when
 	strobe  time.Duration
 	lives   int
+	full    faults.Mode  // what is lacking
+	starve  faults.Ratio // its share of each faults.Slice, 0: all of it
+	starved time.Time    // since when
 }
 
 // An image is what a server had.
@@ -106,11 +109,14 @@ func (s *redis) hook(peer *server.Peer, cmd string, args ...string) (done bool) 
 	case "INFO":
 		peer.WriteBulk(s.info(args))
 		return true
-	case "SET", "SETNX", "DEL", "HSET", "HDEL", "PEXPIRE", "PEXPIREAT", "ZADD", "ZREM":
-		if s.replica {
-			peer.WriteError("READONLY You can't write against a read only replica.")
+	case "SET", "SETNX", "HSET", "ZADD":
+		if s.full == faults.Memory {
+			peer.WriteError("OOM command not allowed when used memory > 'maxmemory'.")
+			return true
 		}
-		return s.replica
+		return s.refusesWrites(peer)
+	case "DEL", "HDEL", "PEXPIRE", "PEXPIREAT", "ZREM":
+		return s.refusesWrites(peer)
 	case "GET":
 		s.read = append(s.read, args[0])
 	case "CLIENT":
@@ -124,6 +130,18 @@ func (s *redis) hook(peer *server.Peer, cmd string, args ...string) (done bool) 
 		}
 	}
 	return false
+}
+
+func (s *redis) refusesWrites(peer *server.Peer) bool {
+	switch {
+	case s.replica:
+		peer.WriteError("READONLY You can't write against a read only replica.")
+	case s.full == faults.Disk:
+		peer.WriteError("MISCONF Errors writing to the AOF file: No space left on device")
+	default:
+		return false
+	}
+	return true
 }
 
 // info is what redisnode wants to know of a server.
@@ -152,6 +170,12 @@ func (s *redis) slot(random func(faults.Range) time.Duration) time.Time {
 	}
 	if s.slow.Max > 0 {
 		s.free = s.free.Add(random(s.slow))
+	}
+	if s.starve > 0 {
+		in := s.free.Sub(s.starved) % faults.Slice
+		if in >= time.Duration(int64(faults.Slice)/1e6*int64(s.starve)) {
+			s.free = s.free.Add(faults.Slice - in)
+		}
 	}
 	if s.free.After(now) {
 		s.free = s.free.Add(1) // one after the other
@@ -260,6 +284,26 @@ func (s *redis) disconnect(c *conn) {
 	s.conns = slices.DeleteFunc(s.conns, func(o *conn) bool { return o == c })
 }
 
+// breakLink breaks the connections over a link. If they are half open, neither end knows until the fault
+// ends.
+func (s *redis) breakLink(l *link, halfOpen, end bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conns = slices.DeleteFunc(s.conns, func(c *conn) bool {
+		switch {
+		case c.l != l || end && !c.dead.Load():
+			return false
+		case halfOpen && !end:
+			c.dead.Store(true)
+			return false
+		}
+		c.dead.Store(false)
+		s.leave(c)
+		c.reset()
+		return true
+	})
+}
+
 func (s *redis) leave(c *conn) {
 	if !c.left {
 		c.left = true
@@ -305,6 +349,16 @@ func (s *redis) strike(e *faults.Event, end bool) {
 			}
 		case e.Verb == faults.Suspend:
 			s.ahead -= e.For
+		}
+	case faults.Full:
+		s.full = e.Mode
+		if end {
+			s.full = ""
+		}
+	case faults.Starve:
+		s.starve, s.starved = e.Ratio, time.Now()
+		if end {
+			s.starve = 0
 		}
 	case faults.Evict:
 		for n, at := range s.w.nodes {
@@ -497,7 +551,7 @@ func (s *redis) heal() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tick()
-	s.slow, s.free, s.replica = faults.Range{}, time.Time{}, false
+	s.slow, s.free, s.replica, s.full, s.starve = faults.Range{}, time.Time{}, false, "", 0
 	if s.down {
 		s.restart()
 	}

@@ -184,7 +184,7 @@ func (w *world) strike(e *faults.Event, end bool) {
 	for i, links := range w.links {
 		for n, l := range links {
 			if e.Links.Clients.Has(i) && e.Links.Nodes.Has(n) {
-				l.strike(e, end)
+				w.strikeLink(l, e, end)
 			}
 		}
 		if e.Procs.Clients.Has(i) {
@@ -193,6 +193,19 @@ func (w *world) strike(e *faults.Event, end bool) {
 	}
 	if e.Verb != faults.Alias && e.Verb != faults.View {
 		w.strikeServers(e, end)
+	}
+}
+
+func (w *world) strikeLink(l *link, e *faults.Event, end bool) {
+	at := w.nodes[l.node].redis
+	switch e.Verb {
+	case faults.Reset, faults.HalfOpen:
+		at.breakLink(l, e.Verb == faults.HalfOpen, end)
+	case faults.Heal:
+		at.breakLink(l, true, true)
+		l.strike(e, end)
+	default:
+		l.strike(e, end)
 	}
 }
 
@@ -237,7 +250,7 @@ func (w *world) calm() {
 	for i := range need {
 		n := (int(w.p.Seed%uint64(w.p.Nodes)) + i) % w.p.Nodes
 		for _, links := range w.links {
-			links[n].heal()
+			w.strikeLink(links[n], &faults.Event{Verb: faults.Heal}, false)
 		}
 		w.report(sim.Entry{At: now, Kind: sim.KindHealed, Client: -1, Node: n})
 		w.nodes[n].redis.heal()
