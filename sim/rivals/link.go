@@ -413,6 +413,9 @@ func (q *pipe) deliver(p *parcel) bool {
 		c.s.disconnect(c)
 		return false
 	}
+	if p.kind == "" {
+		p.kind = l.w.scripts.kind(p.words) // a script that somebody has sent meanwhile
+	}
 	q.duplicate(p)
 	if at := c.s.slot(l.draw); at.After(time.Now()) && !sleep(l.w.network, time.Until(at)) {
 		return false
