@@ -375,7 +375,7 @@ func (c *court) exclusion() {
 			if o.owner == b.owner && o.client == b.client || o.mode == "read" && b.mode == "read" || !o.meets(b) || told[pair] {
 				continue
 			}
-			if min(o.to, b.to)-b.from > c.Slack {
+			if min(o.to, b.until)-b.from > c.Slack {
 				told[pair] = true
 				c.fail("I1", b.from, "c%d and c%d both hold %q%s", o.client+1, b.client+1, b.name, tokensOf(o, b))
 			}

@@ -70,6 +70,7 @@ func TestJudge(t *testing.T) {
 		{"one after the other", "", []sim.Entry{has(0, 0, "x", "", 1, s), ends(100*ms, 0, "x"), has(100*ms, 1, "x", "", 2, s), ends(200*ms, 1, "x")}, ""},
 		{"both", "", []sim.Entry{has(0, 0, "x", "", 1, s), has(100*ms, 1, "x", "", 2, s), ends(200*ms, 0, "x"), ends(300*ms, 1, "x")}, "I1"},
 		{"both for as long as the slack", "", []sim.Entry{has(0, 0, "x", "", 1, 101*ms), ends(101*ms, 0, "x"), has(100*ms, 1, "x", "", 2, s), ends(300*ms, 1, "x")}, ""},
+		{"both, and one unlocks at once", "", []sim.Entry{has(0, 0, "x", "", 1, s), has(100*ms, 1, "x", "", 2, s), ends(100*ms, 1, "x"), ends(300*ms, 0, "x")}, "I1"},
 		{"both read", "", []sim.Entry{has(0, 0, "x", "read", 1, s), has(100*ms, 1, "x", "read", 1, s), ends(200*ms, 0, "x"), ends(300*ms, 1, "x")}, ""},
 		{"one writes", "", []sim.Entry{has(0, 0, "x", "read", 1, s), has(100*ms, 1, "x", "write", 2, s), ends(200*ms, 0, "x"), ends(300*ms, 1, "x")}, "I1"},
 		{"other names", "", []sim.Entry{has(0, 0, "x", "", 1, s), has(100*ms, 1, "y", "", 2, s), ends(200*ms, 0, "x"), ends(300*ms, 1, "y")}, ""},

@@ -125,6 +125,7 @@ type keptPlan struct {
 	lock       *contestant
 	path       string
 	from, came string
+	why        string // by hand
 	plan       *faults.Plan
 }
 
@@ -144,9 +145,14 @@ func keptPlans() (all []keptPlan) {
 			if err != nil {
 				panic(fmt.Errorf("%s: %w", path, err))
 			}
-			lines := strings.SplitN(string(text), "\n", 3)
+			lines := strings.SplitN(string(text), "\n", 4)
 			_, from, _ := strings.Cut(lines[0], ", from ")
-			all = append(all, keptPlan{c, filepath.ToSlash(path), from, strings.TrimPrefix(lines[1], "# "), p})
+			k := keptPlan{lock: c, path: filepath.ToSlash(path), from: from, came: strings.TrimPrefix(lines[1], "# "), plan: p}
+			k.why, _ = strings.CutPrefix(lines[2], "# ")
+			if k.why == lines[2] {
+				k.why = ""
+			}
+			all = append(all, k)
 		}
 	}
 	return all
@@ -154,9 +160,9 @@ func keptPlans() (all []keptPlan) {
 
 func writeKept(b *strings.Builder) {
 	b.WriteString("\n## Plans that were found\n\nThese break a lock, too: plans with other times, and plans that were drawn. They were made as small as they can be.\n\n" +
-		"| lock | from | what | command |\n|-|-|-|-|\n")
+		"| lock | from | what | why | command |\n|-|-|-|-|-|\n")
 	for _, k := range keptPlans() {
-		fmt.Fprintf(b, "| %s | %s | %s | `go run . run %s %q` |\n", k.lock.name, k.from, k.came, k.path, k.lock.name)
+		fmt.Fprintf(b, "| %s | %s | %s | %s | `go run . run %s %q` |\n", k.lock.name, k.from, k.came, k.why, k.path, k.lock.name)
 	}
 }
 
