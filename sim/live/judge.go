@@ -510,17 +510,21 @@ func (c *court) liveness() {
 // steps checks that no step still waited for a lock that nobody held, long after the faults.
 func (c *court) steps() {
 	late := c.calm + Patience(c.p, 1)
-	for _, e := range c.entries {
+	var first *sim.Entry
+	for i := range c.entries {
+		e := &c.entries[i]
 		if e.Kind != sim.KindResult || e.At < late || !strings.HasPrefix(e.Text, "lock ") || strings.HasSuffix(e.Text, ": granted") {
 			continue
 		}
 		held := slices.ContainsFunc(c.beliefs, func(b *belief) bool {
 			return b.from < late && b.to > c.calm+(late-c.calm)/2 && b.meets(&belief{names: strings.Split(e.Name, ",")})
 		})
-		if !held {
-			c.fail("I7", e.At, "c%d waits for %q, which nobody holds, still %v after the faults", e.Client+1, e.Name, e.At-c.calm)
-			return
+		if !held && (first == nil || e.At == first.At && e.Client < first.Client) {
+			first = e
 		}
+	}
+	if first != nil {
+		c.fail("I7", first.At, "c%d waits for %q, which nobody holds, still %v after the faults", first.Client+1, first.Name, first.At-c.calm)
 	}
 }
 
