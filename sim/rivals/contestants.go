@@ -109,9 +109,9 @@ var contestants = []*contestant{
 		open: openRueidis, key: func(name string) string { return "rueidislock:0:" + name },
 		promises: []promise{
 			{[]string{"I1"}, "The returned context is the lock: it is canceled as soon as the majority of keys is not held any more, for example because Redis is down or the keys were deleted.", "https://github.com/redis/rueidis/blob/v1.0.79/rueidislock/README.md#features-backed-by-the-redis-client-side-caching"},
-			{[]string{"I7"}, "A key that is not extended expires after KeyValidity.", "https://github.com/redis/rueidis/blob/v1.0.79/rueidislock/README.md#default-configuration"},
+			{[]string{"I7"}, "A waiting WithContext tries again by itself as soon as somebody releases the lock.", "https://github.com/redis/rueidis/blob/v1.0.79/rueidislock/README.md#features-backed-by-the-redis-client-side-caching"},
 		},
-		known: oneServerLimits,
+		known: append(slices.Clip(oneServerLimits), knownLimit{"S64 S65", "A waiter whose attempt has failed waits for a notification, as its README says, and has no timer. If the attempt failed because the server did not answer in time, nobody holds the lock and no notification comes."}),
 		better: []string{
 			"the server itself notifies the holder, by client side caching, when its key is deleted or changed. redquorum learns of it at the next renewal.",
 			"it shares one connection with the rest of the program.",
