@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/redquorum/redquorum/internal/process"
 )
 
 // Available returns nil if a redis-server can be started here, and otherwise
@@ -50,6 +52,9 @@ type Config struct {
 	// Args are further arguments, such as "--maxmemory", "64mb". They come last,
 	// so they win.
 	Args []string
+	// Env are variables for its environment, such as "LD_PRELOAD=clock.so", besides those of
+	// this process.
+	Env []string
 }
 
 // A Server is one redis-server process and its directory. Its methods may be
@@ -61,7 +66,7 @@ type Server struct {
 	addr   string
 
 	mu      sync.Mutex
-	process *process // nil when none runs
+	process *process.Process // nil when none runs
 	closed  bool
 }
 
@@ -136,7 +141,7 @@ func (s *Server) PID() int {
 	if s.process == nil {
 		return 0
 	}
-	return s.process.pid()
+	return s.process.PID()
 }
 
 // Kill ends the process at once, as a crash does, and returns when it is gone.
@@ -149,16 +154,16 @@ func (s *Server) Kill() {
 
 func (s *Server) kill() {
 	if s.process != nil {
-		s.process.kill()
+		s.process.Kill()
 		s.process = nil
 	}
 }
 
 // Stop makes the process stand still: connections stay, and nothing answers.
-func (s *Server) Stop() error { return s.signal(stop) }
+func (s *Server) Stop() error { return s.signal(process.Stop) }
 
 // Cont lets a stopped process go on, with the commands that came in between.
-func (s *Server) Cont() error { return s.signal(cont) }
+func (s *Server) Cont() error { return s.signal(process.Cont) }
 
 func (s *Server) signal(sig os.Signal) error {
 	s.mu.Lock()
@@ -169,7 +174,7 @@ func (s *Server) signal(sig os.Signal) error {
 	if sig == nil {
 		return fmt.Errorf("redisserver: stopping a process: %w", errors.ErrUnsupported)
 	}
-	return s.process.signal(sig)
+	return s.process.Signal(sig)
 }
 
 // Restart kills the process if one runs, starts another at the same address,
@@ -252,25 +257,38 @@ func (s *Server) args() []string {
 
 var errAddrInUse = errors.New("redisserver: address in use")
 
+// launch starts a process whose output goes to a file.
+func (s *Server) launch(out string) (*process.Process, error) {
+	output, err := os.Create(out)
+	if err != nil {
+		return nil, err
+	}
+	defer output.Close()
+	cmd := exec.Command(s.binary, s.args()...)
+	cmd.Stdout, cmd.Stderr = output, output
+	cmd.Env = append(os.Environ(), s.config.Env...)
+	return process.Start(cmd)
+}
+
 // start starts a process and waits until it answers.
 func (s *Server) start() error {
 	out := filepath.Join(s.dir, "output")
-	p, err := startProcess(s.binary, s.args(), out)
+	p, err := s.launch(out)
 	if err != nil {
 		return fmt.Errorf("redisserver: %w", err)
 	}
 	for end := time.Now().Add(startTimeout); time.Now().Before(end); {
-		if s.answers(p.pid()) {
+		if s.answers(p.PID()) {
 			s.process = p
 			return nil
 		}
 		select {
-		case <-p.exited:
+		case <-p.Exited():
 			return failed("it ended", out)
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
-	p.kill()
+	p.Kill()
 	return failed(fmt.Sprintf("no answer in %v", startTimeout), out)
 }
 

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package redisserver
+package process
 
 import "syscall"
 

@@ -1,0 +1,54 @@
+// Package process starts processes that do not outlive this one. On Linux they die with it,
+// however it ends.
+package process
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+)
+
+// A Process is a child of this one.
+type Process struct {
+	cmd    *exec.Cmd
+	exited chan struct{}
+}
+
+// Start starts a command, in a process group of its own on Linux.
+func Start(cmd *exec.Cmd) (*Process, error) {
+	cmd.SysProcAttr = attributes()
+	p := &Process{cmd: cmd, exited: make(chan struct{})}
+	started := make(chan error)
+	go func() {
+		// The death that Linux reports to the child is that of the thread which
+		// started it (golang/go#27505), so this one is kept until the child has
+		// ended.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			cmd.Wait()
+			close(p.exited)
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// PID returns the process's number.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Exited returns a channel that is closed when the process has ended and been waited for.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// Signal sends the process a signal.
+func (p *Process) Signal(sig os.Signal) error { return p.cmd.Process.Signal(sig) }
+
+// Kill ends the process, even a stopped one, and waits for it.
+func (p *Process) Kill() {
+	p.cmd.Process.Kill() // fails if it has ended already
+	<-p.exited
+}

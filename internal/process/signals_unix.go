@@ -1,0 +1,11 @@
+//go:build unix
+
+package process
+
+import (
+	"os"
+	"syscall"
+)
+
+// Stop makes a process stand still, Cont lets it go on. They are nil where there are none.
+var Stop, Cont os.Signal = syscall.SIGSTOP, syscall.SIGCONT

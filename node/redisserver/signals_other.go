@@ -1,7 +1,0 @@
-//go:build !unix
-
-package redisserver
-
-import "os"
-
-var stop, cont os.Signal // there are none
