@@ -31,7 +31,9 @@ import (
 type Judge struct {
 	Lock     string        // its name and version
 	Slack    time.Duration // for what is observed late
+	Wake     time.Duration // for a process that notices late that a lock is over; 0: Slack
 	Promised []string      // the invariants that the lock promises; none: all
+	Busy     string        // why processes were late, so that I7 and I8 cannot be expected; "" if they were not
 }
 
 // Result judges a run. The entries may be in any order. Those after the faults begin with one of
@@ -39,7 +41,7 @@ type Judge struct {
 // tell what is left.
 func (j Judge) Result(p *faults.Plan, entries []sim.Entry) *sim.Result {
 	c := &court{Judge: j, p: p, entries: slices.Clone(entries), calm: p.Length, keys: make(map[place]*sim.Entry), had: make(map[place]bool),
-		met: make(map[[2]int]bool), saw: make(map[[2]int]bool), changed: make(map[int]change)}
+		met: make(map[[2]int]bool), saw: make(map[[2]int]bool), changed: make(map[int]change), killedBy: make(map[int]*faults.Event)}
 	slices.SortStableFunc(c.entries, func(a, b sim.Entry) int { return cmp.Compare(a.At, b.At) })
 	for i := range c.entries {
 		c.end = max(c.end, c.entries[i].At)
@@ -65,7 +67,9 @@ type court struct {
 	entries []sim.Entry
 	found   []sim.Violation
 
+	killedBy  map[int]*faults.Event // by client: the latest that did
 	calm, end time.Duration
+	slow      string // why nobody need be served; "" if there is no reason
 	healed    faults.Set
 	broken    []breach // in the order of their times
 	beliefs   []*belief
@@ -129,6 +133,13 @@ func (c *court) fail(invariant string, at time.Duration, format string, args ...
 		if b.at <= at && v.Outside == "" {
 			v.Outside = b.why
 		}
+	}
+	switch {
+	case v.Outside != "":
+	case invariant == "I7":
+		v.Outside = cmp.Or(c.Busy, c.slow)
+	case invariant == "I8":
+		v.Outside = c.Busy
 	}
 	c.found = append(c.found, v)
 }
@@ -223,13 +234,10 @@ func (c *court) stops(e *sim.Entry) {
 			continue
 		}
 		switch ends := e.Kind == sim.KindFaultEnd; {
+		case event.Verb == faults.Kill && ends && c.killedBy[i] != event: // another fault keeps it dead
 		case event.Verb == faults.Kill && !ends:
-			for _, b := range c.beliefs {
-				if b.client == i && b.ended == 0 && !b.again {
-					b.to, b.ended = min(b.to, e.At), max(1, e.At)
-				}
-			}
-			c.stopped = append(c.stopped, stop{i, e.At, never, false})
+			c.killedBy[i] = event
+			c.kills(i, e.At)
 		case event.Verb == faults.Kill, event.Verb == faults.Start:
 			for n := range c.stopped {
 				if s := &c.stopped[n]; s.client == i && s.to == never {
@@ -240,6 +248,16 @@ func (c *court) stops(e *sim.Entry) {
 			c.stopped = append(c.stopped, stop{i, e.At, e.At + event.For, true})
 		}
 	}
+}
+
+// kills ends what a client holds.
+func (c *court) kills(client int, at time.Duration) {
+	for _, b := range c.beliefs {
+		if b.client == client && b.ended == 0 && !b.again {
+			b.to, b.ended = min(b.to, at), max(1, at)
+		}
+	}
+	c.stopped = append(c.stopped, stop{client, at, never, false})
 }
 
 // replaces notes which nodes get other data, and look as if they had run for long.
@@ -488,6 +506,7 @@ func (c *court) leaks() {
 // liveness checks I7.
 func (c *court) liveness() {
 	bound := lastly(c.p)
+	c.slow = c.tooSlow()
 	for i := range c.p.Clients {
 		dead := slices.ContainsFunc(c.stopped, func(s stop) bool { return s.client == i && s.to > c.calm && !s.pause })
 		closed := slices.ContainsFunc(c.p.Events, func(e faults.Event) bool { return e.Verb == faults.DoClose && e.Procs.Clients.Has(i) })
@@ -505,6 +524,27 @@ func (c *court) liveness() {
 		}
 	}
 	c.steps()
+}
+
+// tooSlow returns why nobody need get a lock: the faults are over, and the servers' replies take so long
+// that the plan's timeout leaves no room for them. A real machine may be that busy.
+func (c *court) tooSlow() string {
+	executed, late, all := make(map[int]time.Duration), 0, 0
+	for _, e := range c.entries {
+		switch {
+		case e.Node < 0 || e.At < c.calm || !c.healed.Has(e.Node):
+		case e.Kind == sim.KindExecute:
+			executed[e.Message] = e.At
+		case e.Kind == sim.KindReply && executed[e.Message] != 0:
+			if all++; e.At-executed[e.Message] > c.p.Lock.Timeout/2 {
+				late++
+			}
+		}
+	}
+	if late > all/20 {
+		return fmt.Sprintf("%d of %d replies after the faults took longer than half of the timeout: the machine is too busy for this plan", late, all)
+	}
+	return ""
 }
 
 // steps checks that no step still waited for a lock that nobody held, long after the faults.
@@ -530,6 +570,7 @@ func (c *court) steps() {
 
 // notices checks I8, and I14 for several locks that are held as one.
 func (c *court) notices() {
+	wake := max(c.Slack, c.Wake)
 	for _, b := range c.beliefs {
 		if b.again || b.until == never {
 			continue
@@ -539,8 +580,8 @@ func (c *court) notices() {
 			ended = c.end
 		}
 		until := max(b.until, b.from)
-		if ended > until+c.Slack && !c.ranLate(b.client, until, ended) {
-			c.fail("I8", until+c.Slack, "c%d: the context of %q goes on for %v after its validity has ended", b.client+1, b.name, ended-until)
+		if ended > until+wake && !c.ranLate(b.client, until, ended) {
+			c.fail("I8", until+wake, "c%d: the context of %q goes on for %v after its validity has ended", b.client+1, b.name, ended-until)
 		}
 	}
 	for _, e := range c.entries {

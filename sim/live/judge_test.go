@@ -126,6 +126,8 @@ func TestJudge(t *testing.T) {
 		{"another's key", "", []sim.Entry{key(0, 0, "z", "a", s), key(0, 1, "z", "a", s), has(ms, 0, "z", "", 1, s), command(5*ms, 1, 0), key(5*ms, 0, "z", "", 0), ends(9*ms, 0, "z")}, "I9"},
 		{"a crash", "at 5ms crash n1 empty", []sim.Entry{key(0, 0, "z", "a", s), key(0, 1, "z", "a", s), has(ms, 0, "z", "", 1, s), command(4*ms, 1, 0), fault(5*ms, "crash n1 empty"), key(5*ms, 0, "z", "", 0), ends(9*ms, 0, "z")}, ""},
 
+		{"it is killed and starts again", "at 50ms kill c1 for 10ms", []sim.Entry{has(0, 0, "x", "", 1, 100*ms), fault(50*ms, "kill c1 for 10ms"),
+			{At: 60 * ms, Kind: sim.KindFaultEnd, Client: -1, Node: -1, Text: "kill c1 for 10ms"}}, ""},
 		{"it goes on after its end", "", []sim.Entry{has(0, 0, "x", "", 1, 100*ms), ends(100*ms, 0, "x"), has(200*ms, 0, "x", "", 1, s), ends(300*ms, 0, "x")}, "I12"},
 
 		{"in turn", "", []sim.Entry{asks(0, 0), asks(s, 1), gets(1100*ms, 0), gets(1200*ms, 1)}, ""},
@@ -191,7 +193,9 @@ func TestJudgeOfLiveness(t *testing.T) {
 		{"all are served", "", 7, sim.Sound},
 		{"one is not", "", 4, sim.Stuck},
 		{"one is dead", "at 1s kill c2\n", 4, sim.Sound},
+		{"one was killed twice", "at 1s kill c2 for 1s\nat 1.5s kill c2\n", 4, sim.Sound},
 		{"one was dead", "at 1s kill c2 for 1s\n", 4, sim.Stuck},
+		{"one is not, and the machine is too slow", "# slow\n", 4, sim.Outside},
 		{"one has closed its Locker", "at 1s close c2\n", 4, sim.Sound},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -202,6 +206,10 @@ func TestJudgeOfLiveness(t *testing.T) {
 			entries := slices.Clone(served())
 			if tt.without < 7 {
 				entries = slices.Delete(entries, tt.without, tt.without+1)
+			}
+			if strings.Contains(tt.plan, "slow") {
+				reply := sim.Entry{At: 3100 * ms, Kind: sim.KindReply, Client: 0, Node: 0, Message: 1, ToClient: true}
+				entries = append(entries, sim.Entry{At: 3001 * ms, Kind: sim.KindExecute, Client: 0, Node: 0, Message: 1}, reply)
 			}
 			for _, e := range p.Events {
 				if e.Verb == faults.Kill {

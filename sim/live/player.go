@@ -24,7 +24,8 @@ type Player struct {
 	Start   int // how often it was started before
 	Library Library
 	Clock   clock.Clock
-	Begun   clock.Instant   // of the plan, by Clock
+	True    clock.Clock     // shows the plan's time, if Clock is off; nil: Clock does
+	Begun   clock.Instant   // of the plan, by either clock
 	Report  func(sim.Entry) // may be called by several goroutines at once
 
 	life  context.Context
@@ -42,6 +43,9 @@ type Player struct {
 // the client is dead: nothing more is reported. Play returns when the library's calls have.
 func (p *Player) Play(life context.Context) {
 	p.life = life
+	if p.True == nil {
+		p.True = p.Clock
+	}
 	var from time.Duration // of the steps: a process may take a while to begin
 	if p.Start > 0 {
 		from = p.now()
@@ -73,11 +77,11 @@ func (p *Player) Lacks() []string {
 	return slices.Clone(p.lacks)
 }
 
-func (p *Player) now() time.Duration { return p.Clock.Now().Sub(p.Begun) }
+func (p *Player) now() time.Duration { return p.True.Now().Sub(p.Begun) }
 
 // wait returns at an instant of the plan, or when ctx ends.
 func (p *Player) wait(ctx context.Context, at time.Duration) clock.Wake {
-	return p.Clock.NewSignal().Wait(ctx, p.Begun.Add(at))
+	return p.True.NewSignal().Wait(ctx, p.Begun.Add(at))
 }
 
 func (p *Player) report(e sim.Entry) {
@@ -389,11 +393,14 @@ func (h *hold) next() clock.Instant {
 	return h.until.Add(-left / 2)
 }
 
+// exactness is that of Until on a clock that goes on meanwhile.
+const exactness = time.Millisecond
+
 // isOver reports a renewal, or that the time of the lock is over.
 func (h *hold) isOver() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if until := h.Until(); until > h.until {
+	if until := h.Until(); until > h.until.Add(exactness) {
 		h.until = until
 		h.tell()
 	}

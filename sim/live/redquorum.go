@@ -71,7 +71,13 @@ type redquorumLease struct {
 	length quorum.Option
 }
 
-func (l redquorumLease) Until() clock.Instant { return l.r.clock.Now().Add(l.Remaining()) }
+func (l redquorumLease) Until() clock.Instant {
+	left := l.Remaining()
+	if left == 0 {
+		return 0
+	}
+	return l.r.clock.Now().Add(left)
+}
 
 func (l redquorumLease) Downgrade(ctx context.Context) (Held, error) {
 	inner, err := l.r.locker.TryLock(l.Context(), l.Names()[0], l.length, quorum.WithRead(), quorum.WithReentry())
