@@ -1,0 +1,116 @@
+package chaos
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"context"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/process"
+	"github.com/redquorum/redquorum/node/redisserver"
+	"github.com/redquorum/redquorum/sim/live"
+)
+
+// Able returns nil if a plan can be carried out here, and otherwise an error that names all that
+// cannot.
+func Able(p *faults.Plan, config Config) error {
+	var lacks []string
+	lack := func(what string) {
+		if !slices.Contains(lacks, what) {
+			lacks = append(lacks, what)
+		}
+	}
+	if p.Lock.Mistake != "" {
+		lack("lock mistake=" + string(p.Lock.Mistake) + ": only the simulator's clients make it")
+	}
+	for c := range p.Clients {
+		if !p.Scripted(c) {
+			for _, share := range live.Undrawn(&p.Work) {
+				lack("work " + share + "=: its clients do not do that")
+			}
+		}
+	}
+	for i := range p.Events {
+		switch e := &p.Events[i]; e.Verb {
+		case faults.DoDetach, faults.DoResume, faults.DoBreak, faults.DoInspect:
+			lack(string(e.Verb) + ": its clients do not do that")
+		case faults.Pause, faults.Suspend:
+			if process.Stop == nil {
+				lack(string(e.Verb) + ": processes cannot be stopped on " + runtime.GOOS)
+			}
+		}
+	}
+	if movesServers(p) {
+		if err := clockWorks(config.Server); err != nil {
+			lack(err.Error())
+		}
+	}
+	if lacks == nil {
+		return nil
+	}
+	return fmt.Errorf("this plan cannot be carried out here: %s", strings.Join(lacks, "; "))
+}
+
+// movesServers reports whether the plan moves the clock of a server.
+func movesServers(p *faults.Plan) bool {
+	return slices.ContainsFunc(p.Events, func(e faults.Event) bool { return e.Procs.Nodes != 0 && movesClock(&e) })
+}
+
+var (
+	clocksMu    sync.Mutex
+	clocksKnown = make(map[string]error) // by the server's program
+)
+
+// clockWorks returns nil if the clock of such servers can be moved. It starts one to see.
+func clockWorks(server string) error {
+	clocksMu.Lock()
+	defer clocksMu.Unlock()
+	err, known := clocksKnown[server]
+	if !known {
+		err = tryClock(server)
+		clocksKnown[server] = err
+	}
+	return err
+}
+
+func tryClock(server string) error {
+	dir, err := os.MkdirTemp("", "redquorum-clock-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	library, err := compileClock(dir)
+	if err != nil {
+		return err
+	}
+	f, err := newFace(dir + "/clock")
+	if err != nil {
+		return err
+	}
+	defer f.file.Close()
+	const ahead = 24 * time.Hour
+	if err := f.show(day{ahead: ahead}, monotonic()); err != nil {
+		return err
+	}
+	s, err := redisserver.Start(redisserver.Config{Binary: server, Env: []string{"LD_PRELOAD=" + library, faceVariable + "=" + f.path}})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return admin(s, func(c *redis.Client) error {
+		shown, err := c.Time(context.Background()).Result()
+		if err == nil && (time.Until(shown)-ahead).Abs() > time.Minute {
+			err = errors.New("the clock of this server cannot be moved: it takes no preloaded library")
+		}
+		return err
+	})
+}

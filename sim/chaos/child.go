@@ -1,0 +1,138 @@
+package chaos
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/bits"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/redisnode"
+	"github.com/redquorum/redquorum/quorum"
+	"github.com/redquorum/redquorum/sim"
+	"github.com/redquorum/redquorum/sim/live"
+)
+
+// Client is the whole of a client's process: it reads what to do from its standard input, says on
+// its standard output that it is there, and returns when it is done, or when its parent is gone.
+func Client(ctx context.Context, in io.Reader, out io.Writer) error {
+	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP) // the parent decides
+	var o order
+	from := json.NewDecoder(in)
+	if err := from.Decode(&o); err != nil {
+		return err
+	}
+	p, err := faults.Parse(o.Plan)
+	if err != nil {
+		return err
+	}
+	log, err := os.OpenFile(o.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	var b beginning
+	if _, err := io.WriteString(out, ready); err != nil {
+		return err
+	}
+	if err := from.Decode(&b); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		_ = from.Decode(new(beginning)) // until the end
+		cancel()
+	}()
+	c := newPlanned(p, o.Client, b.Begun)
+	library, err := open(p, &o, c)
+	if err != nil {
+		return err
+	}
+	diary := &diary{c: c, log: log, set: newSetClient(o.Store, o.Client, o.Start)}
+	c.NewSignal().Wait(ctx, b.Begun)
+	player := &live.Player{Plan: p, Client: o.Client, Start: o.Start, Library: library, Clock: c, True: c.Clock, Begun: b.Begun, Report: diary.write}
+	player.Play(ctx)
+	return nil
+}
+
+// open makes the client's lock.
+func open(p *faults.Plan, o *order, c *planned) (live.Library, error) {
+	if p.Lock.Client == faults.Plain {
+		return newTextbook(p, o, c), nil
+	}
+	var nodes []node.Node
+	for _, at := range o.Nodes {
+		client := redis.NewClient(&redis.Options{Addr: at.Addr, DB: at.Database})
+		n, err := redisnode.New(client, redisnode.Options{Name: fmt.Sprintf("n%d", at.Number+1), Clock: c})
+		if err != nil {
+			return nil, err
+		}
+		_ = client.Close() // the node has its own
+		nodes = append(nodes, n)
+	}
+	options := live.Options(p, c)
+	options.Quorum = cmp.Or(p.Lock.Need, len(nodes)/2+1)
+	options.Drift = max(options.Drift, 1e-9) // 0 would be the default
+	options.Random = clones(p, o)
+	locker, err := quorum.New(nodes, options)
+	if err != nil {
+		return nil, err
+	}
+	return live.Redquorum(locker, c), nil
+}
+
+// clones returns the random numbers of a client that is a clone of another, nil of all others: these
+// draw from the kernel.
+func clones(p *faults.Plan, o *order) func() uint64 {
+	for i := range p.Events {
+		e := &p.Events[i]
+		if e.Verb != faults.Clone || !e.Procs.Clients.Has(o.Client) {
+			continue
+		}
+		random := rand.New(rand.NewPCG(p.Seed, uint64(o.Start)<<32|uint64(bits.TrailingZeros64(uint64(e.Procs.Clients)))))
+		var mu sync.Mutex
+		return func() uint64 {
+			mu.Lock()
+			defer mu.Unlock()
+			return random.Uint64()
+		}
+	}
+	return nil
+}
+
+// A diary is what a client's process has to say, a line for each entry. Its times are true ones.
+type diary struct {
+	c   *planned
+	log *os.File
+	set *setClient
+}
+
+func (d *diary) write(e sim.Entry) {
+	e.At = d.c.at()
+	if e.Until != 0 {
+		e.Until = d.c.trueTime(d.c.begun.Add(e.Until)).Sub(d.c.begun)
+	}
+	line, err := json.Marshal(e)
+	if err == nil {
+		_, err = d.log.Write(append(line, '\n'))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1) // its parent is to know
+	}
+	d.set.sees(&e)
+}
+
+var _ clock.Clock = (*planned)(nil)

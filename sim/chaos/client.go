@@ -1,0 +1,240 @@
+package chaos
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/process"
+	"github.com/redquorum/redquorum/sim"
+)
+
+// A client is the parent's side of a client's process.
+type client struct {
+	w      *world
+	number int
+	jobs   chan func() // what faults do to it, one after the other
+
+	// Of the jobs:
+	proc     *process.Process // the present one; nil before the first
+	stdin    io.WriteCloser
+	starts   int
+	logs     []string // a file of each process
+	stopped  int
+	dead     bool
+	killedBy *faults.Event
+}
+
+// An order is what a client's process is to do. It comes on its standard input, which is closed when
+// the parent is gone.
+type order struct {
+	Plan   string  `json:"plan"`
+	Client int     `json:"client"`
+	Start  int     `json:"start"` // how often it was started before
+	Nodes  []place `json:"nodes"`
+	Store  string  `json:"store"`
+	Log    string  `json:"log"`
+}
+
+// A beginning is sent when the process has said that it is there.
+type beginning struct {
+	Begun clock.Instant `json:"begun"` // of the plan
+}
+
+// A place is where a node is.
+type place struct {
+	Number   int    `json:"number"`
+	Addr     string `json:"addr"`
+	Database int    `json:"database"`
+}
+
+// start starts a process.
+func (c *client) start() {
+	w := c.w
+	log := filepath.Join(w.dir, fmt.Sprintf("c%d-%d.jsonl", c.number+1, c.starts+1))
+	o := order{Plan: w.p.String(), Client: c.number, Start: c.starts, Store: w.store.addr(), Log: log}
+	for n, l := range w.links[c.number] {
+		if w.lists(c.number).Has(n) {
+			o.Nodes = append(o.Nodes, place{n, l.addr(), w.database(n)})
+		}
+	}
+	c.starts++
+	c.logs = append(c.logs, log)
+	cmd := exec.Command(w.config.Self[0], w.config.Self[1:]...)
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		w.fail(err)
+		return
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		w.fail(err)
+		return
+	}
+	stderr, err := os.Create(log + ".stderr")
+	if err != nil {
+		w.fail(err)
+		return
+	}
+	defer stderr.Close()
+	cmd.Stderr = stderr
+	if c.proc, err = process.Start(cmd); err != nil {
+		w.fail(fmt.Errorf("a client's process cannot be started: %w", err))
+		return
+	}
+	c.dead, c.stdin = false, stdin
+	if err = json.NewEncoder(stdin).Encode(o); err == nil {
+		_, err = io.ReadFull(stdout, make([]byte, len(ready)))
+	}
+	if err != nil {
+		w.fail(fmt.Errorf("a client's process has ended: %w", err))
+	}
+}
+
+// ready is what a client's process says when it is there.
+const ready = "ready\n"
+
+// begin lets the process begin with the plan.
+func (c *client) begin() {
+	if err := json.NewEncoder(c.stdin).Encode(beginning{c.w.begun}); err != nil {
+		c.w.fail(fmt.Errorf("a client's process has ended: %w", err))
+	}
+	if c.stopped > 0 { // since before it was there
+		_ = c.proc.Signal(process.Stop)
+	}
+}
+
+// restart starts another process in the place of one that was killed.
+func (c *client) restart() {
+	if c.start(); c.w.failed() == nil {
+		c.begin()
+	}
+}
+
+// work does the jobs until there are no more.
+func (c *client) work() {
+	for job := range c.jobs {
+		job()
+	}
+}
+
+// wait does something after all jobs.
+func (c *client) wait(job func()) {
+	done := make(chan struct{})
+	c.jobs <- func() {
+		defer close(done)
+		job()
+	}
+	<-done
+}
+
+// lists returns the nodes that a client was configured with.
+func (w *world) lists(client int) faults.Set {
+	for i := range w.p.Events {
+		if e := &w.p.Events[i]; e.Verb == faults.View && e.Procs.Clients.Has(client) {
+			return e.Procs.Nodes
+		}
+	}
+	return faults.All
+}
+
+func (c *client) strike(e *faults.Event, end bool) {
+	switch e.Verb {
+	case faults.Kill:
+		switch {
+		case !end:
+			c.killedBy = e
+			c.kill()
+		case c.dead && c.killedBy == e:
+			c.restart()
+		}
+	case faults.Start:
+		if c.dead {
+			c.restart()
+		}
+	case faults.Pause, faults.Suspend: // its clock counts the time that the machine sleeps
+		c.stop(end)
+	}
+}
+
+func (c *client) kill() {
+	c.dead, c.stopped = true, 0
+	if c.proc != nil {
+		c.proc.Kill()
+		c.stdin.Close()
+	}
+}
+
+func (c *client) stop(end bool) {
+	if c.dead {
+		return
+	}
+	if end {
+		if c.stopped = max(0, c.stopped-1); c.stopped == 0 {
+			_ = c.proc.Signal(process.Cont)
+		}
+		return
+	}
+	if c.stopped++; c.proc != nil {
+		_ = c.proc.Signal(process.Stop)
+	}
+}
+
+// goOn ends all pauses.
+func (c *client) goOn() {
+	if !c.dead && c.stopped > 0 {
+		c.stopped = 0
+		_ = c.proc.Signal(process.Cont)
+	}
+}
+
+// join waits until the process has ended by itself.
+func (c *client) join(most time.Duration) {
+	if c.dead || c.proc == nil {
+		return
+	}
+	select {
+	case <-c.proc.Exited():
+	case <-time.After(most):
+	case <-c.w.ctx.Done():
+	}
+}
+
+// end ends the process.
+func (c *client) end() {
+	if c.proc != nil {
+		c.kill()
+	}
+}
+
+// readLog reads the entries that a client's process has written. The last line of one that was
+// killed may be a part.
+func readLog(path string) (entries []sim.Entry, err error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil // it was killed before it began
+	}
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var e sim.Entry
+		if wrong := json.Unmarshal(lines.Bytes(), &e); wrong != nil {
+			if lines.Scan() {
+				return nil, fmt.Errorf("%s: %w", path, wrong)
+			}
+			break
+		}
+		entries = append(entries, e)
+	}
+	return slices.Clip(entries), err
+}

@@ -1,0 +1,285 @@
+package chaos
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/sim"
+)
+
+// A fake is a server that answers each command with its last word, and remembers it.
+type fake struct {
+	net.Listener
+	mu  sync.Mutex
+	got []string
+}
+
+func newFake(t *testing.T) *fake {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fake{Listener: listener}
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go f.serve(conn)
+		}
+	}()
+	return f
+}
+
+func (f *fake) serve(conn net.Conn) {
+	defer conn.Close()
+	from := bufio.NewReader(conn)
+	for {
+		_, words, err := readFrame(from)
+		if err != nil {
+			return
+		}
+		last := words[len(words)-1]
+		f.mu.Lock()
+		f.got = append(f.got, last)
+		f.mu.Unlock()
+		if words[0] == "subscribe" {
+			fmt.Fprintf(conn, "*3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n*3\r\n$7\r\nmessage\r\n$1\r\nx\r\n$1\r\n0\r\n*1\r\n$4\r\nlast\r\n")
+			continue
+		}
+		fmt.Fprintf(conn, "$%d\r\n%s\r\n", len(last), last)
+	}
+}
+
+// executed waits until the server has executed so many commands, and returns them.
+func (f *fake) executed(t *testing.T, n int) []string {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		f.mu.Lock()
+		got := slices.Clone(f.got)
+		f.mu.Unlock()
+		if len(got) >= n {
+			return got
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%v", got)
+		}
+	}
+}
+
+func newTestLink(t *testing.T, f *fake) *link {
+	l := &link{kinds: new(kinds), target: f.Addr().String, serve: func(context.Context) {}, note: func(sim.Entry) {}, answered: func() {}}
+	if err := l.open(1, 1); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.close)
+	return l
+}
+
+// A caller is a client's end of a connection.
+type caller struct {
+	t *testing.T
+	net.Conn
+	from *bufio.Reader
+}
+
+func dial(t *testing.T, l *link) *caller {
+	t.Helper()
+	conn, err := net.Dial("tcp", l.addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	return &caller{t, conn, bufio.NewReader(conn)}
+}
+
+func (c *caller) send(words ...string) {
+	c.t.Helper()
+	text := fmt.Sprintf("*%d\r\n", len(words))
+	for _, w := range words {
+		text += fmt.Sprintf("$%d\r\n%s\r\n", len(w), w)
+	}
+	if _, err := c.Write([]byte(text)); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *caller) wants(replies ...string) {
+	c.t.Helper()
+	for _, want := range replies {
+		if _, words, err := readFrame(c.from); err != nil || strings.Join(words, " ") != want {
+			c.t.Fatalf("%v, %v; want %s", words, err, want)
+		}
+	}
+}
+
+func event(t *testing.T, text string) *faults.Event {
+	return &parse(t, "nodes 1\nclients 1\nat 0s "+text+"\n").Events[0]
+}
+
+const acquireText, releaseText = "--!df\n-- acquire: x\nreturn 1", "-- release_all: x\nreturn 1"
+
+// A command that is kept is overtaken, and the client gets the replies in its order.
+func TestHeldCommandIsOvertaken(t *testing.T) {
+	f := newFake(t)
+	l := newTestLink(t, f)
+	c := dial(t, l)
+	hold := event(t, "hold c1>n1 acquire 1")
+	l.strike(hold)
+	c.send("eval", acquireText, "1", "x", "first")
+	c.send("eval", releaseText, "1", "x", "second")
+	c.send("eval", acquireText, "1", "x", "third") // only one is kept
+	if got := f.executed(t, 2); !slices.Equal(got, []string{"second", "third"}) {
+		t.Errorf("executed %v", got)
+	}
+	l.end(hold)
+	c.wants("first", "second", "third")
+}
+
+// A held command arrives also when the client has given its connection up.
+func TestHeldCommandOutlivesItsConnection(t *testing.T) {
+	f := newFake(t)
+	l := newTestLink(t, f)
+	hold := event(t, "hold c1>n1 acquire")
+	l.strike(hold)
+	c := dial(t, l)
+	c.send("eval", acquireText, "1", "x", "late")
+	c.send("ping", "there")
+	f.executed(t, 1)
+	c.Close()
+	l.end(hold)
+	if got := f.executed(t, 2); got[1] != "late" {
+		t.Errorf("executed %v", got)
+	}
+}
+
+// A connection that has lost something in a cut is reset when the cut ends; one that has not goes on.
+func TestCut(t *testing.T) {
+	f := newFake(t)
+	l := newTestLink(t, f)
+	c, quiet := dial(t, l), dial(t, l)
+	c.send("ping", "before")
+	c.wants("before")
+	quiet.send("ping", "quiet")
+	quiet.wants("quiet")
+	cut := event(t, "cut c1<n1")
+	l.strike(cut)
+	c.send("ping", "lost") // executed, and not answered
+	f.executed(t, 3)
+	l.end(cut)
+	if _, err := c.from.ReadByte(); err == nil {
+		t.Error("the reply came")
+	}
+	quiet.send("ping", "again")
+	quiet.wants("again")
+	cut = event(t, "cut c1>n1")
+	l.strike(cut)
+	quiet.send("ping", "nowhere")
+	later := dial(t, l) // it hangs
+	later.send("ping", "nowhere")
+	for both := false; !both; time.Sleep(time.Millisecond) {
+		l.mu.Lock()
+		both = len(l.conns) == 2 && l.conns[0].lost[toNode] && l.conns[1].lost[toNode]
+		l.mu.Unlock()
+	}
+	l.strike(event(t, "heal c1-n1"))
+	for _, c := range []*caller{quiet, later} {
+		if _, err := c.from.ReadByte(); err == nil {
+			t.Error("it was answered")
+		}
+	}
+	if got := f.executed(t, 4); slices.Contains(got, "nowhere") {
+		t.Errorf("executed %v", got)
+	}
+}
+
+// The connections that there are lose everything, and are reset in the end. New ones work.
+func TestHalfOpen(t *testing.T) {
+	f := newFake(t)
+	l := newTestLink(t, f)
+	old := dial(t, l)
+	old.send("ping", "before")
+	old.wants("before")
+	fault := event(t, "halfopen c1-n1")
+	l.strike(fault)
+	old.send("ping", "nowhere")
+	c := dial(t, l)
+	c.send("ping", "there")
+	c.wants("there")
+	cut := event(t, "cut c1-n1")
+	l.strike(cut)
+	l.end(cut) // which is not the end of the other fault
+	c.send("ping", "again")
+	c.wants("again")
+	old.SetDeadline(time.Now().Add(20 * time.Millisecond))
+	if _, err := old.from.ReadByte(); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a half-open connection: %v", err)
+	}
+	old.SetDeadline(time.Now().Add(20 * time.Second))
+	l.end(fault)
+	if _, err := old.from.ReadByte(); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("at the end of the fault: %v", err)
+	}
+	l.strike(event(t, "reset c1-n1"))
+	if _, err := c.from.ReadByte(); err == nil {
+		t.Error("a connection was not reset")
+	}
+	if got := f.executed(t, 3); slices.Contains(got, "nowhere") {
+		t.Errorf("executed %v", got)
+	}
+}
+
+func TestDeafen(t *testing.T) {
+	f := newFake(t)
+	l := newTestLink(t, f)
+	deafen := event(t, "deafen c1-n1")
+	l.strike(deafen)
+	c := dial(t, l)
+	c.send("subscribe", "x")
+	c.wants("subscribe x ", "last")
+	l.end(deafen)
+	c = dial(t, l)
+	c.send("subscribe", "x")
+	c.wants("subscribe x ", "message x 0", "last")
+}
+
+func TestDuplicate(t *testing.T) {
+	f := newFake(t)
+	l := newTestLink(t, f)
+	l.strike(event(t, "duplicate c1>n1 100% 1ms"))
+	c := dial(t, l)
+	c.send("eval", acquireText, "1", "x", "twice")
+	c.wants("twice")
+	if got := f.executed(t, 2); !slices.Equal(got, []string{"twice", "twice"}) {
+		t.Errorf("executed %v", got)
+	}
+}
+
+func TestKinds(t *testing.T) {
+	var k kinds
+	const sha = "36ff0f3d5d9a7d8d0c5b4d2b4a6d1d5f0d4b3c2a"
+	if got := k.of([]string{"EVALSHA", sha, "1", "x"}); got != "" {
+		t.Errorf("an unknown script is %q", got)
+	}
+	for text, want := range map[string]string{acquireText: "acquire", releaseText: "release", "-- extend_read: x": "extend", "return 'acquire:'": ""} {
+		if got := k.of([]string{"eval", text, "0"}); got != want {
+			t.Errorf("%q is %q", text, got)
+		}
+	}
+	if got := k.of([]string{"SET", "x", "o", "NX"}); got != "acquire" {
+		t.Errorf("SET is %q", got)
+	}
+}

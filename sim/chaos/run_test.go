@@ -1,0 +1,212 @@
+package chaos_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/tests"
+	"github.com/redquorum/redquorum/sim"
+	"github.com/redquorum/redquorum/sim/chaos"
+)
+
+// asClient makes this test program a client.
+const asClient = "CHAOS_TEST_CLIENT"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asClient) != "" {
+		if err := chaos.Client(context.Background(), os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Setenv(asClient, "1") // of the processes that the tests start
+	tests.Parallel(8)
+	os.Exit(m.Run())
+}
+
+func config(t *testing.T, stretch int) chaos.Config {
+	return chaos.Config{Self: []string{os.Args[0]}, Dir: t.TempDir(), Stretch: stretch}
+}
+
+// variant returns a scenario's plan with a client.
+func variant(t *testing.T, id, client string) *faults.Plan {
+	t.Helper()
+	s, ok := sim.FindScenario(id)
+	if !ok {
+		t.Fatal(id)
+	}
+	i := slices.IndexFunc(sim.Variants, func(v sim.Variant) bool { return v.Name == client })
+	return s.Plan(sim.Variants[i])
+}
+
+// Real processes come to the verdict of the simulator: of some scenarios, with the kinds of faults
+// that differ most.
+func TestScenariosOnRealProcesses(t *testing.T) {
+	tests.NeedServer(t)
+	tests.NeedSeconds(t)
+	cases := []string{"S13 plain", "S13 redquorum", "S55 plain"}
+	if tests.Long() {
+		cases = append(cases, "S05 redquorum", "S14 plain", "S19 plain", "S23 redquorum", "S25 redquorum", "S28 plain", "S39 redquorum", "S52 redquorum", "S60 redquorum", "S61 plain", "S61 redquorum", "S62 redquorum", "S64 plain", "S65 redquorum", "S66 redquorum")
+	}
+	for _, c := range cases {
+		t.Run(c, func(t *testing.T) {
+			t.Parallel()
+			id, client, _ := strings.Cut(c, " ")
+			p := variant(t, id, client)
+			want := sim.Run(p, nil).Verdict
+			if o := comesTo(t, p, want); o.Grants == 0 || o.Server == "" {
+				t.Errorf("%d grants on %q", o.Grants, o.Server)
+			}
+		})
+	}
+}
+
+// comesTo carries out a plan until it comes to a verdict, more slowly each time. If the last run was
+// late nevertheless, nothing can be said.
+func comesTo(t *testing.T, p *faults.Plan, want sim.Verdict) *chaos.Outcome {
+	t.Helper()
+	for stretch := 3; ; stretch *= 2 {
+		o, err := chaos.Run(t.Context(), p, config(t, stretch))
+		switch exact := time.Duration(stretch) * time.Millisecond; {
+		case err != nil:
+			t.Fatal(err)
+		case o.Verdict == want:
+			return o
+		case o.Late <= exact:
+			t.Fatalf("%s, and simulated %s:\n%s\n%v", o.Verdict, want, strings.Join(o.Story(40), "\n"), o.Violations)
+		case stretch > 10:
+			t.Skipf("the machine is too busy: %v late", o.Late)
+		}
+	}
+}
+
+// Drawn work adds to the set, and the fenced one loses nothing.
+func TestDrawnWork(t *testing.T) {
+	tests.NeedServer(t)
+	tests.NeedSeconds(t)
+	t.Parallel()
+	p := faults.New(3, 3)
+	p.Length = 3 * time.Second
+	p.Lock.Guard = false
+	p.Events = []faults.Event{{At: time.Second, Verb: faults.Pause, For: 1500 * time.Millisecond, Procs: faults.Procs{Clients: faults.Of(0)}},
+		{At: 2 * time.Second, Verb: faults.Kill, For: 500 * time.Millisecond, Procs: faults.Procs{Clients: faults.Of(1)}}}
+	dir := config(t, 1)
+	o, err := chaos.Run(t.Context(), p, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Verdict != sim.Sound && o.Verdict != sim.Outside {
+		t.Errorf("%s: %v", o.Verdict, o.Violations)
+	}
+	if len(o.Set) != 2 || !o.Set[0].Fenced || o.Set[0].Added == 0 || o.Set[0].Lost > 0 || o.Set[1].Added == 0 {
+		t.Errorf("%+v", o.Set)
+	}
+	for _, log := range []string{"faults.jsonl", "c1-1.jsonl", "c2-1.jsonl", "c2-2.jsonl", "c3-1.jsonl"} {
+		if text, err := os.ReadFile(filepath.Join(dir.Dir, log)); err != nil || len(text) == 0 {
+			t.Errorf("%s: %v", log, err)
+		}
+	}
+}
+
+// When a run is interrupted nothing is left of it, not even a stopped process.
+func TestInterrupted(t *testing.T) {
+	tests.NeedServer(t)
+	if runtime.GOOS != "linux" {
+		t.Skip("it looks for processes in /proc")
+	}
+	p := faults.New(3, 2)
+	p.Lock.Guard = false
+	for _, e := range []faults.Event{{Verb: faults.Pause, Procs: faults.Procs{Nodes: faults.Of(0)}}, {Verb: faults.Pause, Procs: faults.Procs{Clients: faults.Of(0)}}} {
+		e.At, e.For = 100*time.Millisecond, 5*time.Second
+		p.Events = append(p.Events, e)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	c := config(t, 1)
+	time.AfterFunc(1500*time.Millisecond, cancel)
+	if _, err := chaos.Run(ctx, p, c); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	for _, about := range children(t, c.Dir) {
+		t.Errorf("a process is left: %s", about)
+	}
+}
+
+// children returns the processes that have a file of the folder open, or belong to servers of it.
+func children(t *testing.T, dir string) (found []string) {
+	t.Helper()
+	fds, err := filepath.Glob("/proc/[0-9]*/fd/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range fds {
+		if to, err := os.Readlink(fd); err == nil && strings.HasPrefix(to, dir) && !strings.HasPrefix(fd, fmt.Sprintf("/proc/%d/", os.Getpid())) {
+			found = append(found, fd+" -> "+to)
+		}
+	}
+	return found
+}
+
+// A plan that cannot be carried out is refused with all the reasons, and nothing is started.
+func TestAble(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"lock client=plain mistake=half", "lock mistake=half"},
+		{"work nest=10% joint=5%", "work nest=: its clients do not do that; work joint=: its clients do not do that"},
+		{"work nest=10%\nat 0s lock c* x", ""},
+		{"at 0s lock c1,c2 x\nat 1s detach c1\nat 2s resume c2 x", "detach: its clients do not do that; resume: its clients do not do that"},
+		{"at 0s break c* x\nat 0s inspect c* x", "break: its clients do not do that; inspect"},
+		{"at 1s pause n1 for 1s\nat 1s cut c*-n*", ""},
+	} {
+		p, err := faults.Parse("redquorum plan 1\nnodes 3\nclients 2\n" + c.text + "\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = chaos.Able(p, chaos.Config{})
+		if got := fmt.Sprint(err); c.want == "" && err != nil || !strings.Contains(got, c.want) && c.want != "" {
+			t.Errorf("%s: %v, want %q", c.text, err, c.want)
+		}
+		chaos.Reduce(p)
+		if strings.HasPrefix(c.text, "work") && chaos.Able(p, chaos.Config{}) != nil {
+			t.Errorf("%s: not reduced", c.text)
+		}
+	}
+	p := faults.New(3, 2)
+	p.Events = []faults.Event{{Verb: faults.Step, Offset: time.Second, Procs: faults.Procs{Nodes: 1}}}
+	if _, err := chaos.Run(t.Context(), p, chaos.Config{Server: "/no/such/server"}); err == nil {
+		t.Error("it has a server that is not there")
+	}
+}
+
+// The clocks of servers are those that the plan gives them.
+func TestServersClock(t *testing.T) {
+	tests.NeedServer(t)
+	tests.NeedLong(t)
+	t.Parallel()
+	p := faults.New(1, 1)
+	p.Events = []faults.Event{{Verb: faults.Step, Offset: time.Second, At: time.Second, Procs: faults.Procs{Nodes: 1}}}
+	if err := chaos.Able(p, chaos.Config{}); err != nil {
+		t.Skip(err)
+	}
+	for _, c := range []struct {
+		id   string
+		want sim.Verdict
+	}{{"S08", sim.Outside}, {"S11", sim.Outside}, {"S07", sim.Unsafe}} {
+		client := "redquorum"
+		if c.want == sim.Unsafe {
+			client = "plain"
+		}
+		t.Run(c.id, func(t *testing.T) {
+			t.Parallel()
+			comesTo(t, variant(t, c.id, client), c.want)
+		})
+	}
+}

@@ -1,0 +1,303 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node/redisserver"
+)
+
+// This file has what faults do to servers.
+
+// strike begins a fault, or ends it. Work that takes time goes on by itself, in the order of the faults.
+func (h *host) strike(e *faults.Event, end bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch e.Verb {
+	case faults.Crash:
+		switch {
+		case !end:
+			h.comesBack, h.downBy = e.Mode, e
+			h.crash()
+		case h.down && h.downBy == e:
+			h.later(h.restart)
+		}
+	case faults.Restart:
+		h.crash()
+		h.later(h.restart)
+	case faults.Demote:
+		switch {
+		case !end:
+			h.demotedBy = e
+			h.later(func(ctx context.Context) { h.demote(ctx, e) })
+		case h.demotedBy == e:
+			h.later(h.promote)
+		}
+	case faults.Promote:
+		h.later(h.promote)
+	case faults.Slow:
+		if !end {
+			h.slow, h.slowBy = e.Range, e
+		} else if h.slowBy == e {
+			h.slow, h.slowBy = faults.Range{}, nil
+		}
+	case faults.Block:
+		if !end {
+			go h.block(e.For)
+		}
+	case faults.Evict, faults.Flush, faults.ScriptFlush:
+		h.later(func(ctx context.Context) { h.drop(ctx, e) })
+	case faults.Pause, faults.Suspend:
+		h.stop(end)
+	case faults.Starve:
+		if !end {
+			h.starvedBy = e
+			h.w.tasks.Go(func() { h.starve(e) })
+		} else if h.starvedBy == e {
+			h.starvedBy = nil
+		}
+	case faults.Full:
+		if !end {
+			h.fullBy = e
+		} else if h.fullBy != e {
+			return
+		}
+		h.later(func(ctx context.Context) { h.fill(ctx, e.Mode, end) })
+	}
+}
+
+// later does something after what is under way. h.mu is held, but not by what is done.
+func (h *host) later(job func(context.Context)) { h.jobs <- job }
+
+// crash kills the process. h.mu is held.
+func (h *host) crash() {
+	if h.down {
+		return
+	}
+	h.down, h.stopped = true, 0
+	if h.lag != nil {
+		_ = h.lag.Set(faults.Conduct{Down: true})
+	}
+	h.server.Load().Kill()
+}
+
+// restart lets the host come back with what its crash has left.
+func (h *host) restart(ctx context.Context) {
+	h.mu.Lock()
+	mode := h.comesBack
+	h.mu.Unlock()
+	err := h.comeBack(ctx, mode)
+	if err != nil && ctx.Err() == nil {
+		h.w.fail(fmt.Errorf("%s does not come back: %w", h.name, err))
+	}
+	h.mu.Lock()
+	h.down, h.downBy, h.demotedBy = false, nil, nil
+	h.mu.Unlock()
+}
+
+func (h *host) comeBack(ctx context.Context, mode faults.Mode) error {
+	s := h.server.Load()
+	switch {
+	case mode == faults.Replica && h.replica != nil:
+		if err := admin(h.replica, func(c *redis.Client) error { return c.ReplicaOf(ctx, "no", "one").Err() }); err != nil {
+			return err
+		}
+		h.server.Store(h.replica)
+		h.replica = nil
+		_ = s.Close()
+		h.lag.Close()
+		return h.startReplica() // for the next time
+	case mode == faults.Second:
+		if err := h.w.fromDisk(s, h.disk); err != nil {
+			return err
+		}
+	default:
+		if err := s.Restart(mode == faults.Empty); err != nil {
+			return err
+		}
+	}
+	if h.lag != nil {
+		return h.lag.Set(faults.Conduct{})
+	}
+	return nil
+}
+
+// fromDisk starts a server with a copy of what was on a disk.
+func (w *world) fromDisk(s *redisserver.Server, disk string) error {
+	if err := s.Restart(true); err != nil {
+		return err
+	}
+	if disk == "" { // there was no sync yet
+		return nil
+	}
+	dir := ""
+	err := admin(s, func(c *redis.Client) (err error) {
+		dir = c.ConfigGet(context.Background(), "dir").Val()["dir"]
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	s.Kill()
+	for _, name := range []string{"appendonlydir", "appendonly.aof"} {
+		os.RemoveAll(filepath.Join(dir, name))
+	}
+	if err := copyDisk(disk, dir); err != nil {
+		return err
+	}
+	return s.Restart(false)
+}
+
+// demote makes the server a replica: of a master that is not there, or of one that has what it is
+// to have.
+func (h *host) demote(ctx context.Context, e *faults.Event) {
+	master := "127.0.0.1:1" // nobody listens there
+	switch {
+	case e.Mode == faults.Durable:
+	case e.Source != 0:
+		master = h.w.hostOf(bits.TrailingZeros64(uint64(e.Source))).addr()
+	default:
+		other, err := h.w.spare(e.Mode == faults.Second, h.disk)
+		if err != nil {
+			h.w.fail(fmt.Errorf("no master for %s: %w", h.name, err))
+			return
+		}
+		master = other.Addr()
+	}
+	where, port, _ := net.SplitHostPort(master)
+	_ = h.admin(func(c *redis.Client) error { return c.ReplicaOf(ctx, where, port).Err() }) // it may be down
+}
+
+func (h *host) promote(ctx context.Context) {
+	_ = h.admin(func(c *redis.Client) error { return c.ReplicaOf(ctx, "no", "one").Err() })
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.demotedBy = nil
+}
+
+// busy is a script that uses the processor for so many seconds.
+const busy = `local start = os.clock() while os.clock() - start < tonumber(ARGV[1]) do end`
+
+// block runs a script. One that takes longer, because the processor is shared, is killed: that the
+// server allows from five seconds on.
+func (h *host) block(d time.Duration) {
+	ctx, cancel := context.WithTimeout(h.w.ctx, d)
+	defer cancel()
+	_ = h.admin(func(c *redis.Client) error { return c.Eval(ctx, busy, nil, d.Seconds()).Err() })
+	<-ctx.Done()
+	_ = h.admin(func(c *redis.Client) error {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		return c.ScriptKill(ctx).Err()
+	})
+}
+
+// drop makes the server forget locks, all keys, or all scripts.
+func (h *host) drop(ctx context.Context, e *faults.Event) {
+	switch e.Verb {
+	case faults.Flush:
+		_ = h.admin(func(c *redis.Client) error { return c.FlushAll(ctx).Err() })
+	case faults.ScriptFlush:
+		_ = h.admin(func(c *redis.Client) error { return c.ScriptFlush(ctx).Err() })
+	default:
+		_ = h.admin(func(c *redis.Client) error {
+			_, err := c.Eval(ctx, `for _, key in ipairs(redis.call('KEYS', '*')) do
+				if redis.call('TYPE', key).ok == ARGV[1] then redis.call('DEL', key) end
+			end`, nil, h.w.lockType()).Result()
+			return err
+		})
+	}
+}
+
+// stop makes the process stand still, or lets it go on. h.mu is held.
+func (h *host) stop(end bool) {
+	s := h.server.Load()
+	if end {
+		if h.stopped = max(0, h.stopped-1); h.stopped == 0 && !h.down {
+			_ = s.Cont()
+		}
+		return
+	}
+	if h.stopped++; !h.down {
+		_ = s.Stop()
+	}
+}
+
+// starve lets the process run for a share of each slice, until something else ends that.
+func (h *host) starve(e *faults.Event) {
+	slice := faults.Slice * time.Duration(max(1, h.w.config.Stretch))
+	runs := time.Duration(float64(slice) * float64(e.Ratio) / 1e6)
+	for turn := time.Now(); h.starved(e); turn = turn.Add(slice) {
+		h.w.sleep(time.Until(turn.Add(runs)))
+		h.mu.Lock()
+		h.stop(false)
+		h.mu.Unlock()
+		h.w.sleep(time.Until(turn.Add(slice)))
+		h.mu.Lock()
+		h.stop(true)
+		h.mu.Unlock()
+	}
+}
+
+// starved reports whether the fault goes on.
+func (h *host) starved(e *faults.Event) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.starvedBy == e && !h.down && h.w.ctx.Err() == nil
+}
+
+// fill makes the server refuse writes, as it does without memory or disk, or take them again. Its last
+// snapshot has failed before the plan began: see breakSnapshot.
+func (h *host) fill(ctx context.Context, mode faults.Mode, end bool) {
+	parameter, value := "stop-writes-on-bgsave-error", "yes"
+	if mode == faults.Memory {
+		parameter, value = "maxmemory", "1"
+	}
+	if end {
+		value = map[faults.Mode]string{faults.Disk: "no", faults.Memory: "0"}[mode]
+	}
+	_ = h.admin(func(c *redis.Client) error { return c.ConfigSet(ctx, parameter, value).Err() })
+}
+
+// breakSnapshot lets a snapshot of the server fail, as on a disk that is full. That has no effect yet.
+func (h *host) breakSnapshot(ctx context.Context) error {
+	if err := os.MkdirAll(filepath.Join(h.dataDir(ctx), "dump.rdb", "full"), 0o777); err != nil {
+		return err
+	}
+	return h.admin(func(c *redis.Client) error {
+		err := errors.Join(c.ConfigSet(ctx, "stop-writes-on-bgsave-error", "no").Err(), c.ConfigSet(ctx, "save", "86400 1").Err(), c.BgSave(ctx).Err())
+		for err == nil && field(c.Info(ctx, "persistence").Val(), "rdb_last_bgsave_status") != "err" {
+			h.w.sleep(5 * time.Millisecond)
+			err = ctx.Err()
+		}
+		return err
+	})
+}
+
+// heal ends everything that is wrong with the host.
+func (h *host) heal() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.slow, h.slowBy, h.starvedBy = faults.Range{}, nil, nil
+	if full := h.fullBy; full != nil {
+		h.fullBy = nil
+		h.later(func(ctx context.Context) { h.fill(ctx, full.Mode, true) })
+	}
+	if h.stopped > 0 && !h.down {
+		_ = h.server.Load().Cont()
+	}
+	h.stopped = 0
+	if h.down {
+		h.later(h.restart)
+	}
+	h.later(h.promote)
+}

@@ -1,0 +1,557 @@
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node/redisserver"
+	"github.com/redquorum/redquorum/sim"
+	"github.com/redquorum/redquorum/sim/live"
+)
+
+// Config says with what plans are carried out.
+type Config struct {
+	// Server is the program of the servers: a path, or a name to look up on the PATH. By default
+	// redis-server.
+	Server string
+
+	// Self is the command, with arguments, whose process calls Client.
+	Self []string
+
+	// Stretch is how many times as long everything in the plan takes; 0 is 1. A plan that is exact
+	// to a millisecond needs that on real processes, which are not.
+	Stretch int
+
+	// Dir is a folder for what the processes write. Run makes it and leaves it there.
+	Dir string
+}
+
+const (
+	// Slack is what the judge allows for what is observed late.
+	Slack = 100 * time.Millisecond
+	// Wake is how late a process may notice that a lease is over: the machine may be busy.
+	Wake = time.Second
+)
+
+// The invariants that the locks promise, and that can be seen from outside.
+var (
+	promised        = []string{"I1", "I4", "I5", "I6", "I7", "I8", "I13", "I14"}
+	promisedPlainly = []string{"I1", "I5", "I6", "I7"}
+)
+
+// An Outcome is what came of a plan. Its Plan is the one that was carried out, stretched.
+type Outcome struct {
+	*sim.Result
+	Server string // its name and version
+	Set    []Set
+	// Late is by how much a fault, the first step of a client, or a tick of this process came after
+	// its time. If that is a quarter of Wake or more, I7 and I8 are not expected to hold.
+	Late time.Duration
+}
+
+// A world is one plan that is carried out.
+type world struct {
+	p      *faults.Plan
+	config Config
+	dir    string
+
+	firstSync, second time.Duration // of what happens on disks, and how often
+
+	clock   string // the library that is the clock of servers; "" if no fault moves one
+	begun   clock.Instant
+	ctx     context.Context // ends when the run is over
+	cancel  context.CancelFunc
+	tasks   sync.WaitGroup
+	players sync.WaitGroup
+	store   *store
+	kinds   kinds
+
+	hosts    []*host
+	hostAt   []*host   // by node
+	links    [][]*link // by client and node
+	clients  []*client
+	samplers []*sampler // by node
+
+	late atomic.Int64 // see beat
+
+	mu      sync.Mutex
+	random  *rand.Rand
+	entries []sim.Entry
+	spares  []*redisserver.Server
+	err     error // why the plan could not be carried out
+}
+
+// Run carries out a plan and judges it. It returns an error if the plan needs what is not here, if
+// it could not be carried out, or if ctx ends before it is over.
+func Run(ctx context.Context, p *faults.Plan, config Config) (*Outcome, error) {
+	if err := p.Check(); err != nil {
+		return nil, err
+	}
+	if err := Able(p, config); err != nil {
+		return nil, err
+	}
+	second := time.Duration(max(1, config.Stretch)) * time.Second
+	first := sim.FirstSync(p) * second / time.Second
+	p = stretch(p, max(1, config.Stretch))
+	w := &world{p: p, config: config, dir: config.Dir, firstSync: first, second: second, random: rand.New(rand.NewPCG(p.Seed, 1))}
+	w.ctx, w.cancel = context.WithCancel(ctx)
+	defer w.close()
+	if err := os.MkdirAll(w.dir, 0o777); err != nil {
+		return nil, err
+	}
+	if err := w.open(); err != nil {
+		return nil, err
+	}
+	w.play()
+	w.finish()
+	if err := w.failed(); err != nil {
+		return nil, err
+	}
+	entries, err := w.gather()
+	if err != nil {
+		return nil, err
+	}
+	late := max(lateness(p, entries), time.Duration(w.late.Load()))
+	judge := live.Judge{Lock: w.title(), Slack: Slack, Wake: Wake, Promised: promised}
+	if p.Lock.Client == faults.Plain {
+		judge.Promised = promisedPlainly
+	}
+	if late > Wake/4 {
+		judge.Busy = fmt.Sprintf("the machine was busy: things happened up to %v late", late.Round(time.Millisecond))
+	}
+	r := judge.Result(p, entries)
+	return &Outcome{Result: r, Server: w.version(), Set: w.store.sets(), Late: late}, nil
+}
+
+// title says which lock was tried.
+func (w *world) title() string {
+	if w.p.Lock.Client == faults.Plain {
+		return "textbook Redlock on real servers"
+	}
+	return "redquorum on real servers"
+}
+
+// open starts servers and links, and waits until the servers have run for so long that they vote.
+func (w *world) open() (err error) {
+	if movesServers(w.p) {
+		if w.clock, err = compileClock(w.dir); err != nil {
+			return err
+		}
+	}
+	if w.store, err = newStore(); err != nil {
+		return err
+	}
+	started := time.Now()
+	if err := w.startHosts(); err != nil {
+		return err
+	}
+	for n := range w.p.Nodes {
+		s := newSampler(w, n)
+		w.samplers = append(w.samplers, s)
+		w.tasks.Go(s.run)
+	}
+	for i := range w.p.Clients {
+		w.links = append(w.links, nil)
+		for n, h := range w.hostAt {
+			l := &link{delay: w.p.Network.Delay, kinds: &w.kinds, target: h.addr, serve: h.serve, answered: w.samplers[n].kick}
+			l.note = func(e sim.Entry) {
+				e.Client, e.Node, e.At = i, n, w.now()
+				if e.Until != 0 {
+					e.Until += e.At
+				}
+				w.report(e)
+			}
+			if err := l.open(w.p.Seed, uint64(i<<8|n)); err != nil {
+				return err
+			}
+			w.links[i] = append(w.links[i], l)
+		}
+		c := &client{w: w, number: i, jobs: make(chan func(), len(w.p.Events)*2+10)}
+		w.clients = append(w.clients, c)
+		w.players.Go(c.work)
+	}
+	if w.p.Lock.Client == faults.Redquorum && w.p.Lock.Guard {
+		// INFO has seconds, and both of its readings may be cut.
+		w.sleep(time.Until(started.Add(w.p.Lock.MaxLease + w.p.Lock.Grace + 2*time.Second)))
+	}
+	return w.ctx.Err()
+}
+
+// startHosts starts all servers at the same time.
+func (w *world) startHosts() error {
+	w.hostAt = make([]*host, w.p.Nodes)
+	for n := range w.p.Nodes {
+		nodes := faults.Of(n)
+		for i := range w.p.Events {
+			if e := &w.p.Events[i]; e.Verb == faults.Alias && e.Procs.Nodes.Has(n) {
+				nodes = e.Procs.Nodes & (1<<w.p.Nodes - 1)
+			}
+		}
+		first := bits.TrailingZeros64(uint64(nodes))
+		if first < n {
+			w.hostAt[n] = w.hostAt[first]
+			continue
+		}
+		h := &host{w: w, name: fmt.Sprintf("n%d", n+1), nodes: nodes, jobs: make(chan func(context.Context), 1000), comesBack: faults.Durable}
+		w.hostAt[n] = h
+		w.hosts = append(w.hosts, h)
+		if err := w.giveFace(h); err != nil {
+			return err
+		}
+	}
+	errs := make([]error, len(w.hosts))
+	var all sync.WaitGroup
+	for i, h := range w.hosts {
+		all.Go(func() { errs[i] = h.start() })
+	}
+	all.Wait()
+	for _, h := range w.hosts {
+		w.tasks.Go(func() { h.work(w.ctx) })
+	}
+	return errors.Join(errs...)
+}
+
+// giveFace gives a host a clock that can be moved, if the plan moves it.
+func (w *world) giveFace(h *host) (err error) {
+	mine := func(procs faults.Procs) bool { return procs.Nodes&h.nodes != 0 }
+	if w.clock == "" || !slices.ContainsFunc(w.p.Events, func(e faults.Event) bool { return movesClock(&e) && mine(e.Procs) }) {
+		return nil
+	}
+	if h.face, err = newFace(filepath.Join(w.dir, h.name+".clock")); err != nil {
+		return err
+	}
+	first := dayOf(w.p, mine, 0)
+	first.since = 0
+	d := day{ahead: first.ahead} // its rate counts from the beginning
+	return h.face.show(d, monotonic())
+}
+
+// database is which database of its server a node is.
+func (w *world) database(n int) int {
+	return bits.OnesCount64(uint64(w.hostAt[n].nodes & (1<<n - 1)))
+}
+
+// hostOf returns the server that a node is on.
+func (w *world) hostOf(n int) *host { return w.hostAt[n] }
+
+// spare starts a server for others to be replicas of: with the data on a disk, or none.
+func (w *world) spare(data bool, disk string) (*redisserver.Server, error) {
+	s, err := redisserver.Start(redisserver.Config{Binary: w.config.Server, Args: []string{"--repl-diskless-sync-delay", "0", "--appendonly", map[bool]string{true: "yes", false: "no"}[data]}})
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	w.spares = append(w.spares, s)
+	w.mu.Unlock()
+	if data {
+		err = w.fromDisk(s, disk)
+	}
+	return s, err
+}
+
+// headStart is for the clients' processes to read when the plan begins.
+const headStart = 50 * time.Millisecond
+
+// play lets the faults happen, and the clients work meanwhile.
+func (w *world) play() {
+	system := clock.System()
+	for i := range w.p.Events { // what is so from the beginning is so for every command
+		if e := &w.p.Events[i]; e.At == 0 && !e.Verb.IsStep() {
+			w.strike(e, false)
+		}
+	}
+	var all sync.WaitGroup
+	for _, c := range w.clients {
+		all.Go(func() {
+			c.wait(func() {
+				if !c.dead {
+					c.start()
+				}
+			})
+		})
+	}
+	all.Wait()
+	w.begun = system.Now().Add(headStart)
+	for _, c := range w.clients {
+		c.wait(func() {
+			if !c.dead && w.failed() == nil {
+				c.begin()
+			}
+		})
+	}
+	for _, h := range w.hosts {
+		if h.face != nil {
+			w.tasks.Go(func() { h.face.follow(w.ctx, w.p, h.nodes, w.begun) })
+		}
+	}
+	w.tasks.Go(w.sync)
+	w.tasks.Go(w.beat)
+	live.Strike(w.ctx, system, w.begun, w.p, w.report, func(e *faults.Event, end bool) {
+		if e.At > 0 || end {
+			w.strike(e, end)
+		}
+	}, func() {})
+}
+
+// beat measures how late this process gets to run.
+func (w *world) beat() {
+	const every = 20 * time.Millisecond
+	for w.ctx.Err() == nil {
+		began := time.Now()
+		w.sleep(every)
+		w.late.Store(max(w.late.Load(), int64(time.Since(began)-every)))
+	}
+}
+
+// sync does what happens once a second on the disks, at the instants of the simulator.
+func (w *world) sync() {
+	system := clock.System()
+	timer := system.NewSignal()
+	for at := w.firstSync; timer.Wait(w.ctx, w.begun.Add(at)) == clock.WakePassed; at += w.second {
+		for _, h := range w.hosts {
+			w.tasks.Go(func() { h.sync(w.ctx) })
+		}
+	}
+}
+
+// strike begins a fault, or ends it.
+func (w *world) strike(e *faults.Event, end bool) {
+	switch {
+	case e.Verb == faults.View || e.Verb == faults.Clone || e.Verb == faults.Alias: // they are so
+	case e.Verb.OnLinks():
+		w.strikeLinks(e, end)
+	case e.Procs.Nodes != 0:
+		w.strikeNodes(e, end)
+	default:
+		for _, c := range w.clients {
+			if e.Procs.Clients.Has(c.number) {
+				c.jobs <- func() { c.strike(e, end) }
+			}
+		}
+	}
+}
+
+func (w *world) strikeLinks(e *faults.Event, end bool) {
+	for i, links := range w.links {
+		for n, l := range links {
+			switch {
+			case !e.Links.Clients.Has(i) || !e.Links.Nodes.Has(n):
+			case end:
+				l.end(e)
+			default:
+				l.strike(e)
+			}
+		}
+	}
+}
+
+func (w *world) strikeNodes(e *faults.Event, end bool) {
+	for _, h := range w.hosts {
+		if h.nodes&e.Procs.Nodes != 0 {
+			h.strike(e, end)
+		}
+	}
+	for n, s := range w.samplers {
+		if e.Procs.Nodes.Has(n) {
+			s.kick()
+		}
+	}
+}
+
+// finish is the part after the faults. As many nodes as it takes are healed, and the links to them.
+// Then every client must get every lock.
+func (w *world) finish() {
+	if w.ctx.Err() != nil {
+		return
+	}
+	core := w.core()
+	w.report(sim.Entry{At: w.now(), Kind: sim.KindCalm, Client: -1, Node: -1, Text: "the faults are over for a majority, and for ever elsewhere"})
+	for n, h := range w.hostAt {
+		if !core.Has(n) {
+			continue
+		}
+		for _, links := range w.links {
+			links[n].heal()
+		}
+		if w.database(n) == 0 {
+			h.heal()
+		}
+		w.report(sim.Entry{At: w.now(), Kind: sim.KindHealed, Client: -1, Node: n, Text: fmt.Sprintf("n%d and all links to it are as they should be", n+1)})
+	}
+	for _, c := range w.clients {
+		c.wait(c.goOn)
+	}
+	for _, c := range w.clients {
+		c.join(live.Patience(w.p, 1) + live.Patience(w.p, w.p.Clients*w.p.Work.Tasks*(len(w.p.Names())+w.p.Work.Names)))
+	}
+	w.look(core)
+}
+
+// core is which nodes are healed: as many as must grant a lock.
+func (w *world) core() (core faults.Set) {
+	need := w.p.Nodes/2 + 1
+	if w.p.Lock.Need > 0 {
+		need = w.p.Lock.Need
+	}
+	for i := range need {
+		core |= faults.Of((int(w.p.Seed%uint64(w.p.Nodes)) + i) % w.p.Nodes)
+	}
+	if len(w.hosts) < w.p.Nodes { // some may have no vote
+		core = 1<<w.p.Nodes - 1
+	}
+	return core
+}
+
+// look waits until no lock is left on the healed nodes, or until all must have expired, and reports
+// what there is.
+func (w *world) look(core faults.Set) {
+	last := time.Now().Add(live.Expiry(w.p))
+	for {
+		found := w.keys(core)
+		left := slices.ContainsFunc(found, func(e sim.Entry) bool { return e.Owner != "" })
+		if !left || time.Now().After(last) || w.ctx.Err() != nil {
+			for _, e := range found {
+				w.report(e)
+			}
+			return
+		}
+		w.sleep(50 * time.Millisecond)
+	}
+}
+
+// keys returns who has each name on each of some nodes.
+func (w *world) keys(nodes faults.Set) (found []sim.Entry) {
+	for n, s := range w.samplers {
+		if nodes.Has(n) {
+			entries, _ := s.read()
+			found = append(found, entries...)
+		}
+	}
+	return found
+}
+
+// now is how long ago the plan has begun.
+func (w *world) now() time.Duration { return clock.System().Now().Sub(w.begun) }
+
+// lockType is of what type the key of a lock is.
+func (w *world) lockType() string {
+	if w.p.Lock.Client == faults.Plain {
+		return "string"
+	}
+	return "hash"
+}
+
+func (w *world) sleep(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-w.ctx.Done():
+	}
+}
+
+func (w *world) within(d faults.Range) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return d.Min + time.Duration(w.random.Int64N(int64(max(0, d.Max-d.Min))+1))
+}
+
+func (w *world) report(e sim.Entry) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.entries = append(w.entries, e)
+}
+
+// fail notes why the plan cannot be carried out.
+func (w *world) fail(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.err = errors.Join(w.err, err)
+	w.cancel()
+}
+
+func (w *world) failed() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err != nil {
+		return w.err
+	}
+	return w.ctx.Err()
+}
+
+// gather returns the entries of all processes, and leaves those of this one in a file, too.
+func (w *world) gather() (all []sim.Entry, err error) {
+	f, err := os.Create(filepath.Join(w.dir, "faults.jsonl"))
+	if err != nil {
+		return nil, err
+	}
+	to := json.NewEncoder(f)
+	for _, e := range w.entries {
+		err = errors.Join(err, to.Encode(e))
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, err
+	}
+	all = slices.Clone(w.entries)
+	for _, c := range w.clients {
+		for _, log := range c.logs {
+			entries, err := readLog(log)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, entries...)
+		}
+	}
+	return all, nil
+}
+
+// version returns the name and version of the servers.
+func (w *world) version() (version string) {
+	_ = w.hosts[0].admin(func(c *redis.Client) error {
+		info := c.Info(context.Background(), "server").Val()
+		if version = field(info, "valkey_version"); version != "" {
+			version = "Valkey " + version // its redis_version is always 7.2.4
+		} else {
+			version = "Redis " + field(info, "redis_version")
+		}
+		return nil
+	})
+	return version
+}
+
+// close ends all processes.
+func (w *world) close() {
+	for _, c := range w.clients {
+		c.wait(c.end)
+		close(c.jobs)
+	}
+	w.players.Wait()
+	for _, links := range w.links {
+		for _, l := range links {
+			l.close()
+		}
+	}
+	w.cancel()
+	w.tasks.Wait()
+	for _, h := range w.hosts {
+		h.close()
+	}
+	for _, s := range w.spares {
+		s.Close()
+	}
+	if w.store != nil {
+		w.store.close()
+	}
+}
