@@ -526,13 +526,44 @@ func (p *progress) show(r *sim.Report) {
 	if p.length > 0 {
 		part = max(part, r.Wall.Seconds()/p.length.Seconds())
 	}
+	p.draw(part, fmt.Sprintf("%d seeds, %.0f/s, %d violations, %s of virtual time, %d of %d situations",
+		r.Seeds, float64(r.Seeds)/max(r.Wall.Seconds(), 1e-9),
+		len(r.Found), sim.Years(r.Virtual), len(r.Reached)-len(r.Missed()), len(r.Reached)))
+}
+
+// draw shows that a part is done, and a text.
+func (p *progress) draw(part float64, text string) {
 	const width = 30
 	full := min(width, int(part*width))
-	line := fmt.Sprintf("[%s%s] %d seeds, %.0f/s, %d violations, %s of virtual time, %d of %d situations",
-		strings.Repeat("=", full), strings.Repeat(" ", width-full), r.Seeds, float64(r.Seeds)/max(r.Wall.Seconds(), 1e-9),
-		len(r.Found), sim.Years(r.Virtual), len(r.Reached)-len(r.Missed()), len(r.Reached))
+	line := fmt.Sprintf("[%s%s] %s", strings.Repeat("=", full), strings.Repeat(" ", width-full), text)
 	fmt.Fprintf(p.w, "\r%s\x1b[K", line[:min(len(line), columns(p.w)-1)]) // a longer one would not be overwritten
 	p.shown = true
+}
+
+// follow shows a text, and how much of a time has passed, twice a second until the function that it
+// returns is called. Without a time it shows no part.
+func (p *progress) follow(ctx context.Context, length time.Duration, text func() string) (end func()) {
+	if !p.live {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	began, done := time.Now(), make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			took := time.Since(began)
+			p.draw(min(1, took.Seconds()/max(length.Seconds(), 1e-9))*min(1, length.Seconds()), fmt.Sprintf("%v, %s", took.Round(time.Second), text()))
+			select {
+			case <-time.After(500 * time.Millisecond):
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+		p.clear()
+	}
 }
 
 func (p *progress) clear() {

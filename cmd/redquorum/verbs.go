@@ -51,6 +51,7 @@ func verbs() []verb {
 		{"doctor", "check whether servers are fit to hold locks", doctorVerb},
 		{"demo", "watch workers compete for a lock while nodes fail", demoVerb},
 		{"sim", "run the same lock through every failure, in virtual time", simVerb},
+		{"chaos", "carry out plans of failures on real servers", chaosVerb},
 		{"bench", "measure locks by number of nodes, and recommend one", benchVerb},
 		{"completion", "print a script to complete verbs and flags in a shell", completionVerb},
 		{"man", "print the manual page", manVerb},

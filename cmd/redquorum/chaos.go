@@ -1,0 +1,319 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/sim"
+	"github.com/redquorum/redquorum/sim/chaos"
+)
+
+const chaosManual = `
+usage: redquorum chaos PLAN [flags]
+       redquorum chaos --seed N [flags]          a plan that is drawn from a seed
+       redquorum chaos --scenario S13 [flags]    one of the scenarios of redquorum sim
+       redquorum chaos --scenario all [flags]    a table of all of them
+       redquorum chaos --for 1h [--seed N]       plans from seeds, until one goes wrong
+
+Carries out a plan of failures on real processes. It starts a redis-server for each
+node, a process for each client, and a proxy on each link, and ends them. It judges
+the run as redquorum sim does, but allows 100 ms for what is observed late.
+'redquorum sim manual' has the language of plans.
+
+Clients also add elements to a set that the lock protects, in a store without
+locks. It counts those that are lost, with fencing tokens and without.
+
+A plan that needs what this machine lacks is refused before anything starts.
+The clocks of servers need Linux and a C compiler. With --for such plans are
+skipped, and a plan's work is reduced to what the clients can do.
+
+A run that fails leaves a folder with the plan, all logs, a page, and the command
+that repeats it. Other runs leave nothing.
+
+Exit status: 0 sound, 1 safety broken, 3 liveness broken, 2 usage,
+5 the plan could not be carried out, 130 interrupted.
+
+examples:
+  redquorum chaos --scenario S13 --html run.html
+  redquorum chaos --scenario S13 --client plain
+  redquorum chaos --for 20m --jobs 2 --server ./valkey-server
+`
+
+// chaosChild makes the process a client of a plan.
+const chaosChild = "--child"
+
+// chaosFlags are the command line of chaos.
+type chaosFlags struct {
+	profile  faults.Profile
+	seed     uint64
+	scenario string
+	client   string
+	length   time.Duration
+	jobs     int
+	out      string
+	server   string
+	stretch  int
+	page     string
+	asJSON   bool
+	plans    []string // the arguments that are no flags
+	fs       *flag.FlagSet
+}
+
+func (f *chaosFlags) register(fs *flag.FlagSet) {
+	f.fs = fs
+	fs.Uint64Var(&f.seed, "seed", 0, "the seed, a `number`; with --for the first of them (default: from the time of day)")
+	fs.StringVar(&f.scenario, "scenario", "", "the `name` of a scenario, such as S13, or all")
+	fs.StringVar(&f.client, "client", "redquorum", "`redquorum|plain`, of a scenario: plain is textbook Redlock")
+	fs.DurationVar(&f.length, "for", 0, "for how long plans are drawn and carried out")
+	fs.IntVar(&f.jobs, "jobs", 1, "`N` plans at the same time, with --for and --scenario all")
+	fs.IntVar(&f.profile.Nodes, "nodes", 0, "the number `N` of nodes of a drawn plan (default: drawn, too)")
+	fs.IntVar(&f.profile.Clients, "clients", 0, "the number `N` of clients of a drawn plan (default: drawn, too)")
+	fs.StringVar(&f.server, "server", "redis-server", "the server's program: a path to this `file`, or a name on the PATH")
+	fs.IntVar(&f.stretch, "stretch", 0, "how many `times` as long all times of the plan are: real processes are not\nexact to a millisecond (default 5 for scenarios, or else 1)")
+	fs.StringVar(&f.out, "out", ".", "the `folder` in which a failing run leaves its own, made if need be")
+	fs.StringVar(&f.page, "html", "", "also write a page with a picture of the run to this `file`")
+	fs.BoolVar(&f.asJSON, "json", false, "print one JSON object; of a single run, with its whole trace")
+}
+
+// check looks at the flags. There has to be one way to name plans.
+func (f *chaosFlags) check() error {
+	ways := len(f.plans)
+	for _, name := range []string{"scenario", "for", "seed"} {
+		if isSet(f.fs, name) && (name != "seed" || !isSet(f.fs, "for")) {
+			ways++
+		}
+	}
+	switch {
+	case ways == 0:
+		return usageError("a plan is missing: want PLAN, --seed, --scenario or --for")
+	case ways > 1:
+		return usageError("there is more than one of PLAN, --seed, --scenario and --for")
+	case f.client != string(faults.Redquorum) && f.client != string(faults.Plain):
+		return usageError("--client is %s; it must be redquorum or plain", quoted(f.client))
+	case isSet(f.fs, "client") && (f.scenario == "" || f.scenario == "all"):
+		return usageError("--client is for one --scenario; a plan says it itself, with lock client=")
+	case f.profile.Nodes < 0 || f.profile.Nodes > faults.MaxNodes:
+		return usageError("--nodes is %d; it must be 1 to %d", f.profile.Nodes, faults.MaxNodes)
+	case f.profile.Clients < 0 || f.profile.Clients > faults.MaxClients:
+		return usageError("--clients is %d; it must be 1 to %d", f.profile.Clients, faults.MaxClients)
+	case f.length < 0 || isSet(f.fs, "for") && f.length == 0:
+		return usageError("--for is %v; it must be more than 0", f.length)
+	case f.jobs < 1:
+		return usageError("--jobs is %d; it must be at least 1", f.jobs)
+	case f.stretch < 0 || f.stretch > 100 || isSet(f.fs, "stretch") && f.stretch == 0:
+		return usageError("--stretch is %d; it must be 1 to 100", f.stretch)
+	case f.page != "" && (f.length > 0 || f.scenario == "all"):
+		return usageError("--html is for a single run")
+	}
+	return nil
+}
+
+// config is with what plans are carried out.
+func (f *chaosFlags) config() (chaos.Config, error) {
+	self, err := os.Executable()
+	stretch := 1
+	if f.scenario != "" {
+		stretch = scenarioStretch
+	}
+	return chaos.Config{Server: f.server, Self: []string{self, "chaos", chaosChild}, Stretch: cmp.Or(f.stretch, stretch)}, err
+}
+
+// scenarioStretch is how many times as long scenarios take, whose times are exact to a millisecond.
+const scenarioStretch = 5
+
+func chaosVerb(ctx context.Context, c *command) int {
+	if len(c.args) == 1 && c.args[0] == chaosChild {
+		if err := chaos.Client(ctx, os.Stdin, c.stdout); err != nil {
+			return c.fail("chaos", err)
+		}
+		return exitOK
+	}
+	c.failed = exitSimFailed
+	fs := c.flags("chaos", chaosManual)
+	var f chaosFlags
+	f.register(fs)
+	args, status, ok := c.parseArgs(fs)
+	if !ok {
+		return status
+	}
+	f.plans = args
+	err := f.check()
+	var config chaos.Config
+	if err == nil {
+		config, err = f.config()
+	}
+	if err == nil {
+		err = os.MkdirAll(f.out, 0o777)
+	}
+	if err != nil {
+		return c.fail("chaos", err)
+	}
+	switch {
+	case f.length > 0:
+		return c.chaosExplore(ctx, &f, config)
+	case f.scenario == "all":
+		return c.chaosTable(ctx, &f, config)
+	}
+	return c.chaosOne(ctx, &f, config)
+}
+
+// plan returns the one plan that the flags name, and a word for it.
+func (f *chaosFlags) plan() (p *faults.Plan, name string, err error) {
+	switch {
+	case f.scenario != "":
+		s, ok := sim.FindScenario(f.scenario)
+		if !ok {
+			return nil, "", usageError("there is no scenario %s; 'redquorum sim scenario list' has all", quoted(f.scenario))
+		}
+		return scenarioPlan(&s, f.client), s.ID, nil
+	case len(f.plans) > 0:
+		p, err = readPlan(f.plans[0])
+		return p, "plan", err
+	}
+	p = faults.Generate(f.seed, f.profile)
+	chaos.Reduce(p)
+	return p, fmt.Sprintf("seed-%d", f.seed), nil
+}
+
+// scenarioPlan returns a scenario's plan with a client.
+func scenarioPlan(s *sim.Scenario, client string) *faults.Plan {
+	return s.Plan(sim.Variants[slices.IndexFunc(sim.Variants, func(v sim.Variant) bool { return v.Name == client })])
+}
+
+// A chaosRun is a plan that was carried out, and the folder of its logs.
+type chaosRun struct {
+	*chaos.Outcome
+	plan *faults.Plan // before it was stretched
+	dir  string
+}
+
+// carryOut carries out a plan. If that fails it leaves a folder.
+func (f *chaosFlags) carryOut(ctx context.Context, p *faults.Plan, name string, config chaos.Config) (run chaosRun, err error) {
+	if run.dir, err = os.MkdirTemp(f.out, "redquorum-chaos-"+name+"-"); err != nil {
+		return run, err
+	}
+	config.Dir = filepath.Join(run.dir, "logs")
+	run.plan = p
+	if run.Outcome, err = chaos.Run(ctx, p, config); err == nil && statusOfVerdict(run.Verdict) != exitOK {
+		return run, run.leave(config)
+	}
+	return run, errors.Join(err, run.remove())
+}
+
+// leave writes what is left of a run that fails.
+func (r *chaosRun) leave(config chaos.Config) error {
+	text := fmt.Sprintf("# %s\n%s", r.Worst(), r.plan)
+	return errors.Join(
+		os.WriteFile(filepath.Join(r.dir, "plan"), []byte(text), 0o666),
+		os.WriteFile(filepath.Join(r.dir, "again.sh"), []byte("#!/bin/sh\n"+r.again(config)+"\n"), 0o777),
+		r.writePage(filepath.Join(r.dir, "run.html")))
+}
+
+// remove removes what the run has left.
+func (r *chaosRun) remove() error { return os.RemoveAll(r.dir) }
+
+// again is the command that repeats the run.
+func (r *chaosRun) again(config chaos.Config) string {
+	return fmt.Sprintf("redquorum chaos --stretch %d --server %s %s", config.Stretch, quotedForShell(config.Server), quotedForShell(filepath.Join(r.dir, "plan")))
+}
+
+func (r *chaosRun) writePage(path string) error {
+	page, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.WriteHTML(page), page.Close())
+}
+
+// chaosOne carries out one plan and shows the run.
+func (c *command) chaosOne(ctx context.Context, f *chaosFlags, config chaos.Config) int {
+	p, name, err := f.plan()
+	if err != nil {
+		return c.fail("chaos", err)
+	}
+	bar := progress{w: c.screen, live: isTerminal(c.screen) && !f.asJSON}
+	shown := bar.follow(ctx, chaos.Lasts(p, config), func() string { return name })
+	run, err := f.carryOut(ctx, p, name, config)
+	shown()
+	switch {
+	case ctx.Err() != nil:
+		return exitInterrupted
+	case err == nil && f.asJSON:
+		err = json.NewEncoder(c.stdout).Encode(chaosJSON{run.summary(name), run.Trace.Entries})
+	case err == nil:
+		_, err = fmt.Fprintf(c.stdout, "%s\n%s\n\n%s", p, strings.Join(run.Story(20), "\n"), run.says(config))
+	}
+	if err == nil && f.page != "" {
+		err = run.writePage(f.page)
+	}
+	if err != nil {
+		return c.fail("chaos", err)
+	}
+	return statusOfVerdict(run.Verdict)
+}
+
+// A chaosSummary is what --json has of a run.
+type chaosSummary struct {
+	Name       string          `json:"name"`
+	Plan       string          `json:"plan"`
+	Verdict    sim.Verdict     `json:"verdict"`
+	Violations []sim.Violation `json:"violations"`
+	Server     string          `json:"server"`
+	Grants     int             `json:"grants"`
+	Late       time.Duration   `json:"late"` // by how much a fault came after its time
+	Set        []chaos.Set     `json:"set"`
+	Folder     string          `json:"folder,omitempty"` // of a run that failed
+}
+
+type chaosJSON struct {
+	chaosSummary
+	Trace []sim.Entry `json:"trace"`
+}
+
+func (r *chaosRun) summary(name string) chaosSummary {
+	s := chaosSummary{name, r.plan.String(), r.Verdict, append([]sim.Violation{}, r.Violations...), r.Server, r.Grants, r.Late, r.Set, ""}
+	if statusOfVerdict(r.Verdict) != exitOK {
+		s.Folder = r.dir
+	}
+	return s
+}
+
+// says is what is said of a run at its end.
+func (r *chaosRun) says(config chaos.Config) string {
+	var b strings.Builder
+	for _, v := range r.Violations {
+		fmt.Fprintf(&b, "%s violated at %s ms: %s\n  %s\n", v.Invariant, sim.FormatTime(v.At), v.What, sim.Invariants[v.Invariant])
+		if v.Outside != "" {
+			fmt.Fprintf(&b, "  as is expected: %s\n", v.Outside)
+		}
+	}
+	if statusOfVerdict(r.Verdict) != exitOK {
+		fmt.Fprintf(&b, "plan, logs and page: %s\nplay it again: %s\n", r.dir, r.again(config))
+	}
+	fmt.Fprintf(&b, "%s: %d locks granted on %s in %v, at most %v late; %s\n", r.Verdict, r.Grants, r.Server, r.Virtual.Round(100*time.Millisecond),
+		r.Late.Round(100*time.Microsecond), setWords(r.Set))
+	return b.String()
+}
+
+// setWords says what became of the set that the lock protects.
+func setWords(sets []chaos.Set) string {
+	var parts []string
+	for _, s := range sets {
+		word := "without tokens"
+		if s.Fenced {
+			word = "fenced"
+		}
+		parts = append(parts, fmt.Sprintf("%d of %d lost %s", s.Lost, s.Added, word))
+	}
+	return "of the set's elements " + strings.Join(parts, ", ")
+}

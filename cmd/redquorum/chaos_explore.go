@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/sim/chaos"
+)
+
+// A chaosReport is what many plans came to.
+type chaosReport struct {
+	Plans   int            `json:"plans"`
+	Skipped map[string]int `json:"skipped"` // by what they need
+	Outside int            `json:"outside"`
+	Grants  int            `json:"grants"`
+	Seconds float64        `json:"seconds"`
+	Server  string         `json:"server"`
+	Set     []chaos.Set    `json:"set"`
+	Found   []chaosSummary `json:"found"` // of runs that failed
+
+	mu    sync.Mutex
+	says  string // of these
+	err   error
+	began time.Time
+}
+
+// chaosExplore carries out plans from seeds, until one goes wrong.
+func (c *command) chaosExplore(ctx context.Context, f *chaosFlags, config chaos.Config) int {
+	if f.seed == 0 {
+		f.seed = uint64(time.Now().Unix()) * 1000
+	}
+	r := &chaosReport{Skipped: make(map[string]int), began: time.Now(), Found: []chaosSummary{}}
+	limited, cancel := context.WithTimeout(ctx, f.length)
+	defer cancel()
+	bar := progress{w: c.screen, live: isTerminal(c.screen) && !f.asJSON}
+	shown := bar.follow(ctx, f.length, r.line)
+	var jobs sync.WaitGroup
+	for job := range f.jobs {
+		jobs.Go(func() {
+			for seed := f.seed + uint64(job); limited.Err() == nil; seed += uint64(f.jobs) {
+				if !r.explore(limited, f, seed, config) {
+					cancel()
+				}
+			}
+		})
+	}
+	jobs.Wait()
+	shown()
+	r.Seconds = time.Since(r.began).Seconds()
+	err := r.err
+	switch {
+	case err != nil:
+	case f.asJSON:
+		err = json.NewEncoder(c.stdout).Encode(r)
+	default:
+		_, err = fmt.Fprint(c.stdout, r.text())
+	}
+	switch {
+	case err != nil:
+		return c.fail("chaos", err)
+	case len(r.Found) > 0:
+		return statusOfVerdict(r.Found[0].Verdict)
+	case ctx.Err() != nil:
+		return exitInterrupted
+	}
+	return exitOK
+}
+
+// explore carries out the plan of one seed. It returns false if there should be no further one.
+func (r *chaosReport) explore(ctx context.Context, f *chaosFlags, seed uint64, config chaos.Config) bool {
+	p := faults.Generate(seed, f.profile)
+	chaos.Reduce(p)
+	if err := chaos.Able(p, config); err != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.Skipped[err.Error()]++
+		return true
+	}
+	name := fmt.Sprintf("seed-%d", seed)
+	run, err := f.carryOut(ctx, p, name, config)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case ctx.Err() != nil && (err != nil || statusOfVerdict(run.Verdict) == exitOK):
+		return false
+	case err != nil:
+		r.err = fmt.Errorf("%s: %w", name, err)
+		return false
+	}
+	r.add(&run)
+	if statusOfVerdict(run.Verdict) == exitOK {
+		return true
+	}
+	r.Found = append(r.Found, run.summary(name))
+	r.says += strings.Join(run.Story(10), "\n") + "\n\n" + run.says(config)
+	return false
+}
+
+// add counts a run.
+func (r *chaosReport) add(run *chaosRun) {
+	r.Plans++
+	r.Grants += run.Grants
+	r.Server = run.Server
+	if len(run.Violations) > 0 && statusOfVerdict(run.Verdict) == exitOK {
+		r.Outside++
+	}
+	for i, s := range run.Set {
+		if i == len(r.Set) {
+			r.Set = append(r.Set, chaos.Set{Fenced: s.Fenced})
+		}
+		r.Set[i].Added += s.Added
+		r.Set[i].Refused += s.Refused
+		r.Set[i].Lost += s.Lost
+	}
+}
+
+// line is the line of progress.
+func (r *chaosReport) line() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return fmt.Sprintf("%d plans, %d skipped, %d locks granted, %d violations", r.Plans, r.skipped(), r.Grants, len(r.Found))
+}
+
+func (r *chaosReport) skipped() (n int) {
+	for _, plans := range r.Skipped {
+		n += plans
+	}
+	return n
+}
+
+// text ends with the verdict.
+func (r *chaosReport) text() string {
+	var b strings.Builder
+	b.WriteString(r.says)
+	for _, why := range slices.Sorted(maps.Keys(r.Skipped)) {
+		fmt.Fprintf(&b, "%d plans skipped: %s\n", r.Skipped[why], why)
+	}
+	if r.Outside > 0 {
+		fmt.Fprintf(&b, "%d runs failed after a fault that no lock with a lease can survive (expected)\n", r.Outside)
+	}
+	word := "sound"
+	if len(r.Found) > 0 {
+		word = "NOT SOUND"
+	}
+	fmt.Fprintf(&b, "%s: %d plans, %d locks granted on %s in %v; %s\n", word, r.Plans, r.Grants, r.Server,
+		time.Since(r.began).Round(time.Second), setWords(r.Set))
+	return b.String()
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/sim"
+	"github.com/redquorum/redquorum/sim/chaos"
+)
+
+// A chaosRow is a scenario, with what the simulator says of it and what real processes do.
+type chaosRow struct {
+	ID    string      `json:"id"`
+	Title string      `json:"title"`
+	Cells []chaosCell `json:"cells"` // of chaosClients
+}
+
+// A chaosCell is a scenario with one client.
+type chaosCell struct {
+	Client    faults.Client `json:"client"`
+	Simulated sim.Verdict   `json:"simulated"`
+	Real      sim.Verdict   `json:"real"`
+	Refused   string        `json:"refused,omitempty"` // why it was not carried out
+}
+
+var chaosClients = []faults.Client{faults.Redquorum, faults.Plain}
+
+func (c *chaosCell) agrees() bool { return c.Real == c.Simulated }
+
+// newChaosRow returns a row with what the simulator says.
+func newChaosRow(s *sim.Scenario) chaosRow {
+	row := chaosRow{ID: s.ID, Title: s.Title}
+	for _, client := range chaosClients {
+		row.Cells = append(row.Cells, chaosCell{Client: client, Simulated: sim.Run(scenarioPlan(s, string(client)), nil).Verdict})
+	}
+	return row
+}
+
+// chaosTable carries out all scenarios and prints a table of them. It fails if the real processes
+// differ from the simulator.
+func (c *command) chaosTable(ctx context.Context, f *chaosFlags, config chaos.Config) int {
+	scenarios := sim.Scenarios()
+	rows := make([]chaosRow, len(scenarios))
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var mu sync.Mutex
+	done, version := 0, ""
+	bar := progress{w: c.screen, live: isTerminal(c.screen) && !f.asJSON}
+	shown := bar.follow(ctx, 0, func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return fmt.Sprintf("%d of %d scenarios", done, len(scenarios))
+	})
+	next := make(chan int, len(scenarios))
+	for i := range scenarios {
+		next <- i
+	}
+	close(next)
+	var jobs sync.WaitGroup
+	for range f.jobs {
+		jobs.Go(func() {
+			for i := range next {
+				row, server, err := f.row(ctx, &scenarios[i], config)
+				if err != nil {
+					cancel(err)
+					return
+				}
+				mu.Lock()
+				rows[i], version = row, max(version, server)
+				done++
+				mu.Unlock()
+			}
+		})
+	}
+	jobs.Wait()
+	shown()
+	err := context.Cause(ctx)
+	switch {
+	case err == context.Canceled:
+		return exitInterrupted
+	case err == nil && f.asJSON:
+		err = json.NewEncoder(c.stdout).Encode(rows)
+	case err == nil:
+		_, err = fmt.Fprint(c.stdout, tableOf(rows, version))
+	}
+	if err != nil {
+		return c.fail("chaos", err)
+	}
+	for _, row := range rows {
+		for _, cell := range row.Cells {
+			if cell.Refused == "" && !cell.agrees() {
+				return exitUnsound
+			}
+		}
+	}
+	return exitOK
+}
+
+// row carries out one scenario with each client. The folders of runs that fail are not kept.
+func (f *chaosFlags) row(ctx context.Context, s *sim.Scenario, config chaos.Config) (row chaosRow, server string, err error) {
+	row = newChaosRow(s)
+	for i := range row.Cells {
+		cell := &row.Cells[i]
+		p := scenarioPlan(s, string(cell.Client))
+		if err := chaos.Able(p, config); err != nil {
+			cell.Refused = err.Error()
+			continue
+		}
+		run, err := f.carryOut(ctx, p, s.ID, config)
+		if err != nil {
+			return row, "", fmt.Errorf("%s: %w", s.ID, err)
+		}
+		if cell.Real, server = run.Verdict, run.Server; cell.agrees() {
+			err = run.remove()
+		}
+		if err != nil {
+			return row, "", err
+		}
+	}
+	return row, server, nil
+}
+
+// tableOf writes rows in Markdown.
+func tableOf(rows []chaosRow, version string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "| | scenario | redquorum, simulated | on %[1]s | textbook Redlock, simulated | on %[1]s |\n|-|-|-|-|-|-|\n", version)
+	agree := make([]int, len(chaosClients))
+	for _, r := range rows {
+		fmt.Fprintf(&b, "| %s | %s |", r.ID, r.Title)
+		for i, cell := range r.Cells {
+			word := string(cell.Real)
+			switch {
+			case cell.Refused != "":
+				word = "refused: " + cell.Refused
+			case cell.agrees():
+				agree[i]++
+			default:
+				word = "**" + word + "**"
+			}
+			fmt.Fprintf(&b, " %s | %s |", cell.Simulated, word)
+		}
+		b.WriteByte('\n')
+	}
+	fmt.Fprintf(&b, "\nThe verdicts agree in %d of %d scenarios for redquorum, and in %d for textbook Redlock.\n", agree[0], len(rows), agree[1])
+	return b.String()
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/redquorum/redquorum/internal/tests"
+	"github.com/redquorum/redquorum/sim"
+)
+
+func TestChaosUsageErrors(t *testing.T) {
+	plan := filepath.Join(t.TempDir(), "plan")
+	if err := os.WriteFile(plan, []byte("redquorum plan 1\nnodes 3\nclients 2\nlock client=plain mistake=half\nat 0s lock c* x\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ args, want string }{
+		{"chaos", "a plan is missing: want PLAN, --seed, --scenario or --for"},
+		{"chaos a.plan b.plan", "there is more than one of PLAN"},
+		{"chaos a.plan --seed 3", "there is more than one of PLAN, --seed, --scenario and --for"},
+		{"chaos --scenario S13 --for 1h", "there is more than one"},
+		{"chaos --scenario S99", `there is no scenario "S99"`},
+		{"chaos --scenario S13 --client rust", "it must be redquorum or plain"},
+		{"chaos --seed 3 --client plain", "--client is for one --scenario"},
+		{"chaos --seed 3 --nodes 99", "--nodes is 99; it must be 1 to 15"},
+		{"chaos --seed 3 --clients -1", "--clients is -1; it must be 1 to 64"},
+		{"chaos --for 0s", "--for is 0s"},
+		{"chaos --for 1h --jobs 0", "--jobs is 0"},
+		{"chaos --for 1h --html x", "--html is for a single run"},
+		{"chaos --seed 3 --stretch 101", "--stretch is 101; it must be 1 to 100"},
+		{"chaos nowhere.plan", "no such file"},
+	} {
+		want(t, exitUsage, c.want, append(strings.Fields(c.args), "--out", t.TempDir())...)
+	}
+	want(t, exitSimFailed, "cannot be carried out here: lock mistake=half: only the simulator's clients make it", "chaos", "--out", t.TempDir(), plan)
+	want(t, exitOK, "examples:\n  redquorum chaos", "chaos", "--help")
+}
+
+// A run that fails leaves a folder with what it takes to look at it and to repeat it. A sound one
+// leaves nothing.
+func TestChaosLeavesFailingRuns(t *testing.T) {
+	tests.NeedServer(t)
+	tests.NeedSeconds(t)
+	t.Setenv(actAsProgram, "1")
+	for _, client := range []string{"plain", "redquorum"} {
+		t.Run(client, func(t *testing.T) {
+			dir := t.TempDir()
+			page := filepath.Join(dir, "page.html")
+			status, stdout, stderr := redquorum(t, "chaos", "--scenario", "S53", "--client", client, "--stretch", "4", "--json", "--html", page, "--out", dir)
+			var out struct {
+				Verdict sim.Verdict
+				Late    int64
+				Folder  string
+				Trace   []sim.Entry
+			}
+			if err := json.Unmarshal([]byte(stdout), &out); err != nil {
+				t.Fatalf("status %d: %v: %s", status, err, stderr)
+			}
+			if statusOfVerdict(out.Verdict) != status || len(out.Trace) == 0 {
+				t.Errorf("%s, and status %d", out.Verdict, status)
+			}
+			if client == "plain" && out.Verdict != sim.Unsafe && out.Late > 4e6 {
+				t.Skip("the machine is too busy")
+			}
+			left, err := filepath.Glob(filepath.Join(dir, "redquorum-chaos-S53-*", "*"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, path := range left {
+				names = append(names, filepath.Base(path))
+			}
+			want := ""
+			if client == "plain" {
+				want = "again.sh logs plan run.html"
+			}
+			if got := strings.Join(names, " "); got != want || (out.Folder == "") != (want == "") {
+				t.Errorf("left %q in %q, want %q", got, out.Folder, want)
+			}
+			if want == "" {
+				return
+			}
+			again, _ := os.ReadFile(filepath.Join(out.Folder, "again.sh"))
+			if !strings.Contains(string(again), "redquorum chaos --stretch 4 --server 'redis-server' '"+filepath.Join(out.Folder, "plan")+"'") {
+				t.Errorf("%s", again)
+			}
+			if p, err := readPlan(filepath.Join(out.Folder, "plan")); err != nil || p.Nodes != 3 {
+				t.Errorf("%v, %v", p, err)
+			}
+			if text, err := os.ReadFile(page); err != nil || !strings.Contains(string(text), "textbook Redlock on real servers") {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+// The page about scenarios on real servers has them all, with what the simulator says of them today.
+func TestChaosPage(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "chaos.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	scenarios := sim.Scenarios()
+	for i := range scenarios {
+		row := newChaosRow(&scenarios[i])
+		_, rest, there := strings.Cut(string(text), "| "+row.ID+" | "+row.Title+" |")
+		cells := strings.Split(rest, " | ")
+		if !there || len(cells) < 4 || strings.TrimSpace(cells[0]) != string(row.Cells[0].Simulated) || cells[2] != string(row.Cells[1].Simulated) {
+			t.Errorf("docs/chaos.md has another verdict of the simulator for %+v", row)
+		}
+	}
+}
