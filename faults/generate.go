@@ -360,7 +360,9 @@ func (g *generator) machines(p *Plan) {
 func (g *generator) nodes(p *Plan) Procs {
 	procs := g.node(p)
 	if g.below(3) == 0 {
-		procs.Nodes |= g.node(p).Nodes | g.node(p).Nodes
+		for range 2 {
+			procs.Nodes |= g.node(p).Nodes
+		}
 	}
 	return procs
 }

@@ -361,17 +361,34 @@ func (s *redis) strike(e *faults.Event, end bool) {
 			s.starve = 0
 		}
 	case faults.Evict:
-		for n, at := range s.w.nodes {
-			if at.redis == s && e.Procs.Nodes.Has(n) {
-				for _, name := range s.w.p.Names() {
-					s.data.DB(at.db).Del(s.w.lock.key(name))
-				}
-			}
-		}
+		s.evict(e.Procs.Nodes)
 	case faults.Flush:
 		s.data.FlushAll()
 	case faults.ScriptFlush:
 		s.forgetScripts()
+	default:
+		s.setClock(e, end)
+	}
+	s.tick()
+	s.invalidates(nil)
+	s.tell()
+}
+
+// evict removes the locks of those of the nodes that are on this server. s.mu is held.
+func (s *redis) evict(nodes faults.Set) {
+	for n, at := range s.w.nodes {
+		if at.redis != s || !nodes.Has(n) {
+			continue
+		}
+		for _, name := range s.w.p.Names() {
+			s.data.DB(at.db).Del(s.w.lock.key(name))
+		}
+	}
+}
+
+// setClock carries out what a plan does to the clock at one instant. s.mu is held.
+func (s *redis) setClock(e *faults.Event, end bool) {
+	switch e.Verb {
 	case faults.Skew:
 		s.ahead = e.Offset
 	case faults.Step:
@@ -384,9 +401,6 @@ func (s *redis) strike(e *faults.Event, end bool) {
 		s.ahead += s.clock().Sub(time.Now()) - s.ahead - s.strobe
 		s.rate, s.rated = e.Ratio, time.Now()
 	}
-	s.tick()
-	s.invalidates(nil)
-	s.tell()
 }
 
 func (s *redis) forgetScripts() {
