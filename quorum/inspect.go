@@ -57,32 +57,44 @@ type NodeReport struct {
 // nil only for a bad name, a closed Locker or an ended ctx: nodes that fail are in the
 // Report.
 func (l *Locker) Inspect(ctx context.Context, name string) (*Report, error) {
-	return l.inspect(ctx, name, l.clock.Now().Add(l.opts.Timeout))
-}
-
-// inspect is Inspect for as long as until.
-func (l *Locker) inspect(ctx context.Context, name string, until clock.Instant) (*Report, error) {
 	if err := l.checkName(name); err != nil {
 		return nil, err
 	}
-	r, err := l.askAll(ctx, node.Inspect, claim{Claim: node.Claim{Name: name}}, until)
-	if err != nil {
-		return nil, err
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("inspect %q: %w", name, stopped(ctx))
 	}
+	if !l.life.enter() {
+		return nil, ErrClosed
+	}
+	defer l.life.leave()
+	until := l.clock.Now().Add(l.opts.Timeout)
+	r := l.askAll(node.Inspect, claim{Claim: node.Claim{Name: name}}, until)
 	defer r.done()
-	rep := &Report{Name: name, Quorum: r.tally.need, Nodes: make([]NodeReport, len(l.nodes))}
-	r.mu.Lock()
-	open := r.open()
-	for i, b := range r.ballots {
-		rep.Nodes[i] = l.report(i, b)
+	var labels map[string]string
+	if l.opts.Label != NoLabel { // while a node may hang
+		r.awaitMost(ctx)
+		most, _ := l.reportOf(r)
+		labels = l.labelsOf(ctx, slices.Concat(most.Owners, most.Waiting), until)
 	}
-	r.mu.Unlock()
+	r.awaitAll(ctx)
+	rep, open := l.reportOf(r)
 	if open > 0 { // ctx has ended
 		return nil, fmt.Errorf("inspect %q: %w", name, stopped(ctx))
 	}
-	rep.conclude()
-	rep.labels = l.labelsOf(ctx, slices.Concat(rep.Owners, rep.Waiting), until)
+	rep.labels = labels
 	return rep, nil
+}
+
+// reportOf returns what the nodes have answered, and how many have not yet.
+func (l *Locker) reportOf(r *round) (rep *Report, open int) {
+	rep = &Report{Name: r.claim.Name, Quorum: r.tally.need, Nodes: make([]NodeReport, len(l.nodes))}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, b := range r.ballots {
+		rep.Nodes[i] = l.report(i, b)
+	}
+	rep.conclude()
+	return rep, r.open()
 }
 
 // Break removes name's lock from all nodes, even if another process holds it, and reports
@@ -98,10 +110,15 @@ func (l *Locker) Break(ctx context.Context, name string) (bool, error) {
 	}
 	// Before it is broken: afterwards it may be the next holder.
 	here := l.queues.holdsOf(name)
-	r, err := l.askAll(ctx, node.Break, claim{Claim: node.Claim{Name: name, Token: token}}, l.clock.Now().Add(l.opts.Timeout))
-	if err != nil {
-		return false, err
+	if ctx.Err() != nil {
+		return false, fmt.Errorf("break %q: %w", name, stopped(ctx))
 	}
+	if !l.life.enter() {
+		return false, ErrClosed
+	}
+	defer l.life.leave()
+	r := l.askAll(node.Break, claim{Claim: node.Claim{Name: name, Token: token}}, l.clock.Now().Add(l.opts.Timeout))
+	r.awaitAll(ctx)
 	defer r.done()
 	r.mu.Lock()
 	verdict := r.tally.verdict()
@@ -117,19 +134,11 @@ func (l *Locker) Break(ctx context.Context, name string) (bool, error) {
 
 var errForced = fmt.Errorf("this program broke it")
 
-// askAll sends one command to all nodes and waits for every answer, at most as long as until.
-func (l *Locker) askAll(ctx context.Context, kind node.Kind, c claim, until clock.Instant) (*round, error) {
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("%s %q: %w", kind, c.Name, stopped(ctx))
-	}
-	if !l.life.enter() {
-		return nil, ErrClosed
-	}
-	defer l.life.leave()
+// askAll sends one command to all nodes, which answer by until.
+func (l *Locker) askAll(kind node.Kind, c claim, until clock.Instant) *round {
 	r := l.rounds.begin(kind, c, 0, until.Sub(l.clock.Now()))
 	r.ask(allNodes(len(l.nodes)))
-	r.awaitAll(ctx)
-	return r, nil
+	return r
 }
 
 func (l *Locker) report(i int, b ballot) NodeReport {

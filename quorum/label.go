@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -80,48 +81,69 @@ func (x *labels) create(n node.Node, c node.Command) {
 // maxLabels is how many labels a report has at most.
 const maxLabels = 32
 
+// A lookup asks all nodes for labels. It is no round: what comes of it says nothing about a node, as
+// the user may lack the right to labels alone.
+type lookup struct {
+	signal clock.Signal // set at each answer
+
+	mu    sync.Mutex
+	found map[string]string // by process
+	open  map[string]int    // how many nodes have not answered, by process
+}
+
 // labelsOf returns the labels of these owners and waiters, by process. It lacks those that no node
-// tells by until.
+// tells by until. One node's answer is enough for a label.
 func (l *Locker) labelsOf(ctx context.Context, of []string, until clock.Instant) map[string]string {
 	if l.opts.Label == NoLabel || !l.life.enter() {
 		return nil
 	}
 	defer l.life.leave()
-	found, asked := make(map[string]string), make(map[string]*round)
+	known, asked := make(map[string]string), []string(nil)
+	x := &lookup{signal: l.clock.NewSignal(), found: make(map[string]string), open: make(map[string]int)}
 	for _, name := range of {
 		process := node.Process(name)
-		if found[process] != "" || asked[process] != nil || node.Foreign(name) || len(asked) == maxLabels {
-			continue
-		}
 		if label := l.labels.knows(process); label != "" {
-			found[process] = label
-			continue
+			known[process] = label
+		} else if x.open[process] == 0 && !node.Foreign(name) && len(asked) < maxLabels {
+			x.open[process] = len(l.nodes)
+			asked = append(asked, process)
 		}
-		r := l.rounds.begin(node.Inspect, claim{Claim: node.Claim{Name: node.LabelName(process)}}, 0, until.Sub(l.clock.Now()))
-		r.ask(allNodes(len(l.nodes)))
-		asked[process] = r
 	}
-	for process, r := range asked {
-		r.awaitAll(ctx)
-		if label := r.label(); label != "" {
-			found[process] = label
-			l.labels.learn(process, label)
+	for _, process := range asked {
+		c := node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: node.LabelName(process)}}, Deadline: until}
+		for _, n := range l.nodes {
+			n.Submit(c, func(r node.Reply) { x.take(process, r.State) })
 		}
-		r.done()
 	}
-	return found
+	for x.awaitsMore() && x.signal.Wait(ctx, until) == clock.WakeSet {
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for process, label := range x.found {
+		known[process] = label
+		l.labels.learn(process, label)
+	}
+	return known
 }
 
-// label returns what the first node that has a label answered.
-func (r *round) label() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, b := range r.ballots {
-		if b.state != nil && len(b.state.Fields) == 1 {
-			return b.state.Fields[0].Name
-		}
+// take takes what a node has for a process: the state of the label's lock, or nil.
+func (x *lookup) take(process string, state *node.State) {
+	x.mu.Lock()
+	left := x.open[process] - 1
+	if left >= 0 && state != nil && len(state.Fields) == 1 {
+		x.found[process], left = state.Fields[0].Name, 0
 	}
-	return ""
+	if x.open[process] = left; left <= 0 {
+		delete(x.open, process)
+	}
+	x.mu.Unlock()
+	x.signal.Set()
+}
+
+func (x *lookup) awaitsMore() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return len(x.open) > 0
 }
 
 // knows returns the label of a process, if it is known here.
@@ -153,14 +175,28 @@ func (l *Locker) whoHolds(ctx context.Context, c *claim, until clock.Instant) st
 		return ""
 	}
 	for name := range c.each() {
-		if r, err := l.inspect(ctx, name, until); err == nil && r.Verdict == "held" && node.Process(r.Owner) != l.uuid {
-			if label := r.Label(r.Owner); label != "" {
-				return label
-			}
-			return r.Owner
+		if holder := l.holderOf(ctx, name, until); holder != "" {
+			return holder
 		}
 	}
 	return ""
+}
+
+// holderOf returns what a majority of the nodes says of one name. It does not wait for nodes that hang.
+func (l *Locker) holderOf(ctx context.Context, name string, until clock.Instant) string {
+	if !l.life.enter() {
+		return ""
+	}
+	defer l.life.leave()
+	r := l.askAll(node.Inspect, claim{Claim: node.Claim{Name: name}}, until)
+	defer r.done()
+	r.awaitMost(ctx)
+	rep, _ := l.reportOf(r)
+	if rep.Verdict != "held" || node.Process(rep.Owner) == l.uuid {
+		return ""
+	}
+	rep.labels = l.labelsOf(ctx, []string{rep.Owner}, until)
+	return cmp.Or(rep.Label(rep.Owner), rep.Owner)
 }
 
 // look finds out in a task who the holder is, if the wait has lasted for some time: when the

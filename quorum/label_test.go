@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -246,5 +248,54 @@ func TestHolderIsFoundWithinTheBound(t *testing.T) {
 			_, err := b.Lock(background, "x", quorum.WithWait(2*time.Second))
 			return err
 		})
+	})
+}
+
+// One node that hangs keeps nobody from the label, and no call that fails from its end.
+func TestLabelWhileANodeHangs(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		a, b := labelled(w)
+		lease := lock(t, a, "x")
+		time.Sleep(time.Second)
+		w.nodes[2].Delay(time.Hour)
+		began := time.Now()
+		_, err := b.TryLock(background, "x")
+		if holder := holderOf(t, err); holder != "shop-1 worker" || time.Since(began) > 100*time.Millisecond {
+			t.Errorf("TryLock: the holder is %q, after %v", holder, time.Since(began))
+		}
+		c := w.locker(quorum.Options{Label: "asks"})
+		if r := must[*quorum.Report](t)(c.Inspect(background, "x")); r.Label(lease.Owner()) != "shop-1 worker" {
+			t.Errorf("the report has the label %q", r.Label(lease.Owner()))
+		}
+		w.nodes[2].Delay(0)
+	})
+}
+
+// A notLabeled node's user has no right to labels.
+type notLabeled struct{ node.Node }
+
+func (n notLabeled) Submit(c node.Command, reply func(node.Reply)) {
+	if strings.HasPrefix(c.Claims[0].Name, node.LabelName("")) {
+		reply(node.Reply{Err: fmt.Errorf("%w: NOPERM", node.ErrAuth)})
+		return
+	}
+	n.Node.Submit(c, reply)
+}
+
+// The nodes do not count as failed where the user has no right to labels.
+func TestNoRightToLabels(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		seen := newObserver()
+		b := w.behind(quorum.Options{Label: "b", Observe: seen.observe}, func(_ int, n node.Node) node.Node { return notLabeled{n} })
+		lease := lock(t, w.locker(quorum.Options{Label: "a"}), "x")
+		time.Sleep(time.Second)
+		_, err := b.TryLock(background, "x")
+		if holder := holderOf(t, err); holder != lease.Owner() {
+			t.Errorf("the holder is %q", holder)
+		}
+		must[*quorum.Report](t)(b.Inspect(background, "x"))
+		if n := seen.count(quorum.EventNodeFailed); n > 0 {
+			t.Errorf("%d events say that a node failed", n)
+		}
 	})
 }

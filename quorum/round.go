@@ -173,6 +173,15 @@ func (r *round) awaitAll(ctx context.Context) {
 	}
 }
 
+// awaitMost returns when a majority has answered, and the other nodes have had a little more time, or
+// when ctx ends.
+func (r *round) awaitMost(ctx context.Context) {
+	r.await(ctx)
+	until := r.lingerUntil()
+	for r.awaitsMore() && r.signal.Wait(ctx, until) == clock.WakeSet {
+	}
+}
+
 // awaitsMore reports whether nodes that were asked have not answered. From now on each that
 // does sets the signal.
 func (r *round) awaitsMore() bool {
