@@ -126,12 +126,13 @@ func (l *Locker) labelsOf(ctx context.Context, of []string, until clock.Instant)
 	return known
 }
 
-// take takes what a node has for a process: the state of the label's lock, or nil.
+// take takes what a node has for a process: the state of the label's lock, or nil. Another program
+// wrote the label.
 func (x *lookup) take(process string, state *node.State) {
 	x.mu.Lock()
 	left := x.open[process] - 1
 	if left >= 0 && state != nil && len(state.Fields) == 1 {
-		x.found[process], left = state.Fields[0].Name, 0
+		x.found[process], left = shortLabel(state.Fields[0].Name), 0
 	}
 	if x.open[process] = left; left <= 0 {
 		delete(x.open, process)
@@ -196,7 +197,7 @@ func (l *Locker) holderOf(ctx context.Context, name string, until clock.Instant)
 		return ""
 	}
 	rep.labels = l.labelsOf(ctx, []string{rep.Owner}, until)
-	return cmp.Or(rep.Label(rep.Owner), rep.Owner)
+	return cmp.Or(rep.Label(rep.Owner), shortLabel(rep.Owner))
 }
 
 // look finds out in a task who the holder is, if the wait has lasted for some time: when the

@@ -299,3 +299,22 @@ func TestNoRightToLabels(t *testing.T) {
 		}
 	})
 }
+
+// The label of another program is made printable before it comes into an error.
+func TestLabelOfOthersIsPrintable(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		_, b := labelled(w)
+		lease := lock(t, w.locker(quorum.Options{}), "x")
+		for _, n := range w.nodes {
+			n.Do(func(s *model.Server, now model.Time) {
+				if err := s.HSet(now, node.LabelName(node.Process(lease.Owner())), "\x1b[31mred\n"+strings.Repeat("x", 1000), "1"); err != nil {
+					t.Fatal(err)
+				}
+			})
+		}
+		_, err := b.TryLock(background, "x")
+		if holder := holderOf(t, err); !strings.HasPrefix(holder, "?[31mred?xx") || len(holder) > 100 {
+			t.Errorf("the holder is %.200q", holder)
+		}
+	})
+}
