@@ -223,7 +223,7 @@ func (w *waiter) nameHolder(ctx context.Context, e *Error) {
 	if e.Err != ErrHeld || e.Nodes == nil {
 		return
 	}
-	if e.Holder = w.l.whoHolds(ctx, &w.request.claim, w.deadline.Add(w.l.opts.Timeout)); e.Holder == "" && w.found.holder != nil {
+	if e.Holder = w.l.whoHolds(ctx, &w.request.claim, w.deadline.Add(w.l.timeout(w.request.lease))); e.Holder == "" && w.found.holder != nil {
 		if seen := w.found.holder.Load(); seen != nil {
 			e.Holder = *seen
 		}

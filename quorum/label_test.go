@@ -318,3 +318,19 @@ func TestLabelOfOthersIsPrintable(t *testing.T) {
 		}
 	})
 }
+
+// TryLock lasts at most a third of a short lease, also to find out who the holder is.
+func TestHolderOfAShortLeaseIsFoundWithinTheBound(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		a, b := labelled(w)
+		lock(t, a, "x")
+		time.Sleep(time.Second)
+		w.delay(20*time.Millisecond, 0)
+		began := time.Now()
+		_, err := b.TryLock(background, "x", quorum.WithLease(90*time.Millisecond))
+		_ = holderOf(t, err)
+		if took := time.Since(began); took > 31*time.Millisecond {
+			t.Errorf("TryLock took %v; its bound is 30ms", took)
+		}
+	})
+}
