@@ -167,6 +167,9 @@ func (x *labels) learn(process, label string) {
 	x.known[process] = label
 }
 
+// maxLooked is about how many names of one lease a Locker finds out who the holder is.
+const maxLooked = 10
+
 // whoHolds returns the label of the holder of one of the names, or its owner if it has no label.
 // It is "" if that is not found out by until: the nodes are not asked after ctx has ended, nor more
 // often than lookEvery, nor for a writer, as thousands may read.
@@ -175,7 +178,11 @@ func (l *Locker) whoHolds(ctx context.Context, c *claim, until clock.Instant) st
 	if l.opts.Label == NoLabel || ctx.Err() != nil || c.mode == node.Write || now >= until || !due(&l.labels.lookAt, now, lookEvery) {
 		return ""
 	}
+	looked := 0
 	for name := range c.each() {
+		if looked++; looked > maxLooked || l.clock.Now() >= until {
+			break
+		}
 		if holder := l.holderOf(ctx, name, until); holder != "" {
 			return holder
 		}

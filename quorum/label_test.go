@@ -334,3 +334,22 @@ func TestHolderOfAShortLeaseIsFoundWithinTheBound(t *testing.T) {
 		}
 	})
 }
+
+// To find out who has one of many names takes few commands.
+func TestHolderOfManyNamesIsFoundWithFewCommands(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		a, b := labelled(w)
+		lock(t, a, "x")
+		time.Sleep(time.Second)
+		var names []string
+		for i := range 100 {
+			names = append(names, fmt.Sprint("a", i))
+		}
+		before := w.sent[0].Load()
+		_, err := b.TryLock(background, "b", quorum.WithNames(append(names, "x")...))
+		_ = holderOf(t, err)
+		if sent := w.sent[0].Load() - before; sent > 20 {
+			t.Errorf("%d commands to a node", sent)
+		}
+	})
+}
