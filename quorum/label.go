@@ -218,7 +218,7 @@ func (w *waiter) look() {
 		*seen = new(atomic.Pointer[string])
 	}
 	into := *seen
-	l.clock.Go(func() {
+	l.inTask(func() {
 		if holder := l.whoHolds(context.Background(), &s.claim, l.clock.Now().Add(l.opts.Timeout)); holder != "" {
 			into.Store(&holder)
 		}
@@ -243,11 +243,21 @@ func (h *hold) logNextHolder() {
 	if !l.opts.Logger.Enabled(context.Background(), slog.LevelWarn) {
 		return
 	}
-	l.clock.Go(func() {
+	l.inTask(func() {
 		if holder := l.whoHolds(context.Background(), &h.claim, l.clock.Now().Add(l.opts.Timeout)); holder != "" {
 			l.opts.Logger.Warn("lost lease has another holder", "name", h.claim.title(), "holder", holder)
 		}
 	})
+}
+
+// inTask does something in a task that Close waits for.
+func (l *Locker) inTask(do func()) {
+	if l.life.enter() {
+		l.clock.Go(func() {
+			defer l.life.leave()
+			do()
+		})
+	}
 }
 
 // defaultLabel names the host, the process and the program.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -350,6 +351,40 @@ func TestHolderOfManyNamesIsFoundWithFewCommands(t *testing.T) {
 		_ = holderOf(t, err)
 		if sent := w.sent[0].Load() - before; sent > 20 {
 			t.Errorf("%d commands to a node", sent)
+		}
+	})
+}
+
+// A slowLog's lines take a while.
+type slowLog struct{ lines *atomic.Int64 }
+
+func (slowLog) Enabled(context.Context, slog.Level) bool { return true }
+func (h slowLog) WithAttrs([]slog.Attr) slog.Handler     { return h }
+func (h slowLog) WithGroup(string) slog.Handler          { return h }
+
+func (h slowLog) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == "lost lease has another holder" {
+		time.Sleep(100 * time.Millisecond)
+		h.lines.Add(1)
+	}
+	return nil
+}
+
+// After Close nothing is written to the log.
+func TestCloseAwaitsTheLogOfTheHolder(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		log := slowLog{new(atomic.Int64)}
+		a := w.locker(quorum.Options{Label: "a", Logger: slog.New(log)})
+		b := w.locker(quorum.Options{Label: "b"})
+		lease := lock(t, a, "x")
+		if _, err := b.Break(background, "x"); err != nil {
+			t.Fatal(err)
+		}
+		lock(t, b, "x")
+		<-lease.Context().Done()
+		time.Sleep(50 * time.Millisecond)
+		if err := a.Close(); err != nil || log.lines.Load() != 1 {
+			t.Errorf("%d lines when the Locker is closed; %v", log.lines.Load(), err)
 		}
 	})
 }
