@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
@@ -120,7 +122,17 @@ func (f *lockFlags) defaultLabel(does string) {
 	if err != nil {
 		host = "unknown host"
 	}
-	f.label = printable(fmt.Sprintf("%.40s pid %d redquorum %.20s", host, os.Getpid(), does))
+	f.label = fmt.Sprintf("%.40s pid %d redquorum %.20s", host, os.Getpid(), does)
+	f.label = strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, f.label)
+	for len(f.label) > 100 { // see quorum.Options.Label
+		_, size := utf8.DecodeLastRuneInString(f.label)
+		f.label = f.label[:len(f.label)-size]
+	}
 }
 
 // shortest is how long the lock lasts without renewal, or at most.

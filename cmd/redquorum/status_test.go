@@ -367,6 +367,17 @@ func TestLabels(t *testing.T) {
 	p.exits(exitOK)
 }
 
+// The label that a command has by default is one that a Locker takes.
+func TestDefaultLabel(t *testing.T) {
+	for _, name := range []string{"true", strings.Repeat("\U0001f512", 30), strings.Repeat("\x1b", 30), "\ufffd", "\xff"} {
+		var f lockFlags
+		f.defaultLabel("run " + name)
+		if _, err := quorum.New(nil, quorum.Options{Label: f.label}); err == nil || strings.Contains(err.Error(), "Label") {
+			t.Errorf("program %q: %v", name, err)
+		}
+	}
+}
+
 // The text fits 80 columns, and shows the wait queue with its positions.
 func TestStatusPrints(t *testing.T) {
 	owner := func(n int) string { return fmt.Sprintf("0a1b2c3d-0000-8000-8000-000000000000:123456789012345678%d", n) }
