@@ -44,6 +44,9 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Exited returns a channel that is closed when the process has ended and been waited for.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
+// ExitCode returns the status of a process that has ended, or -1 if a signal ended it.
+func (p *Process) ExitCode() int { return p.cmd.ProcessState.ExitCode() }
+
 // Signal sends the process a signal.
 func (p *Process) Signal(sig os.Signal) error { return p.cmd.Process.Signal(sig) }
 

@@ -198,13 +198,18 @@ func (c *client) goOn() {
 	}
 }
 
-// join waits until the process has ended by itself.
+// join waits until the process has ended by itself. One that has failed, such as by a panic, cannot
+// say what it held.
 func (c *client) join(most time.Duration) {
 	if c.dead || c.proc == nil {
 		return
 	}
 	select {
 	case <-c.proc.Exited():
+		if code := c.proc.ExitCode(); code != 0 {
+			said, _ := os.ReadFile(c.logs[len(c.logs)-1] + ".stderr")
+			c.w.fail(fmt.Errorf("the process of c%d has failed, with status %d: %s", c.number+1, code, said[:min(len(said), 4096)]))
+		}
 	case <-time.After(most):
 	case <-c.w.ctx.Done():
 	}

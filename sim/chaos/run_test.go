@@ -118,6 +118,19 @@ func TestDrawnWork(t *testing.T) {
 	}
 }
 
+// A client's process that fails, such as by a panic, fails the run.
+func TestClientFails(t *testing.T) {
+	tests.NeedServer(t)
+	t.Parallel()
+	p := faults.New(1, 1)
+	p.Length, p.Lock.Guard = 100*time.Millisecond, false
+	c := config(t, 1)
+	c.Self = []string{"sh", "-c", "read order; echo ready; read beginning; echo panic: no >&2; exit 3"}
+	if _, err := chaos.Run(t.Context(), p, c); err == nil || !strings.Contains(err.Error(), "status 3: panic: no") {
+		t.Errorf("%v", err)
+	}
+}
+
 // When a run is interrupted nothing is left of it, not even a stopped process.
 func TestInterrupted(t *testing.T) {
 	tests.NeedServer(t)
