@@ -421,9 +421,13 @@ func (w *world) core() (core faults.Set) {
 func (w *world) look(core faults.Set) {
 	last := time.Now().Add(live.Expiry(w.p))
 	for {
-		found := w.keys(core)
+		found, err := w.keys(core)
 		left := slices.ContainsFunc(found, func(e sim.Entry) bool { return e.Owner != "" })
-		if !left || time.Now().After(last) || w.ctx.Err() != nil {
+		over := time.Now().After(last)
+		if err == nil && !left || over || w.ctx.Err() != nil {
+			if over && err != nil {
+				w.fail(fmt.Errorf("a node does not say which locks are left: %w", err))
+			}
 			for _, e := range found {
 				w.report(e)
 			}
@@ -434,14 +438,14 @@ func (w *world) look(core faults.Set) {
 }
 
 // keys returns who has each name on each of some nodes.
-func (w *world) keys(nodes faults.Set) (found []sim.Entry) {
+func (w *world) keys(nodes faults.Set) (found []sim.Entry, err error) {
 	for n, s := range w.samplers {
 		if nodes.Has(n) {
-			entries, _ := s.read()
-			found = append(found, entries...)
+			entries, failed := s.read()
+			found, err = append(found, entries...), errors.Join(err, failed)
 		}
 	}
-	return found
+	return found, err
 }
 
 // now is how long ago the plan has begun.
