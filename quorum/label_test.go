@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redquorum/redquorum/node"
@@ -194,6 +195,7 @@ func TestLogNamesLabels(t *testing.T) {
 		}
 		lock(t, b, "x")
 		time.Sleep(time.Minute)
+		synctest.Wait() // for the race detector
 		for _, want := range []string{`msg="lease lost" name=x`, `label="shop-1 worker"`, `msg="lost lease has another holder" name=x holder="shop-2 worker"`} {
 			if !strings.Contains(log.String(), want) {
 				t.Errorf("the log lacks %s:\n%s", want, &log)
