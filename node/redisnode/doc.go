@@ -199,14 +199,20 @@
 //
 // Some of these are not needed for all uses, but the doctor tests them all. Only readers and
 // writers need ~{nightly*, ~redquorum_next, &redisson_rwlock, +hget and +hscan. Without +mget
-// nothing is sent in groups. The label of a Locker (quorum.Options.Label) needs
-// ~redquorum_label:* and ~redquorum_fence:{redquorum_label:*, or, with a prefix, the rights to
-// names that begin with the prefix; without them nobody sees the label. For names with an opening brace, such as "nightly{1}", a user also
+// nothing is sent in groups. For names with an opening brace, such as "nightly{1}", a user also
 // needs
 //
 //	~redquorum_fence::nightly* ~redquorum_readers::nightly* ~redquorum_next::nightly*
 //	~redquorum_waitqueue::nightly* ~redquorum_waitplace::nightly*
 //	&redisson_lock__channel:nightly* &redisson_rwlock:nightly*
+//
+// To write its own label (quorum.Options.Label) and read those of others, a user also needs
+//
+//	~redquorum_label:* ~redquorum_fence:{redquorum_label:*
+//	~redquorum_readers:{redquorum_label:* ~redquorum_waitqueue:{redquorum_label:*
+//
+// With a prefix, the rights to names that begin with the prefix are enough. Users can overwrite each
+// other's labels, so a label proves nothing.
 //
 // If several users share a server, give each a prefix with which no name of another begins, such
 // as "nightly/": quorum.Options.Prefix puts it before every name. List the keys one by one, as
