@@ -69,8 +69,8 @@ type Error struct {
 	Waited time.Duration
 	// Holder is, with ErrHeld, the label of the holder (see Options.Label), or its owner name if it
 	// has no label. It is "" if that is not known. A Locker asks the nodes at most ten times a
-	// second, about the first ten names, and not for WithWrite. If the context ended the wait, Holder is from up to a few
-	// seconds before.
+	// second, about the first ten names, and not for WithWrite. If the context ended the wait,
+	// Holder is from up to a few seconds before.
 	Holder string
 }
 

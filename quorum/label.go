@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -117,9 +118,7 @@ func (l *Locker) labelsOf(ctx context.Context, of []string, until clock.Instant)
 	}
 	for x.awaitsMore() && x.signal.Wait(ctx, until) == clock.WakeSet {
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for process, label := range x.found {
+	for process, label := range x.answers() {
 		known[process] = label
 		l.labels.learn(process, label)
 	}
@@ -139,6 +138,13 @@ func (x *lookup) take(process string, state *node.State) {
 	}
 	x.mu.Unlock()
 	x.signal.Set()
+}
+
+// answers returns the labels that have come until now.
+func (x *lookup) answers() map[string]string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return maps.Clone(x.found)
 }
 
 func (x *lookup) awaitsMore() bool {

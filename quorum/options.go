@@ -112,8 +112,8 @@ type Options struct {
 	SharedNodes bool
 
 	// Label says for people which program this is. It is shown to those who ask who holds a lock: by
-	// Inspect, in errors that match ErrHeld, and by the commands status and list. It is printable
-	// text of at most 100 bytes. "" means the host, the process ID and the program's name;
+	// Inspect, in errors that match ErrHeld, and by the commands status and list. What follows the
+	// first 100 bytes is left out, and what cannot be printed becomes "?". "" means the host, the process ID and the program's name;
 	// [NoLabel] means none.
 	//
 	// Each node keeps it in one key for the Locker, however many locks it has. The key is written
@@ -193,9 +193,7 @@ func (o Options) fill() (Options, error) {
 	if o.Label == "" {
 		o.Label = defaultLabel()
 	}
-	if o.Label != shortLabel(o.Label) {
-		return o, fmt.Errorf("quorum: Options.Label is %.110q; it must be printable and not longer than %d bytes", o.Label, maxLabel)
-	}
+	o.Label = shortLabel(o.Label)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -121,12 +121,12 @@ func TestRedissonReadWrite(t *testing.T) {
 func TestRedissonReadersRenewal(t *testing.T) {
 	t.Parallel()
 	all := servers(t, 1)
-	l, j := connect(t, all, quorum.Options{Lease: 900 * time.Millisecond}), newJava(t, all[0], 1)
+	l, j := connect(t, all, quorum.Options{Lease: 3 * time.Second}), newJava(t, all[0], 1)
 	if r := j.read("foo", 10*time.Minute); r != none {
 		t.Fatalf("Java reads: %d", r)
 	}
 	reading := must[*quorum.Lease](t)(l.Lock(background, "foo", quorum.WithRead()))
-	time.Sleep(1200 * time.Millisecond)
+	time.Sleep(3500 * time.Millisecond)
 	if reading.Remaining() == 0 {
 		t.Error("Go did not renew")
 	}

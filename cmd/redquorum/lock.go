@@ -12,8 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
@@ -123,16 +121,6 @@ func (f *lockFlags) defaultLabel(does string) {
 		host = "unknown host"
 	}
 	f.label = fmt.Sprintf("%.40s pid %d redquorum %.20s", host, os.Getpid(), does)
-	f.label = strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, f.label)
-	for len(f.label) > 100 { // see quorum.Options.Label
-		_, size := utf8.DecodeLastRuneInString(f.label)
-		f.label = f.label[:len(f.label)-size]
-	}
 }
 
 // shortest is how long the lock lasts without renewal, or at most.

@@ -118,7 +118,7 @@ const (
 
 // asFlags writes options as the flags that set them.
 var asFlags = strings.NewReplacer("Options.Quorum", "--quorum", "Options.Lease", "--lease", "Options.MaxHold", "--max-hold",
-	"Options.MaxLease", "--max-lease", "Options.Prefix", "--prefix", "MaxLease", "--max-lease", "Options.Label", "--label")
+	"Options.MaxLease", "--max-lease", "Options.Prefix", "--prefix", "MaxLease", "--max-lease")
 
 // inFlags is the text of an error of a lock, which names flags where to read on.
 func inFlags(err error) string {

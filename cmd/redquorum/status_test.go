@@ -353,7 +353,6 @@ func TestLabels(t *testing.T) {
 	})
 	p.signal(syscall.SIGTERM)
 	p.exits(exitHeld)
-	want(t, exitUsage, "--label is", "hold", "b", "--label", "a\tb", "--nodes", urls)
 
 	p = start(t, holdOn(urls, "", "b")...)
 	p.says("holding b")
@@ -365,17 +364,6 @@ func TestLabels(t *testing.T) {
 	})
 	p.signal(syscall.SIGTERM)
 	p.exits(exitOK)
-}
-
-// The label that a command has by default is one that a Locker takes.
-func TestDefaultLabel(t *testing.T) {
-	for _, name := range []string{"true", strings.Repeat("\U0001f512", 30), strings.Repeat("\x1b", 30), "\ufffd", "\xff"} {
-		var f lockFlags
-		f.defaultLabel("run " + name)
-		if _, err := quorum.New(nil, quorum.Options{Label: f.label}); err == nil || strings.Contains(err.Error(), "Label") {
-			t.Errorf("program %q: %v", name, err)
-		}
-	}
 }
 
 // The text fits 80 columns, and shows the wait queue with its positions.
