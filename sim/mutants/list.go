@@ -917,7 +917,7 @@ var mutants = []*Mutant{
 		Edits:  edit("quorum.labels.keep", "TTL: 2*x.opts.MaxLease + x.opts.Grace", "TTL: x.opts.MaxLease/3"),
 		Reason: "clients of the simulator have no labels"},
 	{ID: "M351", Bug: "TryLock takes as long as it takes to find out who the holder is", Expect: Tests, Tests: "./quorum -run TestHolder",
-		Edits:  edit("quorum.waiter.nameHolder", "w.deadline.Add(w.l.opts.Timeout)", "clock.Never"),
+		Edits:  edit("quorum.waiter.nameHolder", "w.deadline.Add(w.l.timeout(w.request.lease))", "clock.Never"),
 		Reason: "as M350"},
 	{ID: "M352", Bug: "each refusal asks the nodes who the holder is", Expect: Tests, Tests: "./quorum -run TestHolder",
 		Edits:  edit("quorum.Locker.whoHolds", "!due(&l.labels.lookAt, now, lookEvery)", "false"),
