@@ -1,0 +1,178 @@
+// Loss measures what leases suffer when packets are lost, on real servers and the production stack:
+//
+//	go run ./sim/chaos/loss            # every trial, for five minutes each
+//	go run ./sim/chaos/loss --for 20s  # a first impression
+//
+// Each trial has a network namespace of its own, in which nftables drops packets: at random, or all
+// of some servers, without a FIN. The loss is TCP's own, so it has the gaps, the backoff and the half-open
+// connections that a proxy cannot make. It needs Linux with unshare, ip and nft, and a user that may make
+// namespaces. Namespaces and rules end with their processes, however these end.
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/redquorum/redquorum/internal/process"
+	"github.com/redquorum/redquorum/node/redisserver"
+)
+
+// insideFlag makes the program one trial, in its own namespace.
+const insideFlag = "--inside"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var err error
+	if len(os.Args) == 3 && os.Args[1] == insideFlag {
+		err = inside(ctx, os.Args[2], os.Stdout)
+	} else {
+		err = run(ctx, os.Args[1:], os.Stdout)
+	}
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "loss:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("loss", flag.ContinueOnError)
+	last := flags.Duration("for", 5*time.Minute, "how long each trial takes")
+	jobs := flags.Int("jobs", 7, "how many trials run at the same time")
+	lockers := flags.Int("lockers", 100, "how many Lockers hold a lease, each with connections of its own; a tenth as many acquire others")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if err := available(); err != nil {
+		return err
+	}
+	trials := standard(*last, *lockers)
+	results := make([]*result, len(trials))
+	errs := make([]error, len(trials))
+	free := make(chan struct{}, *jobs)
+	var all sync.WaitGroup
+	for i, t := range trials {
+		free <- struct{}{}
+		all.Go(func() {
+			results[i], errs[i] = carryOut(ctx, t)
+			<-free
+		})
+	}
+	all.Wait()
+	return errors.Join(table(out, trials, results), errors.Join(errs...))
+}
+
+// standard returns the trials: loss, and servers that vanish.
+func standard(last time.Duration, lockers int) (all []trial) {
+	leases := []time.Duration{10 * time.Second, 30 * time.Second}
+	for _, loss := range []int{0, 1, 10, 30} {
+		for _, lease := range leases {
+			all = append(all, trial{Lease: lease, For: last, Lockers: lockers, Loss: loss})
+		}
+	}
+	for _, lease := range leases {
+		all = append(all,
+			trial{Lease: lease, For: last, Lockers: lockers, Gone: 1, Away: lease / 2},
+			trial{Lease: lease, For: last, Lockers: lockers, Gone: 3, Away: lease / 2},
+			trial{Lease: lease, For: last, Lockers: lockers, Gone: 3, Away: lease * 3 / 2})
+	}
+	return all
+}
+
+// namespace returns a command that runs in a network of its own, as its administrator.
+func namespace(command ...string) *exec.Cmd {
+	const script = `ip link set lo up && nft add table inet loss && exec "$@"`
+	return exec.Command("unshare", append([]string{"--user", "--map-root-user", "--net", "sh", "-c", script, "sh"}, command...)...)
+}
+
+// available returns nil if trials can be carried out here, and otherwise one line that says why not.
+func available() error {
+	if err := redisserver.Available(); err != nil {
+		return err
+	}
+	out, err := namespace("true").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("no network namespace with nftables can be made: %w: %s", err, strings.Join(strings.Fields(string(out)), " "))
+	}
+	return nil
+}
+
+// carryOut carries a trial out in a process with its own namespace. The end of ctx ends it early, with
+// what was measured so far.
+func carryOut(ctx context.Context, t trial) (*result, error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	text, err := json.Marshal(t)
+	if err != nil {
+		return nil, err
+	}
+	var stdout, stderr bytes.Buffer
+	cmd := namespace(os.Args[0], insideFlag, string(text))
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	p, err := process.Start(cmd)
+	if err != nil {
+		return nil, err
+	}
+	defer context.AfterFunc(ctx, func() { _ = p.Signal(os.Interrupt) })()
+	<-p.Exited()
+	if !cmd.ProcessState.Success() {
+		return nil, fmt.Errorf("trial %s failed: %v: %s", text, cmd.ProcessState, &stderr)
+	}
+	r := new(result)
+	return r, json.Unmarshal(stdout.Bytes(), r)
+}
+
+// table prints two tables, of loss and of servers that vanish.
+func table(out io.Writer, trials []trial, results []*result) error {
+	var text bytes.Buffer
+	text.WriteString("| packets lost | lease | hours held | leases lost | per hour held | renewals without a quorum | free lock acquired in | lost lease held again after |\n|-|-|-|-|-|-|-|-|\n")
+	for i, t := range trials {
+		if r := results[i]; r != nil && t.Gone == 0 {
+			fmt.Fprintf(&text, "| %d %% | %v | %.2f | %d | %s | %s | %s | %s |\n", t.Loss, t.Lease, r.Held.Hours(), r.Lost, ratio(float64(r.Lost), r.Held.Hours(), ""),
+				ratio(100*float64(r.Failed), float64(r.Failed+r.Renewed), " %"), spread(r.Acquired), spread(r.Again))
+		}
+	}
+	text.WriteString("\n| servers that vanish | lease | how often | leases held | leases lost | node is used again after | waiting lock granted after | lease renewed after |\n|-|-|-|-|-|-|-|-|\n")
+	for i, t := range trials {
+		if r := results[i]; r != nil && t.Gone > 0 {
+			fmt.Fprintf(&text, "| %d of %d, for %v | %v | %d | %d | %d | %s | %s | %s |\n", t.Gone, nodes, t.Away, t.Lease, r.Times, t.Lockers, r.Lost,
+				spread(r.Used), spread(r.Granted), spread(r.Resumed))
+		}
+	}
+	_, err := text.WriteTo(out)
+	return err
+}
+
+// ratio returns a/b with two digits, or - if b is 0.
+func ratio(a, b float64, unit string) string {
+	if b == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f%s", a/b, unit)
+}
+
+// spread returns the median of times, their 99th percentile and the longest; or - if there are none.
+func spread(times []time.Duration) string {
+	if len(times) == 0 {
+		return "-"
+	}
+	sorted := slices.Sorted(slices.Values(times))
+	at := func(percent int) string {
+		return fmt.Sprintf("%.3g", sorted[(len(sorted)-1)*percent/100].Seconds())
+	}
+	return fmt.Sprintf("%s, %s, %s s", at(50), at(99), at(100))
+}

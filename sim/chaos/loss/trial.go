@@ -1,0 +1,247 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redquorum/redquorum/node/redisnode"
+	"github.com/redquorum/redquorum/node/redisserver"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// nodes is how many servers a trial has.
+const nodes = 5
+
+// A trial is what one namespace is for.
+type trial struct {
+	Lease   time.Duration
+	For     time.Duration
+	Lockers int           // that hold a lease; a tenth as many acquire and release others
+	Loss    int           // of a hundred packets, in both directions
+	Gone    int           // how many servers vanish, again and again
+	Away    time.Duration // for how long they do
+}
+
+// A result is what a trial has measured.
+type result struct {
+	Held            time.Duration // of all leases together
+	Lost            int           // leases that ended before they were to
+	Renewed, Failed int           // renewals; Failed counts one a second at most for each lease
+	Times           int           // how often servers vanished
+
+	Acquired []time.Duration // how long Lock took for a free name
+	Again    []time.Duration // from the end of a lost lease until the next one
+	// From the moment at which packets arrive again:
+	Used    []time.Duration // until the node has answered a Locker that often asks
+	Granted []time.Duration // until a Lock under way was granted
+	Resumed []time.Duration // until a lease was renewed whose renewals had failed
+}
+
+// A meter collects a result.
+type meter struct {
+	trial
+	mu       sync.Mutex
+	r        result
+	returned time.Time // of the servers that vanished; zero while they are gone
+}
+
+// inside carries out the trial in text, and prints its result as JSON.
+func inside(ctx context.Context, text string, out io.Writer) error {
+	var t trial
+	if err := json.Unmarshal([]byte(text), &t); err != nil {
+		return err
+	}
+	m := &meter{trial: t}
+	return errors.Join(m.measure(ctx), json.NewEncoder(out).Encode(m.r))
+}
+
+// measure carries the trial out in this process's namespace.
+func (m *meter) measure(ctx context.Context) error {
+	servers, err := redisserver.StartN(nodes, redisserver.Config{})
+	if err != nil {
+		return err
+	}
+	var urls []string
+	for _, s := range servers {
+		defer s.Close()
+		urls = append(urls, s.URL())
+	}
+	lockers := make([]*quorum.Locker, m.Lockers+(m.Lockers+9)/10)
+	for i := range lockers {
+		all, err := redisnode.Dial(urls...) // connections of its own
+		if err != nil {
+			return err
+		}
+		options := quorum.Options{Lease: m.Lease, NoRestartGuard: true, Observe: m.observer(i >= m.Lockers)}
+		if lockers[i], err = quorum.New(all, options); err != nil {
+			return err
+		}
+	}
+	if err := filter(drops(m.Loss)); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, m.For)
+	defer cancel()
+	var all sync.WaitGroup
+	for i, l := range lockers {
+		all.Go(func() {
+			if i < m.Lockers {
+				m.hold(ctx, l, fmt.Sprintf("held-%d", i))
+			} else {
+				m.acquire(ctx, l, fmt.Sprintf("free-%d", i))
+			}
+		})
+	}
+	if m.Gone > 0 {
+		err = m.vanish(ctx, servers[:m.Gone])
+	}
+	all.Wait()
+	if err := errors.Join(err, filter("flush chain inet loss input")); err != nil {
+		return err
+	}
+	for _, l := range lockers {
+		all.Go(func() { _ = l.Close() }) // the servers end now, with all locks
+	}
+	all.Wait()
+	return nil
+}
+
+// drops returns the rules. Packets are dropped where they arrive: if one cannot be sent, TCP learns it.
+func drops(loss int) string {
+	return fmt.Sprintf(`
+		add set inet loss gone { type inet_service; }
+		add chain inet loss input { type filter hook input priority 0; }
+		add rule inet loss input tcp sport @gone drop
+		add rule inet loss input tcp dport @gone drop
+		add rule inet loss input numgen random mod 100 < %d drop
+	`, loss)
+}
+
+// filter changes what the namespace does to packets.
+func filter(commands string) error {
+	cmd := exec.Command("nft", "-f", "-")
+	cmd.Stdin = strings.NewReader(commands + "\n")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("nft failed: %w: %s", err, out)
+	}
+	return nil
+}
+
+// observer returns what counts the events of one Locker. Whether that often asks decides what they say.
+func (m *meter) observer(often bool) func(quorum.Event) {
+	failing := false
+	return func(e quorum.Event) {
+		now := time.Now()
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		switch {
+		case often:
+			if e.Kind == quorum.EventNodeRecovered && !m.returned.IsZero() {
+				m.r.Used = append(m.r.Used, now.Sub(m.returned))
+			}
+		case e.Kind == quorum.EventExtended:
+			m.r.Renewed++
+			if failing && !m.returned.IsZero() {
+				m.r.Resumed = append(m.r.Resumed, now.Sub(m.returned))
+			}
+			failing = false
+		case e.Kind == quorum.EventExtendFailed:
+			m.r.Failed++
+			failing = true
+		case e.Kind == quorum.EventLost:
+			m.r.Lost++
+			failing = false
+		}
+	}
+}
+
+// hold holds a lease until ctx ends, and acquires it again whenever it is lost.
+func (m *meter) hold(ctx context.Context, l *quorum.Locker, name string) {
+	var lost time.Time
+	for {
+		lease, err := l.Lock(ctx, name)
+		if err != nil {
+			return // as ctx has ended
+		}
+		start := time.Now()
+		if !lost.IsZero() {
+			m.note(func(r *result) { r.Again = append(r.Again, start.Sub(lost)) })
+		}
+		select {
+		case <-lease.Context().Done():
+		case <-ctx.Done():
+		}
+		lost = time.Now()
+		m.note(func(r *result) { r.Held += lost.Sub(start) })
+	}
+}
+
+// acquire acquires and releases free names until ctx ends.
+func (m *meter) acquire(ctx context.Context, l *quorum.Locker, name string) {
+	pause := 2 * time.Second // in which connections become idle
+	if m.Gone > 0 {
+		pause = 200 * time.Millisecond // the return of a node is to be noticed
+	}
+	for i := 0; ; i++ {
+		start := time.Now()
+		lease, err := l.Lock(ctx, fmt.Sprintf("%s-%d", name, i))
+		if err != nil {
+			return // as ctx has ended
+		}
+		now := time.Now()
+		m.note(func(r *result) {
+			r.Acquired = append(r.Acquired, now.Sub(start))
+			if m.Gone > nodes/2 && start.Before(m.returned) {
+				r.Granted = append(r.Granted, now.Sub(m.returned))
+			}
+		})
+		_ = lease.Unlock(ctx) // what is left expires
+		sleep(ctx, rand.N(2*pause))
+	}
+}
+
+func (m *meter) note(what func(*result)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	what(&m.r)
+}
+
+// vanish lets servers vanish and return until ctx ends.
+func (m *meter) vanish(ctx context.Context, servers []*redisserver.Server) error {
+	var ports []string
+	for _, s := range servers {
+		_, port, _ := net.SplitHostPort(s.Addr())
+		ports = append(ports, port)
+	}
+	for sleep(ctx, m.Lease) {
+		m.note(func(r *result) { r.Times++; m.returned = time.Time{} })
+		if err := filter("add element inet loss gone { " + strings.Join(ports, ", ") + " }"); err != nil {
+			return err
+		}
+		sleep(ctx, m.Away)
+		m.note(func(*result) { m.returned = time.Now() })
+		if err := filter("flush set inet loss gone"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sleep waits, and reports whether ctx has not ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
