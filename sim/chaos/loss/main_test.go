@@ -28,8 +28,8 @@ func TestTrials(t *testing.T) {
 		trial
 		check func(*result) bool
 	}{
-		"some packets are lost": {trial{Loss: 10}, func(r *result) bool { return r.Held > 0 && r.Renewed > 0 && len(r.Acquired) > 0 }},
-		"all packets are lost":  {trial{Loss: 100}, func(r *result) bool { return r.Held == 0 && len(r.Acquired) == 0 }},
+		"some packets are lost":       {trial{Loss: 10}, func(r *result) bool { return r.Held > 0 && r.Renewed > 0 && len(r.Acquired) > 0 }},
+		"nearly all packets are lost": {trial{Loss: 99}, func(r *result) bool { return r.Held == 0 && len(r.Acquired) == 0 }},
 		"a majority vanishes": {trial{Gone: 3, Away: 4 * time.Second}, func(r *result) bool {
 			return r.Times > 0 && r.Lost > 0 && len(r.Used) > 0 && len(r.Granted) > 0 && len(r.Again) > 0
 		}},

@@ -26,7 +26,7 @@ type trial struct {
 	Lease   time.Duration
 	For     time.Duration
 	Lockers int           // that hold a lease; a tenth as many acquire and release others
-	Loss    int           // of a hundred packets, in both directions
+	Loss    int           // of a hundred packets, in both directions; 99 at most
 	Gone    int           // how many servers vanish, again and again
 	Away    time.Duration // for how long they do
 }
