@@ -51,15 +51,16 @@ func main() {
 func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("loss", flag.ContinueOnError)
 	last := flags.Duration("for", 5*time.Minute, "how long each trial takes")
-	jobs := flags.Int("jobs", 7, "how many trials run at the same time")
-	lockers := flags.Int("lockers", 100, "how many Lockers hold a lease, each with connections of its own; a tenth as many acquire others")
+	jobs := flags.Int("jobs", 4, "how many trials run at the same time")
+	lockers := flags.Int("lockers", 20, "how many Lockers hold leases, each with connections of its own; a fifth as many acquire others")
+	leases := flags.Int("leases", 10, "how many leases each Locker holds")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if err := available(); err != nil {
 		return err
 	}
-	trials := standard(*last, *lockers)
+	trials := standard(trial{For: *last, Lockers: *lockers, Leases: *leases})
 	results := make([]*result, len(trials))
 	errs := make([]error, len(trials))
 	free := make(chan struct{}, *jobs)
@@ -75,19 +76,21 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return errors.Join(table(out, trials, results), errors.Join(errs...))
 }
 
-// standard returns the trials: loss, and servers that vanish.
-func standard(last time.Duration, lockers int) (all []trial) {
-	leases := []time.Duration{10 * time.Second, 30 * time.Second}
-	for _, loss := range []int{0, 1, 10, 30} {
-		for _, lease := range leases {
-			all = append(all, trial{Lease: lease, For: last, Lockers: lockers, Loss: loss})
+// standard returns the trials: loss, and servers that vanish. All have the times and counts of t.
+func standard(t trial) (all []trial) {
+	for _, t.Loss = range []int{0, 1, 10, 30} {
+		for _, t.Lease = range []time.Duration{10 * time.Second, 30 * time.Second} {
+			all = append(all, t)
 		}
 	}
-	for _, lease := range leases {
-		all = append(all,
-			trial{Lease: lease, For: last, Lockers: lockers, Gone: 1, Away: lease / 2},
-			trial{Lease: lease, For: last, Lockers: lockers, Gone: 3, Away: lease / 2},
-			trial{Lease: lease, For: last, Lockers: lockers, Gone: 3, Away: lease * 3 / 2})
+	t.Loss = 0
+	for _, t.Lease = range []time.Duration{10 * time.Second, 30 * time.Second} {
+		t.Gone, t.Away = 1, t.Lease/2
+		all = append(all, t)
+		t.Gone = 3
+		all = append(all, t)
+		t.Away = t.Lease * 3 / 2
+		all = append(all, t)
 	}
 	return all
 }
@@ -142,27 +145,19 @@ func table(out io.Writer, trials []trial, results []*result) error {
 	text.WriteString("| packets lost | lease | hours held | leases lost | per hour held | renewals without a quorum | free lock acquired in | lost lease held again after |\n|-|-|-|-|-|-|-|-|\n")
 	for i, t := range trials {
 		if r := results[i]; r != nil && t.Gone == 0 {
-			fmt.Fprintf(&text, "| %d %% | %v | %.2f | %d | %s | %s | %s | %s |\n", t.Loss, t.Lease, r.Held.Hours(), r.Lost, ratio(float64(r.Lost), r.Held.Hours(), ""),
-				ratio(100*float64(r.Failed), float64(r.Failed+r.Renewed), " %"), spread(r.Acquired), spread(r.Again))
+			fmt.Fprintf(&text, "| %d %% | %v | %.2f | %d | %.2f | %.2f %% | %s | %s |\n", t.Loss, t.Lease, r.Held.Hours(), r.Lost, float64(r.Lost)/r.Held.Hours(),
+				100*float64(r.Failed)/float64(r.Failed+r.Renewed), spread(r.Acquired), spread(r.Again))
 		}
 	}
 	text.WriteString("\n| servers that vanish | lease | how often | leases held | leases lost | node is used again after | waiting lock granted after | lease renewed after |\n|-|-|-|-|-|-|-|-|\n")
 	for i, t := range trials {
 		if r := results[i]; r != nil && t.Gone > 0 {
-			fmt.Fprintf(&text, "| %d of %d, for %v | %v | %d | %d | %d | %s | %s | %s |\n", t.Gone, nodes, t.Away, t.Lease, r.Times, t.Lockers, r.Lost,
+			fmt.Fprintf(&text, "| %d of %d, for %v | %v | %d | %d | %d | %s | %s | %s |\n", t.Gone, nodes, t.Away, t.Lease, r.Times, t.Lockers*t.Leases, r.Lost,
 				spread(r.Used), spread(r.Granted), spread(r.Resumed))
 		}
 	}
 	_, err := text.WriteTo(out)
 	return err
-}
-
-// ratio returns a/b with two digits, or - if b is 0.
-func ratio(a, b float64, unit string) string {
-	if b == 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%.2f%s", a/b, unit)
 }
 
 // spread returns the median of times, their 99th percentile and the longest; or - if there are none.

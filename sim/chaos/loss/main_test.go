@@ -36,7 +36,7 @@ func TestTrials(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			one.Lease, one.For, one.Lockers = 2*time.Second, 12*time.Second, 5
+			one.Lease, one.For, one.Lockers, one.Leases = 2*time.Second, 12*time.Second, 5, 2
 			if r, err := carryOut(t.Context(), one.trial); err != nil || !one.check(r) {
 				t.Errorf("%+v, %v", r, err)
 			}

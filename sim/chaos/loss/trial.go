@@ -25,7 +25,8 @@ const nodes = 5
 type trial struct {
 	Lease   time.Duration
 	For     time.Duration
-	Lockers int           // that hold a lease; a tenth as many acquire and release others
+	Lockers int           // that hold leases; a fifth as many acquire and release others
+	Leases  int           // of each of them, over the same connections
 	Loss    int           // of a hundred packets, in both directions; 99 at most
 	Gone    int           // how many servers vanish, again and again
 	Away    time.Duration // for how long they do
@@ -75,7 +76,7 @@ func (m *meter) measure(ctx context.Context) error {
 		defer s.Close()
 		urls = append(urls, s.URL())
 	}
-	lockers := make([]*quorum.Locker, m.Lockers+(m.Lockers+9)/10)
+	lockers := make([]*quorum.Locker, m.Lockers+(m.Lockers+4)/5)
 	for i := range lockers {
 		all, err := redisnode.Dial(urls...) // connections of its own
 		if err != nil {
@@ -93,13 +94,13 @@ func (m *meter) measure(ctx context.Context) error {
 	defer cancel()
 	var all sync.WaitGroup
 	for i, l := range lockers {
-		all.Go(func() {
-			if i < m.Lockers {
-				m.hold(ctx, l, fmt.Sprintf("held-%d", i))
-			} else {
-				m.acquire(ctx, l, fmt.Sprintf("free-%d", i))
-			}
-		})
+		if i >= m.Lockers {
+			all.Go(func() { m.acquire(ctx, l, fmt.Sprintf("free-%d", i)) })
+			continue
+		}
+		for k := range m.Leases {
+			all.Go(func() { m.hold(ctx, l, fmt.Sprintf("held-%d-%d", i, k)) })
+		}
 	}
 	if m.Gone > 0 {
 		err = m.vanish(ctx, servers[:m.Gone])
@@ -138,7 +139,7 @@ func filter(commands string) error {
 
 // observer returns what counts the events of one Locker. Whether that often asks decides what they say.
 func (m *meter) observer(often bool) func(quorum.Event) {
-	failing := false
+	failing := make(map[string]bool) // by name
 	return func(e quorum.Event) {
 		now := time.Now()
 		m.mu.Lock()
@@ -150,16 +151,16 @@ func (m *meter) observer(often bool) func(quorum.Event) {
 			}
 		case e.Kind == quorum.EventExtended:
 			m.r.Renewed++
-			if failing && !m.returned.IsZero() {
+			if failing[e.Name] && !m.returned.IsZero() {
 				m.r.Resumed = append(m.r.Resumed, now.Sub(m.returned))
 			}
-			failing = false
+			failing[e.Name] = false
 		case e.Kind == quorum.EventExtendFailed:
 			m.r.Failed++
-			failing = true
+			failing[e.Name] = true
 		case e.Kind == quorum.EventLost:
 			m.r.Lost++
-			failing = false
+			failing[e.Name] = false
 		}
 	}
 }
@@ -167,6 +168,7 @@ func (m *meter) observer(often bool) func(quorum.Event) {
 // hold holds a lease until ctx ends, and acquires it again whenever it is lost.
 func (m *meter) hold(ctx context.Context, l *quorum.Locker, name string) {
 	var lost time.Time
+	sleep(ctx, rand.N(m.Lease/3)) // the connections and renewals of many do not come at once
 	for {
 		lease, err := l.Lock(ctx, name)
 		if err != nil {
@@ -227,7 +229,9 @@ func (m *meter) vanish(ctx context.Context, servers []*redisserver.Server) error
 		if err := filter("add element inet loss gone { " + strings.Join(ports, ", ") + " }"); err != nil {
 			return err
 		}
-		sleep(ctx, m.Away)
+		if !sleep(ctx, m.Away) {
+			return nil // none has returned
+		}
 		m.note(func(*result) { m.returned = time.Now() })
 		if err := filter("flush set inet loss gone"); err != nil {
 			return err
