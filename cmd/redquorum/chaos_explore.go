@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -69,6 +70,8 @@ func (c *command) chaosExplore(ctx context.Context, f *chaosFlags, config chaos.
 		return statusOfVerdict(r.Found[0].Verdict)
 	case ctx.Err() != nil:
 		return exitInterrupted
+	case r.Plans == 0:
+		return c.fail("chaos", errors.New("no plan was carried out to its end: give it more time (--for)"))
 	}
 	return exitOK
 }
@@ -146,8 +149,11 @@ func (r *chaosReport) text() string {
 		fmt.Fprintf(&b, "%d runs failed after a fault that no lock with a lease can survive (expected)\n", r.Outside)
 	}
 	word := "sound"
-	if len(r.Found) > 0 {
+	switch {
+	case len(r.Found) > 0:
 		word = "NOT SOUND"
+	case r.Plans == 0:
+		word = "nothing tried"
 	}
 	fmt.Fprintf(&b, "%s: %d plans, %d locks granted on %s in %v; %s\n", word, r.Plans, r.Grants, r.Server,
 		time.Since(r.began).Round(time.Second), setWords(r.Set))

@@ -119,7 +119,7 @@ var contestants = []*contestant{
 	{name: "bsm/redislock", version: "v0.9.4", alone: true, setup: "one node, LinearBackoff(100 ms) to wait, TTL as in its README",
 		open: openBSM, key: plainKey,
 		promises: []promise{
-			{[]string{"I1"}, "While TTL says that there is time left, the lock is still the caller's.", "https://github.com/bsm/redislock/blob/v0.9.4/README.md#examples"},
+			{[]string{"I1"}, "While TTL says that there is time left, the lock is still the caller's (from its example).", "https://github.com/bsm/redislock/blob/v0.9.4/README.md#examples"},
 			{[]string{"I7"}, "A lock has a time to live, after which it is gone.", "https://pkg.go.dev/github.com/bsm/redislock@v0.9.4#Client.Obtain"},
 		},
 		known:  oneServerLimits,
