@@ -66,14 +66,16 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	free := make(chan struct{}, *jobs)
 	var all sync.WaitGroup
 	for i, t := range trials {
-		free <- struct{}{}
+		if free <- struct{}{}; ctx.Err() != nil {
+			break
+		}
 		all.Go(func() {
 			results[i], errs[i] = carryOut(ctx, t)
 			<-free
 		})
 	}
 	all.Wait()
-	return errors.Join(table(out, trials, results), errors.Join(errs...))
+	return errors.Join(append(errs, table(out, trials, results), context.Cause(ctx))...)
 }
 
 // standard returns the trials: loss, and servers that vanish. All have the times and counts of t.
@@ -116,9 +118,6 @@ func available() error {
 // carryOut carries a trial out in a process with its own namespace. The end of ctx ends it early, with
 // what was measured so far.
 func carryOut(ctx context.Context, t trial) (*result, error) {
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
 	text, err := json.Marshal(t)
 	if err != nil {
 		return nil, err
