@@ -106,7 +106,7 @@ const ready = "ready\n"
 
 // begin lets the process begin with the plan.
 func (c *client) begin() {
-	if err := json.NewEncoder(c.stdin).Encode(beginning{c.w.begun}); err != nil {
+	if err := json.NewEncoder(c.stdin).Encode(beginning{c.w.begun()}); err != nil {
 		c.w.fail(fmt.Errorf("a client's process has ended: %w", err))
 	}
 	if c.stopped > 0 { // since before it was there

@@ -71,8 +71,8 @@ type world struct {
 
 	firstSync, second time.Duration // of what happens on disks, and how often
 
-	clock   string // the library that is the clock of servers; "" if no fault moves one
-	begun   clock.Instant
+	clock   string          // the library that is the clock of servers; "" if no fault moves one
+	began   atomic.Int64    // clock.Instant: samplers and links read before the plan begins
 	ctx     context.Context // ends when the run is over
 	cancel  context.CancelFunc
 	tasks   sync.WaitGroup
@@ -285,7 +285,7 @@ func (w *world) play() {
 		})
 	}
 	all.Wait()
-	w.begun = system.Now().Add(headStart)
+	w.began.Store(int64(system.Now().Add(headStart)))
 	for _, c := range w.clients {
 		c.wait(func() {
 			if !c.dead && w.failed() == nil {
@@ -295,12 +295,12 @@ func (w *world) play() {
 	}
 	for _, h := range w.hosts {
 		if h.face != nil {
-			w.tasks.Go(func() { h.face.follow(w.ctx, w.p, h.nodes, w.begun) })
+			w.tasks.Go(func() { h.face.follow(w.ctx, w.p, h.nodes, w.begun()) })
 		}
 	}
 	w.tasks.Go(w.sync)
 	w.tasks.Go(w.beat)
-	live.Strike(w.ctx, system, w.begun, w.p, w.report, func(e *faults.Event, end bool) {
+	live.Strike(w.ctx, system, w.begun(), w.p, w.report, func(e *faults.Event, end bool) {
 		if e.At > 0 || end {
 			w.strike(e, end)
 		}
@@ -321,7 +321,7 @@ func (w *world) beat() {
 func (w *world) sync() {
 	system := clock.System()
 	timer := system.NewSignal()
-	for at := w.firstSync; timer.Wait(w.ctx, w.begun.Add(at)) == clock.WakePassed; at += w.second {
+	for at := w.firstSync; timer.Wait(w.ctx, w.begun().Add(at)) == clock.WakePassed; at += w.second {
 		for _, h := range w.hosts {
 			w.tasks.Go(func() { h.sync(w.ctx) })
 		}
@@ -448,8 +448,11 @@ func (w *world) keys(nodes faults.Set) (found []sim.Entry, err error) {
 	return found, err
 }
 
+// begun is when the plan begins, or 0 if that is not known yet.
+func (w *world) begun() clock.Instant { return clock.Instant(w.began.Load()) }
+
 // now is how long ago the plan has begun.
-func (w *world) now() time.Duration { return clock.System().Now().Sub(w.begun) }
+func (w *world) now() time.Duration { return clock.System().Now().Sub(w.begun()) }
 
 // lockType is of what type the key of a lock is.
 func (w *world) lockType() string {
