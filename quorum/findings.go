@@ -28,7 +28,7 @@ type findings struct {
 	splits    int           // attempts in a row that got some of the nodes, but too few
 	alarms    int           // pauses that ended after notices of too few nodes
 
-	holder *atomic.Pointer[string] // who has the name, as a task has found out; nil before the first
+	holder *atomic.Pointer[string] // the holder's label, found by a task; nil before the first
 }
 
 // maxStale bounds the attempts without a pause between them. Each has a token above the

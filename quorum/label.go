@@ -217,8 +217,9 @@ func (l *Locker) holderOf(ctx context.Context, name string, until clock.Instant)
 // context has ended it is too late to ask.
 func (w *waiter) look() {
 	l, s, seen := w.l, w.request, &w.found.holder
-	if s.wait == 0 || l.opts.Label == NoLabel || l.clock.Now() < w.began.Add(l.opts.RetryEvery/2) {
-		return
+	now := l.clock.Now()
+	if l.opts.Label == NoLabel || s.mode == node.Write || now < w.began.Add(l.opts.RetryEvery/2) || int64(now) < l.labels.lookAt.Load() {
+		return // whoHolds would not ask
 	}
 	if *seen == nil {
 		*seen = new(atomic.Pointer[string])
@@ -243,7 +244,7 @@ func (w *waiter) nameHolder(ctx context.Context, e *Error) {
 	}
 }
 
-// logNextHolder logs who has the names of a lease that was lost to somebody.
+// logNextHolder logs the holder of a name whose lease was lost here.
 func (h *hold) logNextHolder() {
 	l := h.l
 	if !l.opts.Logger.Enabled(context.Background(), slog.LevelWarn) {

@@ -36,7 +36,7 @@ func holderOf(t *testing.T, err error) string {
 	return e.Holder
 }
 
-// Inspect, TryLock and Lock say who has the name.
+// Inspect, TryLock and Lock name the holder.
 func TestLabelOfTheHolder(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		a, b := labelled(w)
