@@ -198,16 +198,14 @@ func isShown(text string) bool {
 
 // A server whose INFO is no text has no life, and no vote.
 func TestInfoIsText(t *testing.T) {
-	rest(t, func(t *testing.T, s *wireServer, n node.Node) {
-		s.mu.Lock()
-		s.answer = func(command string, _ []string) string {
-			if command == "info" {
-				return ":1\r\n"
-			}
-			return ""
+	answer := func(command string, _ []string) string {
+		if command == "info" {
+			return ":1\r\n"
 		}
-		s.mu.Unlock()
-		replies := make(chan node.Reply)
+		return ""
+	}
+	restOn(t, answer, func(t *testing.T, _ *wireServer, n node.Node) {
+		replies := make(chan node.Reply, 1) // a node that is already known to be down answers at once
 		n.Submit(node.Command{Kind: node.Acquire, Claims: []node.Claim{{Name: "a", Owner: "me"}}, TTL: time.Second, Deadline: n.(*server).clock.Now().Add(time.Second)},
 			func(r node.Reply) { replies <- r })
 		if r := <-replies; !errors.Is(r.Err, errProtocol) {

@@ -119,9 +119,13 @@ func usual(command string, words []string) string {
 }
 
 // rest runs f with a node of a server that can be looked at.
-func rest(t *testing.T, f func(t *testing.T, s *wireServer, n node.Node)) {
+func rest(t *testing.T, f func(t *testing.T, s *wireServer, n node.Node)) { restOn(t, nil, f) }
+
+// restOn is rest with a server that gives answer from its first connection on: a node connects
+// before anybody asks it.
+func restOn(t *testing.T, answer func(command string, words []string) string, f func(t *testing.T, s *wireServer, n node.Node)) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &wireServer{heard: make(map[string]int)}
+		s := &wireServer{heard: make(map[string]int), answer: answer}
 		client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: s.dial, DisableIdentity: true})
 		defer client.Close()
 		n, err := New(client, Options{Clock: clock.Runtime()})
