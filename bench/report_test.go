@@ -14,6 +14,7 @@ import (
 
 	"github.com/redquorum/redquorum/bench"
 	"github.com/redquorum/redquorum/internal/browser"
+	"github.com/redquorum/redquorum/internal/tests"
 )
 
 var update = flag.Bool("update", false, "write the golden files again")
@@ -177,6 +178,7 @@ func single(t *testing.T) *bench.Report {
 
 // The page is good for every look. All that is wider than it scrolls, and looks like it.
 func TestHTMLInBrowser(t *testing.T) {
+	tests.NeedLong(t)
 	b := browser.Start(t)
 	for name, c := range map[string]struct {
 		report     *bench.Report

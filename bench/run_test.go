@@ -219,6 +219,7 @@ func (w *watched) Lock(ctx context.Context, name string, lease time.Duration) (b
 
 // Bad nodes are bad for so long that what waits for them is given up meanwhile.
 func TestRunWithBadNodes(t *testing.T) {
+	tests.NeedLong(t)
 	t.Parallel()
 	c := config(t, bench.Redquorum())
 	c.Workloads, c.For, c.Timeout = []string{"bad"}, time.Millisecond, 300*time.Millisecond
@@ -555,7 +556,7 @@ func TestMainHeedsSignals(t *testing.T) {
 
 // Where the first signal does not help the second one does.
 func TestMainHeedsASecondSignal(t *testing.T) {
-	tests.NeedSeconds(t)
+	tests.NeedLong(t)
 	t.Parallel()
 	cmd, _ := started(t, "--workload", "latency", "--contestants", "stuck")
 	over := make(chan struct{})

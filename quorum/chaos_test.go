@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -16,6 +17,7 @@ import (
 // name have time remaining, tokens rise, and when all is well again everybody
 // makes progress and nothing is left over.
 func TestRandomFaultsBreakNothing(t *testing.T) {
+	tests.NeedLong(t)
 	seeds := 15
 	if testing.Short() {
 		seeds = 5

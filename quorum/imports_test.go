@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/redquorum/redquorum/internal/tests"
 )
 
 const module = "github.com/redquorum/redquorum"
@@ -22,6 +24,7 @@ func deps(t *testing.T, pkg string) []string {
 
 // Importing quorum stays light: no client, no simulator, no command line.
 func TestImportsRunOneWay(t *testing.T) {
+	tests.NeedLong(t)
 	for pkg, allowed := range map[string][]string{
 		"/clock":      {"/clock"},
 		"/node":       {"/clock", "/node"},

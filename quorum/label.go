@@ -3,6 +3,7 @@ package quorum
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -51,6 +52,9 @@ func due(at *atomic.Int64, now clock.Instant, every time.Duration) bool {
 	return int64(now) >= next && at.CompareAndSwap(next, int64(now.Add(every)))
 }
 
+// keepAgain is how soon a label is written again if a node was too slow to take it.
+const keepAgain = time.Second
+
 // keep keeps the label of the Locker on the nodes. It is called at each grant and renewal, and
 // by waiters. The label outlasts every lease that is granted or renewed until the next time.
 func (x *labels) keep(now clock.Instant) {
@@ -61,7 +65,9 @@ func (x *labels) keep(now clock.Instant) {
 		TTL: 2*x.opts.MaxLease + x.opts.Grace, Deadline: now.Add(x.opts.Timeout)}
 	for _, n := range x.nodes {
 		n.Submit(c, func(r node.Reply) {
-			if len(r.Kept) == 1 && !r.Kept[0] {
+			if errors.Is(r.Err, node.ErrTimeout) {
+				x.keepAt.Store(int64(now.Add(keepAgain)))
+			} else if len(r.Kept) == 1 && !r.Kept[0] {
 				x.create(n, c)
 			}
 		})
@@ -76,7 +82,11 @@ func (x *labels) create(n node.Node, c node.Command) {
 	}
 	c.Kind, c.Retention = node.Acquire, time.Millisecond
 	c.Claims = []node.Claim{{Name: c.Claims[0].Name, Owner: c.Claims[0].Owner, Token: token}}
-	n.Submit(c, func(node.Reply) {})
+	n.Submit(c, func(r node.Reply) {
+		if errors.Is(r.Err, node.ErrTimeout) {
+			x.keepAt.Store(int64(c.Deadline.Add(keepAgain)))
+		}
+	})
 }
 
 // maxLabels is how many labels a report has at most.

@@ -279,6 +279,36 @@ func TestLabelWhileANodeHangs(t *testing.T) {
 	})
 }
 
+// Nodes that are too slow for the label get it a second later.
+func TestLabelIsWrittenAgain(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		slow := true
+		a := w.behind(quorum.Options{Label: "a"}, func(_ int, n node.Node) node.Node { return slowToLabel{n, &slow} })
+		lease := lock(t, a, "x")
+		time.Sleep(3 * time.Second)
+		slow = false
+		unlock(t, lock(t, a, "y"))
+		time.Sleep(time.Second)
+		c := w.locker(quorum.Options{Label: "asks"})
+		if r := must[*quorum.Report](t)(c.Inspect(background, "x")); r.Label(lease.Owner()) != "a" {
+			t.Errorf("the report has the label %q", r.Label(lease.Owner()))
+		}
+	})
+}
+
+type slowToLabel struct {
+	node.Node
+	slow *bool
+}
+
+func (n slowToLabel) Submit(c node.Command, reply func(node.Reply)) {
+	if *n.slow && strings.HasPrefix(c.Claims[0].Name, node.LabelName("")) {
+		reply(node.Reply{Err: node.ErrTimeout})
+		return
+	}
+	n.Node.Submit(c, reply)
+}
+
 // A notLabeled node's user has no right to labels.
 type notLabeled struct{ node.Node }
 

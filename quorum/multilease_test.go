@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/quorum"
@@ -449,6 +450,7 @@ func TestBadParts(t *testing.T) {
 
 // Two deployments of real servers; one dies under the MultiLease.
 func TestRealJoint(t *testing.T) {
+	tests.NeedLong(t)
 	t.Parallel()
 	all := servers(t, 6)
 	o := quorum.Options{Lease: 3 * time.Second}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/quorum"
@@ -268,6 +269,7 @@ func TestHealingPassesThoseInLine(t *testing.T) {
 // A waiter for several names is served as often as if it wanted one of them, however
 // far away it is, and whatever waiters that one has.
 func TestNamesBesideThoseInLine(t *testing.T) {
+	tests.NeedLong(t)
 	for _, programs := range []int{2, 6} {
 		for _, away := range []time.Duration{0, 5 * time.Millisecond} {
 			turns := func(names string) (turns int) {
@@ -336,6 +338,7 @@ func TestNamesBesideTheirProcess(t *testing.T) {
 // Nobody waits long for a waiter for several names that reserves some of them and lacks
 // another: even if the holder of that one waits for one of the reserved.
 func TestNamesBesideJoints(t *testing.T) {
+	tests.NeedLong(t)
 	for _, programs := range []int{1, 3} {
 		for _, all := range [][]string{{"x", "y", "x,y"}, {"x", "y", "x,y", "x+y"}} {
 			inWorld(t, 5, func(w *world) {

@@ -113,6 +113,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 // One and two bad nodes of five are not felt, three are a clear error, and
 // everything recovers by itself, without a task or memory left over.
 func TestRealBadNodes(t *testing.T) {
+	tests.NeedLong(t)
 	all := servers(t, 5)
 	l := connect(t, all, quorum.Options{})
 	// pairs returns how many locks and unlocks lasted for a timeout or longer.
@@ -186,6 +187,7 @@ func TestRealBadNodes(t *testing.T) {
 
 // No key stays behind, at whatever moment an acquisition is canceled.
 func TestRealCancelledAcquisitionsLeaveNoKey(t *testing.T) {
+	tests.NeedLong(t)
 	all := servers(t, 5)
 	l := connect(t, all, quorum.Options{})
 	const tasks, rounds = 8, 1250
@@ -377,6 +379,7 @@ func increment(urls []string, dir string) error {
 // stopped and restarted empty, one or two at a time: the count is exact, and
 // tokens strictly rise.
 func TestRealProcessesCountExactly(t *testing.T) {
+	tests.NeedLong(t)
 	t.Parallel()
 	all := servers(t, 5)
 	dir := t.TempDir()

@@ -232,6 +232,7 @@ func (p *mute) copy(to, from net.Conn, answers bool) {
 
 // Cases 18 and 20: a quorum, and locks of Java on single nodes.
 func TestRedissonOnSomeNodes(t *testing.T) {
+	tests.NeedLong(t)
 	t.Parallel()
 	all := servers(t, 5)
 	l := connect(t, all, quorum.Options{Lease: 3 * time.Second})

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -119,6 +120,7 @@ func TestRedissonReadWrite(t *testing.T) {
 
 // Case 15, too: a reader's renewal does not shorten another's time.
 func TestRedissonReadersRenewal(t *testing.T) {
+	tests.NeedLong(t)
 	t.Parallel()
 	all := servers(t, 1)
 	l, j := connect(t, all, quorum.Options{Lease: 3 * time.Second}), newJava(t, all[0], 1)

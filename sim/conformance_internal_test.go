@@ -23,7 +23,7 @@ import (
 // connection up at the first timeout, and answers what is in flight over it not before the
 // deadline of each command.
 func TestConformance(t *testing.T) {
-	tests.NeedSeconds(t)
+	tests.NeedLong(t)
 	t.Parallel()
 	nodetest.Run(t, func(t *testing.T) nodetest.System {
 		p := newPaced()

@@ -271,6 +271,7 @@ at 90ms unlock c1
 // The page works in a browser: for every look it fits, opens where it should, and does
 // all that it offers without a complaint.
 func TestHTMLInBrowser(t *testing.T) {
+	tests.NeedLong(t)
 	t.Parallel()
 	b := browser.Start(t)
 	for name, r := range map[string]*sim.Result{

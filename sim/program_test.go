@@ -14,6 +14,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 	"github.com/redquorum/redquorum/sim"
@@ -444,6 +445,7 @@ func TestProgramsWithRealTime(t *testing.T) {
 
 // A program can lock on two deployments as one.
 func TestProgramLocksJointly(t *testing.T) {
+	tests.NeedLong(t)
 	seeds := uint64(200)
 	if testing.Short() {
 		seeds = 20

@@ -32,7 +32,7 @@ func TestQuiet(t *testing.T) {
 // Every run of a campaign is sound, or has left what a lock with a lease can
 // stand; and the campaign comes to every situation. SEEDS makes it longer.
 func TestSeeds(t *testing.T) {
-	c := sim.Campaign{To: 1999, Jobs: runtime.GOMAXPROCS(0), Bugs: 10}
+	c := sim.Campaign{To: uint64(tests.Times(499, 1999)), Jobs: runtime.GOMAXPROCS(0), Bugs: 10}
 	if testing.Short() {
 		c.To = 199
 	}

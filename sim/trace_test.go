@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/sim"
 )
 
@@ -85,6 +86,7 @@ func TestStepsThatHoldOn(t *testing.T) {
 
 // A story ends with the violation that decides the verdict, also where the run went on.
 func TestStoryEndsAtTheWorst(t *testing.T) {
+	tests.NeedLong(t)
 	told := 0
 	for seed := uint64(0); told < 5; seed++ {
 		p := faults.Generate(seed, faults.Profile{})

@@ -41,6 +41,7 @@ func TestChaosUsageErrors(t *testing.T) {
 // A run that fails leaves a folder with what it takes to look at it and to repeat it. A sound one
 // leaves nothing.
 func TestChaosLeavesFailingRuns(t *testing.T) {
+	tests.NeedLong(t)
 	tests.NeedServer(t)
 	tests.NeedSeconds(t)
 	t.Setenv(actAsProgram, "1")

@@ -41,7 +41,7 @@ func TestDemo(t *testing.T) {
 }
 
 func TestDemoOnServers(t *testing.T) {
-	tests.NeedSeconds(t)
+	tests.NeedLong(t)
 	t.Parallel()
 	servers, urls := startNodes(t, 3)
 	want(t, exitOK, "exact", "demo", "--for", "2s", "--nodes", urls)
@@ -60,6 +60,7 @@ func TestDemoOnServers(t *testing.T) {
 
 // Ctrl-C ends it at once, also while a node stalls.
 func TestDemoIsInterrupted(t *testing.T) {
+	tests.NeedLong(t)
 	if signal.Ignored(syscall.SIGINT) {
 		t.Skip("SIGINT is ignored, as under nohup, and so by the program")
 	}

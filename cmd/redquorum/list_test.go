@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -130,6 +131,7 @@ func TestList(t *testing.T) {
 
 // Nodes that are not read are named. A majority is enough to find every lock.
 func TestListWithoutNodes(t *testing.T) {
+	tests.NeedLong(t)
 	servers, urls := startNodes(t, 3)
 	hold(t, newLocker(t, urls), "a")
 	servers[0].Stall()

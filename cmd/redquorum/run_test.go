@@ -249,6 +249,7 @@ func TestRunReturnsAtOnce(t *testing.T) {
 
 // --term-grace is the time between TERM and KILL, before the lease can end.
 func TestRunTermGrace(t *testing.T) {
+	tests.NeedLong(t)
 	t.Parallel()
 	_, urls := startNodes(t, 3)
 	const command = `trap 'echo asked; for i in 1 2 3 4 5 6 7 8 9 10 11; do sleep 0.1; done; echo tidy; exit 0' TERM; while :; do sleep 0.02; done`
@@ -399,7 +400,7 @@ func TestRunWithWrongPassword(t *testing.T) {
 
 // A signal that comes while it waits ends the wait, in order.
 func TestRunStopsWaiting(t *testing.T) {
-	tests.NeedSeconds(t)
+	tests.NeedLong(t)
 	t.Parallel()
 	_, urls := startNodes(t, 3)
 	hold(t, newLocker(t, urls), "job")
@@ -582,7 +583,7 @@ func TestRunBroken(t *testing.T) {
 }
 
 func TestRunMaxHold(t *testing.T) {
-	tests.NeedSeconds(t)
+	tests.NeedLong(t)
 	t.Parallel()
 	_, urls := startNodes(t, 3)
 	ticks := filepath.Join(t.TempDir(), "ticks")
@@ -605,7 +606,7 @@ func TestRunMaxHold(t *testing.T) {
 // The lock lasts as long as the command, however short the lease, also while a
 // node is down.
 func TestRunRenews(t *testing.T) {
-	tests.NeedSeconds(t)
+	tests.NeedLong(t)
 	t.Parallel()
 	servers, urls := startNodes(t, 3)
 	p := start(t, runOn(urls, "--lease 6s", "sh", "-c", "echo begun; read line; echo over")...)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/sim"
 )
 
@@ -145,6 +146,7 @@ func TestSimScenarios(t *testing.T) {
 }
 
 func TestSimSound(t *testing.T) {
+	tests.NeedLong(t)
 	said := want(t, exitOK, "sound: 50 seeds", "sim", "explore", "--seeds", "1-50")
 	if lines := strings.Split(strings.TrimSpace(said), "\n"); len(lines) > 3 || !strings.HasPrefix(lines[len(lines)-1], "sound: ") {
 		t.Errorf("the verdict is not the last of few lines:\n%s", said)

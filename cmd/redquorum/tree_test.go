@@ -111,7 +111,7 @@ func TestRunEndsTheTree(t *testing.T) {
 // Processes that the command has left in the background are ended before the lock is
 // released.
 func TestRunEndsTheBackground(t *testing.T) {
-	tests.NeedSeconds(t)
+	tests.NeedLong(t)
 	t.Parallel()
 	_, urls := startNodes(t, 3)
 	ticks := filepath.Join(t.TempDir(), "ticks")

@@ -26,7 +26,7 @@ func TestModel(t *testing.T) {
 }
 
 func TestEmbedded(t *testing.T) {
-	tests.NeedSeconds(t)
+	tests.NeedLong(t)
 	server, err := embedded.StartServer()
 	if err != nil {
 		t.Fatal(err)
@@ -56,6 +56,7 @@ func TestRedis(t *testing.T) {
 // TestModelAndMiniredis is exact to the millisecond: on both, time passes only when the
 // test moves it.
 func TestModelAndMiniredis(t *testing.T) {
+	tests.NeedLong(t)
 	nodetest.Differential(t, ops(), systems.Model(), keep(t)(systems.Miniredis()))
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/node/nodetest"
@@ -47,6 +48,7 @@ func refusable(s nodetest.System, refuse func(error) error) nodetest.System {
 // A server that is out of memory, or cannot save, refuses the same commands as the model, and none
 // of them after its first write.
 func TestModelAndRedisThatRefuses(t *testing.T) {
+	tests.NeedLong(t)
 	server := startRedis(t)
 	client := dial(t, server.Addr())
 	config := func(args ...any) error {

@@ -308,6 +308,7 @@ func TestOtherClient(t *testing.T) {
 
 // A cluster is one also in the guise of another type.
 func TestWrappedCluster(t *testing.T) {
+	tests.NeedLong(t)
 	t.Parallel()
 	p := newCluster(t, 2)
 	direct := wrap(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{p.addr}}), redisnode.Options{})

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/nodetest"
 	"github.com/redquorum/redquorum/node/nodetest/systems"
@@ -19,6 +20,7 @@ import (
 // Commands in a group mean what they mean alone: the suite, and random commands against
 // the model, with each plain command as a group of one.
 func TestTogether(t *testing.T) {
+	tests.NeedLong(t)
 	t.Parallel()
 	p := newServer(t)
 	start := func(t *testing.T) nodetest.System {
@@ -57,6 +59,7 @@ func crowd(t testing.TB, p *process, least int, cmds []node.Command) []node.Repl
 
 // On two servers in the same state the same commands do the same, on one of them together.
 func TestGroupsAreWhatTheirPartsAre(t *testing.T) {
+	tests.NeedLong(t)
 	t.Parallel()
 	apart, together := newServer(t), newServer(t)
 	seen := make(map[string]int)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -361,6 +362,7 @@ func TestBusyFromTheStart(t *testing.T) {
 }
 
 func TestLoading(t *testing.T) {
+	tests.NeedLong(t)
 	t.Parallel()
 	p := newServer(t, "--key-load-delay", "2000", "--rdbcompression", "no") // it answers after every 2 MB
 	c := p.client(t)

@@ -170,7 +170,7 @@ func answer(command string, words []string) string {
 // One server of three that answers what no server does, to anything that it is asked, costs
 // its own vote: no memory, nobody's time, and not the process.
 func TestHostileServer(t *testing.T) {
-	tests.NeedSeconds(t)
+	tests.NeedLong(t)
 	for _, stage := range []string{"hello", "auth", "select", "info", "subscribe", "message", "ping", "eval"} {
 		t.Run(stage, func(t *testing.T) {
 			bombs := bombs

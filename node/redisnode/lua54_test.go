@@ -17,6 +17,7 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/nodetest"
 	"github.com/redquorum/redquorum/node/nodetest/systems"
@@ -25,6 +26,7 @@ import (
 // TestLua54 runs the scripts by Lua 5.4, which Dragonfly has, and requires the model's replies,
 // also of each plain command as a group of one.
 func TestLua54(t *testing.T) {
+	tests.NeedLong(t)
 	t.Parallel()
 	path, err := exec.LookPath("lua5.4")
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 // A server that was promoted has a copy of another's locks, and the newest may be missing.
 // Its run_id and uptime do not say so, and a node that is new has never met its master.
 func TestAPromotedServerIsAsYoungAsItsPromotion(t *testing.T) {
+	tests.NeedLong(t)
 	t.Parallel()
 	source, p, other := newReplicated(t), newReplicated(t), newReplicated(t)
 	born := func(n node.Node) clock.Instant {
@@ -70,6 +71,7 @@ func TestAPromotedServerIsAsYoungAsItsPromotion(t *testing.T) {
 
 // A node must not count from what it cannot know.
 func TestAPromotedServerThatDoesNotListItsReplicas(t *testing.T) {
+	tests.NeedLong(t)
 	t.Parallel()
 	source, p, other := newReplicated(t), newReplicated(t), newReplicated(t)
 	p.allow("on", "nopass", "resetkeys", "~*", "resetchannels", "-@all", "+info", "+ping", "+eval", "+evalsha", "+exists",

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/redisnode"
 )
@@ -102,6 +103,7 @@ func TestWatchOutlivesItsConnection(t *testing.T) {
 // TestWatchHungServer has a connection that is open and dead: only its silence
 // tells.
 func TestWatchHungServer(t *testing.T) {
+	tests.NeedLong(t)
 	t.Parallel()
 	p := newServer(t)
 	n := connect(t, p)

@@ -193,6 +193,7 @@ func (s sharing) channel(name string) string {
 
 // TestRedisson shares locks of all kinds, on servers that do not fail.
 func TestRedisson(t *testing.T) {
+	tests.NeedLong(t)
 	_, addrs := startServers(t, 5)
 	j := startJava(t, addrs)
 	all := []sharing{{"plain", 1, ""}, {"fenced", 1, ""}, {"spin", 1, ""}, {"fair", 1, ""},
