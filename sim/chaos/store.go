@@ -125,7 +125,7 @@ func (s *store) take(v *visit) (r receipt) {
 	return receipt{Elements: k.elements}
 }
 
-// sets counts what was lost.
+// sets counts what was lost, in the fenced set first.
 func (s *store) sets() (all []Set) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

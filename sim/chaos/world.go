@@ -126,15 +126,16 @@ func Run(ctx context.Context, p *faults.Plan, config Config) (*Outcome, error) {
 		return nil, err
 	}
 	late := max(lateness(p, entries), time.Duration(w.late.Load()))
-	judge := live.Judge{Lock: w.title(), Slack: Slack, Wake: Wake, Promised: promised}
+	sets := w.store.sets()
+	judge := live.Judge{Lock: w.title(), Slack: Slack, Wake: Wake, Promised: promised, Erased: sets[0].Lost}
 	if p.Lock.Client == faults.Plain {
-		judge.Promised = promisedPlainly
+		judge.Promised, judge.Erased = promisedPlainly, 0 // it has no tokens
 	}
 	if late > Wake/4 {
 		judge.Busy = fmt.Sprintf("the machine was busy: things happened up to %v late", late.Round(time.Millisecond))
 	}
 	r := judge.Result(p, entries)
-	return &Outcome{Result: r, Server: w.version(), Set: w.store.sets(), Late: late}, nil
+	return &Outcome{Result: r, Server: w.version(), Set: sets, Late: late}, nil
 }
 
 // title says which lock was tried.

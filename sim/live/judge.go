@@ -17,7 +17,8 @@ import (
 //	I1   two owners hold one name for longer than Slack, unless both read
 //	I2   a lock begins, and fewer nodes than it takes have had its key
 //	I4   the token of a holder is not above those of all holders before it
-//	I5   the resource takes a write after one of a later holder, or refuses a holder
+//	I5   the resource takes a write after one of a later holder, refuses a holder, or has lost a
+//	     write under a token
 //	I6   a healed node still has a key of a lock at the end
 //	I7   a client has not got every lock after the faults
 //	I8   the context of a lock goes on after its validity
@@ -33,6 +34,7 @@ type Judge struct {
 	Slack    time.Duration // for what is observed late
 	Wake     time.Duration // for a process that notices late that a lock is over; 0: Slack
 	Promised []string      // the invariants that the lock promises; none: all
+	Erased   int           // writes under a token that another write under a token has undone
 	Busy     string        // why processes were late, so that I7 and I8 cannot be expected; "" if they were not
 }
 
@@ -489,6 +491,9 @@ func (c *court) resource() {
 		if writes {
 			latest[e.Name] = max(latest[e.Name], at)
 		}
+	}
+	if c.Erased > 0 {
+		c.fail("I5", c.end, "%d writes are lost, though fencing tokens were checked", c.Erased)
 	}
 }
 

@@ -183,6 +183,18 @@ func TestJudgeOfPromises(t *testing.T) {
 	}
 }
 
+// Writes that a resource has lost are a violation, as if they had been seen.
+func TestJudgeOfErasedWrites(t *testing.T) {
+	p := faults.New(3, 2)
+	p.Length = 3 * time.Second
+	p.Events = []faults.Event{{Verb: faults.DoLock, Name: "x", Procs: faults.Procs{Clients: faults.All}}}
+	for erased, want := range map[int]sim.Verdict{0: sim.Sound, 1: sim.Unsafe} {
+		if r := (live.Judge{Slack: ms, Erased: erased}).Result(p, served()); r.Verdict != want {
+			t.Errorf("%d lost writes: %s, want %s: %v", erased, r.Verdict, want, r.Violations)
+		}
+	}
+}
+
 // Liveness is judged by who was served after the faults.
 func TestJudgeOfLiveness(t *testing.T) {
 	for _, tt := range []struct {
