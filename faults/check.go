@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -187,6 +188,11 @@ func (p *Plan) checkEvent(e Event) error {
 			return fmt.Errorf("there is no %s", (s.set >> s.count << s.count).text(s.letter))
 		}
 	}
+	return cmp.Or(checkWho(e), p.checkWhen(e), checkHow(e), p.checkNames(e))
+}
+
+// checkWho checks where the event happens.
+func checkWho(e Event) error {
 	about := groups[e.Verb]
 	switch {
 	case about == onLinks && (e.Links.Clients == 0 || e.Links.Nodes == 0):
@@ -201,14 +207,21 @@ func (p *Plan) checkEvent(e Event) error {
 		return fmt.Errorf("want clients")
 	case e.Verb == View && e.Procs.Nodes == 0:
 		return fmt.Errorf("want nodes")
-	case (e.Verb == View || e.Verb == Clone || e.Verb == Alias) && e.At != 0:
-		return fmt.Errorf("it is so from the beginning: its time must be 0s")
 	case about == onProcs && (e.Procs.Clients == 0) == (e.Procs.Nodes == 0):
 		return fmt.Errorf("want nodes or clients")
 	case e.Verb == Demote && e.Source&(e.Source-1) != 0:
 		return fmt.Errorf("want one node that it copies")
 	case e.Verb == Demote && e.Source&e.Procs.Nodes != 0:
 		return fmt.Errorf("no node is a replica of itself")
+	}
+	return nil
+}
+
+// checkWhen checks its times.
+func (p *Plan) checkWhen(e Event) error {
+	switch {
+	case (e.Verb == View || e.Verb == Clone || e.Verb == Alias) && e.At != 0:
+		return fmt.Errorf("it is so from the beginning: its time must be 0s")
 	case e.At < 0:
 		return fmt.Errorf("its time is negative")
 	case e.At > p.Length:
@@ -221,6 +234,13 @@ func (p *Plan) checkEvent(e Event) error {
 		return fmt.Errorf("it does not last, and cannot have \"for\"")
 	case e.Verb == Strobe && e.Every <= 0:
 		return fmt.Errorf("want a period of more than 0")
+	}
+	return nil
+}
+
+// checkHow checks how it happens.
+func checkHow(e Event) error {
+	switch {
 	case e.Verb == Rate && (e.Ratio > Percent(50) || e.Ratio < -Percent(50)):
 		return fmt.Errorf("a clock's rate may be off by 50%% at most")
 	case (e.Verb == Loss || e.Verb == Duplicate || e.Verb == Reorder) && (e.Ratio < 0 || e.Ratio > Percent(100)):
@@ -229,6 +249,15 @@ func (p *Plan) checkEvent(e Event) error {
 		return fmt.Errorf("want 1%% or more, and less than 100%%")
 	case e.Verb == DoExtend && e.Offset <= 0:
 		return fmt.Errorf("want a lease of more than 0")
+	case e.Range.Min < 0 || e.Range.Max < e.Range.Min || e.Range.Max > math.MaxInt64/4:
+		return fmt.Errorf("%v is no range", e.Range)
+	}
+	return nil
+}
+
+// checkNames checks the names of locks, and their kind.
+func (p *Plan) checkNames(e Event) error {
+	switch {
 	case strings.ContainsAny(e.Name, " \t\n#"), e.Name == "for", e.Name == Far:
 		return fmt.Errorf("%q cannot be a name here", e.Name)
 	case slices.Contains(strings.Split(e.Name, ",")[1:], ""), strings.HasPrefix(e.Name, ","):
@@ -239,8 +268,6 @@ func (p *Plan) checkEvent(e Event) error {
 		return fmt.Errorf("want one name, have %q", e.Name)
 	case p.Lock.Client == Plain && (e.As != "" || forLibrary[e.Verb]):
 		return fmt.Errorf("a plain client has one kind of lock, and nothing to hand on, break or inspect it")
-	case e.Range.Min < 0 || e.Range.Max < e.Range.Min || e.Range.Max > math.MaxInt64/4:
-		return fmt.Errorf("%v is no range", e.Range)
 	}
 	return nil
 }
