@@ -76,12 +76,19 @@ func Dial(urls ...string) ([]node.Node, error) {
 }
 
 // DialOptions returns a node for each server, as [Dial] does. Use it for settings that a URL
-// cannot have, such as a TLS configuration: take the options from [ParseURL], and add to them.
+// cannot have, such as a TLS configuration: take the options from [ParseURL], and add to them. A
+// Dialer takes the node over any connection, such as an SSH tunnel or the dialer of another client
+// of Redis. It then does TLS itself.
 func DialOptions(options ...*redis.Options) []node.Node {
 	nodes := make([]node.Node, len(options))
 	for i, given := range options {
 		o := *given
-		o.Dialer = dialer(o.TLSConfig)
+		if o.Network == "" {
+			o.Network = "tcp"
+		}
+		if o.Dialer == nil {
+			o.Dialer = dialer(o.TLSConfig)
+		}
 		if o.DialTimeout <= 0 {
 			o.DialTimeout = time.Second
 		}

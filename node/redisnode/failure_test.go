@@ -615,6 +615,20 @@ func TestNothingSent(t *testing.T) {
 	}
 }
 
+// A node goes over the connections that its Dialer makes, whatever its address says.
+func TestDialOptionsTakesADialer(t *testing.T) {
+	t.Parallel()
+	p := newServer(t)
+	nodes := redisnode.DialOptions(&redis.Options{Addr: "behind-a-tunnel:1", Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, p.addr)
+	}})
+	defer nodes[0].Close()
+	if got := nodes[0].Name(); got != "behind-a-tunnel:1" {
+		t.Errorf("its name is %q", got)
+	}
+	expect(t, "acquire", ask(t, nodes[0], acquire("a", "me", 1)), node.Granted)
+}
+
 // A Dialer may wait for longer than it is given: go-redis' own for TLS, one that asks others
 // for the address first, or the caller's. It holds up nobody, and few of it run at a time.
 func TestADialerThatHangs(t *testing.T) {
