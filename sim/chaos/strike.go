@@ -90,11 +90,15 @@ func (h *host) crash() {
 	h.server.Load().Kill()
 }
 
-// restart lets the host come back with what its crash has left.
+// restart lets the host come back with what its crash has left, unless an earlier restart did: a
+// crash meanwhile would go unseen.
 func (h *host) restart(ctx context.Context) {
 	h.mu.Lock()
-	mode := h.comesBack
+	down, mode := h.down, h.comesBack
 	h.mu.Unlock()
+	if !down {
+		return
+	}
 	err := h.comeBack(ctx, mode)
 	if err != nil && ctx.Err() == nil {
 		h.w.fail(fmt.Errorf("%s does not come back: %w", h.name, err))
