@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"regexp"
-	"runtime/debug"
 	"strings"
 )
 
@@ -114,12 +113,4 @@ func roff(line string) string {
 		line = `\&` + line
 	}
 	return line
-}
-
-// version is that of this program.
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		return info.Main.Version
-	}
-	return "unknown"
 }

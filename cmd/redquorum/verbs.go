@@ -9,6 +9,7 @@ import (
 	"io"
 	"regexp"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -106,6 +107,18 @@ Percent-encode special characters in a user or password, a comma as %2C.
 
 Start with: redquorum demo
 `)
+}
+
+// release is the newest version that the changelog has.
+const release = "v0.1.0"
+
+// version is that of this program: the one with which Go built it or, if Go did not know it, the release
+// that its source is of or follows.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return release + "+devel"
 }
 
 const versionManual = `

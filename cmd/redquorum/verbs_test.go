@@ -3,6 +3,9 @@ package main
 import (
 	"io"
 	"net"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -229,5 +232,26 @@ func TestServersDoNotControlTheTerminal(t *testing.T) {
 		if !strings.Contains(all, "größer") {
 			t.Errorf("%s does not say what the server did, in a way that can be read: %s", args[0], all)
 		}
+	}
+}
+
+// The version is the newest one of the changelog, and the container has the Go that go.mod asks for.
+func TestVersion(t *testing.T) {
+	first := func(file, pattern string) string {
+		text, err := os.ReadFile(filepath.Join("..", "..", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := regexp.MustCompile("(?m)" + pattern).FindSubmatch(text)
+		if found == nil {
+			t.Fatalf("%s has no %s", file, pattern)
+		}
+		return string(found[1])
+	}
+	if newest := first("CHANGELOG.md", `^## \[(\d.*)\] - \d{4}-\d\d-\d\d$`); release != "v"+newest {
+		t.Errorf("the release is %s, and the newest in the changelog %s", release, newest)
+	}
+	if have, want := first("Dockerfile", `^FROM golang:(\d+\.\d+)`), first("go.mod", `^go (\d+\.\d+)`); have != want {
+		t.Errorf("the container has Go %s, and go.mod asks for %s", have, want)
 	}
 }

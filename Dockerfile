@@ -1,0 +1,20 @@
+# `docker build -t redquorum .` builds the command from this source. A release stops at the stage "release":
+# its context has the binaries that are in the archives, too.
+FROM golang:1.26 AS build
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN go mod download
+COPY . .
+RUN CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o /redquorum ./cmd/redquorum
+
+# It has certificates of the well-known authorities, for rediss://, and no shell.
+FROM gcr.io/distroless/static-debian13:nonroot AS base
+USER 65532:65532
+ENTRYPOINT ["/usr/local/bin/redquorum"]
+
+FROM base AS release
+ARG TARGETPLATFORM
+COPY $TARGETPLATFORM/redquorum /usr/local/bin/redquorum
+
+FROM base
+COPY --from=build /redquorum /usr/local/bin/redquorum
