@@ -1,0 +1,127 @@
+package cronlock_test
+
+import (
+	"errors"
+	"fmt"
+	"log"
+	"testing"
+	"time"
+
+	"github.com/robfig/cron/v3"
+
+	"github.com/redquorum/redquorum/contrib/cronlock"
+	"github.com/redquorum/redquorum/contrib/internal/lockers"
+	"github.com/redquorum/redquorum/node/embedded"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// every is a Schedule; those of package cron have whole seconds.
+type every time.Duration
+
+func (e every) Next(t time.Time) time.Time { return t.Add(time.Duration(e)) }
+
+// A recorder is a Logger that keeps what it gets first.
+type recorder struct{ skipped, failed chan error }
+
+func newRecorder() recorder { return recorder{make(chan error, 1), make(chan error, 1)} }
+
+func (r recorder) Info(_ string, values ...any) { first(r.skipped, values[len(values)-1].(error)) }
+
+func (r recorder) Error(err error, _ string, _ ...any) { first(r.failed, err) }
+
+func first[T any](c chan T, v T) {
+	select {
+	case c <- v:
+	default:
+	}
+}
+
+// start starts a scheduler with one job.
+func start(t *testing.T, l *quorum.Locker, logger cron.Logger, job func()) {
+	t.Helper()
+	scheduler := cron.New()
+	once := cron.NewChain(cronlock.SkipIfHeld(l, "report", logger))
+	scheduler.Schedule(every(10*time.Millisecond), once.Then(cron.FuncJob(job)))
+	scheduler.Start()
+	t.Cleanup(func() { <-scheduler.Stop().Done() })
+}
+
+// While a scheduler runs a job, that of another program skips its runs.
+func TestOneSchedulerRunsTheJob(t *testing.T) {
+	a, b := lockers.Two(t)
+	began, finish := make(chan bool, 1), make(chan bool)
+	start(t, a, newRecorder(), func() {
+		first(began, true)
+		<-finish
+	})
+	<-began
+
+	ran, log := make(chan bool, 1), newRecorder()
+	start(t, b, log, func() { first(ran, true) })
+	for range 3 {
+		select {
+		case err := <-log.skipped:
+			if !errors.Is(err, quorum.ErrHeld) {
+				t.Errorf("the job was skipped because of %v, not of ErrHeld", err)
+			}
+		case <-ran:
+			t.Error("both schedulers ran the job at the same time")
+		}
+	}
+	close(finish)
+	<-ran
+}
+
+// The logger learns that a lock was lost.
+func TestLostLock(t *testing.T) {
+	a, b := lockers.Two(t)
+	began, finish, log := make(chan bool, 1), make(chan bool), newRecorder()
+	start(t, a, log, func() {
+		first(began, true)
+		<-finish
+	})
+	<-began
+	if found, err := b.Break(t.Context(), "report"); !found || err != nil {
+		t.Fatalf("Break: %v, %v", found, err)
+	}
+	close(finish)
+	if err := <-log.failed; !errors.Is(err, quorum.ErrNotHeld) {
+		t.Errorf("the logger got %v, not ErrNotHeld", err)
+	}
+}
+
+// No lock, no run: the logger learns why.
+func TestNoLock(t *testing.T) {
+	a, _ := lockers.Two(t)
+	a.Close()
+	log := newRecorder()
+	start(t, a, log, func() { t.Error("the job ran without a lock") })
+	if err := <-log.failed; !errors.Is(err, quorum.ErrClosed) {
+		t.Errorf("the logger got %v, not ErrClosed", err)
+	}
+}
+
+func Example() {
+	set, err := embedded.Start(3)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer set.Close()
+	locker, err := quorum.New(set.Nodes(), quorum.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locker.Close()
+
+	scheduler := cron.New()
+	done := make(chan bool)
+	report := cron.FuncJob(func() { fmt.Println("report"); close(done) })
+	once := cron.NewChain(cronlock.SkipIfHeld(locker, "report", cron.DefaultLogger))
+	if _, err := scheduler.AddJob("@every 1s", once.Then(report)); err != nil {
+		log.Fatal(err)
+	}
+	scheduler.Start()
+	<-done
+	<-scheduler.Stop().Done()
+	// Output: report
+}

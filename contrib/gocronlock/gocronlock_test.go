@@ -1,0 +1,95 @@
+package gocronlock_test
+
+import (
+	"errors"
+	"fmt"
+	"log"
+	"testing"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+	"github.com/google/uuid"
+
+	"github.com/redquorum/redquorum/contrib/gocronlock"
+	"github.com/redquorum/redquorum/contrib/internal/lockers"
+	"github.com/redquorum/redquorum/node/embedded"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// start starts a scheduler with one job.
+func start(t *testing.T, l *quorum.Locker, definition gocron.JobDefinition, job func(), options ...gocron.JobOption) {
+	t.Helper()
+	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(gocronlock.New(l)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = scheduler.Shutdown() })
+	if _, err := scheduler.NewJob(definition, gocron.NewTask(job), append(options, gocron.WithName("report"))...); err != nil {
+		t.Fatal(err)
+	}
+	scheduler.Start()
+}
+
+// While a scheduler runs a job, that of another program skips its runs.
+func TestOneSchedulerRunsTheJob(t *testing.T) {
+	a, b := lockers.Two(t)
+	began, finish := make(chan bool), make(chan bool)
+	start(t, a, gocron.OneTimeJob(gocron.OneTimeJobStartImmediately()), func() {
+		close(began)
+		<-finish
+	})
+	<-began
+
+	ran, refused := make(chan bool, 1), make(chan error, 1)
+	start(t, b, gocron.DurationJob(10*time.Millisecond), func() {
+		select {
+		case ran <- true:
+		default:
+		}
+	}, gocron.WithEventListeners(gocron.AfterLockError(func(_ uuid.UUID, _ string, err error) {
+		select {
+		case refused <- err:
+		default:
+		}
+	})))
+	for range 3 {
+		select {
+		case err := <-refused:
+			if !errors.Is(err, quorum.ErrHeld) {
+				t.Errorf("the job was skipped with %v, not with ErrHeld", err)
+			}
+		case <-ran:
+			t.Error("both schedulers ran the job at the same time")
+		}
+	}
+	close(finish)
+	<-ran
+}
+
+func Example() {
+	set, err := embedded.Start(3)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer set.Close()
+	locker, err := quorum.New(set.Nodes(), quorum.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locker.Close()
+
+	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(gocronlock.New(locker)))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer scheduler.Shutdown()
+	done := make(chan bool)
+	_, err = scheduler.NewJob(gocron.OneTimeJob(gocron.OneTimeJobStartImmediately()),
+		gocron.NewTask(func() { fmt.Println("report"); close(done) }), gocron.WithName("report"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	scheduler.Start()
+	<-done
+	// Output: report
+}

@@ -1,0 +1,66 @@
+// Package migratelock lets only one of several programs migrate a database with golang-migrate at
+// a time. It is for database drivers that have no lock of their own, or one that does not survive
+// a connection pooler.
+//
+//	driver, err := clickhouse.WithInstance(db, &clickhouse.Config{})
+//	...
+//	m, err := migrate.NewWithDatabaseInstance("file://migrations", "orders",
+//		migratelock.New(driver, locker, "migrate/orders"))
+//	...
+//	err = m.Up()
+//
+// A program that finds the lock held waits for 10 s, unless [quorum.WithWait] says otherwise. Keep
+// that shorter than LockTimeout of migrate.Migrate, 15 s by default: a lock that comes later is
+// never unlocked. If the lock is lost, no further migration begins, and the database is not marked
+// as dirty.
+package migratelock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/golang-migrate/migrate/v4/database"
+
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// New returns d with another lock, that of name. Open is that of d: it returns a driver with the
+// lock of d. The options apply to each lock.
+func New(d database.Driver, l *quorum.Locker, name string, opts ...quorum.Option) database.Driver {
+	return &driver{Driver: d, locker: l, name: name, opts: append([]quorum.Option{quorum.WithWait(10 * time.Second)}, opts...)}
+}
+
+type driver struct {
+	database.Driver
+	locker *quorum.Locker
+	name   string
+	opts   []quorum.Option
+	lease  atomic.Pointer[quorum.Lease]
+}
+
+func (d *driver) Lock() error {
+	lease, err := d.locker.Lock(context.Background(), d.name, d.opts...)
+	if errors.Is(err, quorum.ErrHeld) {
+		return fmt.Errorf("%w: %w", database.ErrLocked, err)
+	}
+	d.lease.Store(lease)
+	return err
+}
+
+func (d *driver) Unlock() error {
+	if lease := d.lease.Swap(nil); lease != nil {
+		return lease.Unlock(context.Background())
+	}
+	return database.ErrNotLocked
+}
+
+// SetVersion is called with dirty before each migration.
+func (d *driver) SetVersion(version int, dirty bool) error {
+	if lease := d.lease.Load(); dirty && lease != nil && lease.Remaining() == 0 {
+		return fmt.Errorf("migratelock: version %d not begun: %w", version, quorum.ErrLost)
+	}
+	return d.Driver.SetVersion(version, dirty)
+}

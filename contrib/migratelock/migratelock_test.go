@@ -1,0 +1,146 @@
+package migratelock_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/golang-migrate/migrate/v4"
+	"github.com/golang-migrate/migrate/v4/database"
+	"github.com/golang-migrate/migrate/v4/database/stub"
+	"github.com/golang-migrate/migrate/v4/source/iofs"
+
+	"github.com/redquorum/redquorum/contrib/internal/lockers"
+	"github.com/redquorum/redquorum/contrib/migratelock"
+	"github.com/redquorum/redquorum/node/embedded"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+var files = fstest.MapFS{
+	"1_one.up.sql": {Data: []byte("CREATE TABLE one")},
+	"2_two.up.sql": {Data: []byte("CREATE TABLE two")},
+}
+
+// A program is a driver of a database that it shares with others. The driver has no mutex: the
+// lock guards it.
+type program struct {
+	*stub.Stub
+	before func() // called before each migration
+}
+
+func (p program) Run(migration io.Reader) error {
+	p.before()
+	return p.Stub.Run(migration)
+}
+
+func start(t *testing.T, l *quorum.Locker, d database.Driver, opts ...quorum.Option) *migrate.Migrate {
+	t.Helper()
+	source, err := iofs.New(files, ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := migrate.NewWithInstance("files", source, "stub", migratelock.New(d, l, "migrate/orders", opts...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func newStub() *stub.Stub {
+	d, _ := stub.WithInstance(nil, nil)
+	return d.(*stub.Stub)
+}
+
+// While a program migrates, another one is refused. Then it has nothing to migrate.
+func TestOneProgramMigrates(t *testing.T) {
+	a, b := lockers.Two(t)
+	began, finish, done := make(chan bool, 2), make(chan bool), make(chan error)
+	db := newStub()
+	first := start(t, a, program{db, func() {
+		began <- true
+		<-finish
+	}})
+	second := start(t, b, program{db, func() { t.Error("both programs migrated") }}, quorum.WithWait(100*time.Millisecond))
+	go func() { done <- first.Up() }()
+	<-began
+
+	if err := second.Up(); !errors.Is(err, database.ErrLocked) || !errors.Is(err, quorum.ErrHeld) {
+		t.Errorf("the second program was not refused: %v", err)
+	}
+	close(finish)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Up(); !errors.Is(err, migrate.ErrNoChange) {
+		t.Errorf("the second program migrated: %v", err)
+	}
+	if len(db.MigrationSequence) != len(files) {
+		t.Errorf("%d migrations ran, of %d", len(db.MigrationSequence), len(files))
+	}
+}
+
+// A program whose lock is lost ends the migration under way, and begins no other.
+func TestLostLock(t *testing.T) {
+	a, b := lockers.Two(t)
+	db := newStub()
+	m := start(t, a, program{db, func() {
+		if found, err := b.Break(t.Context(), "migrate/orders"); !found || err != nil {
+			t.Errorf("Break: %v, %v", found, err)
+		}
+		probe, err := a.Lock(t.Context(), "migrate/orders") // waits for the renewal, which finds that the lock is lost
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_ = probe.Unlock(t.Context())
+	}}, quorum.WithLease(3*time.Second))
+	if err := m.Up(); !errors.Is(err, quorum.ErrLost) || !errors.Is(err, quorum.ErrNotHeld) {
+		t.Errorf("a migration with a lost lock: %v", err)
+	}
+	if version, dirty, _ := db.Version(); version != 1 || dirty {
+		t.Errorf("version %d, dirty %v; want 1, clean", version, dirty)
+	}
+}
+
+// Unlock without a lock is an error, as with other drivers.
+func TestNotLocked(t *testing.T) {
+	a, _ := lockers.Two(t)
+	if err := migratelock.New(newStub(), a, "name").Unlock(); !errors.Is(err, database.ErrNotLocked) {
+		t.Errorf("Unlock without a lock: %v", err)
+	}
+}
+
+func Example() {
+	set, err := embedded.Start(3)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer set.Close()
+	locker, err := quorum.New(set.Nodes(), quorum.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locker.Close()
+
+	driver, err := stub.WithInstance(nil, &stub.Config{}) // or that of your database
+	if err != nil {
+		log.Fatal(err)
+	}
+	source, err := iofs.New(files, ".")
+	if err != nil {
+		log.Fatal(err)
+	}
+	m, err := migrate.NewWithInstance("files", source, "orders", migratelock.New(driver, locker, "migrate/orders"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(m.Up())
+	fmt.Println(m.Up())
+	// Output:
+	// <nil>
+	// no change
+}
