@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"sync"
 	"testing"
 	"time"
 
@@ -46,16 +47,24 @@ func start(t *testing.T, l *quorum.Locker, logger cron.Logger, job func()) {
 	t.Cleanup(func() { <-scheduler.Stop().Done() })
 }
 
+// block starts a scheduler with a job that has begun, and ends with finish.
+func block(t *testing.T, l *quorum.Locker, logger cron.Logger) (finish func()) {
+	t.Helper()
+	began, end := make(chan bool, 1), make(chan bool)
+	start(t, l, logger, func() {
+		first(began, true)
+		<-end
+	})
+	finish = sync.OnceFunc(func() { close(end) })
+	t.Cleanup(finish) // before the scheduler waits for the job
+	<-began
+	return finish
+}
+
 // While a scheduler runs a job, that of another program skips its runs.
 func TestOneSchedulerRunsTheJob(t *testing.T) {
 	a, b := lockers.Two(t)
-	began, finish := make(chan bool, 1), make(chan bool)
-	start(t, a, newRecorder(), func() {
-		first(began, true)
-		<-finish
-	})
-	<-began
-
+	finish := block(t, a, newRecorder())
 	ran, log := make(chan bool, 1), newRecorder()
 	start(t, b, log, func() { first(ran, true) })
 	for range 3 {
@@ -68,23 +77,19 @@ func TestOneSchedulerRunsTheJob(t *testing.T) {
 			t.Error("both schedulers ran the job at the same time")
 		}
 	}
-	close(finish)
+	finish()
 	<-ran
 }
 
 // The logger learns that a lock was lost.
 func TestLostLock(t *testing.T) {
 	a, b := lockers.Two(t)
-	began, finish, log := make(chan bool, 1), make(chan bool), newRecorder()
-	start(t, a, log, func() {
-		first(began, true)
-		<-finish
-	})
-	<-began
+	log := newRecorder()
+	finish := block(t, a, log)
 	if found, err := b.Break(t.Context(), "report"); !found || err != nil {
 		t.Fatalf("Break: %v, %v", found, err)
 	}
-	close(finish)
+	finish()
 	if err := <-log.failed; !errors.Is(err, quorum.ErrNotHeld) {
 		t.Errorf("the logger got %v, not ErrNotHeld", err)
 	}

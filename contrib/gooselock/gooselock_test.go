@@ -105,7 +105,11 @@ func TestOneProgramMigrates(t *testing.T) {
 		_, err := first.Up(t.Context())
 		done <- err
 	}()
-	<-began
+	select {
+	case <-began:
+	case err := <-done:
+		t.Fatal(err)
+	}
 
 	short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()

@@ -66,7 +66,11 @@ func TestOneProgramMigrates(t *testing.T) {
 	}})
 	second := start(t, b, program{db, func() { t.Error("both programs migrated") }}, quorum.WithWait(100*time.Millisecond))
 	go func() { done <- first.Up() }()
-	<-began
+	select {
+	case <-began:
+	case err := <-done:
+		t.Fatal(err)
+	}
 
 	if err := second.Up(); !errors.Is(err, database.ErrLocked) || !errors.Is(err, quorum.ErrHeld) {
 		t.Errorf("the second program was not refused: %v", err)
