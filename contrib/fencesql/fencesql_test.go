@@ -1,0 +1,349 @@
+//go:build unix
+
+package fencesql_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/redquorum/redquorum/contrib/fencesql"
+	"github.com/redquorum/redquorum/node"
+)
+
+// A database is one kind of server, with its SQL.
+type database struct {
+	*sql.DB
+	raise   func(context.Context, *sql.Tx, string, node.Token) error
+	update  string // of docs/fencing.md; args are state, token, ID, token
+	blind   string // the same without the condition
+	waiting string // says how many transactions wait for a lock
+}
+
+func TestPostgres(t *testing.T) {
+	db := database{
+		DB:      postgres(t),
+		raise:   fencesql.Postgres,
+		update:  onPage(t, `UPDATE orders SET state = $1, fence = $2 WHERE id = $3 AND fence <= $4`),
+		blind:   `UPDATE orders SET state = $1, fence = $2 WHERE id = $3 OR fence < $4 - $4`,
+		waiting: `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'`,
+	}
+	db.create(t, `CREATE TABLE redquorum_fences (name TEXT PRIMARY KEY, token BIGINT NOT NULL)`,
+		`CREATE TABLE journal (id BIGSERIAL PRIMARY KEY, token BIGINT NOT NULL)`)
+	db.test(t)
+	t.Run("statements of the page", db.testPostgresStatements)
+}
+
+func TestMariaDB(t *testing.T) {
+	open := mariadb(t)
+	db := database{
+		DB:      open("?clientFoundRows=true"),
+		raise:   fencesql.MySQL,
+		update:  onPage(t, `UPDATE orders SET state = ?, fence = ? WHERE id = ? AND fence <= ?`),
+		blind:   `UPDATE orders SET state = ?, fence = ? WHERE id = ? OR fence < ? - 9e18`,
+		waiting: `SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'`,
+	}
+	db.create(t, `CREATE TABLE redquorum_fences (name VARBINARY(255) PRIMARY KEY, token BIGINT NOT NULL) ENGINE = InnoDB`,
+		`CREATE TABLE journal (id BIGINT AUTO_INCREMENT PRIMARY KEY, token BIGINT NOT NULL) ENGINE = InnoDB`)
+	db.test(t)
+	t.Run("affected rows", func(t *testing.T) {
+		db.order(t, 7)
+		if n := db.write(t, db.update, "packed", 7); n != 1 {
+			t.Errorf("%d rows with clientFoundRows", n)
+		}
+		db.DB = open("")
+		if n := db.write(t, db.update, "packed", 7); n != 0 {
+			t.Errorf("%d rows without clientFoundRows: the page is wrong about them", n)
+		}
+	})
+}
+
+// onPage returns a statement of docs/fencing.md.
+func onPage(t *testing.T, statement string) string {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/fencing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(page), statement) {
+		t.Errorf("docs/fencing.md does not have: %s", statement)
+	}
+	return statement
+}
+
+func (db database) create(t *testing.T, fences, journal string) {
+	t.Helper()
+	onPage(t, fences)
+	for _, statement := range []string{
+		fences, journal,
+		`CREATE TABLE orders (id BIGINT PRIMARY KEY, state VARCHAR(20))`,
+		onPage(t, `ALTER TABLE orders ADD fence BIGINT NOT NULL DEFAULT 0`),
+	} {
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (db database) test(t *testing.T) {
+	t.Run("one row", db.testRow)
+	t.Run("late write", db.testLateWrite)
+	t.Run("transaction", db.testTransaction)
+	t.Run("late transaction", db.testLateTransaction)
+	for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead} {
+		t.Run(level.String(), func(t *testing.T) { db.testWriters(t, level) })
+	}
+}
+
+// order makes an order that the holder with the token has packed.
+func (db database) order(t *testing.T, token int64) {
+	t.Helper()
+	for _, statement := range []string{`DELETE FROM orders`, `INSERT INTO orders (id, state) VALUES (42, 'new')`} {
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := db.write(t, db.update, "packed", token); n != 1 {
+		t.Fatalf("%d rows written", n)
+	}
+}
+
+type executor interface {
+	ExecContext(context.Context, string, ...any) (sql.Result, error)
+}
+
+func write(ctx context.Context, e executor, statement, state string, token int64) (rows int64, err error) {
+	result, err := e.ExecContext(ctx, statement, state, token, 42, token)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+func (db database) write(t *testing.T, statement, state string, token int64) (rows int64) {
+	t.Helper()
+	rows, err := write(t.Context(), db, statement, state, token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
+
+func (db database) state(t *testing.T) (state string) {
+	t.Helper()
+	if err := db.QueryRowContext(t.Context(), `SELECT state FROM orders WHERE id = 42`).Scan(&state); err != nil {
+		t.Fatal(err)
+	}
+	return state
+}
+
+// A lower token is refused, an equal and a higher one are not.
+func (db database) testRow(t *testing.T) {
+	db.order(t, 7)
+	for _, c := range []struct{ token, want int64 }{{6, 0}, {7, 1}, {9, 1}, {8, 0}, {9, 1}} {
+		if n := db.write(t, db.update, "sent", c.token); n != c.want {
+			t.Errorf("token %d: %d rows, want %d", c.token, n, c.want)
+		}
+	}
+}
+
+func (db database) begin(t *testing.T) *sql.Tx {
+	t.Helper()
+	tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback() })
+	return tx
+}
+
+// late runs f, which has to wait for the row that tx has written, and commits tx meanwhile.
+func (db database) late(t *testing.T, tx *sql.Tx, f func() error) error {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	for n := 0; n == 0; time.Sleep(5 * time.Millisecond) {
+		select {
+		case err := <-done:
+			t.Fatalf("the late writer did not wait: %v", err)
+		default:
+		}
+		if err := db.QueryRowContext(t.Context(), db.waiting).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	return <-done
+}
+
+// The new holder has written, but not committed, when the old holder's write arrives. That write
+// has found the row with its own token. It waits, looks at the row again, and is refused.
+func (db database) testLateWrite(t *testing.T) {
+	for _, c := range []struct {
+		name, statement string
+		rows            int64
+		state           string
+	}{
+		{"with the condition", db.update, 0, "sent"},
+		{"without it", db.blind, 1, "packed"}, // this test can see late writes
+	} {
+		db.order(t, 1)
+		newer := db.begin(t)
+		if rows, err := write(t.Context(), newer, db.update, "sent", 2); rows != 1 || err != nil {
+			t.Fatal(rows, err)
+		}
+		var rows int64
+		err := db.late(t, newer, func() (err error) {
+			rows, err = write(t.Context(), db, c.statement, "packed", 1)
+			return err
+		})
+		if state := db.state(t); err != nil || rows != c.rows || state != c.state {
+			t.Errorf("%s: %d rows written, %v; the order is %s, want %s", c.name, rows, err, state, c.state)
+		}
+	}
+}
+
+// Of a transaction, a lower token is refused, an equal and a higher one are not.
+func (db database) testTransaction(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		token node.Token
+		stale bool
+	}{{"a", 7, false}, {"a", 6, true}, {"a", 7, false}, {"A", 1, false}, {"a ", 1, false}, {"a", 9, false}, {"a", node.MaxToken, false}, {"a", 9, true}} {
+		tx := db.begin(t)
+		if err := db.raise(t.Context(), tx, c.name, c.token); errors.Is(err, fencesql.ErrStale) != c.stale || !c.stale && err != nil {
+			t.Errorf("%q, token %d: %v", c.name, c.token, err)
+		}
+		if err := tx.Commit(); err != nil { // a refused one does no harm
+			t.Fatal(err)
+		}
+	}
+	ended := db.begin(t)
+	_ = ended.Rollback()
+	if err := db.raise(t.Context(), ended, "a", 9); !errors.Is(err, sql.ErrTxDone) {
+		t.Errorf("an ended transaction: %v", err)
+	}
+}
+
+// The first transaction of a new name, or a later one, is under way when an older one arrives.
+func (db database) testLateTransaction(t *testing.T) {
+	for _, token := range []node.Token{2, 4} {
+		newer, older := db.begin(t), db.begin(t)
+		if err := db.raise(t.Context(), newer, "late", token); err != nil {
+			t.Fatal(err)
+		}
+		err := db.late(t, newer, func() error { return db.raise(t.Context(), older, "late", token-1) })
+		if !errors.Is(err, fencesql.ErrStale) {
+			t.Errorf("token %d after %d: %v", token-1, token, err)
+		}
+		_ = older.Rollback()
+	}
+}
+
+// Many write at the same time. Those that may write do so in the order of their tokens.
+func (db database) testWriters(t *testing.T, level sql.IsolationLevel) {
+	if _, err := db.ExecContext(t.Context(), `DELETE FROM journal`); err != nil {
+		t.Fatal(err)
+	}
+	var written sync.Map
+	var writers sync.WaitGroup
+	for range 8 {
+		writers.Go(func() {
+			for range 40 {
+				token := 1 + rand.Int64N(1000)
+				switch err := db.journal(t.Context(), level, token); {
+				case err == nil:
+					written.Store(token, true)
+				case !errors.Is(err, fencesql.ErrStale) && !conflict(err):
+					t.Error(err)
+				}
+			}
+		})
+	}
+	writers.Wait()
+
+	rows, err := db.QueryContext(t.Context(), `SELECT token FROM journal ORDER BY id`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	var tokens []int64
+	for rows.Next() {
+		var token int64
+		if err := rows.Scan(&token); err != nil {
+			t.Fatal(err)
+		}
+		tokens = append(tokens, token)
+		written.Delete(token)
+	}
+	if !slices.IsSorted(tokens) {
+		t.Errorf("tokens fell: %v", tokens)
+	}
+	written.Range(func(token, _ any) bool {
+		t.Errorf("the write with token %d is lost", token)
+		return true
+	})
+	t.Logf("%d of 320 were in time", len(tokens))
+}
+
+// journal writes the token.
+func (db database) journal(ctx context.Context, level sql.IsolationLevel, token int64) error {
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: level})
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if err := db.raise(ctx, tx, level.String(), node.Token(token)); err != nil {
+		return err
+	}
+	statement := `INSERT INTO journal (token) VALUES (?)`
+	if _, postgres := db.Driver().(*mysql.MySQLDriver); !postgres {
+		statement = `INSERT INTO journal (token) VALUES ($1)`
+	}
+	if _, err := tx.ExecContext(ctx, statement, token); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// conflict reports whether the database wants the transaction to be begun again.
+func conflict(err error) bool {
+	var my *mysql.MySQLError
+	var pg *pgconn.PgError
+	return errors.As(err, &my) && my.Number == 1213 || errors.As(err, &pg) && pg.Code == "40001"
+}
+
+// The other statements of the page.
+func (db database) testPostgresStatements(t *testing.T) {
+	upsert := onPage(t, `INSERT INTO orders (id, state, fence) VALUES ($1, $2, $3)
+ON CONFLICT (id) DO UPDATE SET state = excluded.state, fence = excluded.fence WHERE orders.fence <= excluded.fence`)
+	for _, c := range []struct{ token, want int64 }{{6, 1}, {7, 1}, {7, 1}, {6, 0}} {
+		result, err := db.ExecContext(t.Context(), upsert, 43, "new", c.token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := result.RowsAffected(); n != c.want || err != nil {
+			t.Errorf("upsert with token %d: %d rows, %v", c.token, n, err)
+		}
+	}
+	claim := onPage(t, `UPDATE orders SET fence = $2 WHERE id = $1 AND fence <= $2 RETURNING state`)
+	var state string
+	if err := db.QueryRowContext(t.Context(), claim, 43, 8).Scan(&state); state != "new" || err != nil {
+		t.Errorf("claim: %q, %v", state, err)
+	}
+	if err := db.QueryRowContext(t.Context(), claim, 43, 7).Scan(&state); !errors.Is(err, sql.ErrNoRows) {
+		t.Errorf("claim with an old token: %v", err)
+	}
+}
