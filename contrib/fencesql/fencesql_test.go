@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,7 +36,7 @@ func TestPostgres(t *testing.T) {
 		DB:      postgres(t),
 		raise:   fencesql.Postgres,
 		update:  onPage(t, `UPDATE orders SET state = $1, fence = $2 WHERE id = $3 AND fence <= $4`),
-		blind:   `UPDATE orders SET state = $1, fence = $2 WHERE id = $3 OR fence < $4 - $4`,
+		blind:   `UPDATE orders SET state = $1, fence = $2 WHERE id = $3 AND $4::bigint > 0`,
 		waiting: `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'`,
 	}
 	db.create(t, `CREATE TABLE redquorum_fences (name TEXT PRIMARY KEY, token BIGINT NOT NULL)`,
@@ -50,7 +51,7 @@ func TestMariaDB(t *testing.T) {
 		DB:      open("?clientFoundRows=true"),
 		raise:   fencesql.MySQL,
 		update:  onPage(t, `UPDATE orders SET state = ?, fence = ? WHERE id = ? AND fence <= ?`),
-		blind:   `UPDATE orders SET state = ?, fence = ? WHERE id = ? OR fence < ? - 9e18`,
+		blind:   `UPDATE orders SET state = ?, fence = ? WHERE id = ? AND ? > 0`,
 		waiting: `SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'`,
 	}
 	db.create(t, `CREATE TABLE redquorum_fences (name VARBINARY(255) PRIMARY KEY, token BIGINT NOT NULL) ENGINE = InnoDB`,
@@ -257,12 +258,13 @@ func (db database) testWriters(t *testing.T, level sql.IsolationLevel) {
 	if _, err := db.ExecContext(t.Context(), `DELETE FROM journal`); err != nil {
 		t.Fatal(err)
 	}
+	var clock atomic.Int64 // of their tokens, which are a bit ahead of it
 	var written sync.Map
 	var writers sync.WaitGroup
 	for range 8 {
 		writers.Go(func() {
 			for range 40 {
-				token := 1 + rand.Int64N(1000)
+				token := clock.Add(1) + rand.Int64N(5)
 				switch err := db.journal(t.Context(), level, token); {
 				case err == nil:
 					written.Store(token, true)
@@ -325,7 +327,7 @@ func conflict(err error) bool {
 	return errors.As(err, &my) && my.Number == 1213 || errors.As(err, &pg) && pg.Code == "40001"
 }
 
-// The other statements of the page.
+// The other statements of the page: for one row, and for a transaction without package fencesql.
 func (db database) testPostgresStatements(t *testing.T) {
 	upsert := onPage(t, `INSERT INTO orders (id, state, fence) VALUES ($1, $2, $3)
 ON CONFLICT (id) DO UPDATE SET state = excluded.state, fence = excluded.fence WHERE orders.fence <= excluded.fence`)
@@ -336,6 +338,17 @@ ON CONFLICT (id) DO UPDATE SET state = excluded.state, fence = excluded.fence WH
 		}
 		if n, err := result.RowsAffected(); n != c.want || err != nil {
 			t.Errorf("upsert with token %d: %d rows, %v", c.token, n, err)
+		}
+	}
+	raise := onPage(t, `INSERT INTO redquorum_fences AS f (name, token) VALUES ($1, $2)
+ON CONFLICT (name) DO UPDATE SET token = excluded.token WHERE f.token <= excluded.token`)
+	for _, c := range []struct{ token, want int64 }{{6, 1}, {7, 1}, {7, 1}, {6, 0}} {
+		result, err := db.ExecContext(t.Context(), raise, "statement", c.token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := result.RowsAffected(); n != c.want || err != nil {
+			t.Errorf("raise to token %d: %d rows, %v", c.token, n, err)
 		}
 	}
 	claim := onPage(t, `UPDATE orders SET fence = $2 WHERE id = $1 AND fence <= $2 RETURNING state`)
