@@ -98,7 +98,7 @@ func TestOneProgramGetsTheCertificate(t *testing.T) {
 }
 
 // A program whose lock was lost learns it when it renews and when it unlocks. Until then its next
-// lock of the same name is refused, as the two could not be told apart.
+// lock of the same name is refused, because Unlock could not tell the two apart.
 func TestLostLock(t *testing.T) {
 	a, b := lockers.Two(t)
 	s := certmagiclock.New(a, &certmagic.FileStorage{Path: t.TempDir()}, quorum.WithLease(3*time.Second))
