@@ -42,40 +42,36 @@ func (s *Storage) Lock(ctx context.Context, key string) error {
 // TryLock takes the lock of key if it is free, and says whether it was.
 func (s *Storage) TryLock(ctx context.Context, key string) (bool, error) {
 	lease, err := s.locker.TryLock(ctx, key, s.opts...)
-	if errors.Is(err, quorum.ErrHeld) {
+	if err = s.keep(ctx, key, lease, err); errors.Is(err, quorum.ErrHeld) {
 		return false, nil
 	}
-	err = s.keep(ctx, key, lease, err)
 	return err == nil, err
 }
 
 // keep stores a lease for Unlock. If there is one already, it was lost, and its user has not
 // unlocked yet. That Unlock must not find the new lease.
 func (s *Storage) keep(ctx context.Context, key string, lease *quorum.Lease, err error) error {
-	if err != nil {
-		return err
+	if err == nil {
+		if _, lost := s.leases.LoadOrStore(key, lease); lost {
+			err = errors.Join(fmt.Errorf("certmagiclock: lock %s was lost by this process; try again when it is unlocked", key), lease.Unlock(ctx))
+		}
 	}
-	if _, lost := s.leases.LoadOrStore(key, lease); lost {
-		return errors.Join(fmt.Errorf("certmagiclock: lock %s was lost by this process; try again when it is unlocked", key), lease.Unlock(ctx))
-	}
-	return nil
+	return err
 }
 
 // Unlock releases the lock of key. The error matches quorum.ErrNotHeld if the lock was lost.
 func (s *Storage) Unlock(ctx context.Context, key string) error {
-	lease, ok := s.leases.LoadAndDelete(key)
-	if !ok {
-		return fmt.Errorf("certmagiclock: unlock %s: %w", key, quorum.ErrNotHeld)
+	if lease, ok := s.leases.LoadAndDelete(key); ok {
+		return lease.(*quorum.Lease).Unlock(ctx)
 	}
-	return lease.(*quorum.Lease).Unlock(ctx)
+	return fmt.Errorf("certmagiclock: unlock %s: %w", key, quorum.ErrNotHeld)
 }
 
 // RenewLockLease returns an error if the lock of key was lost. It asks no server, because leases
 // are renewed automatically.
 func (s *Storage) RenewLockLease(_ context.Context, key string, _ time.Duration) error {
-	lease, ok := s.leases.Load(key)
-	if !ok {
-		return fmt.Errorf("certmagiclock: renew %s: %w", key, quorum.ErrNotHeld)
+	if lease, ok := s.leases.Load(key); ok {
+		return context.Cause(lease.(*quorum.Lease).Context())
 	}
-	return context.Cause(lease.(*quorum.Lease).Context())
+	return fmt.Errorf("certmagiclock: renew %s: %w", key, quorum.ErrNotHeld)
 }
