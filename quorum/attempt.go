@@ -27,7 +27,7 @@ func (w *waiter) attempt(ctx context.Context) (o outcome) {
 	if !ok {
 		return outcome{spent: true}
 	}
-	r := l.rounds.begin(node.Acquire, c, s.lease+l.opts.Grace, w.timeout())
+	r := l.rounds.begin(node.Acquire, c, s.life()+l.opts.Grace, w.timeout())
 	defer r.done()
 	o.claim = c
 	if c.standby != 0 {
@@ -44,7 +44,7 @@ func (w *waiter) attempt(ctx context.Context) (o outcome) {
 	}
 	r.linger(ctx, s.wait != 0)
 	if mayHold := r.mayHoldNow(); mayHold != 0 {
-		l.releases.send(c, mayHold, mayHold, r.granted(nil), l.expiry(r.start, s.lease)).done()
+		l.releases.send(c, mayHold, mayHold, r.granted(nil), l.expiry(r.start, s.life())).done()
 	}
 	o.took = l.clock.Now().Sub(r.start)
 	r.mu.Lock()

@@ -75,7 +75,7 @@ func TestFairAgreesWhereRequestsCross(t *testing.T) {
 func TestFairForgetsADeadWaiter(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		holder, next := w.locker(quorum.Options{}), w.locker(quorum.Options{})
-		dead, cut := w.cuttable()
+		dead, cut := w.cuttable(quorum.Options{})
 		held := lock(t, holder, "x")
 		go func() { _, _ = dead.Lock(background, "x", quorum.WithFair()) }()
 		time.Sleep(100 * time.Millisecond)
@@ -206,7 +206,7 @@ func TestFairWaiterGivesUpItsPlaceAgain(t *testing.T) {
 func TestFairTryLockDoesNotBarge(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		holder, other := w.locker(quorum.Options{}), w.locker(quorum.Options{})
-		waiter, cut := w.cuttable()
+		waiter, cut := w.cuttable(quorum.Options{})
 		held := lock(t, holder, "x")
 		ctx, cancel := context.WithCancel(background)
 		ended := make(chan error, 1)
@@ -314,9 +314,9 @@ func (n beforeRelease) Submit(cmd node.Command, reply func(node.Reply)) {
 }
 
 // cuttable makes another Locker, and what cuts it off from all nodes.
-func (w *world) cuttable() (*quorum.Locker, *atomic.Bool) {
+func (w *world) cuttable(o quorum.Options) (*quorum.Locker, *atomic.Bool) {
 	cut := new(atomic.Bool)
-	return w.behind(quorum.Options{}, func(_ int, n node.Node) node.Node { return cuttable{n, cut} }), cut
+	return w.behind(o, func(_ int, n node.Node) node.Node { return cuttable{n, cut} }), cut
 }
 
 // On real servers, with Lockers that are different processes to the nodes: nobody is

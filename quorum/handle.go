@@ -21,7 +21,8 @@ import (
 // How much of them has passed is measured by the time of day, since two machines have no other
 // clock in common. If the clock of the machine that resumes is ahead, the lease ends earlier by
 // that much, or Resume returns ErrNotHeld; if it is behind, the lease ends later by that much,
-// but never later than if no time had passed between the handle and Resume.
+// but never later than if no time had passed between the handle and Resume. The rest of a minimum
+// hold (see [WithMinHold]) counts from Resume, so that no clock ends it early.
 type Handle string
 
 // A Handle of this version begins with these. Base64 of the JSON of terms follows.
@@ -45,6 +46,9 @@ type terms struct {
 	FixedLeft time.Duration `json:"fixed_left_ns,omitempty"`
 	HoldLeft  time.Duration `json:"hold_left_ns,omitempty"`
 	At        int64         `json:"at_ns,omitempty"`
+
+	// KeepLeft is for how long the name must stay taken from when the handle was made.
+	KeepLeft time.Duration `json:"keep_left_ns,omitempty"`
 }
 
 // Handle returns the lease's handle. Two processes that use one handle at the
@@ -65,6 +69,7 @@ func (le *Lease) Handle() Handle {
 	if h.maxHold > 0 {
 		t.HoldLeft = min(max(1, h.limit.Sub(now)), longest)
 	}
+	t.KeepLeft = max(0, h.keptUntil().Sub(now))
 	if h.fixed || h.maxHold > 0 {
 		t.At = h.l.clock.Wall().UnixNano()
 	}
@@ -126,7 +131,7 @@ func (t *terms) check() error {
 	for _, d := range []struct {
 		name  string
 		value time.Duration
-	}{{"lease", t.Lease}, {"rest of a fixed lease", t.FixedLeft}, {"rest of a hold", t.HoldLeft}} {
+	}{{"lease", t.Lease}, {"rest of a fixed lease", t.FixedLeft}, {"rest of a hold", t.HoldLeft}, {"rest of a minimum hold", t.KeepLeft}} {
 		if d.value < 0 || d.value > longest {
 			return fmt.Errorf("quorum: the %s in the handle of %q is %v; it must not be negative, nor more than %v", d.name, t.title(), d.value, longest)
 		}

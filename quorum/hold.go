@@ -19,6 +19,7 @@ type hold struct {
 	claim   claim // as acquired: its token is the fencing token
 	lease   time.Duration
 	maxHold time.Duration
+	keep    time.Duration // from since on the name must stay taken for so long; 0: no longer than it is held
 	fixed   bool
 	since   clock.Instant   // when the acquiring round started
 	parent  context.Context // of the acquiring call, for its values
@@ -39,6 +40,7 @@ type hold struct {
 	healed       nodeSet       // nodes that were sent a second acquire: the first may still be on its way
 	settled      nodeSet       // of a reader: nodes that have answered all that could create it
 	why          error         // why it ended; nil while it is held
+	kept         bool          // it ended before the name may be released
 	failed       *Error        // the last failed renewal
 	reported     clock.Instant // when an event told of one last
 	renewedAlone bool          // by commands that renew no other lease
@@ -58,7 +60,7 @@ func (h *hold) slot() *slot { return &h.spot }
 func (l *Locker) newHold(ctx context.Context, g grant, s *settings) *hold {
 	h := &hold{
 		l: l, claim: g.claim,
-		lease: s.lease, maxHold: s.maxHold, fixed: s.fixed,
+		lease: s.lease, maxHold: s.maxHold, keep: s.keep, fixed: s.fixed, expiry: l.expiry(g.start, s.keep),
 		mode: g.claim.mode, since: g.start, parent: ctx, leases: 1, limit: clock.Never, renewAt: clock.Never,
 		high: max(g.claim.Token, g.high), mayHold: g.mayHold, settled: g.settled,
 	}
@@ -123,11 +125,16 @@ func (h *hold) early() clock.Instant {
 	return h.renewAt.Add(-min(h.lease/30, h.until.Sub(h.renewAt)/20))
 }
 
-// run is the agenda's call: the lease is over, or due for renewal.
+// run is the agenda's call: the lease is over, or due for renewal, or its name need not be kept any
+// more.
 func (h *hold) run(now clock.Instant, batch *batch) {
 	h.mu.Lock()
 	if h.why != nil {
+		frees := h.kept && now >= h.keptUntil()
 		h.mu.Unlock()
+		if frees {
+			h.release().done()
+		}
 		return
 	}
 	if now >= h.until {
@@ -292,6 +299,8 @@ func (h *hold) nest(s *settings) (*Lease, error) {
 		return nil, &Error{Op: "acquire", Name: s.title(), Quorum: h.l.need, Err: ErrDeadlock, Cause: errUpgrade}
 	case !s.reentry:
 		return nil, &Error{Op: "acquire", Name: s.title(), Quorum: h.l.need, Err: ErrDeadlock, Cause: errReentry}
+	case s.keep > h.keep:
+		return nil, fmt.Errorf("quorum: MinHold of %v is longer than that of the lease that it nests in; ask for it there", s.minHold)
 	case s.mode != node.Read:
 		h.writers++
 	}

@@ -214,7 +214,7 @@ func (l *Locker) unlockAll() (unconfirmed []error) {
 	var open []unlocking
 	for _, h := range l.queues.holds() {
 		if h.end(ErrClosed) {
-			open = append(open, unlocking{h: h, start: l.clock.Now(), round: h.release()})
+			open = append(open, unlocking{h: h, start: l.clock.Now(), round: h.letGo()})
 		}
 	}
 	for _, u := range open {

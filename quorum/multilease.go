@@ -199,6 +199,9 @@ func assemble(ctx context.Context, members []Member, opts []Option) (*assembly, 
 		if s.wait >= 0 && (a.wait < 0 || s.wait < a.wait) {
 			a.wait = s.wait
 		}
+		if s.keep > 0 {
+			return nil, blame(members, i, errors.New("quorum: WithMinHold cannot be combined with LockAll: it gives members back while it waits for others"))
+		}
 		a.brief = a.brief || s.fixed || s.maxHold > 0
 		a.settings = append(a.settings, s)
 		a.order = append(a.order, i)

@@ -245,6 +245,8 @@ type settings struct {
 	claim   // without owner and token
 	lease   time.Duration
 	maxHold time.Duration
+	minHold time.Duration // as it was asked for
+	keep    time.Duration // the nodes keep the name at least for so long; 0: for as long as the lease lasts
 	wait    time.Duration // < 0: no bound
 	fixed   bool
 	fair    bool
@@ -321,6 +323,9 @@ func (l *Locker) settings(ctx context.Context, name string, opts []Option) (sett
 	}
 	if s.err == nil {
 		s.err = l.opts.checkLease(s.lease)
+	}
+	if s.err == nil {
+		s.err = s.setKeep(&l.opts)
 	}
 	return s, s.err
 }

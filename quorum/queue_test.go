@@ -122,7 +122,7 @@ func TestWaiterThatHangsHoldsNobodyUp(t *testing.T) {
 func hangsInLine(t *testing.T, most time.Duration, opts ...quorum.Option) {
 	inWorld(t, 3, func(w *world) {
 		holder, next := w.locker(quorum.Options{}), w.locker(quorum.Options{})
-		first, hangs := w.cuttable()
+		first, hangs := w.cuttable(quorum.Options{})
 		held := lock(t, holder, "x")
 		go func() { _, _ = first.Lock(background, "x", opts...) }()
 		time.Sleep(100 * time.Millisecond)
@@ -153,7 +153,7 @@ func hangsForLong(t *testing.T, opts ...quorum.Option) {
 	inWorld(t, 3, func(w *world) {
 		w.delay(500*time.Microsecond, 0)
 		held := lock(t, w.locker(quorum.Options{}), "x")
-		first, hangs := w.cuttable()
+		first, hangs := w.cuttable(quorum.Options{})
 		go func() { _, _ = first.Lock(background, "x", opts...) }()
 		time.Sleep(100 * time.Millisecond)
 		hangs.Store(true)

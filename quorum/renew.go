@@ -238,7 +238,8 @@ func (h *hold) heal(i int) {
 	h.mayHold.add(i)
 	h.healed.add(i)
 	h.settled &^= 1 << i
-	h.expiry = max(h.expiry, l.expiry(now, h.lease))
+	life := max(h.lease, h.keptUntil().Sub(now))
+	h.expiry = max(h.expiry, l.expiry(now, life))
 	c := h.claim
 	c.Token, c.mode = token, h.mode
 	forgot := h.claim.mode == node.Write && h.mode == node.Read // perhaps: it may have the writer again
@@ -246,7 +247,7 @@ func (h *hold) heal(i int) {
 	if forgot {
 		l.nodes[i].Submit(h.downgradeCommand(), func(node.Reply) {})
 	}
-	command := node.Command{Kind: node.Acquire, Mode: c.mode, Claims: c.appendTo(nil), TTL: h.lease + l.opts.Grace,
+	command := node.Command{Kind: node.Acquire, Mode: c.mode, Claims: c.appendTo(nil), TTL: life + l.opts.Grace,
 		Retention: l.opts.FenceRetention, Deadline: now.Add(l.timeout(h.lease))}
 	l.nodes[i].Submit(command, func(reply node.Reply) {
 		l.tokens.saw(reply.Fence)

@@ -27,7 +27,7 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 	if over := t.age(l.clock.Wall(), l.opts.Drift); over != nil {
 		return nil, &Error{Op: "resume", Name: t.title(), Quorum: l.need, Err: ErrNotHeld, Cause: over}
 	}
-	opts = append([]Option{WithNames(t.Names...), withMode(t.Mode), WithLease(t.Lease)}, opts...)
+	opts = append([]Option{WithNames(t.Names...), withMode(t.Mode), WithLease(t.Lease), keptFor(t.KeepLeft)}, opts...)
 	s, err := l.settings(ctx, t.Names[0], opts)
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 	defer l.life.leave()
 	c := s.claim
 	c.Owner, c.Token = t.Owner, t.Token
-	r := l.rounds.begin(node.Extend, c, s.lease+l.opts.Grace, l.timeout(s.lease))
+	r := l.rounds.begin(node.Extend, c, s.life()+l.opts.Grace, l.timeout(s.lease))
 	defer r.done()
 	r.guarded = true
 	r.ask(allNodes(len(l.nodes)))

@@ -48,7 +48,7 @@ func (h *hold) unlock(mode node.Mode) unlocking {
 	if h.endedBy(errDetached) {
 		return u
 	}
-	u.round = h.release()
+	u.round = h.letGo()
 	// The next waiter here may ask the nodes at once: commands about one name are executed in
 	// the order in which they were submitted, so the release comes first.
 	l.queues.vacate(h)
@@ -79,7 +79,7 @@ func (u unlocking) released(ctx context.Context) (err error) {
 	h, r, l := u.h, u.round, u.h.l
 	switch {
 	case r.await(context.WithoutCancel(ctx)) == won:
-		if !r.removed() {
+		if r.command.Kind == node.Release && !r.removed() {
 			err = &Error{Op: "release", Name: h.claim.title(), Quorum: l.need, Err: ErrNotHeld, Cause: errBroken}
 		}
 	case r.gone():
