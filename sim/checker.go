@@ -305,6 +305,9 @@ func (c *Client) observe(e quorum.Event) {
 		k.tellsLost(c, &e)
 	case quorum.EventReleased:
 		k.confirmed(c, &e)
+		if h := k.holder(e.Owner); h != nil && h.c == c { // its name is kept, and released later
+			k.remove(h)
+		}
 	case quorum.EventDowngraded:
 		k.downgraded(c, &e)
 	case quorum.EventDetached:

@@ -30,7 +30,8 @@ type lockFlags struct {
 	wait     time.Duration // negative: until it is free
 	try      bool
 	maxHold  time.Duration
-	conflict int // the exit status where others hold the lock
+	minHold  time.Duration // only of run
+	conflict int           // the exit status where others hold the lock
 	label    string
 }
 
@@ -107,7 +108,20 @@ func (f *lockFlags) locker(observe func(quorum.Event)) (l *quorum.Locker, done f
 	if err != nil {
 		return nil, nil, err
 	}
-	f.lease = cmp.Or(f.lease, min(quorum.Defaults().Lease, cmp.Or(longest, quorum.Defaults().MaxLease)))
+	needed := f.minHold + time.Duration(float64(f.minHold)*quorum.Defaults().Drift) + 2*time.Millisecond
+	switch {
+	case f.minHold == 0:
+	case longest == 0: // all programs that run the job have the same flags
+		longest = max(quorum.Defaults().MaxLease, needed)
+		f.maxLease = longest
+	case longest < needed:
+		return nil, nil, usageError("--min-hold is %v; it needs a --max-lease of at least %v", f.minHold, needed)
+	}
+	usual := min(quorum.Defaults().Lease, cmp.Or(longest, quorum.Defaults().MaxLease))
+	if f.minHold > 0 {
+		usual = max(min(usual, f.minHold), shortestLease) // this process ends with its command: the rest of the lease comes on top
+	}
+	f.lease = cmp.Or(f.lease, usual)
 	return f.nodeFlags.locker(quorum.Options{Lease: f.lease, MaxHold: f.maxHold, Quorum: f.quorum, Label: f.label, Observe: observe})
 }
 
@@ -197,6 +211,9 @@ func (f *lockFlags) lock(ctx context.Context, c *command, l *quorum.Locker) (*qu
 		opts = append(opts, quorum.WithRead())
 	case f.write:
 		opts = append(opts, quorum.WithWrite())
+	}
+	if f.minHold > 0 {
+		opts = append(opts, quorum.WithMinHold(f.minHold))
 	}
 	if f.try {
 		return l.TryLock(ctx, f.names[0], opts...)

@@ -55,6 +55,14 @@ itself is killed. All this is so on Linux. On other systems redquorum reaches on
 COMMAND's process group, not what timeout, setsid or "set -m" move out of it, and
 nothing is enforced while both processes are stopped or after both were killed.
 
+With --min-hold the lock stays taken for so long from its acquisition, also if COMMAND
+ends earlier, fails or cannot be started. So a job that several hosts start at the
+same time, each by its own clock, runs once. Choose more than the clocks and --wait
+may differ by, and less than the interval. If COMMAND ends less than --lease before
+that time, the lock may stay taken for up to --lease after it. With --min-hold the
+default of --lease is at most --min-hold. Unless --max-lease is set, nodes that
+restarted are ignored for --min-hold if that is longer than 30s.
+
 If standard input and output are a terminal, COMMAND gets it, without Ctrl-Z.
 Passwords in --nodes can be seen in the list of processes (ps). Put them in
 REDQUORUM_NODES, which COMMAND cannot read there on Linux, or use --password-file.
@@ -77,6 +85,7 @@ Exit status: that of COMMAND (128 + the signal if one killed it), or
 example:
   redquorum run --name nightly --wait 10s -- ./report.sh
   redquorum run --name nightly --try --conflict-exit-code 0 -c 'dump | gzip >dump.gz'
+  redquorum run --name minutely --wait 5s --min-hold 45s --conflict-exit-code 0 -- ./job
 `
 
 const (
@@ -136,7 +145,11 @@ func runVerb(ctx context.Context, c *command) int {
 	}
 	leave = func() { briefly(done) }
 	if f.verbose {
-		say(c.stderr, "released %s after %v", printable(f.title()), since(begun))
+		if left := f.minHold - time.Since(begun); left > 0 {
+			say(c.stderr, "done with %s after %v; it stays taken for %v more", printable(f.title()), since(begun), left.Round(time.Millisecond))
+		} else {
+			say(c.stderr, "released %s after %v", printable(f.title()), since(begun))
+		}
 	}
 	return status
 }
@@ -149,6 +162,7 @@ func (c *command) runFlags() (f runFlags, status int, ok bool) {
 	fs.Func("name", "the lock's `name`; give it several times for one lock of several names", f.addName)
 	fs.StringVar(&f.shell, "c", "", "instead of COMMAND: a `text` that /bin/sh -c runs")
 	fs.DurationVar(&f.grace, "term-grace", 0, "how long the command has between TERM and KILL, at most half of the lease\n(default: a sixth of the lease, 10s at most)")
+	fs.DurationVar(&f.minHold, "min-hold", 0, "how long the lock stays taken at least, though COMMAND ends earlier")
 	fs.BoolVar(&f.verbose, "verbose", false, "say when the lock is acquired, with its owner and token, and when it is released")
 	if status, ok = c.parse(fs); !ok {
 		return f, status, false
@@ -169,6 +183,9 @@ func (c *command) runFlags() (f runFlags, status int, ok bool) {
 	case strings.Contains(f.command[0], "://"):
 		err = usageError("the command is a URL; those of nodes follow --nodes")
 	}
+	if err == nil && set["min-hold"] {
+		err = f.checkMinHold()
+	}
 	if err == nil && set["term-grace"] && f.grace <= 0 {
 		err = usageError("--term-grace is %v; it must be more than 0", f.grace)
 	}
@@ -176,6 +193,19 @@ func (c *command) runFlags() (f runFlags, status int, ok bool) {
 		return f, c.fail("run", err), false
 	}
 	return f, exitOK, true
+}
+
+// longestMinHold leaves --max-lease below its bound.
+const longestMinHold = 23 * time.Hour
+
+func (f *runFlags) checkMinHold() error {
+	switch {
+	case f.minHold <= 0 || f.minHold > longestMinHold:
+		return usageError("--min-hold is %v; it must be more than 0, and at most %v", f.minHold, longestMinHold)
+	case f.read || f.write:
+		return usageError("--min-hold cannot be combined with --read or --write")
+	}
+	return nil
 }
 
 // failCommand says why the command, named so, could not be started.

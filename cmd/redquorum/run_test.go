@@ -761,3 +761,38 @@ func TestRunOnNewServers(t *testing.T) {
 		t.Error(out)
 	}
 }
+
+// Of hosts that run the same job, not at the very same time, one does, though it is done at once.
+func TestRunOnceInAnInterval(t *testing.T) {
+	tests.NeedSeconds(t)
+	t.Parallel()
+	_, urls := startNodes(t, 3)
+	const minHold = 5 * time.Second
+	begun := time.Now()
+	var hosts []*program
+	for range 4 {
+		hosts = append(hosts, start(t, runOn(urls, "--wait 300ms --min-hold 5s --verbose --conflict-exit-code 9", "echo", "it runs")...))
+	}
+	ran := 0
+	for _, host := range hosts {
+		_ = host.cmd.Wait()
+		out := host.out.String()
+		switch code := host.cmd.ProcessState.ExitCode(); {
+		case code == 0 && strings.Contains(out, "it runs") && strings.Contains(out, "it stays taken for "):
+			ran++
+		case code != 9 || strings.Contains(out, "it runs"):
+			t.Errorf("exit status %d: %s", code, out)
+		}
+	}
+	late := ends(t, exitHeld, runOn(urls, "--try", "echo", "it runs")...)
+	if took := time.Since(begun); took > minHold { // a slow machine
+		t.Skipf("it took %v", took)
+	}
+	if ran != 1 || strings.Contains(late, "it runs") {
+		t.Errorf("it ran %d times; and later: %s", ran, late)
+	}
+	ends(t, 0, runOn(urls, "--wait 20s", "true")...)
+	if took := time.Since(begun); took < minHold {
+		t.Errorf("it was free after %v", took)
+	}
+}

@@ -949,4 +949,22 @@ var mutants = []*Mutant{
 	{ID: "M340", Bug: "a waiter is not subscribed again when its connection was closed", Mimics: "S68", Expect: Tests, Tests: "./sim -run TestScenarios",
 		Edits:  edit("sim.link.connected", "\tl.subscribe(l.topics())\n", ""),
 		Reason: "the waiter asks again by itself after Options.RetryEvery, which a run allows"},
+
+	// Names that are kept after their lease.
+	{ID: "M360", Bug: "Unlock releases a name before its minimum hold is over", Expect: Tests, Tests: "./quorum ./sim -run TestMinHold",
+		Edits:  edit("quorum.hold.letGo", "if h.keep == 0 || now >= until {", "if true {"),
+		Reason: "the clients of these seeds ask for no minimum hold"},
+	{ID: "M361", Bug: "nodes have a name for its lease at first, and not for its minimum hold", Expect: Tests, Tests: "./quorum ./sim -run TestMinHold",
+		Edits:  edit("quorum.settings.life", "max(s.lease, s.keep)", "s.lease"),
+		Reason: "as M360"},
+	{ID: "M362", Bug: "a lock is handed over to a waiter that is to keep it for longer than a place lasts", Expect: Tests, Tests: "./quorum -run TestMinHold",
+		Edits:  edit("quorum.waiter.mayStandBy", "&& s.keep == 0 ", ""),
+		Reason: "as M360"},
+	{ID: "M363", Bug: "a node that gets a key back loses it with the lease, before the minimum hold is over", Expect: Tests, Tests: "./quorum -run TestMinHold",
+		Edits:  edit("quorum.hold.heal", "max(h.lease, h.keptUntil().Sub(now))", "h.lease"),
+		Reason: "as M360"},
+	{ID: "M364", Bug: "a kept name is released when its lease would have been renewed", Expect: Tests, Tests: "./quorum -run TestMinHold",
+		Edits: join(edit("quorum.hold.letGo", "l.agenda.put(h, until, until)", "l.agenda.put(h, now.Add(h.lease/3), now.Add(h.lease/3))"),
+			edit("quorum.hold.run", "h.kept && now >= h.keptUntil()", "h.kept")),
+		Reason: "as M360"},
 }
