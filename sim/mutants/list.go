@@ -951,10 +951,10 @@ var mutants = []*Mutant{
 		Reason: "the waiter asks again by itself after Options.RetryEvery, which a run allows"},
 
 	// Names that are kept after their lease.
-	{ID: "M360", Bug: "Unlock releases a name before its minimum hold is over", Expect: Tests, Tests: "./quorum ./sim -run TestMinHold",
+	{ID: "M360", Bug: "Unlock releases a name before its minimum hold is over", Expect: Tests, Tests: "./quorum -run TestMinHold",
 		Edits:  edit("quorum.hold.letGo", "if h.keep == 0 || now >= until {", "if true {"),
 		Reason: "the clients of these seeds ask for no minimum hold"},
-	{ID: "M361", Bug: "nodes have a name for its lease at first, and not for its minimum hold", Expect: Tests, Tests: "./quorum ./sim -run TestMinHold",
+	{ID: "M361", Bug: "nodes have a name for its lease at first, and not for its minimum hold", Expect: Tests, Tests: "./sim -run TestMinHold$",
 		Edits:  edit("quorum.settings.life", "max(s.lease, s.keep)", "s.lease"),
 		Reason: "as M360"},
 	{ID: "M362", Bug: "a lock is handed over to a waiter that is to keep it for longer than a place lasts", Expect: Tests, Tests: "./quorum -run TestMinHold",
