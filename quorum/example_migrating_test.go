@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/redquorum/redquorum/quorum"
@@ -80,31 +79,4 @@ func ship(ctx context.Context, order int) {
 	if ctx.Err() == nil {
 		fmt.Printf("order %d is shipped\n", order)
 	}
-}
-
-// A semaphore of k permits is k locks; each holder has one of them. A count on each
-// node would not work: see docs/not-here.md.
-func Example_semaphore() {
-	locker, _ := quorum.New(exampleNodes(), quorum.Options{})
-	defer locker.Close()
-	permit := func(ctx context.Context, name string, k int) (*quorum.Lease, error) {
-		var err error
-		for _, i := range rand.Perm(k) {
-			var lease *quorum.Lease
-			if lease, err = locker.TryLock(ctx, fmt.Sprintf("%s/%d", name, i)); !errors.Is(err, quorum.ErrHeld) {
-				return lease, err
-			}
-		}
-		return nil, err
-	}
-
-	ctx := context.Background()
-	for range 3 {
-		lease, err := permit(ctx, "printers", 2)
-		fmt.Println(lease != nil, errors.Is(err, quorum.ErrHeld))
-	}
-	// Output:
-	// true false
-	// true false
-	// false true
 }

@@ -1,0 +1,391 @@
+package semaphore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/tests"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/embedded"
+	"github.com/redquorum/redquorum/node/model"
+	"github.com/redquorum/redquorum/node/redisnode"
+	"github.com/redquorum/redquorum/node/redisserver"
+	"github.com/redquorum/redquorum/quorum"
+	"github.com/redquorum/redquorum/semaphore"
+)
+
+var background = context.Background()
+
+// A world is three nodes in virtual time.
+type world struct {
+	t     *testing.T
+	nodes []*model.Node
+	open  []*quorum.Locker
+}
+
+// A shared node outlives the Lockers on it.
+type shared struct{ *model.Node }
+
+func (shared) Close() error { return nil }
+
+func inWorld(t *testing.T, test func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t}
+		for i := range 3 {
+			n := model.New(clock.Runtime(), fmt.Sprint("n", i+1))
+			n.Delay(time.Millisecond)
+			w.nodes = append(w.nodes, n)
+		}
+		test(w)
+		for _, l := range w.open {
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		for _, n := range w.nodes {
+			n.Close()
+		}
+	})
+}
+
+// locker is that of another program.
+func (w *world) locker() *quorum.Locker {
+	var nodes []node.Node
+	for _, n := range w.nodes {
+		nodes = append(nodes, shared{n})
+	}
+	l, err := quorum.New(nodes, quorum.Options{Clock: clock.Runtime(), Lease: 2 * time.Second, MaxLease: 2 * time.Second,
+		Timeout: 100 * time.Millisecond, Label: quorum.NoLabel})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.open = append(w.open, l)
+	return l
+}
+
+func (w *world) semaphore(k int) *semaphore.Semaphore { return of(w.t, w.locker(), k) }
+
+func of(t *testing.T, l *quorum.Locker, k int) *semaphore.Semaphore {
+	t.Helper()
+	s, err := semaphore.New(l, "x", k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// A crowd counts how many work, and never more than k may.
+type crowd struct {
+	t           *testing.T
+	k           int64
+	inside, got atomic.Int64
+	worst       atomic.Int64 // wait
+	full        atomic.Bool
+}
+
+// work takes a permit again and again until ctx ends. Its work ends with the lease.
+func (c *crowd) work(ctx context.Context, s *semaphore.Semaphore, work func() time.Duration) {
+	for ctx.Err() == nil {
+		begun := time.Now()
+		permit, err := s.Acquire(ctx)
+		if err != nil {
+			if ctx.Err() == nil {
+				c.t.Error(err)
+			}
+			return
+		}
+		c.got.Add(1)
+		c.worst.Store(max(c.worst.Load(), int64(time.Since(begun))))
+		n := c.inside.Add(1)
+		if n > c.k {
+			c.t.Errorf("%d hold one of %d permits", n, c.k)
+		}
+		c.full.CompareAndSwap(false, n == c.k)
+		select {
+		case <-time.After(work()):
+		case <-permit.Context().Done():
+		}
+		c.inside.Add(-1)
+		_ = permit.Unlock(background)
+	}
+}
+
+// All permits are in use, never more, and each of twelve programs has its turn.
+func TestPermits(t *testing.T) {
+	inWorld(t, func(w *world) {
+		c := crowd{t: t, k: 3}
+		ctx, cancel := context.WithTimeout(background, 20*time.Second)
+		defer cancel()
+		over := make(chan bool)
+		for range 12 {
+			s := w.semaphore(3)
+			go func() {
+				c.work(ctx, s, func() time.Duration { return 50*time.Millisecond + rand.N(100*time.Millisecond) })
+				over <- true
+			}()
+		}
+		for range 12 {
+			<-over
+		}
+		if got, worst := c.got.Load(), time.Duration(c.worst.Load()); got < 500 || worst > time.Second || !c.full.Load() {
+			t.Errorf("%d permits, the longest wait took %v", got, worst)
+		}
+	})
+}
+
+// Nodes that restart without their data, hang or are down lead to no permit too many.
+func TestPermitsWhileNodesFail(t *testing.T) {
+	for range tests.Times(2, 100) {
+		inWorld(t, func(w *world) {
+			c := crowd{t: t, k: 2}
+			ctx, cancel := context.WithTimeout(background, 2*time.Minute)
+			defer cancel()
+			over := make(chan bool)
+			for range 6 {
+				s := w.semaphore(2)
+				go func() {
+					c.work(ctx, s, func() time.Duration { return rand.N(3 * time.Second) })
+					over <- true
+				}()
+			}
+			for ctx.Err() == nil {
+				n := w.nodes[rand.IntN(3)]
+				switch rand.IntN(3) {
+				case 0:
+					n.Restart(true)
+				case 1:
+					n.Hang(true)
+				case 2:
+					n.Down(true)
+				}
+				time.Sleep(rand.N(5 * time.Second))
+				n.Hang(false)
+				n.Down(false)
+				time.Sleep(rand.N(5 * time.Second))
+			}
+			for range 6 {
+				<-over
+			}
+			if got := c.got.Load(); got < 50 || !c.full.Load() {
+				t.Errorf("%d permits", got)
+			}
+		})
+	}
+}
+
+// Waiters are served in the order in which they came.
+func TestPermitsInOrder(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var first []*quorum.Lease
+		for range 3 {
+			permit, err := w.semaphore(3).Acquire(background)
+			if err != nil {
+				t.Fatal(err)
+			}
+			first = append(first, permit)
+		}
+		served := make(chan int, 9)
+		for i := range 9 {
+			s := w.semaphore(3)
+			go func() {
+				time.Sleep(time.Duration(i) * 100 * time.Millisecond)
+				permit, err := s.Acquire(background)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				served <- i
+				time.Sleep(time.Second)
+				_ = permit.Unlock(background)
+			}()
+		}
+		for _, permit := range first {
+			time.Sleep(1200 * time.Millisecond)
+			_ = permit.Unlock(background)
+		}
+		for want := range 9 {
+			if got := <-served; got != want {
+				t.Errorf("waiter %d is served as number %d", got, want)
+			}
+		}
+		time.Sleep(2 * time.Second)
+	})
+}
+
+// A caller that comes while others wait passes none of them, though a slot is free for a moment.
+func TestNobodyPassesWaiters(t *testing.T) {
+	inWorld(t, func(w *world) {
+		brief := quorum.WithFixedLease(time.Second) // which is not handed over
+		var waiting atomic.Int64
+		for range 4 {
+			s := w.semaphore(1)
+			waiting.Add(1)
+			go func() {
+				permit, err := s.Acquire(background, brief)
+				waiting.Add(-1)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				time.Sleep(100 * time.Millisecond)
+				_ = permit.Unlock(background)
+			}()
+		}
+		time.Sleep(50 * time.Millisecond)
+		for s := w.semaphore(1); waiting.Load() > 0; time.Sleep(100 * time.Microsecond) {
+			if _, err := s.TryAcquire(background); err == nil {
+				t.Fatal("it got a permit")
+			}
+		}
+		time.Sleep(time.Second)
+	})
+}
+
+// A caller that gives up, or has got one, leaves nothing behind.
+func TestPermitsAreGivenBack(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s, other := w.semaphore(2), w.semaphore(2)
+		a, _ := other.TryAcquire(background)
+		b, _ := other.TryAcquire(background)
+		if _, err := s.TryAcquire(background); !errors.Is(err, quorum.ErrHeld) {
+			t.Errorf("TryAcquire: %v", err)
+		}
+		begun := time.Now()
+		if _, err := s.Acquire(background, quorum.WithWait(time.Second)); !errors.Is(err, quorum.ErrHeld) || time.Since(begun) > 2*time.Second {
+			t.Errorf("Acquire, after %v: %v", time.Since(begun), err)
+		}
+		for _, permit := range []*quorum.Lease{a, b} { // both at once
+			time.AfterFunc(500*time.Millisecond, func() { _ = permit.Unlock(background) })
+		}
+		c, err := s.Acquire(background)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		d, err := other.TryAcquire(background)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Names()[0] == d.Names()[0] {
+			t.Error("two have one slot")
+		}
+		canceled, cancel := context.WithCancel(background)
+		cancel()
+		if _, err := s.Acquire(canceled); !errors.Is(err, context.Canceled) {
+			t.Errorf("Acquire: %v", err)
+		}
+		_, _ = c.Unlock(background), d.Unlock(background)
+	})
+}
+
+// A caller that has a permit gets another one, and not the same. One that has all of them would
+// wait for itself.
+func TestPermitsOfOneCaller(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s := w.semaphore(2)
+		a, err := s.Acquire(background)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := s.Acquire(a.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Acquire(a.Context(), quorum.WithWait(time.Second)); !errors.Is(err, quorum.ErrHeld) {
+			t.Errorf("with the context of one: %v", err)
+		}
+		if _, err := s.Acquire(b.Context()); !errors.Is(err, quorum.ErrDeadlock) {
+			t.Errorf("with the context of both: %v", err)
+		}
+		_, _ = a.Unlock(background), b.Unlock(background)
+	})
+}
+
+func TestRefusedSemaphores(t *testing.T) {
+	if _, err := semaphore.New(nil, "x", 0); err == nil || !strings.Contains(err.Error(), "at least 1") {
+		t.Error(err)
+	}
+	inWorld(t, func(w *world) {
+		s, err := semaphore.New(w.locker(), "redquorum_x", 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Acquire(background); err == nil || !strings.Contains(err.Error(), "is reserved") {
+			t.Error(err)
+		}
+	})
+}
+
+// On servers of redis, too.
+func TestPermitsOnServers(t *testing.T) {
+	tests.NeedServer(t)
+	servers, err := redisserver.StartN(3, redisserver.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var urls []string
+	for _, server := range servers {
+		t.Cleanup(func() { server.Close() })
+		urls = append(urls, server.URL())
+	}
+	c := crowd{t: t, k: 2}
+	ctx, cancel := context.WithTimeout(background, 500*time.Millisecond)
+	defer cancel()
+	over := make(chan bool)
+	for range 5 {
+		nodes, err := redisnode.Dial(urls...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := quorum.New(nodes, quorum.Options{NoRestartGuard: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		go func() {
+			c.work(ctx, of(t, l, 2), func() time.Duration { return rand.N(10 * time.Millisecond) })
+			over <- true
+		}()
+	}
+	for range 5 {
+		<-over
+	}
+	if c.got.Load() < 2 {
+		t.Errorf("%d permits", c.got.Load())
+	}
+}
+
+func Example() {
+	set, err := embedded.Start(3)
+	if err != nil {
+		panic(err)
+	}
+	defer set.Close()
+	locker, err := quorum.New(set.Nodes(), quorum.Options{})
+	if err != nil {
+		panic(err)
+	}
+	defer locker.Close()
+	printers, err := semaphore.New(locker, "printers", 2)
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	for range 3 {
+		permit, err := printers.TryAcquire(ctx)
+		fmt.Println(permit != nil, errors.Is(err, quorum.ErrHeld))
+	}
+	// Output:
+	// true false
+	// true false
+	// false true
+}
