@@ -29,6 +29,8 @@ type world struct {
 	t     *testing.T
 	nodes []*model.Node
 	open  []*quorum.Locker
+
+	observe func(quorum.Event) // of the next locker
 }
 
 // A shared node outlives the Lockers on it.
@@ -64,7 +66,8 @@ func (w *world) locker() *quorum.Locker {
 		nodes = append(nodes, shared{n})
 	}
 	l, err := quorum.New(nodes, quorum.Options{Clock: clock.Runtime(), Lease: 2 * time.Second, MaxLease: 2 * time.Second,
-		Timeout: 100 * time.Millisecond, Label: quorum.NoLabel})
+		Timeout: 100 * time.Millisecond, Label: quorum.NoLabel, Observe: w.observe})
+	w.observe = nil
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -253,6 +256,11 @@ func TestNobodyPassesWaiters(t *testing.T) {
 // A caller that gives up, or has got one, leaves nothing behind.
 func TestPermitsAreGivenBack(t *testing.T) {
 	inWorld(t, func(w *world) {
+		w.observe = func(e quorum.Event) {
+			if e.Kind == quorum.EventAcquired && e.Name == "x/1" { // until the caller has got the other one
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
 		s, other := w.semaphore(2), w.semaphore(2)
 		a, _ := other.TryAcquire(background)
 		b, _ := other.TryAcquire(background)
