@@ -19,7 +19,7 @@ type hold struct {
 	claim   claim // as acquired: its token is the fencing token
 	lease   time.Duration
 	maxHold time.Duration
-	keep    time.Duration // from since on the name must stay taken for so long; 0: no longer than it is held
+	keep    time.Duration // how long the name must stay taken, from since on; 0: no longer than it is held
 	fixed   bool
 	since   clock.Instant   // when the acquiring round started
 	parent  context.Context // of the acquiring call, for its values

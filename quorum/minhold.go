@@ -35,7 +35,7 @@ func WithMinHold(d time.Duration) Option {
 	}
 }
 
-// keptFor is the option of a lease whose name nodes have to keep for so long, by any clock.
+// keptFor is the option of a lease whose name nodes have to keep for d, by any clock.
 func keptFor(d time.Duration) Option { return func(s *settings) { s.keep = d } }
 
 // setKeep decides how long nodes keep the name at least, whatever the pace of their clocks.

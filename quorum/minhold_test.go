@@ -2,6 +2,7 @@ package quorum_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -263,4 +264,33 @@ func TestMinHoldRunsAJobOnce(t *testing.T) {
 			t.Errorf("runs in each interval: %v", count)
 		}
 	})
+}
+
+// On servers of redis, one of them killed: the process that kept the name has closed its Locker, or
+// has not.
+func TestMinHoldOnServers(t *testing.T) {
+	for _, closes := range []bool{false, true} {
+		t.Run(fmt.Sprint("closes ", closes), func(t *testing.T) {
+			t.Parallel()
+			all := servers(t, 3)
+			l, other := connect(t, all, quorum.Options{Lease: time.Second}), connect(t, all, quorum.Options{})
+			begun := time.Now()
+			lease := lock(t, l, "x", quorum.WithMinHold(700*time.Millisecond))
+			unlock(t, lease)
+			if closes {
+				if err := l.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			all[0].Kill()
+			next := lock(t, other, "x")
+			if d := time.Since(begun); d < 700*time.Millisecond {
+				t.Errorf("it was free after %v", d)
+			}
+			if next.Token() <= lease.Token() {
+				t.Errorf("token %d after %d", next.Token(), lease.Token())
+			}
+			unlock(t, next)
+		})
+	}
 }

@@ -246,7 +246,7 @@ type settings struct {
 	lease   time.Duration
 	maxHold time.Duration
 	minHold time.Duration // as it was asked for
-	keep    time.Duration // the nodes keep the name at least for so long; 0: for as long as the lease lasts
+	keep    time.Duration // how long the nodes keep the name at least; 0: as long as the lease lasts
 	wait    time.Duration // < 0: no bound
 	fixed   bool
 	fair    bool

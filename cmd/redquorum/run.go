@@ -55,8 +55,8 @@ itself is killed. All this is so on Linux. On other systems redquorum reaches on
 COMMAND's process group, not what timeout, setsid or "set -m" move out of it, and
 nothing is enforced while both processes are stopped or after both were killed.
 
-With --min-hold the lock stays taken for so long from its acquisition, also if COMMAND
-ends earlier, fails or cannot be started. So a job that several hosts start at the
+With --min-hold the lock stays taken for that time from its acquisition, also if
+COMMAND ends earlier, fails or cannot be started. So a job that several hosts start at the
 same time, each by its own clock, runs once. Choose more than the clocks and --wait
 may differ by, and less than the interval. If COMMAND ends less than --lease before
 that time, the lock may stay taken for up to --lease after it. With --min-hold the
