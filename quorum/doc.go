@@ -64,6 +64,9 @@
 // A Locker can ask for more than a majority, up to all of the nodes: Options.Quorum
 // says what that buys and what it costs.
 //
+// [WithMinHold] keeps a name taken for a minimum time, also after Unlock: no release is sent before
+// it is over, and the nodes have the key for that time from the first command on.
+//
 // [WithRead] and [WithWrite] make readers and writers of a name. [WithNames] makes
 // one lock of several names. [LockAll] takes locks of several Lockers, mostly on
 // different nodes, as one.

@@ -1,0 +1,38 @@
+package examples
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/internal/tests"
+)
+
+// Each example ends by itself and says what it is to show.
+func TestExamples(t *testing.T) {
+	tests.NeedSeconds(t)
+	dir := t.TempDir()
+	if out, err := exec.Command("go", "build", "-o", dir, "./...").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for name, says := range map[string]string{
+		"jobrunner": `(?m)^interval \d: \w+ (runs the job|has nothing to do)$`,
+		"cache":     `to JPY\nreaders at the same time: (true|false); readers that saw half of a change: 0\n$`,
+		"bank":      `^after 50 transfers there are 400 in all accounts together\n$`,
+		"fenced":    `(?s)the first holder's lease is over: true\n.*a newer holder was here\nthe order is shipped\n$`,
+		"simulated": `(?s)writes: true\n  100 runs are sound\n.*writes: false\n  seed \d+: .*after its lease had ended`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			out, err := exec.CommandContext(ctx, filepath.Join(dir, name)).CombinedOutput()
+			if err != nil || !regexp.MustCompile(says).Match(out) {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+}
