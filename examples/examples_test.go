@@ -15,7 +15,7 @@ import (
 func TestExamples(t *testing.T) {
 	tests.NeedSeconds(t)
 	dir := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", dir, "./...").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", dir, "./...").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	for name, says := range map[string]string{
