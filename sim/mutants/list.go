@@ -55,7 +55,11 @@ var (
 	forgetLeaseInAgenda = edit("quorum.hold.end", "\th.l.agenda.drop(h)\n", "")
 	renewEndedHold      = edit("quorum.hold.run", `	h.mu.Lock()
 	if h.why != nil {
+		frees := h.kept && now >= h.keptUntil()
 		h.mu.Unlock()
+		if frees {
+			h.release().done()
+		}
 		return
 	}
 	if now >= h.until {
@@ -296,7 +300,7 @@ var mutants = []*Mutant{
 	{ID: "M86", Bug: "a recycled round keeps its old votes", Mimics: "S27",
 		Edits: edit("quorum.rounds.begin", "\tr.tally = tally{nodes: len(rs.nodes), need: rs.need}\n", "\tr.tally.nodes, r.tally.need = len(rs.nodes), rs.need\n")},
 	{ID: "M87", Bug: "keys are given less than the lease", Mimics: "S12",
-		Edits: edit("quorum.waiter.attempt", "s.lease+l.opts.Grace, w.timeout())", "s.lease-s.lease/50, w.timeout())")},
+		Edits: edit("quorum.waiter.attempt", "s.life()+l.opts.Grace, w.timeout())", "s.lease-s.lease/50, w.timeout())")},
 	{ID: "M88", Bug: "a renewal gives keys less than the lease", Mimics: "S12 S45",
 		Edits: edit("quorum.renewal.send", "TTL: r.lease + l.opts.Grace,", "TTL: r.lease - r.lease/50,")},
 	{ID: "M89", Bug: "the inner unlock of a nested lock releases it", Mimics: "S50",
@@ -304,7 +308,7 @@ var mutants = []*Mutant{
 	{ID: "M90", Bug: "the outer unlock of a nested lock does not release it", Mimics: "S50",
 		Edits: edit("quorum.hold.nest", "\treturn &Lease{h: h, mode: s.mode}, nil\n", "\th.leases++\n\treturn &Lease{h: h, mode: s.mode}, nil\n")},
 	{ID: "M91", Bug: "Close leaves leases to expire", Mimics: "S23",
-		Edits: edit("quorum.Locker.unlockAll", "open = append(open, unlocking{h: h, start: l.clock.Now(), round: h.release()})", "_ = h")},
+		Edits: edit("quorum.Locker.unlockAll", "open = append(open, unlocking{h: h, start: l.clock.Now(), round: h.letGo()})", "_ = h")},
 	{ID: "M92", Bug: "a cancelled call's claim is not released", Mimics: "S58",
 		Edits: edit("quorum.waiter.attempt", "if mayHold := r.mayHoldNow(); mayHold != 0 {", "if mayHold := r.mayHoldNow(); mayHold != 0 && ctx.Err() == nil {")},
 	{ID: "M93", Bug: "a restart goes unnoticed: the first life known is kept", Mimics: "S13 S19",
@@ -685,7 +689,7 @@ var mutants = []*Mutant{
 	{ID: "M264", Bug: "a renewal that finds the lease gone on a majority is tried again",
 		Edits: edit("quorum.renewal.decide", "\tif gone {\n\t\th.lose(err)\n\t\treturn\n\t}\n", "")},
 	{ID: "M265", Bug: "Close releases nothing",
-		Edits: edit("quorum.Locker.unlockAll", "round: h.release()})", "round: l.releases.send(h.claim, 0, 0, 0, 0)})")},
+		Edits: edit("quorum.Locker.unlockAll", "round: h.letGo()})", "round: l.releases.send(h.claim, 0, 0, 0, 0)})")},
 	{ID: "M266", Bug: "a waiter of a Locker that is closed goes on waiting",
 		Edits: edit("quorum.Locker.Close", "func(w *waiter) { w.inbox.signal.Set() }", "func(w *waiter) {}")},
 	{ID: "M267", Bug: "a lease that was handed over is detached with no more than its hand-off left",
