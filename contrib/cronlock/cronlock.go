@@ -2,11 +2,14 @@
 // run of a job holds a lock, and a scheduler that finds the lock taken skips the run.
 //
 //	scheduler := cron.New()
-//	once := cron.NewChain(cronlock.SkipIfHeld(locker, "report", cron.DefaultLogger))
+//	once := cron.NewChain(cronlock.SkipIfHeld(locker, "report", 10*time.Second, cron.DefaultLogger))
 //	_, err := scheduler.AddJob("@hourly", once.Then(cron.FuncJob(report)))
 //
-// The lock is free again when the job is done. If a job is shorter than the difference between
-// two machines' clocks, each of them may run it, one after the other.
+// A run counts for a minimum time, the 10 s above, also if the job is done earlier, so that machines
+// whose clocks differ run it once. Half of it must be longer than that difference, and all of it
+// shorter than the time between two runs, and than Options.MaxLease (see [quorum.WithMinHold]). A
+// scheduler waits for the other half before it skips: of many that ask at the same instant, one
+// then gets the lock.
 //
 // A cron.Job cannot be stopped: if its lease is lost, it runs on, and the logger gets an error
 // when it is done. A job that has to stop then calls [quorum.Locker.Do] itself.
@@ -15,6 +18,7 @@ package cronlock
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/robfig/cron/v3"
 
@@ -22,13 +26,14 @@ import (
 )
 
 // SkipIfHeld returns a JobWrapper that runs a job while it holds name, and skips the run if
-// another run holds it, in this program or elsewhere. The logger gets each run that is skipped,
+// another run holds it, in this program or elsewhere. A run counts for at least atLeast. The logger gets each run that is skipped,
 // and each error of a lock as an error. The options apply to each lock.
-func SkipIfHeld(l *quorum.Locker, name string, logger cron.Logger, opts ...quorum.Option) cron.JobWrapper {
+func SkipIfHeld(l *quorum.Locker, name string, atLeast time.Duration, logger cron.Logger, opts ...quorum.Option) cron.JobWrapper {
+	opts = append([]quorum.Option{quorum.WithWait(atLeast / 2), quorum.WithMinHold(atLeast)}, opts...)
 	return func(job cron.Job) cron.Job {
 		return cron.FuncJob(func() {
 			ctx := context.Background()
-			lease, err := l.TryLock(ctx, name, opts...)
+			lease, err := l.Lock(ctx, name, opts...)
 			switch {
 			case errors.Is(err, quorum.ErrHeld):
 				logger.Info("skip", "lock", name, "reason", err)

@@ -41,7 +41,7 @@ func first[T any](c chan T, v T) {
 func start(t *testing.T, l *quorum.Locker, logger cron.Logger, job func()) {
 	t.Helper()
 	scheduler := cron.New()
-	once := cron.NewChain(cronlock.SkipIfHeld(l, "report", logger))
+	once := cron.NewChain(cronlock.SkipIfHeld(l, "report", 100*time.Millisecond, logger))
 	scheduler.Schedule(every(10*time.Millisecond), once.Then(cron.FuncJob(job)))
 	scheduler.Start()
 	t.Cleanup(func() { <-scheduler.Stop().Done() })
@@ -121,7 +121,7 @@ func Example() {
 	scheduler := cron.New()
 	done := make(chan bool)
 	report := cron.FuncJob(func() { fmt.Println("report"); close(done) })
-	once := cron.NewChain(cronlock.SkipIfHeld(locker, "report", cron.DefaultLogger))
+	once := cron.NewChain(cronlock.SkipIfHeld(locker, "report", 100*time.Millisecond, cron.DefaultLogger))
 	if _, err := scheduler.AddJob("@every 1s", once.Then(report)); err != nil {
 		log.Fatal(err)
 	}

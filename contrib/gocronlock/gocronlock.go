@@ -1,7 +1,7 @@
 // Package gocronlock lets gocron schedulers of several programs share their jobs: each run of a
 // job holds a lock of the job's name, and a scheduler that finds the lock taken skips the run.
 //
-//	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(gocronlock.New(locker)))
+//	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(gocronlock.New(locker, 10*time.Second)))
 //	...
 //	_, err = scheduler.NewJob(gocron.DurationJob(time.Minute), gocron.NewTask(report),
 //		gocron.WithName("report"))
@@ -9,8 +9,11 @@
 // Name each job. By default gocron takes the name of the Go function, which a refactoring may
 // change; then old and new programs no longer exclude each other.
 //
-// The lock is free again when the job is done. If a job is shorter than the difference between
-// two machines' clocks, each of them may run it, one after the other.
+// A run counts for atLeast, the 10 s above, also if the job is done earlier, so that machines whose
+// clocks differ run it once. Half of it must be longer than that difference, and all of it shorter
+// than the time between two runs, and than Options.MaxLease (see [quorum.WithMinHold]). A
+// scheduler waits for the other half before it skips: of many that ask at the same instant, one
+// then gets the lock.
 //
 // gocron cannot stop a job whose lease is lost, and ignores the error of the release. A job that
 // has to stop then calls [quorum.Locker.Do] itself.
@@ -20,15 +23,18 @@ package gocronlock
 
 import (
 	"context"
+	"time"
 
 	"github.com/go-co-op/gocron/v2"
 
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// New returns a Locker for gocron.WithDistributedLocker and WithDistributedJobLocker. It never
-// waits for a lock. The options apply to each lock.
-func New(l *quorum.Locker, opts ...quorum.Option) gocron.Locker { return locker{l, opts} }
+// New returns a Locker for gocron.WithDistributedLocker and WithDistributedJobLocker. The options
+// apply to each lock.
+func New(l *quorum.Locker, atLeast time.Duration, opts ...quorum.Option) gocron.Locker {
+	return locker{l, append([]quorum.Option{quorum.WithWait(atLeast / 2), quorum.WithMinHold(atLeast)}, opts...)}
+}
 
 type locker struct {
 	l    *quorum.Locker
@@ -36,7 +42,7 @@ type locker struct {
 }
 
 func (l locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
-	lease, err := l.l.TryLock(ctx, job, l.opts...)
+	lease, err := l.l.Lock(ctx, job, l.opts...)
 	if err != nil {
 		return nil, err // not a nil *Lease in a Lock
 	}

@@ -19,7 +19,7 @@ import (
 // start starts a scheduler with one job.
 func start(t *testing.T, l *quorum.Locker, definition gocron.JobDefinition, job func(), options ...gocron.JobOption) {
 	t.Helper()
-	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(gocronlock.New(l)))
+	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(gocronlock.New(l, 100*time.Millisecond)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,6 +66,37 @@ func TestOneSchedulerRunsTheJob(t *testing.T) {
 	<-ran
 }
 
+// Schedulers whose clocks differ by a little run a short job once.
+func TestAShortJobRunsOnce(t *testing.T) {
+	a, b := lockers.Two(t)
+	ran := make(chan string, 2)
+	skipped := make(chan error, 2)
+	once := func(l *quorum.Locker, name string) {
+		scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(gocronlock.New(l, 20*time.Second, quorum.WithWait(100*time.Millisecond))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = scheduler.Shutdown() })
+		_, err = scheduler.NewJob(gocron.OneTimeJob(gocron.OneTimeJobStartImmediately()), gocron.NewTask(func() { ran <- name }),
+			gocron.WithName("report"), gocron.WithEventListeners(gocron.AfterLockError(func(_ uuid.UUID, _ string, err error) { skipped <- err })))
+		if err != nil {
+			t.Fatal(err)
+		}
+		scheduler.Start()
+	}
+	once(a, "a")
+	first := <-ran
+	once(b, "b")
+	select {
+	case second := <-ran:
+		t.Errorf("%s and %s ran the job", first, second)
+	case err := <-skipped:
+		if !errors.Is(err, quorum.ErrHeld) {
+			t.Errorf("the job was skipped with %v, not with ErrHeld", err)
+		}
+	}
+}
+
 func Example() {
 	set, err := embedded.Start(3)
 	if err != nil {
@@ -78,7 +109,7 @@ func Example() {
 	}
 	defer locker.Close()
 
-	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(gocronlock.New(locker)))
+	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(gocronlock.New(locker, 100*time.Millisecond)))
 	if err != nil {
 		log.Fatal(err)
 	}
