@@ -1,0 +1,168 @@
+package election
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync/atomic"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// Options configure an Election. The zero value is sensible.
+type Options struct {
+	// Lock are the options of each lock, such as quorum.WithLease or quorum.WithMaxHold, which
+	// bounds a term. With quorum.WithRead there is more than one leader.
+	Lock []quorum.Option
+
+	// OnLeader is called during Run with the present leader, and after each change that
+	// [Election.Observe] sees. It is called by a task of its own, one call at a time. Run returns
+	// only after the last call has. Nil means that nobody asks for the leader.
+	OnLeader func(Leader)
+
+	// Every is how often Observe asks the nodes. 0 means 2 s.
+	Every time.Duration
+
+	// Clock is the Locker's. Nil means clock.System().
+	Clock clock.Clock
+}
+
+// A Leader is the program that leads. The zero Leader means that nobody does.
+type Leader struct {
+	// Identity is the label of the leader's Locker (see quorum.Options.Label), or Owner if it has no
+	// label.
+	Identity string
+	// Owner is quorum.Lease.Owner of the leader's lease. It is another one in each term.
+	Owner string
+}
+
+// An Election is one program's part in electing the leader of a name. Its methods may be called
+// from any task at any time.
+type Election struct {
+	locker  *quorum.Locker
+	name    string
+	options Options
+	lease   atomic.Pointer[quorum.Lease] // the latest, which may have ended
+}
+
+// New returns an Election. All programs with the same name, on the same nodes, take part in it. The
+// name is that of a lock.
+func New(locker *quorum.Locker, name string, options Options) *Election {
+	if options.Every <= 0 {
+		options.Every = 2 * time.Second
+	}
+	if options.Clock == nil {
+		options.Clock = clock.System()
+	}
+	return &Election{locker: locker, name: name, options: options}
+}
+
+// Run waits until this program leads, and calls lead. If the lease is lost, the context of lead
+// ends, with a cause that matches quorum.ErrLost. When lead has then returned, with any error, Run
+// waits until this program leads again, and calls lead again.
+//
+// Otherwise lead resigns when it returns: the lock is released, the first waiter gets it in one round
+// trip, and Run returns lead's error. If ctx ends while this program leads, lead's context
+// ends too, and the lock is kept until lead returns.
+//
+// The error is that of lead or, if this program does not lead, of quorum.Locker.Lock: ctx has ended,
+// or waiting cannot help. It matches quorum.ErrNotHeld as well if the lease turned out to have ended.
+func (e *Election) Run(ctx context.Context, lead func(context.Context, *quorum.Lease) error) error {
+	if e.options.OnLeader != nil {
+		defer e.follow(ctx)()
+	}
+	for {
+		lost := false
+		err := e.locker.Do(ctx, e.name, func(ctx context.Context, lease *quorum.Lease) error {
+			e.lease.Store(lease)
+			err := lead(ctx, lease)
+			lost = lease.Remaining() == 0 && !errors.Is(context.Cause(lease.Context()), quorum.ErrNotHeld)
+			return err
+		}, e.options.Lock...)
+		if !lost || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// Campaign waits until this program leads, and returns its lease. The lease's Context ends when it
+// is lost, and its Unlock resigns. It is for programs that do not want the loop of Run. Errors are those of
+// quorum.Locker.Lock.
+func (e *Election) Campaign(ctx context.Context) (*quorum.Lease, error) {
+	lease, err := e.locker.Lock(ctx, e.name, e.options.Lock...)
+	if err == nil {
+		e.lease.Store(lease)
+	}
+	return lease, err
+}
+
+// IsLeader returns nil if this program leads now, through this Election, and otherwise an error that
+// matches quorum.ErrNotHeld. It asks no node. Work that begins after it does not end with
+// the lease: use the context that Run gives.
+func (e *Election) IsLeader(context.Context) error {
+	if lease := e.lease.Load(); lease == nil || lease.Remaining() == 0 {
+		return fmt.Errorf("not the leader of %q: %w", e.name, quorum.ErrNotHeld)
+	}
+	return nil
+}
+
+// Leader asks the nodes who leads. The answer may be outdated when it is read. The error matches
+// quorum.ErrNoQuorum if no majority of the nodes agrees: somebody may lead. Other errors
+// are those of quorum.Locker.Inspect.
+func (e *Election) Leader(ctx context.Context) (Leader, error) {
+	r, err := e.locker.Inspect(ctx, e.name)
+	switch {
+	case err != nil:
+		return Leader{}, err
+	case r.Verdict == "held":
+		return Leader{Identity: cmp.Or(r.Label(r.Owner), r.Owner), Owner: r.Owner}, nil
+	case r.Verdict == "free":
+		return Leader{}, nil
+	}
+	return Leader{}, fmt.Errorf("leader of %q is not known (the name is %s): %w", e.name, r.Verdict, quorum.ErrNoQuorum)
+}
+
+// Observe yields the present leader and then each change, until ctx ends or the Locker is closed. It
+// asks the nodes at each Options.Every. So a change is seen after that time and
+// quorum.Options.Timeout at most, and a leader that leads for less may not be seen. While no
+// majority answers, it yields nothing.
+func (e *Election) Observe(ctx context.Context) iter.Seq[Leader] {
+	return func(yield func(Leader) bool) {
+		var last *Leader
+		for pause := e.options.Clock.NewSignal(); ; {
+			leader, err := e.Leader(ctx)
+			if err != nil && !errors.Is(err, quorum.ErrNoQuorum) {
+				return
+			}
+			if err == nil && (last == nil || *last != leader) {
+				if last = &leader; !yield(leader) {
+					return
+				}
+			}
+			if pause.Wait(ctx, e.options.Clock.Now().Add(e.options.Every)) == clock.WakeEnded {
+				return
+			}
+		}
+	}
+}
+
+// follow calls OnLeader until the function that it returns is called. That one returns after the
+// last call.
+func (e *Election) follow(ctx context.Context) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := e.options.Clock.NewSignal()
+	e.options.Clock.Go(func() {
+		defer ended.Set()
+		for leader := range e.Observe(ctx) {
+			e.options.OnLeader(leader)
+		}
+	})
+	return func() {
+		cancel()
+		ended.Wait(context.Background(), clock.Never)
+	}
+}

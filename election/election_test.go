@@ -1,0 +1,455 @@
+package election_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/election"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// gocron's Elector.
+var _ interface{ IsLeader(context.Context) error } = (*election.Election)(nil)
+
+var background = context.Background()
+
+// A world is three nodes and the programs on them, in virtual time. A command takes 1 ms.
+type world struct {
+	t       *testing.T
+	clock   clock.Clock
+	nodes   []*model.Node
+	leaders int // programs that lead now
+	terms   []node.Token
+}
+
+// kept leaves a node open when a Locker closes it.
+type kept struct{ *model.Node }
+
+func (kept) Close() error { return nil }
+
+func inWorld(t *testing.T, test func(w *world)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, clock: clock.Runtime()}
+		for i := range 3 {
+			w.nodes = append(w.nodes, model.New(w.clock, fmt.Sprint("n", i+1)))
+			w.nodes[i].Delay(time.Millisecond)
+		}
+		test(w)
+		time.Sleep(time.Minute)
+		for _, n := range w.nodes {
+			_ = n.Close()
+		}
+	})
+}
+
+// locker returns the Locker of another program, with a lease of 3 s.
+func (w *world) locker(label string) *quorum.Locker {
+	var nodes []node.Node
+	for _, n := range w.nodes {
+		nodes = append(nodes, kept{n})
+	}
+	l, err := quorum.New(nodes, quorum.Options{Lease: 3 * time.Second, MaxLease: 3 * time.Second, Label: label, Clock: w.clock, NoRestartGuard: true})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return l
+}
+
+// pass lets time pass, and then sees what all tasks have done.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func (w *world) election(l *quorum.Locker, o election.Options) *election.Election {
+	o.Clock = w.clock
+	return election.New(l, "boss", o)
+}
+
+// leads notes that a program leads while it works.
+func (w *world) leads(work func(context.Context, *quorum.Lease) error) func(context.Context, *quorum.Lease) error {
+	return func(ctx context.Context, lease *quorum.Lease) error {
+		if w.leaders++; w.leaders > 1 {
+			w.t.Errorf("%d programs lead", w.leaders)
+		}
+		if n := len(w.terms); n > 0 && w.terms[n-1] >= lease.Token() {
+			w.t.Errorf("term %d follows %d", lease.Token(), w.terms[n-1])
+		}
+		w.terms = append(w.terms, lease.Token())
+		defer func() { w.leaders-- }()
+		return work(ctx, lease)
+	}
+}
+
+// untilEnd works until the context ends, and then takes d to stop.
+func untilEnd(d time.Duration) func(context.Context, *quorum.Lease) error {
+	return func(ctx context.Context, _ *quorum.Lease) error {
+		<-ctx.Done()
+		time.Sleep(d)
+		return nil
+	}
+}
+
+// Programs lead one after the other. A program that is to end leads until its function has returned, however
+// long that takes, and then the next leads at once.
+func TestLeadersTakeTurns(t *testing.T) {
+	inWorld(t, func(w *world) {
+		const stops = 20 * time.Second // several leases
+		var began [3]time.Time
+		var cancels [3]context.CancelFunc
+		var elections [3]*election.Election
+		done := make(chan int)
+		for i := range began {
+			l := w.locker(fmt.Sprint("program ", i))
+			defer l.Close()
+			elections[i] = w.election(l, election.Options{})
+			ctx, cancel := context.WithCancel(background)
+			cancels[i] = cancel
+			go func() {
+				err := elections[i].Run(ctx, w.leads(func(ctx context.Context, lease *quorum.Lease) error {
+					began[i] = time.Now()
+					return untilEnd(stops)(ctx, lease)
+				}))
+				if err != nil {
+					t.Error(err)
+				}
+				done <- i
+			}()
+			time.Sleep(time.Second)
+		}
+		for i := range began {
+			pass(time.Minute)
+			for k, e := range elections {
+				leader, err := e.Leader(background)
+				if err != nil || leader.Identity != fmt.Sprint("program ", i) || leader.Owner == "" {
+					t.Errorf("program %d sees %+v, %v; want program %d", k, leader, err, i)
+				}
+				if err := e.IsLeader(background); (err == nil) != (k == i) || err != nil && !errors.Is(err, quorum.ErrNotHeld) {
+					t.Errorf("program %d: %v, while program %d leads", k, err, i)
+				}
+			}
+			canceled := time.Now()
+			cancels[i]()
+			if ended := <-done; ended != i || time.Since(canceled) < stops {
+				t.Errorf("program %d ended, after %v", ended, time.Since(canceled))
+			}
+			pass(time.Second)
+			if i+1 < len(began) {
+				if took := began[i+1].Sub(canceled); took < stops || took > stops+10*time.Millisecond {
+					t.Errorf("program %d led after %v", i+1, took)
+				}
+			}
+			if err := elections[i].IsLeader(background); err == nil {
+				t.Errorf("program %d leads, and has resigned", i)
+			}
+		}
+		if leader, err := elections[0].Leader(background); err != nil || leader != (election.Leader{}) {
+			t.Errorf("%+v leads, %v", leader, err)
+		}
+	})
+}
+
+// A program that loses its lease stops, and leads again when it can.
+func TestLostLeadership(t *testing.T) {
+	for name, lose := range map[string]func(w *world){
+		"no node answers": func(w *world) {
+			for _, n := range w.nodes {
+				n.Hang(true)
+			}
+			time.Sleep(10 * time.Second)
+			for _, n := range w.nodes {
+				n.Hang(false)
+			}
+		},
+		"it is broken": func(w *world) {
+			l := w.locker("operator")
+			defer l.Close()
+			if _, err := l.Break(background, "boss"); err != nil {
+				w.t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				l := w.locker("it")
+				defer l.Close()
+				var causes []error
+				ended := errors.New("it is enough")
+				e := w.election(l, election.Options{})
+				done := make(chan error)
+				go func() {
+					done <- e.Run(background, w.leads(func(ctx context.Context, lease *quorum.Lease) error {
+						if len(causes) == 2 {
+							return ended
+						}
+						<-ctx.Done()
+						if e.IsLeader(ctx) == nil {
+							t.Error("it leads when its context has ended")
+						}
+						causes = append(causes, context.Cause(ctx))
+						return errors.New("does not matter")
+					}))
+				}()
+				for range 2 {
+					time.Sleep(time.Second)
+					lose(w)
+					time.Sleep(5 * time.Second)
+				}
+				if err := <-done; err != ended {
+					t.Error(err)
+				}
+				if len(w.terms) != 3 || slices.ContainsFunc(causes, func(err error) bool { return !errors.Is(err, quorum.ErrLost) }) {
+					t.Errorf("%d terms ended with %v", len(w.terms), causes)
+				}
+			})
+		})
+	}
+}
+
+// The bound of a term ends it, and the others have their turns.
+func TestTermsAreBounded(t *testing.T) {
+	inWorld(t, func(w *world) {
+		ctx, cancel := context.WithCancel(background)
+		var led [2]int
+		done := make(chan error)
+		for i := range led {
+			l := w.locker("")
+			defer l.Close()
+			e := w.election(l, election.Options{Lock: []quorum.Option{quorum.WithMaxHold(5 * time.Second)}})
+			go func() {
+				done <- e.Run(ctx, w.leads(func(ctx context.Context, lease *quorum.Lease) error {
+					led[i]++
+					return untilEnd(0)(ctx, lease)
+				}))
+			}()
+		}
+		pass(time.Minute)
+		cancel()
+		for range led {
+			if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		}
+		if led[0] < 4 || led[1] < 4 {
+			t.Errorf("they led %v times in a minute", led)
+		}
+	})
+}
+
+// Run ends when its function returns, with its error; and when waiting cannot help.
+func TestRunReturns(t *testing.T) {
+	failed := errors.New("failed")
+	forever := func(l *quorum.Locker) func(context.Context, *quorum.Lease) error { return untilEnd(0) }
+	for name, c := range map[string]struct {
+		lead func(l *quorum.Locker) func(context.Context, *quorum.Lease) error
+		held bool // by another program
+		name string
+		want error
+	}{
+		"function is done": {lead: func(*quorum.Locker) func(context.Context, *quorum.Lease) error {
+			return func(context.Context, *quorum.Lease) error { return nil }
+		}},
+		"function fails": {lead: func(*quorum.Locker) func(context.Context, *quorum.Lease) error {
+			return func(context.Context, *quorum.Lease) error { return failed }
+		}, want: failed},
+		"function unlocks": {lead: func(*quorum.Locker) func(context.Context, *quorum.Lease) error {
+			return func(ctx context.Context, lease *quorum.Lease) error { return lease.Unlock(ctx) }
+		}},
+		"Locker is closed": {lead: func(l *quorum.Locker) func(context.Context, *quorum.Lease) error {
+			return func(ctx context.Context, _ *quorum.Lease) error {
+				go l.Close()
+				<-ctx.Done()
+				return nil
+			}
+		}, want: quorum.ErrClosed},
+		"context ends while it leads": {lead: forever},
+		"context ends while it waits": {lead: forever, held: true, want: context.DeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				l, other := w.locker("it"), w.locker("other")
+				defer l.Close()
+				defer other.Close()
+				if c.held {
+					if _, err := other.Lock(background, "boss"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				ctx, cancel := context.WithTimeout(background, 10*time.Second)
+				defer cancel()
+				if err := w.election(l, election.Options{}).Run(ctx, w.leads(c.lead(l))); !errors.Is(err, c.want) || c.want == nil && err != nil {
+					t.Errorf("%v; want %v", err, c.want)
+				}
+				if len(w.terms) > 1 {
+					t.Errorf("%d terms", len(w.terms))
+				}
+				time.Sleep(time.Second)
+				if r, err := other.Inspect(background, "boss"); err != nil || (r.Verdict == "free") == c.held {
+					t.Errorf("%v, %v", r.Verdict, err)
+				}
+			})
+		})
+	}
+}
+
+// Candidates without a loop: as with etcd, but for the lease that a campaign returns.
+func TestCampaign(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.locker("a"), w.locker("b")
+		defer a.Close()
+		defer b.Close()
+		first, second := w.election(a, election.Options{}), w.election(b, election.Options{})
+		lease, err := first.Campaign(background)
+		if err != nil || first.IsLeader(background) != nil || second.IsLeader(background) == nil {
+			t.Fatalf("%v, %v, %v", err, first.IsLeader(background), second.IsLeader(background))
+		}
+		ctx, cancel := context.WithTimeout(background, time.Second)
+		defer cancel()
+		if _, err := second.Campaign(ctx); !errors.Is(err, quorum.ErrHeld) || second.IsLeader(background) == nil {
+			t.Error(err)
+		}
+		if err := lease.Unlock(background); err != nil || first.IsLeader(background) == nil {
+			t.Errorf("%v, %v", err, first.IsLeader(background))
+		}
+		next, err := second.Campaign(background)
+		if err != nil || second.IsLeader(background) != nil || next.Token() <= lease.Token() {
+			t.Error(err)
+		}
+	})
+}
+
+// Observers see each leader by name, and no change while too few nodes answer. The bound is the
+// interval and a timeout.
+func TestObserve(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b, c := w.locker("a"), w.locker(quorum.NoLabel), w.locker("c")
+		defer a.Close()
+		defer b.Close()
+		ctx, cancel := context.WithCancel(background)
+		const every = 500 * time.Millisecond
+		var seen []election.Leader
+		var last time.Time
+		ended := make(chan bool)
+		go func() {
+			for leader := range w.election(c, election.Options{Every: every}).Observe(ctx) {
+				seen, last = append(seen, leader), time.Now()
+			}
+			ended <- true
+		}()
+		expect := func(want ...string) {
+			t.Helper()
+			changed := time.Now()
+			pass(10 * time.Second)
+			var got []string
+			for _, leader := range seen {
+				got = append(got, leader.Identity)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("observed %q, want %q", got, want)
+			}
+			if bound := every + quorum.Defaults().Timeout; last.Sub(changed) > bound {
+				t.Errorf("observed after %v, want %v", last.Sub(changed), bound)
+			}
+		}
+		expect("")
+		if _, err := w.election(a, election.Options{}).Campaign(background); err != nil {
+			t.Fatal(err)
+		}
+		expect("", "a")
+		w.nodes[0].Down(true)
+		expect("", "a")
+		w.nodes[1].Down(true)
+		expect("", "a")
+		w.nodes[0].Down(false)
+		w.nodes[1].Down(false)
+		expect("", "a", "") // its lease has ended meanwhile
+		lease, err := b.Lock(background, "boss")
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect("", "a", "", lease.Owner())
+		if seen[1].Owner == "" || seen[3] != (election.Leader{Identity: lease.Owner(), Owner: lease.Owner()}) {
+			t.Errorf("observed %+v", seen)
+		}
+		cancel()
+		<-ended
+		n := 0
+		for range w.election(c, election.Options{}).Observe(background) { // it may be left
+			n++
+			break
+		}
+		go func() {
+			for range w.election(c, election.Options{}).Observe(background) {
+				n++
+			}
+			ended <- true
+		}()
+		time.Sleep(time.Second)
+		_ = c.Close() // and it ends with the Locker
+		<-ended
+		if n != 2 {
+			t.Errorf("%d leaders observed", n)
+		}
+	})
+}
+
+// Without a majority that agrees, somebody may lead.
+func TestLeaderIsNotKnown(t *testing.T) {
+	inWorld(t, func(w *world) {
+		l := w.locker("it")
+		defer l.Close()
+		e := w.election(l, election.Options{})
+		for i, n := range w.nodes[:2] { // and nobody has a majority
+			n.Do(func(s *model.Server, now model.Time) {
+				s.Apply(now, node.Command{Kind: node.Acquire, Claims: []node.Claim{{Name: "boss", Owner: fmt.Sprint("owner", i), Token: 1}},
+					TTL: time.Minute, Retention: time.Minute})
+			})
+		}
+		if leader, err := e.Leader(background); !errors.Is(err, quorum.ErrNoQuorum) || leader != (election.Leader{}) {
+			t.Errorf("%+v, %v", leader, err)
+		}
+		for _, n := range w.nodes[:2] {
+			n.Down(true)
+		}
+		if leader, err := e.Leader(background); !errors.Is(err, quorum.ErrNoQuorum) || leader != (election.Leader{}) {
+			t.Errorf("%+v, %v", leader, err)
+		}
+	})
+}
+
+// OnLeader gets all leaders during Run, the program itself as well, and none after it.
+func TestOnLeader(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.locker("a"), w.locker("b")
+		defer a.Close()
+		defer b.Close()
+		lease, err := b.Lock(background, "boss")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var seen []string
+		busy := false
+		e := w.election(a, election.Options{OnLeader: func(leader election.Leader) {
+			busy = true
+			time.Sleep(time.Second)
+			busy = false
+			seen = append(seen, leader.Identity)
+		}})
+		time.AfterFunc(10*time.Second, func() { _ = lease.Unlock(background) })
+		err = e.Run(background, w.leads(func(context.Context, *quorum.Lease) error {
+			time.Sleep(2500 * time.Millisecond) // 2 s and a bit: OnLeader is called just before the end
+			return nil
+		}))
+		if err != nil || busy || !slices.Equal(seen, []string{"b", "a"}) {
+			t.Errorf("%v; observed %q; still called: %v", err, seen, busy)
+		}
+	})
+}
