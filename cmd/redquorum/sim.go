@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/sim"
+	"github.com/redquorum/redquorum/sim/elections"
 	"github.com/redquorum/redquorum/sim/onminiredis"
 )
 
@@ -272,26 +274,52 @@ func (f *planFlags) adjust(p *faults.Plan) {
 	}
 }
 
-// nodesOn says what simulated nodes execute commands with.
-type nodesOn struct {
-	flag    string // that chooses it, with a space before it, if it is not the default
-	options []sim.Option
+// simFlags say with what a plan is run.
+type simFlags struct {
+	given    string // those that were, each with a space before it
+	options  []sim.Option
+	election bool // the clients elect a leader
 }
 
-func (n *nodesOn) register(fs *flag.FlagSet) {
+func (f *simFlags) register(fs *flag.FlagSet) {
 	const what = "what nodes execute commands with: `model|miniredis`; the latter runs the Lua scripts\n" +
 		"of production, and takes some 50 times as long (default model)"
 	fs.Func("nodes-on", what, func(s string) error {
 		switch s {
 		case "model":
-			*n = nodesOn{}
 		case "miniredis":
-			*n = nodesOn{" --nodes-on miniredis", []sim.Option{sim.WithMemory(onminiredis.New)}}
+			f.add("--nodes-on miniredis", sim.WithMemory(onminiredis.New))
 		default:
 			return errors.New("want model or miniredis")
 		}
 		return nil
 	})
+	const work = "what clients do: `plan|election`, the plan's random work, or to elect a leader\n" +
+		"with package election (default plan)"
+	fs.Func("work", work, func(s string) error {
+		switch s {
+		case "plan":
+		case "election":
+			f.election = true
+			f.add("--work election", sim.WithProgram(elections.Program(nil)))
+		default:
+			return errors.New("want plan or election")
+		}
+		return nil
+	})
+}
+
+func (f *simFlags) add(flag string, o sim.Option) {
+	f.given += " " + flag
+	f.options = append(f.options, o)
+}
+
+// check looks at the flags after they were parsed.
+func (f *simFlags) check(plans *planFlags) error {
+	if f.election && (plans.set["kinds"] || plans.lock.Client == faults.Plain) {
+		return usageError("--kinds and --client plain are not for --work election: its clients have one kind of lock")
+	}
+	return nil
 }
 
 // seedRange reads A-B, or A.
@@ -325,6 +353,7 @@ Exit status: 0 sound, 1 safety broken or a situation missed, 3 liveness broken,
 example:
   redquorum sim explore --for 10m --jobs 2
   redquorum sim explore --for 10m --nodes-on miniredis
+  redquorum sim explore --seeds 1-10000 --work election
   redquorum sim explore --seeds 1-10000 --guard off
 `
 
@@ -332,8 +361,8 @@ func simExplore(ctx context.Context, c *command) int {
 	fs := c.flags("sim explore", exploreManual)
 	var plans planFlags
 	plans.register(fs)
-	var on nodesOn
-	on.register(fs)
+	var runs simFlags
+	runs.register(fs)
 	seeds := fs.String("seeds", "", "which seeds, such as `1-1000` (default: from the time of day on)")
 	length := fs.Duration("for", 30*time.Second, "for how long, unless --seeds ends it")
 	jobs := fs.Int("jobs", runtime.GOMAXPROCS(0), "`N` runs at the same time")
@@ -347,8 +376,8 @@ func simExplore(ctx context.Context, c *command) int {
 	if fs.NArg() > 0 {
 		return c.fail("sim explore", leftOver(fs.Arg(0)))
 	}
-	err := plans.check()
-	campaign := sim.Campaign{Profile: plans.profile, Adjust: plans.adjust, Jobs: *jobs, Options: on.options,
+	err := cmp.Or(plans.check(), runs.check(&plans))
+	campaign := sim.Campaign{Profile: plans.profile, Adjust: plans.adjust, Jobs: *jobs, Options: runs.options,
 		From: uint64(time.Now().Unix()) * 1_000_000, To: math.MaxUint64 - 1}
 	if err == nil && *seeds != "" {
 		campaign.From, campaign.To, err = seedRange(*seeds)
@@ -386,7 +415,7 @@ func simExplore(ctx context.Context, c *command) int {
 	bar.clear()
 	var found []string
 	for _, f := range report.Found {
-		path, err := savePlan(ctx, *dir, f, on)
+		path, err := savePlan(ctx, *dir, f, runs)
 		if err != nil {
 			return c.fail("sim explore", err)
 		}
@@ -401,13 +430,13 @@ func simExplore(ctx context.Context, c *command) int {
 		return c.fail("sim explore", err)
 	}
 	if len(report.Found) == 0 {
-		if report.Seeds >= enough && len(report.Missed()) > 0 && !plans.any() {
+		if report.Seeds >= enough && len(report.Missed()) > 0 && !plans.any() && !runs.election {
 			return exitUnsound
 		}
 		return exitOK
 	}
 	if !*asJSON {
-		c.explain(report.Found[0], found[0], on)
+		c.explain(report.Found[0], found[0], runs)
 		for i, f := range report.Found[1:] {
 			fmt.Fprintf(c.stdout, "\n%s VIOLATED by seed %d: %s\nplan: %s\n", f.Invariant, f.Seed, f.What, found[i+1])
 		}
@@ -428,17 +457,17 @@ func isSet(fs *flag.FlagSet, name string) (set bool) {
 const shrinkTime = 10 * time.Second
 
 // savePlan shrinks a plan that fails, for as long as ctx lasts, and writes it to a file.
-func savePlan(ctx context.Context, dir string, f sim.Found, on nodesOn) (path string, err error) {
+func savePlan(ctx context.Context, dir string, f sim.Found, runs simFlags) (path string, err error) {
 	p, err := faults.Parse(f.Plan)
 	if err != nil {
 		return "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, shrinkTime)
 	defer cancel()
-	small := sim.Shrink(ctx, p, on.options...)
+	small := sim.Shrink(ctx, p, runs.options...)
 	path = fmt.Sprintf("%s%credquorum-seed-%d.plan", strings.TrimRight(dir, "/"), os.PathSeparator, f.Seed)
 	what := f.What
-	if v := sim.Run(small, nil, on.options...).Worst(); v != nil {
+	if v := sim.Run(small, nil, runs.options...).Worst(); v != nil {
 		what = v.What // which may be about other clients and names
 	}
 	comment := fmt.Sprintf("# %s: %s\n# shrunk from seed %d, which had %d events\n", f.Invariant, what, f.Seed, len(p.Events))
@@ -446,7 +475,7 @@ func savePlan(ctx context.Context, dir string, f sim.Found, on nodesOn) (path st
 }
 
 // explain tells how a run fails.
-func (c *command) explain(f sim.Found, path string, on nodesOn) {
+func (c *command) explain(f sim.Found, path string, runs simFlags) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return
@@ -455,14 +484,14 @@ func (c *command) explain(f sim.Found, path string, on nodesOn) {
 	if err != nil {
 		return
 	}
-	r := sim.Run(p, nil, append(on.options, sim.WithTrace())...)
+	r := sim.Run(p, nil, append(runs.options, sim.WithTrace())...)
 	v := r.Worst()
 	fmt.Fprintf(c.stdout, "\n%s VIOLATED by seed %d: %s\n\n%s\n\n", v.Invariant, f.Seed, sim.Invariants[v.Invariant], v.What)
 	for _, line := range r.Story(10) {
 		fmt.Fprintln(c.stdout, line)
 	}
 	c.blame(r)
-	fmt.Fprintf(c.stdout, "\nplan: %s (%d events)\nplay it again: redquorum sim replay %s%s\n", path, len(p.Events), path, on.flag)
+	fmt.Fprintf(c.stdout, "\nplan: %s (%d events)\nplay it again: redquorum sim replay %s%s\n", path, len(p.Events), path, runs.given)
 }
 
 // blame names the protections without which a run went wrong, if it is they.

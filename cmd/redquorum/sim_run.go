@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -65,8 +66,8 @@ func simRun(_ context.Context, c *command) int {
 	fs := c.flags("sim run", simRunManual)
 	var plans planFlags
 	plans.register(fs)
-	var on nodesOn
-	on.register(fs)
+	var runs simFlags
+	runs.register(fs)
 	seed := fs.Uint64("seed", 1, "the seed, a `number`")
 	show := showFlags{}
 	show.register(fs)
@@ -76,12 +77,12 @@ func simRun(_ context.Context, c *command) int {
 	if fs.NArg() > 0 {
 		return c.fail("sim run", leftOver(fs.Arg(0)))
 	}
-	if err := plans.check(); err != nil {
+	if err := cmp.Or(plans.check(), runs.check(&plans)); err != nil {
 		return c.fail("sim run", err)
 	}
 	p := faults.Generate(*seed, plans.profile)
 	plans.adjust(p)
-	return c.play("sim run", p, show, on, (*sim.Result).WriteHTML)
+	return c.play("sim run", p, show, runs, (*sim.Result).WriteHTML)
 }
 
 const simReplayManual = `
@@ -104,8 +105,8 @@ example:
 
 func simReplay(_ context.Context, c *command) int {
 	fs := c.flags("sim replay", simReplayManual)
-	var on nodesOn
-	on.register(fs)
+	var runs simFlags
+	runs.register(fs)
 	show := showFlags{}
 	show.register(fs)
 	path, status, ok := c.parseOne(fs, "the plan's file")
@@ -116,7 +117,7 @@ func simReplay(_ context.Context, c *command) int {
 	if err != nil {
 		return c.fail("sim replay", err)
 	}
-	return c.play("sim replay", p, show, on, (*sim.Result).WriteHTML)
+	return c.play("sim replay", p, show, runs, (*sim.Result).WriteHTML)
 }
 
 func readPlan(path string) (*faults.Plan, error) {
@@ -155,8 +156,8 @@ func htmlFlag(fs *flag.FlagSet, page *string) {
 }
 
 // play runs a plan and shows it; draw writes its page.
-func (c *command) play(verb string, p *faults.Plan, show showFlags, on nodesOn, draw func(*sim.Result, io.Writer) error) int {
-	r := sim.Run(p, nil, append(on.options, sim.WithTrace())...)
+func (c *command) play(verb string, p *faults.Plan, show showFlags, runs simFlags, draw func(*sim.Result, io.Writer) error) int {
+	r := sim.Run(p, nil, append(runs.options, sim.WithTrace())...)
 	if err := c.show(r, show); err != nil {
 		return c.fail(verb, err)
 	}

@@ -58,7 +58,7 @@ func simScenario(_ context.Context, c *command) int {
 			fmt.Fprint(c.stdout, "No lock with a lease can stand this.\n\n")
 		}
 	}
-	return c.play("sim scenario", p, show, nodesOn{}, func(r *sim.Result, w io.Writer) error { return s.WriteHTML(w, r) })
+	return c.play("sim scenario", p, show, simFlags{}, func(r *sim.Result, w io.Writer) error { return s.WriteHTML(w, r) })
 }
 
 const simMatrixManual = `

@@ -33,6 +33,9 @@ func TestSimUsageErrors(t *testing.T) {
 		{"sim run --need 2 --nodes 5", "--need is 2; it must be more than half of 5 nodes"},
 		{"sim run --kinds fair --client plain", "are not for --client plain"},
 		{"sim run --nodes-on paper", "want model or miniredis"},
+		{"sim run --work play", "want plan or election"},
+		{"sim explore --work election --kinds fair", "are not for --work election"},
+		{"sim run --client plain --work election", "are not for --work election"},
 		{"sim run 7", `unexpected argument "7"`},
 		{"sim explore --seeds 9-3", "--seeds is \"9-3\"; want a range such as 1-1000"},
 		{"sim explore --jobs 0", "--jobs is 0"},
@@ -209,7 +212,7 @@ func TestSimIsInterrupted(t *testing.T) {
 		}
 	}
 	found := sim.Explore(t.Context(), sim.Campaign{To: 2000, Adjust: func(p *faults.Plan) { p.Lock.Guard = false }}).Found[0]
-	path, err := savePlan(ctx, t.TempDir(), found, nodesOn{})
+	path, err := savePlan(ctx, t.TempDir(), found, simFlags{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,180 @@
+// Package elections is a program for the simulator: its clients elect a leader, with package
+// election as it is.
+//
+//	sim.Run(plan, elections.Program(nil))
+//
+// The clients campaign, lead, resign, stop slowly, and look who leads. The plan kills them, pauses
+// them and cuts them off, and takes nodes from them. The checker of the simulator sees each lease,
+// so I1 says that no two lead, and I15 that a client leads when its Election says so. The program
+// panics, and so breaks the run, if Run does not do what it promises.
+package elections
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/redquorum/redquorum/election"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum"
+	"github.com/redquorum/redquorum/sim"
+)
+
+// Seen counts in how many terms, of all runs, something happened.
+type Seen struct {
+	Terms    atomic.Int64
+	Lost     atomic.Int64 // the lease was lost, and the client campaigned again
+	Resigned atomic.Int64 // the leader was done, or failed
+	Slow     atomic.Int64 // it worked on when Run was to end, for longer than a lease without renewal
+	Known    atomic.Int64 // another client learned who leads
+}
+
+// Program returns the program. It counts in seen, which may be nil.
+func Program(seen *Seen) func(*sim.Client) error {
+	if seen == nil {
+		seen = new(Seen)
+	}
+	return func(c *sim.Client) error {
+		if c.Locker() != nil { // nil: a textbook client
+			(&candidate{c: c, seen: seen}).campaigns()
+		}
+		return nil
+	}
+}
+
+// name is that of the election, and of the register that the leader writes.
+const name = "leader"
+
+// longest is more than any lease that a plan is likely to have.
+const longest = 2 * time.Second
+
+// errFailed is what a leader returns that fails.
+var errFailed = errors.New("the leader failed")
+
+// A candidate is a client's part.
+type candidate struct {
+	c       *sim.Client
+	seen    *Seen
+	e       *election.Election
+	ctx     context.Context // of the present Run
+	lease   *quorum.Lease   // of the present term, or nil
+	last    node.Token      // the term before
+	returns error           // what the leader returned last, if it resigned
+}
+
+// campaigns takes part in the election until the faults are over.
+func (k *candidate) campaigns() {
+	c := k.c
+	for c.Context().Err() == nil {
+		options := election.Options{Clock: c, Every: 50*time.Millisecond + k.some(500*time.Millisecond)}
+		if c.Below(2) == 0 {
+			options.OnLeader = k.learns
+		}
+		if c.Below(4) == 0 {
+			options.Lock = []quorum.Option{quorum.WithMaxHold(time.Millisecond + k.some(longest))}
+		}
+		k.e, k.returns = election.New(c.Locker(), name, options), nil
+		ctx, cancel := c.Context(), context.CancelFunc(func() {})
+		if c.Below(2) == 0 {
+			ctx, cancel = c.WithTimeout(ctx, k.some(2*longest))
+		}
+		k.ctx = ctx
+		err := k.e.Run(ctx, k.leads)
+		switch {
+		case k.lease != nil:
+			panic("election: Run has returned before the leader has")
+		case k.e.IsLeader(ctx) == nil:
+			panic("election: the client leads, and Run has returned")
+		case k.returns != nil && !errors.Is(err, k.returns):
+			panic(fmt.Sprintf("election: Run returns %v, and the leader returned %v", err, k.returns))
+		case ctx.Err() == nil && k.returns == nil && errors.Is(err, quorum.ErrLost):
+			panic(fmt.Sprintf("election: Run gives up: %v", err))
+		}
+		cancel()
+		c.Sleep(k.some(100 * time.Millisecond))
+	}
+}
+
+func (k *candidate) some(d time.Duration) time.Duration { return time.Duration(k.c.Below(int(d))) }
+
+// learns is OnLeader.
+func (k *candidate) learns(l election.Leader) {
+	if l != (election.Leader{}) && (k.lease == nil || k.lease.Owner() != l.Owner) {
+		k.seen.Known.Add(1)
+	}
+	if k.c.Below(4) == 0 {
+		k.c.Sleep(k.some(10 * time.Millisecond))
+	}
+}
+
+// leads is what the leader does.
+func (k *candidate) leads(ctx context.Context, lease *quorum.Lease) error {
+	c := k.c
+	c.Holds(lease)
+	switch {
+	case k.lease != nil:
+		panic("election: it leads twice at the same time")
+	case lease.Token() <= k.last:
+		panic(fmt.Sprintf("election: term %d follows %d", lease.Token(), k.last))
+	}
+	k.lease, k.last = lease, lease.Token()
+	k.seen.Terms.Add(1)
+	defer func() { k.lease = nil }()
+	pause := c.NewSignal()
+	for ctx.Err() == nil {
+		if c.Below(20) == 0 {
+			k.seen.Resigned.Add(1)
+			if k.e.IsLeader(ctx) != nil {
+				return errFailed // the lease was lost: it does not matter what is returned
+			}
+			k.returns = errFailed
+			return errFailed
+		}
+		k.works(ctx)
+		pause.Wait(ctx, c.Now().Add(k.some(100*time.Millisecond)))
+	}
+	return k.stops(ctx)
+}
+
+// works writes as the leader, and looks whether it is known as such.
+func (k *candidate) works(ctx context.Context) {
+	c, lease := k.c, k.lease
+	if lease.Context().Err() != nil && ctx.Err() == nil {
+		panic("election: the leader's context outlasts its lease")
+	}
+	if k.e.IsLeader(ctx) == nil {
+		c.Write(name, 0, int(lease.Token()))
+	}
+	if c.Below(4) > 0 || k.e.IsLeader(ctx) != nil {
+		return
+	}
+	leader, err := k.e.Leader(ctx)
+	if err == nil && leader != (election.Leader{}) && leader.Owner != lease.Owner() && k.e.IsLeader(ctx) == nil {
+		panic(fmt.Sprintf("election: %s leads, and %s is known as the leader", lease.Owner(), leader.Owner))
+	}
+}
+
+// stops takes its time to stop. The lease lasts as long, unless it was lost.
+func (k *candidate) stops(ctx context.Context) error {
+	c, lease := k.c, k.lease
+	slow := k.some(100 * time.Millisecond)
+	if c.Below(8) == 0 {
+		slow = k.some(2 * longest)
+	}
+	c.Sleep(slow)
+	if k.e.IsLeader(ctx) == nil {
+		c.Write(name, 0, int(lease.Token()))
+		if slow > longest {
+			k.seen.Slow.Add(1)
+		}
+	}
+	switch cause := context.Cause(lease.Context()); {
+	case errors.Is(cause, quorum.ErrNotHeld):
+		panic("election: it was released while the leader worked")
+	case errors.Is(cause, quorum.ErrLost) && k.ctx.Err() == nil:
+		k.seen.Lost.Add(1)
+	}
+	return ctx.Err()
+}

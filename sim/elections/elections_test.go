@@ -1,0 +1,42 @@
+package elections_test
+
+import (
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/tests"
+	"github.com/redquorum/redquorum/sim"
+	"github.com/redquorum/redquorum/sim/elections"
+)
+
+// Never two lead, whatever happens to them and to the nodes.
+func TestElectionsDrawnFromSeeds(t *testing.T) {
+	seeds := uint64(tests.Times(300, 3000))
+	if testing.Short() {
+		seeds = 100
+	}
+	if n, err := strconv.ParseUint(os.Getenv("SEEDS"), 10, 64); err == nil && n > 0 {
+		seeds = n
+	}
+	var seen elections.Seen
+	r := sim.Explore(t.Context(), sim.Campaign{From: 1, To: seeds, Jobs: 2, Bugs: 3, Options: []sim.Option{sim.WithProgram(elections.Program(&seen))}})
+	for _, f := range r.Found {
+		t.Errorf("seed %d: %s: %s\n%s", f.Seed, f.Invariant, f.What, f.Plan)
+	}
+	t.Logf("%d seeds: %d terms, %d lost, %d resigned, %d slow to stop, %d leaders seen by others; %d runs outside; %v", r.Seeds, seen.Terms.Load(),
+		seen.Lost.Load(), seen.Resigned.Load(), seen.Slow.Load(), seen.Known.Load(), r.Outside, r.Wall)
+	if seen.Terms.Load() == 0 || seen.Lost.Load() == 0 || seen.Resigned.Load() == 0 || seen.Slow.Load() == 0 || seen.Known.Load() == 0 {
+		t.Error("not everything happened that is to be tested")
+	}
+}
+
+// The same plan gives the same run.
+func TestElectionsAreDeterministic(t *testing.T) {
+	for seed := range uint64(20) {
+		if err := sim.Verify(faults.Generate(seed, faults.Profile{Outside: true}), sim.WithProgram(elections.Program(nil))); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+}
