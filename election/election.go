@@ -83,7 +83,7 @@ func (e *Election) Run(ctx context.Context, lead func(context.Context, *quorum.L
 			lost = lease.Remaining() == 0 && !errors.Is(context.Cause(lease.Context()), quorum.ErrNotHeld)
 			return err
 		}, e.options.Lock...)
-		if !lost || ctx.Err() != nil {
+		if !lost {
 			return err
 		}
 	}
@@ -133,7 +133,7 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 func (e *Election) Observe(ctx context.Context) iter.Seq[Leader] {
 	return func(yield func(Leader) bool) {
 		var last *Leader
-		for pause := e.options.Clock.NewSignal(); ; {
+		for pause := e.options.Clock.NewSignal(); ; pause.Wait(ctx, e.options.Clock.Now().Add(e.options.Every)) {
 			leader, err := e.Leader(ctx)
 			if err != nil && !errors.Is(err, quorum.ErrNoQuorum) {
 				return
@@ -142,9 +142,6 @@ func (e *Election) Observe(ctx context.Context) iter.Seq[Leader] {
 				if last = &leader; !yield(leader) {
 					return
 				}
-			}
-			if pause.Wait(ctx, e.options.Clock.Now().Add(e.options.Every)) == clock.WakeEnded {
-				return
 			}
 		}
 	}

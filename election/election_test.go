@@ -445,7 +445,7 @@ func TestOnLeader(t *testing.T) {
 		}})
 		time.AfterFunc(10*time.Second, func() { _ = lease.Unlock(background) })
 		err = e.Run(background, w.leads(func(context.Context, *quorum.Lease) error {
-			time.Sleep(2500 * time.Millisecond) // 2 s and a bit: OnLeader is called just before the end
+			time.Sleep(1500 * time.Millisecond) // OnLeader is called after 1 s, for 1 s
 			return nil
 		}))
 		if err != nil || busy || !slices.Equal(seen, []string{"b", "a"}) {
