@@ -217,6 +217,7 @@ func BenchmarkFailover(b *testing.B) {
 					leader = next
 				}
 				slices.Sort(took)
+				b.Log(took)
 				b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "ms-median")
 				b.ReportMetric(float64(took[len(took)-1].Microseconds())/1000, "ms-worst")
 				b.ReportMetric(0, "ns/op")

@@ -30,6 +30,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		"/node":       {"/clock", "/node"},
 		"/node/model": {"/clock", "/node", "/node/model"},
 		"/quorum":     {"/clock", "/node", "/quorum"},
+		"/election":   {"/clock", "/node", "/quorum", "/election"},
 		"/faults":     {"/faults"},
 		"/sim":        {"/clock", "/node", "/node/model", "/quorum", "/faults", "/sim", "github.com/anishathalye/porcupine"},
 	} {
