@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"sync"
@@ -25,6 +26,13 @@ const lease = 3 * time.Second
 const long, soon = 30 * time.Second, 25 * time.Second
 
 func TestMain(m *testing.M) {
+	if ttl := os.Getenv(candidateTTL); ttl != "" {
+		if err := campaign(ttl); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	status := m.Run()
 	removeRedisson()
 	os.Exit(status)
