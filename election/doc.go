@@ -16,12 +16,12 @@
 //   - At most one lease of the name is valid at any time, so at most one program leads.
 //   - The function that [Election.Run] calls gets a context that ends before another program can
 //     lead. No answer from any server is needed for that.
-//   - While the lease is valid it is released only after the function has returned. So the next
-//     leader does not begin while the last one still works, even if that takes its time to stop.
+//   - If the program is to end, or the function returns, the lock is released after the function
+//     has returned. So the next leader does not begin while the last one still stops.
 //
-// A lost lease is different: it ends by itself. Then the function has quorum.Options.Grace to stop after its
-// context has ended. A program that pauses, or ignores its context, may go on for longer. Only the
-// resource can refuse its late work, by the term: see docs/locks.md, Fencing.
+// A lost lease is different: it ends by itself. Then the function has quorum.Options.Grace to stop
+// after its context has ended. A program that pauses, or ignores its context, may go on for longer.
+// Only the resource can refuse its late work, by the term: see docs/locks.md, Fencing.
 //
 // docs/election.md compares this with client-go and etcd, and has the time of a fail-over.
 package election
