@@ -118,6 +118,17 @@ func TestSimFindsShrinksAndReplays(t *testing.T) {
 	}
 }
 
+// So is a run in which the clients do something else.
+func TestSimReplaysAnElection(t *testing.T) {
+	out := want(t, exitUnsound, "VIOLATED by seed", "sim", "explore", "--seeds", "1-2000", "--guard", "off", "--work", "election", "--out", t.TempDir())
+	_, command, _ := strings.Cut(out, "play it again: redquorum ")
+	command, _, _ = strings.Cut(command, "\n")
+	want(t, exitUnsound, "violated at", strings.Fields(command)...)
+	if !strings.HasSuffix(command, " --work election") || !strings.Contains(out, "\"leader\"") {
+		t.Errorf("%q, after\n%s", command, out)
+	}
+}
+
 // A failure to write is no violation, and no sound run either.
 func TestSimCannotWrite(t *testing.T) {
 	nowhere := filepath.Join(t.TempDir(), "not", "there")
@@ -162,6 +173,7 @@ func TestSimSound(t *testing.T) {
 	want(t, exitOK, "sound: 5 seeds", "sim", "explore", "--seeds", "1-5", "--nodes-on", "miniredis")
 	model := want(t, exitOK, "sound: ", "sim", "run", "--seed", "3", "--length", "1s", "--nodes-on", "model")
 	want(t, exitOK, model, "sim", "run", "--seed", "3", "--length", "1s", "--nodes-on", "miniredis")
+	want(t, exitOK, "sound: 20 seeds", "sim", "explore", "--seeds", "1-20", "--work", "election")
 
 	_, stdout, _ := redquorum(t, "sim", "explore", "--seeds", "1-20", "--json")
 	var r exploreReport
