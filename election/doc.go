@@ -21,7 +21,7 @@
 //
 // A lost lease is different: it ends by itself. Then the function has quorum.Options.Grace to stop
 // after its context has ended. A program that pauses, or ignores its context, may go on for longer.
-// Only the resource can refuse its late work, by the term: see docs/locks.md, Fencing.
+// Only the resource can refuse its late work, by the term: see docs/fencing.md.
 //
 // docs/election.md compares this with client-go and etcd, and has the time of a fail-over.
 package election

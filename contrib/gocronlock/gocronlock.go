@@ -18,7 +18,7 @@
 // gocron cannot stop a job whose lease is lost, and ignores the error of the release. A job that
 // has to stop then calls [quorum.Locker.Do] itself.
 //
-// gocron's Elector is not here.
+// gocron's Elector is an Election of package github.com/redquorum/redquorum/election, as it is.
 package gocronlock
 
 import (
