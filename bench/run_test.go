@@ -121,6 +121,7 @@ func good(t *testing.T, c bench.Config, wrong func(*bench.Report) []string) {
 // Every workload runs on embedded nodes, with and without links, and its figures
 // are there and make sense.
 func TestRun(t *testing.T) {
+	tests.NeedLong(t)
 	c := config(t, bench.Redquorum())
 	c.RTT = []time.Duration{0, time.Millisecond}
 	c.Workloads = []string{"latency", "throughput", "handover", "keep", "storm", "cold"}

@@ -222,6 +222,7 @@ func TestRealCancelledAcquisitionsLeaveNoKey(t *testing.T) {
 // its key, and its context ends. The grace keeps the keys for as long as it takes
 // to look at them.
 func TestRealLossBeforeAnyKeyExpires(t *testing.T) {
+	tests.NeedLong(t)
 	t.Parallel()
 	const grace = 20 * time.Second
 	all := servers(t, 5)
@@ -259,6 +260,7 @@ func TestRealLossBeforeAnyKeyExpires(t *testing.T) {
 // A server that restarts empty abstains; five that restart at once are an
 // outage of MaxLease, and no more.
 func TestRealRestartGuard(t *testing.T) {
+	tests.NeedLong(t)
 	t.Parallel()
 	all := servers(t, 3)
 	l := connect(t, all, quorum.Options{Lease: time.Second, MaxLease: 2 * time.Second})

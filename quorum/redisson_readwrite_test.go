@@ -174,6 +174,7 @@ func TestRedissonOldChannel(t *testing.T) {
 // become Go's. Go's lease does not grow by it; and if its keys are cut short, Go learns
 // of it at its next renewal.
 func TestRedissonSetsLeaseOnKeysOfOthers(t *testing.T) {
+	tests.NeedLong(t)
 	t.Parallel()
 	all := servers(t, 5)
 	l := connect(t, all, quorum.Options{Lease: 3 * time.Second})

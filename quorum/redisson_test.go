@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/redisnode"
 	"github.com/redquorum/redquorum/quorum"
@@ -194,6 +195,7 @@ func TestRedissonLatchReplay(t *testing.T) {
 
 // Case 8: renewal on either side.
 func TestRedissonRenewal(t *testing.T) {
+	tests.NeedLong(t)
 	all := servers(t, 1)
 	l, j := connect(t, all, quorum.Options{Lease: 900 * time.Millisecond}), newJava(t, all[0], 1)
 	j.acquire("mine", 30*time.Second)

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/quorum"
@@ -327,6 +328,7 @@ func (c counting) Submit(cmd node.Command, reply func(node.Reply)) {
 
 // However many wait, no more ask the nodes at the same time than these have room for.
 func TestWaitersDoNotFloodTheNodes(t *testing.T) {
+	tests.NeedLong(t)
 	inWorld(t, 3, func(w *world) {
 		w.delay(30*time.Millisecond, 0)
 		all := attempts{enough: 2, answers: make(map[string]int)}

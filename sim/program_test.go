@@ -280,6 +280,7 @@ func TestMoreAttemptsThanGoAtATime(t *testing.T) {
 // No correct program is blamed, whatever happens to it; and of its leases it is known what
 // they say of themselves, without which none would be lost early.
 func TestProgramsDrawnFromSeeds(t *testing.T) {
+	tests.NeedLong(t)
 	seeds := uint64(300)
 	if testing.Short() {
 		seeds = 30

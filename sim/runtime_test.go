@@ -50,6 +50,7 @@ func inBubble(t *testing.T, p *faults.Plan) (r *runtimeWorld) {
 // A plan that the simulator calls sound is sound in the production runtime: the same
 // engine with goroutines and real signals, under the same plans.
 func TestRuntimeAgreesWithTheSimulator(t *testing.T) {
+	tests.NeedLong(t)
 	seeds := uint64(150)
 	if testing.Short() {
 		seeds = 15

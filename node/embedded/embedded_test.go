@@ -218,7 +218,7 @@ func TestKilledWhileStalledIsNeverExecuted(t *testing.T) {
 // TestKillUnderLoad: what begins while the server ends is broken off, and never
 // answered with an error of the server's own.
 func TestKillUnderLoad(t *testing.T) {
-	tests.NeedSeconds(t)
+	tests.NeedLong(t)
 	s := start(t, 1)
 	end := make(chan struct{})
 	var load sync.WaitGroup

@@ -61,6 +61,7 @@ func TestModelAndMiniredis(t *testing.T) {
 }
 
 func TestModelAndMiniredisAndRedis(t *testing.T) {
+	tests.NeedLong(t)
 	server := startRedis(t)
 	nodetest.Differential(t, ops(), systems.Model(), keep(t)(systems.Miniredis()), keep(t)(systems.Redis(server)))
 }

@@ -248,6 +248,7 @@ func newCluster(t *testing.T, masters int) *process {
 }
 
 func TestCluster(t *testing.T) {
+	tests.NeedLong(t)
 	t.Parallel()
 	p := newCluster(t, 1)
 	n := wrap(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{p.addr}}), redisnode.Options{})

@@ -205,6 +205,7 @@ func TestYesAfterTheWordOfAReplica(t *testing.T) {
 // A replica that has a lock by replication says yes to nothing: all that it has is its
 // master's, so its vote would be the master's second one.
 func TestReplicaHasNoVote(t *testing.T) {
+	tests.NeedLong(t)
 	t.Parallel()
 	master, replica := newServer(t, "--repl-diskless-sync-delay", "0"), newServer(t)
 	n, copied := connect(t, master), connect(t, replica)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/redisnode"
 )
@@ -339,6 +340,7 @@ func TestKillAndRestart(t *testing.T) {
 // TestIdleRestart restarts the server while nobody asks: the first command
 // after it must not be lost on the dead connection.
 func TestIdleRestart(t *testing.T) {
+	tests.NeedLong(t)
 	t.Parallel()
 	p := newServer(t)
 	n := connect(t, p)

@@ -116,6 +116,7 @@ func TestWatchHungServer(t *testing.T) {
 }
 
 func TestUnsubscribe(t *testing.T) {
+	tests.NeedLong(t)
 	t.Parallel()
 	p := newServer(t)
 	n := connect(t, p)

@@ -52,12 +52,9 @@ func variant(t *testing.T, id, client string) *faults.Plan {
 // Real processes come to the verdict of the simulator: of some scenarios, with the kinds of faults
 // that differ most.
 func TestScenariosOnRealProcesses(t *testing.T) {
+	tests.NeedLong(t)
 	tests.NeedServer(t)
-	tests.NeedSeconds(t)
-	cases := []string{"S13 plain", "S13 redquorum"}
-	if tests.Long() {
-		cases = append(cases, "S55 plain", "S05 redquorum", "S14 plain", "S19 plain", "S23 redquorum", "S25 redquorum", "S28 plain", "S39 redquorum", "S52 redquorum", "S60 redquorum", "S61 plain", "S61 redquorum", "S62 redquorum", "S64 plain", "S65 redquorum", "S66 redquorum")
-	}
+	cases := []string{"S13 plain", "S13 redquorum", "S55 plain", "S05 redquorum", "S14 plain", "S19 plain", "S23 redquorum", "S25 redquorum", "S28 plain", "S39 redquorum", "S52 redquorum", "S60 redquorum", "S61 plain", "S61 redquorum", "S62 redquorum", "S64 plain", "S65 redquorum", "S66 redquorum"}
 	for _, c := range cases {
 		t.Run(c, func(t *testing.T) {
 			t.Parallel()
