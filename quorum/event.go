@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -14,6 +15,11 @@ import (
 // EventReleased, EventLost and EventDetached: the difference is the number of leases held. Nested
 // leases have no events of their own. If a lease ends while it is being granted, the two events
 // can arrive in either order.
+//
+// Each call of Lock, TryLock or Do has one EventAcquired or EventNotAcquired, unless it is nested or
+// is refused at once: by a closed Locker, an ended context or a bad option. LockAll makes several such
+// calls. A call that has to wait has an EventWaiting first, and its other event has Waited: the
+// difference is the number of waiters.
 type Event struct {
 	Kind  EventKind
 	Name  string     // the lock's name, or several with commas between
@@ -21,14 +27,19 @@ type Event struct {
 	Token node.Token // the lease's fencing token
 	Node  string     // which node, for EventNodeFailed, EventNodeRecovered, EventNodeAbstains and EventHealed
 
-	// Took is how long it took: from the call to the grant for EventAcquired, one
+	// Took is how long it took: the whole call for EventAcquired and EventNotAcquired, one
 	// attempt for EventAttemptFailed, one round for EventExtended, EventReleased and EventDowngraded.
-	// For EventLost and EventDetached it is how long the lease was held here, and for EventNodeAbstains
-	// how long the node will have no vote.
+	// For EventNodeAbstains it is how long the node will have no vote.
 	Took time.Duration
 
-	// Err is the reason of EventAttemptFailed, EventExtendFailed, EventLost and
-	// EventNodeFailed. For EventReleased and EventDowngraded it is the error that Unlock
+	// Held is for how long the lease was held here, for EventReleased, EventLost and EventDetached.
+	Held time.Duration
+
+	// Waited says that the call had an EventWaiting, for EventAcquired and EventNotAcquired.
+	Waited bool
+
+	// Err is the reason of EventNotAcquired, EventAttemptFailed, EventExtendFailed, EventLost and
+	// EventNodeFailed; see also Cause. For EventReleased and EventDowngraded it is the error that Unlock
 	// returned, or would have returned if Close released the lease.
 	Err error
 }
@@ -54,15 +65,53 @@ const (
 	EventDowngraded                         // a writer's lease became a reader's
 	EventDetached                           // a lease was detached: it ends here, and not on the nodes
 	EventNodeAbstains                       // a node answers, but has no vote for a while: it may have forgotten locks
+	EventWaiting                            // a call has to wait for the lock
+	EventNotAcquired                        // a call ended without a lease
 )
 
 var eventNames = [...]string{"", "acquired", "attempt failed", "extended", "extend failed", "lost",
 	"released", "healed", "node failed", "node recovered", "downgraded", "detached",
-	"node abstains"}
+	"node abstains", "waiting", "not acquired"}
 
 func (k EventKind) String() string {
 	if k == 0 || int(k) >= len(eventNames) {
 		return fmt.Sprintf("EventKind(%d)", uint8(k))
 	}
 	return eventNames[k]
+}
+
+// causes has a word for each error that an event's Err may match; the first that does counts.
+var causes = [...]struct {
+	err  error
+	word string
+}{
+	{errBroken, "broken"},
+	{ErrMaxHold, "max_hold"},
+	{errFixed, "fixed_lease"},
+	{errNotRenewed, "not_renewed"},
+	{ErrLost, "no_quorum"}, // its renewals failed
+	{ErrNoQuorum, "no_quorum"},
+	{ErrHeld, "held"},
+	{ErrDeadlock, "deadlock"},
+	{ErrClosed, "closed"},
+}
+
+// Cause returns Err as one word of a fixed set, for the label of a metric; "" if Err is nil:
+//
+//   - "broken": the nodes no longer have the lease;
+//   - "max_hold", "fixed_lease": the lease reached its bound;
+//   - "not_renewed": the lease ended before a renewal was answered, since the process was paused or busy;
+//   - "no_quorum": too few nodes answered, in time, what was asked;
+//   - "held", "deadlock", "closed": see the errors of these names;
+//   - "error": any other, such as that of a node.
+func (e Event) Cause() string {
+	if e.Err == nil {
+		return ""
+	}
+	for _, c := range causes {
+		if errors.Is(e.Err, c.err) {
+			return c.word
+		}
+	}
+	return "error"
 }

@@ -1,11 +1,14 @@
 package quorum_test
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redquorum/redquorum/quorum"
@@ -222,5 +225,194 @@ func TestFailedRenewalsAreReportedOnceASecond(t *testing.T) {
 			t.Errorf("%d events in 4s", n)
 		}
 		_ = lease.Unlock(background)
+	})
+}
+
+// Each call has one event that ends it, and one that begins its wait if it has to wait.
+func TestEventsOfWaitsBalance(t *testing.T) {
+	type counts struct {
+		waiting, waited, acquired int
+		not                       string // the causes of calls without a lease
+	}
+	second := quorum.WithWait(time.Second)
+	for name, test := range map[string]struct {
+		use  func(t *testing.T, w *world, l *quorum.Locker)
+		want counts
+	}{
+		"free": {func(t *testing.T, _ *world, l *quorum.Locker) {
+			unlock(t, lock(t, l, "x"))
+			unlock(t, tryLock(t, l, "x"))
+		}, counts{acquired: 2}},
+		"held here": {func(t *testing.T, _ *world, l *quorum.Locker) {
+			lease := lock(t, l, "x")
+			time.AfterFunc(time.Second, func() { unlock(t, lease) })
+			unlock(t, lock(t, l, "x"))
+		}, counts{1, 1, 2, ""}},
+		"held elsewhere": {func(t *testing.T, w *world, l *quorum.Locker) {
+			lease := lock(t, w.locker(quorum.Options{}), "x")
+			time.AfterFunc(5*time.Second, func() { unlock(t, lease) })
+			unlock(t, lock(t, l, "x"))
+		}, counts{1, 1, 1, ""}},
+		"held here, and then elsewhere": {func(t *testing.T, w *world, l *quorum.Locker) {
+			lease := lock(t, l, "x")
+			time.AfterFunc(time.Second, func() {
+				w.foreign("x", 3*time.Second, 0, 1, 2)
+				_ = lease.Unlock(background)
+			})
+			unlock(t, lock(t, l, "x"))
+		}, counts{1, 1, 2, ""}},
+		"given up here": {func(t *testing.T, _ *world, l *quorum.Locker) {
+			lock(t, l, "x")
+			_, _ = l.Lock(background, "x", second)
+		}, counts{1, 1, 1, " held"}},
+		"given up elsewhere": {func(t *testing.T, w *world, l *quorum.Locker) {
+			lock(t, w.locker(quorum.Options{}), "x")
+			_, _ = l.Lock(background, "x", second)
+		}, counts{1, 1, 0, " held"}},
+		"not waited for": {func(t *testing.T, w *world, l *quorum.Locker) {
+			lock(t, l, "x")
+			lock(t, w.locker(quorum.Options{}), "y")
+			_, _ = l.TryLock(background, "x")
+			_, _ = l.TryLock(background, "y")
+		}, counts{0, 0, 1, " held held"}},
+		"canceled": {func(t *testing.T, w *world, l *quorum.Locker) {
+			lock(t, w.locker(quorum.Options{}), "x")
+			ctx, cancel := context.WithTimeout(background, time.Second)
+			defer cancel()
+			_, _ = l.Lock(ctx, "x")
+			_, _ = l.Lock(ctx, "x")
+		}, counts{1, 1, 0, " held"}},
+		"closed": {func(t *testing.T, _ *world, l *quorum.Locker) {
+			lock(t, l, "x")
+			time.AfterFunc(time.Second, func() { l.Close() })
+			_, _ = l.Lock(background, "x")
+			_, _ = l.Lock(background, "x")
+			time.Sleep(time.Minute) // for Close
+		}, counts{1, 1, 1, " closed"}},
+		"no quorum": {func(t *testing.T, w *world, l *quorum.Locker) {
+			w.nodes[0].Down(true)
+			w.nodes[1].Down(true)
+			_, _ = l.Lock(background, "x", second)
+			_, _ = l.TryLock(background, "x")
+		}, counts{1, 1, 0, " no_quorum no_quorum"}},
+		"nested": {func(t *testing.T, _ *world, l *quorum.Locker) {
+			outer := lock(t, l, "x")
+			_, _ = l.Lock(outer.Context(), "x")
+			must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", reentry))
+		}, counts{0, 0, 1, " deadlock"}},
+		"several names": {func(t *testing.T, w *world, l *quorum.Locker) {
+			lease := lock(t, w.locker(quorum.Options{}), "y")
+			time.AfterFunc(time.Second, func() { unlock(t, lease) })
+			unlock(t, lock(t, l, "x", quorum.WithNames("y")))
+		}, counts{1, 1, 1, ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, 3, func(w *world) {
+				o := newObserver()
+				test.use(t, w, w.locker(quorum.Options{Observe: o.observe}))
+				got := counts{waiting: o.count(quorum.EventWaiting), acquired: o.count(quorum.EventAcquired)}
+				for range len(o.events) {
+					e := <-o.events
+					if e.Waited {
+						got.waited++
+					}
+					if e.Kind == quorum.EventNotAcquired {
+						got.not += " " + e.Cause()
+					}
+				}
+				if got != test.want {
+					t.Errorf("%+v, and not %+v", got, test.want)
+				}
+			})
+		})
+	}
+}
+
+// A lease's last event says for how long it was held, and if it was lost, why.
+func TestEventsTellHowLeasesEnded(t *testing.T) {
+	hour := quorum.WithMaxHold(time.Hour)
+	for name, test := range map[string]struct {
+		opts  quorum.Option
+		end   func(t *testing.T, w *world, l *quorum.Locker, lease *quorum.Lease)
+		kind  quorum.EventKind
+		cause string
+		held  time.Duration // at least, and up to a renewal more
+	}{
+		"unlocked": {nil, func(t *testing.T, _ *world, _ *quorum.Locker, lease *quorum.Lease) {
+			time.Sleep(time.Minute)
+			unlock(t, lease)
+		}, quorum.EventReleased, "", time.Minute},
+		"closed": {nil, func(t *testing.T, _ *world, l *quorum.Locker, _ *quorum.Lease) {
+			time.Sleep(time.Minute)
+			l.Close()
+		}, quorum.EventReleased, "", time.Minute},
+		"broken, and unlocked": {nil, func(t *testing.T, w *world, _ *quorum.Locker, lease *quorum.Lease) {
+			_, _ = w.locker(quorum.Options{}).Break(background, "x")
+			_ = lease.Unlock(background)
+		}, quorum.EventReleased, "broken", 0},
+		"not confirmed": {nil, func(t *testing.T, w *world, _ *quorum.Locker, lease *quorum.Lease) {
+			w.nodes[0].Down(true)
+			w.nodes[1].Down(true)
+			_ = lease.Unlock(background)
+		}, quorum.EventReleased, "no_quorum", 0},
+		"detached": {nil, func(t *testing.T, _ *world, _ *quorum.Locker, lease *quorum.Lease) {
+			time.Sleep(time.Minute)
+			must[quorum.Handle](t)(lease.Detach())
+		}, quorum.EventDetached, "", time.Minute},
+		"broken": {nil, func(t *testing.T, w *world, _ *quorum.Locker, lease *quorum.Lease) {
+			time.Sleep(time.Minute)
+			_, _ = w.locker(quorum.Options{}).Break(background, "x")
+			<-lease.Context().Done()
+		}, quorum.EventLost, "broken", time.Minute},
+		"its bound": {hour, func(t *testing.T, _ *world, _ *quorum.Locker, lease *quorum.Lease) {
+			<-lease.Context().Done()
+		}, quorum.EventLost, "max_hold", time.Hour},
+		"its length": {quorum.WithFixedLease(20 * time.Second), func(t *testing.T, _ *world, _ *quorum.Locker, lease *quorum.Lease) {
+			<-lease.Context().Done()
+		}, quorum.EventLost, "fixed_lease", 19 * time.Second},
+		"no answers": {nil, func(t *testing.T, w *world, _ *quorum.Locker, lease *quorum.Lease) {
+			w.nodes[0].Down(true)
+			w.nodes[1].Down(true)
+			<-lease.Context().Done()
+		}, quorum.EventLost, "no_quorum", 29 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, 3, func(w *world) {
+				o := newObserver()
+				l := w.locker(quorum.Options{Lease: 10 * time.Second, MaxLease: 30 * time.Second, Observe: o.observe})
+				test.end(t, w, l, lock(t, l, "x", quorum.WithLease(30*time.Second), test.opts))
+				synctest.Wait()
+				ends := 0
+				for range len(o.events) {
+					e := <-o.events
+					if e.Held == 0 && e.Kind != test.kind {
+						continue
+					}
+					ends++
+					if e.Kind != test.kind || e.Cause() != test.cause || e.Held < test.held || e.Held > test.held+10*time.Second {
+						t.Errorf("%v after %v, because of %q", e.Kind, e.Held, e.Cause())
+					}
+				}
+				if ends != 1 {
+					t.Errorf("%d ends", ends)
+				}
+			})
+		})
+	}
+}
+
+// A process that was paused past the end of its lease did not renew it, and says so.
+func TestCauseOfAPause(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		c, o := pausing{w.clock, new(atomic.Int64)}, newObserver()
+		l := w.locker(quorum.Options{Clock: c, Observe: o.observe})
+		lease := lock(t, l, "x")
+		c.ahead.Add(int64(time.Minute))
+		<-lease.Context().Done()
+		for range len(o.events) {
+			if e := <-o.events; e.Kind == quorum.EventLost && (e.Cause() != "not_renewed" || e.Held < time.Minute) {
+				t.Errorf("%v after %v, because of %q", e.Kind, e.Held, e.Cause())
+			}
+		}
 	})
 }

@@ -158,17 +158,22 @@ func (h *hold) expire() {
 	case h.until == h.limit:
 		why = &Error{Op: "hold", Name: h.claim.title(), Err: ErrLost, Cause: fmt.Errorf("%w: %v", ErrMaxHold, h.maxHold)}
 	case h.fixed:
-		why = &Error{Op: "hold", Name: h.claim.title(), Err: ErrLost, Cause: fmt.Errorf("its fixed lease of %v is over", h.lease)}
+		why = &Error{Op: "hold", Name: h.claim.title(), Err: ErrLost, Cause: fmt.Errorf("%w of %v is over", errFixed, h.lease)}
 	case h.failed != nil:
 		lost := *h.failed
 		lost.Err = ErrLost
 		why = &lost
 	default:
-		why = &Error{Op: "extend", Name: h.claim.title(), Err: ErrLost, Cause: fmt.Errorf("it was not renewed in time")}
+		why = &Error{Op: "extend", Name: h.claim.title(), Err: ErrLost, Cause: errNotRenewed}
 	}
 	h.mu.Unlock()
 	h.lose(why)
 }
+
+var (
+	errFixed      = errors.New("its fixed lease")
+	errNotRenewed = errors.New("it was not renewed in time")
+)
 
 // lose ends the hold before it was unlocked.
 func (h *hold) lose(why error) {
@@ -178,7 +183,7 @@ func (h *hold) lose(why error) {
 	l := h.l
 	l.queues.vacate(h)
 	l.observe(Event{Kind: EventLost, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token,
-		Took: l.clock.Now().Sub(h.since), Err: why})
+		Held: l.clock.Now().Sub(h.since), Err: why})
 	level := slog.LevelError
 	switch {
 	case h.fixed: // its time is over, as was to be expected

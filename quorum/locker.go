@@ -194,7 +194,8 @@ func (l *Locker) Close() error {
 	l.releases.finish(l.clock.Now().Add(l.opts.Timeout))
 	for _, it := range l.agenda.close() {
 		if h, ok := it.(*hold); ok && h.end(ErrClosed) { // of a handle that was resumed more than once here: the name has only the latest
-			l.observe(Event{Kind: EventReleased, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token})
+			l.observe(Event{Kind: EventReleased, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token,
+				Held: l.clock.Now().Sub(h.since)})
 		}
 	}
 	if l.opts.SharedNodes {

@@ -83,7 +83,7 @@ func (le *Lease) Detach() (Handle, error) {
 		return "", h.notHeld("detach")
 	}
 	l.queues.vacate(h)
-	l.observe(Event{Kind: EventDetached, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token, Took: l.clock.Now().Sub(h.since)})
+	l.observe(Event{Kind: EventDetached, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token, Held: l.clock.Now().Sub(h.since)})
 	if brief {
 		r := l.rounds.begin(node.Extend, h.now(), h.lease+l.opts.Grace, l.timeout(h.lease))
 		r.ask(allNodes(len(l.nodes)))

@@ -88,7 +88,7 @@ func (u unlocking) released(ctx context.Context) (err error) {
 		err = r.fail("release", ErrNoQuorum, nil)
 	}
 	l.observe(Event{Kind: EventReleased, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token,
-		Took: l.clock.Now().Sub(u.start), Err: err})
+		Took: l.clock.Now().Sub(u.start), Held: u.start.Sub(h.since), Err: err})
 	return err
 }
 

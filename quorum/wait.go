@@ -143,9 +143,13 @@ func (l *Locker) acquire(ctx context.Context, s *settings) (*Lease, error) {
 		}
 		w.nameHolder(ctx, e)
 	}
+	waited := w.hasWaited()
 	w.recycle()
-	if err == nil && lease == &lease.h.first { // not nested
-		l.observe(Event{Kind: EventAcquired, Name: s.title(), Owner: owner, Token: lease.Token(), Took: took})
+	switch {
+	case err != nil:
+		l.observe(Event{Kind: EventNotAcquired, Name: s.title(), Took: took, Waited: waited, Err: err})
+	case lease == &lease.h.first: // not nested
+		l.observe(Event{Kind: EventAcquired, Name: s.title(), Owner: owner, Token: lease.Token(), Took: took, Waited: waited})
 	}
 	return lease, err
 }
@@ -217,10 +221,21 @@ func (w *waiter) awaitTurn(ctx context.Context) (*Lease, error) {
 		case s.wait == 0:
 			return nil, w.heldHere(ctx)
 		}
+		w.observeWait()
 		w.local.hasWaited = true
 		if w.inbox.signal.Wait(ctx, w.deadline) != clock.WakeSet || l.clock.Now() >= w.deadline {
 			return nil, w.heldHere(ctx) // also if its turn has come by then
 		}
+	}
+}
+
+// hasWaited reports whether w had to wait, for others of its process or after an attempt.
+func (w *waiter) hasWaited() bool { return w.local.hasWaited || w.found.waited }
+
+// observeWait reports that w has to wait, before it does so for the first time.
+func (w *waiter) observeWait() {
+	if !w.hasWaited() {
+		w.l.observe(Event{Kind: EventWaiting, Name: w.request.title()})
 	}
 }
 
@@ -297,6 +312,7 @@ func (w *waiter) note(ctx context.Context, o *outcome) {
 // pause waits after a failed attempt until another is worth while. It returns false when
 // the wait is over: by ctx, by its bound, or because the Locker was closed.
 func (w *waiter) pause(ctx context.Context) bool {
+	w.observeWait()
 	w.found.waited, w.place.barges = true, false
 	w.look()
 	w.l.labels.keep(w.l.clock.Now())

@@ -282,7 +282,7 @@ func (w *world) note(l *link, m *message, r *node.Reply) {
 // observe checks an event of the engine.
 func (c *Client) observe(e quorum.Event) {
 	w := c.w
-	if c.dead || w.over {
+	if c.dead || w.over || e.Kind == quorum.EventWaiting || e.Kind == quorum.EventNotAcquired { // the trace has calls and their results
 		return
 	}
 	k := &w.check
