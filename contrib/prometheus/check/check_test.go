@@ -1,0 +1,183 @@
+package check_test
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/redquorum/redquorum/clock"
+	promquorum "github.com/redquorum/redquorum/contrib/prometheus"
+	"github.com/redquorum/redquorum/node"
+	nodemodel "github.com/redquorum/redquorum/node/model"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+const rulesFile, dashboardFile = "../alerts.yaml", "../dashboard.json"
+
+var promql = parser.NewParser(parser.Options{})
+
+// A series is one that a Collector has as soon as its program has taken a lock, with its labels.
+type series map[string]string
+
+// exported returns the series of a program, by metric, in the names of queries.
+func exported(t *testing.T) map[string][]series {
+	t.Helper()
+	c := promquorum.New(nil)
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(c)
+	n := nodemodel.New(clock.System(), "n1")
+	defer n.Close()
+	c.Nodes([]node.Node{n})
+	for kind := quorum.EventAcquired; !strings.HasPrefix(kind.String(), "EventKind"); kind++ {
+		if kind != quorum.EventLost && kind != quorum.EventNotAcquired { // these need a cause
+			c.Observe(quorum.Event{Kind: kind, Name: "x", Node: n.Name()})
+		}
+	}
+	c.Observe(quorum.Event{Kind: quorum.EventNotAcquired, Name: "x", Err: quorum.ErrHeld})
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make(map[string][]series)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			s := series{"job": "from the scrape"}
+			for _, l := range m.GetLabel() {
+				s[l.GetName()] = l.GetValue()
+			}
+			name := f.GetName()
+			if m.GetHistogram() != nil {
+				name += "_bucket"
+				s["le"] = "some"
+			}
+			all[name] = append(all[name], s)
+		}
+	}
+	return all
+}
+
+// used checks that a query parses, and that the metrics and labels in it exist. It returns the metrics.
+func used(t *testing.T, query string, exported map[string][]series) (metrics []string) {
+	t.Helper()
+	expr, err := promql.ParseExpr(query)
+	if err != nil {
+		t.Errorf("%s: %v", query, err)
+		return nil
+	}
+	var grouping []string
+	parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
+		switch n := n.(type) {
+		case *parser.AggregateExpr:
+			grouping = append(grouping, n.Grouping...)
+		case *parser.VectorSelector:
+			metrics = append(metrics, n.Name)
+			if !slices.ContainsFunc(exported[n.Name], func(s series) bool { return s.matches(n.LabelMatchers) && s.has(grouping) }) {
+				t.Errorf("%s: no series of a Collector matches %s with the labels %v", query, n, grouping)
+			}
+		}
+		return nil
+	})
+	return metrics
+}
+
+// matches reports whether the query selects the series. Labels of the scrape match anything.
+func (s series) matches(matchers []*labels.Matcher) bool {
+	for _, m := range matchers {
+		value, ok := s[m.Name]
+		if m.Name != model.MetricNameLabel && m.Name != "job" && (!ok || !m.Matches(value)) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s series) has(names []string) bool {
+	for _, name := range names {
+		if _, ok := s[name]; !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func TestAlerts(t *testing.T) {
+	groups, errs := rulefmt.ParseFile(rulesFile, false, model.UTF8Validation, promql, slog.New(slog.DiscardHandler))
+	if len(errs) > 0 {
+		t.Fatal(errors.Join(errs...))
+	}
+	tested, err := os.ReadFile("testdata/alerts_test.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := exported(t)
+	for _, g := range groups.Groups {
+		for _, rule := range g.Rules {
+			if len(used(t, rule.Expr, all)) == 0 {
+				t.Errorf("%s looks at no metric", rule.Alert)
+			}
+			if rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" || rule.Labels["severity"] == "" {
+				t.Errorf("%s does not say what to do", rule.Alert)
+			}
+			if !strings.Contains(string(tested), "alertname: "+rule.Alert+"\n") {
+				t.Errorf("testdata/alerts_test.yaml does not test %s", rule.Alert)
+			}
+		}
+	}
+}
+
+// Every panel shows metrics that exist, and every metric has a panel.
+func TestDashboard(t *testing.T) {
+	text, err := os.ReadFile(dashboardFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dashboard struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal(text, &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	all, shown := exported(t), make(map[string]bool)
+	for _, p := range dashboard.Panels {
+		if len(p.Targets) == 0 {
+			t.Errorf("%s shows nothing", p.Title)
+		}
+		for _, target := range p.Targets {
+			for _, metric := range used(t, strings.ReplaceAll(target.Expr, "$__rate_interval", "5m"), all) {
+				shown[metric] = true
+			}
+		}
+	}
+	for metric := range all {
+		if !shown[metric] {
+			t.Errorf("no panel shows %s", metric)
+		}
+	}
+}
+
+// Each alert fires in its case, and not in the others: by Prometheus itself.
+func TestAlertsFire(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("promtool is not installed")
+	}
+	for _, args := range [][]string{{"check", "rules", rulesFile}, {"test", "rules", "testdata/alerts_test.yaml"}} {
+		if out, err := exec.Command(promtool, args...).CombinedOutput(); err != nil {
+			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+}
