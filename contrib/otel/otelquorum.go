@@ -1,0 +1,226 @@
+// Package otelquorum makes OpenTelemetry metrics and spans of what Lockers do.
+//
+//	metrics, err := otelquorum.New(otel.GetMeterProvider(), nil)
+//	...
+//	nodes, err := redisnode.Dial(urls...)
+//	...
+//	locker, err := quorum.New(metrics.Nodes(nodes), quorum.Options{Observe: metrics.Observe})
+//	...
+//	traced := otelquorum.Trace(locker, otel.GetTracerProvider(), nil)
+//
+// One Metrics serves all Lockers of a program. Package contrib/prometheus makes the same metrics, and has a
+// dashboard and alerts for them: exported to Prometheus, the names below become its names.
+//
+// # Attributes
+//
+// By default no metric and no span has a lock's name: names are often made from data, and each would be a
+// series for ever. A function maps names to values of the attribute lock, which should be few:
+//
+//	func(name string) string { kind, _, _ := strings.Cut(name, "/"); return kind }
+//
+// The attribute node is a node's name. Values of result and cause are the words of [quorum.Event.Cause],
+// and those in the table.
+//
+// # Metrics
+//
+//	redquorum.lock.wait         histogram  seconds from the call to the grant
+//	redquorum.lock.hold         histogram  seconds from the grant to the end of the lease
+//	redquorum.lock.held         up-down    leases
+//	redquorum.lock.waiting      up-down    calls that have to wait
+//	redquorum.lock.attempts     counter    by result: acquired, or a cause; a call that waits makes several
+//	redquorum.lock.not_acquired counter    by cause: calls that ended without a lease
+//	redquorum.lock.renewals     counter    by result: ok, or a cause
+//	redquorum.lock.releases     counter    by result: ok, detached, or a cause
+//	redquorum.lock.lost         counter    by cause
+//	redquorum.node.round        histogram  seconds from a command to its answer, by node
+//	redquorum.node.failed       gauge      1 from a failure to the next answer, by node
+//	redquorum.node.abstained    counter    restarts after which a node had no vote for a while, by node
+//	redquorum.node.healed       counter    keys that a node had lost and got back, by node
+//
+// # Cost
+//
+// Observe runs in the engine's tasks, and waits for nothing but the mutexes of the SDK, which are held for
+// moments. The same must hold for the function that maps names. On five embedded nodes, a lock and its
+// unlock take COST longer with all metrics (go test -bench .).
+package otelquorum
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+const scope = "github.com/redquorum/redquorum/contrib/otel"
+
+// A Metrics has the instruments of one program. Its methods may be called from any goroutine at any time.
+type Metrics struct {
+	name func(string) string
+	sets sync.Map // of metric.MeasurementOption, by lock, attribute and value
+
+	wait, hold, round                                                  metric.Float64Histogram
+	held, waiting                                                      metric.Int64UpDownCounter
+	failed                                                             metric.Int64Gauge
+	attempts, notAcquired, renewals, releases, lost, abstained, healed metric.Int64Counter
+}
+
+// New returns the Metrics that a provider records. name maps the name of a lock to a value of the attribute
+// lock; nil, and a name that is mapped to "", mean that there is none. The error is the provider's.
+func New(provider metric.MeterProvider, name func(string) string) (*Metrics, error) {
+	meter := provider.Meter(scope)
+	m := &Metrics{name: orNone(name)}
+	var errs [13]error
+	waits := []float64{.001, .004, .016, .064, .256, 1, 4, 16, 64, 256, 1024, 4096}
+	rounds := []float64{.0001, .0002, .0004, .0008, .0016, .0032, .0064, .0128, .0256, .0512, .1024, .2048, .4096, .8192}
+	seconds := metric.WithUnit("s")
+	m.wait, errs[0] = meter.Float64Histogram("redquorum.lock.wait", seconds, metric.WithExplicitBucketBoundaries(waits...),
+		metric.WithDescription("Time from the call to the grant of a lock."))
+	m.hold, errs[1] = meter.Float64Histogram("redquorum.lock.hold", seconds, metric.WithExplicitBucketBoundaries(waits...),
+		metric.WithDescription("Time from the grant of a lock to the end of its lease."))
+	m.round, errs[2] = meter.Float64Histogram("redquorum.node.round", seconds, metric.WithExplicitBucketBoundaries(rounds...),
+		metric.WithDescription("Time from a command to the node's answer."))
+	m.held, errs[3] = meter.Int64UpDownCounter("redquorum.lock.held", metric.WithDescription("Leases that are held."))
+	m.waiting, errs[4] = meter.Int64UpDownCounter("redquorum.lock.waiting", metric.WithDescription("Calls that wait for a lock."))
+	m.failed, errs[5] = meter.Int64Gauge("redquorum.node.failed", metric.WithDescription("1 if the node failed and has not answered since."))
+	for i, c := range []struct {
+		counter           *metric.Int64Counter
+		name, description string
+	}{
+		{&m.attempts, "lock.attempts", "Attempts to acquire a lock, by result."},
+		{&m.notAcquired, "lock.not_acquired", "Calls that ended without a lease, by cause."},
+		{&m.renewals, "lock.renewals", "Renewals of leases, by result."},
+		{&m.releases, "lock.releases", "Leases that were unlocked, closed or detached, by result."},
+		{&m.lost, "lock.lost", "Leases that ended before they were unlocked, by cause."},
+		{&m.abstained, "node.abstained", "Restarts after which the node had no vote for a while."},
+		{&m.healed, "node.healed", "Keys of leases that the node had lost and got back."},
+	} {
+		*c.counter, errs[6+i] = meter.Int64Counter("redquorum."+c.name, metric.WithDescription(c.description))
+	}
+	return m, errors.Join(errs[:]...)
+}
+
+func orNone(name func(string) string) func(string) string {
+	if name == nil {
+		return func(string) string { return "" }
+	}
+	return name
+}
+
+// with returns the attributes of a measurement: the lock, if it is not "", and another one.
+func (m *Metrics) with(lock, key, value string) metric.MeasurementOption {
+	id := [3]string{lock, key, value}
+	if set, ok := m.sets.Load(id); ok {
+		return set.(metric.MeasurementOption)
+	}
+	var attributes []attribute.KeyValue
+	if lock != "" {
+		attributes = append(attributes, attribute.String("lock", lock))
+	}
+	if key != "" {
+		attributes = append(attributes, attribute.String(key, value))
+	}
+	set, known := m.sets.LoadOrStore(id, metric.WithAttributeSet(attribute.NewSet(attributes...)))
+	if !known && key == "" {
+		m.begin(lock)
+	}
+	return set.(metric.MeasurementOption)
+}
+
+var background = context.Background()
+
+// begin makes the series that alerts look at: increase() of Prometheus does not see one that begins with 1.
+func (m *Metrics) begin(lock string) {
+	for _, cause := range []string{"broken", "no_quorum"} {
+		m.renewals.Add(background, 0, m.with(lock, "result", cause))
+		m.releases.Add(background, 0, m.with(lock, "result", cause))
+		m.lost.Add(background, 0, m.with(lock, "cause", cause))
+	}
+	m.lost.Add(background, 0, m.with(lock, "cause", "not_renewed"))
+	m.attempts.Add(background, 0, m.with(lock, "result", "no_quorum"))
+}
+
+// Observe records an event. It belongs into [quorum.Options].Observe.
+func (m *Metrics) Observe(e quorum.Event) {
+	switch e.Kind {
+	case quorum.EventNodeFailed:
+		m.failed.Record(background, 1, m.with("", "node", e.Node))
+	case quorum.EventNodeRecovered:
+		m.failed.Record(background, 0, m.with("", "node", e.Node))
+	case quorum.EventNodeAbstains:
+		m.abstained.Add(background, 1, m.with("", "node", e.Node))
+	case quorum.EventHealed:
+		m.healed.Add(background, 1, m.with("", "node", e.Node))
+	default:
+		m.observeLock(e, m.name(e.Name))
+	}
+}
+
+func (m *Metrics) observeLock(e quorum.Event, lock string) {
+	of := m.with(lock, "", "")
+	if e.Waited {
+		m.waiting.Add(background, -1, of)
+	}
+	switch e.Kind {
+	case quorum.EventWaiting:
+		m.waiting.Add(background, 1, of)
+	case quorum.EventAcquired:
+		m.attempts.Add(background, 1, m.with(lock, "result", "acquired"))
+		m.wait.Record(background, e.Took.Seconds(), of)
+		m.held.Add(background, 1, of)
+	case quorum.EventAttemptFailed:
+		m.attempts.Add(background, 1, m.with(lock, "result", e.Cause()))
+	case quorum.EventNotAcquired:
+		m.notAcquired.Add(background, 1, m.with(lock, "cause", e.Cause()))
+	case quorum.EventExtended, quorum.EventExtendFailed:
+		m.renewals.Add(background, 1, m.with(lock, "result", cmp.Or(e.Cause(), "ok")))
+	case quorum.EventReleased:
+		m.ended(e, of, m.releases, m.with(lock, "result", cmp.Or(e.Cause(), "ok")))
+	case quorum.EventDetached:
+		m.ended(e, of, m.releases, m.with(lock, "result", "detached"))
+	case quorum.EventLost:
+		m.ended(e, of, m.lost, m.with(lock, "cause", e.Cause()))
+	}
+}
+
+// ended records the end of a lease.
+func (m *Metrics) ended(e quorum.Event, of metric.MeasurementOption, by metric.Int64Counter, why metric.MeasurementOption) {
+	by.Add(background, 1, why)
+	m.hold.Record(background, e.Held.Seconds(), of)
+	m.held.Add(background, -1, of)
+}
+
+// Nodes returns the nodes with a clock before each, for the metrics of the nodes.
+func (m *Metrics) Nodes(nodes []node.Node) []node.Node {
+	all := make([]node.Node, len(nodes))
+	for i, n := range nodes {
+		of := m.with("", "node", n.Name())
+		m.failed.Record(background, 0, of)
+		m.abstained.Add(background, 0, of)
+		m.healed.Add(background, 0, of)
+		all[i] = timed{n, m.round, of}
+	}
+	return all
+}
+
+type timed struct {
+	node.Node
+	round metric.Float64Histogram
+	of    metric.MeasurementOption
+}
+
+func (t timed) Submit(cmd node.Command, reply func(node.Reply)) {
+	start := time.Now()
+	t.Node.Submit(cmd, func(r node.Reply) {
+		if !r.Unsent { // or a node that is down would look quick
+			t.round.Record(background, time.Since(start).Seconds(), t.of)
+		}
+		reply(r)
+	})
+}
