@@ -40,8 +40,8 @@
 // # Cost
 //
 // Observe runs in the engine's tasks, and waits for nothing but the mutexes of the SDK, which are held for
-// moments. The same must hold for the function that maps names. On five embedded nodes, a lock and its
-// unlock take COST longer with all metrics (go test -bench .).
+// moments. The same must hold for the function that maps names. A lock and its unlock on five nodes take
+// 9 µs of processor time more with all metrics; see BenchmarkOwnCost.
 package otelquorum
 
 import (

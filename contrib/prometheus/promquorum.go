@@ -38,8 +38,8 @@
 // # Cost
 //
 // Observe runs in the engine's tasks, and waits for nothing: a metric is a few atomic additions, and a
-// series that is new takes a mutex for a moment. The same must hold for the function that maps names. On
-// five embedded nodes, a lock and its unlock take less than 1 % longer with all metrics (go test -bench .).
+// series that is new takes a mutex for a moment. The same must hold for the function that maps names. A
+// lock and its unlock on five nodes take 3 µs of processor time more with all metrics; see BenchmarkOwnCost.
 package promquorum
 
 import (

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	promquorum "github.com/redquorum/redquorum/contrib/prometheus"
+	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/embedded"
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -266,4 +267,27 @@ func BenchmarkPair(b *testing.B) {
 	b.ReportMetric(median[0], "plain-us")
 	b.ReportMetric(median[1], "observed-us")
 	b.ReportMetric(median[1]/median[0], "ratio")
+}
+
+// An instant node answers at once.
+type instant struct{ node.Node }
+
+func (instant) Name() string { return "instant" }
+func (instant) Submit(_ node.Command, reply func(node.Reply)) {
+	reply(node.Reply{Status: node.Granted})
+}
+
+// BenchmarkOwnCost measures what the metrics of one lock and unlock on five nodes cost, without the pair
+// itself: for a busy machine, where two medians of BenchmarkPair differ by more than that.
+func BenchmarkOwnCost(b *testing.B) {
+	m := promquorum.New(kind)
+	n := m.Nodes([]node.Node{instant{}})[0]
+	b.ReportAllocs()
+	for b.Loop() {
+		for range 10 {
+			n.Submit(node.Command{}, func(node.Reply) {})
+		}
+		m.Observe(quorum.Event{Kind: quorum.EventAcquired, Name: "bench/observed", Took: time.Millisecond})
+		m.Observe(quorum.Event{Kind: quorum.EventReleased, Name: "bench/observed", Held: time.Millisecond})
+	}
 }
