@@ -152,10 +152,8 @@ func (c *Collector) observeLock(e quorum.Event, lock string) {
 		c.attempts.WithLabelValues(lock, e.Cause()).Inc()
 	case quorum.EventNotAcquired:
 		c.notAcquired.WithLabelValues(lock, e.Cause()).Inc()
-	case quorum.EventExtended:
-		c.renewals.WithLabelValues(lock, "ok").Inc()
-	case quorum.EventExtendFailed:
-		c.renewals.WithLabelValues(lock, e.Cause()).Inc()
+	case quorum.EventExtended, quorum.EventExtendFailed:
+		c.renewals.WithLabelValues(lock, cmp.Or(e.Cause(), "ok")).Inc()
 	case quorum.EventReleased:
 		c.ended(e, lock, c.releases, cmp.Or(e.Cause(), "ok"))
 	case quorum.EventDetached:

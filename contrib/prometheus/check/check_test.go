@@ -15,8 +15,11 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql/parser"
+	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/redquorum/redquorum/clock"
+	otelquorum "github.com/redquorum/redquorum/contrib/otel"
 	promquorum "github.com/redquorum/redquorum/contrib/prometheus"
 	"github.com/redquorum/redquorum/node"
 	nodemodel "github.com/redquorum/redquorum/node/model"
@@ -30,15 +33,27 @@ var promql = parser.NewParser(parser.Options{})
 // A series is one that a Collector has as soon as its program has taken a lock, with its labels.
 type series map[string]string
 
-// exported returns the series of a program, by metric, in the names of queries.
-func exported(t *testing.T) map[string][]series {
-	t.Helper()
-	c := promquorum.New(nil)
-	r := prometheus.NewPedanticRegistry()
+// metrics are a Collector's, or those of contrib/otel.
+type metrics interface {
+	Observe(quorum.Event)
+	Nodes([]node.Node) []node.Node
+}
+
+func ofCollector(t *testing.T) map[string][]series {
+	c, r := promquorum.New(nil), prometheus.NewPedanticRegistry()
 	r.MustRegister(c)
+	return exported(t, r, c)
+}
+
+// exported returns the series of a program, by metric, in the names of queries.
+func exported(t *testing.T, r prometheus.Gatherer, c metrics) map[string][]series {
+	t.Helper()
 	n := nodemodel.New(clock.System(), "n1")
 	defer n.Close()
-	c.Nodes([]node.Node{n})
+	answered := make(chan node.Reply, 1)
+	command := node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: "x"}}, Deadline: clock.Never}
+	c.Nodes([]node.Node{n})[0].Submit(command, func(r node.Reply) { answered <- r })
+	<-answered
 	for kind := quorum.EventAcquired; !strings.HasPrefix(kind.String(), "EventKind"); kind++ {
 		if kind != quorum.EventLost && kind != quorum.EventNotAcquired { // these need a cause
 			c.Observe(quorum.Event{Kind: kind, Name: "x", Node: n.Name()})
@@ -67,8 +82,8 @@ func exported(t *testing.T) map[string][]series {
 	return all
 }
 
-// used checks that a query parses, and that the metrics and labels in it exist. It returns the metrics.
-func used(t *testing.T, query string, exported map[string][]series) (metrics []string) {
+// used checks that a query parses, and that the metrics and labels in it exist. It returns the names of the metrics.
+func used(t *testing.T, query string, exported map[string][]series) (names []string) {
 	t.Helper()
 	expr, err := promql.ParseExpr(query)
 	if err != nil {
@@ -81,14 +96,14 @@ func used(t *testing.T, query string, exported map[string][]series) (metrics []s
 		case *parser.AggregateExpr:
 			grouping = append(grouping, n.Grouping...)
 		case *parser.VectorSelector:
-			metrics = append(metrics, n.Name)
+			names = append(names, n.Name)
 			if !slices.ContainsFunc(exported[n.Name], func(s series) bool { return s.matches(n.LabelMatchers) && s.has(grouping) }) {
 				t.Errorf("%s: no series of a Collector matches %s with the labels %v", query, n, grouping)
 			}
 		}
 		return nil
 	})
-	return metrics
+	return names
 }
 
 // matches reports whether the query selects the series. Labels of the scrape match anything.
@@ -120,7 +135,7 @@ func TestAlerts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := exported(t)
+	all := ofCollector(t)
 	for _, g := range groups.Groups {
 		for _, rule := range g.Rules {
 			if len(used(t, rule.Expr, all)) == 0 {
@@ -151,7 +166,7 @@ func TestDashboard(t *testing.T) {
 	if err := json.Unmarshal(text, &dashboard); err != nil {
 		t.Fatal(err)
 	}
-	all, shown := exported(t), make(map[string]bool)
+	all, shown := ofCollector(t), make(map[string]bool)
 	for _, p := range dashboard.Panels {
 		if len(p.Targets) == 0 {
 			t.Errorf("%s shows nothing", p.Title)
@@ -178,6 +193,25 @@ func TestAlertsFire(t *testing.T) {
 	for _, args := range [][]string{{"check", "rules", rulesFile}, {"test", "rules", "testdata/alerts_test.yaml"}} {
 		if out, err := exec.Command(promtool, args...).CombinedOutput(); err != nil {
 			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+}
+
+// The Metrics of contrib/otel, exported to Prometheus, are the same series: dashboard and alerts serve both.
+func TestOpenTelemetryHasTheSameSeries(t *testing.T) {
+	r := prometheus.NewRegistry()
+	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(r), otelprometheus.WithoutScopeInfo())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := otelquorum.New(sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := exported(t, r, m)
+	for metric, want := range ofCollector(t) {
+		if len(got[metric]) != len(want) {
+			t.Errorf("%s has the series %v, and not %v", metric, got[metric], want)
 		}
 	}
 }
