@@ -6,9 +6,9 @@ require (
 	github.com/prometheus/client_golang v1.25.0
 	github.com/prometheus/common v0.72.1
 	github.com/prometheus/prometheus v0.316.0
-	github.com/redquorum/redquorum v0.0.0
-	github.com/redquorum/redquorum/contrib/otel v0.0.0
-	github.com/redquorum/redquorum/contrib/prometheus v0.0.0
+	github.com/redquorum/redquorum v0.1.0
+	github.com/redquorum/redquorum/contrib/otel v0.1.0
+	github.com/redquorum/redquorum/contrib/prometheus v0.1.0
 	go.opentelemetry.io/otel/exporters/prometheus v0.69.0
 	go.opentelemetry.io/otel/sdk/metric v1.47.0
 )
