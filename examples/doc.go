@@ -1,6 +1,7 @@
 // Package examples has small programs, each in a folder of its own. None needs a server:
 //
 //	go run ./examples/jobrunner   three hosts start a job at about the same time; one runs it
+//	go run ./examples/leader      three hosts elect a leader, which resigns after a while
 //	go run ./examples/cache       readers share a cache; a writer has it alone
 //	go run ./examples/bank        transfers lock two accounts as one
 //	go run ./examples/fenced      a paused holder's late write is refused by its token

@@ -20,6 +20,7 @@ func TestExamples(t *testing.T) {
 	}
 	for name, says := range map[string]string{
 		"jobrunner": `(?m)^interval \d: \w+ (runs the job|has nothing to do)$`,
+		"leader":    `^(?:(\w+) leads, and the others see \w+\n\w+ resigns\n){3}$`,
 		"cache":     `to JPY\nreaders at the same time: (true|false); readers that saw half of a change: 0\n$`,
 		"bank":      `^after 50 transfers there are 400 in all accounts together\n$`,
 		"fenced":    `(?s)the first holder's lease is over: true\n.*a newer holder was here\nthe order is shipped\n$`,
