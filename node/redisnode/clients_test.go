@@ -66,7 +66,7 @@ func works(t *testing.T, n node.Node) {
 	}
 }
 
-func wrap(t *testing.T, client redis.UniversalClient, opts redisnode.Options) node.Node {
+func wrap(t testing.TB, client redis.UniversalClient, opts redisnode.Options) node.Node {
 	t.Helper()
 	n, err := redisnode.New(client, opts)
 	if err != nil {
@@ -222,7 +222,7 @@ func certificate(t *testing.T, dir string) *x509.CertPool {
 	return pool
 }
 
-func newCluster(t *testing.T, masters int) *process {
+func newCluster(t testing.TB, masters int) *process {
 	t.Helper()
 	const slots = 1 << 14
 	var all []*process
