@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -128,6 +129,7 @@ func try(t *testing.T, l *quorum.Locker, until time.Time) {
 
 // When programs take turns, they rarely have to ask.
 func TestTurnsAreHandedOn(t *testing.T) {
+	tests.NeedSeconds(t)
 	for range 3 { // what keeps turns from being handed on may need some chance
 		inWorld(t, 5, func(w *world) {
 			w.delay(500*time.Microsecond, 300*time.Microsecond)
@@ -167,6 +169,7 @@ func TestTurnsAreHandedOnAgain(t *testing.T) {
 
 // So it is where others try at any time, and have some of the nodes for a moment.
 func TestTurnsAreHandedOnBesideTries(t *testing.T) {
+	tests.NeedSeconds(t)
 	inWorld(t, 5, func(w *world) {
 		w.delay(time.Millisecond, 100*time.Microsecond)
 		var tasks sync.WaitGroup

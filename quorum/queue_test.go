@@ -56,6 +56,7 @@ func TestEachReleaseWakesOneProgram(t *testing.T) {
 // A program whose commands take longer than the others have the lock is served all
 // the same: its place does not depend on its tokens, which are never the latest.
 func TestFarProgramHasItsTurn(t *testing.T) {
+	tests.NeedSeconds(t)
 	for _, opts := range [][]quorum.Option{nil, {quorum.WithFair()}} {
 		inWorld(t, 5, func(w *world) {
 			w.delay(500*time.Microsecond, 0)
@@ -145,6 +146,7 @@ func hangsInLine(t *testing.T, most time.Duration, opts ...quorum.Option) {
 // hand-over it is no longer queued, and after a notice it is passed over until it asks
 // again.
 func TestWaiterThatHangsIsToldOnce(t *testing.T) {
+	tests.NeedSeconds(t)
 	t.Run("handed on", func(t *testing.T) { hangsForLong(t) })
 	t.Run("told", func(t *testing.T) { hangsForLong(t, quorum.WithFixedLease(quorum.Defaults().Lease)) })
 }
@@ -295,6 +297,7 @@ func TestNamesBesideThoseInLine(t *testing.T) {
 // A waiter for several names that others are busy with has not much fewer turns than
 // they, though the names are rarely free at the same time.
 func TestNamesHaveTheirTurns(t *testing.T) {
+	tests.NeedSeconds(t)
 	for _, hold := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond} {
 		for _, names := range []string{"x,y", "u,v,x,y"} {
 			for _, programs := range []int{1, 3} {
@@ -362,6 +365,7 @@ func TestNamesBesideJoints(t *testing.T) {
 // many turns as without it, with as many commands if the other is held for long, and it
 // has its own turn when the other is free.
 func TestNamesPassTheirTurnOn(t *testing.T) {
+	tests.NeedSeconds(t)
 	inWorld(t, 5, func(w *world) {
 		w.delay(500*time.Microsecond, 0)
 		turns := func(hot ...string) (least int, commands float64) {

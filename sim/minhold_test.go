@@ -14,6 +14,7 @@ import (
 // Whatever happens within the assumptions, two that acquire a name one after the other do so with
 // the minimum hold between them.
 func TestMinHold(t *testing.T) {
+	tests.NeedSeconds(t)
 	gaps := 0
 	for seed := range uint64(tests.Times(40, 1000)) {
 		p := faults.Generate(seed, faults.Profile{})

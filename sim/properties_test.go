@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/sim"
 )
 
@@ -116,6 +117,7 @@ func TestPlansDrawnByRapid(t *testing.T) {
 // under the race detector, and with the garbage collector off: the golden file
 // was written without any of these.
 func TestRunsAreTheSameEverywhere(t *testing.T) {
+	tests.NeedSeconds(t)
 	const golden = "testdata/hashes.txt"
 	hashes := func() string {
 		var b strings.Builder

@@ -52,6 +52,7 @@ func TestSeeds(t *testing.T) {
 // Runs are also sound with servers that lack disk, memory or processor, and with connections that
 // break.
 func TestSeedsWithMachines(t *testing.T) {
+	tests.NeedSeconds(t)
 	c := sim.Campaign{To: uint64(tests.Times(100, 1000)), Jobs: runtime.GOMAXPROCS(0), Bugs: 10, Profile: faults.Profile{Machines: true}}
 	for _, f := range sim.Explore(t.Context(), c).Found {
 		t.Errorf("seed %d: %s %s: %s", f.Seed, f.Verdict, f.Invariant, f.What)

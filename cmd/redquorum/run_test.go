@@ -288,6 +288,7 @@ func TestRunWithoutQuorum(t *testing.T) {
 
 // Readers run side by side, a writer alone.
 func TestRunReadWrite(t *testing.T) {
+	tests.NeedSeconds(t)
 	t.Parallel()
 	_, urls := startNodes(t, 3)
 	first := start(t, runOn(urls, "--read", "sh", "-c", "echo begun; read line")...)

@@ -96,6 +96,7 @@ func TestStatusAndBreakOfAnEvenNumber(t *testing.T) {
 }
 
 func TestStatus(t *testing.T) {
+	tests.NeedSeconds(t)
 	t.Parallel()
 	servers, urls := startNodes(t, 3)
 	l := newLocker(t, urls)
@@ -155,6 +156,7 @@ func TestStatusContended(t *testing.T) {
 }
 
 func TestStatusOfReadersAndWriters(t *testing.T) {
+	tests.NeedSeconds(t)
 	t.Parallel()
 	_, urls := startNodes(t, 3)
 	l := newLocker(t, urls)
@@ -298,6 +300,7 @@ func TestNodesFromEnvironment(t *testing.T) {
 
 // --prefix stands before the name on the nodes, and is not shown.
 func TestPrefix(t *testing.T) {
+	tests.NeedSeconds(t)
 	t.Parallel()
 	_, urls := startNodes(t, 3)
 	owner := hold(t, newLocker(t, urls), "app/job").Owner()
@@ -310,6 +313,7 @@ func TestPrefix(t *testing.T) {
 }
 
 func TestBreak(t *testing.T) {
+	tests.NeedSeconds(t)
 	t.Parallel()
 	servers, urls := startNodes(t, 3)
 	want(t, exitOK, `"a" was free`, "break", "a", "--yes", "--nodes", urls)

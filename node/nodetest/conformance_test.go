@@ -22,6 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func ops() int { return tests.Times(5000, 25_000) }
 
 func TestModel(t *testing.T) {
+	tests.NeedSeconds(t)
 	nodetest.Run(t, func(*testing.T) nodetest.System { return nodetest.Model(clock.Runtime()) })
 }
 
