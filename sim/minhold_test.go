@@ -16,7 +16,7 @@ import (
 func TestMinHold(t *testing.T) {
 	tests.NeedSeconds(t)
 	gaps := 0
-	for seed := range uint64(tests.Times(40, 1000)) {
+	for seed := range uint64(tests.Times(40, 300)) {
 		p := faults.Generate(seed, faults.Profile{})
 		hold := p.Lock.MaxLease * 9 / 10
 		r := sim.Run(p, func(c *sim.Client) error {

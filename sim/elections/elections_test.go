@@ -14,7 +14,7 @@ import (
 
 // Never two lead, whatever happens to them and to the nodes.
 func TestElectionsDrawnFromSeeds(t *testing.T) {
-	seeds := uint64(tests.Times(300, 3000))
+	seeds := uint64(tests.Times(300, 1000))
 	if testing.Short() {
 		seeds = 100
 	}
