@@ -34,7 +34,7 @@ func TestQuiet(t *testing.T) {
 func TestSeeds(t *testing.T) {
 	c := sim.Campaign{To: uint64(tests.Times(499, 1999)), Jobs: runtime.GOMAXPROCS(0), Bugs: 10}
 	if testing.Short() {
-		c.To = 199
+		c.To = 99
 	}
 	if n, err := strconv.ParseUint(os.Getenv("SEEDS"), 10, 64); err == nil && n > 0 {
 		c.To = n - 1

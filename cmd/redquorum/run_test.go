@@ -457,6 +457,7 @@ func TestRunForwardsSignals(t *testing.T) {
 
 // However early a signal comes, the command does not run to its end.
 func TestRunHeedsEarlySignals(t *testing.T) {
+	tests.NeedSeconds(t)
 	t.Parallel()
 	_, urls := startNodes(t, 1)
 	for i := range 24 {

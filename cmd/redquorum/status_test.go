@@ -81,6 +81,7 @@ func (s status) states() string {
 
 // run --quorum takes a lock on an even number of nodes, so these verbs read and break it there.
 func TestStatusAndBreakOfAnEvenNumber(t *testing.T) {
+	tests.NeedSeconds(t)
 	t.Parallel()
 	_, urls := startNodes(t, 4)
 	p := start(t, "run", "--name", "a", "--quorum", "3", "--no-guard", "--nodes", urls, "--", "sleep", "60")
@@ -144,6 +145,7 @@ func TestStatus(t *testing.T) {
 }
 
 func TestStatusContended(t *testing.T) {
+	tests.NeedSeconds(t)
 	t.Parallel()
 	_, urls := startNodes(t, 3)
 	for url := range strings.SplitSeq(urls, ",") {
@@ -211,6 +213,7 @@ func TestStatusOfReadersAndWriters(t *testing.T) {
 // A key that redsync made is not shown as a lock of redquorum, on servers of either
 // kind, and no command touches it.
 func TestStatusOfString(t *testing.T) {
+	tests.NeedSeconds(t)
 	t.Parallel()
 	for name, start := range map[string]func(*testing.T) []string{"embedded": embeddedAddrs, "redis-server": serverAddrs} {
 		t.Run(name, func(t *testing.T) {
@@ -261,6 +264,7 @@ func serverAddrs(t *testing.T) (addrs []string) {
 
 // Nobody who can write to a server, or name a lock, can speak to the terminal.
 func TestEscapesAreNotPrinted(t *testing.T) {
+	tests.NeedSeconds(t)
 	t.Parallel()
 	const name = "\x1b[2Jgone\u009b31m\nnext\tfield"
 	const evil = name + "\xff"

@@ -189,6 +189,7 @@ func TestSecretsInTheEnvironment(t *testing.T) {
 
 // A server whose error text would control the terminal does not, whichever verb shows it.
 func TestServersDoNotControlTheTerminal(t *testing.T) {
+	tests.NeedSeconds(t)
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 func TestElectionsDrawnFromSeeds(t *testing.T) {
 	seeds := uint64(tests.Times(300, 1000))
 	if testing.Short() {
-		seeds = 100
+		seeds = 30
 	}
 	if n, err := strconv.ParseUint(os.Getenv("SEEDS"), 10, 64); err == nil && n > 0 {
 		seeds = n
