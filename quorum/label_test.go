@@ -373,7 +373,7 @@ func TestHolderOfAShortLeaseIsFoundWithinTheBound(t *testing.T) {
 	})
 }
 
-// To find out who has one of many names takes few commands.
+// To find the holder of one of many names takes few commands.
 func TestHolderOfManyNamesIsFoundWithFewCommands(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		a, b := labelled(w)

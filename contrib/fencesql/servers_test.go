@@ -63,7 +63,7 @@ func find(program string) string {
 	return ""
 }
 
-// home returns a new directory, and the user who has it: these servers refuse to run as root.
+// home returns a new directory, and its owner: these servers refuse to run as root.
 func home(t *testing.T, name string) (dir string, as *syscall.SysProcAttr) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "fencesql") // t.TempDir's may be too long for a socket
