@@ -30,9 +30,11 @@ type host struct {
 	jobs   chan func(context.Context)
 	server atomic.Pointer[redisserver.Server] // another one after a replica has taken over
 
+	lag     *faults.Proxy // between the replica and its master
+	forgets bool          // some fault brings the data of the latest sync back
+
+	synced  sync.Mutex          // held before mu, by a sync and by what uses its result
 	replica *redisserver.Server // that may take over; nil if no fault asks for one
-	lag     *faults.Proxy       // between it and its master
-	forgets bool                // some fault brings the data of the latest sync back
 	disk    string              // a copy of what was on the disk at the latest sync
 
 	gate sync.Mutex // of commands, while it is slow
@@ -187,12 +189,16 @@ func (h *host) serve(ctx context.Context) {
 // sync is the instant at which what is on the disk can no longer be lost, and at which a replica
 // gets what its master has.
 func (h *host) sync(ctx context.Context) {
+	h.synced.Lock() // the one before may take longer than a second
+	defer h.synced.Unlock()
 	h.mu.Lock()
 	off := h.down || h.stopped > 0
 	h.mu.Unlock()
 	if off {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second) // the server may stop now
+	defer cancel()
 	if h.forgets {
 		copied := filepath.Join(h.w.dir, fmt.Sprintf("%s-disk-%d", h.name, time.Now().UnixNano()))
 		if err := copyDisk(h.dataDir(ctx), copied); err == nil {

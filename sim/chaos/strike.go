@@ -109,6 +109,8 @@ func (h *host) restart(ctx context.Context) {
 }
 
 func (h *host) comeBack(ctx context.Context, mode faults.Mode) error {
+	h.synced.Lock()
+	defer h.synced.Unlock()
 	s := h.server.Load()
 	switch {
 	case mode == faults.Replica && h.replica != nil:
@@ -170,7 +172,9 @@ func (h *host) demote(ctx context.Context, e *faults.Event) {
 	case e.Source != 0:
 		master = h.w.hostOf(bits.TrailingZeros64(uint64(e.Source))).addr()
 	default:
+		h.synced.Lock()
 		other, err := h.w.spare(e.Mode == faults.Second, h.disk)
+		h.synced.Unlock()
 		if err != nil {
 			h.w.fail(fmt.Errorf("no master for %s: %w", h.name, err))
 			return
