@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -70,17 +71,23 @@ func (l *Locker) Inspect(ctx context.Context, name string) (*Report, error) {
 	until := l.clock.Now().Add(l.opts.Timeout)
 	r := l.askAll(node.Inspect, claim{Claim: node.Claim{Name: name}}, until)
 	defer r.done()
-	var labels map[string]string
+	labels, of := make(map[string]string), []string(nil)
+	label := func(rep *Report) {
+		more := slices.DeleteFunc(slices.Concat(rep.Owners, rep.Waiting), func(s string) bool { return slices.Contains(of, s) })
+		maps.Copy(labels, l.labelsOf(ctx, more, until))
+		of = append(of, more...)
+	}
 	if l.opts.Label != NoLabel { // while a node may hang
 		r.awaitMost(ctx)
 		most, _ := l.reportOf(r)
-		labels = l.labelsOf(ctx, slices.Concat(most.Owners, most.Waiting), until)
+		label(most)
 	}
 	r.awaitAll(ctx)
 	rep, open := l.reportOf(r)
 	if open > 0 { // ctx has ended
 		return nil, fmt.Errorf("inspect %q: %w", name, stopped(ctx))
 	}
+	label(rep) // of those whom the last nodes have told of
 	rep.labels = labels
 	return rep, nil
 }

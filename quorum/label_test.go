@@ -279,6 +279,22 @@ func TestLabelWhileANodeHangs(t *testing.T) {
 	})
 }
 
+// The answer of a slow node may decide who the holder is: it has its label, too.
+func TestLabelOfALateMajority(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		w.foreign("x", time.Hour, 2)
+		a, b := labelled(w)
+		lease := lock(t, a, "x")
+		time.Sleep(time.Second)
+		w.nodes[1].Delay(200 * time.Millisecond)
+		for _, l := range []*quorum.Locker{a, b} {
+			if r := must[*quorum.Report](t)(l.Inspect(background, "x")); r.Owner != lease.Owner() || r.Label(r.Owner) != "shop-1 worker" {
+				t.Errorf("%s holds, with the label %q", r.Owner, r.Label(r.Owner))
+			}
+		}
+	})
+}
+
 // Nodes that are too slow for the label get it a second later.
 func TestLabelIsWrittenAgain(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
