@@ -133,7 +133,7 @@ const scenarioStretch = 5
 
 func chaosVerb(ctx context.Context, c *command) int {
 	if len(c.args) == 1 && c.args[0] == chaosChild {
-		if err := chaos.Client(ctx, os.Stdin, c.stdout); err != nil {
+		if err := chaos.Client(ctx, os.Stdin, c.stdout, nil); err != nil {
 			return c.fail("chaos", err)
 		}
 		return exitOK

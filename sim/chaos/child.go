@@ -24,9 +24,26 @@ import (
 	"github.com/redquorum/redquorum/sim/live"
 )
 
+// A Seat is what a client's process knows when it opens its lock.
+type Seat struct {
+	Plan   *faults.Plan // stretched
+	Client int
+	Start  int     // how often the client was started before
+	Nodes  []Place // that it was configured with
+	Clock  clock.Clock
+}
+
+// A Place is where a node is.
+type Place struct {
+	Number   int    `json:"number"`
+	Addr     string `json:"addr"`
+	Database int    `json:"database"`
+}
+
 // Client is the whole of a client's process: it reads what to do from its standard input, says on
-// its standard output that it is there, and returns when it is done, or when its parent is gone.
-func Client(ctx context.Context, in io.Reader, out io.Writer) error {
+// its standard output that it is there, and returns when it is done, or when its parent is gone. open
+// makes the client's lock. nil opens the one that the plan names.
+func Client(ctx context.Context, in io.Reader, out io.Writer, open func(*Seat) (live.Library, error)) error {
 	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP) // the parent decides
 	var o order
 	from := json.NewDecoder(in)
@@ -56,7 +73,10 @@ func Client(ctx context.Context, in io.Reader, out io.Writer) error {
 		cancel()
 	}()
 	c := newPlanned(p, o.Client, b.Begun)
-	library, err := open(p, &o, c)
+	if open == nil {
+		open = openPlanned
+	}
+	library, err := open(&Seat{p, o.Client, o.Start, o.Nodes, c})
 	if err != nil {
 		return err
 	}
@@ -67,13 +87,14 @@ func Client(ctx context.Context, in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// open makes the client's lock.
-func open(p *faults.Plan, o *order, c *planned) (live.Library, error) {
+// openPlanned opens redquorum or textbook Redlock.
+func openPlanned(s *Seat) (live.Library, error) {
+	p, c := s.Plan, s.Clock
 	if p.Lock.Client == faults.Plain {
-		return newTextbook(p, o, c), nil
+		return newTextbook(s), nil
 	}
 	var nodes []node.Node
-	for _, at := range o.Nodes {
+	for _, at := range s.Nodes {
 		client := redis.NewClient(&redis.Options{Addr: at.Addr, DB: at.Database})
 		n, err := redisnode.New(client, redisnode.Options{Name: fmt.Sprintf("n%d", at.Number+1), Clock: c})
 		if err != nil {
@@ -85,7 +106,7 @@ func open(p *faults.Plan, o *order, c *planned) (live.Library, error) {
 	options := live.Options(p, c)
 	options.Quorum = cmp.Or(p.Lock.Need, len(nodes)/2+1)
 	options.Drift = max(options.Drift, 1e-9) // 0 would be the default
-	options.Random = clones(p, o)
+	options.Random = clones(s)
 	locker, err := quorum.New(nodes, options)
 	if err != nil {
 		return nil, err
@@ -95,13 +116,13 @@ func open(p *faults.Plan, o *order, c *planned) (live.Library, error) {
 
 // clones returns the random numbers of a client that is a clone of another, nil of all others: these
 // draw from the kernel.
-func clones(p *faults.Plan, o *order) func() uint64 {
-	for i := range p.Events {
-		e := &p.Events[i]
-		if e.Verb != faults.Clone || !e.Procs.Clients.Has(o.Client) {
+func clones(s *Seat) func() uint64 {
+	for i := range s.Plan.Events {
+		e := &s.Plan.Events[i]
+		if e.Verb != faults.Clone || !e.Procs.Clients.Has(s.Client) {
 			continue
 		}
-		random := rand.New(rand.NewPCG(p.Seed, uint64(o.Start)<<32|uint64(bits.TrailingZeros64(uint64(e.Procs.Clients)))))
+		random := rand.New(rand.NewPCG(s.Plan.Seed, uint64(s.Start)<<32|uint64(bits.TrailingZeros64(uint64(e.Procs.Clients)))))
 		var mu sync.Mutex
 		return func() uint64 {
 			mu.Lock()

@@ -41,7 +41,7 @@ type order struct {
 	Plan   string  `json:"plan"`
 	Client int     `json:"client"`
 	Start  int     `json:"start"` // how often it was started before
-	Nodes  []place `json:"nodes"`
+	Nodes  []Place `json:"nodes"`
 	Store  string  `json:"store"`
 	Log    string  `json:"log"`
 }
@@ -51,13 +51,6 @@ type beginning struct {
 	Begun clock.Instant `json:"begun"` // of the plan
 }
 
-// A place is where a node is.
-type place struct {
-	Number   int    `json:"number"`
-	Addr     string `json:"addr"`
-	Database int    `json:"database"`
-}
-
 // start starts a process.
 func (c *client) start() {
 	w := c.w
@@ -65,7 +58,7 @@ func (c *client) start() {
 	o := order{Plan: w.p.String(), Client: c.number, Start: c.starts, Store: w.store.addr(), Log: log}
 	for n, l := range w.links[c.number] {
 		if w.lists(c.number).Has(n) {
-			o.Nodes = append(o.Nodes, place{n, l.addr(), w.database(n)})
+			o.Nodes = append(o.Nodes, Place{n, l.addr(), w.database(n)})
 		}
 	}
 	c.starts++

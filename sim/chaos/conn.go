@@ -13,6 +13,7 @@ import (
 
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/sim"
+	"github.com/redquorum/redquorum/sim/live"
 )
 
 // A conn is one connection over a link. Its link's mutex is for all but what mu is for.
@@ -48,11 +49,11 @@ var serials atomic.Int64
 
 // newRequest reads a command. A script has the name of its lock in its first key, and the owner
 // in its first argument unless it extends.
-func newRequest(kinds *kinds, words []string) (r request) {
+func newRequest(commands *live.Commands, words []string) (r request) {
 	r.serial = int(serials.Add(1))
-	switch r.kind = kinds.of(words); {
-	case r.kind == "":
-	case strings.EqualFold(words[0], "set"):
+	switch r.kind = commands.Kind(words); {
+	case r.kind == "" || len(words) < 3:
+	case strings.HasPrefix(strings.ToLower(words[0]), "set"):
 		r.name, r.owner = words[1], words[2]
 	case len(words) > 3:
 		r.name = words[3]
@@ -128,14 +129,14 @@ func (c *conn) inOrder(way int, due time.Time) time.Time {
 func (c *conn) readClient() {
 	from := bufio.NewReader(c.client)
 	for {
-		frame, words, err := readFrame(from)
+		frame, words, err := live.ReadMessage(from)
 		if err != nil {
 			break
 		}
 		if len(words) == 0 {
 			words = []string{""}
 		}
-		r := newRequest(c.l.kinds, words)
+		r := newRequest(c.l.commands, words)
 		c.mu.Lock()
 		switch strings.ToLower(words[0]) {
 		case "subscribe", "unsubscribe", "psubscribe", "punsubscribe":
@@ -184,7 +185,7 @@ func (c *conn) execute(r request, frame []byte) {
 func (c *conn) readServer() {
 	from := bufio.NewReader(c.server)
 	for {
-		frame, words, err := readFrame(from)
+		frame, words, err := live.ReadMessage(from)
 		if err != nil {
 			break
 		}

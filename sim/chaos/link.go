@@ -10,6 +10,7 @@ import (
 
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/sim"
+	"github.com/redquorum/redquorum/sim/live"
 )
 
 const (
@@ -29,7 +30,7 @@ const notice = "notice"
 // its own.
 type link struct {
 	delay    faults.Range // of the plan's network
-	kinds    *kinds
+	commands *live.Commands
 	target   func() string         // the server's address
 	serve    func(context.Context) // waits until the node may take another command
 	note     func(sim.Entry)       // what happens to a command or its reply

@@ -15,6 +15,7 @@ import (
 
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/sim"
+	"github.com/redquorum/redquorum/sim/live"
 )
 
 // A fake is a server that answers each command with its last word, and remembers it.
@@ -47,7 +48,7 @@ func (f *fake) serve(conn net.Conn) {
 	defer conn.Close()
 	from := bufio.NewReader(conn)
 	for {
-		_, words, err := readFrame(from)
+		_, words, err := live.ReadMessage(from)
 		if err != nil {
 			return
 		}
@@ -80,7 +81,7 @@ func (f *fake) executed(t *testing.T, n int) []string {
 }
 
 func newTestLink(t *testing.T, f *fake) *link {
-	l := &link{kinds: new(kinds), target: f.Addr().String, serve: func(context.Context) {}, note: func(sim.Entry) {}, answered: func() {}}
+	l := &link{commands: new(live.Commands), target: f.Addr().String, serve: func(context.Context) {}, note: func(sim.Entry) {}, answered: func() {}}
 	if err := l.open(1, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +121,7 @@ func (c *caller) send(words ...string) {
 func (c *caller) wants(replies ...string) {
 	c.t.Helper()
 	for _, want := range replies {
-		if _, words, err := readFrame(c.from); err != nil || strings.Join(words, " ") != want {
+		if _, words, err := live.ReadMessage(c.from); err != nil || strings.Join(words, " ") != want {
 			c.t.Fatalf("%v, %v; want %s", words, err, want)
 		}
 	}
@@ -265,21 +266,5 @@ func TestDuplicate(t *testing.T) {
 	c.wants("twice")
 	if got := f.executed(t, 2); !slices.Equal(got, []string{"twice", "twice"}) {
 		t.Errorf("executed %v", got)
-	}
-}
-
-func TestKinds(t *testing.T) {
-	var k kinds
-	const sha = "36ff0f3d5d9a7d8d0c5b4d2b4a6d1d5f0d4b3c2a"
-	if got := k.of([]string{"EVALSHA", sha, "1", "x"}); got != "" {
-		t.Errorf("an unknown script is %q", got)
-	}
-	for text, want := range map[string]string{acquireText: "acquire", releaseText: "release", "-- extend_read: x": "extend", "return 'acquire:'": ""} {
-		if got := k.of([]string{"eval", text, "0"}); got != want {
-			t.Errorf("%q is %q", text, got)
-		}
-	}
-	if got := k.of([]string{"SET", "x", "o", "NX"}); got != "acquire" {
-		t.Errorf("SET is %q", got)
 	}
 }

@@ -26,12 +26,12 @@ type textbook struct {
 	next  func() uint64 // random numbers
 }
 
-func newTextbook(p *faults.Plan, o *order, c clock.Clock) *textbook {
-	b := &textbook{p: p, c: c, next: clones(p, o)}
+func newTextbook(s *Seat) *textbook {
+	b := &textbook{p: s.Plan, c: s.Clock, next: clones(s)}
 	if b.next == nil {
 		b.next = rand.Uint64
 	}
-	for _, at := range o.Nodes {
+	for _, at := range s.Nodes {
 		b.nodes = append(b.nodes, redis.NewClient(&redis.Options{Addr: at.Addr, DB: at.Database, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true,
 			Protocol: 2, ContextTimeoutEnabled: true}))
 	}

@@ -23,7 +23,7 @@ const asClient = "CHAOS_TEST_CLIENT"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asClient) != "" {
-		if err := chaos.Client(context.Background(), os.Stdin, os.Stdout); err != nil {
+		if err := chaos.Client(context.Background(), os.Stdin, os.Stdout, nil); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

@@ -81,12 +81,14 @@ func (s *sampler) read() (found []sim.Entry, err error) {
 		var plain *redis.StringCmd
 		var left *redis.DurationCmd
 		_, err := c.Pipelined(ctx, func(p redis.Pipeliner) error {
-			left = p.PTTL(ctx, name)
-			if s.w.lockType() == "hash" {
-				owners = p.HGetAll(ctx, name)
+			key := name
+			if lock := s.w.plain(); lock != nil {
+				key = lock.Key(name)
+				plain = p.Get(ctx, key)
 			} else {
-				plain = p.Get(ctx, name)
+				owners = p.HGetAll(ctx, key)
 			}
+			left = p.PTTL(ctx, key)
 			return nil
 		})
 		if err != nil && err != redis.Nil {

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -36,9 +37,21 @@ type Config struct {
 	// to a millisecond needs that on real processes, which are not.
 	Stretch int
 
+	// Lock says which lock those processes have, if it is neither redquorum nor textbook Redlock.
+	Lock *Lock
+
 	// Dir is a folder for what the processes write. Run makes it and leaves it there.
 	Dir string
 }
+
+// A Lock is one whose keys are strings. Its plans are those of textbook Redlock.
+type Lock struct {
+	Title    string                   // its name and version
+	Promised []string                 // the invariants that it is held to
+	Key      func(name string) string // on the nodes
+}
+
+var plainLock = &Lock{Title: "textbook Redlock", Promised: []string{"I1", "I5", "I6", "I7"}, Key: func(name string) string { return name }}
 
 const (
 	// Slack is what the judge allows for what is observed late.
@@ -47,11 +60,8 @@ const (
 	Wake = time.Second
 )
 
-// The invariants that the locks promise, and that can be seen from outside.
-var (
-	promised        = []string{"I1", "I4", "I5", "I6", "I7", "I8", "I13", "I14"}
-	promisedPlainly = []string{"I1", "I5", "I6", "I7"}
-)
+// promised are the invariants of redquorum that can be seen from outside.
+var promised = []string{"I1", "I4", "I5", "I6", "I7", "I8", "I13", "I14"}
 
 // An Outcome is what came of a plan. Its Plan is the one that was carried out, stretched.
 type Outcome struct {
@@ -71,14 +81,14 @@ type world struct {
 
 	firstSync, second time.Duration // of what happens on disks, and how often
 
-	clock   string          // the library that is the clock of servers; "" if no fault moves one
-	began   atomic.Int64    // clock.Instant: samplers and links read before the plan begins
-	ctx     context.Context // ends when the run is over
-	cancel  context.CancelFunc
-	tasks   sync.WaitGroup
-	players sync.WaitGroup
-	store   *store
-	kinds   kinds
+	clock    string          // the library that is the clock of servers; "" if no fault moves one
+	began    atomic.Int64    // clock.Instant: samplers and links read before the plan begins
+	ctx      context.Context // ends when the run is over
+	cancel   context.CancelFunc
+	tasks    sync.WaitGroup
+	players  sync.WaitGroup
+	store    *store
+	commands live.Commands
 
 	hosts    []*host
 	hostAt   []*host   // by node
@@ -127,9 +137,9 @@ func Run(ctx context.Context, p *faults.Plan, config Config) (*Outcome, error) {
 	}
 	late := max(lateness(p, entries), time.Duration(w.late.Load()))
 	sets := w.store.sets()
-	judge := live.Judge{Lock: w.title(), Slack: Slack, Wake: Wake, Promised: promised, Erased: sets[0].Lost}
-	if p.Lock.Client == faults.Plain {
-		judge.Promised, judge.Erased = promisedPlainly, 0 // it has no tokens
+	judge := live.Judge{Lock: "redquorum on real servers", Slack: Slack, Wake: Wake, Promised: promised, Erased: sets[0].Lost}
+	if lock := w.plain(); lock != nil {
+		judge.Lock, judge.Promised, judge.Erased = lock.Title+" on real servers", lock.Promised, 0 // it has no tokens
 	}
 	if late > Wake/4 {
 		judge.Busy = fmt.Sprintf("the machine was busy: things happened up to %v late", late.Round(time.Millisecond))
@@ -138,12 +148,12 @@ func Run(ctx context.Context, p *faults.Plan, config Config) (*Outcome, error) {
 	return &Outcome{Result: r, Server: w.version(), Set: sets, Late: late}, nil
 }
 
-// title says which lock was tried.
-func (w *world) title() string {
-	if w.p.Lock.Client == faults.Plain {
-		return "textbook Redlock on real servers"
+// plain is the lock that is tried, or nil if it is redquorum.
+func (w *world) plain() *Lock {
+	if w.p.Lock.Client != faults.Plain {
+		return nil
 	}
-	return "redquorum on real servers"
+	return cmp.Or(w.config.Lock, plainLock)
 }
 
 // open starts servers and links, and waits until the servers have run for so long that they vote.
@@ -168,7 +178,7 @@ func (w *world) open() (err error) {
 	for i := range w.p.Clients {
 		w.links = append(w.links, nil)
 		for n, h := range w.hostAt {
-			l := &link{delay: w.p.Network.Delay, kinds: &w.kinds, target: h.addr, serve: h.serve, answered: w.samplers[n].kick}
+			l := &link{delay: w.p.Network.Delay, commands: &w.commands, target: h.addr, serve: h.serve, answered: w.samplers[n].kick}
 			l.note = func(e sim.Entry) {
 				e.Client, e.Node, e.At = i, n, w.now()
 				if e.Until != 0 {
@@ -457,7 +467,7 @@ func (w *world) now() time.Duration { return clock.System().Now().Sub(w.begun())
 
 // lockType is of what type the key of a lock is.
 func (w *world) lockType() string {
-	if w.p.Lock.Client == faults.Plain {
+	if w.plain() != nil {
 		return "string"
 	}
 	return "hash"

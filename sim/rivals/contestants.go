@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	mathrand "math/rand/v2"
 	"net"
 	"slices"
 	"sync"
@@ -18,7 +17,6 @@ import (
 	redsyncredis "github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	goredislib "github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
 
@@ -143,67 +141,27 @@ func contestantOf(name string) *contestant {
 	return contestants[i]
 }
 
-// A place is where a client's process is.
-type place struct {
-	w      *world
-	client int
-	life   context.Context
-	random *drawer // of what the lock draws, where it lets its user choose
-}
-
-// A drawer draws numbers for several goroutines.
-type drawer struct {
-	mu     sync.Mutex
-	random *mathrand.Rand
-}
-
-func (d *drawer) Uint64() uint64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.random.Uint64()
-}
-
-// client returns a client of go-redis for a node, as it is by default but for where it dials.
-func (p *place) redis(n int) *goredislib.Options {
-	return &goredislib.Options{
-		// An address of its own, since a name would be looked up.
-		Addr: fmt.Sprintf("127.0.0.%d:6379", n+1), DB: p.w.nodes[n].db,
-		// Those hold a mutex while they wait for the network, for which virtual time waits.
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return p.w.links[p.client][n].dial(ctx, p.life)
-		},
-	}
-}
-
-// patient is redis for locks that leave timeouts to their client: those of the plan.
-func (p *place) patient(n int) *goredislib.Options {
-	o, timeout := p.redis(n), p.w.p.Lock.Timeout
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.ContextTimeoutEnabled = timeout, timeout, timeout, true
-	return o
-}
-
 func openRedquorum(p *place) (live.Library, error) {
 	var nodes []node.Node
-	for _, n := range p.w.listed(p.client) {
+	for _, n := range p.nodes {
 		client := goredislib.NewClient(p.redis(n))
-		one, err := redisnode.New(client, redisnode.Options{Clock: p.w.clock})
+		one, err := redisnode.New(client, redisnode.Options{Clock: p.clock})
 		_ = client.Close() // its options were copied
 		if err != nil {
 			return nil, err
 		}
 		nodes = append(nodes, one)
 	}
-	options := live.Options(p.w.p, p.w.clock)
+	options := live.Options(p.plan, p.clock)
 	options.Random = p.random.Uint64
-	if len(nodes) < len(p.w.nodes) {
+	if len(nodes) < p.all {
 		options.Quorum = len(nodes)/2 + 1
 	}
 	l, err := quorum.New(nodes, options)
 	if err != nil {
 		return nil, err
 	}
-	return live.Redquorum(l, p.w.clock), nil
+	return live.Redquorum(l, p.clock), nil
 }
 
 // onlyPlain refuses what a library with plain locks does not have.
@@ -214,15 +172,12 @@ func onlyPlain(w *live.Wanted) error {
 	return nil
 }
 
-// until is an instant of the world's clock.
-func (p *place) until(t time.Time) clock.Instant { return p.w.clock.Now().Add(time.Until(t)) }
-
 var errNotHeld = errors.New("the lock was not held any more")
 
 func openRedsync(p *place) (live.Library, error) {
 	r := &redsyncLibrary{place: p}
 	var pools []redsyncredis.Pool
-	for _, n := range p.w.listed(p.client) {
+	for _, n := range p.nodes {
 		client := goredislib.NewClient(p.patient(n))
 		r.clients = append(r.clients, client)
 		pools = append(pools, goredis.NewPool(client))
@@ -309,16 +264,15 @@ type rueidisLibrary struct {
 // connect makes the Locker, which needs a server that answers.
 func (r *rueidisLibrary) connect() {
 	defer close(r.opened)
+	to := r.nodes[0]
+	client := rueidis.ClientOption{InitAddress: []string{to.addr}, SelectDB: to.db, ForceSingleClient: true, RetryDelay: r.pause}
+	if to.dial != nil {
+		client.DialCtxFn = func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			return to.dial(ctx)
+		}
+	}
 	for {
-		l, err := rueidislock.NewLocker(rueidislock.LockerOption{
-			KeyMajority: 1, KeyValidity: r.w.p.Lock.Lease, NoLoopTracking: true,
-			ClientOption: rueidis.ClientOption{
-				InitAddress: []string{"127.0.0.1:6379"}, ForceSingleClient: true, RetryDelay: r.pause,
-				DialCtxFn: func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
-					return r.w.links[r.client][0].dial(ctx, r.life)
-				},
-			},
-		})
+		l, err := rueidislock.NewLocker(rueidislock.LockerOption{KeyMajority: 1, KeyValidity: r.plan.Lock.Lease, NoLoopTracking: true, ClientOption: client})
 		if err == nil {
 			r.l = l
 			return
@@ -343,7 +297,7 @@ func (r *rueidisLibrary) Close() error {
 }
 
 func (r *rueidisLibrary) Acquire(ctx context.Context, w live.Wanted) (live.Held, error) {
-	if w.Lease != r.w.p.Lock.Lease {
+	if w.Lease != r.plan.Lock.Lease {
 		return nil, fmt.Errorf("each lock has the Locker's KeyValidity: %w", errors.ErrUnsupported)
 	}
 	select {
@@ -374,9 +328,9 @@ func (r *rueidisLibrary) Acquire(ctx context.Context, w live.Wanted) (live.Held,
 		cancel()
 		return nil, err
 	}
-	h := &rueidisHeld{lost: lost, unlock: unlock, cancel: cancel, owner: r.w.holder(r.client, name), until: clock.Never}
+	h := &rueidisHeld{lost: lost, unlock: unlock, cancel: cancel, owner: r.holder(name), until: clock.Never}
 	if w.Fixed { // it renews always: its user ends it
-		h.until = r.w.clock.Now().Add(w.Lease)
+		h.until = r.clock.Now().Add(w.Lease)
 		time.AfterFunc(w.Lease, func() { _ = h.Unlock(ctx) })
 	}
 	return h, nil
@@ -405,7 +359,7 @@ func (h *rueidisHeld) Unlock(context.Context) error {
 }
 
 func openBSM(p *place) (live.Library, error) {
-	client := goredislib.NewClient(p.patient(0))
+	client := goredislib.NewClient(p.patient(p.nodes[0]))
 	return &bsmLibrary{p, clients{client}, redislock.New(client)}, nil
 }
 
@@ -471,7 +425,7 @@ func (h *bsmHeld) Extend(ctx context.Context, d time.Duration) error {
 }
 
 func openSetNX(p *place) (live.Library, error) {
-	client := goredislib.NewClient(p.patient(0))
+	client := goredislib.NewClient(p.patient(p.nodes[0]))
 	return &setNX{p, clients{client}}, nil
 }
 

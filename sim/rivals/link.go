@@ -16,6 +16,7 @@ import (
 
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/sim"
+	"github.com/redquorum/redquorum/sim/live"
 )
 
 const (
@@ -213,12 +214,12 @@ func (c *conn) read(life context.Context) {
 	defer stop()
 	r := bufio.NewReader(c.far)
 	for {
-		words, err := readCommand(r)
+		_, words, err := live.ReadMessage(r)
 		if err != nil {
 			c.up.put(parcel{last: true})
 			return
 		}
-		kind := c.l.w.scripts.kind(words)
+		kind := c.l.w.commands.Kind(words)
 		c.up.put(parcel{words: words, kind: kind, message: c.l.w.message(kind)})
 	}
 }
@@ -414,7 +415,7 @@ func (q *pipe) deliver(p *parcel) bool {
 		return false
 	}
 	if p.kind == "" {
-		p.kind = l.w.scripts.kind(p.words) // a script that somebody has sent meanwhile
+		p.kind = l.w.commands.Kind(p.words) // a script that somebody has sent meanwhile
 	}
 	q.duplicate(p)
 	if at := c.s.slot(l.draw); at.After(time.Now()) && !sleep(l.w.network, time.Until(at)) {

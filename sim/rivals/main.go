@@ -7,8 +7,10 @@
 //	go run . page                            # writes docs/rivals.md
 //	go run . shift redsync                   # each scenario 200 times, with other times
 //	go run . explore redsync --seeds 1000    # drawn plans; what breaks the lock is shrunk and kept
+//	go run . real S13 redsync                # the same as run, but on real servers
+//	go run . check redsync                   # repeats on real servers all that broke the lock
 //
-// A run is in virtual time, in a bubble of testing/synctest. All clients and servers are in one
+// Otherwise a run is in virtual time, in a bubble of testing/synctest. All clients and servers are in one
 // process: the locks talk by net.Pipe to miniredis, over links that stall as TCP does.
 package main
 
@@ -23,6 +25,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	goredislib "github.com/redis/go-redis/v9"
 
@@ -52,7 +55,8 @@ type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}
 
-var errUsage = errors.New("want: run SCENARIO|PLAN LOCK [--html FILE], page, shift LOCK [--times N], or explore LOCK [--from N] [--seeds N]")
+var errUsage = errors.New("want: run SCENARIO|PLAN LOCK [--html FILE], page, shift LOCK [--times N], explore LOCK [--from N] [--seeds N], " +
+	"real SCENARIO|PLAN LOCK [--server FILE] [--stretch N] [--html FILE], or check LOCK [--server FILE] [--stretch N]")
 
 func command(args []string, out io.Writer, in bubble) error {
 	if len(args) == 0 {
@@ -63,6 +67,9 @@ func command(args []string, out io.Writer, in bubble) error {
 	times := flags.Uint64("times", 200, "how often to shift each plan")
 	seeds := flags.Uint64("seeds", 1000, "how many plans to draw")
 	from := flags.Uint64("from", 0, "the first seed")
+	how := real{}
+	flags.StringVar(&how.server, "server", "redis-server", "the program of the real servers")
+	flags.IntVar(&how.stretch, "stretch", 5, "how many times as long all times of a plan are on real servers")
 	words := args[1:]
 	n := 0
 	for n < len(words) && !strings.HasPrefix(words[n], "-") {
@@ -82,6 +89,12 @@ func command(args []string, out io.Writer, in bubble) error {
 	switch {
 	case args[0] == "run" && n == 2:
 		return c.run(in, words[0], *html, out)
+	case args[0] == "real" && n == 2:
+		return c.runReal(&how, words[0], *html, out)
+	case args[0] == "check" && n == 1:
+		return how.check(c, in, out)
+	case args[0] == "client" && n == 1: // a process of the two above
+		return c.beChild(os.Stdin, out)
 	case args[0] == "shift" && n == 1:
 		return c.shift(in, *times, out)
 	case args[0] == "explore" && n == 1:
@@ -98,22 +111,26 @@ func lockNames() string {
 	return strings.Join(names, ", ")
 }
 
+// named returns the plan of a scenario, or that in a file.
+func (c *contestant) named(what string) (p *faults.Plan, s *sim.Scenario, lacks []string, err error) {
+	if s, known := sim.FindScenario(what); known {
+		p, lacks = c.plan(&s)
+		return p, &s, lacks, nil
+	}
+	text, err := os.ReadFile(what)
+	if err == nil {
+		if p, err = faults.Parse(string(text)); err == nil {
+			lacks = missing(p)
+		}
+	}
+	return p, nil, lacks, err
+}
+
 // run shows one run.
 func (c *contestant) run(in bubble, what, html string, out io.Writer) error {
-	var p *faults.Plan
-	var lacks []string
-	s, known := sim.FindScenario(what)
-	if known {
-		p, lacks = c.plan(&s)
-	} else {
-		text, err := os.ReadFile(what)
-		if err != nil {
-			return err
-		}
-		if p, err = faults.Parse(string(text)); err != nil {
-			return err
-		}
-		lacks = missing(p)
+	p, s, lacks, err := c.named(what)
+	if err != nil {
+		return err
 	}
 	if len(lacks) > 0 {
 		return fmt.Errorf("%s cannot be carried out here: it needs %s", what, strings.Join(lacks, ", "))
@@ -122,6 +139,25 @@ func (c *contestant) run(in bubble, what, html string, out io.Writer) error {
 	if len(lacks) > 0 {
 		return fmt.Errorf("%s has no %s", c.name, strings.Join(lacks, ", "))
 	}
+	return c.show(r, s, html, out)
+}
+
+// runReal shows one run on real servers. Those lack other things.
+func (c *contestant) runReal(how *real, what, html string, out io.Writer) error {
+	p, s, _, err := c.named(what)
+	if err != nil {
+		return err
+	}
+	r, err := how.run(c, p)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%s, at most %v late\n", r.Server, r.Late.Round(time.Millisecond))
+	return c.show(r.Result, s, html, out)
+}
+
+// show shows a run, of a scenario if that is not nil.
+func (c *contestant) show(r *sim.Result, s *sim.Scenario, html string, out io.Writer) error {
 	fmt.Fprintf(out, "%s: %s\n", c.title(), r.Verdict)
 	for _, line := range r.Story(60) {
 		fmt.Fprintln(out, line)
@@ -133,7 +169,7 @@ func (c *contestant) run(in bubble, what, html string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if known {
+	if s != nil {
 		err = s.WriteHTML(f, r)
 	} else {
 		err = r.WriteHTML(f)
@@ -154,7 +190,7 @@ func (c *contestant) shift(in bubble, times uint64, out io.Writer) error {
 		for by := uint64(1); by <= times; by++ {
 			p := shifted(o.plan, by)
 			r, _ := c.try(in, p)
-			if r.Verdict != sim.Unsafe && r.Verdict != sim.Stuck {
+			if !wrong(r) {
 				continue
 			}
 			broken++

@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -41,10 +42,10 @@ func page(rows [][]*outcome) string {
 		c.writePromises(&b)
 	}
 	b.WriteString("\n## What went wrong\n\nEach story is of the plan as it is. The command of each shows it; with `--html FILE` it also draws the run.\n" +
-		"Run it in `sim/rivals`.\n")
+		"Run it in `sim/rivals`. With `real` in the place of `run`, the same plan is carried out on real servers, with processes as clients.\n")
 	for _, row := range rows {
 		for _, o := range row {
-			if o.result != nil && o.lock.name != ours && (o.result.Verdict == sim.Unsafe || o.result.Verdict == sim.Stuck) {
+			if o.lock.name != ours && o.wrong() {
 				o.write(&b)
 			}
 		}
@@ -83,11 +84,14 @@ func bold(word string) string {
 }
 
 // shifts are how many of the runs with other times went wrong, by scenario.
-func (c *contestant) shifts() map[string]string {
+func (c *contestant) shifts() map[string]string { return c.byHand("shifts") }
+
+// byHand is what is run by hand, because it takes long: a line for each scenario or plan.
+func (c *contestant) byHand(what string) map[string]string {
 	all := make(map[string]string)
-	text, err := os.ReadFile(filepath.Join("testdata", "shifts", file(c)+".txt"))
+	text, err := os.ReadFile(filepath.Join("testdata", what, file(c)+".txt"))
 	if err != nil {
-		return all // they take long, and are run by hand
+		return all
 	}
 	for line := range strings.Lines(string(text)) {
 		id, n, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -116,6 +120,9 @@ func (o *outcome) write(b *strings.Builder) {
 		if slices.Contains(strings.Split(known.scenarios, " "), o.scenario.ID) {
 			fmt.Fprintf(b, "%s\n\n", known.says)
 		}
+	}
+	if real := o.lock.byHand("real")[o.scenario.ID]; real != "" {
+		fmt.Fprintf(b, "On real servers: it %s.\n\n", real)
 	}
 	fmt.Fprintf(b, "`go run . run %s %q`\n\n```text\n%s\n```\n", o.scenario.ID, o.lock.name, strings.Join(o.result.Story(10), "\n"))
 }
@@ -160,9 +167,10 @@ func keptPlans() (all []keptPlan) {
 
 func writeKept(b *strings.Builder) {
 	b.WriteString("\n## Plans that were found\n\nThese break a lock, too: plans with other times, and plans that were drawn. They were made as small as they can be.\n\n" +
-		"| lock | from | what | why | command |\n|-|-|-|-|-|\n")
+		"| lock | from | what | why | on real servers, it | command |\n|-|-|-|-|-|-|\n")
 	for _, k := range keptPlans() {
-		fmt.Fprintf(b, "| %s | %s | %s | %s | `go run . run %s %q` |\n", k.lock.name, k.from, k.came, k.why, k.path, k.lock.name)
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | `go run . run %s %q` |\n", k.lock.name, k.from, k.came, k.why,
+			k.lock.byHand("real")[path.Base(k.path)], k.path, k.lock.name)
 	}
 }
 

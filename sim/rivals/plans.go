@@ -154,6 +154,11 @@ func (c *contestant) scenario(in bubble, s *sim.Scenario) *outcome {
 	return o
 }
 
+// wrong reports whether a promise was broken that the lock is held to.
+func wrong(r *sim.Result) bool { return r.Verdict == sim.Unsafe || r.Verdict == sim.Stuck }
+
+func (o *outcome) wrong() bool { return o.result != nil && wrong(o.result) }
+
 // cell says in a word what it came to.
 func (o *outcome) cell() string {
 	if len(o.lacks) > 0 {

@@ -16,11 +16,11 @@ import (
 
 // A world carries out one plan with one lock, in a bubble of testing/synctest.
 type world struct {
-	p       *faults.Plan
-	lock    *contestant
-	clock   clock.Clock
-	begun   time.Time
-	scripts dictionary
+	p        *faults.Plan
+	lock     *contestant
+	clock    clock.Clock
+	begun    time.Time
+	commands live.Commands
 
 	nodes   []at
 	links   [][]*link // by client and node
@@ -51,7 +51,7 @@ type process struct {
 
 // carryOut carries out a plan, and judges what came of it. lacks is what the lock does not have.
 func carryOut(p *faults.Plan, lock *contestant) (r *sim.Result, lacks []string) {
-	w := &world{p: p, lock: lock, clock: clock.Runtime(), begun: time.Now(), scripts: dictionary{texts: make(map[string]string)}}
+	w := &world{p: p, lock: lock, clock: clock.Runtime(), begun: time.Now()}
 	rand.Seed(int64(p.Seed)) //nolint:staticcheck // what libraries draw for their pauses is to be the same each time
 	zero := w.clock.Now()
 	network, unplug := context.WithCancel(context.Background())
@@ -159,7 +159,7 @@ func (w *world) listed(client int) (nodes []int) {
 func (w *world) start(i int) {
 	c := w.clients[i]
 	life, kill := context.WithCancel(context.Background())
-	library, err := w.lock.open(&place{w, i, life, &drawer{random: mathrand.New(mathrand.NewPCG(w.p.Seed, uint64(c.starts)<<32|uint64(i)|1<<63))}})
+	library, err := w.lock.open(w.place(i, life, c.starts))
 	if err != nil {
 		panic(err)
 	}
