@@ -215,7 +215,7 @@ func (c *command) show(r *sim.Result, show showFlags) error {
 }
 
 const simShrinkManual = `
-usage: redquorum sim shrink PLAN [-o FILE] [--html FILE]
+usage: redquorum sim shrink PLAN [-o FILE] [--html FILE] [flags]
 
 Looks for the smallest plan that breaks the same invariant as PLAN: with fewer
 events, clients, nodes and settings of the work, in a shorter time, and perhaps
@@ -231,6 +231,8 @@ example:
 
 func simShrink(ctx context.Context, c *command) int {
 	fs := c.flags("sim shrink", simShrinkManual)
+	var runs simFlags
+	runs.register(fs)
 	to := fs.String("o", "", "write the plan to this `file`")
 	var page string
 	htmlFlag(fs, &page)
@@ -244,8 +246,8 @@ func simShrink(ctx context.Context, c *command) int {
 	}
 	ctx, cancel := context.WithTimeout(ctx, shrinkTime)
 	defer cancel()
-	small := sim.Shrink(ctx, p)
-	r := sim.Run(small, nil, sim.WithTrace())
+	small := sim.Shrink(ctx, p, runs.options...)
+	r := sim.Run(small, nil, append(runs.options, sim.WithTrace())...)
 	if v := r.Worst(); v == nil {
 		fmt.Fprintln(c.stderr, "the plan breaks no invariant")
 	} else {
@@ -278,6 +280,8 @@ func simVerify(ctx context.Context, c *command) int {
 	fs := c.flags("sim verify", simVerifyManual)
 	var plans planFlags
 	plans.register(fs)
+	var runs simFlags
+	runs.register(fs)
 	seeds := fs.String("seeds", "1-1000", "the `range` of seeds")
 	if status, ok := c.parse(fs); !ok {
 		return status
@@ -289,6 +293,9 @@ func simVerify(ctx context.Context, c *command) int {
 	if err == nil {
 		err = plans.check()
 	}
+	if err == nil {
+		err = runs.check(&plans)
+	}
 	if err != nil {
 		return c.fail("sim verify", err)
 	}
@@ -296,7 +303,7 @@ func simVerify(ctx context.Context, c *command) int {
 	next.Store(from)
 	var tasks sync.WaitGroup
 	var mu sync.Mutex
-	runs, different := 0, 0
+	ran, different := 0, 0
 	for range runtime.GOMAXPROCS(0) {
 		tasks.Go(func() {
 			for ctx.Err() == nil {
@@ -306,9 +313,9 @@ func simVerify(ctx context.Context, c *command) int {
 				}
 				p := faults.Generate(seed, plans.profile)
 				plans.adjust(p)
-				err := sim.Verify(p)
+				err := sim.Verify(p, runs.options...)
 				mu.Lock()
-				if runs++; err != nil {
+				if ran++; err != nil {
 					different++
 					fmt.Fprintf(c.stdout, "seed %d: %v\n", seed, err)
 				}
@@ -317,7 +324,7 @@ func simVerify(ctx context.Context, c *command) int {
 		})
 	}
 	tasks.Wait()
-	fmt.Fprintf(c.stdout, "%d seeds ran twice; %d differed\n", runs, different)
+	fmt.Fprintf(c.stdout, "%d seeds ran twice; %d differed\n", ran, different)
 	if different > 0 {
 		return exitNotDeterministic
 	}

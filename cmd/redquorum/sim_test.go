@@ -36,6 +36,7 @@ func TestSimUsageErrors(t *testing.T) {
 		{"sim run --work play", "want plan or election"},
 		{"sim explore --work election --kinds fair", "are not for --work election"},
 		{"sim run --client plain --work election", "are not for --work election"},
+		{"sim verify --kinds fair --work election", "are not for --work election"},
 		{"sim run 7", `unexpected argument "7"`},
 		{"sim explore --seeds 9-3", "--seeds is \"9-3\"; want a range such as 1-1000"},
 		{"sim explore --jobs 0", "--jobs is 0"},
@@ -118,12 +119,13 @@ func TestSimFindsShrinksAndReplays(t *testing.T) {
 	}
 }
 
-// So is a run in which the clients do something else.
+// So is a run in which the clients do something else. It is shrunk by the same runs.
 func TestSimReplaysAnElection(t *testing.T) {
 	out := want(t, exitUnsound, "VIOLATED by seed", "sim", "explore", "--seeds", "1-2000", "--guard", "off", "--work", "election", "--out", t.TempDir())
 	_, command, _ := strings.Cut(out, "play it again: redquorum ")
 	command, _, _ = strings.Cut(command, "\n")
 	want(t, exitUnsound, "violated at", strings.Fields(command)...)
+	want(t, exitUnsound, "redquorum plan 1", strings.Fields(strings.Replace(command, "replay", "shrink", 1))...)
 	if !strings.HasSuffix(command, " --work election") || !strings.Contains(out, "\"leader\"") {
 		t.Errorf("%q, after\n%s", command, out)
 	}
