@@ -117,7 +117,9 @@ func (l *Locker) Lock(ctx context.Context, name string, opts ...Option) (*Lease,
 
 // TryLock acquires name in one attempt, without waiting for another owner. It lasts at
 // most Options.Timeout. Errors are those of Lock. Under contention the lock is handed
-// directly from holder to waiter, so TryLock rarely succeeds.
+// directly from holder to waiter, so TryLock rarely succeeds. If several programs call it at
+// the same instant, each may get some of the nodes and none enough: one of them gets the lock
+// if they call Lock with a short [WithWait].
 func (l *Locker) TryLock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
 	s, err := l.settings(ctx, name, opts)
 	if err != nil {
