@@ -240,7 +240,8 @@ func TestServersDoNotControlTheTerminal(t *testing.T) {
 	}
 }
 
-// The version is the newest one of the changelog, and the container has the Go that go.mod asks for.
+// The version is the newest one of the changelog, and the one that the modules of contrib require. The container has the Go
+// that go.mod asks for.
 func TestVersion(t *testing.T) {
 	first := func(file, pattern string) string {
 		text, err := os.ReadFile(filepath.Join("..", "..", file))
@@ -255,6 +256,20 @@ func TestVersion(t *testing.T) {
 	}
 	if newest := first("CHANGELOG.md", `^## \[(\d.*)\] - \d{4}-\d\d-\d\d$`); release != "v"+newest {
 		t.Errorf("the release is %s, and the newest in the changelog %s", release, newest)
+	}
+	modules, err := filepath.Glob(filepath.Join("..", "..", "contrib", "*", "go.mod"))
+	if err != nil || len(modules) == 0 {
+		t.Fatal("contrib has no modules", err)
+	}
+	for _, module := range modules {
+		text, err := os.ReadFile(module)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), "\tgithub.com/redquorum/redquorum "+release+"\n") &&
+			!strings.Contains(string(text), "require github.com/redquorum/redquorum "+release+"\n") {
+			t.Errorf("%s does not require %s", module, release)
+		}
 	}
 	if have, want := first("Dockerfile", `^FROM golang:(\d+\.\d+)`), first("go.mod", `^go (\d+\.\d+)`); have != want {
 		t.Errorf("the container has Go %s, and go.mod asks for %s", have, want)
