@@ -47,6 +47,7 @@ examples:
   redquorum chaos --scenario S13 --html run.html
   redquorum chaos --scenario S13 --client plain
   redquorum chaos --for 20m --jobs 2 --server ./valkey-server
+  redquorum chaos --scenario S69 --upgrade ./valkey-server
 `
 
 // chaosChild makes the process a client of a plan.
@@ -62,6 +63,7 @@ type chaosFlags struct {
 	jobs     int
 	out      string
 	server   string
+	upgrade  string
 	stretch  int
 	page     string
 	asJSON   bool
@@ -79,6 +81,7 @@ func (f *chaosFlags) register(fs *flag.FlagSet) {
 	fs.IntVar(&f.profile.Nodes, "nodes", 0, "the number `N` of nodes of a drawn plan (default: drawn, too)")
 	fs.IntVar(&f.profile.Clients, "clients", 0, "the number `N` of clients of a drawn plan (default: drawn, too)")
 	fs.StringVar(&f.server, "server", "redis-server", "the server's program: a path to this `file`, or a name on the PATH")
+	fs.StringVar(&f.upgrade, "upgrade", "", "the program with which servers come back after a crash or a restart: a path to this\n`file`, such as a newer version (default: the same program)")
 	fs.IntVar(&f.stretch, "stretch", 0, "how many `times` as long all times of the plan are: real processes are not\nexact to a millisecond (default 5 for scenarios, or else 1)")
 	fs.StringVar(&f.out, "out", ".", "the `folder` in which a failing run leaves its own, made if need be")
 	fs.StringVar(&f.page, "html", "", "also write a page with a picture of the run to this `file`")
@@ -125,7 +128,7 @@ func (f *chaosFlags) config() (chaos.Config, error) {
 	if f.scenario != "" {
 		stretch = scenarioStretch
 	}
-	return chaos.Config{Server: f.server, Self: []string{self, "chaos", chaosChild}, Stretch: cmp.Or(f.stretch, stretch)}, err
+	return chaos.Config{Server: f.server, Upgrade: f.upgrade, Self: []string{self, "chaos", chaosChild}, Stretch: cmp.Or(f.stretch, stretch)}, err
 }
 
 // scenarioStretch is how many times as long scenarios take, whose times are exact to a millisecond.
@@ -224,7 +227,12 @@ func (r *chaosRun) remove() error { return os.RemoveAll(r.dir) }
 
 // again is the command that repeats the run.
 func (r *chaosRun) again(config chaos.Config) string {
-	return fmt.Sprintf("redquorum chaos --stretch %d --server %s %s", config.Stretch, quotedForShell(config.Server), quotedForShell(filepath.Join(r.dir, "plan")))
+	upgrade := ""
+	if config.Upgrade != "" {
+		upgrade = " --upgrade " + quotedForShell(config.Upgrade)
+	}
+	return fmt.Sprintf("redquorum chaos --stretch %d --server %s%s %s", config.Stretch, quotedForShell(config.Server), upgrade,
+		quotedForShell(filepath.Join(r.dir, "plan")))
 }
 
 func (r *chaosRun) writePage(path string) error {

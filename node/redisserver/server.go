@@ -205,6 +205,19 @@ func (s *Server) Restart(empty bool) error {
 	return err
 }
 
+// Upgrade gives the server another program, which its next Restart starts: a path, or a name to look
+// up on the PATH.
+func (s *Server) Upgrade(binary string) error {
+	path, err := find(binary)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.binary = path
+	return nil
+}
+
 // Close kills the process if one runs and removes its directory. Closing twice
 // is the same as once.
 func (s *Server) Close() error {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
@@ -47,6 +48,11 @@ func Able(p *faults.Plan, config Config) error {
 			if process.Stop == nil {
 				lack(string(e.Verb) + ": processes cannot be stopped on " + runtime.GOOS)
 			}
+		}
+	}
+	if config.Upgrade != "" {
+		if _, err := exec.LookPath(config.Upgrade); err != nil {
+			lack(fmt.Sprintf("the upgrade: %v", err))
 		}
 	}
 	if movesServers(p) {

@@ -22,7 +22,7 @@
 //	deafen        the proxy drops what comes over subscriptions
 //	crash         SIGKILL. durable: the server has an append-only file, and the death of a
 //	              process loses nothing of it; second: with what was in its append-only file at the latest full second of the
-//	              plan; empty: with nothing; replica: a replica that has run all the time takes
+//	              plan, and a part of a command at its end; empty: with nothing; replica: a replica that has run all the time takes
 //	              over, and has what its master had at the latest full second
 //	demote        REPLICAOF: an address at which there is nothing (durable), another server with the
 //	              data of the latest full second, an empty server, or the other node

@@ -112,6 +112,11 @@ func (h *host) comeBack(ctx context.Context, mode faults.Mode) error {
 	h.synced.Lock()
 	defer h.synced.Unlock()
 	s := h.server.Load()
+	if h.w.config.Upgrade != "" {
+		if err := s.Upgrade(h.w.config.Upgrade); err != nil {
+			return err
+		}
+	}
 	switch {
 	case mode == faults.Replica && h.replica != nil:
 		if err := admin(h.replica, func(c *redis.Client) error { return c.ReplicaOf(ctx, "no", "one").Err() }); err != nil {
@@ -160,7 +165,27 @@ func (w *world) fromDisk(s *redisserver.Server, disk string) error {
 	if err := copyDisk(disk, dir); err != nil {
 		return err
 	}
+	if err := tear(dir); err != nil {
+		return err
+	}
 	return s.Restart(false)
+}
+
+// tear leaves a part of a command at the end of an append-only file, as a power failure does.
+func tear(dir string) error {
+	files, err := filepath.Glob(filepath.Join(dir, "appendonlydir", "*.incr.aof"))
+	if err != nil || len(files) == 0 {
+		files = []string{filepath.Join(dir, "appendonly.aof")} // before Redis 7
+	}
+	f, err := os.OpenFile(files[len(files)-1], os.O_APPEND|os.O_WRONLY, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // the server has written nothing yet
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString("*1\r\n$5\r\nMULTI\r\n*3\r\n$4\r\nHSET\r\n$1\r")
+	return errors.Join(err, f.Close())
 }
 
 // demote makes the server a replica: of a master that is not there, or of one that has what it is

@@ -30,6 +30,10 @@ type Config struct {
 	// redis-server.
 	Server string
 
+	// Upgrade is the program with which a server comes back after a crash or a restart; by default
+	// it is Server again.
+	Upgrade string
+
 	// Self is the command, with arguments, whose process calls Client.
 	Self []string
 
