@@ -308,8 +308,10 @@ func (s *Server) start() error {
 // failed says why a start failed, in the server's own words if it had any.
 func failed(what, out string) error {
 	said, _ := os.ReadFile(out)
-	if bytes.Contains(said, []byte("Address already in use")) {
-		return errAddrInUse
+	for _, unusable := range []string{"Address already in use", "ort number too high"} { // a member of a cluster also needs port + 10,000
+		if bytes.Contains(said, []byte(unusable)) {
+			return errAddrInUse
+		}
 	}
 	lines := strings.Split(strings.TrimSpace(string(said)), "\n")
 	return fmt.Errorf("redisserver: cannot start: %s: %s", what, lines[len(lines)-1])

@@ -1,6 +1,10 @@
 package redisserver
 
-import "testing"
+import (
+	"errors"
+	"os"
+	"testing"
+)
 
 func TestReady(t *testing.T) {
 	for _, c := range []struct {
@@ -18,6 +22,28 @@ func TestReady(t *testing.T) {
 	} {
 		if got := ready(c.reply, 17); got != c.want {
 			t.Errorf("%q: ready %v, want %v", c.reply, got, c.want)
+		}
+	}
+}
+
+// A port that a server cannot use is no reason to give up.
+func TestFailed(t *testing.T) {
+	for _, c := range []struct {
+		said string
+		want bool // whether another port is worth a try
+	}{
+		{"", false},
+		{"# Bad directive or wrong number of arguments", false},
+		{"# Warning: Could not create server TCP listening socket 127.0.0.1:41001: bind: Address already in use", true},
+		{"# Redis port number too high. Cluster communication port is 10,000 port numbers higher", true},
+		{"# Port number too high for cluster mode.", true},
+	} {
+		out := t.TempDir() + "/output"
+		if err := os.WriteFile(out, []byte(c.said), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := errors.Is(failed("it ended", out), errAddrInUse); got != c.want {
+			t.Errorf("%q: another port %v, want %v", c.said, got, c.want)
 		}
 	}
 }
