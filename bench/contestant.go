@@ -67,6 +67,8 @@ type Contestant struct {
 	// Open makes what one client process would have: connections, pools, a
 	// locker.
 	Open func(ctx context.Context, t Target) (Client, error)
+	// Clusters is whether a node may be a Redis Cluster.
+	Clusters bool
 }
 
 // A Target is what a client is opened for.
@@ -74,6 +76,8 @@ type Target struct {
 	// Servers are the N servers: address, and password and TLS where they ask
 	// for these.
 	Servers []*redis.Options
+	// Cluster is whether each of them is a member of a Redis Cluster, which is the node.
+	Cluster bool
 	// Callers is how many goroutines will call the client at the same time.
 	Callers int
 	// RTT is how long a round trip lasts because of slow links; 0 is that there

@@ -50,6 +50,7 @@ examples:
   %[1]s --spawn --n 1,3,5,7,9 --rounds 7 --for 10m --html bench.html
   %[1]s --spawn --n 5 --rtt 0,1ms,5ms --jitter 500us --workload latency,throughput
   %[1]s --spawn --n 5 --workload fairness --for 3m
+  %[1]s --spawn --n 3 --cluster 3             # each node a Redis Cluster of 3 masters
   %[1]s --nodes 10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379
   %[1]s --model                               # zones, regions and loss, in virtual time
   %[1]s --model --rtt 5ms                     # and a measurement to compare
@@ -173,6 +174,7 @@ func (f *flags) parse(args []string) error {
 	fs.StringVar(&f.nodes, "n", "", "`numbers` of nodes, odd (default 1,3,5; or, with --nodes, all of these)")
 	fs.BoolVar(&f.embedded, "embedded", false, "use servers inside the program's own processes: the default")
 	fs.BoolVar(&f.spawn, "spawn", false, "start redis-server processes on free ports of the loopback interface")
+	fs.IntVar(&c.Masters, "cluster", 0, "with --spawn: each node is a Redis Cluster of so many `masters` (default 0: one server)")
 	fs.StringVar(&f.addrs, "nodes", "", "use the servers at these `addresses`, host, host:port, or redis:// and rediss:// URLs, separated by commas")
 	fs.StringVar(&f.rtt, "rtt", "0", "round `times` of the links to the nodes, by a proxy on each; 0 is none added")
 	fs.DurationVar(&c.Jitter, "jitter", 0, "by how much a round trip can be longer, evenly distributed")
@@ -334,13 +336,18 @@ func (f *flags) check() (err error) {
 	case c.Rounds < 1:
 		return usage("--rounds is %d; it must be at least 1", c.Rounds)
 	}
+	if err := f.choose(); err != nil {
+		return err
+	}
+	if f.isSet("cluster") {
+		if err := f.checkCluster(); err != nil {
+			return err
+		}
+	}
 	if f.spawn && f.measure {
 		if err := redisserver.Available(); err != nil {
 			return usage("--spawn: %v", err)
 		}
-	}
-	if err := f.choose(); err != nil {
-		return err
 	}
 	if f.measure && slices.ContainsFunc(c.Contestants, func(one Contestant) bool { return one.Name == ours }) {
 		switch longest := slices.Max(c.RTT) + c.Jitter; {
@@ -349,6 +356,30 @@ func (f *flags) check() (err error) {
 		case 2*longest >= time.Second:
 			return usage("round trips of %v are too long for redquorum: a connection is made in two, within a second", longest)
 		}
+	}
+	return nil
+}
+
+// checkCluster refuses what cannot be measured with nodes that are clusters.
+func (f *flags) checkCluster() error {
+	c := &f.config
+	var unable []string
+	for _, one := range c.Contestants {
+		if !one.Clusters {
+			unable = append(unable, one.Name)
+		}
+	}
+	switch {
+	case c.Masters < 1 || c.Masters > maxMasters:
+		return usage("--cluster is %d; it must be from 1 to %d masters", c.Masters, maxMasters)
+	case !f.spawn:
+		return usage("--cluster needs --spawn, which starts the masters")
+	case slices.Max(c.RTT) > 0:
+		return usage("--cluster and --rtt exclude each other: a cluster tells its clients to go to its masters, not through the links")
+	case slices.Contains(c.Workloads, "bad"):
+		return usage("--cluster and the workload bad exclude each other: nodes are made bad by links, which lead to no cluster")
+	case len(unable) > 0:
+		return usage("--cluster: these need one server as a node: %s; leave them out with --contestants", strings.Join(unable, ", "))
 	}
 	return nil
 }
@@ -380,6 +411,9 @@ func (f *flags) choose() error {
 
 // MaxNodes is the largest number of nodes that is measured.
 const MaxNodes = 15
+
+// maxMasters is the largest number of masters of a node.
+const maxMasters = 9
 
 func numbers(name, text string, most int) (all []int, err error) {
 	for word := range strings.SplitSeq(text, ",") {

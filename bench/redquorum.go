@@ -29,7 +29,7 @@ const ours = "redquorum"
 func Redquorum() Contestant {
 	var ages ages
 	return Contestant{
-		Name: ours,
+		Name: ours, Clusters: true,
 		Note: "defaults, with an observer; no restart guard on servers too young for it",
 		Open: func(ctx context.Context, t Target) (Client, error) {
 			return openRedquorum(ctx, t, &ages)
@@ -47,7 +47,7 @@ func openRedquorum(ctx context.Context, t Target, ages *ages) (_ Client, err err
 	young := false
 	for i, o := range t.Servers {
 		young = young || ages.young(ctx, o)
-		if nodes[i], err = dial(o); err != nil {
+		if nodes[i], err = dial(o, t.Cluster); err != nil {
 			return nil, err
 		}
 	}
@@ -65,7 +65,12 @@ func openRedquorum(ctx context.Context, t Target, ages *ages) (_ Client, err err
 
 // dial makes a node as most programs do, from a URL. Behind a proxy TLS expects
 // another name than that of the address, which no URL can say.
-func dial(o *redis.Options) (node.Node, error) {
+func dial(o *redis.Options, cluster bool) (node.Node, error) {
+	if cluster {
+		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{o.Addr}})
+		defer client.Close() // as below
+		return redisnode.New(client, redisnode.Options{})
+	}
 	if o.TLSConfig != nil {
 		client := redis.NewClient(o)
 		defer client.Close() // the node has a copy of its options, and nothing else of it

@@ -98,6 +98,9 @@ var words = []word{
 // how says how it was measured.
 func (r *Report) how() string {
 	servers := string(r.Servers) + " servers"
+	if r.Masters > 0 {
+		servers += fmt.Sprintf(", nodes of %d masters (Redis Cluster)", r.Masters)
+	}
 	if r.Redis != "" {
 		servers += ", " + r.Redis
 	}
@@ -342,6 +345,9 @@ func (r *Report) WriteBenchmarks(w io.Writer) error {
 	fmt.Fprintf(&b, "pkg: github.com/redquorum/redquorum/bench\nservers: %s\njitter: %v\nlease: %v\ntimeout: %v\n", r.Servers, r.Jitter, r.Lease, r.Timeout)
 	if r.Redis != "" {
 		fmt.Fprintf(&b, "server: %s\n", r.Redis)
+	}
+	if r.Masters > 0 {
+		fmt.Fprintf(&b, "masters: %d\n", r.Masters)
 	}
 	// Not a key, as what differs in one would not be compared.
 	fmt.Fprintf(&b, "# --for %v --rounds %d\n", r.For, r.Rounds)

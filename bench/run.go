@@ -32,6 +32,7 @@ type Config struct {
 
 	Servers Servers
 	URLs    []string // of the servers that are Given: redis:// or rediss://
+	Masters int      // if not 0, each node is a Redis Cluster of so many, Spawned; there are no slow links
 
 	// Lease is how long locks are asked for; 0 means 10 s.
 	Lease time.Duration
@@ -144,7 +145,8 @@ type Report struct {
 	Took        time.Duration `json:"took_ns"`
 	System      string        `json:"system"` // operating system, processors, Go
 	Servers     Servers       `json:"servers"`
-	Redis       string        `json:"redis,omitempty"` // names and versions of the servers
+	Masters     int           `json:"masters,omitempty"` // of the Redis Cluster that each node is
+	Redis       string        `json:"redis,omitempty"`   // names and versions of the servers
 	For         time.Duration `json:"for_ns"`
 	Rounds      int           `json:"rounds"`
 	Jitter      time.Duration `json:"jitter_ns"`
@@ -244,7 +246,7 @@ func Run(ctx context.Context, c Config) (_ *Report, err error) {
 	begin := time.Now()
 	groups := c.groups()
 	r := &Report{Begin: begin, System: fmt.Sprintf("%s/%s, %d processors, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version()),
-		Servers: c.Servers, For: c.For, Rounds: c.Rounds, Jitter: c.Jitter, Timeout: c.timeout(), Lease: cmp.Or(c.Lease, benchLease), Base: c.Base}
+		Servers: c.Servers, Masters: c.Masters, For: c.For, Rounds: c.Rounds, Jitter: c.Jitter, Timeout: c.timeout(), Lease: cmp.Or(c.Lease, benchLease), Base: c.Base}
 	weights := c.weights(groups)
 	for _, g := range groups {
 		r.Cells = append(r.Cells, g.cells...)
@@ -379,7 +381,7 @@ func (c *Config) measure(ctx context.Context, f *field, l *links, contestant Con
 func (f *field) tidy(prefix string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if _, err := f.clear(ctx, len(f.clients), prefix, 0); err != nil {
+	if _, err := f.clear(ctx, len(f.addrs), prefix, 0); err != nil {
 		return fmt.Errorf("keys with %s in them may be left: %w", prefix, err)
 	}
 	return nil
