@@ -333,6 +333,41 @@ func TestSpans(t *testing.T) {
 	}
 }
 
+// Of commands that are under way at the same time only one is timed.
+func TestOneRoundAtATime(t *testing.T) {
+	m, r := measured(t, nil)
+	var replies []func(node.Reply)
+	n := m.Nodes([]node.Node{waiting{replies: &replies}})[0]
+	answered := 0
+	submit := func() { n.Submit(node.Command{}, func(node.Reply) { answered++ }) }
+	for i, c := range []struct {
+		commands, timed int
+		unsent          bool
+	}{{commands: 1, timed: 1}, {commands: 3, timed: 2}, {commands: 2, timed: 2, unsent: true}, {commands: 1, timed: 3}} {
+		replies, answered = nil, 0
+		for range c.commands {
+			submit()
+		}
+		for _, reply := range replies {
+			reply(node.Reply{Unsent: c.unsent})
+		}
+		if got := value(t, r, "node.round", "node="+"waiting"); got != int64(c.timed) || answered != c.commands {
+			t.Errorf("%d: %v rounds were timed, want %d, and %d of %d answered", i, got, c.timed, answered, c.commands)
+		}
+	}
+}
+
+// A waiting node is answered for by the test.
+type waiting struct {
+	node.Node
+	replies *[]func(node.Reply)
+}
+
+func (waiting) Name() string { return "waiting" }
+func (w waiting) Submit(_ node.Command, reply func(node.Reply)) {
+	*w.replies = append(*w.replies, reply)
+}
+
 // BenchmarkPair measures lock and unlock on five nodes, with and without Metrics, in turns.
 func BenchmarkPair(b *testing.B) {
 	set := servers(b, 5)
@@ -359,25 +394,37 @@ func BenchmarkPair(b *testing.B) {
 	b.ReportMetric(median[1]/median[0], "ratio")
 }
 
-// An instant node answers at once.
+// An instant node answers at once, but never an Inspect.
 type instant struct{ node.Node }
 
 func (instant) Name() string { return "instant" }
-func (instant) Submit(_ node.Command, reply func(node.Reply)) {
-	reply(node.Reply{Status: node.Granted})
+func (instant) Submit(cmd node.Command, reply func(node.Reply)) {
+	if cmd.Kind != node.Inspect {
+		reply(node.Reply{Status: node.Granted})
+	}
 }
 
 // BenchmarkOwnCost measures what the metrics of one lock and unlock on five nodes cost, without the pair
-// itself: for a busy machine, where two medians of BenchmarkPair differ by more than that.
+// itself: of one caller; of many, when another command is being timed; and without the metrics of nodes.
+// If other programs keep the processors busy, look at the processor time of the whole command.
 func BenchmarkOwnCost(b *testing.B) {
-	m, _ := measured(b, kind)
-	n := m.Nodes([]node.Node{instant{}})[0]
-	b.ReportAllocs()
-	for b.Loop() {
-		for range 10 {
-			n.Submit(node.Command{}, func(node.Reply) {})
-		}
-		m.Observe(quorum.Event{Kind: quorum.EventAcquired, Name: "bench/observed", Took: time.Millisecond})
-		m.Observe(quorum.Event{Kind: quorum.EventReleased, Name: "bench/observed", Held: time.Millisecond})
+	for _, what := range []string{"one", "many", "locks"} {
+		b.Run(what, func(b *testing.B) {
+			m, _ := measured(b, kind)
+			n := m.Nodes([]node.Node{instant{}})[0]
+			if what == "many" {
+				n.Submit(node.Command{Kind: node.Inspect}, nil)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				for range 10 {
+					if what != "locks" {
+						n.Submit(node.Command{Kind: node.Acquire}, func(node.Reply) {})
+					}
+				}
+				m.Observe(quorum.Event{Kind: quorum.EventAcquired, Name: "bench/observed", Took: time.Millisecond})
+				m.Observe(quorum.Event{Kind: quorum.EventReleased, Name: "bench/observed", Held: time.Millisecond})
+			}
+		})
 	}
 }
