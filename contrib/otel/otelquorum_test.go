@@ -303,7 +303,7 @@ func TestSpans(t *testing.T) {
 	_ = lease.Unlock(background)
 	check("redquorum.lock")
 	for _, kv := range seen.Ended()[reported-1].Attributes() {
-		if got, want := kv.Value.Emit(), map[string]string{"lock": "job", "token": attribute.Int64Value(int64(lease.Token())).Emit(),
+		if got, want := kv.Value.String(), map[string]string{"lock": "job", "token": attribute.Int64Value(int64(lease.Token())).String(),
 			"owner": lease.Owner()}[string(kv.Key)]; got != want {
 			t.Errorf("%s is %q, and not %q", kv.Key, got, want)
 		}
