@@ -251,7 +251,7 @@ func TestSameServerTwiceIsRefused(t *testing.T) {
 		l := w.locker(quorum.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		must[*quorum.Report](t)(l.Inspect(background, "x")) // the servers are met
 		_, err := l.Lock(background, "x")
-		if !errors.Is(err, quorum.ErrSameServer) {
+		if !errors.Is(err, quorum.ErrSameServer) || !strings.Contains(err.Error(), "n1, n2: two nodes are the same server: list one of n1, n2 (run_id one);") {
 			t.Errorf("got %v", err)
 		}
 		if n := strings.Count(log.String(), "two nodes are one server"); n == 0 || n > 2 { // each is reported once

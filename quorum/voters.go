@@ -3,6 +3,7 @@ package quorum
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -111,14 +112,20 @@ func (v *voters) meet(i int, life *node.Life) error {
 	return v.duplicate(i)
 }
 
-// duplicate is the error that node i is the server of another node as well, or nil.
+// duplicate is the error that node i is the server of another node as well, or nil. All nodes of
+// one server have the same.
 func (v *voters) duplicate(i int) error {
-	twin := v.known[i].duplicateOf.Load()
-	if twin < 0 {
+	if v.known[i].duplicateOf.Load() < 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: %s and %s (run_id %s); list it once", ErrSameServer,
-		v.nodes[i].Name(), v.nodes[twin].Name(), v.known[i].life.Load().ID)
+	id := v.known[i].life.Load().ID
+	var same []string
+	for j := range v.known {
+		if life := v.known[j].life.Load(); life != nil && life.ID == id {
+			same = append(same, v.nodes[j].Name())
+		}
+	}
+	return fmt.Errorf("%w: list one of %s (run_id %s)", ErrSameServer, strings.Join(same, ", "), id)
 }
 
 // someUnheard reports whether a node has never answered, but may.

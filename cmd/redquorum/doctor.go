@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/redquorum/redquorum/internal/neterr"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -163,7 +164,7 @@ func examine(ctx context.Context, o *redis.Options, name string, maxLease time.D
 	defer client.Close()
 	p := &patient{Node: address(o)}
 	if err := p.pulse(ctx, client); err != nil {
-		p.mute, p.Error = true, err.Error()
+		p.mute, p.Error = true, neterr.Text(err)
 		var said redis.Error
 		switch {
 		case errors.As(err, &said) && strings.Contains(err.Error(), "DB index"):
@@ -177,9 +178,9 @@ func examine(ctx context.Context, o *redis.Options, name string, maxLease time.D
 			p.add(warning, "maxclients reached: new connections are rejected", "it is not usable",
 				"close idle connections to it, or raise its maxclients")
 		case o.TLSConfig != nil:
-			p.add(warning, "not reachable with TLS: "+err.Error(), "it is not usable", "start the server, or fix the network path; without TLS the URL begins with redis://")
+			p.add(warning, "not reachable with TLS: "+p.Error, "it is not usable", "start the server, or fix the network path; without TLS the URL begins with redis://")
 		default:
-			p.add(warning, "not reachable: "+err.Error(), "it is not usable", "start the server, or fix the network path")
+			p.add(warning, "not reachable: "+p.Error, "it is not usable", "start the server, or fix the network path")
 		}
 		return p
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/redquorum/redquorum/internal/neterr"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -142,7 +143,7 @@ func scanAll(ctx context.Context, servers []*redis.Options, prefix, pattern stri
 	unread = []unreadJSON{}
 	for i, err := range errs {
 		if err != nil {
-			unread = append(unread, unreadJSON{address(servers[i]), err.Error()})
+			unread = append(unread, unreadJSON{address(servers[i]), neterr.Text(err)})
 		}
 	}
 	names = slices.Concat(found...)

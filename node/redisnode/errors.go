@@ -1,13 +1,10 @@
 package redisnode
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -15,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/internal/neterr"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -132,7 +130,7 @@ func printable(text string) string {
 	return text
 }
 
-// A shown is an error with another text, as its own is too long or not printable.
+// A shown is an error with another text, as its own is too long, not printable, or has addresses.
 type shown struct {
 	error
 	text string
@@ -141,9 +139,9 @@ type shown struct {
 func (e shown) Error() string { return e.text }
 func (e shown) Unwrap() error { return e.error }
 
-// show makes err printable, as parts of its text may be a server's.
+// show makes err short and printable, as parts of its text may be a server's.
 func show(err error) error {
-	if text := printable(clip(err.Error())); text != err.Error() {
+	if text := printable(clip(neterr.Text(err))); text != err.Error() {
 		return shown{err, text}
 	}
 	return err
@@ -172,11 +170,8 @@ func meaning(text string) error {
 
 // networkError gives an error that did not come from the server its meaning.
 func networkError(err error) error {
-	var timeout net.Error
-	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded),
-		errors.As(err, &timeout) && timeout.Timeout():
-		return fmt.Errorf("%w: %w", node.ErrTimeout, show(err))
+	if neterr.Timeout(err) {
+		return shown{errors.Join(node.ErrTimeout, err), node.ErrTimeout.Error()}
 	}
 	return unreachable(err)
 }

@@ -145,15 +145,18 @@ func TestServerErrorText(t *testing.T) {
 }
 
 func TestNetworkError(t *testing.T) {
-	for _, tt := range []struct{ err, want error }{
-		{io.EOF, node.ErrUnreachable},
-		{&net.OpError{Op: "read", Err: syscall.ECONNRESET}, node.ErrUnreachable},
-		{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, node.ErrUnreachable},
-		{&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, node.ErrTimeout},
-		{fmt.Errorf("x: %w", context.DeadlineExceeded), node.ErrTimeout},
+	for _, tt := range []struct {
+		err, want error
+		text      string
+	}{
+		{io.EOF, node.ErrUnreachable, "unreachable: the server closed the connection"},
+		{&net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}, node.ErrUnreachable, "unreachable: connection reset by peer"},
+		{&net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}, node.ErrUnreachable, "unreachable: connection refused"},
+		{&net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}, node.ErrTimeout, "no answer in time"},
+		{fmt.Errorf("x: %w", context.DeadlineExceeded), node.ErrTimeout, "no answer in time"},
 	} {
-		if got := networkError(tt.err); !errors.Is(got, tt.want) || !errors.Is(got, tt.err) {
-			t.Errorf("%v: %v, want %v", tt.err, got, tt.want)
+		if got := networkError(tt.err); !errors.Is(got, tt.want) || !errors.Is(got, tt.err) || got.Error() != tt.text {
+			t.Errorf("%v: %v, want %v", tt.err, got, tt.text)
 		}
 	}
 }

@@ -186,7 +186,7 @@ func TestErrorTextIsShown(t *testing.T) {
 	if err := serverError(errors.New(long)); !errors.Is(err, node.ErrWrongType) {
 		t.Errorf("a long error: %v", err)
 	}
-	if err := connectError(context.DeadlineExceeded); err.Error() != "unreachable: context deadline exceeded" {
+	if err := connectError(context.DeadlineExceeded); err.Error() != "unreachable: no answer in time" {
 		t.Errorf("%v", err)
 	}
 }
