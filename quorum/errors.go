@@ -80,10 +80,10 @@ type NodeVote struct {
 	// Vote is "granted", "refused" (somebody else has the name there, or the lease is not there any
 	// more), "unknown" (no answer: the command may have been executed, or may still be),
 	// "abstaining" (the node restarted so recently that it may have forgotten a lock), or
-	// "pending" (its answer was not waited for).
+	// "pending" (it had not answered yet).
 	Vote string
 	// For is how long a refusing node will go on refusing if nothing happens
-	// (the TTL of the key; negative: for ever), or how long an abstaining node
+	// (the TTL of the key; negative: forever), or how long an abstaining node
 	// will abstain.
 	For time.Duration
 	// Err is why the vote is unknown.
@@ -115,23 +115,18 @@ func brief(d time.Duration) time.Duration {
 func lasting(err error) bool { return node.Permanent(err) || errors.Is(err, ErrSameServer) }
 
 // Error says in one line what failed, why, and what each node answered; what several answered alike
-// is said once.
+// is said once. Of a lease that was lost it says that first.
 func (e *Error) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s %q: %v", e.Op, e.Name, e.Err)
-	if e.Holder != "" {
-		fmt.Fprintf(&b, " (%s)", e.Holder)
+	if lost, ok := e.Cause.(*Error); ok && e.Err == ErrNotHeld && lost.Err == ErrLost {
+		return lost.Error()
 	}
-	if e.Waited > 0 {
-		fmt.Fprintf(&b, " after a wait of %v", brief(e.Waited))
-	}
-	if e.Cause != nil {
-		fmt.Fprintf(&b, " (%v)", e.Cause)
-	}
+	text, next := e.head()
 	if len(e.Nodes) == 0 {
-		return b.String()
+		return text
 	}
-	next, votes := ": ", make(map[string]int)
+	var b strings.Builder
+	b.WriteString(text)
+	votes := make(map[string]int)
 	for i, n := range e.Nodes {
 		votes[n.Vote]++
 		if n.Vote == "granted" || n.Vote == "pending" || slices.ContainsFunc(e.Nodes[:i], n.like) {
@@ -141,17 +136,42 @@ func (e *Error) Error() string {
 		next = "; "
 	}
 	did := "granted"
-	if e.Op == "release" || e.Op == "break" {
+	switch e.Op {
+	case "release", "break":
 		did = "confirmed"
+	case "extend":
+		did = "extended it"
 	}
 	fmt.Fprintf(&b, "%s%d of %d nodes %s, %d needed", next, votes["granted"], len(e.Nodes), did, e.Quorum)
 	if n := votes["pending"]; n > 0 {
-		fmt.Fprintf(&b, ", %d not waited for", n)
+		fmt.Fprintf(&b, ", %d had not answered yet", n)
 	}
 	if votes["abstaining"] > 0 {
 		b.WriteString("; see Options.MaxLease, Options.NoRestartGuard")
 	}
 	return b.String()
+}
+
+// head is the text of the error but for the nodes, and what separates these from it.
+func (e *Error) head() (text, next string) {
+	if e.Err == ErrLost || e.Err == ErrNotHeld && e.Cause == ErrLost {
+		text = fmt.Sprintf("lease %q is lost", e.Name)
+		if e.Cause == nil || e.Cause == ErrLost {
+			return text, ": "
+		}
+		return fmt.Sprintf("%s: %v", text, e.Cause), "; "
+	}
+	text = fmt.Sprintf("%s %q: %v", e.Op, e.Name, e.Err)
+	if e.Holder != "" {
+		text += " (" + e.Holder + ")"
+	}
+	if e.Waited > 0 {
+		text += fmt.Sprintf(" after a wait of %v", brief(e.Waited))
+	}
+	if e.Cause != nil {
+		text += fmt.Sprintf(" (%v)", e.Cause)
+	}
+	return text, ": "
 }
 
 // like reports whether another node answered the same, but for how long it does.
@@ -170,7 +190,7 @@ func (n NodeVote) with(others []NodeVote) NodeVote {
 	return n
 }
 
-// longer returns the longer of two times; one that is negative is for ever.
+// longer returns the longer of two times; one that is negative is forever.
 func longer(a, b time.Duration) time.Duration {
 	if a < 0 || b < 0 {
 		return -1
@@ -183,14 +203,17 @@ func (n NodeVote) String() string {
 		return n.Node + ": " + n.Err.Error()
 	}
 	s := n.Node + " " + n.Vote
+	if n.Vote == "abstaining" {
+		s = n.Node + " ignored"
+	}
 	switch {
 	case n.For < 0:
-		s += " for ever"
+		s += " forever"
 	case n.For > 0:
 		s += " for " + n.For.Round(time.Millisecond).String()
 	}
 	if n.Vote == "abstaining" {
-		s += ": new, restarted, or a replica before, and may have lost locks"
+		s += ": recently (re)started or was a replica, and may have lost locks"
 	}
 	return s
 }

@@ -24,7 +24,7 @@ func TestErrorSaysEachCauseOnce(t *testing.T) {
 		`acquire "x": lock is held by another owner: a, c refused for 20s; b: EOF; 0 of 3 nodes granted, 2 needed`: {
 			Op: "acquire", Name: "x", Quorum: 2, Err: quorum.ErrHeld,
 			Nodes: []quorum.NodeVote{vote("a", "refused", time.Second, ""), vote("b", "unknown", 0, "EOF"), vote("c", "refused", 20*time.Second, "")}},
-		`acquire "x": lock is held by another owner: a, b refused for ever; 0 of 3 nodes granted, 2 needed, 1 not waited for`: {
+		`acquire "x": lock is held by another owner: a, b refused forever; 0 of 3 nodes granted, 2 needed, 1 had not answered yet`: {
 			Op: "acquire", Name: "x", Quorum: 2, Err: quorum.ErrHeld,
 			Nodes: []quorum.NodeVote{vote("a", "refused", -1, ""), vote("b", "refused", time.Second, ""), vote("c", "pending", 0, "")}},
 		`release "x": no quorum of nodes: a: EOF; b: network is unreachable; 1 of 3 nodes confirmed, 2 needed`: {
@@ -34,6 +34,15 @@ func TestErrorSaysEachCauseOnce(t *testing.T) {
 			Op: "acquire", Name: "x", Err: quorum.ErrHeld, Cause: errors.New("deadline")},
 		`acquire "x": lock is held by another owner after a wait of 1.23s (deadline)`: {
 			Op: "acquire", Name: "x", Err: quorum.ErrHeld, Cause: errors.New("deadline"), Waited: 1234567 * time.Microsecond},
+		`lease "x" is lost: a, b: network is unreachable; 1 of 3 nodes extended it, 2 needed`: {
+			Op: "release", Name: "x", Err: quorum.ErrNotHeld, Cause: &quorum.Error{
+				Op: "extend", Name: "x", Quorum: 2, Err: quorum.ErrLost,
+				Nodes: []quorum.NodeVote{vote("a", "unknown", 0, lost), vote("b", "unknown", 0, lost), vote("c", "granted", 0, "")}}},
+		`lease "x" is lost: it was broken; a refused; 0 of 1 nodes extended it, 1 needed`: {
+			Op: "extend", Name: "x", Quorum: 1, Err: quorum.ErrLost, Cause: errors.New("it was broken"),
+			Nodes: []quorum.NodeVote{vote("a", "refused", 0, "")}},
+		`lease "x" is lost`: {Op: "release", Name: "x", Err: quorum.ErrNotHeld, Cause: quorum.ErrLost},
+		`release "x": lease is not held (locker is closed)`: {Op: "release", Name: "x", Err: quorum.ErrNotHeld, Cause: quorum.ErrClosed},
 	} {
 		if got := e.Error(); got != want {
 			t.Errorf("%s\nwant %s", got, want)

@@ -151,7 +151,7 @@ func TestDoReportsALostLeaseFirst(t *testing.T) {
 		"the context's error":    {give: context.Context.Err, not: "returned"},
 		"its cause":              {give: context.Cause, not: "returned"},
 		"wrapped":                {give: func(ctx context.Context) error { return fmt.Errorf("%w: %w", mine, ctx.Err()) }, said: "; the function returned: mine: context canceled"},
-		"the cause wrapped":      {give: func(ctx context.Context) error { return fmt.Errorf("%w: %w", mine, context.Cause(ctx)) }, said: `is not held; the function returned: mine: extend "x": lease is lost`},
+		"the cause wrapped":      {give: func(ctx context.Context) error { return fmt.Errorf("%w: %w", mine, context.Cause(ctx)) }, said: `lease "x" is lost; the function returned: mine: lease "x" is lost: n1, n2`},
 		"another":                {give: func(context.Context) error { return mine }, said: "; the function returned: mine"},
 		"of the caller, as well": {give: context.Context.Err, stop: true, canceled: true, said: "; the function returned: context canceled"},
 	} {
@@ -176,7 +176,7 @@ func TestDoReportsALostLeaseFirst(t *testing.T) {
 				}
 				all := []quorum.Member{{Locker: w.locker(quorum.Options{}), Name: "x"}}
 				several := quorum.DoAll(background, all, func(ctx context.Context, _ *quorum.MultiLease) error { return work(ctx) })
-				for begins, err := range map[string]error{`release "x": lease is not held`: one, `member 1 of 1, "x" on n1,n2,n3: release "x": lease is not held`: several} {
+				for begins, err := range map[string]error{`lease "x" is lost`: one, `member 1 of 1, "x" on n1,n2,n3: lease "x" is lost`: several} {
 					if !errors.Is(err, quorum.ErrLost) || !errors.Is(err, quorum.ErrNotHeld) ||
 						errors.Is(err, mine) != strings.Contains(test.said, "mine") ||
 						errors.Is(err, context.Canceled) != (test.canceled && err == one) {
@@ -575,7 +575,7 @@ func TestErrorNamesEveryNode(t *testing.T) {
 		var log strings.Builder
 		l := w.locker(quorum.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		_, err := l.TryLock(background, "x")
-		want := `acquire "x": no quorum of nodes: n1: unreachable; n2 abstaining for 30.302s: new, restarted, or a replica before, and may have lost locks; 1 of 3 nodes granted, 2 needed; see Options`
+		want := `acquire "x": no quorum of nodes: n1: unreachable; n2 ignored for 30.302s: recently (re)started or was a replica, and may have lost locks; 1 of 3 nodes granted, 2 needed; see Options`
 		if err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got %v", err)
 		}

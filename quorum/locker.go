@@ -161,8 +161,12 @@ func lostFirst(ctx, inner context.Context, lost, err error) error {
 	if err == nil || !ended && (err == context.Canceled || err == context.Cause(inner)) {
 		return lost
 	}
-	if e, ok := lost.(*Error); ok && e.Cause != nil && errors.Is(err, e.Cause) {
-		lost = &Error{Op: e.Op, Name: e.Name, Err: e.Err} // the function has said why
+	if e, ok := lost.(*Error); ok && e.Cause != nil && errors.Is(err, e.Cause) { // the function has said why
+		brief := &Error{Op: e.Op, Name: e.Name, Err: e.Err}
+		if errors.Is(e.Cause, ErrLost) {
+			brief.Cause = ErrLost
+		}
+		lost = brief
 	}
 	if !ended {
 		err = notCanceled{err}

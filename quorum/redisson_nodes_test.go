@@ -274,7 +274,7 @@ func TestRedissonOnSomeNodes(t *testing.T) {
 		j.client.FlushAll(background)
 	}
 	<-lease.Context().Done()
-	if err := context.Cause(lease.Context()); !errors.Is(err, quorum.ErrLost) || !strings.Contains(err.Error(), "no longer have it") {
+	if err := context.Cause(lease.Context()); !errors.Is(err, quorum.ErrLost) || !strings.Contains(err.Error(), "it was broken, or the nodes lost it") {
 		t.Errorf("cause: %v", err)
 	}
 }

@@ -209,7 +209,7 @@ func TestRedissonSetsLeaseOnKeysOfOthers(t *testing.T) {
 			continue
 		}
 		<-mine.Context().Done()
-		if err := context.Cause(mine.Context()); !errors.Is(err, quorum.ErrLost) || !strings.Contains(err.Error(), "no longer have it") {
+		if err := context.Cause(mine.Context()); !errors.Is(err, quorum.ErrLost) || !strings.Contains(err.Error(), "it was broken, or the nodes lost it") {
 			t.Errorf("cause: %v", err)
 		}
 	}

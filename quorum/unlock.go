@@ -3,7 +3,6 @@ package quorum
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
@@ -92,7 +91,7 @@ func (u unlocking) released(ctx context.Context) (err error) {
 	return err
 }
 
-var errBroken = fmt.Errorf("the nodes no longer have it: it was broken, or they lost it")
+var errBroken = errors.New("it was broken, or the nodes lost it")
 
 // release sends the releases of an ended hold. The token is the highest that
 // was used for it, so that no node can accept a command of it any more.

@@ -100,7 +100,7 @@ func TestKeyWithoutExpiry(t *testing.T) {
 		l := w.locker(quorum.Options{})
 		start := time.Now()
 		_, err := l.Lock(background, "x", quorum.WithWait(5*time.Second))
-		if !errors.Is(err, quorum.ErrHeld) || !strings.Contains(err.Error(), "for ever") {
+		if !errors.Is(err, quorum.ErrHeld) || !strings.Contains(err.Error(), "refused forever") {
 			t.Errorf("got %v", err)
 		}
 		if d := time.Since(start); d != 5*time.Second {

@@ -296,7 +296,7 @@ func (f *lockFlags) notAcquired(err error) int {
 // notReleased says why the lock is not known to be released. It returns the exit status, which is
 // the given one if the lock was held to the end.
 func (f *lockFlags) notReleased(c *command, err error, status int) int {
-	fmt.Fprintf(c.stderr, "redquorum %s: %v\n", f.verb, err)
+	fmt.Fprintf(c.stderr, "redquorum %s: %s\n", f.verb, inFlags(err))
 	if errors.Is(err, quorum.ErrNotHeld) {
 		return exitLost
 	}

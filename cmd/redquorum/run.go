@@ -141,6 +141,9 @@ func runVerb(ctx context.Context, c *command) int {
 	begun = time.Now()
 	status = c.supervise(path, &f, lease, trouble, signals)
 	if err := lease.Unlock(ctx); err != nil {
+		if status == exitLost { // that has been said
+			return status
+		}
 		return f.notReleased(c, err, status)
 	}
 	leave = func() { briefly(done) }
@@ -273,7 +276,7 @@ func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease, troub
 	s.term, s.kill = margins(f.shortest(), f.grace)
 	if lease.Remaining() <= s.term { // it was handed on, and lasts for as long only when it is renewed
 		if err := lease.Extend(context.Background(), f.lease); err != nil {
-			say(c.stderr, "%v", err)
+			say(c.stderr, "%s", inFlags(err))
 			return exitLost
 		}
 	}
@@ -330,7 +333,7 @@ func (s *supervision) watch() int {
 		case left <= s.term && !s.asked:
 			s.asked = true
 			s.warden.order(orderAsk, 0)
-			say(s.stderr, "the lock ends in %v, the command is asked to stop: %v", left.Round(time.Millisecond), s.trouble.reason(s.lease, s.maxHold))
+			say(s.stderr, "the lock ends in %v, the command is asked to stop: %s", left.Round(time.Millisecond), inFlags(s.trouble.reason(s.lease, s.maxHold)))
 		}
 		s.warden.watch(s.leaseEnd())
 	}
@@ -350,6 +353,7 @@ func (s *supervision) note(r message) {
 
 // end ends the command before the lease does.
 func (s *supervision) end() int {
+	said := s.asked // and why
 	s.asked = true
 	s.warden.order(orderEnd, 0)
 	patience := time.After(unkillable + time.Second)
@@ -363,7 +367,11 @@ func (s *supervision) end() int {
 		}
 	}
 	status := s.over()
-	say(s.stderr, "the lock is about to end, the rest of the command is killed: %v", s.trouble.reason(s.lease, s.maxHold))
+	if said {
+		say(s.stderr, "the rest of the command is killed")
+	} else {
+		say(s.stderr, "the rest of the command is killed: %s", inFlags(s.trouble.reason(s.lease, s.maxHold)))
+	}
 	return status
 }
 

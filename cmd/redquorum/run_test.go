@@ -580,8 +580,12 @@ func TestRunBroken(t *testing.T) {
 	p := start(t, runOn(urls, "--lease 6s", stubborn(ticks)...)...)
 	p.says("begun")
 	want(t, exitOK, "is broken", "break", "job", "--yes", "--nodes", urls)
-	p.exits(exitLost) // at the next renewal
+	out := p.exits(exitLost) // at the next renewal
 	still(t, ticks)
+	const lost = `redquorum run: the rest of the command is killed: lease "job" is lost: it was broken, or the nodes lost it; `
+	if strings.Count(out, lost) != 1 || strings.Count(out, "redquorum run:") != 1 {
+		t.Errorf("want the loss once:\n%s", out)
+	}
 }
 
 func TestRunMaxHold(t *testing.T) {
@@ -758,7 +762,7 @@ func TestRunOnNewServers(t *testing.T) {
 	if err := servers[0].Restart(true); err != nil {
 		t.Fatal(err)
 	}
-	out := want(t, exitNoQuorum, "new, restarted, or a replica before", "run", "--name", "x", "--try", "--nodes", urls, "--", "true")
+	out := want(t, exitNoQuorum, "recently (re)started or was a replica", "run", "--name", "x", "--try", "--nodes", urls, "--", "true")
 	if !strings.Contains(out, " needed; see --max-lease, --no-guard\n") {
 		t.Error(out)
 	}

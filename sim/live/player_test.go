@@ -99,7 +99,7 @@ func TestSteps(t *testing.T) {
 		want       []string // in this order, of the entries before the faults are over
 	}{
 		{"lock and unlock", "at 0s lock c1 x\nat 10ms unlock c1\nat 20ms try c2 x\nat 30ms unlock c2\n", []string{"c1 step: lock c1 x", "c1 belief: holds x", "c1 belief end", "c1 result: unlock x: done", "c2 belief: holds x"}},
-		{"a lease ends", "lock renew=off\nat 0s lock c1 x\n", []string{"988.000 c1 belief end: no longer has x: hold \"x\": lease is lost"}},
+		{"a lease ends", "lock renew=off\nat 0s lock c1 x\n", []string{"988.000 c1 belief end: no longer has x: lease \"x\" is lost"}},
 		{"a lease is renewed", "at 0s lock c1 x\nat 2s unlock c1\n", []string{"c1 belief: holds x", "c1 belief: holds x", "c1 belief: holds x", "2000.000 c1 belief end"}},
 		{"extended by hand", "lock renew=off\nat 0s lock c1 x\nat 500ms extend c1 1s\n", []string{"c1 belief: holds x", "500.000 c1 belief: holds x", "148"}},
 		{"a try fails", "at 0s lock c1 x\nat 10ms try c2 x\nat 50ms unlock c1\n", []string{"c2 result: try x: "}},
