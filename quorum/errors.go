@@ -68,9 +68,12 @@ type Error struct {
 	// Waited is how long Lock waited; 0 for all else.
 	Waited time.Duration
 	// Holder is, with ErrHeld, the label of the holder (see Options.Label), or its owner name if it
-	// has no label. It is "" if that is not known. A Locker asks the nodes at most ten times a
-	// second, about the first ten names, and not for WithWrite. If the context ended the wait,
-	// Holder is from up to a few seconds before.
+	// has no label; of several readers, that of one. It is "" if that is not known. A Locker asks
+	// the nodes at most ten times a second, about the first ten names. If the context ended the
+	// wait, Holder is from up to a few seconds before.
+	//
+	// With WithWrite it is known only if WithWait ended a wait of at least half of
+	// Options.RetryEvery: the answers of the nodes are long if thousands read.
 	Holder string
 }
 

@@ -188,10 +188,10 @@ const maxLooked = 10
 
 // whoHolds returns the label of the holder of one of the names, or its owner if it has no label.
 // It is "" if that is not found out by until: the nodes are not asked after ctx has ended, nor more
-// often than lookEvery, nor for a writer, as thousands may read.
+// often than lookEvery.
 func (l *Locker) whoHolds(ctx context.Context, c *claim, until clock.Instant) string {
 	now := l.clock.Now()
-	if l.opts.Label == NoLabel || ctx.Err() != nil || c.mode == node.Write || now >= until || !due(&l.labels.lookAt, now, lookEvery) {
+	if l.opts.Label == NoLabel || ctx.Err() != nil || now >= until || !due(&l.labels.lookAt, now, lookEvery) {
 		return ""
 	}
 	looked := 0
@@ -223,13 +223,17 @@ func (l *Locker) holderOf(ctx context.Context, name string, until clock.Instant)
 	return cmp.Or(rep.Label(rep.Owner), shortLabel(rep.Owner))
 }
 
+// hasLasted reports whether the wait has lasted for some time.
+func (w *waiter) hasLasted(now clock.Instant) bool { return now >= w.began.Add(w.l.opts.RetryEvery/2) }
+
 // look finds out in a task who the holder is, if the wait has lasted for some time: when the
-// context has ended it is too late to ask.
+// context has ended it is too late to ask. It does not for a writer: a node tells of all readers, and
+// there may be thousands.
 func (w *waiter) look() {
 	l, s, seen := w.l, w.request, &w.found.holder
 	now := l.clock.Now()
-	if l.opts.Label == NoLabel || s.mode == node.Write || now < w.began.Add(l.opts.RetryEvery/2) || int64(now) < l.labels.lookAt.Load() {
-		return // whoHolds would not ask
+	if l.opts.Label == NoLabel || s.mode == node.Write || !w.hasLasted(now) || int64(now) < l.labels.lookAt.Load() {
+		return // it is too much, or whoHolds would not ask
 	}
 	if *seen == nil {
 		*seen = new(atomic.Pointer[string])
@@ -242,9 +246,10 @@ func (w *waiter) look() {
 	})
 }
 
-// nameHolder puts into an error who the holder is.
+// nameHolder puts into an error who the holder is. A writer asks only after a long wait, which is
+// rare enough for thousands of readers.
 func (w *waiter) nameHolder(ctx context.Context, e *Error) {
-	if e.Err != ErrHeld || e.Nodes == nil {
+	if e.Err != ErrHeld || e.Nodes == nil || w.request.mode == node.Write && !w.hasLasted(w.l.clock.Now()) {
 		return
 	}
 	if e.Holder = w.l.whoHolds(ctx, &w.request.claim, w.deadline.Add(w.l.timeout(w.request.lease))); e.Holder == "" && w.found.holder != nil {

@@ -183,6 +183,33 @@ func TestHolderIsAskedForRarely(t *testing.T) {
 	})
 }
 
+// A writer learns who the holder is if its wait has lasted, and a reader that a writer is in its way.
+func TestHolderOfReadersAndWriters(t *testing.T) {
+	read, write := quorum.WithRead(), quorum.WithWrite()
+	for name, tt := range map[string]struct {
+		held, wanted quorum.Option
+		wait         time.Duration
+		holder       string
+	}{
+		"a writer for a reader":      {read, write, 600 * time.Millisecond, "shop-1 worker"},
+		"a writer for a writer":      {write, write, 600 * time.Millisecond, "shop-1 worker"},
+		"a writer that hardly waits": {read, write, 400 * time.Millisecond, ""},
+		"a reader for a writer":      {write, read, 100 * time.Millisecond, "shop-1 worker"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, 3, func(w *world) {
+				a, b := labelled(w)
+				lock(t, a, "x", tt.held)
+				time.Sleep(10 * time.Millisecond)
+				_, err := b.Lock(background, "x", tt.wanted, quorum.WithWait(tt.wait))
+				if holder := holderOf(t, err); holder != tt.holder {
+					t.Errorf("got %q, want %q: %v", holder, tt.holder, err)
+				}
+			})
+		})
+	}
+}
+
 // The log of a lost lease says whose it was, and who has the name now.
 func TestLogNamesLabels(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
