@@ -20,8 +20,8 @@ type Options struct {
 	Lock []quorum.Option
 
 	// OnLeader is called during Run with the present leader, and after each change that
-	// [Election.Observe] sees. It is called by a task of its own, one call at a time. Run returns
-	// only after the last call has. Nil means that nobody asks for the leader.
+	// [Election.Observe] sees. It is called by a goroutine of its own, one call at a time. Run
+	// returns only after the last call has. Nil means that nobody asks for the leader.
 	OnLeader func(Leader)
 
 	// Every is how often Observe asks the nodes. 0 means 2 s.
@@ -41,7 +41,7 @@ type Leader struct {
 }
 
 // An Election is one program's part in electing the leader of a name. Its methods may be called
-// from any task at any time.
+// from any goroutine at any time.
 type Election struct {
 	locker  *quorum.Locker
 	name    string

@@ -6,7 +6,7 @@ import (
 	"github.com/redquorum/redquorum/clock"
 )
 
-// A Node is one server. Its methods may be called from any task at any time.
+// A Node is one server. Its methods may be called from any goroutine at any time.
 type Node interface {
 	// Name tells the node from others in errors and reports: an address, never
 	// a secret.
@@ -16,7 +16,7 @@ type Node interface {
 	// node that cannot take it (down, closed, queue full) replies at once.
 	//
 	// reply is called exactly once: perhaps before Submit returns, otherwise
-	// from another task, and never later than shortly after cmd.Deadline. It
+	// from another goroutine, and never later than shortly after cmd.Deadline. It
 	// does not block, and it may call Submit, so a node holds no lock of its own
 	// while it calls reply. The caller may reuse cmd.Claims and cmd.Wait when Submit
 	// has returned.
@@ -31,7 +31,7 @@ type Node interface {
 	// Notices are hints: some get lost, some are for nothing. Exclusive has one channel,
 	// Read and Write have another, and a notice on one does not reach the other.
 	//
-	// wake may be called from any task, perhaps before Watch returns. It does not block,
+	// wake may be called from any goroutine, perhaps before Watch returns. It does not block,
 	// and does not call its own stop. No call of wake begins after stop has returned.
 	Watch(name string, mode Mode, wake func()) (stop func())
 
@@ -41,7 +41,7 @@ type Node interface {
 	Listen(process string, hear func(Turn)) (stop func())
 
 	// Close answers whatever is still open with ErrClosed, ends the node's
-	// tasks, waits for them, and closes its connections. Later Submits are
+	// goroutines, waits for them, and closes its connections. Later Submits are
 	// answered with ErrClosed. Closing twice is the same as once.
 	Close() error
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // A Lease is one acquisition of a name. It is over when it is unlocked or when
-// it is lost; it never comes back. Its methods may be called from any task at
+// it is lost; it never comes back. Its methods may be called from any goroutine at
 // any time.
 type Lease struct {
 	h        *hold

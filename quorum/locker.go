@@ -12,12 +12,11 @@ import (
 )
 
 // A Locker takes locks on one set of nodes. Make one for the life of the
-// program; its methods may be called from any task at any time.
-//
-// It consists of its configuration and its parts, each with a mutex of its own. The lock order
-// is: queues.mu or renewal.mu, then hold.mu, then agenda.mu. Nothing is locked while any other
-// mutex is held. No node is asked, and Options.Observe is not called, while any mutex is held.
+// program; its methods may be called from any goroutine at any time.
 type Locker struct {
+	// It consists of its configuration and its parts, each with a mutex of its own. The lock order
+	// is: queues.mu or renewal.mu, then hold.mu, then agenda.mu. Nothing is locked while any other
+	// mutex is held. No node is asked, and Options.Observe is not called, while any mutex is held.
 	*config
 	life     lifecycle
 	tokens   *tokens
@@ -186,7 +185,7 @@ func (n notCanceled) As(target any) bool { return errors.As(n.err, target) }
 // Close unlocks every lease and ends all waiting with ErrClosed. It waits until earlier releases
 // are confirmed by all nodes that answer. Then it closes the nodes, unless they are shared;
 // commands under way on shared nodes may be answered, and observed, for Options.Timeout more.
-// Close takes about three times Options.Timeout at most. It leaves no task behind, except a
+// Close takes about three times Options.Timeout at most. It leaves no goroutine behind, except a
 // Dialer that hangs (see package redisnode). Another Close returns nil at once, even while the
 // first is under way.
 func (l *Locker) Close() error {

@@ -25,7 +25,7 @@ func (p *Member) title() string { return fmt.Sprintf("%q on %s", p.Name, p.Locke
 
 // A MultiLease is several leases, mostly of different deployments, that are held as one.
 // It ends as soon as one of them ends. The others are renewed until Unlock, so call
-// Unlock in any case. Its methods may be called from any task at any time.
+// Unlock in any case. Its methods may be called from any goroutine at any time.
 type MultiLease struct {
 	members  []Member
 	leases   []*Lease // by member

@@ -121,12 +121,11 @@ type Options struct {
 	// expires after twice MaxLease.
 	Label string
 
-	// Observe receives every event; nil means none. It is called from the task in which the event
-	// happens, and may be called by several tasks at once. It must not block, panic, or call the
-	// Locker.
+	// Observe receives every event; nil means none. It is called in the goroutine in which the event
+	// happens, and may be called by several at once. It must not block, panic, or call the Locker.
 	//
 	// If it blocks, it delays nodes' replies and the end of other leases, whose contexts then
-	// end late. If it panics in a task of the Locker's own, the program ends. If it panics at
+	// end late. If it panics in a goroutine of the Locker's own, the program ends. If it panics at
 	// EventAcquired, and the caller recovers, nobody can unlock the lease: it is renewed until
 	// its MaxHold or until Close.
 	Observe func(Event)
@@ -294,8 +293,8 @@ func WithWait(d time.Duration) Option {
 //
 // The context is the one of a lease, or what Do gives its function, or made from either.
 // Without the option an acquisition with such a context fails at once, with ErrDeadlock: it
-// would wait for its own lease. A task that shall wait for that lease needs another context.
-// With the option, tasks that share the context do not exclude each other.
+// would wait for its own lease. A goroutine that has to wait for that lease needs another
+// context. With the option, goroutines that share the context do not exclude each other.
 //
 // The nodes know nothing of this: counts kept there would diverge.
 func WithReentry() Option { return func(s *settings) { s.reentry = true } }

@@ -12,9 +12,9 @@ import (
 )
 
 // A Node is a [Server] and the way to it. While no failure is switched on, a command is
-// executed and answered before Submit returns, and the node has no task.
+// executed and answered before Submit returns, and the node has no goroutine.
 //
-// Failures may be switched at any time, from any task. Wake functions given to Watch must
+// Failures may be switched at any time, from any goroutine. Wake functions given to Watch must
 // not call their own stop.
 type Node struct {
 	name  string
@@ -299,7 +299,7 @@ func (n *Node) Do(f func(s *Server, now Time)) {
 	f(&n.server, n.serverTime(n.clock.Now()))
 }
 
-// Close answers open requests with ErrClosed and waits until the node's task has ended. It
+// Close answers open requests with ErrClosed and waits until the node's goroutine has ended. It
 // must not be called by a reply or a wake.
 func (n *Node) Close() error {
 	n.mu.Lock()
