@@ -126,7 +126,7 @@ func (a *Advice) words(take AdviceRow) string {
 	}
 	b.WriteString(". ")
 	if a.Contestant == ours {
-		b.WriteString("A node that has restarted has no vote for the longest lease (MaxLease), and is away for that time, too. ")
+		b.WriteString("A node that has restarted is ignored for the longest lease (MaxLease), and is away for that time, too. ")
 	}
 	within := fmt.Sprintf("within %.0f minutes a year", enoughTime.Minutes())
 	switch {

@@ -78,7 +78,7 @@ func TestAdviceOnNodes(t *testing.T) {
 		want    []string
 	}{
 		{[]int{1, 3, 5}, 0.001, []string{"Take 3, the fewest measured that stay within 5 minutes a year", "5 nodes survive 2 failures, for +67 % in CPU",
-			"With 5 one can be away for maintenance", "no vote for the longest lease", "!not measured"}},
+			"With 5 one can be away for maintenance", "ignored for the longest lease", "!not measured"}},
 		{[]int{1, 3, 5}, 0.01, []string{"Take 5, the most that were measured, though they do not stay within 5 minutes", "7 would do as well, and were not measured"}},
 		{[]int{5}, 0.001, []string{"Take 5", "3 would do as well, and were not measured"}},
 		{[]int{3}, 0.001, []string{"Take 3", "Other numbers were not measured"}},

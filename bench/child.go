@@ -17,7 +17,7 @@ import (
 	"github.com/redquorum/redquorum/node/embedded"
 )
 
-// Embedded servers, proxies and, if every holder shall be a process, holders have
+// Embedded servers, proxies and, if every holder is to be a process, holders have
 // processes of their own. So the CPU, allocations and memory of a client are its own.
 // Parent and child exchange JSON over the child's standard input and output, one answer
 // to each request; at the end of its input the child ends.

@@ -14,7 +14,7 @@
 //
 // Clients run in the process that measures: its CPU, allocations, memory and
 // goroutines are theirs, and next to nothing else. Embedded servers, the proxies
-// that delay links, and holders that shall be processes of their own are in
+// that delay links, and holders that are processes of their own are in
 // child processes. The CPU of servers is what they say themselves.
 //
 // # The workloads

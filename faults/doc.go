@@ -121,7 +121,7 @@
 //	close CLIENTS                 close the Locker, and do nothing more
 //
 // A client with steps keeps what it has locked until it unlocks it or the lease
-// ends; with renew=on that is for ever, and then others wait in vain.
+// ends; with renew=on that is forever, and then others wait in vain.
 //
 // # What may change
 //

@@ -105,7 +105,7 @@ var Mistakes = map[Mistake]string{
 	Recreate:    "an extension creates the key where it is gone",
 	Revive:      "an extension counts also after the end",
 	RoundDown:   "lengths are rounded down, and nothing is allowed for that",
-	ShortGuard:  "a node that restarted has no vote for the usual lease, however long the longest is",
+	ShortGuard:  "a node that restarted is ignored for the usual lease, however long the longest is",
 	Steady:      "the pause between attempts is always the same",
 	TimeOfDay:   "validity is counted on the time of day",
 	Untagged:    "an answer counts for the round in which it comes, whichever it is of",

@@ -11,7 +11,7 @@ import (
 // A ballot is one node's answer.
 type ballot struct {
 	vote    vote
-	wait    time.Duration // how long the node will refuse (negative: for ever) or abstain
+	wait    time.Duration // how long the node will refuse (negative: forever) or abstain
 	fence   node.Token
 	at      clock.Instant // of the answer, if it refuses
 	err     error

@@ -14,13 +14,13 @@ import (
 
 // This file has what tests do in which many want the same locks.
 
-// lock acquires a lock that is to be had, at once or later.
+// lock acquires a lock that it gets, at once or later.
 func lock(t *testing.T, l *quorum.Locker, name string, opts ...quorum.Option) *quorum.Lease {
 	t.Helper()
 	return must[*quorum.Lease](t)(l.Lock(background, name, opts...))
 }
 
-// tryLock acquires a lock that is to be had at once.
+// tryLock acquires a lock that it gets at once.
 func tryLock(t *testing.T, l *quorum.Locker, name string, opts ...quorum.Option) *quorum.Lease {
 	t.Helper()
 	return must[*quorum.Lease](t)(l.TryLock(background, name, opts...))

@@ -29,7 +29,7 @@ type Event struct {
 
 	// Took is how long it took: the whole call for EventAcquired and EventNotAcquired, one
 	// attempt for EventAttemptFailed, one round for EventExtended, EventReleased and EventDowngraded.
-	// For EventNodeAbstains it is how long the node will have no vote.
+	// For EventNodeAbstains it is how long the node will be ignored.
 	Took time.Duration
 
 	// Held is for how long the lease was held here, for EventReleased, EventLost and EventDetached.
@@ -64,7 +64,7 @@ const (
 	EventNodeRecovered                      // a node that had failed answered again, or for the first time
 	EventDowngraded                         // a writer's lease became a reader's
 	EventDetached                           // a lease was detached: it ends here, and not on the nodes
-	EventNodeAbstains                       // a node answers, but has no vote for a while: it may have forgotten locks
+	EventNodeAbstains                       // a node answers, but is ignored for a while: it may have forgotten locks
 	EventWaiting                            // a call has to wait for the lock
 	EventNotAcquired                        // a call ended without a lease
 )

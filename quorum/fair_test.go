@@ -56,7 +56,7 @@ func TestFairServesInOrder(t *testing.T) {
 }
 
 // Waiters whose first requests cross on the way agree in the end on who is first,
-// and none of them waits for ever.
+// and none of them waits forever.
 func TestFairAgreesWhereRequestsCross(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		c := newContest(t)

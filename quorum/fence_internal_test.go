@@ -25,7 +25,7 @@ func TestTokensFollowFences(t *testing.T) {
 		"one far ahead":               {[3]ballot{{fence: far}, {fence: near}, {fence: near}}, near, false},
 		"two far ahead":               {[3]ballot{{fence: far}, {fence: far - 1}, {fence: near}}, far, false},
 		"one, and one does not say":   {[3]ballot{{fence: far}, {vote: voteUnknown}, {fence: near}}, far, false},
-		"one, and one has no vote":    {[3]ballot{{fence: far}, {vote: voteAbstaining}, {fence: near}}, far, false},
+		"one, and one is ignored":     {[3]ballot{{fence: far}, {vote: voteAbstaining}, {fence: near}}, far, false},
 		"two that do not count":       {[3]ballot{{vote: voteUnknown}, {vote: voteAbstaining}, {fence: near}}, near, false},
 		"one has the highest token":   {[3]ballot{{fence: node.MaxToken}, {fence: near}, {fence: near}}, near, false},
 		"one has it, and one is far":  {[3]ballot{{fence: node.MaxToken}, {fence: far}, {fence: near}}, far, false},

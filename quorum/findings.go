@@ -116,7 +116,7 @@ func (f *findings) hopeless(need int) bool {
 func (f *findings) asksAtOnce() bool { return f.stale > 0 && f.stale <= maxStale }
 
 // wasFree returns three sets of nodes: those on which the name was free at the last
-// attempt; those of them that have no vote; and those whose notices may come from this
+// attempt; those of them that are ignored; and those whose notices may come from this
 // waiter's own release, including nodes whose answer was not waited for.
 func (f *findings) wasFree() (free, silent, own nodeSet) {
 	for i, b := range f.ballots {

@@ -40,7 +40,7 @@ func handleOf(t *testing.T, m map[string]any) quorum.Handle {
 	return quorum.Handle("redquorum1." + base64.RawURLEncoding.EncodeToString(must[[]byte](t)(json.Marshal(m))))
 }
 
-// lasted waits for the end of a lease, but not for ever, and returns when it was.
+// lasted waits for the end of a lease, but not forever, and returns when it was.
 func lasted(lease *quorum.Lease, since time.Time) time.Duration {
 	select {
 	case <-lease.Context().Done():

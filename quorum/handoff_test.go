@@ -289,7 +289,7 @@ func TestTokensOfAllMustBeTheSame(t *testing.T) {
 	})
 }
 
-// A node that restarted since the waiter asked has no vote on what it hands on.
+// A node that restarted since the waiter asked does not count for what it hands on.
 func TestRestartedNodesHandOnNothing(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		held := lock(t, w.locker(quorum.Options{}), "x")
@@ -299,7 +299,7 @@ func TestRestartedNodesHandOnNothing(t *testing.T) {
 		unlockAnyhow := held.Unlock(background)
 		select {
 		case lease := <-ended:
-			t.Errorf("granted, and two of three nodes have no vote: %v, %v", lease.Owner(), unlockAnyhow)
+			t.Errorf("granted, and two of three nodes are ignored: %v, %v", lease.Owner(), unlockAnyhow)
 		case <-time.After(quorum.Defaults().MaxLease - time.Second):
 		}
 		unlock(t, <-ended)

@@ -13,7 +13,7 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// A node that restarted has no vote on whether a lease may be resumed: it may
+// A node that restarted does not count for whether a lease may be resumed: it may
 // have come back with what was released since.
 func TestResumeHeedsTheRestartGuard(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
@@ -157,7 +157,7 @@ func TestBreakSparesTheNextLease(t *testing.T) {
 	})
 }
 
-// "For ever" is refused, or lasts; it does not overflow.
+// "Forever" is refused, or lasts; it does not overflow.
 func TestVeryLongTimes(t *testing.T) {
 	const forever = time.Duration(1<<63 - 1)
 	if ms := node.Milliseconds(forever); ms < 0 {

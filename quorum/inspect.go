@@ -48,7 +48,7 @@ type NodeReport struct {
 	// Value is how a plain string at the name begins: a lock that another library, such as
 	// redsync, made by SET NX. State is then "error", and Err matches node.ErrWrongType.
 	Value string
-	// Abstains is how long a node that restarted will have no vote.
+	// Abstains is how long a node that restarted will be ignored.
 	Abstains time.Duration
 	Err      error
 }

@@ -177,7 +177,7 @@ type assembly struct {
 	settings []settings
 	order    []int         // of the members: no member is waited for while a later one is held
 	wait     time.Duration // for all together; < 0: no bound
-	brief    bool          // some member's lease is not renewed for ever
+	brief    bool          // some member's lease is not renewed forever
 	leases   []*Lease      // by member; nil where it is not held
 }
 

@@ -308,7 +308,7 @@ func TestJointDoesNotHoardWhatItHas(t *testing.T) {
 	})
 }
 
-// A lease that is not renewed for ever does not pass while another member is waited
+// A lease that is not renewed forever does not pass while another member is waited
 // for.
 func TestJointOfFixedLeasesIsWhole(t *testing.T) {
 	for part, option := range map[int]quorum.Option{

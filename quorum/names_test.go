@@ -148,7 +148,7 @@ func TestNamesAreHealed(t *testing.T) {
 }
 
 // In one process and between processes: whatever names many ask for, nobody waits
-// for ever, and of each name one is the holder.
+// forever, and of each name one is the holder.
 func TestNamesDoNotDeadlock(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.delay(300*time.Microsecond, 300*time.Microsecond)

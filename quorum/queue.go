@@ -315,8 +315,8 @@ func (at *queue) heldFor(s *settings) *hold {
 
 // admits reports whether this queue lets w ask the nodes. A local holder and
 // earlier local waiters block it; readers do not block readers. TryLock ignores waiters, but a
-// reader still yields to a waiting writer, or readers that come and go would keep it out for
-// ever.
+// reader still yields to a waiting writer, or readers that come and go would keep it out
+// forever.
 //
 // Fair waiters, waiters for several names and waiting writers ask the nodes even while the name
 // is held here: they need a place in the wait queue there, before those of other processes that

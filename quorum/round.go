@@ -34,7 +34,7 @@ type round struct {
 	asked   nodeSet
 	eager   bool
 	lease   *hold // made, extended or downgraded by the round, and told which nodes have it
-	guarded bool  // abstaining nodes have no vote on an extension either
+	guarded bool  // abstaining nodes do not count for an extension either
 }
 
 // rounds begins the rounds of a Locker. Any task may use it at any time.

@@ -191,7 +191,7 @@ func TestDelayedHealingIsRefused(t *testing.T) {
 	})
 }
 
-// Crash recovery (S13, S15, S17): a node that came back empty has no vote until
+// Crash recovery (S13, S15, S17): a node that came back empty is ignored until
 // every lease that it may have forgotten is over.
 func TestRestartedNodeAbstains(t *testing.T) {
 	for _, guard := range []bool{true, false} {
@@ -226,7 +226,7 @@ func TestRestartedNodeAbstains(t *testing.T) {
 	}
 }
 
-// A node that cannot tell when it started has no vote while the guard is on.
+// A node that cannot tell when it started is ignored while the guard is on.
 func TestNodeWithoutLifeHasNoVote(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		w.nodes[0].SetLife(nil)
@@ -302,7 +302,7 @@ func TestFirstLeaseDoesNotWaitForAHungNode(t *testing.T) {
 	})
 }
 
-// A node that has restarted answers, but an event says that it has no vote.
+// A node that has restarted answers, but an event says that it is ignored.
 func TestObserverIsToldWhoAbstains(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		o := newObserver()

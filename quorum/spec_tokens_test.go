@@ -51,7 +51,7 @@ type wall struct {
 
 func (c wall) Wall() time.Time { return c.Clock.Wall().Add(c.ahead) }
 
-// A wall clock that is set to and fro takes the tokens of nobody ahead of all
+// A wall clock that is set back and forth takes the tokens of nobody ahead of all
 // clocks: what a client learns of another's clock is not added to its own steps.
 func TestTokensKeepToTheClocks(t *testing.T) {
 	inWorld(t, 5, func(w *world) {

@@ -85,8 +85,8 @@ func (v *voters) judge(i int, kind node.Kind, start clock.Instant, reply node.Re
 	return b
 }
 
-// abstains returns for how long a server in this life has no vote on a command
-// sent at start, 0 if it has one.
+// abstains returns for how long a server in this life does not count for a command
+// sent at start, 0 if it does.
 func (v *voters) abstains(start clock.Instant, life *node.Life) time.Duration {
 	if v.opts.NoRestartGuard {
 		return 0

@@ -234,7 +234,7 @@ func TestOneWaiterOfALockerCompetes(t *testing.T) {
 	})
 }
 
-// Many processes that want one name at once do not split the votes for ever
+// Many processes that want one name at once do not split the votes forever
 // (S35, S36).
 func TestManyLockersMakeProgress(t *testing.T) {
 	inWorld(t, 5, func(w *world) {

@@ -313,7 +313,7 @@ var always = []string{
 
 // violated is what the page of a run that breaks mutual exclusion has to show.
 var violated = []string{
-	"messages.some(m => m.state === 'stuck') && byId('legend').textContent.includes('held back for ever')",
+	"messages.some(m => m.state === 'stuck') && byId('legend').textContent.includes('held back forever')",
 	"byId('event').textContent.includes('I1, mutual exclusion, is broken. c1 and c2 both hold')",
 	"conflict.map(b => clientName(b.clients[0])).join() === 'c1,c2'",
 	"conflict.every(b => x(b.from) > gutter && x(b.from) < width - 10)",
@@ -331,7 +331,7 @@ var expected = map[string][]string{
 	"crashing": {
 		"bars.filter(b => b.key && b.lane === nodeLane(0)).map(b => Math.round(b.from / 1e6) + '-' + Math.round(b.until / 1e6)).join().startsWith('3-50,70-')",
 		"bars.filter(b => b.key && b.lane === nodeLane(1)).map(b => Math.round(b.from / 1e6) + '-' + Math.round(b.until / 1e6)).join().startsWith('3-60,4')",
-		"['read', 'invariant', 'for ever'].every(sign => !byId('legend').textContent.includes(sign))",
+		"['read', 'invariant', 'forever'].every(sign => !byId('legend').textContent.includes(sign))",
 	},
 	"varied": {
 		"lanes[0].rows.map(r => r.name).join() === 'x,y,z'",

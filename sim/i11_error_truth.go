@@ -65,7 +65,7 @@ func (l *link) honest(vote string, heard node.Status) bool {
 	case "refused":
 		return no(heard)
 	case "unknown":
-		return heard == node.Unknown || l.n.shared // a second name of one server has no vote
+		return heard == node.Unknown || l.n.shared // a second name of one server is ignored
 	case "abstaining":
 		switch {
 		case l.refusedWrite >= l.n.born:

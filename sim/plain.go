@@ -296,7 +296,7 @@ func (l *textbookLease) extend(ctx context.Context, d time.Duration) bool {
 	return true
 }
 
-// watch renews the lock for ever.
+// watch renews the lock forever.
 func (l *textbookLease) watch(lease time.Duration) {
 	for {
 		l.b.c.Sleep(lease / 3)

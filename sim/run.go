@@ -246,14 +246,14 @@ func verdict(found []Violation) Verdict {
 	return v
 }
 
-// finish is the second part of a run. A quorum of nodes is healed, and all other faults stay for
-// ever: every waiter must get the lock. Then all clients end, and nothing may be left.
+// finish is the second part of a run. A quorum of nodes is healed, and all other faults stay
+// forever: every waiter must get the lock. Then all clients end, and nothing may be left.
 func (w *world) finish() {
 	if w.over {
 		return
 	}
 	w.calm = true
-	w.log(Entry{Kind: "calm", Client: -1, Node: -1, Text: "the faults are over for a majority, and for ever elsewhere"})
+	w.log(Entry{Kind: "calm", Client: -1, Node: -1, Text: "the faults are over for a majority, and forever elsewhere"})
 	w.troubled = w.now
 	w.chooseCore()
 	for _, s := range w.nodes {
@@ -312,7 +312,7 @@ func (w *world) chooseCore() {
 		}
 	}
 	if slices.ContainsFunc(w.nodes, func(s *server) bool { return s.shared }) {
-		w.core |= 1<<w.p.Nodes - 1 // some may have no vote
+		w.core |= 1<<w.p.Nodes - 1 // some may be ignored
 	}
 }
 

@@ -79,7 +79,7 @@ func (c *process) close() {
 	}
 }
 
-// kill cuts the process off for ever. A goroutine cannot be killed: its own go
+// kill cuts the process off forever. A goroutine cannot be killed: its own go
 // on until they notice, but what they do is of no consequence.
 func (c *process) kill() {
 	c.dead.Store(true)

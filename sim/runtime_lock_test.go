@@ -183,7 +183,7 @@ func (l *lock) nest(hold time.Duration) {
 }
 
 // chain waits, while it holds l, for a lock of later names than any of l's, and perhaps
-// under that for another. Everybody locks in this order, so that nobody waits for ever.
+// under that for another. Everybody locks in this order, so that nobody waits forever.
 func (l *lock) chain() {
 	c := l.c
 	later := c.r.p.Names()

@@ -93,7 +93,7 @@ func TestStory(t *testing.T) {
 		"100.000 ms  lock c2 x (a step)",
 		"1091.432 ms  c2 is granted x",
 		"2077.433 ms  c2 no longer holds x",
-		"3000.000 ms  the faults are over for a majority, and for ever elsewhere",
+		"3000.000 ms  the faults are over for a majority, and forever elsewhere",
 	}
 	for i := range got {
 		got[i] = strings.TrimSpace(got[i])

@@ -33,7 +33,7 @@ type server struct {
 	copy    int64      // when it was given other data last, as a replica, 0 if never: a restart may keep them
 	wallAt  model.Time // its time of day when it was born
 	replica bool       // it was born long ago, and has taken over
-	demoted bool       // it is another's replica, and has no vote
+	demoted bool       // it is another's replica, and is ignored
 
 	demotedBy *faults.Event // the last that was to demote it
 

@@ -112,7 +112,7 @@ var Marks = [marks]string{
 	LateAcquireStale:  "a late or doubled acquire was refused by the fence",
 	LateGrant:         "a node granted after its client had stopped waiting",
 	LateRelease:       "a release arrived late",
-	GrantedByGuarded:  "a node without a vote granted",
+	GrantedByGuarded:  "a node that is ignored granted",
 	GuardRefusal:      "an attempt failed with an abstaining node",
 	UnknownVote:       "an attempt failed with granted and unknown votes",
 	SplitVote:         "a vote was split",

@@ -71,7 +71,7 @@ func TestTraceOfLinesAndJoints(t *testing.T) {
 	}
 }
 
-// A plan whose steps keep a lock for ever says so.
+// A plan whose steps keep a lock forever says so.
 func TestStepsThatHoldOn(t *testing.T) {
 	const plan = "redquorum plan 1\nnodes 3\nclients 3\nlength 500ms\nat 0s lock c1 x%s\n"
 	for end, want := range map[string]string{

@@ -385,7 +385,7 @@ func (k *worker) release(l *lock) {
 }
 
 // chain waits for a lock of later names while it holds l, and perhaps for another under that. All
-// clients lock in this order, so nobody waits for ever. These waits do not end with the faults.
+// clients lock in this order, so nobody waits forever. These waits do not end with the faults.
 func (k *worker) chain(l *lock) {
 	w, r := k.c.w, &k.random
 	later := w.locks[:w.p.Work.Names]

@@ -45,7 +45,7 @@ type world struct {
 	found    []Violation
 	broken   string        // the first assumption that the run has broken
 	disagree time.Duration // by how much the times of day of clients have differed
-	strobes  time.Duration // by how much one has jumped to and fro
+	strobes  time.Duration // by how much one has jumped back and forth
 	foremost time.Duration // by how much one has been ahead of the true time
 	waited   time.Duration
 	calm     bool  // the faults are over
@@ -206,7 +206,7 @@ func (w *world) run(until int64) {
 	}
 }
 
-// runTasks lets all tasks run that can. It returns false if one goes on for ever.
+// runTasks lets all tasks run that can. It returns false if one goes on forever.
 func (w *world) runTasks() bool {
 	for len(w.runnable) > 0 {
 		i := 0
@@ -368,7 +368,7 @@ func (w *world) breaks(assumption string) {
 func (w *world) strike(i int, end bool) {
 	e := &w.p.Events[i]
 	if w.calm {
-		return // what is left is for ever
+		return // what is left is forever
 	}
 	w.unseen = true
 	if e.Verb.IsStep() {

@@ -142,7 +142,7 @@ func each(t *testing.T, test func(t *testing.T, open func() bench.Client)) {
 	}
 }
 
-// within bounds a test: what never gets a lock shall fail and not hang.
+// within bounds a test: a lock that is never acquired must fail and not hang.
 func within(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	t.Cleanup(cancel)

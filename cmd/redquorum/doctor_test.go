@@ -182,7 +182,7 @@ func TestDoctorSound(t *testing.T) {
 	}
 }
 
-// A restarted server has no vote now. If too few others have one, a script waits for that.
+// A restarted server is ignored now. If too few others count, a script waits for that.
 func TestDoctorAtAFullServer(t *testing.T) {
 	t.Parallel()
 	s := redisServer(t, "--maxclients", "3")

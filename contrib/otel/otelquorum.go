@@ -14,7 +14,7 @@
 // # Attributes
 //
 // By default no metric and no span has a lock's name: names are often made from data, and each would be a
-// series for ever. A function maps names to values of the attribute lock, which should be few:
+// series forever. A function maps names to values of the attribute lock, which should be few:
 //
 //	func(name string) string { kind, _, _ := strings.Cut(name, "/"); return kind }
 //
@@ -34,7 +34,7 @@
 //	redquorum.lock.lost         counter    by cause
 //	redquorum.node.round        histogram  seconds from a command to its answer, by node; one command at a time
 //	redquorum.node.failed       gauge      1 from a failure to the next answer, by node
-//	redquorum.node.abstained    counter    restarts after which a node had no vote for a while, by node
+//	redquorum.node.abstained    counter    restarts after which a node was ignored for a while, by node
 //	redquorum.node.healed       counter    keys that a node had lost and got back, by node
 //
 // # Cost
@@ -99,7 +99,7 @@ func New(provider metric.MeterProvider, name func(string) string) (*Metrics, err
 		{&m.renewals, "lock.renewals", "Renewals of leases, by result."},
 		{&m.releases, "lock.releases", "Leases that were unlocked, closed or detached, by result."},
 		{&m.lost, "lock.lost", "Leases that ended before they were unlocked, by cause."},
-		{&m.abstained, "node.abstained", "Restarts after which the node had no vote for a while."},
+		{&m.abstained, "node.abstained", "Restarts after which the node was ignored for a while."},
 		{&m.healed, "node.healed", "Keys of leases that the node had lost and got back."},
 	} {
 		*c.counter, errs[6+i] = meter.Int64Counter("redquorum."+c.name, metric.WithDescription(c.description))

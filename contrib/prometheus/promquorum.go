@@ -11,8 +11,8 @@
 //
 // # Labels
 //
-// By default no metric has a lock's name: names are often made from data, and each would be a series for
-// ever. A function given to [New] maps names to values of the label lock, which should be few:
+// By default no metric has a lock's name: names are often made from data, and each would be a series
+// forever. A function given to [New] maps names to values of the label lock, which should be few:
 //
 //	promquorum.New(func(name string) string { kind, _, _ := strings.Cut(name, "/"); return kind })
 //
@@ -32,7 +32,7 @@
 //	redquorum_lock_lost_total         counter    by cause
 //	redquorum_node_round_seconds      histogram  from a command to its answer, by node; one command at a time
 //	redquorum_node_failed             gauge      1 from a failure to the next answer, by node
-//	redquorum_node_abstained_total    counter    restarts after which a node had no vote for a while, by node
+//	redquorum_node_abstained_total    counter    restarts after which a node was ignored for a while, by node
 //	redquorum_node_healed_total       counter    keys that a node had lost and got back, by node
 //
 // # Cost
@@ -85,7 +85,7 @@ func New(name func(string) string) *Collector {
 	c.renewals = c.counter("lock_renewals_total", "Renewals of leases, by result.", "lock", "result")
 	c.releases = c.counter("lock_releases_total", "Leases that were unlocked, closed or detached, by result.", "lock", "result")
 	c.lost = c.counter("lock_lost_total", "Leases that ended before they were unlocked, by cause.", "lock", "cause")
-	c.abstained = c.counter("node_abstained_total", "Restarts after which the node had no vote for a while.", "node")
+	c.abstained = c.counter("node_abstained_total", "Restarts after which the node was ignored for a while.", "node")
 	c.healed = c.counter("node_healed_total", "Keys of leases that the node had lost and got back.", "node")
 	return c
 }

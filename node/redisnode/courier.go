@@ -231,7 +231,7 @@ func (s *server) run() {
 		case met && time.Since(began) > lasting:
 			pause = minPause
 			continue
-		case met: // links that do not last may follow each other for ever
+		case met: // links that do not last may follow each other forever
 			s.sleep(pause)
 		default:
 			s.fail(err, asked)

@@ -168,13 +168,13 @@
 // redisnode cannot detect these; do not use one.
 //
 // List the masters by their own addresses instead. Sentinel may watch them nevertheless. While a
-// listed server is a replica it has no vote, and when it is promoted again it counts from then
+// listed server is a replica it is ignored, and when it is promoted again it counts from then
 // (see Detecting restarts). Until then the other nodes make up for it.
 //
 // # Servers that refuse writes
 //
 // A yes always comes with a write, if need be one that changes nothing. So a replica, which has
-// its master's locks by replication, answers with [node.ErrReadOnly] and has no vote. A server
+// its master's locks by replication, answers with [node.ErrReadOnly] and is ignored. A server
 // that is out of memory grants nothing, but it extends, releases and breaks locks, and raises
 // their fences.
 //

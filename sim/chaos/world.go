@@ -394,7 +394,7 @@ func (w *world) finish() {
 		return
 	}
 	core := w.core()
-	w.report(sim.Entry{At: w.now(), Kind: sim.KindCalm, Client: -1, Node: -1, Text: "the faults are over for a majority, and for ever elsewhere"})
+	w.report(sim.Entry{At: w.now(), Kind: sim.KindCalm, Client: -1, Node: -1, Text: "the faults are over for a majority, and forever elsewhere"})
 	for n, h := range w.hostAt {
 		if !core.Has(n) {
 			continue
@@ -425,7 +425,7 @@ func (w *world) core() (core faults.Set) {
 	for i := range need {
 		core |= faults.Of((int(w.p.Seed%uint64(w.p.Nodes)) + i) % w.p.Nodes)
 	}
-	if len(w.hosts) < w.p.Nodes { // some may have no vote
+	if len(w.hosts) < w.p.Nodes { // some may be ignored
 		core = 1<<w.p.Nodes - 1
 	}
 	return core

@@ -146,7 +146,7 @@ func (k *worker) rest(h *hold, until time.Duration) {
 }
 
 // chain waits, while it holds h, for a lock of a later name than any of h's. All clients lock in this
-// order, so nobody waits for ever.
+// order, so nobody waits forever.
 func (k *worker) chain(ctx context.Context, h *hold) {
 	p := k.p
 	later := p.Plan.Names()

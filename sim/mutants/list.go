@@ -449,7 +449,7 @@ var mutants = []*Mutant{
 	{ID: "M151", Bug: "a waiter has the lock of nodes that have handed it over with different tokens", Expect: Tests, Tests: "./quorum -run TestTokensOfAll",
 		Edits:  edit("quorum.waiter.handedWith", "h.Owner == o.Owner && h.Token == token &&", "h.Owner == o.Owner &&"),
 		Reason: "one seed in a thousand has releases of one lock that hand it over with different tokens"},
-	{ID: "M152", Bug: "a node without a vote has one on what it hands over", Mimics: "S28",
+	{ID: "M152", Bug: "a node that is ignored counts for what it hands over", Mimics: "S28",
 		Edits: edit("quorum.waiter.handedWith", " && v.abstains(o.start, h.Life) == 0", "")},
 	{ID: "M153", Bug: "a standby claim has its owner's name, so that a release of the attempt takes away what was handed over",
 		Edits: edit("node.Heir", "return owner + StandbySuffix", "return owner")},

@@ -275,7 +275,7 @@ function drawLegend() {
     [true, 'message (grey: to connect)', t => { stroke(t, [], [32, 13]); head(t); }],
     [state('lost'), 'lost', t => { stroke(t, [], [18, 9]); cross([0, 0, 18, 9], t); }],
     [messages.some(m => m.state === 'held'), 'held back on its way', t => { stroke(t, [2, 3], [32, 13]); head(t); }],
-    [state('stuck'), 'held back for ever', t => { stroke(t, [2, 3], [18, 9]); t.fillStyle = client; stopMark([0, 0, 18, 9], t); }],
+    [state('stuck'), 'held back forever', t => { stroke(t, [2, 3], [18, 9]); t.fillStyle = client; stopMark([0, 0, 18, 9], t); }],
     [true, 'node executes a command; hollow: refuses it', dot(false)],
     [dots.some(d => d.shape === 'step'), 'step of the plan', t => { t.fillStyle = client; t.beginPath(); t.moveTo(17, 2); t.lineTo(23, 8); t.lineTo(17, 14); t.lineTo(11, 8); t.fill(); }],
     [dots.some(d => d.shape === 'access'), 'the resource takes a request; hollow: refuses it', dot(true)],

@@ -308,7 +308,7 @@ function drawMessages() {
 
 const dashOf = state => state === 'held' || state === 'stuck' ? [2, 4] : [];
 
-// drawEnd draws where a message ends: it arrives, or is lost, or is held back for ever.
+// drawEnd draws where a message ends: it arrives, or is lost, or is held back forever.
 function drawEnd(state, place) {
   switch (state) {
     case 'lost': return cross(place);

@@ -239,13 +239,13 @@ func (w *world) strikeServers(e *faults.Event, end bool) {
 // calm heals as many nodes as it takes: the faults of the others stay.
 func (w *world) calm() {
 	now := time.Since(w.begun)
-	w.report(sim.Entry{At: now, Kind: sim.KindCalm, Client: -1, Node: -1, Text: "the faults are over for a majority, and for ever elsewhere"})
+	w.report(sim.Entry{At: now, Kind: sim.KindCalm, Client: -1, Node: -1, Text: "the faults are over for a majority, and forever elsewhere"})
 	need := w.p.Nodes/2 + 1
 	if w.p.Lock.Need > 0 {
 		need = w.p.Lock.Need
 	}
 	if len(w.servers()) < len(w.nodes) {
-		need = len(w.nodes) // some may have no vote
+		need = len(w.nodes) // some may be ignored
 	}
 	for i := range need {
 		n := (int(w.p.Seed%uint64(w.p.Nodes)) + i) % w.p.Nodes
