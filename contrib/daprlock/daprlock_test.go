@@ -1,0 +1,222 @@
+package daprlock_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"testing"
+	"time"
+
+	"github.com/dapr/components-contrib/lock"
+	conformance "github.com/dapr/components-contrib/tests/conformance/lock"
+
+	"github.com/redquorum/redquorum/contrib/daprlock"
+	"github.com/redquorum/redquorum/contrib/internal/lockers"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/embedded"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+var _ lock.Store = (*daprlock.Store)(nil)
+
+// Dapr's own tests of lock components.
+func TestConformance(t *testing.T) {
+	a, _ := lockers.Two(t)
+	config, err := conformance.NewTestConfig("redquorum", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conformance.ConformanceTests(t, nil, daprlock.New(a), config)
+}
+
+func try(t *testing.T, s *daprlock.Store, resource, owner string) bool {
+	t.Helper()
+	r, err := s.TryLock(t.Context(), &lock.TryLockRequest{ResourceID: resource, LockOwner: owner, ExpiryInSeconds: 30})
+	if err != nil {
+		t.Error(err)
+	}
+	return r.Success
+}
+
+func unlock(t *testing.T, s *daprlock.Store, resource, owner string, want lock.Status) {
+	t.Helper()
+	r, err := s.Unlock(t.Context(), &lock.UnlockRequest{ResourceID: resource, LockOwner: owner})
+	if err != nil || r.Status != want {
+		t.Errorf("Unlock of %s by %s: %v, %v; want status %v", resource, owner, r, err, want)
+	}
+}
+
+// A sidecar holds a lock for its owner alone.
+func TestTwoSidecars(t *testing.T) {
+	l, m := lockers.Two(t)
+	a, b := daprlock.New(l), daprlock.New(m)
+	unlock(t, a, "report", "one", lock.LockDoesNotExist)
+	if !try(t, a, "report", "one") {
+		t.Fatal("a free lock is refused")
+	}
+	if try(t, a, "report", "one") || try(t, a, "report", "two") || try(t, b, "report", "two") {
+		t.Error("a held lock is granted")
+	}
+	if !try(t, b, "other", "one") {
+		t.Error("another lock is refused")
+	}
+	unlock(t, a, "report", "two", lock.LockBelongsToOthers)
+	unlock(t, b, "report", "two", lock.LockBelongsToOthers)
+	unlock(t, a, "report", "one", lock.Success)
+	unlock(t, a, "report", "one", lock.LockDoesNotExist)
+	if !try(t, b, "report", "two") {
+		t.Error("a lock that was released is refused")
+	}
+	unlock(t, a, "report", "one", lock.LockBelongsToOthers)
+}
+
+// Options reach each lock: here both sidecars read.
+func TestOptions(t *testing.T) {
+	l, m := lockers.Two(t)
+	for _, l := range []*quorum.Locker{l, m} {
+		if !try(t, daprlock.New(l, quorum.WithRead()), "report", "one") {
+			t.Error("a reader is refused")
+		}
+	}
+}
+
+// After a restart a sidecar cannot unlock what it has locked: the lock is held until it expires.
+func TestRestartedSidecar(t *testing.T) {
+	l, _ := lockers.Two(t)
+	before := daprlock.New(l)
+	if !try(t, before, "report", "one") {
+		t.Fatal("a free lock is refused")
+	}
+	if err := before.Close(); err != nil {
+		t.Fatal(err)
+	}
+	after := daprlock.New(l)
+	unlock(t, after, "report", "one", lock.LockBelongsToOthers)
+	if try(t, after, "report", "one") {
+		t.Error("a held lock is granted")
+	}
+}
+
+// A lock that was lost is unlocked with the status of the one who has it now.
+func TestLostLock(t *testing.T) {
+	l, m := lockers.Two(t)
+	a, b := daprlock.New(l), daprlock.New(m)
+	for _, next := range []lock.Status{lock.LockDoesNotExist, lock.LockBelongsToOthers} {
+		if !try(t, a, "report", "one") {
+			t.Fatal("a free lock is refused")
+		}
+		if found, err := m.Break(t.Context(), "report"); !found || err != nil {
+			t.Fatalf("Break: %v, %v", found, err)
+		}
+		if next == lock.LockBelongsToOthers && !try(t, b, "report", "two") {
+			t.Fatal("a free lock is refused")
+		}
+		unlock(t, a, "report", "one", next)
+	}
+}
+
+// TryLock waits for a moment, so that of sidecars that ask at the same instant one gets the lock.
+func TestTryLockWaits(t *testing.T) {
+	l, m := lockers.Two(t)
+	a, b := daprlock.New(l), daprlock.New(m, quorum.WithWait(time.Minute))
+	if !try(t, a, "report", "one") {
+		t.Fatal("a free lock is refused")
+	}
+	got := make(chan bool)
+	go func() { got <- try(t, b, "report", "two") }()
+	for {
+		report, err := l.Inspect(t.Context(), "report")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(report.Waiting) > 0 {
+			break
+		}
+		select {
+		case <-got:
+			t.Fatal("TryLock did not wait")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	unlock(t, a, "report", "one", lock.Success)
+	if !<-got {
+		t.Error("TryLock did not get the lock that was released")
+	}
+}
+
+// A keeper is a node that no release reaches.
+type keeper struct{ node.Node }
+
+func (k keeper) Submit(cmd node.Command, reply func(node.Reply)) {
+	if cmd.Kind == node.Release {
+		reply(node.Reply{Err: node.ErrTimeout, Unsent: true})
+		return
+	}
+	k.Node.Submit(cmd, reply)
+}
+
+func TestErrors(t *testing.T) {
+	set, err := embedded.Start(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer set.Close()
+	l, err := quorum.New([]node.Node{keeper{set.Nodes()[0]}}, quorum.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	s := daprlock.New(l)
+	refused := func(seconds int32, want error) {
+		t.Helper()
+		r, err := s.TryLock(t.Context(), &lock.TryLockRequest{ResourceID: "other", LockOwner: "one", ExpiryInSeconds: seconds})
+		if err == nil || !errors.Is(err, cmp.Or(want, err)) || r.Success {
+			t.Errorf("TryLock for %d s: %v, %v", seconds, r, err)
+		}
+	}
+	fails := func(owner string) {
+		t.Helper()
+		r, err := s.Unlock(t.Context(), &lock.UnlockRequest{ResourceID: "report", LockOwner: owner})
+		if !errors.Is(err, quorum.ErrNoQuorum) || r.Status != lock.InternalError {
+			t.Errorf("Unlock by %s: %v, %v", owner, r, err)
+		}
+	}
+	for _, seconds := range []int32{-1, 0, 31} { // MaxLease is 30 s
+		refused(seconds, nil)
+	}
+	if !try(t, s, "report", "one") {
+		t.Fatal("a free lock is refused")
+	}
+	fails("one") // though the node says who has it
+	if err := set.Close(); err != nil {
+		t.Fatal(err)
+	}
+	fails("two")
+	refused(1, quorum.ErrNoQuorum)
+}
+
+func Example() {
+	set, err := embedded.Start(3)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer set.Close()
+	locker, err := quorum.New(set.Nodes(), quorum.Options{}) // once, before daprd runs
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locker.Close()
+
+	// What Dapr does with the component:
+	var store lock.Store = daprlock.New(locker)
+	ctx := context.Background()
+	locked, err := store.TryLock(ctx, &lock.TryLockRequest{ResourceID: "lock||shop||report", LockOwner: "pod-7", ExpiryInSeconds: 20})
+	fmt.Println(locked.Success, err)
+	unlocked, err := store.Unlock(ctx, &lock.UnlockRequest{ResourceID: "lock||shop||report", LockOwner: "pod-7"})
+	fmt.Println(unlocked.Status, err)
+	// Output:
+	// true <nil>
+	// 0 <nil>
+}
