@@ -196,7 +196,7 @@ func BenchmarkFailover(b *testing.B) {
 		{"kill", func(c *candidate) { c.Kill() }},
 		{"resign", func(c *candidate) { _ = c.Signal(syscall.SIGTERM) }},
 	} {
-		for _, lease := range []time.Duration{5 * time.Second, 30 * time.Second} {
+		for _, lease := range []time.Duration{5 * time.Second, 15 * time.Second, 30 * time.Second} {
 			b.Run(fmt.Sprintf("%s/lease=%v", way.name, lease), func(b *testing.B) {
 				r := newRace(b, lease)
 				l, err := connect(r.urls, lease)

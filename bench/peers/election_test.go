@@ -89,7 +89,7 @@ func BenchmarkEtcdElection(b *testing.B) {
 	}
 	defer client.Close()
 	for _, how := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
-		for _, ttl := range []int{5, 60} {
+		for _, ttl := range []int{5, 15, 60} {
 			b.Run(fmt.Sprintf("%v/ttl=%d", how, ttl), func(b *testing.B) {
 				if _, err := client.Delete(b.Context(), "/boss/", clientv3.WithPrefix()); err != nil {
 					b.Fatal(err)
