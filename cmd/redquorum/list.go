@@ -7,10 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -30,11 +30,15 @@ name if it has none. PATTERN is as in Redis' SCAN: * is any text, ? any characte
 one of these. Locks of Redisson are listed, too. On a terminal a long line is cut;
 'redquorum status' and --json show all of it.
 
-It changes nothing, and holds up no server: it reads the keys of each node by SCAN, in
-small steps, for at most 10 s. A held lock is found if a majority of the nodes was read.
-The list may be outdated when you read it. The user needs SCAN.
+It changes nothing and does not block the servers: it reads the keys of each node by
+SCAN, in small steps, for at most 10 s. A majority of the nodes has to be read to find
+every lock; otherwise the verdict is unknown. The list may be outdated when you read
+it. The user needs SCAN.
 
-Exit status: 0, or 1 if too few nodes could be read, 2 usage.
+It shows no age: nodes do not store when a lock was acquired. The fence of status is
+no substitute, as attempts of other callers raise it while the lock is held.
+
+Exit status: 0, or 1 if the verdict is unknown, 2 usage.
 
 example:
   redquorum list 'orders/*'
@@ -49,7 +53,7 @@ const (
 // A lockJSON is one lock in what list --json prints.
 type lockJSON struct {
 	Name    string   `json:"name"`
-	State   string   `json:"state"` // held, or partial: too few nodes for a lock
+	State   string   `json:"state"` // held; partial: too few nodes for a lock; unknown: too few nodes are usable
 	Mode    string   `json:"mode"`
 	Owner   string   `json:"owner"`
 	Label   string   `json:"label"`   // of the owner's program; "": not known
@@ -62,8 +66,13 @@ type lockJSON struct {
 
 // A listJSON is what list --json prints.
 type listJSON struct {
-	Locks  []lockJSON   `json:"locks"`
-	Unread []unreadJSON `json:"unread"` // nodes that were not read to the end
+	Verdict string       `json:"verdict"` // complete, or unknown: locks may be missing
+	Locks   []lockJSON   `json:"locks"`
+	Unread  []unreadJSON `json:"unread"` // nodes that were not read to the end
+	Read    int          `json:"read"`   // nodes that were
+	Needed  int          `json:"needed"` // of these, to find every lock
+
+	hidden map[string]int // locks that are not listed, by state
 }
 
 type unreadJSON struct {
@@ -99,34 +108,42 @@ func listVerb(ctx context.Context, c *command) int {
 	}
 	defer done()
 	names, unread := scanAll(ctx, servers, nodes.prefix, pattern)
-	found := listJSON{Locks: []lockJSON{}, Unread: unread}
 	locks, err := inspectAll(ctx, l, names)
 	if err != nil {
 		return c.fail("list", err)
 	}
-	partial := 0
-	for _, lock := range locks {
-		if lock.State == "held" || *all {
-			found.Locks = append(found.Locks, lock)
-		} else {
-			partial++
-		}
-	}
+	found := newList(locks, *all, len(servers), unread)
 	if *asJSON {
 		err = json.NewEncoder(c.stdout).Encode(found)
 	} else {
-		err = found.print(c.stdout, *all, partial)
 		for _, u := range unread {
 			fmt.Fprintf(c.stderr, "redquorum list: %s was not read: %s\n", u.Node, u.Error)
 		}
+		err = found.print(c.stdout, *all)
 	}
 	if err != nil {
 		return c.fail("list", err)
 	}
-	if read := len(servers) - len(unread); read < len(servers)/2+1 {
-		return c.fail("list", fmt.Errorf("%d of %d nodes were read: locks may be missing", read, len(servers)))
+	if found.Verdict != "complete" {
+		return exitError
 	}
 	return exitOK
+}
+
+// newList lists the locks that are held, or all.
+func newList(locks []lockJSON, all bool, nodes int, unread []unreadJSON) listJSON {
+	f := listJSON{Verdict: "complete", Locks: []lockJSON{}, Unread: unread, Read: nodes - len(unread), Needed: nodes/2 + 1, hidden: make(map[string]int)}
+	if f.Read < f.Needed {
+		f.Verdict = "unknown"
+	}
+	for _, lock := range locks {
+		if lock.State == "held" || all {
+			f.Locks = append(f.Locks, lock)
+		} else {
+			f.hidden[lock.State]++
+		}
+	}
+	return f
 }
 
 // scanAll reads the names of the locks on all nodes, sorted.
@@ -253,8 +270,11 @@ func inspectAll(ctx context.Context, l *quorum.Locker, names []string) ([]lockJS
 func newLock(r *quorum.Report) *lockJSON {
 	lock := &lockJSON{Name: r.Name, State: "partial", Mode: r.Mode.String(), Owner: r.Owner, Label: r.Label(r.Owner), Owners: list(r.Owners), Left: left(r).Milliseconds(),
 		Waiting: len(r.Waiting), HeldBy: r.HeldBy, Nodes: len(r.Nodes)}
-	if r.Verdict == "held" {
+	switch r.Verdict {
+	case "held":
 		lock.State = "held"
+	case "no-quorum":
+		lock.State = "unknown"
 	}
 	if left(r) == node.NoExpiry {
 		lock.Left = -1
@@ -284,19 +304,9 @@ func left(r *quorum.Report) time.Duration {
 	return ends[len(ends)-last]
 }
 
-// print prints the list for people. So many are not in it as they are partial.
-func (f listJSON) print(w io.Writer, states bool, partial int) error {
-	var b strings.Builder
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	row := func(state string, columns ...any) {
-		if states {
-			fmt.Fprint(t, state, "\t")
-		}
-		fmt.Fprintf(t, "%v\t%v\t%v\t%v\t%v\t%v\n", columns...)
-	}
-	if len(f.Locks) > 0 {
-		row("STATE", "NAME", "MODE", "LEFT", "WAITING", "NODES", "OWNER")
-	}
+// print prints the list for people, with the state of each lock if states is true.
+func (f listJSON) print(w io.Writer, states bool) error {
+	rows := [][]string{{"STATE", "NAME", "MODE", "LEFT", "WAITING", "NODES", "OWNER"}}
 	for _, l := range f.Locks {
 		left, owner := "no end", printable(cmp.Or(l.Label, l.Owner))
 		if l.Left >= 0 {
@@ -305,47 +315,78 @@ func (f listJSON) print(w io.Writer, states bool, partial int) error {
 		if more := len(l.Owners) - 1; more > 0 {
 			owner = fmt.Sprintf("%d, such as %s", more+1, owner)
 		}
-		row(l.State, printable(l.Name), l.Mode, left, l.Waiting, fmt.Sprintf("%d/%d", l.HeldBy, l.Nodes), owner)
+		rows = append(rows, []string{l.State, printable(l.Name), l.Mode, left, fmt.Sprint(l.Waiting), fmt.Sprintf("%d/%d", l.HeldBy, l.Nodes), owner})
 	}
-	_ = t.Flush() // it writes to memory
-	counts := make(map[string]int)
-	for _, l := range f.Locks {
-		counts[l.State]++
-	}
-	switch counts["held"] {
-	case 0:
-		b.WriteString("no lock is held")
-	case 1:
-		b.WriteString("1 lock is held")
-	default:
-		fmt.Fprintf(&b, "%d locks are held", counts["held"])
-	}
-	if partial += counts["partial"]; partial > 0 {
-		fmt.Fprintf(&b, "; %d more on too few nodes", partial)
-		if !states {
-			b.WriteString(": see --all")
+	if !states {
+		for i := range rows {
+			rows[i] = rows[i][1:]
 		}
 	}
-	_, err := io.WriteString(w, fitted(w, b.String()+"\n"))
+	var b strings.Builder
+	p := newPainter(w)
+	for i, line := range table(rows) {
+		color := ""
+		if i > 0 {
+			color = lockColors[f.Locks[i-1].State]
+		}
+		if len(f.Locks) > 0 {
+			b.WriteString(p.paint(color, fitted(w, line)) + "\n")
+		}
+	}
+	color := green
+	if f.Verdict != "complete" {
+		color = red
+	}
+	b.WriteString(p.paint(color, wrapped(f.verdict(states), "")) + "\n")
+	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// fitted cuts lines that are too long for the terminal, if w is one.
-func fitted(w io.Writer, text string) string {
-	if !isTerminal(w) {
-		return text
+var lockColors = map[string]string{"partial": yellow, "unknown": yellow}
+
+// verdict is the last line.
+func (f listJSON) verdict(states bool) string {
+	counts := maps.Clone(f.hidden)
+	for _, l := range f.Locks {
+		counts[l.State]++
 	}
-	return cut(text, columns(w))
+	var parts []string
+	if f.Verdict != "complete" {
+		parts = append(parts, fmt.Sprintf("unknown: %d of %d nodes were read, %d needed", f.Read, f.Read+len(f.Unread), f.Needed))
+	}
+	switch n := counts["held"]; {
+	case n == 1:
+		parts = append(parts, "1 lock is held")
+	case n > 1:
+		parts = append(parts, fmt.Sprintf("%d locks are held", n))
+	case f.Verdict == "complete":
+		parts = append(parts, "no lock is held")
+	}
+	if n := counts["partial"]; n > 0 {
+		parts = append(parts, fmt.Sprintf("%d more on too few nodes", n))
+	}
+	if n := counts["unknown"]; n > 0 {
+		parts = append(parts, fmt.Sprintf("%d may be held: too few nodes are usable", n))
+	}
+	text := strings.Join(parts, "; ")
+	if len(f.hidden) > 0 && !states {
+		text += ": see --all"
+	}
+	return text
 }
 
-// cut cuts lines that are longer than so many characters.
-func cut(text string, width int) string {
-	var b strings.Builder
-	for line := range strings.Lines(text) {
-		if r := []rune(strings.TrimSuffix(line, "\n")); len(r) > width {
-			line = string(r[:width-1]) + "…\n"
-		}
-		b.WriteString(line)
+// fitted cuts a line that is too long for the terminal, if w is one.
+func fitted(w io.Writer, line string) string {
+	if !isTerminal(w) {
+		return line
 	}
-	return b.String()
+	return cut(line, columns(w))
+}
+
+// cut cuts a line that is longer than so many characters.
+func cut(line string, width int) string {
+	if r := []rune(line); len(r) > width {
+		return string(r[:width-1]) + "…"
+	}
+	return line
 }

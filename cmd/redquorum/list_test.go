@@ -15,7 +15,10 @@ import (
 
 // A list as a script sees it.
 type listed struct {
-	Locks []struct {
+	Verdict string `json:"verdict"`
+	Read    int    `json:"read"`
+	Needed  int    `json:"needed"`
+	Locks   []struct {
 		Name    string   `json:"name"`
 		State   string   `json:"state"`
 		Mode    string   `json:"mode"`
@@ -38,7 +41,7 @@ func listOf(t *testing.T, exit int, urls string, args ...string) (l listed) {
 	var got int
 	var stdout, stderr string
 	unlessLate(func() (string, bool) {
-		got, stdout, stderr = redquorum(t, append([]string{"list", "--json", "--nodes", urls}, args...)...)
+		got, stdout, stderr = redquorum(t, append([]string{"list", "--json", "--no-guard", "--nodes", urls}, args...)...)
 		return stdout + stderr, got == exit
 	})
 	if got != exit {
@@ -118,8 +121,8 @@ func TestList(t *testing.T) {
 				t.Errorf("a prefix that looks like a pattern: %s", got)
 			}
 			_ = special.Unlock(ctx)
-			want(t, exitOK, "2 locks are held; 1 more on too few nodes: see --all\n", "list", "orders/*", "--nodes", urls)
-			out = want(t, exitOK, "partial  orders/3  exclusive  ", "list", "orders/3", "--all", "--nodes", urls)
+			want(t, exitOK, "2 locks are held; 1 more on too few nodes: see --all\n", "list", "orders/*", "--no-guard", "--nodes", urls)
+			out = want(t, exitOK, "partial  orders/3  exclusive  ", "list", "orders/3", "--all", "--no-guard", "--nodes", urls)
 			if !strings.Contains(out, "no lock is held; 1 more on too few nodes\n") {
 				t.Error(out)
 			}
@@ -147,8 +150,49 @@ func TestListWithoutNodes(t *testing.T) {
 	if l = listOf(t, exitError, urls); len(l.Unread) != 2 {
 		t.Errorf("%+v", l)
 	}
-	want(t, exitError, "1 of 3 nodes were read: locks may be missing", "list", "--nodes", urls)
+	want(t, exitError, "unknown: 1 of 3 nodes were read, 2 needed; 1 may be held: too few", "list", "--nodes", urls)
 	servers[0].Resume()
+}
+
+// Without servers nothing is said of locks.
+func TestListOfNothing(t *testing.T) {
+	const urls = "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"
+	out := want(t, exitError, "unknown: 0 of 3 nodes were read, 2 needed\n", "list", "--nodes", urls)
+	if strings.Contains(out, "held") {
+		t.Error(out)
+	}
+	if l := listOf(t, exitError, urls); l.Verdict != "unknown" || l.Read != 0 || l.Needed != 2 || len(l.Unread) != 3 {
+		t.Errorf("%+v", l)
+	}
+}
+
+func TestListVerdict(t *testing.T) {
+	lock := func(states ...string) (locks []lockJSON) {
+		for _, s := range states {
+			locks = append(locks, lockJSON{State: s})
+		}
+		return locks
+	}
+	for _, c := range []struct {
+		locks  []lockJSON
+		all    bool
+		unread int
+		want   string
+	}{
+		{nil, false, 0, "no lock is held"},
+		{nil, false, 1, "no lock is held"},
+		{nil, false, 2, "unknown: 1 of 3 nodes were read, 2 needed"},
+		{lock("held"), false, 0, "1 lock is held"},
+		{lock("held", "held"), false, 2, "unknown: 1 of 3 nodes were read, 2 needed; 2 locks are held"},
+		{lock("partial", "held"), false, 0, "1 lock is held; 1 more on too few nodes: see --all"},
+		{lock("partial"), true, 0, "no lock is held; 1 more on too few nodes"},
+		{lock("unknown"), false, 0, "no lock is held; 1 may be held: too few nodes are usable: see --all"},
+		{lock("unknown"), true, 2, "unknown: 1 of 3 nodes were read, 2 needed; 1 may be held: too few nodes are usable"},
+	} {
+		if got := newList(c.locks, c.all, 3, make([]unreadJSON, c.unread)).verdict(c.all); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
 }
 
 func TestIsLock(t *testing.T) {
@@ -198,7 +242,9 @@ func TestLeft(t *testing.T) {
 }
 
 func TestCut(t *testing.T) {
-	if got := cut("12345\n123456\nGrößeÄ\n\n", 5); got != "12345\n1234…\nGröß…\n\n" {
-		t.Errorf("%q", got)
+	for line, want := range map[string]string{"": "", "12345": "12345", "123456": "1234…", "GrößeÄ": "Größ…"} {
+		if got := cut(line, 5); got != want {
+			t.Errorf("%q: %q, want %q", line, got, want)
+		}
 	}
 }
