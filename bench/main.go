@@ -40,21 +40,22 @@ each other. Clients run in this process; servers and proxies in others.
 
 workloads:
 %[2]s
-A signal ends it with the complete rounds; a second signal ends it at once.
+A signal stops it and reports the rounds completed so far; a second signal ends it
+at once.
 
 Exit status: 0 measured, 1 something failed, or there were overlaps or orphans,
 2 usage.
 
 examples:
-  %[1]s                                       # a minute and a half, no Redis needed
+  %[1]s                      # a minute and a half, no Redis needed
   %[1]s --spawn --n 1,3,5,7,9 --rounds 7 --for 10m --html bench.html
-  %[1]s --spawn --n 5 --rtt 0,1ms,5ms --jitter 500us --workload latency,throughput
+  %[1]s --spawn --n 5 --rtt 0,1ms,5ms --jitter 1ms --workload latency
   %[1]s --spawn --n 5 --workload fairness --for 3m
   %[1]s --spawn --n 3 --cluster 3             # each node a Redis Cluster of 3 masters
   %[1]s --nodes 10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379
-  %[1]s --model                               # zones, regions and loss, in virtual time
-  %[1]s --model --rtt 5ms                     # and a measurement to compare
-  %[1]s --rounds 6 --benchstat > new.txt  # with fewer nothing is significant
+  %[1]s --model              # zones and regions, in virtual time
+  %[1]s --model --rtt 5ms    # and a measurement to compare
+  %[1]s --rounds 6 --benchstat > new.txt  # fewer are not significant
   benchstat old.txt new.txt
 `
 
@@ -107,7 +108,7 @@ func Main(ctx context.Context, p Program, args []string, stdout, stderr io.Write
 	case err == nil:
 		return 0
 	case errors.As(err, &called):
-		fmt.Fprintf(errs, "%s: %v\n'%s --help' says how it is used\n", p.Name, err, p.Name)
+		fmt.Fprintf(errs, "%s: %v\nsee '%s --help'\n", p.Name, err, p.Name)
 		return 2
 	}
 	if ctx.Err() != nil && !errors.As(err, new(errInterrupted)) {
@@ -222,11 +223,8 @@ func (f *flags) help(w io.Writer) {
 	for _, l := range workloads {
 		fmt.Fprintf(&list, "  %-10s %s\n", l.name, l.summary)
 	}
-	fmt.Fprintf(w, manual, f.program.Name, list.String())
-	var defaults strings.Builder
-	f.set.SetOutput(&defaults)
-	f.set.PrintDefaults()
-	fmt.Fprintf(w, "\nflags:%s", strings.ReplaceAll("\n"+defaults.String(), "\n  -", "\n  --"))
+	width := terminal.PageOf(w)
+	fmt.Fprintf(w, "%s\nflags:\n%s", terminal.Manual(fmt.Sprintf(manual, f.program.Name, list.String()), width), terminal.Flags(f.set, width))
 }
 
 // isSet reports whether a flag was given.
@@ -462,7 +460,7 @@ func (f *flags) run(ctx context.Context, stdout, stderr io.Writer) error {
 		return err
 	}
 	f.config.Self = append(append([]string{self}, f.program.Args...), childFlag)
-	bar := progress{w: stderr, live: isTerminal(stderr), begin: time.Now(), said: time.Now()}
+	bar := progress{w: stderr, live: terminal.Is(stderr), begin: time.Now(), said: time.Now()}
 	f.config.Progress = bar.show
 	var page *file
 	if f.html != "" { // now, and not after half an hour
@@ -609,14 +607,4 @@ func (p *progress) clear() {
 	if p.shown {
 		fmt.Fprint(p.w, "\r\x1b[K")
 	}
-}
-
-// isTerminal reports whether w is a terminal, to be drawn on.
-func isTerminal(w any) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	s, err := f.Stat()
-	return err == nil && s.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
 }

@@ -10,11 +10,11 @@
 //	length 3s
 //	lock lease=1s timeout=50ms guard=off   # off: the restart guard
 //	network delay=1ms
-//	at 0s cut c1-n4,n5                     # c1 reaches n1, n2 and n3: a bare majority
-//	at 1ms lock c1 x                       # it has the lock on them
-//	at 40ms crash n3 empty                 # n3 forgets it
+//	at 0s cut c1-n4,n5            # c1 reaches n1, n2 and n3: a bare majority
+//	at 1ms lock c1 x              # it has the lock on them
+//	at 40ms crash n3 empty        # n3 forgets it
 //	at 50ms restart n3
-//	at 60ms lock c2 x                      # n3, n4 and n5 grant it: two clients hold x
+//	at 60ms lock c2 x             # n3, n4 and n5 grant it: two clients hold x
 //
 // [Parse] reads it, [Plan.String] writes it, and each undoes the other.
 // [Generate] draws a plan from a seed.
@@ -25,18 +25,18 @@
 //
 // # The language
 //
-// The first line names the format. Each further line is one setting; # begins a
-// comment. Settings that are left out are as in [New], but maxlease is no shorter than
-// lease. Each setting is given at most once.
+// The first line names the format. Each further line is one setting, or some of lock
+// or of work; # begins a comment. Settings that are left out are as in [New], but
+// maxlease is no shorter than lease. Each setting is given at most once.
 //
 //	seed N        of everything that is left to chance
 //	nodes N       n1, n2, ...
 //	clients N     c1, c2, ...: each is a process with clocks of its own
 //	length TIME   how long faults happen; then a majority of the nodes is healed,
-//	              what else is broken stays so, and everybody must get the lock
+//	              other faults remain, and everybody must get the lock
 //	lock ...      client=redquorum|plain lease= maxlease= timeout= poll= grace=
-//	              drift=1% guard=on|off renew=on|off maxhold= fence=on|off
-//	              need=N, how many nodes must grant; 0 is a majority
+//	              drift=1% guard=on|off renew=on|off maxhold= fence=on|off;
+//	              need=N, how many nodes must grant; 0 is a majority;
 //	              mistake=, which a plain client makes: see Mistakes
 //	work ...      what clients without steps do: names=N tasks=N hold=RANGE
 //	              think=RANGE, and shares such as 30%: expiring= of holds, which

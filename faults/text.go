@@ -341,6 +341,9 @@ func (r Ratio) String() string {
 	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".") + "%"
 }
 
+// width is how many columns a line of settings has at most, if it has more than one.
+const width = 80
+
 // String writes the plan as Parse reads it.
 func (p *Plan) String() string {
 	var b strings.Builder
@@ -349,13 +352,20 @@ func (p *Plan) String() string {
 		fmt.Fprintf(&b, "%s %s\n", f.key, f.get())
 	}
 	for _, bl := range p.blocks() {
-		b.WriteString(bl.key)
+		line := bl.key
 		for _, f := range bl.fields {
-			if value := f.get(); value != "" {
-				fmt.Fprintf(&b, " %s=%s", f.key, value)
+			value := f.get()
+			if value == "" {
+				continue
 			}
+			setting := " " + f.key + "=" + value
+			if len(line)+len(setting) > width {
+				b.WriteString(line + "\n")
+				line = bl.key
+			}
+			line += setting
 		}
-		b.WriteByte('\n')
+		b.WriteString(line + "\n")
 	}
 	for _, e := range p.Events {
 		fmt.Fprintf(&b, "at %s\n", e)

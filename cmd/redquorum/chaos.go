@@ -14,16 +14,17 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/sim"
 	"github.com/redquorum/redquorum/sim/chaos"
 )
 
 const chaosManual = `
 usage: redquorum chaos PLAN [flags]
-       redquorum chaos --seed N [flags]          a plan that is drawn from a seed
-       redquorum chaos --scenario S13 [flags]    one of the scenarios of redquorum sim
-       redquorum chaos --scenario all [flags]    a table of all of them
-       redquorum chaos --for 1h [--seed N]       plans from seeds, until one goes wrong
+       redquorum chaos --seed N [flags]         a plan that is drawn from a seed
+       redquorum chaos --scenario S13 [flags]   a scenario of redquorum sim
+       redquorum chaos --scenario all [flags]   a table of all of them
+       redquorum chaos --for 1h [--seed N]      plans, until one goes wrong
 
 Carries out a plan of failures on real processes. It starts a redis-server for each
 node, a process for each client, and a proxy on each link, and ends them. It judges
@@ -249,7 +250,7 @@ func (c *command) chaosOne(ctx context.Context, f *chaosFlags, config chaos.Conf
 	if err != nil {
 		return c.fail("chaos", err)
 	}
-	bar := progress{w: c.screen, live: isTerminal(c.screen) && !f.asJSON}
+	bar := progress{w: c.screen, live: terminal.Is(c.screen) && !f.asJSON}
 	shown := bar.follow(ctx, chaos.Lasts(p, config), func() string { return name })
 	run, err := f.carryOut(ctx, p, name, config)
 	shown()

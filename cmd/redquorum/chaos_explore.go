@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/sim/chaos"
 )
 
@@ -40,7 +41,7 @@ func (c *command) chaosExplore(ctx context.Context, f *chaosFlags, config chaos.
 	r := &chaosReport{Skipped: make(map[string]int), began: time.Now(), Found: []chaosSummary{}}
 	limited, cancel := context.WithTimeout(ctx, f.length)
 	defer cancel()
-	bar := progress{w: c.screen, live: isTerminal(c.screen) && !f.asJSON}
+	bar := progress{w: c.screen, live: terminal.Is(c.screen) && !f.asJSON}
 	shown := bar.follow(ctx, f.length, r.line)
 	var jobs sync.WaitGroup
 	for job := range f.jobs {

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/sim"
 	"github.com/redquorum/redquorum/sim/chaos"
 )
@@ -49,7 +50,7 @@ func (c *command) chaosTable(ctx context.Context, f *chaosFlags, config chaos.Co
 	defer cancel(nil)
 	var mu sync.Mutex
 	done, version := 0, ""
-	bar := progress{w: c.screen, live: isTerminal(c.screen) && !f.asJSON}
+	bar := progress{w: c.screen, live: terminal.Is(c.screen) && !f.asJSON}
 	shown := bar.follow(ctx, 0, func() string {
 		mu.Lock()
 		defer mu.Unlock()

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -371,16 +370,6 @@ func (d *demo) verdict() int {
 		return exitError
 	}
 	return exitOK
-}
-
-// isTerminal reports whether w is a terminal, to be drawn on.
-func isTerminal(w any) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	s, err := f.Stat()
-	return err == nil && s.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
 }
 
 // nodeStates describes each node in a word or two.

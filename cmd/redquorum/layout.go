@@ -3,10 +3,9 @@ package main
 import (
 	"strings"
 	"unicode/utf8"
-)
 
-// page is how many columns the text for people has at most.
-const page = 80
+	"github.com/redquorum/redquorum/internal/terminal"
+)
 
 // table returns rows whose columns begin one below the other.
 func table(rows [][]string) (lines []string) {
@@ -29,24 +28,6 @@ func table(rows [][]string) (lines []string) {
 	return lines
 }
 
-// wrapped breaks text between words. The lines after the first begin with the indent, which also
-// counts for the first: its beginning is the caller's.
-func wrapped(text, indent string) string {
-	var b strings.Builder
-	used := utf8.RuneCountInString(indent)
-	for i, word := range strings.Split(text, " ") {
-		n := utf8.RuneCountInString(word)
-		switch {
-		case i == 0:
-		case used+1+n > page:
-			b.WriteString("\n" + indent)
-			used = utf8.RuneCountInString(indent)
-		default:
-			b.WriteString(" ")
-			used++
-		}
-		b.WriteString(word)
-		used += n
-	}
-	return b.String()
-}
+// wrapped breaks text between words, for so many columns as pages have. The lines after the first
+// begin with the indent, which also counts for the first: its beginning is the caller's.
+func wrapped(text, indent string) string { return terminal.Wrap(terminal.Page, text, indent) }

@@ -17,12 +17,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/redquorum/redquorum/internal/neterr"
+	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 )
 
 const listManual = `
-usage: redquorum list [PATTERN] [--all] [--json] [--nodes URL,...] [--prefix TEXT]
+usage: redquorum list [PATTERN] [--all] [--json] [--nodes URL,...]
 
 Lists the locks that are held: the mode, the time left without renewal, the number of
 waiters, on how many nodes the owner has it, and the label of its program, or its owner
@@ -377,10 +378,10 @@ func (f listJSON) verdict(states bool) string {
 
 // fitted cuts a line that is too long for the terminal, if w is one.
 func fitted(w io.Writer, line string) string {
-	if !isTerminal(w) {
+	if !terminal.Is(w) {
 		return line
 	}
-	return cut(line, columns(w))
+	return cut(line, terminal.Columns(w))
 }
 
 // cut cuts a line that is longer than so many characters.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // tool skips the test where a program is missing.
@@ -69,6 +70,22 @@ func TestHelpPages(t *testing.T) {
 	want(t, exitUsage, `unexpected argument "run"`, "man", "run")
 }
 
+// No page that is read on a terminal is wider than 80 columns.
+func TestWidths(t *testing.T) {
+	texts := map[string]string{"": want(t, exitOK, "usage: ", "help"), "sim manual": want(t, exitOK, "redquorum plan 1", "sim", "manual")}
+	for _, p := range helpPages() {
+		name := strings.Join(p.words, " ")
+		texts[name+" --help"] = want(t, exitOK, "usage: ", append(p.words, "--help")...)
+	}
+	for name, text := range texts {
+		for line := range strings.Lines(text) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 || strings.Contains(line, "\t") {
+				t.Errorf("%s: %d columns: %s", name, n, line)
+			}
+		}
+	}
+}
+
 func TestCompletionSyntax(t *testing.T) {
 	for shell := range shells {
 		t.Run(shell, func(t *testing.T) {
@@ -117,7 +134,7 @@ func TestManPage(t *testing.T) {
 	}
 	t.Run("man", func(t *testing.T) {
 		cmd := exec.Command(tool(t, "man"), "-P", "cat", "--warnings", "-l", file)
-		cmd.Env = append(os.Environ(), "MANWIDTH=100", "LC_ALL=C.UTF-8")
+		cmd.Env = append(os.Environ(), "MANWIDTH=80", "LC_ALL=C.UTF-8")
 		var errs strings.Builder
 		cmd.Stderr = &errs
 		out, err := cmd.Output()
@@ -126,6 +143,11 @@ func TestManPage(t *testing.T) {
 		}
 		if err != nil || errs.Len() > 0 || !strings.Contains(string(out), "redquorum run --name nightly --wait 10s -- ./report.sh") {
 			t.Errorf("%v: %s", err, errs.String())
+		}
+		for line := range strings.Lines(string(out)) {
+			if n := utf8.RuneCountInString(strings.TrimSpace(line)); n > 80 {
+				t.Errorf("%d columns: %s", n, line)
+			}
 		}
 	})
 	t.Run("mandoc", func(t *testing.T) {

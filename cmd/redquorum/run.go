@@ -58,8 +58,8 @@ nothing is enforced while both processes are stopped or after both were killed.
 With --min-hold the lock stays taken for that time from its acquisition, also if
 COMMAND ends earlier, fails or cannot be started. So a job that several hosts start at the
 same time, each by its own clock, runs once. Choose more than the clocks and --wait
-may differ by, and less than the interval. If COMMAND ends less than --lease before
-that time, the lock may stay taken for up to --lease after it. With --min-hold the
+may differ by, and less than the interval. If COMMAND ends near the end of
+--min-hold, the lock may stay taken for up to --lease longer. With --min-hold the
 default of --lease is at most --min-hold. Unless --max-lease is set, nodes that
 restarted are ignored for --min-hold if that is longer than 30s.
 
@@ -84,8 +84,8 @@ Exit status: that of COMMAND (128 + the signal if one killed it), or
 
 example:
   redquorum run --name nightly --wait 10s -- ./report.sh
-  redquorum run --name nightly --try --conflict-exit-code 0 -c 'dump | gzip >dump.gz'
-  redquorum run --name minutely --wait 5s --min-hold 45s --conflict-exit-code 0 -- ./job
+  redquorum run --name nightly --try -c 'dump | gzip >dump.gz'
+  redquorum run --name job --min-hold 45s --try --conflict-exit-code 0 -- ./job
 `
 
 const (

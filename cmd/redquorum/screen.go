@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/redquorum/redquorum/internal/terminal"
 )
 
 // A screen shows the demo: as a picture that is drawn over itself on a terminal,
@@ -22,7 +24,7 @@ type screen struct {
 }
 
 func newScreen(w io.Writer, nodes int) *screen {
-	s := &screen{w: w, live: isTerminal(w), nodes: nodes, every: 100 * time.Millisecond}
+	s := &screen{w: w, live: terminal.Is(w), nodes: nodes, every: 100 * time.Millisecond}
 	s.painter = newPainter(w)
 	return s
 }
@@ -39,7 +41,7 @@ const (
 type painter bool
 
 // newPainter returns one that colors what goes to a terminal, unless the user wants none.
-func newPainter(w io.Writer) painter { return painter(isTerminal(w) && os.Getenv("NO_COLOR") == "") }
+func newPainter(w io.Writer) painter { return painter(terminal.Is(w) && os.Getenv("NO_COLOR") == "") }
 
 func (p painter) paint(code, text string) string {
 	if !p || code == "" {

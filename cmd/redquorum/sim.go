@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/sim"
 	"github.com/redquorum/redquorum/sim/elections"
 	"github.com/redquorum/redquorum/sim/onminiredis"
@@ -32,14 +33,14 @@ const (
 
 const simManual = `
 usage: redquorum sim [explore flags]
-       redquorum sim run --seed N        one run, with everything that happens
-       redquorum sim explore             many runs, until one goes wrong
-       redquorum sim shrink PLAN         the smallest plan that fails in the same way
-       redquorum sim replay PLAN         a run of a plan
-       redquorum sim manual              the language of plans
-       redquorum sim verify              does a plan always give the same run?
-       redquorum sim scenario S24        one of sixty-nine ways to fail: a story and a run
-       redquorum sim matrix              all of them, with and without protections
+       redquorum sim run --seed N    one run, with everything that happens
+       redquorum sim explore         many runs, until one goes wrong
+       redquorum sim shrink PLAN     the smallest plan that fails alike
+       redquorum sim replay PLAN     a run of a plan
+       redquorum sim manual          the language of plans
+       redquorum sim verify          does a plan always give the same run?
+       redquorum sim scenario S24    one of sixty-nine ways to fail
+       redquorum sim matrix          all of them, with and without protections
 
 Runs the engine of this program in a simulated world: nodes crash, lose their
 data, hang and have a wrong time of day; networks lose, delay and repeat
@@ -61,7 +62,7 @@ func simVerb(ctx context.Context, c *command) int {
 	if len(c.args) == 0 || strings.HasPrefix(c.args[0], "-") {
 		for _, a := range c.args {
 			if strings.TrimLeft(a, "-") == "help" || a == "-h" {
-				fmt.Fprint(c.stdout, strings.TrimLeft(simManual, "\n"))
+				fmt.Fprint(c.stdout, terminal.Manual(strings.TrimLeft(simManual, "\n"), terminal.PageOf(c.stdout)))
 				return exitOK
 			}
 		}
@@ -97,6 +98,8 @@ type output struct {
 	io.Writer
 	err error
 }
+
+func (o *output) Unwrap() io.Writer { return o.Writer }
 
 func (o *output) Write(b []byte) (int, error) {
 	n, err := o.Writer.Write(b)
@@ -185,7 +188,7 @@ func (f *planFlags) register(fs *flag.FlagSet) {
 		to   *bool
 		what string
 	}{
-		"guard": {&f.lock.Guard, "whether restarted nodes abstain"},
+		"guard": {&f.lock.Guard, "whether recently restarted nodes are ignored"},
 		"renew": {&f.lock.Renew, "whether leases renew themselves"},
 		"fence": {&f.lock.Fence, "whether the resource checks tokens"},
 	} {
@@ -337,7 +340,7 @@ func seedRange(s string) (from, to uint64, err error) {
 }
 
 const exploreManual = `
-usage: redquorum sim explore [--seeds A-B] [--for TIME] [--jobs N] [--bugs N] [--json] [flags]
+usage: redquorum sim explore [--seeds A-B] [--for TIME] [--jobs N] [flags]
 
 Draws a plan from each seed, runs it, and stops at the first violation that no
 fault excuses. Its plan is shrunk and written to a file. It prints the grants
@@ -409,7 +412,7 @@ func simExplore(ctx context.Context, c *command) int {
 	// and not by growth.
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(128 << 20)
-	bar := progress{w: c.screen, live: isTerminal(c.screen) && !*asJSON, length: *length, from: campaign.From, to: campaign.To}
+	bar := progress{w: c.screen, live: terminal.Is(c.screen) && !*asJSON, length: *length, from: campaign.From, to: campaign.To}
 	campaign.Progress = bar.show
 	report := sim.Explore(exploring, campaign)
 	bar.clear()
@@ -565,7 +568,7 @@ func (p *progress) draw(part float64, text string) {
 	const width = 30
 	full := min(width, int(part*width))
 	line := fmt.Sprintf("[%s%s] %s", strings.Repeat("=", full), strings.Repeat(" ", width-full), text)
-	fmt.Fprintf(p.w, "\r%s\x1b[K", line[:min(len(line), columns(p.w)-1)]) // a longer one would not be overwritten
+	fmt.Fprintf(p.w, "\r%s\x1b[K", line[:min(len(line), terminal.Columns(p.w)-1)]) // a longer one would not be overwritten
 	p.shown = true
 }
 

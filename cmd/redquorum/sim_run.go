@@ -20,6 +20,7 @@ import (
 	"sync/atomic"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/sim"
 )
 
@@ -360,10 +361,13 @@ func simManualVerb(_ context.Context, c *command) int {
 			fmt.Fprintf(c.stdout, "A complete plan, with faults. redquorum sim replay FILE runs it:\n\n%s\n", plan.Text)
 		}
 	}
-	fmt.Fprintf(c.stdout, "%s\nMistakes:\n\n", (&comment.Printer{}).Text(links.Parse(language)))
+	language = strings.Replace(language, "are as in [New]", "have the values at the end of this page", 1)
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\nMistakes:\n\n", (&comment.Printer{}).Text(links.Parse(language)))
 	for _, m := range slices.Sorted(maps.Keys(faults.Mistakes)) {
-		fmt.Fprintf(c.stdout, "\t%-13s %s\n", m, faults.Mistakes[m])
+		fmt.Fprintf(&b, "\t%-13s  %s\n", m, faults.Mistakes[m])
 	}
-	fmt.Fprintf(c.stdout, "\nNew, which has what a plan leaves out:\n\n%s", faults.New(5, 3))
+	fmt.Fprint(c.stdout, terminal.Reflow(strings.ReplaceAll(b.String(), "\t", "  "), terminal.PageOf(c.stdout)))
+	fmt.Fprintf(c.stdout, "\nSettings that are left out:\n\n%s", faults.New(5, 3))
 	return exitOK
 }

@@ -36,7 +36,7 @@ Exit status: 0 with a verdict, whichever it is, 1 without a quorum, 2 usage.
 Scripts find the verdict in the output of --json.
 
 example:
-  redquorum status orders/42 --nodes redis://a:6379,redis://b:6379,redis://c:6379
+  redquorum status orders/42 --nodes redis://a,redis://b,redis://c
 `
 
 func statusVerb(ctx context.Context, c *command) int {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/redisserver"
@@ -400,7 +401,7 @@ func TestStatusPrints(t *testing.T) {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(out.String()) {
-		if len(line) > page+1 {
+		if len(line) > terminal.Page+1 {
 			t.Errorf("%d columns: %s", len(line)-1, line)
 		}
 	}

@@ -48,13 +48,3 @@ func takeTerminalBack(tty, group int) {
 	}
 	signal.Reset(syscall.SIGTTOU)
 }
-
-// columns returns how wide the terminal is that w writes to; 80 if that is not known.
-func columns(w any) int {
-	if f, ok := w.(*os.File); ok {
-		if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil && size.Col > 1 {
-			return int(size.Col)
-		}
-	}
-	return 80
-}

@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"regexp"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -150,19 +149,14 @@ func (c *command) flags(name, manual string) *flag.FlagSet {
 	fs.SetOutput(io.Discard)
 	fs.Usage = func() {
 		w := fs.Output()
-		var list strings.Builder
-		fs.SetOutput(&list)
-		fs.PrintDefaults()
-		if fmt.Fprint(w, strings.TrimLeft(manual, "\n")); list.Len() == 0 {
-			return
+		width := terminal.PageOf(w)
+		fmt.Fprint(w, terminal.Manual(strings.TrimLeft(manual, "\n"), width))
+		if list := terminal.Flags(fs, width); list != "" {
+			fmt.Fprintf(w, "\nflags:\n%s", list)
 		}
-		// Both work, but the manual has two dashes.
-		fmt.Fprintf(w, "\nflags:%s", longFlag.ReplaceAllString("\n"+list.String(), "\n  --$1"))
 	}
 	return fs
 }
-
-var longFlag = regexp.MustCompile(`\n  -(\w[\w-])`)
 
 // parse reads the flags. If it returns false the verb is over, with the status.
 func (c *command) parse(fs *flag.FlagSet) (status int, ok bool) {
@@ -226,7 +220,7 @@ func printable(text string) string {
 func (c *command) fail(verb string, err error) int {
 	if errors.Is(err, errUsage) {
 		text := strings.TrimPrefix(err.Error(), errUsage.Error()+": ")
-		fmt.Fprintf(c.stderr, "redquorum %s: %s\n'redquorum help %s' says how it is used\n", verb, text, verb)
+		fmt.Fprintf(c.stderr, "redquorum %s: %s\nsee 'redquorum help %s'\n", verb, text, verb)
 		return exitUsage
 	}
 	fmt.Fprintf(c.stderr, "redquorum %s: %s\n", verb, inFlags(err))

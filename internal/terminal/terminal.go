@@ -1,4 +1,4 @@
-// Package terminal keeps text of others from controlling a terminal.
+// Package terminal lays text out for a terminal, and keeps text of others from controlling it.
 package terminal
 
 import (
@@ -14,6 +14,8 @@ import (
 func Plain(w io.Writer) io.Writer { return plain{w} }
 
 type plain struct{ w io.Writer }
+
+func (p plain) Unwrap() io.Writer { return p.w }
 
 func (p plain) Write(text []byte) (int, error) {
 	var safe []byte

@@ -1,0 +1,152 @@
+package terminal
+
+import (
+	"flag"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+// Page is how many columns a text for people has at most, unless it goes to a terminal that is
+// narrower.
+const Page = 80
+
+// Is reports whether w is a terminal, to be drawn on.
+func Is(w any) bool {
+	f := file(w)
+	if f == nil {
+		return false
+	}
+	s, err := f.Stat()
+	return err == nil && s.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
+}
+
+// file is the file that w writes to, or nil.
+func file(w any) *os.File {
+	for {
+		switch v := w.(type) {
+		case *os.File:
+			return v
+		case interface{ Unwrap() io.Writer }:
+			w = v.Unwrap()
+		default:
+			return nil
+		}
+	}
+}
+
+// PageOf is how many columns a help page has that goes to w.
+func PageOf(w any) int { return min(Page, Columns(w)) }
+
+// Wrap breaks text between words, for so many columns. The lines after the first begin with the
+// indent, which also counts for the first: its beginning is the caller's.
+func Wrap(width int, text, indent string) string {
+	return fill(width, utf8.RuneCountInString(indent), strings.Split(text, " "), indent)
+}
+
+// fill makes lines of words. So many columns of the first line are used.
+func fill(width, used int, words []string, indent string) string {
+	var b strings.Builder
+	for i, word := range words {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+		case used+1+n > width:
+			b.WriteString("\n" + indent)
+			used = utf8.RuneCountInString(indent)
+		default:
+			b.WriteString(" ")
+			used++
+		}
+		b.WriteString(word)
+		used += n
+	}
+	return b.String()
+}
+
+// Manual breaks the lines of a help page for so many columns. It keeps the usage, up to the first
+// empty line, and the examples at the end, because they are commands.
+func Manual(text string, width int) string {
+	usage, rest, _ := strings.Cut(text, "\n\n")
+	body, examples, found := strings.Cut(rest, "\nexample")
+	if found {
+		examples = "\nexample" + examples
+	}
+	return usage + "\n\n" + Reflow(body, width) + examples
+}
+
+// Reflow breaks the lines of a text for so many columns. Lines without an indent are paragraphs.
+// In others two spaces divide a word from its explanation; deeper lines that follow belong to that.
+// Reflow keeps all other lines.
+func Reflow(text string, width int) string {
+	var b strings.Builder
+	var p paragraph
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		rest := strings.TrimLeft(line, " ")
+		indent := len(line) - len(rest)
+		if rest != "" && p.goesOn(indent) {
+			p.add(indent, rest)
+			continue
+		}
+		p.write(&b, width)
+		_, means, explained := strings.Cut(rest, "  ")
+		switch {
+		case rest == "" || indent > 0 && !explained:
+			b.WriteString(line + "\n")
+		case indent == 0:
+			p = paragraph{words: strings.Fields(rest)}
+		default:
+			means = strings.TrimLeft(means, " ")
+			p = paragraph{indent: indent, begin: line[:len(line)-len(means)], words: strings.Fields(means)}
+			p.hang = utf8.RuneCountInString(p.begin)
+		}
+	}
+	p.write(&b, width)
+	return b.String()
+}
+
+// A paragraph is one that is being read, or the explanation of a word.
+type paragraph struct {
+	indent int    // of its first line
+	begin  string // of that, before the words
+	hang   int    // the indent of the other lines
+	words  []string
+}
+
+// goesOn reports whether a line with this indent belongs to it.
+func (p *paragraph) goesOn(indent int) bool {
+	return p.words != nil && (p.indent == 0 && indent == 0 || p.indent > 0 && indent > p.indent)
+}
+
+func (p *paragraph) add(indent int, line string) {
+	p.hang = min(p.hang, indent)
+	p.words = append(p.words, strings.Fields(line)...)
+}
+
+func (p *paragraph) write(b *strings.Builder, width int) {
+	if p.words != nil {
+		b.WriteString(p.begin + fill(width, utf8.RuneCountInString(p.begin), p.words, strings.Repeat(" ", p.hang)) + "\n")
+	}
+	*p = paragraph{}
+}
+
+// Flags explains flags, with two dashes where the name has more than one letter.
+func Flags(fs *flag.FlagSet, width int) string {
+	var list, b strings.Builder
+	before := fs.Output()
+	fs.SetOutput(&list)
+	fs.PrintDefaults()
+	fs.SetOutput(before)
+	for f := range strings.SplitSeq("\n"+strings.TrimSuffix(list.String(), "\n"), "\n  -") {
+		if name, usage, ok := strings.Cut(f, "\t"); ok {
+			const indent = "      "
+			b.WriteString("  -" + strings.TrimSpace(name) + "\n" + indent + fill(width, len(indent), strings.Fields(usage), indent) + "\n")
+		}
+	}
+	return longFlag.ReplaceAllString(b.String(), "$1--$2")
+}
+
+var longFlag = regexp.MustCompile(`(?m)^(  )-(\w[\w-])`)

@@ -1,0 +1,75 @@
+package terminal
+
+import (
+	"flag"
+	"os"
+	"testing"
+)
+
+func TestWrap(t *testing.T) {
+	for _, c := range []struct {
+		width        int
+		text, indent string
+		want         string
+	}{
+		{10, "", "", ""},
+		{10, "one two three", "", "one two\nthree"},
+		{10, "one two thr", "  ", "one two\n  thr"},
+		{5, "größere Worte", "", "größere\nWorte"},
+	} {
+		if got := Wrap(c.width, c.text, c.indent); got != c.want {
+			t.Errorf("%q, %d: %q, want %q", c.text, c.width, got, c.want)
+		}
+	}
+}
+
+func TestReflow(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"one two three four five\nsix\n\nseven\n", "one two three four\nfive six\n\nseven\n"},
+		{"text, or\n  1   one two three four\n      five\n  22  six\n", "text, or\n  1   one two three\n      four five\n  22  six\n"},
+		{"  a long word   explained\n      here\n", "  a long word   explained\n      here\n"},
+		{"  a command that is longer than that\n  another\n", "  a command that is longer than that\n  another\n"},
+		{"  a  one\nparagraph\n", "  a  one\nparagraph\n"},
+	} {
+		if got := Reflow(c.text, 20); got != c.want {
+			t.Errorf("%q: %q, want %q", c.text, got, c.want)
+		}
+	}
+}
+
+func TestManual(t *testing.T) {
+	const usage, examples = "usage: a command that is longer than that\n       another\n", "\nexamples:\n  a command that is  longer than that\n"
+	if got := Manual(usage+"\none two three four five\n"+examples, 20); got != usage+"\none two three four\nfive\n"+examples {
+		t.Errorf("%q", got)
+	}
+	if got := Manual(usage+"\none\n", 20); got != usage+"\none\n" {
+		t.Errorf("without examples: %q", got)
+	}
+}
+
+func TestFlags(t *testing.T) {
+	fs := flag.NewFlagSet("", flag.ContinueOnError)
+	if got := Flags(fs, 30); got != "" {
+		t.Errorf("without flags: %q", got)
+	}
+	fs.Bool("v", false, "say more")
+	fs.Bool("all", false, "everything")
+	fs.String("to", "x", "one two `three` four five six\nseven")
+	const want = "  --all\n      everything\n  --to three\n      one two three four five\n      six seven (default \"x\")\n  -v\n      say more\n"
+	if got := Flags(fs, 30); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestNoTerminal(t *testing.T) {
+	f, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, w := range []any{nil, f, Plain(f)} {
+		if Is(w) || Columns(w) != Page || PageOf(w) != Page {
+			t.Errorf("%T is a terminal of %d columns", w, Columns(w))
+		}
+	}
+}
