@@ -102,7 +102,9 @@ func TestAdviceWithFewSamples(t *testing.T) {
 		delete(c.Median, "pair-p99-ns")
 	}
 	a := r.advise(0, 0.001)
-	text := wrap(a.Text, 60)
+	var b strings.Builder
+	paper{&b, 60, 60}.write("", "", a.Text)
+	text := b.String()
 	says(t, strings.ReplaceAll(text, "\n", " "), "take 20.0 ms there, and 3.00 µs")
 	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, "%") || strings.HasPrefix(line, "ms") || strings.HasPrefix(line, "µs") {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -233,14 +232,13 @@ func (m *Model) compare(r *Report, jitter time.Duration) error {
 	return nil
 }
 
-func (m *Model) write(w io.Writer) {
+func (m *Model) write(p paper) {
 	for _, t := range m.tables() {
-		fmt.Fprintf(w, "\n%s\n", t.title)
-		t.write(w)
+		p.writeTable(&t)
 	}
-	fmt.Fprintln(w)
+	p.WriteByte('\n')
 	for _, line := range m.Distributions {
-		fmt.Fprintf(w, "  %s\n", line)
+		p.write("  ", "    ", line)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/redquorum/redquorum/internal/terminal"
 )
 
 // A column is a metric as a table shows it.
@@ -38,44 +40,75 @@ var columns = map[string][]column{
 
 var orphanColumn = column{"orphans/1000", "orphans/1000"}
 
-// WriteText writes the report for people.
+// widest is how many columns prose has at most. Tables fill a terminal.
+const widest = 110
+
+// WriteText writes the report for people. It ends with what to choose.
 func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
+	p := paper{&b, min(widest, terminal.Columns(w)), math.MaxInt}
+	if terminal.Is(w) {
+		p.tables = terminal.Columns(w)
+	}
 	if len(r.Cells) > 0 {
-		fmt.Fprintf(&b, "%s; %s; %v\n", r.System, r.rounds(), r.Took.Round(100*time.Millisecond))
-		fmt.Fprintf(&b, "%s\n", r.how())
+		p.write("", "", fmt.Sprintf("%s; %s; %v", r.System, r.rounds(), r.Took.Round(100*time.Millisecond)))
+		p.write("", "", r.how())
 		for _, c := range r.Contestants {
-			fmt.Fprintf(&b, "%s: %s\n", c.Name, c.Note)
+			p.write("", "", c.Name+": "+c.Note)
 		}
 	}
 	for _, l := range r.Links {
-		fmt.Fprintf(&b, "links of %v: a PING took %s\n", l.RTT, short(float64(l.Measured)))
+		p.write("", "", fmt.Sprintf("links of %v: a PING took %s", l.RTT, short(float64(l.Measured))))
 	}
 	for _, t := range r.tables() {
-		fmt.Fprintf(&b, "\n%s\n", t.title)
-		t.write(&b)
+		p.writeTable(&t)
+	}
+	if len(r.Cells) > 0 {
+		b.WriteString("\nThe words\n")
+		for _, w := range words {
+			p.write("  ", "    ", w.Word+": "+w.Means)
+		}
+	}
+	if noise := r.noise(); noise != "" {
+		p.paragraph(noise)
 	}
 	if r.Model != nil {
-		r.Model.write(&b)
+		r.Model.write(p)
 	}
 	if a := r.Advice; a != nil {
 		t := a.table()
-		fmt.Fprintf(&b, "\n%s\n", t.title)
-		t.write(&b)
-		fmt.Fprintf(&b, "\n%s\n", wrap(a.Text, 110))
-		fmt.Fprintf(&b, "\n%s\n", wrap(r.choice(), 110))
-	}
-	if noise := r.noise(); noise != "" {
-		fmt.Fprintf(&b, "\n%s\n", wrap(noise, 110))
-	}
-	if len(r.Cells) > 0 {
-		fmt.Fprintf(&b, "\nThe words\n")
-		for _, w := range words {
-			fmt.Fprintf(&b, "  %s\n", strings.ReplaceAll(wrap(w.Word+": "+w.Means, 108), "\n", "\n    "))
-		}
+		p.writeTable(&t)
+		p.paragraph(a.Text)
+		p.paragraph(r.choice())
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// A paper takes a text for people, and has so many columns for it.
+type paper struct {
+	*strings.Builder
+	prose, tables int
+}
+
+// write writes a text in lines. Those after the first have the indent.
+func (p paper) write(begin, indent, text string) {
+	p.WriteString(begin + strings.ReplaceAll(terminal.Wrap(p.prose, unbroken(text), indent), "\u00a0", " ") + "\n")
+}
+
+func (p paper) paragraph(text string) {
+	p.WriteByte('\n')
+	p.write("", "", text)
+}
+
+func (p paper) writeTable(t *table) {
+	p.paragraph(t.title)
+	for i, part := range t.parts(p.tables) {
+		if i > 0 {
+			p.WriteByte('\n')
+		}
+		part.write(p)
+	}
 }
 
 // A word is one that tables use.
@@ -216,28 +249,80 @@ func (r *Report) table(w *workload, rtt time.Duration) table {
 	return t
 }
 
-// write aligns the columns: the first ones, which are words, to the left.
-func (t *table) write(w io.Writer) {
-	width := make([]int, len(t.head))
+// widths is how wide the columns are.
+func (t *table) widths() []int {
+	widths := make([]int, len(t.head))
 	for _, row := range append([][]string{t.head}, t.rows...) {
 		for i, cell := range row {
-			width[i] = max(width[i], utf8.RuneCountInString(cell))
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
 	}
+	return widths
+}
+
+// keys is how many columns say what a row is about: up to the number of nodes, or the contestant.
+func (t *table) keys() int {
+	return 1 + max(slices.Index(t.head, "N"), slices.Index(t.head, "contestant"))
+}
+
+// parts divides the columns among tables that are no wider than width. Each has the keys, and the
+// first has the notes.
+func (t *table) parts(width int) (parts []table) {
+	widths, keys := t.widths(), t.keys()
+	var columns []int
+	used := 0
+	for i := range t.head {
+		if used+2+widths[i] > width && len(columns) > keys {
+			parts = append(parts, t.pick(columns))
+			columns, used = nil, 0
+			for k := range keys {
+				columns, used = append(columns, k), used+2+widths[k]
+			}
+		}
+		columns, used = append(columns, i), used+2+widths[i]
+	}
+	parts = append(parts, t.pick(columns))
+	for i := range parts[1:] {
+		parts[1+i].notes = nil
+	}
+	return parts
+}
+
+// pick returns a table of some columns.
+func (t *table) pick(columns []int) table {
+	part := table{title: t.title, notes: t.notes, noisy: t.noisy}
+	for _, i := range columns {
+		part.head = append(part.head, t.head[i])
+	}
+	for _, row := range t.rows {
+		var picked []string
+		for _, i := range columns {
+			if i < len(row) {
+				picked = append(picked, row[i])
+			}
+		}
+		part.rows = append(part.rows, picked)
+	}
+	return part
+}
+
+// write aligns the columns: the first ones, which are words, to the left.
+func (t *table) write(p paper) {
+	widths := t.widths()
 	for n, row := range append([][]string{t.head}, t.rows...) {
 		var line strings.Builder
 		for i, cell := range row {
-			pad := strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell))
+			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
 			if t.head[i] == "contestant" || i == 0 && (t.head[0] == "" || t.head[0] == "links") {
 				fmt.Fprintf(&line, "  %s%s", cell, pad)
 			} else {
 				fmt.Fprintf(&line, "  %s%s", pad, cell)
 			}
 		}
+		p.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 		if note := t.notes[n-1]; note != "" {
-			line.WriteString("  " + note)
+			p.write("      ", "      ", note)
 		}
-		fmt.Fprintln(w, strings.TrimRight(line.String(), " "))
 	}
 }
 
@@ -314,27 +399,8 @@ func nines(gone float64) string {
 // unit is what must stay on the line of its number.
 var unit = regexp.MustCompile(`(\d) (%|(?:µs|ms|s)\b)`)
 
-// unbroken ties numbers to their units, for a browser.
+// unbroken ties numbers to their units.
 func unbroken(text string) string { return unit.ReplaceAllString(text, "$1\u00a0$2") }
-
-// wrap breaks a paragraph into lines.
-func wrap(text string, width int) string {
-	var b strings.Builder
-	line := 0
-	for word := range strings.SplitSeq(unbroken(text), " ") {
-		n := utf8.RuneCountInString(word)
-		if line > 0 && line+1+n > width {
-			b.WriteByte('\n')
-			line = 0
-		} else if line > 0 {
-			b.WriteByte(' ')
-			line++
-		}
-		b.WriteString(word)
-		line += n
-	}
-	return strings.ReplaceAll(b.String(), "\u00a0", " ")
-}
 
 // WriteBenchmarks writes every round as a line of the Go benchmark format, which
 // benchstat reads. To compare contestants:

@@ -1,0 +1,41 @@
+package bench
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// A table that is too wide is several, each with the columns that say what a row is about.
+func TestParts(t *testing.T) {
+	whole := table{head: []string{"", "N", "contestant", "first", "second", "third"}, notes: map[int]string{1: "failed"},
+		rows: [][]string{{"case", "3", "redquorum", "1 ms", "2 ms", "a long value"}, {"case", "5", "redquorum"}}}
+	for _, c := range []struct {
+		width int
+		heads []string
+	}{
+		{200, []string{" N contestant first second third"}},
+		{44, []string{" N contestant first second", " N contestant third"}},
+		{30, []string{" N contestant first", " N contestant second", " N contestant third"}},
+		{1, []string{" N contestant first", " N contestant second", " N contestant third"}},
+	} {
+		var heads []string
+		var b strings.Builder
+		for i, part := range whole.parts(c.width) {
+			heads = append(heads, strings.Join(part.head, " "))
+			if (i == 0) != (part.notes != nil) {
+				t.Errorf("%d columns, part %d: notes %v", c.width, i, part.notes)
+			}
+			part.write(paper{&b, 80, c.width})
+		}
+		if !slices.Equal(heads, c.heads) {
+			t.Errorf("%d columns: %q, want %q", c.width, heads, c.heads)
+		}
+		for line := range strings.Lines(b.String()) {
+			if n := utf8.RuneCountInString(line) - 1; c.width > 40 && n > c.width {
+				t.Errorf("%d columns, and this has %d: %s", c.width, n, line)
+			}
+		}
+	}
+}
