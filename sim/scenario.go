@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/terminal"
 )
 
 //go:embed scenarios/*.plan
@@ -168,27 +169,44 @@ var legend = []struct{ word, means string }{
 	{"ok 0.9 s", "nothing was violated; the time is the longest wait in virtual time, if 0.1 s or more"},
 	{"broken", "two clients held one lock at the same time, or the resource took a late write"},
 	{"stuck", "a client waits for a lock that is free"},
-	{"outside", "it goes wrong, as it must: the scenario leaves what any lock with a lease can stand"},
+	{"outside", "no lease-based lock survives this scenario (expected)"},
 }
 
-// WriteText writes the matrix for a terminal, and what its words mean.
-func (m *Matrix) WriteText(out io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%-4s %-44s", "", "")
-	for _, v := range Variants {
-		fmt.Fprintf(&b, " %-10s", v.Name)
+// WriteText writes the matrix for a terminal with so many columns, and what its words mean. In
+// fewer columns than a line takes, a scenario has two. The function paints a cell with this verdict.
+func (m *Matrix) WriteText(out io.Writer, columns int, paint func(Verdict, string) string) error {
+	const id, title, variant = 4, 45, 11 // the columns of each
+	begin := "%-4s %-44s"
+	if columns < id+title+variant*len(Variants) {
+		begin = "%-4s %s\n    "
 	}
-	b.WriteByte('\n')
-	for i, s := range m.Scenarios {
-		fmt.Fprintf(&b, "%-4s %-44s", s.ID, s.Title)
-		for _, r := range m.Results[i] {
-			fmt.Fprintf(&b, " %-10s", cell(r))
+	var b strings.Builder
+	row := func(id, title string, cell func(i int) string) {
+		fmt.Fprintf(&b, begin, id, title)
+		for i := range Variants {
+			b.WriteString(" " + cell(i))
 		}
 		b.WriteByte('\n')
 	}
+	padded := func(text string, i int) string {
+		if i == len(Variants)-1 {
+			return text
+		}
+		return fmt.Sprintf("%-10s", text)
+	}
+	row("", "scenario", func(i int) string { return padded(Variants[i].Name, i) })
+	for n, s := range m.Scenarios {
+		row(s.ID, s.Title, func(i int) string {
+			verdict := Verdict("")
+			if r := m.Results[n][i]; r != nil {
+				verdict = r.Verdict
+			}
+			return paint(verdict, padded(cell(m.Results[n][i]), i))
+		})
+	}
 	b.WriteByte('\n')
 	for _, l := range legend {
-		fmt.Fprintf(&b, "%-10s %s\n", l.word, l.means)
+		fmt.Fprintf(&b, "%-10s %s\n", l.word, terminal.Wrap(columns, l.means, strings.Repeat(" ", 11)))
 	}
 	_, err := io.WriteString(out, b.String())
 	return err

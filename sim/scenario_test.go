@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/sim"
@@ -139,6 +140,36 @@ func TestBugsStayFixed(t *testing.T) {
 		}
 		if r := sim.Run(p, nil); r.Verdict != sim.Sound {
 			t.Errorf("%s is %s: %v", path, r.Verdict, r.Worst())
+		}
+	}
+}
+
+// A narrow terminal has two lines for a scenario, and nothing is wider than it.
+func TestMatrixFits(t *testing.T) {
+	m := &sim.Matrix{Scenarios: sim.Scenarios()}
+	for range m.Scenarios {
+		row := make([]*sim.Result, len(sim.Variants))
+		row[0], row[len(row)-1] = &sim.Result{Verdict: sim.Unsafe}, &sim.Result{Verdict: sim.Sound, Waited: time.Second}
+		m.Results = append(m.Results, row)
+	}
+	for columns, want := range map[int]string{
+		200: "S03  The machine sleeps                           <broken    > -          -          -          -          -          <ok 1.0 s>\n",
+		90:  "S03  The machine sleeps\n     <broken    > -          -          -          -          -          <ok 1.0 s>\n",
+	} {
+		var b strings.Builder
+		err := m.WriteText(&b, columns, func(v sim.Verdict, text string) string {
+			if v == "" {
+				return text
+			}
+			return "<" + text + ">"
+		})
+		if err != nil || !strings.Contains(b.String(), want) {
+			t.Errorf("%d columns: %v\n%s", columns, err, &b)
+		}
+		for line := range strings.Lines(b.String()) {
+			if len(line) > columns+1 {
+				t.Errorf("%d columns: %s", columns, line)
+			}
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -260,7 +261,10 @@ func (c *command) chaosOne(ctx context.Context, f *chaosFlags, config chaos.Conf
 	case err == nil && f.asJSON:
 		err = json.NewEncoder(c.stdout).Encode(chaosJSON{run.summary(name), run.Trace.Entries})
 	case err == nil:
-		_, err = fmt.Fprintf(c.stdout, "%s\n%s\n\n%s", p, strings.Join(run.Story(20), "\n"), run.says(config))
+		text := newProse(c.stdout)
+		fmt.Fprintf(text, "%s\n", p)
+		run.tell(text, 20, config)
+		_, err = io.WriteString(c.stdout, text.String())
 	}
 	if err == nil && f.page != "" {
 		err = run.writePage(f.page)
@@ -297,21 +301,16 @@ func (r *chaosRun) summary(name string) chaosSummary {
 	return s
 }
 
-// says is what is said of a run at its end.
-func (r *chaosRun) says(config chaos.Config) string {
-	var b strings.Builder
-	for _, v := range r.Violations {
-		fmt.Fprintf(&b, "%s violated at %s ms: %s\n  %s\n", v.Invariant, sim.FormatTime(v.At), v.What, sim.Invariants[v.Invariant])
-		if v.Outside != "" {
-			fmt.Fprintf(&b, "  as is expected: %s\n", v.Outside)
-		}
-	}
+// tell tells of a run in so many lines, and ends with its verdict.
+func (r *chaosRun) tell(b *prose, lines int, config chaos.Config) {
+	b.story(r.Story(lines))
+	b.WriteByte('\n')
+	b.violations(r.Violations)
 	if statusOfVerdict(r.Verdict) != exitOK {
-		fmt.Fprintf(&b, "plan, logs and page: %s\nplay it again: %s\n", r.dir, r.again(config))
+		fmt.Fprintf(b, "plan, logs and page: %s\nplay it again: %s\n", r.dir, r.again(config))
 	}
-	fmt.Fprintf(&b, "%s: %d locks granted on %s in %v, at most %v late; %s\n", r.Verdict, r.Grants, r.Server, r.Virtual.Round(100*time.Millisecond),
-		r.Late.Round(100*time.Microsecond), setWords(r.Set))
-	return b.String()
+	b.write(verdictColor[r.Verdict], "", fmt.Sprintf("%s: %d locks granted on %s in %v, at most %v late; %s", r.Verdict, r.Grants, r.Server, r.Virtual.Round(100*time.Millisecond),
+		r.Late.Round(100*time.Microsecond), setWords(r.Set)))
 }
 
 // setWords says what became of the set that the lock protects.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -28,7 +27,7 @@ type chaosReport struct {
 	Found   []chaosSummary `json:"found"` // of runs that failed
 
 	mu    sync.Mutex
-	says  string // of these
+	told  *prose // of these
 	err   error
 	began time.Time
 }
@@ -38,7 +37,7 @@ func (c *command) chaosExplore(ctx context.Context, f *chaosFlags, config chaos.
 	if f.seed == 0 {
 		f.seed = uint64(time.Now().Unix()) * 1000
 	}
-	r := &chaosReport{Skipped: make(map[string]int), began: time.Now(), Found: []chaosSummary{}}
+	r := &chaosReport{Skipped: make(map[string]int), began: time.Now(), Found: []chaosSummary{}, told: newProse(c.stdout)}
 	limited, cancel := context.WithTimeout(ctx, f.length)
 	defer cancel()
 	bar := progress{w: c.screen, live: terminal.Is(c.screen) && !f.asJSON}
@@ -103,7 +102,7 @@ func (r *chaosReport) explore(ctx context.Context, f *chaosFlags, seed uint64, c
 		return true
 	}
 	r.Found = append(r.Found, run.summary(name))
-	r.says += strings.Join(run.Story(10), "\n") + "\n\n" + run.says(config)
+	run.tell(r.told, 10, config)
 	return false
 }
 
@@ -141,22 +140,21 @@ func (r *chaosReport) skipped() (n int) {
 
 // text ends with the verdict.
 func (r *chaosReport) text() string {
-	var b strings.Builder
-	b.WriteString(r.says)
+	b := r.told
 	for _, why := range slices.Sorted(maps.Keys(r.Skipped)) {
-		fmt.Fprintf(&b, "%d plans skipped: %s\n", r.Skipped[why], why)
+		b.write("", "  ", fmt.Sprintf("%d plans skipped: %s", r.Skipped[why], why))
 	}
 	if r.Outside > 0 {
-		fmt.Fprintf(&b, "%d runs failed after a fault that no lock with a lease can survive (expected)\n", r.Outside)
+		b.write(yellow, "", fmt.Sprintf("%d runs failed after a fault that no lock with a lease can survive (expected)", r.Outside))
 	}
-	word := "sound"
+	word, color := "sound", green
 	switch {
 	case len(r.Found) > 0:
-		word = "NOT SOUND"
+		word, color = "NOT SOUND", red
 	case r.Plans == 0:
-		word = "nothing tried"
+		word, color = "nothing tried", yellow
 	}
-	fmt.Fprintf(&b, "%s: %d plans, %d locks granted on %s in %v; %s\n", word, r.Plans, r.Grants, r.Server,
-		time.Since(r.began).Round(time.Second), setWords(r.Set))
+	b.write(color, "", fmt.Sprintf("%s: %d plans, %d locks granted on %s in %v; %s", word, r.Plans, r.Grants, r.Server,
+		time.Since(r.began).Round(time.Second), setWords(r.Set)))
 	return b.String()
 }

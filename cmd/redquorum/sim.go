@@ -427,6 +427,7 @@ func simExplore(ctx context.Context, c *command) int {
 	if *asJSON {
 		err = writeReportJSON(c.stdout, report)
 	} else {
+		c.explain(report, found, runs)
 		err = writeReport(c.stdout, report, *situations)
 	}
 	if err != nil {
@@ -437,12 +438,6 @@ func simExplore(ctx context.Context, c *command) int {
 			return exitUnsound
 		}
 		return exitOK
-	}
-	if !*asJSON {
-		c.explain(report.Found[0], found[0], runs)
-		for i, f := range report.Found[1:] {
-			fmt.Fprintf(c.stdout, "\n%s VIOLATED by seed %d: %s\nplan: %s\n", f.Invariant, f.Seed, f.What, found[i+1])
-		}
 	}
 	return statusOfVerdict(report.Found[0].Verdict)
 }
@@ -477,9 +472,12 @@ func savePlan(ctx context.Context, dir string, f sim.Found, runs simFlags) (path
 	return path, os.WriteFile(path, []byte(comment+small.String()), 0o666)
 }
 
-// explain tells how a run fails.
-func (c *command) explain(f sim.Found, path string, runs simFlags) {
-	text, err := os.ReadFile(path)
+// explain tells how the first run fails, and names the others. Their plans are in files.
+func (c *command) explain(report *sim.Report, files []string, runs simFlags) {
+	if len(files) == 0 {
+		return
+	}
+	text, err := os.ReadFile(files[0])
 	if err != nil {
 		return
 	}
@@ -489,56 +487,59 @@ func (c *command) explain(f sim.Found, path string, runs simFlags) {
 	}
 	r := sim.Run(p, nil, append(runs.options, sim.WithTrace())...)
 	v := r.Worst()
-	fmt.Fprintf(c.stdout, "\n%s VIOLATED by seed %d: %s\n\n%s\n\n", v.Invariant, f.Seed, sim.Invariants[v.Invariant], v.What)
-	for _, line := range r.Story(10) {
-		fmt.Fprintln(c.stdout, line)
-	}
-	c.blame(r)
-	fmt.Fprintf(c.stdout, "\nplan: %s (%d events)\nplay it again: redquorum sim replay %s%s\n", path, len(p.Events), path, runs.given)
-}
-
-// blame names the protections without which a run went wrong, if it is they.
-func (c *command) blame(r *sim.Result) {
+	told := newProse(c.stdout)
+	told.write(red, "  ", fmt.Sprintf("%s VIOLATED by seed %d: %s", v.Invariant, report.Found[0].Seed, sim.Invariants[v.Invariant]))
+	told.WriteByte('\n')
+	told.write("", "", v.What)
+	told.WriteByte('\n')
+	told.story(r.Story(10))
 	if cause := r.Cause(); cause != "" {
-		fmt.Fprintf(c.stdout, "\ncause: %s\n", cause)
+		told.WriteByte('\n')
+		told.write("", "  ", "cause: "+cause)
 	}
+	fmt.Fprintf(told, "\nplan: %s (%d events)\nplay it again: redquorum sim replay %s%s\n\n", files[0], len(p.Events), files[0], runs.given)
+	for i, f := range report.Found[1:] {
+		told.write(red, "  ", fmt.Sprintf("%s VIOLATED by seed %d: %s", f.Invariant, f.Seed, f.What))
+		fmt.Fprintf(told, "plan: %s\n\n", files[i+1])
+	}
+	_, _ = io.WriteString(c.stdout, told.String()) // written notices what fails
 }
 
 // writeReport ends with the verdict. all is whether each situation is listed.
 func writeReport(w io.Writer, r *sim.Report, all bool) error {
-	var b strings.Builder
-	word := "sound"
+	b := newProse(w)
+	word, color := "sound", green
 	if len(r.Found) > 0 { // then it is that which matters
-		word = "NOT SOUND"
+		word, color = "NOT SOUND", red
 	} else {
-		writeSituations(&b, r, all)
+		writeSituations(b, r, all)
 	}
 	if r.Outside > 0 {
-		fmt.Fprintf(&b, "%d runs failed after a fault that no lock with a lease can survive (expected)\n", r.Outside)
+		b.write(yellow, "", fmt.Sprintf("%d runs failed after a fault that no lock with a lease can survive (expected)", r.Outside))
 	}
-	fmt.Fprintf(&b, "%s: %d seeds, %d events, %d locks granted; %s of virtual time in %v (%.0f seeds/s)\n", word,
-		r.Seeds, r.Events, r.Grants, sim.Years(r.Virtual), r.Wall.Round(10*time.Millisecond), float64(r.Seeds)/r.Wall.Seconds())
+	b.write(color, "", fmt.Sprintf("%s: %d seeds, %d events, %d locks granted; %s of virtual time in %v (%.0f seeds/s)", word,
+		r.Seeds, r.Events, r.Grants, sim.Years(r.Virtual), r.Wall.Round(10*time.Millisecond), float64(r.Seeds)/r.Wall.Seconds()))
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func writeSituations(b *strings.Builder, r *sim.Report, all bool) {
+func writeSituations(b *prose, r *sim.Report, all bool) {
 	if all {
-		fmt.Fprintf(b, "situations, and in how many runs they occurred\n")
+		b.WriteString("situations, and in how many runs they occurred\n")
 		for m, n := range r.Reached {
-			fmt.Fprintf(b, "%10d  %s\n", n, sim.Mark(m))
+			b.item(fmt.Sprintf("%10d  ", n), sim.Mark(m).String())
 		}
-		fmt.Fprintln(b)
+		b.WriteByte('\n')
 	}
 	missed := r.Missed()
-	fmt.Fprintf(b, "%d of %d situations occurred", len(r.Reached)-len(missed), len(r.Reached))
+	text := fmt.Sprintf("%d of %d situations occurred", len(r.Reached)-len(missed), len(r.Reached))
 	if len(missed) > 0 {
-		fmt.Fprintf(b, "; the runs prove nothing about the others")
+		text += "; the runs prove nothing about the others"
 	}
 	if !all {
-		fmt.Fprintf(b, " (--situations lists them)")
+		text += " (--situations lists them)"
 	}
-	fmt.Fprintln(b)
+	b.write("", "", text)
 }
 
 // A progress is the line that shows how far a campaign is.

@@ -162,9 +162,6 @@ func (c *command) play(verb string, p *faults.Plan, show showFlags, runs simFlag
 	if err := c.show(r, show); err != nil {
 		return c.fail(verb, err)
 	}
-	if !show.asJSON {
-		c.blame(r)
-	}
 	if err := c.writePage(show.page, r, draw); err != nil {
 		return c.fail(verb, err)
 	}
@@ -198,21 +195,22 @@ func (c *command) show(r *sim.Result, show showFlags) error {
 			Trace      []sim.Entry     `json:"trace"`
 		}{r.Plan.String(), r.Verdict, append([]sim.Violation{}, r.Violations...), r.Events, fmt.Sprintf("%016x", r.Hash), r.Trace.Entries})
 	}
-	fmt.Fprintf(c.stdout, "%s\n", r.Plan)
+	text := newProse(c.stdout)
+	fmt.Fprintf(text, "%s\n", r.Plan)
 	if show.brief {
-		fmt.Fprintln(c.stdout, strings.Join(r.Story(10), "\n"))
-	} else if err := r.Trace.WriteText(c.stdout, r.Plan); err != nil {
+		text.story(r.Story(10))
+	} else if err := text.trace(r, terminal.Is(c.stdout)); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.stdout, "\n%s: %d events, %d locks granted, %v of virtual time, trace %016x\n", r.Verdict, r.Events, r.Grants,
-		sim.Years(r.Virtual), r.Hash)
-	for _, v := range r.Violations {
-		fmt.Fprintf(c.stdout, "%s violated at %s ms: %s\n  %s\n", v.Invariant, sim.FormatTime(v.At), v.What, sim.Invariants[v.Invariant])
-		if v.Outside != "" {
-			fmt.Fprintf(c.stdout, "  as is expected: %s\n", v.Outside)
-		}
+	text.WriteByte('\n')
+	text.violations(r.Violations)
+	if cause := r.Cause(); cause != "" {
+		text.write("", "  ", "cause: "+cause)
 	}
-	return nil
+	text.write(verdictColor[r.Verdict], "", fmt.Sprintf("%s: %d events, %d locks granted, %v of virtual time, trace %016x", r.Verdict, r.Events, r.Grants,
+		sim.Years(r.Virtual), r.Hash))
+	_, err := io.WriteString(c.stdout, text.String())
+	return err
 }
 
 const simShrinkManual = `

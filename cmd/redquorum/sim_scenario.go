@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/sim"
 )
 
@@ -53,10 +54,13 @@ func simScenario(_ context.Context, c *command) int {
 		return c.fail("sim scenario", usageError("%s is about no mistake, so that --client mistaken has nothing to run", s.ID))
 	}
 	if !show.asJSON {
-		fmt.Fprintf(c.stdout, "%s %s\n\n%s\n\nwhat protects: %s\n\n", s.ID, s.Title, strings.Join(s.Story, "\n"), s.Protects)
+		text := newProse(c.stdout)
+		fmt.Fprintf(text, "%s %s\n\n%s\n", s.ID, s.Title, terminal.Reflow(strings.Join(s.Story, "\n")+"\n", terminal.PageOf(c.stdout)))
+		text.write("", "", "what protects: "+s.Protects)
 		if s.Outside {
-			fmt.Fprint(c.stdout, "No lock with a lease can stand this.\n\n")
+			text.WriteString("\nNo lease-based lock survives this scenario.\n")
 		}
+		fmt.Fprintln(c.stdout, text)
 	}
 	return c.play("sim scenario", p, show, simFlags{}, func(r *sim.Result, w io.Writer) error { return s.WriteHTML(w, r) })
 }
@@ -84,11 +88,14 @@ func simMatrix(_ context.Context, c *command) int {
 		return c.fail("sim matrix", leftOver(fs.Arg(0)))
 	}
 	m := sim.RunMatrix()
-	write := m.WriteText
+	var err error
 	if *markdown {
-		write = m.WriteMarkdown
+		err = m.WriteMarkdown(c.stdout)
+	} else {
+		p := newPainter(c.stdout)
+		err = m.WriteText(c.stdout, terminal.Columns(c.stdout), func(v sim.Verdict, text string) string { return p.paint(verdictColor[v], text) })
 	}
-	if err := write(c.stdout); err != nil {
+	if err != nil {
 		return c.fail("sim matrix", err)
 	}
 	for _, row := range m.Results {
