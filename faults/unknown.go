@@ -13,16 +13,39 @@ func unknown(what, have string, known []string) error {
 	nearest, least := "", len(have)/2+1
 	for _, word := range known {
 		if d := distance(have, word); d < least {
-			nearest, least = fmt.Sprintf(" (did you mean %q?)", word), d
+			nearest, least = word, d
 		}
 	}
-	return fmt.Errorf("unknown %s %q%s; the %ss are %s", what, have, nearest, what, strings.Join(known, ", "))
+	return unknownBut(what, have, nearest, known)
+}
+
+// unknownBut is the error for a word that is not among those that are known. Another is meant,
+// unless it is "".
+func unknownBut(what, have, meant string, known []string) error {
+	if meant != "" {
+		meant = fmt.Sprintf(" (did you mean %q?)", meant)
+	}
+	return fmt.Errorf("unknown %s %q%s; the %ss are %s", what, have, meant, what, strings.Join(known, ", "))
+}
+
+// meant are verbs by words that other tools have for them.
+var meant = map[string]Verb{
+	"disconnect": Cut, "isolate": Cut, "partition": Cut, "separate": Cut, "split": Cut,
+	"drop": Loss, "lose": Loss, "latency": Delay, "duplicates": Duplicate,
+	"join": Heal, "reconnect": Heal, "unpartition": Heal,
+	"down": Crash, "stop": Pause, "freeze": Pause, "hang": Pause, "stall": Pause, "sleep": Suspend,
+	"boot": Restart, "recover": Restart, "up": Restart, "reboot": Restart,
+	"failover": Promote, "wipe": Flush, "jump": Step, "drift": Rate,
+	"acquire": DoLock, "trylock": DoTry, "renew": DoExtend,
 }
 
 func unknownVerb(v Verb) error {
 	var known []string
 	for _, verb := range slices.Sorted(maps.Keys(groups)) {
 		known = append(known, string(verb))
+	}
+	if verb, ok := meant[string(v)]; ok {
+		return unknownBut("verb", string(v), string(verb), known)
 	}
 	return unknown("verb", string(v), known)
 }

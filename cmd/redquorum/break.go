@@ -57,8 +57,24 @@ func breakVerb(ctx context.Context, c *command) int {
 		fmt.Fprintf(c.stderr, "%q was free\n", name)
 		return exitOK
 	}
-	fmt.Fprintf(c.stderr, "%q is broken; it was held by %s, on %d nodes\n", name, printable(before.Owner), before.HeldBy)
+	fmt.Fprintln(c.stderr, removed(before))
 	return exitOK
+}
+
+// removed says which lock was removed, and who had it.
+func removed(before *quorum.Report) string {
+	text := fmt.Sprintf("removed the lock %q", before.Name)
+	if before.Owner == "" { // it came after the question who has it
+		return text
+	}
+	holder := printable(before.Owner)
+	if label := before.Label(before.Owner); label != "" {
+		holder = fmt.Sprintf("%s (%s)", printable(label), holder)
+	}
+	if more := len(before.Owners) - 1; more > 0 {
+		holder += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Sprintf("%s, held by %s, on %s", text, holder, count(before.HeldBy))
 }
 
 // parseName reads the flags, which may stand on either side of the one

@@ -287,7 +287,7 @@ func TestEscapesAreNotPrinted(t *testing.T) {
 	}
 	const shown, owner = `"\x1b[2Jgone\u009b31m\nnext\tfield"`, `"\x1b[2Jgone\u009b31m\nnext\tfield\xff"`
 	check(want(t, exitOK, shown+" is held on 3 of 3 nodes\n  by "+owner+"\n", "status", name, "--nodes", urls))
-	check(want(t, exitOK, shown+" is broken; it was held by "+owner, "break", name, "--yes", "--nodes", urls))
+	check(want(t, exitOK, "removed the lock "+shown+", held by "+owner+", on 3 nodes\n", "break", name, "--yes", "--nodes", urls))
 	check(want(t, exitOK, shown+" was free", "break", name, "--yes", "--nodes", urls))
 	check(want(t, exitOK, shown+" is free", "status", name, "--nodes", urls))
 	if got := printable("Müller's lock 日本"); got != "Müller's lock 日本" {
@@ -313,7 +313,7 @@ func TestPrefix(t *testing.T) {
 	want(t, exitOK, "\n  by "+owner+"\n", "status", "job", "--prefix", "app/", "--nodes", urls)
 	ends(t, exitHeld, runOn(urls, "--try --prefix app/", "echo", "never")...)
 	ends(t, exitOK, runOn(urls, "--try", "true")...)
-	want(t, exitOK, `"job" is broken; it was held by `+owner, "break", "job", "--prefix", "app/", "--yes", "--nodes", urls)
+	want(t, exitOK, `removed the lock "job", held by `+owner, "break", "job", "--prefix", "app/", "--yes", "--nodes", urls)
 	want(t, exitUsage, "--prefix is before every name", "status", "job", "--prefix", "redisson_", "--nodes", urls)
 }
 
@@ -329,7 +329,7 @@ func TestBreak(t *testing.T) {
 	if s := statusOf(t, exitOK, "a", urls); s.Verdict != "held" {
 		t.Errorf("broken without --yes: %+v", s)
 	}
-	want(t, exitOK, "it was held by "+lease.Owner(), "break", "a", "--yes", "--nodes", urls)
+	want(t, exitOK, "held by "+lease.Owner(), "break", "a", "--yes", "--nodes", urls)
 	if s := statusOf(t, exitOK, "a", urls); s.Verdict != "free" {
 		t.Errorf("after break: %+v", s)
 	}
@@ -381,6 +381,7 @@ func TestLabels(t *testing.T) {
 	})
 	p.signal(syscall.SIGTERM)
 	p.exits(exitOK)
+	want(t, exitOK, `removed the lock "a", held by web-1 worker (`+owner+"), on ", "break", "a", "--yes", "--nodes", urls)
 }
 
 // The text fits 80 columns, and shows the wait queue with its positions.
