@@ -47,15 +47,15 @@ Exit status: 0 measured, 1 something failed, or there were overlaps or orphans,
 2 usage.
 
 examples:
-  %[1]s                      # a minute and a half, no Redis needed
-  %[1]s --spawn --n 1,3,5,7,9 --rounds 7 --for 10m --html bench.html
-  %[1]s --spawn --n 5 --rtt 0,1ms,5ms --jitter 1ms --workload latency
+  %[1]s                    # a minute and a half, without Redis
+  %[1]s --spawn --n 1,3,5 --rounds 7 --for 9m --html x.html
+  %[1]s --spawn --rtt 0,1ms,5ms --jitter 1ms --workload latency
   %[1]s --spawn --n 5 --workload fairness --for 3m
   %[1]s --spawn --n 3 --cluster 3             # each node a Redis Cluster of 3 masters
   %[1]s --nodes 10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379
-  %[1]s --model              # zones and regions, in virtual time
-  %[1]s --model --rtt 5ms    # and a measurement to compare
-  %[1]s --rounds 6 --benchstat > new.txt  # fewer are not significant
+  %[1]s --model            # zones and regions, in virtual time
+  %[1]s --model --rtt 5ms  # and a measurement to compare
+  %[1]s --rounds 6 --benchstat > new.txt  # at least 6 rounds
   benchstat old.txt new.txt
 `
 

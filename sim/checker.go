@@ -120,7 +120,7 @@ func (k *checker) releases(l *link, cmd *node.Command) {
 		h = nil // of a copy of this client
 	}
 	if h != nil {
-		k.backed(h, "when it was released")
+		k.backed(h, "release")
 		k.endedContext(h)
 		k.remove(h)
 	}
@@ -357,7 +357,7 @@ func (k *checker) tellsExtended(c *Client, e *quorum.Event) {
 		k.planAudit(h)
 	}
 	k.exclusive(h)
-	k.backed(h, "when it was extended")
+	k.backed(h, "extension")
 	k.lasting(h)
 }
 

@@ -7,7 +7,7 @@ import (
 )
 
 // I1 is checked whenever a lease begins, is extended or resumed, and when a client writes.
-const i1 = "mutual exclusion: two owners never consider the lock theirs at the same true time, unless both are readers"
+const i1 = "mutual exclusion: two owners never consider the lock theirs at the same moment, unless both are readers"
 
 // exclusive checks that nobody else considers the lock its own.
 func (k *checker) exclusive(h *holder) {

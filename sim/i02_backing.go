@@ -13,10 +13,10 @@ import (
 
 // I2 is checked whenever a lease begins, is extended, resumed or released, and just before it
 // expires.
-const i2 = "backing: while a lease is valid, so many nodes have its key, or abstain, that nobody else can get a quorum"
+const i2 = "backing: while a lease is valid, no other client can get a quorum"
 
 // backed checks that so many nodes have h's key, or abstain, that no other owner can get a quorum.
-func (k *checker) backed(h *holder, when string) {
+func (k *checker) backed(h *holder, moment string) {
 	w := k.w
 	if w.broken != "" {
 		return
@@ -32,7 +32,7 @@ func (k *checker) backed(h *holder, when string) {
 		}
 		switch {
 		case have < need:
-			w.fail("I2", fmt.Sprintf("%s holds %q, but only %d of %d nodes keep others from it, %s; it takes %d", h.c.name, name, have, len(nodes), when, need))
+			w.fail("I2", fmt.Sprintf("%s holds %q, but at its %s %d of %d nodes protected it; %d needed", h.c.name, name, moment, have, len(nodes), need))
 		case have == need:
 			w.sometimes(BarelyBacked)
 		}

@@ -70,7 +70,7 @@ func (k *checker) resumed(c *Client, b *baton, lease *quorum.Lease, begun, until
 	k.promised(h, until)
 	k.exclusive(h)
 	k.continuous(c, h.name, h.owner)
-	k.backed(h, "when it was resumed")
+	k.backed(h, "resumption")
 	k.lasting(h)
 }
 

@@ -229,7 +229,7 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 	k.holders = append(k.holders, h)
 	k.w.believes(h, true)
 	k.exclusive(h)
-	k.backed(h, "when it was granted")
+	k.backed(h, "grant")
 	k.planAudit(h)
 	if o := c.callOf(owner); o != nil && (o.mode != node.Exclusive || o.ticket > 0 || w.need > len(w.nodes)/2+1) {
 		k.special(h, o)
@@ -347,7 +347,7 @@ func (k *checker) audit(h *holder, number int) {
 	switch now := h.c.Now(); {
 	case h.audited > 0:
 		if now >= h.until.Add(-time.Microsecond) && now <= h.until {
-			k.backed(h, "when it expired")
+			k.backed(h, "expiry")
 		}
 		h.audited = -number
 		w.plan(h.c.trueTime(h.until)+int64(time.Microsecond), evAudit, h, number)

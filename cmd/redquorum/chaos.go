@@ -22,10 +22,10 @@ import (
 
 const chaosManual = `
 usage: redquorum chaos PLAN [flags]
-       redquorum chaos --seed N [flags]         a plan that is drawn from a seed
-       redquorum chaos --scenario S13 [flags]   a scenario of redquorum sim
+       redquorum chaos --seed N [flags]         a plan drawn from a seed
+       redquorum chaos --scenario S13 [flags]   one scenario of sim
        redquorum chaos --scenario all [flags]   a table of all of them
-       redquorum chaos --for 1h [--seed N]      plans, until one goes wrong
+       redquorum chaos --for 1h [--seed N]      until one goes wrong
 
 Carries out a plan of failures on real processes. It starts a redis-server for each
 node, a process for each client, and a proxy on each link, and ends them. It judges

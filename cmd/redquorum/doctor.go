@@ -168,9 +168,9 @@ func examine(ctx context.Context, o *redis.Options, name string, maxLease time.D
 		var said redis.Error
 		switch {
 		case errors.As(err, &said) && strings.Contains(err.Error(), "DB index"):
-			p.add(warning, "not usable: "+err.Error(), "it is not usable", "correct the number of the database at the end of its URL")
+			p.add(warning, "not usable: "+err.Error(), "", "correct the number of the database at the end of its URL")
 		case errors.As(err, &said):
-			p.add(warning, "not usable: "+err.Error(), "it is not usable",
+			p.add(warning, "not usable: "+err.Error(), "",
 				cmp.Or(remedy(err.Error()), "check the user and password in its URL, and the user's rights"))
 		case strings.HasPrefix(err.Error(), "redis: invalid reply"), strings.HasPrefix(err.Error(), "redis: can't parse"):
 			p.add(warning, "it answers, but not as Redis does: "+err.Error(), "it is not usable", "check the port in its URL")
@@ -509,12 +509,12 @@ func conclude(patients []*patient) diagnosis {
 		}
 	}
 	slices.Sort(able)
-	what, means := fmt.Sprintf("%d of %s usable", now, are(n)), fmt.Sprintf("nobody gets a lock with fewer than %d", need)
+	what, means := fmt.Sprintf("usable nodes: %d of %d", now, n), fmt.Sprintf("nobody gets a lock with fewer than %d", need)
 	switch {
 	case len(able) < need:
 		d.Findings = append(d.Findings, finding{"", unsafe, what, means, "see the other findings"})
 	case now < need:
-		d.Findings = append(d.Findings, finding{"", notReady, what + " now", fmt.Sprintf("%s; so many are usable in about %v", means, able[need-1].Round(time.Second)), "wait"})
+		d.Findings = append(d.Findings, finding{"", notReady, what, fmt.Sprintf("%s; enough nodes will be usable in about %.0f s", means, able[need-1].Seconds()), "wait"})
 	}
 	switch {
 	case n%2 == 0:
@@ -525,13 +525,6 @@ func conclude(patients []*patient) diagnosis {
 	}
 	d.Verdict = severities[d.worst()].verdict
 	return d
-}
-
-func are(nodes int) string {
-	if nodes == 1 {
-		return "1 node is"
-	}
-	return fmt.Sprintf("%d nodes are", nodes)
 }
 
 func count(nodes int) string {
@@ -596,13 +589,7 @@ func (d diagnosis) print(w io.Writer) error {
 	b.WriteString("\n")
 	const indent = "           "
 	for _, g := range d.groups() {
-		about := ""
-		switch {
-		case len(g.nodes) == len(d.Nodes) && len(d.Nodes) > 1:
-			about = "all nodes: "
-		case len(g.nodes) > 0:
-			about = strings.Join(g.nodes, ", ") + ": "
-		}
+		about := about(g.nodes, len(d.Nodes))
 		known := severities[g.Severity.rank()]
 		b.WriteString(p.paint(known.color, fmt.Sprintf("%-9s", g.Severity)) + "  " + wrapped(about+printable(g.Finding), indent) + "\n")
 		if g.Means != "" {
@@ -616,6 +603,17 @@ func (d diagnosis) print(w io.Writer) error {
 	b.WriteString("\n" + p.paint(severities[d.worst()].color, verdict) + "\n")
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// about names the nodes that something is said of, in front of it. There are so many.
+func about(nodes []string, of int) string {
+	switch {
+	case len(nodes) == of && of > 1:
+		return "all nodes: "
+	case len(nodes) > 0:
+		return strings.Join(nodes, ", ") + ": "
+	}
+	return ""
 }
 
 // row is a node's row of the table.

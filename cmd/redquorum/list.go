@@ -117,9 +117,7 @@ func listVerb(ctx context.Context, c *command) int {
 	if *asJSON {
 		err = json.NewEncoder(c.stdout).Encode(found)
 	} else {
-		for _, u := range unread {
-			fmt.Fprintf(c.stderr, "redquorum list: %s was not read: %s\n", u.Node, u.Error)
-		}
+		warnUnread(c.stderr, unread)
 		err = found.print(c.stdout, *all)
 	}
 	if err != nil {
@@ -129,6 +127,25 @@ func listVerb(ctx context.Context, c *command) int {
 		return exitError
 	}
 	return exitOK
+}
+
+// warnUnread names the nodes that were not read, together where the reason is the same.
+func warnUnread(w io.Writer, unread []unreadJSON) {
+	var reasons []string
+	nodes := make(map[string][]string)
+	for _, u := range unread {
+		if nodes[u.Error] == nil {
+			reasons = append(reasons, u.Error)
+		}
+		nodes[u.Error] = append(nodes[u.Error], u.Node)
+	}
+	for _, reason := range reasons {
+		line := fmt.Sprintf("redquorum list: not read: %s: %s", strings.Join(nodes[reason], ", "), reason)
+		if terminal.Is(w) {
+			line = terminal.Wrap(terminal.Columns(w), line, "  ")
+		}
+		fmt.Fprintln(w, line)
+	}
 }
 
 // newList lists the locks that are held, or all.

@@ -1,12 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"regexp"
 	"strings"
+
+	"github.com/redquorum/redquorum/internal/terminal"
 )
 
 // A helpPage is what a verb says with --help.
@@ -23,7 +24,10 @@ type helpFlag struct{ name, value, usage string }
 // takesFile reports whether the value is the name of a file.
 func (f helpFlag) takesFile() bool { return f.value == "file" || f.value == "folder" }
 
-// helpPages asks all verbs for their help, so that it is written once.
+// manColumns is how many columns man leaves of 80.
+const manColumns = 73
+
+// helpPages asks all verbs for their help, so that it is written once. It fits a manual page.
 func helpPages() (pages []helpPage) {
 	for _, v := range verbs() {
 		pages = append(pages, newPage(v, v.name))
@@ -37,7 +41,7 @@ func helpPages() (pages []helpPage) {
 }
 
 func newPage(v verb, words ...string) helpPage {
-	var out bytes.Buffer
+	out := terminal.Sheet{Columns: manColumns}
 	v.run(context.Background(), &command{args: []string{"--help"}, stdout: &out, stderr: io.Discard, screen: io.Discard})
 	p := helpPage{words: words, summary: v.summary}
 	flags := ""

@@ -145,7 +145,7 @@ func TestManPage(t *testing.T) {
 			t.Errorf("%v: %s", err, errs.String())
 		}
 		for line := range strings.Lines(string(out)) {
-			if n := utf8.RuneCountInString(strings.TrimSpace(line)); n > 80 {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
 				t.Errorf("%d columns: %s", n, line)
 			}
 		}

@@ -21,12 +21,12 @@ import (
 )
 
 const runManual = `
-usage: redquorum run --name NAME [--name NAME ...] [flags] -- COMMAND [ARG...]
-       redquorum run --name NAME [--name NAME ...] [flags] -c 'SHELL COMMAND'
+usage: redquorum run --name NAME [flags] -- COMMAND [ARG...]
+       redquorum run --name NAME [flags] -c 'SHELL COMMAND'
 
 Takes the lock NAME, runs COMMAND, and releases the lock when COMMAND has ended. The
-lock is renewed for as long as COMMAND runs, or until --max-hold. With several names
-it takes all of them or none. With --read it shares the lock with other readers.
+lock is renewed for as long as COMMAND runs, or until --max-hold. With several
+--name it takes all of them or none. With --read it shares the lock with other readers.
 With --write it has the lock alone, and readers wait for it as well. A NAME is text
 in UTF-8. It must not begin with redquorum_ or redisson_, nor contain
 :rwlock_timeout:, because other locks have keys under such names.
@@ -85,7 +85,7 @@ Exit status: that of COMMAND (128 + the signal if one killed it), or
 example:
   redquorum run --name nightly --wait 10s -- ./report.sh
   redquorum run --name nightly --try -c 'dump | gzip >dump.gz'
-  redquorum run --name job --min-hold 45s --try --conflict-exit-code 0 -- ./job
+  redquorum run --name job --min-hold 45s --try -- ./job
 `
 
 const (
@@ -368,9 +368,9 @@ func (s *supervision) end() int {
 	}
 	status := s.over()
 	if said {
-		say(s.stderr, "the rest of the command is killed")
+		say(s.stderr, "the command's remaining processes are killed")
 	} else {
-		say(s.stderr, "the rest of the command is killed: %s", inFlags(s.trouble.reason(s.lease, s.maxHold)))
+		say(s.stderr, "the command's remaining processes are killed: %s", inFlags(s.trouble.reason(s.lease, s.maxHold)))
 	}
 	return status
 }
@@ -381,7 +381,7 @@ func (s *supervision) over() int {
 		if s.warden.group == 0 {
 			say(s.stderr, "the helper process ended before the command began")
 		} else {
-			say(s.stderr, "the helper process was killed, and so is the rest of the command")
+			say(s.stderr, "the helper process was killed, and so are the command's remaining processes")
 		}
 		if !s.warden.endAlone() {
 			say(s.stderr, "%s", cannotKill)

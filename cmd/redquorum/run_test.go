@@ -634,7 +634,7 @@ func TestRunIsKilled(t *testing.T) {
 	p.says("begun")
 	eventually(t, "the first tick", func() bool { _, err := os.Stat(ticks); return err == nil })
 	p.signal(syscall.SIGKILL)
-	p.says("the rest of the command is killed: redquorum itself was killed")
+	p.says("the command's remaining processes are killed: redquorum itself was killed")
 	still(t, ticks)
 }
 
@@ -650,7 +650,7 @@ func TestRunIsStopped(t *testing.T) {
 	start(t, runOn(urls, "--wait 10s", "true")...).exits(0)
 	still(t, ticks)
 	p.signal(syscall.SIGCONT)
-	if out := p.exits(exitLost); !strings.Contains(out, "the rest of the command is killed") {
+	if out := p.exits(exitLost); !strings.Contains(out, "the command's remaining processes are killed") {
 		t.Error(out)
 	}
 }

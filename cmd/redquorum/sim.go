@@ -33,14 +33,14 @@ const (
 
 const simManual = `
 usage: redquorum sim [explore flags]
-       redquorum sim run --seed N    one run, with everything that happens
+       redquorum sim run --seed N    one run, event by event
        redquorum sim explore         many runs, until one goes wrong
        redquorum sim shrink PLAN     the smallest plan that fails alike
        redquorum sim replay PLAN     a run of a plan
        redquorum sim manual          the language of plans
-       redquorum sim verify          does a plan always give the same run?
+       redquorum sim verify          is a run always the same?
        redquorum sim scenario S24    one of sixty-nine ways to fail
-       redquorum sim matrix          all of them, with and without protections
+       redquorum sim matrix          all, with and without protections
 
 Runs the engine of this program in a simulated world: nodes crash, lose their
 data, hang and have a wrong time of day; networks lose, delay and repeat
@@ -340,7 +340,7 @@ func seedRange(s string) (from, to uint64, err error) {
 }
 
 const exploreManual = `
-usage: redquorum sim explore [--seeds A-B] [--for TIME] [--jobs N] [flags]
+usage: redquorum sim explore [--seeds A-B] [--for TIME] [flags]
 
 Draws a plan from each seed, runs it, and stops at the first violation that no
 fault excuses. Its plan is shrunk and written to a file. It prints the grants

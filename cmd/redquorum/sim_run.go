@@ -225,7 +225,7 @@ Exit status: 0 when it fails no more than before, 1 or 3 as the plan fails, 2 us
 5 the result could not be written.
 
 example:
-  redquorum sim shrink redquorum-seed-7.plan -o small.plan --html small.html
+  redquorum sim shrink seed-7.plan -o small.plan --html small.html
 `
 
 func simShrink(ctx context.Context, c *command) int {

@@ -14,7 +14,7 @@ import (
 
 const simScenarioManual = `
 usage: redquorum sim scenario list
-       redquorum sim scenario ID [--client plain|mistaken|redquorum] [flags]
+       redquorum sim scenario ID [--client NAME] [flags]
 
 Sixty-nine ways in which a lock on several nodes can fail: the story in words, the
 run, its result, and what protects.

@@ -194,12 +194,9 @@ func printReport(w io.Writer, r *quorum.Report) error {
 			b.WriteString("\n" + line + "\n")
 			continue
 		}
-		n := r.Nodes[i-1]
-		b.WriteString(p.paint(stateColors[n.State], line) + "\n")
-		if detail := nodeDetail(n, r); detail != "" {
-			b.WriteString("    " + wrapped(detail, "    ") + "\n")
-		}
+		b.WriteString(p.paint(stateColors[r.Nodes[i-1].State], line) + "\n")
 	}
+	writeDetails(&b, r)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -266,6 +263,25 @@ func nodeRow(n quorum.NodeReport) []string {
 		fence = fmt.Sprint(n.Fence)
 	}
 	return []string{n.Node, n.State, ttl, fence}
+}
+
+// writeDetails writes what else there is to say of nodes, once for those that have it in common.
+func writeDetails(b *strings.Builder, r *quorum.Report) {
+	var details []string
+	nodes := make(map[string][]string)
+	for _, n := range r.Nodes {
+		detail := nodeDetail(n, r)
+		if detail != "" && nodes[detail] == nil {
+			details = append(details, detail)
+		}
+		nodes[detail] = append(nodes[detail], n.Node)
+	}
+	if len(details) > 0 {
+		b.WriteByte('\n')
+	}
+	for _, detail := range details {
+		b.WriteString(wrapped(about(nodes[detail], len(r.Nodes))+detail, "  ") + "\n")
+	}
 }
 
 // nodeDetail is what else there is to say of a node.

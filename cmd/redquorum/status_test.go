@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"syscall"
 	"testing"
@@ -409,10 +410,32 @@ func TestStatusPrints(t *testing.T) {
 	for _, text := range []string{
 		"orders/42 is held on 3 of 5 nodes, for 29.3s more unless it is renewed\n  by " + owner(9) + "\nwaiting, in this order:\n  1  " + owner(0) + " (3 nodes)\n  2  ",
 		"\n  and 2 more: --json has all\n\nNODE                   STATE  TTL",
-		"\n192.168.100.100:16379  held   29.31s  1795461253404373\n    held by " + owner(8) + "\n192.168.100.101:16379  error  -       -\n    some error ",
+		"\n192.168.100.100:16379  held   29.31s  1795461253404373\n192.168.100.101:16379  error  -       -\n",
+		"\n\n192.168.100.100:16379: held by\n  " + owner(8) + "\n192.168.100.101:16379: some error ",
 	} {
 		if !strings.Contains(out.String(), text) {
 			t.Errorf("%q is missing in:\n%s", text, out.String())
+		}
+	}
+}
+
+// An error that several nodes have in common is said once. The address is no part of it.
+func TestStatusGroupsNodes(t *testing.T) {
+	refused := func(port int) error {
+		return fmt.Errorf("unreachable: %w", &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{Port: port}, Err: errors.New("refused")})
+	}
+	for _, c := range []struct {
+		nodes []quorum.NodeReport
+		want  string
+	}{
+		{[]quorum.NodeReport{{Node: "a"}, {Node: "b"}}, ""},
+		{[]quorum.NodeReport{{Node: "a", Err: refused(1)}, {Node: "b", Err: refused(2)}}, "\nall nodes: unreachable: refused\n"},
+		{[]quorum.NodeReport{{Node: "a", Err: refused(1)}, {Node: "b"}, {Node: "c", Err: errors.New("other")}, {Node: "d", Err: refused(2)}},
+			"\na, d: unreachable: refused\nc: other\n"},
+	} {
+		var b strings.Builder
+		if writeDetails(&b, &quorum.Report{Nodes: c.nodes}); b.String() != c.want {
+			t.Errorf("%q, want %q", b.String(), c.want)
 		}
 	}
 }

@@ -100,7 +100,9 @@ func usage(w io.Writer) {
 	fmt.Fprint(w, `
 'redquorum help VERB' has the rest. Nodes are given by --nodes, or by
 REDQUORUM_NODES, as URLs separated by commas:
-  redis://host:6379  rediss://user:password@host:6380/0  unix:///run/redis.sock
+  redis://host:6379
+  rediss://user:password@host:6380/0
+  unix:///run/redis.sock
 or, without user and database, as host or host:6379.
 Percent-encode special characters in a user or password, a comma as %2C.
 

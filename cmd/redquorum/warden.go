@@ -277,7 +277,7 @@ func (k *keeper) keep(orders <-chan message, died <-chan os.Signal) {
 		}
 	}
 	if k.why != "" {
-		say(k.stderr, "the rest of the command is killed: %s", k.why)
+		say(k.stderr, "the command's remaining processes are killed: %s", k.why)
 	}
 }
 

@@ -13,6 +13,12 @@ import (
 // narrower.
 const Page = 80
 
+// A Sheet takes a page of so many columns.
+type Sheet struct {
+	strings.Builder
+	Columns int
+}
+
 // Is reports whether w is a terminal, to be drawn on.
 func Is(w any) bool {
 	f := file(w)
@@ -25,20 +31,28 @@ func Is(w any) bool {
 
 // file is the file that w writes to, or nil.
 func file(w any) *os.File {
+	f, _ := innermost(w).(*os.File)
+	return f
+}
+
+// innermost is what w writes to.
+func innermost(w any) any {
 	for {
-		switch v := w.(type) {
-		case *os.File:
-			return v
-		case interface{ Unwrap() io.Writer }:
-			w = v.Unwrap()
-		default:
-			return nil
+		v, ok := w.(interface{ Unwrap() io.Writer })
+		if !ok {
+			return w
 		}
+		w = v.Unwrap()
 	}
 }
 
 // PageOf is how many columns a help page has that goes to w.
-func PageOf(w any) int { return min(Page, Columns(w)) }
+func PageOf(w any) int {
+	if s, ok := innermost(w).(*Sheet); ok {
+		return s.Columns
+	}
+	return min(Page, Columns(w))
+}
 
 // Wrap breaks text between words, for so many columns. The lines after the first begin with the
 // indent, which also counts for the first: its beginning is the caller's.
