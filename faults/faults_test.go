@@ -197,6 +197,21 @@ func TestEveryVerb(t *testing.T) {
 	}
 }
 
+// Settings are on several lines, so that none is wider than 80 columns.
+func TestSettingsFit(t *testing.T) {
+	widest := 0
+	for seed := range uint64(500) {
+		for line := range strings.Lines(faults.Generate(seed, faults.Profile{}).String()) {
+			if !strings.HasPrefix(line, "at ") {
+				widest = max(widest, len(line)-1)
+			}
+		}
+	}
+	if widest != 80 {
+		t.Errorf("the widest line has %d columns, want 80", widest)
+	}
+}
+
 // A malformed plan is refused with the line, what was wanted, and what was there.
 func TestParseErrors(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
