@@ -51,7 +51,7 @@ examples:
   %[1]s --spawn --n 1,3,5 --rounds 7 --for 9m --html x.html
   %[1]s --spawn --rtt 0,1ms,5ms --jitter 1ms --workload latency
   %[1]s --spawn --n 5 --workload fairness --for 3m
-  %[1]s --spawn --n 3 --cluster 3             # each node a Redis Cluster of 3 masters
+  %[1]s --spawn --n 3 --cluster 3   # each node a Redis Cluster
   %[1]s --nodes 10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379
   %[1]s --model            # zones and regions, in virtual time
   %[1]s --model --rtt 5ms  # and a measurement to compare
