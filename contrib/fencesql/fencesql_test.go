@@ -6,6 +6,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -16,7 +17,9 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/redquorum/redquorum/contrib/fencesql"
 	"github.com/redquorum/redquorum/node"
@@ -33,8 +36,9 @@ type database struct {
 }
 
 func TestPostgres(t *testing.T) {
+	connections, source := postgres(t)
 	db := database{
-		DB:      postgres(t),
+		DB:      connections,
 		raise:   fencesql.Postgres,
 		update:  onPage(t, `UPDATE orders SET state = $1, fence = $2 WHERE id = $3 AND fence <= $2`),
 		args:    3,
@@ -45,6 +49,7 @@ func TestPostgres(t *testing.T) {
 		`CREATE TABLE journal (id BIGSERIAL PRIMARY KEY, token BIGINT NOT NULL)`)
 	db.test(t)
 	t.Run("statements of the page", db.testPostgresStatements)
+	t.Run("pgx itself", func(t *testing.T) { db.testPgx(t, source) })
 }
 
 func TestMariaDB(t *testing.T) {
@@ -331,7 +336,7 @@ func conflict(err error) bool {
 	return errors.As(err, &my) && my.Number == 1213 || errors.As(err, &pg) && pg.Code == "40001"
 }
 
-// The other statements of the page: for one row, and for a transaction without package fencesql.
+// The other statements of the page for one row.
 func (db database) testPostgresStatements(t *testing.T) {
 	upsert := onPage(t, `INSERT INTO orders (id, state, fence) VALUES ($1, $2, $3)
 ON CONFLICT (id) DO UPDATE SET state = excluded.state, fence = excluded.fence WHERE orders.fence <= excluded.fence`)
@@ -344,17 +349,6 @@ ON CONFLICT (id) DO UPDATE SET state = excluded.state, fence = excluded.fence WH
 			t.Errorf("upsert with token %d: %d rows, %v", c.token, n, err)
 		}
 	}
-	raise := onPage(t, `INSERT INTO redquorum_fences AS f (name, token) VALUES ($1, $2)
-ON CONFLICT (name) DO UPDATE SET token = excluded.token WHERE f.token <= excluded.token`)
-	for _, c := range []struct{ token, want int64 }{{6, 1}, {7, 1}, {7, 1}, {6, 0}} {
-		result, err := db.ExecContext(t.Context(), raise, "statement", c.token)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n, err := result.RowsAffected(); n != c.want || err != nil {
-			t.Errorf("raise to token %d: %d rows, %v", c.token, n, err)
-		}
-	}
 	claim := onPage(t, `UPDATE orders SET fence = $2 WHERE id = $1 AND fence <= $2 RETURNING state`)
 	var state string
 	if err := db.QueryRowContext(t.Context(), claim, 43, 8).Scan(&state); state != "new" || err != nil {
@@ -362,5 +356,60 @@ ON CONFLICT (name) DO UPDATE SET token = excluded.token WHERE f.token <= exclude
 	}
 	if err := db.QueryRowContext(t.Context(), claim, 43, 7).Scan(&state); !errors.Is(err, sql.ErrNoRows) {
 		t.Errorf("claim with an old token: %v", err)
+	}
+}
+
+// The statement of the page for pgx itself, without database/sql and package fencesql.
+func (db database) testPgx(t *testing.T, source string) {
+	raise := onPage(t, `INSERT INTO redquorum_fences AS f (name, token) VALUES ($1, $2)
+ON CONFLICT (name) DO UPDATE SET token = excluded.token WHERE f.token <= excluded.token`)
+	pool, err := pgxpool.New(t.Context(), source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	for _, c := range []struct {
+		token node.Token
+		want  int64
+	}{{6, 1}, {7, 1}, {7, 1}, {6, 0}, {node.MaxToken, 1}, {7, 0}} {
+		err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+			tag, err := tx.Exec(t.Context(), raise, "pgx", c.token)
+			if n := tag.RowsAffected(); n != c.want {
+				t.Errorf("token %d: %d rows, want %d", c.token, n, c.want)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+
+	// An old transaction arrives while the first one of a name is under way, or a later one.
+	for token := node.Token(2); token <= 8; token += 2 {
+		level, late := pgx.ReadCommitted, "0 rows"
+		if token > 4 {
+			level, late = pgx.RepeatableRead, "conflict"
+		}
+		newer := db.begin(t)
+		if err := fencesql.Postgres(t.Context(), newer, "pgx, late", token); err != nil {
+			t.Fatal(err)
+		}
+		older, err := pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var tag pgconn.CommandTag
+		err = db.late(t, newer, func() (err error) {
+			tag, err = older.Exec(t.Context(), raise, "pgx, late", token-1)
+			return err
+		})
+		got := fmt.Sprint(tag.RowsAffected(), " rows")
+		if conflict(err) {
+			got, err = "conflict", nil
+		}
+		if got != late || err != nil {
+			t.Errorf("%s, token %d after %d: %s, %v; want %s", level, token-1, token, got, err, late)
+		}
+		_ = older.Rollback(t.Context())
 	}
 }

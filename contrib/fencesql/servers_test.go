@@ -20,8 +20,9 @@ import (
 	"github.com/redquorum/redquorum/internal/tests"
 )
 
-// postgres starts PostgreSQL in a new directory, with a Unix socket only.
-func postgres(t *testing.T) *sql.DB {
+// postgres starts PostgreSQL in a new directory, with a Unix socket only. It also returns the data
+// source name.
+func postgres(t *testing.T) (db *sql.DB, source string) {
 	tests.NeedSeconds(t)
 	initdb, postgres := find("initdb"), find("postgres")
 	if initdb == "" || postgres == "" {
@@ -30,7 +31,8 @@ func postgres(t *testing.T) *sql.DB {
 	dir, as := home(t, "postgres")
 	run(t, as, dir, initdb, "-D", dir+"/data", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
 	serve(t, as, dir, postgres, "-D", dir+"/data", "-k", dir, "-c", "listen_addresses=", "-c", "fsync=off")
-	return open(t, "pgx", "host="+dir+" user=postgres dbname=postgres")
+	source = "host=" + dir + " user=postgres dbname=postgres"
+	return open(t, "pgx", source), source
 }
 
 // mariadb starts MariaDB in a new directory, with a Unix socket only. parameters are those of the
