@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The script of docs/fencing.md refuses lower tokens, on Redis itself. Its SQL is tested in
-// contrib/fencesql.
+// The script of docs/fencing.md refuses lower tokens, on Redis itself. Its other statements are
+// tested in contrib/fencesql and contrib/fencecheck.
 func TestFencingScript(t *testing.T) {
 	page, err := os.ReadFile("../docs/fencing.md")
 	if err != nil {
