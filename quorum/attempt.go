@@ -44,7 +44,7 @@ func (w *waiter) attempt(ctx context.Context) (o outcome) {
 	}
 	r.linger(ctx, s.wait != 0)
 	if mayHold := r.mayHoldNow(); mayHold != 0 {
-		l.releases.send(c, mayHold, mayHold, r.granted(nil), l.expiry(r.start, s.life())).done()
+		l.releases.send(c, mayHold, l.expiry(r.start, s.life()))
 	}
 	o.took = l.clock.Now().Sub(r.start)
 	r.mu.Lock()

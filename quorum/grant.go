@@ -16,6 +16,5 @@ type grant struct {
 	lease   time.Duration // from start
 	mayHold nodeSet       // nodes that may have the claim, now or later
 	high    node.Token    // the highest token that was used for the claim, or 0
-	settled nodeSet       // of a hand-over: nodes that have handed the lock over
 	round   *round        // whose late answers the hold of a reader learns of; nil for a hand-over
 }

@@ -174,7 +174,7 @@ func (f *handoffs) hear(i int, t node.Turn) {
 	default:
 		if o := f.take(i, t); o != nil {
 			c := claim{Claim: node.Claim{Name: t.Name, Owner: t.Owner}, mode: o.mode} // its token is the fence already
-			f.releases.send(c, 1<<i, 1<<i, 0, f.expiry(f.clock.Now(), f.placeTTL())).done()
+			f.releases.send(c, 1<<i, f.expiry(f.clock.Now(), f.placeTTL()))
 		}
 	}
 }
@@ -260,15 +260,14 @@ func (w *waiter) handedOver(ctx context.Context) (g grant, ok bool) {
 		if token == 0 || l.clock.Now().Add(l.opts.Timeout) >= validUntil(o.start, w.standbyFor(), l.opts.Drift) {
 			continue
 		}
-		by := w.handedWith(all, o, token)
-		if by.len() < l.need {
+		if w.handedWith(all, o, token) < l.need {
 			continue
 		}
 		l.handoffs.accept(w, o)
 		l.tokens.saw(token)
 		c := o.claim
 		c.Token = token
-		return grant{claim: c, start: o.start, lease: w.standbyFor(), mayHold: allNodes(len(l.nodes)), settled: by}, true
+		return grant{claim: c, start: o.start, lease: w.standbyFor(), mayHold: allNodes(len(l.nodes))}, true
 	}
 	return grant{}, false
 }
@@ -283,9 +282,9 @@ func latest(all []handover, owner string) (token node.Token) {
 	return token
 }
 
-// handedWith returns the nodes that have handed the lock over to an offer with a token, and have
-// a vote.
-func (w *waiter) handedWith(all []handover, o *offer, token node.Token) (by nodeSet) {
+// handedWith is how many nodes have handed the lock over to an offer with a token, and have a vote.
+func (w *waiter) handedWith(all []handover, o *offer, token node.Token) int {
+	by := nodeSet(0)
 	v := w.l.voters
 	for _, h := range all {
 		if h.Owner == o.Owner && h.Token == token && h.Life != nil &&
@@ -293,7 +292,7 @@ func (w *waiter) handedWith(all []handover, o *offer, token node.Token) (by node
 			by.add(h.by)
 		}
 	}
-	return by
+	return by.len()
 }
 
 // returnHandovers releases what was handed over to w, except to one owner. As long as it waits
@@ -321,6 +320,6 @@ func (w *waiter) returnHandovers(waits bool, except string) {
 		if !waits {
 			c.placeTTL = 0
 		}
-		l.releases.send(c, 1<<h.by, 1<<h.by, 1<<h.by, l.expiry(l.clock.Now(), l.placeTTL())).done()
+		l.releases.send(c, 1<<h.by, l.expiry(l.clock.Now(), l.placeTTL()))
 	}
 }

@@ -62,7 +62,7 @@ func (l *Locker) newHold(ctx context.Context, g grant, s *settings) *hold {
 		l: l, claim: g.claim,
 		lease: s.lease, maxHold: s.maxHold, keep: s.keep, fixed: s.fixed, expiry: l.expiry(g.start, s.keep),
 		mode: g.claim.mode, since: g.start, parent: ctx, leases: 1, limit: clock.Never, renewAt: clock.Never,
-		high: max(g.claim.Token, g.high), mayHold: g.mayHold, settled: g.settled,
+		high: max(g.claim.Token, g.high), mayHold: g.mayHold,
 	}
 	h.claim.placeTTL, h.claim.standby, h.claim.reserves = 0, 0, false // its release leaves no place in the queue
 	h.first.h, h.first.mode = h, h.mode

@@ -75,7 +75,7 @@ func (w *waiter) lineUp() {
 }
 
 // leavePlace gives up w's place on all nodes. Where that is not confirmed in time the place
-// expires. The attempts have been released already, so a reader need not raise the fences.
+// expires.
 func (w *waiter) leavePlace() {
 	if w.place.last.placeTTL == 0 {
 		return // no node knows of it
@@ -83,8 +83,7 @@ func (w *waiter) leavePlace() {
 	l := w.l
 	c := w.place.last
 	c.placeTTL = 0
-	all := allNodes(len(l.nodes))
-	l.releases.send(c, all, all, all, l.clock.Now().Add(w.place.last.placeTTL+l.opts.Timeout)).done()
+	l.releases.send(c, allNodes(len(l.nodes)), l.clock.Now().Add(w.place.last.placeTTL+l.opts.Timeout))
 }
 
 // mayReserve reports whether the next attempt keeps free names from others in the queue until

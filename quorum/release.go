@@ -28,27 +28,22 @@ type removal struct {
 	sweep    *sweep        // that the round belongs to
 }
 
-// send asks nodes to remove the claim. Of a lease all nodes are asked, also those that refused it
-// or have not answered ("even if the client believes the instance was not locked"). Of a failed
-// attempt those are that may hold it: a node that said no has executed the command. Nodes in
-// mayHold that do not confirm are asked again until they do, or until expiry, when no key of the
-// claim is left. The caller puts the round down with done.
-//
-// Nodes in settled have executed every command that could create the claim. For a reader they
-// need not raise their fence, which would refuse readers whose commands are under way, and those
-// far away again and again. One case is left: a command that the network has duplicated keeps
-// writers from one node, until its key expires.
-func (rs *releases) send(c claim, nodes, mayHold, settled nodeSet, expiry clock.Instant) *round {
+// begin begins the release of a claim. Nodes in mayHold that do not confirm are asked again until
+// they do, or until expiry, when no key of the claim is left. The caller asks the nodes, and puts
+// the round down with done.
+func (rs *releases) begin(c claim, mayHold nodeSet, expiry clock.Instant) *round {
 	rs.open.Add(1)
 	r := rs.rounds.begin(node.Release, c, 0, rs.opts.Timeout)
 	r.removal = removal{releases: rs, mayHold: mayHold, expiry: expiry}
-	if c.mode == node.Read && settled != 0 {
-		r.claims[0].Token = 0
-		r.ask(settled)
-		r.claims[0].Token = c.Token
-	}
-	r.ask(nodes)
 	return r
+}
+
+// send asks those nodes to remove a claim that is no lease and that may be on them: a node that
+// said no has executed the command.
+func (rs *releases) send(c claim, mayHold nodeSet, expiry clock.Instant) {
+	r := rs.begin(c, mayHold, expiry)
+	r.ask(mayHold)
+	r.done()
 }
 
 // conclude looks at a release to which every node has answered, or had its time.

@@ -280,7 +280,7 @@ func (r *round) mayHoldNow() nodeSet {
 }
 
 // granted returns the nodes that have granted an acquire so far. Nodes that grant later
-// are settled for reader, if it is not nil.
+// are settled for reader.
 func (r *round) granted(reader *hold) (s nodeSet) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -93,8 +93,14 @@ func (u unlocking) released(ctx context.Context) (err error) {
 
 var errBroken = errors.New("it was broken, or the nodes lost it")
 
-// release sends the releases of an ended hold. The token is the highest that
-// was used for it, so that no node can accept a command of it any more.
+// release sends the releases of an ended hold to all nodes, also to those that refused it or have
+// not answered ("even if the client believes the instance was not locked"). The token is the
+// highest that was used for it, so that no node can accept a command of it any more.
+//
+// Nodes that have executed every command that could create a reader's lock need not raise their
+// fence, which would refuse readers whose commands are under way, and those far away again and
+// again. One case is left: a command that the network has duplicated keeps writers from one node,
+// until its key expires.
 func (h *hold) release() *round {
 	h.mu.Lock()
 	claim := h.claim
@@ -104,7 +110,14 @@ func (h *hold) release() *round {
 	}
 	mayHold, settled, expiry := h.mayHold, h.settled, h.expiry
 	h.mu.Unlock()
-	return h.l.releases.send(claim, allNodes(len(h.l.nodes)), mayHold, settled, expiry)
+	r := h.l.releases.begin(claim, mayHold, expiry)
+	if claim.mode == node.Read {
+		r.claims[0].Token = 0
+		r.ask(settled)
+		r.claims[0].Token = claim.Token
+	}
+	r.ask(allNodes(len(h.l.nodes)))
+	return r
 }
 
 // removed reports whether any node so far had the released claim. A holder has a

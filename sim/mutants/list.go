@@ -87,7 +87,7 @@ var (
 	ignoreFence    = edit("node/model.Server.acquire", "case c.Token <= seen:", "case c.Token < 0:")
 	askGrantedOnly = join(
 		edit("quorum.round.mayHoldNow", "if b.vote != votePending && !b.may {", "if b.vote != voteGranted {"),
-		edit("quorum.releases.send", "r.ask(nodes)", "r.ask(mayHold)"))
+		edit("quorum.hold.release", "\tr.ask(allNodes(len(h.l.nodes)))\n", "\tr.ask(mayHold)\n"))
 	healOldToken    = edit("quorum.hold.heal", "\tc.Token, c.mode = token, h.mode\n", "\tc.mode = h.mode\n")
 	releaseOldToken = edit("quorum.hold.release", "\tclaim.Token = h.high\n", "")
 	handReaderBelow = join(
@@ -363,7 +363,7 @@ var mutants = []*Mutant{
 	{ID: "M115", Bug: "a reader's lease is extended as a plain one: the lock and not the hold",
 		Edits: edit("quorum.batch.add", "r := &renewal{l: b.l, lease: h.lease, mode: h.mode, apart: h.renewedAlone}", "r := &renewal{l: b.l, lease: h.lease}")},
 	{ID: "M116", Bug: "a reader's release raises no fence, also where its acquire may still arrive",
-		Edits: edit("quorum.releases.send", "\t\tr.ask(settled)\n", "\t\tr.ask(allNodes(len(rs.nodes)))\n")},
+		Edits: edit("quorum.hold.release", "\t\tr.claims[0].Token = claim.Token\n", "")},
 	{ID: "M117", Bug: "an owner that reads may write, next to other readers",
 		Edits: edit("quorum.hold.nest", "\tcase s.mode != node.Read && h.mode == node.Read:\n", "\tcase h.mode == node.Exclusive && h.leases < 0:\n")},
 	{ID: "M118", Bug: "each attempt draws another ticket",
@@ -387,7 +387,7 @@ var mutants = []*Mutant{
 	{ID: "M126", Bug: "a lease of several names goes on while a node has any of them", Mimics: "S57",
 		Edits: edit("quorum.keptAll", "{ return !slices.Contains(kept, false) }", "{ return slices.Contains(kept, true) }")},
 	{ID: "M127", Bug: "of several names the first alone is released", Mimics: "S57",
-		Edits: edit("quorum.releases.send", "\tr.removal = removal{releases: rs, mayHold: mayHold, expiry: expiry}\n", "\tr.removal = removal{releases: rs, mayHold: mayHold, expiry: expiry}\n\tr.command.Claims = r.command.Claims[:1]\n")},
+		Edits: edit("quorum.releases.begin", "\tr.removal = removal{releases: rs, mayHold: mayHold, expiry: expiry}\n", "\tr.removal = removal{releases: rs, mayHold: mayHold, expiry: expiry}\n\tr.command.Claims = r.command.Claims[:1]\n")},
 	{ID: "M128", Bug: "a majority grants where more are needed",
 		Edits: edit("quorum.rounds.begin", "\tr.tally = tally{nodes: len(rs.nodes), need: rs.need}\n", "\tr.tally = tally{nodes: len(rs.nodes), need: majority(len(rs.nodes))}\n")},
 	{ID: "M129", Bug: "a majority renews where more are needed",
@@ -405,7 +405,7 @@ var mutants = []*Mutant{
 			edit("quorum.hold.heal", "\t\tif reply.Status == node.Granted {\n", "\t\tif reply.Status == node.Granted {\n\t\t\th.settle(i)\n")),
 		Reason: "seeds come there too, the first is 1642; its plan is kept"},
 	{ID: "M135", Bug: "a queued waiter gives back one node at once, and the others later",
-		Edits: edit("quorum.releases.send", "\tr.ask(nodes)\n", "\tif c.mode == node.Exclusive && c.placeTTL > 0 {\n\t\tr.ask(nodes & 1)\n\t} else {\n\t\tr.ask(nodes)\n\t}\n")},
+		Edits: edit("quorum.releases.send", "\tr.ask(mayHold)\n", "\tif c.mode == node.Exclusive && c.placeTTL > 0 {\n\t\tr.ask(mayHold & 1)\n\t} else {\n\t\tr.ask(mayHold)\n\t}\n")},
 	{ID: "M136", Bug: "a queued waiter asks again when that is worth while, and not to keep its place", Expect: Tests, Tests: "./quorum -run TestPlaceIsKept",
 		Edits:  edit("quorum.waiter.pauses", "if w.place.placeTTL > 0 {", "if w.place.placeTTL > 0 && !w.request.fair {"),
 		Reason: "it has to be passed in a pause that only follows on several attempts of the full timeout; seeds come there rarely, none of the first 2500"},
@@ -445,7 +445,7 @@ var mutants = []*Mutant{
 		Edits: edit("quorum.waiter.handedOver", "start: o.start,", "start: l.clock.Now(),")},
 	{ID: "M150", Bug: "a waiter has the lock though one node too few has handed it over", Mimics: "S44",
 		Edits: join(edit("quorum.waiter.handedOver", "if len(all) < l.need ||", "if len(all) < l.need-1 || len(all) == 0 ||"),
-			edit("quorum.waiter.handedOver", ".len() < l.need {", ".len() < l.need-1 {"))},
+			edit("quorum.waiter.handedOver", "token) < l.need {", "token) < l.need-1 {"))},
 	{ID: "M151", Bug: "a waiter has the lock of nodes that have handed it over with different tokens", Expect: Tests, Tests: "./quorum -run TestTokensOfAll",
 		Edits:  edit("quorum.waiter.handedWith", "h.Owner == o.Owner && h.Token == token &&", "h.Owner == o.Owner &&"),
 		Reason: "one seed in a thousand has releases of one lock that hand it over with different tokens"},
@@ -905,18 +905,6 @@ var mutants = []*Mutant{
 		Edits: edit("quorum.handoffs.hear", ", mode: o.mode}", "}")},
 	{ID: "M329", Bug: "who was handed the lock gives up its place, and with it the lock",
 		Edits: edit("quorum.Locker.acquire", " && owner != node.Heir(last)", "")},
-	{ID: "M330", Bug: "the release of a reader that was handed the lock raises the fence for others", Expect: Equivalent,
-		Edits:  edit("quorum.waiter.handedOver", "settled: by}", "settled: 0}"),
-		Reason: "one release among many: those whose tokens it outdates have places, and are handed the lock; with M335 all releases do it"},
-	{ID: "M331", Bug: "the release of a reader that was handed the lock raises no fence, also where it may yet be handed it", Expect: Equivalent,
-		Edits:  edit("quorum.waiter.handedOver", "settled: by}", "settled: allNodes(len(l.nodes))}"),
-		Reason: "what it is handed after its release is given back; M168 is without that"},
-	{ID: "M332", Bug: "a reader that gives up its place raises the fence for others", Expect: Equivalent,
-		Edits:  edit("quorum.waiter.leavePlace", "send(c, all, all, all,", "send(c, all, all, 0,"),
-		Reason: "as M330"},
-	{ID: "M333", Bug: "a reader that gives a partial grant back raises the fence for others", Expect: Equivalent,
-		Edits:  edit("quorum.waiter.attempt", "send(c, mayHold, mayHold, r.granted(nil),", "send(c, mayHold, mayHold, 0,"),
-		Reason: "as M330"},
 	{ID: "M350", Bug: "the label of a Locker expires before its leases", Expect: Tests, Tests: "./quorum -run TestLabel",
 		Edits:  edit("quorum.labels.keep", "TTL: 2*x.opts.MaxLease + x.opts.Grace", "TTL: x.opts.MaxLease/3"),
 		Reason: "clients of the simulator have no labels"},
@@ -932,7 +920,7 @@ var mutants = []*Mutant{
 		Reason: "the clocks of a run differ by less than a waiter may wait"},
 	{ID: "M335", Bug: "the release of a reader raises the fence for others, also where it has all that could create its lock",
 		Expect: Tests, Tests: "./quorum -run TestFarReadersAreServed",
-		Edits:  edit("quorum.releases.send", "c.mode == node.Read && settled != 0", "false"),
+		Edits:  edit("quorum.hold.release", "claim.mode == node.Read", "false"),
 		Reason: "far readers ask again with higher tokens, and are served in the time that a run allows"},
 
 	// Servers that lack disk or memory, and connections that break.
