@@ -26,7 +26,6 @@ type findings struct {
 	stale     int           // attempts in a row that lacked only a higher token
 	fruitless int           // attempts in a row after which nobody was known to hold the name
 	splits    int           // attempts in a row that got some of the nodes, but too few
-	alarms    int           // pauses that ended after notices of too few nodes
 
 	holder *atomic.Pointer[string] // the holder's label, found by a task; nil before the first
 }

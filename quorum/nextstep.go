@@ -40,8 +40,6 @@ type pausing struct {
 	returnAt     clock.Instant // when it gives back an incomplete hand-over
 	handingUntil clock.Instant // until then the other nodes may hand over, too
 	backUntil    clock.Instant // until then it leaves the lock to listeners
-	alarms       int           // pauses that ended after notices of too few nodes
-	alarmed      bool          // too few nodes have announced a release during this one
 }
 
 // News is what has reached a waiter during its pause.
@@ -98,9 +96,6 @@ func (p *pausing) nextStep(n news) step {
 
 // timeIsUp decides when the pause has lasted its time.
 func (p *pausing) timeIsUp(now clock.Instant) step {
-	if p.alarmed && now < p.returnAt {
-		p.alarms++
-	}
 	switch {
 	case now >= p.returnAt: // also at the deadline
 		return returnHandoffs
@@ -135,12 +130,8 @@ func (p *pausing) afterRelease(now clock.Instant, first, free nodeSet) step {
 		return askAgain
 	case enough: // the waiters before it come first, but one may have died, or a notice be lost
 		p.by(now.Add(time.Duration(p.before) * noticeSlack))
-	default:
-		// The other notices may be late or lost. But if a holder lacks a node, waiters
-		// take and release that node with each attempt, and would keep each other
-		// awake.
-		p.alarmed = true
-		p.by(now.Add(noticeSlack << min(p.alarms, 16)))
+	default: // the other notices may be late or lost
+		p.by(now.Add(noticeSlack))
 	}
 	return keepPausing
 }

@@ -53,8 +53,6 @@ func TestNextStep(t *testing.T) {
 			state: pausing{free: one, own: one}, news: news{now: ms, released: one}, want: keepPausing, until: second},
 		{says: "a notice of too few nodes shortens the pause, for the others may be late",
 			news: news{now: ms, released: two}, want: keepPausing, until: ms + slack},
-		{says: "such notices matter less each time that nothing came of them",
-			state: pausing{alarms: 3}, news: news{now: ms, released: two}, want: keepPausing, until: ms + 8*slack},
 		{says: "a node that does not vote is not counted, whatever it announces",
 			state: pausing{silent: one, own: one}, news: news{now: ms, released: three}, want: keepPausing, until: ms + slack},
 

@@ -320,7 +320,6 @@ func (w *waiter) pause(ctx context.Context) bool {
 	for {
 		n := w.news(w.inbox.signal.Wait(ctx, p.wakeAt()))
 		next := p.nextStep(n)
-		w.found.alarms = p.alarms
 		switch next {
 		case keepPausing:
 			continue
@@ -350,7 +349,7 @@ func (w *waiter) news(wake clock.Wake) news {
 // waiter on the nodes, or subscribes to the name, if need be.
 func (w *waiter) pauses() *pausing {
 	l, f := w.l, &w.found
-	p := &pausing{need: l.need, ticketed: w.place.last.number > 0, splits: f.splits, took: f.took, alarms: f.alarms,
+	p := &pausing{need: l.need, ticketed: w.place.last.number > 0, splits: f.splits, took: f.took,
 		unit: firstPause, deadline: w.deadline, returnAt: clock.Never, handingUntil: clock.Never, backUntil: clock.Never}
 	p.free, p.silent, p.own = f.wasFree()
 	most := l.opts.RetryEvery // for the nodes to keep its place
