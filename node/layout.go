@@ -9,15 +9,15 @@ import (
 )
 
 // This file has every name and literal of the layout on a server that more than one
-// place knows: Go code uses it, and the Lua scripts get its constants from redisnode.
+// place knows: Go code uses it, and Lua scripts begin with LuaConstants.
 
 // Prefixes and an infix that a lock's name must not have: keys and channels that belong
 // to a lock are named so.
 const (
 	ourPrefix      = "redquorum_"
 	redissonPrefix = "redisson_"
-	// HoldInfix is in every HoldKey, between the owner and the number of its hold.
-	HoldInfix = ":rwlock_timeout:"
+	// holdInfix is in every HoldKey, between the owner and the number of its hold.
+	holdInfix = ":rwlock_timeout:"
 )
 
 // CheckName returns why no lock can have this name, or nil if one can. A lock at a key that
@@ -30,9 +30,9 @@ func CheckName(name string) error {
 		return errors.New("the lock's name is empty")
 	case !utf8.ValidString(name):
 		return fmt.Errorf("the lock's name %q is not UTF-8", name)
-	case strings.HasPrefix(name, ourPrefix), strings.HasPrefix(name, redissonPrefix), strings.Contains(name, HoldInfix):
+	case strings.HasPrefix(name, ourPrefix), strings.HasPrefix(name, redissonPrefix), strings.Contains(name, holdInfix):
 		return fmt.Errorf("the lock's name %q is reserved, because other locks keep keys under such names: "+
-			"a name must not begin with %s or %s, nor contain %s", name, ourPrefix, redissonPrefix, HoldInfix)
+			"a name must not begin with %s or %s, nor contain %s", name, ourPrefix, redissonPrefix, holdInfix)
 	}
 	return nil
 }
@@ -45,14 +45,14 @@ func CheckName(name string) error {
 const (
 	// StandbySuffix ends the owner of a standby claim.
 	StandbySuffix = ":heir"
-	// UUIDVersion is the version of a process's UUID, and UUIDVersionAt where it is.
-	UUIDVersion   = '8'
-	UUIDVersionAt = 14
+	// uuidVersion is the version of a process's UUID, and uuidVersionAt where it is.
+	uuidVersion   = '8'
+	uuidVersionAt = 14
 )
 
 // NewProcess makes the name of a process from random bits.
 func NewProcess(hi, lo uint64) string {
-	hi = hi&^0xf000 | (UUIDVersion-'0')<<12
+	hi = hi&^0xf000 | (uuidVersion-'0')<<12
 	lo = lo&^(3<<62) | 2<<62
 	return fmt.Sprintf("%08x-%04x-%04x-%04x-%012x", hi>>32, hi>>16&0xffff, hi&0xffff, lo>>48, lo&(1<<48-1))
 }
@@ -74,7 +74,7 @@ func Process(of string) string {
 
 // Foreign reports whether an owner of a plain lock is not redquorum's.
 func Foreign(owner string) bool {
-	return len(owner) <= UUIDVersionAt || owner[UUIDVersionAt] != UUIDVersion
+	return len(owner) <= uuidVersionAt || owner[uuidVersionAt] != uuidVersion
 }
 
 // Heir returns the owner of the standby claim that the owner of an Acquire leaves. It is
@@ -130,12 +130,12 @@ const (
 // Prefixes of keys and channels.
 const (
 	fencePrefix = ourPrefix + "fence"
-	// ReadersPrefix begins a ReadersKey, NextPrefix a NextKey, QueuePrefix a QueueKey,
-	// PlacePrefix a PlaceKey.
-	ReadersPrefix = ourPrefix + "readers"
-	NextPrefix    = ourPrefix + "next"
-	QueuePrefix   = ourPrefix + "waitqueue"
-	PlacePrefix   = ourPrefix + "waitplace"
+	// readersPrefix begins a ReadersKey, nextPrefix a NextKey, queuePrefix a QueueKey,
+	// placePrefix a PlaceKey.
+	readersPrefix = ourPrefix + "readers"
+	nextPrefix    = ourPrefix + "next"
+	queuePrefix   = ourPrefix + "waitqueue"
+	placePrefix   = ourPrefix + "waitplace"
 	// WaiterPrefix begins a WaiterChannel. OldWaiterPrefix began it in versions whose queue
 	// was another: they and this one exclude each other, but wait in two queues.
 	WaiterPrefix    = ourPrefix + "turn:"
@@ -147,6 +147,21 @@ const (
 	readWriteChannelPrefix = redissonPrefix + "rwlock"
 )
 
+// LuaConstants is Lua code that defines the literals which scripts share with Go code.
+func LuaConstants() string {
+	return fmt.Sprintf(`local STANDBY, READER, WRITER = %q, %q, %q
+local WAITS, TOLD, RESERVES = %q, %q, %q
+local QUEUE, PLACE, READERS, NEXT, WAITER, HOLD = %q, %q, %q, %q, %q, %q
+local MANY, MAX_HOLDS, MAX_TOLD, MAX_GROUP = %d, %d, %d, %d
+local VERSION, VERSION_AT = %q, %d
+`,
+		StandbySuffix, ReadSuffix, WriteSuffix,
+		PlaceWaits, PlaceTold, PlaceReserves,
+		queuePrefix, placePrefix, readersPrefix, nextPrefix, WaiterPrefix, holdInfix,
+		ManyFields, MaxHolds, MaxTold, MaxGroup,
+		string(uuidVersion), uuidVersionAt+1) // Lua counts from 1
+}
+
 // FenceKey returns the key of name's fence.
 func FenceKey(name string) string { return string(AppendFenceKey(nil, name)) }
 
@@ -157,21 +172,18 @@ func AppendFenceKey(b []byte, name string) []byte { return own(b, fencePrefix, n
 func ReadersKey(name string) string { return string(AppendReadersKey(nil, name)) }
 
 // AppendReadersKey appends ReadersKey(name) to b.
-func AppendReadersKey(b []byte, name string) []byte { return own(b, ReadersPrefix, name) }
+func AppendReadersKey(b []byte, name string) []byte { return own(b, readersPrefix, name) }
 
 // NextKey returns the key of the token with which the last of several readers of name hands
 // the lock on.
-func NextKey(name string) string { return string(AppendNextKey(nil, name)) }
-
-// AppendNextKey appends NextKey(name) to b.
-func AppendNextKey(b []byte, name string) []byte { return own(b, NextPrefix, name) }
+func NextKey(name string) string { return string(own(nil, nextPrefix, name)) }
 
 // QueueKey returns the key of the queue of name: a sorted set of waiters, by
 // their tickets.
 func QueueKey(name string) string { return string(AppendQueueKey(nil, name)) }
 
 // AppendQueueKey appends QueueKey(name) to b.
-func AppendQueueKey(b []byte, name string) []byte { return own(b, QueuePrefix, name) }
+func AppendQueueKey(b []byte, name string) []byte { return own(b, queuePrefix, name) }
 
 // PlaceKey returns the key that is there as long as a waiter's place in the queue
 // of name is kept.
@@ -181,7 +193,7 @@ func PlaceKey(name, waiter string) string {
 
 // AppendPlacePrefix appends to b what all PlaceKeys of name begin with.
 func AppendPlacePrefix(b []byte, name string) []byte {
-	return append(own(b, PlacePrefix, name), ':')
+	return append(own(b, placePrefix, name), ':')
 }
 
 // HoldKey returns the key that is there as long as owner reads name: Redisson's,
@@ -193,7 +205,7 @@ func AppendHoldKey(b []byte, name, owner string) []byte {
 	b = AppendHoldPrefix(b, name)
 	b = append(b, ':')
 	b = append(b, owner...)
-	return append(b, HoldInfix+"1"...)
+	return append(b, holdInfix+"1"...)
 }
 
 // AppendHoldPrefix appends to b what all HoldKeys of name begin with.

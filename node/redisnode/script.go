@@ -4,7 +4,6 @@ import (
 	"crypto/sha1"
 	"embed"
 	"encoding/hex"
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -297,17 +296,7 @@ var sources embed.FS
 const undeclared = "--!df flags=allow-undeclared-keys\n"
 
 // constants is what scripts share with Go code.
-var constants = fmt.Sprintf(`local STANDBY, READER, WRITER = %q, %q, %q
-local WAITS, TOLD, RESERVES = %q, %q, %q
-local QUEUE, PLACE, READERS, NEXT, WAITER, HOLD = %q, %q, %q, %q, %q, %q
-local MANY, MAX_HOLDS, MAX_TOLD, MAX_GROUP = %d, %d, %d, %d
-local VERSION, VERSION_AT = %q, %d
-`,
-	node.StandbySuffix, node.ReadSuffix, node.WriteSuffix,
-	node.PlaceWaits, node.PlaceTold, node.PlaceReserves,
-	node.QueuePrefix, node.PlacePrefix, node.ReadersPrefix, node.NextPrefix, node.WaiterPrefix, node.HoldInfix,
-	node.ManyFields, node.MaxHolds, node.MaxTold, node.MaxGroup,
-	string(node.UUIDVersion), node.UUIDVersionAt+1) // Lua counts from 1
+var constants = node.LuaConstants()
 
 // newScript makes a script of the files of these names, the functions that it uses first.
 func newScript(head string, files ...string) *script {
