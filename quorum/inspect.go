@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -24,7 +23,7 @@ type Report struct {
 	HeldBy  int       // on how many nodes
 	Owners  []string  // all who have a majority, sorted: several only if they read
 	Mode    node.Mode // of the Owner
-	Waiting []string  // waiters known to any node: queued, or to write; "readers" stands for all that wait to read
+	Waiting []string  // waiters in the queue of any node
 	Quorum  int       // a majority, also where Options.Quorum is more: enough to exclude others
 	Nodes   []NodeReport
 
@@ -69,21 +68,21 @@ func (l *Locker) Inspect(ctx context.Context, name string) (*Report, error) {
 	}
 	defer l.life.leave()
 	until := l.clock.Now().Add(l.opts.Timeout)
-	r := l.askAll(node.Inspect, claim{Claim: node.Claim{Name: name}}, until)
+	r := l.rounds.askAll(node.Inspect, claim{Claim: node.Claim{Name: name}}, until)
 	defer r.done()
 	labels, of := make(map[string]string), []string(nil)
 	label := func(rep *Report) {
 		more := slices.DeleteFunc(slices.Concat(rep.Owners, rep.Waiting), func(s string) bool { return slices.Contains(of, s) })
-		maps.Copy(labels, l.labelsOf(ctx, more, until))
+		maps.Copy(labels, l.labels.of(ctx, more, until))
 		of = append(of, more...)
 	}
 	if l.opts.Label != NoLabel { // while a node may hang
 		r.awaitMost(ctx)
-		most, _ := l.reportOf(r)
+		most, _ := r.report()
 		label(most)
 	}
 	r.awaitAll(ctx)
-	rep, open := l.reportOf(r)
+	rep, open := r.report()
 	if open > 0 { // ctx has ended
 		return nil, fmt.Errorf("inspect %q: %w", name, stopped(ctx))
 	}
@@ -92,13 +91,14 @@ func (l *Locker) Inspect(ctx context.Context, name string) (*Report, error) {
 	return rep, nil
 }
 
-// reportOf returns what the nodes have answered, and how many have not yet.
-func (l *Locker) reportOf(r *round) (rep *Report, open int) {
-	rep = &Report{Name: r.claim.Name, Quorum: r.tally.need, Nodes: make([]NodeReport, len(l.nodes))}
+// report returns what the nodes have answered, and how many have not yet.
+func (r *round) report() (rep *Report, open int) {
+	nodes := r.rounds.nodes
+	rep = &Report{Name: r.claim.Name, Quorum: r.tally.need, Nodes: make([]NodeReport, len(nodes))}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, b := range r.ballots {
-		rep.Nodes[i] = l.report(i, b)
+		rep.Nodes[i] = nodeReport(nodes[i].Name(), b)
 	}
 	rep.conclude()
 	return rep, r.open()
@@ -124,7 +124,7 @@ func (l *Locker) Break(ctx context.Context, name string) (bool, error) {
 		return false, ErrClosed
 	}
 	defer l.life.leave()
-	r := l.askAll(node.Break, claim{Claim: node.Claim{Name: name, Token: token}}, l.clock.Now().Add(l.opts.Timeout))
+	r := l.rounds.askAll(node.Break, claim{Claim: node.Claim{Name: name, Token: token}}, l.clock.Now().Add(l.opts.Timeout))
 	r.awaitAll(ctx)
 	defer r.done()
 	r.mu.Lock()
@@ -141,15 +141,8 @@ func (l *Locker) Break(ctx context.Context, name string) (bool, error) {
 
 var errForced = fmt.Errorf("this program broke it")
 
-// askAll sends one command to all nodes, which answer by until.
-func (l *Locker) askAll(kind node.Kind, c claim, until clock.Instant) *round {
-	r := l.rounds.begin(kind, c, 0, until.Sub(l.clock.Now()))
-	r.ask(allNodes(len(l.nodes)))
-	return r
-}
-
-func (l *Locker) report(i int, b ballot) NodeReport {
-	n := NodeReport{Node: l.nodes[i].Name(), State: "error", Err: b.err}
+func nodeReport(name string, b ballot) NodeReport {
+	n := NodeReport{Node: name, State: "error", Err: b.err}
 	if b.state == nil || n.Err != nil {
 		return n
 	}

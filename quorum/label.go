@@ -35,7 +35,9 @@ const maxLabel = 100
 // written or read is left out.
 type labels struct {
 	*config
+	life   *lifecycle
 	tokens *tokens
+	rounds *rounds
 	keepAt atomic.Int64 // clock.Instant
 	lookAt atomic.Int64 // clock.Instant
 
@@ -102,35 +104,35 @@ type lookup struct {
 	open  map[string]int    // how many nodes have not answered, by process
 }
 
-// labelsOf returns the labels of these owners and waiters, by process. It lacks those that no node
+// of returns the labels of these owners and waiters, by process. It lacks those that no node
 // tells by until. One node's answer is enough for a label.
-func (l *Locker) labelsOf(ctx context.Context, of []string, until clock.Instant) map[string]string {
-	if l.opts.Label == NoLabel || !l.life.enter() {
+func (x *labels) of(ctx context.Context, owners []string, until clock.Instant) map[string]string {
+	if x.opts.Label == NoLabel || !x.life.enter() {
 		return nil
 	}
-	defer l.life.leave()
+	defer x.life.leave()
 	known, asked := make(map[string]string), []string(nil)
-	x := &lookup{signal: l.clock.NewSignal(), found: make(map[string]string), open: make(map[string]int)}
-	for _, name := range of {
+	at := &lookup{signal: x.clock.NewSignal(), found: make(map[string]string), open: make(map[string]int)}
+	for _, name := range owners {
 		process := node.Process(name)
-		if label := l.labels.knows(process); label != "" {
+		if label := x.knows(process); label != "" {
 			known[process] = label
-		} else if x.open[process] == 0 && !node.Foreign(name) && len(asked) < maxLabels {
-			x.open[process] = len(l.nodes)
+		} else if at.open[process] == 0 && !node.Foreign(name) && len(asked) < maxLabels {
+			at.open[process] = len(x.nodes)
 			asked = append(asked, process)
 		}
 	}
 	for _, process := range asked {
 		c := node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: node.LabelName(process)}}, Deadline: until}
-		for _, n := range l.nodes {
-			n.Submit(c, func(r node.Reply) { x.take(process, r.State) })
+		for _, n := range x.nodes {
+			n.Submit(c, func(r node.Reply) { at.take(process, r.State) })
 		}
 	}
-	for x.awaitsMore() && x.signal.Wait(ctx, until) == clock.WakeSet {
+	for at.awaitsMore() && at.signal.Wait(ctx, until) == clock.WakeSet {
 	}
-	for process, label := range x.answers() {
+	for process, label := range at.answers() {
 		known[process] = label
-		l.labels.learn(process, label)
+		x.learn(process, label)
 	}
 	return known
 }
@@ -189,17 +191,17 @@ const maxLooked = 10
 // whoHolds returns the label of the holder of one of the names, or its owner if it has no label.
 // It is "" if that is not found out by until: the nodes are not asked after ctx has ended, nor more
 // often than lookEvery.
-func (l *Locker) whoHolds(ctx context.Context, c *claim, until clock.Instant) string {
-	now := l.clock.Now()
-	if l.opts.Label == NoLabel || ctx.Err() != nil || now >= until || !due(&l.labels.lookAt, now, lookEvery) {
+func (x *labels) whoHolds(ctx context.Context, c *claim, until clock.Instant) string {
+	now := x.clock.Now()
+	if x.opts.Label == NoLabel || ctx.Err() != nil || now >= until || !due(&x.lookAt, now, lookEvery) {
 		return ""
 	}
 	looked := 0
 	for name := range c.each() {
-		if looked++; looked > maxLooked || l.clock.Now() >= until {
+		if looked++; looked > maxLooked || x.clock.Now() >= until {
 			break
 		}
-		if holder := l.holderOf(ctx, name, until); holder != "" {
+		if holder := x.holderOf(ctx, name, until); holder != "" {
 			return holder
 		}
 	}
@@ -207,19 +209,19 @@ func (l *Locker) whoHolds(ctx context.Context, c *claim, until clock.Instant) st
 }
 
 // holderOf returns what a majority of the nodes says of one name. It does not wait for nodes that hang.
-func (l *Locker) holderOf(ctx context.Context, name string, until clock.Instant) string {
-	if !l.life.enter() {
+func (x *labels) holderOf(ctx context.Context, name string, until clock.Instant) string {
+	if !x.life.enter() {
 		return ""
 	}
-	defer l.life.leave()
-	r := l.askAll(node.Inspect, claim{Claim: node.Claim{Name: name}}, until)
+	defer x.life.leave()
+	r := x.rounds.askAll(node.Inspect, claim{Claim: node.Claim{Name: name}}, until)
 	defer r.done()
 	r.awaitMost(ctx)
-	rep, _ := l.reportOf(r)
-	if rep.Verdict != "held" || node.Process(rep.Owner) == l.uuid {
+	rep, _ := r.report()
+	if rep.Verdict != "held" || node.Process(rep.Owner) == x.uuid {
 		return ""
 	}
-	rep.labels = l.labelsOf(ctx, []string{rep.Owner}, until)
+	rep.labels = x.of(ctx, []string{rep.Owner}, until)
 	return cmp.Or(rep.Label(rep.Owner), shortLabel(rep.Owner))
 }
 
@@ -239,8 +241,8 @@ func (w *waiter) look() {
 		*seen = new(atomic.Pointer[string])
 	}
 	into := *seen
-	l.inTask(func() {
-		if holder := l.whoHolds(context.Background(), &s.claim, l.clock.Now().Add(l.opts.Timeout)); holder != "" {
+	l.life.inTask(func() {
+		if holder := l.labels.whoHolds(context.Background(), &s.claim, l.clock.Now().Add(l.opts.Timeout)); holder != "" {
 			into.Store(&holder)
 		}
 	})
@@ -252,7 +254,7 @@ func (w *waiter) nameHolder(ctx context.Context, e *Error) {
 	if e.Err != ErrHeld || e.Nodes == nil || w.request.mode == node.Write && !w.hasLasted(w.l.clock.Now()) {
 		return
 	}
-	if e.Holder = w.l.whoHolds(ctx, &w.request.claim, w.deadline.Add(w.l.timeout(w.request.lease))); e.Holder == "" && w.found.holder != nil {
+	if e.Holder = w.l.labels.whoHolds(ctx, &w.request.claim, w.deadline.Add(w.l.timeout(w.request.lease))); e.Holder == "" && w.found.holder != nil {
 		if seen := w.found.holder.Load(); seen != nil {
 			e.Holder = *seen
 		}
@@ -265,21 +267,11 @@ func (h *hold) logNextHolder() {
 	if !l.opts.Logger.Enabled(context.Background(), slog.LevelWarn) {
 		return
 	}
-	l.inTask(func() {
-		if holder := l.whoHolds(context.Background(), &h.claim, l.clock.Now().Add(l.opts.Timeout)); holder != "" {
+	l.life.inTask(func() {
+		if holder := l.labels.whoHolds(context.Background(), &h.claim, l.clock.Now().Add(l.opts.Timeout)); holder != "" {
 			l.opts.Logger.Warn("lost lease has another holder", "name", h.claim.title(), "holder", holder)
 		}
 	})
-}
-
-// inTask does something in a task that Close waits for.
-func (l *Locker) inTask(do func()) {
-	if l.life.enter() {
-		l.clock.Go(func() {
-			defer l.life.leave()
-			do()
-		})
-	}
 }
 
 // defaultLabel names the host, the process and the program.

@@ -9,7 +9,8 @@ import (
 
 // A lifecycle counts the operations of a Locker, so that Close can wait for them.
 type lifecycle struct {
-	idle clock.Signal // set when a closed Locker has no operation left
+	clock clock.Clock
+	idle  clock.Signal // set when a closed Locker has no operation left
 
 	mu     sync.Mutex
 	active int  // operations under way
@@ -35,6 +36,16 @@ func (c *lifecycle) leave() {
 	c.mu.Unlock()
 	if wake {
 		c.idle.Set()
+	}
+}
+
+// inTask does something in a goroutine that Close waits for, unless the Locker is closed.
+func (c *lifecycle) inTask(do func()) {
+	if c.enter() {
+		c.clock.Go(func() {
+			defer c.leave()
+			do()
+		})
 	}
 }
 

@@ -85,11 +85,11 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 // newLocker puts the parts together.
 func newLocker(c *config) *Locker {
 	l := &Locker{config: c, tokens: &tokens{config: c}, voters: newVoters(c)}
-	l.labels = &labels{config: c, tokens: l.tokens}
-	l.life.idle = c.clock.NewSignal()
+	l.life.clock, l.life.idle = c.clock, c.clock.NewSignal()
 	l.agenda = newAgenda(l)
 	l.queues = &queues{config: c, byName: make(map[string]*queue), contended: make(map[string]struct{}), listeners: make(map[string]listeners)}
 	l.rounds = &rounds{config: c, tokens: l.tokens, voters: l.voters, queues: l.queues}
+	l.labels = &labels{config: c, life: &l.life, tokens: l.tokens, rounds: l.rounds}
 	l.releases = &releases{config: c, rounds: l.rounds, agenda: l.agenda, idle: c.clock.NewSignal()}
 	l.handoffs = &handoffs{config: c, queues: l.queues, releases: l.releases,
 		waiters: make(map[string]*waiter), byOwner: make(map[string]*offer)}

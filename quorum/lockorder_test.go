@@ -47,6 +47,23 @@ func TestLockOrder(t *testing.T) {
 	}
 }
 
+// TestTypesStaySmall holds a Locker to being its parts, and a waiter to being its own.
+func TestTypesStaySmall(t *testing.T) {
+	scope := readSource(t).pkg.Scope()
+	for _, row := range []struct {
+		of              string
+		fields, methods int // at most
+	}{{"Locker", 12, 20}, {"waiter", 12, 30}} {
+		named := scope.Lookup(row.of).Type().(*types.Named)
+		if n := named.Underlying().(*types.Struct).NumFields(); n > row.fields {
+			t.Errorf("%s has %d fields, at most %d are wanted", row.of, n, row.fields)
+		}
+		if n := named.NumMethods(); n > row.methods {
+			t.Errorf("%s has %d methods, at most %d are wanted", row.of, n, row.methods)
+		}
+	}
+}
+
 // A source is package quorum, function by function.
 type source struct {
 	fset  *token.FileSet

@@ -111,6 +111,13 @@ func (r *round) ask(nodes nodeSet) {
 	}
 }
 
+// askAll begins a round, and asks all nodes, which answer by until.
+func (rs *rounds) askAll(kind node.Kind, c claim, until clock.Instant) *round {
+	r := rs.begin(kind, c, 0, until.Sub(rs.clock.Now()))
+	r.ask(allNodes(len(rs.nodes)))
+	return r
+}
+
 // receive takes the answer of node i, from whichever task brings it.
 func (r *round) receive(i int, reply node.Reply) {
 	b := r.rounds.voters.judge(i, r.command.Kind, r.start, reply)

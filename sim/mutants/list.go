@@ -912,7 +912,7 @@ var mutants = []*Mutant{
 		Edits:  edit("quorum.waiter.nameHolder", "w.deadline.Add(w.l.timeout(w.request.lease))", "clock.Never"),
 		Reason: "as M350"},
 	{ID: "M352", Bug: "each refusal asks the nodes who the holder is", Expect: Tests, Tests: "./quorum -run TestHolder",
-		Edits:  edit("quorum.Locker.whoHolds", "!due(&l.labels.lookAt, now, lookEvery)", "false"),
+		Edits:  edit("quorum.labels.whoHolds", "!due(&x.lookAt, now, lookEvery)", "false"),
 		Reason: "as M350"},
 	{ID: "M334", Bug: "a process draws its tickets by its own clock, whatever it learns of those that wait",
 		Expect: Tests, Tests: "./quorum -run TestProgramWithItsClock",
