@@ -134,18 +134,6 @@ func (f *findings) wasFree() (free, silent, own nodeSet) {
 	return free, silent, own | free
 }
 
-// refusals is how many nodes refused the last attempt because of a holder, and not only
-// because of waiters.
-func (f *findings) refusals() int {
-	n := 0
-	for _, b := range f.ballots {
-		if b.vote == voteRefused && !b.stale && !b.free {
-			n++
-		}
-	}
-	return n
-}
-
 // freeIn is the earliest time after which need nodes can be free if no holder releases,
 // or 0 if unknown. A key without expiry counts as one that expires after a poll.
 func (f *findings) freeIn(need int, poll time.Duration) time.Duration {

@@ -30,7 +30,7 @@ type pausing struct {
 	before            int           // how many waiters are before it on a quorum
 	splits            int           // attempts in a row that got some of the nodes, but too few
 	took              time.Duration // by the last attempt
-	free, silent, own nodeSet       // see waiter.wasFree
+	free, silent, own nodeSet       // see findings.wasFree
 	unit              time.Duration // the shortest pause after a split
 	luck              float64       // from 0 to 1; drawn once, since the least of many draws is next to nothing
 	deadline          clock.Instant // of the caller's wait

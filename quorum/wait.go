@@ -352,16 +352,11 @@ func (w *waiter) pauses() *pausing {
 	p := &pausing{need: l.need, ticketed: w.place.last.number > 0, splits: f.splits, took: f.took,
 		unit: firstPause, deadline: w.deadline, returnAt: clock.Never, handingUntil: clock.Never, backUntil: clock.Never}
 	p.free, p.silent, p.own = f.wasFree()
-	most := l.opts.RetryEvery // for the nodes to keep its place
 	free := f.freeIn(l.need, l.opts.RetryEvery)
 	if f.splits > 0 {
 		// A waiter for a node that hangs keeps the votes that it has for all of the timeout.
 		// Two that do that must come apart by more than it takes.
 		p.unit = max(p.unit, f.took)
-		most += time.Duration(l.chance() * float64(l.opts.Timeout))
-		if f.refusals() < l.need {
-			free = 0 // these are keys of other attempts, and go before they expire
-		}
 	}
 	if free > 0 {
 		f.fruitless = 0
@@ -383,8 +378,8 @@ func (w *waiter) pauses() *pausing {
 	if p.passable { // those before it come first, but one may have died
 		p.by(now.Add(time.Duration(p.before) * noticeSlack))
 	}
-	if w.place.placeTTL > 0 {
-		p.by(now.Add(most))
+	if w.place.placeTTL > 0 { // for the nodes to keep its place
+		p.by(now.Add(l.opts.RetryEvery))
 	}
 	if w.place.last.reserves {
 		p.by(w.place.reserved) // to let others have them
