@@ -117,7 +117,7 @@
 // # Hand-off
 //
 // A waiter of one name can leave a standby claim with its place (Wait.Standby). Its owner is
-// [Heir] of the owner. A Release with a Handoff that leaves no holder gives the lock directly to
+// [Standby] of the owner. A Release with a Handoff that leaves no holder gives the lock directly to
 // each of the next waiters that
 //   - has left a standby claim,
 //   - was not notified since it asked,

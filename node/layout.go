@@ -77,12 +77,12 @@ func Foreign(owner string) bool {
 	return len(owner) <= uuidVersionAt || owner[uuidVersionAt] != uuidVersion
 }
 
-// Heir returns the owner of the standby claim that the owner of an Acquire leaves. It is
+// Standby returns the owner of the standby claim that the owner of an Acquire leaves. It is
 // another one, so that a late release of the first takes nothing from the second.
-func Heir(owner string) string { return owner + StandbySuffix }
+func Standby(owner string) string { return owner + StandbySuffix }
 
-// IsHeir reports whether an owner is what Heir returns for some other.
-func IsHeir(owner string) bool { return strings.HasSuffix(owner, StandbySuffix) }
+// IsStandby reports whether an owner is what Standby returns for some other.
+func IsStandby(owner string) bool { return strings.HasSuffix(owner, StandbySuffix) }
 
 // In the hash of readers and writers.
 const (

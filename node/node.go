@@ -180,7 +180,7 @@ type Wait struct {
 
 	// Standby leaves a claim with the place of an Acquire of one name, if that is not
 	// Granted and Standby is above the fence. A Release may then hand the lock on to
-	// [Heir] of the owner, while the place is kept. 0: it leaves none.
+	// [Standby] of the owner, while the place is kept. 0: it leaves none.
 	Standby Token
 
 	// Reserve lets a Refused Acquire of several names keep places for its free names,

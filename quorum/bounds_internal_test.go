@@ -55,8 +55,8 @@ func TestRevokedOffersAreBounded(t *testing.T) {
 		f := &handoffs{config: &config{clock: opts.Clock, opts: opts}, byOwner: make(map[string]*offer)}
 		revoke := func(owner string, want int) {
 			t.Helper()
-			f.leaseEnds(&claim{Claim: node.Claim{Owner: node.Heir(owner)}})
-			if n := len(f.revoked); n != want || len(f.byOwner) != want || f.revoked[n-1].Owner != node.Heir(owner) {
+			f.leaseEnds(&claim{Claim: node.Claim{Owner: node.Standby(owner)}})
+			if n := len(f.revoked); n != want || len(f.byOwner) != want || f.revoked[n-1].Owner != node.Standby(owner) {
 				t.Fatalf("%d are remembered, %d by owner, want %d", n, len(f.byOwner), want)
 			}
 		}

@@ -84,7 +84,7 @@ func (c *config) standbyToken(token node.Token) node.Token {
 
 // offer notes that an attempt of w, begun at start, leaves an offer.
 func (f *handoffs) offer(w *waiter, c claim, start clock.Instant) {
-	c.Owner = node.Heir(c.Owner)
+	c.Owner = node.Standby(c.Owner)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(w.inbox.offers) == maxOffers {
@@ -124,7 +124,7 @@ func (f *handoffs) remember(o *offer) {
 // leaseEnds revokes the owner of a lease that is over, if the lease was handed over: a late
 // copy of a command may hand the lock over to that owner once more.
 func (f *handoffs) leaseEnds(c *claim) {
-	if node.IsHeir(c.Owner) {
+	if node.IsStandby(c.Owner) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.remember(&offer{claim: *c})

@@ -32,7 +32,7 @@ func waiting(l *quorum.Locker, opts ...quorum.Option) (ended chan *quorum.Lease)
 	return ended
 }
 
-func isHeir(lease *quorum.Lease) bool { return node.IsHeir(lease.Owner()) }
+func isHeir(lease *quorum.Lease) bool { return node.IsStandby(lease.Owner()) }
 
 // handedOn has x handed on to a Locker.
 func handedOn(t *testing.T, w *world, l *quorum.Locker) *quorum.Lease {

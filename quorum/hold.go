@@ -31,7 +31,7 @@ type hold struct {
 	stillWriter  nodeSet       // nodes that have not confirmed the downgrade
 	leases       int           // not yet unlocked
 	writers      int           // open leases that are not read-only
-	until        clock.Instant // belief: how long the lease can be relied on
+	until        clock.Instant // how long the lease can be relied on
 	limit        clock.Instant // until never exceeds it: MaxHold
 	renewAt      clock.Instant // Never: not to be renewed, or being renewed
 	expiry       clock.Instant // by when no node has a key of it

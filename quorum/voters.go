@@ -142,14 +142,14 @@ func (v *voters) learn(i int, life *node.Life) {
 	v.learning.Lock()
 	v.known[i].life.Store(life)
 	for a := range v.known {
-		twin := int32(-1)
+		other := int32(-1)
 		for b := range v.known {
 			if x, y := v.known[a].life.Load(), v.known[b].life.Load(); a != b && x != nil && y != nil && x.ID == y.ID {
-				twin = int32(b)
+				other = int32(b)
 			}
 		}
-		if was := v.known[a].duplicateOf.Swap(twin); twin > was {
-			v.opts.Logger.Warn("two nodes are one server, and are ignored", "node", v.nodes[a].Name(), "other", v.nodes[twin].Name())
+		if was := v.known[a].duplicateOf.Swap(other); other > was {
+			v.opts.Logger.Warn("two nodes are one server, and are ignored", "node", v.nodes[a].Name(), "other", v.nodes[other].Name())
 		}
 	}
 	v.learning.Unlock()
@@ -199,8 +199,8 @@ func (v *voters) answered(i int, kind node.Kind) {
 	if !n.unreachable.Load() && n.refuses.Load()>>kind&1 == 0 {
 		return
 	}
-	mute, barred := n.unreachable.Swap(false), n.refuses.And(^(1<<kind))>>kind&1 == 1
-	if mute || barred {
+	unreachable, barred := n.unreachable.Swap(false), n.refuses.And(^(1<<kind))>>kind&1 == 1
+	if unreachable || barred {
 		v.observe(Event{Kind: EventNodeRecovered, Node: v.nodes[i].Name()})
 		v.opts.Logger.Info("node answers again", "node", v.nodes[i].Name())
 	}

@@ -132,7 +132,7 @@ func (l *Locker) acquire(ctx context.Context, s *settings) (*Lease, error) {
 	if err == nil {
 		owner = lease.h.claim.Owner
 	}
-	if last := w.place.last.Owner; owner != last && owner != node.Heir(last) {
+	if last := w.place.last.Owner; owner != last && owner != node.Standby(last) {
 		w.leavePlace()
 	}
 	w.returnHandovers(false, owner)

@@ -33,23 +33,23 @@ type checker struct {
 	w        *world
 	holders  []*holder
 	grants   int
-	attempts int                // to acquire anything, by anybody
-	latest   map[string]latest  // by name
-	batons   map[string]*baton  // by owner: the leases that were detached; nil if none was
-	handles  map[string]*baton  // by name: the latest
-	broken   map[string]*broken // by owner: the locks that were unlocked by force; nil if none was
-	forcings []*forcing         // under way
+	attempts int                       // to acquire anything, by anybody
+	latest   map[string]latest         // by name
+	detached map[string]*detachedLease // by owner: the leases that were detached; nil if none was
+	handles  map[string]*detachedLease // by name: the latest
+	broken   map[string]*broken        // by owner: the locks that were unlocked by force; nil if none was
+	forcings []*forcing                // under way
 
 	inspections []*inspection // likewise
 	ended       []pastClaims  // by client
 
-	spared []sparing    // keys that a command must not change
-	there  int          // how many keys of an acquire the node had before
-	fresh  bool         // it did not have all of them
-	shared bool         // the command is a reader's, a writer's or a waiter's
-	was    []node.State // of the command's names, before it
-	seen   node.State   // of the name that was inspected last
-	line   []inLine     // the waiters for a name, see lineUp
+	spared []sparing      // keys that a command must not change
+	there  int            // how many keys of an acquire the node had before
+	fresh  bool           // it did not have all of them
+	shared bool           // the command is a reader's, a writer's or a waiter's
+	was    []node.State   // of the command's names, before it
+	seen   node.State     // of the name that was inspected last
+	line   []queuedWaiter // the waiters for a name, see lineUp
 }
 
 // submitted is called for each command that an engine hands to a link.
@@ -205,7 +205,7 @@ func (k *checker) after(s *server, m *message, now model.Time) {
 	switch {
 	case m.cmd.Kind == node.Acquire:
 		k.acquired(s, m, now)
-	case m.cmd.Kind == node.Extend && k.batons != nil:
+	case m.cmd.Kind == node.Extend && k.detached != nil:
 		k.votesForBaton(s, m)
 	}
 	late := m.copy || m.conn != m.link.conn

@@ -30,7 +30,7 @@ func (k *worker) handOver(l *lock) bool {
 }
 
 // send passes a handle to a client after a while. The handle is lost if the client is dead then.
-func (k *worker) send(b *baton) {
+func (k *worker) send(b *detachedLease) {
 	w, r := k.c.w, &k.random
 	to, after := r.below(len(w.clients)), r.within(w.p.Work.Think)
 	if r.below(4) == 0 { // around the end of the lease
@@ -45,7 +45,7 @@ func (k *worker) send(b *baton) {
 }
 
 // takeOver resumes a lease, works under it, and releases it.
-func (k *worker) takeOver(b *baton) {
+func (k *worker) takeOver(b *detachedLease) {
 	c, w, r := k.c, k.c.w, &k.random
 	l, err := c.resumeLease(b)
 	switch {
@@ -67,7 +67,7 @@ func (k *worker) takeOver(b *baton) {
 }
 
 // detach detaches the lock's lease. It returns nil if the lease has ended.
-func (l *lock) detach() *baton {
+func (l *lock) detach() *detachedLease {
 	c, w := l.c, l.c.w
 	lease, ok := l.lease.(*quorum.Lease)
 	if !ok {
@@ -82,7 +82,7 @@ func (l *lock) detach() *baton {
 	if !w.check.detachedTruly(l, h, valid, err) {
 		return nil
 	}
-	b := &baton{h: h, wants: l.wants, parts: l.parts, handle: handle, wall: c.Wall()}
+	b := &detachedLease{h: h, wants: l.wants, parts: l.parts, handle: handle, wall: c.Wall()}
 	if h.limit != clock.Never {
 		b.left = h.limit.Sub(c.Now())
 	}
@@ -94,7 +94,7 @@ func (l *lock) detach() *baton {
 }
 
 // resumeLease resumes a detached lease, and checks the result.
-func (c *Client) resumeLease(b *baton) (*lock, error) {
+func (c *Client) resumeLease(b *detachedLease) (*lock, error) {
 	w := c.w
 	h, o := b.h, c.call()
 	b.by, b.began, b.votes, b.blind, b.kept, b.lacks = c, w.now, 0, 0, 0, 0

@@ -93,12 +93,12 @@ func (k *checker) handedOnByEnough(c *Client, a *attempt, name string, token nod
 		k.w.fail("I2", fmt.Sprintf("%s was handed %q by %d servers that may vote", c.name, name, n))
 	}
 	for _, s := range nodes {
-		s.handoffs = slices.DeleteFunc(s.handoffs, func(h handoff) bool { return h.owner == node.Heir(a.owner) })
+		s.handoffs = slices.DeleteFunc(s.handoffs, func(h handoff) bool { return h.owner == node.Standby(a.owner) })
 	}
 }
 
 // resumedByEnough checks that a quorum of nodes that may vote has confirmed a resumed lease.
-func (k *checker) resumedByEnough(c *Client, b *baton) {
+func (k *checker) resumedByEnough(c *Client, b *detachedLease) {
 	_, need := k.w.site(b.h.name)
 	if n := bits.OnesCount64(uint64(b.kept &^ b.lacks & b.votes)); n < need && k.w.broken == "" && len(c.listed) == len(c.links) {
 		k.w.fail("I2", fmt.Sprintf("%s has resumed %q with %d nodes that may vote", c.name, b.h.name, n))

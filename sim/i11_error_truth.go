@@ -194,7 +194,7 @@ func (k *checker) saysDetached(c *Client, name string, err error) {
 }
 
 // resumeFails checks the error of Resume. passed is how much of the lease's bounds has passed.
-func (k *checker) resumeFails(c *Client, b *baton, passed time.Duration, stops int, err error) {
+func (k *checker) resumeFails(c *Client, b *detachedLease, passed time.Duration, stops int, err error) {
 	w, h := k.w, b.h
 	nodes, need := w.site(h.name)
 	over := b.left > 0 && passed+w.p.Lock.Timeout >= b.left || b.fixedLeft > 0 && passed+w.p.Lock.Timeout >= b.fixedLeft

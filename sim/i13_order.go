@@ -72,7 +72,7 @@ func (k *checker) overtakesNobody(h *holder, o *call) {
 	if w.disagree >= quorum.Defaults().FenceRetention {
 		return // tickets come from clocks; clients ignore what is so far ahead, and may pass it
 	}
-	mayPass := !o.fair && o.mode != node.Read && !node.IsHeir(h.owner)
+	mayPass := !o.fair && o.mode != node.Read && !node.IsStandby(h.owner)
 	for _, c := range w.clients {
 		for _, waits := range c.calls {
 			if waits == o || c.dead || c.stopped > 0 || !w.passes(h, o, waits) {
@@ -114,7 +114,7 @@ func (k *checker) sameFirst(name string) {
 	if !known || len(k.line) < 2 || w.now <= changed+int64(w.agreeWithin()) {
 		return
 	}
-	first := slices.MinFunc(k.line, func(a, b inLine) int {
+	first := slices.MinFunc(k.line, func(a, b queuedWaiter) int {
 		return cmp.Or(cmp.Compare(a.ticket, b.ticket), cmp.Compare(a.waiter, b.waiter))
 	})
 	for _, s := range nodes {
@@ -144,7 +144,7 @@ func (k *checker) lineUp(name string, nodes []*server) (changed int64, known boo
 				o.joined = w.now // it does not ask the nodes now, and its places may expire
 				continue
 			}
-			k.line = append(k.line, inLine{c, o.waiter, o.ticket})
+			k.line = append(k.line, queuedWaiter{c, o.waiter, o.ticket})
 			since, reaches := c.reaches(nodes)
 			if !reaches {
 				return 0, false
@@ -160,7 +160,7 @@ func (k *checker) lineUp(name string, nodes []*server) (changed int64, known boo
 func (k *checker) firstOn(s *server, name string) (waiter string) {
 	state := s.inspect(s.time(), name, &k.seen)
 	waits := func(waiter string) bool {
-		return slices.ContainsFunc(k.line, func(p inLine) bool { return p.waiter == waiter })
+		return slices.ContainsFunc(k.line, func(p queuedWaiter) bool { return p.waiter == waiter })
 	}
 	served := func(waiter string) bool { // it has not asked again since
 		return waits(waiter) && !slices.ContainsFunc(state.Queue, func(p node.Place) bool { return p.Waiter == waiter })

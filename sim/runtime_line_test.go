@@ -83,7 +83,7 @@ func (r *runtimeWorld) inherits(heir string, number int) {
 	if a == nil {
 		a = new(attempt)
 		for owner, of := range r.attempts {
-			if node.Heir(owner) == heir {
+			if node.Standby(owner) == heir {
 				*a = *of
 			}
 		}

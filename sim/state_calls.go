@@ -130,7 +130,7 @@ func isStandby(owner, of string) bool {
 }
 
 // standby is the end of the owner of a standby claim.
-var standby = node.Heir("")
+var standby = node.Standby("")
 
 // tail is the end of an owner.
 func tail(owner string) uint32 {

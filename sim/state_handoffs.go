@@ -29,7 +29,7 @@ func (k *checker) handsOn(s *server, h handoff, token node.Token, waiter string)
 			h.c, h.link, h.again = c, c.links[s.number], true
 		}
 	}
-	if k.batons[h.owner] != nil {
+	if k.detached[h.owner] != nil {
 		return // a late copy of a lease that may go on elsewhere does no harm
 	}
 	if holder := k.holder(h.owner); holder != nil { // other nodes gave it the lock, and it keeps this node's until it unlocks

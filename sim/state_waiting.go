@@ -11,8 +11,8 @@ import (
 
 // This file records the waiters, and what nodes know about them.
 
-// An inLine is a waiter with a ticket.
-type inLine struct {
+// A queuedWaiter is a waiter with a ticket.
+type queuedWaiter struct {
 	c      *Client
 	waiter string
 	ticket node.Token

@@ -34,6 +34,7 @@ var banned = []struct{ pattern, instead string }{
 	{`\bto be had\b`, "can be got, or a verb"},
 	{`\bto and fro\b`, "back and forth"},
 	{`\bshall\b`, "must, should, is to"},
+	{`\bbatons?\b|\b(bury|buries|buried)\b`, "a detached lease; to remove what is dead"},
 	{`\b(stand|stands|wait|waits) in (the )?line\b`, "is queued"},
 	{`\b(?-i:an advice|advices)\b`, "a recommendation"},
 	{`(^|[.;!*|-] )(?-i:Who) [a-z]+[^?:.;!]*[.;!]|; who [a-z]+`, "a noun as the subject: a caller, a waiter, the holder"},

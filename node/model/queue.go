@@ -223,7 +223,7 @@ func (s *Server) endAndLeave(now Time, k *names, cmd *node.Command, owner string
 	left = queues && leaves && s.leave(k, wait.Waiter)
 	released, wrote = s.end(now, k, cmd.Mode, owner)
 	if !released && leaves && k.lock.kind == hash {
-		released, wrote = s.end(now, k, cmd.Mode, node.Heir(owner))
+		released, wrote = s.end(now, k, cmd.Mode, node.Standby(owner))
 	}
 	if released && queues && wait.Queued() && wait.Stays() {
 		s.keepPlace(now, k, cmd, node.MaxToken, false)
@@ -311,7 +311,7 @@ func (s *Server) keepPlace(now Time, n *names, cmd *node.Command, fence node.Tok
 	says := node.PlaceWaits
 	switch {
 	case wait.Standby > fence:
-		says = node.Heir(cmd.Claims[0].Owner)
+		says = node.Standby(cmd.Claims[0].Owner)
 	case reserve:
 		says = node.PlaceReserves
 	}
@@ -411,7 +411,7 @@ func (s *Server) tellTo(n *names, p *place) bool {
 // handTo hands the lock on to the standby claim of a place, and reports whether it could.
 func (s *Server) handTo(now Time, n *names, p *place, h handover) bool {
 	owner, mode := p.kept.text, node.WaiterMode(p.waiter)
-	if h.token == 0 || !node.IsHeir(owner) || p.kept.expires <= now {
+	if h.token == 0 || !node.IsStandby(owner) || p.kept.expires <= now {
 		return false
 	}
 	above := mode

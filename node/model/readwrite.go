@@ -36,7 +36,7 @@ func (s *Server) held(now Time, k *names, mode node.Mode) bool {
 	if k.lock.kind == none || mode == node.Exclusive || k.lock.mode() != reading {
 		return k.lock.kind != none
 	}
-	return mode == node.Write && s.bury(now, k.lock, k.name) != noReader
+	return mode == node.Write && s.removeDead(now, k.lock, k.name) != noReader
 }
 
 // fenceOf returns the token that an owner in this mode has to be above.
@@ -103,7 +103,7 @@ func (s *Server) end(now Time, k *names, mode node.Mode, owner string) (released
 	if wrote = s.remove(k.lock, owner+node.WriteSuffix); !wrote && !(read && shares) {
 		return read, false
 	}
-	until := s.bury(now, k.lock, k.name)
+	until := s.removeDead(now, k.lock, k.name)
 	s.change(k.lock)
 	if until == noReader {
 		k.lock.clear()
@@ -165,10 +165,10 @@ func (s *Server) reads(now Time, lock *key, name, owner string) bool {
 	return hold != nil && hold.alive(now)
 }
 
-// bury returns when the last living reader of lock dies, or noReader, and removes dead readers
+// removeDead returns when the last living reader of lock dies, or noReader, and removes dead readers
 // if one lives. If there are many readers the dead ones stay, as some do in Redis, and the
 // longest is not known.
-func (s *Server) bury(now Time, lock *key, name string) Time {
+func (s *Server) removeDead(now Time, lock *key, name string) Time {
 	living, until := s.living(s.fields[:0], now, lock, name)
 	switch {
 	case until == noReader:

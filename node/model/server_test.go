@@ -375,7 +375,7 @@ func TestLoad(t *testing.T) {
 	done := release("n", "a", 1)
 	done.Handoff = 5
 	if _, published := s.Apply(100, done); !slices.Equal(published, []model.Notice{
-		{Name: "n"}, {Name: "n", To: "w:1", Turn: node.Turn{Name: "n", Owner: node.Heir("b"), Token: 5}},
+		{Name: "n"}, {Name: "n", To: "w:1", Turn: node.Turn{Name: "n", Owner: node.Standby("b"), Token: 5}},
 	}) {
 		t.Errorf("published %+v", published)
 	}

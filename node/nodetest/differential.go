@@ -237,7 +237,7 @@ var (
 	// A name in braces has the fence of that without.
 	lockNames = []string{"n", "{n}", "a{b}"}
 	owners    = []string{"a", "8743c9c0-0795-8907-87fd-6c719a6b4586:1"}
-	heirs     = []string{node.Heir(owners[0]), node.Heir(owners[1])}
+	heirs     = []string{node.Standby(owners[0]), node.Standby(owners[1])}
 	waiters   = []string{"me", "you", owners[1] + "7"}
 	keys      = append([]string{
 		node.FenceKey("n"), node.FenceKey("a{b}"), node.ReadersKey("n"), node.NextKey("n"), node.NextKey("a{b}"),

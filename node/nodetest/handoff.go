@@ -49,13 +49,13 @@ var handoffRules = []rule{
 		f.want(node.Refused, standing(inLine(1, "first:a", f.acquire(name, "x", 6))))
 		f.want(node.Refused, standing(inLine(2, "second:b", f.acquire(name, "y", 7))))
 		f.must(f.Advance(life / 2))
-		f.wantHanded(first, node.Heir("x"), handing(8, f.release(name, "a", 5)))
-		f.wantState(name, 8, life/2, node.Heir("x"))
+		f.wantHanded(first, node.Standby("x"), handing(8, f.release(name, "a", 5)))
+		f.wantState(name, 8, life/2, node.Standby("x"))
 		f.wantWaiters(name, "second:b")
 		f.silent(second)
 		f.want(node.Absent, f.release(name, "a", 5)) // and a copy of it takes nothing away
-		f.wantHanded(second, node.Heir("y"), handing(9, impatient(inLine(1, "first:a", f.release(name, node.Heir("x"), 8)))))
-		f.wantState(name, 9, life/2, node.Heir("y"))
+		f.wantHanded(second, node.Standby("y"), handing(9, impatient(inLine(1, "first:a", f.release(name, node.Standby("x"), 8)))))
+		f.wantState(name, 9, life/2, node.Standby("y"))
 		f.wantQueue()
 	}},
 	{"it is not handed on where others listen to the name", func(f fixture) {
@@ -77,7 +77,7 @@ var handoffRules = []rule{
 		f.wantState(name, 5, 0)
 		f.want(node.Stale, standingWith(6, x)) // on a free name, too
 		f.want(node.Granted, barging(inLine(2, "second:b", f.acquire(name, "b", 6))))
-		f.wantHanded(first, node.Heir("x"), handing(8, f.release(name, "b", 6)))
+		f.wantHanded(first, node.Standby("x"), handing(8, f.release(name, "b", 6)))
 	}},
 }
 
@@ -89,11 +89,11 @@ var readersHandoffRules = []rule{
 			give := in(mode, f.release(name, "x", token+6))
 			f.want(node.Granted, f.acquire(name, "a", token+5))
 			f.want(node.Refused, standing(inLine(1, "first:a", in(mode, f.acquire(name, "x", token+6)))))
-			f.wantHanded(first, node.Heir("x"), handing(token+8, f.release(name, "a", token+5)))
+			f.wantHanded(first, node.Standby("x"), handing(token+8, f.release(name, "a", token+5)))
 			f.want(node.Absent, inLine(1, "first:a", give))
-			f.wantShared(life, fieldsOf(mode, node.Heir("x"))...)
+			f.wantShared(life, fieldsOf(mode, node.Standby("x"))...)
 			f.want(node.Absent, give) // without a ticket it gives nothing up
-			f.wantShared(life, fieldsOf(mode, node.Heir("x"))...)
+			f.wantShared(life, fieldsOf(mode, node.Standby("x"))...)
 			f.want(node.Released, impatient(inLine(1, "first:a", give)))
 			f.wantShared(0)
 		}
@@ -104,12 +104,12 @@ var readersHandoffRules = []rule{
 		f.want(node.Refused, standing(inLine(1, "short:1", f.read("x", 6))))
 		f.want(node.Refused, staying(3*life, standing(inLine(2, "long:1", f.read("y", 7)))))
 		f.must(f.Advance(life / 2))
-		f.wantHanded(short, node.Heir("x"), handing(8, f.release(name, "a", 5)))
-		f.handed(long, node.Heir("y"), 8)
-		f.wantShared(5*life/2, fieldsOf(node.Read, node.Heir("y"), node.Heir("x"))...)
+		f.wantHanded(short, node.Standby("x"), handing(8, f.release(name, "a", 5)))
+		f.handed(long, node.Standby("y"), 8)
+		f.wantShared(5*life/2, fieldsOf(node.Read, node.Standby("y"), node.Standby("x"))...)
 		f.wantFences(5, 8)
 		f.must(f.Advance(life/2 + time.Second))
-		f.wantKept(in(node.Read, f.extend(life, node.Claim{Name: name, Owner: node.Heir("x")}, node.Claim{Name: name, Owner: node.Heir("y")})), false, true)
+		f.wantKept(in(node.Read, f.extend(life, node.Claim{Name: name, Owner: node.Standby("x")}, node.Claim{Name: name, Owner: node.Standby("y")})), false, true)
 	}},
 	{"readers hand on with the highest of their tokens, whatever the order in which they leave", func(f fixture) {
 		next := f.watchFor("next:1")
@@ -126,10 +126,10 @@ var readersHandoffRules = []rule{
 					f.want(node.Released, end)
 					continue
 				}
-				f.wantHandedWith(next, node.Heir("w"), base+22, end)
+				f.wantHandedWith(next, node.Standby("w"), base+22, end)
 			}
 			f.wantFences(base+22, base+5)
-			f.want(node.Released, f.end(node.Heir("w"), base+22))
+			f.want(node.Released, f.end(node.Standby("w"), base+22))
 			base += 30
 		}
 	}},
@@ -139,8 +139,8 @@ var readersHandoffRules = []rule{
 		f.want(node.Granted, f.read("b", 5))
 		f.want(node.Released, handing(90, f.end("a", 5))) // nobody waits
 		f.want(node.Refused, standing(inLine(1, "next:1", f.write("w", 10))))
-		f.wantHanded(next, node.Heir("w"), handing(11, f.end("b", 5)))
-		f.want(node.Released, f.end(node.Heir("w"), 11))
+		f.wantHanded(next, node.Standby("w"), handing(11, f.end("b", 5)))
+		f.want(node.Released, f.end(node.Standby("w"), 11))
 		f.want(node.Granted, f.read("a", 20))
 		f.want(node.Granted, f.read("b", 20))
 		f.want(node.Refused, inLine(1, "next:1", f.write("w", 21))) // without a standby claim
@@ -151,7 +151,7 @@ var readersHandoffRules = []rule{
 		f.want(node.Released, f.end("w", 23))
 		f.want(node.Granted, f.read("a", 30))
 		f.want(node.Refused, standing(inLine(1, "next:1", f.write("w", 31))))
-		f.wantHanded(next, node.Heir("w"), handing(32, f.end("a", 30)))
+		f.wantHanded(next, node.Standby("w"), handing(32, f.end("a", 30)))
 	}},
 	{"it lives no longer than the lock", func(f fixture) {
 		next := f.watchFor("next:1")
@@ -162,7 +162,7 @@ var readersHandoffRules = []rule{
 		f.pass()
 		f.want(node.Granted, f.read("a", 10))
 		f.want(node.Refused, standing(inLine(1, "next:1", f.write("w", 11))))
-		f.wantHanded(next, node.Heir("w"), handing(12, f.end("a", 10)))
+		f.wantHanded(next, node.Standby("w"), handing(12, f.end("a", 10)))
 	}},
 	{"a reader that gives back a partial grant has its place again, and one that is stale has one", func(f fixture) {
 		f.want(node.Absent, f.release(name, "a", 5))

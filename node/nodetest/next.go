@@ -289,8 +289,8 @@ var nextRules = []rule{
 				s := queue[i]
 				switch becomes {
 				case "h":
-					turns = append(turns, node.Turn{Name: name, Owner: node.Heir(s.owner()), Token: next, Life: life})
-					mode, owners = s.mode, append(owners, node.Heir(s.owner()))
+					turns = append(turns, node.Turn{Name: name, Owner: node.Standby(s.owner()), Token: next, Life: life})
+					mode, owners = s.mode, append(owners, node.Standby(s.owner()))
 				case "t":
 					turns = append(turns, node.Turn{Name: name, Waiter: s.waiter()})
 				}
@@ -402,7 +402,7 @@ func (f fixture) ends(name, holders, does string, first spot) *node.Life {
 		case "below ReadersKey":
 			f.must(f.Do("SET", node.ReadersKey(name), fmt.Sprint(next)))
 		case "the first reads":
-			f.must(f.Do("SET", node.HoldKey(name, node.Heir(first.owner())), "1"))
+			f.must(f.Do("SET", node.HoldKey(name, node.Standby(first.owner())), "1"))
 		}
 	case "downgrade":
 		cmd, want = f.downgrade(name, "h0"), node.Done

@@ -542,7 +542,7 @@ var queueSeveralRules = []rule{
 		f.want(node.Refused, reserving(me(6)))
 		f.want(node.Refused, standing(inLine(2, "next:2", f.acquire(a, "n", 7))))
 		f.want(node.Released, handing(8, f.release(a, "h", 5)))
-		f.rings(mine) // it has named no heir
+		f.rings(mine) // it has no standby claim
 		if r := f.wantBehind(1, life, inLine(2, "next:2", f.acquire(a, "n", 9))); !r.Line.Free {
 			f.Error("a waiter that was notified and has not come is waited for")
 		}
@@ -627,9 +627,9 @@ var queueSeveralRules = []rule{
 		f.want(node.Granted, of(f.acquire(name, "a", 5), name, "another"))
 		f.want(node.Refused, standing(inLine(1, "first:a", f.acquire(name, "x", 6))))
 		f.want(node.Refused, standing(inLine(2, "second:b", f.acquire("another", "y", 7))))
-		f.wantHanded(first, node.Heir("x"), handing(8, of(f.release(name, "a", 5), name, "another")))
-		f.wantState("another", 8, life, node.Heir("y"))
-		if turn := <-second.handed; turn.Owner != node.Heir("y") {
+		f.wantHanded(first, node.Standby("x"), handing(8, of(f.release(name, "a", 5), name, "another")))
+		f.wantState("another", 8, life, node.Standby("y"))
+		if turn := <-second.handed; turn.Owner != node.Standby("y") {
 			f.Errorf("told %+v", turn)
 		}
 	}},

@@ -103,7 +103,7 @@ func TestScriptsAtTheVeryEnd(t *testing.T) {
 			t.Fatalf("%s: the release is answered %+v", tt.what, r)
 		}
 		told := hear()
-		has := client.HExists(t.Context(), "a", node.Heir("you")).Val()
+		has := client.HExists(t.Context(), "a", node.Standby("you")).Val()
 		if !strings.HasPrefix(told, tt.want) || has != (tt.want == "grant ") {
 			t.Errorf("%s: its notice is %q, and it has the lock: %v", tt.what, told, has)
 		}

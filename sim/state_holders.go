@@ -13,7 +13,7 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// This file records which clients consider a lock their own, and until when: their beliefs.
+// This file records which clients consider a lock their own, and until when.
 
 // A lease is what a Locker or a textbook client gives.
 type lease interface {
@@ -42,7 +42,7 @@ type holder struct {
 	ends   func() error
 
 	begun   int64         // when it was asked for
-	until   clock.Instant // belief, by the client's clock
+	until   clock.Instant // how long it relies on the lock, by its own clock
 	removed clock.Instant // when it was removed, by the same clock; 0 before
 	first   clock.Instant // of the round that granted it
 	since   clock.Instant // when it did
@@ -181,7 +181,7 @@ func (k *checker) mayPromise(h *holder) clock.Instant {
 // isResumed reports whether the lease that a client has got is a resumed one.
 func (k *checker) isResumed(c *Client, owner string) bool {
 	if k.w.program == nil {
-		return k.batons[owner] != nil
+		return k.detached[owner] != nil
 	}
 	o, _ := c.attemptOf(owner)
 	return o == nil || o.won || k.holder(owner) != nil
@@ -205,7 +205,7 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 		h.begun, h.asking = a.at, a.at
 		h.first, h.since, h.won, h.fixed = a.start, c.Now(), c.Now(), o.fixed
 		h.length, h.until = a.ttl-k.w.p.Lock.Grace, k.promise(a.start, a.ttl)
-		if owner == node.Heir(a.owner) {
+		if owner == node.Standby(a.owner) {
 			h.stood = min(a.ttl, w.placeTTL()) - w.p.Lock.Grace
 			h.until = k.promise(a.start, h.stood+w.p.Lock.Grace)
 			k.handedOnByEnough(c, a, name, token)

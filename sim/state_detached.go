@@ -12,8 +12,8 @@ import (
 // This file records the leases that are on their way from one client to another, and the nodes'
 // answers about those that are being resumed.
 
-// A baton is a detached lease on its way to the client that resumes it.
-type baton struct {
+// A detachedLease is on its way to the client that resumes it.
+type detachedLease struct {
 	h      *holder // detached
 	wants  request
 	parts  []part
@@ -35,7 +35,7 @@ type baton struct {
 
 // detaches notes that a lease was detached. It stays among the holders, because nobody else may
 // have the name until the end of its validity.
-func (k *checker) detaches(b *baton, lease *quorum.Lease) {
+func (k *checker) detaches(b *detachedLease, lease *quorum.Lease) {
 	h := b.h
 	k.w.sometimes(Detached)
 	k.endedByDetach(h, lease)
@@ -45,15 +45,15 @@ func (k *checker) detaches(b *baton, lease *quorum.Lease) {
 		o.attempt, o.stood = attempt{}, attempt{}
 	}
 	h.detached, h.lease, h.ends = true, nil, nil
-	if k.batons == nil {
-		k.batons, k.handles = make(map[string]*baton), make(map[string]*baton)
+	if k.detached == nil {
+		k.detached, k.handles = make(map[string]*detachedLease), make(map[string]*detachedLease)
 	}
-	k.batons[h.owner], k.handles[h.name] = b, b
+	k.detached[h.owner], k.handles[h.name] = b, b
 }
 
 // resumed checks a lease that a client has resumed with a call that began at begun. The lease may
 // be valid until until, and never beyond limit.
-func (k *checker) resumed(c *Client, b *baton, lease *quorum.Lease, begun, until, limit clock.Instant) {
+func (k *checker) resumed(c *Client, b *detachedLease, lease *quorum.Lease, begun, until, limit clock.Instant) {
 	w, h := k.w, b.h
 	w.sometimes(Resumed)
 	k.resumedAsItWas(c, h, lease)
@@ -75,8 +75,8 @@ func (k *checker) resumed(c *Client, b *baton, lease *quorum.Lease, begun, until
 }
 
 // asked returns the lease that a command resumes, or nil.
-func (k *checker) asked(m *message, owner string) *baton {
-	if b := k.batons[owner]; b != nil && m.cmd.Kind == node.Extend && m.link.c == b.by && m.sent >= b.began {
+func (k *checker) asked(m *message, owner string) *detachedLease {
+	if b := k.detached[owner]; b != nil && m.cmd.Kind == node.Extend && m.link.c == b.by && m.sent >= b.began {
 		return b
 	}
 	return nil
@@ -95,7 +95,7 @@ func (k *checker) votesForBaton(s *server, m *message) {
 }
 
 // keeps notes a node's answer about a lease that is being resumed.
-func (b *baton) keeps(l *link, kept bool) {
+func (b *detachedLease) keeps(l *link, kept bool) {
 	n := faults.Of(l.n.number)
 	if !kept {
 		b.lacks |= n
