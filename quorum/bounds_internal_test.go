@@ -67,3 +67,69 @@ func TestRevokedOffersAreBounded(t *testing.T) {
 		revoke("late", keptRevoked)
 	})
 }
+
+// Each row is what a limiter that is full, or not, does with a waiter.
+func TestLimiter(t *testing.T) {
+	for _, row := range []struct {
+		says          string
+		attempts      int
+		wait          time.Duration // of the caller
+		closed, leave bool          // what happens while it waits
+		want          bool
+		left          int // attempts under way afterwards
+	}{
+		{says: "an attempt may begin below the bound", attempts: maxAttempts - 1, wait: -1, want: true, left: maxAttempts},
+		{says: "one above the bound waits until another ends, and takes its room", attempts: maxAttempts, wait: -1, leave: true, want: true,
+			left: maxAttempts},
+		{says: "it waits for no longer than its caller", attempts: maxAttempts, wait: time.Second, left: maxAttempts},
+		{says: "it waits no longer than the Locker is open", attempts: maxAttempts, wait: -1, closed: true, left: maxAttempts},
+		{says: "TryLock comes in on top", attempts: maxAttempts, want: true, left: maxAttempts + 1},
+		{says: "the end of an attempt above the bound makes no room", attempts: maxAttempts + 1, wait: time.Second, leave: true, left: maxAttempts},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c := clock.Runtime()
+			w := &waiter{l: new(Locker), request: &settings{wait: row.wait}, deadline: clock.Never}
+			w.inbox.signal = c.NewSignal()
+			if row.wait > 0 {
+				w.deadline = c.Now().Add(row.wait)
+			}
+			m := &limiter{attempts: row.attempts}
+			c.Go(func() {
+				time.Sleep(time.Millisecond)
+				if row.leave {
+					m.leave()
+				}
+				if row.closed {
+					w.l.life.close()
+					w.inbox.signal.Set()
+				}
+			})
+			got := m.comeIn(context.Background(), w)
+			time.Sleep(time.Second)
+			if got != row.want || m.attempts != row.left || len(m.outside) > 0 {
+				t.Errorf("%s: %v, with %d attempts and %d waiters", row.says, got, m.attempts, len(m.outside))
+			}
+		})
+	}
+}
+
+// Each row is what becomes of a lock that a node has handed over.
+func TestTake(t *testing.T) {
+	w := &waiter{}
+	valid, revoked := &offer{to: w}, &offer{}
+	f := &handoffs{byOwner: map[string]*offer{"valid": valid, "revoked": revoked}}
+	for _, row := range []struct {
+		says, owner string
+		want        *offer // to be released
+		handed      int
+	}{
+		{says: "the waiter that stands by gets it", owner: "valid", handed: 1},
+		{says: "one that waits no longer does not, and it is released", owner: "revoked", want: revoked},
+		{says: "that of an owner unknown here is left alone: a copy of this process may have it", owner: "other"},
+	} {
+		w.inbox = inbox{signal: clock.Runtime().NewSignal()}
+		if got := f.take(2, node.Turn{Owner: row.owner}); got != row.want || len(w.inbox.handed) != row.handed {
+			t.Errorf("%s: %v is to be released, %d are handed over", row.says, got, len(w.inbox.handed))
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package quorum
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
+)
+
+// Each row is what a reply means as a vote.
+func TestJudge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		opts, err := Options{Clock: clock.Runtime(), Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}.fill()
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		start := opts.Clock.Now()
+		old, young := &node.Life{ID: "a"}, &node.Life{ID: "b", Born: start.Add(-time.Second)}
+		refused := errors.New("refused")
+		for _, row := range []struct {
+			says       string
+			kind       node.Kind
+			reply      node.Reply
+			vote       vote
+			may, stale bool
+		}{
+			{says: "a grant is a yes, and the claim is there",
+				reply: node.Reply{Status: node.Granted, Life: old}, vote: voteGranted, may: true},
+			{says: "a server that started a moment ago abstains, and the claim is there",
+				reply: node.Reply{Status: node.Granted, Life: young}, vote: voteAbstaining, may: true},
+			{says: "a server that does not say when it started has no vote",
+				reply: node.Reply{Status: node.Granted}, vote: voteUnknown, may: true},
+			{says: "a refusal is a no, and nothing is there",
+				reply: node.Reply{Status: node.Refused, Life: old}, vote: voteRefused},
+			{says: "the refusal of a young server counts as well",
+				reply: node.Reply{Status: node.Refused, Life: young}, vote: voteRefused},
+			{says: "a token that is too low is a no of its own sort",
+				reply: node.Reply{Status: node.Stale, Life: old}, vote: voteRefused, stale: true},
+			{says: "a command without an answer may still be executed",
+				reply: node.Reply{Err: node.ErrTimeout}, vote: voteUnknown, may: true},
+			{says: "a command that was not sent is not",
+				reply: node.Reply{Err: node.ErrUnreachable, Unsent: true}, vote: voteUnknown},
+			{says: "an extension that was not sent leaves what was there",
+				kind: node.Extend, reply: node.Reply{Err: refused, Unsent: true}, vote: voteUnknown, may: true},
+			{says: "a release of what is absent is confirmed",
+				kind: node.Release, reply: node.Reply{Status: node.Absent, Life: old}, vote: voteGranted},
+			{says: "an extension of all names is a yes",
+				kind: node.Extend, reply: node.Reply{Status: node.Done, Kept: []bool{true, true}, Life: old}, vote: voteGranted, may: true},
+			{says: "an extension that lacks a name is a no",
+				kind: node.Extend, reply: node.Reply{Status: node.Done, Kept: []bool{true, false}, Life: old}, vote: voteRefused},
+		} {
+			kind := row.kind
+			if kind == 0 {
+				kind = node.Acquire
+			}
+			v := newVoters(&config{clock: opts.Clock, opts: opts, nodes: []node.Node{model.New(opts.Clock, "n1")}})
+			if b := v.judge(0, kind, start, row.reply); b.vote != row.vote || b.may != row.may || b.stale != row.stale {
+				t.Errorf("%s: %v, may %v, stale %v", row.says, b.vote, b.may, b.stale)
+			}
+		}
+	})
+}
