@@ -225,16 +225,13 @@ func (x *labels) holderOf(ctx context.Context, name string, until clock.Instant)
 	return cmp.Or(rep.Label(rep.Owner), shortLabel(rep.Owner))
 }
 
-// hasLasted reports whether the wait has lasted for some time.
-func (w *waiter) hasLasted(now clock.Instant) bool { return now >= w.began.Add(w.l.opts.RetryEvery/2) }
-
 // look finds out in a task who the holder is, if the wait has lasted for some time: when the
 // context has ended it is too late to ask. It does not for a writer: a node tells of all readers, and
 // there may be thousands.
 func (w *waiter) look() {
 	l, s, seen := w.l, w.request, &w.found.holder
 	now := l.clock.Now()
-	if l.opts.Label == NoLabel || s.mode == node.Write || !w.hasLasted(now) || int64(now) < l.labels.lookAt.Load() {
+	if l.opts.Label == NoLabel || s.mode == node.Write || now < w.began.Add(l.opts.RetryEvery/2) || int64(now) < l.labels.lookAt.Load() {
 		return // it is too much, or whoHolds would not ask
 	}
 	if *seen == nil {
@@ -251,7 +248,7 @@ func (w *waiter) look() {
 // nameHolder puts into an error who the holder is. A writer asks only after a long wait, which is
 // rare enough for thousands of readers.
 func (w *waiter) nameHolder(ctx context.Context, e *Error) {
-	if e.Err != ErrHeld || e.Nodes == nil || w.request.mode == node.Write && !w.hasLasted(w.l.clock.Now()) {
+	if e.Err != ErrHeld || e.Nodes == nil || w.request.mode == node.Write && e.Waited < w.l.opts.RetryEvery/2 {
 		return
 	}
 	if e.Holder = w.l.labels.whoHolds(ctx, &w.request.claim, w.deadline.Add(w.l.timeout(w.request.lease))); e.Holder == "" && w.found.holder != nil {

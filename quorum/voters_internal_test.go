@@ -35,7 +35,7 @@ func TestJudge(t *testing.T) {
 				reply: node.Reply{Status: node.Granted, Life: old}, vote: voteGranted, may: true},
 			{says: "a server that started a moment ago abstains, and the claim is there",
 				reply: node.Reply{Status: node.Granted, Life: young}, vote: voteAbstaining, may: true},
-			{says: "a server that does not say when it started has no vote",
+			{says: "a server that does not say when it started is ignored",
 				reply: node.Reply{Status: node.Granted}, vote: voteUnknown, may: true},
 			{says: "a refusal is a no, and nothing is there",
 				reply: node.Reply{Status: node.Refused, Life: old}, vote: voteRefused},
