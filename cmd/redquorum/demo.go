@@ -164,7 +164,11 @@ func (d *demo) play(ctx context.Context, servers []*redis.Options, o quorum.Opti
 	var lockers []*quorum.Locker // each like a process of its own
 	defer func() { closeAll(ctx, lockers) }()
 	for range demoWorkers + 1 {
-		l, err := lockOn(redisnode.DialOptions(servers...), o)
+		nodes, err := redisnode.DialOptions(servers...)
+		if err != nil {
+			return err
+		}
+		l, err := lockOn(nodes, o)
 		if err != nil {
 			return err
 		}

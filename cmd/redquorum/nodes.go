@@ -162,7 +162,8 @@ func (n *nodeFlags) connect() (nodes []node.Node, end func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return redisnode.DialOptions(options...), func() {}, nil
+	nodes, err = redisnode.DialOptions(options...)
+	return nodes, func() {}, err
 }
 
 // options returns go-redis' options for each node.

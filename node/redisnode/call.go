@@ -20,9 +20,8 @@ import (
 // Otherwise it belongs to the goroutine that took it out of the queue, until it is in flight,
 // and later to the one that takes it out of flight.
 type call struct {
-	row       *row      // nil: a part of an introduction
+	row       *row      // nil: a PING
 	kind      node.Kind // 0 likewise
-	part      int       // which
 	mode      node.Mode
 	claims    []node.Claim // the call's own copy
 	wait      node.Wait

@@ -2,6 +2,7 @@ package redisnode_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -18,10 +19,12 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/auth"
 
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
@@ -318,6 +321,72 @@ func TestWrappedCluster(t *testing.T) {
 	want := expect(t, "direct", ask(t, direct, inspect("a")), node.Done).Life
 	if got := expect(t, "wrapped", ask(t, wrapped, inspect("a")), node.Done).Life; got.ID != want.ID || !strings.Contains(got.ID, "+") {
 		t.Errorf("its life is of %s, and the cluster's of %s", got.ID, want.ID)
+	}
+}
+
+// A node asks for user and password for each of its connections, wherever they come from, as go-redis
+// does.
+func TestCredentials(t *testing.T) {
+	p := newServer(t)
+	p.allow("on", ">s3cret", "~*", "&*", "+@all")
+	p.do("acl", "setuser", "default", "resetpass", ">s3cret")
+	admin := redis.NewClient(&redis.Options{Addr: p.addr, Password: "s3cret"})
+	defer admin.Close()
+	var asked atomic.Int32
+	pair := func() (string, string) { asked.Add(1); return "locker", "s3cret" }
+	for what, o := range map[string]*redis.Options{
+		"options":  {Username: "locker", Password: "s3cret"},
+		"password": {Password: "s3cret"},
+		"provider": {CredentialsProvider: pair},
+		"provider with a context": {CredentialsProvider: func() (string, string) { return "nobody", "" },
+			CredentialsProviderContext: func(context.Context) (string, string, error) { user, password := pair(); return user, password, nil }},
+		"streaming provider": {Username: "nobody", Password: "nothing", StreamingCredentialsProvider: stream{pair}},
+		"wrong password":     {Username: "locker", Password: "other"},
+		"no password":        {},
+		"no credentials": {CredentialsProviderContext: func(context.Context) (string, string, error) {
+			return "", "", errors.New("the vault is closed")
+		}},
+	} {
+		o.Addr = p.addr
+		before := asked.Load()
+		n := wrap(t, redis.NewClient(o), redisnode.Options{})
+		switch what {
+		case "wrong password", "no password":
+			expectErr(t, what, ask(t, n, inspect("a")), node.ErrAuth)
+			continue
+		case "no credentials":
+			if r := expectErr(t, what, ask(t, n, inspect("a")), node.ErrUnreachable); !strings.Contains(r.Err.Error(), "vault") {
+				t.Errorf("unhelpful: %v", r.Err)
+			}
+			continue
+		}
+		admin.FlushAll(t.Context())
+		works(t, n)
+		if got := asked.Load() - before; strings.Contains(what, "provider") && got != 2 {
+			t.Errorf("%s: asked %d times, for two connections", what, got)
+		}
+	}
+}
+
+// A stream is a provider that says when the credentials change.
+type stream struct {
+	pair func() (user, password string)
+}
+
+func (s stream) Subscribe(auth.CredentialsListener) (auth.Credentials, auth.UnsubscribeFunc, error) {
+	return auth.NewBasicCredentials(s.pair()), func() error { return nil }, nil
+}
+
+// A function that wants a connection of go-redis is not left out without a word.
+func TestOnConnectIsRefused(t *testing.T) {
+	o := &redis.Options{Addr: "127.0.0.1:1", OnConnect: func(context.Context, *redis.Conn) error { return nil }}
+	client := redis.NewClient(o)
+	defer client.Close()
+	if _, err := redisnode.New(client, redisnode.Options{}); err == nil || !strings.Contains(err.Error(), "OnConnect") {
+		t.Errorf("New: %v", err)
+	}
+	if _, err := redisnode.DialOptions(&redis.Options{Addr: "127.0.0.1:1"}, o); err == nil || !strings.Contains(err.Error(), "server 2 of 2: OnConnect") {
+		t.Errorf("DialOptions: %v", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package redisnode
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"time"
@@ -57,20 +58,55 @@ func newCluster(o redis.ClusterOptions) *shared {
 
 func (r *shared) oneServer() bool { return false }
 
-func (r *shared) open(context.Context) (link, error) {
-	return &lane{route: r, opened: time.Now(), asked: make(map[*redis.Client]bool)}, nil
+func (r *shared) open(ctx context.Context) (link, []string, error) {
+	l := &lane{route: r, opened: time.Now(), asked: make(map[*redis.Client]bool)}
+	texts, err := l.info(ctx)
+	return l, texts, err
 }
 
-func (r *shared) subscribe(ctx context.Context, channels []string) (*redis.PubSub, func(), error) {
+func (r *shared) subscribe(_ context.Context, channels []string) (subscription, error) {
 	// Subscribe returns no error. It comes with the first read.
-	sub := r.client.Subscribe(within(r.handshakeTimeout), channels...)
-	return sub, func() { sub.Close() }, nil
+	return pubSub{r.client.Subscribe(within(r.handshakeTimeout), channels...)}, nil
 }
 
 func (r *shared) close() {
 	if r.own {
 		r.client.Close()
 	}
+}
+
+// A pubSub is the subscription of a shared route.
+type pubSub struct{ redis *redis.PubSub }
+
+func (p pubSub) subscribe(channels ...string) error {
+	return p.redis.Subscribe(within(askFor), channels...)
+}
+
+func (p pubSub) unsubscribe(channels ...string) error {
+	return p.redis.Unsubscribe(within(askFor), channels...)
+}
+
+func (p pubSub) ping() error { return p.redis.Ping(within(askFor)) }
+func (p pubSub) close()      { p.redis.Close() }
+
+// receive also ends when go-redis panics. It does that when it has read a list of other elements
+// than a message has.
+func (p pubSub) receive() (channel, message string, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v", errNoNotice, p)
+		}
+	}()
+	msg, err := p.redis.ReceiveTimeout(context.Background(), quietLimit)
+	switch msg := msg.(type) {
+	case *redis.Message:
+		return msg.Channel, msg.Payload, nil
+	case *redis.Subscription:
+		if msg.Kind == "subscribe" {
+			return msg.Channel, "", nil
+		}
+	}
+	return "", "", err
 }
 
 // A lane is the link of a shared route.
@@ -130,18 +166,12 @@ func introduce(ctx context.Context, server redis.UniversalClient) (string, error
 		val, err := cmd.(*redis.Cmd).Result()
 		answers = append(answers, result{val, err})
 	}
-	text, _, err := introduced(answers)
-	return text, err
+	return introduced(answers)
 }
 
 // carry sends what is queued as one pipeline after the other, and waits for
 // each.
-func (l *lane) carry(s *server) (met bool, err error) {
-	life, err := s.handshake(l.info(s.ctx))
-	if err != nil {
-		return false, err
-	}
-	s.restore()
+func (l *lane) carry(s *server, life *node.Life) error {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	var batch []*call
@@ -149,12 +179,12 @@ func (l *lane) carry(s *server) (met bool, err error) {
 	for {
 		switch s.await(ticker.C, nil) {
 		case over:
-			return true, nil
+			return nil
 		case idle:
 			continue
 		}
 		if time.Since(l.opened) >= lifeKnownFor {
-			return true, nil
+			return nil
 		}
 		batch = s.take(batch)
 		if len(batch) == 0 {
@@ -163,7 +193,7 @@ func (l *lane) carry(s *server) (met bool, err error) {
 		results = l.send(s, batch, results[:0])
 		clear(batch)
 		if !s.settle(results, life) {
-			return true, nil
+			return nil
 		}
 	}
 }

@@ -58,7 +58,6 @@ type server struct {
 	link   link // the present one, nil if there is none
 	spare  []*call
 	down   error // why nothing is accepted at present
-	unfit  error // why nothing but a Release is, over the present link: see stream.read
 	closed bool
 	asleep bool // the courier waits for wake
 	wake   chan struct{}
@@ -124,8 +123,6 @@ func (s *server) enqueue(cmd node.Command, reply func(node.Reply)) error {
 		return node.ErrClosed
 	case s.down != nil:
 		return s.down
-	case s.unfit != nil && cmd.Kind != node.Release:
-		return s.unfit
 	case s.queue.len()+s.flight.len() >= s.limit && adds(cmd.Kind):
 		return node.ErrOverloaded
 	}
@@ -226,7 +223,7 @@ func (s *server) run() {
 	pause := minPause
 	for s.ctx.Err() == nil {
 		began := time.Now()
-		met, asked, err := s.converse()
+		met, err := s.converse()
 		switch {
 		case met && time.Since(began) > lasting:
 			pause = minPause
@@ -234,34 +231,34 @@ func (s *server) run() {
 		case met: // links that do not last may follow each other forever
 			s.sleep(pause)
 		default:
-			s.fail(err, asked)
+			s.fail(err)
 			s.rest(pause)
 		}
 		pause = min(2*pause, maxPause)
 	}
 }
 
-// converse makes a link and uses it. It reports whether the handshake was done, why not, and
-// whether calls were in flight.
-func (s *server) converse() (met, asked bool, err error) {
-	l, err := s.route.open(s.ctx)
+// converse makes a link and uses it. It reports whether the handshake was done, or why not.
+func (s *server) converse() (met bool, err error) {
+	l, texts, err := s.route.open(s.ctx)
 	if err != nil {
-		return false, false, connectError(err)
+		return false, connectError(err)
 	}
 	defer l.close()
-	s.mu.Lock()
-	s.link = l
-	s.heard = s.clock.Now()
-	s.mu.Unlock()
-	met, err = l.carry(s)
-	return met, s.abandon(err), err
+	life, err := s.handshake(texts)
+	if err != nil {
+		return false, err
+	}
+	s.restore(l)
+	s.abandon(l.carry(s, life))
+	return true, nil
 }
 
 // fail answers all queued calls, and all that come until restore, with err. But if nothing was
-// queued or in flight when the link failed, the next command gets an attempt of its own.
-func (s *server) fail(err error, asked bool) {
+// queued, the next command gets an attempt of its own.
+func (s *server) fail(err error) {
 	s.mu.Lock()
-	if s.queue.len() == 0 && !asked && s.down == nil {
+	if s.queue.len() == 0 && s.down == nil {
 		s.mu.Unlock()
 		return
 	}
@@ -280,47 +277,29 @@ func (s *server) fail(err error, asked bool) {
 	tell(open)
 }
 
-// restore accepts commands again.
-func (s *server) restore() {
+// restore accepts commands again, for l.
+func (s *server) restore(l link) {
 	s.mu.Lock()
 	was := s.down
-	s.down = nil
+	s.down, s.link, s.heard = nil, l, s.clock.Now()
 	s.mu.Unlock()
 	if was != nil {
 		s.log.Info("node is up again")
 	}
 }
 
-// admitReleases accepts nothing but a Release until the link ends, and answers all else with err:
-// what is in flight at once, as it does not matter what the server replies.
-func (s *server) admitReleases(err error) {
-	s.mu.Lock()
-	s.unfit = err
-	var open []unanswered
-	for _, c := range s.flight.calls() { // they are recycled when they are settled
-		if c.kind != node.Release {
-			open = c.answer(open, node.Reply{Err: err})
-		}
-	}
-	s.mu.Unlock()
-	tell(open)
-}
-
 // abandon answers the calls in flight over a link that ended with err: they may have been
-// executed. It reports whether there were any that were not answered, or answered with err before.
-func (s *server) abandon(err error) bool {
+// executed.
+func (s *server) abandon(err error) {
 	s.mu.Lock()
 	var open []unanswered
 	for _, c := range s.flight.calls() {
 		open = c.answer(open, node.Reply{Err: err})
 		s.recycle(c)
 	}
-	asked := len(open) > 0 || s.unfit != nil
-	s.flight = fifo{}
-	s.link, s.unfit = nil, nil
+	s.flight, s.link = fifo{}, nil
 	s.mu.Unlock()
 	tell(open)
-	return asked
 }
 
 // rest waits for about d, or until Close, or for a command.
@@ -386,10 +365,6 @@ func (s *server) take(batch []*call) []*call {
 	var late []unanswered
 	for s.queue.len() > 0 && len(batch) < batchLimit {
 		c := s.queue.pop()
-		if c.row == nil { // INFO: its timeout starts now; later replies depend on its answer
-			c.deadline = now.Add(time.Duration(c.ttl) * time.Millisecond)
-			s.arm(c.deadline)
-		}
 		if c.deadline <= now {
 			late = c.answer(late, node.Reply{Err: node.ErrTimeout, Unsent: !c.apart})
 			s.recycle(c)
@@ -437,19 +412,14 @@ func (s *server) inFlight() int {
 	return s.flight.len()
 }
 
-// introduce queues an introduction before all other calls. Nothing waits for the replies, but
-// the link is closed if they do not come within timeout of being sent.
-func (s *server) introduce(timeout time.Duration) {
+// ping queues a PING. Nothing waits for the reply, but the link is closed if it does not come.
+func (s *server) ping(timeout time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var parts [len(introduction)]*call
-	for i := range parts {
-		c := s.newCall()
-		c.fill(nil, node.Command{TTL: timeout, Deadline: clock.Never}, func(node.Reply) {})
-		c.part = i
-		parts[i] = c
-	}
-	s.queue.insert(0, parts[:])
+	c := s.newCall()
+	c.fill(nil, node.Command{Deadline: s.clock.Now().Add(timeout)}, func(node.Reply) {})
+	s.queue.push(c)
+	s.arm(c.deadline)
 }
 
 // A result is the answer to one call, or to several that were sent together.
@@ -535,8 +505,6 @@ func (s *server) settleOne(c *call, got result, apart bool, to *settlement) {
 		s.demoted = true
 	} else if s.demoted && r.Err == nil {
 		r = node.Reply{Err: errDemoted}
-	} else if s.unfit != nil && c.kind != node.Release && r.Err == nil {
-		r = node.Reply{Err: s.unfit}
 	}
 	to.open = c.answer(to.open, r)
 	s.recycle(c)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/auth"
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
@@ -72,14 +73,21 @@ func Dial(urls ...string) ([]node.Node, error) {
 	if err := errors.Join(wrong...); err != nil {
 		return nil, err
 	}
-	return DialOptions(parsed...), nil
+	return DialOptions(parsed...)
 }
 
 // DialOptions returns a node for each server, as [Dial] does. Use it for settings that a URL
 // cannot have, such as a TLS configuration: take the options from [ParseURL], and add to them. A
 // Dialer takes the node over any connection, such as an SSH tunnel or the dialer of another client
 // of Redis. It then does TLS itself.
-func DialOptions(options ...*redis.Options) []node.Node {
+//
+// An OnConnect is refused, as none of the connections is go-redis's.
+func DialOptions(options ...*redis.Options) ([]node.Node, error) {
+	for i, o := range options {
+		if o.OnConnect != nil {
+			return nil, fmt.Errorf("redisnode: server %d of %d: %w", i+1, len(options), errOnConnect)
+		}
+	}
 	nodes := make([]node.Node, len(options))
 	for i, given := range options {
 		o := *given
@@ -92,10 +100,54 @@ func DialOptions(options ...*redis.Options) []node.Node {
 		if o.DialTimeout <= 0 {
 			o.DialTimeout = time.Second
 		}
-		nodes[i] = start(nameOf(&o), newDirect(o), Options{}.withDefaults())
+		nodes[i] = start(nameOf(&o), directly(&o), Options{}.withDefaults())
 	}
-	return nodes
+	return nodes, nil
 }
+
+var errOnConnect = errors.New("OnConnect needs a connection of go-redis, and a node's are its own: leave it out, or do the same in the Dialer")
+
+// directly makes a route of a client's options.
+func directly(o *redis.Options) *direct {
+	return newDirect(target{
+		dial:             func(ctx context.Context) (net.Conn, error) { return o.Dialer(ctx, o.Network, o.Addr) },
+		credentials:      credentials(o),
+		db:               o.DB,
+		clientName:       o.ClientName,
+		handshakeTimeout: handshakeTimeout(o.DialTimeout, o.ReadTimeout),
+	})
+}
+
+// credentials returns what the options say about user and password, in the order of go-redis.
+func credentials(o *redis.Options) func(context.Context) (user, password string, err error) {
+	switch {
+	case o.StreamingCredentialsProvider != nil:
+		return func(context.Context) (user, password string, err error) {
+			now, unsubscribe, err := o.StreamingCredentialsProvider.Subscribe(new(deaf))
+			if err != nil {
+				return "", "", err
+			}
+			defer unsubscribe()
+			user, password = now.BasicAuth()
+			return user, password, nil
+		}
+	case o.CredentialsProviderContext != nil:
+		return o.CredentialsProviderContext
+	case o.CredentialsProvider != nil:
+		return func(context.Context) (user, password string, err error) {
+			user, password = o.CredentialsProvider()
+			return user, password, nil
+		}
+	}
+	return func(context.Context) (user, password string, err error) { return o.Username, o.Password, nil }
+}
+
+// deaf listens to new credentials and does nothing: the next connection asks for them. It has a
+// size, so that no two are one listener.
+type deaf struct{ _ byte }
+
+func (*deaf) OnNext(auth.Credentials) {}
+func (*deaf) OnError(error)           {}
 
 // dialer dials as go-redis does, but respects the context also with TLS.
 func dialer(config *tls.Config) func(context.Context, string, string) (net.Conn, error) {
@@ -131,7 +183,10 @@ func New(client redis.UniversalClient, opts Options) (node.Node, error) {
 		if name == "" {
 			name = nameOf(&o)
 		}
-		r = newDirect(o)
+		if o.OnConnect != nil {
+			return nil, fmt.Errorf("redisnode: %w", errOnConnect)
+		}
+		r = directly(&o)
 	case *redis.ClusterClient:
 		o := *c.Options()
 		if o.ClusterSlots != nil { // of NewFailoverClusterClient, or the caller's

@@ -25,11 +25,11 @@
 // refuses such a group, because a right or memory is missing, each command is sent by itself.
 // Groups are for one server only, not for a cluster.
 //
-// go-redis makes the connection: it dials, negotiates TLS, authenticates and selects the
-// database, as its options say. The scripts then go over that connection without it, as
-// go-redis has one pipeline in flight at a time. Over a round trip of 10 ms that cost 2.3 round
-// trips for a command with 64 callers, and on the loopback a third of the throughput. In the
-// steady state a command costs no allocation.
+// The node speaks RESP2 itself, over the connection that go-redis's Dialer makes, as go-redis has
+// one pipeline in flight at a time. Over a round trip of 10 ms that cost 2.3 round trips for a
+// command with 64 callers, and on the loopback a third of the throughput. In the steady state a
+// command costs no allocation. A new connection begins with AUTH, SELECT and CLIENT SETNAME, if the
+// options ask for them, and INFO, all sent at once. Commands follow when these were answered.
 //
 // A node has two goroutines, two more from the first Watch on, and one while it dials. The
 // server cannot change these numbers.
@@ -55,9 +55,9 @@
 // When a connection breaks the courier dials again at once. If that fails the node is down:
 // all queued and new commands are answered immediately with [node.ErrUnreachable] and the
 // reason, while the courier tries again, after 5 ms at first and every half second later. A
-// server that accepts connections but does not answer is down, too, after a second at most, or
-// after 1.5 s if INFO is the first thing that it does not answer. The first command without a
-// connection, because there was none yet or it ended while idle, waits for one attempt.
+// server that accepts connections but does not answer is down, too, after a second at most. The
+// first command without a connection, because there was none yet or it ended while idle, waits for
+// one attempt.
 //
 // The end of an idle connection is noticed when it happens. So the first command after a
 // restart of the server is not lost with the old connection.
@@ -67,10 +67,9 @@
 // A server that sends invalid answers loses its own vote, and does no other harm. A reply has at
 // most 1 MiB, a line in it (such as an error) 4 KiB, a list and all lists in it 262144 elements,
 // and lists are at most 8 deep. Only the reply to an Inspect, which has all owners and waiters of
-// a name, may have 4 MiB. Anything longer, or not RESP2, ends the connection. go-redis allocates
-// what a server announces, so it is given only whole replies that were checked. That holds for
-// every connection that a node makes itself, also to a cluster. It does not hold for the
-// Sentinels of a NewFailoverClient, nor for clients of other kinds, which are used as they are.
+// a name, may have 4 MiB. Anything longer, or not RESP2, ends the connection. To a cluster the
+// connections are those of go-redis, which allocates what a server announces. So it is given only
+// whole replies that were checked, of 4 MiB at most. Clients of other kinds are used as they are.
 //
 // Therefore a name that is to be acquired has at most 512 KiB, or the answer is
 // [node.ErrUnsupported]. An error has at most half a KiB of a server's text, quoted if it has
@@ -78,8 +77,8 @@
 //
 // # Detecting restarts (run_id)
 //
-// The first command on a new connection is INFO. Its run_id and uptime make the [node.Life] of
-// all replies that follow. A restart always breaks the connection, so no reply of a new life
+// A new connection begins with INFO. Its run_id and uptime make the [node.Life] of all replies that
+// follow. A restart always breaks the connection, so no reply of a new life
 // carries an old one. The uptime comes in whole seconds; Born errs on the late side. If a new
 // run_id has an uptime that reaches back before the last reply of the old one, the old server
 // was not restarted: a replica was promoted, and its copy may lack the newest locks. Such a
@@ -105,23 +104,21 @@
 //     yourself, do the same in one transaction, by CLIENT KILL TYPE normal.
 //
 // A server that reports no uptime (miniredis) has no Life. A server whose ACL forbids INFO
-// cannot be used: commands are answered with [node.ErrAuth]. Releases are executed all the same, as the
-// server may have executed what was sent together with INFO.
+// cannot be used: commands are answered with [node.ErrAuth], and none is sent.
 //
 // # Which go-redis options are used
 //
-// The options of a [redis.Client] are copied: address, Dialer, TLS, credentials and their
-// providers, DB, ClientName, OnConnect, buffer sizes. Ignored are hooks added to the client, the
-// Limiter, timeouts, retries, the pool's settings, and client-side caching. The node has its own
-// client with one pinned connection, RESP2 (which saves a check for push messages before each
-// command), no retries, and the deadlines of the commands as its only timeouts. The caller's
-// client is not used, and not closed.
+// These options of a [redis.Client] are copied: address, Dialer, TLS, DB, ClientName, user and
+// password, and their providers, which are asked for each connection. OnConnect is refused: it
+// needs a connection of go-redis. All others are ignored, such as hooks added to the client, the
+// Limiter, timeouts, retries, the pool's settings, and client-side caching. The caller's client is
+// not used, and not closed.
 //
-// Connecting and each handshake are bounded by the smallest of a second, DialTimeout and
-// ReadTimeout. If a Dialer ignores its context and has not returned by then, neither a command
-// nor Close waits for it. (The one that go-redis makes for TLS respects only DialTimeout.) At
-// most two calls of the Dialer run at a time, so one that hangs leaves two goroutines behind,
-// and the node is down until it returns.
+// Connecting and the handshake are bounded by the smallest of a second, DialTimeout and
+// ReadTimeout. If a Dialer or a provider ignores its context and has not returned by then, neither
+// a command nor Close waits for it. (The Dialer that go-redis makes for TLS respects only
+// DialTimeout.) At most two of these calls run at a time, so one that hangs leaves two goroutines
+// behind, and the node is down until it returns.
 //
 // # Clusters and other clients
 //

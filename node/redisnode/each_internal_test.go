@@ -136,13 +136,13 @@ func TestApart(t *testing.T) {
 			}
 		}
 		s.giveBack(3)
-		s.fail(io.EOF, true)
+		s.fail(io.EOF)
 		for _, r := range answers {
 			if r.Unsent {
 				t.Errorf("%v: was sent, and is said to be unsent", tt.whole)
 			}
 		}
-		s.restore()
+		s.restore(nil)
 		for _, want := range map[bool][]int{true: {0, 3}, false: {3, 3}}[tt.pause] {
 			for i := range 3 {
 				cmd := node.Command{Kind: node.Acquire, TTL: time.Second, Deadline: clock.Never,
@@ -185,7 +185,7 @@ func TestPartsOfAnExtendThatWereSent(t *testing.T) {
 			s.flight.push(s.queue.pop())
 		}
 		s.abandon(node.ErrUnreachable)
-		s.fail(node.ErrUnreachable, true)
+		s.fail(node.ErrUnreachable)
 		if !errors.Is(got.Err, node.ErrUnreachable) || got.Unsent != (sent == 0) {
 			t.Errorf("%d of 2 parts were sent: %+v", sent, got)
 		}

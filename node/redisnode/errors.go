@@ -48,6 +48,7 @@ var phrases = []struct {
 	{"Unknown command called from script", node.ErrUnsupported}, // Valkey: the same
 	{"unknown subcommand", node.ErrUnsupported},
 	{"is not supported", node.ErrUnsupported}, // miniredis: INFO server
+	{"max number of clients", node.ErrUnreachable},
 }
 
 // fromServer reports whether the server sent err.

@@ -91,7 +91,7 @@ func TestMeaning(t *testing.T) {
 		"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.":        node.ErrReadOnly,
 		"NOAUTH Authentication required.":                                                         node.ErrAuth,
 		"WRONGPASS invalid username-password pair or user is disabled.":                           node.ErrAuth,
-		"ERR max number of clients reached":                                                       node.ErrServer,
+		"ERR max number of clients reached":                                                       node.ErrUnreachable,
 		"CLUSTERDOWN Hash slot not served":                                                        node.ErrServer,
 		"CROSSSLOT Keys in request don't hash to the same slot":                                   node.ErrUnsupported,
 		"TRYAGAIN Multiple keys request during rehashing of slot":                                 node.ErrServer,

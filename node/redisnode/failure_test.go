@@ -396,27 +396,29 @@ func TestBusyRestart(t *testing.T) {
 	}
 }
 
-// A hung CredentialsProviderContext ends in time, as it respects its context.
+// A provider of credentials that hangs holds up nobody, whether it respects its context or has none.
 func TestHungCredentials(t *testing.T) {
 	t.Parallel()
 	p := newServer(t)
-	client := redis.NewClient(&redis.Options{Addr: p.addr,
-		CredentialsProviderContext: func(ctx context.Context) (string, string, error) {
+	end := make(chan struct{})
+	defer close(end)
+	for _, o := range []*redis.Options{
+		{CredentialsProviderContext: func(ctx context.Context) (string, string, error) {
 			<-ctx.Done()
 			return "", "", ctx.Err()
-		}})
-	defer client.Close()
-	n, err := redisnode.New(client, redisnode.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	stop := n.Watch("a", node.Exclusive, func() {})
-	began := time.Now()
-	expectErr(t, "it cannot connect", ask(t, n, withDeadline(inspect("a"))), node.ErrUnreachable)
-	stop()
-	n.Close()
-	if took := time.Since(began); took > 4*time.Second {
-		t.Errorf("it took %v", took)
+		}},
+		{CredentialsProvider: func() (string, string) { <-end; return "", "" }},
+	} {
+		o.Addr = p.addr
+		n := wrap(t, redis.NewClient(o), redisnode.Options{})
+		stop := n.Watch("a", node.Exclusive, func() {})
+		began := time.Now()
+		expectErr(t, "it cannot connect", ask(t, n, withDeadline(inspect("a"))), node.ErrUnreachable)
+		stop()
+		n.Close()
+		if took := time.Since(began); took > 4*time.Second {
+			t.Errorf("it took %v", took)
+		}
 	}
 }
 
@@ -621,9 +623,12 @@ func TestNothingSent(t *testing.T) {
 func TestDialOptionsTakesADialer(t *testing.T) {
 	t.Parallel()
 	p := newServer(t)
-	nodes := redisnode.DialOptions(&redis.Options{Addr: "behind-a-tunnel:1", Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) {
+	nodes, err := redisnode.DialOptions(&redis.Options{Addr: "behind-a-tunnel:1", Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, p.addr)
 	}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer nodes[0].Close()
 	if got := nodes[0].Name(); got != "behind-a-tunnel:1" {
 		t.Errorf("its name is %q", got)

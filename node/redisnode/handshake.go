@@ -11,39 +11,35 @@ import (
 )
 
 // introduction is what each server is asked first.
-var introduction = [...][]string{
+var introduction = [][]string{
 	{"info", "server"},
 	{"info", "replication"},
 	{"client", "list", "type", "replica"},
 }
 
 // introduced makes one text of the answers to an introduction. INFO has to be permitted; the
-// rest may be unknown to the server or forbidden. whole is false if more answers are needed.
-func introduced(answers []result) (text string, whole bool, err error) {
-	for i, a := range answers[:min(len(answers), len(introduction))] {
+// rest may be unknown to the server or forbidden. Without INFO it is no Redis, and says nothing.
+func introduced(answers []result) (text string, err error) {
+	for i, a := range answers {
 		part, ok := a.val.(string)
 		text += part
-		switch {
-		case !ok && a.err == nil:
-			return "", true, errProtocol
-		case a.err != nil && (i == 0 || !fromServer(a.err) || i == 1 && errors.Is(serverError(a.err), node.ErrAuth)):
-			return "", true, a.err
+		switch means := connectError(a.err); {
+		case !ok && means == nil:
+			return "", errProtocol
+		case i < 2 && errors.Is(means, node.ErrAuth):
+			return "", refusal{serverReply{a.err}, fmt.Errorf("%w (the restart guard needs INFO)", means)}
+		case i == 0 && errors.Is(means, node.ErrUnsupported):
+			return "", nil
+		case means != nil && (i == 0 || !fromServer(a.err)):
+			return "", a.err
 		}
 	}
-	return text, len(answers) >= len(introduction), nil
+	return text, nil
 }
 
-// handshake takes the answers to introductions, and learns which servers a new link has and
-// since when they live. No reply counts before that is known.
-func (s *server) handshake(texts []string, err error) (*node.Life, error) {
-	switch err = connectError(err); {
-	case errors.Is(err, node.ErrAuth):
-		return nil, fmt.Errorf("%w (the restart guard needs INFO)", err)
-	case errors.Is(err, node.ErrUnsupported):
-		texts = nil // it is no Redis, and reports no life
-	case err != nil:
-		return nil, err
-	}
+// handshake takes what servers say of themselves, and learns which servers a new link has and since
+// when they live. No command is sent before that is known.
+func (s *server) handshake(texts []string) (*node.Life, error) {
 	servers := uptimes(texts)
 	for _, one := range servers {
 		if !isRunID(one.ID) {

@@ -7,8 +7,10 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -94,33 +96,78 @@ type standing struct {
 
 func (c *standing) Now() clock.Instant { return c.now }
 
-// Replies over a new link have no life without INFO: however long the process was held
-// up before, INFO is sent first, and its time begins then.
-func TestIntroductionIsNeverTooLate(t *testing.T) {
-	c := &standing{now: 1}
-	s := &server{clock: c, limit: 10, armed: clock.Never, timer: time.NewTimer(time.Hour)}
-	s.introduce(time.Second)
-	var late node.Reply
-	for _, deadline := range []time.Duration{time.Second, time.Minute} {
-		cmd := node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: "a"}}, Deadline: c.now.Add(deadline)}
-		if err := s.enqueue(cmd, func(r node.Reply) { late = r }); err != nil {
-			t.Fatal(err)
+// A command is sent only when the server has accepted the user, the database and the name, and has
+// said who it is, however long that takes. Another user must not execute it, nor in another
+// database, and its reply needs a life.
+func TestNothingIsSentBeforeTheGreeting(t *testing.T) {
+	greeting := []string{"auth", "select", "client", "info", "info", "client"}
+	for refused, want := range map[string]error{
+		"":                          nil,
+		"auth default secret":       node.ErrAuth,
+		"select 2":                  node.ErrAuth,
+		"client setname me":         node.ErrAuth,
+		"info server":               node.ErrAuth,
+		"info replication":          node.ErrAuth,
+		"client list type replica":  nil,
+		"nothing, but it is asleep": node.ErrUnreachable,
+	} {
+		var all []string
+		answer := func(command string, words []string) string {
+			all = append(all, command)
+			switch line := strings.Join(words, " "); {
+			case line == refused:
+				return "-NOPERM this user has no permissions to run the command\r\n"
+			case command == "auth", command == "select", command == "client" && words[1] == "setname":
+				return "+OK\r\n"
+			}
+			return ""
 		}
+		synctest.Test(t, func(t *testing.T) {
+			s := &wireServer{heard: make(map[string]int), answer: answer}
+			s.late.Store(int64(900 * time.Millisecond))
+			if refused != "" && want == node.ErrUnreachable {
+				s.late.Store(int64(1100 * time.Millisecond))
+			}
+			o := &redis.Options{Addr: "a", Password: "secret", DB: 2, ClientName: "me", Dialer: s.dial}
+			defer time.Sleep(time.Second) // the server wakes up
+			n := start("a", directly(o), Options{Clock: clock.Runtime()}.withDefaults())
+			defer n.Close()
+			replies := make(chan node.Reply)
+			n.Submit(node.Command{Kind: node.Acquire, Claims: []node.Claim{{Name: "a", Owner: "me", Token: 1}}, TTL: time.Second, Deadline: n.clock.Now().Add(2 * time.Second)},
+				func(r node.Reply) { replies <- r })
+			r := <-replies
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			switch {
+			case !errors.Is(r.Err, want), (want == nil) != (r.Life != nil), (want != nil) != r.Unsent:
+				t.Errorf("refused %q: %+v", refused, r)
+			case want == nil && !slices.Equal(all, append(greeting, "eval")), want != nil && slices.Contains(all, "eval"):
+				t.Errorf("refused %q: sent %v", refused, all)
+			}
+		})
 	}
-	c.now = c.now.Add(2 * time.Second)
-	s.expire()
-	batch := s.take(nil)
-	if n := len(introduction); len(batch) != n+1 || batch[0].kind != 0 || batch[n-1].kind != 0 || batch[n].kind != node.Inspect {
-		t.Fatalf("%d commands are sent; want an introduction, and the one that is not late", len(batch))
-	}
-	if !late.Unsent {
-		t.Errorf("the late one is answered %+v", late)
-	}
-	if got, want := batch[0].deadline, c.now.Add(time.Second); got != want {
-		t.Errorf("INFO has until %v, want %v", time.Duration(got), time.Duration(want))
-	}
-	if s.armed > batch[0].deadline {
-		t.Error("nobody looks whether INFO is answered")
+}
+
+// A greeting succeeds if each of its commands does, and if nothing else comes than was asked for.
+func TestExchange(t *testing.T) {
+	greeting, first := [][]string{{"auth", "default", "secret"}}, [][]string{{"info"}}
+	for said, want := range map[string]error{
+		"+OK\r\n$1\r\na\r\n":        nil,
+		"+OK\r\n-LOADING\r\n":       nil, // what that means is for others
+		"+OK\r\n$1\r\na\r\n:1\r\n":  errProtocol,
+		"+OK\r\n$1\r\na\r\n:1":      errProtocol,
+		":1\r\n$1\r\na\r\n":         errProtocol,
+		"$1\r\na\r\n+OK\r\n":        errProtocol,
+		"-WRONGPASS\r\n$1\r\na\r\n": node.ErrAuth,
+		"-WRONGPASS\r\n":            node.ErrAuth,
+		"+OK\r\n-LOADING":           io.EOF,
+		"+OK\r\n":                   io.EOF,
+		"":                          io.EOF,
+	} {
+		replies, err := exchange(playing([]byte(said)), time.Time{}, greeting, first)
+		if !errors.Is(connectError(err), want) || (len(replies) == 1) != (want == nil) {
+			t.Errorf("of %q: %v, %v, want %v", said, replies, err, want)
+		}
 	}
 }
 
@@ -142,7 +189,7 @@ func TestOnlyAReplicaIsDistrusted(t *testing.T) {
 		c := &standing{now: clock.Instant(time.Hour)}
 		s := &server{clock: c, log: slog.New(slog.DiscardHandler), limit: 10, armed: clock.Never, timer: time.NewTimer(time.Hour)}
 		meet := func() *node.Life {
-			life, err := s.handshake([]string{"run_id:a\r\nuptime_in_seconds:60\r\n"}, nil)
+			life, err := s.handshake([]string{"run_id:a\r\nuptime_in_seconds:60\r\n"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -199,7 +246,7 @@ func TestAHandOverByAFormerLifeDoesNotCount(t *testing.T) {
 		t.Error("it counts before it is known whose the server is")
 	}
 	for _, id := range []string{"old", "new"} {
-		life, err := s.handshake([]string{infoText(id, 60)}, nil)
+		life, err := s.handshake([]string{infoText(id, 60)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -233,12 +280,12 @@ func TestImpossibleTurns(t *testing.T) {
 func TestImpossibleLives(t *testing.T) {
 	for _, id := range []string{strings.Repeat("x", 65), "a b", "a\x1b[31m", "ä"} {
 		s := gatherer(&standing{})
-		if life, err := s.handshake([]string{infoText(id, 60)}, nil); life != nil || !errors.Is(err, errProtocol) {
+		if life, err := s.handshake([]string{infoText(id, 60)}); life != nil || !errors.Is(err, errProtocol) {
 			t.Errorf("%q: %v, %v", id, life, err)
 		}
 	}
 	s := gatherer(&standing{})
-	if life, err := s.handshake([]string{infoText("a", math.MaxInt64)}, nil); err != nil || life.Born > 0 {
+	if life, err := s.handshake([]string{infoText("a", math.MaxInt64)}); err != nil || life.Born > 0 {
 		t.Errorf("an uptime of 300 billion years: %+v, %v", life, err)
 	}
 }

@@ -90,6 +90,21 @@ func TestCheckedConnection(t *testing.T) {
 	}
 }
 
+// go-redis's connections to a cluster are checked, too.
+func TestConnectionsOfAClusterAreChecked(t *testing.T) {
+	r := newCluster(redis.ClusterOptions{Addrs: []string{"a"}, Dialer: func(context.Context, string, string) (net.Conn, error) {
+		return playing([]byte("*2147483647\r\n:1\r\n")), nil
+	}})
+	defer r.close()
+	conn, err := r.client.(*redis.ClusterClient).Options().Dialer(t.Context(), "tcp", "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if read, err := io.ReadAll(conn); len(read) > 0 || !errors.Is(err, errProtocol) {
+		t.Errorf("%q, %v", read, err)
+	}
+}
+
 // Only the reply to an Inspect, which has all owners and waiters, may be longer than others.
 func TestOnlyAnInspectIsLong(t *testing.T) {
 	const fields = 20_000
@@ -280,17 +295,19 @@ func FuzzChecked(f *testing.F) {
 func played(said []byte, url string) *direct {
 	o, _ := redis.ParseURL(url)
 	o.Dialer = func(context.Context, string, string) (net.Conn, error) { return playing(said), nil }
-	return newDirect(*o)
+	return directly(o)
 }
 
-// FuzzHello has a server say anything as a connection begins, where go-redis listens.
+// FuzzHello has a server say anything as a connection begins.
 func FuzzHello(f *testing.F) {
 	for _, text := range bombs {
 		f.Add([]byte(text), true)
-		f.Add([]byte("-ERR unknown command\r\n"+text), true)
-		f.Add([]byte("-ERR unknown command\r\n+OK\r\n"+text), true)
+		f.Add([]byte("+OK\r\n"+text), true)
+		f.Add([]byte("+OK\r\n+OK\r\n"+text), true)
+		f.Add([]byte("$3\r\na:b\r\n$3\r\na:b\r\n"+text), false)
 	}
-	f.Add([]byte("*2\r\n$6\r\nserver\r\n$5\r\nredis\r\n+OK\r\n"), true)
+	f.Add([]byte("+OK\r\n+OK\r\n$3\r\na:b\r\n$3\r\na:b\r\n$3\r\na:b\r\n"), true)
+	f.Add([]byte("$3\r\na:b\r\n-NOPERM\r\n-ERR unknown\r\n:1\r\n"), false)
 	f.Add([]byte("-ERR max number of clients reached\r\n"), false)
 	f.Fuzz(func(t *testing.T, said []byte, secret bool) {
 		url := "redis://a"
@@ -298,7 +315,7 @@ func FuzzHello(f *testing.F) {
 			url = "redis://user:password@a/2"
 		}
 		d := played(said, url)
-		l, err := d.open(t.Context())
+		l, _, err := d.open(t.Context())
 		if (l == nil) != (err != nil) {
 			t.Fatalf("%v, %v", l, err)
 		}
@@ -323,25 +340,35 @@ func FuzzSubscription(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, said []byte) {
-		s := gatherer(&standing{})
-		s.watch.init(s)
-		s.watch.started = true // but by nobody
-		s.ctx = t.Context()
-		d := played(append([]byte("-ERR unknown command\r\n"), said...), "redis://a")
-		defer d.close()
-		s.route = d
-		defer s.Listen("p", func(turn node.Turn) {
-			began := turn == node.Turn{}
-			asked := turn.Name != "" && turn.Waiter != "" && turn.Owner == ""
-			given := turn.Name != "" && turn.Waiter == "" && turn.Owner != "" && isToken(turn.Token) && turn.Token > 0
-			if !began && !asked && !given {
-				t.Errorf("of %q comes %+v", said, turn)
-			}
-		})()
-		if err := s.watch.session(); err == nil {
-			t.Error("it has not ended")
+		client := redis.NewClient(&redis.Options{Addr: "a", DisableIdentity: true, Dialer: func(context.Context, string, string) (net.Conn, error) {
+			return newChecked(playing(append([]byte("-ERR unknown command\r\n"), said...)), maxReply), nil
+		}})
+		defer client.Close()
+		for _, r := range []route{played(said, "redis://a"), &shared{client: client, handshakeTimeout: time.Second}} {
+			listenTo(t, r, said)
 		}
 	})
+}
+
+// listenTo has a node listen to a server that has said all that it says.
+func listenTo(t *testing.T, r route, said []byte) {
+	s := gatherer(&standing{})
+	s.watch.init(s)
+	s.watch.started = true // but by nobody
+	s.ctx = t.Context()
+	defer r.close()
+	s.route = r
+	defer s.Listen("p", func(turn node.Turn) {
+		began := turn == node.Turn{}
+		asked := turn.Name != "" && turn.Waiter != "" && turn.Owner == ""
+		given := turn.Name != "" && turn.Waiter == "" && turn.Owner != "" && isToken(turn.Token) && turn.Token > 0
+		if !began && !asked && !given {
+			t.Errorf("of %q comes %+v", said, turn)
+		}
+	})()
+	if err := s.watch.session(); err == nil {
+		t.Error("it has not ended")
+	}
 }
 
 // FuzzInfo has a server say anything of itself.
@@ -353,7 +380,7 @@ func FuzzInfo(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		const now = clock.Instant(time.Hour)
 		s := gatherer(&standing{now: now})
-		life, err := s.handshake([]string{text}, nil)
+		life, err := s.handshake([]string{text})
 		if err != nil && (life != nil || !isShown(err.Error())) {
 			t.Fatalf("%v, %q", life, err)
 		}

@@ -1,27 +1,26 @@
 package redisnode
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
-	"io"
 	"net"
+	"slices"
+	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
+	"github.com/redquorum/redquorum/node"
 )
 
 // A route is a way to reach a server. It makes links, one at a time.
 type route interface {
-	// open makes a link. It gives up when ctx ends.
-	open(ctx context.Context) (link, error)
+	// open makes a link, and asks its servers who they are: see introduction. It gives up when
+	// ctx ends.
+	open(ctx context.Context) (l link, texts []string, err error)
 
-	// subscribe subscribes to one channel or more. free closes the subscription and its
-	// connection.
-	subscribe(ctx context.Context, channels []string) (sub *redis.PubSub, free func(), err error)
+	// subscribe subscribes to one channel or more, over a connection of its own.
+	subscribe(ctx context.Context, channels []string) (subscription, error)
 
 	// oneServer reports whether a link leads to one server, so that a script can
 	// touch any of its keys.
@@ -33,11 +32,10 @@ type route interface {
 
 // A link carries calls.
 type link interface {
-	// carry sends an introduction and passes the answers to s, by handshake and restore. Then
-	// it sends what comes into s's queue and settles it, until the link ends or s is closed.
-	// met says that the handshake was done. err, one of package node's, is the answer to the
+	// carry sends what comes into s's queue and settles it, until the link ends or s is
+	// closed. life is that of the replies. err, one of package node's, is the answer to the
 	// calls that are then in flight.
-	carry(s *server) (met bool, err error)
+	carry(s *server, life *node.Life) error
 
 	// abort makes carry end soon. It may be called at any time, and does not
 	// block.
@@ -46,66 +44,31 @@ type link interface {
 	close()
 }
 
+// A target is one server, and how to begin a connection to it.
+type target struct {
+	dial             func(context.Context) (net.Conn, error)
+	credentials      func(context.Context) (user, password string, err error)
+	db               int
+	clientName       string
+	handshakeTimeout time.Duration
+}
+
 // direct is the route to one server through connections of the node's own.
 type direct struct {
-	opts             redis.Options // with a Dialer
-	handshakeTimeout time.Duration
-	dials            chan struct{} // has an element for each call of the Dialer that has not returned
+	target
+	dials chan struct{} // has an element for each call of dial and credentials that has not returned
 
 	mu     sync.Mutex
 	wires  map[*wire]bool // those in use
 	closed bool
 }
 
-// newDirect copies a client's options and overrides those that the courier needs to be
-// different.
-func newDirect(o redis.Options) *direct {
-	d := &direct{
-		handshakeTimeout: handshakeTimeout(o.DialTimeout, o.ReadTimeout),
-		dials:            make(chan struct{}, 2), // the courier's and the steward's
-		wires:            map[*wire]bool{},
-	}
-
-	o.Protocol = 2 // no push messages, so no check for them before each command
-	o.ContextTimeoutEnabled = true
-	o.ReadTimeout, o.WriteTimeout = -1, -1 // the context's deadline alone
-	o.MaxRetries = -1
-	o.DialerRetries = 1
-	o.DisableIdentity = true
-	o.Limiter = nil
-	o.PoolSize, o.MaxConcurrentDials = 1, 1
-	o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 0, 0, 0
-	o.ConnMaxIdleTime, o.ConnMaxLifetime = -1, 0
-	o.PipelinePoolSize = -1
-	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	o.PushNotificationProcessor = nil
-	o.ClientSideCache, o.ClientSideCacheConfig = nil, nil
-	d.opts = o
-	return d
+func newDirect(t target) *direct {
+	return &direct{target: t, dials: make(chan struct{}, 2), wires: map[*wire]bool{}} // 2: the courier's and the steward's
 }
 
 // A wire is a network connection, identified by its address in memory.
-type wire struct {
-	net.Conn
-	away atomic.Bool // the server has refused it, as it has too many clients
-}
-
-// lent is a wire that go-redis uses for a while and must not close. It also looks for the
-// refusal of too many clients, which go-redis takes for the answer of an old server to HELLO.
-type lent struct {
-	*wire
-	replies io.Reader
-}
-
-func (lent) Close() error { return nil }
-
-func (l lent) Read(b []byte) (n int, err error) {
-	n, err = l.replies.Read(b)
-	if bytes.HasPrefix(b[:n], []byte("-"+errMaxClients.Error())) {
-		l.away.Store(true)
-	}
-	return n, err
-}
+type wire struct{ net.Conn }
 
 // handshakeTimeout is how long a handshake may take.
 func handshakeTimeout(timeouts ...time.Duration) time.Duration {
@@ -120,74 +83,135 @@ func handshakeTimeout(timeouts ...time.Duration) time.Duration {
 
 var (
 	errRouteClosed = errors.New("closed")
-	errUsed        = errors.New("the connection was used already")
-	errIntroduced  = errors.New("go-redis is not needed any more")
 	errDialing     = errors.New("the Dialer has not returned from earlier attempts")
-	errMaxClients  = errors.New("ERR max number of clients reached") // of the server
 )
 
 func (d *direct) oneServer() bool { return true }
 
-// connect calls the Dialer. It does not wait for one that ignores the end of ctx; the
-// connection that this returns later is closed.
-func (d *direct) connect(ctx context.Context) (net.Conn, error) {
+// A dialed connection comes with the credentials for it.
+type dialed struct {
+	conn           net.Conn
+	user, password string
+	err            error
+}
+
+// connect calls the caller's functions. It does not wait for one that ignores the end of ctx; the
+// connection that comes later is closed.
+func (d *direct) connect(ctx context.Context) dialed {
 	select {
 	case d.dials <- struct{}{}:
 	default:
-		return nil, errDialing
+		return dialed{err: errDialing}
 	}
-	type outcome struct {
-		conn net.Conn
-		err  error
-	}
-	done := make(chan outcome)
+	done := make(chan dialed)
 	go func() {
-		conn, err := d.opts.Dialer(ctx, d.opts.Network, d.opts.Addr)
+		var c dialed
+		if conn, err := d.dial(ctx); err != nil {
+			c.err = err // conn may be a nil pointer of some type
+		} else {
+			c.conn = conn
+			c.user, c.password, c.err = d.credentials(ctx)
+		}
 		<-d.dials
 		select {
-		case done <- outcome{conn, err}:
+		case done <- c:
 		case <-ctx.Done():
-			if err == nil {
-				conn.Close()
+			if c.conn != nil {
+				c.conn.Close()
 			}
 		}
 	}()
 	select {
-	case o := <-done:
-		return o.conn, o.err
+	case c := <-done:
+		return c
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return dialed{err: ctx.Err()}
 	}
 }
 
-// dial makes a wire and a client that has nothing but this wire: go-redis never
-// dials by itself, so it neither dials twice nor in the background.
-func (d *direct) dial(ctx context.Context, adapt func(*redis.Options)) (*wire, *redis.Client, error) {
+// begin makes a wire that is ready for commands, and returns the replies to the first ones.
+func (d *direct) begin(ctx context.Context, first ...[]string) (*wire, []result, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.handshakeTimeout)
 	defer cancel()
-	conn, err := d.connect(ctx)
-	if err != nil {
-		return nil, nil, err
+	c := d.connect(ctx)
+	if c.conn == nil {
+		return nil, nil, c.err
 	}
-	w := &wire{Conn: conn}
+	w := &wire{c.conn}
 	d.mu.Lock()
 	closed := d.closed
 	d.wires[w] = true
 	d.mu.Unlock()
 	if closed {
+		c.err = errRouteClosed
+	}
+	var replies []result
+	if c.err == nil {
+		end, _ := ctx.Deadline()
+		replies, c.err = exchange(w, end, d.greeting(c.user, c.password), first)
+	}
+	if c.err != nil {
 		d.drop(w)
-		return nil, nil, errRouteClosed
+		return nil, nil, c.err
 	}
-	o := d.opts
-	var used atomic.Bool
-	o.Dialer = func(context.Context, string, string) (net.Conn, error) {
-		if used.Swap(true) {
-			return nil, errUsed
+	return w, replies, nil
+}
+
+// greeting is what has to succeed before any other command: another user must not execute that, nor
+// in another database.
+func (d *direct) greeting(user, password string) (commands [][]string) {
+	if password != "" {
+		commands = append(commands, []string{"auth", cmp.Or(user, "default"), password})
+	}
+	if d.db > 0 {
+		commands = append(commands, []string{"select", strconv.Itoa(d.db)})
+	}
+	if d.clientName != "" {
+		commands = append(commands, []string{"client", "setname", d.clientName})
+	}
+	return commands
+}
+
+// exchange sends a greeting and the first commands at once, and returns the replies to these.
+func exchange(conn net.Conn, end time.Time, greeting, first [][]string) ([]result, error) {
+	commands := slices.Concat(greeting, first)
+	if len(commands) == 0 {
+		return nil, nil
+	}
+	var out words
+	for _, one := range commands {
+		out.command(one...)
+	}
+	conn.SetDeadline(end)
+	_, err := conn.Write(out)
+	var replies []result
+	for in := newIncoming(); err == nil && len(replies) < len(commands); {
+		var came []result
+		came, err = in.read(conn)
+		replies = append(replies, came...)
+		if err == nil {
+			err = in.makeRoom(nil)
 		}
-		return lent{w, newChecked(w.Conn, maxReply)}, nil
+		if len(replies) > len(commands) || len(replies) == len(commands) && in.have > 0 {
+			err = errProtocol
+		}
 	}
-	adapt(&o)
-	return w, redis.NewClient(&o), nil
+	for _, got := range replies[:min(len(replies), len(greeting))] {
+		switch {
+		case got.err != nil:
+			return nil, got.err
+		case got.val != "OK":
+			return nil, errProtocol
+		}
+	}
+	switch last := len(replies) - 1; {
+	case err == nil:
+		conn.SetDeadline(time.Time{})
+		return replies[len(greeting):], nil
+	case last >= 0 && replies[last].err != nil: // why it has ended the connection
+		return nil, replies[last].err
+	}
+	return nil, err
 }
 
 func (d *direct) drop(w *wire) {
@@ -206,56 +230,28 @@ func (d *direct) close() {
 	}
 }
 
-// open lets go-redis do its handshake with the server, as the options say. Commands then go
-// over the wire without it: see stream.
-func (d *direct) open(ctx context.Context) (link, error) {
-	introduced := false
-	w, client, err := d.dial(ctx, func(o *redis.Options) {
-		first := o.OnConnect
-		o.OnConnect = func(ctx context.Context, c *redis.Conn) error {
-			if first != nil {
-				if err := first(ctx, c); err != nil {
-					return err
-				}
-			}
-			introduced = true
-			return errIntroduced
-		}
-	})
+func (d *direct) open(ctx context.Context) (link, []string, error) {
+	w, answers, err := d.begin(ctx, introduction...)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, d.handshakeTimeout) // the caller's own functions may wait for its end
-	defer cancel()
-	err = client.Ping(ctx).Err()
-	client.Close()
-	if w.away.Load() {
-		introduced, err = false, errMaxClients
-	}
-	if !introduced {
+	text, err := introduced(answers)
+	if err != nil {
 		d.drop(w)
-		return nil, err
+		return nil, nil, err
 	}
-	w.SetDeadline(time.Time{}) // go-redis has left its own
-	return &stream{route: d, conn: w}, nil
+	return &stream{route: d, conn: w}, []string{text}, nil
 }
 
-func (d *direct) subscribe(ctx context.Context, channels []string) (*redis.PubSub, func(), error) {
-	w, client, err := d.dial(ctx, func(*redis.Options) {})
+func (d *direct) subscribe(ctx context.Context, channels []string) (subscription, error) {
+	w, _, err := d.begin(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	sub := client.Subscribe(ctx)
-	free := func() {
-		d.drop(w)
-		sub.Close()
-		client.Close()
+	l := &listener{route: d, conn: w, in: newIncoming()}
+	if err := l.subscribe(channels...); err != nil {
+		l.close()
+		return nil, err
 	}
-	asking, cancel := context.WithTimeout(ctx, d.handshakeTimeout)
-	defer cancel()
-	if err := sub.Subscribe(asking, channels...); err != nil {
-		free()
-		return nil, nil, err
-	}
-	return sub, free, nil
+	return l, nil
 }

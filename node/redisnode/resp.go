@@ -17,6 +17,14 @@ type words []byte
 // begin is for a command of n words, which follow.
 func (w *words) begin(n int) { *w = header(*w, '*', n) }
 
+// command appends a whole command.
+func (w *words) command(list ...string) {
+	w.begin(len(list))
+	for _, word := range list {
+		w.text(word)
+	}
+}
+
 func (w *words) text(s string) {
 	*w = header(*w, '$', len(s))
 	*w = append(*w, s...)

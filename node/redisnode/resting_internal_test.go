@@ -115,7 +115,7 @@ func usual(command string, words []string) string {
 	case "eval", "evalsha":
 		return ":1\r\n"
 	}
-	return "-ERR unknown command\r\n" // HELLO
+	return "-ERR unknown command\r\n"
 }
 
 // rest runs f with a node of a server that can be looked at.
@@ -149,14 +149,13 @@ func granted(t *testing.T, n node.Node) {
 	}
 }
 
-// A connection that rests is kept, and is asked INFO so often that no middle box forgets it.
+// A connection that rests is kept, and gets a PING so often that no middle box forgets it.
 func TestARestingConnectionIsKept(t *testing.T) {
 	rest(t, func(t *testing.T, s *wireServer, n node.Node) {
 		granted(t, n)
-		before := s.count("info")
 		time.Sleep(10 * restAfter)
-		if asked := (s.count("info") - before) / 2; asked < 8 || asked > 10 {
-			t.Errorf("asked INFO %d times in ten times %v", asked, restAfter)
+		if got := s.count("ping"); got < 8 || got > 10 {
+			t.Errorf("%d PINGs in ten times %v", got, restAfter)
 		}
 		granted(t, n)
 		if got := s.count(""); got != 1 {
@@ -177,6 +176,21 @@ func TestAQuietSubscriptionIsKept(t *testing.T) {
 		if got := s.count("subscribe"); got != 1 {
 			t.Errorf("subscribed %d times", got)
 		}
+	})
+}
+
+// A subscription over which not even the answer to a PING comes is left for another.
+func TestASilentSubscriptionIsLeft(t *testing.T) {
+	rest(t, func(t *testing.T, s *wireServer, n node.Node) {
+		granted(t, n)
+		defer n.Watch("a", node.Exclusive, func() {})()
+		time.Sleep(time.Second)
+		s.late.Store(int64(time.Minute))
+		time.Sleep(2 * quietLimit)
+		if got := s.count("subscribe"); got != 2 {
+			t.Errorf("subscribed %d times", got)
+		}
+		time.Sleep(time.Minute)
 	})
 }
 

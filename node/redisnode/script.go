@@ -211,11 +211,7 @@ func (c *call) write(w *words, what word, of *node.Claim) {
 // life is the ID of the server's, if it is known.
 func (c *call) append(w *words, asText bool, life string) {
 	if c.row == nil {
-		words := introduction[c.part]
-		w.begin(len(words))
-		for _, word := range words {
-			w.text(word)
-		}
+		w.command("ping")
 		return
 	}
 	args := len(c.row.args) + len(c.claims)*len(c.row.each)

@@ -1,7 +1,6 @@
 package redisnode
 
 import (
-	"errors"
 	"io"
 	"runtime"
 	"sync/atomic"
@@ -10,8 +9,8 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// restAfter is for how long a connection may be idle before INFO is sent again. That keeps
-// middle boxes from forgetting the connection, and notices if they did.
+// restAfter is for how long a connection may be idle before a PING is sent. That keeps middle boxes
+// from forgetting the connection, and notices if they did.
 const restAfter = 15 * time.Second
 
 // readAtOnce is how much is read at once, unless a reply is longer.
@@ -23,7 +22,6 @@ const readAtOnce = 16 << 10
 type stream struct {
 	route *direct
 	conn  *wire
-	life  atomic.Pointer[node.Life] // of the server, from the handshake on
 
 	// leaving: no more is sent, and the stream ends when nothing is in flight.
 	leaving atomic.Bool
@@ -41,23 +39,21 @@ func (t *stream) leave(s *server) {
 	}
 }
 
-// carry is the writer. The introduction goes first, together with the queued calls. As its
-// answers come before all others, every reply has its life.
-func (t *stream) carry(s *server) (met bool, err error) {
-	s.introduce(t.route.handshakeTimeout)
+// carry is the writer.
+func (t *stream) carry(s *server, life *node.Life) (err error) {
 	ended := make(chan struct{})
 	go func() {
-		met, err = t.read(s)
+		err = t.read(s, life)
 		t.conn.Close() // ends a Write
 		close(ended)
 	}()
-	t.write(s, ended)
+	t.write(s, life, ended)
 	<-ended
-	return met, err
+	return err
 }
 
 // write sends what is queued until the stream ends.
-func (t *stream) write(s *server, ended <-chan struct{}) {
+func (t *stream) write(s *server, life *node.Life, ended <-chan struct{}) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	var batch []*call
@@ -70,7 +66,7 @@ func (t *stream) write(s *server, ended <-chan struct{}) {
 			return
 		case idle:
 			if time.Since(used) >= restAfter {
-				s.introduce(t.route.handshakeTimeout)
+				s.ping(t.route.handshakeTimeout)
 			}
 			continue
 		}
@@ -81,7 +77,7 @@ func (t *stream) write(s *server, ended <-chan struct{}) {
 		// callers that saves half of the system calls.
 		runtime.Gosched()
 		batch = s.take(batch)
-		out.encode(batch, t.life.Load())
+		out.encode(batch, life)
 		clear(batch) // they may be settled and used again as soon as they are sent
 		used = time.Now()
 		if n, err := t.conn.Write(out.words); err != nil {
@@ -131,29 +127,10 @@ func (o *outgoing) unsent(n int) (calls int) {
 }
 
 // read settles what comes back until the stream ends, and says why it does.
-//
-// Commands are sent together with the introduction. A server that refuses INFO may execute them all
-// the same. So the stream goes on for a moment, for their releases alone.
-func (t *stream) read(s *server) (met bool, _ error) {
-	var (
-		life    *node.Life
-		refused error
-		in      = incoming{buf: make([]byte, readAtOnce)}
-		answers []result // to the introduction
-	)
+func (t *stream) read(s *server, life *node.Life) error {
+	in := newIncoming()
 	for {
 		results, err := in.read(t.conn)
-		if !met && refused == nil {
-			answers = append(answers, results...)
-			life, met, refused = t.meet(s, answers)
-			switch {
-			case errors.Is(refused, node.ErrAuth):
-				s.admitReleases(refused)
-				t.conn.SetReadDeadline(time.Now().Add(minSilence))
-			case refused != nil:
-				return false, refused
-			}
-		}
 		if len(results) > 0 && !s.settle(results, life) {
 			t.leave(s)
 		}
@@ -162,13 +139,10 @@ func (t *stream) read(s *server) (met bool, _ error) {
 			err = io.EOF
 		}
 		if err == nil {
-			err = in.makeRoom(s)
+			err = in.makeRoom(s.inspects)
 		}
-		switch {
-		case err != nil && refused != nil:
-			return false, refused
-		case err != nil:
-			return met, networkError(err)
+		if err != nil {
+			return networkError(err)
 		}
 	}
 }
@@ -182,6 +156,8 @@ type incoming struct {
 	results []result
 }
 
+func newIncoming() incoming { return incoming{buf: make([]byte, readAtOnce)} }
+
 // read reads once, and returns what the replies say that are whole by now.
 func (in *incoming) read(conn io.Reader) ([]result, error) {
 	n, err := conn.Read(in.buf[in.have:])
@@ -193,10 +169,11 @@ func (in *incoming) read(conn io.Reader) ([]result, error) {
 	return in.results, err
 }
 
-// makeRoom makes room for more of a reply that is not whole, unless it is too long.
-func (in *incoming) makeRoom(s *server) error {
+// makeRoom makes room for more of a reply that is not whole, unless it is too long. inspects reports
+// whether it is to an Inspect; nil: it is not.
+func (in *incoming) makeRoom(inspects func() bool) error {
 	in.have = copy(in.buf, in.buf[in.used:in.have])
-	if in.have >= maxReply && (in.have >= maxInspect || !s.inspects()) {
+	if in.have >= maxReply && (in.have >= maxInspect || inspects == nil || !inspects()) {
 		return errTooLong
 	}
 	if in.have == 0 {
@@ -206,21 +183,6 @@ func (in *incoming) makeRoom(s *server) error {
 		in.buf = append(in.buf, make([]byte, len(in.buf))...)
 	}
 	return nil
-}
-
-// meet takes the answers to the introduction. met is whether they are all there, and the
-// handshake is done.
-func (t *stream) meet(s *server, answers []result) (life *node.Life, met bool, _ error) {
-	text, whole, err := introduced(answers)
-	if !whole {
-		return nil, false, nil
-	}
-	if life, err = s.handshake([]string{text}, err); err != nil {
-		return nil, false, err
-	}
-	t.life.Store(life)
-	s.restore()
-	return life, true, nil
 }
 
 // results appends what the replies in b say that are whole. They have so many bytes.

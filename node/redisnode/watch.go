@@ -1,9 +1,7 @@
 package redisnode
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -11,8 +9,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/redquorum/redquorum/node"
 )
@@ -248,7 +244,7 @@ func (w *watcher) session() error {
 		w.asked = append(w.asked, first...)
 	}
 	w.mu.Unlock()
-	sub, free, err := w.server.route.subscribe(w.server.ctx, first)
+	sub, err := w.server.route.subscribe(w.server.ctx, first)
 	if err != nil {
 		return err
 	}
@@ -257,12 +253,12 @@ func (w *watcher) session() error {
 	if err = w.subscribe(sub, channels[len(first):]); err == nil {
 		err = w.keep(sub, broken)
 	}
-	free() // ends the reader, if it has not ended
+	sub.close() // ends the reader, if it has not ended
 	return errors.Join(err, <-broken)
 }
 
 // keep adjusts the subscriptions and sends PINGs until the connection breaks.
-func (w *watcher) keep(sub *redis.PubSub, broken chan error) error {
+func (w *watcher) keep(sub subscription, broken chan error) error {
 	sweep := time.NewTicker(sweepEvery)
 	defer sweep.Stop()
 	pinged := time.Now()
@@ -277,7 +273,7 @@ func (w *watcher) keep(sub *redis.PubSub, broken chan error) error {
 		case <-sweep.C:
 			if time.Since(pinged) > pingEvery {
 				pinged = time.Now()
-				if err := sub.Ping(within(time.Second)); err != nil {
+				if err := sub.ping(); err != nil {
 					return err
 				}
 			}
@@ -289,17 +285,17 @@ func (w *watcher) keep(sub *redis.PubSub, broken chan error) error {
 }
 
 // adjust subscribes to new channels and unsubscribes from those without a watch for a while.
-func (w *watcher) adjust(sub *redis.PubSub) error {
+func (w *watcher) adjust(sub subscription) error {
 	add, drop := w.changes()
 	if len(drop) > 0 {
-		if err := sub.Unsubscribe(within(time.Second), drop...); err != nil {
+		if err := sub.unsubscribe(drop...); err != nil {
 			return err
 		}
 	}
 	return w.subscribe(sub, add)
 }
 
-func (w *watcher) subscribe(sub *redis.PubSub, channels []string) error {
+func (w *watcher) subscribe(sub subscription, channels []string) error {
 	w.mu.Lock()
 	each := len(channels)
 	if w.apart {
@@ -308,7 +304,7 @@ func (w *watcher) subscribe(sub *redis.PubSub, channels []string) error {
 	}
 	w.mu.Unlock()
 	for len(channels) > 0 {
-		if err := sub.Subscribe(within(time.Second), channels[:each]...); err != nil {
+		if err := sub.subscribe(channels[:each]...); err != nil {
 			return err
 		}
 		channels = channels[each:]
@@ -338,35 +334,16 @@ func (w *watcher) changes() (add, drop []string) {
 }
 
 // read passes on what the server says, until the connection breaks.
-func (w *watcher) read(sub *redis.PubSub) error {
+func (w *watcher) read(sub subscription) error {
 	for {
-		msg, err := receive(sub)
-		if err != nil && w.refused(err) {
-			continue
-		}
-		if err != nil {
+		channel, message, err := sub.receive()
+		switch {
+		case err == nil:
+			w.wake(channel, message)
+		case !w.refused(err):
 			return err
 		}
-		switch msg := msg.(type) {
-		case *redis.Message:
-			w.wake(msg.Channel, msg.Payload)
-		case *redis.Subscription:
-			if msg.Kind == "subscribe" {
-				w.wake(msg.Channel, "")
-			}
-		}
 	}
-}
-
-// receive waits for the next message. go-redis panics if that is a list of other elements than
-// a message has, when it has read all of it.
-func receive(sub *redis.PubSub) (msg any, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: a message: %v", errProtocol, p)
-		}
-	}()
-	return sub.ReceiveTimeout(context.Background(), quietLimit)
 }
 
 // refused notes that the server does not permit a channel. It reports whether it is known
