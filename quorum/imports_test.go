@@ -44,7 +44,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		}
 	}
 	// Nothing that others import imports the benchmark or the command line.
-	for _, pkg := range []string{"/node/redisnode", "/node/embedded", "/node/redisserver", "/sim", "/faults", "/quorum"} {
+	for _, pkg := range []string{"/node/redisnode", "/node/redisconn", "/node/embedded", "/node/redisserver", "/sim", "/faults", "/quorum"} {
 		for _, dep := range deps(t, pkg) {
 			if strings.HasPrefix(dep, module+"/bench") || strings.HasPrefix(dep, module+"/cmd") {
 				t.Errorf("%s imports %s", pkg, dep)

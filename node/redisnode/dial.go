@@ -1,6 +1,7 @@
 package redisnode
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/internal/courier"
 )
 
 // Options change how a node works. The zero value is sensible.
@@ -38,19 +40,6 @@ type Options struct {
 	// Logger gets a line when a node goes down, comes up, or begins a new life. By default
 	// nothing is logged.
 	Logger *slog.Logger
-}
-
-func (o Options) withDefaults() Options {
-	if o.Clock == nil {
-		o.Clock = clock.System()
-	}
-	if o.Queue <= 0 {
-		o.Queue = 4096
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	return o
 }
 
 // Dial returns a node for each URL, in order. It checks all URLs, but does not connect:
@@ -79,9 +68,7 @@ func Dial(urls ...string) ([]node.Node, error) {
 // DialOptions returns a node for each server, as [Dial] does. Use it for settings that a URL
 // cannot have, such as a TLS configuration: take the options from [ParseURL], and add to them. A
 // Dialer takes the node over any connection, such as an SSH tunnel or the dialer of another client
-// of Redis. It then does TLS itself.
-//
-// An OnConnect is refused, as none of the connections is go-redis's.
+// of Redis. It then does TLS itself. OnConnect is refused, as the connections are not go-redis's.
 func DialOptions(options ...*redis.Options) ([]node.Node, error) {
 	for i, o := range options {
 		if o.OnConnect != nil {
@@ -100,22 +87,33 @@ func DialOptions(options ...*redis.Options) ([]node.Node, error) {
 		if o.DialTimeout <= 0 {
 			o.DialTimeout = time.Second
 		}
-		nodes[i] = start(nameOf(&o), directly(&o), Options{}.withDefaults())
+		nodes[i] = courier.ToServer(directly(&o), courier.Options{Name: nameOf(&o)})
 	}
 	return nodes, nil
 }
 
 var errOnConnect = errors.New("OnConnect needs a connection of go-redis, and a node's are its own: leave it out, or do the same in the Dialer")
 
-// directly makes a route of a client's options.
-func directly(o *redis.Options) *direct {
-	return newDirect(target{
-		dial:             func(ctx context.Context) (net.Conn, error) { return o.Dialer(ctx, o.Network, o.Addr) },
-		credentials:      credentials(o),
-		db:               o.DB,
-		clientName:       o.ClientName,
-		handshakeTimeout: handshakeTimeout(o.DialTimeout, o.ReadTimeout),
-	})
+// directly takes from a client's options how to begin a connection.
+func directly(o *redis.Options) courier.Target {
+	return courier.Target{
+		Dial:        func(ctx context.Context) (net.Conn, error) { return o.Dialer(ctx, o.Network, o.Addr) },
+		Credentials: credentials(o),
+		DB:          o.DB,
+		ClientName:  o.ClientName,
+		Timeout:     handshakeTimeout(o.DialTimeout, o.ReadTimeout),
+	}
+}
+
+// handshakeTimeout is how long a handshake may take.
+func handshakeTimeout(timeouts ...time.Duration) time.Duration {
+	p := time.Second
+	for _, t := range timeouts {
+		if t > 0 {
+			p = min(p, t)
+		}
+	}
+	return p
 }
 
 // credentials returns what the options say about user and password, in the order of go-redis.
@@ -171,42 +169,35 @@ func New(client redis.UniversalClient, opts Options) (node.Node, error) {
 	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, errors.New("redisnode: no client")
 	}
-	opts = opts.withDefaults()
-	name := opts.Name
-	var r route
 	switch c := client.(type) {
 	case *redis.Client:
 		o := *c.Options()
 		if o.Addr == "FailoverClient" { // of NewFailoverClient
 			return nil, errSentinel
 		}
-		if name == "" {
-			name = nameOf(&o)
-		}
 		if o.OnConnect != nil {
 			return nil, fmt.Errorf("redisnode: %w", errOnConnect)
 		}
-		r = directly(&o)
+		opts.Name = cmp.Or(opts.Name, nameOf(&o))
+		return courier.ToServer(directly(&o), courier.Options(opts)), nil
 	case *redis.ClusterClient:
 		o := *c.Options()
 		if o.ClusterSlots != nil { // of NewFailoverClusterClient, or the caller's
 			return nil, errSentinel
 		}
-		if name == "" {
-			name = strings.Join(o.Addrs, ",")
-		}
-		r = newCluster(o)
-	default:
-		_, cluster := client.(masters)
-		if _, ring := client.(shards); ring && !cluster {
-			return nil, fmt.Errorf("redisnode: a %T moves names to other servers when one is down, and these do not have the locks: make each server a node", client)
-		}
-		if name == "" {
-			return nil, fmt.Errorf("redisnode: a %T has no address: Options.Name is needed", client)
-		}
-		r = &shared{client: client, handshakeTimeout: handshakeTimeout()}
+		opts.Name = cmp.Or(opts.Name, strings.Join(o.Addrs, ","))
+		cluster := newCluster(o)
+		return courier.Through(cluster, cluster.timeout, courier.Options(opts)), nil
 	}
-	return start(name, r, opts), nil
+	_, cluster := client.(masters)
+	if _, ring := client.(shards); ring && !cluster {
+		return nil, fmt.Errorf("redisnode: a %T moves names to other servers when one is down, and these do not have the locks: make each server a node", client)
+	}
+	if opts.Name == "" {
+		return nil, fmt.Errorf("redisnode: a %T has no address: Options.Name is needed", client)
+	}
+	other := &shared{client: client, timeout: handshakeTimeout()}
+	return courier.Through(other, other.timeout, courier.Options(opts)), nil
 }
 
 var errSentinel = errors.New("redisnode: a client for Sentinel, or with ClusterSlots of its own, leads to another server after a failover, " +

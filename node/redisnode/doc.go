@@ -1,9 +1,10 @@
-// Package redisnode is the [node.Node] of a real Redis server, reached through
+// Package redisnode is the [node.Node] of a real Redis server, with the URLs, options and clients of
 // go-redis. It is no lock: package quorum makes one of several nodes.
 //
 //	nodes, err := redisnode.Dial("redis://10.0.0.1:6379", "redis://10.0.0.2:6379", "redis://10.0.0.3:6379")
 //
-// [Dial] takes URLs. [New] takes an existing go-redis client, and [Options].
+// [Dial] takes URLs. [New] takes an existing go-redis client, and [Options]. Package redisconn has the
+// same node over any net.Conn, without go-redis.
 //
 // # Connection and batching
 //

@@ -1,6 +1,9 @@
 package redisnode
 
-import "github.com/redquorum/redquorum/node"
+import (
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/internal/courier"
+)
 
 // Execute executes cmd as a Node does, with the same script, arguments and reading of the
 // answer, but without a connection: do is the server. do takes the words of one Redis command,
@@ -9,19 +12,5 @@ import "github.com/redquorum/redquorum/node"
 // It is for simulators. The reply has no Life, the
 // run_id that scripts get means nothing, and Deadline is ignored.
 func Execute(cmd node.Command, do func(words []string) (any, error)) node.Reply {
-	r, err := check(&cmd)
-	if err != nil {
-		return node.Reply{Err: err, Unsent: true}
-	}
-	var c call
-	c.fill(r, cmd, nil)
-	var w words
-	c.append(&w, true, "simulated")
-	val, err := do(w.list())
-	if err != nil {
-		val = serverReply{err}
-	}
-	got := understand(val)
-	reply, _ := c.outcome(got.val, got.err, nil)
-	return reply
+	return courier.Execute(cmd, do)
 }

@@ -1,11 +1,6 @@
 package redisnode
 
-import "github.com/redquorum/redquorum/node"
+import "github.com/redquorum/redquorum/node/internal/courier"
 
-// Together has n send commands together from so few on; 0: none ever are.
-func Together(n node.Node, least int) {
-	s := n.(*server)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.least = least
-}
+// Together has a node send commands together from so few on; 0: none ever are.
+var Together = courier.Together

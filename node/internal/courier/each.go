@@ -1,4 +1,4 @@
-package redisnode
+package courier
 
 import (
 	"errors"
@@ -151,4 +151,12 @@ func appendEach(w *words, calls []*call, given scriptSet, life string) {
 		c.write(w, channelArg, &c.claims[0])
 		w.number(int64(next))
 	}
+}
+
+// Together has n send commands together from so few on; 0: none ever are. It is for tests.
+func Together(n node.Node, least int) {
+	s := n.(*server)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.least = least
 }

@@ -1,4 +1,4 @@
-package redisnode
+package courier
 
 import (
 	"bytes"
@@ -14,8 +14,6 @@ import (
 	"testing/iotest"
 	"time"
 	"unicode/utf8"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
@@ -34,7 +32,7 @@ var bombs = []string{
 func TestBombsAreRefused(t *testing.T) {
 	for _, text := range bombs[:17] {
 		var p parser
-		if got, n, err := p.parse([]byte(text)); !errors.Is(err, errProtocol) || cap(p.lists) > 0 {
+		if got, n, err := p.parse([]byte(text)); !errors.Is(err, ErrProtocol) || cap(p.lists) > 0 {
 			t.Errorf("%.40q: %v, %d bytes, %v, room for %d", text, got, n, err, cap(p.lists))
 		}
 	}
@@ -75,7 +73,7 @@ func TestCheckedConnection(t *testing.T) {
 			{good, good, io.EOF},
 			{good + "*2\r\n:1\r\n", good, io.EOF},
 			{good + "$100\r\n" + strings.Repeat("x", 99), good, io.EOF},
-			{"*1000000000\r\n" + good, "", errProtocol},
+			{"*1000000000\r\n" + good, "", ErrProtocol},
 			{"$1048576\r\n" + strings.Repeat("x", 1<<20), "", errTooLong},
 			{"*2\r\n$1000000\r\n" + strings.Repeat("x", 1000000) + "\r\n$1000000\r\n" + strings.Repeat("x", 1000000), "", errTooLong},
 		} {
@@ -87,21 +85,6 @@ func TestCheckedConnection(t *testing.T) {
 				t.Errorf("of %.40q came %.40q, %v; want %.40q, %v", tt.said, read, err, tt.read, tt.err)
 			}
 		}
-	}
-}
-
-// go-redis's connections to a cluster are checked, too.
-func TestConnectionsOfAClusterAreChecked(t *testing.T) {
-	r := newCluster(redis.ClusterOptions{Addrs: []string{"a"}, Dialer: func(context.Context, string, string) (net.Conn, error) {
-		return playing([]byte("*2147483647\r\n:1\r\n")), nil
-	}})
-	defer r.close()
-	conn, err := r.client.(*redis.ClusterClient).Options().Dialer(t.Context(), "tcp", "a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if read, err := io.ReadAll(conn); len(read) > 0 || !errors.Is(err, errProtocol) {
-		t.Errorf("%q, %v", read, err)
 	}
 }
 
@@ -223,7 +206,7 @@ func TestInfoIsText(t *testing.T) {
 		replies := make(chan node.Reply, 1) // a node that is already known to be down answers at once
 		n.Submit(node.Command{Kind: node.Acquire, Claims: []node.Claim{{Name: "a", Owner: "me"}}, TTL: time.Second, Deadline: n.(*server).clock.Now().Add(time.Second)},
 			func(r node.Reply) { replies <- r })
-		if r := <-replies; !errors.Is(r.Err, errProtocol) {
+		if r := <-replies; !errors.Is(r.Err, ErrProtocol) {
 			t.Errorf("%+v", r)
 		}
 	})
@@ -292,10 +275,8 @@ func FuzzChecked(f *testing.F) {
 }
 
 // played returns a route to a server that says no more than this, to whomever connects.
-func played(said []byte, url string) *direct {
-	o, _ := redis.ParseURL(url)
-	o.Dialer = func(context.Context, string, string) (net.Conn, error) { return playing(said), nil }
-	return directly(o)
+func played(said []byte, password string) *direct {
+	return newDirect(target(func(context.Context) (net.Conn, error) { return playing(said), nil }, password))
 }
 
 // FuzzHello has a server say anything as a connection begins.
@@ -303,18 +284,14 @@ func FuzzHello(f *testing.F) {
 	for _, text := range bombs {
 		f.Add([]byte(text), true)
 		f.Add([]byte("+OK\r\n"+text), true)
-		f.Add([]byte("+OK\r\n+OK\r\n"+text), true)
+		f.Add([]byte("+OK\r\n+OK\r\n+OK\r\n"+text), true)
 		f.Add([]byte("$3\r\na:b\r\n$3\r\na:b\r\n"+text), false)
 	}
-	f.Add([]byte("+OK\r\n+OK\r\n$3\r\na:b\r\n$3\r\na:b\r\n$3\r\na:b\r\n"), true)
+	f.Add([]byte("+OK\r\n+OK\r\n+OK\r\n$3\r\na:b\r\n$3\r\na:b\r\n$3\r\na:b\r\n"), true)
 	f.Add([]byte("$3\r\na:b\r\n-NOPERM\r\n-ERR unknown\r\n:1\r\n"), false)
 	f.Add([]byte("-ERR max number of clients reached\r\n"), false)
 	f.Fuzz(func(t *testing.T, said []byte, secret bool) {
-		url := "redis://a"
-		if secret {
-			url = "redis://user:password@a/2"
-		}
-		d := played(said, url)
+		d := played(said, map[bool]string{true: "password"}[secret])
 		l, _, err := d.open(t.Context())
 		if (l == nil) != (err != nil) {
 			t.Fatalf("%v, %v", l, err)
@@ -340,35 +317,25 @@ func FuzzSubscription(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, said []byte) {
-		client := redis.NewClient(&redis.Options{Addr: "a", DisableIdentity: true, Dialer: func(context.Context, string, string) (net.Conn, error) {
-			return newChecked(playing(append([]byte("-ERR unknown command\r\n"), said...)), maxReply), nil
-		}})
-		defer client.Close()
-		for _, r := range []route{played(said, "redis://a"), &shared{client: client, handshakeTimeout: time.Second}} {
-			listenTo(t, r, said)
+		s := gatherer(&standing{})
+		s.watch.init(s)
+		s.watch.started = true // but by nobody
+		s.ctx = t.Context()
+		d := played(said, "")
+		defer d.close()
+		s.route = d
+		defer s.Listen("p", func(turn node.Turn) {
+			began := turn == node.Turn{}
+			asked := turn.Name != "" && turn.Waiter != "" && turn.Owner == ""
+			given := turn.Name != "" && turn.Waiter == "" && turn.Owner != "" && isToken(turn.Token) && turn.Token > 0
+			if !began && !asked && !given {
+				t.Errorf("of %q comes %+v", said, turn)
+			}
+		})()
+		if err := s.watch.session(); err == nil {
+			t.Error("it has not ended")
 		}
 	})
-}
-
-// listenTo has a node listen to a server that has said all that it says.
-func listenTo(t *testing.T, r route, said []byte) {
-	s := gatherer(&standing{})
-	s.watch.init(s)
-	s.watch.started = true // but by nobody
-	s.ctx = t.Context()
-	defer r.close()
-	s.route = r
-	defer s.Listen("p", func(turn node.Turn) {
-		began := turn == node.Turn{}
-		asked := turn.Name != "" && turn.Waiter != "" && turn.Owner == ""
-		given := turn.Name != "" && turn.Waiter == "" && turn.Owner != "" && isToken(turn.Token) && turn.Token > 0
-		if !began && !asked && !given {
-			t.Errorf("of %q comes %+v", said, turn)
-		}
-	})()
-	if err := s.watch.session(); err == nil {
-		t.Error("it has not ended")
-	}
 }
 
 // FuzzInfo has a server say anything of itself.

@@ -1,4 +1,4 @@
-package redisnode
+package courier
 
 import (
 	"errors"
@@ -25,7 +25,7 @@ func introduced(answers []result) (text string, err error) {
 		text += part
 		switch means := connectError(a.err); {
 		case !ok && means == nil:
-			return "", errProtocol
+			return "", ErrProtocol
 		case i < 2 && errors.Is(means, node.ErrAuth):
 			return "", refusal{serverReply{a.err}, fmt.Errorf("%w (the restart guard needs INFO)", means)}
 		case i == 0 && errors.Is(means, node.ErrUnsupported):
@@ -43,7 +43,7 @@ func (s *server) handshake(texts []string) (*node.Life, error) {
 	servers := uptimes(texts)
 	for _, one := range servers {
 		if !isRunID(one.ID) {
-			return nil, networkError(fmt.Errorf("%w: run_id:%.40q", errProtocol, one.ID))
+			return nil, networkError(fmt.Errorf("%w: run_id:%.40q", ErrProtocol, one.ID))
 		}
 	}
 	before := s.lives.Life()

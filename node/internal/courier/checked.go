@@ -1,4 +1,4 @@
-package redisnode
+package courier
 
 import (
 	"bytes"
@@ -17,7 +17,10 @@ type checked struct {
 	room    [4 << 10]byte
 }
 
-// newChecked makes a checked connection of conn.
+// Checked returns conn for go-redis. It passes on whole replies only, none of them longer than one to
+// an Inspect.
+func Checked(conn net.Conn) net.Conn { return newChecked(conn, maxInspect) }
+
 func newChecked(conn net.Conn, most int) net.Conn {
 	c := &checked{Conn: conn, most: most}
 	if raw, ok := conn.(syscall.Conn); ok { // go-redis checks whether it has ended

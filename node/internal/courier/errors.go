@@ -1,4 +1,4 @@
-package redisnode
+package courier
 
 import (
 	"crypto/tls"
@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/redquorum/redquorum/internal/neterr"
 	"github.com/redquorum/redquorum/node"
@@ -51,12 +49,15 @@ var phrases = []struct {
 	{"max number of clients", node.ErrUnreachable},
 }
 
-// fromServer reports whether the server sent err.
+// fromServer reports whether the server sent err: it is a serverReply, or go-redis says so.
 func fromServer(err error) bool {
 	if err == nil { // As allocates also then
 		return false
 	}
-	var e redis.Error
+	var e interface {
+		error
+		RedisError()
+	}
 	return errors.As(err, &e)
 }
 
@@ -72,7 +73,8 @@ var noNumber = regexp.MustCompile(`compare (nil with number|number with nil)|ari
 
 var errDemoted = fmt.Errorf("%w: it was a replica a moment ago", node.ErrUnreachable)
 
-var errNotAsked = serverReply{errors.New("MOVED to a master that has not answered INFO yet")}
+// ErrNotAsked is a Client's answer to a command for a server that it was not asked about by Ask.
+var ErrNotAsked error = serverReply{errors.New("MOVED to a master that has not answered INFO yet")}
 
 // redirected reports whether a member of a cluster answered that another has the name, or may
 // have it. Then it has executed nothing.

@@ -1,4 +1,4 @@
-package redisnode
+package courier
 
 import (
 	"io"
@@ -66,7 +66,7 @@ func (t *stream) write(s *server, life *node.Life, ended <-chan struct{}) {
 			return
 		case idle:
 			if time.Since(used) >= restAfter {
-				s.ping(t.route.handshakeTimeout)
+				s.ping(t.route.Timeout)
 			}
 			continue
 		}

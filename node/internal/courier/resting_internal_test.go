@@ -1,4 +1,4 @@
-package redisnode
+package courier
 
 import (
 	"context"
@@ -12,8 +12,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
@@ -37,7 +35,7 @@ func (f *wireServer) count(what string) int {
 	return f.heard[what]
 }
 
-func (f *wireServer) dial(context.Context, string, string) (net.Conn, error) {
+func (f *wireServer) dial(context.Context) (net.Conn, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.conns++
@@ -118,6 +116,17 @@ func usual(command string, words []string) string {
 	return "-ERR unknown command\r\n"
 }
 
+// target is a server that dial leads to, with a database and a name for connections if there is a
+// password.
+func target(dial func(context.Context) (net.Conn, error), password string) Target {
+	t := Target{Dial: dial, Timeout: time.Second}
+	t.Credentials = func(context.Context) (string, string, error) { return "", password, nil }
+	if password != "" {
+		t.DB, t.ClientName = 2, "me"
+	}
+	return t
+}
+
 // rest runs f with a node of a server that can be looked at.
 func rest(t *testing.T, f func(t *testing.T, s *wireServer, n node.Node)) { restOn(t, nil, f) }
 
@@ -126,12 +135,7 @@ func rest(t *testing.T, f func(t *testing.T, s *wireServer, n node.Node)) { rest
 func restOn(t *testing.T, answer func(command string, words []string) string, f func(t *testing.T, s *wireServer, n node.Node)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &wireServer{heard: make(map[string]int), answer: answer}
-		client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: s.dial, DisableIdentity: true})
-		defer client.Close()
-		n, err := New(client, Options{Clock: clock.Runtime()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := ToServer(target(s.dial, ""), Options{Clock: clock.Runtime()})
 		defer n.Close()
 		f(t, s, n)
 	})
@@ -186,7 +190,7 @@ func TestASilentSubscriptionIsLeft(t *testing.T) {
 		defer n.Watch("a", node.Exclusive, func() {})()
 		time.Sleep(time.Second)
 		s.late.Store(int64(time.Minute))
-		time.Sleep(2 * quietLimit)
+		time.Sleep(2 * QuietLimit)
 		if got := s.count("subscribe"); got != 2 {
 			t.Errorf("subscribed %d times", got)
 		}

@@ -1,4 +1,4 @@
-package redisnode
+package courier
 
 import (
 	"cmp"
@@ -20,7 +20,7 @@ type route interface {
 	open(ctx context.Context) (l link, texts []string, err error)
 
 	// subscribe subscribes to one channel or more, over a connection of its own.
-	subscribe(ctx context.Context, channels []string) (subscription, error)
+	subscribe(ctx context.Context, channels []string) (Subscription, error)
 
 	// oneServer reports whether a link leads to one server, so that a script can
 	// touch any of its keys.
@@ -44,45 +44,35 @@ type link interface {
 	close()
 }
 
-// A target is one server, and how to begin a connection to it.
-type target struct {
-	dial             func(context.Context) (net.Conn, error)
-	credentials      func(context.Context) (user, password string, err error)
-	db               int
-	clientName       string
-	handshakeTimeout time.Duration
+// A Target is one server, and how to begin a connection to it.
+type Target struct {
+	Dial        func(context.Context) (net.Conn, error)
+	Credentials func(context.Context) (user, password string, err error)
+	DB          int
+	ClientName  string
+	Timeout     time.Duration // for a connection to be made and greeted
 }
 
 // direct is the route to one server through connections of the node's own.
 type direct struct {
-	target
-	dials chan struct{} // has an element for each call of dial and credentials that has not returned
+	Target
+	dials chan struct{} // has an element for each call of Dial and Credentials that has not returned
 
 	mu     sync.Mutex
 	wires  map[*wire]bool // those in use
 	closed bool
 }
 
-func newDirect(t target) *direct {
-	return &direct{target: t, dials: make(chan struct{}, 2), wires: map[*wire]bool{}} // 2: the courier's and the steward's
+func newDirect(t Target) *direct {
+	return &direct{Target: t, dials: make(chan struct{}, 2), wires: map[*wire]bool{}} // 2: the courier's and the steward's
 }
 
 // A wire is a network connection, identified by its address in memory.
 type wire struct{ net.Conn }
 
-// handshakeTimeout is how long a handshake may take.
-func handshakeTimeout(timeouts ...time.Duration) time.Duration {
-	p := time.Second
-	for _, t := range timeouts {
-		if t > 0 {
-			p = min(p, t)
-		}
-	}
-	return p
-}
-
 var (
 	errRouteClosed = errors.New("closed")
+	errNoConn      = errors.New("the Dialer has returned no connection, and no error")
 	errDialing     = errors.New("the Dialer has not returned from earlier attempts")
 )
 
@@ -106,11 +96,14 @@ func (d *direct) connect(ctx context.Context) dialed {
 	done := make(chan dialed)
 	go func() {
 		var c dialed
-		if conn, err := d.dial(ctx); err != nil {
+		switch conn, err := d.Dial(ctx); {
+		case err != nil:
 			c.err = err // conn may be a nil pointer of some type
-		} else {
+		case conn == nil:
+			c.err = errNoConn
+		default:
 			c.conn = conn
-			c.user, c.password, c.err = d.credentials(ctx)
+			c.user, c.password, c.err = d.Credentials(ctx)
 		}
 		<-d.dials
 		select {
@@ -131,7 +124,7 @@ func (d *direct) connect(ctx context.Context) dialed {
 
 // begin makes a wire that is ready for commands, and returns the replies to the first ones.
 func (d *direct) begin(ctx context.Context, first ...[]string) (*wire, []result, error) {
-	ctx, cancel := context.WithTimeout(ctx, d.handshakeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
 	defer cancel()
 	c := d.connect(ctx)
 	if c.conn == nil {
@@ -163,11 +156,11 @@ func (d *direct) greeting(user, password string) (commands [][]string) {
 	if password != "" {
 		commands = append(commands, []string{"auth", cmp.Or(user, "default"), password})
 	}
-	if d.db > 0 {
-		commands = append(commands, []string{"select", strconv.Itoa(d.db)})
+	if d.DB > 0 {
+		commands = append(commands, []string{"select", strconv.Itoa(d.DB)})
 	}
-	if d.clientName != "" {
-		commands = append(commands, []string{"client", "setname", d.clientName})
+	if d.ClientName != "" {
+		commands = append(commands, []string{"client", "setname", d.ClientName})
 	}
 	return commands
 }
@@ -193,7 +186,7 @@ func exchange(conn net.Conn, end time.Time, greeting, first [][]string) ([]resul
 			err = in.makeRoom(nil)
 		}
 		if len(replies) > len(commands) || len(replies) == len(commands) && in.have > 0 {
-			err = errProtocol
+			err = ErrProtocol
 		}
 	}
 	for _, got := range replies[:min(len(replies), len(greeting))] {
@@ -201,7 +194,7 @@ func exchange(conn net.Conn, end time.Time, greeting, first [][]string) ([]resul
 		case got.err != nil:
 			return nil, got.err
 		case got.val != "OK":
-			return nil, errProtocol
+			return nil, ErrProtocol
 		}
 	}
 	switch last := len(replies) - 1; {
@@ -243,14 +236,14 @@ func (d *direct) open(ctx context.Context) (link, []string, error) {
 	return &stream{route: d, conn: w}, []string{text}, nil
 }
 
-func (d *direct) subscribe(ctx context.Context, channels []string) (subscription, error) {
+func (d *direct) subscribe(ctx context.Context, channels []string) (Subscription, error) {
 	w, _, err := d.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
 	l := &listener{route: d, conn: w, in: newIncoming()}
-	if err := l.subscribe(channels...); err != nil {
-		l.close()
+	if err := l.Subscribe(channels...); err != nil {
+		l.Close()
 		return nil, err
 	}
 	return l, nil

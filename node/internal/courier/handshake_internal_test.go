@@ -1,7 +1,6 @@
-package redisnode
+package courier
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,8 +11,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
@@ -128,9 +125,8 @@ func TestNothingIsSentBeforeTheGreeting(t *testing.T) {
 			if refused != "" && want == node.ErrUnreachable {
 				s.late.Store(int64(1100 * time.Millisecond))
 			}
-			o := &redis.Options{Addr: "a", Password: "secret", DB: 2, ClientName: "me", Dialer: s.dial}
 			defer time.Sleep(time.Second) // the server wakes up
-			n := start("a", directly(o), Options{Clock: clock.Runtime()}.withDefaults())
+			n := start(newDirect(target(s.dial, "secret")), Options{Clock: clock.Runtime()})
 			defer n.Close()
 			replies := make(chan node.Reply)
 			n.Submit(node.Command{Kind: node.Acquire, Claims: []node.Claim{{Name: "a", Owner: "me", Token: 1}}, TTL: time.Second, Deadline: n.clock.Now().Add(2 * time.Second)},
@@ -154,10 +150,10 @@ func TestExchange(t *testing.T) {
 	for said, want := range map[string]error{
 		"+OK\r\n$1\r\na\r\n":        nil,
 		"+OK\r\n-LOADING\r\n":       nil, // what that means is for others
-		"+OK\r\n$1\r\na\r\n:1\r\n":  errProtocol,
-		"+OK\r\n$1\r\na\r\n:1":      errProtocol,
-		":1\r\n$1\r\na\r\n":         errProtocol,
-		"$1\r\na\r\n+OK\r\n":        errProtocol,
+		"+OK\r\n$1\r\na\r\n:1\r\n":  ErrProtocol,
+		"+OK\r\n$1\r\na\r\n:1":      ErrProtocol,
+		":1\r\n$1\r\na\r\n":         ErrProtocol,
+		"$1\r\na\r\n+OK\r\n":        ErrProtocol,
 		"-WRONGPASS\r\n$1\r\na\r\n": node.ErrAuth,
 		"-WRONGPASS\r\n":            node.ErrAuth,
 		"+OK\r\n-LOADING":           io.EOF,
@@ -280,33 +276,12 @@ func TestImpossibleTurns(t *testing.T) {
 func TestImpossibleLives(t *testing.T) {
 	for _, id := range []string{strings.Repeat("x", 65), "a b", "a\x1b[31m", "ä"} {
 		s := gatherer(&standing{})
-		if life, err := s.handshake([]string{infoText(id, 60)}); life != nil || !errors.Is(err, errProtocol) {
+		if life, err := s.handshake([]string{infoText(id, 60)}); life != nil || !errors.Is(err, ErrProtocol) {
 			t.Errorf("%q: %v, %v", id, life, err)
 		}
 	}
 	s := gatherer(&standing{})
 	if life, err := s.handshake([]string{infoText("a", math.MaxInt64)}); err != nil || life.Born > 0 {
 		t.Errorf("an uptime of 300 billion years: %+v, %v", life, err)
-	}
-}
-
-// go-redis learns of new masters in the background, at any time.
-func TestOnlyMastersThatWereAskedGetCommands(t *testing.T) {
-	slots := func(context.Context) ([]redis.ClusterSlot, error) {
-		return []redis.ClusterSlot{{Start: 0, End: 1<<14 - 1, Nodes: []redis.ClusterNode{{Addr: "127.0.0.1:1"}}}}, nil
-	}
-	client := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: slots})
-	defer client.Close()
-	master, err := client.MasterForKey(t.Context(), "a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &lane{route: &shared{client: client, handshakeTimeout: time.Second}, asked: map[*redis.Client]bool{}}
-	if _, err := l.to("a"); !redirected(err) {
-		t.Errorf("a command for a master that was not asked: %v", err)
-	}
-	l.asked[master] = true
-	if to, err := l.to("a"); to != master || err != nil {
-		t.Errorf("a command for a master that was asked goes to %v: %v", to, err)
 	}
 }

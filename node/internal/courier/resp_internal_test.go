@@ -1,4 +1,4 @@
-package redisnode
+package courier
 
 import (
 	"errors"
@@ -48,7 +48,7 @@ func TestParseRefuses(t *testing.T) {
 		"HTTP/1.1 400 Bad Request\r\n", ":\r\n", ":1\n", ":1x\r\n", ":12345678901234567890\r\n", "\r\n", "\n",
 		"$-2\r\n", "$99999999999\r\n", "*99999999999\r\n", "%1\r\n", strings.Repeat("*1\r\n", 20),
 	} {
-		if got, n, err := new(parser).parse([]byte(text)); !errors.Is(err, errProtocol) {
+		if got, n, err := new(parser).parse([]byte(text)); !errors.Is(err, ErrProtocol) {
 			t.Errorf("parse(%q): %v, %d, %v", text, got, n, err)
 		}
 	}

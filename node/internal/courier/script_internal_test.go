@@ -1,4 +1,4 @@
-package redisnode
+package courier
 
 import (
 	"strings"

@@ -1,23 +1,23 @@
-package redisnode
+package courier
 
 import (
 	"fmt"
 	"time"
 )
 
-// A subscription is a connection that listens to channels. One goroutine calls receive, another
+// A Subscription is a connection that listens to channels. One goroutine calls Receive, another
 // all else.
-type subscription interface {
-	subscribe(channels ...string) error
-	unsubscribe(channels ...string) error
-	ping() error
+type Subscription interface {
+	Subscribe(channels ...string) error
+	Unsubscribe(channels ...string) error
+	Ping() error
 
-	// receive waits for what comes next, for quietLimit at most: a message, "" when the
+	// Receive waits for what comes next, for QuietLimit at most: a message, "" when the
 	// subscription to the channel has begun, or an error of the server's, after which the
 	// subscription goes on. Without a channel it is of no interest.
-	receive() (channel, message string, err error)
+	Receive() (channel, message string, err error)
 
-	close() // ends receive
+	Close() // ends Receive
 }
 
 // A listener is the subscription of a direct route.
@@ -30,25 +30,25 @@ type listener struct {
 	err   error    // what follows them
 }
 
-// askFor is how long a request over a subscription may take to be sent.
-const askFor = time.Second
+// AskFor is how long a request over a subscription may take to be sent.
+const AskFor = time.Second
 
-func (l *listener) subscribe(channels ...string) error   { return l.send("subscribe", channels...) }
-func (l *listener) unsubscribe(channels ...string) error { return l.send("unsubscribe", channels...) }
-func (l *listener) ping() error                          { return l.send("ping") }
-func (l *listener) close()                               { l.route.drop(l.conn) }
+func (l *listener) Subscribe(channels ...string) error   { return l.send("subscribe", channels...) }
+func (l *listener) Unsubscribe(channels ...string) error { return l.send("unsubscribe", channels...) }
+func (l *listener) Ping() error                          { return l.send("ping") }
+func (l *listener) Close()                               { l.route.drop(l.conn) }
 
 func (l *listener) send(command string, channels ...string) error {
 	l.out = l.out[:0]
 	l.out.command(append([]string{command}, channels...)...)
-	l.conn.SetWriteDeadline(time.Now().Add(askFor))
+	l.conn.SetWriteDeadline(time.Now().Add(AskFor))
 	_, err := l.conn.Write(l.out)
 	return err
 }
 
-func (l *listener) receive() (channel, message string, err error) {
+func (l *listener) Receive() (channel, message string, err error) {
 	if len(l.came) == 0 {
-		l.conn.SetReadDeadline(time.Now().Add(quietLimit))
+		l.conn.SetReadDeadline(time.Now().Add(QuietLimit))
 	}
 	for len(l.came) == 0 {
 		if l.err != nil {
@@ -66,7 +66,7 @@ func (l *listener) receive() (channel, message string, err error) {
 	return notice(got.val)
 }
 
-var errNoNotice = fmt.Errorf("%w: it is no message", errProtocol)
+var errNoNotice = fmt.Errorf("%w: it is no message", ErrProtocol)
 
 // notice reads what comes over a subscription.
 func notice(val any) (channel, message string, err error) {

@@ -1,4 +1,4 @@
-package redisnode
+package courier
 
 import (
 	"bytes"
@@ -70,14 +70,15 @@ func (w words) list() (list []string) {
 	return list
 }
 
-// A serverReply is an error that a server sent: a [redis.Error].
+// A serverReply is an error that a server sent, with the method by which go-redis marks these.
 type serverReply struct{ error }
 
 func (serverReply) RedisError() {}
 
-var errProtocol = errors.New("what came is no reply of a Redis server")
+// ErrProtocol says that a server answers nonsense.
+var ErrProtocol = errors.New("what came is no reply of a Redis server")
 
-var errTooLong = fmt.Errorf("%w: it is too long", errProtocol)
+var errTooLong = fmt.Errorf("%w: it is too long", ErrProtocol)
 
 // No reply of a Redis server to a node is longer or deeper.
 const (
@@ -117,7 +118,7 @@ func (p *parser) list(n int) []any {
 
 // parse reads the reply at the beginning of b and returns how many bytes it has: 0
 // if it is not whole. A reply is an int64, a string, nil, a list of these
-// as []any, or a serverReply. err is errProtocol, with what was found. After a 0
+// as []any, or a serverReply. err is ErrProtocol, with what was found. After a 0
 // the next b begins with this one.
 func (p *parser) parse(b []byte) (reply any, n int, err error) {
 	if len(p.open) == 0 {
@@ -235,4 +236,4 @@ func integer(b []byte) (n int64, ok bool) {
 	return n, true
 }
 
-func notRESP(b []byte) error { return fmt.Errorf("%w: %.40q", errProtocol, b) }
+func notRESP(b []byte) error { return fmt.Errorf("%w: %.40q", ErrProtocol, b) }

@@ -1,4 +1,7 @@
-package redisnode
+// Package courier is what packages redisnode and redisconn have in common, and imports no client: the
+// queue of a node and its connections, the scripts, and what a server's answers mean. The
+// documentation of redisnode describes it.
+package courier
 
 import (
 	"context"
@@ -74,11 +77,41 @@ type server struct {
 	answers []unanswered     // likewise
 }
 
-func start(name string, r route, o Options) *server {
+// Options are those of redisnode.
+type Options struct {
+	Name   string
+	Clock  clock.Clock
+	Queue  int
+	Logger *slog.Logger
+}
+
+func (o Options) withDefaults() Options {
+	if o.Clock == nil {
+		o.Clock = clock.System()
+	}
+	if o.Queue <= 0 {
+		o.Queue = 4096
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// ToServer returns a node for one server, to which it makes connections of its own.
+func ToServer(t Target, o Options) node.Node { return start(newDirect(t), o) }
+
+// Through returns a node for all servers to which a client leads. Ask has so much time.
+func Through(c Client, timeout time.Duration, o Options) node.Node {
+	return start(shared{c, timeout}, o)
+}
+
+func start(r route, o Options) *server {
+	o = o.withDefaults()
 	s := &server{
-		name:  name,
+		name:  o.Name,
 		clock: o.Clock,
-		log:   o.Logger.With("node", name),
+		log:   o.Logger.With("node", o.Name),
 		route: r,
 		limit: o.Queue,
 		wake:  make(chan struct{}, 1),

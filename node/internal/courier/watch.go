@@ -1,4 +1,4 @@
-package redisnode
+package courier
 
 import (
 	"errors"
@@ -19,9 +19,9 @@ const (
 	linger = 3 * time.Second
 
 	// A PING goes over the subscription connection this often; when nothing
-	// has come for longer than quietLimit, the connection is dead.
+	// has come for longer than QuietLimit, the connection is dead.
 	pingEvery  = 2 * time.Second
-	quietLimit = 5 * time.Second
+	QuietLimit = 5 * time.Second
 
 	// sweepEvery is how often old subscriptions are looked for.
 	sweepEvery = 500 * time.Millisecond
@@ -253,12 +253,12 @@ func (w *watcher) session() error {
 	if err = w.subscribe(sub, channels[len(first):]); err == nil {
 		err = w.keep(sub, broken)
 	}
-	sub.close() // ends the reader, if it has not ended
+	sub.Close() // ends the reader, if it has not ended
 	return errors.Join(err, <-broken)
 }
 
 // keep adjusts the subscriptions and sends PINGs until the connection breaks.
-func (w *watcher) keep(sub subscription, broken chan error) error {
+func (w *watcher) keep(sub Subscription, broken chan error) error {
 	sweep := time.NewTicker(sweepEvery)
 	defer sweep.Stop()
 	pinged := time.Now()
@@ -273,7 +273,7 @@ func (w *watcher) keep(sub subscription, broken chan error) error {
 		case <-sweep.C:
 			if time.Since(pinged) > pingEvery {
 				pinged = time.Now()
-				if err := sub.ping(); err != nil {
+				if err := sub.Ping(); err != nil {
 					return err
 				}
 			}
@@ -285,17 +285,17 @@ func (w *watcher) keep(sub subscription, broken chan error) error {
 }
 
 // adjust subscribes to new channels and unsubscribes from those without a watch for a while.
-func (w *watcher) adjust(sub subscription) error {
+func (w *watcher) adjust(sub Subscription) error {
 	add, drop := w.changes()
 	if len(drop) > 0 {
-		if err := sub.unsubscribe(drop...); err != nil {
+		if err := sub.Unsubscribe(drop...); err != nil {
 			return err
 		}
 	}
 	return w.subscribe(sub, add)
 }
 
-func (w *watcher) subscribe(sub subscription, channels []string) error {
+func (w *watcher) subscribe(sub Subscription, channels []string) error {
 	w.mu.Lock()
 	each := len(channels)
 	if w.apart {
@@ -304,7 +304,7 @@ func (w *watcher) subscribe(sub subscription, channels []string) error {
 	}
 	w.mu.Unlock()
 	for len(channels) > 0 {
-		if err := sub.subscribe(channels[:each]...); err != nil {
+		if err := sub.Subscribe(channels[:each]...); err != nil {
 			return err
 		}
 		channels = channels[each:]
@@ -334,9 +334,9 @@ func (w *watcher) changes() (add, drop []string) {
 }
 
 // read passes on what the server says, until the connection breaks.
-func (w *watcher) read(sub subscription) error {
+func (w *watcher) read(sub Subscription) error {
 	for {
-		channel, message, err := sub.receive()
+		channel, message, err := sub.Receive()
 		switch {
 		case err == nil:
 			w.wake(channel, message)

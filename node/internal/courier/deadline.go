@@ -1,7 +1,6 @@
-package redisnode
+package courier
 
 import (
-	"context"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -17,21 +16,6 @@ const (
 	// close together: a reply may be late by this much.
 	coarse = 250 * time.Microsecond
 )
-
-// A bound is a context with a deadline and no channel. go-redis makes the deadline the
-// socket's.
-type bound struct {
-	at time.Time
-}
-
-func within(d time.Duration) *bound { return &bound{time.Now().Add(d)} }
-
-func (b *bound) Deadline() (time.Time, bool) { return b.at, true }
-func (b *bound) Done() <-chan struct{}       { return nil }
-func (b *bound) Err() error                  { return nil }
-func (b *bound) Value(any) any               { return nil }
-
-var _ context.Context = (*bound)(nil)
 
 // arm makes expire run at the instant at or before. In the steady state it does
 // nothing: the timer set for an earlier command still runs, and finds out by

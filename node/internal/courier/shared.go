@@ -1,0 +1,152 @@
+package courier
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+)
+
+// A Client leads to servers over connections of its own, such as a client for a cluster. A reply is
+// an int64, a string, nil, a list of these as []any, or an error.
+type Client interface {
+	// Ask sends the same commands to each server, and returns what each replies.
+	Ask(ctx context.Context, commands [][]string) (replies [][]any, err error)
+
+	// Send sends each command to the server that has its first key, which is the fourth word, but
+	// only to servers that have answered the last Ask. It waits for the replies for d at most.
+	Send(commands [][]string, d time.Duration) (replies []any)
+
+	Subscribe(channels []string) Subscription
+	Close()
+}
+
+// lifeKnownFor is how long a shared link goes without asking for lives again: a Client makes
+// new connections without notice.
+const lifeKnownFor = time.Second
+
+// shared is the route through a Client.
+type shared struct {
+	Client
+	timeout time.Duration // for Ask
+}
+
+func (r shared) oneServer() bool { return false }
+func (r shared) close()          { r.Close() }
+
+func (r shared) open(ctx context.Context) (link, []string, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	opened := time.Now()
+	servers, err := r.Ask(ctx, introduction)
+	if err != nil {
+		return nil, nil, err
+	}
+	var texts []string
+	for _, replies := range servers {
+		var answers []result
+		for _, reply := range replies {
+			answers = append(answers, understand(reply))
+		}
+		text, err := introduced(answers)
+		if err != nil {
+			return nil, nil, err
+		}
+		texts = append(texts, text)
+	}
+	return &lane{client: r.Client, opened: opened}, texts, nil
+}
+
+func (r shared) subscribe(_ context.Context, channels []string) (Subscription, error) {
+	return r.Subscribe(channels), nil
+}
+
+// A lane is the link of a shared route.
+type lane struct {
+	client Client
+	opened time.Time
+}
+
+// carry sends what is queued as one pipeline after the other, and waits for
+// each.
+func (l *lane) carry(s *server, life *node.Life) error {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	var batch []*call
+	var results []result
+	for {
+		switch s.await(ticker.C, nil) {
+		case over:
+			return nil
+		case idle:
+			continue
+		}
+		if time.Since(l.opened) >= lifeKnownFor {
+			return nil
+		}
+		batch = s.take(batch)
+		if len(batch) == 0 {
+			continue
+		}
+		results = l.send(s, batch, results[:0])
+		clear(batch)
+		if !s.settle(results, life) {
+			return nil
+		}
+	}
+}
+
+func (l *lane) send(s *server, batch []*call, results []result) []result {
+	var commands [][]string
+	latest := batch[0].deadline
+	for _, c := range batch {
+		var w words
+		c.append(&w, c.asText, "") // the life is that of all servers together
+		commands = append(commands, w.list())
+		latest = max(latest, c.deadline)
+	}
+	for _, reply := range l.client.Send(commands, min(latest.Sub(s.clock.Now()), maxSilence)) {
+		results = append(results, understand(reply))
+	}
+	return results
+}
+
+// abort has nothing to do: each Send has a bound.
+func (l *lane) abort() {}
+
+func (l *lane) close() {}
+
+// submitEach sends an Extend of many claims as one command for each: a script
+// cannot touch keys on different servers. A claim without an answer makes the
+// whole one Unknown.
+func (s *server) submitEach(cmd node.Command, reply func(node.Reply)) {
+	var mu sync.Mutex
+	open := len(cmd.Claims)
+	all := node.Reply{Status: node.Done, Kept: make([]bool, open)}
+	unsent := true
+	for i := range cmd.Claims {
+		one := cmd
+		one.Claims = cmd.Claims[i : i+1]
+		s.Submit(one, func(r node.Reply) {
+			mu.Lock()
+			unsent = unsent && r.Unsent
+			if r.Err != nil && all.Err == nil {
+				all.Status, all.Err = node.Unknown, r.Err
+			}
+			if r.Err == nil {
+				all.Kept[i], all.Life = r.Kept[0], r.Life
+			}
+			open--
+			last := open == 0
+			mu.Unlock()
+			if !last {
+				return
+			}
+			if all.Err != nil {
+				all.Kept, all.Unsent = nil, unsent
+			}
+			reply(all)
+		})
+	}
+}

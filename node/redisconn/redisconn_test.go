@@ -1,0 +1,131 @@
+package redisconn_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/tests"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/nodetest"
+	"github.com/redquorum/redquorum/node/nodetest/systems"
+	"github.com/redquorum/redquorum/node/redisconn"
+	"github.com/redquorum/redquorum/node/redisserver"
+)
+
+// A node keeps all rules, also at the end of a tunnel.
+func TestRules(t *testing.T) {
+	tests.NeedServer(t)
+	server, err := redisserver.Start(redisserver.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	nodetest.Run(t, func(t *testing.T) nodetest.System {
+		s, done, err := systems.Redis(server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Node.Close() // is that of redisnode
+		s.Node, err = redisconn.New(tunnel(server.Addr()), redisconn.Options{Name: "redis"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Node.Close(); done() })
+		return s
+	})
+}
+
+// inspect asks a node about a name.
+func inspect(n node.Node) node.Reply {
+	replies := make(chan node.Reply, 1)
+	n.Submit(node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: "a"}}, Deadline: clock.System().Now().Add(10 * time.Second)},
+		func(r node.Reply) { replies <- r })
+	return <-replies
+}
+
+// Options are passed on.
+func TestOptions(t *testing.T) {
+	tests.NeedServer(t)
+	s, err := redisserver.Start(redisserver.Config{Unix: true, Args: []string{"--requirepass", "s3cret"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	dial := func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "unix", s.Addr()) }
+	var asked atomic.Int32
+	credentials := func(context.Context) (string, string, error) { asked.Add(1); return "", "s3cret", nil }
+	for what, tt := range map[string]struct {
+		o    redisconn.Options
+		want error
+	}{
+		"password":       {redisconn.Options{Password: "s3cret"}, nil},
+		"credentials":    {redisconn.Options{Password: "other", Credentials: credentials}, nil},
+		"wrong password": {redisconn.Options{Password: "other"}, node.ErrAuth},
+		"no password":    {redisconn.Options{}, node.ErrAuth},
+		"a database":     {redisconn.Options{Password: "s3cret", DB: 2, ClientName: "me"}, nil},
+		"no database":    {redisconn.Options{Password: "s3cret", DB: 99}, node.ErrServer},
+		"a bad name":     {redisconn.Options{Password: "s3cret", ClientName: "with spaces"}, node.ErrServer},
+	} {
+		tt.o.Name = what
+		n, err := redisconn.New(dial, tt.o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := inspect(n); !errors.Is(r.Err, tt.want) {
+			t.Errorf("%s: %+v, want %v", what, r, tt.want)
+		}
+		if n.Name() != what {
+			t.Errorf("its name is %q, want %q", n.Name(), what)
+		}
+		n.Close()
+	}
+	if asked.Load() == 0 {
+		t.Error("nobody asked for credentials")
+	}
+	nothing, err := redisconn.New(func(context.Context) (net.Conn, error) { return nil, nil }, redisconn.Options{Name: "nothing"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := inspect(nothing); !errors.Is(r.Err, node.ErrUnreachable) {
+		t.Errorf("a dialer that returns nothing: %+v", r)
+	}
+	nothing.Close()
+	if _, err := redisconn.New(dial, redisconn.Options{}); err == nil {
+		t.Error("a node without a name")
+	}
+	if _, err := redisconn.New(nil, redisconn.Options{Name: "a"}); err == nil {
+		t.Error("a node without a dialer")
+	}
+}
+
+// A program that uses this package contains no client of Redis, and can be built for the browser.
+func TestImports(t *testing.T) {
+	const module = "github.com/redquorum/redquorum/"
+	run := func(env []string, args ...string) string {
+		cmd := exec.Command("go", args...)
+		cmd.Env = append(cmd.Environ(), env...)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip(err)
+	}
+	allowed := []string{"clock", "internal/neterr", "node", "node/internal/courier", "node/redisconn"}
+	for _, dep := range strings.Fields(run(nil, "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".")) {
+		if !slices.Contains(allowed, strings.TrimPrefix(dep, module)) && !strings.HasPrefix(dep, "golang.org/x/sys/") { // CLOCK_BOOTTIME
+			t.Errorf("it imports %s", dep)
+		}
+	}
+	run([]string{"GOOS=js", "GOARCH=wasm"}, "build", ".")
+}

@@ -1,0 +1,96 @@
+package redisnode
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redquorum/redquorum/node/internal/courier"
+)
+
+// go-redis learns of new masters in the background, at any time.
+func TestOnlyMastersThatWereAskedGetCommands(t *testing.T) {
+	slots := func(context.Context) ([]redis.ClusterSlot, error) {
+		return []redis.ClusterSlot{{Start: 0, End: 1<<14 - 1, Nodes: []redis.ClusterNode{{Addr: "127.0.0.1:1"}}}}, nil
+	}
+	client := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: slots})
+	defer client.Close()
+	master, err := client.MasterForKey(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &shared{client: client, timeout: time.Second, asked: map[*redis.Client]bool{}}
+	if _, err := r.to("a"); !errors.Is(err, courier.ErrNotAsked) {
+		t.Errorf("a command for a master that was not asked: %v", err)
+	}
+	r.asked[master] = true
+	if to, err := r.to("a"); to != master || err != nil {
+		t.Errorf("a command for a master that was asked goes to %v: %v", to, err)
+	}
+}
+
+// A tape is a connection to a server that has said all that it ever says.
+type tape struct {
+	net.Conn
+	said *bytes.Reader
+}
+
+func (t tape) Read(b []byte) (int, error)     { return t.said.Read(b) }
+func (t tape) Write(b []byte) (int, error)    { return len(b), nil }
+func (tape) Close() error                     { return nil }
+func (tape) SetDeadline(time.Time) error      { return nil }
+func (tape) SetReadDeadline(time.Time) error  { return nil }
+func (tape) SetWriteDeadline(time.Time) error { return nil }
+func (tape) LocalAddr() (none net.Addr)       { return &net.TCPAddr{} }
+func (tape) RemoteAddr() (none net.Addr)      { return &net.TCPAddr{} }
+
+// playing is a dialer to such a server.
+func playing(said string) func(context.Context, string, string) (net.Conn, error) {
+	return func(context.Context, string, string) (net.Conn, error) {
+		return tape{said: bytes.NewReader([]byte(said))}, nil
+	}
+}
+
+// go-redis's connections to a cluster are checked, too.
+func TestConnectionsOfAClusterAreChecked(t *testing.T) {
+	r := newCluster(redis.ClusterOptions{Addrs: []string{"a"}, Dialer: playing("*2147483647\r\n:1\r\n")})
+	defer r.Close()
+	conn, err := r.client.(*redis.ClusterClient).Options().Dialer(t.Context(), "tcp", "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if read, err := io.ReadAll(conn); len(read) > 0 || !errors.Is(err, courier.ErrProtocol) {
+		t.Errorf("%q, %v", read, err)
+	}
+}
+
+// FuzzPubSub has a server say anything to who subscribes through go-redis.
+func FuzzPubSub(f *testing.F) {
+	for _, text := range []string{"*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n", "*3\r\n$9\r\nsubscribe\r\n$-1\r\n:1\r\n", "*1\r\n*-1\r\n", "*0\r\n",
+		"*3\r\n$7\r\nmessage\r\n*1\r\n:1\r\n$1\r\na\r\n", "*3\r\n:0\r\n:100\r\n:9223372036854775807\r\n", "-NOPERM channel\r\n",
+		"*3\r\n$7\r\nmessage\r\n:1\r\n:1\r\n", "*1\r\n$7\r\nmessage\r\n", "*2\r\n$4\r\npong\r\n$0\r\n\r\n"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, said string) {
+		dial := playing("-ERR unknown command\r\n" + said)
+		client := redis.NewClient(&redis.Options{Addr: "a", MaxRetries: -1, DisableIdentity: true, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := dial(ctx, network, addr)
+			return courier.Checked(conn), err
+		}})
+		defer client.Close()
+		sub := (&shared{client: client, timeout: time.Second}).Subscribe([]string{"a"})
+		defer sub.Close()
+		for range len(said) + 2 { // each costs it a byte at least
+			var said redis.Error
+			if _, _, err := sub.Receive(); err != nil && !errors.As(err, &said) {
+				return
+			}
+		}
+	})
+}
