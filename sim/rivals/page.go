@@ -76,6 +76,9 @@ func writeTable(b *strings.Builder, rows [][]*outcome) {
 	}
 }
 
+// deadMutants died of "go run ./sim/mutants --stack --only ID", which is run by hand.
+const deadMutants = "M01, M02, M03, M11, M12, M18, M19, M32, M33, M36, M49, M50, M61, M62, M63, M75, M85, M86, M93, M101"
+
 func bold(word string) string {
 	if word == "broken" || word == "stuck" {
 		return "**" + word + "**"
@@ -106,7 +109,8 @@ func (c *contestant) writePromises(b *strings.Builder) {
 		fmt.Fprintf(b, "* %s [(source)](%s) Held to %s.\n", p.says, p.where, strings.Join(p.invariants, ", "))
 	}
 	if c.promises == nil {
-		b.WriteString("* It is held to all invariants that can be seen from outside: I1, I2, I4 to I9 and I12 to I14.\n")
+		b.WriteString("* It is held to all invariants that can be seen from outside: I1, I2, I4 to I9 and I12 to I14.\n" +
+			"* The tests of this module fail when these [mutants](mutants.md) are put into the engine: " + deadMutants + ".\n")
 	}
 	for _, better := range c.better {
 		fmt.Fprintf(b, "* Better than redquorum: %s\n", better)
