@@ -21,6 +21,7 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/redisnode"
 	"github.com/redquorum/redquorum/quorum"
@@ -85,6 +86,15 @@ func (c *contestant) judged() (all []string) {
 		all = append(all, "I5")
 	}
 	return all
+}
+
+// slack is how long two clients may hold one lock before that counts. Redquorum promises that it never
+// happens. Other locks learn of a loss by a message, so they get the time of a message there and back.
+func (c *contestant) slack(p *faults.Plan) time.Duration {
+	if c.name == ours {
+		return time.Microsecond
+	}
+	return 2 * p.Network.Delay.Max
 }
 
 func plainKey(name string) string { return name }

@@ -183,14 +183,14 @@ func (c *contestant) shift(in bubble, times uint64, out io.Writer) error {
 	var counts []string
 	for _, s := range sim.Scenarios() {
 		o := c.scenario(in, &s)
-		if o.result == nil || o.result.Verdict != sim.Sound {
+		if len(o.lacks) > 0 || o.result.Verdict != sim.Sound {
 			continue // there is nothing more to find out
 		}
 		broken, kept := 0, false
 		for by := uint64(1); by <= times; by++ {
 			p := shifted(o.plan, by)
-			r, _ := c.try(in, p)
-			if !wrong(r) {
+			r, lacks := c.try(in, p)
+			if len(lacks) > 0 || !wrong(r) {
 				continue
 			}
 			broken++

@@ -76,7 +76,7 @@ func carryOut(p *faults.Plan, lock *contestant) (r *sim.Result, lacks []string) 
 	for _, s := range w.servers() {
 		s.close()
 	}
-	judge := live.Judge{Lock: lock.title(), Slack: time.Microsecond, Promised: lock.judged()}
+	judge := live.Judge{Lock: lock.title(), Slack: lock.slack(p), Promised: lock.judged()}
 	return judge.Result(p, w.entries), w.lacks
 }
 
