@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
+	"io"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -36,7 +38,6 @@ type link struct {
 	struck  []*faults.Event
 	holds   []*holding
 	opened  int // connections so far
-	dead    int // processes of the client that are
 }
 
 // A holding is a fault that keeps commands, or the answers to them.
@@ -173,7 +174,27 @@ func (l *link) dial(ctx context.Context, life context.Context) (net.Conn, error)
 	l.w.tasks.Go(func() { c.read(life) })
 	l.w.tasks.Go(c.up.run)
 	l.w.tasks.Go(c.down.run)
-	return mine, nil
+	return clientEnd{mine}, nil
+}
+
+// A clientEnd is a client's end of a connection. A pipe refuses everything when the other end is closed.
+// TCP takes what is written, and the next read says that the connection is over: libraries try again then.
+type clientEnd struct{ net.Conn }
+
+func (c clientEnd) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	return n, over(err)
+}
+
+func (c clientEnd) SetDeadline(t time.Time) error      { return over(c.Conn.SetDeadline(t)) }
+func (c clientEnd) SetReadDeadline(t time.Time) error  { return over(c.Conn.SetReadDeadline(t)) }
+func (c clientEnd) SetWriteDeadline(t time.Time) error { return over(c.Conn.SetWriteDeadline(t)) }
+
+func over(err error) error {
+	if errors.Is(err, io.ErrClosedPipe) {
+		return io.EOF
+	}
+	return err
 }
 
 // sleep returns false if ctx ends first.

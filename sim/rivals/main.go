@@ -9,6 +9,7 @@
 //	go run . explore redsync --seeds 1000    # drawn plans; what breaks the lock is shrunk and kept
 //	go run . real S13 redsync                # the same as run, but on real servers
 //	go run . check redsync                   # repeats on real servers all that broke the lock
+//	go run . check S13 seed3.plan redsync    # or only some of it
 //
 // Otherwise a run is in virtual time, in a bubble of testing/synctest. All clients and servers are in one
 // process: the locks talk by net.Pipe to miniredis, over links that stall as TCP does.
@@ -56,7 +57,7 @@ type quiet struct{}
 func (quiet) Printf(context.Context, string, ...any) {}
 
 var errUsage = errors.New("want: run SCENARIO|PLAN LOCK [--html FILE], page, shift LOCK [--times N], explore LOCK [--from N] [--seeds N], " +
-	"real SCENARIO|PLAN LOCK [--server FILE] [--stretch N] [--html FILE], or check LOCK [--server FILE] [--stretch N]")
+	"real SCENARIO|PLAN LOCK [--server FILE] [--stretch N] [--long] [--html FILE], or check [ID ...] LOCK [--server FILE]")
 
 func command(args []string, out io.Writer, in bubble) error {
 	if len(args) == 0 {
@@ -70,6 +71,7 @@ func command(args []string, out io.Writer, in bubble) error {
 	how := real{}
 	flags.StringVar(&how.server, "server", "redis-server", "the program of the real servers")
 	flags.IntVar(&how.stretch, "stretch", 5, "how many times as long all times of a plan are on real servers")
+	flags.BoolVar(&how.long, "long", false, "let a plan on real servers go on for a lease after its last event")
 	words := args[1:]
 	n := 0
 	for n < len(words) && !strings.HasPrefix(words[n], "-") {
@@ -91,8 +93,8 @@ func command(args []string, out io.Writer, in bubble) error {
 		return c.run(in, words[0], *html, out)
 	case args[0] == "real" && n == 2:
 		return c.runReal(&how, words[0], *html, out)
-	case args[0] == "check" && n == 1:
-		return how.check(c, in, out)
+	case args[0] == "check" && n > 0:
+		return how.check(c, in, words[:n-1], out)
 	case args[0] == "client" && n == 1: // a process of the two above
 		return c.beChild(os.Stdin, out)
 	case args[0] == "shift" && n == 1:

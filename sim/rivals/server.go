@@ -398,7 +398,7 @@ func (s *redis) setClock(e *faults.Event, end bool) {
 			s.ahead += e.Offset
 		}
 	case faults.Rate:
-		s.ahead += s.clock().Sub(time.Now()) - s.ahead - s.strobe
+		s.ahead = time.Until(s.clock()) - s.strobe
 		s.rate, s.rated = e.Ratio, time.Now()
 	}
 }
