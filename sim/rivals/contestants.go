@@ -32,14 +32,16 @@ import (
 type contestant struct {
 	name    string
 	version string
-	alone   bool // it is for one server
-	renews  bool // it always does, for as long as its user holds it
+	folder  string // of its package
+	alone   bool   // it is for one server
+	renews  bool   // it always does, for as long as its user holds it
 	setup   string
 	open    func(*place) (live.Library, error)
 	key     func(name string) string // on a server
 	// promises are what its documentation says, by invariant; nil: it is held to all.
 	promises []promise
 	known    []knownLimit
+	found    []string // what no plan shows each time
 	better   []string // what it does better
 }
 
@@ -52,20 +54,30 @@ type knownLimit struct {
 const restarts = "The [Redis page](https://redis.io/docs/latest/develop/use/patterns/distributed-locks/#performance-crash-recovery-and-fsync) " +
 	"warns of this: a node that may have lost a lock must write each command to disk, or stay away for as long as the longest lease after a restart. "
 
+const (
+	patience        = "DialTimeout, ReadTimeout and WriteTimeout the plan's timeout, and ContextTimeoutEnabled"
+	rueidisFeatures = "https://github.com/redis/rueidis/blob/v1.0.79/rueidislock/README.md#features-backed-by-the-redis-client-side-caching"
+)
+
+const failovers = "The [Redis page](https://redis.io/docs/latest/develop/use/patterns/distributed-locks/#why-failover-based-implementations-are-not-enough) " +
+	"warns of this: a replica may lack the lock when it takes over. "
+
 var redlockLimits = []knownLimit{
-	{"S13 S14 S16 S17 S53", restarts + "redsync leaves that to the operator."},
+	{"S13 S14 S16 S17 S53 S64", restarts + "redsync leaves that to the operator."},
+	{"S19 S61", failovers + "So it asks for independent masters, and redsync for no less."},
 	{"S55", "The Redis page asks for independent masters. redsync does not check that."},
 }
 
 var oneServerLimits = []knownLimit{
 	{"S13 S14 S16 S17 S53 S55", restarts + "With one server it holds as well."},
-	{"S19 S61", "The [Redis page](https://redis.io/docs/latest/develop/use/patterns/distributed-locks/#why-failover-based-implementations-are-not-enough) says that a lock on one server does not survive a failover to a replica."},
+	{"S19 S61", failovers + "That is its reason against a lock on one server with a replica."},
 }
 
-// A promise is what a documentation says in our words.
+// A promise is what a documentation says.
 type promise struct {
 	invariants []string
-	says       string
+	quote      string // word by word from the documentation in the lock's folder; "" if that is not there
+	says       string // in our words
 	where      string
 }
 
@@ -101,11 +113,16 @@ func plainKey(name string) string { return name }
 
 var contestants = []*contestant{
 	{name: "redquorum", setup: "redisnode over go-redis, with the plan's settings of the lock", open: openRedquorum, key: plainKey},
-	{name: "redsync", version: "v4.18.1", setup: "a pool of go-redis v9.23.0 for each node, as in its README, timeouts of the plan, WithExpiry(lease), all else default", open: openRedsync, key: plainKey,
+	{name: "redsync", version: "v4.18.1", folder: "github.com/go-redsync/redsync/v4",
+		setup: "a pool of go-redis v9.23.0 for each node, as in its README; " + patience + ", so that a command ends when redsync gives up on a node, after a twentieth " +
+			"of the lease; WithExpiry(lease); WithRetryDelayFunc with pauses like the default ones, drawn from the plan's seed; all else default", open: openRedsync, key: plainKey,
 		promises: []promise{
-			{[]string{"I1"}, "After a Lock that succeeds nobody else gets the lock, until it is unlocked or its validity (Until) is over.", "https://github.com/go-redsync/redsync/blob/v4.18.1/README.md#usage"},
-			{[]string{"I7"}, "It implements the algorithm of the Redis page on distributed locks, which cannot deadlock, and works while a majority of nodes does.", "https://redis.io/docs/latest/develop/use/patterns/distributed-locks/#safety-and-liveness-guarantees"},
-			{[]string{"I9"}, "A release removes the key only if it has the holder's own random value.", "https://redis.io/docs/latest/develop/use/patterns/distributed-locks/#correct-implementation-with-a-single-instance"},
+			{[]string{"I1"}, "After this is successful, no one else can obtain the same lock (the same mutex name) until we unlock it.",
+				"It is held to this only until the end of the validity that Until returns.", "https://github.com/go-redsync/redsync/blob/v4.18.1/README.md#usage"},
+			{[]string{"I7"}, "Redsync provides a Redis-based distributed mutual exclusion lock implementation for Go as described in [this post]",
+				"(the post is the Redis page on distributed locks, which says that the lock cannot deadlock, and works while a majority of nodes does).", "https://github.com/go-redsync/redsync/blob/v4.18.1/README.md"},
+			{[]string{"I9"}, "", "The Redis page says that a release removes the key only if it has the holder's own random value.", "https://redis.io/docs/latest/develop/use/patterns/distributed-locks/#correct-implementation-with-a-single-instance"},
+			{nil, "This code implements an algorithm which is currently a proposal, it was not formally analyzed.", "", "https://github.com/go-redsync/redsync/blob/v4.18.1/README.md#disclaimer"},
 		},
 		known: redlockLimits,
 		better: []string{
@@ -113,30 +130,36 @@ var contestants = []*contestant{
 			"it works with other Redlock implementations, in any language, and over several Redis drivers.",
 			"it asks nothing of a server but SET and a script, so an ACL for it is short.",
 		}},
-	{name: "rueidislock", version: "v1.0.79", alone: true, renews: true, setup: "one node, KeyMajority 1 and NoLoopTracking as in its README, KeyValidity the lease",
-		open: openRueidis, key: func(name string) string { return "rueidislock:0:" + name },
+	{name: "rueidislock", version: "v1.0.79", folder: "github.com/redis/rueidis/rueidislock", alone: true, renews: true,
+		setup: "one node, KeyMajority 1 and NoLoopTracking as in its README; KeyValidity the lease; RetryDelay with pauses like the default ones, drawn from the plan's seed; all else default",
+		open:  openRueidis, key: func(name string) string { return "rueidislock:0:" + name },
 		promises: []promise{
-			{[]string{"I1"}, "The returned context is the lock: it is canceled as soon as the majority of keys is not held any more, for example because Redis is down or the keys were deleted.", "https://github.com/redis/rueidis/blob/v1.0.79/rueidislock/README.md#features-backed-by-the-redis-client-side-caching"},
-			{[]string{"I7"}, "A waiting WithContext tries again by itself as soon as somebody releases the lock.", "https://github.com/redis/rueidis/blob/v1.0.79/rueidislock/README.md#features-backed-by-the-redis-client-side-caching"},
+			{[]string{"I1"}, "The returned `ctx` will be canceled automatically and immediately once the `KeyMajority` is not held anymore, for example: Redis are down. Acquired keys have been deleted by other programs or administrators.", "", rueidisFeatures},
+			{[]string{"I7"}, "The waiting `Locker.WithContext` will try acquiring the lock again automatically and immediately once it has been released by someone or by another program.", "", rueidisFeatures},
+			{nil, "If the invocation is not successful, it will wait for client-side caching notifications to retry again.", "", "https://github.com/redis/rueidis/blob/v1.0.79/rueidislock/README.md#how-it-works"},
 		},
 		known: append(slices.Clip(oneServerLimits), knownLimit{"S64 S65", "A waiter whose attempt has failed waits for a notification, as its README says, and has no timer. If the attempt failed because the server did not answer in time, nobody holds the lock and no notification comes."}),
+		found: []string{"now and then a waiter gets no notification, in a run like S36 about once in some hundreds to thousands of runs. No plan repeats it, because it depends on the order of two goroutines: " +
+			"that of a failed attempt may look at the number of failures before it is counted, takes the attempt for the holder, and removes the gate at which the waiter waits (`try` in lock.go)."},
 		better: []string{
 			"the server itself notifies the holder, by client side caching, when its key is deleted or changed. redquorum learns of it at the next renewal.",
 			"it shares one connection with the rest of the program.",
 		}},
-	{name: "bsm/redislock", version: "v0.9.4", alone: true, setup: "one node, LinearBackoff(100 ms) to wait, TTL as in its README",
-		open: openBSM, key: plainKey,
+	{name: "bsm/redislock", version: "v0.9.4", folder: "github.com/bsm/redislock", alone: true,
+		setup: "one node; go-redis with " + patience + "; LinearBackoff(100 ms) to wait. After Obtain the client asks for TTL once, and relies on the lock until then",
+		open:  openBSM, key: plainKey,
 		promises: []promise{
-			{[]string{"I1"}, "While TTL says that there is time left, the lock is still the caller's (from its example).", "https://github.com/bsm/redislock/blob/v0.9.4/README.md#examples"},
-			{[]string{"I7"}, "A lock has a time to live, after which it is gone.", "https://pkg.go.dev/github.com/bsm/redislock@v0.9.4#Client.Obtain"},
+			{[]string{"I1"}, `else if ttl > 0 { fmt.Println("Yay, I still have my lock!") }`,
+				"This is in its example, after a call of TTL, and the documentation says no more. A program that asks again before each use finds out sooner.", "https://github.com/bsm/redislock/blob/v0.9.4/README.md#examples"},
+			{[]string{"I7"}, "TTL returns the remaining time-to-live. Returns 0 if the lock has expired.", "So a lock that nobody releases ends.", "https://pkg.go.dev/github.com/bsm/redislock@v0.9.4#Lock.TTL"},
 		},
 		known:  oneServerLimits,
 		better: []string{"it is one file of 300 lines, works with any client of go-redis, and can keep a text with the lock (Metadata)."}},
-	{name: "SET NX", alone: true, setup: "one node, SET key random NX PX lease, a script that deletes only one's own, tries every 100 ms",
+	{name: "SET NX", alone: true, setup: "one node; go-redis with " + patience + "; SET key random NX PX lease, a script that deletes only one's own, tries every 100 ms",
 		open: openSetNX, key: plainKey,
 		promises: []promise{
-			{[]string{"I1"}, "The key is set only if it does not exist, and only its owner removes it before it expires.", "https://redis.io/docs/latest/develop/use/patterns/distributed-locks/#correct-implementation-with-a-single-instance"},
-			{[]string{"I7"}, "The key expires by itself.", "https://redis.io/docs/latest/develop/use/patterns/distributed-locks/#correct-implementation-with-a-single-instance"},
+			{[]string{"I1"}, "", "The Redis page says that the key is set only if it does not exist, and only its owner removes it before it expires.", "https://redis.io/docs/latest/develop/use/patterns/distributed-locks/#correct-implementation-with-a-single-instance"},
+			{[]string{"I7"}, "", "It says that the key expires by itself.", "https://redis.io/docs/latest/develop/use/patterns/distributed-locks/#correct-implementation-with-a-single-instance"},
 		},
 		known:  oneServerLimits,
 		better: []string{"it needs no library, and every language has it."}},

@@ -2,6 +2,9 @@ package main
 
 import (
 	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -108,4 +111,42 @@ func TestKeptPlans(t *testing.T) {
 			t.Errorf("%s comes to %s, and was to %s", k.path, came, k.came)
 		}
 	}
+}
+
+// Each quote is in the documentation, word by word, but for marks of lists and comments.
+func TestQuotes(t *testing.T) {
+	for _, c := range contestants {
+		var plain strings.Builder
+		for _, p := range c.promises {
+			if p.quote == "" {
+				continue
+			}
+			if plain.Len() == 0 {
+				documentation(t, c.folder, &plain)
+			}
+			if !strings.Contains(plain.String(), words(p.quote)) {
+				t.Errorf("%s: its documentation does not have %q", c.name, p.quote)
+			}
+		}
+	}
+}
+
+// documentation writes the README and the sources of a package.
+func documentation(t *testing.T, folder string, to *strings.Builder) {
+	dir, err := exec.Command("go", "list", "-f", "{{.Dir}}", folder).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths, _ := filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)), "*.go"))
+	for _, path := range append(paths, filepath.Join(strings.TrimSpace(string(dir)), "README.md")) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to.WriteString(words(string(text)))
+	}
+}
+
+func words(text string) string {
+	return strings.Join(slices.DeleteFunc(strings.Fields(text), func(w string) bool { return w == "//" || w == "*" }), " ")
 }
