@@ -42,7 +42,9 @@ func page(rows [][]*outcome) string {
 		c.writePromises(&b)
 	}
 	b.WriteString("\n## What went wrong\n\nEach story is of the plan as it is. The command of each shows it; with `--html FILE` it also draws the run.\n" +
-		"Run it in `sim/rivals`. With `real` in the place of `run`, the same plan is carried out on real servers, with processes as clients: add the flags that the story names.\n")
+		"Run it in `sim/rivals`. With `real` in the place of `run`, the same plan is carried out on real servers, with processes as clients: add the flags that the story names.\n\n" +
+		"In the pictures a client waits (`-`) or holds the lock (`=`, and `#` while another does, too). A node has the key of client 1 or 2,\n" +
+		"or none (`.`), or is down (`x`). `!` is where a fault begins.\n")
 	writeConfirmed(&b, rows)
 	for _, row := range rows {
 		for _, o := range row {
@@ -176,7 +178,7 @@ func (o *outcome) write(b *strings.Builder) {
 		}
 	}
 	fmt.Fprintf(b, "On real servers: %s.\n\n", o.lock.onReal(o.scenario.ID))
-	fmt.Fprintf(b, "`go run . run %s %q`\n\n```text\n%s\n```\n", o.scenario.ID, o.lock.name, strings.Join(o.result.Story(10), "\n"))
+	fmt.Fprintf(b, "`go run . run %s %q`\n\n```text\n%s\n\n%s\n```\n", o.scenario.ID, o.lock.name, draw(o.result), strings.Join(o.result.Story(10), "\n"))
 }
 
 // A keptPlan is one that broke a lock, and was not timed to it by hand.
