@@ -150,3 +150,18 @@ func documentation(t *testing.T, folder string, to *strings.Builder) {
 func words(text string) string {
 	return strings.Join(slices.DeleteFunc(strings.Fields(text), func(w string) bool { return w == "//" || w == "*" }), " ")
 }
+
+// The mutants that the page names are in the list of package mutants, with what is put into the engine.
+func TestDeadMutants(t *testing.T) {
+	list, err := os.ReadFile("../mutants/list.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id := range strings.SplitSeq(deadMutants, ", ") {
+		_, entry, found := strings.Cut(string(list), `ID: "`+id+`"`)
+		entry, _, _ = strings.Cut(entry, `ID: "`)
+		if !found || !strings.Contains(entry, "Edits:") {
+			t.Errorf("there is no mutant %s that is put into the engine", id)
+		}
+	}
+}
