@@ -14,61 +14,76 @@ import (
 
 // Java is in no queue on the nodes. Still it has its turns when Lockers, with four tasks each,
 // always want the lock; and they have theirs. A fair share is that of one of all Lockers and
-// threads. The measure is a quarter of it: half is usual.
+// threads. Each side has half of it: Java next to two Lockers only just, as the three take turns,
+// so the measure is two fifths. Java waits for no more than ten fair turns.
 func TestBothSidesHaveTheirTurns(t *testing.T) {
 	tests.NeedLong(t)
-	const (
-		hold   = 10 * time.Millisecond
-		window = 2500 * time.Millisecond
-	)
 	_, addrs := startServers(t, 3)
 	j := startJava(t, addrs)
 	if r := reaction(t, j, connect(t, addrs[:1], quorum.Options{})); r > 3*time.Millisecond {
 		t.Skipf("this machine is too busy: Java takes %v to act on a notice, and Lockers leave it 3 ms", r)
 	}
-	for i, test := range []struct {
+	const short, long = 10 * time.Millisecond, 50 * time.Millisecond
+	for _, test := range []struct {
 		kind    string
 		nodes   int
+		hold    time.Duration
 		lockers []int
-		threads []int
 	}{
-		{"plain", 1, []int{1, 2, 4}, []int{1, 4}},
-		{"fenced", 1, []int{1}, []int{4}},
-		{"multi/3", 3, []int{1, 4}, []int{1, 4}},
-		{"write", 1, []int{1, 4}, []int{1, 4}},
+		{"plain", 1, short, []int{1, 2, 4}},
+		{"plain", 1, long, []int{1}},
+		{"fenced", 1, short, []int{1, 2, 4}},
+		{"multi/3", 3, short, []int{1, 2, 4}},
+		{"write", 1, short, []int{1, 2, 4}},
 	} {
 		for _, lockers := range test.lockers {
-			for _, threads := range test.threads {
-				t.Run(fmt.Sprintf("%s, %d Lockers and %d threads", test.kind, lockers, threads), func(t *testing.T) {
-					c := contest{t: t, name: fmt.Sprintf("x%d-%d-%d", i, lockers, threads), hold: hold, until: time.Now().Add(window)}
-					if test.kind == "write" {
-						c.options = modeOptions("write")
-					}
-					for range lockers {
-						c.enter(connect(t, addrs[:test.nodes], quorum.Options{}), 4)
-					}
-					java, longest := c.java(j, test.kind, threads)
-					c.tasks.Wait()
-					all := java
-					for _, n := range c.turns {
-						all += *n
-					}
-					fair := all / (lockers + threads)
-					said := fmt.Sprintf("Java had %d turns, and waited for %v at most", java, longest)
-					if java < threads*fair/4 || longest > window*3/4 {
-						t.Errorf("%s; of %d turns", said, all)
-					}
-					for _, n := range c.turns {
-						said += fmt.Sprintf("; a Locker had %d", *n)
-						if *n < fair/4 {
-							t.Errorf("a Locker had %d turns of %d", *n, all)
+			for _, threads := range []int{1, 4} {
+				t.Run(fmt.Sprintf("%s, %v, %d Lockers and %d threads", test.kind, test.hold, lockers, threads), func(t *testing.T) {
+					var said string
+					for try := range 3 { // the machine may be busy for a while
+						c := contest{t: t, name: fmt.Sprintf("%s-%v-%d-%d-%d", test.kind, test.hold, lockers, threads, try),
+							hold: test.hold, until: time.Now().Add(200 * test.hold)}
+						if test.kind == "write" {
+							c.options = modeOptions("write")
 						}
+						for range lockers {
+							c.enter(connect(t, addrs[:test.nodes], quorum.Options{}), 4)
+						}
+						var fair bool
+						if said, fair = c.result(j, test.kind, threads); fair {
+							t.Log(said)
+							return
+						}
+						t.Log(said)
 					}
-					t.Log(said)
+					t.Error(said)
 				})
 			}
 		}
 	}
+}
+
+// result lets the threads of Java take turns, too, and says whether all had their share.
+func (c *contest) result(j *java, kind string, threads int) (said string, fair bool) {
+	c.t.Helper()
+	window := time.Until(c.until)
+	java, longest := c.java(j, kind, threads)
+	c.tasks.Wait()
+	all := java
+	for _, n := range c.turns {
+		all += *n
+	}
+	sides := len(c.turns) + threads
+	share := all / sides
+	most := 10 * window * time.Duration(sides) / time.Duration(max(all, 1))
+	least := share * 2 / 5
+	fair = java >= threads*least && longest <= most
+	said = fmt.Sprintf("of %d turns Java had %d, and waited for %v at most, of %v", all, java, longest, most.Round(time.Millisecond))
+	for _, n := range c.turns {
+		said += fmt.Sprintf("; a Locker had %d", *n)
+		fair = fair && *n >= least
+	}
+	return said, fair
 }
 
 // reaction returns how long Java takes from a release to its own lock, as the median of some.
