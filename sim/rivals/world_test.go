@@ -60,7 +60,12 @@ func TestPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := page(table(bubbleOf(t)))
+	want := ""
+	for range 3 { // rueidislock has a race of its own: see the page
+		if want = page(table(bubbleOf(t))); string(have) == want {
+			break
+		}
+	}
 	if string(have) != want {
 		t.Errorf("%s is stale: run \"go run . page\"; the first line that differs is\n%s", pagePath, differs(string(have), want))
 	}
