@@ -689,7 +689,7 @@ var mutants = []*Mutant{
 	{ID: "M264", Bug: "a renewal that finds the lease gone on a majority is tried again",
 		Edits: edit("quorum.renewal.decide", "\tif gone {\n\t\th.lose(err)\n\t\treturn\n\t}\n", "")},
 	{ID: "M265", Bug: "Close releases nothing",
-		Edits: edit("quorum.Locker.unlockAll", "round: h.letGo()})", "round: l.releases.send(h.claim, 0, 0, 0, 0)})")},
+		Edits: edit("quorum.Locker.unlockAll", "round: h.letGo()})", "round: l.releases.begin(h.claim, 0, 0)})")},
 	{ID: "M266", Bug: "a waiter of a Locker that is closed goes on waiting",
 		Edits: edit("quorum.Locker.Close", "func(w *waiter) { w.inbox.signal.Set() }", "func(w *waiter) {}")},
 	{ID: "M267", Bug: "a lease that was handed over is detached with no more than its hand-off left",

@@ -84,7 +84,7 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 	case c.json:
 		show = jsonRow
 	case c.markdown:
-		show = func(io.Writer, *Outcome) {}
+		show = func(_ io.Writer, o *Outcome) { tableRow(os.Stderr, o) } // also if the page cannot be written in the end
 	default:
 		fmt.Fprintf(out, tableFormat, "", "mutant", "seed", "killed by", "s")
 	}
