@@ -32,7 +32,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		"/quorum":     {"/clock", "/node", "/quorum"},
 		"/election":   {"/clock", "/node", "/quorum", "/election"},
 		"/faults":     {"/faults"},
-		"/sim":        {"/clock", "/node", "/node/model", "/quorum", "/faults", "/sim", "github.com/anishathalye/porcupine"},
+		"/sim":        {"/clock", "/node", "/node/model", "/quorum", "/faults", "/internal/terminal", "/sim", "github.com/anishathalye/porcupine"},
 	} {
 		for _, dep := range deps(t, pkg) {
 			if strings.HasPrefix(dep, "golang.org/x/sys/") {
