@@ -17,7 +17,7 @@ func TestOneRestartForTwoCrashes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &host{jobs: make(chan func(context.Context), 10)}
+	h := &host{w: &world{}, jobs: make(chan func(context.Context), 10)}
 	h.server.Store(server)
 	defer h.close()
 	for range 2 {
