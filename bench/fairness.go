@@ -30,6 +30,8 @@ var contests = []contest{
 	{name: "plain, one far", kinds: []string{plain, plain, plain}, callers: 8, far: true},
 	{name: "writers", kinds: []string{writing, writing, writing}, callers: 8},
 	{name: "writers, one far", kinds: []string{writing, writing, writing}, callers: 8, far: true},
+	{name: "plain, 8 processes", kinds: slices.Repeat([]string{plain}, 8), callers: 1},
+	{name: "writers, 8 processes", kinds: slices.Repeat([]string{writing}, 8), callers: 1},
 	{name: "readers and writers", kinds: []string{reading, reading, writing, writing}, callers: 2},
 	{name: "8 readers, 24 writers", kinds: []string{reading, writing, writing, writing}, callers: 8},
 }

@@ -39,7 +39,7 @@ var workloads = []workload{
 		cases: func(c *Config, _ int) []string { return labels("callers=", c.Callers) }, run: (*setting).throughput},
 	{name: "handover", summary: "eight callers compete for one name: hold 1 ms, think 2 ms", main: "changes/s", more: true, weight: 2,
 		cases: func(*Config, int) []string { return []string{oneProcess, manyProcesses} }, run: (*setting).handover},
-	{name: "fairness", summary: "3 or 4 processes always want one name, for 5 ms; only if named", main: "least/most", more: true, weight: 2,
+	{name: "fairness", summary: "3 to 8 processes always want one name, for 5 ms; only if named", main: "least/most", more: true, weight: 2,
 		cases: contestNames, asked: true, run: (*setting).fairness},
 	{name: "bad", summary: "one caller, while nodes hang, are 50 ms late, or are down", main: "pair-p99-ns", weight: 1,
 		cases: badCases, run: (*setting).bad},
