@@ -210,7 +210,7 @@ func TestHolderOfReadersAndWriters(t *testing.T) {
 	}
 }
 
-// The log of a lost lease says whose it was, and who has the name now.
+// The log of a lost lease says whose it was, and who holds the name now.
 func TestLogNamesLabels(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		var log bytes.Buffer

@@ -64,7 +64,7 @@ func breakVerb(ctx context.Context, c *command) int {
 // removed says which lock was removed, and who had it.
 func removed(before *quorum.Report) string {
 	text := fmt.Sprintf("removed the lock %q", before.Name)
-	if before.Owner == "" { // it came after the question who has it
+	if before.Owner == "" { // it came after the question who holds it
 		return text
 	}
 	holder := printable(before.Owner)

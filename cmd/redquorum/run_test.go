@@ -193,7 +193,7 @@ func TestRunExcludes(t *testing.T) {
 	}
 }
 
-// With --verbose it says who has the lock, and how long it took.
+// With --verbose it says who holds the lock, and how long it took.
 func TestRunVerbose(t *testing.T) {
 	_, urls := startNodes(t, 3)
 	out := start(t, runOn(urls, "--verbose", "sh", "-c", "echo by $REDQUORUM_OWNER, $REDQUORUM_TOKEN")...).exits(0)

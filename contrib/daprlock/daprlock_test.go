@@ -99,7 +99,7 @@ func TestRestartedSidecar(t *testing.T) {
 	}
 }
 
-// A lock that was lost is unlocked with the status of the one who has it now.
+// A lock that was lost is unlocked with the status of the one who holds it now.
 func TestLostLock(t *testing.T) {
 	l, m := lockers.Two(t)
 	a, b := daprlock.New(l), daprlock.New(m)
@@ -189,7 +189,7 @@ func TestErrors(t *testing.T) {
 	if !try(t, s, "report", "one") {
 		t.Fatal("a free lock is refused")
 	}
-	fails("one") // though the node says who has it
+	fails("one") // though the node says who holds it
 	if err := set.Close(); err != nil {
 		t.Fatal(err)
 	}
