@@ -44,7 +44,7 @@ func newCluster(o redis.ClusterOptions) *shared {
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := connect(ctx, network, addr)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("server %s: %w", addr, err) // the node's name is that of the whole cluster
 		}
 		return courier.Checked(conn), nil
 	}

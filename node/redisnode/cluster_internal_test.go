@@ -6,11 +6,14 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/internal/neterr"
 	"github.com/redquorum/redquorum/node/internal/courier"
 )
 
@@ -54,6 +57,19 @@ func (tape) RemoteAddr() (none net.Addr)      { return &net.TCPAddr{} }
 func playing(said string) func(context.Context, string, string) (net.Conn, error) {
 	return func(context.Context, string, string) (net.Conn, error) {
 		return tape{said: bytes.NewReader([]byte(said))}, nil
+	}
+}
+
+// A cluster is one node, so its errors say which server failed.
+func TestErrorsOfAClusterNameTheServer(t *testing.T) {
+	o := redis.ClusterOptions{Addrs: []string{"10.0.0.1:7001"}, Dialer: func(context.Context, string, string) (net.Conn, error) {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	}}
+	r := newCluster(o)
+	defer r.Close()
+	_, err := r.Ask(t.Context(), [][]string{{"PING"}})
+	if err == nil || neterr.Text(err) != "server 10.0.0.1:7001: connection refused" {
+		t.Errorf("%v", err)
 	}
 }
 
