@@ -1,9 +1,15 @@
 package process
 
-import "syscall"
+import (
+	"os/exec"
+	"syscall"
+)
 
-// attributes makes a child die with its parent, and keeps the terminal's
+// setAttributes makes a child die with its parent, and keeps the terminal's
 // Ctrl-C from it: the parent decides when it ends.
-func attributes() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+func setAttributes(cmd *exec.Cmd) {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = new(syscall.SysProcAttr)
+	}
+	cmd.SysProcAttr.Pdeathsig, cmd.SysProcAttr.Setpgid = syscall.SIGKILL, true
 }

@@ -2,8 +2,8 @@
 
 package process
 
-import "syscall"
+import "os/exec"
 
-// attributes: without a signal at the parent's death, a child had better get
+// setAttributes: without a signal at the parent's death, a child had better get
 // the terminal's Ctrl-C itself.
-func attributes() *syscall.SysProcAttr { return nil }
+func setAttributes(*exec.Cmd) {}

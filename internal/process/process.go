@@ -16,7 +16,7 @@ type Process struct {
 
 // Start starts a command, in a process group of its own on Linux.
 func Start(cmd *exec.Cmd) (*Process, error) {
-	cmd.SysProcAttr = attributes()
+	setAttributes(cmd)
 	p := &Process{cmd: cmd, exited: make(chan struct{})}
 	started := make(chan error)
 	go func() {

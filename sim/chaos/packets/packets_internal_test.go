@@ -1,0 +1,220 @@
+package packets
+
+import (
+	"encoding/binary"
+	"io"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/faults"
+)
+
+const (
+	syn = 1 << 1
+	ack = 1 << 4
+)
+
+// segment returns a packet with right checksums.
+func segment(from, to uint16, flags byte, payload string) packet {
+	p := make(packet, 40, 40+len(payload))
+	p[0], p[8], p[protocolAt] = 4<<4|5, 64, 6
+	p = append(p, payload...)
+	binary.BigEndian.PutUint16(p[2:], uint16(len(p)))
+	copy(p[sourceAt:], []byte{10, 0, 0, 1})
+	copy(p[targetAt:], []byte{10, 0, 0, 2})
+	binary.BigEndian.PutUint16(p[20:], from)
+	binary.BigEndian.PutUint16(p[22:], to)
+	p[32], p[33] = 5<<4, flags
+	binary.BigEndian.PutUint16(p[10:], ^sum(p[:20]))
+	binary.BigEndian.PutUint16(p[36:], ^pseudo(p))
+	return p
+}
+
+// sum is the ones' complement sum of 16-bit words.
+func sum(b []byte) uint16 {
+	var s uint32
+	for i, c := range b {
+		s += uint32(c) << (8 * (1 - i%2))
+	}
+	for s > 0xffff {
+		s = s>>16 + s&0xffff
+	}
+	return uint16(s)
+}
+
+// pseudo is the sum of what the checksum of TCP is about.
+func pseudo(p packet) uint16 {
+	about := append([]byte{0, 6, 0, byte(len(p) - 20)}, p[sourceAt:]...)
+	return sum(about)
+}
+
+func TestTurnKeepsChecksums(t *testing.T) {
+	for _, payload := range []string{"", "even", "odd"} {
+		p := segment(40000, 7000, ack, payload)
+		p.turn()
+		if from, to := string(p[sourceAt:targetAt]), string(p[targetAt:targetAt+4]); from != "\x0a\x00\x00\x02" || to != "\x0a\x00\x00\x01" {
+			t.Errorf("from %q to %q", from, to)
+		}
+		if sum(p[:20]) != 0xffff || pseudo(p) != 0xffff {
+			t.Errorf("%q: sums are %x and %x, want ffff", payload, sum(p[:20]), pseudo(p))
+		}
+	}
+}
+
+func TestParse(t *testing.T) {
+	good := segment(40000, 7000, syn, "x")
+	if p, ok := parse(good); !ok || p.from() != 40000 || p.to() != 7000 || !p.opens() {
+		t.Errorf("%v, %v", p, ok)
+	}
+	if segment(7000, 40000, syn|ack, "").opens() || segment(7000, 40000, ack, "").opens() {
+		t.Error("an answer opens a connection")
+	}
+	for name, change := range map[string]func(packet) packet{
+		"UDP":          func(p packet) packet { p[protocolAt] = 17; return p },
+		"IPv6":         func(p packet) packet { p[0] = 6 << 4; return p },
+		"short":        func(p packet) packet { return p[:39] },
+		"long header":  func(p packet) packet { p[0] = 4<<4 | 15; return p },
+		"short header": func(p packet) packet { p[0] = 4<<4 | 4; return p },
+		"nothing":      func(packet) packet { return nil },
+	} {
+		if _, ok := parse(change(segment(40000, 7000, syn, ""))); ok {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+// The trouble of the link, the packet, the instant and the draw decide about a packet.
+func TestCarry(t *testing.T) {
+	t0 := time.Now()
+	to, from := segment(40000, 7000, ack, ""), segment(7000, 40000, ack, "")
+	both := func(t Trouble) [2]Trouble { return [2]Trouble{t, t} }
+	ms := func(n time.Duration) faults.Range {
+		return faults.Range{Min: n * time.Millisecond, Max: n * time.Millisecond}
+	}
+	const never = -1
+	for name, c := range map[string]struct {
+		trouble        [2]Trouble
+		silent         time.Time
+		before         packet // comes first, at t0
+		toLate, fromIn time.Duration
+	}{
+		"good":                              {},
+		"cut":                               {trouble: both(Trouble{Cut: true}), toLate: never, fromIn: never},
+		"cut to the node":                   {trouble: [2]Trouble{ToNode: {Cut: true}}, toLate: never},
+		"cut back":                          {trouble: [2]Trouble{ToClient: {Cut: true}}, fromIn: never},
+		"all lost":                          {trouble: both(Trouble{Loss: faults.Percent(100)}), toLate: never, fromIn: never},
+		"late":                              {trouble: [2]Trouble{{Delay: ms(5)}, {Delay: ms(7)}}, toLate: 5, fromIn: 7},
+		"overtaken":                         {trouble: [2]Trouble{ToNode: {Delay: ms(5), Reorder: faults.Percent(100), Later: ms(20)}}, toLate: 25},
+		"older than the half-open fault":    {silent: t0.Add(1), before: segment(40000, 7000, syn, ""), toLate: never, fromIn: never},
+		"as old as the half-open fault":     {silent: t0, before: segment(40000, 7000, syn, "")},
+		"never seen to begin, and so older": {silent: t0, toLate: never, fromIn: never},
+		"only another connection is young":  {silent: t0, before: segment(40001, 7000, syn, ""), toLate: never, fromIn: never},
+		"an accepted connection is none that is young": {silent: t0, before: segment(7000, 40000, syn|ack, ""), toLate: never, fromIn: never},
+	} {
+		l := newRelay(nowhere{}).Link(7000, rand.New(rand.NewPCG(1, 1)))
+		l.Set(c.trouble, c.silent)
+		if c.before != nil {
+			l.carry(c.before, t0)
+		}
+		for _, way := range []struct {
+			p    packet
+			want time.Duration
+		}{{to, c.toLate}, {from, c.fromIn}} {
+			late, lost := l.carry(way.p, t0.Add(time.Hour))
+			if lost != (way.want == never) || !lost && late != way.want*time.Millisecond {
+				t.Errorf("%s, from %d: late by %v, lost %v; want %d", name, way.p.from(), late, lost, way.want)
+			}
+		}
+	}
+}
+
+// The same draws have the same effect, and a share is about as large as it is to be.
+func TestShares(t *testing.T) {
+	run := func(seed uint64) (fates []bool, late int) {
+		l := newRelay(nowhere{}).Link(7000, rand.New(rand.NewPCG(seed, 1)))
+		share := Trouble{Loss: faults.Percent(10), Reorder: faults.Percent(20), Later: faults.Range{Min: 1, Max: 2}}
+		l.Set([2]Trouble{share, share}, time.Time{})
+		for range 10_000 {
+			after, lost := l.carry(segment(40000, 7000, ack, ""), time.Time{})
+			fates = append(fates, lost)
+			if after > 0 {
+				late++
+			}
+		}
+		if c := l.Count(); c.Packets != 10_000 || c.Lost < 900 || c.Lost > 1100 || late < 1650 || late > 1950 {
+			t.Errorf("%+v, %d overtaken", c, late)
+		}
+		return fates, late
+	}
+	first, _ := run(1)
+	again, _ := run(1)
+	other, _ := run(2)
+	same := func(a, b []bool) bool {
+		for i := range a {
+			if a[i] != b[i] {
+				return false
+			}
+		}
+		return true
+	}
+	if !same(first, again) || same(first, other) {
+		t.Error("it does not depend on the seed alone")
+	}
+}
+
+// nowhere is a device without packets.
+type nowhere struct{}
+
+func (nowhere) Read([]byte) (int, error)    { return 0, io.EOF }
+func (nowhere) Write(b []byte) (int, error) { return len(b), nil }
+func (nowhere) Close() error                { return nil }
+
+// A bench is a device that a test feeds.
+type bench struct{ in, out chan packet }
+
+func (b bench) Read(to []byte) (int, error) {
+	p, ok := <-b.in
+	if !ok {
+		return 0, io.EOF
+	}
+	return copy(to, p), nil
+}
+func (b bench) Write(p []byte) (int, error) { b.out <- append(packet(nil), p...); return len(p), nil }
+func (b bench) Close() error                { close(b.in); return nil }
+
+// The relay finds the link of a packet, and writes what is not lost: at once, or later.
+func TestRelay(t *testing.T) {
+	b := bench{make(chan packet), make(chan packet, 10)}
+	r := newRelay(b)
+	good, cut, slow := r.Link(7000, rand.New(rand.NewPCG(1, 1))), r.Link(7001, rand.New(rand.NewPCG(1, 2))), r.Link(7002, rand.New(rand.NewPCG(1, 3)))
+	cut.Set([2]Trouble{{Cut: true}, {Cut: true}}, time.Time{})
+	late := faults.Range{Min: 20 * time.Millisecond, Max: 20 * time.Millisecond}
+	slow.Set([2]Trouble{ToNode: {Delay: late}}, time.Time{})
+	b.in <- segment(40000, 7002, ack, "1") // late
+	b.in <- segment(40000, 7001, ack, "2") // lost
+	b.in <- segment(7001, 40000, ack, "3") // lost
+	b.in <- packet("none of TCP")
+	b.in <- segment(40000, 7000, ack, "4")
+	b.in <- segment(7000, 40000, ack, "5")
+	b.in <- segment(40000, 7003, ack, "6") // of no link
+	cut.Close()
+	b.in <- segment(40000, 7001, ack, "7")
+	got := ""
+	for range 5 {
+		p := <-b.out
+		if p[sourceAt+3] != 2 {
+			t.Errorf("%v is not turned", p)
+		}
+		got += string(p[40:])
+	}
+	if got != "45671" {
+		t.Errorf("%s, want 45671", got)
+	}
+	if good.Count() != (Count{2, 0}) || cut.Count() != (Count{2, 2}) || good.Addr() != "10.0.0.2:7000" {
+		t.Errorf("%+v, %+v, %s", good.Count(), cut.Count(), good.Addr())
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+}

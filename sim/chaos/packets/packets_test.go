@@ -1,0 +1,213 @@
+package packets_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/tests"
+	"github.com/redquorum/redquorum/sim/chaos/packets"
+)
+
+// A scene has a server and a client in a namespace of their own.
+type scene struct {
+	t        *testing.T
+	listener net.Listener
+	link     *packets.Link
+}
+
+// inside reports whether the test runs in a namespace. If not, it runs the test in one.
+func inside(t *testing.T) bool {
+	t.Helper()
+	const variable = "PACKETS_TEST_INSIDE"
+	if os.Getenv(variable) != "" {
+		return true
+	}
+	tests.NeedSeconds(t)
+	var out bytes.Buffer
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), variable+"=1")
+	cmd.Stdout, cmd.Stderr = &out, &out
+	p, err := packets.Start(cmd)
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Kill()
+	<-p.Exited()
+	switch _, why, skipped := strings.Cut(out.String(), "not here: "); {
+	case p.ExitCode() != 0:
+		t.Errorf("%s", &out)
+	case skipped:
+		why, _, _ = strings.Cut(why, "\n")
+		t.Skip(why)
+	}
+	return false
+}
+
+func newScene(t *testing.T) *scene {
+	r, err := packets.Open()
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.Skipf("not here: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	l, err := net.Listen("tcp", packets.Near+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return &scene{t, l, r.Link(l.Addr().(*net.TCPAddr).Port, rand.New(rand.NewPCG(1, 1)))}
+}
+
+// connect returns both ends of a new connection.
+func (s *scene) connect() (client, server net.Conn) {
+	s.t.Helper()
+	client, err := net.DialTimeout("tcp", s.link.Addr(), 30*time.Second)
+	if err == nil {
+		server, err = s.listener.Accept()
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { client.Close(); server.Close() })
+	return client, server
+}
+
+// sent returns how many segments TCP has sent again.
+func sent(t *testing.T) (again int) {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/net/snmp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows [][]string
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "Tcp:") {
+			rows = append(rows, strings.Fields(line))
+		}
+	}
+	for i, name := range rows[0] {
+		if name == "RetransSegs" {
+			fmt.Sscan(rows[1][i], &again)
+			return again
+		}
+	}
+	t.Fatal("no RetransSegs")
+	return 0
+}
+
+// established returns how many ends of connections TCP takes for open.
+func established(t *testing.T) int {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/net/tcp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(string(text), " 01 ") // the state; no other column has two digits
+}
+
+// TCP sends what is lost again, and puts into order what comes late: nothing is missing in the end.
+func TestLossAndOrder(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	s := newScene(t)
+	client, server := s.connect()
+	before := sent(t)
+	bad := packets.Trouble{Loss: faults.Percent(20), Reorder: faults.Percent(20), Later: faults.Range{Min: time.Millisecond, Max: 5 * time.Millisecond}}
+	s.link.Set([2]packets.Trouble{bad, bad}, time.Time{})
+	want := make([]byte, 200_000)
+	for i := range want {
+		want[i] = byte(rand.Int())
+	}
+	go client.Write(want)
+	got := make([]byte, len(want))
+	server.SetDeadline(time.Now().Add(time.Minute))
+	if _, err := io.ReadFull(server, got); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%v, or the bytes differ", err)
+	}
+	if c := s.link.Count(); c.Lost == 0 || sent(t) == before {
+		t.Errorf("%+v, and TCP has sent %d segments again", c, sent(t)-before)
+	}
+}
+
+// A peer that vanishes sends no FIN: its end is gone, and the other one stays open.
+func TestVanish(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	s := newScene(t)
+	client, server := s.connect()
+	if n := established(t); n != 2 {
+		t.Fatalf("%d ends are open, want 2", n)
+	}
+	s.link.Set([2]packets.Trouble{{Cut: true}, {Cut: true}}, time.Time{})
+	client.(*net.TCPConn).SetLinger(0)
+	client.Close()
+	server.SetDeadline(time.Now().Add(200 * time.Millisecond))
+	if _, err := server.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%v", err)
+	}
+	if n := established(t); n != 1 {
+		t.Errorf("%d ends are open, want 1", n)
+	}
+	// The peer is back, and has forgotten the connection.
+	s.link.Set([2]packets.Trouble{}, time.Time{})
+	server.SetDeadline(time.Now().Add(10 * time.Second))
+	server.Write([]byte("x"))
+	if _, err := server.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%v, want a reset", err)
+	}
+}
+
+// Half-open connections are silent, and new ones work. Later TCP delivers what was written.
+func TestHalfOpen(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	s := newScene(t)
+	client, server := s.connect()
+	s.link.Set([2]packets.Trouble{}, time.Now())
+	client.Write([]byte("old"))
+	newClient, newServer := s.connect()
+	newClient.Write([]byte("new"))
+	b := make([]byte, 3)
+	newServer.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.ReadFull(newServer, b); err != nil || string(b) != "new" {
+		t.Errorf("%q, %v", b, err)
+	}
+	server.SetDeadline(time.Now().Add(300 * time.Millisecond))
+	if n, err := server.Read(b); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%q, %v", b[:n], err)
+	}
+	if n := established(t); n != 4 {
+		t.Errorf("%d ends are open, want 4", n)
+	}
+	s.link.Set([2]packets.Trouble{}, time.Time{})
+	server.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.ReadFull(server, b); err != nil || string(b) != "old" {
+		t.Errorf("%q, %v", b, err)
+	}
+}
+
+// The network of the machine is left alone.
+func TestOpenOutside(t *testing.T) {
+	if r, err := packets.Open(); err == nil {
+		r.Close()
+		t.Error("a device in a network that is not its own")
+	}
+}
