@@ -3,10 +3,10 @@
 //	go run ./sim/chaos/loss            # every trial, for five minutes each
 //	go run ./sim/chaos/loss --for 20s  # a first impression
 //
-// Each trial has a network namespace of its own, in which nftables drops packets: at random, or all
-// of some servers, without a FIN. The loss is TCP's own, so it has the gaps, the backoff and the half-open
-// connections that a proxy cannot make. It needs Linux with unshare, ip and nft, and a user that may make
-// namespaces. Namespaces and rules end with their processes, however these end.
+// Each trial has a network namespace of its own, in which a relay drops packets: at random, or all
+// of some servers, without a FIN. It also makes packets overtake others. The loss is TCP's own, so it has
+// the gaps, the backoff and the half-open connections that a proxy cannot make. It needs what package
+// packets needs: Linux, /dev/net/tun, and a user that may make namespaces.
 package main
 
 import (
@@ -26,12 +26,14 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/redquorum/redquorum/internal/process"
-	"github.com/redquorum/redquorum/node/redisserver"
+	"github.com/redquorum/redquorum/sim/chaos/packets"
 )
 
 // insideFlag makes the program one trial, in its own namespace.
 const insideFlag = "--inside"
+
+// unsupported is the status of a trial that cannot be carried out on this machine.
+const unsupported = 3
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -44,6 +46,9 @@ func main() {
 	}
 	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "loss:", err)
+		if errors.Is(err, errors.ErrUnsupported) {
+			os.Exit(unsupported)
+		}
 		os.Exit(1)
 	}
 }
@@ -57,12 +62,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if err := available(); err != nil {
-		return err
-	}
 	trials := standard(trial{For: *last, Lockers: *lockers, Leases: *leases})
 	results := make([]*result, len(trials))
-	errs := make([]error, len(trials))
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
 	free := make(chan struct{}, *jobs)
 	var all sync.WaitGroup
 	for i, t := range trials {
@@ -70,22 +73,29 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			break
 		}
 		all.Go(func() {
-			results[i], errs[i] = carryOut(ctx, t)
+			var err error
+			if results[i], err = carryOut(ctx, t); err != nil {
+				fail(err) // the others end early
+			}
 			<-free
 		})
 	}
 	all.Wait()
-	return errors.Join(append(errs, table(out, trials, results), context.Cause(ctx))...)
+	if !slices.ContainsFunc(results, func(r *result) bool { return r != nil }) {
+		return context.Cause(ctx)
+	}
+	return errors.Join(table(out, trials, results), context.Cause(ctx))
 }
 
-// standard returns the trials: loss, and servers that vanish. All have the times and counts of t.
+// standard returns the trials: loss and reordering, and servers that vanish. All have the times and counts of t.
 func standard(t trial) (all []trial) {
-	for _, t.Loss = range []int{0, 1, 10, 30} {
+	for _, bad := range []trial{{}, {Loss: 1}, {Loss: 10}, {Loss: 30}, {Reorder: 20}, {Loss: 10, Reorder: 20}} {
+		t.Loss, t.Reorder = bad.Loss, bad.Reorder
 		for _, t.Lease = range []time.Duration{10 * time.Second, 30 * time.Second} {
 			all = append(all, t)
 		}
 	}
-	t.Loss = 0
+	t.Loss, t.Reorder = 0, 0
 	for _, t.Lease = range []time.Duration{10 * time.Second, 30 * time.Second} {
 		t.Gone, t.Away = 1, t.Lease/2
 		all = append(all, t)
@@ -97,24 +107,6 @@ func standard(t trial) (all []trial) {
 	return all
 }
 
-// namespace returns a command that runs in a network of its own, as its administrator.
-func namespace(command ...string) *exec.Cmd {
-	const script = `ip link set lo up && nft add table inet loss && exec "$@"`
-	return exec.Command("unshare", append([]string{"--user", "--map-root-user", "--net", "sh", "-c", script, "sh"}, command...)...)
-}
-
-// available returns nil if trials can be carried out here, and otherwise one line that says why not.
-func available() error {
-	if err := redisserver.Available(); err != nil {
-		return err
-	}
-	out, err := namespace("true").CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("no network namespace with nftables can be made: %w: %s", err, strings.Join(strings.Fields(string(out)), " "))
-	}
-	return nil
-}
-
 // carryOut carries a trial out in a process with its own namespace. The end of ctx ends it early, with
 // what was measured so far.
 func carryOut(ctx context.Context, t trial) (*result, error) {
@@ -123,16 +115,20 @@ func carryOut(ctx context.Context, t trial) (*result, error) {
 		return nil, err
 	}
 	var stdout, stderr bytes.Buffer
-	cmd := namespace(os.Args[0], insideFlag, string(text))
+	cmd := exec.Command(os.Args[0], insideFlag, string(text))
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	p, err := process.Start(cmd)
+	p, err := packets.Start(cmd)
 	if err != nil {
 		return nil, err
 	}
 	defer context.AfterFunc(ctx, func() { _ = p.Signal(os.Interrupt) })()
 	<-p.Exited()
-	if !cmd.ProcessState.Success() {
-		return nil, fmt.Errorf("trial %s failed: %v: %s", text, cmd.ProcessState, &stderr)
+	switch said := bytes.TrimSpace(stderr.Bytes()); p.ExitCode() {
+	case 0:
+	case unsupported:
+		return nil, packets.Lack(strings.TrimPrefix(string(said), "loss: "))
+	default:
+		return nil, fmt.Errorf("trial %s failed: %v: %s", text, cmd.ProcessState, said)
 	}
 	r := new(result)
 	return r, json.Unmarshal(stdout.Bytes(), r)
@@ -141,10 +137,10 @@ func carryOut(ctx context.Context, t trial) (*result, error) {
 // table prints two tables, of loss and of servers that vanish.
 func table(out io.Writer, trials []trial, results []*result) error {
 	var text bytes.Buffer
-	text.WriteString("| packets lost | lease | hours held | leases lost | per hour held | renewals without a quorum | free lock acquired in | lost lease held again after |\n|-|-|-|-|-|-|-|-|\n")
+	text.WriteString("| packets lost | overtaken | lease | hours held | leases lost | per hour held | renewals without a quorum | free lock acquired in | lost lease held again after |\n|-|-|-|-|-|-|-|-|-|\n")
 	for i, t := range trials {
 		if r := results[i]; r != nil && t.Gone == 0 {
-			fmt.Fprintf(&text, "| %d %% | %v | %.2f | %d | %.2f | %.2f %% | %s | %s |\n", t.Loss, t.Lease, r.Held.Hours(), r.Lost, float64(r.Lost)/r.Held.Hours(),
+			fmt.Fprintf(&text, "| %d %% | %d %% | %v | %.2f | %d | %.2f | %.2f %% | %s | %s |\n", t.Loss, t.Reorder, t.Lease, r.Held.Hours(), r.Lost, float64(r.Lost)/r.Held.Hours(),
 				100*float64(r.Failed)/float64(r.Failed+r.Renewed), spread(r.Acquired), spread(r.Again))
 		}
 	}

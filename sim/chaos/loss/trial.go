@@ -8,26 +8,28 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"os/exec"
-	"strings"
+	"strconv"
 	"sync"
 	"time"
 
+	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/node/redisnode"
 	"github.com/redquorum/redquorum/node/redisserver"
 	"github.com/redquorum/redquorum/quorum"
+	"github.com/redquorum/redquorum/sim/chaos/packets"
 )
 
 // nodes is how many servers a trial has.
 const nodes = 5
 
-// A trial is what one namespace is for.
+// A trial has a namespace of its own.
 type trial struct {
 	Lease   time.Duration
 	For     time.Duration
 	Lockers int           // that hold leases; a fifth as many acquire and release others
 	Leases  int           // of each of them, over the same connections
 	Loss    int           // of a hundred packets, in both directions; 99 at most
+	Reorder int           // of a hundred packets, which are late
 	Gone    int           // how many servers vanish, again and again
 	Away    time.Duration // for how long they do
 }
@@ -67,14 +69,26 @@ func inside(ctx context.Context, text string, out io.Writer) error {
 
 // measure carries the trial out in this process's namespace.
 func (m *meter) measure(ctx context.Context) error {
-	servers, err := redisserver.StartN(nodes, redisserver.Config{})
+	relay, err := packets.Open()
 	if err != nil {
 		return err
 	}
+	defer relay.Close()
+	servers, err := redisserver.StartN(nodes, redisserver.Config{Args: []string{"--bind", "127.0.0.1", packets.Near, "--protected-mode", "no"}})
+	if err != nil {
+		return err
+	}
+	var links []*packets.Link
 	var urls []string
 	for _, s := range servers {
 		defer s.Close()
-		urls = append(urls, s.URL())
+		_, text, _ := net.SplitHostPort(s.Addr())
+		port, err := strconv.Atoi(text)
+		if err != nil {
+			return err
+		}
+		l := relay.Link(port, rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())))
+		links, urls = append(links, l), append(urls, "redis://"+l.Addr())
 	}
 	lockers := make([]*quorum.Locker, m.Lockers+(m.Lockers+4)/5)
 	for i := range lockers {
@@ -87,9 +101,7 @@ func (m *meter) measure(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := filter(drops(m.Loss)); err != nil {
-		return err
-	}
+	set(links, m.trouble())
 	ctx, cancel := context.WithTimeout(ctx, m.For)
 	defer cancel()
 	var all sync.WaitGroup
@@ -103,12 +115,10 @@ func (m *meter) measure(ctx context.Context) error {
 		}
 	}
 	if m.Gone > 0 {
-		err = m.vanish(ctx, servers[:m.Gone])
+		m.vanish(ctx, links[:m.Gone])
 	}
 	all.Wait()
-	if err := errors.Join(err, filter("flush chain inet loss input")); err != nil {
-		return err
-	}
+	set(links, packets.Trouble{})
 	for _, l := range lockers {
 		all.Go(func() { _ = l.Close() }) // the servers end now, with all locks
 	}
@@ -116,25 +126,19 @@ func (m *meter) measure(ctx context.Context) error {
 	return nil
 }
 
-// drops returns the rules. Packets are dropped where they arrive: if one cannot be sent, TCP learns it.
-func drops(loss int) string {
-	return fmt.Sprintf(`
-		add set inet loss gone { type inet_service; }
-		add chain inet loss input { type filter hook input priority 0; }
-		add rule inet loss input tcp sport @gone drop
-		add rule inet loss input tcp dport @gone drop
-		add rule inet loss input numgen random mod 100 < %d drop
-	`, loss)
+// late is by how much the packets are late that others overtake.
+var late = faults.Range{Min: 5 * time.Millisecond, Max: 50 * time.Millisecond}
+
+// trouble is what happens to all packets while no server has vanished.
+func (t *trial) trouble() packets.Trouble {
+	return packets.Trouble{Loss: faults.Percent(int64(t.Loss)), Reorder: faults.Percent(int64(t.Reorder)), Later: late}
 }
 
-// filter changes what the namespace does to packets.
-func filter(commands string) error {
-	cmd := exec.Command("nft", "-f", "-")
-	cmd.Stdin = strings.NewReader(commands + "\n")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("nft failed: %w: %s", err, out)
+// set says what happens to packets on links, both ways.
+func set(links []*packets.Link, t packets.Trouble) {
+	for _, l := range links {
+		l.Set([2]packets.Trouble{t, t}, time.Time{})
 	}
-	return nil
 }
 
 // observer returns what counts the events of one Locker. Whether that often asks decides what they say.
@@ -218,26 +222,16 @@ func (m *meter) note(what func(*result)) {
 }
 
 // vanish lets servers vanish and return until ctx ends.
-func (m *meter) vanish(ctx context.Context, servers []*redisserver.Server) error {
-	var ports []string
-	for _, s := range servers {
-		_, port, _ := net.SplitHostPort(s.Addr())
-		ports = append(ports, port)
-	}
+func (m *meter) vanish(ctx context.Context, links []*packets.Link) {
 	for sleep(ctx, m.Lease) {
 		m.note(func(r *result) { r.Times++; m.returned = time.Time{} })
-		if err := filter("add element inet loss gone { " + strings.Join(ports, ", ") + " }"); err != nil {
-			return err
-		}
+		set(links, packets.Trouble{Cut: true})
 		if !sleep(ctx, m.Away) {
-			return nil // none has returned
+			return // none has returned
 		}
 		m.note(func(*result) { m.returned = time.Now() })
-		if err := filter("flush set inet loss gone"); err != nil {
-			return err
-		}
+		set(links, m.trouble())
 	}
-	return nil
 }
 
 // sleep waits, and reports whether ctx has not ended.

@@ -38,7 +38,10 @@ type Link struct {
 }
 
 // A Count is how many packets have come to a link, and how many of them were lost there.
-type Count struct{ Packets, Lost int }
+type Count struct {
+	Packets int `json:"packets"`
+	Lost    int `json:"lost"`
+}
 
 // Set says what happens to packets from now on, by way. Connections that began before silent are
 // silent, and neither end is reset. The zero values are a good link.

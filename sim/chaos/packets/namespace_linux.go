@@ -1,7 +1,6 @@
 package packets
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -25,14 +24,9 @@ func Start(cmd *exec.Cmd) (*process.Process, error) {
 	}
 	p, err := process.Start(cmd)
 	if err != nil {
-		return nil, lack("no network namespace", err)
+		return nil, Lack("no network namespace: " + err.Error())
 	}
 	return p, nil
-}
-
-// lack returns an error about what this machine lacks.
-func lack(what string, err error) error {
-	return fmt.Errorf("%s (%w): %w", what, errors.ErrUnsupported, err)
 }
 
 // openDevice makes a TUN device. A packet to the far address can be read from it.
@@ -42,7 +36,7 @@ func openDevice() (io.ReadWriteCloser, error) {
 	}
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, lack("no TUN device", err)
+		return nil, Lack("no TUN device: " + err.Error())
 	}
 	if err = configure(fd); err != nil {
 		unix.Close(fd)
@@ -100,7 +94,7 @@ func configure(device int) error {
 			err = unix.IoctlIfreq(step.fd, step.request, r)
 		}
 		if err != nil {
-			return lack(step.what, err)
+			return Lack(step.what + ": " + err.Error())
 		}
 	}
 	return nil

@@ -3,8 +3,6 @@
 package packets
 
 import (
-	"errors"
-	"fmt"
 	"io"
 	"os/exec"
 	"runtime"
@@ -12,9 +10,9 @@ import (
 	"github.com/redquorum/redquorum/internal/process"
 )
 
-var errNone = fmt.Errorf("no network namespaces on %s: %w", runtime.GOOS, errors.ErrUnsupported)
+var none = Lack("no network namespaces on " + runtime.GOOS)
 
 // Start starts a command in a network namespace of its own, which only Linux has.
-func Start(*exec.Cmd) (*process.Process, error) { return nil, errNone }
+func Start(*exec.Cmd) (*process.Process, error) { return nil, none }
 
-func openDevice() (io.ReadWriteCloser, error) { return nil, errNone }
+func openDevice() (io.ReadWriteCloser, error) { return nil, none }

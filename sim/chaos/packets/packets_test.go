@@ -3,19 +3,17 @@ package packets_test
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
-	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/sim/chaos/packets"
+	"github.com/redquorum/redquorum/sim/chaos/packets/packetstest"
 )
 
 // A scene has a server and a client in a namespace of their own.
@@ -25,46 +23,12 @@ type scene struct {
 	link     *packets.Link
 }
 
-// inside reports whether the test runs in a namespace. If not, it runs the test in one.
-func inside(t *testing.T) bool {
-	t.Helper()
-	const variable = "PACKETS_TEST_INSIDE"
-	if os.Getenv(variable) != "" {
-		return true
-	}
-	tests.NeedSeconds(t)
-	var out bytes.Buffer
-	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-	cmd.Env = append(os.Environ(), variable+"=1")
-	cmd.Stdout, cmd.Stderr = &out, &out
-	p, err := packets.Start(cmd)
-	if errors.Is(err, errors.ErrUnsupported) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Kill()
-	<-p.Exited()
-	switch _, why, skipped := strings.Cut(out.String(), "not here: "); {
-	case p.ExitCode() != 0:
-		t.Errorf("%s", &out)
-	case skipped:
-		why, _, _ = strings.Cut(why, "\n")
-		t.Skip(why)
-	}
-	return false
-}
-
+// newScene returns nil in a process that has no namespace.
 func newScene(t *testing.T) *scene {
-	r, err := packets.Open()
-	if errors.Is(err, errors.ErrUnsupported) {
-		t.Skipf("not here: %v", err)
+	r := packetstest.Open(t)
+	if r == nil {
+		return nil
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { r.Close() })
 	l, err := net.Listen("tcp", packets.Near+":0")
 	if err != nil {
 		t.Fatal(err)
@@ -87,29 +51,6 @@ func (s *scene) connect() (client, server net.Conn) {
 	return client, server
 }
 
-// sent returns how many segments TCP has sent again.
-func sent(t *testing.T) (again int) {
-	t.Helper()
-	text, err := os.ReadFile("/proc/self/net/snmp")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var rows [][]string
-	for line := range strings.Lines(string(text)) {
-		if strings.HasPrefix(line, "Tcp:") {
-			rows = append(rows, strings.Fields(line))
-		}
-	}
-	for i, name := range rows[0] {
-		if name == "RetransSegs" {
-			fmt.Sscan(rows[1][i], &again)
-			return again
-		}
-	}
-	t.Fatal("no RetransSegs")
-	return 0
-}
-
 // established returns how many ends of connections TCP takes for open.
 func established(t *testing.T) int {
 	t.Helper()
@@ -122,12 +63,12 @@ func established(t *testing.T) int {
 
 // TCP sends what is lost again, and puts into order what comes late: nothing is missing in the end.
 func TestLossAndOrder(t *testing.T) {
-	if !inside(t) {
+	s := newScene(t)
+	if s == nil {
 		return
 	}
-	s := newScene(t)
 	client, server := s.connect()
-	before := sent(t)
+	before := packetstest.SentAgain(t)
 	bad := packets.Trouble{Loss: faults.Percent(20), Reorder: faults.Percent(20), Later: faults.Range{Min: time.Millisecond, Max: 5 * time.Millisecond}}
 	s.link.Set([2]packets.Trouble{bad, bad}, time.Time{})
 	want := make([]byte, 200_000)
@@ -140,17 +81,17 @@ func TestLossAndOrder(t *testing.T) {
 	if _, err := io.ReadFull(server, got); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("%v, or the bytes differ", err)
 	}
-	if c := s.link.Count(); c.Lost == 0 || sent(t) == before {
-		t.Errorf("%+v, and TCP has sent %d segments again", c, sent(t)-before)
+	if c := s.link.Count(); c.Lost == 0 || packetstest.SentAgain(t) == before {
+		t.Errorf("%+v, and TCP has sent %d segments again", c, packetstest.SentAgain(t)-before)
 	}
 }
 
 // A peer that vanishes sends no FIN: its end is gone, and the other one stays open.
 func TestVanish(t *testing.T) {
-	if !inside(t) {
+	s := newScene(t)
+	if s == nil {
 		return
 	}
-	s := newScene(t)
 	client, server := s.connect()
 	if n := established(t); n != 2 {
 		t.Fatalf("%d ends are open, want 2", n)
@@ -176,10 +117,10 @@ func TestVanish(t *testing.T) {
 
 // Half-open connections are silent, and new ones work. Later TCP delivers what was written.
 func TestHalfOpen(t *testing.T) {
-	if !inside(t) {
+	s := newScene(t)
+	if s == nil {
 		return
 	}
-	s := newScene(t)
 	client, server := s.connect()
 	s.link.Set([2]packets.Trouble{}, time.Now())
 	client.Write([]byte("old"))

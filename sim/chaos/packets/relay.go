@@ -14,6 +14,7 @@
 package packets
 
 import (
+	"errors"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -44,8 +45,13 @@ func newRelay(device io.ReadWriteCloser) *Relay {
 	return r
 }
 
-// Open makes the device, in a process that [Start] has started, and carries packets until Close. An
-// error says in one line what is missing.
+// A Lack is an error that says in one line what this machine lacks. It is errors.ErrUnsupported.
+type Lack string
+
+func (l Lack) Error() string        { return string(l) }
+func (l Lack) Is(target error) bool { return target == errors.ErrUnsupported }
+
+// Open makes the device, in a process that [Start] has started, and carries packets until Close.
 func Open() (*Relay, error) {
 	device, err := openDevice()
 	if err != nil {
