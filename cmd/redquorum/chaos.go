@@ -9,15 +9,18 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/sim"
 	"github.com/redquorum/redquorum/sim/chaos"
+	"github.com/redquorum/redquorum/sim/chaos/packets"
 )
 
 const chaosManual = `
@@ -39,6 +42,11 @@ A plan that needs what this machine lacks is refused before anything starts.
 The clocks of servers need Linux and a C compiler. With --for such plans are
 skipped, and a plan's work is reduced to what the clients can do.
 
+The proxies imitate what a network does to TCP. With --packets it is real: loss,
+cuts, delays and half-open connections happen to packets, in a network namespace
+that the command enters by itself. That needs Linux and /dev/net/tun; root is not
+needed where users may make namespaces.
+
 A run that fails leaves a folder with the plan, all logs, a page, and the command
 that repeats it. Other runs leave nothing.
 
@@ -50,10 +58,15 @@ examples:
   redquorum chaos --scenario S13 --client plain
   redquorum chaos --for 20m --jobs 2 --server ./valkey-server
   redquorum chaos --scenario S69 --upgrade ./valkey-server
+  redquorum chaos --scenario S33 --packets
 `
 
-// chaosChild makes the process a client of a plan.
-const chaosChild = "--child"
+// chaosChild makes the process a client of a plan, chaosInside one that has a network namespace of
+// its own.
+const (
+	chaosChild  = "--child"
+	chaosInside = "--inside"
+)
 
 // chaosFlags are the command line of chaos.
 type chaosFlags struct {
@@ -67,6 +80,7 @@ type chaosFlags struct {
 	server   string
 	upgrade  string
 	stretch  int
+	packets  bool
 	page     string
 	asJSON   bool
 	plans    []string // the arguments that are no flags
@@ -85,6 +99,7 @@ func (f *chaosFlags) register(fs *flag.FlagSet) {
 	fs.StringVar(&f.server, "server", "redis-server", "the server's program: a path to this `file`, or a name on the PATH")
 	fs.StringVar(&f.upgrade, "upgrade", "", "the program with which servers come back after a crash or a restart: a path to this\n`file`, such as a newer version (default: the same program)")
 	fs.IntVar(&f.stretch, "stretch", 0, "how many `times` as long all times of the plan are: real processes are not\nexact to a millisecond (default 5 for scenarios, or else 1)")
+	fs.BoolVar(&f.packets, "packets", false, "carry out loss, cuts, delays and half-open connections on packets, in a network\nnamespace, instead of imitating them")
 	fs.StringVar(&f.out, "out", ".", "the `folder` in which a failing run leaves its own, made if need be")
 	fs.StringVar(&f.page, "html", "", "also write a page with a picture of the run to this `file`")
 	fs.BoolVar(&f.asJSON, "json", false, "print one JSON object; of a single run, with its whole trace")
@@ -144,6 +159,11 @@ func chaosVerb(ctx context.Context, c *command) int {
 		return exitOK
 	}
 	c.failed = exitSimFailed
+	inside := len(c.args) > 0 && c.args[0] == chaosInside
+	if inside {
+		c.args = c.args[1:]
+	}
+	given := c.args
 	fs := c.flags("chaos", chaosManual)
 	var f chaosFlags
 	f.register(fs)
@@ -160,16 +180,43 @@ func chaosVerb(ctx context.Context, c *command) int {
 	if err == nil {
 		err = os.MkdirAll(f.out, 0o777)
 	}
+	if err == nil && inside {
+		if config.Relay, err = packets.Open(); err != nil {
+			err = fmt.Errorf("--packets: %w", err)
+		}
+	}
 	if err != nil {
 		return c.fail("chaos", err)
 	}
 	switch {
+	case f.packets && !inside:
+		return c.enter(ctx, append(config.Self[:2:2], append([]string{chaosInside}, given...)...))
 	case f.length > 0:
 		return c.chaosExplore(ctx, &f, config)
 	case f.scenario == "all":
 		return c.chaosTable(ctx, &f, config)
 	}
 	return c.chaosOne(ctx, &f, config)
+}
+
+// enter runs a command in a network namespace, in the place of this process.
+func (c *command) enter(ctx context.Context, args []string) int {
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, c.stdout, c.screen
+	p, err := packets.Start(cmd)
+	if err != nil {
+		return c.fail("chaos", fmt.Errorf("--packets: %w", err))
+	}
+	defer context.AfterFunc(ctx, func() { _ = p.Signal(syscall.SIGTERM) })()
+	<-p.Exited()
+	switch code := p.ExitCode(); {
+	case ctx.Err() != nil:
+		return exitInterrupted
+	case code < 0:
+		return c.fail("chaos", fmt.Errorf("the process in the namespace has ended: %v", cmd.ProcessState))
+	default:
+		return code
+	}
 }
 
 // plan returns the one plan that the flags name, and a word for it.
@@ -229,11 +276,14 @@ func (r *chaosRun) remove() error { return os.RemoveAll(r.dir) }
 
 // again is the command that repeats the run.
 func (r *chaosRun) again(config chaos.Config) string {
-	upgrade := ""
+	more := ""
 	if config.Upgrade != "" {
-		upgrade = " --upgrade " + quotedForShell(config.Upgrade)
+		more = " --upgrade " + quotedForShell(config.Upgrade)
 	}
-	return fmt.Sprintf("redquorum chaos --stretch %d --server %s%s %s", config.Stretch, quotedForShell(config.Server), upgrade,
+	if config.Relay != nil {
+		more += " --packets"
+	}
+	return fmt.Sprintf("redquorum chaos --stretch %d --server %s%s %s", config.Stretch, quotedForShell(config.Server), more,
 		quotedForShell(filepath.Join(r.dir, "plan")))
 }
 
@@ -285,6 +335,7 @@ type chaosSummary struct {
 	Grants     int             `json:"grants"`
 	Late       time.Duration   `json:"late"` // by how much a fault came after its time
 	Set        []chaos.Set     `json:"set"`
+	Packets    packets.Count   `json:"packets"`          // 0 without --packets
 	Folder     string          `json:"folder,omitempty"` // of a run that failed
 }
 
@@ -294,7 +345,7 @@ type chaosJSON struct {
 }
 
 func (r *chaosRun) summary(name string) chaosSummary {
-	s := chaosSummary{name, r.plan.String(), r.Verdict, append([]sim.Violation{}, r.Violations...), r.Server, r.Grants, r.Late, r.Set, ""}
+	s := chaosSummary{name, r.plan.String(), r.Verdict, append([]sim.Violation{}, r.Violations...), r.Server, r.Grants, r.Late, r.Set, r.Packets, ""}
 	if statusOfVerdict(r.Verdict) != exitOK {
 		s.Folder = r.dir
 	}
@@ -308,6 +359,9 @@ func (r *chaosRun) tell(b *prose, lines int, config chaos.Config) {
 	b.violations(r.Violations)
 	if statusOfVerdict(r.Verdict) != exitOK {
 		fmt.Fprintf(b, "plan, logs and page: %s\nplay it again: %s\n", r.dir, r.again(config))
+	}
+	if config.Relay != nil {
+		b.write("", "", fmt.Sprintf("%d of %d packets were lost between clients and nodes", r.Packets.Lost, r.Packets.Packets))
 	}
 	b.write(verdictColor[r.Verdict], "", fmt.Sprintf("%s: %d locks granted on %s in %v, at most %v late; %s", r.Verdict, r.Grants, r.Server, r.Virtual.Round(100*time.Millisecond),
 		r.Late.Round(100*time.Microsecond), setWords(r.Set)))

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/redquorum/redquorum/internal/tests"
@@ -92,6 +93,50 @@ func TestChaosLeavesFailingRuns(t *testing.T) {
 			}
 			if text, err := os.ReadFile(page); err != nil || !strings.Contains(string(text), "textbook Redlock on real servers") {
 				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+// With --packets the command runs in a network namespace. Output, status and signals pass between the
+// two processes, and nothing is left.
+func TestChaosOnPackets(t *testing.T) {
+	tests.NeedServer(t)
+	tests.NeedSeconds(t)
+	t.Parallel()
+	for name, c := range map[string]struct {
+		text, length, said string
+		interrupted        bool
+		status             int
+	}{
+		"to the end":  {text: "at 100ms loss c*-n* 20% for 700ms", length: "1s", said: "packets were lost between clients and nodes"},
+		"interrupted": {length: "1m", interrupted: true, status: -1}, // a signal ends it
+		"refused":     {text: "lock mistake=half client=plain", length: "1s", said: "cannot be carried out here", status: exitSimFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, plan := t.TempDir(), filepath.Join(t.TempDir(), "plan")
+			text := "redquorum plan 1\nnodes 3\nclients 2\nlength " + c.length + "\nlock guard=off\n" + c.text + "\n"
+			if err := os.WriteFile(plan, []byte(text), 0o666); err != nil {
+				t.Fatal(err)
+			}
+			p := start(t, "chaos", "--packets", "--out", dir, plan)
+			if c.interrupted {
+				eventually(t, "the clients have begun", func() bool {
+					begun, _ := filepath.Glob(filepath.Join(dir, "*", "logs", "c*.jsonl"))
+					return len(begun) > 0 || strings.Contains(p.out.String(), "--packets: ")
+				})
+				p.signal(syscall.SIGTERM)
+			}
+			_ = p.cmd.Wait()
+			if _, why, lacks := strings.Cut(p.out.String(), "--packets: "); lacks {
+				t.Skip(why)
+			}
+			if out := p.exits(c.status); !strings.Contains(strings.ReplaceAll(out, "\n", " "), c.said) {
+				t.Errorf("%s", out)
+			}
+			if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+				t.Errorf("%v, %v", left, err)
 			}
 		})
 	}

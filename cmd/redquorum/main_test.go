@@ -22,7 +22,8 @@ import (
 const actAsProgram = "REDQUORUM_TEST_ACTS_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(actAsProgram) != "" || len(os.Args) > 1 && os.Args[1] == wardenVerb {
+	child := len(os.Args) > 2 && (os.Args[2] == chaosChild || os.Args[2] == chaosInside)
+	if os.Getenv(actAsProgram) != "" || child || len(os.Args) > 1 && os.Args[1] == wardenVerb {
 		os.Unsetenv(actAsProgram)
 		main()
 	}

@@ -10,12 +10,13 @@ import (
 
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/sim"
+	"github.com/redquorum/redquorum/sim/chaos/packets"
 	"github.com/redquorum/redquorum/sim/live"
 )
 
 const (
-	toNode = iota
-	toClient
+	toNode   = packets.ToNode
+	toClient = packets.ToClient
 )
 
 // notice is the kind of a message that is neither a command nor the reply to one.
@@ -28,6 +29,9 @@ const notice = "notice"
 // ends its connection: nothing more gets through in that direction, and the connection is reset
 // when the fault ends. A message that is kept lets later commands pass; their replies wait for
 // its own.
+//
+// With a relay, packets are lost between the client and the proxy, and TCP does about it what it
+// does: the proxy leaves that to them.
 type link struct {
 	delay    faults.Range // of the plan's network
 	commands *live.Commands
@@ -35,6 +39,8 @@ type link struct {
 	serve    func(context.Context) // waits until the node may take another command
 	note     func(sim.Entry)       // what happens to a command or its reply
 	answered func()                // the node has answered a command
+	relay    *packets.Relay        // carries out what is about packets; nil if the proxy imitates it
+	wire     *packets.Link         // of the relay
 	listener net.Listener
 	ctx      context.Context
 	cancel   context.CancelFunc
@@ -43,13 +49,14 @@ type link struct {
 	mu     sync.Mutex
 	random *rand.Rand
 	conns  []*conn
-	struck []*faults.Event // faults that have not ended
+	struck []*faults.Event             // faults that have not ended
+	silent map[*faults.Event]time.Time // when connections became half-open
 	trouble
 }
 
 // A trouble is what faults do to a link.
 type trouble struct {
-	cut, deaf bool
+	deaf      bool
 	cutWay    [2]bool
 	delayed   [2]faults.Range
 	loss      [2]faults.Ratio
@@ -68,11 +75,18 @@ type holding struct {
 
 // open starts the proxy. The link has all that it needs to know from its maker.
 func (l *link) open(seed, stream uint64) error {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	where := "127.0.0.1:0"
+	if l.relay != nil {
+		where = packets.Near + ":0"
+	}
+	listener, err := net.Listen("tcp", where)
 	if err != nil {
 		return err
 	}
-	l.listener, l.random = listener, rand.New(rand.NewPCG(seed, stream))
+	l.listener, l.random, l.silent = listener, rand.New(rand.NewPCG(seed, stream)), make(map[*faults.Event]time.Time)
+	if l.relay != nil {
+		l.wire = l.relay.Link(listener.Addr().(*net.TCPAddr).Port, rand.New(rand.NewPCG(seed, ^stream)))
+	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.tasks.Go(func() {
 		for {
@@ -86,7 +100,13 @@ func (l *link) open(seed, stream uint64) error {
 	return nil
 }
 
-func (l *link) addr() string { return l.listener.Addr().String() }
+// addr is where the client reaches the node.
+func (l *link) addr() string {
+	if l.wire != nil {
+		return l.wire.Addr()
+	}
+	return l.listener.Addr().String()
+}
 
 // close ends all connections.
 func (l *link) close() {
@@ -98,6 +118,9 @@ func (l *link) close() {
 	}
 	l.mu.Unlock()
 	l.tasks.Wait()
+	if l.wire != nil {
+		l.wire.Close()
+	}
 }
 
 // strike begins a fault.
@@ -120,10 +143,14 @@ func (l *link) strike(e *faults.Event) {
 			c.reset()
 		}
 	case faults.HalfOpen:
-		for _, c := range l.conns {
-			c.half, c.lost = e, [2]bool{true, true}
+		if l.wire == nil {
+			for _, c := range l.conns {
+				c.half, c.lost = e, [2]bool{true, true}
+			}
 		}
+		l.silent[e] = time.Now()
 		l.struck = append(l.struck, e)
+		l.suffer()
 	default:
 		l.struck = append(l.struck, e)
 		l.suffer()
@@ -180,7 +207,7 @@ func (l *link) suffer() {
 			}
 			switch e.Verb {
 			case faults.Cut:
-				l.cut, l.cutWay[way] = true, true
+				l.cutWay[way] = true
 			case faults.Delay:
 				l.delayed[way] = e.Range
 			case faults.Loss:
@@ -201,6 +228,25 @@ func (l *link) suffer() {
 			}
 		}
 	}
+	if l.wire != nil {
+		l.handOver()
+	}
+}
+
+// handOver leaves what is about packets to the relay. l.mu is held.
+func (l *link) handOver() {
+	var packet [2]packets.Trouble
+	for way := range packet {
+		packet[way] = packets.Trouble{Cut: l.cutWay[way], Loss: l.loss[way], Delay: l.delayed[way]}
+	}
+	var silent time.Time
+	for _, e := range l.struck {
+		if at := l.silent[e]; at.After(silent) {
+			silent = at
+		}
+	}
+	l.wire.Set(packet, silent)
+	l.cutWay, l.loss, l.delayed = [2]bool{}, [2]faults.Ratio{}, [2]faults.Range{}
 }
 
 func (l *link) within(d faults.Range) time.Duration {

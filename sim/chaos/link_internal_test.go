@@ -15,6 +15,7 @@ import (
 
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/sim"
+	"github.com/redquorum/redquorum/sim/chaos/packets/packetstest"
 	"github.com/redquorum/redquorum/sim/live"
 )
 
@@ -132,6 +133,35 @@ func event(t *testing.T, text string) *faults.Event {
 }
 
 const acquireText, releaseText = "--!df\n-- acquire: x\nreturn 1", "-- release_all: x\nreturn 1"
+
+// On packets a connection survives what the proxy would reset it for: TCP sends again what was lost.
+func TestConnectionSurvivesOnPackets(t *testing.T) {
+	relay := packetstest.Open(t)
+	if relay == nil {
+		return
+	}
+	f := newFake(t)
+	for _, text := range []string{"halfopen c1-n1", "cut c1-n1", "cut c1<n1", "loss c1-n1 100%"} {
+		l := &link{commands: new(live.Commands), target: f.Addr().String, serve: func(context.Context) {}, note: func(sim.Entry) {}, answered: func() {}, relay: relay}
+		if err := l.open(1, 1); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(l.close)
+		c := dial(t, l)
+		c.send("ping", "before")
+		c.wants("before")
+		fault := event(t, text)
+		l.strike(fault)
+		c.send("ping", "meanwhile")
+		c.SetDeadline(time.Now().Add(100 * time.Millisecond))
+		if _, err := c.from.ReadByte(); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s: %v", text, err)
+		}
+		l.end(fault)
+		c.SetDeadline(time.Now().Add(20 * time.Second))
+		c.wants("meanwhile")
+	}
+}
 
 // A command that is kept is overtaken, and the client gets the replies in its order.
 func TestHeldCommandIsOvertaken(t *testing.T) {

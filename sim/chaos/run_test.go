@@ -16,26 +16,26 @@ import (
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/sim"
 	"github.com/redquorum/redquorum/sim/chaos"
+	"github.com/redquorum/redquorum/sim/chaos/packets/packetstest"
 )
 
 // asClient makes this test program a client.
-const asClient = "CHAOS_TEST_CLIENT"
+const asClient = "--client"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asClient) != "" {
+	if len(os.Args) == 2 && os.Args[1] == asClient {
 		if err := chaos.Client(context.Background(), os.Stdin, os.Stdout, nil); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		os.Exit(0)
 	}
-	os.Setenv(asClient, "1") // of the processes that the tests start
 	tests.Parallel(8)
 	os.Exit(m.Run())
 }
 
 func config(t *testing.T, stretch int) chaos.Config {
-	return chaos.Config{Self: []string{os.Args[0]}, Dir: t.TempDir(), Stretch: stretch}
+	return chaos.Config{Self: []string{os.Args[0], asClient}, Dir: t.TempDir(), Stretch: stretch}
 }
 
 // variant returns a scenario's plan with a client.
@@ -85,6 +85,41 @@ func comesTo(t *testing.T, p *faults.Plan, want sim.Verdict) *chaos.Outcome {
 		default:
 			t.Fatalf("%s, and simulated %s:\n%s\n%v", o.Verdict, want, strings.Join(o.Story(40), "\n"), o.Violations)
 		}
+	}
+}
+
+// On packets TCP's own ends suffer the faults: what is lost is sent again, and connections that are half-open
+// or cut are not reset. The lock stays sound.
+func TestPackets(t *testing.T) {
+	tests.NeedServer(t)
+	relay := packetstest.Open(t)
+	if relay == nil {
+		return
+	}
+	plans := []string{"loss c*-n* 20%", "halfopen c*-n1,n2", "cut c1>n1,n2", "delay c*-n* 100ms..200ms"}
+	for _, fault := range plans[:tests.Times(2, len(plans))] {
+		t.Run(fault, func(t *testing.T) { // not in parallel: the namespace counts for all
+			p, err := faults.Parse("redquorum plan 1\nnodes 3\nclients 2\nlength 3s\nlock guard=off timeout=500ms\nat 500ms " + fault + " for 1500ms\n")
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := packetstest.SentAgain(t)
+			c := config(t, 1)
+			c.Relay = relay
+			o, err := chaos.Run(t.Context(), p, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if o.Verdict != sim.Sound || o.Grants == 0 || o.Packets.Packets == 0 {
+				t.Errorf("%s: %v; %d grants, %+v", o.Verdict, o.Violations, o.Grants, o.Packets)
+			}
+			if late, again := strings.HasPrefix(fault, "delay"), packetstest.SentAgain(t)-before; late == (o.Packets.Lost > 0) || !late && again == 0 {
+				t.Errorf("%+v, and TCP has sent %d segments again", o.Packets, again)
+			}
+			if slices.ContainsFunc(o.Trace.Entries, func(e sim.Entry) bool { return e.Kind == sim.KindLost }) {
+				t.Error("a proxy has imitated a loss")
+			}
+		})
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/node/redisserver"
 	"github.com/redquorum/redquorum/sim"
+	"github.com/redquorum/redquorum/sim/chaos/packets"
 	"github.com/redquorum/redquorum/sim/live"
 )
 
@@ -43,6 +44,10 @@ type Config struct {
 
 	// Lock says which lock those processes have, if it is neither redquorum nor textbook Redlock.
 	Lock *Lock
+
+	// Relay carries out cut, delay, loss and halfopen on packets; without it the proxies imitate
+	// them. It may serve several plans at the same time.
+	Relay *packets.Relay
 
 	// Dir is a folder for what the processes write. Run makes it and leaves it there.
 	Dir string
@@ -75,6 +80,8 @@ type Outcome struct {
 	// Late is by how much a fault, the first step of a client, or a tick of this process came after
 	// its time. If that is a quarter of Wake or more, I7 and I8 are not expected to hold.
 	Late time.Duration
+	// Packets counts those between clients and proxies; it is 0 without Config.Relay.
+	Packets packets.Count
 }
 
 // A world is one plan that is carried out.
@@ -149,7 +156,7 @@ func Run(ctx context.Context, p *faults.Plan, config Config) (*Outcome, error) {
 		judge.Busy = fmt.Sprintf("the machine was busy: things happened up to %v late", late.Round(time.Millisecond))
 	}
 	r := judge.Result(p, entries)
-	return &Outcome{Result: r, Server: w.version(), Set: sets, Late: late}, nil
+	return &Outcome{Result: r, Server: w.version(), Set: sets, Late: late, Packets: w.packets()}, nil
 }
 
 // plain is the lock that is tried, or nil if it is redquorum.
@@ -182,7 +189,7 @@ func (w *world) open() (err error) {
 	for i := range w.p.Clients {
 		w.links = append(w.links, nil)
 		for n, h := range w.hostAt {
-			l := &link{delay: w.p.Network.Delay, commands: &w.commands, target: h.addr, serve: h.serve, answered: w.samplers[n].kick}
+			l := &link{delay: w.p.Network.Delay, commands: &w.commands, target: h.addr, serve: h.serve, answered: w.samplers[n].kick, relay: w.config.Relay}
 			l.note = func(e sim.Entry) {
 				e.Client, e.Node, e.At = i, n, w.now()
 				if e.Until != 0 {
@@ -537,6 +544,20 @@ func (w *world) gather() (all []sim.Entry, err error) {
 		}
 	}
 	return all, nil
+}
+
+// packets counts the packets of all links.
+func (w *world) packets() (all packets.Count) {
+	for _, links := range w.links {
+		for _, l := range links {
+			if l.wire != nil {
+				c := l.wire.Count()
+				all.Packets += c.Packets
+				all.Lost += c.Lost
+			}
+		}
+	}
+	return all
 }
 
 // version returns the name and version of the servers.
