@@ -120,15 +120,11 @@ func (b *textbook) drift(lease time.Duration) time.Duration {
 // round asks all nodes, and returns how many said yes when enough have, or all have answered.
 func (b *textbook) round(ctx context.Context, ask func(context.Context, *redis.Client) bool) (yes int) {
 	ctx, cancel := context.WithTimeout(ctx, b.p.Lock.Timeout)
+	context.AfterFunc(ctx, cancel) // not sooner: the others are asked meanwhile, and answers that are there count
 	answers := make(chan bool, len(b.nodes))
-	var asked sync.WaitGroup
 	for _, n := range b.nodes {
-		asked.Go(func() { answers <- ask(ctx, n) })
+		go func() { answers <- ask(ctx, n) }()
 	}
-	go func() {
-		asked.Wait()
-		cancel()
-	}()
 	for range b.nodes {
 		select {
 		case granted := <-answers:
