@@ -37,7 +37,7 @@ type host struct {
 	replica *redisserver.Server // that may take over; nil if no fault asks for one
 	disk    string              // a copy of what was on the disk at the latest sync
 
-	gate sync.Mutex // of commands, while it is slow
+	gate chan struct{} // has room for one command, while it is slow
 
 	mu        sync.Mutex
 	stopped   int
@@ -178,8 +178,12 @@ func (h *host) serve(ctx context.Context) {
 	if slow.Max == 0 {
 		return
 	}
-	h.gate.Lock()
-	defer h.gate.Unlock()
+	select {
+	case h.gate <- struct{}{}:
+		defer func() { <-h.gate }()
+	case <-ctx.Done():
+		return
+	}
 	select {
 	case <-time.After(h.w.within(slow)):
 	case <-ctx.Done():

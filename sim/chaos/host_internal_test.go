@@ -2,7 +2,9 @@ package chaos
 
 import (
 	"context"
+	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/internal/tests"
@@ -31,4 +33,32 @@ func TestOneRestartForTwoCrashes(t *testing.T) {
 	if up == 0 || server.PID() != up {
 		t.Errorf("the server was restarted twice, as process %d and %d", up, server.PID())
 	}
+}
+
+// A command that waits for a slow node does not wait when its link closes.
+func TestSlowEndsWithTheLink(t *testing.T) {
+	h := &host{w: &world{random: rand.New(rand.NewPCG(1, 1))}, gate: make(chan struct{}, 1), slow: faults.Range{Min: time.Hour, Max: time.Hour}}
+	other, stop := context.WithCancel(t.Context())
+	first := make(chan struct{})
+	go func() {
+		h.serve(other)
+		close(first)
+	}()
+	for len(h.gate) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	second := make(chan struct{})
+	go func() {
+		h.serve(ctx)
+		close(second)
+	}()
+	cancel()
+	select {
+	case <-second:
+	case <-time.After(10 * time.Second):
+		t.Error("it waits for a command of another link")
+	}
+	stop()
+	<-first
 }
