@@ -360,11 +360,16 @@ func (r *chaosRun) tell(b *prose, lines int, config chaos.Config) {
 	if statusOfVerdict(r.Verdict) != exitOK {
 		fmt.Fprintf(b, "plan, logs and page: %s\nplay it again: %s\n", r.dir, r.again(config))
 	}
-	if config.Relay != nil {
-		b.write("", "", fmt.Sprintf("%d of %d packets were lost between clients and nodes", r.Packets.Lost, r.Packets.Packets))
-	}
+	b.packets(r.Packets)
 	b.write(verdictColor[r.Verdict], "", fmt.Sprintf("%s: %d locks granted on %s in %v, at most %v late; %s", r.Verdict, r.Grants, r.Server, r.Virtual.Round(100*time.Millisecond),
 		r.Late.Round(100*time.Microsecond), setWords(r.Set)))
+}
+
+// packets says how many packets were lost, if they were counted.
+func (b *prose) packets(c packets.Count) {
+	if c.Packets > 0 {
+		b.write("", "", fmt.Sprintf("%d of %d packets were lost between clients and nodes", c.Lost, c.Packets))
+	}
 }
 
 // setWords says what became of the set that the lock protects.

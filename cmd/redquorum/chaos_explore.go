@@ -13,6 +13,7 @@ import (
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/sim/chaos"
+	"github.com/redquorum/redquorum/sim/chaos/packets"
 )
 
 // A chaosReport is what many plans came to.
@@ -24,7 +25,8 @@ type chaosReport struct {
 	Seconds float64        `json:"seconds"`
 	Server  string         `json:"server"`
 	Set     []chaos.Set    `json:"set"`
-	Found   []chaosSummary `json:"found"` // of runs that failed
+	Packets packets.Count  `json:"packets"` // 0 without --packets
+	Found   []chaosSummary `json:"found"`   // of runs that failed
 
 	mu    sync.Mutex
 	told  *prose // of these
@@ -110,7 +112,9 @@ func (r *chaosReport) explore(ctx context.Context, f *chaosFlags, seed uint64, c
 func (r *chaosReport) add(run *chaosRun) {
 	r.Plans++
 	r.Grants += run.Grants
-	r.Server = run.Server
+	r.Server = max(r.Server, run.Server) // a server that is down in the end says no version
+	r.Packets.Packets += run.Packets.Packets
+	r.Packets.Lost += run.Packets.Lost
 	if len(run.Violations) > 0 && statusOfVerdict(run.Verdict) == exitOK {
 		r.Outside++
 	}
@@ -147,6 +151,7 @@ func (r *chaosReport) text() string {
 	if r.Outside > 0 {
 		b.write(yellow, "", fmt.Sprintf("%d runs failed after a fault that no lock with a lease can survive (expected)", r.Outside))
 	}
+	b.packets(r.Packets)
 	word, color := "sound", green
 	switch {
 	case len(r.Found) > 0:
