@@ -3,7 +3,6 @@ package quorum
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -70,24 +69,17 @@ func (l *Locker) Inspect(ctx context.Context, name string) (*Report, error) {
 	until := l.clock.Now().Add(l.opts.Timeout)
 	r := l.rounds.askAll(node.Inspect, claim{Claim: node.Claim{Name: name}}, until)
 	defer r.done()
-	labels, of := make(map[string]string), []string(nil)
-	label := func(rep *Report) {
-		more := slices.DeleteFunc(slices.Concat(rep.Owners, rep.Waiting), func(s string) bool { return slices.Contains(of, s) })
-		maps.Copy(labels, l.labels.of(ctx, more, until))
-		of = append(of, more...)
-	}
 	if l.opts.Label != NoLabel { // while a node may hang
 		r.awaitMost(ctx)
 		most, _ := r.report()
-		label(most)
+		l.labels.of(ctx, slices.Concat(most.Owners, most.Waiting), until)
 	}
 	r.awaitAll(ctx)
 	rep, open := r.report()
 	if open > 0 { // ctx has ended
 		return nil, fmt.Errorf("inspect %q: %w", name, stopped(ctx))
 	}
-	label(rep) // of those whom the last nodes have told of
-	rep.labels = labels
+	rep.labels = l.labels.of(ctx, slices.Concat(rep.Owners, rep.Waiting), until) // also of those whom the last nodes have told of
 	return rep, nil
 }
 

@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,10 +32,10 @@ const maxLabel = 100
 //
 // On the nodes a label is a lock of a name of its own, with the label as its owner. So it needs
 // no command of its own, and expires as locks do. Nothing depends on it: a label that cannot be
-// written or read is left out.
+// written or read is left out. Labels are asked for in no round: the user may lack the right to
+// them alone, which says nothing about a node.
 type labels struct {
 	*config
-	life   *lifecycle
 	tokens *tokens
 	rounds *rounds
 	keepAt atomic.Int64 // clock.Instant
@@ -57,119 +57,69 @@ func due(at *atomic.Int64, now clock.Instant, every time.Duration) bool {
 // keepAgain is how soon a label is written again if a node was too slow to take it.
 const keepAgain = time.Second
 
-// keep keeps the label of the Locker on the nodes. It is called at each grant and renewal, and
-// by waiters. The label outlasts every lease that is granted or renewed until the next time.
+// keep keeps the label of the Locker on the nodes: it creates it where it is not, and makes it last.
+// It is called at each grant and renewal, and by waiters. The label outlasts every lease that is
+// granted or renewed until the next time. No token has to be remembered.
 func (x *labels) keep(now clock.Instant) {
 	if x.opts.Label == NoLabel || !due(&x.keepAt, now, x.opts.MaxLease/2) {
 		return
 	}
-	c := node.Command{Kind: node.Extend, Claims: []node.Claim{{Name: node.LabelName(x.uuid), Owner: x.opts.Label}},
-		TTL: 2*x.opts.MaxLease + x.opts.Grace, Deadline: now.Add(x.opts.Timeout)}
+	token, _ := x.tokens.next(0) // without one the nodes refuse
+	c := node.Command{Claims: []node.Claim{{Name: node.LabelName(x.uuid), Owner: x.opts.Label, Token: token}},
+		TTL: 2*x.opts.MaxLease + x.opts.Grace, Retention: time.Millisecond, Deadline: now.Add(x.opts.Timeout)}
 	for _, n := range x.nodes {
-		n.Submit(c, func(r node.Reply) {
-			if errors.Is(r.Err, node.ErrTimeout) {
-				x.keepAt.Store(int64(now.Add(keepAgain)))
-			} else if len(r.Kept) == 1 && !r.Kept[0] {
-				x.create(n, c)
-			}
-		})
-	}
-}
-
-// create puts the label on a node that does not have it. No token has to be remembered.
-func (x *labels) create(n node.Node, c node.Command) {
-	token, ok := x.tokens.next(0)
-	if !ok {
-		return
-	}
-	c.Kind, c.Retention = node.Acquire, time.Millisecond
-	c.Claims = []node.Claim{{Name: c.Claims[0].Name, Owner: c.Claims[0].Owner, Token: token}}
-	n.Submit(c, func(r node.Reply) {
-		if errors.Is(r.Err, node.ErrTimeout) {
-			x.keepAt.Store(int64(c.Deadline.Add(keepAgain)))
+		for _, c.Kind = range []node.Kind{node.Acquire, node.Extend} {
+			n.Submit(c, func(r node.Reply) {
+				if errors.Is(r.Err, node.ErrTimeout) {
+					x.keepAt.Store(int64(now.Add(keepAgain)))
+				}
+			})
 		}
-	})
+	}
 }
 
-// maxLabels is how many labels a report has at most.
+// maxLabels is how many owners and waiters a report has the labels of.
 const maxLabels = 32
 
-// A lookup asks all nodes for labels. It is no round: what comes of it says nothing about a node, as
-// the user may lack the right to labels alone.
-type lookup struct {
-	signal clock.Signal // set at each answer
-
-	mu    sync.Mutex
-	found map[string]string // by process
-	open  map[string]int    // how many nodes have not answered, by process
-}
-
-// of returns the labels of these owners and waiters, by process. It lacks those that no node
-// tells by until. One node's answer is enough for a label.
+// of returns the labels of the first of these owners and waiters, by process. It lacks those that no
+// node tells by until. One node's answer is enough for a label.
 func (x *labels) of(ctx context.Context, owners []string, until clock.Instant) map[string]string {
-	if x.opts.Label == NoLabel || !x.life.enter() {
+	if x.opts.Label == NoLabel {
 		return nil
 	}
-	defer x.life.leave()
-	known, asked := make(map[string]string), []string(nil)
-	at := &lookup{signal: x.clock.NewSignal(), found: make(map[string]string), open: make(map[string]int)}
-	for _, name := range owners {
+	found, asked := make(map[string]string), []string(nil)
+	for _, name := range owners[:min(len(owners), maxLabels)] {
 		process := node.Process(name)
-		if label := x.knows(process); label != "" {
-			known[process] = label
-		} else if at.open[process] == 0 && !node.Foreign(name) && len(asked) < maxLabels {
-			at.open[process] = len(x.nodes)
+		if found[process] = x.knows(process); found[process] == "" && !node.Foreign(name) && !slices.Contains(asked, process) {
 			asked = append(asked, process)
 		}
 	}
+	signal := x.clock.NewSignal()
+	var open atomic.Int64 // answers to come
+	open.Store(int64(len(asked) * len(x.nodes)))
 	for _, process := range asked {
 		c := node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: node.LabelName(process)}}, Deadline: until}
 		for _, n := range x.nodes {
-			n.Submit(c, func(r node.Reply) { at.take(process, r.State) })
+			n.Submit(c, func(r node.Reply) {
+				if r.State != nil && len(r.State.Fields) == 1 {
+					x.learn(process, shortLabel(r.State.Fields[0].Name)) // another program wrote it
+				}
+				open.Add(-1)
+				signal.Set()
+			})
 		}
 	}
-	for at.awaitsMore() && at.signal.Wait(ctx, until) == clock.WakeSet {
+	unknown := func(process string) bool { return x.knows(process) == "" }
+	for open.Load() > 0 && slices.ContainsFunc(asked, unknown) && signal.Wait(ctx, until) == clock.WakeSet {
 	}
-	for process, label := range at.answers() {
-		known[process] = label
-		x.learn(process, label)
+	for _, process := range asked {
+		found[process] = x.knows(process)
 	}
-	return known
+	return found
 }
 
-// take takes what a node has for a process: the state of the label's lock, or nil. Another program
-// wrote the label.
-func (x *lookup) take(process string, state *node.State) {
-	x.mu.Lock()
-	left := x.open[process] - 1
-	if left >= 0 && state != nil && len(state.Fields) == 1 {
-		x.found[process], left = shortLabel(state.Fields[0].Name), 0
-	}
-	if x.open[process] = left; left <= 0 {
-		delete(x.open, process)
-	}
-	x.mu.Unlock()
-	x.signal.Set()
-}
-
-// answers returns the labels that have come until now.
-func (x *lookup) answers() map[string]string {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return maps.Clone(x.found)
-}
-
-func (x *lookup) awaitsMore() bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return len(x.open) > 0
-}
-
-// knows returns the label of a process, if it is known here.
+// knows returns the label of a process, or "".
 func (x *labels) knows(process string) string {
-	if process == x.uuid && x.opts.Label != NoLabel {
-		return x.opts.Label
-	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.known[process]
@@ -179,8 +129,8 @@ func (x *labels) knows(process string) string {
 func (x *labels) learn(process, label string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.known == nil || len(x.known) >= 1000 {
-		x.known = make(map[string]string)
+	if len(x.known) >= 1000 {
+		clear(x.known)
 	}
 	x.known[process] = label
 }
@@ -210,10 +160,6 @@ func (x *labels) whoHolds(ctx context.Context, c *claim, until clock.Instant) st
 
 // holderOf returns what a majority of the nodes says of one name. It does not wait for nodes that hang.
 func (x *labels) holderOf(ctx context.Context, name string, until clock.Instant) string {
-	if !x.life.enter() {
-		return ""
-	}
-	defer x.life.leave()
 	r := x.rounds.askAll(node.Inspect, claim{Claim: node.Claim{Name: name}}, until)
 	defer r.done()
 	r.awaitMost(ctx)
@@ -272,17 +218,11 @@ func (h *hold) logNextHolder() {
 }
 
 // defaultLabel names the host, the process and the program.
-var defaultLabel = sync.OnceValue(func() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown host"
-	}
-	program := "unknown program"
-	if len(os.Args) > 0 {
-		program = filepath.Base(os.Args[0])
-	}
-	return shortLabel(fmt.Sprintf("%s pid %d %s", host, os.Getpid(), program))
-})
+func defaultLabel() string {
+	host, _ := os.Hostname()
+	program, _ := os.Executable()
+	return fmt.Sprintf("%s pid %d %s", cmp.Or(host, "unknown host"), os.Getpid(), filepath.Base(program))
+}
 
 // shortLabel makes a label of a text: what cannot be printed becomes ?, and the end of a long
 // text is left out.
@@ -293,9 +233,5 @@ func shortLabel(text string) string {
 		}
 		return r
 	}, text)
-	for len(text) > maxLabel {
-		_, size := utf8.DecodeLastRuneInString(text)
-		text = text[:len(text)-size]
-	}
-	return text
+	return strings.ToValidUTF8(text[:min(len(text), maxLabel)], "") // without a part of a letter
 }

@@ -89,7 +89,7 @@ func newLocker(c *config) *Locker {
 	l.agenda = newAgenda(l)
 	l.queues = &queues{config: c, byName: make(map[string]*queue), contended: make(map[string]struct{}), listeners: make(map[string]listeners)}
 	l.rounds = &rounds{config: c, tokens: l.tokens, voters: l.voters, queues: l.queues}
-	l.labels = &labels{config: c, life: &l.life, tokens: l.tokens, rounds: l.rounds}
+	l.labels = &labels{config: c, tokens: l.tokens, rounds: l.rounds, known: map[string]string{c.uuid: c.opts.Label}}
 	l.releases = &releases{config: c, rounds: l.rounds, agenda: l.agenda, idle: c.clock.NewSignal()}
 	l.handoffs = &handoffs{config: c, queues: l.queues, releases: l.releases,
 		waiters: make(map[string]*waiter), byOwner: make(map[string]*offer)}

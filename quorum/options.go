@@ -189,10 +189,7 @@ func (o Options) fill() (Options, error) {
 			return o, fmt.Errorf("quorum: Options.Prefix is before every name: %w", err)
 		}
 	}
-	if o.Label == "" {
-		o.Label = defaultLabel()
-	}
-	o.Label = shortLabel(o.Label)
+	o.Label = shortLabel(cmp.Or(o.Label, defaultLabel()))
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
