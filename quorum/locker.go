@@ -84,7 +84,7 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 
 // newLocker puts the parts together.
 func newLocker(c *config) *Locker {
-	l := &Locker{config: c, tokens: &tokens{config: c}, voters: newVoters(c)}
+	l := &Locker{config: c, tokens: &tokens{config: c}, voters: &voters{config: c, known: make([]voter, len(c.nodes))}}
 	l.life.clock, l.life.idle = c.clock, c.clock.NewSignal()
 	l.agenda = newAgenda(l)
 	l.queues = &queues{config: c, byName: make(map[string]*queue), contended: make(map[string]struct{}), listeners: make(map[string]listeners)}

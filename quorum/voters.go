@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,26 +16,21 @@ import (
 type voters struct {
 	*config
 	known     []voter     // by node
-	learning  sync.Mutex  // held while duplicates are looked for
 	outlasted atomic.Bool // the log has said that others have a longer MaxLease
 }
 
 // A voter is what is known of one node's server.
 type voter struct {
-	life        atomic.Pointer[node.Life]
-	answered    atomic.Bool  // it has answered a command, at some time
-	duplicateOf atomic.Int32 // another node that is the same server, or -1
-	unreachable atomic.Bool  // it did not answer the last command
-	refuses     atomic.Int32 // a set of the kinds of commands that it has refused to execute last
+	life    atomic.Pointer[node.Life]
+	heard   atomic.Int32 // unheard, answers or silent
+	refuses atomic.Int32 // a set of the kinds of commands that it has refused to execute last
 }
 
-func newVoters(c *config) *voters {
-	v := &voters{config: c, known: make([]voter, len(c.nodes))}
-	for i := range v.known {
-		v.known[i].duplicateOf.Store(-1)
-	}
-	return v
-}
+const (
+	unheard = iota // nothing was heard of it yet
+	answers        // it has answered the last command, perhaps with an error
+	silent         // it has not
+)
 
 // judge turns the reply of node i, to a command sent at start, into a ballot.
 func (v *voters) judge(i int, kind node.Kind, start clock.Instant, reply node.Reply) ballot {
@@ -105,8 +99,7 @@ func (v *voters) meet(i int, life *node.Life) error {
 		}
 		return errNoLife
 	}
-	n := &v.known[i]
-	if n.life.Load() != life {
+	if v.known[i].life.Load() != life {
 		v.learn(i, life)
 	}
 	return v.duplicate(i)
@@ -115,23 +108,26 @@ func (v *voters) meet(i int, life *node.Life) error {
 // duplicate is the error that node i is the server of another node as well, or nil. All nodes of
 // one server have the same.
 func (v *voters) duplicate(i int) error {
-	if v.known[i].duplicateOf.Load() < 0 {
+	life := v.known[i].life.Load()
+	if life == nil {
 		return nil
 	}
-	id := v.known[i].life.Load().ID
-	var same []string
-	for j := range v.known {
-		if life := v.known[j].life.Load(); life != nil && life.ID == id {
-			same = append(same, v.nodes[j].Name())
+	same := make([]string, 0, 1) // without an allocation
+	for j, n := range v.nodes {
+		if other := v.known[j].life.Load(); other != nil && other.ID == life.ID {
+			same = append(same, n.Name())
 		}
 	}
-	return fmt.Errorf("%w: list one of %s (run_id %s)", ErrSameServer, strings.Join(same, ", "), id)
+	if len(same) < 2 {
+		return nil
+	}
+	return fmt.Errorf("%w: list one of %s (run_id %s)", ErrSameServer, strings.Join(same, ", "), life.ID)
 }
 
-// someUnheard reports whether a node has never answered, but may.
+// someUnheard reports whether nothing was heard yet of a node.
 func (v *voters) someUnheard() bool {
 	for i := range v.known {
-		if n := &v.known[i]; !n.answered.Load() && !n.unreachable.Load() {
+		if v.known[i].heard.Load() == unheard {
 			return true
 		}
 	}
@@ -139,23 +135,14 @@ func (v *voters) someUnheard() bool {
 }
 
 func (v *voters) learn(i int, life *node.Life) {
-	v.learning.Lock()
 	v.known[i].life.Store(life)
-	for a := range v.known {
-		other := int32(-1)
-		for b := range v.known {
-			if x, y := v.known[a].life.Load(), v.known[b].life.Load(); a != b && x != nil && y != nil && x.ID == y.ID {
-				other = int32(b)
-			}
-		}
-		if was := v.known[a].duplicateOf.Swap(other); other > was {
-			v.opts.Logger.Warn("two nodes are one server, and are ignored", "node", v.nodes[a].Name(), "other", v.nodes[other].Name())
-		}
+	name := v.nodes[i].Name()
+	if err := v.duplicate(i); err != nil {
+		v.opts.Logger.Warn("two nodes are one server, and are ignored", "node", name, "error", err)
 	}
-	v.learning.Unlock()
 	if wait := v.abstains(v.clock.Now(), life); wait > 0 {
-		v.observe(Event{Kind: EventNodeAbstains, Node: v.nodes[i].Name(), Took: wait})
-		v.opts.Logger.Warn("node ignored: recently (re)started or was a replica", "node", v.nodes[i].Name(), "for", wait.Round(time.Millisecond))
+		v.observe(Event{Kind: EventNodeAbstains, Node: name, Took: wait})
+		v.opts.Logger.Warn("node ignored: recently (re)started or was a replica", "node", name, "for", wait.Round(time.Millisecond))
 	}
 }
 
@@ -173,16 +160,17 @@ func (v *voters) noteLongLock(i int, refusal node.Reply) {
 // failed reports, once, that a node does not answer, or rejects commands of a kind: it may lack
 // the right or the memory for these and not for others.
 func (v *voters) failed(i int, kind node.Kind, err error) {
-	silent := errors.Is(err, node.ErrTimeout) || errors.Is(err, node.ErrUnreachable)
-	text := "node does not answer"
+	n, text := &v.known[i], "node does not answer"
 	switch {
 	case errors.Is(err, node.ErrClosed), errors.Is(err, node.ErrOverloaded): // by this process itself
 		return
-	case silent && v.known[i].unreachable.Swap(true):
-		return
-	case !silent:
-		v.known[i].unreachable.Store(false)
-		if v.known[i].refuses.Or(1<<kind)>>kind&1 == 1 {
+	case errors.Is(err, node.ErrTimeout), errors.Is(err, node.ErrUnreachable):
+		if n.heard.Swap(silent) == silent {
+			return
+		}
+	default:
+		n.heard.Store(answers)
+		if n.refuses.Or(1<<kind)>>kind&1 == 1 {
 			return
 		}
 		text = "node rejects commands"
@@ -193,14 +181,11 @@ func (v *voters) failed(i int, kind node.Kind, err error) {
 
 func (v *voters) answered(i int, kind node.Kind) {
 	n := &v.known[i]
-	if !n.answered.Load() {
-		n.answered.Store(true)
-	}
-	if !n.unreachable.Load() && n.refuses.Load()>>kind&1 == 0 {
+	if n.heard.Load() == answers && n.refuses.Load()>>kind&1 == 0 {
 		return
 	}
-	unreachable, barred := n.unreachable.Swap(false), n.refuses.And(^(1<<kind))>>kind&1 == 1
-	if unreachable || barred {
+	was, barred := n.heard.Swap(answers), n.refuses.And(^(1<<kind))>>kind&1 == 1
+	if was == silent || barred {
 		v.observe(Event{Kind: EventNodeRecovered, Node: v.nodes[i].Name()})
 		v.opts.Logger.Info("node answers again", "node", v.nodes[i].Name())
 	}

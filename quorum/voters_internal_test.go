@@ -60,7 +60,7 @@ func TestJudge(t *testing.T) {
 			if kind == 0 {
 				kind = node.Acquire
 			}
-			v := newVoters(&config{clock: opts.Clock, opts: opts, nodes: []node.Node{model.New(opts.Clock, "n1")}})
+			v := voters{config: &config{clock: opts.Clock, opts: opts, nodes: []node.Node{model.New(opts.Clock, "n1")}}, known: make([]voter, 1)}
 			if b := v.judge(0, kind, start, row.reply); b.vote != row.vote || b.may != row.may || b.stale != row.stale {
 				t.Errorf("%s: %v, may %v, stale %v", row.says, b.vote, b.may, b.stale)
 			}
