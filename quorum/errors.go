@@ -89,7 +89,7 @@ type NodeVote struct {
 	// (the TTL of the key; negative: forever), or how long an abstaining node
 	// will abstain.
 	For time.Duration
-	// Err is why the vote is unknown.
+	// Err is why the vote is unknown, or why the lease is not there any more.
 	Err error
 }
 

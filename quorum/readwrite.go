@@ -95,7 +95,7 @@ func (h *hold) downgraded(ctx context.Context, u unlocking) error {
 	switch {
 	case r.await(context.WithoutCancel(ctx)) == won:
 	case h.endedBy(ErrNotHeld): // the readers are gone as well, and their release came first
-	case r.gone():
+	case r.missing(majority(len(l.nodes))):
 		h.lose(r.fail("downgrade", ErrLost, errBroken))
 		err = h.notHeld("release")
 	default:

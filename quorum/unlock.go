@@ -81,7 +81,7 @@ func (u unlocking) released(ctx context.Context) (err error) {
 		if r.command.Kind == node.Release && !r.removed() {
 			err = &Error{Op: "release", Name: h.claim.title(), Quorum: l.need, Err: ErrNotHeld, Cause: errBroken}
 		}
-	case r.gone():
+	case r.missing(majority(len(l.nodes))):
 		err = r.fail("release", ErrNotHeld, errBroken)
 	default:
 		err = r.fail("release", ErrNoQuorum, nil)
@@ -131,18 +131,4 @@ func (r *round) removed() bool {
 		}
 	}
 	return false
-}
-
-// gone reports whether so many nodes lack the lease that no majority has it: they said so,
-// or that the key at its name is not a lock.
-func (r *round) gone() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	have := len(r.ballots)
-	for _, b := range r.ballots {
-		if b.vote == voteRefused || errors.Is(b.err, node.ErrWrongType) {
-			have--
-		}
-	}
-	return have < majority(len(r.ballots))
 }

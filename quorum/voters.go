@@ -39,6 +39,9 @@ func (v *voters) judge(i int, kind node.Kind, start clock.Instant, reply node.Re
 		b.vote, b.err, b.may = voteUnknown, reply.Err, !reply.Unsent || kind == node.Extend
 		if errors.Is(reply.Err, node.ErrWrongType) {
 			v.answered(i, kind) // it is well; the key is not
+			if kind == node.Release || kind == node.Downgrade {
+				b.vote = voteRefused // whatever is at the key, it is not the lease
+			}
 		} else {
 			v.failed(i, kind, reply.Err)
 		}
