@@ -34,7 +34,7 @@ const (
 // Terms are what a Handle says.
 type terms struct {
 	Names []string      `json:"names"`
-	Mode  string        `json:"mode,omitempty"` // "read" or "write"
+	Mode  node.Mode     `json:"mode,omitempty"`
 	Owner string        `json:"owner"`
 	Token node.Token    `json:"token"` // the fencing token
 	High  node.Token    `json:"high"`  // the highest that was used for the lease: healing takes fresh ones
@@ -42,10 +42,10 @@ type terms struct {
 
 	// FixedLeft is the rest of a fixed lease when the handle was made, and HoldLeft the
 	// rest of its MaxHold; 0 if there is no such bound. At is the time of day then, in
-	// nanoseconds since 1970, if there is a bound.
+	// nanoseconds since 1970.
 	FixedLeft time.Duration `json:"fixed_left_ns,omitempty"`
 	HoldLeft  time.Duration `json:"hold_left_ns,omitempty"`
-	At        int64         `json:"at_ns,omitempty"`
+	At        int64         `json:"at_ns"`
 
 	// KeepLeft is for how long the name must stay taken from when the handle was made.
 	KeepLeft time.Duration `json:"keep_left_ns,omitempty"`
@@ -58,20 +58,14 @@ func (le *Lease) Handle() Handle {
 	now := h.l.clock.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	t := terms{Names: le.Names(), Owner: h.claim.Owner, Token: h.claim.Token, High: h.high, Lease: h.lease}
-	if h.mode != node.Exclusive {
-		t.Mode = h.mode.String()
-	}
+	t := terms{Names: le.Names(), Mode: h.mode, Owner: h.claim.Owner, Token: h.claim.Token, High: h.high, Lease: h.lease,
+		KeepLeft: max(0, h.keptUntil().Sub(now)), At: h.l.clock.Wall().UnixNano()}
 	// Nothing left is not the same as no bound.
 	if h.fixed {
 		t.FixedLeft = max(1, h.until.Sub(now))
 	}
 	if h.maxHold > 0 {
 		t.HoldLeft = min(max(1, h.limit.Sub(now)), longest)
-	}
-	t.KeepLeft = max(0, h.keptUntil().Sub(now))
-	if h.fixed || h.maxHold > 0 {
-		t.At = h.l.clock.Wall().UnixNano()
 	}
 	return t.handle()
 }
@@ -119,22 +113,17 @@ func (t *terms) check() error {
 		return fmt.Errorf("quorum: handle of %q has no owner", t.title())
 	case t.Owner == node.ModeField:
 		return fmt.Errorf("quorum: handle of %q has the owner mode, which is a reserved field of readers' and writers' locks", t.title())
-	case t.Token <= 0 || t.Token > node.MaxToken:
-		return fmt.Errorf("quorum: handle of %q has the token %d; it must be more than 0, and at most %d", t.title(), t.Token, node.MaxToken)
-	case t.High < t.Token || t.High > node.MaxToken:
-		return fmt.Errorf("quorum: handle of %q has the highest token %d; it must not be below its token %d, nor above %d", t.title(), t.High, t.Token, node.MaxToken)
+	case t.Mode > node.Write:
+		return fmt.Errorf("quorum: handle of %q has the mode %d, which this program does not know", t.title(), t.Mode)
+	case t.Token <= 0 || t.High < t.Token || t.High > node.MaxToken:
+		return fmt.Errorf("quorum: handle of %q has the token %d and the highest token %d; "+
+			"the first must be more than 0, and the second not below it, nor above %d", t.title(), t.Token, t.High, node.MaxToken)
 	case t.Lease <= 0:
 		return fmt.Errorf("quorum: handle of %q has a lease of %v; it must be more than 0", t.title(), t.Lease)
-	case (t.FixedLeft != 0 || t.HoldLeft != 0) && t.At <= 0:
-		return fmt.Errorf("quorum: handle of %q has a bound, but no time of day", t.title())
-	}
-	for _, d := range []struct {
-		name  string
-		value time.Duration
-	}{{"lease", t.Lease}, {"rest of a fixed lease", t.FixedLeft}, {"rest of a hold", t.HoldLeft}, {"rest of a minimum hold", t.KeepLeft}} {
-		if d.value < 0 || d.value > longest {
-			return fmt.Errorf("quorum: the %s in the handle of %q is %v; it must not be negative, nor more than %v", d.name, t.title(), d.value, longest)
-		}
+	case min(t.FixedLeft, t.HoldLeft, t.KeepLeft) < 0 || max(t.Lease, t.FixedLeft, t.HoldLeft, t.KeepLeft) > longest:
+		return fmt.Errorf("quorum: handle of %q has a time that is negative, or more than %v", t.title(), longest)
+	case t.At <= 0:
+		return fmt.Errorf("quorum: handle of %q has no time of day", t.title())
 	}
 	return nil
 }

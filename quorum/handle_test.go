@@ -235,7 +235,8 @@ func TestHandlesOfVersion1AreRead(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		lease := lock(t, w.locker(quorum.Options{}), "x")
 		handle := must[quorum.Handle](t)(lease.Detach())
-		old := map[string]any{"names": []string{"x"}, "owner": lease.Owner(), "token": lease.Token(), "high": lease.Token(), "lease_ns": int64(30 * time.Second)}
+		old := map[string]any{"names": []string{"x"}, "owner": lease.Owner(), "token": lease.Token(), "high": lease.Token(),
+			"lease_ns": int64(30 * time.Second), "at_ns": time.Now().UnixNano()}
 		if got, want := fmt.Sprint(terms(t, handle)), fmt.Sprint(old); got != want {
 			t.Errorf("%s, and not %s", got, want)
 		}
@@ -284,28 +285,33 @@ func TestBadHandles(t *testing.T) {
 			field string
 			value any
 		}{
-			"has no name":                        {"names", nil},
-			"is empty":                           {"names", []string{""}},
-			"no owner":                           {"owner", nil},
-			"has the owner mode":                 {"owner", "mode"},
-			"the token -1":                       {"token", -1},
-			"the token 92":                       {"token", huge},
-			"highest token 1;":                   {"high", 1},
-			"highest token 92":                   {"high", huge},
-			"a lease of -1ns":                    {"lease_ns", -1},
-			"lease in the handle of \"x\" is 25": {"lease_ns", huge},
-			"fixed lease in the handle of \"x\" is -": {"fixed_left_ns", -1},
-			"fixed lease in the handle of \"x\" is 2": {"fixed_left_ns", huge},
-			"hold in the handle of \"x\" is -1ns":     {"hold_left_ns", -1},
-			"hold in the handle of \"x\" is 25":       {"hold_left_ns", huge},
-			"no time of day":                          {"at_ns", nil},
-			`no mode "wrote"`:                         {"mode", "wrote"},
-			"unknown field":                           {"until", 1},
-			"damaged: json":                           {"owner", 1},
+			"has no name":        {"names", nil},
+			"is empty":           {"names", []string{""}},
+			"no owner":           {"owner", nil},
+			"has the owner mode": {"owner", "mode"},
+			"the token -1":       {"token", -1},
+			"the token 92":       {"token", huge},
+			"highest token 1;":   {"high", 1},
+			"highest token 92":   {"high", huge},
+			"a lease of -1ns":    {"lease_ns", -1},
+			"no time of day":     {"at_ns", nil},
+			"the mode 3":         {"mode", 3},
+			"unknown field":      {"until", 1},
+			"damaged: json":      {"owner", 1},
 		} {
 			bad := terms(t, good)
 			bad[change.field] = change.value
 			refused(handleOf(t, bad), want)
+		}
+		for _, field := range []string{"lease_ns", "fixed_left_ns", "hold_left_ns", "keep_left_ns"} {
+			for _, value := range []int64{-1, huge} {
+				if field == "lease_ns" && value < 0 {
+					continue
+				}
+				bad := terms(t, good)
+				bad[field] = value
+				refused(handleOf(t, bad), "a time that is negative, or more than")
+			}
 		}
 		for text, want := range map[string]string{
 			"": "not a handle", "redquorum": "not a handle", "redquorum1": "not a handle", "{}": "not a handle",

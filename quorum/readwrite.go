@@ -3,7 +3,6 @@ package quorum
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/redquorum/redquorum/node"
 )
@@ -20,7 +19,7 @@ import (
 // Readers and writers wait in one queue. A release hands the lock to its first waiter or, if that
 // reads, to all readers up to the next writer, with one token. So a reader that comes while a writer
 // waits is served after that writer, even with TryLock; re-entry does not wait.
-func WithRead() Option { return withMode(node.Read.String()) }
+func WithRead() Option { return withMode(node.Read) }
 
 // WithWrite makes the acquisition a writer's: it excludes readers, writers and plain
 // acquisitions. Use a name in one way only, as readers and writers or as a plain lock: tokens do
@@ -33,22 +32,10 @@ func WithRead() Option { return withMode(node.Read.String()) }
 // and WithReentry. If the write leases are unlocked first, the read leases go on as ordinary
 // ones, with the same token. A reader cannot become a writer: that fails at once with
 // ErrDeadlock, since it would wait for itself, or two readers for each other.
-func WithWrite() Option { return withMode(node.Write.String()) }
+func WithWrite() Option { return withMode(node.Write) }
 
-// withMode is the option for a mode by its name; "" is for none.
-func withMode(name string) Option {
+func withMode(mode node.Mode) Option {
 	return func(s *settings) {
-		var mode node.Mode
-		switch name {
-		case "":
-			return
-		case node.Read.String():
-			mode = node.Read
-		case node.Write.String():
-			mode = node.Write
-		default:
-			s.err = fmt.Errorf("quorum: there is no mode %q", name)
-		}
 		if s.mode != node.Exclusive && s.mode != mode {
 			s.err = errors.New("quorum: WithRead and WithWrite exclude each other")
 		}
