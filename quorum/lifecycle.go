@@ -66,13 +66,10 @@ func (c *lifecycle) isClosed() bool {
 
 // awaitIdle returns when no operation is under way any more.
 func (c *lifecycle) awaitIdle() {
-	for c.isActive() {
+	c.mu.Lock()
+	active := c.active > 0
+	c.mu.Unlock()
+	if active { // the last operation sets it, and no other begins
 		c.idle.Wait(context.Background(), clock.Never)
 	}
-}
-
-func (c *lifecycle) isActive() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.active > 0
 }

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,7 +41,9 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch n := len(nodes); {
+	n := len(nodes)
+	need := cmp.Or(opts.Quorum, majority(n))
+	switch {
 	case n == 0:
 		return nil, errors.New("quorum: no nodes")
 	case n > maxNodes-1:
@@ -48,10 +51,8 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 	case n%2 == 0 && opts.Quorum == 0:
 		return nil, fmt.Errorf("quorum: %d nodes survive the loss of no more nodes than %d would; "+
 			"list an odd number, or set Options.Quorum to %d", n, n-1, majority(n))
-	}
-	need, err := opts.quorum(len(nodes))
-	if err != nil {
-		return nil, err
+	case need < majority(n) || need > n:
+		return nil, fmt.Errorf("quorum: Options.Quorum is %d of %d nodes; it must be more than half of them, at least %d, and at most all", need, n, majority(n))
 	}
 	names := make(map[string]bool)
 	for _, n := range nodes {

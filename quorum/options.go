@@ -202,17 +202,6 @@ func (o Options) fill() (Options, error) {
 	return o, o.checkLease(o.Lease)
 }
 
-// quorum returns how many of n nodes must grant.
-func (o *Options) quorum(n int) (int, error) {
-	switch {
-	case o.Quorum == 0:
-		return majority(n), nil
-	case o.Quorum < majority(n) || o.Quorum > n:
-		return 0, fmt.Errorf("quorum: Options.Quorum is %d of %d nodes; it must be more than half of them, at least %d, and at most all", o.Quorum, n, majority(n))
-	}
-	return o.Quorum, nil
-}
-
 // checkLease says what is wrong with a lease of length d.
 func (o *Options) checkLease(d time.Duration) error {
 	switch {
@@ -303,27 +292,20 @@ func (l *Locker) settings(ctx context.Context, name string, opts []Option) (sett
 			o(&s)
 		}
 	}
-	if err := s.setNames(name, l.checkName); s.err == nil {
-		s.err = err
+	err := cmp.Or(s.err, s.setNames(name, l.checkName), l.opts.checkLease(s.lease), s.setKeep(&l.opts))
+	switch {
+	case err != nil:
+	case s.fair && s.names != nil:
+		err = errors.New("quorum: WithFair is for one name: with several names, later callers may take a free one first")
+	case s.fair && s.mode != node.Exclusive:
+		err = errors.New("quorum: WithFair cannot be combined with WithRead or WithWrite")
 	}
 	for name := range s.each() {
 		if h, ok := ctx.Value(holdKey{l, name}).(*hold); ok {
 			s.outer = append(s.outer, h)
 		}
 	}
-	if s.err == nil && s.fair && s.names != nil {
-		s.err = errors.New("quorum: WithFair is for one name: with several names, later callers may take a free one first")
-	}
-	if s.err == nil && s.fair && s.mode != node.Exclusive {
-		s.err = errors.New("quorum: WithFair cannot be combined with WithRead or WithWrite")
-	}
-	if s.err == nil {
-		s.err = l.opts.checkLease(s.lease)
-	}
-	if s.err == nil {
-		s.err = s.setKeep(&l.opts)
-	}
-	return s, s.err
+	return s, err
 }
 
 // A holdKey is where a context has the hold of one name that it belongs to.

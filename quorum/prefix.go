@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -36,11 +37,7 @@ func (p prefixed) Listen(process string, hear func(node.Turn)) (stop func()) {
 
 // checkName says what is wrong with a name, also with the prefix before it.
 func (l *Locker) checkName(name string) error {
-	err := node.CheckName(name)
-	if err == nil {
-		err = node.CheckName(l.opts.Prefix + name)
-	}
-	if err != nil {
+	if err := cmp.Or(node.CheckName(name), node.CheckName(l.opts.Prefix+name)); err != nil {
 		return fmt.Errorf("quorum: %w", err)
 	}
 	return nil
