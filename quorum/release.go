@@ -25,7 +25,7 @@ type removal struct {
 	releases *releases     // nil: it is no release
 	mayHold  nodeSet       // nodes on which the claim may be
 	expiry   clock.Instant // by when no node has a key of it
-	sweep    *sweep        // that the round belongs to
+	tries    int           // how often it was repeated
 }
 
 // begin begins the release of a claim. Nodes in mayHold that do not confirm are asked again until
@@ -54,19 +54,22 @@ func (rs *releases) conclude(r *round) {
 			pending &^= 1 << i
 		}
 	}
-	s := r.sweep
-	if pending == 0 || s == nil && rs.open.Load() > maxSweeps {
+	if pending == 0 || r.tries == 0 && rs.open.Load() > maxSweeps {
 		rs.over()
 		return
 	}
-	if s == nil {
-		s = &sweep{releases: rs, claim: r.claim, expiry: r.expiry}
-		if r.claim.placeTTL > 0 {
-			s.claim.ticket = ticket{} // it may have stopped waiting by then, or wait on
-		}
+	s := &sweep{removal: r.removal, claim: r.claim}
+	if r.claim.placeTTL > 0 {
+		s.claim.ticket = ticket{} // it may have stopped waiting by then, or wait on
 	}
-	s.pending = pending
-	s.again(rs.clock.Now())
+	wait := min(firstSweep<<min(s.tries, 10), lastSweep)
+	if rs.leaving.Load() {
+		wait = firstSweep
+	}
+	s.mayHold = pending
+	s.tries++
+	at := rs.clock.Now().Add(wait + time.Duration(rs.chance()*float64(wait/4)))
+	rs.agenda.put(s, at, at)
 }
 
 // over notes that a release is confirmed, or given up.
@@ -88,14 +91,11 @@ func (rs *releases) finish(until clock.Instant) {
 	}
 }
 
-// A sweep is a release that some nodes have not confirmed.
+// A sweep repeats a release on the nodes that have not confirmed it.
 type sweep struct {
-	releases *releases
-	claim    claim
-	pending  nodeSet
-	expiry   clock.Instant
-	tries    int
-	spot     slot
+	removal
+	claim claim
+	spot  slot
 }
 
 const (
@@ -109,24 +109,14 @@ const (
 
 func (s *sweep) slot() *slot { return &s.spot }
 
-func (s *sweep) again(now clock.Instant) {
-	wait := min(firstSweep<<min(s.tries, 10), lastSweep)
-	if s.releases.leaving.Load() {
-		wait = firstSweep
-	}
-	s.tries++
-	at := now.Add(wait + time.Duration(s.releases.chance()*float64(wait/4)))
-	s.releases.agenda.put(s, at, at)
-}
-
 func (s *sweep) run(now clock.Instant, _ *batch) {
+	rs := s.releases
 	if now >= s.expiry {
-		s.releases.over()
+		rs.over()
 		return
 	}
-	rs := s.releases
 	r := rs.rounds.begin(node.Release, s.claim, 0, rs.opts.Timeout)
-	r.removal = removal{releases: rs, mayHold: s.pending, expiry: s.expiry, sweep: s}
-	r.ask(s.pending)
+	r.removal = s.removal
+	r.ask(s.mayHold)
 	r.done()
 }
