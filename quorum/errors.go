@@ -106,14 +106,6 @@ func (e *Error) Permanent() bool {
 	return e.Err == ErrDeadlock || e.Cause == errSpent || broken > max(0, len(e.Nodes)-e.Quorum)
 }
 
-// brief cuts what nobody wants to read off a duration.
-func brief(d time.Duration) time.Duration {
-	if d > time.Second {
-		return d.Round(10 * time.Millisecond)
-	}
-	return d.Round(10 * time.Microsecond)
-}
-
 // lasting reports whether a node fails with err until somebody changes something.
 func lasting(err error) bool { return node.Permanent(err) || errors.Is(err, ErrSameServer) }
 
@@ -168,8 +160,8 @@ func (e *Error) head() (text, next string) {
 	if e.Holder != "" {
 		text += " (" + e.Holder + ")"
 	}
-	if e.Waited > 0 {
-		text += fmt.Sprintf(" after a wait of %v", brief(e.Waited))
+	if waited := e.Waited.Round(time.Millisecond); waited > 0 {
+		text += fmt.Sprintf(" after a wait of %v", waited)
 	}
 	if e.Cause != nil {
 		text += fmt.Sprintf(" (%v)", e.Cause)

@@ -32,7 +32,7 @@ func TestErrorSaysEachCauseOnce(t *testing.T) {
 			Nodes: []quorum.NodeVote{vote("a", "unknown", 0, "EOF"), vote("b", "unknown", 0, lost), vote("c", "granted", 0, "")}},
 		`acquire "x": lock is held by another owner (deadline)`: {
 			Op: "acquire", Name: "x", Err: quorum.ErrHeld, Cause: errors.New("deadline")},
-		`acquire "x": lock is held by another owner after a wait of 1.23s (deadline)`: {
+		`acquire "x": lock is held by another owner after a wait of 1.235s (deadline)`: {
 			Op: "acquire", Name: "x", Err: quorum.ErrHeld, Cause: errors.New("deadline"), Waited: 1234567 * time.Microsecond},
 		`lease "x" is lost: a, b: network is unreachable; 1 of 3 nodes extended it, 2 needed`: {
 			Op: "release", Name: "x", Err: quorum.ErrNotHeld, Cause: &quorum.Error{
