@@ -22,7 +22,7 @@ const maxRenewal = 128
 // add takes a lease that is due. h.mu is held.
 func (b *batch) add(h *hold) {
 	for i := len(b.renewals) - 1; i >= 0; i-- {
-		if r := b.renewals[i]; !h.renewedAlone && !r.apart && r.lease == h.lease && r.mode == h.mode && r.claims+h.claim.size() <= maxRenewal {
+		if r := b.renewals[i]; !h.renewedAlone && !r.apart && r.lease == h.lease && r.mode == h.mode && len(r.claims)+h.claim.size() <= maxRenewal {
 			r.add(h)
 			return
 		}
@@ -44,52 +44,42 @@ func (b *batch) send() {
 // A renewal is one round that extends many leases of one length and mode. Nothing waits
 // for it: its results are handled as the replies come in.
 type renewal struct {
-	l           *Locker
-	lease       time.Duration
-	mode        node.Mode
-	apart       bool // the one hold is not to share commands
-	holds       []*hold
-	claims      int // how many names the holds have together
-	start       clock.Instant
-	stillWriter []nodeSet // by hold: nodes that had not confirmed a downgrade; nil if there is none
+	l      *Locker
+	lease  time.Duration
+	mode   node.Mode
+	apart  bool // the one hold is not to share commands
+	claims []node.Claim
+	start  clock.Instant
 
 	mu      sync.Mutex
 	replies int
-	ballots [][]ballot // by hold, then by node
-	tallies []tally
+	holds   []*renewed
+}
+
+// A renewed is one lease in a renewal.
+type renewed struct {
+	*hold
+	told    nodeSet // nodes that had not confirmed a downgrade, and were sent it again
+	ballots []ballot
+	tally   tally
 }
 
 func (r *renewal) add(h *hold) {
-	r.holds = append(r.holds, h)
-	r.claims += h.claim.size()
+	n := len(r.l.nodes)
+	r.holds = append(r.holds, &renewed{hold: h, ballots: make([]ballot, n), tally: tally{nodes: n, need: r.l.need}})
+	r.claims = h.claim.appendTo(r.claims)
 }
 
 func (r *renewal) send() {
 	l := r.l
-	n := len(l.nodes)
-	r.ballots = make([][]ballot, len(r.holds))
-	r.tallies = make([]tally, len(r.holds))
-	claims := make([]node.Claim, 0, r.claims)
-	for k, h := range r.holds {
-		claims = h.claim.appendTo(claims)
-		r.ballots[k] = make([]ballot, n)
-		r.tallies[k] = tally{nodes: n, need: l.need}
-	}
 	r.start = l.clock.Now()
 	l.labels.keep(r.start)
 	for _, h := range r.holds {
 		h.sent(r.start, r.lease)
+		h.told = h.resendDowngrade()
 	}
-	command := node.Command{Kind: node.Extend, Mode: r.mode, Claims: claims, TTL: r.lease + l.opts.Grace,
+	command := node.Command{Kind: node.Extend, Mode: r.mode, Claims: r.claims, TTL: r.lease + l.opts.Grace,
 		Deadline: r.start.Add(l.timeout(r.lease))}
-	for k, h := range r.holds {
-		if stillWriter := h.resendDowngrade(); stillWriter != 0 {
-			if r.stillWriter == nil {
-				r.stillWriter = make([]nodeSet, len(r.holds))
-			}
-			r.stillWriter[k] = stillWriter
-		}
-	}
 	for i, nd := range l.nodes {
 		nd.Submit(command, func(reply node.Reply) { r.receive(i, reply) })
 	}
@@ -107,53 +97,53 @@ func (r *renewal) receive(i int, reply node.Reply) {
 			h.part()
 		}
 	}
-	var decided []int
+	var decided []*renewed
 	r.mu.Lock()
-	for k, h := range r.holds {
-		r.ballots[k][i] = b
+	for _, h := range r.holds {
+		h.ballots[i] = b
 		if b.vote == voteGranted {
 			if keptAll(kept[:h.claim.size()]) {
 				h.keptBy(i)
 			} else {
-				r.ballots[k][i] = h.missingOn(i, r.mode, r.stillWriter != nil && r.stillWriter[k].has(i))
+				h.ballots[i] = h.missingOn(i, r.mode, h.told.has(i))
 			}
 			kept = kept[h.claim.size():]
 		}
-		t := &r.tallies[k]
-		before, gone := t.verdict(), t.missing(majority(t.nodes))
-		t.add(r.ballots[k][i].vote)
+		before, gone := h.tally.verdict(), h.gone()
+		h.tally.add(h.ballots[i].vote)
 		// It may be known for long that too few nodes have it, before it is known that
 		// a majority has lost it.
-		if before == undecided && t.verdict() != undecided || !gone && t.missing(majority(t.nodes)) {
-			decided = append(decided, k)
+		if before == undecided && h.tally.verdict() != undecided || !gone && h.gone() {
+			decided = append(decided, h)
 		}
 	}
 	r.replies++
 	last := r.replies == len(r.l.nodes)
 	r.mu.Unlock()
-	for _, k := range decided {
-		r.decide(k)
+	for _, h := range decided {
+		r.decide(h)
 	}
 	if last {
 		r.heal()
 	}
 }
 
-func (r *renewal) decide(k int) {
-	h := r.holds[k]
+// gone reports whether no majority has the lease any more.
+func (h *renewed) gone() bool { return h.tally.missing(majority(h.tally.nodes)) }
+
+func (r *renewal) decide(h *renewed) {
 	r.mu.Lock()
-	t := r.tallies[k]
-	if t.verdict() == won {
+	if h.tally.verdict() == won {
 		r.mu.Unlock()
 		_ = h.confirm(r.start, r.lease) // the holder learns it from its context
 		return
 	}
-	err := r.l.fail("extend", h.claim.title(), r.ballots[k], ErrNoQuorum, nil)
-	gone := t.missing(majority(t.nodes)) && h.now().mode == r.mode
+	err := r.l.fail("extend", h.claim.title(), h.ballots, ErrNoQuorum, nil)
+	gone := h.gone() && h.now().mode == r.mode
+	r.mu.Unlock()
 	if gone {
 		err.Err, err.Cause = ErrLost, errBroken
 	}
-	r.mu.Unlock()
 	if now := r.l.clock.Now(); h.reports(now) {
 		r.l.observe(Event{Kind: EventExtendFailed, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token,
 			Took: now.Sub(r.start), Err: err})
@@ -211,11 +201,11 @@ func (h *hold) retry(err *Error) {
 // votes only from the next renewal on, so healing never makes up the majority. It may make up
 // what Options.Quorum asks for beyond one: while a majority has the lease nobody else can.
 func (r *renewal) heal() {
-	for k, h := range r.holds {
-		if t := &r.tallies[k]; t.votes[voteGranted] < majority(t.nodes) {
+	for _, h := range r.holds {
+		if h.tally.votes[voteGranted] < majority(h.tally.nodes) {
 			continue
 		}
-		for i, b := range r.ballots[k] {
+		for i, b := range h.ballots {
 			if b.lacks {
 				h.heal(i)
 			}
