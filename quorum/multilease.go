@@ -20,15 +20,27 @@ type Member struct {
 	Options []Option // for this member alone; they come after those for all
 }
 
-// title is how errors call it.
-func (p *Member) title() string { return fmt.Sprintf("%q on %s", p.Name, p.Locker.deployment) }
+// A part is one member of a call of LockAll.
+type part struct {
+	Member
+	title    string // how errors call it
+	settings settings
+	lease    *Lease // the last one that was acquired; nil if that failed
+}
+
+// blame names the member that err is about.
+func (p *part) blame(err error) error {
+	if err == nil || err == ErrNotHeld { // it was unlocked, as all of them were
+		return err
+	}
+	return fmt.Errorf("%s: %w", p.title, err)
+}
 
 // A MultiLease is several leases, mostly of different deployments, that are held as one.
 // It ends as soon as one of them ends. The others are renewed until Unlock, so call
 // Unlock in any case. Its methods may be called from any goroutine at any time.
 type MultiLease struct {
-	members  []Member
-	leases   []*Lease // by member
+	parts    []*part // by member
 	ctx      context.Context
 	end      context.CancelCauseFunc // ends ctx
 	unlocked atomic.Bool
@@ -81,7 +93,13 @@ func DoAll(ctx context.Context, members []Member, fn func(context.Context, *Mult
 // Leases returns the leases, in the order of the members. Each has its own fencing
 // token, for the resource that its name protects. Whatever ends one of them ends the
 // MultiLease.
-func (j *MultiLease) Leases() []*Lease { return slices.Clone(j.leases) }
+func (j *MultiLease) Leases() []*Lease {
+	var all []*Lease
+	for _, p := range j.parts {
+		all = append(all, p.lease)
+	}
+	return all
+}
 
 // Context returns a context that ends with the first of the leases, with its cause
 // (see [Lease.Context]) and the name of the member. It belongs to every member: acquiring
@@ -91,9 +109,9 @@ func (j *MultiLease) Context() context.Context { return j.ctx }
 // Remaining returns for how long all of the leases can still be relied on without
 // another renewal: 0 when one has ended.
 func (j *MultiLease) Remaining() time.Duration {
-	least := j.leases[0].Remaining()
-	for _, le := range j.leases[1:] {
-		least = min(least, le.Remaining())
+	least := j.parts[0].lease.Remaining()
+	for _, p := range j.parts[1:] {
+		least = min(least, p.lease.Remaining())
 	}
 	return least
 }
@@ -101,9 +119,9 @@ func (j *MultiLease) Remaining() time.Duration {
 // Extend makes every lease last d from now, as [Lease.Extend] does. It returns the
 // error of the first that fails; others may have been extended then.
 func (j *MultiLease) Extend(ctx context.Context, d time.Duration) error {
-	for i, le := range j.leases {
-		if err := le.Extend(ctx, d); err != nil {
-			return blame(j.members, i, err)
+	for _, p := range j.parts {
+		if err := p.lease.Extend(ctx, d); err != nil {
+			return p.blame(err)
 		}
 	}
 	return nil
@@ -117,25 +135,22 @@ func (j *MultiLease) Unlock(ctx context.Context) error {
 		return nil
 	}
 	j.end(ErrNotHeld)
-	return unlockAll(ctx, j.members, j.leases)
+	return unlockAll(ctx, j.parts)
 }
 
-// unlockAll releases the leases that are not nil. It waits for nothing before every
-// release is on its way.
-func unlockAll(ctx context.Context, members []Member, leases []*Lease) error {
-	open := make([]unlocking, len(leases))
-	for i, le := range leases {
-		if le != nil && !le.unlocked.Swap(true) {
-			open[i] = le.h.unlock(le.mode)
+// unlockAll releases the leases that there are. It waits for nothing before every release is on its
+// way.
+func unlockAll(ctx context.Context, parts []*part) error {
+	open := make([]unlocking, len(parts))
+	for i, p := range parts {
+		if p.lease != nil && !p.lease.unlocked.Swap(true) {
+			open[i] = p.lease.h.unlock(p.lease.mode)
 		}
 	}
 	var errs []error
 	for i, u := range open {
-		if u.h == nil {
-			continue
-		}
-		if err := u.wait(ctx); err != nil {
-			errs = append(errs, blame(members, i, err))
+		if u.h != nil {
+			errs = append(errs, parts[i].blame(u.wait(ctx)))
 		}
 	}
 	return errors.Join(errs...)
@@ -144,151 +159,133 @@ func unlockAll(ctx context.Context, members []Member, leases []*Lease) error {
 // attach makes a child of parent that ends with the first of the leases, and
 // carries them. end ends it before they end.
 func (j *MultiLease) attach(parent context.Context) (ctx context.Context, end context.CancelCauseFunc) {
-	for _, le := range j.leases {
-		parent = le.h.carried(parent)
+	for _, p := range j.parts {
+		parent = p.lease.h.carried(parent)
 	}
 	ctx, cancel := context.WithCancelCause(parent)
-	ends := make([]*dependent, len(j.leases))
-	for i, le := range j.leases {
-		ends[i] = &dependent{ctx, func(why error) { cancel(blame(j.members, i, why)) }}
-		le.h.mu.Lock()
-		le.h.endWith(ends[i])
-		le.h.mu.Unlock()
+	ends := make([]*dependent, len(j.parts))
+	for i, p := range j.parts {
+		h := p.lease.h
+		ends[i] = &dependent{ctx, func(why error) { cancel(p.blame(why)) }}
+		h.mu.Lock()
+		h.endWith(ends[i])
+		h.mu.Unlock()
 	}
 	return ctx, func(why error) {
 		cancel(why)
-		for i, le := range j.leases {
-			le.h.detach(ends[i])
+		for i, p := range j.parts {
+			p.lease.h.detach(ends[i])
 		}
 	}
 }
 
-// blame names the member that err is about.
-func blame(members []Member, i int, err error) error {
-	if err == nil || err == ErrNotHeld { // it was unlocked, as all of them were
-		return err
-	}
-	return fmt.Errorf("member %d of %d, %s: %w", i+1, len(members), members[i].title(), err)
-}
-
-// An assembly is what one call of LockAll has of its members.
+// An assembly is one call of LockAll.
 type assembly struct {
-	members  []Member
-	settings []settings
-	order    []int         // of the members: no member is waited for while a later one is held
-	wait     time.Duration // for all together; < 0: no bound
-	brief    bool          // some member's lease is not renewed forever
-	leases   []*Lease      // by member; nil where it is not held
+	parts []*part       // by member
+	order []*part       // no member is waited for while a later one is held
+	until clock.Instant // the end of the wait
+	brief bool          // some member's lease is not renewed forever
 }
 
 // assemble says what is wrong with the members, or is ready to take them.
 func assemble(ctx context.Context, members []Member, opts []Option) (*assembly, error) {
-	a := &assembly{members: slices.Clone(members), wait: -1, leases: make([]*Lease, len(members))}
+	a := &assembly{until: clock.Never}
 	if len(members) == 0 {
 		return nil, errors.New("quorum: no members")
 	}
 	taken := make(map[string]int) // by which member
-	for i, p := range members {
-		if p.Locker == nil {
+	for i, m := range members {
+		if m.Locker == nil {
 			return nil, fmt.Errorf("quorum: member %d of %d has no Locker", i+1, len(members))
 		}
-		s, err := p.Locker.settings(ctx, p.Name, slices.Concat(opts, p.Options))
-		if err != nil {
-			return nil, blame(members, i, err)
-		}
-		if s.wait >= 0 && (a.wait < 0 || s.wait < a.wait) {
-			a.wait = s.wait
-		}
+		l := m.Locker
+		p := &part{Member: m, title: fmt.Sprintf("member %d of %d, %q on %s", i+1, len(members), m.Name, l.deployment)}
+		s, err := l.settings(ctx, m.Name, slices.Concat(opts, m.Options))
 		if s.keep > 0 {
-			return nil, blame(members, i, errors.New("quorum: WithMinHold cannot be combined with LockAll: it gives members back while it waits for others"))
+			err = errors.New("quorum: WithMinHold cannot be combined with LockAll: it gives members back while it waits for others")
+		}
+		if err != nil {
+			return nil, p.blame(err)
+		}
+		if s.wait >= 0 {
+			a.until = min(a.until, l.clock.Now().Add(s.wait))
 		}
 		a.brief = a.brief || s.fixed || s.maxHold > 0
-		a.settings = append(a.settings, s)
-		a.order = append(a.order, i)
+		p.settings = s
+		a.parts = append(a.parts, p)
 		for name := range s.each() {
-			one := Member{Locker: p.Locker, Name: p.Locker.opts.Prefix + name}
-			if k, found := taken[one.title()]; found {
-				return nil, fmt.Errorf("quorum: members %d and %d are both %s", k+1, i+1, one.title())
+			lock := fmt.Sprintf("%q on %s", l.opts.Prefix+name, l.deployment)
+			if k, found := taken[lock]; found {
+				return nil, fmt.Errorf("quorum: members %d and %d are both %s", k+1, i+1, lock)
 			}
-			taken[one.title()] = i
+			taken[lock] = i
 		}
 	}
-	slices.SortFunc(a.order, func(i, k int) int {
-		return cmp.Or(cmp.Compare(members[i].Locker.deployment, members[k].Locker.deployment),
-			cmp.Compare(members[i].Locker.opts.Prefix+a.settings[i].Name, members[k].Locker.opts.Prefix+a.settings[k].Name))
+	a.order = slices.SortedFunc(slices.Values(a.parts), func(p, q *part) int {
+		return cmp.Or(cmp.Compare(p.Locker.deployment, q.Locker.deployment),
+			cmp.Compare(p.Locker.opts.Prefix+p.settings.Name, q.Locker.opts.Prefix+q.settings.Name))
 	})
 	return a, nil
 }
 
 func (a *assembly) lock(ctx context.Context) (*MultiLease, error) {
-	l := a.members[0].Locker
-	until := clock.Never
-	if a.wait >= 0 {
-		until = l.clock.Now().Add(a.wait)
-	}
+	l := a.parts[0].Locker
 	signal := l.clock.NewSignal() // nobody sets it
-	for lead, tries := 0, 0; ; tries++ {
-		failed, err := a.pass(ctx, lead, until)
+	lead := a.order[0]
+	for tries := 0; ; tries++ {
+		failed, err := a.pass(ctx, lead)
 		if err == nil {
-			j := &MultiLease{members: a.members, leases: a.leases}
+			j := &MultiLease{parts: a.parts}
 			j.ctx, j.end = j.attach(context.WithoutCancel(ctx))
 			return j, nil
 		}
-		_ = unlockAll(ctx, a.members, a.leases) // what was not released goes in the background
-		clear(a.leases)
-		if failed == lead && !errors.Is(err, ErrNotHeld) || a.over(ctx, until) {
-			return nil, blame(a.members, a.order[failed], err)
+		_ = unlockAll(ctx, a.parts) // what was not released goes in the background
+		if failed == lead && !errors.Is(err, ErrNotHeld) || ctx.Err() != nil || l.clock.Now() >= a.until {
+			return nil, failed.blame(err)
 		}
 		// Others may do just the same, in step.
 		lead = failed
-		until := min(until, l.clock.Now().Add(pause(0, tries, firstPause, l.opts.RetryEvery, l.chance())))
-		signal.Wait(ctx, until)
+		signal.Wait(ctx, min(a.until, l.clock.Now().Add(pause(0, tries, firstPause, l.opts.RetryEvery, l.chance()))))
 	}
 }
 
-// over reports whether there is no time left for another pass.
-func (a *assembly) over(ctx context.Context, until clock.Instant) bool {
-	return ctx.Err() != nil || a.members[0].Locker.clock.Now() >= until
-}
-
-// pass takes all members. It first waits for lead, a place in the order, while none is
-// held. Then it takes those before lead, without waiting, and then those after it. It
-// returns the place of the one that failed: it could not be acquired, or, with
-// ErrNotHeld, it ended while others were taken.
-func (a *assembly) pass(ctx context.Context, lead int, until clock.Instant) (failed int, err error) {
-	if err := a.take(ctx, lead, until); err != nil {
+// pass takes all members. It first waits for lead while none is held. Then it takes those before
+// lead, without waiting, and then those after it. It returns the one that failed: it could not be
+// acquired, or, with ErrNotHeld, it ended while others were taken.
+func (a *assembly) pass(ctx context.Context, lead *part) (failed *part, err error) {
+	if err := lead.take(ctx, a.until); err != nil {
 		return lead, err
 	}
-	for n := range a.order {
-		if n == lead {
+	waits := false
+	for _, p := range a.order {
+		if p == lead {
+			waits = !a.brief
 			continue
 		}
-		l := a.members[a.order[n]].Locker
-		now := l.clock.Now()
-		waitUntil := now
-		if lease := a.settings[a.order[n]].lease; n > lead && !a.brief {
-			waitUntil = min(until, now.Add(lease+time.Duration(l.chance()*float64(lease))))
+		l, lease := p.Locker, p.settings.lease
+		until := l.clock.Now()
+		if waits {
+			until = min(a.until, until.Add(lease+time.Duration(l.chance()*float64(lease))))
 		}
-		if err := a.take(ctx, n, waitUntil); err != nil {
-			return n, err
-		}
-	}
-	for n, i := range a.order {
-		if le := a.leases[i]; le.Remaining() == 0 {
-			return n, le.h.notHeld("acquire")
+		if err := p.take(ctx, until); err != nil {
+			return p, err
 		}
 	}
-	return 0, nil
+	for _, p := range a.order {
+		if p.lease.Remaining() == 0 {
+			return p, p.lease.h.notHeld("acquire")
+		}
+	}
+	return nil, nil
 }
 
-// take acquires one member, and waits for it until an instant.
-func (a *assembly) take(ctx context.Context, n int, until clock.Instant) (err error) {
-	i := a.order[n]
-	l, s := a.members[i].Locker, a.settings[i]
+// take acquires the member, and waits for it until an instant.
+func (p *part) take(ctx context.Context, until clock.Instant) (err error) {
+	s := p.settings
 	s.wait = -1
 	if until != clock.Never {
-		s.wait = max(0, until.Sub(l.clock.Now()))
+		s.wait = max(0, until.Sub(p.Locker.clock.Now()))
 	}
-	a.leases[i], err = l.acquire(ctx, &s)
+	p.lease, err = p.Locker.acquire(ctx, &s)
 	return err
 }
