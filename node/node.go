@@ -90,21 +90,7 @@ const (
 )
 
 func (k Kind) String() string {
-	switch k {
-	case Acquire:
-		return "acquire"
-	case Release:
-		return "release"
-	case Extend:
-		return "extend"
-	case Inspect:
-		return "inspect"
-	case Break:
-		return "break"
-	case Downgrade:
-		return "downgrade"
-	}
-	return "no command"
+	return [...]string{"no command", "acquire", "release", "extend", "inspect", "break", "downgrade"}[k]
 }
 
 // A Mode says what a lock shares with others.

@@ -119,15 +119,23 @@ func (e *Error) Error() string {
 	if len(e.Nodes) == 0 {
 		return text
 	}
-	var b strings.Builder
-	b.WriteString(text)
-	votes := make(map[string]int)
-	for i, n := range e.Nodes {
+	votes, said := make(map[string]int), []NodeVote(nil)
+	for _, n := range e.Nodes {
 		votes[n.Vote]++
-		if n.Vote == "granted" || n.Vote == "pending" || slices.ContainsFunc(e.Nodes[:i], n.like) {
+		if n.Vote == "granted" || n.Vote == "pending" {
 			continue
 		}
-		b.WriteString(next + n.with(e.Nodes[i+1:]).String())
+		if i := slices.IndexFunc(said, n.like); i >= 0 {
+			said[i].Node += ", " + n.Node
+			said[i].For = longer(said[i].For, n.For)
+		} else {
+			said = append(said, n)
+		}
+	}
+	var b strings.Builder
+	b.WriteString(text)
+	for _, n := range said {
+		b.WriteString(next + n.String())
 		next = "; "
 	}
 	did := "granted"
@@ -172,17 +180,6 @@ func (e *Error) head() (text, next string) {
 // like reports whether another node answered the same, but for how long it does.
 func (n NodeVote) like(o NodeVote) bool {
 	return n.Vote == o.Vote && fmt.Sprint(n.Err) == fmt.Sprint(o.Err)
-}
-
-// with returns the votes that are like n as one.
-func (n NodeVote) with(others []NodeVote) NodeVote {
-	for _, o := range others {
-		if n.like(o) {
-			n.Node += ", " + o.Node
-			n.For = longer(n.For, o.For)
-		}
-	}
-	return n
 }
 
 // longer returns the longer of two times; one that is negative is forever.

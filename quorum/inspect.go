@@ -119,10 +119,7 @@ func (l *Locker) Break(ctx context.Context, name string) (bool, error) {
 	r := l.rounds.askAll(node.Break, claim{Claim: node.Claim{Name: name, Token: token}}, l.clock.Now().Add(l.opts.Timeout))
 	r.awaitAll(ctx)
 	defer r.done()
-	r.mu.Lock()
-	verdict := r.tally.verdict()
-	r.mu.Unlock()
-	if verdict != won {
+	if r.await(ctx) != won {
 		return r.removed(), r.fail("break", ErrNoQuorum, stopped(ctx))
 	}
 	for _, h := range here {

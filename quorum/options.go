@@ -168,13 +168,9 @@ func (o Options) fill() (Options, error) {
 		if *d.field < 0 || *d.field > longest {
 			return o, fmt.Errorf("quorum: Options.%s is %v; it must not be negative, nor more than %v", d.name, *d.field, longest)
 		}
-		if *d.field == 0 {
-			*d.field = d.def
-		}
+		*d.field = cmp.Or(*d.field, d.def)
 	}
-	if o.Drift == 0 {
-		o.Drift = def.Drift
-	}
+	o.Drift = cmp.Or(o.Drift, def.Drift)
 	if !(o.Drift > 0 && o.Drift < 0.5) {
 		return o, fmt.Errorf("quorum: Options.Drift is %v; it must be between 0 and 0.5, as a lease is shortened by it twice", o.Drift)
 	}
@@ -190,12 +186,8 @@ func (o Options) fill() (Options, error) {
 		}
 	}
 	o.Label = shortLabel(cmp.Or(o.Label, defaultLabel()))
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Clock == nil {
-		o.Clock = clock.System()
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Clock = cmp.Or(o.Clock, clock.System())
 	if o.Random == nil {
 		o.Random = kernelRandom
 	}

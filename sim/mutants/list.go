@@ -685,7 +685,7 @@ var mutants = []*Mutant{
 	{ID: "M262", Bug: "Break says that nothing was there",
 		Edits: edit("quorum.Locker.Break", "\treturn r.removed(), nil\n", "\treturn false, nil\n")},
 	{ID: "M263", Bug: "Break is content with any answer",
-		Edits: edit("quorum.Locker.Break", "\tif verdict != won {\n", "\tif verdict == undecided {\n")},
+		Edits: edit("quorum.Locker.Break", "\tif r.await(ctx) != won {\n", "\tif r.await(ctx) == undecided {\n")},
 	{ID: "M264", Bug: "a renewal that finds the lease gone on a majority is tried again",
 		Edits: edit("quorum.renewal.decide", "\tif gone {\n\t\th.lose(err)\n\t\treturn\n\t}\n", "")},
 	{ID: "M265", Bug: "Close releases nothing",
