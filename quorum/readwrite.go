@@ -94,7 +94,7 @@ func (h *hold) downgraded(ctx context.Context, u unlocking) error {
 }
 
 // resendDowngrade sends the downgrade again to the nodes that have not confirmed it, before they
-// are asked to extend the reader's lease. It returns these nodes: their answers to the extension
+// are asked to extend the reader's lease or get it back. It returns these nodes: their answers to the extension
 // may be older than the downgrade. Until they execute it they let no other reader in, which is
 // safe. A node without the lock has not confirmed: an acquire to write may still reach it.
 func (h *hold) resendDowngrade() (stillWriter nodeSet) {
@@ -105,7 +105,7 @@ func (h *hold) resendDowngrade() (stillWriter nodeSet) {
 	if stillWriter == 0 {
 		return 0
 	}
-	command := h.downgradeCommand()
+	command := node.Command{Kind: node.Downgrade, Claims: h.claim.appendTo(nil), Deadline: l.clock.Now().Add(l.opts.Timeout)}
 	for i, n := range l.nodes {
 		if stillWriter.has(i) {
 			n.Submit(command, func(reply node.Reply) {
@@ -116,10 +116,6 @@ func (h *hold) resendDowngrade() (stillWriter nodeSet) {
 		}
 	}
 	return stillWriter
-}
-
-func (h *hold) downgradeCommand() node.Command {
-	return node.Command{Kind: node.Downgrade, Claims: h.claim.appendTo(nil), Deadline: h.l.clock.Now().Add(h.l.opts.Timeout)}
 }
 
 // readBy notes that node i has the lease as a reader's.

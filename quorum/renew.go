@@ -232,11 +232,8 @@ func (h *hold) heal(i int) {
 	h.expiry = max(h.expiry, l.expiry(now, life))
 	c := h.claim
 	c.Token, c.mode = token, h.mode
-	forgot := h.claim.mode == node.Write && h.mode == node.Read // perhaps: it may have the writer again
 	h.mu.Unlock()
-	if forgot {
-		l.nodes[i].Submit(h.downgradeCommand(), func(node.Reply) {})
-	}
+	h.resendDowngrade() // it may have the writer again
 	command := node.Command{Kind: node.Acquire, Mode: c.mode, Claims: c.appendTo(nil), TTL: life + l.opts.Grace,
 		Retention: l.opts.FenceRetention, Deadline: now.Add(l.timeout(h.lease))}
 	l.nodes[i].Submit(command, func(reply node.Reply) {
