@@ -125,11 +125,15 @@ func (e *Error) Error() string {
 		if n.Vote == "granted" || n.Vote == "pending" {
 			continue
 		}
-		if i := slices.IndexFunc(said, n.like); i >= 0 {
-			said[i].Node += ", " + n.Node
-			said[i].For = longer(said[i].For, n.For)
-		} else {
+		i := slices.IndexFunc(said, n.like)
+		if i < 0 {
 			said = append(said, n)
+			continue
+		}
+		same := &said[i]
+		same.Node += ", " + n.Node
+		if n.For < 0 || same.For >= 0 && n.For > same.For { // below 0 is forever
+			same.For = n.For
 		}
 	}
 	var b strings.Builder
@@ -180,14 +184,6 @@ func (e *Error) head() (text, next string) {
 // like reports whether another node answered the same, but for how long it does.
 func (n NodeVote) like(o NodeVote) bool {
 	return n.Vote == o.Vote && fmt.Sprint(n.Err) == fmt.Sprint(o.Err)
-}
-
-// longer returns the longer of two times; one that is negative is forever.
-func longer(a, b time.Duration) time.Duration {
-	if a < 0 || b < 0 {
-		return -1
-	}
-	return max(a, b)
 }
 
 func (n NodeVote) String() string {
