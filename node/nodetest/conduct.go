@@ -237,7 +237,7 @@ var watchRules = []rule{
 		f.watch(name)
 	}},
 	{"a release wakes, whatever the name", func(f fixture) {
-		for _, name := range []string{"foo", "a{b}c", "x{y", "x}y", "{}", "two words", "\x00\xff\r\n"} {
+		for _, name := range texts {
 			b := f.watch(name)
 			f.want(node.Granted, f.acquire(name, "a", 5))
 			f.want(node.Released, f.release(name, "a", 5))

@@ -45,9 +45,9 @@ func Differential(t rapid.TB, ops int, systems ...System) {
 	made, total, late := 0, 0, 0
 	check := func(rt *rapid.T) {
 		made++
-		r := race{systems: systems, unit: unit(systems), seen: seen}
+		r := race{systems: systems, seen: seen}
 		about := rapid.SampledFrom(subjects).Draw(rt, "subject")
-		program := rapid.SliceOfN(about, steps, steps).Draw(rt, "program")
+		program := rapid.SliceOfN(about.step(unit(systems)), steps, steps).Draw(rt, "program")
 		err := r.run(program)
 		total += r.done
 		switch {
@@ -106,39 +106,28 @@ func unit(systems []System) time.Duration {
 const telling = 20_000
 
 // outcomes are all that a command can come to.
-var outcomes = []string{
-	"acquire: granted", "acquire: refused", "acquire: refused, never expires", "acquire: stale", "acquire: wrong type",
-	"release: released", "release: absent", "release: wrong type",
-	"acquire of several: granted", "acquire of several: refused", "acquire of several: refused, never expires",
-	"acquire of several: stale", "acquire of several: wrong type",
-	"release of several: released", "release of several: absent", "release of several: wrong type",
-	"extend: kept", "extend: not kept",
-	"inspect: none", "inspect: hash", "inspect: hash of several", "inspect: string", "inspect: never expires",
-	"inspect: no fence", "inspect: fence",
-	"break: released", "break: absent", "break: wrong type",
-	"acquire read: granted", "acquire read: refused", "acquire read: refused, never expires", "acquire read: stale",
-	"acquire read: wrong type",
-	"acquire write: granted", "acquire write: refused", "acquire write: refused, never expires", "acquire write: stale",
-	"acquire write: wrong type",
-	"release read: released", "release read: absent", "release read: wrong type",
-	"release write: released", "release write: absent", "release write: wrong type",
-	"extend read: kept", "extend read: not kept", "extend write: kept", "extend write: not kept",
-	"downgrade: kept", "downgrade: not kept", "downgrade: wrong type",
-	"inspect: readers",
-	"acquire in line: granted", "acquire in line: refused", "acquire in line: refused, never expires",
-	"acquire in line: refused, others first", "acquire in line: stale", "acquire in line: wrong type",
-	"release in line: released", "release in line: absent", "release in line: wrong type",
-	"acquire of several in line: granted", "acquire of several in line: refused", "acquire of several in line: refused, never expires",
-	"acquire of several in line: refused, others first", "acquire of several in line: stale", "acquire of several in line: wrong type",
-	"release of several in line: released", "release of several in line: absent", "release of several in line: wrong type",
-	"acquire read in line: granted", "acquire read in line: refused", "acquire read in line: refused, never expires",
-	"acquire read in line: refused, others first", "acquire read in line: stale", "acquire read in line: wrong type",
-	"release read in line: released", "release read in line: absent", "release read in line: wrong type",
-	"acquire write in line: granted", "acquire write in line: refused", "acquire write in line: refused, never expires",
-	"acquire write in line: refused, others first", "acquire write in line: stale", "acquire write in line: wrong type",
-	"release write in line: released", "release write in line: absent", "release write in line: wrong type",
-	"inspect: queue", "inspect: queue of several", "inspect: queue of several modes", "inspect: handed on",
-}
+var outcomes = func() (all []string) {
+	add := func(command string, came ...string) {
+		for _, what := range came {
+			all = append(all, command+": "+what)
+		}
+	}
+	for _, of := range []string{"", " of several", " read", " write"} {
+		for _, line := range []string{"", " in line"} {
+			add("acquire"+of+line, "granted", "refused", "refused, never expires", "stale", "wrong type")
+			add("release"+of+line, "released", "absent", "wrong type")
+		}
+		add("acquire"+of+" in line", "refused, others first")
+	}
+	for _, mode := range []string{"", " read", " write"} {
+		add("extend"+mode, "kept", "not kept")
+	}
+	add("downgrade", "kept", "not kept", "wrong type")
+	add("break", "released", "absent", "wrong type")
+	add("inspect", "none", "hash", "hash of several", "string", "never expires", "no fence", "fence", "readers",
+		"queue", "queue of several", "queue of several modes", "handed on")
+	return all
+}()
 
 func outcome(r node.Reply, cmd node.Command) []string {
 	kind, command := cmd.Kind, cmd.Kind.String()
@@ -169,65 +158,46 @@ func outcome(r node.Reply, cmd node.Command) []string {
 		return all
 	case kind == node.Inspect:
 		all := []string{what(r.State.Type)}
-		if len(r.State.Fields) > 1 {
-			all = append(all, what("hash of several"))
-		}
-		if r.State.TTL == node.NoExpiry {
-			all = append(all, what("never expires"))
-		}
-		if slices.ContainsFunc(r.State.Fields, func(f node.Field) bool { return strings.Contains(f.Name, node.StandbySuffix) }) {
-			all = append(all, what("handed on"))
-		}
-		if r.State.Readers != 0 {
-			all = append(all, what("readers"))
-		}
-		if len(r.State.Queue) > 0 {
-			all = append(all, what("queue"))
-		}
-		if len(r.State.Queue) > 1 {
-			all = append(all, what("queue of several"))
-		}
-		for _, place := range r.State.Queue {
-			if mode := node.WaiterMode(place.Waiter); mode != node.WaiterMode(r.State.Queue[0].Waiter) {
-				all = append(all, what("queue of several modes"))
-				break
+		queue := r.State.Queue
+		for came, is := range map[string]bool{
+			"hash of several":  len(r.State.Fields) > 1,
+			"never expires":    r.State.TTL == node.NoExpiry,
+			"handed on":        slices.ContainsFunc(r.State.Fields, func(f node.Field) bool { return strings.Contains(f.Name, node.StandbySuffix) }),
+			"readers":          r.State.Readers != 0,
+			"no fence":         r.State.Fence == 0,
+			"fence":            r.State.Fence != 0,
+			"queue":            len(queue) > 0,
+			"queue of several": len(queue) > 1,
+			"queue of several modes": slices.ContainsFunc(queue, func(p node.Place) bool {
+				return node.WaiterMode(p.Waiter) != node.WaiterMode(queue[0].Waiter)
+			}),
+		} {
+			if is {
+				all = append(all, what(came))
 			}
 		}
-		return append(all, what(map[bool]string{true: "no fence", false: "fence"}[r.State.Fence == 0]))
+		return all
 	}
 	return []string{what(r.Status.String())}
 }
 
-// A step is one thing to do to every system.
+// A step is one thing to do to every system: a command of a node, one of Redis, or to let time pass.
 type step struct {
-	op      string // a Kind's name, "advance", a Redis command, or "-" for nothing
-	mode    node.Mode
-	claims  []node.Claim
-	waiter  string
-	wait    int // patience, in units
-	ticket  node.Token
-	barge   bool
-	stands  node.Token
-	reserve bool
-	next    node.Token
-	key     string        // of a Redis command
-	field   string        // of HSET
-	time    int           // in units
-	odd     time.Duration // less than the time, for it to be rounded up
-	keep    int           // retention, in units
+	cmd     node.Command // without a deadline, if Kind is not 0
+	redis   []string
+	advance time.Duration
 }
 
 func (s step) String() string {
-	switch s.op {
-	case "-":
-		return s.op
-	case "advance":
-		return fmt.Sprintf("advance %d", s.time)
-	case "acquire", "release", "extend", "inspect", "break", "downgrade":
-		return fmt.Sprintf("%s %v %v ttl %d-%v keep %d waiter %q for %d ticket %d, barges: %v, stands %d, reserves: %v, next %d",
-			s.op, s.mode, s.claims, s.time, s.odd, s.keep, s.waiter, s.wait, s.ticket, s.barge, s.stands, s.reserve, s.next)
+	switch c := s.cmd; {
+	case c.Kind != 0:
+		return fmt.Sprintf("%v %v %v ttl %v keep %v wait %+v, hand-off %d", c.Kind, c.Mode, c.Claims, c.TTL, c.Retention, c.Waiting(), c.Handoff)
+	case len(s.redis) > 0:
+		return strings.Join(s.redis, " ")
+	case s.advance > 0:
+		return fmt.Sprint("advance ", s.advance)
 	}
-	return fmt.Sprintf("%s %s %s %d", s.op, s.key, s.field, s.time)
+	return "-"
 }
 
 // GoString makes rapid print a step as String does.
@@ -251,73 +221,60 @@ var (
 // to come up. The very first operation is what a step is reduced to if it does
 // not matter.
 type subject struct {
-	ops   []string
+	ops   string
 	modes []node.Mode
 	names []string
 	lines bool // with tickets
 	pairs bool // acquire and release two names at once
 }
 
-var subjects = []*rapid.Generator[step]{
-	subject{
-		ops:   []string{"-", "acquire", "acquire", "release", "release", "inspect", "advance", "SET"},
+var subjects = []subject{
+	{
+		ops:   "- acquire acquire release release inspect advance SET",
 		modes: []node.Mode{node.Exclusive},
 		names: lockNames,
 		pairs: true,
-	}.step(),
-	subject{
-		ops: []string{
-			"-", "acquire", "break", "SET", "HSET", "advance", "acquire", "release", "acquire", "release", "advance", "extend",
-			"acquire", "DEL", "advance", "acquire", "release", "advance", "inspect", "PERSIST", "PEXPIRE", "extend", "FLUSHALL",
-		},
+	},
+	{
+		ops: "- acquire acquire acquire acquire acquire release release release extend extend advance advance advance advance " +
+			"inspect break SET HSET DEL PERSIST PEXPIRE FLUSHALL",
 		modes: []node.Mode{node.Exclusive},
 		names: lockNames,
-	}.step(),
-	subject{
-		ops: []string{
-			"-", "acquire", "acquire", "acquire", "acquire", "acquire", "acquire", "release", "release", "release", "extend",
-			"extend", "downgrade", "downgrade", "advance", "advance", "advance", "DEL", "PEXPIRE", "PERSIST", "HSET", "break",
-		},
+	},
+	{
+		ops: "- acquire acquire acquire acquire acquire acquire release release release extend extend downgrade downgrade " +
+			"advance advance advance DEL PEXPIRE PERSIST HSET break",
 		modes: []node.Mode{node.Read, node.Write, node.Read},
 		names: []string{"n", "a{b}", "n"},
-	}.step(),
-	subject{
-		ops: []string{
-			"-", "acquire", "acquire", "acquire", "acquire", "acquire", "acquire", "acquire", "acquire", "release", "release",
-			"release", "release", "release", "release", "downgrade", "advance", "advance", "DEL", "HSET", "PEXPIRE", "break",
-		},
+	},
+	{
+		ops: "- acquire acquire acquire acquire acquire acquire acquire acquire release release release release release release " +
+			"downgrade advance advance DEL HSET PEXPIRE break",
 		modes: []node.Mode{node.Read, node.Write, node.Read, node.Exclusive},
 		names: []string{"n"},
 		lines: true,
-	}.step(),
-	subject{
-		ops: []string{
-			"-", "acquire", "acquire", "acquire", "release", "release", "extend", "downgrade", "advance", "inspect", "SET", "SET",
-			"HSET", "DEL", "PERSIST", "PEXPIRE", "break", "FLUSHALL",
-		},
+	},
+	{
+		ops: "- acquire acquire acquire release release extend downgrade advance inspect SET SET HSET DEL PERSIST PEXPIRE " +
+			"break FLUSHALL",
 		modes: []node.Mode{node.Exclusive, node.Read, node.Write},
 		names: lockNames,
 		lines: true,
-	}.step(),
-	subject{
-		ops: []string{
-			"-", "acquire", "acquire", "acquire", "acquire", "acquire", "acquire", "release", "release", "release", "release",
-			"advance", "advance", "advance", "DEL", "DEL", "PEXPIRE", "PERSIST", "HSET", "break", "break",
-		},
+	},
+	{
+		ops: "- acquire acquire acquire acquire acquire acquire release release release release advance advance advance " +
+			"DEL DEL PEXPIRE PERSIST HSET break break",
 		modes: []node.Mode{node.Exclusive},
 		names: []string{"n", "a{b}", "n"},
 		lines: true,
-	}.step(),
-	subject{
-		ops: []string{
-			"-", "acquire", "acquire", "acquire", "acquire", "release", "release", "release", "release", "inspect", "advance",
-			"SET", "FLUSHALL",
-		},
+	},
+	{
+		ops:   "- acquire acquire acquire acquire release release release release inspect advance SET FLUSHALL",
 		modes: []node.Mode{node.Exclusive},
 		names: lockNames,
 		lines: true,
 		pairs: true,
-	}.step(),
+	},
 }
 
 func (about subject) claim(t *rapid.T) node.Claim {
@@ -337,63 +294,84 @@ func above(t *rapid.T, token node.Token, what string) node.Token {
 	return token + node.Token(step)
 }
 
-func (about subject) step() *rapid.Generator[step] {
-	return rapid.Custom(func(t *rapid.T) step {
-		s := step{op: rapid.SampledFrom(about.ops).Draw(t, "op")}
-		if s.op == "-" {
-			return s
-		}
-		switch s.op {
-		case "advance", "PEXPIRE":
-			s.time = rapid.IntRange(1, 6).Draw(t, "time")
-		case "acquire", "release":
-			s.claims = []node.Claim{about.claim(t)}
-			s.mode = rapid.SampledFrom(about.modes).Draw(t, "mode")
-			if about.lines && rapid.IntRange(0, 4).Draw(t, "in line") > 0 {
-				s.ticket = node.Token(rapid.IntRange(1, 4).Draw(t, "ticket"))
-				s.waiter = rapid.SampledFrom(waiters).Draw(t, "waiter") + suffixes[s.mode]
-				s.wait = rapid.IntRange(0, 12).Draw(t, "patience")
-				s.barge = rapid.Bool().Draw(t, "barge")
-			}
-			if about.lines && s.op == "release" {
-				if rapid.IntRange(0, 9).Draw(t, "heir") == 9 {
-					s.claims[0].Owner = heirs[0]
-				}
-				s.next = above(t, s.claims[0].Token, "next")
-			}
-			if s.mode == node.Exclusive && (about.pairs || rapid.IntRange(0, 2).Draw(t, "several") == 2) {
-				more := s.claims[0]
-				more.Name = rapid.SampledFrom(lockNames).Filter(func(name string) bool { return name != more.Name }).Draw(t, "more")
-				s.claims = append(s.claims, more)
-				s.reserve = s.op == "acquire" && s.wait > 0 && rapid.Bool().Draw(t, "reserve")
-			} else if s.op == "acquire" && s.wait > 0 {
-				s.stands = above(t, s.claims[0].Token, "stands")
-			}
-		case "break", "inspect", "downgrade":
-			s.claims = []node.Claim{about.claim(t)}
-		case "extend":
-			s.claims = rapid.SliceOfN(rapid.Custom(about.claim), 1, 3).Draw(t, "claims")
-			s.mode = rapid.SampledFrom(about.modes).Draw(t, "mode")
-		}
-		switch s.op {
-		case "acquire", "extend":
-			s.time = rapid.IntRange(1, 8).Draw(t, "ttl")
-			s.odd = rapid.SampledFrom([]time.Duration{0, 1, time.Millisecond - 1}).Draw(t, "odd")
+func (about subject) step(unit time.Duration) *rapid.Generator[step] {
+	return rapid.Custom(func(t *rapid.T) (s step) {
+		op := rapid.SampledFrom(strings.Fields(about.ops)).Draw(t, "op")
+		switch op {
+		case "-":
+		case "advance":
+			s.advance = time.Duration(rapid.IntRange(1, 6).Draw(t, "time")) * unit
+		case "FLUSHALL":
+			s.redis = []string{op}
 		case "DEL", "PERSIST", "PEXPIRE":
-			s.key = rapid.SampledFrom(keys).Draw(t, "key")
-		case "HSET", "SET":
-			s.field = rapid.SampledFrom([]string{"java", "a", "b", "mode"}).Draw(t, "field")
-			s.key = rapid.SampledFrom(about.names).Draw(t, "key")
+			s.redis = []string{op, rapid.SampledFrom(keys).Draw(t, "key")}
+			if op == "PEXPIRE" {
+				s.redis = append(s.redis, fmt.Sprint(drawLife(t, "time", 6, unit).Milliseconds()))
+			}
+		case "SET":
+			s.redis = []string{op, rapid.SampledFrom(about.names).Draw(t, "key"), "x"}
+		case "HSET":
+			field := rapid.SampledFrom([][]string{{"java", "1"}, {"a", "1"}, {"b", "1"}, {node.ModeField, "read"}}).Draw(t, "field")
+			s.redis = append([]string{op, rapid.SampledFrom(about.names).Draw(t, "key")}, field...)
+		default:
+			s.cmd = about.command(t, kinds[op], unit)
 		}
-		s.keep = rapid.IntRange(1, 16).Draw(t, "keep")
 		return s
 	})
+}
+
+// drawLife draws how long a key lives, at most so many units. Where a server's time is not exact,
+// keys expire in the middle between the instants at which something happens.
+func drawLife(t *rapid.T, what string, most int, unit time.Duration) time.Duration {
+	d := time.Duration(rapid.IntRange(1, most).Draw(t, what)) * unit
+	if unit > time.Millisecond {
+		d += unit / 2
+	}
+	return d
+}
+
+func (about subject) command(t *rapid.T, kind node.Kind, unit time.Duration) node.Command {
+	c := node.Command{Kind: kind, Claims: []node.Claim{about.claim(t)}, Retention: drawLife(t, "keep", 16, unit), Wait: &node.Wait{}}
+	if kind == node.Acquire || kind == node.Release || kind == node.Extend {
+		c.Mode = rapid.SampledFrom(about.modes).Draw(t, "mode")
+	}
+	if kind == node.Acquire || kind == node.Extend { // it is rounded up
+		c.TTL = drawLife(t, "ttl", 8, unit) - rapid.SampledFrom([]time.Duration{0, 1, time.Millisecond - 1}).Draw(t, "odd")
+	}
+	if kind == node.Extend {
+		c.Claims = rapid.SliceOfN(rapid.Custom(about.claim), 1, 3).Draw(t, "claims")
+	}
+	if kind != node.Acquire && kind != node.Release {
+		return c
+	}
+	if about.lines && rapid.IntRange(0, 4).Draw(t, "in line") > 0 {
+		c.Wait.Ticket = node.Token(rapid.IntRange(1, 4).Draw(t, "ticket"))
+		c.Wait.Waiter = rapid.SampledFrom(waiters).Draw(t, "waiter") + suffixes[c.Mode]
+		c.Wait.Barge = rapid.Bool().Draw(t, "barge")
+		if rapid.IntRange(0, 12).Draw(t, "stays") > 0 {
+			c.Wait.PlaceTTL = drawLife(t, "place", 12, unit)
+		}
+	}
+	if about.lines && kind == node.Release {
+		if rapid.IntRange(0, 9).Draw(t, "heir") == 9 {
+			c.Claims[0].Owner = heirs[0]
+		}
+		c.Handoff = above(t, c.Claims[0].Token, "next")
+	}
+	if c.Mode == node.Exclusive && (about.pairs || rapid.IntRange(0, 2).Draw(t, "several") == 2) {
+		more := c.Claims[0]
+		more.Name = rapid.SampledFrom(lockNames).Filter(func(name string) bool { return name != more.Name }).Draw(t, "more")
+		c.Claims = append(c.Claims, more)
+		c.Wait.Reserve = kind == node.Acquire && c.Wait.Stays() && rapid.Bool().Draw(t, "reserve")
+	} else if kind == node.Acquire && c.Wait.Stays() {
+		c.Wait.Standby = above(t, c.Claims[0].Token, "stands")
+	}
+	return c
 }
 
 // A race is one program run on all systems.
 type race struct {
 	systems []System
-	unit    time.Duration
 	seen    map[string]int
 	done    int
 	looked  time.Time // when advance was begun last
@@ -421,7 +399,7 @@ func (r *race) run(program []step) error {
 func shown(program []step) string {
 	var lines strings.Builder
 	for _, s := range program {
-		if s.op != "-" {
+		if s.String() != "-" {
 			lines.WriteString("\n  " + s.String())
 		}
 	}
@@ -429,27 +407,16 @@ func shown(program []step) string {
 }
 
 func (r *race) play(s step) error {
-	switch s.op {
-	case "-":
+	switch {
+	case s.cmd.Kind != 0:
+		return r.submit(s.cmd)
+	case s.advance > 0:
+		return r.advance(s.advance)
+	case len(s.redis) == 0:
 		return nil
-	case "advance":
-		return r.advance(time.Duration(s.time) * r.unit)
-	case "acquire", "release", "extend", "inspect", "break", "downgrade":
-		return r.submit(s)
-	}
-	args := []string{s.op, s.key}
-	switch s.op {
-	case "FLUSHALL":
-		args = args[:1]
-	case "SET":
-		args = append(args, "x")
-	case "HSET":
-		args = append(args, s.field, map[bool]string{true: "read", false: "1"}[s.field == node.ModeField])
-	case "PEXPIRE":
-		args = append(args, fmt.Sprint(r.life(s).Milliseconds()))
 	}
 	err := r.all(func(sys System) error {
-		if err := sys.Do(args...); !errors.Is(err, node.ErrWrongType) {
+		if err := sys.Do(s.redis...); !errors.Is(err, node.ErrWrongType) {
 			return err
 		}
 		return nil // HSET of a string: all refuse, as what is there then shows
@@ -457,22 +424,7 @@ func (r *race) play(s step) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range lockNames {
-		if err := r.submit(step{op: "inspect", claims: []node.Claim{{Name: name}}}); err != nil {
-			return fmt.Errorf("then %q: %w", name, err)
-		}
-	}
-	return nil
-}
-
-// life is how long a step makes a key live. Where a server's time is not exact,
-// keys expire in the middle between the instants at which something happens.
-func (r *race) life(s step) time.Duration {
-	d := time.Duration(s.time)*r.unit - s.odd
-	if r.unit > time.Millisecond {
-		d += r.unit / 2
-	}
-	return d
+	return r.inspect(lockNames...)
 }
 
 func (r *race) all(f func(System) error) error {
@@ -506,26 +458,34 @@ func (r *race) look() {
 
 // submit requires equal replies to one command, and then equal states of its
 // names.
-func (r *race) submit(s step) error {
-	if err := r.compare(s); err != nil || s.op == "inspect" {
+func (r *race) submit(cmd node.Command) error {
+	if err := r.compare(cmd); err != nil || cmd.Kind == node.Inspect {
 		return err
 	}
-	for _, c := range s.claims {
-		if err := r.compare(step{op: "inspect", claims: []node.Claim{c}}); err != nil {
-			return fmt.Errorf("then %q: %w", c.Name, err)
+	var names []string
+	for _, c := range cmd.Claims {
+		names = append(names, c.Name)
+	}
+	return r.inspect(names...)
+}
+
+func (r *race) inspect(names ...string) error {
+	for _, name := range names {
+		if err := r.compare(r.systems[0].inspect(name)); err != nil {
+			return fmt.Errorf("then %q: %w", name, err)
 		}
 	}
 	return nil
 }
 
-func (r *race) compare(s step) error {
+func (r *race) compare(cmd node.Command) error {
 	if err := r.advance(0); err != nil {
 		return err
 	}
 	r.done++
 	var want node.Reply
 	for i, sys := range r.systems {
-		cmd := r.command(s, sys)
+		cmd.Deadline = sys.soon()
 		got := sys.ask(cmd)
 		r.look()
 		if errors.Is(got.Err, node.ErrTimeout) || errors.Is(got.Err, node.ErrUnreachable) {
@@ -554,19 +514,6 @@ func (r *race) compare(s step) error {
 var kinds = map[string]node.Kind{
 	"acquire": node.Acquire, "release": node.Release, "extend": node.Extend, "inspect": node.Inspect, "break": node.Break,
 	"downgrade": node.Downgrade,
-}
-
-func (r *race) command(s step, sys System) node.Command {
-	cmd := node.Command{
-		Kind: kinds[s.op], Mode: s.mode, Claims: s.claims, TTL: r.life(s),
-		Retention: r.life(step{time: s.keep}), Deadline: sys.soon(),
-		Wait:    &node.Wait{Waiter: s.waiter, Ticket: s.ticket, Barge: s.barge, Standby: s.stands, Reserve: s.reserve},
-		Handoff: s.next,
-	}
-	if s.wait > 0 {
-		cmd.Wait.PlaceTTL = r.life(step{time: s.wait})
-	}
-	return cmd
 }
 
 // same requires of got what was answered before.

@@ -43,61 +43,32 @@ func (f fixture) handed(to bell, owner string, token node.Token) (turn node.Turn
 }
 
 var handoffRules = []rule{
-	{"the standby claim has the lock for as long as the place had left", func(f fixture) {
-		first, second := f.watchFor("first:a"), f.watchFor("second:b")
-		f.want(node.Granted, f.acquire(name, "a", 5))
-		f.want(node.Refused, standing(inLine(1, "first:a", f.acquire(name, "x", 6))))
-		f.want(node.Refused, standing(inLine(2, "second:b", f.acquire(name, "y", 7))))
-		f.must(f.Advance(life / 2))
-		f.wantHanded(first, node.Standby("x"), handing(8, f.release(name, "a", 5)))
-		f.wantState(name, 8, life/2, node.Standby("x"))
-		f.wantWaiters(name, "second:b")
-		f.silent(second)
-		f.want(node.Absent, f.release(name, "a", 5)) // and a copy of it takes nothing away
-		f.wantHanded(second, node.Standby("y"), handing(9, impatient(inLine(1, "first:a", f.release(name, node.Standby("x"), 8)))))
-		f.wantState(name, 9, life/2, node.Standby("y"))
-		f.wantQueue()
-	}},
-	{"it is not handed on where others listen to the name", func(f fixture) {
-		first, others := f.watchFor("first:a"), f.watch(name)
-		f.want(node.Granted, f.acquire(name, "a", 5))
-		f.want(node.Refused, standing(inLine(1, "first:a", f.acquire(name, "x", 6))))
-		f.want(node.Released, handing(8, f.release(name, "a", 5)))
-		f.rings(first)
-		f.rings(others)
-		f.wantState(name, 5, 0)
-	}},
 	{"a standby claim is left if its token is above the fence, whatever that of the Acquire is", func(f fixture) {
 		first := f.watchFor("first:a")
-		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.want(node.Granted, f.rival().acquire(name, "a", 5))
 		x := inLine(1, "first:a", f.acquire(name, "x", 4))
 		f.want(node.Refused, standingWith(5, x))
-		f.want(node.Released, handing(8, f.release(name, "a", 5)))
+		f.want(node.Released, handing(8, f.rival().release(name, "a", 5)))
 		f.rings(first)
 		f.wantState(name, 5, 0)
 		f.want(node.Stale, standingWith(6, x)) // on a free name, too
-		f.want(node.Granted, barging(inLine(2, "second:b", f.acquire(name, "b", 6))))
-		f.wantHanded(first, node.Standby("x"), handing(8, f.release(name, "b", 6)))
+		f.want(node.Granted, barging(inLine(2, "second:b", f.rival().acquire(name, "b", 6))))
+		f.wantHanded(first, node.Standby("x"), handing(8, f.rival().release(name, "b", 6)))
+	}},
+	{"a waiter that gives up releases its standby claim; one that only gives back does not", func(f fixture) {
+		first, give := f.watchFor("first:a"), f.release(name, "x", 6)
+		f.want(node.Granted, f.rival().acquire(name, "a", 5))
+		f.want(node.Refused, standing(inLine(1, "first:a", f.acquire(name, "x", 6))))
+		f.wantHanded(first, node.Standby("x"), handing(8, f.rival().release(name, "a", 5)))
+		f.want(node.Absent, inLine(1, "first:a", give))
+		f.want(node.Absent, give) // without a ticket it gives nothing up
+		f.wantState(name, 8, life, node.Standby("x"))
+		f.want(node.Released, impatient(inLine(1, "first:a", give)))
+		f.wantState(name, 8, 0)
 	}},
 }
 
 var readersHandoffRules = []rule{
-	{"a waiter that gives up releases its standby claim; one that only gives back does not", func(f fixture) {
-		for i, mode := range []node.Mode{node.Exclusive, node.Read, node.Write} {
-			token := node.Token(10 * i)
-			first := f.watchFor("first:a")
-			give := in(mode, f.release(name, "x", token+6))
-			f.want(node.Granted, f.acquire(name, "a", token+5))
-			f.want(node.Refused, standing(inLine(1, "first:a", in(mode, f.acquire(name, "x", token+6)))))
-			f.wantHanded(first, node.Standby("x"), handing(token+8, f.release(name, "a", token+5)))
-			f.want(node.Absent, inLine(1, "first:a", give))
-			f.wantShared(life, fieldsOf(mode, node.Standby("x"))...)
-			f.want(node.Absent, give) // without a ticket it gives nothing up
-			f.wantShared(life, fieldsOf(mode, node.Standby("x"))...)
-			f.want(node.Released, impatient(inLine(1, "first:a", give)))
-			f.wantShared(0)
-		}
-	}},
 	{"each reader has the lock for as long as its place had left", func(f fixture) {
 		short, long := f.watchFor("short:1"), f.watchFor("long:1")
 		f.want(node.Granted, f.acquire(name, "a", 5))
@@ -163,30 +134,5 @@ var readersHandoffRules = []rule{
 		f.want(node.Granted, f.read("a", 10))
 		f.want(node.Refused, standing(inLine(1, "next:1", f.write("w", 11))))
 		f.wantHanded(next, node.Standby("w"), handing(12, f.end("a", 10)))
-	}},
-	{"a reader that gives back a partial grant has its place again, and one that is stale has one", func(f fixture) {
-		f.want(node.Absent, f.release(name, "a", 5))
-		f.want(node.Stale, inLine(1, "one", f.read("x", 5)))
-		f.wantLine(name, "one:read")
-		f.want(node.Granted, inLine(1, "one", f.read("x", 6)))
-		f.wantLine(name)
-		f.want(node.Released, inLine(1, "one", in(node.Read, f.release(name, "x", 6))))
-		f.wantLine(name, "one:read")
-		f.want(node.Absent, inLine(2, "two", in(node.Read, f.release(name, "y", 6))))
-		f.wantLine(name, "one:read")
-		f.want(node.Absent, impatient(inLine(1, "one", in(node.Read, f.release(name, "x", 6)))))
-		f.wantLine(name)
-	}},
-	{"a release says whether anybody is in line, or listens, if it leaves no reader", func(f fixture) {
-		f.watchMode(node.Write)
-		f.want(node.Granted, f.read("a", 5))
-		f.want(node.Granted, f.read("b", 5))
-		f.want(node.Refused, inLine(1, "one", f.write("w", 6)))
-		if r := f.want(node.Released, f.end("a", 5)); r.Line.Awaited || r.Line.Others {
-			f.Errorf("it leaves a reader, and says %+v", r.Line)
-		}
-		if r := f.want(node.Released, f.end("b", 5)); !r.Line.Awaited || !r.Line.Others {
-			f.Errorf("it leaves none, and says %+v", r.Line)
-		}
 	}},
 }

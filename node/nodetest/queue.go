@@ -3,6 +3,7 @@ package nodetest
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redquorum/redquorum/node"
@@ -98,55 +99,10 @@ func (f fixture) wantBehind(ahead int, ttl time.Duration, cmd node.Command) node
 	return r
 }
 
-var queueRules = []rule{
-	{"a free name without a queue is granted, as without a ticket", func(f fixture) {
-		f.want(node.Granted, inLine(1, "me", f.acquire(name, "a", 5)))
-		f.wantState(name, 5, life, "a")
-		f.wantQueue()
-		f.want(node.Refused, f.acquire(name, "b", 6))
-		f.want(node.Released, f.release(name, "a", 5))
-		f.wantState(name, 5, 0)
-	}},
-	{"executed twice it does no harm", func(f fixture) {
-		f.want(node.Granted, inLine(1, "me", f.acquire(name, "a", 5)))
-		f.want(node.Granted, inLine(1, "me", f.acquire(name, "a", 9)))
-		f.wantState(name, 5, life, "a")
-		f.wantQueue()
-	}},
-	{"a token at or below the fence is stale, and makes a place", func(f fixture) {
-		f.want(node.Absent, f.release(name, "x", 5))
-		f.wantTold(node.Stale, 5, inLine(2, "me", f.acquire(name, "a", 5)))
-		f.want(node.Stale, impatient(inLine(1, "other", f.acquire(name, "b", 5))))
-		f.wantQueue("me")
-		f.wantBehind(1, life, inLine(3, "third", f.acquire(name, "c", 6)))
-	}},
-	{"a refused waiter has a place, in the order of the tickets", func(f fixture) {
-		f.want(node.Granted, f.acquire(name, "a", 5))
-		f.wantBehind(0, life, inLine(7, "seven", f.acquire(name, "s", 6)))
-		f.wantBehind(1, life, inLine(9, "nine", f.acquire(name, "n", 7)))
-		f.wantBehind(1, life, inLine(8, "eight", f.acquire(name, "e", 8)))
-		f.wantTold(node.Refused, 5, inLine(3, "three", f.acquire(name, "t", 9)))
-		f.wantQueue("three", "seven", "eight", "nine")
-	}},
-	{"equal tickets are in the order of the waiters", func(f fixture) {
-		f.want(node.Granted, f.acquire(name, "a", 5))
-		f.wantBehind(0, life, inLine(7, "b", f.acquire(name, "x", 6)))
-		f.wantBehind(1, life, inLine(7, "a", f.acquire(name, "y", 7))) // it has no place yet
-		f.wantQueue("a", "b")
-	}},
-	{"asking again keeps the place", func(f fixture) {
-		f.want(node.Granted, lasting(9*life, f.acquire(name, "a", 5)))
-		f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6)))
-		f.want(node.Refused, inLine(2, "two", f.acquire(name, "y", 7)))
-		f.must(f.Advance(life / 2))
-		f.want(node.Refused, inLine(2, "two", f.acquire(name, "y2", 8)))
-		f.want(node.Refused, inLine(1, "one", f.acquire(name, "x2", 9)))
-		f.wantQueue("one", "two")
-		f.must(f.Advance(life/2 + time.Second))
-		f.wantWaiters(name, "one", "two")
-	}},
+// waiterRules are those of a waiter in any mode. The tables in next.go say when it has its turn.
+var waiterRules = []rule{
 	{"the largest ticket is exact", func(f fixture) {
-		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.want(node.Granted, f.rival().acquire(name, "a", 5))
 		f.want(node.Refused, inLine(node.MaxToken, "last", f.acquire(name, "x", 6)))
 		f.want(node.Refused, inLine(node.MaxToken-1, "last but one", f.acquire(name, "y", 7)))
 		f.wantQueue("last but one", "last")
@@ -154,92 +110,39 @@ var queueRules = []rule{
 			f.Errorf("the queue is %+v", q)
 		}
 	}},
-	{"when it is free it is the first one's, and the others get the TTL of its place", func(f fixture) {
-		f.want(node.Granted, f.acquire(name, "a", 5))
-		f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6)))
-		f.want(node.Refused, inLine(2, "two", f.acquire(name, "y", 7)))
-		f.must(f.Advance(life / 2))
-		f.want(node.Released, f.release(name, "a", 5))
-		f.wantBehind(1, life/2, inLine(2, "two", f.acquire(name, "y", 8)))
-		f.wantBehind(2, life/2, inLine(3, "three", f.acquire(name, "z", 9)))
-		f.want(node.Granted, inLine(1, "one", f.acquire(name, "x", 10)))
-		f.wantQueue("two", "three")
-		f.wantState(name, 10, life, "x")
-		f.want(node.Released, f.release(name, "x", 10))
-		f.wantBehind(1, life, inLine(3, "three", f.acquire(name, "z", 11)))
-		f.want(node.Granted, inLine(2, "two", f.acquire(name, "y", 12)))
-	}},
-	{"a waiter that does not ask again drops out", func(f fixture) {
-		f.want(node.Granted, lasting(9*life, f.acquire(name, "a", 5)))
-		f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6)))
-		f.want(node.Refused, inLine(2, "two", f.acquire(name, "y", 7)))
-		f.want(node.Refused, inLine(3, "three", f.acquire(name, "z", 8)))
-		f.must(f.Advance(life / 2))
-		f.want(node.Refused, inLine(3, "three", f.acquire(name, "z", 9)))
-		f.must(f.Advance(life/2 + time.Second))
-		f.wantWaiters(name, "three")
-		f.want(node.Released, f.release(name, "a", 5))
-		f.want(node.Granted, inLine(3, "three", f.acquire(name, "z", 10)))
+	{"a waiter that gives back a partial grant has its place again, until it gives up", func(f fixture) {
+		back := inLine(1, "one", f.release(name, "x", 5))
+		f.want(node.Absent, back) // it was not granted
 		f.wantQueue()
-	}},
-	{"a caller that does not wait has no place, and takes no other's", func(f fixture) {
-		f.want(node.Granted, f.acquire(name, "a", 5))
-		f.wantBehind(0, life, impatient(inLine(1, "one", f.acquire(name, "x", 6))))
-		f.wantQueue()
-		f.want(node.Refused, inLine(2, "two", f.acquire(name, "y", 7)))
-		f.want(node.Refused, impatient(inLine(2, "two", f.acquire(name, "y", 8))))
-		f.wantQueue("two")
-		f.want(node.Released, f.release(name, "a", 5))
-		f.wantBehind(1, life, impatient(inLine(3, "three", f.acquire(name, "z", 9))))
-		f.want(node.Granted, impatient(inLine(1, "one", f.acquire(name, "x", 10))))
-	}},
-	{"a refused waiter has a place, though its token is not above the fence", func(f fixture) {
-		f.want(node.Granted, f.acquire(name, "a", 5))
-		f.wantBehind(0, life, inLine(1, "one", f.acquire(name, "x", 5)))
-		f.want(node.Released, f.release(name, "a", 5))
-		f.wantQueue("one")
 		f.want(node.Granted, inLine(1, "one", f.acquire(name, "x", 6)))
-	}},
-	{"a waiter that gives up leaves the queue", func(f fixture) {
-		f.want(node.Granted, f.acquire(name, "a", 5))
-		f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6)))
-		f.want(node.Refused, inLine(2, "two", f.acquire(name, "y", 7)))
-		f.want(node.Absent, impatient(inLine(1, "one", f.release(name, "x", 6))))
-		f.wantQueue("two")
-		f.want(node.Absent, impatient(inLine(1, "one", f.release(name, "x", 6))))
-		f.wantState(name, 6, life, "a")
-	}},
-	{"a partial grant is given back with the place", func(f fixture) {
-		f.want(node.Granted, f.acquire(name, "a", 5))
-		f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6)))
-		f.want(node.Refused, inLine(2, "two", f.acquire(name, "y", 7)))
-		f.want(node.Released, f.release(name, "a", 5))
-		f.want(node.Granted, inLine(1, "one", f.acquire(name, "x", 8)))
-		f.want(node.Released, inLine(1, "one", f.release(name, "x", 8)))
-		f.wantQueue("one", "two")
-		f.wantBehind(1, life, inLine(2, "two", f.acquire(name, "y", 9)))
-		f.want(node.Granted, inLine(1, "one", f.acquire(name, "x", 10)))
-		f.want(node.Released, impatient(inLine(1, "one", f.release(name, "x", 10))))
-		f.wantQueue("two")
-	}},
-	{"giving back what was not granted makes no place, and takes none", func(f fixture) {
-		f.want(node.Absent, inLine(1, "one", f.release(name, "x", 6)))
-		f.wantQueue()
-		f.wantState(name, 6, 0)
-		f.want(node.Granted, f.acquire(name, "a", 7))
-		f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 8)))
-		f.want(node.Absent, inLine(1, "one", f.release(name, "x", 8)))
+		f.want(node.Released, back)
 		f.wantQueue("one")
+		f.want(node.Absent, back)
+		f.want(node.Absent, inLine(2, "two", f.release(name, "y", 5)))
+		f.wantQueue("one")
+		f.want(node.Absent, impatient(back))
+		f.wantQueue()
+		f.want(node.Granted, inLine(1, "one", f.acquire(name, "x", 7)))
+		f.want(node.Released, impatient(back))
+		f.wantQueue()
 	}},
 	{"one who is less patient does not shorten another's place", func(f fixture) {
-		f.want(node.Granted, lasting(9*life, f.acquire(name, "a", 5)))
+		f.want(node.Granted, lasting(9*life, f.rival().acquire(name, "a", 5)))
 		f.want(node.Refused, staying(3*life, inLine(1, "one", f.acquire(name, "x", 6))))
 		f.want(node.Refused, inLine(2, "two", f.acquire(name, "y", 7)))
 		f.pass()
 		f.wantWaiters(name, "one")
 	}},
+	{"a queue of the dead is no queue", func(f fixture) {
+		f.want(node.Granted, f.rival().acquire(name, "a", 5))
+		f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6)))
+		f.pass()
+		f.want(node.Absent, inLine(2, "two", f.release(name, "y", 7)))
+		f.wantQueue()
+		f.want(node.Granted, inLine(9, "nine", f.acquire(name, "z", 8)))
+	}},
 	{"a key that is not a hash is a wrong type, and the queue is left", func(f fixture) {
-		f.want(node.Granted, f.acquire(name, "a", 5))
+		f.want(node.Granted, f.rival().acquire(name, "a", 5))
 		f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6)))
 		f.must(f.Do("SET", name, "x"))
 		f.wantErr(node.ErrWrongType, inLine(1, "one", f.acquire(name, "x", 7)))
@@ -247,6 +150,40 @@ var queueRules = []rule{
 		f.wantErr(node.ErrWrongType, impatient(inLine(1, "one", f.release(name, "x", 7))))
 		f.wantQueue()
 	}},
+	{"any text is a name, and any text a waiter", func(f fixture) {
+		for _, name := range texts {
+			f.want(node.Granted, f.acquire(name, "a", 5))
+			f.want(node.Released, inLine(1, "w "+name, f.release(name, "a", 5)))
+			f.wantLine(name, "w "+name)
+			f.want(node.Granted, inLine(1, "w "+name, f.acquire(name, "b", 7)))
+		}
+	}},
+	{"a release is published on the name's channel, and that a place was given up is not", func(f fixture) {
+		b, give := f.watch(name), inLine(1, "one", f.release(name, "x", 6))
+		f.want(node.Granted, inLine(1, "one", f.acquire(name, "x", 6)))
+		f.want(node.Released, give)
+		f.rings(b)
+		f.want(node.Absent, impatient(give))
+		f.silent(b)
+	}},
+	{"a waiter that was notified is passed over until it asks again", func(f fixture) {
+		first := f.watchFor("first:a")
+		f.want(node.Granted, f.rival().acquire(name, "a", 5))
+		f.want(node.Refused, inLine(1, "first:a", f.acquire(name, "x", 6)))
+		f.want(node.Released, f.rival().release(name, "a", 5))
+		f.rings(first)
+		f.wantQueue("first:a") // with as much life as before
+		f.want(node.Granted, f.rival().acquire(name, "a", 7))
+		f.want(node.Released, f.rival().release(name, "a", 7))
+		f.silent(first)
+		f.want(node.Granted, f.rival().acquire(name, "a", 8))
+		f.want(node.Refused, inLine(1, "first:a", f.acquire(name, "x", 9)))
+		f.want(node.Released, f.rival().release(name, "a", 8))
+		f.rings(first)
+	}},
+}
+
+var queueRules = []rule{
 	{"a queue of another type keeps nobody's lock, and is left", func(f fixture) {
 		f.must(f.Do("SET", node.QueueKey(name), "x"))
 		b := f.watch(name)
@@ -266,40 +203,6 @@ var queueRules = []rule{
 		f.must(f.Do("DEL", node.QueueKey(name)))
 		f.wantState(name, 8, 0)
 	}},
-	{"any text is a name, and any text a waiter", func(f fixture) {
-		for _, name := range []string{"foo", "a{b}c", "x{y", "{}", "two words", "\x00\xff\r\n", "%s"} {
-			waiter := "w " + name
-			f.want(node.Granted, f.acquire(name, "a", 5))
-			f.want(node.Refused, inLine(1, waiter, f.acquire(name, "b", 6)))
-			f.wantLine(name, waiter)
-			f.want(node.Released, f.release(name, "a", 5))
-			f.want(node.Granted, inLine(1, waiter, f.acquire(name, "b", 7)))
-		}
-	}},
-	{"a release is published on the name's channel, and that a place was given up is not", func(f fixture) {
-		b := f.watch(name)
-		f.want(node.Granted, f.acquire(name, "a", 5))
-		f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6)))
-		f.want(node.Refused, inLine(2, "two", f.acquire(name, "y", 7)))
-		f.want(node.Absent, impatient(inLine(2, "two", f.release(name, "y", 7))))
-		f.silent(b)
-		f.want(node.Released, f.release(name, "a", 5))
-		f.rings(b)
-		f.want(node.Absent, impatient(inLine(1, "one", f.release(name, "x", 6))))
-		f.silent(b)
-		f.want(node.Granted, inLine(4, "four", f.acquire(name, "w", 9)))
-		f.want(node.Released, inLine(4, "four", f.release(name, "w", 9)))
-		f.rings(b)
-	}},
-	{"a lock with more than 64 fields may be of another make", func(f fixture) {
-		for i := range 65 {
-			f.must(f.Do("HSET", name, fmt.Sprint(redquorums, i), "1"))
-			f.must(f.Do("PEXPIRE", name, fmt.Sprint(life.Milliseconds())))
-			if r := f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6))); r.Line.Foreign != (i >= 64) {
-				f.Errorf("%d fields are foreign: %v", i+1, r.Line.Foreign)
-			}
-		}
-	}},
 	{"names that differ only in their braces have nothing in common", func(f fixture) {
 		const plain, tagged = "a", "{a}"
 		f.want(node.Granted, f.acquire(plain, "a", 9))
@@ -313,167 +216,216 @@ var queueRules = []rule{
 		f.silent(b)
 		f.wantState(plain, 9, life, "a")
 	}},
-	{"a refusal tells whether there is a lock, and of another make", func(f fixture) {
-		const own, redisson = redquorums, "8743c9c0-0795-4907-87fd-6c719a6b4586:1"
-		for _, c := range []struct {
-			owner string
-			want  bool
-		}{{own, false}, {redisson, true}, {"a", true}} {
-			f.want(node.Granted, f.acquire(name, c.owner, 5))
-			if r := f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6))); r.Line.Foreign != c.want || r.Line.Free {
-				f.Errorf("%q is foreign: %v, or free: %v", c.owner, r.Line.Foreign, r.Line.Free)
-			}
-			f.want(node.Released, f.release(name, c.owner, 0))
-			if r := f.want(node.Refused, inLine(2, "two", f.acquire(name, "y", 7))); r.Line.Foreign || !r.Line.Free {
-				f.Errorf("what is free is foreign: %v, or free: %v", r.Line.Foreign, r.Line.Free)
-			}
-			f.want(node.Granted, inLine(1, "one", f.acquire(name, "x", 8)))
-			f.want(node.Released, inLine(1, "one", f.release(name, "x", 0)))
-			f.want(node.Absent, impatient(inLine(2, "two", f.release(name, "y", 0))))
-			f.must(f.Do("DEL", node.FenceKey(name)))
-		}
-	}},
-	{"a waiter that was notified and has not asked since is passed over", func(f fixture) {
-		first, second := f.watchFor("first:a"), f.watchFor("second:b")
-		f.want(node.Granted, f.acquire(name, "a", 5))
-		f.want(node.Refused, inLine(1, "first:a", f.acquire(name, "x", 6)))
-		f.want(node.Refused, inLine(2, "second:b", f.acquire(name, "y", 7)))
-		told := func(token node.Token, mine, other bell) {
-			f.Helper()
-			f.want(node.Released, f.release(name, "a", token))
-			f.rings(mine)
-			f.silent(other)
-			f.want(node.Granted, f.acquire(name, "a", token+1))
-		}
-		told(8, first, second)
-		f.wantQueue("first:a", "second:b") // with as much life as before
-		told(9, second, first)
-		f.want(node.Released, f.release(name, "a", 10))
-		f.silent(first)
-		f.silent(second)
-		f.want(node.Granted, f.acquire(name, "a", 11))
-		f.want(node.Refused, inLine(1, "first:a", f.acquire(name, "x", 12)))
-		told(13, first, second)
-	}},
-	{"a refusal has the highest ticket in the queue, of any waiter", func(f fixture) {
-		f.want(node.Granted, f.acquire(name, "a", 5))
-		for _, ticket := range []node.Token{30, 20, 25} {
-			if r := f.want(node.Refused, inLine(ticket, fmt.Sprint(ticket), f.acquire(name, "x", 6))); r.Line.Last != 30 {
-				f.Errorf("told of %d, want 30", r.Line.Last)
+	{"a refusal says whether the lock is of another make, or may be, as it has more than 64 fields", func(f fixture) {
+		ask := impatient(inLine(1, "one", f.acquire(name, "x", 6)))
+		for owner, foreign := range map[string]bool{redquorums: false, "8743c9c0-0795-4907-87fd-6c719a6b4586:1": true, "a": true} {
+			f.must(f.Do("FLUSHALL"))
+			f.want(node.Granted, f.acquire(name, owner, 5))
+			if r := f.want(node.Refused, ask); r.Line.Foreign != foreign {
+				f.Errorf("%q is foreign: %v", owner, r.Line.Foreign)
 			}
 		}
-		if r := f.want(node.Refused, impatient(inLine(95, "try", f.acquire(name, "v", 6)))); r.Line.Last != 30 {
-			f.Errorf("told of %d, want 30", r.Line.Last)
-		}
-	}},
-	{"a process is notified of the names that it waits for", func(f fixture) {
-		mine, other := f.watchFor("me:1"), f.watchName("other", "me:2")
-		f.want(node.Granted, f.acquire(name, "a", 5))
-		f.want(node.Refused, inLine(1, "me:1", f.acquire(name, "x", 6)))
-		f.want(node.Released, f.release(name, "a", 5))
-		f.rings(mine)
-		f.silent(other)
-	}},
-	{"a release says whether anybody is in line, and whether anybody listens who is not", func(f fixture) {
-		says := func(awaited, others bool, release node.Command) {
-			f.Helper()
-			if r := f.want(node.Released, release); r.Line.Awaited != awaited || r.Line.Others != others {
-				f.Errorf("awaited: %v, others: %v; want %v, %v", r.Line.Awaited, r.Line.Others, awaited, others)
+		f.must(f.Do("FLUSHALL"))
+		for i := range 65 {
+			f.must(f.Do("HSET", name, fmt.Sprint(redquorums, i), "1"))
+			if r := f.want(node.Refused, ask); r.Line.Foreign != (i >= 64) {
+				f.Errorf("%d fields are foreign: %v", i+1, r.Line.Foreign)
 			}
 		}
-		f.watchFor("you")
-		f.want(node.Granted, f.acquire(name, "a", 5))
-		says(false, false, f.release(name, "a", 5))
-		f.want(node.Granted, inLine(1, "me", f.acquire(name, "a", 6)))
-		says(false, false, impatient(inLine(1, "me", f.release(name, "a", 6))))
-		f.want(node.Granted, f.acquire(name, "a", 7))
-		f.want(node.Refused, inLine(2, "you", f.acquire(name, "b", 8)))
-		says(true, false, f.release(name, "a", 7))
-		f.watch(name)
-		f.want(node.Granted, inLine(1, "me", f.acquire(name, "a", 8)))
-		says(true, true, impatient(inLine(1, "me", f.release(name, "a", 8))))
-		f.want(node.Absent, f.release(name, "a", 9))
-	}},
-	{"a queue of the dead is no queue", func(f fixture) {
-		f.want(node.Granted, f.acquire(name, "a", 5))
-		f.want(node.Refused, inLine(1, "one", f.acquire(name, "x", 6)))
-		f.must(f.Advance(life + time.Second))
-		f.want(node.Absent, inLine(2, "two", f.release(name, "y", 7)))
-		f.wantQueue()
-		f.want(node.Granted, inLine(9, "nine", f.acquire(name, "z", 8)))
 	}},
 }
 
+// An each says what a command of one waiter does to each of several names. A name is written as its
+// holder, which is x for another owner and m for the waiter's, and the tickets in its queue. The
+// waiter has ticket 20, and does not listen. After a ticket there is what is special:
+//
+//   - it has left a standby claim
+//     ^  its place reserves the name
+//     t  it is notified
+//     h  the lock is handed on to it
+type each struct {
+	does        string
+	status      node.Status
+	names, want []string
+}
+
+var eaches = []each{
+	{"ask", node.Granted, []string{":", ":", ":"}, []string{"m:", "m:", "m:"}},
+	{"ask", node.Granted, []string{"m:", ":", "m:"}, []string{"m:", "m:", "m:"}},
+	{"ask", node.Granted, []string{": 20", ": 20 30", ":"}, []string{"m:", "m: 30", "m:"}},
+
+	// It is queued for the names in its way, and gives up the others to those behind it.
+	{"ask", node.Refused, []string{"x:", "x:", ":"}, []string{"x: 20", "x: 20", ":"}},
+	{"ask", node.Refused, []string{":", "m:", "x:"}, []string{":", "m:", "x: 20"}},
+	{"ask", node.Refused, []string{": 20", "x: 20", ":"}, []string{":", "x: 20", ":"}},
+	{"ask", node.Refused, []string{": 20", ": 10 20", ": 30"}, []string{":", ": 10 20", ": 30"}},
+	{"ask", node.Refused, []string{"x: 10 30", "x:", ": 10"}, []string{"x: 10 20 30", "x: 20", ": 10 20"}},
+	{"ask", node.Refused, []string{": 20 30", "x: 20"}, []string{": 30t", "x: 20"}},
+	{"ask", node.Refused, []string{": 30", "x: 20"}, []string{": 30", "x: 20"}},
+	{"ask", node.Refused, []string{"x: 20 30", "x: 20"}, []string{"x: 20 30", "x: 20"}},
+	{"ask impatiently", node.Refused, []string{": 20 30", "x: 10"}, []string{": 20 30", "x: 10"}},
+
+	{"barge", node.Refused, []string{":", ": 10", "x:"}, []string{":", ": 10", "x: 20"}},
+	{"barge", node.Granted, []string{":", ": 10", ": 20"}, []string{"m:", "m: 10", "m:"}},
+
+	{"ask below a fence", node.Stale, []string{":", ":", ": 30"}, []string{": 20", ": 20", ": 20 30"}},
+	{"ask below a fence", node.Stale, []string{"m:", ":"}, []string{"m:", ": 20"}},
+	{"ask below a fence", node.Refused, []string{":", ":", "x:"}, []string{":", ":", "x: 20"}},
+
+	// It reserves the names up to the first in its way.
+	{"reserve", node.Refused, []string{": 20 30", "x: 20"}, []string{": 20^ 30", "x: 20^"}},
+	{"reserve", node.Refused, []string{"x: 20", ": 20 30"}, []string{"x: 20^", ": 30t"}},
+	{"reserve", node.Refused, []string{":", "x:", "x: 30", ":"}, []string{": 20^", "x: 20^", "x: 20 30", ":"}},
+	{"reserve", node.Granted, []string{": 20", ": 20 30"}, []string{"m:", "m: 30"}},
+
+	{"leave", node.Absent, []string{"x: 20 30", ": 20 30"}, []string{"x: 30", ": 30t"}},
+	{"leave", node.Absent, []string{": 30", ": 10 20"}, []string{": 30", ": 10t"}},
+	{"leave", node.Released, []string{"m:", "m: 20 30"}, []string{":", ": 30t"}},
+
+	{"release", node.Released, []string{"m:", "m:", "m:"}, []string{":", ":", ":"}},
+	{"release", node.Released, []string{"m: 10 30", "m:"}, []string{": 10t 30", ":"}},
+	{"release", node.Absent, []string{":", "m: 30", "x:"}, []string{":", ": 30t", "x:"}},
+	{"release while others listen", node.Released, []string{"m: 30+", "m:"}, []string{": 30t", ":"}},
+	{"hand on", node.Released, []string{"m: 10+ 30", "m: 10 30+", "m:"}, []string{": 10h 30", ": 10t 30", ":"}},
+
+	{"give back", node.Released, []string{"m:", "m: 30"}, []string{": 20", ": 20 30t"}},
+	{"give back", node.Absent, []string{":", "m:", "x: 10"}, []string{":", ": 20", "x: 10"}},
+}
+
+// A side is one name of an each.
+type side struct {
+	holder string
+	queue  []spot
+}
+
+func sideOf(text string) (s side) {
+	holder, queue, _ := strings.Cut(text, ":")
+	s.holder = holder
+	for _, word := range strings.Fields(queue) {
+		var one spot
+		fmt.Sscanf(word, "%d%c", &one.ticket, &one.mark)
+		one.kept = time.Duration(one.ticket/10) * life
+		s.queue = append(s.queue, one)
+	}
+	return s
+}
+
+// before is how many are in the queue before the waiter of the table.
+func (s side) before() int {
+	return len(slices.DeleteFunc(slices.Clone(s.queue), func(s spot) bool { return s.ticket >= 20 }))
+}
+
+// inTheWay reports whether the name refuses the waiter.
+func (s side) inTheWay(does string) bool {
+	return s.holder == "x" || s.holder == "" && s.before() > 0 && does != "barge"
+}
+
+// line is what the reply says of the queues.
+func (row each) line() (l node.Line) {
+	l.Free = row.status == node.Refused
+	for i, text := range row.names {
+		is, becomes := sideOf(text), sideOf(row.want[i])
+		switch mine := is.holder == "m"; {
+		case row.status == node.Released:
+			l.Awaited = l.Awaited || mine && (len(is.queue) > 0 || row.does == "give back")
+			l.Others = row.does == "release while others listen"
+		case row.status == node.Absent, row.status == node.Stale, mine:
+		case len(becomes.queue) > 0:
+			l.Last = max(l.Last, becomes.queue[len(becomes.queue)-1].ticket)
+			fallthrough
+		default:
+			if is.inTheWay(row.does) {
+				l.Ahead = max(l.Ahead, is.before())
+			}
+			l.Foreign = l.Foreign || is.holder == "x"
+			l.Free = l.Free && is.holder == ""
+		}
+	}
+	return l
+}
+
+// wantEach plays a row with these names.
+func (f fixture) wantEach(row each, names []string, heard <-chan node.Turn) {
+	f.Helper()
+	for i, text := range row.names {
+		s := sideOf(text)
+		f.lineUp(names[i], strings.Trim(s.holder, "m"), s.queue)
+		if s.holder == "m" {
+			f.want(node.Granted, f.acquire(names[i], "me", held))
+		}
+	}
+	me := spot{ticket: 20, kept: 20 * life}
+	ask := of(f.asks(names[0], me, "me", next), names...)
+	release := of(f.release(names[0], "me", held), names...)
+	cmd := map[string]node.Command{
+		"ask": ask, "ask below a fence": ask, "ask impatiently": impatient(ask), "barge": barging(ask), "reserve": reserving(ask),
+		"release": release, "release while others listen": handing(next, release), "hand on": handing(next, release),
+		"give back": staying(me.kept, inLine(20, me.base(), release)), "leave": impatient(inLine(20, me.base(), release)),
+	}[row.does]
+	switch row.does {
+	case "ask below a fence":
+		f.want(node.Absent, f.release(names[1], "", next))
+	case "release while others listen":
+		f.watch(names[0])
+	}
+
+	what := fmt.Sprintf("%s: %q", row.does, row.names)
+	r := f.want(row.status, cmd)
+	if line := row.line(); r.Line != line {
+		f.Errorf("%s: %+v, want %+v", what, r.Line, line)
+	}
+	var turns []node.Turn
+	for i, text := range row.want {
+		is, becomes := sideOf(row.names[i]), sideOf(text)
+		owners := map[string][]string{"x": {"h0"}, "m": {"me"}}[becomes.holder]
+		var left []spot
+		for _, s := range becomes.queue {
+			if s.ticket == me.ticket && cmd.Waiting().Stays() {
+				s.kept = me.kept
+			}
+			switch s.mark {
+			case 'h':
+				turns = append(turns, node.Turn{Name: names[i], Owner: node.Standby(s.owner()), Token: next, Life: r.Life})
+				owners = append(owners, node.Standby(s.owner()))
+				continue
+			case 't':
+				turns = append(turns, node.Turn{Name: names[i], Waiter: s.waiter()})
+			}
+			left = append(left, s)
+		}
+		f.wantLeft(what, names[i], left)
+		fence := node.Token(0)
+		switch {
+		case is.holder != becomes.holder && cmd.Kind == node.Acquire, len(left) < len(becomes.queue), row.does == "ask below a fence" && i == 1:
+			fence = next
+		case is.holder != "", cmd.Kind == node.Release:
+			fence = held
+		}
+		if got := f.wantOwners(what, names[i], node.Exclusive, owners); got.Fence != fence {
+			f.Errorf("%s: fence %d, want %d", what, got.Fence, fence)
+		}
+		f.must(f.Do("DEL", names[i]))
+		if len(left) == 0 || left[0].ticket != me.ticket {
+			continue
+		}
+		last := f.want(node.Refused, impatient(inLine(90, "last", f.acquire(names[i], "l", next+1))))
+		if reserved := left[0].mark == '^'; last.Line.Free == reserved {
+			f.Errorf("%s: name %d is reserved: %v", what, i, !reserved)
+		}
+	}
+	f.wantTurns(what, heard, turns)
+}
+
 var queueSeveralRules = []rule{
-	{"free names without a queue are all granted, as without a ticket", func(f fixture) {
-		cmd := inLine(1, "me", of(f.acquire(name, "a", 5), several...))
-		f.want(node.Granted, cmd)
-		f.want(node.Granted, cmd)
-		f.wantStates(several, 5, life, "a")
-		f.want(node.Released, inLine(1, "me", of(f.release(name, "a", 5), several...)))
-		f.wantStates(several, 5, 0)
-	}},
-	{"a refused waiter is queued on each name that is in its way, and on no other", func(f fixture) {
-		held := several[:2]
-		f.want(node.Granted, of(f.acquire(name, "h", 5), held...))
-		f.wantBehind(0, life, inLine(1, "me", of(f.acquire(name, "a", 6), several...)))
-		f.wantLine(several[0], "me")
-		f.wantLine(several[1], "me")
-		f.wantLine(several[2])
-		f.want(node.Released, f.release(several[0], "h", 5))
-		f.wantBehind(0, life, inLine(1, "me", of(f.acquire(name, "a", 7), several...)))
-		f.wantLine(several[0])
-		f.wantLine(several[1], "me")
-		f.want(node.Granted, f.acquire(several[2], "h", 8))
-		f.want(node.Released, f.release(several[1], "h", 5))
-		f.wantBehind(0, life, inLine(1, "me", of(f.acquire(name, "a", 9), several...)))
-		f.wantLine(several[1])
-		f.wantLine(several[2], "me")
-		f.want(node.Released, f.release(several[2], "h", 8))
-		f.want(node.Granted, inLine(1, "me", of(f.acquire(name, "a", 10), several...)))
-		f.wantStates(several, 10, life, "a")
-		for _, name := range several {
-			f.wantLine(name)
+	{"a waiter gets all or none, and is in the queues of those that it waits for", func(f fixture) {
+		heard := f.hear(spot{ticket: 10}, spot{ticket: 30})
+		for i, row := range eaches {
+			var names []string
+			for k := range row.names {
+				names = append(names, fmt.Sprint("each ", i, k))
+			}
+			f.wantEach(row, names, heard)
 		}
-	}},
-	{"it is served when it is first in each line", func(f fixture) {
-		f.want(node.Granted, of(f.acquire(name, "h", 5), several...))
-		f.want(node.Refused, inLine(1, "one", f.acquire(several[1], "x", 6)))
-		f.wantBehind(1, life, inLine(2, "me", of(f.acquire(name, "a", 7), several...)))
-		f.wantBehind(1, life, inLine(3, "three", f.acquire(several[0], "z", 8)))
-		f.want(node.Released, of(f.release(name, "h", 5), several...))
-		if r := f.wantBehind(1, life, inLine(2, "me", of(f.acquire(name, "a", 9), several...))); !r.Line.Free {
-			f.Error("no lock is in its way")
-		}
-		f.wantLine(several[0], "three")
-		f.wantLine(several[1], "one", "me")
-		f.want(node.Granted, inLine(1, "one", f.acquire(several[1], "x", 10)))
-		f.want(node.Released, f.release(several[1], "x", 10))
-		f.want(node.Granted, inLine(2, "me", of(f.acquire(name, "a", 11), several...)))
-		f.wantLine(several[0], "three")
-	}},
-	{"a waiter that barges takes all free names, though others are before it", func(f fixture) {
-		f.want(node.Granted, of(f.acquire(name, "h", 5), several...))
-		f.want(node.Refused, inLine(1, "one", f.acquire(several[1], "x", 6)))
-		f.want(node.Released, of(f.release(name, "h", 5), several[0], several[1]))
-		f.want(node.Refused, barging(inLine(2, "me", of(f.acquire(name, "a", 7), several...))))
-		f.wantLine(several[1], "one")
-		f.wantLine(several[2], "me")
-		f.want(node.Released, f.release(several[2], "h", 5))
-		f.want(node.Granted, barging(inLine(2, "me", of(f.acquire(name, "a", 8), several...))))
-		f.wantStates(several, 8, life, "a")
-		f.wantLine(several[1], "one")
-	}},
-	{"two who ask for the same names in another order are in the same order", func(f fixture) {
-		ab, ba := []string{several[0], several[1]}, []string{several[1], several[0]}
-		f.want(node.Granted, of(f.acquire(name, "h", 5), ab...))
-		f.want(node.Refused, inLine(2, "two", of(f.acquire(name, "b", 6), ba...)))
-		f.want(node.Refused, inLine(1, "one", of(f.acquire(name, "a", 7), ab...)))
-		f.want(node.Released, of(f.release(name, "h", 5), ab...))
-		f.want(node.Refused, inLine(2, "two", of(f.acquire(name, "b", 8), ba...)))
-		f.wantLine(several[0], "one", "two")
-		f.wantLine(several[1], "one", "two")
-		f.want(node.Granted, inLine(1, "one", of(f.acquire(name, "a", 9), ab...)))
 	}},
 	{"a refusal has the longest TTL of the locks in the way, and the highest fence", func(f fixture) {
 		f.want(node.Granted, lasting(3*life, f.acquire(several[0], "h", 9)))
@@ -487,166 +439,6 @@ var queueSeveralRules = []rule{
 		}
 		f.must(f.Do("PERSIST", several[1]))
 		f.wantBehind(0, node.NoExpiry, inLine(1, "me", of(f.acquire(name, "a", 10), several...)))
-	}},
-	{"a token at or below one fence is stale, and makes all places", func(f fixture) {
-		f.want(node.Absent, f.release(several[1], "x", 7))
-		f.wantTold(node.Stale, 7, inLine(1, "me", of(f.acquire(name, "a", 7), several...)))
-		for _, name := range several {
-			f.wantLine(name, "me")
-		}
-		f.want(node.Stale, impatient(inLine(2, "you", barging(of(f.acquire(name, "b", 7), several...)))))
-		f.wantLine(several[0], "me")
-	}},
-	{"names that are the owner's stay, and the others are created, or waited for", func(f fixture) {
-		f.want(node.Granted, lasting(3*life, f.acquire(several[0], "a", 5)))
-		f.want(node.Granted, f.acquire(several[1], "h", 5))
-		f.wantBehind(0, life, inLine(1, "me", of(f.acquire(name, "a", 6), several...)))
-		f.wantLine(several[0])
-		f.wantLine(several[1], "me")
-		f.want(node.Released, f.release(several[1], "h", 5))
-		f.want(node.Granted, inLine(1, "me", of(f.acquire(name, "a", 7), several...)))
-		f.wantState(several[0], 5, 3*life, "a")
-		f.wantState(several[1], 7, life, "a")
-	}},
-	{"a waiter that gives up a free name, because another is held, notifies only the next in its queue", func(f fixture) {
-		a, b := several[0], several[1]
-		next := f.watchName(a, "next:2")
-		others := f.watch(a)
-		f.want(node.Granted, of(f.acquire(name, "h", 5), a, b))
-		me := inLine(1, "me:1", of(f.acquire(name, "m", 6), a, b))
-		f.want(node.Refused, me)
-		f.want(node.Refused, inLine(2, "next:2", f.acquire(a, "n", 7)))
-		f.want(node.Refused, me)
-		f.silent(next) // nothing is free
-		mine := f.watchName(a, "me:1")
-		f.want(node.Released, f.release(a, "h", 5))
-		f.rings(mine)
-		f.rings(others)
-		f.silent(next)
-		f.want(node.Refused, me)
-		f.rings(next)
-		f.silent(others)
-		f.wantLine(a, "next:2")
-		f.wantLine(b, "me:1")
-		f.want(node.Refused, me)
-		f.silent(next) // it has no turn any more to pass on
-		f.want(node.Granted, inLine(2, "next:2", f.acquire(a, "n", 8)))
-		f.want(node.Released, f.release(a, "n", 8))
-		f.silent(mine) // as long as it waits for the other
-	}},
-	{"a waiter that reserves keeps its place for a free name, too, until it no longer does", func(f fixture) {
-		a, b := several[0], several[1]
-		mine, next := f.watchName(a, "me:1"), f.watchName(a, "next:2")
-		me := func(token node.Token) node.Command { return inLine(1, "me:1", of(f.acquire(name, "m", token), a, b)) }
-		f.want(node.Granted, of(f.acquire(name, "h", 5), a, b))
-		f.want(node.Refused, reserving(me(6)))
-		f.want(node.Refused, standing(inLine(2, "next:2", f.acquire(a, "n", 7))))
-		f.want(node.Released, handing(8, f.release(a, "h", 5)))
-		f.rings(mine) // it has no standby claim
-		if r := f.wantBehind(1, life, inLine(2, "next:2", f.acquire(a, "n", 9))); !r.Line.Free {
-			f.Error("a waiter that was notified and has not come is waited for")
-		}
-		f.wantBehind(0, life, reserving(me(9)))
-		f.wantLine(a, "me:1", "next:2")
-		f.wantLine(b, "me:1")
-		if r := f.wantBehind(1, life, inLine(2, "next:2", f.acquire(a, "n", 9))); r.Line.Free {
-			f.Error("what is reserved counts as free")
-		}
-		f.silent(next)
-		f.want(node.Refused, me(9))
-		f.rings(next)
-		f.want(node.Granted, inLine(2, "next:2", f.acquire(a, "n", 9)))
-		f.want(node.Released, f.release(a, "n", 9))
-		f.want(node.Refused, reserving(me(10)))
-		f.want(node.Released, f.release(b, "h", 5))
-		f.want(node.Granted, reserving(me(10)))
-		f.wantLine(a)
-		f.wantLine(b)
-	}},
-	{"a waiter that reserves keeps no name behind one that it lacks", func(f fixture) {
-		a, b := several[0], several[1]
-		next := f.watchName(b, "next:2")
-		me := func(token node.Token) node.Command {
-			return reserving(inLine(1, "me:1", of(f.acquire(name, "m", token), a, b)))
-		}
-		f.want(node.Granted, of(f.acquire(name, "h", 5), a, b))
-		f.want(node.Refused, me(6))
-		f.want(node.Refused, inLine(2, "next:2", f.acquire(b, "n", 7)))
-		f.want(node.Released, f.release(b, "h", 5))
-		f.want(node.Refused, me(8))
-		f.rings(next)
-		f.wantLine(a, "me:1")
-		f.wantLine(b, "next:2")
-		f.want(node.Granted, inLine(2, "next:2", f.acquire(b, "n", 9)))
-		f.want(node.Refused, me(10)) // a is held, and so is b
-		f.wantLine(b, "me:1")
-		f.want(node.Released, f.release(b, "n", 9))
-		f.want(node.Refused, inLine(3, "last:3", f.acquire(b, "l", 11)))
-		if r := f.wantBehind(1, life, inLine(3, "last:3", f.acquire(b, "l", 11))); !r.Line.Free {
-			f.Error("what is after the one in the way is reserved")
-		}
-	}},
-	{"a waiter that gives up leaves all queues, and notifies the next where the name is free", func(f fixture) {
-		a, b := several[0], several[1]
-		nextA, nextB := f.watchName(a, "next:2"), f.watchName(b, "last:3")
-		f.want(node.Granted, of(f.acquire(name, "h", 5), a, b))
-		f.want(node.Refused, inLine(1, "me", of(f.acquire(name, "m", 6), a, b)))
-		f.want(node.Refused, inLine(2, "next:2", f.acquire(a, "n", 7)))
-		f.want(node.Refused, inLine(3, "last:3", f.acquire(b, "l", 8)))
-		f.want(node.Released, f.release(b, "h", 5))
-		f.rings(nextB) // the one before it does not listen
-		f.want(node.Refused, inLine(3, "last:3", f.acquire(b, "l", 9)))
-		f.want(node.Absent, impatient(inLine(1, "me", of(f.release(name, "m", 6), a, b))))
-		f.wantLine(a, "next:2")
-		f.wantLine(b, "last:3")
-		f.rings(nextB)
-		f.silent(nextA)
-		f.wantState(a, 6, life, "h")
-	}},
-	{"a refusal tells the highest ticket in all queues, and a release whether anybody is in one, or listens", func(f fixture) {
-		a, b := several[0], several[1]
-		says := func(awaited, others bool, release node.Command) {
-			f.Helper()
-			if r := f.want(node.Released, release); r.Line.Awaited != awaited || r.Line.Others != others {
-				f.Errorf("awaited: %v, others: %v", r.Line.Awaited, r.Line.Others)
-			}
-		}
-		f.want(node.Granted, of(f.acquire(name, "h", 5), a, b))
-		says(false, false, of(f.release(name, "h", 5), a, b))
-		f.want(node.Granted, of(f.acquire(name, "h", 6), a, b))
-		f.want(node.Refused, inLine(90, "late", f.acquire(a, "x", 7)))
-		f.want(node.Refused, inLine(30, "early", f.acquire(b, "y", 7)))
-		if r := f.want(node.Refused, impatient(inLine(95, "try", of(f.acquire(name, "z", 7), a, b)))); r.Line.Last != 90 || r.Line.Ahead != 1 {
-			f.Errorf("told of %d with %d ahead", r.Line.Last, r.Line.Ahead)
-		}
-		f.watch(b)
-		says(true, true, of(f.release(name, "h", 6), a, b))
-	}},
-	{"a release of several hands on each", func(f fixture) {
-		first, second := f.watchFor("first:a"), f.watchName("another", "second:b")
-		f.want(node.Granted, of(f.acquire(name, "a", 5), name, "another"))
-		f.want(node.Refused, standing(inLine(1, "first:a", f.acquire(name, "x", 6))))
-		f.want(node.Refused, standing(inLine(2, "second:b", f.acquire("another", "y", 7))))
-		f.wantHanded(first, node.Standby("x"), handing(8, of(f.release(name, "a", 5), name, "another")))
-		f.wantState("another", 8, life, node.Standby("y"))
-		if turn := <-second.handed; turn.Owner != node.Standby("y") {
-			f.Errorf("told %+v", turn)
-		}
-	}},
-	{"a partial grant is given back with the places", func(f fixture) {
-		f.want(node.Granted, inLine(1, "me", of(f.acquire(name, "a", 5), several...)))
-		f.want(node.Refused, inLine(2, "you", f.acquire(several[2], "b", 6)))
-		f.want(node.Released, inLine(1, "me", of(f.release(name, "a", 5), several...)))
-		f.wantLine(several[0], "me")
-		f.wantLine(several[2], "me", "you")
-		f.want(node.Absent, inLine(1, "me", of(f.release(name, "a", 5), several...)))
-	}},
-	{"without some of them it is absent, but what is there is given back", func(f fixture) {
-		f.want(node.Granted, f.acquire(several[1], "a", 5))
-		f.want(node.Absent, inLine(1, "me", of(f.release(name, "a", 6), several...)))
-		f.wantStates(several, 6, 0)
-		f.wantLine(several[0])
-		f.wantLine(several[1], "me")
 	}},
 	{"what is wrong with one keeps none of the others", func(f fixture) {
 		for i, wrong := range several {
