@@ -181,12 +181,6 @@ func (f fixture) watchIn(name string, mode node.Mode) bell {
 // watchFor watches for a waiter in line for name.
 func (f fixture) watchFor(waiter string) bell {
 	f.Helper()
-	return f.watchName(name, waiter)
-}
-
-// watchName watches for a waiter in the line of another name.
-func (f fixture) watchName(name, waiter string) bell {
-	f.Helper()
 	b := newBell()
 	return f.begun(b, f.Node.Listen(node.Process(waiter), func(t node.Turn) {
 		if t.Name == "" || t.Name == name && t.Owner == "" {

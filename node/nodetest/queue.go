@@ -41,62 +41,28 @@ func standingWith(token node.Token, cmd node.Command) node.Command {
 	return withWait(cmd, func(w *node.Wait) { w.Standby = token })
 }
 
-// reserving keeps places for all names.
-func reserving(cmd node.Command) node.Command {
-	return withWait(cmd, func(w *node.Wait) { w.Reserve = true })
-}
-
 // handing lets a release hand the lock on.
 func handing(next node.Token, cmd node.Command) node.Command {
 	cmd.Handoff = next
 	return cmd
 }
 
-// waiters returns the living waiters of a name in the order of its queue.
-func (f fixture) waiters(name string) (all []string) {
-	f.Helper()
-	for _, place := range f.state(name).Queue {
-		all = append(all, place.Waiter)
-	}
-	return all
-}
-
-// wantQueue requires these waiters in this order. Their names get the suffix of the test's mode.
+// wantQueue requires these waiters in this order, each with a whole life.
 func (f fixture) wantQueue(waiters ...string) {
 	f.Helper()
 	f.wantLine(name, waiters...)
 }
 
-// wantLine requires them in the queue of a name, each with a whole life.
+// wantLine requires them in the queue of a name. Their names get the suffix of the test's mode.
 func (f fixture) wantLine(name string, waiters ...string) {
 	f.Helper()
-	f.wantWaiters(name, waiters...)
-	for _, place := range f.state(name).Queue {
+	queue := f.state(name).Queue
+	if !slices.EqualFunc(queue, waiters, func(p node.Place, waiter string) bool { return p.Waiter == waiter+suffixes[f.mode] }) {
+		f.Errorf("the queue of %q is %+v, want %q", name, queue, waiters)
+	}
+	for _, place := range queue {
 		f.wantLife(place.TTL, life)
 	}
-}
-
-// wantWaiters requires them, however long their places are kept.
-func (f fixture) wantWaiters(name string, waiters ...string) {
-	f.Helper()
-	var want []string
-	for _, waiter := range waiters {
-		want = append(want, waiter+suffixes[f.mode])
-	}
-	if got := f.waiters(name); !slices.Equal(got, want) {
-		f.Errorf("the queue of %q is %q, want %q", name, got, want)
-	}
-}
-
-// wantBehind requires a refusal with so many before.
-func (f fixture) wantBehind(ahead int, ttl time.Duration, cmd node.Command) node.Reply {
-	f.Helper()
-	r := f.want(node.Refused, cmd)
-	if r.Line.Ahead != ahead {
-		f.Errorf("%d ahead, want %d", r.Line.Ahead, ahead)
-	}
-	f.wantLife(r.TTL, ttl)
-	return r
 }
 
 // waiterRules are those of a waiter in any mode. The tables in next.go say when it has its turn.
@@ -126,12 +92,13 @@ var waiterRules = []rule{
 		f.want(node.Released, impatient(back))
 		f.wantQueue()
 	}},
-	{"one who is less patient does not shorten another's place", func(f fixture) {
+	{"a place is kept for as long as its waiter says, whatever others say", func(f fixture) {
 		f.want(node.Granted, lasting(9*life, f.rival().acquire(name, "a", 5)))
-		f.want(node.Refused, staying(3*life, inLine(1, "one", f.acquire(name, "x", 6))))
-		f.want(node.Refused, inLine(2, "two", f.acquire(name, "y", 7)))
+		f.want(node.Refused, inLine(2, "two", f.acquire(name, "x", 6)))
+		f.want(node.Refused, staying(2*life, inLine(1, "one", f.acquire(name, "y", 7))))
+		f.want(node.Refused, inLine(3, "three", f.acquire(name, "z", 8)))
 		f.pass()
-		f.wantWaiters(name, "one")
+		f.wantQueue("one")
 	}},
 	{"a queue of the dead is no queue", func(f fixture) {
 		f.want(node.Granted, f.rival().acquire(name, "a", 5))
@@ -358,7 +325,7 @@ func (f fixture) wantEach(row each, names []string, heard <-chan node.Turn) {
 	ask := of(f.asks(names[0], me, "me", next), names...)
 	release := of(f.release(names[0], "me", held), names...)
 	cmd := map[string]node.Command{
-		"ask": ask, "ask below a fence": ask, "ask impatiently": impatient(ask), "barge": barging(ask), "reserve": reserving(ask),
+		"ask": ask, "ask below a fence": ask, "ask impatiently": impatient(ask), "barge": barging(ask), "reserve": withWait(ask, func(w *node.Wait) { w.Reserve = true }),
 		"release": release, "release while others listen": handing(next, release), "hand on": handing(next, release),
 		"give back": staying(me.kept, inLine(20, me.base(), release)), "leave": impatient(inLine(20, me.base(), release)),
 	}[row.does]
@@ -426,19 +393,6 @@ var queueSeveralRules = []rule{
 			}
 			f.wantEach(row, names, heard)
 		}
-	}},
-	{"a refusal has the longest TTL of the locks in the way, and the highest fence", func(f fixture) {
-		f.want(node.Granted, lasting(3*life, f.acquire(several[0], "h", 9)))
-		f.want(node.Granted, f.acquire(several[1], redquorums, 5))
-		if r := f.wantBehind(0, 3*life, inLine(1, "me", of(f.acquire(name, "a", 10), several...))); r.Fence != 9 || !r.Line.Foreign || r.Line.Free {
-			f.Errorf("fence %d, foreign: %v, free: %v", r.Fence, r.Line.Foreign, r.Line.Free)
-		}
-		f.want(node.Released, f.release(several[0], "h", 9))
-		if r := f.wantBehind(0, life, inLine(1, "me", of(f.acquire(name, "a", 10), several...))); r.Fence != 9 || r.Line.Foreign {
-			f.Errorf("fence %d, foreign: %v", r.Fence, r.Line.Foreign)
-		}
-		f.must(f.Do("PERSIST", several[1]))
-		f.wantBehind(0, node.NoExpiry, inLine(1, "me", of(f.acquire(name, "a", 10), several...)))
 	}},
 	{"what is wrong with one keeps none of the others", func(f fixture) {
 		for i, wrong := range several {
