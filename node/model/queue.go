@@ -15,8 +15,8 @@ type want struct {
 	ahead int  // how many waiters are before this one
 }
 
-// acquireAll is acquire in any mode, with or without a ticket, of one name or several.
-func (s *Server) acquireAll(now Time, cmd *node.Command) (reply node.Reply, published []Notice) {
+// acquire creates locks in any mode, with or without a ticket, or keeps places for them.
+func (s *Server) acquire(now Time, cmd *node.Command) (reply node.Reply, published []Notice) {
 	wait := cmd.Waiting()
 	wants, err := s.wanted(now, cmd)
 	if err != nil {
@@ -25,21 +25,22 @@ func (s *Server) acquireAll(now Time, cmd *node.Command) (reply node.Reply, publ
 	if len(wants) == 0 {
 		return node.Reply{Status: node.Granted}, nil
 	}
-	r, turn, err := s.survey(now, cmd, wants)
+	fence, turn, err := s.survey(now, cmd, wants)
 	if err != nil {
 		return failure(err), nil
 	}
-	switch token := cmd.Claims[0].Token; {
-	case turn && token > r.Fence:
+	r := node.Reply{Status: node.Refused, Fence: fence, Line: node.Line{Free: wait.Queued() && !turn}}
+	switch {
+	case turn && cmd.Claims[0].Token > fence:
 		return s.grant(now, wants, cmd), nil
 	case turn:
-		r.Status, r.Line.Free = node.Stale, false
+		r.Status = node.Stale
 	}
 	locked := slices.ContainsFunc(wants, func(w want) bool { return w.held })
 	reserve := wait.Reserve
 	for _, one := range wants {
 		if wait.Stays() && (one.inTheWay() || turn || reserve) {
-			s.keepPlace(now, one.names, cmd, r.Fence, reserve)
+			s.keepPlace(now, one.names, cmd, fence, reserve)
 		} else if wait.Stays() && s.leave(one.names, wait.Waiter) {
 			s.notifyNext(now, one.names, false, handover{}) // others may have the name meanwhile
 		}
@@ -65,7 +66,7 @@ func (s *Server) grant(now Time, wants []want, cmd *node.Command) node.Reply {
 	}
 	r := node.Reply{Status: node.Granted}
 	for _, one := range wants {
-		s.createIn(one.names, cmd.Mode, owner, now+life(cmd.TTL))
+		s.create(one.names, cmd.Mode, owner, now+life(cmd.TTL))
 		if wait.Queued() {
 			s.leave(one.names, wait.Waiter)
 			r.Line.Last = max(r.Line.Last, one.queue.last())
@@ -91,21 +92,21 @@ func (s *Server) wanted(now Time, cmd *node.Command) ([]want, error) {
 	return wants, nil
 }
 
-// survey finds the holders and waiters in the way. It returns what a refusal says so far, and
-// whether nothing is in the way.
-func (s *Server) survey(now Time, cmd *node.Command, wants []want) (r node.Reply, turn bool, err error) {
+// survey finds the holders and waiters in the way. It returns the highest fence, and whether nothing
+// is in the way.
+func (s *Server) survey(now Time, cmd *node.Command, wants []want) (fence node.Token, turn bool, err error) {
 	wait := cmd.Waiting()
-	r, turn = node.Reply{Status: node.Refused, Line: node.Line{Free: wait.Queued()}}, true
+	turn = true
 	for i := range wants {
 		one := &wants[i]
 		seen, err := s.fenceOf(now, one.names, cmd.Mode)
 		if err != nil {
-			return r, false, err
+			return 0, false, err
 		}
-		r.Fence = max(r.Fence, seen)
+		fence = max(fence, seen)
 		if wait.Queued() || cmd.Mode == node.Read {
 			if _, err = s.queue(now, one.names); err != nil {
-				return r, false, err
+				return 0, false, err
 			}
 			one.first, one.ahead = s.before(now, one.names, cmd.Mode, wait)
 		}
@@ -114,9 +115,8 @@ func (s *Server) survey(now Time, cmd *node.Command, wants []want) (r node.Reply
 		}
 		one.held = s.held(now, one.names, cmd.Mode)
 		turn = turn && !one.inTheWay()
-		r.Line.Free = r.Line.Free && !one.held && !(one.first != nil && one.first.text == node.PlaceReserves)
 	}
-	return r, turn, nil
+	return fence, turn, nil
 }
 
 // before returns the place of the first living waiter before this one that excludes it, and how
@@ -157,13 +157,14 @@ func (w *want) describe(l *node.Line) {
 	if w.inTheWay() {
 		l.Ahead = max(l.Ahead, w.ahead)
 	}
+	l.Free = l.Free && !w.held && !(w.first != nil && w.first.text == node.PlaceReserves)
 	l.Foreign = l.Foreign || w.held && (len(w.lock.fields) > node.ManyFields || slices.ContainsFunc(w.lock.fields, func(f node.Field) bool {
 		return f.Name != node.ModeField && node.Foreign(f.Name)
 	}))
 }
 
-// releaseAll is release in any mode, with or without a ticket, of one name or several.
-func (s *Server) releaseAll(now Time, cmd *node.Command) (reply node.Reply, published []Notice) {
+// release ends locks in any mode, with or without a ticket.
+func (s *Server) release(now Time, cmd *node.Command) (reply node.Reply, published []Notice) {
 	s.admitRelease(now, cmd)
 	for i := range cmd.Claims {
 		c := &cmd.Claims[i]
@@ -201,7 +202,9 @@ func (s *Server) releaseOne(now Time, k *names, cmd *node.Command, owner string,
 		watched = s.publish(k.name, cmd.Mode)
 		line.Others = line.Others || watched
 	}
-	if !released && !left || !queues || k.queue.kind == none || !gone && k.lock.mode() != reading {
+	// A plain lock that is released alone has no readers to think of.
+	shares := k.lock.mode() == reading && (cmd.Mode != node.Exclusive || cmd.Waiting().Queued() || len(cmd.Claims) > 1)
+	if !released && !left || !queues || k.queue.kind == none || !gone && !shares {
 		return released
 	}
 	var h handover
@@ -359,20 +362,17 @@ func (s *Server) notifyNext(now Time, n *names, shared bool, h handover) (awaite
 	if err != nil {
 		return false
 	}
+	awaited = len(queue.line) > 0
 	v := serving{handover: h, shared: shared}
-	for seen := 0; seen == 0 || v.shared && seen < node.MaxGroup; {
-		s.page = append(s.page[:0], queue.line[v.at:min(v.at+node.MaxTold, len(queue.line))]...)
-		seen += len(s.page)
-		for i := range s.page {
-			if s.serve(now, n, &s.page[i], &v) {
-				return true
-			}
+	for seen := 0; v.at < len(queue.line); seen++ {
+		if seen > 0 && seen%node.MaxTold == 0 && (!v.shared || seen >= node.MaxGroup) {
+			break
 		}
-		if len(s.page) < node.MaxTold {
-			return seen > 0
+		if s.serve(now, n, &queue.line[v.at], &v) {
+			break
 		}
 	}
-	return true
+	return awaited
 }
 
 // serve hands the lock on to one waiter, or notifies it, and reports whether nobody else is next.
@@ -429,7 +429,7 @@ func (s *Server) handTo(now Time, n *names, p *place, h handover) bool {
 	if !s.listens(p.waiter) || s.raiseFence(now, n, mode, h.token, h.kept) != nil {
 		return false
 	}
-	s.createIn(n, mode, owner, p.kept.expires)
+	s.create(n, mode, owner, p.kept.expires)
 	s.notices = append(s.notices, Notice{Name: n.name, To: p.waiter, Turn: node.Turn{Name: n.name, Owner: owner, Token: h.token}})
 	return true
 }

@@ -67,17 +67,9 @@ func (s *Server) readersOf(now Time, k *names) *key {
 	return k.readers
 }
 
-// createIn makes owner the owner until it expires. Nobody alive is in the way.
-func (s *Server) createIn(k *names, mode node.Mode, owner string, expires Time) {
-	switch mode {
-	case node.Exclusive:
-		s.create(k.lock, owner, expires)
-	case node.Write:
-		s.erase(k.lock)
-		k.lock.kind, k.lock.expires = hash, expires
-		k.lock.set(node.ModeField, writing)
-		k.lock.set(owner+node.WriteSuffix, "1")
-	case node.Read:
+// create makes owner the owner until it expires. Nobody alive is in the way.
+func (s *Server) create(k *names, mode node.Mode, owner string, expires Time) {
+	if mode == node.Read {
 		s.put(s.found(s.hold(k.name, owner)), "1", expires)
 		s.change(k.lock)
 		if k.lock.kind == none || k.lock.expires < expires {
@@ -85,7 +77,15 @@ func (s *Server) createIn(k *names, mode node.Mode, owner string, expires Time) 
 		}
 		k.lock.set(node.ModeField, reading)
 		k.lock.set(owner, "1")
+		return
 	}
+	s.erase(k.lock)
+	k.lock.kind, k.lock.expires = hash, expires
+	if mode == node.Write {
+		k.lock.set(node.ModeField, writing)
+		owner += node.WriteSuffix
+	}
+	k.lock.set(owner, "1")
 }
 
 // end ends what an owner has of a name. It reports whether there was anything, and whether it was
@@ -116,27 +116,7 @@ func (s *Server) end(now Time, k *names, mode node.Mode, owner string) (released
 	return true, wrote
 }
 
-// extendRead is extend for readers.
-func (s *Server) extendRead(now Time, claims []node.Claim, expires Time) node.Reply {
-	kept := make([]bool, len(claims))
-	for i := range claims {
-		c := &claims[i]
-		lock := s.lookUp(now, c.Name).lock
-		if kept[i] = s.reads(now, lock, c.Name, c.Owner); !kept[i] {
-			continue
-		}
-		for _, k := range [...]*key{lock, s.hold(c.Name, c.Owner)} {
-			if k.expires < expires {
-				s.change(k)
-				k.expires = expires
-			}
-		}
-	}
-	return node.Reply{Status: node.Done, Kept: kept}
-}
-
-func (s *Server) downgrade(now Time, claims []node.Claim) (reply node.Reply, published []Notice) {
-	c := &claims[0]
+func (s *Server) downgrade(now Time, c *node.Claim) (reply node.Reply, published []Notice) {
 	k := s.lookUp(now, c.Name)
 	lock := k.lock
 	if lock.kind != none && lock.kind != hash {

@@ -57,7 +57,6 @@ type Server struct {
 	Ears Ears
 
 	notices []Notice // of the last Apply
-	page    []place  // for reuse
 }
 
 // Ears tells who listens to what a server publishes.
@@ -126,29 +125,19 @@ func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published 
 		return s.applyRefusing(now, cmd)
 	}
 	s.notices = s.notices[:0]
-	ttl, retention := Time(node.Milliseconds(cmd.TTL)), Time(node.Milliseconds(cmd.Retention))
 	switch cmd.Kind {
 	case node.Acquire:
-		if cmd.Mode != node.Exclusive || cmd.Waiting().Queued() || len(cmd.Claims) > 1 {
-			return s.acquireAll(now, &cmd)
-		}
-		return s.acquire(now, &cmd.Claims[0], now+ttl, now+retention), nil
+		return s.acquire(now, &cmd)
 	case node.Release:
-		if cmd.Mode != node.Exclusive || cmd.Waiting().Queued() || len(cmd.Claims) > 1 {
-			return s.releaseAll(now, &cmd)
-		}
 		return s.release(now, &cmd)
 	case node.Extend:
-		if cmd.Mode == node.Read {
-			return s.extendRead(now, cmd.Claims, now+ttl), nil
-		}
-		return s.extend(now, &cmd, now+ttl), nil
+		return s.extend(now, &cmd), nil
 	case node.Inspect:
 		return s.inspect(now, cmd.Claims[0].Name), nil
 	case node.Break:
-		return s.breakLock(now, cmd.Claims, now+retention)
+		return s.breakLock(now, &cmd)
 	case node.Downgrade:
-		return s.downgrade(now, cmd.Claims)
+		return s.downgrade(now, &cmd.Claims[0])
 	}
 	panic(fmt.Sprintf("model: a command of kind %d", cmd.Kind))
 }
@@ -182,63 +171,6 @@ func (s *Server) applyRefusing(now Time, cmd node.Command) (reply node.Reply, pu
 	return reply, published
 }
 
-func (s *Server) acquire(now Time, c *node.Claim, expires, kept Time) node.Reply {
-	k := s.lookUp(now, c.Name)
-	lock, fence := k.lock, k.fence
-	if lock.kind != none && lock.kind != hash {
-		return failure(node.ErrWrongType)
-	}
-	if _, mine := lock.find(c.Owner); mine {
-		return node.Reply{Status: node.Granted}
-	}
-	seen, err := fence.token()
-	switch {
-	case err != nil:
-		return failure(err)
-	case lock.kind == hash:
-		return node.Reply{Status: node.Refused, TTL: lock.left(now), Fence: seen}
-	case c.Token <= seen:
-		return node.Reply{Status: node.Stale, Fence: seen}
-	}
-	s.needsMemory()
-	s.create(lock, c.Owner, expires)
-	s.setFence(fence, c.Token, kept)
-	return node.Reply{Status: node.Granted}
-}
-
-// create makes a lock of a key that is not there.
-func (s *Server) create(lock *key, owner string, expires Time) {
-	s.change(lock)
-	lock.kind, lock.expires = hash, expires
-	lock.fields = append(lock.fields[:0], node.Field{Name: owner, Value: "1"})
-}
-
-func (s *Server) release(now Time, cmd *node.Command) (reply node.Reply, published []Notice) {
-	s.admitRelease(now, cmd)
-	c := &cmd.Claims[0]
-	k := s.lookUp(now, c.Name)
-	lock := k.lock
-	if err := s.raise(k.fence, c.Token, now+life(cmd.Retention)); err != nil {
-		return failure(err), nil
-	}
-	if lock.kind != none && lock.kind != hash {
-		return failure(node.ErrWrongType), nil
-	}
-	switch mine := s.remove(lock, c.Owner); {
-	case !mine:
-		return node.Reply{Status: node.Absent}, nil
-	case lock.kind == none:
-		reply.Status, reply.Line.Others = node.Released, s.publish(k.name, node.Exclusive)
-		h := handover{cmd.Handoff, now + life(cmd.Retention)}
-		if reply.Line.Others {
-			h.token = 0
-		}
-		reply.Line.Awaited = s.notifyNext(now, k, false, h)
-		return reply, s.notices
-	}
-	return node.Reply{Status: node.Released}, nil
-}
-
 // remove takes an owner's field away, and with the last one the key. It reports
 // whether the field was there.
 func (s *Server) remove(lock *key, owner string) bool {
@@ -254,20 +186,28 @@ func (s *Server) remove(lock *key, owner string) bool {
 	return true
 }
 
-func (s *Server) extend(now Time, cmd *node.Command, expires Time) node.Reply {
+func (s *Server) extend(now Time, cmd *node.Command) node.Reply {
 	kept := make([]bool, len(cmd.Claims))
-	for i, c := range cmd.Claims {
-		if cmd.Mode == node.Write {
-			c.Owner += node.WriteSuffix
+	for i := range cmd.Claims {
+		c := &cmd.Claims[i]
+		k := s.lookUp(now, c.Name)
+		if cmd.Mode != node.Read {
+			kept[i] = s.has(now, k, cmd.Mode, c.Owner)
+		} else if kept[i] = s.reads(now, k.lock, c.Name, c.Owner); kept[i] {
+			s.prolong(s.hold(c.Name, c.Owner), now+life(cmd.TTL))
 		}
-		lock := s.lookUp(now, c.Name).lock
-		_, kept[i] = lock.find(c.Owner)
-		if kept[i] && lock.expires < expires {
-			s.change(lock)
-			lock.expires = expires
+		if kept[i] {
+			s.prolong(k.lock, now+life(cmd.TTL))
 		}
 	}
 	return node.Reply{Status: node.Done, Kept: kept}
+}
+
+func (s *Server) prolong(k *key, expires Time) {
+	if k.expires < expires {
+		s.change(k)
+		k.expires = expires
+	}
 }
 
 func (s *Server) inspect(now Time, name string) node.Reply {
@@ -313,13 +253,13 @@ func (s *Server) State(now Time, name string, state *node.State) error {
 	return nil
 }
 
-func (s *Server) breakLock(now Time, claims []node.Claim, kept Time) (reply node.Reply, published []Notice) {
-	c := claims[0]
+func (s *Server) breakLock(now Time, cmd *node.Command) (reply node.Reply, published []Notice) {
+	c := &cmd.Claims[0]
 	k := s.lookUp(now, c.Name)
 	if k.lock.kind != none && k.lock.kind != hash {
 		return failure(node.ErrWrongType), nil
 	}
-	if err := s.raise(k.fence, c.Token, kept); err != nil {
+	if err := s.raise(k.fence, c.Token, now+life(cmd.Retention)); err != nil {
 		return failure(err), nil
 	}
 	if k.lock.kind == none {

@@ -50,6 +50,9 @@ const (
 	releaseAllScript    = "node/internal/courier/scripts/release_all.lua"
 )
 
+// plain is true of the commands of a plain lock of one name without a ticket.
+const plain = "cmd.Mode == node.Exclusive && len(cmd.Claims) == 1 && !cmd.Waiting().Queued()"
+
 // Edits that more than one mutant has.
 var (
 	forgetLeaseInAgenda = edit("quorum.hold.end", "\th.l.agenda.drop(h)\n", "")
@@ -77,14 +80,12 @@ var (
 	countMissingField = join(
 		edit("quorum.voters.judge", "if !keptAll(reply.Kept) {", "if kind != node.Extend && !keptAll(reply.Kept) {"),
 		edit("quorum.renewal.receive", "if keptAll(kept[:h.claim.size()]) {", "if true {"))
-	extendCreates = edit("node/model.Server.extend", "\t\t_, kept[i] = lock.find(c.Owner)\n", `		_, kept[i] = lock.find(c.Owner)
-		if lock.kind == none {
-			s.change(lock)
-			lock.kind, lock.expires = hash, expires
-			lock.fields = append(lock.fields[:0], node.Field{Name: c.Owner, Value: "1"})
+	extendCreates = edit("node/model.Server.extend", "\t\tif kept[i] {\n", `		if k.lock.kind == none {
+			s.create(k, node.Exclusive, c.Owner, now+life(cmd.TTL))
 		}
+		if kept[i] {
 `)
-	ignoreFence    = edit("node/model.Server.acquire", "case c.Token <= seen:", "case c.Token < 0:")
+	ignoreFence    = edit("node/model.Server.acquire", "case turn && cmd.Claims[0].Token > fence:", "case turn && (cmd.Claims[0].Token > fence || cmd.Mode == node.Exclusive):")
 	askGrantedOnly = join(
 		edit("quorum.round.mayHoldNow", "if b.vote != votePending && !b.may {", "if b.vote != voteGranted {"),
 		edit("quorum.hold.release", "\tr.ask(allNodes(len(h.l.nodes)))\n", "\tr.ask(mayHold)\n"))
@@ -168,20 +169,20 @@ var mutants = []*Mutant{
 	{ID: "M23", Bug: "a key's end is sent as a time of day of the client", Mimics: "S10", Expect: Equivalent,
 		Reason: "node.Command has no time of day to send: its TTL is relative"},
 	{ID: "M24", Bug: "a key is created without an end", Mimics: "S23",
-		Edits: edit("node/model.Server.acquire", "\n\ts.create(lock, c.Owner, expires)\n", "\n\ts.create(lock, c.Owner, Never)\n")},
+		Edits: edit("node/model.Server.grant", "owner, now+life(cmd.TTL))", "owner, Never)")},
 	{ID: "M25", Bug: "acquire takes the key of another owner", Mimics: "S59",
-		Edits: edit("node/model.Server.acquire", "case lock.kind == hash:\n\t\treturn node.Reply{Status: node.Refused", "case lock.kind == text:\n\t\treturn node.Reply{Status: node.Refused")},
+		Edits: edit("node/model.Server.held", "return k.lock.kind != none\n", "return k.lock.kind != none && mode != node.Exclusive\n")},
 	{ID: "M26", Bug: "one node less than a quorum renews a lease", Mimics: "S44",
 		Edits: edit("quorum.renewal.add", "tally{nodes: n, need: r.l.need}", "tally{nodes: n, need: max(1, r.l.need-1)}")},
 	{ID: "M27", Bug: "a node that lacks the key counts for an extension", Mimics: "S29 S43", Edits: countMissingField},
 	{ID: "M28", Bug: "an extension creates the key where it is gone", Mimics: "S29 S43", Edits: extendCreates},
 	{ID: "M29", Bug: "extend does not look at the owner", Mimics: "S59",
-		Edits: edit("node/model.Server.extend", "_, kept[i] = lock.find(c.Owner)", "kept[i] = lock.kind == hash")},
+		Edits: edit("node/model.Server.extend", "kept[i] = s.has(now, k, cmd.Mode, c.Owner)", "kept[i] = k.lock.kind == hash")},
 	{ID: "M30", Bug: "one node less than a quorum extends a lease by hand", Mimics: "S44",
 		Edits: edit("quorum.hold.extend", "r := l.rounds.begin(node.Extend, h.now(), d+l.opts.Grace, l.timeout(d))\n",
 			"r := l.rounds.begin(node.Extend, h.now(), d+l.opts.Grace, l.timeout(d))\n\tr.tally.need = max(1, l.need-1)\n")},
 	{ID: "M31", Bug: "an extension shortens the life of a key", Mimics: "S45",
-		Edits: edit("node/model.Server.extend", "if kept[i] && lock.expires < expires {", "if kept[i] {")},
+		Edits: edit("node/model.Server.prolong", "if k.expires < expires {", "if true {")},
 	{ID: "M32", Bug: "an abstaining node counts as a yes", Mimics: "S13",
 		Edits: edit("quorum.voters.judge", "b.vote, b.may = voteGranted, true\n\t\tif until := v.abstains(start, reply.Life); until > 0 {\n\t\t\tb.vote, b.wait = voteAbstaining, until",
 			"b.vote, b.may = voteGranted, true\n\t\tif until := v.abstains(start, reply.Life); until > 0 {\n\t\t\tb.wait = until")},
@@ -197,7 +198,7 @@ var mutants = []*Mutant{
 	{ID: "M37", Bug: "release sets the fence back to its own token", Mimics: "S46 S47",
 		Edits: edit("node/model.Server.raise", "if err == nil && token > seen {", "if err == nil && token != seen {")},
 	{ID: "M38", Bug: "acquire does not store the fence", Mimics: "S46", Expect: Tests, Tests: "./sim -run TestBugsStayFixed",
-		Edits:  edit("node/model.Server.acquire", "\ts.setFence(fence, c.Token, kept)\n\treturn node.Reply{Status: node.Granted}", "\treturn node.Reply{Status: node.Granted}"),
+		Edits:  edit("node/model.Server.raiseFence", "\ts.setFence(k.fence, token, kept)\n", "\tif mode != node.Exclusive {\n\t\ts.setFence(k.fence, token, kept)\n\t}\n"),
 		Reason: "a release stores it too, so the holder must die with a clock that is ahead; the first seed in which one does is 2479, and a plan does so"},
 	{ID: "M39", Bug: "the fence is taken from the fastest reply alone", Mimics: "S46", Expect: Equivalent,
 		Reason: "no fence is taken from a reply: tokens come from the clients' clocks, and each node that has seen a higher one refuses"},
@@ -241,11 +242,10 @@ var mutants = []*Mutant{
 	{ID: "M57", Bug: "the release has a lower token than the healing before it", Mimics: "S25 S29", Edits: releaseOldToken},
 	{ID: "M58", Bug: "acquire ignores the fence: a late one takes the lock again", Mimics: "S24 S25", Edits: ignoreFence},
 	{ID: "M59", Bug: "release does not raise the fence", Mimics: "S24 S25",
-		Edits: edit("node/model.Server.release", "\tif err := s.raise(k.fence, c.Token, now+life(cmd.Retention)); err != nil {\n\t\treturn failure(err), nil\n\t}\n\tif lock.kind != none && lock.kind != hash {\n\t\treturn failure(node.ErrWrongType), nil\n\t}\n\tswitch",
-			"\tif lock.kind != none && lock.kind != hash {\n\t\treturn failure(node.ErrWrongType), nil\n\t}\n\tswitch")},
+		Edits: edit("node/model.Server.release", "\t\tif err := s.raise(", "\t\tif "+plain+" {\n\t\t\tcontinue\n\t\t}\n\t\tif err := s.raise(")},
 	{ID: "M60", Bug: "a fence is forgotten with the key", Mimics: "S48",
-		Edits: join(edit("node/model.Server.Apply", "return s.acquire(now, &cmd.Claims[0], now+ttl, now+retention), nil", "return s.acquire(now, &cmd.Claims[0], now+ttl, now+ttl), nil"),
-			edit("node/model.Server.release", "\tlock := k.lock\n\tif err := s.raise(k.fence, c.Token, now+life(cmd.Retention))", "\tlock := k.lock\n\tif err := s.raise(k.fence, c.Token, now)"))},
+		Edits: join(edit("node/model.Server.grant", "\ts.needsMemory()\n", "\tif "+plain+" {\n\t\tcmd.Retention = cmd.TTL\n\t}\n"),
+			edit("node/model.Server.release", "\ts.admitRelease(now, cmd)\n", "\tif "+plain+" {\n\t\tcmd.Retention = 0\n\t}\n"))},
 	{ID: "M61", Bug: "a waiter relies on notices and has no timer", Mimics: "S37",
 		Edits: join(edit("quorum.waiter.pauses", "p.until = now.Add(pause(free, f.fruitless-1, p.unit, l.opts.RetryEvery, l.chance()))", "p.until = clock.Never"),
 			edit("quorum.waiter.pauses", "p.by(now.Add(l.opts.RetryEvery))", ""))},
@@ -348,7 +348,7 @@ var mutants = []*Mutant{
 	{ID: "M108", Bug: "a writer's token need not be above those of readers",
 		Edits: edit("node/model.Server.fenceOf", "return max(seen, highest), err", "return max(seen, 0*highest), err")},
 	{ID: "M109", Bug: "a reader's token need not be above those of writers",
-		Edits: edit("node/model.Server.acquireAll", "case turn && token > r.Fence:", "case turn && (token > r.Fence || cmd.Mode == node.Read):")},
+		Edits: edit("node/model.Server.acquire", "case turn && cmd.Claims[0].Token > fence:", "case turn && (cmd.Claims[0].Token > fence || cmd.Mode == node.Read):")},
 	{ID: "M110", Bug: "readers pass a writer that waits",
 		Edits: edit("node/model.Server.before", "mode == node.Read && node.WaiterMode(p.waiter) == node.Read", "mode == node.Read && node.WaiterMode(p.waiter) != node.Exclusive")},
 	{ID: "M111", Bug: "a writer that waits asks for no place",
@@ -359,7 +359,7 @@ var mutants = []*Mutant{
 	{ID: "M113", Bug: "a reader's release removes the lock of all readers",
 		Edits: edit("node/model.Server.end", "\tif until == noReader {\n", "\tif true {\n")},
 	{ID: "M114", Bug: "a reader's extension shortens the lock of all readers",
-		Edits: edit("node/model.Server.extendRead", "\t\t\tif k.expires < expires {\n", "\t\t\tif true {\n")},
+		Edits: edit("node/model.Server.extend", "\t\t\ts.prolong(s.hold(c.Name, c.Owner), now+life(cmd.TTL))\n", "\t\t\ts.prolong(s.hold(c.Name, c.Owner), now+life(cmd.TTL))\n\t\t\tk.lock.expires = min(k.lock.expires, now+life(cmd.TTL))\n")},
 	{ID: "M115", Bug: "a reader's lease is extended as a plain one: the lock and not the hold",
 		Edits: edit("quorum.batch.add", "r := &renewal{l: b.l, lease: h.lease, mode: h.mode, apart: h.renewedAlone}", "r := &renewal{l: b.l, lease: h.lease}")},
 	{ID: "M116", Bug: "a reader's release raises no fence, also where its acquire may still arrive",
@@ -382,7 +382,7 @@ var mutants = []*Mutant{
 		Edits:  edit("node/model.Server.endAndLeave", "left = queues && leaves && s.leave(k, wait.Waiter)", "left = false"),
 		Reason: "a rule of one command on one node; in a run the place expires before others have waited for too long"},
 	{ID: "M125", Bug: "a node that refuses some of several names grants the others", Mimics: "S56 S57", Expect: Tests, Tests: "./node/model -run TestConformance",
-		Edits:  edit("node/model.Server.acquireAll", "\tlocked := slices", "\tfor _, one := range wants {\n\t\tif !turn && one.lock.kind == none && cmd.Claims[0].Token > r.Fence {\n\t\t\ts.create(one.lock, cmd.Claims[0].Owner, now+life(cmd.TTL))\n\t\t\ts.setFence(one.fence, cmd.Claims[0].Token, now+life(cmd.Retention))\n\t\t}\n\t}\n\tlocked := slices"),
+		Edits:  edit("node/model.Server.acquire", "\tlocked := slices", "\tfor _, one := range wants {\n\t\tif !turn && one.lock.kind == none && cmd.Claims[0].Token > fence {\n\t\t\ts.create(one.names, node.Exclusive, cmd.Claims[0].Owner, now+life(cmd.TTL))\n\t\t\ts.setFence(one.fence, cmd.Claims[0].Token, now+life(cmd.Retention))\n\t\t}\n\t}\n\tlocked := slices"),
 		Reason: "a rule of one command on one node; in a run the attempt gives everything back"},
 	{ID: "M126", Bug: "a lease of several names goes on while a node has any of them", Mimics: "S57",
 		Edits: edit("quorum.keptAll", "{ return !slices.Contains(kept, false) }", "{ return slices.Contains(kept, true) }")},
@@ -427,13 +427,13 @@ var mutants = []*Mutant{
 		Edits:  edit("quorum.waiter.pauses", "if !w.notices.on && (!queued || f.foreign()) {", "if !w.notices.on && !queued {"),
 		Reason: "no other make runs in the simulator"},
 	{ID: "M144", Bug: "a waiter for several names holds up those who want the one that is free", Expect: Tests, Tests: "./node/model -run TestConformance",
-		Edits:  edit("node/model.Server.acquireAll", "if wait.Stays() && (one.inTheWay() || turn || reserve) {", "if wait.Stays() {"),
+		Edits:  edit("node/model.Server.acquire", "if wait.Stays() && (one.inTheWay() || turn || reserve) {", "if wait.Stays() {"),
 		Reason: "a rule of one command on one node; in a run those behind it have their turn before they have waited for too long"},
 	{ID: "M145", Bug: "a waiter for several names tells nobody that it leaves one to others", Expect: Tests, Tests: "./quorum -run TestNamesPass",
-		Edits:  edit("node/model.Server.acquireAll", "s.notifyNext(now, one.names, false, handover{}) // others", "_ = published // others"),
+		Edits:  edit("node/model.Server.acquire", "s.notifyNext(now, one.names, false, handover{}) // others", "_ = published // others"),
 		Reason: "the next asks again by itself after Options.RetryEvery, which a run allows"},
 	{ID: "M146", Bug: "a waiter for several names has a place in the queue of the first alone", Expect: Tests, Tests: "./node/model -run TestConformance",
-		Edits:  edit("node/model.Server.acquireAll", "\t\t\ts.keepPlace(now, one.names, cmd, r.Fence, reserve)\n\t\t} else", "\t\t\tif one.name == cmd.Claims[0].Name {\n\t\t\t\ts.keepPlace(now, one.names, cmd, r.Fence, reserve)\n\t\t\t}\n\t\t} else"),
+		Edits:  edit("node/model.Server.acquire", "\t\t\ts.keepPlace(now, one.names, cmd, fence, reserve)\n\t\t} else", "\t\t\tif one.name == cmd.Claims[0].Name {\n\t\t\t\ts.keepPlace(now, one.names, cmd, fence, reserve)\n\t\t\t}\n\t\t} else"),
 		Reason: "a rule of one command on one node; in a run it has its turn in the time that a run allows"},
 	{ID: "M147", Bug: "a waiter for several names is served when it is first for one of them",
 		Edits: edit("node/model.Server.survey", "turn = turn && !one.inTheWay()", "turn = (turn || one.first == nil) && !one.held")},
@@ -482,7 +482,7 @@ var mutants = []*Mutant{
 		Edits:  edit("quorum.waiter.mayReserve", "\treturn now < w.place.reserved\n", "\treturn false\n"),
 		Reason: "in a run the others leave all of them free before long"},
 	{ID: "M165", Bug: "names that are reserved are taken when one before does not come for a while", Expect: Tests, Tests: "./quorum -run TestNamesHaveTheirTurns",
-		Edits:  edit("node/model.Server.survey", " && !(one.first != nil && one.first.text == node.PlaceReserves)", ""),
+		Edits:  edit("node/model.want.describe", " && !(w.first != nil && w.first.text == node.PlaceReserves)", ""),
 		Reason: "in a run the others leave all of them free before long"},
 	{ID: "M166", Bug: "a holder that releases does not learn that others are queued", Expect: Tests, Tests: "./quorum -run TestNamesHaveTheirTurns",
 		Edits:  edit("quorum.round.receive", "if reply.Line.Awaited && ", "if false && "),
@@ -512,7 +512,7 @@ var mutants = []*Mutant{
 		Edits:  edit("quorum.findings.wasFree", "\t\t\town.add(i)\n", ""),
 		Reason: "one seed in a million has a node that always answers last and grants, and another that always refuses"},
 	{ID: "M175", Bug: "a waiter for several names reserves one while another that sorts before is missing", Expect: Tests, Tests: "./node/model -run TestConformance",
-		Edits:  edit("node/model.Server.acquireAll", "\t\treserve = false // no name is kept because of one that sorts before\n", ""),
+		Edits:  edit("node/model.Server.acquire", "\t\treserve = false // no name is kept because of one that sorts before\n", ""),
 		Reason: "a rule of one command on one node; in a run those who wait for each other's names come apart when the places expire"},
 	{ID: "M176", Bug: "that it is one waiter's turn is taken for that of all of its process", Expect: Tests, Tests: "./quorum -run TestNamesBesideJoints",
 		Edits:  edit("quorum.handoffs.tellFirst", "\tw.inbox.told.Or(1 << i)\n", "\tfor _, other := range f.waiters {\n\t\tother.inbox.told.Or(1 << i)\n\t\tother.inbox.signal.Set()\n\t}\n"),
@@ -568,7 +568,7 @@ var mutants = []*Mutant{
 		Edits:  edit("quorum.hold.unlock", "share = share && u.wasHeld && !last", "share = share && !last"),
 		Reason: "no worker of a run reads and writes, detaches, and unlocks one of the two"},
 	{ID: "M195", Bug: "a node keeps no place for a reader", Expect: Tests, Tests: "./node/nodetest -run TestModel$|TestEmbedded$",
-		Edits: join(edit("node/model.Server.acquireAll", "if wait.Stays() && (one", "if wait.Stays() && cmd.Mode != node.Read && (one"),
+		Edits: join(edit("node/model.Server.acquire", "if wait.Stays() && (one", "if wait.Stays() && cmd.Mode != node.Read && (one"),
 			edit(acquireQueuedScript, "if ARGV[8] ~= '0' and (way", "if ARGV[8] ~= '0' and mode ~= 'read' and (way")),
 		Reason: "readers ask again by themselves after Options.RetryEvery, which a run allows"},
 	{ID: "M196", Bug: "a writer passes readers that wait", Expect: Tests, Tests: "./node/nodetest -run TestModel$|TestEmbedded$",
@@ -580,7 +580,7 @@ var mutants = []*Mutant{
 			edit(notifyNextScript, "if type(says) == 'string' and says ~= TOLD then", "if type(says) == 'string' then")),
 		Reason: "a waiter asks again by itself after Options.RetryEvery, which a run allows"},
 	{ID: "M198", Bug: "a waiter that is first, but whose token is not above the fence, has no place",
-		Edits: join(edit("node/model.Server.acquireAll", "(one.inTheWay() || turn || reserve)", "(one.inTheWay() || reserve)"),
+		Edits: join(edit("node/model.Server.acquire", "(one.inTheWay() || turn || reserve)", "(one.inTheWay() || reserve)"),
 			edit(acquireQueuedScript, "(way[i] or turn or reserves)", "(way[i] or reserves)"))},
 	{ID: "M199", Bug: "those behind are notified before who gives a partial grant back has its place again", Expect: Equivalent,
 		Edits: join(edit("node/model.Server.endAndLeave", "\t\ts.keepPlace(now,", "\t\tdefer s.keepPlace(now,"),
@@ -593,7 +593,7 @@ var mutants = []*Mutant{
 		Edits:  edit("quorum.waiter.ask", "if (w.local.contended || w.local.hasWaited) &&", "if false &&"),
 		Reason: "they have their turn in the time that a run allows"},
 	{ID: "M202", Bug: "a waiter that nothing but others in the queue is in the way of has no place",
-		Edits: join(edit("node/model.Server.acquireAll", "(one.inTheWay() || turn || reserve)", "(one.held || turn || reserve)"),
+		Edits: join(edit("node/model.Server.acquire", "(one.inTheWay() || turn || reserve)", "(one.held || turn || reserve)"),
 			edit(acquireQueuedScript, "(way[i] or turn or reserves)", "(way[i] == KEYS[i] or turn or reserves)"))},
 	{ID: "M203", Bug: "a place is not kept for longer when its waiter asks again",
 		Edits: join(edit("node/model.Server.keepPlace", "\ts.put(p.kept, says, expires)\n", "\tif !p.kept.alive(now) {\n\t\ts.put(p.kept, says, expires)\n\t}\n"),
@@ -678,7 +678,7 @@ var mutants = []*Mutant{
 	{ID: "M259", Bug: "a resumed lease counts from the answers, not from before the commands",
 		Edits: edit("quorum.Locker.Resume", "\t\tlease := l.admit(", "\t\tr.start = l.clock.Now()\n\t\tlease := l.admit(")},
 	{ID: "M260", Bug: "a node that unlocks by force does not raise its fence", Expect: Tests, Tests: "./node/model -run TestConformance",
-		Edits:  edit("node/model.Server.breakLock", "\tif err := s.raise(k.fence, c.Token, kept); err != nil {\n\t\treturn failure(err), nil\n\t}\n", ""),
+		Edits:  edit("node/model.Server.breakLock", "\tif err := s.raise(k.fence, c.Token, now+life(cmd.Retention)); err != nil {\n\t\treturn failure(err), nil\n\t}\n", ""),
 		Reason: "a rule of one command on one node; seeds rarely have an acquire that comes after the lock was unlocked by force"},
 	{ID: "M261", Bug: "Break does not end the lease of its own process",
 		Edits: edit("quorum.Locker.Break", "\tfor _, h := range here {\n", "\tfor _, h := range here[:0] {\n")},
@@ -809,7 +809,7 @@ var mutants = []*Mutant{
 			edit(acquireAllScript, "if mode ~= 'read' then\n      redis.call('SET', KEYS[i + 1]", "if true then\n      redis.call('SET', KEYS[i + 1]")),
 		Reason: "those whose tokens are refused ask again with higher ones"},
 	{ID: "M304", Bug: "a reader that comes shortens the lock of all readers",
-		Edits: join(edit("node/model.Server.createIn", "if k.lock.kind == none || k.lock.expires < expires {", "if true {"),
+		Edits: join(edit("node/model.Server.create", "if k.lock.kind == none || k.lock.expires < expires {", "if true {"),
 			edit(createScript, "if left == -2 or left >= 0 and left < tonumber(ttl) then", "if true then"))},
 	{ID: "M305", Bug: "a grant does not tell the highest ticket of those that wait on", Expect: Tests, Tests: "./sim -run TestBugsStayFixed",
 		Edits: join(edit("node/model.Server.grant", "r.Line.Last = max(r.Line.Last, one.queue.last())", "_ = one"),
@@ -820,7 +820,7 @@ var mutants = []*Mutant{
 			edit(releaseAllScript, "if (removed == 1 or left == 1) and", "if removed == 1 and")),
 		Reason: "the next asks again by itself after Options.RetryEvery, which a run allows"},
 	{ID: "M307", Bug: "who gives up its place while others read notifies no reader behind it", Expect: Tests, Tests: "./node/nodetest -run TestModel$|TestEmbedded$",
-		Edits: join(edit("node/model.Server.releaseOne", "!gone && k.lock.mode() != reading {", "!gone {"),
+		Edits: join(edit("node/model.Server.releaseOne", "!gone && !shares {", "!gone && (true || !shares) {"),
 			edit(releaseAllScript, "(gone or redis.pcall('HGET', name, 'mode') == 'read')", "gone")),
 		Reason: "as M306"},
 	{ID: "M308", Bug: "of readers that are next the first alone is notified", Expect: Tests, Tests: "./quorum -run TestReadersAreWokenTogether",
@@ -932,7 +932,7 @@ var mutants = []*Mutant{
 			edit(raiseFencesScript, "          if frees then\n            redis.pcall('HDEL', KEYS[k], '')\n          end\n", "")),
 		Reason: "the plans of these seeds have no servers without memory"},
 	{ID: "M338", Bug: "an acquire writes first what needs no memory, so that a server without any grants it", Mimics: "S67", Expect: Tests, Tests: "./node/redisnode -run TestOutOfMemory$",
-		Edits: join(edit("node/model.Server.acquire", "\ts.needsMemory()\n", ""),
+		Edits: join(edit("node/model.Server.grant", "\ts.needsMemory()\n", ""),
 			edit("node/internal/courier/scripts/acquire.lua", "redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[4])", "redis.call('HDEL', KEYS[1], '')\nredis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[4])")),
 		Reason: "as M337"},
 	{ID: "M339", Bug: "a connection is kept that a command got no answer on, though it may be half-open", Mimics: "S66", Expect: Tests, Tests: "./sim -run TestFaultsEnd",
