@@ -223,21 +223,23 @@ func (n *Node) cut(err error) {
 // Down makes the server unreachable, or reachable again. While it is down every command is
 // answered with ErrUnreachable, unsent. Requests that were open when it went down are lost.
 func (n *Node) Down(down bool) {
-	n.mu.Lock()
-	n.down = down
-	if down {
-		n.cut(node.ErrUnreachable)
-	}
-	woken := n.connected()
-	n.mu.Unlock()
-	n.tell(woken)
+	n.reconnect(func() {
+		if n.down = down; down {
+			n.cut(node.ErrUnreachable)
+		}
+	})
 }
 
 // Hang makes the server accept commands and neither execute nor answer them, or ends that.
 // Commands that came in between remain lost.
 func (n *Node) Hang(hang bool) {
+	n.reconnect(func() { n.hung = hang })
+}
+
+// reconnect makes a change after which the subscriptions begin again, if they can.
+func (n *Node) reconnect(change func()) {
 	n.mu.Lock()
-	n.hung = hang
+	change()
 	woken := n.connected()
 	n.mu.Unlock()
 	n.tell(woken)
@@ -266,13 +268,11 @@ func (n *Node) Restart(empty bool) {
 	if empty {
 		loss = LoseEverything
 	}
-	n.mu.Lock()
-	n.cut(node.ErrUnreachable)
-	n.server.Restart(loss)
-	n.begin(n.clock.Now())
-	woken := n.connected()
-	n.mu.Unlock()
-	n.tell(woken)
+	n.reconnect(func() {
+		n.cut(node.ErrUnreachable)
+		n.server.Restart(loss)
+		n.begin(n.clock.Now())
+	})
 }
 
 // SetLife changes what the node reports about the server's life until the next

@@ -58,14 +58,12 @@ func (s *Server) acquire(now Time, cmd *node.Command) (reply node.Reply, publish
 // grant creates the locks of a command, and gives up the places of its waiter.
 func (s *Server) grant(now Time, wants []want, cmd *node.Command) node.Reply {
 	wait, owner := cmd.Waiting(), cmd.Claims[0].Owner
+	r := node.Reply{Status: node.Granted}
 	s.needsMemory()
 	for _, one := range wants {
 		if err := s.raiseFence(now, one.names, cmd.Mode, cmd.Claims[0].Token, now+life(cmd.Retention)); err != nil {
-			return failure(err)
+			return failure(err) // only of a reader, who has one name
 		}
-	}
-	r := node.Reply{Status: node.Granted}
-	for _, one := range wants {
 		s.create(one.names, cmd.Mode, owner, now+life(cmd.TTL))
 		if wait.Queued() {
 			s.leave(one.names, wait.Waiter)

@@ -10,11 +10,7 @@ import (
 )
 
 // Set stores a string at key, in place of whatever is there, without an expiry.
-func (s *Server) Set(key, value string) {
-	k := s.key(key)
-	s.erase(k)
-	k.kind, k.text, k.expires = text, value, Never
-}
+func (s *Server) Set(key, value string) { s.put(s.key(key), value, Never) }
 
 // HSet sets a field of the hash at key, which it creates, without an expiry, if
 // there is none. A key that is not a hash is left alone: ErrWrongType.
@@ -32,10 +28,7 @@ func (s *Server) HSet(now Time, key, field, value string) error {
 }
 
 // Del removes key.
-func (s *Server) Del(key string) {
-	k := s.key(key)
-	s.erase(k)
-}
+func (s *Server) Del(key string) { s.erase(s.key(key)) }
 
 // Persist takes the expiry from key, if it is there.
 func (s *Server) Persist(now Time, key string) { s.expireAt(now, key, Never) }
@@ -146,10 +139,7 @@ func (s *Server) Refuse(err error) { s.refusal = err }
 // writer, and until when the lock is there.
 func (s *Server) Holds(now Time, name, field string) (until Time, ok bool) {
 	k := s.of(name).lock
-	if !k.alive(now) {
-		return 0, false
-	}
-	if _, ok = k.find(field); !ok {
+	if _, ok = k.find(field); !ok || !k.alive(now) {
 		return 0, false
 	}
 	return k.expires, true
