@@ -15,11 +15,8 @@ import (
 // faults as well, if none affects that client and its link to the node.
 func (k *checker) noHoldAndWait(s *server, name string, before *node.State) {
 	owner := soleOwner(before)
-	if owner == "" {
+	if owner == "" || k.holder(owner) != nil { // a holder has won it
 		return
-	}
-	if k.holder(owner) != nil {
-		return // it was won
 	}
 	k.noIdleHandoff(s, name, owner)
 	for _, c := range k.w.clients {
@@ -71,11 +68,12 @@ func (k *checker) noIdleHandoff(s *server, name, owner string) {
 	w := k.w
 	for i := range s.handoffs {
 		h := &s.handoffs[i]
-		if h.name != name || h.owner != owner || h.c == nil || h.c.dead || h.c.stopped > 0 {
+		if h.name != name || h.owner != owner || h.link == nil || h.link.c.dead || h.link.c.stopped > 0 {
 			continue
 		}
-		l := h.c.links[s.number] // another one, if the client has closed its Locker
-		if o, _ := h.c.attemptOf(owner); !h.again && (o != nil && o.ticket > 0 && !o.won || k.released(h.c, owner) != nil) {
+		c := h.link.c
+		l := c.links[s.number] // another one, if the client has closed its Locker
+		if o, _ := c.attemptOf(owner); !h.again && (o != nil && o.ticket > 0 && !o.won || k.released(c, owner) != nil) {
 			continue // it may still get the lock, or has had it
 		}
 		if l != h.link || l.closed || l.deaf > 0 || !l.clear() || w.troubled >= h.at || l.warmed > h.at {
@@ -85,7 +83,7 @@ func (k *checker) noIdleHandoff(s *server, name, owner string) {
 			h.idle = w.now
 		}
 		if w.now-h.idle > int64(w.p.Lock.Timeout+w.quick()) {
-			w.fail("I13", fmt.Sprintf("%s was handed %q, no longer waits for it, and keeps it on %s", h.c.name, name, s.name))
+			w.fail("I13", fmt.Sprintf("%s was handed %q, no longer waits for it, and keeps it on %s", c.name, name, s.name))
 		}
 	}
 }

@@ -56,8 +56,7 @@ type server struct {
 
 // A handoff is a lock that the node has handed on to a waiter: the last of each name.
 type handoff struct {
-	c           *Client
-	link        *link // over which the new owner hears of it
+	link        *link // over which the new owner hears of it; nil: no client has the claim
 	name, owner string
 	at          int64
 	again       bool  // the new owner's lease is over: a doubled command has asked for the hand-off again

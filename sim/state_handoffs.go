@@ -17,16 +17,16 @@ func (k *checker) handsOn(s *server, h handoff, token node.Token, waiter string)
 	}
 	for _, c := range k.w.clients {
 		if _, a := c.attemptOf(h.owner); a != nil {
-			h.c, h.link = c, c.links[s.number]
+			h.link = c.links[s.number]
 			a.handed[s.number] = token
 			a.taken &^= faults.Of(s.number)
 			k.vote(c, s, h.owner)
-		} else {
-			c.loses(waiter)
+		} else if o := c.callWaiting(waiter); o != nil {
+			o.firm = 0 // the command with that claim came after later ones, and the waiter has no place until it asks again
 		}
 		if g := k.released(c, h.owner); g != nil && g.c == c {
 			g.doubled |= faults.Of(s.number)
-			h.c, h.link, h.again = c, c.links[s.number], true
+			h.link, h.again = c.links[s.number], true
 		}
 	}
 	if k.detached[h.owner] != nil {
@@ -36,22 +36,7 @@ func (k *checker) handsOn(s *server, h handoff, token node.Token, waiter string)
 		holder.given = k.w.now
 		return
 	}
-	if i := slices.IndexFunc(s.handoffs, func(o handoff) bool { return o.name == h.name }); i >= 0 {
-		s.handoffs[i] = h
-		return
-	}
-	s.handoffs = append(s.handoffs, h)
-}
-
-// loses notes that a node has handed a lock on to an old claim of a waiter, and so has given up
-// the waiter's place: the command with that claim came after later ones. The node knows the
-// waiter again after its next attempt.
-func (c *Client) loses(waiter string) {
-	for _, o := range c.calls {
-		if o.waiter == waiter {
-			o.firm = 0
-		}
-	}
+	s.handoffs = append(slices.DeleteFunc(s.handoffs, func(o handoff) bool { return o.name == h.name }), h)
 }
 
 // isTold notes that a client has heard of a hand-off. It does not count if the restart guard

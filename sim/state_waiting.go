@@ -13,9 +13,8 @@ import (
 
 // A queuedWaiter is a waiter with a ticket.
 type queuedWaiter struct {
-	c      *Client
-	waiter string
-	ticket node.Token
+	c *Client
+	*call
 }
 
 // waits reports whether a call is queued for a name.
@@ -140,13 +139,6 @@ func (k *checker) endWait(o *call) {
 
 // placeTTL is for how long a node keeps a place, unless its waiter asks again.
 func (w *world) placeTTL() time.Duration { return w.p.Lock.Poll + 3*w.p.Lock.Timeout }
-
-// outlasts reports whether a waiter's mark lasts for longer than that. Copied data is excepted: it
-// expires by another server's clock.
-func (s *server) outlasts(ttl time.Duration) bool {
-	longest := s.w.placeTTL() + time.Millisecond
-	return s.w.program == nil && (ttl == node.NoExpiry || ttl > longest && !s.copied(s.w.now-int64(longest)))
-}
 
 // soleOwner returns the one owner of a lock, "" if there are none or several.
 func soleOwner(state *node.State) (owner string) {
