@@ -17,7 +17,7 @@ type want struct {
 
 // acquire creates locks in any mode, with or without a ticket, or keeps places for them.
 func (s *Server) acquire(now Time, cmd *node.Command) (reply node.Reply, published []Notice) {
-	wait := cmd.Waiting()
+	wait := cmd.Wait
 	wants, err := s.wanted(now, cmd)
 	if err != nil {
 		return failure(err), nil
@@ -38,7 +38,8 @@ func (s *Server) acquire(now Time, cmd *node.Command) (reply node.Reply, publish
 	}
 	locked := slices.ContainsFunc(wants, func(w want) bool { return w.held })
 	reserve := wait.Reserve
-	for _, one := range wants {
+	for i := range wants {
+		one := &wants[i]
 		if wait.Stays() && (one.inTheWay() || turn || reserve) {
 			s.keepPlace(now, one.names, cmd, fence, reserve)
 		} else if wait.Stays() && s.leave(one.names, wait.Waiter) {
@@ -57,10 +58,11 @@ func (s *Server) acquire(now Time, cmd *node.Command) (reply node.Reply, publish
 
 // grant creates the locks of a command, and gives up the places of its waiter.
 func (s *Server) grant(now Time, wants []want, cmd *node.Command) node.Reply {
-	wait, owner := cmd.Waiting(), cmd.Claims[0].Owner
+	wait, owner := cmd.Wait, cmd.Claims[0].Owner
 	r := node.Reply{Status: node.Granted}
 	s.needsMemory()
-	for _, one := range wants {
+	for i := range wants {
+		one := &wants[i]
 		if err := s.raiseFence(now, one.names, cmd.Mode, cmd.Claims[0].Token, now+life(cmd.Retention)); err != nil {
 			return failure(err) // only of a reader, who has one name
 		}
@@ -93,7 +95,7 @@ func (s *Server) wanted(now Time, cmd *node.Command) ([]want, error) {
 // survey finds the holders and waiters in the way. It returns the highest fence, and whether nothing
 // is in the way.
 func (s *Server) survey(now Time, cmd *node.Command, wants []want) (fence node.Token, turn bool, err error) {
-	wait := cmd.Waiting()
+	wait := cmd.Wait
 	turn = true
 	for i := range wants {
 		one := &wants[i]
@@ -119,7 +121,7 @@ func (s *Server) survey(now Time, cmd *node.Command, wants []want) (fence node.T
 
 // before returns the place of the first living waiter before this one that excludes it, and how
 // many are before it from there on. It removes dead ones.
-func (s *Server) before(now Time, n *names, mode node.Mode, wait node.Wait) (first *key, ahead int) {
+func (s *Server) before(now Time, n *names, mode node.Mode, wait *node.Wait) (first *key, ahead int) {
 	line := n.queue.before(wait)
 	at := 0
 	for at < line {
@@ -201,7 +203,7 @@ func (s *Server) releaseOne(now Time, k *names, cmd *node.Command, owner string,
 		line.Others = line.Others || watched
 	}
 	// A plain lock that is released alone has no readers to think of.
-	shares := k.lock.mode() == reading && (cmd.Mode != node.Exclusive || cmd.Waiting().Queued() || len(cmd.Claims) > 1)
+	shares := k.lock.mode() == reading && (cmd.Mode != node.Exclusive || cmd.Wait.Queued() || len(cmd.Claims) > 1)
 	if !released && !left || !queues || k.queue.kind == none || !gone && !shares {
 		return released
 	}
@@ -219,7 +221,7 @@ func (s *Server) releaseOne(now Time, k *names, cmd *node.Command, owner string,
 
 // endAndLeave ends what an owner has of a name, and gives its waiter's place up or makes it again.
 func (s *Server) endAndLeave(now Time, k *names, cmd *node.Command, owner string, queues bool) (released, wrote, left bool) {
-	wait := cmd.Waiting()
+	wait := cmd.Wait
 	leaves := wait.Queued() && !wait.Stays()
 	left = queues && leaves && s.leave(k, wait.Waiter)
 	released, wrote = s.end(now, k, cmd.Mode, owner)
@@ -453,7 +455,7 @@ func (c *content) last() node.Token {
 
 // before returns how many in the queue are before the waiter of a command. If it has no
 // place, these are the ones with a ticket not above its own; without a ticket all are.
-func (c *content) before(wait node.Wait) int {
+func (c *content) before(wait *node.Wait) int {
 	if !wait.Queued() {
 		return len(c.line)
 	}

@@ -115,6 +115,9 @@ var kindNames = [...]string{"none", "hash", "string", "string", "zset"}
 
 func (k kind) String() string { return kindNames[k] }
 
+// nobody is who waits for a command without a Wait.
+var nobody node.Wait
+
 // Apply executes one command at the time now and returns the reply, without a Life. published
 // is what it has published, in that order; it is valid until the next Apply. Deadline is ignored.
 //
@@ -125,6 +128,9 @@ func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published 
 		return s.applyRefusing(now, cmd)
 	}
 	s.notices = s.notices[:0]
+	if cmd.Wait == nil {
+		cmd.Wait = &nobody
+	}
 	switch cmd.Kind {
 	case node.Acquire:
 		return s.acquire(now, &cmd)
@@ -461,8 +467,8 @@ func (s *Server) admitRelease(now Time, cmd *node.Command) {
 			_, mine := k.lock.find(field)
 			frees = frees || mine
 		}
-		if wait := cmd.Waiting(); wait.Queued() {
-			place := s.place(k, wait.Waiter)
+		if cmd.Wait.Queued() {
+			place := s.place(k, cmd.Wait.Waiter)
 			frees = frees || place != nil && place.alive(now)
 		}
 	}

@@ -51,7 +51,7 @@ const (
 )
 
 // plain is true of the commands of a plain lock of one name without a ticket.
-const plain = "cmd.Mode == node.Exclusive && len(cmd.Claims) == 1 && !cmd.Waiting().Queued()"
+const plain = "cmd.Mode == node.Exclusive && len(cmd.Claims) == 1 && !cmd.Wait.Queued()"
 
 // Edits that more than one mutant has.
 var (
