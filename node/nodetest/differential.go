@@ -344,19 +344,8 @@ func (about subject) command(t *rapid.T, kind node.Kind, unit time.Duration) nod
 	if kind != node.Acquire && kind != node.Release {
 		return c
 	}
-	if about.lines && rapid.IntRange(0, 4).Draw(t, "in line") > 0 {
-		c.Wait.Ticket = node.Token(rapid.IntRange(1, 4).Draw(t, "ticket"))
-		c.Wait.Waiter = rapid.SampledFrom(waiters).Draw(t, "waiter") + suffixes[c.Mode]
-		c.Wait.Barge = rapid.Bool().Draw(t, "barge")
-		if rapid.IntRange(0, 12).Draw(t, "stays") > 0 {
-			c.Wait.PlaceTTL = drawLife(t, "place", 12, unit)
-		}
-	}
-	if about.lines && kind == node.Release {
-		if rapid.IntRange(0, 9).Draw(t, "heir") == 9 {
-			c.Claims[0].Owner = heirs[0]
-		}
-		c.Handoff = above(t, c.Claims[0].Token, "next")
+	if about.lines {
+		drawWait(t, &c, unit)
 	}
 	if c.Mode == node.Exclusive && (about.pairs || rapid.IntRange(0, 2).Draw(t, "several") == 2) {
 		more := c.Claims[0]
@@ -367,6 +356,24 @@ func (about subject) command(t *rapid.T, kind node.Kind, unit time.Duration) nod
 		c.Wait.Standby = above(t, c.Claims[0].Token, "stands")
 	}
 	return c
+}
+
+// drawWait gives a command a waiter, as a rule, and a release a hand-off.
+func drawWait(t *rapid.T, c *node.Command, unit time.Duration) {
+	if rapid.IntRange(0, 4).Draw(t, "in line") > 0 {
+		c.Wait.Ticket = node.Token(rapid.IntRange(1, 4).Draw(t, "ticket"))
+		c.Wait.Waiter = rapid.SampledFrom(waiters).Draw(t, "waiter") + suffixes[c.Mode]
+		c.Wait.Barge = rapid.Bool().Draw(t, "barge")
+		if rapid.IntRange(0, 12).Draw(t, "stays") > 0 {
+			c.Wait.PlaceTTL = drawLife(t, "place", 12, unit)
+		}
+	}
+	if c.Kind == node.Release {
+		if rapid.IntRange(0, 9).Draw(t, "heir") == 9 {
+			c.Claims[0].Owner = heirs[0]
+		}
+		c.Handoff = above(t, c.Claims[0].Token, "next")
+	}
 }
 
 // A race is one program run on all systems.

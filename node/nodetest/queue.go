@@ -311,8 +311,8 @@ func (row each) line() (l node.Line) {
 	return l
 }
 
-// wantEach plays a row with these names.
-func (f fixture) wantEach(row each, names []string, heard <-chan node.Turn) {
+// commandOf makes what a row begins with, and returns its command.
+func (f fixture) commandOf(row each, names []string) node.Command {
 	f.Helper()
 	for i, text := range row.names {
 		s := sideOf(text)
@@ -321,66 +321,80 @@ func (f fixture) wantEach(row each, names []string, heard <-chan node.Turn) {
 			f.want(node.Granted, f.acquire(names[i], "me", held))
 		}
 	}
-	me := spot{ticket: 20, kept: 20 * life}
-	ask := of(f.asks(names[0], me, "me", next), names...)
-	release := of(f.release(names[0], "me", held), names...)
-	cmd := map[string]node.Command{
-		"ask": ask, "ask below a fence": ask, "ask impatiently": impatient(ask), "barge": barging(ask), "reserve": withWait(ask, func(w *node.Wait) { w.Reserve = true }),
-		"release": release, "release while others listen": handing(next, release), "hand on": handing(next, release),
-		"give back": staying(me.kept, inLine(20, me.base(), release)), "leave": impatient(inLine(20, me.base(), release)),
-	}[row.does]
 	switch row.does {
 	case "ask below a fence":
 		f.want(node.Absent, f.release(names[1], "", next))
 	case "release while others listen":
 		f.watch(names[0])
 	}
+	me := spot{ticket: 20, kept: 20 * life}
+	ask := of(f.asks(names[0], me, "me", next), names...)
+	release := of(f.release(names[0], "me", held), names...)
+	back := staying(me.kept, inLine(me.ticket, me.base(), release))
+	return map[string]node.Command{
+		"ask": ask, "ask below a fence": ask, "ask impatiently": impatient(ask), "barge": barging(ask),
+		"reserve": withWait(ask, func(w *node.Wait) { w.Reserve = true }),
+		"release": release, "release while others listen": handing(next, release), "hand on": handing(next, release),
+		"give back": back, "leave": impatient(back),
+	}[row.does]
+}
 
+// wantEach plays a row with these names.
+func (f fixture) wantEach(row each, names []string, heard <-chan node.Turn) {
+	f.Helper()
 	what := fmt.Sprintf("%s: %q", row.does, row.names)
+	cmd := f.commandOf(row, names)
 	r := f.want(row.status, cmd)
 	if line := row.line(); r.Line != line {
 		f.Errorf("%s: %+v, want %+v", what, r.Line, line)
 	}
 	var turns []node.Turn
-	for i, text := range row.want {
-		is, becomes := sideOf(row.names[i]), sideOf(text)
+	for i, name := range names {
+		is, becomes := sideOf(row.names[i]), sideOf(row.want[i])
 		owners := map[string][]string{"x": {"h0"}, "m": {"me"}}[becomes.holder]
-		var left []spot
-		for _, s := range becomes.queue {
-			if s.ticket == me.ticket && cmd.Waiting().Stays() {
-				s.kept = me.kept
-			}
-			switch s.mark {
-			case 'h':
-				turns = append(turns, node.Turn{Name: names[i], Owner: node.Standby(s.owner()), Token: next, Life: r.Life})
-				owners = append(owners, node.Standby(s.owner()))
-				continue
-			case 't':
-				turns = append(turns, node.Turn{Name: names[i], Waiter: s.waiter()})
-			}
-			left = append(left, s)
-		}
-		f.wantLeft(what, names[i], left)
 		fence := node.Token(0)
 		switch {
-		case is.holder != becomes.holder && cmd.Kind == node.Acquire, len(left) < len(becomes.queue), row.does == "ask below a fence" && i == 1:
+		case is.holder != becomes.holder && cmd.Kind == node.Acquire, row.does == "ask below a fence" && i == 1:
 			fence = next
 		case is.holder != "", cmd.Kind == node.Release:
 			fence = held
 		}
-		if got := f.wantOwners(what, names[i], node.Exclusive, owners); got.Fence != fence {
+		var left []spot
+		for _, s := range becomes.queue {
+			if s.ticket == 20 && cmd.Waiting().Stays() {
+				s.kept = cmd.Waiting().PlaceTTL
+			}
+			switch {
+			case s.mark == 'h' && r.Life != nil: // else the node hands nothing on
+				turns = append(turns, node.Turn{Name: name, Owner: node.Standby(s.owner()), Token: next, Life: r.Life})
+				owners, fence = append(owners, node.Standby(s.owner())), next
+				continue
+			case s.mark == 'h', s.mark == 't':
+				turns = append(turns, node.Turn{Name: name, Waiter: s.waiter()})
+			}
+			left = append(left, s)
+		}
+		f.wantLeft(what, name, left)
+		if got := f.wantOwners(what, name, node.Exclusive, owners); got.Fence != fence {
 			f.Errorf("%s: fence %d, want %d", what, got.Fence, fence)
 		}
-		f.must(f.Do("DEL", names[i]))
-		if len(left) == 0 || left[0].ticket != me.ticket {
-			continue
-		}
-		last := f.want(node.Refused, impatient(inLine(90, "last", f.acquire(names[i], "l", next+1))))
-		if reserved := left[0].mark == '^'; last.Line.Free == reserved {
-			f.Errorf("%s: name %d is reserved: %v", what, i, !reserved)
-		}
+		f.wantReserved(what, name, left)
 	}
 	f.wantTurns(what, heard, turns)
+}
+
+// wantReserved requires that the next to ask hears whether the waiter of the table, if it is the
+// first, reserves a name.
+func (f fixture) wantReserved(what, name string, queue []spot) {
+	f.Helper()
+	if len(queue) == 0 || queue[0].ticket != 20 {
+		return
+	}
+	f.must(f.Do("DEL", name))
+	r := f.want(node.Refused, impatient(inLine(90, "last", f.acquire(name, "l", next+1))))
+	if reserved := queue[0].mark == '^'; r.Line.Free == reserved {
+		f.Errorf("%s: %q is reserved: %v", what, name, !reserved)
+	}
 }
 
 var queueSeveralRules = []rule{
