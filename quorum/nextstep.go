@@ -24,8 +24,6 @@ const (
 type pausing struct {
 	// The result of the last attempt. It does not change during the pause.
 	need              int           // nodes for a grant
-	queued            bool          // the waiter is queued on the nodes, which tell it when it is first
-	ticketed          bool          // its last attempt carried a ticket
 	passable          bool          // only waiters before it kept the last attempt from being granted
 	before            int           // how many waiters are before it on a quorum
 	splits            int           // attempts in a row that got some of the nodes, but too few
@@ -122,11 +120,8 @@ func (p *pausing) afterRelease(now clock.Instant, first, free nodeSet) step {
 			p.by(p.backUntil)
 			return keepPausing
 		}
-		if p.ticketed { // a waiter before it does not listen, or does not come
-			return askPastOthers
-		}
-		return askAgain
-	case enough && (!p.queued || p.before == 0):
+		return askPastOthers // a waiter before it does not listen, or does not come
+	case enough && p.before == 0:
 		return askAgain
 	case enough: // the waiters before it come first, but one may have died, or a notice be lost
 		p.by(now.Add(time.Duration(p.before) * noticeSlack))

@@ -48,7 +48,6 @@ type inbox struct {
 
 // Notices are a waiter's subscriptions to its names' releases.
 type notices struct {
-	on   bool
 	take []func() // takes a notice of each node
 	stop []func() // ends the subscriptions
 }
@@ -100,12 +99,11 @@ func (n *notices) end() {
 	for _, stop := range n.stop {
 		stop()
 	}
-	n.on, n.stop = false, n.stop[:0]
+	n.stop = n.stop[:0]
 }
 
 // listen subscribes to the notices of all names.
 func (w *waiter) listen() {
-	w.notices.on = true
 	for i, n := range w.l.nodes {
 		for name := range w.request.each() {
 			w.notices.stop = append(w.notices.stop, n.Watch(name, w.request.mode, w.notices.take[i]))
@@ -346,10 +344,10 @@ func (w *waiter) news(wake clock.Wake) news {
 }
 
 // pauses begins a pause, and decides how long it is if nothing happens. It queues the
-// waiter on the nodes, or subscribes to the name, if need be.
+// waiter on the nodes, and subscribes to a name that another library's lock has, if need be.
 func (w *waiter) pauses() *pausing {
 	l, f := w.l, &w.found
-	p := &pausing{need: l.need, ticketed: w.place.last.number > 0, splits: f.splits, took: f.took,
+	p := &pausing{need: l.need, splits: f.splits, took: f.took,
 		unit: firstPause, deadline: w.deadline, returnAt: clock.Never, handingUntil: clock.Never, backUntil: clock.Never}
 	p.free, p.silent, p.own = f.wasFree()
 	free := f.freeIn(l.need, l.opts.RetryEvery)
@@ -369,18 +367,15 @@ func (w *waiter) pauses() *pausing {
 		w.lineUp()
 		p.by(now.Add(noticeSlack)) // to take its place; it is woken when it is subscribed
 	}
-	queued := w.place.queued.Load()
-	if !w.notices.on && (!queued || f.foreign()) {
+	if len(w.notices.stop) == 0 && f.foreign() {
 		w.listen()
 	}
-	p.queued, p.before = queued, f.before(l.need)
-	p.passable = queued && f.passable(l.need) && !w.request.fair && w.request.mode != node.Read
+	p.before = f.before(l.need)
+	p.passable = f.passable(l.need) && !w.request.fair && w.request.mode != node.Read
 	if p.passable { // those before it come first, but one may have died
 		p.by(now.Add(time.Duration(p.before) * noticeSlack))
 	}
-	if w.place.placeTTL > 0 { // for the nodes to keep its place
-		p.by(now.Add(l.opts.RetryEvery))
-	}
+	p.by(now.Add(l.opts.RetryEvery)) // for the nodes to keep its place
 	if w.place.last.reserves {
 		p.by(w.place.reserved) // to let others have them
 	}
