@@ -13,11 +13,10 @@ import (
 type step uint8
 
 const (
-	keepPausing    step = iota
-	askAgain            // make the next attempt
-	askPastOthers       // make one that takes a free lock even if others are queued before
-	returnHandoffs      // give back what too few nodes have handed over, then ask again
-	stopWaiting         // the caller's wait is over
+	keepPausing   step = iota
+	askAgain           // make the next attempt
+	askPastOthers      // make one that takes a free lock even if others are queued before
+	stopWaiting        // the caller's wait is over
 )
 
 // A pausing is a waiter's pause after a failed attempt.
@@ -34,10 +33,7 @@ type pausing struct {
 	deadline          clock.Instant // of the caller's wait
 	standBack         time.Duration // for this long listeners that are in no queue may come first
 
-	until        clock.Instant // when the waiter asks again, whatever happens
-	returnAt     clock.Instant // when it gives back an incomplete hand-over
-	handingUntil clock.Instant // until then the other nodes may hand over, too
-	backUntil    clock.Instant // until then it leaves the lock to listeners
+	until clock.Instant // when the waiter asks again, whatever happens
 }
 
 // News is what has reached a waiter during its pause.
@@ -53,7 +49,7 @@ type news struct {
 }
 
 // wakeAt is when the pause ends if nothing happens.
-func (p *pausing) wakeAt() clock.Instant { return min(p.until, p.returnAt, p.deadline) }
+func (p *pausing) wakeAt() clock.Instant { return min(p.until, p.deadline) }
 
 // by shortens the pause.
 func (p *pausing) by(t clock.Instant) { p.until = min(p.until, t) }
@@ -73,20 +69,18 @@ func (p *pausing) nextStep(n news) step {
 	if n.left { // the nodes are about to tell the waiter, or to hand the lock over
 		p.by(n.now.Add(max(noticeSlack, 2*p.took)))
 	}
-	if n.handed != 0 && p.returnAt == clock.Never { // the rest must come soon: nobody else can have these
-		p.returnAt = n.now.Add(noticeSlack)
-		p.handingUntil = n.now.Add(min(max(p.took, time.Millisecond), noticeSlack/2))
+	if n.handed != 0 { // the rest must come soon: nobody else can have these
+		p.by(n.now.Add(min(max(p.took, time.Millisecond), noticeSlack/2)))
 	}
 	first := n.first | n.handed
 	switch {
 	case n.handed.len() >= p.need:
 		return askAgain
-	case (n.released|first)&^p.own == 0: // only echoes of its own release
-		return keepPausing
-	case n.handed != 0 && n.now < p.handingUntil:
+	case n.handed != 0:
 		// Some nodes may be one hand-over ahead. Asking now would return their grant
 		// and keep them out of step.
-		p.by(p.handingUntil)
+		return keepPausing
+	case (n.released|first)&^p.own == 0: // only echoes of its own release
 		return keepPausing
 	}
 	return p.afterRelease(n.now, first, (p.free|n.released|first)&^p.silent)
@@ -95,8 +89,6 @@ func (p *pausing) nextStep(n news) step {
 // timeIsUp decides when the pause has lasted its time.
 func (p *pausing) timeIsUp(now clock.Instant) step {
 	switch {
-	case now >= p.returnAt: // also at the deadline
-		return returnHandoffs
 	case now >= p.deadline:
 		return stopWaiting
 	case p.passable: // the waiters before it may have died
@@ -113,11 +105,8 @@ func (p *pausing) afterRelease(now clock.Instant, first, free nodeSet) step {
 	case p.splits >= 2 && enough: // the other waiters must not come at the same moment
 		p.by(now.Add(time.Duration(p.luck * float64(p.unit<<min(p.splits, 4)))))
 	case first != 0 && ((p.free|first)&^p.silent).len() >= p.need:
-		if p.backUntil == clock.Never {
-			p.backUntil = now.Add(p.standBack)
-		}
-		if now < p.backUntil {
-			p.by(p.backUntil)
+		if p.standBack > 0 {
+			p.by(now.Add(p.standBack))
 			return keepPausing
 		}
 		return askPastOthers // a waiter before it does not listen, or does not come

@@ -42,10 +42,10 @@ func TestNextStep(t *testing.T) {
 			news: news{now: ms, handed: three}, want: askAgain},
 		{says: "an incomplete hand-over is waited for, for as long as an attempt takes",
 			state: pausing{took: 3 * time.Millisecond}, news: news{now: ms, handed: two}, want: keepPausing, until: 4 * ms},
-		{says: "an incomplete hand-over is given back when the rest does not come",
-			state: pausing{returnAt: 21 * ms}, news: news{now: 21 * ms, passed: true}, want: returnHandoffs},
-		{says: "an incomplete hand-over is given back at the end of the wait, too",
-			state: pausing{returnAt: 21 * ms}, news: news{now: 5 * second, passed: true}, want: returnHandoffs},
+		{says: "it is not waited for any longer if another node hands over",
+			state: pausing{took: 3 * time.Millisecond, until: 4 * ms}, news: news{now: 3 * ms, handed: two}, want: keepPausing, until: 4 * ms},
+		{says: "a hand-over of nodes that were free already is none of the waiter's own doing",
+			state: pausing{free: two, own: two}, news: news{now: ms, handed: two}, want: keepPausing, until: 2 * ms},
 
 		{says: "when the holder in this process has released, the nodes are asked soon if they stay silent",
 			news: news{now: ms, left: true}, want: keepPausing, until: ms + slack},
@@ -66,13 +66,11 @@ func TestNextStep(t *testing.T) {
 			state: pausing{free: two, own: two, before: 2}, news: news{now: ms, first: three}, want: askPastOthers},
 
 		{says: "a waiter that enough nodes call first lets listeners that are in no queue come before it",
-			state: pausing{standBack: 5 * time.Millisecond, backUntil: clock.Never}, news: news{now: ms, first: three},
+			state: pausing{standBack: 5 * time.Millisecond}, news: news{now: ms, first: three},
 			want: keepPausing, until: 6 * ms},
 		{says: "it does so until then, however many nodes call it",
-			state: pausing{standBack: 5 * time.Millisecond, backUntil: 6 * ms}, news: news{now: 5 * ms, first: three},
+			state: pausing{standBack: 5 * time.Millisecond, until: 6 * ms}, news: news{now: 5 * ms, first: three},
 			want: keepPausing, until: 6 * ms},
-		{says: "after that it asks",
-			state: pausing{standBack: 5 * time.Millisecond, backUntil: 6 * ms}, news: news{now: 6 * ms, first: three}, want: askPastOthers},
 
 		{says: "after two split votes a waiter comes at a moment of its own",
 			state: pausing{splits: 2, luck: 0.5, unit: 10 * time.Millisecond}, news: news{now: ms, first: three}, want: keepPausing, until: 21 * ms},
@@ -80,9 +78,9 @@ func TestNextStep(t *testing.T) {
 			state: pausing{splits: 1, luck: 0.5, unit: 10 * time.Millisecond}, news: news{now: ms, released: three}, want: askAgain},
 	} {
 		p := row.state
-		p.need, p.until, p.deadline = 3, second, 5*second
-		if p.returnAt == 0 {
-			p.returnAt = clock.Never
+		p.need, p.deadline = 3, 5*second
+		if p.until == 0 {
+			p.until = second
 		}
 		if got := p.nextStep(row.news); got != row.want {
 			t.Errorf("%s: step %d, not %d", row.says, got, row.want)

@@ -317,16 +317,10 @@ func (w *waiter) pause(ctx context.Context) bool {
 	p := w.pauses()
 	for {
 		n := w.news(w.inbox.signal.Wait(ctx, p.wakeAt()))
-		next := p.nextStep(n)
-		switch next {
-		case keepPausing:
-			continue
-		case returnHandoffs:
-			w.returnHandovers(true, "")
-			return n.now < w.deadline
+		if next := p.nextStep(n); next != keepPausing {
+			w.place.barges = next == askPastOthers
+			return next != stopWaiting
 		}
-		w.place.barges = next == askPastOthers
-		return next != stopWaiting
 	}
 }
 
@@ -348,7 +342,7 @@ func (w *waiter) news(wake clock.Wake) news {
 func (w *waiter) pauses() *pausing {
 	l, f := w.l, &w.found
 	p := &pausing{need: l.need, splits: f.splits, took: f.took,
-		unit: firstPause, deadline: w.deadline, returnAt: clock.Never, handingUntil: clock.Never, backUntil: clock.Never}
+		unit: firstPause, deadline: w.deadline}
 	p.free, p.silent, p.own = f.wasFree()
 	free := f.freeIn(l.need, l.opts.RetryEvery)
 	if f.splits > 0 {
