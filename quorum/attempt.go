@@ -7,29 +7,18 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// An outcome is the result of one attempt: a grant, or why there is none.
-type outcome struct {
-	claim   claim
-	grant   grant
-	won     bool
-	spent   bool     // nothing was asked: no token is left
-	late    bool     // granted, but too late to be relied on
-	ballots []ballot // of an attempt that failed, in the memory of those before the last
-	took    time.Duration
-	cutOff  bool // the caller's context ended before it was known why
-}
-
 // attempt is one acquire round and, if it is not won, its release. It leaves an offer if the
 // waiter stands by.
-func (w *waiter) attempt(ctx context.Context) (o outcome) {
+func (w *waiter) attempt(ctx context.Context) (g grant, granted bool) {
 	l, s := w.l, w.request
 	c, ok := w.nextClaim()
+	w.found.late, w.found.spent = false, !ok
 	if !ok {
-		return outcome{spent: true}
+		return g, false
 	}
+	w.place.last = c
 	r := l.rounds.begin(node.Acquire, c, s.life()+l.opts.Grace, w.timeout())
 	defer r.done()
-	o.claim = c
 	if c.standby != 0 {
 		l.handoffs.offer(w, c, r.start)
 	}
@@ -37,20 +26,34 @@ func (w *waiter) attempt(ctx context.Context) (o outcome) {
 	if r.await(ctx) == won && r.confirmWin(ctx) && ctx.Err() == nil {
 		// Read the clock only now: the round took part of the lease.
 		if l.clock.Now() < validUntil(r.start, s.lease, l.opts.Drift) {
-			o.won, o.grant = true, r.grant(c, s.lease, 0)
-			return o
+			return r.grant(c, s.lease, 0), true
 		}
-		o.late = true
+		w.found.late = true
 	}
 	r.linger(ctx, s.wait != 0)
 	if mayHold := r.mayHoldNow(); mayHold != 0 {
 		l.releases.send(c, mayHold, l.expiry(r.start, s.life()))
 	}
-	o.took = l.clock.Now().Sub(r.start)
+	w.note(ctx, r)
+	return g, false
+}
+
+// note keeps what the failed attempt has found, and tells of it.
+func (w *waiter) note(ctx context.Context, r *round) {
+	f := &w.found
+	f.took = w.l.clock.Now().Sub(r.start)
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	o.ballots, o.cutOff = append(w.found.last[:0], r.ballots...), ctx.Err() != nil && !r.tally.explained()
-	return o
+	f.ballots, f.last = append(f.last[:0], r.ballots...), f.ballots
+	cutOff := ctx.Err() != nil && !r.tally.explained() // it is not known why it failed
+	r.mu.Unlock()
+	f.record(w.l.tokens)
+	if w.l.opts.Observe != nil {
+		w.l.observe(Event{Kind: EventAttemptFailed, Name: r.claim.title(), Owner: r.claim.Owner, Token: r.claim.Token,
+			Took: f.took, Err: w.failed(ctx)})
+	}
+	if cutOff && f.waited { // the wait ends with what the attempts before have found
+		f.ballots, f.last = f.last, f.ballots
+	}
 }
 
 // nextClaim makes the claim of the next attempt, with an owner of its own. It returns false if
@@ -67,7 +70,6 @@ func (w *waiter) nextClaim() (c claim, ok bool) {
 	}
 	c = s.claim
 	c.Owner, c.Token, c.ticket = l.ownerName(), token, w.place.ticket
-	c.barges = w.place.barges && !s.fair
 	if c.placeTTL > 0 && w.mayStandBy() {
 		c.standby = l.standbyToken(token)
 	}

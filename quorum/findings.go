@@ -22,6 +22,7 @@ type findings struct {
 	took      time.Duration // by the last attempt
 	late      bool          // the last attempt was granted, but too late
 	spent     bool          // no token is left for another attempt
+	passable  bool          // the last attempt was refused only because of other waiters
 	waited    bool          // there was more than one attempt
 	stale     int           // attempts in a row that lacked only a higher token
 	fruitless int           // attempts in a row after which nobody was known to hold the name
@@ -40,10 +41,8 @@ var errSpent = fmt.Errorf("no fencing token is left above those that the nodes h
 
 var errHere = errors.New("held in this process")
 
-// record takes what a failed attempt has found.
-func (f *findings) record(o *outcome, t *tokens) {
-	f.late, f.took = o.late, o.took
-	f.ballots, f.last = o.ballots, f.ballots
+// record draws conclusions from the answers to a failed attempt.
+func (f *findings) record(t *tokens) {
 	stale, granted, free := 0, 0, 0
 	for _, b := range f.ballots {
 		if b.stale {
@@ -56,6 +55,7 @@ func (f *findings) record(o *outcome, t *tokens) {
 			free++
 		}
 	}
+	f.passable = granted+free >= t.need
 	f.followFences(t)
 	t.saw(f.token)
 	if stale > 0 && stale+granted >= t.need {
@@ -158,17 +158,6 @@ func (f *findings) before(need int) int {
 	}
 	slices.Sort(all)
 	return all[need-1]
-}
-
-// passable reports whether the last attempt was refused only because of other waiters.
-func (f *findings) passable(need int) bool {
-	free := 0
-	for _, b := range f.ballots {
-		if b.free || b.vote == voteGranted {
-			free++
-		}
-	}
-	return free >= need
 }
 
 // foreign reports whether the name is held by another library's lock, whose release

@@ -44,7 +44,6 @@ type place struct {
 	ticket
 	last     claim         // of the last attempt
 	queued   atomic.Bool   // the nodes tell the waiter when it is first
-	barges   bool          // the next attempt takes a free lock even if others are queued before
 	reserved clock.Instant // until then it may keep several names from others
 }
 

@@ -72,7 +72,7 @@ func (l *Locker) newWaiter() *waiter {
 // recycle puts w back for another call.
 func (w *waiter) recycle() {
 	w.request, w.local = nil, localPlace{}
-	w.place.ticket, w.place.last, w.place.barges = ticket{}, claim{}, false
+	w.place.ticket, w.place.last = ticket{}, claim{}
 	w.place.queued.Store(false)
 	f := &w.found
 	clear(f.ballots)
@@ -270,14 +270,8 @@ func (w *waiter) ask(ctx context.Context) (g grant, won bool, err error) {
 	defer l.limiter.leave()
 	w.returnHandovers(true, "")
 	w.inbox.forget()
-	o := w.attempt(ctx)
-	if !o.spent {
-		w.place.last = o.claim
-	}
-	if !o.won {
-		w.note(ctx, &o)
-	}
-	return o.grant, o.won, nil
+	g, won = w.attempt(ctx)
+	return g, won, nil
 }
 
 // standBack leaves the names for a moment to listeners that are in no queue. It takes the signal,
@@ -291,34 +285,18 @@ func (w *waiter) standBack(ctx context.Context) {
 	}
 }
 
-// note keeps what a failed attempt has found, and tells of it.
-func (w *waiter) note(ctx context.Context, o *outcome) {
-	if o.spent {
-		w.found.spent, w.found.late = true, false
-		return
-	}
-	w.found.record(o, w.l.tokens)
-	if w.l.opts.Observe != nil {
-		w.l.observe(Event{Kind: EventAttemptFailed, Name: w.request.title(), Owner: o.claim.Owner, Token: o.claim.Token,
-			Took: o.took, Err: w.failed(ctx)})
-	}
-	if f := &w.found; o.cutOff && f.waited { // the wait ends with what the attempts before have found
-		f.ballots, f.last = f.last, f.ballots
-	}
-}
-
 // pause waits after a failed attempt until another is worth while. It returns false when
 // the wait is over: by ctx, by its bound, or because the Locker was closed.
 func (w *waiter) pause(ctx context.Context) bool {
 	w.observeWait()
-	w.found.waited, w.place.barges = true, false
+	w.found.waited = true
 	w.look()
 	w.l.labels.keep(w.l.clock.Now())
 	p := w.pauses()
 	for {
 		n := w.news(w.inbox.signal.Wait(ctx, p.wakeAt()))
 		if next := p.nextStep(n); next != keepPausing {
-			w.place.barges = next == askPastOthers
+			w.place.barges = next == askPastOthers && !w.request.fair
 			return next != stopWaiting
 		}
 	}
@@ -365,7 +343,7 @@ func (w *waiter) pauses() *pausing {
 		w.listen()
 	}
 	p.before = f.before(l.need)
-	p.passable = f.passable(l.need) && !w.request.fair && w.request.mode != node.Read
+	p.passable = f.passable && !w.request.fair && w.request.mode != node.Read
 	if p.passable { // those before it come first, but one may have died
 		p.by(now.Add(time.Duration(p.before) * noticeSlack))
 	}
