@@ -39,10 +39,7 @@ func (c *claim) size() int { return max(1, len(c.names)) }
 // covers reports whether all names of d are among those of c.
 func (c *claim) covers(d *claim) bool {
 	for name := range d.each() {
-		if c.names == nil && c.Name != name {
-			return false
-		}
-		if _, found := slices.BinarySearch(c.names, name); c.names != nil && !found {
+		if _, found := slices.BinarySearch(c.names, name); name != c.Name && !found {
 			return false
 		}
 	}

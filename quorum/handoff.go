@@ -72,7 +72,7 @@ func (w *waiter) standbyFor() time.Duration {
 // next attempt, after Options.RetryEvery, and until then enough must be left to renew the lease.
 func (w *waiter) mayStandBy() bool {
 	s := w.request
-	return s.wait != 0 && s.names == nil && !s.fixed && s.keep == 0 && w.standbyFor() >= w.l.opts.RetryEvery+2*w.l.opts.Timeout
+	return s.names == nil && !s.fixed && s.keep == 0 && w.standbyFor() >= w.l.opts.RetryEvery+2*w.l.opts.Timeout
 }
 
 // standbyToken is the token of an offer whose attempt has the given one: a Timeout ahead, since

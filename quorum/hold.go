@@ -104,13 +104,6 @@ func (h *hold) sent(start clock.Instant, lease time.Duration) {
 	h.expiry = max(h.expiry, h.l.expiry(start, lease))
 }
 
-// mayBeKept notes that a node may have a key of the lease until then.
-func (h *hold) mayBeKept(until clock.Instant) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.expiry = max(h.expiry, until)
-}
-
 // schedule enters the hold's next event in the agenda. h.mu is held.
 func (h *hold) schedule() {
 	if h.renewAt < h.until {

@@ -57,7 +57,7 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 			}
 		}
 		lease := l.admit(ctx, r.grant(c, s.lease, t.High), &s)
-		lease.h.mayBeKept(l.expiry(r.start, l.opts.MaxLease)) // no extension shortens what the nodes have
+		lease.h.sent(r.start, l.opts.MaxLease) // no extension shortens what the nodes have
 		l.observe(Event{Kind: EventAcquired, Name: s.title(), Owner: c.Owner, Token: c.Token, Took: took})
 		return lease, nil
 	case r.missing(l.need):

@@ -651,7 +651,7 @@ var mutants = []*Mutant{
 		Reason: "it is below the simulator, and the engine does not rely on it for an Extend"},
 	{ID: "M247", Bug: "an attempt that the end of the wait cuts off decides what the error says",
 		Expect: Tests, Tests: "./quorum -run TestLastAttemptIsCutOff",
-		Edits:  edit("quorum.waiter.note", "cutOff && f.waited {", "false {"),
+		Edits:  edit("quorum.waiter.note", "cutOff && f.waited {", "cutOff && false {"),
 		Reason: "both are true: it says what the nodes have answered"},
 	{ID: "M248", Bug: "an Unlock of what was overwritten does not say that the lease was gone",
 		Expect: Tests, Tests: "./quorum -run TestUnlockOfWhatWasOverwritten",
