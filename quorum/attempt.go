@@ -19,7 +19,7 @@ func (w *waiter) attempt(ctx context.Context) (g grant, granted bool) {
 	w.place.last = c
 	r := l.rounds.begin(node.Acquire, c, s.life()+l.opts.Grace, w.timeout())
 	defer r.done()
-	if c.standby != 0 {
+	if c.ticket.Standby != 0 {
 		l.handoffs.offer(w, c, r.start)
 	}
 	r.ask(allNodes(len(l.nodes)))
@@ -70,12 +70,13 @@ func (w *waiter) nextClaim() (c claim, ok bool) {
 	}
 	c = s.claim
 	c.Owner, c.Token, c.ticket = l.ownerName(), token, w.place.ticket
-	if c.placeTTL > 0 && w.mayStandBy() {
-		c.standby = l.standbyToken(token)
+	t := &c.ticket
+	if t.Stays() && w.mayStandBy() {
+		t.Standby = l.standbyToken(token)
 	}
-	c.reserves = s.names != nil && c.placeTTL > 0 && w.mayReserve()
-	if c.reserves { // nobody passes it as long as it has the places
-		c.placeTTL = min(c.placeTTL, w.place.reserved.Sub(l.clock.Now())+3*l.opts.Timeout)
+	t.Reserve = s.names != nil && t.Stays() && w.mayReserve()
+	if t.Reserve { // nobody passes it as long as it has the places
+		t.PlaceTTL = min(t.PlaceTTL, w.place.reserved.Sub(l.clock.Now())+3*l.opts.Timeout)
 	}
 	return c, true
 }

@@ -14,8 +14,8 @@ type claim struct {
 	node.Claim          // on its name, or the first of its names
 	names      []string // all of them, sorted; nil if there is only one
 	mode       node.Mode
-	ticket
-	handoff node.Token // of a release: with which the lock may be handed over, or 0
+	ticket     node.Wait  // of a waiter: its right to be served before all that have higher ones
+	handoff    node.Token // of a release: with which the lock may be handed over, or 0
 }
 
 // each yields every name.

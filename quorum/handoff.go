@@ -134,7 +134,7 @@ func (f *handoffs) leaseEnds(c *claim) {
 // listen delivers turns to w from now on.
 func (f *handoffs) listen(w *waiter) {
 	f.mu.Lock()
-	f.waiters[w.place.waiter] = w
+	f.waiters[w.place.ticket.Waiter] = w
 	w.place.queued.Store(true)
 	w.inbox.noticed.Or(uint64(f.hears)) // a turn may have come before that
 	f.mu.Unlock()
@@ -159,7 +159,7 @@ func (f *handoffs) leave(w *waiter) {
 	defer f.mu.Unlock()
 	f.revoke(w, len(w.inbox.offers))
 	if w.place.queued.Load() {
-		delete(f.waiters, w.place.waiter)
+		delete(f.waiters, w.place.ticket.Waiter)
 	}
 }
 
@@ -318,7 +318,7 @@ func (w *waiter) returnHandovers(waits bool, except string) {
 		c := w.place.last
 		c.Owner, c.Token = h.Owner, h.Token
 		if !waits {
-			c.placeTTL = 0
+			c.ticket.PlaceTTL = 0
 		}
 		l.releases.send(c, 1<<h.by, l.expiry(l.clock.Now(), l.placeTTL()))
 	}

@@ -64,7 +64,7 @@ func (l *Locker) newHold(ctx context.Context, g grant, s *settings) *hold {
 		mode: g.claim.mode, since: g.start, parent: ctx, leases: 1, limit: clock.Never, renewAt: clock.Never,
 		high: max(g.claim.Token, g.high), mayHold: g.mayHold,
 	}
-	h.claim.placeTTL, h.claim.standby, h.claim.reserves = 0, 0, false // its release leaves no place in the queue
+	h.claim.ticket.PlaceTTL = 0 // its release leaves no place in the queue
 	h.first.h, h.first.mode = h, h.mode
 	if h.mode != node.Read {
 		h.writers = 1

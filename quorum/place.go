@@ -23,25 +23,10 @@ import (
 // if the name is held for less than a round trip, waiters of other Lockers may pass the others.
 func WithFair() Option { return func(s *settings) { s.fair = true } }
 
-// A ticket is a waiter's right to be served before all waiters with higher tickets.
-type ticket struct {
-	number node.Token // 0: not queued
-	waiter string     // unique to the wait
-
-	// placeTTL is how long a node keeps the place after it was asked, or given back what it
-	// granted.
-	placeTTL time.Duration
-
-	barges  bool       // it takes what is free, though others are before it
-	standby node.Token // with which a standby claim is left with the place; 0: none is
-
-	reserves bool // of several names it keeps the free ones from waiters behind it
-}
-
 // A place is a waiter's place in the wait queues on the nodes. Only the waiter's own task uses
 // it, but for queued.
 type place struct {
-	ticket
+	ticket   node.Wait     // of the next attempt; drawn once
 	last     claim         // of the last attempt
 	queued   atomic.Bool   // the nodes tell the waiter when it is first
 	reserved clock.Instant // until then it may keep several names from others
@@ -54,16 +39,16 @@ func (c *config) placeTTL() time.Duration { return c.opts.RetryEvery + 3*c.opts.
 
 // drawTicket gives w its ticket, if it has none.
 func (w *waiter) drawTicket() {
-	if w.place.number > 0 {
+	if w.place.ticket.Queued() {
 		return
 	}
 	number, ok := w.l.tokens.next(0)
 	if !ok {
 		return // nor will an attempt have a token
 	}
-	w.place.ticket = ticket{number: number, waiter: w.l.waiterName(w.request.mode)}
+	w.place.ticket = node.Wait{Ticket: number, Waiter: w.l.waiterName(w.request.mode)}
 	if w.request.wait != 0 {
-		w.place.placeTTL = w.l.placeTTL()
+		w.place.ticket.PlaceTTL = w.l.placeTTL()
 	}
 }
 
@@ -76,13 +61,13 @@ func (w *waiter) lineUp() {
 // leavePlace gives up w's place on all nodes. Where that is not confirmed in time the place
 // expires.
 func (w *waiter) leavePlace() {
-	if w.place.last.placeTTL == 0 {
+	l, c := w.l, w.place.last
+	kept := c.ticket.PlaceTTL
+	if kept == 0 {
 		return // no node knows of it
 	}
-	l := w.l
-	c := w.place.last
-	c.placeTTL = 0
-	l.releases.send(c, allNodes(len(l.nodes)), l.clock.Now().Add(w.place.last.placeTTL+l.opts.Timeout))
+	c.ticket.PlaceTTL = 0
+	l.releases.send(c, allNodes(len(l.nodes)), l.clock.Now().Add(kept+l.opts.Timeout))
 }
 
 // mayReserve reports whether the next attempt keeps free names from others in the queue until

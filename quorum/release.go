@@ -59,8 +59,8 @@ func (rs *releases) conclude(r *round) {
 		return
 	}
 	s := &sweep{removal: r.removal, claim: r.claim}
-	if r.claim.placeTTL > 0 {
-		s.claim.ticket = ticket{} // it may have stopped waiting by then, or wait on
+	if r.claim.ticket.Stays() {
+		s.claim.ticket = node.Wait{} // it may have stopped waiting by then, or wait on
 	}
 	wait := min(firstSweep<<min(s.tries, 10), lastSweep)
 	if rs.leaving.Load() {

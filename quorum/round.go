@@ -78,10 +78,10 @@ func (rs *rounds) begin(kind node.Kind, c claim, ttl, timeout time.Duration) *ro
 		Retention: rs.opts.FenceRetention,
 		Deadline:  r.deadline,
 	}
-	if (kind == node.Acquire || kind == node.Release) && c.ticket != (ticket{}) {
-		r.wait = node.Wait{Waiter: c.waiter, PlaceTTL: c.placeTTL, Ticket: c.number}
-		if kind == node.Acquire {
-			r.wait.Barge, r.wait.Standby, r.wait.Reserve = c.barges, c.standby, c.reserves
+	if (kind == node.Acquire || kind == node.Release) && c.ticket.Queued() {
+		r.wait = c.ticket
+		if kind == node.Release {
+			r.wait.Barge, r.wait.Standby, r.wait.Reserve = false, 0, false
 		}
 		r.command.Wait = &r.wait
 	}
@@ -126,7 +126,7 @@ func (r *round) receive(i int, reply node.Reply) {
 			b.vote, b.wait = voteAbstaining, until
 		}
 	}
-	if reply.Line.Awaited && r.claim.placeTTL == 0 { // or this waiter is the one in the queue
+	if reply.Line.Awaited && !r.claim.ticket.Stays() { // or this waiter is the one in the queue
 		r.rounds.queues.noteContention(&r.claim, true)
 	}
 	if reply.Line.Last > 0 { // the next to wait here comes after those in the queue, whatever the clocks say

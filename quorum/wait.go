@@ -72,7 +72,7 @@ func (l *Locker) newWaiter() *waiter {
 // recycle puts w back for another call.
 func (w *waiter) recycle() {
 	w.request, w.local = nil, localPlace{}
-	w.place.ticket, w.place.last = ticket{}, claim{}
+	w.place.ticket, w.place.last = node.Wait{}, claim{}
 	w.place.queued.Store(false)
 	f := &w.found
 	clear(f.ballots)
@@ -296,7 +296,7 @@ func (w *waiter) pause(ctx context.Context) bool {
 	for {
 		n := w.news(w.inbox.signal.Wait(ctx, p.wakeAt()))
 		if next := p.nextStep(n); next != keepPausing {
-			w.place.barges = next == askPastOthers && !w.request.fair
+			w.place.ticket.Barge = next == askPastOthers && !w.request.fair
 			return next != stopWaiting
 		}
 	}
@@ -348,7 +348,7 @@ func (w *waiter) pauses() *pausing {
 		p.by(now.Add(time.Duration(p.before) * noticeSlack))
 	}
 	p.by(now.Add(l.opts.RetryEvery)) // for the nodes to keep its place
-	if w.place.last.reserves {
+	if w.place.last.ticket.Reserve {
 		p.by(w.place.reserved) // to let others have them
 	}
 	p.luck = l.chance()
