@@ -24,7 +24,6 @@ type offer struct {
 	claim
 	start clock.Instant // of the attempt
 	to    *waiter       // nil once the offer is revoked
-	until clock.Instant // by when no node has a place of it any more, if no command is late
 }
 
 // A handover is what one node has handed over.
@@ -38,11 +37,10 @@ const (
 	// it has not reached yet, that of the one before.
 	maxOffers = 2
 
-	// The newest revoked offers are always kept, since a hung node may execute a command at
-	// any time; up to maxRevoked until their places have expired. If a node hands the lock
-	// to a forgotten offer, it stays reserved until it expires.
-	keptRevoked = 256
-	maxRevoked  = 4096
+	// maxRevoked is how many revoked offers a Locker remembers, the newest, since a hung node may
+	// execute a command at any time. If a node hands the lock to a forgotten offer, it stays
+	// reserved until it expires.
+	maxRevoked = 4096
 )
 
 // handoffs has all offers of a Locker, and receives the turns of its waiters: a waiter is first
@@ -108,16 +106,13 @@ func (f *handoffs) revoke(w *waiter, n int) {
 
 // remember keeps a revoked offer, and forgets the oldest. f.mu is held.
 func (f *handoffs) remember(o *offer) {
-	now := f.clock.Now()
-	n := 0
-	for left := len(f.revoked); left >= maxRevoked || left >= keptRevoked && f.revoked[n].until <= now; left-- {
-		if old := f.revoked[n]; f.byOwner[old.Owner] == old {
+	if len(f.revoked) == maxRevoked {
+		if old := f.revoked[0]; f.byOwner[old.Owner] == old {
 			delete(f.byOwner, old.Owner)
 		}
-		n++
+		f.revoked = f.revoked[1:]
 	}
-	o.until = now.Add(2 * f.placeTTL())
-	f.revoked = append(f.revoked[n:], o)
+	f.revoked = append(f.revoked, o)
 	f.byOwner[o.Owner] = o
 }
 
