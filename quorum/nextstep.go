@@ -39,9 +39,8 @@ type pausing struct {
 // News is what has reached a waiter during its pause.
 type news struct {
 	now      clock.Instant
-	ended    bool    // the caller's context has ended
+	ended    bool    // the caller's context has ended, or the Locker was closed
 	passed   bool    // nothing has come, and wakeAt is reached
-	recheck  bool    // the Locker was closed
 	left     bool    // the holder in this process has released
 	released nodeSet // nodes that announced a release
 	first    nodeSet // nodes that said that the waiter is first
@@ -61,8 +60,6 @@ func (p *pausing) nextStep(n news) step {
 		return stopWaiting
 	case n.passed:
 		return p.timeIsUp(n.now)
-	case n.recheck:
-		return askAgain
 	case n.now >= p.deadline: // even if news has come
 		return stopWaiting
 	}

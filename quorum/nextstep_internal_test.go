@@ -35,8 +35,6 @@ func TestNextStep(t *testing.T) {
 			state: pausing{passable: true}, news: news{now: second, passed: true}, want: askPastOthers},
 		{says: "a waiter whose bound is reached as its time is up does not ask again",
 			state: pausing{passable: true}, news: news{now: 5 * second, passed: true}, want: stopWaiting},
-		{says: "a waiter that was granted the name by its owner, or whose Locker was closed, looks again",
-			news: news{now: ms, recheck: true}, want: askAgain},
 
 		{says: "enough hand-overs make a grant",
 			news: news{now: ms, handed: three}, want: askAgain},

@@ -126,6 +126,9 @@ func (l *Locker) acquire(ctx context.Context, s *settings) (*Lease, error) {
 	}
 	w.begin(s)
 	lease, err := w.acquire(ctx)
+	if err != nil && l.life.isClosed() {
+		err = ErrClosed
+	}
 	owner := ""
 	if err == nil {
 		owner = lease.h.claim.Owner
@@ -262,9 +265,6 @@ func (w *waiter) ask(ctx context.Context) (g grant, won bool, err error) {
 		return g, true, nil
 	}
 	if !l.limiter.comeIn(ctx, w) {
-		if l.life.isClosed() {
-			return g, false, ErrClosed
-		}
 		return g, false, w.failed(ctx)
 	}
 	defer l.limiter.leave()
@@ -304,15 +304,9 @@ func (w *waiter) pause(ctx context.Context) bool {
 
 // news returns what has come when the waiter wakes up.
 func (w *waiter) news(wake clock.Wake) news {
-	n := news{now: w.l.clock.Now(), ended: wake == clock.WakeEnded, passed: wake == clock.WakePassed}
-	if wake == clock.WakeSet {
-		n.recheck = w.l.life.isClosed()
-		if !n.recheck && n.now < w.deadline {
-			n.left = w.inbox.vacated.Swap(false)
-		}
-		n.released, n.first, n.handed = nodeSet(w.inbox.noticed.Load()), nodeSet(w.inbox.told.Load()), w.l.handoffs.handedBy(w)
-	}
-	return n
+	l, b := w.l, &w.inbox
+	return news{now: l.clock.Now(), ended: wake == clock.WakeEnded || l.life.isClosed(), passed: wake == clock.WakePassed,
+		left: b.vacated.Swap(false), released: nodeSet(b.noticed.Load()), first: nodeSet(b.told.Load()), handed: l.handoffs.handedBy(w)}
 }
 
 // pauses begins a pause, and decides how long it is if nothing happens. It queues the
