@@ -75,13 +75,12 @@ func (f *findings) record(t *tokens) {
 // there is no quorum without that node. No token is above node.MaxToken.
 func (f *findings) followFences(t *tokens) {
 	without, spent, far, saw := 0, 0, f.token, f.saw // nodes that do not count: they do not vote, or are far ahead
-	horizon := t.horizon()
 	for _, b := range f.ballots {
 		switch {
 		case b.fence == node.MaxToken:
 			without++
 			spent++
-		case b.fence > horizon:
+		case t.farAhead(b.fence):
 			without++
 			if b.fence > far {
 				far, saw = b.fence, b.at

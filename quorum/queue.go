@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -82,14 +83,7 @@ func (q *queues) at(name string) *queue {
 }
 
 // inOrder returns all names, sorted. q.mu is held.
-func (q *queues) inOrder() []string {
-	names := make([]string, 0, len(q.byName))
-	for name := range q.byName {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
+func (q *queues) inOrder() []string { return slices.Sorted(maps.Keys(q.byName)) }
 
 // waiters calls f for each waiter of each name, in the order of the names.
 func (q *queues) waiters(f func(*waiter)) {

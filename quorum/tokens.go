@@ -55,11 +55,8 @@ func (t *tokens) saw(fence node.Token) {
 
 // farAhead reports whether a token is further ahead than clocks may differ. Somebody
 // wrote it, or a clock was far off; it concerns its own name alone.
-func (t *tokens) farAhead(token node.Token) bool { return token > t.horizon() }
-
-// horizon is the highest token that is not.
-func (t *tokens) horizon() node.Token {
-	return node.Token(t.clock.Wall().UnixMicro() + t.opts.FenceRetention.Microseconds())
+func (t *tokens) farAhead(token node.Token) bool {
+	return int64(token) > t.clock.Wall().UnixMicro()+t.opts.FenceRetention.Microseconds()
 }
 
 // micros reads the monotonic clock in the unit of tokens.

@@ -22,7 +22,7 @@ type waiter struct {
 	place    place
 	found    findings
 	inbox    inbox
-	notices  notices
+	watching []func() // end its subscriptions to releases of the names; none by default
 }
 
 // A localPlace is a waiter's place among those of its own process.
@@ -46,12 +46,6 @@ type inbox struct {
 	first  []nodeSet  // of several names: the nodes that have said that it is first for each
 }
 
-// Notices are a waiter's subscriptions to its names' releases.
-type notices struct {
-	take []func() // takes a notice of each node
-	stop []func() // ends the subscriptions
-}
-
 // noticeSlack is how long after the first notice of a release a waiter waits for those of the
 // other nodes.
 const noticeSlack = 20 * time.Millisecond
@@ -60,12 +54,6 @@ func (l *Locker) newWaiter() *waiter {
 	w := &waiter{l: l}
 	w.inbox.signal = l.clock.NewSignal()
 	w.found.ballots = make([]ballot, len(l.nodes))
-	for i := range l.nodes {
-		w.notices.take = append(w.notices.take, func() {
-			w.inbox.noticed.Or(1 << i)
-			w.inbox.signal.Set()
-		})
-	}
 	return w
 }
 
@@ -78,7 +66,10 @@ func (w *waiter) recycle() {
 	clear(f.ballots)
 	*f = findings{ballots: f.ballots, last: f.last[:0]}
 	w.inbox.reset()
-	w.notices.end()
+	for _, stop := range w.watching {
+		stop()
+	}
+	w.watching = w.watching[:0]
 	w.l.waiters.put(w)
 }
 
@@ -95,18 +86,15 @@ func (b *inbox) reset() {
 	b.signal.Clear()
 }
 
-func (n *notices) end() {
-	for _, stop := range n.stop {
-		stop()
-	}
-	n.stop = n.stop[:0]
-}
-
 // listen subscribes to the notices of all names.
 func (w *waiter) listen() {
 	for i, n := range w.l.nodes {
+		take := func() {
+			w.inbox.noticed.Or(1 << i)
+			w.inbox.signal.Set()
+		}
 		for name := range w.request.each() {
-			w.notices.stop = append(w.notices.stop, n.Watch(name, w.request.mode, w.notices.take[i]))
+			w.watching = append(w.watching, n.Watch(name, w.request.mode, take))
 		}
 	}
 }
@@ -333,7 +321,7 @@ func (w *waiter) pauses() *pausing {
 		w.lineUp()
 		p.by(now.Add(noticeSlack)) // to take its place; it is woken when it is subscribed
 	}
-	if len(w.notices.stop) == 0 && f.foreign() {
+	if len(w.watching) == 0 && f.foreign() {
 		w.listen()
 	}
 	p.before = f.before(l.need)
