@@ -50,6 +50,9 @@ func Able(p *faults.Plan, config Config) error {
 			}
 		}
 	}
+	if runtime.GOOS != "linux" && slices.ContainsFunc(p.Events, func(e faults.Event) bool { return e.Verb == faults.Full && e.Mode == faults.Disk }) {
+		lack("full disk: the files of a server can be limited on Linux only")
+	}
 	if config.Upgrade != "" {
 		if _, err := exec.LookPath(config.Upgrade); err != nil {
 			lack(fmt.Sprintf("the upgrade: %v", err))

@@ -30,8 +30,8 @@
 //	slow          the proxies of the node pass one command on at a time, each that late
 //	block         a script that uses the processor for so long
 //	starve        SIGSTOP and SIGCONT, in each slice of 100 ms, which is stretched as all times are
-//	full          memory: maxmemory 1; disk: a snapshot has failed, and from now on
-//	              stop-writes-on-bgsave-error is set
+//	full          memory: maxmemory 1; disk: the kernel refuses to let the server's append-only file
+//	              grow (RLIMIT_FSIZE), on Linux
 //	evict, flush  a script deletes all locks; FLUSHALL
 //	scriptflush   SCRIPT FLUSH
 //	alias         the nodes are databases of one server
@@ -48,7 +48,7 @@
 // The machine does not sleep when a plan suspends a process: a timer of the kernel goes on. For the
 // clients of package quorum that makes no difference, because their clock counts suspended time.
 //
-// [Able] refuses what is not here: the clock of a server elsewhere, plans with a mistake, and the
+// [Able] refuses what is not here: the clock and the disk of a server elsewhere, plans with a mistake, and the
 // steps detach, resume, break and inspect, and the shares nest, close, drop, hand, break, inspect
 // and joint of the drawn work. [Reduce] leaves these shares out.
 //

@@ -48,7 +48,7 @@ type host struct {
 	comesBack faults.Mode
 	demotedBy *faults.Event
 	starvedBy *faults.Event
-	fullBy    *faults.Event
+	lacks     []*faults.Event // that fill its disk or its memory
 }
 
 // modes returns what the plan's faults make the host come back with.
@@ -67,7 +67,7 @@ func (h *host) start() error {
 	modes := h.modes()
 	h.config = redisserver.Config{Binary: h.w.config.Server, Args: []string{"--repl-diskless-sync-delay", "0", "--repl-timeout", "3600"}}
 	h.forgets = slices.Contains(modes, faults.Second)
-	if h.forgets || slices.Contains(modes, faults.Durable) {
+	if h.forgets || slices.Contains(modes, faults.Durable) || slices.Contains(modes, faults.Disk) {
 		// The death of a process loses nothing that it has written, also without fsync. That would
 		// make the run depend on the disk of this machine.
 		h.config.Args = append(h.config.Args, "--appendonly", "yes", "--appendfsync", "no")
@@ -75,18 +75,12 @@ func (h *host) start() error {
 	if h.face != nil {
 		h.config.Env = []string{"LD_PRELOAD=" + h.w.clock, faceVariable + "=" + h.face.path}
 	}
+	survivesFullDisk()
 	server, err := redisserver.Start(h.config)
 	if err != nil {
 		return err
 	}
 	h.server.Store(server)
-	if slices.Contains(modes, faults.Disk) {
-		ctx, cancel := context.WithTimeout(h.w.ctx, 10*time.Second)
-		defer cancel()
-		if err := h.breakSnapshot(ctx); err != nil {
-			return err
-		}
-	}
 	if slices.Contains(modes, faults.Replica) {
 		err = h.startReplica()
 	}

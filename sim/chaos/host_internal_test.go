@@ -62,3 +62,15 @@ func TestSlowEndsWithTheLink(t *testing.T) {
 	stop()
 	<-first
 }
+
+// startHost starts the server of the first node of a plan.
+func startHost(t *testing.T, plan string) *host {
+	t.Helper()
+	w := &world{p: parse(t, plan), ctx: t.Context(), dir: t.TempDir()}
+	h := &host{w: w, name: "n1", nodes: faults.Of(0), jobs: make(chan func(context.Context), 10)}
+	t.Cleanup(h.close)
+	if err := h.start(); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}

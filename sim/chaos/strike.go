@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -66,12 +67,10 @@ func (h *host) strike(e *faults.Event, end bool) {
 			h.starvedBy = nil
 		}
 	case faults.Full:
-		if !end {
-			h.fullBy = e
-		} else if h.fullBy != e {
-			return
+		if h.lacks = slices.DeleteFunc(h.lacks, func(o *faults.Event) bool { return o == e }); !end {
+			h.lacks = append(h.lacks, e)
 		}
-		h.later(func(ctx context.Context) { h.fill(ctx, e.Mode, end) })
+		h.later(h.fill)
 	}
 }
 
@@ -105,7 +104,11 @@ func (h *host) restart(ctx context.Context) {
 	}
 	h.mu.Lock()
 	h.down, h.downBy, h.demotedBy = false, nil, nil
+	lacks := len(h.lacks) > 0
 	h.mu.Unlock()
+	if lacks {
+		h.fill(ctx)
+	}
 }
 
 func (h *host) comeBack(ctx context.Context, mode faults.Mode) error {
@@ -171,13 +174,18 @@ func (w *world) fromDisk(s *redisserver.Server, disk string) error {
 	return s.Restart(false)
 }
 
-// tear leaves a part of a command at the end of an append-only file, as a power failure does.
-func tear(dir string) error {
+// appendFile returns the file of a server that grows with each write.
+func appendFile(dir string) string {
 	files, err := filepath.Glob(filepath.Join(dir, "appendonlydir", "*.incr.aof"))
 	if err != nil || len(files) == 0 {
-		files = []string{filepath.Join(dir, "appendonly.aof")} // before Redis 7
+		return filepath.Join(dir, "appendonly.aof") // before Redis 7
 	}
-	f, err := os.OpenFile(files[len(files)-1], os.O_APPEND|os.O_WRONLY, 0)
+	return files[len(files)-1]
+}
+
+// tear leaves a part of a command at the end of an append-only file, as a power failure does.
+func tear(dir string) error {
+	f, err := os.OpenFile(appendFile(dir), os.O_APPEND|os.O_WRONLY, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil // the server has written nothing yet
 	}
@@ -288,32 +296,22 @@ func (h *host) starved(e *faults.Event) bool {
 	return h.starvedBy == e && !h.down && h.w.ctx.Err() == nil
 }
 
-// fill makes the server refuse writes, as it does without memory or disk, or take them again. Its last
-// snapshot has failed before the plan began: see breakSnapshot.
-func (h *host) fill(ctx context.Context, mode faults.Mode, end bool) {
-	parameter, value := "stop-writes-on-bgsave-error", "yes"
-	if mode == faults.Memory {
-		parameter, value = "maxmemory", "1"
+// fill makes the server refuse writes, as it does without memory or disk, or take them again. It may
+// be down: its restart does that again.
+func (h *host) fill(ctx context.Context) {
+	h.mu.Lock()
+	lacks := make(map[faults.Mode]bool)
+	for _, e := range h.lacks {
+		lacks[e.Mode] = true
 	}
-	if end {
-		value = map[faults.Mode]string{faults.Disk: "no", faults.Memory: "0"}[mode]
+	h.mu.Unlock()
+	memory := map[bool]string{false: "0", true: "1"}[lacks[faults.Memory]]
+	_ = h.admin(func(c *redis.Client) error { return c.ConfigSet(ctx, "maxmemory", memory).Err() })
+	if lacks[faults.Disk] {
+		_ = h.fillDisk(ctx)
+	} else {
+		_ = h.roomOnDisk(ctx)
 	}
-	_ = h.admin(func(c *redis.Client) error { return c.ConfigSet(ctx, parameter, value).Err() })
-}
-
-// breakSnapshot lets a snapshot of the server fail, as on a disk that is full. That has no effect yet.
-func (h *host) breakSnapshot(ctx context.Context) error {
-	if err := os.MkdirAll(filepath.Join(h.dataDir(ctx), "dump.rdb", "full"), 0o777); err != nil {
-		return err
-	}
-	return h.admin(func(c *redis.Client) error {
-		err := errors.Join(c.ConfigSet(ctx, "stop-writes-on-bgsave-error", "no").Err(), c.ConfigSet(ctx, "save", "86400 1").Err(), c.BgSave(ctx).Err())
-		for err == nil && field(c.Info(ctx, "persistence").Val(), "rdb_last_bgsave_status") != "err" {
-			h.w.sleep(5 * time.Millisecond)
-			err = ctx.Err()
-		}
-		return err
-	})
 }
 
 // heal ends everything that is wrong with the host.
@@ -321,16 +319,16 @@ func (h *host) heal() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.slow, h.slowBy, h.starvedBy = faults.Range{}, nil, nil
-	if full := h.fullBy; full != nil {
-		h.fullBy = nil
-		h.later(func(ctx context.Context) { h.fill(ctx, full.Mode, true) })
-	}
 	if h.stopped > 0 && !h.down {
 		_ = h.server.Load().Cont()
 	}
 	h.stopped = 0
 	if h.down {
 		h.later(h.restart)
+	}
+	if len(h.lacks) > 0 {
+		h.lacks = nil
+		h.later(h.fill)
 	}
 	h.later(h.promote)
 }

@@ -1,0 +1,68 @@
+package chaos
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/tests"
+)
+
+// A server whose disk is full refuses writes because it could not write, and says so. It answers what
+// reads. When there is room it takes writes again, and has lost nothing.
+func TestFullDisk(t *testing.T) {
+	tests.NeedServer(t)
+	t.Parallel()
+	ctx := t.Context()
+	disk := &faults.Event{Verb: faults.Full, Mode: faults.Disk}
+	memory := &faults.Event{Verb: faults.Full, Mode: faults.Memory}
+	h := startHost(t, "nodes 1\nclients 1\nat 1s full n1 disk for 1s\n")
+	strike := func(e *faults.Event, end bool) {
+		h.strike(e, end)
+		(<-h.jobs)(ctx)
+	}
+	_ = h.admin(func(c *redis.Client) error {
+		if err := c.Set(ctx, "x", "before", 0).Err(); err != nil {
+			t.Error(err)
+		}
+		strike(disk, false)
+		strike(memory, false) // the end of one of them is not that of the other
+		strike(memory, true)
+		for range 3 {
+			if err := c.Set(ctx, "x", "full", 0).Err(); err == nil || !strings.Contains(err.Error(), "MISCONF") || !strings.Contains(err.Error(), "File too large") {
+				t.Errorf("a write: %v", err)
+			}
+		}
+		if have, err := c.Get(ctx, "x").Result(); have != "before" {
+			t.Errorf("it has %q, %v", have, err)
+		}
+		said, err := os.ReadFile(filepath.Join(h.dataDir(ctx), "output"))
+		if !strings.Contains(string(said), "File too large") {
+			t.Errorf("its log, %v:\n%s", err, said)
+		}
+		strike(disk, true)
+		if err := c.Set(ctx, "x", "after", 0).Err(); err != nil {
+			t.Errorf("there is room: %v", err)
+		}
+		return nil
+	})
+	if err := h.server.Load().Restart(false); err != nil {
+		t.Fatal(err)
+	}
+	_ = h.admin(func(c *redis.Client) error {
+		if have := c.Get(ctx, "x").Val(); have != "after" {
+			t.Errorf("after a restart it has %q", have)
+		}
+		strike(disk, false)
+		h.strike(&faults.Event{Verb: faults.Restart}, false)
+		(<-h.jobs)(ctx)
+		if err := c.Set(ctx, "x", "full", 0).Err(); err == nil || !strings.Contains(err.Error(), "MISCONF") {
+			t.Errorf("after a restart on a full disk: %v", err)
+		}
+		return nil
+	})
+}
