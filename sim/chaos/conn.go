@@ -25,14 +25,14 @@ type conn struct {
 	half           *faults.Event // that made it half-open
 	last           [2]time.Time  // when the latest message gets there
 	cancel         context.CancelFunc
+	pubsub         atomic.Bool // it has subscribed
 
 	mu      sync.Mutex
 	sent    int            // commands that came from the client
 	order   []request      // those that the server has to answer, in its order
 	ready   map[int][]byte // replies whose turn has not come
 	next    int            // the command whose reply the client gets next
-	pubsub  bool
-	pending int // commands that have not reached the server
+	pending int            // commands that have not reached the server
 	leaving bool
 }
 
@@ -140,7 +140,7 @@ func (c *conn) readClient() {
 		c.mu.Lock()
 		switch strings.ToLower(words[0]) {
 		case "subscribe", "unsubscribe", "psubscribe", "punsubscribe":
-			c.pubsub = true
+			c.pubsub.Store(true)
 		}
 		r.number = c.sent
 		c.sent++
@@ -167,7 +167,7 @@ func (c *conn) execute(r request, frame []byte) {
 	c.l.serve(c.l.ctx)
 	c.mu.Lock()
 	c.pending--
-	if !c.pubsub {
+	if !c.pubsub.Load() {
 		c.order = append(c.order, r)
 	}
 	_, err := c.server.Write(frame)
@@ -190,7 +190,7 @@ func (c *conn) readServer() {
 			break
 		}
 		c.mu.Lock()
-		pubsub := c.pubsub && len(c.order) == 0
+		pubsub := c.pubsub.Load() && len(c.order) == 0
 		var r request
 		if !pubsub && len(c.order) > 0 {
 			r, c.order = c.order[0], c.order[1:]

@@ -140,7 +140,12 @@ func (l *link) strike(e *faults.Event) {
 		l.healed()
 	case faults.Reset:
 		for _, c := range l.conns {
-			c.reset()
+			if c.pubsub.Load() && c.lost == [2]bool{} {
+				c.lost = [2]bool{true, true}
+				l.tasks.Go(c.overflow)
+			} else {
+				c.reset()
+			}
 		}
 	case faults.HalfOpen:
 		if l.wire == nil {
