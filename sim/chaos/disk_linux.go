@@ -22,19 +22,17 @@ func survivesFullDisk() { signal.Ignore(unix.SIGXFSZ) }
 // ballast makes the append-only file longer than the server's log, which has to grow.
 var ballast = strings.Repeat("-", 1<<16)
 
-const ballastKey = "redquorum-chaos" // no lock of a plan has this name
-
 // fillDisk limits the server's files to the size of its append-only file. Redis notices that with
 // a write, which it accepts: so there is one here, which needs no memory.
 func (h *host) fillDisk(ctx context.Context) error {
 	file := appendFile(h.dataDir(ctx))
 	return h.admin(func(c *redis.Client) error {
-		_ = c.Set(ctx, ballastKey, ballast, 0) // fails if there is no memory
+		_ = c.Set(ctx, ownKey, ballast, 0) // fails if there is no memory
 		info, err := os.Stat(file)
 		if err != nil {
 			return err
 		}
-		return errors.Join(h.limitFiles(uint64(info.Size())), c.Expire(ctx, ballastKey, time.Hour).Err())
+		return errors.Join(h.limitFiles(uint64(info.Size())), c.Expire(ctx, ownKey, time.Hour).Err())
 	})
 }
 

@@ -43,6 +43,8 @@ type host struct {
 	stopped   int
 	slow      faults.Range
 	slowBy    *faults.Event
+	fsync     faults.Range // how long it takes
+	fsyncBy   *faults.Event
 	down      bool
 	downBy    *faults.Event
 	comesBack faults.Mode
@@ -68,7 +70,10 @@ func (h *host) start() error {
 	h.config = redisserver.Config{Binary: h.w.config.Server, Args: []string{"--repl-diskless-sync-delay", "0", "--repl-timeout", "3600",
 		"--client-output-buffer-limit", "pubsub", strconv.Itoa(outputLimit), "0", "0"}}
 	h.forgets = slices.Contains(modes, faults.Second)
-	if h.forgets || slices.Contains(modes, faults.Durable) || slices.Contains(modes, faults.Disk) {
+	switch {
+	case h.slowDisk():
+		h.config.Args = append(h.config.Args, "--appendonly", "yes", "--appendfsync", "always")
+	case h.forgets || slices.Contains(modes, faults.Durable) || slices.Contains(modes, faults.Disk):
 		// The death of a process loses nothing that it has written, also without fsync. That would
 		// make the run depend on the disk of this machine.
 		h.config.Args = append(h.config.Args, "--appendonly", "yes", "--appendfsync", "no")

@@ -51,8 +51,12 @@ func (h *host) strike(e *faults.Event, end bool) {
 		} else if h.slowBy == e {
 			h.slow, h.slowBy = faults.Range{}, nil
 		}
+	case faults.Delay:
+		h.waitForDisk(e, end)
 	case faults.Block:
-		if !end {
+		if h.slowDisk() {
+			h.waitForDisk(e, end)
+		} else if !end {
 			go h.block(e.For)
 		}
 	case faults.Evict, faults.Flush, faults.ScriptFlush:
@@ -319,6 +323,10 @@ func (h *host) heal() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.slow, h.slowBy, h.starvedBy = faults.Range{}, nil, nil
+	if h.slowDisk() {
+		h.fsync, h.fsyncBy = faults.Range{}, nil
+		_ = h.face.slowDisk(h.fsync)
+	}
 	if h.stopped > 0 && !h.down {
 		_ = h.server.Load().Cont()
 	}

@@ -169,7 +169,7 @@ func (w *world) plain() *Lock {
 
 // open starts servers and links, and waits until the servers have run for so long that they vote.
 func (w *world) open() (err error) {
-	if movesServers(w.p) {
+	if preloads(w.p) {
 		if w.clock, err = compileClock(w.dir); err != nil {
 			return err
 		}
@@ -247,10 +247,11 @@ func (w *world) startHosts() error {
 	return errors.Join(errs...)
 }
 
-// giveFace gives a host a clock that can be moved, if the plan moves it.
+// giveFace gives a host a clock that can be moved, and a disk that can be slow, if the plan has that.
 func (w *world) giveFace(h *host) (err error) {
 	mine := func(procs faults.Procs) bool { return procs.Nodes&h.nodes != 0 }
-	if w.clock == "" || !slices.ContainsFunc(w.p.Events, func(e faults.Event) bool { return movesClock(&e) && mine(e.Procs) }) {
+	moved := slices.ContainsFunc(w.p.Events, func(e faults.Event) bool { return movesClock(&e) && mine(e.Procs) })
+	if !moved && !h.slowDisk() {
 		return nil
 	}
 	if h.face, err = newFace(filepath.Join(w.dir, h.name+".clock")); err != nil {
@@ -354,10 +355,12 @@ func (w *world) sync() {
 func (w *world) strike(e *faults.Event, end bool) {
 	switch {
 	case e.Verb == faults.View || e.Verb == faults.Clone || e.Verb == faults.Alias: // they are so
+	case slowDisk(e) && slowDisks(w.p) != 0:
+		w.strikeNodes(e.Links.Nodes, e, end)
 	case e.Verb.OnLinks():
 		w.strikeLinks(e, end)
 	case e.Procs.Nodes != 0:
-		w.strikeNodes(e, end)
+		w.strikeNodes(e.Procs.Nodes, e, end)
 	default:
 		for _, c := range w.clients {
 			if e.Procs.Clients.Has(c.number) {
@@ -381,14 +384,14 @@ func (w *world) strikeLinks(e *faults.Event, end bool) {
 	}
 }
 
-func (w *world) strikeNodes(e *faults.Event, end bool) {
+func (w *world) strikeNodes(nodes faults.Set, e *faults.Event, end bool) {
 	for _, h := range w.hosts {
-		if h.nodes&e.Procs.Nodes != 0 {
+		if h.nodes&nodes != 0 {
 			h.strike(e, end)
 		}
 	}
 	for n, s := range w.samplers {
-		if e.Procs.Nodes.Has(n) {
+		if nodes.Has(n) {
 			s.kick()
 		}
 	}

@@ -1,0 +1,71 @@
+package chaos
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/tests"
+)
+
+func TestSlowDisks(t *testing.T) {
+	for _, c := range []struct {
+		plan string
+		want faults.Set
+	}{
+		{"at 1s delay c*<n1,n3 1ms", faults.Of(0) | faults.Of(2)},
+		{"at 1s delay c*<n1 1ms\nat 2s delay c*<n2 1ms", faults.Of(0) | faults.Of(1)},
+		{"at 1s delay c*-n1 1ms", 0},
+		{"at 1s delay c*>n1 1ms", 0},
+		{"at 1s delay c1<n1 1ms", 0},
+		{"at 1s delay c*<n1 1ms\nat 2s heal c1-n1", 0},
+		{"at 1s delay c*<n1 1ms\nat 2s full n2 disk", 0},
+		{"at 1s delay c*<n1 1ms\nat 2s full n2 memory", faults.Of(0)},
+	} {
+		if got := slowDisks(parse(t, "nodes 3\nclients 2\n"+c.plan+"\n")); got != c.want {
+			t.Errorf("%s: %b, want %b", c.plan, got, c.want)
+		}
+	}
+}
+
+// A server whose disk is slow takes that long for what it writes, and for nothing else. When the disk
+// hangs, the server does.
+func TestSlowDisk(t *testing.T) {
+	tests.NeedServer(t)
+	t.Parallel()
+	const plan = "nodes 1\nclients 1\nat 1s delay c*<n1 400ms for 1s\nat 3s block n1 for 300ms\n"
+	if err := Able(parse(t, plan), Config{}); err != nil {
+		t.Skip(err)
+	}
+	ctx := t.Context()
+	h := startHost(t, plan)
+	slow, hang := &h.w.p.Events[0], &h.w.p.Events[1]
+	_ = h.admin(func(c *redis.Client) error {
+		takes := func(do func() error) time.Duration {
+			begun := time.Now()
+			if err := do(); err != nil {
+				t.Error(err)
+			}
+			return time.Since(begun)
+		}
+		write := func() time.Duration { return takes(func() error { return c.Set(ctx, "x", "1", 0).Err() }) }
+		read := func() time.Duration { return takes(func() error { return c.Get(ctx, "x").Err() }) }
+		before := write()
+		h.strike(slow, false)
+		slowly, reads := write(), read()
+		h.strike(slow, true)
+		after := write()
+		if slowly < slow.Range.Min || max(before, after, reads) > slow.Range.Min/2 {
+			t.Errorf("a write takes %v, before %v, after %v; a read takes %v", slowly, before, after, reads)
+		}
+		h.strike(hang, false)
+		time.AfterFunc(hang.For, func() { h.strike(hang, true) })
+		time.Sleep(hang.For / 10) // the server hangs by now
+		if hangs := read(); hangs < hang.For/2 || hangs > 2*hang.For {
+			t.Errorf("a read takes %v while the disk hangs", hangs)
+		}
+		return nil
+	})
+}
