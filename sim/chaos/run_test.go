@@ -54,7 +54,7 @@ func variant(t *testing.T, id, client string) *faults.Plan {
 func TestScenariosOnRealProcesses(t *testing.T) {
 	tests.NeedLong(t)
 	tests.NeedServer(t)
-	cases := []string{"S13 plain", "S13 redquorum", "S55 plain", "S05 redquorum", "S14 plain", "S19 plain", "S23 redquorum", "S25 redquorum", "S28 plain", "S39 redquorum", "S52 redquorum", "S60 redquorum", "S61 plain", "S61 redquorum", "S62 redquorum", "S64 plain", "S65 redquorum", "S66 redquorum"}
+	cases := []string{"S13 plain", "S13 redquorum", "S55 plain", "S05 redquorum", "S14 plain", "S19 plain", "S23 redquorum", "S25 redquorum", "S28 plain", "S39 redquorum", "S52 redquorum", "S60 redquorum", "S61 plain", "S61 redquorum", "S62 redquorum", "S63 redquorum", "S64 plain", "S65 redquorum", "S66 redquorum", "S68 redquorum"}
 	for _, c := range cases {
 		t.Run(c, func(t *testing.T) {
 			t.Parallel()

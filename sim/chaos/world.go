@@ -584,6 +584,11 @@ func (w *world) close() {
 		close(c.jobs)
 	}
 	w.players.Wait()
+	for _, links := range w.links { // first all of them: commands to a slow server wait for each other
+		for _, l := range links {
+			l.cancel()
+		}
+	}
 	for _, links := range w.links {
 		for _, l := range links {
 			l.close()
