@@ -58,7 +58,7 @@ func Able(p *faults.Plan, config Config) error {
 			lack(fmt.Sprintf("the upgrade: %v", err))
 		}
 	}
-	if preloads(p) {
+	if movesServers(p) {
 		if err := clockWorks(config.Server); err != nil {
 			lack(err.Error())
 		}
@@ -69,9 +69,9 @@ func Able(p *faults.Plan, config Config) error {
 	return fmt.Errorf("this plan cannot be carried out here: %s", strings.Join(lacks, "; "))
 }
 
-// preloads reports whether the plan moves the clock of a server, or has its disk be slow.
-func preloads(p *faults.Plan) bool {
-	return slowDisks(p) != 0 || slices.ContainsFunc(p.Events, func(e faults.Event) bool { return e.Procs.Nodes != 0 && movesClock(&e) })
+// movesServers reports whether the plan moves the clock of a server.
+func movesServers(p *faults.Plan) bool {
+	return slices.ContainsFunc(p.Events, func(e faults.Event) bool { return e.Procs.Nodes != 0 && movesClock(&e) })
 }
 
 var (
@@ -118,7 +118,7 @@ func tryClock(server string) error {
 	return admin(s, func(c *redis.Client) error {
 		shown, err := c.Time(context.Background()).Result()
 		if err == nil && (time.Until(shown)-ahead).Abs() > time.Minute {
-			err = errors.New("the clock and the disk of this server cannot be changed: it takes no preloaded library")
+			err = errors.New("the clock of this server cannot be moved: it takes no preloaded library")
 		}
 		return err
 	})

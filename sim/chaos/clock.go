@@ -28,11 +28,11 @@ var clockSource string
 // library can be preloaded, and a C compiler.
 func compileClock(dir string) (library string, err error) {
 	if runtime.GOOS != "linux" {
-		return "", errors.New("the clock and the disk of a server can be changed on Linux only")
+		return "", errors.New("the clock of a server can be moved on Linux only")
 	}
 	cc, err := exec.LookPath("cc")
 	if err != nil {
-		return "", errors.New("the clock and the disk of a server are a library in C: install a C compiler (cc)")
+		return "", errors.New("the clock of a server is a library in C: install a C compiler (cc)")
 	}
 	source := filepath.Join(dir, "clock.c")
 	library = filepath.Join(dir, "clock.so")
@@ -40,7 +40,7 @@ func compileClock(dir string) (library string, err error) {
 		return "", err
 	}
 	if said, err := exec.Command(cc, "-O2", "-shared", "-fPIC", "-o", library, source, "-ldl").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("the clock and the disk of a server cannot be compiled: %s", strings.TrimSpace(string(said)))
+		return "", fmt.Errorf("the clock of a server cannot be compiled: %s", strings.TrimSpace(string(said)))
 	}
 	return library, nil
 }

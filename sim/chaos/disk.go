@@ -28,7 +28,7 @@ func slowDisks(p *faults.Plan) (nodes faults.Set) {
 	return nodes
 }
 
-func (h *host) slowDisk() bool { return slowDisks(h.w.p)&h.nodes != 0 }
+func (h *host) slowDisk() bool { return h.w.slowDisks&h.nodes != 0 }
 
 // waitForDisk begins or ends a fault that makes the host's disk slow, or a block, during which it
 // hangs. Then the server hangs as soon as it writes, so there is one write here. h.mu is held.

@@ -36,7 +36,7 @@ func TestSlowDisk(t *testing.T) {
 	tests.NeedServer(t)
 	t.Parallel()
 	const plan = "nodes 1\nclients 1\nat 1s delay c*<n1 400ms for 1s\nat 3s block n1 for 300ms\n"
-	if err := Able(parse(t, plan), Config{}); err != nil {
+	if err := clockWorks(""); err != nil {
 		t.Skip(err)
 	}
 	ctx := t.Context()

@@ -69,7 +69,7 @@ func startHost(t *testing.T, plan string) *host {
 	w := &world{p: parse(t, plan), ctx: t.Context(), dir: t.TempDir()}
 	h := &host{w: w, name: "n1", nodes: faults.Of(0), jobs: make(chan func(context.Context), 10)}
 	t.Cleanup(h.close)
-	if preloads(w.p) {
+	if w.slowDisks = slowDisks(w.p); w.slowDisks != 0 {
 		var err error
 		if w.clock, err = compileClock(w.dir); err != nil {
 			t.Fatal(err)

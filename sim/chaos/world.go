@@ -101,6 +101,8 @@ type world struct {
 	store    *store
 	commands live.Commands
 
+	slowDisks faults.Set // the nodes that have one
+
 	hosts    []*host
 	hostAt   []*host   // by node
 	links    [][]*link // by client and node
@@ -169,7 +171,10 @@ func (w *world) plain() *Lock {
 
 // open starts servers and links, and waits until the servers have run for so long that they vote.
 func (w *world) open() (err error) {
-	if preloads(w.p) {
+	if slowDisks(w.p) != 0 && clockWorks(w.config.Server) == nil {
+		w.slowDisks = slowDisks(w.p)
+	}
+	if movesServers(w.p) || w.slowDisks != 0 {
 		if w.clock, err = compileClock(w.dir); err != nil {
 			return err
 		}
@@ -355,7 +360,7 @@ func (w *world) sync() {
 func (w *world) strike(e *faults.Event, end bool) {
 	switch {
 	case e.Verb == faults.View || e.Verb == faults.Clone || e.Verb == faults.Alias: // they are so
-	case slowDisk(e) && slowDisks(w.p) != 0:
+	case slowDisk(e) && w.slowDisks != 0:
 		w.strikeNodes(e.Links.Nodes, e, end)
 	case e.Verb.OnLinks():
 		w.strikeLinks(e, end)
