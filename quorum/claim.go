@@ -73,8 +73,9 @@ func keptAll(kept []bool) bool { return !slices.Contains(kept, false) }
 // A waiter is queued on each of its names, and is served when it is first for each and all are
 // free. While one name stays locked, callers behind it may take the others. If the names come
 // and go but are never free together, it reserves them in sorted order. A reservation lasts as
-// long as the waiter has waited, times the number of names less one, and at most two
-// Options.RetryEvery; if the waiter dies meanwhile, three Options.Timeout more. Under contention
+// long as the waiter has waited, times the number of names less one, and at most twice the longer
+// of Options.RetryEvery and Options.Timeout; if the waiter dies meanwhile, three Options.Timeout
+// more. Under contention
 // it gets about as many turns as a waiter for one name. Of the waiters of one Locker that have
 // the same first name, one at a time asks the nodes.
 //

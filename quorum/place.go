@@ -73,7 +73,8 @@ func (w *waiter) leavePlace() {
 // mayReserve reports whether the next attempt keeps free names from others in the queue until
 // all of several names are free. It does so only after each name has been free once since the
 // last time, as a name that is held for long must not block the others. It lasts for at most the
-// time already waited, for each additional name, and twice Options.RetryEvery in all.
+// time already waited, for each additional name, and twice Options.RetryEvery in all. If Timeout is
+// longer it counts instead: for so long others keep some of the nodes while a node hangs.
 func (w *waiter) mayReserve() bool {
 	l := w.l
 	now := l.clock.Now()
@@ -83,7 +84,7 @@ func (w *waiter) mayReserve() bool {
 	few := func(told nodeSet) bool { return told.len() < l.need }
 	if !slices.ContainsFunc(first, few) {
 		clear(first)
-		w.place.reserved = now.Add(min(now.Sub(w.began)*time.Duration(len(first)-1), 2*l.opts.RetryEvery))
+		w.place.reserved = now.Add(min(now.Sub(w.began)*time.Duration(len(first)-1), 2*max(l.opts.RetryEvery, l.opts.Timeout)))
 	}
 	return now < w.place.reserved
 }
