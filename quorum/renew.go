@@ -53,7 +53,7 @@ type renewal struct {
 
 	mu      sync.Mutex
 	replies int
-	holds   []*renewed
+	holds   []renewed
 }
 
 // A renewed is one lease in a renewal.
@@ -66,7 +66,7 @@ type renewed struct {
 
 func (r *renewal) add(h *hold) {
 	n := len(r.l.nodes)
-	r.holds = append(r.holds, &renewed{hold: h, ballots: make([]ballot, n), tally: tally{nodes: n, need: r.l.need}})
+	r.holds = append(r.holds, renewed{hold: h, ballots: make([]ballot, n), tally: tally{nodes: n, need: r.l.need}})
 	r.claims = h.claim.appendTo(r.claims)
 }
 
@@ -74,7 +74,8 @@ func (r *renewal) send() {
 	l := r.l
 	r.start = l.clock.Now()
 	l.labels.keep(r.start)
-	for _, h := range r.holds {
+	for k := range r.holds {
+		h := &r.holds[k]
 		h.sent(r.start, r.lease)
 		h.told = h.resendDowngrade()
 	}
@@ -93,13 +94,14 @@ func (r *renewal) receive(i int, reply node.Reply) {
 	b := r.l.voters.judge(i, node.Extend, r.start, reply)
 	if len(r.holds) > 1 && errors.Is(reply.Err, node.ErrAuth) && !reply.Unsent {
 		// One name that the user may no longer use is enough for that.
-		for _, h := range r.holds {
-			h.part()
+		for k := range r.holds {
+			r.holds[k].part()
 		}
 	}
 	var decided []*renewed
 	r.mu.Lock()
-	for _, h := range r.holds {
+	for k := range r.holds {
+		h := &r.holds[k]
 		h.ballots[i] = b
 		if b.vote == voteGranted {
 			if keptAll(kept[:h.claim.size()]) {
@@ -201,7 +203,8 @@ func (h *hold) retry(err *Error) {
 // votes only from the next renewal on, so healing never makes up the majority. It may make up
 // what Options.Quorum asks for beyond one: while a majority has the lease nobody else can.
 func (r *renewal) heal() {
-	for _, h := range r.holds {
+	for k := range r.holds {
+		h := &r.holds[k]
 		if h.tally.votes[voteGranted] < majority(h.tally.nodes) {
 			continue
 		}
