@@ -40,7 +40,7 @@ func (k *checker) forced(s *server, name string) {
 		b.at[s.number] = k.w.now
 		for _, c := range k.w.clients {
 			if o, _ := c.attemptOf(owner); o != nil {
-				o.firm = 0
+				o.firm, o.joined = 0, k.w.now
 			}
 		}
 		if h := k.holder(owner); h != nil && h.believed() {
