@@ -75,9 +75,8 @@ func keptAll(kept []bool) bool { return !slices.Contains(kept, false) }
 // and go but are never free together, it reserves them in sorted order. A reservation lasts as
 // long as the waiter has waited, times the number of names less one, and at most twice the longer
 // of Options.RetryEvery and Options.Timeout; if the waiter dies meanwhile, three Options.Timeout
-// more. Under contention
-// it gets about as many turns as a waiter for one name. Of the waiters of one Locker that have
-// the same first name, one at a time asks the nodes.
+// more. Under contention it gets about as many turns as a waiter for one name. Of the waiters of
+// one Locker that have the same first name, one at a time asks the nodes.
 //
 // Acquire locks in sorted order if you take them one after the other. Otherwise two callers may
 // wait for each other until one of them gives up: one holds a name and waits for several, and

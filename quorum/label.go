@@ -78,19 +78,22 @@ func (x *labels) keep(now clock.Instant) {
 	}
 }
 
-// maxLabels is how many owners and waiters a report has the labels of.
+// maxLabels is of how many processes a report has the labels.
 const maxLabels = 32
 
-// of returns the labels of the first of these owners and waiters, by process. It lacks those that no
+// of returns the labels of these owners and waiters, by process. It lacks those that no
 // node tells by until. One node's answer is enough for a label.
 func (x *labels) of(ctx context.Context, owners []string, until clock.Instant) map[string]string {
 	if x.opts.Label == NoLabel {
 		return nil
 	}
 	found, asked := make(map[string]string), []string(nil)
-	for _, name := range owners[:min(len(owners), maxLabels)] {
+	for _, name := range owners {
 		process := node.Process(name)
-		if found[process] = x.knows(process); found[process] == "" && !node.Foreign(name) && !slices.Contains(asked, process) {
+		if _, seen := found[process]; seen || len(found) == maxLabels {
+			continue
+		}
+		if found[process] = x.knows(process); found[process] == "" && !node.Foreign(name) {
 			asked = append(asked, process)
 		}
 	}
@@ -131,6 +134,7 @@ func (x *labels) learn(process, label string) {
 	defer x.mu.Unlock()
 	if len(x.known) >= 1000 {
 		clear(x.known)
+		x.known[x.uuid] = x.opts.Label
 	}
 	x.known[process] = label
 }
@@ -221,7 +225,7 @@ func (h *hold) logNextHolder() {
 func defaultLabel() string {
 	host, _ := os.Hostname()
 	program, _ := os.Executable()
-	return fmt.Sprintf("%s pid %d %s", cmp.Or(host, "unknown host"), os.Getpid(), filepath.Base(program))
+	return fmt.Sprintf("%s pid %d %s", cmp.Or(host, "unknown host"), os.Getpid(), filepath.Base(cmp.Or(program, "unknown program")))
 }
 
 // shortLabel makes a label of a text: what cannot be printed becomes ?, and the end of a long

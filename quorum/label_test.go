@@ -468,3 +468,24 @@ func TestCloseAwaitsTheLogOfTheHolder(t *testing.T) {
 		}
 	})
 }
+
+// Many leases of one process do not push the labels of others out of a report.
+func TestReportHasTheLabelsOfAllProcesses(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		a, b := labelled(w)
+		for range 40 {
+			must[*quorum.Lease](t)(a.Lock(background, "x", quorum.WithRead()))
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = b.Lock(background, "x", quorum.WithWrite(), quorum.WithWait(time.Second))
+		}()
+		time.Sleep(100 * time.Millisecond)
+		r := must[*quorum.Report](t)(a.Inspect(background, "x"))
+		if len(r.Owners) != 40 || len(r.Waiting) != 1 || r.Label(r.Owners[39]) != "shop-1 worker" || r.Label(r.Waiting[0]) != "shop-2 worker" {
+			t.Errorf("%d owners, %d waiters, labels %q and %q", len(r.Owners), len(r.Waiting), r.Label(r.Owners[0]), r.Label(r.Waiting[0]))
+		}
+		<-done
+	})
+}

@@ -94,9 +94,10 @@ func (h *hold) downgraded(ctx context.Context, u unlocking) error {
 }
 
 // resendDowngrade sends the downgrade again to the nodes that have not confirmed it, before they
-// are asked to extend the reader's lease or get it back. It returns these nodes: their answers to the extension
-// may be older than the downgrade. Until they execute it they let no other reader in, which is
-// safe. A node without the lock has not confirmed: an acquire to write may still reach it.
+// are asked to extend the reader's lease or get it back. It returns these nodes: their answers to
+// the extension may be older than the downgrade. Until they execute it they let no other reader
+// in, which is safe. A node without the lock has not confirmed: an acquire to write may still
+// reach it.
 func (h *hold) resendDowngrade() (stillWriter nodeSet) {
 	l := h.l
 	h.mu.Lock()

@@ -208,8 +208,13 @@ func (r *renewal) heal() {
 		if h.tally.votes[voteGranted] < majority(h.tally.nodes) {
 			continue
 		}
+		told := false
 		for i, b := range h.ballots {
 			if b.lacks {
+				if !told {
+					h.resendDowngrade() // these nodes may have the writer again
+					told = true
+				}
 				h.heal(i)
 			}
 		}
@@ -236,7 +241,6 @@ func (h *hold) heal(i int) {
 	c := h.claim
 	c.Token, c.mode = token, h.mode
 	h.mu.Unlock()
-	h.resendDowngrade() // it may have the writer again
 	command := node.Command{Kind: node.Acquire, Mode: c.mode, Claims: c.appendTo(nil), TTL: life + l.opts.Grace,
 		Retention: l.opts.FenceRetention, Deadline: now.Add(l.timeout(h.lease))}
 	l.nodes[i].Submit(command, func(reply node.Reply) {

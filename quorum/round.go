@@ -212,7 +212,10 @@ func (r *round) confirmWin(ctx context.Context) bool {
 	defer r.mu.Unlock()
 	for i := range r.ballots {
 		b := &r.ballots[i]
-		if duplicate := v.duplicate(i); b.vote == voteGranted && duplicate != nil {
+		if b.vote != voteGranted {
+			continue
+		}
+		if duplicate := v.duplicate(i); duplicate != nil {
 			r.tally.votes[voteGranted]--
 			r.tally.add(voteUnknown)
 			b.vote, b.err = voteUnknown, duplicate

@@ -254,6 +254,10 @@ func TestSameServerTwiceIsRefused(t *testing.T) {
 		if !errors.Is(err, quorum.ErrSameServer) || !strings.Contains(err.Error(), "n1, n2: two nodes are the same server: list one of n1, n2 (run_id one);") {
 			t.Errorf("got %v", err)
 		}
+		for i := range 10 { // each connection learns of it anew
+			w.nodes[i%2].SetLife(&node.Life{ID: "one", Born: life.Born})
+			_, _ = l.TryLock(background, "x")
+		}
 		if n := strings.Count(log.String(), "two nodes are one server"); n == 0 || n > 2 { // each is reported once
 			t.Errorf("it is reported %d times:\n%s", n, log.String())
 		}

@@ -138,9 +138,8 @@ func (v *voters) someUnheard() bool {
 }
 
 func (v *voters) learn(i int, life *node.Life) {
-	v.known[i].life.Store(life)
-	name := v.nodes[i].Name()
-	if err := v.duplicate(i); err != nil {
+	was, name := v.known[i].life.Swap(life), v.nodes[i].Name()
+	if err := v.duplicate(i); err != nil && (was == nil || was.ID != life.ID) {
 		v.opts.Logger.Warn("two nodes are one server, and are ignored", "node", name, "error", err)
 	}
 	if wait := v.abstains(v.clock.Now(), life); wait > 0 {

@@ -114,7 +114,7 @@ func (l *Locker) acquire(ctx context.Context, s *settings) (*Lease, error) {
 	}
 	w.begin(s)
 	lease, err := w.acquire(ctx)
-	if err != nil && l.life.isClosed() {
+	if err != nil && s.wait != 0 && ctx.Err() == nil && l.life.isClosed() {
 		err = ErrClosed
 	}
 	owner := ""
@@ -284,6 +284,9 @@ func (w *waiter) pause(ctx context.Context) bool {
 	for {
 		n := w.news(w.inbox.signal.Wait(ctx, p.wakeAt()))
 		if next := p.nextStep(n); next != keepPausing {
+			if next != stopWaiting && n.handed.len() < w.l.need {
+				w.returnHandovers(true, "")
+			}
 			w.place.ticket.Barge = next == askPastOthers && !w.request.fair
 			return next != stopWaiting
 		}
