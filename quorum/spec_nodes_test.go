@@ -254,7 +254,7 @@ func TestSameServerTwiceIsRefused(t *testing.T) {
 		if !errors.Is(err, quorum.ErrSameServer) || !strings.Contains(err.Error(), "n1, n2: two nodes are the same server: list one of n1, n2 (run_id one);") {
 			t.Errorf("got %v", err)
 		}
-		for i := range 10 { // each connection learns of it anew
+		for i := range 10 { // each connection learns of it again
 			w.nodes[i%2].SetLife(&node.Life{ID: "one", Born: life.Born})
 			_, _ = l.TryLock(background, "x")
 		}
