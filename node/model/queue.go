@@ -64,7 +64,7 @@ func (s *Server) grant(now Time, wants []want, cmd *node.Command) node.Reply {
 	for i := range wants {
 		one := &wants[i]
 		if err := s.raiseFence(now, one.names, cmd.Mode, cmd.Claims[0].Token, now+life(cmd.Retention)); err != nil {
-			return failure(err) // only of a reader, who has one name
+			return failure(err) // a reader's fence, and a reader has one name: nothing is half done
 		}
 		s.create(one.names, cmd.Mode, owner, now+life(cmd.TTL))
 		if wait.Queued() {

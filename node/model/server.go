@@ -115,8 +115,8 @@ var kindNames = [...]string{"none", "hash", "string", "string", "zset"}
 
 func (k kind) String() string { return kindNames[k] }
 
-// nobody is who waits for a command without a Wait.
-var nobody node.Wait
+// noWait takes the place of a command's Wait if it has none. It is never written.
+var noWait node.Wait
 
 // Apply executes one command at the time now and returns the reply, without a Life. published
 // is what it has published, in that order; it is valid until the next Apply. Deadline is ignored.
@@ -129,7 +129,7 @@ func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published 
 	}
 	s.notices = s.notices[:0]
 	if cmd.Wait == nil {
-		cmd.Wait = &nobody
+		cmd.Wait = &noWait
 	}
 	switch cmd.Kind {
 	case node.Acquire:
