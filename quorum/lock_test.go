@@ -700,3 +700,29 @@ func TestUnlockedLeaseHasNoSay(t *testing.T) {
 		}
 	})
 }
+
+// Close ends waits. It does not hide that a lock is held from a caller that does not wait.
+func TestTryLockNextToClose(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		must[*quorum.Lease](t)(w.locker(quorum.Options{}).Lock(background, "x"))
+		w.delay(10*time.Millisecond, 0)
+		l := w.locker(quorum.Options{})
+		tried, waited := make(chan error, 1), make(chan error, 1)
+		go func() {
+			_, err := l.TryLock(background, "x")
+			tried <- err
+		}()
+		go func() {
+			_, err := l.Lock(background, "x", quorum.WithRead())
+			waited <- err
+		}()
+		time.Sleep(time.Millisecond)
+		go l.Close()
+		if err := <-tried; !errors.Is(err, quorum.ErrHeld) {
+			t.Errorf("TryLock: %v", err)
+		}
+		if err := <-waited; !errors.Is(err, quorum.ErrClosed) {
+			t.Errorf("Lock: %v", err)
+		}
+	})
+}

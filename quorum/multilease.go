@@ -201,7 +201,7 @@ func assemble(ctx context.Context, members []Member, opts []Option) (*assembly, 
 		l := m.Locker
 		p := &part{Member: m, title: fmt.Sprintf("member %d of %d, %q on %s", i+1, len(members), m.Name, l.deployment)}
 		s, err := l.settings(ctx, m.Name, slices.Concat(opts, m.Options))
-		if s.keep > 0 {
+		if err == nil && s.keep > 0 {
 			err = errors.New("quorum: WithMinHold cannot be combined with LockAll: it gives members back while it waits for others")
 		}
 		if err != nil {

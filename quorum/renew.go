@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -205,16 +206,13 @@ func (h *hold) retry(err *Error) {
 func (r *renewal) heal() {
 	for k := range r.holds {
 		h := &r.holds[k]
-		if h.tally.votes[voteGranted] < majority(h.tally.nodes) {
+		lacks := func(b ballot) bool { return b.lacks }
+		if h.tally.votes[voteGranted] < majority(h.tally.nodes) || !slices.ContainsFunc(h.ballots, lacks) {
 			continue
 		}
-		told := false
+		h.resendDowngrade() // a node that gets the lease back may have the writer again
 		for i, b := range h.ballots {
 			if b.lacks {
-				if !told {
-					h.resendDowngrade() // these nodes may have the writer again
-					told = true
-				}
 				h.heal(i)
 			}
 		}

@@ -284,8 +284,8 @@ func (w *waiter) pause(ctx context.Context) bool {
 	for {
 		n := w.news(w.inbox.signal.Wait(ctx, p.wakeAt()))
 		if next := p.nextStep(n); next != keepPausing {
-			if next != stopWaiting && n.handed.len() < w.l.need {
-				w.returnHandovers(true, "")
+			if next != stopWaiting && n.handed != 0 && n.handed.len() < w.l.need {
+				w.returnHandovers(true, "") // the rest has not come in time
 			}
 			w.place.ticket.Barge = next == askPastOthers && !w.request.fair
 			return next != stopWaiting

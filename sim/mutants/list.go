@@ -235,7 +235,7 @@ var mutants = []*Mutant{
 	{ID: "M53", Bug: "an extension is confirmed for a lease that was given up", Mimics: "S42 S50",
 		Edits: edit("quorum.hold.confirm", "\tif h.why != nil {\n\t\th.mu.Unlock()\n\t\treturn h.notHeld(\"extend\")\n\t}\n\tif now >= h.until {", "\th.why = nil\n\tif now >= h.until {")},
 	{ID: "M54", Bug: "healing makes up the majority", Mimics: "S43",
-		Edits: edit("quorum.renewal.heal", "h.tally.votes[voteGranted] < majority(h.tally.nodes) {", "h == nil {")},
+		Edits: edit("quorum.renewal.heal", "h.tally.votes[voteGranted] < majority(h.tally.nodes) ||", "h == nil ||")},
 	{ID: "M55", Bug: "healing uses the lease's own token again", Mimics: "S25 S43", Edits: healOldToken},
 	{ID: "M56", Bug: "a released lease is healed", Mimics: "S29 S50",
 		Edits: edit("quorum.hold.heal", "if h.why != nil || !ok || now >= h.until {", "if !ok || now >= h.until {")},
