@@ -25,7 +25,7 @@ func (w *waiter) attempt(ctx context.Context) (g grant, granted bool) {
 	r.ask(allNodes(len(l.nodes)))
 	if r.await(ctx) == won && r.confirmWin(ctx) && ctx.Err() == nil {
 		// Read the clock only now: the round took part of the lease.
-		if l.clock.Now() < validUntil(r.start, s.lease, l.opts.Drift) {
+		if l.clock.Now() < decideBy(r.start, s.lease, l.opts.MaxLease, l.opts.Drift) {
 			return r.grant(c, s.lease, 0), true
 		}
 		w.found.late = true

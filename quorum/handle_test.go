@@ -208,6 +208,20 @@ func TestResumeReadAfterAPauseIsRefused(t *testing.T) {
 	})
 }
 
+// Nor by answers that are read after a third of MaxLease: a node may have forgotten its answer.
+func TestResumeIsDecidedInTime(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		short := quorum.Options{MaxLease: 3 * time.Second, NoRestartGuard: true}
+		handle := must[quorum.Handle](t)(lock(t, w.locker(short), "x").Detach())
+		c := pausing{w.clock, new(atomic.Int64)}
+		short.Clock = c
+		l := w.behind(short, func(_ int, n node.Node) node.Node { return pauser{n, c, node.Extend, 600 * time.Millisecond} })
+		if _, err := l.Resume(background, handle); !errors.Is(err, quorum.ErrNoQuorum) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
 // A hold that is as long as can be goes on to be so.
 func TestHandleOfTheLongestHold(t *testing.T) {
 	inWorld(t, 3, func(w *world) {

@@ -67,10 +67,12 @@ func (w *waiter) standbyFor() time.Duration {
 }
 
 // mayStandBy reports whether the waiter's attempts leave offers. They are replaced by those of the
-// next attempt, after Options.RetryEvery, and until then enough must be left to renew the lease.
+// next attempt, after Options.RetryEvery. Until then the offers must be acceptable, and enough must be
+// left to renew the lease.
 func (w *waiter) mayStandBy() bool {
-	s := w.request
-	return s.names == nil && !s.fixed && s.keep == 0 && w.standbyFor() >= w.l.opts.RetryEvery+2*w.l.opts.Timeout
+	s, o := w.request, &w.l.opts
+	return s.names == nil && !s.fixed && s.keep == 0 &&
+		attemptWindow(o.MaxLease) >= o.RetryEvery && w.standbyFor() >= o.RetryEvery+2*o.Timeout
 }
 
 // standbyToken is the token of an offer whose attempt has the given one: a Timeout ahead, since
@@ -252,7 +254,8 @@ func (w *waiter) handedOver(ctx context.Context) (g grant, ok bool) {
 	for _, o := range offers {
 		token := latest(all, o.Owner)
 		// Enough must be left to renew it.
-		if token == 0 || l.clock.Now().Add(l.opts.Timeout) >= validUntil(o.start, w.standbyFor(), l.opts.Drift) {
+		now, renewable := l.clock.Now(), validUntil(o.start, w.standbyFor(), l.opts.Drift).Add(-l.opts.Timeout)
+		if token == 0 || now >= min(renewable, decideBy(o.start, w.standbyFor(), l.opts.MaxLease, l.opts.Drift)) {
 			continue
 		}
 		if w.handedWith(all, o, token) < l.need {
@@ -283,7 +286,7 @@ func (w *waiter) handedWith(all []handover, o *offer, token node.Token) int {
 	v := w.l.voters
 	for _, h := range all {
 		if h.Owner == o.Owner && h.Token == token && h.Life != nil &&
-			v.meet(h.by, h.Life) == nil && v.abstains(o.start, h.Life) == 0 {
+			v.meet(h.by, h.Life) == nil && v.abstains(node.Acquire, o.start, h.Life) == 0 {
 			by.add(h.by)
 		}
 	}

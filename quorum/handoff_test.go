@@ -376,6 +376,30 @@ func TestWhatIsHandedOnTooLateIsNotTaken(t *testing.T) {
 	})
 }
 
+// Nor is one that is accepted later than a third of MaxLease after it was asked for: a node may have
+// forgotten that it handed the lock on.
+func TestHandOverIsAcceptedInTime(t *testing.T) {
+	for _, row := range []struct {
+		age    time.Duration
+		handed bool
+	}{{1200 * time.Millisecond, true}, {1600 * time.Millisecond, false}} {
+		inWorld(t, 3, func(w *world) {
+			options := quorum.Options{MaxLease: 4500 * time.Millisecond, NoRestartGuard: true}
+			held := lock(t, w.locker(options), "x")
+			c := pausing{w.clock, new(atomic.Int64)}
+			options.Clock = c
+			late := sync.OnceFunc(func() { c.ahead.Add(int64(row.age)) })
+			ended := waiting(w.behind(options, func(_ int, n node.Node) node.Node { return drowsy{n, late} }))
+			unlock(t, held)
+			lease := <-ended
+			if isHeir(lease) != row.handed {
+				t.Errorf("after %v the owner is %s", row.age, lease.Owner())
+			}
+			unlock(t, lease)
+		})
+	}
+}
+
 // A drowsy node does something before a waiter hears that a lock was handed on to it.
 type drowsy struct {
 	node.Node

@@ -36,7 +36,9 @@ type Options struct {
 	// MaxLease is the longest lease in use anywhere in the deployment, by any program
 	// that shares locks over these nodes: a longer one is refused. A node that restarted
 	// is ignored for MaxLease and Grace, because it may have forgotten a lock. So is a
-	// new node, because it looks the same. 0 means 30 s.
+	// new node, because it looks the same. For renewals it is ignored for a third of
+	// MaxLease. An attempt must be decided within a third of MaxLease, and waiters are handed a
+	// lock directly only if that is no less than RetryEvery. 0 means 30 s.
 	MaxLease time.Duration
 
 	// MaxHold bounds how long one acquisition is renewed, counted from the

@@ -67,7 +67,7 @@ type renewed struct {
 
 func (r *renewal) add(h *hold) {
 	n := len(r.l.nodes)
-	r.holds = append(r.holds, renewed{hold: h, ballots: make([]ballot, n), tally: tally{nodes: n, need: r.l.need}})
+	r.holds = append(r.holds, renewed{hold: h, ballots: make([]ballot, n), tally: tally{nodes: n, need: r.l.need, extends: true}})
 	r.claims = h.claim.appendTo(r.claims)
 }
 
@@ -104,7 +104,7 @@ func (r *renewal) receive(i int, reply node.Reply) {
 	for k := range r.holds {
 		h := &r.holds[k]
 		h.ballots[i] = b
-		if b.vote == voteGranted {
+		if b.granted() {
 			if keptAll(kept[:h.claim.size()]) {
 				h.keptBy(i)
 			} else {

@@ -44,11 +44,11 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 	c.Owner, c.Token = t.Owner, t.Token
 	r := l.rounds.begin(node.Extend, c, s.life()+l.opts.Grace, l.timeout(s.lease))
 	defer r.done()
-	r.guarded = true
+	r.resumes, r.tally.extends = true, false
 	r.ask(allNodes(len(l.nodes)))
 	verdict := r.await(ctx)
 	switch {
-	case verdict == won && l.clock.Now() < validUntil(r.start, s.lease, l.opts.Drift):
+	case verdict == won && l.clock.Now() < decideBy(r.start, s.lease, l.opts.MaxLease, l.opts.Drift):
 		l.tokens.saw(t.High)
 		took := l.clock.Now().Sub(r.start)
 		if s.maxHold > 0 { // not from now

@@ -34,7 +34,7 @@ type round struct {
 	asked   nodeSet
 	eager   bool
 	lease   *hold // made, extended or downgraded by the round, and told which nodes have it
-	guarded bool  // abstaining nodes do not count for an extension either
+	resumes bool  // nodes count as for an attempt: the lease may have ended before
 }
 
 // rounds begins the rounds of a Locker. Any task may use it at any time.
@@ -89,11 +89,11 @@ func (rs *rounds) begin(kind node.Kind, c claim, ttl, timeout time.Duration) *ro
 		r.command.Handoff = c.handoff
 	}
 	clear(r.ballots)
-	r.tally = tally{nodes: len(rs.nodes), need: rs.need}
+	r.tally = tally{nodes: len(rs.nodes), need: rs.need, extends: kind == node.Extend}
 	if kind == node.Inspect || kind == node.Break {
 		r.tally.need = majority(len(rs.nodes)) // nobody holds a name that so many do not have
 	}
-	r.asked, r.removal, r.lease, r.eager, r.guarded = 0, removal{}, nil, false, false
+	r.asked, r.removal, r.lease, r.eager, r.resumes = 0, removal{}, nil, false, false
 	return r
 }
 
@@ -121,10 +121,8 @@ func (rs *rounds) askAll(kind node.Kind, c claim, until clock.Instant) *round {
 // receive takes the answer of node i, from whichever task brings it.
 func (r *round) receive(i int, reply node.Reply) {
 	b := r.rounds.voters.judge(i, r.command.Kind, r.start, reply)
-	if r.guarded && b.vote == voteGranted {
-		if until := r.rounds.voters.abstains(r.start, reply.Life); until > 0 {
-			b.vote, b.wait = voteAbstaining, until
-		}
+	if r.resumes && b.granted() {
+		r.rounds.voters.count(&b, node.Acquire, r.start, reply.Life)
 	}
 	if reply.Line.Awaited && !r.claim.ticket.Stays() { // or this waiter is the one in the queue
 		r.rounds.queues.noteContention(&r.claim, true)

@@ -36,6 +36,7 @@ const (
 // A tally counts the votes of one round.
 type tally struct {
 	nodes, need int
+	extends     bool // abstaining nodes make up what is needed beyond a majority
 	votes       [len(voteNames)]int
 }
 
@@ -44,12 +45,16 @@ func (t *tally) add(v vote) { t.votes[v]++ }
 // verdict decides at the quorum (Redlock's step 3, "the majority of the instances", unless the
 // Locker needs more): won as soon as need nodes have granted, lost as soon as that is impossible.
 func (t *tally) verdict() verdict {
-	granted := t.votes[voteGranted]
-	open := t.nodes - granted - t.votes[voteRefused] - t.votes[voteUnknown] - t.votes[voteAbstaining]
+	granted, abstaining := t.votes[voteGranted], t.votes[voteAbstaining]
+	open := t.nodes - granted - abstaining - t.votes[voteRefused] - t.votes[voteUnknown]
+	need := t.need
+	if t.extends {
+		need = max(majority(t.nodes), t.need-abstaining)
+	}
 	switch {
-	case granted >= t.need:
+	case granted >= need:
 		return won
-	case granted+open < t.need:
+	case granted+open < need:
 		return lost
 	}
 	return undecided
@@ -84,6 +89,18 @@ func drift(lease time.Duration, ratio float64) time.Duration {
 // taken there).
 func validUntil(start clock.Instant, lease time.Duration, ratio float64) clock.Instant {
 	return start.Add(lease - drift(lease, ratio))
+}
+
+// attemptWindow is for how long, from its start, the answers to an attempt may be counted, if no lease
+// is longer than longest. A node that granted the attempt and then forgot it may already have a
+// renewed lease of somebody else when the last answer comes. So that both are not counted, such a node
+// does not count for renewals during the attemptWindow after its start: see voters.guard.
+func attemptWindow(longest time.Duration) time.Duration { return longest / 3 }
+
+// decideBy is the instant before which an attempt must be won: so that something is left of the lease,
+// and within the attemptWindow.
+func decideBy(start clock.Instant, lease, longest time.Duration, ratio float64) clock.Instant {
+	return min(validUntil(start, lease, ratio), start.Add(attemptWindow(longest)))
 }
 
 // guardEnd is the instant from which a server that may have lost its memory at

@@ -58,9 +58,7 @@ func (v *voters) judge(i int, kind node.Kind, start clock.Instant, reply node.Re
 	switch reply.Status {
 	case node.Granted:
 		b.vote, b.may = voteGranted, true
-		if until := v.abstains(start, reply.Life); until > 0 {
-			b.vote, b.wait = voteAbstaining, until
-		}
+		v.count(&b, kind, start, reply.Life)
 	case node.Refused:
 		b.vote, b.wait, b.free, b.foreign = voteRefused, reply.TTL, reply.Line.Free, reply.Line.Foreign
 		b.ahead = reply.Line.Ahead
@@ -72,23 +70,45 @@ func (v *voters) judge(i int, kind node.Kind, start clock.Instant, reply node.Re
 		b.vote = voteGranted
 	case node.Done:
 		b.vote, b.may = voteGranted, kind == node.Extend
-		if !keptAll(reply.Kept) {
+		switch {
+		case !keptAll(reply.Kept):
 			b.vote, b.may = voteRefused, false
+		case kind == node.Extend:
+			v.count(&b, kind, start, reply.Life)
 		}
 	}
 	if kind == node.Inspect {
-		b.wait = v.abstains(start, reply.Life)
+		b.wait = v.abstains(kind, start, reply.Life)
 	}
 	return b
 }
 
-// abstains returns for how long a server in this life does not count for a command
+// count makes a grant abstain if the server may have forgotten something since it began its life.
+func (v *voters) count(b *ballot, kind node.Kind, start clock.Instant, life *node.Life) {
+	b.vote = voteGranted
+	if until := v.abstains(kind, start, life); until > 0 {
+		b.vote, b.wait = voteAbstaining, until
+	}
+}
+
+// abstains returns for how long a server in this life does not count for a command of a kind
 // sent at start, 0 if it does.
-func (v *voters) abstains(start clock.Instant, life *node.Life) time.Duration {
+func (v *voters) abstains(kind node.Kind, start clock.Instant, life *node.Life) time.Duration {
 	if v.opts.NoRestartGuard {
 		return 0
 	}
-	return max(0, guardEnd(life.Born, v.opts.MaxLease+v.opts.Grace, v.opts.Drift).Sub(start))
+	return max(0, guardEnd(life.Born, v.guard(kind), v.opts.Drift).Sub(start))
+}
+
+// guard is for how long a server that may have forgotten everything does not count. An attempt could
+// get a name whose lease was forgotten, until every such lease is over. The holder of a lease knows
+// that no other lease was forgotten, but an attempt may have been granted and forgotten, and
+// is not over before its attemptWindow.
+func (v *voters) guard(kind node.Kind) time.Duration {
+	if kind == node.Extend {
+		return attemptWindow(v.opts.MaxLease)
+	}
+	return v.opts.MaxLease + v.opts.Grace
 }
 
 var errNoLife = fmt.Errorf("%w: it does not tell when it started, so a restart could go unnoticed", node.ErrUnsupported)
@@ -142,7 +162,7 @@ func (v *voters) learn(i int, life *node.Life) {
 	if err := v.duplicate(i); err != nil && (was == nil || was.ID != life.ID) {
 		v.opts.Logger.Warn("two nodes are one server, and are ignored", "node", name, "error", err)
 	}
-	if wait := v.abstains(v.clock.Now(), life); wait > 0 {
+	if wait := v.abstains(node.Acquire, v.clock.Now(), life); wait > 0 {
 		v.observe(Event{Kind: EventNodeAbstains, Node: name, Took: wait})
 		v.opts.Logger.Warn("node ignored: recently (re)started or was a replica", "node", name, "for", wait.Round(time.Millisecond))
 	}

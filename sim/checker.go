@@ -291,6 +291,9 @@ func (c *Client) observe(e quorum.Event) {
 	case quorum.EventAcquired:
 		k.tellsAcquired(c, &e)
 	case quorum.EventAttemptFailed:
+		if o := c.callOf(e.Owner); o != nil {
+			o.failed = true
+		}
 		c.failed(e.Name, e.Owner, e.Err)
 		k.abandoned(c, &e)
 		k.stands(c, e.Owner)

@@ -36,7 +36,39 @@ func (k *checker) backed(h *holder, moment string) {
 		case have == need:
 			w.sometimes(BarelyBacked)
 		}
+		k.unopposed(h, name, moment)
 	}
+}
+
+// unopposed checks that no attempt under way can still be won from h: not by votes of nodes that have
+// forgotten them either, and may have h's key now.
+func (k *checker) unopposed(h *holder, name, moment string) {
+	nodes, quorum := k.w.site(name)
+	for _, c := range k.w.clients {
+		for _, o := range c.calls {
+			if c.plain != nil || c.dead || o.won || o.failed || same(o.owner, h.owner) || !slices.Contains(o.names, name) || !o.mayWin(c) ||
+				k.broken[o.owner] != nil || h.mode == node.Read && o.mode == node.Read {
+				continue
+			}
+			n := 0
+			for i, s := range nodes {
+				_, holds := s.mem.Keeps(s.time(), name, h.owner, h.mode)
+				voted := o.votes.Has(i) && o.heard[i] == node.Granted
+				if !k.isForced(h, i) && (voted || !holds && !s.silent() && !s.guarded()) {
+					n++
+				}
+			}
+			if n >= quorum {
+				k.w.fail("I2", fmt.Sprintf("%s holds %q, but at its %s %s has, or can get, the votes of %d nodes", h.c.name, name, moment, c.name, n))
+			}
+		}
+	}
+}
+
+// mayWin reports whether the time has not passed in which the attempt must be won.
+func (o *call) mayWin(c *Client) bool {
+	lock := &c.w.p.Lock
+	return o.owner != "" && c.Now() < o.start.Add(min(o.ttl, lock.MaxLease/3))
 }
 
 // lasting checks that a quorum of nodes keeps h's key until the end of h's validity, or abstains.

@@ -55,6 +55,7 @@ type attempt struct {
 	blind faults.Set // nodes that are to, and the client cannot know
 
 	released bool // the claim was, once
+	failed   bool // its client has given it up
 
 	handed [faults.MaxNodes]node.Token // with what the nodes have handed the lock on to it
 	taken  faults.Set                  // those that the client has heard of
