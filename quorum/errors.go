@@ -21,15 +21,15 @@ var (
 	ErrHeld = errors.New("lock is held by another owner")
 	// ErrNoQuorum: fewer nodes answered than are needed.
 	ErrNoQuorum = errors.New("no quorum of nodes")
-	// ErrLost: the lease ended before it was unlocked. Another owner may have worked
-	// near its end.
+	// ErrLost: the lease ended before it was unlocked: it expired, was broken, or the nodes
+	// lost it. Another owner may have worked near its end.
 	ErrLost = errors.New("lease is lost")
 	// ErrMaxHold: the lease may not be held for longer than its MaxHold. An
 	// error of a lease that ended so matches ErrLost too.
 	ErrMaxHold = errors.New("maximum hold time reached")
-	// ErrNotHeld: there is no such lease any more: it was unlocked, broken, overwritten
-	// or lost before. It is also the cause with which the context of an
-	// unlocked lease ends.
+	// ErrNotHeld: there is no such lease any more: it was unlocked, detached or lost before. The
+	// error of a lease that was lost matches ErrLost, too. ErrNotHeld is also the cause with
+	// which the context of an unlocked lease ends.
 	ErrNotHeld = errors.New("lease is not held")
 	// ErrDeadlock: the caller would wait for its own lease, as the context belongs to a lease
 	// of the name. [WithReentry] shares that lease. It cannot if the lease has only some of
@@ -45,6 +45,14 @@ var (
 
 // errLate: a majority granted, but so slowly that nothing of the lease was left.
 var errLate = errors.New("granted too late, the lease has no validity left")
+
+// errBroken: the nodes no longer have a lease whose time is not over. It matches ErrLost.
+const errBroken = lostOnNodes("it was broken, or the nodes lost it")
+
+type lostOnNodes string
+
+func (e lostOnNodes) Error() string      { return string(e) }
+func (lostOnNodes) Is(target error) bool { return target == ErrLost }
 
 // errPart: a lease can be nested in, but not added to.
 var errPart = errors.New("the context's lease has only some of the names")
@@ -161,7 +169,7 @@ func (e *Error) Error() string {
 
 // head is the text of the error but for the nodes, and what separates these from it.
 func (e *Error) head() (text, next string) {
-	if e.Err == ErrLost || e.Err == ErrNotHeld && e.Cause == ErrLost {
+	if e.Err == ErrLost || e.Err == ErrNotHeld && (e.Cause == ErrLost || e.Cause == errBroken) {
 		text = fmt.Sprintf("lease %q is lost", e.Name)
 		if e.Cause == nil || e.Cause == ErrLost {
 			return text, ": "

@@ -59,7 +59,8 @@ func ExampleLocker_TryLock() {
 	// <nil>
 }
 
-// The meaning of each error for a program.
+// The meaning of each error for a program: first of one that could not get a lock, then of one that
+// has lost it.
 func ExampleError() {
 	locker, _ := quorum.New(exampleNodes(), quorum.Options{})
 	defer locker.Close()
@@ -80,9 +81,18 @@ func ExampleError() {
 	err = context.Cause(lease.Context())
 	var details *quorum.Error
 	fmt.Println(errors.Is(err, quorum.ErrLost), errors.As(err, &details), details.Op)
+
+	finished := false
+	err = locker.Do(ctx, "orders/42", func(context.Context, *quorum.Lease) error {
+		_, err := locker.Break(ctx, "orders/42") // by an operator, in the meantime
+		finished = true
+		return err
+	})
+	fmt.Println(errors.Is(err, quorum.ErrLost), errors.Is(err, quorum.ErrNotHeld), finished)
 	// Output:
 	// somebody else does it
 	// true true hold
+	// true true true
 }
 
 // A counter counts events by kind, with the leases that are held and the time for which was

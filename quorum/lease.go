@@ -71,7 +71,8 @@ func (le *Lease) Extend(ctx context.Context, d time.Duration) error {
 // interrupt it; only ctx's values are used.
 //
 // The error matches ErrNotHeld, with the cause, if the lease had ended before or the nodes no
-// longer had it: other holders may have worked at the same time. It also matches
+// longer had it: other holders may have worked at the same time. It matches ErrLost, too, unless
+// the lease was detached or the Locker closed. It also matches
 // node.ErrWrongType if somebody has overwritten the lock's keys on a majority. It matches
 // ErrNoQuorum if too few nodes confirmed. Unlocking the same Lease again does nothing and returns
 // nil.

@@ -134,8 +134,26 @@ func (l *Locker) TryLock(ctx context.Context, name string, opts ...Option) (*Lea
 // then stop. Its cause is that of [Lease.Context]: an error that matches ErrLost, or
 // ErrClosed if the Locker was closed meanwhile.
 //
-// Do returns fn's error. If the lease ended before fn returned, Do's error matches ErrNotHeld,
-// the cause and fn's error. It then matches context.Canceled only if ctx has ended.
+// When Do returns, fn has returned or was never called:
+//
+//	Do's error matches       fn                  what it means, and what to do
+//	nil                      ran, returned nil   the lock was held to the end
+//	fn's error alone         ran, returned it    the lock was held to the end
+//	ErrNotHeld and ErrLost   ran                 the lease ended before fn returned: others may have had the
+//	                                             lock. Look at the resource before fn is run again
+//	ErrNotHeld, ErrClosed    ran                 the same: Close unlocked before fn returned
+//	ErrNotHeld alone         ran                 fn has detached the lease
+//	ErrHeld                  did not run         somebody else has the lock: try again later, or leave it to them
+//	ErrNoQuorum              did not run         too few nodes answer: try again later, tell the operator
+//	ErrClosed alone          did not run         the program ends
+//	ctx's error              did not run         ctx ended while it waited, or before
+//	ErrDeadlock, any other   did not run         a bug, or a permanent error: waiting does not help
+//
+// With ErrNotHeld, Do's error matches fn's error as well, and context.Canceled only if ctx has ended.
+// It does not tell whether fn finished, since fn may have returned nil or stopped with its context.
+// And an error that fn returns can match any of these. Where that matters, let fn note in a variable
+// how far it came. If too few nodes confirm the release, Do does not report it: the name may stay
+// taken until the lease would have ended.
 func (l *Locker) Do(ctx context.Context, name string, fn func(context.Context, *Lease) error, opts ...Option) (err error) {
 	lease, err := l.Lock(ctx, name, opts...)
 	if err != nil {

@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"context"
-	"errors"
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
@@ -90,8 +89,6 @@ func (u unlocking) released(ctx context.Context) (err error) {
 		Took: l.clock.Now().Sub(u.start), Held: u.start.Sub(h.since), Err: err})
 	return err
 }
-
-var errBroken = errors.New("it was broken, or the nodes lost it")
 
 // release sends the releases of an ended hold to all nodes, also to those that refused it or have
 // not answered ("even if the client believes the instance was not locked"). The token is the
