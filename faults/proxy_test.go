@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -79,12 +78,14 @@ func TestProxyDelays(t *testing.T) {
 	if d := ask(t, conn, r, "first"); d < 4*delay {
 		t.Errorf("the first answer took %v: two round trips are %v", d, 4*delay)
 	}
-	var took []time.Duration
-	for range 20 {
-		took = append(took, ask(t, conn, r, "next"))
+	best := time.Hour
+	for range 400 { // a busy machine may make most of them late
+		if best = min(best, ask(t, conn, r, "next")); best <= 3*delay {
+			break
+		}
 	}
-	if d := slices.Min(took); d < 2*delay || d > 3*delay {
-		t.Errorf("the fastest of 20 answers took %v: a round trip is %v", d, 2*delay)
+	if best < 2*delay || best > 3*delay {
+		t.Errorf("the fastest answer took %v: a round trip is %v", best, 2*delay)
 	}
 }
 
@@ -177,7 +178,7 @@ func TestProxyGoesDownAndUp(t *testing.T) {
 
 // Closing a proxy waits for nothing: neither for what is late, nor for what hangs, both ways.
 func TestProxyClosesAtOnce(t *testing.T) {
-	const late = 4 * time.Second
+	const late = time.Minute
 	for what, conduct := range map[string]faults.Conduct{
 		"late":    {Delay: faults.Range{Min: late, Max: late}},
 		"hanging": {Hang: true},
@@ -216,8 +217,8 @@ func TestProxyClosesAtOnce(t *testing.T) {
 		select {
 		case <-closed:
 			t.Logf("%s: it took %v", what, time.Since(start))
-		case <-time.After(2 * time.Second):
-			t.Errorf("%s: not closed after 2 s", what)
+		case <-time.After(20 * time.Second):
+			t.Errorf("%s: not closed after 20 s", what)
 		}
 	}
 }

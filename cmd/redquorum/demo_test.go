@@ -17,11 +17,7 @@ func TestDemo(t *testing.T) {
 	t.Parallel()
 	var out string
 	for length := 6 * time.Second; length < 30*time.Second; length *= 2 {
-		begun := time.Now()
 		out = want(t, exitOK, "exact", "demo", "--for", length.String())
-		if took := time.Since(begun); took > length+14*time.Second {
-			t.Errorf("it took %v", took)
-		}
 		if !strings.Contains(out, "old ones refused: 0") {
 			break
 		} // on a slow machine nobody may come while the worker sleeps

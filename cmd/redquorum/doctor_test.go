@@ -178,7 +178,7 @@ func TestDoctorSound(t *testing.T) {
 	}
 	begun := time.Now()
 	r = doctor(t, grownUp, urls...)
-	if took := time.Since(begun); r.Verdict != "unsafe" || !r.has(b.Addr(), "warning", "not reachable") || !r.has("", "unsafe", "usable nodes: 1 of 3") || took > 10*time.Second {
+	if took := time.Since(begun); r.Verdict != "unsafe" || !r.has(b.Addr(), "warning", "not reachable") || !r.has("", "unsafe", "usable nodes: 1 of 3") || took > time.Minute {
 		t.Errorf("one is down, one hangs: after %v %+v", took, r)
 	}
 }

@@ -189,7 +189,7 @@ func TestStalledCommandsAreExecutedLater(t *testing.T) {
 	connected(t, n)
 	s.Server(0).Stall()
 	s.Server(0).Stall()
-	if r := ask(n, node.Acquire, 7, time.Hour, 50*time.Millisecond); !errors.Is(r.Err, node.ErrTimeout) || r.Unsent {
+	if r := ask(n, node.Acquire, 7, time.Hour, time.Second); !errors.Is(r.Err, node.ErrTimeout) || r.Unsent {
 		t.Errorf("a stalled server: %v (%v, unsent %v)", r.Status, r.Err, r.Unsent)
 	}
 	s.Server(0).Resume()

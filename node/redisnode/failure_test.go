@@ -39,69 +39,73 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestManyInFlight has a server far away: what is submitted while another command
-// is on its way does not wait for it.
+// TestManyInFlight holds back the server's answers: what is submitted while other commands are on
+// their way does not wait for these.
 func TestManyInFlight(t *testing.T) {
-	const away = 50 * time.Millisecond
 	p := newServer(t)
-	far := delay(t, p.addr, away/2)
-	n := dial(t, "redis://"+far)
+	w := tap(t, p.addr)
+	n := dial(t, "redis://"+w.addr)
 	expect(t, "warm", ask(t, n, inspect("a")), node.Done)
-	began := time.Now()
+	w.answers.Lock()
 	var f flood
-	for i := range 20 {
-		f.submit(n, i, withDeadline(inspect(name(i))))
-		time.Sleep(away / 10)
+	const count = 20
+	for i := range count {
+		cmd := acquire(name(i), "me", 1)
+		cmd.Deadline = after(time.Minute)
+		f.submit(n, i, cmd)
+		eventually(t, "executed, though none before it is answered", func() bool { return p.do("exists", name(i)) == int64(1) })
 	}
+	w.answers.Unlock()
 	f.wg.Wait()
-	if took := time.Since(began); took > 19*away {
-		t.Errorf("20 commands took %v, at %v for a round trip", took, away)
+	for _, r := range f.replies {
+		expect(t, "answered", r, node.Granted)
 	}
 }
 
-// TestFirstReply counts the round trips of a node that was just made: TCP, the
-// introduction, and INFO together with the first command.
+// TestFirstReply counts the round trips of a node that was just made: the introduction, and INFO
+// together with the first command.
 func TestFirstReply(t *testing.T) {
-	const away = 100 * time.Millisecond
 	p := newServer(t)
-	far := delay(t, p.addr, away/2)
-	began := time.Now()
-	expect(t, "first", ask(t, dial(t, "redis://"+far), inspect("a")), node.Done)
-	if took := time.Since(began); took > 3*away { // TCP's own is not delayed here
-		t.Errorf("it took %v, at %v for a round trip", took, away)
+	const want = 2
+	best := want + 1
+	for range 20 { // what is sent at once may arrive in parts, and so be answered in parts
+		w := tap(t, p.addr)
+		expect(t, "first", ask(t, dial(t, "redis://"+w.addr), inspect("a")), node.Done)
+		if best = min(best, int(w.trips.Load())); best == want {
+			return
+		}
 	}
+	t.Errorf("%d round trips or more, want %d", best, want)
 }
 
-// delay returns the address of a proxy that passes on to addr what it gets after
-// d, and back.
-func delay(t *testing.T, addr string, d time.Duration) string {
+// A wiretap passes on what it gets, both ways, and counts how often the client sent something after
+// an answer.
+type wiretap struct {
+	addr    string
+	answers sync.Mutex // who has it holds answers back
+	trips   atomic.Int64
+	asking  atomic.Bool // the client was the last to send
+}
+
+func tap(t *testing.T, addr string) *wiretap {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	pass := func(to, from net.Conn) {
+	w := &wiretap{addr: l.Addr().String()}
+	pass := func(to, from net.Conn, before func()) {
 		defer to.Close()
-		type chunk struct {
-			due  time.Time
-			data []byte
-		}
-		line := make(chan chunk, 1000)
-		go func() {
-			defer close(line)
-			for {
-				b := make([]byte, 4096)
-				n, err := from.Read(b)
-				if err != nil {
-					return
-				}
-				line <- chunk{time.Now().Add(d), b[:n]}
+		b := make([]byte, 4096)
+		for {
+			n, err := from.Read(b)
+			if err != nil {
+				return
 			}
-		}()
-		for c := range line {
-			time.Sleep(time.Until(c.due))
-			if _, err := to.Write(c.data); err != nil {
+			before()
+			if _, err := to.Write(b[:n]); err != nil {
 				from.Close()
+				return
 			}
 		}
 	}
@@ -116,11 +120,19 @@ func delay(t *testing.T, addr string, d time.Duration) string {
 				near.Close()
 				continue
 			}
-			go pass(far, near)
-			go pass(near, far)
+			go pass(far, near, func() {
+				if !w.asking.Swap(true) {
+					w.trips.Add(1)
+				}
+			})
+			go pass(near, far, func() {
+				w.answers.Lock()
+				w.asking.Store(false)
+				w.answers.Unlock()
+			})
 		}
 	}()
-	return l.Addr().String()
+	return w
 }
 
 // TestCoalescing freezes the server, so that what is submitted meanwhile has to
@@ -175,6 +187,10 @@ func TestDeadlines(t *testing.T) {
 
 	p.freeze()
 	defer p.thaw()
+	var patient atomic.Bool
+	cmd = inspect("a")
+	cmd.Deadline = after(time.Minute) // the others do not wait for this one
+	n.Submit(cmd, func(node.Reply) { patient.Store(true) })
 	type late struct {
 		r   node.Reply
 		lag time.Duration
@@ -186,17 +202,20 @@ func TestDeadlines(t *testing.T) {
 		n.Submit(cmd, func(r node.Reply) { got <- late{r, after(0).Sub(cmd.Deadline)} })
 	}
 	for i := range 20 {
-		submit(time.Duration(200-10*i) * time.Millisecond) // the last is due first
+		submit(2*time.Second - time.Duration(i)*10*time.Millisecond) // the last is due first
 	}
 	for range 20 {
 		l := <-got
 		expectErr(t, "frozen", l.r, node.ErrTimeout)
-		if l.lag < 0 || l.lag > 100*time.Millisecond {
-			t.Errorf("answered %v after the deadline", l.lag)
+		if l.lag < 0 {
+			t.Errorf("answered %v before the deadline", -l.lag)
 		}
 		if l.r.Unsent {
 			t.Error("in flight, and yet unsent")
 		}
+	}
+	if patient.Load() {
+		t.Error("they were answered only with one that had a minute")
 	}
 
 	// While a connection is being made commands wait, and are not sent if that
@@ -222,7 +241,7 @@ func TestLateIsNotLost(t *testing.T) {
 	expect(t, "warm", ask(t, n, inspect("a")), node.Done)
 	p.freeze()
 	short, long := acquire("short", "me", 1), acquire("long", "me", 1)
-	short.Deadline, long.Deadline = after(50*time.Millisecond), after(3*time.Second)
+	short.Deadline, long.Deadline = after(time.Second), after(time.Minute)
 	var f flood
 	f.submit(n, 0, long)
 	if r := expectErr(t, "short", ask(t, n, short), node.ErrTimeout); r.Unsent {
@@ -273,12 +292,13 @@ func TestHungServer(t *testing.T) {
 	goroutines := runtime.NumGoroutine()
 	p.freeze()
 
-	short := func() node.Reply {
+	within := func(d time.Duration) node.Reply {
 		cmd := inspect("a")
-		cmd.Deadline = after(50 * time.Millisecond)
+		cmd.Deadline = after(d)
 		return ask(t, n, cmd)
 	}
-	if r := expectErr(t, "in flight", short(), node.ErrTimeout); r.Unsent {
+	short := func() node.Reply { return within(50 * time.Millisecond) }
+	if r := expectErr(t, "in flight", within(time.Second), node.ErrTimeout); r.Unsent {
 		t.Error("in flight, and yet unsent")
 	}
 	eventually(t, "the node knows that it is down", func() bool {
@@ -306,11 +326,11 @@ func TestHungServer(t *testing.T) {
 }
 
 func TestKillAndRestart(t *testing.T) {
+	before := after(0)
 	p := newServer(t)
 	n := connect(t, p)
-	before := after(0)
 	first := expect(t, "warm", ask(t, n, acquire("a", "me", 1)), node.Granted).Life
-	if first.Born < before.Add(-3*time.Second) || first.Born > after(0) {
+	if first.Born < before.Add(-2*time.Second) || first.Born > after(0) {
 		t.Errorf("born %v ago", after(0).Sub(first.Born))
 	}
 	p.Kill()
@@ -412,23 +432,23 @@ func TestHungCredentials(t *testing.T) {
 		o.Addr = p.addr
 		n := wrap(t, redis.NewClient(o), redisnode.Options{})
 		stop := n.Watch("a", node.Exclusive, func() {})
-		began := time.Now()
-		expectErr(t, "it cannot connect", ask(t, n, withDeadline(inspect("a"))), node.ErrUnreachable)
+		cmd := inspect("a")
+		cmd.Deadline = after(time.Minute)
+		expectErr(t, "it cannot connect", ask(t, n, cmd), node.ErrUnreachable)
 		stop()
-		n.Close()
-		if took := time.Since(began); took > 4*time.Second {
-			t.Errorf("it took %v", took)
-		}
+		soon(t, "closing", func() { n.Close() })
 	}
 }
 
 // A server that was never up: commands need not wait for their deadline to learn that.
 func TestNobodyThere(t *testing.T) {
 	n := dial(t, "redis://127.0.0.1:"+freePort(t))
-	began := time.Now()
-	r := expectErr(t, "refused", ask(t, n, inspect("a")), node.ErrUnreachable)
-	if !r.Unsent || !strings.Contains(r.Err.Error(), "refused") || time.Since(began) > time.Second {
-		t.Errorf("%+v after %v", r, time.Since(began))
+	cmd := inspect("a")
+	cmd.Deadline = after(time.Minute)
+	var r node.Reply
+	soon(t, "the answer", func() { r = expectErr(t, "refused", ask(t, n, cmd), node.ErrUnreachable) })
+	if !r.Unsent || !strings.Contains(r.Err.Error(), "refused") {
+		t.Errorf("%+v", r)
 	}
 }
 
@@ -445,14 +465,11 @@ func TestClose(t *testing.T) {
 	p.freeze()
 	var f flood
 	for i := range 100 {
-		f.submit(n, i, withDeadline(inspect("a")))
+		cmd := inspect("a")
+		cmd.Deadline = after(time.Minute)
+		f.submit(n, i, cmd)
 	}
-	began := time.Now()
-	n.Close()
-	f.wg.Wait()
-	if d := time.Since(began); d > time.Second {
-		t.Errorf("closing took %v", d)
-	}
+	soon(t, "closing", func() { n.Close(); f.wg.Wait() })
 	for _, r := range f.replies {
 		expectErr(t, "open", r, node.ErrClosed)
 	}
@@ -482,11 +499,7 @@ func TestCloseAtAnyTime(t *testing.T) {
 		}
 		nodes[0].Watch("a", node.Exclusive, func() {})
 		time.Sleep(time.Duration(i) * time.Millisecond)
-		began := time.Now()
-		nodes[0].Close()
-		if d := time.Since(began); d > time.Second {
-			t.Errorf("closing took %v", d)
-		}
+		soon(t, "closing", func() { nodes[0].Close() })
 	}
 	p.thaw()
 	eventually(t, "all goroutines end", func() bool { return runtime.NumGoroutine() <= before })

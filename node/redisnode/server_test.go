@@ -140,6 +140,17 @@ func eventually(t testing.TB, what string, is func() bool) {
 	t.Fatalf("not within 30 s: %s", what)
 }
 
+// soon demands that f does not wait for what takes a minute or for ever, but not that it is quick:
+// the machine may be busy.
+func soon(t testing.TB, what string, f func()) {
+	t.Helper()
+	began := time.Now()
+	f()
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("%s took %v", what, took)
+	}
+}
+
 var system = clock.System()
 
 func after(d time.Duration) clock.Instant { return system.Now().Add(d) }
