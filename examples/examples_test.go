@@ -24,7 +24,7 @@ func TestExamples(t *testing.T) {
 		"cache":     `to JPY\nreaders at the same time: (true|false); readers that saw half of a change: 0\n$`,
 		"bank":      `^after 50 transfers there are 400 in all accounts together\n$`,
 		"fenced":    `(?s)the first holder's lease is over: true\n.*a newer holder was here\nthe order is shipped\n$`,
-		"simulated": `(?s)writes: true\n  100 runs are sound\n.*writes: false\n  seed \d+: .*after its lease had ended`,
+		"simulated": `(?s)token: true\n  100 runs are sound\n.*token: false\n  seed \d+: .*after its lease had ended`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

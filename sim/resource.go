@@ -78,8 +78,8 @@ func (c *Client) Read(name string, token node.Token) (value int, ok bool) {
 //
 // A program must hold the lock when it calls Write, unless the resource is fenced and the call has
 // a token: only then is a late write refused. Otherwise the write violates I15, whatever the
-// faults, because the client could have asked its lease. A write that is in flight when the lease
-// ends is no violation.
+// faults. A write that is in flight when the lease ends is no violation. Do not conclude from this
+// that it is enough to ask the lease before the write: see the package's documentation.
 func (c *Client) Write(name string, token node.Token, value int) (ok bool) {
 	p := c.pass(name, token)
 	if token == 0 || !c.w.p.Lock.Fence {

@@ -38,6 +38,14 @@
 // across a wait stops the run for good. The program must not call anything that waits in real
 // time, such as a network.
 //
+// A client is stopped, paused or killed only where it waits. A check and the call after it are one
+// step here, and two in production: if a program asks [quorum.Lease.Remaining] and then writes
+// without its token, a pause between the two makes the write late, and no run shows it.
+//
+// So the simulator runs only what is written for a Client. It cannot run a service as it is, with its
+// goroutines, timers and connections: put what uses the lock into a function that has a Locker, a way
+// to sleep and a store as its arguments.
+//
 // A killed client runs its deferred calls only when the run is over. A panic is a violation.
 package sim
 

@@ -28,7 +28,9 @@ func main() {
 	}
 	defer locker.Close()
 
-	var balance [accounts]int // only the locks keep two tellers from one account
+	// Only the locks keep two tellers from one account. In a database each row would have a fence, too:
+	// see docs/fencing.md.
+	var balance [accounts]int
 	for i := range balance {
 		balance[i] = 100
 	}

@@ -140,7 +140,7 @@ func eventually(t testing.TB, what string, is func() bool) {
 	t.Fatalf("not within 30 s: %s", what)
 }
 
-// soon demands that f does not wait for what takes a minute or for ever, but not that it is quick:
+// soon demands that f does not wait for what takes a minute or forever, but not that it is quick:
 // the machine may be busy.
 func soon(t testing.TB, what string, f func()) {
 	t.Helper()
