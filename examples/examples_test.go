@@ -1,7 +1,9 @@
 package examples
 
 import (
+	"bytes"
 	"context"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -10,6 +12,27 @@ import (
 
 	"github.com/redquorum/redquorum/internal/tests"
 )
+
+// The code on the page about services is that of the example.
+func TestServicePage(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "docs", "service.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, err := os.ReadFile(filepath.Join("service", "main.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```go\n(.*?)(?:\t\\.\\.\\.\n)?```").FindAllSubmatch(page, -1)
+	if len(blocks) < 2 {
+		t.Fatalf("%d blocks of code", len(blocks))
+	}
+	for _, block := range blocks {
+		if !bytes.Contains(code, block[1]) && !bytes.Contains(block[1], []byte("mayRunTwice")) {
+			t.Errorf("not in the example:\n%s", block[1])
+		}
+	}
+}
 
 // Each example ends by itself and says what it is to show.
 func TestExamples(t *testing.T) {
@@ -24,6 +47,8 @@ func TestExamples(t *testing.T) {
 		"cache":     `to JPY\nreaders at the same time: (true|false); readers that saw half of a change: 0\n$`,
 		"bank":      `^after 50 transfers there are 400 in all accounts together\n$`,
 		"fenced":    `(?s)the first holder's lease is over: true\n.*a newer holder was here\nthe order is shipped\n$`,
+		"service": `(?s)free: 200 OK: paid\n.*at it: 409 Conflict: .*down: 503 Service Unavailable: not paid: try again\n` +
+			`the service has ended: <nil>\n$`,
 		"simulated": `(?s)token: true\n  100 runs are sound\n.*token: false\n  seed \d+: .*after its lease had ended`,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// Each error of Do gets the answer that docs/service.md says.
+func TestAnswers(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	broken := errors.New("broken")
+	locker := func(down bool) *quorum.Locker {
+		var nodes []node.Node
+		for _, name := range []string{"n1", "n2", "n3"} {
+			n := model.New(clock.System(), name)
+			n.Down(down)
+			nodes = append(nodes, n)
+		}
+		l, err := quorum.New(nodes, quorum.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		return l
+	}
+	for _, c := range []struct {
+		what    string
+		fn      func(l *quorum.Locker, lease *quorum.Lease) error
+		written bool
+		want    int
+	}{
+		{"it is paid", func(*quorum.Locker, *quorum.Lease) error { return nil }, true, http.StatusOK},
+		{"lost after the write", func(l *quorum.Locker, _ *quorum.Lease) error { _, err := l.Break(ctx, "x"); return err }, true, http.StatusOK},
+		{"lost before the write", func(l *quorum.Locker, _ *quorum.Lease) error { _, err := l.Break(ctx, "x"); return err }, false, http.StatusInternalServerError},
+		{"closed before the write", func(l *quorum.Locker, _ *quorum.Lease) error { return l.Close() }, false, http.StatusInternalServerError},
+		{"a newer token", func(*quorum.Locker, *quorum.Lease) error { return errNewer }, false, http.StatusConflict},
+		{"an error of its own", func(*quorum.Locker, *quorum.Lease) error { return broken }, false, http.StatusInternalServerError},
+		{"another's lock", func(l *quorum.Locker, _ *quorum.Lease) error {
+			_, err := l.TryLock(context.Background(), "x")
+			return err
+		}, false, http.StatusConflict},
+		{"its own lock", func(l *quorum.Locker, lease *quorum.Lease) error { _, err := l.Lock(lease.Context(), "x"); return err }, false, http.StatusInternalServerError},
+		{"the customer leaves", func(*quorum.Locker, *quorum.Lease) error { cancel(); return ctx.Err() }, false, http.StatusServiceUnavailable},
+	} {
+		l := locker(false)
+		err := l.Do(context.Background(), "x", func(_ context.Context, lease *quorum.Lease) error { return c.fn(l, lease) })
+		if got, text := answer(ctx, err, c.written); got != c.want {
+			t.Errorf("%s: %d %s, want %d; %v", c.what, got, text, c.want, err)
+		}
+	}
+	never := func(context.Context, *quorum.Lease) error { t.Error("it ran"); return nil }
+	closed := locker(false)
+	closed.Close()
+	for what, l := range map[string]*quorum.Locker{"all servers are down": locker(true), "closed": closed} {
+		if got, text := answer(t.Context(), l.Do(t.Context(), "x", never, quorum.WithWait(1)), false); got != http.StatusServiceUnavailable {
+			t.Errorf("%s: %d %s", what, got, text)
+		}
+	}
+}
