@@ -3,6 +3,7 @@ package promquorum_test
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -277,6 +278,36 @@ type waiting struct {
 func (waiting) Name() string { return "waiting" }
 func (w waiting) Submit(_ node.Command, reply func(node.Reply)) {
 	*w.replies = append(*w.replies, reply)
+}
+
+// Each alert has a section in docs/operations.md, and its runbook_url leads there.
+func TestRunbooks(t *testing.T) {
+	rules, err := os.ReadFile("alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	alerts := strings.Split(string(rules), "- alert: ")[1:]
+	for _, alert := range alerts {
+		name, _, _ := strings.Cut(alert, "\n")
+		url := "\n          runbook_url: https://github.com/redquorum/redquorum/blob/main/docs/operations.md#" + strings.ToLower(name) + "\n"
+		if !strings.Contains(alert, url) {
+			t.Errorf("%s lacks%s", name, url)
+		}
+		_, section, _ := strings.Cut(string(page), "\n### "+name+"\n")
+		section, _, _ = strings.Cut(section, "\n##")
+		for _, part := range []string{"\n* **See**: ", "\n* **Do**: "} {
+			if !strings.Contains(section, part) {
+				t.Errorf("%s has no section in docs/operations.md with%s", name, part)
+			}
+		}
+	}
+	if got := strings.Count(string(page), "\n### Redquorum"); got != len(alerts) || got == 0 {
+		t.Errorf("%d sections for %d alerts", got, len(alerts))
+	}
 }
 
 // BenchmarkPair measures lock and unlock on five nodes, with and without a Collector, in turns.
