@@ -8,9 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
-
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/embedded"
@@ -27,7 +24,6 @@ func TestMain(m *testing.M) {
 		os.Unsetenv(actAsProgram)
 		main()
 	}
-	redis.SetLogger(&logging.VoidLogger{}) // as main does
 	os.Unsetenv("REDQUORUM_NODES")
 	os.Unsetenv("REDQUORUM_MAX_LEASE")
 	tests.Parallel(16)

@@ -9,8 +9,15 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+
 	"github.com/redquorum/redquorum/node/redisserver"
 )
+
+// go-redis reports each connection that fails on stderr, next to what a test says. Tests kill servers
+// all the time.
+func init() { redis.SetLogger(&logging.VoidLogger{}) }
 
 // Long reports whether REDQUORUM_LONG=1 is set. -short wins over it.
 func Long() bool { return os.Getenv("REDQUORUM_LONG") == "1" && !testing.Short() }
