@@ -5,6 +5,7 @@ import (
 	"errors"
 	"expvar"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -249,4 +250,134 @@ func ExampleLocker_Inspect() {
 	fmt.Println(report.Verdict, report.HeldBy, "of", len(report.Nodes), report.Owner == lease.Owner())
 	// Output:
 	// held 3 of 3 true
+}
+
+// On five hosts a job starts at about the same time, and it is done at once. It runs on one of them.
+func ExampleWithMinHold() {
+	locker, _ := quorum.New(exampleNodes(), quorum.Options{})
+	defer locker.Close()
+	ctx := context.Background()
+	job := func(context.Context, *quorum.Lease) error { fmt.Println("it runs"); return nil }
+
+	fmt.Println(locker.Do(ctx, "report", job, quorum.WithMinHold(20*time.Second)))
+	err := locker.Do(ctx, "report", job, quorum.WithMinHold(20*time.Second), quorum.WithWait(time.Millisecond)) // on another host
+	fmt.Println(errors.Is(err, quorum.ErrHeld))
+	// Output:
+	// it runs
+	// <nil>
+	// true
+}
+
+// Callers that use WithFair are served in the order in which they came.
+func ExampleWithFair() {
+	waiting := make(chan string, 10)
+	locker, _ := quorum.New(exampleNodes(), quorum.Options{Observe: func(e quorum.Event) {
+		if e.Kind == quorum.EventWaiting {
+			waiting <- e.Name
+		}
+	}})
+	defer locker.Close()
+	ctx := context.Background()
+
+	lease, _ := locker.Lock(ctx, "desk", quorum.WithFair())
+	var served sync.WaitGroup
+	for _, who := range []string{"first", "second", "third"} {
+		served.Go(func() {
+			_ = locker.Do(ctx, "desk", func(context.Context, *quorum.Lease) error { fmt.Println(who); return nil }, quorum.WithFair())
+		})
+		<-waiting // so that the next one comes later
+	}
+	_ = lease.Unlock(ctx)
+	served.Wait()
+	// Output:
+	// first
+	// second
+	// third
+}
+
+// Applications that share servers have a prefix each, so their names do not meet. The label is what
+// operators and other programs see of the holder.
+func ExampleOptions_prefix() {
+	nodes := exampleNodes()
+	shop, _ := quorum.New(nodes, quorum.Options{Prefix: "shop:", Label: "shop-7", SharedNodes: true})
+	defer shop.Close()
+	mail, _ := quorum.New(nodes, quorum.Options{Prefix: "mail:", SharedNodes: true})
+	defer mail.Close()
+	ctx := context.Background()
+
+	_, err := shop.Lock(ctx, "report")
+	fmt.Println(err)
+	_, err = mail.TryLock(ctx, "report")
+	fmt.Println(err)
+
+	other, _ := quorum.New(nodes, quorum.Options{Prefix: "shop:", SharedNodes: true})
+	defer other.Close()
+	_, err = other.TryLock(ctx, "report")
+	held, _ := errors.AsType[*quorum.Error](err)
+	fmt.Println("held by", held.Holder)
+	// Output:
+	// <nil>
+	// <nil>
+	// held by shop-7
+}
+
+// A fixed lease is not renewed. Its holder can make it longer.
+func ExampleLease_Extend() {
+	locker, _ := quorum.New(exampleNodes(), quorum.Options{})
+	defer locker.Close()
+	ctx := context.Background()
+
+	lease, _ := locker.Lock(ctx, "import", quorum.WithFixedLease(5*time.Second))
+	fmt.Println(lease.Remaining() > 5*time.Second)
+	fmt.Println(lease.Extend(ctx, 20*time.Second))
+	fmt.Println(lease.Remaining() > 10*time.Second)
+	fmt.Println(lease.Unlock(ctx))
+	// Output:
+	// false
+	// <nil>
+	// true
+	// <nil>
+}
+
+// Break takes a name from a holder that hangs. The holder works on until its next renewal, so only the
+// resource can refuse its writes, by the token.
+func ExampleLocker_Break() {
+	locker, _ := quorum.New(exampleNodes(), quorum.Options{})
+	defer locker.Close()
+	ctx := context.Background()
+
+	hangs, _ := locker.Lock(ctx, "import")
+	there, err := locker.Break(ctx, "import")
+	fmt.Println(there, err)
+	next, err := locker.Lock(ctx, "import")
+	fmt.Println(next.Token() > hangs.Token(), err)
+	// Output:
+	// true <nil>
+	// true <nil>
+}
+
+// A program that ends stops its work first, and then closes the Locker: Close gives away what is
+// still held. docs/service.md has the same for an HTTP service.
+func ExampleLocker_Close() {
+	locker, _ := quorum.New(exampleNodes(), quorum.Options{})
+	ctx, stop := context.WithCancel(context.Background()) // or signal.NotifyContext
+	started := make(chan bool)
+	var work sync.WaitGroup
+	work.Go(func() {
+		err := locker.Do(ctx, "mailer", func(ctx context.Context, _ *quorum.Lease) error {
+			close(started)
+			<-ctx.Done() // it mails until it is to stop
+			fmt.Println("the last mail is sent")
+			return nil
+		})
+		fmt.Println(err)
+	})
+	<-started
+	stop()
+	work.Wait()
+	fmt.Println(locker.Close())
+	// Output:
+	// the last mail is sent
+	// <nil>
+	// <nil>
 }
