@@ -14,8 +14,9 @@ import (
 // 10,000 leases need no more tasks than one.
 type agenda struct {
 	l      *Locker
-	signal clock.Signal // something became due earlier than the task expects
-	ended  clock.Signal // the task is over
+	signal clock.Signal    // something became due earlier than the task expects
+	ended  clock.Signal    // the task is over
+	lost   *backlog[*hold] // leases that are over, for their waiters here
 
 	mu     sync.Mutex
 	items  items
@@ -39,7 +40,8 @@ type slot struct {
 }
 
 func newAgenda(l *Locker) *agenda {
-	return &agenda{l: l, signal: l.clock.NewSignal(), ended: l.clock.NewSignal(), wakeAt: clock.Never}
+	return &agenda{l: l, signal: l.clock.NewSignal(), ended: l.clock.NewSignal(), wakeAt: clock.Never,
+		lost: newBacklog(l.clock, 0, (*hold).vacate, nil)}
 }
 
 // put enters an item, to be done at the instant at, or together with others at any time
@@ -99,6 +101,11 @@ func (a *agenda) serve() {
 			return
 		}
 		if len(due) > 0 {
+			for _, it := range due { // what ends comes before what takes longer
+				if h, ok := it.(*hold); ok {
+					h.expireAt(now)
+				}
+			}
 			for _, it := range due {
 				it.run(now, &batch)
 			}

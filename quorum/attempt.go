@@ -47,7 +47,7 @@ func (w *waiter) note(ctx context.Context, r *round) {
 	cutOff := ctx.Err() != nil && !r.tally.explained() // it is not known why it failed
 	r.mu.Unlock()
 	f.record(w.l.tokens)
-	if w.l.opts.Observe != nil {
+	if w.l.opts.Observe != nil || w.l.opts.Trace != nil {
 		w.l.observe(Event{Kind: EventAttemptFailed, Name: r.claim.title(), Owner: r.claim.Owner, Token: r.claim.Token,
 			Took: f.took, Err: w.failed(ctx)})
 	}

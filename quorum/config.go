@@ -1,6 +1,8 @@
 package quorum
 
 import (
+	"context"
+	"log/slog"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -17,6 +19,61 @@ type config struct {
 	uuid  string // of the Locker: its owners begin with it
 
 	deployment string // the nodes' names, sorted
+
+	events *backlog[Event] // for Options.Observe; nil if that is
+	lines  *backlog[line]  // for Options.Logger; nil if that is
+}
+
+// What waits at most for code that may be slow. The rest is left out, and counted.
+const (
+	maxUnobserved = 1 << 16
+	maxUnlogged   = 1 << 12
+)
+
+// A line is one of the log.
+type line struct {
+	at    time.Time
+	level slog.Level
+	text  string
+	args  []any
+}
+
+// report begins to report what happens.
+func (c *config) report() {
+	if logger := c.opts.Logger; logger != nil {
+		c.lines = newBacklog(c.clock, maxUnlogged, func(l line) {
+			if h, ctx := logger.Handler(), context.Background(); h.Enabled(ctx, l.level) {
+				record := slog.NewRecord(l.at, l.level, l.text, 0)
+				record.Add(l.args...)
+				_ = h.Handle(ctx, record)
+			}
+		}, func(n int) {
+			c.log(slog.LevelWarn, "lines were left out: the log's handler is too slow", "lines", n)
+		})
+	}
+	if observe := c.opts.Observe; observe != nil {
+		c.events = newBacklog(c.clock, maxUnobserved, observe, func(n int) {
+			c.log(slog.LevelWarn, "events were left out: Options.Observe is too slow", "events", n)
+			observe(Event{Kind: EventsLeftOut, Count: n})
+		})
+	}
+}
+
+// reported waits until everything was reported, or until an instant.
+func (c *config) reported(until clock.Instant) {
+	if c.events != nil {
+		c.events.finish(until)
+	}
+	if c.lines != nil {
+		c.lines.finish(until)
+	}
+}
+
+// log adds a line to the log.
+func (c *config) log(level slog.Level, text string, args ...any) {
+	if c.lines != nil {
+		c.lines.add(line{c.clock.Wall(), level, text, args})
+	}
 }
 
 // timeout bounds a round about a lease of length d.
@@ -43,8 +100,11 @@ func (c *config) waiterName(mode node.Mode) string {
 func (c *config) chance() float64 { return float64(c.opts.Random()>>11) / (1 << 53) }
 
 func (c *config) observe(e Event) {
-	if c.opts.Observe != nil {
-		c.opts.Observe(e)
+	if c.opts.Trace != nil {
+		c.opts.Trace(e)
+	}
+	if c.events != nil {
+		c.events.add(e)
 	}
 }
 

@@ -25,7 +25,7 @@ func TestDowngrade(t *testing.T) {
 	for _, broken := range []string{"none", "down", "slow", "forgetful"} {
 		inWorld(t, 5, func(w *world) {
 			o := newObserver()
-			a, b := w.locker(quorum.Options{Observe: o.observe}), w.locker(quorum.Options{})
+			a, b := w.locker(quorum.Options{Trace: o.observe}), w.locker(quorum.Options{})
 			w.delay(time.Millisecond, time.Millisecond)
 			outer := lock(t, a, "x", write)
 			again := must[*quorum.Lease](t)(a.Lock(outer.Context(), "x", write, reentry))
@@ -103,7 +103,7 @@ func TestDowngradeDuringRenewal(t *testing.T) {
 		inWorld(t, 3, func(w *world) {
 			renewal := make(chan struct{}, 100)
 			o := newObserver()
-			l := w.behind(quorum.Options{Observe: o.observe}, func(_ int, n node.Node) node.Node {
+			l := w.behind(quorum.Options{Trace: o.observe}, func(_ int, n node.Node) node.Node {
 				return far{n, w.clock, each, node.Extend, renewal}
 			})
 			w.linger = time.Second
@@ -128,7 +128,7 @@ func TestDowngradeThatOvertakesRenewalIsNotHealed(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		renewal := make(chan struct{}, 100)
 		o := newObserver()
-		l := w.behind(quorum.Options{Observe: o.observe}, func(i int, n node.Node) node.Node {
+		l := w.behind(quorum.Options{Trace: o.observe}, func(i int, n node.Node) node.Node {
 			if i > 0 {
 				return n
 			}
@@ -390,7 +390,7 @@ func (o *overtaken) Submit(cmd node.Command, reply func(node.Reply)) {
 func TestExtensionThatOvertakesDowngrade(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		o := newObserver()
-		l := w.behind(quorum.Options{Observe: o.observe}, func(_ int, n node.Node) node.Node { return &overtaken{Node: n} })
+		l := w.behind(quorum.Options{Trace: o.observe}, func(_ int, n node.Node) node.Node { return &overtaken{Node: n} })
 		outer := lock(t, l, "x", write)
 		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read, reentry))
 		if err := outer.Unlock(background); !errors.Is(err, quorum.ErrNoQuorum) {

@@ -35,6 +35,9 @@ type Event struct {
 	// Held is for how long the lease was held here, for EventReleased, EventLost and EventDetached.
 	Held time.Duration
 
+	// Count is how many events were left out, for EventsLeftOut.
+	Count int
+
 	// Waited says that the call had an EventWaiting, for EventAcquired and EventNotAcquired.
 	Waited bool
 
@@ -67,11 +70,12 @@ const (
 	EventNodeAbstains                       // a node answers, but is ignored for a while: it may have forgotten locks
 	EventWaiting                            // a call has to wait for the lock
 	EventNotAcquired                        // a call ended without a lease
+	EventsLeftOut                           // events before this one did not reach Options.Observe, which is too slow
 )
 
 var eventNames = [...]string{"", "acquired", "attempt failed", "extended", "extend failed", "lost",
 	"released", "healed", "node failed", "node recovered", "downgraded", "detached",
-	"node abstains", "waiting", "not acquired"}
+	"node abstains", "waiting", "not acquired", "events left out"}
 
 func (k EventKind) String() string {
 	if k == 0 || int(k) >= len(eventNames) {

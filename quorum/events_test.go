@@ -130,7 +130,7 @@ func TestEventsOfLeasesBalance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, 3, func(w *world) {
 				o := newObserver()
-				test.use(t, w, w.locker(quorum.Options{Observe: o.observe}))
+				test.use(t, w, w.locker(quorum.Options{Trace: o.observe}))
 				got := counts{o.count(quorum.EventAcquired), o.count(quorum.EventReleased), o.count(quorum.EventLost), o.count(quorum.EventDetached)}
 				if got != test.want {
 					t.Errorf("%+v, and not %+v", got, test.want)
@@ -144,7 +144,7 @@ func TestEventsOfLeasesBalance(t *testing.T) {
 func TestCloseTellsHowEachLeaseEnded(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		ends := make(map[string]quorum.Event)
-		l := w.locker(quorum.Options{Observe: func(e quorum.Event) {
+		l := w.locker(quorum.Options{Trace: func(e quorum.Event) {
 			if e.Kind == quorum.EventReleased {
 				ends[e.Name] = e
 			}
@@ -163,7 +163,7 @@ func TestCloseTellsHowEachLeaseEnded(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 
-		l = w.locker(quorum.Options{Observe: func(e quorum.Event) {
+		l = w.locker(quorum.Options{Trace: func(e quorum.Event) {
 			if e.Kind == quorum.EventReleased {
 				ends[e.Name] = e
 			}
@@ -188,8 +188,8 @@ func TestOwnerIsToldEverywhere(t *testing.T) {
 		var log strings.Builder
 		var events []string
 		l := w.locker(quorum.Options{
-			Logger:  slog.New(slog.NewTextHandler(&log, nil)),
-			Observe: func(e quorum.Event) { events = append(events, e.Kind.String()+" "+e.Owner) },
+			Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Trace:  func(e quorum.Event) { events = append(events, e.Kind.String()+" "+e.Owner) },
 		})
 		lease := lock(t, l, "x")
 		owner := lease.Owner()
@@ -205,6 +205,7 @@ func TestOwnerIsToldEverywhere(t *testing.T) {
 				t.Errorf("no %q in %q", want, events)
 			}
 		}
+		synctest.Wait()
 		if !strings.Contains(log.String(), `msg="lease lost" name=x owner=`+owner+" token=") {
 			t.Error(log.String())
 		}
@@ -215,7 +216,7 @@ func TestOwnerIsToldEverywhere(t *testing.T) {
 func TestFailedRenewalsAreReportedOnceASecond(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		o := newObserver()
-		l := w.locker(quorum.Options{Lease: 4 * time.Second, Observe: o.observe})
+		l := w.locker(quorum.Options{Lease: 4 * time.Second, Trace: o.observe})
 		lease := lock(t, l, "x")
 		for _, n := range w.nodes[:2] {
 			n.Down(true)
@@ -309,7 +310,7 @@ func TestEventsOfWaitsBalance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, 3, func(w *world) {
 				o := newObserver()
-				test.use(t, w, w.locker(quorum.Options{Observe: o.observe}))
+				test.use(t, w, w.locker(quorum.Options{Trace: o.observe}))
 				got := counts{waiting: o.count(quorum.EventWaiting), acquired: o.count(quorum.EventAcquired)}
 				for range len(o.events) {
 					e := <-o.events
@@ -379,7 +380,7 @@ func TestEventsTellHowLeasesEnded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, 3, func(w *world) {
 				o := newObserver()
-				l := w.locker(quorum.Options{Lease: 10 * time.Second, MaxLease: 30 * time.Second, Observe: o.observe})
+				l := w.locker(quorum.Options{Lease: 10 * time.Second, MaxLease: 30 * time.Second, Trace: o.observe})
 				test.end(t, w, l, lock(t, l, "x", quorum.WithLease(30*time.Second), test.opts))
 				synctest.Wait()
 				ends := 0
@@ -405,7 +406,7 @@ func TestEventsTellHowLeasesEnded(t *testing.T) {
 func TestCauseOfAPause(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		c, o := pausing{w.clock, new(atomic.Int64)}, newObserver()
-		l := w.locker(quorum.Options{Clock: c, Observe: o.observe})
+		l := w.locker(quorum.Options{Clock: c, Trace: o.observe})
 		lease := lock(t, l, "x")
 		c.ahead.Add(int64(time.Minute))
 		<-lease.Context().Done()

@@ -114,7 +114,7 @@ func (c counter) observe(e quorum.Event) {
 
 func ExampleOptions_observe() {
 	locks := counter{new(expvar.Map)}
-	locker, _ := quorum.New(exampleNodes(), quorum.Options{Observe: locks.observe})
+	locker, _ := quorum.New(exampleNodes(), quorum.Options{Trace: locks.observe})
 	defer locker.Close()
 	for range 3 {
 		_ = locker.Do(context.Background(), "report", func(context.Context, *quorum.Lease) error { return nil })
@@ -271,7 +271,7 @@ func ExampleWithMinHold() {
 // Callers that use WithFair are served in the order in which they came.
 func ExampleWithFair() {
 	waiting := make(chan string, 10)
-	locker, _ := quorum.New(exampleNodes(), quorum.Options{Observe: func(e quorum.Event) {
+	locker, _ := quorum.New(exampleNodes(), quorum.Options{Trace: func(e quorum.Event) {
 		if e.Kind == quorum.EventWaiting {
 			waiting <- e.Name
 		}

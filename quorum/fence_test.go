@@ -52,7 +52,7 @@ func TestOneNodesFenceIsNoReasonToTryAgain(t *testing.T) {
 		w.foreign("x", time.Minute, 0, 1)
 		w.fence("x", strconv.FormatInt(time.Now().Add(time.Minute).UnixMicro(), 10), w.nodes[2])
 		o := newObserver()
-		taken(t, w.locker(quorum.Options{Observe: o.observe}), "x")
+		taken(t, w.locker(quorum.Options{Trace: o.observe}), "x")
 		if n := o.count(quorum.EventAttemptFailed); n != 1 {
 			t.Errorf("%d attempts", n)
 		}

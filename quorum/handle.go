@@ -57,7 +57,6 @@ func (le *Lease) Handle() Handle {
 	h := le.h
 	now := h.l.clock.Now()
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	t := terms{Names: le.Names(), Mode: h.mode, Owner: h.claim.Owner, Token: h.claim.Token, High: h.high, Lease: h.lease,
 		KeepLeft: max(0, h.keptUntil().Sub(now)), At: h.l.clock.Wall().UnixNano()}
 	// Nothing left is not the same as no bound.
@@ -67,6 +66,7 @@ func (le *Lease) Handle() Handle {
 	if h.maxHold > 0 {
 		t.HoldLeft = min(max(1, h.limit.Sub(now)), longest)
 	}
+	h.mu.Unlock()
 	return t.handle()
 }
 

@@ -89,7 +89,7 @@ func TestWhoResumesKnowsTheTokens(t *testing.T) {
 	for _, mode := range []quorum.Option{nil, quorum.WithWrite()} {
 		inWorld(t, 3, func(w *world) {
 			o := newObserver()
-			a, b := w.locker(quorum.Options{Clock: wall{w.clock, time.Minute}}), w.locker(quorum.Options{Observe: o.observe})
+			a, b := w.locker(quorum.Options{Clock: wall{w.clock, time.Minute}}), w.locker(quorum.Options{Trace: o.observe})
 			ahead := lock(t, a, "x", mode)
 			unlock(t, must[*quorum.Lease](t)(b.Resume(background, must[quorum.Handle](t)(ahead.Detach()))))
 			time.Sleep(time.Millisecond)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -63,6 +62,7 @@ type grant struct {
 type dependent struct {
 	context.Context
 	cancel context.CancelCauseFunc
+	at     int // its place among those of the hold
 }
 
 func (h *hold) slot() *slot { return &h.spot }
@@ -141,17 +141,22 @@ func (h *hold) run(now clock.Instant, batch *batch) {
 		}
 		return
 	}
-	if now >= h.until {
-		h.mu.Unlock()
-		h.expire()
-		return
-	}
 	if h.renewAt < h.until && now >= h.early() {
 		h.renewAt = clock.Never
 		batch.add(h)
 	}
 	h.schedule()
 	h.mu.Unlock()
+}
+
+// expireAt ends the hold if its time is up.
+func (h *hold) expireAt(now clock.Instant) {
+	h.mu.Lock()
+	over := h.why == nil && now >= h.until
+	h.mu.Unlock()
+	if over {
+		h.expire()
+	}
 }
 
 // expire ends the hold because its time is up.
@@ -179,13 +184,13 @@ var (
 	errNotRenewed = errors.New("it was not renewed in time")
 )
 
-// lose ends the hold before it was unlocked.
+// lose ends the hold before it was unlocked. It waits for nothing, so that no lease ends late because
+// of what another one's end has to wait for.
 func (h *hold) lose(why error) {
 	if !h.end(why) {
 		return
 	}
 	l := h.l
-	l.queues.vacate(h)
 	l.observe(Event{Kind: EventLost, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token,
 		Held: l.clock.Now().Sub(h.since), Err: why})
 	level := slog.LevelError
@@ -195,11 +200,18 @@ func (h *hold) lose(why error) {
 	case errors.Is(why, ErrMaxHold):
 		level = slog.LevelWarn
 	}
-	l.opts.Logger.Log(context.Background(), level, "lease lost", "name", h.claim.title(), "owner", h.claim.Owner, "token", h.claim.Token,
-		"label", l.opts.Label, "error", why)
+	l.log(level, "lease lost", "name", h.claim.title(), "owner", h.claim.Owner, "token", h.claim.Token, "label", l.opts.Label, "error", why)
+	l.agenda.lost.add(h)
 	if errors.Is(why, errBroken) {
 		h.logNextHolder()
 	}
+}
+
+// vacate makes room for local waiters after the end of the hold. After lose this happens by itself a
+// moment later: a caller that returns need not wait for that.
+func (h *hold) vacate() {
+	h.l.handoffs.leaseEnds(&h.claim)
+	h.l.queues.vacate(h)
 }
 
 // end ends the hold, once, and its contexts. It tells neither the nodes nor local waiters.
@@ -217,9 +229,6 @@ func (h *hold) end(why error) bool {
 		d.cancel(why)
 	}
 	h.l.agenda.drop(h)
-	if why != errDetached {
-		h.l.handoffs.leaseEnds(&h.claim)
-	}
 	return true
 }
 
@@ -253,28 +262,43 @@ func (h *hold) remaining() time.Duration {
 func (h *hold) context() context.Context {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.ctx == nil {
-		h.ctx = h.attach(context.WithoutCancel(h.parent)).Context
+	if h.ctx == nil { // a context without cancel asks nothing of its parent
+		ctx, cancel := context.WithCancelCause(h.carried(context.WithoutCancel(h.parent)))
+		h.ctx = ctx
+		if h.why != nil {
+			cancel(h.why)
+		} else {
+			h.add(&dependent{Context: ctx, cancel: cancel})
+		}
 	}
 	return h.ctx
 }
 
 // attach makes a child of parent that ends with the hold and carries it.
-// h.mu is held.
 func (h *hold) attach(parent context.Context) *dependent {
-	ctx, cancel := context.WithCancelCause(h.carried(parent))
-	d := &dependent{ctx, cancel}
+	ctx, cancel := context.WithCancelCause(h.carried(parent)) // which asks parent: it is foreign code
+	d := &dependent{Context: ctx, cancel: cancel}
 	h.endWith(d)
 	return d
 }
 
-// endWith makes d end with the hold. h.mu is held.
+// endWith makes d end with the hold.
 func (h *hold) endWith(d *dependent) {
-	if h.why != nil {
-		d.cancel(h.why)
-	} else {
-		h.ending = append(h.ending, d)
+	h.mu.Lock()
+	why := h.why
+	if why == nil {
+		h.add(d)
 	}
+	h.mu.Unlock()
+	if why != nil {
+		d.cancel(why)
+	}
+}
+
+// add adds d to the contexts that end with the hold. h.mu is held.
+func (h *hold) add(d *dependent) {
+	d.at = len(h.ending)
+	h.ending = append(h.ending, d)
 }
 
 // carried returns parent with the hold in it, for each of the names.
@@ -288,8 +312,11 @@ func (h *hold) carried(parent context.Context) context.Context {
 // detach ends d before the hold ends.
 func (h *hold) detach(d *dependent) {
 	h.mu.Lock()
-	if i := slices.Index(h.ending, d); i >= 0 {
-		h.ending = slices.Delete(h.ending, i, i+1)
+	if last := len(h.ending) - 1; h.why == nil {
+		h.ending[d.at] = h.ending[last]
+		h.ending[d.at].at = d.at
+		h.ending[last] = nil
+		h.ending = h.ending[:last]
 	}
 	h.mu.Unlock()
 	d.cancel(nil)
@@ -351,6 +378,7 @@ func (h *hold) extend(ctx context.Context, d time.Duration) error {
 	case stillWriter == 0 && r.missing(majority(len(l.nodes))) && h.now().mode == r.claim.mode:
 		err := r.fail("extend", ErrLost, errBroken)
 		h.lose(err)
+		h.vacate()
 		return err
 	}
 	return r.fail("extend", ErrNoQuorum, nil)

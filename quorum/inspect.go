@@ -124,6 +124,7 @@ func (l *Locker) Break(ctx context.Context, name string) (bool, error) {
 	}
 	for _, h := range here {
 		h.lose(&Error{Op: "hold", Name: name, Err: ErrLost, Cause: errForced})
+		h.vacate()
 	}
 	return r.removed(), nil
 }

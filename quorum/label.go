@@ -211,12 +211,12 @@ func (w *waiter) nameHolder(ctx context.Context, e *Error) {
 // logNextHolder logs the holder of a name whose lease was lost here.
 func (h *hold) logNextHolder() {
 	l := h.l
-	if !l.opts.Logger.Enabled(context.Background(), slog.LevelWarn) {
+	if l.lines == nil {
 		return
 	}
 	l.life.inTask(func() {
 		if holder := l.labels.whoHolds(context.Background(), &h.claim, l.clock.Now().Add(l.opts.Timeout)); holder != "" {
-			l.opts.Logger.Warn("lost lease has another holder", "name", h.claim.title(), "holder", holder)
+			l.log(slog.LevelWarn, "lost lease has another holder", "name", h.claim.title(), "holder", holder)
 		}
 	})
 }

@@ -367,7 +367,7 @@ func (n notLabeled) Submit(c node.Command, reply func(node.Reply)) {
 func TestNoRightToLabels(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		seen := newObserver()
-		b := w.behind(quorum.Options{Label: "b", Observe: seen.observe}, func(_ int, n node.Node) node.Node { return notLabeled{n} })
+		b := w.behind(quorum.Options{Label: "b", Trace: seen.observe}, func(_ int, n node.Node) node.Node { return notLabeled{n} })
 		lease := lock(t, w.locker(quorum.Options{Label: "a"}), "x")
 		time.Sleep(time.Second)
 		_, err := b.TryLock(background, "x")

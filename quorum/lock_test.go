@@ -450,7 +450,7 @@ func TestBreakTellsTheHolderHere(t *testing.T) {
 func TestObserverSeesWhatHappens(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		o := newObserver()
-		l := w.locker(quorum.Options{Observe: o.observe})
+		l := w.locker(quorum.Options{Trace: o.observe})
 		w.foreign("x", 100*time.Millisecond, 0, 1, 2)
 		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
 		time.Sleep(15 * time.Second)

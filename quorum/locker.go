@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -79,6 +80,7 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 
 		deployment: strings.Join(slices.Sorted(maps.Keys(names)), ","),
 	})
+	l.report()
 	l.clock.Go(l.agenda.serve)
 	return l, nil
 }
@@ -160,9 +162,7 @@ func (l *Locker) Do(ctx context.Context, name string, fn func(context.Context, *
 		return err
 	}
 	h := lease.h
-	h.mu.Lock()
 	inner := h.attach(ctx)
-	h.mu.Unlock()
 	defer func() {
 		if unlocked := lease.Unlock(ctx); errors.Is(unlocked, ErrNotHeld) {
 			err = lostFirst(ctx, inner, unlocked, err)
@@ -204,9 +204,9 @@ func (n notCanceled) As(target any) bool { return errors.As(n.err, target) }
 // Close unlocks every lease and ends all waiting with ErrClosed. It waits until earlier releases
 // are confirmed by all nodes that answer. Then it closes the nodes, unless they are shared;
 // commands under way on shared nodes may be answered, and observed, for Options.Timeout more.
-// Close takes about three times Options.Timeout at most. It leaves no goroutine behind, except a
-// Dialer that hangs (see package redisnode). Another Close returns nil at once, even while the
-// first is under way.
+// Close takes about three times Options.Timeout at most, and one more if Options.Observe or the
+// Logger's handler blocks. It leaves no goroutine behind, except in these two, and in a Dialer that
+// hangs (see package redisnode). Another Close returns nil at once, even while the first is under way.
 func (l *Locker) Close() error {
 	if !l.life.close() {
 		return nil
@@ -224,13 +224,15 @@ func (l *Locker) Close() error {
 	}
 	if l.opts.SharedNodes {
 		l.handoffs.unlisten()
-		return errors.Join(errs...)
-	}
-	for _, n := range l.nodes {
-		if err := n.Close(); err != nil {
-			errs = append(errs, fmt.Errorf("closing node %s: %w", n.Name(), err))
+	} else {
+		for _, n := range l.nodes {
+			if err := n.Close(); err != nil {
+				errs = append(errs, fmt.Errorf("closing node %s: %w", n.Name(), err))
+			}
 		}
 	}
+	l.agenda.lost.finish(clock.Never)
+	l.reported(l.clock.Now().Add(l.opts.Timeout))
 	return errors.Join(errs...)
 }
 
@@ -239,6 +241,7 @@ func (l *Locker) unlockAll() (unconfirmed []error) {
 	var open []unlocking
 	for _, h := range l.queues.holds() {
 		if h.end(ErrClosed) {
+			l.handoffs.leaseEnds(&h.claim)
 			open = append(open, unlocking{h: h, start: l.clock.Now(), round: h.letGo()})
 		}
 	}

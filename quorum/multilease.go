@@ -166,10 +166,8 @@ func (j *MultiLease) attach(parent context.Context) (ctx context.Context, end co
 	ends := make([]*dependent, len(j.parts))
 	for i, p := range j.parts {
 		h := p.lease.h
-		ends[i] = &dependent{ctx, func(why error) { cancel(p.blame(why)) }}
-		h.mu.Lock()
+		ends[i] = &dependent{Context: ctx, cancel: func(why error) { cancel(p.blame(why)) }}
 		h.endWith(ends[i])
-		h.mu.Unlock()
 	}
 	return ctx, func(why error) {
 		cancel(why)

@@ -242,7 +242,7 @@ func TestManyWhoWaitForNamesAreNoHerd(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		const most = 100
 		var attempts atomic.Int32
-		a := w.locker(quorum.Options{Observe: func(e quorum.Event) {
+		a := w.locker(quorum.Options{Trace: func(e quorum.Event) {
 			if e.Kind == quorum.EventAttemptFailed {
 				attempts.Add(1)
 			}

@@ -96,7 +96,7 @@ func TestNeedCountsAtRenewalToo(t *testing.T) {
 func TestNeedIsMadeUpByHealing(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		o := newObserver()
-		l := w.locker(quorum.Options{Quorum: 5, Observe: o.observe})
+		l := w.locker(quorum.Options{Quorum: 5, Trace: o.observe})
 		lease := lock(t, l, "x")
 		w.nodes[0].Restart(true)
 		w.nodes[1].Restart(true)

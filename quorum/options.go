@@ -123,19 +123,21 @@ type Options struct {
 	// expires after twice MaxLease.
 	Label string
 
-	// Observe receives every event; nil means none. It is called in the goroutine in which the event
-	// happens, and may be called by several at once. It must not block, panic, or call the Locker.
-	//
-	// If it blocks, it delays nodes' replies and the end of other leases, whose contexts then
-	// end late. If it panics in a goroutine of the Locker's own, the program ends. If it panics at
-	// EventAcquired, and the caller recovers, nobody can unlock the lease: it is renewed until
-	// its MaxHold or until Close.
+	// Observe receives every event; nil means none. One goroutine calls it, with one event after the
+	// other, in the order in which they happened. It may block: nothing of the Locker waits for it but
+	// Close, for at most Timeout. Up to 65,536 events wait for it; an [EventsLeftOut] says how many did
+	// not fit. If it panics, the program ends.
 	Observe func(Event)
+
+	// Trace receives every event as Observe does, but at once, in the goroutine in which it happens,
+	// and by several at the same time. It is for simulators and tests. It must not block, panic, or
+	// call the Locker: if it blocks, renewals are late and leases are lost.
+	Trace func(Event)
 
 	// Logger gets lost leases as errors. It gets warnings for nodes that fail, that are
 	// ignored because they restarted or are listed twice, and for leases that reach
-	// their MaxHold. Its handler must not block: that would delay the end of other
-	// leases. Nil means no log.
+	// their MaxHold. Its handler may block, as Observe may: 4,096 lines wait for it, and the log
+	// says how many did not fit. Nil means no log.
 	Logger *slog.Logger
 
 	// Clock is where time comes from. Nil means clock.System().
@@ -188,7 +190,6 @@ func (o Options) fill() (Options, error) {
 		}
 	}
 	o.Label = shortLabel(cmp.Or(o.Label, defaultLabel()))
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Clock = cmp.Or(o.Clock, clock.System())
 	if o.Random == nil {
 		o.Random = kernelRandom

@@ -18,7 +18,7 @@ func TestPrefixIsBeforeNamesOnTheNodesAlone(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		seen := newObserver()
 		of := func(prefix string) *quorum.Locker {
-			return w.locker(quorum.Options{Prefix: prefix, Observe: seen.observe})
+			return w.locker(quorum.Options{Prefix: prefix, Trace: seen.observe})
 		}
 		a, again, b, bare := of("a/"), of("a/"), of("b/"), of("")
 		for _, options := range [][]quorum.Option{nil, {quorum.WithFair()}, {read}, {write}, {quorum.WithNames("y", "z")}} {

@@ -200,8 +200,8 @@ func (q *queues) vacate(h *hold) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for name := range h.claim.each() {
-		q.forgetListeners(name)
 		if at := q.byName[name]; at != nil && at.leave(h) {
+			q.forgetListeners(name)
 			at.wakeHead()
 			q.advance(name, at)
 		}

@@ -84,6 +84,7 @@ func (h *hold) downgraded(ctx context.Context, u unlocking) error {
 	case h.endedBy(ErrNotHeld): // the readers are gone as well, and their release came first
 	case r.missing(majority(len(l.nodes))):
 		h.lose(r.fail("downgrade", ErrLost, errBroken))
+		h.vacate()
 		err = h.notHeld("release")
 	default:
 		err = r.fail("downgrade", ErrNoQuorum, nil)

@@ -94,7 +94,7 @@ func TestTokensOfReadersAndWriters(t *testing.T) {
 func TestReadersAndWritersAreRenewed(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		o := newObserver()
-		l := w.locker(quorum.Options{MaxLease: 10 * time.Minute, Observe: o.observe})
+		l := w.locker(quorum.Options{MaxLease: 10 * time.Minute, Trace: o.observe})
 		long := lock(t, l, "x", read, quorum.WithFixedLease(10*time.Minute))
 		leases := []*quorum.Lease{
 			lock(t, l, "x", read),

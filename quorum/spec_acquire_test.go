@@ -178,7 +178,7 @@ func TestEventsTellTheTruth(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		seen := make(map[quorum.EventKind][]error)
 		var mu sync.Mutex
-		l := w.locker(quorum.Options{Observe: func(e quorum.Event) {
+		l := w.locker(quorum.Options{Trace: func(e quorum.Event) {
 			mu.Lock()
 			defer mu.Unlock()
 			seen[e.Kind] = append(seen[e.Kind], e.Err)

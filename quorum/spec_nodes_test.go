@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -24,7 +25,7 @@ import (
 func TestNodeThatLostTheKeyIsHealed(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		o := newObserver()
-		l := w.locker(quorum.Options{Observe: o.observe})
+		l := w.locker(quorum.Options{Trace: o.observe})
 		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
 		token := lease.Token()
 		for _, n := range w.nodes[:2] {
@@ -258,6 +259,7 @@ func TestSameServerTwiceIsRefused(t *testing.T) {
 			w.nodes[i%2].SetLife(&node.Life{ID: "one", Born: life.Born})
 			_, _ = l.TryLock(background, "x")
 		}
+		synctest.Wait()
 		if n := strings.Count(log.String(), "two nodes are one server"); n == 0 || n > 2 { // each is reported once
 			t.Errorf("it is reported %d times:\n%s", n, log.String())
 		}
@@ -310,7 +312,7 @@ func TestFirstLeaseDoesNotWaitForAHungNode(t *testing.T) {
 func TestObserverIsToldWhoAbstains(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		o := newObserver()
-		l := w.locker(quorum.Options{Observe: o.observe})
+		l := w.locker(quorum.Options{Trace: o.observe})
 		use(t, l, "x", func(*quorum.Lease) {})
 		w.nodes[0].Restart(true)
 		for range 3 {
@@ -341,6 +343,7 @@ func TestLongerLeaseOfOthersIsTold(t *testing.T) {
 					t.Errorf("got %v", err)
 				}
 			}
+			synctest.Wait()
 			if n, want := strings.Count(log.String(), "longer than MaxLease"), map[string]int{"short": 0, "long": 1}[name]; n != want {
 				t.Errorf("%s: told %d times, want %d:\n%s", name, n, want, log.String())
 			}
@@ -372,7 +375,7 @@ func TestNodeThatRefusesSomeCommandsIsReportedOnce(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		o := newObserver()
 		var refuses atomic.Bool
-		l := w.behind(quorum.Options{Observe: o.observe}, func(i int, n node.Node) node.Node {
+		l := w.behind(quorum.Options{Trace: o.observe}, func(i int, n node.Node) node.Node {
 			if i > 0 {
 				return n
 			}

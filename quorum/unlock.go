@@ -49,7 +49,7 @@ func (h *hold) unlock(mode node.Mode) unlocking {
 	u.round = h.letGo()
 	// The next waiter here may ask the nodes at once: commands about one name are executed in
 	// the order in which they were submitted, so the release comes first.
-	l.queues.vacate(h)
+	h.vacate()
 	return u
 }
 

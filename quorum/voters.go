@@ -3,6 +3,7 @@ package quorum
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -160,11 +161,11 @@ func (v *voters) someUnheard() bool {
 func (v *voters) learn(i int, life *node.Life) {
 	was, name := v.known[i].life.Swap(life), v.nodes[i].Name()
 	if err := v.duplicate(i); err != nil && (was == nil || was.ID != life.ID) {
-		v.opts.Logger.Warn("two nodes are one server, and are ignored", "node", name, "error", err)
+		v.log(slog.LevelWarn, "two nodes are one server, and are ignored", "node", name, "error", err)
 	}
 	if wait := v.abstains(node.Acquire, v.clock.Now(), life); wait > 0 {
 		v.observe(Event{Kind: EventNodeAbstains, Node: name, Took: wait})
-		v.opts.Logger.Warn("node ignored: recently (re)started or was a replica", "node", name, "for", wait.Round(time.Millisecond))
+		v.log(slog.LevelWarn, "node ignored: recently (re)started or was a replica", "node", name, "for", wait.Round(time.Millisecond))
 	}
 }
 
@@ -175,7 +176,7 @@ func (v *voters) noteLongLock(i int, refusal node.Reply) {
 	if refusal.Line.Free || refusal.TTL <= longest || v.opts.NoRestartGuard || v.outlasted.Swap(true) {
 		return
 	}
-	v.opts.Logger.Warn("another program's lock lasts longer than MaxLease: set the same MaxLease in all programs, or a restarted node votes too early",
+	v.log(slog.LevelWarn, "another program's lock lasts longer than MaxLease: set the same MaxLease in all programs, or a restarted node votes too early",
 		"node", v.nodes[i].Name(), "left", refusal.TTL, "max_lease", v.opts.MaxLease)
 }
 
@@ -198,7 +199,7 @@ func (v *voters) failed(i int, kind node.Kind, err error) {
 		text = "node rejects commands"
 	}
 	v.observe(Event{Kind: EventNodeFailed, Node: v.nodes[i].Name(), Err: err})
-	v.opts.Logger.Warn(text, "node", v.nodes[i].Name(), "error", err)
+	v.log(slog.LevelWarn, text, "node", v.nodes[i].Name(), "error", err)
 }
 
 func (v *voters) answered(i int, kind node.Kind) {
@@ -209,6 +210,6 @@ func (v *voters) answered(i int, kind node.Kind) {
 	was, barred := n.heard.Swap(answers), n.refuses.And(^(1<<kind))>>kind&1 == 1
 	if was == silent || barred {
 		v.observe(Event{Kind: EventNodeRecovered, Node: v.nodes[i].Name()})
-		v.opts.Logger.Info("node answers again", "node", v.nodes[i].Name())
+		v.log(slog.LevelInfo, "node answers again", "node", v.nodes[i].Name())
 	}
 }

@@ -266,7 +266,7 @@ func (c *Client) options(nodes, need int) quorum.Options {
 	return quorum.Options{
 		Lease: p.Lease, MaxLease: p.MaxLease, Timeout: p.Timeout, RetryEvery: p.Poll, Grace: p.Grace, MaxHold: p.MaxHold, Drift: drift,
 		NoRestartGuard: !p.Guard, Quorum: cmp.Or(need, nodes/2+1), Label: quorum.NoLabel,
-		Clock: c, Random: c.engine.next, Observe: c.observe,
+		Clock: c, Random: c.engine.next, Trace: c.observe,
 	}
 }
 
