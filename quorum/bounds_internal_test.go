@@ -94,8 +94,8 @@ func TestLimiter(t *testing.T) {
 			})
 			got := m.comeIn(context.Background(), w)
 			time.Sleep(time.Second)
-			if got != row.want || m.attempts != row.left || len(m.outside) > 0 {
-				t.Errorf("%s: %v, with %d attempts and %d waiters", row.says, got, m.attempts, len(m.outside))
+			if got != row.want || m.attempts != row.left || m.outside.first != nil {
+				t.Errorf("%s: %v, with %d attempts, and a waiter left: %v", row.says, got, m.attempts, m.outside.first != nil)
 			}
 		})
 	}

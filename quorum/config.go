@@ -21,7 +21,7 @@ type config struct {
 	deployment string // the nodes' names, sorted
 
 	events *backlog[Event] // for Options.Observe; nil if that is
-	lines  *backlog[line]  // for Options.Logger; nil if that is
+	lines  *backlog[entry] // for Options.Logger; nil if that is
 }
 
 // What waits at most for code that may be slow. The rest is left out, and counted.
@@ -30,8 +30,8 @@ const (
 	maxUnlogged   = 1 << 12
 )
 
-// A line is one of the log.
-type line struct {
+// An entry is a line of the log.
+type entry struct {
 	at    time.Time
 	level slog.Level
 	text  string
@@ -41,7 +41,7 @@ type line struct {
 // report begins to report what happens.
 func (c *config) report() {
 	if logger := c.opts.Logger; logger != nil {
-		c.lines = newBacklog(c.clock, maxUnlogged, func(l line) {
+		c.lines = newBacklog(c.clock, maxUnlogged, func(l entry) {
 			if h, ctx := logger.Handler(), context.Background(); h.Enabled(ctx, l.level) {
 				record := slog.NewRecord(l.at, l.level, l.text, 0)
 				record.Add(l.args...)
@@ -72,7 +72,7 @@ func (c *config) reported(until clock.Instant) {
 // log adds a line to the log.
 func (c *config) log(level slog.Level, text string, args ...any) {
 	if c.lines != nil {
-		c.lines.add(line{c.clock.Wall(), level, text, args})
+		c.lines.add(entry{c.clock.Wall(), level, text, args})
 	}
 }
 

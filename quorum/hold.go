@@ -24,6 +24,7 @@ type hold struct {
 	parent  context.Context // of the acquiring call, for its values
 	first   Lease
 	spot    slot
+	reader  int // its place among the readers of its queue; under queues.mu
 
 	mu           sync.Mutex
 	mode         node.Mode     // what it is now: of a claim to write, Read when that was given up

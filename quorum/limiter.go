@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"context"
-	"slices"
 	"sync"
 
 	"github.com/redquorum/redquorum/clock"
@@ -16,8 +15,8 @@ const maxAttempts = 1024
 // first served.
 type limiter struct {
 	mu       sync.Mutex
-	attempts int       // under way
-	outside  []*waiter // those that wait to make one
+	attempts int  // under way
+	outside  line // those that wait to make one
 }
 
 // comeIn waits until w may make its attempt. It returns false if the wait is over first.
@@ -28,7 +27,8 @@ func (m *limiter) comeIn(ctx context.Context, w *waiter) bool {
 		m.mu.Unlock()
 		return true
 	}
-	m.outside = append(m.outside, w)
+	mine := &spot{w: w}
+	m.outside.add(mine)
 	m.mu.Unlock()
 	for {
 		wake := w.inbox.signal.Wait(ctx, w.deadline)
@@ -37,7 +37,7 @@ func (m *limiter) comeIn(ctx context.Context, w *waiter) bool {
 		let := w.local.let
 		w.local.let = false
 		if over && !let {
-			m.outside = slices.DeleteFunc(m.outside, func(o *waiter) bool { return o == w })
+			m.outside.remove(mine)
 		}
 		m.mu.Unlock()
 		if let || over {
@@ -50,13 +50,12 @@ func (m *limiter) comeIn(ctx context.Context, w *waiter) bool {
 func (m *limiter) leave() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.outside) == 0 || m.attempts > maxAttempts { // TryLock comes in on top
+	if m.outside.first == nil || m.attempts > maxAttempts { // TryLock comes in on top
 		m.attempts--
 		return
 	}
-	w := m.outside[0]
-	m.outside[0] = nil
-	m.outside = m.outside[1:]
+	w := m.outside.first.w
+	m.outside.remove(m.outside.first)
 	w.local.let = true
 	w.inbox.signal.Set()
 }

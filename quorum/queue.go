@@ -16,6 +16,7 @@ type queues struct {
 	*config
 	mu     sync.Mutex // see Locker for the lock order
 	byName map[string]*queue
+	joined uint64 // how many waiters have joined so far
 
 	// contended are names whose last caller had to wait, or that others wait for.
 	contended map[string]struct{}
@@ -37,38 +38,69 @@ type listeners struct {
 // that released waits for two round trips more.
 const reaction = 3 * time.Millisecond
 
-// A queue is about one name. Only its first waiter competes with other processes, and if that
-// is a reader, the readers right behind it; in addition waiters for several names.
+// A queue is about one name. It keeps waiters of each kind in a line of their own, so that no step
+// takes longer because more of them wait.
 type queue struct {
 	holder  *hold   // has the name alone
 	readers []*hold // or share it
-	waiters []*waiter
+
+	alone   line // waiters for this name that do not read; only the first may ask the nodes
+	reading line // waiters that read; those before the first of alone may ask
+	several line // waiters for several names of which this is the first; only the first may ask
+	partly  line // those waiters for several names, this one among them, that are first in their line
 }
+
+// mostAsking bounds how many waiters of one line ask the nodes at the same time.
+const mostAsking = 128
 
 // join puts w last in the queue of its name; of several names in all queues at once, so that
 // the order of two waiters is the same in every queue.
 func (q *queues) join(w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for name := range w.request.each() {
-		at := q.at(name)
-		at.waiters = append(at.waiters, w)
-	}
+	q.joined++
+	w.local.number = q.joined
 	for name := range w.request.each() {
 		_, contended := q.contended[name]
-		w.local.contended = w.local.contended || contended || w.request.asksBehindHolders() && len(q.byName[name].holds()) > 0
+		w.local.contended = w.local.contended || contended || w.request.asksBehindHolders() && q.at(name).isHeld()
+	}
+	w.local.takeSpots(w)
+	first := q.at(w.request.Name)
+	first.lineOf(w).add(&w.local.spots[0])
+	if first.several.first == &w.local.spots[0] {
+		q.askPartly(w)
 	}
 }
 
-// leave takes w out of its queues, and lets the next one compete.
+// askPartly lets w, the first waiter for several names in its line, compete in all its queues. q.mu
+// is held.
+func (q *queues) askPartly(w *waiter) {
+	i := 0
+	for name := range w.request.each() {
+		i++
+		q.at(name).partly.add(&w.local.spots[i])
+	}
+}
+
+// leave takes w out of its queues, and lets the next ones compete.
 func (q *queues) leave(w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	first := q.byName[w.request.Name]
+	wasFirst := first.several.first == &w.local.spots[0]
+	first.lineOf(w).remove(&w.local.spots[0])
+	if wasFirst {
+		i := 0
+		for name := range w.request.each() {
+			i++
+			q.byName[name].partly.remove(&w.local.spots[i])
+		}
+		if next := first.several.first; next != nil {
+			q.askPartly(next.w)
+		}
+	}
 	for name := range w.request.each() {
-		at := q.byName[name]
-		i := slices.Index(at.waiters, w)
-		at.waiters = slices.Delete(at.waiters, i, i+1)
-		q.advance(name, at)
+		q.advance(name, q.byName[name])
 	}
 }
 
@@ -85,13 +117,16 @@ func (q *queues) at(name string) *queue {
 // inOrder returns all names, sorted. q.mu is held.
 func (q *queues) inOrder() []string { return slices.Sorted(maps.Keys(q.byName)) }
 
-// waiters calls f for each waiter of each name, in the order of the names.
+// waiters calls f for each waiter, in the order of the names.
 func (q *queues) waiters(f func(*waiter)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, name := range q.inOrder() {
-		for _, w := range q.byName[name].waiters {
-			f(w)
+		at := q.byName[name]
+		for _, l := range []*line{&at.alone, &at.reading, &at.several} {
+			for s := l.first; s != nil; s = s.next {
+				f(s.w)
+			}
 		}
 	}
 }
@@ -119,18 +154,19 @@ func (q *queues) holdsOf(name string) []*hold {
 // advance wakes the waiters that may now ask the nodes, and forgets an empty queue. q.mu is
 // held.
 func (q *queues) advance(name string, at *queue) {
-	var before blockers
-	for _, w := range at.waiters {
-		if !w.local.admitted && !at.isHeldFrom(w) && !before.block(w) && q.isFirstOfItsName(w) {
-			w.local.admitted = true
-			w.inbox.signal.Set()
+	for _, l := range []*line{&at.alone, &at.reading, &at.partly} {
+		most := mostAsking
+		if l == &at.alone {
+			most = 1
 		}
-		before.add(w)
-		if before.all {
-			break
+		for s := l.first; s != nil && most > 0; s, most = s.next, most-1 {
+			if w := s.w; !w.local.admitted && !at.isHeldFrom(w) && !at.isBehind(w) {
+				w.local.admitted = true
+				w.inbox.signal.Set()
+			}
 		}
 	}
-	if at.holder == nil && len(at.readers)+len(at.waiters) == 0 {
+	if !at.isHeld() && at.alone.first == nil && at.reading.first == nil && at.several.first == nil && at.partly.first == nil {
 		delete(q.byName, name)
 	}
 }
@@ -160,7 +196,7 @@ func (q *queues) turn(w *waiter) (*Lease, bool, error) {
 			return lease, lease != nil, err
 		}
 	}
-	w.local.admitted = free && (s.wait == 0 || q.isFirstOfItsName(w))
+	w.local.admitted = free
 	return nil, w.local.admitted, nil
 }
 
@@ -249,6 +285,7 @@ func (q *queues) reads(h *hold) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if at := q.byName[h.claim.Name]; at != nil && at.leave(h) {
+		h.reader = len(at.readers)
 		at.readers = append(at.readers, h)
 		q.advance(h.claim.Name, at)
 	}
@@ -273,22 +310,6 @@ func (q *queues) noteContention(c *claim, there bool) {
 	}
 }
 
-// isFirstOfItsName reports whether w, a waiter for several names, may ask the nodes.
-// Only one waiter with the same first name may at a time, to bound the load. q.mu is
-// held.
-func (q *queues) isFirstOfItsName(w *waiter) bool {
-	if w.request.names == nil {
-		return true
-	}
-	first := w.request.Name
-	for _, other := range q.byName[first].waiters {
-		if other.request.names != nil && other.request.Name == first {
-			return other == w
-		}
-	}
-	return true
-}
-
 // holds returns those who hold the name here.
 func (at *queue) holds() []*hold {
 	if at.holder != nil {
@@ -300,12 +321,19 @@ func (at *queue) holds() []*hold {
 // heldFor returns the hold that an acquisition's own context belongs to, or nil.
 func (at *queue) heldFor(s *settings) *hold {
 	for _, h := range s.outer {
-		if at.holder == h || slices.Contains(at.readers, h) {
+		if at.has(h) {
 			return h
 		}
 	}
 	return nil
 }
+
+// has reports whether h holds the name here.
+func (at *queue) has(h *hold) bool {
+	return at.holder == h || h.reader < len(at.readers) && at.readers[h.reader] == h
+}
+
+func (at *queue) isHeld() bool { return at.holder != nil || len(at.readers) > 0 }
 
 // admits reports whether this queue lets w ask the nodes. A local holder and
 // earlier local waiters block it; readers do not block readers. TryLock ignores waiters, but a
@@ -317,20 +345,36 @@ func (at *queue) heldFor(s *settings) *hold {
 // come later. Waiters for several names block nobody here: one may wait for another process,
 // and that one for a waiter behind it here. Only the nodes can order them.
 func (at *queue) admits(w *waiter) bool {
-	if at.isHeldFrom(w) {
+	s := w.request
+	switch {
+	case at.isHeldFrom(w):
 		return false
+	case s.wait == 0:
+		return s.mode != node.Read || at.alone.first == nil
+	case at.isBehind(w):
+		return false
+	case s.names != nil:
+		return at.partly.beginsWith(w)
+	case s.mode == node.Read:
+		return at.reading.beginsWith(w)
 	}
-	if w.request.mode != node.Read && w.request.wait == 0 {
-		return true
+	return at.alone.first.w == w
+}
+
+// isBehind reports whether an earlier waiter for this name alone is in the way of w.
+func (at *queue) isBehind(w *waiter) bool {
+	return at.alone.isBefore(w) || w.request.mode != node.Read && at.reading.isBefore(w)
+}
+
+// lineOf returns the line in which w waits in the queue of its first name.
+func (at *queue) lineOf(w *waiter) *line {
+	switch {
+	case w.request.names != nil:
+		return &at.several
+	case w.request.mode == node.Read:
+		return &at.reading
 	}
-	var before blockers
-	for _, other := range at.waiters {
-		if other == w || before.all {
-			break
-		}
-		before.add(other)
-	}
-	return !before.block(w)
+	return &at.alone
 }
 
 // isHeldFrom reports whether a holder here is in w's way. If w wants several names, only a
@@ -348,15 +392,15 @@ func (at *queue) isHeldFrom(w *waiter) bool {
 	return false
 }
 
-// wakeHead wakes the waiters at the head of the queue that already ask the nodes.
+// wakeHead wakes the waiters that already ask the nodes while the name is held here.
 func (at *queue) wakeHead() {
-	for _, w := range at.waiters {
-		if !w.request.asksBehindHolders() {
-			break
-		}
-		if w.local.admitted {
-			w.inbox.vacated.Store(true)
-			w.inbox.signal.Set()
+	for _, l := range []*line{&at.alone, &at.partly} {
+		most := mostAsking
+		for s := l.first; s != nil && most > 0 && s.w.request.asksBehindHolders(); s, most = s.next, most-1 {
+			if s.w.local.admitted {
+				s.w.inbox.vacated.Store(true)
+				s.w.inbox.signal.Set()
+			}
 		}
 	}
 }
@@ -364,6 +408,7 @@ func (at *queue) wakeHead() {
 // enter notes that h holds the name here.
 func (at *queue) enter(h *hold) {
 	if h.mode == node.Read {
+		h.reader = len(at.readers)
 		at.readers = append(at.readers, h)
 	} else {
 		at.holder = h
@@ -372,35 +417,19 @@ func (at *queue) enter(h *hold) {
 
 // leave notes that h does not, and reports whether it did.
 func (at *queue) leave(h *hold) bool {
-	if at.holder == h {
-		at.holder = nil
-		return true
-	}
-	i := slices.Index(at.readers, h)
-	if i >= 0 {
-		at.readers = slices.Delete(at.readers, i, i+1)
-	}
-	return i >= 0
-}
-
-// blockers are the waiters before another one in a queue.
-type blockers struct {
-	all, readers bool // one blocks everybody behind it; a reader blocks those who do not read
-}
-
-func (b *blockers) add(w *waiter) {
 	switch {
-	case w.request.names != nil:
-	case w.request.mode == node.Read:
-		b.readers = true
+	case at.holder == h:
+		at.holder = nil
+	case at.has(h):
+		last := len(at.readers) - 1
+		at.readers[h.reader] = at.readers[last]
+		at.readers[h.reader].reader = h.reader
+		at.readers[last] = nil
+		at.readers = at.readers[:last]
 	default:
-		b.all = true
+		return false
 	}
-}
-
-// block reports whether they are in w's way.
-func (b *blockers) block(w *waiter) bool {
-	return b.all || b.readers && w.request.mode != node.Read
+	return true
 }
 
 // asksBehindHolders reports whether the acquisition asks the nodes even if a name is held in

@@ -1,9 +1,13 @@
 package quorum
 
 import (
+	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"pgregory.net/rapid"
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
@@ -13,6 +17,8 @@ import (
 func TestQueueAdmits(t *testing.T) {
 	plain, fair, several := settings{wait: -1}, settings{wait: -1, fair: true}, settings{wait: -1}
 	several.names = []string{"x", "y"}
+	other := several
+	other.names = []string{"w", "x"}
 	reader, writer, try, tryRead := settings{wait: -1}, settings{wait: -1}, settings{}, settings{}
 	reader.mode, writer.mode, tryRead.mode = node.Read, node.Write, node.Read
 	for _, row := range []struct {
@@ -35,25 +41,113 @@ func TestQueueAdmits(t *testing.T) {
 		{says: "a writer behind a holder that writes does not", taken: true, held: node.Write, asks: writer},
 		{says: "a reader behind a writer that waits does not", queue: []settings{writer}, asks: reader},
 		{says: "a waiter for several names blocks nobody", queue: []settings{several}, asks: plain, want: true},
+		{says: "a waiter for several names is blocked by one for this name alone", queue: []settings{reader}, asks: several},
+		{says: "it is blocked by an earlier one with the same first name", queue: []settings{several}, asks: several},
+		{says: "and not by one with another first name", queue: []settings{other}, asks: several, want: true},
+		{says: "of many readers the first ask", queue: slices.Repeat([]settings{reader}, mostAsking-1), asks: reader, want: true},
+		{says: "and no more", queue: slices.Repeat([]settings{reader}, mostAsking), asks: reader},
 		{says: "TryLock does not look at waiters", queue: []settings{plain, fair}, asks: try, want: true},
 		{says: "TryLock looks at holders", taken: true, asks: try},
 		{says: "TryLock of a reader yields to a writer that waits", queue: []settings{writer}, asks: tryRead},
 	} {
-		at := new(queue)
+		q := &queues{byName: make(map[string]*queue)}
 		if row.taken {
-			at.enter(&hold{mode: row.held})
+			q.at("x").enter(&hold{mode: row.held})
 		}
-		for i := range row.queue {
-			at.waiters = append(at.waiters, &waiter{request: &row.queue[i]})
+		w := newcomer(row.asks)
+		for _, s := range row.queue {
+			q.join(newcomer(s))
 		}
-		w := &waiter{request: &row.asks}
 		if row.asks.wait != 0 {
-			at.waiters = append(at.waiters, w)
+			q.join(w)
 		}
-		if got := at.admits(w); got != row.want {
+		if got := q.at("x").admits(w); got != row.want {
 			t.Errorf("%s: %v", row.says, got)
 		}
 	}
+}
+
+// newcomer is a waiter for x, or for the names of s.
+func newcomer(s settings) *waiter {
+	s.Name = "x"
+	if s.names != nil {
+		s.Name = s.names[0]
+	}
+	w := &waiter{request: &s}
+	w.inbox.signal = clock.Runtime().NewSignal()
+	return w
+}
+
+// Whoever comes and goes, in whatever order: each waiter that may ask has been admitted or was just
+// woken, and nothing is left of names that nobody uses.
+func TestQueuesForgetNobody(t *testing.T) {
+	kinds := []settings{{wait: -1}, {wait: -1, fair: true}, {wait: -1}, {wait: -1}, {wait: -1}, {wait: -1}}
+	kinds[2].mode, kinds[3].mode = node.Read, node.Write
+	kinds[4].names, kinds[5].names = []string{"x", "y"}, []string{"w", "x", "y"}
+	rapid.Check(t, func(t *rapid.T) {
+		q := &queues{config: &config{clock: clock.Runtime()}, byName: make(map[string]*queue), listeners: make(map[string]listeners)}
+		var waiting []*waiter
+		var holding []*hold
+		mayAsk := func(w *waiter) bool {
+			for name := range w.request.each() {
+				if !q.at(name).admits(w) {
+					return false
+				}
+			}
+			return true
+		}
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			switch what := rapid.IntRange(0, 3).Draw(t, "what"); {
+			case what == 0 || len(waiting) == 0:
+				w := newcomer(rapid.SampledFrom(kinds).Draw(t, "kind"))
+				q.join(w)
+				waiting = append(waiting, w)
+				w.inbox.signal.Set() // it looks whether it may ask
+			case what == 1 && len(holding) > 0:
+				i := rapid.IntRange(0, len(holding)-1).Draw(t, "holder")
+				q.vacate(holding[i])
+				holding = slices.Delete(holding, i, i+1)
+			default:
+				i := rapid.IntRange(0, len(waiting)-1).Draw(t, "waiter")
+				w := waiting[i]
+				if mayAsk(w) && what == 2 && !slices.ContainsFunc(holding, func(h *hold) bool { // it is granted
+					return h.claim.covers(&w.request.claim) && (h.mode != node.Read || w.request.mode != node.Read)
+				}) && (w.request.mode == node.Read || !slices.ContainsFunc(slices.Collect(w.request.each()), func(n string) bool { return q.at(n).isHeld() })) {
+					h := &hold{claim: w.request.claim, mode: w.request.mode}
+					for name := range h.claim.each() {
+						q.at(name).enter(h)
+					}
+					holding = append(holding, h)
+				}
+				q.leave(w)
+				waiting = slices.Delete(waiting, i, i+1)
+			}
+			if len(holding) == 0 && len(waiting) > 0 && !slices.ContainsFunc(waiting, mayAsk) {
+				t.Fatalf("%d wait for nothing", len(waiting))
+			}
+			for _, w := range waiting {
+				if w.inbox.signal.Wait(context.Background(), 0) == clock.WakeSet { // then it looks
+					w.local.admitted = mayAsk(w)
+				} else if mayAsk(w) && !w.local.admitted {
+					t.Fatalf("a waiter for %s, %v, may ask and was not woken", w.request.title(), w.request.mode)
+				}
+			}
+		}
+		for _, w := range waiting {
+			q.leave(w)
+		}
+		for _, h := range holding {
+			q.vacate(h)
+		}
+		for name, at := range q.byName {
+			if !at.isHeld() && at.alone.first == nil && at.reading.first == nil && at.several.first == nil {
+				q.advance(name, at) // mayAsk makes queues
+			}
+		}
+		if len(q.byName) > 0 || len(q.listeners) > 0 {
+			t.Fatalf("%d queues are left", len(q.byName))
+		}
+	})
 }
 
 // Close waits for operations under way, and lets no other begin.

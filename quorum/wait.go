@@ -27,10 +27,12 @@ type waiter struct {
 
 // A localPlace is a waiter's place among those of its own process.
 type localPlace struct {
-	admitted  bool // it may ask the nodes; under queues.mu
-	let       bool // it may make its attempt; under limiter.mu
-	contended bool // the caller before it had to wait for the name; set under queues.mu
-	hasWaited bool // it had to wait for others of its process
+	admitted  bool   // it may ask the nodes; under queues.mu
+	let       bool   // it may make its attempt; under limiter.mu
+	contended bool   // the caller before it had to wait for the name; set under queues.mu
+	hasWaited bool   // it had to wait for others of its process
+	number    uint64 // in the order of joining; under queues.mu, as are the next
+	spots     []spot // in the line of its first name and, for several names, in that of each
 }
 
 // An inbox has the news from other tasks to a waiter. They set the signal afterwards.
@@ -59,7 +61,10 @@ func (l *Locker) newWaiter() *waiter {
 
 // recycle puts w back for another call.
 func (w *waiter) recycle() {
-	w.request, w.local = nil, localPlace{}
+	w.request, w.local = nil, localPlace{spots: w.local.spots[:0]}
+	if cap(w.local.spots) > maxSpareSpots {
+		w.local.spots = nil
+	}
 	w.place.ticket, w.place.last = node.Wait{}, claim{}
 	w.place.queued.Store(false)
 	f := &w.found

@@ -65,20 +65,10 @@ var (
 		}
 		return
 	}
-	if now >= h.until {
-		h.mu.Unlock()
-		h.expire()
-		return
-	}
 	if h.renewAt < h.until && now >= h.early()`, `	h.mu.Lock()
-	if now >= h.until {
-		h.mu.Unlock()
-		h.expire()
-		return
-	}
 	if h.renewAt < h.until && now >= h.early()`)
 	countMissingField = join(
-		edit("quorum.voters.judge", "if !keptAll(reply.Kept) {", "if kind != node.Extend && !keptAll(reply.Kept) {"),
+		edit("quorum.voters.judge", "case !keptAll(reply.Kept):", "case kind != node.Extend && !keptAll(reply.Kept):"),
 		edit("quorum.renewal.receive", "if keptAll(kept[:h.claim.size()]) {", "if true {"))
 	extendCreates = edit("node/model.Server.extend", "\t\tif kept[i] {\n", `		if k.lock.kind == none {
 			s.create(k, node.Exclusive, c.Owner, now+life(cmd.TTL))
@@ -154,7 +144,7 @@ var mutants = []*Mutant{
 			edit("quorum.place", "\tlast ", "\towner    string\n\tlast "),
 			edit("quorum.waiter.nextClaim", "\tc.Owner, c.Token, c.ticket = l.ownerName(), token, w.place.ticket\n",
 				"\tif w.place.owner == \"\" {\n\t\tw.place.owner = l.ownerName()\n\t}\n\tc.Owner, c.Token, c.ticket = w.place.owner, token, w.place.ticket\n"),
-			edit("quorum.waiter.recycle", "w.request, w.local = nil, localPlace{}", "w.request, w.local, w.place.owner = nil, localPlace{}, \"\""))},
+			edit("quorum.waiter.recycle", "\tw.request, w.local = nil,", "\tw.place.owner = \"\"\n\tw.request, w.local = nil,"))},
 	{ID: "M19", Bug: "one owner name for all acquisitions of a Locker", Mimics: "S18 S43",
 		Edits: edit("quorum.config.ownerName", "c.opts.Random()>>1", "1")},
 	{ID: "M20", Bug: "a token is not raised above the fence that refused it", Mimics: "S46",
@@ -173,7 +163,7 @@ var mutants = []*Mutant{
 	{ID: "M25", Bug: "acquire takes the key of another owner", Mimics: "S59",
 		Edits: edit("node/model.Server.held", "return k.lock.kind != none\n", "return k.lock.kind != none && mode != node.Exclusive\n")},
 	{ID: "M26", Bug: "one node less than a quorum renews a lease", Mimics: "S44",
-		Edits: edit("quorum.renewal.add", "tally{nodes: n, need: r.l.need}", "tally{nodes: n, need: max(1, r.l.need-1)}")},
+		Edits: edit("quorum.tally.verdict", "max(majority(t.nodes), t.need-abstaining)", "max(1, t.need-1-abstaining)")},
 	{ID: "M27", Bug: "a node that lacks the key counts for an extension", Mimics: "S29 S43", Edits: countMissingField},
 	{ID: "M28", Bug: "an extension creates the key where it is gone", Mimics: "S29 S43", Edits: extendCreates},
 	{ID: "M29", Bug: "extend does not look at the owner", Mimics: "S59",
@@ -250,9 +240,9 @@ var mutants = []*Mutant{
 	{ID: "M62", Bug: "a lease that has ended keeps its place in this process", Mimics: "S50",
 		Edits: edit("quorum.queue.leave", "\t\tat.holder = nil\n", "")},
 	{ID: "M63", Bug: "a lost lease keeps its place in this process", Mimics: "S50",
-		Edits: edit("quorum.hold.lose", "\tl.queues.vacate(h)\n\tl.observe(Event{Kind: EventLost", "\tl.observe(Event{Kind: EventLost")},
+		Edits: edit("quorum.hold.lose", "\tl.agenda.lost.add(h)\n", "")},
 	{ID: "M64", Bug: "the next in this process's queue is not woken", Mimics: "S36",
-		Edits: edit("quorum.queues.advance", "\t\t\tw.local.admitted = true\n\t\t\tw.inbox.signal.Set()\n", "\t\t\tw.local.admitted = true\n")},
+		Edits: edit("quorum.queues.advance", "\t\t\t\tw.local.admitted = true\n\t\t\t\tw.inbox.signal.Set()\n", "\t\t\t\tw.local.admitted = true\n")},
 	{ID: "M65", Bug: "TryLock waits as Lock does", Mimics: "S22",
 		Edits: edit("quorum.Locker.TryLock", "\ts.wait = 0\n", "\ts.wait = -1\n")},
 	{ID: "M66", Bug: "a round lasts its full timeout however short the lease", Mimics: "S38",
@@ -296,7 +286,7 @@ var mutants = []*Mutant{
 	{ID: "M85", Bug: "a round is used again while answers to it are still to come", Mimics: "S27 S41",
 		Edits: edit("quorum.round.ask", "\tr.users.Add(int32(nodes.len()))\n", "")},
 	{ID: "M86", Bug: "a recycled round keeps its old votes", Mimics: "S27",
-		Edits: edit("quorum.rounds.begin", "\tr.tally = tally{nodes: len(rs.nodes), need: rs.need}\n", "\tr.tally.nodes, r.tally.need = len(rs.nodes), rs.need\n")},
+		Edits: edit("quorum.rounds.begin", "\tr.tally = tally{nodes: len(rs.nodes), need: rs.need, extends: kind == node.Extend}\n", "\tr.tally.nodes, r.tally.need, r.tally.extends = len(rs.nodes), rs.need, kind == node.Extend\n")},
 	{ID: "M87", Bug: "keys are given less than the lease", Mimics: "S12",
 		Edits: edit("quorum.waiter.attempt", "s.life()+l.opts.Grace, w.timeout())", "s.lease-s.lease/50, w.timeout())")},
 	{ID: "M88", Bug: "a renewal gives keys less than the lease", Mimics: "S12 S45",
@@ -387,9 +377,9 @@ var mutants = []*Mutant{
 	{ID: "M127", Bug: "of several names the first alone is released", Mimics: "S57",
 		Edits: edit("quorum.releases.begin", "\tr.removal = removal{releases: rs, mayHold: mayHold, expiry: expiry}\n", "\tr.removal = removal{releases: rs, mayHold: mayHold, expiry: expiry}\n\tr.command.Claims = r.command.Claims[:1]\n")},
 	{ID: "M128", Bug: "a majority grants where more are needed",
-		Edits: edit("quorum.rounds.begin", "\tr.tally = tally{nodes: len(rs.nodes), need: rs.need}\n", "\tr.tally = tally{nodes: len(rs.nodes), need: majority(len(rs.nodes))}\n")},
+		Edits: edit("quorum.rounds.begin", "need: rs.need, extends:", "need: majority(len(rs.nodes)), extends:")},
 	{ID: "M129", Bug: "a majority renews where more are needed",
-		Edits: edit("quorum.renewal.add", "tally{nodes: n, need: r.l.need}", "tally{nodes: n, need: majority(n)}")},
+		Edits: edit("quorum.renewal.add", "need: r.l.need, extends:", "need: majority(n), extends:")},
 	{ID: "M130", Bug: "several Lockers: the validity is that of the part that lasts longest", Mimics: "S58",
 		Edits: edit("quorum.MultiLease.Remaining", "\t\tleast = min(least, p.lease.Remaining())\n", "\t\tleast = max(least, p.lease.Remaining())\n")},
 	{ID: "M131", Bug: "several Lockers: the locks that were acquired are not released if the rest cannot be acquired", Mimics: "S56",
@@ -448,7 +438,7 @@ var mutants = []*Mutant{
 		Edits:  edit("quorum.waiter.handedWith", "h.Owner == o.Owner && h.Token == token &&", "h.Owner == o.Owner &&"),
 		Reason: "one seed in a thousand has releases of one lock that hand it over with different tokens"},
 	{ID: "M152", Bug: "a node that is ignored counts for what it hands over", Mimics: "S28",
-		Edits: edit("quorum.waiter.handedWith", " && v.abstains(o.start, h.Life) == 0", "")},
+		Edits: edit("quorum.waiter.handedWith", " && v.abstains(node.Acquire, o.start, h.Life) == 0", "")},
 	{ID: "M153", Bug: "a standby claim has its owner's name, so that a release of the attempt takes away what was handed over",
 		Edits: edit("node.Standby", "return owner + StandbySuffix", "return owner")},
 	{ID: "M154", Bug: "a waiter keeps what few nodes have handed over",
@@ -489,7 +479,7 @@ var mutants = []*Mutant{
 		Edits:  edit("quorum.pausing.nextStep", "case n.handed != 0:", "case false:"),
 		Reason: "it has the lock a round trip later, and in virtual time the nodes come together again by themselves. Of real processes, whose ways vary, each asks for its turn in two runs of three: 3.4 commands to each node in place of 2.1 (redquorum bench --workload handover)"},
 	{ID: "M168", Bug: "what is handed over to an owner whose lease is over is kept", Mimics: "S25", Expect: Tests, Tests: "./quorum -run TestCopyOfAnHeirsAcquire",
-		Edits:  edit("quorum.hold.end", "why != errDetached {", "false {"),
+		Edits:  edit("quorum.hold.vacate", "\th.l.handoffs.leaseEnds(&h.claim)\n", ""),
 		Reason: "one seed in thousands has a copy that comes between the release and the next hand-over"},
 	{ID: "M169", Bug: "what is handed over to an earlier claim is kept until the next attempt has failed", Expect: Tests, Tests: "./sim -run TestBugsStayFixed",
 		Edits:  edit("quorum.waiter.returnHandovers", "\tl.handoffs.revoke(w, n)\n", "\tif at := w.inbox.offers; n > 0 {\n\t\tat[0], at[n-1] = at[n-1], at[0]\n\t\tl.handoffs.revoke(w, 1)\n\t}\n"),
@@ -516,7 +506,7 @@ var mutants = []*Mutant{
 		Edits:  edit("quorum.handoffs.tellFirst", "\tw.inbox.told.Or(1 << i)\n", "\tfor _, other := range f.waiters {\n\t\tother.inbox.told.Or(1 << i)\n\t\tother.inbox.signal.Set()\n\t}\n"),
 		Reason: "they pass those of other processes, who have their turn in the time that a run allows"},
 	{ID: "M177", Bug: "a waiter for several names is in the way of others of its process", Expect: Tests, Tests: "./sim -run TestBugsStayFixed",
-		Edits:  edit("quorum.blockers.add", "\tcase w.request.names != nil:\n", ""),
+		Edits:  edit("quorum.queue.isBehind", "return at.alone.isBefore(w) ||", "return at.alone.isBefore(w) || at.partly.isBefore(w) ||"),
 		Reason: "one seed in thousands has three tasks in each of three processes, and nothing that ends a lease while they wait"},
 	{ID: "M178", Bug: "a node that has refused the lease, and has it nevertheless, is not asked again to release it", Expect: Tests, Tests: "./sim -run TestBugsStayFixed",
 		Edits:  edit("quorum.renewal.receive", "\t\t\t\th.keptBy(i)\n", ""),
@@ -624,8 +614,8 @@ var mutants = []*Mutant{
 		Edits: edit("quorum.hold.extended", "renewAt := start.Add(third -", "renewAt := start.Add(2*third -")},
 	{ID: "M241", Bug: "a lock counts as handed over by a node that does not tell since when it runs", Mimics: "S13",
 		Expect: Tests, Tests: "./quorum -run TestHandedOnWithoutALife",
-		Edits: edit("quorum.waiter.handedWith", "h.Life != nil &&\n\t\t\tv.meet(h.by, h.Life) == nil && v.abstains(o.start, h.Life) == 0 {",
-			"(h.Life == nil ||\n\t\t\tv.meet(h.by, h.Life) == nil && v.abstains(o.start, h.Life) == 0) {"),
+		Edits: edit("quorum.waiter.handedWith", "h.Life != nil &&\n\t\t\tv.meet(h.by, h.Life) == nil && v.abstains(node.Acquire, o.start, h.Life) == 0 {",
+			"(h.Life == nil ||\n\t\t\tv.meet(h.by, h.Life) == nil && v.abstains(node.Acquire, o.start, h.Life) == 0) {"),
 		Reason: "one seed in thousands has a notice from a life that the connection does not know, and it has to decide"},
 	{ID: "M242", Bug: "leases that are renewed together with one of several names get the marks of others",
 		Expect: Tests, Tests: "./quorum -run TestNamesRenewedWithOthers",
@@ -633,7 +623,7 @@ var mutants = []*Mutant{
 		Reason: "in a run nobody breaks a lock, and what a server forgets it forgets of all names"},
 	{ID: "M243", Bug: "what is handed over late is given back though its lease was detached, and resumed by another",
 		Expect: Tests, Tests: "./quorum -run TestLateHandingOnAfterDetach",
-		Edits:  edit("quorum.hold.end", "why != errDetached {", "true {"),
+		Edits:  edit("quorum.Lease.Detach", "\tl.queues.vacate(h)\n", "\th.vacate()\n"),
 		Reason: "it takes a node that has lost the lease, and a command of before the hand-off that comes late to it while somebody else has the name there"},
 	{ID: "M244", Bug: "a reader's late acquire settles a node that was healed", Mimics: "S25",
 		Expect: Tests, Tests: "./quorum -run TestLateHealingOfAReader",
@@ -977,4 +967,24 @@ var mutants = []*Mutant{
 	{ID: "M375", Bug: "nodes in their guard make up the majority of a renewal", Expect: Tests, Tests: "./quorum -run TestVerdict",
 		Edits:  edit("quorum.tally.verdict", "max(majority(t.nodes), t.need-abstaining)", "t.need - abstaining"),
 		Reason: "as M370"},
+
+	// Ends of leases, and crowds.
+	{ID: "M376", Bug: "the observer is called by whoever has something to report", Expect: Tests, Tests: "./quorum -run TestNothingWaitsForForeignCode",
+		Edits:  edit("quorum.config.observe", "\t\tc.events.add(e)\n", "\t\tc.events.do(e)\n"),
+		Reason: "the simulator's observers do not block"},
+	{ID: "M377", Bug: "a lease's end waits for the log", Expect: Tests, Tests: "./quorum -run TestNothingWaitsForForeignCode",
+		Edits:  edit("quorum.config.log", "c.lines.add(", "c.lines.do("),
+		Reason: "as M376"},
+	{ID: "M378", Bug: "a lost lease of several names wakes the waiters of the first alone", Expect: Tests, Tests: "./quorum -run TestQueuesForgetNobody",
+		Edits:  edit("quorum.queues.vacate", "\t\t\tq.advance(name, at)\n", "\t\t\tq.advance(name, at)\n\t\t\tbreak\n"),
+		Reason: "few clients of these seeds wait for one of the names alone"},
+	{ID: "M379", Bug: "the second waiter for the same names is never the first", Expect: Tests, Tests: "./quorum -run TestQueuesForgetNobody",
+		Edits:  edit("quorum.queues.leave", "\t\t\tq.askPartly(next.w)\n", "\t\t\tnext.w.inbox.signal.Set()\n"),
+		Reason: "seeds see it, too, after more than a thousand"},
+	{ID: "M380", Bug: "names that nobody uses any more are kept", Expect: Tests, Tests: "./quorum -run TestQueuesForgetNobody",
+		Edits:  edit("quorum.queues.advance", "\t\tdelete(q.byName, name)\n", ""),
+		Reason: "it costs memory alone"},
+	{ID: "M381", Bug: "all readers of a name ask the nodes at the same time", Expect: Tests, Tests: "./quorum -run TestQueueAdmits",
+		Edits:  edit("quorum.line.beginsWith", "s, most := l.first, mostAsking; s != nil && most > 0;", "s, most := l.first, mostAsking; s != nil;"),
+		Reason: "a run has a few tasks"},
 }

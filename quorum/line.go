@@ -1,0 +1,66 @@
+package quorum
+
+// A line has waiters in the order in which they came into it. Each of its steps takes the same time
+// however many wait.
+type line struct{ first, last *spot }
+
+// A spot is where a waiter stands in a line.
+type spot struct {
+	w          *waiter
+	prev, next *spot
+}
+
+func (l *line) add(s *spot) {
+	s.prev, s.next = l.last, nil
+	if l.last == nil {
+		l.first = s
+	} else {
+		l.last.next = s
+	}
+	l.last = s
+}
+
+func (l *line) remove(s *spot) {
+	if s.prev == nil {
+		l.first = s.next
+	} else {
+		s.prev.next = s.next
+	}
+	if s.next == nil {
+		l.last = s.prev
+	} else {
+		s.next.prev = s.prev
+	}
+	s.prev, s.next = nil, nil
+}
+
+// isBefore reports whether the first of the line came before w.
+func (l *line) isBefore(w *waiter) bool {
+	return l.first != nil && l.first.w.local.number < w.local.number
+}
+
+// beginsWith reports whether w is among the first of the line, which may ask the nodes.
+func (l *line) beginsWith(w *waiter) bool {
+	for s, most := l.first, mostAsking; s != nil && most > 0; s, most = s.next, most-1 {
+		if s.w == w {
+			return true
+		}
+	}
+	return false
+}
+
+// maxSpareSpots bounds what a waiter keeps for its next call.
+const maxSpareSpots = 64
+
+// takeSpots gives w one spot in the queue of its name. A waiter for several names needs one in the
+// queue of each besides.
+func (p *localPlace) takeSpots(w *waiter) {
+	n := 1 + len(w.request.names)
+	if cap(p.spots) < n {
+		p.spots = make([]spot, n)
+	}
+	p.spots = p.spots[:n]
+	for i := range p.spots {
+		p.spots[i] = spot{w: w}
+	}
+}
