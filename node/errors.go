@@ -20,7 +20,7 @@ var (
 	// ErrBusy: the server is running a long script.
 	ErrBusy = errors.New("server is busy running a script")
 	// ErrReadOnly: the server is a replica. A lock needs independent masters.
-	ErrReadOnly = errors.New("server is a read-only replica, not a master")
+	ErrReadOnly = errors.New("server is a replica, not a master")
 	// ErrMisconf: the server refuses writes because it cannot persist.
 	ErrMisconf = errors.New("server refuses writes because it cannot save to disk")
 	// ErrOutOfMemory: the server has reached maxmemory.

@@ -99,9 +99,9 @@
 //   - a promotion that is older than repl-backlog-ttl (an hour), if no replica was
 //     connected in that time. So repl-backlog-ttl must be 0 or longer than MaxLease;
 //   - a server that was promoted in the middle of its first copy of a master's data;
-//   - a master that was demoted and promoted again, with the same run_id, while no command
-//     of this node failed on it and the connection stayed. The next handshake notices.
-//     Sentinel closes all connections when it changes a role. If you use REPLICAOF
+//   - a master that was demoted and promoted again, with the same run_id, between two of the
+//     questions for its role (see Replicas), while the connection stayed. The next handshake
+//     notices. Sentinel closes all connections when it changes a role. If you use REPLICAOF
 //     yourself, do the same in one transaction, by CLIENT KILL TYPE normal.
 //
 // A server that reports no uptime (miniredis) has no Life. A server whose ACL forbids INFO
@@ -169,12 +169,23 @@
 // listed server is a replica it is ignored, and when it is promoted again it counts from then
 // (see Detecting restarts). Until then the other nodes make up for it.
 //
+// # Replicas
+//
+// A replica has its master's locks, and loses them when it synchronizes. So it is ignored, also where
+// "replica-read-only no" lets it take writes: a node whose server says in INFO that it is no master
+// answers with [node.ErrReadOnly], until it is one.
+//
+// A read-only replica refuses all that counts, as a yes always comes with a write, if need be one that
+// changes nothing. A server that takes writes is asked for its role: by the handshake, before the first
+// command that is sent 100 ms after the last question, every second while somebody waits for a lock, and
+// every 15 s otherwise. So a master that becomes such a replica may grant or extend locks for 100 ms more,
+// and hand one on for a second more. (A cluster, or a client of another kind: for a second.) Ten questions a
+// second take a server 20 µs.
+//
 // # Servers that refuse writes
 //
-// A yes always comes with a write, if need be one that changes nothing. So a replica, which has
-// its master's locks by replication, answers with [node.ErrReadOnly] and is ignored. A server
-// that is out of memory grants nothing, but it extends, releases and breaks locks, and raises
-// their fences.
+// A server that is out of memory grants nothing, but it extends, releases and breaks locks, and
+// raises their fences.
 //
 // # Permissions
 //

@@ -445,13 +445,14 @@ func (s *server) inFlight() int {
 	return s.flight.len()
 }
 
-// ping queues a PING. Nothing waits for the reply, but the link is closed if it does not come.
-func (s *server) ping(timeout time.Duration) {
+// askRole asks the server for its role before anything else that is queued. Nothing waits for the reply,
+// but the link ends if it does not come, or if it is not that of a master.
+func (s *server) askRole(timeout time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.newCall()
 	c.fill(nil, node.Command{Deadline: s.clock.Now().Add(timeout)}, func(node.Reply) {})
-	s.queue.push(c)
+	s.queue.insert(0, []*call{c})
 	s.arm(c.deadline)
 }
 
@@ -533,14 +534,19 @@ func (s *server) settleOne(c *call, got result, apart bool, to *settlement) {
 	r, breaks := c.outcome(got.val, got.err, to.life)
 	to.good = to.good && !breaks
 	if errors.Is(r.Err, node.ErrReadOnly) {
-		s.lives.Invalidate()
-		s.life.Store(nil)
-		s.demoted = true
+		s.distrust()
 	} else if s.demoted && r.Err == nil {
 		r = node.Reply{Err: errDemoted}
 	}
 	to.open = c.answer(to.open, r)
 	s.recycle(c)
+}
+
+// distrust notes that a server has answered as a replica.
+func (s *server) distrust() {
+	s.lives.Invalidate()
+	s.life.Store(nil)
+	s.demoted = true
 }
 
 // sendAgain puts calls into the queue, behind others that are sent once more. s.mu is held.

@@ -3,6 +3,7 @@ package courier
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -40,6 +41,10 @@ func introduced(answers []result) (text string, err error) {
 // handshake takes what servers say of themselves, and learns which servers a new link has and since
 // when they live. No command is sent before that is known.
 func (s *server) handshake(texts []string) (*node.Life, error) {
+	if slices.ContainsFunc(texts, ofReplica) {
+		s.distrust()
+		return nil, node.ErrReadOnly
+	}
 	servers := uptimes(texts)
 	for _, one := range servers {
 		if !isRunID(one.ID) {
@@ -73,6 +78,16 @@ func uptimes(texts []string) (all []node.Uptime) {
 	return all
 }
 
+// ofReplica reports whether an INFO text says that its server is no master, also if it takes writes.
+func ofReplica(info string) bool {
+	for line := range strings.Lines(info) {
+		if role, ok := strings.CutPrefix(line, "role:"); ok {
+			return strings.TrimSpace(role) != "master"
+		}
+	}
+	return false
+}
+
 // isRunID reports whether id is fit for commands and messages: Redis's have 40 digits.
 func isRunID(id string) bool {
 	return len(id) <= 64 && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r >= 0x7f })
@@ -99,17 +114,13 @@ func parseInfo(text string) node.Uptime {
 			u.ID = value
 		case "uptime_in_seconds":
 			u.Up = seconds(value)
-		case "role":
-			if value != "master" {
-				u.Promoted = value
-			}
 		case "master_replid":
 			replid = value
 		case "master_replid2":
 			replid2 = value
 		}
 	}
-	if u.Promoted == "" && strings.Trim(replid2, "0") != "" {
+	if strings.Trim(replid2, "0") != "" {
 		u.Promoted = replid
 	}
 	return u

@@ -64,7 +64,6 @@ func TestLifeTracker(t *testing.T) {
 		{"it is not told any more", 2040, []string{promotedText("h", 940, "y", noReplid)}, "h", 1950, 2045},
 		{"promoted again, some time ago", 2050, []string{promotedText("h", 950, "z", "y", 3)}, "h", 2048, 2055},
 		{"promoted once more, before the last reply", 2060, []string{promotedText("h", 960, "u", "z", 50)}, "h", 2060, 2065},
-		{"a replica", 2070, []string{infoText("h", 970) + "role:slave\r\nmaster_replid:r\r\n"}, "h", 2070, 0},
 		{"none", 2080, nil, "", 0, 0},
 		{"restarted, and promoted before that", 2090, []string{promotedText("i", 20, "x", "w", 90)}, "i", 2071, 0},
 		{"none", 2100, nil, "", 0, 0},
