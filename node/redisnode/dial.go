@@ -101,6 +101,7 @@ func directly(o *redis.Options) courier.Target {
 		Credentials: credentials(o),
 		DB:          o.DB,
 		ClientName:  o.ClientName,
+		Renews:      renews(o.StreamingCredentialsProvider, o.CredentialsProviderContext, o.CredentialsProvider, o.TLSConfig),
 		Timeout:     handshakeTimeout(o.DialTimeout, o.ReadTimeout),
 	}
 }
@@ -114,6 +115,12 @@ func handshakeTimeout(timeouts ...time.Duration) time.Duration {
 		}
 	}
 	return p
+}
+
+// renews reports whether the next connection may have other credentials, or another certificate.
+func renews(streaming auth.StreamingCredentialsProvider, withContext func(context.Context) (string, string, error),
+	plain func() (string, string), config *tls.Config) bool {
+	return streaming != nil || withContext != nil || plain != nil || config != nil && config.GetClientCertificate != nil
 }
 
 // credentials returns what the options say about user and password, in the order of go-redis.
@@ -187,7 +194,8 @@ func New(client redis.UniversalClient, opts Options) (node.Node, error) {
 		}
 		opts.Name = cmp.Or(opts.Name, strings.Join(o.Addrs, ","))
 		cluster := newCluster(o)
-		return courier.Through(cluster, cluster.timeout, courier.Options(opts)), nil
+		renews := renews(o.StreamingCredentialsProvider, o.CredentialsProviderContext, o.CredentialsProvider, o.TLSConfig)
+		return courier.Through(cluster, cluster.timeout, renews, courier.Options(opts)), nil
 	}
 	_, cluster := client.(masters)
 	if _, ring := client.(shards); ring && !cluster {
@@ -197,7 +205,7 @@ func New(client redis.UniversalClient, opts Options) (node.Node, error) {
 		return nil, fmt.Errorf("redisnode: a %T has no address: Options.Name is needed", client)
 	}
 	other := &shared{client: client, timeout: handshakeTimeout()}
-	return courier.Through(other, other.timeout, courier.Options(opts)), nil
+	return courier.Through(other, other.timeout, false, courier.Options(opts)), nil
 }
 
 var errSentinel = errors.New("redisnode: a client for Sentinel, or with ClusterSlots of its own, leads to another server after a failover, " +

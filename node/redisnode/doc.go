@@ -63,6 +63,11 @@
 // The end of an idle connection is noticed when it happens. So the first command after a
 // restart of the server is not lost with the old connection.
 //
+// A server that refuses the handshake is configured otherwise than the program expects, such as with
+// another password, database or certificate. The error is permanent ([node.Permanent]), except where
+// the server is loading, busy, full or a replica. If a provider gives the credentials, or
+// GetClientCertificate the certificate, the next connection may have others: then it is not permanent.
+//
 // # Servers that answer nonsense
 //
 // A server that sends invalid answers loses its own vote, and does no other harm. A reply has at

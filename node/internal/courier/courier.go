@@ -101,9 +101,10 @@ func (o Options) withDefaults() Options {
 // ToServer returns a node for one server, to which it makes connections of its own.
 func ToServer(t Target, o Options) node.Node { return start(newDirect(t), o) }
 
-// Through returns a node for all servers to which a client leads. Ask has so much time.
-func Through(c Client, timeout time.Duration, o Options) node.Node {
-	return start(shared{c, timeout}, o)
+// Through returns a node for all servers to which a client leads. Ask has so much time. renews is as
+// in a Target.
+func Through(c Client, timeout time.Duration, renews bool, o Options) node.Node {
+	return start(shared{c, timeout, renews}, o)
 }
 
 func start(r route, o Options) *server {
@@ -275,7 +276,7 @@ func (s *server) run() {
 func (s *server) converse() (met bool, err error) {
 	l, texts, err := s.route.open(s.ctx)
 	if err != nil {
-		return false, connectError(err)
+		return false, handshakeError(err, s.route.renews())
 	}
 	defer l.close()
 	life, err := s.handshake(texts)
