@@ -109,6 +109,10 @@
 //     notices. Sentinel closes all connections when it changes a role. If you use REPLICAOF
 //     yourself, do the same in one transaction, by CLIENT KILL TYPE normal.
 //
+// A server whose wall clock was set back says that it is younger than it is, or even a negative uptime.
+// It is then taken for as young as that, or for just started: each new process ignores it for
+// MaxLease from when it first meets it.
+//
 // A server that reports no uptime (miniredis) has no Life. A server whose ACL forbids INFO
 // cannot be used: commands are answered with [node.ErrAuth], and none is sent.
 //

@@ -113,7 +113,7 @@ func parseInfo(text string) node.Uptime {
 		case "run_id":
 			u.ID = value
 		case "uptime_in_seconds":
-			u.Up = seconds(value)
+			u.Up = age(value)
 		case "master_replid":
 			replid = value
 		case "master_replid2":
@@ -129,18 +129,19 @@ func parseInfo(text string) node.Uptime {
 // connectedFor returns the age of a connection, from its line in CLIENT LIST.
 func connectedFor(line string) time.Duration {
 	for _, field := range strings.Fields(line) {
-		if age, ok := strings.CutPrefix(field, "age="); ok {
-			return seconds(age)
+		if text, ok := strings.CutPrefix(field, "age="); ok {
+			return age(text)
 		}
 	}
 	return 0
 }
 
-// seconds reads a number of them. It is less than 0 if text is none.
-func seconds(text string) time.Duration {
+// age reads a number of seconds. It is less than 0 if text is none. A server whose clock was set back says
+// less than 0: it may be no older than that.
+func age(text string) time.Duration {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
 		return -1
 	}
-	return time.Duration(min(n, 1<<32)) * time.Second // a century, which a Duration can be
+	return time.Duration(max(0, min(n, 1<<32))) * time.Second // a century, which a Duration can be
 }

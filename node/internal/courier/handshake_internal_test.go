@@ -68,6 +68,8 @@ func TestLifeTracker(t *testing.T) {
 		{"restarted, and promoted before that", 2090, []string{promotedText("i", 20, "x", "w", 90)}, "i", 2071, 0},
 		{"none", 2100, nil, "", 0, 0},
 		{"promoted, nobody knows when", 2110, []string{promotedText("j", 900, "x", "w")}, "j", 2110, 0},
+		{"its clock was set back, to before its start", 2115, []string{infoText("l", -3600)}, "l", 2115, 2118},
+		{"its clock is right again", 2119, []string{infoText("l", 9999)}, "l", 2115, 0},
 		{"none", 2120, nil, "", 0, 0},
 		{"never promoted, with a replica", 2130, []string{promotedText("k", 100, "x", noReplid, 7)}, "k", 2031, 0},
 	} {
