@@ -44,7 +44,12 @@
 // that it did not execute it: it did not know the script, or refused the group. Commands that
 // have certainly not left stay in the queue, for the next connection.
 //
-// A connection is closed when the oldest command in flight is past its deadline and nothing
+// A server that hangs executes what it was sent when it goes on, also over connections that were
+// closed meanwhile. So a connection that has been silent for half a second with commands in flight
+// takes no further Acquire: it waits in the queue. It takes all others, so an attempt that
+// fails is released behind its Acquire, if deadlines are up to 4.5 s.
+//
+// A connection is closed when the oldest command in flight is half a second past its deadline and nothing
 // came back meanwhile, but not before 1.5 s of silence, and after 5 s at most. It is not used
 // after any error, as a late reply would be taken for that to another command. The 1.5 s are
 // for links that lose packets: TCP sends a packet again after 0.2 s, 0.6 s and 1.4 s, and most

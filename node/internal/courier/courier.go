@@ -28,6 +28,11 @@ const (
 	// and is as likely to stall.
 	minSilence, maxSilence = 1500 * time.Millisecond, 5 * time.Second
 
+	// A connection with open commands that has been silent for stallAfter takes no further acquire. A server
+	// that hangs executes what was written to it when it goes on, also after the connection was closed. So
+	// the releases of all acquires that were written follow them before that.
+	stallAfter = 500 * time.Millisecond
+
 	// tick is how often an idle connection is checked.
 	tick = time.Second
 
@@ -361,10 +366,20 @@ const (
 	over
 )
 
+// stalled reports whether the link has been silent for too long to take an acquire. s.mu is held.
+func (s *server) stalled(now clock.Instant) bool {
+	return s.flight.len() > 0 && now >= max(s.flight.calls()[0].sent, s.heard).Add(stallAfter)
+}
+
+// sendable reports whether a call in the queue can be sent now. s.mu is held.
+func (s *server) sendable() bool {
+	return s.queue.len() > 0 && (!s.stalled(s.clock.Now()) || slices.ContainsFunc(s.queue.calls(), func(c *call) bool { return c.kind != node.Acquire }))
+}
+
 // await waits for calls in the queue, until a tick, or until the link's end.
 func (s *server) await(tick <-chan time.Time, ended <-chan struct{}) event {
 	s.mu.Lock()
-	if s.queue.len() > 0 {
+	if s.sendable() {
 		s.mu.Unlock()
 		return work
 	}
@@ -397,6 +412,8 @@ func (s *server) take(batch []*call) []*call {
 	now := s.clock.Now()
 	s.mu.Lock()
 	var late []unanswered
+	var kept []*call
+	stalled := s.stalled(now)
 	for s.queue.len() > 0 && len(batch) < batchLimit {
 		c := s.queue.pop()
 		if c.deadline <= now {
@@ -404,9 +421,14 @@ func (s *server) take(batch []*call) []*call {
 			s.recycle(c)
 			continue
 		}
+		if stalled && c.kind == node.Acquire {
+			kept = append(kept, c)
+			continue
+		}
 		c.sent, c.together = now, 0
 		batch = append(batch, c)
 	}
+	s.queue.insert(0, kept)
 	if s.least > 0 && now >= s.apart {
 		s.gather(batch)
 	}
@@ -506,6 +528,9 @@ func (s *server) settle(results []result, life *node.Life) (good bool) {
 	}
 	s.sendAgain(to.again)
 	s.heard = now
+	if s.queue.len() > 0 { // what was kept while the link was silent
+		s.rouse()
+	}
 	s.mu.Unlock()
 	s.lives.Answered(now)
 	tell(to.open)

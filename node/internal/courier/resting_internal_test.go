@@ -290,3 +290,72 @@ func TestAStuckWriteEndsWithItsConnection(t *testing.T) {
 		granted(t, n)
 	})
 }
+
+// A server that hangs executes later what was written to it, also when the connection was closed meanwhile. So
+// each acquire that is written is followed by its release, over the same connection.
+func TestNoAcquireIsWrittenWithoutItsRelease(t *testing.T) {
+	for _, timeout := range []time.Duration{20 * time.Millisecond, 500 * time.Millisecond, time.Second, 3 * time.Second, 4 * time.Second} {
+		rest(t, func(t *testing.T, s *wireServer, n node.Node) {
+			granted(t, n)
+			written := map[string]int{} // by token: 1 for an acquire, less for each release
+			s.mu.Lock()
+			s.answer = func(command string, words []string) string {
+				switch {
+				case !strings.HasPrefix(command, "eval"):
+				case words[1] == acquireScript.sha:
+					written[words[6]]++
+				default:
+					written[words[7]]--
+				}
+				return silence
+			}
+			s.mu.Unlock()
+			var after []node.Reply
+			for token := node.Token(2); token < 100; token++ {
+				cmd := node.Command{Kind: node.Acquire, Claims: []node.Claim{{Name: "a", Owner: "me", Token: token}}, TTL: time.Second,
+					Deadline: n.(*server).clock.Now().Add(timeout)}
+				replies := make(chan node.Reply, 1)
+				n.Submit(cmd, func(r node.Reply) { replies <- r })
+				r := <-replies
+				if r.Err == nil {
+					t.Fatal("the server hangs, and has answered")
+				}
+				if r.Unsent {
+					after = append(after, r)
+					time.Sleep(10 * time.Millisecond)
+					continue
+				}
+				cmd.Kind, cmd.TTL, cmd.Deadline = node.Release, 0, n.(*server).clock.Now().Add(timeout)
+				n.Submit(cmd, func(node.Reply) {})
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			for token, n := range written {
+				if n > 0 {
+					t.Errorf("timeout %v: the acquire of token %s was written, its release was not", timeout, token)
+				}
+			}
+			if len(written) == 0 || len(after) == 0 || s.conns < 2 {
+				t.Errorf("%d acquires were written, %d unsent, over %d connections", len(written), len(after), s.conns)
+			}
+		})
+	}
+}
+
+// An acquire that was kept while the link was silent goes when the server answers again.
+func TestAStallThatEnds(t *testing.T) {
+	rest(t, func(t *testing.T, s *wireServer, n node.Node) {
+		granted(t, n)
+		s.late.Store(int64(time.Second))
+		n.Submit(node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: "a"}}, Deadline: clock.Never}, func(node.Reply) {})
+		time.Sleep(stallAfter)
+		began := time.Now()
+		granted(t, n)
+		if took := time.Since(began); took != time.Second-stallAfter {
+			t.Errorf("it took %v", took)
+		}
+		if n := s.count(""); n != 1 {
+			t.Errorf("%d connections", n)
+		}
+	})
+}

@@ -85,7 +85,9 @@ func (t *stream) write(s *server, life *node.Life, ended <-chan struct{}) {
 			asked = time.Now()
 			s.askRole(t.route.Timeout)
 		}
-		batch = s.take(batch)
+		if batch = s.take(batch); len(batch) == 0 {
+			continue
+		}
 		out.encode(batch, life)
 		clear(batch) // they may be settled and used again as soon as they are sent
 		if n, err := t.conn.Write(out.words); err != nil {
