@@ -60,7 +60,9 @@
 //
 // When a connection breaks the courier dials again at once. If that fails the node is down:
 // all queued and new commands are answered immediately with [node.ErrUnreachable] and the
-// reason, while the courier tries again, after 5 ms at first and every half second later. A
+// reason, while the courier tries again, after 5 ms at first and every half second later. When
+// nobody has asked for two seconds it tries ever more seldom, up to every 15 s, and the next command
+// waits for an attempt of its own. A
 // server that accepts connections but does not answer is down, too, after a second at most. The
 // first command without a connection, because there was none yet or it ended while idle, waits for
 // one attempt.

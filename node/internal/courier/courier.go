@@ -40,6 +40,10 @@ const (
 	// factor between a half and one. So are links that do not last.
 	minPause, maxPause = 5 * time.Millisecond, 500 * time.Millisecond
 
+	// When nobody has asked for quietAfter they go on doubling. Then the next command gets an attempt of its
+	// own.
+	quietAfter, maxQuiet = 2 * time.Second, 15 * time.Second
+
 	// lasting is how long a link has to last for the next to follow at once.
 	lasting = time.Second
 )
@@ -65,7 +69,9 @@ type server struct {
 	flight fifo // sent, or being sent, over the present link, in this order
 	link   link // the present one, nil if there is none
 	spare  []*call
-	down   error // why nothing is accepted at present
+	down   error         // why nothing is accepted at present
+	failed bool          // it was logged that the node is down
+	asked  clock.Instant // when the node was last asked while it was down
 	closed bool
 	asleep bool // the courier waits for wake
 	wake   chan struct{}
@@ -161,6 +167,7 @@ func (s *server) enqueue(cmd node.Command, reply func(node.Reply)) error {
 	case s.closed:
 		return node.ErrClosed
 	case s.down != nil:
+		s.asked = s.clock.Now()
 		return s.down
 	case s.queue.len()+s.flight.len() >= s.limit && adds(cmd.Kind):
 		return node.ErrOverloaded
@@ -268,12 +275,16 @@ func (s *server) run() {
 			pause = minPause
 			continue
 		case met: // links that do not last may follow each other forever
+			pause = min(pause, maxPause)
 			s.sleep(pause)
+		case s.fail(err):
+			pause = min(pause, maxQuiet)
+			s.rest(pause)
 		default:
-			s.fail(err)
+			pause = min(pause, maxPause)
 			s.rest(pause)
 		}
-		pause = min(2*pause, maxPause)
+		pause *= 2
 	}
 }
 
@@ -293,16 +304,20 @@ func (s *server) converse() (met bool, err error) {
 	return true, nil
 }
 
-// fail answers all queued calls, and all that come until restore, with err. But if nothing was
-// queued, the next command gets an attempt of its own.
-func (s *server) fail(err error) {
+// fail answers all queued calls, and all that come until restore, with err. But if nobody has asked for a
+// while, the next command gets an attempt of its own.
+func (s *server) fail(err error) (quiet bool) {
 	s.mu.Lock()
-	if s.queue.len() == 0 && s.down == nil {
+	now := s.clock.Now()
+	if s.queue.len() > 0 {
+		s.asked = now
+	} else if s.down == nil || now >= s.asked.Add(quietAfter) {
+		s.down = nil
 		s.mu.Unlock()
-		return
+		return true
 	}
-	first := s.down == nil && !s.closed
-	s.down = err
+	first := !s.failed && !s.closed
+	s.down, s.failed = err, true
 	var open []unanswered
 	for _, c := range s.queue.calls() {
 		open = c.answer(open, node.Reply{Err: err, Unsent: !c.apart})
@@ -314,15 +329,17 @@ func (s *server) fail(err error) {
 		s.log.Warn("node is down", "err", err)
 	}
 	tell(open)
+	return false
 }
 
 // restore accepts commands again, for l.
 func (s *server) restore(l link) {
 	s.mu.Lock()
-	was := s.down
-	s.down, s.link, s.heard = nil, l, s.clock.Now()
+	failed := s.failed
+	s.down, s.failed, s.link, s.heard = nil, false, l, s.clock.Now()
 	s.mu.Unlock()
-	if was != nil {
+	s.watch.poke()
+	if failed {
 		s.log.Info("node is up again")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -358,4 +359,56 @@ func TestAStallThatEnds(t *testing.T) {
 			t.Errorf("%d connections", n)
 		}
 	})
+}
+
+// A node that is gone is dialed ever more seldom while nobody asks it, also if somebody waits for a notice. The
+// next command gets an attempt of its own.
+func TestANodeThatIsGoneIsLeftAlone(t *testing.T) {
+	for _, watched := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &wireServer{heard: make(map[string]int)}
+			var dials int
+			var gone atomic.Bool
+			gone.Store(true)
+			n := ToServer(target(func(ctx context.Context) (net.Conn, error) {
+				dials++
+				if gone.Load() {
+					return nil, syscall.ECONNREFUSED
+				}
+				return s.dial(ctx)
+			}, ""), Options{Clock: clock.Runtime()})
+			defer n.Close()
+			if watched {
+				defer n.Watch("a", node.Exclusive, func() {})()
+			}
+			time.Sleep(10 * time.Second)
+			if dials > 12 {
+				t.Errorf("dialed %d times in 10 s", dials)
+			}
+			time.Sleep(10 * time.Minute)
+			dials = 0
+			time.Sleep(10 * time.Minute)
+			if dials < 30 || dials > 90 {
+				t.Errorf("dialed %d times in 10 min", dials)
+			}
+			dials = 0
+			for range 3000 { // it is asked, and answers at once
+				began := time.Now()
+				if r := acquires(n); !errors.Is(r.Err, node.ErrUnreachable) || time.Since(began) > 0 {
+					t.Fatalf("%v after %v", r.Err, time.Since(began))
+				}
+				time.Sleep(time.Millisecond)
+			}
+			if dials < 5 || dials > 20 {
+				t.Errorf("dialed %d times in 3 s", dials)
+			}
+			time.Sleep(time.Minute)
+			gone.Store(false)
+			granted(t, n)
+			time.Sleep(time.Second)
+			if watched != (s.count("subscribe") == 1) {
+				t.Errorf("subscribed %d times", s.count("subscribe"))
+			}
+		})
+	}
 }
