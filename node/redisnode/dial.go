@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"net/url"
 	"reflect"
 	"strconv"
@@ -226,7 +227,7 @@ func ParseURL(u string) (*redis.Options, error) {
 		if !isHostPort(u) {
 			return nil, errors.New("not a URL, such as redis://host:6379, nor host:port")
 		}
-		u = "redis://" + u
+		u = "redis://" + strings.ReplaceAll(u, "%", "%25") // before a zone
 	}
 	parsed, err := url.Parse(u)
 	if err != nil {
@@ -255,6 +256,9 @@ func ParseURL(u string) (*redis.Options, error) {
 // isHostPort reports whether text is host:port and nothing else.
 func isHostPort(text string) bool {
 	host, port, err := net.SplitHostPort(text)
+	if ip, bad := netip.ParseAddr(host); err == nil && bad == nil {
+		host = strings.Replace(host, "%"+ip.Zone(), ip.Zone(), 1)
+	}
 	if err != nil || host == "" || strings.ContainsAny(host, "@/?#%") {
 		return false
 	}
