@@ -1,6 +1,6 @@
 // Package courier is what packages redisnode and redisconn have in common, and imports no client: the
 // queue of a node and its connections, the scripts, and what a server's answers mean. The
-// documentation of redisnode describes it.
+// page docs/connection.md describes it.
 package courier
 
 import (
