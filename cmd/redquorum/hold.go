@@ -58,7 +58,7 @@ func holdVerb(ctx context.Context, c *command) int {
 	if err := f.check(setFlags(fs)); err != nil {
 		return c.fail("hold", err)
 	}
-	signals, stop := lockSignals()
+	signals, stop := catch(endSignals)
 	defer stop()
 	f.defaultLabel("hold")
 	l, done, err := f.locker(func(quorum.Event) {})

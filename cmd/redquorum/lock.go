@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -140,11 +141,21 @@ func (f *lockFlags) defaultLabel(does string) {
 // shortest is how long the lock lasts without renewal, or at most.
 func (f *lockFlags) shortest() time.Duration { return min(f.lease, cmp.Or(f.maxHold, f.lease)) }
 
-// lockSignals returns the signals that come until stop is called. None of them is to end this
-// process before the lock is released.
-func lockSignals() (signals chan os.Signal, stop func()) {
-	signals = make(chan os.Signal, 8)
-	signal.Notify(signals, notIgnored(os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP)...)
+// endSignals end the wait for a lock, and hold. None of them ends this process before the lock is released.
+var endSignals = []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP}
+
+// fromTerminal are those that a terminal sends to all of a job, and SIGCONT, which the shell sends.
+var fromTerminal = []os.Signal{os.Interrupt, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGWINCH, syscall.SIGCONT}
+
+// continues reports whether a command that is stopped is continued after this signal, to act on it.
+func continues(s syscall.Signal) bool {
+	return s != syscall.SIGKILL && s != syscall.SIGCONT && s != syscall.SIGWINCH
+}
+
+// catch returns the given signals as they come, until stop is called.
+func catch(these []os.Signal) (signals chan os.Signal, stop func()) {
+	signals = make(chan os.Signal, 64)
+	signal.Notify(signals, notIgnored(these...)...)
 	broken := make(chan os.Signal, 1) // where nobody reads what this process says, it goes on
 	signal.Notify(broken, syscall.SIGPIPE)
 	return signals, func() {
@@ -187,11 +198,17 @@ func untilSignal(ctx context.Context, signals <-chan os.Signal) (waiting context
 	stop, by := make(chan struct{}), make(chan os.Signal, 1)
 	go func() {
 		defer close(by)
-		select {
-		case s := <-signals:
-			cancel()
-			by <- s
-		case <-stop:
+		for {
+			select {
+			case s := <-signals:
+				if slices.Contains(endSignals, s) {
+					cancel()
+					by <- s
+					return
+				}
+			case <-stop:
+				return
+			}
 		}
 	}()
 	return waiting, func() os.Signal {

@@ -35,12 +35,20 @@ While it waits, it says on standard error what it waits for: after 1 s, after 10
 and then every minute. With --verbose it also says when it has the lock, as which
 owner, and when it has released it.
 
-COMMAND runs in a process group of its own, with the standard streams passed
-through. In its environment are REDQUORUM_NAME (several with commas between),
-REDQUORUM_TOKEN (a fencing token: higher than that of every earlier holder, or of
-every earlier writer with --read) and REDQUORUM_OWNER. REDQUORUM_NODES is
-removed, as it may have passwords. INT, TERM, HUP and QUIT are passed on to the
-group.
+COMMAND has the standard streams of this process. In its environment are
+REDQUORUM_NAME (several with commas between), REDQUORUM_TOKEN (a fencing token: higher
+than that of every earlier holder, or of every earlier writer with --read) and
+REDQUORUM_OWNER. REDQUORUM_NODES is removed, as it may have passwords.
+
+COMMAND gets the signals that this process gets, such as TERM, USR1 or WINCH, and is
+continued if it was stopped. While this process waits for the lock, INT, TERM, HUP and
+QUIT end the wait, and others do nothing. On Linux COMMAND uses the terminal as without
+redquorum: it can ask there whatever is redirected, and Ctrl-Z, bg and fg stop and
+continue all of it. Nobody renews the lock of a job that is stopped. So continue it
+within half of the lease, or COMMAND is killed. When COMMAND was killed, the terminal
+gets its modes back. Without a terminal COMMAND runs in a process group of its own.
+On other systems it always does, and gets the terminal if this process has it and is
+not in a pipeline; Ctrl-Z is switched off.
 
 If the lock cannot be renewed, or --max-hold is near, all that COMMAND has started
 gets TERM, and KILL before the lease ends. --term-grace is the time between the two.
@@ -63,7 +71,6 @@ may differ by, and less than the interval. If COMMAND ends near the end of
 default of --lease is at most --min-hold. Unless --max-lease is set, nodes that
 restarted are ignored for --min-hold if that is longer than 30s.
 
-If standard input and output are a terminal, COMMAND gets it, without Ctrl-Z.
 Passwords in --nodes can be seen in the list of processes (ps). Put them in
 REDQUORUM_NODES, which COMMAND cannot read there on Linux, or use --password-file.
 
@@ -112,7 +119,7 @@ func runVerb(ctx context.Context, c *command) int {
 	if !ok {
 		return status
 	}
-	signals, stop := lockSignals()
+	signals, stop := catch(passable())
 	defer stop()
 	path, err := exec.LookPath(f.command[0])
 	if err != nil {
@@ -280,27 +287,31 @@ func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease, troub
 			return exitLost
 		}
 	}
-	env := append(withoutNodes(os.Environ()), "REDQUORUM_NAME="+strings.Join(lease.Names(), ","),
+	env := append(withoutLock(os.Environ()), "REDQUORUM_NAME="+strings.Join(lease.Names(), ","),
 		fmt.Sprintf("REDQUORUM_TOKEN=%d", lease.Token()), "REDQUORUM_OWNER="+lease.Owner())
 	hideEnvironment()
-	tty, ignored := commandTerminal()
-	signal.Ignore(ignored) // as the command then does, too
+	terminal := openConsole()
+	in, ignored := commandPlace(terminal)
+	for _, s := range ignored {
+		signal.Ignore(s) // as the command then does, too
+	}
 	var err error
-	s.warden, err = startWarden(path, f.command, env, tty, f.grace, s.leaseEnd(), s.kill)
-	signal.Reset(ignored)
+	s.warden, err = startWarden(path, f.command, env, in, f.grace, s.leaseEnd(), s.kill)
 	if err != nil {
 		say(c.stderr, "the command was not started: %v", err)
 		return exitOS
 	}
-	if tty != noTerminal {
-		signal.Ignore(syscall.SIGTTOU) // or what this process has to say would stop it
-	}
+	signal.Ignore(syscall.SIGTTOU) // or what this process has to say could stop it
 	status := s.watch()
-	if tty != noTerminal {
-		takeTerminalBack(tty, s.warden.group)
+	if status == exitLost || status > 128 { // it had no time to
+		terminal.restore()
+	} else {
+		terminal.takeBack()
 	}
-	if status == exitInterrupted {
-		interruptOurs(tty)
+	if in == foreground && status == exitInterrupted {
+		// The terminal has given Ctrl-C to the command's group alone, and a script that
+		// waits for this process is to end as well.
+		_ = syscall.Kill(0, syscall.SIGINT)
 	}
 	return status
 }
@@ -344,6 +355,8 @@ func (s *supervision) note(r message) {
 	switch r.what {
 	case reportBegan:
 		s.warden.group, s.passed = int(r.number), s.signals
+	case reportStopped:
+		stopLike(s.warden.group, syscall.Signal(r.number))
 	case reportEnded:
 		s.status = int(r.number)
 	case reportGone:
@@ -396,10 +409,13 @@ func (s *supervision) over() int {
 	return s.status
 }
 
-// withoutNodes removes the nodes' URLs from an environment: the command has no
-// need of the passwords in them.
-func withoutNodes(env []string) []string {
-	return slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, "REDQUORUM_NODES=") })
+// withoutLock removes from an environment the nodes' URLs, because the command has no need of the
+// passwords in them, and what another run has said of its lock.
+func withoutLock(env []string) []string {
+	return slices.DeleteFunc(env, func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return slices.Contains([]string{"REDQUORUM_NODES", "REDQUORUM_NAME", "REDQUORUM_TOKEN", "REDQUORUM_OWNER"}, name)
+	})
 }
 
 // trouble remembers why the lease was not renewed.

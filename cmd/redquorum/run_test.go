@@ -730,6 +730,13 @@ func (l *lockedBuffer) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
+// forget forgets the first bytes.
+func (l *lockedBuffer) forget(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.b.Next(n)
+}
+
 func (l *lockedBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
