@@ -167,6 +167,11 @@ func catch(these []os.Signal) (signals chan os.Signal, stop func()) {
 // acquire takes the lock. If it does not get it, it says why, and returns the exit status.
 func (f *lockFlags) acquire(ctx context.Context, c *command, l *quorum.Locker, signals <-chan os.Signal) (*quorum.Lease, int) {
 	waiting, end := untilSignal(ctx, signals)
+	if err := f.checkOuter(waiting, l); err != nil {
+		end()
+		fmt.Fprintf(c.stderr, "redquorum %s: %v\n", f.verb, err)
+		return nil, exitConfig
+	}
 	lease, err := f.lock(waiting, c, l)
 	by := end()
 	switch {
@@ -181,6 +186,38 @@ func (f *lockFlags) acquire(ctx context.Context, c *command, l *quorum.Locker, s
 		return nil, gaveUp(by)
 	}
 	return lease, exitOK
+}
+
+// outerOwners are the owners of the runs that have started this process, the nearest first.
+func outerOwners() (owners []string) {
+	for _, list := range []string{os.Getenv("REDQUORUM_OWNER"), os.Getenv("REDQUORUM_OUTER")} {
+		for owner := range strings.SplitSeq(list, ",") {
+			if owner != "" {
+				owners = append(owners, owner)
+			}
+		}
+	}
+	return owners
+}
+
+// checkOuter refuses a lock that a run around this process holds: that waits for this process.
+func (f *lockFlags) checkOuter(ctx context.Context, l *quorum.Locker) error {
+	outer := outerOwners()
+	if len(outer) == 0 {
+		return nil
+	}
+	for _, name := range f.names {
+		r, err := l.Inspect(ctx, name)
+		if err != nil || f.read && r.Mode == node.Read {
+			continue
+		}
+		for _, owner := range r.Owners {
+			if slices.Contains(outer, owner) {
+				return fmt.Errorf("%s is held by the 'redquorum run' that started this process, and that waits for this process: leave one of them out, or use another name", printable(name))
+			}
+		}
+	}
+	return nil
 }
 
 // gaveUp is the exit status when a signal has ended the wait for the lock.

@@ -38,7 +38,9 @@ owner, and when it has released it.
 COMMAND has the standard streams of this process. In its environment are
 REDQUORUM_NAME (several with commas between), REDQUORUM_TOKEN (a fencing token: higher
 than that of every earlier holder, or of every earlier writer with --read) and
-REDQUORUM_OWNER. REDQUORUM_NODES is removed, as it may have passwords.
+REDQUORUM_OWNER. REDQUORUM_NODES is removed, as it may have passwords. A run inside of
+COMMAND that would wait for its own lock is refused; REDQUORUM_OUTER has the owners of
+the runs around it.
 
 COMMAND gets the signals that this process gets, such as TERM, USR1 or WINCH, and is
 continued if it was stopped. While this process waits for the lock, INT, TERM, HUP and
@@ -82,7 +84,8 @@ Exit status: that of COMMAND (128 + the signal if one killed it), or
   76   the lock was lost, --max-hold has passed, or the helper process was killed;
        COMMAND was ended
   78   permanent error on too many nodes: bad credentials, untrusted certificate, wrong
-       key type, unsupported server, no fencing token left, or duplicate servers
+       key type, unsupported server, no fencing token left, duplicate servers, or a
+       run that would wait for the one that started it
   126  COMMAND cannot be executed
   127  COMMAND was not found
   130  INT ended COMMAND, or the wait; this process ends by the signal, too, so that a
@@ -289,6 +292,9 @@ func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease, troub
 	}
 	env := append(withoutLock(os.Environ()), "REDQUORUM_NAME="+strings.Join(lease.Names(), ","),
 		fmt.Sprintf("REDQUORUM_TOKEN=%d", lease.Token()), "REDQUORUM_OWNER="+lease.Owner())
+	if outer := outerOwners(); len(outer) > 0 {
+		env = append(env, "REDQUORUM_OUTER="+strings.Join(outer, ","))
+	}
 	hideEnvironment()
 	terminal := openConsole()
 	in, ignored := commandPlace(terminal)
@@ -414,7 +420,7 @@ func (s *supervision) over() int {
 func withoutLock(env []string) []string {
 	return slices.DeleteFunc(env, func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
-		return slices.Contains([]string{"REDQUORUM_NODES", "REDQUORUM_NAME", "REDQUORUM_TOKEN", "REDQUORUM_OWNER"}, name)
+		return slices.Contains([]string{"REDQUORUM_NODES", "REDQUORUM_NAME", "REDQUORUM_TOKEN", "REDQUORUM_OWNER", "REDQUORUM_OUTER"}, name)
 	})
 }
 

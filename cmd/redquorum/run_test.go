@@ -809,3 +809,41 @@ func TestRunOnceInAnInterval(t *testing.T) {
 		t.Errorf("it was free after %v", took)
 	}
 }
+
+// A run inside of another one does not wait for its own lock, however far out that is.
+func TestRunInsideRun(t *testing.T) {
+	t.Parallel()
+	_, urls := startNodes(t, 3)
+	run := func(flags string) string {
+		return "env " + actAsProgram + "=yes " + os.Args[0] + " run --nodes " + urls + " " + flags + " -- "
+	}
+	for _, c := range []struct {
+		want         int
+		outer, inner string
+	}{
+		{exitConfig, "", run("--name job") + "echo never"},
+		{exitConfig, "", run("--name job --try") + "echo never"},
+		{exitConfig, "--read", run("--name job --write") + "echo never"},
+		{exitConfig, "--write", run("--name job --read") + "echo never"},
+		{exitConfig, "", run("--name a --name job") + "echo never"},
+		{exitConfig, "", run("--name a") + run("--name b") + run("--name job") + "echo never"},
+		{exitConfig, "", strings.Replace(run("--name job"), " run ", " hold ", 1)},
+		{exitOK, "", run("--name a") + run("--name b") + "echo $REDQUORUM_NAME"},
+		{exitOK, "--read", run("--name job --read") + "sh -c 'echo $REDQUORUM_NAME'"},
+		{exitOK, "", run("--name job --prefix other:") + "true"},
+	} {
+		inner := c.inner
+		if strings.Contains(inner, " hold ") {
+			inner = strings.NewReplacer(" --name job", " job", " -- ", "").Replace(inner)
+		}
+		out := start(t, runOn(urls, c.outer, "sh", "-c", inner)...).exits(c.want)
+		if refused := strings.Contains(out, "job is held by the 'redquorum run' that started this process"); refused != (c.want == exitConfig) || strings.Contains(out, "never") {
+			t.Errorf("%s: %s", c.inner, out)
+		}
+	}
+	// Its command learns of its own lock, and not of the outer one.
+	out := start(t, runOn(urls, "", "sh", "-c", `echo $REDQUORUM_OWNER; `+run("--name a")+`sh -c 'echo $REDQUORUM_NAME $REDQUORUM_OUTER'`)...).exits(0)
+	if owner, rest, _ := strings.Cut(out, "\n"); rest != "a "+owner+"\n" {
+		t.Error(out)
+	}
+}
