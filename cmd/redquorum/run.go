@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
@@ -124,9 +123,9 @@ func runVerb(ctx context.Context, c *command) int {
 	}
 	signals, stop := catch(passable())
 	defer stop()
-	path, err := exec.LookPath(f.command[0])
+	path, err := findCommand(f.command[0])
 	if err != nil {
-		return failCommand(c.stderr, f.command[0], err)
+		return failCommand(c.stderr, f.command[0], "", err)
 	}
 	trouble := new(trouble)
 	f.defaultLabel("run " + filepath.Base(f.command[0]))
@@ -219,24 +218,6 @@ func (f *runFlags) checkMinHold() error {
 		return usageError("--min-hold cannot be combined with --read or --write")
 	}
 	return nil
-}
-
-// failCommand says why the command, named so, could not be started.
-func failCommand(stderr io.Writer, name string, err error) int {
-	reason := err
-	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(inner) {
-		reason = inner // the outer ones quote the name
-	}
-	fmt.Fprintf(stderr, "redquorum run: the command %s: %v\n", quoted(name), reason)
-	for _, full := range []error{syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE} {
-		if errors.Is(err, full) {
-			return exitOS
-		}
-	}
-	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
-		return exitNotFound
-	}
-	return exitNotExecutable
 }
 
 // margins says how long before the end of a lease of that length a command gets

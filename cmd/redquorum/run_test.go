@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -686,7 +687,7 @@ func TestFailCommand(t *testing.T) {
 		syscall.EAGAIN:   exitOS,
 		syscall.EMFILE:   exitOS,
 	} {
-		if got := failCommand(io.Discard, "job", &os.PathError{Op: "fork/exec", Path: "job", Err: err}); got != want {
+		if got := failCommand(io.Discard, "job", "", &os.PathError{Op: "fork/exec", Path: "job", Err: err}); got != want {
 			t.Errorf("%v: %d, want %d", err, got, want)
 		}
 	}
@@ -844,6 +845,83 @@ func TestRunInsideRun(t *testing.T) {
 	// Its command learns of its own lock, and not of the outer one.
 	out := start(t, runOn(urls, "", "sh", "-c", `echo $REDQUORUM_OWNER; `+run("--name a")+`sh -c 'echo $REDQUORUM_NAME $REDQUORUM_OUTER'`)...).exits(0)
 	if owner, rest, _ := strings.Cut(out, "\n"); rest != "a "+owner+"\n" {
+		t.Error(out)
+	}
+}
+
+// It finds the command as a shell does.
+func TestRunFindsCommand(t *testing.T) {
+	dir := t.TempDir()
+	for name, mode := range map[string]os.FileMode{"first/tool": 0o644, "second/tool": 0o755, "first/text": 0o644, "first/folder/x": 0o755} {
+		file := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte("echo "+name+"\n"), mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		path, command string
+		want          int
+		says          string
+	}{
+		{".", "tool", 0, "second/tool\n"},
+		{"", "tool", 0, "second/tool\n"},
+		{":/bin", "tool", 0, "second/tool\n"},
+		{"/bin:../second", "tool", 0, "second/tool\n"},
+		{"../first:../second", "tool", 0, "second/tool\n"},
+		{"../first", "tool", exitNotExecutable, "permission denied"},
+		{"../first", "folder", exitNotFound, "not found"},
+		{"/bin", "./tool", 0, "second/tool\n"},
+		{"/bin", "", exitNotFound, "not found"},
+		{"unset", "ls", 0, "tool\n"},
+	} {
+		p := exec.Command(os.Args[0], runIn("", c.command)...)
+		p.Dir, p.Env = filepath.Join(dir, "second"), []string{actAsProgram + "=yes", "PATH=" + c.path}
+		if c.path == "unset" {
+			p.Env = p.Env[:1]
+		}
+		out, _ := p.CombinedOutput()
+		if got := p.ProcessState.ExitCode(); got != c.want || !strings.Contains(string(out), c.says) {
+			t.Errorf("%s in %q: %d, want %d: %s", c.command, c.path, got, c.want, out)
+		}
+	}
+}
+
+// Where a script cannot run because of its interpreter, that is named.
+func TestRunNamesInterpreter(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	noProgram := filepath.Join(dir, "no-program")
+	for _, c := range []struct {
+		file string
+		want int
+		says string
+	}{
+		{"#!/bin/sh\r\necho never\r\n", exitNotFound, `its interpreter "/bin/sh\r" does not exist; its lines end with a carriage return, as on Windows: convert it`},
+		{"#! /no/such/shell -e\n", exitNotFound, `its interpreter "/no/such/shell" does not exist`},
+		{"#!" + noProgram + "\n", exitNotExecutable, "its interpreter \"" + noProgram + "\" cannot be executed"},
+		{"#!" + dir + "\n", exitNotExecutable, "its interpreter \"" + dir + "\" cannot be executed"},
+		{"#!/bin/sh\nexit 7\n", 7, ""},
+	} {
+		script := filepath.Join(dir, "script")
+		if err := errors.Join(os.WriteFile(noProgram, nil, 0o644), os.WriteFile(script, []byte(c.file), 0o755)); err != nil {
+			t.Fatal(err)
+		}
+		if out := start(t, runIn("", script)...).exits(c.want); !strings.Contains(out, c.says) {
+			t.Errorf("%q: %s", c.file, out)
+		}
+	}
+
+	program, err := os.ReadFile("/bin/true") // with a loader that is not there
+	loader := regexp.MustCompile(`/lib[a-z0-9]*/ld-[a-zA-Z0-9._-]+\.so`).Find(program)
+	if err != nil || loader == nil {
+		return
+	}
+	path := filepath.Join(dir, "program")
+	missing := "/no!" + string(loader[4:])
+	if err := os.WriteFile(path, bytes.Replace(program, loader, []byte(missing), 1), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if out := start(t, runIn("", path)...).exits(exitNotFound); !strings.Contains(out, "its loader \""+missing) {
 		t.Error(out)
 	}
 }

@@ -260,7 +260,7 @@ func (k *keeper) begin(path string, command []string) {
 	}
 	signal.Ignore(syscall.SIGTTOU) // it writes even if another process has the terminal
 	if err != nil {
-		k.report(reportEnded, failCommand(k.stderr, command[0], err))
+		k.report(reportEnded, failCommand(k.stderr, command[0], path, err))
 		return
 	}
 	k.command = p.Pid
