@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -34,6 +35,31 @@ type lockFlags struct {
 	minHold  time.Duration // only of run
 	conflict int           // the exit status where others hold the lock
 	label    string
+	verbose  bool // only of run
+
+	failed atomic.Pointer[error] // why the last attempt to get the lock did
+}
+
+// silent reports whether it says nothing about others that hold the lock: a job that may be skipped
+// is none of cron's mails.
+func (f *lockFlags) silent() bool { return f.conflict == exitOK && !f.verbose }
+
+// observe remembers why an attempt failed, and passes the event on.
+func (f *lockFlags) observe(to func(quorum.Event)) func(quorum.Event) {
+	return func(e quorum.Event) {
+		if e.Kind == quorum.EventAttemptFailed {
+			f.failed.Store(&e.Err)
+		}
+		to(e)
+	}
+}
+
+// refusal is why the last attempt to get the lock failed, unless others hold it.
+func (f *lockFlags) refusal() error {
+	if err := f.failed.Load(); err != nil && !errors.Is(*err, quorum.ErrHeld) {
+		return *err
+	}
+	return nil
 }
 
 func (f *lockFlags) register(fs *flag.FlagSet) {
@@ -57,7 +83,7 @@ func (f *lockFlags) register(fs *flag.FlagSet) {
 	fs.BoolVar(&f.try, "try", false, "do not wait for the lock")
 	fs.DurationVar(&f.maxHold, "max-hold", 0, "how long to hold the lock at most")
 	fs.StringVar(&f.label, "label", "", "the `text` by which status, list and errors of others name this program (default: the host,\nthe process ID and the command)")
-	fs.IntVar(&f.conflict, "conflict-exit-code", exitHeld, "the exit `status` if others hold the lock and the wait is over")
+	fs.IntVar(&f.conflict, "conflict-exit-code", exitHeld, "the exit `status` if others hold the lock and the wait is over; with 0 nothing is said about that")
 }
 
 // addName takes one more name for the lock.
@@ -123,7 +149,7 @@ func (f *lockFlags) locker(observe func(quorum.Event)) (l *quorum.Locker, done f
 		usual = max(min(usual, f.minHold), shortestLease) // this process ends with its command: the rest of the lease comes on top
 	}
 	f.lease = cmp.Or(f.lease, usual)
-	return f.nodeFlags.locker(quorum.Options{Lease: f.lease, MaxHold: f.maxHold, Quorum: f.quorum, Label: f.label, Observe: observe})
+	return f.nodeFlags.locker(quorum.Options{Lease: f.lease, MaxHold: f.maxHold, Quorum: f.quorum, Label: f.label, Observe: f.observe(observe)})
 }
 
 // defaultLabel names the host, the process and what it does, where no flag has named the program.
@@ -176,7 +202,9 @@ func (f *lockFlags) acquire(ctx context.Context, c *command, l *quorum.Locker, s
 	by := end()
 	switch {
 	case err != nil:
-		fmt.Fprintf(c.stderr, "redquorum %s: %s\n", f.verb, inFlags(err))
+		if by != nil || !f.silent() || !errors.Is(err, quorum.ErrHeld) {
+			fmt.Fprintf(c.stderr, "redquorum %s: %s\n", f.verb, inFlags(err))
+		}
 		if by == nil {
 			return nil, f.notAcquired(err)
 		}
@@ -302,11 +330,13 @@ func (f *lockFlags) sayWaiting(ctx context.Context, c *command, l *quorum.Locker
 		if i > 0 {
 			text = fmt.Sprintf("still waiting after %v", after)
 		}
-		reasons := f.reasons(ctx, l)
+		reasons, trouble := f.reasons(ctx, l)
 		if ctx.Err() != nil {
 			return
 		}
-		fmt.Fprintf(c.stderr, "redquorum %s: %s%s\n", f.verb, text, reasons)
+		if trouble || !f.silent() {
+			fmt.Fprintf(c.stderr, "redquorum %s: %s%s\n", f.verb, text, reasons)
+		}
 	}
 }
 
@@ -321,18 +351,23 @@ func toldAfter(i int) time.Duration {
 	return time.Duration(i-1) * time.Minute
 }
 
-// reasons says of each name why it may not be had.
-func (f *lockFlags) reasons(ctx context.Context, l *quorum.Locker) string {
+// reasons says of each name why it may not be had, and whether that is anything but others who hold it.
+func (f *lockFlags) reasons(ctx context.Context, l *quorum.Locker) (text string, trouble bool) {
 	var all []string
 	for _, name := range f.names {
 		if r, err := l.Inspect(ctx, name); err == nil && r.Verdict != "free" {
 			all = append(all, headline(r))
+			trouble = trouble || r.Verdict == "no-quorum"
 		}
 	}
-	if len(all) == 0 {
-		return " for " + printable(f.title())
+	text = " for " + printable(f.title())
+	if len(all) > 0 {
+		text = ": " + strings.Join(all, "; ")
 	}
-	return ": " + strings.Join(all, "; ")
+	if err := f.refusal(); err != nil {
+		return text + "; the last attempt failed: " + inFlags(err), true
+	}
+	return text, trouble
 }
 
 // notAcquired is the exit status for an err of lock: whether it is worth

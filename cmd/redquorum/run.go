@@ -30,8 +30,9 @@ With --write it has the lock alone, and readers wait for it as well. A NAME is t
 in UTF-8. It must not begin with redquorum_ or redisson_, nor contain
 :rwlock_timeout:, because other locks have keys under such names.
 
-While it waits, it says on standard error what it waits for: after 1 s, after 10 s,
-and then every minute. With --verbose it also says when it has the lock, as which
+While it waits, it says on standard error what it waits for, and why its last attempt
+failed: after 1 s, after 10 s, and then every minute. With --conflict-exit-code 0, for
+jobs that may be skipped, it says nothing while others hold the lock. With --verbose it also says when it has the lock, as which
 owner, and when it has released it.
 
 COMMAND has the standard streams of this process. In its environment are
@@ -110,7 +111,6 @@ const (
 // runFlags are what run was asked for.
 type runFlags struct {
 	lockFlags
-	verbose bool
 	shell   string
 	grace   time.Duration // between TERM and KILL; 0: the default
 	command []string
@@ -148,7 +148,7 @@ func runVerb(ctx context.Context, c *command) int {
 		say(c.stderr, "acquired %s after %v: owner %s, token %d", printable(f.title()), since(begun), lease.Owner(), lease.Token())
 	}
 	begun = time.Now()
-	status = c.supervise(path, &f, lease, trouble, signals)
+	status = c.supervise(path, f, lease, trouble, signals)
 	if err := lease.Unlock(ctx); err != nil {
 		if status == exitLost { // that has been said
 			return status
@@ -166,9 +166,9 @@ func runVerb(ctx context.Context, c *command) int {
 	return status
 }
 
-func (c *command) runFlags() (f runFlags, status int, ok bool) {
+func (c *command) runFlags() (f *runFlags, status int, ok bool) {
 	fs := c.flags("run", runManual)
-	f.verb = "run"
+	f = &runFlags{lockFlags: lockFlags{verb: "run"}}
 	f.register(fs)
 	f.registerEmbedded(fs)
 	fs.Func("name", "the lock's `name`; give it several times for one lock of several names", f.addName)

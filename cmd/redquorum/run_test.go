@@ -925,3 +925,51 @@ func TestRunNamesInterpreter(t *testing.T) {
 		t.Error(out)
 	}
 }
+
+// A job that may be skipped says nothing where others hold the lock; of other trouble it does.
+func TestRunSkipsSilently(t *testing.T) {
+	tests.NeedSeconds(t)
+	t.Parallel()
+	servers, urls := startNodes(t, 3)
+	lease := hold(t, newLocker(t, urls), "job")
+	for _, args := range [][]string{
+		runOn(urls, "--wait 2s --conflict-exit-code 0", "echo", "never"),
+		runOn(urls, "--try --conflict-exit-code 0", "echo", "never"),
+		holdOn(urls, "--wait 2s --conflict-exit-code 0", "job"),
+	} {
+		if out := start(t, args...).exits(0); out != "" {
+			t.Errorf("%q: %s", args, out)
+		}
+	}
+	if out := start(t, runOn(urls, "--wait 2s --conflict-exit-code 0 --verbose", "echo", "never")...).exits(0); !strings.Contains(out, "waiting") || !strings.Contains(out, "held by another owner") {
+		t.Error(out)
+	}
+	if err := lease.Unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	servers[0].Kill()
+	servers[1].Kill()
+	if out := start(t, runOn(urls, "--wait 2s --conflict-exit-code 0", "echo", "never")...).exits(exitNoQuorum); !strings.Contains(out, "waiting") || !strings.Contains(out, "no quorum") {
+		t.Error(out)
+	}
+}
+
+// Where nobody holds the lock and the servers refuse it, it says why.
+func TestRunSaysWhyItWaits(t *testing.T) {
+	t.Parallel()
+	for refusal, arg := range map[string][]string{"out of memory": {"--maxmemory", "1"}, "NOREPLICAS": {"--min-replicas-to-write", "1"}} {
+		s := redisServer(t, arg...)
+		for _, args := range [][]string{
+			runOn(s.URL(), "--no-guard", "echo", "never"),
+			holdOn(s.URL(), "--no-guard", "job"),
+		} {
+			p := start(t, args...)
+			p.says("waiting for job; the last attempt failed: ")
+			p.signal(syscall.SIGTERM)
+			first, _, _ := strings.Cut(p.exits(exitHeld), "\n")
+			if !strings.Contains(first, refusal) || strings.Contains(first, "never") {
+				t.Errorf("%s: %s", refusal, first)
+			}
+		}
+	}
+}
