@@ -225,7 +225,7 @@ func (f *chaosFlags) plan() (p *faults.Plan, name string, err error) {
 	case f.scenario != "":
 		s, ok := sim.FindScenario(f.scenario)
 		if !ok {
-			return nil, "", usageError("there is no scenario %s; 'redquorum sim scenario list' has all", quoted(f.scenario))
+			return nil, "", usageError("there is no scenario %s%s; 'redquorum sim scenario list' has all", quoted(f.scenario), didYouMean(f.scenario, nextWords("sim scenario", nil)))
 		}
 		return scenarioPlan(&s, f.client), s.ID, nil
 	case len(f.plans) > 0:

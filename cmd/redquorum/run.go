@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -20,12 +21,13 @@ import (
 )
 
 const runManual = `
-usage: redquorum run --name NAME [flags] -- COMMAND [ARG...]
-       redquorum run --name NAME [flags] -c 'SHELL COMMAND'
+usage: redquorum run NAME... [flags] -- COMMAND [ARG...]
+       redquorum run NAME... [flags] -c 'SHELL COMMAND'
+       redquorum run --name NAME [flags] [--] COMMAND [ARG...]
 
 Takes the lock NAME, runs COMMAND, and releases the lock when COMMAND has ended. The
 lock is renewed for as long as COMMAND runs, or until --max-hold. With several
---name it takes all of them or none. With --read it shares the lock with other readers.
+names it takes all of them or none. With --read it shares the lock with other readers.
 With --write it has the lock alone, and readers wait for it as well. A NAME is text
 in UTF-8. It must not begin with redquorum_ or redisson_, nor contain
 :rwlock_timeout:, because other locks have keys under such names.
@@ -93,9 +95,9 @@ Exit status: that of COMMAND (128 + the signal if one killed it), or
   2    usage
 
 example:
-  redquorum run --name nightly --wait 10s -- ./report.sh
-  redquorum run --name nightly --try -c 'dump | gzip >dump.gz'
-  redquorum run --name job --min-hold 45s --try -- ./job
+  redquorum run nightly --wait 10s -- ./report.sh
+  redquorum run nightly --try -c 'dump | gzip >dump.gz'
+  redquorum run job --min-hold 45s --try -- ./job
 `
 
 const (
@@ -180,12 +182,17 @@ func (c *command) runFlags() (f *runFlags, status int, ok bool) {
 		return f, status, false
 	}
 	f.command = fs.Args()
+	if len(f.names) == 0 {
+		if status, ok = f.namesFirst(c, fs); !ok {
+			return f, status, false
+		}
+	}
 	set := setFlags(fs)
 	err := f.check(set)
 	switch {
 	case err != nil:
 	case len(f.names) == 0:
-		err = usageError("--name is missing")
+		err = usageError("the lock's name is missing: run NAME -- COMMAND [ARG...]")
 	case set["c"] && len(f.command) > 0:
 		err = usageError("-c and COMMAND exclude each other")
 	case set["c"]:
@@ -205,6 +212,34 @@ func (c *command) runFlags() (f *runFlags, status int, ok bool) {
 		return f, c.fail("run", err), false
 	}
 	return f, exitOK, true
+}
+
+// namesFirst reads names that stand alone, and the flags after them, where there is no --name. The
+// command follows -- then.
+func (f *runFlags) namesFirst(c *command, fs *flag.FlagSet) (status int, ok bool) {
+	rest := fs.Args()
+	if before := len(c.args) - len(rest) - 1; len(rest) == 0 || before >= 0 && c.args[before] == "--" {
+		return exitOK, true // no names
+	}
+	f.command = nil
+	end := slices.Index(rest, "--")
+	if end >= 0 {
+		rest, f.command = rest[:end], rest[end+1:]
+	}
+	c.args = rest
+	names, status, ok := c.parseArgs(fs)
+	if !ok {
+		return status, false
+	}
+	if end < 0 && !setFlags(fs)["c"] {
+		return c.fail("run", usageError("the command is missing: run %s -- COMMAND [ARG...]", quoted(names[0]))), false
+	}
+	for _, name := range names {
+		if err := f.addName(name); err != nil {
+			return c.fail("run", usageError("%v", err)), false
+		}
+	}
+	return exitOK, true
 }
 
 // longestMinHold leaves --max-lease below its bound.
