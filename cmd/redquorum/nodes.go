@@ -182,6 +182,9 @@ func (n *nodeFlags) options() ([]*redis.Options, error) {
 	secure, trusted := false, new(atomic.Bool)
 	for i, u := range urls {
 		o, err := redisnode.ParseURL(withPort(u))
+		if odd := stray(u); odd != "" && (err != nil || o.Network != "unix") {
+			err = errors.New(odd)
+		}
 		if err != nil {
 			return nil, usageError("server %d of %d%s: %v", i+1, len(urls), masked(urls, u), err)
 		}
@@ -295,7 +298,11 @@ func (n *nodeFlags) readPassword() (string, error) {
 // withPort adds Redis' own port to a host that has none.
 func withPort(host string) string {
 	const port = "6379"
-	if ip, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+	bare := host
+	if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
+		bare = host[1 : len(host)-1]
+	}
+	if ip, err := netip.ParseAddr(bare); err == nil {
 		return net.JoinHostPort(ip.String(), port)
 	}
 	if host == "" || strings.ContainsFunc(host, func(r rune) bool {
@@ -304,6 +311,21 @@ func withPort(host string) string {
 		return host
 	}
 	return net.JoinHostPort(host, port)
+}
+
+// stray names a character in a node's URL that does not belong there: quotation marks that a shell
+// or a file has left, white space, a separator. It looks at no user or password, which may have any.
+func stray(u string) string {
+	after := u[strings.LastIndex(u, "@")+1:]
+	for _, r := range string([]rune(u)[:1]) + after {
+		switch {
+		case unicode.IsSpace(r) || unicode.IsControl(r) || r == ';' || r == '|':
+			return fmt.Sprintf("it has a %q: separate servers by commas alone", r)
+		case strings.ContainsRune("\"'`“”„‘’«»\ufeff", r):
+			return fmt.Sprintf("it has a %+q: leave out quotation marks that belong to a shell or a file", r)
+		}
+	}
+	return ""
 }
 
 // masked is what an error can show of one of the nodes: its host, and its port if that is a

@@ -31,6 +31,10 @@ func TestWithPort(t *testing.T) {
 		"10.0.0.1":            "10.0.0.1:6379",
 		"::1":                 "[::1]:6379",
 		"[::1]":               "[::1]:6379",
+		"fe80::1%lo":          "[fe80::1%lo]:6379",
+		"[fe80::1%lo]":        "[fe80::1%lo]:6379",
+		"[fe80::1%lo]:7000":   "[fe80::1%lo]:7000",
+		"[::1]:7000":          "[::1]:7000",
 		"a:7000":              "a:7000",
 		"a:":                  "a:",
 		"redis://a":           "redis://a",
@@ -65,6 +69,27 @@ func TestMasked(t *testing.T) {
 		}
 	}
 	want(t, exitUsage, `server 2 of 3, "10.0.0.2:70000": not a URL`, "status", "x", "--nodes", "10.0.0.1,10.0.0.2:70000,10.0.0.3")
+}
+
+// An error names a character that has no place in a URL.
+func TestStray(t *testing.T) {
+	for list, says := range map[string]string{
+		`"redis://a,redis://b,redis://c"`: `server 1 of 3, "\"redis://a": it has a '"': leave out quotation marks`,
+		`redis://a,redis://b,redis://c"`:  `it has a '"': leave out quotation marks`,
+		`'a,b,c'`:                         `it has a '\'': leave out quotation marks`,
+		"a,b,c:6379\"":                    `it has a '"': leave out quotation marks`,
+		"“a:1,b:1,c:1”":                   `it has a '\u201c': leave out quotation marks`,
+		"redis://a\nredis://b\nredis://c": `it has a '\n': separate servers by commas alone`,
+		"a,b\nc":                          `it has a '\n': separate servers by commas alone`,
+		"a b c":                           `it has a ' ': separate servers by commas alone`,
+		"a;b;c":                           `it has a ';': separate servers by commas alone`,
+		"redis://u:\"pass\"@h:port":       `malformed`,
+	} {
+		t.Setenv("REDQUORUM_NODES", list)
+		if out := want(t, exitUsage, "server ", "status", "x"); !strings.Contains(out, says) || strings.Contains(out, "pass\"") {
+			t.Errorf("%q: %s", list, out)
+		}
+	}
 }
 
 func TestPasswordFile(t *testing.T) {
