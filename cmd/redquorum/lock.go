@@ -37,7 +37,8 @@ type lockFlags struct {
 	label    string
 	verbose  bool // only of run
 
-	failed atomic.Pointer[error] // why the last attempt to get the lock did
+	failed   atomic.Pointer[error] // why the last attempt to get the lock did
+	accepted atomic.Bool           // servers have taken the credentials before
 }
 
 // silent reports whether it says nothing about others that hold the lock: a job that may be skipped
@@ -49,6 +50,9 @@ func (f *lockFlags) observe(to func(quorum.Event)) func(quorum.Event) {
 	return func(e quorum.Event) {
 		if e.Kind == quorum.EventAttemptFailed {
 			f.failed.Store(&e.Err)
+			if errors.Is(e.Err, quorum.ErrHeld) {
+				f.accepted.Store(true)
+			}
 		}
 		to(e)
 	}
@@ -300,6 +304,13 @@ func (f *lockFlags) lock(ctx context.Context, c *command, l *quorum.Locker) (*qu
 	if f.try {
 		return l.TryLock(ctx, f.names[0], opts...)
 	}
+	ctx, refuse := context.WithCancelCause(ctx)
+	defer refuse(nil)
+	defer time.AfterFunc(timeToReplace, func() {
+		if err := f.failed.Load(); err != nil && !f.accepted.Load() && refused(*err) {
+			refuse(errors.New("the files were not replaced meanwhile"))
+		}
+	}).Stop()
 	waiting, stop := context.WithCancel(ctx)
 	over := make(chan struct{})
 	go func() {
@@ -370,13 +381,32 @@ func (f *lockFlags) reasons(ctx context.Context, l *quorum.Locker) (text string,
 	return text, trouble
 }
 
+// timeToReplace is how long credentials that were never accepted are tried: somebody may be replacing the
+// files just now. Later on that is the likelier reason, and waiting goes on.
+const timeToReplace = 3 * time.Second
+
+// refused reports whether so many nodes refuse the credentials that there is no quorum.
+func refused(err error) bool {
+	e, ok := errors.AsType[*quorum.Error](err)
+	if !ok {
+		return false
+	}
+	others := 0
+	for _, n := range e.Nodes {
+		if !node.Permanent(n.Err) && !errors.Is(n.Err, node.ErrAuth) {
+			others++
+		}
+	}
+	return others < e.Quorum
+}
+
 // notAcquired is the exit status for an err of lock: whether it is worth
 // trying again, and whether anybody has to see to the nodes first.
 func (f *lockFlags) notAcquired(err error) int {
 	if errors.Is(err, quorum.ErrHeld) {
 		return f.conflict
 	}
-	if e, ok := errors.AsType[*quorum.Error](err); ok && e.Permanent() {
+	if e, ok := errors.AsType[*quorum.Error](err); ok && e.Permanent() || !f.accepted.Load() && refused(err) {
 		return exitConfig
 	}
 	return exitNoQuorum

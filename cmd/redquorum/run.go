@@ -85,9 +85,9 @@ Exit status: that of COMMAND (128 + the signal if one killed it), or
        wait for it
   76   the lock was lost, --max-hold has passed, or the helper process was killed;
        COMMAND was ended
-  78   permanent error on too many nodes: bad credentials in a URL, untrusted
-       certificate, wrong key type, unsupported server, no fencing token left,
-       duplicate servers, or a run that would wait for the one that started it
+  78   permanent error on too many nodes: bad credentials, untrusted certificate, wrong
+       key type, unsupported server, no fencing token left, duplicate servers, or a
+       run that would wait for the one that started it
   126  COMMAND cannot be executed
   127  COMMAND was not found
   130  INT ended COMMAND, or the wait; this process ends by the signal, too, so that a

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -972,4 +976,93 @@ func TestRunSaysWhyItWaits(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A wrong configuration ends the wait with 78, also if the credentials are in files, which could be replaced.
+func TestRunWithWrongConfiguration(t *testing.T) {
+	tests.NeedSeconds(t)
+	t.Parallel()
+	pair, cert, key := selfSigned(t)
+	_, otherCert, otherKey := selfSigned(t)
+	pool := x509.NewCertPool()
+	if text, err := os.ReadFile(cert); err != nil || !pool.AppendCertsFromPEM(text) {
+		t.Fatal(err)
+	}
+	s := redisServer(t, "--requirepass", "s3kr1t")
+	secure := withTLS(t, s.Addr(), &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool})
+	password := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte("0ther"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ flags, doctor, advice string }{
+		{"--nodes " + s.Addr() + " --password-file " + password, "WRONGPASS", "check the user and password"},
+		{"--nodes redis://:s3kr1t@" + s.Addr() + "/99", "DB index", "correct the number of the database"},
+		{"--nodes rediss://:s3kr1t@" + secure + " --cacert " + cert, "certificate required", "the server wants a certificate of this client: give one with --cert and --key"},
+		{"--nodes rediss://:s3kr1t@" + secure + " --cacert " + cert + " --cert " + otherCert + " --key " + otherKey, "certificate", "give a --cert that a CA of the server's has signed"},
+		{"--nodes rediss://:s3kr1t@" + secure + " --cert " + cert + " --key " + key, "unknown authority", "give the CA that has signed its certificate with --cacert"},
+		{"--nodes rediss://:s3kr1t@" + secure + " --cacert " + otherCert + " --cert " + cert + " --key " + key, "unknown authority", "give the CA that has signed its certificate with --cacert"},
+		{"--nodes " + fakeServer(t, "-DENIED Redis is running in protected mode", nil), "DENIED", "set its protected-mode to no"},
+	} {
+		t.Run(c.flags, func(t *testing.T) {
+			t.Parallel()
+			flags := strings.Fields(c.flags)
+			for _, wait := range []string{"--fair", "--try"} {
+				out := ends(t, exitConfig, append(append([]string{"run", "--no-guard", "--name", "job", wait}, flags...), "--", "echo", "it runs")...)
+				if strings.Contains(out, "it runs") {
+					t.Error(out)
+				}
+			}
+			out := strings.Join(strings.Fields(want(t, exitUnsafe, "", append([]string{"doctor"}, flags...)...)), " ")
+			if !strings.Contains(out, c.doctor) || !strings.Contains(out, c.advice) {
+				t.Error(out)
+			}
+		})
+	}
+}
+
+// fakeServer says something at each connection, or answers INFO.
+func fakeServer(t *testing.T, says string, info map[string]string) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	serve := func(c net.Conn) {
+		defer c.Close()
+		if says != "" {
+			fmt.Fprintf(c, "%s\r\n", says)
+			return
+		}
+		for in := bufio.NewScanner(c); in.Scan(); {
+			words, _ := strconv.Atoi(strings.TrimPrefix(in.Text(), "*"))
+			var command []string
+			for range words {
+				_, _ = in.Scan(), in.Scan() // its length, and itself
+				command = append(command, strings.ToLower(in.Text()))
+			}
+			switch command[0] {
+			case "ping":
+				_, _ = io.WriteString(c, "+PONG\r\n")
+			case "info":
+				var text strings.Builder
+				for field, value := range info {
+					fmt.Fprintf(&text, "%s:%s\r\n", field, value)
+				}
+				fmt.Fprintf(c, "$%d\r\n%s\r\n", text.Len(), text.String())
+			default:
+				_, _ = io.WriteString(c, "-ERR unknown command\r\n")
+			}
+		}
+	}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go serve(c)
+		}
+	}()
+	return l.Addr().String()
 }
