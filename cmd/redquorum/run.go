@@ -323,7 +323,9 @@ func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease, troub
 		say(c.stderr, "the command was not started: %v", err)
 		return exitOS
 	}
-	signal.Ignore(syscall.SIGTTOU) // or what this process has to say could stop it
+	// Its own output must not stop this process. Ctrl-Z stops it only after the command, which may tidy the
+	// screen before.
+	signal.Ignore(syscall.SIGTTOU, syscall.SIGTSTP)
 	status := s.watch()
 	if status == exitLost || status > 128 { // it had no time to
 		terminal.restore()
@@ -378,7 +380,7 @@ func (s *supervision) note(r message) {
 	case reportBegan:
 		s.warden.group, s.passed = int(r.number), s.signals
 	case reportStopped:
-		stopLike(s.warden.group, syscall.Signal(r.number))
+		stopLike(s.warden.group)
 	case reportEnded:
 		s.status = int(r.number)
 	case reportGone:

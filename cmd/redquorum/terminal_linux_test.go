@@ -78,14 +78,15 @@ func (c *session) types(text string) {
 	}
 }
 
-// says waits until the terminal shows text, and forgets what it has shown up to its end.
-func (c *session) says(text string) {
+// says waits until the terminal shows text, and forgets what it has shown up to its end. It returns what came
+// before it.
+func (c *session) says(text string) (before string) {
 	c.t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		shown := c.out.String()
 		if at := strings.Index(shown, text); at >= 0 {
 			c.out.forget(at + len(text))
-			return
+			return shown[:at]
 		}
 		if time.Now().After(end) {
 			c.t.Fatalf("%q is not on the terminal:\n%s", text, shown)
@@ -183,13 +184,15 @@ func TestRunStopsByKey(t *testing.T) {
 	for _, shell := range []string{"dash", "bash"} {
 		for _, command := range []string{
 			`sh -c 'echo begun; read line; echo "line: $line"'`,
-			`sh -c 'trap "trap - TSTP; kill -TSTP \$\$; echo again" TSTP; echo begun; until read line; do :; done; echo "line: $line"'`, // as editors do
+			`sh -c 'trap "sleep 0.3; stty echo; echo tidied; trap - TSTP; kill -TSTP \$\$" TSTP; echo begun; until read line; do :; done; echo "line: $line"'`, // as editors do
 		} {
 			c := interactive(t, urls, shell)
 			c.types("$RUN --name job -- " + command + "\n")
 			c.says("begun\r\n")
 			c.types(ctrlZ)
-			c.says("$ ")
+			if before := c.says("$ "); strings.Contains(command, "tidied") != strings.Contains(before, "tidied\r\n") {
+				t.Errorf("the shell did not wait for the command to stop: %s", before)
+			}
 			c.types("echo shell$((1))reads\n")
 			c.says("shell1reads")
 			c.types("fg\n")

@@ -45,12 +45,9 @@ const getModes, setModes = unix.TCGETS, unix.TCSETS
 
 // stopLike stops this process as the command was, for the shell to see it, and returns when it
 // goes on. Without a shell that has jobs it does not stop. A goroutine that calls it has its own thread.
-func stopLike(command int, s syscall.Signal) {
-	if s == syscall.SIGTTOU {
-		s = syscall.SIGTTIN // the other is ignored here, for good: signal.Reset cannot undo that
-	}
+func stopLike(command int) {
 	if state, _ := stateOf(command); state == "T" { // else it goes on already
-		_ = unix.Tgkill(os.Getpid(), unix.Gettid(), s)
+		_ = unix.Tgkill(os.Getpid(), unix.Gettid(), syscall.SIGTTIN) // the others are ignored here, and signal.Reset cannot undo that
 	}
 }
 

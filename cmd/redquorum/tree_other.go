@@ -43,7 +43,7 @@ func inPipeline() bool {
 
 const getModes, setModes = unix.TIOCGETA, unix.TIOCSETA
 
-func stopLike(int, syscall.Signal) {}
+func stopLike(int) {}
 
 func signalJob(int, syscall.Signal) {}
 

@@ -258,7 +258,7 @@ func (k *keeper) begin(path string, command []string) {
 	if errors.Is(err, syscall.ENOEXEC) { // it says of nothing that it is for anything else
 		p, err = os.StartProcess("/bin/sh", append([]string{"sh", path}, command[1:]...), attr)
 	}
-	signal.Ignore(syscall.SIGTTOU) // it writes even if another process has the terminal
+	signal.Ignore(syscall.SIGTTOU, syscall.SIGTSTP) // it acts even if another process has the terminal
 	if err != nil {
 		k.report(reportEnded, failCommand(k.stderr, command[0], path, err))
 		return
