@@ -302,15 +302,13 @@ func (p *patient) identity(ctx context.Context, c *redis.Client, maxLease time.D
 	}
 	p.Uptime = &uptime
 	if uptime < 0 {
-		p.mute = true
 		back := time.Duration(-uptime) * time.Second
-		p.add(unsafe, fmt.Sprintf("its uptime is negative: its clock was set back, to %v before its start", back),
-			"how old it is cannot be known, so programs do not use it", fmt.Sprintf("set its clock right, or restart it; else it takes %v", back))
-		return
+		p.add(warning, fmt.Sprintf("its uptime is negative: its clock was set back, to %v before its start", back),
+			fmt.Sprintf("its age is unknown, so each program ignores it for %v from its first contact", maxLease), "set its clock right, or restart it")
 	}
 	// The true uptime may be a second less, and programs add what clocks may drift.
 	drift := time.Duration(float64(maxLease) * quorum.Defaults().Drift)
-	if guard := maxLease + drift + time.Second - time.Duration(uptime)*time.Second; guard > 0 {
+	if guard := maxLease + drift + time.Second - time.Duration(uptime)*time.Second; guard > 0 && uptime >= 0 {
 		p.Abstains = guard.Milliseconds()
 		p.add(notReady, "started recently", fmt.Sprintf("it may have lost locks, so programs ignore it until it has run for %v", maxLease),
 			"wait; restart one node at a time")
