@@ -54,7 +54,7 @@ func breakVerb(ctx context.Context, c *command) int {
 		return c.fail("break", err)
 	}
 	if !broken {
-		fmt.Fprintf(c.stderr, "%q was free\n", name)
+		fmt.Fprintf(c.stderr, "%q was free\n", cut(name, longestShown))
 		return exitOK
 	}
 	fmt.Fprintln(c.stderr, removed(before))
@@ -63,7 +63,7 @@ func breakVerb(ctx context.Context, c *command) int {
 
 // removed says which lock was removed, and who had it.
 func removed(before *quorum.Report) string {
-	text := fmt.Sprintf("removed the lock %q", before.Name)
+	text := fmt.Sprintf("removed the lock %q", cut(before.Name, longestShown))
 	if before.Owner == "" { // it came after the question who holds it
 		return text
 	}

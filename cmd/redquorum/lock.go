@@ -245,7 +245,7 @@ func (f *lockFlags) checkOuter(ctx context.Context, l *quorum.Locker) error {
 		}
 		for _, owner := range r.Owners {
 			if slices.Contains(outer, owner) {
-				return fmt.Errorf("%s is held by the 'redquorum run' that started this process, and that waits for this process: leave one of them out, or use another name", printable(name))
+				return fmt.Errorf("%s is held by the 'redquorum run' that started this process, and that waits for this process: leave one of them out, or use another name", shown(name))
 			}
 		}
 	}
@@ -371,7 +371,7 @@ func (f *lockFlags) reasons(ctx context.Context, l *quorum.Locker) (text string,
 			trouble = trouble || r.Verdict == "no-quorum"
 		}
 	}
-	text = " for " + printable(f.title())
+	text = " for " + shown(f.title())
 	if len(all) > 0 {
 		text = ": " + strings.Join(all, "; ")
 	}

@@ -125,7 +125,8 @@ var asFlags = strings.NewReplacer("Options.Quorum", "--quorum", "Options.Lease",
 
 // inFlags is the text of an error of a lock, which names flags where to read on.
 func inFlags(err error) string {
-	return strings.ReplaceAll(err.Error(), "see Options.MaxLease, Options.NoRestartGuard", "see --max-lease, --no-guard")
+	const longest = 2000 // names of locks are long, or many
+	return cut(strings.ReplaceAll(err.Error(), "see Options.MaxLease, Options.NoRestartGuard", "see --max-lease, --no-guard"), longest)
 }
 
 // lockOn is quorum.New with errors in the words of the command line. It closes

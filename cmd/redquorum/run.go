@@ -147,7 +147,7 @@ func runVerb(ctx context.Context, c *command) int {
 		return status
 	}
 	if f.verbose {
-		say(c.stderr, "acquired %s after %v: owner %s, token %d", printable(f.title()), since(begun), lease.Owner(), lease.Token())
+		say(c.stderr, "acquired %s after %v: owner %s, token %d", shown(f.title()), since(begun), lease.Owner(), lease.Token())
 	}
 	begun = time.Now()
 	status = c.supervise(path, f, lease, trouble, signals)
@@ -160,9 +160,9 @@ func runVerb(ctx context.Context, c *command) int {
 	leave = func() { briefly(done) }
 	if f.verbose {
 		if left := f.minHold - time.Since(begun); left > 0 {
-			say(c.stderr, "done with %s after %v; it stays taken for %v more", printable(f.title()), since(begun), left.Round(time.Millisecond))
+			say(c.stderr, "done with %s after %v; it stays taken for %v more", shown(f.title()), since(begun), left.Round(time.Millisecond))
 		} else {
-			say(c.stderr, "released %s after %v", printable(f.title()), since(begun))
+			say(c.stderr, "released %s after %v", shown(f.title()), since(begun))
 		}
 	}
 	return status

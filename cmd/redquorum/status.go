@@ -183,7 +183,7 @@ func list(s []string) []string { return append([]string{}, s...) }
 
 // headline returns a report in one line.
 func headline(r *quorum.Report) string {
-	name := printable(r.Name)
+	name := shown(r.Name)
 	switch r.Verdict {
 	case "held":
 		return fmt.Sprintf("%s is %s by %s, on %d of %d nodes", name, heldHow[r.Mode], who(r, r.Owner), r.HeldBy, len(r.Nodes))
@@ -278,7 +278,7 @@ func summary(r *quorum.Report) string {
 	if r.Verdict != "held" {
 		return headline(r)
 	}
-	text := fmt.Sprintf("%s is %s on %d of %d nodes", printable(r.Name), heldHow[r.Mode], r.HeldBy, len(r.Nodes))
+	text := fmt.Sprintf("%s is %s on %d of %d nodes", shown(r.Name), heldHow[r.Mode], r.HeldBy, len(r.Nodes))
 	if left := left(r); left != node.NoExpiry {
 		text += fmt.Sprintf(", for %v more unless it is renewed", left.Round(100*time.Millisecond))
 	}

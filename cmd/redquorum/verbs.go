@@ -211,8 +211,14 @@ func quoted(arg string) string {
 	if secretive(arg) {
 		return "(not shown: it may have a password)"
 	}
-	return strconv.Quote(arg)
+	return strconv.Quote(cut(arg, longestShown))
 }
+
+// longestShown is how many characters of a name are shown: it may have hundreds of thousands.
+const longestShown = 200
+
+// shown returns a name, or several, as a line for people has them.
+func shown(name string) string { return cut(printable(name), longestShown) }
 
 // printable returns text as a terminal can be given it: names, owners and what
 // servers say are in others' hands, and could have escape sequences.

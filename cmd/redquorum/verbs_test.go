@@ -330,3 +330,33 @@ func TestDidYouMean(t *testing.T) {
 		want(t, exitUsage, c.want, strings.Fields(c.args)...)
 	}
 }
+
+// A long name is cut where it is shown.
+func TestLongNames(t *testing.T) {
+	t.Parallel()
+	_, urls := startNodes(t, 3)
+	long := strings.Repeat("long", 10_000)
+	hold(t, newLocker(t, urls), long)
+	for _, args := range [][]string{
+		{"run", long, "--try", "--nodes", urls, "--", "true"},
+		{"run", long, "--wait", "1200ms", "--nodes", urls, "--", "true"},
+		{"hold", long, "--wait", "1200ms", "--nodes", urls},
+		{"break", long, "--nodes", urls},
+		{"status", long, "--nodes", urls},
+		{"break", long, "--yes", "--nodes", urls},
+		{"status", long, "--nodes", urls},
+		{"run", long, "--try", "--verbose", "--nodes", urls, "--", "true"},
+		{"run", long, "--nodes", urls},
+		{"status", "a", long},
+		{long},
+		{"run", "a", "--embedded", "1", "--", long},
+	} {
+		p := start(t, args...)
+		_ = p.cmd.Wait()
+		for line := range strings.Lines(p.out.String()) {
+			if len(line) > 3000 {
+				t.Errorf("%.100q: %d bytes: %.300s...", args, len(line), line)
+			}
+		}
+	}
+}
