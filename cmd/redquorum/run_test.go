@@ -51,7 +51,7 @@ func startProgram(t *testing.T, path string, args ...string) *program {
 	p.cmd.Env = append(os.Environ(), actAsProgram+"=yes")
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
 	p.cmd.WaitDelay = time.Second
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that a signal here is for it alone
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // so that neither a signal nor the terminal here is for it
 	var err error
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)

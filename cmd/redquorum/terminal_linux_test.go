@@ -376,3 +376,23 @@ func TestRunPassesSignals(t *testing.T) {
 		c.says(got)
 	}
 }
+
+// On a terminal as well nothing that the command has started outlives the lock, in whichever group it is.
+func TestRunEndsTheTreeOnTerminal(t *testing.T) {
+	tests.NeedSeconds(t)
+	t.Parallel()
+	for name, script := range escapes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, urls := startNodes(t, 3)
+			ticks := filepath.Join(t.TempDir(), "ticks")
+			c := onTerminal(t, urls, "sh", "-c", `export TICK="trap '' TERM INT HUP; while :; do echo >>$0; sleep 0.02; done"; $RUN --name job --lease 3s -- sh -c "$1"; echo over=$?`, ticks, script)
+			eventually(t, "the first tick", func() bool { _, err := os.Stat(ticks); return err == nil })
+			want(t, exitOK, "", "break", "job", "--yes", "--nodes", urls)
+			if before := c.says(fmt.Sprintf("over=%d", exitLost)); strings.Contains(before, "never") {
+				t.Error(before)
+			}
+			still(t, ticks)
+		})
+	}
+}
