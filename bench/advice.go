@@ -116,7 +116,7 @@ func (a *Advice) choice() AdviceRow {
 
 func (a *Advice) words(take AdviceRow) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "If each node is away for %s of the time, independently of the others, a majority is missing for ", percent(a.NodeFailure))
+	fmt.Fprintf(&b, "The guess of --node-failure is that each node is away for %s of the time, independently of the others. Then a majority is missing for ", percent(a.NodeFailure))
 	for i, row := range a.Rows {
 		format := ", %s with %d"
 		if i == 0 {
@@ -216,7 +216,7 @@ func (r *Report) timeout(nodes int, rtt time.Duration) (time.Duration, string) {
 	if worst.Workload == "latency" && !slices.ContainsFunc(r.Cells, func(c *Cell) bool { return c.Workload == "throughput" }) {
 		b.WriteString("Under load they take longer, which --workload latency,throughput shows. ")
 	}
-	fmt.Fprintf(&b, "The lease must be three times the Timeout or more, here %v, and longer than the longest pause of your processes: 10 s or more for most.", 3*timeout)
+	fmt.Fprintf(&b, "The lease must be three times the Timeout or more, here %v, and longer than the longest pause of your processes: the default of %v is for most.", 3*timeout, quorum.Defaults().Lease)
 	return timeout, b.String()
 }
 
@@ -251,10 +251,8 @@ func away(d time.Duration) string {
 		return fmt.Sprintf("%.1f hours", d.Hours())
 	case d >= time.Minute:
 		return fmt.Sprintf("%.1f minutes", d.Minutes())
-	case d >= time.Second:
-		return fmt.Sprintf("%.1f seconds", d.Seconds())
 	}
-	return "less than a second"
+	return "less than a minute" // what a node's failures are guessed at does not tell more
 }
 
 func (a *Advice) table() table {

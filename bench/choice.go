@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/redquorum/redquorum/quorum"
 )
 
 // choice says in one line what to choose, and why. It is for reports with an Advice.
@@ -19,16 +21,13 @@ func (r *Report) choice() string {
 	what := fmt.Sprintf("Choose N=%d", take.Nodes)
 	why := fmt.Sprintf("%s and a lock and its release take %s", survives(take), short(take.PairP50))
 	if worst, longest, _, _ := r.longest(take.Nodes, a.RTT); a.Timeout > 0 && worst != nil {
-		lease := max(leastLease, 3*a.Timeout)
+		lease := max(quorum.Defaults().Lease, 3*a.Timeout)
 		what += fmt.Sprintf(", Timeout %s, lease %s", spaced(a.Timeout), spaced(lease))
 		why = fmt.Sprintf("%s, the Timeout is at least three times the longest lock (%s), and the lease is at least three times the Timeout"+
 			" and longer than the pauses of most processes", survives(take), short(longest))
 	}
 	return what + ", because " + why + "."
 }
-
-// leastLease is longer than most processes ever pause.
-const leastLease = 10 * time.Second
 
 func survives(row AdviceRow) string {
 	if row.Survives == 1 {

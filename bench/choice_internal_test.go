@@ -8,9 +8,9 @@ func TestChoice(t *testing.T) {
 		failure float64
 		want    string
 	}{
-		{[]int{1, 3, 5}, 0.001, "Choose N=3, Timeout 500 ms, lease 10 s, because 3 nodes survive a failure, the Timeout is at least three times the longest lock (1.00 ms), " +
+		{[]int{1, 3, 5}, 0.001, "Choose N=3, Timeout 500 ms, lease 30 s, because 3 nodes survive a failure, the Timeout is at least three times the longest lock (1.00 ms), " +
 			"and the lease is at least three times the Timeout and longer than the pauses of most processes."},
-		{[]int{5}, 0.001, "Choose N=5, Timeout 500 ms, lease 10 s, because 5 nodes survive 2 failures"},
+		{[]int{5}, 0.001, "Choose N=5, Timeout 500 ms, lease 30 s, because 5 nodes survive 2 failures"},
 		{[]int{1}, 0.001, "Measure again with --n 3,5, because no number of nodes measured here survives a failure."},
 		{[]int{1, 3}, 0.6, "Choose N=1 and better servers, because more nodes as bad as these have a majority less often."},
 	} {

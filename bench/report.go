@@ -382,16 +382,15 @@ func bytes(v float64) string {
 	return fmt.Sprintf("%.0f B", v)
 }
 
-// nines writes the availability that an unavailability leaves, with as many
-// digits as tell it from 1.
+// nines writes the availability that an unavailability leaves. It is made of a guess of how often nodes
+// fail, independently, so it has few digits.
 func nines(gone float64) string {
-	decimals := 2
-	for g := gone; g > 0 && g < 0.0003 && decimals < 9; g *= 10 {
-		decimals++
-	}
-	text := fmt.Sprintf("%.*f %%", decimals, 100*(1-gone))
-	if strings.HasPrefix(text, "100") && gone > 0 {
-		return "> 99." + strings.Repeat("9", decimals) + " %"
+	text := fmt.Sprintf("%.3g %%", 100*(1-gone))
+	switch {
+	case gone > 0 && gone < 1e-5:
+		return "> 99.999 %"
+	case gone > 0 && gone < 1e-3:
+		text = fmt.Sprintf("%.3f %%", 100*(1-gone))
 	}
 	return text
 }

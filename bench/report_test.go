@@ -71,7 +71,7 @@ func TestChoiceIsLast(t *testing.T) {
 		t.Fatal(err)
 	}
 	paragraphs := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n\n")
-	if last := paragraphs[len(paragraphs)-1]; !strings.HasPrefix(last, "Choose N=3, Timeout 500 ms, lease 10 s, because ") {
+	if last := paragraphs[len(paragraphs)-1]; !strings.HasPrefix(last, "Choose N=3, Timeout 500 ms, lease 30 s, because ") {
 		t.Error(last)
 	}
 }

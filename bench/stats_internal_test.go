@@ -95,7 +95,7 @@ func TestAvailability(t *testing.T) {
 	if gone := unavailability(9, 0.001); gone < 1.2e-13 || gone > 1.3e-13 { // about 126 of 1e-15
 		t.Errorf("of 9 nodes: %g", gone)
 	}
-	for gone, want := range map[float64]string{0.1: "90.00 %", 0.001: "99.90 %", 3e-6: "99.9997 %", 0: "100.00 %", 1e-15: "> 99.999999999 %"} {
+	for gone, want := range map[float64]string{0.1: "90 %", 0.001: "99.9 %", 2e-4: "99.980 %", 3e-6: "> 99.999 %", 0: "100 %", 1e-15: "> 99.999 %"} {
 		if got := nines(gone); got != want {
 			t.Errorf("%g away is %s, want %s", gone, got, want)
 		}

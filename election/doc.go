@@ -4,6 +4,9 @@
 //	err := campaign.Run(ctx, func(ctx context.Context, lease *quorum.Lease) error {
 //		return schedule(ctx, lease.Token()) // ctx ends when this program no longer leads
 //	})
+//	if errors.Is(err, context.Canceled) {
+//		err = nil // the program is to end: if it did not lead, the error says so
+//	}
 //
 // A leader is known by the label of its Locker: see [quorum.Options.Label]. Its term is the fencing
 // token of its lease, [quorum.Lease.Token], which is higher than that of every earlier leader.

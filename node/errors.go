@@ -20,7 +20,7 @@ var (
 	// ErrBusy: the server is running a long script.
 	ErrBusy = errors.New("server is busy running a script")
 	// ErrReadOnly: the server is a replica. A lock needs independent masters.
-	ErrReadOnly = errors.New("server is a read-only replica, not a master")
+	ErrReadOnly = errors.New("server is a replica, not a master")
 	// ErrMisconf: the server refuses writes because it cannot persist.
 	ErrMisconf = errors.New("server refuses writes because it cannot save to disk")
 	// ErrOutOfMemory: the server has reached maxmemory.
@@ -31,19 +31,23 @@ var (
 	// ErrWrongType: the key at the lock's name is not a lock, or another key of the
 	// lock has the wrong type.
 	ErrWrongType = errors.New("the key at this name is not a lock")
-	// ErrAuth: the server rejected the credentials, or they do not allow the
-	// commands that a lock needs.
+	// ErrAuth: the server rejected the credentials or the client's certificate, or they do
+	// not allow the commands that a lock needs.
 	ErrAuth = errors.New("not permitted by the server")
 	// ErrCertificate: the server's TLS certificate does not verify.
 	ErrCertificate = errors.New("the server's certificate cannot be trusted")
-	// ErrUnsupported: the server lacks something that a lock needs, or cannot have a lock
-	// of these names.
+	// ErrUnsupported: the server lacks something that a lock needs, is configured otherwise
+	// than the program expects, or cannot have a lock of these names.
 	ErrUnsupported = errors.New("not supported by the server")
 )
 
 // Permanent reports whether err will not go away by trying again: somebody has
-// to change a key, a name, a password, a certificate or a server.
+// to change a key, a name, a password, a certificate or a server. An error that is
+// also ErrUnreachable may go away: the next connection may have other credentials.
 func Permanent(err error) bool {
+	if errors.Is(err, ErrUnreachable) {
+		return false
+	}
 	return errors.Is(err, ErrWrongType) || errors.Is(err, ErrAuth) || errors.Is(err, ErrCertificate) || errors.Is(err, ErrUnsupported) ||
 		errors.Is(err, ErrClosed)
 }

@@ -15,8 +15,8 @@ type Uptime struct {
 	ID string
 	Up time.Duration
 
-	// Promoted is empty unless the server was a replica in this life, or is one. Each
-	// promotion has a value of its own.
+	// Promoted is empty unless the server was a replica in this life. Each promotion has a
+	// value of its own.
 	Promoted string
 	// Master is how long a promoted server has been a master at least, in whole seconds of
 	// its wall clock; 0 if that is unknown.
@@ -44,7 +44,7 @@ func (t *LifeTracker) Life() *Life { return t.life }
 // Answered notes that the present life has answered a command.
 func (t *LifeTracker) Answered(now clock.Instant) { t.contact = now }
 
-// Invalidate notes that a server behind the node has answered as a replica. When it is a
+// Invalidate notes that a server behind the node is or was a replica. When it is a
 // master again it may have lost everything, with the same run_id. So at the next handshake
 // a new life begins.
 func (t *LifeTracker) Invalidate() { t.born = nil }

@@ -23,7 +23,8 @@ type Node interface {
 	//
 	// Commands about one name are executed in the order of their Submits while the
 	// connection lasts. The exceptions are commands that are sent again, because the
-	// server has lost its scripts or has refused them together with others.
+	// server has lost its scripts or has refused them together with others, and an Acquire
+	// that waits while the server is silent.
 	Submit(cmd Command, reply func(Reply))
 
 	// Watch calls wake whenever waiting for name in this mode may be over: when a

@@ -57,11 +57,17 @@ type Semaphore struct {
 	slots  []string
 }
 
-// New returns the semaphore of that name, which has k permits. It asks no node. An invalid name is
-// refused by Acquire.
+// maxPermits is far above what is of use: a waiter has a place in the queue of each slot.
+const maxPermits = 1000
+
+// New returns the semaphore of that name, which has k permits: at least 1, and at most 1000. It asks no
+// node. An invalid name is refused by Acquire.
 func New(locker *quorum.Locker, name string, k int) (*Semaphore, error) {
 	if k < 1 {
 		return nil, fmt.Errorf("semaphore: %q has %d permits; it must have at least 1", name, k)
+	}
+	if k > maxPermits {
+		return nil, fmt.Errorf("semaphore: %q has %d permits; it may have at most %d", name, k, maxPermits)
 	}
 	s := &Semaphore{locker: locker}
 	for i := range k {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"sync/atomic"
@@ -295,6 +296,49 @@ func TestPermitsAreGivenBack(t *testing.T) {
 	})
 }
 
+// A caller that has got a permit waits for no other slot.
+func TestAPermitEndsTheWait(t *testing.T) {
+	inWorld(t, func(w *world) {
+		l := w.locker()
+		s, other := of(t, l, 3), w.semaphore(3)
+		var held []*quorum.Lease
+		for range 3 {
+			permit, err := other.TryAcquire(background)
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, permit)
+		}
+		waiting := func() (all int) {
+			for _, permit := range held {
+				report, err := l.Inspect(background, permit.Names()[0])
+				if err != nil {
+					t.Fatal(err)
+				}
+				all += len(report.Waiting)
+			}
+			return all
+		}
+		time.AfterFunc(time.Second, func() {
+			if n := waiting(); n != 3 {
+				t.Errorf("it waits for %d slots, want 3", n)
+			}
+			_ = held[0].Unlock(background)
+		})
+		permit, err := s.Acquire(background)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(200 * time.Millisecond)
+		if n := waiting(); n != 0 {
+			t.Errorf("it waits for %d slots, and has a permit", n)
+		}
+		for _, permit := range append(held[1:], permit) {
+			_ = permit.Unlock(background)
+		}
+	})
+}
+
 // A caller that has a permit gets another one, and not the same. One that has all of them would
 // wait for itself.
 func TestPermitsOfOneCaller(t *testing.T) {
@@ -319,8 +363,10 @@ func TestPermitsOfOneCaller(t *testing.T) {
 }
 
 func TestRefusedSemaphores(t *testing.T) {
-	if _, err := semaphore.New(nil, "x", 0); err == nil || !strings.Contains(err.Error(), "at least 1") {
-		t.Error(err)
+	for k, want := range map[int]string{0: "at least 1", 1000: "", 1001: "at most 1000", math.MaxInt: "at most 1000"} {
+		if _, err := semaphore.New(nil, "x", k); (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Error(k, err)
+		}
 	}
 	inWorld(t, func(w *world) {
 		s, err := semaphore.New(w.locker(), "redquorum_x", 2)

@@ -54,7 +54,7 @@ func breakVerb(ctx context.Context, c *command) int {
 		return c.fail("break", err)
 	}
 	if !broken {
-		fmt.Fprintf(c.stderr, "%q was free\n", name)
+		fmt.Fprintf(c.stderr, "%q was free\n", cut(name, longestShown))
 		return exitOK
 	}
 	fmt.Fprintln(c.stderr, removed(before))
@@ -63,7 +63,7 @@ func breakVerb(ctx context.Context, c *command) int {
 
 // removed says which lock was removed, and who had it.
 func removed(before *quorum.Report) string {
-	text := fmt.Sprintf("removed the lock %q", before.Name)
+	text := fmt.Sprintf("removed the lock %q", cut(before.Name, longestShown))
 	if before.Owner == "" { // it came after the question who holds it
 		return text
 	}
@@ -78,9 +78,17 @@ func removed(before *quorum.Report) string {
 }
 
 // parseName reads the flags, which may stand on either side of the one
-// argument, the lock's name.
+// argument, the lock's name. That may follow --name instead, as for run.
 func (c *command) parseName(fs *flag.FlagSet) (name string, status int, ok bool) {
-	if name, status, ok = c.parseOne(fs, "the lock's name"); !ok {
+	flagged := fs.String("name", "", "the lock's `name`, which may also stand alone")
+	args, status, ok := c.parseArgs(fs)
+	if !ok {
+		return "", status, false
+	}
+	if setFlags(fs)["name"] {
+		args = append(args, *flagged)
+	}
+	if name, status, ok = c.onlyOne(fs, args, "the lock's name"); !ok {
 		return "", status, false
 	}
 	if err := node.CheckName(name); err != nil {
@@ -92,9 +100,14 @@ func (c *command) parseName(fs *flag.FlagSet) (name string, status int, ok bool)
 // parseOne reads one argument, before, after or between the flags.
 func (c *command) parseOne(fs *flag.FlagSet, what string) (arg string, status int, ok bool) {
 	args, status, ok := c.parseArgs(fs)
-	switch {
-	case !ok:
+	if !ok {
 		return "", status, false
+	}
+	return c.onlyOne(fs, args, what)
+}
+
+func (c *command) onlyOne(fs *flag.FlagSet, args []string, what string) (arg string, status int, ok bool) {
+	switch {
 	case len(args) > 1:
 		return "", c.fail(fs.Name(), leftOver(args[1])), false
 	case len(args) == 0 || args[0] == "":

@@ -225,7 +225,7 @@ func (f *chaosFlags) plan() (p *faults.Plan, name string, err error) {
 	case f.scenario != "":
 		s, ok := sim.FindScenario(f.scenario)
 		if !ok {
-			return nil, "", usageError("there is no scenario %s; 'redquorum sim scenario list' has all", quoted(f.scenario))
+			return nil, "", usageError("there is no scenario %s%s; 'redquorum sim scenario list' has all", quoted(f.scenario), didYouMean(f.scenario, nextWords("sim scenario", nil)))
 		}
 		return scenarioPlan(&s, f.client), s.ID, nil
 	case len(f.plans) > 0:
@@ -361,7 +361,7 @@ func (r *chaosRun) tell(b *prose, lines int, config chaos.Config) {
 		fmt.Fprintf(b, "plan, logs and page: %s\nplay it again: %s\n", r.dir, r.again(config))
 	}
 	b.packets(r.Packets)
-	b.write(verdictColor[r.Verdict], "", fmt.Sprintf("%s: %d locks granted on %s in %v, at most %v late; %s", r.Verdict, r.Grants, r.Server, r.Virtual.Round(100*time.Millisecond),
+	b.write(verdictColor[r.Verdict], "", fmt.Sprintf("%s: %d locks granted on %s in %v, at most %v late%s", r.Verdict, r.Grants, r.Server, r.Virtual.Round(100*time.Millisecond),
 		r.Late.Round(100*time.Microsecond), setWords(r.Set)))
 }
 
@@ -372,15 +372,21 @@ func (b *prose) packets(c packets.Count) {
 	}
 }
 
-// setWords says what became of the set that the lock protects.
+// setWords says what became of the set that the lock protects, if anybody has added to it.
 func setWords(sets []chaos.Set) string {
 	var parts []string
 	for _, s := range sets {
+		if s.Added == 0 {
+			continue
+		}
 		word := "without tokens"
 		if s.Fenced {
 			word = "fenced"
 		}
 		parts = append(parts, fmt.Sprintf("%d of %d lost %s", s.Lost, s.Added, word))
 	}
-	return "of the set's elements " + strings.Join(parts, ", ")
+	if len(parts) == 0 {
+		return ""
+	}
+	return "; of the set's elements " + strings.Join(parts, ", ")
 }

@@ -159,7 +159,7 @@ func (r *chaosReport) text() string {
 	case r.Plans == 0:
 		word, color = "nothing tried", yellow
 	}
-	b.write(color, "", fmt.Sprintf("%s: %d plans, %d locks granted on %s in %v; %s", word, r.Plans, r.Grants, r.Server,
+	b.write(color, "", fmt.Sprintf("%s: %d plans, %d locks granted on %s in %v%s", word, r.Plans, r.Grants, r.Server,
 		time.Since(r.began).Round(time.Second), setWords(r.Set)))
 	return b.String()
 }

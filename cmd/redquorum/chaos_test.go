@@ -10,6 +10,7 @@ import (
 
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/sim"
+	"github.com/redquorum/redquorum/sim/chaos"
 )
 
 func TestChaosUsageErrors(t *testing.T) {
@@ -155,6 +156,23 @@ func TestChaosPage(t *testing.T) {
 		cells := strings.Split(rest, " | ")
 		if !there || len(cells) < 4 || strings.TrimSpace(cells[0]) != string(row.Cells[0].Simulated) || cells[2] != string(row.Cells[1].Simulated) {
 			t.Errorf("docs/chaos.md has another verdict of the simulator for %+v", row)
+		}
+	}
+}
+
+// A set to which nobody has added says nothing.
+func TestSetWords(t *testing.T) {
+	for _, c := range []struct {
+		sets []chaos.Set
+		want string
+	}{
+		{nil, ""},
+		{[]chaos.Set{{Fenced: true}, {}}, ""},
+		{[]chaos.Set{{Fenced: true, Added: 9}, {}}, "; of the set's elements 0 of 9 lost fenced"},
+		{[]chaos.Set{{Fenced: true, Added: 9}, {Added: 8, Lost: 1}}, "; of the set's elements 0 of 9 lost fenced, 1 of 8 lost without tokens"},
+	} {
+		if got := setWords(c.sets); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.sets, got, c.want)
 		}
 	}
 }

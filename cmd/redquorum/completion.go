@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/redquorum/redquorum/sim"
 )
 
 const completionManual = `
@@ -39,6 +41,46 @@ func completionVerb(_ context.Context, c *command) int {
 	return exitOK
 }
 
+// didYouMean names the one of the known words that is like a word; "" if there is none, or more than one.
+func didYouMean(word string, known []string) string {
+	best, least, twice := "", 3, false
+	for _, k := range known {
+		switch n := typos(strings.ToLower(word), strings.ToLower(k)); {
+		case n < least && n <= max(len(k)/3, 1):
+			best, least, twice = k, n, false
+		case n == least:
+			twice = true
+		}
+	}
+	if best == "" || twice {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %s?", best)
+}
+
+// typos is how many letters have to be put in, left out, replaced, or exchanged with the next one, to make one word of the other.
+func typos(a, b string) int {
+	before, last, row := []int(nil), []int(nil), make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		before, last, row = last, row, make([]int, len(b)+1)
+		row[0] = i + 1
+		for j := range len(b) {
+			wrong := 1
+			if a[i] == b[j] {
+				wrong = 0
+			}
+			row[j+1] = min(last[j+1]+1, row[j]+1, last[j]+wrong)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
+		}
+	}
+	return row[len(b)]
+}
+
 // nextWords are the words that can follow a verb.
 func nextWords(verb string, pages []helpPage) (words []string) {
 	switch verb {
@@ -55,6 +97,11 @@ func nextWords(verb string, pages []helpPage) (words []string) {
 			if len(p.words) == 2 {
 				words = append(words, p.words[1])
 			}
+		}
+	case "sim scenario":
+		words = append(words, "list")
+		for _, s := range sim.Scenarios() {
+			words = append(words, s.ID)
 		}
 	}
 	return words
@@ -208,7 +255,7 @@ end
 			fmt.Fprintf(&b, "complete -c redquorum -n '__redquorum_first 1' -f -a %s -d %s\n", p.words[0], quotedForFish(p.summary))
 		}
 		if next := nextWords(strings.Join(p.words, " "), pages); len(next) > 0 {
-			fmt.Fprintf(&b, "complete -c redquorum -n '%s; and __redquorum_first 2' -f -a '%s'\n", at, strings.Join(next, " "))
+			fmt.Fprintf(&b, "complete -c redquorum -n '%s; and __redquorum_first %d' -f -a '%s'\n", at, 1+len(p.words), strings.Join(next, " "))
 		}
 		for _, f := range p.flags {
 			kind := "-f"

@@ -145,10 +145,11 @@ type demo struct {
 	done      [demoWorkers]int
 	asleep    [demoWorkers]bool
 	lost      int
-	overslept int // leases lost by a worker that paused
-	fallen    int // tokens that did not rise
-	refused   int // writes with an old token
-	holder    int // the worker that has the lock, -1 for nobody
+	overslept int    // leases lost by a worker that paused
+	fallen    int    // tokens that did not rise
+	refused   int    // writes with an old token
+	late      string // what one of them would have done to the number
+	holder    int    // the worker that has the lock, -1 for nobody
 	report    *quorum.Report
 	messages  []string
 
@@ -178,6 +179,7 @@ func (d *demo) play(ctx context.Context, servers []*redis.Options, o quorum.Opti
 	if err := d.wait(ctx, watcher); err != nil {
 		return err
 	}
+	d.screen.begin(demoIntroduction(len(script) > 1))
 	d.start = time.Now()
 	playing, cancel := context.WithTimeout(ctx, length)
 	defer cancel()
@@ -192,6 +194,17 @@ func (d *demo) play(ctx context.Context, servers []*redis.Options, o quorum.Opti
 		d.report = report
 	}
 	return err
+}
+
+// demoIntroduction says what is to be seen.
+func demoIntroduction(failures bool) string {
+	text := fmt.Sprintf("%d workers add to one number, one at a time under a lock. ", demoWorkers)
+	if failures {
+		text += "One node is lost, another stalls, and a worker pauses past its lease: "
+	} else {
+		text += "A worker pauses past its lease: "
+	}
+	return text + "no count may be lost."
 }
 
 // closeAll closes the Lockers. It does not wait for nodes that hang if ctx has ended.
@@ -284,7 +297,7 @@ func (d *demo) count(ctx context.Context, me int, lease *quorum.Lease, tired boo
 	d.mu.Unlock()
 
 	time.Sleep(20*time.Millisecond + rand.N(40*time.Millisecond))
-	for tired && ctx.Err() == nil && !d.overtaken(lease) {
+	for tired && ctx.Err() == nil && !d.overtaken(read) {
 		time.Sleep(d.nap / 10)
 	}
 
@@ -296,6 +309,9 @@ func (d *demo) count(ctx context.Context, me int, lease *quorum.Lease, tired boo
 	}
 	if lease.Token() < d.fence {
 		d.refused++
+		if d.number > read+1 {
+			d.late = fmt.Sprintf("from %d back to %d", d.number, read+1)
+		}
 		d.note(fmt.Sprintf("worker %d goes on, write refused: newer token seen", me+1))
 		return
 	}
@@ -303,11 +319,11 @@ func (d *demo) count(ctx context.Context, me int, lease *quorum.Lease, tired boo
 	d.done[me]++
 }
 
-// overtaken reports whether others have worked since the lease was granted.
-func (d *demo) overtaken(lease *quorum.Lease) bool {
+// overtaken reports whether others have counted on since a worker has read the number, and more than once.
+func (d *demo) overtaken(read int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return lease.Token() < d.fence
+	return d.number > read+1
 }
 
 func (d *demo) perform(ctx context.Context, script []scene) error {
@@ -367,13 +383,38 @@ func (d *demo) verdict() int {
 	if d.overslept > 0 {
 		lost += fmt.Sprintf(" (%d by a worker that paused)", d.overslept)
 	}
-	d.screen.end(fmt.Sprintf("%d critical sections by %d workers; the number is %d: %s", total, demoWorkers, d.number,
+	lines := []string{fmt.Sprintf("%d critical sections by %d workers; the number is %d: %s", total, demoWorkers, d.number,
 		map[bool]string{true: "exact", false: "WRONG"}[exact]),
-		fmt.Sprintf("fencing tokens rose each time: %v; old ones refused: %d; %s", d.fallen == 0, d.refused, lost))
+		fmt.Sprintf("fencing tokens rose each time: %v; old ones refused: %d; %s", d.fallen == 0, d.refused, lost)}
+	if exact && d.late != "" {
+		lines = append(lines, fmt.Sprintf("without a token the late write would have set the number %s: a lease alone does not stop a worker that pauses", d.late))
+	}
+	d.screen.end(lines...)
 	if !exact || d.fallen > 0 {
 		return exitError
 	}
 	return exitOK
+}
+
+// nodeHealth counts the nodes by what they can do.
+func nodeHealth(r *quorum.Report) string {
+	silent, ignored := 0, 0
+	for _, n := range r.Nodes {
+		switch {
+		case n.Err != nil:
+			silent++
+		case n.Abstains > 0:
+			ignored++
+		}
+	}
+	text := fmt.Sprintf("nodes: %d usable", len(r.Nodes)-silent-ignored)
+	if silent > 0 {
+		text += fmt.Sprintf(", %d silent", silent)
+	}
+	if ignored > 0 {
+		text += fmt.Sprintf(", %d ignored", ignored)
+	}
+	return text
 }
 
 // nodeStates describes each node in a word or two.

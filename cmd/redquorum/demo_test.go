@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -22,13 +23,18 @@ func TestDemo(t *testing.T) {
 			break
 		} // on a slow machine nobody may come while the worker sleeps
 	}
-	for _, text := range []string{"node 2 is killed", "node 4 stalls", "silent", "abstains", "write refused: newer token seen",
-		"old ones refused: 1", "leases lost: ", "by a worker that paused)", "fencing tokens rose each time: true"} {
-		if !strings.Contains(out, text) {
+	for _, text := range []string{"node 2 is killed", "node 4 stalls", "4 workers add to one number", "no count may be lost.", "1 silent", ", 1 ignored", "write refused: newer token seen",
+		"old ones refused: 1", "leases lost: ", "by a worker that paused)", "fencing tokens rose each time: true", "without a token the late write would have set the number from "} {
+		if !strings.Contains(strings.Join(strings.Fields(out), " "), text) {
 			t.Errorf("%q is missing in:\n%s", text, out)
 		}
 	}
-	if strings.Contains(out, "nobody works") {
+	for line := range strings.Lines(out) {
+		if len(line) > terminal.Page+1 {
+			t.Errorf("%d columns: %s", len(line)-1, line)
+		}
+	}
+	if strings.Contains(out, "nobody works") || strings.Contains(out, "free, ") {
 		t.Errorf("it contradicts itself:\n%s", out)
 	}
 	if strings.Contains(out, "\x1b") {
@@ -111,7 +117,7 @@ func TestPicture(t *testing.T) {
 	d.number, d.fence = 1<<20, 1<<53-1
 	d.done = [demoWorkers]int{99999, 99999, 99999, 99999}
 	for range 20 {
-		d.say(strings.Repeat("long ", 40))
+		d.say(strings.Repeat("long ", 40) + "end")
 	}
 	d.screen.draw(d)
 	picture := strings.ReplaceAll(out.String(), "\x1b[K", "")
@@ -123,6 +129,9 @@ func TestPicture(t *testing.T) {
 		if n := len([]rune(l)); n > 80 {
 			t.Errorf("%d columns: %q", n, l)
 		}
+	}
+	if !strings.Contains(picture, "end\n") {
+		t.Errorf("the end of a message is cut:\n%s", picture)
 	}
 	out.Reset()
 	d.screen.draw(d)

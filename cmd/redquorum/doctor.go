@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	_ "embed"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -164,6 +166,10 @@ func examine(ctx context.Context, o *redis.Options, name string, maxLease time.D
 	defer client.Close()
 	p := &patient{Node: address(o)}
 	if err := p.pulse(ctx, client); err != nil {
+		greeting, alert := greetingOf(ctx, client.Options())
+		if alert != nil {
+			err = alert
+		}
 		p.mute, p.Error = true, neterr.Text(err)
 		var said redis.Error
 		switch {
@@ -171,14 +177,18 @@ func examine(ctx context.Context, o *redis.Options, name string, maxLease time.D
 			p.add(warning, "not usable: "+err.Error(), "", "correct the number of the database at the end of its URL")
 		case errors.As(err, &said):
 			p.add(warning, "not usable: "+err.Error(), "",
-				cmp.Or(remedy(err.Error()), "check the user and password in its URL, and the user's rights"))
+				cmp.Or(remedy(err.Error()), "check the user and password, in its URL or --password-file, and the user's rights"))
 		case strings.HasPrefix(err.Error(), "redis: invalid reply"), strings.HasPrefix(err.Error(), "redis: can't parse"):
 			p.add(warning, "it answers, but not as Redis does: "+err.Error(), "it is not usable", "check the port in its URL")
-		case turnsAway(ctx, client.Options()):
+		case strings.HasPrefix(greeting, "-DENIED"):
+			p.add(warning, "not usable: "+strings.TrimSpace(greeting[1:]), "", remedy(greeting))
+		case strings.HasPrefix(greeting, "-ERR max number of clients"):
 			p.add(warning, "maxclients reached: new connections are rejected", "it is not usable",
 				"close idle connections to it, or raise its maxclients")
 		case o.TLSConfig != nil:
-			p.add(warning, "not reachable with TLS: "+p.Error, "it is not usable", "start the server, or fix the network path; without TLS the URL begins with redis://")
+			p.add(warning, "not reachable with TLS: "+p.Error, "it is not usable", remedyOfTLS(err, o.TLSConfig))
+		case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF):
+			p.add(warning, "it ends the connection: "+p.Error, "it is not usable", "check the port; if the server wants TLS, its URL begins with rediss://")
 		default:
 			p.add(warning, "not reachable: "+p.Error, "it is not usable", "start the server, or fix the network path")
 		}
@@ -200,17 +210,39 @@ func examine(ctx context.Context, o *redis.Options, name string, maxLease time.D
 	return p
 }
 
-// turnsAway reports whether a server has too many clients. It says so before it is asked
-// for anything, and go-redis takes that for the answer to its first command, and goes on.
-func turnsAway(ctx context.Context, o *redis.Options) bool {
+// greetingOf is what a server says before it is asked for anything, such as that it has too many clients, or
+// its alert of TLS. go-redis takes that for the answer to its first command, or misses it when the
+// connection is reset.
+func greetingOf(ctx context.Context, o *redis.Options) (text string, alert error) {
 	conn, err := o.Dialer(ctx, o.Network, o.Addr)
-	if err != nil {
-		return false
+	if err == nil {
+		defer conn.Close()
+		_ = conn.SetReadDeadline(time.Now().Add(bedside / 10))
+		text, err = bufio.NewReader(io.LimitReader(conn, 4096)).ReadString('\n')
 	}
-	defer conn.Close()
-	_ = conn.SetReadDeadline(time.Now().Add(bedside / 10))
-	said, _ := bufio.NewReader(conn).ReadString('\n')
-	return strings.HasPrefix(said, "-ERR max number of clients")
+	if err != nil && strings.Contains(err.Error(), remoteAlert) {
+		return text, err
+	}
+	return text, nil
+}
+
+const remoteAlert = "remote error: tls: "
+
+// remedyOfTLS is what to do where a connection by TLS fails.
+func remedyOfTLS(err error, config *tls.Config) string {
+	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
+	alert := strings.Contains(err.Error(), remoteAlert)
+	switch {
+	case untrusted:
+		return "give the CA that has signed its certificate with --cacert, and in the URL a host that the certificate names"
+	case alert && strings.Contains(err.Error(), "certificate") && config.GetClientCertificate == nil:
+		return "the server wants a certificate of this client: give one with --cert and --key"
+	case alert && strings.Contains(err.Error(), "certificate"):
+		return "give a --cert that a CA of the server's has signed, and that has not expired"
+	case alert:
+		return "have the server accept TLS 1.2 or newer, with usual ciphers"
+	}
+	return "start the server, or fix the network path; without TLS the URL begins with redis://"
 }
 
 // pulse takes the median of a few round trips.
@@ -262,11 +294,21 @@ func (p *patient) identity(ctx context.Context, c *redis.Client, maxLease time.D
 	}
 	p.RunID = server["run_id"]
 	p.Server, p.Version = product(server)
-	uptime, _ := strconv.ParseInt(server["uptime_in_seconds"], 10, 64)
+	uptime, err := strconv.ParseInt(server["uptime_in_seconds"], 10, 64)
+	if err != nil || p.RunID == "" {
+		p.mute = true
+		p.add(unsafe, "INFO does not tell its run_id or uptime", "a restart would go unnoticed, so programs do not use it", "use Redis 6.0 or newer, or Valkey")
+		return
+	}
 	p.Uptime = &uptime
+	if uptime < 0 {
+		back := time.Duration(-uptime) * time.Second
+		p.add(warning, fmt.Sprintf("its uptime is negative: its clock was set back, to %v before its start", back),
+			fmt.Sprintf("its age is unknown, so each program ignores it for %v from its first contact", maxLease), "set its clock right, or restart it")
+	}
 	// The true uptime may be a second less, and programs add what clocks may drift.
 	drift := time.Duration(float64(maxLease) * quorum.Defaults().Drift)
-	if guard := maxLease + drift + time.Second - time.Duration(uptime)*time.Second; guard > 0 {
+	if guard := maxLease + drift + time.Second - time.Duration(uptime)*time.Second; guard > 0 && uptime >= 0 {
 		p.Abstains = guard.Milliseconds()
 		p.add(notReady, "started recently", fmt.Sprintf("it may have lost locks, so programs ignore it until it has run for %v", maxLease),
 			"wait; restart one node at a time")
@@ -396,7 +438,9 @@ var trial string
 func remedy(text string) string {
 	for _, r := range []struct{ word, do string }{
 		{"OOM ", "free memory there: remove data, or raise its maxmemory"},
+		{"DENIED ", "give it a password, or bind it to an address of a network that you trust and set its protected-mode to no"},
 		{"CLUSTERDOWN ", "repair its cluster, or use independent masters"},
+		{"MOVED ", "use independent masters: this member of a cluster has only some of the names"},
 		{"NOREPLICAS ", "set its min-replicas-to-write to 0: a node needs no replica"},
 		{"MISCONF ", "see its log; make room on its disk"},
 		{"LOADING ", "wait until it has loaded its data"},

@@ -431,3 +431,16 @@ func TestDoctorRights(t *testing.T) {
 		t.Errorf("%d keys are left behind", n)
 	}
 }
+
+// A server whose clock was set back before its start has no age: that is not to be waited for.
+func TestDoctorOfClockSetBack(t *testing.T) {
+	addr := fakeServer(t, "", map[string]string{"run_id": strings.Repeat("a", 40), "uptime_in_seconds": "-7200", "redis_version": "7.0.0", "role": "master"})
+	r := doctor(t, "", addr)
+	if !r.has(addr, "warning", "its uptime is negative: its clock was set back, to 2h0m0s before its start") || r.has(addr, "not ready", "") {
+		t.Errorf("%+v", r)
+	}
+	addr = fakeServer(t, "", map[string]string{"redis_version": "7.0.0", "role": "master"})
+	if r := doctor(t, "", addr); !r.has(addr, "unsafe", "INFO does not tell its run_id or uptime") || r.has(addr, "not ready", "") {
+		t.Errorf("%+v", r)
+	}
+}

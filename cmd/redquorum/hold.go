@@ -42,23 +42,24 @@ func holdVerb(ctx context.Context, c *command) int {
 	fs := c.flags("hold", holdManual)
 	f := lockFlags{verb: "hold"}
 	f.register(fs)
+	fs.Func("name", "the lock's `name`, which may also stand alone; several are one lock", f.addName)
 	asJSON := fs.Bool("json", false, "print the line as a JSON object")
 	names, status, ok := c.parseArgs(fs)
 	if !ok {
 		return status
-	}
-	if len(names) == 0 {
-		return c.fail("hold", usageError("the lock's name is missing"))
 	}
 	for _, name := range names {
 		if err := f.addName(name); err != nil {
 			return c.fail("hold", usageError("%v", err))
 		}
 	}
+	if len(f.names) == 0 {
+		return c.fail("hold", usageError("the lock's name is missing"))
+	}
 	if err := f.check(setFlags(fs)); err != nil {
 		return c.fail("hold", err)
 	}
-	signals, stop := lockSignals()
+	signals, stop := catch(endSignals)
 	defer stop()
 	f.defaultLabel("hold")
 	l, done, err := f.locker(func(quorum.Event) {})

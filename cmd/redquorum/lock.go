@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -33,6 +35,35 @@ type lockFlags struct {
 	minHold  time.Duration // only of run
 	conflict int           // the exit status where others hold the lock
 	label    string
+	verbose  bool // only of run
+
+	failed   atomic.Pointer[error] // why the last attempt to get the lock did
+	accepted atomic.Bool           // servers have taken the credentials before
+}
+
+// silent reports whether it says nothing about others that hold the lock: a job that may be skipped
+// is none of cron's mails.
+func (f *lockFlags) silent() bool { return f.conflict == exitOK && !f.verbose }
+
+// observe remembers why an attempt failed, and passes the event on.
+func (f *lockFlags) observe(to func(quorum.Event)) func(quorum.Event) {
+	return func(e quorum.Event) {
+		if e.Kind == quorum.EventAttemptFailed {
+			f.failed.Store(&e.Err)
+			if errors.Is(e.Err, quorum.ErrHeld) {
+				f.accepted.Store(true)
+			}
+		}
+		to(e)
+	}
+}
+
+// refusal is why the last attempt to get the lock failed, unless others hold it.
+func (f *lockFlags) refusal() error {
+	if err := f.failed.Load(); err != nil && !errors.Is(*err, quorum.ErrHeld) {
+		return *err
+	}
+	return nil
 }
 
 func (f *lockFlags) register(fs *flag.FlagSet) {
@@ -56,7 +87,7 @@ func (f *lockFlags) register(fs *flag.FlagSet) {
 	fs.BoolVar(&f.try, "try", false, "do not wait for the lock")
 	fs.DurationVar(&f.maxHold, "max-hold", 0, "how long to hold the lock at most")
 	fs.StringVar(&f.label, "label", "", "the `text` by which status, list and errors of others name this program (default: the host,\nthe process ID and the command)")
-	fs.IntVar(&f.conflict, "conflict-exit-code", exitHeld, "the exit `status` if others hold the lock and the wait is over")
+	fs.IntVar(&f.conflict, "conflict-exit-code", exitHeld, "the exit `status` if others hold the lock and the wait is over; with 0 nothing is said about that")
 }
 
 // addName takes one more name for the lock.
@@ -122,7 +153,7 @@ func (f *lockFlags) locker(observe func(quorum.Event)) (l *quorum.Locker, done f
 		usual = max(min(usual, f.minHold), shortestLease) // this process ends with its command: the rest of the lease comes on top
 	}
 	f.lease = cmp.Or(f.lease, usual)
-	return f.nodeFlags.locker(quorum.Options{Lease: f.lease, MaxHold: f.maxHold, Quorum: f.quorum, Label: f.label, Observe: observe})
+	return f.nodeFlags.locker(quorum.Options{Lease: f.lease, MaxHold: f.maxHold, Quorum: f.quorum, Label: f.label, Observe: f.observe(observe)})
 }
 
 // defaultLabel names the host, the process and what it does, where no flag has named the program.
@@ -140,11 +171,21 @@ func (f *lockFlags) defaultLabel(does string) {
 // shortest is how long the lock lasts without renewal, or at most.
 func (f *lockFlags) shortest() time.Duration { return min(f.lease, cmp.Or(f.maxHold, f.lease)) }
 
-// lockSignals returns the signals that come until stop is called. None of them is to end this
-// process before the lock is released.
-func lockSignals() (signals chan os.Signal, stop func()) {
-	signals = make(chan os.Signal, 8)
-	signal.Notify(signals, notIgnored(os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP)...)
+// endSignals end the wait for a lock, and hold. None of them ends this process before the lock is released.
+var endSignals = []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP}
+
+// fromTerminal are those that a terminal sends to all of a job, and SIGCONT, which the shell sends.
+var fromTerminal = []os.Signal{os.Interrupt, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGWINCH, syscall.SIGCONT}
+
+// continues reports whether a command that is stopped is continued after this signal, to act on it.
+func continues(s syscall.Signal) bool {
+	return s != syscall.SIGKILL && s != syscall.SIGCONT && s != syscall.SIGWINCH
+}
+
+// catch returns the given signals as they come, until stop is called.
+func catch(these []os.Signal) (signals chan os.Signal, stop func()) {
+	signals = make(chan os.Signal, 64)
+	signal.Notify(signals, notIgnored(these...)...)
 	broken := make(chan os.Signal, 1) // where nobody reads what this process says, it goes on
 	signal.Notify(broken, syscall.SIGPIPE)
 	return signals, func() {
@@ -156,11 +197,18 @@ func lockSignals() (signals chan os.Signal, stop func()) {
 // acquire takes the lock. If it does not get it, it says why, and returns the exit status.
 func (f *lockFlags) acquire(ctx context.Context, c *command, l *quorum.Locker, signals <-chan os.Signal) (*quorum.Lease, int) {
 	waiting, end := untilSignal(ctx, signals)
+	if err := f.checkOuter(waiting, l); err != nil {
+		end()
+		fmt.Fprintf(c.stderr, "redquorum %s: %v\n", f.verb, err)
+		return nil, exitConfig
+	}
 	lease, err := f.lock(waiting, c, l)
 	by := end()
 	switch {
 	case err != nil:
-		fmt.Fprintf(c.stderr, "redquorum %s: %s\n", f.verb, inFlags(err))
+		if by != nil || !f.silent() || !errors.Is(err, quorum.ErrHeld) {
+			fmt.Fprintf(c.stderr, "redquorum %s: %s\n", f.verb, inFlags(err))
+		}
 		if by == nil {
 			return nil, f.notAcquired(err)
 		}
@@ -170,6 +218,38 @@ func (f *lockFlags) acquire(ctx context.Context, c *command, l *quorum.Locker, s
 		return nil, gaveUp(by)
 	}
 	return lease, exitOK
+}
+
+// outerOwners are the owners of the runs that have started this process, the nearest first.
+func outerOwners() (owners []string) {
+	for _, list := range []string{os.Getenv("REDQUORUM_OWNER"), os.Getenv("REDQUORUM_OUTER")} {
+		for owner := range strings.SplitSeq(list, ",") {
+			if owner != "" {
+				owners = append(owners, owner)
+			}
+		}
+	}
+	return owners
+}
+
+// checkOuter refuses a lock that a run around this process holds: that waits for this process.
+func (f *lockFlags) checkOuter(ctx context.Context, l *quorum.Locker) error {
+	outer := outerOwners()
+	if len(outer) == 0 {
+		return nil
+	}
+	for _, name := range f.names {
+		r, err := l.Inspect(ctx, name)
+		if err != nil || f.read && r.Mode == node.Read {
+			continue
+		}
+		for _, owner := range r.Owners {
+			if slices.Contains(outer, owner) {
+				return fmt.Errorf("%s is held by the 'redquorum run' that started this process, and that waits for this process: leave one of them out, or use another name", shown(name))
+			}
+		}
+	}
+	return nil
 }
 
 // gaveUp is the exit status when a signal has ended the wait for the lock.
@@ -187,11 +267,17 @@ func untilSignal(ctx context.Context, signals <-chan os.Signal) (waiting context
 	stop, by := make(chan struct{}), make(chan os.Signal, 1)
 	go func() {
 		defer close(by)
-		select {
-		case s := <-signals:
-			cancel()
-			by <- s
-		case <-stop:
+		for {
+			select {
+			case s := <-signals:
+				if slices.Contains(endSignals, s) {
+					cancel()
+					by <- s
+					return
+				}
+			case <-stop:
+				return
+			}
 		}
 	}()
 	return waiting, func() os.Signal {
@@ -218,6 +304,13 @@ func (f *lockFlags) lock(ctx context.Context, c *command, l *quorum.Locker) (*qu
 	if f.try {
 		return l.TryLock(ctx, f.names[0], opts...)
 	}
+	ctx, refuse := context.WithCancelCause(ctx)
+	defer refuse(nil)
+	defer time.AfterFunc(timeToReplace, func() {
+		if err := f.failed.Load(); err != nil && !f.accepted.Load() && refused(*err) {
+			refuse(errors.New("the files were not replaced meanwhile"))
+		}
+	}).Stop()
 	waiting, stop := context.WithCancel(ctx)
 	over := make(chan struct{})
 	go func() {
@@ -248,11 +341,13 @@ func (f *lockFlags) sayWaiting(ctx context.Context, c *command, l *quorum.Locker
 		if i > 0 {
 			text = fmt.Sprintf("still waiting after %v", after)
 		}
-		reasons := f.reasons(ctx, l)
+		reasons, trouble := f.reasons(ctx, l)
 		if ctx.Err() != nil {
 			return
 		}
-		fmt.Fprintf(c.stderr, "redquorum %s: %s%s\n", f.verb, text, reasons)
+		if trouble || !f.silent() {
+			fmt.Fprintf(c.stderr, "redquorum %s: %s%s\n", f.verb, text, reasons)
+		}
 	}
 }
 
@@ -267,18 +362,42 @@ func toldAfter(i int) time.Duration {
 	return time.Duration(i-1) * time.Minute
 }
 
-// reasons says of each name why it may not be had.
-func (f *lockFlags) reasons(ctx context.Context, l *quorum.Locker) string {
+// reasons says of each name why it may not be had, and whether that is anything but others who hold it.
+func (f *lockFlags) reasons(ctx context.Context, l *quorum.Locker) (text string, trouble bool) {
 	var all []string
 	for _, name := range f.names {
 		if r, err := l.Inspect(ctx, name); err == nil && r.Verdict != "free" {
 			all = append(all, headline(r))
+			trouble = trouble || r.Verdict == "no-quorum"
 		}
 	}
-	if len(all) == 0 {
-		return " for " + printable(f.title())
+	text = " for " + shown(f.title())
+	if len(all) > 0 {
+		text = ": " + strings.Join(all, "; ")
 	}
-	return ": " + strings.Join(all, "; ")
+	if err := f.refusal(); err != nil {
+		return text + "; the last attempt failed: " + inFlags(err), true
+	}
+	return text, trouble
+}
+
+// timeToReplace is how long credentials that were never accepted are tried: somebody may be replacing the
+// files just now. Later on that is the likelier reason, and waiting goes on.
+const timeToReplace = 3 * time.Second
+
+// refused reports whether so many nodes refuse the credentials that there is no quorum.
+func refused(err error) bool {
+	e, ok := errors.AsType[*quorum.Error](err)
+	if !ok {
+		return false
+	}
+	others := 0
+	for _, n := range e.Nodes {
+		if !node.Permanent(n.Err) && !errors.Is(n.Err, node.ErrAuth) {
+			others++
+		}
+	}
+	return others < e.Quorum
 }
 
 // notAcquired is the exit status for an err of lock: whether it is worth
@@ -287,7 +406,7 @@ func (f *lockFlags) notAcquired(err error) int {
 	if errors.Is(err, quorum.ErrHeld) {
 		return f.conflict
 	}
-	if e, ok := errors.AsType[*quorum.Error](err); ok && e.Permanent() {
+	if e, ok := errors.AsType[*quorum.Error](err); ok && e.Permanent() || !f.accepted.Load() && refused(err) {
 		return exitConfig
 	}
 	return exitNoQuorum

@@ -2,15 +2,18 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"flag"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode"
 
@@ -40,7 +43,7 @@ func (n *nodeFlags) register(fs *flag.FlagSet) {
 	// The environment is no default of the flag: the help would show it,
 	// passwords included.
 	fs.StringVar(&n.nodes, "nodes", "", "`URLs` of the nodes, or host or host:port, separated by commas (default $REDQUORUM_NODES)")
-	fs.StringVar(&n.password, "password-file", "", "the `file` with the password, for nodes whose URL has none")
+	fs.StringVar(&n.password, "password-file", "", "the `file` with the password, for nodes whose URL has none; like the files\nbelow it is read for each connection")
 	fs.StringVar(&n.cacert, "cacert", "", "a PEM `file` with the CA of nodes whose URL is rediss:// (default: the system's CAs)")
 	fs.StringVar(&n.cert, "cert", "", "a PEM `file` with the certificate of this client, for rediss://; --key has its key")
 	fs.StringVar(&n.key, "key", "", "a PEM `file` with the key of --cert")
@@ -122,7 +125,8 @@ var asFlags = strings.NewReplacer("Options.Quorum", "--quorum", "Options.Lease",
 
 // inFlags is the text of an error of a lock, which names flags where to read on.
 func inFlags(err error) string {
-	return strings.ReplaceAll(err.Error(), "see Options.MaxLease, Options.NoRestartGuard", "see --max-lease, --no-guard")
+	const longest = 2000 // names of locks are long, or many
+	return cut(strings.ReplaceAll(err.Error(), "see Options.MaxLease, Options.NoRestartGuard", "see --max-lease, --no-guard"), longest)
 }
 
 // lockOn is quorum.New with errors in the words of the command line. It closes
@@ -172,71 +176,122 @@ func (n *nodeFlags) options() ([]*redis.Options, error) {
 	if err != nil {
 		return nil, err
 	}
-	roots, certificates, err := n.tls()
-	if err != nil {
-		return nil, err
-	}
-	password, err := n.readPassword()
-	if err != nil {
+	if err := n.checkFiles(); err != nil {
 		return nil, err
 	}
 	var all []*redis.Options
-	secure := false
+	secure, trusted := false, new(atomic.Bool)
 	for i, u := range urls {
 		o, err := redisnode.ParseURL(withPort(u))
+		if odd := stray(u); odd != "" && (err != nil || o.Network != "unix") {
+			err = errors.New(odd)
+		}
 		if err != nil {
 			return nil, usageError("server %d of %d%s: %v", i+1, len(urls), masked(urls, u), err)
 		}
-		o.Password = cmp.Or(o.Password, password)
+		if n.password != "" && o.Password == "" {
+			o.CredentialsProviderContext = func(context.Context) (user, password string, err error) {
+				password, err = n.readPassword()
+				return o.Username, password, err
+			}
+		}
 		if o.TLSConfig != nil {
 			secure = true
-			o.TLSConfig.RootCAs, o.TLSConfig.Certificates = roots, certificates
+			n.readFilesOfTLS(o.TLSConfig, trusted)
 		}
 		all = append(all, o)
 	}
-	if !secure && (roots != nil || certificates != nil) {
+	if !secure && n.cacert+n.cert != "" {
 		return nil, usageError("--cacert, --cert and --key are for TLS, and no node's URL begins with rediss://")
 	}
 	return all, nil
 }
 
-// tls reads the files of TLS.
-func (n *nodeFlags) tls() (roots *x509.CertPool, certificates []tls.Certificate, err error) {
-	if n.cacert != "" {
-		pem, err := os.ReadFile(n.cacert)
-		if err != nil {
-			return nil, nil, usageError("--cacert: %v", err)
-		}
-		roots = x509.NewCertPool()
-		if !roots.AppendCertsFromPEM(pem) {
-			return nil, nil, usageError("--cacert: %s has no certificate in PEM", n.cacert)
-		}
-	}
+// checkFiles reads the files once, so that an error in them is one of usage.
+func (n *nodeFlags) checkFiles() error {
 	if (n.cert == "") != (n.key == "") {
-		return nil, nil, usageError("--cert and --key need each other")
+		return usageError("--cert and --key need each other")
 	}
-	if n.cert != "" {
-		pair, err := tls.LoadX509KeyPair(n.cert, n.key)
-		if err != nil {
-			return nil, nil, usageError("--cert and --key: %v", err)
+	for _, file := range []struct {
+		given string
+		read  func() error
+	}{
+		{n.cacert, func() error { _, err := n.readCAs(); return err }},
+		{n.cert, func() error { _, err := n.readCertificate(); return err }},
+		{n.password, func() error { _, err := n.readPassword(); return err }},
+	} {
+		if file.given == "" {
+			continue
 		}
-		certificates = []tls.Certificate{pair}
+		if err := file.read(); err != nil {
+			return usageError("%v", err)
+		}
 	}
-	return roots, certificates, nil
+	return nil
+}
+
+// readFilesOfTLS has each connection read the files, as they may be replaced meanwhile. Once a server
+// was trusted, one that is not may only be ahead of the file: then its error says nothing of
+// certificates, so that nobody takes it for permanent.
+func (n *nodeFlags) readFilesOfTLS(config *tls.Config, trusted *atomic.Bool) {
+	if n.cert != "" {
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return n.readCertificate() }
+	}
+	if n.cacert == "" {
+		return
+	}
+	host := config.ServerName        // of a ConnectionState it is "" if it is an address
+	config.InsecureSkipVerify = true // VerifyConnection does it
+	config.VerifyConnection = func(c tls.ConnectionState) error {
+		roots, err := n.readCAs()
+		if err != nil {
+			return err
+		}
+		others := x509.NewCertPool()
+		for _, cert := range c.PeerCertificates[1:] {
+			others.AddCert(cert)
+		}
+		_, err = c.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: others, DNSName: host})
+		switch {
+		case err == nil:
+			trusted.Store(true)
+			return nil
+		case trusted.Load():
+			return fmt.Errorf("it has another certificate now: %v", err)
+		}
+		return &tls.CertificateVerificationError{UnverifiedCertificates: c.PeerCertificates, Err: err}
+	}
+}
+
+func (n *nodeFlags) readCAs() (*x509.CertPool, error) {
+	text, err := os.ReadFile(n.cacert)
+	if err != nil {
+		return nil, fmt.Errorf("--cacert: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("--cacert: %s has no certificate in PEM", n.cacert)
+	}
+	return roots, nil
+}
+
+func (n *nodeFlags) readCertificate() (*tls.Certificate, error) {
+	pair, err := tls.LoadX509KeyPair(n.cert, n.key)
+	if err != nil {
+		return nil, fmt.Errorf("--cert and --key: %w", err)
+	}
+	return &pair, nil
 }
 
 // readPassword returns what --password-file has, without the end of the line.
 func (n *nodeFlags) readPassword() (string, error) {
-	if n.password == "" {
-		return "", nil
-	}
 	text, err := os.ReadFile(n.password)
 	if err != nil {
-		return "", usageError("--password-file: %v", err)
+		return "", fmt.Errorf("--password-file: %w", err)
 	}
 	password := strings.TrimRight(string(text), "\r\n")
 	if password == "" {
-		return "", usageError("--password-file: %s is empty", n.password)
+		return "", fmt.Errorf("--password-file: %s is empty", n.password)
 	}
 	return password, nil
 }
@@ -244,7 +299,11 @@ func (n *nodeFlags) readPassword() (string, error) {
 // withPort adds Redis' own port to a host that has none.
 func withPort(host string) string {
 	const port = "6379"
-	if ip, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+	bare := host
+	if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
+		bare = host[1 : len(host)-1]
+	}
+	if ip, err := netip.ParseAddr(bare); err == nil {
 		return net.JoinHostPort(ip.String(), port)
 	}
 	if host == "" || strings.ContainsFunc(host, func(r rune) bool {
@@ -253,6 +312,21 @@ func withPort(host string) string {
 		return host
 	}
 	return net.JoinHostPort(host, port)
+}
+
+// stray names a character in a node's URL that does not belong there: quotation marks that a shell
+// or a file has left, white space, a separator. It looks at no user or password, which may have any.
+func stray(u string) string {
+	after := u[strings.LastIndex(u, "@")+1:]
+	for _, r := range string([]rune(u)[:1]) + after {
+		switch {
+		case unicode.IsSpace(r) || unicode.IsControl(r) || r == ';' || r == '|':
+			return fmt.Sprintf("it has a %q: separate servers by commas alone", r)
+		case strings.ContainsRune("\"'`“”„‘’«»\ufeff", r):
+			return fmt.Sprintf("it has a %+q: leave out quotation marks that belong to a shell or a file", r)
+		}
+	}
+	return ""
 }
 
 // masked is what an error can show of one of the nodes: its host, and its port if that is a

@@ -7,14 +7,21 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redquorum/redquorum/internal/tests"
 )
 
 func TestWithPort(t *testing.T) {
@@ -24,6 +31,10 @@ func TestWithPort(t *testing.T) {
 		"10.0.0.1":            "10.0.0.1:6379",
 		"::1":                 "[::1]:6379",
 		"[::1]":               "[::1]:6379",
+		"fe80::1%lo":          "[fe80::1%lo]:6379",
+		"[fe80::1%lo]":        "[fe80::1%lo]:6379",
+		"[fe80::1%lo]:7000":   "[fe80::1%lo]:7000",
+		"[::1]:7000":          "[::1]:7000",
 		"a:7000":              "a:7000",
 		"a:":                  "a:",
 		"redis://a":           "redis://a",
@@ -58,6 +69,27 @@ func TestMasked(t *testing.T) {
 		}
 	}
 	want(t, exitUsage, `server 2 of 3, "10.0.0.2:70000": not a URL`, "status", "x", "--nodes", "10.0.0.1,10.0.0.2:70000,10.0.0.3")
+}
+
+// An error names a character that has no place in a URL.
+func TestStray(t *testing.T) {
+	for list, says := range map[string]string{
+		`"redis://a,redis://b,redis://c"`: `server 1 of 3, "\"redis://a": it has a '"': leave out quotation marks`,
+		`redis://a,redis://b,redis://c"`:  `it has a '"': leave out quotation marks`,
+		`'a,b,c'`:                         `it has a '\'': leave out quotation marks`,
+		"a,b,c:6379\"":                    `it has a '"': leave out quotation marks`,
+		"“a:1,b:1,c:1”":                   `it has a '\u201c': leave out quotation marks`,
+		"redis://a\nredis://b\nredis://c": `it has a '\n': separate servers by commas alone`,
+		"a,b\nc":                          `it has a '\n': separate servers by commas alone`,
+		"a b c":                           `it has a ' ': separate servers by commas alone`,
+		"a;b;c":                           `it has a ';': separate servers by commas alone`,
+		"redis://u:\"pass\"@h:port":       `malformed`,
+	} {
+		t.Setenv("REDQUORUM_NODES", list)
+		if out := want(t, exitUsage, "server ", "status", "x"); !strings.Contains(out, says) || strings.Contains(out, "pass\"") {
+			t.Errorf("%q: %s", list, out)
+		}
+	}
 }
 
 func TestPasswordFile(t *testing.T) {
@@ -172,4 +204,97 @@ func TestTLSFlags(t *testing.T) {
 	want(t, exitUsage, "no such file", "status", "a", "--nodes", nodes, "--cacert", key+"x")
 	want(t, exitUsage, "no such file", "status", "a", "--nodes", nodes, "--cert", key+"x", "--key", key)
 	want(t, exitUsage, "no node's URL begins with rediss://", "status", "a", "--nodes", "a", "--cacert", cert)
+}
+
+// Passwords, certificates and CAs are replaced while programs run, at the server first or in the files first.
+func TestFilesAreReplaced(t *testing.T) {
+	tests.NeedSeconds(t)
+	t.Parallel()
+	for _, serverFirst := range []bool{true, false} {
+		t.Run(fmt.Sprint("server first ", serverFirst), func(t *testing.T) {
+			t.Parallel()
+			s := redisServer(t, "--requirepass", "old")
+			admin := redis.NewClient(&redis.Options{Addr: s.Addr(), Password: "old"})
+			defer admin.Close()
+			pair, cert, key := selfSigned(t)
+			next, nextCert, nextKey := selfSigned(t)
+			var now atomic.Pointer[tls.Config]
+			configOf := func(pair tls.Certificate, file string) *tls.Config {
+				pool := x509.NewCertPool()
+				if text, err := os.ReadFile(file); err != nil || !pool.AppendCertsFromPEM(text) {
+					t.Fatal(err)
+				}
+				return &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool}
+			}
+			now.Store(configOf(pair, cert))
+			addr := withTLS(t, s.Addr(), &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return now.Load(), nil }})
+			password := filepath.Join(t.TempDir(), "password")
+			put := func(file, text string) {
+				t.Helper()
+				if err := os.WriteFile(file+"~", []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Rename(file+"~", file); err != nil {
+					t.Fatal(err)
+				}
+			}
+			replace := func(file, by string) {
+				t.Helper()
+				text, err := os.ReadFile(by)
+				if err != nil {
+					t.Fatal(err)
+				}
+				put(file, string(text))
+			}
+			put(password, "old")
+			flags := "--no-guard --lease 6s --password-file " + password + " --cacert " + cert + " --cert " + cert + " --key " + key
+			holder := start(t, holdOn("rediss://"+addr, flags, "job")...)
+			holder.says("holding job")
+			waiter := start(t, runOn("rediss://"+addr, flags, "echo", "at last")...)
+			waiter.says("waiting: job is held by")
+
+			files := func() {
+				replace(key, nextKey)
+				replace(cert, nextCert)
+				put(password, "new")
+			}
+			if !serverFirst {
+				files()
+			}
+			now.Store(configOf(next, nextCert))
+			if err := admin.ConfigSet(t.Context(), "requirepass", "new").Err(); err != nil {
+				t.Fatal(err)
+			}
+			_ = admin.Do(t.Context(), "client", "kill", "type", "normal", "skipme", "yes").Err()
+			_ = admin.Do(t.Context(), "client", "kill", "type", "pubsub").Err()
+			if serverFirst {
+				time.Sleep(time.Second) // time in which the files are old
+				files()
+			}
+			time.Sleep(7 * time.Second) // longer than the lease
+			holder.signal(syscall.SIGTERM)
+			holder.exits(exitOK)
+			if out := waiter.exits(0); !strings.Contains(out, "at last") {
+				t.Error(out)
+			}
+		})
+	}
+}
+
+// A wrong file from the start is found at once if it is a CA's, as nobody can have replaced that meanwhile.
+func TestWrongCA(t *testing.T) {
+	pair, cert, _ := selfSigned(t)
+	_, other, _ := selfSigned(t)
+	servers, _ := startNodes(t, 1)
+	addr := withTLS(t, servers[0].Addr(), &tls.Config{Certificates: []tls.Certificate{pair}})
+	start(t, runOn("rediss://"+addr, "--cacert "+cert, "true")...).exits(0)
+	out := start(t, runOn("rediss://"+addr, "--cacert "+other, "echo", "never")...).exits(exitConfig)
+	if !strings.Contains(out, "unknown authority") {
+		t.Error(out)
+	}
+	_, port, _ := net.SplitHostPort(addr)
+	out = start(t, runOn("rediss://localhost:"+port, "--cacert "+cert, "echo", "never")...).exits(exitConfig)
+	if !strings.Contains(out, "wanted to match localhost") {
+		t.Errorf("its certificate is for 127.0.0.1 alone: %s", out)
+	}
 }

@@ -109,6 +109,8 @@ func TestBashCompletes(t *testing.T) {
 		"run --lease ":          "",
 		"sim m":                 "manual matrix",
 		"sim scenario --cl":     "--client",
+		"sim scenario l":        "list",
+		"sim scenario S24":      "S24",
 		"completion ":           "bash zsh fish",
 		"help de":               "demo",
 		"list --a":              "--all",
@@ -141,7 +143,7 @@ func TestManPage(t *testing.T) {
 		if err != nil && strings.Contains(errs.String(), "option") {
 			t.Skip("this man takes other options: ", errs.String())
 		}
-		if err != nil || errs.Len() > 0 || !strings.Contains(string(out), "redquorum run --name nightly --wait 10s -- ./report.sh") {
+		if err != nil || errs.Len() > 0 || !strings.Contains(string(out), "redquorum run nightly --wait 10s -- ./report.sh") {
 			t.Errorf("%v: %s", err, errs.String())
 		}
 		for line := range strings.Lines(string(out)) {

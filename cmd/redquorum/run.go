@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
@@ -21,26 +21,38 @@ import (
 )
 
 const runManual = `
-usage: redquorum run --name NAME [flags] -- COMMAND [ARG...]
-       redquorum run --name NAME [flags] -c 'SHELL COMMAND'
+usage: redquorum run NAME... [flags] -- COMMAND [ARG...]
+       redquorum run NAME... [flags] -c 'SHELL COMMAND'
+       redquorum run --name NAME [flags] [--] COMMAND [ARG...]
 
 Takes the lock NAME, runs COMMAND, and releases the lock when COMMAND has ended. The
 lock is renewed for as long as COMMAND runs, or until --max-hold. With several
---name it takes all of them or none. With --read it shares the lock with other readers.
+names it takes all of them or none. With --read it shares the lock with other readers.
 With --write it has the lock alone, and readers wait for it as well. A NAME is text
 in UTF-8. It must not begin with redquorum_ or redisson_, nor contain
 :rwlock_timeout:, because other locks have keys under such names.
 
-While it waits, it says on standard error what it waits for: after 1 s, after 10 s,
-and then every minute. With --verbose it also says when it has the lock, as which
+While it waits, it says on standard error what it waits for, and why its last attempt
+failed: after 1 s, after 10 s, and then every minute. With --conflict-exit-code 0, for
+jobs that may be skipped, it says nothing while others hold the lock. With --verbose it also says when it has the lock, as which
 owner, and when it has released it.
 
-COMMAND runs in a process group of its own, with the standard streams passed
-through. In its environment are REDQUORUM_NAME (several with commas between),
-REDQUORUM_TOKEN (a fencing token: higher than that of every earlier holder, or of
-every earlier writer with --read) and REDQUORUM_OWNER. REDQUORUM_NODES is
-removed, as it may have passwords. INT, TERM, HUP and QUIT are passed on to the
-group.
+COMMAND has the standard streams of this process. In its environment are
+REDQUORUM_NAME (several with commas between), REDQUORUM_TOKEN (a fencing token: higher
+than that of every earlier holder, or of every earlier writer with --read) and
+REDQUORUM_OWNER. REDQUORUM_NODES is removed, as it may have passwords. A run inside of
+COMMAND that would wait for its own lock is refused; REDQUORUM_OUTER has the owners of
+the runs around it.
+
+COMMAND gets the signals that this process gets, such as TERM, USR1 or WINCH, and is
+continued if it was stopped. While this process waits for the lock, INT, TERM, HUP and
+QUIT end the wait, and others do nothing. On Linux COMMAND uses the terminal as without
+redquorum: it can ask there whatever is redirected, and Ctrl-Z, bg and fg stop and
+continue all of it. Nobody renews the lock of a job that is stopped. So continue it
+within half of the lease, or COMMAND is killed. When COMMAND was killed, the terminal
+gets its modes back. Without a terminal COMMAND runs in a process group of its own.
+On other systems it always does, and gets the terminal if this process has it and is
+not in a pipeline; Ctrl-Z is switched off.
 
 If the lock cannot be renewed, or --max-hold is near, all that COMMAND has started
 gets TERM, and KILL before the lease ends. --term-grace is the time between the two.
@@ -63,7 +75,6 @@ may differ by, and less than the interval. If COMMAND ends near the end of
 default of --lease is at most --min-hold. Unless --max-lease is set, nodes that
 restarted are ignored for --min-hold if that is longer than 30s.
 
-If standard input and output are a terminal, COMMAND gets it, without Ctrl-Z.
 Passwords in --nodes can be seen in the list of processes (ps). Put them in
 REDQUORUM_NODES, which COMMAND cannot read there on Linux, or use --password-file.
 
@@ -75,7 +86,8 @@ Exit status: that of COMMAND (128 + the signal if one killed it), or
   76   the lock was lost, --max-hold has passed, or the helper process was killed;
        COMMAND was ended
   78   permanent error on too many nodes: bad credentials, untrusted certificate, wrong
-       key type, unsupported server, no fencing token left, or duplicate servers
+       key type, unsupported server, no fencing token left, duplicate servers, or a
+       run that would wait for the one that started it
   126  COMMAND cannot be executed
   127  COMMAND was not found
   130  INT ended COMMAND, or the wait; this process ends by the signal, too, so that a
@@ -83,9 +95,9 @@ Exit status: that of COMMAND (128 + the signal if one killed it), or
   2    usage
 
 example:
-  redquorum run --name nightly --wait 10s -- ./report.sh
-  redquorum run --name nightly --try -c 'dump | gzip >dump.gz'
-  redquorum run --name job --min-hold 45s --try -- ./job
+  redquorum run nightly --wait 10s -- ./report.sh
+  redquorum run nightly --try -c 'dump | gzip >dump.gz'
+  redquorum run job --min-hold 45s --try -- ./job
 `
 
 const (
@@ -101,7 +113,6 @@ const (
 // runFlags are what run was asked for.
 type runFlags struct {
 	lockFlags
-	verbose bool
 	shell   string
 	grace   time.Duration // between TERM and KILL; 0: the default
 	command []string
@@ -112,11 +123,11 @@ func runVerb(ctx context.Context, c *command) int {
 	if !ok {
 		return status
 	}
-	signals, stop := lockSignals()
+	signals, stop := catch(passable())
 	defer stop()
-	path, err := exec.LookPath(f.command[0])
+	path, err := findCommand(f.command[0])
 	if err != nil {
-		return failCommand(c.stderr, f.command[0], err)
+		return failCommand(c.stderr, f.command[0], "", err)
 	}
 	trouble := new(trouble)
 	f.defaultLabel("run " + filepath.Base(f.command[0]))
@@ -136,10 +147,10 @@ func runVerb(ctx context.Context, c *command) int {
 		return status
 	}
 	if f.verbose {
-		say(c.stderr, "acquired %s after %v: owner %s, token %d", printable(f.title()), since(begun), lease.Owner(), lease.Token())
+		say(c.stderr, "acquired %s after %v: owner %s, token %d", shown(f.title()), since(begun), lease.Owner(), lease.Token())
 	}
 	begun = time.Now()
-	status = c.supervise(path, &f, lease, trouble, signals)
+	status = c.supervise(path, f, lease, trouble, signals)
 	if err := lease.Unlock(ctx); err != nil {
 		if status == exitLost { // that has been said
 			return status
@@ -149,17 +160,17 @@ func runVerb(ctx context.Context, c *command) int {
 	leave = func() { briefly(done) }
 	if f.verbose {
 		if left := f.minHold - time.Since(begun); left > 0 {
-			say(c.stderr, "done with %s after %v; it stays taken for %v more", printable(f.title()), since(begun), left.Round(time.Millisecond))
+			say(c.stderr, "done with %s after %v; it stays taken for %v more", shown(f.title()), since(begun), left.Round(time.Millisecond))
 		} else {
-			say(c.stderr, "released %s after %v", printable(f.title()), since(begun))
+			say(c.stderr, "released %s after %v", shown(f.title()), since(begun))
 		}
 	}
 	return status
 }
 
-func (c *command) runFlags() (f runFlags, status int, ok bool) {
+func (c *command) runFlags() (f *runFlags, status int, ok bool) {
 	fs := c.flags("run", runManual)
-	f.verb = "run"
+	f = &runFlags{lockFlags: lockFlags{verb: "run"}}
 	f.register(fs)
 	f.registerEmbedded(fs)
 	fs.Func("name", "the lock's `name`; give it several times for one lock of several names", f.addName)
@@ -171,12 +182,17 @@ func (c *command) runFlags() (f runFlags, status int, ok bool) {
 		return f, status, false
 	}
 	f.command = fs.Args()
+	if len(f.names) == 0 {
+		if status, ok = f.namesFirst(c, fs); !ok {
+			return f, status, false
+		}
+	}
 	set := setFlags(fs)
 	err := f.check(set)
 	switch {
 	case err != nil:
 	case len(f.names) == 0:
-		err = usageError("--name is missing")
+		err = usageError("the lock's name is missing: run NAME -- COMMAND [ARG...]")
 	case set["c"] && len(f.command) > 0:
 		err = usageError("-c and COMMAND exclude each other")
 	case set["c"]:
@@ -198,6 +214,34 @@ func (c *command) runFlags() (f runFlags, status int, ok bool) {
 	return f, exitOK, true
 }
 
+// namesFirst reads names that stand alone, and the flags after them, where there is no --name. The
+// command follows -- then.
+func (f *runFlags) namesFirst(c *command, fs *flag.FlagSet) (status int, ok bool) {
+	rest := fs.Args()
+	if before := len(c.args) - len(rest) - 1; len(rest) == 0 || before >= 0 && c.args[before] == "--" {
+		return exitOK, true // no names
+	}
+	f.command = nil
+	end := slices.Index(rest, "--")
+	if end >= 0 {
+		rest, f.command = rest[:end], rest[end+1:]
+	}
+	c.args = rest
+	names, status, ok := c.parseArgs(fs)
+	if !ok {
+		return status, false
+	}
+	if end < 0 && !setFlags(fs)["c"] {
+		return c.fail("run", usageError("the command is missing: run %s -- COMMAND [ARG...]", quoted(names[0]))), false
+	}
+	for _, name := range names {
+		if err := f.addName(name); err != nil {
+			return c.fail("run", usageError("%v", err)), false
+		}
+	}
+	return exitOK, true
+}
+
 // longestMinHold leaves --max-lease below its bound.
 const longestMinHold = 23 * time.Hour
 
@@ -209,24 +253,6 @@ func (f *runFlags) checkMinHold() error {
 		return usageError("--min-hold cannot be combined with --read or --write")
 	}
 	return nil
-}
-
-// failCommand says why the command, named so, could not be started.
-func failCommand(stderr io.Writer, name string, err error) int {
-	reason := err
-	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(inner) {
-		reason = inner // the outer ones quote the name
-	}
-	fmt.Fprintf(stderr, "redquorum run: the command %s: %v\n", quoted(name), reason)
-	for _, full := range []error{syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE} {
-		if errors.Is(err, full) {
-			return exitOS
-		}
-	}
-	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
-		return exitNotFound
-	}
-	return exitNotExecutable
 }
 
 // margins says how long before the end of a lease of that length a command gets
@@ -274,33 +300,42 @@ func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease, troub
 
 	s := &supervision{stderr: c.stderr, lease: lease, trouble: trouble, maxHold: f.maxHold, signals: signals, status: -1}
 	s.term, s.kill = margins(f.shortest(), f.grace)
-	if lease.Remaining() <= s.term { // it was handed on, and lasts for as long only when it is renewed
+	if lease.Remaining() <= max(s.term, f.shortest()/2) { // it was handed on, and lasts for as long only when it is renewed
 		if err := lease.Extend(context.Background(), f.lease); err != nil {
 			say(c.stderr, "%s", inFlags(err))
 			return exitLost
 		}
 	}
-	env := append(withoutNodes(os.Environ()), "REDQUORUM_NAME="+strings.Join(lease.Names(), ","),
+	env := append(withoutLock(os.Environ()), "REDQUORUM_NAME="+strings.Join(lease.Names(), ","),
 		fmt.Sprintf("REDQUORUM_TOKEN=%d", lease.Token()), "REDQUORUM_OWNER="+lease.Owner())
+	if outer := outerOwners(); len(outer) > 0 {
+		env = append(env, "REDQUORUM_OUTER="+strings.Join(outer, ","))
+	}
 	hideEnvironment()
-	tty, ignored := commandTerminal()
-	signal.Ignore(ignored) // as the command then does, too
+	terminal := openConsole()
+	in, ignored := commandPlace(terminal)
+	for _, s := range ignored {
+		signal.Ignore(s) // as the command then does, too
+	}
 	var err error
-	s.warden, err = startWarden(path, f.command, env, tty, f.grace, s.leaseEnd(), s.kill)
-	signal.Reset(ignored)
+	s.warden, err = startWarden(path, f.command, env, in, f.grace, s.leaseEnd(), s.kill)
 	if err != nil {
 		say(c.stderr, "the command was not started: %v", err)
 		return exitOS
 	}
-	if tty != noTerminal {
-		signal.Ignore(syscall.SIGTTOU) // or what this process has to say would stop it
-	}
+	// Its own output must not stop this process. Ctrl-Z stops it only after the command, which may tidy the
+	// screen before.
+	signal.Ignore(syscall.SIGTTOU, syscall.SIGTSTP)
 	status := s.watch()
-	if tty != noTerminal {
-		takeTerminalBack(tty, s.warden.group)
+	if status == exitLost || status > 128 { // it had no time to
+		terminal.restore()
+	} else {
+		terminal.takeBack()
 	}
-	if status == exitInterrupted {
-		interruptOurs(tty)
+	if in == foreground && status == exitInterrupted {
+		// The terminal has given Ctrl-C to the command's group alone, and a script that
+		// waits for this process is to end as well.
+		_ = syscall.Kill(0, syscall.SIGINT)
 	}
 	return status
 }
@@ -344,6 +379,8 @@ func (s *supervision) note(r message) {
 	switch r.what {
 	case reportBegan:
 		s.warden.group, s.passed = int(r.number), s.signals
+	case reportStopped:
+		stopLike(s.warden.group)
 	case reportEnded:
 		s.status = int(r.number)
 	case reportGone:
@@ -396,10 +433,13 @@ func (s *supervision) over() int {
 	return s.status
 }
 
-// withoutNodes removes the nodes' URLs from an environment: the command has no
-// need of the passwords in them.
-func withoutNodes(env []string) []string {
-	return slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, "REDQUORUM_NODES=") })
+// withoutLock removes from an environment the nodes' URLs, because the command has no need of the
+// passwords in them, and what another run has said of its lock.
+func withoutLock(env []string) []string {
+	return slices.DeleteFunc(env, func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return slices.Contains([]string{"REDQUORUM_NODES", "REDQUORUM_NAME", "REDQUORUM_TOKEN", "REDQUORUM_OWNER", "REDQUORUM_OUTER"}, name)
+	})
 }
 
 // trouble remembers why the lease was not renewed.

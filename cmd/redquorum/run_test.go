@@ -1,16 +1,21 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -46,7 +51,7 @@ func startProgram(t *testing.T, path string, args ...string) *program {
 	p.cmd.Env = append(os.Environ(), actAsProgram+"=yes")
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
 	p.cmd.WaitDelay = time.Second
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that a signal here is for it alone
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // so that neither a signal nor the terminal here is for it
 	var err error
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
@@ -685,7 +690,7 @@ func TestFailCommand(t *testing.T) {
 		syscall.EAGAIN:   exitOS,
 		syscall.EMFILE:   exitOS,
 	} {
-		if got := failCommand(io.Discard, "job", &os.PathError{Op: "fork/exec", Path: "job", Err: err}); got != want {
+		if got := failCommand(io.Discard, "job", "", &os.PathError{Op: "fork/exec", Path: "job", Err: err}); got != want {
 			t.Errorf("%v: %d, want %d", err, got, want)
 		}
 	}
@@ -727,6 +732,13 @@ func (l *lockedBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.Write(p)
+}
+
+// forget forgets the first bytes.
+func (l *lockedBuffer) forget(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.b.Next(n)
 }
 
 func (l *lockedBuffer) String() string {
@@ -799,5 +811,277 @@ func TestRunOnceInAnInterval(t *testing.T) {
 	ends(t, 0, runOn(urls, "--wait 20s", "true")...)
 	if took := time.Since(begun); took < minHold {
 		t.Errorf("it was free after %v", took)
+	}
+}
+
+// A run inside of another one does not wait for its own lock, however far out that is.
+func TestRunInsideRun(t *testing.T) {
+	t.Parallel()
+	_, urls := startNodes(t, 3)
+	run := func(flags string) string {
+		return "env " + actAsProgram + "=yes " + os.Args[0] + " run --nodes " + urls + " " + flags + " -- "
+	}
+	for _, c := range []struct {
+		want         int
+		outer, inner string
+	}{
+		{exitConfig, "", run("--name job") + "echo never"},
+		{exitConfig, "", run("--name job --try") + "echo never"},
+		{exitConfig, "--read", run("--name job --write") + "echo never"},
+		{exitConfig, "--write", run("--name job --read") + "echo never"},
+		{exitConfig, "", run("--name a --name job") + "echo never"},
+		{exitConfig, "", run("--name a") + run("--name b") + run("--name job") + "echo never"},
+		{exitConfig, "", strings.Replace(run("--name job"), " run ", " hold ", 1)},
+		{exitOK, "", run("--name a") + run("--name b") + "echo $REDQUORUM_NAME"},
+		{exitOK, "--read", run("--name job --read") + "sh -c 'echo $REDQUORUM_NAME'"},
+		{exitOK, "", run("--name job --prefix other:") + "true"},
+	} {
+		inner := c.inner
+		if strings.Contains(inner, " hold ") {
+			inner = strings.NewReplacer(" --name job", " job", " -- ", "").Replace(inner)
+		}
+		out := start(t, runOn(urls, c.outer, "sh", "-c", inner)...).exits(c.want)
+		if refused := strings.Contains(out, "job is held by the 'redquorum run' that started this process"); refused != (c.want == exitConfig) || strings.Contains(out, "never") {
+			t.Errorf("%s: %s", c.inner, out)
+		}
+	}
+	// Its command learns of its own lock, and not of the outer one.
+	out := start(t, runOn(urls, "", "sh", "-c", `echo $REDQUORUM_OWNER; `+run("--name a")+`sh -c 'echo $REDQUORUM_NAME $REDQUORUM_OUTER'`)...).exits(0)
+	if owner, rest, _ := strings.Cut(out, "\n"); rest != "a "+owner+"\n" {
+		t.Error(out)
+	}
+}
+
+// It finds the command as a shell does.
+func TestRunFindsCommand(t *testing.T) {
+	dir := t.TempDir()
+	for name, mode := range map[string]os.FileMode{"first/tool": 0o644, "second/tool": 0o755, "first/text": 0o644, "first/folder/x": 0o755} {
+		file := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte("echo "+name+"\n"), mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		path, command string
+		want          int
+		says          string
+	}{
+		{".", "tool", 0, "second/tool\n"},
+		{"", "tool", 0, "second/tool\n"},
+		{":/bin", "tool", 0, "second/tool\n"},
+		{"/bin:../second", "tool", 0, "second/tool\n"},
+		{"../first:../second", "tool", 0, "second/tool\n"},
+		{"../first", "tool", exitNotExecutable, "permission denied"},
+		{"../first", "folder", exitNotFound, "not found"},
+		{"/bin", "./tool", 0, "second/tool\n"},
+		{"/bin", "", exitNotFound, "not found"},
+		{"unset", "ls", 0, "tool\n"},
+	} {
+		p := exec.Command(os.Args[0], runIn("", c.command)...)
+		p.Dir, p.Env = filepath.Join(dir, "second"), []string{actAsProgram + "=yes", "PATH=" + c.path}
+		if c.path == "unset" {
+			p.Env = p.Env[:1]
+		}
+		out, _ := p.CombinedOutput()
+		if got := p.ProcessState.ExitCode(); got != c.want || !strings.Contains(string(out), c.says) {
+			t.Errorf("%s in %q: %d, want %d: %s", c.command, c.path, got, c.want, out)
+		}
+	}
+}
+
+// Where a script cannot run because of its interpreter, that is named.
+func TestRunNamesInterpreter(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	noProgram := filepath.Join(dir, "no-program")
+	for _, c := range []struct {
+		file string
+		want int
+		says string
+	}{
+		{"#!/bin/sh\r\necho never\r\n", exitNotFound, `its interpreter "/bin/sh\r" does not exist; its lines end with a carriage return, as on Windows: convert it`},
+		{"#! /no/such/shell -e\n", exitNotFound, `its interpreter "/no/such/shell" does not exist`},
+		{"#!" + noProgram + "\n", exitNotExecutable, "its interpreter \"" + noProgram + "\" cannot be executed"},
+		{"#!" + dir + "\n", exitNotExecutable, "its interpreter \"" + dir + "\" cannot be executed"},
+		{"#!/bin/sh\nexit 7\n", 7, ""},
+	} {
+		script := filepath.Join(dir, "script")
+		if err := errors.Join(os.WriteFile(noProgram, nil, 0o644), os.WriteFile(script, []byte(c.file), 0o755)); err != nil {
+			t.Fatal(err)
+		}
+		if out := start(t, runIn("", script)...).exits(c.want); !strings.Contains(out, c.says) {
+			t.Errorf("%q: %s", c.file, out)
+		}
+	}
+
+	program, err := os.ReadFile("/bin/true") // with a loader that is not there
+	loader := regexp.MustCompile(`/lib[a-z0-9]*/ld-[a-zA-Z0-9._-]+\.so`).Find(program)
+	if err != nil || loader == nil {
+		return
+	}
+	path := filepath.Join(dir, "program")
+	missing := "/no!" + string(loader[4:])
+	if err := os.WriteFile(path, bytes.Replace(program, loader, []byte(missing), 1), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if out := start(t, runIn("", path)...).exits(exitNotFound); !strings.Contains(out, "its loader \""+missing) {
+		t.Error(out)
+	}
+}
+
+// A job that may be skipped says nothing where others hold the lock; of other trouble it does.
+func TestRunSkipsSilently(t *testing.T) {
+	tests.NeedSeconds(t)
+	t.Parallel()
+	servers, urls := startNodes(t, 3)
+	lease := hold(t, newLocker(t, urls), "job")
+	for _, args := range [][]string{
+		runOn(urls, "--wait 2s --conflict-exit-code 0", "echo", "never"),
+		runOn(urls, "--try --conflict-exit-code 0", "echo", "never"),
+		holdOn(urls, "--wait 2s --conflict-exit-code 0", "job"),
+	} {
+		if out := start(t, args...).exits(0); out != "" {
+			t.Errorf("%q: %s", args, out)
+		}
+	}
+	if out := start(t, runOn(urls, "--wait 2s --conflict-exit-code 0 --verbose", "echo", "never")...).exits(0); !strings.Contains(out, "waiting") || !strings.Contains(out, "held by another owner") {
+		t.Error(out)
+	}
+	if err := lease.Unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	servers[0].Kill()
+	servers[1].Kill()
+	if out := start(t, runOn(urls, "--wait 2s --conflict-exit-code 0", "echo", "never")...).exits(exitNoQuorum); !strings.Contains(out, "waiting") || !strings.Contains(out, "no quorum") {
+		t.Error(out)
+	}
+}
+
+// Where nobody holds the lock and the servers refuse it, it says why.
+func TestRunSaysWhyItWaits(t *testing.T) {
+	t.Parallel()
+	for refusal, arg := range map[string][]string{"out of memory": {"--maxmemory", "1"}, "NOREPLICAS": {"--min-replicas-to-write", "1"}} {
+		s := redisServer(t, arg...)
+		for _, args := range [][]string{
+			runOn(s.URL(), "--no-guard", "echo", "never"),
+			holdOn(s.URL(), "--no-guard", "job"),
+		} {
+			p := start(t, args...)
+			p.says("waiting for job; the last attempt failed: ")
+			p.signal(syscall.SIGTERM)
+			first, _, _ := strings.Cut(p.exits(exitHeld), "\n")
+			if !strings.Contains(first, refusal) || strings.Contains(first, "never") {
+				t.Errorf("%s: %s", refusal, first)
+			}
+		}
+	}
+}
+
+// A wrong configuration ends the wait with 78, also if the credentials are in files, which could be replaced.
+func TestRunWithWrongConfiguration(t *testing.T) {
+	tests.NeedSeconds(t)
+	t.Parallel()
+	pair, cert, key := selfSigned(t)
+	_, otherCert, otherKey := selfSigned(t)
+	pool := x509.NewCertPool()
+	if text, err := os.ReadFile(cert); err != nil || !pool.AppendCertsFromPEM(text) {
+		t.Fatal(err)
+	}
+	s := redisServer(t, "--requirepass", "s3kr1t")
+	secure := withTLS(t, s.Addr(), &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool})
+	password := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte("0ther"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ flags, doctor, advice string }{
+		{"--nodes " + s.Addr() + " --password-file " + password, "WRONGPASS", "check the user and password"},
+		{"--nodes redis://:s3kr1t@" + s.Addr() + "/99", "DB index", "correct the number of the database"},
+		{"--nodes rediss://:s3kr1t@" + secure + " --cacert " + cert, "certificate required", "the server wants a certificate of this client: give one with --cert and --key"},
+		{"--nodes rediss://:s3kr1t@" + secure + " --cacert " + cert + " --cert " + otherCert + " --key " + otherKey, "certificate", "give a --cert that a CA of the server's has signed"},
+		{"--nodes rediss://:s3kr1t@" + secure + " --cert " + cert + " --key " + key, "unknown authority", "give the CA that has signed its certificate with --cacert"},
+		{"--nodes rediss://:s3kr1t@" + secure + " --cacert " + otherCert + " --cert " + cert + " --key " + key, "unknown authority", "give the CA that has signed its certificate with --cacert"},
+		{"--nodes " + fakeServer(t, "-DENIED Redis is running in protected mode", nil), "DENIED", "set its protected-mode to no"},
+	} {
+		t.Run(c.flags, func(t *testing.T) {
+			t.Parallel()
+			flags := strings.Fields(c.flags)
+			for _, wait := range []string{"--fair", "--try"} {
+				out := ends(t, exitConfig, append(append([]string{"run", "--no-guard", "--name", "job", wait}, flags...), "--", "echo", "it runs")...)
+				if strings.Contains(out, "it runs") {
+					t.Error(out)
+				}
+			}
+			out := strings.Join(strings.Fields(want(t, exitUnsafe, "", append([]string{"doctor"}, flags...)...)), " ")
+			if !strings.Contains(out, c.doctor) || !strings.Contains(out, c.advice) {
+				t.Error(out)
+			}
+		})
+	}
+}
+
+// fakeServer says something at each connection, or answers INFO.
+func fakeServer(t *testing.T, says string, info map[string]string) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	serve := func(c net.Conn) {
+		defer c.Close()
+		if says != "" {
+			fmt.Fprintf(c, "%s\r\n", says)
+			return
+		}
+		for in := bufio.NewScanner(c); in.Scan(); {
+			words, _ := strconv.Atoi(strings.TrimPrefix(in.Text(), "*"))
+			var command []string
+			for range words {
+				_, _ = in.Scan(), in.Scan() // its length, and itself
+				command = append(command, strings.ToLower(in.Text()))
+			}
+			switch strings.Join(command[:min(1, len(command))], "") {
+			case "ping":
+				_, _ = io.WriteString(c, "+PONG\r\n")
+			case "info":
+				var text strings.Builder
+				for field, value := range info {
+					fmt.Fprintf(&text, "%s:%s\r\n", field, value)
+				}
+				fmt.Fprintf(c, "$%d\r\n%s\r\n", text.Len(), text.String())
+			default:
+				_, _ = io.WriteString(c, "-ERR unknown command\r\n")
+			}
+		}
+	}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go serve(c)
+		}
+	}()
+	return l.Addr().String()
+}
+
+// A lock that was handed on lasts for the whole lease before the command begins, so that it is not asked to stop
+// at once.
+func TestRunAfterHandOver(t *testing.T) {
+	tests.NeedSeconds(t)
+	t.Parallel()
+	_, urls := startNodes(t, 1)
+	for _, lease := range []string{"5s", "6s", "7s"} {
+		holder := start(t, holdOn(urls, "--lease "+lease, "job")...)
+		holder.says("holding job")
+		waiter := start(t, runOn(urls, "--lease "+lease, "sleep", "2")...)
+		waiter.says("waiting: job is held by")
+		eventually(t, "in line", func() bool { return len(statusOf(t, exitOK, "job", urls).Waiting) == 1 })
+		holder.signal(syscall.SIGTERM)
+		holder.exits(exitOK)
+		if out := waiter.exits(0); strings.Contains(out, "asked to stop") {
+			t.Errorf("lease %s: %s", lease, out)
+		}
 	}
 }

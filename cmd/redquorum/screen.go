@@ -24,7 +24,8 @@ type screen struct {
 }
 
 func newScreen(w io.Writer, nodes int) *screen {
-	s := &screen{w: w, live: terminal.Is(w), nodes: nodes, every: 100 * time.Millisecond}
+	const least = 60 // columns of a picture
+	s := &screen{w: w, live: terminal.Is(w) && terminal.Columns(w) >= least, nodes: nodes, every: 100 * time.Millisecond}
 	s.painter = newPainter(w)
 	return s
 }
@@ -66,7 +67,7 @@ func (s *screen) draw(d *demo) {
 		fmt.Fprintf(&b, "\x1b[%dA", s.lines)
 	}
 	s.lines = 0
-	line("%s  %d workers, %d nodes, one lock of %v    %4.1fs", s.paint(bold, "redquorum demo"), demoWorkers, s.nodes,
+	line("%s  %d workers, %d nodes, one lock, lease %v    %4.1fs", s.paint(bold, "redquorum demo"), demoWorkers, s.nodes,
 		demoLease, time.Since(d.start).Seconds())
 	line("")
 	if d.report != nil {
@@ -94,13 +95,17 @@ func (s *screen) draw(d *demo) {
 	line("  number %s    token %s", s.paint(bold, fmt.Sprint(d.number)), s.paint(dim, fmt.Sprint(d.fence)))
 	line("")
 	const shown = 6
-	last := d.messages[max(0, len(d.messages)-shown):]
+	var last []string
+	for _, m := range d.messages {
+		last = append(last, strings.Split(terminal.Wrap(min(terminal.Page, terminal.Columns(s.w))-2, m, messageIndent), "\n")...)
+	}
+	last = last[max(0, len(last)-shown):]
 	for i := range shown {
 		text := ""
 		if i < len(last) {
 			text = last[i]
 		}
-		line("  %.76s", text)
+		line("  %s", cut(text, terminal.Page-2))
 	}
 	_, _ = io.WriteString(s.w, b.String())
 }
@@ -108,21 +113,27 @@ func (s *screen) draw(d *demo) {
 // tell prints what is new, and once a second how it stands.
 func (s *screen) tell(d *demo) {
 	for _, m := range d.messages[s.told:] {
-		fmt.Fprintln(s.w, m)
+		fmt.Fprintln(s.w, terminal.Wrap(terminal.PageOf(s.w), m, messageIndent))
 	}
 	s.told = len(d.messages)
 	if time.Since(s.lastLine) < time.Second || d.report == nil {
 		return
 	}
 	s.lastLine = time.Now()
-	// Not who works now: the nodes were asked a moment before, and each at another.
-	fmt.Fprintf(s.w, "%5.1fs  number %d, token %d, nodes when asked: %s\n", time.Since(d.start).Seconds(), d.number, d.fence,
-		strings.Join(nodeStates(d.report), ", "))
+	fmt.Fprintf(s.w, "%5.1fs  number %d, token %d; %s\n", time.Since(d.start).Seconds(), d.number, d.fence, nodeHealth(d.report))
+}
+
+// messageIndent is that of a message's lines after the first, below the text that follows its time.
+const messageIndent = "        "
+
+// begin prints what comes before all pictures.
+func (s *screen) begin(text string) {
+	fmt.Fprintf(s.w, "%s\n\n", terminal.Wrap(terminal.PageOf(s.w), text, ""))
 }
 
 // end prints the last lines.
 func (s *screen) end(lines ...string) {
 	for _, l := range lines {
-		fmt.Fprintln(s.w, s.paint(bold, l))
+		fmt.Fprintln(s.w, s.paint(bold, terminal.Wrap(terminal.PageOf(s.w), l, "")))
 	}
 }

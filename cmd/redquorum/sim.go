@@ -75,7 +75,7 @@ func simVerb(ctx context.Context, c *command) int {
 			return v.run(ctx, c)
 		}
 	}
-	return c.fail("sim", usageError("there is no sim %s", quoted(word)))
+	return c.fail("sim", usageError("there is no sim %s%s", quoted(word), didYouMean(word, nextWords("sim", helpPages()))))
 }
 
 // heedful makes a word end with ctx that looks at it nowhere. Its run is in virtual time,

@@ -43,7 +43,7 @@ func simScenario(_ context.Context, c *command) int {
 	}
 	s, ok := sim.FindScenario(id)
 	if !ok {
-		return c.fail("sim scenario", usageError("there is no scenario %s; 'redquorum sim scenario list' has all", quoted(id)))
+		return c.fail("sim scenario", usageError("there is no scenario %s%s; 'redquorum sim scenario list' has all", quoted(id), didYouMean(id, nextWords("sim scenario", nil))))
 	}
 	if *client != string(faults.Redquorum) && *client != string(faults.Plain) && *client != sim.Mistaken {
 		return c.fail("sim scenario", usageError("--client is %s; it must be redquorum, plain or mistaken", quoted(*client)))

@@ -2,12 +2,17 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
@@ -20,8 +25,16 @@ Asks every node who holds the lock NAME, and changes nothing. The verdict is hel
 (one owner has a majority, or each of several readers has), free (nobody has it on a
 majority), contended (neither: owners compete, or a dead one's keys are left) or
 no-quorum (too few nodes answered). Waiters are listed with their positions in the
-wait queue. FENCE is the highest fencing token that a node has seen, including those
-of failed attempts, so the holder's token may be lower.
+wait queue.
+
+MAX TOKEN is the highest fencing token that a node has seen. Each failed attempt of
+others raises it, so it tells neither the holder's token nor since when it holds the
+lock: nodes store neither. The holder knows them ('redquorum run --verbose', the
+library's events).
+
+A node may answer and refuse writes, when it is out of memory for example. So status
+tries a write that changes nothing, SET with XX of a key that does not exist. It says
+which nodes refuse it.
 
 Owners and waiters are shown with the labels of their programs: the host, the process
 ID and the program, or what the program has chosen (--label, Options.Label). An owner
@@ -58,10 +71,11 @@ func statusVerb(ctx context.Context, c *command) int {
 	if err != nil {
 		return c.fail("status", err)
 	}
+	refused := nodes.refusedWrites(ctx, report)
 	if *asJSON {
-		err = json.NewEncoder(c.stdout).Encode(newStatus(report))
+		err = json.NewEncoder(c.stdout).Encode(newStatus(report, refused))
 	} else {
-		err = printReport(c.stdout, report)
+		err = printReport(c.stdout, report, refused)
 	}
 	if err != nil {
 		return c.fail("status", err)
@@ -101,9 +115,39 @@ type nodeStatusJSON struct {
 	String     string     `json:"string,omitempty"`
 	Abstaining int64      `json:"abstains_ms,omitempty"`
 	Error      string     `json:"error"`
+	Refused    string     `json:"refuses_writes,omitempty"`
 }
 
-func newStatus(r *quorum.Report) statusJSON {
+// refusedWrites returns, in the order of the nodes, why those that answer refuse writes; "" if they do not, or
+// if that cannot be known.
+func (n *nodeFlags) refusedWrites(ctx context.Context, r *quorum.Report) []string {
+	refused := make([]string, len(r.Nodes))
+	options, err := n.clients()
+	if err != nil || len(options) != len(r.Nodes) {
+		return refused
+	}
+	key := n.prefix + node.FenceKey(r.Name+":"+rand.Text())
+	var g errgroup.Group
+	for i, o := range options {
+		if r.Nodes[i].Err != nil {
+			continue
+		}
+		g.Go(func() error {
+			client := redis.NewClient(o)
+			defer client.Close()
+			err := client.SetXX(ctx, key, "", time.Second).Err()
+			said := redis.Error(nil)
+			if errors.As(err, &said) && err != redis.Nil && !slices.ContainsFunc([]string{"NOPERM ", "MOVED ", "ASK "}, func(word string) bool { return strings.HasPrefix(err.Error(), word) }) {
+				refused[i] = err.Error()
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // what fails is in refused
+	return refused
+}
+
+func newStatus(r *quorum.Report, refused []string) statusJSON {
 	s := statusJSON{Name: r.Name, Verdict: r.Verdict, Owner: r.Owner, Owners: list(r.Owners), Mode: modeOf(r.Mode, r.HeldBy),
 		Waiting: list(r.Waiting), Labels: make(map[string]string), HeldBy: r.HeldBy, Quorum: r.Quorum}
 	for _, of := range slices.Concat(r.Owners, r.Waiting) {
@@ -111,8 +155,8 @@ func newStatus(r *quorum.Report) statusJSON {
 			s.Labels[of] = label
 		}
 	}
-	for _, n := range r.Nodes {
-		j := nodeStatusJSON{Node: n.Node, State: n.State, Owner: strings.Join(n.Owners, ","), Owners: list(n.Owners),
+	for i, n := range r.Nodes {
+		j := nodeStatusJSON{Refused: refused[i], Node: n.Node, State: n.State, Owner: strings.Join(n.Owners, ","), Owners: list(n.Owners),
 			Mode: modeOf(n.Mode, len(n.Owners)), Waiting: list(n.Waiting), TTL: n.TTL.Milliseconds(),
 			Fence: n.Fence, String: n.Value, Abstaining: n.Abstains.Milliseconds()}
 		if n.TTL == node.NoExpiry {
@@ -139,7 +183,7 @@ func list(s []string) []string { return append([]string{}, s...) }
 
 // headline returns a report in one line.
 func headline(r *quorum.Report) string {
-	name := printable(r.Name)
+	name := shown(r.Name)
 	switch r.Verdict {
 	case "held":
 		return fmt.Sprintf("%s is %s by %s, on %d of %d nodes", name, heldHow[r.Mode], who(r, r.Owner), r.HeldBy, len(r.Nodes))
@@ -148,6 +192,9 @@ func headline(r *quorum.Report) string {
 	case "contended":
 		return fmt.Sprintf("%s is contended: nobody has the %d of %d nodes that are needed", name, r.Quorum, len(r.Nodes))
 	default:
+		if other := otherKeys(r); other > len(r.Nodes)-r.Quorum {
+			return fmt.Sprintf("%s cannot be locked: %d of %d nodes have a key there that is not a lock", name, other, len(r.Nodes))
+		}
 		usable, ignored := 0, time.Duration(0)
 		for _, n := range r.Nodes {
 			if len(n.Owners) > 0 || n.State == "free" { // one that abstains can tell of a lock, but not that there is none
@@ -163,6 +210,16 @@ func headline(r *quorum.Report) string {
 	}
 }
 
+// otherKeys is how many nodes have a key at the name that is not a lock.
+func otherKeys(r *quorum.Report) (nodes int) {
+	for _, n := range r.Nodes {
+		if errors.Is(n.Err, node.ErrWrongType) {
+			nodes++
+		}
+	}
+	return nodes
+}
+
 // who names an owner or a waiter, with its label if it has one.
 func who(r *quorum.Report, of string) string {
 	if label := r.Label(of); label != "" {
@@ -172,10 +229,20 @@ func who(r *quorum.Report, of string) string {
 }
 
 // printReport prints a report for people.
-func printReport(w io.Writer, r *quorum.Report) error {
+func printReport(w io.Writer, r *quorum.Report, refused []string) error {
 	var b strings.Builder
 	p := newPainter(w)
-	b.WriteString(p.paint(verdictColors[r.Verdict], wrapped(summary(r), "")) + "\n")
+	color, first := verdictColors[r.Verdict], summary(r)
+	writable := 0
+	for i, n := range r.Nodes {
+		if n.Err == nil && refused[i] == "" {
+			writable++
+		}
+	}
+	if r.Verdict != "no-quorum" && writable < r.Quorum {
+		color, first = red, first+fmt.Sprintf("; nobody can get it now: only %d of %d nodes accept writes, %d needed", writable, len(r.Nodes), r.Quorum)
+	}
+	b.WriteString(p.paint(color, wrapped(first, "")) + "\n")
 	if r.Verdict == "held" {
 		owners := slices.DeleteFunc(slices.Clone(r.Owners), func(o string) bool { return o == r.Owner })
 		writeSome(&b, append([]string{r.Owner}, owners...), func(_ int, owner string) string { return "  by " + wrapped(who(r, owner), "     ") })
@@ -185,7 +252,7 @@ func printReport(w io.Writer, r *quorum.Report) error {
 		b.WriteString(wrapped(fmt.Sprintf("%d of %d nodes have the string %s there: a lock of redsync or another library, made by SET NX. "+
 			"While it exists, this name cannot be locked (wrong key type). redquorum does not remove it.", nodes, len(r.Nodes), printable(value)), "") + "\n")
 	}
-	rows := [][]string{{"NODE", "STATE", "TTL", "FENCE"}}
+	rows := [][]string{{"NODE", "STATE", "TTL", "MAX TOKEN"}}
 	for _, n := range r.Nodes {
 		rows = append(rows, nodeRow(n))
 	}
@@ -196,7 +263,7 @@ func printReport(w io.Writer, r *quorum.Report) error {
 		}
 		b.WriteString(p.paint(stateColors[r.Nodes[i-1].State], line) + "\n")
 	}
-	writeDetails(&b, r)
+	writeDetails(&b, r, refused)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -211,7 +278,7 @@ func summary(r *quorum.Report) string {
 	if r.Verdict != "held" {
 		return headline(r)
 	}
-	text := fmt.Sprintf("%s is %s on %d of %d nodes", printable(r.Name), heldHow[r.Mode], r.HeldBy, len(r.Nodes))
+	text := fmt.Sprintf("%s is %s on %d of %d nodes", shown(r.Name), heldHow[r.Mode], r.HeldBy, len(r.Nodes))
 	if left := left(r); left != node.NoExpiry {
 		text += fmt.Sprintf(", for %v more unless it is renewed", left.Round(100*time.Millisecond))
 	}
@@ -262,15 +329,19 @@ func nodeRow(n quorum.NodeReport) []string {
 	if n.Fence > 0 {
 		fence = fmt.Sprint(n.Fence)
 	}
-	return []string{n.Node, n.State, ttl, fence}
+	state := n.State
+	if errors.Is(n.Err, node.ErrWrongType) {
+		state = "not a lock"
+	}
+	return []string{n.Node, state, ttl, fence}
 }
 
 // writeDetails writes what else there is to say of nodes, once for those that have it in common.
-func writeDetails(b *strings.Builder, r *quorum.Report) {
+func writeDetails(b *strings.Builder, r *quorum.Report, refused []string) {
 	var details []string
 	nodes := make(map[string][]string)
-	for _, n := range r.Nodes {
-		detail := nodeDetail(n, r)
+	for i, n := range r.Nodes {
+		detail := nodeDetail(n, r, refused[i])
 		if detail != "" && nodes[detail] == nil {
 			details = append(details, detail)
 		}
@@ -285,7 +356,7 @@ func writeDetails(b *strings.Builder, r *quorum.Report) {
 }
 
 // nodeDetail is what else there is to say of a node.
-func nodeDetail(n quorum.NodeReport, r *quorum.Report) string {
+func nodeDetail(n quorum.NodeReport, r *quorum.Report, refused string) string {
 	var details []string
 	if len(n.Owners) > 0 && !slices.Contains(n.Owners, r.Owner) || r.Verdict == "contended" && len(n.Owners) > 0 {
 		detail := heldHow[n.Mode] + " by " + printable(n.Owners[0])
@@ -299,6 +370,9 @@ func nodeDetail(n quorum.NodeReport, r *quorum.Report) string {
 	}
 	if n.Err != nil {
 		details = append(details, printable(n.Err.Error()))
+	}
+	if refused != "" {
+		details = append(details, "refuses writes: "+printable(refused))
 	}
 	return strings.Join(details, "; ")
 }

@@ -45,6 +45,7 @@ type status struct {
 		String   string   `json:"string"`
 		Abstains int64    `json:"abstains_ms"`
 		Error    string   `json:"error"`
+		Refused  string   `json:"refuses_writes"`
 	} `json:"nodes"`
 }
 
@@ -398,7 +399,7 @@ func TestStatusPrints(t *testing.T) {
 	r := &quorum.Report{Name: "orders/42", Verdict: "held", Owner: owner(9), Owners: []string{owner(9)}, HeldBy: 3, Quorum: 3,
 		Waiting: waiters, Nodes: []quorum.NodeReport{some, some, some, other, down}}
 	var out strings.Builder
-	if err := printReport(&out, r); err != nil {
+	if err := printReport(&out, r, make([]string, len(r.Nodes))); err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(out.String()) {
@@ -431,7 +432,7 @@ func TestStatusGroupsNodes(t *testing.T) {
 			"\na, d: unreachable: refused\nc: other\n"},
 	} {
 		var b strings.Builder
-		if writeDetails(&b, &quorum.Report{Nodes: c.nodes}); b.String() != c.want {
+		if writeDetails(&b, &quorum.Report{Nodes: c.nodes}, make([]string, len(c.nodes))); b.String() != c.want {
 			t.Errorf("%q, want %q", b.String(), c.want)
 		}
 	}
@@ -444,4 +445,45 @@ func TestPainter(t *testing.T) {
 	if got := painter(true).paint(red, "x"); got != "\x1b[31mx\x1b[0m" {
 		t.Errorf("%q", got)
 	}
+}
+
+// A name that nobody holds and nobody can get is not just free.
+func TestStatusOfServersThatRefuseWrites(t *testing.T) {
+	a, b, c := redisServer(t, "--maxmemory", "1"), redisServer(t, "--min-replicas-to-write", "1"), redisServer(t)
+	urls := strings.Join([]string{a.URL(), b.URL(), c.URL()}, ",")
+	out := want(t, exitOK, "job is free; nobody can get it now: only 1 of 3 nodes accept writes, 2 needed", "status", "job", "--no-guard", "--nodes", urls)
+	for _, text := range []string{a.Addr() + ": refuses writes: OOM ", b.Addr() + ": refuses writes: NOREPLICAS "} {
+		if !strings.Contains(strings.ReplaceAll(out, "\n ", ""), text) {
+			t.Errorf("%q is missing in:\n%s", text, out)
+		}
+	}
+	_, stdout, _ := redquorum(t, "status", "job", "--json", "--no-guard", "--nodes", urls)
+	var s status
+	decode(t, stdout, &s)
+	if s.Verdict != "free" || !strings.HasPrefix(s.Nodes[0].Refused, "OOM ") || s.Nodes[2].Refused != "" {
+		t.Errorf("%+v", s)
+	}
+	client := redis.NewClient(&redis.Options{Addr: c.Addr()})
+	defer client.Close()
+	if n := client.DBSize(t.Context()).Val(); n != 0 {
+		t.Errorf("it has left %d keys", n)
+	}
+}
+
+// Servers that have something else at the name are usable; the name is not.
+func TestStatusOfOtherKeys(t *testing.T) {
+	servers, urls := startNodes(t, 3)
+	for i, s := range servers {
+		client := redis.NewClient(&redis.Options{Addr: s.Addr()})
+		defer client.Close()
+		key := []string{"job", "job", "list"}[i]
+		if err := client.RPush(t.Context(), key, "x").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := want(t, exitError, "job cannot be locked: 2 of 3 nodes have a key there that is not a lock", "status", "job", "--nodes", urls)
+	if strings.Contains(out, "usable") || strings.Count(out, "  not a lock  ") != 2 {
+		t.Error(out)
+	}
+	want(t, exitOK, "list is free", "status", "list", "--nodes", urls)
 }

@@ -2,49 +2,82 @@ package main
 
 import (
 	"os"
-	"os/signal"
+	"runtime"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// noTerminal stands for the descriptor of a terminal where the command gets none.
-const noTerminal = -1
+// A place is the process group in which the command runs.
+type place int
 
-// commandTerminal returns the descriptor of the terminal that the command gets, or noTerminal,
-// and the signal that the command is to ignore.
-//
-// A process group in the background could not read from the terminal, so the command's is
-// put in the foreground, unless this process is part of a pipeline, where others need the terminal.
-//
-// Ctrl-Z would stop the command alone, and leave the shell waiting for this
-// process; so it is switched off. In the background, to fail is better for a
-// read from the terminal than to be stopped with the lock held.
-func commandTerminal() (tty int, ignored syscall.Signal) {
-	stdin := int(os.Stdin.Fd())
-	_, err := unix.IoctlGetInt(int(os.Stdout.Fd()), unix.TIOCGPGRP)
-	if fg, none := unix.IoctlGetInt(stdin, unix.TIOCGPGRP); none == nil && fg == unix.Getpgrp() && err == nil {
-		return stdin, syscall.SIGTSTP
-	}
-	return noTerminal, syscall.SIGTTIN
+const (
+	apart      place = iota // a group of its own: there is no terminal
+	foreground              // a group of its own, which gets the terminal
+	among                   // that of this process: it is the shell's job
+)
+
+// A console is the terminal of this process's session.
+type console struct {
+	fd    int           // -1: there is none
+	ours  bool          // this process was in the foreground when the command began
+	modes *unix.Termios // then
 }
 
-// interruptOurs gives the process group of this process the Ctrl-C that the terminal has
-// given to the command's, if that had the terminal: a script that waits for this process
-// is to end as well.
-func interruptOurs(tty int) {
-	if tty != noTerminal {
-		_ = syscall.Kill(0, syscall.SIGINT)
+// openConsole opens the terminal of this process's session, if there is one, and remembers
+// how it is. It does not matter what is redirected.
+func openConsole() *console {
+	c := &console{fd: -1}
+	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return c
+	}
+	c.fd = fd
+	fg, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
+	if c.ours = err == nil && fg == unix.Getpgrp(); c.ours {
+		c.modes, _ = unix.IoctlGetTermios(fd, getModes)
+	}
+	return c
+}
+
+// takeBack takes the terminal back from a group of the command's that is gone, and returns
+// whether this process has it. SIGTTOU has to be ignored.
+func (c *console) takeBack() bool {
+	if !c.ours {
+		return false
+	}
+	fg, err := unix.IoctlGetInt(c.fd, unix.TIOCGPGRP)
+	if err != nil || fg == unix.Getpgrp() {
+		return err == nil
+	}
+	if syscall.Kill(-fg, 0) != syscall.ESRCH { // the shell has it, or a process that is left
+		return false
+	}
+	return unix.IoctlSetPointerInt(c.fd, unix.TIOCSPGRP, unix.Getpgrp()) == nil
+}
+
+// restore takes it back with the modes that it had when the command began.
+func (c *console) restore() {
+	if c.takeBack() && c.modes != nil {
+		_ = unix.IoctlSetTermios(c.fd, setModes, c.modes)
 	}
 }
 
-// takeTerminalBack takes it from the command's group, unless the shell has done so.
-func takeTerminalBack(tty, group int) {
-	if tty == noTerminal {
-		return
+// passable are the signals that run passes on to the command. The others cannot be caught, stop
+// this process, or are about it: its children, its pipes, its faults, its timers.
+func passable() (all []os.Signal) {
+	const most = 64 // above 31 only Linux has any, from 35 on for programs
+	for s := syscall.Signal(1); s <= most; s++ {
+		if !ownSignals[s] && (s <= 31 || s >= 35 && runtime.GOOS == "linux") {
+			all = append(all, s)
+		}
 	}
-	if fg, err := unix.IoctlGetInt(tty, unix.TIOCGPGRP); err == nil && fg == group {
-		_ = unix.IoctlSetPointerInt(tty, unix.TIOCSPGRP, unix.Getpgrp())
-	}
-	signal.Reset(syscall.SIGTTOU)
+	return all
+}
+
+var ownSignals = map[syscall.Signal]bool{
+	syscall.SIGKILL: true, syscall.SIGSTOP: true, syscall.SIGTSTP: true, syscall.SIGTTIN: true, syscall.SIGTTOU: true,
+	syscall.SIGCHLD: true, syscall.SIGPIPE: true, syscall.SIGURG: true, syscall.SIGIO: true, syscall.SIGPROF: true, syscall.SIGVTALRM: true,
+	syscall.SIGILL: true, syscall.SIGTRAP: true, syscall.SIGBUS: true, syscall.SIGFPE: true, syscall.SIGSEGV: true, syscall.SIGSYS: true,
+	syscall.SIGXFSZ: true,
 }

@@ -32,10 +32,42 @@ func hideEnvironment() { _ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }
 // onParentsDeath has the kernel send s to the process when the thread that starts it ends.
 func onParentsDeath(attr *syscall.SysProcAttr, s syscall.Signal) { attr.Pdeathsig = s }
 
+// commandPlace is among the processes of the shell's job, if there is a terminal: so the terminal
+// and the shell treat the command as without this process. All of its descendants are found there, too.
+func commandPlace(c *console) (in place, ignored []os.Signal) {
+	if c.fd < 0 {
+		return apart, nil
+	}
+	return among, nil
+}
+
+const getModes, setModes = unix.TCGETS, unix.TCSETS
+
+// stopLike stops this process as the command was, for the shell to see it, and returns when it
+// goes on. Without a shell that has jobs it does not stop. A goroutine that calls it has its own thread.
+func stopLike(command int) {
+	if state, _ := stateOf(command); state == "T" { // else it goes on already
+		_ = unix.Tgkill(os.Getpid(), unix.Gettid(), syscall.SIGTTIN) // the others are ignored here, and signal.Reset cannot undo that
+	}
+}
+
+// signalJob sends s to the command, and to those of its descendants that are in this process's
+// group or in the command's.
+func signalJob(command int, s syscall.Signal) {
+	signalTree(s, nil, func(pid int) bool {
+		group, err := unix.Getpgid(pid)
+		return err == nil && (group == unix.Getpgrp() || group == command)
+	})
+}
+
 // signalDescendants sends s to all processes below this one, those nearest to it first, and
 // returns how many there are. A process that has just lost its parent may be missed once.
 // Those in except, children of this process, are left alone with all below them.
 func signalDescendants(s syscall.Signal, _ int, except map[int]bool) int {
+	return signalTree(s, except, func(int) bool { return true })
+}
+
+func signalTree(s syscall.Signal, except map[int]bool, to func(pid int) bool) int {
 	children := childrenByParent()
 	self, _ := os.FindProcess(os.Getpid())
 	found := []*os.Process{self}
@@ -59,7 +91,13 @@ func signalDescendants(s syscall.Signal, _ int, except map[int]bool) int {
 		}
 	}
 	for _, p := range found[1:] {
+		if !to(p.Pid) {
+			continue
+		}
 		_ = p.Signal(s) // it fails if it has ended, or has another user
+		if continues(s) {
+			_ = p.Signal(syscall.SIGCONT)
+		}
 	}
 	return len(found) - 1
 }
@@ -86,11 +124,16 @@ func childrenByParent() map[int][]int {
 }
 
 // parentOf returns the process ID of a process's parent; 0 if there is none.
-func parentOf(pid int) (parent int) {
-	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	var state string
-	_, _ = fmt.Sscan(string(stat[bytes.LastIndexByte(stat, ')')+1:]), &state, &parent) // the name before it may have anything in it
+func parentOf(pid int) int {
+	_, parent := stateOf(pid)
 	return parent
+}
+
+// stateOf returns a process's state, T if it is stopped, and its parent.
+func stateOf(pid int) (state string, parent int) {
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, _ = fmt.Sscan(string(stat[bytes.LastIndexByte(stat, ')')+1:]), &state, &parent) // the name before it may have anything in it
+	return state, parent
 }
 
 // groupRemains reports whether any of the group is left when this process has no children.

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"os"
 	"runtime"
 	"syscall"
 	"time"
@@ -19,9 +20,39 @@ func hideEnvironment() {}
 
 func onParentsDeath(*syscall.SysProcAttr, syscall.Signal) {}
 
+// commandPlace is a group of its own: descendants that share another one would not be found. It gets
+// the terminal, if this process has that and is in no pipeline, where others need it. Ctrl-Z would
+// stop the command alone, and leave the shell waiting for this process; so it is switched off. In the
+// background, to fail is better for a read from the terminal than to be stopped with the lock held.
+func commandPlace(c *console) (in place, ignored []os.Signal) {
+	if c.ours && !inPipeline() {
+		return foreground, []os.Signal{syscall.SIGTSTP}
+	}
+	return apart, []os.Signal{syscall.SIGTTIN, syscall.SIGTTOU}
+}
+
+// inPipeline reports whether another process may have this one's input or output.
+func inPipeline() bool {
+	for _, f := range []*os.File{os.Stdin, os.Stdout} {
+		if info, err := f.Stat(); err == nil && info.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+const getModes, setModes = unix.TIOCGETA, unix.TIOCSETA
+
+func stopLike(int) {}
+
+func signalJob(int, syscall.Signal) {}
+
 func signalDescendants(s syscall.Signal, group int, _ map[int]bool) int {
 	if group == 0 || syscall.Kill(-group, s) == syscall.ESRCH {
 		return 0
+	}
+	if continues(s) {
+		_ = syscall.Kill(-group, syscall.SIGCONT)
 	}
 	return 1
 }

@@ -88,7 +88,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "redquorum: the verb comes first, and flags such as %s after it; 'redquorum help' lists the verbs\n", quoted(name))
 		return exitUsage
 	}
-	fmt.Fprintf(stderr, "redquorum: there is no verb %s; 'redquorum help' lists them\n", quoted(name))
+	fmt.Fprintf(stderr, "redquorum: there is no verb %s%s; 'redquorum help' lists them\n", quoted(name), didYouMean(name, nextWords("help", helpPages())))
 	return exitUsage
 }
 
@@ -180,8 +180,13 @@ func (c *command) parse(fs *flag.FlagSet) (status int, ok bool) {
 // twoDashes writes flags in errors of package flag as the manual does.
 var twoDashes = strings.NewReplacer("flag -", "flag --", "not defined: -", "not defined: --", "an argument: -", "an argument: --")
 
-// hint is what package flag does not say about a time that it cannot read.
+// hint is what package flag does not say: about a time that it cannot read, and about a flag that it does not know.
 func hint(fs *flag.FlagSet, err error) (text string) {
+	if unknown, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); ok {
+		var known []string
+		fs.VisitAll(func(f *flag.Flag) { known = append(known, "--"+f.Name) })
+		return didYouMean("--"+unknown, known)
+	}
 	fs.VisitAll(func(f *flag.Flag) {
 		if g, ok := f.Value.(flag.Getter); ok && strings.HasSuffix(err.Error(), "for flag -"+f.Name+": parse error") {
 			if _, ok := g.Get().(time.Duration); ok {
@@ -206,8 +211,14 @@ func quoted(arg string) string {
 	if secretive(arg) {
 		return "(not shown: it may have a password)"
 	}
-	return strconv.Quote(arg)
+	return strconv.Quote(cut(arg, longestShown))
 }
+
+// longestShown is how many characters of a name are shown: it may have hundreds of thousands.
+const longestShown = 200
+
+// shown returns a name, or several, as a line for people has them.
+func shown(name string) string { return cut(printable(name), longestShown) }
 
 // printable returns text as a terminal can be given it: names, owners and what
 // servers say are in others' hands, and could have escape sequences.

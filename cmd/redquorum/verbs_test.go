@@ -21,7 +21,15 @@ func TestUsageErrors(t *testing.T) {
 		{"lock", `there is no verb "lock"`},
 		{"help lock", `there is no verb "lock"`},
 		{"--nodes h:1 status x", `the verb comes first, and flags such as "--nodes" after it`},
-		{"run -- true", "--name is missing"},
+		{"run -- true", "the lock's name is missing"},
+		{"run -- job -- true", "the lock's name is missing"},
+		{"run", "the lock's name is missing"},
+		{"run job true", "the command is missing: run \"job\" -- COMMAND"},
+		{"run job", "the command is missing: run \"job\" -- COMMAND"},
+		{"run job --", "the command is missing"},
+		{"run redquorum_x -- true", "redquorum_x"},
+		{"hold --name", "needs an argument"},
+		{"status a --name b", "unexpected argument \"b\""},
 		{"run --name x", "the command is missing"},
 		{"run --name x --name= -- true", "the lock's name is empty"},
 		{"run --name x --name redquorum_fence:{x} -- true", `the lock's name "redquorum_fence:{x}" is reserved`},
@@ -273,5 +281,82 @@ func TestVersion(t *testing.T) {
 	}
 	if have, want := first("Dockerfile", `^FROM golang:(\d+\.\d+)`), first("go.mod", `^go (\d+\.\d+)`); have != want {
 		t.Errorf("the container has Go %s, and go.mod asks for %s", have, want)
+	}
+}
+
+// All verbs take a lock's name alone or after --name.
+func TestNameEitherWay(t *testing.T) {
+	t.Parallel()
+	_, urls := startNodes(t, 3)
+	for _, args := range [][]string{
+		{"run", "a", "--nodes", urls, "--", "sh", "-c", "echo $REDQUORUM_NAME"},
+		{"run", "--nodes", urls, "a", "--try", "--", "sh", "-c", "echo $REDQUORUM_NAME"},
+		{"run", "--nodes", urls, "a", "-c", "echo $REDQUORUM_NAME"},
+		{"run", "a", "--nodes", urls, "-c", "echo $REDQUORUM_NAME"},
+		{"run", "--nodes", urls, "--name", "a", "sh", "-c", "echo $REDQUORUM_NAME"},
+		{"run", "--nodes", urls, "--name=a", "--", "sh", "-c", "echo $REDQUORUM_NAME"},
+	} {
+		if out := start(t, args...).exits(0); out != "a\n" {
+			t.Errorf("%q: %s", args, out)
+		}
+	}
+	if out := start(t, "run", "a", "b", "--nodes", urls, "--name", "c", "--", "sh", "-c", "echo $REDQUORUM_NAME -- $0", "--").exits(0); out != "a,b,c -- --\n" {
+		t.Error(out)
+	}
+	for _, name := range [][]string{{"a"}, {"--name", "a"}} {
+		p := start(t, append([]string{"hold", "--nodes", urls}, name...)...)
+		p.says("holding a: ")
+		want(t, exitOK, "a is held", append([]string{"status", "--nodes", urls}, name...)...)
+		want(t, exitOK, "removed the lock", append([]string{"break", "--yes", "--nodes", urls}, name...)...)
+	}
+}
+
+func TestDidYouMean(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		want string
+	}{
+		{"stauts a", `there is no verb "stauts"; did you mean status?`},
+		{"statu a", "; did you mean status?"},
+		{"Doctor", "; did you mean doctor?"},
+		{"runn -- x", "; did you mean run?"},
+		{"unlock a", `there is no verb "unlock"; 'redquorum help' lists them`},
+		{"run --nmae x -- y", "not defined: --nmae; did you mean --name?"},
+		{"run --conflict-exitcode 0 -- y", "; did you mean --conflict-exit-code?"},
+		{"sim explor", "; did you mean explore?"},
+		{"sim scenario SS24", "; did you mean S24?"},
+		{"chaos --scenario SS24", "; did you mean S24?"},
+	} {
+		want(t, exitUsage, c.want, strings.Fields(c.args)...)
+	}
+}
+
+// A long name is cut where it is shown.
+func TestLongNames(t *testing.T) {
+	t.Parallel()
+	_, urls := startNodes(t, 3)
+	long := strings.Repeat("long", 10_000)
+	hold(t, newLocker(t, urls), long)
+	for _, args := range [][]string{
+		{"run", long, "--try", "--nodes", urls, "--", "true"},
+		{"run", long, "--wait", "1200ms", "--nodes", urls, "--", "true"},
+		{"hold", long, "--wait", "1200ms", "--nodes", urls},
+		{"break", long, "--nodes", urls},
+		{"status", long, "--nodes", urls},
+		{"break", long, "--yes", "--nodes", urls},
+		{"status", long, "--nodes", urls},
+		{"run", long, "--try", "--verbose", "--nodes", urls, "--", "true"},
+		{"run", long, "--nodes", urls},
+		{"status", "a", long},
+		{long},
+		{"run", "a", "--embedded", "1", "--", long},
+	} {
+		p := start(t, args...)
+		_ = p.cmd.Wait()
+		for line := range strings.Lines(p.out.String()) {
+			if len(line) > 3000 {
+				t.Errorf("%.100q: %d bytes: %.300s...", args, len(line), line)
+			}
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -45,9 +46,10 @@ const (
 	orderSignal = "signal" // for the command's group
 	orderEnd    = "end"    // all now
 
-	reportBegan = "began" // the command, with its group
-	reportEnded = "ended" // the command, with its exit status
-	reportGone  = "gone"  // all that the command has started
+	reportBegan   = "began"   // the command, with its group
+	reportStopped = "stopped" // the command, by a signal of the terminal
+	reportEnded   = "ended"   // the command, with its exit status
+	reportGone    = "gone"    // all that the command has started
 )
 
 // A message is an order to a warden or a report of it, with a number.
@@ -81,7 +83,7 @@ func selfPath() (string, error) {
 
 // startWarden starts a warden, and has that begin the command. Its pipes have the numbers
 // there that they have here, as those from 3 on may be the caller's own, for the command.
-func startWarden(path string, command, env []string, tty int, grace, leaseEnd, kill time.Duration) (*warden, error) {
+func startWarden(path string, command, env []string, in place, grace, leaseEnd, kill time.Duration) (*warden, error) {
 	program, err := selfPath()
 	if err != nil {
 		return nil, err
@@ -93,17 +95,17 @@ func startWarden(path string, command, env []string, tty int, grace, leaseEnd, k
 	for _, pid := range ownChildren() {
 		w.others[pid] = true
 	}
-	in, orders, err := os.Pipe()
+	told, orders, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	defer in.Close()
+	defer told.Close()
 	reports, out, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
 	defer out.Close()
-	for _, f := range []*os.File{in, out} {
+	for _, f := range []*os.File{told, out} {
 		if _, err := unix.FcntlInt(f.Fd(), unix.F_SETFD, 0); err != nil {
 			return nil, err
 		}
@@ -111,9 +113,9 @@ func startWarden(path string, command, env []string, tty int, grace, leaseEnd, k
 	w.orders, w.reports = orders, readMessages(reports)
 	w.watch(leaseEnd)
 	attr := &os.ProcAttr{Env: env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
-		Sys: &syscall.SysProcAttr{Setpgid: true}} // out of reach of the terminal's signals
+		Sys: &syscall.SysProcAttr{Setpgid: in != among}} // else it gets what the terminal sends the command
 	onParentsDeath(attr.Sys, syscall.SIGCONT) // should it be stopped then
-	args := append([]string{os.Args[0], wardenVerb, fmt.Sprint(in.Fd()), fmt.Sprint(out.Fd()), fmt.Sprint(tty), fmt.Sprint(int64(grace)), path}, command...)
+	args := append([]string{os.Args[0], wardenVerb, fmt.Sprint(told.Fd()), fmt.Sprint(out.Fd()), fmt.Sprint(int(in)), fmt.Sprint(int64(grace)), path}, command...)
 	if w.process, err = os.StartProcess(program, args, attr); err != nil {
 		return nil, err
 	}
@@ -175,21 +177,26 @@ const cannotKill = "a process of the command cannot be killed: it may run as ano
 
 // A keeper is what a warden's process knows.
 type keeper struct {
-	stderr  io.Writer
-	reports *os.File
-	alarm   alarm
-	group   int           // the command's, or 0 if it has not begun
-	ended   time.Time     // when the command has, by itself or not
-	asked   bool          // what it has left behind was asked to stop
-	grace   time.Duration // of what the command has left behind, between TERM and KILL
-	until   time.Duration
-	killing time.Time // since when all is killed
-	pause   time.Duration
-	why     string // all is killed, to be said
+	stderr   io.Writer
+	reports  *os.File
+	alarm    alarm
+	place    place
+	signals  chan os.Signal          // that the terminal sends the command, too
+	got      map[os.Signal]time.Time // when, of those
+	console  *console
+	command  int           // its process, or 0 if it has not begun
+	ended    time.Time     // when the command has, by itself or not
+	asked    bool          // what it has left behind was asked to stop
+	grace    time.Duration // of what the command has left behind, between TERM and KILL
+	until    time.Duration
+	killing  time.Time // since when all is killed
+	pause    time.Duration
+	why      string // all is killed, to be said
+	orphaned bool   // redquorum was killed
 }
 
-// wardenMain is the warden's process. Its arguments are the numbers of its pipes, the terminal's
-// descriptor, the grace between TERM and KILL or 0, the path of the command, and the command.
+// wardenMain is the warden's process. Its arguments are the numbers of its pipes, the command's
+// place, the grace between TERM and KILL or 0, the path of the command, and the command.
 func wardenMain(args []string) int {
 	if len(args) < 6 {
 		return exitUsage
@@ -208,11 +215,13 @@ func wardenMain(args []string) int {
 	runtime.LockOSThread() // with this thread the command ends
 	// Caught and not ignored, as the command would then ignore them, too. The warden ends with
 	// the command, and goes on where nobody reads what it says.
-	signal.Notify(make(chan os.Signal, 1), notIgnored(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)...)
+	signal.Notify(make(chan os.Signal, 1), notIgnored(append(passable(), syscall.SIGPIPE)...)...)
 	died := make(chan os.Signal, 1)
 	signal.Notify(died, syscall.SIGCHLD)
 	k := &keeper{stderr: terminal.Plain(os.Stderr), reports: os.NewFile(uintptr(numbers[1]), "reports"),
-		grace: cmp.Or(time.Duration(numbers[3]), timeToStop)}
+		place: place(numbers[2]), grace: cmp.Or(time.Duration(numbers[3]), timeToStop),
+		signals: make(chan os.Signal, 8), got: make(map[os.Signal]time.Time), console: openConsole()}
+	signal.Notify(k.signals, notIgnored(fromTerminal...)...)
 	if err := adoptOrphans(); err != nil {
 		say(k.stderr, "%v", err)
 		return exitOS
@@ -224,9 +233,12 @@ func wardenMain(args []string) int {
 	}
 	k.obey(first)
 	if machineTime() < k.until {
-		k.begin(args[4], args[5:], numbers[2])
+		k.begin(args[4], args[5:])
 	}
 	k.keep(orders, died)
+	if k.orphaned {
+		k.console.restore()
+	}
 	k.report(reportGone, 0)
 	return exitOK
 }
@@ -236,24 +248,24 @@ func (k *keeper) report(what string, number int) {
 }
 
 // begin starts the command.
-func (k *keeper) begin(path string, command []string, tty int) {
-	attr := &os.ProcAttr{Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: &syscall.SysProcAttr{Setpgid: true}}
+func (k *keeper) begin(path string, command []string) {
+	attr := &os.ProcAttr{Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: &syscall.SysProcAttr{Setpgid: k.place != among}}
 	onParentsDeath(attr.Sys, syscall.SIGKILL)
-	if tty != noTerminal {
-		attr.Sys.Foreground, attr.Sys.Ctty = true, tty
+	if k.place == foreground {
+		attr.Sys.Foreground, attr.Sys.Ctty = true, k.console.fd
 	}
 	p, err := os.StartProcess(path, command, attr)
 	if errors.Is(err, syscall.ENOEXEC) { // it says of nothing that it is for anything else
 		p, err = os.StartProcess("/bin/sh", append([]string{"sh", path}, command[1:]...), attr)
 	}
-	signal.Ignore(syscall.SIGTTOU) // it writes even if another process has the terminal
+	signal.Ignore(syscall.SIGTTOU, syscall.SIGTSTP) // it acts even if another process has the terminal
 	if err != nil {
-		k.report(reportEnded, failCommand(k.stderr, command[0], err))
+		k.report(reportEnded, failCommand(k.stderr, command[0], path, err))
 		return
 	}
-	k.group = p.Pid
+	k.command = p.Pid
 	_ = p.Release() // reap waits for it
-	k.report(reportBegan, k.group)
+	k.report(reportBegan, k.command)
 }
 
 // keep returns when nothing of the command is left, or what is left cannot be killed.
@@ -266,12 +278,14 @@ func (k *keeper) keep(orders <-chan message, died <-chan os.Signal) {
 		select {
 		case o, told := <-orders:
 			if !told {
-				orders = nil
+				orders, k.orphaned = nil, true
 				k.kill("redquorum itself was killed")
 				continue
 			}
 			k.obey(o)
 		case <-died:
+		case s := <-k.signals:
+			k.got[s] = time.Now()
 		case <-time.After(k.look()):
 			k.inTime()
 		}
@@ -310,7 +324,7 @@ func (k *keeper) inTime() {
 		k.kill("it was in the background, and does not stop")
 	case left >= timeToEnd && !k.asked:
 		k.asked = true
-		signalDescendants(syscall.SIGTERM, k.group, nil)
+		signalDescendants(syscall.SIGTERM, k.command, nil)
 		say(k.stderr, "the command has ended; its processes in the background are asked to stop")
 	}
 }
@@ -321,15 +335,54 @@ func (k *keeper) obey(o message) {
 		k.until = time.Duration(o.number)
 		k.alarm.at(k.until)
 	case orderAsk:
-		signalDescendants(syscall.SIGTERM, k.group, nil)
+		signalDescendants(syscall.SIGTERM, k.command, nil)
 	case orderSignal:
-		if s := syscall.Signal(o.number); k.ended.IsZero() && k.group != 0 {
-			_ = syscall.Kill(-k.group, s)
-		} else {
-			signalDescendants(s, k.group, nil)
-		}
+		k.pass(syscall.Signal(o.number))
 	case orderEnd:
 		k.kill("")
+	}
+}
+
+// pass passes a signal that redquorum has got on to the command's group, or to what the command has left behind.
+func (k *keeper) pass(s syscall.Signal) {
+	switch {
+	case !k.ended.IsZero() || k.command == 0:
+		signalDescendants(s, k.command, nil)
+	case k.place == among && k.hasGot(s):
+		if continues(s) {
+			signalJob(k.command, syscall.SIGCONT)
+		}
+	case k.place == among:
+		signalJob(k.command, s)
+	default:
+		_ = syscall.Kill(-k.command, s)
+		if continues(s) {
+			_ = syscall.Kill(-k.command, syscall.SIGCONT)
+		}
+	}
+}
+
+// hasGot reports whether the command has got a signal that redquorum has: the terminal sends its
+// signals to the whole job, and so to this process.
+func (k *keeper) hasGot(s syscall.Signal) bool {
+	const (
+		soon   = 200 * time.Millisecond // where this process is slower
+		lately = time.Second            // where redquorum is, or has missed it
+	)
+	if !slices.Contains(fromTerminal, os.Signal(s)) {
+		return false
+	}
+	for timeout := time.After(min(soon, k.until-machineTime())); ; {
+		if at, ok := k.got[s]; ok {
+			delete(k.got, s)
+			return time.Since(at) < lately
+		}
+		select {
+		case got := <-k.signals:
+			k.got[got] = time.Now()
+		case <-timeout:
+			return false
+		}
 	}
 }
 
@@ -338,24 +391,28 @@ func (k *keeper) kill(why string) {
 	if k.killing.IsZero() {
 		k.killing, k.why = time.Now(), why
 	}
-	if k.ended.IsZero() && k.group != 0 {
-		_ = syscall.Kill(-k.group, syscall.SIGKILL)
+	if k.ended.IsZero() && k.command != 0 && k.place != among {
+		_ = syscall.Kill(-k.command, syscall.SIGKILL)
 	}
-	signalDescendants(syscall.SIGKILL, k.group, nil)
+	signalDescendants(syscall.SIGKILL, k.command, nil)
 }
 
 // reap reports how the command has ended, if it has, and returns whether anything is left.
 func (k *keeper) reap() bool {
 	for {
 		var status syscall.WaitStatus
-		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG|syscall.WUNTRACED, nil)
 		switch {
 		case err == syscall.EINTR:
 		case err != nil:
-			return groupRemains(k.group)
+			return groupRemains(k.command)
 		case pid == 0:
 			return true
-		case pid == k.group && k.ended.IsZero():
+		case status.Stopped():
+			if s := status.StopSignal(); pid == k.command && k.place == among && s != syscall.SIGSTOP {
+				k.report(reportStopped, int(s))
+			}
+		case pid == k.command && k.ended.IsZero():
 			k.ended = time.Now()
 			k.report(reportEnded, exitStatus(status))
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -129,4 +130,19 @@ func Example() {
 	<-done
 	<-scheduler.Stop().Done()
 	// Output: report
+}
+
+// Options with which no job would run are said before the first run.
+func TestRefusedOptions(t *testing.T) {
+	l, _ := lockers.Two(t)
+	log := newRecorder()
+	cronlock.SkipIfHeld(l, "report", time.Hour, log)
+	select {
+	case err := <-log.failed:
+		if !strings.Contains(err.Error(), "MaxLease") {
+			t.Error(err)
+		}
+	default:
+		t.Error("nothing was said")
+	}
 }

@@ -1,7 +1,9 @@
 // Package gocronlock lets gocron schedulers of several programs share their jobs: each run of a
 // job holds a lock of the job's name, and a scheduler that finds the lock taken skips the run.
 //
-//	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(gocronlock.New(locker, 10*time.Second)))
+//	once, err := gocronlock.New(locker, 10*time.Second)
+//	...
+//	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(once))
 //	...
 //	_, err = scheduler.NewJob(gocron.DurationJob(time.Minute), gocron.NewTask(report),
 //		gocron.WithName("report"))
@@ -23,6 +25,8 @@ package gocronlock
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/go-co-op/gocron/v2"
@@ -31,9 +35,16 @@ import (
 )
 
 // New returns a Locker for gocron.WithDistributedLocker and WithDistributedJobLocker. The options
-// apply to each lock.
-func New(l *quorum.Locker, atLeast time.Duration, opts ...quorum.Option) gocron.Locker {
-	return locker{l, append([]quorum.Option{quorum.WithWait(atLeast / 2), quorum.WithMinHold(atLeast)}, opts...)}
+// apply to each lock. It asks no node. The error says which of them is refused, such as a minimum hold
+// above Options.MaxLease: gocron would skip each run in silence.
+func New(l *quorum.Locker, atLeast time.Duration, opts ...quorum.Option) (gocron.Locker, error) {
+	opts = append([]quorum.Option{quorum.WithWait(atLeast / 2), quorum.WithMinHold(atLeast)}, opts...)
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := l.Lock(ended, "job", opts...); !errors.Is(err, context.Canceled) { // it has looked at the options alone
+		return nil, fmt.Errorf("gocronlock: %w", err)
+	}
+	return locker{l, opts}, nil
 }
 
 type locker struct {

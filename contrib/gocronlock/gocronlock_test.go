@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,10 +17,43 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
+func shares(t *testing.T, l *quorum.Locker, atLeast time.Duration, opts ...quorum.Option) gocron.Locker {
+	t.Helper()
+	shared, err := gocronlock.New(l, atLeast, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return shared
+}
+
+// Options that every run would be skipped for are refused at once.
+func TestRefusedOptions(t *testing.T) {
+	l, _ := lockers.Two(t)
+	for _, test := range []struct {
+		atLeast time.Duration
+		opts    []quorum.Option
+		want    string
+	}{
+		{time.Hour, nil, "MaxLease"},
+		{-time.Second, nil, "quorum: "},
+		{time.Second, []quorum.Option{quorum.WithLease(time.Hour)}, "MaxLease"},
+		{time.Second, []quorum.Option{quorum.WithRead()}, "WithMinHold"},
+	} {
+		if _, err := gocronlock.New(l, test.atLeast, test.opts...); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%v: %v", test.atLeast, err)
+		}
+	}
+	shares(t, l, time.Millisecond)
+	l.Close()
+	if _, err := gocronlock.New(l, time.Second); !errors.Is(err, quorum.ErrClosed) {
+		t.Error(err)
+	}
+}
+
 // start starts a scheduler with one job.
 func start(t *testing.T, l *quorum.Locker, definition gocron.JobDefinition, job func(), options ...gocron.JobOption) {
 	t.Helper()
-	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(gocronlock.New(l, 100*time.Millisecond)))
+	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(shares(t, l, 100*time.Millisecond)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +106,7 @@ func TestAShortJobRunsOnce(t *testing.T) {
 	ran := make(chan string, 2)
 	skipped := make(chan error, 2)
 	once := func(l *quorum.Locker, name string) {
-		scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(gocronlock.New(l, 20*time.Second, quorum.WithWait(100*time.Millisecond))))
+		scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(shares(t, l, 20*time.Second, quorum.WithWait(100*time.Millisecond))))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,7 +143,11 @@ func Example() {
 	}
 	defer locker.Close()
 
-	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(gocronlock.New(locker, 100*time.Millisecond)))
+	once, err := gocronlock.New(locker, 100*time.Millisecond)
+	if err != nil {
+		log.Fatal(err)
+	}
+	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(once))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -33,7 +33,8 @@
 //	redquorum.lock.releases     counter    by result: ok, detached, or a cause
 //	redquorum.lock.lost         counter    by cause
 //	redquorum.node.round        histogram  seconds from a command to its answer, by node; one command at a time
-//	redquorum.node.failed       gauge      1 from a failure to the next answer, by node
+//	redquorum.node.failed       gauge      1 from a failure to the next answer, by node; 0 when the Lockers of
+//	                                       the node are closed
 //	redquorum.node.abstained    counter    restarts after which a node was ignored for a while, by node
 //	redquorum.node.healed       counter    keys that a node had lost and got back, by node
 //
@@ -66,6 +67,9 @@ type Metrics struct {
 	locks sync.Map // of *series, by the value of the attribute lock
 	sets  sync.Map // of attributes, by lock, attribute and value
 
+	mu     sync.Mutex
+	listed map[string]int // by the name of a node, how many of those returned by Nodes are not closed
+
 	wait, hold, round                                                  metric.Float64Histogram
 	held, waiting                                                      metric.Int64UpDownCounter
 	failed                                                             metric.Int64Gauge
@@ -76,7 +80,7 @@ type Metrics struct {
 // lock; nil, and a name that is mapped to "", mean that there is none. The error is the provider's.
 func New(provider metric.MeterProvider, name func(string) string) (*Metrics, error) {
 	meter := provider.Meter(scope)
-	m := &Metrics{name: orNone(name)}
+	m := &Metrics{name: orNone(name), listed: make(map[string]int)}
 	var errs [13]error
 	waits := []float64{.001, .004, .016, .064, .256, 1, 4, 16, 64, 256, 1024, 4096}
 	rounds := []float64{.0001, .0002, .0004, .0008, .0016, .0032, .0064, .0128, .0256, .0512, .1024, .2048, .4096, .8192}
@@ -172,15 +176,36 @@ var background = context.Background()
 func (m *Metrics) Observe(e quorum.Event) {
 	switch e.Kind {
 	case quorum.EventNodeFailed:
-		m.failed.Record(background, 1, m.with("", "node", e.Node).record...)
+		m.setFailed(e.Node, 1)
 	case quorum.EventNodeRecovered:
-		m.failed.Record(background, 0, m.with("", "node", e.Node).record...)
+		m.setFailed(e.Node, 0)
 	case quorum.EventNodeAbstains:
 		m.abstained.Add(background, 1, m.with("", "node", e.Node).add...)
 	case quorum.EventHealed:
 		m.healed.Add(background, 1, m.with("", "node", e.Node).add...)
 	default:
 		m.observeLock(e, m.series(e.Name))
+	}
+}
+
+// setFailed sets the gauge of a node, to 0 if the node is closed.
+func (m *Metrics) setFailed(node string, to int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if open, known := m.listed[node]; known && open == 0 {
+		to = 0
+	}
+	m.failed.Record(background, to, m.with("", "node", node).record...)
+}
+
+// list counts a node of that name as opened or closed. A node that is no longer listed has not failed.
+func (m *Metrics) list(node string, opened int) {
+	m.mu.Lock()
+	m.listed[node] += opened
+	changed := m.listed[node] == max(0, opened) // the first was opened, or the last closed
+	m.mu.Unlock()
+	if changed {
+		m.setFailed(node, 0)
 	}
 }
 
@@ -230,10 +255,11 @@ func (m *Metrics) Nodes(nodes []node.Node) []node.Node {
 	all := make([]node.Node, len(nodes))
 	for i, n := range nodes {
 		of := m.with("", "node", n.Name())
-		m.failed.Record(background, 0, of.record...)
+		m.list(n.Name(), 1)
 		m.abstained.Add(background, 0, of.add...)
 		m.healed.Add(background, 0, of.add...)
-		all[i] = &timed{Node: n, round: m.round, of: of}
+		closed := sync.OnceFunc(func() { m.list(n.Name(), -1) })
+		all[i] = &timed{Node: n, round: m.round, of: of, closed: closed}
 	}
 	return all
 }
@@ -245,6 +271,12 @@ type timed struct {
 	round  metric.Float64Histogram
 	of     *attributes
 	timing atomic.Bool // a command is being measured
+	closed func()
+}
+
+func (t *timed) Close() error {
+	defer t.closed()
+	return t.Node.Close()
 }
 
 // epoch is what the rounds are measured from: time.Since reads one clock, and time.Now two.

@@ -31,7 +31,8 @@
 //	redquorum_lock_releases_total     counter    by result: ok, detached, or a cause
 //	redquorum_lock_lost_total         counter    by cause
 //	redquorum_node_round_seconds      histogram  from a command to its answer, by node; one command at a time
-//	redquorum_node_failed             gauge      1 from a failure to the next answer, by node
+//	redquorum_node_failed             gauge      1 from a failure to the next answer, by node; it ends when the
+//	                                             Lockers of the node are closed
 //	redquorum_node_abstained_total    counter    restarts after which a node was ignored for a while, by node
 //	redquorum_node_healed_total       counter    keys that a node had lost and got back, by node
 //
@@ -60,6 +61,9 @@ type Collector struct {
 	locks sync.Map // of *series, by the value of the label lock
 	all   []prometheus.Collector
 
+	mu     sync.Mutex
+	listed map[string]int // by the name of a node, how many of those returned by Nodes are not closed
+
 	wait, hold, round                                                  *prometheus.HistogramVec
 	held, waiting, failed                                              *prometheus.GaugeVec
 	attempts, notAcquired, renewals, releases, lost, abstained, healed *prometheus.CounterVec
@@ -71,7 +75,7 @@ func New(name func(string) string) *Collector {
 	if name == nil {
 		name = func(string) string { return "" }
 	}
-	c := &Collector{name: name}
+	c := &Collector{name: name, listed: make(map[string]int)}
 	waits := prometheus.ExponentialBuckets(0.001, 4, 12)   // 1 ms to 70 min
 	rounds := prometheus.ExponentialBuckets(0.0001, 2, 14) // 0.1 ms to 0.8 s
 	c.wait = c.histogram("lock_wait_seconds", "Time from the call to the grant of a lock.", waits, "lock")
@@ -126,15 +130,35 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 func (c *Collector) Observe(e quorum.Event) {
 	switch e.Kind {
 	case quorum.EventNodeFailed:
-		c.failed.WithLabelValues(e.Node).Set(1)
+		c.setFailed(e.Node, 1)
 	case quorum.EventNodeRecovered:
-		c.failed.WithLabelValues(e.Node).Set(0)
+		c.setFailed(e.Node, 0)
 	case quorum.EventNodeAbstains:
 		c.abstained.WithLabelValues(e.Node).Inc()
 	case quorum.EventHealed:
 		c.healed.WithLabelValues(e.Node).Inc()
 	default:
 		c.observeLock(e, c.of(e.Name))
+	}
+}
+
+// setFailed sets the gauge of a node, unless the node is closed.
+func (c *Collector) setFailed(node string, to float64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if open, known := c.listed[node]; open > 0 || !known {
+		c.failed.WithLabelValues(node).Set(to)
+	}
+}
+
+// list counts a node of that name as opened or closed. A node that is no longer listed has not failed.
+func (c *Collector) list(node string, opened int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.listed[node] += opened; c.listed[node] > 0 {
+		c.failed.WithLabelValues(node)
+	} else {
+		c.failed.DeleteLabelValues(node)
 	}
 }
 
@@ -218,10 +242,11 @@ func (c *Collector) of(name string) *series {
 func (c *Collector) Nodes(nodes []node.Node) []node.Node {
 	all := make([]node.Node, len(nodes))
 	for i, n := range nodes {
-		c.failed.WithLabelValues(n.Name())
+		c.list(n.Name(), 1)
 		c.abstained.WithLabelValues(n.Name())
 		c.healed.WithLabelValues(n.Name())
-		all[i] = &timed{Node: n, round: c.round.WithLabelValues(n.Name())}
+		closed := sync.OnceFunc(func() { c.list(n.Name(), -1) })
+		all[i] = &timed{Node: n, round: c.round.WithLabelValues(n.Name()), closed: closed}
 	}
 	return all
 }
@@ -232,6 +257,12 @@ type timed struct {
 	node.Node
 	round  prometheus.Observer
 	timing atomic.Bool // a command is being measured
+	closed func()
+}
+
+func (t *timed) Close() error {
+	defer t.closed()
+	return t.Node.Close()
 }
 
 // epoch is what the rounds are measured from: time.Since reads one clock, and time.Now two.

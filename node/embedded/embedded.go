@@ -63,6 +63,22 @@ func Start(n int) (*Set, error) {
 	return s, nil
 }
 
+// ForTest starts n servers as Start does. They end with the test, after what it has registered by
+// Cleanup later on. It takes a [testing.TB].
+func ForTest(t interface {
+	Helper()
+	Fatal(...any)
+	Cleanup(func())
+}, n int) *Set {
+	t.Helper()
+	s, err := Start(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
 // Dial connects another node to each server, as another program has its own. The caller
 // closes them; a Locker does that.
 func (s *Set) Dial() ([]node.Node, error) {

@@ -296,3 +296,22 @@ func raw(t *testing.T, s *embedded.Set) *redis.Client {
 	t.Cleanup(func() { client.Close() })
 	return client
 }
+
+// The servers of a test end with it, and last until its own cleanups are done.
+func TestServersOfATest(t *testing.T) {
+	var set *embedded.Set
+	t.Run("a test", func(t *testing.T) {
+		set = embedded.ForTest(t, 3)
+		t.Cleanup(func() {
+			for _, n := range set.Nodes() {
+				connected(t, n)
+			}
+		})
+	})
+	for i := range 3 {
+		if conn, err := net.Dial("tcp", set.Server(i).Addr()); err == nil {
+			conn.Close()
+			t.Error("a server lives on")
+		}
+	}
+}

@@ -36,7 +36,8 @@ type Options struct {
 	Username, Password string
 
 	// Credentials takes the place of Username and Password. It is called for each
-	// connection, like the dialer.
+	// connection, like the dialer. So node.Permanent is false where the server refuses them: the
+	// next may be right.
 	Credentials func(context.Context) (username, password string, err error)
 
 	// DB is the database.
@@ -76,11 +77,12 @@ func New(dial func(context.Context) (net.Conn, error), o Options) (node.Node, er
 	case o.Name == "":
 		return nil, errors.New("redisconn: Options.Name is needed, such as the server's address")
 	}
-	if o.Credentials == nil {
+	renews := o.Credentials != nil
+	if !renews {
 		o.Credentials = func(context.Context) (string, string, error) { return o.Username, o.Password, nil }
 	}
 	return courier.ToServer(
-		courier.Target{Dial: dial, Credentials: o.Credentials, DB: o.DB, ClientName: o.ClientName, Timeout: timeout},
+		courier.Target{Dial: dial, Credentials: o.Credentials, DB: o.DB, ClientName: o.ClientName, Renews: renews, Timeout: timeout},
 		courier.Options{Name: o.Name, Clock: o.Clock, Queue: o.Queue, Logger: o.Logger},
 	), nil
 }

@@ -71,8 +71,8 @@ func TestOptions(t *testing.T) {
 		"wrong password": {redisconn.Options{Password: "other"}, node.ErrAuth},
 		"no password":    {redisconn.Options{}, node.ErrAuth},
 		"a database":     {redisconn.Options{Password: "s3cret", DB: 2, ClientName: "me"}, nil},
-		"no database":    {redisconn.Options{Password: "s3cret", DB: 99}, node.ErrServer},
-		"a bad name":     {redisconn.Options{Password: "s3cret", ClientName: "with spaces"}, node.ErrServer},
+		"no database":    {redisconn.Options{Password: "s3cret", DB: 99}, node.ErrUnsupported},
+		"a bad name":     {redisconn.Options{Password: "s3cret", ClientName: "with spaces"}, node.ErrUnsupported},
 	} {
 		tt.o.Name = what
 		n, err := redisconn.New(dial, tt.o)

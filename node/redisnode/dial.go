@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"net/url"
 	"reflect"
 	"strconv"
@@ -101,6 +102,7 @@ func directly(o *redis.Options) courier.Target {
 		Credentials: credentials(o),
 		DB:          o.DB,
 		ClientName:  o.ClientName,
+		Renews:      renews(o.StreamingCredentialsProvider, o.CredentialsProviderContext, o.CredentialsProvider, o.TLSConfig),
 		Timeout:     handshakeTimeout(o.DialTimeout, o.ReadTimeout),
 	}
 }
@@ -114,6 +116,12 @@ func handshakeTimeout(timeouts ...time.Duration) time.Duration {
 		}
 	}
 	return p
+}
+
+// renews reports whether the next connection may have other credentials, or another certificate.
+func renews(streaming auth.StreamingCredentialsProvider, withContext func(context.Context) (string, string, error),
+	plain func() (string, string), config *tls.Config) bool {
+	return streaming != nil || withContext != nil || plain != nil || config != nil && config.GetClientCertificate != nil
 }
 
 // credentials returns what the options say about user and password, in the order of go-redis.
@@ -187,7 +195,8 @@ func New(client redis.UniversalClient, opts Options) (node.Node, error) {
 		}
 		opts.Name = cmp.Or(opts.Name, strings.Join(o.Addrs, ","))
 		cluster := newCluster(o)
-		return courier.Through(cluster, cluster.timeout, courier.Options(opts)), nil
+		renews := renews(o.StreamingCredentialsProvider, o.CredentialsProviderContext, o.CredentialsProvider, o.TLSConfig)
+		return courier.Through(cluster, cluster.timeout, renews, courier.Options(opts)), nil
 	}
 	_, cluster := client.(masters)
 	if _, ring := client.(shards); ring && !cluster {
@@ -197,7 +206,7 @@ func New(client redis.UniversalClient, opts Options) (node.Node, error) {
 		return nil, fmt.Errorf("redisnode: a %T has no address: Options.Name is needed", client)
 	}
 	other := &shared{client: client, timeout: handshakeTimeout()}
-	return courier.Through(other, other.timeout, courier.Options(opts)), nil
+	return courier.Through(other, other.timeout, false, courier.Options(opts)), nil
 }
 
 var errSentinel = errors.New("redisnode: a client for Sentinel, or with ClusterSlots of its own, leads to another server after a failover, " +
@@ -218,7 +227,7 @@ func ParseURL(u string) (*redis.Options, error) {
 		if !isHostPort(u) {
 			return nil, errors.New("not a URL, such as redis://host:6379, nor host:port")
 		}
-		u = "redis://" + u
+		u = "redis://" + strings.ReplaceAll(u, "%", "%25") // before a zone
 	}
 	parsed, err := url.Parse(u)
 	if err != nil {
@@ -247,6 +256,9 @@ func ParseURL(u string) (*redis.Options, error) {
 // isHostPort reports whether text is host:port and nothing else.
 func isHostPort(text string) bool {
 	host, port, err := net.SplitHostPort(text)
+	if ip, bad := netip.ParseAddr(host); err == nil && bad == nil {
+		host = strings.Replace(host, "%"+ip.Zone(), ip.Zone(), 1)
+	}
 	if err != nil || host == "" || strings.ContainsAny(host, "@/?#%") {
 		return false
 	}

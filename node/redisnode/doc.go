@@ -6,106 +6,20 @@
 // [Dial] takes URLs. [New] takes an existing go-redis client, and [Options]. Package redisconn has the
 // same node over any net.Conn, without go-redis.
 //
-// # Connection and batching
+// # What a node promises
 //
-// Submit puts a command into a queue and returns. One goroutine of the node, the courier,
-// writes everything that is queued to the connection at once. Another reads the replies and
-// calls back. Neither waits for the other, so
+// docs/connection.md says how, with figures.
 //
-//   - many callers share a few system calls, on the client and on the server,
-//   - a command never waits for the reply to another: there is no limit to the pipeline,
-//   - commands about one name reach the server in the order of their Submits,
-//   - a server that hangs costs a full queue, and no goroutine for each command,
-//   - only these two goroutines wait for the network.
-//
-// Three or more plain acquires of different names in one batch are sent as one script, and so
-// are releases. The script looks for all locks by one EXISTS and for all fences by one MGET.
-// With five servers and 64 callers, who queue 34 commands at a time, a lock and its release
-// then cost 38 µs instead of 63; with the client on the same two processors there are 33,000
-// locks a second instead of 22,500. Each command keeps its own meaning and reply. If a server
-// refuses such a group, because a right or memory is missing, each command is sent by itself.
-// Groups are for one server only, not for a cluster.
-//
-// The node speaks RESP2 itself, over the connection that go-redis's Dialer makes, as go-redis has
-// one pipeline in flight at a time. Over a round trip of 10 ms that cost 2.3 round trips for a
-// command with 64 callers, and on the loopback a third of the throughput. In the steady state a
-// command costs no allocation. A new connection begins with AUTH, SELECT and CLIENT SETNAME, if the
-// options ask for them, and INFO, all sent at once. Commands follow when these were answered.
-//
-// A node has two goroutines, two more from the first Watch on, and one while it dials. The
-// server cannot change these numbers.
-//
-// # Deadlines and broken connections
-//
-// A command is answered with [node.ErrTimeout] at its own deadline. If it is still in the
-// queue, because there is no connection yet, it is never sent (Reply.Unsent). If it is in
-// flight its outcome is unknown: it may be executed later, even after the connection was
-// closed. A command that may have reached the server is sent again only if the server answered
-// that it did not execute it: it did not know the script, or refused the group. Commands that
-// have certainly not left stay in the queue, for the next connection.
-//
-// A connection is closed when the oldest command in flight is past its deadline and nothing
-// came back meanwhile, but not before 1.5 s of silence, and after 5 s at most. It is not used
-// after any error, as a late reply would be taken for that to another command. The 1.5 s are
-// for links that lose packets: TCP sends a packet again after 0.2 s, 0.6 s and 1.4 s, and most
-// connections recover by then, while a new one would need three round trips over the same
-// link. Commands do not wait for that. Until the connection is closed those that were answered
-// count as open, so that Options.Queue bounds them. Connections of a cluster client are closed
-// at the deadline of the last command in flight.
-//
-// When a connection breaks the courier dials again at once. If that fails the node is down:
-// all queued and new commands are answered immediately with [node.ErrUnreachable] and the
-// reason, while the courier tries again, after 5 ms at first and every half second later. A
-// server that accepts connections but does not answer is down, too, after a second at most. The
-// first command without a connection, because there was none yet or it ended while idle, waits for
-// one attempt.
-//
-// The end of an idle connection is noticed when it happens. So the first command after a
-// restart of the server is not lost with the old connection.
-//
-// # Servers that answer nonsense
-//
-// A server that sends invalid answers loses its own vote, and does no other harm. A reply has at
-// most 1 MiB, a line in it (such as an error) 4 KiB, a list and all lists in it 262144 elements,
-// and lists are at most 8 deep. Only the reply to an Inspect, which has all owners and waiters of
-// a name, may have 4 MiB. Anything longer, or not RESP2, ends the connection. To a cluster the
-// connections are those of go-redis, which allocates what a server announces. So it is given only
-// whole replies that were checked, of 4 MiB at most. Clients of other kinds are used as they are.
-//
-// Therefore a name that is to be acquired has at most 512 KiB, or the answer is
-// [node.ErrUnsupported]. An error has at most half a KiB of a server's text, quoted if it has
-// control characters, so that it can be printed.
-//
-// # Detecting restarts (run_id)
-//
-// A new connection begins with INFO. Its run_id and uptime make the [node.Life] of all replies that
-// follow. A restart always breaks the connection, so no reply of a new life
-// carries an old one. The uptime comes in whole seconds; Born errs on the late side. If a new
-// run_id has an uptime that reaches back before the last reply of the old one, the old server
-// was not restarted: a replica was promoted, and its copy may lack the newest locks. Such a
-// life is Born at the handshake.
-//
-// INFO replication tells whether a server was a replica before, also if this node never met it:
-// it then has a master_replid2. A promotion closes the connections of the server's own replicas.
-// So if CLIENT LIST shows that one of these is a minute old, the promotion is at least a minute
-// old, and the life is Born then. With no replica connected, or no right to CLIENT LIST, the life
-// of a promoted server is Born when this node first meets it: each new process counts the restart
-// guard from its own start. The same goes for a master with replicas that has restarted from a
-// file, since Redis 7.
-//
-// It cannot detect:
-//   - on the very first connection, a server whose wall clock was set forward since its
-//     start or its promotion;
-//   - a promotion that is older than repl-backlog-ttl (an hour), if no replica was
-//     connected in that time. So repl-backlog-ttl must be 0 or longer than MaxLease;
-//   - a server that was promoted in the middle of its first copy of a master's data;
-//   - a master that was demoted and promoted again, with the same run_id, while no command
-//     of this node failed on it and the connection stayed. The next handshake notices.
-//     Sentinel closes all connections when it changes a role. If you use REPLICAOF
-//     yourself, do the same in one transaction, by CLIENT KILL TYPE normal.
-//
-// A server that reports no uptime (miniredis) has no Life. A server whose ACL forbids INFO
-// cannot be used: commands are answered with [node.ErrAuth], and none is sent.
+//   - A command costs no allocation, and shares its system calls with others that come at the same time. Many
+//     callers have no limit to what is in flight.
+//   - Each command is answered at its own deadline at the latest. While the server is down it is answered at
+//     once with [node.ErrUnreachable].
+//   - A server that refuses the handshake is configured otherwise than the program expects, such as with
+//     another password, database or certificate. The error is permanent ([node.Permanent]), except where
+//     the server is loading, busy, full or a replica. If a provider gives the credentials, or
+//     GetClientCertificate the certificate, the next connection may have others: then it is not permanent.
+//   - A restart is noticed by INFO, before the first command that follows it. A replica is ignored.
+//   - A server that answers nonsense is ignored, and does no other harm.
 //
 // # Which go-redis options are used
 //
@@ -167,14 +81,7 @@
 //
 // List the masters by their own addresses instead. Sentinel may watch them nevertheless. While a
 // listed server is a replica it is ignored, and when it is promoted again it counts from then
-// (see Detecting restarts). Until then the other nodes make up for it.
-//
-// # Servers that refuse writes
-//
-// A yes always comes with a write, if need be one that changes nothing. So a replica, which has
-// its master's locks by replication, answers with [node.ErrReadOnly] and is ignored. A server
-// that is out of memory grants nothing, but it extends, releases and breaks locks, and raises
-// their fences.
+// (see docs/connection.md). Until then the other nodes make up for it.
 //
 // # Permissions
 //
@@ -191,7 +98,7 @@
 //	    +zadd +zrem +zrange +zrank +zcount +zcard
 //
 // and +select for a database other than 0, +client|setname for a ClientName, +client|list
-// for servers that may be promoted from replicas (see Detecting restarts).
+// for servers that may be promoted from replicas (see docs/connection.md).
 // "redquorum doctor" also needs +time, to compare clocks, +pubsub, to find programs of older
 // versions, and --name nightly, to test permissions under a name that the user may use.
 //

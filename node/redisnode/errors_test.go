@@ -142,7 +142,18 @@ func TestReadOnly(t *testing.T) {
 	p.do("replicaof", "127.0.0.1", "1")
 	everyWrite(t, n, node.ErrReadOnly)
 	p.do("replicaof", "no", "one")
-	expect(t, "again a master", ask(t, n, acquire("new", "me", 2)), node.Granted)
+	expect(t, "again a master", askMaster(t, n, acquire("new", "me", 2)), node.Granted)
+}
+
+// askMaster is ask, until the node has noticed that its server is a master again.
+func askMaster(t *testing.T, n node.Node, cmd node.Command) (r node.Reply) {
+	t.Helper()
+	eventually(t, "a master", func() bool {
+		cmd.Deadline = clock.System().Now().Add(time.Second)
+		r = ask(t, n, cmd)
+		return !errors.Is(r.Err, node.ErrReadOnly)
+	})
+	return r
 }
 
 // Nobody knows what a master has forgotten that was a replica meanwhile. A replica that serves
@@ -159,7 +170,7 @@ func TestDemotedMasterHasANewLife(t *testing.T) {
 				expectErr(t, "a replica", ask(t, n, acquire("new", "me", 2)), node.ErrReadOnly)
 			}
 			p.do("replicaof", "no", "one")
-			after := expect(t, "again a master", ask(t, n, acquire("new", "me", 3)), node.Granted).Life
+			after := expect(t, "again a master", askMaster(t, n, acquire("new", "me", 3)), node.Granted).Life
 			if after.ID != before.ID {
 				t.Fatalf("another server: %v, %v", before, after)
 			}

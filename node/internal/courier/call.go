@@ -20,8 +20,8 @@ import (
 // Otherwise it belongs to the goroutine that took it out of the queue, until it is in flight,
 // and later to the one that takes it out of flight.
 type call struct {
-	row       *row      // nil: a PING
-	kind      node.Kind // 0 likewise
+	row       *row // nil if kind is asksRole
+	kind      node.Kind
 	mode      node.Mode
 	claims    []node.Claim // the call's own copy
 	wait      node.Wait
@@ -38,6 +38,9 @@ type call struct {
 	retention int64 // of the fence, ms
 	placeTTL  int64 // ms
 }
+
+// asksRole is the kind of a call that asks the server for its role.
+const asksRole node.Kind = 0
 
 // check returns the row of a command, or why no server could execute it.
 func check(cmd *node.Command) (*row, error) {
@@ -132,19 +135,22 @@ func (c *call) outcome(val any, err error, life *node.Life) (r node.Reply, break
 		r.Life = life
 	case fromServer(err):
 		r = node.Reply{Err: serverError(err), Life: life}
-		// A name may lead to another server now, and go-redis leaves such a
-		// connection too.
-		breaks = errors.Is(r.Err, node.ErrReadOnly)
 	default:
-		r = node.Reply{Err: networkError(err)}
-		breaks = true
+		return node.Reply{Err: networkError(err)}, true
 	}
-	return r, breaks
+	// A name may lead to another server now, and go-redis leaves such a connection too. A server that no
+	// longer tells its role may be a replica.
+	return r, errors.Is(r.Err, node.ErrReadOnly) || c.kind == asksRole && errors.Is(r.Err, node.ErrAuth)
 }
 
 func (c *call) decode(val any) node.Reply {
 	var r node.Reply
 	switch c.kind {
+	case asksRole:
+		if text, _ := val.(string); ofReplica(text) {
+			return node.Reply{Err: node.ErrReadOnly}
+		}
+		return node.Reply{Status: node.Done}
 	case node.Acquire:
 		r = decodeAcquire(val)
 	case node.Release, node.Break:

@@ -1,6 +1,6 @@
 // Package courier is what packages redisnode and redisconn have in common, and imports no client: the
 // queue of a node and its connections, the scripts, and what a server's answers mean. The
-// documentation of redisnode describes it.
+// page docs/connection.md describes it.
 package courier
 
 import (
@@ -28,12 +28,21 @@ const (
 	// and is as likely to stall.
 	minSilence, maxSilence = 1500 * time.Millisecond, 5 * time.Second
 
+	// A connection with open commands that has been silent for stallAfter takes no further acquire. A server
+	// that hangs executes what was written to it when it goes on, also after the connection was closed. So
+	// the releases of all acquires that were written follow them before that.
+	stallAfter = 500 * time.Millisecond
+
 	// tick is how often an idle connection is checked.
 	tick = time.Second
 
 	// Attempts to connect to a node that is down are this far apart, doubling, times a random
 	// factor between a half and one. So are links that do not last.
 	minPause, maxPause = 5 * time.Millisecond, 500 * time.Millisecond
+
+	// When nobody has asked for quietAfter they go on doubling. Then the next command gets an attempt of its
+	// own.
+	quietAfter, maxQuiet = 2 * time.Second, 15 * time.Second
 
 	// lasting is how long a link has to last for the next to follow at once.
 	lasting = time.Second
@@ -60,7 +69,9 @@ type server struct {
 	flight fifo // sent, or being sent, over the present link, in this order
 	link   link // the present one, nil if there is none
 	spare  []*call
-	down   error // why nothing is accepted at present
+	down   error         // why nothing is accepted at present
+	failed bool          // it was logged that the node is down
+	asked  clock.Instant // when the node was last asked while it was down
 	closed bool
 	asleep bool // the courier waits for wake
 	wake   chan struct{}
@@ -101,9 +112,10 @@ func (o Options) withDefaults() Options {
 // ToServer returns a node for one server, to which it makes connections of its own.
 func ToServer(t Target, o Options) node.Node { return start(newDirect(t), o) }
 
-// Through returns a node for all servers to which a client leads. Ask has so much time.
-func Through(c Client, timeout time.Duration, o Options) node.Node {
-	return start(shared{c, timeout}, o)
+// Through returns a node for all servers to which a client leads. Ask has so much time. renews is as
+// in a Target.
+func Through(c Client, timeout time.Duration, renews bool, o Options) node.Node {
+	return start(shared{c, timeout, renews}, o)
 }
 
 func start(r route, o Options) *server {
@@ -155,6 +167,7 @@ func (s *server) enqueue(cmd node.Command, reply func(node.Reply)) error {
 	case s.closed:
 		return node.ErrClosed
 	case s.down != nil:
+		s.asked = s.clock.Now()
 		return s.down
 	case s.queue.len()+s.flight.len() >= s.limit && adds(cmd.Kind):
 		return node.ErrOverloaded
@@ -262,12 +275,16 @@ func (s *server) run() {
 			pause = minPause
 			continue
 		case met: // links that do not last may follow each other forever
+			pause = min(pause, maxPause)
 			s.sleep(pause)
+		case s.fail(err):
+			pause = min(pause, maxQuiet)
+			s.rest(pause)
 		default:
-			s.fail(err)
+			pause = min(pause, maxPause)
 			s.rest(pause)
 		}
-		pause = min(2*pause, maxPause)
+		pause *= 2
 	}
 }
 
@@ -275,7 +292,7 @@ func (s *server) run() {
 func (s *server) converse() (met bool, err error) {
 	l, texts, err := s.route.open(s.ctx)
 	if err != nil {
-		return false, connectError(err)
+		return false, handshakeError(err, s.route.renews())
 	}
 	defer l.close()
 	life, err := s.handshake(texts)
@@ -287,16 +304,20 @@ func (s *server) converse() (met bool, err error) {
 	return true, nil
 }
 
-// fail answers all queued calls, and all that come until restore, with err. But if nothing was
-// queued, the next command gets an attempt of its own.
-func (s *server) fail(err error) {
+// fail answers all queued calls, and all that come until restore, with err. But if nobody has asked for a
+// while, the next command gets an attempt of its own.
+func (s *server) fail(err error) (quiet bool) {
 	s.mu.Lock()
-	if s.queue.len() == 0 && s.down == nil {
+	now := s.clock.Now()
+	if s.queue.len() > 0 {
+		s.asked = now
+	} else if s.down == nil || now >= s.asked.Add(quietAfter) {
+		s.down = nil
 		s.mu.Unlock()
-		return
+		return true
 	}
-	first := s.down == nil && !s.closed
-	s.down = err
+	first := !s.failed && !s.closed
+	s.down, s.failed = err, true
 	var open []unanswered
 	for _, c := range s.queue.calls() {
 		open = c.answer(open, node.Reply{Err: err, Unsent: !c.apart})
@@ -308,15 +329,17 @@ func (s *server) fail(err error) {
 		s.log.Warn("node is down", "err", err)
 	}
 	tell(open)
+	return false
 }
 
 // restore accepts commands again, for l.
 func (s *server) restore(l link) {
 	s.mu.Lock()
-	was := s.down
-	s.down, s.link, s.heard = nil, l, s.clock.Now()
+	failed := s.failed
+	s.down, s.failed, s.link, s.heard = nil, false, l, s.clock.Now()
 	s.mu.Unlock()
-	if was != nil {
+	s.watch.poke()
+	if failed {
 		s.log.Info("node is up again")
 	}
 }
@@ -360,10 +383,20 @@ const (
 	over
 )
 
+// stalled reports whether the link has been silent for too long to take an acquire. s.mu is held.
+func (s *server) stalled(now clock.Instant) bool {
+	return s.flight.len() > 0 && now >= max(s.flight.calls()[0].sent, s.heard).Add(stallAfter)
+}
+
+// sendable reports whether a call in the queue can be sent now. s.mu is held.
+func (s *server) sendable() bool {
+	return s.queue.len() > 0 && (!s.stalled(s.clock.Now()) || slices.ContainsFunc(s.queue.calls(), func(c *call) bool { return c.kind != node.Acquire }))
+}
+
 // await waits for calls in the queue, until a tick, or until the link's end.
 func (s *server) await(tick <-chan time.Time, ended <-chan struct{}) event {
 	s.mu.Lock()
-	if s.queue.len() > 0 {
+	if s.sendable() {
 		s.mu.Unlock()
 		return work
 	}
@@ -396,6 +429,8 @@ func (s *server) take(batch []*call) []*call {
 	now := s.clock.Now()
 	s.mu.Lock()
 	var late []unanswered
+	var kept []*call
+	stalled := s.stalled(now)
 	for s.queue.len() > 0 && len(batch) < batchLimit {
 		c := s.queue.pop()
 		if c.deadline <= now {
@@ -403,9 +438,14 @@ func (s *server) take(batch []*call) []*call {
 			s.recycle(c)
 			continue
 		}
+		if stalled && c.kind == node.Acquire {
+			kept = append(kept, c)
+			continue
+		}
 		c.sent, c.together = now, 0
 		batch = append(batch, c)
 	}
+	s.queue.insert(0, kept)
 	if s.least > 0 && now >= s.apart {
 		s.gather(batch)
 	}
@@ -445,13 +485,14 @@ func (s *server) inFlight() int {
 	return s.flight.len()
 }
 
-// ping queues a PING. Nothing waits for the reply, but the link is closed if it does not come.
-func (s *server) ping(timeout time.Duration) {
+// askRole asks the server for its role before anything else that is queued. Nothing waits for the reply,
+// but the link ends if it does not come, or if it is not that of a master.
+func (s *server) askRole(timeout time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.newCall()
 	c.fill(nil, node.Command{Deadline: s.clock.Now().Add(timeout)}, func(node.Reply) {})
-	s.queue.push(c)
+	s.queue.insert(0, []*call{c})
 	s.arm(c.deadline)
 }
 
@@ -504,6 +545,9 @@ func (s *server) settle(results []result, life *node.Life) (good bool) {
 	}
 	s.sendAgain(to.again)
 	s.heard = now
+	if s.queue.len() > 0 { // what was kept while the link was silent
+		s.rouse()
+	}
 	s.mu.Unlock()
 	s.lives.Answered(now)
 	tell(to.open)
@@ -533,14 +577,19 @@ func (s *server) settleOne(c *call, got result, apart bool, to *settlement) {
 	r, breaks := c.outcome(got.val, got.err, to.life)
 	to.good = to.good && !breaks
 	if errors.Is(r.Err, node.ErrReadOnly) {
-		s.lives.Invalidate()
-		s.life.Store(nil)
-		s.demoted = true
+		s.distrust()
 	} else if s.demoted && r.Err == nil {
 		r = node.Reply{Err: errDemoted}
 	}
 	to.open = c.answer(to.open, r)
 	s.recycle(c)
+}
+
+// distrust notes that a server has answered as a replica.
+func (s *server) distrust() {
+	s.lives.Invalidate()
+	s.life.Store(nil)
+	s.demoted = true
 }
 
 // sendAgain puts calls into the queue, behind others that are sent once more. s.mu is held.

@@ -74,9 +74,9 @@ func (s *server) expire() {
 }
 
 // silentUntil is until when the link may be silent: for the timeout of the oldest call in
-// flight, within minSilence and maxSilence, from when something came last, or from when that
-// call was sent. s.mu is held, and there is a call in flight.
+// flight and stallAfter, within minSilence and maxSilence, from when something came last, or
+// from when that call was sent. s.mu is held, and there is a call in flight.
 func (s *server) silentUntil() clock.Instant {
 	oldest := s.flight.calls()[0]
-	return max(oldest.sent, s.heard).Add(min(max(oldest.deadline.Sub(oldest.sent), minSilence), maxSilence))
+	return max(oldest.sent, s.heard).Add(min(max(oldest.deadline.Sub(oldest.sent)+stallAfter, minSilence), maxSilence))
 }

@@ -155,6 +155,7 @@ func TestApart(t *testing.T) {
 				t.Errorf("%v: %v later %d are together, want %d", tt.whole, time.Duration(c.now)-time.Hour, batch[0].together, want)
 			}
 			c.now = c.now.Add(apartFor)
+			s.heard = c.now
 		}
 	}
 }

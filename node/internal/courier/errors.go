@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"regexp"
 	"strconv"
 	"strings"
@@ -29,6 +30,7 @@ var codes = []struct {
 	{"MISCONF", node.ErrMisconf},
 	{"OOM", node.ErrOutOfMemory},
 	{"NOAUTH", node.ErrAuth},
+	{"DENIED", node.ErrAuth}, // protected mode
 	{"WRONGPASS", node.ErrAuth},
 	{"NOPERM", node.ErrAuth},
 }
@@ -197,6 +199,47 @@ func ofCertificate(err error) bool {
 		invalid   x509.CertificateInvalidError
 	)
 	return errors.As(err, &verify) || errors.As(err, &authority) || errors.As(err, &host) || errors.As(err, &invalid)
+}
+
+// handshakeError is why a node is down: what connectError says, but a server that refuses the handshake is
+// configured otherwise than the program expects, unless it says that this passes. renews says that the next
+// connection may have other credentials.
+func handshakeError(err error, renews bool) error {
+	means := connectError(err)
+	switch {
+	case errors.Is(means, node.ErrServer) && !passes.MatchString(err.Error()):
+		means = refusing(node.ErrUnsupported, err)
+	case ofTLS(err):
+		means = refusing(node.ErrUnsupported, err)
+		if aboutClient.MatchString(err.Error()) {
+			means = refusing(node.ErrAuth, err)
+		}
+	}
+	if renews && errors.Is(means, node.ErrAuth) {
+		return fmt.Errorf("%w: %w", node.ErrUnreachable, means)
+	}
+	return means
+}
+
+// passes are servers' refusals of a handshake that no code says to be passing: those of a cluster.
+var passes = regexp.MustCompile(`^(CLUSTERDOWN|TRYAGAIN|MOVED|ASK) `)
+
+// aboutClient are the alerts of TLS about the client's certificate.
+var aboutClient = regexp.MustCompile(`remote error: tls: .*(certificate|access denied)`)
+
+func refusing(why, err error) error {
+	return fmt.Errorf("%w: %w", why, show(err))
+}
+
+// ofTLS reports whether err says that the two ends do not agree on TLS: an alert of the server's, or what
+// package tls has against its first messages.
+func ofTLS(err error) bool {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" {
+		text := op.Err.Error()
+		return text != "tls: internal error" && text != "tls: user canceled"
+	}
+	_, plain := errors.AsType[tls.RecordHeaderError](err)
+	return plain || strings.HasPrefix(err.Error(), "tls: ") && !ofCertificate(err)
 }
 
 // connectError is why a node is down: the server's error, if it sent one. It is nil if err

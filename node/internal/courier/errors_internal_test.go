@@ -2,6 +2,8 @@ package courier
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -10,7 +12,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/iotest"
+	"testing/synctest"
 
+	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -105,6 +110,72 @@ func TestMeaning(t *testing.T) {
 		if strings.Contains(got.Error(), "@user_script") {
 			t.Errorf("%q: %q has the place in the script", text, got)
 		}
+	}
+}
+
+// Whatever refuses a handshake is permanent, but for what passes by itself, and where the next connection may
+// have other credentials.
+func TestARefusedHandshake(t *testing.T) {
+	server := func(text string) error { return serverReply{errors.New(text)} }
+	alert := func(text string) error { return &net.OpError{Op: "remote error", Err: errors.New("tls: " + text)} }
+	for _, tt := range []struct {
+		err, want error
+		forGood   bool
+	}{
+		{server("ERR DB index is out of range"), node.ErrUnsupported, true},
+		{server("ERR something new"), node.ErrUnsupported, true},
+		{server("NOTBUSY something new"), node.ErrUnsupported, true},
+		{server("DENIED Redis is running in protected mode"), node.ErrAuth, true},
+		{server("WRONGPASS invalid username-password pair"), node.ErrAuth, true},
+		{server("LOADING Redis is loading the dataset in memory"), node.ErrLoading, false},
+		{server("BUSY Redis is busy running a script."), node.ErrBusy, false},
+		{server("MASTERDOWN Link with MASTER is down"), node.ErrReadOnly, false},
+		{server("ERR max number of clients reached"), node.ErrUnreachable, false},
+		{server("ERR max number of clients + cluster connections reached"), node.ErrUnreachable, false},
+		{server("CLUSTERDOWN The cluster is down"), node.ErrServer, false},
+		{alert("certificate required"), node.ErrAuth, true},
+		{alert("bad certificate"), node.ErrAuth, true},
+		{alert("protocol version not supported"), node.ErrUnsupported, true},
+		{alert("internal error"), node.ErrUnreachable, false},
+		{fmt.Errorf("dial: %w", alert("unknown certificate authority")), node.ErrAuth, true},
+		{tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}, node.ErrUnsupported, true},
+		{errors.New("tls: server selected unsupported protocol version 301"), node.ErrUnsupported, true},
+		{&tls.CertificateVerificationError{Err: x509.HostnameError{Certificate: new(x509.Certificate)}}, node.ErrCertificate, true},
+		{syscall.ECONNREFUSED, node.ErrUnreachable, false},
+		{io.EOF, node.ErrUnreachable, false},
+		{context.DeadlineExceeded, node.ErrUnreachable, false},
+		{errors.New("ssh: the tunnel is closed"), node.ErrUnreachable, false},
+	} {
+		if got := handshakeError(tt.err, false); !errors.Is(got, tt.want) || node.Permanent(got) != tt.forGood {
+			t.Errorf("%v: %v, permanent %v", tt.err, got, node.Permanent(got))
+		}
+		got := handshakeError(tt.err, true)
+		if forGood := tt.forGood && tt.want != node.ErrAuth; !errors.Is(got, tt.want) || node.Permanent(got) != forGood {
+			t.Errorf("%v, with other credentials: %v, permanent %v", tt.err, got, node.Permanent(got))
+		}
+	}
+}
+
+// A reset drops what the server has said before it: it is asked again for that.
+func TestAResetIsListenedTo(t *testing.T) {
+	for said, want := range map[string]error{"-DENIED by a proxy\r\n": node.ErrAuth, "+hello\r\n": ErrProtocol, "": nil} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &wireServer{heard: make(map[string]int)}
+			dials := 0
+			n := ToServer(target(func(ctx context.Context) (net.Conn, error) {
+				if dials++; dials == 1 {
+					return tape{Reader: iotest.ErrReader(syscall.ECONNRESET)}, nil
+				}
+				if said != "" {
+					return playing([]byte(said)), nil
+				}
+				return s.dial(ctx)
+			}, ""), Options{Clock: clock.Runtime()})
+			defer n.Close()
+			if r := acquires(n); !errors.Is(r.Err, want) {
+				t.Errorf("%q: %v", said, r.Err)
+			}
+		})
 	}
 }
 

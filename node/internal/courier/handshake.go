@@ -3,6 +3,7 @@ package courier
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -40,6 +41,10 @@ func introduced(answers []result) (text string, err error) {
 // handshake takes what servers say of themselves, and learns which servers a new link has and since
 // when they live. No command is sent before that is known.
 func (s *server) handshake(texts []string) (*node.Life, error) {
+	if slices.ContainsFunc(texts, ofReplica) {
+		s.distrust()
+		return nil, node.ErrReadOnly
+	}
 	servers := uptimes(texts)
 	for _, one := range servers {
 		if !isRunID(one.ID) {
@@ -73,6 +78,16 @@ func uptimes(texts []string) (all []node.Uptime) {
 	return all
 }
 
+// ofReplica reports whether an INFO text says that its server is no master, also if it takes writes.
+func ofReplica(info string) bool {
+	for line := range strings.Lines(info) {
+		if role, ok := strings.CutPrefix(line, "role:"); ok {
+			return strings.TrimSpace(role) != "master"
+		}
+	}
+	return false
+}
+
 // isRunID reports whether id is fit for commands and messages: Redis's have 40 digits.
 func isRunID(id string) bool {
 	return len(id) <= 64 && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r >= 0x7f })
@@ -98,18 +113,14 @@ func parseInfo(text string) node.Uptime {
 		case "run_id":
 			u.ID = value
 		case "uptime_in_seconds":
-			u.Up = seconds(value)
-		case "role":
-			if value != "master" {
-				u.Promoted = value
-			}
+			u.Up = age(value)
 		case "master_replid":
 			replid = value
 		case "master_replid2":
 			replid2 = value
 		}
 	}
-	if u.Promoted == "" && strings.Trim(replid2, "0") != "" {
+	if strings.Trim(replid2, "0") != "" {
 		u.Promoted = replid
 	}
 	return u
@@ -118,18 +129,19 @@ func parseInfo(text string) node.Uptime {
 // connectedFor returns the age of a connection, from its line in CLIENT LIST.
 func connectedFor(line string) time.Duration {
 	for _, field := range strings.Fields(line) {
-		if age, ok := strings.CutPrefix(field, "age="); ok {
-			return seconds(age)
+		if text, ok := strings.CutPrefix(field, "age="); ok {
+			return age(text)
 		}
 	}
 	return 0
 }
 
-// seconds reads a number of them. It is less than 0 if text is none.
-func seconds(text string) time.Duration {
+// age reads a number of seconds. It is less than 0 if text is none. A server whose clock was set back says
+// less than 0: it may be no older than that.
+func age(text string) time.Duration {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
 		return -1
 	}
-	return time.Duration(min(n, 1<<32)) * time.Second // a century, which a Duration can be
+	return time.Duration(max(0, min(n, 1<<32))) * time.Second // a century, which a Duration can be
 }

@@ -64,11 +64,12 @@ func TestLifeTracker(t *testing.T) {
 		{"it is not told any more", 2040, []string{promotedText("h", 940, "y", noReplid)}, "h", 1950, 2045},
 		{"promoted again, some time ago", 2050, []string{promotedText("h", 950, "z", "y", 3)}, "h", 2048, 2055},
 		{"promoted once more, before the last reply", 2060, []string{promotedText("h", 960, "u", "z", 50)}, "h", 2060, 2065},
-		{"a replica", 2070, []string{infoText("h", 970) + "role:slave\r\nmaster_replid:r\r\n"}, "h", 2070, 0},
 		{"none", 2080, nil, "", 0, 0},
 		{"restarted, and promoted before that", 2090, []string{promotedText("i", 20, "x", "w", 90)}, "i", 2071, 0},
 		{"none", 2100, nil, "", 0, 0},
 		{"promoted, nobody knows when", 2110, []string{promotedText("j", 900, "x", "w")}, "j", 2110, 0},
+		{"its clock was set back, to before its start", 2115, []string{infoText("l", -3600)}, "l", 2115, 2118},
+		{"its clock is right again", 2119, []string{infoText("l", 9999)}, "l", 2115, 0},
 		{"none", 2120, nil, "", 0, 0},
 		{"never promoted, with a replica", 2130, []string{promotedText("k", 100, "x", noReplid, 7)}, "k", 2031, 0},
 	} {

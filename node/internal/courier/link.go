@@ -8,8 +8,10 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/neterr"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -25,6 +27,9 @@ type route interface {
 	// oneServer reports whether a link leads to one server, so that a script can
 	// touch any of its keys.
 	oneServer() bool
+
+	// renews reports whether the next link may come with other credentials.
+	renews() bool
 
 	// close ends all that waits for the network, now and later.
 	close()
@@ -50,6 +55,7 @@ type Target struct {
 	Credentials func(context.Context) (user, password string, err error)
 	DB          int
 	ClientName  string
+	Renews      bool          // Credentials may return others for the next connection, or Dial come with another certificate
 	Timeout     time.Duration // for a connection to be made and greeted
 }
 
@@ -77,6 +83,7 @@ var (
 )
 
 func (d *direct) oneServer() bool { return true }
+func (d *direct) renews() bool    { return d.Renews }
 
 // A dialed connection comes with the credentials for it.
 type dialed struct {
@@ -126,6 +133,19 @@ func (d *direct) connect(ctx context.Context) dialed {
 func (d *direct) begin(ctx context.Context, first ...[]string) (*wire, []result, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
 	defer cancel()
+	w, replies, err := d.try(ctx, false, first)
+	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+		w, replies, err = d.try(ctx, true, first)
+	}
+	return w, replies, err
+}
+
+// listenFor is how long a server that has reset a connection may take to say why, before it is sent anything.
+// TCP drops what was on its way when it resets: an alert of TLS, or the refusal of protected mode.
+const listenFor = 200 * time.Millisecond
+
+// try is one attempt of begin. With listen nothing is sent at first.
+func (d *direct) try(ctx context.Context, listen bool, first [][]string) (*wire, []result, error) {
 	c := d.connect(ctx)
 	if c.conn == nil {
 		return nil, nil, c.err
@@ -141,13 +161,32 @@ func (d *direct) begin(ctx context.Context, first ...[]string) (*wire, []result,
 	var replies []result
 	if c.err == nil {
 		end, _ := ctx.Deadline()
-		replies, c.err = exchange(w, end, d.greeting(c.user, c.password), first)
+		if listen {
+			c.err = said(w)
+		}
+		if c.err == nil {
+			replies, c.err = exchange(w, end, d.greeting(c.user, c.password), first)
+		}
 	}
 	if c.err != nil {
 		d.drop(w)
 		return nil, nil, c.err
 	}
 	return w, replies, nil
+}
+
+// said is what a server has against a connection over which nothing was sent.
+func said(conn net.Conn) error {
+	conn.SetReadDeadline(time.Now().Add(listenFor))
+	in := newIncoming()
+	replies, err := in.read(conn)
+	switch {
+	case len(replies) > 0:
+		return cmp.Or(replies[0].err, ErrProtocol)
+	case neterr.Timeout(err):
+		return nil
+	}
+	return err
 }
 
 // greeting is what has to succeed before any other command: another user must not execute that, nor
@@ -176,8 +215,9 @@ func exchange(conn net.Conn, end time.Time, greeting, first [][]string) ([]resul
 		out.command(one...)
 	}
 	conn.SetDeadline(end)
-	_, err := conn.Write(out)
+	_, unsent := conn.Write(out) // the server may have said why it reads no more
 	var replies []result
+	var err error
 	for in := newIncoming(); err == nil && len(replies) < len(commands); {
 		var came []result
 		came, err = in.read(conn)
@@ -204,7 +244,7 @@ func exchange(conn net.Conn, end time.Time, greeting, first [][]string) ([]resul
 	case last >= 0 && replies[last].err != nil: // why it has ended the connection
 		return nil, replies[last].err
 	}
-	return nil, err
+	return nil, cmp.Or(unsent, err)
 }
 
 func (d *direct) drop(w *wire) {

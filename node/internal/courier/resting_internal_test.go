@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,7 +86,9 @@ func (f *wireServer) serve(conn net.Conn) {
 			if text == "" {
 				text = usual(command, words)
 			}
-			answers <- text
+			if text != silence {
+				answers <- text
+			}
 			if text == nonsense {
 				answers <- " " // which is on its way until the other end is closed
 				return
@@ -93,6 +96,9 @@ func (f *wireServer) serve(conn net.Conn) {
 		}
 	}
 }
+
+// silence is no answer.
+const silence = "-"
 
 // nonsense is the last that a server says, before it reads no more.
 const nonsense = "HTTP/1.1 400 Bad Request\r\n"
@@ -141,25 +147,30 @@ func restOn(t *testing.T, answer func(command string, words []string) string, f 
 	})
 }
 
-// granted asks for a lock until it has it.
+// acquires asks for a lock, and returns the answer.
+func acquires(n node.Node) node.Reply {
+	replies := make(chan node.Reply, 1)
+	n.Submit(node.Command{Kind: node.Acquire, Claims: []node.Claim{{Name: "a", Owner: "me", Token: 1}}, TTL: time.Second,
+		Deadline: n.(*server).clock.Now().Add(time.Second)}, func(r node.Reply) { replies <- r })
+	return <-replies
+}
+
+// granted asks for a lock, and gets it.
 func granted(t *testing.T, n node.Node) {
 	t.Helper()
-	now := n.(*server).clock.Now
-	replies := make(chan node.Reply)
-	n.Submit(node.Command{Kind: node.Acquire, Claims: []node.Claim{{Name: "a", Owner: "me", Token: 1}}, TTL: time.Second, Deadline: now().Add(time.Second)},
-		func(r node.Reply) { replies <- r })
-	if r := <-replies; r.Status != node.Granted {
+	if r := acquires(n); r.Status != node.Granted {
 		t.Errorf("answered %+v", r)
 	}
 }
 
-// A connection that rests is kept, and gets a PING so often that no middle box forgets it.
+// A connection that rests is kept, and is used so often that no middle box forgets it.
 func TestARestingConnectionIsKept(t *testing.T) {
 	rest(t, func(t *testing.T, s *wireServer, n node.Node) {
 		granted(t, n)
+		before := s.count("info")
 		time.Sleep(10 * restAfter)
-		if got := s.count("ping"); got < 8 || got > 10 {
-			t.Errorf("%d PINGs in ten times %v", got, restAfter)
+		if got := s.count("info") - before; got < 8 || got > 10 {
+			t.Errorf("asked for its role %d times in ten times %v", got, restAfter)
 		}
 		granted(t, n)
 		if got := s.count(""); got != 1 {
@@ -189,7 +200,14 @@ func TestASilentSubscriptionIsLeft(t *testing.T) {
 		granted(t, n)
 		defer n.Watch("a", node.Exclusive, func() {})()
 		time.Sleep(time.Second)
-		s.late.Store(int64(time.Minute))
+		s.mu.Lock()
+		s.answer = func(command string, _ []string) string {
+			if command == "ping" && s.heard["subscribe"] == 1 {
+				return silence
+			}
+			return ""
+		}
+		s.mu.Unlock()
 		time.Sleep(2 * QuietLimit)
 		if got := s.count("subscribe"); got != 2 {
 			t.Errorf("subscribed %d times", got)
@@ -272,4 +290,125 @@ func TestAStuckWriteEndsWithItsConnection(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 		granted(t, n)
 	})
+}
+
+// A server that hangs executes later what was written to it, also when the connection was closed meanwhile. So
+// each acquire that is written is followed by its release, over the same connection.
+func TestNoAcquireIsWrittenWithoutItsRelease(t *testing.T) {
+	for _, timeout := range []time.Duration{20 * time.Millisecond, 500 * time.Millisecond, time.Second, 3 * time.Second, 4 * time.Second} {
+		rest(t, func(t *testing.T, s *wireServer, n node.Node) {
+			granted(t, n)
+			written := map[string]int{} // by token: 1 for an acquire, less for each release
+			s.mu.Lock()
+			s.answer = func(command string, words []string) string {
+				switch {
+				case !strings.HasPrefix(command, "eval"):
+				case words[1] == acquireScript.sha:
+					written[words[6]]++
+				default:
+					written[words[7]]--
+				}
+				return silence
+			}
+			s.mu.Unlock()
+			var after []node.Reply
+			for token := node.Token(2); token < 100; token++ {
+				cmd := node.Command{Kind: node.Acquire, Claims: []node.Claim{{Name: "a", Owner: "me", Token: token}}, TTL: time.Second,
+					Deadline: n.(*server).clock.Now().Add(timeout)}
+				replies := make(chan node.Reply, 1)
+				n.Submit(cmd, func(r node.Reply) { replies <- r })
+				r := <-replies
+				if r.Err == nil {
+					t.Fatal("the server hangs, and has answered")
+				}
+				if r.Unsent {
+					after = append(after, r)
+					time.Sleep(10 * time.Millisecond)
+					continue
+				}
+				cmd.Kind, cmd.TTL, cmd.Deadline = node.Release, 0, n.(*server).clock.Now().Add(timeout)
+				n.Submit(cmd, func(node.Reply) {})
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			for token, n := range written {
+				if n > 0 {
+					t.Errorf("timeout %v: the acquire of token %s was written, its release was not", timeout, token)
+				}
+			}
+			if len(written) == 0 || len(after) == 0 || s.conns < 2 {
+				t.Errorf("%d acquires were written, %d unsent, over %d connections", len(written), len(after), s.conns)
+			}
+		})
+	}
+}
+
+// An acquire that was kept while the link was silent goes when the server answers again.
+func TestAStallThatEnds(t *testing.T) {
+	rest(t, func(t *testing.T, s *wireServer, n node.Node) {
+		granted(t, n)
+		s.late.Store(int64(time.Second))
+		n.Submit(node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: "a"}}, Deadline: clock.Never}, func(node.Reply) {})
+		time.Sleep(stallAfter)
+		began := time.Now()
+		granted(t, n)
+		if took := time.Since(began); took != time.Second-stallAfter {
+			t.Errorf("it took %v", took)
+		}
+		if n := s.count(""); n != 1 {
+			t.Errorf("%d connections", n)
+		}
+	})
+}
+
+// A node that is gone is dialed ever more seldom while nobody asks it, also if somebody waits for a notice. The
+// next command gets an attempt of its own.
+func TestANodeThatIsGoneIsLeftAlone(t *testing.T) {
+	for _, watched := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &wireServer{heard: make(map[string]int)}
+			var dials int
+			var gone atomic.Bool
+			gone.Store(true)
+			n := ToServer(target(func(ctx context.Context) (net.Conn, error) {
+				dials++
+				if gone.Load() {
+					return nil, syscall.ECONNREFUSED
+				}
+				return s.dial(ctx)
+			}, ""), Options{Clock: clock.Runtime()})
+			defer n.Close()
+			if watched {
+				defer n.Watch("a", node.Exclusive, func() {})()
+			}
+			time.Sleep(10 * time.Second)
+			if dials > 12 {
+				t.Errorf("dialed %d times in 10 s", dials)
+			}
+			time.Sleep(10 * time.Minute)
+			dials = 0
+			time.Sleep(10 * time.Minute)
+			if dials < 30 || dials > 90 {
+				t.Errorf("dialed %d times in 10 min", dials)
+			}
+			dials = 0
+			for range 3000 { // it is asked, and answers at once
+				began := time.Now()
+				if r := acquires(n); !errors.Is(r.Err, node.ErrUnreachable) || time.Since(began) > 0 {
+					t.Fatalf("%v after %v", r.Err, time.Since(began))
+				}
+				time.Sleep(time.Millisecond)
+			}
+			if dials < 5 || dials > 20 {
+				t.Errorf("dialed %d times in 3 s", dials)
+			}
+			time.Sleep(time.Minute)
+			gone.Store(false)
+			granted(t, n)
+			time.Sleep(time.Second)
+			if watched != (s.count("subscribe") == 1) {
+				t.Errorf("subscribed %d times", s.count("subscribe"))
+			}
+		})
+	}
 }

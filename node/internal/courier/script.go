@@ -210,8 +210,8 @@ func (c *call) write(w *words, what word, of *node.Claim) {
 //
 // life is the ID of the server's, if it is known.
 func (c *call) append(w *words, asText bool, life string) {
-	if c.row == nil {
-		w.command("ping")
+	if c.kind == asksRole {
+		w.command("info", "replication")
 		return
 	}
 	args := len(c.row.args) + len(c.claims)*len(c.row.each)

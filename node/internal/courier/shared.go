@@ -30,9 +30,11 @@ const lifeKnownFor = time.Second
 type shared struct {
 	Client
 	timeout time.Duration // for Ask
+	others  bool          // see Target.Renews
 }
 
 func (r shared) oneServer() bool { return false }
+func (r shared) renews() bool    { return r.others }
 func (r shared) close()          { r.Close() }
 
 func (r shared) open(ctx context.Context) (link, []string, error) {

@@ -9,9 +9,15 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// restAfter is for how long a connection may be idle before a PING is sent. That keeps middle boxes
-// from forgetting the connection, and notices if they did.
-const restAfter = 15 * time.Second
+const (
+	// restAfter is for how long a connection may be idle before the server is asked for its role. That keeps
+	// middle boxes from forgetting the connection, and notices if they did.
+	restAfter = 15 * time.Second
+
+	// roleEvery is how often a server is asked while commands go to it: the first command of a batch follows
+	// the question. A replica that takes writes refuses no command.
+	roleEvery = 100 * time.Millisecond
+)
 
 // readAtOnce is how much is read at once, unless a reply is longer.
 const readAtOnce = 16 << 10
@@ -58,17 +64,16 @@ func (t *stream) write(s *server, life *node.Life, ended <-chan struct{}) {
 	defer ticker.Stop()
 	var batch []*call
 	out := outgoing{given: make(scriptSet)}
-	used := time.Now()
+	asked := time.Now()
 	for {
 		switch s.await(ticker.C, ended) {
 		case over:
 			t.abort()
 			return
 		case idle:
-			if time.Since(used) >= restAfter {
-				s.ping(t.route.Timeout)
+			if time.Since(asked) < restAfter && s.watch.idle() {
+				continue
 			}
-			continue
 		}
 		if t.leaving.Load() {
 			return
@@ -76,10 +81,15 @@ func (t *stream) write(s *server, life *node.Life, ended <-chan struct{}) {
 		// Let other goroutines queue the commands that they are about to submit: with 64
 		// callers that saves half of the system calls.
 		runtime.Gosched()
-		batch = s.take(batch)
+		if time.Since(asked) >= roleEvery {
+			asked = time.Now()
+			s.askRole(t.route.Timeout)
+		}
+		if batch = s.take(batch); len(batch) == 0 {
+			continue
+		}
 		out.encode(batch, life)
 		clear(batch) // they may be settled and used again as soon as they are sent
-		used = time.Now()
 		if n, err := t.conn.Write(out.words); err != nil {
 			s.giveBack(out.unsent(n))
 			t.leave(s)

@@ -190,7 +190,7 @@ func (w *watcher) steward() {
 	defer s.tasks.Done()
 	pause := minPause
 	for s.ctx.Err() == nil {
-		if w.idle() {
+		if w.idle() || !s.linked() {
 			select {
 			case <-w.kick:
 			case <-s.ctx.Done():
@@ -209,6 +209,13 @@ func (w *watcher) steward() {
 		s.sleep(pause)
 		pause = min(2*pause, maxPause)
 	}
+}
+
+// linked reports whether there is a link: a node that is down need not be dialed twice.
+func (s *server) linked() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.link != nil
 }
 
 func (w *watcher) idle() bool {
