@@ -65,11 +65,15 @@ func TestFirstReply(t *testing.T) {
 	const away = 100 * time.Millisecond
 	p := newServer(t)
 	far := delay(t, p.addr, away/2)
-	began := time.Now()
-	expect(t, "first", ask(t, dial(t, "redis://"+far), inspect("a")), node.Done)
-	if took := time.Since(began); took > 3*away { // TCP's own is not delayed here
-		t.Errorf("it took %v, at %v for a round trip", took, away)
+	took := time.Hour
+	for range 30 { // the best one counts, as others may have waited for a processor
+		began := time.Now()
+		expect(t, "first", ask(t, dial(t, "redis://"+far), inspect("a")), node.Done)
+		if took = min(took, time.Since(began)); took <= 3*away { // TCP's own is not delayed here
+			return
+		}
 	}
+	t.Errorf("it took %v, at %v for a round trip", took, away)
 }
 
 // delay returns the address of a proxy that passes on to addr what it gets after
