@@ -9,9 +9,12 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/redquorum/redquorum/election"
 	"github.com/redquorum/redquorum/internal/process"
@@ -223,5 +226,70 @@ func BenchmarkFailover(b *testing.B) {
 				b.ReportMetric(0, "ns/op")
 			})
 		}
+	}
+}
+
+// Servers change their password before the program knows the new one. Its campaign goes on.
+func TestAPasswordThatChanges(t *testing.T) {
+	tests.NeedServer(t)
+	tests.NeedSeconds(t)
+	all, err := redisserver.StartN(3, redisserver.Config{Args: []string{"--requirepass", "old"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var password atomic.Value
+	password.Store("old")
+	var options []*redis.Options
+	for _, s := range all {
+		t.Cleanup(func() { _ = s.Close() })
+		options = append(options, &redis.Options{Addr: s.Addr(), CredentialsProvider: func() (string, string) { return "", password.Load().(string) }})
+	}
+	locker := func() *quorum.Locker {
+		nodes, err := redisnode.DialOptions(options...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := quorum.New(nodes, quorum.Options{Lease: 5 * time.Second, NoRestartGuard: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		return l
+	}
+	leader, err := locker().Lock(background, "boss")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := make(chan error, 1)
+	l := locker()
+	go func() {
+		ran <- election.New(l, "boss", election.Options{}).Run(background, func(context.Context, *quorum.Lease) error { return nil })
+	}()
+	(&race{t: t}).waits(l)
+	for _, s := range all {
+		admin := redis.NewClient(&redis.Options{Addr: s.Addr(), Password: "old", DisableIdentity: true})
+		defer admin.Close()
+		for _, command := range [][]any{{"config", "set", "requirepass", "new"}, {"client", "kill", "type", "normal"}, {"client", "kill", "type", "pubsub"}} {
+			if err := admin.Do(background, command...).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	select {
+	case err := <-ran:
+		t.Fatalf("the campaign has ended: %v", err)
+	case <-time.After(1500 * time.Millisecond):
+	}
+	password.Store("new")
+	if err := leader.Unlock(background); err != nil {
+		t.Log(err) // it may have come before the nodes were up again: then the lease runs out
+	}
+	select {
+	case err := <-ran:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("it does not lead")
 	}
 }

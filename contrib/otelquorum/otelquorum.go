@@ -8,7 +8,7 @@
 //	...
 //	traced := otelquorum.Trace(locker, otel.GetTracerProvider(), nil)
 //
-// One Metrics serves all Lockers of a program. Package contrib/prometheus makes the same metrics, and has a
+// One Metrics serves all Lockers of a program. Package contrib/promquorum makes the same metrics, and has a
 // dashboard and alerts for them: exported to Prometheus, the names below become its names.
 //
 // # Attributes
@@ -59,7 +59,7 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-const scope = "github.com/redquorum/redquorum/contrib/otel"
+const scope = "github.com/redquorum/redquorum/contrib/otelquorum"
 
 // A Metrics has the instruments of one program. Its methods may be called from any goroutine at any time.
 type Metrics struct {

@@ -7,7 +7,7 @@
 //	locker, err := quorum.New(metrics.Nodes(nodes), quorum.Options{Observe: metrics.Observe})
 //
 // One Collector serves all Lockers of a program. dashboard.json is a dashboard for Grafana, and alerts.yaml
-// has rules for Prometheus. Package contrib/otel makes the same metrics with OpenTelemetry.
+// has rules for Prometheus. Package contrib/otelquorum makes the same metrics with OpenTelemetry.
 //
 // # Labels
 //

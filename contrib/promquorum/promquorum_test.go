@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	promquorum "github.com/redquorum/redquorum/contrib/prometheus"
+	"github.com/redquorum/redquorum/contrib/promquorum"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/embedded"
 	"github.com/redquorum/redquorum/quorum"

@@ -1,4 +1,4 @@
-module github.com/redquorum/redquorum/contrib/prometheus/check
+module github.com/redquorum/redquorum/contrib/promquorum/check
 
 go 1.26.7
 
@@ -7,8 +7,8 @@ require (
 	github.com/prometheus/common v0.72.1
 	github.com/prometheus/prometheus v0.316.0
 	github.com/redquorum/redquorum v0.1.0
-	github.com/redquorum/redquorum/contrib/otel v0.1.0
-	github.com/redquorum/redquorum/contrib/prometheus v0.1.0
+	github.com/redquorum/redquorum/contrib/otelquorum v0.1.0
+	github.com/redquorum/redquorum/contrib/promquorum v0.1.0
 	go.opentelemetry.io/otel/exporters/prometheus v0.69.0
 	go.opentelemetry.io/otel/sdk/metric v1.47.0
 )
@@ -42,6 +42,6 @@ require (
 
 replace (
 	github.com/redquorum/redquorum => ../../..
-	github.com/redquorum/redquorum/contrib/otel => ../../otel
-	github.com/redquorum/redquorum/contrib/prometheus => ..
+	github.com/redquorum/redquorum/contrib/otelquorum => ../../otelquorum
+	github.com/redquorum/redquorum/contrib/promquorum => ..
 )

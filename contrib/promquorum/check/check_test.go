@@ -19,8 +19,8 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/redquorum/redquorum/clock"
-	otelquorum "github.com/redquorum/redquorum/contrib/otel"
-	promquorum "github.com/redquorum/redquorum/contrib/prometheus"
+	"github.com/redquorum/redquorum/contrib/otelquorum"
+	"github.com/redquorum/redquorum/contrib/promquorum"
 	"github.com/redquorum/redquorum/node"
 	nodemodel "github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/quorum"
@@ -33,7 +33,7 @@ var promql = parser.NewParser(parser.Options{})
 // A series is one that a Collector has as soon as its program has taken a lock, with its labels.
 type series map[string]string
 
-// metrics are a Collector's, or those of contrib/otel.
+// metrics are a Collector's, or those of contrib/otelquorum.
 type metrics interface {
 	Observe(quorum.Event)
 	Nodes([]node.Node) []node.Node
@@ -197,7 +197,7 @@ func TestAlertsFire(t *testing.T) {
 	}
 }
 
-// The Metrics of contrib/otel, exported to Prometheus, are the same series: dashboard and alerts serve both.
+// The Metrics of contrib/otelquorum, exported to Prometheus, are the same series: dashboard and alerts serve both.
 func TestOpenTelemetryHasTheSameSeries(t *testing.T) {
 	r := prometheus.NewRegistry()
 	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(r), otelprometheus.WithoutScopeInfo())

@@ -1,4 +1,4 @@
-module github.com/redquorum/redquorum/contrib/otel
+module github.com/redquorum/redquorum/contrib/otelquorum
 
 go 1.26.0
 

@@ -1,4 +1,4 @@
-module github.com/redquorum/redquorum/contrib/prometheus
+module github.com/redquorum/redquorum/contrib/promquorum
 
 go 1.26.0
 
