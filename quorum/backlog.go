@@ -8,7 +8,7 @@ import (
 )
 
 // A backlog hands things to a function, one after the other, in a goroutine that exists while there
-// are any. So whoever adds one waits neither for the function nor for anything that the function waits
+// are any. So a caller of add waits neither for the function nor for anything that the function waits
 // for. It is how foreign code is called, and what takes part in the end of a lease but can wait.
 type backlog[T any] struct {
 	clock clock.Clock

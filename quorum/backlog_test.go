@@ -66,7 +66,7 @@ func TestNothingWaitsForForeignCode(t *testing.T) {
 	}
 }
 
-// An observer gets all events in order, and is told how many were left out when it was too slow.
+// An observer gets all events in order, and learns how many were left out when it was too slow.
 func TestObserverIsToldOfWhatItMissed(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		wait, seen, missed := make(chan struct{}), 0, 0

@@ -24,7 +24,7 @@ type config struct {
 	lines  *backlog[entry] // for Options.Logger; nil if that is
 }
 
-// What waits at most for code that may be slow. The rest is left out, and counted.
+// Bounds of what waits for code that may be slow. The rest is left out, and counted.
 const (
 	maxUnobserved = 1 << 16
 	maxUnlogged   = 1 << 12

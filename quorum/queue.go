@@ -46,7 +46,7 @@ type queue struct {
 
 	alone   line // waiters for this name that do not read; only the first may ask the nodes
 	reading line // waiters that read; those before the first of alone may ask
-	several line // waiters for several names of which this is the first; only the first may ask
+	several line // waiters for several names, this one first among them; only the first waiter may ask
 	partly  line // those waiters for several names, this one among them, that are first in their line
 }
 

@@ -78,7 +78,7 @@ func newcomer(s settings) *waiter {
 	return w
 }
 
-// Whoever comes and goes, in whatever order: each waiter that may ask has been admitted or was just
+// In whatever order waiters and holders come and go: each waiter that may ask has been admitted or was just
 // woken, and nothing is left of names that nobody uses.
 func TestQueuesForgetNobody(t *testing.T) {
 	kinds := []settings{{wait: -1}, {wait: -1, fair: true}, {wait: -1}, {wait: -1}, {wait: -1}, {wait: -1}}

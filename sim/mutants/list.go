@@ -987,7 +987,7 @@ var mutants = []*Mutant{
 		Reason: "as M370"},
 
 	// Ends of leases, and crowds.
-	{ID: "M376", Bug: "the observer is called by whoever has something to report", Expect: Tests, Tests: "./quorum -run TestNothingWaitsForForeignCode",
+	{ID: "M376", Bug: "the observer is called in the goroutine that has something to report", Expect: Tests, Tests: "./quorum -run TestNothingWaitsForForeignCode",
 		Edits:  edit("quorum.config.observe", "\t\tc.events.add(e)\n", "\t\tc.events.do(e)\n"),
 		Reason: "the simulator's observers do not block"},
 	{ID: "M377", Bug: "a lease's end waits for the log", Expect: Tests, Tests: "./quorum -run TestNothingWaitsForForeignCode",
