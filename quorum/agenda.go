@@ -8,15 +8,14 @@ import (
 	"github.com/redquorum/redquorum/clock"
 )
 
-// An agenda is what a Locker has to do at its time: end leases, renew them, and try
-// again to release what could not be released. One task works through it and never
-// waits for a node. So a lease is reported lost on time whatever the servers do, and
-// 10,000 leases need no more tasks than one.
+// An agenda is what a Locker has to do at its time. One task works through it and never waits for a
+// node. A Locker has two: one ends and renews leases, so that a lease is reported lost on time whatever
+// else there is to do, and 10,000 leases need no more tasks than one. The other tries again to release
+// what could not be released.
 type agenda struct {
 	l      *Locker
-	signal clock.Signal    // something became due earlier than the task expects
-	ended  clock.Signal    // the task is over
-	lost   *backlog[*hold] // leases that are over, for their waiters here
+	signal clock.Signal // something became due earlier than the task expects
+	ended  clock.Signal // the task is over
 
 	mu     sync.Mutex
 	items  items
@@ -40,8 +39,7 @@ type slot struct {
 }
 
 func newAgenda(l *Locker) *agenda {
-	return &agenda{l: l, signal: l.clock.NewSignal(), ended: l.clock.NewSignal(), wakeAt: clock.Never,
-		lost: newBacklog(l.clock, 0, (*hold).vacate, nil)}
+	return &agenda{l: l, signal: l.clock.NewSignal(), ended: l.clock.NewSignal(), wakeAt: clock.Never}
 }
 
 // put enters an item, to be done at the instant at, or together with others at any time
@@ -117,11 +115,11 @@ func (a *agenda) serve() {
 	}
 }
 
-// expedite makes all sweeps due at now.
-func (a *agenda) expedite(now clock.Instant) {
+// expedite makes the sweeps on some nodes due at now.
+func (a *agenda) expedite(now clock.Instant, nodes nodeSet) {
 	a.mu.Lock()
 	for _, it := range a.items {
-		if s, ok := it.(*sweep); ok {
+		if s, ok := it.(*sweep); ok && s.mayHold&nodes != 0 {
 			s.spot.at, s.spot.early = now, now
 		}
 	}

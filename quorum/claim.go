@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -68,7 +69,7 @@ func keptAll(kept []bool) bool { return !slices.Contains(kept, false) }
 // WithNames makes one lock of several names: the given one and more. It is all or nothing on
 // every node, in one round trip, with one lease and one fencing token, which is above those of
 // all earlier holders of each name. It excludes everybody who has or wants any of them.
-// Duplicates count once, and the order does not matter.
+// Duplicates count once, and the order does not matter. All names together have at most 1 MiB.
 //
 // A waiter is queued on each of its names, and is served when it is first for each and all are
 // free. While one name stays locked, callers behind it may take the others. If the names come
@@ -100,10 +101,18 @@ func (s *settings) setNames(first string, check func(string) error) error {
 	if s.names != nil && s.mode != node.Exclusive {
 		return errors.New("quorum: WithNames cannot be combined with WithRead or WithWrite: readers and writers have one name")
 	}
+	sum := 0
 	for name := range s.each() {
 		if err := check(name); err != nil {
 			return err
 		}
+		sum += len(name)
+	}
+	if sum > maxNames {
+		return fmt.Errorf("quorum: the names of one lock have %d bytes together, at most %d are supported", sum, maxNames)
 	}
 	return nil
 }
+
+// maxNames bounds the names of one lock, in bytes: a node takes no other commands meanwhile.
+const maxNames = 1 << 20

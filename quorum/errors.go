@@ -157,9 +157,10 @@ func (e *Error) Error() string {
 	case "extend":
 		did = "extended it"
 	}
-	fmt.Fprintf(&b, "%s%d of %d nodes %s, %d needed", next, votes["granted"], len(e.Nodes), did, e.Quorum)
-	if n := votes["pending"]; n > 0 {
-		fmt.Fprintf(&b, ", %d had not answered yet", n)
+	if votes["pending"] > 0 { // enough is known without them
+		fmt.Fprintf(&b, "%sfewer than %d of %d nodes %s", next, e.Quorum, len(e.Nodes), did)
+	} else {
+		fmt.Fprintf(&b, "%s%d of %d nodes %s, %d needed", next, votes["granted"], len(e.Nodes), did, e.Quorum)
 	}
 	if votes["abstaining"] > 0 {
 		b.WriteString("; see Options.MaxLease, Options.NoRestartGuard")
@@ -170,13 +171,13 @@ func (e *Error) Error() string {
 // head is the text of the error but for the nodes, and what separates these from it.
 func (e *Error) head() (text, next string) {
 	if e.Err == ErrLost || e.Err == ErrNotHeld && (e.Cause == ErrLost || e.Cause == errBroken) {
-		text = fmt.Sprintf("lease %q is lost", e.Name)
+		text = fmt.Sprintf("lease %q is lost", shown(e.Name))
 		if e.Cause == nil || e.Cause == ErrLost {
 			return text, ": "
 		}
 		return fmt.Sprintf("%s: %v", text, e.Cause), "; "
 	}
-	text = fmt.Sprintf("%s %q: %v", e.Op, e.Name, e.Err)
+	text = fmt.Sprintf("%s %q: %v", e.Op, shown(e.Name), e.Err)
 	if e.Holder != "" {
 		text += " (" + e.Holder + ")"
 	}
@@ -187,6 +188,15 @@ func (e *Error) head() (text, next string) {
 		text += fmt.Sprintf(" (%v)", e.Cause)
 	}
 	return text, ": "
+}
+
+// shown is a name as errors show it: only the beginning of a long one.
+func shown(name string) string {
+	const most = 200
+	if len(name) <= most {
+		return name
+	}
+	return strings.ToValidUTF8(name[:most], "") + "..."
 }
 
 // like reports whether another node answered the same, but for how long it does.

@@ -24,7 +24,7 @@ func TestErrorSaysEachCauseOnce(t *testing.T) {
 		`acquire "x": lock is held by another owner: a, c refused for 20s; b: EOF; 0 of 3 nodes granted, 2 needed`: {
 			Op: "acquire", Name: "x", Quorum: 2, Err: quorum.ErrHeld,
 			Nodes: []quorum.NodeVote{vote("a", "refused", time.Second, ""), vote("b", "unknown", 0, "EOF"), vote("c", "refused", 20*time.Second, "")}},
-		`acquire "x": lock is held by another owner: a, b refused forever; 0 of 3 nodes granted, 2 needed, 1 had not answered yet`: {
+		`acquire "x": lock is held by another owner: a, b refused forever; fewer than 2 of 3 nodes granted`: {
 			Op: "acquire", Name: "x", Quorum: 2, Err: quorum.ErrHeld,
 			Nodes: []quorum.NodeVote{vote("a", "refused", -1, ""), vote("b", "refused", time.Second, ""), vote("c", "pending", 0, "")}},
 		`release "x": no quorum of nodes: a: EOF; b: network is unreachable; 1 of 3 nodes confirmed, 2 needed`: {

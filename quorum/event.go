@@ -17,7 +17,7 @@ import (
 // can arrive in either order.
 //
 // Each call of Lock, TryLock or Do has one EventAcquired or EventNotAcquired, unless it is nested or
-// is refused at once: by a closed Locker, an ended context or a bad option. LockAll makes several such
+// is refused at once: by a closed Locker or an ended context. LockAll makes several such
 // calls. A call that has to wait has an EventWaiting first, and its other event has Waited: the
 // difference is the number of waiters.
 type Event struct {

@@ -202,7 +202,7 @@ func (h *hold) lose(why error) {
 		level = slog.LevelWarn
 	}
 	l.log(level, "lease lost", "name", h.claim.title(), "owner", h.claim.Owner, "token", h.claim.Token, "label", l.opts.Label, "error", why)
-	l.agenda.lost.add(h)
+	l.queues.lost.add(h)
 	if errors.Is(why, errBroken) {
 		h.logNextHolder()
 	}

@@ -74,13 +74,13 @@ func (le *Lease) Extend(ctx context.Context, d time.Duration) error {
 // longer had it: other holders may have worked at the same time. It matches ErrLost, too, unless
 // the lease was detached or the Locker closed. It also matches
 // node.ErrWrongType if somebody has overwritten the lock's keys on a majority. It matches
-// ErrNoQuorum if too few nodes confirmed. Unlocking the same Lease again does nothing and returns
-// nil.
+// ErrNoQuorum if too few nodes confirmed. Unlocking the same Lease again, or a nil Lease, does nothing and
+// returns nil.
 //
 // The last write lease of an owner that also reads becomes a read lease on the nodes, which a
 // quorum confirms in the same way.
 func (le *Lease) Unlock(ctx context.Context) error {
-	if le.unlocked.Swap(true) {
+	if le == nil || le.unlocked.Swap(true) {
 		return nil
 	}
 	return le.h.unlock(le.mode).wait(ctx)

@@ -82,6 +82,7 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 	})
 	l.report()
 	l.clock.Go(l.agenda.serve)
+	l.clock.Go(l.releases.agenda.serve)
 	return l, nil
 }
 
@@ -90,10 +91,12 @@ func newLocker(c *config) *Locker {
 	l := &Locker{config: c, tokens: &tokens{config: c}, voters: &voters{config: c, known: make([]voter, len(c.nodes))}}
 	l.life.clock, l.life.idle = c.clock, c.clock.NewSignal()
 	l.agenda = newAgenda(l)
-	l.queues = &queues{config: c, byName: make(map[string]*queue), contended: make(map[string]struct{}), listeners: make(map[string]listeners)}
+	l.queues = &queues{config: c, byName: make(map[string]*queue), contended: make(map[string]struct{}), listeners: make(map[string]listeners),
+		lost: newBacklog(c.clock, 0, (*hold).vacate, nil)}
 	l.rounds = &rounds{config: c, tokens: l.tokens, voters: l.voters, queues: l.queues}
 	l.labels = &labels{config: c, tokens: l.tokens, rounds: l.rounds, known: map[string]string{c.uuid: c.opts.Label}}
-	l.releases = &releases{config: c, rounds: l.rounds, agenda: l.agenda, idle: c.clock.NewSignal()}
+	l.releases = &releases{config: c, rounds: l.rounds, agenda: newAgenda(l), idle: c.clock.NewSignal()}
+	l.voters.recovered = l.releases.reach
 	l.handoffs = &handoffs{config: c, queues: l.queues, releases: l.releases,
 		waiters: make(map[string]*waiter), byOwner: make(map[string]*offer)}
 	return l
@@ -112,9 +115,15 @@ func newLocker(c *config) *Locker {
 func (l *Locker) Lock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
 	s, err := l.settings(ctx, name, opts)
 	if err != nil {
-		return nil, err
+		return nil, l.refused(name, err)
 	}
 	return l.acquire(ctx, &s)
+}
+
+// refused reports a call with a bad option or name.
+func (l *Locker) refused(name string, err error) error {
+	l.observe(Event{Kind: EventNotAcquired, Name: name, Err: err})
+	return err
 }
 
 // TryLock acquires name in one attempt, without waiting for another owner. It lasts at
@@ -125,7 +134,7 @@ func (l *Locker) Lock(ctx context.Context, name string, opts ...Option) (*Lease,
 func (l *Locker) TryLock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
 	s, err := l.settings(ctx, name, opts)
 	if err != nil {
-		return nil, err
+		return nil, l.refused(name, err)
 	}
 	s.wait = 0
 	return l.acquire(ctx, &s)
@@ -216,6 +225,7 @@ func (l *Locker) Close() error {
 	l.releases.leave()
 	errs := l.unlockAll()
 	l.releases.finish(l.clock.Now().Add(l.opts.Timeout))
+	l.releases.agenda.close()
 	for _, it := range l.agenda.close() {
 		if h, ok := it.(*hold); ok && h.end(ErrClosed) { // of a handle that was resumed more than once here: the name has only the latest
 			l.observe(Event{Kind: EventReleased, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token,
@@ -231,7 +241,7 @@ func (l *Locker) Close() error {
 			}
 		}
 	}
-	l.agenda.lost.finish(clock.Never)
+	l.queues.lost.finish(clock.Never)
 	l.reported(l.clock.Now().Add(l.opts.Timeout))
 	return errors.Join(errs...)
 }

@@ -129,9 +129,9 @@ func (j *MultiLease) Extend(ctx context.Context, d time.Duration) error {
 
 // Unlock ends all leases, and releases all names at once, as [Lease.Unlock] does.
 // It lasts at most the longest Options.Timeout of the members. The error joins those
-// of the members. Unlocking the same MultiLease again does nothing and returns nil.
+// of the members. Unlocking the same MultiLease again, or nil, does nothing and returns nil.
 func (j *MultiLease) Unlock(ctx context.Context) error {
-	if j.unlocked.Swap(true) {
+	if j == nil || j.unlocked.Swap(true) {
 		return nil
 	}
 	j.end(ErrNotHeld)

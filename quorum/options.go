@@ -67,6 +67,13 @@ type Options struct {
 	// long as an attempt. 0 means 1 s.
 	RetryEvery time.Duration
 
+	// MaxDown bounds how long a call waits for a lock while so many nodes do not answer that none can
+	// be granted. When that has lasted for MaxDown, calls that wait return ErrNoQuorum, and so do later
+	// calls at once, but for one each RetryEvery, which asks the nodes. A call that waits learns of it
+	// after RetryEvery and Timeout more at most. 0 means no bound: calls wait as long as they would for
+	// a holder. Renewal goes on in any case.
+	MaxDown time.Duration
+
 	// FenceRetention is how long nodes remember the highest fencing token of a name,
 	// counted from the acquisition: renewal and Unlock bring no higher token. After a
 	// fence has expired, tokens still rise if the wall clocks of all clients agree to
@@ -167,6 +174,7 @@ func (o Options) fill() (Options, error) {
 		{"Grace", &o.Grace, 0},
 		{"Timeout", &o.Timeout, def.Timeout},
 		{"RetryEvery", &o.RetryEvery, def.RetryEvery},
+		{"MaxDown", &o.MaxDown, 0},
 		{"FenceRetention", &o.FenceRetention, def.FenceRetention},
 	} {
 		if *d.field < 0 || *d.field > longest {

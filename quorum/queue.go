@@ -18,6 +18,8 @@ type queues struct {
 	byName map[string]*queue
 	joined uint64 // how many waiters have joined so far
 
+	lost *backlog[*hold] // leases that are over, for their waiters here
+
 	// contended are names whose last caller had to wait, or that others wait for.
 	contended map[string]struct{}
 

@@ -11,10 +11,13 @@ import (
 
 // releases sends the releases of a Locker, and repeats them until they are confirmed. Any task
 // may use it at any time.
+//
+// A server that hangs may execute an acquire long after its key would have expired elsewhere, so no
+// time is known after which a release is not needed. A command that was never sent needs none.
 type releases struct {
 	*config
 	rounds  *rounds
-	agenda  *agenda
+	agenda  *agenda      // its own: thousands of releases must not keep the task that ends leases
 	open    atomic.Int64 // releases that are not over
 	leaving atomic.Bool  // Close waits for them
 	idle    clock.Signal // set when a closing Locker has none
@@ -24,13 +27,12 @@ type releases struct {
 type removal struct {
 	releases *releases     // nil: it is no release
 	mayHold  nodeSet       // nodes on which the claim may be
-	expiry   clock.Instant // by when no node has a key of it
+	expiry   clock.Instant // by when no node has a key of it that did not hang
 	tries    int           // how often it was repeated
 }
 
 // begin begins the release of a claim. Nodes in mayHold that do not confirm are asked again until
-// they do, or until expiry, when no key of the claim is left. The caller asks the nodes, and puts
-// the round down with done.
+// they do. The caller asks the nodes, and puts the round down with done.
 func (rs *releases) begin(c claim, mayHold nodeSet, expiry clock.Instant) *round {
 	rs.open.Add(1)
 	r := rs.rounds.begin(node.Release, c, 0, rs.opts.Timeout)
@@ -62,13 +64,17 @@ func (rs *releases) conclude(r *round) {
 	if r.claim.ticket.Stays() {
 		s.claim.ticket = node.Wait{} // it may have stopped waiting by then, or wait on
 	}
+	now := rs.clock.Now()
 	wait := min(firstSweep<<min(s.tries, 10), lastSweep)
-	if rs.leaving.Load() {
+	switch {
+	case rs.leaving.Load():
 		wait = firstSweep
+	case now >= s.expiry: // the node has not answered for long: all together they ask once a millisecond
+		wait = max(lastSweep, time.Duration(rs.open.Load())*time.Millisecond)
 	}
 	s.mayHold = pending
 	s.tries++
-	at := rs.clock.Now().Add(wait + time.Duration(rs.chance()*float64(wait/4)))
+	at := now.Add(wait + time.Duration(rs.chance()*float64(wait/4)))
 	rs.agenda.put(s, at, at)
 }
 
@@ -82,8 +88,11 @@ func (rs *releases) over() {
 // leave repeats at once what is not confirmed: Close waits for it.
 func (rs *releases) leave() {
 	rs.leaving.Store(true)
-	rs.agenda.expedite(rs.clock.Now())
+	rs.agenda.expedite(rs.clock.Now(), allNodes(len(rs.nodes)))
 }
+
+// reach repeats at once what node i has not confirmed: it answers again.
+func (rs *releases) reach(i int) { rs.agenda.expedite(rs.clock.Now(), 1<<i) }
 
 // finish waits until everything is confirmed, or until an instant.
 func (rs *releases) finish(until clock.Instant) {
@@ -102,19 +111,15 @@ const (
 	firstSweep = 50 * time.Millisecond
 	lastSweep  = 2 * time.Second
 
-	// maxSweeps bounds the memory of sweeps. Keys of a release beyond it go
+	// maxSweeps bounds the memory of sweeps. A release beyond it is not repeated, and its keys go
 	// when they expire.
 	maxSweeps = 1 << 16
 )
 
 func (s *sweep) slot() *slot { return &s.spot }
 
-func (s *sweep) run(now clock.Instant, _ *batch) {
+func (s *sweep) run(clock.Instant, *batch) {
 	rs := s.releases
-	if now >= s.expiry {
-		rs.over()
-		return
-	}
 	r := rs.rounds.begin(node.Release, s.claim, 0, rs.opts.Timeout)
 	r.removal = s.removal
 	r.ask(s.mayHold)

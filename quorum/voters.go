@@ -18,6 +18,10 @@ type voters struct {
 	*config
 	known     []voter     // by node
 	outlasted atomic.Bool // the log has said that others have a longer MaxLease
+
+	recovered func(i int)  // called when a node answers again
+	downSince atomic.Int64 // clock.Instant since which too few nodes answer for any lock; 0: enough do
+	tryAt     atomic.Int64 // clock.Instant from which another call finds out whether they do
 }
 
 // A voter is what is known of one node's server.
@@ -40,6 +44,7 @@ func (v *voters) judge(i int, kind node.Kind, start clock.Instant, reply node.Re
 		b.vote, b.err, b.may = voteUnknown, reply.Err, !reply.Unsent || kind == node.Extend
 		if errors.Is(reply.Err, node.ErrWrongType) {
 			v.answered(i, kind) // it is well; the key is not
+			b.may = kind != node.Acquire
 			if kind == node.Release || kind == node.Downgrade {
 				b.vote = voteRefused // whatever is at the key, it is not the lease
 			}
@@ -191,8 +196,11 @@ func (v *voters) failed(i int, kind node.Kind, err error) {
 		if n.heard.Swap(silent) == silent {
 			return
 		}
+		v.countSilent()
 	default:
-		n.heard.Store(answers)
+		if n.heard.Swap(answers) == silent {
+			v.countSilent()
+		}
 		if n.refuses.Or(1<<kind)>>kind&1 == 1 {
 			return
 		}
@@ -208,8 +216,57 @@ func (v *voters) answered(i int, kind node.Kind) {
 		return
 	}
 	was, barred := n.heard.Swap(answers), n.refuses.And(^(1<<kind))>>kind&1 == 1
+	if was == silent {
+		v.countSilent()
+	}
 	if was == silent || barred {
+		v.recovered(i)
 		v.observe(Event{Kind: EventNodeRecovered, Node: v.nodes[i].Name()})
 		v.log(slog.LevelInfo, "node answers again", "node", v.nodes[i].Name())
 	}
 }
+
+// countSilent finds out whether so many nodes do not answer that no lock can be granted.
+func (v *voters) countSilent() {
+	n := 0
+	for i := range v.known {
+		if v.known[i].heard.Load() == silent {
+			n++
+		}
+	}
+	if n <= len(v.nodes)-v.need {
+		v.downSince.Store(0)
+	} else {
+		v.downSince.CompareAndSwap(0, max(1, int64(v.clock.Now())))
+	}
+}
+
+// downFor returns for how long too few nodes have answered for any lock.
+func (v *voters) downFor() time.Duration {
+	since := v.downSince.Load()
+	if since == 0 {
+		return 0
+	}
+	return v.clock.Now().Sub(clock.Instant(since))
+}
+
+// tooLongDown reports whether they have for longer than Options.MaxDown.
+func (v *voters) tooLongDown() bool { return v.opts.MaxDown > 0 && v.downFor() >= v.opts.MaxDown }
+
+// down is the error of a call that does not even ask, because too few nodes have answered for longer
+// than Options.MaxDown; nil if it is to ask. One call each Options.RetryEvery does in any case, to find
+// out whether they answer again.
+func (v *voters) down(title string) error {
+	if !v.tooLongDown() || due(&v.tryAt, v.clock.Now(), v.opts.RetryEvery) {
+		return nil
+	}
+	ballots := make([]ballot, len(v.nodes))
+	for i := range ballots {
+		if v.known[i].heard.Load() == silent {
+			ballots[i] = ballot{vote: voteUnknown, err: errSilent}
+		}
+	}
+	return v.fail("acquire", title, ballots, ErrNoQuorum, fmt.Errorf("too few nodes have answered for %v", v.downFor().Round(time.Millisecond)))
+}
+
+var errSilent = fmt.Errorf("%w: it does not answer", node.ErrUnreachable)

@@ -1,0 +1,196 @@
+package quorum_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// A stopped server executes what it was sent when it goes on, and answers nothing meanwhile. Acquires
+// are in its socket, and nothing else reaches it.
+type stopped struct {
+	node.Node
+	until time.Time
+}
+
+func (s stopped) Submit(cmd node.Command, reply func(node.Reply)) {
+	left := time.Until(s.until)
+	if left <= 0 {
+		s.Node.Submit(cmd, reply)
+		return
+	}
+	if cmd.Kind != node.Acquire {
+		reply(node.Reply{Err: node.ErrUnreachable, Unsent: true})
+		return
+	}
+	late := cmd
+	late.Claims, late.Wait, late.Deadline = slices.Clone(cmd.Claims), nil, cmd.Deadline.Add(time.Hour)
+	time.AfterFunc(left, func() { s.Node.Submit(late, func(node.Reply) {}) })
+	time.AfterFunc(quorum.Defaults().Timeout, func() { reply(node.Reply{Err: node.ErrTimeout}) })
+}
+
+// A release is repeated until the node has confirmed it, also if it hung for longer than a lease. An
+// idle program needs no more than the longest pause between two of its questions.
+func TestReleaseOutlastsAHang(t *testing.T) {
+	for _, hang := range []time.Duration{5 * time.Second, time.Minute, time.Hour} {
+		inWorld(t, 3, func(w *world) {
+			until := time.Now().Add(hang)
+			l := w.behind(quorum.Options{}, func(i int, n node.Node) node.Node {
+				if i == 2 {
+					return n
+				}
+				return stopped{n, until}
+			})
+			for _, name := range []string{"x", "y", "z"} {
+				if _, err := l.TryLock(background, name); !errors.Is(err, quorum.ErrNoQuorum) {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(time.Until(until) + 3*time.Second)
+			for _, name := range []string{"x", "y", "z"} {
+				if n := w.locked(name); n > 0 {
+					t.Errorf("%d nodes have %s, 3s after a hang of %v", n, name, hang)
+				}
+			}
+		})
+	}
+}
+
+// While so many nodes are known to be down that no lock can be granted, calls fail at once after MaxDown,
+// and work again as soon as the nodes do. A lease that is held does not end earlier.
+func TestMaxDown(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{MaxDown: 5 * time.Second})
+		held := lock(t, l, "held")
+		down := func(is bool) {
+			for _, n := range w.nodes[1:] {
+				n.Down(is)
+			}
+		}
+		call := func(wait time.Duration) (time.Duration, error) {
+			began := time.Now()
+			lease, err := l.Lock(background, "x", quorum.WithWait(wait))
+			if err == nil {
+				unlock(t, lease)
+			}
+			return time.Since(began), err
+		}
+		down(true)
+		results := make(chan time.Duration, 100)
+		for range cap(results) {
+			go func() {
+				took, err := call(time.Minute)
+				if !errors.Is(err, quorum.ErrNoQuorum) || !errors.Is(err, node.ErrUnreachable) {
+					t.Errorf("got %v", err)
+				}
+				results <- took
+			}()
+		}
+		bound := 5*time.Second + quorum.Defaults().RetryEvery + 2*quorum.Defaults().Timeout
+		for range cap(results) {
+			if took := <-results; took < 4*time.Second || took > bound {
+				t.Errorf("a call that waited was refused after %v, %v are allowed", took, bound)
+			}
+		}
+		asked := w.sent[0].Load()
+		for range 100 {
+			if took, err := call(time.Minute); !errors.Is(err, quorum.ErrNoQuorum) || took > quorum.Defaults().Timeout {
+				t.Errorf("after %v: %v", took, err)
+			}
+		}
+		if n := w.sent[0].Load() - asked; n > 10 {
+			t.Errorf("a node was asked %d times for 100 calls", n)
+		}
+		if held.Remaining() == 0 {
+			t.Error(context.Cause(held.Context()))
+		}
+		down(false)
+		time.Sleep(3 * time.Second) // a renewal, a release or a call has been answered by then
+		if took, err := call(time.Minute); err != nil || took > time.Millisecond {
+			t.Errorf("after %v: %v", took, err)
+		}
+		unlock(t, held)
+	})
+}
+
+// A call waits for nodes that are in their guard, or are few.
+func TestMaxDownIsAboutAMajority(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{MaxDown: time.Second})
+		w.nodes[0].Down(true)
+		time.Sleep(time.Minute)
+		w.nodes[1].Restart(true)
+		began := time.Now()
+		lease := lock(t, l, "x")
+		if waited := time.Since(began); waited < 29*time.Second {
+			t.Errorf("it waited for %v", waited)
+		}
+		unlock(t, lease)
+		w.nodes[0].Down(false)
+	})
+}
+
+// A deferred Unlock of a call that failed does nothing.
+func TestUnlockOfNoLease(t *testing.T) {
+	var lease *quorum.Lease
+	var all *quorum.MultiLease
+	if err := errors.Join(lease.Unlock(background), all.Unlock(background)); err != nil {
+		t.Error(err)
+	}
+}
+
+// A refused option is an event, for those who look at nothing else.
+func TestRefusedOptionIsAnEvent(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		o := newObserver()
+		l := w.locker(quorum.Options{Trace: o.observe})
+		_, err := l.Lock(background, "x", quorum.WithMinHold(time.Hour))
+		_, err2 := l.TryLock(background, "")
+		if err == nil || err2 == nil || o.count(quorum.EventNotAcquired) != 2 {
+			t.Errorf("%v, %v: %d events", err, err2, o.count(quorum.EventNotAcquired))
+		}
+	})
+}
+
+// The names of one lock have a bound together, and an error shows the beginning of a long one.
+func TestLongNames(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		l := w.locker(quorum.Options{})
+		var names []string
+		for range 1<<20/500 + 1 {
+			names = append(names, strings.Repeat("x", 490)+time.Now().Format("150405")+string(rune('a'+len(names)%26))+strings.Repeat("y", len(names)/26))
+		}
+		if _, err := l.TryLock(background, "x", quorum.WithNames(names...)); err == nil || len(err.Error()) > 300 {
+			t.Errorf("got %.300v", err)
+		}
+		long := strings.Repeat("x", 1000)
+		unlocked := lock(t, l, long)
+		_, err := l.TryLock(background, long)
+		if !errors.Is(err, quorum.ErrHeld) || len(err.Error()) > 400 {
+			t.Errorf("got %v", err)
+		}
+		unlock(t, unlocked)
+	})
+}
+
+// After a name that no lock can have, Close has nothing to wait for.
+func TestCloseAfterAWrongType(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		w.foreign("x", time.Hour, 0, 1, 2)
+		l := w.locker(quorum.Options{})
+		if _, err := l.TryLock(background, "x"); err == nil {
+			t.Fatal("granted")
+		}
+		began := time.Now()
+		l.Close()
+		if took := time.Since(began); took > 10*time.Millisecond {
+			t.Errorf("Close took %v", took)
+		}
+	})
+}
