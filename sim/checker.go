@@ -43,6 +43,12 @@ type checker struct {
 	inspections []*inspection // likewise
 	ended       []pastClaims  // by client
 
+	gone      map[string]*goneClaim // by owner: what was released, if leases are long; nil if nothing was
+	goneNames []string              // of these
+	again     map[string]bool       // by owner: that a doubled command has created
+	scans     int                   // of the nodes, for them
+	nextScan  int64
+
 	spared []sparing      // keys that a command must not change
 	there  int            // how many keys of an acquire the node had before
 	fresh  bool           // it did not have all of them
@@ -228,8 +234,11 @@ func (k *checker) acquired(s *server, m *message, now model.Time) {
 	if m.result.Status != node.Granted {
 		return
 	}
-	if m.copy && m.cmd.Mode == node.Read && k.fresh {
-		k.doubles(s, owner)
+	if m.copy && k.fresh {
+		k.comesTwice(owner)
+		if m.cmd.Mode == node.Read {
+			k.doubles(s, owner)
+		}
 	}
 	k.vote(c, s, owner)
 	if k.fresh { // a command that comes again lengthens nothing

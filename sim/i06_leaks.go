@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
@@ -12,8 +13,8 @@ import (
 )
 
 // I6 is checked whenever a claim is released, extended or restored on a node, when an attempt has
-// failed or a Locker is closed, and at the end of a run.
-const i6 = "no leak: a released lock is not renewed, its release is repeated on each node that has not confirmed it, and no key is left at the end"
+// failed or a Locker is closed, ten times a second, and at the end of a run.
+const i6 = "no leak: a released lock is not renewed, its release is repeated on each node that has not confirmed it, however late a node executes the acquire, and no key is left at the end"
 
 // mayRenew checks that a fixed lease is not renewed.
 func (k *checker) mayRenew(h *holder, name string) {
@@ -165,6 +166,60 @@ func (k *checker) letsReadersIn(c *Client, owner string) {
 	if h := k.holder(owner); h != nil && h.mode == node.Write {
 		k.w.fail("I6", fmt.Sprintf("%s has downgraded its lock of %q, and still keeps readers out", c.name, h.name))
 	}
+}
+
+// ghosts checks that no node keeps what a living process has released, and does not want any more,
+// when the two have been in contact for long. A node that hung may execute the acquire after its
+// release was sent.
+func (k *checker) ghosts() {
+	w := k.w
+	if k.gone == nil || w.now < k.nextScan || w.broken != "" {
+		return
+	}
+	k.nextScan = w.now + int64(100*time.Millisecond)
+	k.scans++
+	for _, s := range w.nodes {
+		for _, name := range k.goneNames {
+			for _, f := range s.inspect(s.time(), name, &k.seen).Fields {
+				owner := strings.TrimSuffix(f.Name, node.WriteSuffix)
+				if g := k.unwanted(owner); g != nil {
+					k.isGhost(s, g, name, owner)
+				}
+			}
+		}
+	}
+}
+
+// isGhost is called at each look at a node that has what a process does not want.
+func (k *checker) isGhost(s *server, g *goneClaim, name, owner string) {
+	w, l, n := k.w, g.c.links[s.number], s.number
+	if g.scans[n] < k.scans-1 || !l.clear() || g.c.stopped > 0 {
+		g.since[n] = w.now
+	}
+	g.scans[n] = k.scans
+	since := max(g.since[n], l.warmed)
+	switch {
+	case l.closed || g.c.dead || g.c.farShut && name == faults.Far: // nobody releases it any more
+	case g.begun <= s.since: // the node may have forgotten that it was released
+	case w.now-since <= int64(w.forgets(owner)):
+	case w.disturbs(l, since):
+		g.since[n] = w.now
+	default:
+		w.fail("I6", fmt.Sprintf("%s has released %q, and does not release it again on %s, which has it for %v", g.c.name, name, s.name,
+			time.Duration(w.now-since)))
+	}
+}
+
+// forgets is for how long a node may keep what a process does not want, after they are in contact
+// again: until the next repetition of its release. A lock that was handed on to a waiter ends by
+// itself soon.
+func (w *world) forgets(owner string) time.Duration {
+	const pause = 2500 * time.Millisecond // between two repetitions, at most
+	within := pause + 2*w.p.Lock.Timeout + w.quick()
+	if strings.HasSuffix(owner, standby) {
+		within += w.placeTTL()
+	}
+	return within + within/10 // the clocks of process and node may differ
 }
 
 // leaks checks that no key is left at the end of a run.

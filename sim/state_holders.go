@@ -191,6 +191,7 @@ func (k *checker) isResumed(c *Client, owner string) bool {
 func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 	w := k.w
 	k.grants++
+	k.regained(owner)
 	h := &holder{c: c, name: name, owner: owner, token: token, grant: k.grants, stops: c.stops, high: token, task: w.current, limit: clock.Never}
 	if longest := w.p.Lock.MaxHold; longest > 0 && c.plain == nil && w.program == nil {
 		h.limit = c.Now().Add(longest)

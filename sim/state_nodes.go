@@ -97,6 +97,20 @@ func (l *link) clear() bool {
 		s.idle() && s.starved == nil
 }
 
+// disturbs reports whether faults about a link, or about one of its ends, have begun or ended since an
+// instant.
+func (w *world) disturbs(l *link, since int64) bool {
+	return w.calm && since <= w.troubled || slices.ContainsFunc(w.p.Events, func(e faults.Event) bool {
+		at := int64(e.At)
+		if e.For > 0 && at+int64(e.For) <= w.now {
+			at += int64(e.For)
+		}
+		links := e.Links.Clients.Has(l.c.number) && e.Links.Nodes.Has(l.n.number)
+		return at >= since && at <= w.now && !e.Verb.IsStep() &&
+			(links || e.Procs.Clients.Has(l.c.number) || w.sharingServers(e.Procs.Nodes).Has(l.n.number))
+	})
+}
+
 // reaches reports whether a client reaches all nodes that vote, and since when.
 func (c *Client) reaches(nodes []*server) (since int64, ok bool) {
 	for _, s := range nodes {

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -79,6 +81,7 @@ func (k *checker) end(l *link, cmd *node.Command, h *holder) *givenUp {
 		g = k.begin(c, cmd)
 		k.yields(c, o, h, cmd)
 		g.takeOver(o, h)
+		k.goes(g)
 		past := k.past(c)
 		past.look = min(past.look, k.lookAgain(g))
 	}
@@ -144,4 +147,65 @@ func (k *checker) doubles(s *server, owner string) {
 			k.w.sometimes(ReaderRevived)
 		}
 	}
+}
+
+// A goneClaim is one that its client has released once.
+type goneClaim struct {
+	c     *Client
+	begun int64 // when it was asked for
+
+	scans [faults.MaxNodes]int   // by node: the latest that has found it there
+	since [faults.MaxNodes]int64 // since when each has, with the node in contact with its client
+}
+
+// goes notes a claim that is released for the first time. Nodes forget it soon anyway where leases
+// are short.
+func (k *checker) goes(g *givenUp) {
+	lock := &k.w.p.Lock
+	if g.c.plain != nil || lock.MaxLease+lock.Grace <= k.w.forgets("") {
+		return
+	}
+	if k.gone == nil {
+		k.gone, k.scans = make(map[string]*goneClaim), 1 // none has found anything yet
+	}
+	k.gone[g.owner] = &goneClaim{c: g.c, begun: g.begun}
+	for _, name := range g.names {
+		if !slices.Contains(k.goneNames, name) {
+			k.goneNames = append(k.goneNames, name)
+		}
+	}
+}
+
+// regained notes that a claim that was given back on some nodes was granted by others.
+func (k *checker) regained(owner string) {
+	delete(k.gone, owner)
+	delete(k.gone, strings.TrimSuffix(owner, standby))
+}
+
+// unwanted returns the claim of an owner if it was released and is nobody's any more, or nil.
+func (k *checker) unwanted(owner string) *goneClaim {
+	attempt := strings.TrimSuffix(owner, standby)
+	g := k.gone[owner]
+	if g == nil {
+		g = k.gone[attempt] // its release ends what was handed on to it, too
+	}
+	switch {
+	case g == nil || k.again[owner] || k.detached[owner] != nil || k.holder(owner) != nil:
+		return nil
+	case owner == attempt:
+		return g
+	}
+	if o, _ := g.c.attemptOf(owner); o != nil && o.waiting && !o.won { // it may still be handed on
+		return nil
+	}
+	return g
+}
+
+// comesTwice notes that a doubled command has created an owner's claim. The node has refused the first,
+// or the claim is released, so nobody need release it there.
+func (k *checker) comesTwice(owner string) {
+	if k.again == nil {
+		k.again = make(map[string]bool)
+	}
+	k.again[owner] = true
 }

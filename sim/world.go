@@ -200,6 +200,7 @@ func (w *world) run(until int64) {
 		}
 		w.events++
 		w.happen(e.at, e.slot)
+		w.check.ghosts()
 	}
 	if !w.over {
 		w.now = max(w.now, until)
