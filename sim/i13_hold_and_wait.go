@@ -96,8 +96,8 @@ type reservation struct {
 }
 
 // reservesInTime checks that a waiter for several names does not reserve some of them for long
-// while another client holds one of the others. It allows for one more reservation, as the waiter
-// may hear late that a name was free.
+// while another client holds one of the others. A reservation lasts for at most twice the longer of
+// RetryEvery and Timeout. One more is allowed, as the waiter may hear late that a name was free.
 func (k *checker) reservesInTime(c *Client, o *call, wait *node.Wait) {
 	w := k.w
 	for _, h := range k.holders {
@@ -121,7 +121,8 @@ func (k *checker) reservesInTime(c *Client, o *call, wait *node.Wait) {
 			h.keptFor[i].began = w.now
 		default:
 			began := h.keptFor[i].began
-			if kept := time.Duration(w.now - began); kept > 4*w.p.Lock.Poll+2*w.p.Lock.Timeout && w.tranquil(began) {
+			lock := &w.p.Lock
+			if kept := time.Duration(w.now - began); kept > 4*max(lock.Poll, lock.Timeout)+2*lock.Timeout && w.tranquil(began) {
 				w.fail("I13", fmt.Sprintf("%s has reserved names for %v, while %s held %q", c.name, kept, h.c.name, h.name))
 			}
 		}
