@@ -25,8 +25,9 @@ func (k *checker) rises(h *holder, name string) {
 		low = r
 	}
 	if low != nil && h.token <= low.token && (h.c.plain == nil || h.token > 0) {
-		if k.excused(h) {
-			return // nodes granted it earlier, and it was unlocked by force before their answers came
+		if k.excused(h) { // nodes granted it earlier, and it was unlocked by force before their answers came
+			w.store.late[h.grant] = true
+			return
 		}
 		if w.seen[Amnesia] > 0 && w.disagree > w.p.Lock.MaxLease {
 			w.breaks("nodes forgot their fences, and the times of day of clients differ by more than the longest lease")

@@ -17,6 +17,7 @@ type resource struct {
 	before    []register // what they were then
 
 	passes map[node.Token][]pass // of the caller's program, which shows any that it has
+	late   map[int]bool          // grants that became known after the next one: the lock was unlocked by force in between
 }
 
 // A pass is what a token was granted for.
@@ -36,7 +37,8 @@ func (p pass) grant() int {
 type register struct {
 	value int
 	token node.Token
-	grant int // the latest holder that has written
+	grant int        // the latest holder that has written
+	wrote node.Token // of the latest write
 
 	reader int  // the latest that has read, and does not share the register
 	read   int  // what it has read
@@ -137,7 +139,7 @@ func (r *resource) take(a *access) {
 		}
 		switch {
 		case a.write:
-			if a.grant < reg.grant {
+			if a.grant < reg.grant && !(r.late[reg.grant] && a.token > reg.wrote) {
 				w.stale(a)
 			}
 			reg.open = reg.open || a.token == 0
@@ -145,7 +147,7 @@ func (r *resource) take(a *access) {
 			if a.updates {
 				reg.reader = 0
 			}
-			reg.grant = max(reg.grant, a.grant)
+			reg.grant, reg.wrote = max(reg.grant, a.grant), a.token
 			reg.value = a.value
 		default:
 			a.value = reg.value

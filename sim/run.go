@@ -201,7 +201,7 @@ func newWorld(p *faults.Plan, program func(*Client) error, options []Option) *wo
 	if w.need = p.Lock.Need; w.need == 0 {
 		w.need = p.Nodes/2 + 1
 	}
-	w.store = resource{w: w, passes: make(map[node.Token][]pass)}
+	w.store = resource{w: w, passes: make(map[node.Token][]pass), late: make(map[int]bool)}
 	for i := range p.Work.Names {
 		w.locks = append(w.locks, p.Work.Name(i))
 	}
