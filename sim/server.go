@@ -60,6 +60,7 @@ type handoff struct {
 	name, owner string
 	at          int64
 	again       bool  // the new owner's lease is over: a doubled command has asked for the hand-off again
+	unheard     bool  // only half-open connections of the new owner listened
 	idle        int64 // when the checker saw first that it is of no use any more
 }
 
@@ -279,6 +280,11 @@ func (s *server) Listens(waiter string) bool { return s.heard(s.w.channel(waiter
 
 func (s *server) heard(topic string) bool {
 	return slices.ContainsFunc(s.listeners, func(o listener) bool { return o.name == topic && o.there() })
+}
+
+// tells reports whether a message on a topic goes to a link over a connection that is not half-open.
+func (s *server) tells(l *link, topic string) bool {
+	return slices.ContainsFunc(s.listeners, func(o listener) bool { return o.link == l && o.name == topic && o.half == nil && o.there() })
 }
 
 // there reports whether the connection is.

@@ -32,6 +32,7 @@ func (k *checker) handsOn(s *server, h handoff, token node.Token, waiter string)
 			h.link, h.again = c.links[s.number], true
 		}
 	}
+	h.unheard = h.link != nil && s.Listens(waiter) && !s.tells(h.link, k.w.channel(waiter))
 	if k.detached[h.owner] != nil {
 		return // a late copy of a lease that may go on elsewhere does no harm
 	}
