@@ -39,6 +39,11 @@
 //   - storm: many callers wait for a name that is then released; when each has
 //     had it they come again, until the window is over. The time is from the
 //     release to the last one's.
+//   - crowd: many callers of one process wait for one name, or one pair of names, and all give up
+//     together, or the holder unlocks. Next to them ten leases of other names end, and ten are
+//     renewed. A context that ends later than a timer of the process shows that a lease's end
+//     waits for other callers. Instead of embedded servers it has model nodes in its own process.
+//     It is measured only if it is named.
 //   - cold: a new client up to its first lock; and what an idle one takes.
 //
 // Commands are counted at the proxies, as the client sends them: the servers'

@@ -51,6 +51,7 @@ examples:
   %[1]s --spawn --n 1,3,5 --rounds 7 --for 9m --html x.html
   %[1]s --spawn --rtt 0,1ms,5ms --jitter 1ms --workload latency
   %[1]s --spawn --n 5 --workload fairness --for 3m
+  %[1]s --n 3 --workload crowd --waiters 10000 --rounds 1
   %[1]s --spawn --n 3 --cluster 3   # each node a Redis Cluster
   %[1]s --nodes 10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379
   %[1]s --model            # zones and regions, in virtual time
@@ -182,10 +183,10 @@ func (f *flags) parse(args []string) error {
 	fs.DurationVar(&c.Timeout, "timeout", 0, "how long a round of commands of redquorum may take (default "+quorum.Defaults().Timeout.String()+")")
 	fs.DurationVar(&c.Lease, "lease", benchLease, "how long locks are asked for")
 	fs.BoolVar(&f.model, "model", false, "predict latency and availability in zones and regions, in virtual time; measure\nnothing, but, with --rtt, latency, to see how well it predicts")
-	fs.StringVar(&f.workload, "workload", "", "`names` of the workloads (default all but fairness)")
+	fs.StringVar(&f.workload, "workload", "", "`names` of the workloads (default all but fairness and crowd)")
 	fs.StringVar(&f.callers, "callers", "", "`numbers` of callers for throughput (default 1,8,64,512; embedded 1,8,64)")
 	fs.StringVar(&f.leases, "leases", "", "`numbers` of leases for keep (default 1000,10000; embedded 200)")
-	fs.StringVar(&f.waiters, "waiters", "", "`numbers` of waiters for storm (default 512; embedded 64)")
+	fs.StringVar(&f.waiters, "waiters", "", "`numbers` of waiters for storm and crowd (default 512; embedded 64)")
 	fs.DurationVar(&c.For, "for", 10*time.Second, "how long is measured, altogether; warming up comes on top")
 	fs.IntVar(&c.Rounds, "rounds", 3, "how often each case is measured")
 	fs.StringVar(&f.failure, "node-failure", "0.1%", "the share of time for which a node is away, for the recommendation")

@@ -22,7 +22,7 @@ type Config struct {
 	Nodes     []int           // numbers of nodes, odd
 	RTT       []time.Duration // round trips of the links; 0 is none added
 	Jitter    time.Duration   // by how much a round trip can be longer
-	Workloads []string        // by name; if empty, all but fairness
+	Workloads []string        // by name; if empty, all but fairness and crowd
 	Callers   []int           // of throughput
 	Leases    []int           // of keep
 	Waiters   []int           // of storm

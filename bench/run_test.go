@@ -456,6 +456,26 @@ func TestRunOnRealServers(t *testing.T) {
 	})
 }
 
+// Callers of each kind give up together or are served, and leases next to them are measured.
+func TestRunNextToACrowd(t *testing.T) {
+	tests.NeedLong(t)
+	t.Parallel()
+	c := config(t, bench.Redquorum())
+	c.Workloads = []string{"crowd"}
+	good(t, c, func(r *bench.Report) (complaints []string) {
+		for _, cell := range r.Cells {
+			m := cell.Median
+			if cell.Error != "" || !(m["timer-max-ns"] > 0) || !(m["late-max-ns"] > 0) || m["lost"] > 0 || m["failed"] > 0 {
+				complaints = append(complaints, fmt.Sprintf("%s: %s, %v", cell, cell.Error, m))
+			}
+		}
+		if len(r.Cells) != 15 {
+			t.Errorf("%d cases", len(r.Cells))
+		}
+		return complaints
+	})
+}
+
 // This process and others reach nodes that are clusters. A workload that needs links is left out.
 func TestRunOnClusters(t *testing.T) {
 	t.Parallel()

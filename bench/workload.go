@@ -47,6 +47,8 @@ var workloads = []workload{
 		cases: func(c *Config, _ int) []string { return labels("leases=", c.Leases) }, run: (*setting).keep},
 	{name: "storm", summary: "many callers wait for one name; each takes it once", main: "served/s", more: true, weight: 1,
 		cases: func(c *Config, _ int) []string { return labels("waiters=", c.Waiters) }, run: (*setting).storm},
+	{name: "crowd", summary: "many callers wait for one name and are done together, next to other leases; only if named", main: "late-max-ns", weight: 1,
+		cases: crowdCases, asked: true, run: (*setting).crowd},
 	{name: "cold", summary: "the first lock of a new client: connections, handshakes, lock", main: "first-lock-p50-ns", weight: 1,
 		cases: once, run: (*setting).cold},
 }
