@@ -121,3 +121,30 @@ func TestTake(t *testing.T) {
 		}
 	}
 }
+
+// A waiter leaves a name to listeners for no longer than its caller waits.
+func TestStandBackEndsWithTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := clock.Runtime()
+		l := &Locker{config: &config{clock: c, opts: Options{Timeout: time.Minute}}}
+		l.queues = &queues{config: l.config, listeners: map[string]listeners{"x": {released: c.Now(), need: 10 * time.Second}}}
+		w := &waiter{l: l, request: &settings{claim: claim{Claim: node.Claim{Name: "x"}}, wait: time.Second}, deadline: c.Now().Add(time.Second)}
+		w.inbox.signal = c.NewSignal()
+		began := time.Now()
+		w.standBack(context.Background())
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("it stood back for %v", took)
+		}
+	})
+}
+
+// A Locker remembers a bounded number of contended names.
+func TestContentionIsForgotten(t *testing.T) {
+	q := &queues{contended: make(map[string]struct{})}
+	for i := range 10 * maxContended {
+		q.noteContention(&claim{Claim: node.Claim{Name: fmt.Sprint(i)}}, true)
+		if len(q.contended) > maxContended {
+			t.Fatalf("%d names", len(q.contended))
+		}
+	}
+}

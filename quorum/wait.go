@@ -187,7 +187,7 @@ func (w *waiter) acquire(ctx context.Context) (*Lease, error) {
 			}
 			return l.admit(ctx, g, w.request), nil
 		case w.found.asksAtOnce() && ctx.Err() == nil && w.timeout() > 0:
-		case ctx.Err() != nil || w.request.wait == 0 || w.found.hopeless(l.need) || l.voters.tooLongDown() || !w.pause(ctx):
+		case ctx.Err() != nil || w.request.wait == 0 || w.found.hopeless(l.need) || !w.pause(ctx):
 			return nil, w.failed(ctx)
 		}
 	}
