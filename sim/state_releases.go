@@ -158,12 +158,19 @@ type goneClaim struct {
 	since [faults.MaxNodes]int64 // since when each has, with the node in contact with its client
 }
 
+// maxGone bounds the memory of a long run, which then begins again with none.
+const maxGone = 1 << 14
+
 // goes notes a claim that is released for the first time. Nodes forget it soon anyway where leases
 // are short.
 func (k *checker) goes(g *givenUp) {
 	lock := &k.w.p.Lock
 	if g.c.plain != nil || lock.MaxLease+lock.Grace <= k.w.forgets("") {
 		return
+	}
+	if len(k.gone) >= maxGone {
+		clear(k.gone)
+		k.goneNames = k.goneNames[:0]
 	}
 	if k.gone == nil {
 		k.gone, k.scans = make(map[string]*goneClaim), 1 // none has found anything yet
