@@ -3,6 +3,7 @@ package quorum_test
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -13,8 +14,8 @@ import (
 )
 
 // Random faults in virtual time: nodes hang, go down, slow down, lose replies
-// and restart, while four Lockers want two names. At no instant two leases of a
-// name have time remaining, tokens rise, and when all is well again everybody
+// and restart, while four Lockers want two names. At no instant two contexts of
+// leases of a name go on, tokens rise, and when all is well again everybody
 // makes progress and nothing is left over.
 func TestRandomFaultsBreakNothing(t *testing.T) {
 	tests.NeedLong(t)
@@ -36,7 +37,7 @@ func synctestWorld(t *testing.T, seed uint64, acquired, losses, failed *int) {
 	inWorld(t, 5, func(w *world) {
 		const maxLease = 2 * time.Second
 		rnd := rand.New(rand.NewPCG(seed, 0))
-		r := &ring{t: t, seed: seed, holders: make(map[string]*quorum.Lease), last: make(map[string]node.Token)}
+		r := &ring{t: t, seed: seed, holders: make(map[string][]*quorum.Lease), last: make(map[string]node.Token)}
 		stop, cancel := context.WithTimeout(background, time.Minute)
 		defer cancel()
 		var wg sync.WaitGroup
@@ -86,7 +87,7 @@ type ring struct {
 	seed uint64
 
 	mu                       sync.Mutex
-	holders                  map[string]*quorum.Lease
+	holders                  map[string][]*quorum.Lease
 	last                     map[string]node.Token
 	acquired, losses, failed int
 }
@@ -95,7 +96,11 @@ func (r *ring) work(ctx context.Context, l *quorum.Locker, rnd *rand.Rand) {
 	for ctx.Err() == nil {
 		name := []string{"a", "b"}[rnd.IntN(2)]
 		attempt, cancel := context.WithTimeout(ctx, time.Duration(rnd.Int64N(int64(3*time.Second))))
-		lease, err := l.Lock(attempt, name)
+		var options []quorum.Option
+		if rnd.IntN(3) == 0 {
+			options = append(options, quorum.WithFixedLease(500*time.Millisecond)) // it ends while nodes are well, too
+		}
+		lease, err := l.Lock(attempt, name, options...)
 		cancel()
 		if err != nil {
 			r.mu.Lock()
@@ -119,26 +124,23 @@ func (r *ring) work(ctx context.Context, l *quorum.Locker, rnd *rand.Rand) {
 
 func (r *ring) enter(lease *quorum.Lease) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	name := lease.Names()[0]
-	if other := r.holders[name]; other != nil && other.Remaining() > 0 && lease.Remaining() > 0 {
-		r.t.Errorf("seed %d: two hold %q: tokens %d with %v left and %d with %v left", r.seed, name,
-			other.Token(), other.Remaining(), lease.Token(), lease.Remaining())
-	}
+	open := overlapping(r.t, r.holders[name], lease)
 	if lease.Token() <= r.last[name] {
 		r.t.Errorf("seed %d: token %d of %q follows %d", r.seed, lease.Token(), name, r.last[name])
 	}
 	r.last[name] = lease.Token()
-	r.holders[name] = lease
+	r.holders[name] = append(r.holders[name], lease)
 	r.acquired++
+	r.mu.Unlock()
+	endNow(r.t, open)
 }
 
 func (r *ring) leave(lease *quorum.Lease) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.holders[lease.Names()[0]] == lease {
-		delete(r.holders, lease.Names()[0])
-	}
+	name := lease.Names()[0]
+	r.holders[name] = slices.DeleteFunc(r.holders[name], func(o *quorum.Lease) bool { return o == lease })
 }
 
 // disturb throws the switches of the nodes.

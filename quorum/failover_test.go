@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -131,36 +132,6 @@ func has(text any, part string) bool {
 	return strings.Contains(s, part)
 }
 
-// A witness sees who has a lock.
-type witness struct {
-	t      *testing.T
-	mu     sync.Mutex
-	holder *quorum.Lease
-	token  node.Token
-	grants int
-}
-
-func (w *witness) enter(le *quorum.Lease) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.holder != nil && w.holder.Remaining() > 0 && le.Remaining() > 0 {
-		w.t.Errorf("%d has the lock for %v, and %d for %v", le.Token(), le.Remaining(), w.holder.Token(), w.holder.Remaining())
-	}
-	if le.Token() <= w.token {
-		w.t.Errorf("token %d after %d", le.Token(), w.token)
-	}
-	w.holder, w.token = le, le.Token()
-	w.grants++
-}
-
-func (w *witness) leave(le *quorum.Lease) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.holder == le {
-		w.holder = nil
-	}
-}
-
 // Servers fail over, one shortly after the other, to copies that lack all locks, while
 // programs that have a lock go on and others begin, which have never met the old masters:
 // nobody is where somebody else is, and tokens rise.
@@ -194,7 +165,8 @@ func failovers(t *testing.T, all []deployment) {
 	const lease = 3 * time.Second
 	var mu sync.Mutex // of all
 	var tasks sync.WaitGroup
-	w := &witness{t: t}
+	c := newContest(t)
+	var grants atomic.Int64
 	stop := time.Now().Add(lease + *failoversFor)
 	for range 6 {
 		tasks.Go(func() {
@@ -222,12 +194,13 @@ func failovers(t *testing.T, all []deployment) {
 					if err != nil {
 						continue
 					}
-					w.enter(le)
+					c.enter(le)
+					grants.Add(1)
 					select {
 					case <-le.Context().Done():
 					case <-time.After(rand.N(lease / 2)):
 					}
-					w.leave(le)
+					c.leave(le)
 					_ = le.Unlock(background)
 				}
 				l.Close()
@@ -252,8 +225,8 @@ func failovers(t *testing.T, all []deployment) {
 		mu.Unlock()
 	}
 	tasks.Wait()
-	t.Logf("%d grants, %d failovers", w.grants, faults)
-	if w.grants == 0 {
+	t.Logf("%d grants, %d failovers", grants.Load(), faults)
+	if grants.Load() == 0 {
 		t.Error("nobody was granted the lock")
 	}
 }

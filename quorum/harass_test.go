@@ -17,8 +17,8 @@ var harassFor = flag.Duration("harass", 5*time.Second, "for how long servers are
 
 // Locks of every kind, of three names and of one for readers and writers, in four Lockers
 // of eight tasks each, while servers are killed, stopped and restarted empty, one or two at
-// a time: nobody is where somebody else is, tokens rise, everybody has turns, and no key is
-// left.
+// a time: no holder gets what another has whose context goes on, tokens rise, everybody has
+// turns, and no key is left.
 func TestRealKindsWhileServersFail(t *testing.T) {
 	tests.NeedLong(t)
 	all := servers(t, 5)
@@ -47,12 +47,18 @@ func TestRealKindsWhileServersFail(t *testing.T) {
 					for _, le := range leases {
 						c.enter(le)
 					}
-					time.Sleep(time.Duration(rnd.IntN(5)) * time.Millisecond)
+					if kind == "fixed" {
+						<-leases[0].Context().Done()
+					} else {
+						time.Sleep(time.Duration(rnd.IntN(5)) * time.Millisecond)
+					}
 					for _, le := range leases {
 						c.leave(le)
 					}
 					for _, le := range leases {
-						unlock(t, le)
+						if err := le.Unlock(background); err != nil && kind != "fixed" {
+							t.Error(err)
+						}
 					}
 					mu.Lock()
 					turns[kind]++
@@ -92,6 +98,7 @@ func kindsOf(l *quorum.Locker) map[string]func(names []string) ([]*quorum.Lease,
 	return map[string]func([]string) ([]*quorum.Lease, error){
 		"plain": one(),
 		"fair":  one(quorum.WithFair()),
+		"fixed": one(quorum.WithFixedLease(100 * time.Millisecond)), // its holder stays until the context ends
 		"read":  shared(quorum.WithRead()),
 		"write": shared(quorum.WithWrite()),
 		"try": func(names []string) ([]*quorum.Lease, error) {
