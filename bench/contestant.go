@@ -40,10 +40,10 @@
 //     had it they come again, until the window is over. The time is from the
 //     release to the last one's.
 //   - crowd: many callers of one process wait for one name, or one pair of names, and all give up
-//     together, or the holder unlocks. Next to them ten leases of other names end, and ten are
-//     renewed. A context that ends later than a timer of the process shows that a lease's end
-//     waits for other callers. Instead of embedded servers it has model nodes in its own process.
-//     It is measured only if it is named.
+//     together, or the holder unlocks. Next to them ten fixed leases of other names end, ten
+//     are renewed, and a caller locks a free name. If a lease's end waits for other callers, its
+//     context ends later than a timer of the process. Instead of embedded servers there are
+//     model nodes in the process. It is measured only if it is named.
 //   - cold: a new client up to its first lock; and what an idle one takes.
 //
 // Commands are counted at the proxies, as the client sends them: the servers'

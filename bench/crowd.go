@@ -90,6 +90,7 @@ func (s *setting) crowd(ctx context.Context) (_ Metrics, err error) {
 	}
 	within, cancel := context.WithDeadline(ctx, last)
 	defer cancel()
+	background := context.WithoutCancel(ctx)
 	cost := s.meter(ctx)
 	var failed atomic.Int64
 	ended := make(samples, n)
@@ -98,11 +99,11 @@ func (s *setting) crowd(ctx context.Context) (_ Metrics, err error) {
 		callers.Go(func() {
 			ctx, options := within, wait
 			if end == waitEnds {
-				ctx, options = background(ctx), append([]quorum.Option{quorum.WithWait(time.Until(done))}, wait...)
+				ctx, options = background, append([]quorum.Option{quorum.WithWait(time.Until(done))}, wait...)
 			}
 			lease, err := mine.locker.Lock(ctx, name, options...)
 			if err == nil {
-				err = lease.Unlock(background(ctx))
+				err = lease.Unlock(background)
 			}
 			if (err != nil) == (end == served) {
 				failed.Add(1)
@@ -111,6 +112,7 @@ func (s *setting) crowd(ctx context.Context) (_ Metrics, err error) {
 		})
 	}
 	time.Sleep(time.Until(done))
+	stop := near.others(ctx, s, mine.locker)
 	unlock := func() {
 		if held.Unlock(ctx) != nil { // servers that a crowd keeps busy may not answer in time
 			failed.Add(1)
@@ -120,6 +122,7 @@ func (s *setting) crowd(ctx context.Context) (_ Metrics, err error) {
 		unlock()
 	}
 	callers.Wait()
+	stop()
 	cost.stop(ctx, m, float64(n), "waiter")
 	near.enter(m)
 	m.quantiles("end", ended)
@@ -129,8 +132,6 @@ func (s *setting) crowd(ctx context.Context) (_ Metrics, err error) {
 	m["failed"] = float64(failed.Load())
 	return m, nil
 }
-
-func background(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
 
 // callers returns what the callers of a case want, how they and the holder ask for it, and how their
 // waits end.
@@ -191,6 +192,7 @@ type near struct {
 	until       time.Time // when each of these has had to be renewed after the crowd was done
 	ends        sync.WaitGroup
 	late, timer [neighbors]time.Duration
+	tries       samples // TryLock of a free name
 }
 
 // meet takes the leases. The fixed ones end one after the other from done on, each with a timer.
@@ -221,12 +223,31 @@ func (s *setting) meet(ctx context.Context, l *quorum.Locker, done time.Time) (*
 	return near, nil
 }
 
+// others lets a caller lock a free name again and again, until stop is called.
+func (near *near) others(ctx context.Context, s *setting, l *quorum.Locker) (stop func()) {
+	within, cancel := context.WithCancel(ctx)
+	var caller sync.WaitGroup
+	caller.Go(func() {
+		for ok := true; ok; ok = within.Err() == nil {
+			begin := time.Now()
+			lease, err := l.TryLock(ctx, s.prefix+"free")
+			near.tries = append(near.tries, time.Since(begin))
+			if err == nil {
+				_ = lease.Unlock(ctx)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	})
+	return func() { cancel(); caller.Wait() }
+}
+
 // enter waits for the ends, and enters how late they were.
 func (near *near) enter(m Metrics) {
 	near.ends.Wait()
 	time.Sleep(time.Until(near.until))
 	m.quantiles("late", near.late[:])
 	m.quantiles("timer", near.timer[:])
+	m.quantiles("try", near.tries)
 	m["lost"] = 0
 	for _, kept := range near.renewed {
 		if kept.Context().Err() != nil {
