@@ -37,6 +37,8 @@
 //	                                       the node are closed
 //	redquorum.node.abstained    counter    restarts after which a node was ignored for a while, by node
 //	redquorum.node.healed       counter    keys that a node had lost and got back, by node
+//	redquorum.events.left_out   counter    events that are in no other metric, as Observe was too slow;
+//	                                       lock.held and lock.waiting may be wrong since then
 //
 // # Cost
 //
@@ -74,6 +76,7 @@ type Metrics struct {
 	held, waiting                                                      metric.Int64UpDownCounter
 	failed                                                             metric.Int64Gauge
 	attempts, notAcquired, renewals, releases, lost, abstained, healed metric.Int64Counter
+	leftOut                                                            metric.Int64Counter
 }
 
 // New returns the Metrics that a provider records. name maps the name of a lock to a value of the attribute
@@ -81,7 +84,7 @@ type Metrics struct {
 func New(provider metric.MeterProvider, name func(string) string) (*Metrics, error) {
 	meter := provider.Meter(scope)
 	m := &Metrics{name: orNone(name), listed: make(map[string]int)}
-	var errs [13]error
+	var errs [14]error
 	waits := []float64{.001, .004, .016, .064, .256, 1, 4, 16, 64, 256, 1024, 4096}
 	rounds := []float64{.0001, .0002, .0004, .0008, .0016, .0032, .0064, .0128, .0256, .0512, .1024, .2048, .4096, .8192}
 	seconds := metric.WithUnit("s")
@@ -105,10 +108,15 @@ func New(provider metric.MeterProvider, name func(string) string) (*Metrics, err
 		{&m.lost, "lock.lost", "Leases that ended before they were unlocked, by cause."},
 		{&m.abstained, "node.abstained", "Restarts after which the node was ignored for a while."},
 		{&m.healed, "node.healed", "Keys of leases that the node had lost and got back."},
+		{&m.leftOut, "events.left_out", "Events that are in no other metric, as there were too many at once."},
 	} {
 		*c.counter, errs[6+i] = meter.Int64Counter("redquorum."+c.name, metric.WithDescription(c.description))
 	}
-	return m, errors.Join(errs[:]...)
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, err
+	}
+	m.leftOut.Add(background, 0)
+	return m, nil
 }
 
 func orNone(name func(string) string) func(string) string {
@@ -183,6 +191,8 @@ func (m *Metrics) Observe(e quorum.Event) {
 		m.abstained.Add(background, 1, m.with("", "node", e.Node).add...)
 	case quorum.EventHealed:
 		m.healed.Add(background, 1, m.with("", "node", e.Node).add...)
+	case quorum.EventsLeftOut:
+		m.leftOut.Add(background, int64(e.Count))
 	default:
 		m.observeLock(e, m.series(e.Name))
 	}

@@ -235,6 +235,8 @@ func TestEveryEventHasItsMetric(t *testing.T) {
 		{[]quorum.Event{{Kind: quorum.EventNodeFailed, Node: "n"}, {Kind: quorum.EventNodeRecovered, Node: "n"}}, "node.failed", []string{"node=n"}, 0},
 		{[]quorum.Event{{Kind: quorum.EventNodeAbstains, Node: "n"}}, "node.abstained", []string{"node=n"}, 1},
 		{[]quorum.Event{{Kind: quorum.EventHealed, Node: "n"}}, "node.healed", []string{"node=n"}, 1},
+		{[]quorum.Event{{Kind: quorum.EventsLeftOut, Count: 3}, {Kind: quorum.EventsLeftOut, Count: 4}}, "events.left_out", nil, 7},
+		{[]quorum.Event{{Kind: quorum.EventsLeftOut, Count: 3}}, "lock.attempts", []string{"result=no_quorum"}, -1},
 	} {
 		m, r := measured(t, nil)
 		for _, e := range test.events {

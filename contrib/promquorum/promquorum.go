@@ -35,6 +35,8 @@
 //	                                             Lockers of the node are closed
 //	redquorum_node_abstained_total    counter    restarts after which a node was ignored for a while, by node
 //	redquorum_node_healed_total       counter    keys that a node had lost and got back, by node
+//	redquorum_events_left_out_total   counter    events that are in no other metric, as Observe was too slow;
+//	                                             lock_held and lock_waiting may be wrong since then
 //
 // # Cost
 //
@@ -67,6 +69,7 @@ type Collector struct {
 	wait, hold, round                                                  *prometheus.HistogramVec
 	held, waiting, failed                                              *prometheus.GaugeVec
 	attempts, notAcquired, renewals, releases, lost, abstained, healed *prometheus.CounterVec
+	leftOut                                                            prometheus.Counter
 }
 
 // New returns a Collector, to be registered once. name maps the name of a lock to a value of the label
@@ -91,6 +94,7 @@ func New(name func(string) string) *Collector {
 	c.lost = c.counter("lock_lost_total", "Leases that ended before they were unlocked, by cause.", "lock", "cause")
 	c.abstained = c.counter("node_abstained_total", "Restarts after which the node was ignored for a while.", "node")
 	c.healed = c.counter("node_healed_total", "Keys of leases that the node had lost and got back.", "node")
+	c.leftOut = c.counter("events_left_out_total", "Events that are in no other metric, as there were too many at once.").WithLabelValues()
 	return c
 }
 
@@ -137,6 +141,8 @@ func (c *Collector) Observe(e quorum.Event) {
 		c.abstained.WithLabelValues(e.Node).Inc()
 	case quorum.EventHealed:
 		c.healed.WithLabelValues(e.Node).Inc()
+	case quorum.EventsLeftOut:
+		c.leftOut.Add(float64(e.Count))
 	default:
 		c.observeLock(e, c.of(e.Name))
 	}

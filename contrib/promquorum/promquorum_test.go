@@ -224,6 +224,8 @@ func TestEveryEventHasItsMetric(t *testing.T) {
 		{[]quorum.Event{{Kind: quorum.EventNodeFailed, Node: "n"}, {Kind: quorum.EventNodeRecovered, Node: "n"}}, "node_failed", []string{"n"}, 0},
 		{[]quorum.Event{{Kind: quorum.EventNodeAbstains, Node: "n"}}, "node_abstained_total", []string{"n"}, 1},
 		{[]quorum.Event{{Kind: quorum.EventHealed, Node: "n"}}, "node_healed_total", []string{"n"}, 1},
+		{[]quorum.Event{{Kind: quorum.EventsLeftOut, Count: 3}, {Kind: quorum.EventsLeftOut, Count: 4}}, "events_left_out_total", nil, 7},
+		{[]quorum.Event{{Kind: quorum.EventsLeftOut, Count: 3}}, "lock_held", []string{""}, -1},
 	} {
 		c := promquorum.New(nil)
 		r := registered(t, c)
