@@ -42,9 +42,10 @@
 //
 // # Cost
 //
-// Observe runs in the engine's tasks, and waits for nothing but the mutexes of the SDK, which are held for
-// moments. The same must hold for the function that maps names. A lock and its unlock on five nodes take
-// 3.4 µs of processor time more, and 1.1 µs if many callers lock at the same time; see BenchmarkOwnCost.
+// No lock waits for Observe, nor for the function that maps names: a goroutine of the Locker calls them. So
+// a metric may change a moment after the call that it counts has returned, but before [quorum.Locker.Close]
+// returns. A lock and its unlock on five nodes take 3.4 µs of processor time more, and 1.1 µs if many callers
+// lock at the same time; see BenchmarkOwnCost.
 package otelquorum
 
 import (
