@@ -67,7 +67,7 @@ func (w *world) locker() *quorum.Locker {
 		nodes = append(nodes, shared{n})
 	}
 	l, err := quorum.New(nodes, quorum.Options{Clock: clock.Runtime(), Lease: 2 * time.Second, MaxLease: 2 * time.Second,
-		Timeout: 100 * time.Millisecond, Label: quorum.NoLabel, Observe: w.observe})
+		Timeout: 100 * time.Millisecond, Label: quorum.NoLabel, Trace: w.observe})
 	w.observe = nil
 	if err != nil {
 		w.t.Fatal(err)

@@ -64,7 +64,7 @@ func (c *process) open(n, need int) *quorum.Locker {
 	l := &c.r.p.Lock
 	locker, err := quorum.New(nodes, quorum.Options{
 		Lease: l.Lease, MaxLease: l.MaxLease, Timeout: l.Timeout, RetryEvery: l.Poll, Grace: l.Grace, Drift: float64(l.Drift) / 1e6,
-		NoRestartGuard: !l.Guard, Label: quorum.NoLabel, Quorum: cmp.Or(need, n/2+1), Clock: c.r.days[c.number], Observe: c.r.observe,
+		NoRestartGuard: !l.Guard, Label: quorum.NoLabel, Quorum: cmp.Or(need, n/2+1), Clock: c.r.days[c.number], Trace: c.r.observe,
 	})
 	if err != nil {
 		panic(err)
