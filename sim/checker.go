@@ -133,6 +133,9 @@ func (k *checker) releases(l *link, cmd *node.Command) {
 	if g := k.end(l, cmd, h); g != nil {
 		k.releasesAbove(g, cmd)
 	}
+	if g := k.gone[cmd.Claims[0].Owner]; g != nil {
+		g.sent[l.n.number] = k.w.now
+	}
 }
 
 // extends is called for a command that extends a lease.
@@ -330,6 +333,11 @@ func (c *Client) observe(e quorum.Event) {
 		w.sometimes(Healed)
 	case quorum.EventNodeRecovered:
 		w.sometimes(NodeRecovered)
+		for _, l := range c.links {
+			if l.n.name == e.Node {
+				l.recovered = w.now
+			}
+		}
 	}
 }
 

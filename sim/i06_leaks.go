@@ -201,7 +201,7 @@ func (k *checker) isGhost(s *server, g *goneClaim, name, owner string) {
 	switch {
 	case l.closed || g.c.dead || g.c.farShut && name == faults.Far: // nobody releases it any more
 	case g.begun <= s.since: // the node may have forgotten that it was released
-	case w.now-since <= int64(w.forgets(owner)):
+	case w.now-since <= int64(w.forgets(owner, g.repeats(l, since))):
 	case w.disturbs(l, since):
 		g.since[n] = w.now
 	default:
@@ -211,11 +211,13 @@ func (k *checker) isGhost(s *server, g *goneClaim, name, owner string) {
 }
 
 // forgets is for how long a node may keep what a process does not want, after they are in contact
-// again: until the next repetition of its release. A lock that was handed on to a waiter ends by
-// itself soon.
-func (w *world) forgets(owner string) time.Duration {
-	const pause = 2500 * time.Millisecond // between two repetitions, at most
-	within := pause + 2*w.p.Lock.Timeout + w.quick()
+// again: until the next repetition of its release, which comes at once if the process has taken the
+// node for silent. A lock that was handed on to a waiter ends by itself soon.
+func (w *world) forgets(owner string, atOnce bool) time.Duration {
+	within := 2*w.p.Lock.Timeout + w.quick() + 100*time.Millisecond
+	if !atOnce {
+		within += 2500 * time.Millisecond // the longest pause between two repetitions
+	}
 	if strings.HasSuffix(owner, standby) {
 		within += w.placeTTL()
 	}

@@ -45,6 +45,7 @@ type link struct {
 	gone uint32 // the latest connection that a fault made half-open, or closed: nothing passes on it
 
 	warmed         int64 // when the connection was there
+	recovered      int64 // when the engine reported last that the node answers again
 	arrive, answer int64 // when the last message on this connection gets there
 
 	watchers []*watcher

@@ -152,7 +152,9 @@ func (k *checker) doubles(s *server, owner string) {
 // A goneClaim is one that its client has released once.
 type goneClaim struct {
 	c     *Client
-	begun int64 // when it was asked for
+	begun int64                  // when it was asked for
+	at    int64                  // when it was released first
+	sent  [faults.MaxNodes]int64 // when last, by node
 
 	scans [faults.MaxNodes]int   // by node: the latest that has found it there
 	since [faults.MaxNodes]int64 // since when each has, with the node in contact with its client
@@ -165,7 +167,7 @@ const maxGone = 1 << 14
 // are short.
 func (k *checker) goes(g *givenUp) {
 	lock := &k.w.p.Lock
-	if g.c.plain != nil || lock.MaxLease+lock.Grace <= k.w.forgets("") {
+	if g.c.plain != nil || lock.MaxLease+lock.Grace <= k.w.forgets("", true) {
 		return
 	}
 	if len(k.gone) >= maxGone {
@@ -175,7 +177,7 @@ func (k *checker) goes(g *givenUp) {
 	if k.gone == nil {
 		k.gone, k.scans = make(map[string]*goneClaim), 1 // none has found anything yet
 	}
-	k.gone[g.owner] = &goneClaim{c: g.c, begun: g.begun}
+	k.gone[g.owner] = &goneClaim{c: g.c, begun: g.begun, at: g.at}
 	for _, name := range g.names {
 		if !slices.Contains(k.goneNames, name) {
 			k.goneNames = append(k.goneNames, name)
@@ -206,6 +208,15 @@ func (k *checker) unwanted(owner string) *goneClaim {
 		return nil
 	}
 	return g
+}
+
+// repeats reports whether the release must come at once when a process finds that a node answers
+// again: the process has taken it for silent, and no release is under way that it may have taken for
+// lost. A second Locker of the process has reports of its own.
+func (g *goneClaim) repeats(l *link, since int64) bool {
+	timeout := int64(l.w.p.Lock.Timeout)
+	under := g.sent[l.n.number] + timeout + timeout/16 + int64(time.Millisecond)
+	return g.c.far == nil && g.at < l.recovered && under < l.recovered && l.recovered <= since+int64(l.w.quick())
 }
 
 // comesTwice notes that a doubled command has created an owner's claim. The node has refused the first,
