@@ -367,11 +367,11 @@ func TestANodeThatIsGoneIsLeftAlone(t *testing.T) {
 	for _, watched := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &wireServer{heard: make(map[string]int)}
-			var dials int
+			var dials atomic.Int64
 			var gone atomic.Bool
 			gone.Store(true)
 			n := ToServer(target(func(ctx context.Context) (net.Conn, error) {
-				dials++
+				dials.Add(1)
 				if gone.Load() {
 					return nil, syscall.ECONNREFUSED
 				}
@@ -382,16 +382,16 @@ func TestANodeThatIsGoneIsLeftAlone(t *testing.T) {
 				defer n.Watch("a", node.Exclusive, func() {})()
 			}
 			time.Sleep(10 * time.Second)
-			if dials > 12 {
-				t.Errorf("dialed %d times in 10 s", dials)
+			if dials.Load() > 12 {
+				t.Errorf("dialed %d times in 10 s", dials.Load())
 			}
 			time.Sleep(10 * time.Minute)
-			dials = 0
+			dials.Store(0)
 			time.Sleep(10 * time.Minute)
-			if dials < 30 || dials > 90 {
-				t.Errorf("dialed %d times in 10 min", dials)
+			if dials.Load() < 30 || dials.Load() > 90 {
+				t.Errorf("dialed %d times in 10 min", dials.Load())
 			}
-			dials = 0
+			dials.Store(0)
 			for range 3000 { // it is asked, and answers at once
 				began := time.Now()
 				if r := acquires(n); !errors.Is(r.Err, node.ErrUnreachable) || time.Since(began) > 0 {
@@ -399,8 +399,8 @@ func TestANodeThatIsGoneIsLeftAlone(t *testing.T) {
 				}
 				time.Sleep(time.Millisecond)
 			}
-			if dials < 5 || dials > 20 {
-				t.Errorf("dialed %d times in 3 s", dials)
+			if dials.Load() < 5 || dials.Load() > 20 {
+				t.Errorf("dialed %d times in 3 s", dials.Load())
 			}
 			time.Sleep(time.Minute)
 			gone.Store(false)

@@ -3,6 +3,7 @@ package courier
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -92,15 +93,16 @@ func TestAFullQueueTakesRenewalsAndReleases(t *testing.T) {
 	rest(t, func(t *testing.T, s *wireServer, n node.Node) {
 		granted(t, n)
 		s.late.Store(int64(time.Second))
-		open := 0
-		submit := func(kind node.Kind) (refused bool) {
+		var open atomic.Int64
+		submit := func(kind node.Kind) bool {
 			cmd := node.Command{Kind: kind, Claims: []node.Claim{{Name: "a", Owner: "me", Token: 1}}, Deadline: n.(*server).clock.Now().Add(time.Minute)}
 			if kind == node.Acquire || kind == node.Extend {
 				cmd.TTL = time.Second
 			}
-			open++
-			n.Submit(cmd, func(r node.Reply) { open--; refused = errors.Is(r.Err, node.ErrOverloaded) })
-			return refused
+			open.Add(1)
+			var refused atomic.Bool
+			n.Submit(cmd, func(r node.Reply) { open.Add(-1); refused.Store(errors.Is(r.Err, node.ErrOverloaded)) })
+			return refused.Load()
 		}
 		for range n.(*server).limit {
 			if submit(node.Inspect) {
@@ -114,8 +116,8 @@ func TestAFullQueueTakesRenewalsAndReleases(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Minute)
-		if open > 0 {
-			t.Errorf("%d are open", open)
+		if n := open.Load(); n > 0 {
+			t.Errorf("%d are open", n)
 		}
 	})
 }
