@@ -129,7 +129,7 @@ func (s *setting) crowd(ctx context.Context) (_ Metrics, err error) {
 	if end != served {
 		unlock()
 	}
-	m["failed"] = float64(failed.Load())
+	m["unserved"] = float64(failed.Load())
 	return m, nil
 }
 

@@ -36,7 +36,7 @@ var columns = map[string][]column{
 	"storm": {{"served/s", "served/s"}, {"wait p50", "wait-p50-ns"}, {"longest", "wait-max-ns"}, {"commands/node", "commands/node/op"},
 		{"client CPU", "client-cpu-ns/op"}},
 	"crowd": {{"ends late", "late-max-ns"}, {"timer late", "timer-max-ns"}, {"lost", "lost"}, {"TryLock", "try-max-ns"}, {"last caller", "end-max-ns"},
-		{"failed", "failed"}, {"client CPU", "client-cpu-ns/waiter"}, {"server CPU", "server-cpu-ns/waiter"}},
+		{"unserved", "unserved"}, {"client CPU", "client-cpu-ns/waiter"}, {"server CPU", "server-cpu-ns/waiter"}},
 	"cold": {{"first lock p50", "first-lock-p50-ns"}, {"p99", "first-lock-p99-ns"}, {"idle memory", "B/client"}, {"goroutines", "goroutines/client"}},
 }
 
@@ -127,7 +127,7 @@ var words = []word{
 	{"commands/node", "how many commands a node executes, for each time that the lock is held, or renewed"},
 	{"crowd", "ends late: how long after the end of a lease its context ended, at most; timer late: the same of a plain timer; " +
 		"lost: of ten renewed leases; TryLock: of a free name, the longest; last caller: when it returned, " +
-		"after all were done with waiting; failed: callers with another result than wanted"},
+		"after all were done with waiting; unserved: callers with another result than wanted"},
 	{"overlaps", "holders that held at the same time: it has to be 0"},
 	{"x …", "the median of the rounds' ratios; (2/3) is of two in three, where the third lacks one of the two"},
 	{"orphans/1000", "keys that were left behind, per 1000 locks: it has to be 0"},

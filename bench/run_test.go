@@ -465,7 +465,7 @@ func TestRunNextToACrowd(t *testing.T) {
 	good(t, c, func(r *bench.Report) (complaints []string) {
 		for _, cell := range r.Cells {
 			m := cell.Median
-			if cell.Error != "" || !(m["timer-max-ns"] > 0) || !(m["late-max-ns"] > 0) || m["lost"] > 0 || m["failed"] > 0 {
+			if cell.Error != "" || !(m["timer-max-ns"] > 0) || !(m["late-max-ns"] > 0) || m["lost"] > 0 || m["unserved"] > 0 {
 				complaints = append(complaints, fmt.Sprintf("%s: %s, %v", cell, cell.Error, m))
 			}
 		}

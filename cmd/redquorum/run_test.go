@@ -788,7 +788,7 @@ func TestRunOnceInAnInterval(t *testing.T) {
 	begun := time.Now()
 	var hosts []*program
 	for range 4 {
-		hosts = append(hosts, start(t, runOn(urls, "--wait 300ms --min-hold 5s --verbose --conflict-exit-code 9", "echo", "it runs")...))
+		hosts = append(hosts, start(t, runOn(urls, "--wait 2s --min-hold 5s --verbose --conflict-exit-code 9", "echo", "it runs")...))
 	}
 	ran := 0
 	for _, host := range hosts {
