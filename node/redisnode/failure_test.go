@@ -82,7 +82,7 @@ func TestFirstReply(t *testing.T) {
 // an answer.
 type wiretap struct {
 	addr    string
-	answers sync.Mutex // who has it holds answers back
+	answers sync.Mutex // held while answers are held back
 	trips   atomic.Int64
 	asking  atomic.Bool // the client was the last to send
 }
