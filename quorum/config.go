@@ -112,7 +112,7 @@ func (c *config) observe(e Event) {
 func (c *config) fail(op, name string, ballots []ballot, sentinel, cause error) *Error {
 	e := &Error{Op: op, Name: name, Quorum: c.need, Err: sentinel, Cause: cause, Nodes: make([]NodeVote, len(ballots))}
 	for i, b := range ballots {
-		e.Nodes[i] = NodeVote{Node: c.nodes[i].Name(), Vote: b.vote.String(), For: b.wait, Err: b.err}
+		e.Nodes[i] = NodeVote{Node: c.nodes[i].Name(), Vote: voteNames[b.vote], For: b.wait, Err: b.err}
 	}
 	return e
 }

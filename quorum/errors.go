@@ -88,11 +88,7 @@ type Error struct {
 // A NodeVote is one node's part in an Error.
 type NodeVote struct {
 	Node string
-	// Vote is "granted", "refused" (somebody else has the name there, or the lease is not there any
-	// more), "unknown" (no answer: the command may have been executed, or may still be),
-	// "abstaining" (the node restarted so recently that it may have forgotten a lock), or
-	// "pending" (it had not answered yet).
-	Vote string
+	Vote Vote
 	// For is how long a refusing node will go on refusing if nothing happens
 	// (the TTL of the key; negative: forever), or how long an abstaining node
 	// will abstain.
@@ -100,6 +96,18 @@ type NodeVote struct {
 	// Err is why the vote is unknown, or why the lease is not there any more.
 	Err error
 }
+
+// A Vote is what one node's answer counts as.
+type Vote string
+
+// The votes.
+const (
+	VoteGranted    Vote = "granted"
+	VoteRefused    Vote = "refused"    // somebody else has the name there, or the lease is not there any more
+	VoteUnknown    Vote = "unknown"    // no answer: the command may have been executed, or may still be
+	VoteAbstaining Vote = "abstaining" // the node restarted so recently that it may have forgotten a lock
+	VotePending    Vote = "pending"    // it had not answered yet
+)
 
 // Permanent reports whether waiting cannot help: the caller would wait for its own lease, no token is
 // left, or so many nodes failed for good (see [node.Permanent]) that somebody has to change
@@ -127,10 +135,10 @@ func (e *Error) Error() string {
 	if len(e.Nodes) == 0 {
 		return text
 	}
-	votes, said := make(map[string]int), []NodeVote(nil)
+	votes, said := make(map[Vote]int), []NodeVote(nil)
 	for _, n := range e.Nodes {
 		votes[n.Vote]++
-		if n.Vote == "granted" || n.Vote == "pending" {
+		if n.Vote == VoteGranted || n.Vote == VotePending {
 			continue
 		}
 		i := slices.IndexFunc(said, n.like)
@@ -157,12 +165,12 @@ func (e *Error) Error() string {
 	case "extend":
 		did = "extended it"
 	}
-	if votes["pending"] > 0 { // enough is known without them
+	if votes[VotePending] > 0 { // enough is known without them
 		fmt.Fprintf(&b, "%sfewer than %d of %d nodes %s", next, e.Quorum, len(e.Nodes), did)
 	} else {
-		fmt.Fprintf(&b, "%s%d of %d nodes %s, %d needed", next, votes["granted"], len(e.Nodes), did, e.Quorum)
+		fmt.Fprintf(&b, "%s%d of %d nodes %s, %d needed", next, votes[VoteGranted], len(e.Nodes), did, e.Quorum)
 	}
-	if votes["abstaining"] > 0 {
+	if votes[VoteAbstaining] > 0 {
 		b.WriteString("; see Options.MaxLease, Options.NoRestartGuard")
 	}
 	return b.String()
@@ -208,8 +216,8 @@ func (n NodeVote) String() string {
 	if n.Err != nil {
 		return n.Node + ": " + n.Err.Error()
 	}
-	s := n.Node + " " + n.Vote
-	if n.Vote == "abstaining" {
+	s := n.Node + " " + string(n.Vote)
+	if n.Vote == VoteAbstaining {
 		s = n.Node + " ignored"
 	}
 	switch {
@@ -218,7 +226,7 @@ func (n NodeVote) String() string {
 	case n.For > 0:
 		s += " for " + n.For.Round(time.Millisecond).String()
 	}
-	if n.Vote == "abstaining" {
+	if n.Vote == VoteAbstaining {
 		s += ": recently (re)started or was a replica, and may have lost locks"
 	}
 	return s

@@ -10,7 +10,7 @@ import (
 
 func TestErrorSaysEachCauseOnce(t *testing.T) {
 	const lost = "network is unreachable"
-	vote := func(node, vote string, wait time.Duration, err string) quorum.NodeVote {
+	vote := func(node string, vote quorum.Vote, wait time.Duration, err string) quorum.NodeVote {
 		n := quorum.NodeVote{Node: node, Vote: vote, For: wait}
 		if err != "" {
 			n.Err = errors.New(err)

@@ -13,11 +13,8 @@ import (
 // A Report is what the nodes knew of a name when they were asked. It may be outdated
 // when it is read: never use it in place of a lock.
 type Report struct {
-	Name string
-	// Verdict is "held" if one owner, or each of several readers, has a majority of the nodes;
-	// "free" if nobody has the name on a majority; "contended" if neither is so, because
-	// owners compete or a key was left behind; "no-quorum" if too few nodes answered.
-	Verdict string
+	Name    string
+	Verdict Verdict
 	Owner   string    // of the most nodes, if any has one
 	HeldBy  int       // on how many nodes
 	Owners  []string  // all who have a majority, sorted: several only if they read
@@ -29,6 +26,17 @@ type Report struct {
 	labels map[string]string // by process
 }
 
+// A Verdict is what the answers of all nodes mean together.
+type Verdict string
+
+// The verdicts.
+const (
+	VerdictHeld      Verdict = "held"      // one owner, or each of several readers, has a majority of the nodes
+	VerdictFree      Verdict = "free"      // nobody has the name on a majority
+	VerdictContended Verdict = "contended" // neither, because owners compete or a key was left behind
+	VerdictNoQuorum  Verdict = "no-quorum" // too few nodes answered
+)
+
 // Label returns the label of the Locker that an owner or waiter belongs to (see Options.Label), or ""
 // if no node knows it. A report has the labels of the owners with a majority, and of the first
 // waiters.
@@ -37,19 +45,30 @@ func (r *Report) Label(of string) string { return r.labels[node.Process(of)] }
 // A NodeReport is one node's part in a Report.
 type NodeReport struct {
 	Node    string
-	State   string        // "held", "free", "error" or "abstaining"
+	State   NodeState
 	Owners  []string      // none when free
 	Mode    node.Mode     // of the owners
 	Waiting []string      // waiters in the node's queue, in its order
 	TTL     time.Duration // of the key, or node.NoExpiry
 	Fence   node.Token    // the highest token that the node has seen
 	// Value is how a plain string at the name begins: a lock that another library, such as
-	// redsync, made by SET NX. State is then "error", and Err matches node.ErrWrongType.
+	// redsync, made by SET NX. State is then NodeError, and Err matches node.ErrWrongType.
 	Value string
 	// Abstains is how long a node that restarted will be ignored.
 	Abstains time.Duration
 	Err      error
 }
+
+// A NodeState is what one node says of a name.
+type NodeState string
+
+// The states of a name on a node.
+const (
+	NodeHeld       NodeState = "held"
+	NodeFree       NodeState = "free"
+	NodeError      NodeState = "error"      // it did not answer, or the name is no lock: see Err
+	NodeAbstaining NodeState = "abstaining" // it restarted so recently that it may have forgotten a lock
+)
 
 // Inspect asks all nodes who holds name, and changes nothing. It returns when
 // all have answered, or had Options.Timeout to do so, or when ctx ends. The error is not
@@ -132,7 +151,7 @@ func (l *Locker) Break(ctx context.Context, name string) (bool, error) {
 var errForced = fmt.Errorf("this program broke it")
 
 func nodeReport(name string, b ballot) NodeReport {
-	n := NodeReport{Node: name, State: "error", Err: b.err}
+	n := NodeReport{Node: name, State: NodeError, Err: b.err}
 	if b.state == nil || n.Err != nil {
 		return n
 	}
@@ -142,9 +161,9 @@ func nodeReport(name string, b ballot) NodeReport {
 	}
 	switch b.state.Type {
 	case "none":
-		n.State = "free"
+		n.State = NodeFree
 	case "hash":
-		n.State = "held"
+		n.State = NodeHeld
 		n.Mode, n.Owners = owners(b.state.Fields)
 	default:
 		n.Value = b.state.Value
@@ -152,7 +171,7 @@ func nodeReport(name string, b ballot) NodeReport {
 		return n
 	}
 	if n.Abstains > 0 {
-		n.State = "abstaining"
+		n.State = NodeAbstaining
 	}
 	return n
 }
@@ -179,7 +198,7 @@ func (r *Report) conclude() {
 	answered, free := 0, 0
 	counts := make(map[string]int)
 	for _, n := range r.Nodes {
-		if n.State == "error" {
+		if n.State == NodeError {
 			continue
 		}
 		for _, waiter := range n.Waiting {
@@ -189,7 +208,7 @@ func (r *Report) conclude() {
 		}
 		if len(n.Owners) > 0 {
 			answered++
-		} else if n.State == "free" {
+		} else if n.State == NodeFree {
 			answered++
 			free++
 		}
@@ -206,12 +225,12 @@ func (r *Report) conclude() {
 	slices.Sort(r.Owners)
 	switch {
 	case r.HeldBy >= r.Quorum:
-		r.Verdict = "held"
+		r.Verdict = VerdictHeld
 	case free >= r.Quorum:
-		r.Verdict = "free"
+		r.Verdict = VerdictFree
 	case answered >= r.Quorum:
-		r.Verdict = "contended"
+		r.Verdict = VerdictContended
 	default:
-		r.Verdict = "no-quorum"
+		r.Verdict = VerdictNoQuorum
 	}
 }

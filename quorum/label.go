@@ -168,7 +168,7 @@ func (x *labels) holderOf(ctx context.Context, name string, until clock.Instant)
 	defer r.done()
 	r.awaitMost(ctx)
 	rep, _ := r.report()
-	if rep.Verdict != "held" || node.Process(rep.Owner) == x.uuid {
+	if rep.Verdict != VerdictHeld || node.Process(rep.Owner) == x.uuid {
 		return ""
 	}
 	rep.labels = x.of(ctx, []string{rep.Owner}, until)

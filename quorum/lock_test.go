@@ -365,7 +365,7 @@ func TestCloseIsBounded(t *testing.T) {
 func TestInspect(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		l := w.locker(quorum.Options{})
-		check := func(want string, heldBy int) *quorum.Report {
+		check := func(want quorum.Verdict, heldBy int) *quorum.Report {
 			t.Helper()
 			r := must[*quorum.Report](t)(l.Inspect(background, "x"))
 			if r.Verdict != want || r.HeldBy != heldBy || r.Quorum != 3 {

@@ -21,9 +21,9 @@ const (
 	voteAbstaining // it answered, but restarted so recently that it may have forgotten a lock
 )
 
-var voteNames = [...]string{"pending", "granted", "refused", "unknown", "abstaining"}
+var voteNames = [...]Vote{VotePending, VoteGranted, VoteRefused, VoteUnknown, VoteAbstaining}
 
-func (v vote) String() string { return voteNames[v] }
+func (v vote) String() string { return string(voteNames[v]) }
 
 type verdict uint8
 

@@ -24,7 +24,7 @@ func (c *Client) failed(name, owner string, err error) {
 	if !ok || o == nil || len(c.listed) < len(c.links) {
 		return
 	}
-	votes := make(map[string]int)
+	votes := make(map[quorum.Vote]int)
 	for i, v := range e.Nodes {
 		votes[v.Vote]++
 		if heard := o.heard[i]; o.told.Has(i) && !c.links[i].honest(v.Vote, heard) {
@@ -32,7 +32,7 @@ func (c *Client) failed(name, owner string, err error) {
 		}
 	}
 	_, need := w.site(name)
-	granted, refused := votes["granted"], votes["refused"]
+	granted, refused := votes[quorum.VoteGranted], votes[quorum.VoteRefused]
 	held := e.Err == quorum.ErrHeld
 	if held && granted+refused < need {
 		w.fail("I11", fmt.Sprintf("%s: the error is that the lock is held; only %d nodes answered", c.name, granted+refused))
@@ -46,10 +46,10 @@ func (c *Client) failed(name, owner string, err error) {
 			w.sometimes(GrantedTooLate)
 		}
 	}
-	if votes["abstaining"] > 0 {
+	if votes[quorum.VoteAbstaining] > 0 {
 		w.sometimes(GuardRefusal)
 	}
-	if votes["unknown"] > 0 && granted > 0 {
+	if votes[quorum.VoteUnknown] > 0 && granted > 0 {
 		w.sometimes(UnknownVote)
 	}
 	if granted > 0 && refused > 0 {
@@ -58,15 +58,15 @@ func (c *Client) failed(name, owner string, err error) {
 }
 
 // honest reports whether a vote corresponds to the node's answer.
-func (l *link) honest(vote string, heard node.Status) bool {
+func (l *link) honest(vote quorum.Vote, heard node.Status) bool {
 	switch vote {
-	case "granted":
+	case quorum.VoteGranted:
 		return heard == node.Granted
-	case "refused":
+	case quorum.VoteRefused:
 		return no(heard)
-	case "unknown":
+	case quorum.VoteUnknown:
 		return heard == node.Unknown || l.n.shared // a second name of one server is ignored
-	case "abstaining":
+	case quorum.VoteAbstaining:
 		switch {
 		case l.refusedWrite >= l.n.born:
 			l.w.sometimes(DemotedAbstains)
@@ -256,7 +256,7 @@ func (i *inspection) wrong(report *quorum.Report) string {
 	answered, free, most := 0, 0, 0
 	counts := make(map[string]int)
 	for n, at := range report.Nodes {
-		if at.State == "error" {
+		if at.State == quorum.NodeError {
 			continue
 		}
 		number := i.c.listed[n].n.number
@@ -265,10 +265,10 @@ func (i *inspection) wrong(report *quorum.Report) string {
 		}) {
 			return fmt.Sprintf("%s is said to be %s, of %v, with fence %d; it never was", at.Node, at.State, at.Owners, at.Fence)
 		}
-		if at.State == "free" {
+		if at.State == quorum.NodeFree {
 			free++
 		}
-		if at.State == "free" || len(at.Owners) > 0 {
+		if at.State == quorum.NodeFree || len(at.Owners) > 0 {
 			answered++
 		}
 		for _, owner := range at.Owners {
@@ -276,14 +276,14 @@ func (i *inspection) wrong(report *quorum.Report) string {
 			most = max(most, counts[owner])
 		}
 	}
-	majority, want := len(report.Nodes)/2+1, "no-quorum"
+	majority, want := len(report.Nodes)/2+1, quorum.VerdictNoQuorum
 	switch {
 	case most >= majority:
-		want = "held"
+		want = quorum.VerdictHeld
 	case free >= majority:
-		want = "free"
+		want = quorum.VerdictFree
 	case answered >= majority:
-		want = "contended"
+		want = quorum.VerdictContended
 	}
 	if report.Verdict != want || report.HeldBy != most || most > 0 && counts[report.Owner] != most {
 		return fmt.Sprintf("the verdict is %s, by %d; it has to be %s, by %d", report.Verdict, report.HeldBy, want, most)

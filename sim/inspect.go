@@ -27,5 +27,5 @@ func (c *Client) inspects(name string) string {
 		return ""
 	}
 	w.sometimes(Inspected)
-	return report.Verdict
+	return string(report.Verdict)
 }

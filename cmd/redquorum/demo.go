@@ -233,7 +233,7 @@ func (d *demo) wait(ctx context.Context, l *quorum.Locker) error {
 	if e := (*quorum.Error)(nil); errors.As(err, &e) {
 		var guard time.Duration
 		for _, n := range e.Nodes {
-			if n.Vote == "abstaining" {
+			if n.Vote == quorum.VoteAbstaining {
 				guard = max(guard, n.For)
 			}
 		}
@@ -421,7 +421,7 @@ func nodeHealth(r *quorum.Report) string {
 func nodeStates(r *quorum.Report) []string {
 	var states []string
 	for _, n := range r.Nodes {
-		s := n.State
+		s := string(n.State)
 		if n.Abstains > 0 {
 			s = fmt.Sprintf("abstains %.1fs", n.Abstains.Seconds())
 		}

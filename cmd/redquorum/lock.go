@@ -366,9 +366,9 @@ func toldAfter(i int) time.Duration {
 func (f *lockFlags) reasons(ctx context.Context, l *quorum.Locker) (text string, trouble bool) {
 	var all []string
 	for _, name := range f.names {
-		if r, err := l.Inspect(ctx, name); err == nil && r.Verdict != "free" {
+		if r, err := l.Inspect(ctx, name); err == nil && r.Verdict != quorum.VerdictFree {
 			all = append(all, headline(r))
-			trouble = trouble || r.Verdict == "no-quorum"
+			trouble = trouble || r.Verdict == quorum.VerdictNoQuorum
 		}
 	}
 	text = " for " + shown(f.title())

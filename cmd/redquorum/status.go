@@ -80,7 +80,7 @@ func statusVerb(ctx context.Context, c *command) int {
 	if err != nil {
 		return c.fail("status", err)
 	}
-	if report.Verdict == "no-quorum" {
+	if report.Verdict == quorum.VerdictNoQuorum {
 		return exitError
 	}
 	return exitOK
@@ -148,7 +148,7 @@ func (n *nodeFlags) refusedWrites(ctx context.Context, r *quorum.Report) []strin
 }
 
 func newStatus(r *quorum.Report, refused []string) statusJSON {
-	s := statusJSON{Name: r.Name, Verdict: r.Verdict, Owner: r.Owner, Owners: list(r.Owners), Mode: modeOf(r.Mode, r.HeldBy),
+	s := statusJSON{Name: r.Name, Verdict: string(r.Verdict), Owner: r.Owner, Owners: list(r.Owners), Mode: modeOf(r.Mode, r.HeldBy),
 		Waiting: list(r.Waiting), Labels: make(map[string]string), HeldBy: r.HeldBy, Quorum: r.Quorum}
 	for _, of := range slices.Concat(r.Owners, r.Waiting) {
 		if label := r.Label(of); label != "" {
@@ -156,7 +156,7 @@ func newStatus(r *quorum.Report, refused []string) statusJSON {
 		}
 	}
 	for i, n := range r.Nodes {
-		j := nodeStatusJSON{Refused: refused[i], Node: n.Node, State: n.State, Owner: strings.Join(n.Owners, ","), Owners: list(n.Owners),
+		j := nodeStatusJSON{Refused: refused[i], Node: n.Node, State: string(n.State), Owner: strings.Join(n.Owners, ","), Owners: list(n.Owners),
 			Mode: modeOf(n.Mode, len(n.Owners)), Waiting: list(n.Waiting), TTL: n.TTL.Milliseconds(),
 			Fence: n.Fence, String: n.Value, Abstaining: n.Abstains.Milliseconds()}
 		if n.TTL == node.NoExpiry {
@@ -185,11 +185,11 @@ func list(s []string) []string { return append([]string{}, s...) }
 func headline(r *quorum.Report) string {
 	name := shown(r.Name)
 	switch r.Verdict {
-	case "held":
+	case quorum.VerdictHeld:
 		return fmt.Sprintf("%s is %s by %s, on %d of %d nodes", name, heldHow[r.Mode], who(r, r.Owner), r.HeldBy, len(r.Nodes))
-	case "free":
+	case quorum.VerdictFree:
 		return name + " is free"
-	case "contended":
+	case quorum.VerdictContended:
 		return fmt.Sprintf("%s is contended: nobody has the %d of %d nodes that are needed", name, r.Quorum, len(r.Nodes))
 	default:
 		if other := otherKeys(r); other > len(r.Nodes)-r.Quorum {
@@ -197,7 +197,7 @@ func headline(r *quorum.Report) string {
 		}
 		usable, ignored := 0, time.Duration(0)
 		for _, n := range r.Nodes {
-			if len(n.Owners) > 0 || n.State == "free" { // one that abstains can tell of a lock, but not that there is none
+			if len(n.Owners) > 0 || n.State == quorum.NodeFree { // one that abstains can tell of a lock, but not that there is none
 				usable++
 			}
 			ignored = max(ignored, n.Abstains)
@@ -239,11 +239,11 @@ func printReport(w io.Writer, r *quorum.Report, refused []string) error {
 			writable++
 		}
 	}
-	if r.Verdict != "no-quorum" && writable < r.Quorum {
+	if r.Verdict != quorum.VerdictNoQuorum && writable < r.Quorum {
 		color, first = red, first+fmt.Sprintf("; nobody can get it now: only %d of %d nodes accept writes, %d needed", writable, len(r.Nodes), r.Quorum)
 	}
 	b.WriteString(p.paint(color, wrapped(first, "")) + "\n")
-	if r.Verdict == "held" {
+	if r.Verdict == quorum.VerdictHeld {
 		owners := slices.DeleteFunc(slices.Clone(r.Owners), func(o string) bool { return o == r.Owner })
 		writeSome(&b, append([]string{r.Owner}, owners...), func(_ int, owner string) string { return "  by " + wrapped(who(r, owner), "     ") })
 	}
@@ -269,13 +269,13 @@ func printReport(w io.Writer, r *quorum.Report, refused []string) error {
 }
 
 var (
-	verdictColors = map[string]string{"held": green, "free": green, "contended": yellow, "no-quorum": red}
-	stateColors   = map[string]string{"held": green, "free": green, "abstaining": yellow, "error": red}
+	verdictColors = map[quorum.Verdict]string{quorum.VerdictHeld: green, quorum.VerdictFree: green, quorum.VerdictContended: yellow, quorum.VerdictNoQuorum: red}
+	stateColors   = map[quorum.NodeState]string{quorum.NodeHeld: green, quorum.NodeFree: green, quorum.NodeAbstaining: yellow, quorum.NodeError: red}
 )
 
 // summary is the first line of a report, which leaves the owners to the next ones.
 func summary(r *quorum.Report) string {
-	if r.Verdict != "held" {
+	if r.Verdict != quorum.VerdictHeld {
 		return headline(r)
 	}
 	text := fmt.Sprintf("%s is %s on %d of %d nodes", shown(r.Name), heldHow[r.Mode], r.HeldBy, len(r.Nodes))
@@ -329,7 +329,7 @@ func nodeRow(n quorum.NodeReport) []string {
 	if n.Fence > 0 {
 		fence = fmt.Sprint(n.Fence)
 	}
-	state := n.State
+	state := string(n.State)
 	if errors.Is(n.Err, node.ErrWrongType) {
 		state = "not a lock"
 	}
@@ -358,7 +358,7 @@ func writeDetails(b *strings.Builder, r *quorum.Report, refused []string) {
 // nodeDetail is what else there is to say of a node.
 func nodeDetail(n quorum.NodeReport, r *quorum.Report, refused string) string {
 	var details []string
-	if len(n.Owners) > 0 && !slices.Contains(n.Owners, r.Owner) || r.Verdict == "contended" && len(n.Owners) > 0 {
+	if len(n.Owners) > 0 && !slices.Contains(n.Owners, r.Owner) || r.Verdict == quorum.VerdictContended && len(n.Owners) > 0 {
 		detail := heldHow[n.Mode] + " by " + printable(n.Owners[0])
 		if more := len(n.Owners) - 1; more > 0 {
 			detail += fmt.Sprintf(" and %d more", more)
