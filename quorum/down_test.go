@@ -3,6 +3,7 @@ package quorum_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -60,6 +61,45 @@ func TestReleaseOutlastsAHang(t *testing.T) {
 			}
 		})
 	}
+}
+
+// hung loses what it is sent, but for acquires: see stopped.
+type hung struct{ stopped }
+
+func (h hung) Submit(cmd node.Command, reply func(node.Reply)) {
+	if time.Until(h.until) <= 0 || cmd.Kind == node.Acquire {
+		h.stopped.Submit(cmd, reply)
+		return
+	}
+	time.AfterFunc(quorum.Defaults().Timeout, func() { reply(node.Reply{Err: node.ErrTimeout}) })
+}
+
+// A release that was under way when its node answered again, and is lost, is repeated soon.
+func TestReleaseLostAtTheEndOfAHang(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		until := time.Now().Add(time.Minute)
+		l := w.behind(quorum.Options{}, func(i int, n node.Node) node.Node {
+			if i == 2 {
+				return n
+			}
+			return hung{stopped{n, until}}
+		})
+		var names []string
+		for i := range 40 { // several of them are under way then
+			names = append(names, fmt.Sprint("x", i))
+			if _, err := l.TryLock(background, names[i]); !errors.Is(err, quorum.ErrNoQuorum) {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Until(until))
+		must[*quorum.Lease](t)(l.TryLock(background, "other"))
+		time.Sleep(time.Second)
+		for _, name := range names {
+			if n := w.locked(name); n > 0 {
+				t.Errorf("%d nodes have %s", n, name)
+			}
+		}
+	})
 }
 
 // While so many nodes are known to be down that no lock can be granted, calls fail at once after MaxDown,

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
@@ -95,7 +96,8 @@ func newLocker(c *config) *Locker {
 		lost: newBacklog(c.clock, 0, (*hold).vacate, nil)}
 	l.rounds = &rounds{config: c, tokens: l.tokens, voters: l.voters, queues: l.queues}
 	l.labels = &labels{config: c, tokens: l.tokens, rounds: l.rounds, known: map[string]string{c.uuid: c.opts.Label}}
-	l.releases = &releases{config: c, rounds: l.rounds, agenda: newAgenda(l), idle: c.clock.NewSignal()}
+	l.releases = &releases{config: c, rounds: l.rounds, agenda: newAgenda(l), idle: c.clock.NewSignal(),
+		reached: make([]atomic.Int64, len(c.nodes))}
 	l.voters.recovered = l.releases.reach
 	l.handoffs = &handoffs{config: c, queues: l.queues, releases: l.releases,
 		waiters: make(map[string]*waiter), byOwner: make(map[string]*offer)}

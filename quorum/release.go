@@ -17,10 +17,11 @@ import (
 type releases struct {
 	*config
 	rounds  *rounds
-	agenda  *agenda      // its own: thousands of releases must not keep the task that ends leases
-	open    atomic.Int64 // releases that are not over
-	leaving atomic.Bool  // Close waits for them
-	idle    clock.Signal // set when a closing Locker has none
+	agenda  *agenda        // its own: thousands of releases must not keep the task that ends leases
+	open    atomic.Int64   // releases that are not over
+	leaving atomic.Bool    // Close waits for them
+	idle    clock.Signal   // set when a closing Locker has none
+	reached []atomic.Int64 // clock.Instant, by node: when it answered again
 }
 
 // A removal is what a round has to know of the release that it is a part of.
@@ -67,7 +68,7 @@ func (rs *releases) conclude(r *round) {
 	now := rs.clock.Now()
 	wait := min(firstSweep<<min(s.tries, 10), lastSweep)
 	switch {
-	case rs.leaving.Load():
+	case rs.leaving.Load(), rs.reachedSince(pending, r.start):
 		wait = firstSweep
 	case now >= s.expiry: // the node has not answered for long: all together they ask once a millisecond
 		wait = max(lastSweep, time.Duration(rs.open.Load())*time.Millisecond)
@@ -91,8 +92,21 @@ func (rs *releases) leave() {
 	rs.agenda.expedite(rs.clock.Now(), allNodes(len(rs.nodes)))
 }
 
-// reach repeats at once what node i has not confirmed: it answers again.
-func (rs *releases) reach(i int) { rs.agenda.expedite(rs.clock.Now(), 1<<i) }
+// reach repeats soon what node i has not confirmed: it answers again.
+func (rs *releases) reach(i int) {
+	rs.reached[i].Store(int64(rs.clock.Now()))
+	rs.agenda.expedite(rs.clock.Now(), 1<<i)
+}
+
+// reachedSince reports whether one of these nodes answers again since then.
+func (rs *releases) reachedSince(nodes nodeSet, then clock.Instant) bool {
+	for i := range rs.reached {
+		if at := rs.reached[i].Load(); at > 0 && nodes.has(i) && clock.Instant(at) >= then {
+			return true
+		}
+	}
+	return false
+}
 
 // finish waits until everything is confirmed, or until an instant.
 func (rs *releases) finish(until clock.Instant) {

@@ -1020,4 +1020,7 @@ var mutants = []*Mutant{
 	{ID: "M386", Bug: "contended names are kept without bound", Expect: Tests, Tests: "./quorum -run TestContentionIsForgotten",
 		Edits:  edit("quorum.queues.noteContention", "len(q.contended) >= maxContended", "false"),
 		Reason: "it costs memory alone"},
+	{ID: "M387", Bug: "a release that is lost while its node answers again waits for its next turn", Expect: Tests, Tests: "./quorum -run TestReleaseLostAtTheEndOfAHang",
+		Edits:  edit("quorum.releases.conclude", "case rs.leaving.Load(), rs.reachedSince(pending, r.start):", "case rs.leaving.Load():"),
+		Reason: "as M382"},
 }
