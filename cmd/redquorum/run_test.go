@@ -889,6 +889,14 @@ func TestRunFindsCommand(t *testing.T) {
 	}
 }
 
+// writeProgram writes a file that is executed. A process that another test begins meanwhile would have it
+// open for writing for a moment, and a file that is cannot be executed.
+func writeProgram(path, text string) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return os.WriteFile(path, []byte(text), 0o755)
+}
+
 // Where a script cannot run because of its interpreter, that is named.
 func TestRunNamesInterpreter(t *testing.T) {
 	t.Parallel()
@@ -906,7 +914,7 @@ func TestRunNamesInterpreter(t *testing.T) {
 		{"#!/bin/sh\nexit 7\n", 7, ""},
 	} {
 		script := filepath.Join(dir, "script")
-		if err := errors.Join(os.WriteFile(noProgram, nil, 0o644), os.WriteFile(script, []byte(c.file), 0o755)); err != nil {
+		if err := errors.Join(os.WriteFile(noProgram, nil, 0o644), writeProgram(script, c.file)); err != nil {
 			t.Fatal(err)
 		}
 		if out := start(t, runIn("", script)...).exits(c.want); !strings.Contains(out, c.says) {
@@ -921,7 +929,7 @@ func TestRunNamesInterpreter(t *testing.T) {
 	}
 	path := filepath.Join(dir, "program")
 	missing := "/no!" + string(loader[4:])
-	if err := os.WriteFile(path, bytes.Replace(program, loader, []byte(missing), 1), 0o755); err != nil {
+	if err := writeProgram(path, string(bytes.Replace(program, loader, []byte(missing), 1))); err != nil {
 		t.Fatal(err)
 	}
 	if out := start(t, runIn("", path)...).exits(exitNotFound); !strings.Contains(out, "its loader \""+missing) {
