@@ -227,17 +227,19 @@ func TestRunInterruptsOnce(t *testing.T) {
 	_, urls := startNodes(t, 1)
 	const command = `sh -c 'n=0; trap "n=\$((n+1)); echo interrupt=\$n" INT; trap "echo \$n in all; exit 3" TERM; echo begun; while :; do sleep 0.02; done'`
 	for _, line := range []string{"%s", "%s >out", "%s | cat", "$RUN --name outer -- %s"} {
-		c := onTerminal(t, urls, "sh", "-c", "trap : INT; "+fmt.Sprintf(line, "$RUN --name job -- "+strings.ReplaceAll(command, "echo", "echo >/dev/tty"))+"; echo over=$?")
-		c.says("begun")
-		c.signalFirst(syscall.SIGINT)
-		c.says("interrupt=1")
-		c.types(ctrlC)
-		c.says("interrupt=2")
-		c.types(ctrlC)
-		c.says("interrupt=3")
-		c.signalFirst(syscall.SIGTERM)
-		c.says("3 in all")
-		c.says("over=")
+		t.Run(line, func(t *testing.T) {
+			c := onTerminal(t, urls, "sh", "-c", "trap : INT; "+fmt.Sprintf(line, "$RUN --name job -- "+strings.ReplaceAll(command, "echo", "echo >/dev/tty"))+"; echo over=$?")
+			c.says("begun")
+			c.signalFirst(syscall.SIGINT)
+			c.says("interrupt=1")
+			c.types(ctrlC)
+			c.says("interrupt=2")
+			c.types(ctrlC)
+			c.says("interrupt=3")
+			c.signalFirst(syscall.SIGTERM)
+			c.says("3 in all")
+			c.says("over=")
+		})
 	}
 }
 

@@ -366,16 +366,15 @@ func (k *keeper) pass(s syscall.Signal) {
 // signals to the whole job, and so to this process.
 func (k *keeper) hasGot(s syscall.Signal) bool {
 	const (
-		soon   = 200 * time.Millisecond // where this process is slower
-		lately = time.Second            // where redquorum is, or has missed it
+		soon   = 500 * time.Millisecond // where this process is slower
+		lately = 2 * time.Second        // where redquorum is. Two signals may come as one, to either
 	)
 	if !slices.Contains(fromTerminal, os.Signal(s)) {
 		return false
 	}
 	for timeout := time.After(min(soon, k.until-machineTime())); ; {
-		if at, ok := k.got[s]; ok {
-			delete(k.got, s)
-			return time.Since(at) < lately
+		if at, ok := k.got[s]; ok && time.Since(at) < lately {
+			return true
 		}
 		select {
 		case got := <-k.signals:
