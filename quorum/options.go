@@ -244,7 +244,8 @@ type settings struct {
 }
 
 // WithLease makes the lease last d between renewals instead of Options.Lease. It
-// must be at most Options.MaxLease.
+// must be at most Options.MaxLease. An attempt takes at most a third of it, and has to make the connections
+// if there are none yet.
 func WithLease(d time.Duration) Option { return func(s *settings) { s.lease = d } }
 
 // WithFixedLease makes the lease last d, at most Options.MaxLease, and never renews it,
