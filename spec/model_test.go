@@ -1,0 +1,293 @@
+package spec
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/redquorum/redquorum/internal/tests"
+)
+
+// A small model is a configuration of Check.tla.
+type small struct {
+	Rules
+	nodes, rounds, crashes int
+	longest, minHold       Time
+	resumes                bool
+	length                 [2]Time
+	standby                [2]bool
+	old                    Time
+	alike                  bool
+}
+
+// configured reads the sizes of a row, as the script check does.
+func configured(t *testing.T, sizes string) *small {
+	m := &small{nodes: 3, rounds: 1, crashes: 1, length: [2]Time{3, 3}}
+	var maxLease, drift Time
+	m.Window = 2
+	for _, f := range strings.Fields(sizes) {
+		name, value, _ := strings.Cut(f, "=")
+		n, _ := strconv.ParseInt(value, 10, 64)
+		switch name {
+		case "LX":
+			m.length[0] = n
+		case "LY":
+			m.length[1] = n
+		case "MaxLease":
+			maxLease = n
+		case "Window":
+			m.Window = n
+		case "MinHold":
+			m.MinHold = n
+		case "Drift":
+			drift = n
+		case "Pace":
+			m.Pace = n
+		case "Crashes":
+			m.crashes = int(n)
+		case "Standby":
+			m.standby[1] = value == "y"
+		case "Rounds":
+			m.rounds = len(strings.Split(value, ","))
+		case "Resumes":
+			m.resumes = value == "TRUE"
+		default:
+			t.Fatalf("%q is not known", f)
+		}
+	}
+	if maxLease == 0 {
+		maxLease = max(m.length[0], m.length[1])
+	}
+	m.Quorum = m.nodes/2 + 1
+	m.Majority = m.Quorum
+	m.VotesFrom, m.KeepsFrom = maxLease+drift, m.Window+drift
+	m.Allowed = func(t Time) Time { return t - drift }
+	m.Lives = func(c *Claim) Time {
+		if m.MinHold > 0 {
+			return max(c.Length, m.MinHold+drift)
+		}
+		return c.Length
+	}
+	m.old = 2*max(maxLease, m.MinHold) + 2*drift + m.Pace + 1
+	m.alike = !m.standby[1] && m.length[0] == m.length[1]
+	return m
+}
+
+// A world is a State and the number of crashes.
+type world struct {
+	State
+	crashed int
+}
+
+func (m *small) start() *world {
+	w := &world{State: State{Rules: &m.Rules, Nodes: make([]Node, m.nodes)}}
+	for n := range w.Nodes {
+		w.Nodes[n].Life = m.old
+	}
+	for i, name := range []string{"x", "y"} {
+		w.Claims = append(w.Claims, &Claim{Name: name, Length: m.length[i], Standby: m.standby[i], Rounds: make([]Round, m.rounds)})
+	}
+	return w
+}
+
+func (w *world) clone() *world {
+	o := &world{State: State{Rules: w.Rules, Nodes: slices.Clone(w.Nodes)}, crashed: w.crashed}
+	for _, c := range w.Claims {
+		d := *c
+		d.Rounds = slices.Clone(c.Rounds)
+		o.Claims = append(o.Claims, &d)
+	}
+	for n := range o.Nodes {
+		keys := o.Nodes[n].Keys
+		o.Nodes[n].Keys = nil
+		for _, c := range keys {
+			o.Nodes[n].Keys = append(o.Nodes[n].Keys, o.Claims[slices.Index(w.Claims, c)])
+		}
+	}
+	return o
+}
+
+// encode writes the state as it is if nodes and claims are called by other names.
+func (w *world) encode(nodes, claims []int) string {
+	var b []byte
+	put := func(v Time) { b = append(b, byte(v)) }
+	set := func(s Set) {
+		var to Time
+		for i, n := range nodes {
+			if s.has(n) {
+				to |= 1 << i
+			}
+		}
+		put(to)
+	}
+	put(Time(w.crashed))
+	for _, n := range nodes {
+		at := &w.Nodes[n]
+		key := Time(0)
+		for _, c := range at.Keys {
+			key = 1 + Time(slices.Index(claims, slices.Index(w.Claims, c)))
+		}
+		put(key)
+		put(at.Left)
+		put(at.Life)
+	}
+	for _, i := range claims {
+		c := w.Claims[i]
+		put(Time(c.Phase))
+		put(c.Age)
+		set(c.Votes)
+		put(c.Lease)
+		put(c.Hold)
+		for _, r := range c.Rounds {
+			if !r.Open {
+				r.Began = -1
+			}
+			put(r.Began)
+			set(r.Kept)
+		}
+	}
+	return string(b)
+}
+
+// key stands for the state and all that are the same but for the names of nodes and claims.
+func (m *small) key(w *world) string {
+	least := ""
+	for _, nodes := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
+		for _, claims := range [][]int{{0, 1}, {1, 0}} {
+			if s := w.encode(nodes, claims); least == "" || s < least {
+				least = s
+			}
+			if !m.alike {
+				break
+			}
+		}
+	}
+	return least
+}
+
+// tick lets time pass.
+func (m *small) tick(w *world) {
+	for n := range w.Nodes {
+		at := &w.Nodes[n]
+		if at.Left <= 1 {
+			at.Keys = nil
+		}
+		at.Left, at.Life = max(at.Left-1, 0), min(at.Life+1, m.old)
+	}
+	for _, c := range w.Claims {
+		left := c.Hold
+		c.Hold = max(c.Hold-1, 0)
+		switch {
+		case c.Phase == Asking && c.Age+1 >= m.Allowed(c.Length), c.Phase == Held && c.Lease <= 1:
+			c.over()
+			c.Age, c.Votes = 0, 0
+		case c.Phase == Kept && left <= 1:
+			c.Phase = Over
+		case c.Phase == Asking:
+			c.Age++
+		}
+		c.Lease = max(c.Lease-1, 0)
+		for i := range c.Rounds {
+			if r := &c.Rounds[i]; r.Open {
+				if r.Began++; r.Began >= m.Allowed(c.Length) {
+					*r = Round{}
+				}
+			}
+		}
+	}
+}
+
+// next calls f for each state that follows.
+func (m *small) next(w *world, f func(*world)) {
+	try := func(do func(w *world) error) {
+		if o := w.clone(); do(o) == nil {
+			f(o)
+		}
+	}
+	try(func(w *world) error { m.tick(w); return nil })
+	for n := range w.Nodes {
+		for d := Time(0); d <= m.Pace && w.crashed < m.crashes; d++ {
+			try(func(w *world) error { w.crashed++; w.Crash(n, d); return nil })
+		}
+	}
+	for i, c := range w.Claims {
+		try(func(w *world) error { return w.Ask(w.Claims[i]) })
+		try(func(w *world) error { return w.Win(w.Claims[i]) })
+		try(func(w *world) error { return w.Leave(w.Claims[i]) })
+		if m.resumes {
+			try(func(w *world) error { return w.Detach(w.Claims[i]) })
+		}
+		for k := range c.Rounds {
+			try(func(w *world) error { c := w.Claims[i]; return w.Begin(c, &c.Rounds[k]) })
+			try(func(w *world) error { c := w.Claims[i]; return w.Confirm(c, &c.Rounds[k]) })
+		}
+		for n := range w.Nodes {
+			most := m.Lives(c)
+			if c.Standby && c.Phase == Asking {
+				most = c.Length
+			}
+			for left := Time(1); left <= most; left++ {
+				try(func(w *world) error { return w.Acquire(n, w.Claims[i], left) })
+			}
+			left := max(w.Nodes[n].Left, c.Length-m.Pace)
+			for k := range c.Rounds {
+				try(func(w *world) error { c := w.Claims[i]; return w.Extend(n, c, &c.Rounds[k], left) })
+			}
+			try(func(w *world) error { return w.Release(n, w.Claims[i]) })
+		}
+	}
+}
+
+// explore returns how many states there are, but for names.
+func (m *small) explore() (states int, broken error) {
+	first := m.start()
+	seen := map[string]bool{m.key(first): true}
+	for layer := []*world{first}; len(layer) > 0; {
+		var following []*world
+		for _, w := range layer {
+			m.next(w, func(o *world) {
+				if k := m.key(o); !seen[k] {
+					seen[k] = true
+					following = append(following, o)
+					if broken == nil {
+						broken = o.Exclusive()
+					}
+				}
+			})
+		}
+		layer = following
+	}
+	return len(seen), broken
+}
+
+// The package and Lock.tla have the same states: as many as TLC has found, for each row of the table in
+// docs/formal.md but that with all other clients.
+func TestSameStates(t *testing.T) {
+	page, err := os.ReadFile("../docs/formal.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile(`(?m)^\| ([A-Za-z=0-9, ]*) \| ([0-9,]+) \|$`).FindAllStringSubmatch(string(page), -1)
+	if len(rows) < 10 {
+		t.Fatalf("%d rows", len(rows))
+	}
+	for _, row := range rows {
+		states, err := strconv.Atoi(strings.ReplaceAll(row[2], ",", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(row[1], "Others") || states > tests.Times(50_000, 1_000_000) {
+			continue
+		}
+		t.Run(row[1], func(t *testing.T) {
+			sizes := strings.TrimPrefix(row[1], "as said above")
+			if got, broken := configured(t, sizes).explore(); got != states || broken != nil {
+				t.Errorf("%d states, %v; TLC has found %d", got, broken, states)
+			}
+		})
+	}
+}
+
