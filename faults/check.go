@@ -63,9 +63,12 @@ func (p *Plan) check() *wrong {
 		return w("lock client", "a plain client has one kind of lock, and a majority, and nothing to hand on, break or inspect it")
 	case l.Drift < 0 || l.Drift > Percent(40):
 		return w("lock drift", "lock drift is %s; want 0%% to 40%%", l.Drift)
-	case l.Client == Redquorum && l.Lease <= 2*l.allowance():
+	case l.Client == Redquorum && l.Lease <= 2*l.allowance(l.Lease):
 		return w("lock lease, lock drift", "lock lease is %s, and the allowance for drift of clocks takes %s of it; want more than twice as much",
-			formatDuration(l.Lease), formatDuration(l.allowance()))
+			formatDuration(l.Lease), formatDuration(l.allowance(l.Lease)))
+	case l.Client == Redquorum && p.Work.Short > 0 && l.Lease/10 <= 2*l.allowance(l.Lease/10):
+		return w("lock lease, work short", "lock lease is %s, and the allowance for drift of clocks takes %s of a tenth of it; want more than twice as much",
+			formatDuration(l.Lease), formatDuration(l.allowance(l.Lease/10)))
 	}
 	for i, e := range p.Events {
 		if err := p.checkEvent(e); err != nil {
@@ -75,9 +78,9 @@ func (p *Plan) check() *wrong {
 	return nil
 }
 
-// allowance is what of a lease is given up for the drift of clocks.
-func (l *Lock) allowance() time.Duration {
-	return time.Duration(float64(l.Lease)*float64(l.Drift)/1e6) + 2*time.Millisecond
+// allowance is what of a lease of that length is given up for the drift of clocks.
+func (l *Lock) allowance(lease time.Duration) time.Duration {
+	return time.Duration(float64(lease)*float64(l.Drift)/1e6) + 2*time.Millisecond
 }
 
 // unreadable returns what Parse could not read of the plan as it is written.
@@ -101,7 +104,7 @@ func (p *Plan) unreadable() *wrong {
 // run, and writes nothing.
 func (p *Plan) plain() bool {
 	l, w := &p.Lock, &p.Work
-	for _, share := range [...]Ratio{w.Expiring, w.Late, w.Try, w.Fixed, w.Long, w.Extend, w.Cancel, w.Nest, w.Close, w.Drop,
+	for _, share := range [...]Ratio{w.Expiring, w.Late, w.Try, w.Fixed, w.Long, w.Short, w.Extend, w.Cancel, w.Nest, w.Close, w.Drop,
 		w.Hand, w.Break, w.Inspect, w.Read, w.Write, w.Down, w.Fair, w.Several, w.Joint, w.Chain} {
 		if share < 0 || share > Percent(100) {
 			return false

@@ -43,7 +43,8 @@
 //	              last about as long as the lease (0.9 to 1.1 times it) instead of
 //	              hold=, 12.5% if left out; late= of writes to the resource, which
 //	              arrive up to two leases later (the lock is held until then), 6.25%
-//	              if left out; try= fixed= long= extend= cancel= nest= close= drop=;
+//	              if left out; try= fixed= long= extend= cancel= nest= close= drop=; short= of
+//	              leases, that last a tenth of lease=;
 //	              hand= of holds, that are detached and resumed by a client; break=
 //	              and inspect= of acquisitions, before which the name is unlocked by
 //	              force, or inspected; and of what kind their locks are: read= and

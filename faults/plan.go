@@ -122,6 +122,7 @@ type Work struct {
 	Try    Ratio // of acquisitions, that do not wait
 	Fixed  Ratio // of leases, that are not renewed
 	Long   Ratio // of leases, that are longer than the usual, up to the longest
+	Short  Ratio // of leases, that last a tenth of the usual
 	Extend Ratio // of holds, that extend by hand
 	Cancel Ratio // of acquisitions, that are canceled on the way
 	Nest   Ratio // of holds, that acquire their name again
@@ -151,7 +152,7 @@ const maxTasks = 8
 
 // Shares returns all of the work's shares.
 func (w *Work) Shares() []*Ratio {
-	return slices.Concat(w.habits(), []*Ratio{&w.Expiring, &w.Late}, w.verbs(), w.Kinds())
+	return slices.Concat(w.habits(), []*Ratio{&w.Expiring, &w.Late, &w.Short}, w.verbs(), w.Kinds())
 }
 
 // habits are the shares that every kind of lock has, and that are drawn from the seed.

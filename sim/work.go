@@ -252,7 +252,10 @@ func (k *worker) round() {
 		c.inspects(name)
 	}
 	q := request{name: name, wait: !r.happens(work.Try), fixed: r.happens(work.Fixed), length: w.p.Lock.Lease}
-	if r.happens(work.Long) {
+	switch {
+	case r.happens(work.Short):
+		q.length /= 10
+	case r.happens(work.Long):
 		q.length += time.Duration(r.below(int(w.p.Lock.MaxLease-q.length) + 1))
 	}
 	k.choose(&q, w.locks[:work.Names])

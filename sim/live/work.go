@@ -67,7 +67,10 @@ func (k *worker) choose(w *Wanted, names []string) {
 func (k *worker) round(ctx context.Context) {
 	p, work, l := k.p, &k.p.Plan.Work, &k.p.Plan.Lock
 	w := Wanted{Names: []string{work.Name(k.random.IntN(work.Names))}, Lease: l.Lease, Fixed: !l.Renew || k.happens(work.Fixed), Wait: !k.happens(work.Try)}
-	if k.happens(work.Long) {
+	switch {
+	case work.Short > 0 && k.happens(work.Short):
+		w.Lease /= 10
+	case k.happens(work.Long):
 		w.Lease = k.within(faults.Range{Min: l.Lease, Max: l.MaxLease})
 	}
 	k.choose(&w, p.Plan.Names())

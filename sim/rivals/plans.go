@@ -45,7 +45,7 @@ func strip(p *faults.Plan, c *contestant) *faults.Plan {
 	}
 	if c.name != ours {
 		p.MakePlain()
-		p.Lock.Fence, w.Extend, w.Long = false, 0, 0
+		p.Lock.Fence, w.Extend, w.Long, w.Short = false, 0, 0, 0
 		p.Lock.MaxLease = p.Lock.Lease
 		if most := p.Lock.Lease / 200; p.Network.Delay.Max > most { // redsync gives a round a twentieth of the lease
 			p.Network.Delay = faults.Range{Min: most / 2, Max: most}
