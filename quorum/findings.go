@@ -43,9 +43,11 @@ var errHere = errors.New("held in this process")
 
 // record draws conclusions from the answers to a failed attempt.
 func (f *findings) record(t *tokens) {
+	f.followFences(t)
+	t.saw(f.token)
 	stale, granted, free := 0, 0, 0
 	for _, b := range f.ballots {
-		if b.stale {
+		if b.stale && b.fence <= f.token { // the next token will be above it
 			stale++
 		}
 		if b.vote == voteGranted {
@@ -56,8 +58,6 @@ func (f *findings) record(t *tokens) {
 		}
 	}
 	f.passable = granted+free >= t.need
-	f.followFences(t)
-	t.saw(f.token)
 	if stale > 0 && stale+granted >= t.need {
 		f.stale++
 	} else {
