@@ -397,6 +397,7 @@ func (k *checker) tellsLost(c *Client, e *quorum.Event) {
 		switch {
 		case errors.Is(e.Err, quorum.ErrMaxHold):
 			k.w.sometimes(HeldLongest)
+		case k.broken[e.Owner] != nil: // before it could be renewed
 		case k.w.program == nil || !unrenewed(e.Err):
 			k.renewed(h)
 		}
