@@ -49,8 +49,8 @@ func (p *Plan) check() *wrong {
 	case l.Lease <= 0 || l.MaxLease < l.Lease || l.MaxLease > MaxLease:
 		return w("lock lease, lock maxlease", "lock lease is %s and maxlease %s; want 0 < lease <= maxlease, and at most %s",
 			formatDuration(l.Lease), formatDuration(l.MaxLease), formatDuration(MaxLease))
-	case l.Timeout <= 0 || l.Poll < time.Millisecond || l.Grace < 0 || l.MaxHold < 0:
-		return w("lock timeout, lock poll, lock grace, lock maxhold", "lock timeout, poll, grace and maxhold are %v, %v, %v and %v; want a timeout of more than 0, a poll of at least 1ms, and the others not negative", l.Timeout, l.Poll, l.Grace, l.MaxHold)
+	case l.Timeout <= 0 || l.Poll < time.Millisecond || l.Grace < 0 || l.MaxHold < 0 || l.MaxDown < 0:
+		return w("lock timeout, lock poll, lock grace, lock maxhold, lock maxdown", "lock timeout, poll, grace, maxhold and maxdown are %v, %v, %v, %v and %v; want a timeout of more than 0, a poll of at least 1ms, and the others not negative", l.Timeout, l.Poll, l.Grace, l.MaxHold, l.MaxDown)
 	case l.Client != Redquorum && l.Client != Plain:
 		return w("lock client", "lock client: want %s or %s, have %q", Redquorum, Plain, l.Client)
 	case l.Mistake != "" && Mistakes[l.Mistake] == "":
@@ -59,8 +59,8 @@ func (p *Plan) check() *wrong {
 		return w("lock need, nodes", "lock need is %d; want more than half of %d nodes, and at most all, or 0", l.Need, p.Nodes)
 	case p.Work.Read+p.Work.Write > Percent(100):
 		return w("work read, work write", "work read and write are %s and %s; want at most 100%% together", p.Work.Read, p.Work.Write)
-	case l.Client == Plain && (l.Need != 0 || p.Work.special()):
-		return w("lock client", "a plain client has one kind of lock, and a majority, and nothing to hand on, break or inspect it")
+	case l.Client == Plain && (l.Need != 0 || l.MaxDown != 0 || p.Work.special()):
+		return w("lock client", "a plain client has one kind of lock, and a majority, waits without a bound, and has nothing to hand on, break or inspect it")
 	case l.Drift < 0 || l.Drift > Percent(40):
 		return w("lock drift", "lock drift is %s; want 0%% to 40%%", l.Drift)
 	case l.Client == Redquorum && l.Lease <= 2*l.allowance(l.Lease):
@@ -105,13 +105,13 @@ func (p *Plan) unreadable() *wrong {
 func (p *Plan) plain() bool {
 	l, w := &p.Lock, &p.Work
 	for _, share := range [...]Ratio{w.Expiring, w.Late, w.Try, w.Fixed, w.Long, w.Short, w.Extend, w.Cancel, w.Nest, w.Close, w.Drop,
-		w.Hand, w.Break, w.Inspect, w.Read, w.Write, w.Down, w.Fair, w.Several, w.Joint, w.Chain} {
+		w.Hand, w.Break, w.Inspect, w.Bound, w.Read, w.Write, w.Down, w.Fair, w.Several, w.Joint, w.Chain} {
 		if share < 0 || share > Percent(100) {
 			return false
 		}
 	}
 	return min(p.Nodes, p.Clients, w.Names, w.Tasks, l.Need) >= 0 && (l.Client == Redquorum || l.Client == Plain) &&
-		plainTimes(p.Length, l.Lease, l.MaxLease, l.Timeout, l.Poll, l.Grace, l.MaxHold) &&
+		plainTimes(p.Length, l.Lease, l.MaxLease, l.Timeout, l.Poll, l.Grace, l.MaxHold, l.MaxDown) &&
 		w.Hold.plain() && w.Think.plain() && p.Network.Delay.plain() && l.Mistake == "" && l.Drift.plain() && p.Assume.Drift.plain()
 }
 

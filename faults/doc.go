@@ -35,7 +35,7 @@
 //	length TIME   how long faults happen; then a majority of the nodes is healed,
 //	              other faults remain, and everybody must get the lock
 //	lock ...      client=redquorum|plain lease= maxlease= timeout= poll= grace=
-//	              drift=1% guard=on|off renew=on|off maxhold= fence=on|off;
+//	              drift=1% guard=on|off renew=on|off maxhold= maxdown= fence=on|off;
 //	              need=N, how many nodes must grant; 0 is a majority;
 //	              mistake=, which a plain client makes: see Mistakes
 //	work ...      what clients without steps do: names=N tasks=N hold=RANGE
@@ -47,7 +47,8 @@
 //	              leases, that last a tenth of lease=;
 //	              hand= of holds, that are detached and resumed by a client; break=
 //	              and inspect= of acquisitions, before which the name is unlocked by
-//	              force, or inspected; and of what kind their locks are: read= and
+//	              force, or inspected; bound= of acquisitions that wait, that do so for
+//	              at most two leases; and of what kind their locks are: read= and
 //	              write= of all, fair= of the others, down= of those to write, that
 //	              go on to read; several=, of all the names at once, joint=, of some
 //	              names here and the name far, which is on all nodes but the last

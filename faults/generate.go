@@ -44,6 +44,7 @@ func Generate(seed uint64, profile Profile) *Plan {
 	}
 	(&generator{state: ^seed}).kinds(p)
 	(&generator{state: seed ^ 1<<63}).verbs(p)
+	(&generator{state: seed ^ 1<<60}).options(p)
 	if profile.Machines {
 		(&generator{state: seed ^ 1<<62}).machines(p)
 	}
@@ -580,4 +581,13 @@ func (g *generator) forgottenVote(p *Plan, at time.Duration, steps bool) (events
 		add(g.between(window, lease), Event{Verb: DoUnlock, Procs: Procs{Clients: other}})
 	}
 	return events
+}
+
+// options draws what few programs ask of the library.
+func (g *generator) options(p *Plan) {
+	g.next()
+	w := &p.Work
+	if g.below(8) == 0 {
+		w.Bound = pick(g, Percent(30), Percent(100))
+	}
 }

@@ -44,6 +44,7 @@ type Lock struct {
 	Guard    bool  // the restart guard
 	Renew    bool
 	MaxHold  time.Duration // how long renewal goes on; 0: no bound
+	MaxDown  time.Duration // how long calls wait while too few nodes answer; 0: no bound
 	Fence    bool          // the resource checks tokens
 	Need     int           // how many nodes must grant; 0: a majority
 	Mistake  Mistake       // that a plain client makes; "" for none
@@ -137,6 +138,7 @@ type Work struct {
 	Hand    Ratio // of holds, that are detached, and resumed by a client from their handle
 	Break   Ratio // of acquisitions, before which the name is unlocked by force, whatever the owner
 	Inspect Ratio // of acquisitions, before which the client asks who holds the name
+	Bound   Ratio // of acquisitions that wait, that do so for at most two leases
 
 	Read    Ratio // of acquisitions, that share their name with other readers
 	Write   Ratio // of acquisitions, that exclude these
@@ -161,7 +163,7 @@ func (w *Work) habits() []*Ratio {
 }
 
 // verbs are the shares of what else a client asks of the library, which plain clients lack.
-func (w *Work) verbs() []*Ratio { return []*Ratio{&w.Hand, &w.Break, &w.Inspect} }
+func (w *Work) verbs() []*Ratio { return []*Ratio{&w.Hand, &w.Break, &w.Inspect, &w.Bound} }
 
 // Kinds returns the shares that say of what kind the locks are.
 func (w *Work) Kinds() []*Ratio {
@@ -180,7 +182,7 @@ func (w *Work) special() bool {
 
 // MakePlain gives the plan plain clients, and leaves out of the work what they cannot do.
 func (p *Plan) MakePlain() {
-	p.Lock.Client, p.Lock.Need = Plain, 0
+	p.Lock.Client, p.Lock.Need, p.Lock.MaxDown = Plain, 0, 0
 	for _, share := range slices.Concat(p.Work.verbs(), p.Work.Kinds()) {
 		*share = 0
 	}

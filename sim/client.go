@@ -53,6 +53,7 @@ type Client struct {
 	halted  int64              // when it was stopped last
 	resumed int64              // when it went on last
 	lapsed  lapsed
+	down    down
 
 	result   error      // of the caller's program
 	timeouts []*timeout // of its program, that have not ended
@@ -264,7 +265,7 @@ func (c *Client) options(nodes, need int) quorum.Options {
 		drift = 1e-9 // none: 0 would be the default
 	}
 	return quorum.Options{
-		Lease: p.Lease, MaxLease: p.MaxLease, Timeout: p.Timeout, RetryEvery: p.Poll, Grace: p.Grace, MaxHold: p.MaxHold, Drift: drift,
+		Lease: p.Lease, MaxLease: p.MaxLease, Timeout: p.Timeout, RetryEvery: p.Poll, Grace: p.Grace, MaxHold: p.MaxHold, MaxDown: p.MaxDown, Drift: drift,
 		NoRestartGuard: !p.Guard, Quorum: cmp.Or(need, nodes/2+1), Label: quorum.NoLabel,
 		Clock: c, Random: c.engine.next, Trace: c.observe,
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/faults"
 )
 
@@ -26,6 +27,30 @@ func (c *Client) endsWithContext(ctx context.Context, q *request, start int64, s
 	if q.wait && q.ended != nil && ctx.Err() != nil && c.stops == stops {
 		c.bounded("after its context had ended, Lock", max(start, cmp.Or(*q.ended, c.w.calmed)), attempt)
 	}
+}
+
+// endsWithItsWait checks that a waiting call has returned when the bound of its wait was reached, or when
+// the attempt that was under way ended. It reports whether the bound was reached.
+func (c *Client) endsWithItsWait(q *request, begun clock.Instant, stops int, attempt time.Duration) (over bool) {
+	past := c.Now().Sub(begun.Add(q.bound))
+	if q.bound == 0 || past < 0 {
+		return false
+	}
+	if c.stops == stops {
+		c.bounded("after its wait was over, Lock", c.w.now-int64(past), attempt)
+	}
+	return true
+}
+
+// outlastsDown checks that a call has not waited for longer than MaxDown for nodes that do not answer. It
+// may sleep for Poll, and then ask for Timeout. One that has not asked yet waits for its own process.
+func (k *checker) outlastsDown(c *Client, o *call) {
+	l := &k.w.p.Lock
+	if !o.waiting || o.attempts == 0 || c.down.since == 0 || c.stops != c.down.stops || c.dead {
+		return
+	}
+	bound := l.MaxDown + l.Poll + l.Timeout
+	c.bounded(fmt.Sprintf("Lock, while too few nodes answered for %v,", time.Duration(k.w.now-c.down.at)), max(o.since, c.down.at), bound)
 }
 
 // refusedAtOnce checks that a reader that asks to write fails at once: it would wait for itself.

@@ -143,6 +143,18 @@ func (k *checker) closedTruly(h *holder) {
 	}
 }
 
+// givesUpInTime checks that a waiting call does not give up before its context ends, or the bound of
+// its wait is reached, for a lock that others hold or that too few nodes grant.
+func (c *Client) givesUpInTime(ctx context.Context, q *request, over bool, err error) {
+	switch {
+	case over && !errors.Is(err, quorum.ErrDeadlock):
+		c.w.sometimes(WaitedInVain)
+	case !q.wait || ctx.Err() != nil || !errors.Is(err, quorum.ErrHeld) && !errors.Is(err, quorum.ErrNoQuorum) || errors.Is(err, quorum.ErrDeadlock):
+	case errors.Is(err, quorum.ErrHeld) || !c.tooLongDown():
+		c.w.fail("I11", fmt.Sprintf("%s no longer waits for %q, though nothing has ended the wait: %v", c.name, q.name, err))
+	}
+}
+
 // hearsOfClose checks that a waiting call that Close ends returns ErrClosed.
 func (c *Client) hearsOfClose(ctx context.Context, q *request, stops int, err error) {
 	switch {

@@ -49,6 +49,7 @@ type link struct {
 	arrive, answer int64 // when the last message on this connection gets there
 
 	watchers []*watcher
+	silent   bool // the last command had no answer
 
 	random random
 	struck []*faults.Event // faults that have not ended
@@ -189,10 +190,12 @@ func (l *link) submit(cmd node.Command, plain plainOp, reply func(node.Reply)) {
 		reply(node.Reply{Err: node.ErrClosed, Unsent: true})
 		return
 	case cmd.Deadline <= l.c.Now():
+		l.answers(node.ErrTimeout)
 		reply(node.Reply{Err: node.ErrTimeout, Unsent: true})
 		return
 	case l.refused:
 		w.sometimes(NodeDown)
+		l.answers(node.ErrUnreachable)
 		reply(node.Reply{Err: node.ErrUnreachable, Unsent: true})
 		return
 	}
@@ -294,6 +297,7 @@ func (l *link) finish(m *message, with node.Reply) {
 	l.w.note(l, m, &with)
 	l.w.free(m)
 	l.w.unseen = true
+	l.answers(with.Err)
 	reply(with)
 }
 

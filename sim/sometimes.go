@@ -92,6 +92,7 @@ const (
 	BrokenLost
 	ClosedWaiting
 	Inspected
+	WaitedInVain
 	marks
 )
 
@@ -184,6 +185,7 @@ var Marks = [marks]string{
 	BrokenLost:        "a holder learned by a renewal that its lock was unlocked by force",
 	ClosedWaiting:     "a client closed its Locker while it waited for a lock",
 	Inspected:         "a client asked who holds a lock",
+	WaitedInVain:      "a wait reached its bound",
 }
 
 func (m Mark) String() string { return Marks[m] }

@@ -71,7 +71,8 @@ type request struct {
 	length time.Duration
 	fixed  bool
 	wait   bool
-	nested bool // with the context of a lease that may have it
+	bound  time.Duration // of the wait; 0: none
+	nested bool          // with the context of a lease that may have it
 
 	ended *int64 // when its context did, if that was before the faults were over; nil if it is a lease's
 }
@@ -85,6 +86,9 @@ func (q *request) options(fixed bool) []quorum.Option {
 	options := append(make([]quorum.Option, 0, 3), length(q.length))
 	if q.nested {
 		options = append(options, quorum.WithReentry())
+	}
+	if q.bound > 0 {
+		options = append(options, quorum.WithWait(q.bound))
 	}
 	switch {
 	case q.more != nil && !q.joint:
@@ -118,6 +122,7 @@ func (c *Client) acquire(ctx context.Context, q request) (*lock, error) {
 		w.sometimes(LongLease)
 	}
 	here := w.check.heldBy(c, name)
+	begun := c.Now()
 	acquire := c.locker.Lock
 	if !q.wait {
 		acquire = c.locker.TryLock
@@ -128,9 +133,14 @@ func (c *Client) acquire(ctx context.Context, q request) (*lock, error) {
 		c.bounded("TryLock", start, attempt)
 	}
 	c.endsWithContext(ctx, &q, start, stops, attempt)
+	w.check.outlastsDown(c, o)
+	over := c.endsWithItsWait(&q, begun, stops, attempt)
 	if err != nil {
 		w.check.gaveUp(c, o)
-		c.hearsOfClose(ctx, &q, stops, err)
+		c.givesUpInTime(ctx, &q, over, err)
+		if !over {
+			c.hearsOfClose(ctx, &q, stops, err)
+		}
 		switch {
 		case errors.Is(err, context.Canceled):
 			w.sometimes(Cancelled)
@@ -259,6 +269,9 @@ func (k *worker) round() {
 		q.length += time.Duration(r.below(int(w.p.Lock.MaxLease-q.length) + 1))
 	}
 	k.choose(&q, w.locks[:work.Names])
+	if q.wait && !q.joint && r.happens(work.Bound) {
+		q.bound = time.Duration(1 + r.below(int(2*q.length)))
+	}
 	ctx, ended := c.ctx, new(int64)
 	q.ended = ended
 	if r.happens(work.Cancel) {
@@ -515,6 +528,10 @@ func (k *worker) last(names []string) {
 	c, w := k.c, k.c.w
 	served := func(q request) bool {
 		l, err := c.acquire(context.Background(), q)
+		for w.p.Lock.MaxDown > 0 && errors.Is(err, quorum.ErrNoQuorum) { // until one of these calls asks the nodes
+			c.Sleep(w.p.Lock.Poll)
+			l, err = c.acquire(context.Background(), q)
+		}
 		if err != nil {
 			w.check.canAcquire(c, q.name, err)
 			return false

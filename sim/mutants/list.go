@@ -1013,6 +1013,8 @@ var mutants = []*Mutant{
 	{ID: "M385", Bug: "a waiter for listeners stands back for longer than its caller waits", Expect: Tests, Tests: "./quorum -run TestStandBackEndsWithTheWait",
 		Edits:  edit("quorum.waiter.standBack", "min(w.l.queues.listened(&w.request.claim), w.deadline)", "w.l.queues.listened(&w.request.claim)"),
 		Reason: "the listeners of these seeds need a few milliseconds"},
+	{ID: "M396", Bug: "a wait lasts for twice its bound",
+		Edits: edit("quorum.waiter.begin", "w.deadline = now.Add(s.wait)", "w.deadline = now.Add(2*s.wait)")},
 	{ID: "M386", Bug: "contended names are kept without bound", Expect: Tests, Tests: "./quorum -run TestContentionIsForgotten",
 		Edits:  edit("quorum.queues.noteContention", "len(q.contended) >= maxContended", "false"),
 		Reason: "it costs memory alone"},
