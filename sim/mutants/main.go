@@ -8,7 +8,8 @@
 //	go run ./sim/mutants --stack --only M07  # on the production stack, by the tests of sim/rivals
 //
 // A bug is a change of the source that the compiler sees, not the working tree
-// (go build -overlay). It exits with 1 if a bug stays unseen that should not.
+// (go build -overlay). It exits with 1 if a bug stays unseen that should not, or
+// is seen no more, or much later, than the page of the last commit says.
 package main
 
 import (
@@ -106,7 +107,16 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 	case !c.json:
 		fmt.Fprintf(out, "\n%s\n", s)
 	}
-	return len(s.wrong) == 0, nil
+	var worse []string
+	if page, err := lastPage(root); err != nil {
+		fmt.Fprintln(os.Stderr, "mutants: nothing to compare with:", err)
+	} else if !c.stack {
+		worse = s.worseThan(page, c.seeds)
+	}
+	for _, text := range worse {
+		fmt.Fprintln(os.Stderr, text)
+	}
+	return len(s.wrong)+len(worse) == 0, nil
 }
 
 const canarySeeds = 50

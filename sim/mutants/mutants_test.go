@@ -67,3 +67,45 @@ func TestCanary(t *testing.T) {
 		t.Errorf("%s survives %d seeds", o.ID, canarySeeds)
 	}
 }
+
+// A run says which kills of the last page are lost, or come much later.
+func TestComparesWithThePage(t *testing.T) {
+	page := readPage(`| | bug | scenarios | seed | killed by |
+|---|---|---|---|---|
+| M01 | one too few | S54 | 3 | I11 |
+| M02 | undecided |  | 100 | I2 |
+| M03 | as it is |  | 7 | I3 |
+| M04 | rare |  | 2000 | I3 |
+| M05 | never seen | S33 |  | nothing yet |
+| M06 | for a test |  | TestX | no seed comes there |
+`)
+	normal, tested := &Mutant{}, &Mutant{Expect: Tests}
+	s := &summary{outcomes: []*Outcome{
+		{ID: "M01", mutant: normal},
+		{ID: "M02", mutant: normal, Killed: true, Seed: 2500},
+		{ID: "M03", mutant: normal, Killed: true, Seed: 90},
+		{ID: "M04", mutant: normal},
+		{ID: "M05", mutant: normal},
+		{ID: "M06", mutant: tested},
+		{ID: "M07", mutant: normal}, // is new
+	}}
+	want := []string{"lost: M01 (seed 3 on the page)", "later: M02 (seed 2500, and 100 on the page)", "lost: M06 (a test on the page)"}
+	if got := s.worseThan(page, 1000); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// The page of the last commit has most mutants.
+func TestLastPage(t *testing.T) {
+	root, err := moduleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := lastPage(root)
+	if err != nil {
+		t.Skip(err)
+	}
+	if len(page) < len(mutants)/2 || !page[canaries[0]].killed || !page[canaries[0]].seeds {
+		t.Errorf("it has %d of %d mutants, and of %s %+v", len(page), len(mutants), canaries[0], page[canaries[0]])
+	}
+}
