@@ -2,7 +2,9 @@ package sim_test
 
 import (
 	"bytes"
+	"encoding/hex"
 	"fmt"
+	"hash/fnv"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,22 +29,62 @@ func golden(t *testing.T, path string, got []byte) {
 	}
 }
 
-// maxLines is how much of a trace is kept: a waiter that waits in vain does the same
-// again and again.
-const maxLines = 400
+// A fingerprint of a trace has a number of a byte for each few lines, so that two of them tell where traces
+// begin to differ.
+const linesPerByte = 16
 
-// Each scenario goes as its file says, with textbook Redlock and with ours, and
-// event by event as it always went.
+func fingerprint(lines []string) string {
+	var b []byte
+	for some := range slices.Chunk(lines, linesPerByte) {
+		h := fnv.New32a()
+		for _, line := range some {
+			h.Write([]byte(line))
+		}
+		b = append(b, byte(h.Sum32()))
+	}
+	return hex.EncodeToString(b)
+}
+
+// differs says among which lines two fingerprints begin to differ.
+func differs(lines []string, was, is string) string {
+	at := 0
+	for at < min(len(was), len(is)) && was[at:at+2] == is[at:at+2] {
+		at += 2
+	}
+	from := min(at/2*linesPerByte, len(lines))
+	return strings.Join(lines[from:min(from+linesPerByte, len(lines))], "")
+}
+
+// recorded is what testdata/scenarios.txt says of each run: by its first two words.
+func recorded(t *testing.T) map[string]string {
+	text, err := os.ReadFile("testdata/scenarios.txt")
+	if err != nil && !*update {
+		t.Fatal(err)
+	}
+	rows := make(map[string]string)
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 2 && line[0] == 'S' {
+			rows[f[0]+" "+f[1]] = line
+		}
+	}
+	return rows
+}
+
+// Each scenario goes as its file says, with textbook Redlock and with ours, and event by event as it always
+// went.
 func TestScenarios(t *testing.T) {
 	all := sim.Scenarios()
 	if len(all) != 69 {
 		t.Fatalf("%d scenarios", len(all))
 	}
+	was := recorded(t)
+	var b bytes.Buffer
+	b.WriteString("# What became of each scenario: the verdict, the invariants that were broken, how many lines its trace has, and a\n" +
+		"# byte for each 16 of them. TestScenarios compares with it, and -update writes it again.\n")
 	for i, s := range all {
 		if s.ID != fmt.Sprintf("S%02d", i+1) || s.Title == "" || len(s.Story) == 0 || s.Protects == "" {
 			t.Errorf("%+v", s)
 		}
-		var b bytes.Buffer
 		for _, v := range sim.Variants {
 			p := s.Plan(v)
 			want, ok := s.Wants[v.Name]
@@ -62,22 +104,73 @@ func TestScenarios(t *testing.T) {
 			if p.Lock.Client == faults.Redquorum && want != sim.Sound && want != sim.Outside {
 				t.Errorf("%s: our own lock may not be %s", s.ID, want)
 			}
-			fmt.Fprintf(&b, "%s %s with %s: %s\n", s.ID, s.Title, v.Name, r.Verdict)
-			for _, v := range r.Violations {
-				fmt.Fprintf(&b, "%s (%s)\n", v, v.Outside)
+			lines := traceOf(t, r, p)
+			broken := "-"
+			for i, v := range r.Violations {
+				broken = strings.TrimPrefix(broken, "-") + strings.Repeat(",", min(i, 1)) + v.Invariant
 			}
-			var trace bytes.Buffer
-			if err := r.Trace.WriteText(&trace, p); err != nil {
-				t.Fatal(err)
+			key := s.ID + " " + v.Name
+			is := fmt.Sprintf("%s %s %s %d %s\n", key, r.Verdict, broken, len(lines), fingerprint(lines))
+			b.WriteString(is)
+			if !*update && was[key] != is {
+				f, g := strings.Fields(was[key]+" - - - - -"), strings.Fields(is)
+				t.Errorf("it was %swhat differs first is in these lines; compare with those of the last commit by\n"+
+					"  git worktree add /tmp/before HEAD && (cd /tmp/before && go run ./cmd/redquorum sim scenario %s --client %s)\n%s",
+					was[key], s.ID, v.Name, differs(lines, f[5], g[5]))
 			}
-			lines := bytes.SplitAfter(trace.Bytes(), []byte("\n"))
-			b.Write(bytes.Join(lines[:min(len(lines), maxLines)], nil))
-			if more := len(lines) - maxLines; more > 0 {
-				fmt.Fprintf(&b, "... and %d lines more; the hash of all events is %016x\n", more, r.Hash)
-			}
-			b.WriteByte('\n')
 		}
-		golden(t, filepath.Join("testdata", "scenarios", s.ID+".txt"), b.Bytes())
+	}
+	golden(t, filepath.Join("testdata", "scenarios.txt"), b.Bytes())
+}
+
+// traceOf returns the lines of a run's trace.
+func traceOf(t *testing.T, r *sim.Result, p *faults.Plan) []string {
+	t.Helper()
+	var trace bytes.Buffer
+	if err := r.Trace.WriteText(&trace, p); err != nil {
+		t.Fatal(err)
+	}
+	return slices.Collect(strings.Lines(trace.String()))
+}
+
+// The traces that a reader learns the protocol from are those of their plans, but for what is said between
+// their lines. A line that begins with # is about the next one, and stays with it.
+func TestTraces(t *testing.T) {
+	files, err := filepath.Glob("testdata/traces/*.txt")
+	if err != nil || len(files) != 6 {
+		t.Fatalf("%d traces, %v", len(files), err)
+	}
+	for _, path := range files {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		head, was, _ := strings.Cut(string(text), "\n\n")
+		p, err := faults.Parse(head)
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		about, said := make(map[string]string), "" // by the line without its time
+		for line := range strings.Lines(was) {
+			if line[0] == '#' {
+				said += line
+			} else if said != "" {
+				about[strings.Join(strings.Fields(line)[1:], " ")], said = said, ""
+			}
+		}
+		b := bytes.NewBufferString(head + "\n\n")
+		for _, line := range traceOf(t, sim.Run(p, nil, sim.WithTrace()), p) {
+			if strings.Contains(line, "the faults are over") { // then every client gets every lock once
+				break
+			}
+			if f := strings.Fields(line); len(f) > 0 {
+				key := strings.Join(f[1:], " ")
+				b.WriteString(about[key])
+				delete(about, key)
+			}
+			b.WriteString(line)
+		}
+		golden(t, path, b.Bytes())
 	}
 }
 
