@@ -1,28 +1,41 @@
 // Package spec is Lock.tla as a program: the same variables, and the same actions with the same conditions.
 // README.md explains both. A test compares them on all states of the small models that TLC checks. So what
-// is proved there is said about this package as well, which judges recorded runs: see [Run].
+// was checked there is said about this package as well, which judges runs of the engine: see [Run].
 package spec
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
+	"strings"
+	"time"
 )
 
-// A Time is how long something lasts, or how long ago it was: ticks in the small models, nanoseconds in
-// recorded runs.
+// A Time is how long something lasts, or how long ago it was: in ticks in the small models, in nanoseconds
+// in a [Run].
 type Time = int64
 
 // Rules are the constants of the specification.
 type Rules struct {
-	Quorum    int // how many nodes must grant
-	Majority  int // how many must keep a lease
+	Quorum    int // how many nodes must grant or resume a lease
+	Majority  int // how many must keep it
 	Window    Time
 	VotesFrom Time // the age from which a node votes
 	KeepsFrom Time // the age from which it counts for renewals
 	MinHold   Time
-	Pace      Time                // by how much clocks differ at most during a lease
+	Pace      Time                // by how much clocks differ at most while a place lasts
 	Allowed   func(t Time) Time   // what a client may rely on of a lease
-	Lives     func(c *Claim) Time // how long a node keeps a claim's key, by the client's clock
+	Lives     func(c *Claim) Time // for how long a node keeps a claim's key at least
+
+	Nanoseconds bool // are what Times are in, not ticks
+}
+
+// told is a Time in words.
+func (r *Rules) told(t Time) any {
+	if r.Nanoseconds {
+		return time.Duration(t)
+	}
+	return t
 }
 
 // A Phase is a claim's state.
@@ -47,22 +60,42 @@ type Set uint64
 
 func (s Set) has(n int) bool { return s>>n&1 == 1 }
 
-func (s Set) len() (n int) {
-	for ; s != 0; s &= s - 1 {
-		n++
+func (s Set) len() int { return bits.OnesCount64(uint64(s)) }
+
+func (s Set) String() string {
+	var names []string
+	for n := range 64 {
+		if s.has(n) {
+			names = append(names, fmt.Sprintf("n%d", n+1))
+		}
 	}
-	return n
+	if names == nil {
+		return "no node"
+	}
+	return strings.Join(names, " and ")
+}
+
+// young is the end of a reason: those nodes do not count.
+func young(s Set) string {
+	if s == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %v does not count, too soon after a restart", s)
 }
 
 // A Claim is one attempt of one client, with the lease that comes of it.
 type Claim struct {
-	Name    string // of its owner
+	timing
+
+	Name    string
 	Phase   Phase
 	Standby bool // it waits for a hand-over
 	Reads   bool // it shares the name with others that read
+	Broken  bool // it was unlocked by force, and others may have the name
 	Length  Time // of its lease
 	Age     Time // how long ago the attempt began
 	Votes   Set
+	Young   Set  // nodes that have granted it too soon after a restart to vote
 	Lease   Time // for how long it is still valid
 	Hold    Time // for how long the name must still be taken
 	Rounds  []Round
@@ -70,17 +103,27 @@ type Claim struct {
 
 // A Round is a round of extends.
 type Round struct {
+	timing
+
 	Open   bool
 	Length Time // of the lease that it asks for
 	Began  Time // how long ago it began
 	Kept   Set
+	Young  Set // nodes that have kept it too soon after a restart to count
 }
 
 // A Node is one server.
 type Node struct {
-	Keys []*Claim // whose keys it has; several only if all read
-	Left Time     // for how long
-	Life Time     // how long ago its life began
+	timing
+
+	Keys []Key // several only if all read
+	Life Time  // how long ago its life began
+}
+
+// A Key is a claim's key on a node. Left is how long it will last.
+type Key struct {
+	*Claim
+	Left Time
 }
 
 // A State is the state of one name.
@@ -109,40 +152,45 @@ func (s *State) Win(c *Claim) error {
 	case c.Phase != Asking:
 		return refuse("Win", c, "it is %v", c.Phase)
 	case c.Votes.len() < s.Quorum:
-		return refuse("Win", c, "%d nodes voted for it, %d needed", c.Votes.len(), s.Quorum)
+		return refuse("Win", c, "%v voted for it, %d needed%v", c.Votes, s.Quorum, young(c.Young))
 	case c.Age >= s.Window:
-		return refuse("Win", c, "decided %d after its start, after the window of %d", c.Age, s.Window)
+		return refuse("Win", c, "%v after its start the window of %v is over", s.told(c.Age), s.told(s.Window))
 	case c.Age >= s.Allowed(c.Length):
-		return refuse("Win", c, "decided %d after its start, when the lease was over", c.Age)
+		return refuse("Win", c, "%v after its start the lease is over", s.told(c.Age))
 	}
 	c.Lease, c.Hold = s.Allowed(c.Length)-c.Age, max(0, s.MinHold-c.Age)
-	c.Phase, c.Age, c.Votes = Held, 0, 0
+	c.Phase, c.Age, c.Votes, c.Young = Held, 0, 0, 0
 	return nil
 }
 
 // Valid reports whether the claim's client may rely on it.
 func (c *Claim) Valid() bool { return c.Phase == Held && c.Lease > 0 }
 
-// Begin begins a round of extends: a renewal or, of a detached lease, an attempt to resume it.
-func (s *State) Begin(c *Claim, r *Round) error {
+// Begin begins a round of extends: a renewal or, of a detached lease, an attempt to resume it. The lease is
+// to last for length.
+func (s *State) Begin(c *Claim, r *Round, length Time) error {
 	if !c.Valid() && c.Phase != Detached {
 		return refuse("Begin", c, "it is %v, and not valid", c.Phase)
 	}
-	*r = Round{Open: true, Length: c.Length}
+	*r = Round{timing: r.timing, Open: true, Length: length}
 	return nil
 }
 
 // Confirm makes the lease last from the beginning of a round that enough nodes have confirmed.
 func (s *State) Confirm(c *Claim, r *Round) error {
-	switch resumes := c.Phase == Detached; {
-	case !r.Open:
-		return refuse("Confirm", c, "there is no such round")
-	case r.Kept.len() < s.Majority:
-		return refuse("Confirm", c, "%d nodes count for the round, %d needed", r.Kept.len(), s.Majority)
-	case resumes && (r.Began >= s.Allowed(r.Length) || r.Began >= s.Window):
-		return refuse("Confirm", c, "resumed %d after the round's start, after the window of %d", r.Began, s.Window)
+	resumes, needed := c.Phase == Detached, s.Majority
+	if resumes {
+		needed = s.Quorum
+	}
+	switch {
 	case !resumes && !c.Valid():
 		return refuse("Confirm", c, "it is %v, and not valid", c.Phase)
+	case !r.Open:
+		return refuse("Confirm", c, "there is no such round")
+	case r.Kept.len() < needed:
+		return refuse("Confirm", c, "the round counts %v, %d needed%v", r.Kept, needed, young(r.Young))
+	case resumes && (r.Began >= s.Allowed(r.Length) || r.Began >= s.Window):
+		return refuse("Confirm", c, "%v after the round's start the window of %v is over", s.told(r.Began), s.told(s.Window))
 	}
 	c.Lease, c.Phase = max(c.Lease, s.Allowed(r.Length)-r.Began), Held
 	return nil
@@ -154,7 +202,6 @@ func (s *State) Leave(c *Claim) error {
 		return refuse("Leave", c, "it is %v", c.Phase)
 	}
 	c.over()
-	c.Age, c.Votes = 0, 0
 	return nil
 }
 
@@ -163,7 +210,7 @@ func (c *Claim) over() {
 	if c.Phase = Over; c.Hold > 0 {
 		c.Phase = Kept
 	}
-	c.Lease = 0
+	c.Age, c.Votes, c.Young, c.Lease = 0, 0, 0, 0
 	clear(c.Rounds)
 }
 
@@ -177,12 +224,12 @@ func (s *State) Detach(c *Claim) error {
 	return nil
 }
 
-// Lived is the least for which a key lives that is made now.
+// lived is the least for which a key lives that is made now.
 func (s *State) lived(c *Claim) Time {
 	if c.Standby && c.Phase == Asking {
 		return max(1, c.Length-s.Pace-c.Age) // the rest of its place, which was made after the attempt began
 	}
-	return s.Lives(c) - s.Pace
+	return s.Lives(c)
 }
 
 // Acquire is a grant of node n, for an attempt or to heal it, or a hand-over. The key lives for left.
@@ -192,20 +239,34 @@ func (s *State) Acquire(n int, c *Claim, left Time) error {
 	case c.Phase == None:
 		return refuse("Acquire", c, "nobody has asked for it")
 	case !at.free(c):
-		return refuse("Acquire", c, "node %d has the key of %s", n+1, at.Keys[0].Name)
+		return refuse("Acquire", c, "n%d has the key of %s, for %v", n+1, at.Keys[0].Name, s.told(at.Keys[0].Left))
 	case left < s.lived(c):
-		return refuse("Acquire", c, "node %d keeps the key for %d, less than %d", n+1, left, s.lived(c))
+		return refuse("Acquire", c, "n%d keeps the key for %v, less than %v", n+1, s.told(left), s.told(s.lived(c)))
 	}
-	at.Keys, at.Left = append(at.Keys, c), max(at.Left, left)
-	if c.Phase == Asking && at.Life >= c.Age+s.VotesFrom {
+	at.Keys = append(at.Keys, Key{c, left})
+	switch {
+	case c.Phase != Asking:
+	case at.Life >= c.Age+s.VotesFrom:
 		c.Votes |= 1 << n
+	default:
+		c.Young |= 1 << n
 	}
 	return nil
 }
 
 // free reports whether a node grants the name to a claim that it does not have.
 func (at *Node) free(c *Claim) bool {
-	return !slices.ContainsFunc(at.Keys, func(o *Claim) bool { return o == c || !o.Reads || !c.Reads })
+	return !slices.ContainsFunc(at.Keys, func(k Key) bool { return k.Claim == c || !k.Reads || !c.Reads })
+}
+
+// of returns the claim's key, or nil.
+func (at *Node) of(c *Claim) *Key {
+	for i := range at.Keys {
+		if at.Keys[i].Claim == c {
+			return &at.Keys[i]
+		}
+	}
+	return nil
 }
 
 // mayKeep reports whether a round counts node n: one that asks to resume counts only nodes that also vote.
@@ -216,18 +277,24 @@ func (s *State) mayKeep(n int, c *Claim, r *Round) bool {
 
 // Extend is an extend that node n executes, for a round or for none. The key lives for left.
 func (s *State) Extend(n int, c *Claim, r *Round, left Time) error {
-	at := &s.Nodes[n]
+	k := s.Nodes[n].of(c)
 	switch {
 	case c.Phase == None || c.Phase == Asking:
 		return refuse("Extend", c, "it is %v", c.Phase)
-	case !slices.Contains(at.Keys, c):
-		return refuse("Extend", c, "node %d does not have the key", n+1)
-	case left < at.Left:
-		return refuse("Extend", c, "node %d keeps the key for %d, and kept it for %d before", n+1, left, at.Left)
+	case k == nil:
+		return refuse("Extend", c, "n%d does not have the key", n+1)
+	case left < k.Left:
+		return refuse("Extend", c, "n%d keeps the key for %v, and kept it for %v before", n+1, s.told(left), s.told(k.Left))
+	case r != nil && left < r.Length-s.Pace:
+		return refuse("Extend", c, "n%d keeps the key for %v, less than %v", n+1, s.told(left), s.told(r.Length-s.Pace))
 	}
-	at.Left = left
-	if r != nil && r.Open && s.mayKeep(n, c, r) {
+	k.Left = left
+	switch {
+	case r == nil || !r.Open:
+	case s.mayKeep(n, c, r):
 		r.Kept |= 1 << n
+	default:
+		r.Young |= 1 << n
 	}
 	return nil
 }
@@ -235,25 +302,54 @@ func (s *State) Extend(n int, c *Claim, r *Round, left Time) error {
 // Release is a release that node n executes.
 func (s *State) Release(n int, c *Claim) error {
 	at := &s.Nodes[n]
-	i := slices.Index(at.Keys, c)
 	switch {
-	case i < 0:
-		return refuse("Release", c, "node %d does not have the key", n+1)
+	case at.of(c) == nil:
+		return refuse("Release", c, "n%d does not have the key", n+1)
 	case c.Phase != Over:
 		return refuse("Release", c, "it is %v", c.Phase)
 	}
-	at.drop(i)
+	at.Keys = slices.DeleteFunc(at.Keys, func(k Key) bool { return k.Claim == c })
 	return nil
 }
 
-func (at *Node) drop(i int) {
-	if at.Keys = slices.Delete(at.Keys, i, i+1); len(at.Keys) == 0 {
-		at.Left = 0
+// Crash is a restart of node n, which has forgotten everything. By another clock it may be longer ago.
+func (s *State) Crash(n int, ago Time) {
+	at := &s.Nodes[n]
+	at.Keys, at.Life = at.Keys[:0], ago
+}
+
+// Pass lets time pass for a claim. With those of its rounds, and of the nodes, it is a Tick.
+func (s *State) Pass(c *Claim, d Time) {
+	c.Hold = max(0, c.Hold-d)
+	switch {
+	case c.Phase == Asking && c.Age+d >= s.Allowed(c.Length), c.Phase == Held && c.Lease <= d:
+		c.over()
+	case c.Phase == Asking:
+		c.Age += d
+	case c.Phase == Kept && c.Hold == 0:
+		c.Phase = Over
+	}
+	c.Lease = max(0, c.Lease-d)
+}
+
+// PassRound lets time pass for a round.
+func (s *State) PassRound(r *Round, d Time) {
+	if r.Began += d; r.Began >= s.Allowed(r.Length) { // nothing more comes of it
+		r.Open, r.Kept, r.Young = false, 0, 0
 	}
 }
 
-// Crash is a restart of node n, which has forgotten everything. By another clock it may be longer ago.
-func (s *State) Crash(n int, ago Time) { s.Nodes[n] = Node{Keys: s.Nodes[n].Keys[:0], Life: ago} }
+// Pass lets time pass for a node.
+func (at *Node) Pass(d Time) {
+	at.Life += d
+	kept := at.Keys[:0]
+	for _, k := range at.Keys {
+		if k.Left > d {
+			kept = append(kept, Key{k.Claim, k.Left - d})
+		}
+	}
+	at.Keys = kept
+}
 
 // Taken reports whether the name is the claim's, or is to stay taken for it.
 func (c *Claim) Taken() bool { return c.Valid() || c.Hold > 0 }
@@ -262,8 +358,8 @@ func (c *Claim) Taken() bool { return c.Valid() || c.Hold > 0 }
 func (s *State) Exclusive() error {
 	for _, c := range s.Claims {
 		for _, d := range s.Claims {
-			if c != d && c.Valid() && d.Taken() && !(c.Reads && d.Reads) {
-				return fmt.Errorf("Exclusive: %s is valid for %d more, and %s is %v, for %d more", c.Name, c.Lease, d.Name, d.Phase, max(d.Lease, d.Hold))
+			if c != d && c.Valid() && d.Taken() && !(c.Reads && d.Reads) && !c.Broken && !d.Broken {
+				return fmt.Errorf("Exclusive: %s is valid for %v more, and %s is %v, for %v more", c.Name, s.told(c.Lease), d.Name, d.Phase, s.told(max(d.Lease, d.Hold)))
 			}
 		}
 	}

@@ -15,7 +15,6 @@ import (
 type small struct {
 	Rules
 	nodes, rounds, crashes int
-	longest, minHold       Time
 	resumes                bool
 	length                 [2]Time
 	standby                [2]bool
@@ -67,9 +66,9 @@ func configured(t *testing.T, sizes string) *small {
 	m.Allowed = func(t Time) Time { return t - drift }
 	m.Lives = func(c *Claim) Time {
 		if m.MinHold > 0 {
-			return max(c.Length, m.MinHold+drift)
+			return max(c.Length, m.MinHold+drift) - m.Pace
 		}
-		return c.Length
+		return c.Length - m.Pace
 	}
 	m.old = 2*max(maxLease, m.MinHold) + 2*drift + m.Pace + 1
 	m.alike = !m.standby[1] && m.length[0] == m.length[1]
@@ -103,8 +102,8 @@ func (w *world) clone() *world {
 	for n := range o.Nodes {
 		keys := o.Nodes[n].Keys
 		o.Nodes[n].Keys = nil
-		for _, c := range keys {
-			o.Nodes[n].Keys = append(o.Nodes[n].Keys, o.Claims[slices.Index(w.Claims, c)])
+		for _, k := range keys {
+			o.Nodes[n].Keys = append(o.Nodes[n].Keys, Key{o.Claims[slices.Index(w.Claims, k.Claim)], k.Left})
 		}
 	}
 	return o
@@ -126,12 +125,12 @@ func (w *world) encode(nodes, claims []int) string {
 	put(Time(w.crashed))
 	for _, n := range nodes {
 		at := &w.Nodes[n]
-		key := Time(0)
-		for _, c := range at.Keys {
-			key = 1 + Time(slices.Index(claims, slices.Index(w.Claims, c)))
+		var key, left Time
+		for _, k := range at.Keys {
+			key, left = 1+Time(slices.Index(claims, slices.Index(w.Claims, k.Claim))), k.Left
 		}
 		put(key)
-		put(at.Left)
+		put(left)
 		put(at.Life)
 	}
 	for _, i := range claims {
@@ -172,30 +171,13 @@ func (m *small) key(w *world) string {
 func (m *small) tick(w *world) {
 	for n := range w.Nodes {
 		at := &w.Nodes[n]
-		if at.Left <= 1 {
-			at.Keys = nil
-		}
-		at.Left, at.Life = max(at.Left-1, 0), min(at.Life+1, m.old)
+		at.Pass(1)
+		at.Life = min(at.Life, m.old) // so that there are not ever more states
 	}
 	for _, c := range w.Claims {
-		left := c.Hold
-		c.Hold = max(c.Hold-1, 0)
-		switch {
-		case c.Phase == Asking && c.Age+1 >= m.Allowed(c.Length), c.Phase == Held && c.Lease <= 1:
-			c.over()
-			c.Age, c.Votes = 0, 0
-		case c.Phase == Kept && left <= 1:
-			c.Phase = Over
-		case c.Phase == Asking:
-			c.Age++
-		}
-		c.Lease = max(c.Lease-1, 0)
+		w.Pass(c, 1)
 		for i := range c.Rounds {
-			if r := &c.Rounds[i]; r.Open {
-				if r.Began++; r.Began >= m.Allowed(c.Length) {
-					*r = Round{}
-				}
-			}
+			w.PassRound(&c.Rounds[i], 1)
 		}
 	}
 }
@@ -221,18 +203,21 @@ func (m *small) next(w *world, f func(*world)) {
 			try(func(w *world) error { return w.Detach(w.Claims[i]) })
 		}
 		for k := range c.Rounds {
-			try(func(w *world) error { c := w.Claims[i]; return w.Begin(c, &c.Rounds[k]) })
+			try(func(w *world) error { c := w.Claims[i]; return w.Begin(c, &c.Rounds[k], c.Length) })
 			try(func(w *world) error { c := w.Claims[i]; return w.Confirm(c, &c.Rounds[k]) })
 		}
 		for n := range w.Nodes {
-			most := m.Lives(c)
+			most := m.Lives(c) + m.Pace
 			if c.Standby && c.Phase == Asking {
 				most = c.Length
 			}
 			for left := Time(1); left <= most; left++ {
 				try(func(w *world) error { return w.Acquire(n, w.Claims[i], left) })
 			}
-			left := max(w.Nodes[n].Left, c.Length-m.Pace)
+			left := c.Length - m.Pace
+			if k := w.Nodes[n].of(c); k != nil {
+				left = max(left, k.Left)
+			}
 			for k := range c.Rounds {
 				try(func(w *world) error { c := w.Claims[i]; return w.Extend(n, c, &c.Rounds[k], left) })
 			}
@@ -290,4 +275,3 @@ func TestSameStates(t *testing.T) {
 		})
 	}
 }
-

@@ -1,0 +1,289 @@
+package spec
+
+// This file lets the specification judge what happens to one name in a run of the engine, event by event.
+// Time passes for each claim and each node by its own clock, when something happens to it.
+
+// A Clock is what a client or a node measures time with, in nanoseconds. Different clients have different
+// clocks, also if they show the same.
+type Clock interface{ Time() Time }
+
+// A timing is how time passes for something. In the small models it is not used.
+type timing struct {
+	clock Clock
+	read  Time // what the clock showed when time passed last
+	since Time // when it began, in true time
+}
+
+func begins(by Clock, now Time) timing { return timing{by, by.Time(), now} }
+
+// elapsed returns how much time has passed since it was called last.
+func (t *timing) elapsed() Time {
+	now := t.clock.Time()
+	d := now - t.read
+	t.read = now
+	return d
+}
+
+// A Run is what has happened to one name so far. Its methods take what happens. Those that return an error
+// do so if the specification does not allow it; after an error the Run means nothing.
+//
+// Owners are unique to an attempt. A command that a node executes, and that changes nothing, is no event.
+type Run struct {
+	State
+
+	now    func() Time
+	owners map[string]*Claim
+	born   []birth // by node
+}
+
+// A birth is when a node's life began, in true time.
+type birth struct {
+	at       Time
+	tookOver bool // a client that has not met the node before does not know of it
+}
+
+// NewRun begins a run with nodes that have been there for long. now is true time. The Claims of its State
+// are those that somebody relies on.
+func NewRun(rules *Rules, now func() Time, nodes ...Clock) *Run {
+	r := &Run{State: State{Rules: rules, Nodes: make([]Node, len(nodes))}, now: now, owners: make(map[string]*Claim)}
+	for n, c := range nodes {
+		r.Nodes[n].timing = begins(c, now())
+		r.born = append(r.born, birth{at: -1 << 62})
+	}
+	return r
+}
+
+// claim returns an owner's claim as it is now. One that nobody has asked for can do nothing.
+func (r *Run) claim(owner string) *Claim {
+	c := r.owners[owner]
+	if c == nil {
+		c = &Claim{timing: begins(r.Nodes[0].clock, r.now()), Name: owner}
+	}
+	if d := c.elapsed(); d > 0 {
+		r.Pass(c, d)
+	}
+	return c
+}
+
+// node lets time pass for a node.
+func (r *Run) node(n int) {
+	at := &r.Nodes[n]
+	at.Pass(at.elapsed())
+}
+
+// lives says how long a node has lived: by the clock of something that began at an instant and has taken a
+// while by that clock.
+func (r *Run) lives(n int, began, took Time) {
+	if r.born[n].tookOver {
+		began = r.now()
+	}
+	r.Nodes[n].Life = took + began - r.born[n].at
+}
+
+// Knows reports whether anybody has asked for an owner's claim, and its phase.
+func (r *Run) Knows(owner string) (Phase, bool) {
+	if r.owners[owner] == nil {
+		return None, false
+	}
+	return r.claim(owner).Phase, true
+}
+
+// Asks begins an attempt of a client, or that for which it stands by.
+func (r *Run) Asks(owner string, as Claim, by Clock) {
+	c := &as
+	c.timing = begins(by, r.now())
+	r.owners[owner] = c
+	_ = r.Ask(c)
+}
+
+// Begins is called for each command that extends a lease. The first begins a round, to which those belong that
+// are sent at the same instant. A command for a lease that is over belongs to no round.
+func (r *Run) Begins(owner string, by Clock, length Time) {
+	c := r.claim(owner)
+	if !c.Valid() && c.Phase != Detached || r.round(c, by, r.now(), length) != nil {
+		return
+	}
+	i := 0
+	for i < len(c.Rounds) && c.Rounds[i].Began < 6*r.Window { // no answer to it comes so late
+		i++
+	}
+	if i == len(c.Rounds) {
+		c.Rounds = append(c.Rounds, Round{})
+	}
+	c.Rounds[i].timing = begins(by, r.now())
+	_ = r.Begin(c, &c.Rounds[i], length)
+}
+
+// round returns the round that began at an instant, or nil.
+func (r *Run) round(c *Claim, by Clock, began, length Time) *Round {
+	for i := range c.Rounds {
+		if o := &c.Rounds[i]; o.clock == by && o.since == began && o.Length == length {
+			r.PassRound(o, o.elapsed())
+			return o
+		}
+	}
+	return nil
+}
+
+// Grants is called when a node has the claim's key, which it did not have, for left.
+func (r *Run) Grants(n int, owner string, left Time) error {
+	c := r.claim(owner)
+	r.node(n)
+	r.lives(n, c.since, c.Age)
+	return r.Acquire(n, c, left)
+}
+
+// Has reports whether a node has the claim's key.
+func (r *Run) Has(n int, owner string) bool {
+	r.node(n)
+	return r.Nodes[n].of(r.owners[owner]) != nil
+}
+
+// Keeps is called when a node has executed an extend that a client sent at an instant of true time, and keeps
+// the key for left.
+func (r *Run) Keeps(n int, owner string, by Clock, sent, length, left Time) error {
+	c := r.claim(owner)
+	o := r.round(c, by, sent, length)
+	r.node(n)
+	if o != nil {
+		r.lives(n, o.since, o.Began)
+	}
+	return r.Extend(n, c, o, left)
+}
+
+// Releases is called when a node has removed the claim's key.
+func (r *Run) Releases(n int, owner string) error {
+	c := r.claim(owner)
+	r.node(n)
+	return r.Release(n, c)
+}
+
+// Breaks is called when a node has removed all keys by force. Nothing is promised to their claims any more.
+func (r *Run) Breaks(n int) {
+	r.node(n)
+	at := &r.Nodes[n]
+	for _, k := range at.Keys {
+		k.Broken = true
+	}
+	at.Keys = at.Keys[:0]
+}
+
+// Restarts is called when a node restarts, or has forgotten something. It has nothing but what is said next,
+// by Remembers.
+func (r *Run) Restarts(n int, tookOver bool) {
+	r.node(n)
+	r.Crash(n, 0)
+	r.Born(n, r.now(), tookOver)
+}
+
+// Born says when a node's life began, and whether it has taken over from another server then.
+func (r *Run) Born(n int, at Time, tookOver bool) { r.born[n] = birth{at, tookOver} }
+
+// By returns the clock of the client that has an owner's claim, or nil.
+func (r *Run) By(owner string) Clock {
+	if c := r.owners[owner]; c != nil {
+		return c.clock
+	}
+	return nil
+}
+
+// Remembers is called for each key that a node still has after a restart. It is no vote.
+func (r *Run) Remembers(n int, owner string, left Time) {
+	at := &r.Nodes[n]
+	at.Keys = append(at.Keys, Key{r.claim(owner), left})
+}
+
+// Wins is called when a client has a lease: by an attempt, or by a round that resumed it. It has taken took.
+func (r *Run) Wins(owner string, by Clock, took Time) error {
+	c := r.claim(owner)
+	if c.Phase == Detached || c.Phase == Held {
+		return r.Extends(owner, by, took)
+	}
+	if err := r.Win(c); err != nil {
+		return err
+	}
+	return r.relied(c)
+}
+
+// Extends is called when a client's lease was extended by a round that has taken took.
+func (r *Run) Extends(owner string, by Clock, took Time) error {
+	c := r.claim(owner)
+	o, past := new(Round), false
+	for i := range c.Rounds {
+		p := &c.Rounds[i]
+		if p.clock != by {
+			continue
+		}
+		r.PassRound(p, p.elapsed())
+		switch {
+		case p.Began != took:
+		case !p.Open:
+			past = true
+		case !o.Open || o.Kept.len() < r.Majority || p.Kept.len() >= r.Majority && p.Length > o.Length:
+			o = p // of two that began together, the longer one, if it counts
+		}
+	}
+	if !o.Open && past && c.Valid() {
+		return nil // it was for a shorter time than is left of the lease
+	}
+	if err := r.Confirm(c, o); err != nil {
+		return err
+	}
+	c.timing.clock, c.read = o.clock, o.read
+	return r.relied(c)
+}
+
+// relied notes that somebody relies on a claim, or for longer than before.
+func (r *Run) relied(c *Claim) error {
+	kept := r.Claims[:0]
+	for _, d := range r.Claims {
+		if d != c {
+			if past := d.elapsed(); past > 0 {
+				r.Pass(d, past)
+			}
+			if d.Taken() {
+				kept = append(kept, d)
+			}
+		}
+	}
+	r.Claims = append(kept, c)
+	return r.Exclusive()
+}
+
+// Relies is called when a client says for how long it may rely on its lease.
+func (r *Run) Relies(owner string, left Time) error {
+	if c := r.claim(owner); left > c.Lease {
+		return refuse("lease", c, "its client relies on it for %v, and it is %v, for %v", r.told(left), c.Phase, r.told(c.Lease))
+	}
+	return nil
+}
+
+// Leaves is called when a client ends a lease or an attempt, or when it sends a release.
+func (r *Run) Leaves(owner string) {
+	if c := r.claim(owner); c.Phase == Asking || c.Phase == Held {
+		_ = r.Leave(c)
+	}
+}
+
+// Detaches is called when a client has detached a lease.
+func (r *Run) Detaches(owner string) error { return r.Detach(r.claim(owner)) }
+
+// GoesOnReading is called when a writer lets others read.
+func (r *Run) GoesOnReading(owner string) { r.claim(owner).Reads = true }
+
+// Shares is called when a node has made a reader of a writer, and keeps the key for left: a millisecond longer,
+// perhaps.
+func (r *Run) Shares(n int, owner string, left Time) {
+	if k := r.Nodes[n].of(r.claim(owner)); k != nil {
+		k.Left = max(k.Left, left)
+	}
+}
+
+// Dies is called when a client is killed. It relies on nothing any more.
+func (r *Run) Dies(by Clock) {
+	for owner, c := range r.owners {
+		if c.clock == by {
+			r.Leaves(owner)
+		}
+	}
+}

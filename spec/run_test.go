@@ -1,0 +1,285 @@
+package spec
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// A hand is a clock that a test moves.
+type hand struct{ at Time }
+
+func (h *hand) Time() Time { return h.at }
+
+// A story is a run of one name on three nodes. All clocks show the same.
+type story struct {
+	*Run
+	hand *hand
+	x, y *client
+}
+
+type client struct{ *hand }
+
+func tell() *story {
+	s := &story{hand: new(hand)}
+	s.x, s.y = &client{s.hand}, &client{s.hand}
+	rules := &Rules{
+		Quorum: 2, Majority: 2, Window: 300, VotesFrom: 900, KeepsFrom: 300,
+		Allowed:     func(t Time) Time { return t - 10 },
+		Lives:       func(c *Claim) Time { return c.Length },
+		Nanoseconds: true,
+	}
+	s.Run = NewRun(rules, s.hand.Time, s.hand, s.hand, s.hand)
+	return s
+}
+
+// asks begins an attempt that is called as its owner is.
+func (s *story) asks(owner string, by *client) { s.Asks(owner, Claim{Name: owner, Length: 900}, by) }
+
+// holds lets x have the name since just now, by n1 and n2.
+func (s *story) holds(t *testing.T) {
+	s.asks("x", s.x)
+	s.must(t, s.Grants(0, "x", 900), s.Grants(1, "x", 900), s.Wins("x", s.x, 0))
+}
+
+// extends lets x send a round, which those nodes execute at once.
+func (s *story) extends(t *testing.T, nodes ...int) {
+	s.Begins("x", s.x, 900)
+	for _, n := range nodes {
+		s.must(t, s.Keeps(n, "x", s.x, s.hand.at, 900, 900))
+	}
+}
+
+func (s *story) must(t *testing.T, all ...error) {
+	t.Helper()
+	for _, err := range all {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The specification refuses in its own words, and only what it does not allow.
+func TestRun(t *testing.T) {
+	for _, c := range []struct {
+		what string
+		tell func(t *testing.T, s *story) error
+		want string // "": it is allowed
+	}{
+		{"one after the other", func(t *testing.T, s *story) error {
+			s.holds(t)
+			s.hand.at += 200
+			s.extends(t, 0, 1)
+			s.must(t, s.Extends("x", s.x, 0), s.Relies("x", 890))
+			s.hand.at += 500
+			s.Leaves("x")
+			s.must(t, s.Releases(0, "x"), s.Releases(1, "x"))
+			s.asks("y", s.y)
+			s.must(t, s.Grants(0, "y", 900), s.Grants(1, "y", 900))
+			return s.Wins("y", s.y, 0)
+		}, ""},
+		{"the key has ended", func(t *testing.T, s *story) error {
+			s.holds(t)
+			s.hand.at += 900
+			s.asks("y", s.y)
+			s.must(t, s.Grants(0, "y", 900), s.Grants(1, "y", 900))
+			return s.Wins("y", s.y, 0)
+		}, ""},
+		{"too few nodes", func(t *testing.T, s *story) error {
+			s.asks("x", s.x)
+			s.must(t, s.Grants(1, "x", 900))
+			return s.Wins("x", s.x, 0)
+		}, "Win(x): n2 voted for it, 2 needed"},
+		{"a young node", func(t *testing.T, s *story) error {
+			s.Restarts(2, false)
+			s.hand.at += 899
+			s.asks("x", s.x)
+			s.hand.at += 10
+			s.must(t, s.Grants(1, "x", 900), s.Grants(2, "x", 900))
+			return s.Wins("x", s.x, 10)
+		}, "Win(x): n2 voted for it, 2 needed; n3 does not count, too soon after a restart"},
+		{"a node that is old enough", func(t *testing.T, s *story) error {
+			s.Restarts(2, false)
+			s.hand.at += 900
+			s.asks("x", s.x)
+			s.must(t, s.Grants(1, "x", 900), s.Grants(2, "x", 900))
+			return s.Wins("x", s.x, 0)
+		}, ""},
+		{"a server that took over votes as soon as it is old enough", func(t *testing.T, s *story) error {
+			s.Restarts(2, true)
+			s.hand.at += 800
+			s.asks("x", s.x)
+			s.hand.at += 100
+			s.must(t, s.Grants(1, "x", 900), s.Grants(2, "x", 900))
+			return s.Wins("x", s.x, 100)
+		}, ""},
+		{"after the window", func(t *testing.T, s *story) error {
+			s.asks("x", s.x)
+			s.must(t, s.Grants(0, "x", 900), s.Grants(1, "x", 900))
+			s.hand.at += 300
+			return s.Wins("x", s.x, 300)
+		}, "Win(x): 300ns after its start the window of 300ns is over"},
+		{"nobody asked", func(t *testing.T, s *story) error { return s.Grants(0, "x", 900) }, "Acquire(x): nobody has asked for it"},
+		{"another's key", func(t *testing.T, s *story) error {
+			s.holds(t)
+			s.hand.at += 100
+			s.asks("y", s.y)
+			return s.Grants(1, "y", 900)
+		}, "Acquire(y): n2 has the key of x, for 800ns"},
+		{"a short key", func(t *testing.T, s *story) error {
+			s.asks("x", s.x)
+			return s.Grants(1, "x", 899)
+		}, "Acquire(x): n2 keeps the key for 899ns, less than 900ns"},
+		{"several read", func(t *testing.T, s *story) error {
+			for _, owner := range []string{"x", "y"} {
+				s.Asks(owner, Claim{Name: owner, Length: 900, Reads: true}, s.x)
+				s.must(t, s.Grants(0, owner, 900), s.Grants(1, owner, 900), s.Wins(owner, s.x, 0))
+			}
+			s.asks("z", s.y)
+			return s.Grants(0, "z", 900)
+		}, "Acquire(z): n1 has the key of x, for 900ns"},
+		{"a release of what is held", func(t *testing.T, s *story) error {
+			s.holds(t)
+			return s.Releases(0, "x")
+		}, "Release(x): it is held"},
+		{"a release where nothing is", func(t *testing.T, s *story) error {
+			s.holds(t)
+			s.Leaves("x")
+			return s.Releases(2, "x")
+		}, "Release(x): n3 does not have the key"},
+		{"a renewal by too few", func(t *testing.T, s *story) error {
+			s.holds(t)
+			s.extends(t, 0)
+			return s.Extends("x", s.x, 0)
+		}, "Confirm(x): the round counts n1, 2 needed"},
+		{"a renewal by a node that has just restarted, and was healed", func(t *testing.T, s *story) error {
+			s.holds(t)
+			s.Restarts(1, false)
+			s.hand.at += 299
+			s.must(t, s.Grants(1, "x", 900))
+			s.extends(t, 0, 1)
+			return s.Extends("x", s.x, 0)
+		}, "Confirm(x): the round counts n1, 2 needed; n2 does not count, too soon after a restart"},
+		{"a renewal that nobody has begun", func(t *testing.T, s *story) error {
+			s.holds(t)
+			s.extends(t, 0, 1)
+			s.hand.at += 5
+			return s.Extends("x", s.x, 4)
+		}, "Confirm(x): there is no such round"},
+		{"a renewal after the end", func(t *testing.T, s *story) error {
+			s.holds(t)
+			s.hand.at += 880
+			s.extends(t, 0, 1)
+			s.hand.at += 10
+			return s.Extends("x", s.x, 10)
+		}, "Confirm(x): it is over, and not valid"},
+		{"a short renewal whose time is over", func(t *testing.T, s *story) error {
+			s.holds(t)
+			s.Begins("x", s.x, 50)
+			s.must(t, s.Keeps(0, "x", s.x, 0, 50, 900), s.Keeps(1, "x", s.x, 0, 50, 900))
+			s.hand.at += 60
+			return s.Extends("x", s.x, 60)
+		}, ""},
+		{"an extend that shortens", func(t *testing.T, s *story) error {
+			s.holds(t)
+			s.Begins("x", s.x, 500)
+			return s.Keeps(0, "x", s.x, 0, 500, 500)
+		}, "Extend(x): n1 keeps the key for 500ns, and kept it for 900ns before"},
+		{"an extend that creates", func(t *testing.T, s *story) error {
+			s.holds(t)
+			s.Begins("x", s.x, 900)
+			return s.Keeps(2, "x", s.x, 0, 900, 900)
+		}, "Extend(x): n3 does not have the key"},
+		{"too long a reliance", func(t *testing.T, s *story) error {
+			s.holds(t)
+			s.hand.at += 100
+			return s.Relies("x", 791)
+		}, "lease(x): its client relies on it for 791ns, and it is held, for 790ns"},
+		{"a lease that goes on elsewhere", func(t *testing.T, s *story) error {
+			s.holds(t)
+			s.must(t, s.Detaches("x"))
+			s.hand.at += 100
+			s.Begins("x", s.y, 900)
+			s.must(t, s.Keeps(0, "x", s.y, 100, 900, 900), s.Keeps(1, "x", s.y, 100, 900, 900))
+			s.hand.at += 50
+			s.must(t, s.Wins("x", s.y, 50))
+			return s.Relies("x", 840)
+		}, ""},
+		{"resumed after the window", func(t *testing.T, s *story) error {
+			s.holds(t)
+			s.must(t, s.Detaches("x"))
+			s.Begins("x", s.y, 900)
+			s.must(t, s.Keeps(0, "x", s.y, 0, 900, 900), s.Keeps(1, "x", s.y, 0, 900, 900))
+			s.hand.at += 300
+			return s.Wins("x", s.y, 300)
+		}, "Confirm(x): 300ns after the round's start the window of 300ns is over"},
+		{"a hand-over", func(t *testing.T, s *story) error {
+			s.holds(t)
+			s.Asks("y", Claim{Name: "y", Length: 500, Standby: true}, s.y)
+			s.hand.at += 200
+			s.Leaves("x")
+			s.must(t, s.Releases(0, "x"), s.Grants(0, "y", 300), s.Releases(1, "x"), s.Grants(1, "y", 300), s.Wins("y", s.y, 200))
+			return s.Relies("y", 290)
+		}, ""},
+		{"a killed client relies on nothing", func(t *testing.T, s *story) error {
+			s.holds(t)
+			s.Dies(s.x)
+			return s.Relies("x", 1)
+		}, "lease(x): its client relies on it for 1ns, and it is over, for 0s"},
+		{"a node that remembers", func(t *testing.T, s *story) error {
+			s.holds(t)
+			s.Restarts(0, false)
+			s.Remembers(0, "x", 900)
+			s.asks("y", s.y)
+			return s.Grants(0, "y", 900)
+		}, "Acquire(y): n1 has the key of x, for 900ns"},
+		{"two at once, each by nodes that have forgotten the other", func(t *testing.T, s *story) error {
+			s.holds(t)
+			s.Rules.VotesFrom = 0
+			s.Restarts(0, false)
+			s.Restarts(1, false)
+			s.asks("y", s.y)
+			s.must(t, s.Grants(0, "y", 900), s.Grants(1, "y", 900))
+			return s.Wins("y", s.y, 0)
+		}, "Exclusive: x is valid for 890ns more, and y is held, for 890ns more"},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			got := ""
+			if err := c.tell(t, tell()); err != nil {
+				got = err.Error()
+			}
+			if got != c.want {
+				t.Errorf("%s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// A lease lasts by its client's clock and a key by its node's, whatever other clocks show.
+func TestRunByItsOwnClocks(t *testing.T) {
+	now, slow, fast := new(hand), new(hand), new(hand)
+	rules := &Rules{Quorum: 1, Majority: 1, Window: int64(time.Hour), Allowed: func(t Time) Time { return t }, Lives: func(*Claim) Time { return 0 }}
+	r := NewRun(rules, now.Time, fast)
+	x := &client{slow}
+	r.Asks("x", Claim{Name: "x", Length: 100}, x)
+	if err := r.Grants(0, "x", 100); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Wins("x", x, 0); err != nil {
+		t.Fatal(err)
+	}
+	now.at, slow.at, fast.at = 100, 90, 110
+	if err := r.Relies("x", 10); err != nil {
+		t.Error(err)
+	}
+	if r.Has(0, "x") {
+		t.Error("the node has it still")
+	}
+	r.Asks("y", Claim{Name: "y", Length: 100}, &client{now})
+	if err := r.Grants(0, "y", 100); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Wins("y", r.By("y"), 0); err == nil || !strings.HasPrefix(err.Error(), "Exclusive: ") {
+		t.Errorf("a clock that runs too fast by a fifth: %v", err)
+	}
+}
