@@ -21,16 +21,17 @@ import (
 //   - Observe: the engine reports an event.
 //
 // Each updates the state that the checks share, in the files state_*.go, and calls the checks.
-// Each check is in the file of its invariant, i01_exclusion.go to i15_program.go.
+// Each check is in the file of its invariant, i01_exclusion.go to i16_specification.go.
 
 // Invariants has a sentence for each invariant: a word or two, a colon, and what must hold.
 var Invariants = map[string]string{
 	"I1": i1, "I2": i2, "I3": i3, "I4": i4, "I5": i5, "I6": i6, "I7": i7, "I8": i8, "I9": i9, "I10": i10, "I11": i11,
-	"I12": i12, "I13": i13, "I14": i14, "I15": i15,
+	"I12": i12, "I13": i13, "I14": i14, "I15": i15, "I16": i16,
 }
 
 type checker struct {
 	w        *world
+	judge    *judge // nil if the specification is not about the plan
 	holders  []*holder
 	grants   int
 	attempts int                       // to acquire anything, by anybody
@@ -61,6 +62,9 @@ type checker struct {
 // submitted is called for each command that an engine hands to a link.
 func (k *checker) submitted(l *link, cmd *node.Command) {
 	k.swept(l.c)
+	if k.judge != nil {
+		k.judge.submitted(l, cmd)
+	}
 	switch cmd.Kind {
 	case node.Acquire:
 		k.acquires(l, cmd)
@@ -205,6 +209,9 @@ func (k *checker) before(s *server, m *message, now model.Time) {
 // after is called when the node has executed the command.
 func (k *checker) after(s *server, m *message, now model.Time) {
 	k.hasSpared(s, m, now)
+	if k.judge != nil {
+		k.judge.executed(s, m, now)
+	}
 	if m.result.Status == node.Refused && len(m.cmd.Claims) > 1 && k.someFree(s, m, now) {
 		k.w.sometimes(SeveralRefused)
 	}
@@ -299,6 +306,9 @@ func (c *Client) observe(e quorum.Event) {
 	}
 	k := &w.check
 	w.logEvent(c, &e)
+	if k.judge != nil { // the other invariants come first
+		defer k.judge.refuses(k.judge.tells(c, &e))
+	}
 	switch e.Kind {
 	case quorum.EventAcquired:
 		k.tellsAcquired(c, &e)

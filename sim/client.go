@@ -330,6 +330,9 @@ func rank(b backlog) int {
 func (c *Client) kill() {
 	c.dead = true
 	c.w.check.killed(c)
+	if j := c.w.check.judge; j != nil {
+		j.dies(c)
+	}
 	c.backlog = nil
 	for _, l := range c.links {
 		for _, m := range l.pending {

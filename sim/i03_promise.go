@@ -20,6 +20,9 @@ func (k *checker) promised(h *holder, at clock.Instant) {
 	if said > at && h.lease.Remaining() > 0 {
 		k.w.fail("I3", fmt.Sprintf("%s is promised %q for %v longer than it may rely on it", h.c.name, h.name, said.Sub(at)))
 	}
+	if k.judge != nil {
+		k.judge.relies(h, h.lease.Remaining())
+	}
 	h.until = said
 	k.planAudit(h)
 }

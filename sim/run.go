@@ -155,6 +155,9 @@ func WithProgram(program func(*Client) error) Option {
 	return func(w *world) { w.program = program }
 }
 
+// JudgedBy holds a run to these [Invariants] alone.
+func JudgedBy(invariants ...string) Option { return func(w *world) { w.judgedBy = invariants } }
+
 // WithTrace keeps a record of everything that happens.
 func WithTrace() Option { return func(w *world) { w.trace = &Trace{waiters: make(map[string]Waiter)} } }
 
@@ -198,6 +201,9 @@ func newWorld(p *faults.Plan, program func(*Client) error, options []Option) *wo
 	w.order = stream(p.Seed, ofOrder, 0)
 	w.healing = stream(p.Seed, ofHealing, 0)
 	w.check = checker{w: w, latest: make(map[string]latest)}
+	if p.Lock.Client != faults.Plain && p.Lock.Guard {
+		w.check.judge = &judge{w: w}
+	}
 	if w.need = p.Lock.Need; w.need == 0 {
 		w.need = p.Nodes/2 + 1
 	}

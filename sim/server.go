@@ -355,6 +355,7 @@ func (s *server) restart(mode faults.Mode) {
 		s.w.sometimes(ReplicaTookOver)
 	}
 	s.down, s.downBy, s.scripts, s.busy = false, nil, 0, 0
+	s.forgets()
 	if loss != model.LoseNothing {
 		s.w.sometimes(Amnesia)
 	}
@@ -386,7 +387,15 @@ func (s *server) demote(e *faults.Event) {
 		s.mem.Load(of.mem.Dump(of.time()))
 	}
 	s.since, s.copy = s.w.now, s.w.now
+	s.forgets()
 	s.w.sometimes(Amnesia)
+}
+
+// forgets notes that the server may have lost keys.
+func (s *server) forgets() {
+	if j := s.w.check.judge; j != nil {
+		j.forgets(s)
+	}
 }
 
 // promote makes the server a master again.

@@ -12,6 +12,9 @@ import (
 // handsOn notes that a node hands a lock on to the standby claim of a waiter.
 func (k *checker) handsOn(s *server, h handoff, token node.Token, waiter string) {
 	k.w.sometimes(HandedOn)
+	if k.judge != nil {
+		k.judge.handsOn(s, h.name, h.owner, waiter)
+	}
 	if k.gone[h.owner] != nil {
 		k.comesTwice(h.owner)
 	}

@@ -43,6 +43,7 @@ type world struct {
 	seen     Sometimes
 	trace    *Trace
 	found    []Violation
+	judgedBy []string      // invariants; nil: all
 	broken   string        // the first assumption that the run has broken
 	disagree time.Duration // by how much the times of day of clients have differed
 	strobes  time.Duration // by how much one has jumped back and forth
@@ -343,6 +344,9 @@ func (w *world) blame(invariant, what string) {
 }
 
 func (w *world) violated(v Violation) {
+	if w.judgedBy != nil && !slices.Contains(w.judgedBy, v.Invariant) {
+		return
+	}
 	if len(w.found) < maxViolations {
 		w.found = append(w.found, v)
 		w.log(Entry{Kind: "violation", Client: -1, Node: -1, Text: v.said()})

@@ -45,7 +45,7 @@ usage: redquorum sim [explore flags]
 Runs the engine of this program in a simulated world: nodes crash, lose their
 data, hang and have a wrong time of day; networks lose, delay and repeat
 messages; processes stop at the worst instant. A seed, or a plan, always gives
-the same run. Each run is checked against fifteen invariants, such as mutual
+the same run. Each run is checked against sixteen invariants, such as mutual
 exclusion. With no subcommand, explores random seeds for 30 s.
 
 'redquorum sim WORD --help' has the rest.

@@ -1,0 +1,315 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
+	"github.com/redquorum/redquorum/quorum"
+	"github.com/redquorum/redquorum/spec"
+)
+
+// I16 is checked whenever a node executes a command, restarts or hands a lock on, and when a client
+// acquires, extends, resumes or detaches a lease, or says how long it is valid.
+const i16 = "specification: what happens to a name is what the specification allows (spec/README.md)"
+
+// A judge tells the specification of each name what happens to it. It knows nothing of what other
+// invariants record. It judges plans with the restart guard, until they break an assumption.
+type judge struct {
+	w     *world
+	names map[string]*judged
+	rules map[int]*spec.Rules // by quorum
+	began int                 // attempts
+}
+
+// A judged name is one that the specification judges, unless something has happened to it that is not in
+// the specification.
+type judged struct {
+	*spec.Run
+	name    string
+	outside bool
+	unaware map[string]bool // owners that may be counted by a client that cannot know that the server was a replica
+}
+
+type clientTime struct{ c *Client }
+
+func (t clientTime) Time() spec.Time { return spec.Time(t.c.Now()) }
+
+type serverTime struct{ s *server }
+
+func (t serverTime) Time() spec.Time { return spec.Time(t.s.time()) * int64(time.Millisecond) }
+
+// of returns what the specification knows of a name, or nil.
+func (j *judge) of(name string) *judged {
+	if j.w.broken != "" {
+		return nil
+	}
+	r := j.names[name]
+	if r == nil {
+		nodes, need := j.w.site(name)
+		clocks := make([]spec.Clock, len(nodes))
+		for i, s := range nodes {
+			clocks[i] = serverTime{s}
+		}
+		r = &judged{Run: spec.NewRun(j.rulesOf(need, len(nodes)), func() spec.Time { return j.w.now }, clocks...), name: name}
+		for i, s := range nodes {
+			r.Born(i, s.since, s.replica)
+		}
+		if j.names == nil {
+			j.names = make(map[string]*judged)
+		}
+		j.names[name] = r
+	}
+	if r.outside {
+		return nil
+	}
+	return r
+}
+
+// rulesOf returns the constants of the specification for the plan.
+func (j *judge) rulesOf(need, nodes int) *spec.Rules {
+	if r := j.rules[need]; r != nil {
+		return r
+	}
+	l := &j.w.p.Lock
+	allowance := func(t spec.Time) spec.Time { return mulRatio(t, l.Drift) + int64(2*time.Millisecond) }
+	r := &spec.Rules{
+		Quorum: need, Majority: nodes/2 + 1, Window: int64(l.MaxLease / 3),
+		VotesFrom: int64(l.MaxLease + l.Grace), KeepsFrom: int64(l.MaxLease / 3),
+		Pace:    allowance(int64(j.w.placeTTL())),
+		Allowed: func(t spec.Time) spec.Time { return t - allowance(t) },
+		Lives: func(c *spec.Claim) spec.Time {
+			if c.Phase == spec.Asking {
+				return c.Length
+			}
+			return 1 // it protects nothing before the next renewal
+		},
+		Nanoseconds: true,
+	}
+	if j.rules == nil {
+		j.rules = make(map[int]*spec.Rules)
+	}
+	j.rules[need] = r
+	return r
+}
+
+// refuses reports what the specification does not allow.
+func (j *judge) refuses(r *judged, err error) {
+	if err != nil {
+		r.outside = true
+		j.w.fail("I16", fmt.Sprintf("%q: %v", r.name, err))
+	}
+}
+
+// submitted is called for each command that an engine hands to a link.
+func (j *judge) submitted(l *link, cmd *node.Command) {
+	by := clientTime{l.c}
+	for i := range cmd.Claims {
+		claim := &cmd.Claims[i]
+		r := j.of(claim.Name)
+		if r == nil {
+			continue
+		}
+		length := cmd.TTL - j.w.p.Lock.Grace
+		switch cmd.Kind {
+		case node.Acquire:
+			j.asks(r, l.c, cmd, claim.Owner)
+		case node.Extend:
+			r.Begins(claim.Owner, by, int64(length))
+		case node.Release:
+			r.Leaves(claim.Owner)
+			if wait := cmd.Waiting(); wait.Queued() && !wait.Stays() {
+				r.Leaves(node.Standby(claim.Owner))
+			}
+		case node.Downgrade:
+			r.GoesOnReading(claim.Owner)
+		}
+	}
+}
+
+// asks notes an attempt, and that which stands by.
+func (j *judge) asks(r *judged, c *Client, cmd *node.Command, owner string) {
+	if _, known := r.Knows(owner); known {
+		return
+	}
+	j.began++
+	grace := j.w.p.Lock.Grace
+	claim := spec.Claim{Name: fmt.Sprintf("%s#%d", c.name, j.began), Reads: cmd.Mode == node.Read, Length: int64(cmd.TTL - grace)}
+	r.Asks(owner, claim, clientTime{c})
+	if wait := cmd.Waiting(); wait.Standby != 0 {
+		claim.Name, claim.Standby, claim.Length = claim.Name+" in line", true, int64(min(cmd.TTL, wait.PlaceTTL)-grace)
+		r.Asks(node.Standby(owner), claim, clientTime{c})
+	}
+}
+
+// executed is called when a node has executed a command.
+func (j *judge) executed(s *server, m *message, now model.Time) {
+	for i := range m.cmd.Claims {
+		claim := &m.cmd.Claims[i]
+		r := j.of(claim.Name)
+		if r == nil {
+			continue
+		}
+		left, there := s.left(now, claim.Name, claim.Owner, m.cmd.Mode)
+		switch {
+		case m.cmd.Kind == node.Acquire && m.result.Status == node.Granted && !r.Has(s.number, claim.Owner):
+			r.believes(m.link, claim.Owner)
+			j.refuses(r, r.Grants(s.number, claim.Owner, left))
+		case m.cmd.Kind == node.Extend && i < len(m.result.Kept) && m.result.Kept[i]:
+			r.believes(m.link, claim.Owner)
+			length := int64(m.cmd.TTL - j.w.p.Lock.Grace)
+			j.refuses(r, r.Keeps(s.number, claim.Owner, clientTime{m.link.c}, m.sent, length, left))
+		case m.cmd.Kind == node.Release && !there:
+			j.released(s, m, r, claim.Owner, now)
+		case m.cmd.Kind == node.Break && m.result.Status == node.Released:
+			r.Breaks(s.number)
+		case m.cmd.Kind == node.Downgrade && r.Has(s.number, claim.Owner):
+			left, _ := s.left(now, claim.Name, claim.Owner, node.Read)
+			r.Shares(s.number, claim.Owner, left)
+		}
+	}
+}
+
+// released is called for each name of a release that a node has executed. That of a waiter who waits no more
+// ends what was handed on to it as well.
+func (j *judge) released(s *server, m *message, r *judged, owner string, now model.Time) {
+	wait, n := m.cmd.Waiting(), s.number
+	if !r.Has(n, owner) && wait.Queued() && !wait.Stays() && r.Has(n, node.Standby(owner)) {
+		if _, there := s.left(now, r.name, node.Standby(owner), m.cmd.Mode); there {
+			return
+		}
+		owner = node.Standby(owner)
+	}
+	// The field of a dead reader may still be there.
+	if r.Has(n, owner) || m.result.Status == node.Released && len(m.cmd.Claims) == 1 && m.cmd.Mode == node.Exclusive {
+		j.refuses(r, r.Releases(n, owner))
+	}
+}
+
+// left is for how long a node has a key.
+func (s *server) left(now model.Time, name, owner string, mode node.Mode) (spec.Time, bool) {
+	until, ok := s.mem.Keeps(now, name, owner, mode)
+	switch {
+	case !ok:
+		return 0, false
+	case until == model.Never:
+		return math.MaxInt64 / 2, true
+	}
+	return int64(until-now+1) * int64(time.Millisecond), true
+}
+
+// believes notes that a client may take a node for one that remembers everything, though it was a replica.
+func (r *judged) believes(l *link, owner string) {
+	if l.unaware() {
+		if r.unaware == nil {
+			r.unaware = make(map[string]bool)
+		}
+		r.unaware[owner] = true
+	}
+}
+
+// handsOn is called when a node hands a lock on.
+func (j *judge) handsOn(s *server, name, owner, waiter string) {
+	r := j.of(name)
+	if r == nil {
+		return
+	}
+	if by, ok := r.By(owner).(clientTime); ok {
+		r.believes(by.c.links[s.number], owner)
+	}
+	left, _ := s.left(s.time(), name, owner, node.WaiterMode(waiter))
+	j.refuses(r, r.Grants(s.number, owner, left))
+}
+
+// tells is called when an engine reports an event. It returns a name for which the specification does not allow
+// that.
+func (j *judge) tells(c *Client, e *quorum.Event) (refused *judged, why error) {
+	switch e.Kind {
+	case quorum.EventAcquired, quorum.EventExtended, quorum.EventLost, quorum.EventReleased, quorum.EventDetached, quorum.EventAttemptFailed:
+	default:
+		return nil, nil
+	}
+	for name := range strings.SplitSeq(e.Name, ",") {
+		r := j.of(name)
+		if r == nil {
+			continue
+		}
+		err := r.tells(c, e)
+		switch {
+		case err == nil:
+		case r.unaware[e.Owner]:
+			r.outside = true
+		case why == nil:
+			refused, why = r, err
+		}
+	}
+	return refused, why
+}
+
+func (r *judged) tells(c *Client, e *quorum.Event) error {
+	switch e.Kind {
+	case quorum.EventAcquired:
+		if phase, _ := r.Knows(e.Owner); c.w.program != nil && phase != spec.Asking && phase != spec.Detached {
+			r.outside = true // the program has resumed a lease that it had not detached
+			return nil
+		}
+		return r.Wins(e.Owner, clientTime{c}, int64(e.Took))
+	case quorum.EventExtended:
+		return r.Extends(e.Owner, clientTime{c}, int64(e.Took))
+	case quorum.EventDetached:
+		return r.Detaches(e.Owner)
+	}
+	r.Leaves(e.Owner)
+	return nil
+}
+
+// relies is called when a lease says for how long it is valid.
+func (j *judge) relies(h *holder, left time.Duration) {
+	for _, name := range h.names {
+		if r := j.of(name); r != nil && left > 0 {
+			j.refuses(r, r.Relies(h.owner, int64(left)))
+		}
+	}
+}
+
+// forgets is called when a node may have lost keys.
+func (j *judge) forgets(s *server) {
+	for name := range j.names {
+		nodes, _ := j.w.site(name)
+		r := j.of(name)
+		if r == nil || s.number >= len(nodes) {
+			continue
+		}
+		r.Restarts(s.number, s.replica)
+		var state node.State
+		s.inspect(s.time(), name, &state)
+		for _, f := range state.Fields {
+			if f.Name == node.ModeField {
+				continue
+			}
+			owner, writes := strings.CutSuffix(f.Name, node.WriteSuffix)
+			mode := node.Exclusive
+			switch {
+			case writes:
+				mode = node.Write
+			case len(state.Fields) > 1:
+				mode = node.Read
+			}
+			if left, ok := s.left(s.time(), name, owner, mode); ok {
+				r.Remembers(s.number, owner, left)
+			}
+		}
+	}
+}
+
+// dies is called when a client is killed.
+func (j *judge) dies(c *Client) {
+	for name := range j.names {
+		if r := j.of(name); r != nil {
+			r.Dies(clientTime{c})
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package sim_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
+	"github.com/redquorum/redquorum/sim"
+)
+
+// A faulty memory does something else before and after a command, or says that it has done something else.
+type faulty struct {
+	*model.Server
+	before func(s *model.Server, now model.Time, cmd *node.Command)
+	after  func(s *model.Server, now model.Time, cmd *node.Command, reply *node.Reply)
+}
+
+func (f faulty) Apply(now model.Time, cmd node.Command) (node.Reply, []model.Notice) {
+	if f.before != nil {
+		f.before(f.Server, now, &cmd)
+	}
+	reply, published := f.Server.Apply(now, cmd)
+	if f.after != nil {
+		f.after(f.Server, now, &cmd, &reply)
+	}
+	return reply, published
+}
+
+// The specification alone refuses what nodes must not do, and says what it is.
+func TestSpecificationRefuses(t *testing.T) {
+	for _, c := range []struct {
+		what   string
+		before func(s *model.Server, now model.Time, cmd *node.Command)
+		after  func(s *model.Server, now model.Time, cmd *node.Command, reply *node.Reply)
+		want   []string // all of it is said
+	}{
+		{what: "nothing"},
+		{"a key is taken from another", func(s *model.Server, _ model.Time, cmd *node.Command) {
+			if cmd.Kind == node.Acquire && cmd.Mode == node.Exclusive {
+				s.Del(cmd.Claims[0].Name)
+			}
+		}, nil, []string{"Acquire(c", " has the key of c"}},
+		{"a key is short", nil, func(s *model.Server, now model.Time, cmd *node.Command, reply *node.Reply) {
+			if reply.Status == node.Granted {
+				s.PExpire(now, cmd.Claims[0].Name, cmd.TTL/2)
+			}
+		}, []string{"Acquire(c", "keeps the key for", "less than"}},
+		{"a key is there that was not extended", nil, func(s *model.Server, now model.Time, cmd *node.Command, reply *node.Reply) {
+			if cmd.Kind == node.Extend {
+				for i := range reply.Kept {
+					reply.Kept[i] = true
+				}
+			}
+		}, []string{"Extend(c", "does not have the key"}},
+		{"an extend shortens", nil, func(s *model.Server, now model.Time, cmd *node.Command, reply *node.Reply) {
+			if cmd.Kind == node.Extend && reply.Kept[0] {
+				s.PExpire(now, cmd.Claims[0].Name, 10*time.Millisecond)
+			}
+		}, []string{"Extend(c", "and kept it for"}},
+		{"a release that has removed nothing", nil, func(_ *model.Server, _ model.Time, _ *node.Command, reply *node.Reply) {
+			if reply.Status == node.Absent {
+				reply.Status = node.Released
+			}
+		}, []string{"Release(c", "does not have the key"}},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			t.Parallel()
+			memory := sim.WithMemory(func(e model.Ears) sim.Memory { return faulty{&model.Server{Ears: e}, c.before, c.after} })
+			for seed := range uint64(30) {
+				r := sim.Run(faults.Generate(seed, faults.Profile{}), nil, memory, sim.JudgedBy("I16"))
+				v := r.Worst()
+				if v == nil {
+					continue
+				}
+				for _, want := range c.want {
+					if !strings.Contains(v.What, want) {
+						t.Errorf("%q lacks %q", v.What, want)
+					}
+				}
+				if c.want == nil || v.Invariant != "I16" {
+					t.Errorf("seed %d: %s: %s", seed, v.Invariant, v.What)
+				}
+				return
+			}
+			if c.want != nil {
+				t.Error("it is allowed")
+			}
+		})
+	}
+}
