@@ -86,6 +86,7 @@ type Outcome struct {
 	What      string  `json:"what"`             // the violation
 	Seconds   float64 `json:"seconds"`          // of the probe, without its build
 	Reason    string  `json:"reason,omitempty"` // of one that is expected to survive
+	Refused   *uint64 `json:"refused"`          // the first seed whose run the specification does not allow; nil: none
 
 	mutant *Mutant
 }
@@ -114,14 +115,28 @@ func (m *Mutant) try(ctx context.Context, root string, seeds uint64) (*Outcome, 
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%s does not build: %w\n%s", m.ID, err, out)
 	}
-	return o, o.probe(ctx, probe, seeds)
+	if err := o.probe(ctx, probe, seeds); err != nil || !o.Killed {
+		return o, err
+	}
+	alone := &Outcome{}
+	if err := alone.probe(ctx, probe, seeds, "-by", specification); err != nil {
+		return nil, err
+	}
+	o.Seconds += alone.Seconds
+	if alone.Invariant == specification {
+		o.Refused = &alone.Seed
+	}
+	return o, nil
 }
 
+// specification is the invariant that holds a run against the specification in folder spec.
+const specification = "I16"
+
 // probe runs the program until the first seed that kills.
-func (o *Outcome) probe(ctx context.Context, program string, seeds uint64) error {
+func (o *Outcome) probe(ctx context.Context, program string, seeds uint64, args ...string) error {
 	began := time.Now()
 	var stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, program, "-to", strconv.FormatUint(seeds-1, 10))
+	cmd := exec.CommandContext(ctx, program, append(args, "-to", strconv.FormatUint(seeds-1, 10))...)
 	cmd.Stderr = &stderr
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {

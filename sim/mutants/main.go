@@ -87,7 +87,7 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 	case c.markdown:
 		show = func(_ io.Writer, o *Outcome) { tableRow(os.Stderr, o) } // also if the page cannot be written in the end
 	default:
-		fmt.Fprintf(out, tableFormat, "", "mutant", "seed", "killed by", "s")
+		fmt.Fprintf(out, tableFormat, "", "mutant", "seed", "killed by", "spec", "s")
 	}
 	sound, err := c.try(ctx, engine, root)
 	if err != nil {
@@ -189,7 +189,7 @@ func (c *config) try(ctx context.Context, m *Mutant, root string) (*Outcome, err
 	return m.try(ctx, root, c.seeds)
 }
 
-const tableFormat = "%-5s %-72s %6s  %-26s %6s\n"
+const tableFormat = "%-5s %-72s %6s  %-26s %6s %6s\n"
 
 func tableRow(w io.Writer, o *Outcome) {
 	seed, by := "-", "survives"
@@ -204,7 +204,15 @@ func tableRow(w io.Writer, o *Outcome) {
 	} else if !o.Killed {
 		by = string(o.mutant.Expect)
 	}
-	fmt.Fprintf(w, tableFormat, o.ID, o.mutant.Bug, seed, by, fmt.Sprintf("%.1f", o.Seconds))
+	fmt.Fprintf(w, tableFormat, o.ID, o.mutant.Bug, seed, by, o.refused("-"), fmt.Sprintf("%.1f", o.Seconds))
+}
+
+// refused is the first seed whose run the specification does not allow, or what stands for none.
+func (o *Outcome) refused(none string) string {
+	if o.Refused == nil {
+		return none
+	}
+	return fmt.Sprint(*o.Refused)
 }
 
 func jsonRow(w io.Writer, o *Outcome) { _ = json.NewEncoder(w).Encode(o) }

@@ -19,10 +19,15 @@ func main() {
 	from := flag.Uint64("from", 0, "the first seed")
 	to := flag.Uint64("to", 999, "the last seed")
 	patience := flag.Duration("patience", 20*time.Second, "how long one seed may run")
+	by := flag.String("by", "", "the one invariant that runs are held to; a hang or a panic is none")
 	flag.Parse()
+	var options []sim.Option
+	if *by != "" {
+		options = append(options, sim.JudgedBy(*by))
+	}
 	for seed := *from; seed <= *to; seed++ {
 		fmt.Println(seed)
-		if invariant, what := try(faults.Generate(seed, faults.Profile{}), *patience); invariant != "" {
+		if invariant, what := try(faults.Generate(seed, faults.Profile{}), *patience, options); invariant != "" {
 			what, _, _ = strings.Cut(what, "\n")
 			fmt.Println("killed", invariant, what)
 			return
@@ -34,7 +39,7 @@ func main() {
 // try runs a plan and returns which invariant it broke, or "". A run that does
 // not end, or that eats up the memory, breaks one too. It cannot be stopped: the
 // process is to end soon.
-func try(p *faults.Plan, patience time.Duration) (invariant, what string) {
+func try(p *faults.Plan, patience time.Duration, options []sim.Option) (invariant, what string) {
 	type end struct{ invariant, what string }
 	ended := make(chan end, 1)
 	go func() {
@@ -43,7 +48,7 @@ func try(p *faults.Plan, patience time.Duration) (invariant, what string) {
 				ended <- end{"panic", fmt.Sprint(p)}
 			}
 		}()
-		switch r := sim.Run(p, nil); r.Verdict {
+		switch r := sim.Run(p, nil, options...); r.Verdict {
 		case sim.Unsafe, sim.Stuck:
 			ended <- end{r.Worst().Invariant, r.Worst().What}
 		default:
