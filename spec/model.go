@@ -80,7 +80,7 @@ func young(s Set) string {
 	if s == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; %v does not count, too soon after a restart", s)
+	return fmt.Sprintf("; too soon after a restart: %v", s)
 }
 
 // A Claim is one attempt of one client, with the lease that comes of it.
@@ -178,9 +178,9 @@ func (s *State) Begin(c *Claim, r *Round, length Time) error {
 
 // Confirm makes the lease last from the beginning of a round that enough nodes have confirmed.
 func (s *State) Confirm(c *Claim, r *Round) error {
-	resumes, needed := c.Phase == Detached, s.Majority
-	if resumes {
-		needed = s.Quorum
+	resumes, needed := c.Phase == Detached, s.Quorum
+	if !resumes { // what is needed beyond a majority may come from young nodes
+		needed = max(s.Majority, s.Quorum-r.Young.len())
 	}
 	switch {
 	case !resumes && !c.Valid():

@@ -97,7 +97,7 @@ func TestRun(t *testing.T) {
 			s.hand.at += 10
 			s.must(t, s.Grants(1, "x", 900), s.Grants(2, "x", 900))
 			return s.Wins("x", s.x, 10)
-		}, "Win(x): n2 voted for it, 2 needed; n3 does not count, too soon after a restart"},
+		}, "Win(x): n2 voted for it, 2 needed; too soon after a restart: n3"},
 		{"a node that is old enough", func(t *testing.T, s *story) error {
 			s.Restarts(2, false)
 			s.hand.at += 900
@@ -159,7 +159,21 @@ func TestRun(t *testing.T) {
 			s.must(t, s.Grants(1, "x", 900))
 			s.extends(t, 0, 1)
 			return s.Extends("x", s.x, 0)
-		}, "Confirm(x): the round counts n1, 2 needed; n2 does not count, too soon after a restart"},
+		}, "Confirm(x): the round counts n1, 2 needed; too soon after a restart: n2"},
+		{"more than a majority is needed", func(t *testing.T, s *story) error {
+			s.holds(t)
+			s.Rules.Quorum = 3
+			s.extends(t, 0, 1)
+			return s.Extends("x", s.x, 0)
+		}, "Confirm(x): the round counts n1 and n2, 3 needed"},
+		{"more than a majority is needed, and one has just restarted", func(t *testing.T, s *story) error {
+			s.holds(t)
+			s.Rules.Quorum = 3
+			s.Restarts(2, false)
+			s.must(t, s.Grants(2, "x", 900))
+			s.extends(t, 0, 1, 2)
+			return s.Extends("x", s.x, 0)
+		}, ""},
 		{"a renewal that nobody has begun", func(t *testing.T, s *story) error {
 			s.holds(t)
 			s.extends(t, 0, 1)
