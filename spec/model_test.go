@@ -3,11 +3,14 @@ package spec
 import (
 	"flag"
 	"os"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/redquorum/redquorum/internal/tests"
 )
 
 var largest = flag.Int("states", 32_000, "compare rows of at most so many states with TLC")
@@ -274,5 +277,27 @@ func TestSameStates(t *testing.T) {
 				t.Errorf("%d states, %v; TLC has found %d", got, broken, states)
 			}
 		})
+	}
+}
+
+// TLC still finds as many states as the table says, with Lock.tla as it is now.
+func TestSameAsTLC(t *testing.T) {
+	tests.NeedLong(t)
+	const sizes = "MinHold=3 MaxLease=3 LX=2 LY=2"
+	for _, program := range []string{"java", "mvn"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skip(err)
+		}
+	}
+	out, err := exec.Command("./check", sizes).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	row := regexp.MustCompile(`(?m)^\| nothing \| ` + sizes + ` \| nothing \| +\| ([0-9]+) \|$`).FindSubmatch(out)
+	if row == nil {
+		t.Fatalf("no row of %s:\n%s", sizes, out)
+	}
+	if got, _ := configured(t, sizes).explore(); strconv.Itoa(got) != string(row[1]) {
+		t.Errorf("%d states, and TLC finds %s", got, row[1])
 	}
 }
