@@ -105,7 +105,7 @@ func (p *Plan) unreadable() *wrong {
 func (p *Plan) plain() bool {
 	l, w := &p.Lock, &p.Work
 	for _, share := range [...]Ratio{w.Expiring, w.Late, w.Try, w.Fixed, w.Long, w.Short, w.Extend, w.Cancel, w.Nest, w.Close, w.Drop,
-		w.Hand, w.Break, w.Inspect, w.Bound, w.Read, w.Write, w.Down, w.Fair, w.Several, w.Joint, w.Chain} {
+		w.Hand, w.Break, w.Inspect, w.Bound, w.MinHold, w.Read, w.Write, w.Down, w.Fair, w.Several, w.Joint, w.Chain} {
 		if share < 0 || share > Percent(100) {
 			return false
 		}

@@ -48,7 +48,8 @@
 //	              hand= of holds, that are detached and resumed by a client; break=
 //	              and inspect= of acquisitions, before which the name is unlocked by
 //	              force, or inspected; bound= of acquisitions that wait, that do so for
-//	              at most two leases; and of what kind their locks are: read= and
+//	              at most two leases; minhold= of acquisitions to be alone, whose names
+//	              stay taken for a tenth to nine tenths of maxlease=; and of what kind their locks are: read= and
 //	              write= of all, fair= of the others, down= of those to write, that
 //	              go on to read; several=, of all the names at once, joint=, of some
 //	              names here and the name far, which is on all nodes but the last

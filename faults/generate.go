@@ -590,4 +590,7 @@ func (g *generator) options(p *Plan) {
 	if g.below(8) == 0 {
 		w.Bound = pick(g, Percent(30), Percent(100))
 	}
+	if g.below(8) == 0 {
+		w.MinHold = pick(g, Percent(30), Percent(60))
+	}
 }

@@ -139,6 +139,7 @@ type Work struct {
 	Break   Ratio // of acquisitions, before which the name is unlocked by force, whatever the owner
 	Inspect Ratio // of acquisitions, before which the client asks who holds the name
 	Bound   Ratio // of acquisitions that wait, that do so for at most two leases
+	MinHold Ratio // of acquisitions to be alone, whose names stay taken for a tenth to nine tenths of the longest lease
 
 	Read    Ratio // of acquisitions, that share their name with other readers
 	Write   Ratio // of acquisitions, that exclude these
@@ -163,7 +164,7 @@ func (w *Work) habits() []*Ratio {
 }
 
 // verbs are the shares of what else a client asks of the library, which plain clients lack.
-func (w *Work) verbs() []*Ratio { return []*Ratio{&w.Hand, &w.Break, &w.Inspect, &w.Bound} }
+func (w *Work) verbs() []*Ratio { return []*Ratio{&w.Hand, &w.Break, &w.Inspect, &w.Bound, &w.MinHold} }
 
 // Kinds returns the shares that say of what kind the locks are.
 func (w *Work) Kinds() []*Ratio {

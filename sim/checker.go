@@ -109,6 +109,9 @@ func (k *checker) acquires(l *link, cmd *node.Command) {
 		k.asks(c, o, cmd)
 		o.stood = o.attempt
 		o.attempt = attempt{owner: owner, token: cmd.Claims[0].Token, start: c.Now(), at: k.w.now, ttl: cmd.TTL}
+		if o.keep > 0 { // the nodes have the name for longer than the lease
+			o.ttl = o.lease + k.w.p.Lock.Grace
+		}
 		o.attempts++
 		k.attempts++
 		k.restless(c, o)
@@ -148,6 +151,9 @@ func (k *checker) extends(l *link, h *holder, claim *node.Claim, ttl time.Durati
 	k.goesWithout(c, claim.Owner, "extends")
 	k.goesOn(h, c)
 	byHand := c.call().extends
+	if h.keep > 0 && !h.believed() { // it has ended, and its name stays taken
+		return
+	}
 	renews := h.c == c && !byHand
 	if renews {
 		k.mayRenew(h, claim.Name)

@@ -2,11 +2,12 @@ package sim
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/redquorum/redquorum/node"
 )
 
-// I1 is checked whenever a lease begins, is extended or resumed, and when a client writes.
+// The time of a minimum hold counts as held. I1 is checked whenever a lease begins, is extended or resumed, and when a client writes.
 const i1 = "mutual exclusion: two owners never consider the lock theirs at the same moment, unless both are readers"
 
 // exclusive checks that nobody else considers the lock its own.
@@ -30,5 +31,18 @@ func (k *checker) writesAlone(c *Client, p *part) {
 func (k *checker) upgraded(c *Client, from, to *lock) {
 	if to.parts[0].owner == from.parts[0].owner {
 		k.w.fail("I1", fmt.Sprintf("%s may write %q, which it holds as one of several readers", c.name, to.wants.name))
+	}
+}
+
+// keptLongEnough checks that a name is granted only when the minimum hold of the holder before is over.
+func (k *checker) keptLongEnough(h *holder, name string) {
+	last := k.latest[name].alone
+	if last == nil || last.keep == 0 || k.w.broken != "" || k.broken[last.owner] != nil {
+		return
+	}
+	if passed := time.Duration(k.w.now - last.begun); passed < last.keep {
+		k.w.fail("I1", fmt.Sprintf("%s was granted %q %v after %s had asked for it, whose minimum hold is %v", h.c.name, name, passed, last.c.name, last.keep))
+	} else if passed < 2*last.keep {
+		k.w.sometimes(KeptName)
 	}
 }

@@ -84,6 +84,9 @@ func (k *checker) confirmed(c *Client, e *quorum.Event) {
 	if g == nil || len(c.listed) < len(c.links) {
 		return
 	}
+	if h := c.grants[g.name]; h != nil && h.owner == e.Owner && h.keep > 0 {
+		return // its minimum hold may have ended while nodes confirmed that they keep the name
+	}
 	n := bits.OnesCount64(uint64(g.gone))
 	_, need := k.w.site(g.name)
 	told := ""
@@ -131,8 +134,8 @@ func (k *checker) closed(h *holder, err error) {
 // closedTruly checks that enough nodes have confirmed what Close reports.
 func (k *checker) closedTruly(h *holder) {
 	g := k.released(h.c, h.owner)
-	if g == nil || !h.endedBy(quorum.ErrClosed) {
-		return
+	if g == nil || h.keep > 0 || !h.endedBy(quorum.ErrClosed) {
+		return // or its minimum hold may have ended while nodes confirmed that they keep the name
 	}
 	_, need := k.w.site(g.name)
 	if len(h.c.listed) < len(h.c.links) {

@@ -93,6 +93,7 @@ const (
 	ClosedWaiting
 	Inspected
 	WaitedInVain
+	KeptName
 	marks
 )
 
@@ -186,6 +187,7 @@ var Marks = [marks]string{
 	ClosedWaiting:     "a client closed its Locker while it waited for a lock",
 	Inspected:         "a client asked who holds a lock",
 	WaitedInVain:      "a wait reached its bound",
+	KeptName:          "a name was granted soon after its minimum hold was over",
 }
 
 func (m Mark) String() string { return Marks[m] }

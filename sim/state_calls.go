@@ -14,9 +14,11 @@ import (
 // A call is an acquisition by one task, with its two latest attempts.
 type call struct {
 	task     *task
-	fixed    bool     // the lease is not to be renewed by itself
-	extends  bool     // the task extends a lease by hand
-	forces   *forcing // that the task calls
+	fixed    bool // the lease is not to be renewed by itself
+	lease    time.Duration
+	keep     time.Duration // its minimum hold; 0: none
+	extends  bool          // the task extends a lease by hand
+	forces   *forcing      // that the task calls
 	since    int64
 	attempts int
 	before   int // attempts by anybody, when it began

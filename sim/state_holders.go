@@ -49,6 +49,7 @@ type holder struct {
 	length  time.Duration // of the lease
 	stood   time.Duration // and of what was handed on, until it is renewed; 0 if it was not
 	fixed   bool          // it is not to be renewed by itself
+	keep    time.Duration // its minimum hold; 0: none
 	stops   int           // of the client, when it was granted or extended last
 	high    node.Token    // the highest of its commands
 	won     clock.Instant // when it was granted or extended last
@@ -204,6 +205,7 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 		}
 		o.won, h.denied = true, a.denied()
 		h.begun, h.asking = a.at, a.at
+		h.keep = o.keep
 		h.first, h.since, h.won, h.fixed = a.start, c.Now(), c.Now(), o.fixed
 		h.length, h.until = a.ttl-k.w.p.Lock.Grace, k.promise(a.start, a.ttl)
 		if owner == node.Standby(a.owner) {
@@ -216,6 +218,7 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 	}
 	k.behindClocks(h)
 	for _, name := range h.names {
+		k.keptLongEnough(h, name)
 		k.rises(h, name)
 		c.grants[name] = h
 		if w.program != nil {

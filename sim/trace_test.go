@@ -206,7 +206,7 @@ func TestStoryHasBothGrants(t *testing.T) {
 
 // A protection that is switched off is the cause of what goes wrong without it, and of nothing else.
 func TestCause(t *testing.T) {
-	p := faults.Generate(11, faults.Profile{Nodes: 5})
+	p := faults.Generate(13, faults.Profile{Nodes: 5})
 	p.Lock.Guard = false
 	if cause := sim.Run(p, nil).Cause(); cause != "the restart guard is off (lock guard=off)" {
 		t.Errorf("without the guard: %q", cause)

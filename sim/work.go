@@ -72,6 +72,7 @@ type request struct {
 	fixed  bool
 	wait   bool
 	bound  time.Duration // of the wait; 0: none
+	keep   time.Duration // the minimum hold; 0: none
 	nested bool          // with the context of a lease that may have it
 
 	ended *int64 // when its context did, if that was before the faults were over; nil if it is a lease's
@@ -89,6 +90,9 @@ func (q *request) options(fixed bool) []quorum.Option {
 	}
 	if q.bound > 0 {
 		options = append(options, quorum.WithWait(q.bound))
+	}
+	if q.keep > 0 {
+		options = append(options, quorum.WithMinHold(q.keep))
 	}
 	switch {
 	case q.more != nil && !q.joint:
@@ -111,6 +115,7 @@ func (c *Client) acquire(ctx context.Context, q request) (*lock, error) {
 	o.fixed = q.fixed || !w.p.Lock.Renew
 	start, stops := w.now, c.stops
 	o.waiting, o.fair, o.several = q.wait, q.fair, q.joint
+	o.lease, o.keep = q.length, q.keep
 	defer w.check.endWait(o)
 	if q.joint {
 		return c.acquireJointly(ctx, &q, o)
@@ -272,6 +277,9 @@ func (k *worker) round() {
 	if q.wait && !q.joint && r.happens(work.Bound) {
 		q.bound = time.Duration(1 + r.below(int(2*q.length)))
 	}
+	if longest := w.p.Lock.MaxLease; q.mode == node.Exclusive && !q.joint && r.happens(work.MinHold) {
+		q.keep = longest/10 + time.Duration(r.below(int(longest*8/10)))
+	}
 	ctx, ended := c.ctx, new(int64)
 	q.ended = ended
 	if r.happens(work.Cancel) {
@@ -326,7 +334,7 @@ func (k *worker) use(l *lock) {
 		}
 		until = max(until, c.Now().Add(r.within(work.Hold)))
 	}
-	if r.happens(work.Hand) {
+	if q.keep == 0 && r.happens(work.Hand) {
 		l.rest(begun.Add(time.Duration(r.below(int(hold) + 1))))
 		if k.handOver(l) {
 			return
@@ -356,7 +364,7 @@ func (k *worker) nest(l *lock, hold time.Duration) {
 	c, r := k.c, &k.random
 	l.rest(c.Now().Add(time.Duration(r.below(int(hold/2) + 1))))
 	inside := l.wants
-	inside.wait, inside.ended, inside.nested = true, nil, true
+	inside.wait, inside.ended, inside.nested, inside.keep = true, nil, true, 0
 	if l.wants.mode == node.Write && r.below(2) == 0 {
 		inside.mode = node.Read
 	}

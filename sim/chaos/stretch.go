@@ -35,7 +35,7 @@ func stretch(p *faults.Plan, times int) *faults.Plan {
 // Reduce leaves out of a plan's work what the clients here do not do.
 func Reduce(p *faults.Plan) {
 	w := &p.Work
-	w.Nest, w.Close, w.Drop, w.Hand, w.Break, w.Inspect, w.Bound, w.Joint = 0, 0, 0, 0, 0, 0, 0, 0
+	w.Nest, w.Close, w.Drop, w.Hand, w.Break, w.Inspect, w.Bound, w.MinHold, w.Joint = 0, 0, 0, 0, 0, 0, 0, 0, 0
 }
 
 // Lasts is about how long it takes to carry out a plan.

@@ -22,7 +22,7 @@ func Undrawn(w *faults.Work) (left []string) {
 	for _, s := range []struct {
 		name  string
 		share faults.Ratio
-	}{{"nest", w.Nest}, {"close", w.Close}, {"drop", w.Drop}, {"hand", w.Hand}, {"break", w.Break}, {"inspect", w.Inspect}, {"bound", w.Bound}, {"joint", w.Joint}} {
+	}{{"nest", w.Nest}, {"close", w.Close}, {"drop", w.Drop}, {"hand", w.Hand}, {"break", w.Break}, {"inspect", w.Inspect}, {"bound", w.Bound}, {"minhold", w.MinHold}, {"joint", w.Joint}} {
 		if s.share != 0 {
 			left = append(left, s.name)
 		}

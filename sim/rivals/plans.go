@@ -40,7 +40,7 @@ func strip(p *faults.Plan, c *contestant) *faults.Plan {
 		return len(missing(&faults.Plan{Events: []faults.Event{e}})) > 0
 	})
 	w := &p.Work
-	for _, share := range []*faults.Ratio{&w.Nest, &w.Close, &w.Drop, &w.Hand, &w.Break, &w.Inspect, &w.Bound, &w.Joint} {
+	for _, share := range []*faults.Ratio{&w.Nest, &w.Close, &w.Drop, &w.Hand, &w.Break, &w.Inspect, &w.Bound, &w.MinHold, &w.Joint} {
 		*share = 0
 	}
 	if c.name != ours {
