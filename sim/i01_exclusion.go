@@ -37,7 +37,7 @@ func (k *checker) upgraded(c *Client, from, to *lock) {
 // keptLongEnough checks that a name is granted only when the minimum hold of the holder before is over.
 func (k *checker) keptLongEnough(h *holder, name string) {
 	last := k.latest[name].alone
-	if last == nil || last.keep == 0 || k.w.broken != "" || k.broken[last.owner] != nil {
+	if last == nil || last.keep == 0 || k.w.broken != "" || k.broken[last.owner] != nil || k.excused(h) {
 		return
 	}
 	if passed := time.Duration(k.w.now - last.begun); passed < last.keep {
