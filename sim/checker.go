@@ -40,6 +40,7 @@ type checker struct {
 	handles  map[string]*detachedLease // by name: the latest
 	broken   map[string]*broken        // by owner: the locks that were unlocked by force; nil if none was
 	forcings []*forcing                // under way
+	kept     map[string]bool           // by owner: the locks that have a minimum hold; nil if none has
 
 	inspections []*inspection // likewise
 	ended       []pastClaims  // by client

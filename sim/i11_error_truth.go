@@ -84,7 +84,7 @@ func (k *checker) confirmed(c *Client, e *quorum.Event) {
 	if g == nil || len(c.listed) < len(c.links) {
 		return
 	}
-	if h := c.grants[g.name]; h != nil && h.owner == e.Owner && h.keep > 0 {
+	if k.kept[e.Owner] {
 		return // its minimum hold may have ended while nodes confirmed that they keep the name
 	}
 	n := bits.OnesCount64(uint64(g.gone))

@@ -205,7 +205,12 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 		}
 		o.won, h.denied = true, a.denied()
 		h.begun, h.asking = a.at, a.at
-		h.keep = o.keep
+		if h.keep = o.keep; h.keep > 0 {
+			if k.kept == nil {
+				k.kept = make(map[string]bool)
+			}
+			k.kept[owner] = true
+		}
 		h.first, h.since, h.won, h.fixed = a.start, c.Now(), c.Now(), o.fixed
 		h.length, h.until = a.ttl-k.w.p.Lock.Grace, k.promise(a.start, a.ttl)
 		if owner == node.Standby(a.owner) {
