@@ -101,19 +101,17 @@ func (m *Mutant) try(ctx context.Context, root string, seeds uint64) (*Outcome, 
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	args, err := m.overlay(root, dir)
-	if err != nil {
-		return nil, err
-	}
 	o := &Outcome{ID: m.ID, Reason: m.Reason, mutant: m}
 	if m.Expect == Tests || m.Folder != "" {
+		args, err := m.overlay(root, dir)
+		if err != nil {
+			return nil, err
+		}
 		return o, o.test(ctx, filepath.Join(root, filepath.FromSlash(m.Folder)), args)
 	}
 	probe := filepath.Join(dir, "probe")
-	build := exec.CommandContext(ctx, "go", append(append([]string{"build", "-o", probe}, args...), "./sim/mutants/probe")...)
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("%s does not build: %w\n%s", m.ID, err, out)
+	if err := m.build(ctx, root, dir, probe); err != nil {
+		return nil, err
 	}
 	if err := o.probe(ctx, probe, seeds); err != nil || !o.Killed {
 		return o, err
@@ -127,6 +125,20 @@ func (m *Mutant) try(ctx context.Context, root string, seeds uint64) (*Outcome, 
 		o.Refused = &alone.Seed
 	}
 	return o, nil
+}
+
+// build makes a probe with m in it. The changed files are in dir.
+func (m *Mutant) build(ctx context.Context, root, dir, probe string) error {
+	args, err := m.overlay(root, dir)
+	if err != nil {
+		return err
+	}
+	build := exec.CommandContext(ctx, "go", append(append([]string{"build", "-o", probe}, args...), "./sim/mutants/probe")...)
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s does not build: %w\n%s", m.ID, err, out)
+	}
+	return nil
 }
 
 // specification is the invariant that holds a run against the specification in folder spec.

@@ -6,6 +6,7 @@
 //	go run ./sim/mutants --canary        # the sturdiest few, for each commit
 //	go run ./sim/mutants --markdown      # docs/mutants.md
 //	go run ./sim/mutants --stack --only M07  # on the production stack, by the tests of sim/rivals
+//	go run ./sim/mutants --spec          # the protections of spec, by the plans of spec/plans
 //
 // A bug is a change of the source that the compiler sees, not the working tree
 // (go build -overlay). It exits with 1 if a bug stays unseen that should not, or
@@ -47,6 +48,7 @@ type config struct {
 	jobs           int
 	only           string
 	canary, stack  bool
+	spec           bool
 	json, markdown bool
 }
 
@@ -58,6 +60,7 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 	flags.StringVar(&c.only, "only", "", "these mutants alone, by ID, joined by commas")
 	flags.BoolVar(&c.canary, "canary", false, "a few sturdy mutants and few seeds, for each commit")
 	flags.BoolVar(&c.stack, "stack", false, "let the tests of sim/rivals look for them, on the production stack, and no seeds")
+	flags.BoolVar(&c.spec, "spec", false, "play spec/plans: each protection of the specification is needed; a missing plan is looked for among the seeds")
 	flags.BoolVar(&c.json, "json", false, "print the outcomes as JSON, one a line")
 	flags.BoolVar(&c.markdown, "markdown", false, "print the page docs/mutants.md")
 	if err := flags.Parse(args); err != nil {
@@ -66,11 +69,14 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 	if flags.NArg() > 0 {
 		return false, fmt.Errorf("unexpected argument %q: name mutants with -only", flags.Arg(0))
 	}
-	list, err := c.choose()
+	root, err := moduleRoot()
 	if err != nil {
 		return false, err
 	}
-	root, err := moduleRoot()
+	if c.spec {
+		return c.playSpec(ctx, root, out)
+	}
+	list, err := c.choose()
 	if err != nil {
 		return false, err
 	}

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/internal/tests"
+	"github.com/redquorum/redquorum/sim"
 )
 
 // The list fits the source as it is now.
@@ -107,5 +111,55 @@ func TestLastPage(t *testing.T) {
 	}
 	if len(page) < len(mutants)/2 || !page[canaries[0]].killed || !page[canaries[0]].seeds {
 		t.Errorf("it has %d of %d mutants, and of %s %+v", len(page), len(mutants), canaries[0], page[canaries[0]])
+	}
+}
+
+// The table has each protection of the specification once, its edits fit, and its plans are sound for
+// the engine as it is.
+func TestSpecTable(t *testing.T) {
+	root, err := moduleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := protections(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	src := newSource(root)
+	for _, p := range list {
+		if p.Mutant == nil {
+			if p.Reason == "" {
+				t.Errorf("%s has no mutant and no reason", p.Name)
+			}
+			continue
+		}
+		if _, err := p.Mutant.apply(src); err != nil {
+			t.Errorf("%s: %v", p.Name, err)
+		}
+		text, err := os.ReadFile(filepath.Join(root, "spec", "plans", p.Plan))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		plan, err := faults.Parse(string(text))
+		if err != nil {
+			t.Errorf("%s: %v", p.Plan, err)
+		} else if r := sim.Run(plan, nil); r.Verdict != sim.Sound {
+			t.Errorf("%s: %s: %v", p.Plan, r.Verdict, r.Worst())
+		}
+	}
+}
+
+// Without a protection, a plan breaks what the model says.
+func TestSpecPlans(t *testing.T) {
+	tests.NeedLong(t)
+	root, err := moduleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	c := config{only: "M01 M128,M33,M370,M371", seeds: 1}
+	if ok, err := c.playSpec(t.Context(), root, &out); err != nil || !ok {
+		t.Errorf("%v\n%s", err, &out)
 	}
 }

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -19,21 +20,59 @@ func main() {
 	from := flag.Uint64("from", 0, "the first seed")
 	to := flag.Uint64("to", 999, "the last seed")
 	patience := flag.Duration("patience", 20*time.Second, "how long one seed may run")
+	play := flag.String("plan", "", "run this plan, and no seeds")
 	by := flag.String("by", "", "the one invariant that runs are held to; a hang or a panic is none")
+	shrunk := flag.String("shrink", "", "write the plan of the seed that kills to this file, as small as it can be had")
 	flag.Parse()
 	var options []sim.Option
 	if *by != "" {
 		options = append(options, sim.JudgedBy(*by))
 	}
+	if *play != "" {
+		p, err := read(*play)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "probe:", err)
+			os.Exit(2)
+		}
+		if invariant, what := try(p, *patience, options); invariant != "" {
+			fmt.Println("killed", invariant, what)
+			return
+		}
+		fmt.Println("survived")
+		return
+	}
 	for seed := *from; seed <= *to; seed++ {
 		fmt.Println(seed)
-		if invariant, what := try(faults.Generate(seed, faults.Profile{}), *patience, options); invariant != "" {
+		plan := faults.Generate(seed, faults.Profile{})
+		if invariant, what := try(plan, *patience, options); invariant != "" {
 			what, _, _ = strings.Cut(what, "\n")
+			if *shrunk != "" {
+				shrink(plan, *shrunk, what, options)
+			}
 			fmt.Println("killed", invariant, what)
 			return
 		}
 	}
 	fmt.Println("survived")
+}
+
+func read(name string) (*faults.Plan, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	return faults.Parse(string(text))
+}
+
+// shrink writes a plan to a file, as small as a minute allows.
+func shrink(p *faults.Plan, name, what string, options []sim.Option) {
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	text := fmt.Sprintf("# %s\n%s", what, sim.Shrink(ctx, p, options...))
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		fmt.Fprintln(os.Stderr, "probe:", err)
+		os.Exit(2)
+	}
 }
 
 // try runs a plan and returns which invariant it broke, or "". A run that does
