@@ -255,9 +255,9 @@ func (v *voters) tooLongDown() bool { return v.opts.MaxDown > 0 && v.downFor() >
 
 // down is the error of a call that does not even ask, because too few nodes have answered for longer
 // than Options.MaxDown; nil if it is to ask. One call each Options.RetryEvery does in any case, to find
-// out whether they answer again.
-func (v *voters) down(title string) error {
-	if !v.tooLongDown() || due(&v.tryAt, v.clock.Now(), v.opts.RetryEvery) {
+// out whether they answer again, but none that has waited.
+func (v *voters) down(title string, waited bool) error {
+	if !v.tooLongDown() || !waited && due(&v.tryAt, v.clock.Now(), v.opts.RetryEvery) {
 		return nil
 	}
 	ballots := make([]ballot, len(v.nodes))

@@ -174,7 +174,7 @@ func (w *waiter) acquire(ctx context.Context) (*Lease, error) {
 		if lease != nil || err != nil {
 			return lease, err
 		}
-		if err := l.voters.down(w.request.title()); err != nil {
+		if err := l.voters.down(w.request.title(), w.hasWaited()); err != nil {
 			return nil, err
 		}
 		g, won, err := w.ask(ctx)
