@@ -586,11 +586,14 @@ func (g *generator) forgottenVote(p *Plan, at time.Duration, steps bool) (events
 // options draws what few programs ask of the library.
 func (g *generator) options(p *Plan) {
 	g.next()
-	w := &p.Work
+	l, w := &p.Lock, &p.Work
 	if g.below(8) == 0 {
 		w.Bound = pick(g, Percent(30), Percent(100))
 	}
 	if g.below(8) == 0 {
 		w.MinHold = pick(g, Percent(30), Percent(60))
+	}
+	if g.below(8) == 0 && w.Joint == 0 {
+		l.MaxDown = pick(g, l.Lease/4, l.Lease, 2*l.Lease)
 	}
 }

@@ -155,6 +155,8 @@ func (c *Client) givesUpInTime(ctx context.Context, q *request, over bool, err e
 	case !q.wait || ctx.Err() != nil || !errors.Is(err, quorum.ErrHeld) && !errors.Is(err, quorum.ErrNoQuorum) || errors.Is(err, quorum.ErrDeadlock):
 	case errors.Is(err, quorum.ErrHeld) || !c.tooLongDown():
 		c.w.fail("I11", fmt.Sprintf("%s no longer waits for %q, though nothing has ended the wait: %v", c.name, q.name, err))
+	default:
+		c.w.sometimes(TooLongDown)
 	}
 }
 

@@ -94,6 +94,7 @@ const (
 	Inspected
 	WaitedInVain
 	KeptName
+	TooLongDown
 	marks
 )
 
@@ -187,6 +188,7 @@ var Marks = [marks]string{
 	ClosedWaiting:     "a client closed its Locker while it waited for a lock",
 	Inspected:         "a client asked who holds a lock",
 	WaitedInVain:      "a wait reached its bound",
+	TooLongDown:       "a call did not wait any longer for nodes that did not answer",
 	KeptName:          "a name was granted soon after its minimum hold was over",
 }
 

@@ -20,8 +20,8 @@ type down struct {
 // answers notes whether the node has answered a command, before the Locker learns of that.
 func (l *link) answers(err error) {
 	c, w := l.c, l.c.w
-	if w.p.Lock.MaxDown == 0 || errors.Is(err, node.ErrClosed) {
-		return
+	if w.p.Lock.MaxDown == 0 || c.far != nil || errors.Is(err, node.ErrClosed) {
+		return // two Lockers know of the nodes what each has heard
 	}
 	l.silent = errors.Is(err, node.ErrTimeout) || errors.Is(err, node.ErrUnreachable)
 	silent := 0
@@ -43,5 +43,5 @@ func (l *link) answers(err error) {
 
 // tooLongDown reports whether too few nodes have answered for longer than calls are to wait.
 func (c *Client) tooLongDown() bool {
-	return c.down.since > 0 && c.Now().Sub(c.down.since) >= c.w.p.Lock.MaxDown
+	return c.far != nil && c.w.p.Lock.MaxDown > 0 || c.down.since > 0 && c.Now().Sub(c.down.since) >= c.w.p.Lock.MaxDown
 }
