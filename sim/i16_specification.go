@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -31,6 +32,7 @@ type judged struct {
 	*spec.Run
 	name    string
 	outside bool
+	ended   map[string]bool // owners whose lease was lost as it began, which is reported before
 	unaware map[string]bool // owners that may be counted by a client that cannot know that the server was a replica
 }
 
@@ -137,7 +139,7 @@ func (j *judge) asks(r *judged, c *Client, cmd *node.Command, owner string) {
 	}
 	j.began++
 	grace := j.w.p.Lock.Grace
-	claim := spec.Claim{Name: fmt.Sprintf("%s#%d", c.name, j.began), Reads: cmd.Mode == node.Read, Length: int64(cmd.TTL - grace)}
+	claim := spec.Claim{Name: c.name + "#" + strconv.Itoa(j.began), Reads: cmd.Mode == node.Read, Length: int64(cmd.TTL - grace)}
 	r.Asks(owner, claim, clientTime{c})
 	if wait := cmd.Waiting(); wait.Standby != 0 {
 		claim.Name, claim.Standby, claim.Length = claim.Name+" in line", true, int64(min(cmd.TTL, wait.PlaceTTL)-grace)
@@ -153,16 +155,17 @@ func (j *judge) executed(s *server, m *message, now model.Time) {
 		if r == nil {
 			continue
 		}
-		left, there := s.left(now, claim.Name, claim.Owner, m.cmd.Mode)
 		switch {
 		case m.cmd.Kind == node.Acquire && m.result.Status == node.Granted && !r.Has(s.number, claim.Owner):
 			r.believes(m.link, claim.Owner)
+			left, _ := s.left(now, claim.Name, claim.Owner, m.cmd.Mode)
 			j.refuses(r, r.Grants(s.number, claim.Owner, left))
 		case m.cmd.Kind == node.Extend && i < len(m.result.Kept) && m.result.Kept[i]:
 			r.believes(m.link, claim.Owner)
 			length := int64(m.cmd.TTL - j.w.p.Lock.Grace)
+			left, _ := s.left(now, claim.Name, claim.Owner, m.cmd.Mode)
 			j.refuses(r, r.Keeps(s.number, claim.Owner, clientTime{m.link.c}, m.sent, length, left))
-		case m.cmd.Kind == node.Release && !there:
+		case m.cmd.Kind == node.Release:
 			j.released(s, m, r, claim.Owner, now)
 		case m.cmd.Kind == node.Break && m.result.Status == node.Released:
 			r.Breaks(s.number)
@@ -177,6 +180,9 @@ func (j *judge) executed(s *server, m *message, now model.Time) {
 // ends what was handed on to it as well.
 func (j *judge) released(s *server, m *message, r *judged, owner string, now model.Time) {
 	wait, n := m.cmd.Waiting(), s.number
+	if _, there := s.left(now, r.name, owner, m.cmd.Mode); there {
+		return
+	}
 	if !r.Has(n, owner) && wait.Queued() && !wait.Stays() && r.Has(n, node.Standby(owner)) {
 		if _, there := s.left(now, r.name, node.Standby(owner), m.cmd.Mode); there {
 			return
@@ -220,6 +226,9 @@ func (j *judge) handsOn(s *server, name, owner, waiter string) {
 	if by, ok := r.By(owner).(clientTime); ok {
 		r.believes(by.c.links[s.number], owner)
 	}
+	if r.Has(s.number, owner) { // a late release has removed its key, and it had a place again
+		j.refuses(r, r.Releases(s.number, owner))
+	}
 	left, _ := s.left(s.time(), name, owner, node.WaiterMode(waiter))
 	j.refuses(r, r.Grants(s.number, owner, left))
 }
@@ -250,9 +259,13 @@ func (j *judge) tells(c *Client, e *quorum.Event) (refused *judged, why error) {
 }
 
 func (r *judged) tells(c *Client, e *quorum.Event) error {
+	phase, _ := r.Knows(e.Owner)
 	switch e.Kind {
 	case quorum.EventAcquired:
-		if phase, _ := r.Knows(e.Owner); c.w.program != nil && phase != spec.Asking && phase != spec.Detached {
+		if r.ended[e.Owner] {
+			return nil
+		}
+		if c.w.program != nil && phase != spec.Asking && phase != spec.Detached {
 			r.outside = true // the program has resumed a lease that it had not detached
 			return nil
 		}
@@ -262,8 +275,16 @@ func (r *judged) tells(c *Client, e *quorum.Event) error {
 	case quorum.EventDetached:
 		return r.Detaches(e.Owner)
 	}
+	var err error
+	if e.Kind == quorum.EventLost && phase == spec.Asking {
+		err = r.Wins(e.Owner, clientTime{c}, 0)
+		if r.ended == nil {
+			r.ended = make(map[string]bool)
+		}
+		r.ended[e.Owner] = true
+	}
 	r.Leaves(e.Owner)
-	return nil
+	return err
 }
 
 // relies is called when a lease says for how long it is valid.

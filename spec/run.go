@@ -33,7 +33,17 @@ type Run struct {
 
 	now    func() Time
 	owners map[string]*Claim
+	last   string  // owner that was looked for, as that of the next event often is the same
+	latest *Claim  // its claim
 	born   []birth // by node
+}
+
+// find returns an owner's claim, or nil.
+func (r *Run) find(owner string) *Claim {
+	if owner != r.last || r.latest == nil {
+		r.last, r.latest = owner, r.owners[owner]
+	}
+	return r.latest
 }
 
 // A birth is when a node's life began, in true time.
@@ -55,7 +65,7 @@ func NewRun(rules *Rules, now func() Time, nodes ...Clock) *Run {
 
 // claim returns an owner's claim as it is now. One that nobody has asked for can do nothing.
 func (r *Run) claim(owner string) *Claim {
-	c := r.owners[owner]
+	c := r.find(owner)
 	if c == nil {
 		c = &Claim{timing: begins(r.Nodes[0].clock, r.now()), Name: owner}
 	}
@@ -82,7 +92,7 @@ func (r *Run) lives(n int, began, took Time) {
 
 // Knows reports whether anybody has asked for an owner's claim, and its phase.
 func (r *Run) Knows(owner string) (Phase, bool) {
-	if r.owners[owner] == nil {
+	if r.find(owner) == nil {
 		return None, false
 	}
 	return r.claim(owner).Phase, true
@@ -136,7 +146,7 @@ func (r *Run) Grants(n int, owner string, left Time) error {
 // Has reports whether a node has the claim's key.
 func (r *Run) Has(n int, owner string) bool {
 	r.node(n)
-	return r.Nodes[n].of(r.owners[owner]) != nil
+	return r.Nodes[n].of(r.find(owner)) != nil
 }
 
 // Keeps is called when a node has executed an extend that a client sent at an instant of true time, and keeps
@@ -181,7 +191,7 @@ func (r *Run) Born(n int, at Time, tookOver bool) { r.born[n] = birth{at, tookOv
 
 // By returns the clock of the client that has an owner's claim, or nil.
 func (r *Run) By(owner string) Clock {
-	if c := r.owners[owner]; c != nil {
+	if c := r.find(owner); c != nil {
 		return c.clock
 	}
 	return nil
