@@ -54,7 +54,8 @@ func Differential(t rapid.TB, ops int, systems ...System) {
 		case r.late != "":
 			late++
 			t.Log(r.late)
-			time.Sleep(100 * time.Millisecond) // for what is still on its way not to come into the next run
+			// For what is still on its way not to come into the next run: it is as late as the server was.
+			time.Sleep(100*time.Millisecond + time.Since(r.looked))
 		case err != nil:
 			rt.Fatal(err)
 		}
