@@ -32,7 +32,8 @@ func TestImportsRunOneWay(t *testing.T) {
 		"/quorum":     {"/clock", "/node", "/quorum"},
 		"/election":   {"/clock", "/node", "/quorum", "/election"},
 		"/faults":     {"/faults"},
-		"/sim":        {"/clock", "/node", "/node/model", "/quorum", "/faults", "/internal/terminal", "/sim", "github.com/anishathalye/porcupine"},
+		"/spec":       {"/spec"},
+		"/sim":        {"/clock", "/node", "/node/model", "/quorum", "/faults", "/spec", "/internal/terminal", "/sim", "github.com/anishathalye/porcupine"},
 	} {
 		for _, dep := range deps(t, pkg) {
 			if strings.HasPrefix(dep, "golang.org/x/sys/") {
