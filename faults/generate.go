@@ -519,17 +519,16 @@ func (g *generator) near(p *Plan, profile Profile) (alone bool) {
 	w.Hold = pick(g, Range{time.Millisecond, l.Lease / 10}, Range{l.Lease / 10, l.Lease}, Range{l.Lease / 2, 2 * l.Lease})
 	w.Think = pick(g, Range{0, 5 * time.Millisecond}, Range{0, l.Lease / 10})
 	p.Network.Delay = pick(g, Range{100 * time.Microsecond, 300 * time.Microsecond}, Range{time.Millisecond, 4 * time.Millisecond})
-	steps := g.below(4) > 0
 	for at := g.between(0, l.Lease); at < p.Length; at += g.between(l.Lease, 2*l.Lease) {
-		p.Events = append(p.Events, g.forgottenVote(p, at, steps)...)
+		p.Events = append(p.Events, g.forgottenVote(p, at)...)
 	}
 	return g.half()
 }
 
 // forgottenVote lets nodes that the holder lacks forget, in a crash, that they have voted for another
 // client. The holder's renewals restore its lease there, and later it loses its way to other nodes, whose
-// votes come late to that client, which may also be paused. The two clients may do all this in steps.
-func (g *generator) forgottenVote(p *Plan, at time.Duration, steps bool) (events []Event) {
+// votes come late to that client, which may also be paused.
+func (g *generator) forgottenVote(p *Plan, at time.Duration) (events []Event) {
 	var nodes []int // the least majority, in any order
 	for len(nodes) < p.Nodes/2+1 {
 		if n := g.below(p.Nodes); !slices.Contains(nodes, n) {
@@ -538,15 +537,12 @@ func (g *generator) forgottenVote(p *Plan, at time.Duration, steps bool) (events
 	}
 	young := 1 + g.below(max(1, len(nodes)-1))
 	forget, late := Of(nodes[:young]...), Of(nodes[young:]...)
-	holder, other := Of(0), Of(1)
-	if !steps {
-		i := g.below(p.Clients)
-		holder, other = Of(i), Of((i+1+g.below(p.Clients-1))%p.Clients)
-	}
+	i := g.below(p.Clients)
+	holder, other := Of(i), Of((i+1+g.below(p.Clients-1))%p.Clients)
 	lease, window, soon := p.Lock.Lease, p.Lock.MaxLease/3, 20*time.Millisecond
 	add := func(after time.Duration, e Event) {
 		e.At = min(at+after, p.Length)
-		if g.below(8) > 0 || e.Verb.IsStep() {
+		if g.below(8) > 0 {
 			events = append(events, e)
 		}
 	}
@@ -563,23 +559,13 @@ func (g *generator) forgottenVote(p *Plan, at time.Duration, steps bool) (events
 	}
 	arrive := cut + g.between(0, window)
 	link(0, Hold, holder, forget, To, "acquire", 1, g.between(lease/10, lease))
-	if steps {
-		add(0, Event{Verb: DoLock, Procs: Procs{Clients: holder}, Name: "y", Lease: pick(g, 0, lease/10, lease/10)})
-	}
 	link(asks, Hold, other, late, To, "acquire", 0, arrive-asks)
-	if steps {
-		add(asks+soon/10, Event{Verb: DoLock, Procs: Procs{Clients: other}, Name: "y", Lease: pick(g, 0, 0, lease/10)})
-	}
 	add(crash, Event{Verb: Crash, Procs: Procs{Nodes: forget}, For: g.between(time.Millisecond, soon), Mode: Empty})
 	if paused {
 		stop := crash + g.between(0, soon)
 		add(stop, Event{Verb: Pause, Procs: Procs{Clients: other}, For: max(soon, arrive+g.between(0, window/2)-stop)})
 	}
 	link(cut, Cut, holder, late, Both, "", 0, g.between(lease/10, lease))
-	if steps {
-		add(g.between(window, lease), Event{Verb: DoUnlock, Procs: Procs{Clients: holder}})
-		add(g.between(window, lease), Event{Verb: DoUnlock, Procs: Procs{Clients: other}})
-	}
 	return events
 }
 
