@@ -94,26 +94,26 @@ func TestUnixSocket(t *testing.T) {
 	works(t, n)
 }
 
-// withoutTLS is how a server ends that was built without TLS and has to listen with it.
-var withoutTLS = regexp.MustCompile("Failed finding TLS support|Bad directive")
+// newTLSServer starts a server that is also reached through TLS, at addr, with a certificate of its own that pool has.
+func newTLSServer(t *testing.T, args ...string) (p *process, addr string, pool *x509.CertPool) {
+	t.Helper()
+	tests.NeedServer(t)
+	dir, port := t.TempDir(), freePort(t)
+	pool = certificate(t, dir)
+	file := func(name string) string { return filepath.Join(dir, name) }
+	args = append(args, "--tls-port", port, "--tls-cert-file", file("cert"), "--tls-key-file", file("key"), "--tls-ca-cert-file", file("cert"))
+	if s, err := redisserver.Start(redisserver.Config{Args: args}); err == nil {
+		s.Close()
+	} else if regexp.MustCompile("Failed finding TLS support|Bad directive").MatchString(err.Error()) {
+		t.Skip("this redis-server was built without TLS")
+	}
+	return newServer(t, args...), "127.0.0.1:" + port, pool
+}
 
 // TestTLS checks the server's certificate, and goes through a hang, as a
 // handshake may block for longer there.
 func TestTLS(t *testing.T) {
-	tests.NeedServer(t)
-	dir := t.TempDir()
-	pool := certificate(t, dir)
-	port := freePort(t)
-	file := func(name string) string { return filepath.Join(dir, name) }
-	args := []string{"--tls-port", port, "--tls-cert-file", file("cert"), "--tls-key-file", file("key"),
-		"--tls-ca-cert-file", file("cert"), "--tls-auth-clients", "no"}
-	if s, err := redisserver.Start(redisserver.Config{Args: args}); err == nil {
-		s.Close()
-	} else if withoutTLS.MatchString(err.Error()) {
-		t.Skip("this redis-server was built without TLS")
-	}
-	p := newServer(t, args...)
-	addr := "127.0.0.1:" + port
+	p, addr, pool := newTLSServer(t, "--tls-auth-clients", "no")
 
 	works(t, wrap(t, redis.NewClient(&redis.Options{Addr: addr, TLSConfig: &tls.Config{RootCAs: pool}}), redisnode.Options{}))
 

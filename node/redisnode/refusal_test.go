@@ -1,10 +1,8 @@
 package redisnode_test
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
-	"net"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -16,59 +14,65 @@ import (
 	"github.com/redquorum/redquorum/node/redisnode"
 )
 
+// refusal is a server that refuses a client's handshake with an error like want that says so, and forever; where says is
+// empty it refuses nothing, where want is nil any error will do.
+type refusal struct {
+	options redis.Options
+	cluster bool
+	want    error
+	says    string
+}
+
+func (f refusal) test(t *testing.T, what string) {
+	t.Helper()
+	var client redis.UniversalClient = redis.NewClient(&f.options)
+	if f.cluster {
+		o := f.options
+		client = redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{o.Addr}, Password: o.Password, TLSConfig: o.TLSConfig})
+	}
+	r := ask(t, wrap(t, client, redisnode.Options{}), inspect("a"))
+	if f.says == "" {
+		expect(t, what, r, node.Done)
+	} else if !errors.Is(r.Err, f.want) && f.want != nil || !node.Permanent(r.Err) || !strings.Contains(r.Err.Error(), f.says) {
+		t.Errorf("%s: %v, permanent %v", what, r.Err, node.Permanent(r.Err))
+	}
+}
+
 // A server that refuses the handshake is not what the program was configured for, and waiting does not help.
 // The error has the reason in the words of the server.
 func TestARefusedHandshakeIsPermanent(t *testing.T) {
 	t.Parallel()
 	plain := newServer(t)
 	closed := newServer(t, "--requirepass", "secret")
-	guarded := newServer(t, "--protected-mode", "yes")
-	dir := t.TempDir()
-	pool := certificate(t, dir)
-	cert, key := filepath.Join(dir, "cert"), filepath.Join(dir, "key")
-	port := freePort(t)
-	newServer(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert)
+	for what, f := range map[string]refusal{
+		"a database too many":          {redis.Options{Addr: plain.addr, DB: 99}, false, node.ErrUnsupported, "DB index is out of range"},
+		"another user":                 {redis.Options{Addr: plain.addr, Username: "nobody", Password: "x"}, false, node.ErrAuth, "WRONGPASS"},
+		"a password too many":          {redis.Options{Addr: plain.addr, Password: "x"}, false, nil, ""}, // Redis takes any
+		"no password":                  {redis.Options{Addr: closed.addr}, false, node.ErrAuth, "NOAUTH"},
+		"a cluster's client":           {redis.Options{Addr: plain.addr}, true, node.ErrUnsupported, "cluster support disabled"},
+		"a cluster's client, password": {redis.Options{Addr: closed.addr, Password: "x"}, true, node.ErrAuth, "WRONGPASS"},
+	} {
+		f.test(t, what)
+	}
+}
+
+func TestARefusedTLSHandshakeIsPermanent(t *testing.T) {
+	t.Parallel()
+	_, addr, pool := newTLSServer(t)
 	stranger := t.TempDir()
 	certificate(t, stranger)
 	pair, err := tls.LoadX509KeyPair(filepath.Join(stranger, "cert"), filepath.Join(stranger, "key"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	secure := "127.0.0.1:" + port
 	older := &tls.Config{RootCAs: pool, MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10}
-	far := func(ctx context.Context, network, addr string) (net.Conn, error) {
-		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}} // which is not local for a server
-		return d.DialContext(ctx, network, addr)
-	}
-	for what, tt := range map[string]struct {
-		options redis.Options
-		cluster bool
-		want    error
-		says    string
-	}{
-		"a database too many":          {redis.Options{Addr: plain.addr, DB: 99}, false, node.ErrUnsupported, "DB index is out of range"},
-		"another user":                 {redis.Options{Addr: plain.addr, Username: "nobody", Password: "x"}, false, node.ErrAuth, "WRONGPASS"},
-		"a password too many":          {redis.Options{Addr: plain.addr, Password: "x"}, false, nil, ""}, // Redis takes any
-		"no password":                  {redis.Options{Addr: closed.addr}, false, node.ErrAuth, "NOAUTH"},
-		"protected mode":               {redis.Options{Addr: guarded.addr, Dialer: far}, false, node.ErrAuth, "DENIED"},
-		"no client certificate":        {redis.Options{Addr: secure, TLSConfig: &tls.Config{RootCAs: pool}}, false, node.ErrAuth, "certificate required"},
-		"none, by TLS 1.2":             {redis.Options{Addr: secure, TLSConfig: &tls.Config{RootCAs: pool, MaxVersion: tls.VersionTLS12}}, false, nil, "remote error: tls: "},
-		"a stranger's":                 {redis.Options{Addr: secure, TLSConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}}}, false, node.ErrAuth, "certificate"},
-		"an old version of TLS":        {redis.Options{Addr: secure, TLSConfig: older}, false, node.ErrUnsupported, "protocol version"},
-		"a cluster's client":           {redis.Options{Addr: plain.addr}, true, node.ErrUnsupported, "cluster support disabled"},
-		"a cluster's client, password": {redis.Options{Addr: closed.addr, Password: "x"}, true, node.ErrAuth, "WRONGPASS"},
+	for what, f := range map[string]refusal{
+		"no client certificate": {redis.Options{Addr: addr, TLSConfig: &tls.Config{RootCAs: pool}}, false, node.ErrAuth, "certificate required"},
+		"none, by TLS 1.2":      {redis.Options{Addr: addr, TLSConfig: &tls.Config{RootCAs: pool, MaxVersion: tls.VersionTLS12}}, false, nil, "remote error: tls: "},
+		"a stranger's":          {redis.Options{Addr: addr, TLSConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}}}, false, node.ErrAuth, "certificate"},
+		"an old version of TLS": {redis.Options{Addr: addr, TLSConfig: older}, false, node.ErrUnsupported, "protocol version"},
 	} {
-		var client redis.UniversalClient = redis.NewClient(&tt.options)
-		if tt.cluster {
-			o := tt.options
-			client = redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{o.Addr}, Password: o.Password, TLSConfig: o.TLSConfig})
-		}
-		r := ask(t, wrap(t, client, redisnode.Options{}), inspect("a"))
-		if tt.says == "" {
-			expect(t, what, r, node.Done)
-		} else if !errors.Is(r.Err, tt.want) && tt.want != nil || !node.Permanent(r.Err) || !strings.Contains(r.Err.Error(), tt.says) {
-			t.Errorf("%s: %v, permanent %v", what, r.Err, node.Permanent(r.Err))
-		}
+		f.test(t, what)
 	}
 }
 
