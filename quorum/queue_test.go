@@ -338,6 +338,34 @@ func TestNamesBesideTheirProcess(t *testing.T) {
 	})
 }
 
+// A waiter for several names is queued on the nodes while its own process has one of them: a
+// waiter of another process that comes later is served later.
+func TestNamesQueueBehindTheirProcess(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+		held := lock(t, a, "x")
+		served := make(chan string, 2)
+		var tasks sync.WaitGroup
+		for _, waiter := range []struct {
+			of   *quorum.Locker
+			opts []quorum.Option
+			says string
+		}{{a, []quorum.Option{quorum.WithNames("y")}, "both"}, {b, nil, "one"}} {
+			tasks.Go(func() {
+				lease := lock(t, waiter.of, "x", waiter.opts...)
+				served <- waiter.says
+				unlock(t, lease)
+			})
+			time.Sleep(time.Minute)
+		}
+		unlock(t, held)
+		tasks.Wait()
+		if first, then := <-served, <-served; first != "both" {
+			t.Errorf("%s was served before %s", first, then)
+		}
+	})
+}
+
 // Nobody waits long for a waiter for several names that reserves some of them and lacks
 // another: even if the holder of that one waits for one of the reserved.
 func TestNamesBesideJoints(t *testing.T) {
