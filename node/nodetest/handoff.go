@@ -124,6 +124,16 @@ var readersHandoffRules = []rule{
 		f.want(node.Refused, standing(inLine(1, "next:1", f.write("w", 31))))
 		f.wantHanded(next, node.Standby("w"), handing(32, f.end("a", 30)))
 	}},
+	{"an exclusive release hands nothing on that readers still have", func(f fixture) {
+		next := f.watchFor("next:1")
+		f.want(node.Granted, f.acquire(name, "e", 5))
+		f.want(node.Released, f.release(name, "e", 5))
+		f.want(node.Granted, f.read("a", 6))
+		f.want(node.Granted, f.read("b", 6))
+		f.want(node.Stale, standingWith(7, inLine(1, "next:1", f.read("c", 5))))
+		f.want(node.Released, handing(8, impatient(inLine(2, "other:1", f.release(name, "a", 6)))))
+		f.rings(next)
+	}},
 	{"it lives no longer than the lock", func(f fixture) {
 		next := f.watchFor("next:1")
 		f.want(node.Granted, f.read("a", 5))
