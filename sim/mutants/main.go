@@ -4,7 +4,7 @@
 //	go run ./sim/mutants                 # all, at most 1000 seeds each
 //	go run ./sim/mutants --only M07      # one
 //	go run ./sim/mutants --canary        # the sturdiest few, for each commit
-//	go run ./sim/mutants --markdown      # docs/mutants.md
+//	go run ./sim/mutants --markdown      # docs/evidence/mutants.md
 //	go run ./sim/mutants --stack --only M07  # on the production stack, by the tests of sim/rivals
 //	go run ./sim/mutants --spec          # the protections of spec, by the plans of spec/plans
 //
@@ -62,7 +62,7 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 	flags.BoolVar(&c.stack, "stack", false, "let the tests of sim/rivals look for them, on the production stack, and no seeds")
 	flags.BoolVar(&c.spec, "spec", false, "play spec/plans: each protection of the specification is needed; a missing plan is looked for among the seeds")
 	flags.BoolVar(&c.json, "json", false, "print the outcomes as JSON, one a line")
-	flags.BoolVar(&c.markdown, "markdown", false, "print the page docs/mutants.md")
+	flags.BoolVar(&c.markdown, "markdown", false, "print the page docs/evidence/mutants.md")
 	if err := flags.Parse(args); err != nil {
 		return false, err
 	}

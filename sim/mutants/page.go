@@ -16,11 +16,11 @@ type kill struct {
 
 // lastPage returns the page of the last commit: the one on disk may be the output of this run.
 func lastPage(root string) (map[string]kill, error) {
-	cmd := exec.Command("git", "show", "HEAD:./docs/mutants.md")
+	cmd := exec.Command("git", "show", "HEAD:./docs/evidence/mutants.md")
 	cmd.Dir = root
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("git show HEAD:./docs/mutants.md: %w", err)
+		return nil, fmt.Errorf("git show HEAD:./docs/evidence/mutants.md: %w", err)
 	}
 	return readPage(string(out)), nil
 }

@@ -71,14 +71,14 @@ func (s *summary) String() string {
 	return text
 }
 
-// writePage prints docs/mutants.md.
+// writePage prints docs/evidence/mutants.md.
 func writePage(w io.Writer, s *summary, seeds uint64) {
 	fmt.Fprintf(w, `# Mutants
 
 Bugs show how good the simulator is: one after another is put into the
 engine, and seeds run until one breaks an invariant. This page was written by
 
-    go run ./sim/mutants --seeds %d --markdown > docs/mutants.md
+    go run ./sim/mutants --seeds %d --markdown > docs/evidence/mutants.md
 
 %s.
 
