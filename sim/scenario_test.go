@@ -199,7 +199,7 @@ func TestStory(t *testing.T) {
 
 // The table in the documentation is what the simulator finds.
 func TestMatrix(t *testing.T) {
-	const page, begin, end = "../docs/failures.md", "<!-- matrix -->\n", "<!-- end -->"
+	const page, begin, end = "../docs/evidence/failures.md", "<!-- matrix -->\n", "<!-- end -->"
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 
 // trackRecord returns the page of bugs.
 func trackRecord(t *testing.T) string {
-	content, err := os.ReadFile("../docs/track-record.md")
+	content, err := os.ReadFile("../docs/evidence/track-record.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +31,7 @@ func TestTrackRecord(t *testing.T) {
 		case strings.HasPrefix(name, `"`): // a rule
 			want = strings.Trim(name, `"`)
 		}
-		if text, err := os.ReadFile(filepath.Join("../docs", link[2])); err != nil || !strings.Contains(string(text), want) {
+		if text, err := os.ReadFile(filepath.Join("../docs/evidence", link[2])); err != nil || !strings.Contains(string(text), want) {
 			t.Errorf("%s is not in %s (%v)", name, link[2], err)
 		}
 	}
@@ -40,7 +40,7 @@ func TestTrackRecord(t *testing.T) {
 		t.Fatal("no plans: ", err)
 	}
 	for _, plan := range plans {
-		if !strings.Contains(page, "(../sim/"+filepath.ToSlash(plan)+")") {
+		if !strings.Contains(page, "(../../sim/"+filepath.ToSlash(plan)+")") {
 			t.Errorf("the page does not name %s", plan)
 		}
 	}

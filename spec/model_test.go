@@ -253,9 +253,9 @@ func (m *small) explore() (states int, broken error) {
 }
 
 // The package and Lock.tla have the same states: as many as TLC has found, for each row of the table in
-// docs/formal.md but that with all other clients.
+// docs/evidence/formal.md but that with all other clients.
 func TestSameStates(t *testing.T) {
-	page, err := os.ReadFile("../docs/formal.md")
+	page, err := os.ReadFile("../docs/evidence/formal.md")
 	if err != nil {
 		t.Fatal(err)
 	}

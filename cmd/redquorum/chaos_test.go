@@ -145,7 +145,7 @@ func TestChaosOnPackets(t *testing.T) {
 
 // The page about scenarios on real servers has them all, with what the simulator says of them today.
 func TestChaosPage(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "chaos.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "evidence", "chaos.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestChaosPage(t *testing.T) {
 		_, rest, there := strings.Cut(string(text), "| "+row.ID+" | "+row.Title+" |")
 		cells := strings.Split(rest, " | ")
 		if !there || len(cells) < 4 || strings.TrimSpace(cells[0]) != string(row.Cells[0].Simulated) || cells[2] != string(row.Cells[1].Simulated) {
-			t.Errorf("docs/chaos.md has another verdict of the simulator for %+v", row)
+			t.Errorf("docs/evidence/chaos.md has another verdict of the simulator for %+v", row)
 		}
 	}
 }

@@ -4,7 +4,7 @@ package main
 type Mutant struct {
 	ID     string
 	Bug    string // in a line
-	Mimics string // the scenarios of docs/failures.md, or "" where there is none
+	Mimics string // the scenarios of docs/evidence/failures.md, or "" where there is none
 	Edits  []Edit
 	Expect Expect
 	Reason string // of all but Normal and Pair: why no seed is to see it

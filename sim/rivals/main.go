@@ -4,7 +4,7 @@
 //
 //	go run . run S13 redsync                 # the story of a scenario with a lock
 //	go run . run PLAN redsync --html FILE    # of a plan in a file, and its page
-//	go run . page                            # writes docs/rivals.md
+//	go run . page                            # writes docs/evidence/rivals.md
 //	go run . shift redsync                   # each scenario 200 times, with other times
 //	go run . explore redsync --seeds 1000    # drawn plans; what breaks the lock is shrunk and kept
 //	go run . real S13 redsync                # the same as run, but on real servers

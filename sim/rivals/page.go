@@ -13,7 +13,7 @@ import (
 	"github.com/redquorum/redquorum/sim"
 )
 
-const pagePath = "../../docs/rivals.md"
+const pagePath = "../../docs/evidence/rivals.md"
 
 // head is what the page begins with.
 //
@@ -32,7 +32,7 @@ func table(in bubble) (rows [][]*outcome) {
 	return rows
 }
 
-// page is docs/rivals.md.
+// page is docs/evidence/rivals.md.
 func page(rows [][]*outcome) string {
 	var b strings.Builder
 	b.WriteString(head)
@@ -121,7 +121,7 @@ func (c *contestant) writePromises(b *strings.Builder) {
 	}
 	if c.promises == nil {
 		b.WriteString("* It is held to all invariants that can be seen from outside: I1, I2, I4 to I9 and I12 to I14.\n" +
-			"* The tests of this module fail when these [mutants](evidence/mutants.md) are put into the engine: " + deadMutants + ".\n")
+			"* The tests of this module fail when these [mutants](mutants.md) are put into the engine: " + deadMutants + ".\n")
 	}
 	for _, found := range c.found {
 		fmt.Fprintf(b, "* Seen, too: %s\n", found)
