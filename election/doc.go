@@ -26,5 +26,5 @@
 // after its context has ended. A program that pauses, or ignores its context, may go on for longer.
 // Only the resource can refuse its late work, by the term: see docs/fencing.md.
 //
-// docs/election.md compares this with client-go and etcd, and has the time of a fail-over.
+// docs/election.md compares this with client-go and etcd.
 package election
