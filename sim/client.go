@@ -187,11 +187,7 @@ func (w *world) newClient(number int) *Client {
 	for i, s := range w.nodes {
 		l := &link{w: w, c: c, n: s, refusedWrite: -1, random: stream(w.p.Seed, ofNetwork, number*faults.MaxNodes+i)}
 		if before != nil {
-			l.trouble, l.random, l.conn = before[i].trouble, before[i].random, before[i].conn+1
-			l.struck, l.holds = slices.Clone(before[i].struck), nil
-			for _, h := range before[i].holds {
-				l.holds = append(l.holds, &holding{by: h.by, kind: h.kind, left: h.left, way: h.way})
-			}
+			l.Link, l.random, l.conn = before[i].Again(), before[i].random, before[i].conn+1
 		}
 		c.links = append(c.links, l)
 		if lists.Has(i) {

@@ -76,7 +76,7 @@ func (k *checker) noIdleHandoff(s *server, name, owner string) {
 		if o, _ := c.attemptOf(owner); !h.again && (o != nil && o.ticket > 0 && !o.won || k.released(c, owner) != nil) {
 			continue // it may still get the lock, or has had it
 		}
-		if h.unheard || l != h.link || l.closed || l.deaf > 0 || !l.clear() || w.troubled >= h.at || l.warmed > h.at {
+		if h.unheard || l != h.link || l.closed || l.Deaf || !l.clear() || w.troubled >= h.at || l.warmed > h.at {
 			continue // it may not have heard of it, or its release went over a connection that was given up
 		}
 		if h.idle == 0 {

@@ -52,8 +52,7 @@ type link struct {
 	silent   bool // the last command had no answer
 
 	random random
-	struck []*faults.Event // faults that have not ended
-	trouble
+	faults.Link[heldMessage]
 }
 
 type phase uint8
@@ -65,25 +64,6 @@ const (
 	warm
 )
 
-// A trouble is what faults do to a link.
-type trouble struct {
-	cutTo, cutFrom, deaf int // how many faults cut it
-	loss, duplicate      [2]faults.Ratio
-	reorder              [2]faults.Ratio
-	later                faults.Range // of duplicates
-	delay                [2]faults.Range
-	holds                []*holding
-}
-
-// A holding is a fault that keeps messages.
-type holding struct {
-	by   *faults.Event
-	kind string
-	left int
-	way  faults.Way
-	held []heldMessage
-}
-
 // A heldMessage would have been an event of that kind.
 type heldMessage struct {
 	message *message
@@ -91,8 +71,8 @@ type heldMessage struct {
 }
 
 const (
-	toNode = iota
-	toClient
+	toNode   = faults.ToNode
+	toClient = faults.ToClient
 )
 
 // A message is a command on its way, or a handshake, or a subscription.
@@ -410,7 +390,7 @@ func (l *link) carry(way int, m *message, kind eventKind) {
 	w := l.w
 	plan := &w.p.Network
 	delay := l.random.within(plan.Delay)
-	if d := l.delay[way]; d.Max > 0 {
+	if d := l.Delay[way]; d.Max > 0 {
 		delay += l.random.within(d)
 	}
 	last := &l.arrive
@@ -419,21 +399,20 @@ func (l *link) carry(way int, m *message, kind eventKind) {
 	}
 	at := w.now + int64(delay)
 	switch {
-	case way == toNode && l.cutTo > 0, way == toClient && l.cutFrom > 0, m.conn == l.gone, l.random.happens(l.loss[way]):
+	case l.Cut[way], m.conn == l.gone, l.random.happens(l.Loss[way]):
 		w.sometimes(MessageLost)
 		w.lost(l, way, m)
 		w.free(m)
 		return
 	case m.conn != l.conn: // of a connection that was given up: nothing keeps its order
-	case l.random.happens(l.reorder[way]):
+	case l.random.happens(l.Reorder[way]):
 		at += int64(l.random.within(plan.Delay)) * 4
 		w.sometimes(Reordered)
 	default:
 		at = max(at, *last)
 		*last = at
 	}
-	if h := l.holder(way, m); h != nil {
-		h.held = append(h.held, heldMessage{m, kind})
+	if !m.hello && m.topic == "" && l.Hold(way, m.cmd.Kind.String(), heldMessage{m, kind}) {
 		m.flying++
 		w.sometimes(MessageHeld)
 		w.heldUp(l, way, m)
@@ -442,54 +421,27 @@ func (l *link) carry(way int, m *message, kind eventKind) {
 	m.flying++
 	w.plan(at, kind, m, 0)
 	w.sent(l, way, m, at)
-	if way == toNode && !m.hello && m.topic == "" && l.random.happens(l.duplicate[way]) {
+	if way == toNode && !m.hello && m.topic == "" && l.random.happens(l.Duplicate[way]) {
 		c := w.message(l)
 		c.cmd, c.plain, c.conn, c.life, c.copy = m.cmd, m.plain, m.conn, m.life, true
 		c.claims = append(c.claims, m.cmd.Claims...)
 		c.cmd.Claims = c.claims
 		c.keepWait()
 		c.flying++
-		at += int64(l.random.within(l.later))
+		at += int64(l.random.within(l.Later))
 		w.plan(at, kind, c, 0)
 		w.sent(l, way, c, at)
 		w.sometimes(Duplicated)
 	}
 }
 
-// holder returns the fault that keeps m, if there is one.
-func (l *link) holder(way int, m *message) *holding {
-	if m.hello || m.topic != "" {
-		return nil
+// letGo sends the messages that were held until now.
+func (l *link) letGo(free []heldMessage) {
+	for _, e := range free {
+		at := l.w.now + int64(l.random.within(l.w.p.Network.Delay))
+		l.w.plan(at, e.kind, e.message, 0)
+		l.w.released(l, e.message)
 	}
-	direction := faults.To
-	if way == toClient {
-		direction = faults.From
-	}
-	for _, h := range l.holds {
-		if h.way.Has(direction) && (h.kind == "" || h.kind == m.cmd.Kind.String()) && h.left != 0 {
-			h.left--
-			return h
-		}
-	}
-	return nil
-}
-
-// letGo sends the messages of the holds that end now.
-func (l *link) letGo(ends func(*holding) bool) {
-	kept := l.holds[:0]
-	for _, h := range l.holds {
-		if !ends(h) {
-			kept = append(kept, h)
-			continue
-		}
-		for _, e := range h.held {
-			at := l.w.now + int64(l.random.within(l.w.p.Network.Delay))
-			l.w.plan(at, e.kind, e.message, 0)
-			l.w.released(l, e.message)
-		}
-	}
-	clear(l.holds[len(kept):])
-	l.holds = kept
 }
 
 // receive takes an answer.
@@ -569,7 +521,7 @@ func (l *link) reset(conn uint32) {
 }
 
 // hears reports whether the client learns that the server closes the present connection.
-func (l *link) hears() bool { return l.cutFrom == 0 && l.conn != l.gone }
+func (l *link) hears() bool { return !l.Cut[toClient] && l.conn != l.gone }
 
 // halfOpens leaves the connection half-open. The server takes it to be there until that ends, and the
 // client until it misses an answer, at most until then.

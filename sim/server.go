@@ -303,7 +303,7 @@ func (s *server) publish(topic string, t *node.Turn) {
 		if o.name != topic {
 			continue
 		}
-		if l := o.link; o.half != nil || l.deaf > 0 || l.cutFrom > 0 || l.random.happens(l.loss[toClient]) {
+		if l := o.link; o.half != nil || l.Deaf || l.Cut[toClient] || l.random.happens(l.Loss[toClient]) {
 			s.w.sometimes(NoticeLost)
 			continue
 		}

@@ -90,9 +90,9 @@ func (w *world) tranquil(since int64) bool {
 // and answers come back as well: a node may have to ask for a script. The connection is up, and
 // not that to a replica, which would hold commands back until all others are answered.
 func (l *link) clear() bool {
-	s, t := l.n, &l.trouble
-	return l.phase == warm && !l.demoted && l.conn != l.gone && t.cutTo == 0 && t.cutFrom == 0 && t.loss == [2]faults.Ratio{} && t.reorder == [2]faults.Ratio{} &&
-		t.delay[toNode].Max == 0 && t.delay[toClient].Max == 0 && len(t.holds) == 0 &&
+	s := l.n
+	return l.phase == warm && !l.demoted && l.conn != l.gone && l.Cut == [2]bool{} && l.Loss == [2]faults.Ratio{} && l.Reorder == [2]faults.Ratio{} &&
+		l.Delay[toNode].Max == 0 && l.Delay[toClient].Max == 0 && !l.Holds() &&
 		max(l.arrive, l.answer) <= l.w.now+int64(l.w.p.Network.Delay.Max) && !s.silent() && len(s.lacks) == 0 &&
 		s.idle() && s.starved == nil
 }

@@ -433,82 +433,21 @@ func (w *world) strikeNodes(e *faults.Event, end bool) {
 	}
 }
 
-// ways returns the directions that an event means.
-func ways(w faults.Way) (list []int) {
-	if w.Has(faults.To) {
-		list = append(list, toNode)
-	}
-	if w.Has(faults.From) {
-		list = append(list, toClient)
-	}
-	return list
-}
-
 func (l *link) strike(e *faults.Event, end bool) {
-	switch {
-	case e.Verb == faults.Hold && end:
-		l.letGo(func(h *holding) bool { return h.by == e })
-	case e.Verb == faults.Hold:
-		h := &holding{by: e, kind: e.Kind, left: e.Count, way: e.Links.Way}
-		if e.Count == 0 {
-			h.left = -1
-		}
-		l.holds = append(l.holds, h)
-	case e.Verb == faults.Release:
-		l.letGo(func(*holding) bool { return true })
-	case e.Verb == faults.Heal:
-		l.heal()
-	case e.Verb == faults.HalfOpen:
+	l.letGo(l.Strike(e, end))
+	switch e.Verb {
+	case faults.HalfOpen:
 		l.halfOpens(e, end)
-	case e.Verb == faults.Reset:
+	case faults.Reset:
 		l.closes()
-	case end:
-		l.struck = slices.DeleteFunc(l.struck, func(o *faults.Event) bool { return o == e })
-		l.suffer()
-	default:
-		l.struck = append(l.struck, e)
-		l.suffer()
+	case faults.Heal:
+		l.halfOpens(nil, true)
+		l.n.hangsUp(func(o *listener) bool { return o.link == l && o.half != nil })
 	}
 }
 
 // heal ends everything that is wrong with a link.
-func (l *link) heal() {
-	l.letGo(func(*holding) bool { return true })
-	l.struck = nil
-	l.trouble = trouble{}
-	l.halfOpens(nil, true)
-	l.n.hangsUp(func(o *listener) bool { return o.link == l && o.half != nil })
-}
-
-// suffer computes the link's trouble from the faults that have not ended. Of several faults of one
-// kind the last one counts.
-func (l *link) suffer() {
-	l.trouble = trouble{holds: l.holds}
-	t := &l.trouble
-	for _, e := range l.struck {
-		if e.Verb == faults.Deafen {
-			t.deaf++
-		}
-		for _, way := range ways(e.Links.Way) {
-			switch e.Verb {
-			case faults.Cut:
-				if way == toNode {
-					t.cutTo++
-				} else {
-					t.cutFrom++
-				}
-			case faults.Delay:
-				t.delay[way] = e.Range
-			case faults.Loss:
-				t.loss[way] = e.Ratio
-			case faults.Duplicate:
-				t.duplicate[way], t.later = e.Ratio, e.Range
-			case faults.Reorder:
-				t.reorder[way] = e.Ratio
-			}
-		}
-	}
-}
+func (l *link) heal() { l.strike(&faults.Event{Verb: faults.Heal}, false) }
 
 func (s *server) strike(e *faults.Event, end bool) {
 	switch e.Verb {

@@ -72,8 +72,8 @@ func (l *link) accept(client net.Conn) {
 	context.AfterFunc(ctx, func() { abort(client) })
 	l.mu.Lock()
 	l.conns = append(l.conns, c)
-	handshake := l.within(l.delay) + l.within(l.delay) + l.within(l.delayed[toNode]) + l.within(l.delayed[toClient])
-	c.lost = l.cutWay
+	handshake := l.within(l.delay) + l.within(l.delay) + l.within(l.Delay[toNode]) + l.within(l.Delay[toClient])
+	c.lost = l.Cut
 	l.mu.Unlock()
 	defer func() {
 		l.mu.Lock()

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	toNode   = packets.ToNode
-	toClient = packets.ToClient
+	toNode   = faults.ToNode
+	toClient = faults.ToClient
 )
 
 // notice is the kind of a message that is neither a command nor the reply to one.
@@ -49,28 +49,8 @@ type link struct {
 	mu     sync.Mutex
 	random *rand.Rand
 	conns  []*conn
-	struck []*faults.Event             // faults that have not ended
 	silent map[*faults.Event]time.Time // when connections became half-open
-	trouble
-}
-
-// A trouble is what faults do to a link.
-type trouble struct {
-	deaf      bool
-	cutWay    [2]bool
-	delayed   [2]faults.Range
-	loss      [2]faults.Ratio
-	reorder   [2]faults.Ratio
-	duplicate faults.Ratio
-	later     faults.Range // of duplicates
-	holds     []*holding
-}
-
-// A holding is a fault that keeps messages.
-type holding struct {
-	by   *faults.Event
-	left int // less than 0: no bound
-	held []func()
+	faults.Link[func()]
 }
 
 // open starts the proxy. The link has all that it needs to know from its maker.
@@ -123,22 +103,12 @@ func (l *link) close() {
 	}
 }
 
-// strike begins a fault.
-func (l *link) strike(e *faults.Event) {
+// strike begins a fault, or ends it.
+func (l *link) strike(e *faults.Event, end bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch e.Verb {
-	case faults.Hold:
-		left := e.Count
-		if left == 0 {
-			left = -1
-		}
-		l.holds = append(l.holds, &holding{by: e, left: left})
-	case faults.Release:
-		l.letGo(func(*holding) bool { return true })
-	case faults.Heal:
-		l.healed()
-	case faults.Reset:
+	switch {
+	case e.Verb == faults.Reset:
 		for _, c := range l.conns {
 			if c.pubsub.Load() && c.lost == [2]bool{} {
 				c.lost = [2]bool{true, true}
@@ -147,88 +117,24 @@ func (l *link) strike(e *faults.Event) {
 				c.reset()
 			}
 		}
-	case faults.HalfOpen:
+	case e.Verb == faults.HalfOpen && !end:
 		if l.wire == nil {
 			for _, c := range l.conns {
 				c.half, c.lost = e, [2]bool{true, true}
 			}
 		}
 		l.silent[e] = time.Now()
-		l.struck = append(l.struck, e)
-		l.suffer()
-	default:
-		l.struck = append(l.struck, e)
-		l.suffer()
 	}
-}
-
-// end ends a fault.
-func (l *link) end(e *faults.Event) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if e.Verb == faults.Hold {
-		l.letGo(func(h *holding) bool { return h.by == e })
+	for _, deliver := range l.Strike(e, end) {
+		deliver()
+	}
+	switch e.Verb {
+	case faults.Hold, faults.Release, faults.Reset:
 		return
-	}
-	l.struck = slices.DeleteFunc(l.struck, func(o *faults.Event) bool { return o == e })
-	l.suffer()
-}
-
-// heal ends everything that is wrong with the link.
-func (l *link) heal() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.healed()
-}
-
-func (l *link) healed() {
-	l.letGo(func(*holding) bool { return true })
-	l.struck = nil
-	l.suffer()
-}
-
-// letGo sends on what the holds keep that end now. l.mu is held.
-func (l *link) letGo(ends func(*holding) bool) {
-	l.holds = slices.DeleteFunc(l.holds, func(h *holding) bool {
-		if !ends(h) {
-			return false
-		}
-		for _, deliver := range h.held {
-			deliver()
-		}
-		return true
-	})
-}
-
-// suffer computes the link's trouble from the faults that have not ended. Of several of one kind
-// the last counts. l.mu is held.
-func (l *link) suffer() {
-	l.trouble = trouble{holds: l.holds}
-	for _, e := range l.struck {
-		l.deaf = l.deaf || e.Verb == faults.Deafen
-		for way, side := range []faults.Way{faults.To, faults.From} {
-			if !e.Links.Way.Has(side) {
-				continue
-			}
-			switch e.Verb {
-			case faults.Cut:
-				l.cutWay[way] = true
-			case faults.Delay:
-				l.delayed[way] = e.Range
-			case faults.Loss:
-				l.loss[way] = e.Ratio
-			case faults.Reorder:
-				l.reorder[way] = e.Ratio
-			case faults.Duplicate:
-				if way == toNode { // a reply that comes twice is none of TCP's faults
-					l.duplicate, l.later = e.Ratio, e.Range
-				}
-			}
-		}
 	}
 	for _, c := range slices.Clone(l.conns) {
 		for way := range c.lost {
-			if c.lost[way] && !l.cutWay[way] && !slices.Contains(l.struck, c.half) {
+			if c.lost[way] && !l.Cut[way] && !l.Suffers(c.half) {
 				c.reset()
 			}
 		}
@@ -242,16 +148,16 @@ func (l *link) suffer() {
 func (l *link) handOver() {
 	var packet [2]packets.Trouble
 	for way := range packet {
-		packet[way] = packets.Trouble{Cut: l.cutWay[way], Loss: l.loss[way], Delay: l.delayed[way]}
+		packet[way] = packets.Trouble{Cut: l.Cut[way], Loss: l.Loss[way], Delay: l.Delay[way]}
 	}
 	var silent time.Time
-	for _, e := range l.struck {
-		if at := l.silent[e]; at.After(silent) {
+	for e, at := range l.silent {
+		if l.Suffers(e) && at.After(silent) {
 			silent = at
 		}
 	}
 	l.wire.Set(packet, silent)
-	l.cutWay, l.loss, l.delayed = [2]bool{}, [2]faults.Ratio{}, [2]faults.Range{}
+	l.Cut, l.Loss, l.Delay = [2]bool{}, [2]faults.Ratio{}, [2]faults.Range{}
 }
 
 func (l *link) within(d faults.Range) time.Duration {
@@ -282,47 +188,42 @@ func (l *link) carry(c *conn, way int, r request, deliver func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	kind, now := r.kind, time.Now()
-	due := now.Add(l.within(l.delay) + l.within(l.delayed[way]))
+	due := now.Add(l.within(l.delay) + l.within(l.Delay[way]))
 	switch {
-	case c.lost[way] || l.cutWay[way]:
+	case c.lost[way] || l.Cut[way]:
 		c.lost[way] = true
 		l.tell(sim.KindSend, &r, way, due)
 		l.tell(sim.KindLost, &r, way, time.Time{})
 		return
-	case kind == notice && l.deaf:
+	case kind == notice && l.Deaf:
 		return
-	case l.happens(l.loss[way]):
+	case l.happens(l.Loss[way]):
 		if l.random.IntN(2) == 0 {
 			l.tell(sim.KindSend, &r, way, due)
 			l.tell(sim.KindLost, &r, way, time.Time{})
 			c.reset()
 			return
 		}
-		for due = due.Add(retransmission); l.happens(l.loss[way]); {
+		for due = due.Add(retransmission); l.happens(l.Loss[way]); {
 			due = due.Add(2 * retransmission)
 		}
 		due = c.inOrder(way, due)
-	case l.happens(l.reorder[way]):
+	case l.happens(l.Reorder[way]):
 		due = due.Add(4 * l.within(l.delay))
 	default:
 		due = c.inOrder(way, due)
 	}
-	for _, h := range l.holds {
-		side := [...]faults.Way{faults.To, faults.From}[way]
-		if kind != notice && kind != "" && (h.by.Kind == "" || h.by.Kind == kind) && h.by.Links.Way.Has(side) && h.left != 0 {
-			h.left--
-			l.tell(sim.KindSend, &r, way, due)
-			l.tell(sim.KindHeld, &r, way, time.Time{})
-			h.held = append(h.held, func() {
-				due := time.Now().Add(l.within(l.delay))
-				l.tell(sim.KindReleased, &r, way, time.Time{})
-				l.tell(sim.KindSend, &r, way, due)
-				c.lines[way].put(due, deliver)
-			})
-			return
-		}
+	held := func() {
+		due := time.Now().Add(l.within(l.delay))
+		l.tell(sim.KindReleased, &r, way, time.Time{})
+		l.tell(sim.KindSend, &r, way, due)
+		c.lines[way].put(due, deliver)
 	}
 	l.tell(sim.KindSend, &r, way, due)
+	if kind != notice && kind != "" && l.Hold(way, kind, held) {
+		l.tell(sim.KindHeld, &r, way, time.Time{})
+		return
+	}
 	c.lines[way].put(due, deliver)
 }
 
@@ -330,10 +231,10 @@ func (l *link) carry(c *conn, way int, r request, deliver func()) {
 func (l *link) repeats(kind string) (due time.Duration, again bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if kind == "" || l.cutWay[toNode] || !l.happens(l.duplicate) {
+	if kind == "" || l.Cut[toNode] || !l.happens(l.Duplicate[toNode]) {
 		return 0, false
 	}
-	return l.within(l.delay) + l.within(l.later), true
+	return l.within(l.delay) + l.within(l.Later), true
 }
 
 // repeat sends a command a second time, over a connection of its own, and ignores the reply.

@@ -151,13 +151,13 @@ func TestConnectionSurvivesOnPackets(t *testing.T) {
 		c.send("ping", "before")
 		c.wants("before")
 		fault := event(t, text)
-		l.strike(fault)
+		l.strike(fault, false)
 		c.send("ping", "meanwhile")
 		c.SetDeadline(time.Now().Add(100 * time.Millisecond))
 		if _, err := c.from.ReadByte(); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("%s: %v", text, err)
 		}
-		l.end(fault)
+		l.strike(fault, true)
 		c.SetDeadline(time.Now().Add(20 * time.Second))
 		c.wants("meanwhile")
 	}
@@ -169,14 +169,14 @@ func TestHeldCommandIsOvertaken(t *testing.T) {
 	l := newTestLink(t, f)
 	c := dial(t, l)
 	hold := event(t, "hold c1>n1 acquire 1")
-	l.strike(hold)
+	l.strike(hold, false)
 	c.send("eval", acquireText, "1", "x", "first")
 	c.send("eval", releaseText, "1", "x", "second")
 	c.send("eval", acquireText, "1", "x", "third") // only one is kept
 	if got := f.executed(t, 2); !slices.Equal(got, []string{"second", "third"}) {
 		t.Errorf("executed %v", got)
 	}
-	l.end(hold)
+	l.strike(hold, true)
 	c.wants("first", "second", "third")
 }
 
@@ -185,13 +185,13 @@ func TestHeldCommandOutlivesItsConnection(t *testing.T) {
 	f := newFake(t)
 	l := newTestLink(t, f)
 	hold := event(t, "hold c1>n1 acquire")
-	l.strike(hold)
+	l.strike(hold, false)
 	c := dial(t, l)
 	c.send("eval", acquireText, "1", "x", "late")
 	c.send("ping", "there")
 	f.executed(t, 1)
 	c.Close()
-	l.end(hold)
+	l.strike(hold, true)
 	if got := f.executed(t, 2); got[1] != "late" {
 		t.Errorf("executed %v", got)
 	}
@@ -207,17 +207,17 @@ func TestCut(t *testing.T) {
 	quiet.send("ping", "quiet")
 	quiet.wants("quiet")
 	cut := event(t, "cut c1<n1")
-	l.strike(cut)
+	l.strike(cut, false)
 	c.send("ping", "lost") // executed, and not answered
 	f.executed(t, 3)
-	l.end(cut)
+	l.strike(cut, true)
 	if _, err := c.from.ReadByte(); err == nil {
 		t.Error("the reply came")
 	}
 	quiet.send("ping", "again")
 	quiet.wants("again")
 	cut = event(t, "cut c1>n1")
-	l.strike(cut)
+	l.strike(cut, false)
 	quiet.send("ping", "nowhere")
 	later := dial(t, l) // it hangs
 	later.send("ping", "nowhere")
@@ -226,7 +226,7 @@ func TestCut(t *testing.T) {
 		both = len(l.conns) == 2 && l.conns[0].lost[toNode] && l.conns[1].lost[toNode]
 		l.mu.Unlock()
 	}
-	l.strike(event(t, "heal c1-n1"))
+	l.strike(event(t, "heal c1-n1"), false)
 	for _, c := range []*caller{quiet, later} {
 		if _, err := c.from.ReadByte(); err == nil {
 			t.Error("it was answered")
@@ -245,14 +245,14 @@ func TestHalfOpen(t *testing.T) {
 	old.send("ping", "before")
 	old.wants("before")
 	fault := event(t, "halfopen c1-n1")
-	l.strike(fault)
+	l.strike(fault, false)
 	old.send("ping", "nowhere")
 	c := dial(t, l)
 	c.send("ping", "there")
 	c.wants("there")
 	cut := event(t, "cut c1-n1")
-	l.strike(cut)
-	l.end(cut) // which is not the end of the other fault
+	l.strike(cut, false)
+	l.strike(cut, true) // which is not the end of the other fault
 	c.send("ping", "again")
 	c.wants("again")
 	old.SetDeadline(time.Now().Add(20 * time.Millisecond))
@@ -260,11 +260,11 @@ func TestHalfOpen(t *testing.T) {
 		t.Errorf("a half-open connection: %v", err)
 	}
 	old.SetDeadline(time.Now().Add(20 * time.Second))
-	l.end(fault)
+	l.strike(fault, true)
 	if _, err := old.from.ReadByte(); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("at the end of the fault: %v", err)
 	}
-	l.strike(event(t, "reset c1-n1"))
+	l.strike(event(t, "reset c1-n1"), false)
 	if _, err := c.from.ReadByte(); err == nil {
 		t.Error("a connection was not reset")
 	}
@@ -277,11 +277,11 @@ func TestDeafen(t *testing.T) {
 	f := newFake(t)
 	l := newTestLink(t, f)
 	deafen := event(t, "deafen c1-n1")
-	l.strike(deafen)
+	l.strike(deafen, false)
 	c := dial(t, l)
 	c.send("subscribe", "x")
 	c.wants("subscribe x ", "last")
-	l.end(deafen)
+	l.strike(deafen, true)
 	c = dial(t, l)
 	c.send("subscribe", "x")
 	c.wants("subscribe x ", "message x 0", "last")
@@ -290,7 +290,7 @@ func TestDeafen(t *testing.T) {
 func TestDuplicate(t *testing.T) {
 	f := newFake(t)
 	l := newTestLink(t, f)
-	l.strike(event(t, "duplicate c1>n1 100% 1ms"))
+	l.strike(event(t, "duplicate c1>n1 100% 1ms"), false)
 	c := dial(t, l)
 	c.send("eval", acquireText, "1", "x", "twice")
 	c.wants("twice")

@@ -37,7 +37,7 @@ func TestServerClosesSubscriber(t *testing.T) {
 	plain.send("ping", "there")
 	plain.wants("there")
 	begun := time.Now()
-	links[0].strike(event(t, "reset c1-n1"))
+	links[0].strike(event(t, "reset c1-n1"), false)
 	for _, c := range []*caller{one, plain} {
 		if _, words, err := live.ReadMessage(c.from); err == nil || strings.Contains(err.Error(), "timeout") {
 			t.Errorf("%v, %v", words, err)

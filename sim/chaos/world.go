@@ -378,12 +378,8 @@ func (w *world) strike(e *faults.Event, end bool) {
 func (w *world) strikeLinks(e *faults.Event, end bool) {
 	for i, links := range w.links {
 		for n, l := range links {
-			switch {
-			case !e.Links.Clients.Has(i) || !e.Links.Nodes.Has(n):
-			case end:
-				l.end(e)
-			default:
-				l.strike(e)
+			if e.Links.Clients.Has(i) && e.Links.Nodes.Has(n) {
+				l.strike(e, end)
 			}
 		}
 	}
@@ -415,7 +411,7 @@ func (w *world) finish() {
 			continue
 		}
 		for _, links := range w.links {
-			links[n].heal()
+			links[n].strike(&faults.Event{Verb: faults.Heal}, false)
 		}
 		if w.database(n) == 0 {
 			h.heal()

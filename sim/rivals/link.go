@@ -8,7 +8,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -22,8 +21,8 @@ import (
 )
 
 const (
-	toNode = iota
-	toClient
+	toNode   = faults.ToNode
+	toClient = faults.ToClient
 )
 
 // A link is the way between a client and a node, and what faults do to it. It outlives the client's
@@ -35,15 +34,8 @@ type link struct {
 	mu      sync.Mutex
 	random  *rand.Rand
 	changed chan struct{} // closed when anything does
-	struck  []*faults.Event
-	holds   []*holding
-	opened  int // connections so far
-}
-
-// A holding is a fault that keeps commands, or the answers to them.
-type holding struct {
-	by   *faults.Event
-	left int // < 0: no bound
+	opened  int           // connections so far
+	faults.Link[chan struct{}]
 }
 
 func (l *link) within(d faults.Range) time.Duration {
@@ -64,76 +56,43 @@ func (l *link) happens(share faults.Ratio) bool {
 	return share > 0 && l.random.Int64N(1_000_000) < int64(share)
 }
 
-var ways = [...]faults.Way{faults.To, faults.From}
-
-// has returns the faults of a kind that are in effect on a way. l.mu is held.
-func (l *link) has(verb faults.Verb, way int) (last *faults.Event) {
-	for _, e := range l.struck {
-		if e.Verb == verb && e.Links.Way.Has(ways[way]) {
-			last = e
-		}
-	}
-	return last
-}
-
 // late is how long a parcel takes.
 func (l *link) late(way int) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	d := l.within(l.w.p.Network.Delay)
-	if e := l.has(faults.Delay, way); e != nil {
-		d += l.within(e.Range)
+	if l.Delay[way].Max > 0 {
+		d += l.within(l.Delay[way])
 	}
-	if e := l.has(faults.Loss, way); e != nil {
-		for again := 200 * time.Millisecond; l.happens(e.Ratio) && again < time.Minute; again *= 2 {
-			d += again // TCP sends it again
-		}
+	for again := 200 * time.Millisecond; l.happens(l.Loss[way]) && again < time.Minute; again *= 2 {
+		d += again // TCP sends it again
 	}
-	if e := l.has(faults.Reorder, way); e != nil && l.happens(e.Ratio) {
+	if l.happens(l.Reorder[way]) {
 		d += 4 * l.within(l.w.p.Network.Delay) // what was overtaken waits
 	}
 	return d
 }
 
-// stops returns what to wait for before a parcel goes on, or nil.
-func (l *link) stops(way int, kind string, by *holding) (wait chan struct{}, held *holding) {
+// stops returns what to wait for before a parcel goes on, or nil. One that was held before is not held
+// again.
+func (l *link) stops(way int, kind string, before bool) (wait chan struct{}, held bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.has(faults.Cut, way) != nil {
-		return l.changed, by
+	free := make(chan struct{})
+	switch {
+	case l.Cut[way]:
+		return l.changed, before
+	case !before && kind != "" && l.Hold(way, kind, free):
+		return free, true
 	}
-	if by != nil && slices.Contains(l.holds, by) {
-		return l.changed, by
-	}
-	for _, h := range l.holds {
-		if h.left != 0 && h.by.Links.Way.Has(ways[way]) && kind != "" && (h.by.Kind == "" || h.by.Kind == kind) {
-			h.left--
-			return l.changed, h
-		}
-	}
-	return nil, nil
+	return nil, before
 }
 
 func (l *link) strike(e *faults.Event, end bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case e.Verb == faults.Hold && end:
-		l.holds = slices.DeleteFunc(l.holds, func(h *holding) bool { return h.by == e })
-	case e.Verb == faults.Hold:
-		h := &holding{e, e.Count}
-		if e.Count == 0 {
-			h.left = -1
-		}
-		l.holds = append(l.holds, h)
-	case e.Verb == faults.Release:
-		l.holds = nil
-	case e.Verb == faults.Heal:
-		l.struck, l.holds = nil, nil
-	case end:
-		l.struck = slices.DeleteFunc(l.struck, func(o *faults.Event) bool { return o == e })
-	default:
-		l.struck = append(l.struck, e)
+	for _, held := range l.Strike(e, end) {
+		close(held)
 	}
 	close(l.changed)
 	l.changed = make(chan struct{})
@@ -151,7 +110,7 @@ func (l *link) dial(ctx context.Context, life context.Context) (net.Conn, error)
 			return nil, ctx.Err()
 		}
 		for {
-			wait, _ := l.stops(way, "", nil)
+			wait, _ := l.stops(way, "", false)
 			if wait == nil {
 				break
 			}
@@ -250,7 +209,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	p := parcel{bytes: bytes.Clone(b)}
 	if bytes.HasPrefix(b, []byte("*3\r\n$7\r\nmessage")) || bytes.HasPrefix(b, []byte(">3\r\n$7\r\nmessage")) {
 		c.l.mu.Lock()
-		deaf := c.l.has(faults.Deafen, toClient) != nil || c.l.has(faults.Deafen, toNode) != nil
+		deaf := c.l.Deaf
 		c.l.mu.Unlock()
 		if deaf {
 			return len(b), nil
@@ -402,7 +361,7 @@ func (q *pipe) carry(p *parcel) bool {
 	if !sleep(l.w.network, time.Until(p.due)) {
 		return false
 	}
-	var held *holding
+	held := false
 	for stopped := false; ; stopped = true {
 		var wait chan struct{}
 		if wait, held = l.stops(q.way, p.kind, held); wait == nil {
@@ -453,11 +412,10 @@ func (q *pipe) deliver(p *parcel) bool {
 func (q *pipe) duplicate(p *parcel) {
 	l := q.c.l
 	l.mu.Lock()
-	e := l.has(faults.Duplicate, toNode)
-	is := e != nil && p.kind != "" && l.happens(e.Ratio)
+	is := p.kind != "" && l.happens(l.Duplicate[toNode])
 	var later time.Duration
 	if is {
-		later = l.within(e.Range) + q.c.offset
+		later = l.within(l.Later) + q.c.offset
 	}
 	l.mu.Unlock()
 	if is {

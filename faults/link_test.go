@@ -1,0 +1,74 @@
+package faults_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/faults"
+)
+
+// events parses the events of a plan, one a line.
+func events(t *testing.T, text string) (all []*faults.Event) {
+	t.Helper()
+	p, err := faults.Parse("redquorum plan 1\nnodes 3\nclients 2\n" + text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range p.Events {
+		all = append(all, &p.Events[i])
+	}
+	return all
+}
+
+func TestLinkSuffersTheLastFaultOfAKind(t *testing.T) {
+	all := events(t, "at 0s delay c1>n1 1ms\nat 1s delay c1-n1 2ms\nat 2s cut c1<n1\nat 3s deafen c1-n1\nat 4s duplicate c1>n1 10% 3ms\nat 5s heal c1-n1\n")
+	var l faults.Link[int]
+	for _, e := range all[:5] {
+		l.Strike(e, false)
+	}
+	ms := func(n time.Duration) faults.Range {
+		return faults.Range{Min: n * time.Millisecond, Max: n * time.Millisecond}
+	}
+	want := faults.Trouble{Delay: [2]faults.Range{ms(2), ms(2)}, Cut: [2]bool{false, true}, Deaf: true, Duplicate: [2]faults.Ratio{faults.Percent(10), 0}, Later: ms(3)}
+	if l.Trouble != want {
+		t.Errorf("%+v, want %+v", l.Trouble, want)
+	}
+	l.Strike(all[1], true) // it takes back only its own effect
+	l.Strike(all[2], true)
+	want.Delay, want.Cut = [2]faults.Range{ms(1), {}}, [2]bool{}
+	if l.Trouble != want || l.Suffers(all[2]) || !l.Suffers(all[0]) {
+		t.Errorf("%+v, want %+v", l.Trouble, want)
+	}
+	if l.Strike(all[5], false); l.Trouble != (faults.Trouble{}) {
+		t.Errorf("healed, and %+v", l.Trouble)
+	}
+}
+
+func TestLinkHolds(t *testing.T) {
+	all := events(t, "at 0s hold c1>n1 acquire 1\nat 1s hold c1-n1\nat 2s release c1-n1\n")
+	var l faults.Link[int]
+	keeps := func(message, way int, kind string, want bool) {
+		t.Helper()
+		if got := l.Hold(way, kind, message); got != want {
+			t.Errorf("%d is held: %v", message, got)
+		}
+	}
+	l.Strike(all[0], false)
+	keeps(1, faults.ToNode, "release", false)
+	keeps(2, faults.ToClient, "acquire", false)
+	keeps(3, faults.ToNode, "acquire", true)
+	keeps(4, faults.ToNode, "acquire", false)
+	l.Strike(all[1], false)
+	again := l.Again()
+	keeps(5, faults.ToClient, "release", true)
+	if free := l.Strike(all[0], true); !slices.Equal(free, []int{3}) {
+		t.Errorf("%v go on", free)
+	}
+	if free := l.Strike(all[2], false); !slices.Equal(free, []int{5}) || l.Holds() {
+		t.Errorf("%v go on", free)
+	}
+	if free := again.Strike(all[2], false); len(free) > 0 {
+		t.Errorf("another process gets %v", free)
+	}
+}
