@@ -141,7 +141,7 @@ func (p *paced) system() nodetest.System {
 			return nil
 		},
 		Cut: func() error {
-			p.do(func() { p.server().restart(faults.Durable) })
+			p.do(func() { p.server().strike(&faults.Event{Verb: faults.Restart}, false) })
 			return nil
 		},
 	}

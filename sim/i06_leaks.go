@@ -228,7 +228,7 @@ func (w *world) forgets(owner string, atOnce bool) time.Duration {
 func (k *checker) leaks() {
 	w := k.w
 	for _, s := range w.nodes {
-		if s.down || !w.core.Has(s.number) {
+		if s.Down || !w.core.Has(s.number) {
 			continue
 		}
 		for _, e := range s.mem.Dump(s.time()) {

@@ -215,7 +215,7 @@ func newWorld(p *faults.Plan, program func(*Client) error, options []Option) *wo
 		o(w)
 	}
 	for i := range p.Nodes {
-		s := &server{w: w, number: i, name: procName('n', i), random: stream(p.Seed, ofClocks, i), comesBack: faults.Durable}
+		s := &server{w: w, number: i, name: procName('n', i), random: stream(p.Seed, ofClocks, i), Server: faults.Server{Mode: faults.Durable}}
 		s.mem = w.memory(s)
 		s.mem.Sync()
 		w.nodes = append(w.nodes, s)
@@ -395,13 +395,11 @@ func (w *world) serveWithin(n int) time.Duration {
 
 // heal ends everything that is wrong with a node.
 func (s *server) heal() {
-	s.stopped, s.slow, s.strobe, s.busy, s.serveAt = 0, faults.Range{}, 0, 0, 0
-	s.starved, s.lacks = nil, nil
+	s.strobe, s.busy, s.serveAt = 0, 0, 0
 	s.hangsUp(func(o *listener) bool { return o.half != nil })
-	if s.down {
-		s.restart(s.comesBack)
+	for _, verb := range s.Heal() {
+		s.do(verb, nil, true)
 	}
-	s.promote()
 	s.planServe()
 }
 

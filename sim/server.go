@@ -24,8 +24,6 @@ type server struct {
 	ahead  time.Duration // of its time of day
 	strobe time.Duration // and what a strobe adds
 
-	comesBack faults.Mode // with what, after a crash
-
 	life    int // counts lives, from 1
 	runID   string
 	born    int64
@@ -33,19 +31,10 @@ type server struct {
 	copy    int64      // when it was given other data last, as a replica, 0 if never: a restart may keep them
 	wallAt  model.Time // its time of day when it was born
 	replica bool       // it was born long ago, and has taken over
-	demoted bool       // it is another's replica, and is ignored
 
-	demotedBy *faults.Event // the last that was to demote it
-
-	down    bool
-	downBy  *faults.Event // the last that was to crash it
-	stopped int           // how many faults stop it
-	busy    int64         // a script runs until then
-	slow    faults.Range
-	slowBy  *faults.Event
-	starved *faults.Event   // the last that was to starve it
-	lacks   []*faults.Event // of disk or memory, that have not ended
-	scripts uint8           // kinds whose script it has
+	faults.Server
+	busy    int64 // a script runs until then
+	scripts uint8 // kinds whose script it has
 	inbox   []*message
 	serveAt int64
 
@@ -90,7 +79,7 @@ func floorDiv(a, b int64) int64 {
 func (s *server) arrive(m *message) {
 	m.flying--
 	switch {
-	case s.down || !m.hello && m.life != s.life:
+	case s.Down || !m.hello && m.life != s.life:
 		// The connection is not there, or not any more.
 		l := m.link
 		if m.hello {
@@ -112,18 +101,18 @@ func (s *server) arrive(m *message) {
 }
 
 func (s *server) idle() bool {
-	return s.stopped == 0 && s.runs(s.busy) <= s.w.now && s.slow.Max == 0 && len(s.inbox) == 0
+	return s.Stopped == 0 && s.runs(s.busy) <= s.w.now && s.Slow.Max == 0 && len(s.inbox) == 0
 }
 
 // runs returns when the server goes on that could do so from an instant on: now, or when it has the
 // processor again.
 func (s *server) runs(from int64) int64 {
 	at := max(from, s.w.now)
-	if s.starved == nil {
+	if s.Starved == nil {
 		return at
 	}
-	into := (at - int64(s.starved.At)) % int64(faults.Slice)
-	if into < mulRatio(int64(faults.Slice), s.starved.Ratio) {
+	into := (at - int64(s.Starved.At)) % int64(faults.Slice)
+	if into < mulRatio(int64(faults.Slice), s.Starved.Ratio) {
 		return at
 	}
 	return at - into + int64(faults.Slice)
@@ -131,15 +120,15 @@ func (s *server) runs(from int64) int64 {
 
 // planServe plans the execution of the next command in the queue.
 func (s *server) planServe() {
-	if s.serveAt > s.w.now || s.stopped > 0 || len(s.inbox) == 0 {
+	if s.serveAt > s.w.now || s.Stopped > 0 || len(s.inbox) == 0 {
 		return
 	}
-	s.serveAt = s.runs(s.busy) + int64(s.random.within(s.slow))
+	s.serveAt = s.runs(s.busy) + int64(s.random.within(s.Slow))
 	s.w.plan(s.serveAt, evServe, s, 0)
 }
 
 func (s *server) serve(at int64) {
-	if s.serveAt != at || s.stopped > 0 || s.down {
+	if s.serveAt != at || s.Stopped > 0 || s.Down {
 		return
 	}
 	if s.busy > s.w.now {
@@ -158,7 +147,7 @@ func (s *server) serve(at int64) {
 		s.inbox = s.inbox[1:]
 		m.flying--
 		s.execute(m)
-		if s.slow.Max > 0 {
+		if s.Slow.Max > 0 {
 			break
 		}
 	}
@@ -319,16 +308,12 @@ func (s *server) publish(topic string, t *node.Turn) {
 
 // crash ends the server's life; what it keeps is decided when it starts again.
 func (s *server) crash() {
-	if s.down {
-		return
-	}
-	s.down = true
 	for _, m := range s.inbox {
 		m.flying--
 		s.w.free(m)
 	}
 	s.inbox, s.listeners, s.serveAt = nil, nil, 0
-	s.promote()
+	s.mem.Refuse(s.refusal())
 	for _, c := range s.w.clients {
 		if l := c.links[s.number]; l.phase == warm && l.hears() {
 			s.w.plan(s.w.now+int64(l.random.within(s.w.p.Network.Delay)), evReset, l, int(l.conn))
@@ -337,12 +322,9 @@ func (s *server) crash() {
 }
 
 // restart begins another life.
-func (s *server) restart(mode faults.Mode) {
-	if !s.down {
-		s.crash()
-	}
+func (s *server) restart() {
 	loss := model.LoseNothing
-	switch mode {
+	switch s.Mode {
 	case faults.Empty:
 		loss = model.LoseEverything
 	case faults.Second, faults.Replica:
@@ -350,11 +332,11 @@ func (s *server) restart(mode faults.Mode) {
 	}
 	s.mem.Restart(loss)
 	s.begin(s.w.now)
-	if s.replica = mode == faults.Replica; s.replica {
+	if s.replica = s.Mode == faults.Replica; s.replica {
 		s.wallAt -= model.Time(365 * 24 * time.Hour / time.Millisecond)
 		s.w.sometimes(ReplicaTookOver)
 	}
-	s.down, s.downBy, s.scripts, s.busy = false, nil, 0, 0
+	s.scripts, s.busy = 0, 0
 	s.forgets()
 	if loss != model.LoseNothing {
 		s.w.sometimes(Amnesia)
@@ -364,10 +346,6 @@ func (s *server) restart(mode faults.Mode) {
 // demote makes the server a replica, with the data that the event says. Its connections, its
 // scripts and the life that it reports stay.
 func (s *server) demote(e *faults.Event) {
-	if s.down {
-		return
-	}
-	s.demoted, s.demotedBy = true, e
 	s.mem.Refuse(s.refusal())
 	switch e.Mode {
 	case faults.Durable:
@@ -378,7 +356,7 @@ func (s *server) demote(e *faults.Event) {
 		s.mem.Load(nil)
 	default:
 		of := s.w.nodes[bits.TrailingZeros64(uint64(e.Source))]
-		if of.down {
+		if of.Down {
 			return
 		}
 		if of.ahead != s.ahead { // a key ends at a time of day
@@ -398,32 +376,17 @@ func (s *server) forgets() {
 	}
 }
 
-// promote makes the server a master again.
-func (s *server) promote() {
-	s.demoted, s.demotedBy = false, nil
-	s.mem.Refuse(s.refusal())
-}
-
-// fills begins or ends a lack of disk or memory.
-func (s *server) fills(e *faults.Event, end bool) {
-	if s.lacks = slices.DeleteFunc(s.lacks, func(o *faults.Event) bool { return o == e }); !end {
-		s.lacks = append(s.lacks, e)
-	}
-	s.mem.Refuse(s.refusal())
-}
-
 // refusal is what the server answers to writes, or to those that need memory; nil: it executes them.
-func (s *server) refusal() (err error) {
-	if s.demoted {
+func (s *server) refusal() error {
+	switch {
+	case s.Demoted:
 		return node.ErrReadOnly
+	case s.Lacks(faults.Disk):
+		return node.ErrMisconf
+	case s.Lacks(faults.Memory):
+		return node.ErrOutOfMemory
 	}
-	for _, e := range s.lacks {
-		if e.Mode == faults.Disk {
-			return node.ErrMisconf
-		}
-		err = node.ErrOutOfMemory
-	}
-	return err
+	return nil
 }
 
 // refuses is what the server answers to a plain client's command; nil: it executes it.
@@ -432,17 +395,6 @@ func (s *server) refuses(op plainOp) error {
 		return err
 	}
 	return nil
-}
-
-// starves begins or ends a lack of processor.
-func (s *server) starves(e *faults.Event, end bool) {
-	if !end {
-		s.starved = e
-	} else if s.starved == e {
-		s.starved = nil
-	}
-	s.serveAt = 0
-	s.planServe()
 }
 
 // halves lets the server take the connection of a link to be there until the event ends.

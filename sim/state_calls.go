@@ -174,9 +174,9 @@ func (k *checker) vote(c *Client, s *server, owner string) {
 	if s.replica { // a client that has not met it before goes by when it does
 		asked = k.w.now
 	}
-	if !s.demoted && asked >= s.since+int64(k.w.p.Lock.MaxLease+k.w.p.Lock.Grace) {
+	if !s.Demoted && asked >= s.since+int64(k.w.p.Lock.MaxLease+k.w.p.Lock.Grace) {
 		o.votes |= faults.Of(s.number)
-	} else if !s.demoted && c.links[s.number].unaware() {
+	} else if !s.Demoted && c.links[s.number].unaware() {
 		o.blind |= faults.Of(s.number)
 	}
 }

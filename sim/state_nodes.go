@@ -68,7 +68,7 @@ func (w *world) hasAll(s *server, h *holder) bool {
 func (s *server) copied(asked int64) bool { return s.copy > 0 && s.copy >= asked }
 
 // silent reports whether the server grants nothing.
-func (s *server) silent() bool { return s.down || s.demoted }
+func (s *server) silent() bool { return s.Down || s.Demoted }
 
 // guarded reports whether the server has restarted, or was demoted, so recently that the restart
 // guard ignores it.
@@ -78,7 +78,7 @@ func (s *server) guarded() bool {
 
 // votes reports whether a node is there, and its vote counts.
 func (w *world) votes(s *server) bool {
-	return !s.silent() && len(s.lacks) == 0 && !s.guarded() && (!w.calm || w.core.Has(s.number))
+	return !s.silent() && s.refusal() == nil && !s.guarded() && (!w.calm || w.core.Has(s.number))
 }
 
 // tranquil reports whether there were no faults since an instant.
@@ -93,8 +93,8 @@ func (l *link) clear() bool {
 	s := l.n
 	return l.phase == warm && !l.demoted && l.conn != l.gone && l.Cut == [2]bool{} && l.Loss == [2]faults.Ratio{} && l.Reorder == [2]faults.Ratio{} &&
 		l.Delay[toNode].Max == 0 && l.Delay[toClient].Max == 0 && !l.Holds() &&
-		max(l.arrive, l.answer) <= l.w.now+int64(l.w.p.Network.Delay.Max) && !s.silent() && len(s.lacks) == 0 &&
-		s.idle() && s.starved == nil
+		max(l.arrive, l.answer) <= l.w.now+int64(l.w.p.Network.Delay.Max) && !s.silent() && s.refusal() == nil &&
+		s.idle() && s.Starved == nil
 }
 
 // disturbs reports whether faults about a link, or about one of its ends, have begun or ended since an

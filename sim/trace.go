@@ -156,7 +156,7 @@ func (w *world) logKey(s *server, name string) {
 		w.trace.keys = append(w.trace.keys, name)
 	}
 	e := Entry{Kind: KindKey, Client: -1, Node: s.number, Name: name}
-	if s.down {
+	if s.Down {
 		w.log(e)
 		return
 	}

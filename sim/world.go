@@ -303,7 +303,7 @@ func (w *world) happen(at int64, slot int32) {
 		s.serve(at)
 	case evSync:
 		for _, s := range w.nodes {
-			if !s.down {
+			if !s.Down {
 				s.mem.Sync()
 			}
 		}
@@ -450,72 +450,54 @@ func (l *link) strike(e *faults.Event, end bool) {
 func (l *link) heal() { l.strike(&faults.Event{Verb: faults.Heal}, false) }
 
 func (s *server) strike(e *faults.Event, end bool) {
-	switch e.Verb {
+	for _, verb := range s.Strike(e, end) {
+		s.do(verb, e, end)
+	}
+}
+
+// do does what a fault comes to.
+func (s *server) do(verb faults.Verb, e *faults.Event, end bool) {
+	switch verb {
 	case faults.Crash:
-		if !end {
-			s.comesBack, s.downBy = e.Mode, e
-			s.crash()
-		} else if s.downBy == e {
-			s.restart(s.comesBack)
-		}
+		s.crash()
 	case faults.Restart:
-		s.restart(s.comesBack)
+		s.restart()
 	case faults.Demote:
-		if !end {
-			s.demote(e)
-		} else if s.demotedBy == e {
-			s.promote()
-		}
-	case faults.Promote:
-		s.promote()
-	case faults.Slow:
-		s.slows(e, end)
-	case faults.Full:
-		s.fills(e, end)
+		s.demote(e)
+	case faults.Promote, faults.Full:
+		s.mem.Refuse(s.refusal())
 	case faults.Starve:
-		s.starves(e, end)
-	case faults.Block:
-		if !end {
-			s.busy = max(s.busy, s.w.now+int64(e.For))
-		} else {
+		s.serveAt = 0
+		s.planServe()
+	case faults.Slow:
+		if end {
 			s.planServe()
 		}
+	case faults.Block:
+		if end {
+			s.planServe()
+		} else {
+			s.busy = max(s.busy, s.w.now+int64(e.For))
+		}
 	case faults.Evict, faults.Flush:
-		s.drop(e.Verb == faults.Flush)
+		s.drop(verb == faults.Flush)
 	case faults.ScriptFlush:
 		s.scripts = 0
 	case faults.Pause, faults.Suspend:
-		s.stops(e, end)
+		if end && verb == faults.Suspend {
+			s.ahead -= e.For
+		}
+		if s.Stopped == 0 {
+			s.planServe()
+		}
 	default:
 		s.strikeClock(e, end)
 	}
 }
 
-func (s *server) slows(e *faults.Event, end bool) {
-	if !end {
-		s.slow, s.slowBy = e.Range, e
-	} else if s.slowBy == e {
-		s.slow, s.slowBy = faults.Range{}, nil
-		s.planServe()
-	}
-}
-
-func (s *server) stops(e *faults.Event, end bool) {
-	if !end {
-		s.stopped++
-		return
-	}
-	if e.Verb == faults.Suspend {
-		s.ahead -= e.For
-	}
-	if s.stopped = max(0, s.stopped-1); s.stopped == 0 {
-		s.planServe()
-	}
-}
-
 // drop deletes all keys, or those of locks. A replica drops nothing by itself.
 func (s *server) drop(all bool) {
-	if s.demoted {
+	if s.Demoted {
 		return
 	}
 	s.w.breaks("a node dropped keys that were to stay")

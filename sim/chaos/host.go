@@ -39,18 +39,11 @@ type host struct {
 
 	gate chan struct{} // has room for one command, while it is slow
 
-	mu        sync.Mutex
-	stopped   int
-	slow      faults.Range
-	slowBy    *faults.Event
-	fsync     faults.Range // how long it takes
-	fsyncBy   *faults.Event
-	down      bool
-	downBy    *faults.Event
-	comesBack faults.Mode
-	demotedBy *faults.Event
-	starvedBy *faults.Event
-	lacks     []*faults.Event // that fill its disk or its memory
+	mu sync.Mutex
+	faults.Server
+	dead    bool         // its process is: a restart takes a while
+	fsync   faults.Range // how long it takes
+	fsyncBy *faults.Event
 }
 
 // modes returns what the plan's faults make the host come back with.
@@ -173,7 +166,7 @@ func admin(s *redisserver.Server, talk func(*redis.Client) error) error {
 // serve waits until the host may take another command.
 func (h *host) serve(ctx context.Context) {
 	h.mu.Lock()
-	slow := h.slow
+	slow := h.Slow
 	h.mu.Unlock()
 	if slow.Max == 0 {
 		return
@@ -196,7 +189,7 @@ func (h *host) sync(ctx context.Context) {
 	h.synced.Lock() // the one before may take longer than a second
 	defer h.synced.Unlock()
 	h.mu.Lock()
-	off := h.down || h.stopped > 0
+	off := h.dead || h.Stopped > 0
 	h.mu.Unlock()
 	if off {
 		return

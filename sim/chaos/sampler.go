@@ -62,7 +62,7 @@ func (s *sampler) run() {
 func (s *sampler) read() (found []sim.Entry, err error) {
 	h := s.w.hostAt[s.number]
 	h.mu.Lock()
-	down := h.down
+	down := h.dead
 	h.mu.Unlock()
 	if down {
 		for _, name := range s.names {

@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -23,34 +22,22 @@ import (
 func (h *host) strike(e *faults.Event, end bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch e.Verb {
+	for _, verb := range h.Strike(e, end) {
+		h.do(verb, e, end)
+	}
+}
+
+// do does what a fault comes to. h.mu is held.
+func (h *host) do(verb faults.Verb, e *faults.Event, end bool) {
+	switch verb {
 	case faults.Crash:
-		switch {
-		case !end:
-			h.comesBack, h.downBy = e.Mode, e
-			h.crash()
-		case h.down && h.downBy == e:
-			h.later(h.restart)
-		}
-	case faults.Restart:
 		h.crash()
+	case faults.Restart:
 		h.later(h.restart)
 	case faults.Demote:
-		switch {
-		case !end:
-			h.demotedBy = e
-			h.later(func(ctx context.Context) { h.demote(ctx, e) })
-		case h.demotedBy == e:
-			h.later(h.promote)
-		}
+		h.later(func(ctx context.Context) { h.demote(ctx, e) })
 	case faults.Promote:
 		h.later(h.promote)
-	case faults.Slow:
-		if !end {
-			h.slow, h.slowBy = e.Range, e
-		} else if h.slowBy == e {
-			h.slow, h.slowBy = faults.Range{}, nil
-		}
 	case faults.Delay:
 		h.waitForDisk(e, end)
 	case faults.Block:
@@ -62,18 +49,12 @@ func (h *host) strike(e *faults.Event, end bool) {
 	case faults.Evict, faults.Flush, faults.ScriptFlush:
 		h.later(func(ctx context.Context) { h.drop(ctx, e) })
 	case faults.Pause, faults.Suspend:
-		h.stop(end)
+		h.runs(h.Stopped == 0)
 	case faults.Starve:
 		if !end {
-			h.starvedBy = e
 			h.w.tasks.Go(func() { h.starve(e) })
-		} else if h.starvedBy == e {
-			h.starvedBy = nil
 		}
 	case faults.Full:
-		if h.lacks = slices.DeleteFunc(h.lacks, func(o *faults.Event) bool { return o == e }); !end {
-			h.lacks = append(h.lacks, e)
-		}
 		h.later(h.fill)
 	}
 }
@@ -83,10 +64,10 @@ func (h *host) later(job func(context.Context)) { h.jobs <- job }
 
 // crash kills the process. h.mu is held.
 func (h *host) crash() {
-	if h.down {
+	if h.dead {
 		return
 	}
-	h.down, h.stopped = true, 0
+	h.dead = true
 	if h.lag != nil {
 		_ = h.lag.Set(faults.Conduct{Down: true})
 	}
@@ -97,9 +78,9 @@ func (h *host) crash() {
 // crash meanwhile would go unseen.
 func (h *host) restart(ctx context.Context) {
 	h.mu.Lock()
-	down, mode := h.down, h.comesBack
+	dead, mode := h.dead, h.Mode
 	h.mu.Unlock()
-	if !down {
+	if !dead {
 		return
 	}
 	err := h.comeBack(ctx, mode)
@@ -107,8 +88,9 @@ func (h *host) restart(ctx context.Context) {
 		h.w.fail(fmt.Errorf("%s does not come back: %w", h.name, err))
 	}
 	h.mu.Lock()
-	h.down, h.downBy, h.demotedBy = false, nil, nil
-	lacks := len(h.lacks) > 0
+	h.dead = false
+	h.runs(h.Stopped == 0)
+	lacks := h.Lacks(faults.Disk) || h.Lacks(faults.Memory)
 	h.mu.Unlock()
 	if lacks {
 		h.fill(ctx)
@@ -224,9 +206,6 @@ func (h *host) demote(ctx context.Context, e *faults.Event) {
 
 func (h *host) promote(ctx context.Context) {
 	_ = h.admin(func(c *redis.Client) error { return c.ReplicaOf(ctx, "no", "one").Err() })
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.demotedBy = nil
 }
 
 // busy is a script that uses the processor for so many seconds.
@@ -263,17 +242,14 @@ func (h *host) drop(ctx context.Context, e *faults.Event) {
 	}
 }
 
-// stop makes the process stand still, or lets it go on. h.mu is held.
-func (h *host) stop(end bool) {
-	s := h.server.Load()
-	if end {
-		if h.stopped = max(0, h.stopped-1); h.stopped == 0 && !h.down {
-			_ = s.Cont()
-		}
-		return
-	}
-	if h.stopped++; !h.down {
-		_ = s.Stop()
+// runs lets the process go on, or stand still. h.mu is held.
+func (h *host) runs(on bool) {
+	switch {
+	case h.dead:
+	case on:
+		_ = h.server.Load().Cont()
+	default:
+		_ = h.server.Load().Stop()
 	}
 }
 
@@ -284,11 +260,11 @@ func (h *host) starve(e *faults.Event) {
 	for turn := time.Now(); h.starved(e); turn = turn.Add(slice) {
 		h.w.sleep(time.Until(turn.Add(runs)))
 		h.mu.Lock()
-		h.stop(false)
+		h.runs(false)
 		h.mu.Unlock()
 		h.w.sleep(time.Until(turn.Add(slice)))
 		h.mu.Lock()
-		h.stop(true)
+		h.runs(h.Stopped == 0)
 		h.mu.Unlock()
 	}
 }
@@ -297,21 +273,17 @@ func (h *host) starve(e *faults.Event) {
 func (h *host) starved(e *faults.Event) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.starvedBy == e && !h.down && h.w.ctx.Err() == nil
+	return h.Starved == e && !h.dead && h.w.ctx.Err() == nil
 }
 
 // fill makes the server refuse writes, as it does without memory or disk, or take them again. It may
 // be down: its restart does that again.
 func (h *host) fill(ctx context.Context) {
 	h.mu.Lock()
-	lacks := make(map[faults.Mode]bool)
-	for _, e := range h.lacks {
-		lacks[e.Mode] = true
-	}
+	disk, memory := h.Lacks(faults.Disk), map[bool]string{false: "0", true: "1"}[h.Lacks(faults.Memory)]
 	h.mu.Unlock()
-	memory := map[bool]string{false: "0", true: "1"}[lacks[faults.Memory]]
 	_ = h.admin(func(c *redis.Client) error { return c.ConfigSet(ctx, "maxmemory", memory).Err() })
-	if lacks[faults.Disk] {
+	if disk {
 		_ = h.fillDisk(ctx)
 	} else {
 		_ = h.roomOnDisk(ctx)
@@ -322,21 +294,12 @@ func (h *host) fill(ctx context.Context) {
 func (h *host) heal() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.slow, h.slowBy, h.starvedBy = faults.Range{}, nil, nil
 	if h.slowDisk() {
 		h.fsync, h.fsyncBy = faults.Range{}, nil
 		_ = h.face.slowDisk(h.fsync)
 	}
-	if h.stopped > 0 && !h.down {
-		_ = h.server.Load().Cont()
+	for _, verb := range h.Heal() {
+		h.do(verb, nil, true)
 	}
-	h.stopped = 0
-	if h.down {
-		h.later(h.restart)
-	}
-	if len(h.lacks) > 0 {
-		h.lacks = nil
-		h.later(h.fill)
-	}
-	h.later(h.promote)
+	h.runs(true)
 }

@@ -233,7 +233,7 @@ func (w *world) startHosts() error {
 			w.hostAt[n] = w.hostAt[first]
 			continue
 		}
-		h := &host{w: w, name: fmt.Sprintf("n%d", n+1), nodes: nodes, jobs: make(chan func(context.Context), 1000), gate: make(chan struct{}, 1), comesBack: faults.Durable}
+		h := &host{w: w, name: fmt.Sprintf("n%d", n+1), nodes: nodes, jobs: make(chan func(context.Context), 1000), gate: make(chan struct{}, 1), Server: faults.Server{Mode: faults.Durable}}
 		w.hostAt[n] = h
 		w.hosts = append(w.hosts, h)
 		if err := w.giveFace(h); err != nil {

@@ -30,24 +30,18 @@ type redis struct {
 	begun time.Time // of its life
 	id    string
 	grown bool // it was a replica that has taken over
-	down  bool
-	comes faults.Mode
+	faults.Server
 	disk  []image // what it had, each second
 	conns []*conn
 
-	current *conn     // whose command is executed
-	read    []string  // the keys that it has read
-	free    time.Time // when its thread is
-	slow    faults.Range
-	replica bool
+	current *conn         // whose command is executed
+	read    []string      // the keys that it has read
+	free    time.Time     // when its thread is
 	ahead   time.Duration // of its clock
 	rate    faults.Ratio
 	rated   time.Time // since when
 	strobe  time.Duration
 	lives   int
-	full    faults.Mode  // what is lacking
-	starve  faults.Ratio // its share of each faults.Slice, 0: all of it
-	starved time.Time    // since when
 }
 
 // An image is what a server had.
@@ -66,7 +60,7 @@ type stored struct {
 }
 
 func newRedis(w *world, number int) *redis {
-	s := &redis{w: w, number: number, data: miniredis.NewMiniRedis(), begun: w.begun.Add(-365 * 24 * time.Hour), rated: w.begun, last: w.begun}
+	s := &redis{w: w, number: number, Server: faults.Server{Mode: faults.Durable}, data: miniredis.NewMiniRedis(), begun: w.begun.Add(-365 * 24 * time.Hour), rated: w.begun, last: w.begun}
 	first, err := s.data.Dial() // starts it without a listener
 	if err != nil {
 		panic(err) // only listening can fail
@@ -110,7 +104,7 @@ func (s *redis) hook(peer *server.Peer, cmd string, args ...string) (done bool) 
 		peer.WriteBulk(s.info(args))
 		return true
 	case "SET", "SETNX", "HSET", "ZADD":
-		if s.full == faults.Memory {
+		if s.Lacks(faults.Memory) {
 			peer.WriteError("OOM command not allowed when used memory > 'maxmemory'.")
 			return true
 		}
@@ -134,9 +128,9 @@ func (s *redis) hook(peer *server.Peer, cmd string, args ...string) (done bool) 
 
 func (s *redis) refusesWrites(peer *server.Peer) bool {
 	switch {
-	case s.replica:
+	case s.Demoted:
 		peer.WriteError("READONLY You can't write against a read only replica.")
-	case s.full == faults.Disk:
+	case s.Lacks(faults.Disk):
 		peer.WriteError("MISCONF Errors writing to the AOF file: No space left on device")
 	default:
 		return false
@@ -148,7 +142,7 @@ func (s *redis) refusesWrites(peer *server.Peer) bool {
 func (s *redis) info(args []string) string {
 	if len(args) > 0 && strings.EqualFold(args[0], "replication") {
 		role, before := "master", strings.Repeat("0", 40)
-		if s.replica {
+		if s.Demoted {
 			role = "slave"
 		}
 		if s.grown {
@@ -168,12 +162,12 @@ func (s *redis) slot(random func(faults.Range) time.Duration) time.Time {
 	if s.free.Before(now) {
 		s.free = now
 	}
-	if s.slow.Max > 0 {
-		s.free = s.free.Add(random(s.slow))
+	if s.Slow.Max > 0 {
+		s.free = s.free.Add(random(s.Slow))
 	}
-	if s.starve > 0 {
-		in := s.free.Sub(s.starved) % faults.Slice
-		if in >= time.Duration(int64(faults.Slice)/1e6*int64(s.starve)) {
+	if e := s.Starved; e != nil {
+		in := s.free.Sub(s.w.begun.Add(e.At)) % faults.Slice
+		if in >= time.Duration(int64(faults.Slice)/1e6*int64(e.Ratio)) {
 			s.free = s.free.Add(faults.Slice - in)
 		}
 	}
@@ -187,7 +181,7 @@ func (s *redis) slot(random func(faults.Range) time.Duration) time.Time {
 func (s *redis) execute(c *conn, words []string, kind string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.down || c.life != s.lives {
+	if s.Down || c.life != s.lives {
 		return
 	}
 	s.tick()
@@ -207,7 +201,7 @@ func (s *redis) execute(c *conn, words []string, kind string) {
 func (s *redis) again(words []string, db int, l *link, kind string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.down {
+	if s.Down {
 		return
 	}
 	s.tick()
@@ -226,7 +220,7 @@ func (s *redis) tell() {
 		}
 		for _, name := range s.w.p.Names() {
 			e := sim.Entry{Kind: sim.KindKey, Client: -1, Node: n, Name: name}
-			if !s.down {
+			if !s.Down {
 				s.holds(&e, at.db)
 			}
 			s.w.report(e)
@@ -267,7 +261,7 @@ func (s *redis) holds(e *sim.Entry, db int) {
 func (s *redis) connect(c *conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.down {
+	if s.Down {
 		return false
 	}
 	c.life = s.lives
@@ -325,22 +319,23 @@ func (s *redis) strike(e *faults.Event, end bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tick()
-	switch e.Verb {
+	for _, verb := range s.Strike(e, end) {
+		s.do(verb, e, end)
+	}
+	s.tick()
+	s.invalidates(nil)
+	s.tell()
+}
+
+// do does what a fault comes to. s.mu is held.
+func (s *redis) do(verb faults.Verb, e *faults.Event, end bool) {
+	switch verb {
 	case faults.Crash:
-		if end {
-			s.restart()
-		} else {
-			s.crash(e.Mode)
-		}
+		s.crash()
 	case faults.Restart:
 		s.restart()
-	case faults.Demote, faults.Promote:
-		s.demote(e, end || e.Verb == faults.Promote)
-	case faults.Slow:
-		s.slow = e.Range
-		if end {
-			s.slow = faults.Range{}
-		}
+	case faults.Demote:
+		s.demote(e)
 	case faults.Block, faults.Pause, faults.Suspend:
 		switch {
 		case !end:
@@ -350,28 +345,15 @@ func (s *redis) strike(e *faults.Event, end bool) {
 		case e.Verb == faults.Suspend:
 			s.ahead -= e.For
 		}
-	case faults.Full:
-		s.full = e.Mode
-		if end {
-			s.full = ""
-		}
-	case faults.Starve:
-		s.starve, s.starved = e.Ratio, time.Now()
-		if end {
-			s.starve = 0
-		}
 	case faults.Evict:
 		s.evict(e.Procs.Nodes)
 	case faults.Flush:
 		s.data.FlushAll()
 	case faults.ScriptFlush:
 		s.forgetScripts()
-	default:
+	case faults.Skew, faults.Step, faults.Rate:
 		s.setClock(e, end)
 	}
-	s.tick()
-	s.invalidates(nil)
-	s.tell()
 }
 
 // evict removes the locks of those of the nodes that are on this server. s.mu is held.
@@ -425,12 +407,8 @@ func (s *redis) setStrobe(d time.Duration) {
 }
 
 // crash ends the life. s.mu is held.
-func (s *redis) crash(comes faults.Mode) {
-	s.comes = comes
-	if s.down {
-		return
-	}
-	s.down, s.free, s.slow, s.replica = true, time.Time{}, faults.Range{}, false
+func (s *redis) crash() {
+	s.free = time.Time{}
 	for _, c := range s.conns {
 		s.leave(c)
 		c.reset()
@@ -440,13 +418,10 @@ func (s *redis) crash(comes faults.Mode) {
 
 // restart begins a life with what there was, or less.
 func (s *redis) restart() {
-	if !s.down {
-		s.crash(s.comes)
-	}
-	s.down, s.begun, s.grown = false, time.Now(), false
+	s.begun, s.grown = time.Now(), false
 	s.name()
 	s.forgetScripts()
-	switch s.comes {
+	switch s.Mode {
 	case faults.Replica:
 		s.begun, s.grown = s.w.begun.Add(-365*24*time.Hour), true
 		s.load(s.synced())
@@ -457,13 +432,8 @@ func (s *redis) restart() {
 	}
 }
 
-// demote makes a replica of the server, or a master.
-func (s *redis) demote(e *faults.Event, end bool) {
-	if end || s.down {
-		s.replica = false
-		return
-	}
-	s.replica = true
+// demote replaces what the server has.
+func (s *redis) demote(e *faults.Event) {
 	switch {
 	case e.Source != 0:
 		for n, at := range s.w.nodes {
@@ -485,7 +455,7 @@ func (s *redis) demote(e *faults.Event, end bool) {
 func (s *redis) sync() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.down {
+	if !s.Down {
 		s.tick()
 		s.disk = []image{{time.Now(), s.dump()}}
 	}
@@ -565,9 +535,9 @@ func (s *redis) heal() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tick()
-	s.slow, s.free, s.replica, s.full, s.starve = faults.Range{}, time.Time{}, false, "", 0
-	if s.down {
-		s.restart()
+	s.free = time.Time{}
+	for _, verb := range s.Heal() {
+		s.do(verb, nil, true)
 	}
 	s.tell()
 }

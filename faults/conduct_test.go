@@ -72,3 +72,40 @@ func TestLinkHolds(t *testing.T) {
 		t.Errorf("another process gets %v", free)
 	}
 }
+
+func TestServerDoesWhatTheLatestFaultSays(t *testing.T) {
+	all := events(t, "at 0s crash n1 second for 2s\nat 1s crash n1 empty for 2s\nat 2s demote n1 durable for 2s\nat 3s demote n1 empty for 2s\nat 4s slow n1 1ms for 2s\nat 5s slow n1 2ms for 2s\nat 6s full n1 disk\nat 7s restart n1\nat 8s pause n1 for 2s\n")
+	s := faults.Server{Mode: faults.Durable}
+	for i, step := range []struct {
+		event int
+		end   bool
+		does  []faults.Verb
+	}{
+		{0, false, []faults.Verb{faults.Crash}},
+		{1, false, nil}, // it is down
+		{2, false, nil},
+		{0, true, nil}, // the later one keeps it down
+		{1, true, []faults.Verb{faults.Restart}},
+		{2, false, []faults.Verb{faults.Demote}},
+		{3, false, []faults.Verb{faults.Demote}},
+		{2, true, nil},
+		{3, true, []faults.Verb{faults.Promote}},
+		{4, false, []faults.Verb{faults.Slow}},
+		{5, false, []faults.Verb{faults.Slow}},
+		{4, true, nil},
+		{7, false, []faults.Verb{faults.Crash, faults.Restart}},
+		{6, false, []faults.Verb{faults.Full}},
+		{8, false, []faults.Verb{faults.Pause}},
+	} {
+		if does := s.Strike(all[step.event], step.end); !slices.Equal(does, step.does) {
+			t.Errorf("step %d: it does %v, want %v", i, does, step.does)
+		}
+	}
+	if s.Slow.Max != 2*time.Millisecond || s.Mode != faults.Empty || !s.Lacks(faults.Disk) || s.Lacks(faults.Memory) || s.Stopped != 1 {
+		t.Errorf("%+v", s)
+	}
+	s.Strike(all[0], false)
+	if does := s.Heal(); !slices.Equal(does, []faults.Verb{faults.Restart, faults.Full, faults.Promote}) || s.Lacks(faults.Disk) || s.Down {
+		t.Errorf("healed, it does %v: %+v", does, s)
+	}
+}
