@@ -61,10 +61,7 @@ type generator struct {
 
 func (g *generator) next() uint64 {
 	g.state += 0x9e3779b97f4a7c15
-	z := g.state
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return z ^ z>>31
+	return Mix(g.state)
 }
 
 func (g *generator) below(n int) int { return int(g.next() % uint64(n)) }

@@ -42,8 +42,8 @@ type Client struct {
 	plain   *textbook
 	ctx     context.Context
 	cancel  context.CancelFunc
-	random  random // of its program
-	engine  random // of its Locker
+	random  faults.Random // of its program
+	engine  faults.Random // of its Locker
 	script  script
 
 	workers []*worker
@@ -150,7 +150,7 @@ func (c *Client) Below(n int) int {
 	if n <= 0 {
 		panic(fmt.Sprintf("sim: Below(%d)", n))
 	}
-	return c.random.below(n)
+	return c.random.Below(n)
 }
 
 // trueTime returns when the client's clock shows the instant, but not before now.
@@ -168,11 +168,11 @@ func (w *world) newClient(number int) *Client {
 	c.done.owner = c
 	c.rate = timepiece{base: c.origin(), at: 0}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.random = stream(w.p.Seed, ofWork, number)
+	c.random = w.p.Stream(faults.OfWork, number)
 	for i := range w.p.Work.Tasks {
-		c.workers = append(c.workers, &worker{c: c, random: stream(w.p.Seed, ofWork, number+i*faults.MaxClients)})
+		c.workers = append(c.workers, &worker{c: c, random: w.p.Stream(faults.OfWork, number+i*faults.MaxClients)})
 	}
-	c.engine = stream(w.p.Seed, ofEngine, w.original(number)+w.starts*faults.MaxClients)
+	c.engine = w.p.Stream(faults.OfEngine, w.original(number)+w.starts*faults.MaxClients)
 	var before []*link
 	if number < len(w.clients) && w.clients[number] != nil {
 		old := w.clients[number]
@@ -185,7 +185,7 @@ func (w *world) newClient(number int) *Client {
 	}
 	lists := w.lists(number)
 	for i, s := range w.nodes {
-		l := &link{w: w, c: c, n: s, refusedWrite: -1, random: stream(w.p.Seed, ofNetwork, number*faults.MaxNodes+i)}
+		l := &link{w: w, c: c, n: s, refusedWrite: -1, random: w.p.Stream(faults.OfNetwork, number*faults.MaxNodes+i)}
 		if before != nil {
 			l.Link, l.random, l.conn = before[i].Again(), before[i].random, before[i].conn+1
 		}
@@ -263,7 +263,7 @@ func (c *Client) options(nodes, need int) quorum.Options {
 	return quorum.Options{
 		Lease: p.Lease, MaxLease: p.MaxLease, Timeout: p.Timeout, RetryEvery: p.Poll, Grace: p.Grace, MaxHold: p.MaxHold, MaxDown: p.MaxDown, Drift: drift,
 		NoRestartGuard: !p.Guard, Quorum: cmp.Or(need, nodes/2+1), Label: quorum.NoLabel,
-		Clock: c, Random: c.engine.next, Trace: c.observe,
+		Clock: c, Random: c.engine.Next, Trace: c.observe,
 	}
 }
 
@@ -294,7 +294,7 @@ func (c *Client) resume() {
 	c.resumed = c.w.now
 	waiting := c.backlog
 	c.backlog = nil
-	if c.w.order.happens(faults.Percent(50)) { // what the network brought, before what the clock did
+	if c.w.order.Happens(faults.Percent(50)) { // what the network brought, before what the clock did
 		slices.SortStableFunc(waiting, func(a, b backlog) int { return rank(a) - rank(b) })
 	}
 	for _, b := range waiting {

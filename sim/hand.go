@@ -22,7 +22,7 @@ func (k *worker) handOver(l *lock) bool {
 	if b == nil {
 		return false
 	}
-	if r.below(2) == 0 {
+	if r.Below(2) == 0 {
 		c.w.check.saysDetached(c, l.wants.name, l.unlock())
 	}
 	k.send(b)
@@ -32,8 +32,8 @@ func (k *worker) handOver(l *lock) bool {
 // send passes a handle to a client after a while. The handle is lost if the client is dead then.
 func (k *worker) send(b *detachedLease) {
 	w, r := k.c.w, &k.random
-	to, after := r.below(len(w.clients)), r.within(w.p.Work.Think)
-	if r.below(4) == 0 { // around the end of the lease
+	to, after := r.Below(len(w.clients)), r.Within(w.p.Work.Think)
+	if r.Below(4) == 0 { // around the end of the lease
 		after = around(r, w.p.Lock.Lease)
 	}
 	b.tries++
@@ -56,11 +56,11 @@ func (k *worker) takeOver(b *detachedLease) {
 		return
 	}
 	value, ok := l.read()
-	l.rest(c.Now().Add(r.within(w.p.Work.Hold)))
+	l.rest(c.Now().Add(r.Within(w.p.Work.Hold)))
 	if ok && l.valid() && l.wants.mode != node.Read {
 		l.write(value+1, 0)
 	}
-	if r.happens(w.p.Work.Hand) && k.handOver(l) {
+	if r.Happens(w.p.Work.Hand) && k.handOver(l) {
 		return
 	}
 	_ = l.unlock()

@@ -51,7 +51,7 @@ type link struct {
 	watchers []*watcher
 	silent   bool // the last command had no answer
 
-	random random
+	random faults.Random
 	faults.Link[heldMessage]
 }
 
@@ -389,9 +389,9 @@ func (l *link) send(m *message) {
 func (l *link) carry(way int, m *message, kind eventKind) {
 	w := l.w
 	plan := &w.p.Network
-	delay := l.random.within(plan.Delay)
+	delay := l.random.Within(plan.Delay)
 	if d := l.Delay[way]; d.Max > 0 {
-		delay += l.random.within(d)
+		delay += l.random.Within(d)
 	}
 	last := &l.arrive
 	if way == toClient {
@@ -399,14 +399,14 @@ func (l *link) carry(way int, m *message, kind eventKind) {
 	}
 	at := w.now + int64(delay)
 	switch {
-	case l.Cut[way], m.conn == l.gone, l.random.happens(l.Loss[way]):
+	case l.Cut[way], m.conn == l.gone, l.random.Happens(l.Loss[way]):
 		w.sometimes(MessageLost)
 		w.lost(l, way, m)
 		w.free(m)
 		return
 	case m.conn != l.conn: // of a connection that was given up: nothing keeps its order
-	case l.random.happens(l.Reorder[way]):
-		at += int64(l.random.within(plan.Delay)) * 4
+	case l.random.Happens(l.Reorder[way]):
+		at += int64(l.random.Within(plan.Delay)) * 4
 		w.sometimes(Reordered)
 	default:
 		at = max(at, *last)
@@ -421,14 +421,14 @@ func (l *link) carry(way int, m *message, kind eventKind) {
 	m.flying++
 	w.plan(at, kind, m, 0)
 	w.sent(l, way, m, at)
-	if way == toNode && !m.hello && m.topic == "" && l.random.happens(l.Duplicate[way]) {
+	if way == toNode && !m.hello && m.topic == "" && l.random.Happens(l.Duplicate[way]) {
 		c := w.message(l)
 		c.cmd, c.plain, c.conn, c.life, c.copy = m.cmd, m.plain, m.conn, m.life, true
 		c.claims = append(c.claims, m.cmd.Claims...)
 		c.cmd.Claims = c.claims
 		c.keepWait()
 		c.flying++
-		at += int64(l.random.within(l.Later))
+		at += int64(l.random.Within(l.Later))
 		w.plan(at, kind, c, 0)
 		w.sent(l, way, c, at)
 		w.sometimes(Duplicated)
@@ -438,7 +438,7 @@ func (l *link) carry(way int, m *message, kind eventKind) {
 // letGo sends the messages that were held until now.
 func (l *link) letGo(free []heldMessage) {
 	for _, e := range free {
-		at := l.w.now + int64(l.random.within(l.w.p.Network.Delay))
+		at := l.w.now + int64(l.random.Within(l.w.p.Network.Delay))
 		l.w.plan(at, e.kind, e.message, 0)
 		l.w.released(l, e.message)
 	}
@@ -541,7 +541,7 @@ func (l *link) halfOpens(e *faults.Event, end bool) {
 func (l *link) closes() {
 	l.n.hangsUp(func(o *listener) bool { return o.link == l })
 	if l.phase == warm && l.hears() {
-		l.w.plan(l.w.now+int64(l.random.within(l.w.p.Network.Delay)), evReset, l, int(l.conn))
+		l.w.plan(l.w.now+int64(l.random.Within(l.w.p.Network.Delay)), evReset, l, int(l.conn))
 	}
 	if l.phase == warm {
 		l.gone = l.conn

@@ -167,7 +167,7 @@ func (b *textbook) rest(ctx context.Context, claim *node.Claim) bool {
 	}
 	pause := plainRetries
 	if !b.makes(faults.Steady) {
-		pause += time.Duration(b.c.engine.below(int(plainVariance)))
+		pause += time.Duration(b.c.engine.Below(int(plainVariance)))
 	}
 	if b.makes(faults.Forgetful) {
 		claim.Owner = b.owner()
@@ -192,7 +192,7 @@ func (b *textbook) votes(r *node.Reply) bool {
 	return !b.makes(faults.ShortGuard) || b.now() >= r.Life.Born.Add(b.c.w.p.Lock.Lease)
 }
 
-func (b *textbook) owner() string { return strconv.FormatUint(b.c.engine.next(), 36) }
+func (b *textbook) owner() string { return strconv.FormatUint(b.c.engine.Next(), 36) }
 
 // need is how many nodes it takes.
 func (b *textbook) need() int {

@@ -117,7 +117,7 @@ func (c *Client) access(name string, token node.Token, grant, value int, write, 
 	w := c.w
 	a := &access{c: c, write: write, name: w.number(name), token: token, value: value, shares: shares, sent: w.now,
 		grant: grant, signal: &signal{owner: c}}
-	w.plan(w.now+int64(longer+c.links[0].random.within(w.p.Network.Delay)), evWrite, a, 0)
+	w.plan(w.now+int64(longer+c.links[0].random.Within(w.p.Network.Delay)), evWrite, a, 0)
 	a.signal.Wait(context.Background(), clock.Never)
 	return a
 }
@@ -162,7 +162,7 @@ func (r *resource) take(a *access) {
 		}
 	}
 	w.logAccess(a)
-	a.back = w.now + int64(a.c.links[0].random.within(w.p.Network.Delay))
+	a.back = w.now + int64(a.c.links[0].random.Within(w.p.Network.Delay))
 	w.plan(a.back, evAnswer, a, 0)
 	if !w.p.Lock.Fence {
 		return

@@ -198,8 +198,8 @@ func Run(p *faults.Plan, program func(*Client) error, options ...Option) *Result
 // newWorld returns the world of a plan before anything has happened in it.
 func newWorld(p *faults.Plan, program func(*Client) error, options []Option) *world {
 	w := &world{p: p, program: program, memory: func(e model.Ears) Memory { return &model.Server{Ears: e} }}
-	w.order = stream(p.Seed, ofOrder, 0)
-	w.healing = stream(p.Seed, ofHealing, 0)
+	w.order = p.Stream(faults.OfOrder, 0)
+	w.healing = p.Stream(faults.OfHealing, 0)
 	w.check = checker{w: w, latest: make(map[string]latest)}
 	if p.Lock.Client != faults.Plain && p.Lock.Guard {
 		w.check.judge = &judge{w: w}
@@ -215,7 +215,7 @@ func newWorld(p *faults.Plan, program func(*Client) error, options []Option) *wo
 		o(w)
 	}
 	for i := range p.Nodes {
-		s := &server{w: w, number: i, name: procName('n', i), random: stream(p.Seed, ofClocks, i), Server: faults.Server{Mode: faults.Durable}}
+		s := &server{w: w, number: i, name: procName('n', i), random: p.Stream(faults.OfClocks, i), Server: faults.Server{Mode: faults.Durable}}
 		s.mem = w.memory(s)
 		s.mem.Sync()
 		w.nodes = append(w.nodes, s)
@@ -240,8 +240,6 @@ func (w *world) unwind() {
 		c.unwind()
 	}
 }
-
-func (r random) first(d time.Duration) time.Duration { return time.Duration(r.below(int(d))) }
 
 func verdict(found []Violation) Verdict {
 	v := Sound
@@ -315,7 +313,7 @@ func (w *world) finish() {
 // chooseCore draws the nodes that are to be healed: enough for every lock.
 func (w *world) chooseCore() {
 	for need := w.need; need > 0; {
-		if i := w.healing.below(w.p.Nodes); !w.core.Has(i) {
+		if i := w.healing.Below(w.p.Nodes); !w.core.Has(i) {
 			w.core |= faults.Of(i)
 			need--
 		}

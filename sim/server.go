@@ -40,7 +40,7 @@ type server struct {
 
 	listeners []listener
 	handoffs  []handoff
-	random    random
+	random    faults.Random
 }
 
 // A handoff is a lock that the node has handed on to a waiter: the last of each name.
@@ -88,7 +88,7 @@ func (s *server) arrive(m *message) {
 			return
 		}
 		if m.conn == l.conn && l.hears() {
-			s.w.plan(s.w.now+int64(l.random.within(s.w.p.Network.Delay)), evReset, l, int(m.conn))
+			s.w.plan(s.w.now+int64(l.random.Within(s.w.p.Network.Delay)), evReset, l, int(m.conn))
 		}
 		s.w.free(m)
 	case s.idle():
@@ -123,7 +123,7 @@ func (s *server) planServe() {
 	if s.serveAt > s.w.now || s.Stopped > 0 || len(s.inbox) == 0 {
 		return
 	}
-	s.serveAt = s.runs(s.busy) + int64(s.random.within(s.Slow))
+	s.serveAt = s.runs(s.busy) + int64(s.random.Within(s.Slow))
 	s.w.plan(s.serveAt, evServe, s, 0)
 }
 
@@ -292,11 +292,11 @@ func (s *server) publish(topic string, t *node.Turn) {
 		if o.name != topic {
 			continue
 		}
-		if l := o.link; o.half != nil || l.Deaf || l.Cut[toClient] || l.random.happens(l.Loss[toClient]) {
+		if l := o.link; o.half != nil || l.Deaf || l.Cut[toClient] || l.random.Happens(l.Loss[toClient]) {
 			s.w.sometimes(NoticeLost)
 			continue
 		}
-		at := s.w.now + int64(o.link.random.within(s.w.p.Network.Delay))
+		at := s.w.now + int64(o.link.random.Within(s.w.p.Network.Delay))
 		if t != nil {
 			s.w.plan(at, evTurn, &turn{*t, o.link, topic, s.runID}, 0)
 			continue
@@ -316,7 +316,7 @@ func (s *server) crash() {
 	s.mem.Refuse(s.refusal())
 	for _, c := range s.w.clients {
 		if l := c.links[s.number]; l.phase == warm && l.hears() {
-			s.w.plan(s.w.now+int64(l.random.within(s.w.p.Network.Delay)), evReset, l, int(l.conn))
+			s.w.plan(s.w.now+int64(l.random.Within(s.w.p.Network.Delay)), evReset, l, int(l.conn))
 		}
 	}
 }

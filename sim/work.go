@@ -45,14 +45,14 @@ func (c *Client) task(body func()) {
 // A worker is one task of the plan's random work.
 type worker struct {
 	c      *Client
-	random random
+	random faults.Random
 }
 
 func (k *worker) work() {
 	c := k.c
 	for c.ctx.Err() == nil && !c.leaving {
 		k.round()
-		c.pause(k.random.within(c.w.p.Work.Think))
+		c.pause(k.random.Within(c.w.p.Work.Think))
 	}
 }
 
@@ -259,36 +259,36 @@ func (c *Client) acquireJointly(ctx context.Context, q *request, o *call) (*lock
 func (k *worker) round() {
 	c, r := k.c, &k.random
 	w, work := c.w, &c.w.p.Work
-	name := w.locks[r.below(work.Names)]
-	if r.happens(work.Break) {
+	name := w.locks[r.Below(work.Names)]
+	if r.Happens(work.Break) {
 		c.force(name)
 	}
-	if r.happens(work.Inspect) {
+	if r.Happens(work.Inspect) {
 		c.inspects(name)
 	}
-	q := request{name: name, wait: !r.happens(work.Try), fixed: r.happens(work.Fixed), length: w.p.Lock.Lease}
+	q := request{name: name, wait: !r.Happens(work.Try), fixed: r.Happens(work.Fixed), length: w.p.Lock.Lease}
 	switch {
-	case r.happens(work.Short):
+	case r.Happens(work.Short):
 		q.length /= 10
-	case r.happens(work.Long):
-		q.length += time.Duration(r.below(int(w.p.Lock.MaxLease-q.length) + 1))
+	case r.Happens(work.Long):
+		q.length += time.Duration(r.Below(int(w.p.Lock.MaxLease-q.length) + 1))
 	}
 	k.choose(&q, w.locks[:work.Names])
-	if q.wait && !q.joint && r.happens(work.Bound) {
-		q.bound = time.Duration(1 + r.below(int(2*q.length)))
+	if q.wait && !q.joint && r.Happens(work.Bound) {
+		q.bound = time.Duration(1 + r.Below(int(2*q.length)))
 	}
-	if longest := w.p.Lock.MaxLease; q.mode == node.Exclusive && !q.joint && r.happens(work.MinHold) {
-		q.keep = longest/10 + time.Duration(r.below(int(longest*8/10)))
+	if longest := w.p.Lock.MaxLease; q.mode == node.Exclusive && !q.joint && r.Happens(work.MinHold) {
+		q.keep = longest/10 + time.Duration(r.Below(int(longest*8/10)))
 	}
 	ctx, ended := c.ctx, new(int64)
 	q.ended = ended
-	if r.happens(work.Cancel) {
+	if r.Happens(work.Cancel) {
 		inner, cancel := context.WithCancel(ctx)
 		defer cancel()
 		// Mostly during the first round.
-		after := time.Duration(r.below(int(4*w.p.Network.Delay.Max) + 1))
-		if r.below(4) == 0 {
-			after = time.Duration(r.below(int(q.length)))
+		after := time.Duration(r.Below(int(4*w.p.Network.Delay.Max) + 1))
+		if r.Below(4) == 0 {
+			after = time.Duration(r.Below(int(q.length)))
 		}
 		w.call(c.trueTime(c.Now().Add(after)), func() {
 			cancel()
@@ -305,8 +305,8 @@ func (k *worker) round() {
 func (k *worker) use(l *lock) {
 	c, r, work := k.c, &k.random, &k.c.w.p.Work
 	q := l.wants
-	hold := r.within(work.Hold)
-	if r.happens(work.Expiring) {
+	hold := r.Within(work.Hold)
+	if r.Happens(work.Expiring) {
 		hold = around(r, q.length)
 	}
 	begun := c.Now()
@@ -315,27 +315,27 @@ func (k *worker) use(l *lock) {
 	if l.valid() {
 		value, ok = l.read()
 	}
-	if ok && r.happens(work.Extend) {
+	if ok && r.Happens(work.Extend) {
 		until = max(until, k.extend(l, begun, hold))
 	}
-	if ok && r.happens(work.Nest) && l.lease != nil {
+	if ok && r.Happens(work.Nest) && l.lease != nil {
 		k.nest(l, hold)
 	}
-	if ok && r.happens(work.Chain) {
+	if ok && r.Happens(work.Chain) {
 		k.chain(l)
 	}
-	if q.mode == node.Write && r.happens(work.Down) {
-		l.rest(begun.Add(time.Duration(r.below(int(hold) + 1))))
+	if q.mode == node.Write && r.Happens(work.Down) {
+		l.rest(begun.Add(time.Duration(r.Below(int(hold) + 1))))
 		if ok && l.valid() {
 			l.write(value+1, 0)
 		}
 		if l = l.downgrade(); l == nil {
 			return
 		}
-		until = max(until, c.Now().Add(r.within(work.Hold)))
+		until = max(until, c.Now().Add(r.Within(work.Hold)))
 	}
-	if q.keep == 0 && r.happens(work.Hand) {
-		l.rest(begun.Add(time.Duration(r.below(int(hold) + 1))))
+	if q.keep == 0 && r.Happens(work.Hand) {
+		l.rest(begun.Add(time.Duration(r.Below(int(hold) + 1))))
 		if k.handOver(l) {
 			return
 		}
@@ -350,10 +350,10 @@ func (k *worker) use(l *lock) {
 // extend extends a lease by hand while it is held, and returns until when to hold it.
 func (k *worker) extend(l *lock, begun clock.Instant, hold time.Duration) (until clock.Instant) {
 	r, p := &k.random, &k.c.w.p.Lock
-	l.rest(begun.Add(time.Duration(r.below(int(hold) + 1))))
-	d := p.Lease/4 + time.Duration(r.below(int(p.MaxLease-p.Lease/4)+1))
+	l.rest(begun.Add(time.Duration(r.Below(int(hold) + 1))))
+	d := p.Lease/4 + time.Duration(r.Below(int(p.MaxLease-p.Lease/4)+1))
 	l.extend(d)
-	if r.below(2) == 0 { // to its end, or nearly
+	if r.Below(2) == 0 { // to its end, or nearly
 		until = k.c.Now().Add(around(r, d))
 	}
 	return until
@@ -362,13 +362,13 @@ func (k *worker) extend(l *lock, begun clock.Instant, hold time.Duration) (until
 // nest acquires a lock again under itself.
 func (k *worker) nest(l *lock, hold time.Duration) {
 	c, r := k.c, &k.random
-	l.rest(c.Now().Add(time.Duration(r.below(int(hold/2) + 1))))
+	l.rest(c.Now().Add(time.Duration(r.Below(int(hold/2) + 1))))
 	inside := l.wants
 	inside.wait, inside.ended, inside.nested, inside.keep = true, nil, true, 0
-	if l.wants.mode == node.Write && r.below(2) == 0 {
+	if l.wants.mode == node.Write && r.Below(2) == 0 {
 		inside.mode = node.Read
 	}
-	if l.wants.mode == node.Read && r.below(4) == 0 {
+	if l.wants.mode == node.Read && r.Below(4) == 0 {
 		l.upgrade(inside)
 		return
 	}
@@ -390,8 +390,8 @@ func (k *worker) write(l *lock, value int) {
 	}
 	// The write arrives after the check of the lease, sometimes long after.
 	var late time.Duration
-	if k.random.happens(k.c.w.p.Work.Late) {
-		late = time.Duration(k.random.below(int(2 * k.c.w.p.Lock.Lease)))
+	if k.random.Happens(k.c.w.p.Work.Late) {
+		late = time.Duration(k.random.Below(int(2 * k.c.w.p.Lock.Lease)))
 	}
 	l.write(value, late)
 }
@@ -400,8 +400,8 @@ func (k *worker) write(l *lock, value int) {
 func (k *worker) release(l *lock) {
 	c, r, work := k.c, &k.random, &k.c.w.p.Work
 	switch {
-	case r.happens(work.Close) && c.leave():
-	case errors.Is(context.Cause(l.context()), quorum.ErrLost) && r.happens(work.Drop) && !l.wants.joint: // whose other part goes on
+	case r.Happens(work.Close) && c.leave():
+	case errors.Is(context.Cause(l.context()), quorum.ErrLost) && r.Happens(work.Drop) && !l.wants.joint: // whose other part goes on
 		c.w.sometimes(LostAndDropped)
 	default:
 		_ = l.unlock()
@@ -419,7 +419,7 @@ func (k *worker) chain(l *lock) {
 	if len(later) == 0 {
 		return
 	}
-	q := request{name: later[r.below(len(later))], wait: true, length: w.p.Lock.Lease}
+	q := request{name: later[r.Below(len(later))], wait: true, length: w.p.Lock.Lease}
 	k.choose(&q, later)
 	if q.joint {
 		q.joint, q.more = false, nil // Far is before all others
@@ -432,15 +432,15 @@ func (k *worker) chain(l *lock) {
 	if value, ok := inner.read(); ok && q.mode != node.Read && inner.valid() {
 		inner.write(value+1, 0)
 	}
-	if r.happens(w.p.Work.Chain) {
+	if r.Happens(w.p.Work.Chain) {
 		k.chain(inner)
 	}
 	_ = inner.unlock()
 }
 
 // around draws a time close to d.
-func around(r *random, d time.Duration) time.Duration {
-	return d + time.Duration(r.below(int(d/5))) - d/10
+func around(r *faults.Random, d time.Duration) time.Duration {
+	return d + time.Duration(r.Below(int(d/5))) - d/10
 }
 
 // leave closes the Locker and restarts the process. It returns false if there is nothing to close,
@@ -582,13 +582,13 @@ func (w *world) onlyShared() bool {
 func (k *worker) choose(q *request, names []string) {
 	r, work := &k.random, &k.c.w.p.Work
 	switch {
-	case r.happens(work.Joint):
+	case r.Happens(work.Joint):
 		q.joint = true
-		if i := r.below(2 * len(names)); i < len(names) && names[i] != q.name {
+		if i := r.Below(2 * len(names)); i < len(names) && names[i] != q.name {
 			q.more = names[i : i+1]
 		}
 		return
-	case len(names) > 1 && r.happens(work.Several):
+	case len(names) > 1 && r.Happens(work.Several):
 		for _, name := range names {
 			if name != q.name {
 				q.more = append(q.more, name)
@@ -597,7 +597,7 @@ func (k *worker) choose(q *request, names []string) {
 		return
 	}
 	if work.Read+work.Write > 0 {
-		switch d := faults.Ratio(r.below(1_000_000)); {
+		switch d := faults.Ratio(r.Below(1_000_000)); {
 		case d < work.Read:
 			q.mode = node.Read
 			return
@@ -606,5 +606,5 @@ func (k *worker) choose(q *request, names []string) {
 			return
 		}
 	}
-	q.fair = r.happens(work.Fair)
+	q.fair = r.Happens(work.Fair)
 }

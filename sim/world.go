@@ -22,8 +22,8 @@ type world struct {
 	scratch
 	unseen  bool // since the last look, a wait has ended or code has run that can end a context
 	current *task
-	order   random // of tasks that could run at the same time
-	healing random
+	order   faults.Random // of tasks that could run at the same time
+	healing faults.Random
 
 	clients  []*Client
 	dead     []*Client // those that others have taken the place of
@@ -126,12 +126,9 @@ func (w *world) planFaults() {
 	}
 	slices.SortStableFunc(w.queue, func(a, b event) int { return cmp.Compare(b.at, a.at) })
 	if syncs {
-		w.plan(int64(FirstSync(w.p)), evSync, nil, 0)
+		w.plan(int64(w.p.FirstSync()), evSync, nil, 0)
 	}
 }
-
-// FirstSync is when the nodes of a plan write to their disks first; they do so each second.
-func FirstSync(p *faults.Plan) time.Duration { return stream(p.Seed, ofClocks, -1).first(time.Second) }
 
 // call plans a function.
 func (w *world) call(at int64, f func()) { w.plan(at, evCall, f, 0) }
@@ -170,13 +167,13 @@ func (w *world) number(name string) int {
 
 // stir mixes an event into the run's hash.
 func (w *world) stir(kind eventKind, a, b uint64) {
-	w.hash = mix(w.hash ^ uint64(w.now)*0x9e3779b97f4a7c15 ^ uint64(kind)<<56 ^ a<<32 ^ b)
+	w.hash = faults.Mix(w.hash ^ uint64(w.now)*0x9e3779b97f4a7c15 ^ uint64(kind)<<56 ^ a<<32 ^ b)
 }
 
 // stirName mixes a name into the run's hash, when it comes up first.
 func (w *world) stirName(name string) {
 	for i := range len(name) {
-		w.hash = mix(w.hash ^ uint64(name[i]))
+		w.hash = faults.Mix(w.hash ^ uint64(name[i]))
 	}
 }
 
@@ -213,7 +210,7 @@ func (w *world) runTasks() bool {
 	for len(w.runnable) > 0 {
 		i := 0
 		if n := len(w.runnable); n > 1 {
-			i = w.order.below(n)
+			i = w.order.Below(n)
 		}
 		t := w.runnable[i]
 		w.runnable = without(w.runnable, i)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math/bits"
-	"math/rand/v2"
 	"os"
 	"os/signal"
 	"sync"
@@ -122,12 +121,12 @@ func clones(s *Seat) func() uint64 {
 		if e.Verb != faults.Clone || !e.Procs.Clients.Has(s.Client) {
 			continue
 		}
-		random := rand.New(rand.NewPCG(s.Plan.Seed, uint64(s.Start)<<32|uint64(bits.TrailingZeros64(uint64(e.Procs.Clients)))))
+		random := s.Plan.Stream(faults.OfEngine, bits.TrailingZeros64(uint64(e.Procs.Clients))+s.Start*faults.MaxClients)
 		var mu sync.Mutex
 		return func() uint64 {
 			mu.Lock()
 			defer mu.Unlock()
-			return random.Uint64()
+			return random.Next()
 		}
 	}
 	return nil

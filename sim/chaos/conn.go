@@ -72,7 +72,7 @@ func (l *link) accept(client net.Conn) {
 	context.AfterFunc(ctx, func() { abort(client) })
 	l.mu.Lock()
 	l.conns = append(l.conns, c)
-	handshake := l.within(l.delay) + l.within(l.delay) + l.within(l.Delay[toNode]) + l.within(l.Delay[toClient])
+	handshake := l.random.Within(l.delay) + l.random.Within(l.delay) + l.random.Within(l.Delay[toNode]) + l.random.Within(l.Delay[toClient])
 	c.lost = l.Cut
 	l.mu.Unlock()
 	defer func() {

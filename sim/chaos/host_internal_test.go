@@ -2,7 +2,6 @@ package chaos
 
 import (
 	"context"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -37,7 +36,7 @@ func TestOneRestartForTwoCrashes(t *testing.T) {
 
 // A command that waits for a slow node does not wait when its link closes.
 func TestSlowEndsWithTheLink(t *testing.T) {
-	h := &host{w: &world{random: rand.New(rand.NewPCG(1, 1))}, gate: make(chan struct{}, 1), Server: faults.Server{Slow: faults.Range{Min: time.Hour, Max: time.Hour}}}
+	h := &host{w: &world{}, gate: make(chan struct{}, 1), Server: faults.Server{Slow: faults.Range{Min: time.Hour, Max: time.Hour}}}
 	other, stop := context.WithCancel(t.Context())
 	first := make(chan struct{})
 	go func() {

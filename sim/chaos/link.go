@@ -47,14 +47,14 @@ type link struct {
 	tasks    sync.WaitGroup
 
 	mu     sync.Mutex
-	random *rand.Rand
+	random faults.Random
 	conns  []*conn
 	silent map[*faults.Event]time.Time // when connections became half-open
 	faults.Link[func()]
 }
 
 // open starts the proxy. The link has all that it needs to know from its maker.
-func (l *link) open(seed, stream uint64) error {
+func (l *link) open(random faults.Random) error {
 	where := "127.0.0.1:0"
 	if l.relay != nil {
 		where = packets.Near + ":0"
@@ -63,9 +63,9 @@ func (l *link) open(seed, stream uint64) error {
 	if err != nil {
 		return err
 	}
-	l.listener, l.random, l.silent = listener, rand.New(rand.NewPCG(seed, stream)), make(map[*faults.Event]time.Time)
+	l.listener, l.random, l.silent = listener, random, make(map[*faults.Event]time.Time)
 	if l.relay != nil {
-		l.wire = l.relay.Link(listener.Addr().(*net.TCPAddr).Port, rand.New(rand.NewPCG(seed, ^stream)))
+		l.wire = l.relay.Link(listener.Addr().(*net.TCPAddr).Port, rand.New(rand.NewPCG(random.Next(), 1)))
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.tasks.Go(func() {
@@ -160,14 +160,6 @@ func (l *link) handOver() {
 	l.Cut, l.Loss, l.Delay = [2]bool{}, [2]faults.Ratio{}, [2]faults.Range{}
 }
 
-func (l *link) within(d faults.Range) time.Duration {
-	return d.Min + time.Duration(l.random.Int64N(int64(max(0, d.Max-d.Min))+1))
-}
-
-func (l *link) happens(share faults.Ratio) bool {
-	return share > 0 && l.random.Int64N(1_000_000) < int64(share)
-}
-
 // retransmission is after how long TCP sends a lost packet again, at first.
 const retransmission = 200 * time.Millisecond
 
@@ -188,7 +180,7 @@ func (l *link) carry(c *conn, way int, r request, deliver func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	kind, now := r.kind, time.Now()
-	due := now.Add(l.within(l.delay) + l.within(l.Delay[way]))
+	due := now.Add(l.random.Within(l.delay) + l.random.Within(l.Delay[way]))
 	switch {
 	case c.lost[way] || l.Cut[way]:
 		c.lost[way] = true
@@ -197,24 +189,24 @@ func (l *link) carry(c *conn, way int, r request, deliver func()) {
 		return
 	case kind == notice && l.Deaf:
 		return
-	case l.happens(l.Loss[way]):
-		if l.random.IntN(2) == 0 {
+	case l.random.Happens(l.Loss[way]):
+		if l.random.Below(2) == 0 {
 			l.tell(sim.KindSend, &r, way, due)
 			l.tell(sim.KindLost, &r, way, time.Time{})
 			c.reset()
 			return
 		}
-		for due = due.Add(retransmission); l.happens(l.Loss[way]); {
+		for due = due.Add(retransmission); l.random.Happens(l.Loss[way]); {
 			due = due.Add(2 * retransmission)
 		}
 		due = c.inOrder(way, due)
-	case l.happens(l.Reorder[way]):
-		due = due.Add(4 * l.within(l.delay))
+	case l.random.Happens(l.Reorder[way]):
+		due = due.Add(4 * l.random.Within(l.delay))
 	default:
 		due = c.inOrder(way, due)
 	}
 	held := func() {
-		due := time.Now().Add(l.within(l.delay))
+		due := time.Now().Add(l.random.Within(l.delay))
 		l.tell(sim.KindReleased, &r, way, time.Time{})
 		l.tell(sim.KindSend, &r, way, due)
 		c.lines[way].put(due, deliver)
@@ -231,10 +223,10 @@ func (l *link) carry(c *conn, way int, r request, deliver func()) {
 func (l *link) repeats(kind string) (due time.Duration, again bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if kind == "" || l.Cut[toNode] || !l.happens(l.Duplicate[toNode]) {
+	if kind == "" || l.Cut[toNode] || !l.random.Happens(l.Duplicate[toNode]) {
 		return 0, false
 	}
-	return l.within(l.delay) + l.within(l.Later), true
+	return l.random.Within(l.delay) + l.random.Within(l.Later), true
 }
 
 // repeat sends a command a second time, over a connection of its own, and ignores the reply.

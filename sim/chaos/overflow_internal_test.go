@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/sim"
 	"github.com/redquorum/redquorum/sim/live"
@@ -23,7 +24,7 @@ func TestServerClosesSubscriber(t *testing.T) {
 	var links []*link
 	for range 2 {
 		l := &link{commands: new(live.Commands), target: h.addr, serve: h.serve, note: func(sim.Entry) {}, answered: func() {}}
-		if err := l.open(1, 1); err != nil {
+		if err := l.open(faults.Random{}); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(l.close)

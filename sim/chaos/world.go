@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -112,7 +111,7 @@ type world struct {
 	late atomic.Int64 // see beat
 
 	mu      sync.Mutex
-	random  *rand.Rand
+	random  faults.Random // of what servers do
 	entries []sim.Entry
 	spares  []*redisserver.Server
 	err     error // why the plan could not be carried out
@@ -128,9 +127,9 @@ func Run(ctx context.Context, p *faults.Plan, config Config) (*Outcome, error) {
 		return nil, err
 	}
 	second := time.Duration(max(1, config.Stretch)) * time.Second
-	first := sim.FirstSync(p) * second / time.Second
+	first := p.FirstSync() * second / time.Second
 	p = stretch(p, max(1, config.Stretch))
-	w := &world{p: p, config: config, dir: config.Dir, firstSync: first, second: second, random: rand.New(rand.NewPCG(p.Seed, 1))}
+	w := &world{p: p, config: config, dir: config.Dir, firstSync: first, second: second, random: p.Stream(faults.OfClocks, 0)}
 	w.ctx, w.cancel = context.WithCancel(ctx)
 	defer w.close()
 	if err := os.MkdirAll(w.dir, 0o777); err != nil {
@@ -202,7 +201,7 @@ func (w *world) open() (err error) {
 				}
 				w.report(e)
 			}
-			if err := l.open(w.p.Seed, uint64(i<<8|n)); err != nil {
+			if err := l.open(w.p.Stream(faults.OfNetwork, i*faults.MaxNodes+n)); err != nil {
 				return err
 			}
 			w.links[i] = append(w.links[i], l)
@@ -498,7 +497,7 @@ func (w *world) sleep(d time.Duration) {
 func (w *world) within(d faults.Range) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return d.Min + time.Duration(w.random.Int64N(int64(max(0, d.Max-d.Min))+1))
+	return w.random.Within(d)
 }
 
 func (w *world) report(e sim.Entry) {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -32,43 +31,32 @@ type link struct {
 	client, node int
 
 	mu      sync.Mutex
-	random  *rand.Rand
+	random  faults.Random
 	changed chan struct{} // closed when anything does
 	opened  int           // connections so far
 	faults.Link[chan struct{}]
 }
 
-func (l *link) within(d faults.Range) time.Duration {
-	if d.Max <= d.Min {
-		return d.Min
-	}
-	return d.Min + time.Duration(l.random.Int64N(int64(d.Max-d.Min)+1))
-}
-
-// draw is within for those who do not have l.mu.
+// draw draws for a server.
 func (l *link) draw(d faults.Range) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.within(d)
-}
-
-func (l *link) happens(share faults.Ratio) bool {
-	return share > 0 && l.random.Int64N(1_000_000) < int64(share)
+	return l.random.Within(d)
 }
 
 // late is how long a parcel takes.
 func (l *link) late(way int) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	d := l.within(l.w.p.Network.Delay)
+	d := l.random.Within(l.w.p.Network.Delay)
 	if l.Delay[way].Max > 0 {
-		d += l.within(l.Delay[way])
+		d += l.random.Within(l.Delay[way])
 	}
-	for again := 200 * time.Millisecond; l.happens(l.Loss[way]) && again < time.Minute; again *= 2 {
+	for again := 200 * time.Millisecond; l.random.Happens(l.Loss[way]) && again < time.Minute; again *= 2 {
 		d += again // TCP sends it again
 	}
-	if l.happens(l.Reorder[way]) {
-		d += 4 * l.within(l.w.p.Network.Delay) // what was overtaken waits
+	if l.random.Happens(l.Reorder[way]) {
+		d += 4 * l.random.Within(l.w.p.Network.Delay) // what was overtaken waits
 	}
 	return d
 }
@@ -412,10 +400,10 @@ func (q *pipe) deliver(p *parcel) bool {
 func (q *pipe) duplicate(p *parcel) {
 	l := q.c.l
 	l.mu.Lock()
-	is := p.kind != "" && l.happens(l.Duplicate[toNode])
+	is := p.kind != "" && l.random.Happens(l.Duplicate[toNode])
 	var later time.Duration
 	if is {
-		later = l.within(l.Later) + q.c.offset
+		later = l.random.Within(l.Later) + q.c.offset
 	}
 	l.mu.Unlock()
 	if is {

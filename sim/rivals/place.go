@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"sync"
 	"time"
@@ -36,17 +35,17 @@ type reach struct {
 // A drawer draws numbers for several goroutines.
 type drawer struct {
 	mu     sync.Mutex
-	random *rand.Rand
+	random faults.Random
 }
 
 func newDrawer(p *faults.Plan, client, start int) *drawer {
-	return &drawer{random: rand.New(rand.NewPCG(p.Seed, uint64(start)<<32|uint64(client)|1<<63))}
+	return &drawer{random: p.Stream(faults.OfEngine, client+start*faults.MaxClients)}
 }
 
 func (d *drawer) Uint64() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.random.Uint64()
+	return d.random.Next()
 }
 
 // redis is a client of go-redis for a node, as it is by default but for where it dials.

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"math/rand"
-	mathrand "math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -103,14 +102,13 @@ func (w *world) build() {
 	for c := range w.p.Clients {
 		w.links = append(w.links, nil)
 		for n := range w.p.Nodes {
-			w.links[c] = append(w.links[c], &link{w: w, client: c, node: n, changed: make(chan struct{}),
-				random: mathrand.New(mathrand.NewPCG(w.p.Seed, uint64(c<<8|n)))})
+			w.links[c] = append(w.links[c], &link{w: w, client: c, node: n, changed: make(chan struct{}), random: w.p.Stream(faults.OfNetwork, c*faults.MaxNodes+n)})
 		}
 		w.clients = append(w.clients, &process{dead: true})
 	}
 	w.tasks.Go(w.expire)
 	w.tasks.Go(func() { // the disks
-		for ok := sleep(w.network, sim.FirstSync(w.p)); ok; ok = sleep(w.network, time.Second) {
+		for ok := sleep(w.network, w.p.FirstSync()); ok; ok = sleep(w.network, time.Second) {
 			for _, s := range w.servers() {
 				s.sync()
 			}
