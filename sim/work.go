@@ -585,7 +585,7 @@ func (k *worker) choose(q *request, names []string) {
 	case r.Happens(work.Joint):
 		q.joint = true
 		if i := r.Below(2 * len(names)); i < len(names) && names[i] != q.name {
-			q.more = names[i : i+1]
+			q.more = names[i : i+1 : i+1] // acquire appends to it
 		}
 		return
 	case len(names) > 1 && r.Happens(work.Several):
