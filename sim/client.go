@@ -11,6 +11,7 @@ import (
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
+	"github.com/redquorum/redquorum/sim/internal/program"
 )
 
 // A Client is one process: it has clocks of its own, a Locker on all nodes, and
@@ -46,7 +47,7 @@ type Client struct {
 	engine  faults.Random // of its Locker
 	script  script
 
-	workers []*worker
+	workers []*program.Worker
 	calls   []*call            // the latest of each task
 	grants  map[string]*holder // its latest, by name
 	stops   int                // how often it was stopped
@@ -170,7 +171,7 @@ func (w *world) newClient(number int) *Client {
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.random = w.p.Stream(faults.OfWork, number)
 	for i := range w.p.Work.Tasks {
-		c.workers = append(c.workers, &worker{c: c, random: w.p.Stream(faults.OfWork, number+i*faults.MaxClients)})
+		c.workers = append(c.workers, &program.Worker{Client: actor{c}, Random: w.p.Stream(faults.OfWork, number+i*faults.MaxClients), Names: w.locks})
 	}
 	c.engine = w.p.Stream(faults.OfEngine, w.original(number)+w.starts*faults.MaxClients)
 	var before []*link
@@ -180,7 +181,7 @@ func (w *world) newClient(number int) *Client {
 		c.rate, c.ahead, c.strobe = old.rate, old.ahead, old.strobe
 		c.random = old.random
 		for i := range c.workers {
-			c.workers[i].random = old.workers[i].random
+			c.workers[i].Random = old.workers[i].Random
 		}
 	}
 	lists := w.lists(number)

@@ -4,8 +4,10 @@ import (
 	"errors"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
+	"github.com/redquorum/redquorum/sim/internal/program"
 )
 
 // This file hands leases from one client to another: one detaches a lease, and another
@@ -16,54 +18,53 @@ const maxResumes = 3
 
 // handOver detaches the lease, and sends its handle to a client. It returns false if the lease had
 // ended.
-func (k *worker) handOver(l *lock) bool {
-	c, r := k.c, &k.random
+func (c *Client) handOver(r *faults.Random, l *lock) bool {
 	b := l.detach()
 	if b == nil {
 		return false
 	}
 	if r.Below(2) == 0 {
-		c.w.check.saysDetached(c, l.wants.name, l.unlock())
+		c.w.check.saysDetached(c, l.wants.Names[0], l.Unlock())
 	}
-	k.send(b)
+	c.send(r, b)
 	return true
 }
 
 // send passes a handle to a client after a while. The handle is lost if the client is dead then.
-func (k *worker) send(b *detachedLease) {
-	w, r := k.c.w, &k.random
+func (c *Client) send(r *faults.Random, b *detachedLease) {
+	w := c.w
 	to, after := r.Below(len(w.clients)), r.Within(w.p.Work.Think)
 	if r.Below(4) == 0 { // around the end of the lease
-		after = around(r, w.p.Lock.Lease)
+		after = program.Around(r, w.p.Lock.Lease)
 	}
 	b.tries++
 	w.call(w.now+int64(after), func() {
 		if d := w.clients[to]; !w.calm && !d.dead && !d.leaving {
-			d.task(func() { d.workers[0].takeOver(b) })
+			d.task(func() { d.takeOver(b) })
 		}
 	})
 }
 
 // takeOver resumes a lease, works under it, and releases it.
-func (k *worker) takeOver(b *detachedLease) {
-	c, w, r := k.c, k.c.w, &k.random
+func (c *Client) takeOver(b *detachedLease) {
+	w, r := c.w, &c.workers[0].Random
 	l, err := c.resumeLease(b)
 	switch {
 	case errors.Is(err, quorum.ErrNoQuorum) && b.tries < maxResumes && c.ctx.Err() == nil:
-		k.send(b)
+		c.send(r, b)
 		return
 	case err != nil:
 		return
 	}
-	value, ok := l.read()
-	l.rest(c.Now().Add(r.Within(w.p.Work.Hold)))
-	if ok && l.valid() && l.wants.mode != node.Read {
-		l.write(value+1, 0)
+	value, ok := l.Read()
+	actor{c}.Rest(l.Context(), c.Now().Add(r.Within(w.p.Work.Hold)))
+	if ok && l.Valid() && l.wants.Mode != node.Read {
+		l.Write(value+1, 0)
 	}
-	if r.Happens(w.p.Work.Hand) && k.handOver(l) {
+	if r.Happens(w.p.Work.Hand) && c.handOver(r, l) {
 		return
 	}
-	_ = l.unlock()
+	_ = l.Unlock()
 }
 
 // detach detaches the lock's lease. It returns nil if the lease has ended.
@@ -74,7 +75,7 @@ func (l *lock) detach() *detachedLease {
 		return nil
 	}
 	h := w.check.holder(l.parts[0].owner)
-	valid := l.valid()
+	valid := l.Valid()
 	o := c.call()
 	o.extends = true
 	handle, err := lease.Detach()

@@ -30,7 +30,7 @@ func (k *checker) writesAlone(c *Client, p *part) {
 // upgraded checks that a writer's lease is not the reader's lease of the same owner.
 func (k *checker) upgraded(c *Client, from, to *lock) {
 	if to.parts[0].owner == from.parts[0].owner {
-		k.w.fail("I1", fmt.Sprintf("%s may write %q, which it holds as one of several readers", c.name, to.wants.name))
+		k.w.fail("I1", fmt.Sprintf("%s may write %q, which it holds as one of several readers", c.name, to.wants.Names[0]))
 	}
 }
 

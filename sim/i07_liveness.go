@@ -24,16 +24,16 @@ func (c *Client) bounded(call string, start int64, bound time.Duration) {
 // endsWithContext checks that a waiting call has returned when its context ended, or when the
 // attempt that was under way did.
 func (c *Client) endsWithContext(ctx context.Context, q *request, start int64, stops int, attempt time.Duration) {
-	if q.wait && q.ended != nil && ctx.Err() != nil && c.stops == stops {
-		c.bounded("after its context had ended, Lock", max(start, cmp.Or(*q.ended, c.w.calmed)), attempt)
+	if q.Wait && q.Ended != nil && ctx.Err() != nil && c.stops == stops {
+		c.bounded("after its context had ended, Lock", max(start, cmp.Or(*q.Ended, c.w.calmed)), attempt)
 	}
 }
 
 // endsWithItsWait checks that a waiting call has returned when the bound of its wait was reached, or when
 // the attempt that was under way ended. It reports whether the bound was reached.
 func (c *Client) endsWithItsWait(q *request, begun clock.Instant, stops int, attempt time.Duration) (over bool) {
-	past := c.Now().Sub(begun.Add(q.bound))
-	if q.bound == 0 || past < 0 {
+	past := c.Now().Sub(begun.Add(q.Bound))
+	if q.Bound == 0 || past < 0 {
 		return false
 	}
 	if c.stops == stops {

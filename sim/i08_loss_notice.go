@@ -147,6 +147,6 @@ func (l *lock) outlives(err error, stops int) {
 	case ctx.Err() == nil:
 		c.w.sometimes(OuterGoesOn)
 	case err == nil && stops == c.stops && !c.leaving && !errors.Is(context.Cause(ctx), quorum.ErrLost):
-		c.w.fail("I8", fmt.Sprintf("%s lost %q by the unlock of an inner lease: %v", c.name, l.wants.name, context.Cause(ctx)))
+		c.w.fail("I8", fmt.Sprintf("%s lost %q by the unlock of an inner lease: %v", c.name, l.wants.Names[0], context.Cause(ctx)))
 	}
 }

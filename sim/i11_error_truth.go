@@ -152,9 +152,9 @@ func (c *Client) givesUpInTime(ctx context.Context, q *request, over bool, err e
 	switch {
 	case over && !errors.Is(err, quorum.ErrDeadlock):
 		c.w.sometimes(WaitedInVain)
-	case !q.wait || ctx.Err() != nil || !errors.Is(err, quorum.ErrHeld) && !errors.Is(err, quorum.ErrNoQuorum) || errors.Is(err, quorum.ErrDeadlock):
+	case !q.Wait || ctx.Err() != nil || !errors.Is(err, quorum.ErrHeld) && !errors.Is(err, quorum.ErrNoQuorum) || errors.Is(err, quorum.ErrDeadlock):
 	case errors.Is(err, quorum.ErrHeld) || !c.tooLongDown():
-		c.w.fail("I11", fmt.Sprintf("%s no longer waits for %q, though nothing has ended the wait: %v", c.name, q.name, err))
+		c.w.fail("I11", fmt.Sprintf("%s no longer waits for %q, though nothing has ended the wait: %v", c.name, q.Names[0], err))
 	default:
 		c.w.sometimes(TooLongDown)
 	}
@@ -163,11 +163,11 @@ func (c *Client) givesUpInTime(ctx context.Context, q *request, over bool, err e
 // hearsOfClose checks that a waiting call that Close ends returns ErrClosed.
 func (c *Client) hearsOfClose(ctx context.Context, q *request, stops int, err error) {
 	switch {
-	case !c.leaving || c.w.now == c.shutAt || !q.wait:
+	case !c.leaving || c.w.now == c.shutAt || !q.Wait:
 	case errors.Is(err, quorum.ErrClosed):
 		c.w.sometimes(ClosedWaiting)
 	case ctx.Err() == nil && c.stops == stops && !errors.Is(err, quorum.ErrDeadlock):
-		c.w.fail("I11", fmt.Sprintf("%s waits for %q, closes its Locker, and the error is: %v", c.name, q.name, err))
+		c.w.fail("I11", fmt.Sprintf("%s waits for %q, closes its Locker, and the error is: %v", c.name, q.Names[0], err))
 	}
 }
 
@@ -195,9 +195,9 @@ func (k *checker) detachedTruly(l *lock, h *holder, valid bool, err error) bool 
 	c, w := l.c, k.w
 	switch {
 	case err != nil && (valid || !errors.Is(err, quorum.ErrNotHeld)):
-		w.fail("I11", fmt.Sprintf("%s cannot detach %q: %v", c.name, l.wants.name, err))
+		w.fail("I11", fmt.Sprintf("%s cannot detach %q: %v", c.name, l.wants.Names[0], err))
 	case err == nil && h == nil:
-		w.fail("I11", fmt.Sprintf("%s detaches %q, and does not hold it", c.name, l.wants.name))
+		w.fail("I11", fmt.Sprintf("%s detaches %q, and does not hold it", c.name, l.wants.Names[0]))
 		return false
 	}
 	return err == nil

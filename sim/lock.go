@@ -5,9 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
+	"github.com/redquorum/redquorum/sim/internal/program"
 )
 
 // A lock is what a client has acquired, with either kind of lock.
@@ -34,15 +34,15 @@ type held interface {
 	Unlock(context.Context) error
 }
 
-func (l *lock) context() context.Context {
+func (l *lock) Context() context.Context {
 	if l.lease != nil {
 		return l.lease.Context()
 	}
 	return context.Background()
 }
 
-// valid reports whether the lease is valid, as a careful program asks before each use.
-func (l *lock) valid() bool {
+// Valid reports whether the lease is valid, as a careful program asks before each use.
+func (l *lock) Valid() bool {
 	if l.lease != nil {
 		return l.lease.Context().Err() == nil && l.lease.Remaining() > 0
 	}
@@ -54,8 +54,19 @@ func (l *lock) valid() bool {
 	return true
 }
 
-// rest holds the lock until then, or until it is lost.
-func (l *lock) rest(until clock.Instant) { (&signal{owner: l.c}).Wait(l.context(), until) }
+func (l *lock) Wants() *request { return &l.wants }
+
+// Nests reports whether a lock of the same names may be acquired under it.
+func (l *lock) Nests() bool { return l.lease != nil }
+
+// Unnest unlocks a lock that was acquired under it.
+func (l *lock) Unnest(inner program.Lock) {
+	stops := l.c.stops
+	l.outlives(inner.Unlock(), stops)
+}
+
+// Drop leaves a lock that was lost as it is.
+func (l *lock) Drop() { l.c.w.sometimes(LostAndDropped) }
 
 // ended is a canceled context.
 var ended = func() context.Context {
@@ -64,7 +75,7 @@ var ended = func() context.Context {
 	return ctx
 }()
 
-func (l *lock) unlock() error {
+func (l *lock) Unlock() error {
 	c, w := l.c, l.c.w
 	if l.lease == nil {
 		for _, plain := range l.plain {
@@ -81,7 +92,7 @@ func (l *lock) unlock() error {
 	if c.stops == stops {
 		c.bounded("Unlock", start, w.p.Lock.Timeout)
 	}
-	if l.wants.joint {
+	if l.wants.Joint {
 		w.check.parted(l)
 	}
 	switch {
@@ -93,7 +104,7 @@ func (l *lock) unlock() error {
 	return err
 }
 
-func (l *lock) extend(d time.Duration) {
+func (l *lock) Extend(d time.Duration) {
 	c, w := l.c, l.c.w
 	o := c.call()
 	o.extends = true
@@ -108,7 +119,7 @@ func (l *lock) extend(d time.Duration) {
 	err := l.lease.Extend(context.Background(), d)
 	if c.stops == stops {
 		n := time.Duration(1)
-		if l.wants.joint {
+		if l.wants.Joint {
 			n = time.Duration(len(l.parts))
 		}
 		c.bounded("Extend", start, n*min(w.p.Lock.Timeout, d/3))
@@ -120,11 +131,11 @@ func (l *lock) extend(d time.Duration) {
 	}
 }
 
-// read reads what each name protects, and returns what the first does.
-func (l *lock) read() (value int, ok bool) {
+// Read reads what each name protects, and returns what the first does.
+func (l *lock) Read() (value int, ok bool) {
 	ok = true
 	for i, p := range l.parts {
-		a := l.c.access(p.name, p.token, p.grant, 0, false, l.wants.mode == node.Read, 0)
+		a := l.c.access(p.name, p.token, p.grant, 0, false, l.wants.Mode == node.Read, 0)
 		if ok = ok && a.ok; i == 0 {
 			value = a.value
 		}
@@ -132,36 +143,43 @@ func (l *lock) read() (value int, ok bool) {
 	return value, ok
 }
 
-// write writes what each name protects.
-func (l *lock) write(value int, late time.Duration) {
+// Write writes what each name protects.
+func (l *lock) Write(value int, late time.Duration) {
 	for _, p := range l.parts {
 		l.c.w.check.writesAlone(l.c, &p)
 		l.c.access(p.name, p.token, p.grant, value, true, false, late)
 	}
 }
 
-// upgrade asks to write what l reads: that must fail at once.
-func (l *lock) upgrade(q request) {
+// Upgrade asks to write what l reads: that must fail at once.
+func (l *lock) Upgrade(q request) {
 	c, w := l.c, l.c.w
-	q.mode = node.Write
+	q.Mode = node.Write
 	start := w.now
-	inner, err := c.acquire(l.context(), q)
+	inner, err := c.acquire(l.Context(), q)
 	switch {
 	case errors.Is(err, quorum.ErrDeadlock):
 		w.sometimes(UpgradeRefused)
-		w.check.refusedAtOnce(c, q.name, start)
+		w.check.refusedAtOnce(c, q.Names[0], start)
 	case err == nil:
 		w.check.upgraded(c, l, inner)
-		_ = inner.unlock() // what it read was lost, and this is another lease
+		_ = inner.Unlock() // what it read was lost, and this is another lease
 	}
 }
 
-// downgrade turns l, a writer's lock, into a reader's. It returns nil if the lock was lost.
+// Downgrade turns l, a writer's lock, into a reader's. It returns nil if the lock was lost.
+func (l *lock) Downgrade() program.Lock {
+	if inner := l.downgrade(); inner != nil {
+		return inner
+	}
+	return nil
+}
+
 func (l *lock) downgrade() *lock {
 	q := l.wants
-	q.mode, q.wait, q.nested, q.ended = node.Read, false, true, nil
-	inner, err := l.c.acquire(l.context(), q)
-	_ = l.unlock()
+	q.Mode, q.Wait, q.Nested, q.Ended = node.Read, false, true, nil
+	inner, err := l.c.acquire(l.Context(), q)
+	_ = l.Unlock()
 	if err != nil {
 		return nil
 	}

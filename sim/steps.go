@@ -77,7 +77,7 @@ func (c *Client) step(e *faults.Event) {
 		c.resumeStep(e)
 	case faults.DoCheck:
 		l := c.script.latest()
-		valid := l != nil && l.valid()
+		valid := l != nil && l.Valid()
 		c.script.checked = &valid
 	case faults.DoWrite:
 		c.script.write(e, int(c.w.now))
@@ -102,11 +102,11 @@ func (s *script) do(l *lock, e *faults.Event) {
 	switch e.Verb {
 	case faults.DoUnlock:
 		s.locks = rest
-		_ = l.unlock()
+		_ = l.Unlock()
 	case faults.DoExtend:
-		l.extend(e.Offset)
+		l.Extend(e.Offset)
 	case faults.DoDowngrade:
-		if l.wants.mode != node.Write {
+		if l.wants.Mode != node.Write {
 			return
 		}
 		s.locks = rest
@@ -123,12 +123,12 @@ func (s *script) do(l *lock, e *faults.Event) {
 // write writes under the lock that was acquired last, if it is valid, or was at the last check.
 func (s *script) write(e *faults.Event, value int) {
 	l := s.latest()
-	valid := l != nil && l.valid()
+	valid := l != nil && l.Valid()
 	if s.checked != nil {
 		valid, s.checked = *s.checked, nil
 	}
 	if valid {
-		l.write(value, e.Range.Min)
+		l.Write(value, e.Range.Min)
 	}
 }
 
@@ -141,10 +141,10 @@ func (c *Client) lockStep(e *faults.Event) {
 	}
 	ctx, cancel := context.WithCancel(c.ctx)
 	q := requested(e, length)
-	q.ended = new(int64)
+	q.Ended = new(int64)
 	s.cancel = func() {
 		cancel()
-		*q.ended = w.now
+		*q.Ended = w.now
 	}
 	if e.Verb == faults.DoLock {
 		s.waits = e.Name
@@ -193,15 +193,12 @@ func (c *Client) resumeStep(e *faults.Event) {
 // requested is what a step asks for.
 func requested(e *faults.Event, length time.Duration) request {
 	names := strings.Split(e.Name, ",")
-	q := request{name: names[0], length: length, fixed: e.Fixed, wait: e.Verb == faults.DoLock, fair: e.As == faults.Fairly}
-	if len(names) > 1 {
-		q.more = names[1:]
-	}
+	q := request{Names: names, Lease: length, Fixed: e.Fixed, Wait: e.Verb == faults.DoLock, Fair: e.As == faults.Fairly}
 	switch e.As {
 	case faults.ToRead:
-		q.mode = node.Read
+		q.Mode = node.Read
 	case faults.ToWrite:
-		q.mode = node.Write
+		q.Mode = node.Write
 	}
 	return q
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
+	"github.com/redquorum/redquorum/sim/internal/program"
 )
 
 // work begins the client's program: the caller's, its steps in the plan, or the
@@ -26,7 +27,7 @@ func (c *Client) work() {
 		c.task(c.play)
 	default:
 		for _, k := range c.workers {
-			c.task(k.work)
+			c.task(k.Work)
 		}
 	}
 }
@@ -42,66 +43,64 @@ func (c *Client) task(body func()) {
 	})
 }
 
-// A worker is one task of the plan's random work.
-type worker struct {
-	c      *Client
-	random faults.Random
-}
-
-func (k *worker) work() {
-	c := k.c
-	for c.ctx.Err() == nil && !c.leaving {
-		k.round()
-		c.pause(k.random.Within(c.w.p.Work.Think))
-	}
-}
+// A request is what is asked of a Locker.
+type request = program.Want
 
 // pause sleeps, but not into the calm.
-func (c *Client) pause(d time.Duration) {
-	(&signal{owner: c}).Wait(c.ctx, c.Now().Add(d))
+func (c *Client) pause(d time.Duration) { actor{c}.Rest(c.ctx, c.Now().Add(d)) }
+
+// An actor is a client as its drawn work sees it.
+type actor struct{ *Client }
+
+func (a actor) Plan() *faults.Plan       { return a.w.p }
+func (a actor) Context() context.Context { return a.ctx }
+func (a actor) Leaving() bool            { return a.leaving }
+func (a actor) Break(name string)        { a.force(name) }
+func (a actor) Inspect(name string)      { a.inspects(name) }
+func (a actor) Leave() bool              { return a.leave() }
+
+func (a actor) Rest(ctx context.Context, until clock.Instant) {
+	(&signal{owner: a.Client}).Wait(ctx, until)
 }
 
-// A request is what is asked of a Locker.
-type request struct {
-	name   string
-	more   []string // names, of the same lock unless it is joint
-	mode   node.Mode
-	fair   bool
-	joint  bool // each of them a lock of its own, together with the one that is elsewhere
-	length time.Duration
-	fixed  bool
-	wait   bool
-	bound  time.Duration // of the wait; 0: none
-	keep   time.Duration // the minimum hold; 0: none
-	nested bool          // with the context of a lease that may have it
-
-	ended *int64 // when its context did, if that was before the faults were over; nil if it is a lease's
+func (a actor) Acquire(ctx context.Context, q request) (program.Lock, error) {
+	l, err := a.acquire(ctx, q)
+	if err == nil && q.Chained {
+		a.w.sometimes(Chained)
+	}
+	return l, err
 }
 
-// options returns the options of the call.
-func (q *request) options(fixed bool) []quorum.Option {
+func (a actor) After(d time.Duration, f func(now int64)) {
+	a.w.call(a.trueTime(a.Now().Add(d)), func() { f(a.w.now) })
+}
+
+func (a actor) Hand(r *faults.Random, l program.Lock) bool { return a.handOver(r, l.(*lock)) }
+
+// optionsOf returns the options of the call.
+func optionsOf(q *request, fixed bool) []quorum.Option {
 	length := quorum.WithLease
 	if fixed {
 		length = quorum.WithFixedLease
 	}
-	options := append(make([]quorum.Option, 0, 3), length(q.length))
-	if q.nested {
+	options := append(make([]quorum.Option, 0, 3), length(q.Lease))
+	if q.Nested {
 		options = append(options, quorum.WithReentry())
 	}
-	if q.bound > 0 {
-		options = append(options, quorum.WithWait(q.bound))
+	if q.Bound > 0 {
+		options = append(options, quorum.WithWait(q.Bound))
 	}
-	if q.keep > 0 {
-		options = append(options, quorum.WithMinHold(q.keep))
+	if q.Keep > 0 {
+		options = append(options, quorum.WithMinHold(q.Keep))
 	}
 	switch {
-	case q.more != nil && !q.joint:
-		options = append(options, quorum.WithNames(q.more...))
-	case q.mode == node.Read:
+	case len(q.Names) > 1 && !q.Joint:
+		options = append(options, quorum.WithNames(q.Names[1:]...))
+	case q.Mode == node.Read:
 		options = append(options, quorum.WithRead())
-	case q.mode == node.Write:
+	case q.Mode == node.Write:
 		options = append(options, quorum.WithWrite())
-	case q.fair:
+	case q.Fair:
 		options = append(options, quorum.WithFair())
 	}
 	return options
@@ -109,15 +108,15 @@ func (q *request) options(fixed bool) []quorum.Option {
 
 // acquire acquires a lock, and checks how long the call takes.
 func (c *Client) acquire(ctx context.Context, q request) (*lock, error) {
-	w, name, length := c.w, q.name, q.length
+	w, name, length := c.w, q.Names[0], q.Lease
 	o := c.call()
 	o.since, o.before, o.attempts, o.acquires = w.now, w.check.attempts, 0, 0
-	o.fixed = q.fixed || !w.p.Lock.Renew
+	o.fixed = q.Fixed || !w.p.Lock.Renew
 	start, stops := w.now, c.stops
-	o.waiting, o.fair, o.several = q.wait, q.fair, q.joint
-	o.lease, o.keep = q.length, q.keep
+	o.waiting, o.fair, o.several = q.Wait, q.Fair, q.Joint
+	o.lease, o.keep = q.Lease, q.Keep
 	defer w.check.endWait(o)
-	if q.joint {
+	if q.Joint {
 		return c.acquireJointly(ctx, &q, o)
 	}
 	if c.plain != nil {
@@ -129,12 +128,12 @@ func (c *Client) acquire(ctx context.Context, q request) (*lock, error) {
 	here := w.check.heldBy(c, name)
 	begun := c.Now()
 	acquire := c.locker.Lock
-	if !q.wait {
+	if !q.Wait {
 		acquire = c.locker.TryLock
 	}
-	l, err := acquire(ctx, name, q.options(o.fixed)...)
+	l, err := acquire(ctx, name, optionsOf(&q, o.fixed)...)
 	attempt := min(w.p.Lock.Timeout, length/3)
-	if !q.wait && c.stops == stops {
+	if !q.Wait && c.stops == stops {
 		c.bounded("TryLock", start, attempt)
 	}
 	c.endsWithContext(ctx, &q, start, stops, attempt)
@@ -149,7 +148,7 @@ func (c *Client) acquire(ctx context.Context, q request) (*lock, error) {
 		switch {
 		case errors.Is(err, context.Canceled):
 			w.sometimes(Cancelled)
-		case !q.wait && errors.Is(err, quorum.ErrHeld):
+		case !q.Wait && errors.Is(err, quorum.ErrHeld):
 			w.sometimes(TryRefused)
 		}
 		return nil, err
@@ -160,7 +159,7 @@ func (c *Client) acquire(ctx context.Context, q request) (*lock, error) {
 	}
 	w.check.holds(owner, l, func() error { return l.Context().Err() })
 	k := &lock{c: c, wants: q, lease: l}
-	for _, name := range append(q.more, q.name) {
+	for _, name := range append(slices.Clone(q.Names[1:]), name) {
 		k.parts = append(k.parts, part{name, owner, l.Token(), c.grantOf(name)})
 	}
 	return k, nil
@@ -171,10 +170,10 @@ func (c *Client) acquirePlainly(ctx context.Context, q *request) (*lock, error) 
 	check := &c.w.check
 	for {
 		k := &lock{c: c, wants: *q}
-		for _, name := range append([]string{q.name}, q.more...) {
-			l, err := c.plain.lock(ctx, name, q.length, q.wait)
+		for _, name := range q.Names {
+			l, err := c.plain.lock(ctx, name, q.Lease, q.Wait)
 			if err != nil {
-				_ = k.unlock()
+				_ = k.Unlock()
 				return nil, err
 			}
 			// Its rounds give up the acquisition that is noted last.
@@ -189,10 +188,10 @@ func (c *Client) acquirePlainly(ctx context.Context, q *request) (*lock, error) 
 				l.believes(&k.parts[i])
 			}
 		}
-		if k.valid() || !q.wait {
+		if k.Valid() || !q.Wait {
 			return k, nil
 		}
-		_ = k.unlock() // the first ended while the last was waited for
+		_ = k.Unlock() // the first ended while the last was waited for
 	}
 }
 
@@ -222,20 +221,20 @@ func (l *textbookLease) believes(p *part) {
 func (c *Client) acquireJointly(ctx context.Context, q *request, o *call) (*lock, error) {
 	w := c.w
 	start, stops, before := w.now, c.stops, w.check.grants
-	all := []quorum.Member{{Locker: c.locker, Name: q.name}, {Locker: c.far, Name: faults.Far}}
-	for _, name := range q.more {
+	all := []quorum.Member{{Locker: c.locker, Name: q.Names[0]}, {Locker: c.far, Name: faults.Far}}
+	for _, name := range q.Names[1:] {
 		all = append(all, quorum.Member{Locker: c.locker, Name: name})
 	}
 	if w.now&1 == 0 { // their order must not matter
 		slices.Reverse(all)
 	}
-	options := q.options(o.fixed)
-	if !q.wait {
+	options := optionsOf(q, o.fixed)
+	if !q.Wait {
 		options = append(options, quorum.WithWait(0))
 	}
 	j, err := quorum.LockAll(ctx, all, options...)
-	attempts := time.Duration(len(all)+1)*min(w.p.Lock.Timeout, q.length/3) + w.p.Lock.Timeout
-	if !q.wait && c.stops == stops {
+	attempts := time.Duration(len(all)+1)*min(w.p.Lock.Timeout, q.Lease/3) + w.p.Lock.Timeout
+	if !q.Wait && c.stops == stops {
 		c.bounded("LockAll", start, attempts)
 	}
 	c.endsWithContext(ctx, q, start, stops, attempts)
@@ -253,194 +252,6 @@ func (c *Client) acquireJointly(ctx context.Context, q *request, o *call) (*lock
 	}
 	w.logJoint(c, k.parts)
 	return k, nil
-}
-
-// round acquires a lock, works under it, and releases it.
-func (k *worker) round() {
-	c, r := k.c, &k.random
-	w, work := c.w, &c.w.p.Work
-	name := w.locks[r.Below(work.Names)]
-	if r.Happens(work.Break) {
-		c.force(name)
-	}
-	if r.Happens(work.Inspect) {
-		c.inspects(name)
-	}
-	q := request{name: name, wait: !r.Happens(work.Try), fixed: r.Happens(work.Fixed), length: w.p.Lock.Lease}
-	switch {
-	case r.Happens(work.Short):
-		q.length /= 10
-	case r.Happens(work.Long):
-		q.length += time.Duration(r.Below(int(w.p.Lock.MaxLease-q.length) + 1))
-	}
-	k.choose(&q, w.locks[:work.Names])
-	if q.wait && !q.joint && r.Happens(work.Bound) {
-		q.bound = time.Duration(1 + r.Below(int(2*q.length)))
-	}
-	if longest := w.p.Lock.MaxLease; q.mode == node.Exclusive && !q.joint && r.Happens(work.MinHold) {
-		q.keep = longest/10 + time.Duration(r.Below(int(longest*8/10)))
-	}
-	ctx, ended := c.ctx, new(int64)
-	q.ended = ended
-	if r.Happens(work.Cancel) {
-		inner, cancel := context.WithCancel(ctx)
-		defer cancel()
-		// Mostly during the first round.
-		after := time.Duration(r.Below(int(4*w.p.Network.Delay.Max) + 1))
-		if r.Below(4) == 0 {
-			after = time.Duration(r.Below(int(q.length)))
-		}
-		w.call(c.trueTime(c.Now().Add(after)), func() {
-			cancel()
-			*ended = w.now
-		})
-		ctx = inner
-	}
-	if l, err := c.acquire(ctx, q); err == nil {
-		k.use(l)
-	}
-}
-
-// use works under a lock, and releases it.
-func (k *worker) use(l *lock) {
-	c, r, work := k.c, &k.random, &k.c.w.p.Work
-	q := l.wants
-	hold := r.Within(work.Hold)
-	if r.Happens(work.Expiring) {
-		hold = around(r, q.length)
-	}
-	begun := c.Now()
-	until := begun.Add(hold)
-	value, ok := 0, false
-	if l.valid() {
-		value, ok = l.read()
-	}
-	if ok && r.Happens(work.Extend) {
-		until = max(until, k.extend(l, begun, hold))
-	}
-	if ok && r.Happens(work.Nest) && l.lease != nil {
-		k.nest(l, hold)
-	}
-	if ok && r.Happens(work.Chain) {
-		k.chain(l)
-	}
-	if q.mode == node.Write && r.Happens(work.Down) {
-		l.rest(begun.Add(time.Duration(r.Below(int(hold) + 1))))
-		if ok && l.valid() {
-			l.write(value+1, 0)
-		}
-		if l = l.downgrade(); l == nil {
-			return
-		}
-		until = max(until, c.Now().Add(r.Within(work.Hold)))
-	}
-	if q.keep == 0 && r.Happens(work.Hand) {
-		l.rest(begun.Add(time.Duration(r.Below(int(hold) + 1))))
-		if k.handOver(l) {
-			return
-		}
-	}
-	l.rest(until)
-	if ok && l.valid() {
-		k.write(l, value+1)
-	}
-	k.release(l)
-}
-
-// extend extends a lease by hand while it is held, and returns until when to hold it.
-func (k *worker) extend(l *lock, begun clock.Instant, hold time.Duration) (until clock.Instant) {
-	r, p := &k.random, &k.c.w.p.Lock
-	l.rest(begun.Add(time.Duration(r.Below(int(hold) + 1))))
-	d := p.Lease/4 + time.Duration(r.Below(int(p.MaxLease-p.Lease/4)+1))
-	l.extend(d)
-	if r.Below(2) == 0 { // to its end, or nearly
-		until = k.c.Now().Add(around(r, d))
-	}
-	return until
-}
-
-// nest acquires a lock again under itself.
-func (k *worker) nest(l *lock, hold time.Duration) {
-	c, r := k.c, &k.random
-	l.rest(c.Now().Add(time.Duration(r.Below(int(hold/2) + 1))))
-	inside := l.wants
-	inside.wait, inside.ended, inside.nested, inside.keep = true, nil, true, 0
-	if l.wants.mode == node.Write && r.Below(2) == 0 {
-		inside.mode = node.Read
-	}
-	if l.wants.mode == node.Read && r.Below(4) == 0 {
-		l.upgrade(inside)
-		return
-	}
-	inner, err := c.acquire(l.context(), inside)
-	if err != nil {
-		return
-	}
-	c.pause(hold / 4)
-	stops := c.stops
-	err = inner.unlock()
-	l.outlives(err, stops)
-}
-
-// write writes what the lock protects, or reads it if the lock is a reader's.
-func (k *worker) write(l *lock, value int) {
-	if l.wants.mode == node.Read {
-		l.read()
-		return
-	}
-	// The write arrives after the check of the lease, sometimes long after.
-	var late time.Duration
-	if k.random.Happens(k.c.w.p.Work.Late) {
-		late = time.Duration(k.random.Below(int(2 * k.c.w.p.Lock.Lease)))
-	}
-	l.write(value, late)
-}
-
-// release unlocks, closes the Locker, or drops a lost lock.
-func (k *worker) release(l *lock) {
-	c, r, work := k.c, &k.random, &k.c.w.p.Work
-	switch {
-	case r.Happens(work.Close) && c.leave():
-	case errors.Is(context.Cause(l.context()), quorum.ErrLost) && r.Happens(work.Drop) && !l.wants.joint: // whose other part goes on
-		c.w.sometimes(LostAndDropped)
-	default:
-		_ = l.unlock()
-	}
-}
-
-// chain waits for a lock of later names while it holds l, and perhaps for another under that. All
-// clients lock in this order, so nobody waits forever. These waits do not end with the faults.
-func (k *worker) chain(l *lock) {
-	w, r := k.c.w, &k.random
-	later := w.locks[:w.p.Work.Names]
-	for _, p := range l.parts {
-		later = later[slices.Index(later, p.name)+1:]
-	}
-	if len(later) == 0 {
-		return
-	}
-	q := request{name: later[r.Below(len(later))], wait: true, length: w.p.Lock.Lease}
-	k.choose(&q, later)
-	if q.joint {
-		q.joint, q.more = false, nil // Far is before all others
-	}
-	inner, err := k.c.acquire(l.context(), q)
-	if err != nil {
-		return
-	}
-	w.sometimes(Chained)
-	if value, ok := inner.read(); ok && q.mode != node.Read && inner.valid() {
-		inner.write(value+1, 0)
-	}
-	if r.Happens(w.p.Work.Chain) {
-		k.chain(inner)
-	}
-	_ = inner.unlock()
-}
-
-// around draws a time close to d.
-func around(r *faults.Random, d time.Duration) time.Duration {
-	return d + time.Duration(r.Below(int(d/5))) - d/10
 }
 
 // leave closes the Locker and restarts the process. It returns false if there is nothing to close,
@@ -507,7 +318,7 @@ func (c *Client) last(names []string) {
 	}
 	c.done.Wait(context.Background(), 0) // forget that the program is over
 	for i := range c.w.p.Work.Tasks {
-		c.task(func() { c.workers[i].last(names) })
+		c.task(func() { c.lastOf(c.workers[i], names) })
 	}
 	for c.working > 0 {
 		c.done.Wait(context.Background(), clock.Never)
@@ -532,8 +343,8 @@ func (c *Client) shutByProgram() bool {
 
 // last acquires each lock once more, in any mode. If there are readers and writers only, it reads
 // on until all tasks have been served: writers must not starve.
-func (k *worker) last(names []string) {
-	c, w := k.c, k.c.w
+func (c *Client) lastOf(k *program.Worker, names []string) {
+	w := c.w
 	served := func(q request) bool {
 		l, err := c.acquire(context.Background(), q)
 		for w.p.Lock.MaxDown > 0 && errors.Is(err, quorum.ErrNoQuorum) { // until one of these calls asks the nodes
@@ -541,30 +352,24 @@ func (k *worker) last(names []string) {
 			l, err = c.acquire(context.Background(), q)
 		}
 		if err != nil {
-			w.check.canAcquire(c, q.name, err)
+			w.check.canAcquire(c, q.Names[0], err)
 			return false
 		}
-		if q.mode == node.Read {
+		if q.Mode == node.Read {
 			c.Sleep(min(w.p.Work.Hold.Max, w.p.Lock.Lease) / 2)
 		}
-		_ = l.unlock()
+		_ = l.Unlock()
 		return true
 	}
-	for _, name := range names {
-		q := request{name: name, length: w.p.Lock.Lease, wait: true}
-		if !c.script.scripted {
-			k.choose(&q, names)
-		}
-		if q.joint = false; !served(q) {
-			return
-		}
-	}
-	if w.p.Work.Joint > 0 && !c.farShut && !served(request{name: names[0], length: w.p.Lock.Lease, wait: true, joint: true}) {
+	first := request{Names: names[:min(1, len(names))], Lease: w.p.Lock.Lease, Wait: true}
+	joint, shared := first, first
+	joint.Joint, shared.Mode = true, node.Read
+	if !k.Last(names, c.script.scripted, served) || w.p.Work.Joint > 0 && !c.farShut && !served(joint) {
 		return
 	}
 	w.unserved--
 	for w.onlyShared() && w.unserved > 0 {
-		if !served(request{name: names[0], length: w.p.Lock.Lease, wait: true, mode: node.Read}) {
+		if !served(shared) {
 			return
 		}
 	}
@@ -576,35 +381,4 @@ func (w *world) onlyShared() bool {
 	work := &w.p.Work
 	return work.Read > 0 && work.Read+work.Write == faults.Percent(100) && work.Several+work.Joint == 0 &&
 		w.disagree < quorum.Defaults().FenceRetention
-}
-
-// choose draws the kind of a lock, of these names.
-func (k *worker) choose(q *request, names []string) {
-	r, work := &k.random, &k.c.w.p.Work
-	switch {
-	case r.Happens(work.Joint):
-		q.joint = true
-		if i := r.Below(2 * len(names)); i < len(names) && names[i] != q.name {
-			q.more = names[i : i+1 : i+1] // acquire appends to it
-		}
-		return
-	case len(names) > 1 && r.Happens(work.Several):
-		for _, name := range names {
-			if name != q.name {
-				q.more = append(q.more, name)
-			}
-		}
-		return
-	}
-	if work.Read+work.Write > 0 {
-		switch d := faults.Ratio(r.Below(1_000_000)); {
-		case d < work.Read:
-			q.mode = node.Read
-			return
-		case d < work.Read+work.Write:
-			q.mode = node.Write
-			return
-		}
-	}
-	q.fair = r.Happens(work.Fair)
 }

@@ -1,0 +1,314 @@
+// Package program has what a client of a plan does: its drawn work, which is the same program wherever
+// the plan is played. It draws from the plan's seed, and asks its [Client] to do what was drawn.
+package program
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// A Want is what a client asks of a lock.
+type Want struct {
+	Names   []string // more than one: all of them or none
+	Joint   bool     // each of them a lock of its own, together with faults.Far
+	Mode    node.Mode
+	Fair    bool
+	Lease   time.Duration
+	Fixed   bool          // it is not renewed by itself
+	Wait    bool          // until it is granted
+	Bound   time.Duration // of the wait; 0: none
+	Keep    time.Duration // the minimum hold; 0: none
+	Nested  bool          // under a lock of the same name, with its context
+	Chained bool          // under a lock of an earlier name
+
+	// Ended is when the context did, if that was before the faults were over. It is nil if the context
+	// is that of another lock.
+	Ended *int64
+}
+
+// A Client is one process of a plan, wherever the plan is played.
+type Client interface {
+	Plan() *faults.Plan
+	Now() clock.Instant
+	Rest(ctx context.Context, until clock.Instant) // or until ctx ends
+	Context() context.Context                      // ends when the part with faults is over
+	Leaving() bool                                 // the process is to end
+	Acquire(ctx context.Context, w Want) (Lock, error)
+	After(d time.Duration, f func(now int64)) // calls f when d has passed
+	Break(name string)
+	Inspect(name string)
+	// Hand lets another client go on with a lock. It returns false if this one has to.
+	Hand(r *faults.Random, l Lock) bool
+	// Leave ends the process, and starts another. It returns false if that cannot be had now.
+	Leave() bool
+}
+
+// A Lock is one that a client has acquired.
+type Lock interface {
+	Wants() *Want
+	Context() context.Context // ends when the lock is lost
+	Valid() bool              // as a careful program asks before each use
+	Read() (value int, ok bool)
+	Write(value int, late time.Duration)
+	Extend(d time.Duration)
+	Nests() bool       // a lock of the same names may be acquired under it
+	Upgrade(w Want)    // asks to write what it reads
+	Unnest(inner Lock) // unlocks one that was acquired under it
+	Downgrade() Lock   // from writing to reading; nil if the lock was lost
+	Unlock() error
+	Drop() // and not unlock
+}
+
+// A Worker is one task of a client's drawn work.
+type Worker struct {
+	Client
+	Random faults.Random
+	Names  []string // of the work's locks
+}
+
+// Work acquires locks, and works under them, until the part with faults is over.
+func (k *Worker) Work() {
+	for k.Context().Err() == nil && !k.Leaving() {
+		k.round()
+		k.Rest(k.Context(), k.Now().Add(k.Random.Within(k.Plan().Work.Think)))
+	}
+}
+
+// round acquires a lock, works under it, and releases it.
+func (k *Worker) round() {
+	r, p := &k.Random, k.Plan()
+	work, lock := &p.Work, &p.Lock
+	i := r.Below(work.Names)
+	if r.Happens(work.Break) {
+		k.Break(k.Names[i])
+	}
+	if r.Happens(work.Inspect) {
+		k.Inspect(k.Names[i])
+	}
+	w := Want{Names: k.Names[i : i+1 : i+1], Wait: !r.Happens(work.Try), Fixed: r.Happens(work.Fixed) || !lock.Renew, Lease: lock.Lease, Ended: new(int64)}
+	switch {
+	case r.Happens(work.Short):
+		w.Lease /= 10
+	case r.Happens(work.Long):
+		w.Lease += time.Duration(r.Below(int(lock.MaxLease-w.Lease) + 1))
+	}
+	k.choose(&w, k.Names)
+	if w.Wait && !w.Joint && r.Happens(work.Bound) {
+		w.Bound = time.Duration(1 + r.Below(int(2*w.Lease)))
+	}
+	if longest := lock.MaxLease; w.Mode == node.Exclusive && !w.Joint && r.Happens(work.MinHold) {
+		w.Keep = longest/10 + time.Duration(r.Below(int(longest*8/10)))
+	}
+	ctx := k.Context()
+	if r.Happens(work.Cancel) {
+		inner, cancel := context.WithCancel(ctx)
+		defer cancel()
+		// Mostly during the first round.
+		after := time.Duration(r.Below(int(4*p.Network.Delay.Max) + 1))
+		if r.Below(4) == 0 {
+			after = time.Duration(r.Below(int(w.Lease)))
+		}
+		k.After(after, func(now int64) {
+			cancel()
+			*w.Ended = now
+		})
+		ctx = inner
+	}
+	if l, err := k.Acquire(ctx, w); err == nil {
+		k.use(l)
+	}
+}
+
+// use works under a lock, and releases it.
+func (k *Worker) use(l Lock) {
+	r, work := &k.Random, &k.Plan().Work
+	w := l.Wants()
+	hold := r.Within(work.Hold)
+	if r.Happens(work.Expiring) {
+		hold = Around(r, w.Lease)
+	}
+	begun := k.Now()
+	until := begun.Add(hold)
+	value, ok := 0, false
+	if l.Valid() {
+		value, ok = l.Read()
+	}
+	if ok && r.Happens(work.Extend) {
+		until = max(until, k.extend(l, begun, hold))
+	}
+	if ok && r.Happens(work.Nest) && l.Nests() {
+		k.nest(l, hold)
+	}
+	if ok && r.Happens(work.Chain) {
+		k.chain(l)
+	}
+	if w.Mode == node.Write && r.Happens(work.Down) {
+		k.Rest(l.Context(), begun.Add(time.Duration(r.Below(int(hold)+1))))
+		if ok && l.Valid() {
+			l.Write(value+1, 0)
+		}
+		if l = l.Downgrade(); l == nil {
+			return
+		}
+		until = max(until, k.Now().Add(r.Within(work.Hold)))
+	}
+	if w.Keep == 0 && r.Happens(work.Hand) {
+		k.Rest(l.Context(), begun.Add(time.Duration(r.Below(int(hold)+1))))
+		if k.Hand(r, l) {
+			return
+		}
+	}
+	k.Rest(l.Context(), until)
+	if ok && l.Valid() {
+		k.write(l, value+1)
+	}
+	k.release(l)
+}
+
+// extend extends a lease by hand while it is held, and returns until when to hold it.
+func (k *Worker) extend(l Lock, begun clock.Instant, hold time.Duration) (until clock.Instant) {
+	r, lock := &k.Random, &k.Plan().Lock
+	k.Rest(l.Context(), begun.Add(time.Duration(r.Below(int(hold)+1))))
+	d := lock.Lease/4 + time.Duration(r.Below(int(lock.MaxLease-lock.Lease/4)+1))
+	l.Extend(d)
+	if r.Below(2) == 0 { // to its end, or nearly
+		until = k.Now().Add(Around(r, d))
+	}
+	return until
+}
+
+// nest acquires a lock again under itself.
+func (k *Worker) nest(l Lock, hold time.Duration) {
+	r := &k.Random
+	k.Rest(l.Context(), k.Now().Add(time.Duration(r.Below(int(hold/2)+1))))
+	inside := *l.Wants()
+	inside.Wait, inside.Ended, inside.Nested, inside.Keep = true, nil, true, 0
+	if inside.Mode == node.Write && r.Below(2) == 0 {
+		inside.Mode = node.Read
+	}
+	if l.Wants().Mode == node.Read && r.Below(4) == 0 {
+		l.Upgrade(inside)
+		return
+	}
+	inner, err := k.Acquire(l.Context(), inside)
+	if err != nil {
+		return
+	}
+	k.Rest(k.Context(), k.Now().Add(hold/4))
+	l.Unnest(inner)
+}
+
+// write writes what the lock protects, or reads it if the lock is a reader's.
+func (k *Worker) write(l Lock, value int) {
+	if l.Wants().Mode == node.Read {
+		l.Read()
+		return
+	}
+	// The write arrives after the check of the lease, sometimes long after.
+	var late time.Duration
+	if p := k.Plan(); k.Random.Happens(p.Work.Late) {
+		late = time.Duration(k.Random.Below(int(2 * p.Lock.Lease)))
+	}
+	l.Write(value, late)
+}
+
+// release unlocks, closes the Locker, or drops a lost lock.
+func (k *Worker) release(l Lock) {
+	r, work := &k.Random, &k.Plan().Work
+	switch {
+	case r.Happens(work.Close) && k.Leave():
+	case errors.Is(context.Cause(l.Context()), quorum.ErrLost) && r.Happens(work.Drop) && !l.Wants().Joint: // whose other part goes on
+		l.Drop()
+	default:
+		_ = l.Unlock()
+	}
+}
+
+// chain waits for a lock of later names while it holds l, and perhaps for another under that. All
+// clients lock in this order, so nobody waits forever. These waits do not end with the faults.
+func (k *Worker) chain(l Lock) {
+	r, p := &k.Random, k.Plan()
+	later := k.Names
+	for _, name := range l.Wants().Names {
+		later = later[slices.Index(later, name)+1:]
+	}
+	if len(later) == 0 {
+		return
+	}
+	i := r.Below(len(later))
+	w := Want{Names: later[i : i+1 : i+1], Wait: true, Lease: p.Lock.Lease, Fixed: !p.Lock.Renew, Chained: true}
+	k.choose(&w, later)
+	if w.Joint {
+		w.Joint, w.Names = false, w.Names[:1] // faults.Far is before all others
+	}
+	inner, err := k.Acquire(l.Context(), w)
+	if err != nil {
+		return
+	}
+	if value, ok := inner.Read(); ok && w.Mode != node.Read && inner.Valid() {
+		inner.Write(value+1, 0)
+	}
+	if r.Happens(p.Work.Chain) {
+		k.chain(inner)
+	}
+	_ = inner.Unlock()
+}
+
+// choose draws the kind of a lock, of these names.
+func (k *Worker) choose(w *Want, names []string) {
+	r, work := &k.Random, &k.Plan().Work
+	switch {
+	case r.Happens(work.Joint):
+		w.Joint = true
+		if i := r.Below(2 * len(names)); i < len(names) && names[i] != w.Names[0] {
+			w.Names = append(w.Names, names[i])
+		}
+		return
+	case len(names) > 1 && r.Happens(work.Several):
+		for _, name := range names {
+			if name != w.Names[0] {
+				w.Names = append(w.Names, name)
+			}
+		}
+		return
+	}
+	if work.Read+work.Write > 0 {
+		switch d := faults.Ratio(r.Below(1_000_000)); {
+		case d < work.Read:
+			w.Mode = node.Read
+			return
+		case d < work.Read+work.Write:
+			w.Mode = node.Write
+			return
+		}
+	}
+	w.Fair = r.Happens(work.Fair)
+}
+
+// Last acquires each lock once more, after the faults, of any kind if the client has no steps. It ends
+// with the first that acquire does not get.
+func (k *Worker) Last(names []string, scripted bool, acquire func(Want) bool) bool {
+	lock := &k.Plan().Lock
+	for i := range names {
+		w := Want{Names: names[i : i+1 : i+1], Lease: lock.Lease, Fixed: !lock.Renew, Wait: true}
+		if !scripted {
+			k.choose(&w, names)
+		}
+		if w.Joint = false; !acquire(w) {
+			return false
+		}
+	}
+	return true
+}
+
+// Around draws a time close to d.
+func Around(r *faults.Random, d time.Duration) time.Duration {
+	return d + time.Duration(r.Below(int(d/5))) - d/10
+}
