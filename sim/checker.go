@@ -83,9 +83,7 @@ func (k *checker) submitted(l *link, cmd *node.Command) {
 			}
 		}
 	case node.Break:
-		if f := l.c.call().forces; f != nil {
-			f.token = cmd.Claims[0].Token
-		}
+		k.forces(l.c, &cmd.Claims[0])
 	case node.Downgrade:
 		if h := k.holder(cmd.Claims[0].Owner); h != nil && h.c == l.c {
 			k.downgrades(h, l)
@@ -105,17 +103,9 @@ func (k *checker) acquires(l *link, cmd *node.Command) {
 	if slices.Contains(c.adopted, owner) { // it restores a key of that
 		return
 	}
-	o := c.call()
+	o := c.callFor(cmd)
 	if o.owner != owner || c.plain != nil { // the textbook has one for all attempts
-		k.asks(c, o, cmd)
-		o.stood = o.attempt
-		o.attempt = attempt{owner: owner, token: cmd.Claims[0].Token, start: c.Now(), at: k.w.now, ttl: cmd.TTL}
-		if o.keep > 0 { // the nodes have the name for longer than the lease
-			o.ttl = o.lease + k.w.p.Lock.Grace
-		}
-		o.attempts++
-		k.attempts++
-		k.restless(c, o)
+		k.begins(c, o, cmd)
 	}
 	o.acquires++
 	k.asksEachOnce(c, o)
@@ -124,7 +114,7 @@ func (k *checker) acquires(l *link, cmd *node.Command) {
 // releases is called for a command that releases a lease, or gives back a partial grant.
 func (k *checker) releases(l *link, cmd *node.Command) {
 	c := l.c
-	if o := c.callWaiting(cmd.Waiting().Waiter); o != nil && !cmd.Waiting().Stays() {
+	if o := c.callWaiting(cmd.Waiting().Waiter); o != nil && o.waiting && !cmd.Waiting().Stays() {
 		o.left |= faults.Of(l.n.number)
 	}
 	k.goesWithout(c, cmd.Claims[0].Owner, "releases")
@@ -151,7 +141,7 @@ func (k *checker) extends(l *link, h *holder, claim *node.Claim, ttl time.Durati
 	c := l.c
 	k.goesWithout(c, claim.Owner, "extends")
 	k.goesOn(h, c)
-	byHand := c.call().extends
+	byHand := c.extendsByHand(claim.Owner)
 	if h.keep > 0 && !h.believed() { // it has ended, and its name stays taken
 		return
 	}

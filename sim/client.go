@@ -48,7 +48,8 @@ type Client struct {
 	script  script
 
 	workers []*program.Worker
-	calls   []*call            // the latest of each task
+	callers []*caller          // its tasks
+	calls   []*call            // the latest of its Locker
 	grants  map[string]*holder // its latest, by name
 	stops   int                // how often it was stopped
 	halted  int64              // when it was stopped last
@@ -245,10 +246,18 @@ func (c *Client) open() (err error) {
 	return err
 }
 
+// linksFor returns those to the nodes that are asked for a name.
+func (c *Client) linksFor(name string) []*link {
+	if name == faults.Far {
+		return c.listed[:min(len(c.listed), c.w.p.FarNodes())]
+	}
+	return c.listed
+}
+
 // openFar makes the client's Locker on fewer nodes.
 func (c *Client) openFar() (err error) {
 	var few []node.Node
-	for _, l := range c.listed[:min(len(c.listed), c.w.p.FarNodes())] {
+	for _, l := range c.linksFor(faults.Far) {
 		few = append(few, borrowed{l, c})
 	}
 	c.far, err = quorum.New(few, c.options(len(few), 0))

@@ -12,12 +12,9 @@ func (c *Client) force(name string) {
 		}
 	}
 	f := &forcing{c: c, name: name}
-	o := c.call()
-	o.forces = f
 	w.check.forcings = append(w.check.forcings, f)
 	start, stops := w.now, c.stops
 	removed, err := c.locker.Break(c.ctx, name)
-	o.forces = nil
 	w.check.forcings = without(w.check.forcings, slices.Index(w.check.forcings, f))
 	if c.stops == stops {
 		c.bounded("Break", start, w.p.Lock.Timeout)

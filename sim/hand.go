@@ -76,10 +76,10 @@ func (l *lock) detach() *detachedLease {
 	}
 	h := w.check.holder(l.parts[0].owner)
 	valid := l.Valid()
-	o := c.call()
-	o.extends = true
+	t := c.caller()
+	t.extends = l.owners()
 	handle, err := lease.Detach()
-	o.extends = false
+	t.extends = nil
 	if !w.check.detachedTruly(l, h, valid, err) {
 		return nil
 	}
@@ -97,16 +97,16 @@ func (l *lock) detach() *detachedLease {
 // resumeLease resumes a detached lease, and checks the result.
 func (c *Client) resumeLease(b *detachedLease) (*lock, error) {
 	w := c.w
-	h, o := b.h, c.call()
+	h, t := b.h, c.caller()
 	b.by, b.began, b.votes, b.blind, b.kept, b.lacks = c, w.now, 0, 0, 0, 0
 	start, begun, stops := w.now, c.Now(), c.stops
 	passed, length := max(0, c.Wall().Sub(b.wall)), h.length
 	if b.fixedLeft > 0 {
 		length = b.fixedLeft - passed
 	}
-	o.extends = true
+	t.extends = []string{h.owner}
 	lease, err := c.locker.Resume(c.ctx, b.handle)
-	o.extends = false
+	t.extends = nil
 	b.by = nil
 	if c.stops == stops {
 		c.bounded("Resume", start, min(w.p.Lock.Timeout, max(0, length/3)))

@@ -43,7 +43,7 @@ func (k *checker) goesWithout(c *Client, owner string, what string) {
 		return
 	}
 	h := k.holder(owner)
-	if h == nil || !h.detached && !h.handed || c.call().extends {
+	if h == nil || !h.detached && !h.handed || c.extendsByHand(owner) {
 		return
 	}
 	if h.detached || h.c != c {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -44,13 +45,15 @@ func (c *Client) endsWithItsWait(q *request, begun clock.Instant, stops int, att
 
 // outlastsDown checks that a call has not waited for longer than MaxDown for nodes that do not answer. It
 // may sleep for Poll, and then ask for Timeout. One that has not asked yet waits for its own process.
-func (k *checker) outlastsDown(c *Client, o *call) {
+func (k *checker) outlastsDown(c *Client, t *caller) {
 	l := &k.w.p.Lock
-	if !o.waiting || o.attempts == 0 || c.down.since == 0 || c.stops != c.down.stops || c.dead {
+	asks := slices.ContainsFunc(c.calls, func(o *call) bool { return o.at >= t.since && !o.won && t.asks(o.names, o.mode) })
+	first := !slices.ContainsFunc(c.callers, func(o *caller) bool { return o.wants != nil && o != t && o.since <= t.since })
+	if t.wants == nil || !t.wants.Wait || !asks || !first || c.down.since == 0 || c.stops != c.down.stops || c.dead {
 		return
 	}
 	bound := l.MaxDown + l.Poll + l.Timeout
-	c.bounded(fmt.Sprintf("Lock, while too few nodes answered for %v,", time.Duration(k.w.now-c.down.at)), max(o.since, c.down.at), bound)
+	c.bounded(fmt.Sprintf("Lock, while too few nodes answered for %v,", time.Duration(k.w.now-c.down.at)), max(t.since, c.down.at), bound)
 }
 
 // refusedAtOnce checks that a reader that asks to write fails at once: it would wait for itself.

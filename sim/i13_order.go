@@ -15,40 +15,58 @@ import (
 // node does with its queue.
 const i13 = "order: no waiter that enough nodes know is overtaken by a later one, or, without WithFair, by one after the other; a waiter in line holds nothing for longer than an attempt; all nodes come to have the same first waiter"
 
-// keepsItsPlace checks that a waiter uses the same ticket and name in all attempts, and asks the
-// nodes to keep its place.
-func (k *checker) keepsItsPlace(c *Client, o *call, cmd *node.Command) {
-	wait := cmd.Waiting()
-	again := o.attempts > 0 && k.w.program == nil && !o.several
+// keepsItsPlace checks that a waiter uses the same ticket in all attempts, and asks the nodes to keep
+// its place.
+func (k *checker) keepsItsPlace(c *Client, o *call, wait *node.Wait) {
 	switch {
-	case again && o.ticket > 0 && o.ticket != wait.Ticket:
+	case o.ticket > 0 && o.ticket != wait.Ticket:
 		k.w.fail("I13", fmt.Sprintf("%s is queued for %q with ticket %d, and had %d before", c.name, o.names[0], wait.Ticket, o.ticket))
-	case again && o.waiter != "" && o.waiter != wait.Waiter:
-		k.w.fail("I13", fmt.Sprintf("%s waits for %q under another name than before", c.name, o.names[0]))
 	case o.waiting && wait.Queued() && !wait.Stays():
 		k.w.fail("I13", fmt.Sprintf("%s waits for %q, and does not ask for its place to be kept", c.name, o.names[0]))
+	case o.left != 0:
+		k.w.fail("I13", fmt.Sprintf("%s has given up its place for %q, though it waits on", c.name, o.names[0]))
 	}
 }
 
-// yields checks that a waiter that gives back a partial grant keeps its place.
+// yields checks that a waiter that gives back a partial grant says which is its place.
 func (k *checker) yields(c *Client, o *call, h *holder, cmd *node.Command) {
-	if h != nil || o == nil || !o.waiting || o.several || o.ticket == 0 {
+	if h != nil || o == nil || !o.waiting {
 		return
 	}
-	if slices.Contains(o.heard[:], node.Granted) && (cmd.Waiting().PlaceTTL <= 0 || cmd.Waiting().Waiter != o.waiter || cmd.Waiting().Ticket != o.ticket) {
-		k.w.fail("I13", fmt.Sprintf("%s gives back its partial grant of %q, and its place with it, though it waits on", c.name, o.names[0]))
+	if slices.Contains(o.heard[:], node.Granted) && (cmd.Waiting().Waiter != o.waiter || cmd.Waiting().Ticket != o.ticket) {
+		k.w.fail("I13", fmt.Sprintf("%s gives back its partial grant of %q, and its place with it", c.name, o.names[0]))
 	}
 }
 
 // gaveUp checks that a waiter that gives up tells all nodes. Otherwise others wait for it until
 // its place expires.
-func (k *checker) gaveUp(c *Client, o *call) {
-	for _, l := range c.listed {
-		if o.waiting && o.waiter != "" && !o.left.Has(l.n.number) {
-			k.w.fail("I13", fmt.Sprintf("%s no longer waits for %q, and does not tell %s", c.name, o.names[0], l.n.name))
-			return
+func (k *checker) gaveUp(c *Client, q *request) {
+	if waiters, callers := c.inLine(q.Names, q.Mode); waiters > callers {
+		k.w.fail("I13", fmt.Sprintf("%s no longer waits for %q, and does not tell all nodes", c.name, q.Names[0]))
+	}
+}
+
+// oneWaiterEach checks that each caller has one waiter, under one name.
+func (k *checker) oneWaiterEach(c *Client, o *call) {
+	if waiters, callers := c.inLine(o.names, o.mode); waiters > callers && k.w.program == nil {
+		k.w.fail("I13", fmt.Sprintf("%s waits for %q under another name than before", c.name, o.names[0]))
+	}
+}
+
+// inLine returns how many waiters some nodes may know, and how many callers wait for the same.
+func (c *Client) inLine(names []string, mode node.Mode) (waiters, callers int) {
+	for _, t := range c.callers {
+		if t.asks(names, mode) && t.wants.Wait {
+			callers++
 		}
 	}
+	for _, o := range c.calls {
+		same := len(o.names) == len(names) && !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(o.names, name) })
+		if same && o.mode == mode && o.waiting && o.ticket > 0 && !o.won && slices.ContainsFunc(c.linksFor(names[0]), func(l *link) bool { return !o.left.Has(l.n.number) }) {
+			waiters++
+		}
+	}
+	return waiters, callers
 }
 
 // forgotten checks that a waiter's place expires soon if the waiter does not ask again:
@@ -96,7 +114,7 @@ func (k *checker) overtakesNobody(h *holder, o *call) {
 // and that it cannot share the lock with, while nothing failed.
 func (w *world) passes(h *holder, o, waits *call) bool {
 	switch {
-	case !waits.waiting, waits.firm == 0, waits.left != 0, !h.has(waits.names[0]), len(waits.names) > 1:
+	case !waits.waiting, waits.over(), waits.firm == 0, !h.has(waits.names[0]), len(waits.names) > 1:
 		return false
 	case o.mode == node.Read && waits.mode == node.Read:
 		return false

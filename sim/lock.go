@@ -41,6 +41,14 @@ func (l *lock) Context() context.Context {
 	return context.Background()
 }
 
+// owners returns that of each part.
+func (l *lock) owners() (all []string) {
+	for _, p := range l.parts {
+		all = append(all, p.owner)
+	}
+	return all
+}
+
 // Valid reports whether the lease is valid, as a careful program asks before each use.
 func (l *lock) Valid() bool {
 	if l.lease != nil {
@@ -106,9 +114,9 @@ func (l *lock) Unlock() error {
 
 func (l *lock) Extend(d time.Duration) {
 	c, w := l.c, l.c.w
-	o := c.call()
-	o.extends = true
-	defer func() { o.extends = false }()
+	t := c.caller()
+	t.extends = l.owners()
+	defer func() { t.extends = nil }()
 	if l.lease == nil {
 		for i, plain := range l.plain {
 			plain.again(d, &l.parts[i])

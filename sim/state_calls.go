@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -9,31 +10,35 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// This file records the calls of each task, and the nodes' answers to its attempts.
+// This file records what callers ask for, what a Locker asks the nodes for, and their answers. Commands
+// carry owner and waiter, and nothing here goes by the task that sends them.
 
-// A call is an acquisition by one task, with its two latest attempts.
+// A caller is a task of a client's work, with what it asks for.
+type caller struct {
+	task    *task
+	wants   *request // nil: it waits for no lock
+	since   int64    // when it asked
+	extends []string // the owners of a lease that it extends by hand
+}
+
+// A call is what a Locker asks for: the attempts of one waiter, or one after the other of those who
+// have none.
 type call struct {
-	task     *task
-	fixed    bool // the lease is not to be renewed by itself
-	lease    time.Duration
-	keep     time.Duration // its minimum hold; 0: none
-	extends  bool          // the task extends a lease by hand
-	forces   *forcing      // that the task calls
 	since    int64
-	attempts int
 	before   int // attempts by anybody, when it began
-	acquires int // commands of its own attempts
+	attempts int
+	acquires int // commands of these attempts
 
 	attempt         // the latest
 	stood   attempt // the one before, whose standby claim may be there as well
 
-	names []string  // that the attempt asks for
-	mode  node.Mode // and how
+	names []string      // that the attempt asks for
+	mode  node.Mode     // and how
+	keep  time.Duration // the minimum hold; 0: none
 
-	// Of an acquisition that waits:
-	waiting bool       // with others who are to be served after it
-	fair    bool       // in the order of their tickets
-	several bool       // it is one of several that are taken as one
+	// Of a waiter:
+	waiting bool       // it goes on after an attempt that fails
+	fair    bool       // it does not pass those before it
 	ticket  node.Token // its place in line; 0: none
 	waiter  string     // what the nodes know it by
 	firm    int64      // since when enough nodes know it, 0 if they do not
@@ -73,16 +78,81 @@ func (a *attempt) denied() (set faults.Set) {
 	return set
 }
 
-// call returns that of the current task.
-func (c *Client) call() *call {
-	for _, o := range c.calls {
-		if o.task == c.w.current {
-			return o
+// caller returns that of the current task, which is one of the client's work.
+func (c *Client) caller() *caller {
+	for _, t := range c.callers {
+		if t.task == c.w.current {
+			return t
 		}
 	}
-	o := &call{task: c.w.current, since: c.w.now, before: c.w.check.attempts}
+	t := &caller{task: c.w.current}
+	c.callers = append(c.callers, t)
+	return t
+}
+
+// asks reports whether the caller waits for a lock of these names in this mode.
+func (t *caller) asks(names []string, mode node.Mode) bool {
+	q := t.wants
+	switch {
+	case q == nil || q.Mode != mode:
+		return false
+	case q.Joint: // one after the other
+		return len(names) == 1 && (names[0] == faults.Far || slices.Contains(q.Names, names[0]))
+	}
+	return len(names) == len(q.Names) && !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(q.Names, name) })
+}
+
+// extendsByHand reports whether a task of the client extends the lease of an owner.
+func (c *Client) extendsByHand(owner string) bool {
+	return slices.ContainsFunc(c.callers, func(t *caller) bool { return slices.Contains(t.extends, owner) })
+}
+
+// maxPastCalls is how many calls that are over are kept, for answers that come late.
+const maxPastCalls = 8
+
+// callFor returns the call that an acquire is for, or a new one.
+func (c *Client) callFor(cmd *node.Command) *call {
+	waiter := cmd.Waiting().Waiter
+	past := 0
+	for _, o := range c.calls {
+		switch {
+		case same(o.owner, cmd.Claims[0].Owner), waiter != "" && o.waiter == waiter:
+			return o
+		case !o.over():
+		case waiter == "" && o.waiter == "" && o.mode == cmd.Mode && slices.EqualFunc(o.names, cmd.Claims, func(name string, claim node.Claim) bool { return name == claim.Name }):
+			if !slices.ContainsFunc(c.callers, func(t *caller) bool { return t.asks(o.names, o.mode) && t.since <= o.since }) {
+				o.since, o.before, o.attempts, o.acquires = c.w.now, c.w.check.attempts, 0, 0
+			}
+			return o
+		default:
+			past++
+		}
+	}
+	if past > maxPastCalls {
+		c.calls = without(c.calls, slices.IndexFunc(c.calls, (*call).over))
+	}
+	o := &call{since: c.w.now, before: c.w.check.attempts, waiter: waiter}
 	c.calls = append(c.calls, o)
 	return o
+}
+
+// over reports whether a call has ended, or has no waiter and no attempt now.
+func (o *call) over() bool { return o.won || o.left != 0 || o.failed && o.waiter == "" }
+
+// minHold returns the minimum hold that an acquire is for, if it is longer than the lease, with that.
+func (c *Client) minHold(names []string, cmd *node.Command) (keep, lease time.Duration) {
+	life := cmd.TTL - c.w.p.Lock.Grace
+	for _, t := range c.callers {
+		if !t.asks(names, cmd.Mode) {
+			continue
+		}
+		keep, lease := t.wants.Keep, t.wants.Lease
+		rounded := life - keep - time.Duration(mulRatio(int64(keep), c.w.p.Lock.Drift)) - 2*time.Millisecond
+		if life > lease && rounded.Abs() < time.Microsecond {
+			return keep, lease
+		}
+	}
+	return 0, 0
 }
 
 // callOf returns the call whose latest attempt has an owner, or nil.
@@ -144,8 +214,8 @@ func tail(owner string) uint32 {
 	return uint32(owner[n-4]) | uint32(owner[n-3])<<8 | uint32(owner[n-2])<<16 | uint32(owner[n-1])<<24
 }
 
-// asks is called for the first command of each attempt.
-func (k *checker) asks(c *Client, o *call, cmd *node.Command) {
+// begins is called for the first command of each attempt.
+func (k *checker) begins(c *Client, o *call, cmd *node.Command) {
 	wait := cmd.Waiting()
 	o.names = o.names[:0]
 	for _, claim := range cmd.Claims {
@@ -155,12 +225,39 @@ func (k *checker) asks(c *Client, o *call, cmd *node.Command) {
 	if len(o.names) > 1 {
 		k.reservesInTime(c, o, &wait)
 	}
-	if o.waiter != wait.Waiter {
-		o.firm, o.joined = 0, k.w.now
-	}
 	o.won = false
-	k.keepsItsPlace(c, o, cmd)
-	o.ticket, o.waiter = wait.Ticket, wait.Waiter
+	k.keepsItsPlace(c, o, &wait)
+	if o.ticket == 0 {
+		o.joined = k.w.now
+	}
+	o.waiting, o.fair, o.ticket = wait.Stays(), wait.Queued() && !wait.Barge && cmd.Mode == node.Exclusive && len(cmd.Claims) == 1, wait.Ticket
+	if o.attempts == 0 {
+		k.oneWaiterEach(c, o)
+	}
+	o.stood = o.attempt
+	o.attempt = attempt{owner: cmd.Claims[0].Owner, token: cmd.Claims[0].Token, start: c.Now(), at: k.w.now, ttl: cmd.TTL}
+	keep, lease := c.minHold(o.names, cmd)
+	if o.keep = keep; keep > 0 { // the nodes have the name for longer than the lease
+		o.ttl = lease + k.w.p.Lock.Grace
+	}
+	o.attempts++
+	k.attempts++
+	k.restless(c, o)
+}
+
+// settled notes what a caller has asked for that has got the lease of an owner.
+func (k *checker) settled(owner string, q *request) {
+	h := k.holder(owner)
+	if h == nil || h.lease != nil {
+		return
+	}
+	h.fixed, h.keep = q.Fixed || !k.w.p.Lock.Renew, q.Keep
+	if h.keep > 0 {
+		if k.kept == nil {
+			k.kept = make(map[string]bool)
+		}
+		k.kept[owner] = true
+	}
 }
 
 // vote notes that a node granted an attempt, and whether it may vote. A node that has lost its

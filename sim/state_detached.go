@@ -61,7 +61,7 @@ func (k *checker) resumed(c *Client, b *detachedLease, lease *quorum.Lease, begu
 	if k.holder(h.owner) == nil {
 		k.holders = append(k.holders, h)
 	}
-	h.c, h.task, h.stops, h.joint, h.detached, h.handed = c, w.current, c.stops, nil, false, true
+	h.c, h.stops, h.joint, h.detached, h.handed = c, c.stops, nil, false, true
 	h.asking, h.first, h.since, h.won, h.until, h.limit = b.began, begun, begun, c.Now(), until, limit
 	h.stood, h.told, h.lacked, h.asked, h.healed = 0, nil, nil, nil, 0
 	h.denied, h.kept = b.lacks, b.kept&^b.lacks

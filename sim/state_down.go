@@ -32,8 +32,8 @@ func (l *link) answers(err error) {
 	}
 	switch {
 	case silent <= len(c.listed)-w.need:
-		for _, o := range c.calls {
-			w.check.outlastsDown(c, o)
+		for _, t := range c.callers {
+			w.check.outlastsDown(c, t)
 		}
 		c.down = down{}
 	case c.down.since == 0:

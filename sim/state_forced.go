@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/redquorum/redquorum/faults"
@@ -22,6 +23,19 @@ type forcing struct {
 // A broken owner is one that Break has removed from nodes.
 type broken struct {
 	at [faults.MaxNodes]int64 // when; 0: never
+}
+
+// forces is called for each command of a call of Break.
+func (k *checker) forces(c *Client, claim *node.Claim) {
+	of := func(token node.Token) int {
+		return slices.IndexFunc(k.forcings, func(f *forcing) bool { return f.c == c && f.name == claim.Name && f.token == token })
+	}
+	if of(claim.Token) >= 0 {
+		return
+	}
+	if i := of(0); i >= 0 {
+		k.forcings[i].token = claim.Token
+	}
 }
 
 // forced notes that a node is about to remove the lock of a name by force. A waiter that the node

@@ -31,7 +31,6 @@ type holder struct {
 	owner   string
 	token   node.Token
 	joint   *quorum.MultiLease // that it is a part of
-	task    *task              // that it was granted to
 	keptFor []reservation      // by others who reserve names, as long as it has another
 
 	told map[int]int64 // when it told a node last that it goes on to read; nil if it does not
@@ -193,7 +192,7 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 	w := k.w
 	k.grants++
 	k.regained(owner)
-	h := &holder{c: c, name: name, owner: owner, token: token, grant: k.grants, stops: c.stops, high: token, task: w.current, limit: clock.Never}
+	h := &holder{c: c, name: name, owner: owner, token: token, grant: k.grants, stops: c.stops, high: token, limit: clock.Never}
 	if longest := w.p.Lock.MaxHold; longest > 0 && c.plain == nil && w.program == nil {
 		h.limit = c.Now().Add(longest)
 	}
@@ -205,13 +204,8 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 		}
 		o.won, h.denied = true, a.denied()
 		h.begun, h.asking = a.at, a.at
-		if h.keep = o.keep; h.keep > 0 {
-			if k.kept == nil {
-				k.kept = make(map[string]bool)
-			}
-			k.kept[owner] = true
-		}
-		h.first, h.since, h.won, h.fixed = a.start, c.Now(), c.Now(), o.fixed
+		h.keep = o.keep
+		h.first, h.since, h.won = a.start, c.Now(), c.Now()
 		h.length, h.until = a.ttl-k.w.p.Lock.Grace, k.promise(a.start, a.ttl)
 		if owner == node.Standby(a.owner) {
 			h.stood = min(a.ttl, w.placeTTL()) - w.p.Lock.Grace

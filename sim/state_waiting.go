@@ -19,15 +19,24 @@ type queuedWaiter struct {
 
 // waits reports whether a call is queued for a name.
 func (o *call) waits(name string) bool {
-	return o.fair && o.waiting && o.ticket > 0 && !o.won && o.names[0] == name
+	return o.fair && o.waiting && !o.over() && o.names[0] == name
 }
 
-// waitsOtherwise reports whether a call of the client asks for a name without a ticket, or for
-// several names: it may come before a waiter in line of the same process.
+// waitsOtherwise reports whether a caller asks for a name without a ticket, or for several names: it
+// may come before a waiter in line of the same process.
 func (c *Client) waitsOtherwise(name string) bool {
-	return slices.ContainsFunc(c.calls, func(o *call) bool {
-		return (o.ticket == 0 || len(o.names) > 1) && !o.won && slices.Contains(o.names, name)
-	})
+	callers := 0
+	for _, t := range c.callers {
+		if t.wants != nil && (t.asks([]string{name}, t.wants.Mode) || slices.Contains(t.wants.Names, name)) {
+			callers++
+		}
+	}
+	for _, o := range c.calls {
+		if o.waits(name) && len(o.names) == 1 {
+			callers--
+		}
+	}
+	return callers > 0
 }
 
 // queued is called for each claim of an executed command of a reader, a writer or a waiter. The
@@ -130,11 +139,6 @@ func (k *checker) backInLine(h *holder) {
 			o.joined = k.w.now
 		}
 	}
-}
-
-// endWait notes that a call no longer waits.
-func (k *checker) endWait(o *call) {
-	o.waiting, o.fair, o.several, o.firm, o.ticket, o.waiter, o.left = false, false, false, 0, 0, "", 0
 }
 
 // placeTTL is for how long a node keeps a place, unless its waiter asks again.

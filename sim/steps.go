@@ -157,7 +157,7 @@ func (c *Client) lockStep(e *faults.Event) {
 		return
 	}
 	s.locks = append(s.locks, l)
-	w.waited = max(w.waited, time.Duration(w.now-c.call().since))
+	w.waited = max(w.waited, time.Duration(w.now-c.caller().since))
 	w.logResult(c, e, "granted")
 }
 

@@ -109,15 +109,12 @@ func optionsOf(q *request, fixed bool) []quorum.Option {
 // acquire acquires a lock, and checks how long the call takes.
 func (c *Client) acquire(ctx context.Context, q request) (*lock, error) {
 	w, name, length := c.w, q.Names[0], q.Lease
-	o := c.call()
-	o.since, o.before, o.attempts, o.acquires = w.now, w.check.attempts, 0, 0
-	o.fixed = q.Fixed || !w.p.Lock.Renew
+	t := c.caller()
+	t.wants, t.since = &q, w.now
 	start, stops := w.now, c.stops
-	o.waiting, o.fair, o.several = q.Wait, q.Fair, q.Joint
-	o.lease, o.keep = q.Lease, q.Keep
-	defer w.check.endWait(o)
+	defer func() { t.wants = nil }()
 	if q.Joint {
-		return c.acquireJointly(ctx, &q, o)
+		return c.acquireJointly(ctx, &q)
 	}
 	if c.plain != nil {
 		return c.acquirePlainly(ctx, &q)
@@ -131,16 +128,17 @@ func (c *Client) acquire(ctx context.Context, q request) (*lock, error) {
 	if !q.Wait {
 		acquire = c.locker.TryLock
 	}
-	l, err := acquire(ctx, name, optionsOf(&q, o.fixed)...)
+	l, err := acquire(ctx, name, optionsOf(&q, q.Fixed || !w.p.Lock.Renew)...)
 	attempt := min(w.p.Lock.Timeout, length/3)
 	if !q.Wait && c.stops == stops {
 		c.bounded("TryLock", start, attempt)
 	}
 	c.endsWithContext(ctx, &q, start, stops, attempt)
-	w.check.outlastsDown(c, o)
+	w.check.outlastsDown(c, t)
 	over := c.endsWithItsWait(&q, begun, stops, attempt)
 	if err != nil {
-		w.check.gaveUp(c, o)
+		t.wants = nil
+		w.check.gaveUp(c, &q)
 		c.givesUpInTime(ctx, &q, over, err)
 		if !over {
 			c.hearsOfClose(ctx, &q, stops, err)
@@ -157,6 +155,7 @@ func (c *Client) acquire(ctx context.Context, q request) (*lock, error) {
 	if here != nil && here.owner != owner {
 		w.sometimes(WaitedHere)
 	}
+	w.check.settled(owner, &q)
 	w.check.holds(owner, l, func() error { return l.Context().Err() })
 	k := &lock{c: c, wants: q, lease: l}
 	for _, name := range append(slices.Clone(q.Names[1:]), name) {
@@ -218,7 +217,7 @@ func (l *textbookLease) believes(p *part) {
 }
 
 // acquireJointly acquires locks of two Lockers as one.
-func (c *Client) acquireJointly(ctx context.Context, q *request, o *call) (*lock, error) {
+func (c *Client) acquireJointly(ctx context.Context, q *request) (*lock, error) {
 	w := c.w
 	start, stops, before := w.now, c.stops, w.check.grants
 	all := []quorum.Member{{Locker: c.locker, Name: q.Names[0]}, {Locker: c.far, Name: faults.Far}}
@@ -228,7 +227,7 @@ func (c *Client) acquireJointly(ctx context.Context, q *request, o *call) (*lock
 	if w.now&1 == 0 { // their order must not matter
 		slices.Reverse(all)
 	}
-	options := optionsOf(q, o.fixed)
+	options := optionsOf(q, q.Fixed || !w.p.Lock.Renew)
 	if !q.Wait {
 		options = append(options, quorum.WithWait(0))
 	}
@@ -239,13 +238,14 @@ func (c *Client) acquireJointly(ctx context.Context, q *request, o *call) (*lock
 	}
 	c.endsWithContext(ctx, q, start, stops, attempts)
 	if err != nil {
-		w.check.gaveBack(c, o, before)
+		w.check.gaveBack(c, before)
 		return nil, err
 	}
 	w.sometimes(HeldJointly)
 	k := &lock{c: c, wants: *q, lease: j}
 	for i, l := range j.Leases() {
 		owner := l.Owner()
+		w.check.settled(owner, q)
 		w.check.holds(owner, l, func() error { return l.Context().Err() })
 		w.check.joins(owner, j)
 		k.parts = append(k.parts, part{all[i].Name, owner, l.Token(), c.grantOf(all[i].Name)})
