@@ -1,6 +1,6 @@
 // Package bench measures locks by number of nodes: how long one takes, how many
 // there are a second, how fast one goes from holder to holder, what bad nodes do
-// to it, and what all that costs. [Main] is the command line; [Run] is the rest.
+// to it, and what all that costs. [Command] is the command line; [Run] is the rest.
 //
 // # What is measured
 //
@@ -74,6 +74,10 @@ type Contestant struct {
 	Open func(ctx context.Context, t Target) (Client, error)
 	// Clusters is whether a node may be a Redis Cluster.
 	Clusters bool
+	// Asked is whether it is measured only if it is named.
+	Asked bool
+	// Start, if not nil, starts what it needs besides the servers before it is measured, and returns what ends that.
+	Start func(ctx context.Context) (end func(), err error)
 }
 
 // A Target is what a client is opened for.

@@ -39,7 +39,7 @@ type Config struct {
 	// Timeout is that of each [Target].
 	Timeout time.Duration
 
-	// Self is the command line of a process that calls Main with --child.
+	// Self is the command line of a process that runs [Command] with --child.
 	Self []string
 
 	// Progress, if not nil, is called before each measurement with its title, and how

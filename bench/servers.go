@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/cli"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/redisserver"
 )
@@ -385,11 +386,11 @@ var hostName = regexp.MustCompile(`^[\pL\d._-]+$`)
 func nodeURL(text string) (string, error) {
 	scheme, _, isURL := strings.Cut(text, "://")
 	switch {
-	case !isURL && secretive(text):
+	case !isURL && strings.Contains(text, "@"):
 		return "", errors.New("a node with a password is given as redis://user:password@host:port")
 	case !isURL:
 		if _, _, err := net.SplitHostPort(text); err != nil && !hostName.MatchString(text) {
-			return "", fmt.Errorf("a node is given as host, host:port or redis://host:port: %s is not", quoted(text))
+			return "", fmt.Errorf("a node is given as host, host:port or redis://host:port: %s is not", cli.Quoted(text))
 		}
 		text = "redis://" + text
 	case scheme != "redis" && scheme != "rediss":

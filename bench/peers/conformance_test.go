@@ -42,12 +42,12 @@ var removeRedisson = func() {}
 
 // builtRedisson builds the Java program once, and not while tests run that it would
 // keep waiting for the machine.
-var builtRedisson = sync.OnceValues(func() (bench.Contestant, error) {
-	c, end, err := buildRedisson(context.Background())
+var builtRedisson = sync.OnceValue(func() error {
+	end, err := buildRedisson(context.Background())
 	if err == nil {
 		removeRedisson = end
 	}
-	return c, err
+	return err
 })
 
 // servers returns the addresses of n servers.
@@ -92,9 +92,9 @@ func each(t *testing.T, test func(t *testing.T, open func() bench.Client)) {
 		nodes int
 		start func(t *testing.T) bench.Contestant
 	}
-	redisson, noRedisson := bench.Contestant{}, errors.New("it takes long to build")
+	noRedisson := errors.New("it takes long to build")
 	if !testing.Short() {
-		redisson, noRedisson = builtRedisson()
+		noRedisson = builtRedisson()
 	}
 	is := func(c bench.Contestant) func(*testing.T) bench.Contestant {
 		return func(*testing.T) bench.Contestant { return c }
@@ -107,19 +107,18 @@ func each(t *testing.T, test func(t *testing.T, open func() bench.Client)) {
 		"redislock":   {1, is(redisLock())},
 		"floor":       {3, is(theFloor())},
 		"etcd": {1, func(t *testing.T) bench.Contestant {
-			c, end, err := startEtcd(t.Context())
+			end, err := startEtcd(t.Context())
 			if err != nil {
 				t.Skip("no etcd: ", err)
 			}
 			t.Cleanup(end)
-			t.Cleanup(func() { os.Unsetenv(etcdEnv) })
-			return c
+			return etcd()
 		}},
 		"redisson": {3, func(t *testing.T) bench.Contestant {
 			if noRedisson != nil {
 				t.Skip("no redisson: ", noRedisson)
 			}
-			return redisson
+			return redisson()
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

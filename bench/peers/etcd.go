@@ -28,24 +28,25 @@ const (
 	etcdPatience = 20 * time.Second
 )
 
-// startEtcd starts the members, unless a parent process has done so. They end
-// with end, and on Linux with this process.
-func startEtcd(ctx context.Context) (c bench.Contestant, end func(), err error) {
-	end = func() {}
-	endpoints := os.Getenv(etcdEnv)
-	if endpoints == "" {
-		if endpoints, end, err = spawnEtcd(ctx); err != nil {
-			return c, nil, err
-		}
+// etcd is a cluster of its own.
+func etcd() bench.Contestant {
+	return bench.Contestant{
+		Name:  "etcd",
+		Note:  fmt.Sprintf("client v3.7.3's concurrency.Mutex on a cluster of its own, %d members of etcd %s, which fsync", etcdMembers, etcdVersion()),
+		Start: startEtcd,
+		Open: func(ctx context.Context, _ bench.Target) (bench.Client, error) {
+			return openEtcd(strings.Split(os.Getenv(etcdEnv), ","))
+		},
+	}
+}
+
+// startEtcd starts the members. They end with end, and on Linux with this process.
+func startEtcd(ctx context.Context) (end func(), err error) {
+	endpoints, end, err := spawnEtcd(ctx)
+	if err == nil {
 		os.Setenv(etcdEnv, endpoints)
 	}
-	return bench.Contestant{
-		Name: "etcd",
-		Note: fmt.Sprintf("client v3.7.3's concurrency.Mutex on a cluster of its own, %d members of etcd %s, which fsync", etcdMembers, etcdVersion()),
-		Open: func(ctx context.Context, _ bench.Target) (bench.Client, error) {
-			return openEtcd(strings.Split(endpoints, ","))
-		},
-	}, end, nil
+	return end, err
 }
 
 func etcdVersion() string {

@@ -2,7 +2,7 @@
 //
 //	cd bench/peers && go run . --spawn --n 5
 //
-// It has the flags of redquorum bench, and --redisson. It is a Go module of its
+// It has the flags of redquorum bench, and --contestants. It is a Go module of its
 // own, so that nobody who uses redquorum gets the rivals as well.
 //
 // # The contestants
@@ -42,8 +42,8 @@
 //     is its servers' CPU counted. Sessions are shared, and kept alive by the
 //     client; as two holders with one session are the same to etcd, callers of
 //     one process first take turns by a local lock.
-//   - redisson is Redisson 4.7.0's RedissonRedLock in a JVM (--redisson, where
-//     java and mvn are installed): see below.
+//   - redisson is Redisson 4.7.0's RedissonRedLock in a JVM: see below. It is measured
+//     only if --contestants names it, where java and mvn are installed.
 //   - floor is no rival. It is our commands without an engine: see package floor.
 //
 // # Redisson
@@ -60,80 +60,20 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"os/signal"
-	"slices"
-	"strings"
-	"syscall"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/redquorum/redquorum/bench"
+	"github.com/redquorum/redquorum/internal/cli"
 )
 
 func main() {
 	redis.SetLogger(&logging.VoidLogger{}) // what goes wrong is in the report
-	os.Exit(run())
-}
-
-func run() int {
-	// Signals that the program has to ignore, as under nohup, stay ignored.
-	endings := slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}, signal.Ignored)
-	ctx, stop := signal.NotifyContext(context.Background(), endings...)
-	defer stop()
-	program := bench.Program{
+	os.Exit(cli.Run(context.Background(), bench.Command(bench.Program{
 		Name:        "peers",
-		Contestants: []bench.Contestant{bench.Redquorum(), redsyncDefault(), redsyncFailFast(), rueidisLock(), redisLock(), theFloor()},
+		Contestants: []bench.Contestant{bench.Redquorum(), redsyncDefault(), redsyncFailFast(), rueidisLock(), redisLock(), theFloor(), etcd(), redisson()},
 		Base:        "redsync",
-	}
-	args, withRedisson := without(os.Args[1:], "--redisson")
-	if wanted(args, "etcd") {
-		etcd, end, err := startEtcd(ctx)
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "peers: no etcd:", err)
-		} else {
-			defer end()
-			program.Contestants = append(program.Contestants, etcd)
-		}
-	}
-	if withRedisson {
-		redisson, end, err := buildRedisson(ctx)
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "peers: no redisson:", err)
-		} else {
-			defer end()
-			program.Contestants = append(program.Contestants, redisson)
-			program.Args = []string{"--redisson"}
-		}
-	}
-	return bench.Main(ctx, program, args, os.Stdout, os.Stderr)
-}
-
-// without removes a flag from args and reports whether it was there.
-func without(args []string, flag string) ([]string, bool) {
-	is := func(arg string) bool { return arg == flag || arg == flag[1:] }
-	return slices.DeleteFunc(slices.Clone(args), is), slices.ContainsFunc(args, is)
-}
-
-// wanted reports whether args do not exclude a contestant. A process that a
-// benchmark has started uses the servers of that one, or none.
-func wanted(args []string, name string) bool {
-	for i, arg := range args {
-		flag, list, joined := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-		switch {
-		case !strings.HasPrefix(arg, "-"):
-		case flag == "help" || flag == "h":
-			return false
-		case flag == "child":
-			return os.Getenv(etcdEnv) != ""
-		case flag == "contestants" && !joined && i+1 < len(args):
-			list = args[i+1]
-			fallthrough
-		case flag == "contestants":
-			return slices.ContainsFunc(strings.Split(list, ","), func(s string) bool { return strings.TrimSpace(s) == name })
-		}
-	}
-	return true
+	}), os.Args[1:], os.Stdout, os.Stderr))
 }

@@ -27,38 +27,41 @@ const redissonEnv = "REDQUORUM_PEERS_REDISSON"
 //go:embed testdata/redisson
 var redissonSource embed.FS
 
-// buildRedisson builds the Java program, unless a parent process has done so. It
-// is removed with end.
-func buildRedisson(ctx context.Context) (c bench.Contestant, end func(), err error) {
-	end = func() {}
-	dir := os.Getenv(redissonEnv)
-	if dir == "" {
-		for _, tool := range []string{"java", "mvn"} {
-			if _, err := exec.LookPath(tool); err != nil {
-				return c, nil, err
-			}
-		}
-		if dir, err = os.MkdirTemp("", "peers-redisson-"); err != nil {
-			return c, nil, err
-		}
-		end = func() { os.RemoveAll(dir) }
-		if err := buildIn(ctx, dir); err != nil {
-			end()
-			return c, nil, err
-		}
-		os.Setenv(redissonEnv, dir)
-	}
+// redisson is in a JVM. It takes long to start.
+func redisson() bench.Contestant {
 	return bench.Contestant{
-		Name: "redisson",
-		Note: "Redisson 4.7.0's RedissonRedLock with its defaults, in a JVM that measures by itself",
+		Name:  "redisson",
+		Note:  "Redisson 4.7.0's RedissonRedLock with its defaults, in a JVM that measures by itself",
+		Asked: true,
+		Start: buildRedisson,
 		Open: func(ctx context.Context, t bench.Target) (bench.Client, error) {
 			addrs, err := t.Addrs()
 			if err != nil {
 				return nil, err
 			}
-			return openRedisson(ctx, dir, addrs)
+			return openRedisson(ctx, os.Getenv(redissonEnv), addrs)
 		},
-	}, end, nil
+	}
+}
+
+// buildRedisson builds the Java program. It is removed with end.
+func buildRedisson(ctx context.Context) (end func(), err error) {
+	for _, tool := range []string{"java", "mvn"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			return nil, err
+		}
+	}
+	dir, err := os.MkdirTemp("", "peers-redisson-")
+	if err != nil {
+		return nil, err
+	}
+	end = func() { os.RemoveAll(dir) }
+	if err := buildIn(ctx, dir); err != nil {
+		end()
+		return nil, err
+	}
+	os.Setenv(redissonEnv, dir)
+	return end, nil
 }
 
 func buildIn(ctx context.Context, dir string) error {

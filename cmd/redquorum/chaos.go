@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -16,56 +15,52 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/cli"
 	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/sim"
 	"github.com/redquorum/redquorum/sim/chaos"
 	"github.com/redquorum/redquorum/sim/chaos/packets"
 )
 
-const chaosManual = `
-usage: redquorum chaos PLAN [flags]
-       redquorum chaos --seed N [flags]         a plan drawn from a seed
-       redquorum chaos --scenario S13 [flags]   one scenario of sim
-       redquorum chaos --scenario all [flags]   a table of all of them
-       redquorum chaos --for 1h [--seed N]      until one goes wrong
-
-Carries out a plan of failures on real processes. It starts a redis-server for each
-node, a process for each client, and a proxy on each link, and ends them. It judges
-the run as redquorum sim does, but allows 100 ms for what is observed late.
-'redquorum sim manual' has the language of plans.
+const chaosManual = `Carries out a plan of failures on real processes. It starts a redis-server for
+each node, a process for each client, and a proxy on each link, and ends them.
+It judges the run as redquorum sim does, but allows 100 ms for what is observed
+late. 'redquorum sim manual' has the language of plans.
 
 Clients also add elements to a set that the lock protects, in a store without
 locks. It counts those that are lost, with fencing tokens and without.
 
-A plan that needs what this machine lacks is refused before anything starts.
-The clocks of servers need Linux and a C compiler. With --for such plans are
+A plan that needs what this machine lacks is refused before anything starts. The
+clocks of servers need Linux and a C compiler. With --for such plans are
 skipped, and a plan's work is reduced to what the clients can do.
 
 The proxies imitate what a network does to TCP. With --packets it is real: loss,
 cuts, delays and half-open connections happen to packets, in a network namespace
-that the command enters by itself. That needs Linux and /dev/net/tun; root is not
-needed where users may make namespaces.
+that the command enters by itself. That needs Linux and /dev/net/tun; root is
+not needed where users may make namespaces.
 
-A run that fails leaves a folder with the plan, all logs, a page, and the command
-that repeats it. Other runs leave nothing.
+A run that fails leaves a folder with the plan, all logs, a page, and the
+command that repeats it. Other runs leave nothing.
 
-Exit status: 0 sound, 1 safety broken, 3 liveness broken, 2 usage,
-5 the plan could not be carried out, 130 interrupted.
+Exit status: 0 sound, 1 safety broken, 3 liveness broken, 2 usage, 5 the plan
+could not be carried out, 130 interrupted.
 
-examples:
+example:
   redquorum chaos --scenario S13 --html run.html
   redquorum chaos --scenario S13 --client plain
   redquorum chaos --for 20m --jobs 2 --server ./valkey-server
   redquorum chaos --scenario S69 --upgrade ./valkey-server
-  redquorum chaos --scenario S33 --packets
-`
+  redquorum chaos --scenario S33 --packets`
 
 // chaosChild makes the process a client of a plan, chaosInside one that has a network namespace of
 // its own.
 const (
-	chaosChild  = "--child"
-	chaosInside = "--inside"
+	chaosChild  = "child"
+	chaosInside = "inside"
 )
 
 // chaosFlags are the command line of chaos.
@@ -84,10 +79,10 @@ type chaosFlags struct {
 	page     string
 	asJSON   bool
 	plans    []string // the arguments that are no flags
-	fs       *flag.FlagSet
+	fs       *pflag.FlagSet
 }
 
-func (f *chaosFlags) register(fs *flag.FlagSet) {
+func (f *chaosFlags) register(fs *pflag.FlagSet) {
 	f.fs = fs
 	fs.Uint64Var(&f.seed, "seed", 0, "the seed, a `number`; with --for the first of them (default: from the time of day)")
 	fs.StringVar(&f.scenario, "scenario", "", "the `name` of a scenario, such as S13, or all")
@@ -97,9 +92,9 @@ func (f *chaosFlags) register(fs *flag.FlagSet) {
 	fs.IntVar(&f.profile.Nodes, "nodes", 0, "the number `N` of nodes of a drawn plan (default: drawn, too)")
 	fs.IntVar(&f.profile.Clients, "clients", 0, "the number `N` of clients of a drawn plan (default: drawn, too)")
 	fs.StringVar(&f.server, "server", "redis-server", "the server's program: a path to this `file`, or a name on the PATH")
-	fs.StringVar(&f.upgrade, "upgrade", "", "the program with which servers come back after a crash or a restart: a path to this\n`file`, such as a newer version (default: the same program)")
-	fs.IntVar(&f.stretch, "stretch", 0, "how many `times` as long all times of the plan are: real processes are not\nexact to a millisecond (default 5 for scenarios, or else 1)")
-	fs.BoolVar(&f.packets, "packets", false, "carry out loss, cuts, delays and half-open connections on packets, in a network\nnamespace, instead of imitating them")
+	fs.StringVar(&f.upgrade, "upgrade", "", "the program with which servers come back after a crash or a restart: a path to this `file`, such as a newer version (default: the same program)")
+	fs.IntVar(&f.stretch, "stretch", 0, "how many `times` as long all times of the plan are: real processes are not exact to a millisecond (default 5 for scenarios, or else 1)")
+	fs.BoolVar(&f.packets, "packets", false, "carry out loss, cuts, delays and half-open connections on packets, in a network namespace, instead of imitating them")
 	fs.StringVar(&f.out, "out", ".", "the `folder` in which a failing run leaves its own, made if need be")
 	fs.StringVar(&f.page, "html", "", "also write a page with a picture of the run to this `file`")
 	fs.BoolVar(&f.asJSON, "json", false, "print one JSON object; of a single run, with its whole trace")
@@ -109,31 +104,31 @@ func (f *chaosFlags) register(fs *flag.FlagSet) {
 func (f *chaosFlags) check() error {
 	ways := len(f.plans)
 	for _, name := range []string{"scenario", "for", "seed"} {
-		if isSet(f.fs, name) && (name != "seed" || !isSet(f.fs, "for")) {
+		if f.fs.Changed(name) && (name != "seed" || !f.fs.Changed("for")) {
 			ways++
 		}
 	}
 	switch {
 	case ways == 0:
-		return usageError("a plan is missing: want PLAN, --seed, --scenario or --for")
+		return cli.Usage("a plan is missing: want PLAN, --seed, --scenario or --for")
 	case ways > 1:
-		return usageError("there is more than one of PLAN, --seed, --scenario and --for")
+		return cli.Usage("there is more than one of PLAN, --seed, --scenario and --for")
 	case f.client != string(faults.Redquorum) && f.client != string(faults.Plain):
-		return usageError("--client is %s; it must be redquorum or plain", quoted(f.client))
-	case isSet(f.fs, "client") && (f.scenario == "" || f.scenario == "all"):
-		return usageError("--client is for one --scenario; a plan says it itself, with lock client=")
+		return cli.Usage("--client is %s; it must be redquorum or plain", cli.Quoted(f.client))
+	case f.fs.Changed("client") && (f.scenario == "" || f.scenario == "all"):
+		return cli.Usage("--client is for one --scenario; a plan says it itself, with lock client=")
 	case f.profile.Nodes < 0 || f.profile.Nodes > faults.MaxNodes:
-		return usageError("--nodes is %d; it must be 1 to %d", f.profile.Nodes, faults.MaxNodes)
+		return cli.Usage("--nodes is %d; it must be 1 to %d", f.profile.Nodes, faults.MaxNodes)
 	case f.profile.Clients < 0 || f.profile.Clients > faults.MaxClients:
-		return usageError("--clients is %d; it must be 1 to %d", f.profile.Clients, faults.MaxClients)
-	case f.length < 0 || isSet(f.fs, "for") && f.length == 0:
-		return usageError("--for is %v; it must be more than 0", f.length)
+		return cli.Usage("--clients is %d; it must be 1 to %d", f.profile.Clients, faults.MaxClients)
+	case f.length < 0 || f.fs.Changed("for") && f.length == 0:
+		return cli.Usage("--for is %v; it must be more than 0", f.length)
 	case f.jobs < 1:
-		return usageError("--jobs is %d; it must be at least 1", f.jobs)
-	case f.stretch < 0 || f.stretch > 100 || isSet(f.fs, "stretch") && f.stretch == 0:
-		return usageError("--stretch is %d; it must be 1 to 100", f.stretch)
+		return cli.Usage("--jobs is %d; it must be at least 1", f.jobs)
+	case f.stretch < 0 || f.stretch > 100 || f.fs.Changed("stretch") && f.stretch == 0:
+		return cli.Usage("--stretch is %d; it must be 1 to 100", f.stretch)
 	case f.page != "" && (f.length > 0 || f.scenario == "all"):
-		return usageError("--html is for a single run")
+		return cli.Usage("--html is for a single run")
 	}
 	return nil
 }
@@ -145,38 +140,33 @@ func (f *chaosFlags) config() (chaos.Config, error) {
 	if f.scenario != "" {
 		stretch = scenarioStretch
 	}
-	return chaos.Config{Server: f.server, Upgrade: f.upgrade, Self: []string{self, "chaos", chaosChild}, Stretch: cmp.Or(f.stretch, stretch)}, err
+	return chaos.Config{Server: f.server, Upgrade: f.upgrade, Self: []string{self, "chaos", "--" + chaosChild}, Stretch: cmp.Or(f.stretch, stretch)}, err
 }
 
 // scenarioStretch is how many times as long scenarios take, whose times are exact to a millisecond.
 const scenarioStretch = 5
 
-func chaosVerb(ctx context.Context, c *command) int {
-	if len(c.args) == 1 && c.args[0] == chaosChild {
-		if err := chaos.Client(ctx, os.Stdin, c.stdout, nil); err != nil {
-			return c.fail("chaos", err)
-		}
-		return exitOK
-	}
-	c.failed = exitSimFailed
-	inside := len(c.args) > 0 && c.args[0] == chaosInside
-	if inside {
-		c.args = c.args[1:]
-	}
-	given := c.args
-	fs := c.flags("chaos", chaosManual)
+func chaosVerb() *cobra.Command {
+	cmd, fs := newVerb("chaos [PLAN]", "carry out plans of failures on real servers", chaosManual)
 	var f chaosFlags
 	f.register(fs)
-	args, status, ok := c.parseArgs(fs)
-	if !ok {
-		return status
+	child, inside := fs.Bool(chaosChild, false, ""), fs.Bool(chaosInside, false, "")
+	_, _ = fs.MarkHidden(chaosChild), fs.MarkHidden(chaosInside)
+	cmd.Args, cmd.ValidArgsFunction = cobra.ArbitraryArgs, cli.Files
+	return does(cmd, func(ctx context.Context, c *command) error {
+		if *child {
+			return chaos.Client(ctx, os.Stdin, c.stdout, nil)
+		}
+		f.plans = c.args
+		return cli.Fail(exitSimFailed, f.run(ctx, c, *inside))
+	})
+}
+
+func (f *chaosFlags) run(ctx context.Context, c *command, inside bool) error {
+	if err := f.check(); err != nil {
+		return err
 	}
-	f.plans = args
-	err := f.check()
-	var config chaos.Config
-	if err == nil {
-		config, err = f.config()
-	}
+	config, err := f.config()
 	if err == nil {
 		err = os.MkdirAll(f.out, 0o777)
 	}
@@ -185,37 +175,39 @@ func chaosVerb(ctx context.Context, c *command) int {
 			err = fmt.Errorf("--packets: %w", err)
 		}
 	}
-	if err != nil {
-		return c.fail("chaos", err)
-	}
 	switch {
+	case err != nil:
+		return err
 	case f.packets && !inside:
-		return c.enter(ctx, append(config.Self[:2:2], append([]string{chaosInside}, given...)...))
+		return f.enter(ctx, c, config.Self[:2:2])
 	case f.length > 0:
-		return c.chaosExplore(ctx, &f, config)
+		return c.chaosExplore(ctx, f, config)
 	case f.scenario == "all":
-		return c.chaosTable(ctx, &f, config)
+		return c.chaosTable(ctx, f, config)
 	}
-	return c.chaosOne(ctx, &f, config)
+	return c.chaosOne(ctx, f, config)
 }
 
-// enter runs a command in a network namespace, in the place of this process.
-func (c *command) enter(ctx context.Context, args []string) int {
+// enter carries out the same in a network namespace, in another process.
+func (f *chaosFlags) enter(ctx context.Context, c *command, self []string) error {
+	args := append(self, "--"+chaosInside)
+	f.fs.Visit(func(given *pflag.Flag) { args = append(args, "--"+given.Name+"="+given.Value.String()) })
+	args = append(append(args, "--"), f.plans...)
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, c.stdout, c.screen
 	p, err := packets.Start(cmd)
 	if err != nil {
-		return c.fail("chaos", fmt.Errorf("--packets: %w", err))
+		return fmt.Errorf("--packets: %w", err)
 	}
 	defer context.AfterFunc(ctx, func() { _ = p.Signal(syscall.SIGTERM) })()
 	<-p.Exited()
 	switch code := p.ExitCode(); {
 	case ctx.Err() != nil:
-		return exitInterrupted
+		return cli.Exit(exitInterrupted)
 	case code < 0:
-		return c.fail("chaos", fmt.Errorf("the process in the namespace has ended: %v", cmd.ProcessState))
+		return fmt.Errorf("the process in the namespace has ended: %v", cmd.ProcessState)
 	default:
-		return code
+		return cli.Exit(code)
 	}
 }
 
@@ -225,7 +217,7 @@ func (f *chaosFlags) plan() (p *faults.Plan, name string, err error) {
 	case f.scenario != "":
 		s, ok := sim.FindScenario(f.scenario)
 		if !ok {
-			return nil, "", usageError("there is no scenario %s%s; 'redquorum sim scenario list' has all", quoted(f.scenario), didYouMean(f.scenario, nextWords("sim scenario", nil)))
+			return nil, "", noScenario(f.scenario)
 		}
 		return scenarioPlan(&s, f.client), s.ID, nil
 	case len(f.plans) > 0:
@@ -287,6 +279,9 @@ func (r *chaosRun) again(config chaos.Config) string {
 		quotedForShell(filepath.Join(r.dir, "plan")))
 }
 
+// quotedForShell puts text into single quotes.
+func quotedForShell(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
+
 func (r *chaosRun) writePage(path string) error {
 	page, err := os.Create(path)
 	if err != nil {
@@ -296,10 +291,10 @@ func (r *chaosRun) writePage(path string) error {
 }
 
 // chaosOne carries out one plan and shows the run.
-func (c *command) chaosOne(ctx context.Context, f *chaosFlags, config chaos.Config) int {
+func (c *command) chaosOne(ctx context.Context, f *chaosFlags, config chaos.Config) error {
 	p, name, err := f.plan()
 	if err != nil {
-		return c.fail("chaos", err)
+		return err
 	}
 	bar := progress{w: c.screen, live: terminal.Is(c.screen) && !f.asJSON}
 	shown := bar.follow(ctx, chaos.Lasts(p, config), func() string { return name })
@@ -307,7 +302,7 @@ func (c *command) chaosOne(ctx context.Context, f *chaosFlags, config chaos.Conf
 	shown()
 	switch {
 	case ctx.Err() != nil:
-		return exitInterrupted
+		return cli.Exit(exitInterrupted)
 	case err == nil && f.asJSON:
 		err = json.NewEncoder(c.stdout).Encode(chaosJSON{run.summary(name), run.Trace.Entries})
 	case err == nil:
@@ -320,9 +315,9 @@ func (c *command) chaosOne(ctx context.Context, f *chaosFlags, config chaos.Conf
 		err = run.writePage(f.page)
 	}
 	if err != nil {
-		return c.fail("chaos", err)
+		return err
 	}
-	return statusOfVerdict(run.Verdict)
+	return cli.Exit(statusOfVerdict(run.Verdict))
 }
 
 // A chaosSummary is what --json has of a run.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/cli"
 	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/sim/chaos"
 	"github.com/redquorum/redquorum/sim/chaos/packets"
@@ -35,7 +36,7 @@ type chaosReport struct {
 }
 
 // chaosExplore carries out plans from seeds, until one goes wrong.
-func (c *command) chaosExplore(ctx context.Context, f *chaosFlags, config chaos.Config) int {
+func (c *command) chaosExplore(ctx context.Context, f *chaosFlags, config chaos.Config) error {
 	if f.seed == 0 {
 		f.seed = uint64(time.Now().Unix()) * 1000
 	}
@@ -67,15 +68,15 @@ func (c *command) chaosExplore(ctx context.Context, f *chaosFlags, config chaos.
 	}
 	switch {
 	case err != nil:
-		return c.fail("chaos", err)
+		return err
 	case len(r.Found) > 0:
-		return statusOfVerdict(r.Found[0].Verdict)
+		return cli.Exit(statusOfVerdict(r.Found[0].Verdict))
 	case ctx.Err() != nil:
-		return exitInterrupted
+		return cli.Exit(exitInterrupted)
 	case r.Plans == 0:
-		return c.fail("chaos", errors.New("no plan was carried out to its end: give it more time (--for)"))
+		return errors.New("no plan was carried out to its end: give it more time (--for)")
 	}
-	return exitOK
+	return nil
 }
 
 // explore carries out the plan of one seed. It returns false if there should be no further one.

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/cli"
 	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/sim"
 	"github.com/redquorum/redquorum/sim/chaos"
@@ -43,7 +44,7 @@ func newChaosRow(s *sim.Scenario) chaosRow {
 
 // chaosTable carries out all scenarios and prints a table of them. It fails if the real processes
 // differ from the simulator.
-func (c *command) chaosTable(ctx context.Context, f *chaosFlags, config chaos.Config) int {
+func (c *command) chaosTable(ctx context.Context, f *chaosFlags, config chaos.Config) error {
 	scenarios := sim.Scenarios()
 	rows := make([]chaosRow, len(scenarios))
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -82,23 +83,23 @@ func (c *command) chaosTable(ctx context.Context, f *chaosFlags, config chaos.Co
 	err := context.Cause(ctx)
 	switch {
 	case err == context.Canceled:
-		return exitInterrupted
+		return cli.Exit(exitInterrupted)
 	case err == nil && f.asJSON:
 		err = json.NewEncoder(c.stdout).Encode(rows)
 	case err == nil:
 		_, err = fmt.Fprint(c.stdout, tableOf(rows, version))
 	}
 	if err != nil {
-		return c.fail("chaos", err)
+		return err
 	}
 	for _, row := range rows {
 		for _, cell := range row.Cells {
 			if cell.Refused == "" && !cell.agrees() {
-				return exitUnsound
+				return cli.Exit(exitUnsound)
 			}
 		}
 	}
-	return exitOK
+	return nil
 }
 
 // row carries out one scenario with each client. The folders of runs that fail are not kept.

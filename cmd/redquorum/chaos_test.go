@@ -37,7 +37,6 @@ func TestChaosUsageErrors(t *testing.T) {
 		want(t, exitUsage, c.want, append(strings.Fields(c.args), "--out", t.TempDir())...)
 	}
 	want(t, exitSimFailed, "cannot be carried out here: lock mistake=half: only the simulator's clients make it", "chaos", "--out", t.TempDir(), plan)
-	want(t, exitOK, "examples:\n  redquorum chaos", "chaos", "--help")
 }
 
 // A run that fails leaves a folder with what it takes to look at it and to repeat it. A sound one

@@ -13,33 +13,31 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/redquorum/redquorum/internal/cli"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/embedded"
 	"github.com/redquorum/redquorum/node/redisnode"
 	"github.com/redquorum/redquorum/quorum"
 )
 
-const demoManual = `
-usage: redquorum demo [--nodes URL,...] [--for 10s]
-
-Four workers compete for one lock and count with it: each reads a shared number,
+const demoManual = `Four workers compete for one lock and count with it: each reads a shared number,
 waits a little, and writes it back, one higher. Any moment in which two work at
-once would lose a count. One of them pauses for longer than its lease lasts: when
-it wakes up its write is refused, by its fencing token.
+once would lose a count. One of them pauses for longer than its lease lasts:
+when it wakes up its write is refused, by its fencing token.
 
-It runs on five nodes inside this process: one is killed and comes back empty, and
-another stalls. With --nodes it runs on real servers, and makes none of them fail.
-There it leaves the fence of its lock, redquorum_fence:{redquorum-demo}, which
-expires after a day. REDQUORUM_NODES is ignored.
+It runs on five nodes inside this process: one is killed and comes back empty,
+and another stalls. With --nodes it runs on real servers, and makes none of them
+fail. There it leaves the fence of its lock, redquorum_fence:{redquorum-demo},
+which expires after a day. REDQUORUM_NODES is ignored.
 
-Exit status: 0 if the count is exact and the fencing tokens rose, 1 if not, 2 usage,
-130 interrupted.
+Exit status: 0 if the count is exact and the fencing tokens rose, 1 if not, 2
+usage, 130 interrupted.
 
 example:
-  redquorum demo
-`
+  redquorum demo`
 
 const (
 	demoName     = "redquorum-demo"
@@ -50,70 +48,66 @@ const (
 	demoLongest  = 10 * time.Minute
 )
 
-func demoVerb(ctx context.Context, c *command) int {
-	fs := c.flags("demo", demoManual)
+func demoVerb() *cobra.Command {
+	cmd, fs := newVerb("demo", "watch workers compete for a lock while nodes fail", demoManual)
 	var nodes nodeFlags
 	nodes.register(fs)
 	length := fs.Duration("for", 10*time.Second, fmt.Sprintf("how long it lasts, from %v to %v", demoShortest, demoLongest))
-	if status, ok := c.parse(fs); !ok {
-		return status
-	}
-	if fs.NArg() > 0 {
-		return c.fail("demo", leftOver(fs.Arg(0)))
-	}
-	if *length < demoShortest || *length > demoLongest {
-		return c.fail("demo", usageError("--for is %v; it must be from %v to %v", *length, demoShortest, demoLongest))
-	}
-	options := quorum.Options{Lease: demoLease, MaxLease: demoLease, NoRestartGuard: nodes.noGuard}
-	limit, err := nodes.limit()
-	if err != nil {
-		return c.fail("demo", err)
-	}
-	var script []scene
-	if nodes.nodes == "" {
-		var urls []string
-		var servers []*embedded.Server
-		for range demoNodes {
-			s, err := embedded.StartServer()
-			if err != nil {
-				return c.fail("demo", err)
+	return does(cmd, func(ctx context.Context, c *command) error {
+		if *length < demoShortest || *length > demoLongest {
+			return cli.Usage("--for is %v; it must be from %v to %v", *length, demoShortest, demoLongest)
+		}
+		options := quorum.Options{Lease: demoLease, MaxLease: demoLease, NoRestartGuard: nodes.noGuard}
+		limit, err := nodes.limit()
+		if err != nil {
+			return err
+		}
+		var script []scene
+		if nodes.nodes == "" {
+			var urls []string
+			var servers []*embedded.Server
+			for range demoNodes {
+				s, err := embedded.StartServer()
+				if err != nil {
+					return err
+				}
+				defer s.Close()
+				servers = append(servers, s)
+				urls = append(urls, "redis://"+s.Addr())
 			}
-			defer s.Close()
-			servers = append(servers, s)
-			urls = append(urls, "redis://"+s.Addr())
+			script = nodeScenes(servers, *length)
+			nodes.nodes = strings.Join(urls, ",")
+		} else {
+			options.MaxLease = max(limit, demoLease)
+			if limit == 0 {
+				options.MaxLease = quorum.Defaults().MaxLease
+			}
 		}
-		script = nodeScenes(servers, *length)
-		nodes.nodes = strings.Join(urls, ",")
-	} else {
-		options.MaxLease = max(limit, demoLease)
-		if limit == 0 {
-			options.MaxLease = quorum.Defaults().MaxLease
+		servers, err := nodes.options()
+		if err != nil {
+			return err
 		}
-	}
-	servers, err := nodes.options()
-	if err != nil {
-		return c.fail("demo", err)
-	}
-	d := newDemo(c, len(servers))
-	d.nap = min(*length/10, demoLease*9/10) // no lease may be longer than demoLease
-	script = append(script, scene{*length * 6 / 10, "a worker pauses past its lease", func() error {
-		d.tired.Store(true)
-		return nil
-	}})
-	slices.SortFunc(script, func(a, b scene) int { return cmp.Compare(a.at, b.at) })
-	err = d.play(ctx, servers, options, script, *length)
-	if err != nil && ctx.Err() == nil {
-		return c.fail("demo", err)
-	}
-	status := exitInterrupted
-	if err == nil {
-		status = d.verdict()
-	}
-	if ctx.Err() != nil {
-		d.screen.end("interrupted")
-		return exitInterrupted
-	}
-	return status
+		d := newDemo(c, len(servers))
+		d.nap = min(*length/10, demoLease*9/10) // no lease may be longer than demoLease
+		script = append(script, scene{*length * 6 / 10, "a worker pauses past its lease", func() error {
+			d.tired.Store(true)
+			return nil
+		}})
+		slices.SortFunc(script, func(a, b scene) int { return cmp.Compare(a.at, b.at) })
+		err = d.play(ctx, servers, options, script, *length)
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+		status := exitInterrupted
+		if err == nil {
+			status = d.verdict()
+		}
+		if ctx.Err() != nil {
+			d.screen.end("interrupted")
+			return cli.Exit(exitInterrupted)
+		}
+		return cli.Exit(status)
+	})
 }
 
 // A scene is what happens to the nodes at one moment.

@@ -18,32 +18,31 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/redquorum/redquorum/internal/cli"
 	"github.com/redquorum/redquorum/internal/neterr"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 )
 
-const doctorManual = `
-usage: redquorum doctor [--nodes URL,...] [--json] [--name NAME]
-
-Checks all nodes at the same time for problems with locks: unreachable, a replica
-or replicated, dropping keys when memory is short, failing to save, restarted a
-moment ago, a clock that is off, listed twice, missing rights, programs of an
-older version next to new ones. For each finding it says what it means for a lock,
-and what to do. To test its rights it makes and removes keys under a name of its
-own, in one step. It changes nothing else.
+const doctorManual = `Checks all nodes at the same time for problems with locks: unreachable, a
+replica or replicated, dropping keys when memory is short, failing to save,
+restarted a moment ago, a clock that is off, listed twice, missing rights,
+programs of an older version next to new ones. For each finding it says what it
+means for a lock, and what to do. To test its rights it makes and removes keys
+under a name of its own, in one step. It changes nothing else.
 
 A server is not ready until it has run for the longest lease: programs ignore it
-until then, as it may have lost locks when it restarted. Wait, and run doctor again.
+until then, as it may have lost locks when it restarted. Wait, and run doctor
+again.
 
-Exit status: 0 sound, 1 warnings, 3 unsafe or too few nodes are usable, 4 not ready,
-2 usage. Not ready comes before warnings, and unsafe before all.
+Exit status: 0 sound, 1 warnings, 3 unsafe or too few nodes are usable, 4 not
+ready, 2 usage. Not ready comes before warnings, and unsafe before all.
 
 example:
-  redquorum doctor --nodes redis://a:6379,redis://b:6379,redis://c:6379
-`
+  redquorum doctor --nodes redis://a:6379,redis://b:6379,redis://c:6379`
 
 const (
 	exitUnsafe   = 3
@@ -106,45 +105,41 @@ func (p *patient) add(s severity, what, means, do string) {
 // bedside bounds the examination of one node.
 const bedside = 3 * time.Second
 
-func doctorVerb(ctx context.Context, c *command) int {
-	fs := c.flags("doctor", doctorManual)
+func doctorVerb() *cobra.Command {
+	cmd, fs := newVerb("doctor", "check whether servers are fit to hold locks", doctorManual)
 	var nodes nodeFlags
 	nodes.register(fs)
 	asJSON := fs.Bool("json", false, "print one JSON object")
 	name := fs.String("name", "redquorum-doctor", "the beginning of the lock `name` that is used to test rights;\nthe user must have rights to it")
-	if status, ok := c.parse(fs); !ok {
-		return status
-	}
-	if fs.NArg() > 0 {
-		return c.fail("doctor", leftOver(fs.Arg(0)))
-	}
-	maxLease, err := nodes.limit()
-	if err != nil {
-		return c.fail("doctor", err)
-	}
-	options, err := nodes.clients()
-	if err != nil {
-		return c.fail("doctor", err)
-	}
-	patients := make([]*patient, len(options))
-	var g errgroup.Group
-	for i, o := range options {
-		g.Go(func() error {
-			patients[i] = examine(ctx, o, *name, cmp.Or(maxLease, quorum.Defaults().MaxLease), nodes.noGuard)
-			return nil
-		})
-	}
-	_ = g.Wait() // what fails is a finding
-	d := conclude(patients)
-	if *asJSON {
-		err = json.NewEncoder(c.stdout).Encode(d)
-	} else {
-		err = d.print(c.stdout)
-	}
-	if err != nil {
-		return c.fail("doctor", err)
-	}
-	return severities[d.worst()].status
+	return does(cmd, func(ctx context.Context, c *command) error {
+		maxLease, err := nodes.limit()
+		if err != nil {
+			return err
+		}
+		options, err := nodes.clients()
+		if err != nil {
+			return err
+		}
+		patients := make([]*patient, len(options))
+		var g errgroup.Group
+		for i, o := range options {
+			g.Go(func() error {
+				patients[i] = examine(ctx, o, *name, cmp.Or(maxLease, quorum.Defaults().MaxLease), nodes.noGuard)
+				return nil
+			})
+		}
+		_ = g.Wait() // what fails is a finding
+		d := conclude(patients)
+		if *asJSON {
+			err = json.NewEncoder(c.stdout).Encode(d)
+		} else {
+			err = d.print(c.stdout)
+		}
+		if err != nil {
+			return err
+		}
+		return cli.Exit(severities[d.worst()].status)
+	})
 }
 
 // clients returns go-redis' options for each node, to ask it apart from a lock.

@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/redquorum/redquorum/internal/cli"
 )
 
 // findCommand returns the file of a command, as a shell finds it: in PATH, also in entries of it
@@ -67,7 +69,7 @@ func failCommand(stderr io.Writer, name, path string, err error) int {
 	if broken := interpreterOf(path); broken != "" {
 		text = broken
 	}
-	fmt.Fprintf(stderr, "redquorum run: the command %s: %s\n", quoted(name), text)
+	fmt.Fprintf(stderr, "redquorum run: the command %s: %s\n", cli.Quoted(name), text)
 	for _, full := range []error{syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE} {
 		if errors.Is(err, full) {
 			return exitOS

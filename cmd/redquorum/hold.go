@@ -5,22 +5,22 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/spf13/cobra"
+
+	"github.com/redquorum/redquorum/internal/cli"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 )
 
-const holdManual = `
-usage: redquorum hold NAME... [flags]
-
-Takes the lock NAME, or one lock of several names, prints one line when it has it,
-and holds it until INT or TERM. It runs no command: it is for maintenance by hand,
-and for scripts that wait for the line. Whatever relies on the lock must stop when
-this process has ended. 'redquorum run' enforces that for a command.
+const holdManual = `Takes the lock NAME, or one lock of several names, prints one line when it has
+it, and holds it until INT or TERM. It runs no command: it is for maintenance by
+hand, and for scripts that wait for the line. Whatever relies on the lock must
+stop when this process has ended. 'redquorum run' enforces that for a command.
 
 Exit status: 0 if INT, TERM, HUP or QUIT ended it and the lock was released, or
   69   too few nodes are usable for anybody to get the lock
-  75   others hold the lock (see --conflict-exit-code), or TERM, HUP or QUIT ended the
-       wait for it
+  75   others hold the lock (see --conflict-exit-code), or TERM, HUP or QUIT
+       ended the wait for it
   76   the lock was lost, or --max-hold has passed
   78   permanent error on too many nodes: see 'redquorum help run'
   130  INT ended the wait
@@ -28,8 +28,7 @@ Exit status: 0 if INT, TERM, HUP or QUIT ended it and the lock was released, or
   2    usage
 
 example:
-  redquorum hold nightly orders/42 --max-hold 1h
-`
+  redquorum hold nightly orders/42 --max-hold 1h`
 
 // A holdJSON is what hold --json prints.
 type holdJSON struct {
@@ -38,56 +37,43 @@ type holdJSON struct {
 	Token node.Token `json:"token"`
 }
 
-func holdVerb(ctx context.Context, c *command) int {
-	fs := c.flags("hold", holdManual)
+func holdVerb() *cobra.Command {
+	cmd, fs := newVerb("hold NAME...", "hold a lock until Ctrl-C, without a command", holdManual)
 	f := lockFlags{verb: "hold"}
 	f.register(fs)
-	fs.Func("name", "the lock's `name`, which may also stand alone; several are one lock", f.addName)
 	asJSON := fs.Bool("json", false, "print the line as a JSON object")
-	names, status, ok := c.parseArgs(fs)
-	if !ok {
-		return status
-	}
-	for _, name := range names {
-		if err := f.addName(name); err != nil {
-			return c.fail("hold", usageError("%v", err))
+	return supervises(cmd, func(ctx context.Context, c *command) error {
+		err := f.take(fs, c.args)
+		if err != nil {
+			return err
 		}
-	}
-	if len(f.names) == 0 {
-		return c.fail("hold", usageError("the lock's name is missing"))
-	}
-	if err := f.check(setFlags(fs)); err != nil {
-		return c.fail("hold", err)
-	}
-	signals, stop := catch(endSignals)
-	defer stop()
-	f.defaultLabel("hold")
-	l, done, err := f.locker(func(quorum.Event) {})
-	if err != nil {
-		return c.fail("hold", err)
-	}
-	defer briefly(done)
-	lease, status := f.acquire(ctx, c, l, signals)
-	if lease == nil {
-		return status
-	}
-	if *asJSON {
-		err = json.NewEncoder(c.stdout).Encode(holdJSON{lease.Names(), lease.Owner(), lease.Token()})
-	} else {
-		_, err = fmt.Fprintf(c.stdout, "holding %s: owner %s, token %d\n", printable(f.title()), lease.Owner(), lease.Token())
-	}
-	if err == nil {
-		select {
-		case <-signals:
-		case <-ctx.Done():
-		case <-lease.Context().Done():
+		signals, stop := catch(endSignals)
+		defer stop()
+		f.defaultLabel("hold")
+		l, done, err := f.locker(func(quorum.Event) {})
+		if err != nil {
+			return err
 		}
-	}
-	if unlocked := lease.Unlock(ctx); unlocked != nil {
-		return f.notReleased(c, unlocked, exitOK)
-	}
-	if err != nil {
-		return c.fail("hold", err)
-	}
-	return exitOK
+		defer briefly(done)
+		lease, status := f.acquire(ctx, c, l, signals)
+		if lease == nil {
+			return cli.Exit(status)
+		}
+		if *asJSON {
+			err = json.NewEncoder(c.stdout).Encode(holdJSON{lease.Names(), lease.Owner(), lease.Token()})
+		} else {
+			_, err = fmt.Fprintf(c.stdout, "holding %s: owner %s, token %d\n", printable(f.title()), lease.Owner(), lease.Token())
+		}
+		if err == nil {
+			select {
+			case <-signals:
+			case <-ctx.Done():
+			case <-lease.Context().Done():
+			}
+		}
+		if unlocked := lease.Unlock(ctx); unlocked != nil {
+			return cli.Exit(f.notReleased(c, unlocked, exitOK))
+		}
+		return err
+	})
 }

@@ -14,36 +14,35 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/redquorum/redquorum/internal/cli"
 	"github.com/redquorum/redquorum/internal/neterr"
 	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 )
 
-const listManual = `
-usage: redquorum list [PATTERN] [--all] [--json] [--nodes URL,...]
+const listManual = `Lists the locks that are held: the mode, the time left without renewal, the
+number of waiters, on how many nodes the owner has it, and the label of its
+program, or its owner name if it has none. PATTERN is as in Redis' SCAN: * is
+any text, ? any character, [ab] one of these. Locks of Redisson are listed, too.
+On a terminal a long line is cut; 'redquorum status' and --json show all of it.
 
-Lists the locks that are held: the mode, the time left without renewal, the number of
-waiters, on how many nodes the owner has it, and the label of its program, or its owner
-name if it has none. PATTERN is as in Redis' SCAN: * is any text, ? any character, [ab]
-one of these. Locks of Redisson are listed, too. On a terminal a long line is cut;
-'redquorum status' and --json show all of it.
+It changes nothing and does not block the servers: it reads the keys of each
+node by SCAN, in small steps, for at most 10 s. A majority of the nodes has to
+be read to find every lock; otherwise the verdict is unknown. The list may be
+outdated when you read it. The user needs SCAN.
 
-It changes nothing and does not block the servers: it reads the keys of each node by
-SCAN, in small steps, for at most 10 s. A majority of the nodes has to be read to find
-every lock; otherwise the verdict is unknown. The list may be outdated when you read
-it. The user needs SCAN.
-
-It shows no age: nodes do not store when a lock was acquired. The fence of status is
-no substitute, as attempts of other callers raise it while the lock is held.
+It shows no age: nodes do not store when a lock was acquired. The fence of
+status is no substitute, as attempts of other callers raise it while the lock is
+held.
 
 Exit status: 0, or 1 if the verdict is unknown, 2 usage.
 
 example:
-  redquorum list 'orders/*'
-`
+  redquorum list 'orders/*'`
 
 const (
 	scanTime    = 10 * time.Second // for each node
@@ -81,52 +80,48 @@ type unreadJSON struct {
 	Error string `json:"error"`
 }
 
-func listVerb(ctx context.Context, c *command) int {
-	fs := c.flags("list", listManual)
+func listVerb() *cobra.Command {
+	cmd, fs := newVerb("list [PATTERN]", "list the locks that are held", listManual)
 	var nodes nodeFlags
 	nodes.register(fs)
 	nodes.registerPrefix(fs)
 	all := fs.Bool("all", false, "also list keys that are on too few nodes for a lock")
 	asJSON := fs.Bool("json", false, "print one JSON object")
-	args, status, ok := c.parseArgs(fs)
-	if !ok {
-		return status
-	}
-	if len(args) > 1 {
-		return c.fail("list", leftOver(args[1]))
-	}
-	pattern := "*"
-	if len(args) == 1 {
-		pattern = args[0]
-	}
-	servers, err := nodes.clients()
-	if err != nil {
-		return c.fail("list", err)
-	}
-	l, done, err := nodes.locker(quorum.Options{Timeout: time.Second, Quorum: quorumMost})
-	if err != nil {
-		return c.fail("list", err)
-	}
-	defer done()
-	names, unread := scanAll(ctx, servers, nodes.prefix, pattern)
-	locks, err := inspectAll(ctx, l, names)
-	if err != nil {
-		return c.fail("list", err)
-	}
-	found := newList(locks, *all, len(servers), unread)
-	if *asJSON {
-		err = json.NewEncoder(c.stdout).Encode(found)
-	} else {
-		warnUnread(c.stderr, unread)
-		err = found.print(c.stdout, *all)
-	}
-	if err != nil {
-		return c.fail("list", err)
-	}
-	if found.Verdict != "complete" {
-		return exitError
-	}
-	return exitOK
+	cmd.Args = func(_ *cobra.Command, args []string) error { return cli.NoArgs(cmd, args[min(1, len(args)):]) }
+	return does(cmd, func(ctx context.Context, c *command) error {
+		pattern := "*"
+		if len(c.args) == 1 {
+			pattern = c.args[0]
+		}
+		servers, err := nodes.clients()
+		if err != nil {
+			return err
+		}
+		l, done, err := nodes.locker(quorum.Options{Timeout: time.Second, Quorum: quorumMost})
+		if err != nil {
+			return err
+		}
+		defer done()
+		names, unread := scanAll(ctx, servers, nodes.prefix, pattern)
+		locks, err := inspectAll(ctx, l, names)
+		if err != nil {
+			return err
+		}
+		found := newList(locks, *all, len(servers), unread)
+		if *asJSON {
+			err = json.NewEncoder(c.stdout).Encode(found)
+		} else {
+			warnUnread(c.stderr, unread)
+			err = found.print(c.stdout, *all)
+		}
+		if err != nil {
+			return err
+		}
+		if found.Verdict != "complete" {
+			return cli.Exit(cli.Failed)
+		}
+		return nil
+	})
 }
 
 // warnUnread names the nodes that were not read, together where the reason is the same.
@@ -398,13 +393,5 @@ func fitted(w io.Writer, line string) string {
 	if !terminal.Is(w) {
 		return line
 	}
-	return cut(line, terminal.Columns(w))
-}
-
-// cut cuts a line that is longer than so many characters.
-func cut(line string, width int) string {
-	if r := []rune(line); len(r) > width {
-		return string(r[:width-1]) + "…"
-	}
-	return line
+	return terminal.Cut(line, terminal.Columns(w))
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
@@ -243,7 +244,7 @@ func TestLeft(t *testing.T) {
 
 func TestCut(t *testing.T) {
 	for line, want := range map[string]string{"": "", "12345": "12345", "123456": "1234…", "GrößeÄ": "Größ…"} {
-		if got := cut(line, 5); got != want {
+		if got := terminal.Cut(line, 5); got != want {
 			t.Errorf("%q: %q, want %q", line, got, want)
 		}
 	}

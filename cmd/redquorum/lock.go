@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -15,6 +14,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/pflag"
+
+	"github.com/redquorum/redquorum/internal/cli"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -66,9 +68,10 @@ func (f *lockFlags) refusal() error {
 	return nil
 }
 
-func (f *lockFlags) register(fs *flag.FlagSet) {
+func (f *lockFlags) register(fs *pflag.FlagSet) {
 	f.nodeFlags.register(fs)
 	f.registerPrefix(fs)
+	fs.Func("name", "the lock's `name`, which may also stand alone; several are one lock", f.addName)
 	fs.BoolVar(&f.fair, "fair", false, "first come, first served among all callers that use --fair")
 	fs.BoolVar(&f.read, "read", false, "share the lock with other readers")
 	fs.BoolVar(&f.write, "write", false, "exclude readers, too")
@@ -82,11 +85,11 @@ func (f *lockFlags) register(fs *flag.FlagSet) {
 		}
 		return nil
 	})
-	fs.DurationVar(&f.lease, "lease", 0, "how long the lock lasts without renewal, if this process dies; at most --max-lease\n(default 30s)")
+	fs.DurationVar(&f.lease, "lease", 0, "how long the lock lasts without renewal, if this process dies; at most --max-lease (default 30s)")
 	fs.DurationVar(&f.wait, "wait", 0, "how long to wait for the lock (default: until it is free)")
 	fs.BoolVar(&f.try, "try", false, "do not wait for the lock")
 	fs.DurationVar(&f.maxHold, "max-hold", 0, "how long to hold the lock at most")
-	fs.StringVar(&f.label, "label", "", "the `text` by which status, list and errors of others name this program (default: the host,\nthe process ID and the command)")
+	fs.StringVar(&f.label, "label", "", "the `text` by which status, list and errors of others name this program (default: the host, the process ID and the command)")
 	fs.IntVar(&f.conflict, "conflict-exit-code", exitHeld, "the exit `status` if others hold the lock and the wait is over; with 0 nothing is said about that")
 }
 
@@ -99,35 +102,40 @@ func (f *lockFlags) addName(name string) error {
 // title is the lock's name, or several with commas between.
 func (f *lockFlags) title() string { return strings.Join(f.names, ",") }
 
-// setFlags are those that were given.
-func setFlags(fs *flag.FlagSet) map[string]bool {
-	set := make(map[string]bool)
-	fs.Visit(func(fl *flag.Flag) { set[fl.Name] = true })
-	return set
+// take looks at the flags, after names that stand alone.
+func (f *lockFlags) take(fs *pflag.FlagSet, names []string) error {
+	for _, name := range names {
+		if err := f.addName(name); err != nil {
+			return cli.Usage("%w", err)
+		}
+	}
+	if len(f.names) == 0 {
+		return cli.Usage("the lock's name is missing")
+	}
+	return f.check(fs)
 }
 
 // shortestLease is the shortest in which a command can be stopped before it ends.
 const shortestLease = 100 * time.Millisecond
 
-// check looks at the flags; those in set were given.
-func (f *lockFlags) check(set map[string]bool) error {
+func (f *lockFlags) check(fs *pflag.FlagSet) error {
 	switch {
 	case f.fair && (f.read || f.write) || f.read && f.write:
-		return usageError("--fair, --read and --write exclude each other")
+		return cli.Usage("--fair, --read and --write exclude each other")
 	case len(f.names) > 1 && (f.fair || f.read || f.write):
-		return usageError("--fair, --read and --write are for one name")
-	case f.try && set["wait"]:
-		return usageError("--try and --wait exclude each other")
-	case set["wait"] && f.wait < 0:
-		return usageError("--wait is %v; it must not be negative", f.wait)
-	case set["lease"] && f.lease < shortestLease:
-		return usageError("--lease is %v; it must be at least %v, for the command to be stopped in time", f.lease, shortestLease)
-	case set["max-hold"] && f.maxHold < shortestLease:
-		return usageError("--max-hold is %v; it must be at least %v, for the command to be stopped in time", f.maxHold, shortestLease)
+		return cli.Usage("--fair, --read and --write are for one name")
+	case f.try && fs.Changed("wait"):
+		return cli.Usage("--try and --wait exclude each other")
+	case fs.Changed("wait") && f.wait < 0:
+		return cli.Usage("--wait is %v; it must not be negative", f.wait)
+	case fs.Changed("lease") && f.lease < shortestLease:
+		return cli.Usage("--lease is %v; it must be at least %v, for the command to be stopped in time", f.lease, shortestLease)
+	case fs.Changed("max-hold") && f.maxHold < shortestLease:
+		return cli.Usage("--max-hold is %v; it must be at least %v, for the command to be stopped in time", f.maxHold, shortestLease)
 	case f.conflict < 0 || f.conflict > 255:
-		return usageError("--conflict-exit-code is %d; it must be from 0 to 255", f.conflict)
+		return cli.Usage("--conflict-exit-code is %d; it must be from 0 to 255", f.conflict)
 	}
-	if !set["wait"] {
+	if !fs.Changed("wait") {
 		f.wait = -1
 	}
 	return nil
@@ -146,7 +154,7 @@ func (f *lockFlags) locker(observe func(quorum.Event)) (l *quorum.Locker, done f
 		longest = max(quorum.Defaults().MaxLease, needed)
 		f.maxLease = longest
 	case longest < needed:
-		return nil, nil, usageError("--min-hold is %v; it needs a --max-lease of at least %v", f.minHold, needed)
+		return nil, nil, cli.Usage("--min-hold is %v; it needs a --max-lease of at least %v", f.minHold, needed)
 	}
 	usual := min(quorum.Defaults().Lease, cmp.Or(longest, quorum.Defaults().MaxLease))
 	if f.minHold > 0 {

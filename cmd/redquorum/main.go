@@ -20,13 +20,7 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == wardenVerb {
 		os.Exit(wardenMain(os.Args[2:]))
 	}
-	ctx, stop := context.Background(), func() {}
-	if len(os.Args) < 2 || os.Args[1] != "run" && os.Args[1] != "hold" { // these handle signals themselves: they would miss one that ctx caught before
-		ctx, stop = signal.NotifyContext(ctx, notIgnored(os.Interrupt, syscall.SIGTERM)...)
-		context.AfterFunc(ctx, stop) // a second signal ends the program if it ignores the first
-	}
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
+	code := run(context.Background(), os.Args[1:], os.Stdout, os.Stderr)
 	// A shell goes on with its loop unless the signal has killed what it waits for. Process 1 of
 	// a container cannot be killed so.
 	if code == exitInterrupted && os.Getpid() != 1 && !signal.Ignored(os.Interrupt) {

@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"flag"
 	"fmt"
 	"net"
 	"net/netip"
@@ -18,7 +17,10 @@ import (
 	"unicode"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/spf13/pflag"
 
+	"github.com/redquorum/redquorum/internal/cli"
+	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/embedded"
 	"github.com/redquorum/redquorum/node/redisnode"
@@ -39,25 +41,25 @@ type nodeFlags struct {
 	instead  string // what else there is but naming nodes, for an error
 }
 
-func (n *nodeFlags) register(fs *flag.FlagSet) {
+func (n *nodeFlags) register(fs *pflag.FlagSet) {
 	// The environment is no default of the flag: the help would show it,
 	// passwords included.
 	fs.StringVar(&n.nodes, "nodes", "", "`URLs` of the nodes, or host or host:port, separated by commas (default $REDQUORUM_NODES)")
-	fs.StringVar(&n.password, "password-file", "", "the `file` with the password, for nodes whose URL has none; like the files\nbelow it is read for each connection")
+	fs.StringVar(&n.password, "password-file", "", "the `file` with the password, for nodes whose URL has none; like the files of TLS it is read for each connection")
 	fs.StringVar(&n.cacert, "cacert", "", "a PEM `file` with the CA of nodes whose URL is rediss:// (default: the system's CAs)")
 	fs.StringVar(&n.cert, "cert", "", "a PEM `file` with the certificate of this client, for rediss://; --key has its key")
 	fs.StringVar(&n.key, "key", "", "a PEM `file` with the key of --cert")
-	fs.DurationVar(&n.maxLease, "max-lease", 0, "the longest lease in use anywhere on these nodes; a node that is new or restarted\nis ignored for this long (default $REDQUORUM_MAX_LEASE, or 30s)")
+	fs.DurationVar(&n.maxLease, "max-lease", 0, "the longest lease in use anywhere on these nodes; a node that is new or restarted is ignored for this long (default $REDQUORUM_MAX_LEASE, or 30s)")
 	fs.BoolVar(&n.noGuard, "no-guard", false, "use nodes right after a restart: safe only with appendfsync always")
 }
 
-func (n *nodeFlags) registerPrefix(fs *flag.FlagSet) {
-	fs.StringVar(&n.prefix, "prefix", "", "a `text` before every lock's name on the nodes: the Options.Prefix of the\napplication, if several share the servers")
+func (n *nodeFlags) registerPrefix(fs *pflag.FlagSet) {
+	fs.StringVar(&n.prefix, "prefix", "", "a `text` before every lock's name on the nodes: the Options.Prefix of the application, if several share the servers")
 }
 
-func (n *nodeFlags) registerEmbedded(fs *flag.FlagSet) {
+func (n *nodeFlags) registerEmbedded(fs *pflag.FlagSet) {
 	n.instead = "; or --embedded 3, to try the command"
-	fs.Func("embedded", "instead of --nodes, start `N` nodes inside this process, to try the command:\nthey exclude no other process", func(s string) (err error) {
+	fs.Func("embedded", "instead of --nodes, start `N` nodes inside this process, to try the command: they exclude no other process", func(s string) (err error) {
 		if n.embedded, err = strconv.Atoi(s); err != nil || n.embedded < 1 {
 			return errors.New("want an odd number")
 		}
@@ -74,7 +76,7 @@ func (n *nodeFlags) urls() ([]string, error) {
 		}
 	}
 	if len(urls) == 0 {
-		return nil, usageError("no nodes: give their URLs with --nodes, or in REDQUORUM_NODES%s", n.instead)
+		return nil, cli.Usage("no nodes: give their URLs with --nodes, or in REDQUORUM_NODES%s", n.instead)
 	}
 	return urls, nil
 }
@@ -84,13 +86,13 @@ func (n *nodeFlags) limit() (time.Duration, error) {
 	text := os.Getenv("REDQUORUM_MAX_LEASE")
 	if n.maxLease != 0 || text == "" {
 		if n.maxLease < 0 || n.maxLease > quorum.Defaults().FenceRetention {
-			return 0, usageError("--max-lease is %v; it must be more than 0, and at most %v", n.maxLease, quorum.Defaults().FenceRetention)
+			return 0, cli.Usage("--max-lease is %v; it must be more than 0, and at most %v", n.maxLease, quorum.Defaults().FenceRetention)
 		}
 		return n.maxLease, nil
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d <= 0 || d > quorum.Defaults().FenceRetention {
-		return 0, usageError("REDQUORUM_MAX_LEASE is %s; it must be a time such as 30s, at most %v", quoted(text), quorum.Defaults().FenceRetention)
+		return 0, cli.Usage("REDQUORUM_MAX_LEASE is %s; it must be a time such as 30s, at most %v", cli.Quoted(text), quorum.Defaults().FenceRetention)
 	}
 	return d, nil
 }
@@ -123,10 +125,16 @@ const (
 var asFlags = strings.NewReplacer("Options.Quorum", "--quorum", "Options.Lease", "--lease", "Options.MaxHold", "--max-hold",
 	"Options.MaxLease", "--max-lease", "Options.Prefix", "--prefix", "MaxLease", "--max-lease")
 
+// A flagged error of a lock names flags where to read on.
+type flagged struct{ error }
+
+func (f flagged) Error() string { return inFlags(f.error) }
+func (f flagged) Unwrap() error { return f.error }
+
 // inFlags is the text of an error of a lock, which names flags where to read on.
 func inFlags(err error) string {
 	const longest = 2000 // names of locks are long, or many
-	return cut(strings.ReplaceAll(err.Error(), "see Options.MaxLease, Options.NoRestartGuard", "see --max-lease, --no-guard"), longest)
+	return terminal.Cut(strings.ReplaceAll(err.Error(), "see Options.MaxLease, Options.NoRestartGuard", "see --max-lease, --no-guard"), longest)
 }
 
 // lockOn is quorum.New with errors in the words of the command line. It closes
@@ -139,9 +147,9 @@ func lockOn(nodes []node.Node, o quorum.Options) (l *quorum.Locker, err error) {
 		o.Quorum = len(nodes)/2 + 1
 	}
 	if n := len(nodes); n%2 == 0 && o.Quorum == 0 {
-		err = usageError("%d nodes survive the loss of no more nodes than %d would: list an odd number", n, n-1)
+		err = cli.Usage("%d nodes survive the loss of no more nodes than %d would: list an odd number", n, n-1)
 	} else if l, err = quorum.New(nodes, o); err != nil {
-		err = usageError("%s", asFlags.Replace(strings.TrimPrefix(err.Error(), "quorum: ")))
+		err = cli.Usage("%s", asFlags.Replace(strings.TrimPrefix(err.Error(), "quorum: ")))
 	}
 	if err != nil {
 		for _, n := range nodes {
@@ -154,7 +162,7 @@ func lockOn(nodes []node.Node, o quorum.Options) (l *quorum.Locker, err error) {
 func (n *nodeFlags) connect() (nodes []node.Node, end func(), err error) {
 	if n.embedded != 0 {
 		if n.nodes != "" {
-			return nil, nil, usageError("--nodes and --embedded exclude each other")
+			return nil, nil, cli.Usage("--nodes and --embedded exclude each other")
 		}
 		set, err := embedded.Start(n.embedded)
 		if err != nil {
@@ -187,7 +195,7 @@ func (n *nodeFlags) options() ([]*redis.Options, error) {
 			err = errors.New(odd)
 		}
 		if err != nil {
-			return nil, usageError("server %d of %d%s: %v", i+1, len(urls), masked(urls, u), err)
+			return nil, cli.Usage("server %d of %d%s: %v", i+1, len(urls), masked(urls, u), err)
 		}
 		if n.password != "" && o.Password == "" {
 			o.CredentialsProviderContext = func(context.Context) (user, password string, err error) {
@@ -202,7 +210,7 @@ func (n *nodeFlags) options() ([]*redis.Options, error) {
 		all = append(all, o)
 	}
 	if !secure && n.cacert+n.cert != "" {
-		return nil, usageError("--cacert, --cert and --key are for TLS, and no node's URL begins with rediss://")
+		return nil, cli.Usage("--cacert, --cert and --key are for TLS, and no node's URL begins with rediss://")
 	}
 	return all, nil
 }
@@ -210,7 +218,7 @@ func (n *nodeFlags) options() ([]*redis.Options, error) {
 // checkFiles reads the files once, so that an error in them is one of usage.
 func (n *nodeFlags) checkFiles() error {
 	if (n.cert == "") != (n.key == "") {
-		return usageError("--cert and --key need each other")
+		return cli.Usage("--cert and --key need each other")
 	}
 	for _, file := range []struct {
 		given string
@@ -224,7 +232,7 @@ func (n *nodeFlags) checkFiles() error {
 			continue
 		}
 		if err := file.read(); err != nil {
-			return usageError("%v", err)
+			return cli.Usage("%v", err)
 		}
 	}
 	return nil

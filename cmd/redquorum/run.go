@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -17,88 +16,93 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/redquorum/redquorum/internal/cli"
 	"github.com/redquorum/redquorum/quorum"
 )
 
-const runManual = `
-usage: redquorum run NAME... [flags] -- COMMAND [ARG...]
-       redquorum run NAME... [flags] -c 'SHELL COMMAND'
-       redquorum run --name NAME [flags] [--] COMMAND [ARG...]
+const runManual = `Takes the lock NAME, runs COMMAND, and releases the lock when COMMAND has ended.
+The lock is renewed for as long as COMMAND runs, or until --max-hold. With
+several names it takes all of them or none. With --read it shares the lock with
+other readers. With --write it has the lock alone, and readers wait for it as
+well. A NAME is text in UTF-8. It must not begin with redquorum_ or redisson_,
+nor contain :rwlock_timeout:, because other locks have keys under such names.
 
-Takes the lock NAME, runs COMMAND, and releases the lock when COMMAND has ended. The
-lock is renewed for as long as COMMAND runs, or until --max-hold. With several
-names it takes all of them or none. With --read it shares the lock with other readers.
-With --write it has the lock alone, and readers wait for it as well. A NAME is text
-in UTF-8. It must not begin with redquorum_ or redisson_, nor contain
-:rwlock_timeout:, because other locks have keys under such names.
-
-While it waits, it says on standard error what it waits for, and why its last attempt
-failed: after 1 s, after 10 s, and then every minute. With --conflict-exit-code 0, for
-jobs that may be skipped, it says nothing while others hold the lock. With --verbose it also says when it has the lock, as which
+While it waits, it says on standard error what it waits for, and why its last
+attempt failed: after 1 s, after 10 s, and then every minute. With
+--conflict-exit-code 0, for jobs that may be skipped, it says nothing while
+others hold the lock. With --verbose it also says when it has the lock, as which
 owner, and when it has released it.
 
 COMMAND has the standard streams of this process. In its environment are
-REDQUORUM_NAME (several with commas between), REDQUORUM_TOKEN (a fencing token: higher
-than that of every earlier holder, or of every earlier writer with --read) and
-REDQUORUM_OWNER. REDQUORUM_NODES is removed, as it may have passwords. A run inside of
-COMMAND that would wait for its own lock is refused; REDQUORUM_OUTER has the owners of
-the runs around it.
+REDQUORUM_NAME (several with commas between), REDQUORUM_TOKEN (a fencing token:
+higher than that of every earlier holder, or of every earlier writer with
+--read) and REDQUORUM_OWNER. REDQUORUM_NODES is removed, as it may have
+passwords. A run inside of COMMAND that would wait for its own lock is refused;
+REDQUORUM_OUTER has the owners of the runs around it.
 
-COMMAND gets the signals that this process gets, such as TERM, USR1 or WINCH, and is
-continued if it was stopped. While this process waits for the lock, INT, TERM, HUP and
-QUIT end the wait, and others do nothing. On Linux COMMAND uses the terminal as without
-redquorum: it can ask there whatever is redirected, and Ctrl-Z, bg and fg stop and
-continue all of it. Nobody renews the lock of a job that is stopped. So continue it
-within half of the lease, or COMMAND is killed. When COMMAND was killed, the terminal
-gets its modes back. Without a terminal COMMAND runs in a process group of its own.
-On other systems it always does, and gets the terminal if this process has it and is
-not in a pipeline; Ctrl-Z is switched off.
+COMMAND gets the signals that this process gets, such as TERM, USR1 or WINCH,
+and is continued if it was stopped. While this process waits for the lock, INT,
+TERM, HUP and QUIT end the wait, and others do nothing. On Linux COMMAND uses
+the terminal as without redquorum: it can ask there whatever is redirected, and
+Ctrl-Z, bg and fg stop and continue all of it. Nobody renews the lock of a job
+that is stopped. So continue it within half of the lease, or COMMAND is killed.
+When COMMAND was killed, the terminal gets its modes back. Without a terminal
+COMMAND runs in a process group of its own. On other systems it always does, and
+gets the terminal if this process has it and is not in a pipeline; Ctrl-Z is
+switched off.
 
-If the lock cannot be renewed, or --max-hold is near, all that COMMAND has started
-gets TERM, and KILL before the lease ends. --term-grace is the time between the two.
-When COMMAND ends by itself, what it has left in the background has a second to end.
-Then it gets TERM, and KILL after --term-grace. The lock is held meanwhile. So leave
-daemons to a service manager: a command cannot start one that outlives the lock.
+If the lock cannot be renewed, or --max-hold is near, all that COMMAND has
+started gets TERM, and KILL before the lease ends. --term-grace is the time
+between the two. When COMMAND ends by itself, what it has left in the background
+has a second to end. Then it gets TERM, and KILL after --term-grace. The lock is
+held meanwhile. So leave daemons to a service manager: a command cannot start
+one that outlives the lock.
 
 A helper process enforces this even if redquorum is stopped or killed. It cannot
 reach processes that run as another user (sudo, setuid programs) or that another
-service starts (docker, systemd-run, at). If both processes are killed, only COMMAND
-itself is killed. All this is so on Linux. On other systems redquorum reaches only
-COMMAND's process group, not what timeout, setsid or "set -m" move out of it, and
-nothing is enforced while both processes are stopped or after both were killed.
+service starts (docker, systemd-run, at). If both processes are killed, only
+COMMAND itself is killed. All this is so on Linux. On other systems redquorum
+reaches only COMMAND's process group, not what timeout, setsid or "set -m" move
+out of it, and nothing is enforced while both processes are stopped or after
+both were killed.
 
 With --min-hold the lock stays taken for that time from its acquisition, also if
-COMMAND ends earlier, fails or cannot be started. So a job that several hosts start at the
-same time, each by its own clock, runs once. Choose more than the clocks and --wait
-may differ by, and less than the interval. If COMMAND ends near the end of
---min-hold, the lock may stay taken for up to --lease longer. With --min-hold the
-default of --lease is at most --min-hold. Unless --max-lease is set, nodes that
-restarted are ignored for --min-hold if that is longer than 30s.
+COMMAND ends earlier, fails or cannot be started. So a job that several hosts
+start at the same time, each by its own clock, runs once. Choose more than the
+clocks and --wait may differ by, and less than the interval. If COMMAND ends
+near the end of --min-hold, the lock may stay taken for up to --lease longer.
+With --min-hold the default of --lease is at most --min-hold. Unless --max-lease
+is set, nodes that restarted are ignored for --min-hold if that is longer than
+30s.
 
 Passwords in --nodes can be seen in the list of processes (ps). Put them in
-REDQUORUM_NODES, which COMMAND cannot read there on Linux, or use --password-file.
+REDQUORUM_NODES, which COMMAND cannot read there on Linux, or use
+--password-file.
 
 Exit status: that of COMMAND (128 + the signal if one killed it), or
   69   too few nodes are usable for anybody to get the lock
-  71   the system refused a process or a file, or /proc is missing; COMMAND has not begun
-  75   others hold the lock (see --conflict-exit-code), or TERM, HUP or QUIT ended the
-       wait for it
-  76   the lock was lost, --max-hold has passed, or the helper process was killed;
-       COMMAND was ended
-  78   permanent error on too many nodes: bad credentials, untrusted certificate, wrong
-       key type, unsupported server, no fencing token left, duplicate servers, or a
-       run that would wait for the one that started it
+  71   the system refused a process or a file, or /proc is missing; COMMAND has
+       not begun
+  75   others hold the lock (see --conflict-exit-code), or TERM, HUP or QUIT
+       ended the wait for it
+  76   the lock was lost, --max-hold has passed, or the helper process was
+       killed; COMMAND was ended
+  78   permanent error on too many nodes: bad credentials, untrusted
+       certificate, wrong key type, unsupported server, no fencing token left,
+       duplicate servers, or a run that would wait for the one that started it
   126  COMMAND cannot be executed
   127  COMMAND was not found
-  130  INT ended COMMAND, or the wait; this process ends by the signal, too, so that a
-       shell ends its loop
+  130  INT ended COMMAND, or the wait; this process ends by the signal, too, so
+       that a shell ends its loop
   2    usage
 
 example:
   redquorum run nightly --wait 10s -- ./report.sh
   redquorum run nightly --try -c 'dump | gzip >dump.gz'
-  redquorum run job --min-hold 45s --try -- ./job
-`
+  redquorum run job --min-hold 45s --try -- ./job`
 
 const (
 	exitNoQuorum      = 69 // EX_UNAVAILABLE of sysexits.h
@@ -118,33 +122,74 @@ type runFlags struct {
 	command []string
 }
 
-func runVerb(ctx context.Context, c *command) int {
-	f, status, ok := c.runFlags()
-	if !ok {
-		return status
+func runVerb() *cobra.Command {
+	cmd, fs := newVerb("run NAME... [flags] -- COMMAND [ARG...]", "run a command while holding a lock", runManual)
+	f := &runFlags{lockFlags: lockFlags{verb: "run"}}
+	f.register(fs)
+	f.registerEmbedded(fs)
+	fs.StringVarP(&f.shell, "command", "c", "", "instead of COMMAND: a `text` that /bin/sh -c runs")
+	fs.DurationVar(&f.grace, "term-grace", 0, "how long the command has between TERM and KILL, at most half of the lease (default: a sixth of the lease, 10s at most)")
+	fs.DurationVar(&f.minHold, "min-hold", 0, "how long the lock stays taken at least, though COMMAND ends earlier")
+	fs.BoolVar(&f.verbose, "verbose", false, "say when the lock is acquired, with its owner and token, and when it is released")
+	cmd.ValidArgsFunction = cli.Files // of the command
+	return supervises(cmd, func(ctx context.Context, c *command) error {
+		names := c.args
+		if dash := cmd.ArgsLenAtDash(); dash >= 0 {
+			names, f.command = c.args[:dash], c.args[dash:]
+		}
+		if err := f.takeCommand(fs, names); err != nil {
+			return err
+		}
+		return f.run(ctx, c)
+	})
+}
+
+// takeCommand looks at the flags, after names that stand alone. The command has been set.
+func (f *runFlags) takeCommand(fs *pflag.FlagSet, names []string) error {
+	if err := f.take(fs, names); err != nil {
+		return err
 	}
+	shell := fs.Changed("command")
+	switch {
+	case shell && len(f.command) > 0:
+		return cli.Usage("-c and COMMAND exclude each other")
+	case shell:
+		f.command = []string{"/bin/sh", "-c", f.shell}
+	case len(f.command) == 0:
+		return cli.Usage("the command is missing: run %s -- COMMAND [ARG...]", cli.Quoted(f.names[0]))
+	case strings.Contains(f.command[0], "://"):
+		return cli.Usage("the command is a URL; those of nodes follow --nodes")
+	case fs.Changed("term-grace") && f.grace <= 0:
+		return cli.Usage("--term-grace is %v; it must be more than 0", f.grace)
+	case fs.Changed("min-hold"):
+		return f.checkMinHold()
+	}
+	return nil
+}
+
+func (f *runFlags) run(ctx context.Context, c *command) error {
 	signals, stop := catch(passable())
 	defer stop()
 	path, err := findCommand(f.command[0])
 	if err != nil {
-		return failCommand(c.stderr, f.command[0], "", err)
+		return cli.Exit(failCommand(c.stderr, f.command[0], "", err))
 	}
 	trouble := new(trouble)
 	f.defaultLabel("run " + filepath.Base(f.command[0]))
 	l, done, err := f.locker(trouble.observe)
 	if err != nil {
-		return c.fail("run", err)
+		return err
 	}
 	leave := done
 	defer func() { leave() }()
 	if whole := f.shortest(); f.grace > whole/2 {
-		return c.fail("run", usageError("--term-grace is %v; it must be at most half of the lease or --max-hold, %v", f.grace, whole))
+		return cli.Usage("--term-grace is %v; it must be at most half of the lease or --max-hold, %v", f.grace, whole)
 	}
 
 	begun := time.Now()
 	lease, status := f.acquire(ctx, c, l, signals)
 	if lease == nil {
-		return status
+		return cli.Exit(status)
 	}
 	if f.verbose {
 		say(c.stderr, "acquired %s after %v: owner %s, token %d", shown(f.title()), since(begun), lease.Owner(), lease.Token())
@@ -153,9 +198,9 @@ func runVerb(ctx context.Context, c *command) int {
 	status = c.supervise(path, f, lease, trouble, signals)
 	if err := lease.Unlock(ctx); err != nil {
 		if status == exitLost { // that has been said
-			return status
+			return cli.Exit(status)
 		}
-		return f.notReleased(c, err, status)
+		return cli.Exit(f.notReleased(c, err, status))
 	}
 	leave = func() { briefly(done) }
 	if f.verbose {
@@ -165,81 +210,7 @@ func runVerb(ctx context.Context, c *command) int {
 			say(c.stderr, "released %s after %v", shown(f.title()), since(begun))
 		}
 	}
-	return status
-}
-
-func (c *command) runFlags() (f *runFlags, status int, ok bool) {
-	fs := c.flags("run", runManual)
-	f = &runFlags{lockFlags: lockFlags{verb: "run"}}
-	f.register(fs)
-	f.registerEmbedded(fs)
-	fs.Func("name", "the lock's `name`; give it several times for one lock of several names", f.addName)
-	fs.StringVar(&f.shell, "c", "", "instead of COMMAND: a `text` that /bin/sh -c runs")
-	fs.DurationVar(&f.grace, "term-grace", 0, "how long the command has between TERM and KILL, at most half of the lease\n(default: a sixth of the lease, 10s at most)")
-	fs.DurationVar(&f.minHold, "min-hold", 0, "how long the lock stays taken at least, though COMMAND ends earlier")
-	fs.BoolVar(&f.verbose, "verbose", false, "say when the lock is acquired, with its owner and token, and when it is released")
-	if status, ok = c.parse(fs); !ok {
-		return f, status, false
-	}
-	f.command = fs.Args()
-	if len(f.names) == 0 {
-		if status, ok = f.namesFirst(c, fs); !ok {
-			return f, status, false
-		}
-	}
-	set := setFlags(fs)
-	err := f.check(set)
-	switch {
-	case err != nil:
-	case len(f.names) == 0:
-		err = usageError("the lock's name is missing: run NAME -- COMMAND [ARG...]")
-	case set["c"] && len(f.command) > 0:
-		err = usageError("-c and COMMAND exclude each other")
-	case set["c"]:
-		f.command = []string{"/bin/sh", "-c", f.shell}
-	case len(f.command) == 0:
-		err = usageError("the command is missing: ... -- COMMAND [ARG...]")
-	case strings.Contains(f.command[0], "://"):
-		err = usageError("the command is a URL; those of nodes follow --nodes")
-	}
-	if err == nil && set["min-hold"] {
-		err = f.checkMinHold()
-	}
-	if err == nil && set["term-grace"] && f.grace <= 0 {
-		err = usageError("--term-grace is %v; it must be more than 0", f.grace)
-	}
-	if err != nil {
-		return f, c.fail("run", err), false
-	}
-	return f, exitOK, true
-}
-
-// namesFirst reads names that stand alone, and the flags after them, where there is no --name. The
-// command follows -- then.
-func (f *runFlags) namesFirst(c *command, fs *flag.FlagSet) (status int, ok bool) {
-	rest := fs.Args()
-	if before := len(c.args) - len(rest) - 1; len(rest) == 0 || before >= 0 && c.args[before] == "--" {
-		return exitOK, true // no names
-	}
-	f.command = nil
-	end := slices.Index(rest, "--")
-	if end >= 0 {
-		rest, f.command = rest[:end], rest[end+1:]
-	}
-	c.args = rest
-	names, status, ok := c.parseArgs(fs)
-	if !ok {
-		return status, false
-	}
-	if end < 0 && !setFlags(fs)["c"] {
-		return c.fail("run", usageError("the command is missing: run %s -- COMMAND [ARG...]", quoted(names[0]))), false
-	}
-	for _, name := range names {
-		if err := f.addName(name); err != nil {
-			return c.fail("run", usageError("%v", err)), false
-		}
-	}
-	return exitOK, true
+	return cli.Exit(status)
 }
 
 // longestMinHold leaves --max-lease below its bound.
@@ -248,9 +219,9 @@ const longestMinHold = 23 * time.Hour
 func (f *runFlags) checkMinHold() error {
 	switch {
 	case f.minHold <= 0 || f.minHold > longestMinHold:
-		return usageError("--min-hold is %v; it must be more than 0, and at most %v", f.minHold, longestMinHold)
+		return cli.Usage("--min-hold is %v; it must be more than 0, and at most %v", f.minHold, longestMinHold)
 	case f.read || f.write:
-		return usageError("--min-hold cannot be combined with --read or --write")
+		return cli.Usage("--min-hold cannot be combined with --read or --write")
 	}
 	return nil
 }

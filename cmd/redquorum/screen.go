@@ -105,7 +105,7 @@ func (s *screen) draw(d *demo) {
 		if i < len(last) {
 			text = last[i]
 		}
-		line("  %s", cut(text, terminal.Page-2))
+		line("  %s", terminal.Cut(text, terminal.Page-2))
 	}
 	_, _ = io.WriteString(s.w, b.String())
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"math"
@@ -16,7 +15,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/cli"
 	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/sim"
 	"github.com/redquorum/redquorum/sim/elections"
@@ -31,64 +34,51 @@ const (
 	exitSimFailed        = 5
 )
 
-const simManual = `
-usage: redquorum sim [explore flags]
-       redquorum sim run --seed N    one run, event by event
-       redquorum sim explore         many runs, until one goes wrong
-       redquorum sim shrink PLAN     the smallest plan that fails alike
-       redquorum sim replay PLAN     a run of a plan
-       redquorum sim manual          the language of plans
-       redquorum sim verify          is a run always the same?
-       redquorum sim scenario S24    one of sixty-nine ways to fail
-       redquorum sim matrix          all, with and without protections
-
-Runs the engine of this program in a simulated world: nodes crash, lose their
+const simManual = `Runs the engine of this program in a simulated world: nodes crash, lose their
 data, hang and have a wrong time of day; networks lose, delay and repeat
 messages; processes stop at the worst instant. A seed, or a plan, always gives
 the same run. Each run is checked against sixteen invariants, such as mutual
 exclusion. With no subcommand, explores random seeds for 30 s.
 
-'redquorum sim WORD --help' has the rest.
-
-Exit status: 0 sound, 1 safety broken, 3 liveness broken, 4 not deterministic,
-2 usage, 5 the result could not be written, 130 interrupted.
+Exit status: 0 sound, 1 safety broken, 3 liveness broken, 4 not deterministic, 2
+usage, 5 the result could not be written, 130 interrupted.
 
 example:
-  redquorum sim
-`
+  redquorum sim`
 
-func simVerb(ctx context.Context, c *command) int {
-	c.failed = exitSimFailed
-	if len(c.args) == 0 || strings.HasPrefix(c.args[0], "-") {
-		for _, a := range c.args {
-			if strings.TrimLeft(a, "-") == "help" || a == "-h" {
-				fmt.Fprint(c.stdout, terminal.Manual(strings.TrimLeft(simManual, "\n"), terminal.PageOf(c.stdout)))
-				return exitOK
-			}
-		}
-		return written("sim", simExplore)(ctx, c)
-	}
-	word := c.args[0]
-	for _, v := range simWords() {
-		if v.name == word {
-			c.args = c.args[1:]
-			return v.run(ctx, c)
-		}
-	}
-	return c.fail("sim", usageError("there is no sim %s%s", quoted(word), didYouMean(word, nextWords("sim", helpPages()))))
+// simVerb explores, unless a word of its own follows.
+func simVerb() *cobra.Command {
+	cmd := simExplore("sim", "run the same lock through every failure, in virtual time", simManual)
+	cmd.AddCommand(simRun(), simExplore("explore", "many runs, until one goes wrong", exploreManual), simShrink(), simReplay(), simManualVerb(), simVerify(),
+		simScenario(), simMatrix())
+	return cmd
 }
 
-// heedful makes a word end with ctx that looks at it nowhere. Its run is in virtual time,
-// and nothing is lost with it.
-func heedful(run func(context.Context, *command) int) func(context.Context, *command) int {
-	return func(ctx context.Context, c *command) int {
-		done := make(chan int, 1)
-		go func() { done <- run(ctx, c) }()
+// doesSim has a word of sim do something. Its errors have a status of their own, also that of an output that cannot be
+// written.
+func doesSim(cmd *cobra.Command, do func(context.Context, *command) error) *cobra.Command {
+	return does(cmd, func(ctx context.Context, c *command) error {
+		out := &output{Writer: c.stdout}
+		c.stdout = out
+		err := do(ctx, c)
+		if out.err != nil {
+			err = out.err
+		}
+		return cli.Fail(exitSimFailed, err)
+	})
+}
+
+// endsWithContext makes a word end with ctx that looks at it nowhere. Its run is in virtual time, and nothing is lost
+// with it.
+func endsWithContext(do func(context.Context, *command) error) func(context.Context, *command) error {
+	return func(ctx context.Context, c *command) error {
+		done := make(chan error, 1)
+		go func() { done <- do(ctx, c) }()
 		select {
-		case status := <-done:
-			return status
+		case err := <-done:
+			return err
 		case <-ctx.Done():
-			return exitInterrupted
+			return cli.Exit(exitInterrupted)
 		}
 	}
 }
@@ -109,35 +99,6 @@ func (o *output) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// written makes a word fail whose output could not be written.
-func written(name string, run func(context.Context, *command) int) func(context.Context, *command) int {
-	return func(ctx context.Context, c *command) int {
-		out := &output{Writer: c.stdout}
-		c.stdout = out
-		if status := run(ctx, c); out.err == nil || status == exitSimFailed {
-			return status
-		}
-		return c.fail(name, out.err)
-	}
-}
-
-func simWords() []verb {
-	words := []verb{
-		{"run", "", heedful(simRun)},
-		{"explore", "", simExplore},
-		{"shrink", "", simShrink},
-		{"replay", "", heedful(simReplay)},
-		{"manual", "", simManualVerb},
-		{"verify", "", simVerify},
-		{"scenario", "", heedful(simScenario)},
-		{"matrix", "", heedful(simMatrix)},
-	}
-	for i := range words {
-		words[i].run = written("sim "+words[i].name, words[i].run)
-	}
-	return words
-}
-
 // statusOf is the exit status for a verdict.
 func statusOfVerdict(v sim.Verdict) int {
 	switch v {
@@ -154,11 +115,10 @@ type planFlags struct {
 	profile faults.Profile
 	lock    faults.Lock
 	kinds   []string
-	set     map[string]bool
-	fs      *flag.FlagSet
+	fs      *pflag.FlagSet
 }
 
-func (f *planFlags) register(fs *flag.FlagSet) {
+func (f *planFlags) register(fs *pflag.FlagSet) {
 	f.fs = fs
 	fs.IntVar(&f.profile.Nodes, "nodes", 0, "the number `N` of nodes (default: drawn from the seed)")
 	fs.IntVar(&f.profile.Clients, "clients", 0, "the number `N` of clients that compete (default: drawn from the seed)")
@@ -172,7 +132,7 @@ func (f *planFlags) register(fs *flag.FlagSet) {
 		return nil
 	})
 	fs.IntVar(&f.lock.Need, "need", 0, "the number `N` of nodes that must grant (default: drawn from the seed)")
-	fs.Func("kinds", "of what kinds the locks are: plain, or a `list` of "+strings.Join(lockKinds[1:], ",")+".\njoint ones are of names on all nodes and of the name far, on all but the last two;\nin a chain one is waited for while another is held\n(default: drawn from the seed)", func(s string) error {
+	fs.Func("kinds", "of what kinds the locks are: plain, or a `list` of "+strings.Join(lockKinds[1:], ",")+". Joint ones are of names on all nodes and of the name far, on all but the last two; in a chain one is waited for while another is held (default: drawn from the seed)", func(s string) error {
 		f.kinds = strings.Split(s, ",")
 		for _, kind := range f.kinds {
 			if !slices.Contains(lockKinds, kind) {
@@ -206,21 +166,19 @@ var lockKinds = []string{"plain", "readwrite", "fair", "several", "joint", "chai
 
 // check looks at the flags after they were parsed.
 func (f *planFlags) check() error {
-	f.set = make(map[string]bool)
-	f.fs.Visit(func(g *flag.Flag) { f.set[g.Name] = true })
 	switch p := f.profile; {
-	case p.Nodes < 0 || p.Nodes > faults.MaxNodes || f.set["nodes"] && p.Nodes == 0:
-		return usageError("--nodes is %d; it must be 1 to %d", p.Nodes, faults.MaxNodes)
-	case p.Clients < 0 || p.Clients > faults.MaxClients || f.set["clients"] && p.Clients == 0:
-		return usageError("--clients is %d; it must be 1 to %d", p.Clients, faults.MaxClients)
-	case f.set["client"] && f.lock.Client == faults.Plain && (f.set["need"] || f.set["kinds"]):
-		return usageError("--need and --kinds are not for --client plain: it has one kind of lock")
-	case f.lock.Need < 0 || f.lock.Need > faults.MaxNodes || f.set["need"] && f.lock.Need == 0:
-		return usageError("--need is %d; it must be more than half of the nodes, and at most all", f.lock.Need)
-	case f.set["need"] && f.set["nodes"] && (f.lock.Need > p.Nodes || f.lock.Need <= p.Nodes/2):
-		return usageError("--need is %d; it must be more than half of %d nodes, and at most all", f.lock.Need, p.Nodes)
-	case p.Length < 0 || p.Length > faults.MaxLength || f.set["length"] && p.Length == 0:
-		return usageError("--length is %v; it must be more than 0 and at most %v", p.Length, faults.MaxLength)
+	case p.Nodes < 0 || p.Nodes > faults.MaxNodes || f.fs.Changed("nodes") && p.Nodes == 0:
+		return cli.Usage("--nodes is %d; it must be 1 to %d", p.Nodes, faults.MaxNodes)
+	case p.Clients < 0 || p.Clients > faults.MaxClients || f.fs.Changed("clients") && p.Clients == 0:
+		return cli.Usage("--clients is %d; it must be 1 to %d", p.Clients, faults.MaxClients)
+	case f.fs.Changed("client") && f.lock.Client == faults.Plain && (f.fs.Changed("need") || f.fs.Changed("kinds")):
+		return cli.Usage("--need and --kinds are not for --client plain: it has one kind of lock")
+	case f.lock.Need < 0 || f.lock.Need > faults.MaxNodes || f.fs.Changed("need") && f.lock.Need == 0:
+		return cli.Usage("--need is %d; it must be more than half of the nodes, and at most all", f.lock.Need)
+	case f.fs.Changed("need") && f.fs.Changed("nodes") && (f.lock.Need > p.Nodes || f.lock.Need <= p.Nodes/2):
+		return cli.Usage("--need is %d; it must be more than half of %d nodes, and at most all", f.lock.Need, p.Nodes)
+	case p.Length < 0 || p.Length > faults.MaxLength || f.fs.Changed("length") && p.Length == 0:
+		return cli.Usage("--length is %v; it must be more than 0 and at most %v", p.Length, faults.MaxLength)
 	}
 	return nil
 }
@@ -228,7 +186,7 @@ func (f *planFlags) check() error {
 // any reports whether there is one.
 func (f *planFlags) any() bool {
 	for _, name := range []string{"nodes", "clients", "length", "client", "guard", "renew", "fence", "need", "kinds"} {
-		if f.set[name] {
+		if f.fs.Changed(name) {
 			return true
 		}
 	}
@@ -238,7 +196,7 @@ func (f *planFlags) any() bool {
 // adjust changes a plan as the flags say.
 func (f *planFlags) adjust(p *faults.Plan) {
 	l, w := &p.Lock, &p.Work
-	if f.set["kinds"] {
+	if f.fs.Changed("kinds") {
 		for _, share := range w.Kinds() {
 			*share = 0
 		}
@@ -258,21 +216,21 @@ func (f *planFlags) adjust(p *faults.Plan) {
 			w.Chain, w.Names = faults.Percent(50), max(w.Names, 3)
 		}
 	}
-	if f.set["need"] {
+	if f.fs.Changed("need") {
 		l.Need = min(max(f.lock.Need, p.Nodes/2+1), p.Nodes) // of a plan that may have fewer nodes
 	}
-	if f.set["client"] {
+	if f.fs.Changed("client") {
 		if l.Client = f.lock.Client; l.Client == faults.Plain {
 			p.MakePlain()
 		}
 	}
-	if f.set["guard"] {
+	if f.fs.Changed("guard") {
 		l.Guard = f.lock.Guard
 	}
-	if f.set["renew"] {
+	if f.fs.Changed("renew") {
 		l.Renew = f.lock.Renew
 	}
-	if f.set["fence"] {
+	if f.fs.Changed("fence") {
 		l.Fence = f.lock.Fence
 	}
 }
@@ -284,8 +242,8 @@ type simFlags struct {
 	election bool // the clients elect a leader
 }
 
-func (f *simFlags) register(fs *flag.FlagSet) {
-	const what = "what nodes execute commands with: `model|miniredis`; the latter runs the Lua scripts\n" +
+func (f *simFlags) register(fs *pflag.FlagSet) {
+	const what = "what nodes execute commands with: `model|miniredis`; the latter runs the Lua scripts " +
 		"of production, and takes some 50 times as long (default model)"
 	fs.Func("nodes-on", what, func(s string) error {
 		switch s {
@@ -297,7 +255,7 @@ func (f *simFlags) register(fs *flag.FlagSet) {
 		}
 		return nil
 	})
-	const work = "what clients do: `plan|election`, the plan's random work, or to elect a leader\n" +
+	const work = "what clients do: `plan|election`, the plan's random work, or to elect a leader " +
 		"with package election (default plan)"
 	fs.Func("work", work, func(s string) error {
 		switch s {
@@ -319,8 +277,8 @@ func (f *simFlags) add(flag string, o sim.Option) {
 
 // check looks at the flags after they were parsed.
 func (f *simFlags) check(plans *planFlags) error {
-	if f.election && (plans.set["kinds"] || plans.lock.Client == faults.Plain) {
-		return usageError("--kinds and --client plain are not for --work election: its clients have one kind of lock")
+	if f.election && (plans.fs.Changed("kinds") || plans.lock.Client == faults.Plain) {
+		return cli.Usage("--kinds and --client plain are not for --work election: its clients have one kind of lock")
 	}
 	return nil
 }
@@ -334,20 +292,17 @@ func seedRange(s string) (from, to uint64, err error) {
 		}
 	}
 	if err != nil || to < from {
-		return 0, 0, usageError("--seeds is %q; want a range such as 1-1000", s)
+		return 0, 0, cli.Usage("--seeds is %q; want a range such as 1-1000", s)
 	}
 	return from, to, nil
 }
 
-const exploreManual = `
-usage: redquorum sim explore [--seeds A-B] [--for TIME] [flags]
-
-Draws a plan from each seed, runs it, and stops at the first violation that no
+const exploreManual = `Draws a plan from each seed, runs it, and stops at the first violation that no
 fault excuses. Its plan is shrunk and written to a file. It prints the grants
 that the violation is about, the faults that made it possible, the protection
 that is off, if that is the cause, and the command that plays the plan again.
-With --bugs N it goes on until it has found N, each with a file of its own. If it
-finds none it says how many of the situations that a lock must survive have
+With --bugs N it goes on until it has found N, each with a file of its own. If
+it finds none it says how many of the situations that a lock must survive have
 occurred. If it misses one of them in 20000 seeds or more, that is an error.
 
 Exit status: 0 sound, 1 safety broken or a situation missed, 3 liveness broken,
@@ -357,11 +312,10 @@ example:
   redquorum sim explore --for 10m --jobs 2
   redquorum sim explore --for 10m --nodes-on miniredis
   redquorum sim explore --seeds 1-10000 --work election
-  redquorum sim explore --seeds 1-10000 --guard off
-`
+  redquorum sim explore --seeds 1-10000 --guard off`
 
-func simExplore(ctx context.Context, c *command) int {
-	fs := c.flags("sim explore", exploreManual)
+func simExplore(use, short, manual string) *cobra.Command {
+	cmd, fs := newVerb(use, short, manual)
 	var plans planFlags
 	plans.register(fs)
 	var runs simFlags
@@ -373,83 +327,74 @@ func simExplore(ctx context.Context, c *command) int {
 	asJSON := fs.Bool("json", false, "print one JSON object at the end")
 	situations := fs.Bool("situations", false, "list the situations, and in how many runs each occurred")
 	dir := fs.String("out", ".", "write failing plans to this `folder`, which is made if need be")
-	if status, ok := c.parse(fs); !ok {
-		return status
-	}
-	if fs.NArg() > 0 {
-		return c.fail("sim explore", leftOver(fs.Arg(0)))
-	}
-	err := cmp.Or(plans.check(), runs.check(&plans))
-	campaign := sim.Campaign{Profile: plans.profile, Adjust: plans.adjust, Jobs: *jobs, Options: runs.options,
-		From: uint64(time.Now().Unix()) * 1_000_000, To: math.MaxUint64 - 1}
-	if err == nil && *seeds != "" {
-		campaign.From, campaign.To, err = seedRange(*seeds)
-	}
-	switch {
-	case err != nil:
-	case *jobs < 1:
-		err = usageError("--jobs is %d; it must be at least 1", *jobs)
-	case *bugs < 1:
-		err = usageError("--bugs is %d; it must be at least 1", *bugs)
-	case *length <= 0:
-		err = usageError("--for is %v; it must be more than 0", *length)
-	default:
-		campaign.Bugs = *bugs
-		err = os.MkdirAll(*dir, 0o777) // now, and not when there is something to save
-	}
-	if err != nil {
-		return c.fail("sim explore", err)
-	}
-	exploring := ctx
-	if *seeds == "" || isSet(fs, "for") {
-		var cancel context.CancelFunc
-		exploring, cancel = context.WithTimeout(ctx, *length)
-		defer cancel()
-	} else {
-		*length = 0
-	}
-	// A run leaves much behind, and little of that is in use: collect seldom, by size
-	// and not by growth.
-	debug.SetGCPercent(-1)
-	debug.SetMemoryLimit(128 << 20)
-	bar := progress{w: c.screen, live: terminal.Is(c.screen) && !*asJSON, length: *length, from: campaign.From, to: campaign.To}
-	campaign.Progress = bar.show
-	report := sim.Explore(exploring, campaign)
-	bar.clear()
-	var found []string
-	for _, f := range report.Found {
-		path, err := savePlan(ctx, *dir, f, runs)
+	return doesSim(cmd, func(ctx context.Context, c *command) error {
+		err := cmp.Or(plans.check(), runs.check(&plans))
+		campaign := sim.Campaign{Profile: plans.profile, Adjust: plans.adjust, Jobs: *jobs, Options: runs.options,
+			From: uint64(time.Now().Unix()) * 1_000_000, To: math.MaxUint64 - 1}
+		if err == nil && *seeds != "" {
+			campaign.From, campaign.To, err = seedRange(*seeds)
+		}
+		switch {
+		case err != nil:
+		case *jobs < 1:
+			err = cli.Usage("--jobs is %d; it must be at least 1", *jobs)
+		case *bugs < 1:
+			err = cli.Usage("--bugs is %d; it must be at least 1", *bugs)
+		case *length <= 0:
+			err = cli.Usage("--for is %v; it must be more than 0", *length)
+		default:
+			campaign.Bugs = *bugs
+			err = os.MkdirAll(*dir, 0o777) // now, and not when there is something to save
+		}
 		if err != nil {
-			return c.fail("sim explore", err)
+			return err
 		}
-		found = append(found, path)
-	}
-	if *asJSON {
-		err = writeReportJSON(c.stdout, report)
-	} else {
-		c.explain(report, found, runs)
-		err = writeReport(c.stdout, report, *situations)
-	}
-	if err != nil {
-		return c.fail("sim explore", err)
-	}
-	if len(report.Found) == 0 {
-		if report.Seeds >= enough && len(report.Missed()) > 0 && !plans.any() && !runs.election {
-			return exitUnsound
+		exploring := ctx
+		if *seeds == "" || fs.Changed("for") {
+			var cancel context.CancelFunc
+			exploring, cancel = context.WithTimeout(ctx, *length)
+			defer cancel()
+		} else {
+			*length = 0
 		}
-		return exitOK
-	}
-	return statusOfVerdict(report.Found[0].Verdict)
+		// A run leaves much behind, and little of that is in use: collect seldom, by size
+		// and not by growth.
+		debug.SetGCPercent(-1)
+		debug.SetMemoryLimit(128 << 20)
+		bar := progress{w: c.screen, live: terminal.Is(c.screen) && !*asJSON, length: *length, from: campaign.From, to: campaign.To}
+		campaign.Progress = bar.show
+		report := sim.Explore(exploring, campaign)
+		bar.clear()
+		var found []string
+		for _, f := range report.Found {
+			path, err := savePlan(ctx, *dir, f, runs)
+			if err != nil {
+				return err
+			}
+			found = append(found, path)
+		}
+		if *asJSON {
+			err = writeReportJSON(c.stdout, report)
+		} else {
+			c.explain(report, found, runs)
+			err = writeReport(c.stdout, report, *situations)
+		}
+		if err != nil {
+			return err
+		}
+		if len(report.Found) == 0 {
+			if report.Seeds >= enough && len(report.Missed()) > 0 && !plans.any() && !runs.election {
+				return cli.Exit(exitUnsound)
+			}
+			return nil
+		}
+		return cli.Exit(statusOfVerdict(report.Found[0].Verdict))
+	})
 }
 
 // enough is how many seeds reach every situation, if nothing narrows them: a
 // campaign of so many that misses one has something wrong with it.
 const enough = 20_000
-
-func isSet(fs *flag.FlagSet, name string) (set bool) {
-	fs.Visit(func(f *flag.Flag) { set = set || f.Name == name })
-	return set
-}
 
 // shrinkTime bounds the search for a smaller plan.
 const shrinkTime = 10 * time.Second

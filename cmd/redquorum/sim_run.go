@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"go/doc/comment"
 	"go/parser"
@@ -19,7 +18,11 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/cli"
 	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/sim"
 )
@@ -47,24 +50,20 @@ func writeReportJSON(w io.Writer, r *sim.Report) error {
 	return json.NewEncoder(w).Encode(out)
 }
 
-const simRunManual = `
-usage: redquorum sim run --seed N [--nodes N] [--clients N] [flags]
+const simRunManual = `Draws a plan from the seed and runs it. Prints the plan, then a line for each
+thing that happens, with a column for each node: the holder, on that node, of
+the lock that the line is about; a star marks the node that it is about. c1:w
+writes, c1+c2:r read. In a run with several locks, the columns are empty if a
+line is about none of them.
 
-Draws a plan from the seed and runs it. Prints the plan, then a line for each
-thing that happens, with a column for each node: the holder, on that node, of the
-lock that the line is about; a star marks the node that it is about. c1:w writes,
-c1+c2:r read. In a run with several locks, the columns are empty if a line is
-about none of them.
-
-Exit status: 0 sound, 1 safety broken, 3 liveness broken, 2 usage,
-5 the result could not be written.
+Exit status: 0 sound, 1 safety broken, 3 liveness broken, 2 usage, 5 the result
+could not be written.
 
 example:
-  redquorum sim run --seed 7 --nodes 5 --clients 3
-`
+  redquorum sim run --seed 7 --nodes 5 --clients 3`
 
-func simRun(_ context.Context, c *command) int {
-	fs := c.flags("sim run", simRunManual)
+func simRun() *cobra.Command {
+	cmd, fs := newVerb("run", "one run, event by event", simRunManual)
 	var plans planFlags
 	plans.register(fs)
 	var runs simFlags
@@ -72,53 +71,44 @@ func simRun(_ context.Context, c *command) int {
 	seed := fs.Uint64("seed", 1, "the seed, a `number`")
 	show := showFlags{}
 	show.register(fs)
-	if status, ok := c.parse(fs); !ok {
-		return status
-	}
-	if fs.NArg() > 0 {
-		return c.fail("sim run", leftOver(fs.Arg(0)))
-	}
-	if err := cmp.Or(plans.check(), runs.check(&plans)); err != nil {
-		return c.fail("sim run", err)
-	}
-	p := faults.Generate(*seed, plans.profile)
-	plans.adjust(p)
-	return c.play("sim run", p, show, runs, (*sim.Result).WriteHTML)
+	return doesSim(cmd, endsWithContext(func(_ context.Context, c *command) error {
+		if err := cmp.Or(plans.check(), runs.check(&plans)); err != nil {
+			return err
+		}
+		p := faults.Generate(*seed, plans.profile)
+		plans.adjust(p)
+		return c.play(p, show, runs, (*sim.Result).WriteHTML)
+	}))
 }
 
-const simReplayManual = `
-usage: redquorum sim replay PLAN [flags]
+const simReplayManual = `Runs the plan in the file PLAN, or - for the standard input, and prints what
+happens: see redquorum sim run. The language of plans is in redquorum sim
+manual, and in what sim run prints.
 
-Runs the plan in the file PLAN, or - for the standard input, and prints what
-happens: see redquorum sim run. The language of plans is in redquorum sim manual,
-and in what sim run prints.
+Clients with steps do these; those without do random work, and need the locks
+for that when the faults are over: what a step has locked has to be unlocked, or
+to have a lease that ends (lock renew=off).
 
-Clients with steps do these; those without do random work, and need the locks for
-that when the faults are over: what a step has locked has to be unlocked, or to
-have a lease that ends (lock renew=off).
-
-Exit status: 0 sound, 1 safety broken, 3 liveness broken, 2 usage,
-5 the result could not be written.
+Exit status: 0 sound, 1 safety broken, 3 liveness broken, 2 usage, 5 the result
+could not be written.
 
 example:
-  redquorum sim replay redquorum-seed-7.plan
-`
+  redquorum sim replay redquorum-seed-7.plan`
 
-func simReplay(_ context.Context, c *command) int {
-	fs := c.flags("sim replay", simReplayManual)
+func simReplay() *cobra.Command {
+	cmd, fs := newVerb("replay PLAN", "a run of a plan", simReplayManual)
+	cmd.Args, cmd.ValidArgsFunction = cli.One("the plan's file"), cli.Files
 	var runs simFlags
 	runs.register(fs)
 	show := showFlags{}
 	show.register(fs)
-	path, status, ok := c.parseOne(fs, "the plan's file")
-	if !ok {
-		return status
-	}
-	p, err := readPlan(path)
-	if err != nil {
-		return c.fail("sim replay", err)
-	}
-	return c.play("sim replay", p, show, runs, (*sim.Result).WriteHTML)
+	return doesSim(cmd, endsWithContext(func(_ context.Context, c *command) error {
+		p, err := readPlan(c.args[0])
+		if err != nil {
+			return err
+		}
+		return c.play(p, show, runs, (*sim.Result).WriteHTML)
+	}))
 }
 
 func readPlan(path string) (*faults.Plan, error) {
@@ -130,11 +120,11 @@ func readPlan(path string) (*faults.Plan, error) {
 		text, err = os.ReadFile(path)
 	}
 	if err != nil {
-		return nil, usageError("%v", err)
+		return nil, cli.Usage("%v", err)
 	}
 	p, err := faults.Parse(string(text))
 	if err != nil {
-		return nil, usageError("%s: %v", path, err)
+		return nil, cli.Usage("%s: %v", path, err)
 	}
 	return p, nil
 }
@@ -146,26 +136,26 @@ type showFlags struct {
 	page   string
 }
 
-func (s *showFlags) register(fs *flag.FlagSet) {
+func (s *showFlags) register(fs *pflag.FlagSet) {
 	htmlFlag(fs, &s.page)
-	fs.BoolVar(&s.brief, "brief", false, "tell the story in ten lines, not each event: of a violation, the grants that it is\nabout, what took their keys from nodes, and the faults in effect")
+	fs.BoolVar(&s.brief, "brief", false, "tell the story in ten lines, not each event: of a violation, the grants that it is about, what took their keys from nodes, and the faults in effect")
 	fs.BoolVar(&s.asJSON, "json", false, "print one JSON object, with the whole trace")
 }
 
-func htmlFlag(fs *flag.FlagSet, page *string) {
+func htmlFlag(fs *pflag.FlagSet, page *string) {
 	fs.StringVar(page, "html", "", "also write a page with a picture of the run to this `file`")
 }
 
 // play runs a plan and shows it; draw writes its page.
-func (c *command) play(verb string, p *faults.Plan, show showFlags, runs simFlags, draw func(*sim.Result, io.Writer) error) int {
+func (c *command) play(p *faults.Plan, show showFlags, runs simFlags, draw func(*sim.Result, io.Writer) error) error {
 	r := sim.Run(p, nil, append(runs.options, sim.WithTrace())...)
 	if err := c.show(r, show); err != nil {
-		return c.fail(verb, err)
+		return err
 	}
 	if err := c.writePage(show.page, r, draw); err != nil {
-		return c.fail(verb, err)
+		return err
 	}
-	return statusOfVerdict(r.Verdict)
+	return cli.Exit(statusOfVerdict(r.Verdict))
 }
 
 // writePage writes the picture of a run, if there is a path.
@@ -213,159 +203,138 @@ func (c *command) show(r *sim.Result, show showFlags) error {
 	return err
 }
 
-const simShrinkManual = `
-usage: redquorum sim shrink PLAN [-o FILE] [--html FILE] [flags]
-
-Looks for the smallest plan that breaks the same invariant as PLAN: with fewer
+const simShrinkManual = `Looks for the smallest plan that breaks the same invariant as PLAN: with fewer
 events, clients, nodes and settings of the work, in a shorter time, and perhaps
-with another seed. Prints it, or writes it to FILE; and, if asked to, a page with a
-picture of its run.
+with another seed. Prints it, or writes it to FILE; and, if asked to, a page
+with a picture of its run.
 
-Exit status: 0 when it fails no more than before, 1 or 3 as the plan fails, 2 usage,
-5 the result could not be written.
+Exit status: 0 when it fails no more than before, 1 or 3 as the plan fails, 2
+usage, 5 the result could not be written.
 
 example:
-  redquorum sim shrink seed-7.plan -o small.plan --html small.html
-`
+  redquorum sim shrink seed-7.plan -o small.plan --html small.html`
 
-func simShrink(ctx context.Context, c *command) int {
-	fs := c.flags("sim shrink", simShrinkManual)
+func simShrink() *cobra.Command {
+	cmd, fs := newVerb("shrink PLAN", "the smallest plan that fails alike", simShrinkManual)
+	cmd.Args, cmd.ValidArgsFunction = cli.One("the plan's file"), cli.Files
 	var runs simFlags
 	runs.register(fs)
-	to := fs.String("o", "", "write the plan to this `file`")
+	to := fs.StringP("output", "o", "", "write the plan to this `file`")
 	var page string
 	htmlFlag(fs, &page)
-	path, status, ok := c.parseOne(fs, "the plan's file")
-	if !ok {
-		return status
-	}
-	p, err := readPlan(path)
-	if err != nil {
-		return c.fail("sim shrink", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, shrinkTime)
-	defer cancel()
-	small := sim.Shrink(ctx, p, runs.options...)
-	r := sim.Run(small, nil, append(runs.options, sim.WithTrace())...)
-	if v := r.Worst(); v == nil {
-		fmt.Fprintln(c.stderr, "the plan breaks no invariant")
-	} else {
-		fmt.Fprintf(c.stderr, "%s: from %d events, %d clients, %d nodes to %d events, %d clients, %d nodes\n", v.Invariant,
-			len(p.Events), p.Clients, p.Nodes, len(small.Events), small.Clients, small.Nodes)
-	}
-	if *to == "" {
-		fmt.Fprint(c.stdout, small)
-	} else if err := os.WriteFile(*to, []byte(small.String()), 0o666); err != nil {
-		return c.fail("sim shrink", err)
-	}
-	if err := c.writePage(page, r, (*sim.Result).WriteHTML); err != nil {
-		return c.fail("sim shrink", err)
-	}
-	return statusOfVerdict(r.Verdict)
+	return doesSim(cmd, func(ctx context.Context, c *command) error {
+		p, err := readPlan(c.args[0])
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, shrinkTime)
+		defer cancel()
+		small := sim.Shrink(ctx, p, runs.options...)
+		r := sim.Run(small, nil, append(runs.options, sim.WithTrace())...)
+		if v := r.Worst(); v == nil {
+			fmt.Fprintln(c.stderr, "the plan breaks no invariant")
+		} else {
+			fmt.Fprintf(c.stderr, "%s: from %d events, %d clients, %d nodes to %d events, %d clients, %d nodes\n", v.Invariant,
+				len(p.Events), p.Clients, p.Nodes, len(small.Events), small.Clients, small.Nodes)
+		}
+		if *to == "" {
+			fmt.Fprint(c.stdout, small)
+		} else if err := os.WriteFile(*to, []byte(small.String()), 0o666); err != nil {
+			return err
+		}
+		if err := c.writePage(page, r, (*sim.Result).WriteHTML); err != nil {
+			return err
+		}
+		return cli.Exit(statusOfVerdict(r.Verdict))
+	})
 }
 
-const simVerifyManual = `
-usage: redquorum sim verify [--seeds A-B] [flags]
-
-Runs each seed twice and compares all events. Names the first that differs.
+const simVerifyManual = `Runs each seed twice and compares all events. Names the first that differs.
 
 Exit status: 0 deterministic, 4 not, 2 usage.
 
 example:
-  redquorum sim verify --seeds 1-1000
-`
+  redquorum sim verify --seeds 1-1000`
 
-func simVerify(ctx context.Context, c *command) int {
-	fs := c.flags("sim verify", simVerifyManual)
+func simVerify() *cobra.Command {
+	cmd, fs := newVerb("verify", "is a run always the same?", simVerifyManual)
 	var plans planFlags
 	plans.register(fs)
 	var runs simFlags
 	runs.register(fs)
 	seeds := fs.String("seeds", "1-1000", "the `range` of seeds")
-	if status, ok := c.parse(fs); !ok {
-		return status
-	}
-	if fs.NArg() > 0 {
-		return c.fail("sim verify", leftOver(fs.Arg(0)))
-	}
-	from, to, err := seedRange(*seeds)
-	if err == nil {
-		err = plans.check()
-	}
-	if err == nil {
-		err = runs.check(&plans)
-	}
-	if err != nil {
-		return c.fail("sim verify", err)
-	}
-	var next atomic.Uint64
-	next.Store(from)
-	var tasks sync.WaitGroup
-	var mu sync.Mutex
-	ran, different := 0, 0
-	for range runtime.GOMAXPROCS(0) {
-		tasks.Go(func() {
-			for ctx.Err() == nil {
-				seed := next.Add(1) - 1
-				if seed > to || seed < from {
-					return
+	return doesSim(cmd, func(ctx context.Context, c *command) error {
+		from, to, err := seedRange(*seeds)
+		if err == nil {
+			err = plans.check()
+		}
+		if err == nil {
+			err = runs.check(&plans)
+		}
+		if err != nil {
+			return err
+		}
+		var next atomic.Uint64
+		next.Store(from)
+		var tasks sync.WaitGroup
+		var mu sync.Mutex
+		ran, different := 0, 0
+		for range runtime.GOMAXPROCS(0) {
+			tasks.Go(func() {
+				for ctx.Err() == nil {
+					seed := next.Add(1) - 1
+					if seed > to || seed < from {
+						return
+					}
+					p := faults.Generate(seed, plans.profile)
+					plans.adjust(p)
+					err := sim.Verify(p, runs.options...)
+					mu.Lock()
+					if ran++; err != nil {
+						different++
+						fmt.Fprintf(c.stdout, "seed %d: %v\n", seed, err)
+					}
+					mu.Unlock()
 				}
-				p := faults.Generate(seed, plans.profile)
-				plans.adjust(p)
-				err := sim.Verify(p, runs.options...)
-				mu.Lock()
-				if ran++; err != nil {
-					different++
-					fmt.Fprintf(c.stdout, "seed %d: %v\n", seed, err)
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	tasks.Wait()
-	fmt.Fprintf(c.stdout, "%d seeds ran twice; %d differed\n", ran, different)
-	if different > 0 {
-		return exitNotDeterministic
-	}
-	return exitOK
+			})
+		}
+		tasks.Wait()
+		fmt.Fprintf(c.stdout, "%d seeds ran twice; %d differed\n", ran, different)
+		if different > 0 {
+			return cli.Exit(exitNotDeterministic)
+		}
+		return nil
+	})
 }
 
-const simManualManual = `
-usage: redquorum sim manual
-
-Prints a complete plan, the language in which plans are written, and the settings
-of a plan that gives none.
+const simManualManual = `Prints a complete plan, the language in which plans are written, and the
+settings of a plan that gives none.
 
 example:
-  redquorum sim manual | less
-`
+  redquorum sim manual | less`
 
-func simManualVerb(_ context.Context, c *command) int {
-	fs := c.flags("sim manual", simManualManual)
-	if status, ok := c.parse(fs); !ok {
-		return status
-	}
-	if fs.NArg() > 0 {
-		return c.fail("sim manual", leftOver(fs.Arg(0)))
-	}
-	file, err := parser.ParseFile(token.NewFileSet(), "doc.go", faults.Doc, parser.ParseComments)
-	if err != nil {
-		return c.fail("sim manual", err)
-	}
-	before, language, _ := strings.Cut(file.Doc.Text(), "# The language\n")
-	links := comment.Parser{LookupSym: func(_, _ string) bool { return true }} // so that they lose their brackets
-	for _, block := range links.Parse(before).Content {
-		if plan, ok := block.(*comment.Code); ok {
-			fmt.Fprintf(c.stdout, "A complete plan, with faults. redquorum sim replay FILE runs it:\n\n%s\n", plan.Text)
+func simManualVerb() *cobra.Command {
+	cmd, _ := newVerb("manual", "the language of plans", simManualManual)
+	return doesSim(cmd, func(_ context.Context, c *command) error {
+		file, err := parser.ParseFile(token.NewFileSet(), "doc.go", faults.Doc, parser.ParseComments)
+		if err != nil {
+			return err
 		}
-	}
-	language = strings.Replace(language, "are as in [New]", "have the values at the end of this page", 1)
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s\nMistakes:\n\n", (&comment.Printer{}).Text(links.Parse(language)))
-	for _, m := range slices.Sorted(maps.Keys(faults.Mistakes)) {
-		fmt.Fprintf(&b, "\t%-13s  %s\n", m, faults.Mistakes[m])
-	}
-	fmt.Fprint(c.stdout, terminal.Reflow(strings.ReplaceAll(b.String(), "\t", "  "), terminal.PageOf(c.stdout)))
-	fmt.Fprintf(c.stdout, "\nSettings that are left out:\n\n%s", faults.New(5, 3))
-	return exitOK
+		before, language, _ := strings.Cut(file.Doc.Text(), "# The language\n")
+		links := comment.Parser{LookupSym: func(_, _ string) bool { return true }} // so that they lose their brackets
+		for _, block := range links.Parse(before).Content {
+			if plan, ok := block.(*comment.Code); ok {
+				fmt.Fprintf(c.stdout, "A complete plan, with faults. redquorum sim replay FILE runs it:\n\n%s\n", plan.Text)
+			}
+		}
+		language = strings.Replace(language, "are as in [New]", "have the values at the end of this page", 1)
+		var b strings.Builder
+		fmt.Fprintf(&b, "%s\nMistakes:\n\n", (&comment.Printer{}).Text(links.Parse(language)))
+		for _, m := range slices.Sorted(maps.Keys(faults.Mistakes)) {
+			fmt.Fprintf(&b, "\t%-13s  %s\n", m, faults.Mistakes[m])
+		}
+		fmt.Fprint(c.stdout, terminal.Reflow(strings.ReplaceAll(b.String(), "\t", "  "), terminal.PageOf(c.stdout)))
+		fmt.Fprintf(c.stdout, "\nSettings that are left out:\n\n%s", faults.New(5, 3))
+		return nil
+	})
 }

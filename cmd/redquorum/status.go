@@ -12,78 +12,75 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/redquorum/redquorum/internal/cli"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 )
 
-const statusManual = `
-usage: redquorum status NAME [--nodes URL,...] [--prefix TEXT] [--json]
+const statusManual = `Asks every node who holds the lock NAME, and changes nothing. The verdict is
+held (one owner has a majority, or each of several readers has), free (nobody
+has it on a majority), contended (neither: owners compete, or a dead one's keys
+are left) or no-quorum (too few nodes answered). Waiters are listed with their
+positions in the wait queue.
 
-Asks every node who holds the lock NAME, and changes nothing. The verdict is held
-(one owner has a majority, or each of several readers has), free (nobody has it on a
-majority), contended (neither: owners compete, or a dead one's keys are left) or
-no-quorum (too few nodes answered). Waiters are listed with their positions in the
-wait queue.
+MAX TOKEN is the highest fencing token that a node has seen. Each failed attempt
+of others raises it, so it tells neither the holder's token nor since when it
+holds the lock: nodes store neither. The holder knows them ('redquorum run
+--verbose', the library's events).
 
-MAX TOKEN is the highest fencing token that a node has seen. Each failed attempt of
-others raises it, so it tells neither the holder's token nor since when it holds the
-lock: nodes store neither. The holder knows them ('redquorum run --verbose', the
-library's events).
+A node may answer and refuse writes, when it is out of memory for example. So
+status tries a write that changes nothing, SET with XX of a key that does not
+exist. It says which nodes refuse it.
 
-A node may answer and refuse writes, when it is out of memory for example. So status
-tries a write that changes nothing, SET with XX of a key that does not exist. It says
-which nodes refuse it.
+Owners and waiters are shown with the labels of their programs: the host, the
+process ID and the program, or what the program has chosen (--label,
+Options.Label). An owner name begins with the UUID of its process; a command
+under redquorum run finds its own in REDQUORUM_OWNER.
 
-Owners and waiters are shown with the labels of their programs: the host, the process
-ID and the program, or what the program has chosen (--label, Options.Label). An owner
-name begins with the UUID of its process; a command under redquorum run finds its own
-in REDQUORUM_OWNER.
-
-A plain string at the name is a lock of redsync or another library, made by SET NX.
-Its value is shown. While it exists, this name cannot be locked (wrong key type).
-redquorum does not remove it.
+A plain string at the name is a lock of redsync or another library, made by SET
+NX. Its value is shown. While it exists, this name cannot be locked (wrong key
+type). redquorum does not remove it.
 
 Exit status: 0 with a verdict, whichever it is, 1 without a quorum, 2 usage.
 Scripts find the verdict in the output of --json.
 
 example:
-  redquorum status orders/42 --nodes redis://a,redis://b,redis://c
-`
+  redquorum status orders/42 --nodes redis://a,redis://b,redis://c`
 
-func statusVerb(ctx context.Context, c *command) int {
-	fs := c.flags("status", statusManual)
+func statusVerb() *cobra.Command {
+	cmd, fs := newVerb("status NAME", "show who holds a lock, on which nodes, for how long", statusManual)
 	var nodes nodeFlags
 	nodes.register(fs)
 	nodes.registerPrefix(fs)
+	name := nameFlag(cmd)
 	asJSON := fs.Bool("json", false, "print one JSON object")
-	name, status, ok := c.parseName(fs)
-	if !ok {
-		return status
-	}
-	l, done, err := nodes.locker(quorum.Options{Timeout: 2 * time.Second, Quorum: quorumMost})
-	if err != nil {
-		return c.fail("status", err)
-	}
-	defer done()
-	report, err := l.Inspect(ctx, name)
-	if err != nil {
-		return c.fail("status", err)
-	}
-	refused := nodes.refusedWrites(ctx, report)
-	if *asJSON {
-		err = json.NewEncoder(c.stdout).Encode(newStatus(report, refused))
-	} else {
-		err = printReport(c.stdout, report, refused)
-	}
-	if err != nil {
-		return c.fail("status", err)
-	}
-	if report.Verdict == quorum.VerdictNoQuorum {
-		return exitError
-	}
-	return exitOK
+	return does(cmd, func(ctx context.Context, c *command) error {
+		l, done, err := nodes.locker(quorum.Options{Timeout: 2 * time.Second, Quorum: quorumMost})
+		if err != nil {
+			return err
+		}
+		defer done()
+		report, err := l.Inspect(ctx, *name)
+		if err != nil {
+			return err
+		}
+		refused := nodes.refusedWrites(ctx, report)
+		if *asJSON {
+			err = json.NewEncoder(c.stdout).Encode(newStatus(report, refused))
+		} else {
+			err = printReport(c.stdout, report, refused)
+		}
+		if err != nil {
+			return err
+		}
+		if report.Verdict == quorum.VerdictNoQuorum {
+			return cli.Exit(cli.Failed)
+		}
+		return nil
+	})
 }
 
 // heldHow says in a word what the owner does.

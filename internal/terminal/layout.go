@@ -1,10 +1,8 @@
 package terminal
 
 import (
-	"flag"
 	"io"
 	"os"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 )
@@ -12,12 +10,6 @@ import (
 // Page is how many columns a text for people has at most, unless it goes to a terminal that is
 // narrower.
 const Page = 80
-
-// A Sheet takes a page of so many columns.
-type Sheet struct {
-	strings.Builder
-	Columns int
-}
 
 // Is reports whether w is a terminal, to be drawn on.
 func Is(w any) bool {
@@ -31,27 +23,27 @@ func Is(w any) bool {
 
 // file is the file that w writes to, or nil.
 func file(w any) *os.File {
-	f, _ := innermost(w).(*os.File)
-	return f
-}
-
-// innermost is what w writes to.
-func innermost(w any) any {
 	for {
 		v, ok := w.(interface{ Unwrap() io.Writer })
 		if !ok {
-			return w
+			f, _ := w.(*os.File)
+			return f
 		}
 		w = v.Unwrap()
 	}
 }
 
-// PageOf is how many columns a help page has that goes to w.
+// PageOf is how many columns a text has that goes to w.
 func PageOf(w any) int {
-	if s, ok := innermost(w).(*Sheet); ok {
-		return s.Columns
-	}
 	return min(Page, Columns(w))
+}
+
+// Cut cuts a line that is longer than so many characters.
+func Cut(line string, width int) string {
+	if r := []rune(line); len(r) > width {
+		return string(r[:width-1]) + "…"
+	}
+	return line
 }
 
 // Wrap breaks text between words, for so many columns. The lines after the first begin with the
@@ -78,17 +70,6 @@ func fill(width, used int, words []string, indent string) string {
 		used += n
 	}
 	return b.String()
-}
-
-// Manual breaks the lines of a help page for so many columns. It keeps the usage, up to the first
-// empty line, and the examples at the end, because they are commands.
-func Manual(text string, width int) string {
-	usage, rest, _ := strings.Cut(text, "\n\n")
-	body, examples, found := strings.Cut(rest, "\nexample")
-	if found {
-		examples = "\nexample" + examples
-	}
-	return usage + "\n\n" + Reflow(body, width) + examples
 }
 
 // Reflow breaks the lines of a text for so many columns. Lines without an indent are paragraphs.
@@ -146,21 +127,3 @@ func (p *paragraph) write(b *strings.Builder, width int) {
 	}
 	*p = paragraph{}
 }
-
-// Flags explains flags, with two dashes where the name has more than one letter.
-func Flags(fs *flag.FlagSet, width int) string {
-	var list, b strings.Builder
-	before := fs.Output()
-	fs.SetOutput(&list)
-	fs.PrintDefaults()
-	fs.SetOutput(before)
-	for f := range strings.SplitSeq("\n"+strings.TrimSuffix(list.String(), "\n"), "\n  -") {
-		if name, usage, ok := strings.Cut(f, "\t"); ok {
-			const indent = "      "
-			b.WriteString("  -" + strings.TrimSpace(name) + "\n" + indent + fill(width, len(indent), strings.Fields(usage), indent) + "\n")
-		}
-	}
-	return longFlag.ReplaceAllString(b.String(), "$1--$2")
-}
-
-var longFlag = regexp.MustCompile(`(?m)^(  )-(\w[\w-])`)

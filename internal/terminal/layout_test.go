@@ -1,7 +1,6 @@
 package terminal
 
 import (
-	"flag"
 	"os"
 	"testing"
 )
@@ -34,30 +33,6 @@ func TestReflow(t *testing.T) {
 		if got := Reflow(c.text, 20); got != c.want {
 			t.Errorf("%q: %q, want %q", c.text, got, c.want)
 		}
-	}
-}
-
-func TestManual(t *testing.T) {
-	const usage, examples = "usage: a command that is longer than that\n       another\n", "\nexamples:\n  a command that is  longer than that\n"
-	if got := Manual(usage+"\none two three four five\n"+examples, 20); got != usage+"\none two three four\nfive\n"+examples {
-		t.Errorf("%q", got)
-	}
-	if got := Manual(usage+"\none\n", 20); got != usage+"\none\n" {
-		t.Errorf("without examples: %q", got)
-	}
-}
-
-func TestFlags(t *testing.T) {
-	fs := flag.NewFlagSet("", flag.ContinueOnError)
-	if got := Flags(fs, 30); got != "" {
-		t.Errorf("without flags: %q", got)
-	}
-	fs.Bool("v", false, "say more")
-	fs.Bool("all", false, "everything")
-	fs.String("to", "x", "one two `three` four five six\nseven")
-	const want = "  --all\n      everything\n  --to three\n      one two three four five\n      six seven (default \"x\")\n  -v\n      say more\n"
-	if got := Flags(fs, 30); got != want {
-		t.Errorf("%q, want %q", got, want)
 	}
 }
 

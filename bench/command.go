@@ -1,0 +1,544 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/redquorum/redquorum/internal/cli"
+	"github.com/redquorum/redquorum/internal/terminal"
+	"github.com/redquorum/redquorum/node/redisserver"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// manual is what --help says; %[1]s is the program's name, %[2]s the workloads.
+const manual = `Measures locks with different numbers of nodes, to help you choose that number,
+the lease and the timeouts: how long a lock takes, how many there are a second,
+how fast one goes from holder to holder, the effect of bad nodes, and the cost
+of all that. Ends with a table and a recommendation.
+
+Servers: without a flag they are inside processes of its own (miniredis, which
+is slower than Redis); with --spawn redis-servers that it starts and ends; with
+--nodes those that you name. These get load and keys with names of their own,
+which are removed again; REDQUORUM_NODES is ignored.
+
+All cases are measured in rounds, in shuffled order, contestants right after
+each other. Clients run in this process; servers and proxies in others.
+
+workloads:
+%[2]s
+A signal stops it and reports the rounds completed so far; a second signal ends
+it at once.
+
+Exit status: 0 measured, 1 something failed, or there were overlaps or orphans,
+2 usage.`
+
+const examples = `  %[1]s                    # a minute and a half, without Redis
+  %[1]s --spawn --n 1,3,5 --rounds 7 --for 9m --html x.html
+  %[1]s --spawn --rtt 0,1ms,5ms --jitter 1ms --workload latency
+  %[1]s --spawn --n 5 --workload fairness --for 3m
+  %[1]s --n 3 --workload crowd --waiters 10000 --rounds 1
+  %[1]s --spawn --n 3 --cluster 3   # each node a Redis Cluster
+  %[1]s --nodes 10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379
+  %[1]s --model            # zones and regions, in virtual time
+  %[1]s --model --rtt 5ms  # and a measurement to compare
+  %[1]s --rounds 6 --benchstat > new.txt  # at least 6 rounds
+  benchstat old.txt new.txt`
+
+// Command returns the command that measures. The first signal to end does what the end of its context does, and the
+// second ends the program. A program with more contestants than [Redquorum] has it as its only command.
+func Command(p Program) *cobra.Command {
+	var list strings.Builder
+	for _, l := range workloads {
+		fmt.Fprintf(&list, "  %-10s %s\n", l.name, terminal.Wrap(terminal.Page, l.summary, strings.Repeat(" ", 13)))
+	}
+	cmd := &cobra.Command{Use: p.Name[strings.LastIndex(p.Name, " ")+1:], Short: "measure locks by number of nodes, and recommend one", Args: cli.NoArgs,
+		Long: fmt.Sprintf(manual, p.Name, list.String()), Example: fmt.Sprintf(examples, p.Name)}
+	f := flags{program: p, set: cmd.Flags()}
+	f.register()
+	child := f.set.Bool(childFlag, false, "") // see help
+	_ = f.set.MarkHidden(childFlag)           // without an error, as the flag is there
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *child {
+			return help(cmd.Context(), p.Contestants, os.Stdin, cmd.OutOrStdout())
+		}
+		if err := f.check(); err != nil {
+			return err
+		}
+		ctx, stop := cli.UntilSignal(cmd.Context(), slices.Clone(endings)...)
+		defer stop()
+		err := f.run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		if err != nil && ctx.Err() != nil && !errors.As(err, new(errInterrupted)) {
+			err = fmt.Errorf("interrupted before one round was complete: there is nothing to show: %w", err)
+		}
+		return err
+	}
+	return cmd
+}
+
+// endings are the signals to end.
+var endings = []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
+
+// childFlag makes the program a helper of one that measures: see help.
+const childFlag = "child"
+
+// flags are the command line.
+type flags struct {
+	program Program
+	set     *pflag.FlagSet
+
+	contestants                             []string
+	addrs, html                             string
+	fails                                   share
+	embedded, spawn, model, json, benchstat bool
+
+	config  Config
+	measure bool // not just --model
+}
+
+func (f *flags) register() {
+	fs, c := f.set, &f.config
+	f.fails = 0.001
+	fs.IntSliceVarP(&c.Nodes, "n", "n", nil, "`numbers` of nodes, odd (default 1,3,5; or, with --nodes, all of these)")
+	fs.BoolVar(&f.embedded, "embedded", false, "use servers inside the program's own processes: the default")
+	fs.BoolVar(&f.spawn, "spawn", false, "start redis-server processes on free ports of the loopback interface")
+	fs.IntVar(&c.Masters, "cluster", 0, "with --spawn: each node is a Redis Cluster of so many `masters` (default 0: one server)")
+	fs.StringVar(&f.addrs, "nodes", "", "use the servers at these `addresses`, host, host:port, or redis:// and rediss:// URLs, separated by commas")
+	fs.DurationSliceVar(&c.RTT, "rtt", nil, "round `times` of the links to the nodes, by a proxy on each; 0 is none added (default 0)")
+	fs.DurationVar(&c.Jitter, "jitter", 0, "by how much a round trip can be longer, evenly distributed")
+	fs.DurationVar(&c.Timeout, "timeout", 0, "how long a round of commands of redquorum may take (default "+quorum.Defaults().Timeout.String()+")")
+	fs.DurationVar(&c.Lease, "lease", benchLease, "how long locks are asked for")
+	fs.BoolVar(&f.model, "model", false, "predict latency and availability in zones and regions, in virtual time; measure nothing, but, with --rtt, latency, to see how well it predicts")
+	fs.StringSliceVar(&c.Workloads, "workload", nil, "`names` of the workloads (default all but fairness and crowd)")
+	fs.IntSliceVar(&c.Callers, "callers", nil, "`numbers` of callers for throughput (default 1,8,64,512; embedded 1,8,64)")
+	fs.IntSliceVar(&c.Leases, "leases", nil, "`numbers` of leases for keep (default 1000,10000; embedded 200)")
+	fs.IntSliceVar(&c.Waiters, "waiters", nil, "`numbers` of waiters for storm and crowd (default 512; embedded 64)")
+	fs.DurationVar(&c.For, "for", 10*time.Second, "how long is measured, altogether; warming up comes on top")
+	fs.IntVar(&c.Rounds, "rounds", 3, "how often each case is measured")
+	fs.Var(&f.fails, "node-failure", "the `share` of time for which a node is away, for the recommendation")
+	if len(f.program.Contestants) > 1 {
+		fs.StringSliceVar(&f.contestants, "contestants", nil, "`names` of those to measure, of "+strings.Join(f.names(true), ", ")+" (default all but those that take long to start)")
+		fs.StringVar(&c.Base, "base", f.program.Base, "the `name` of the contestant that ratios are to")
+	}
+	fs.BoolVar(&f.json, "json", false, "print one JSON object with every round")
+	fs.BoolVar(&f.benchstat, "benchstat", false, "print the Go benchmark format, for benchstat")
+	fs.StringVar(&f.html, "html", "", "also write a page with charts to this `file`")
+}
+
+// names are those of the contestants; of all, or of those that are measured without being named.
+func (f *flags) names(all bool) (names []string) {
+	for _, c := range f.program.Contestants {
+		if all || !c.Asked {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+// check makes the configuration of the flags.
+func (f *flags) check() (err error) {
+	c := &f.config
+	switch {
+	case f.embedded && f.spawn || f.set.Changed("nodes") && (f.embedded || f.spawn):
+		return cli.Usage("--embedded, --spawn and --nodes exclude each other")
+	case f.json && f.benchstat:
+		return cli.Usage("--json and --benchstat exclude each other")
+	}
+	if err := f.checkServers(); err != nil {
+		return err
+	}
+	for _, list := range []struct {
+		name    string
+		numbers *[]int
+		most    int
+	}{{"n", &c.Nodes, MaxNodes}, {"callers", &c.Callers, 100_000}, {"leases", &c.Leases, 1_000_000}, {"waiters", &c.Waiters, 100_000}} {
+		*list.numbers = sorted(*list.numbers)
+		if all := *list.numbers; all[0] < 1 || all[len(all)-1] > list.most {
+			return cli.Usage("--%s is %v; it must be numbers from 1 to %d", list.name, all, list.most)
+		}
+	}
+	for _, n := range c.Nodes {
+		if n%2 == 0 {
+			return cli.Usage("%d nodes survive the loss of no more nodes than %d would: choose odd numbers with --n", n, n-1)
+		}
+		if c.Servers == Given && n > len(c.URLs) {
+			return cli.Usage("--n has %d, but --nodes lists %d", n, len(c.URLs))
+		}
+	}
+	if err := f.checkWork(); err != nil {
+		return err
+	}
+	switch longest := slices.Max(c.RTT); {
+	case c.RTT[0] < 0 || longest > time.Minute:
+		return cli.Usage("--rtt is %v; it must be from 0 to 1m", c.RTT)
+	case c.Jitter < 0:
+		return cli.Usage("--jitter is %v; it must not be less than 0", c.Jitter)
+	case c.Jitter > 0 && longest == 0:
+		return cli.Usage("--jitter is of links that have a --rtt")
+	case c.Lease < time.Second || c.Lease > quorum.Defaults().MaxLease:
+		return cli.Usage("--lease is %v; it must be from 1s to %v", c.Lease, quorum.Defaults().MaxLease)
+	case f.set.Changed("timeout") && (c.Timeout <= 0 || c.Timeout > c.Lease/3):
+		return cli.Usage("--timeout is %v; it must be more than 0, and at most a third of the lease of %v", c.Timeout, c.Lease)
+	case c.For <= 0:
+		return cli.Usage("--for is %v; it must be more than 0", c.For)
+	case c.Rounds < 1:
+		return cli.Usage("--rounds is %d; it must be at least 1", c.Rounds)
+	}
+	if err := f.choose(); err != nil {
+		return err
+	}
+	if f.set.Changed("cluster") {
+		if err := f.checkCluster(); err != nil {
+			return err
+		}
+	}
+	if f.spawn && f.measure {
+		if err := redisserver.Available(); err != nil {
+			return cli.Usage("--spawn: %w", err)
+		}
+	}
+	if f.measure && slices.ContainsFunc(c.Contestants, func(one Contestant) bool { return one.Name == ours }) {
+		switch longest := slices.Max(c.RTT) + c.Jitter; {
+		case longest >= c.timeout():
+			return cli.Usage("round trips of %v are longer than the Timeout of redquorum, %v: choose another with --timeout", longest, c.timeout())
+		case 2*longest >= time.Second:
+			return cli.Usage("round trips of %v are too long for redquorum: a connection is made in two, within a second", longest)
+		}
+	}
+	return nil
+}
+
+// checkServers says which servers there are, and what goes with them unless flags say more.
+func (f *flags) checkServers() error {
+	c := &f.config
+	c.Servers = Embedded
+	nodes, callers, leases, waiters := []int{1, 3, 5}, []int{1, 8, 64, 512}, []int{1000, 10000}, 512
+	switch {
+	case f.spawn:
+		c.Servers = Spawned
+	case !f.set.Changed("nodes"):
+		callers, leases, waiters = []int{1, 8, 64}, []int{200}, 64 // as miniredis is slow
+	case f.addrs == "":
+		return cli.Usage("--nodes lists none")
+	default:
+		c.Servers = Given
+		for text := range strings.SplitSeq(f.addrs, ",") {
+			url, err := nodeURL(strings.TrimSpace(text))
+			if err != nil {
+				return cli.Usage("--nodes: %w", err)
+			}
+			if slices.Contains(c.URLs, url) {
+				return cli.Usage("--nodes: node %d is there twice", 1+slices.Index(c.URLs, url))
+			}
+			c.URLs = append(c.URLs, url)
+		}
+		nodes = []int{len(c.URLs)}
+	}
+	for name, list := range map[string]struct {
+		to    *[]int
+		usual []int
+	}{"n": {&c.Nodes, nodes}, "callers": {&c.Callers, callers}, "leases": {&c.Leases, leases}, "waiters": {&c.Waiters, []int{waiters}}} {
+		if !f.set.Changed(name) {
+			*list.to = list.usual
+		}
+	}
+	return nil
+}
+
+// checkWork says what is measured, and whether anything is.
+func (f *flags) checkWork() error {
+	c := &f.config
+	f.measure = true
+	if f.model && !f.set.Changed("workload") {
+		c.Workloads, f.measure = []string{"latency"}, f.set.Changed("rtt")
+	}
+	if !f.measure && (f.embedded || f.spawn || f.addrs != "") {
+		return cli.Usage("--model measures nothing by itself: with --embedded, --spawn or --nodes it takes --rtt")
+	}
+	if len(c.RTT) == 0 || f.model && f.measure {
+		c.RTT = append(c.RTT, 0) // also the machine's own time, for the model
+	}
+	c.RTT = sorted(c.RTT)
+	var known []string
+	for _, w := range workloads {
+		known = append(known, w.name)
+	}
+	return among("workload", c.Workloads, known)
+}
+
+// among refuses names that are not known.
+func among(what string, names, known []string) error {
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return cli.Usage("there is no %s %s; there are %s", what, cli.Quoted(name), strings.Join(known, ", "))
+		}
+	}
+	return nil
+}
+
+// sorted returns each of the values once.
+func sorted[T int | time.Duration](all []T) []T {
+	return slices.Compact(slices.Sorted(slices.Values(all)))
+}
+
+// checkCluster refuses what cannot be measured with nodes that are clusters.
+func (f *flags) checkCluster() error {
+	c := &f.config
+	var unable []string
+	for _, one := range c.Contestants {
+		if !one.Clusters {
+			unable = append(unable, one.Name)
+		}
+	}
+	switch {
+	case c.Masters < 1 || c.Masters > maxMasters:
+		return cli.Usage("--cluster is %d; it must be from 1 to %d masters", c.Masters, maxMasters)
+	case !f.spawn:
+		return cli.Usage("--cluster needs --spawn, which starts the masters")
+	case slices.Max(c.RTT) > 0:
+		return cli.Usage("--cluster and --rtt exclude each other: a cluster tells its clients to go to its masters, not through the links")
+	case slices.Contains(c.Workloads, "bad"):
+		return cli.Usage("--cluster and the workload bad exclude each other: nodes are made bad by links, which lead to no cluster")
+	case len(unable) > 0:
+		return cli.Usage("--cluster: these need one server as a node: %s; leave them out with --contestants", strings.Join(unable, ", "))
+	}
+	return nil
+}
+
+// choose picks the contestants, in the program's order: the first is the one that the recommendation is about.
+func (f *flags) choose() error {
+	c := &f.config
+	if err := among("contestant", f.contestants, f.names(true)); err != nil {
+		return err
+	}
+	if len(f.contestants) == 0 {
+		f.contestants = f.names(false)
+	}
+	c.Contestants = slices.DeleteFunc(slices.Clone(f.program.Contestants), func(one Contestant) bool { return !slices.Contains(f.contestants, one.Name) })
+	if !slices.Contains(f.contestants, c.Base) {
+		if f.set.Changed("base") {
+			return cli.Usage("--base is %s, which is not measured", cli.Quoted(c.Base))
+		}
+		c.Base = ""
+	}
+	return nil
+}
+
+// MaxNodes is the largest number of nodes that is measured.
+const MaxNodes = 15
+
+// maxMasters is the largest number of masters of a node.
+const maxMasters = 9
+
+// A share is a flag such as 0.1% or 0.001.
+type share float64
+
+func (s *share) String() string { return strings.ReplaceAll(percent(float64(*s)), " ", "") }
+func (s *share) Type() string   { return "share" }
+
+func (s *share) Set(text string) error {
+	number, isPercent := strings.CutSuffix(text, "%")
+	v, err := strconv.ParseFloat(number, 64)
+	if isPercent {
+		v /= 100
+	}
+	if err != nil || !(v >= 0 && v < 1) {
+		return errors.New("want a share such as 0.1%")
+	}
+	*s = share(v)
+	return nil
+}
+
+// start starts what contestants need. Those that cannot be measured are left out.
+func (f *flags) start(ctx context.Context, stderr io.Writer) (end func()) {
+	var ends []func()
+	c := &f.config
+	c.Contestants = slices.DeleteFunc(c.Contestants, func(one Contestant) bool {
+		if one.Start == nil {
+			return false
+		}
+		end, err := one.Start(ctx)
+		if err != nil {
+			fmt.Fprintf(terminal.Plain(stderr), "%s is left out: %v\n", one.Name, err)
+			return true
+		}
+		ends = append(ends, end)
+		return false
+	})
+	return func() {
+		for _, end := range ends {
+			end()
+		}
+	}
+}
+
+func (f *flags) run(ctx context.Context, stdout, stderr io.Writer) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	f.config.Self = append(append([]string{self}, f.program.Args...), "--"+childFlag)
+	bar := progress{w: stderr, live: terminal.Is(stderr), begin: time.Now(), said: time.Now()}
+	f.config.Progress = bar.show
+	var page *file
+	if f.html != "" { // now, and not after half an hour
+		if page, err = create(f.html); err != nil {
+			return err
+		}
+		defer page.discard()
+	}
+	r := new(Report)
+	var broken error // of servers, when some rounds were complete
+	if f.measure {
+		end := f.start(ctx, stderr)
+		defer end()
+		if len(f.config.Contestants) == 0 {
+			return errors.New("there is nobody to measure")
+		}
+		n, about := f.config.extent()
+		fmt.Fprintf(stderr, "%d measurements, about %v\n", n, about)
+		r, broken = Run(ctx, f.config)
+		bar.clear()
+		if r == nil {
+			return broken
+		}
+		r.Advice = r.advise(slices.Max(f.config.RTT), float64(f.fails))
+	}
+	if f.model {
+		r.Model, err = predict(ctx, f.config.Nodes, float64(f.fails), modelPairs, bar.show)
+		bar.clear()
+		if err != nil {
+			return err
+		}
+		if err := r.Model.compare(r, f.config.Jitter); err != nil {
+			return err
+		}
+	}
+	switch {
+	case f.json:
+		encoder := json.NewEncoder(stdout)
+		encoder.SetIndent("", "  ")
+		err = encoder.Encode(r)
+	case f.benchstat:
+		err = r.WriteBenchmarks(stdout)
+	default:
+		err = r.WriteText(stdout)
+	}
+	if page != nil && err == nil {
+		if err = errors.Join(r.WriteHTML(page), page.keep()); err == nil {
+			fmt.Fprintln(stderr, "the charts are in", f.html)
+		}
+	}
+	if err == nil && f.measure {
+		if r.Rounds < f.config.Rounds {
+			err = errInterrupted(fmt.Sprintf("interrupted: %d of %d rounds are complete, and shown", r.Rounds, f.config.Rounds))
+			return errors.Join(err, broken)
+		}
+		err = errors.Join(broken, r.failed())
+	}
+	return err
+}
+
+// A file takes the place of the one that has its name when it is whole, and not
+// before.
+type file struct {
+	*os.File
+	name string
+}
+
+func create(name string) (*file, error) {
+	path := name + ".part"
+	if s, err := os.Stat(name); err == nil && !s.Mode().IsRegular() {
+		path = name // a device, perhaps, that must not be replaced
+	}
+	f, err := os.Create(path)
+	return &file{f, name}, err
+}
+
+func (f *file) keep() error {
+	if err := f.Close(); err != nil || f.Name() == f.name {
+		return err
+	}
+	return os.Rename(f.Name(), f.name)
+}
+
+// discard removes the file unless it was kept.
+func (f *file) discard() {
+	if f.Close() == nil && f.Name() != f.name {
+		_ = os.Remove(f.Name())
+	}
+}
+
+type errInterrupted string
+
+func (e errInterrupted) Error() string { return string(e) }
+
+// failed returns an error if a contestant failed in a case, each time, or did once
+// what no lock may do.
+func (r *Report) failed() error {
+	var failed, wrong []*Cell
+	for _, c := range r.Cells {
+		if len(c.Median) == 0 {
+			failed = append(failed, c)
+		}
+		bad := func(m Metrics) bool { return m["overlaps"] > 0 || m["orphans/1000"] > 0 }
+		if slices.ContainsFunc(c.Rounds, bad) {
+			wrong = append(wrong, c)
+		}
+	}
+	var errs []error
+	if len(failed) > 0 {
+		errs = append(errs, fmt.Errorf("%d of %d cases failed, and the others are shown; the first: %s: %s",
+			len(failed), len(r.Cells), failed[0], brief(failed[0].Error)))
+	}
+	if len(wrong) > 0 {
+		errs = append(errs, fmt.Errorf("%d of %d cases have overlaps or orphans; the first: %s", len(wrong), len(r.Cells), wrong[0]))
+	}
+	return errors.Join(errs...)
+}
+
+// A progress is the line that shows how far a run is; where it cannot be written
+// over, it is written each minute.
+type progress struct {
+	w     io.Writer
+	live  bool
+	shown bool
+	begin time.Time
+	said  time.Time // when a line was written, or the begin
+}
+
+func (p *progress) show(what string, done, of int) {
+	left := ""
+	if done > 0 {
+		left = fmt.Sprintf(", %v left", (time.Since(p.begin) * time.Duration(of-done) / time.Duration(done)).Round(time.Second))
+	}
+	if !p.live {
+		if time.Since(p.said) > time.Minute {
+			p.said = time.Now()
+			fmt.Fprintf(p.w, "%d of %d%s: %s\n", done, of, left, what)
+		}
+		return
+	}
+	const width, line = 20, 79
+	full := width * done / max(of, 1)
+	text := []rune(fmt.Sprintf("[%s%s] %d of %d%s: %s", strings.Repeat("=", full), strings.Repeat(" ", width-full), done, of, left, what))
+	fmt.Fprintf(p.w, "\r%s\x1b[K", string(text[:min(len(text), line)])) // one that wraps could not be written over
+	p.shown = true
+}
+
+func (p *progress) clear() {
+	if p.shown {
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+}

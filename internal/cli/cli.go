@@ -1,0 +1,213 @@
+// Package cli adds to cobra what the command lines of this module have in common: exit statuses, errors that show no
+// password, and pages of 80 columns.
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/redquorum/redquorum/internal/terminal"
+)
+
+// The exit statuses that do not belong to one command.
+const (
+	OK       = 0
+	Failed   = 1
+	BadUsage = 2
+)
+
+// A status is the end of a command.
+type status struct {
+	code int
+	err  error // what is printed, if anything
+}
+
+func (s *status) Error() string { return fmt.Sprintf("exit status %d: %v", s.code, s.err) }
+
+// Exit returns what a command returns to end with an exit status, and without a word.
+func Exit(code int) error {
+	if code == OK {
+		return nil
+	}
+	return &status{code, nil}
+}
+
+// Fail returns what a command returns to end with an error and another exit status than [Failed]. An error that has an
+// exit status keeps it.
+func Fail(code int, err error) error {
+	if err == nil || errors.As(err, new(*status)) {
+		return err
+	}
+	return &status{code, err}
+}
+
+// Usage returns an error in how the program was called.
+func Usage(format string, args ...any) error { return &status{BadUsage, fmt.Errorf(format, args...)} }
+
+// Run executes a command line, prints its error, if there is one, and returns the exit status.
+func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr io.Writer) int {
+	root.SetArgs(append([]string{}, args...)) // nil would be those of the process
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	prepare(root)
+	begun := false
+	root.PersistentPreRun = func(*cobra.Command, []string) { begun = true }
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return OK
+	}
+	end, ok := errors.AsType[*status](err)
+	switch {
+	case ok:
+	case begun:
+		end = &status{Failed, err}
+	default:
+		end = &status{BadUsage, errors.New(shown(err))}
+	}
+	if end.err != nil {
+		const longest = 2000 // names of locks are long, or many
+		w := terminal.Plain(stderr)
+		fmt.Fprintf(w, "%s: %s\n", cmd.CommandPath(), terminal.Cut(end.err.Error(), longest))
+		if end.code == BadUsage {
+			fmt.Fprintf(w, "see '%s --help'\n", cmd.CommandPath())
+		}
+	}
+	return end.code
+}
+
+func init() { cobra.EnableCommandSorting = false }
+
+// prepare makes all commands alike.
+func prepare(root *cobra.Command) {
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return Usage("%s%s", shown(err), hint(cmd, err)) })
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprint(".FlagUsagesWrapped ", terminal.Page)))
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
+	if root.HasSubCommands() {
+		root.InitDefaultHelpCmd()
+		help, _, _ := root.Find([]string{"help"})
+		help.Run, help.RunE = nil, showHelp
+	}
+	for _, cmd := range All(root) {
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			switch value, _ := pflag.UnquoteUsage(f); value { // without errors, as the flag is there
+			case "file":
+				_ = cmd.RegisterFlagCompletionFunc(f.Name, Files)
+			case "folder":
+				_ = cmd.MarkFlagDirname(f.Name)
+			}
+		})
+	}
+}
+
+// All returns a command and those below it.
+func All(cmd *cobra.Command) []*cobra.Command {
+	all := []*cobra.Command{cmd}
+	for _, sub := range cmd.Commands() {
+		all = append(all, All(sub)...)
+	}
+	return all
+}
+
+// Files completes words that are names of files.
+func Files(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return nil, cobra.ShellCompDirectiveDefault
+}
+
+// showHelp is the command help. It fails where there is no such command.
+func showHelp(help *cobra.Command, args []string) error {
+	cmd, _, err := help.Root().Find(args)
+	if err != nil {
+		return Usage("%s", shown(err))
+	}
+	cmd.InitDefaultHelpFlag()
+	cmd.InitDefaultVersionFlag()
+	return cmd.Help()
+}
+
+// shown is the text of an error of cobra, without passwords.
+func shown(err error) string {
+	if secretive(err.Error()) {
+		return "there is a URL, or a part of one, where none belongs (not shown: it may have a password)"
+	}
+	return strings.TrimSpace(err.Error())
+}
+
+// hint is for a flag that is not known.
+func hint(cmd *cobra.Command, err error) string {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok {
+		return ""
+	}
+	known := &cobra.Command{SuggestionsMinimumDistance: 2}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		known.AddCommand(&cobra.Command{Use: "--" + f.Name, Run: func(*cobra.Command, []string) {}})
+	})
+	return didYouMean(known, "--"+cmp.Or(unknown.GetSpecifiedShortnames(), unknown.GetSpecifiedName()))
+}
+
+// didYouMean names the commands below cmd that are like a word.
+func didYouMean(cmd *cobra.Command, word string) string {
+	like := cmd.SuggestionsFor(word)
+	if len(like) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %s?", strings.Join(like, " or "))
+}
+
+// NoArgs refuses arguments.
+func NoArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	return Usage("unexpected argument %s%s", Quoted(args[0]), didYouMean(cmd, args[0]))
+}
+
+// One wants one argument.
+func One(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 || args[0] == "" {
+			return Usage("%s is missing or empty", what)
+		}
+		return NoArgs(cmd, args[1:])
+	}
+}
+
+// secretive reports whether text may have a URL in it, or the rest of one that was cut: these cannot be shown, as they
+// may have a password.
+func secretive(text string) bool { return strings.Contains(text, "://") || strings.Contains(text, "@") }
+
+// Longest is how many characters of a name are shown: it may have hundreds of thousands.
+const Longest = 200
+
+// Quoted returns an argument as it can be shown.
+func Quoted(arg string) string {
+	if secretive(arg) {
+		return "(not shown: it may have a password)"
+	}
+	return strconv.Quote(terminal.Cut(arg, Longest))
+}
+
+// UntilSignal returns a context that ends with the first of the signals. A second one has its usual effect, which ends
+// the program. Signals that the program has to ignore, as under nohup, stay ignored.
+func UntilSignal(ctx context.Context, signals ...os.Signal) (_ context.Context, stop func()) {
+	caught := slices.DeleteFunc(signals, signal.Ignored)
+	if len(caught) == 0 { // NotifyContext would take it for all
+		return context.WithCancel(ctx)
+	}
+	ctx, cancel := signal.NotifyContext(ctx, caught...)
+	context.AfterFunc(ctx, cancel)
+	return ctx, cancel
+}
