@@ -33,11 +33,8 @@ type AdviceRow struct {
 	ServerCPU float64       `json:"server_cpu_ns"` // of all nodes together
 }
 
-// Availability returns the share of time for which a majority of n nodes is
-// there, if each is not for a share q of it, independently of the others.
-func Availability(n int, q float64) float64 { return 1 - unavailability(n, q) }
-
-// unavailability is a sum of small numbers, exact where 1 - it would not be.
+// unavailability returns the share of time for which no majority of n nodes is there, if each is not for a share q of
+// it, independently of the others.
 func unavailability(n int, q float64) (sum float64) {
 	for dead := (n - 1) / 2; dead < n; dead++ {
 		sum += choose(n, dead+1) * math.Pow(q, float64(dead+1)) * math.Pow(1-q, float64(n-dead-1))

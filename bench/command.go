@@ -51,8 +51,6 @@ const examples = `  %[1]s                    # a minute and a half, without Redi
   %[1]s --n 3 --workload crowd --waiters 10000 --rounds 1
   %[1]s --spawn --n 3 --cluster 3   # each node a Redis Cluster
   %[1]s --nodes 10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379
-  %[1]s --model            # zones and regions, in virtual time
-  %[1]s --model --rtt 5ms  # and a measurement to compare
   %[1]s --rounds 6 --benchstat > new.txt  # at least 6 rounds
   benchstat old.txt new.txt`
 
@@ -98,13 +96,12 @@ type flags struct {
 	program Program
 	set     *pflag.FlagSet
 
-	contestants                             []string
-	addrs, html                             string
-	fails                                   share
-	embedded, spawn, model, json, benchstat bool
+	contestants                      []string
+	addrs, html                      string
+	fails                            share
+	embedded, spawn, json, benchstat bool
 
-	config  Config
-	measure bool // not just --model
+	config Config
 }
 
 func (f *flags) register() {
@@ -119,7 +116,6 @@ func (f *flags) register() {
 	fs.DurationVar(&c.Jitter, "jitter", 0, "by how much a round trip can be longer, evenly distributed")
 	fs.DurationVar(&c.Timeout, "timeout", 0, "how long a round of commands of redquorum may take (default "+quorum.Defaults().Timeout.String()+")")
 	fs.DurationVar(&c.Lease, "lease", benchLease, "how long locks are asked for")
-	fs.BoolVar(&f.model, "model", false, "predict latency and availability in zones and regions, in virtual time; measure nothing, but, with --rtt, latency, to see how well it predicts")
 	fs.StringSliceVar(&c.Workloads, "workload", nil, "`names` of the workloads (default all but fairness and crowd)")
 	fs.IntSliceVar(&c.Callers, "callers", nil, "`numbers` of callers for throughput (default 1,8,64,512; embedded 1,8,64)")
 	fs.IntSliceVar(&c.Leases, "leases", nil, "`numbers` of leases for keep (default 1000,10000; embedded 200)")
@@ -203,12 +199,12 @@ func (f *flags) check() (err error) {
 			return err
 		}
 	}
-	if f.spawn && f.measure {
+	if f.spawn {
 		if err := redisserver.Available(); err != nil {
 			return cli.Usage("--spawn: %w", err)
 		}
 	}
-	if f.measure && slices.ContainsFunc(c.Contestants, func(one Contestant) bool { return one.Name == ours }) {
+	if slices.ContainsFunc(c.Contestants, func(one Contestant) bool { return one.Name == ours }) {
 		switch longest := slices.Max(c.RTT) + c.Jitter; {
 		case longest >= c.timeout():
 			return cli.Usage("round trips of %v are longer than the Timeout of redquorum, %v: choose another with --timeout", longest, c.timeout())
@@ -256,18 +252,11 @@ func (f *flags) checkServers() error {
 	return nil
 }
 
-// checkWork says what is measured, and whether anything is.
+// checkWork says what is measured.
 func (f *flags) checkWork() error {
 	c := &f.config
-	f.measure = true
-	if f.model && !f.set.Changed("workload") {
-		c.Workloads, f.measure = []string{"latency"}, f.set.Changed("rtt")
-	}
-	if !f.measure && (f.embedded || f.spawn || f.addrs != "") {
-		return cli.Usage("--model measures nothing by itself: with --embedded, --spawn or --nodes it takes --rtt")
-	}
-	if len(c.RTT) == 0 || f.model && f.measure {
-		c.RTT = append(c.RTT, 0) // also the machine's own time, for the model
+	if len(c.RTT) == 0 {
+		c.RTT = []time.Duration{0}
 	}
 	c.RTT = sorted(c.RTT)
 	var known []string
@@ -398,33 +387,19 @@ func (f *flags) run(ctx context.Context, stdout, stderr io.Writer) error {
 		}
 		defer page.discard()
 	}
-	r := new(Report)
-	var broken error // of servers, when some rounds were complete
-	if f.measure {
-		end := f.start(ctx, stderr)
-		defer end()
-		if len(f.config.Contestants) == 0 {
-			return errors.New("there is nobody to measure")
-		}
-		n, about := f.config.extent()
-		fmt.Fprintf(stderr, "%d measurements, about %v\n", n, about)
-		r, broken = Run(ctx, f.config)
-		bar.clear()
-		if r == nil {
-			return broken
-		}
-		r.Advice = r.advise(slices.Max(f.config.RTT), float64(f.fails))
+	end := f.start(ctx, stderr)
+	defer end()
+	if len(f.config.Contestants) == 0 {
+		return errors.New("there is nobody to measure")
 	}
-	if f.model {
-		r.Model, err = predict(ctx, f.config.Nodes, float64(f.fails), modelPairs, bar.show)
-		bar.clear()
-		if err != nil {
-			return err
-		}
-		if err := r.Model.compare(r, f.config.Jitter); err != nil {
-			return err
-		}
+	n, about := f.config.extent()
+	fmt.Fprintf(stderr, "%d measurements, about %v\n", n, about)
+	r, broken := Run(ctx, f.config)
+	bar.clear()
+	if r == nil {
+		return broken
 	}
+	r.Advice = r.advise(slices.Max(f.config.RTT), float64(f.fails))
 	switch {
 	case f.json:
 		encoder := json.NewEncoder(stdout)
@@ -440,14 +415,13 @@ func (f *flags) run(ctx context.Context, stdout, stderr io.Writer) error {
 			fmt.Fprintln(stderr, "the charts are in", f.html)
 		}
 	}
-	if err == nil && f.measure {
-		if r.Rounds < f.config.Rounds {
-			err = errInterrupted(fmt.Sprintf("interrupted: %d of %d rounds are complete, and shown", r.Rounds, f.config.Rounds))
-			return errors.Join(err, broken)
-		}
-		err = errors.Join(broken, r.failed())
+	switch {
+	case err != nil:
+		return err
+	case r.Rounds < f.config.Rounds:
+		return errors.Join(errInterrupted(fmt.Sprintf("interrupted: %d of %d rounds are complete, and shown", r.Rounds, f.config.Rounds)), broken)
 	}
-	return err
+	return errors.Join(broken, r.failed())
 }
 
 // A file takes the place of the one that has its name when it is whole, and not

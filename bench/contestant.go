@@ -49,11 +49,6 @@
 // Commands are counted at the proxies, as the client sends them: the servers'
 // own statistics count those inside scripts as well. After each measurement, and
 // 100 ms for whatever is under way, keys that are left are orphans.
-//
-// # The model
-//
-// The same engine in virtual time, by package sim, on links that this machine does
-// not have: see [Model].
 package bench
 
 import (

@@ -32,7 +32,6 @@ type picture struct {
 	Choices     pictureTable
 	Charts      []*chart
 	Tables      []pictureTable
-	Model       []string
 	Words       []word
 }
 
@@ -116,13 +115,6 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	}
 	for _, t := range r.tables() {
 		p.Tables = append(p.Tables, t.picture())
-	}
-	if r.Model != nil {
-		p.Charts = append(p.Charts, r.Model.charts()...)
-		for _, t := range r.Model.tables() {
-			p.Tables = append(p.Tables, t.picture())
-		}
-		p.Model = r.Model.Distributions
 	}
 	return page.Execute(w, p)
 }
@@ -490,37 +482,6 @@ func (r *Report) ratioChart(rtt time.Duration) *chart {
 		}
 	}
 	return bars("Times better than "+r.Base+r.behind(rtt), "throughput, or one by latency or CPU; at the line both are equal", rows)
-}
-
-func (m *Model) charts() (all []*chart) {
-	for _, loss := range losses {
-		var curvesOf []series
-		var labels []string
-		for i, t := range terrains {
-			for _, q := range []string{"p50", "p99.9"} {
-				s := series{name: t.name + " " + q, colour: i, dashed: q != "p50"}
-				labels = nil
-				for _, r := range m.Rows {
-					if r.Links != t.name || r.Loss != float64(loss)/1e6 {
-						continue
-					}
-					v := r.PairP50
-					if q != "p50" {
-						v = r.PairP999
-					}
-					labels = append(labels, fmt.Sprint(r.Nodes))
-					s.values = append(s.values, []float64{float64(v)})
-				}
-				curvesOf = append(curvesOf, s)
-			}
-		}
-		c := curves(fmt.Sprintf("Model: latency by number of nodes, %s loss", percent(float64(loss)/1e6)), "a lock and its release, in virtual time", "nodes",
-			labels, curvesOf, axis)
-		if c != nil {
-			all = append(all, c)
-		}
-	}
-	return all
 }
 
 // axis writes a time on an axis, where it is a round number.

@@ -17,8 +17,7 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// ours is the name of the contestant whose settings are advised, and which the
-// model knows.
+// ours is the name of the contestant whose settings are advised.
 const ours = "redquorum"
 
 // Redquorum returns the lock of package quorum, with everything on that it

@@ -74,9 +74,6 @@ func (r *Report) WriteText(w io.Writer) error {
 	if noise := r.noise(); noise != "" {
 		p.paragraph(noise)
 	}
-	if r.Model != nil {
-		r.Model.write(p)
-	}
 	if a := r.Advice; a != nil {
 		t := a.table()
 		p.writeTable(&t)
@@ -318,7 +315,7 @@ func (t *table) write(p paper) {
 		var line strings.Builder
 		for i, cell := range row {
 			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
-			if t.head[i] == "contestant" || i == 0 && (t.head[0] == "" || t.head[0] == "links") {
+			if t.head[i] == "contestant" || i == 0 && t.head[0] == "" {
 				fmt.Fprintf(&line, "  %s%s", cell, pad)
 			} else {
 				fmt.Fprintf(&line, "  %s%s", pad, cell)

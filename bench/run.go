@@ -156,7 +156,6 @@ type Report struct {
 	Contestants []Entrant     `json:"contestants"`
 	Links       []Link        `json:"links,omitempty"`
 	Cells       []*Cell       `json:"cells"`
-	Model       *Model        `json:"model,omitempty"`
 	Advice      *Advice       `json:"advice,omitempty"`
 }
 
@@ -177,7 +176,6 @@ func (r *Report) names() (names []string) {
 type Link struct {
 	RTT      time.Duration `json:"rtt_ns"`      // what was asked for
 	Measured time.Duration `json:"measured_ns"` // the median of PINGs over it
-	Bare     time.Duration `json:"bare_ns"`     // and of PINGs without it
 }
 
 // find returns a cell, or nil.
@@ -279,11 +277,7 @@ func Run(ctx context.Context, c Config) (_ *Report, err error) {
 		if err != nil {
 			return nil, err
 		}
-		bare, err := field.roundTrip(ctx, field.addrs[0])
-		if err != nil {
-			return nil, err
-		}
-		r.Links = append(r.Links, Link{rtt, measured, bare})
+		r.Links = append(r.Links, Link{rtt, measured})
 	}
 	run := fmt.Sprintf("redquorum-bench-%08x-", rand.Uint32())
 	if c.Servers == Given {

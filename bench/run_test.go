@@ -524,7 +524,6 @@ func TestMainRefuses(t *testing.T) {
 		"--timeout -1s":                 "more than 0",
 		"--timeout 0s":                  "more than 0",
 		"--timeout 1s --lease 2s":       "at most a third of the lease of 2s",
-		"--model --spawn":               "takes --rtt",
 		"--nodes a:1 --spawn":           "exclude each other",
 		"--cluster 3":                   "needs --spawn",
 		"--spawn --cluster 0":           "from 1 to 9 masters",

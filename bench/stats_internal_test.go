@@ -81,14 +81,14 @@ func TestCounter(t *testing.T) {
 	}
 }
 
-func TestAvailability(t *testing.T) {
+func TestUnavailability(t *testing.T) {
 	for _, c := range []struct {
 		n       int
 		q, want float64
 	}{
 		{1, 0.1, 0.9}, {3, 0.1, 0.972}, {5, 0.1, 0.99144}, {3, 0, 1}, {3, 0.5, 0.5}, {9, 0.5, 0.5},
 	} {
-		if got := Availability(c.n, c.q); math.Abs(got-c.want) > 1e-12 {
+		if got := 1 - unavailability(c.n, c.q); math.Abs(got-c.want) > 1e-12 {
 			t.Errorf("of %d nodes that are away for %v: %v, want %v", c.n, c.q, got, c.want)
 		}
 	}
