@@ -50,9 +50,7 @@ const examples = `  %[1]s                    # a minute and a half, without Redi
   %[1]s --spawn --n 5 --workload fairness --for 3m
   %[1]s --n 3 --workload crowd --waiters 10000 --rounds 1
   %[1]s --spawn --n 3 --cluster 3   # each node a Redis Cluster
-  %[1]s --nodes 10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379
-  %[1]s --rounds 6 --benchstat > new.txt  # at least 6 rounds
-  benchstat old.txt new.txt`
+  %[1]s --nodes 10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379`
 
 // Command returns the command that measures. The first signal to end does what the end of its context does, and the
 // second ends the program. A program with more contestants than [Redquorum] has it as its only command.
@@ -96,10 +94,10 @@ type flags struct {
 	program Program
 	set     *pflag.FlagSet
 
-	contestants                      []string
-	addrs, html                      string
-	fails                            share
-	embedded, spawn, json, benchstat bool
+	contestants           []string
+	addrs, html           string
+	fails                 share
+	embedded, spawn, json bool
 
 	config Config
 }
@@ -119,7 +117,7 @@ func (f *flags) register() {
 	fs.StringSliceVar(&c.Workloads, "workload", nil, "`names` of the workloads (default all but fairness and crowd)")
 	fs.IntSliceVar(&c.Callers, "callers", nil, "`numbers` of callers for throughput (default 1,8,64,512; embedded 1,8,64)")
 	fs.IntSliceVar(&c.Leases, "leases", nil, "`numbers` of leases for keep (default 1000,10000; embedded 200)")
-	fs.IntSliceVar(&c.Waiters, "waiters", nil, "`numbers` of waiters for storm and crowd (default 512; embedded 64)")
+	fs.IntSliceVar(&c.Waiters, "waiters", nil, "`numbers` of waiters for crowd (default 512; embedded 64)")
 	fs.DurationVar(&c.For, "for", 10*time.Second, "how long is measured, altogether; warming up comes on top")
 	fs.IntVar(&c.Rounds, "rounds", 3, "how often each case is measured")
 	fs.Var(&f.fails, "node-failure", "the `share` of time for which a node is away, for the recommendation")
@@ -128,7 +126,6 @@ func (f *flags) register() {
 		fs.StringVar(&c.Base, "base", f.program.Base, "the `name` of the contestant that ratios are to")
 	}
 	fs.BoolVar(&f.json, "json", false, "print one JSON object with every round")
-	fs.BoolVar(&f.benchstat, "benchstat", false, "print the Go benchmark format, for benchstat")
 	fs.StringVar(&f.html, "html", "", "also write a page with charts to this `file`")
 }
 
@@ -145,11 +142,8 @@ func (f *flags) names(all bool) (names []string) {
 // check makes the configuration of the flags.
 func (f *flags) check() (err error) {
 	c := &f.config
-	switch {
-	case f.embedded && f.spawn || f.set.Changed("nodes") && (f.embedded || f.spawn):
+	if f.embedded && f.spawn || f.set.Changed("nodes") && (f.embedded || f.spawn) {
 		return cli.Usage("--embedded, --spawn and --nodes exclude each other")
-	case f.json && f.benchstat:
-		return cli.Usage("--json and --benchstat exclude each other")
 	}
 	if err := f.checkServers(); err != nil {
 		return err
@@ -400,14 +394,11 @@ func (f *flags) run(ctx context.Context, stdout, stderr io.Writer) error {
 		return broken
 	}
 	r.Advice = r.advise(slices.Max(f.config.RTT), float64(f.fails))
-	switch {
-	case f.json:
+	if f.json {
 		encoder := json.NewEncoder(stdout)
 		encoder.SetIndent("", "  ")
 		err = encoder.Encode(r)
-	case f.benchstat:
-		err = r.WriteBenchmarks(stdout)
-	default:
+	} else {
 		err = r.WriteText(stdout)
 	}
 	if page != nil && err == nil {

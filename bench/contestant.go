@@ -36,15 +36,11 @@
 //     has any in the healthy case. It lasts for three Timeouts at least.
 //   - keep: leases that are held for at least a third of their length, in which
 //     each is renewed once by a lock that does it as ours does.
-//   - storm: many callers wait for a name that is then released; when each has
-//     had it they come again, until the window is over. The time is from the
-//     release to the last one's.
 //   - crowd: many callers of one process wait for one name, or one pair of names, and all give up
 //     together, or the holder unlocks. Next to them ten fixed leases of other names end, ten
 //     are renewed, and a caller locks a free name. If a lease's end waits for other callers, its
 //     context ends later than a timer of the process. Instead of embedded servers there are
 //     model nodes in the process. It is measured only if it is named.
-//   - cold: a new client up to its first lock; and what an idle one takes.
 //
 // Commands are counted at the proxies, as the client sends them: the servers'
 // own statistics count those inside scripts as well. After each measurement, and

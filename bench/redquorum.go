@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,13 +25,10 @@ const ours = "redquorum"
 // are that are started for a benchmark; all that it costs is in the handshake,
 // which stays.
 func Redquorum() Contestant {
-	var ages ages
 	return Contestant{
 		Name: ours, Clusters: true,
 		Note: "defaults, with an observer; no restart guard on servers too young for it",
-		Open: func(ctx context.Context, t Target) (Client, error) {
-			return openRedquorum(ctx, t, &ages)
-		},
+		Open: openRedquorum,
 	}
 }
 
@@ -41,11 +37,11 @@ type redquorum struct {
 	lost   *lost
 }
 
-func openRedquorum(ctx context.Context, t Target, ages *ages) (_ Client, err error) {
+func openRedquorum(ctx context.Context, t Target) (_ Client, err error) {
 	nodes := make([]node.Node, len(t.Servers))
 	young := false
 	for i, o := range t.Servers {
-		young = young || ages.young(ctx, o)
+		young = young || tooYoung(ctx, o)
 		if nodes[i], err = dial(o, t.Cluster); err != nil {
 			return nil, err
 		}
@@ -86,23 +82,15 @@ func dial(o *redis.Options, cluster bool) (node.Node, error) {
 	return nodes[0], nil
 }
 
-// ages remembers which servers are too young to have a vote, so that a cold
-// start does not ask for it each time.
-type ages struct{ known sync.Map }
-
-func (a *ages) young(ctx context.Context, o *redis.Options) bool {
-	if young, ok := a.known.Load(o.Addr); ok {
-		return young.(bool)
-	}
+// tooYoung reports whether the engine would ignore a server.
+func tooYoung(ctx context.Context, o *redis.Options) bool {
 	c := redis.NewClient(o)
 	defer c.Close()
 	info, err := c.Info(ctx, "server").Result()
 	if err != nil {
 		return false // the engine will see for itself
 	}
-	young := infoNumber(info, "uptime_in_seconds") <= quorum.Defaults().MaxLease.Seconds()+1
-	a.known.Store(o.Addr, young)
-	return young
+	return infoNumber(info, "uptime_in_seconds") <= quorum.Defaults().MaxLease.Seconds()+1
 }
 
 // Lock is as Keep: there is no mode without renewal that would be faster.

@@ -3,7 +3,6 @@ package bench
 import (
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -33,11 +32,8 @@ var columns = map[string][]column{
 		{"client CPU", "client-cpu-ns/op"}, {"goroutines left", "goroutines-left"}},
 	"keep": {{"client CPU/renewal", "client-cpu-ns/renewal"}, {"server CPU", "server-cpu-ns/renewal"}, {"commands/node", "commands/node/renewal"},
 		{"memory/lease", "B/lease"}, {"goroutines/lease", "goroutines/lease"}},
-	"storm": {{"served/s", "served/s"}, {"wait p50", "wait-p50-ns"}, {"longest", "wait-max-ns"}, {"commands/node", "commands/node/op"},
-		{"client CPU", "client-cpu-ns/op"}},
 	"crowd": {{"ends late", "late-max-ns"}, {"timer late", "timer-max-ns"}, {"lost", "lost"}, {"TryLock", "try-max-ns"}, {"last caller", "end-max-ns"},
 		{"unserved", "unserved"}, {"client CPU", "client-cpu-ns/waiter"}, {"server CPU", "server-cpu-ns/waiter"}},
-	"cold": {{"first lock p50", "first-lock-p50-ns"}, {"p99", "first-lock-p99-ns"}, {"idle memory", "B/client"}, {"goroutines", "goroutines/client"}},
 }
 
 var orphanColumn = column{"orphans/1000", "orphans/1000"}
@@ -402,46 +398,3 @@ var unit = regexp.MustCompile(`(\d) (%|(?:µs|ms|s)\b)`)
 
 // unbroken ties numbers to their units.
 func unbroken(text string) string { return unit.ReplaceAllString(text, "$1\u00a0$2") }
-
-// WriteBenchmarks writes every round as a line of the Go benchmark format, which
-// benchstat reads. To compare contestants:
-//
-//	benchstat -col /contestant FILE
-func (r *Report) WriteBenchmarks(w io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "pkg: github.com/redquorum/redquorum/bench\nservers: %s\njitter: %v\nlease: %v\ntimeout: %v\n", r.Servers, r.Jitter, r.Lease, r.Timeout)
-	if r.Redis != "" {
-		fmt.Fprintf(&b, "server: %s\n", r.Redis)
-	}
-	if r.Masters > 0 {
-		fmt.Fprintf(&b, "masters: %d\n", r.Masters)
-	}
-	// Not a key, as what differs in one would not be compared.
-	fmt.Fprintf(&b, "# --for %v --rounds %d\n", r.For, r.Rounds)
-	for _, unit := range []string{"locks/s", "changes/s", "served/s", "least/most"} {
-		fmt.Fprintf(&b, "Unit %s better=higher\n", unit)
-	}
-	for _, c := range r.Cells {
-		name := "Benchmark" + strings.ToUpper(c.Workload[:1]) + c.Workload[1:]
-		if c.Case != "" {
-			key, value, found := strings.Cut(c.Case, "=")
-			if !found {
-				key, value = "case", strings.ReplaceAll(c.Case, " ", "-")
-			}
-			name += "/" + key + "=" + value
-		}
-		name += fmt.Sprintf("/n=%d/rtt=%v/contestant=%s", c.Nodes, c.RTT, c.Contestant)
-		for _, m := range c.Rounds {
-			if len(m) == 0 {
-				continue
-			}
-			fmt.Fprintf(&b, "%s 1", name)
-			for _, unit := range slices.Sorted(maps.Keys(m)) {
-				fmt.Fprintf(&b, " %.6g %s", m[unit], unit)
-			}
-			b.WriteByte('\n')
-		}
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}

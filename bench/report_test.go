@@ -6,9 +6,7 @@ import (
 	"errors"
 	"flag"
 	"os"
-	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -40,27 +38,22 @@ func recorded(t *testing.T) *bench.Report {
 
 func TestReportGolden(t *testing.T) {
 	r := recorded(t)
-	for name, write := range map[string]func(*bytes.Buffer) error{
-		"report.txt":   func(b *bytes.Buffer) error { return r.WriteText(b) },
-		"report.bench": func(b *bytes.Buffer) error { return r.WriteBenchmarks(b) },
-	} {
-		var b bytes.Buffer
-		if err := write(&b); err != nil {
+	var b bytes.Buffer
+	if err := r.WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	const path = "testdata/report.txt"
+	if *update {
+		if err := os.WriteFile(path, b.Bytes(), 0o666); err != nil {
 			t.Fatal(err)
 		}
-		path := filepath.Join("testdata", name)
-		if *update {
-			if err := os.WriteFile(path, b.Bytes(), 0o666); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(b.Bytes(), want) {
-			t.Errorf("%s is now\n%s", name, b.Bytes())
-		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(b.Bytes(), want) {
+		t.Errorf("the report is now\n%s", b.Bytes())
 	}
 }
 
@@ -73,50 +66,6 @@ func TestChoiceIsLast(t *testing.T) {
 	paragraphs := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n\n")
 	if last := paragraphs[len(paragraphs)-1]; !strings.HasPrefix(last, "Choose N=3, Timeout 500 ms, lease 30 s, because ") {
 		t.Error(last)
-	}
-}
-
-// Each round is a line of the Go benchmark format: name, iterations, and pairs of
-// value and unit, as https://go.dev/design/14313-benchmark-format has it.
-func TestBenchmarkFormat(t *testing.T) {
-	r := recorded(t)
-	var b bytes.Buffer
-	if err := r.WriteBenchmarks(&b); err != nil {
-		t.Fatal(err)
-	}
-	want := 0
-	for _, c := range r.Cells {
-		for _, m := range c.Rounds {
-			if len(m) > 0 {
-				want++
-			}
-		}
-	}
-	configuration := regexp.MustCompile(`^([a-z][^\s]*: .+|Unit \S+ better=higher|# .+)$`)
-	name := regexp.MustCompile(`^Benchmark[A-Z][a-z]*(/[a-z]+=[^\s/]+)+$`)
-	lines := 0
-	for line := range strings.Lines(b.String()) {
-		line = strings.TrimSuffix(line, "\n")
-		if !strings.HasPrefix(line, "Benchmark") {
-			if !configuration.MatchString(line) {
-				t.Errorf("no line of the format: %q", line)
-			}
-			continue
-		}
-		lines++
-		words := strings.Split(line, " ")
-		if !name.MatchString(words[0]) || words[1] != "1" || len(words)%2 != 0 {
-			t.Errorf("%.100q", line)
-			continue
-		}
-		for i := 2; i < len(words); i += 2 {
-			if _, err := strconv.ParseFloat(words[i], 64); err != nil || words[i+1] == "" {
-				t.Errorf("%s: %s %s", words[0], words[i], words[i+1])
-			}
-		}
-	}
-	if lines != want {
-		t.Errorf("%d lines for %d rounds", lines, want)
 	}
 }
 

@@ -25,7 +25,7 @@ type Config struct {
 	Workloads []string        // by name; if empty, all but fairness and crowd
 	Callers   []int           // of throughput
 	Leases    []int           // of keep
-	Waiters   []int           // of storm
+	Waiters   []int           // of crowd
 
 	For    time.Duration // how long is measured altogether; the rest is warming up
 	Rounds int           // how often each case is measured

@@ -125,13 +125,13 @@ func TestRun(t *testing.T) {
 	tests.NeedLong(t)
 	c := config(t, bench.Redquorum())
 	c.RTT = []time.Duration{0, time.Millisecond}
-	c.Workloads = []string{"latency", "throughput", "handover", "keep", "storm", "cold"}
+	c.Workloads = []string{"latency", "throughput", "handover", "keep"}
 	told := 0
 	c.Progress = func(_ string, done, of int) {
 		if done == 0 {
 			told = 0
 		}
-		if done != told || of != 14 {
+		if done != told || of != 10 {
 			t.Errorf("told of %d of %d after %d", done, of, told)
 		}
 		told++
@@ -141,8 +141,6 @@ func TestRun(t *testing.T) {
 		"throughput": {"locks/s", "lock-p50-ns", "client-cpu-ns/op"},
 		"handover":   {"wait-max-ns", "commands/node/op", "client-cpu-ns/op", "server-cpu-ns/op"},
 		"keep":       {"client-cpu-ns/renewal", "commands/node/renewal"},
-		"storm":      {"served/s", "wait-p50-ns", "wait-max-ns", "commands/node/op"},
-		"cold":       {"first-lock-p50-ns", "B/client", "goroutines/client"},
 	}
 	good(t, c, func(r *bench.Report) (complaints []string) {
 		complain := func(format string, args ...any) { complaints = append(complaints, fmt.Sprintf(format, args...)) }
@@ -169,11 +167,8 @@ func TestRun(t *testing.T) {
 			if lock := cell.Median["lock-p50-ns"]; cell.RTT > 0 && cell.Workload == "latency" && lock < float64(cell.RTT) {
 				t.Errorf("%s: a lock took %v", cell, lock)
 			}
-			if n := cell.Median["commands/node/op"]; cell.Workload == "storm" && (n < 1.9 || n > 20) {
-				complain("%s: %v commands for each lock", cell, n)
-			}
 		}
-		if len(seen) != len(want) || told != 14 {
+		if len(seen) != len(want) || told != 10 {
 			t.Errorf("%d workloads ran, in %d measurements", len(seen), told)
 		}
 		if len(r.Links) != 1 || r.Links[0].Measured < time.Millisecond {
@@ -199,9 +194,9 @@ func TestRunOpensForATarget(t *testing.T) {
 		return &watched{client, t}, err
 	}})
 	c.RTT, c.Timeout, c.Lease = []time.Duration{time.Millisecond}, 700*time.Millisecond, 3*time.Second
-	c.Workloads, c.Waiters = []string{"latency", "throughput", "storm"}, []int{7}
+	c.Workloads = []string{"latency", "throughput"}
 	run(t, c)
-	if !callers[1] || !callers[4] || !callers[7] {
+	if !callers[1] || !callers[4] {
 		t.Errorf("opened for %v callers", callers)
 	}
 }
@@ -235,17 +230,6 @@ func TestRunWithBadNodes(t *testing.T) {
 			t.Errorf("%d cases in %v, want 4 in %v", len(r.Cells), r.Took, least)
 		}
 		return complaints
-	})
-}
-
-func TestRunStormsUntilTheWindowIsOver(t *testing.T) {
-	c := config(t, bench.Redquorum())
-	c.Workloads, c.Nodes, c.For = []string{"storm"}, []int{1}, 500*time.Millisecond
-	good(t, c, func(r *bench.Report) []string {
-		if m := r.Cells[0].Median; !(m["samples"] >= 20) || !(m["served/s"] > 0) {
-			return []string{fmt.Sprintf("waves of 10: %v", m)}
-		}
-		return nil
 	})
 }
 
@@ -292,7 +276,7 @@ func TestRunGoesOnToTheEndOfARound(t *testing.T) {
 		defer s.Close()
 		servers, addrs, c.URLs = append(servers, s), append(addrs, s.Addr()), append(c.URLs, "redis://"+s.Addr())
 	}
-	c.Servers, c.Workloads, c.Rounds = bench.Given, []string{"latency", "cold"}, 3
+	c.Servers, c.Workloads, c.Rounds = bench.Given, []string{"latency", "throughput"}, 3
 	c.Progress = func(_ string, done, of int) {
 		if done == of-1 {
 			servers[0].Close()
@@ -378,7 +362,7 @@ func TestRunWithPassword(t *testing.T) {
 
 func TestRunEnds(t *testing.T) {
 	c := config(t, bench.Redquorum())
-	c.Workloads = []string{"latency", "handover", "cold"}
+	c.Workloads = []string{"latency", "handover"}
 	ctx, cancel := context.WithCancel(t.Context())
 	var calls atomic.Int64
 	c.Progress = func(string, int, int) {
@@ -439,7 +423,7 @@ func TestRunOnRealServers(t *testing.T) {
 	tests.NeedServer(t)
 	c := config(t, bench.Redquorum())
 	c.Servers, c.For = bench.Spawned, 500*time.Millisecond
-	c.Workloads = []string{"latency", "handover", "storm"}
+	c.Workloads = []string{"latency", "handover"}
 	if tests.Long() {
 		c.Workloads = append(c.Workloads, "fairness")
 	}
@@ -531,7 +515,6 @@ func TestMainRefuses(t *testing.T) {
 		"--spawn --cluster 3 --workload bad,keep":          "bad exclude each other",
 		"--spawn --cluster 3 --contestants redquorum,open": "need one server as a node: open;",
 		"--embedded --spawn":                               "exclude each other",
-		"--json --benchstat":                               "exclude each other",
 		"--workload latency,speed":                         "there is no workload \"speed\"; there are latency, ",
 		"--contestants redquorum,fast":                     "there is no contestant \"fast\"; there are redquorum, leaky",
 		"--contestants redquorum --base x":                 "which is not measured",
@@ -681,7 +664,7 @@ func TestMain_formats(t *testing.T) {
 		!strings.Contains(stderr, "1 of 1 cases have overlaps or orphans") {
 		t.Errorf("status %d, %s", status, stderr)
 	}
-	if status, _, stderr := main("--n", "1", "--for", "20ms", "--rounds", "1", "--workload", "cold", "--contestants", "broken"); status != 1 ||
+	if status, _, stderr := main("--n", "1", "--for", "20ms", "--rounds", "1", "--workload", "latency", "--contestants", "broken"); status != 1 ||
 		!strings.Contains(stderr, "out of order") {
 		t.Errorf("status %d, %s", status, stderr)
 	}

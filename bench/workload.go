@@ -45,12 +45,8 @@ var workloads = []workload{
 		cases: badCases, run: (*setting).bad},
 	{name: "keep", summary: "many leases are held, and renewed", main: "client-cpu-ns/renewal", weight: 1,
 		cases: func(c *Config, _ int) []string { return labels("leases=", c.Leases) }, run: (*setting).keep},
-	{name: "storm", summary: "many callers wait for one name; each takes it once", main: "served/s", more: true, weight: 1,
-		cases: func(c *Config, _ int) []string { return labels("waiters=", c.Waiters) }, run: (*setting).storm},
 	{name: "crowd", summary: "many callers wait for one name and are done together, next to other leases; only if named", main: "late-max-ns", weight: 1,
 		cases: crowdCases, asked: true, run: (*setting).crowd},
-	{name: "cold", summary: "the first lock of a new client: connections, handshakes, lock", main: "first-lock-p50-ns", weight: 1,
-		cases: once, run: (*setting).cold},
 }
 
 func once(*Config, int) []string { return []string{""} }
@@ -560,73 +556,6 @@ func memory() float64 {
 	return float64(mem.HeapAlloc + mem.StackInuse)
 }
 
-func (s *setting) storm(ctx context.Context) (Metrics, error) {
-	return s.twice(func(m Metrics, addrs []string, window time.Duration) error {
-		return s.brew(ctx, m, addrs, window)
-	})
-}
-
-// brew lets waves of callers come until the window is over, and at least one.
-func (s *setting) brew(ctx context.Context, m Metrics, addrs []string, window time.Duration) (err error) {
-	waiters := s.number()
-	client, err := s.open(ctx, addrs, waiters)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, client.Close()) }()
-	var waits samples
-	var took time.Duration
-	cost := s.meter(ctx)
-	for begin := time.Now(); len(waits) == 0 || time.Since(begin) < window; {
-		wave := make(samples, waiters)
-		d, err := s.wave(ctx, client, wave)
-		if err != nil {
-			return err
-		}
-		waits, took = append(waits, wave...), took+d
-	}
-	s.locks += len(waits)
-	cost.stop(ctx, m, float64(len(waits)), "op")
-	m["served/s"] = float64(len(waits)) / took.Seconds()
-	m["wait-p50-ns"] = float64(waits.at(0.5))
-	m["wait-max-ns"] = float64(waits.at(1))
-	m["samples"] = float64(len(waits))
-	return nil
-}
-
-// wave lets a caller for each of waits wait for a lock that is held, gives it back,
-// and returns how long it then takes until each of them has had it.
-func (s *setting) wave(ctx context.Context, client Client, waits samples) (time.Duration, error) {
-	name := s.prefix + "one"
-	first, err := client.Lock(ctx, name, s.lease)
-	if err != nil {
-		return 0, err
-	}
-	var begin time.Time
-	released := make(chan struct{})
-	unlocked := make(chan error, 1)
-	time.AfterFunc(stormGathers, func() {
-		begin = time.Now()
-		close(released)
-		unlocked <- first.Unlock(ctx)
-	})
-	err = atOnce(ctx, len(waits), func(ctx context.Context, i int) error {
-		held, err := client.Lock(ctx, name, s.lease)
-		if err != nil {
-			return err
-		}
-		<-released // to see begin
-		waits[i] = time.Since(begin)
-		return held.Unlock(ctx)
-	})
-	end := time.Now()
-	err = errors.Join(err, <-unlocked)
-	return end.Sub(begin), err
-}
-
-// stormGathers is how long the callers of a storm have to begin to wait.
-const stormGathers = 50 * time.Millisecond
-
 // bad makes nodes bad and measures pairs.
 func (s *setting) bad(ctx context.Context) (_ Metrics, err error) {
 	if s.field.cluster() {
@@ -666,61 +595,4 @@ func (s *setting) bad(ctx context.Context) (_ Metrics, err error) {
 	}
 	// The links are fast again, so that remaining releases succeed.
 	return m, errors.Join(err, s.links.all(s.rtt, s.jitter))
-}
-
-// cold opens clients that have to connect first, one after the other, and then
-// some that stay, to see what an idle one takes.
-func (s *setting) cold(ctx context.Context) (Metrics, error) {
-	addrs := s.addrs(false)
-	target, err := s.target(addrs, 1)
-	if err != nil {
-		return nil, err
-	}
-	var took samples
-	m := make(Metrics)
-	first := func() (Client, error) {
-		begin := time.Now()
-		client, err := s.contestant.Open(ctx, target)
-		if err != nil {
-			return nil, err
-		}
-		held, err := client.Lock(ctx, s.prefix+"one", s.lease)
-		took = append(took, time.Since(begin))
-		if err == nil {
-			err = held.Unlock(ctx)
-			s.locks++
-		}
-		if err != nil {
-			_ = client.Close()
-			return nil, err
-		}
-		return client, nil
-	}
-	warm, err := s.open(ctx, addrs, 1) // scripts are known to the servers, as they are in production
-	if err != nil {
-		return nil, err
-	}
-	_ = warm.Close()
-	for begin := time.Now(); len(took) < 3 || time.Since(begin) < s.window; {
-		client, err := first()
-		if err != nil {
-			return nil, err
-		}
-		if err := client.Close(); err != nil {
-			return nil, err
-		}
-	}
-	m.quantiles("first-lock", took)
-	const idle = 8
-	before, goroutines := memory(), runtime.NumGoroutine()
-	for range idle {
-		client, err := first()
-		if err != nil {
-			return nil, err
-		}
-		defer client.Close()
-	}
-	m["B/client"] = (memory() - before) / idle
-	m["goroutines/client"] = float64(runtime.NumGoroutine()-goroutines) / idle
-	return m, nil
 }
