@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -69,12 +68,7 @@ func (r *Report) advise(rtt time.Duration, failure float64) *Advice {
 	if len(a.Rows) == 0 {
 		return nil
 	}
-	take := a.choice()
-	a.Text = a.words(take)
-	if timeout, why := r.timeout(take.Nodes, rtt); a.Contestant == ours {
-		a.Timeout = timeout
-		a.Text += why
-	}
+	a.Text = a.words(r.longest(a.choice().Nodes, rtt))
 	if r.Servers == Embedded {
 		a.Text += " These servers were embedded ones, which are slower than Redis: before you decide, measure with --spawn or --nodes."
 	}
@@ -111,110 +105,39 @@ func (a *Advice) choice() AdviceRow {
 	return a.Rows[len(a.Rows)-1]
 }
 
-func (a *Advice) words(take AdviceRow) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "The guess of --node-failure is that each node is away for %s of the time, independently of the others. Then a majority is missing for ", percent(a.NodeFailure))
-	for i, row := range a.Rows {
-		format := ", %s with %d"
-		if i == 0 {
-			format = "%s a year with N=%d"
-		}
-		fmt.Fprintf(&b, format, away(row.Without), row.Nodes)
-	}
-	b.WriteString(". ")
-	if a.Contestant == ours {
-		b.WriteString("A node that has restarted is ignored for the longest lease (MaxLease), and is away for that time, too. ")
-	}
-	within := fmt.Sprintf("within %.0f minutes a year", enoughTime.Minutes())
+// words says what to choose, and why. It sets the Timeout if there is a longest lock of redquorum.
+func (a *Advice) words(longest float64) string {
+	take := a.choice()
 	switch {
 	case a.hopeless():
-		fmt.Fprintf(&b, "Nodes as bad as that have a majority less often the more of them there are: take 1, and better servers. ")
+		return "Choose N=1 and better servers, because more nodes as bad as these have a majority less often."
 	case take.Survives == 0:
-		b.WriteString("No number of nodes that survives a failure was measured: add --n 3,5. ")
-	case a.enough(take.Nodes):
-		fmt.Fprintf(&b, "Take %d, the fewest measured that stay %s. ", take.Nodes, within)
-	default:
-		fmt.Fprintf(&b, "Take %d, the most that were measured, though they do not stay %s. ", take.Nodes, within)
+		return "Measure again with --n 3,5, because no number of nodes measured here survives a failure."
 	}
-	if a.hopeless() || take.Survives == 0 {
-		return b.String()
+	survives := fmt.Sprintf("%d nodes survive a failure", take.Nodes)
+	if take.Survives > 1 {
+		survives = fmt.Sprintf("%d nodes survive %d failures", take.Nodes, take.Survives)
 	}
-	b.WriteString(a.unmeasured(take))
-	p99, where := "", "there"
-	if take.PairP99 > 0 {
-		p99 = fmt.Sprintf(" (p99 %s)", short(take.PairP99))
+	if longest == 0 {
+		return fmt.Sprintf("Choose N=%d, because %s and a lock and its release take %s.", take.Nodes, survives, short(take.PairP50))
 	}
-	if a.RTT > 0 {
-		where = fmt.Sprintf("behind round trips of %v", a.RTT)
-	}
-	fmt.Fprintf(&b, "A lock of %s and its release take %s %s%s, and %s of the client's CPU", a.Contestant, short(take.PairP50), where, p99, short(take.ClientCPU))
-	for _, row := range a.Rows {
-		if row.Nodes > take.Nodes && take.PairP50 > 0 && take.ClientCPU > 0 {
-			fmt.Fprintf(&b, "; %d nodes survive %d failures, for %s in latency and %s in CPU", row.Nodes, row.Survives,
-				more(row.PairP50/take.PairP50), more(row.ClientCPU/take.ClientCPU))
-			break
-		}
-	}
-	fmt.Fprintf(&b, ". With %d one can be away for maintenance, and as many failures are survived meanwhile. ", take.Nodes+2)
-	return b.String()
+	a.Timeout = timeoutFor(longest)
+	return fmt.Sprintf("Choose N=%d, Timeout %v, lease %v, because %s, the Timeout is at least three times the longest lock (%s), and the lease is at least "+
+		"three times the Timeout and longer than the pauses of most processes.", take.Nodes, a.Timeout,
+		max(quorum.Defaults().Lease, 3*a.Timeout), survives, short(longest))
 }
 
-// unmeasured says what is not known of other numbers of nodes.
-func (a *Advice) unmeasured(take AdviceRow) string {
-	for n := 3; n <= MaxNodes && (n < take.Nodes || !a.enough(take.Nodes)); n += 2 {
-		if a.enough(n) {
-			return fmt.Sprintf("%d would do as well, and were not measured: add --n %[1]d. ", n)
-		}
-	}
-	if len(a.Rows) == 1 {
-		return "Other numbers were not measured. "
-	}
-	return ""
-}
-
-// longest returns the cell in which locks on so many nodes took longest, of the cases in which
-// nobody waits for another, how long that was, and which quantile it is; and one that failed.
-func (r *Report) longest(nodes int, rtt time.Duration) (worst *Cell, took float64, quantile string, failed *Cell) {
+// longest returns how long locks of redquorum took at most on so many nodes, in the cases in which nobody waits for another.
+func (r *Report) longest(nodes int, rtt time.Duration) (longest float64) {
 	for _, c := range r.Cells {
-		if c.Contestant != ours || c.Nodes != nodes || c.RTT != rtt || !slices.Contains([]string{"latency", "throughput", "bad"}, c.Workload) {
-			continue
-		}
-		if c.Error != "" {
-			failed = cmp.Or(failed, c)
-		}
-		for _, m := range c.Rounds {
-			if t, q := m.tail("lock"); t > took {
-				worst, took, quantile = c, t, q
+		if c.Contestant == ours && r.Contestants[0].Name == ours && c.Nodes == nodes && c.RTT == rtt &&
+			slices.Contains([]string{"latency", "throughput", "bad"}, c.Workload) {
+			for _, m := range c.Rounds {
+				longest = max(longest, m.tail("lock"))
 			}
 		}
 	}
-	return worst, took, quantile, failed
-}
-
-// timeout returns what quorum.Options.Timeout goes with what locks took on so many
-// nodes in the cases in which nobody waits for another, and why.
-func (r *Report) timeout(nodes int, rtt time.Duration) (time.Duration, string) {
-	worst, longest, of, failed := r.longest(nodes, rtt)
-	if worst == nil {
-		return 0, ""
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "The longest locks were those of %s: %s %s. ", strings.TrimSpace(worst.Workload+" "+worst.Case), of, short(longest))
-	timeout := timeoutFor(longest)
-	if timeout > quorum.Defaults().Timeout {
-		fmt.Fprintf(&b, "A Timeout of %v is at least three times that: try it with --timeout. ", timeout)
-	} else {
-		fmt.Fprintf(&b, "The default Timeout of %v is at least three times that; all that a shorter one gains is to hear sooner that there is no majority. ", timeout)
-	}
-	if failed != nil {
-		fmt.Fprintf(&b, "The times of %s are not known, since its locks failed: a longer --timeout may show them. ",
-			strings.TrimSpace(failed.Workload+" "+failed.Case))
-	}
-	if worst.Workload == "latency" && !slices.ContainsFunc(r.Cells, func(c *Cell) bool { return c.Workload == "throughput" }) {
-		b.WriteString("Under load they take longer, which --workload latency,throughput shows. ")
-	}
-	fmt.Fprintf(&b, "The lease must be three times the Timeout or more, here %v, and longer than the longest pause of your processes: the default of %v is for most.", 3*timeout, quorum.Defaults().Lease)
-	return timeout, b.String()
+	return longest
 }
 
 // timeoutFor returns three times as much as locks took, rounded up to 1, 2 or 5 of
@@ -234,11 +157,6 @@ func percent(share float64) string {
 	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%.6f", 100*share), "0"), ".") + " %"
 }
 
-// more says a ratio as what comes on top.
-func more(ratio float64) string {
-	return fmt.Sprintf("%+.0f %%", 100*(ratio-1))
-}
-
 // away writes a time in a year.
 func away(d time.Duration) string {
 	switch {
@@ -253,7 +171,12 @@ func away(d time.Duration) string {
 }
 
 func (a *Advice) table() table {
-	t := table{title: a.title(), head: []string{"N", "survives", "available if independent", "without majority/year", "pair p50", "p99", "client CPU", "server CPU"}}
+	title := "What to choose, for " + a.Contestant
+	if a.RTT > 0 {
+		title += fmt.Sprintf(" behind round trips of %v", a.RTT)
+	}
+	title += fmt.Sprintf(", if each node is away %s of the time, independently of the others", percent(a.NodeFailure))
+	t := table{title: title, head: []string{"N", "survives", "available", "without majority/year", "pair p50", "p99", "client CPU", "server CPU"}}
 	for _, row := range a.Rows {
 		t.rows = append(t.rows, []string{fmt.Sprint(row.Nodes), fmt.Sprint(row.Survives), nines(unavailability(row.Nodes, a.NodeFailure)),
 			away(row.Without), known(row.PairP50), known(row.PairP99), known(row.ClientCPU), known(row.ServerCPU)})
@@ -269,11 +192,53 @@ func known(ns float64) string {
 	return short(ns)
 }
 
-// title says what the recommendation is for.
-func (a *Advice) title() string {
-	title := "What to choose, for " + a.Contestant
-	if a.RTT > 0 {
-		title += fmt.Sprintf(" behind round trips of %v", a.RTT)
+// tooNoisy is the spread from which a figure says little.
+const tooNoisy = 0.3
+
+// mainMetric is what a workload is compared by.
+func mainMetric(name string) string {
+	for i := range workloads {
+		if workloads[i].name == name {
+			return workloads[i].main
+		}
 	}
-	return title
+	return ""
+}
+
+// noisy reports whether the rounds differ too much.
+func (c *Cell) noisy() bool { return spread(c.values(mainMetric(c.Workload))) >= tooNoisy }
+
+// noise says how many cases are too noisy, and what to do. It is "" if none are.
+func (r *Report) noise() string {
+	var noisy []string
+	for _, c := range r.Cells {
+		if c.noisy() {
+			noisy = append(noisy, fmt.Sprintf("%s (±%.0f %%)", c, 100*spread(c.values(mainMetric(c.Workload)))))
+		}
+	}
+	if len(noisy) == 0 {
+		return ""
+	}
+	const most = 3
+	more := ""
+	if n := len(noisy) - most; n > 0 {
+		noisy, more = noisy[:most], fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Sprintf("Too noisy, run longer: %s%s. Rounds that differ by ±%.0f %% or more say little; try --for %gs on a machine that does nothing else.",
+		strings.Join(noisy, "; "), more, 100*tooNoisy, max(time.Minute, 5*r.For).Seconds())
+}
+
+// isNoise reports whether the medians of two lists of values differ by no more than the values
+// of each list do among themselves. One round says nothing of that, and two may agree by chance.
+func isNoise(a, b []float64) bool {
+	doubt := 0.0
+	for _, values := range [][]float64{a, b} {
+		least := 0.05
+		if len(values) < 3 {
+			least = 0.5
+		}
+		doubt += max(least, spread(values))
+	}
+	ratio := median(a) / median(b)
+	return max(ratio, 1/ratio) <= 1+doubt
 }

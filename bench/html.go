@@ -28,7 +28,6 @@ type picture struct {
 	Contestants []Entrant
 	Choice, Why string
 	Noise       string
-	Advice      string
 	Choices     pictureTable
 	Charts      []*chart
 	Tables      []pictureTable
@@ -102,9 +101,8 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	p.Contestants = r.Contestants
 	p.Noise = unbroken(r.noise())
 	if a := r.Advice; a != nil {
-		p.Choice, p.Why, _ = strings.Cut(unbroken(r.choice()), ", because ")
-		p.Advice, p.Choices = unbroken(a.Text), a.table().picture().turned(fmt.Sprint(a.choice().Nodes))
-		p.Choices.Title += fmt.Sprintf(", if each node is away %s of the time", unbroken(percent(a.NodeFailure)))
+		p.Choice, p.Why, _ = strings.Cut(unbroken(a.Text), ", because ")
+		p.Choices = a.table().picture().turned(fmt.Sprint(a.choice().Nodes))
 	}
 	for _, rtt := range r.rtts() {
 		for _, c := range []*chart{r.latencyChart(rtt), r.throughputChart(rtt), r.badChart(rtt), r.ratioChart(rtt)} {

@@ -74,7 +74,6 @@ func (r *Report) WriteText(w io.Writer) error {
 		t := a.table()
 		p.writeTable(&t)
 		p.paragraph(a.Text)
-		p.paragraph(r.choice())
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -64,7 +64,7 @@ func TestChoiceIsLast(t *testing.T) {
 		t.Fatal(err)
 	}
 	paragraphs := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n\n")
-	if last := paragraphs[len(paragraphs)-1]; !strings.HasPrefix(last, "Choose N=3, Timeout 500 ms, lease 30 s, because ") {
+	if last := paragraphs[len(paragraphs)-1]; !strings.HasPrefix(last, "Choose N=3, Timeout 500ms, lease 30s, because ") {
 		t.Error(last)
 	}
 }
@@ -175,7 +175,7 @@ func TestHTMLInBrowser(t *testing.T) {
 var wanted = []string{
 	// The recommendation comes first, and the charts before the figures.
 	"document.querySelector('.choice').getBoundingClientRect().bottom < innerHeight / 2",
-	"document.querySelector('.choice').textContent.startsWith('Choose N=3, Timeout 500\u00a0ms, lease 30\u00a0s, because 3 nodes survive a failure')",
+	"document.querySelector('.choice').textContent.startsWith('Choose N=3, Timeout 500ms, lease 30s, because 3 nodes survive a failure')",
 	"document.querySelector('.charts').offsetTop < document.querySelector('.tables').offsetTop",
 	"![...document.querySelectorAll('details')].some(d => d.open)",
 	// No third of the page is empty.

@@ -37,14 +37,14 @@ func (m Metrics) quantiles(name string, s samples) {
 	}
 }
 
-// tail returns the highest quantile that there is of a time, and what it is.
-func (m Metrics) tail(name string) (took float64, quantile string) {
-	for _, q := range []struct{ metric, word string }{{"p999", "p99.9"}, {"p99", "p99"}, {"max", "at most"}} {
-		if took, ok := m[name+"-"+q.metric+"-ns"]; ok {
-			return took, q.word
+// tail returns the highest quantile that there is of a time.
+func (m Metrics) tail(name string) float64 {
+	for _, q := range []string{"p999", "p99", "max"} {
+		if took, ok := m[name+"-"+q+"-ns"]; ok {
+			return took
 		}
 	}
-	return 0, ""
+	return 0
 }
 
 // median returns the middle of values, or the mean of the two in the middle; NaN

@@ -30,11 +30,11 @@ func TestQuantiles(t *testing.T) {
 		t.Errorf("of nothing: %d", got)
 	}
 	// A quantile of too few would be the longest.
-	for n, want := range map[int]string{0: "", 99: "at most", 100: "p99", 999: "p99", 1000: "p99.9"} {
+	for n, want := range map[int]string{0: "", 99: "max", 100: "p99", 999: "p99", 1000: "p999"} {
 		m := make(Metrics)
 		m.quantiles("x", s[:n])
-		if took, quantile := m.tail("x"); quantile != want || (took > 0) != (n > 0) || m["x-max-ns"] != float64(s[:n].at(1)) {
-			t.Errorf("of %d samples: %q is %v, want %q; %v", n, quantile, took, want, m)
+		if took, ok := m["x-"+want+"-ns"]; ok != (n > 0) || m.tail("x") != took || m["x-max-ns"] != float64(s[:n].at(1)) {
+			t.Errorf("of %d samples: %v, want the %s, %v; %v", n, m.tail("x"), want, took, m)
 		}
 	}
 }
