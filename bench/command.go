@@ -122,19 +122,16 @@ func (f *flags) register() {
 	fs.IntVar(&c.Rounds, "rounds", 3, "how often each case is measured")
 	fs.Var(&f.fails, "node-failure", "the `share` of time for which a node is away, for the recommendation")
 	if len(f.program.Contestants) > 1 {
-		fs.StringSliceVar(&f.contestants, "contestants", nil, "`names` of those to measure, of "+strings.Join(f.names(true), ", ")+" (default all but those that take long to start)")
+		fs.StringSliceVar(&f.contestants, "contestants", nil, "`names` of those to measure, of "+strings.Join(f.names(), ", ")+" (default all)")
 		fs.StringVar(&c.Base, "base", f.program.Base, "the `name` of the contestant that ratios are to")
 	}
 	fs.BoolVar(&f.json, "json", false, "print one JSON object with every round")
 	fs.StringVar(&f.html, "html", "", "also write a page with charts to this `file`")
 }
 
-// names are those of the contestants; of all, or of those that are measured without being named.
-func (f *flags) names(all bool) (names []string) {
+func (f *flags) names() (names []string) {
 	for _, c := range f.program.Contestants {
-		if all || !c.Asked {
-			names = append(names, c.Name)
-		}
+		names = append(names, c.Name)
 	}
 	return names
 }
@@ -302,11 +299,11 @@ func (f *flags) checkCluster() error {
 // choose picks the contestants, in the program's order: the first is the one that the recommendation is about.
 func (f *flags) choose() error {
 	c := &f.config
-	if err := among("contestant", f.contestants, f.names(true)); err != nil {
+	if err := among("contestant", f.contestants, f.names()); err != nil {
 		return err
 	}
 	if len(f.contestants) == 0 {
-		f.contestants = f.names(false)
+		f.contestants = f.names()
 	}
 	c.Contestants = slices.DeleteFunc(slices.Clone(f.program.Contestants), func(one Contestant) bool { return !slices.Contains(f.contestants, one.Name) })
 	if !slices.Contains(f.contestants, c.Base) {

@@ -65,8 +65,6 @@ type Contestant struct {
 	Open func(ctx context.Context, t Target) (Client, error)
 	// Clusters is whether a node may be a Redis Cluster.
 	Clusters bool
-	// Asked is whether it is measured only if it is named.
-	Asked bool
 	// Start, if not nil, starts what it needs besides the servers before it is measured, and returns what ends that.
 	Start func(ctx context.Context) (end func(), err error)
 }
@@ -117,15 +115,6 @@ type Sharer interface {
 	Client
 	// Share is Lock for a reader, who shares the name with other readers, or for a writer.
 	Share(ctx context.Context, name string, lease time.Duration, write bool) (Held, error)
-}
-
-// A Looper is a Client whose lock is in another process, and which can measure
-// it there: the way to that process is no part of the lock.
-type Looper interface {
-	Client
-	// Loop locks and unlocks each of names, all at the same time, until the
-	// window is over, and returns how long each lock and each unlock took.
-	Loop(ctx context.Context, names []string, lease, window time.Duration) (lock, unlock []time.Duration, err error)
 }
 
 // Held is a lock that is held.

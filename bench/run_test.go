@@ -214,6 +214,17 @@ func (w *watched) Lock(ctx context.Context, name string, lease time.Duration) (b
 	return w.Client.Lock(ctx, name, lease)
 }
 
+// A case that is beyond a contestant is left out of the report.
+func TestRunLeavesOutTheUnsupported(t *testing.T) {
+	c := config(t, bench.Contestant{Name: "unable", Open: func(context.Context, bench.Target) (bench.Client, error) {
+		return nil, fmt.Errorf("not here: %w", errors.ErrUnsupported)
+	}}, bench.Redquorum())
+	c.Workloads = []string{"latency"}
+	if r := run(t, c); len(r.Cells) != 1 || r.Cells[0].Contestant != "redquorum" {
+		t.Errorf("%v", r.Cells)
+	}
+}
+
 // Bad nodes are bad for so long that what waits for them is given up meanwhile.
 func TestRunWithBadNodes(t *testing.T) {
 	tests.NeedLong(t)

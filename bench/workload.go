@@ -97,7 +97,6 @@ type setting struct {
 	timeout    time.Duration
 	prefix     string // of all names
 	locks      int    // how many there were, for the orphans
-	remote     bool   // the client is a Looper: what this process costs is not what it costs
 }
 
 // benchLease is long enough that no machine is too slow for it.
@@ -139,7 +138,6 @@ func (s *setting) open(ctx context.Context, addrs []string, callers int) (Client
 	if err != nil {
 		return nil, err
 	}
-	_, s.remote = client.(Looper)
 	if err := warmUp(ctx, client, s.prefix+"warm-up", s.lease); err != nil {
 		_ = client.Close()
 		return nil, err
@@ -190,9 +188,6 @@ func (m *meter) stop(ctx context.Context, into Metrics, n float64, what string) 
 	n = max(n, 1)
 	into.commands(m.s, m.commands, n, what)
 	into["server-cpu-ns/"+what] = float64(server) / n
-	if m.s.remote {
-		return took
-	}
 	into["client-cpu-ns/"+what] = float64(client) / n
 	into["allocs/"+what] = float64(mem.Mallocs-m.mallocs) / n
 	into["B/"+what] = float64(mem.TotalAlloc-m.bytes) / n
@@ -216,11 +211,6 @@ func room(window time.Duration, callers int) int {
 // pairs locks and unlocks until the window is over, and at least once.
 func (s *setting) pairs(ctx context.Context, client Client, window time.Duration) (lock, unlock samples, err error) {
 	name := s.prefix + "one"
-	if looper, ok := client.(Looper); ok {
-		lock, unlock, err = looper.Loop(ctx, []string{name}, s.lease, window)
-		s.locks += len(lock)
-		return lock, unlock, err
-	}
 	lock, unlock = make(samples, 0, room(window, 1)), make(samples, 0, room(window, 1))
 	begin := time.Now()
 	for t := begin; ; {
@@ -285,14 +275,6 @@ func (s *setting) throughput(ctx context.Context) (_ Metrics, err error) {
 		took[i] = make(samples, 0, room(s.window, callers))
 	}
 	work := func(window time.Duration) error {
-		if looper, ok := client.(Looper); ok {
-			var names []string
-			for i := range callers {
-				names = append(names, s.prefix+strconv.Itoa(i))
-			}
-			took[0], _, err = looper.Loop(ctx, names, s.lease, window)
-			return err
-		}
 		return atOnce(ctx, callers, func(ctx context.Context, i int) error {
 			name := s.prefix + strconv.Itoa(i)
 			for begin := time.Now(); time.Since(begin) < window; {

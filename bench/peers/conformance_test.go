@@ -33,22 +33,8 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	status := m.Run()
-	removeRedisson()
-	os.Exit(status)
+	os.Exit(m.Run())
 }
-
-var removeRedisson = func() {}
-
-// builtRedisson builds the Java program once, and not while tests run that it would
-// keep waiting for the machine.
-var builtRedisson = sync.OnceValue(func() error {
-	end, err := buildRedisson(context.Background())
-	if err == nil {
-		removeRedisson = end
-	}
-	return err
-})
 
 // servers returns the addresses of n servers.
 func servers(t *testing.T, n int) (addrs []string) {
@@ -92,10 +78,6 @@ func each(t *testing.T, test func(t *testing.T, open func() bench.Client)) {
 		nodes int
 		start func(t *testing.T) bench.Contestant
 	}
-	noRedisson := errors.New("it takes long to build")
-	if !testing.Short() {
-		noRedisson = builtRedisson()
-	}
 	is := func(c bench.Contestant) func(*testing.T) bench.Contestant {
 		return func(*testing.T) bench.Contestant { return c }
 	}
@@ -113,12 +95,6 @@ func each(t *testing.T, test func(t *testing.T, open func() bench.Client)) {
 			}
 			t.Cleanup(end)
 			return etcd()
-		}},
-		"redisson": {3, func(t *testing.T) bench.Contestant {
-			if noRedisson != nil {
-				t.Skip("no redisson: ", noRedisson)
-			}
-			return redisson()
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

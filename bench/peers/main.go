@@ -42,20 +42,7 @@
 //     is its servers' CPU counted. Sessions are shared, and kept alive by the
 //     client; as two holders with one session are the same to etcd, callers of
 //     one process first take turns by a local lock.
-//   - redisson is Redisson 4.7.0's RedissonRedLock in a JVM: see below. It is measured
-//     only if --contestants names it, where java and mvn are installed.
 //   - floor is no rival. It is our commands without an engine: see package floor.
-//
-// # Redisson
-//
-// The JVM runs testdata/redisson, which Maven builds first. Each lock in use has
-// a thread, as Redisson's locks belong to threads. A client of it speaks lines
-// over the standard input and output, which cost about as much as a lock does. So
-// where the benchmark wants only pairs of lock and unlock, the JVM does them by
-// itself and reports its own times; in other workloads the pipe is part of what
-// is measured. Allocations are those on the Go side, which are none of Redisson's;
-// its CPU is not counted either. The JVM gets five seconds more to warm up, as it
-// compiles meanwhile.
 package main
 
 import (
@@ -73,7 +60,7 @@ func main() {
 	redis.SetLogger(&logging.VoidLogger{}) // what goes wrong is in the report
 	os.Exit(cli.Run(context.Background(), bench.Command(bench.Program{
 		Name:        "peers",
-		Contestants: []bench.Contestant{bench.Redquorum(), redsyncDefault(), redsyncFailFast(), rueidisLock(), redisLock(), theFloor(), etcd(), redisson()},
+		Contestants: []bench.Contestant{bench.Redquorum(), redsyncDefault(), redsyncFailFast(), rueidisLock(), redisLock(), theFloor(), etcd()},
 		Base:        "redsync",
 	}), os.Args[1:], os.Stdout, os.Stderr))
 }
