@@ -46,7 +46,7 @@ Exit status: 0 measured, 1 something failed, or there were overlaps or orphans,
 
 const examples = `  %[1]s                    # a minute and a half, without Redis
   %[1]s --spawn --n 1,3,5 --rounds 7 --for 9m --html x.html
-  %[1]s --spawn --rtt 0,1ms,5ms --jitter 1ms --workload latency
+  %[1]s --spawn --rtt 0,1ms,5ms --workload latency
   %[1]s --spawn --n 5 --workload fairness --for 3m
   %[1]s --n 3 --workload crowd --waiters 10000 --rounds 1
   %[1]s --spawn --n 3 --cluster 3   # each node a Redis Cluster
@@ -94,10 +94,10 @@ type flags struct {
 	program Program
 	set     *pflag.FlagSet
 
-	contestants           []string
-	addrs, html           string
-	fails                 share
-	embedded, spawn, json bool
+	contestants []string
+	addrs, html string
+	fails       share
+	spawn, json bool
 
 	config Config
 }
@@ -106,12 +106,10 @@ func (f *flags) register() {
 	fs, c := f.set, &f.config
 	f.fails = 0.001
 	fs.IntSliceVarP(&c.Nodes, "n", "n", nil, "`numbers` of nodes, odd (default 1,3,5; or, with --nodes, all of these)")
-	fs.BoolVar(&f.embedded, "embedded", false, "use servers inside the program's own processes: the default")
 	fs.BoolVar(&f.spawn, "spawn", false, "start redis-server processes on free ports of the loopback interface")
 	fs.IntVar(&c.Masters, "cluster", 0, "with --spawn: each node is a Redis Cluster of so many `masters` (default 0: one server)")
 	fs.StringVar(&f.addrs, "nodes", "", "use the servers at these `addresses`, host, host:port, or redis:// and rediss:// URLs, separated by commas")
 	fs.DurationSliceVar(&c.RTT, "rtt", nil, "round `times` of the links to the nodes, by a proxy on each; 0 is none added (default 0)")
-	fs.DurationVar(&c.Jitter, "jitter", 0, "by how much a round trip can be longer, evenly distributed")
 	fs.DurationVar(&c.Timeout, "timeout", 0, "how long a round of commands of redquorum may take (default "+quorum.Defaults().Timeout.String()+")")
 	fs.DurationVar(&c.Lease, "lease", benchLease, "how long locks are asked for")
 	fs.StringSliceVar(&c.Workloads, "workload", nil, "`names` of the workloads (default all but fairness and crowd)")
@@ -123,7 +121,6 @@ func (f *flags) register() {
 	fs.Var(&f.fails, "node-failure", "the `share` of time for which a node is away, for the recommendation")
 	if len(f.program.Contestants) > 1 {
 		fs.StringSliceVar(&f.contestants, "contestants", nil, "`names` of those to measure, of "+strings.Join(f.names(), ", ")+" (default all)")
-		fs.StringVar(&c.Base, "base", f.program.Base, "the `name` of the contestant that ratios are to")
 	}
 	fs.BoolVar(&f.json, "json", false, "print one JSON object with every round")
 	fs.StringVar(&f.html, "html", "", "also write a page with charts to this `file`")
@@ -139,8 +136,8 @@ func (f *flags) names() (names []string) {
 // check makes the configuration of the flags.
 func (f *flags) check() (err error) {
 	c := &f.config
-	if f.embedded && f.spawn || f.set.Changed("nodes") && (f.embedded || f.spawn) {
-		return cli.Usage("--embedded, --spawn and --nodes exclude each other")
+	if f.spawn && f.set.Changed("nodes") {
+		return cli.Usage("--spawn and --nodes exclude each other")
 	}
 	if err := f.checkServers(); err != nil {
 		return err
@@ -169,10 +166,6 @@ func (f *flags) check() (err error) {
 	switch longest := slices.Max(c.RTT); {
 	case c.RTT[0] < 0 || longest > time.Minute:
 		return cli.Usage("--rtt is %v; it must be from 0 to 1m", c.RTT)
-	case c.Jitter < 0:
-		return cli.Usage("--jitter is %v; it must not be less than 0", c.Jitter)
-	case c.Jitter > 0 && longest == 0:
-		return cli.Usage("--jitter is of links that have a --rtt")
 	case c.Lease < time.Second || c.Lease > quorum.Defaults().MaxLease:
 		return cli.Usage("--lease is %v; it must be from 1s to %v", c.Lease, quorum.Defaults().MaxLease)
 	case f.set.Changed("timeout") && (c.Timeout <= 0 || c.Timeout > c.Lease/3):
@@ -196,7 +189,7 @@ func (f *flags) check() (err error) {
 		}
 	}
 	if slices.ContainsFunc(c.Contestants, func(one Contestant) bool { return one.Name == ours }) {
-		switch longest := slices.Max(c.RTT) + c.Jitter; {
+		switch longest := slices.Max(c.RTT); {
 		case longest >= c.timeout():
 			return cli.Usage("round trips of %v are longer than the Timeout of redquorum, %v: choose another with --timeout", longest, c.timeout())
 		case 2*longest >= time.Second:
@@ -219,16 +212,17 @@ func (f *flags) checkServers() error {
 	case f.addrs == "":
 		return cli.Usage("--nodes lists none")
 	default:
-		c.Servers = Given
-		for text := range strings.SplitSeq(f.addrs, ",") {
-			url, err := nodeURL(strings.TrimSpace(text))
-			if err != nil {
-				return cli.Usage("--nodes: %w", err)
+		c.Servers, c.URLs = Given, cli.List(f.addrs)
+		given, err := cli.Servers(c.URLs)
+		if err != nil {
+			return err
+		}
+		seen := make(map[string]bool)
+		for i, o := range given {
+			if seen[o.Addr] || o.Network == "unix" {
+				return cli.Usage("--nodes: server %d is listed twice, or has no port, which a link needs", i+1)
 			}
-			if slices.Contains(c.URLs, url) {
-				return cli.Usage("--nodes: node %d is there twice", 1+slices.Index(c.URLs, url))
-			}
-			c.URLs = append(c.URLs, url)
+			seen[o.Addr] = true
 		}
 		nodes = []int{len(c.URLs)}
 	}
@@ -306,11 +300,8 @@ func (f *flags) choose() error {
 		f.contestants = f.names()
 	}
 	c.Contestants = slices.DeleteFunc(slices.Clone(f.program.Contestants), func(one Contestant) bool { return !slices.Contains(f.contestants, one.Name) })
-	if !slices.Contains(f.contestants, c.Base) {
-		if f.set.Changed("base") {
-			return cli.Usage("--base is %s, which is not measured", cli.Quoted(c.Base))
-		}
-		c.Base = ""
+	if slices.Contains(f.contestants, f.program.Base) {
+		c.Base = f.program.Base
 	}
 	return nil
 }
@@ -369,14 +360,14 @@ func (f *flags) run(ctx context.Context, stdout, stderr io.Writer) error {
 		return err
 	}
 	f.config.Self = append(append([]string{self}, f.program.Args...), "--"+childFlag)
-	bar := progress{w: stderr, live: terminal.Is(stderr), begin: time.Now(), said: time.Now()}
+	bar := progress{Bar: terminal.Bar{W: stderr, Live: terminal.Is(stderr)}, begin: time.Now(), said: time.Now()}
 	f.config.Progress = bar.show
-	var page *file
+	var page *os.File
 	if f.html != "" { // now, and not after half an hour
-		if page, err = create(f.html); err != nil {
+		if page, err = os.OpenFile(f.html, os.O_WRONLY|os.O_CREATE, 0o666); err != nil {
 			return err
 		}
-		defer page.discard()
+		defer page.Close()
 	}
 	end := f.start(ctx, stderr)
 	defer end()
@@ -386,7 +377,7 @@ func (f *flags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	n, about := f.config.extent()
 	fmt.Fprintf(stderr, "%d measurements, about %v\n", n, about)
 	r, broken := Run(ctx, f.config)
-	bar.clear()
+	bar.Clear()
 	if r == nil {
 		return broken
 	}
@@ -399,7 +390,8 @@ func (f *flags) run(ctx context.Context, stdout, stderr io.Writer) error {
 		err = r.WriteText(stdout)
 	}
 	if page != nil && err == nil {
-		if err = errors.Join(r.WriteHTML(page), page.keep()); err == nil {
+		_ = page.Truncate(0) // what is there has stayed until now; a device cannot be truncated
+		if err = errors.Join(r.WriteHTML(page), page.Close()); err == nil {
 			fmt.Fprintln(stderr, "the charts are in", f.html)
 		}
 	}
@@ -410,36 +402,6 @@ func (f *flags) run(ctx context.Context, stdout, stderr io.Writer) error {
 		return errors.Join(errInterrupted(fmt.Sprintf("interrupted: %d of %d rounds are complete, and shown", r.Rounds, f.config.Rounds)), broken)
 	}
 	return errors.Join(broken, r.failed())
-}
-
-// A file takes the place of the one that has its name when it is whole, and not
-// before.
-type file struct {
-	*os.File
-	name string
-}
-
-func create(name string) (*file, error) {
-	path := name + ".part"
-	if s, err := os.Stat(name); err == nil && !s.Mode().IsRegular() {
-		path = name // a device, perhaps, that must not be replaced
-	}
-	f, err := os.Create(path)
-	return &file{f, name}, err
-}
-
-func (f *file) keep() error {
-	if err := f.Close(); err != nil || f.Name() == f.name {
-		return err
-	}
-	return os.Rename(f.Name(), f.name)
-}
-
-// discard removes the file unless it was kept.
-func (f *file) discard() {
-	if f.Close() == nil && f.Name() != f.name {
-		_ = os.Remove(f.Name())
-	}
 }
 
 type errInterrupted string
@@ -473,9 +435,7 @@ func (r *Report) failed() error {
 // A progress is the line that shows how far a run is; where it cannot be written
 // over, it is written each minute.
 type progress struct {
-	w     io.Writer
-	live  bool
-	shown bool
+	terminal.Bar
 	begin time.Time
 	said  time.Time // when a line was written, or the begin
 }
@@ -485,22 +445,10 @@ func (p *progress) show(what string, done, of int) {
 	if done > 0 {
 		left = fmt.Sprintf(", %v left", (time.Since(p.begin) * time.Duration(of-done) / time.Duration(done)).Round(time.Second))
 	}
-	if !p.live {
-		if time.Since(p.said) > time.Minute {
-			p.said = time.Now()
-			fmt.Fprintf(p.w, "%d of %d%s: %s\n", done, of, left, what)
-		}
-		return
-	}
-	const width, line = 20, 79
-	full := width * done / max(of, 1)
-	text := []rune(fmt.Sprintf("[%s%s] %d of %d%s: %s", strings.Repeat("=", full), strings.Repeat(" ", width-full), done, of, left, what))
-	fmt.Fprintf(p.w, "\r%s\x1b[K", string(text[:min(len(text), line)])) // one that wraps could not be written over
-	p.shown = true
-}
-
-func (p *progress) clear() {
-	if p.shown {
-		fmt.Fprint(p.w, "\r\x1b[K")
+	text := fmt.Sprintf("%d of %d%s: %s", done, of, left, what)
+	p.Draw(float64(done)/float64(max(of, 1)), text)
+	if !p.Live && time.Since(p.said) > time.Minute {
+		p.said = time.Now()
+		fmt.Fprintln(p.W, text)
 	}
 }

@@ -66,13 +66,13 @@ func (s *setting) fairness(ctx context.Context) (Metrics, error) {
 	if s.rtt > 0 || s.field.cluster() {
 		return nil, fmt.Errorf("a far process together with slow links or clusters: %w", errors.ErrUnsupported)
 	}
-	if err := s.links.all(farther, 0); err != nil {
+	if err := s.links.all(farther); err != nil {
 		return nil, err
 	}
 	m := make(Metrics)
 	err = processes.contest(ctx, m, c, s.window, func(i int) []string { return s.addrs(i == len(c.kinds)-1) })
 	delete(m, "commands/node/op") // they are those of one process
-	return m, errors.Join(err, s.links.all(s.rtt, s.jitter))
+	return m, errors.Join(err, s.links.all(s.rtt))
 }
 
 // contest measures once. addrs returns where each process goes.

@@ -105,7 +105,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 		p.Choices = a.table().picture().turned(fmt.Sprint(a.choice().Nodes))
 	}
 	for _, rtt := range r.rtts() {
-		for _, c := range []*chart{r.latencyChart(rtt), r.throughputChart(rtt), r.badChart(rtt), r.ratioChart(rtt)} {
+		for _, c := range []*chart{r.latencyChart(rtt), r.throughputChart(rtt), r.badChart(rtt)} {
 			if c != nil {
 				p.Charts = append(p.Charts, c)
 			}
@@ -441,45 +441,6 @@ func (r *Report) badRows(rtt time.Duration, n int, metric string) (rows []row) {
 		}
 	}
 	return rows
-}
-
-// ratioChart compares the contestants with the base, with the most nodes.
-func (r *Report) ratioChart(rtt time.Duration) *chart {
-	if r.Base == "" {
-		return nil
-	}
-	var rows []row
-	for i := range workloads {
-		w := &workloads[i]
-		nodes := r.numbersOf(w.name, rtt)
-		if len(nodes) == 0 {
-			continue
-		}
-		n := nodes[len(nodes)-1]
-		for _, which := range r.casesOf(w.name, rtt, n) {
-			base := r.find(w.name, which, r.Base, n, rtt)
-			for j, name := range r.names() {
-				c := r.find(w.name, which, name, n, rtt)
-				if name == r.Base || c == nil || base == nil {
-					continue
-				}
-				ratio, rounds := c.ratio(base, w.main)
-				if !(ratio > 0) {
-					continue
-				}
-				if !w.more {
-					ratio = 1 / ratio
-				}
-				label := strings.TrimSpace(w.name + " " + which)
-				if len(r.Contestants) > 2 {
-					label = name + ": " + label
-				}
-				rows = append(rows, row{label, digits(ratio) + " x" + c.of(rounds), label + ", by " + w.main, j, ratio,
-					isNoise(c.values(w.main), base.values(w.main))})
-			}
-		}
-	}
-	return bars("Times better than "+r.Base+r.behind(rtt), "throughput, or one by latency or CPU; at the line both are equal", rows)
 }
 
 // axis writes a time on an axis, where it is a round number.

@@ -134,7 +134,7 @@ func (r *Report) how() string {
 	if r.Redis != "" {
 		servers += ", " + r.Redis
 	}
-	return fmt.Sprintf("%s; --for %v; jitter %v; lease %v; Timeout of redquorum %v", servers, r.For, r.Jitter, r.Lease, r.Timeout)
+	return fmt.Sprintf("%s; --for %v; lease %v; Timeout of redquorum %v", servers, r.For, r.Lease, r.Timeout)
 }
 
 // rounds says what the figures are of.

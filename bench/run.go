@@ -21,7 +21,6 @@ type Config struct {
 
 	Nodes     []int           // numbers of nodes, odd
 	RTT       []time.Duration // round trips of the links; 0 is none added
-	Jitter    time.Duration   // by how much a round trip can be longer
 	Workloads []string        // by name; if empty, all but fairness and crowd
 	Callers   []int           // of throughput
 	Leases    []int           // of keep
@@ -149,7 +148,6 @@ type Report struct {
 	Redis       string        `json:"redis,omitempty"`   // names and versions of the servers
 	For         time.Duration `json:"for_ns"`
 	Rounds      int           `json:"rounds"`
-	Jitter      time.Duration `json:"jitter_ns"`
 	Timeout     time.Duration `json:"timeout_ns"` // of redquorum
 	Lease       time.Duration `json:"lease_ns"`
 	Base        string        `json:"base,omitempty"`
@@ -244,7 +242,7 @@ func Run(ctx context.Context, c Config) (_ *Report, err error) {
 	begin := time.Now()
 	groups := c.groups()
 	r := &Report{Begin: begin, System: fmt.Sprintf("%s/%s, %d processors, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version()),
-		Servers: c.Servers, Masters: c.Masters, For: c.For, Rounds: c.Rounds, Jitter: c.Jitter, Timeout: c.timeout(), Lease: cmp.Or(c.Lease, benchLease), Base: c.Base}
+		Servers: c.Servers, Masters: c.Masters, For: c.For, Rounds: c.Rounds, Timeout: c.timeout(), Lease: cmp.Or(c.Lease, benchLease), Base: c.Base}
 	weights := c.weights(groups)
 	for _, g := range groups {
 		r.Cells = append(r.Cells, g.cells...)
@@ -270,7 +268,7 @@ func Run(ctx context.Context, c Config) (_ *Report, err error) {
 		if rtt == 0 {
 			continue
 		}
-		if err := links.all(rtt, c.Jitter); err != nil {
+		if err := links.all(rtt); err != nil {
 			return nil, err
 		}
 		measured, err := field.roundTrip(ctx, links.addrs[0])
@@ -343,12 +341,12 @@ const settle = 100 * time.Millisecond
 // measure measures a cell once. The error is not the contestant's.
 func (c *Config) measure(ctx context.Context, f *field, l *links, contestant Contestant, w *workload, cell *Cell,
 	window time.Duration, prefix string) error {
-	if err := l.all(cell.RTT, c.Jitter); err != nil {
+	if err := l.all(cell.RTT); err != nil {
 		return err
 	}
 	runtime.GC() // of the contestant before
 	s := &setting{field: f, links: l, self: c.Self, contestant: contestant, nodes: cell.Nodes, which: cell.Case,
-		rtt: cell.RTT, jitter: c.Jitter, window: window, prefix: prefix, lease: cmp.Or(c.Lease, benchLease), timeout: c.Timeout}
+		rtt: cell.RTT, window: window, prefix: prefix, lease: cmp.Or(c.Lease, benchLease), timeout: c.Timeout}
 	within, cancel := context.WithTimeout(ctx, 2*window+patience)
 	m, err := w.run(s, within)
 	cancel()

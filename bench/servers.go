@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -78,11 +77,11 @@ func newField(ctx context.Context, c *Config, n int) (f *field, err error) {
 		}
 	case Given:
 		f.urls = c.URLs
-		for _, url := range f.urls {
-			o, err := redis.ParseURL(url)
-			if err != nil {
-				return nil, errURL
-			}
+		given, err := cli.Servers(f.urls)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range given {
 			f.addrs = append(f.addrs, o.Addr)
 		}
 	}
@@ -315,19 +314,14 @@ func (l *links) set(i int, c faults.Conduct) error {
 	return err
 }
 
-// all makes every link last for a round trip of rtt, drawn evenly from that to
-// jitter more.
-func (l *links) all(rtt, jitter time.Duration) error {
+// all makes every link last for a round trip of rtt.
+func (l *links) all(rtt time.Duration) error {
 	for i := range l.addrs {
-		if err := l.set(i, faults.Conduct{Delay: oneWay(rtt, jitter)}); err != nil {
+		if err := l.set(i, faults.Conduct{Delay: faults.Range{Min: rtt / 2, Max: rtt / 2}}); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func oneWay(rtt, jitter time.Duration) faults.Range {
-	return faults.Range{Min: rtt / 2, Max: (rtt + jitter) / 2}
 }
 
 // count returns how many commands have gone through the links so far.
@@ -364,40 +358,16 @@ func (f *field) roundTrip(ctx context.Context, addr string) (time.Duration, erro
 // optionsOf returns how to reach the servers at addrs, which are proxies perhaps of
 // those at urls. Without urls the servers ask for nothing.
 func optionsOf(urls, addrs []string) (all []*redis.Options, err error) {
-	for i, addr := range addrs {
-		o := new(redis.Options)
-		if len(urls) > 0 {
-			if o, err = redis.ParseURL(urls[i]); err != nil {
-				return nil, errURL
-			}
+	if len(urls) > 0 {
+		if all, err = cli.Servers(urls[:len(addrs)]); err != nil {
+			return nil, err
 		}
-		o.Addr = addr // TLS goes on to expect the name that is in the URL
-		all = append(all, o)
+	}
+	for i, addr := range addrs {
+		if len(urls) == 0 {
+			all = append(all, new(redis.Options))
+		}
+		all[i].Addr = addr // TLS goes on to expect the name that is in the URL
 	}
 	return all, nil
-}
-
-// errURL shows nothing of the URL: any part of a malformed one may be a password.
-var errURL = errors.New("a node's URL is malformed: special characters in its user or password must be percent-encoded, also a comma (%2C)")
-
-var hostName = regexp.MustCompile(`^[\pL\d._-]+$`)
-
-// nodeURL reads one of --nodes: host, host:port, or a URL. The port is 6379 if none is given.
-func nodeURL(text string) (string, error) {
-	scheme, _, isURL := strings.Cut(text, "://")
-	switch {
-	case !isURL && strings.Contains(text, "@"):
-		return "", errors.New("a node with a password is given as redis://user:password@host:port")
-	case !isURL:
-		if _, _, err := net.SplitHostPort(text); err != nil && !hostName.MatchString(text) {
-			return "", fmt.Errorf("a node is given as host, host:port or redis://host:port: %s is not", cli.Quoted(text))
-		}
-		text = "redis://" + text
-	case scheme != "redis" && scheme != "rediss":
-		return "", errors.New("a node's URL begins with redis:// or rediss://")
-	}
-	if _, err := redis.ParseURL(text); err != nil {
-		return "", errURL
-	}
-	return text, nil
 }

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"errors"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -102,17 +101,6 @@ func TestUnavailability(t *testing.T) {
 	}
 }
 
-// A line that wraps could not be written over.
-func TestProgressFitsTheTerminal(t *testing.T) {
-	var b strings.Builder
-	p := progress{w: &b, live: true, begin: time.Now().Add(-time.Hour)}
-	p.show("throughput, callers=100000, N=15, "+strings.Repeat("redquorum, ", 9), 1000, 2000)
-	line := strings.TrimSuffix(strings.TrimPrefix(b.String(), "\r"), "\x1b[K")
-	if n := len([]rune(line)); n != 79 || !strings.Contains(line, "1000 of 2000, 1h0m0s left: throughput") {
-		t.Errorf("%d columns: %q", n, line)
-	}
-}
-
 func TestFairness(t *testing.T) {
 	at := func(ms int) clock.Instant { return clock.Instant(ms * int(time.Millisecond)) }
 	one := func(asked, got, released int) turn {
@@ -154,36 +142,5 @@ func TestFairness(t *testing.T) {
 	fairness(none, make([]record, 8), time.Second)
 	if none["changes/s"] != 0 || none["least/most"] != 0 || slices.Contains([]float64{none["overlaps"]}, math.NaN()) {
 		t.Errorf("of nothing: %v", none)
-	}
-}
-
-func TestNodeURL(t *testing.T) {
-	for text, want := range map[string]string{
-		"10.0.0.1:6379": "redis://10.0.0.1:6379", "redis://h:1": "redis://h:1", "[::1]:6379": "redis://[::1]:6379",
-		"rediss://u:secret@h:1/2": "rediss://u:secret@h:1/2",
-		"h":                       "redis://h", "10.0.0.1": "redis://10.0.0.1", "a b": "", "u:secret@h:1": "", "unix:///run/secret": "", "redis://h:1/secret": "", "http://secret@h:1": "",
-	} {
-		got, err := nodeURL(text)
-		if got != want || (err == nil) != (want != "") {
-			t.Errorf("%s: %q, %v", text, got, err)
-		}
-		if err != nil && strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: the error shows the password", text)
-		}
-	}
-}
-
-// Behind a proxy a server is still the one of its URL.
-func TestOptionsOf(t *testing.T) {
-	all, err := optionsOf([]string{"rediss://u:secret@h:1/2"}, []string{"127.0.0.1:9"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := all[0]
-	if o.Addr != "127.0.0.1:9" || o.Username != "u" || o.Password != "secret" || o.DB != 2 || o.TLSConfig.ServerName != "h" {
-		t.Errorf("%+v", o)
-	}
-	if _, err := (Target{Servers: all}).Addrs(); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("its address alone: %v", err)
 	}
 }

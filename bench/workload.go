@@ -91,7 +91,6 @@ type setting struct {
 	nodes      int
 	which      string // the case
 	rtt        time.Duration
-	jitter     time.Duration
 	window     time.Duration
 	lease      time.Duration
 	timeout    time.Duration
@@ -562,7 +561,7 @@ func (s *setting) bad(ctx context.Context) (_ Metrics, err error) {
 	for i := range broken {
 		c := conducts[kind]
 		c.Delay.Min = s.rtt/2 + c.Delay.Min/2 // half of it each way
-		c.Delay.Max = (s.rtt+s.jitter)/2 + c.Delay.Max/2
+		c.Delay.Max = s.rtt/2 + c.Delay.Max/2
 		if err := s.links.set(i, c); err != nil {
 			return nil, err
 		}
@@ -576,5 +575,5 @@ func (s *setting) bad(ctx context.Context) (_ Metrics, err error) {
 		m["goroutines-left"] = float64(max(0, runtime.NumGoroutine()-before))
 	}
 	// The links are fast again, so that remaining releases succeed.
-	return m, errors.Join(err, s.links.all(s.rtt, s.jitter))
+	return m, errors.Join(err, s.links.all(s.rtt))
 }

@@ -296,7 +296,7 @@ func (c *command) chaosOne(ctx context.Context, f *chaosFlags, config chaos.Conf
 	if err != nil {
 		return err
 	}
-	bar := progress{w: c.screen, live: terminal.Is(c.screen) && !f.asJSON}
+	bar := progress{Bar: terminal.Bar{W: c.screen, Live: terminal.Is(c.screen) && !f.asJSON}}
 	shown := bar.follow(ctx, chaos.Lasts(p, config), func() string { return name })
 	run, err := f.carryOut(ctx, p, name, config)
 	shown()

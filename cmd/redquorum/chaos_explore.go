@@ -43,7 +43,7 @@ func (c *command) chaosExplore(ctx context.Context, f *chaosFlags, config chaos.
 	r := &chaosReport{Skipped: make(map[string]int), began: time.Now(), Found: []chaosSummary{}, told: newProse(c.stdout)}
 	limited, cancel := context.WithTimeout(ctx, f.length)
 	defer cancel()
-	bar := progress{w: c.screen, live: terminal.Is(c.screen) && !f.asJSON}
+	bar := progress{Bar: terminal.Bar{W: c.screen, Live: terminal.Is(c.screen) && !f.asJSON}}
 	shown := bar.follow(ctx, f.length, r.line)
 	var jobs sync.WaitGroup
 	for job := range f.jobs {

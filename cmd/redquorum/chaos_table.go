@@ -51,7 +51,7 @@ func (c *command) chaosTable(ctx context.Context, f *chaosFlags, config chaos.Co
 	defer cancel(nil)
 	var mu sync.Mutex
 	done, version := 0, ""
-	bar := progress{w: c.screen, live: terminal.Is(c.screen) && !f.asJSON}
+	bar := progress{Bar: terminal.Bar{W: c.screen, Live: terminal.Is(c.screen) && !f.asJSON}}
 	shown := bar.follow(ctx, 0, func() string {
 		mu.Lock()
 		defer mu.Unlock()

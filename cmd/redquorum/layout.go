@@ -1,29 +1,23 @@
 package main
 
 import (
+	"fmt"
 	"strings"
-	"unicode/utf8"
+	"text/tabwriter"
 
 	"github.com/redquorum/redquorum/internal/terminal"
 )
 
 // table returns rows whose columns begin one below the other.
 func table(rows [][]string) (lines []string) {
-	var widths []int
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
-		for i, cell := range row {
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
+		fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
-	for _, row := range rows {
-		var b strings.Builder
-		for i, cell := range row {
-			b.WriteString(cell + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2))
-		}
-		lines = append(lines, strings.TrimRight(b.String(), " "))
+	_ = w.Flush() // to a Builder, which fails at nothing
+	for line := range strings.Lines(b.String()) {
+		lines = append(lines, strings.TrimRight(line, " \n"))
 	}
 	return lines
 }

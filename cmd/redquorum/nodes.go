@@ -7,14 +7,11 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
 	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
-	"unicode"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/pflag"
@@ -69,12 +66,7 @@ func (n *nodeFlags) registerEmbedded(fs *pflag.FlagSet) {
 
 // urls returns the nodes' URLs.
 func (n *nodeFlags) urls() ([]string, error) {
-	var urls []string
-	for u := range strings.SplitSeq(cmp.Or(n.nodes, os.Getenv("REDQUORUM_NODES")), ",") {
-		if u = strings.TrimSpace(u); u != "" {
-			urls = append(urls, u)
-		}
-	}
+	urls := cli.List(cmp.Or(n.nodes, os.Getenv("REDQUORUM_NODES")))
 	if len(urls) == 0 {
 		return nil, cli.Usage("no nodes: give their URLs with --nodes, or in REDQUORUM_NODES%s", n.instead)
 	}
@@ -187,16 +179,12 @@ func (n *nodeFlags) options() ([]*redis.Options, error) {
 	if err := n.checkFiles(); err != nil {
 		return nil, err
 	}
-	var all []*redis.Options
+	all, err := cli.Servers(urls)
+	if err != nil {
+		return nil, err
+	}
 	secure, trusted := false, new(atomic.Bool)
-	for i, u := range urls {
-		o, err := redisnode.ParseURL(withPort(u))
-		if odd := stray(u); odd != "" && (err != nil || o.Network != "unix") {
-			err = errors.New(odd)
-		}
-		if err != nil {
-			return nil, cli.Usage("server %d of %d%s: %v", i+1, len(urls), masked(urls, u), err)
-		}
+	for _, o := range all {
 		if n.password != "" && o.Password == "" {
 			o.CredentialsProviderContext = func(context.Context) (user, password string, err error) {
 				password, err = n.readPassword()
@@ -207,7 +195,6 @@ func (n *nodeFlags) options() ([]*redis.Options, error) {
 			secure = true
 			n.readFilesOfTLS(o.TLSConfig, trusted)
 		}
-		all = append(all, o)
 	}
 	if !secure && n.cacert+n.cert != "" {
 		return nil, cli.Usage("--cacert, --cert and --key are for TLS, and no node's URL begins with rediss://")
@@ -302,73 +289,6 @@ func (n *nodeFlags) readPassword() (string, error) {
 		return "", fmt.Errorf("--password-file: %s is empty", n.password)
 	}
 	return password, nil
-}
-
-// withPort adds Redis' own port to a host that has none.
-func withPort(host string) string {
-	const port = "6379"
-	bare := host
-	if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
-		bare = host[1 : len(host)-1]
-	}
-	if ip, err := netip.ParseAddr(bare); err == nil {
-		return net.JoinHostPort(ip.String(), port)
-	}
-	if host == "" || strings.ContainsFunc(host, func(r rune) bool {
-		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-._", r)
-	}) {
-		return host
-	}
-	return net.JoinHostPort(host, port)
-}
-
-// stray names a character in a node's URL that does not belong there: quotation marks that a shell
-// or a file has left, white space, a separator. It looks at no user or password, which may have any.
-func stray(u string) string {
-	after := u[strings.LastIndex(u, "@")+1:]
-	for _, r := range string([]rune(u)[:1]) + after {
-		switch {
-		case unicode.IsSpace(r) || unicode.IsControl(r) || r == ';' || r == '|':
-			return fmt.Sprintf("it has a %q: separate servers by commas alone", r)
-		case strings.ContainsRune("\"'`“”„‘’«»\ufeff", r):
-			return fmt.Sprintf("it has a %+q: leave out quotation marks that belong to a shell or a file", r)
-		}
-	}
-	return ""
-}
-
-// masked is what an error can show of one of the nodes: its host, and its port if that is a
-// number. A comma in a password has cut a URL in two, if there is an @ without a scheme before
-// it: then any text in the list may be a part of the password, and nothing is shown.
-func masked(urls []string, u string) string {
-	for _, other := range urls {
-		before, _, at := strings.Cut(other, "@")
-		if at && !strings.Contains(before, "://") {
-			return ""
-		}
-	}
-	scheme, rest, ok := strings.Cut(u, "://")
-	if !ok {
-		scheme, rest = "", u
-	} else {
-		scheme += "://"
-	}
-	if at := strings.LastIndex(rest, "@"); at >= 0 {
-		if strings.Contains(rest, "?") { // the @ may be on either side of it
-			return ""
-		}
-		scheme, rest = scheme+"***@", rest[at+1:]
-	}
-	end := ""
-	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
-		rest, end = rest[:i], "..."
-	}
-	if i := strings.LastIndex(rest, ":"); i >= 0 {
-		if _, err := strconv.Atoi(rest[i+1:]); err != nil {
-			rest, end = rest[:i+1], "..."
-		}
-	}
-	return ", " + strconv.Quote(scheme+rest+end)
 }
 
 // address is the name of a node.

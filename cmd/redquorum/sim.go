@@ -361,10 +361,10 @@ func simExplore(use, short, manual string) *cobra.Command {
 		// and not by growth.
 		debug.SetGCPercent(-1)
 		debug.SetMemoryLimit(128 << 20)
-		bar := progress{w: c.screen, live: terminal.Is(c.screen) && !*asJSON, length: *length, from: campaign.From, to: campaign.To}
+		bar := progress{Bar: terminal.Bar{W: c.screen, Live: terminal.Is(c.screen) && !*asJSON}, length: *length, from: campaign.From, to: campaign.To}
 		campaign.Progress = bar.show
 		report := sim.Explore(exploring, campaign)
-		bar.clear()
+		bar.Clear()
 		var found []string
 		for _, f := range report.Found {
 			path, err := savePlan(ctx, *dir, f, runs)
@@ -489,39 +489,25 @@ func writeSituations(b *prose, r *sim.Report, all bool) {
 
 // A progress is the line that shows how far a campaign is.
 type progress struct {
-	w        io.Writer
-	live     bool
+	terminal.Bar
 	length   time.Duration
 	from, to uint64
-	shown    bool
 }
 
 func (p *progress) show(r *sim.Report) {
-	if !p.live {
-		return
-	}
 	part := float64(r.Seeds) / (float64(p.to-p.from) + 1)
 	if p.length > 0 {
 		part = max(part, r.Wall.Seconds()/p.length.Seconds())
 	}
-	p.draw(part, fmt.Sprintf("%d seeds, %.0f/s, %d violations, %s of virtual time, %d of %d situations",
+	p.Draw(part, fmt.Sprintf("%d seeds, %.0f/s, %d violations, %s of virtual time, %d of %d situations",
 		r.Seeds, float64(r.Seeds)/max(r.Wall.Seconds(), 1e-9),
 		len(r.Found), sim.Years(r.Virtual), len(r.Reached)-len(r.Missed()), len(r.Reached)))
-}
-
-// draw shows that a part is done, and a text.
-func (p *progress) draw(part float64, text string) {
-	const width = 30
-	full := min(width, int(part*width))
-	line := fmt.Sprintf("[%s%s] %s", strings.Repeat("=", full), strings.Repeat(" ", width-full), text)
-	fmt.Fprintf(p.w, "\r%s\x1b[K", line[:min(len(line), terminal.Columns(p.w)-1)]) // a longer one would not be overwritten
-	p.shown = true
 }
 
 // follow shows a text, and how much of a time has passed, twice a second until the function that it
 // returns is called. Without a time it shows no part.
 func (p *progress) follow(ctx context.Context, length time.Duration, text func() string) (end func()) {
-	if !p.live {
+	if !p.Live {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -530,7 +516,7 @@ func (p *progress) follow(ctx context.Context, length time.Duration, text func()
 		defer close(done)
 		for ctx.Err() == nil {
 			took := time.Since(began)
-			p.draw(min(1, took.Seconds()/max(length.Seconds(), 1e-9))*min(1, length.Seconds()), fmt.Sprintf("%v, %s", took.Round(time.Second), text()))
+			p.Draw(min(1, took.Seconds()/max(length.Seconds(), 1e-9))*min(1, length.Seconds()), fmt.Sprintf("%v, %s", took.Round(time.Second), text()))
 			select {
 			case <-time.After(500 * time.Millisecond):
 			case <-ctx.Done():
@@ -540,12 +526,6 @@ func (p *progress) follow(ctx context.Context, length time.Duration, text func()
 	return func() {
 		cancel()
 		<-done
-		p.clear()
-	}
-}
-
-func (p *progress) clear() {
-	if p.shown {
-		fmt.Fprint(p.w, "\r\x1b[K")
+		p.Clear()
 	}
 }

@@ -33,7 +33,12 @@ type status struct {
 	err  error // what is printed, if anything
 }
 
-func (s *status) Error() string { return fmt.Sprintf("exit status %d: %v", s.code, s.err) }
+func (s *status) Error() string {
+	if s.err == nil {
+		return fmt.Sprint("exit status ", s.code)
+	}
+	return s.err.Error()
+}
 
 // Exit returns what a command returns to end with an exit status, and without a word.
 func Exit(code int) error {

@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -44,6 +45,32 @@ func Cut(line string, width int) string {
 		return string(r[:width-1]) + "…"
 	}
 	return line
+}
+
+// A Bar is a line that shows how far something is. If it is not Live, nothing is written.
+type Bar struct {
+	W     io.Writer
+	Live  bool
+	shown bool
+}
+
+// Draw shows that a part is done, and a text.
+func (b *Bar) Draw(part float64, text string) {
+	if !b.Live {
+		return
+	}
+	const width = 30
+	full := min(width, int(part*width))
+	line := fmt.Sprintf("[%s%s] %s", strings.Repeat("=", full), strings.Repeat(" ", width-full), text)
+	fmt.Fprintf(b.W, "\r%s\x1b[K", Cut(line, Columns(b.W)-1)) // one that wraps could not be written over
+	b.shown = true
+}
+
+// Clear removes the line.
+func (b *Bar) Clear() {
+	if b.shown {
+		fmt.Fprint(b.W, "\r\x1b[K")
+	}
 }
 
 // Wrap breaks text between words, for so many columns. The lines after the first begin with the

@@ -2,6 +2,7 @@ package terminal
 
 import (
 	"os"
+	"strings"
 	"testing"
 )
 
@@ -45,6 +46,20 @@ func TestNoTerminal(t *testing.T) {
 	for _, w := range []any{nil, f, Plain(f)} {
 		if Is(w) || Columns(w) != Page || PageOf(w) != Page {
 			t.Errorf("%T is a terminal of %d columns", w, Columns(w))
+		}
+	}
+}
+
+// A line that wraps could not be written over.
+func TestBarFits(t *testing.T) {
+	var out strings.Builder
+	for _, live := range []bool{false, true} {
+		b := Bar{W: &out, Live: live}
+		b.Draw(0.5, strings.Repeat("größer ", 20))
+		b.Clear()
+		line, _, _ := strings.Cut(strings.TrimPrefix(out.String(), "\r"), "\x1b[K")
+		if n := len([]rune(line)); live != (n == Page-1) || live != strings.HasSuffix(out.String(), "\r\x1b[K") {
+			t.Errorf("live: %v: %d columns: %q", live, n, out.String())
 		}
 	}
 }

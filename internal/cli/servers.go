@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redquorum/redquorum/node/redisnode"
+)
+
+// List returns what stands between the commas of a text, without empty ones.
+func List(text string) (list []string) {
+	for one := range strings.SplitSeq(text, ",") {
+		if one = strings.TrimSpace(one); one != "" {
+			list = append(list, one)
+		}
+	}
+	return list
+}
+
+// Servers returns how to reach servers, given as URLs, host or host:port. Its error is one of usage, and shows no password.
+func Servers(urls []string) (all []*redis.Options, err error) {
+	for i, u := range urls {
+		o, err := redisnode.ParseURL(withPort(u))
+		if odd := stray(u); odd != "" && (err != nil || o.Network != "unix") {
+			err = errors.New(odd)
+		}
+		if err != nil {
+			return nil, Usage("server %d of %d%s: %w", i+1, len(urls), masked(urls, u), err)
+		}
+		all = append(all, o)
+	}
+	return all, nil
+}
+
+// withPort adds Redis' own port to a host that has none.
+func withPort(host string) string {
+	const port = "6379"
+	bare := host
+	if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
+		bare = host[1 : len(host)-1]
+	}
+	if ip, err := netip.ParseAddr(bare); err == nil {
+		return net.JoinHostPort(ip.String(), port)
+	}
+	if host == "" || strings.ContainsFunc(host, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-._", r)
+	}) {
+		return host
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// stray names a character in a node's URL that does not belong there: quotation marks that a shell
+// or a file has left, white space, a separator. It looks at no user or password, which may have any.
+func stray(u string) string {
+	after := u[strings.LastIndex(u, "@")+1:]
+	for _, r := range string([]rune(u)[:1]) + after {
+		switch {
+		case unicode.IsSpace(r) || unicode.IsControl(r) || r == ';' || r == '|':
+			return fmt.Sprintf("it has a %q: separate servers by commas alone", r)
+		case strings.ContainsRune("\"'`“”„‘’«»\ufeff", r):
+			return fmt.Sprintf("it has a %+q: leave out quotation marks that belong to a shell or a file", r)
+		}
+	}
+	return ""
+}
+
+// masked is what an error can show of one of the nodes: its host, and its port if that is a
+// number. A comma in a password has cut a URL in two, if there is an @ without a scheme before
+// it: then any text in the list may be a part of the password, and nothing is shown.
+func masked(urls []string, u string) string {
+	for _, other := range urls {
+		before, _, at := strings.Cut(other, "@")
+		if at && !strings.Contains(before, "://") {
+			return ""
+		}
+	}
+	scheme, rest, ok := strings.Cut(u, "://")
+	if !ok {
+		scheme, rest = "", u
+	} else {
+		scheme += "://"
+	}
+	if at := strings.LastIndex(rest, "@"); at >= 0 {
+		if strings.Contains(rest, "?") { // the @ may be on either side of it
+			return ""
+		}
+		scheme, rest = scheme+"***@", rest[at+1:]
+	}
+	end := ""
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		rest, end = rest[:i], "..."
+	}
+	if i := strings.LastIndex(rest, ":"); i >= 0 {
+		if _, err := strconv.Atoi(rest[i+1:]); err != nil {
+			rest, end = rest[:i+1], "..."
+		}
+	}
+	return ", " + strconv.Quote(scheme+rest+end)
+}

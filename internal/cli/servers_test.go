@@ -1,0 +1,54 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestWithPort(t *testing.T) {
+	for host, want := range map[string]string{
+		"a":                   "a:6379",
+		"redis-1.example.com": "redis-1.example.com:6379",
+		"10.0.0.1":            "10.0.0.1:6379",
+		"::1":                 "[::1]:6379",
+		"[::1]":               "[::1]:6379",
+		"fe80::1%lo":          "[fe80::1%lo]:6379",
+		"[fe80::1%lo]":        "[fe80::1%lo]:6379",
+		"[fe80::1%lo]:7000":   "[fe80::1%lo]:7000",
+		"[::1]:7000":          "[::1]:7000",
+		"a:7000":              "a:7000",
+		"a:":                  "a:",
+		"redis://a":           "redis://a",
+		"u@a":                 "u@a",
+		"":                    "",
+	} {
+		if got := withPort(host); got != want {
+			t.Errorf("%q: %q, want %q", host, got, want)
+		}
+	}
+}
+
+// An error shows which node is meant, and nothing that may be a password.
+func TestMasked(t *testing.T) {
+	const s = "s3kr1t"
+	for _, c := range []struct{ list, want string }{
+		{"10.0.0.1:70000", `, "10.0.0.1:70000"`},
+		{"10.0.0.1:" + s, `, "10.0.0.1:..."`},
+		{"http://10.0.0.1:80/" + s, `, "http://10.0.0.1:80..."`},
+		{"redis://u:" + s + "@h:port", `, "redis://***@h:..."`},
+		{"redis://u:" + s + "@h:1/x", `, "redis://***@h:1..."`},
+		{"redis://u:" + s, `, "redis://u:..."`},
+		{"redis://h:1?password=" + s, `, "redis://h:1..."`},
+		{"redis://h:1?password=x@" + s, ""},
+		{"redis://u:1," + s + ",x@h", ""},
+		{"redis://u:x@" + s + "/,x@h", ""},
+	} {
+		urls := strings.Split(c.list, ",")
+		if got := masked(urls, urls[0]); got != c.want || strings.Contains(got, s) {
+			t.Errorf("%s: %s, want %s", c.list, got, c.want)
+		}
+	}
+	if _, err := Servers(List("10.0.0.1, 10.0.0.2:70000,10.0.0.3")); err == nil || !strings.Contains(err.Error(), `server 2 of 3, "10.0.0.2:70000": not a URL`) {
+		t.Error(err)
+	}
+}
