@@ -85,18 +85,9 @@ func (a *Advice) enough(n int) bool {
 	return n > 1 && unavailability(n, a.NodeFailure)*float64(year) <= float64(enoughTime)
 }
 
-// hopeless reports whether nodes are away so much that more of them have a
-// majority less often.
-func (a *Advice) hopeless() bool {
-	return unavailability(3, a.NodeFailure) >= unavailability(1, a.NodeFailure) && a.NodeFailure > 0
-}
-
 // choice returns the row to take: the fewest nodes that are enough; or, if none
-// are, the most; or the fewest, if more are worse.
+// are, the most.
 func (a *Advice) choice() AdviceRow {
-	if a.hopeless() {
-		return a.Rows[0]
-	}
 	for _, row := range a.Rows {
 		if a.enough(row.Nodes) {
 			return row
@@ -108,10 +99,7 @@ func (a *Advice) choice() AdviceRow {
 // words says what to choose, and why. It sets the Timeout if there is a longest lock of redquorum.
 func (a *Advice) words(longest float64) string {
 	take := a.choice()
-	switch {
-	case a.hopeless():
-		return "Choose N=1 and better servers, because more nodes as bad as these have a majority less often."
-	case take.Survives == 0:
+	if take.Survives == 0 {
 		return "Measure again with --n 3,5, because no number of nodes measured here survives a failure."
 	}
 	survives := fmt.Sprintf("%d nodes survive a failure", take.Nodes)

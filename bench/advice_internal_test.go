@@ -38,7 +38,7 @@ func TestAdviceIsForTheLongestLinks(t *testing.T) {
 	if a == nil || a.RTT != 60*ms || a.Contestant != ours || a.Rows[0].PairP50 != float64(61*ms) {
 		t.Fatalf("%+v", a)
 	}
-	says(t, a.Text, "the longest lock (61.0 ms)")
+	says(t, a.Text, "the longest lock (61 ms)")
 	says(t, a.table().title, "redquorum behind round trips of 60ms, if each node is away 0.1 % of the time")
 	if a := reportOf(took("latency", "", 3, 0, ms)).advise(60*ms, 0.001); a != nil {
 		t.Errorf("of links that were not measured: %+v", a)
@@ -61,7 +61,7 @@ func TestAdviceOnTimeout(t *testing.T) {
 	}
 	other := reportOf(took("latency", "", 3, 0, ms))
 	other.Contestants[0].Name, other.Cells[0].Contestant = "other", "other"
-	if a := other.advise(0, 0.001); a.Timeout != 0 || a.Text != "Choose N=3, because 3 nodes survive a failure and a lock and its release take 1.00 ms." {
+	if a := other.advise(0, 0.001); a.Timeout != 0 || a.Text != "Choose N=3, because 3 nodes survive a failure and a lock and its release take 1 ms." {
 		t.Errorf("another's lock: %+v", a)
 	}
 }
@@ -72,13 +72,12 @@ func TestAdviceOnNodes(t *testing.T) {
 		failure float64
 		want    string
 	}{
-		{[]int{1, 3, 5}, 0.001, "Choose N=3, Timeout 500ms, lease 30s, because 3 nodes survive a failure, the Timeout is at least three times the longest lock (1.00 ms), " +
+		{[]int{1, 3, 5}, 0.001, "Choose N=3, Timeout 500ms, lease 30s, because 3 nodes survive a failure, the Timeout is at least three times the longest lock (1 ms), " +
 			"and the lease is at least three times the Timeout and longer than the pauses of most processes."},
 		{[]int{1, 3, 5}, 0.01, "Choose N=5"},
 		{[]int{5}, 0.001, "Choose N=5, Timeout 500ms, lease 30s, because 5 nodes survive 2 failures"},
 		{[]int{1}, 0.001, "Measure again with --n 3,5, because no number of nodes measured here survives a failure."},
 		{[]int{1, 3}, 0, "Choose N=3"},
-		{[]int{1, 3}, 0.6, "Choose N=1 and better servers, because more nodes as bad as these have a majority less often."},
 	} {
 		var cells []*Cell
 		for _, n := range c.nodes {
@@ -86,7 +85,7 @@ func TestAdviceOnNodes(t *testing.T) {
 		}
 		says(t, reportOf(cells...).advise(0, c.failure).Text, c.want)
 	}
-	says(t, reportOf(took("latency", "", 3, 0, ms), took("bad", "1 hung", 3, 0, 2000*ms)).advise(0, 0.001).Text, "Timeout 10s, lease 30s, because", "the longest lock (2.00 s)")
+	says(t, reportOf(took("latency", "", 3, 0, ms), took("bad", "1 hung", 3, 0, 2000*ms)).advise(0, 0.001).Text, "Timeout 10s, lease 30s, because", "the longest lock (2 s)")
 }
 
 // With too few samples for a p99 there is none, rather than 0.
@@ -143,7 +142,7 @@ func TestNoise(t *testing.T) {
 	r := reportOf(cell("healthy", healthy...), cell("1 killed", 60, 61, 62), cell("2 hung", 1000, 1001, 1002))
 	chart := r.badChart(0)
 	says(t, chart.Note, "that with healthy nodes is too noisy: run longer", "!share this machine")
-	for i, want := range []string{"0.69 x, noise", "11.2 x"} {
+	for i, want := range []string{"0.685 x, noise", "11.2 x"} {
 		if b := chart.Bars[i]; b.Text != want || b.Noise != (i == 0) {
 			t.Errorf("%+v, want %q", b, want)
 		}

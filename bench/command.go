@@ -324,8 +324,8 @@ func (s *share) Set(text string) error {
 	if isPercent {
 		v /= 100
 	}
-	if err != nil || !(v >= 0 && v < 1) {
-		return errors.New("want a share such as 0.1%")
+	if err != nil || !(v >= 0 && v < 0.5) { // from there on more nodes have a majority less often
+		return errors.New("want a share such as 0.1%, below a half")
 	}
 	*s = share(v)
 	return nil

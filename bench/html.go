@@ -360,7 +360,7 @@ func (r *Report) latencyChart(rtt time.Duration) *chart {
 			all = append(all, s)
 		}
 	}
-	return curves("Latency by number of nodes"+r.behind(rtt), note+few, "nodes", labels, all, axis)
+	return curves("Latency by number of nodes"+r.behind(rtt), note+few, "nodes", labels, all, short)
 }
 
 func (r *Report) throughputChart(rtt time.Duration) *chart {
@@ -394,7 +394,7 @@ func (r *Report) throughputChart(rtt time.Duration) *chart {
 	if len(r.Contestants) > 1 {
 		note += fmt.Sprintf(", %d nodes", nodes[0])
 	}
-	return curves("Throughput by number of callers"+r.behind(rtt), note, "callers", labels, all, count)
+	return curves("Throughput by number of callers"+r.behind(rtt), note, "callers", labels, all, digits)
 }
 
 // badChart compares bad nodes with healthy ones.
@@ -441,27 +441,4 @@ func (r *Report) badRows(rtt time.Duration, n int, metric string) (rows []row) {
 		}
 	}
 	return rows
-}
-
-// axis writes a time on an axis, where it is a round number.
-func axis(ns float64) string {
-	for _, unit := range []struct {
-		size float64
-		name string
-	}{{1e9, "s"}, {1e6, "ms"}, {1e3, "µs"}} {
-		if ns >= unit.size {
-			return fmt.Sprintf("%.3g %s", ns/unit.size, unit.name)
-		}
-	}
-	return "0"
-}
-
-func count(v float64) string {
-	switch {
-	case v >= 1e6:
-		return fmt.Sprintf("%.3g M", v/1e6)
-	case v >= 1e4:
-		return fmt.Sprintf("%.3g k", v/1e3)
-	}
-	return fmt.Sprintf("%.4g", v)
 }

@@ -335,28 +335,19 @@ func format(metric string, m Metrics) string {
 		return short(v)
 	case strings.HasPrefix(metric, "B/"):
 		return bytes(v)
-	case v == math.Trunc(v) && v < 1000:
-		return fmt.Sprintf("%.0f", v)
 	}
 	return digits(v)
 }
 
-// digits writes a number with about three digits.
+// digits writes a number with three digits at least.
 func digits(v float64) string {
-	switch a := math.Abs(v); {
-	case a == 0 || a >= 100:
+	if math.Abs(v) >= 100 {
 		return fmt.Sprintf("%.0f", v)
-	case a >= 10:
-		return fmt.Sprintf("%.1f", v)
-	case a >= 0.1:
-		return fmt.Sprintf("%.2f", v)
-	case a >= 0.001:
-		return fmt.Sprintf("%.4f", v)
 	}
-	return fmt.Sprintf("%.1g", v)
+	return fmt.Sprintf("%.3g", v)
 }
 
-// short writes nanoseconds with about three digits.
+// short writes nanoseconds.
 func short(ns float64) string {
 	switch {
 	case ns >= 1e9:
