@@ -95,9 +95,6 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	if len(r.Cells) > 0 {
 		p.Facts = append(p.Facts, r.rounds(), r.how())
 	}
-	for _, l := range r.Links {
-		p.Facts = append(p.Facts, fmt.Sprintf("On links of %v a PING took %s", l.RTT, short(float64(l.Measured))))
-	}
 	p.Contestants = r.Contestants
 	p.Noise = unbroken(r.noise())
 	if a := r.Advice; a != nil {

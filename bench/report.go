@@ -55,9 +55,6 @@ func (r *Report) WriteText(w io.Writer) error {
 			p.write("", "", c.Name+": "+c.Note)
 		}
 	}
-	for _, l := range r.Links {
-		p.write("", "", fmt.Sprintf("links of %v: a PING took %s", l.RTT, short(float64(l.Measured))))
-	}
 	for _, t := range r.tables() {
 		p.writeTable(&t)
 	}

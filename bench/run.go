@@ -152,7 +152,6 @@ type Report struct {
 	Lease       time.Duration `json:"lease_ns"`
 	Base        string        `json:"base,omitempty"`
 	Contestants []Entrant     `json:"contestants"`
-	Links       []Link        `json:"links,omitempty"`
 	Cells       []*Cell       `json:"cells"`
 	Advice      *Advice       `json:"advice,omitempty"`
 }
@@ -168,12 +167,6 @@ func (r *Report) names() (names []string) {
 		names = append(names, c.Name)
 	}
 	return names
-}
-
-// A Link is what a delay turned out to be.
-type Link struct {
-	RTT      time.Duration `json:"rtt_ns"`      // what was asked for
-	Measured time.Duration `json:"measured_ns"` // the median of PINGs over it
 }
 
 // find returns a cell, or nil.
@@ -264,19 +257,6 @@ func Run(ctx context.Context, c Config) (_ *Report, err error) {
 	}
 	defer links.process.close()
 	r.Redis = strings.Join(field.versions, ", ")
-	for _, rtt := range c.RTT {
-		if rtt == 0 {
-			continue
-		}
-		if err := links.all(rtt); err != nil {
-			return nil, err
-		}
-		measured, err := field.roundTrip(ctx, links.addrs[0])
-		if err != nil {
-			return nil, err
-		}
-		r.Links = append(r.Links, Link{rtt, measured})
-	}
 	run := fmt.Sprintf("redquorum-bench-%08x-", rand.Uint32())
 	if c.Servers == Given {
 		defer func() { err = errors.Join(err, field.tidy(run)) }() // of what came late

@@ -333,28 +333,6 @@ func (l *links) count() int64 {
 	return a.Commands
 }
 
-// roundTrip measures what it takes to the first server, which is reached at addr:
-// the median of some PINGs.
-func (f *field) roundTrip(ctx context.Context, addr string) (time.Duration, error) {
-	all, err := optionsOf(f.urls, []string{addr})
-	if err != nil {
-		return 0, err
-	}
-	o := all[0]
-	o.MaxRetries, o.PoolSize, o.DisableIdentity = -1, 1, true
-	c := redis.NewClient(o)
-	defer c.Close()
-	var took samples
-	for range 21 {
-		start := time.Now()
-		if err := c.Ping(ctx).Err(); err != nil {
-			return 0, err
-		}
-		took = append(took, time.Since(start))
-	}
-	return took.at(0.5), nil
-}
-
 // optionsOf returns how to reach the servers at addrs, which are proxies perhaps of
 // those at urls. Without urls the servers ask for nothing.
 func optionsOf(urls, addrs []string) (all []*redis.Options, err error) {
