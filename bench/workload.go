@@ -21,10 +21,8 @@ import (
 // A workload is one way to use a lock.
 type workload struct {
 	name, summary string
-	// main is the metric that ratios are made of, and spreads; more is whether
-	// more of it is better.
+	// main is the metric that ratios are made of, and spreads.
 	main string
-	more bool
 	// weight is how long it is measured, compared with others.
 	weight float64
 	cases  func(c *Config, nodes int) []string
@@ -35,11 +33,11 @@ type workload struct {
 var workloads = []workload{
 	{name: "latency", summary: "one caller locks and unlocks one free name", main: "pair-p50-ns", weight: 2,
 		cases: once, run: (*setting).latency},
-	{name: "throughput", summary: "many callers, each with a name of its own", main: "locks/s", more: true, weight: 1,
+	{name: "throughput", summary: "many callers, each with a name of its own", main: "locks/s", weight: 1,
 		cases: func(c *Config, _ int) []string { return labels("callers=", c.Callers) }, run: (*setting).throughput},
-	{name: "handover", summary: "eight callers compete for one name: hold 1 ms, think 2 ms", main: "changes/s", more: true, weight: 2,
+	{name: "handover", summary: "eight callers compete for one name: hold 1 ms, think 2 ms", main: "changes/s", weight: 2,
 		cases: func(*Config, int) []string { return []string{oneProcess, manyProcesses} }, run: (*setting).handover},
-	{name: "fairness", summary: "3 to 8 processes always want one name, for 5 ms; only if named", main: "least/most", more: true, weight: 2,
+	{name: "fairness", summary: "3 to 8 processes always want one name, for 5 ms; only if named", main: "least/most", weight: 2,
 		cases: contestNames, asked: true, run: (*setting).fairness},
 	{name: "bad", summary: "one caller, while nodes hang, are 50 ms late, or are down", main: "pair-p99-ns", weight: 1,
 		cases: badCases, run: (*setting).bad},
