@@ -158,16 +158,24 @@ func away(d time.Duration) string {
 	return "less than a minute" // what a node's failures are guessed at does not tell more
 }
 
+// table has a column for each number of nodes.
 func (a *Advice) table() table {
 	title := "What to choose, for " + a.Contestant
 	if a.RTT > 0 {
 		title += fmt.Sprintf(" behind round trips of %v", a.RTT)
 	}
 	title += fmt.Sprintf(", if each node is away %s of the time, independently of the others", percent(a.NodeFailure))
-	t := table{title: title, head: []string{"N", "survives", "available", "without majority/year", "pair p50", "p99", "client CPU", "server CPU"}}
-	for _, row := range a.Rows {
-		t.rows = append(t.rows, []string{fmt.Sprint(row.Nodes), fmt.Sprint(row.Survives), nines(unavailability(row.Nodes, a.NodeFailure)),
-			away(row.Without), known(row.PairP50), known(row.PairP99), known(row.ClientCPU), known(row.ServerCPU)})
+	t := table{Title: title, Head: []string{""}, Rows: [][]string{{"survives"}, {"available"}, {"without majority/year"}, {"pair p50"}, {"p99"}, {"client CPU"}, {"server CPU"}}}
+	take := a.choice()
+	for i, row := range a.Rows {
+		t.Head = append(t.Head, fmt.Sprintf("N=%d", row.Nodes))
+		if row == take {
+			t.chosen = i + 1
+		}
+		for j, text := range []string{fmt.Sprint(row.Survives), nines(unavailability(row.Nodes, a.NodeFailure)), away(row.Without), known(row.PairP50),
+			known(row.PairP99), known(row.ClientCPU), known(row.ServerCPU)} {
+			t.Rows[j] = append(t.Rows[j], text)
+		}
 	}
 	return t
 }

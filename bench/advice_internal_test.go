@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,7 +40,7 @@ func TestAdviceIsForTheLongestLinks(t *testing.T) {
 		t.Fatalf("%+v", a)
 	}
 	says(t, a.Text, "the longest lock (61 ms)")
-	says(t, a.table().title, "redquorum behind round trips of 60ms, if each node is away 0.1 % of the time")
+	says(t, a.table().Title, "redquorum behind round trips of 60ms, if each node is away 0.1 % of the time")
 	if a := reportOf(took("latency", "", 3, 0, ms)).advise(60*ms, 0.001); a != nil {
 		t.Errorf("of links that were not measured: %+v", a)
 	}
@@ -95,8 +96,8 @@ func TestAdviceWithFewSamples(t *testing.T) {
 		delete(c.Median, "pair-p99-ns")
 	}
 	a := r.advise(0, 0.001)
-	for _, row := range a.table().rows {
-		if row[5] != "-" || row[7] != "-" {
+	for i, row := range a.table().Rows {
+		if (i == 4 || i == 6) != slices.Contains(row, "-") {
 			t.Errorf("the table has %q", row)
 		}
 	}

@@ -28,64 +28,28 @@ type picture struct {
 	Contestants []Entrant
 	Choice, Why string
 	Noise       string
-	Choices     pictureTable
+	Choices     table
 	Charts      []*chart
-	Tables      []pictureTable
+	Tables      []table
 	Words       []word
 }
 
-type pictureTable struct {
-	Title string
-	Head  []string
-	Rows  []pictureRow
-}
+// A cell is one of a table. Its class is "noisy", "chosen" or "".
+type cell struct{ Text, Class string }
 
-type pictureRow struct {
-	Cells []pictureCell
-	Note  string
-}
-
-type pictureCell struct {
-	Text  string
-	Class string // "noisy", "chosen" or ""
-}
-
-func (t table) picture() pictureTable {
-	p := pictureTable{Title: t.title, Head: t.head}
-	for i, texts := range t.rows {
-		row := pictureRow{Note: t.notes[i]}
-		for _, text := range texts {
-			text = unbroken(text)
-			cell := pictureCell{Text: text}
-			if t.noisy[i] && strings.Contains(text, "±") {
-				cell = pictureCell{text + " too noisy", "noisy"}
-			}
-			row.Cells = append(row.Cells, cell)
+// Cells are those of a row.
+func (t table) Cells(row int) (cells []cell) {
+	for i, text := range t.Rows[row] {
+		c := cell{Text: unbroken(text)}
+		if t.noisy[row] && strings.Contains(text, "±") {
+			c = cell{c.Text + " too noisy", "noisy"}
 		}
-		p.Rows = append(p.Rows, row)
-	}
-	return p
-}
-
-// turned returns the table with a column for each row, which is narrow, and marks the one
-// that begins with a text.
-func (t pictureTable) turned(chosen string) pictureTable {
-	turned := pictureTable{Title: t.Title, Head: []string{t.Head[0]}}
-	for _, row := range t.Rows {
-		turned.Head = append(turned.Head, row.Cells[0].Text)
-	}
-	for i, name := range t.Head[1:] {
-		cells := []pictureCell{{Text: name}}
-		for _, row := range t.Rows {
-			cell := row.Cells[i+1]
-			if row.Cells[0].Text == chosen {
-				cell.Class = "chosen"
-			}
-			cells = append(cells, cell)
+		if t.chosen > 0 && i == t.chosen {
+			c.Class = "chosen"
 		}
-		turned.Rows = append(turned.Rows, pictureRow{Cells: cells})
+		cells = append(cells, c)
 	}
-	return turned
+	return cells
 }
 
 // WriteHTML writes the report as one page with charts, which needs nothing else:
@@ -99,7 +63,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	p.Noise = unbroken(r.noise())
 	if a := r.Advice; a != nil {
 		p.Choice, p.Why, _ = strings.Cut(unbroken(a.Text), ", because ")
-		p.Choices = a.table().picture().turned(fmt.Sprint(a.choice().Nodes))
+		p.Choices = a.table()
 	}
 	for _, rtt := range r.rtts() {
 		for _, c := range []*chart{r.latencyChart(rtt), r.throughputChart(rtt), r.badChart(rtt)} {
@@ -108,9 +72,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 			}
 		}
 	}
-	for _, t := range r.tables() {
-		p.Tables = append(p.Tables, t.picture())
-	}
+	p.Tables = r.tables()
 	return page.Execute(w, p)
 }
 

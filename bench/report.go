@@ -93,7 +93,7 @@ func (p paper) paragraph(text string) {
 }
 
 func (p paper) writeTable(t *table) {
-	p.paragraph(t.title)
+	p.paragraph(t.Title)
 	for i, part := range t.parts(p.tables) {
 		if i > 0 {
 			p.WriteByte('\n')
@@ -158,17 +158,18 @@ func brief(text string) string {
 
 // A table is one workload at one round trip.
 type table struct {
-	title string
-	head  []string
-	rows  [][]string
-	notes map[int]string // by row: what went wrong
-	noisy map[int]bool   // by row
+	Title  string
+	Head   []string
+	Rows   [][]string
+	Notes  map[int]string // by row: what went wrong
+	noisy  map[int]bool   // by row
+	chosen int            // the column to choose, if not 0
 }
 
 func (r *Report) tables() (all []table) {
 	for _, rtt := range r.rtts() {
 		for i := range workloads {
-			if t := r.table(&workloads[i], rtt); len(t.rows) > 0 {
+			if t := r.table(&workloads[i], rtt); len(t.Rows) > 0 {
 				all = append(all, t)
 			}
 		}
@@ -186,24 +187,24 @@ func (r *Report) rtts() (all []time.Duration) {
 }
 
 func (r *Report) table(w *workload, rtt time.Duration) table {
-	t := table{title: w.name + ": " + w.summary, notes: make(map[int]string), noisy: make(map[int]bool)}
+	t := table{Title: w.name + ": " + w.summary, Notes: make(map[int]string), noisy: make(map[int]bool)}
 	if rtt > 0 {
-		t.title += fmt.Sprintf(" (RTT %v)", rtt)
+		t.Title += fmt.Sprintf(" (RTT %v)", rtt)
 	}
 	cases := w.cases(&Config{Callers: []int{1}, Leases: []int{1}, Waiters: []int{1}}, 3)
 	if cases[0] != "" {
-		t.head = append(t.head, "")
+		t.Head = append(t.Head, "")
 	}
-	t.head = append(t.head, "N")
+	t.Head = append(t.Head, "N")
 	if len(r.Contestants) > 1 {
-		t.head = append(t.head, "contestant")
+		t.Head = append(t.Head, "contestant")
 	}
 	shown := append(slices.Clone(columns[w.name]), orphanColumn)
 	for _, c := range shown {
-		t.head = append(t.head, c.head)
+		t.Head = append(t.Head, c.head)
 	}
 	if r.Base != "" {
-		t.head = append(t.head, "x "+r.Base)
+		t.Head = append(t.Head, "x "+r.Base)
 	}
 	for _, c := range r.Cells {
 		if c.Workload != w.name || c.RTT != rtt {
@@ -218,8 +219,8 @@ func (r *Report) table(w *workload, rtt time.Duration) table {
 			row = append(row, c.Contestant)
 		}
 		if len(c.Median) == 0 {
-			t.notes[len(t.rows)] = "failed: " + brief(c.Error)
-			t.rows = append(t.rows, row)
+			t.Notes[len(t.Rows)] = "failed: " + brief(c.Error)
+			t.Rows = append(t.Rows, row)
 			continue
 		}
 		for _, col := range shown {
@@ -235,18 +236,18 @@ func (r *Report) table(w *workload, rtt time.Duration) table {
 			}
 		}
 		if c.Error != "" {
-			t.notes[len(t.rows)] = fmt.Sprintf("(failed in %d of %d rounds: %s)", c.failures(), len(c.Rounds), brief(c.Error))
+			t.Notes[len(t.Rows)] = fmt.Sprintf("(failed in %d of %d rounds: %s)", c.failures(), len(c.Rounds), brief(c.Error))
 		}
-		t.noisy[len(t.rows)] = c.noisy()
-		t.rows = append(t.rows, row)
+		t.noisy[len(t.Rows)] = c.noisy()
+		t.Rows = append(t.Rows, row)
 	}
 	return t
 }
 
 // widths is how wide the columns are.
 func (t *table) widths() []int {
-	widths := make([]int, len(t.head))
-	for _, row := range append([][]string{t.head}, t.rows...) {
+	widths := make([]int, len(t.Head))
+	for _, row := range append([][]string{t.Head}, t.Rows...) {
 		for i, cell := range row {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
@@ -256,7 +257,7 @@ func (t *table) widths() []int {
 
 // keys is how many columns say what a row is about: up to the number of nodes, or the contestant.
 func (t *table) keys() int {
-	return 1 + max(slices.Index(t.head, "N"), slices.Index(t.head, "contestant"))
+	return 1 + max(0, slices.Index(t.Head, "N"), slices.Index(t.Head, "contestant"))
 }
 
 // parts divides the columns among tables that are no wider than width. Each has the keys, and the
@@ -265,7 +266,7 @@ func (t *table) parts(width int) (parts []table) {
 	widths, keys := t.widths(), t.keys()
 	var columns []int
 	used := 0
-	for i := range t.head {
+	for i := range t.Head {
 		if used+2+widths[i] > width && len(columns) > keys {
 			parts = append(parts, t.pick(columns))
 			columns, used = nil, 0
@@ -277,25 +278,25 @@ func (t *table) parts(width int) (parts []table) {
 	}
 	parts = append(parts, t.pick(columns))
 	for i := range parts[1:] {
-		parts[1+i].notes = nil
+		parts[1+i].Notes = nil
 	}
 	return parts
 }
 
 // pick returns a table of some columns.
 func (t *table) pick(columns []int) table {
-	part := table{title: t.title, notes: t.notes, noisy: t.noisy}
+	part := table{Title: t.Title, Notes: t.Notes, noisy: t.noisy}
 	for _, i := range columns {
-		part.head = append(part.head, t.head[i])
+		part.Head = append(part.Head, t.Head[i])
 	}
-	for _, row := range t.rows {
+	for _, row := range t.Rows {
 		var picked []string
 		for _, i := range columns {
 			if i < len(row) {
 				picked = append(picked, row[i])
 			}
 		}
-		part.rows = append(part.rows, picked)
+		part.Rows = append(part.Rows, picked)
 	}
 	return part
 }
@@ -303,18 +304,18 @@ func (t *table) pick(columns []int) table {
 // write aligns the columns: the first ones, which are words, to the left.
 func (t *table) write(p paper) {
 	widths := t.widths()
-	for n, row := range append([][]string{t.head}, t.rows...) {
+	for n, row := range append([][]string{t.Head}, t.Rows...) {
 		var line strings.Builder
 		for i, cell := range row {
 			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
-			if t.head[i] == "contestant" || i == 0 && t.head[0] == "" {
+			if t.Head[i] == "contestant" || i == 0 && t.Head[0] == "" {
 				fmt.Fprintf(&line, "  %s%s", cell, pad)
 			} else {
 				fmt.Fprintf(&line, "  %s%s", pad, cell)
 			}
 		}
 		p.WriteString(strings.TrimRight(line.String(), " ") + "\n")
-		if note := t.notes[n-1]; note != "" {
+		if note := t.Notes[n-1]; note != "" {
 			p.write("      ", "      ", note)
 		}
 	}

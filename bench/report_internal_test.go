@@ -9,8 +9,8 @@ import (
 
 // A table that is too wide is several, each with the columns that say what a row is about.
 func TestParts(t *testing.T) {
-	whole := table{head: []string{"", "N", "contestant", "first", "second", "third"}, notes: map[int]string{1: "failed"},
-		rows: [][]string{{"case", "3", "redquorum", "1 ms", "2 ms", "a long value"}, {"case", "5", "redquorum"}}}
+	whole := table{Head: []string{"", "N", "contestant", "first", "second", "third"}, Notes: map[int]string{1: "failed"},
+		Rows: [][]string{{"case", "3", "redquorum", "1 ms", "2 ms", "a long value"}, {"case", "5", "redquorum"}}}
 	for _, c := range []struct {
 		width int
 		heads []string
@@ -23,9 +23,9 @@ func TestParts(t *testing.T) {
 		var heads []string
 		var b strings.Builder
 		for i, part := range whole.parts(c.width) {
-			heads = append(heads, strings.Join(part.head, " "))
-			if (i == 0) != (part.notes != nil) {
-				t.Errorf("%d columns, part %d: notes %v", c.width, i, part.notes)
+			heads = append(heads, strings.Join(part.Head, " "))
+			if (i == 0) != (part.Notes != nil) {
+				t.Errorf("%d columns, part %d: notes %v", c.width, i, part.Notes)
 			}
 			part.write(paper{&b, 80, c.width})
 		}
