@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -58,24 +57,14 @@ func openRedquorum(ctx context.Context, t Target) (_ Client, err error) {
 	return r, nil
 }
 
-// dial makes a node as most programs do, from a URL. Behind a proxy TLS expects
-// another name than that of the address, which no URL can say.
+// dial makes a node as most programs do.
 func dial(o *redis.Options, cluster bool) (node.Node, error) {
 	if cluster {
 		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{o.Addr}})
-		defer client.Close() // as below
-		return redisnode.New(client, redisnode.Options{})
-	}
-	if o.TLSConfig != nil {
-		client := redis.NewClient(o)
 		defer client.Close() // the node has a copy of its options, and nothing else of it
 		return redisnode.New(client, redisnode.Options{})
 	}
-	u := url.URL{Scheme: "redis", Host: o.Addr, Path: "/" + strconv.Itoa(o.DB)}
-	if o.Password != "" {
-		u.User = url.UserPassword(o.Username, o.Password)
-	}
-	nodes, err := redisnode.Dial(u.String())
+	nodes, err := redisnode.DialOptions(o)
 	if err != nil {
 		return nil, err
 	}
