@@ -72,7 +72,7 @@ func Command(p Program) *cobra.Command {
 		if err := f.check(); err != nil {
 			return err
 		}
-		ctx, stop := cli.UntilSignal(cmd.Context(), slices.Clone(endings)...)
+		ctx, stop := cli.UntilSignal(cmd.Context(), endings...)
 		defer stop()
 		err := f.run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		if err != nil && ctx.Err() != nil && !errors.As(err, new(errInterrupted)) {

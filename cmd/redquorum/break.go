@@ -30,7 +30,7 @@ func breakVerb() *cobra.Command {
 	nodes.registerPrefix(fs)
 	yes := fs.Bool("yes", false, "really do it")
 	name := nameFlag(cmd)
-	return does(cmd, func(ctx context.Context, c *command) error {
+	return doesUntilSignal(cmd, func(ctx context.Context, c *command) error {
 		if !*yes {
 			return cli.Usage("breaking %s can let two holders work at once; add --yes to do it", cli.Quoted(*name))
 		}

@@ -153,7 +153,7 @@ func chaosVerb() *cobra.Command {
 	child, inside := fs.Bool(chaosChild, false, ""), fs.Bool(chaosInside, false, "")
 	_, _ = fs.MarkHidden(chaosChild), fs.MarkHidden(chaosInside)
 	cmd.Args, cmd.ValidArgsFunction = cobra.ArbitraryArgs, cli.Files
-	return does(cmd, func(ctx context.Context, c *command) error {
+	return doesUntilSignal(cmd, func(ctx context.Context, c *command) error {
 		if *child {
 			return chaos.Client(ctx, os.Stdin, c.stdout, nil)
 		}

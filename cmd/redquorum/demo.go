@@ -53,7 +53,7 @@ func demoVerb() *cobra.Command {
 	var nodes nodeFlags
 	nodes.register(fs)
 	length := fs.Duration("for", 10*time.Second, fmt.Sprintf("how long it lasts, from %v to %v", demoShortest, demoLongest))
-	return does(cmd, func(ctx context.Context, c *command) error {
+	return doesUntilSignal(cmd, func(ctx context.Context, c *command) error {
 		if *length < demoShortest || *length > demoLongest {
 			return cli.Usage("--for is %v; it must be from %v to %v", *length, demoShortest, demoLongest)
 		}

@@ -111,7 +111,7 @@ func doctorVerb() *cobra.Command {
 	nodes.register(fs)
 	asJSON := fs.Bool("json", false, "print one JSON object")
 	name := fs.String("name", "redquorum-doctor", "the beginning of the lock `name` that is used to test rights;\nthe user must have rights to it")
-	return does(cmd, func(ctx context.Context, c *command) error {
+	return doesUntilSignal(cmd, func(ctx context.Context, c *command) error {
 		maxLease, err := nodes.limit()
 		if err != nil {
 			return err

@@ -42,7 +42,7 @@ func holdVerb() *cobra.Command {
 	f := lockFlags{verb: "hold"}
 	f.register(fs)
 	asJSON := fs.Bool("json", false, "print the line as a JSON object")
-	return supervises(cmd, func(ctx context.Context, c *command) error {
+	return does(cmd, func(ctx context.Context, c *command) error {
 		err := f.take(fs, c.args)
 		if err != nil {
 			return err

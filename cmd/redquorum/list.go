@@ -88,7 +88,7 @@ func listVerb() *cobra.Command {
 	all := fs.Bool("all", false, "also list keys that are on too few nodes for a lock")
 	asJSON := fs.Bool("json", false, "print one JSON object")
 	cmd.Args = func(_ *cobra.Command, args []string) error { return cli.NoArgs(cmd, args[min(1, len(args)):]) }
-	return does(cmd, func(ctx context.Context, c *command) error {
+	return doesUntilSignal(cmd, func(ctx context.Context, c *command) error {
 		pattern := "*"
 		if len(c.args) == 1 {
 			pattern = c.args[0]

@@ -24,7 +24,7 @@ example:
 func completionVerb() *cobra.Command {
 	cmd, _ := newVerb("completion bash|zsh|fish|powershell", "print a script to complete verbs and flags in a shell", completionManual)
 	cmd.Args, cmd.ValidArgs = cli.One("the shell"), []string{"bash", "zsh", "fish", "powershell"}
-	return does(cmd, func(_ context.Context, c *command) error {
+	return doesUntilSignal(cmd, func(_ context.Context, c *command) error {
 		root := cmd.Root()
 		switch c.args[0] {
 		case "bash":
@@ -47,7 +47,7 @@ example:
 
 func manVerb() *cobra.Command {
 	cmd, _ := newVerb("man", "print the manual page", manManual)
-	return does(cmd, func(_ context.Context, c *command) error {
+	return doesUntilSignal(cmd, func(_ context.Context, c *command) error {
 		_, err := io.WriteString(c.stdout, manPage(cmd.Root()))
 		return err
 	})

@@ -132,7 +132,7 @@ func runVerb() *cobra.Command {
 	fs.DurationVar(&f.minHold, "min-hold", 0, "how long the lock stays taken at least, though COMMAND ends earlier")
 	fs.BoolVar(&f.verbose, "verbose", false, "say when the lock is acquired, with its owner and token, and when it is released")
 	cmd.ValidArgsFunction = cli.Files // of the command
-	return supervises(cmd, func(ctx context.Context, c *command) error {
+	return does(cmd, func(ctx context.Context, c *command) error {
 		names := c.args
 		if dash := cmd.ArgsLenAtDash(); dash >= 0 {
 			names, f.command = c.args[:dash], c.args[dash:]

@@ -57,7 +57,7 @@ func simVerb() *cobra.Command {
 // doesSim has a word of sim do something. Its errors have a status of their own, also that of an output that cannot be
 // written.
 func doesSim(cmd *cobra.Command, do func(context.Context, *command) error) *cobra.Command {
-	return does(cmd, func(ctx context.Context, c *command) error {
+	return doesUntilSignal(cmd, func(ctx context.Context, c *command) error {
 		out := &output{Writer: c.stdout}
 		c.stdout = out
 		err := do(ctx, c)

@@ -57,7 +57,7 @@ func statusVerb() *cobra.Command {
 	nodes.registerPrefix(fs)
 	name := nameFlag(cmd)
 	asJSON := fs.Bool("json", false, "print one JSON object")
-	return does(cmd, func(ctx context.Context, c *command) error {
+	return doesUntilSignal(cmd, func(ctx context.Context, c *command) error {
 		l, done, err := nodes.locker(quorum.Options{Timeout: 2 * time.Second, Quorum: quorumMost})
 		if err != nil {
 			return err

@@ -73,8 +73,8 @@ func newVerb(use, short, manual string) (*cobra.Command, *pflag.FlagSet) {
 	return cmd, cmd.Flags()
 }
 
-// supervises has a verb do something. Its context ends with no signal: it would miss one that was caught before.
-func supervises(cmd *cobra.Command, do func(context.Context, *command) error) *cobra.Command {
+// does has a verb do something. Its context ends with no signal: it would miss one that was caught before.
+func does(cmd *cobra.Command, do func(context.Context, *command) error) *cobra.Command {
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		stderr := cmd.ErrOrStderr()
 		err := do(cmd.Context(), &command{args, cmd.OutOrStdout(), terminal.Plain(stderr), stderr})
@@ -86,12 +86,12 @@ func supervises(cmd *cobra.Command, do func(context.Context, *command) error) *c
 	return cmd
 }
 
-// does has a verb that takes no arguments, unless its Args say more, do something until the first signal to end.
-func does(cmd *cobra.Command, do func(context.Context, *command) error) *cobra.Command {
+// doesUntilSignal has a verb that takes no arguments, unless its Args say more, do something until the first signal to end.
+func doesUntilSignal(cmd *cobra.Command, do func(context.Context, *command) error) *cobra.Command {
 	if cmd.Args == nil {
 		cmd.Args = cli.NoArgs
 	}
-	return supervises(cmd, func(ctx context.Context, c *command) error {
+	return does(cmd, func(ctx context.Context, c *command) error {
 		ctx, stop := cli.UntilSignal(ctx, os.Interrupt, syscall.SIGTERM)
 		defer stop()
 		return do(ctx, c)
@@ -112,7 +112,7 @@ func version() string {
 
 func versionVerb() *cobra.Command {
 	cmd, _ := newVerb("version", "print the version", "Prints the version of this program, and that of Go.\n\nexample:\n  redquorum version")
-	return does(cmd, func(_ context.Context, c *command) error {
+	return doesUntilSignal(cmd, func(_ context.Context, c *command) error {
 		_, err := fmt.Fprintln(c.stdout, "redquorum", cmd.Root().Version)
 		return err
 	})

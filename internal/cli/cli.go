@@ -106,7 +106,7 @@ func prepare(root *cobra.Command) {
 	}
 	for _, cmd := range All(root) {
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			switch value, _ := pflag.UnquoteUsage(f); value { // without errors, as the flag is there
+			switch value, _ := pflag.UnquoteUsage(f); value { // what follows fails only where there is no such flag
 			case "file":
 				_ = cmd.RegisterFlagCompletionFunc(f.Name, Files)
 			case "folder":
@@ -208,7 +208,7 @@ func Quoted(arg string) string {
 // UntilSignal returns a context that ends with the first of the signals. A second one has its usual effect, which ends
 // the program. Signals that the program has to ignore, as under nohup, stay ignored.
 func UntilSignal(ctx context.Context, signals ...os.Signal) (_ context.Context, stop func()) {
-	caught := slices.DeleteFunc(signals, signal.Ignored)
+	caught := slices.DeleteFunc(slices.Clone(signals), signal.Ignored)
 	if len(caught) == 0 { // NotifyContext would take it for all
 		return context.WithCancel(ctx)
 	}
