@@ -46,9 +46,6 @@ func (c *Client) task(body func()) {
 // A request is what is asked of a Locker.
 type request = program.Want
 
-// pause sleeps, but not into the calm.
-func (c *Client) pause(d time.Duration) { actor{c}.Rest(c.ctx, c.Now().Add(d)) }
-
 // An actor is a client as its drawn work sees it.
 type actor struct{ *Client }
 

@@ -42,7 +42,7 @@ func Able(p *faults.Plan, config Config) error {
 	}
 	for i := range p.Events {
 		switch e := &p.Events[i]; e.Verb {
-		case faults.DoDetach, faults.DoResume, faults.DoBreak, faults.DoInspect:
+		case faults.DoDetach, faults.DoResume, faults.DoBreak:
 			lack(string(e.Verb) + ": its clients do not do that")
 		case faults.Pause, faults.Suspend:
 			if process.Stop == nil {

@@ -75,13 +75,21 @@ func Client(ctx context.Context, in io.Reader, out io.Writer, open func(*Seat) (
 	if open == nil {
 		open = openPlanned
 	}
-	library, err := open(&Seat{p, o.Client, o.Start, o.Nodes, c})
+	starts := o.Start
+	again := func() (live.Library, error) {
+		starts++
+		return open(&Seat{p, o.Client, starts - 1, o.Nodes, c})
+	}
+	library, err := again()
 	if err != nil {
 		return err
 	}
 	diary := &diary{c: c, log: log, set: newSetClient(o.Store, o.Client, o.Start)}
 	c.NewSignal().Wait(ctx, b.Begun)
 	player := &live.Player{Plan: p, Client: o.Client, Start: o.Start, Library: library, Clock: c, True: c.Clock, Begun: b.Begun, Report: diary.write}
+	if p.Lock.Client == faults.Redquorum {
+		player.Open = again
+	}
 	player.Play(ctx)
 	return nil
 }

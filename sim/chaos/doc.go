@@ -51,8 +51,8 @@
 // clients of package quorum that makes no difference, because their clock counts suspended time.
 //
 // [Able] refuses what is not here: the clocks and disks of servers elsewhere, plans with a mistake, and the
-// steps detach, resume, break and inspect, and the shares nest, close, drop, hand, break, inspect
-// and joint of the drawn work. [Reduce] leaves these shares out.
+// steps detach, resume and break, and the shares hand, break and joint of the drawn work. [Reduce]
+// leaves these shares out.
 //
 // # Time
 //

@@ -208,10 +208,10 @@ func children(t *testing.T, dir string) (found []string) {
 func TestAble(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"lock client=plain mistake=half", "lock mistake=half"},
-		{"work nest=10% joint=5%", "work nest=: its clients do not do that; work joint=: its clients do not do that"},
-		{"work nest=10%\nat 0s lock c* x", ""},
+		{"work nest=10% hand=1% joint=5%", "work hand=: its clients do not do that; work joint=: its clients do not do that"},
+		{"work hand=10%\nat 0s lock c* x", ""},
 		{"at 0s lock c1,c2 x\nat 1s detach c1\nat 2s resume c2 x", "detach: its clients do not do that; resume: its clients do not do that"},
-		{"at 0s break c* x\nat 0s inspect c* x", "break: its clients do not do that; inspect"},
+		{"at 0s break c* x\nat 0s inspect c* x", "break: its clients do not do that"},
 		{"at 1s pause n1 for 1s\nat 1s cut c*-n*", ""},
 	} {
 		p, err := faults.Parse("redquorum plan 1\nnodes 3\nclients 2\n" + c.text + "\n")

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/sim/live"
 )
 
 // stretch returns the plan with all its times as many times as long.
@@ -33,10 +34,7 @@ func stretch(p *faults.Plan, times int) *faults.Plan {
 }
 
 // Reduce leaves out of a plan's work what the clients here do not do.
-func Reduce(p *faults.Plan) {
-	w := &p.Work
-	w.Nest, w.Close, w.Drop, w.Hand, w.Break, w.Inspect, w.Bound, w.MinHold, w.Joint = 0, 0, 0, 0, 0, 0, 0, 0, 0
-}
+func Reduce(p *faults.Plan) { live.Reduce(&p.Work) }
 
 // Lasts is about how long it takes to carry out a plan.
 func Lasts(p *faults.Plan, config Config) time.Duration {

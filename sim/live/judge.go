@@ -631,7 +631,7 @@ func (c *court) order() {
 			}
 		case sim.KindResult:
 			mine := slices.IndexFunc(waiting, func(w call) bool { return w.client == e.Client && w.name == e.Name })
-			if mine < 0 {
+			if mine < 0 || strings.Contains(e.Text, " again ") {
 				continue
 			}
 			for _, w := range waiting[:mine] {

@@ -25,6 +25,7 @@ import (
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/sim"
+	"github.com/redquorum/redquorum/sim/internal/program"
 )
 
 // A Library is a lock as one client has it. Its methods may be called by several goroutines at once.
@@ -38,14 +39,7 @@ type Library interface {
 }
 
 // Wanted is what a client asks for.
-type Wanted struct {
-	Names []string // more than one: all of them or none
-	Mode  node.Mode
-	Fair  bool
-	Lease time.Duration
-	Fixed bool // it is not renewed by itself
-	Wait  bool // until it is granted
-}
+type Wanted = program.Want
 
 // A Held lock is one that a client has acquired. Where a library lacks a method, its error matches
 // errors.ErrUnsupported: see [Basic].
@@ -66,6 +60,8 @@ type Held interface {
 	Extend(ctx context.Context, lease time.Duration) error
 	Downgrade(ctx context.Context) (Held, error) // from writing to reading
 	Unlock(ctx context.Context) error
+
+	Nests() bool // the library has locks that are acquired under themselves
 }
 
 // Basic has the methods of Held that few libraries have, for embedding.
@@ -76,6 +72,7 @@ func (Basic) Owner() string                               { return "" }
 func (Basic) Token() node.Token                           { return 0 }
 func (Basic) Extend(context.Context, time.Duration) error { return errors.ErrUnsupported }
 func (Basic) Downgrade(context.Context) (Held, error)     { return nil, errors.ErrUnsupported }
+func (Basic) Nests() bool                                 { return false }
 
 // Strike lets the faults of a plan happen, in the order of their times, and reports each. It calls
 // ready after those of 0s: what is so from the beginning is so for every command. It returns when

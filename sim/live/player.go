@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/sim"
+	"github.com/redquorum/redquorum/sim/internal/program"
 )
 
 // A Player is one client of a plan, from its start to its end.
@@ -28,13 +28,20 @@ type Player struct {
 	Begun   clock.Instant   // of the plan, by either clock
 	Report  func(sim.Entry) // may be called by several goroutines at once
 
-	life  context.Context
+	// Open opens another library for a process that closes its own and starts again, as drawn work may
+	// say; nil: it does not.
+	Open func() (Library, error)
+
+	life  context.Context // of the process
+	dies  context.CancelFunc
 	tasks sync.WaitGroup
 
 	mu      sync.Mutex
+	leaving bool
 	lacks   []string // what the library cannot do
 	grants  int
-	held    []*hold // by steps, the latest last
+	holds   map[*hold]bool // that are not over
+	held    []*hold        // by steps, the latest last
 	checked *bool
 	abort   context.CancelFunc // of the step's acquisition
 }
@@ -42,32 +49,62 @@ type Player struct {
 // Play plays until the client has been served after the faults, and closes the library. If life ends
 // the client is dead: nothing more is reported. Play returns when the library's calls have.
 func (p *Player) Play(life context.Context) {
-	p.life = life
 	if p.True == nil {
 		p.True = p.Clock
 	}
+	for p.process(life) {
+		library, err := p.Open()
+		if err != nil {
+			break // it was opened with the same before
+		}
+		p.Library, p.leaving = library, false
+		p.Start++
+	}
+}
+
+// process plays one process of the client, and returns whether another is to follow.
+func (p *Player) process(life context.Context) bool {
+	p.life, p.dies = context.WithCancel(life)
+	defer p.dies()
+	p.holds = make(map[*hold]bool)
 	var from time.Duration // of the steps: a process may take a while to begin
 	if p.Start > 0 {
 		from = p.now()
 	}
-	work, leaves := context.WithCancel(life)
+	work, leaves := context.WithCancel(p.life)
 	defer leaves()
 	p.tasks.Go(func() {
 		p.wait(work, p.Plan.Length)
 		leaves()
 	})
+	var names []string
+	for i := range p.Plan.Work.Names {
+		names = append(names, p.Plan.Work.Name(i))
+	}
+	var workers []*program.Worker
+	for task := range p.Plan.Work.Tasks {
+		random := p.Plan.Stream(faults.OfWork, p.Client+(task+p.Start*p.Plan.Work.Tasks)*faults.MaxClients)
+		workers = append(workers, &program.Worker{Client: actor{p, work}, Random: random, Names: names})
+	}
 	if p.Plan.Scripted(p.Client) {
 		p.tasks.Go(func() { p.play(work, from) })
 	} else {
-		for task := range p.Plan.Work.Tasks {
-			p.tasks.Go(func() { p.worker(task).work(work) })
+		for _, k := range workers {
+			p.tasks.Go(k.Work)
 		}
 	}
 	p.tasks.Wait()
-	if life.Err() == nil && p.now() >= p.Plan.Length {
-		p.last()
+	if p.leaving {
+		return life.Err() == nil
+	}
+	if p.life.Err() == nil && p.now() >= p.Plan.Length {
+		for _, k := range workers {
+			p.tasks.Go(func() { p.last(k) })
+		}
+		p.tasks.Wait()
 	}
 	_ = p.Library.Close()
+	return false
 }
 
 // Lacks returns what the plan asked for and the library does not have.
@@ -165,10 +202,10 @@ func (p *Player) step(e *faults.Event) {
 	case faults.DoLock, faults.DoTry:
 		p.lockStep(e)
 	case faults.DoCheck:
-		is := h != nil && h.valid()
+		is := h != nil && h.Valid()
 		p.checked = &is
 	case faults.DoWrite:
-		is := h != nil && h.valid()
+		is := h != nil && h.Valid()
 		if p.checked != nil {
 			is, p.checked = *p.checked, nil
 		}
@@ -179,11 +216,11 @@ func (p *Player) step(e *faults.Event) {
 	case faults.DoUnlock:
 		if h != nil {
 			p.held = p.held[:len(p.held)-1]
-			h.unlock()
+			_ = h.Unlock()
 		}
 	case faults.DoExtend:
 		if h != nil {
-			h.extend(e.Offset)
+			h.Extend(e.Offset)
 		}
 	case faults.DoDowngrade:
 		if h != nil && h.wants.Mode == node.Write {
@@ -192,9 +229,22 @@ func (p *Player) step(e *faults.Event) {
 				p.held = append(p.held, inner)
 			}
 		}
+	case faults.DoInspect:
+		p.inspect(p.life, e.Name)
 	default:
 		p.outcome(string(e.Verb), e.Name, errors.ErrUnsupported)
 	}
+}
+
+// inspect asks who holds a lock.
+func (p *Player) inspect(ctx context.Context, name string) {
+	err := errors.ErrUnsupported
+	if l, ok := p.Library.(interface {
+		Inspect(context.Context, string) error
+	}); ok {
+		err = l.Inspect(ctx, name)
+	}
+	p.outcome("inspect", name, err)
 }
 
 // lockStep acquires a lock. If nobody holds it when the faults are over, it must come.
@@ -226,7 +276,10 @@ func (p *Player) lockStep(e *faults.Event) {
 
 func (p *Player) acquire(ctx context.Context, what string, w Wanted) (*hold, error) {
 	name := strings.Join(w.Names, ",")
-	if w.Fair && !p.Plan.Scripted(p.Client) {
+	if w.Nested {
+		what += " again" // which is no wait among others
+	}
+	if w.Fair && !w.Nested && !p.Plan.Scripted(p.Client) {
 		p.report(sim.Entry{Kind: sim.KindStep, Name: name, Mode: string(faults.Fairly), Text: fmt.Sprintf("%s c%d %s fair", what, p.Client+1, name)})
 	}
 	held, err := p.Library.Acquire(ctx, w)
@@ -243,8 +296,15 @@ func (p *Player) acquire(ctx context.Context, what string, w Wanted) (*hold, err
 	if h.owner == "" {
 		h.owner = fmt.Sprintf("c%d.%d.%d", p.Client+1, p.Start, p.grants)
 	}
+	inner := false // the client has the lock, and goes on to
+	for o := range p.holds {
+		inner = inner || o.owner == h.owner
+	}
+	p.holds[h], h.ended = true, inner
 	p.mu.Unlock()
-	h.believe()
+	if !inner {
+		h.believe()
+	}
 	p.report(sim.Entry{Kind: sim.KindResult, Name: name, Text: what + " " + name + ": granted"})
 	return h, nil
 }
@@ -262,36 +322,6 @@ func describe(what string, w *Wanted) string {
 	return what
 }
 
-// last acquires each lock once more, when the faults are over.
-func (p *Player) last() {
-	names := p.Plan.Names()
-	k := p.worker(0)
-	ctx, cancel := context.WithCancel(p.life)
-	defer cancel()
-	p.Clock.Go(func() {
-		p.wait(ctx, p.Plan.Length+lastly(p.Plan))
-		cancel()
-	})
-	for _, name := range names {
-		w := Wanted{Names: []string{name}, Lease: p.Plan.Lock.Lease, Fixed: !p.Plan.Lock.Renew, Wait: true}
-		if !p.Plan.Scripted(p.Client) {
-			k.choose(&w, names)
-		}
-		h, err := p.acquire(ctx, "last lock", w)
-		for err != nil && ctx.Err() == nil && !errors.Is(err, errors.ErrUnsupported) {
-			p.wait(ctx, p.now()+p.Plan.Lock.Poll) // some libraries give up after a while
-			h, err = p.acquire(ctx, "last lock", w)
-		}
-		if err != nil {
-			return
-		}
-		if w.Mode == node.Read {
-			p.wait(p.life, p.now()+min(p.Plan.Work.Hold.Max, p.Plan.Lock.Lease)/2)
-		}
-		h.unlock()
-	}
-}
-
 // lastly is how long after the faults the last client must be served.
 func lastly(p *faults.Plan) time.Duration {
 	each := len(p.Names())
@@ -299,10 +329,6 @@ func lastly(p *faults.Plan) time.Duration {
 		each += p.Work.Names - 1 // may still be waited for
 	}
 	return Patience(p, 1) + Patience(p, p.Clients*p.Work.Tasks*each)
-}
-
-func (p *Player) worker(task int) *worker {
-	return &worker{p, rand.New(rand.NewPCG(p.Plan.Seed, uint64(p.Client)<<32|uint64(p.Start)<<16|uint64(task)))}
 }
 
 // A hold is a lock that the client has acquired.
@@ -320,11 +346,18 @@ type hold struct {
 	gone  bool          // over is closed
 }
 
-// valid asks the lock, as a careful program does before each use.
-func (h *hold) valid() bool {
-	ctx := h.Context()
-	return (ctx == nil || ctx.Err() == nil) && h.p.Clock.Now() < h.Until()
+func (h *hold) Wants() *Wanted { return &h.wants }
+
+// Context ends when the lock is lost, if the library notices that.
+func (h *hold) Context() context.Context {
+	if ctx := h.Held.Context(); ctx != nil {
+		return ctx
+	}
+	return h.p.life
 }
+
+// Valid asks the lock, as a careful program does before each use.
+func (h *hold) Valid() bool { return h.Context().Err() == nil && h.p.Clock.Now() < h.Until() }
 
 // believe reports until when the client relies on the lock, and follows that.
 func (h *hold) believe() {
@@ -355,11 +388,7 @@ func modeName(m node.Mode) string {
 
 // follow reports renewals, and the end.
 func (h *hold) follow() {
-	ctx := h.Context()
-	if ctx == nil {
-		ctx = h.p.life
-	}
-	ctx, stop := context.WithCancel(ctx)
+	ctx, stop := context.WithCancel(h.Context())
 	defer stop()
 	go func() {
 		select {
@@ -372,7 +401,7 @@ func (h *hold) follow() {
 	timer := h.p.Clock.NewSignal()
 	for timer.Wait(ctx, h.next()) != clock.WakeEnded {
 		if h.isOver() {
-			if h.Context() != nil { // it is to end now
+			if h.Held.Context() != nil { // it is to end now
 				timer.Wait(ctx, clock.Never)
 			}
 			break
@@ -416,7 +445,7 @@ func (h *hold) end() {
 	}
 	h.ended = true
 	text := "no longer has " + h.name
-	if ctx := h.Context(); ctx != nil && ctx.Err() != nil {
+	if ctx := h.Held.Context(); ctx != nil && ctx.Err() != nil {
 		text += ": " + context.Cause(ctx).Error()
 	}
 	h.p.report(sim.Entry{Kind: sim.KindBeliefEnd, Name: h.name, Owner: h.owner, Token: h.Token(), Mode: modeName(h.wants.Mode), Text: text})
@@ -429,16 +458,24 @@ func (h *hold) finish() {
 	if !h.gone {
 		h.gone = true
 		close(h.over)
+		h.p.mu.Lock()
+		delete(h.p.holds, h)
+		h.p.mu.Unlock()
 	}
 }
 
-func (h *hold) unlock() {
+// Drop leaves a lock that was lost as it is.
+func (h *hold) Drop() { h.finish() }
+
+func (h *hold) Unlock() error {
 	h.finish()
-	h.p.outcome("unlock", h.name, h.Unlock(context.WithoutCancel(h.p.life)))
+	err := h.Held.Unlock(context.WithoutCancel(h.p.life))
+	h.p.outcome("unlock", h.name, err)
+	return err
 }
 
-func (h *hold) extend(lease time.Duration) {
-	err := h.Extend(h.p.life, lease)
+func (h *hold) Extend(lease time.Duration) {
+	err := h.Held.Extend(h.p.life, lease)
 	h.p.outcome("extend", h.name, err)
 	h.mu.Lock()
 	until, ended := h.Until(), h.ended
@@ -452,10 +489,17 @@ func (h *hold) extend(lease time.Duration) {
 	}
 }
 
-// downgrade returns nil if nothing is left.
+// Downgrade returns nil if nothing is left.
+func (h *hold) Downgrade() program.Lock {
+	if inner := h.downgrade(); inner != nil {
+		return inner
+	}
+	return nil
+}
+
 func (h *hold) downgrade() *hold {
 	h.finish()
-	inner, err := h.Downgrade(h.p.life)
+	inner, err := h.Held.Downgrade(h.p.life)
 	h.p.outcome("downgrade", h.name, err)
 	if err != nil {
 		return nil
@@ -465,6 +509,29 @@ func (h *hold) downgrade() *hold {
 	n := &hold{Held: inner, p: h.p, wants: w, name: h.name, owner: h.owner, over: make(chan struct{})}
 	n.believe()
 	return n
+}
+
+// Upgrade asks to write what the lock reads.
+func (h *hold) Upgrade(w Wanted) {
+	w.Mode = node.Write
+	if inner, err := h.p.acquire(h.Context(), "upgrade", w); err == nil { // what it read was lost
+		_ = inner.Unlock()
+	}
+}
+
+// Unnest unlocks a lock that was acquired under this one.
+func (h *hold) Unnest(inner program.Lock) { _ = inner.Unlock() }
+
+// Read reads what the lock protects. The judge says what came of it.
+func (h *hold) Read() (value int, ok bool) {
+	h.access("reads")
+	return 0, true
+}
+
+// Write writes it, that late.
+func (h *hold) Write(_ int, late time.Duration) {
+	h.p.wait(h.p.life, h.p.now()+late)
+	h.access("writes")
 }
 
 // access reads or writes what each name protects.

@@ -188,3 +188,32 @@ func TestCarelessLock(t *testing.T) {
 		t.Errorf("it lacks %v, want %v", lacks, want)
 	}
 }
+
+// grants are what each client has acquired, in its order.
+func grants(r *sim.Result) map[int][]string {
+	all, known := make(map[int][]string), make(map[string]bool)
+	for _, e := range r.Trace.Entries {
+		if e.Kind == sim.KindBelief && e.At < r.Plan.Length && !known[e.Owner] {
+			known[e.Owner] = true
+			names := strings.Split(e.Name, ",")
+			slices.Sort(names)
+			all[e.Client] = append(all[e.Client], e.Mode+" "+strings.Join(names, ","))
+		}
+	}
+	return all
+}
+
+// A plan's drawn work is the same program as in the simulator. Where nothing depends on how long a call
+// takes, the clients acquire the same locks in the same order.
+func TestDrawnWorkIsThatOfTheSimulator(t *testing.T) {
+	const plan = "seed 5\nlock poll=10ms\nwork names=4 hold=1ms..5ms think=1ms..20ms expiring=0% read=30% write=20% several=30% long=20% late=0%\n"
+	here, _ := play(t, plan, engine())
+	there := sim.Run(here.Plan, nil, sim.WithTrace())
+	for c := range here.Plan.Clients {
+		a, b := grants(here)[c], grants(there)[c]
+		n := min(len(a), len(b))
+		if n < 30 || !slices.Equal(a[:n], b[:n]) {
+			t.Errorf("c%d acquires %v; in the simulator %v", c+1, a, b)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package live
 
 import (
 	"context"
+	"errors"
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/faults"
@@ -50,6 +51,18 @@ func (r redquorum) Acquire(ctx context.Context, w Wanted) (Held, error) {
 	if len(w.Names) > 1 {
 		options = append(options, quorum.WithNames(w.Names[1:]...))
 	}
+	if w.Joint {
+		return nil, errors.ErrUnsupported
+	}
+	if w.Nested {
+		options = append(options, quorum.WithReentry())
+	}
+	if w.Bound > 0 {
+		options = append(options, quorum.WithWait(w.Bound))
+	}
+	if w.Keep > 0 {
+		options = append(options, quorum.WithMinHold(w.Keep))
+	}
 	switch {
 	case w.Mode == node.Read:
 		options = append(options, quorum.WithRead())
@@ -70,6 +83,13 @@ type redquorumLease struct {
 	r      redquorum
 	length quorum.Option
 }
+
+func (r redquorum) Inspect(ctx context.Context, name string) error {
+	_, err := r.locker.Inspect(ctx, name)
+	return err
+}
+
+func (redquorumLease) Nests() bool { return true }
 
 func (l redquorumLease) Until() clock.Instant {
 	left := l.Remaining()

@@ -199,7 +199,7 @@ func openRedquorum(p *place) (live.Library, error) {
 
 // onlyPlain refuses what a library with plain locks does not have.
 func onlyPlain(w *live.Wanted) error {
-	if w.Mode != node.Exclusive || w.Fair || len(w.Names) > 1 {
+	if w.Mode != node.Exclusive || w.Fair || len(w.Names) > 1 || w.Nested || w.Bound+w.Keep > 0 {
 		return errors.ErrUnsupported
 	}
 	return nil

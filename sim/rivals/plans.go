@@ -24,7 +24,7 @@ func missing(p *faults.Plan) (what []string) {
 			if e.Procs.Clients != 0 {
 				add(string(e.Verb) + " of clients")
 			}
-		case faults.Clone, faults.DoDetach, faults.DoResume, faults.DoBreak, faults.DoInspect:
+		case faults.Clone, faults.DoDetach, faults.DoResume, faults.DoBreak:
 			add(string(e.Verb))
 		}
 	}
@@ -40,9 +40,7 @@ func strip(p *faults.Plan, c *contestant) *faults.Plan {
 		return len(missing(&faults.Plan{Events: []faults.Event{e}})) > 0
 	})
 	w := &p.Work
-	for _, share := range []*faults.Ratio{&w.Nest, &w.Close, &w.Drop, &w.Hand, &w.Break, &w.Inspect, &w.Bound, &w.MinHold, &w.Joint} {
-		*share = 0
-	}
+	live.Reduce(w)
 	if c.name != ours {
 		p.MakePlain()
 		p.Lock.Fence, w.Extend, w.Long, w.Short = false, 0, 0, 0

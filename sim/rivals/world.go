@@ -157,13 +157,19 @@ func (w *world) listed(client int) (nodes []int) {
 func (w *world) start(i int) {
 	c := w.clients[i]
 	life, kill := context.WithCancel(context.Background())
-	library, err := w.lock.open(w.place(i, life, c.starts))
+	again := func() (live.Library, error) {
+		c.starts++
+		return w.lock.open(w.place(i, life, c.starts-1))
+	}
+	library, err := again()
 	if err != nil {
 		panic(err)
 	}
-	c.player = &live.Player{Plan: w.p, Client: i, Start: c.starts, Library: library, Clock: w.clock, Begun: w.clock.Now().Add(-time.Since(w.begun)), Report: w.report}
+	c.player = &live.Player{Plan: w.p, Client: i, Start: c.starts - 1, Library: library, Clock: w.clock, Begun: w.clock.Now().Add(-time.Since(w.begun)), Report: w.report}
 	c.kill, c.dead = kill, false
-	c.starts++
+	if w.lock.name == ours {
+		c.player.Open = again
+	}
 	player := c.player
 	w.playing.Go(func() {
 		defer kill()
