@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,40 +8,18 @@ import (
 	"math/bits"
 	"os"
 	"os/signal"
-	"sync"
 	"syscall"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/faults"
-	"github.com/redquorum/redquorum/node"
-	"github.com/redquorum/redquorum/node/redisnode"
-	"github.com/redquorum/redquorum/quorum"
 	"github.com/redquorum/redquorum/sim"
 	"github.com/redquorum/redquorum/sim/live"
 )
 
-// A Seat is what a client's process knows when it opens its lock.
-type Seat struct {
-	Plan   *faults.Plan // stretched
-	Client int
-	Start  int     // how often the client was started before
-	Nodes  []Place // that it was configured with
-	Clock  clock.Clock
-}
-
-// A Place is where a node is.
-type Place struct {
-	Number   int    `json:"number"`
-	Addr     string `json:"addr"`
-	Database int    `json:"database"`
-}
-
 // Client is the whole of a client's process: it reads what to do from its standard input, says on
 // its standard output that it is there, and returns when it is done, or when its parent is gone. open
 // makes the client's lock. nil opens the one that the plan names.
-func Client(ctx context.Context, in io.Reader, out io.Writer, open func(*Seat) (live.Library, error)) error {
+func Client(ctx context.Context, in io.Reader, out io.Writer, open func(*live.Seat) (live.Library, error)) error {
 	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP) // the parent decides
 	var o order
 	from := json.NewDecoder(in)
@@ -78,7 +55,7 @@ func Client(ctx context.Context, in io.Reader, out io.Writer, open func(*Seat) (
 	starts := o.Start
 	again := func() (live.Library, error) {
 		starts++
-		return open(&Seat{p, o.Client, starts - 1, o.Nodes, c})
+		return open(&live.Seat{Plan: p, Client: o.Client, Start: starts - 1, Nodes: o.Nodes, Clock: c, Life: ctx, Random: clones(p, o.Client, starts-1)})
 	}
 	library, err := again()
 	if err != nil {
@@ -95,46 +72,19 @@ func Client(ctx context.Context, in io.Reader, out io.Writer, open func(*Seat) (
 }
 
 // openPlanned opens redquorum or textbook Redlock.
-func openPlanned(s *Seat) (live.Library, error) {
-	p, c := s.Plan, s.Clock
-	if p.Lock.Client == faults.Plain {
+func openPlanned(s *live.Seat) (live.Library, error) {
+	if s.Plan.Lock.Client == faults.Plain {
 		return newTextbook(s), nil
 	}
-	var nodes []node.Node
-	for _, at := range s.Nodes {
-		client := redis.NewClient(&redis.Options{Addr: at.Addr, DB: at.Database})
-		n, err := redisnode.New(client, redisnode.Options{Name: fmt.Sprintf("n%d", at.Number+1), Clock: c})
-		if err != nil {
-			return nil, err
-		}
-		_ = client.Close() // the node has its own
-		nodes = append(nodes, n)
-	}
-	options := live.Options(p, c)
-	options.Quorum = cmp.Or(p.Lock.Need, len(nodes)/2+1)
-	options.Drift = max(options.Drift, 1e-9) // 0 would be the default
-	options.Random = clones(s)
-	locker, err := quorum.New(nodes, options)
-	if err != nil {
-		return nil, err
-	}
-	return live.Redquorum(locker, c), nil
+	return live.OpenRedquorum(s)
 }
 
 // clones returns the random numbers of a client that is a clone of another, nil of all others: these
 // draw from the kernel.
-func clones(s *Seat) func() uint64 {
-	for i := range s.Plan.Events {
-		e := &s.Plan.Events[i]
-		if e.Verb != faults.Clone || !e.Procs.Clients.Has(s.Client) {
-			continue
-		}
-		random := s.Plan.Stream(faults.OfEngine, bits.TrailingZeros64(uint64(e.Procs.Clients))+s.Start*faults.MaxClients)
-		var mu sync.Mutex
-		return func() uint64 {
-			mu.Lock()
-			defer mu.Unlock()
-			return random.Next()
+func clones(p *faults.Plan, client, start int) func() uint64 {
+	for i := range p.Events {
+		if e := &p.Events[i]; e.Verb == faults.Clone && e.Procs.Clients.Has(client) {
+			return live.Draw(p, bits.TrailingZeros64(uint64(e.Procs.Clients)), start)
 		}
 	}
 	return nil

@@ -17,6 +17,7 @@ import (
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/internal/process"
 	"github.com/redquorum/redquorum/sim"
+	"github.com/redquorum/redquorum/sim/live"
 )
 
 // A client is the parent's side of a client's process.
@@ -38,12 +39,12 @@ type client struct {
 // An order is what a client's process is to do. It comes on its standard input, which is closed when
 // the parent is gone.
 type order struct {
-	Plan   string  `json:"plan"`
-	Client int     `json:"client"`
-	Start  int     `json:"start"` // how often it was started before
-	Nodes  []Place `json:"nodes"`
-	Store  string  `json:"store"`
-	Log    string  `json:"log"`
+	Plan   string       `json:"plan"`
+	Client int          `json:"client"`
+	Start  int          `json:"start"` // how often it was started before
+	Nodes  []live.Place `json:"nodes"`
+	Store  string       `json:"store"`
+	Log    string       `json:"log"`
 }
 
 // A beginning is sent when the process has said that it is there.
@@ -58,7 +59,7 @@ func (c *client) start() {
 	o := order{Plan: w.p.String(), Client: c.number, Start: c.starts, Store: w.store.addr(), Log: log}
 	for n, l := range w.links[c.number] {
 		if w.lists(c.number).Has(n) {
-			o.Nodes = append(o.Nodes, Place{n, l.addr(), w.database(n)})
+			o.Nodes = append(o.Nodes, live.Place{Number: n, Addr: l.addr(), Database: w.database(n)})
 		}
 	}
 	c.starts++

@@ -26,8 +26,8 @@ type textbook struct {
 	next  func() uint64 // random numbers
 }
 
-func newTextbook(s *Seat) *textbook {
-	b := &textbook{p: s.Plan, c: s.Clock, next: clones(s)}
+func newTextbook(s *live.Seat) *textbook {
+	b := &textbook{p: s.Plan, c: s.Clock, next: s.Random}
 	if b.next == nil {
 		b.next = rand.Uint64
 	}

@@ -5,7 +5,7 @@
 //	go run ./sim/mutants --only M07      # one
 //	go run ./sim/mutants --canary        # the sturdiest few, for each commit
 //	go run ./sim/mutants --markdown      # docs/evidence/mutants.md
-//	go run ./sim/mutants --stack --only M07  # on the production stack, by the tests of sim/rivals
+//	go run ./sim/mutants --stack --only M07  # on the production stack, by the tests of sim/pipes
 //	go run ./sim/mutants --spec          # the protections of spec, by the plans of spec/plans
 //
 // A bug is a change of the source that the compiler sees, not the working tree
@@ -59,7 +59,7 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 	flags.IntVar(&c.jobs, "jobs", 2, "how many run at the same time")
 	flags.StringVar(&c.only, "only", "", "these mutants alone, by ID, joined by commas")
 	flags.BoolVar(&c.canary, "canary", false, "a few sturdy mutants and few seeds, for each commit")
-	flags.BoolVar(&c.stack, "stack", false, "let the tests of sim/rivals look for them, on the production stack, and no seeds")
+	flags.BoolVar(&c.stack, "stack", false, "let the tests of sim/pipes look for them, on the production stack, and no seeds")
 	flags.BoolVar(&c.spec, "spec", false, "play spec/plans: each protection of the specification is needed; a missing plan is looked for among the seeds")
 	flags.BoolVar(&c.json, "json", false, "print the outcomes as JSON, one a line")
 	flags.BoolVar(&c.markdown, "markdown", false, "print the page docs/evidence/mutants.md")
@@ -190,7 +190,7 @@ func (c *config) all(ctx context.Context, root string, list []*Mutant, tell func
 // try lets one mutant run.
 func (c *config) try(ctx context.Context, m *Mutant, root string) (*Outcome, error) {
 	if c.stack {
-		m = &Mutant{ID: m.ID, Bug: m.Bug, Edits: m.Edits, Expect: m.Expect, Tests: "-short -vet=off -run TestOurs .", Folder: "sim/rivals"}
+		m = &Mutant{ID: m.ID, Bug: m.Bug, Edits: m.Edits, Expect: m.Expect, Tests: "-short -vet=off -run TestOurs .", Folder: "sim/pipes"}
 	}
 	return m.try(ctx, root, c.seeds)
 }

@@ -23,8 +23,6 @@ import (
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/node"
-	"github.com/redquorum/redquorum/node/redisnode"
-	"github.com/redquorum/redquorum/quorum"
 	"github.com/redquorum/redquorum/sim/live"
 )
 
@@ -174,28 +172,7 @@ func contestantOf(name string) *contestant {
 	return contestants[i]
 }
 
-func openRedquorum(p *place) (live.Library, error) {
-	var nodes []node.Node
-	for _, n := range p.nodes {
-		client := goredislib.NewClient(p.redis(n))
-		one, err := redisnode.New(client, redisnode.Options{Clock: p.clock})
-		_ = client.Close() // its options were copied
-		if err != nil {
-			return nil, err
-		}
-		nodes = append(nodes, one)
-	}
-	options := live.Options(p.plan, p.clock)
-	options.Random = p.random.Uint64
-	if len(nodes) < p.all {
-		options.Quorum = len(nodes)/2 + 1
-	}
-	l, err := quorum.New(nodes, options)
-	if err != nil {
-		return nil, err
-	}
-	return live.Redquorum(l, p.clock), nil
-}
+func openRedquorum(p *place) (live.Library, error) { return live.OpenRedquorum(p.Seat) }
 
 // onlyPlain refuses what a library with plain locks does not have.
 func onlyPlain(w *live.Wanted) error {
@@ -210,8 +187,8 @@ var errNotHeld = errors.New("the lock was not held any more")
 func openRedsync(p *place) (live.Library, error) {
 	r := &redsyncLibrary{place: p}
 	var pools []redsyncredis.Pool
-	for _, n := range p.nodes {
-		client := goredislib.NewClient(p.patient(n))
+	for _, n := range p.Nodes {
+		client := goredislib.NewClient(p.patient(&n))
 		r.clients = append(r.clients, client)
 		pools = append(pools, goredis.NewPool(client))
 	}
@@ -252,7 +229,7 @@ func (r *redsyncLibrary) Acquire(ctx context.Context, w live.Wanted) (live.Held,
 
 // pause draws what redsync does by default, from the plan's seed.
 func (r *redsyncLibrary) pause(int) time.Duration {
-	return time.Duration(50+r.random.Uint64()%200) * time.Millisecond
+	return time.Duration(50+r.Random()%200) * time.Millisecond
 }
 
 type redsyncHeld struct {
@@ -297,20 +274,20 @@ type rueidisLibrary struct {
 // connect makes the Locker, which needs a server that answers.
 func (r *rueidisLibrary) connect() {
 	defer close(r.opened)
-	to := r.nodes[0]
-	client := rueidis.ClientOption{InitAddress: []string{to.addr}, SelectDB: to.db, ForceSingleClient: true, RetryDelay: r.pause}
-	if to.dial != nil {
-		client.DialCtxFn = func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
-			return to.dial(ctx)
+	to := r.Nodes[0]
+	client := rueidis.ClientOption{InitAddress: []string{to.Addr}, SelectDB: to.Database, ForceSingleClient: true, RetryDelay: r.pause}
+	if to.Dial != nil {
+		client.DialCtxFn = func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			return to.Dial(ctx, "tcp", addr)
 		}
 	}
 	for {
-		l, err := rueidislock.NewLocker(rueidislock.LockerOption{KeyMajority: 1, KeyValidity: r.plan.Lock.Lease, NoLoopTracking: true, ClientOption: client})
+		l, err := rueidislock.NewLocker(rueidislock.LockerOption{KeyMajority: 1, KeyValidity: r.Plan.Lock.Lease, NoLoopTracking: true, ClientOption: client})
 		if err == nil {
 			r.l = l
 			return
 		}
-		if !sleep(r.life, 100*time.Millisecond) {
+		if !sleep(r.Life, 100*time.Millisecond) {
 			return
 		}
 	}
@@ -319,7 +296,7 @@ func (r *rueidisLibrary) connect() {
 // pause draws what rueidis does by default, from the plan's seed.
 func (r *rueidisLibrary) pause(attempts int, _ rueidis.Completed, _ error) time.Duration {
 	base := uint64(1) << min(20, attempts)
-	return min(time.Second, time.Duration(base+r.random.Uint64()%base)*time.Microsecond)
+	return min(time.Second, time.Duration(base+r.Random()%base)*time.Microsecond)
 }
 
 func (r *rueidisLibrary) Close() error {
@@ -330,7 +307,7 @@ func (r *rueidisLibrary) Close() error {
 }
 
 func (r *rueidisLibrary) Acquire(ctx context.Context, w live.Wanted) (live.Held, error) {
-	if w.Lease != r.plan.Lock.Lease {
+	if w.Lease != r.Plan.Lock.Lease {
 		return nil, fmt.Errorf("each lock has the Locker's KeyValidity: %w", errors.ErrUnsupported)
 	}
 	select {
@@ -339,7 +316,7 @@ func (r *rueidisLibrary) Acquire(ctx context.Context, w live.Wanted) (live.Held,
 		return nil, ctx.Err()
 	}
 	if r.l == nil {
-		return nil, r.life.Err()
+		return nil, r.Life.Err()
 	}
 	if err := onlyPlain(&w); err != nil {
 		return nil, err
@@ -350,7 +327,7 @@ func (r *rueidisLibrary) Acquire(ctx context.Context, w live.Wanted) (live.Held,
 		acquire = r.l.WithContext
 	}
 	// The lock ends with the context that it was acquired with, so a step's is only for the wait.
-	all, cancel := context.WithCancel(r.life)
+	all, cancel := context.WithCancel(r.Life)
 	stop := context.AfterFunc(ctx, cancel)
 	lost, unlock, err := acquire(all, name)
 	if !stop() && err == nil {
@@ -361,9 +338,9 @@ func (r *rueidisLibrary) Acquire(ctx context.Context, w live.Wanted) (live.Held,
 		cancel()
 		return nil, err
 	}
-	h := &rueidisHeld{lost: lost, unlock: unlock, cancel: cancel, owner: r.holder(name), until: clock.Never}
+	h := &rueidisHeld{lost: lost, unlock: unlock, cancel: cancel, owner: r.Holder(name), until: clock.Never}
 	if w.Fixed { // it renews always: its user ends it
-		h.until = r.clock.Now().Add(w.Lease)
+		h.until = r.Clock.Now().Add(w.Lease)
 		time.AfterFunc(w.Lease, func() { _ = h.Unlock(ctx) })
 	}
 	return h, nil
@@ -392,7 +369,7 @@ func (h *rueidisHeld) Unlock(context.Context) error {
 }
 
 func openBSM(p *place) (live.Library, error) {
-	client := goredislib.NewClient(p.patient(p.nodes[0]))
+	client := goredislib.NewClient(p.patient(&p.Nodes[0]))
 	return &bsmLibrary{p, clients{client}, redislock.New(client)}, nil
 }
 
@@ -458,7 +435,7 @@ func (h *bsmHeld) Extend(ctx context.Context, d time.Duration) error {
 }
 
 func openSetNX(p *place) (live.Library, error) {
-	client := goredislib.NewClient(p.patient(p.nodes[0]))
+	client := goredislib.NewClient(p.patient(&p.Nodes[0]))
 	return &setNX{p, clients{client}}, nil
 }
 

@@ -32,6 +32,7 @@ import (
 
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/sim"
+	"github.com/redquorum/redquorum/sim/pipes"
 )
 
 func main() {
@@ -122,7 +123,7 @@ func (c *contestant) named(what string) (p *faults.Plan, s *sim.Scenario, lacks 
 	text, err := os.ReadFile(what)
 	if err == nil {
 		if p, err = faults.Parse(string(text)); err == nil {
-			lacks = missing(p)
+			lacks = pipes.Missing(p)
 		}
 	}
 	return p, nil, lacks, err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/sim"
+	"github.com/redquorum/redquorum/sim/pipes"
 )
 
 const pagePath = "../../docs/evidence/rivals.md"
@@ -236,7 +237,7 @@ func writeMissing(b *strings.Builder, rows [][]*outcome) {
 		for _, o := range row {
 			for _, what := range o.lacks {
 				key := what
-				if len(missing(o.scenario.Plan(sim.Variants[0]))) == 0 {
+				if len(pipes.Missing(o.scenario.Plan(sim.Variants[0]))) == 0 {
 					key = o.lock.name + ": " + what
 				}
 				if by[key] == nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	mathrand "math/rand"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -9,38 +10,13 @@ import (
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/sim"
 	"github.com/redquorum/redquorum/sim/live"
+	"github.com/redquorum/redquorum/sim/pipes"
 )
-
-// missing says what of a plan cannot be had where all processes have one clock and cannot be stopped.
-func missing(p *faults.Plan) (what []string) {
-	add := func(s string) {
-		if !slices.Contains(what, s) {
-			what = append(what, s)
-		}
-	}
-	for i := range p.Events {
-		switch e := &p.Events[i]; e.Verb {
-		case faults.Pause, faults.Suspend, faults.Skew, faults.Step, faults.Rate, faults.Strobe:
-			if e.Procs.Clients != 0 {
-				add(string(e.Verb) + " of clients")
-			}
-		case faults.Clone, faults.DoDetach, faults.DoResume, faults.DoBreak:
-			add(string(e.Verb))
-		}
-	}
-	for _, share := range live.Undrawn(&p.Work) {
-		add("work " + share)
-	}
-	return what
-}
 
 // strip leaves out of a drawn plan what cannot be had.
 func strip(p *faults.Plan, c *contestant) *faults.Plan {
-	p.Events = slices.DeleteFunc(p.Events, func(e faults.Event) bool {
-		return len(missing(&faults.Plan{Events: []faults.Event{e}})) > 0
-	})
+	pipes.Reduce(p)
 	w := &p.Work
-	live.Reduce(w)
 	if c.name != ours {
 		p.MakePlain()
 		p.Lock.Fence, w.Extend, w.Long, w.Short = false, 0, 0, 0
@@ -91,7 +67,7 @@ func (c *contestant) plan(s *sim.Scenario) (*faults.Plan, []string) {
 		variant = sim.Variants[len(sim.Variants)-1]
 	}
 	p := s.Plan(variant)
-	lacks := missing(p)
+	lacks := pipes.Missing(p)
 	if c.renews && p.Lock.MaxHold > 0 {
 		lacks = append(lacks, "a bound on renewal")
 	}
@@ -130,7 +106,10 @@ type bubble func(func())
 
 // try carries out a plan with a lock. lacks is what cannot be had of it.
 func (c *contestant) try(in bubble, p *faults.Plan) (r *sim.Result, lacks []string) {
-	in(func() { r, lacks = carryOut(p, c) })
+	mathrand.Seed(int64(p.Seed)) //nolint:staticcheck // what libraries draw for their pauses is to be the same each time
+	lock := &pipes.Lock{Title: c.title(), Open: func(s *live.Seat) (live.Library, error) { return c.open(&place{s}) },
+		Key: c.key, Slack: c.slack(p), Promised: c.judged()}
+	in(func() { r, lacks = pipes.Run(p, lock) })
 	return r, lacks
 }
 

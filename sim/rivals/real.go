@@ -20,20 +20,19 @@ import (
 
 // beChild is the process of a client on real servers.
 func (c *contestant) beChild(in io.Reader, out io.Writer) error {
-	return chaos.Client(context.Background(), in, out, func(s *chaos.Seat) (live.Library, error) { return c.open(placeOn(s)) })
+	return chaos.Client(context.Background(), in, out, func(s *live.Seat) (live.Library, error) { return c.open(placeOn(s)) })
 }
 
 // placeOn is where a client of a seat is.
-func placeOn(s *chaos.Seat) *place {
+func placeOn(s *live.Seat) *place {
 	var grants atomic.Int64
-	p := &place{plan: s.Plan, clock: s.Clock, life: context.Background(), random: newDrawer(s.Plan, s.Client, s.Start), all: s.Plan.Nodes,
-		holder: func(string) string { // the lock does not tell
-			return fmt.Sprintf("c%d, lock %d.%d", s.Client+1, s.Start, grants.Add(1))
-		}}
-	for _, at := range s.Nodes {
-		p.nodes = append(p.nodes, reach{addr: at.Addr, db: at.Database})
+	s.Holder = func(string) string { // the lock does not tell
+		return fmt.Sprintf("c%d, lock %d.%d", s.Client+1, s.Start, grants.Add(1))
 	}
-	return p
+	if s.Random == nil {
+		s.Random = live.Draw(s.Plan, s.Client, s.Start)
+	}
+	return &place{s}
 }
 
 // A real is how plans are carried out on real servers.

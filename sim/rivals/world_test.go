@@ -9,49 +9,12 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/sim"
 )
 
 func bubbleOf(t *testing.T) bubble {
 	return func(f func()) { synctest.Test(t, func(*testing.T) { f() }) }
-}
-
-// The production stack comes to the simulator's verdict in each scenario that can be had here.
-func TestOursInScenarios(t *testing.T) {
-	had := 0
-	for _, s := range sim.Scenarios() {
-		t.Run(s.ID, func(t *testing.T) {
-			o := contestantOf(ours).scenario(bubbleOf(t), &s)
-			if o.result == nil {
-				t.Skip(o.lacks)
-			}
-			had++
-			if want := s.Wants[ours]; o.result.Verdict != want {
-				t.Errorf("%s %v; the simulator says %s", o.result.Verdict, o.result.Violations, want)
-			}
-		})
-	}
-	if had < 52 {
-		t.Errorf("only %d scenarios can be had", had)
-	}
-}
-
-// The production stack is sound in drawn plans.
-func TestOursInDrawnPlans(t *testing.T) {
-	grants := 0
-	for seed := range uint64(tests.Times(15, 250)) {
-		p := strip(faults.Generate(seed, faults.Profile{}), contestantOf(ours))
-		r, lacks := contestantOf(ours).try(bubbleOf(t), p)
-		if r.Verdict != sim.Sound || len(lacks) > 0 {
-			t.Errorf("seed %d: %s %v, and lacks %v", seed, r.Verdict, r.Violations, lacks)
-		}
-		grants += r.Grants
-	}
-	if grants < 100 {
-		t.Errorf("only %d grants", grants)
-	}
 }
 
 // The page is what the locks do now.

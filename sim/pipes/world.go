@@ -1,8 +1,9 @@
-package main
+package pipes
 
 import (
 	"context"
-	"math/rand"
+	"fmt"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -13,10 +14,22 @@ import (
 	"github.com/redquorum/redquorum/sim/live"
 )
 
-// A world carries out one plan with one lock, in a bubble of testing/synctest.
+// A Lock is what the clients have.
+type Lock struct {
+	Title    string // its name and version
+	Open     func(*live.Seat) (live.Library, error)
+	Key      func(name string) string // on a server
+	Slack    time.Duration            // how long two clients may hold one lock before that counts
+	Promised []string                 // the invariants that it is held to; none: all
+}
+
+// Redquorum is this project's lock, over package redisnode and go-redis.
+var Redquorum = Lock{Title: "redquorum", Open: live.OpenRedquorum, Key: func(name string) string { return name }, Slack: time.Microsecond}
+
+// A world carries out one plan with one lock.
 type world struct {
 	p        *faults.Plan
-	lock     *contestant
+	lock     *Lock
 	clock    clock.Clock
 	begun    time.Time
 	commands live.Commands
@@ -48,10 +61,9 @@ type process struct {
 	starts int
 }
 
-// carryOut carries out a plan, and judges what came of it. lacks is what the lock does not have.
-func carryOut(p *faults.Plan, lock *contestant) (r *sim.Result, lacks []string) {
+// Run carries out a plan, and judges what came of it. lacks is what the lock does not have.
+func Run(p *faults.Plan, lock *Lock) (r *sim.Result, lacks []string) {
 	w := &world{p: p, lock: lock, clock: clock.Runtime(), begun: time.Now()}
-	rand.Seed(int64(p.Seed)) //nolint:staticcheck // what libraries draw for their pauses is to be the same each time
 	zero := w.clock.Now()
 	network, unplug := context.WithCancel(context.Background())
 	w.network = network
@@ -75,7 +87,7 @@ func carryOut(p *faults.Plan, lock *contestant) (r *sim.Result, lacks []string) 
 	for _, s := range w.servers() {
 		s.close()
 	}
-	judge := live.Judge{Lock: lock.title(), Slack: lock.slack(p), Promised: lock.judged()}
+	judge := live.Judge{Lock: lock.Title, Slack: lock.Slack, Promised: lock.Promised}
 	return judge.Result(p, w.entries), w.lacks
 }
 
@@ -159,7 +171,7 @@ func (w *world) start(i int) {
 	life, kill := context.WithCancel(context.Background())
 	again := func() (live.Library, error) {
 		c.starts++
-		return w.lock.open(w.place(i, life, c.starts-1))
+		return w.lock.Open(w.seat(i, life, c.starts-1))
 	}
 	library, err := again()
 	if err != nil {
@@ -167,7 +179,7 @@ func (w *world) start(i int) {
 	}
 	c.player = &live.Player{Plan: w.p, Client: i, Start: c.starts - 1, Library: library, Clock: w.clock, Begun: w.clock.Now().Add(-time.Since(w.begun)), Report: w.report}
 	c.kill, c.dead = kill, false
-	if w.lock.name == ours {
+	if w.p.Lock.Client == faults.Redquorum {
 		c.player.Open = again
 	}
 	player := c.player
@@ -315,4 +327,17 @@ func (w *world) holder(client int, name string) string {
 		}
 	}
 	return ""
+}
+
+// seat is where a process of a client is.
+func (w *world) seat(client int, life context.Context, start int) *live.Seat {
+	s := &live.Seat{Plan: w.p, Client: client, Start: start, Clock: w.clock, Life: life, Random: live.Draw(w.p, client, start),
+		Holder: func(name string) string { return w.holder(client, name) }}
+	for _, n := range w.listed(client) {
+		link := w.links[client][n]
+		// An address of its own, since a name would be looked up.
+		s.Nodes = append(s.Nodes, live.Place{Number: n, Addr: fmt.Sprintf("127.0.0.%d:6379", n+1), Database: w.nodes[n].db,
+			Dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return link.dial(ctx, life) }})
+	}
+	return s
 }

@@ -1,4 +1,4 @@
-package main
+package pipes
 
 import (
 	"bufio"
@@ -230,7 +230,7 @@ func (s *redis) tell() {
 
 // holds fills in who has a key, and for how long.
 func (s *redis) holds(e *sim.Entry, db int) {
-	key, data := s.w.lock.key(e.Name), s.data.DB(db)
+	key, data := s.w.lock.Key(e.Name), s.data.DB(db)
 	switch data.Type(key) {
 	case "hash":
 		fields, _ := data.HKeys(key)
@@ -363,7 +363,7 @@ func (s *redis) evict(nodes faults.Set) {
 			continue
 		}
 		for _, name := range s.w.p.Names() {
-			s.data.DB(at.db).Del(s.w.lock.key(name))
+			s.data.DB(at.db).Del(s.w.lock.Key(name))
 		}
 	}
 }

@@ -1,0 +1,211 @@
+package pipes_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/tests"
+	"github.com/redquorum/redquorum/sim"
+	"github.com/redquorum/redquorum/sim/pipes"
+)
+
+// inBubble carries out a plan in virtual time.
+func inBubble(t *testing.T, p *faults.Plan) (r *sim.Result) {
+	t.Helper()
+	synctest.Test(t, func(*testing.T) {
+		var lacks []string
+		if r, lacks = pipes.Run(p, &pipes.Redquorum); len(lacks) > 0 {
+			t.Errorf("it lacks %v", lacks)
+		}
+	})
+	return r
+}
+
+// The production stack comes to the simulator's verdict in each scenario that can be had here.
+func TestOursInScenarios(t *testing.T) {
+	had := 0
+	for _, s := range sim.Scenarios() {
+		t.Run(s.ID, func(t *testing.T) {
+			p := s.Plan(sim.Variants[len(sim.Variants)-1])
+			if lacks := pipes.Missing(p); len(lacks) > 0 {
+				t.Skip(lacks)
+			}
+			had++
+			if r, want := inBubble(t, p), s.Wants["redquorum"]; r.Verdict != want {
+				t.Errorf("%s %v; the simulator says %s", r.Verdict, r.Violations, want)
+			}
+		})
+	}
+	if had < 52 {
+		t.Errorf("only %d scenarios can be had", had)
+	}
+}
+
+// The production stack is sound in drawn plans, as it is in the simulator.
+func TestOursInDrawnPlans(t *testing.T) {
+	grants := 0
+	for seed := range uint64(tests.Times(6, 100)) {
+		p := faults.Generate(seed, faults.Profile{Machines: seed%2 == 1})
+		pipes.Reduce(p)
+		r := inBubble(t, p)
+		if r.Verdict != sim.Sound {
+			t.Errorf("seed %d: %s %v", seed, r.Verdict, r.Violations)
+		}
+		grants += r.Grants
+	}
+	if grants < 50 {
+		t.Errorf("only %d grants", grants)
+	}
+}
+
+// Where a protection is off, or an assumption is broken, both worlds see it; and both see that the
+// protection was what it took.
+func TestOursWithoutProtections(t *testing.T) {
+	for _, s := range scenarios {
+		for _, v := range s.variants {
+			t.Run(s.name+"/"+v.name, func(t *testing.T) {
+				p, err := faults.Parse("redquorum plan 1\n" + s.plan + v.lines)
+				if err != nil {
+					t.Fatal(err)
+				}
+				simulated, r := sim.Run(p, nil), inBubble(t, p)
+				if simulated.Verdict != v.want || r.Verdict != v.want {
+					t.Errorf("want %s; the simulator says %s %v, and pipes %s %v", v.want,
+						simulated.Verdict, simulated.Violations, r.Verdict, r.Violations)
+				}
+			})
+		}
+	}
+}
+
+type variant struct {
+	name, lines string
+	want        sim.Verdict
+}
+
+var scenarios = []struct {
+	name, plan string
+	variants   []variant
+}{
+	{"a node forgets between two majorities", `
+clients 2
+length 3s
+network delay=1ms
+at 0s cut c1-n4,n5
+at 0s cut c2-n1,n2
+at 1ms lock c1 x
+at 60ms lock c2 x
+at 1500ms unlock c1
+at 2500ms unlock c2
+`, []variant{
+		{"without the guard", "lock guard=off\nat 40ms crash n3 empty for 10ms\n", sim.Unsafe},
+		{"with it", "lock guard=on\nat 40ms crash n3 empty for 10ms\n", sim.Sound},
+		{"a durable one", "lock guard=off\nat 40ms crash n3 durable for 10ms\n", sim.Sound},
+		{"as a replica", "lock guard=off\nat 30ms demote n3 empty for 20ms\nat 40ms try c2 y\n", sim.Unsafe},
+		{"as a replica, with the guard", "lock guard=on\nat 30ms demote n3 empty for 20ms\nat 40ms try c2 y\n", sim.Sound},
+		{"as a replica that nobody sees", "lock guard=on\nat 30ms demote n3 empty for 20ms\n", sim.Outside},
+		{"as a replica of one that has as little", "lock guard=off\nat 30ms demote n3 n4 for 20ms\nat 40ms try c2 y\n", sim.Unsafe},
+		{"as a replica of one that has the lock", "lock guard=off\nat 30ms demote n3 n1 for 20ms\nat 40ms try c2 y\n", sim.Sound},
+		{"as a replica without a master", "lock guard=off\nat 30ms demote n3 durable for 20ms\nat 40ms try c2 y\n", sim.Sound},
+	}},
+	{"the locks are gone", `
+clients 2
+length 3s
+at 1ms lock c1 x
+at 200ms lock c2 x
+at 2s unlock c1
+at 2500ms unlock c2
+`, []variant{
+		{"evicted", "at 100ms evict n1,n2,n3\n", sim.Outside},
+		{"expired by a step", "at 100ms step n1,n2,n3 10s\n", sim.Outside},
+		{"on a minority", "at 100ms crash n1,n2 empty for 10ms\n", sim.Sound},
+	}},
+	{"a write comes late", `
+clients 2
+length 5s
+at 1ms lock c1 x fixed=1s
+at 10ms check c1
+at 20ms write c1 3s
+at 1500ms lock c2 x
+at 1600ms write c2
+at 1700ms unlock c2
+`, []variant{
+		{"without a fence", "lock fence=off\n", sim.Outside},
+		{"with it", "lock fence=on\n", sim.Sound},
+	}},
+	{"readers and writers", `
+clients 2
+length 3s
+at 100ms evict n*
+at 2s unlock c1
+at 2500ms unlock c2
+`, []variant{
+		{"both read", "at 1ms lock c1 x read\nat 200ms lock c2 x read\n", sim.Sound},
+		{"one writes", "at 1ms lock c1 x read\nat 200ms lock c2 x write\n", sim.Outside},
+		{"one has it alone", "at 1ms lock c1 x\nat 200ms lock c2 x read\n", sim.Outside},
+		{"one goes on to read", "at 1ms lock c1 x write\nat 150ms downgrade c1\nat 200ms lock c2 x read\n", sim.Sound},
+		{"one does too late", "at 1ms lock c1 x write\nat 300ms downgrade c1\nat 200ms lock c2 x read\n", sim.Outside},
+	}},
+	{"several names", `
+clients 2
+length 3s
+at 1ms lock c1 x,y
+at 100ms evict n*
+at 2s unlock c1
+at 2500ms unlock c2
+`, []variant{
+		{"that meet", "at 200ms lock c2 y,z\n", sim.Outside},
+		{"one of them is wanted", "at 200ms lock c2 y\n", sim.Outside},
+		{"that do not meet", "at 200ms lock c2 z,w\n", sim.Sound},
+	}},
+	{"nodes forget a lock that more than a majority needs", `
+clients 2
+length 3s
+network delay=1ms
+at 0s cut c1-n5
+at 1ms lock c1 x
+at 60ms lock c2 x
+at 1500ms unlock c1
+at 2500ms unlock c2
+`, []variant{
+		{"two of four", "lock guard=off need=4\nat 40ms crash n1,n2 empty for 10ms\n", sim.Sound},
+		{"two of a majority", "lock guard=off\nat 0s cut c1-n4\nat 40ms crash n1,n2 empty for 10ms\n", sim.Unsafe},
+		{"three of four", "lock guard=off need=4\nat 40ms crash n1,n2,n3 empty for 10ms\n", sim.Unsafe},
+	}},
+	{"rounds", `
+nodes 1
+clients 2
+length 1s
+network delay=30ms
+`, []variant{
+		{"that time out", "lock timeout=40ms poll=1s\n", sim.Stuck},
+		{"that do not", "lock timeout=300ms\n", sim.Sound},
+	}},
+}
+
+// The same on the machine's own clock, where nothing waits for the tests.
+func TestOursOnTheSystemClock(t *testing.T) {
+	tests.NeedSeconds(t)
+	t.Parallel()
+	lock := pipes.Redquorum
+	lock.Slack = 30 * time.Second // a slow machine cannot make it fail
+	var plans []*faults.Plan
+	for seed := uint64(0); len(plans) < tests.Times(4, 8); seed++ {
+		p := faults.Generate(seed, faults.Profile{Clients: 3, Length: 600 * time.Millisecond})
+		pipes.Reduce(p)
+		if p.Lock.MaxLease == 300*time.Millisecond && len(p.Events) > 3 {
+			plans = append(plans, p)
+		}
+	}
+	for _, p := range plans {
+		t.Run(fmt.Sprint("seed ", p.Seed), func(t *testing.T) {
+			t.Parallel()
+			if r, _ := pipes.Run(p, &lock); r.Verdict != sim.Sound {
+				t.Errorf("%s: %v\n%s", r.Verdict, r.Violations, p)
+			}
+		})
+	}
+}
