@@ -71,7 +71,7 @@ func Able(p *faults.Plan, config Config) error {
 
 // movesServers reports whether the plan moves the clock of a server.
 func movesServers(p *faults.Plan) bool {
-	return slices.ContainsFunc(p.Events, func(e faults.Event) bool { return e.Procs.Nodes != 0 && movesClock(&e) })
+	return slices.ContainsFunc(p.Events, func(e faults.Event) bool { return e.Procs.Nodes != 0 && e.MovesClock() })
 }
 
 var (
@@ -107,7 +107,7 @@ func tryClock(server string) error {
 	}
 	defer f.file.Close()
 	const ahead = 24 * time.Hour
-	if err := f.show(day{ahead: ahead}, monotonic()); err != nil {
+	if err := f.show(faults.Day{Ahead: ahead}, monotonic()); err != nil {
 		return err
 	}
 	s, err := redisserver.Start(redisserver.Config{Binary: server, Env: []string{"LD_PRELOAD=" + library, faceVariable + "=" + f.path}})

@@ -48,7 +48,7 @@ func Client(ctx context.Context, in io.Reader, out io.Writer, open func(*live.Se
 		_ = from.Decode(new(beginning)) // until the end
 		cancel()
 	}()
-	c := newPlanned(p, o.Client, b.Begun)
+	c := live.NewClock(p, o.Client, b.Begun, clock.System())
 	if open == nil {
 		open = openPlanned
 	}
@@ -61,7 +61,7 @@ func Client(ctx context.Context, in io.Reader, out io.Writer, open func(*live.Se
 	if err != nil {
 		return err
 	}
-	diary := &diary{c: c, log: log, set: newSetClient(o.Store, o.Client, o.Start)}
+	diary := &diary{log: log, set: newSetClient(o.Store, o.Client, o.Start)}
 	c.NewSignal().Wait(ctx, b.Begun)
 	player := &live.Player{Plan: p, Client: o.Client, Start: o.Start, Library: library, Clock: c, True: c.Clock, Begun: b.Begun, Report: diary.write}
 	if p.Lock.Client == faults.Redquorum {
@@ -90,18 +90,13 @@ func clones(p *faults.Plan, client, start int) func() uint64 {
 	return nil
 }
 
-// A diary is what a client's process has to say, a line for each entry. Its times are true ones.
+// A diary is what a client's process has to say, a line for each entry.
 type diary struct {
-	c   *planned
 	log *os.File
 	set *setClient
 }
 
 func (d *diary) write(e sim.Entry) {
-	e.At = d.c.at()
-	if e.Until != 0 {
-		e.Until = d.c.trueTime(d.c.begun.Add(e.Until)).Sub(d.c.begun)
-	}
 	line, err := json.Marshal(e)
 	if err == nil {
 		_, err = d.log.Write(append(line, '\n'))
@@ -112,5 +107,3 @@ func (d *diary) write(e sim.Entry) {
 	}
 	d.set.sees(&e)
 }
-
-var _ clock.Clock = (*planned)(nil)

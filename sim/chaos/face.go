@@ -21,7 +21,7 @@ type face struct {
 	path    string
 	file    *os.File
 	version uint64
-	shown   day
+	shown   faults.Day
 }
 
 func newFace(path string) (*face, error) {
@@ -30,7 +30,7 @@ func newFace(path string) (*face, error) {
 		return nil, err
 	}
 	f := &face{path: path, file: file}
-	return f, errors.Join(f.show(day{}, 0), f.slowDisk(faults.Range{}))
+	return f, errors.Join(f.show(faults.Day{}, 0), f.slowDisk(faults.Range{}))
 }
 
 // slowDisk has each fsync take that long from now on, and ends those under way if that is 0.
@@ -41,11 +41,11 @@ func (f *face) slowDisk(d faults.Range) error {
 }
 
 // show moves the clock. begun is an instant of CLOCK_MONOTONIC, the plan's beginning.
-func (f *face) show(d day, begun time.Duration) error {
+func (f *face) show(d faults.Day, begun time.Duration) error {
 	f.shown = d
 	f.version += 2
 	var words [5 * 8]byte
-	for i, n := range []int64{int64(f.version), int64(d.ahead), int64(d.rate) * 1000, int64(begun + d.since), int64(d.gained)} {
+	for i, n := range []int64{int64(f.version), int64(d.Ahead), int64(d.Rate) * 1000, int64(begun + d.Since), int64(d.Gained)} {
 		binary.NativeEndian.PutUint64(words[8*i:], uint64(n))
 	}
 	odd := binary.NativeEndian.AppendUint64(nil, f.version-1)
@@ -66,10 +66,10 @@ func (f *face) follow(ctx context.Context, p *faults.Plan, nodes faults.Set, beg
 	mono := monotonic() - system.Now().Sub(begun)
 	timer := system.NewSignal()
 	for at := time.Duration(0); ; {
-		if d := dayOf(p, mine, at); d != f.shown {
+		if d := p.DayOf(mine, at); d != f.shown {
 			_ = f.show(d, mono)
 		}
-		next, ok := nextChange(p, mine, at)
+		next, ok := p.NextChange(mine, at)
 		if !ok || timer.Wait(ctx, begun.Add(next)) == clock.WakeEnded {
 			return
 		}
@@ -84,36 +84,4 @@ func monotonic() time.Duration {
 		return 0
 	}
 	return time.Duration(t.Nano())
-}
-
-// nextChange returns when the clocks of a process change next.
-func nextChange(p *faults.Plan, mine func(faults.Procs) bool, at time.Duration) (next time.Duration, ok bool) {
-	change := func(when time.Duration) {
-		if when > at && (!ok || when < next) {
-			next, ok = when, true
-		}
-	}
-	for i := range p.Events {
-		e := &p.Events[i]
-		if !movesClock(e) || !mine(e.Procs) {
-			continue
-		}
-		change(e.At)
-		change(e.At + e.For)
-		if e.Verb == faults.Strobe && at >= e.At && at < min(e.At+e.For, p.Length) {
-			change(e.At + ((at-e.At)/e.Every+1)*e.Every)
-		}
-	}
-	change(p.Length)
-	return next, ok
-}
-
-// movesClock reports whether a fault is about clocks. A node's time of day stands still while its
-// machine sleeps.
-func movesClock(e *faults.Event) bool {
-	switch e.Verb {
-	case faults.Skew, faults.Step, faults.Rate, faults.Strobe:
-		return true
-	}
-	return e.Verb == faults.Suspend && e.Procs.Nodes != 0
 }

@@ -254,16 +254,15 @@ func (w *world) startHosts() error {
 // giveFace gives a host a clock that can be moved, and a disk that can be slow, if the plan has that.
 func (w *world) giveFace(h *host) (err error) {
 	mine := func(procs faults.Procs) bool { return procs.Nodes&h.nodes != 0 }
-	moved := slices.ContainsFunc(w.p.Events, func(e faults.Event) bool { return movesClock(&e) && mine(e.Procs) })
+	moved := slices.ContainsFunc(w.p.Events, func(e faults.Event) bool { return e.MovesClock() && mine(e.Procs) })
 	if !moved && !h.slowDisk() {
 		return nil
 	}
 	if h.face, err = newFace(filepath.Join(w.dir, h.name+".clock")); err != nil {
 		return err
 	}
-	first := dayOf(w.p, mine, 0)
-	first.since = 0
-	d := day{ahead: first.ahead} // its rate counts from the beginning
+	first := w.p.DayOf(mine, 0)
+	d := faults.Day{Ahead: first.Ahead} // its rate counts from the beginning
 	return h.face.show(d, monotonic())
 }
 

@@ -126,6 +126,9 @@ func (p *Player) report(e sim.Entry) {
 		return
 	}
 	e.At, e.Client, e.Node = p.now(), p.Client, -1
+	if c, ok := p.Clock.(*PlannedClock); ok && e.Until != 0 {
+		e.Until = c.trueTime(p.Begun.Add(e.Until)).Sub(p.Begun)
+	}
 	p.Report(e)
 }
 

@@ -15,7 +15,8 @@ import (
 	"github.com/redquorum/redquorum/sim/live"
 )
 
-// Missing says what of a plan cannot be had where all processes have one clock and cannot be stopped.
+// Missing says what of a plan cannot be had where no process can be stopped. Locks that are not
+// redquorum's read the machine's clock.
 func Missing(p *faults.Plan) (what []string) {
 	add := func(s string) {
 		if !slices.Contains(what, s) {
@@ -25,7 +26,7 @@ func Missing(p *faults.Plan) (what []string) {
 	for i := range p.Events {
 		switch e := &p.Events[i]; e.Verb {
 		case faults.Pause, faults.Suspend, faults.Skew, faults.Step, faults.Rate, faults.Strobe:
-			if e.Procs.Clients != 0 {
+			if e.Procs.Clients != 0 && (p.Lock.Client == faults.Plain || !e.MovesClock()) {
 				add(string(e.Verb) + " of clients")
 			}
 		case faults.Clone, faults.DoDetach, faults.DoResume, faults.DoBreak:
@@ -41,7 +42,7 @@ func Missing(p *faults.Plan) (what []string) {
 // Reduce takes out of a plan what cannot be had.
 func Reduce(p *faults.Plan) {
 	p.Events = slices.DeleteFunc(p.Events, func(e faults.Event) bool {
-		return len(Missing(&faults.Plan{Events: []faults.Event{e}})) > 0
+		return len(Missing(&faults.Plan{Lock: p.Lock, Events: []faults.Event{e}})) > 0
 	})
 	live.Reduce(&p.Work)
 }

@@ -22,7 +22,8 @@ import (
 // it waits; its callers do.
 type redis struct {
 	w      *world
-	number int // of its first node
+	nodes  faults.Set
+	number int // of the first of them
 
 	mu    sync.Mutex
 	data  *miniredis.Miniredis
@@ -34,13 +35,9 @@ type redis struct {
 	disk  []image // what it had, each second
 	conns []*conn
 
-	current *conn         // whose command is executed
-	read    []string      // the keys that it has read
-	free    time.Time     // when its thread is
-	ahead   time.Duration // of its clock
-	rate    faults.Ratio
-	rated   time.Time // since when
-	strobe  time.Duration
+	current *conn     // whose command is executed
+	read    []string  // the keys that it has read
+	free    time.Time // when its thread is
 	lives   int
 }
 
@@ -60,7 +57,7 @@ type stored struct {
 }
 
 func newRedis(w *world, number int) *redis {
-	s := &redis{w: w, number: number, Server: faults.Server{Mode: faults.Durable}, data: miniredis.NewMiniRedis(), begun: w.begun.Add(-365 * 24 * time.Hour), rated: w.begun, last: w.begun}
+	s := &redis{w: w, nodes: faults.Of(number), number: number, Server: faults.Server{Mode: faults.Durable}, data: miniredis.NewMiniRedis(), begun: w.begun.Add(-365 * 24 * time.Hour), last: w.begun}
 	first, err := s.data.Dial() // starts it without a listener
 	if err != nil {
 		panic(err) // only listening can fail
@@ -81,9 +78,9 @@ func (s *redis) name() {
 
 // clock is the server's time of day. s.mu is held.
 func (s *redis) clock() time.Time {
-	now := time.Now()
-	faster := time.Duration(int64(now.Sub(s.rated)) / 1e6 * int64(s.rate))
-	return now.Add(s.ahead + s.strobe + faster)
+	at := time.Since(s.w.begun)
+	d := s.w.p.DayOf(func(procs faults.Procs) bool { return procs.Nodes&s.nodes != 0 }, at)
+	return s.w.begun.Add(at + d.Ahead + d.Gain(at))
 }
 
 // tick brings the keys to the present. s.mu is held.
@@ -337,13 +334,8 @@ func (s *redis) do(verb faults.Verb, e *faults.Event, end bool) {
 	case faults.Demote:
 		s.demote(e)
 	case faults.Block, faults.Pause, faults.Suspend:
-		switch {
-		case !end:
-			if until := time.Now().Add(e.For); s.free.Before(until) {
-				s.free = until
-			}
-		case e.Verb == faults.Suspend:
-			s.ahead -= e.For
+		if until := time.Now().Add(e.For); !end && s.free.Before(until) {
+			s.free = until
 		}
 	case faults.Evict:
 		s.evict(e.Procs.Nodes)
@@ -351,8 +343,6 @@ func (s *redis) do(verb faults.Verb, e *faults.Event, end bool) {
 		s.data.FlushAll()
 	case faults.ScriptFlush:
 		s.forgetScripts()
-	case faults.Skew, faults.Step, faults.Rate:
-		s.setClock(e, end)
 	}
 }
 
@@ -368,42 +358,8 @@ func (s *redis) evict(nodes faults.Set) {
 	}
 }
 
-// setClock carries out what a plan does to the clock at one instant. s.mu is held.
-func (s *redis) setClock(e *faults.Event, end bool) {
-	switch e.Verb {
-	case faults.Skew:
-		s.ahead = e.Offset
-	case faults.Step:
-		if end {
-			s.ahead -= e.Offset
-		} else {
-			s.ahead += e.Offset
-		}
-	case faults.Rate:
-		s.ahead = time.Until(s.clock()) - s.strobe
-		s.rate, s.rated = e.Ratio, time.Now()
-	}
-}
-
 func (s *redis) forgetScripts() {
 	s.data.Server().Dispatch(server.NewPeer(bufio.NewWriter(new(bytes.Buffer))), []string{"SCRIPT", "FLUSH"})
-}
-
-// flicker swings the clock until an instant.
-func (s *redis) flicker(e *faults.Event) {
-	swing := e.Offset
-	for until := time.Now().Add(e.For); time.Now().Before(until) && s.w.network.Err() == nil; swing = -swing {
-		s.setStrobe(swing)
-		time.Sleep(e.Every)
-	}
-	s.setStrobe(0)
-}
-
-func (s *redis) setStrobe(d time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.strobe = d
-	s.tick()
 }
 
 // crash ends the life. s.mu is held.

@@ -31,7 +31,8 @@ type world struct {
 	p        *faults.Plan
 	lock     *Lock
 	clock    clock.Clock
-	begun    time.Time
+	zero     clock.Instant // when the plan begins, by clock
+	begun    time.Time     // and by the machine's
 	commands live.Commands
 
 	nodes   []at
@@ -64,11 +65,11 @@ type process struct {
 // Run carries out a plan, and judges what came of it. lacks is what the lock does not have.
 func Run(p *faults.Plan, lock *Lock) (r *sim.Result, lacks []string) {
 	w := &world{p: p, lock: lock, clock: clock.Runtime(), begun: time.Now()}
-	zero := w.clock.Now()
+	w.zero = w.clock.Now()
 	network, unplug := context.WithCancel(context.Background())
 	w.network = network
 	w.build()
-	live.Strike(network, w.clock, zero, p, w.report, w.strike, func() {
+	live.Strike(network, w.clock, w.zero, p, w.report, w.strike, func() {
 		for i := range p.Clients {
 			w.start(i)
 		}
@@ -108,6 +109,7 @@ func (w *world) build() {
 			default:
 				w.nodes[n].redis.close()
 				w.nodes[n] = at{first, n}
+				first.nodes |= faults.Of(n)
 			}
 		}
 	}
@@ -177,7 +179,7 @@ func (w *world) start(i int) {
 	if err != nil {
 		panic(err)
 	}
-	c.player = &live.Player{Plan: w.p, Client: i, Start: c.starts - 1, Library: library, Clock: w.clock, Begun: w.clock.Now().Add(-time.Since(w.begun)), Report: w.report}
+	c.player = &live.Player{Plan: w.p, Client: i, Start: c.starts - 1, Library: library, Clock: w.clockOf(i), True: w.clock, Begun: w.zero, Report: w.report}
 	c.kill, c.dead = kill, false
 	if w.p.Lock.Client == faults.Redquorum {
 		c.player.Open = again
@@ -243,12 +245,7 @@ func (w *world) strikeServers(e *faults.Event, end bool) {
 			continue
 		}
 		struck = append(struck, at.redis)
-		switch {
-		case e.Verb != faults.Strobe:
-			at.redis.strike(e, end)
-		case !end:
-			w.tasks.Go(func() { at.redis.flicker(e) })
-		}
+		at.redis.strike(e, end)
 	}
 }
 
@@ -329,9 +326,17 @@ func (w *world) holder(client int, name string) string {
 	return ""
 }
 
+// clockOf is the clock of a client. Locks that read the machine's have that.
+func (w *world) clockOf(client int) clock.Clock {
+	if w.p.Lock.Client == faults.Plain {
+		return w.clock
+	}
+	return live.NewClock(w.p, client, w.zero, w.clock)
+}
+
 // seat is where a process of a client is.
 func (w *world) seat(client int, life context.Context, start int) *live.Seat {
-	s := &live.Seat{Plan: w.p, Client: client, Start: start, Clock: w.clock, Life: life, Random: live.Draw(w.p, client, start),
+	s := &live.Seat{Plan: w.p, Client: client, Start: start, Clock: w.clockOf(client), Life: life, Random: live.Draw(w.p, client, start),
 		Holder: func(name string) string { return w.holder(client, name) }}
 	for _, n := range w.listed(client) {
 		link := w.links[client][n]

@@ -230,7 +230,7 @@ func writeKept(b *strings.Builder) {
 }
 
 func writeMissing(b *strings.Builder, rows [][]*outcome) {
-	b.WriteString("\n## What could not be tried\n\nAll processes of a run share one clock, and none can be stopped. A lock may lack something, too.\n\n| what | scenarios |\n|-|-|\n")
+	b.WriteString("\n## What could not be tried\n\nNo process can be stopped, and all locks but redquorum read the one clock of the machine. A lock may lack something, too.\n\n| what | scenarios |\n|-|-|\n")
 	by := make(map[string][]string)
 	var order []string
 	for _, row := range rows {

@@ -1,14 +1,13 @@
-package chaos
+package faults_test
 
 import (
 	"testing"
 	"time"
 
-	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/faults"
 )
 
-func parse(t *testing.T, text string) *faults.Plan {
+func parsed(t *testing.T, text string) *faults.Plan {
 	t.Helper()
 	p, err := faults.Parse("redquorum plan 1\n" + text)
 	if err != nil {
@@ -19,7 +18,7 @@ func parse(t *testing.T, text string) *faults.Plan {
 
 func TestDayOf(t *testing.T) {
 	const second = time.Second
-	p := parse(t, `nodes 3
+	p := parsed(t, `nodes 3
 clients 2
 length 10s
 at 0s skew n1 -1h
@@ -54,20 +53,20 @@ at 2s suspend c2 for 2s
 		{2, 9950 * time.Millisecond, -6 * second, 0},
 		{2, 20 * second, second, 0}, // what goes on at the end stays, but strobes end
 	} {
-		d := dayOf(p, node(c.node), c.at)
-		if gain := d.gain(c.at); d.ahead != c.ahead || gain != c.gain {
-			t.Errorf("n%d at %v: ahead by %v, gained %v; want %v and %v", c.node+1, c.at, d.ahead, gain, c.ahead, c.gain)
+		d := p.DayOf(node(c.node), c.at)
+		if gain := d.Gain(c.at); d.Ahead != c.ahead || gain != c.gain {
+			t.Errorf("n%d at %v: ahead by %v, gained %v; want %v and %v", c.node+1, c.at, d.Ahead, gain, c.ahead, c.gain)
 		}
 	}
 	client := func(procs faults.Procs) bool { return procs.Clients.Has(1) }
-	if d := dayOf(p, client, 5*second); d.ahead != time.Hour {
-		t.Errorf("c2 is ahead by %v", d.ahead)
+	if d := p.DayOf(client, 5*second); d.Ahead != time.Hour {
+		t.Errorf("c2 is ahead by %v", d.Ahead)
 	}
 }
 
 // Between two changes nothing changes, and at each there is one.
 func TestNextChange(t *testing.T) {
-	p := parse(t, `nodes 1
+	p := parsed(t, `nodes 1
 clients 1
 length 4s
 at 1s strobe n1 1s 300ms for 1s
@@ -77,13 +76,13 @@ at 3s step n1 1s for 500ms
 	mine := func(procs faults.Procs) bool { return procs.Nodes.Has(0) }
 	changes := make(map[time.Duration]bool)
 	for at, ok := time.Duration(0), true; ok; {
-		if at, ok = nextChange(p, mine, at); ok {
+		if at, ok = p.NextChange(mine, at); ok {
 			changes[at] = true
 		}
 	}
-	before := dayOf(p, mine, 0)
+	before := p.DayOf(mine, 0)
 	for at := time.Duration(0); at < 5*time.Second; at += 10 * time.Millisecond {
-		d := dayOf(p, mine, at)
+		d := p.DayOf(mine, at)
 		if d != before && !changes[at] {
 			t.Errorf("it changes at %v, which is not foreseen", at)
 		}
@@ -91,42 +90,5 @@ at 3s step n1 1s for 500ms
 	}
 	if len(changes) != 8 { // 1s, 1.3s, 1.6s, 1.9s, 2s, 3s, 3.5s, 4s
 		t.Errorf("%d changes: %v", len(changes), changes)
-	}
-}
-
-// A system is a clock whose time is set.
-type system struct {
-	clock.Clock
-	now *clock.Instant
-}
-
-func (s system) Now() clock.Instant { return *s.now }
-func (s system) Wall() time.Time    { return time.Unix(0, int64(*s.now)) }
-
-func TestPlannedClock(t *testing.T) {
-	p := parse(t, "nodes 1\nclients 1\nlength 100s\nat 10s rate c1 25%\nat 20s skew c1 -1m\n")
-	now := clock.Instant(1000 * time.Second)
-	begun := now
-	c := newPlanned(p, 0, begun)
-	c.Clock = system{clock.System(), &now}
-	for _, at := range []struct{ true, shown, day time.Duration }{{0, 0, 0}, {10, 10, 10}, {14, 15, 15}, {22, 25, 25 - 60}} {
-		now = begun.Add(at.true * time.Second)
-		if got := c.Now().Sub(begun); got != at.shown*time.Second {
-			t.Errorf("at %d s it shows %v", at.true, got)
-		}
-		if got := c.Wall().Sub(time.Unix(0, int64(begun))); got != at.day*time.Second {
-			t.Errorf("at %d s its time of day is %v", at.true, got)
-		}
-		later := c.Now().Add(5 * time.Second)
-		want := 5 * time.Second
-		if at.true >= 10 {
-			want = 4 * time.Second
-		}
-		if got := c.trueTime(later).Sub(now); got != want {
-			t.Errorf("at %d s five seconds of its own take %v", at.true, got)
-		}
-	}
-	if c.trueTime(clock.Never) != clock.Never {
-		t.Error("never comes")
 	}
 }

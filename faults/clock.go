@@ -1,0 +1,86 @@
+package faults
+
+import "time"
+
+// A Day is how the clocks of one process are off, as a plan has it, at an instant.
+type Day struct {
+	Ahead time.Duration // its time of day
+	// Its clocks have gained this by Since, and since then gain by Rate.
+	Gained, Since time.Duration
+	Rate          Ratio
+}
+
+// DayOf returns how the clocks of a process are off at an instant of the plan. It counts
+// strobes only while they last.
+func (p *Plan) DayOf(mine func(Procs) bool, at time.Duration) (d Day) {
+	calm := at >= p.Length
+	for i := range p.Events {
+		e := &p.Events[i]
+		if e.At > at || !mine(e.Procs) || e.At >= p.Length {
+			continue
+		}
+		over := e.For > 0 && e.At+e.For <= min(at, p.Length-1)
+		switch e.Verb {
+		case Skew:
+			d.Ahead = e.Offset
+		case Step:
+			if !over {
+				d.Ahead += e.Offset
+			}
+		case Suspend:
+			if e.Procs.Nodes != 0 && over { // its time of day stood still
+				d.Ahead -= e.For
+			}
+		case Rate:
+			d.Gained, d.Since, d.Rate = d.Gain(e.At), e.At, e.Ratio
+		}
+	}
+	for i := range p.Events {
+		e := &p.Events[i]
+		if e.Verb == Strobe && e.At <= at && at < e.At+e.For && mine(e.Procs) && !calm {
+			if (at-e.At)/e.Every%2 == 0 {
+				d.Ahead += e.Offset
+			} else {
+				d.Ahead -= e.Offset
+			}
+		}
+	}
+	return d
+}
+
+// Gain is how much the clocks have gained at an instant.
+func (d *Day) Gain(at time.Duration) time.Duration {
+	return d.Gained + time.Duration(float64(at-d.Since)*float64(d.Rate)/1e6)
+}
+
+// NextChange returns when the clocks of a process change next.
+func (p *Plan) NextChange(mine func(Procs) bool, at time.Duration) (next time.Duration, ok bool) {
+	change := func(when time.Duration) {
+		if when > at && (!ok || when < next) {
+			next, ok = when, true
+		}
+	}
+	for i := range p.Events {
+		e := &p.Events[i]
+		if !e.MovesClock() || !mine(e.Procs) {
+			continue
+		}
+		change(e.At)
+		change(e.At + e.For)
+		if e.Verb == Strobe && at >= e.At && at < min(e.At+e.For, p.Length) {
+			change(e.At + ((at-e.At)/e.Every+1)*e.Every)
+		}
+	}
+	change(p.Length)
+	return next, ok
+}
+
+// MovesClock reports whether a fault is about clocks. A node's time of day stands still while its
+// machine sleeps.
+func (e *Event) MovesClock() bool {
+	switch e.Verb {
+	case Skew, Step, Rate, Strobe:
+		return true
+	}
+	return e.Verb == Suspend && e.Procs.Nodes != 0
+}
