@@ -507,3 +507,49 @@ func (p *Plan) drop(sets func(*Event) []*Set, i int) {
 		}
 	}
 }
+
+// Need is how many nodes must grant a lock.
+func (p *Plan) Need() int {
+	if p.Lock.Need > 0 {
+		return p.Lock.Need
+	}
+	return p.Nodes/2 + 1
+}
+
+// Server returns the nodes that are on one server with node n, which are n alone unless they are aliases.
+func (p *Plan) Server(n int) Set {
+	nodes := Of(n)
+	for i := range p.Events {
+		if e := &p.Events[i]; e.Verb == Alias && e.Procs.Nodes.Has(n) {
+			nodes = e.Procs.Nodes & (1<<p.Nodes - 1)
+		}
+	}
+	return nodes
+}
+
+// Lists returns the nodes that a client was configured with.
+func (p *Plan) Lists(client int) Set {
+	for i := range p.Events {
+		if e := &p.Events[i]; e.Verb == View && e.Procs.Clients.Has(client) {
+			return e.Procs.Nodes
+		}
+	}
+	return All
+}
+
+// Core returns the nodes that are healed when the faults are over: as many as must grant a lock. The
+// simulator draws others.
+func (p *Plan) Core() (core Set) {
+	for i := range p.Need() {
+		core |= Of((int(p.Seed%uint64(p.Nodes)) + i) % p.Nodes)
+	}
+	if p.Work.Joint > 0 {
+		core |= 1<<(p.FarNodes()/2+1) - 1
+	}
+	for n := range p.Nodes {
+		if p.Server(n) != Of(n) { // some may be ignored
+			core |= 1<<p.Nodes - 1
+		}
+	}
+	return core
+}

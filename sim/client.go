@@ -185,7 +185,10 @@ func (w *world) newClient(number int) *Client {
 			c.workers[i].Random = old.workers[i].Random
 		}
 	}
-	lists := w.lists(number)
+	lists := w.p.Lists(number)
+	if lists != faults.All {
+		w.breaks("all clients list the same nodes")
+	}
 	for i, s := range w.nodes {
 		l := &link{w: w, c: c, n: s, refusedWrite: -1, random: w.p.Stream(faults.OfNetwork, number*faults.MaxNodes+i)}
 		if before != nil {
@@ -197,18 +200,6 @@ func (w *world) newClient(number int) *Client {
 		}
 	}
 	return c
-}
-
-// lists returns the nodes that a client was configured with.
-func (w *world) lists(client int) faults.Set {
-	for i := range w.p.Events {
-		e := &w.p.Events[i]
-		if e.Verb == faults.View && e.Procs.Clients.Has(client) {
-			w.breaks("all clients list the same nodes")
-			return e.Procs.Nodes
-		}
-	}
-	return faults.All
 }
 
 // original returns the client whose random numbers a client draws: itself, or the first that it

@@ -204,9 +204,7 @@ func newWorld(p *faults.Plan, program func(*Client) error, options []Option) *wo
 	if p.Lock.Client != faults.Plain && p.Lock.Guard {
 		w.check.judge = &judge{w: w}
 	}
-	if w.need = p.Lock.Need; w.need == 0 {
-		w.need = p.Nodes/2 + 1
-	}
+	w.need = p.Need()
 	w.store = resource{w: w, passes: make(map[node.Token][]pass), late: make(map[int]bool)}
 	for i := range p.Work.Names {
 		w.locks = append(w.locks, p.Work.Name(i))

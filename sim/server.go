@@ -205,12 +205,7 @@ func (s *server) execute(m *message) {
 // server, and they share its life.
 func (w *world) hosts() {
 	for i, s := range w.nodes {
-		s.host = i
-		for j := range w.p.Events {
-			if e := &w.p.Events[j]; e.Verb == faults.Alias && e.Procs.Nodes.Has(i) {
-				s.host = bits.TrailingZeros64(uint64(e.Procs.Nodes))
-			}
-		}
+		s.host = bits.TrailingZeros64(uint64(w.p.Server(i)))
 	}
 	for _, s := range w.nodes {
 		w.nodes[s.host].shared = w.nodes[s.host].shared || s.host != s.number

@@ -58,7 +58,7 @@ func (c *client) start() {
 	log := filepath.Join(w.dir, fmt.Sprintf("c%d-%d.jsonl", c.number+1, c.starts+1))
 	o := order{Plan: w.p.String(), Client: c.number, Start: c.starts, Store: w.store.addr(), Log: log}
 	for n, l := range w.links[c.number] {
-		if w.lists(c.number).Has(n) {
+		if w.p.Lists(c.number).Has(n) {
 			o.Nodes = append(o.Nodes, live.Place{Number: n, Addr: l.addr(), Database: w.database(n)})
 		}
 	}
@@ -130,16 +130,6 @@ func (c *client) wait(job func()) {
 		job()
 	}
 	<-done
-}
-
-// lists returns the nodes that a client was configured with.
-func (w *world) lists(client int) faults.Set {
-	for i := range w.p.Events {
-		if e := &w.p.Events[i]; e.Verb == faults.View && e.Procs.Clients.Has(client) {
-			return e.Procs.Nodes
-		}
-	}
-	return faults.All
 }
 
 func (c *client) strike(e *faults.Event, end bool) {

@@ -208,7 +208,7 @@ func children(t *testing.T, dir string) (found []string) {
 func TestAble(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"lock client=plain mistake=half", "lock mistake=half"},
-		{"work nest=10% hand=1% joint=5%", "work hand=: its clients do not do that; work joint=: its clients do not do that"},
+		{"work nest=10% hand=1% break=5%", "work break=: its clients do not do that; work hand=: its clients do not do that"},
 		{"work hand=10%\nat 0s lock c* x", ""},
 		{"at 0s lock c1,c2 x\nat 1s detach c1\nat 2s resume c2 x", "detach: its clients do not do that; resume: its clients do not do that"},
 		{"at 0s break c* x\nat 0s inspect c* x", "break: its clients do not do that"},

@@ -221,12 +221,7 @@ func (w *world) open() (err error) {
 func (w *world) startHosts() error {
 	w.hostAt = make([]*host, w.p.Nodes)
 	for n := range w.p.Nodes {
-		nodes := faults.Of(n)
-		for i := range w.p.Events {
-			if e := &w.p.Events[i]; e.Verb == faults.Alias && e.Procs.Nodes.Has(n) {
-				nodes = e.Procs.Nodes & (1<<w.p.Nodes - 1)
-			}
-		}
+		nodes := w.p.Server(n)
 		first := bits.TrailingZeros64(uint64(nodes))
 		if first < n {
 			w.hostAt[n] = w.hostAt[first]
@@ -402,7 +397,7 @@ func (w *world) finish() {
 	if w.ctx.Err() != nil {
 		return
 	}
-	core := w.core()
+	core := w.p.Core()
 	w.report(sim.Entry{At: w.now(), Kind: sim.KindCalm, Client: -1, Node: -1, Text: "the faults are over for a majority, and forever elsewhere"})
 	for n, h := range w.hostAt {
 		if !core.Has(n) {
@@ -423,21 +418,6 @@ func (w *world) finish() {
 		c.join(live.Patience(w.p, 1) + live.Patience(w.p, w.p.Clients*w.p.Work.Tasks*(len(w.p.Names())+w.p.Work.Names)))
 	}
 	w.look(core)
-}
-
-// core is which nodes are healed: as many as must grant a lock.
-func (w *world) core() (core faults.Set) {
-	need := w.p.Nodes/2 + 1
-	if w.p.Lock.Need > 0 {
-		need = w.p.Lock.Need
-	}
-	for i := range need {
-		core |= faults.Of((int(w.p.Seed%uint64(w.p.Nodes)) + i) % w.p.Nodes)
-	}
-	if len(w.hosts) < w.p.Nodes { // some may be ignored
-		core = 1<<w.p.Nodes - 1
-	}
-	return core
 }
 
 // look waits until no lock is left on the healed nodes, or until all must have expired, and reports

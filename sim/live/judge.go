@@ -345,8 +345,12 @@ func (c *court) backed(e *sim.Entry) {
 			}
 			known = known || c.had[place{i, name}]
 		}
-		if known && n < need(c.p) {
-			c.fail("I2", e.At, "c%d holds %q, and %d nodes have had its key; %d must", e.Client+1, e.Name, n, need(c.p))
+		must := c.p.Need()
+		if name == faults.Far {
+			must = c.p.FarNodes()/2 + 1
+		}
+		if known && n < must {
+			c.fail("I2", e.At, "c%d holds %q, and %d nodes have had its key; %d must", e.Client+1, e.Name, n, must)
 		}
 	}
 }

@@ -64,6 +64,15 @@ type Held interface {
 	Nests() bool // the library has locks that are acquired under themselves
 }
 
+// A joint lock is made of locks of several deployments.
+type joint interface{ Parts() []Part }
+
+// A Part is one of them.
+type Part struct {
+	Name, Owner string
+	Token       node.Token
+}
+
 // Basic has the methods of Held that few libraries have, for embedding.
 type Basic struct{}
 

@@ -295,13 +295,16 @@ func (p *Player) acquire(ctx context.Context, what string, w Wanted) (*hold, err
 	}
 	p.mu.Lock()
 	p.grants++
-	h := &hold{Held: held, p: p, wants: w, name: name, owner: held.Owner(), over: make(chan struct{})}
-	if h.owner == "" {
-		h.owner = fmt.Sprintf("c%d.%d.%d", p.Client+1, p.Start, p.grants)
+	h := &hold{Held: held, p: p, wants: w, name: name, parts: []Part{{name, held.Owner(), held.Token()}}, over: make(chan struct{})}
+	if j, ok := held.(joint); ok {
+		h.parts = j.Parts()
+	}
+	if h.parts[0].Owner == "" {
+		h.parts[0].Owner = fmt.Sprintf("c%d.%d.%d", p.Client+1, p.Start, p.grants)
 	}
 	inner := false // the client has the lock, and goes on to
 	for o := range p.holds {
-		inner = inner || o.owner == h.owner
+		inner = inner || o.parts[0].Owner == h.parts[0].Owner
 	}
 	p.holds[h], h.ended = true, inner
 	p.mu.Unlock()
@@ -315,6 +318,8 @@ func (p *Player) acquire(ctx context.Context, what string, w Wanted) (*hold, err
 // describe says which feature of a lock a call needs.
 func describe(what string, w *Wanted) string {
 	switch {
+	case w.Joint:
+		return what + " jointly"
 	case len(w.Names) > 1:
 		return what + " several"
 	case w.Mode != node.Exclusive:
@@ -340,7 +345,7 @@ type hold struct {
 	p     *Player
 	wants Wanted
 	name  string
-	owner string
+	parts []Part // more than one if they are locks of their own
 
 	mu    sync.Mutex
 	ended bool          // the belief is over
@@ -374,11 +379,27 @@ func (h *hold) believe() {
 // tell reports the belief. h.mu is held.
 func (h *hold) tell() {
 	verb := map[node.Mode]string{node.Exclusive: "holds ", node.Read: "reads ", node.Write: "writes "}[h.wants.Mode]
-	e := sim.Entry{Kind: sim.KindBelief, Name: h.name, Owner: h.owner, Token: h.Token(), Mode: modeName(h.wants.Mode), Text: verb + h.name}
+	e := sim.Entry{Kind: sim.KindBelief, Text: verb + h.name}
 	if h.until != clock.Never {
 		e.Until = max(1, h.until.Sub(h.p.Begun)) // 0 is no bound
 	}
-	h.p.report(e)
+	h.report(e)
+	if e.Kind = sim.KindJoint; len(h.parts) > 1 {
+		for _, part := range h.parts[1:] {
+			e.More = append(e.More, part.Owner)
+		}
+		e.Name, e.Owner, e.Until = h.name, h.parts[0].Owner, 0
+		h.p.report(e)
+	}
+}
+
+// report reports an entry about each part.
+func (h *hold) report(e sim.Entry) {
+	e.Mode = modeName(h.wants.Mode)
+	for _, part := range h.parts {
+		e.Name, e.Owner, e.Token = part.Name, part.Owner, part.Token
+		h.p.report(e)
+	}
 }
 
 // modeName is what a trace calls a mode.
@@ -451,7 +472,7 @@ func (h *hold) end() {
 	if ctx := h.Held.Context(); ctx != nil && ctx.Err() != nil {
 		text += ": " + context.Cause(ctx).Error()
 	}
-	h.p.report(sim.Entry{Kind: sim.KindBeliefEnd, Name: h.name, Owner: h.owner, Token: h.Token(), Mode: modeName(h.wants.Mode), Text: text})
+	h.report(sim.Entry{Kind: sim.KindBeliefEnd, Text: text})
 }
 
 func (h *hold) finish() {
@@ -509,7 +530,7 @@ func (h *hold) downgrade() *hold {
 	}
 	w := h.wants
 	w.Mode = node.Read
-	n := &hold{Held: inner, p: h.p, wants: w, name: h.name, owner: h.owner, over: make(chan struct{})}
+	n := &hold{Held: inner, p: h.p, wants: w, name: h.name, parts: h.parts, over: make(chan struct{})}
 	n.believe()
 	return n
 }
@@ -539,8 +560,14 @@ func (h *hold) Write(_ int, late time.Duration) {
 
 // access reads or writes what each name protects.
 func (h *hold) access(what string) {
+	e := sim.Entry{Kind: sim.KindAccess, Mode: modeName(h.wants.Mode), Text: what}
+	if len(h.parts) > 1 {
+		h.report(e)
+		return
+	}
 	for _, name := range h.wants.Names {
-		h.p.report(sim.Entry{Kind: sim.KindAccess, Name: name, Owner: h.owner, Token: h.Token(), Mode: modeName(h.wants.Mode), Text: what})
+		e.Name, e.Owner, e.Token = name, h.parts[0].Owner, h.parts[0].Token
+		h.p.report(e)
 	}
 }
 

@@ -88,7 +88,7 @@ func engine() func(p *faults.Plan, c clock.Clock) live.Library {
 		if err != nil {
 			panic(err)
 		}
-		return live.Redquorum(l, c)
+		return live.Redquorum(l, nil, c)
 	}
 }
 

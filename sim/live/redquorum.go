@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/faults"
@@ -15,29 +16,27 @@ func Options(p *faults.Plan, c clock.Clock) quorum.Options {
 	l := &p.Lock
 	nodes := l.Need
 	if nodes == 0 && p.Nodes%2 == 0 {
-		nodes = need(p) // which the library wants to be said
+		nodes = p.Need() // which the library wants to be said
 	}
 	return quorum.Options{Lease: l.Lease, MaxLease: l.MaxLease, MaxHold: l.MaxHold, Timeout: l.Timeout, RetryEvery: l.Poll, Grace: l.Grace,
 		Drift: float64(l.Drift) / 1e6, NoRestartGuard: !l.Guard, Quorum: nodes, Clock: c}
 }
 
-// need is how many nodes must grant a lock.
-func need(p *faults.Plan) int {
-	if p.Lock.Need > 0 {
-		return p.Lock.Need
-	}
-	return p.Nodes/2 + 1
-}
-
-// Redquorum is the Library of a Locker with that clock.
-func Redquorum(l *quorum.Locker, c clock.Clock) Library { return redquorum{l, c} }
+// Redquorum is the Library of a Locker with that clock, and of a second one for joint locks, on the plan's
+// far nodes, which may be nil.
+func Redquorum(l, far *quorum.Locker, c clock.Clock) Library { return redquorum{l, far, c} }
 
 type redquorum struct {
-	locker *quorum.Locker
-	clock  clock.Clock
+	locker, far *quorum.Locker
+	clock       clock.Clock
 }
 
-func (r redquorum) Close() error { return r.locker.Close() }
+func (r redquorum) Close() (err error) {
+	if r.far != nil {
+		err = r.far.Close()
+	}
+	return errors.Join(err, r.locker.Close())
+}
 
 func (r redquorum) Acquire(ctx context.Context, w Wanted) (Held, error) {
 	length, acquire := quorum.WithLease, r.locker.TryLock
@@ -48,11 +47,11 @@ func (r redquorum) Acquire(ctx context.Context, w Wanted) (Held, error) {
 		acquire = r.locker.Lock
 	}
 	options := []quorum.Option{length(w.Lease)}
+	if w.Joint {
+		return r.jointly(ctx, w, options)
+	}
 	if len(w.Names) > 1 {
 		options = append(options, quorum.WithNames(w.Names[1:]...))
-	}
-	if w.Joint {
-		return nil, errors.ErrUnsupported
 	}
 	if w.Nested {
 		options = append(options, quorum.WithReentry())
@@ -78,6 +77,54 @@ func (r redquorum) Acquire(ctx context.Context, w Wanted) (Held, error) {
 	return redquorumLease{lease, r, length(w.Lease)}, nil
 }
 
+// jointly acquires locks of both Lockers as one.
+func (r redquorum) jointly(ctx context.Context, w Wanted, options []quorum.Option) (Held, error) {
+	if r.far == nil {
+		return nil, errors.ErrUnsupported
+	}
+	all := []quorum.Member{{Locker: r.far, Name: faults.Far}}
+	for _, name := range w.Names {
+		all = append(all, quorum.Member{Locker: r.locker, Name: name})
+	}
+	if !w.Wait {
+		options = append(options, quorum.WithWait(0))
+	}
+	j, err := quorum.LockAll(ctx, all, options...)
+	if err != nil {
+		return nil, err
+	}
+	held := jointLease{MultiLease: j, clock: r.clock}
+	for i, l := range j.Leases() {
+		held.parts = append(held.parts, Part{all[i].Name, l.Owner(), l.Token()})
+	}
+	return held, nil
+}
+
+// A jointLease is made of leases of both Lockers.
+type jointLease struct {
+	Basic
+	*quorum.MultiLease
+	clock clock.Clock
+	parts []Part
+}
+
+func (j jointLease) Parts() []Part            { return j.parts }
+func (j jointLease) Nests() bool              { return true }
+func (j jointLease) Context() context.Context { return j.MultiLease.Context() }
+func (j jointLease) Until() clock.Instant     { return until(j.clock, j.Remaining()) }
+
+func (j jointLease) Extend(ctx context.Context, d time.Duration) error {
+	return j.MultiLease.Extend(ctx, d)
+}
+
+// until is when a lease ends that lasts that long.
+func until(c clock.Clock, left time.Duration) clock.Instant {
+	if left == 0 {
+		return 0
+	}
+	return c.Now().Add(left)
+}
+
 type redquorumLease struct {
 	*quorum.Lease
 	r      redquorum
@@ -91,13 +138,7 @@ func (r redquorum) Inspect(ctx context.Context, name string) error {
 
 func (redquorumLease) Nests() bool { return true }
 
-func (l redquorumLease) Until() clock.Instant {
-	left := l.Remaining()
-	if left == 0 {
-		return 0
-	}
-	return l.r.clock.Now().Add(left)
-}
+func (l redquorumLease) Until() clock.Instant { return until(l.r.clock, l.Remaining()) }
 
 func (l redquorumLease) Downgrade(ctx context.Context) (Held, error) {
 	inner, err := l.r.locker.TryLock(l.Context(), l.Names()[0], l.length, quorum.WithRead(), quorum.WithReentry())

@@ -60,8 +60,20 @@ func Draw(p *faults.Plan, client, start int) func() uint64 {
 
 // OpenRedquorum opens redquorum as its users do.
 func OpenRedquorum(s *Seat) (Library, error) {
+	locker, err := open(s, s.Nodes, s.Plan.Lock.Need)
+	var far *quorum.Locker
+	if err == nil && s.Plan.Work.Joint > 0 {
+		far, err = open(s, s.Nodes[:min(len(s.Nodes), s.Plan.FarNodes())], 0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return Redquorum(locker, far, s.Clock), nil
+}
+
+func open(s *Seat, at []Place, need int) (*quorum.Locker, error) {
 	var nodes []node.Node
-	for _, at := range s.Nodes {
+	for _, at := range at {
 		client := redis.NewClient(at.Options())
 		n, err := redisnode.New(client, redisnode.Options{Name: fmt.Sprintf("n%d", at.Number+1), Clock: s.Clock})
 		_ = client.Close() // the node has its own
@@ -71,12 +83,8 @@ func OpenRedquorum(s *Seat) (Library, error) {
 		nodes = append(nodes, n)
 	}
 	options := Options(s.Plan, s.Clock)
-	options.Quorum = cmp.Or(s.Plan.Lock.Need, len(nodes)/2+1)
+	options.Quorum = cmp.Or(need, len(nodes)/2+1)
 	options.Drift = max(options.Drift, 1e-9) // 0 would be the default
 	options.Random = s.Random
-	locker, err := quorum.New(nodes, options)
-	if err != nil {
-		return nil, err
-	}
-	return Redquorum(locker, s.Clock), nil
+	return quorum.New(nodes, options)
 }

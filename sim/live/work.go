@@ -15,7 +15,7 @@ import (
 
 // undrawn are the shares of the work that a Player leaves out.
 func undrawn(w *faults.Work) map[string]*faults.Ratio {
-	return map[string]*faults.Ratio{"hand": &w.Hand, "break": &w.Break, "joint": &w.Joint}
+	return map[string]*faults.Ratio{"hand": &w.Hand, "break": &w.Break}
 }
 
 // Undrawn returns the shares of the work that a Player leaves out, by the names that the plan

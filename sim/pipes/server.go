@@ -57,7 +57,7 @@ type stored struct {
 }
 
 func newRedis(w *world, number int) *redis {
-	s := &redis{w: w, nodes: faults.Of(number), number: number, Server: faults.Server{Mode: faults.Durable}, data: miniredis.NewMiniRedis(), begun: w.begun.Add(-365 * 24 * time.Hour), last: w.begun}
+	s := &redis{w: w, nodes: w.p.Server(number), number: number, Server: faults.Server{Mode: faults.Durable}, data: miniredis.NewMiniRedis(), begun: w.begun.Add(-365 * 24 * time.Hour), last: w.begun}
 	first, err := s.data.Dial() // starts it without a listener
 	if err != nil {
 		panic(err) // only listening can fail

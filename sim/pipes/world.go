@@ -3,6 +3,7 @@ package pipes
 import (
 	"context"
 	"fmt"
+	"math/bits"
 	"net"
 	"slices"
 	"sync"
@@ -94,23 +95,11 @@ func Run(p *faults.Plan, lock *Lock) (r *sim.Result, lacks []string) {
 
 func (w *world) build() {
 	for n := range w.p.Nodes {
-		w.nodes = append(w.nodes, at{newRedis(w, n), 0})
-	}
-	for _, e := range w.p.Events {
-		if e.Verb != faults.Alias {
-			continue
-		}
-		var first *redis
-		for n := range w.p.Nodes {
-			switch {
-			case !e.Procs.Nodes.Has(n):
-			case first == nil:
-				first = w.nodes[n].redis
-			default:
-				w.nodes[n].redis.close()
-				w.nodes[n] = at{first, n}
-				first.nodes |= faults.Of(n)
-			}
+		first := bits.TrailingZeros64(uint64(w.p.Server(n)))
+		if first == n {
+			w.nodes = append(w.nodes, at{newRedis(w, n), 0})
+		} else {
+			w.nodes = append(w.nodes, at{w.nodes[first].redis, n})
 		}
 	}
 	for c := range w.p.Clients {
@@ -149,22 +138,6 @@ func (w *world) servers() (all []*redis) {
 		}
 	}
 	return all
-}
-
-// listed returns the nodes that a client was configured with.
-func (w *world) listed(client int) (nodes []int) {
-	set := faults.All
-	for _, e := range w.p.Events {
-		if e.Verb == faults.View && e.Procs.Clients.Has(client) {
-			set = e.Procs.Nodes
-		}
-	}
-	for n := range w.nodes {
-		if set.Has(n) {
-			nodes = append(nodes, n)
-		}
-	}
-	return nodes
 }
 
 // start starts a client's process.
@@ -253,15 +226,11 @@ func (w *world) strikeServers(e *faults.Event, end bool) {
 func (w *world) calm() {
 	now := time.Since(w.begun)
 	w.report(sim.Entry{At: now, Kind: sim.KindCalm, Client: -1, Node: -1, Text: "the faults are over for a majority, and forever elsewhere"})
-	need := w.p.Nodes/2 + 1
-	if w.p.Lock.Need > 0 {
-		need = w.p.Lock.Need
-	}
-	if len(w.servers()) < len(w.nodes) {
-		need = len(w.nodes) // some may be ignored
-	}
-	for i := range need {
-		n := (int(w.p.Seed%uint64(w.p.Nodes)) + i) % w.p.Nodes
+	core := w.p.Core()
+	for n := range w.nodes {
+		if !core.Has(n) {
+			continue
+		}
 		for _, links := range w.links {
 			w.strikeLink(links[n], &faults.Event{Verb: faults.Heal}, false)
 		}
@@ -338,8 +307,10 @@ func (w *world) clockOf(client int) clock.Clock {
 func (w *world) seat(client int, life context.Context, start int) *live.Seat {
 	s := &live.Seat{Plan: w.p, Client: client, Start: start, Clock: w.clockOf(client), Life: life, Random: live.Draw(w.p, client, start),
 		Holder: func(name string) string { return w.holder(client, name) }}
-	for _, n := range w.listed(client) {
-		link := w.links[client][n]
+	for n, link := range w.links[client] {
+		if !w.p.Lists(client).Has(n) {
+			continue
+		}
 		// An address of its own, since a name would be looked up.
 		s.Nodes = append(s.Nodes, live.Place{Number: n, Addr: fmt.Sprintf("127.0.0.%d:6379", n+1), Database: w.nodes[n].db,
 			Dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return link.dial(ctx, life) }})
