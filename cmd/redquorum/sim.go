@@ -23,7 +23,6 @@ import (
 	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/sim"
 	"github.com/redquorum/redquorum/sim/elections"
-	"github.com/redquorum/redquorum/sim/onminiredis"
 )
 
 // The exit statuses of sim, besides exitOK and exitUsage.
@@ -243,18 +242,6 @@ type simFlags struct {
 }
 
 func (f *simFlags) register(fs *pflag.FlagSet) {
-	const what = "what nodes execute commands with: `model|miniredis`; the latter runs the Lua scripts " +
-		"of production, and takes some 50 times as long (default model)"
-	fs.Func("nodes-on", what, func(s string) error {
-		switch s {
-		case "model":
-		case "miniredis":
-			f.add("--nodes-on miniredis", sim.WithMemory(onminiredis.New))
-		default:
-			return errors.New("want model or miniredis")
-		}
-		return nil
-	})
 	const work = "what clients do: `plan|election`, the plan's random work, or to elect a leader " +
 		"with package election (default plan)"
 	fs.Func("work", work, func(s string) error {
@@ -310,7 +297,6 @@ Exit status: 0 sound, 1 safety broken or a situation missed, 3 liveness broken,
 
 example:
   redquorum sim explore --for 10m --jobs 2
-  redquorum sim explore --for 10m --nodes-on miniredis
   redquorum sim explore --seeds 1-10000 --work election
   redquorum sim explore --seeds 1-10000 --guard off`
 

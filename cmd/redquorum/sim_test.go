@@ -33,7 +33,6 @@ func TestSimUsageErrors(t *testing.T) {
 		{"sim run --kinds plain,fair", "plain is without all of the others"},
 		{"sim run --need 2 --nodes 5", "--need is 2; it must be more than half of 5 nodes"},
 		{"sim run --kinds fair --client plain", "are not for --client plain"},
-		{"sim run --nodes-on paper", "want model or miniredis"},
 		{"sim run --work play", "want plan or election"},
 		{"sim explore --work election --kinds fair", "are not for --work election"},
 		{"sim run --client plain --work election", "are not for --work election"},
@@ -167,9 +166,6 @@ func TestSimSound(t *testing.T) {
 	want(t, exitOK, "sound: ", "sim", "run", "--seed", "3", "--nodes", "3", "--clients", "2", "--length", "1s")
 	want(t, exitOK, "20 seeds ran twice; 0 differed", "sim", "verify", "--seeds", "1-20")
 
-	want(t, exitOK, "sound: 5 seeds", "sim", "explore", "--seeds", "1-5", "--nodes-on", "miniredis")
-	model := want(t, exitOK, "sound: ", "sim", "run", "--seed", "3", "--length", "1s", "--nodes-on", "model")
-	want(t, exitOK, model, "sim", "run", "--seed", "3", "--length", "1s", "--nodes-on", "miniredis")
 	want(t, exitOK, "sound: 20 seeds", "sim", "explore", "--seeds", "1-20", "--work", "election")
 
 	_, stdout, _ := redquorum(t, "sim", "explore", "--seeds", "1-20", "--json")
