@@ -2,7 +2,6 @@ package chaos
 
 import (
 	"context"
-	"math/rand/v2"
 	"net"
 	"slices"
 	"sync"
@@ -53,8 +52,8 @@ type link struct {
 	faults.Link[func()]
 }
 
-// open starts the proxy. The link has all that it needs to know from its maker.
-func (l *link) open(random faults.Random) error {
+// open starts the proxy of a plan's link with that number. The link has all else from its maker.
+func (l *link) open(p *faults.Plan, number int) error {
 	where := "127.0.0.1:0"
 	if l.relay != nil {
 		where = packets.Near + ":0"
@@ -63,9 +62,9 @@ func (l *link) open(random faults.Random) error {
 	if err != nil {
 		return err
 	}
-	l.listener, l.random, l.silent = listener, random, make(map[*faults.Event]time.Time)
+	l.listener, l.random, l.silent = listener, p.Stream(faults.OfNetwork, number), make(map[*faults.Event]time.Time)
 	if l.relay != nil {
-		l.wire = l.relay.Link(listener.Addr().(*net.TCPAddr).Port, rand.New(rand.NewPCG(random.Next(), 1)))
+		l.wire = l.relay.Link(listener.Addr().(*net.TCPAddr).Port, p.Stream(faults.OfNetwork, number+faults.MaxClients*faults.MaxNodes))
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.tasks.Go(func() {
@@ -146,17 +145,13 @@ func (l *link) strike(e *faults.Event, end bool) {
 
 // handOver leaves what is about packets to the relay. l.mu is held.
 func (l *link) handOver() {
-	var packet [2]packets.Trouble
-	for way := range packet {
-		packet[way] = packets.Trouble{Cut: l.Cut[way], Loss: l.Loss[way], Delay: l.Delay[way]}
-	}
 	var silent time.Time
 	for e, at := range l.silent {
 		if l.Suffers(e) && at.After(silent) {
 			silent = at
 		}
 	}
-	l.wire.Set(packet, silent)
+	l.wire.Set(l.Trouble, silent)
 	l.Cut, l.Loss, l.Delay = [2]bool{}, [2]faults.Ratio{}, [2]faults.Range{}
 }
 

@@ -83,7 +83,7 @@ func (f *fake) executed(t *testing.T, n int) []string {
 
 func newTestLink(t *testing.T, f *fake) *link {
 	l := &link{commands: new(live.Commands), target: f.Addr().String, serve: func(context.Context) {}, note: func(sim.Entry) {}, answered: func() {}}
-	if err := l.open(faults.Random{}); err != nil {
+	if err := l.open(new(faults.Plan), 0); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(l.close)
@@ -143,7 +143,7 @@ func TestConnectionSurvivesOnPackets(t *testing.T) {
 	f := newFake(t)
 	for _, text := range []string{"halfopen c1-n1", "cut c1-n1", "cut c1<n1", "loss c1-n1 100%"} {
 		l := &link{commands: new(live.Commands), target: f.Addr().String, serve: func(context.Context) {}, note: func(sim.Entry) {}, answered: func() {}, relay: relay}
-		if err := l.open(faults.Random{}); err != nil {
+		if err := l.open(new(faults.Plan), 0); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(l.close)

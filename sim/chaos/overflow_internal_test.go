@@ -24,7 +24,7 @@ func TestServerClosesSubscriber(t *testing.T) {
 	var links []*link
 	for range 2 {
 		l := &link{commands: new(live.Commands), target: h.addr, serve: h.serve, note: func(sim.Entry) {}, answered: func() {}}
-		if err := l.open(faults.Random{}); err != nil {
+		if err := l.open(new(faults.Plan), 0); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(l.close)

@@ -201,7 +201,7 @@ func (w *world) open() (err error) {
 				}
 				w.report(e)
 			}
-			if err := l.open(w.p.Stream(faults.OfNetwork, i*faults.MaxNodes+n)); err != nil {
+			if err := l.open(w.p, i*faults.MaxNodes+n); err != nil {
 				return err
 			}
 			w.links[i] = append(w.links[i], l)

@@ -1,27 +1,11 @@
 package packets
 
 import (
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
 )
-
-// The two ways of a link.
-const (
-	ToNode = iota
-	ToClient
-)
-
-// A Trouble is what happens to the packets of a link that go one way.
-type Trouble struct {
-	Cut     bool         // all are lost
-	Loss    faults.Ratio // this share is lost
-	Delay   faults.Range // each is this late
-	Reorder faults.Ratio // this share is later, and others overtake it
-	Later   faults.Range // by so much
-}
 
 // A Link is all connections to one listening port. Its methods may be called by several goroutines
 // at once.
@@ -30,8 +14,8 @@ type Link struct {
 	port  uint16
 
 	mu      sync.Mutex
-	random  *rand.Rand
-	trouble [2]Trouble
+	random  faults.Random
+	trouble faults.Trouble
 	silent  time.Time            // packets of connections that began before it are lost
 	began   map[uint16]time.Time // connections, by the client's port
 	count   Count
@@ -43,9 +27,9 @@ type Count struct {
 	Lost    int `json:"lost"`
 }
 
-// Set says what happens to packets from now on, by way. Connections that began before silent are
-// silent, and neither end is reset. The zero values are a good link.
-func (l *Link) Set(trouble [2]Trouble, silent time.Time) {
+// Set says what happens to packets from now on: they are cut, lost or late. Connections that began
+// before silent are silent, and neither end is reset. The zero values are a good link.
+func (l *Link) Set(trouble faults.Trouble, silent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.trouble, l.silent = trouble, silent
@@ -63,30 +47,17 @@ func (l *Link) Count() Count {
 func (l *Link) carry(p packet, now time.Time) (late time.Duration, lost bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	way, client := ToNode, p.from()
+	way, client := faults.ToNode, p.from()
 	if p.to() != l.port {
-		way, client = ToClient, p.to()
+		way, client = faults.ToClient, p.to()
 	}
 	if p.opens() {
 		l.began[client] = now
 	}
 	l.count.Packets++
-	t := &l.trouble[way]
-	if t.Cut || l.began[client].Before(l.silent) || l.happens(t.Loss) {
+	if l.trouble.Cut[way] || l.began[client].Before(l.silent) || l.random.Happens(l.trouble.Loss[way]) {
 		l.count.Lost++
 		return 0, true
 	}
-	late = l.within(t.Delay)
-	if l.happens(t.Reorder) {
-		late += l.within(t.Later)
-	}
-	return late, false
-}
-
-func (l *Link) happens(share faults.Ratio) bool {
-	return share > 0 && l.random.Int64N(1_000_000) < int64(share)
-}
-
-func (l *Link) within(d faults.Range) time.Duration {
-	return d.Min + time.Duration(l.random.Int64N(int64(max(0, d.Max-d.Min))+1))
+	return l.random.Within(l.trouble.Delay[way]), false
 }

@@ -34,7 +34,7 @@ func newScene(t *testing.T) *scene {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	return &scene{t, l, r.Link(l.Addr().(*net.TCPAddr).Port, rand.New(rand.NewPCG(1, 1)))}
+	return &scene{t, l, r.Link(l.Addr().(*net.TCPAddr).Port, new(faults.Plan).Stream(faults.OfNetwork, 1))}
 }
 
 // connect returns both ends of a new connection.
@@ -69,8 +69,8 @@ func TestLossAndOrder(t *testing.T) {
 	}
 	client, server := s.connect()
 	before := packetstest.SentAgain(t)
-	bad := packets.Trouble{Loss: faults.Percent(20), Reorder: faults.Percent(20), Later: faults.Range{Min: time.Millisecond, Max: 5 * time.Millisecond}}
-	s.link.Set([2]packets.Trouble{bad, bad}, time.Time{})
+	fifth, late := faults.Percent(20), faults.Range{Max: 5 * time.Millisecond}
+	s.link.Set(faults.Trouble{Loss: [2]faults.Ratio{fifth, fifth}, Delay: [2]faults.Range{late, late}}, time.Time{})
 	want := make([]byte, 200_000)
 	for i := range want {
 		want[i] = byte(rand.Int())
@@ -96,7 +96,7 @@ func TestVanish(t *testing.T) {
 	if n := established(t); n != 2 {
 		t.Fatalf("%d ends are open, want 2", n)
 	}
-	s.link.Set([2]packets.Trouble{{Cut: true}, {Cut: true}}, time.Time{})
+	s.link.Set(faults.Trouble{Cut: [2]bool{true, true}}, time.Time{})
 	client.(*net.TCPConn).SetLinger(0)
 	client.Close()
 	server.SetDeadline(time.Now().Add(200 * time.Millisecond))
@@ -107,7 +107,7 @@ func TestVanish(t *testing.T) {
 		t.Errorf("%d ends are open, want 1", n)
 	}
 	// The peer is back, and has forgotten the connection.
-	s.link.Set([2]packets.Trouble{}, time.Time{})
+	s.link.Set(faults.Trouble{}, time.Time{})
 	server.SetDeadline(time.Now().Add(10 * time.Second))
 	server.Write([]byte("x"))
 	if _, err := server.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
@@ -122,7 +122,7 @@ func TestHalfOpen(t *testing.T) {
 		return
 	}
 	client, server := s.connect()
-	s.link.Set([2]packets.Trouble{}, time.Now())
+	s.link.Set(faults.Trouble{}, time.Now())
 	client.Write([]byte("old"))
 	newClient, newServer := s.connect()
 	newClient.Write([]byte("new"))
@@ -138,7 +138,7 @@ func TestHalfOpen(t *testing.T) {
 	if n := established(t); n != 4 {
 		t.Errorf("%d ends are open, want 4", n)
 	}
-	s.link.Set([2]packets.Trouble{}, time.Time{})
+	s.link.Set(faults.Trouble{}, time.Time{})
 	server.SetDeadline(time.Now().Add(10 * time.Second))
 	if _, err := io.ReadFull(server, b); err != nil || string(b) != "old" {
 		t.Errorf("%q, %v", b, err)

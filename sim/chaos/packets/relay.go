@@ -10,17 +10,18 @@
 // A server listens on [Near]. A client dials the same port of [Far], an address that no process has:
 // its packets go to the device. The relay reads a packet, exchanges its two addresses, and writes it back. So
 // either end sees a peer at the far address. In between the packet is on the [Link] of the server's
-// port, and suffers what that link's [Trouble] says.
+// port, and suffers what that link's trouble says.
 package packets
 
 import (
 	"errors"
 	"io"
-	"math/rand/v2"
 	"net"
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/redquorum/redquorum/faults"
 )
 
 // The address that servers listen on, and the one that clients dial.
@@ -69,7 +70,7 @@ func (r *Relay) Close() error {
 
 // Link returns a new link to the server that listens on Near at a port. Its faults are drawn from
 // random.
-func (r *Relay) Link(port int, random *rand.Rand) *Link {
+func (r *Relay) Link(port int, random faults.Random) *Link {
 	l := &Link{relay: r, port: uint16(port), random: random, began: make(map[uint16]time.Time)}
 	r.mu.Lock()
 	defer r.mu.Unlock()
