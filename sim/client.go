@@ -12,6 +12,7 @@ import (
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 	"github.com/redquorum/redquorum/sim/internal/program"
+	"github.com/redquorum/redquorum/sim/internal/textbook"
 )
 
 // A Client is one process: it has clocks of its own, a Locker on all nodes, and
@@ -40,7 +41,7 @@ type Client struct {
 	locker  *quorum.Locker
 	far     *quorum.Locker // on fewer nodes; nil if the plan has no need of it
 	farShut bool           // it is closed
-	plain   *textbook
+	plain   *textbook.Client
 	ctx     context.Context
 	cancel  context.CancelFunc
 	random  faults.Random // of its program

@@ -9,6 +9,7 @@ import (
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/sim/internal/textbook"
 )
 
 // A link connects one client to one node: it is the node.Node that the client's engine talks to.
@@ -89,7 +90,7 @@ type message struct {
 	claim  [1]node.Claim // of cmd
 	claims []node.Claim  // if there are several
 	wait   node.Wait     // of cmd, if it has one
-	plain  plainOp
+	plain  textbook.Op
 	reply  func(node.Reply)
 
 	life     int         // of the server, when it was sent; in the answer to a handshake, its present one, or 0: refused
@@ -156,10 +157,10 @@ func (l *link) Name() string { return l.n.name }
 
 // Submit implements node.Node.
 func (l *link) Submit(cmd node.Command, reply func(node.Reply)) {
-	l.submit(cmd, notPlain, reply)
+	l.submit(cmd, textbook.None, reply)
 }
 
-func (l *link) submit(cmd node.Command, plain plainOp, reply func(node.Reply)) {
+func (l *link) submit(cmd node.Command, plain textbook.Op, reply func(node.Reply)) {
 	w := l.w
 	if l.c.dead || w.over {
 		return

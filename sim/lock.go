@@ -8,15 +8,16 @@ import (
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 	"github.com/redquorum/redquorum/sim/internal/program"
+	"github.com/redquorum/redquorum/sim/internal/textbook"
 )
 
 // A lock is what a client has acquired, with either kind of lock.
 type lock struct {
 	c     *Client
 	wants request
-	parts []part           // one for each name
-	lease held             // nil of a plain client
-	plain []*textbookLease // one for each name, taken one after the other
+	parts []part            // one for each name
+	lease held              // nil of a plain client
+	plain []*textbook.Lease // one for each name, taken one after the other
 }
 
 // A part is a lock's share in one name.
@@ -87,7 +88,7 @@ func (l *lock) Unlock() error {
 	c, w := l.c, l.c.w
 	if l.lease == nil {
 		for _, plain := range l.plain {
-			plain.unlock()
+			plain.Unlock()
 		}
 		return nil
 	}
@@ -119,7 +120,7 @@ func (l *lock) Extend(d time.Duration) {
 	defer func() { t.extends = nil }()
 	if l.lease == nil {
 		for i, plain := range l.plain {
-			plain.again(d, &l.parts[i])
+			c.extendPlainly(plain, d, &l.parts[i])
 		}
 		return
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
+	"github.com/redquorum/redquorum/sim/internal/textbook"
 )
 
 // A server is one node: its memory, its clock, and the queue of its one thread.
@@ -171,14 +172,14 @@ func (s *server) execute(m *message) {
 		}
 		l.carry(toClient, m, evReply)
 		return
-	case m.plain.script() && s.scripts&plainScripts == 0 && w.p.Lock.Mistake == faults.BareHash:
+	case m.plain.Script() && s.scripts&plainScripts == 0 && w.p.Lock.Mistake == faults.BareHash:
 		m.result = node.Reply{Status: node.Absent, Kept: []bool{false}}
 		w.executed(s, m)
-	case m.plain != notPlain && s.refuses(m.plain) != nil:
+	case m.plain != textbook.None && s.refuses(m.plain) != nil:
 		m.result = node.Reply{Err: s.refuses(m.plain)}
 		w.executed(s, m)
-	case m.plain != notPlain:
-		m.result = m.plain.apply(s.mem, s.time(), m.cmd)
+	case m.plain != textbook.None:
+		m.result = applyPlain(m.plain, s.mem, s.time(), m.cmd)
 		w.executed(s, m)
 	case s.scripts>>m.cmd.Kind&1 == 0 && !m.text && l.scripts>>m.cmd.Kind&1 == 1:
 		// This connection believes that the server has the script.
@@ -385,8 +386,8 @@ func (s *server) refusal() error {
 }
 
 // refuses is what the server answers to a plain client's command; nil: it executes it.
-func (s *server) refuses(op plainOp) error {
-	if err := s.refusal(); err != node.ErrOutOfMemory || op.needsMemory() {
+func (s *server) refuses(op textbook.Op) error {
+	if err := s.refusal(); err != node.ErrOutOfMemory || op.NeedsMemory() {
 		return err
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 	"github.com/redquorum/redquorum/sim/internal/program"
+	"github.com/redquorum/redquorum/sim/internal/textbook"
 )
 
 // work begins the client's program: the caller's, its steps in the plan, or the
@@ -167,21 +168,21 @@ func (c *Client) acquirePlainly(ctx context.Context, q *request) (*lock, error) 
 	for {
 		k := &lock{c: c, wants: *q}
 		for _, name := range q.Names {
-			l, err := c.plain.lock(ctx, name, q.Lease, q.Wait)
+			l, err := c.plain.Lock(ctx, name, q.Lease, q.Wait)
 			if err != nil {
 				_ = k.Unlock()
 				return nil, err
 			}
 			// Its rounds give up the acquisition that is noted last.
-			check.granted(c, name, l.claim.Owner, l.token)
-			check.holds(l.claim.Owner, l, nil)
+			check.granted(c, name, l.Owner(), l.Token())
+			check.holds(l.Owner(), l, nil)
 			k.plain = append(k.plain, l)
-			k.parts = append(k.parts, part{name, l.claim.Owner, l.token, c.grantOf(name)})
+			k.parts = append(k.parts, part{name, l.Owner(), l.Token(), c.grantOf(name)})
 		}
-		if len(k.plain) > 1 && c.plain.makes(faults.LastEnd) {
+		if len(k.plain) > 1 && c.plain.Makes(faults.LastEnd) {
 			for i, l := range k.plain {
-				l.until = k.plain[len(k.plain)-1].until
-				l.believes(&k.parts[i])
+				l.EndsWith(k.plain[len(k.plain)-1])
+				c.believes(l, &k.parts[i])
 			}
 		}
 		if k.Valid() || !q.Wait {
@@ -191,21 +192,20 @@ func (c *Client) acquirePlainly(ctx context.Context, q *request) (*lock, error) 
 	}
 }
 
-// again extends a lease.
-func (l *textbookLease) again(d time.Duration, p *part) {
-	c := l.b.c
-	if l.extend(context.Background(), d) {
+// extendPlainly extends a lease.
+func (c *Client) extendPlainly(l *textbook.Lease, d time.Duration, p *part) {
+	if l.Extend(context.Background(), d) {
 		c.w.check.continuous(c, p.name, p.owner)
-		if l.late {
+		if l.Late() {
 			c.w.check.revived(c, p.name)
 		}
 	}
-	l.believes(p)
+	c.believes(l, p)
 }
 
 // believes tells the checker until when the client considers the lease valid.
-func (l *textbookLease) believes(p *part) {
-	check := &l.b.c.w.check
+func (c *Client) believes(l *textbook.Lease, p *part) {
+	check := &c.w.check
 	if h := check.holder(p.owner); h != nil {
 		h.until = h.c.Now().Add(l.Remaining())
 		check.planAudit(h)
