@@ -109,3 +109,30 @@ func TestServerDoesWhatTheLatestFaultSays(t *testing.T) {
 		t.Errorf("healed, it does %v: %+v", does, s)
 	}
 }
+
+func TestProcessIsDeadUntilTheLatestKillEnds(t *testing.T) {
+	all := events(t, "at 0s kill c1 for 2s\nat 1s kill c1 for 2s\nat 2s pause c1 for 2s\nat 3s start c1\nat 4s pause c1 for 1s\n")
+	var p faults.Process
+	for i, step := range []struct {
+		event int
+		end   bool
+		does  faults.Verb
+	}{
+		{0, false, faults.Kill},
+		{1, false, ""},
+		{2, false, ""},
+		{0, true, ""}, // the later one keeps it dead
+		{1, true, faults.Start},
+		{3, false, ""},
+		{2, false, faults.Pause},
+		{4, false, faults.Pause},
+		{4, true, faults.Pause},
+	} {
+		if does := p.Strike(all[step.event], step.end); does != step.does {
+			t.Errorf("step %d: it does %q, want %q", i, does, step.does)
+		}
+	}
+	if p.Dead || p.Stopped != 1 {
+		t.Errorf("%+v", p)
+	}
+}

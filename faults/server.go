@@ -107,3 +107,39 @@ func (s *Server) Heal() (does []Verb) {
 func (s *Server) Lacks(what Mode) bool {
 	return slices.ContainsFunc(s.lacks, func(e *Event) bool { return e.Mode == what })
 }
+
+// A Process is what the faults of a plan do to one client, as a Server is for a server.
+type Process struct {
+	Dead    bool
+	Stopped int // how many faults stop it
+
+	killedBy *Event
+}
+
+// Strike begins a fault, or ends it, and returns what the client does now: it is killed, starts, stops
+// or goes on. It is "" if nothing changes for it.
+func (p *Process) Strike(e *Event, end bool) Verb {
+	switch {
+	case e.Verb == Kill && !end:
+		p.killedBy = e
+		if p.Dead {
+			return ""
+		}
+		p.Dead, p.Stopped = true, 0
+		return Kill
+	case e.Verb == Kill && p.killedBy != e, e.Verb == Kill && !p.Dead, e.Verb == Start && !p.Dead:
+		return ""
+	case e.Verb == Kill, e.Verb == Start:
+		p.Dead = false
+		return Start
+	case e.Verb != Pause && e.Verb != Suspend:
+		return e.Verb
+	case p.Dead:
+		return ""
+	case !end:
+		p.Stopped++
+	default:
+		p.Stopped = max(0, p.Stopped-1)
+	}
+	return e.Verb
+}

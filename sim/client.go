@@ -29,7 +29,6 @@ type Client struct {
 
 	stopped  int // how many faults stop it
 	dead     bool
-	killedBy *faults.Event // the last fault that was to
 	backlog  []backlog
 	tasks    []*task
 

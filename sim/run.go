@@ -222,7 +222,7 @@ func newWorld(p *faults.Plan, program func(*Client) error, options []Option) *wo
 	for _, s := range w.nodes {
 		s.begin(-int64(365 * 24 * time.Hour))
 	}
-	w.clients = make([]*Client, p.Clients)
+	w.clients, w.procs = make([]*Client, p.Clients), make([]faults.Process, p.Clients)
 	for i := range p.Clients {
 		c := w.newClient(i)
 		c.script.scripted = p.Scripted(i)

@@ -26,7 +26,8 @@ type world struct {
 	healing faults.Random
 
 	clients  []*Client
-	dead     []*Client // those that others have taken the place of
+	dead     []*Client        // those that others have taken the place of
+	procs    []faults.Process // of all clients
 	nodes    []*server
 	memory   func(model.Ears) Memory // makes that of a node
 	store    resource
@@ -593,7 +594,11 @@ func (w *world) checkDays() {
 
 func (c *Client) strike(e *faults.Event, end bool) {
 	w := c.w
-	switch e.Verb {
+	switch w.procs[c.number].Strike(e, end) {
+	case faults.Kill:
+		c.kill()
+	case faults.Start:
+		w.startClient(c.number)
 	case faults.Pause, faults.Suspend:
 		c.pauses(e, end)
 	case faults.Skew:
@@ -612,19 +617,6 @@ func (c *Client) strike(e *faults.Event, end bool) {
 			w.strobes = max(w.strobes, e.Offset, -e.Offset)
 			w.checkDays()
 			w.plan(w.now, evStrobe, &strobing{event: e, until: w.now + int64(e.For)}, c.number)
-		}
-	case faults.Kill:
-		switch {
-		case !end:
-			if c.killedBy = e; !c.dead {
-				c.kill()
-			}
-		case c.dead && c.killedBy == e:
-			w.startClient(c.number)
-		}
-	case faults.Start:
-		if c.dead {
-			w.startClient(c.number)
 		}
 	}
 }

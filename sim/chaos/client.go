@@ -27,13 +27,11 @@ type client struct {
 	jobs   chan func() // what faults do to it, one after the other
 
 	// Of the jobs:
-	proc     *process.Process // the present one; nil before the first
-	stdin    io.WriteCloser
-	starts   int
-	logs     []string // a file of each process
-	stopped  int
-	dead     bool
-	killedBy *faults.Event
+	proc   *process.Process // the present one; nil before the first
+	stdin  io.WriteCloser
+	starts int
+	logs   []string // a file of each process
+	faults.Process
 }
 
 // An order is what a client's process is to do. It comes on its standard input, which is closed when
@@ -86,7 +84,7 @@ func (c *client) start() {
 		w.fail(fmt.Errorf("a client's process cannot be started: %w", err))
 		return
 	}
-	c.dead, c.stdin = false, stdin
+	c.stdin = stdin
 	if err = json.NewEncoder(stdin).Encode(o); err == nil {
 		_, err = io.ReadFull(stdout, make([]byte, len(ready)))
 	}
@@ -103,7 +101,7 @@ func (c *client) begin() {
 	if err := json.NewEncoder(c.stdin).Encode(beginning{c.w.begun()}); err != nil {
 		c.w.fail(fmt.Errorf("a client's process has ended: %w", err))
 	}
-	if c.stopped > 0 { // since before it was there
+	if c.Stopped > 0 { // since before it was there
 		_ = c.proc.Signal(process.Stop)
 	}
 }
@@ -133,51 +131,31 @@ func (c *client) wait(job func()) {
 }
 
 func (c *client) strike(e *faults.Event, end bool) {
-	switch e.Verb {
+	switch c.Strike(e, end) {
 	case faults.Kill:
-		switch {
-		case !end:
-			c.killedBy = e
-			c.kill()
-		case c.dead && c.killedBy == e:
-			c.restart()
-		}
+		c.kill()
 	case faults.Start:
-		if c.dead {
-			c.restart()
-		}
+		c.restart()
 	case faults.Pause, faults.Suspend: // its clock counts the time that the machine sleeps
-		c.stop(end)
+		if c.proc != nil && c.Stopped > 0 {
+			_ = c.proc.Signal(process.Stop)
+		} else if c.proc != nil {
+			_ = c.proc.Signal(process.Cont)
+		}
 	}
 }
 
 func (c *client) kill() {
-	c.dead, c.stopped = true, 0
 	if c.proc != nil {
 		c.proc.Kill()
 		c.stdin.Close()
 	}
 }
 
-func (c *client) stop(end bool) {
-	if c.dead {
-		return
-	}
-	if end {
-		if c.stopped = max(0, c.stopped-1); c.stopped == 0 {
-			_ = c.proc.Signal(process.Cont)
-		}
-		return
-	}
-	if c.stopped++; c.proc != nil {
-		_ = c.proc.Signal(process.Stop)
-	}
-}
-
 // goOn ends all pauses.
 func (c *client) goOn() {
-	if !c.dead && c.stopped > 0 {
-		c.stopped = 0
+	if !c.Dead && c.Stopped > 0 {
+		c.Stopped = 0
 		_ = c.proc.Signal(process.Cont)
 	}
 }
@@ -185,7 +163,7 @@ func (c *client) goOn() {
 // join waits until the process has ended by itself. One that has failed, such as by a panic, cannot
 // say what it held.
 func (c *client) join(most time.Duration) {
-	if c.dead || c.proc == nil {
+	if c.Dead || c.proc == nil {
 		return
 	}
 	select {
@@ -201,9 +179,8 @@ func (c *client) join(most time.Duration) {
 
 // end ends the process.
 func (c *client) end() {
-	if c.proc != nil {
-		c.kill()
-	}
+	c.Dead = true
+	c.kill()
 }
 
 // readLog reads the entries that a client's process has written. The last line of one that was

@@ -299,7 +299,7 @@ func (w *world) play() {
 	for _, c := range w.clients {
 		all.Go(func() {
 			c.wait(func() {
-				if !c.dead {
+				if !c.Dead {
 					c.start()
 				}
 			})
@@ -309,7 +309,7 @@ func (w *world) play() {
 	w.began.Store(int64(system.Now().Add(headStart)))
 	for _, c := range w.clients {
 		c.wait(func() {
-			if !c.dead && w.failed() == nil {
+			if !c.Dead && w.failed() == nil {
 				c.begin()
 			}
 		})

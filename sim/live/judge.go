@@ -43,7 +43,7 @@ type Judge struct {
 // tell what is left.
 func (j Judge) Result(p *faults.Plan, entries []sim.Entry) *sim.Result {
 	c := &court{Judge: j, p: p, entries: slices.Clone(entries), calm: p.Length, keys: make(map[place]*sim.Entry), had: make(map[place]bool),
-		met: make(map[[2]int]bool), saw: make(map[[2]int]bool), changed: make(map[int]change), killedBy: make(map[int]*faults.Event)}
+		met: make(map[[2]int]bool), saw: make(map[[2]int]bool), changed: make(map[int]change), procs: make([]faults.Process, p.Clients)}
 	slices.SortStableFunc(c.entries, func(a, b sim.Entry) int { return cmp.Compare(a.At, b.At) })
 	for i := range c.entries {
 		c.end = max(c.end, c.entries[i].At)
@@ -69,7 +69,7 @@ type court struct {
 	entries []sim.Entry
 	found   []sim.Violation
 
-	killedBy  map[int]*faults.Event // by client: the latest that did
+	procs     []faults.Process // of the clients
 	calm, end time.Duration
 	slow      string // why nobody need be served; "" if there is no reason
 	healed    faults.Set
@@ -235,19 +235,20 @@ func (c *court) stops(e *sim.Entry) {
 		if !event.Procs.Clients.Has(i) {
 			continue
 		}
-		switch ends := e.Kind == sim.KindFaultEnd; {
-		case event.Verb == faults.Kill && ends && c.killedBy[i] != event: // another fault keeps it dead
-		case event.Verb == faults.Kill && !ends:
-			c.killedBy[i] = event
+		ends := e.Kind == sim.KindFaultEnd
+		switch c.procs[i].Strike(event, ends) {
+		case faults.Kill:
 			c.kills(i, e.At)
-		case event.Verb == faults.Kill, event.Verb == faults.Start:
+		case faults.Start:
 			for n := range c.stopped {
 				if s := &c.stopped[n]; s.client == i && s.to == never {
 					s.to = e.At
 				}
 			}
-		case (event.Verb == faults.Pause || event.Verb == faults.Suspend) && !ends:
-			c.stopped = append(c.stopped, stop{i, e.At, e.At + event.For, true})
+		case faults.Pause, faults.Suspend:
+			if !ends {
+				c.stopped = append(c.stopped, stop{i, e.At, e.At + event.For, true})
+			}
 		}
 	}
 }

@@ -59,7 +59,7 @@ type at struct {
 type process struct {
 	player *live.Player
 	kill   context.CancelFunc
-	dead   bool
+	faults.Process
 	starts int
 }
 
@@ -71,8 +71,10 @@ func Run(p *faults.Plan, lock *Lock) (r *sim.Result, lacks []string) {
 	w.network = network
 	w.build()
 	live.Strike(network, w.clock, w.zero, p, w.report, w.strike, func() {
-		for i := range p.Clients {
-			w.start(i)
+		for i, c := range w.clients {
+			if !c.Dead && c.player == nil {
+				w.start(i)
+			}
 		}
 	})
 	w.calm()
@@ -107,7 +109,7 @@ func (w *world) build() {
 		for n := range w.p.Nodes {
 			w.links[c] = append(w.links[c], &link{w: w, client: c, node: n, changed: make(chan struct{}), random: w.p.Stream(faults.OfNetwork, c*faults.MaxNodes+n)})
 		}
-		w.clients = append(w.clients, &process{dead: true})
+		w.clients = append(w.clients, &process{})
 	}
 	w.tasks.Go(w.expire)
 	w.tasks.Go(func() { // the disks
@@ -153,7 +155,7 @@ func (w *world) start(i int) {
 		panic(err)
 	}
 	c.player = &live.Player{Plan: w.p, Client: i, Start: c.starts - 1, Library: library, Clock: w.clockOf(i), True: w.clock, Begun: w.zero, Report: w.report}
-	c.kill, c.dead = kill, false
+	c.kill = kill
 	if w.p.Lock.Client == faults.Redquorum {
 		c.player.Open = again
 	}
@@ -179,7 +181,7 @@ func (w *world) strike(e *faults.Event, end bool) {
 			}
 		}
 		if e.Procs.Clients.Has(i) {
-			w.strikeClient(i, e.Verb, end)
+			w.strikeClient(i, e, end)
 		}
 	}
 	if e.Verb != faults.Alias && e.Verb != faults.View {
@@ -200,13 +202,13 @@ func (w *world) strikeLink(l *link, e *faults.Event, end bool) {
 	}
 }
 
-func (w *world) strikeClient(i int, verb faults.Verb, end bool) {
-	c := w.clients[i]
-	switch {
-	case verb == faults.Kill && !end && !c.dead:
-		c.dead = true
-		c.kill()
-	case (verb == faults.Start || verb == faults.Kill && end) && c.dead:
+func (w *world) strikeClient(i int, e *faults.Event, end bool) {
+	switch c := w.clients[i]; c.Strike(e, end) {
+	case faults.Kill:
+		if c.kill != nil {
+			c.kill()
+		}
+	case faults.Start:
 		w.start(i)
 	}
 }
