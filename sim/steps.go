@@ -8,7 +8,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/faults"
-	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/sim/internal/program"
 )
 
 // A script is the steps that the plan has for a client, done in their order:
@@ -18,9 +18,8 @@ type script struct {
 	steps    []*faults.Event
 	wake     *signal
 	cancel   context.CancelFunc
-	locks    []*lock
-	waits    string // the lock that a step waits for
-	checked  *bool  // what a check found
+	program.Steps
+	waits string // the lock that a step waits for
 }
 
 func (s *script) fresh() script { return script{scripted: s.scripted} }
@@ -75,72 +74,20 @@ func (c *Client) step(e *faults.Event) {
 		c.w.logResult(c, e, string(c.inspects(e.Name)))
 	case faults.DoResume:
 		c.resumeStep(e)
-	case faults.DoCheck:
-		l := c.script.latest()
-		valid := l != nil && l.Valid()
-		c.script.checked = &valid
-	case faults.DoWrite:
-		c.script.write(e, int(c.w.now))
-	default:
-		if l := c.script.latest(); l != nil {
-			c.script.do(l, e)
-		}
-	}
-}
-
-// latest returns the lock that was acquired last, or nil.
-func (s *script) latest() *lock {
-	if n := len(s.locks); n > 0 {
-		return s.locks[n-1]
-	}
-	return nil
-}
-
-// do does a step with the lock that was acquired last.
-func (s *script) do(l *lock, e *faults.Event) {
-	rest := s.locks[:len(s.locks)-1]
-	switch e.Verb {
-	case faults.DoUnlock:
-		s.locks = rest
-		_ = l.Unlock()
-	case faults.DoExtend:
-		l.Extend(e.Offset)
-	case faults.DoDowngrade:
-		if l.wants.Mode != node.Write {
-			return
-		}
-		s.locks = rest
-		if inner := l.downgrade(); inner != nil {
-			s.locks = append(s.locks, inner)
-		}
 	case faults.DoDetach:
-		if l.detach() != nil {
-			s.locks = rest
+		if n := len(c.script.Locks); n > 0 && c.script.Locks[n-1].(*lock).detach() != nil {
+			c.script.Locks = c.script.Locks[:n-1]
 		}
-	}
-}
-
-// write writes under the lock that was acquired last, if it is valid, or was at the last check.
-func (s *script) write(e *faults.Event, value int) {
-	l := s.latest()
-	valid := l != nil && l.Valid()
-	if s.checked != nil {
-		valid, s.checked = *s.checked, nil
-	}
-	if valid {
-		l.Write(value, e.Range.Min)
+	default:
+		c.script.Do(e, int(c.w.now))
 	}
 }
 
 // lockStep acquires a lock.
 func (c *Client) lockStep(e *faults.Event) {
 	s, w := &c.script, c.w
-	length := e.Lease
-	if length == 0 {
-		length = w.p.Lock.Lease
-	}
 	ctx, cancel := context.WithCancel(c.ctx)
-	q := requested(e, length)
+	q := program.Step(e, &w.p.Lock)
 	q.Ended = new(int64)
 	s.cancel = func() {
 		cancel()
@@ -156,7 +103,7 @@ func (c *Client) lockStep(e *faults.Event) {
 		w.logResult(c, e, err.Error())
 		return
 	}
-	s.locks = append(s.locks, l)
+	s.Locks = append(s.Locks, l)
 	w.waited = max(w.waited, time.Duration(w.now-c.caller().since))
 	w.logResult(c, e, "granted")
 }
@@ -186,19 +133,6 @@ func (c *Client) resumeStep(e *faults.Event) {
 		c.w.logResult(c, e, err.Error())
 		return
 	}
-	c.script.locks = append(c.script.locks, l)
+	c.script.Locks = append(c.script.Locks, l)
 	c.w.logResult(c, e, "resumed")
-}
-
-// requested is what a step asks for.
-func requested(e *faults.Event, length time.Duration) request {
-	names := strings.Split(e.Name, ",")
-	q := request{Names: names, Lease: length, Fixed: e.Fixed, Wait: e.Verb == faults.DoLock, Fair: e.As == faults.Fairly}
-	switch e.As {
-	case faults.ToRead:
-		q.Mode = node.Read
-	case faults.ToWrite:
-		q.Mode = node.Write
-	}
-	return q
 }

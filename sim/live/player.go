@@ -41,8 +41,7 @@ type Player struct {
 	lacks   []string // what the library cannot do
 	grants  int
 	holds   map[*hold]bool // that are not over
-	held    []*hold        // by steps, the latest last
-	checked *bool
+	steps   program.Steps
 	abort   context.CancelFunc // of the step's acquisition
 }
 
@@ -197,45 +196,15 @@ func (p *Player) close(e *faults.Event) {
 // step does one step.
 func (p *Player) step(e *faults.Event) {
 	p.report(sim.Entry{Kind: sim.KindStep, Name: e.Name, Text: e.Words(), Mode: string(e.As)})
-	var h *hold
-	if n := len(p.held); n > 0 {
-		h = p.held[n-1]
-	}
 	switch e.Verb {
 	case faults.DoLock, faults.DoTry:
 		p.lockStep(e)
-	case faults.DoCheck:
-		is := h != nil && h.Valid()
-		p.checked = &is
-	case faults.DoWrite:
-		is := h != nil && h.Valid()
-		if p.checked != nil {
-			is, p.checked = *p.checked, nil
-		}
-		if is {
-			p.wait(p.life, p.now()+e.Range.Min)
-			h.access("writes")
-		}
-	case faults.DoUnlock:
-		if h != nil {
-			p.held = p.held[:len(p.held)-1]
-			_ = h.Unlock()
-		}
-	case faults.DoExtend:
-		if h != nil {
-			h.Extend(e.Offset)
-		}
-	case faults.DoDowngrade:
-		if h != nil && h.wants.Mode == node.Write {
-			p.held = p.held[:len(p.held)-1]
-			if inner := h.downgrade(); inner != nil {
-				p.held = append(p.held, inner)
-			}
-		}
 	case faults.DoInspect:
 		p.inspect(p.life, e.Name)
 	default:
-		p.outcome(string(e.Verb), e.Name, errors.ErrUnsupported)
+		if !p.steps.Do(e, 0) {
+			p.outcome(string(e.Verb), e.Name, errors.ErrUnsupported)
+		}
 	}
 }
 
@@ -252,11 +221,6 @@ func (p *Player) inspect(ctx context.Context, name string) {
 
 // lockStep acquires a lock. If nobody holds it when the faults are over, it must come.
 func (p *Player) lockStep(e *faults.Event) {
-	w := Wanted{Names: strings.Split(e.Name, ","), Lease: e.Lease, Fixed: e.Fixed || !p.Plan.Lock.Renew, Fair: e.As == faults.Fairly,
-		Wait: e.Verb == faults.DoLock, Mode: map[faults.As]node.Mode{faults.ToRead: node.Read, faults.ToWrite: node.Write}[e.As]}
-	if w.Lease == 0 {
-		w.Lease = p.Plan.Lock.Lease
-	}
 	ctx, abort := context.WithCancel(p.life)
 	defer abort()
 	p.mu.Lock()
@@ -272,8 +236,8 @@ func (p *Player) lockStep(e *faults.Event) {
 			abort()
 		}
 	})
-	if h, err := p.acquire(ctx, string(e.Verb), w); err == nil {
-		p.held = append(p.held, h)
+	if h, err := p.acquire(ctx, string(e.Verb), program.Step(e, &p.Plan.Lock)); err == nil {
+		p.steps.Locks = append(p.steps.Locks, h)
 	}
 }
 

@@ -3,9 +3,11 @@
 package program
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -311,4 +313,64 @@ func (k *Worker) Last(names []string, scripted bool, acquire func(Want) bool) bo
 // Around draws a time close to d.
 func Around(r *faults.Random, d time.Duration) time.Duration {
 	return d + time.Duration(r.Below(int(d/5))) - d/10
+}
+
+// Steps are what a client has of its steps in the plan.
+type Steps struct {
+	Locks []Lock // that it has acquired, the latest last
+
+	checked *bool // what a check found
+}
+
+// Do does a step that is about the lock that was acquired last. It reports whether the step is one of
+// those.
+func (s *Steps) Do(e *faults.Event, value int) bool {
+	var l Lock
+	if n := len(s.Locks); n > 0 {
+		l = s.Locks[n-1]
+	}
+	valid := (e.Verb == faults.DoCheck || e.Verb == faults.DoWrite) && l != nil && l.Valid()
+	switch e.Verb {
+	case faults.DoCheck:
+		s.checked = &valid
+	case faults.DoWrite:
+		if s.checked != nil {
+			valid, s.checked = *s.checked, nil
+		}
+		if valid && l != nil {
+			l.Write(value, e.Range.Min)
+		}
+	case faults.DoUnlock, faults.DoExtend, faults.DoDowngrade:
+		if l != nil {
+			s.release(l, e)
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+func (s *Steps) release(l Lock, e *faults.Event) {
+	switch e.Verb {
+	case faults.DoExtend:
+		l.Extend(e.Offset)
+	case faults.DoUnlock:
+		s.Locks = s.Locks[:len(s.Locks)-1]
+		_ = l.Unlock()
+	case faults.DoDowngrade:
+		if l.Wants().Mode != node.Write {
+			return
+		}
+		s.Locks = s.Locks[:len(s.Locks)-1]
+		if inner := l.Downgrade(); inner != nil {
+			s.Locks = append(s.Locks, inner)
+		}
+	}
+}
+
+// Step is what a step to lock or to try asks for.
+func Step(e *faults.Event, lock *faults.Lock) Want {
+	modes := map[faults.As]node.Mode{faults.ToRead: node.Read, faults.ToWrite: node.Write}
+	return Want{Names: strings.Split(e.Name, ","), Mode: modes[e.As], Fair: e.As == faults.Fairly, Lease: cmp.Or(e.Lease, lock.Lease),
+		Fixed: e.Fixed || !lock.Renew, Wait: e.Verb == faults.DoLock}
 }
