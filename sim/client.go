@@ -27,10 +27,10 @@ type Client struct {
 	strobe time.Duration
 	slept  int64 // when it was suspended
 
-	stopped  int // how many faults stop it
-	dead     bool
-	backlog  []backlog
-	tasks    []*task
+	stopped int // how many faults stop it
+	dead    bool
+	backlog []backlog
+	tasks   []*task
 
 	sweepAt  int64         // when the commands are looked at that have a deadline; 0: not
 	sweepFor clock.Instant // the deadline

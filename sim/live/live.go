@@ -1,9 +1,16 @@
-// Package live carries out a plan of package faults with real goroutines and clocks, and judges what
-// came of it. It does not know what the lock is, nor what the servers are.
+// Package live has what is the same wherever a plan of package faults is played with real goroutines
+// and clocks. It does not know what the lock is, nor what the servers are.
 //
-//   - [Strike] lets the plan's faults happen, each at its time: the caller carries them out.
-//   - A [Player] is one client. It plays the client's steps, or its drawn work, with a [Library].
-//   - A [Judge] turns what they have reported into a [sim.Result], whose story and page show the run.
+// A plan is played in three places: in virtual time (package sim), over pipes in one process (package
+// pipes), and by processes (package chaos). In each of them
+//
+//   - [faults.Link], [faults.Server] and [faults.Process] say what a fault does now, and the plan says
+//     who has which server, nodes and clock. A place carries that out.
+//   - A client draws its work, and does its steps, by sim/internal/program. Here that is a [Player]
+//     with a [Library], in sim a Client. Textbook Redlock is sim/internal/textbook.
+//   - [Strike] lets the faults happen, each at its time. The simulator has a queue of events for that.
+//   - A [Judge] turns what was reported into a [sim.Result], whose story and page show the run. The
+//     simulator sees more, and has its own checker.
 //
 // All of them report what happens as entries of a trace. The entries of several processes are put
 // together by their times, so the processes need one clock.
