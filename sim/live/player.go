@@ -48,21 +48,32 @@ type Player struct {
 // Play plays until the client has been served after the faults, and closes the library. If life ends
 // the client is dead: nothing more is reported. Play returns when the library's calls have.
 func (p *Player) Play(life context.Context) {
-	if p.True == nil {
-		p.True = p.Clock
-	}
-	for p.process(life) {
-		library, err := p.Open()
-		if err != nil {
-			break // it was opened with the same before
+	for q := p; q != nil; {
+		next := q.process(life)
+		if lacks := q.Lacks(); q != p {
+			p.mu.Lock()
+			p.lacks = append(p.lacks, lacks...)
+			p.mu.Unlock()
 		}
-		p.Library, p.leaving = library, false
-		p.Start++
+		q = next
 	}
 }
 
-// process plays one process of the client, and returns whether another is to follow.
-func (p *Player) process(life context.Context) bool {
+// next returns the client's next process, or nil if there is none.
+func (p *Player) next() *Player {
+	library, err := p.Open()
+	if err != nil { // it was opened with the same before
+		return nil
+	}
+	return &Player{Plan: p.Plan, Client: p.Client, Start: p.Start + 1, Library: library, Clock: p.Clock, True: p.True, Begun: p.Begun,
+		Report: p.Report, Open: p.Open}
+}
+
+// process plays one process of the client, and returns the next one, or nil.
+func (p *Player) process(life context.Context) *Player {
+	if p.True == nil {
+		p.True = p.Clock
+	}
 	p.life, p.dies = context.WithCancel(life)
 	defer p.dies()
 	p.holds = make(map[*hold]bool)
@@ -93,8 +104,8 @@ func (p *Player) process(life context.Context) bool {
 		}
 	}
 	p.tasks.Wait()
-	if p.leaving {
-		return life.Err() == nil
+	if p.leaving && life.Err() == nil {
+		return p.next()
 	}
 	if p.life.Err() == nil && p.now() >= p.Plan.Length {
 		for _, k := range workers {
@@ -103,14 +114,15 @@ func (p *Player) process(life context.Context) bool {
 		p.tasks.Wait()
 	}
 	_ = p.Library.Close()
-	return false
+	return nil
 }
 
 // Lacks returns what the plan asked for and the library does not have.
 func (p *Player) Lacks() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clone(p.lacks)
+	slices.Sort(p.lacks)
+	return slices.Compact(slices.Clone(p.lacks))
 }
 
 func (p *Player) now() time.Duration { return p.True.Now().Sub(p.Begun) }
