@@ -10,10 +10,7 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// brevity is a deadline's distance where no answer will come.
-const brevity = 100 * time.Millisecond
-
-var submitRules = []rule{
+var submitRules = []goRule{
 	{"the deadline passed before: nothing is sent", func(f fixture) {
 		cmd := f.acquire(name, "a", 5)
 		cmd.Deadline = f.Clock.Now().Add(-time.Millisecond)
@@ -159,27 +156,27 @@ func (f fixture) within(wait func()) {
 	}
 }
 
-// A bell counts calls of wake, and has what was handed on.
-type bell struct {
+// A goBell counts calls of wake, and has what was handed on.
+type goBell struct {
 	rings  chan struct{}
 	handed chan node.Turn
 	stop   func()
 }
 
 // watch watches a name in the mode of the test, and returns when the subscription has begun.
-func (f fixture) watch(name string) bell {
+func (f fixture) watch(name string) goBell {
 	f.Helper()
 	return f.watchIn(name, f.mode)
 }
 
-func (f fixture) watchIn(name string, mode node.Mode) bell {
+func (f fixture) watchIn(name string, mode node.Mode) goBell {
 	f.Helper()
 	b := newBell()
 	return f.begun(b, f.Node.Watch(name, mode, func() { b.rings <- struct{}{} }))
 }
 
 // watchFor watches for a waiter in line for name.
-func (f fixture) watchFor(waiter string) bell {
+func (f fixture) watchFor(waiter string) goBell {
 	f.Helper()
 	b := newBell()
 	return f.begun(b, f.Node.Listen(node.Process(waiter), func(t node.Turn) {
@@ -191,12 +188,12 @@ func (f fixture) watchFor(waiter string) bell {
 	}))
 }
 
-func newBell() bell {
-	return bell{rings: make(chan struct{}, 1000), handed: make(chan node.Turn, 1000)}
+func newBell() goBell {
+	return goBell{rings: make(chan struct{}, 1000), handed: make(chan node.Turn, 1000)}
 }
 
-// begun returns the bell when its subscription has begun.
-func (f fixture) begun(b bell, stop func()) bell {
+// begun returns the goBell when its subscription has begun.
+func (f fixture) begun(b goBell, stop func()) goBell {
 	f.Helper()
 	b.stop = stop
 	f.Cleanup(stop)
@@ -206,7 +203,7 @@ func (f fixture) begun(b bell, stop func()) bell {
 }
 
 // rings requires a call of wake.
-func (f fixture) rings(b bell) {
+func (f fixture) rings(b goBell) {
 	f.Helper()
 	select {
 	case <-b.rings:
@@ -216,7 +213,7 @@ func (f fixture) rings(b bell) {
 }
 
 // drain forgets the calls so far, also those that are just under way.
-func (b bell) drain() {
+func (b goBell) drain() {
 	for {
 		select {
 		case <-b.rings:
@@ -226,7 +223,7 @@ func (b bell) drain() {
 	}
 }
 
-var watchRules = []rule{
+var watchRules = []goRule{
 	{"the beginning of a subscription wakes", func(f fixture) {
 		f.watch(name)
 	}},
@@ -240,7 +237,7 @@ var watchRules = []rule{
 	}},
 	{"a release of several wakes those who wait for any", func(f fixture) {
 		f.want(node.Granted, of(f.acquire(name, "a", 5), several...))
-		var bells []bell
+		var bells []goBell
 		for _, name := range several {
 			bells = append(bells, f.watch(name))
 		}
@@ -307,7 +304,7 @@ var watchRules = []rule{
 	}},
 }
 
-var closeRules = []rule{
+var closeRules = []goRule{
 	{"later commands are answered with ErrClosed, unsent", func(f fixture) {
 		f.must(f.Node.Close())
 		if r := f.wantErr(node.ErrClosed, f.acquire(name, "a", 5)); !r.Unsent {

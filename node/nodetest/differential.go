@@ -21,7 +21,8 @@ import (
 // 20,000. With -short it makes a fifth of them.
 //
 // The first system is the measure for the others. A failure is reduced to a short
-// sequence, with the command that plays it again.
+// sequence, with the command that plays it again. It is written as a rule with the
+// answers of the first system, which [Play] plays on others.
 func Differential(t rapid.TB, ops int, systems ...System) {
 	const steps, each = 60, 100 // a run of so many steps makes about so many operations
 	runs := max(1, ops/each)
@@ -30,7 +31,7 @@ func Differential(t rapid.TB, ops int, systems ...System) {
 		if err := s.connect(); err != nil {
 			t.Fatal(err)
 		}
-		for _, process := range waiters[:2] { // the third does not listen
+		for _, process := range listeners {
 			begun := make(chan struct{}, 100)
 			defer s.Node.Listen(process, func(turn node.Turn) {
 				if turn.Name == "" {
@@ -190,11 +191,11 @@ type step struct {
 }
 
 func (s step) String() string {
-	switch c := s.cmd; {
-	case c.Kind != 0:
-		return fmt.Sprintf("%v %v %v ttl %v keep %v wait %+v, hand-off %d", c.Kind, c.Mode, c.Claims, c.TTL, c.Retention, c.Waiting(), c.Handoff)
+	switch {
+	case s.cmd.Kind != 0:
+		return commandText(s.cmd)
 	case len(s.redis) > 0:
-		return strings.Join(s.redis, " ")
+		return join(append([]string{"redis"}, s.redis...))
 	case s.advance > 0:
 		return fmt.Sprint("advance ", s.advance)
 	}
@@ -209,7 +210,8 @@ var (
 	lockNames = []string{"n", "{n}", "a{b}"}
 	owners    = []string{"a", "8743c9c0-0795-8907-87fd-6c719a6b4586:1"}
 	heirs     = []string{node.Standby(owners[0]), node.Standby(owners[1])}
-	waiters   = []string{"me", "you", owners[1] + "7"}
+	listeners = []string{"me", "you"}
+	waiters   = append(slices.Clone(listeners), owners[1]+"7") // this one does not listen
 	keys      = append([]string{
 		node.FenceKey("n"), node.FenceKey("a{b}"), node.ReadersKey("n"), node.NextKey("n"), node.NextKey("a{b}"),
 		node.HoldKey("n", owners[0]), node.HoldKey("a{b}", owners[0]), node.HoldKey("a{b}", owners[1]),
@@ -384,6 +386,8 @@ type race struct {
 	done    int
 	looked  time.Time // when advance was begun last
 	late    string    // if a server was, how: what comes then cannot be compared
+	rule    []string  // the steps that did something, as the lines of a rule, with the first system's answers
+	looks   []string  // and those after the last of them, which only look at names
 }
 
 // run plays a program on servers without keys.
@@ -392,9 +396,10 @@ func (r *race) run(program []step) error {
 		return err
 	}
 	r.looked = time.Now()
-	for i, s := range program {
+	for _, s := range program {
 		if err := r.play(s); err != nil {
-			return fmt.Errorf("%w\nafter:%s", err, shown(program[:i+1]))
+			return fmt.Errorf("%w\nAs a rule, with the answers of %s:\n\nmodes exclusive\n\n# The systems differ.\nlisten %s\n%s",
+				err, r.systems[0].Name, strings.Join(listeners, " "), strings.Join(append(r.rule, r.looks...), "\n"))
 		}
 		if r.late != "" {
 			return nil
@@ -403,32 +408,26 @@ func (r *race) run(program []step) error {
 	return nil
 }
 
-// shown returns the steps that do something, one on a line.
-func shown(program []step) string {
-	var lines strings.Builder
-	for _, s := range program {
-		if s.String() != "-" {
-			lines.WriteString("\n  " + s.String())
-		}
-	}
-	return lines.String()
-}
-
 func (r *race) play(s step) error {
+	r.looks = nil
 	switch {
 	case s.cmd.Kind != 0:
 		return r.submit(s.cmd)
 	case s.advance > 0:
+		r.rule = append(r.rule, s.String())
 		return r.advance(s.advance)
 	case len(s.redis) == 0:
 		return nil
 	}
+	wrong := ""
 	err := r.all(func(sys System) error {
 		if err := sys.Do(s.redis...); !errors.Is(err, node.ErrWrongType) {
 			return err
 		}
+		wrong = " -> error wrong-type"
 		return nil // HSET of a string: all refuse, as what is there then shows
 	})
+	r.rule = append(r.rule, s.String()+wrong)
 	if err != nil {
 		return err
 	}
@@ -507,6 +506,7 @@ func (r *race) compare(cmd node.Command) error {
 		}
 		if i == 0 {
 			want = got
+			r.note(cmd, got)
 			for _, o := range outcome(got, cmd) {
 				r.seen[o]++
 			}
@@ -519,9 +519,15 @@ func (r *race) compare(cmd node.Command) error {
 	return nil
 }
 
-var kinds = map[string]node.Kind{
-	"acquire": node.Acquire, "release": node.Release, "extend": node.Extend, "inspect": node.Inspect, "break": node.Break,
-	"downgrade": node.Downgrade,
+// note keeps a command and its answer.
+func (r *race) note(cmd node.Command, got node.Reply) {
+	if cmd.Kind != node.Inspect {
+		r.rule = append(r.rule, commandText(cmd)+" -> "+join(replyText(got)))
+		return
+	}
+	for _, verb := range []string{"inspect", "fences", "queue"} {
+		r.looks = append(r.looks, join([]string{verb, cmd.Claims[0].Name})+" -> "+join(lookText(verb, got, node.Exclusive)))
+	}
 }
 
 // same requires of got what was answered before.

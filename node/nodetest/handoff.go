@@ -8,13 +8,13 @@ import (
 
 // wantHanded requires that a release hands the lock on, or, if the node has no Life,
 // that it notifies the first waiter.
-func (f fixture) wantHanded(to bell, owner string, release node.Command) {
+func (f fixture) wantHanded(to goBell, owner string, release node.Command) {
 	f.Helper()
 	f.wantHandedWith(to, owner, release.Handoff, release)
 }
 
 // wantHandedWith requires it with a token of its own.
-func (f fixture) wantHandedWith(to bell, owner string, token node.Token, release node.Command) {
+func (f fixture) wantHandedWith(to goBell, owner string, token node.Token, release node.Command) {
 	f.Helper()
 	r := f.want(node.Released, release)
 	if r.Life == nil {
@@ -27,7 +27,7 @@ func (f fixture) wantHandedWith(to bell, owner string, token node.Token, release
 }
 
 // handed requires a turn with an owner and a token.
-func (f fixture) handed(to bell, owner string, token node.Token) (turn node.Turn) {
+func (f fixture) handed(to goBell, owner string, token node.Token) (turn node.Turn) {
 	f.Helper()
 	select {
 	case turn = <-to.handed:
@@ -42,7 +42,7 @@ func (f fixture) handed(to bell, owner string, token node.Token) (turn node.Turn
 	return turn
 }
 
-var handoffRules = []rule{
+var handoffRules = []goRule{
 	{"a standby claim is left if its token is above the fence, whatever that of the Acquire is", func(f fixture) {
 		first := f.watchFor("first:a")
 		f.want(node.Granted, f.rival().acquire(name, "a", 5))
@@ -68,7 +68,7 @@ var handoffRules = []rule{
 	}},
 }
 
-var readersHandoffRules = []rule{
+var readersHandoffRules = []goRule{
 	{"each reader has the lock for as long as its place had left", func(f fixture) {
 		short, long := f.watchFor("short:1"), f.watchFor("long:1")
 		f.want(node.Granted, f.acquire(name, "a", 5))

@@ -37,7 +37,7 @@ type spot struct {
 	kept   time.Duration
 }
 
-func parse(queue string) (spots []spot) {
+func parseQueue(queue string) (spots []spot) {
 	for i, word := range strings.Fields(queue) {
 		s := spot{mode: letters[word[0]], ticket: node.Token(10 * (i + 1)), kept: time.Duration(i+1) * life}
 		if len(word) > 1 {
@@ -271,7 +271,7 @@ var nexts = []struct {
 	{"w", "hand on, the first reads", "r+ w+", "g ."},
 }
 
-var nextRules = []rule{
+var nextRules = []goRule{
 	{"a waiter is in the way of those behind it, unless both read", func(f fixture) {
 		for i, row := range ways {
 			for k, stays := range []time.Duration{0, 20 * life} {
@@ -281,9 +281,9 @@ var nextRules = []rule{
 		}
 	}},
 	{"the next are notified, or are handed the lock: the first, or the readers up to the first that does not read", func(f fixture) {
-		heard := f.hear(parse(strings.Repeat("x ", node.MaxTold+2))...)
+		heard := f.hear(parseQueue(strings.Repeat("x ", node.MaxTold+2))...)
 		for i, row := range nexts {
-			name, queue, want := fmt.Sprint("next ", i), parse(row.queue), row.want
+			name, queue, want := fmt.Sprint("next ", i), parseQueue(row.queue), row.want
 			what := fmt.Sprintf("%q: %s, %q wait", row.holders, row.does, row.queue)
 			f.lineUp(name, row.holders, queue)
 			r := f.ends(name, row.holders, row.does, queue)
@@ -340,7 +340,7 @@ var nextRules = []rule{
 // are then. The waiter stays for a time; 0: it does not. The fence is just below next.
 func (f fixture) wantWay(name string, row way, stays time.Duration, token node.Token) {
 	f.Helper()
-	me, queue := spot{mode: letters[row.asks[0]], kept: stays}, parse(row.queue)
+	me, queue := spot{mode: letters[row.asks[0]], kept: stays}, parseQueue(row.queue)
 	fmt.Sscanf(row.asks[1:], "%d%c", &me.ticket, &me.mark)
 	f.lineUp(name, row.holders, queue)
 	f.want(node.Absent, f.release(name, "", next-1))

@@ -1,7 +1,7 @@
 // Package nodetest holds every implementation of [node.Node] to the meaning
 // that package node gives to its commands.
 //
-// [Run] goes through the sentences of that documentation one by one.
+// [Run] goes through the rules in testdata, which are text that says the same.
 // [Differential] gives several nodes the same random commands and disturbances
 // and requires the same replies.
 package nodetest
@@ -76,12 +76,6 @@ func (s System) connect() error {
 
 func (s System) soon() clock.Instant { return s.Clock.Now().Add(patience) }
 
-// TTLs that are much longer than a test.
-const (
-	life      = 100 * time.Second
-	retention = 1000 * time.Second
-)
-
 func (f fixture) acquire(name, owner string, token node.Token) node.Command {
 	return node.Command{
 		Kind: node.Acquire, Mode: f.mode, Claims: []node.Claim{{Name: name, Owner: owner, Token: token}},
@@ -130,20 +124,35 @@ func (s System) downgrade(name, owner string) node.Command {
 }
 
 // reasons are all errors that a Reply's Err may match.
-var reasons = []error{
-	node.ErrTimeout, node.ErrUnreachable, node.ErrOverloaded, node.ErrClosed, node.ErrLoading, node.ErrBusy,
-	node.ErrReadOnly, node.ErrMisconf, node.ErrOutOfMemory, node.ErrServer, node.ErrWrongType, node.ErrAuth,
-	node.ErrCertificate, node.ErrUnsupported,
+var reasons = []struct {
+	word string
+	err  error
+}{
+	{"timeout", node.ErrTimeout}, {"unreachable", node.ErrUnreachable}, {"overloaded", node.ErrOverloaded},
+	{"closed", node.ErrClosed}, {"loading", node.ErrLoading}, {"busy", node.ErrBusy}, {"read-only", node.ErrReadOnly},
+	{"cannot-save", node.ErrMisconf}, {"out-of-memory", node.ErrOutOfMemory}, {"server", node.ErrServer},
+	{"wrong-type", node.ErrWrongType}, {"auth", node.ErrAuth}, {"certificate", node.ErrCertificate},
+	{"unsupported", node.ErrUnsupported},
 }
 
 // reason returns which of node's errors err matches, nil if none.
 func reason(err error) error {
 	for _, r := range reasons {
-		if errors.Is(err, r) {
-			return r
+		if errors.Is(err, r.err) {
+			return r.err
 		}
 	}
 	return nil
+}
+
+// reasonText returns its word.
+func reasonText(err error) string {
+	for _, r := range reasons {
+		if errors.Is(err, r.err) {
+			return r.word
+		}
+	}
+	return fmt.Sprint(err)
 }
 
 // wellFormed is what holds for every reply to a command of this kind.

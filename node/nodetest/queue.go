@@ -12,9 +12,6 @@ import (
 // redquorums is an owner that is not of another make.
 const redquorums = "8743c9c0-0795-8907-87fd-6c719a6b4586:1"
 
-// suffixes end the names of waiters.
-var suffixes = [...]string{node.Exclusive: "", node.Read: node.ReadSuffix, node.Write: node.WriteSuffix}
-
 // inLine gives a command a ticket, and patience for longer than a test takes. The waiter's name
 // gets the suffix of the command's mode.
 func inLine(ticket node.Token, waiter string, cmd node.Command) node.Command {
@@ -66,7 +63,7 @@ func (f fixture) wantLine(name string, waiters ...string) {
 }
 
 // waiterRules are those of a waiter in any mode. The tables in next.go say when it has its turn.
-var waiterRules = []rule{
+var waiterRules = []goRule{
 	{"the largest ticket is exact", func(f fixture) {
 		f.want(node.Granted, f.rival().acquire(name, "a", 5))
 		f.want(node.Refused, inLine(node.MaxToken, "last", f.acquire(name, "x", 6)))
@@ -150,7 +147,7 @@ var waiterRules = []rule{
 	}},
 }
 
-var queueRules = []rule{
+var queueRules = []goRule{
 	{"a queue of another type keeps nobody's lock, and is left", func(f fixture) {
 		f.must(f.Do("SET", node.QueueKey(name), "x"))
 		b := f.watch(name)
@@ -397,7 +394,7 @@ func (f fixture) wantReserved(what, name string, queue []spot) {
 	}
 }
 
-var queueSeveralRules = []rule{
+var queueSeveralRules = []goRule{
 	{"a waiter gets all or none, and is in the queues of those that it waits for", func(f fixture) {
 		heard := f.hear(spot{ticket: 10}, spot{ticket: 30})
 		for i, row := range eaches {

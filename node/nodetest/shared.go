@@ -52,7 +52,7 @@ func lasting(ttl time.Duration, cmd node.Command) node.Command {
 // pass lets a hold of one life expire.
 func (f fixture) pass() { f.Helper(); f.must(f.Advance(life + time.Second)) }
 
-var readRules = []rule{
+var readRules = []goRule{
 	{"readers share", func(f fixture) {
 		f.want(node.Granted, f.read("a", 5))
 		f.want(node.Granted, f.read("b", 6))
@@ -221,7 +221,7 @@ var readRules = []rule{
 	}},
 }
 
-var writeRules = []rule{
+var writeRules = []goRule{
 	{"readers are in the way, with the longest life and the higher fence", func(f fixture) {
 		f.want(node.Granted, f.read("a", 8))
 		f.want(node.Granted, lasting(3*life, f.read("b", 4)))
@@ -264,7 +264,7 @@ var writeRules = []rule{
 	}},
 }
 
-var downgradeRules = []rule{
+var downgradeRules = []goRule{
 	{"the writer becomes a reader with what is left of its life, and wakes", func(f fixture) {
 		b := f.watchMode(node.Read)
 		f.want(node.Granted, lasting(3*life, f.write("w", 5)))
@@ -340,13 +340,13 @@ var downgradeRules = []rule{
 }
 
 // watchMode watches name in a mode.
-func (f fixture) watchMode(mode node.Mode) bell {
+func (f fixture) watchMode(mode node.Mode) goBell {
 	f.Helper()
 	return f.watchIn(name, mode)
 }
 
 // silent requires that there is no call of wake.
-func (f fixture) silent(b bell) {
+func (f fixture) silent(b goBell) {
 	f.Helper()
 	select {
 	case <-b.rings:
