@@ -23,18 +23,12 @@ func runGo(t *testing.T, open func(t *testing.T) System) {
 		modes []node.Mode // of the locks, unless a rule says otherwise
 		rules []goRule
 	}{
-		{"Read", exclusive, readRules},
-		{"Write", exclusive, writeRules},
-		{"Downgrade", exclusive, downgradeRules},
 		{"Waiter", all, waiterRules},
 		{"Queue", alone, queueRules},
 		{"Queues of several", exclusive, queueSeveralRules},
 		{"Who is next", exclusive, nextRules},
 		{"Hand-off", all, handoffRules},
 		{"Hand-off of readers", exclusive, readersHandoffRules},
-		{"Submit", exclusive, submitRules},
-		{"Watch", exclusive, watchRules},
-		{"Close", exclusive, closeRules},
 	} {
 		for _, mode := range group.modes {
 			t.Run(group.name+", "+mode.String(), func(t *testing.T) {
@@ -87,6 +81,73 @@ func (f fixture) wantKept(cmd node.Command, want ...bool) {
 	for i, kept := range r.Kept {
 		if kept != want[i] {
 			f.Errorf("claim %d: kept %v, want %v", i, kept, want[i])
+		}
+	}
+}
+
+// A goBell counts calls of wake, and has what was handed on.
+type goBell struct {
+	rings  chan struct{}
+	handed chan node.Turn
+	stop   func()
+}
+
+// watch watches a name in the mode of the test, and returns when the subscription has begun.
+func (f fixture) watch(name string) goBell {
+	f.Helper()
+	return f.watchIn(name, f.mode)
+}
+
+func (f fixture) watchIn(name string, mode node.Mode) goBell {
+	f.Helper()
+	b := newBell()
+	return f.begun(b, f.Node.Watch(name, mode, func() { b.rings <- struct{}{} }))
+}
+
+// watchFor watches for a waiter in line for name.
+func (f fixture) watchFor(waiter string) goBell {
+	f.Helper()
+	b := newBell()
+	return f.begun(b, f.Node.Listen(node.Process(waiter), func(t node.Turn) {
+		if t.Name == "" || t.Name == name && t.Owner == "" {
+			b.rings <- struct{}{}
+		} else if t.Name == name {
+			b.handed <- t
+		}
+	}))
+}
+
+func newBell() goBell {
+	return goBell{rings: make(chan struct{}, 1000), handed: make(chan node.Turn, 1000)}
+}
+
+// begun returns the goBell when its subscription has begun.
+func (f fixture) begun(b goBell, stop func()) goBell {
+	f.Helper()
+	b.stop = stop
+	f.Cleanup(stop)
+	f.rings(b)
+	b.drain()
+	return b
+}
+
+// rings requires a call of wake.
+func (f fixture) rings(b goBell) {
+	f.Helper()
+	select {
+	case <-b.rings:
+	case <-time.After(patience):
+		f.Fatalf("not woken in %v", patience)
+	}
+}
+
+// drain forgets the calls so far, also those that are just under way.
+func (b goBell) drain() {
+	for {
+		select {
+		case <-b.rings:
+		case <-time.After(brevity / 10):
+			return
 		}
 	}
 }

@@ -230,16 +230,6 @@ func (f fixture) want(status node.Status, cmd node.Command) node.Reply {
 	return r
 }
 
-// wantTold asks and requires a status, with a fence.
-func (f fixture) wantTold(status node.Status, fence node.Token, cmd node.Command) node.Reply {
-	f.Helper()
-	r := f.want(status, cmd)
-	if r.Fence != fence {
-		f.Errorf("%v %+v: fence %d, want %d", cmd.Kind, cmd.Claims, r.Fence, fence)
-	}
-	return r
-}
-
 // wantErr asks and requires that there is no answer, because of reason.
 func (f fixture) wantErr(reason error, cmd node.Command) node.Reply {
 	f.Helper()

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/redquorum/redquorum/node"
 )
 
 // testdata has the rules. Its README says what their words mean.
@@ -85,6 +87,14 @@ func Run(t *testing.T, open func(t *testing.T) System) {
 		}
 	}
 	runGo(t, open)
+	for _, r := range goRules {
+		t.Run("Go/"+r.sentence, func(t *testing.T) {
+			f := fixture{t, open(t), node.Exclusive}
+			f.must(f.connect())
+			r.test(f)
+			f.must(f.Node.Close())
+		})
+	}
 }
 
 // Play plays the rules of a text, each on a server whose keys it removes. A TTL may differ by the

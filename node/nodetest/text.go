@@ -1,6 +1,7 @@
 package nodetest
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -335,11 +336,16 @@ func holders(s node.State) (mode node.Mode, owners []string) {
 // fits reports whether an answer is what a rule wants. A TTL may be less by early, or more by late.
 func fits(got, want []string, early, late time.Duration) bool {
 	return slices.EqualFunc(got, want, func(got, want string) bool {
+		least, most, ranges := strings.Cut(strings.TrimPrefix(want, "ttl="), "..")
+		if !ranges {
+			most = least
+		}
 		g, err := time.ParseDuration(strings.TrimPrefix(got, "ttl="))
-		w, bad := time.ParseDuration(strings.TrimPrefix(want, "ttl="))
-		if err != nil || bad != nil || strings.HasPrefix(got, "ttl=") != strings.HasPrefix(want, "ttl=") {
+		low, bad := time.ParseDuration(least)
+		high, worse := time.ParseDuration(most)
+		if errors.Join(err, bad, worse) != nil || strings.HasPrefix(got, "ttl=") != strings.HasPrefix(want, "ttl=") {
 			return got == want
 		}
-		return g <= w+late && g+early >= w
+		return g <= high+late && g+early >= low
 	})
 }
