@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"testing"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -142,6 +143,19 @@ var goRules = []struct {
 			stop()
 		}
 	}},
+}
+
+// A fixture is a System in one test.
+type fixture struct {
+	*testing.T
+	System
+}
+
+func (f fixture) must(err error) {
+	f.Helper()
+	if err != nil {
+		f.Fatal(err)
+	}
 }
 
 // command returns that of a line.

@@ -9,8 +9,6 @@ package nodetest
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"testing"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -76,51 +74,8 @@ func (s System) connect() error {
 
 func (s System) soon() clock.Instant { return s.Clock.Now().Add(patience) }
 
-func (f fixture) acquire(name, owner string, token node.Token) node.Command {
-	return node.Command{
-		Kind: node.Acquire, Mode: f.mode, Claims: []node.Claim{{Name: name, Owner: owner, Token: token}},
-		TTL: life, Retention: retention, Deadline: f.soon(),
-	}
-}
-
-func (f fixture) release(name, owner string, token node.Token) node.Command {
-	return node.Command{
-		Kind: node.Release, Mode: f.mode, Claims: []node.Claim{{Name: name, Owner: owner, Token: token}},
-		Retention: retention, Deadline: f.soon(),
-	}
-}
-
-func (f fixture) extend(ttl time.Duration, claims ...node.Claim) node.Command {
-	return node.Command{Kind: node.Extend, Mode: f.mode, Claims: claims, TTL: ttl, Deadline: f.soon()}
-}
-
 func (s System) inspect(name string) node.Command {
 	return node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: name}}, Deadline: s.soon()}
-}
-
-func (s System) breakLock(name string, token node.Token) node.Command {
-	return node.Command{
-		Kind: node.Break, Claims: []node.Claim{{Name: name, Token: token}},
-		Retention: retention, Deadline: s.soon(),
-	}
-}
-
-// in puts a command in another mode.
-func in(mode node.Mode, cmd node.Command) node.Command {
-	cmd.Mode = mode
-	return cmd
-}
-
-// withWait returns cmd with a Wait of its own, which change has changed.
-func withWait(cmd node.Command, change func(*node.Wait)) node.Command {
-	w := cmd.Waiting()
-	change(&w)
-	cmd.Wait = &w
-	return cmd
-}
-
-func (s System) downgrade(name, owner string) node.Command {
-	return node.Command{Kind: node.Downgrade, Claims: []node.Claim{{Name: name, Owner: owner}}, Deadline: s.soon()}
 }
 
 // reasons are all errors that a Reply's Err may match.
@@ -186,114 +141,4 @@ func possible(k node.Kind, s node.Status) bool {
 		return k == node.Extend || k == node.Inspect || k == node.Downgrade
 	}
 	return false
-}
-
-// A fixture is a System in one test.
-type fixture struct {
-	*testing.T
-	System
-	mode node.Mode // of the locks that the test is about, unless it says otherwise
-}
-
-func newFixture(t *testing.T, s System, mode node.Mode) fixture {
-	t.Helper()
-	if err := s.connect(); err != nil {
-		t.Fatal(err)
-	}
-	return fixture{t, s, mode}
-}
-
-func (f fixture) must(err error) {
-	f.Helper()
-	if err != nil {
-		f.Fatal(err)
-	}
-}
-
-// reply asks, and fails the test if the reply contradicts itself.
-func (f fixture) reply(cmd node.Command) node.Reply {
-	f.Helper()
-	r := f.ask(cmd)
-	if err := wellFormed(cmd, r); err != nil {
-		f.Errorf("%v: %v", cmd.Kind, err)
-	}
-	return r
-}
-
-// want asks and requires a status.
-func (f fixture) want(status node.Status, cmd node.Command) node.Reply {
-	f.Helper()
-	r := f.reply(cmd)
-	if r.Status != status {
-		f.Fatalf("%v %+v: got %v (%v), want %v", cmd.Kind, cmd.Claims, r.Status, r.Err, status)
-	}
-	return r
-}
-
-// wantErr asks and requires that there is no answer, because of reason.
-func (f fixture) wantErr(reason error, cmd node.Command) node.Reply {
-	f.Helper()
-	r := f.reply(cmd)
-	if !errors.Is(r.Err, reason) {
-		f.Fatalf("%v %+v: got %v (%v), want the error %q", cmd.Kind, cmd.Claims, r.Status, r.Err, reason)
-	}
-	return r
-}
-
-// state reads what is stored for a name.
-func (f fixture) state(name string) node.State {
-	f.Helper()
-	return *f.want(node.Done, f.inspect(name)).State
-}
-
-// wantState requires a lock with these owners, a life of about ttl and a fence, which is that
-// of a writer. No owner is no lock.
-func (f fixture) wantState(name string, fence node.Token, ttl time.Duration, owners ...string) {
-	f.Helper()
-	got := f.state(name)
-	if highest := max(got.Fence, got.Readers); highest != fence {
-		f.Errorf("%q: fence %d, want %d", name, highest, fence)
-	}
-	f.wantHash(got, ttl, fieldsOf(f.mode, owners...)...)
-}
-
-// fieldsOf returns the fields of a lock in a mode, with their values.
-func fieldsOf(mode node.Mode, owners ...string) []string {
-	var fields []string
-	for _, owner := range owners {
-		if mode == node.Write {
-			owner += node.WriteSuffix
-		}
-		fields = append(fields, owner+"=1")
-	}
-	if mode != node.Exclusive && len(owners) > 0 {
-		fields = append(fields, node.ModeField+"="+mode.String())
-	}
-	slices.Sort(fields)
-	return fields
-}
-
-// fieldsIn returns the fields of a state, with their values.
-func fieldsIn(state node.State) (fields []string) {
-	for _, field := range state.Fields {
-		fields = append(fields, field.Name+"="+field.Value)
-	}
-	return fields
-}
-
-// wantHash requires a hash of these fields and a life of about ttl. No field is no key.
-func (f fixture) wantHash(got node.State, ttl time.Duration, fields ...string) {
-	f.Helper()
-	if have := fieldsIn(got); !slices.Equal(have, fields) || (got.Type == "none") != (len(fields) == 0) {
-		f.Errorf("a %s of %q, want %q", got.Type, have, fields)
-	}
-	f.wantLife(got.TTL, ttl)
-}
-
-// wantLife requires a life of want, less what the test may have taken.
-func (f fixture) wantLife(got, want time.Duration) {
-	f.Helper()
-	if want > 0 && (got > want || got <= want-patience) || want <= 0 && got != want {
-		f.Errorf("life %v, want %v", got, want)
-	}
 }

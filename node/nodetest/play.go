@@ -28,6 +28,9 @@ type player struct {
 	turns       chan node.Turn
 	listens     map[string]bool
 	stops       []func()
+
+	names  []string // those of the last given
+	givens int
 }
 
 // A bell rings with each call of wake.
@@ -120,10 +123,15 @@ func variants(words []string) (all []func([]string) []string, rest []string, err
 	return all, rest, nil
 }
 
-// named takes mode=rival away where that is the mode of the rule.
+// named replaces * by the names of the last given, and in a key by the first of them. It takes
+// mode=rival away where that is the mode of the rule.
 func (p *player) named(words []string) (all []string) {
 	for _, word := range words {
 		switch {
+		case word == "*":
+			all = append(all, p.names...)
+		case strings.Contains(word, "{*}"):
+			all = append(all, strings.Replace(word, "*", p.names[0], 1))
 		case word != "mode=rival":
 			all = append(all, word)
 		case rival(p.mode) != p.mode:
@@ -173,6 +181,13 @@ func (p *player) do(words, want []string) (a answer, err error) {
 		return nil, err
 	case "turns":
 		return p.turnsText(args[0], want)
+	case "given":
+		return nil, p.given(args)
+	case "then":
+		return p.then(want)
+	case "ask", "leave", "back":
+		r, err := p.shorthand(words[0], args)
+		return replyText(r), err
 	}
 	return nil, errors.New("there is no such verb")
 }

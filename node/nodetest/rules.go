@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/redquorum/redquorum/node"
 )
 
 // testdata has the rules. Its README says what their words mean.
@@ -48,6 +46,9 @@ func parseRules(text string) (in []string, rules []rule, err error) {
 		case len(words) > 0:
 			r.lines = append(r.lines, line{i + 1, words})
 		}
+		if len(r.lines) == 1 && (len(in) == 0 || r.sentence == "") {
+			return nil, nil, fmt.Errorf("line %d: it has no sentence above it, or the file no modes", i+1)
+		}
 	}
 	return in, rules, nil
 }
@@ -86,10 +87,9 @@ func Run(t *testing.T, open func(t *testing.T) System) {
 			})
 		}
 	}
-	runGo(t, open)
 	for _, r := range goRules {
 		t.Run("Go/"+r.sentence, func(t *testing.T) {
-			f := fixture{t, open(t), node.Exclusive}
+			f := fixture{t, open(t)}
 			f.must(f.connect())
 			r.test(f)
 			f.must(f.Node.Close())

@@ -133,6 +133,8 @@ func parse(words []string, mode node.Mode) (c *command, err error) {
 			for ; owned < len(c.Claims); owned++ {
 				c.Claims[owned].Owner = words[i]
 			}
+		case known < 0 && value != "":
+			err = fmt.Errorf("there is no word %s", words[i])
 		case known < 0:
 			c.Claims = append(c.Claims, node.Claim{Name: words[i]})
 		default:
