@@ -6,10 +6,16 @@
 //
 // It shows how far it is, and at the end how often each command came to each
 // outcome. At the first difference it ends with status 1, the shortest sequence
-// that it finds to show it, and the seed to draw it again.
+// that it finds to show it, as a rule, and the seed to draw it again.
+//
+//	go run ./node/nodetest/long --play FILE
+//
+// plays the rules of a file on each of the three, and says which of them keep them. Times of
+// milliseconds are for the first two alone.
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -31,6 +37,7 @@ func main() {
 	fs := flag.NewFlagSet("long", flag.ExitOnError)
 	ops := fs.Int("ops", 1_000_000, "about how many `operations` to compare")
 	seed := fs.Uint64("seed", 0, "the `number` that a difference was reported with; 0 is a new one")
+	play := fs.String("play", "", "play the rules of this `file` instead")
 	every := fs.Duration("every", 10*time.Second, "how often to show how far it is")
 	_ = fs.Parse(os.Args[1:]) // it exits by itself
 
@@ -38,13 +45,20 @@ func main() {
 	testing.Init()
 	_ = flag.CommandLine.Parse([]string{"-rapid.nofailfile", "-rapid.seed=" + strconv.FormatUint(*seed, 10)})
 
-	if err := compare(*ops, *every); err != nil {
+	err := with(func(all ...nodetest.System) error {
+		if *play != "" {
+			return playFile(*play, all...)
+		}
+		return compare(*ops, *every, all...)
+	})
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func compare(ops int, every time.Duration) error {
+// with does something with the model, miniredis and a Redis server.
+func with(do func(all ...nodetest.System) error) error {
 	server, err := redisserver.Start(redisserver.Config{})
 	if err != nil {
 		return err
@@ -62,6 +76,27 @@ func compare(ops int, every time.Duration) error {
 	defer done()
 	model := systems.Model()
 	defer model.Node.Close()
+	return do(model, miniredis, redis)
+}
+
+// playFile plays the rules of a file on each system.
+func playFile(name string, all ...nodetest.System) (errs error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	for _, s := range all {
+		err := nodetest.Play(s, string(text))
+		if err == nil {
+			fmt.Println(s.Name, "keeps them")
+		}
+		errs = errors.Join(errs, err)
+	}
+	return errs
+}
+
+func compare(ops int, every time.Duration, all ...nodetest.System) error {
+	model := all[0]
 	counted := &counting{Node: model.Node}
 	model.Node = counted
 
@@ -70,7 +105,7 @@ func compare(ops int, every time.Duration) error {
 	begun := time.Now()
 	go func() {
 		defer close(over)
-		nodetest.Differential(&t, ops, model, miniredis, redis)
+		nodetest.Differential(&t, ops, append([]nodetest.System{model}, all[1:]...)...)
 	}()
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
