@@ -8,7 +8,8 @@
 //   - node/embedded runs miniredis inside the process,
 //   - node/model is the same behavior in plain Go, for the simulator.
 //
-// The suite in node/nodetest checks that they give the same replies. This package imports
+// The suite in node/nodetest checks that they give the same replies. Its rules, in
+// node/nodetest/testdata, say the same as this page command by command. This package imports
 // only the standard library and package clock.
 //
 // # Layout on a server
