@@ -3,6 +3,7 @@ package nodetest
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -108,8 +109,8 @@ type field struct {
 	usual any
 }
 
-// begin returns a command without words, for a rule in a mode, and its fields.
-func begin(kind node.Kind, mode node.Mode) (c *command, fields []field) {
+// newCommand returns a command without words, for a rule in a mode, and its fields.
+func newCommand(kind node.Kind, mode node.Mode) (c *command, fields []field) {
 	c = &command{deadline: patience, wait: node.Wait{PlaceTTL: life}}
 	c.Command = node.Command{Kind: kind, Mode: mode, TTL: life, Retention: retention}
 	return c, []field{
@@ -122,7 +123,7 @@ func begin(kind node.Kind, mode node.Mode) (c *command, fields []field) {
 
 // parse returns the command of some words, for a rule in a mode.
 func parse(words []string, mode node.Mode) (c *command, err error) {
-	c, fields := begin(kinds[words[0]], mode)
+	c, fields := newCommand(kinds[words[0]], mode)
 	owned := 0 // claims that have their owner
 	for i := 1; i < len(words) && err == nil; i++ {
 		key, value, _ := strings.Cut(words[i], "=")
@@ -176,7 +177,7 @@ func (f field) set(value string, mode node.Mode) (err error) {
 
 // commandText is the line of a command without its deadline, for a rule in mode Exclusive.
 func commandText(cmd node.Command) string {
-	c, fields := begin(cmd.Kind, node.Exclusive)
+	c, fields := newCommand(cmd.Kind, node.Exclusive)
 	words := answer{cmd.Kind.String()}
 	for i, claim := range cmd.Claims {
 		words = append(words, claim.Name)
@@ -196,19 +197,8 @@ func commandText(cmd node.Command) string {
 		c.wait.Waiter = strings.TrimSuffix(c.wait.Waiter, suffixes[cmd.Mode])
 	}
 	for _, f := range fields {
-		switch at := f.at.(type) {
-		case *node.Token:
-			words.add(f.key, *at)
-		case *time.Duration:
-			if *at != f.usual {
-				words.add(f.key, *at)
-			}
-		case *string:
-			words.add(f.key, *at)
-		case *bool:
-			words.add(f.key, *at)
-		case *node.Mode:
-			words.add(f.key, *at)
+		if value := reflect.ValueOf(f.at).Elem().Interface(); value != f.usual {
+			words.add(f.key, value)
 		}
 	}
 	return join(words)
@@ -235,7 +225,7 @@ func (a *answer) add(pairs ...any) {
 				value = "never"
 			}
 		}
-		if value != "0" && value != "0s" && value != "" && value != "exclusive" {
+		if value != "0" && value != "0s" && value != "" {
 			*a = append(*a, fmt.Sprint(pairs[i], "=", value))
 		}
 	}
