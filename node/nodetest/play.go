@@ -25,12 +25,18 @@ type player struct {
 	wait        time.Duration // for what has to come
 	life        *node.Life    // of the last reply
 	bells       map[string]bell
-	turns       chan node.Turn
+	turns       chan heard
 	listens     map[string]bool
 	stops       []func()
 
 	names  []string // those of the last given
 	givens int
+}
+
+// A heard is a turn, and the process that heard of it.
+type heard struct {
+	node.Turn
+	by string
 }
 
 // A bell rings with each call of wake.
@@ -42,7 +48,7 @@ type bell struct {
 func newPlayer(s System, mode node.Mode) *player {
 	return &player{
 		System: s, mode: mode, early: patience, wait: patience,
-		bells: make(map[string]bell), turns: make(chan node.Turn, 1000), listens: make(map[string]bool),
+		bells: make(map[string]bell), turns: make(chan heard, 1000), listens: make(map[string]bool),
 	}
 }
 
@@ -255,15 +261,15 @@ func (p *player) listen(process string) error {
 		return nil
 	}
 	p.listens[process] = true
-	p.stops = append(p.stops, p.Node.Listen(process, func(turn node.Turn) { p.turns <- turn }))
-	if heard, err := p.heard(1); err != nil || len(heard) != 1 || heard[0].Name != "" {
-		return fmt.Errorf("a subscription begins with %+v (%v)", heard, err)
+	p.stops = append(p.stops, p.Node.Listen(process, func(turn node.Turn) { p.turns <- heard{turn, process} }))
+	if got, err := p.hear(1); err != nil || len(got) != 1 || got[0].Name != "" {
+		return fmt.Errorf("a subscription begins with %+v (%v)", got, err)
 	}
 	return nil
 }
 
-// heard waits for some turns, and then for whether there are more.
-func (p *player) heard(want int) (got []node.Turn, err error) {
+// hear waits for some turns, and then for whether there are more.
+func (p *player) hear(want int) (got []heard, err error) {
 	for {
 		limit := p.wait
 		if len(got) >= want {
@@ -282,20 +288,23 @@ func (p *player) heard(want int) (got []node.Turn, err error) {
 	}
 }
 
-// turnsText says which waiters for a name were notified, and to which owners it was handed on with
-// which token, in any order.
+// turnsText says which waiters for a name were notified, and to which owners it was handed on, with
+// which token, and which process heard of that, in any order.
 func (p *player) turnsText(name string, want []string) (a answer, err error) {
 	nobody := slices.Equal(want, []string{"nobody"})
 	slices.Sort(want)
-	heard := len(want)
+	turns := len(want)
 	if nobody {
-		heard = 0
+		turns = 0
 	}
-	got, err := p.heard(heard)
+	got, err := p.hear(turns)
 	for _, turn := range got {
 		word := strings.TrimSuffix(turn.Waiter, suffixes[p.mode])
 		if turn.Owner != "" {
 			word = fmt.Sprint(turn.Owner, "=", turn.Token)
+		}
+		if turn.Owner != "" || turn.by != node.Process(turn.Waiter) {
+			word += "@" + turn.by
 		}
 		if turn.Name != name {
 			word = turn.Name + "/" + word

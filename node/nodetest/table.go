@@ -121,14 +121,14 @@ func (p *player) shorthand(verb string, args []string) (node.Reply, error) {
 
 // then writes the names as given does, with what their waiters heard.
 func (p *player) then(want []string) (a answer, err error) {
-	heard, err := p.heard(len(slices.DeleteFunc(slices.Clone(want), func(word string) bool { return !strings.ContainsAny(word, "th") })))
+	turns, err := p.hear(len(slices.DeleteFunc(slices.Clone(want), func(word string) bool { return !strings.ContainsAny(word, "th") })))
 	for i := 0; i < len(p.names) && err == nil; i++ {
 		r, bad := p.reply([]string{"inspect", p.names[i]})
 		if err = errors.Join(bad, r.Err); err != nil {
 			break
 		}
 		first := len(a) + 1
-		a, heard = nameText(a, p.names[i], *r.State, heard)
+		a, turns = nameText(a, p.names[i], *r.State, turns)
 		if len(p.names) > 1 && len(a) > first && strings.HasPrefix(a[first], "x20?") {
 			var reserved bool
 			if reserved, err = p.reserved(p.names[i]); reserved {
@@ -136,7 +136,7 @@ func (p *player) then(want []string) (a answer, err error) {
 			}
 		}
 	}
-	for _, turn := range heard {
+	for _, turn := range turns {
 		a = append(a, fmt.Sprintf("%+v", turn))
 	}
 	return a, err
@@ -150,9 +150,9 @@ func (p *player) reserved(name string) (bool, error) {
 }
 
 // nameText adds the words of one name, and returns the turns that are not in them.
-func nameText(a answer, name string, s node.State, turns []node.Turn) (answer, []node.Turn) {
-	take := func(is func(node.Turn) bool) bool {
-		i := slices.IndexFunc(turns, func(turn node.Turn) bool { return turn.Name == name && is(turn) })
+func nameText(a answer, name string, s node.State, turns []heard) (answer, []heard) {
+	take := func(is func(heard) bool) bool {
+		i := slices.IndexFunc(turns, func(turn heard) bool { return turn.Name == name && is(turn) })
 		if i >= 0 {
 			turns = slices.Delete(slices.Clone(turns), i, i+1)
 		}
@@ -162,7 +162,9 @@ func nameText(a answer, name string, s node.State, turns []node.Turn) (answer, [
 	longest := node.Token(0) // the highest ticket of those to which it was handed on
 	for i, owner := range owners {
 		who, handed := strings.CutSuffix(owner, node.StandbySuffix)
-		if handed && take(func(turn node.Turn) bool { return turn.Owner == owner && turn.Token == max(s.Fence, s.Readers) }) {
+		if handed && take(func(turn heard) bool {
+			return turn.by == who && turn.Owner == owner && turn.Token == max(s.Fence, s.Readers)
+		}) {
 			owners[i], longest = who+"h", max(longest, ticket(who))
 		}
 		if letters[owner[0]] != mode {
@@ -188,7 +190,7 @@ func nameText(a answer, name string, s node.State, turns []node.Turn) (answer, [
 		case !near(place.TTL, kept(place.Ticket), patience):
 			word += "(" + place.TTL.String() + ")"
 		}
-		if take(func(turn node.Turn) bool { return turn.Waiter == place.Waiter }) {
+		if take(func(turn heard) bool { return turn.by == node.Process(turn.Waiter) && turn.Waiter == place.Waiter }) {
 			word += "t"
 		}
 		a = append(a, word)
