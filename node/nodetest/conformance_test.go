@@ -11,6 +11,7 @@ import (
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/embedded"
+	"github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/node/nodetest"
 	"github.com/redquorum/redquorum/node/nodetest/systems"
 	"github.com/redquorum/redquorum/node/redisserver"
@@ -24,6 +25,16 @@ func ops() int { return tests.Times(5000, 25_000) }
 func TestModel(t *testing.T) {
 	tests.NeedSeconds(t)
 	nodetest.Run(t, func(*testing.T) nodetest.System { return nodetest.Model(clock.Runtime()) })
+}
+
+// A node that cannot tell its life keeps all rules but those of a hand-off.
+func TestModelWithoutLife(t *testing.T) {
+	tests.NeedLong(t)
+	nodetest.Run(t, func(*testing.T) nodetest.System {
+		s := nodetest.Model(clock.Runtime())
+		s.Node.(*model.Node).SetLife(nil)
+		return s
+	})
 }
 
 func TestEmbedded(t *testing.T) {
