@@ -44,7 +44,8 @@ func (c *Client) endsWithItsWait(q *request, begun clock.Instant, stops int, att
 }
 
 // outlastsDown checks that a call has not waited for longer than MaxDown for nodes that do not answer. It
-// may sleep for Poll, and then ask for Timeout. One that has not asked yet waits for its own process.
+// may sleep for Poll, and then ask for Timeout. One that has not asked yet waits for its own process, and
+// one whose process has the name as well.
 func (k *checker) outlastsDown(c *Client, t *caller) {
 	l := &k.w.p.Lock
 	asks := slices.ContainsFunc(c.calls, func(o *call) bool { return o.at >= t.since && !o.won && t.asks(o.names, o.mode) })
@@ -52,8 +53,17 @@ func (k *checker) outlastsDown(c *Client, t *caller) {
 	if t.wants == nil || !t.wants.Wait || !asks || !first || c.down.since == 0 || c.stops != c.down.stops || c.dead {
 		return
 	}
-	bound := l.MaxDown + l.Poll + l.Timeout
-	c.bounded(fmt.Sprintf("Lock, while too few nodes answered for %v,", time.Duration(k.w.now-c.down.at)), max(t.since, c.down.at), bound)
+	from := max(t.since, c.down.at)
+	for _, name := range t.wants.Names {
+		switch h := c.grants[name]; {
+		case h == nil:
+		case h.removed == 0:
+			return
+		default:
+			from = max(from, c.trueTime(h.removed))
+		}
+	}
+	c.bounded(fmt.Sprintf("Lock, while too few nodes answered for %v,", time.Duration(k.w.now-c.down.at)), from, l.MaxDown+l.Poll+l.Timeout)
 }
 
 // refusedAtOnce checks that a reader that asks to write fails at once: it would wait for itself.

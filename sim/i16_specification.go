@@ -179,12 +179,15 @@ func (j *judge) executed(s *server, m *message, now model.Time) {
 // released is called for each name of a release that a node has executed. That of a waiter who waits no more
 // ends what was handed on to it as well.
 func (j *judge) released(s *server, m *message, r *judged, owner string, now model.Time) {
-	wait, n := m.cmd.Waiting(), s.number
-	if _, there := s.left(now, r.name, owner, m.cmd.Mode); there {
+	wait, n, mode := m.cmd.Waiting(), s.number, m.cmd.Mode
+	if mode == node.Write { // or it reads by now, which ends likewise
+		mode = node.Read
+	}
+	if _, there := s.left(now, r.name, owner, mode); there {
 		return
 	}
 	if !r.Has(n, owner) && wait.Queued() && !wait.Stays() && r.Has(n, node.Standby(owner)) {
-		if _, there := s.left(now, r.name, node.Standby(owner), m.cmd.Mode); there {
+		if _, there := s.left(now, r.name, node.Standby(owner), mode); there {
 			return
 		}
 		owner = node.Standby(owner)
