@@ -3,14 +3,12 @@ package chaos
 import (
 	"context"
 	"reflect"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/sim"
+	"github.com/redquorum/redquorum/sim/live"
 )
 
 // A sampler looks at what a node has of each lock, after each answer of the node, and reports what
@@ -99,30 +97,10 @@ func (s *sampler) read() (found []sim.Entry, err error) {
 			if plain != nil {
 				e.Owner = plain.Val()
 			} else {
-				readOwners(&e, owners.Val())
+				live.Owners(&e, owners.Val())
 			}
 		}
 		found = append(found, e)
 	}
 	return found, nil
-}
-
-// readOwners takes the owners of a lock from its fields.
-func readOwners(e *sim.Entry, fields map[string]string) {
-	var owners []string
-	for field, value := range fields {
-		if field == node.ModeField {
-			e.Mode = value
-		} else {
-			owners = append(owners, strings.TrimSuffix(field, node.WriteSuffix))
-		}
-	}
-	slices.Sort(owners)
-	owners = slices.Compact(owners)
-	if len(owners) > 0 {
-		e.Owner, e.More = owners[0], owners[1:]
-	}
-	if len(e.More) == 0 {
-		e.More = nil
-	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 
 	"github.com/redquorum/redquorum/faults"
-	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/sim"
+	"github.com/redquorum/redquorum/sim/live"
 )
 
 // A redis is one server: miniredis with a clock of its own, one thread, a disk, and an end. Nothing in
@@ -230,19 +230,12 @@ func (s *redis) holds(e *sim.Entry, db int) {
 	key, data := s.w.lock.Key(e.Name), s.data.DB(db)
 	switch data.Type(key) {
 	case "hash":
-		fields, _ := data.HKeys(key)
-		for _, f := range fields {
-			if f == node.ModeField {
-				e.Mode = data.HGet(key, f)
-				continue
-			}
-			owner := strings.TrimSuffix(f, node.WriteSuffix)
-			if e.Owner == "" {
-				e.Owner = owner
-			} else {
-				e.More = append(e.More, owner)
-			}
+		names, _ := data.HKeys(key)
+		fields := make(map[string]string)
+		for _, name := range names {
+			fields[name] = data.HGet(key, name)
 		}
+		live.Owners(e, fields)
 	case "string":
 		e.Owner, _ = data.Get(key)
 	default:
