@@ -28,9 +28,10 @@ func (k *checker) keepsItsPlace(c *Client, o *call, wait *node.Wait) {
 	}
 }
 
-// yields checks that a waiter that gives back a partial grant says which is its place.
+// yields checks that a waiter that gives back a partial grant says which is its place. A program may
+// wait for several locks as one, and then waits on for another of them.
 func (k *checker) yields(c *Client, o *call, h *holder, cmd *node.Command) {
-	if h != nil || o == nil || !o.waiting {
+	if h != nil || o == nil || !o.waiting || k.w.program != nil {
 		return
 	}
 	if slices.Contains(o.heard[:], node.Granted) && (cmd.Waiting().Waiter != o.waiter || cmd.Waiting().Ticket != o.ticket) {
