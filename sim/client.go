@@ -163,6 +163,7 @@ func (c *Client) trueTime(i clock.Instant) int64 {
 // ended forgets a task that has returned.
 func (c *Client) ended(t *task) {
 	c.tasks = without(c.tasks, slices.Index(c.tasks, t))
+	c.callers = slices.DeleteFunc(c.callers, func(o *caller) bool { return o.task == t })
 }
 
 func (w *world) newClient(number int) *Client {

@@ -62,8 +62,8 @@ func (c *Client) inLine(names []string, mode node.Mode) (waiters, callers int) {
 		}
 	}
 	for _, o := range c.calls {
-		same := len(o.names) == len(names) && !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(o.names, name) })
-		if same && o.mode == mode && o.waiting && o.ticket > 0 && !o.won && slices.ContainsFunc(c.linksFor(names[0]), func(l *link) bool { return !o.left.Has(l.n.number) }) {
+		known := slices.ContainsFunc(c.linksFor(names[0]), func(l *link) bool { return !o.left.Has(l.n.number) })
+		if known && sameNames(o.names, names) && o.mode == mode && o.waiting && o.ticket > 0 && !o.won {
 			waiters++
 		}
 	}

@@ -16,14 +16,14 @@ func (k *checker) endedTogether(h *holder) {
 
 // gaveBack checks that a failed call for several locks leaves none of them.
 func (k *checker) gaveBack(c *Client, before int) {
-	others := 0 // calls that may have got it, and not returned yet
+	callers := 0 // others may have got one, and not returned yet
 	for _, t := range c.callers {
 		if t.wants != nil {
-			others++
+			callers++
 		}
 	}
 	for _, h := range k.holders {
-		if h.c == c && h.grant > before && h.lease == nil && !h.detached && others == 1 {
+		if h.c == c && h.grant > before && h.lease == nil && !h.detached && callers == 1 {
 			k.w.fail("I14", fmt.Sprintf("%s did not get several locks, and keeps %q", c.name, h.name))
 		}
 	}

@@ -99,7 +99,12 @@ func (t *caller) asks(names []string, mode node.Mode) bool {
 	case q.Joint: // one after the other
 		return len(names) == 1 && (names[0] == faults.Far || slices.Contains(q.Names, names[0]))
 	}
-	return len(names) == len(q.Names) && !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(q.Names, name) })
+	return sameNames(names, q.Names)
+}
+
+// sameNames reports whether two lists have the same names, in any order.
+func sameNames(a, b []string) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(name string) bool { return !slices.Contains(b, name) })
 }
 
 // extendsByHand reports whether a task of the client extends the lease of an owner.
@@ -119,7 +124,7 @@ func (c *Client) callFor(cmd *node.Command) *call {
 		case same(o.owner, cmd.Claims[0].Owner), waiter != "" && o.waiter == waiter:
 			return o
 		case !o.over():
-		case waiter == "" && o.waiter == "" && o.mode == cmd.Mode && slices.EqualFunc(o.names, cmd.Claims, func(name string, claim node.Claim) bool { return name == claim.Name }):
+		case waiter == "" && o.waiter == "" && o.mode == cmd.Mode && sameNames(o.names, namesOf(cmd)):
 			if !slices.ContainsFunc(c.callers, func(t *caller) bool { return t.asks(o.names, o.mode) && t.since <= o.since }) {
 				o.since, o.before, o.attempts, o.acquires = c.w.now, c.w.check.attempts, 0, 0
 			}
@@ -134,6 +139,14 @@ func (c *Client) callFor(cmd *node.Command) *call {
 	o := &call{since: c.w.now, before: c.w.check.attempts, waiter: waiter}
 	c.calls = append(c.calls, o)
 	return o
+}
+
+// namesOf returns the names of a command.
+func namesOf(cmd *node.Command) (names []string) {
+	for _, claim := range cmd.Claims {
+		names = append(names, claim.Name)
+	}
+	return names
 }
 
 // over reports whether a call has ended, or has no waiter and no attempt now.
@@ -217,11 +230,7 @@ func tail(owner string) uint32 {
 // begins is called for the first command of each attempt.
 func (k *checker) begins(c *Client, o *call, cmd *node.Command) {
 	wait := cmd.Waiting()
-	o.names = o.names[:0]
-	for _, claim := range cmd.Claims {
-		o.names = append(o.names, claim.Name)
-	}
-	o.mode = cmd.Mode
+	o.names, o.mode = namesOf(cmd), cmd.Mode
 	if len(o.names) > 1 {
 		k.reservesInTime(c, o, &wait)
 	}
@@ -230,7 +239,8 @@ func (k *checker) begins(c *Client, o *call, cmd *node.Command) {
 	if o.ticket == 0 {
 		o.joined = k.w.now
 	}
-	o.waiting, o.fair, o.ticket = wait.Stays(), wait.Queued() && !wait.Barge && cmd.Mode == node.Exclusive && len(cmd.Claims) == 1, wait.Ticket
+	o.waiting, o.ticket = wait.Stays(), wait.Ticket
+	o.fair = wait.Queued() && !wait.Barge && cmd.Mode == node.Exclusive && len(o.names) == 1
 	if o.attempts == 0 {
 		k.oneWaiterEach(c, o)
 	}
@@ -251,13 +261,20 @@ func (k *checker) settled(owner string, q *request) {
 	if h == nil || h.lease != nil {
 		return
 	}
-	h.fixed, h.keep = q.Fixed || !k.w.p.Lock.Renew, q.Keep
-	if h.keep > 0 {
-		if k.kept == nil {
-			k.kept = make(map[string]bool)
-		}
-		k.kept[owner] = true
+	h.fixed = q.Fixed || !k.w.p.Lock.Renew
+	k.keeps(h, q.Keep)
+}
+
+// keeps notes the minimum hold of a lock; 0: it has none.
+func (k *checker) keeps(h *holder, keep time.Duration) {
+	if h.keep = keep; keep == 0 {
+		delete(k.kept, h.owner)
+		return
 	}
+	if k.kept == nil {
+		k.kept = make(map[string]bool)
+	}
+	k.kept[h.owner] = true
 }
 
 // vote notes that a node granted an attempt, and whether it may vote. A node that has lost its

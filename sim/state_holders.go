@@ -204,7 +204,7 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 		}
 		o.won, h.denied = true, a.denied()
 		h.begun, h.asking = a.at, a.at
-		h.keep = o.keep
+		k.keeps(h, o.keep)
 		h.first, h.since, h.won = a.start, c.Now(), c.Now()
 		h.length, h.until = a.ttl-k.w.p.Lock.Grace, k.promise(a.start, a.ttl)
 		if owner == node.Standby(a.owner) {
