@@ -20,11 +20,11 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-const statusManual = `Asks every node who holds the lock NAME, and changes nothing. The verdict is
-held (one owner has a majority, or each of several readers has), free (nobody
-has it on a majority), contended (neither: owners compete, or a dead one's keys
-are left) or no-quorum (too few nodes answered). Waiters are listed with their
-positions in the wait queue.
+const statusManual = `Asks every node for the holder of the lock NAME, and changes nothing. The
+verdict is held (one owner has a majority, or each of several readers has), free
+(nobody has it on a majority), contended (neither: owners compete, or a dead
+one's keys are left) or no-quorum (too few nodes answered). Waiters are listed
+with their positions in the wait queue.
 
 MAX TOKEN is the highest fencing token that a node has seen. Each failed attempt
 of others raises it, so it tells neither the holder's token nor since when it
@@ -51,7 +51,7 @@ example:
   redquorum status orders/42 --nodes redis://a,redis://b,redis://c`
 
 func statusVerb() *cobra.Command {
-	cmd, fs := newVerb("status NAME", "show who holds a lock, on which nodes, for how long", statusManual)
+	cmd, fs := newVerb("status NAME", "show the holder of a lock, its nodes and the time left", statusManual)
 	var nodes nodeFlags
 	nodes.register(fs)
 	nodes.registerPrefix(fs)

@@ -4,8 +4,8 @@
 // A plan is played in three places: in virtual time (package sim), over pipes in one process (package
 // pipes), and by processes (package chaos). In each of them
 //
-//   - [faults.Link], [faults.Server] and [faults.Process] say what a fault does now, and the plan says
-//     who has which server, nodes and clock. A place carries that out.
+//   - [faults.Link], [faults.Server] and [faults.Process] say what a fault does now. The plan says
+//     which server and clock each node has, and which nodes a client lists. A place carries that out.
 //   - A client draws its work, and does its steps, by sim/internal/program. Here that is a [Player]
 //     with a [Library], in sim a Client. Textbook Redlock is sim/internal/textbook.
 //   - [Strike] lets the faults happen, each at its time. The simulator has a queue of events for that.

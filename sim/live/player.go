@@ -220,7 +220,7 @@ func (p *Player) step(e *faults.Event) {
 	}
 }
 
-// inspect asks who holds a lock.
+// inspect asks the nodes for the holder of a lock.
 func (p *Player) inspect(ctx context.Context, name string) {
 	err := errors.ErrUnsupported
 	if l, ok := p.Library.(interface {
