@@ -261,7 +261,7 @@ func (k *checker) settled(owner string, q *request) {
 	if h == nil || h.lease != nil {
 		return
 	}
-	h.fixed = q.Fixed || !k.w.p.Lock.Renew
+	h.fixed = q.Fixed
 	k.keeps(h, q.Keep)
 }
 

@@ -75,38 +75,10 @@ func (a actor) After(d time.Duration, f func(now int64)) {
 
 func (a actor) Hand(r *faults.Random, l program.Lock) bool { return a.handOver(r, l.(*lock)) }
 
-// optionsOf returns the options of the call.
-func optionsOf(q *request, fixed bool) []quorum.Option {
-	length := quorum.WithLease
-	if fixed {
-		length = quorum.WithFixedLease
-	}
-	options := append(make([]quorum.Option, 0, 3), length(q.Lease))
-	if q.Nested {
-		options = append(options, quorum.WithReentry())
-	}
-	if q.Bound > 0 {
-		options = append(options, quorum.WithWait(q.Bound))
-	}
-	if q.Keep > 0 {
-		options = append(options, quorum.WithMinHold(q.Keep))
-	}
-	switch {
-	case len(q.Names) > 1 && !q.Joint:
-		options = append(options, quorum.WithNames(q.Names[1:]...))
-	case q.Mode == node.Read:
-		options = append(options, quorum.WithRead())
-	case q.Mode == node.Write:
-		options = append(options, quorum.WithWrite())
-	case q.Fair:
-		options = append(options, quorum.WithFair())
-	}
-	return options
-}
-
 // acquire acquires a lock, and checks how long the call takes.
 func (c *Client) acquire(ctx context.Context, q request) (*lock, error) {
 	w, name, length := c.w, q.Names[0], q.Lease
+	q.Fixed = q.Fixed || !w.p.Lock.Renew
 	t := c.caller()
 	t.wants, t.since = &q, w.now
 	start, stops := w.now, c.stops
@@ -126,7 +98,7 @@ func (c *Client) acquire(ctx context.Context, q request) (*lock, error) {
 	if !q.Wait {
 		acquire = c.locker.TryLock
 	}
-	l, err := acquire(ctx, name, optionsOf(&q, q.Fixed || !w.p.Lock.Renew)...)
+	l, err := acquire(ctx, name, q.Options()...)
 	attempt := min(w.p.Lock.Timeout, length/3)
 	if !q.Wait && c.stops == stops {
 		c.bounded("TryLock", start, attempt)
@@ -224,7 +196,7 @@ func (c *Client) acquireJointly(ctx context.Context, q *request) (*lock, error) 
 	if w.now&1 == 0 { // their order must not matter
 		slices.Reverse(all)
 	}
-	options := optionsOf(q, q.Fixed || !w.p.Lock.Renew)
+	options := q.Options()
 	if !q.Wait {
 		options = append(options, quorum.WithWait(0))
 	}

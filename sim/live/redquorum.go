@@ -7,7 +7,6 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/faults"
-	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 )
 
@@ -39,46 +38,22 @@ func (r redquorum) Close() (err error) {
 }
 
 func (r redquorum) Acquire(ctx context.Context, w Wanted) (Held, error) {
-	length, acquire := quorum.WithLease, r.locker.TryLock
-	if w.Fixed {
-		length = quorum.WithFixedLease
+	if w.Joint {
+		return r.jointly(ctx, w)
 	}
+	acquire := r.locker.TryLock
 	if w.Wait {
 		acquire = r.locker.Lock
 	}
-	options := []quorum.Option{length(w.Lease)}
-	if w.Joint {
-		return r.jointly(ctx, w, options)
-	}
-	if len(w.Names) > 1 {
-		options = append(options, quorum.WithNames(w.Names[1:]...))
-	}
-	if w.Nested {
-		options = append(options, quorum.WithReentry())
-	}
-	if w.Bound > 0 {
-		options = append(options, quorum.WithWait(w.Bound))
-	}
-	if w.Keep > 0 {
-		options = append(options, quorum.WithMinHold(w.Keep))
-	}
-	switch {
-	case w.Mode == node.Read:
-		options = append(options, quorum.WithRead())
-	case w.Mode == node.Write:
-		options = append(options, quorum.WithWrite())
-	case w.Fair:
-		options = append(options, quorum.WithFair())
-	}
-	lease, err := acquire(ctx, w.Names[0], options...)
+	lease, err := acquire(ctx, w.Names[0], w.Options()...)
 	if err != nil {
 		return nil, err
 	}
-	return redquorumLease{lease, r, length(w.Lease)}, nil
+	return redquorumLease{lease, r, w.Length()}, nil
 }
 
 // jointly acquires locks of both Lockers as one.
-func (r redquorum) jointly(ctx context.Context, w Wanted, options []quorum.Option) (Held, error) {
+func (r redquorum) jointly(ctx context.Context, w Wanted) (Held, error) {
 	if r.far == nil {
 		return nil, errors.ErrUnsupported
 	}
@@ -86,6 +61,7 @@ func (r redquorum) jointly(ctx context.Context, w Wanted, options []quorum.Optio
 	for _, name := range w.Names {
 		all = append(all, quorum.Member{Locker: r.locker, Name: name})
 	}
+	options := w.Options()
 	if !w.Wait {
 		options = append(options, quorum.WithWait(0))
 	}

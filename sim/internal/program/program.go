@@ -35,6 +35,39 @@ type Want struct {
 	Ended *int64
 }
 
+// Length is the length of the lease, as an option of redquorum.
+func (w *Want) Length() quorum.Option {
+	if w.Fixed {
+		return quorum.WithFixedLease(w.Lease)
+	}
+	return quorum.WithLease(w.Lease)
+}
+
+// Options are those of redquorum for all of it but whether it waits.
+func (w *Want) Options() []quorum.Option {
+	options := append(make([]quorum.Option, 0, 3), w.Length())
+	if w.Nested {
+		options = append(options, quorum.WithReentry())
+	}
+	if w.Bound > 0 {
+		options = append(options, quorum.WithWait(w.Bound))
+	}
+	if w.Keep > 0 {
+		options = append(options, quorum.WithMinHold(w.Keep))
+	}
+	switch {
+	case len(w.Names) > 1 && !w.Joint:
+		options = append(options, quorum.WithNames(w.Names[1:]...))
+	case w.Mode == node.Read:
+		options = append(options, quorum.WithRead())
+	case w.Mode == node.Write:
+		options = append(options, quorum.WithWrite())
+	case w.Fair:
+		options = append(options, quorum.WithFair())
+	}
+	return options
+}
+
 // A Client is one process of a plan, wherever the plan is played.
 type Client interface {
 	Plan() *faults.Plan
