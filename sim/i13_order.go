@@ -18,10 +18,11 @@ const i13 = "order: no waiter that enough nodes know is overtaken by a later one
 // keepsItsPlace checks that a waiter uses the same ticket in all attempts, and asks the nodes to keep
 // its place.
 func (k *checker) keepsItsPlace(c *Client, o *call, wait *node.Wait) {
+	_, waits := c.wants(o.names, o.mode, func(q *request) bool { return q.Wait })
 	switch {
 	case o.ticket > 0 && o.ticket != wait.Ticket:
 		k.w.fail("I13", fmt.Sprintf("%s is queued for %q with ticket %d, and had %d before", c.name, o.names[0], wait.Ticket, o.ticket))
-	case o.waiting && wait.Queued() && !wait.Stays():
+	case waits && wait.Queued() && !wait.Stays():
 		k.w.fail("I13", fmt.Sprintf("%s waits for %q, and does not ask for its place to be kept", c.name, o.names[0]))
 	case o.left != 0:
 		k.w.fail("I13", fmt.Sprintf("%s has given up its place for %q, though it waits on", c.name, o.names[0]))

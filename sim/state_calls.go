@@ -102,6 +102,21 @@ func (t *caller) asks(names []string, mode node.Mode) bool {
 	return sameNames(names, q.Names)
 }
 
+// wants reports whether a caller that asks for these names in this mode wants it so, and whether all do.
+func (c *Client) wants(names []string, mode node.Mode, so func(q *request) bool) (one, all bool) {
+	others := false
+	for _, t := range c.callers {
+		switch {
+		case !t.asks(names, mode):
+		case so(t.wants):
+			one = true
+		default:
+			others = true
+		}
+	}
+	return one, one && !others
+}
+
 // sameNames reports whether two lists have the same names, in any order.
 func sameNames(a, b []string) bool {
 	return len(a) == len(b) && !slices.ContainsFunc(a, func(name string) bool { return !slices.Contains(b, name) })
@@ -240,7 +255,8 @@ func (k *checker) begins(c *Client, o *call, cmd *node.Command) {
 		o.joined = k.w.now
 	}
 	o.waiting, o.ticket = wait.Stays(), wait.Ticket
-	o.fair = wait.Queued() && !wait.Barge && cmd.Mode == node.Exclusive && len(o.names) == 1
+	one, all := c.wants(o.names, o.mode, func(q *request) bool { return q.Fair })
+	o.fair = wait.Queued() && (all || one && !wait.Barge)
 	if o.attempts == 0 {
 		k.oneWaiterEach(c, o)
 	}
