@@ -7,10 +7,10 @@ import (
 	"github.com/redquorum/redquorum/node/model"
 )
 
-// A Memory holds the keys of a node, and executes its commands. Its methods mean the same as those
-// of [model.Server], the default. Keeps and Dump change nothing: they may be called with a time
-// that is later than that of the next command.
-type Memory interface {
+// A memory holds the keys of a node, and executes its commands: it is a [model.Server], or a test's own
+// with faults. Keeps and Dump change nothing: they may be called with a time that is later than that of
+// the next command.
+type memory interface {
 	Apply(now model.Time, cmd node.Command) (reply node.Reply, published []model.Notice)
 	State(now model.Time, name string, state *node.State) error
 	Keeps(now model.Time, name, owner string, mode node.Mode) (until model.Time, ok bool)
@@ -28,7 +28,3 @@ type Memory interface {
 	Load([]model.Entry)
 	Refuse(error)
 }
-
-// WithMemory gives each node a Memory that empty makes, from what tells who listens to the node. A run is the same with every Memory that
-// behaves as package node says.
-func WithMemory(empty func(model.Ears) Memory) Option { return func(w *world) { w.memory = empty } }

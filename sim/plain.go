@@ -26,7 +26,7 @@ const plainScripts = 1 << 7
 
 // applyPlain executes a command of a textbook. The textbook's string is a field here, so that all locks look the
 // same.
-func applyPlain(op textbook.Op, s Memory, now model.Time, cmd node.Command) node.Reply {
+func applyPlain(op textbook.Op, s memory, now model.Time, cmd node.Command) node.Reply {
 	claim := cmd.Claims[0]
 	_, mine := s.Keeps(now, claim.Name, claim.Owner, node.Exclusive)
 	switch op {

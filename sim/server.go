@@ -17,7 +17,7 @@ type server struct {
 	w      *world
 	number int
 	name   string
-	mem    Memory
+	mem    memory
 	host   int  // the first node on the same server
 	shared bool // it is one of several
 

@@ -29,7 +29,7 @@ type world struct {
 	dead     []*Client        // those that others have taken the place of
 	procs    []faults.Process // of all clients
 	nodes    []*server
-	memory   func(model.Ears) Memory // makes that of a node
+	memory   func(model.Ears) memory // makes that of a node
 	store    resource
 	locks    []string // that the plan's work is about
 	names    []string // of locks, and topics about them
