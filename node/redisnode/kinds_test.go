@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -52,133 +51,12 @@ func near(t *testing.T, what string, got, want time.Duration) {
 	}
 }
 
-func TestAcquire(t *testing.T) {
-	p := newServer(t)
-	n := connect(t, p)
-	redis := p.client(t)
-	ctx := context.Background()
-
-	r := expect(t, "a free name", ask(t, n, acquire("a", "me", 100)), node.Granted)
-	if r.Life == nil || r.Life.ID == "" {
-		t.Errorf("life %+v", r.Life)
-	}
-	if got := redis.HGetAll(ctx, "a").Val(); !reflect.DeepEqual(got, map[string]string{"me": "1"}) {
-		t.Errorf("hash: %v", got)
-	}
-	near(t, "TTL of the lock", redis.PTTL(ctx, "a").Val(), 10*time.Second)
-	near(t, "TTL of the fence", redis.PTTL(ctx, node.FenceKey("a")).Val(), time.Hour)
-
-	expect(t, "executed twice", ask(t, n, acquire("a", "me", 100)), node.Granted)
-	r = expect(t, "another's", ask(t, n, acquire("a", "you", 101)), node.Refused)
-	near(t, "TTL told", r.TTL, 10*time.Second)
-	if r.Fence != 100 {
-		t.Errorf("fence told: %d", r.Fence)
-	}
-	expect(t, "released", ask(t, n, release("a", "me", 100)), node.Released)
-	if r := expect(t, "late copy", ask(t, n, acquire("a", "me", 100)), node.Stale); r.Fence != 100 {
-		t.Errorf("fence told: %d", r.Fence)
-	}
-	expect(t, "token above the fence", ask(t, n, acquire("a", "you", 101)), node.Granted)
-
-	redis.Persist(ctx, "a")
-	if r := expect(t, "no expiry", ask(t, n, acquire("a", "me", 102)), node.Refused); r.TTL != node.NoExpiry {
-		t.Errorf("TTL told: %v", r.TTL)
-	}
-	redis.Set(ctx, "s", "text", 0)
-	expectErr(t, "a string", ask(t, n, acquire("s", "me", 1)), node.ErrWrongType)
-	if got := redis.Get(ctx, "s").Val(); got != "text" {
-		t.Errorf("the string is now %q", got)
-	}
-	cmd := acquire("fraction", "me", 1)
-	cmd.TTL = 1500*time.Millisecond + 1
-	expect(t, "a fraction of a millisecond", ask(t, n, cmd), node.Granted)
-}
-
-// TestTokensAreExact goes to the end of what Lua's numbers can hold.
-func TestTokensAreExact(t *testing.T) {
+// Calls are recycled: lists of all lengths, one after another. What an Extend does is in nodetest.
+func TestExtendListsOfAllLengths(t *testing.T) {
 	n := connect(t, newServer(t))
-	const last = node.MaxToken
-	expect(t, "last but one", ask(t, n, acquire("a", "me", last-1)), node.Granted)
-	if r := expect(t, "refused", ask(t, n, acquire("a", "you", last)), node.Refused); r.Fence != last-1 {
-		t.Errorf("fence: %d, want %d", r.Fence, last-1)
-	}
-	expect(t, "released", ask(t, n, release("a", "me", last-1)), node.Released)
-	if r := expect(t, "equal", ask(t, n, acquire("a", "me", last-1)), node.Stale); r.Fence != last-1 {
-		t.Errorf("fence: %d, want %d", r.Fence, last-1)
-	}
-	expect(t, "one above", ask(t, n, acquire("a", "me", last)), node.Granted)
-	if r := ask(t, n, inspect("a")); r.State == nil || r.State.Fence != last {
-		t.Errorf("inspect: %+v", r)
-	}
-}
-
-func TestRelease(t *testing.T) {
-	p := newServer(t)
-	n := connect(t, p)
-	redis := p.client(t)
-	ctx := context.Background()
-	sub := redis.Subscribe(ctx, node.Channel("a"))
-	defer sub.Close()
-	if _, err := sub.Receive(ctx); err != nil {
-		t.Fatal(err)
-	}
-
-	expect(t, "nothing there", ask(t, n, release("a", "me", 50)), node.Absent)
-	expect(t, "late acquire of what was released", ask(t, n, acquire("a", "me", 50)), node.Stale)
-	expect(t, "granted", ask(t, n, acquire("a", "me", 51)), node.Granted)
-	expect(t, "another's", ask(t, n, release("a", "you", 52)), node.Absent)
-	redis.HSet(ctx, "a", "guest", 1)
-	expect(t, "one of two fields", ask(t, n, release("a", "me", 51)), node.Released)
-	expect(t, "the other", ask(t, n, release("a", "guest", 51)), node.Released)
-	msg, err := sub.ReceiveMessage(ctx)
-	if err != nil || msg.Payload != "0" {
-		t.Fatalf("message %v, %v", msg, err)
-	}
-	if msg, err := sub.ReceiveTimeout(ctx, 50*time.Millisecond); err == nil {
-		t.Errorf("a second message: %v", msg)
-	}
-
-	redis.Set(ctx, "s", "text", 0)
-	expectErr(t, "a string", ask(t, n, release("s", "me", 60)), node.ErrWrongType)
-	if got := redis.Get(ctx, node.FenceKey("s")).Val(); got != "60" {
-		t.Errorf("fence after WRONGTYPE: %q", got)
-	}
-}
-
-func TestExtend(t *testing.T) {
-	p := newServer(t)
-	n := connect(t, p)
-	redis := p.client(t)
-	ctx := context.Background()
-	var claims []node.Claim
-	for i := range 5 {
+	for _, i := range []int{0, 3, 4} {
 		expect(t, "granted", ask(t, n, acquire(name(i), "me", 1)), node.Granted)
-		claims = append(claims, node.Claim{Name: name(i), Owner: "me"})
 	}
-	redis.Del(ctx, name(1))
-	redis.Del(ctx, name(2))
-	redis.Set(ctx, name(2), "text", 0)
-	claims[3].Owner = "you"
-
-	r := expect(t, "many", ask(t, n, extend(time.Minute, claims...)), node.Done)
-	if want := []bool{true, false, false, false, true}; !slices.Equal(r.Kept, want) {
-		t.Errorf("kept %v, want %v", r.Kept, want)
-	}
-	near(t, "extended", redis.PTTL(ctx, name(0)).Val(), time.Minute)
-	near(t, "another's", redis.PTTL(ctx, name(3)).Val(), 10*time.Second)
-
-	r = expect(t, "one", ask(t, n, extend(time.Second, claims[0])), node.Done)
-	if !slices.Equal(r.Kept, []bool{true}) {
-		t.Errorf("kept %v", r.Kept)
-	}
-	near(t, "never shortened", redis.PTTL(ctx, name(0)).Val(), time.Minute)
-	redis.Persist(ctx, name(0))
-	expect(t, "no expiry", ask(t, n, extend(time.Second, claims[0])), node.Done)
-	if ttl := redis.PTTL(ctx, name(0)).Val(); ttl != -1 {
-		t.Errorf("shortened to %v", ttl)
-	}
-
-	// Calls are recycled: lists of all lengths, one after another.
 	for _, count := range []int{5, 1, 3, 300, 2, 300} {
 		claims := make([]node.Claim, count)
 		for i := range claims {
@@ -190,62 +68,6 @@ func TestExtend(t *testing.T) {
 				t.Fatalf("%d claims, claim %d: kept %v", count, i, kept)
 			}
 		}
-	}
-}
-
-func TestInspect(t *testing.T) {
-	p := newServer(t)
-	n := connect(t, p)
-	redis := p.client(t)
-	ctx := context.Background()
-
-	state := func(name string) node.State {
-		t.Helper()
-		return *expect(t, "inspect", ask(t, n, inspect(name)), node.Done).State
-	}
-	if got := state("a"); !reflect.DeepEqual(got, node.State{Type: "none"}) {
-		t.Errorf("no key: %+v", got)
-	}
-	ask(t, n, acquire("a", "z", 7))
-	redis.HSet(ctx, "a", "b", 2)
-	got := state("a")
-	near(t, "TTL", got.TTL, 10*time.Second)
-	got.TTL = 0
-	want := node.State{Type: "hash", Fields: []node.Field{{Name: "b", Value: "2"}, {Name: "z", Value: "1"}}, Fence: 7}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("a lock: %+v, want %+v", got, want)
-	}
-	redis.RPush(ctx, "l", "x")
-	if got := state("l"); !reflect.DeepEqual(got, node.State{Type: "list", TTL: node.NoExpiry}) {
-		t.Errorf("a list: %+v", got)
-	}
-}
-
-func TestBreak(t *testing.T) {
-	p := newServer(t)
-	n := connect(t, p)
-	redis := p.client(t)
-	ctx := context.Background()
-	sub := redis.Subscribe(ctx, node.Channel("a{b"))
-	defer sub.Close()
-	if _, err := sub.Receive(ctx); err != nil {
-		t.Fatal(err)
-	}
-
-	expect(t, "nothing there", ask(t, n, breakLock("a{b", 5)), node.Absent)
-	expect(t, "token below", ask(t, n, acquire("a{b", "me", 5)), node.Stale)
-	expect(t, "granted", ask(t, n, acquire("a{b", "me", 6)), node.Granted)
-	expect(t, "broken", ask(t, n, breakLock("a{b", 7)), node.Released)
-	if msg, err := sub.ReceiveMessage(ctx); err != nil || msg.Payload != "0" {
-		t.Errorf("message %v, %v", msg, err)
-	}
-	if r := expect(t, "fence raised", ask(t, n, acquire("a{b", "me", 7)), node.Stale); r.Fence != 7 {
-		t.Errorf("fence %d", r.Fence)
-	}
-	redis.Set(ctx, "s", "text", 0)
-	expectErr(t, "a string", ask(t, n, breakLock("s", 8)), node.ErrWrongType)
-	if redis.Get(ctx, "s").Val() != "text" {
-		t.Error("the string is gone")
 	}
 }
 

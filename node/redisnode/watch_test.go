@@ -41,30 +41,6 @@ func subscribers(p *process, name string) int64 {
 	return p.do("pubsub", "numsub", node.Channel(name)).([]any)[1].(int64)
 }
 
-func TestWatch(t *testing.T) {
-	p := newServer(t)
-	n := connect(t, p)
-	a, b := listen(t, n, "a"), listen(t, n, "b")
-	expect(t, "granted", ask(t, n, acquire("a", "me", 1)), node.Granted)
-	before, beforeB := a.wakes.Load(), b.wakes.Load()
-	expect(t, "released", ask(t, n, release("a", "me", 1)), node.Released)
-	a.next(t, "woken by the release", before)
-	if b.wakes.Load() != beforeB {
-		t.Error("another name was woken, too")
-	}
-
-	second := listen(t, n, "a") // woken at once, though nothing is published
-	before = second.wakes.Load()
-	first := a.wakes.Load()
-	a.stop()
-	a.stop()
-	p.do("publish", node.Channel("a"), "0")
-	second.next(t, "woken by a message", before)
-	if a.wakes.Load() != first {
-		t.Error("woken after stop")
-	}
-}
-
 func TestWatchSharesOneConnection(t *testing.T) {
 	p := newServer(t)
 	n := connect(t, p)
