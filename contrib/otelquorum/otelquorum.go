@@ -52,12 +52,11 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/redquorum/redquorum/contrib/internal/timed"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -269,41 +268,7 @@ func (m *Metrics) Nodes(nodes []node.Node) []node.Node {
 		m.list(n.Name(), 1)
 		m.abstained.Add(background, 0, of.add...)
 		m.healed.Add(background, 0, of.add...)
-		closed := sync.OnceFunc(func() { m.list(n.Name(), -1) })
-		all[i] = &timed{Node: n, round: m.round, of: of, closed: closed}
+		all[i] = timed.Node(n, func(seconds float64) { m.round.Record(background, seconds, of.record...) }, func() { m.list(n.Name(), -1) })
 	}
 	return all
-}
-
-// A timed node measures how long commands take, one after the other. To measure all that many callers have
-// under way at the same time would cost the client a fifth of its processor time, and tell nothing more.
-type timed struct {
-	node.Node
-	round  metric.Float64Histogram
-	of     *attributes
-	timing atomic.Bool // a command is being measured
-	closed func()
-}
-
-func (t *timed) Close() error {
-	defer t.closed()
-	return t.Node.Close()
-}
-
-// epoch is what the rounds are measured from: time.Since reads one clock, and time.Now two.
-var epoch = time.Now()
-
-func (t *timed) Submit(cmd node.Command, reply func(node.Reply)) {
-	if !t.timing.CompareAndSwap(false, true) {
-		t.Node.Submit(cmd, reply)
-		return
-	}
-	start := time.Since(epoch)
-	t.Node.Submit(cmd, func(r node.Reply) {
-		if !r.Unsent { // or a node that is down would look quick
-			t.round.Record(background, (time.Since(epoch) - start).Seconds(), t.of.record...)
-		}
-		t.timing.Store(false)
-		reply(r)
-	})
 }

@@ -49,11 +49,10 @@ package promquorum
 
 import (
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/redquorum/redquorum/contrib/internal/timed"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -252,40 +251,7 @@ func (c *Collector) Nodes(nodes []node.Node) []node.Node {
 		c.list(n.Name(), 1)
 		c.abstained.WithLabelValues(n.Name())
 		c.healed.WithLabelValues(n.Name())
-		closed := sync.OnceFunc(func() { c.list(n.Name(), -1) })
-		all[i] = &timed{Node: n, round: c.round.WithLabelValues(n.Name()), closed: closed}
+		all[i] = timed.Node(n, c.round.WithLabelValues(n.Name()).Observe, func() { c.list(n.Name(), -1) })
 	}
 	return all
-}
-
-// A timed node measures how long commands take, one after the other. To measure all that many callers have
-// under way at the same time would cost the client a tenth of its processor time, and tell nothing more.
-type timed struct {
-	node.Node
-	round  prometheus.Observer
-	timing atomic.Bool // a command is being measured
-	closed func()
-}
-
-func (t *timed) Close() error {
-	defer t.closed()
-	return t.Node.Close()
-}
-
-// epoch is what the rounds are measured from: time.Since reads one clock, and time.Now two.
-var epoch = time.Now()
-
-func (t *timed) Submit(cmd node.Command, reply func(node.Reply)) {
-	if !t.timing.CompareAndSwap(false, true) {
-		t.Node.Submit(cmd, reply)
-		return
-	}
-	start := time.Since(epoch)
-	t.Node.Submit(cmd, func(r node.Reply) {
-		if !r.Unsent { // or a node that is down would look quick
-			t.round.Observe((time.Since(epoch) - start).Seconds())
-		}
-		t.timing.Store(false)
-		reply(r)
-	})
 }
