@@ -51,7 +51,7 @@ func near(t *testing.T, what string, got, want time.Duration) {
 	}
 }
 
-// Calls are recycled: lists of all lengths, one after another. What an Extend does is in nodetest.
+// Calls are recycled: lists of all lengths, one after another. The rules of nodetest are about the rest of Extend.
 func TestExtendListsOfAllLengths(t *testing.T) {
 	n := connect(t, newServer(t))
 	for _, i := range []int{0, 3, 4} {
