@@ -268,12 +268,16 @@ func (p *player) listen(process string) error {
 	return nil
 }
 
-// hear waits for some turns, and then for whether there are more.
+// hear waits for some turns, and then for whether there are more. A table does not wait for these: its names are
+// new in each line, so the next line says whose turn came late, or the end of the rule.
 func (p *player) hear(want int) (got []heard, err error) {
 	for {
 		limit := p.wait
-		if len(got) >= want {
+		switch {
+		case len(got) >= want && len(p.names) == 0:
 			limit = brevity / 10
+		case len(got) >= want:
+			limit = 0
 		}
 		select {
 		case turn := <-p.turns:

@@ -146,5 +146,11 @@ func (p *player) all(lines []line) error {
 			return fmt.Errorf("%d: %w", l.number, err)
 		}
 	}
+	if tables := len(p.names) > 0; tables {
+		p.names = nil
+		if late, err := p.hear(0); err != nil || len(late) > 0 {
+			return fmt.Errorf("at the end of the rule: heard %+v (%v)", late, err)
+		}
+	}
 	return nil
 }

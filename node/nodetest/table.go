@@ -121,7 +121,8 @@ func (p *player) shorthand(verb string, args []string) (node.Reply, error) {
 
 // then writes the names as given does, with what their waiters heard.
 func (p *player) then(want []string) (a answer, err error) {
-	turns, err := p.hear(len(slices.DeleteFunc(slices.Clone(want), func(word string) bool { return !strings.ContainsAny(word, "th") })))
+	marks := join(want)
+	turns, err := p.hear(strings.Count(marks, "t") + strings.Count(marks, "h"))
 	for i := 0; i < len(p.names) && err == nil; i++ {
 		r, bad := p.reply([]string{"inspect", p.names[i]})
 		if err = errors.Join(bad, r.Err); err != nil {
