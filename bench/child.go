@@ -36,7 +36,6 @@ type request struct {
 
 	Contestant string        `json:"contestant,omitempty"` // open
 	URLs       []string      `json:"urls,omitempty"`       // open: of servers that are Given
-	Cluster    bool          `json:"cluster,omitempty"`    // open: each server is a member of one
 	RTT        time.Duration `json:"rtt,omitempty"`        // open
 	Timeout    time.Duration `json:"timeout,omitempty"`    // open
 	Callers    int           `json:"callers,omitempty"`    // take: how many
@@ -163,7 +162,7 @@ func (h *helper) answer(ctx context.Context, r request) (a answer, err error) {
 			if c.Name != r.Contestant {
 				continue
 			}
-			t := Target{Callers: 1, Cluster: r.Cluster, RTT: r.RTT, Timeout: r.Timeout}
+			t := Target{Callers: 1, RTT: r.RTT, Timeout: r.Timeout}
 			if t.Servers, err = optionsOf(r.URLs, r.Addrs); err != nil {
 				return a, err
 			}

@@ -49,7 +49,6 @@ const examples = `  %[1]s                    # a minute and a half, without Redi
   %[1]s --spawn --rtt 0,1ms,5ms --workload latency
   %[1]s --spawn --n 5 --workload fairness --for 3m
   %[1]s --n 3 --workload crowd --waiters 10000 --rounds 1
-  %[1]s --spawn --n 3 --cluster 3   # each node a Redis Cluster
   %[1]s --nodes 10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379`
 
 // Command returns the command that measures. The first signal to end does what the end of its context does, and the
@@ -107,7 +106,6 @@ func (f *flags) register() {
 	f.fails = 0.001
 	fs.IntSliceVarP(&c.Nodes, "n", "n", nil, "`numbers` of nodes, odd (default 1,3,5; or, with --nodes, all of these)")
 	fs.BoolVar(&f.spawn, "spawn", false, "start redis-server processes on free ports of the loopback interface")
-	fs.IntVar(&c.Masters, "cluster", 0, "with --spawn: each node is a Redis Cluster of so many `masters` (default 0: one server)")
 	fs.StringVar(&f.addrs, "nodes", "", "use the servers at these `addresses`, host, host:port, or redis:// and rediss:// URLs, separated by commas")
 	fs.DurationSliceVar(&c.RTT, "rtt", nil, "round `times` of the links to the nodes, by a proxy on each; 0 is none added (default 0)")
 	fs.DurationVar(&c.Timeout, "timeout", 0, "how long a round of commands of redquorum may take (default "+quorum.Defaults().Timeout.String()+")")
@@ -177,11 +175,6 @@ func (f *flags) check() (err error) {
 	}
 	if err := f.choose(); err != nil {
 		return err
-	}
-	if f.set.Changed("cluster") {
-		if err := f.checkCluster(); err != nil {
-			return err
-		}
 	}
 	if f.spawn {
 		if err := redisserver.Available(); err != nil {
@@ -266,30 +259,6 @@ func sorted[T int | time.Duration](all []T) []T {
 	return slices.Compact(slices.Sorted(slices.Values(all)))
 }
 
-// checkCluster refuses what cannot be measured with nodes that are clusters.
-func (f *flags) checkCluster() error {
-	c := &f.config
-	var unable []string
-	for _, one := range c.Contestants {
-		if !one.Clusters {
-			unable = append(unable, one.Name)
-		}
-	}
-	switch {
-	case c.Masters < 1 || c.Masters > maxMasters:
-		return cli.Usage("--cluster is %d; it must be from 1 to %d masters", c.Masters, maxMasters)
-	case !f.spawn:
-		return cli.Usage("--cluster needs --spawn, which starts the masters")
-	case slices.Max(c.RTT) > 0:
-		return cli.Usage("--cluster and --rtt exclude each other: a cluster tells its clients to go to its masters, not through the links")
-	case slices.Contains(c.Workloads, "bad"):
-		return cli.Usage("--cluster and the workload bad exclude each other: nodes are made bad by links, which lead to no cluster")
-	case len(unable) > 0:
-		return cli.Usage("--cluster: these need one server as a node: %s; leave them out with --contestants", strings.Join(unable, ", "))
-	}
-	return nil
-}
-
 // choose picks the contestants, in the program's order: the first is the one that the recommendation is about.
 func (f *flags) choose() error {
 	c := &f.config
@@ -308,9 +277,6 @@ func (f *flags) choose() error {
 
 // MaxNodes is the largest number of nodes that is measured.
 const MaxNodes = 15
-
-// maxMasters is the largest number of masters of a node.
-const maxMasters = 9
 
 // A share is a flag such as 0.1% or 0.001.
 type share float64

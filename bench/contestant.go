@@ -63,8 +63,6 @@ type Contestant struct {
 	// Open makes what one client process would have: connections, pools, a
 	// locker.
 	Open func(ctx context.Context, t Target) (Client, error)
-	// Clusters is whether a node may be a Redis Cluster.
-	Clusters bool
 	// Start, if not nil, starts what it needs besides the servers before it is measured, and returns what ends that.
 	Start func(ctx context.Context) (end func(), err error)
 }
@@ -74,8 +72,6 @@ type Target struct {
 	// Servers are the N servers: address, and password and TLS where they ask
 	// for these.
 	Servers []*redis.Options
-	// Cluster is whether each of them is a member of a Redis Cluster, which is the node.
-	Cluster bool
 	// Callers is how many goroutines will call the client at the same time.
 	Callers int
 	// RTT is how long a round trip lasts because of slow links; 0 is that there

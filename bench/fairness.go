@@ -63,8 +63,8 @@ func (s *setting) fairness(ctx context.Context) (Metrics, error) {
 			return processes.contest(ctx, m, c, window, func(int) []string { return addrs })
 		})
 	}
-	if s.rtt > 0 || s.field.cluster() {
-		return nil, fmt.Errorf("a far process together with slow links or clusters: %w", errors.ErrUnsupported)
+	if s.rtt > 0 {
+		return nil, fmt.Errorf("a far process together with slow links: %w", errors.ErrUnsupported)
 	}
 	if err := s.links.all(farther); err != nil {
 		return nil, err

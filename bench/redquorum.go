@@ -10,7 +10,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/redisnode"
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -25,7 +24,7 @@ const ours = "redquorum"
 // which stays.
 func Redquorum() Contestant {
 	return Contestant{
-		Name: ours, Clusters: true,
+		Name: ours,
 		Note: "defaults, with an observer; no restart guard on servers too young for it",
 		Open: openRedquorum,
 	}
@@ -36,14 +35,14 @@ type redquorum struct {
 	lost   *lost
 }
 
-func openRedquorum(ctx context.Context, t Target) (_ Client, err error) {
-	nodes := make([]node.Node, len(t.Servers))
+func openRedquorum(ctx context.Context, t Target) (Client, error) {
 	young := false
-	for i, o := range t.Servers {
+	for _, o := range t.Servers {
 		young = young || tooYoung(ctx, o)
-		if nodes[i], err = dial(o, t.Cluster); err != nil {
-			return nil, err
-		}
+	}
+	nodes, err := redisnode.DialOptions(t.Servers...)
+	if err != nil {
+		return nil, err
 	}
 	r := &redquorum{lost: new(lost)}
 	r.locker, err = quorum.New(nodes, quorum.Options{Timeout: t.Timeout, Observe: r.lost.observe, NoRestartGuard: young,
@@ -55,20 +54,6 @@ func openRedquorum(ctx context.Context, t Target) (_ Client, err error) {
 		return nil, err
 	}
 	return r, nil
-}
-
-// dial makes a node as most programs do.
-func dial(o *redis.Options, cluster bool) (node.Node, error) {
-	if cluster {
-		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{o.Addr}})
-		defer client.Close() // the node has a copy of its options, and nothing else of it
-		return redisnode.New(client, redisnode.Options{})
-	}
-	nodes, err := redisnode.DialOptions(o)
-	if err != nil {
-		return nil, err
-	}
-	return nodes[0], nil
 }
 
 // tooYoung reports whether the engine would ignore a server.

@@ -125,9 +125,6 @@ var words = []word{
 // how says how it was measured.
 func (r *Report) how() string {
 	servers := string(r.Servers) + " servers"
-	if r.Masters > 0 {
-		servers += fmt.Sprintf(", nodes of %d masters (Redis Cluster)", r.Masters)
-	}
 	if r.Redis != "" {
 		servers += ", " + r.Redis
 	}

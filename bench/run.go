@@ -31,7 +31,6 @@ type Config struct {
 
 	Servers Servers
 	URLs    []string // of the servers that are Given: redis:// or rediss://
-	Masters int      // if not 0, each node is a Redis Cluster of so many, Spawned; there are no slow links
 
 	// Lease is how long locks are asked for; 0 means 10 s.
 	Lease time.Duration
@@ -144,8 +143,7 @@ type Report struct {
 	Took        time.Duration `json:"took_ns"`
 	System      string        `json:"system"` // operating system, processors, Go
 	Servers     Servers       `json:"servers"`
-	Masters     int           `json:"masters,omitempty"` // of the Redis Cluster that each node is
-	Redis       string        `json:"redis,omitempty"`   // names and versions of the servers
+	Redis       string        `json:"redis,omitempty"` // names and versions of the servers
 	For         time.Duration `json:"for_ns"`
 	Rounds      int           `json:"rounds"`
 	Timeout     time.Duration `json:"timeout_ns"` // of redquorum
@@ -235,7 +233,7 @@ func Run(ctx context.Context, c Config) (_ *Report, err error) {
 	begin := time.Now()
 	groups := c.groups()
 	r := &Report{Begin: begin, System: fmt.Sprintf("%s/%s, %d processors, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version()),
-		Servers: c.Servers, Masters: c.Masters, For: c.For, Rounds: c.Rounds, Timeout: c.timeout(), Lease: cmp.Or(c.Lease, benchLease), Base: c.Base}
+		Servers: c.Servers, For: c.For, Rounds: c.Rounds, Timeout: c.timeout(), Lease: cmp.Or(c.Lease, benchLease), Base: c.Base}
 	weights := c.weights(groups)
 	for _, g := range groups {
 		r.Cells = append(r.Cells, g.cells...)

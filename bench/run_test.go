@@ -469,30 +469,6 @@ func TestRunNextToACrowd(t *testing.T) {
 	})
 }
 
-// This process and others reach nodes that are clusters. A workload that needs links is left out.
-func TestRunOnClusters(t *testing.T) {
-	t.Parallel()
-	tests.NeedServer(t)
-	c := config(t, bench.Redquorum())
-	c.Servers, c.Masters, c.For = bench.Spawned, 2, 400*time.Millisecond
-	c.Workloads = []string{"latency", "handover", "keep", "bad"}
-	good(t, c, func(r *bench.Report) (complaints []string) {
-		for _, cell := range r.Cells {
-			if cell.Error != "" || cell.Median["orphans/1000"] != 0 {
-				complaints = append(complaints, fmt.Sprintf("%s: %s, %v", cell, cell.Error, cell.Median))
-			}
-			if cell.Median["overlaps"] != 0 {
-				t.Errorf("%s: %v", cell, cell.Median)
-			}
-		}
-		var text bytes.Buffer
-		if err := r.WriteText(&text); err != nil || len(r.Cells) != 4 || !strings.Contains(text.String(), "nodes of 2 masters (Redis Cluster)") {
-			t.Errorf("%d cases, %v, %s", len(r.Cells), err, text.String())
-		}
-		return complaints
-	})
-}
-
 func main(args ...string) (status int, stdout, stderr string) {
 	var out, talk bytes.Buffer
 	status = cli.Run(context.Background(), bench.Command(program), args, &out, &talk)
@@ -501,40 +477,35 @@ func main(args ...string) (status int, stdout, stderr string) {
 
 func TestMainRefuses(t *testing.T) {
 	for args, want := range map[string]string{
-		"--n 4":                         "4 nodes survive the loss of no more nodes than 3 would",
-		"--n x":                         `parsing "x": invalid syntax`,
-		"--n 17":                        "numbers from 1 to 15",
-		"--nodes a:1,b:1":               "2 nodes survive",
-		"--nodes a:1 --n 3":             "--nodes lists 1",
-		"--nodes a:1,a:1,b:1":           "is listed twice",
-		"--nodes u:secret@h:1":          "not a URL, such as redis://host:6379",
-		"--nodes redis://u:sec/ret@h:1": "percent-encoded",
-		"--nodes unix:///run/secret":    "has no port",
-		"--nodes=":                      "--nodes lists none",
-		"--lease 500ms":                 "from 1s to 30s",
-		"--lease 31s":                   "from 1s to 30s",
-		"--timeout -1s":                 "more than 0",
-		"--timeout 0s":                  "more than 0",
-		"--timeout 1s --lease 2s":       "at most a third of the lease of 2s",
-		"--nodes a:1 --spawn":           "exclude each other",
-		"--cluster 3":                   "needs --spawn",
-		"--spawn --cluster 0":           "from 1 to 9 masters",
-		"--spawn --cluster 3 --rtt 1ms": "--cluster and --rtt exclude each other",
-		"--spawn --cluster 3 --workload bad,keep":          "bad exclude each other",
-		"--spawn --cluster 3 --contestants redquorum,open": "need one server as a node: open;",
-		"--workload latency,speed":                         "there is no workload \"speed\"; there are latency, ",
-		"--contestants redquorum,fast":                     "there is no contestant \"fast\"; there are redquorum, leaky",
-		"--rtt 5":                                          `missing unit in duration "5"`,
-		"--rtt 500ms":                                      "longer than the Timeout of redquorum, 500ms",
-		"--rtt 100ms --timeout 90ms":                       "longer than the Timeout of redquorum, 90ms",
-		"--rtt 600ms --timeout 2s":                         "made in two, within a second",
-		"--for 0s":                                         "more than 0",
-		"--for 5":                                          `missing unit in duration "5"`,
-		"--rounds 0":                                       "at least 1",
-		"--node-failure 200%":                              "a share such as 0.1%",
-		"--callers 0":                                      "numbers from 1",
-		"fast":                                             `unexpected argument "fast"`,
-		"--html /nowhere/x.html --for 10ms":                "no such file",
+		"--n 4":                             "4 nodes survive the loss of no more nodes than 3 would",
+		"--n x":                             `parsing "x": invalid syntax`,
+		"--n 17":                            "numbers from 1 to 15",
+		"--nodes a:1,b:1":                   "2 nodes survive",
+		"--nodes a:1 --n 3":                 "--nodes lists 1",
+		"--nodes a:1,a:1,b:1":               "is listed twice",
+		"--nodes u:secret@h:1":              "not a URL, such as redis://host:6379",
+		"--nodes redis://u:sec/ret@h:1":     "percent-encoded",
+		"--nodes unix:///run/secret":        "has no port",
+		"--nodes=":                          "--nodes lists none",
+		"--lease 500ms":                     "from 1s to 30s",
+		"--lease 31s":                       "from 1s to 30s",
+		"--timeout -1s":                     "more than 0",
+		"--timeout 0s":                      "more than 0",
+		"--timeout 1s --lease 2s":           "at most a third of the lease of 2s",
+		"--nodes a:1 --spawn":               "exclude each other",
+		"--workload latency,speed":          "there is no workload \"speed\"; there are latency, ",
+		"--contestants redquorum,fast":      "there is no contestant \"fast\"; there are redquorum, leaky",
+		"--rtt 5":                           `missing unit in duration "5"`,
+		"--rtt 500ms":                       "longer than the Timeout of redquorum, 500ms",
+		"--rtt 100ms --timeout 90ms":        "longer than the Timeout of redquorum, 90ms",
+		"--rtt 600ms --timeout 2s":          "made in two, within a second",
+		"--for 0s":                          "more than 0",
+		"--for 5":                           `missing unit in duration "5"`,
+		"--rounds 0":                        "at least 1",
+		"--node-failure 200%":               "a share such as 0.1%",
+		"--callers 0":                       "numbers from 1",
+		"fast":                              `unexpected argument "fast"`,
+		"--html /nowhere/x.html --for 10ms": "no such file",
 	} {
 		status, stdout, stderr := main(strings.Fields(args)...)
 		wantStatus := 2

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -32,23 +31,16 @@ const (
 type field struct {
 	kind     Servers
 	urls     []string        // of those that are Given
-	addrs    []string        // of the nodes: of one master of each cluster
+	addrs    []string        // of the nodes
 	sealed   bool            // by TLS, some of them at least
 	versions []string        // of the servers, with their names
-	masters  int             // of the Redis Cluster that each node is, or 0
-	clients  []*redis.Client // our own, to look after them: to all masters of a cluster
+	clients  []*redis.Client // our own, to look after them
 	process  *child          // of embedded servers
 	spawned  []*redisserver.Server
 }
 
-// cluster reports whether each node is a Redis Cluster.
-func (f *field) cluster() bool { return f.masters > 0 }
-
-// each returns the clients to the servers of the first n nodes.
-func (f *field) each(n int) []*redis.Client { return f.clients[:n*max(f.masters, 1)] }
-
 func newField(ctx context.Context, c *Config, n int) (f *field, err error) {
-	f = &field{kind: c.Servers, masters: c.Masters}
+	f = &field{kind: c.Servers}
 	defer func() {
 		if err != nil {
 			f.close()
@@ -65,11 +57,7 @@ func newField(ctx context.Context, c *Config, n int) (f *field, err error) {
 		}
 		f.addrs = a.Addrs
 	case Spawned:
-		var args []string
-		if f.cluster() {
-			args = []string{"--cluster-enabled", "yes"}
-		}
-		if f.spawned, err = redisserver.StartN(n*max(f.masters, 1), redisserver.Config{Args: args}); err != nil {
+		if f.spawned, err = redisserver.StartN(n, redisserver.Config{}); err != nil {
 			return nil, err
 		}
 		for _, s := range f.spawned {
@@ -95,57 +83,7 @@ func newField(ctx context.Context, c *Config, n int) (f *field, err error) {
 		o.ContextTimeoutEnabled, o.DisableIdentity = true, true
 		f.clients = append(f.clients, redis.NewClient(o))
 	}
-	if err := f.meet(ctx); err != nil || !f.cluster() {
-		return f, err
-	}
-	return f, f.join(ctx)
-}
-
-// join makes a cluster of the servers of each node.
-func (f *field) join(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	addrs := f.addrs
-	f.addrs = nil
-	for i := 0; i < len(addrs); i += f.masters {
-		if err := joinOne(ctx, f.clients[i:i+f.masters], addrs[i]); err != nil {
-			return fmt.Errorf("the cluster of node %d: %w", 1+i/f.masters, err)
-		}
-		f.addrs = append(f.addrs, addrs[i+f.masters-1]) // the youngest, as the youngest decides whether the cluster is too young
-	}
-	return nil
-}
-
-// joinOne makes a cluster of masters. addr is that of the first.
-func joinOne(ctx context.Context, masters []*redis.Client, addr string) error {
-	const slots = 1 << 14
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return err
-	}
-	for i, c := range masters {
-		if err := c.ClusterAddSlotsRange(ctx, i*slots/len(masters), (i+1)*slots/len(masters)-1).Err(); err != nil {
-			return err
-		}
-		if i > 0 {
-			if err := c.ClusterMeet(ctx, host, port).Err(); err != nil {
-				return err
-			}
-		}
-	}
-	for _, c := range masters {
-		for {
-			info, err := c.ClusterInfo(ctx).Result()
-			if err != nil {
-				return err
-			}
-			if infoText(info, "cluster_state") == "ok" && infoNumber(info, "cluster_size") == float64(len(masters)) {
-				break
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-	}
-	return nil
+	return f, f.meet(ctx)
 }
 
 // meet asks the servers who they are.
@@ -203,7 +141,7 @@ func (f *field) cpu(ctx context.Context, n int) (total time.Duration) {
 		}
 		return a.CPU
 	}
-	for _, c := range f.each(n) {
+	for _, c := range f.clients[:n] {
 		info, err := c.Info(ctx, "cpu").Result()
 		if err != nil {
 			return 0
@@ -221,7 +159,7 @@ func (f *field) cpu(ctx context.Context, n int) (total time.Duration) {
 // cannot be cleared does not keep it from the others.
 func (f *field) clear(ctx context.Context, n int, prefix string, while time.Duration) (orphans int64, err error) {
 	var total atomic.Int64
-	clients := f.each(n)
+	clients := f.clients[:n]
 	errs := make([]error, len(clients))
 	var all sync.WaitGroup
 	for i, c := range clients {
@@ -260,26 +198,14 @@ func clearOne(ctx context.Context, c *redis.Client, prefix string, while time.Du
 		time.Sleep(while)
 	}
 	for some := range slices.Chunk(locks, 1000) {
-		found, err := c.Pipelined(ctx, func(p redis.Pipeliner) error { // one command for each key, as a master of a cluster wants it
-			for _, key := range some {
-				p.Exists(ctx, key)
-			}
-			return nil
-		})
+		found, err := c.Exists(ctx, some...).Result()
 		if err != nil {
 			return 0, err
 		}
-		for _, one := range found {
-			orphans += one.(*redis.IntCmd).Val()
-		}
+		orphans += found
 	}
 	for some := range slices.Chunk(keys, 1000) {
-		if _, err := c.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for _, key := range some {
-				p.Unlink(ctx, key)
-			}
-			return nil
-		}); err != nil {
+		if err := c.Unlink(ctx, some...).Err(); err != nil {
 			return 0, err
 		}
 	}

@@ -110,10 +110,9 @@ func (s *setting) number() (n int) {
 }
 
 // addrs returns where the client goes: to the servers, or, where links are slow
-// or the commands are counted, through them. There is no link to a cluster, which
-// tells its clients the addresses of its masters.
+// or the commands are counted, through them.
 func (s *setting) addrs(linked bool) []string {
-	if (linked || s.rtt > 0) && !s.field.cluster() {
+	if linked || s.rtt > 0 {
 		return s.links.addrs[:s.nodes]
 	}
 	return s.field.addrs[:s.nodes]
@@ -122,7 +121,7 @@ func (s *setting) addrs(linked bool) []string {
 // target is what a client is opened for that goes to addrs.
 func (s *setting) target(addrs []string, callers int) (Target, error) {
 	servers, err := optionsOf(s.field.urls, addrs)
-	return Target{Servers: servers, Cluster: s.field.cluster(), Callers: callers, RTT: s.rtt, Timeout: s.timeout}, err
+	return Target{Servers: servers, Callers: callers, RTT: s.rtt, Timeout: s.timeout}, err
 }
 
 // open makes a client that has its connections: it has locked on all nodes.
@@ -345,10 +344,8 @@ func (s *setting) handover(ctx context.Context) (Metrics, error) {
 // to measure the rest: what counts takes time.
 func (s *setting) twice(work func(m Metrics, addrs []string, window time.Duration) error) (Metrics, error) {
 	counted, m := make(Metrics), make(Metrics)
-	if !s.field.cluster() {
-		if err := work(counted, s.addrs(true), s.window/3); err != nil {
-			return nil, err
-		}
+	if err := work(counted, s.addrs(true), s.window/3); err != nil {
+		return nil, err
 	}
 	if err := work(m, s.addrs(false), s.window); err != nil {
 		return nil, err
@@ -442,7 +439,7 @@ func (c *crowd) compete(ctx context.Context, m Metrics, addrs []string, window t
 // callers and the turns of one.
 func (c *crowd) turns(ctx context.Context, m Metrics, of func(i int) request) (all []record, err error) {
 	_, before, err := c.ask(ctx, func(i int) request {
-		return request{Do: "open", Contestant: c.s.contestant.Name, Addrs: of(i).Addrs, URLs: c.s.field.urls, Cluster: c.s.field.cluster(),
+		return request{Do: "open", Contestant: c.s.contestant.Name, Addrs: of(i).Addrs, URLs: c.s.field.urls,
 			RTT: c.s.rtt, Timeout: c.s.timeout, Turns: turns{Name: c.s.prefix + "warm-up", Lease: c.s.lease}}
 	})
 	if err != nil {
@@ -537,9 +534,6 @@ func memory() float64 {
 
 // bad makes nodes bad and measures pairs.
 func (s *setting) bad(ctx context.Context) (_ Metrics, err error) {
-	if s.field.cluster() {
-		return nil, fmt.Errorf("bad nodes that are clusters: %w", errors.ErrUnsupported)
-	}
 	var broken int
 	kind := s.which
 	if _, err := fmt.Sscanf(s.which, "%d %s", &broken, &kind); err != nil {
