@@ -85,53 +85,16 @@ func (l *Lock) allowance(lease time.Duration) time.Duration {
 
 // unreadable returns what Parse could not read of the plan as it is written.
 func (p *Plan) unreadable() *wrong {
-	if !p.plain() {
-		if wrong := p.unreadableSettings(); wrong != nil {
-			return wrong
-		}
+	if wrong := p.unreadableSettings(); wrong != nil {
+		return wrong
 	}
 	for i := range p.Events {
-		if e := &p.Events[i]; !e.plain() {
-			if err := e.unreadable(); err != nil {
-				return &wrong{event: i, err: err}
-			}
+		if err := p.Events[i].unreadable(); err != nil {
+			return &wrong{event: i, err: err}
 		}
 	}
 	return nil
 }
-
-// plain reports whether all settings have values that can be read. It is asked before each
-// run, and writes nothing.
-func (p *Plan) plain() bool {
-	l, w := &p.Lock, &p.Work
-	for _, share := range [...]Ratio{w.Expiring, w.Late, w.Try, w.Fixed, w.Long, w.Short, w.Extend, w.Cancel, w.Nest, w.Close, w.Drop,
-		w.Hand, w.Break, w.Inspect, w.Bound, w.MinHold, w.Read, w.Write, w.Down, w.Fair, w.Several, w.Joint, w.Chain} {
-		if share < 0 || share > Percent(100) {
-			return false
-		}
-	}
-	return min(p.Nodes, p.Clients, w.Names, w.Tasks, l.Need) >= 0 && (l.Client == Redquorum || l.Client == Plain) &&
-		plainTimes(p.Length, l.Lease, l.MaxLease, l.Timeout, l.Poll, l.Grace, l.MaxHold, l.MaxDown) &&
-		w.Hold.plain() && w.Think.plain() && p.Network.Delay.plain() && l.Mistake == "" && l.Drift.plain() && p.Assume.Drift.plain()
-}
-
-// plain reports whether the event has no word but its verb and its target, and values
-// that can be read.
-func (e *Event) plain() bool {
-	switch e.Verb {
-	case Crash, Demote, Full, Hold, DoLock, DoTry, DoResume, DoBreak, DoInspect, View:
-		return false
-	}
-	return groups[e.Verb] != 0 && plainTimes(e.At, e.For, e.Offset, e.Every) && e.Range.plain() && e.Ratio.plain()
-}
-
-func plainTimes(times ...time.Duration) bool {
-	return slices.Max(times) <= MaxLength && slices.Min(times) >= -MaxLength
-}
-
-func (r Range) plain() bool { return r.Min >= 0 && r.Min <= r.Max && r.Max <= MaxLength }
-
-func (r Ratio) plain() bool { return r <= math.MaxUint32 && r >= -math.MaxUint32 }
 
 func (p *Plan) unreadableSettings() *wrong {
 	written := func(key string, f field) *wrong {
