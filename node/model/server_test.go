@@ -7,11 +7,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
 )
 
 const ms = time.Millisecond
+
+func acquire(name, owner string, token node.Token, ttl time.Duration) node.Command {
+	return node.Command{
+		Kind:   node.Acquire,
+		Claims: []node.Claim{{Name: name, Owner: owner, Token: token}},
+		TTL:    ttl, Retention: 24 * time.Hour, Deadline: clock.Never,
+	}
+}
 
 func release(name, owner string, token node.Token) node.Command {
 	return node.Command{
