@@ -87,7 +87,6 @@ func each(t *testing.T, test func(t *testing.T, open func() bench.Client)) {
 		"redsync-ff":  {3, is(redsyncFailFast())},
 		"rueidislock": {3, is(rueidisLock())},
 		"redislock":   {1, is(redisLock())},
-		"floor":       {3, is(theFloor())},
 		"etcd": {1, func(t *testing.T) bench.Contestant {
 			end, err := startEtcd(t.Context())
 			if err != nil {

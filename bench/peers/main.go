@@ -42,7 +42,6 @@
 //     is its servers' CPU counted. Sessions are shared, and kept alive by the
 //     client; as two holders with one session are the same to etcd, callers of
 //     one process first take turns by a local lock.
-//   - floor is no rival. It is our commands without an engine: see package floor.
 package main
 
 import (
@@ -60,7 +59,7 @@ func main() {
 	redis.SetLogger(&logging.VoidLogger{}) // what goes wrong is in the report
 	os.Exit(cli.Run(context.Background(), bench.Command(bench.Program{
 		Name:        "peers",
-		Contestants: []bench.Contestant{bench.Redquorum(), redsyncDefault(), redsyncFailFast(), rueidisLock(), redisLock(), theFloor(), etcd()},
+		Contestants: []bench.Contestant{bench.Redquorum(), redsyncDefault(), redsyncFailFast(), rueidisLock(), redisLock(), etcd()},
 		Base:        "redsync",
 	}), os.Args[1:], os.Stdout, os.Stderr))
 }
