@@ -68,13 +68,3 @@ func TestHoldLoses(t *testing.T) {
 		t.Error(out)
 	}
 }
-
-// A signal ends the wait, as it does with run.
-func TestHoldStopsWaiting(t *testing.T) {
-	_, urls := startNodes(t, 3)
-	owner := hold(t, newLocker(t, urls), "a").Owner()
-	p := start(t, holdOn(urls, "", "a")...)
-	p.says("redquorum hold: waiting: a is held by " + owner)
-	p.signal(syscall.SIGTERM)
-	p.exits(exitHeld)
-}

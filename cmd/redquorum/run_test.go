@@ -8,9 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"net"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -326,23 +324,6 @@ func TestRunNeed(t *testing.T) {
 	}
 }
 
-// It does not wait for servers whose certificate does not verify.
-func TestRunWithBadCertificates(t *testing.T) {
-	t.Parallel()
-	var urls []string
-	for range 3 {
-		s := httptest.NewUnstartedServer(nil)
-		s.Config.ErrorLog = log.New(io.Discard, "", 0)
-		s.StartTLS()
-		t.Cleanup(s.Close)
-		urls = append(urls, "rediss://"+s.Listener.Addr().String())
-	}
-	out := start(t, runOn(strings.Join(urls, ","), "", "echo", "never")...).exits(exitConfig)
-	if !strings.Contains(out, "unknown authority") || strings.Contains(out, "never") {
-		t.Error(out)
-	}
-}
-
 // Where somebody has to see to the nodes it does not wait, and says so.
 func TestRunCannotEver(t *testing.T) {
 	tests.NeedSeconds(t)
@@ -391,19 +372,6 @@ func TestNotAcquired(t *testing.T) {
 		if got := (&lockFlags{conflict: exitHeld}).notAcquired(c.err); got != c.want {
 			t.Errorf("%v: %d, want %d", c.err, got, c.want)
 		}
-	}
-}
-
-func TestRunWithWrongPassword(t *testing.T) {
-	t.Parallel()
-	var urls []string
-	for range 3 {
-		s := redisServer(t, "--requirepass", "s3kr1t")
-		urls = append(urls, strings.Replace(s.URL(), "//", "//:0ther@", 1))
-	}
-	out := start(t, runOn(strings.Join(urls, ","), "", "true")...).exits(exitConfig)
-	if !strings.Contains(out, "not permitted") {
-		t.Error(out)
 	}
 }
 
