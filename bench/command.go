@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -95,7 +94,7 @@ type flags struct {
 
 	contestants []string
 	addrs, html string
-	fails       share
+	fails       float64
 	spawn, json bool
 
 	config Config
@@ -103,7 +102,6 @@ type flags struct {
 
 func (f *flags) register() {
 	fs, c := f.set, &f.config
-	f.fails = 0.001
 	fs.IntSliceVarP(&c.Nodes, "n", "n", nil, "`numbers` of nodes, odd (default 1,3,5; or, with --nodes, all of these)")
 	fs.BoolVar(&f.spawn, "spawn", false, "start redis-server processes on free ports of the loopback interface")
 	fs.StringVar(&f.addrs, "nodes", "", "use the servers at these `addresses`, host, host:port, or redis:// and rediss:// URLs, separated by commas")
@@ -116,7 +114,7 @@ func (f *flags) register() {
 	fs.IntSliceVar(&c.Waiters, "waiters", nil, "`numbers` of waiters for crowd (default 512; embedded 64)")
 	fs.DurationVar(&c.For, "for", 10*time.Second, "how long is measured, altogether; warming up comes on top")
 	fs.IntVar(&c.Rounds, "rounds", 3, "how often each case is measured")
-	fs.Var(&f.fails, "node-failure", "the `share` of time for which a node is away, for the recommendation")
+	fs.Float64Var(&f.fails, "node-failure", 0.001, "the `share` of time for which a node is away, for the recommendation")
 	if len(f.program.Contestants) > 1 {
 		fs.StringSliceVar(&f.contestants, "contestants", nil, "`names` of those to measure, of "+strings.Join(f.names(), ", ")+" (default all)")
 	}
@@ -170,6 +168,8 @@ func (f *flags) check() (err error) {
 		return cli.Usage("--timeout is %v; it must be more than 0, and at most a third of the lease of %v", c.Timeout, c.Lease)
 	case c.For <= 0:
 		return cli.Usage("--for is %v; it must be more than 0", c.For)
+	case !(f.fails >= 0 && f.fails < 0.5): // from there on more nodes have a majority less often
+		return cli.Usage("--node-failure is %v; it must be a share such as 0.001, below a half", f.fails)
 	case c.Rounds < 1:
 		return cli.Usage("--rounds is %d; it must be at least 1", c.Rounds)
 	}
@@ -278,25 +278,6 @@ func (f *flags) choose() error {
 // MaxNodes is the largest number of nodes that is measured.
 const MaxNodes = 15
 
-// A share is a flag such as 0.1% or 0.001.
-type share float64
-
-func (s *share) String() string { return strings.ReplaceAll(percent(float64(*s)), " ", "") }
-func (s *share) Type() string   { return "share" }
-
-func (s *share) Set(text string) error {
-	number, isPercent := strings.CutSuffix(text, "%")
-	v, err := strconv.ParseFloat(number, 64)
-	if isPercent {
-		v /= 100
-	}
-	if err != nil || !(v >= 0 && v < 0.5) { // from there on more nodes have a majority less often
-		return errors.New("want a share such as 0.1%, below a half")
-	}
-	*s = share(v)
-	return nil
-}
-
 // start starts what contestants need. Those that cannot be measured are left out.
 func (f *flags) start(ctx context.Context, stderr io.Writer) (end func()) {
 	var ends []func()
@@ -347,7 +328,7 @@ func (f *flags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if r == nil {
 		return broken
 	}
-	r.Advice = r.advise(slices.Max(f.config.RTT), float64(f.fails))
+	r.Advice = r.advise(slices.Max(f.config.RTT), f.fails)
 	if f.json {
 		encoder := json.NewEncoder(stdout)
 		encoder.SetIndent("", "  ")

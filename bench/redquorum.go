@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/redquorum/redquorum/node/redisnode"
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -19,13 +17,12 @@ const ours = "redquorum"
 
 // Redquorum returns the lock of package quorum, with everything on that it
 // promises: fencing, renewal, the timer that tells of a loss, an observer. Only
-// the restart guard is off where a server is too young to have a vote, as those
-// are that are started for a benchmark; all that it costs is in the handshake,
-// which stays.
+// the restart guard is off, as servers are too young for it that are started for a
+// benchmark; all that it costs is in the handshake, which stays.
 func Redquorum() Contestant {
 	return Contestant{
 		Name: ours,
-		Note: "defaults, with an observer; no restart guard on servers too young for it",
+		Note: "defaults, with an observer; no restart guard",
 		Open: openRedquorum,
 	}
 }
@@ -35,17 +32,13 @@ type redquorum struct {
 	lost   *lost
 }
 
-func openRedquorum(ctx context.Context, t Target) (Client, error) {
-	young := false
-	for _, o := range t.Servers {
-		young = young || tooYoung(ctx, o)
-	}
+func openRedquorum(_ context.Context, t Target) (Client, error) {
 	nodes, err := redisnode.DialOptions(t.Servers...)
 	if err != nil {
 		return nil, err
 	}
 	r := &redquorum{lost: new(lost)}
-	r.locker, err = quorum.New(nodes, quorum.Options{Timeout: t.Timeout, Observe: r.lost.observe, NoRestartGuard: young,
+	r.locker, err = quorum.New(nodes, quorum.Options{Timeout: t.Timeout, Observe: r.lost.observe, NoRestartGuard: true,
 		Label: quorum.NoLabel}) // a label would stay on the servers for a while
 	if err != nil {
 		for _, n := range nodes {
@@ -54,17 +47,6 @@ func openRedquorum(ctx context.Context, t Target) (Client, error) {
 		return nil, err
 	}
 	return r, nil
-}
-
-// tooYoung reports whether the engine would ignore a server.
-func tooYoung(ctx context.Context, o *redis.Options) bool {
-	c := redis.NewClient(o)
-	defer c.Close()
-	info, err := c.Info(ctx, "server").Result()
-	if err != nil {
-		return false // the engine will see for itself
-	}
-	return infoNumber(info, "uptime_in_seconds") <= quorum.Defaults().MaxLease.Seconds()+1
 }
 
 // Lock is as Keep: there is no mode without renewal that would be faster.

@@ -502,7 +502,7 @@ func TestMainRefuses(t *testing.T) {
 		"--for 0s":                          "more than 0",
 		"--for 5":                           `missing unit in duration "5"`,
 		"--rounds 0":                        "at least 1",
-		"--node-failure 200%":               "a share such as 0.1%",
+		"--node-failure 0.5":                "a share such as 0.001",
 		"--callers 0":                       "numbers from 1",
 		"fast":                              `unexpected argument "fast"`,
 		"--html /nowhere/x.html --for 10ms": "no such file",
