@@ -148,6 +148,7 @@ func (r *race) waits(l *quorum.Locker) {
 // A leader that is killed is followed when its lease has ended, and one that resigns at once. Other
 // processes see who leads.
 func TestRealLeaders(t *testing.T) {
+	t.Parallel()
 	r := newRace(t, 3*time.Second) // a leader that a busy machine keeps from renewing is no leader
 	l, err := connect(r.urls, r.lease)
 	if err != nil {
@@ -159,7 +160,6 @@ func TestRealLeaders(t *testing.T) {
 	for i, end := range []func(*candidate){
 		func(c *candidate) { c.Kill() },
 		func(c *candidate) { _ = c.Signal(syscall.SIGTERM) },
-		func(c *candidate) { c.Kill() },
 	} {
 		next := r.joins()
 		r.waits(l)
@@ -231,6 +231,7 @@ func BenchmarkFailover(b *testing.B) {
 
 // Servers change their password before the program knows the new one. Its campaign goes on.
 func TestAPasswordThatChanges(t *testing.T) {
+	t.Parallel()
 	tests.NeedServer(t)
 	tests.NeedSeconds(t)
 	all, err := redisserver.StartN(3, redisserver.Config{Args: []string{"--requirepass", "old"}})

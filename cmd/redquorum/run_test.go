@@ -1047,17 +1047,20 @@ func fakeServer(t *testing.T, says string, info map[string]string) (addr string)
 func TestRunAfterHandOver(t *testing.T) {
 	tests.NeedSeconds(t)
 	t.Parallel()
-	_, urls := startNodes(t, 1)
 	for _, lease := range []string{"5s", "6s", "7s"} {
-		holder := start(t, holdOn(urls, "--lease "+lease, "job")...)
-		holder.says("holding job")
-		waiter := start(t, runOn(urls, "--lease "+lease, "sleep", "2")...)
-		waiter.says("waiting: job is held by")
-		eventually(t, "in line", func() bool { return len(statusOf(t, exitOK, "job", urls).Waiting) == 1 })
-		holder.signal(syscall.SIGTERM)
-		holder.exits(exitOK)
-		if out := waiter.exits(0); strings.Contains(out, "asked to stop") {
-			t.Errorf("lease %s: %s", lease, out)
-		}
+		t.Run(lease, func(t *testing.T) {
+			t.Parallel()
+			_, urls := startNodes(t, 1)
+			holder := start(t, holdOn(urls, "--lease "+lease, "job")...)
+			holder.says("holding job")
+			waiter := start(t, runOn(urls, "--lease "+lease, "sleep", "2")...)
+			waiter.says("waiting: job is held by")
+			eventually(t, "in line", func() bool { return len(statusOf(t, exitOK, "job", urls).Waiting) == 1 })
+			holder.signal(syscall.SIGTERM)
+			holder.exits(exitOK)
+			if out := waiter.exits(0); strings.Contains(out, "asked to stop") {
+				t.Error(out)
+			}
+		})
 	}
 }

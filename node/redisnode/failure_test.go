@@ -175,6 +175,7 @@ func TestReplyMaySubmit(t *testing.T) {
 }
 
 func TestDeadlines(t *testing.T) {
+	t.Parallel()
 	p := newServer(t)
 	n := connect(t, p)
 	expect(t, "warm", ask(t, n, acquire("a", "me", 1)), node.Granted)
@@ -236,6 +237,7 @@ func TestDeadlines(t *testing.T) {
 // is answered in time, the connection is not given up for it, and the long one
 // gets its reply.
 func TestLateIsNotLost(t *testing.T) {
+	t.Parallel()
 	p := newServer(t)
 	n := connect(t, p)
 	expect(t, "warm", ask(t, n, inspect("a")), node.Done)
