@@ -224,30 +224,6 @@ func TestRedissonNames(t *testing.T) {
 	}
 }
 
-func TestReadersShareWithRedisson(t *testing.T) {
-	s := newShop(t)
-	s.is("Java reads", s.j1.read(30*time.Second), null)
-	s.acquire(node.Read, "go", 30*time.Second)
-	s.is("Java reads, too", s.j2.read(30*time.Second), null)
-	s.refused(node.Write, 30*time.Second)
-	s.blocked("Java writes", s.j1.write(time.Second), 30*time.Second)
-	s.refused(node.Exclusive, 30*time.Second)
-	s.is("Java ends", s.j1.readUnlock(), 0)
-	s.release(node.Read, "go")
-	s.heard()
-	s.is("Java ends, too", s.j2.readUnlock(), 1)
-	s.heard("0:rw")
-	s.free()
-
-	s.is("Java reads", s.j1.read(30*time.Second), null)
-	s.acquire(node.Read, "go", 30*time.Second)
-	s.is("Java ends", s.j1.readUnlock(), 0)
-	s.refused(node.Write, 30*time.Second)
-	s.release(node.Read, "go")
-	s.heard("0:rw")
-	s.free()
-}
-
 func TestWritersExcludeWithRedisson(t *testing.T) {
 	s := newShop(t)
 	woken := make(chan bool, 10)
@@ -271,22 +247,6 @@ func TestWritersExcludeWithRedisson(t *testing.T) {
 	s.release(node.Write, "go")
 	s.heard("1:rw")
 	s.is("Java writes", s.j1.write(time.Second), null)
-}
-
-func TestRedissonsOwnReadUnderItsWrite(t *testing.T) {
-	s := newShop(t)
-	s.is("Java writes", s.j1.write(30*time.Second), null)
-	s.is("and reads", s.j1.read(30*time.Second), null)
-	s.refused(node.Read, 30*time.Second)
-	s.is("Java stops writing", s.j1.writeUnlock(), 1)
-	s.heard() // its own defect: it publishes nothing
-	s.acquire(node.Read, "go", 60*time.Second)
-	s.refused(node.Write, 60*time.Second)
-	s.is("Java stops reading", s.j1.readUnlock(), 0)
-	s.ttl(60 * time.Second)
-	s.release(node.Read, "go")
-	s.heard("0:rw")
-	s.free()
 }
 
 func TestDowngradeLetsRedissonIn(t *testing.T) {
