@@ -916,11 +916,11 @@ func TestRunSkipsSilently(t *testing.T) {
 		runOn(urls, "--try --conflict-exit-code 0", "echo", "never"),
 		holdOn(urls, "--wait 2s --conflict-exit-code 0", "job"),
 	} {
-		if out := start(t, args...).exits(0); out != "" {
+		if out := ends(t, 0, args...); out != "" {
 			t.Errorf("%q: %s", args, out)
 		}
 	}
-	if out := start(t, runOn(urls, "--wait 2s --conflict-exit-code 0 --verbose", "echo", "never")...).exits(0); !strings.Contains(out, "waiting") || !strings.Contains(out, "held by another owner") {
+	if out := ends(t, 0, runOn(urls, "--wait 2s --conflict-exit-code 0 --verbose", "echo", "never")...); !strings.Contains(out, "waiting") || !strings.Contains(out, "held by another owner") {
 		t.Error(out)
 	}
 	if err := lease.Unlock(t.Context()); err != nil {

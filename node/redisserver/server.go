@@ -291,7 +291,7 @@ func (s *Server) start() error {
 		return fmt.Errorf("redisserver: %w", err)
 	}
 	for end := time.Now().Add(startTimeout); time.Now().Before(end); {
-		if s.answers(p.PID()) {
+		if s.answers(p.PID(), out) {
 			s.process = p
 			return nil
 		}
@@ -317,8 +317,8 @@ func failed(what, out string) error {
 	return fmt.Errorf("redisserver: cannot start: %s: %s", what, lines[len(lines)-1])
 }
 
-// answers reports whether the process with this number serves at the address.
-func (s *Server) answers(pid int) bool {
+// answers reports whether the process with this number, and this output, serves at the address.
+func (s *Server) answers(pid int, out string) bool {
 	network := "tcp"
 	if s.config.Unix {
 		network = "unix"
@@ -334,7 +334,8 @@ func (s *Server) answers(pid int) bool {
 	}
 	var reply bytes.Buffer
 	reply.ReadFrom(conn) // to the end: QUIT closes the connection
-	return ready(reply.String(), pid)
+	said, _ := os.ReadFile(out)
+	return ready(reply.String(), pid, said)
 }
 
 // auth returns the command that gives the password that Args set, "" if they set none.
@@ -348,13 +349,13 @@ func (s *Server) auth() (command string) {
 	return command
 }
 
-// ready looks at the replies to AUTH, PING and INFO. A server that wants another
-// password is ready too. Any other must name its process, for it may be that of
-// somebody else who was given the same port.
-func ready(reply string, pid int) bool {
+// ready looks at the replies to AUTH, PING and INFO. They must name the process, for another program may
+// have been given the same port. A server that wants another password does not: the process must
+// have said then that it is ready.
+func ready(reply string, pid int, said []byte) bool {
 	reply = strings.TrimPrefix(reply, "+OK\r\n")
 	if strings.HasPrefix(reply, "-NOAUTH") {
-		return true
+		return bytes.Contains(said, []byte("Ready to accept connections"))
 	}
 	return strings.HasPrefix(reply, "+PONG") && strings.Contains(reply, "\nprocess_id:"+strconv.Itoa(pid)+"\r")
 }

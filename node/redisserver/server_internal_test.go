@@ -9,18 +9,20 @@ import (
 func TestReady(t *testing.T) {
 	for _, c := range []struct {
 		reply string
+		said  string
 		want  bool
 	}{
-		{"", false},
-		{"+PONG\r\n", false},
-		{"+PONG\r\n$30\r\n# Server\r\nprocess_id:17\r\n", true},
-		{"+PONG\r\n$30\r\n# Server\r\nprocess_id:171\r\n", false}, // somebody else's
-		{"-LOADING Redis is loading\r\n$30\r\n# Server\r\nprocess_id:17\r\n", false},
-		{"+OK\r\n+PONG\r\n$30\r\n# Server\r\nprocess_id:17\r\n", true},
-		{"+OK\r\n-LOADING Redis is loading\r\n$30\r\n# Server\r\nprocess_id:17\r\n", false},
-		{"-NOAUTH Authentication required.\r\n", true},
+		{"", "", false},
+		{"+PONG\r\n", "", false},
+		{"+PONG\r\n$30\r\n# Server\r\nprocess_id:17\r\n", "", true},
+		{"+PONG\r\n$30\r\n# Server\r\nprocess_id:171\r\n", "", false}, // somebody else's
+		{"-LOADING Redis is loading\r\n$30\r\n# Server\r\nprocess_id:17\r\n", "", false},
+		{"+OK\r\n+PONG\r\n$30\r\n# Server\r\nprocess_id:17\r\n", "", true},
+		{"+OK\r\n-LOADING Redis is loading\r\n$30\r\n# Server\r\nprocess_id:17\r\n", "", false},
+		{"-NOAUTH Authentication required.\r\n", "* Ready to accept connections\n", true},
+		{"-NOAUTH Authentication required.\r\n", "# Server initialized\n", false}, // it may be somebody else's that wants a password
 	} {
-		if got := ready(c.reply, 17); got != c.want {
+		if got := ready(c.reply, 17, []byte(c.said)); got != c.want {
 			t.Errorf("%q: ready %v, want %v", c.reply, got, c.want)
 		}
 	}
