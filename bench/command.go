@@ -278,29 +278,6 @@ func (f *flags) choose() error {
 // MaxNodes is the largest number of nodes that is measured.
 const MaxNodes = 15
 
-// start starts what contestants need. Those that cannot be measured are left out.
-func (f *flags) start(ctx context.Context, stderr io.Writer) (end func()) {
-	var ends []func()
-	c := &f.config
-	c.Contestants = slices.DeleteFunc(c.Contestants, func(one Contestant) bool {
-		if one.Start == nil {
-			return false
-		}
-		end, err := one.Start(ctx)
-		if err != nil {
-			fmt.Fprintf(terminal.Plain(stderr), "%s is left out: %v\n", one.Name, err)
-			return true
-		}
-		ends = append(ends, end)
-		return false
-	})
-	return func() {
-		for _, end := range ends {
-			end()
-		}
-	}
-}
-
 func (f *flags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -315,11 +292,6 @@ func (f *flags) run(ctx context.Context, stdout, stderr io.Writer) error {
 			return err
 		}
 		defer page.Close()
-	}
-	end := f.start(ctx, stderr)
-	defer end()
-	if len(f.config.Contestants) == 0 {
-		return errors.New("there is nobody to measure")
 	}
 	n, about := f.config.extent()
 	fmt.Fprintf(stderr, "%d measurements, about %v\n", n, about)

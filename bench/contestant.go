@@ -63,8 +63,6 @@ type Contestant struct {
 	// Open makes what one client process would have: connections, pools, a
 	// locker.
 	Open func(ctx context.Context, t Target) (Client, error)
-	// Start, if not nil, starts what it needs besides the servers before it is measured, and returns what ends that.
-	Start func(ctx context.Context) (end func(), err error)
 }
 
 // A Target is what a client is opened for.

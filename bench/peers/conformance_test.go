@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,23 +16,11 @@ import (
 	"github.com/redquorum/redquorum/node/redisserver"
 )
 
-// lease is long enough for renewals on a slow machine, and no shorter than etcd's
-// sessions can be.
+// lease is long enough for renewals on a slow machine.
 const lease = 3 * time.Second
 
 // long is a lease that no waiter sees the end of: it is longer than soon.
 const long, soon = 30 * time.Second, 25 * time.Second
-
-func TestMain(m *testing.M) {
-	if ttl := os.Getenv(candidateTTL); ttl != "" {
-		if err := campaign(ttl); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	os.Exit(m.Run())
-}
 
 // servers returns the addresses of n servers.
 func servers(t *testing.T, n int) (addrs []string) {
@@ -72,34 +58,12 @@ func target(addrs ...string) bench.Target {
 	return t
 }
 
-// each runs a test with every contestant that can be had here.
+// each runs a test with every contestant.
 func each(t *testing.T, test func(t *testing.T, open func() bench.Client)) {
-	type entrant struct {
-		nodes int
-		start func(t *testing.T) bench.Contestant
-	}
-	is := func(c bench.Contestant) func(*testing.T) bench.Contestant {
-		return func(*testing.T) bench.Contestant { return c }
-	}
-	for name, e := range map[string]entrant{
-		"redquorum":   {3, is(bench.Redquorum())},
-		"redsync":     {3, is(redsyncDefault())},
-		"redsync-ff":  {3, is(redsyncFailFast())},
-		"rueidislock": {3, is(rueidisLock())},
-		"redislock":   {1, is(redisLock())},
-		"etcd": {1, func(t *testing.T) bench.Contestant {
-			end, err := startEtcd(t.Context())
-			if err != nil {
-				t.Skip("no etcd: ", err)
-			}
-			t.Cleanup(end)
-			return etcd()
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
+	for _, c := range []bench.Contestant{bench.Redquorum(), redsyncDefault(), redsyncFailFast(), rueidisLock()} {
+		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
-			c := e.start(t)
-			addrs := servers(t, e.nodes)
+			addrs := servers(t, 3)
 			test(t, func() bench.Client {
 				client, err := c.Open(t.Context(), target(addrs...))
 				if err != nil {
@@ -227,10 +191,4 @@ func TestContestantsKeepPastTheLease(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-func TestRedislockIsForOneNode(t *testing.T) {
-	if _, err := redisLock().Open(t.Context(), target("a:1", "b:1", "c:1")); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("opening on three nodes: %v", err)
-	}
 }

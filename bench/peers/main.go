@@ -8,7 +8,7 @@
 // # The contestants
 //
 // All of them lock names for the time that the benchmark asks for, on the same Redis
-// masters unless said otherwise, and wait for a name as they do by themselves. If a
+// masters, and wait for a name as they do by themselves. If a
 // contestant lacks something, it is added as its users would add it; nothing else is
 // added.
 //
@@ -32,16 +32,6 @@
 //     none of 40 without NoLoopTracking. Therefore a hung node costs it this second, and not the
 //     default's 20 ms. It renews every lock; so Lock is Keep. The time of a lock is that of its
 //     locker: there is one for each.
-//   - redislock is bsm/redislock v0.9.4 over go-redis v9.23.0, for one node only;
-//     on more it is not measured. By itself it does not wait. Here it asks again
-//     after 100 ms, as its own example does. Keep has a goroutine as for redsync.
-//   - etcd is the Mutex of go.etcd.io/etcd/client/v3/concurrency v3.7.3, on three
-//     members of Debian's etcd-server started for the run, which write to the
-//     disk before they answer. It is there where etcd is installed. It uses no
-//     Redis: the number of nodes, slow links and bad nodes do not concern it, nor
-//     is its servers' CPU counted. Sessions are shared, and kept alive by the
-//     client; as two holders with one session are the same to etcd, callers of
-//     one process first take turns by a local lock.
 package main
 
 import (
@@ -59,7 +49,7 @@ func main() {
 	redis.SetLogger(&logging.VoidLogger{}) // what goes wrong is in the report
 	os.Exit(cli.Run(context.Background(), bench.Command(bench.Program{
 		Name:        "peers",
-		Contestants: []bench.Contestant{bench.Redquorum(), redsyncDefault(), redsyncFailFast(), rueidisLock(), redisLock(), etcd()},
+		Contestants: []bench.Contestant{bench.Redquorum(), redsyncDefault(), redsyncFailFast(), rueidisLock()},
 		Base:        "redsync",
 	}), os.Args[1:], os.Stdout, os.Stderr))
 }
