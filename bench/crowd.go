@@ -155,13 +155,13 @@ func (s *setting) callers() (name string, wait, holder []quorum.Option, end stri
 func (s *setting) lockers(ctx context.Context) (mine, other *redquorum, err error) {
 	nodes := make([]node.Node, s.nodes)
 	for i := range nodes {
-		nodes[i] = lasting{model.New(clock.System(), "model "+strconv.Itoa(i+1))}
+		nodes[i] = model.New(clock.System(), "model "+strconv.Itoa(i+1))
 	}
 	var both [2]*redquorum
 	for i := range both {
 		if s.field.kind == Embedded {
 			both[i] = &redquorum{lost: new(lost)}
-			both[i].locker, err = quorum.New(nodes, quorum.Options{Observe: both[i].lost.observe, Label: quorum.NoLabel})
+			both[i].locker, err = quorum.New(nodes, quorum.Options{Observe: both[i].lost.observe, Label: quorum.NoLabel, SharedNodes: true})
 		} else {
 			var client Client
 			if client, err = s.open(ctx, s.addrs(false), s.number()); err == nil {
@@ -180,11 +180,6 @@ func (s *setting) lockers(ctx context.Context) (mine, other *redquorum, err erro
 	}
 	return both[0], both[1], nil
 }
-
-// A lasting node outlives a Locker, for the other one.
-type lasting struct{ *model.Node }
-
-func (lasting) Close() error { return nil }
 
 // near are the leases of other names next to a crowd.
 type near struct {

@@ -30,11 +30,6 @@ type world struct {
 	terms   []node.Token
 }
 
-// kept leaves a node open when a Locker closes it.
-type kept struct{ *model.Node }
-
-func (kept) Close() error { return nil }
-
 func inWorld(t *testing.T, test func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, clock: clock.Runtime()}
@@ -54,9 +49,10 @@ func inWorld(t *testing.T, test func(w *world)) {
 func (w *world) locker(label string) *quorum.Locker {
 	var nodes []node.Node
 	for _, n := range w.nodes {
-		nodes = append(nodes, kept{n})
+		nodes = append(nodes, n)
 	}
-	l, err := quorum.New(nodes, quorum.Options{Lease: 3 * time.Second, MaxLease: 3 * time.Second, Label: label, Clock: w.clock, NoRestartGuard: true})
+	l, err := quorum.New(nodes, quorum.Options{Lease: 3 * time.Second, MaxLease: 3 * time.Second, Label: label, Clock: w.clock,
+		NoRestartGuard: true, SharedNodes: true})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -34,11 +34,6 @@ type world struct {
 	observe func(quorum.Event) // of the next locker
 }
 
-// A shared node outlives the Lockers on it.
-type shared struct{ *model.Node }
-
-func (shared) Close() error { return nil }
-
 func inWorld(t *testing.T, test func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -64,10 +59,10 @@ func inWorld(t *testing.T, test func(w *world)) {
 func (w *world) locker() *quorum.Locker {
 	var nodes []node.Node
 	for _, n := range w.nodes {
-		nodes = append(nodes, shared{n})
+		nodes = append(nodes, n)
 	}
 	l, err := quorum.New(nodes, quorum.Options{Clock: clock.Runtime(), Lease: 2 * time.Second, MaxLease: 2 * time.Second,
-		Timeout: 100 * time.Millisecond, Label: quorum.NoLabel, Trace: w.observe})
+		Timeout: 100 * time.Millisecond, Label: quorum.NoLabel, Trace: w.observe, SharedNodes: true})
 	w.observe = nil
 	if err != nil {
 		w.t.Fatal(err)
