@@ -56,8 +56,7 @@ func TestHoldJSON(t *testing.T) {
 
 // A lock that is lost, or that was held for long enough, ends it with the status of run.
 func TestHoldLoses(t *testing.T) {
-	t.Parallel()
-	_, urls := startNodes(t, 3)
+	urls := parallelNodes(t, 3)
 	p := start(t, holdOn(urls, "--lease 2s", "a")...)
 	p.says("holding a")
 	want(t, exitOK, "", "break", "a", "--yes", "--nodes", urls)

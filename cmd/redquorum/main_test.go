@@ -86,6 +86,14 @@ func startNodes(t *testing.T, n int) (servers []*embedded.Server, urls string) {
 	return servers, strings.Join(all, ",")
 }
 
+// parallelNodes is startNodes for a test that runs next to others.
+func parallelNodes(t *testing.T, n int) (urls string) {
+	t.Helper()
+	t.Parallel()
+	_, urls = startNodes(t, n)
+	return urls
+}
+
 // newLocker is another client of the servers.
 func newLocker(t *testing.T, urls string) *quorum.Locker {
 	t.Helper()

@@ -170,8 +170,7 @@ func TestRunHidesNodes(t *testing.T) {
 // While it runs nobody else has the lock, and after it the lock is free.
 func TestRunExcludes(t *testing.T) {
 	tests.NeedSeconds(t)
-	t.Parallel()
-	_, urls := startNodes(t, 3)
+	urls := parallelNodes(t, 3)
 	p := start(t, runOn(urls, "", "sh", "-c", "echo begun; read line")...)
 	p.says("begun")
 	if s := statusOf(t, exitOK, "job", urls); s.Verdict != "held" {
@@ -256,8 +255,7 @@ func TestRunReturnsAtOnce(t *testing.T) {
 // --term-grace is the time between TERM and KILL, before the lease can end.
 func TestRunTermGrace(t *testing.T) {
 	tests.NeedLong(t)
-	t.Parallel()
-	_, urls := startNodes(t, 3)
+	urls := parallelNodes(t, 3)
 	const command = `trap 'echo asked; for i in 1 2 3 4 5 6 7 8 9 10 11; do sleep 0.1; done; echo tidy; exit 0' TERM; while :; do sleep 0.02; done`
 	out := start(t, runOn(urls, "--max-hold 5s --term-grace 2500ms", "sh", "-c", command)...).exits(exitLost)
 	if !strings.Contains(out, "asked\ntidy\n") {
@@ -295,8 +293,7 @@ func TestRunWithoutQuorum(t *testing.T) {
 // Readers run side by side, a writer alone.
 func TestRunReadWrite(t *testing.T) {
 	tests.NeedSeconds(t)
-	t.Parallel()
-	_, urls := startNodes(t, 3)
+	urls := parallelNodes(t, 3)
 	first := start(t, runOn(urls, "--read", "sh", "-c", "echo begun; read line")...)
 	first.says("begun")
 	ends(t, 0, runOn(urls, "--read --try", "true")...)
@@ -378,8 +375,7 @@ func TestNotAcquired(t *testing.T) {
 // A signal that comes while it waits ends the wait, in order.
 func TestRunStopsWaiting(t *testing.T) {
 	tests.NeedLong(t)
-	t.Parallel()
-	_, urls := startNodes(t, 3)
+	urls := parallelNodes(t, 3)
 	hold(t, newLocker(t, urls), "job")
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP} {
 		if signal.Ignored(s) {
@@ -408,8 +404,7 @@ func TestRunForwardsSignals(t *testing.T) {
 			if signal.Ignored(s.signal) {
 				t.Skip("these tests run under nohup or the like: no shell below them can trap the signal")
 			}
-			t.Parallel()
-			_, urls := startNodes(t, 3)
+			urls := parallelNodes(t, 3)
 			// In a background command INT is ignored, and cannot be trapped; in a
 			// pipeline it can.
 			p := start(t, runOn(urls, "", "sh", "-c", strings.ReplaceAll(`
@@ -434,8 +429,7 @@ func TestRunForwardsSignals(t *testing.T) {
 // However early a signal comes, the command does not run to its end.
 func TestRunHeedsEarlySignals(t *testing.T) {
 	tests.NeedSeconds(t)
-	t.Parallel()
-	_, urls := startNodes(t, 1)
+	urls := parallelNodes(t, 1)
 	for i := range 24 {
 		p := start(t, runOn(urls, "", "sleep", "60")...)
 		time.Sleep(time.Duration(i) * 2 * time.Millisecond)
@@ -454,8 +448,7 @@ func TestRunHeedsEarlySignals(t *testing.T) {
 
 // A warden that is stopped holds nothing up.
 func TestRunContinuesItsWarden(t *testing.T) {
-	t.Parallel()
-	_, urls := startNodes(t, 3)
+	urls := parallelNodes(t, 3)
 	p := start(t, runOn(urls, "--wait 10s", "sh", "-c", "echo begun; read line")...)
 	p.says("begun")
 	syscall.Kill(p.warden(), syscall.SIGSTOP)
@@ -465,8 +458,7 @@ func TestRunContinuesItsWarden(t *testing.T) {
 
 // The status is the command's own when a forwarded signal ends it.
 func TestRunEndsBySignal(t *testing.T) {
-	t.Parallel()
-	_, urls := startNodes(t, 3)
+	urls := parallelNodes(t, 3)
 	p := start(t, runOn(urls, "", "sh", "-c", "echo begun; exec sleep 60")...)
 	p.says("begun")
 	p.signal(syscall.SIGTERM)
@@ -546,8 +538,7 @@ func TestRunLosesLease(t *testing.T) {
 // When the lock is broken it may be somebody else's at once.
 func TestRunBroken(t *testing.T) {
 	tests.NeedSeconds(t)
-	t.Parallel()
-	_, urls := startNodes(t, 3)
+	urls := parallelNodes(t, 3)
 	ticks := filepath.Join(t.TempDir(), "ticks")
 	p := start(t, runOn(urls, "--lease 6s", stubborn(ticks)...)...)
 	p.says("begun")
@@ -562,8 +553,7 @@ func TestRunBroken(t *testing.T) {
 
 func TestRunMaxHold(t *testing.T) {
 	tests.NeedLong(t)
-	t.Parallel()
-	_, urls := startNodes(t, 3)
+	urls := parallelNodes(t, 3)
 	ticks := filepath.Join(t.TempDir(), "ticks")
 	out := start(t, runOn(urls, "--max-hold 2s", stubborn(ticks)...)...).exits(exitLost)
 	if !strings.Contains(out, "--max-hold is 2s") && !strings.Contains(out, "maximum hold time reached") {
@@ -613,8 +603,7 @@ func TestRunIsKilled(t *testing.T) {
 // If it is stopped, nothing of the command runs when another can have the lock.
 func TestRunIsStopped(t *testing.T) {
 	tests.NeedSeconds(t)
-	t.Parallel()
-	_, urls := startNodes(t, 3)
+	urls := parallelNodes(t, 3)
 	ticks := filepath.Join(t.TempDir(), "ticks")
 	p := start(t, runOn(urls, "--lease 2s", stubborn(ticks)...)...)
 	p.says("begun")
@@ -750,8 +739,7 @@ func TestRunOnNewServers(t *testing.T) {
 // Of hosts that run the same job, not at the very same time, one does, though it is done at once.
 func TestRunOnceInAnInterval(t *testing.T) {
 	tests.NeedSeconds(t)
-	t.Parallel()
-	_, urls := startNodes(t, 3)
+	urls := parallelNodes(t, 3)
 	const minHold = 5 * time.Second
 	begun := time.Now()
 	var hosts []*program
@@ -784,8 +772,7 @@ func TestRunOnceInAnInterval(t *testing.T) {
 
 // A run inside of another one does not wait for its own lock, however far out that is.
 func TestRunInsideRun(t *testing.T) {
-	t.Parallel()
-	_, urls := startNodes(t, 3)
+	urls := parallelNodes(t, 3)
 	run := func(flags string) string {
 		return "env " + actAsProgram + "=yes " + os.Args[0] + " run --nodes " + urls + " " + flags + " -- "
 	}
@@ -1049,8 +1036,7 @@ func TestRunAfterHandOver(t *testing.T) {
 	t.Parallel()
 	for _, lease := range []string{"5s", "6s", "7s"} {
 		t.Run(lease, func(t *testing.T) {
-			t.Parallel()
-			_, urls := startNodes(t, 1)
+			urls := parallelNodes(t, 1)
 			holder := start(t, holdOn(urls, "--lease "+lease, "job")...)
 			holder.says("holding job")
 			waiter := start(t, runOn(urls, "--lease "+lease, "sleep", "2")...)

@@ -84,8 +84,7 @@ func (s status) states() string {
 // run --quorum takes a lock on an even number of nodes, so these verbs read and break it there.
 func TestStatusAndBreakOfAnEvenNumber(t *testing.T) {
 	tests.NeedSeconds(t)
-	t.Parallel()
-	_, urls := startNodes(t, 4)
+	urls := parallelNodes(t, 4)
 	p := start(t, "run", "--name", "a", "--quorum", "3", "--no-guard", "--nodes", urls, "--", "sleep", "60")
 	defer p.signal(syscall.SIGTERM)
 	eventually(t, "held", func() bool { return statusOf(t, exitOK, "a", urls).HeldBy == 4 })
@@ -148,8 +147,7 @@ func TestStatus(t *testing.T) {
 
 func TestStatusContended(t *testing.T) {
 	tests.NeedSeconds(t)
-	t.Parallel()
-	_, urls := startNodes(t, 3)
+	urls := parallelNodes(t, 3)
 	for url := range strings.SplitSeq(urls, ",") {
 		hold(t, newLocker(t, url), "a") // on this node alone
 	}
@@ -161,8 +159,7 @@ func TestStatusContended(t *testing.T) {
 
 func TestStatusOfReadersAndWriters(t *testing.T) {
 	tests.NeedSeconds(t)
-	t.Parallel()
-	_, urls := startNodes(t, 3)
+	urls := parallelNodes(t, 3)
 	l := newLocker(t, urls)
 	ctx := t.Context()
 	first := hold(t, l, "a", quorum.WithRead())
@@ -307,8 +304,7 @@ func TestNodesFromEnvironment(t *testing.T) {
 // --prefix stands before the name on the nodes, and is not shown.
 func TestPrefix(t *testing.T) {
 	tests.NeedSeconds(t)
-	t.Parallel()
-	_, urls := startNodes(t, 3)
+	urls := parallelNodes(t, 3)
 	owner := hold(t, newLocker(t, urls), "app/job").Owner()
 	want(t, exitOK, "job is free", "status", "job", "--nodes", urls)
 	want(t, exitOK, "\n  by "+owner+"\n", "status", "job", "--prefix", "app/", "--nodes", urls)
@@ -347,8 +343,7 @@ func TestBreak(t *testing.T) {
 
 // Status, list and the errors of others name the program that holds the lock, and those that wait.
 func TestLabels(t *testing.T) {
-	t.Parallel()
-	_, urls := startNodes(t, 3)
+	urls := parallelNodes(t, 3)
 	owner := hold(t, newLockerOf(t, urls, quorum.Options{Label: "web-1 worker"}), "a").Owner()
 	eventually(t, "labeled", func() bool { return statusOf(t, exitOK, "a", urls).Labels[owner] == "web-1 worker" })
 	// On a busy machine the nodes may be too slow to tell.

@@ -105,8 +105,7 @@ const ask = `sh -c 'stty -echo </dev/tty; printf "Your %s: " word >/dev/tty; rea
 
 // Whatever is redirected, the command asks on the terminal.
 func TestRunAsksOnTerminal(t *testing.T) {
-	t.Parallel()
-	_, urls := startNodes(t, 1)
+	urls := parallelNodes(t, 1)
 	for _, line := range []string{
 		"%s",
 		"%s >out",
@@ -131,8 +130,7 @@ func TestRunAsksOnTerminal(t *testing.T) {
 
 // As process 1 of a session it is alone on the terminal, as in a container.
 func TestRunLeadsSession(t *testing.T) {
-	t.Parallel()
-	_, urls := startNodes(t, 1)
+	urls := parallelNodes(t, 1)
 	c := onTerminal(t, urls, append([]string{os.Args[0]}, runOn(urls, "", "sh", "-c", `exec 3>&1; `+ask)...)...)
 	c.says("Your word: ")
 	c.types("s3same\n")
@@ -142,8 +140,7 @@ func TestRunLeadsSession(t *testing.T) {
 
 // In the background it is stopped when it needs the terminal, and goes on in the foreground.
 func TestRunInBackground(t *testing.T) {
-	t.Parallel()
-	_, urls := startNodes(t, 1)
+	urls := parallelNodes(t, 1)
 	for _, shell := range []string{"dash", "bash"} {
 		c := interactive(t, urls, shell)
 		c.types("$RUN --name job -- sh -c 'sleep 0.1; echo its work is done'; wait\n") // it needs none
@@ -180,8 +177,7 @@ func interactive(t *testing.T, urls, shell string) *session {
 
 // Ctrl-Z stops all of it, and fg continues it.
 func TestRunStopsByKey(t *testing.T) {
-	t.Parallel()
-	_, urls := startNodes(t, 1)
+	urls := parallelNodes(t, 1)
 	for _, shell := range []string{"dash", "bash"} {
 		for _, command := range []string{
 			`sh -c 'echo begun; read line; echo "line: $line"'`,
@@ -206,8 +202,7 @@ func TestRunStopsByKey(t *testing.T) {
 // A job that stays stopped loses its lock, and is ended before.
 func TestRunStaysStopped(t *testing.T) {
 	tests.NeedSeconds(t)
-	t.Parallel()
-	_, urls := startNodes(t, 1)
+	urls := parallelNodes(t, 1)
 	c := interactive(t, urls, "bash")
 	c.types("$RUN --name job --lease 2s -- sh -c 'echo begun; read line; echo \"line: $line\"'\n")
 	c.says("begun\r\n")
@@ -223,8 +218,7 @@ func TestRunStaysStopped(t *testing.T) {
 
 // Ctrl-C and a signal reach the command once each, in the foreground of a script.
 func TestRunInterruptsOnce(t *testing.T) {
-	t.Parallel()
-	_, urls := startNodes(t, 1)
+	urls := parallelNodes(t, 1)
 	const command = `sh -c 'n=0; trap "n=\$((n+1)); echo interrupt=\$n" INT; trap "echo \$n in all; exit 3" TERM; echo begun; while :; do sleep 0.02; done'`
 	for _, line := range []string{"%s", "%s >out", "%s | cat", "$RUN --name outer -- %s"} {
 		t.Run(line, func(t *testing.T) {
@@ -280,8 +274,7 @@ func TestRunRestoresTerminal(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, urls := startNodes(t, 1)
+			urls := parallelNodes(t, 1)
 			for _, command := range []string{
 				`sh -c 'trap "" TERM; echo $$ >pid; stty raw -echo; echo begun; while :; do sleep 0.05; done'`,
 				`bash --norc -ic 'trap "" TERM; set -m; sh -c "trap \"\" TERM; stty raw -echo; echo begun; while :; do sleep 0.05; done"; echo $$ >pid'`, // it gives the terminal to a group
@@ -301,16 +294,14 @@ func TestRunRestoresTerminal(t *testing.T) {
 
 // A command that ends by itself may leave a terminal with other modes.
 func TestRunSetsModes(t *testing.T) {
-	t.Parallel()
-	_, urls := startNodes(t, 1)
+	urls := parallelNodes(t, 1)
 	c := onTerminal(t, urls, "sh", "-c", "$RUN --name job -- stty -echoctl; stty -a")
 	c.says("-echoctl")
 }
 
 // A signal ends a command that is stopped, on a terminal and without one.
 func TestRunEndsStopped(t *testing.T) {
-	t.Parallel()
-	_, urls := startNodes(t, 1)
+	urls := parallelNodes(t, 1)
 	const command = `trap 'echo "got $?"; exit 5' TERM HUP QUIT; echo begun; kill -STOP $$; while :; do sleep 0.02; done`
 	stopped := func(parent int) bool {
 		for _, warden := range childrenByParent()[parent] {
@@ -355,8 +346,7 @@ func TestRunEndsStopped(t *testing.T) {
 
 // A signal that is not about this process is passed on; while it waits it does nothing.
 func TestRunPassesSignals(t *testing.T) {
-	t.Parallel()
-	_, urls := startNodes(t, 1)
+	urls := parallelNodes(t, 1)
 	others := []syscall.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGALRM, syscall.SIGABRT, syscall.SIGCONT, 37}
 	script := "echo begun; while :; do sleep 0.02; done"
 	for _, s := range others {
@@ -390,8 +380,7 @@ func TestRunEndsTheTreeOnTerminal(t *testing.T) {
 	t.Parallel()
 	for name, script := range escapes {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, urls := startNodes(t, 3)
+			urls := parallelNodes(t, 3)
 			ticks := filepath.Join(t.TempDir(), "ticks")
 			c := onTerminal(t, urls, "sh", "-c", `export TICK="trap '' TERM INT HUP; while :; do echo >>$0; sleep 0.02; done"; $RUN --name job --lease 3s -- sh -c "$1"; echo over=$?`, ticks, script)
 			eventually(t, "the first tick", func() bool { _, err := os.Stat(ticks); return err == nil })

@@ -88,8 +88,7 @@ func TestRunEndsTheTree(t *testing.T) {
 		},
 	} {
 		t.Run(end, func(t *testing.T) {
-			t.Parallel()
-			_, urls := startNodes(t, 3)
+			urls := parallelNodes(t, 3)
 			for name, script := range scripts {
 				p, ticks := startEscape(t, urls, "3s", script)
 				does(t, p, urls)
@@ -112,8 +111,7 @@ func TestRunEndsTheTree(t *testing.T) {
 // released.
 func TestRunEndsTheBackground(t *testing.T) {
 	tests.NeedLong(t)
-	t.Parallel()
-	_, urls := startNodes(t, 3)
+	urls := parallelNodes(t, 3)
 	ticks := filepath.Join(t.TempDir(), "ticks")
 	p := start(t, runOn(urls, "", "sh", "-c",
 		`trap "" TERM; setsid sh -c 'while :; do echo >>"$0"; sleep 0.02; done' "$0" & until [ -e "$0" ]; do sleep 0.02; done; exit 3`, ticks)...)
@@ -125,8 +123,7 @@ func TestRunEndsTheBackground(t *testing.T) {
 
 // Processes that end soon after the command do so by themselves.
 func TestRunLetsTheBackgroundFinish(t *testing.T) {
-	t.Parallel()
-	_, urls := startNodes(t, 3)
+	urls := parallelNodes(t, 3)
 	if out := start(t, runOn(urls, "", "sh", "-c", "(sleep 0.1; echo finished) &")...).exits(0); !strings.HasPrefix(out, "finished\n") || strings.Contains(out, "in the background") {
 		t.Error(out)
 	}
@@ -134,8 +131,7 @@ func TestRunLetsTheBackgroundFinish(t *testing.T) {
 
 // Orphans of the command do not pile up as zombies.
 func TestRunReapsOrphans(t *testing.T) {
-	t.Parallel()
-	_, urls := startNodes(t, 3)
+	urls := parallelNodes(t, 3)
 	p := start(t, runOn(urls, "", "sh", "-c", `for i in 1 2 3 4 5 6 7 8; do (sh -c : &); done; echo begun; read line`)...)
 	p.says("begun")
 	warden := strconv.Itoa(p.warden())
@@ -160,8 +156,7 @@ func isolated(t *testing.T, flags string, args ...string) *program {
 // As process 1 of a container its exit status says what has ended the command or the wait.
 func TestRunInContainer(t *testing.T) {
 	tests.NeedSeconds(t)
-	t.Parallel()
-	_, urls := startNodes(t, 3)
+	urls := parallelNodes(t, 3)
 	for _, c := range []struct {
 		name string
 		want int
@@ -186,8 +181,7 @@ func TestRunInContainer(t *testing.T) {
 
 // Where /proc shows the processes of another namespace, it would signal strangers.
 func TestRunNeedsItsProc(t *testing.T) {
-	t.Parallel()
-	_, urls := startNodes(t, 3)
+	urls := parallelNodes(t, 3)
 	out := isolated(t, "", runOn(urls, "", "echo", "never")...).exits(exitOS)
 	if !strings.Contains(out, "another PID namespace") || strings.Contains(out, "never") {
 		t.Error(out)

@@ -276,8 +276,7 @@ func TestVersion(t *testing.T) {
 
 // All verbs take a lock's name alone or after --name.
 func TestNameEitherWay(t *testing.T) {
-	t.Parallel()
-	_, urls := startNodes(t, 3)
+	urls := parallelNodes(t, 3)
 	for _, args := range [][]string{
 		{"run", "a", "--nodes", urls, "--", "sh", "-c", "echo $REDQUORUM_NAME"},
 		{"run", "--nodes", urls, "a", "--try", "--", "sh", "-c", "echo $REDQUORUM_NAME"},
@@ -318,8 +317,7 @@ func TestDidYouMean(t *testing.T) {
 
 // A long name is cut where it is shown.
 func TestLongNames(t *testing.T) {
-	t.Parallel()
-	_, urls := startNodes(t, 3)
+	urls := parallelNodes(t, 3)
 	long := strings.Repeat("long", 10_000)
 	hold(t, newLocker(t, urls), long)
 	for _, args := range [][]string{
