@@ -254,8 +254,7 @@ func TestLackOfARightTogether(t *testing.T) {
 // A server that is out of memory grants nothing, whatever it gives back with the same
 // command.
 func TestOutOfMemoryTogether(t *testing.T) {
-	p := newServer(t, "--maxmemory-policy", "noeviction")
-	n := connect(t, p)
+	p, n := serve(t, "--maxmemory-policy", "noeviction")
 	var cmds []node.Command
 	for i := range 10 {
 		expect(t, "held", ask(t, n, acquire(fmt.Sprint("held", i), "me", 1)), node.Granted)

@@ -32,8 +32,7 @@ func everyWrite(t *testing.T, n node.Node, want error) {
 }
 
 func TestOutOfMemory(t *testing.T) {
-	p := newServer(t)
-	n := connect(t, p)
+	p, n := serve(t)
 	expect(t, "held", ask(t, n, acquire("held", "me", 1)), node.Granted)
 	p.do("config", "set", "maxmemory-policy", "noeviction")
 	p.do("config", "set", "maxmemory", "100kb")
@@ -57,8 +56,7 @@ func TestOutOfMemory(t *testing.T) {
 // where its fence has to be raised, and a late copy of its acquire is refused. But what
 // frees nothing does not fill such a server.
 func TestOutOfMemoryFrees(t *testing.T) {
-	p := newServer(t, "--maxmemory-policy", "noeviction")
-	n := connect(t, p)
+	p, n := serve(t, "--maxmemory-policy", "noeviction")
 	in := func(patience time.Duration, cmd node.Command) node.Command {
 		cmd.Wait = &node.Wait{Ticket: 1, Waiter: "waiter", PlaceTTL: patience}
 		return cmd
@@ -136,8 +134,7 @@ func TestOutOfMemoryFrees(t *testing.T) {
 }
 
 func TestReadOnly(t *testing.T) {
-	p := newServer(t)
-	n := connect(t, p)
+	p, n := serve(t)
 	expect(t, "held", ask(t, n, acquire("held", "me", 1)), node.Granted)
 	p.do("replicaof", "127.0.0.1", "1")
 	everyWrite(t, n, node.ErrReadOnly)
@@ -161,8 +158,7 @@ func askMaster(t *testing.T, n node.Node, cmd node.Command) (r node.Reply) {
 func TestDemotedMasterHasANewLife(t *testing.T) {
 	for _, stale := range []string{"yes", "no"} {
 		t.Run("replica-serve-stale-data "+stale, func(t *testing.T) {
-			p := newServer(t, "--replica-serve-stale-data", stale)
-			n := connect(t, p)
+			p, n := serve(t, "--replica-serve-stale-data", stale)
 			before := expect(t, "held", ask(t, n, acquire("held", "me", 1)), node.Granted).Life
 			began := clock.System().Now() // from then on it grants nothing
 			p.do("replicaof", "127.0.0.1", "1")
@@ -281,8 +277,7 @@ func TestReplicaHasNoVote(t *testing.T) {
 // A link that its server makes useless again and again is made again ever more seldom.
 func TestReadOnlyIsNotHurried(t *testing.T) {
 	t.Parallel()
-	p := newServer(t)
-	n := connect(t, p)
+	p, n := serve(t)
 	expect(t, "held", ask(t, n, acquire("held", "me", 1)), node.Granted)
 	p.do("replicaof", "127.0.0.1", "1")
 	made := func() int {
@@ -302,8 +297,7 @@ func TestReadOnlyIsNotHurried(t *testing.T) {
 }
 
 func TestMisconf(t *testing.T) {
-	p := newServer(t)
-	n := connect(t, p)
+	p, n := serve(t)
 	expect(t, "held", ask(t, n, acquire("held", "me", 1)), node.Granted)
 	p.do("config", "set", "save", "1 1")
 	dir := p.do("config", "get", "dir").(map[any]any)["dir"].(string)
@@ -316,8 +310,7 @@ func TestMisconf(t *testing.T) {
 }
 
 func TestBusy(t *testing.T) {
-	p := newServer(t, "--lua-time-limit", "50")
-	n := connect(t, p)
+	p, n := serve(t, "--lua-time-limit", "50")
 	expect(t, "warm", ask(t, n, inspect("a")), node.Done)
 	c := p.client(t)
 	go c.Eval(context.Background(), "while true do end", nil)
@@ -695,8 +688,7 @@ func TestQueueWithoutExpiryDoesNotStay(t *testing.T) {
 
 // A fence that is no token is reported, whether the lock is free or not.
 func TestFenceThatIsNoToken(t *testing.T) {
-	p := newServer(t)
-	n := connect(t, p)
+	p, n := serve(t)
 	for mode := node.Exclusive; mode <= node.Write; mode++ {
 		for _, held := range []bool{false, true} {
 			p.do("flushall")

@@ -138,8 +138,7 @@ func tap(t *testing.T, addr string) *wiretap {
 // TestCoalescing freezes the server, so that what is submitted meanwhile has to
 // share pipelines.
 func TestCoalescing(t *testing.T) {
-	p := newServer(t)
-	n := connect(t, p)
+	p, n := serve(t)
 	expect(t, "warm", ask(t, n, acquire("a", "me", 1)), node.Granted)
 	reads := func() string { return infoField(p, "stats", "total_reads_processed") }
 	p.freeze()
@@ -176,8 +175,7 @@ func TestReplyMaySubmit(t *testing.T) {
 
 func TestDeadlines(t *testing.T) {
 	t.Parallel()
-	p := newServer(t)
-	n := connect(t, p)
+	p, n := serve(t)
 	expect(t, "warm", ask(t, n, acquire("a", "me", 1)), node.Granted)
 
 	cmd := inspect("a")
@@ -238,8 +236,7 @@ func TestDeadlines(t *testing.T) {
 // gets its reply.
 func TestLateIsNotLost(t *testing.T) {
 	t.Parallel()
-	p := newServer(t)
-	n := connect(t, p)
+	p, n := serve(t)
 	expect(t, "warm", ask(t, n, inspect("a")), node.Done)
 	p.freeze()
 	short, long := acquire("short", "me", 1), acquire("long", "me", 1)
@@ -288,8 +285,7 @@ func TestQueueIsBounded(t *testing.T) {
 
 // TestHungServer is a server that takes connections and says nothing.
 func TestHungServer(t *testing.T) {
-	p := newServer(t)
-	n := connect(t, p)
+	p, n := serve(t)
 	life := expect(t, "warm", ask(t, n, acquire("a", "me", 1)), node.Granted).Life
 	goroutines := runtime.NumGoroutine()
 	p.freeze()
@@ -329,8 +325,7 @@ func TestHungServer(t *testing.T) {
 
 func TestKillAndRestart(t *testing.T) {
 	before := after(0)
-	p := newServer(t)
-	n := connect(t, p)
+	p, n := serve(t)
 	first := expect(t, "warm", ask(t, n, acquire("a", "me", 1)), node.Granted).Life
 	if first.Born < before.Add(-2*time.Second) || first.Born > after(0) {
 		t.Errorf("born %v ago", after(0).Sub(first.Born))
@@ -364,8 +359,7 @@ func TestKillAndRestart(t *testing.T) {
 func TestIdleRestart(t *testing.T) {
 	tests.NeedLong(t)
 	t.Parallel()
-	p := newServer(t)
-	n := connect(t, p)
+	p, n := serve(t)
 	for i := range 10 {
 		expect(t, "before", ask(t, n, acquire("a", "me", node.Token(i+1))), node.Granted)
 		p.restart()
@@ -377,8 +371,7 @@ func TestIdleRestart(t *testing.T) {
 // TestBusyRestart kills the server under load: every command is answered, and
 // what is said to be unsent was not executed.
 func TestBusyRestart(t *testing.T) {
-	p := newServer(t)
-	n := connect(t, p)
+	p, n := serve(t)
 	var wg sync.WaitGroup
 	var answered, wrong atomic.Int64
 	stop := make(chan struct{})
@@ -532,8 +525,7 @@ func TestClientIsLeftAlone(t *testing.T) {
 // reported as unsent was not executed and never will be.
 func TestUnsentIsUnsent(t *testing.T) {
 	t.Parallel()
-	p := newServer(t)
-	n := connect(t, p)
+	p, n := serve(t)
 	expect(t, "warm", ask(t, n, inspect("a")), node.Done)
 	const callers, each = 16, 300
 	replies := make([][]node.Reply, callers)

@@ -120,8 +120,7 @@ func shared(name string, first node.Token) []wanted {
 // TestDeadReadersDoNotPileUp has dead readers among living ones: attempts of a writer, which
 // look at a few readers each, remove the dead and are refused because of the living.
 func TestDeadReadersDoNotPileUp(t *testing.T) {
-	p := newServer(t)
-	n := connect(t, p)
+	p, n := serve(t)
 	redis := p.client(t)
 	ctx := context.Background()
 	const living, dead = 100, 900
@@ -147,8 +146,7 @@ func TestDeadReadersDoNotPileUp(t *testing.T) {
 
 // TestNoScriptOfSharedLocks flushes the scripts before each of them.
 func TestNoScriptOfOtherLocks(t *testing.T) {
-	p := newServer(t)
-	n := connect(t, p)
+	p, n := serve(t)
 	for _, cmd := range append(shared("a", 5), inLine("b", 5)...) {
 		p.do("script", "flush")
 		expect(t, fmt.Sprint(cmd.Kind, cmd.Mode), ask(t, n, cmd.Command), cmd.want)
@@ -182,8 +180,7 @@ func inLine(name string, first node.Token) []wanted {
 
 // TestNothingIsLeftBehind but the fences, and nothing is ever without a TTL.
 func TestNothingIsLeftBehind(t *testing.T) {
-	p := newServer(t)
-	n := connect(t, p)
+	p, n := serve(t)
 	for _, cmd := range append(shared("a", 5), inLine("b", 5)...) {
 		expect(t, fmt.Sprint(cmd.Kind, cmd.Mode), ask(t, n, cmd.Command), cmd.want)
 		if cmd.Waiting().Queued() && cmd.want == node.Granted {
@@ -239,8 +236,7 @@ func TestImpossibleCommands(t *testing.T) {
 // TestNoScript flushes the scripts under the node's feet, for single commands
 // and for pipelines.
 func TestNoScript(t *testing.T) {
-	p := newServer(t)
-	n := connect(t, p)
+	p, n := serve(t)
 	token := node.Token(0)
 	for range 5 {
 		token++
@@ -274,8 +270,7 @@ func withDeadline(cmd node.Command) node.Command {
 
 // A new server gets each script as text, once.
 func TestNewServerIsGivenEachScript(t *testing.T) {
-	p := newServer(t)
-	n := connect(t, p)
+	p, n := serve(t)
 	for i, cmd := range []node.Command{{}, {Mode: node.Read}, {Mode: node.Write}, {Wait: &node.Wait{Ticket: 1, Waiter: "w"}}} {
 		for _, kind := range []node.Kind{node.Acquire, node.Release} {
 			cmd.Kind, cmd.TTL, cmd.Deadline = kind, time.Second, clock.System().Now().Add(5*time.Second)

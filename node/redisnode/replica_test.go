@@ -17,8 +17,7 @@ func TestAWritableReplicaHasNoVote(t *testing.T) {
 	expectErr(t, "a replica, met as one", ask(t, connect(t, replica), acquire("a", "me", 1)), node.ErrReadOnly)
 
 	// A master that becomes one is noticed by the next command that comes 100 ms later.
-	p := newServer(t, "--replica-read-only", "no")
-	n := connect(t, p)
+	p, n := serve(t, "--replica-read-only", "no")
 	before := expect(t, "a master", ask(t, n, acquire("a", "me", 1)), node.Granted).Life
 	follow(p, master)
 	since := time.Now()

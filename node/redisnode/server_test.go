@@ -120,6 +120,13 @@ func connect(t testing.TB, p *process) node.Node {
 	return dial(t, "redis://"+p.addr)
 }
 
+// serve starts a server with a node for it.
+func serve(t testing.TB, args ...string) (*process, node.Node) {
+	t.Helper()
+	p := newServer(t, args...)
+	return p, connect(t, p)
+}
+
 func dial(t testing.TB, url string) node.Node {
 	t.Helper()
 	nodes, err := redisnode.Dial(url)

@@ -42,8 +42,7 @@ func subscribers(p *process, name string) int64 {
 }
 
 func TestWatchSharesOneConnection(t *testing.T) {
-	p := newServer(t)
-	n := connect(t, p)
+	p, n := serve(t)
 	listen(t, n, "warm")
 	goroutines := runtime.NumGoroutine()
 	for i := range 200 {
@@ -59,8 +58,7 @@ func TestWatchSharesOneConnection(t *testing.T) {
 }
 
 func TestWatchOutlivesItsConnection(t *testing.T) {
-	p := newServer(t)
-	n := connect(t, p)
+	p, n := serve(t)
 	a, b := listen(t, n, "a"), listen(t, n, "b")
 	for range 3 {
 		beforeA, beforeB := a.wakes.Load(), b.wakes.Load()
@@ -81,8 +79,7 @@ func TestWatchOutlivesItsConnection(t *testing.T) {
 func TestWatchHungServer(t *testing.T) {
 	tests.NeedLong(t)
 	t.Parallel()
-	p := newServer(t)
-	n := connect(t, p)
+	p, n := serve(t)
 	a := listen(t, n, "a")
 	p.freeze()
 	time.Sleep(6 * time.Second)
@@ -94,8 +91,7 @@ func TestWatchHungServer(t *testing.T) {
 func TestUnsubscribe(t *testing.T) {
 	tests.NeedLong(t)
 	t.Parallel()
-	p := newServer(t)
-	n := connect(t, p)
+	p, n := serve(t)
 	keep := listen(t, n, "keep")
 	a := listen(t, n, "a")
 	a.stop()
@@ -116,8 +112,7 @@ func TestUnsubscribe(t *testing.T) {
 
 // TestStopIsFinal stops watches while messages rain.
 func TestStopIsFinal(t *testing.T) {
-	p := newServer(t)
-	n := connect(t, p)
+	p, n := serve(t)
 	listen(t, n, "a")
 	done := make(chan struct{})
 	go func() {
