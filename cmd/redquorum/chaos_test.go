@@ -142,19 +142,24 @@ func TestChaosOnPackets(t *testing.T) {
 	}
 }
 
-// The page about scenarios on real servers has them all, with what the simulator says of them today.
+// The page about scenarios on real servers has what the simulator says of them today.
 func TestChaosPage(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "evidence", "chaos.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	all := make(map[string]string)
 	scenarios := sim.Scenarios()
 	for i := range scenarios {
-		row := newChaosRow(&scenarios[i])
-		_, rest, there := strings.Cut(string(text), "| "+row.ID+" | "+row.Title+" |")
-		cells := strings.Split(rest, " | ")
-		if !there || len(cells) < 4 || strings.TrimSpace(cells[0]) != string(row.Cells[0].Simulated) || cells[2] != string(row.Cells[1].Simulated) {
-			t.Errorf("docs/evidence/chaos.md has another verdict of the simulator for %+v", row)
+		for k, who := range []string{"redquorum", "textbook Redlock"} {
+			if verdict := newChaosRow(&scenarios[i]).Cells[k].Simulated; verdict != sim.Sound {
+				all["| "+who+" | "+string(verdict)+" | "] += scenarios[i].ID + " "
+			}
+		}
+	}
+	for begin, ids := range all {
+		if !strings.Contains(string(text), begin+ids+"|\n") {
+			t.Errorf("docs/evidence/chaos.md lacks %s%s|", begin, ids)
 		}
 	}
 }
