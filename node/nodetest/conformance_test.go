@@ -1,6 +1,10 @@
 package nodetest_test
 
 import (
+	"cmp"
+	"flag"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,8 +23,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+var (
+	many = flag.Int("ops", 0, "about how many `operations` each differential test makes")
+	text = flag.String("play", "", "the `file` with the rules that TestPlay plays")
+)
+
 // ops is how many random operations each differential test makes.
-func ops() int { return tests.Times(5000, 25_000) }
+func ops() int { return cmp.Or(*many, tests.Times(5000, 25_000)) }
 
 func TestModel(t *testing.T) {
 	tests.NeedSeconds(t)
@@ -76,6 +85,26 @@ func TestModelAndMiniredisAndRedis(t *testing.T) {
 	tests.NeedLong(t)
 	server := startRedis(t)
 	nodetest.Differential(t, ops(), systems.Model(), keep(t)(systems.Miniredis()), keep(t)(systems.Redis(server)))
+}
+
+// A text of rules is played on the model, miniredis and Redis, and one that does not keep them is reported with the line.
+// With -play it is the text of a file, such as a difference that one of the tests above has shown.
+func TestPlay(t *testing.T) {
+	all := []nodetest.System{systems.Model(), keep(t)(systems.Miniredis()), keep(t)(systems.Redis(startRedis(t)))}
+	rule := "modes exclusive\n\n# A rule.\nacquire n by a token=5 ttl=7s -> granted\nadvance 2s\ninspect n -> held by a ttl=5s fence=5\n"
+	if *text != "" {
+		found, err := os.ReadFile(*text)
+		check(t, err)
+		rule = string(found)
+	}
+	for _, s := range all {
+		if err := nodetest.Play(s, rule); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := nodetest.Play(all[0], strings.Replace(rule, "ttl=5s", "ttl=4s", 1)); *text == "" && (err == nil || !strings.Contains(err.Error(), "model: line 6: inspect n")) {
+		t.Error(err)
+	}
 }
 
 // TestReleaseSaysZeroOnTheChannel listens as Redisson does.
