@@ -27,10 +27,9 @@ import (
 
 // The exit statuses of sim, besides exitOK and exitUsage.
 const (
-	exitUnsound          = 1
-	exitStuck            = 3
-	exitNotDeterministic = 4
-	exitSimFailed        = 5
+	exitUnsound   = 1
+	exitStuck     = 3
+	exitSimFailed = 5
 )
 
 const simManual = `Runs the engine of this program in a simulated world: nodes crash, lose their
@@ -39,8 +38,8 @@ messages; processes stop at the worst instant. A seed, or a plan, always gives
 the same run. Each run is checked against sixteen invariants, such as mutual
 exclusion. With no subcommand, explores random seeds for 30 s.
 
-Exit status: 0 sound, 1 safety broken, 3 liveness broken, 4 not deterministic, 2
-usage, 5 the result could not be written, 130 interrupted.
+Exit status: 0 sound, 1 safety broken, 3 liveness broken, 2 usage, 5
+the result could not be written, 130 interrupted.
 
 example:
   redquorum sim`
@@ -48,7 +47,7 @@ example:
 // simVerb explores, unless a word of its own follows.
 func simVerb() *cobra.Command {
 	cmd := simExplore("sim", "run the same lock through every failure, in virtual time", simManual)
-	cmd.AddCommand(simRun(), simExplore("explore", "many runs, until one goes wrong", exploreManual), simShrink(), simReplay(), simManualVerb(), simVerify(),
+	cmd.AddCommand(simRun(), simExplore("explore", "many runs, until one goes wrong", exploreManual), simShrink(), simReplay(), simManualVerb(),
 		simScenario(), simMatrix())
 	return cmd
 }

@@ -12,11 +12,8 @@ import (
 	"io"
 	"maps"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -246,64 +243,6 @@ func simShrink() *cobra.Command {
 			return err
 		}
 		return cli.Exit(statusOfVerdict(r.Verdict))
-	})
-}
-
-const simVerifyManual = `Runs each seed twice and compares all events. Names the first that differs.
-
-Exit status: 0 deterministic, 4 not, 2 usage.
-
-example:
-  redquorum sim verify --seeds 1-1000`
-
-func simVerify() *cobra.Command {
-	cmd, fs := newVerb("verify", "is a run always the same?", simVerifyManual)
-	var plans planFlags
-	plans.register(fs)
-	var runs simFlags
-	runs.register(fs)
-	seeds := fs.String("seeds", "1-1000", "the `range` of seeds")
-	return doesSim(cmd, func(ctx context.Context, c *command) error {
-		from, to, err := seedRange(*seeds)
-		if err == nil {
-			err = plans.check()
-		}
-		if err == nil {
-			err = runs.check(&plans)
-		}
-		if err != nil {
-			return err
-		}
-		var next atomic.Uint64
-		next.Store(from)
-		var tasks sync.WaitGroup
-		var mu sync.Mutex
-		ran, different := 0, 0
-		for range runtime.GOMAXPROCS(0) {
-			tasks.Go(func() {
-				for ctx.Err() == nil {
-					seed := next.Add(1) - 1
-					if seed > to || seed < from {
-						return
-					}
-					p := faults.Generate(seed, plans.profile)
-					plans.adjust(p)
-					err := sim.Verify(p, runs.options...)
-					mu.Lock()
-					if ran++; err != nil {
-						different++
-						fmt.Fprintf(c.stdout, "seed %d: %v\n", seed, err)
-					}
-					mu.Unlock()
-				}
-			})
-		}
-		tasks.Wait()
-		fmt.Fprintf(c.stdout, "%d seeds ran twice; %d differed\n", ran, different)
-		if different > 0 {
-			return cli.Exit(exitNotDeterministic)
-		}
-		return nil
 	})
 }
 

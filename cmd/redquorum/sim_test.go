@@ -36,7 +36,6 @@ func TestSimUsageErrors(t *testing.T) {
 		{"sim run --work play", "want plan or election"},
 		{"sim explore --work election --kinds fair", "are not for --work election"},
 		{"sim run --client plain --work election", "are not for --work election"},
-		{"sim verify --kinds fair --work election", "are not for --work election"},
 		{"sim run 7", `unexpected argument "7"`},
 		{"sim explore --seeds 9-3", "--seeds is \"9-3\"; want a range such as 1-1000"},
 		{"sim explore --jobs 0", "--jobs is 0"},
@@ -45,7 +44,6 @@ func TestSimUsageErrors(t *testing.T) {
 		{"sim replay", "the plan's file is missing"},
 		{"sim replay " + bad, `line 2: unknown verb "crush" (did you mean "crash"?)`},
 		{"sim shrink nowhere.plan", "no such file"},
-		{"sim verify --seeds a", `--seeds is "a"`},
 	} {
 		want(t, exitUsage, c.want, strings.Fields(c.args)...)
 	}
@@ -164,7 +162,6 @@ func TestSimSound(t *testing.T) {
 	want(t, exitOK, "a message was lost\n", "sim", "explore", "--seeds", "1-50", "--situations")
 	want(t, exitOK, "sound: ", "sim", "--for", "200ms")
 	want(t, exitOK, "sound: ", "sim", "run", "--seed", "3", "--nodes", "3", "--clients", "2", "--length", "1s")
-	want(t, exitOK, "20 seeds ran twice; 0 differed", "sim", "verify", "--seeds", "1-20")
 
 	want(t, exitOK, "sound: 20 seeds", "sim", "explore", "--seeds", "1-20", "--work", "election")
 
@@ -236,7 +233,7 @@ func TestSimOutputIsFull(t *testing.T) {
 	if err := os.WriteFile(plan, []byte("redquorum plan 1\nlength 1s\n"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range []string{"sim manual", "sim scenario list", "sim run --brief", "sim shrink " + plan, "sim verify --seeds 1-1", "sim explore --seeds 1-1", "sim --seeds 1-1"} {
+	for _, args := range []string{"sim manual", "sim scenario list", "sim run --brief", "sim shrink " + plan, "sim explore --seeds 1-1", "sim --seeds 1-1"} {
 		var stderr bytes.Buffer
 		if status := run(t.Context(), strings.Fields(args), full{}, &stderr); status != exitSimFailed || !strings.Contains(stderr.String(), "no space left") {
 			t.Errorf("%s: status %d, %s", args, status, &stderr)
