@@ -91,6 +91,7 @@ func TestUsageErrors(t *testing.T) {
 		{"doctor --nodes redis://h:1,h:", `server 2 of 2, "h:...": not a URL, such as redis://host:6379, nor host:port`},
 		{"status x --nodes h/1", "not a URL, such as redis://host:6379, nor host:port"},
 		{"demo --for 1h", "--for is 1h0m0s"},
+		{"bench --n 2", "2 nodes survive the loss of no more nodes than 1 would"},
 		{"demo --nodes h@h", "not a URL"},
 	} {
 		want(t, exitUsage, c.want, strings.Fields(c.args)...)
@@ -152,7 +153,7 @@ func TestSecrets(t *testing.T) {
 			{"break", "x", "--yes", "--nodes", url},
 			{"doctor", "--nodes", url},
 			{"doctor", "--json", "--nodes", url},
-			{"demo", "--nodes", url},
+			{"demo", "--nodes", url}, {"bench", url}, {"bench", "--n", url},
 			{"lock", url}, {url}, {"help", url}, {"sim", url},
 			{"status", "x", url}, {"break", url}, {"doctor", url}, {"demo", url},
 			{"run", "--name", "x", "--lease", url, "--", "true"},
