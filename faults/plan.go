@@ -516,6 +516,14 @@ func (p *Plan) Need() int {
 	return p.Nodes/2 + 1
 }
 
+// Site is on how many of the plan's nodes, the first of them, a lock is, and how many must grant it.
+func (p *Plan) Site(name string) (nodes, need int) {
+	if name == Far {
+		return p.FarNodes(), p.FarNodes()/2 + 1
+	}
+	return p.Nodes, p.Need()
+}
+
 // Server returns the nodes that are on one server with node n, which are n alone unless they are aliases.
 func (p *Plan) Server(n int) Set {
 	nodes := Of(n)

@@ -219,7 +219,7 @@ func (w *world) forgets(owner string, atOnce bool) time.Duration {
 		within += 2500 * time.Millisecond // the longest pause between two repetitions
 	}
 	if strings.HasSuffix(owner, standby) {
-		within += w.placeTTL()
+		within += placeTTL(w.p)
 	}
 	return within + within/10 // the clocks of process and node may differ
 }

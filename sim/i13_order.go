@@ -74,7 +74,7 @@ func (c *Client) inLine(names []string, mode node.Mode) (waiters, callers int) {
 // forgotten checks that a waiter's place expires soon if the waiter does not ask again:
 // a dead waiter must not hold up others. Copied data is excepted: it expires by another server's clock.
 func (k *checker) forgotten(s *server, name string, before *node.State) {
-	longest := k.w.placeTTL() + time.Millisecond
+	longest := placeTTL(k.w.p) + time.Millisecond
 	for _, p := range before.Queue {
 		if k.w.program == nil && (p.TTL == node.NoExpiry || p.TTL > longest && !s.copied(k.w.now-int64(longest))) {
 			k.w.fail("I13", fmt.Sprintf("%s keeps the place of a waiter for %q for longer than the waiter may take to ask again", s.name, name))

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/quorum"
@@ -22,8 +23,7 @@ const i16 = "specification: what happens to a name is what the specification all
 type judge struct {
 	w     *world
 	names map[string]*judged
-	rules map[int]*spec.Rules // by quorum
-	began int                 // attempts
+	began int // attempts
 }
 
 // A judged name is one that the specification judges, unless something has happened to it that is not in
@@ -51,12 +51,12 @@ func (j *judge) of(name string) *judged {
 	}
 	r := j.names[name]
 	if r == nil {
-		nodes, need := j.w.site(name)
+		nodes, _ := j.w.site(name)
 		clocks := make([]spec.Clock, len(nodes))
 		for i, s := range nodes {
 			clocks[i] = serverTime{s}
 		}
-		r = &judged{Run: spec.NewRun(j.rulesOf(need, len(nodes)), func() spec.Time { return j.w.now }, clocks...), name: name}
+		r = &judged{Run: spec.NewRun(Specification(j.w.p, name), func() spec.Time { return j.w.now }, clocks...), name: name}
 		for i, s := range nodes {
 			r.Born(i, s.since, s.replica)
 		}
@@ -71,17 +71,15 @@ func (j *judge) of(name string) *judged {
 	return r
 }
 
-// rulesOf returns the constants of the specification for the plan.
-func (j *judge) rulesOf(need, nodes int) *spec.Rules {
-	if r := j.rules[need]; r != nil {
-		return r
-	}
-	l := &j.w.p.Lock
+// Specification returns the constants of the specification for one lock of a plan.
+func Specification(p *faults.Plan, name string) *spec.Rules {
+	l := &p.Lock
+	nodes, need := p.Site(name)
 	allowance := func(t spec.Time) spec.Time { return mulRatio(t, l.Drift) + int64(2*time.Millisecond) }
-	r := &spec.Rules{
+	return &spec.Rules{
 		Quorum: need, Majority: nodes/2 + 1, Window: int64(l.MaxLease / 3),
 		VotesFrom: int64(l.MaxLease + l.Grace), KeepsFrom: int64(l.MaxLease / 3),
-		Pace:    allowance(int64(j.w.placeTTL())),
+		Pace:    allowance(int64(placeTTL(p))),
 		Allowed: func(t spec.Time) spec.Time { return t - allowance(t) },
 		Lives: func(c *spec.Claim) spec.Time {
 			if c.Phase == spec.Asking {
@@ -91,11 +89,6 @@ func (j *judge) rulesOf(need, nodes int) *spec.Rules {
 		},
 		Nanoseconds: true,
 	}
-	if j.rules == nil {
-		j.rules = make(map[int]*spec.Rules)
-	}
-	j.rules[need] = r
-	return r
 }
 
 // refuses reports what the specification does not allow.

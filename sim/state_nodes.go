@@ -13,11 +13,8 @@ import (
 
 // site returns the nodes that a lock is on, and how many of them must grant it.
 func (w *world) site(name string) (nodes []*server, need int) {
-	if name == faults.Far {
-		n := w.p.FarNodes()
-		return w.nodes[:n], n/2 + 1
-	}
-	return w.nodes, w.need
+	n, need := w.p.Site(name)
+	return w.nodes[:n], need
 }
 
 // inspect reads what a node has for a name. It overwrites state and reuses its memory.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -142,7 +143,7 @@ func (k *checker) backInLine(h *holder) {
 }
 
 // placeTTL is for how long a node keeps a place, unless its waiter asks again.
-func (w *world) placeTTL() time.Duration { return w.p.Lock.Poll + 3*w.p.Lock.Timeout }
+func placeTTL(p *faults.Plan) time.Duration { return p.Lock.Poll + 3*p.Lock.Timeout }
 
 // soleOwner returns the one owner of a lock, "" if there are none or several.
 func soleOwner(state *node.State) (owner string) {
