@@ -3,6 +3,8 @@ package spec
 // This file lets the specification judge what happens to one name in a run of the engine, event by event.
 // Time passes for each claim and each node by its own clock, when something happens to it.
 
+import "slices"
+
 // A Clock is what a client or a node measures time with, in nanoseconds. Different clients have different
 // clocks, also if they show the same.
 type Clock interface{ Time() Time }
@@ -197,6 +199,12 @@ func (r *Run) By(owner string) Clock {
 	return nil
 }
 
+// Forgets is called when a node need not have the claim's key any more.
+func (r *Run) Forgets(n int, owner string) {
+	c, at := r.find(owner), &r.Nodes[n]
+	at.Keys = slices.DeleteFunc(at.Keys, func(k Key) bool { return k.Claim == c })
+}
+
 // Remembers is called for each key that a node still has after a restart. It is no vote.
 func (r *Run) Remembers(n int, owner string, left Time) {
 	at := &r.Nodes[n]
@@ -267,6 +275,9 @@ func (r *Run) Relies(owner string, left Time) error {
 	}
 	return nil
 }
+
+// Lease is for how long an owner's lease is valid.
+func (r *Run) Lease(owner string) Time { return r.claim(owner).Lease }
 
 // Leaves is called when a client ends a lease or an attempt, or when it sends a release.
 func (r *Run) Leaves(owner string) {

@@ -5,12 +5,12 @@ import (
 	"context"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/sim"
 	"github.com/redquorum/redquorum/sim/live"
@@ -20,6 +20,7 @@ import (
 type conn struct {
 	l              *link
 	client, server net.Conn
+	born           clock.Instant // the server's life, or earlier
 	lines          [2]*line
 	lost           [2]bool       // a message was dropped that way
 	half           *faults.Event // that made it half-open
@@ -41,27 +42,15 @@ type request struct {
 	number int    // on its connection
 	serial int    // in the trace
 	kind   string // "acquire", "release", "extend", or ""
-	name   string // of the lock
-	owner  string // if it is easy to tell
+	cmd    *live.Command
 }
 
 var serials atomic.Int64
 
-// newRequest reads a command. A script has the name of its lock in its first key, and the owner
-// in its first argument unless it extends.
-func newRequest(commands *live.Commands, words []string) (r request) {
-	r.serial = int(serials.Add(1))
-	switch r.kind = commands.Kind(words); {
-	case r.kind == "" || len(words) < 3:
-	case strings.HasPrefix(strings.ToLower(words[0]), "set"):
-		r.name, r.owner = words[1], words[2]
-	case len(words) > 3:
-		r.name = words[3]
-		if keys, err := strconv.Atoi(words[2]); err == nil && r.kind != "extend" && len(words) > 3+keys {
-			r.owner = words[3+keys]
-		}
-	}
-	return r
+// newRequest reads a command.
+func newRequest(commands *live.Commands, words []string) request {
+	cmd := commands.Read(words)
+	return request{serial: int(serials.Add(1)), kind: cmd.Kind, cmd: &cmd}
 }
 
 // accept carries a new connection until it ends.
@@ -89,6 +78,7 @@ func (l *link) accept(client net.Conn) {
 	case <-ctx.Done():
 		return
 	}
+	c.born = l.born()
 	server, err := new(net.Dialer).DialContext(ctx, "tcp", l.target())
 	if err != nil {
 		return
@@ -137,6 +127,7 @@ func (c *conn) readClient() {
 			words = []string{""}
 		}
 		r := newRequest(c.l.commands, words)
+		c.l.sends(r.cmd)
 		c.mu.Lock()
 		switch strings.ToLower(words[0]) {
 		case "subscribe", "unsubscribe", "psubscribe", "punsubscribe":
@@ -199,12 +190,13 @@ func (c *conn) readServer() {
 		if pubsub {
 			if len(words) > 0 && words[0] == "message" {
 				r.kind = notice
+				c.l.notifies(c.born, words)
 			}
 			c.l.carry(c, toClient, r, func() { c.tell(frame) })
 			continue
 		}
 		if r.kind != "" {
-			c.l.answered()
+			c.l.answered(c.born, r.cmd, words)
 		}
 		c.l.carry(c, toClient, r, func() { c.answer(r, frame) })
 	}

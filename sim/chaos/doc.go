@@ -64,8 +64,9 @@
 // # The judge
 //
 // It is the one of package sim/live, with a [Slack] for what is observed late. It checks I1, I4, I5,
-// I6, I7, I8, I13 and I14. The keys on the nodes are sampled after each reply, and so only shown. Of
-// textbook Redlock it checks I1, I5, I6 and I7, and of any other [Lock] what that promises.
+// I6, I7, I8, I13, I14, and I16 by what the proxies see of commands and answers. The keys on the nodes are
+// sampled after each reply, and so only shown. Of textbook Redlock it checks I1, I5, I6 and I7, and of any
+// other [Lock] what that promises.
 //
 // # What may change
 //

@@ -16,6 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/node/redisserver"
 )
@@ -41,8 +42,9 @@ type host struct {
 
 	mu sync.Mutex
 	faults.Server
-	dead    bool         // its process is: a restart takes a while
-	fsync   faults.Range // how long it takes
+	dead    bool          // its process is: a restart takes a while
+	begun   clock.Instant // its life, or earlier; 0: long before the plan
+	fsync   faults.Range  // how long it takes
 	fsyncBy *faults.Event
 }
 
@@ -152,6 +154,13 @@ func (h *host) work(ctx context.Context) {
 }
 
 func (h *host) addr() string { return h.server.Load().Addr() }
+
+// born is when the life began of a server that is reached now, or earlier.
+func (h *host) born() clock.Instant {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.begun
+}
 
 // admin talks to the server directly.
 func (h *host) admin(talk func(*redis.Client) error) error { return admin(h.server.Load(), talk) }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/sim"
 	"github.com/redquorum/redquorum/sim/chaos/packets"
@@ -37,9 +38,15 @@ type link struct {
 	target   func() string         // the server's address
 	serve    func(context.Context) // waits until the node may take another command
 	note     func(sim.Entry)       // what happens to a command or its reply
-	answered func()                // the node has answered a command
-	relay    *packets.Relay        // carries out what is about packets; nil if the proxy imitates it
-	wire     *packets.Link         // of the relay
+	born     func() clock.Instant  // when the life of a server that is reached now began, or earlier
+
+	// For the record: commands of the client, answers of the node, and its notices.
+	sends    func(*live.Command)
+	answered func(born clock.Instant, cmd *live.Command, words []string)
+	notifies func(born clock.Instant, words []string)
+
+	relay    *packets.Relay // carries out what is about packets; nil if the proxy imitates it
+	wire     *packets.Link  // of the relay
 	listener net.Listener
 	ctx      context.Context
 	cancel   context.CancelFunc
@@ -163,7 +170,10 @@ func (l *link) tell(kind sim.Kind, r *request, way int, until time.Time) {
 	if r.kind == "" || r.kind == notice {
 		return
 	}
-	e := sim.Entry{Kind: kind, Message: r.serial, ToClient: way == toClient, Name: r.name, Owner: r.owner, Text: r.kind + " " + r.name}
+	e := sim.Entry{Kind: kind, Message: r.serial, ToClient: way == toClient, Text: r.kind + " "}
+	if len(r.cmd.Names) > 0 {
+		e.Name, e.Owner, e.Text = r.cmd.Names[0], r.cmd.Owners[0], e.Text+r.cmd.Names[0]
+	}
 	if !until.IsZero() {
 		e.Until = time.Until(until)
 	}

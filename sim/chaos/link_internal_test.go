@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/sim"
 	"github.com/redquorum/redquorum/sim/chaos/packets/packetstest"
@@ -81,8 +82,15 @@ func (f *fake) executed(t *testing.T, n int) []string {
 	}
 }
 
+// unseen is a link to a server. Nobody notes what happens on it.
+func unseen(target func() string) *link {
+	return &link{commands: new(live.Commands), target: target, serve: func(context.Context) {}, note: func(sim.Entry) {},
+		born: func() clock.Instant { return 0 }, sends: func(*live.Command) {},
+		answered: func(clock.Instant, *live.Command, []string) {}, notifies: func(clock.Instant, []string) {}}
+}
+
 func newTestLink(t *testing.T, f *fake) *link {
-	l := &link{commands: new(live.Commands), target: f.Addr().String, serve: func(context.Context) {}, note: func(sim.Entry) {}, answered: func() {}}
+	l := unseen(f.Addr().String)
 	if err := l.open(new(faults.Plan), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +150,8 @@ func TestConnectionSurvivesOnPackets(t *testing.T) {
 	}
 	f := newFake(t)
 	for _, text := range []string{"halfopen c1-n1", "cut c1-n1", "cut c1<n1", "loss c1-n1 100%"} {
-		l := &link{commands: new(live.Commands), target: f.Addr().String, serve: func(context.Context) {}, note: func(sim.Entry) {}, answered: func() {}, relay: relay}
+		l := unseen(f.Addr().String)
+		l.relay = relay
 		if err := l.open(new(faults.Plan), 0); err != nil {
 			t.Fatal(err)
 		}
@@ -280,11 +289,11 @@ func TestDeafen(t *testing.T) {
 	l.strike(deafen, false)
 	c := dial(t, l)
 	c.send("subscribe", "x")
-	c.wants("subscribe x ", "last")
+	c.wants("subscribe x 1", "last")
 	l.strike(deafen, true)
 	c = dial(t, l)
 	c.send("subscribe", "x")
-	c.wants("subscribe x ", "message x 0", "last")
+	c.wants("subscribe x 1", "message x 0", "last")
 }
 
 func TestDuplicate(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/internal/tests"
-	"github.com/redquorum/redquorum/sim"
 	"github.com/redquorum/redquorum/sim/live"
 )
 
@@ -23,7 +22,7 @@ func TestServerClosesSubscriber(t *testing.T) {
 	h := startHost(t, "nodes 1\nclients 2\n")
 	var links []*link
 	for range 2 {
-		l := &link{commands: new(live.Commands), target: h.addr, serve: h.serve, note: func(sim.Entry) {}, answered: func() {}}
+		l := unseen(h.addr)
 		if err := l.open(new(faults.Plan), 0); err != nil {
 			t.Fatal(err)
 		}
@@ -33,7 +32,7 @@ func TestServerClosesSubscriber(t *testing.T) {
 	one, other, plain := dial(t, links[0]), dial(t, links[1]), dial(t, links[0])
 	for _, c := range []*caller{one, other} {
 		c.send("subscribe", "x")
-		c.wants("subscribe x ")
+		c.wants("subscribe x 1")
 	}
 	plain.send("ping", "there")
 	plain.wants("there")

@@ -50,9 +50,9 @@ type plainNode struct {
 
 // The heads of these scripts are for the links, which pick commands by them.
 var (
-	plainRelease = redis.NewScript("-- release: delete the key if the value is the owner\n" +
+	plainRelease = redis.NewScript("-- release_plain: delete the key if the value is the owner\n" +
 		"if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0")
-	plainExtend = redis.NewScript("-- extend: lengthen the life of the key if the value is the owner\n" +
+	plainExtend = redis.NewScript("-- extend_plain: lengthen the life of the key if the value is the owner\n" +
 		"if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0")
 )
 

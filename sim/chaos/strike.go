@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/node/redisserver"
 )
@@ -79,6 +80,9 @@ func (h *host) crash() {
 func (h *host) restart(ctx context.Context) {
 	h.mu.Lock()
 	dead, mode := h.dead, h.Mode
+	if dead {
+		h.begun = clock.System().Now()
+	}
 	h.mu.Unlock()
 	if !dead {
 		return

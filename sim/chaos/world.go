@@ -69,7 +69,7 @@ const (
 )
 
 // promised are the invariants of redquorum that can be seen from outside.
-var promised = []string{"I1", "I4", "I5", "I6", "I7", "I8", "I13", "I14"}
+var promised = []string{"I1", "I4", "I5", "I6", "I7", "I8", "I13", "I14", "I16"}
 
 // An Outcome is what came of a plan. Its Plan is the one that was carried out, stretched.
 type Outcome struct {
@@ -99,6 +99,7 @@ type world struct {
 	players  sync.WaitGroup
 	store    *store
 	commands live.Commands
+	record   live.Record
 
 	slowDisks faults.Set // the nodes that have one
 
@@ -149,7 +150,7 @@ func Run(ctx context.Context, p *faults.Plan, config Config) (*Outcome, error) {
 	}
 	late := max(lateness(p, entries), time.Duration(w.late.Load()))
 	sets := w.store.sets()
-	judge := live.Judge{Lock: "redquorum on real servers", Slack: Slack, Wake: Wake, Promised: promised, Erased: sets[0].Lost}
+	judge := live.Judge{Lock: "redquorum on real servers", Slack: Slack, Wake: Wake, Promised: promised, Erased: sets[0].Lost, Record: &w.record}
 	if lock := w.plain(); lock != nil {
 		judge.Lock, judge.Promised, judge.Erased = lock.Title+" on real servers", lock.Promised, 0 // it has no tokens
 	}
@@ -193,7 +194,13 @@ func (w *world) open() (err error) {
 	for i := range w.p.Clients {
 		w.links = append(w.links, nil)
 		for n, h := range w.hostAt {
-			l := &link{delay: w.p.Network.Delay, commands: &w.commands, target: h.addr, serve: h.serve, answered: w.samplers[n].kick, relay: w.config.Relay}
+			l := &link{delay: w.p.Network.Delay, commands: &w.commands, target: h.addr, serve: h.serve, born: h.born, relay: w.config.Relay}
+			l.sends = func(cmd *live.Command) { w.record.Sends(w.now(), i, n, cmd) }
+			l.answered = func(born clock.Instant, cmd *live.Command, words []string) {
+				w.record.Answers(w.now(), born.Sub(w.begun()), cmd, words)
+				w.samplers[n].kick()
+			}
+			l.notifies = func(born clock.Instant, words []string) { w.record.Notifies(w.now(), born.Sub(w.begun()), n, words) }
 			l.note = func(e sim.Entry) {
 				e.Client, e.Node, e.At = i, n, w.now()
 				if e.Until != 0 {

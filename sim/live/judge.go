@@ -26,6 +26,7 @@ import (
 //	I12  a lock that had ended goes on
 //	I13  a fair waiter is served after one that asked later
 //	I14  part of several locks goes on without the rest
+//	I16  the specification does not allow what is in the Record
 //
 // The judge is the resource, too: an access is refused if its token is below the highest, and the
 // plan has lock fence=on.
@@ -35,6 +36,7 @@ type Judge struct {
 	Wake     time.Duration // for a process that notices late that a lock is over; 0: Slack
 	Promised []string      // the invariants that the lock promises; none: all
 	Erased   int           // writes under a token that another write under a token has undone
+	Record   *Record       // of the commands, for I16; nil: it is not judged
 	Busy     string        // why processes were late, so that I7 and I8 cannot be expected; "" if they were not
 }
 
@@ -59,6 +61,7 @@ func (j Judge) Result(p *faults.Plan, entries []sim.Entry) *sim.Result {
 	c.liveness()
 	c.notices()
 	c.order()
+	c.specification()
 	return sim.Observed(p, j.Lock, c.entries, c.found)
 }
 
@@ -346,11 +349,7 @@ func (c *court) backed(e *sim.Entry) {
 			}
 			known = known || c.had[place{i, name}]
 		}
-		must := c.p.Need()
-		if name == faults.Far {
-			must = c.p.FarNodes()/2 + 1
-		}
-		if known && n < must {
+		if _, must := c.p.Site(name); known && n < must {
 			c.fail("I2", e.At, "c%d holds %q, and %d nodes have had its key; %d must", e.Client+1, e.Name, n, must)
 		}
 	}

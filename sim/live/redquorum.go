@@ -87,18 +87,19 @@ type jointLease struct {
 func (j jointLease) Parts() []Part            { return j.parts }
 func (j jointLease) Nests() bool              { return true }
 func (j jointLease) Context() context.Context { return j.MultiLease.Context() }
-func (j jointLease) Until() clock.Instant     { return until(j.clock, j.Remaining()) }
+func (j jointLease) Until() clock.Instant     { return until(j.clock, j.MultiLease) }
 
 func (j jointLease) Extend(ctx context.Context, d time.Duration) error {
 	return j.MultiLease.Extend(ctx, d)
 }
 
-// until is when a lease ends that lasts that long.
-func until(c clock.Clock, left time.Duration) clock.Instant {
-	if left == 0 {
-		return 0
+// until is when a lease ends, or earlier: the clock may go on before it is asked.
+func until(c clock.Clock, of interface{ Remaining() time.Duration }) clock.Instant {
+	now := c.Now()
+	if left := of.Remaining(); left > 0 {
+		return now.Add(left)
 	}
-	return c.Now().Add(left)
+	return 0
 }
 
 type redquorumLease struct {
@@ -114,7 +115,7 @@ func (r redquorum) Inspect(ctx context.Context, name string) error {
 
 func (redquorumLease) Nests() bool { return true }
 
-func (l redquorumLease) Until() clock.Instant { return until(l.r.clock, l.Remaining()) }
+func (l redquorumLease) Until() clock.Instant { return until(l.r.clock, l.Lease) }
 
 func (l redquorumLease) Downgrade(ctx context.Context) (Held, error) {
 	inner, err := l.r.locker.TryLock(l.Context(), l.Names()[0], l.length, quorum.WithRead(), quorum.WithReentry())

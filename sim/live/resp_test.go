@@ -16,18 +16,18 @@ func TestCommandKinds(t *testing.T) {
 	} {
 		sum := sha1.Sum([]byte(text))
 		bySum := []string{"EVALSHA", hex.EncodeToString(sum[:]), "1", "x"}
-		if got := c.Kind(bySum); got != "" {
+		if got := c.Read(bySum).Kind; got != "" {
 			t.Errorf("a script that nobody has sent is %q", got)
 		}
-		if got := c.Kind([]string{"eval", text, "0"}); got != want {
+		if got := c.Read([]string{"eval", text, "0"}).Kind; got != want {
 			t.Errorf("%q is %q", text, got)
 		}
-		if got := c.Kind(bySum); got != want {
+		if got := c.Read(bySum).Kind; got != want {
 			t.Errorf("%q is %q by its sum", text, got)
 		}
 	}
 	for want, words := range map[string][]string{"acquire": {"SET", "x", "o", "NX"}, "": {"GET", "x"}} {
-		if got := c.Kind(words); got != want {
+		if got := c.Read(words).Kind; got != want {
 			t.Errorf("%q is %q", words, got)
 		}
 	}

@@ -183,7 +183,10 @@ func (o *Outcome) probe(ctx context.Context, program string, seeds uint64, args 
 	return nil
 }
 
-var failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
+var (
+	failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
+	refusal    = regexp.MustCompile(specification + `: (".*?)(?: [0-9.]+[µm]?s I[0-9]|\])`) // among the violations of a run
+)
 
 // test runs the tests that are to see the bug.
 func (o *Outcome) test(ctx context.Context, dir string, args []string) error {
@@ -200,6 +203,9 @@ func (o *Outcome) test(ctx context.Context, dir string, args []string) error {
 		return ctx.Err()
 	}
 	o.Killed, o.Invariant = true, "crash"
+	if m := refusal.FindSubmatch(out); m != nil {
+		o.What = string(m[1])
+	}
 	if m := failedTest.FindAllStringSubmatch(string(out), -1); m != nil {
 		o.Invariant = m[0][1]
 	} else if strings.Contains(string(out), "test timed out") {

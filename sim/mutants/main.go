@@ -59,7 +59,7 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 	flags.IntVar(&c.jobs, "jobs", 2, "how many run at the same time")
 	flags.StringVar(&c.only, "only", "", "these mutants alone, by ID, joined by commas")
 	flags.BoolVar(&c.canary, "canary", false, "a few sturdy mutants and few seeds, for each commit")
-	flags.BoolVar(&c.stack, "stack", false, "let the tests of sim/pipes look for them, on the production stack, and no seeds")
+	flags.BoolVar(&c.stack, "stack", false, "let the tests of sim/pipes look for them, on the production stack, and no seeds; spec is 0 if the specification refuses a run")
 	flags.BoolVar(&c.spec, "spec", false, "play spec/plans: each protection of the specification is needed; a missing plan is looked for among the seeds")
 	flags.BoolVar(&c.json, "json", false, "print the outcomes as JSON, one a line")
 	flags.BoolVar(&c.markdown, "markdown", false, "print the page docs/evidence/mutants.md")
@@ -192,7 +192,11 @@ func (c *config) try(ctx context.Context, m *Mutant, root string) (*Outcome, err
 	if c.stack {
 		m = &Mutant{ID: m.ID, Bug: m.Bug, Edits: m.Edits, Expect: m.Expect, Tests: "-short -vet=off -run TestOurs .", Folder: "sim/pipes"}
 	}
-	return m.try(ctx, root, c.seeds)
+	o, err := m.try(ctx, root, c.seeds)
+	if c.stack && err == nil && o.What != "" { // the tests have no seeds
+		o.Refused = &o.Seed
+	}
+	return o, err
 }
 
 const tableFormat = "%-5s %-72s %6s  %-26s %6s %6s\n"

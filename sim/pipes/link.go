@@ -162,7 +162,8 @@ type conn struct {
 	s      *redis
 	far    net.Conn // what the client has the other end of
 	peer   *server.Peer
-	life   int // of the server
+	life   int           // of the server
+	born   time.Duration // that life
 	offset time.Duration
 	dead   atomic.Bool        // half open: all is lost
 	left   bool               // s.mu
@@ -173,7 +174,7 @@ type conn struct {
 	end      chan struct{} // closed when it is over
 
 	mu    sync.Mutex
-	asked []string // the kinds of commands that are not answered
+	asked []*live.Command // that are not answered
 }
 
 // read takes what the client sends.
@@ -187,8 +188,9 @@ func (c *conn) read(life context.Context) {
 			c.up.put(parcel{last: true})
 			return
 		}
-		kind := c.l.w.commands.Kind(words)
-		c.up.put(parcel{words: words, kind: kind, message: c.l.w.message(kind)})
+		cmd := c.l.w.commands.Read(words)
+		c.l.w.record.Sends(time.Since(c.l.w.begun), c.l.client, c.l.node, &cmd)
+		c.up.put(parcel{words: words, cmd: &cmd, kind: cmd.Kind, message: c.l.w.message(cmd.Kind)})
 	}
 }
 
@@ -199,15 +201,22 @@ func (c *conn) Write(b []byte) (int, error) {
 		c.l.mu.Lock()
 		deaf := c.l.Deaf
 		c.l.mu.Unlock()
+		_, words, _ := live.ReadMessage(bufio.NewReader(bytes.NewReader(b)))
+		c.l.w.record.Notifies(time.Since(c.l.w.begun), c.born, c.l.node, words)
 		if deaf {
 			return len(b), nil
 		}
 	} else if !bytes.HasPrefix(b, []byte(">")) {
 		c.mu.Lock()
 		if len(c.asked) > 0 {
-			p.kind, c.asked = c.asked[0], c.asked[1:]
+			p.cmd, c.asked = c.asked[0], c.asked[1:]
+			p.kind = p.cmd.Kind
 		}
 		c.mu.Unlock()
+		if p.kind != "" { // it is executed now, and s.mu is held
+			_, words, _ := live.ReadMessage(bufio.NewReader(bytes.NewReader(b)))
+			c.l.w.record.Answers(c.s.now, c.born, p.cmd, words)
+		}
 		p.message = c.l.w.message(p.kind)
 	}
 	c.down.put(p)
@@ -230,8 +239,9 @@ func (c *conn) finish() {
 
 // A parcel is one message.
 type parcel struct {
-	words   []string // of a command
-	bytes   []byte   // of an answer
+	words   []string      // of a command
+	bytes   []byte        // of an answer
+	cmd     *live.Command // that it is, or answers
 	kind    string
 	last    bool // the end of the connection
 	due     time.Time
@@ -383,14 +393,16 @@ func (q *pipe) deliver(p *parcel) bool {
 		return false
 	}
 	if p.kind == "" {
-		p.kind = l.w.commands.Kind(p.words) // a script that somebody has sent meanwhile
+		cmd := l.w.commands.Read(p.words) // a script that somebody has sent meanwhile
+		l.w.record.Sends(time.Since(l.w.begun), l.client, l.node, &cmd)
+		p.cmd, p.kind = &cmd, cmd.Kind
 	}
 	q.duplicate(p)
 	if at := c.s.slot(l.draw); at.After(time.Now()) && !sleep(l.w.network, time.Until(at)) {
 		return false
 	}
 	c.mu.Lock()
-	c.asked = append(c.asked, p.kind)
+	c.asked = append(c.asked, p.cmd)
 	c.mu.Unlock()
 	c.s.execute(c, p.words, p.kind)
 	return true

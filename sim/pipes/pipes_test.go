@@ -9,6 +9,7 @@ import (
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/sim"
+	"github.com/redquorum/redquorum/sim/live"
 	"github.com/redquorum/redquorum/sim/pipes"
 )
 
@@ -73,11 +74,34 @@ func TestOursWithoutProtections(t *testing.T) {
 				}
 				simulated, r := sim.Run(p, nil), inBubble(t, p)
 				if simulated.Verdict != v.want || r.Verdict != v.want {
-					t.Errorf("want %s; the simulator says %s %v, and pipes %s %v", v.want,
-						simulated.Verdict, simulated.Violations, r.Verdict, r.Violations)
+					t.Errorf("want %s; the simulator says %s, and pipes %s %v", v.want, simulated.Verdict, r.Verdict, r.Violations)
 				}
 			})
 		}
+	}
+}
+
+// The specification alone refuses a client that ignores for how long a node has lived.
+func TestSpecificationRefuses(t *testing.T) {
+	p, err := faults.Parse("redquorum plan 1\n" + scenarios[0].plan + scenarios[0].variants[1].lines)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, guard := range []bool{true, false} {
+		lock := pipes.Redquorum
+		lock.Promised = []string{"I16"}
+		lock.Open = func(s *live.Seat) (live.Library, error) {
+			plan, seat := *s.Plan, *s
+			plan.Lock.Guard, seat.Plan = guard, &plan
+			return live.OpenRedquorum(&seat)
+		}
+		synctest.Test(t, func(t *testing.T) {
+			r, _ := pipes.Run(p, &lock)
+			v, want := r.Worst(), `"x": Win(c2#2): n4 and n5 voted for it, 3 needed; too soon after a restart: n3`
+			if v != nil && guard || !guard && (v == nil || v.What != want) {
+				t.Errorf("guard %v: %v", guard, r.Violations)
+			}
+		})
 	}
 }
 

@@ -27,8 +27,9 @@ type redis struct {
 
 	mu    sync.Mutex
 	data  *miniredis.Miniredis
-	last  time.Time // how far the time of data has come
-	begun time.Time // of its life
+	last  time.Time     // how far the time of data has come
+	now   time.Duration // of the plan, then
+	begun time.Time     // of its life
 	id    string
 	grown bool // it was a replica that has taken over
 	faults.Server
@@ -78,13 +79,13 @@ func (s *redis) name() {
 
 // clock is the server's time of day. s.mu is held.
 func (s *redis) clock() time.Time {
-	at := time.Since(s.w.begun)
-	d := s.w.p.DayOf(func(procs faults.Procs) bool { return procs.Nodes&s.nodes != 0 }, at)
-	return s.w.begun.Add(at + d.Ahead + d.Gain(at))
+	d := s.w.p.DayOf(func(procs faults.Procs) bool { return procs.Nodes&s.nodes != 0 }, s.now)
+	return s.w.begun.Add(s.now + d.Ahead + d.Gain(s.now))
 }
 
 // tick brings the keys to the present. s.mu is held.
 func (s *redis) tick() {
+	s.now = time.Since(s.w.begun)
 	now := s.clock()
 	if d := now.Sub(s.last); d != 0 {
 		s.last = now
@@ -254,7 +255,7 @@ func (s *redis) connect(c *conn) bool {
 	if s.Down {
 		return false
 	}
-	c.life = s.lives
+	c.life, c.born = s.lives, s.begun.Sub(s.w.begun)
 	c.peer = server.NewPeer(bufio.NewWriterSize(c, 1<<16))
 	s.conns = append(s.conns, c)
 	return true

@@ -35,6 +35,7 @@ type world struct {
 	zero     clock.Instant // when the plan begins, by clock
 	begun    time.Time     // and by the machine's
 	commands live.Commands
+	record   live.Record
 
 	nodes   []at
 	links   [][]*link // by client and node
@@ -65,7 +66,7 @@ type process struct {
 
 // Run carries out a plan, and judges what came of it. lacks is what the lock does not have.
 func Run(p *faults.Plan, lock *Lock) (r *sim.Result, lacks []string) {
-	w := &world{p: p, lock: lock, clock: clock.Runtime(), begun: time.Now()}
+	w := &world{p: p, lock: lock, clock: clock.Runtime(), begun: time.Now(), record: live.Record{Exact: true}}
 	w.zero = w.clock.Now()
 	network, unplug := context.WithCancel(context.Background())
 	w.network = network
@@ -91,7 +92,7 @@ func Run(p *faults.Plan, lock *Lock) (r *sim.Result, lacks []string) {
 	for _, s := range w.servers() {
 		s.close()
 	}
-	judge := live.Judge{Lock: lock.Title, Slack: lock.Slack, Promised: lock.Promised}
+	judge := live.Judge{Lock: lock.Title, Slack: lock.Slack, Promised: lock.Promised, Record: &w.record}
 	return judge.Result(p, w.entries), w.lacks
 }
 

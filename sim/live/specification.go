@@ -1,0 +1,354 @@
+package live
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/sim"
+	"github.com/redquorum/redquorum/spec"
+)
+
+// A Record is what the links of a run see of its commands. The specification judges a run by that and by what
+// clients say that they rely on: spec/README.md says how. Any task may call its methods at any time.
+type Record struct {
+	// Exact says that the answers of a node are there in the order in which it executed the commands,
+	// and with the time at which it did.
+	Exact bool
+
+	mu   sync.Mutex
+	seen []sight
+}
+
+// A sight is something that was seen: a command that leaves a client, an answer, or a notice.
+type sight struct {
+	at     time.Duration
+	node   int
+	cmd    *Command
+	words  []string // of an answer or a notice; nil: the command is sent
+	born   time.Duration
+	notice bool
+}
+
+func (r *Record) add(s sight) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen = append(r.seen, s)
+}
+
+// Sends notes a command of a client to a node.
+func (r *Record) Sends(at time.Duration, client, node int, cmd *Command) {
+	if cmd.client, cmd.node, cmd.sent = client, node, at; cmd.Kind != "" {
+		r.add(sight{at: at, node: node, cmd: cmd})
+	}
+}
+
+// Answers notes the answer to a command that was sent. The node's life began at born, or earlier.
+func (r *Record) Answers(at, born time.Duration, cmd *Command, words []string) {
+	if cmd.Kind != "" && words != nil {
+		r.add(sight{at: at, node: cmd.node, cmd: cmd, words: words, born: born})
+	}
+}
+
+// Notifies notes a notice of a node: it may have handed a lock on.
+func (r *Record) Notifies(at, born time.Duration, node int, words []string) {
+	if len(words) == 3 && strings.HasPrefix(words[2], "grant ") {
+		r.add(sight{at: at, node: node, words: strings.SplitN(words[2], " ", 5), born: born, notice: true})
+	}
+}
+
+// A replay tells the specification of each name what was seen.
+type replay struct {
+	c     *court
+	at    time.Duration
+	names map[string]*account
+	began int // attempts
+}
+
+// An account is what the specification knows of a name.
+type account struct {
+	*spec.Run
+	born    []time.Duration // by node
+	refused bool
+	rounds  map[string][]round   // by owner
+	most    map[string]spec.Time // by owner: until when it may rely on its lease, by its client's clock
+}
+
+// A round of extends may have begun when a command was seen.
+type round struct {
+	at     time.Duration
+	length spec.Time
+}
+
+// specification checks I16, until an assumption is broken or a node becomes a replica.
+func (c *court) specification() {
+	if c.Record == nil || c.p.Lock.Client == faults.Plain || !c.p.Lock.Guard {
+		return
+	}
+	r := &replay{c: c, names: make(map[string]*account)}
+	until := r.bound()
+	seen := c.Record.seen
+	slices.SortStableFunc(seen, func(a, b sight) int { return cmp.Compare(a.at, b.at) })
+	for i := range c.entries {
+		e := &c.entries[i]
+		if e.Kind != sim.KindBelief {
+			continue
+		}
+		seen = r.sees(seen, min(e.At, until))
+		if r.at = e.At; e.At < until && e.Until > e.At {
+			r.relies(e)
+		}
+	}
+	r.sees(seen, until)
+}
+
+// bound is until when a run is judged.
+func (r *replay) bound() time.Duration {
+	until := never
+	for _, b := range r.c.broken {
+		until = min(until, b.at)
+	}
+	for i := range r.c.p.Events {
+		if e := &r.c.p.Events[i]; e.Verb == faults.Demote || e.Verb == faults.Crash && e.Mode == faults.Replica {
+			until = min(until, e.At)
+		}
+	}
+	return until
+}
+
+// sees replays what was seen before an instant, and returns the rest.
+func (r *replay) sees(seen []sight, until time.Duration) []sight {
+	for len(seen) > 0 && seen[0].at < until {
+		s := &seen[0]
+		switch r.at = s.at; {
+		case s.notice && len(s.words) == 5:
+			r.handsOn(s)
+		case s.words == nil:
+			r.sends(s.cmd)
+		default:
+			r.answers(s)
+		}
+		seen = seen[1:]
+	}
+	return seen
+}
+
+// of returns what the specification knows of a name, or nil if it has refused something, or if the name is not
+// of the plan, as those of labels.
+func (r *replay) of(name string) *account {
+	a := r.names[name]
+	if a == nil {
+		if name != faults.Far && !slices.Contains(r.c.p.Names(), name) {
+			return nil
+		}
+		nodes, _ := r.c.p.Site(name)
+		var clocks []spec.Clock
+		for n := range nodes {
+			clocks = append(clocks, planTime{r, faults.Procs{Nodes: faults.Of(n)}})
+		}
+		a = &account{Run: spec.NewRun(sim.Specification(r.c.p, name), func() spec.Time { return int64(r.at) }, clocks...),
+			born: make([]time.Duration, nodes), rounds: make(map[string][]round), most: make(map[string]spec.Time)}
+		r.names[name] = a
+	}
+	if a.refused {
+		return nil
+	}
+	return a
+}
+
+// A planTime is the clock of a client or a node.
+type planTime struct {
+	r  *replay
+	of faults.Procs
+}
+
+func (t planTime) Time() spec.Time { return t.when(t.r.at) }
+
+// when is what the clock shows at an instant.
+func (t planTime) when(at time.Duration) spec.Time {
+	d := t.r.c.p.DayOf(func(p faults.Procs) bool { return p.Clients&t.of.Clients != 0 || p.Nodes&t.of.Nodes != 0 }, at)
+	return int64(at + d.Gain(at))
+}
+
+func (r *replay) client(i int) planTime { return planTime{r, faults.Procs{Clients: faults.Of(i)}} }
+
+// refuses reports what the specification does not allow.
+func (r *replay) refuses(a *account, name string, err error) {
+	if err != nil {
+		a.refused = true
+		r.c.fail("I16", r.at, "%q: %v", name, err)
+	}
+}
+
+// sends is called when a command has left its client.
+func (r *replay) sends(cmd *Command) {
+	for i, owner := range cmd.Owners {
+		a := r.of(cmd.Names[i])
+		if a == nil {
+			continue
+		}
+		switch cmd.Kind {
+		case "acquire":
+			r.asks(a, cmd, owner)
+		case "extend":
+			begun := round{r.at, int64(cmd.ttl - r.c.p.Lock.Grace)}
+			a.Begins(owner, r.client(cmd.client), begun.length)
+			a.rounds[owner] = append(a.rounds[owner], begun)
+		case "release":
+			a.Leaves(owner)
+			a.Forgets(cmd.node, owner)
+			if cmd.ends {
+				a.Leaves(node.Standby(owner))
+				a.Forgets(cmd.node, node.Standby(owner))
+			}
+		case "downgrade":
+			a.GoesOnReading(owner)
+		}
+	}
+}
+
+// asks notes an attempt, and that which stands by.
+func (r *replay) asks(a *account, cmd *Command, owner string) {
+	grace := r.c.p.Lock.Grace
+	ask := func(owner string, claim spec.Claim) {
+		if _, known := a.Knows(owner); !known {
+			a.Asks(owner, claim, r.client(cmd.client))
+		}
+	}
+	if _, known := a.Knows(owner); !known {
+		r.began++
+	}
+	claim := spec.Claim{Name: fmt.Sprintf("c%d#%d", cmd.client+1, r.began), Reads: cmd.reads, Length: int64(cmd.ttl - grace)}
+	ask(owner, claim)
+	if cmd.stays {
+		claim.Name, claim.Standby, claim.Length = claim.Name+" in line", true, int64(min(cmd.ttl, cmd.place)-grace)
+		ask(node.Standby(owner), claim)
+	}
+}
+
+// answers is called when a node has answered a command.
+func (r *replay) answers(s *sight) {
+	for i, owner := range s.cmd.Owners {
+		name := s.cmd.Names[i]
+		a := r.of(name)
+		if a == nil || s.node >= len(a.Nodes) || !s.cmd.done(s.words, i) {
+			continue
+		}
+		if !r.c.Record.Exact || s.born != a.born[s.node] {
+			a.Restarts(s.node, false) // it may have any keys
+		}
+		a.lives(s)
+		switch s.cmd.Kind {
+		case "acquire":
+			r.asks(a, s.cmd, owner) // if it was sent before its script was known
+			r.grants(a, name, s.node, owner, s.cmd.ttl)
+		case "extend":
+			r.extends(a, name, s, owner)
+		}
+	}
+}
+
+// lives notes when the node's life began.
+func (a *account) lives(s *sight) {
+	a.born[s.node] = s.born
+	a.Born(s.node, int64(s.born), false)
+}
+
+// handsOn is called when a node has told a waiter that it has a lock now: at some time before that.
+func (r *replay) handsOn(s *sight) {
+	owner, name := s.words[1], s.words[4]
+	a := r.of(name)
+	if a == nil || s.node >= len(a.Nodes) || a.By(owner) == nil {
+		return
+	}
+	a.Restarts(s.node, false)
+	a.lives(s)
+	r.grants(a, name, s.node, owner, time.Hour)
+	a.Forgets(s.node, owner)
+}
+
+// grants is called when a node has an owner's key.
+func (r *replay) grants(a *account, name string, n int, owner string, ttl time.Duration) {
+	if a.Has(n, owner) {
+		return
+	}
+	if err := a.Grants(n, owner, int64(ttl)); err != nil {
+		r.refuses(a, name, err)
+		return
+	}
+	if phase, _ := a.Knows(owner); phase == spec.Asking {
+		_ = a.Wins(owner, a.By(owner), 0) // as soon as that is allowed
+		a.allows(owner)
+	}
+	a.mayLack(n, owner)
+}
+
+// mayLack forgets a key that may be gone by now: its release has been sent.
+func (a *account) mayLack(n int, owner string) {
+	if phase, _ := a.Knows(owner); phase == spec.Over {
+		a.Forgets(n, owner)
+	}
+}
+
+// allows notes until when an owner may rely on its lease.
+func (a *account) allows(owner string) {
+	if left := a.Lease(owner); left > 0 {
+		a.most[owner] = max(a.most[owner], a.By(owner).Time()+left)
+	}
+}
+
+// extends is called when a node has kept an owner's key. The round may be any that began before the command.
+func (r *replay) extends(a *account, name string, s *sight, owner string) {
+	by, length, n := r.client(s.cmd.client), int64(s.cmd.ttl-r.c.p.Lock.Grace), s.node
+	if a.Has(n, owner) {
+		a.Forgets(n, owner)
+	}
+	a.Remembers(n, owner, 1) // for how long is not known
+	a.rounds[owner] = slices.DeleteFunc(a.rounds[owner], func(o round) bool { return o.at < r.at-2*r.c.p.Lock.MaxLease })
+	for _, o := range a.rounds[owner] {
+		if o.at > s.cmd.sent || o.length != length {
+			continue
+		}
+		if err := a.Keeps(n, owner, by, int64(o.at), length, int64(s.cmd.ttl)); err != nil {
+			r.refuses(a, name, err)
+			return
+		}
+		_ = a.Extends(owner, by, by.Time()-by.when(o.at)) // as soon as that is allowed
+		a.allows(owner)
+	}
+	a.mayLack(n, owner)
+}
+
+// relies is called when a client says until when it relies on a lease.
+func (r *replay) relies(e *sim.Entry) {
+	by := r.client(e.Client)
+	until := by.when(e.Until)
+	for name := range strings.SplitSeq(e.Name, ",") {
+		a := r.of(name)
+		if a == nil || until <= a.most[e.Owner]+int64(exactness) {
+			continue
+		}
+		r.refuses(a, name, r.why(a, e.Owner, by, until))
+	}
+}
+
+// why says what the specification lacks for a lease until then.
+func (r *replay) why(a *account, owner string, by planTime, until spec.Time) error {
+	if a.most[owner] == 0 {
+		return a.Wins(owner, by, 0)
+	}
+	for _, o := range a.rounds[owner] {
+		if a.Allowed(o.length)+by.when(o.at) < until-int64(exactness) {
+			continue
+		}
+		if err := a.Extends(owner, by, by.Time()-by.when(o.at)); err != nil {
+			return err
+		}
+	}
+	return a.Relies(owner, until-by.Time())
+}
