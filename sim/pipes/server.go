@@ -175,11 +175,11 @@ func (s *redis) slot(random func(faults.Range) time.Duration) time.Time {
 	return s.free
 }
 
-// execute executes a command, if the connection is from this life.
+// execute executes a command, if the connection is from this life and not over.
 func (s *redis) execute(c *conn, words []string, kind string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.Down || c.life != s.lives {
+	if s.Down || c.left || c.life != s.lives {
 		return
 	}
 	s.tick()
