@@ -12,6 +12,7 @@ import (
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
+	"github.com/redquorum/redquorum/sim/internal/program"
 )
 
 // A Trace is everything that happened in a run, in order.
@@ -162,7 +163,7 @@ func (w *world) logKey(s *server, name string) {
 	}
 	for _, k := range s.mem.Dump(s.time()) {
 		if k.Key == name && k.Type == "hash" {
-			e.owners(k.Fields)
+			e.Owners(k.Fields)
 			e.Until = time.Duration(w.now) + time.Duration(k.Expires-s.time())*time.Millisecond
 		}
 	}
@@ -181,8 +182,11 @@ func (e *Entry) waits(w *world, name string, ttl time.Duration) {
 	e.Waiting = append(e.Waiting, waiter)
 }
 
-// owners takes the owners of a key from its fields.
-func (e *Entry) owners(fields []node.Field) {
+// Owners takes the owners of a key, and its mode, from its fields, which are sorted by name.
+func (e *Entry) Owners(fields []node.Field) {
+	if len(fields) == 0 {
+		return
+	}
 	e.Owner = fields[0].Name
 	i := slices.IndexFunc(fields, func(f node.Field) bool { return f.Name == node.ModeField })
 	if i < 0 {
@@ -199,14 +203,6 @@ func (e *Entry) owners(fields []node.Field) {
 			e.More = append(e.More, owner)
 		}
 	}
-}
-
-// mode is what a trace calls a mode.
-func mode(m node.Mode) string {
-	if m == node.Exclusive {
-		return ""
-	}
-	return m.String()
 }
 
 // logKeys notes what a node has after a fault that may have changed it.
@@ -270,7 +266,7 @@ func (w *world) believes(h *holder, begins bool) {
 		return
 	}
 	what := map[node.Mode]string{node.Exclusive: "holds ", node.Read: "reads ", node.Write: "writes "}[h.mode] + h.name
-	e := Entry{Kind: KindBelief, Client: h.c.number, Node: -1, Name: h.name, Owner: h.owner, Token: h.token, Mode: mode(h.mode), Text: what}
+	e := Entry{Kind: KindBelief, Client: h.c.number, Node: -1, Name: h.name, Owner: h.owner, Token: h.token, Mode: program.ModeName(h.mode), Text: what}
 	if !begins {
 		e.Kind, e.Text = KindBeliefEnd, "no longer "+what
 	}

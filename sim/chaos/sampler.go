@@ -2,13 +2,15 @@ package chaos
 
 import (
 	"context"
+	"maps"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/sim"
-	"github.com/redquorum/redquorum/sim/live"
 )
 
 // A sampler looks at what a node has of each lock, after each answer of the node, and reports what
@@ -97,7 +99,11 @@ func (s *sampler) read() (found []sim.Entry, err error) {
 			if plain != nil {
 				e.Owner = plain.Val()
 			} else {
-				live.Owners(&e, owners.Val())
+				var fields []node.Field
+				for _, name := range slices.Sorted(maps.Keys(owners.Val())) {
+					fields = append(fields, node.Field{Name: name, Value: owners.Val()[name]})
+				}
+				e.Owners(fields)
 			}
 		}
 		found = append(found, e)

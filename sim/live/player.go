@@ -371,19 +371,11 @@ func (h *hold) tell() {
 
 // report reports an entry about each part.
 func (h *hold) report(e sim.Entry) {
-	e.Mode = modeName(h.wants.Mode)
+	e.Mode = program.ModeName(h.wants.Mode)
 	for _, part := range h.parts {
 		e.Name, e.Owner, e.Token = part.Name, part.Owner, part.Token
 		h.p.report(e)
 	}
-}
-
-// modeName is what a trace calls a mode.
-func modeName(m node.Mode) string {
-	if m == node.Exclusive {
-		return ""
-	}
-	return m.String()
 }
 
 // follow reports renewals, and the end.
@@ -536,7 +528,7 @@ func (h *hold) Write(_ int, late time.Duration) {
 
 // access reads or writes what each name protects.
 func (h *hold) access(what string) {
-	e := sim.Entry{Kind: sim.KindAccess, Mode: modeName(h.wants.Mode), Text: what}
+	e := sim.Entry{Kind: sim.KindAccess, Mode: program.ModeName(h.wants.Mode), Text: what}
 	if len(h.parts) > 1 {
 		h.report(e)
 		return

@@ -7,14 +7,12 @@ import (
 	"fmt"
 	"io"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/redquorum/redquorum/node"
-	"github.com/redquorum/redquorum/sim"
 )
 
 // maxMessage bounds one message. The longest are scripts as text, and INFO.
@@ -206,24 +204,4 @@ func scriptOf(text string) string {
 		return "acquire_others"
 	}
 	return ""
-}
-
-// Owners notes the owners of a lock, and its mode, from the fields of its key.
-func Owners(e *sim.Entry, fields map[string]string) {
-	var owners []string
-	for field, value := range fields {
-		if field == node.ModeField {
-			e.Mode = value
-		} else {
-			owners = append(owners, strings.TrimSuffix(field, node.WriteSuffix))
-		}
-	}
-	slices.Sort(owners)
-	owners = slices.Compact(owners)
-	if len(owners) > 0 {
-		e.Owner, e.More = owners[0], owners[1:]
-	}
-	if len(e.More) == 0 {
-		e.More = nil
-	}
 }

@@ -143,16 +143,13 @@ func (r *replay) sees(seen []sight, until time.Duration) []sight {
 func (r *replay) of(name string) *account {
 	a := r.names[name]
 	if a == nil {
-		if name != faults.Far && !slices.Contains(r.c.p.Names(), name) {
-			return nil
-		}
 		nodes, _ := r.c.p.Site(name)
 		var clocks []spec.Clock
 		for n := range nodes {
 			clocks = append(clocks, planTime{r, faults.Procs{Nodes: faults.Of(n)}})
 		}
 		a = &account{Run: spec.NewRun(sim.Specification(r.c.p, name), func() spec.Time { return int64(r.at) }, clocks...),
-			born: make([]time.Duration, nodes), rounds: make(map[string][]round), most: make(map[string]spec.Time)}
+			refused: name != faults.Far && !slices.Contains(r.c.p.Names(), name), born: make([]time.Duration, nodes), rounds: make(map[string][]round), most: make(map[string]spec.Time)}
 		r.names[name] = a
 	}
 	if a.refused {

@@ -14,8 +14,8 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/sim"
-	"github.com/redquorum/redquorum/sim/live"
 )
 
 // A redis is one server: miniredis with a clock of its own, one thread, a disk, and an end. Nothing in
@@ -232,11 +232,11 @@ func (s *redis) holds(e *sim.Entry, db int) {
 	switch data.Type(key) {
 	case "hash":
 		names, _ := data.HKeys(key)
-		fields := make(map[string]string)
+		var fields []node.Field
 		for _, name := range names {
-			fields[name] = data.HGet(key, name)
+			fields = append(fields, node.Field{Name: name, Value: data.HGet(key, name)})
 		}
-		live.Owners(e, fields)
+		e.Owners(fields)
 	case "string":
 		e.Owner, _ = data.Get(key)
 	default:

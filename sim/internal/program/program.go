@@ -68,6 +68,14 @@ func (w *Want) Options() []quorum.Option {
 	return options
 }
 
+// ModeName is what a trace calls a mode.
+func ModeName(m node.Mode) string {
+	if m == node.Exclusive {
+		return ""
+	}
+	return m.String()
+}
+
 // A Client is one process of a plan, wherever the plan is played.
 type Client interface {
 	Plan() *faults.Plan
