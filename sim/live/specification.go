@@ -73,10 +73,10 @@ type replay struct {
 // An account is what the specification knows of a name.
 type account struct {
 	*spec.Run
-	born    []time.Duration // by node
-	refused bool
-	rounds  map[string][]round   // by owner
-	most    map[string]spec.Time // by owner: until when it may rely on its lease, by its client's clock
+	over   bool                 // nothing more is judged
+	born   []time.Duration      // by node
+	rounds map[string][]round   // by owner
+	most   map[string]spec.Time // by owner: until when it may rely on its lease, by its client's clock
 }
 
 // A round of extends may have begun when a command was seen.
@@ -148,11 +148,12 @@ func (r *replay) of(name string) *account {
 		for n := range nodes {
 			clocks = append(clocks, planTime{r, faults.Procs{Nodes: faults.Of(n)}})
 		}
-		a = &account{Run: spec.NewRun(sim.Specification(r.c.p, name), func() spec.Time { return int64(r.at) }, clocks...),
-			refused: name != faults.Far && !slices.Contains(r.c.p.Names(), name), born: make([]time.Duration, nodes), rounds: make(map[string][]round), most: make(map[string]spec.Time)}
+		a = &account{born: make([]time.Duration, nodes), rounds: make(map[string][]round), most: make(map[string]spec.Time)}
+		a.Run = spec.NewRun(sim.Specification(r.c.p, name), func() spec.Time { return int64(r.at) }, clocks...)
+		a.over = name != faults.Far && !slices.Contains(r.c.p.Names(), name)
 		r.names[name] = a
 	}
-	if a.refused {
+	if a.over {
 		return nil
 	}
 	return a
@@ -177,7 +178,7 @@ func (r *replay) client(i int) planTime { return planTime{r, faults.Procs{Client
 // refuses reports what the specification does not allow.
 func (r *replay) refuses(a *account, name string, err error) {
 	if err != nil {
-		a.refused = true
+		a.over = true
 		r.c.fail("I16", r.at, "%q: %v", name, err)
 	}
 }
