@@ -92,7 +92,9 @@ func (c *court) specification() {
 	}
 	r := &replay{c: c, names: make(map[string]*account)}
 	until := r.bound()
-	seen := c.Record.seen
+	c.Record.mu.Lock() // links may still go on
+	seen := slices.Clone(c.Record.seen)
+	c.Record.mu.Unlock()
 	slices.SortStableFunc(seen, func(a, b sight) int { return cmp.Compare(a.at, b.at) })
 	for i := range c.entries {
 		e := &c.entries[i]
