@@ -71,12 +71,13 @@ func (j *judge) of(name string) *judged {
 	return r
 }
 
-// Specification returns the constants of the specification for one lock of a plan.
+// Specification returns the constants of the specification for one lock of a plan. Without the restart guard
+// any node counts.
 func Specification(p *faults.Plan, name string) *spec.Rules {
 	l := &p.Lock
 	nodes, need := p.Site(name)
 	allowance := func(t spec.Time) spec.Time { return mulRatio(t, l.Drift) + int64(2*time.Millisecond) }
-	return &spec.Rules{
+	r := &spec.Rules{
 		Quorum: need, Majority: nodes/2 + 1, Window: int64(l.MaxLease / 3),
 		VotesFrom: int64(l.MaxLease + l.Grace), KeepsFrom: int64(l.MaxLease / 3),
 		Pace:    allowance(int64(placeTTL(p))),
@@ -89,6 +90,10 @@ func Specification(p *faults.Plan, name string) *spec.Rules {
 		},
 		Nanoseconds: true,
 	}
+	if !l.Guard {
+		r.VotesFrom, r.KeepsFrom = math.MinInt64/2, math.MinInt64/2
+	}
+	return r
 }
 
 // refuses reports what the specification does not allow.

@@ -15,7 +15,6 @@ import (
 // A Judge holds a run to what its entries show of the invariants of package sim. These are broken if
 //
 //	I1   two owners hold one name for longer than Slack, unless both read
-//	I2   a lock begins, and fewer nodes than it takes have had its key
 //	I4   the token of a holder is not above those of all holders before it
 //	I5   the resource takes a write after one of a later holder, refuses a holder, or has lost a
 //	     write under a token
@@ -44,7 +43,7 @@ type Judge struct {
 // [sim.KindCalm], and one of [sim.KindHealed] for each healed node. The last entries about each key
 // tell what is left.
 func (j Judge) Result(p *faults.Plan, entries []sim.Entry) *sim.Result {
-	c := &court{Judge: j, p: p, entries: slices.Clone(entries), calm: p.Length, keys: make(map[place]*sim.Entry), had: make(map[place]bool),
+	c := &court{Judge: j, p: p, entries: slices.Clone(entries), calm: p.Length, keys: make(map[place]*sim.Entry),
 		met: make(map[[2]int]bool), saw: make(map[[2]int]bool), changed: make(map[int]change), procs: make([]faults.Process, p.Clients)}
 	slices.SortStableFunc(c.entries, func(a, b sim.Entry) int { return cmp.Compare(a.At, b.At) })
 	for i := range c.entries {
@@ -79,7 +78,6 @@ type court struct {
 	broken    []breach // in the order of their times
 	beliefs   []*belief
 	keys      map[place]*sim.Entry // the latest
-	had       map[place]bool       // what a node has ever had: name is that of the owner
 	stopped   []stop
 	last      *sim.Entry // the latest command or fault
 
@@ -323,8 +321,6 @@ func (c *court) believes(e *sim.Entry) {
 			c.fail("I12", e.At, "c%d goes on to hold %q, which had ended", e.Client+1, e.Name)
 		}
 		before.to, before.again = min(before.to, e.At), true
-	} else {
-		c.backed(e)
 	}
 	c.beliefs = append(c.beliefs, b)
 }
@@ -339,34 +335,12 @@ func (c *court) belief(client int, owner string) *belief {
 	return nil
 }
 
-// backed checks that enough nodes have had the key of a lock that begins.
-func (c *court) backed(e *sim.Entry) {
-	for name := range strings.SplitSeq(e.Name, ",") {
-		n, known := 0, false
-		for i := range c.p.Nodes {
-			if c.had[place{i, name + "\x00" + e.Owner}] {
-				n++
-			}
-			known = known || c.had[place{i, name}]
-		}
-		if _, must := c.p.Site(name); known && n < must {
-			c.fail("I2", e.At, "c%d holds %q, and %d nodes have had its key; %d must", e.Client+1, e.Name, n, must)
-		}
-	}
-}
-
 // sees notes what a node has.
 func (c *court) sees(e *sim.Entry) {
 	at := place{e.Node, e.Name}
 	before := c.keys[at]
 	c.keys[at] = e
-	if e.Owner != "" {
-		c.had[at] = true
-	}
 	owners := append([]string{e.Owner}, e.More...)
-	for _, owner := range owners {
-		c.had[place{e.Node, e.Name + "\x00" + owner}] = true
-	}
 	if before == nil || before.Owner == "" || before.Until <= e.At || c.last == nil || c.last.Kind != sim.KindExecute || c.last.Node != e.Node {
 		return
 	}

@@ -95,10 +95,6 @@ func TestJudge(t *testing.T) {
 		{"both, by a node that was seen as a replica", "at 50ms demote n1 empty for 10ms", []sim.Entry{has(0, 0, "x", "", 1, s), fault(50*ms, "demote n1 empty for 10ms"), command(55*ms, 1, 0),
 			{At: 60 * ms, Kind: sim.KindFaultEnd, Text: "demote n1 empty for 10ms"}, command(90*ms, 1, 0), has(100*ms, 1, "x", "", 2, s), ends(200*ms, 0, "x"), ends(300*ms, 1, "x")}, "I1"},
 
-		{"enough nodes", "", []sim.Entry{key(0, 0, "z", "a", s), key(0, 1, "z", "a", s), has(ms, 0, "z", "", 1, s), ends(5*ms, 0, "z"), key(6*ms, 0, "z", "", 0)}, ""},
-		{"too few nodes", "", []sim.Entry{key(0, 0, "z", "a", s), has(ms, 0, "z", "", 1, s), ends(5*ms, 0, "z"), key(6*ms, 0, "z", "", 0)}, "I2"},
-		{"enough nodes, and more are needed", "lock need=3", []sim.Entry{key(0, 0, "z", "a", s), key(0, 1, "z", "a", s), has(ms, 0, "z", "", 1, s), ends(5*ms, 0, "z"), key(6*ms, 0, "z", "", 0)}, "I2"},
-
 		{"a token falls", "", []sim.Entry{has(0, 0, "x", "", 5, s), ends(100*ms, 0, "x"), has(200*ms, 1, "x", "", 4, s), ends(300*ms, 1, "x")}, "I4"},
 		{"a token falls, and its holder comes too late", "", []sim.Entry{has(0, 0, "x", "", 5, s), ends(100*ms, 0, "x"), has(200*ms, 1, "x", "", 4, 150*ms), ends(200*ms, 1, "x")}, ""},
 		{"a reader after a reader", "", []sim.Entry{has(0, 0, "x", "read", 5, s), ends(100*ms, 0, "x"), has(200*ms, 1, "x", "read", 4, s), ends(300*ms, 1, "x")}, ""},

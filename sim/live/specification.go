@@ -87,7 +87,7 @@ type round struct {
 
 // specification checks I16, until an assumption is broken or a node becomes a replica.
 func (c *court) specification() {
-	if c.Record == nil || c.p.Lock.Client == faults.Plain || !c.p.Lock.Guard {
+	if c.Record == nil || c.p.Lock.Client == faults.Plain {
 		return
 	}
 	r := &replay{c: c, names: make(map[string]*account)}
