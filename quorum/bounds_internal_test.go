@@ -22,17 +22,21 @@ func TestSweepsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer l.Close()
-		for others, want := range map[int64]bool{maxSweeps - 1: false, maxSweeps: true} {
+		for others, want := range map[int]bool{maxSweeps - 1: false, maxSweeps: true} {
 			name := fmt.Sprint(others)
 			lease, err := l.Lock(context.Background(), name)
 			if err != nil {
 				t.Fatal(err)
 			}
 			nd.Hang(true)
-			l.releases.open.Add(others)
+			l.mu.Lock()
+			l.releases.open += others
+			l.mu.Unlock()
 			_ = lease.Unlock(context.Background())
 			synctest.Wait()
-			l.releases.open.Add(-others)
+			l.mu.Lock()
+			l.releases.open -= others
+			l.mu.Unlock()
 			nd.Hang(false)
 			time.Sleep(5 * time.Second)
 			nd.Do(func(s *model.Server, now model.Time) {
@@ -46,7 +50,7 @@ func TestSweepsAreBounded(t *testing.T) {
 
 // A Locker remembers the newest revoked offers.
 func TestRevokedOffersAreBounded(t *testing.T) {
-	f := &handoffs{byOwner: make(map[string]*offer)}
+	f := &handovers{byOwner: make(map[string]*offer)}
 	for i := range 2 * maxRevoked {
 		owner, want := node.Standby(fmt.Sprint(i)), min(i+1, maxRevoked)
 		f.leaseEnds(&claim{Claim: node.Claim{Owner: owner}})
@@ -60,52 +64,60 @@ func TestRevokedOffersAreBounded(t *testing.T) {
 func TestLimiter(t *testing.T) {
 	for _, row := range []struct {
 		says          string
-		attempts      int
+		underWay      int
 		wait          time.Duration // of the caller
 		closed, leave bool          // what happens while it waits
-		want          bool
+		passed        bool
+		want          phase
 		left          int // attempts under way afterwards
 	}{
-		{says: "an attempt may begin below the bound", attempts: maxAttempts - 1, wait: -1, want: true, left: maxAttempts},
-		{says: "one above the bound waits until another ends, and takes its room", attempts: maxAttempts, wait: -1, leave: true, want: true,
-			left: maxAttempts},
-		{says: "it waits for no longer than its caller", attempts: maxAttempts, wait: time.Second, left: maxAttempts},
-		{says: "it waits no longer than the Locker is open", attempts: maxAttempts, wait: -1, closed: true, left: maxAttempts},
-		{says: "TryLock comes in on top", attempts: maxAttempts, want: true, left: maxAttempts + 1},
-		{says: "the end of an attempt above the bound makes no room", attempts: maxAttempts + 1, wait: time.Second, leave: true, left: maxAttempts},
+		{says: "an attempt may begin below the bound", underWay: maxAttempts - 1, wait: -1, want: phaseAsking, left: maxAttempts},
+		{says: "one above the bound waits", underWay: maxAttempts, wait: -1, want: phaseOutside, left: maxAttempts},
+		{says: "until another ends, and takes its room", underWay: maxAttempts, wait: -1, leave: true, want: phaseAsking, left: maxAttempts},
+		{says: "it waits for no longer than its caller", underWay: maxAttempts, wait: time.Second, passed: true, want: phaseOver, left: maxAttempts},
+		{says: "it waits no longer than the Locker is open", underWay: maxAttempts, wait: -1, closed: true, want: phaseOver, left: maxAttempts},
+		{says: "TryLock comes in on top", underWay: maxAttempts, want: phaseAsking, left: maxAttempts + 1},
+		{says: "the end of an attempt above the bound makes no room", underWay: maxAttempts + 1, wait: time.Second, leave: true, want: phaseOutside, left: maxAttempts},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			c := clock.Runtime()
-			w := &waiter{l: new(Locker), request: &settings{wait: row.wait}, deadline: clock.Never}
-			w.inbox.signal = c.NewSignal()
-			if row.wait > 0 {
-				w.deadline = c.Now().Add(row.wait)
-			}
-			m := &limiter{attempts: row.attempts}
-			c.Go(func() {
-				time.Sleep(time.Millisecond)
-				if row.leave {
-					m.leave()
-				}
-				if row.closed {
-					w.l.life.close()
-					w.inbox.signal.Set()
-				}
-			})
-			got := m.comeIn(context.Background(), w)
-			time.Sleep(time.Second)
-			if got != row.want || m.attempts != row.left || m.outside.first != nil {
-				t.Errorf("%s: %v, with %d attempts, and a waiter left: %v", row.says, got, m.attempts, m.outside.first != nil)
-			}
-		})
+		e := bare(t)
+		e.attempts.underWay = row.underWay
+		w := e.waiter(t.Context(), &settings{claim: claim{Claim: node.Claim{Name: "x"}}, wait: row.wait, lease: time.Second})
+		w.run()
+		if row.leave {
+			e.attempts.leave()
+		}
+		if row.passed {
+			e.now = e.now.Add(row.wait)
+		}
+		e.closed = row.closed
+		w.run()
+		if w.phase != row.want || e.attempts.underWay != row.left || (e.attempts.outside.first != nil) != (row.want == phaseOutside) {
+			t.Errorf("%s: phase %d, with %d attempts, and a waiter left: %v", row.says, w.phase, e.attempts.underWay, e.attempts.outside.first != nil)
+		}
 	}
+}
+
+// bare is an engine whose effects nobody carries out.
+func bare(t *testing.T) *engine {
+	t.Helper()
+	opts, err := Options{Clock: clock.Runtime(), Label: NoLabel}.fill()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var nodes []node.Node
+	for i := range 3 {
+		nodes = append(nodes, model.New(opts.Clock, fmt.Sprint("n", i+1)))
+	}
+	e := newEngine(&config{nodes: nodes, need: 2, opts: opts, clock: opts.Clock, uuid: "u"})
+	e.enter()
+	return e
 }
 
 // Each row is what becomes of a lock that a node has handed over.
 func TestTake(t *testing.T) {
-	w := &waiter{}
+	w := &waiter{e: new(engine)}
 	valid, revoked := &offer{to: w}, &offer{}
-	f := &handoffs{byOwner: map[string]*offer{"valid": valid, "revoked": revoked}}
+	f := &handovers{byOwner: map[string]*offer{"valid": valid, "revoked": revoked}}
 	for _, row := range []struct {
 		says, owner string
 		want        *offer // to be released
@@ -115,32 +127,27 @@ func TestTake(t *testing.T) {
 		{says: "one that waits no longer does not, and it is released", owner: "revoked", want: revoked},
 		{says: "that of an owner unknown here is left alone: a copy of this process may have it", owner: "other"},
 	} {
-		w.inbox = inbox{signal: clock.Runtime().NewSignal()}
-		if got := f.take(2, node.Turn{Owner: row.owner}); got != row.want || len(w.inbox.handed) != row.handed {
-			t.Errorf("%s: %v is to be released, %d are handed over", row.says, got, len(w.inbox.handed))
+		w.handed = nil
+		if got := f.take(2, node.Turn{Owner: row.owner}); got != row.want || len(w.handed) != row.handed {
+			t.Errorf("%s: %v is to be released, %d are handed over", row.says, got, len(w.handed))
 		}
 	}
 }
 
 // A waiter leaves a name to listeners for no longer than its caller waits.
-func TestStandBackEndsWithTheWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := clock.Runtime()
-		l := &Locker{config: &config{clock: c, opts: Options{Timeout: time.Minute}}}
-		l.queues = &queues{config: l.config, listeners: map[string]listeners{"x": {released: c.Now(), need: 10 * time.Second}}}
-		w := &waiter{l: l, request: &settings{claim: claim{Claim: node.Claim{Name: "x"}}, wait: time.Second}, deadline: c.Now().Add(time.Second)}
-		w.inbox.signal = c.NewSignal()
-		began := time.Now()
-		w.standBack(context.Background())
-		if took := time.Since(began); took != time.Second {
-			t.Errorf("it stood back for %v", took)
-		}
-	})
+func TestYieldingEndsWithTheWait(t *testing.T) {
+	e := bare(t)
+	e.queues.listeners["x"] = listeners{released: e.now, need: 10 * time.Second}
+	w := e.waiter(t.Context(), &settings{claim: claim{Claim: node.Claim{Name: "x"}}, wait: time.Second, lease: time.Second})
+	w.run()
+	if w.phase != phaseYielding || w.spot.at != e.now.Add(time.Second) {
+		t.Errorf("phase %d for %v", w.phase, w.spot.at.Sub(e.now))
+	}
 }
 
 // A Locker remembers a bounded number of contended names.
 func TestContentionIsForgotten(t *testing.T) {
-	q := &queues{contended: make(map[string]struct{})}
+	q := bare(t).queues
 	for i := range 10 * maxContended {
 		q.noteContention(&claim{Claim: node.Claim{Name: fmt.Sprint(i)}}, true)
 		if len(q.contended) > maxContended {

@@ -48,12 +48,12 @@ func (c *config) report() {
 				_ = h.Handle(ctx, record)
 			}
 		}, func(n int) {
-			c.log(slog.LevelWarn, "lines were left out: the log's handler is too slow", "lines", n)
+			c.warn("lines were left out: the log's handler is too slow", "lines", n)
 		})
 	}
 	if observe := c.opts.Observe; observe != nil {
 		c.events = newBacklog(c.clock, maxUnobserved, observe, func(n int) {
-			c.log(slog.LevelWarn, "events were left out: Options.Observe is too slow", "events", n)
+			c.warn("events were left out: Options.Observe is too slow", "events", n)
 			observe(Event{Kind: EventsLeftOut, Count: n})
 		})
 	}
@@ -69,10 +69,10 @@ func (c *config) reported(until clock.Instant) {
 	}
 }
 
-// log adds a line to the log.
-func (c *config) log(level slog.Level, text string, args ...any) {
+// warn adds a warning to the log.
+func (c *config) warn(text string, args ...any) {
 	if c.lines != nil {
-		c.lines.add(entry{c.clock.Wall(), level, text, args})
+		c.lines.add(entry{c.clock.Wall(), slog.LevelWarn, text, args})
 	}
 }
 

@@ -1,68 +1,65 @@
 package quorum
 
 import (
-	"fmt"
-	"sync"
+	"context"
+	"errors"
+	"runtime"
 	"testing"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
-	"github.com/redquorum/redquorum/node/model"
 )
 
-// Contexts end, and leases are renewed, whatever the parts of a Locker are busy with that serve callers
-// who wait: a crowd of these keeps such a mutex for long.
-func TestEndsWaitForNoWaiters(t *testing.T) {
-	const short = 50 * time.Millisecond
-	for what, busy := range map[string]func(l *Locker) *sync.Mutex{
-		"queues":   func(l *Locker) *sync.Mutex { return &l.queues.mu },
-		"handoffs": func(l *Locker) *sync.Mutex { return &l.handoffs.mu },
-	} {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			var nodes []node.Node
-			for i := range 3 {
-				nodes = append(nodes, model.New(clock.Runtime(), fmt.Sprint("n", i+1)))
-			}
-			l, err := New(nodes, Options{Label: NoLabel})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer l.Close()
-			take := func(name string, o Option) *Lease {
-				lease, err := l.Lock(t.Context(), name, o)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return lease
-			}
-			kept := take("kept", WithLease(30*time.Second))
-			var leases []*Lease
-			for i := range 10 {
-				leases = append(leases, take(fmt.Sprint("fixed", i), WithFixedLease(time.Duration(i+1)*short)))
-			}
-			h := kept.h
-			h.mu.Lock()
-			before := h.until
-			h.renewAt = l.clock.Now().Add(5 * short) // between the ends
-			h.schedule()
-			h.mu.Unlock()
-			mu := busy(l)
-			mu.Lock()
-			defer mu.Unlock()
-			patience := time.After(5 * time.Second) // for all
-			for _, lease := range leases {
-				select {
-				case <-lease.Context().Done():
-				case <-patience:
-					t.Fatalf("the context of %s goes on, %v remain", lease.Names()[0], lease.Remaining())
-				}
-			}
-			if h.mu.Lock(); h.until == before {
-				t.Error("the other lease was not renewed")
-			}
-			h.mu.Unlock()
-		})
+// Contexts end, and leases are renewed, however many waiters have something to do: a step that brings
+// news to a crowd lets others in between.
+func TestEndsWaitForNoCrowd(t *testing.T) {
+	e := bare(t)
+	for range 10 * maxReady {
+		w := e.waiter(t.Context(), &settings{claim: claim{Claim: node.Claim{Name: "x"}}, wait: -1, lease: time.Second})
+		w.stir()
 	}
+	ran := -1
+	ends := make(chan struct{})
+	go func() { // it comes in at the first opportunity
+		defer close(ends)
+		for e.mu.Lock(); e.ran == 0 && len(e.ready) > 0; e.mu.Lock() {
+			e.mu.Unlock()
+			runtime.Gosched()
+		}
+		ran = e.ran
+		e.mu.Unlock()
+	}()
+	for e.goOn() {
+		time.Sleep(10 * time.Microsecond) // as a mutex does for those that have waited for long
+	}
+	e.mu.Unlock()
+	<-ends
+	if ran < 1 || ran%maxReady != 0 {
+		t.Errorf("another step came in after %d waiters", ran)
+	}
+}
+
+// The contexts that a step ends have ended before any waiter gets news of it.
+func TestEndsComeFirst(t *testing.T) {
+	e := bare(t)
+	h := &hold{e: e, claim: claim{Claim: node.Claim{Name: "x"}}, until: e.now.Add(time.Second), limit: clock.Never}
+	e.queues.at("x").enter(h)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	h.ending = append(h.ending, &dependent{Context: ctx, cancel: cancel})
+	w := e.waiter(t.Context(), &settings{claim: claim{Claim: node.Claim{Name: "x"}}, wait: -1, lease: time.Second})
+	w.run()
+	h.lose(ErrLost)
+	if ctx.Err() != nil || w.phase != phaseQueueing {
+		t.Fatalf("within the step: %v, phase %d", ctx.Err(), w.phase)
+	}
+	if e.goOn(); !errors.Is(context.Cause(ctx), ErrLost) || w.phase != phaseQueueing {
+		t.Errorf("after it: %v, phase %d", context.Cause(ctx), w.phase)
+	}
+	for e.goOn() {
+	}
+	if w.phase != phaseAsking {
+		t.Errorf("at last: phase %d", w.phase)
+	}
+	e.mu.Unlock()
 }

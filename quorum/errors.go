@@ -246,3 +246,19 @@ func (e *Error) Unwrap() []error {
 	}
 	return errs
 }
+
+// errSpent: the nodes have seen the highest token that there is, so that no other is
+// above it.
+var errSpent = fmt.Errorf("no fencing token is left above those that the nodes have seen; the highest is %d", node.MaxToken)
+
+var errHere = errors.New("held in this process")
+
+var (
+	errFixed      = errors.New("its fixed lease")
+	errNotRenewed = errors.New("it was not renewed in time")
+)
+
+// errDetached is why a detached lease is over; it must not be released.
+var errDetached = fmt.Errorf("%w: it was detached", ErrNotHeld)
+
+var errForced = fmt.Errorf("this program broke it")

@@ -13,7 +13,9 @@ func TestTokensFollowFences(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tokens := &tokens{config: &config{clock: opts.Clock, opts: opts, need: 2}}
+	e := newEngine(&config{clock: opts.Clock, opts: opts, need: 2})
+	e.enter()
+	tokens := e.tokens
 	const before, near, far = 100, 200, node.MaxToken - 100
 	for what, test := range map[string]struct {
 		ballots [3]ballot

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -28,18 +27,12 @@ type findings struct {
 	fruitless int           // attempts in a row after which nobody was known to hold the name
 	splits    int           // attempts in a row that got some of the nodes, but too few
 
-	holder *atomic.Pointer[string] // the holder's label, found by a task; nil before the first
+	holder *string // the holder's label, once a task has found it; nil before the first
 }
 
 // maxStale bounds the attempts without a pause between them. Each has a token above the
 // fences that refused the one before.
 const maxStale = 3
-
-// errSpent: the nodes have seen the highest token that there is, so that no other is
-// above it.
-var errSpent = fmt.Errorf("no fencing token is left above those that the nodes have seen; the highest is %d", node.MaxToken)
-
-var errHere = errors.New("held in this process")
 
 // record draws conclusions from the answers to a failed attempt.
 func (f *findings) record(t *tokens) {
@@ -165,8 +158,9 @@ func (f *findings) foreign() bool {
 	return slices.ContainsFunc(f.ballots, func(b ballot) bool { return b.foreign })
 }
 
-// failed builds the error with which a wait ends that has asked the nodes.
-func (f *findings) failed(ctx context.Context, c *config, title string) *Error {
+// failed builds the error with which a wait ends that has asked the nodes. why is not nil if the caller
+// has ended it.
+func (f *findings) failed(c *config, title string, why error) *Error {
 	var t tally
 	for _, b := range f.ballots {
 		t.add(b.vote)
@@ -175,16 +169,14 @@ func (f *findings) failed(ctx context.Context, c *config, title string) *Error {
 	if t.votes[voteGranted]+t.votes[voteRefused] >= c.need && t.votes[voteGranted] < c.need && !f.late && !f.spent {
 		sentinel = ErrHeld
 	}
-	var cause error
 	switch {
-	case ctx.Err() != nil:
-		cause = stopped(ctx)
+	case why != nil:
 	case f.late:
-		cause = errLate
+		why = errLate
 	case f.spent:
-		cause = errSpent
+		why = errSpent
 	}
-	return c.fail("acquire", title, f.ballots, sentinel, cause)
+	return c.fail("acquire", title, f.ballots, sentinel, why)
 }
 
 // stopped is why ctx ended: its error and, if it has one, its own cause.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,11 +55,15 @@ type terms struct {
 // Handle returns the lease's handle. Two processes that use one handle at the
 // same time hold the lock together: hand over with [Lease.Detach].
 func (le *Lease) Handle() Handle {
-	h := le.h
-	now := h.l.clock.Now()
-	h.mu.Lock()
-	t := terms{Names: le.Names(), Mode: h.mode, Owner: h.claim.Owner, Token: h.claim.Token, High: h.high, Lease: h.lease,
-		KeepLeft: max(0, h.keptUntil().Sub(now)), At: h.l.clock.Wall().UnixNano()}
+	le.h.e.enter()
+	defer le.h.e.leave()
+	return le.h.handle()
+}
+
+func (h *hold) handle() Handle {
+	now := h.e.now
+	t := terms{Names: slices.Collect(h.claim.each()), Mode: h.mode, Owner: h.claim.Owner, Token: h.claim.Token, High: h.high, Lease: h.lease,
+		KeepLeft: max(0, h.keptUntil().Sub(now)), At: h.e.wall.UnixNano()}
 	// Nothing left is not the same as no bound.
 	if h.fixed {
 		t.FixedLeft = max(1, h.until.Sub(now))
@@ -66,7 +71,6 @@ func (le *Lease) Handle() Handle {
 	if h.maxHold > 0 {
 		t.HoldLeft = min(max(1, h.limit.Sub(now)), longest)
 	}
-	h.mu.Unlock()
 	return t.handle()
 }
 

@@ -364,7 +364,7 @@ func TestWhatIsHandedOnTooLateIsNotTaken(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		c := pausing{w.clock, new(atomic.Int64)}
 		late := sync.OnceFunc(func() { c.ahead.Add(int64(standsFor - quorum.Defaults().Timeout*3/4)) })
-		l := w.behind(quorum.Options{Clock: c}, func(_ int, n node.Node) node.Node { return drowsy{n, late} })
+		l := w.behind(quorum.Options{Clock: c}, func(_ int, n node.Node) node.Node { return drowsy{n, late, new(atomic.Value)} })
 		held := lock(t, w.locker(quorum.Options{}), "x")
 		ended := waiting(l)
 		unlock(t, held)
@@ -389,10 +389,11 @@ func TestHandOverIsAcceptedInTime(t *testing.T) {
 			c := pausing{w.clock, new(atomic.Int64)}
 			options.Clock = c
 			late := sync.OnceFunc(func() { c.ahead.Add(int64(row.age)) })
-			ended := waiting(w.behind(options, func(_ int, n node.Node) node.Node { return drowsy{n, late} }))
+			var handed atomic.Value // to which owner
+			ended := waiting(w.behind(options, func(_ int, n node.Node) node.Node { return drowsy{n, late, &handed} }))
 			unlock(t, held)
 			lease := <-ended
-			if isHeir(lease) != row.handed {
+			if (lease.Owner() == handed.Load()) != row.handed {
 				t.Errorf("after %v the owner is %s", row.age, lease.Owner())
 			}
 			unlock(t, lease)
@@ -403,13 +404,15 @@ func TestHandOverIsAcceptedInTime(t *testing.T) {
 // A drowsy node does something before a waiter hears that a lock was handed on to it.
 type drowsy struct {
 	node.Node
-	late func()
+	late   func()
+	handed *atomic.Value // the first owner that it was handed on to
 }
 
 func (n drowsy) Listen(process string, hear func(node.Turn)) (stop func()) {
 	return n.Node.Listen(process, func(turn node.Turn) {
 		if turn.Owner != "" {
 			n.late()
+			n.handed.CompareAndSwap(nil, turn.Owner)
 		}
 		hear(turn)
 	})

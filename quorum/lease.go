@@ -3,20 +3,10 @@ package quorum
 import (
 	"context"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/redquorum/redquorum/node"
 )
-
-// A Lease is one acquisition of a name. It is over when it is unlocked or when
-// it is lost; it never comes back. Its methods may be called from any goroutine at
-// any time.
-type Lease struct {
-	h        *hold
-	unlocked atomic.Bool
-	mode     node.Mode // that was asked for
-}
 
 // Names returns the lock's name, or all of them, sorted: see [WithNames].
 func (le *Lease) Names() []string { return slices.Collect(le.h.claim.each()) }
@@ -29,7 +19,11 @@ func (le *Lease) Owner() string { return le.h.claim.Owner }
 // Mode returns whether the lease excludes all others, reads or writes: see [WithRead].
 // Nested leases share it, so it changes from Write to Read when only nested readers are
 // left.
-func (le *Lease) Mode() node.Mode { return le.h.now().mode }
+func (le *Lease) Mode() node.Mode {
+	le.h.e.mu.Lock()
+	defer le.h.e.mu.Unlock()
+	return le.h.mode
+}
 
 // Token returns the fencing token: higher than that of every earlier holder of
 // the name. A resource that remembers the highest token it has seen, and
@@ -51,7 +45,11 @@ func (le *Lease) Context() context.Context { return le.h.context() }
 
 // Remaining returns for how long the lease can still be relied on without
 // another renewal, by the local clock: 0 when it has ended. Nested leases share it.
-func (le *Lease) Remaining() time.Duration { return le.h.remaining() }
+func (le *Lease) Remaining() time.Duration {
+	le.h.e.enter()
+	defer le.h.e.leave()
+	return le.h.remaining()
+}
 
 // Extend makes the lease last d from now, or longer if it does already. It must be at most
 // MaxLease. Errors match ErrNotHeld if the lease had ended, ErrMaxHold if d reaches beyond
@@ -59,10 +57,7 @@ func (le *Lease) Remaining() time.Duration { return le.h.remaining() }
 // then the lease's end does not change, though nodes may keep the name for longer. If ctx had
 // ended before it is ctx's error alone.
 func (le *Lease) Extend(ctx context.Context, d time.Duration) error {
-	if le.unlocked.Load() {
-		return le.h.notHeld("extend")
-	}
-	return le.h.extend(ctx, d)
+	return le.h.extend(ctx, le.unlocked.Load(), d)
 }
 
 // Unlock ends the lease and releases its name on all nodes, if it is the last of nested ones. It
@@ -83,5 +78,15 @@ func (le *Lease) Unlock(ctx context.Context) error {
 	if le == nil || le.unlocked.Swap(true) {
 		return nil
 	}
-	return le.h.unlock(le.mode).wait(ctx)
+	le.h.e.enter()
+	u := le.h.unlock(le.mode)
+	le.h.e.leave()
+	return u.wait(ctx)
+}
+
+// notHeld is the error of an operation on a lease that is over. It is called outside a step.
+func (le *Lease) notHeld(op string) error {
+	le.h.e.mu.Lock()
+	defer le.h.e.mu.Unlock()
+	return le.h.notHeld(op)
 }

@@ -36,7 +36,7 @@ func (l *line) remove(s *spot) {
 
 // isBefore reports whether the first of the line came before w.
 func (l *line) isBefore(w *waiter) bool {
-	return l.first != nil && l.first.w.local.number < w.local.number
+	return l.first != nil && l.first.w.number < w.number
 }
 
 // beginsWith reports whether w is among the first of the line, which may ask the nodes.
@@ -54,13 +54,13 @@ const maxSpareSpots = 64
 
 // takeSpots gives w one spot in the queue of its name. A waiter for several names needs one in the
 // queue of each besides.
-func (p *localPlace) takeSpots(w *waiter) {
+func (w *waiter) takeSpots() {
 	n := 1 + len(w.request.names)
-	if cap(p.spots) < n {
-		p.spots = make([]spot, n)
+	if cap(w.spots) < n {
+		w.spots = make([]spot, n)
 	}
-	p.spots = p.spots[:n]
-	for i := range p.spots {
-		p.spots[i] = spot{w: w}
+	w.spots = w.spots[:n]
+	for i := range w.spots {
+		w.spots[i] = spot{w: w}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
@@ -17,21 +16,7 @@ import (
 // A Locker takes locks on one set of nodes. Make one for the life of the
 // program; its methods may be called from any goroutine at any time.
 type Locker struct {
-	// It consists of its configuration and its parts, each with a mutex of its own. The lock order
-	// is: queues.mu or renewal.mu, then hold.mu, then agenda.mu. Nothing is locked while any other
-	// mutex is held. No node is asked, and Options.Observe is not called, while any mutex is held.
-	*config
-	life     lifecycle
-	tokens   *tokens
-	voters   *voters
-	queues   *queues
-	rounds   *rounds
-	releases *releases
-	handoffs *handoffs
-	limiter  limiter
-	labels   *labels
-	agenda   *agenda
-	waiters  freelist[waiter]
+	*engine
 }
 
 // New returns a Locker on nodes, at most 63 of them. Close closes them, unless
@@ -72,7 +57,7 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 			nodes[i] = prefixed{n, opts.Prefix}
 		}
 	}
-	l := newLocker(&config{
+	l := &Locker{newEngine(&config{
 		nodes: nodes,
 		need:  need,
 		opts:  opts,
@@ -80,28 +65,10 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 		uuid:  node.NewProcess(opts.Random(), opts.Random()),
 
 		deployment: strings.Join(slices.Sorted(maps.Keys(names)), ","),
-	})
-	l.report()
-	l.clock.Go(l.agenda.serve)
-	l.clock.Go(l.releases.agenda.serve)
+	})}
+	l.config.report()
+	l.clock.Go(l.serve)
 	return l, nil
-}
-
-// newLocker puts the parts together.
-func newLocker(c *config) *Locker {
-	l := &Locker{config: c, tokens: &tokens{config: c}, voters: &voters{config: c, known: make([]voter, len(c.nodes))}}
-	l.life.clock, l.life.idle = c.clock, c.clock.NewSignal()
-	l.agenda = newAgenda(l)
-	l.queues = &queues{config: c, byName: make(map[string]*queue), contended: make(map[string]struct{}), listeners: make(map[string]listeners),
-		lost: newBacklog(c.clock, 0, (*hold).vacate, nil)}
-	l.rounds = &rounds{config: c, tokens: l.tokens, voters: l.voters, queues: l.queues}
-	l.labels = &labels{config: c, tokens: l.tokens, rounds: l.rounds, known: map[string]string{c.uuid: c.opts.Label}}
-	l.releases = &releases{config: c, rounds: l.rounds, agenda: newAgenda(l), idle: c.clock.NewSignal(),
-		reached: make([]atomic.Int64, len(c.nodes))}
-	l.voters.recovered = l.releases.reach
-	l.handoffs = &handoffs{config: c, queues: l.queues, releases: l.releases,
-		waiters: make(map[string]*waiter), byOwner: make(map[string]*offer)}
-	return l
 }
 
 // Lock acquires name. It waits until ctx ends, or for the time given by [WithWait]. The
@@ -124,7 +91,9 @@ func (l *Locker) Lock(ctx context.Context, name string, opts ...Option) (*Lease,
 
 // refused reports a call with a bad option or name.
 func (l *Locker) refused(name string, err error) error {
-	l.observe(Event{Kind: EventNotAcquired, Name: name, Err: err})
+	l.enter()
+	defer l.leave()
+	l.tell(Event{Kind: EventNotAcquired, Name: name, Err: err})
 	return err
 }
 
@@ -140,6 +109,60 @@ func (l *Locker) TryLock(ctx context.Context, name string, opts ...Option) (*Lea
 	}
 	s.wait = 0
 	return l.acquire(ctx, &s)
+}
+
+// acquire is Lock and, with a wait of 0, TryLock. It is called outside a step.
+func (l *Locker) acquire(ctx context.Context, s *settings) (*Lease, error) {
+	ended := ctx.Err() != nil
+	l.enter()
+	if l.closed || ended {
+		defer l.leave()
+		if l.closed {
+			return nil, ErrClosed
+		}
+		return nil, fmt.Errorf("acquire %q: %w", s.title(), stopped(ctx))
+	}
+	l.calls++
+	w := l.waiter(ctx, s)
+	w.run()
+	l.leave()
+	w.await(ctx)
+	l.unsubscribe(w.watching)
+
+	l.enter()
+	if e, ok := w.err.(*Error); ok {
+		if s.wait != 0 && e.Err != ErrDeadlock {
+			e.Waited = l.now.Sub(w.began)
+		}
+		l.leave()
+		w.nameHolder(ctx, e)
+		l.enter()
+	}
+	defer l.leave()
+	lease, err := w.lease, w.err
+	if err != nil {
+		l.tell(Event{Kind: EventNotAcquired, Name: s.title(), Took: l.now.Sub(w.began), Waited: w.everWaited(), Err: err})
+	}
+	w.putBack()
+	l.callEnds()
+	return lease, err
+}
+
+// await returns when the call is over. Its caller's context may end it.
+func (w *waiter) await(ctx context.Context) {
+	for over := false; !over; {
+		var why error
+		if w.signal.Wait(ctx, clock.Never) == clock.WakeEnded {
+			why = stopped(ctx)
+		}
+		w.e.enter()
+		if why != nil && w.phase != phaseOver {
+			w.stopped = why
+			w.run()
+		}
+		over = w.phase == phaseOver
+		w.e.leave()
+	}
 }
 
 // Do acquires name as Lock does, calls fn, and unlocks, also if fn panics. fn's
@@ -220,23 +243,20 @@ func (n notCanceled) As(target any) bool { return errors.As(n.err, target) }
 // 50 µs each. It leaves no goroutine behind, except in these two, and in a Dialer that
 // hangs (see package redisnode). Another Close returns nil at once, even while the first is under way.
 func (l *Locker) Close() error {
-	if !l.life.close() {
+	l.enter()
+	was := l.closed
+	l.closed = true
+	l.queues.waiters((*waiter).stir)
+	l.leave()
+	if was {
 		return nil
 	}
-	l.queues.waiters(func(w *waiter) { w.inbox.signal.Set() })
-	l.life.awaitIdle()
-	l.releases.leave()
+	l.await(clock.Never, func() bool { return l.calls == 0 })
 	errs := l.unlockAll()
-	l.releases.finish(l.clock.Now().Add(l.opts.Timeout))
-	l.releases.agenda.close()
-	for _, it := range l.agenda.close() {
-		if h, ok := it.(*hold); ok && h.end(ErrClosed) { // of a handle that was resumed more than once here: the name has only the latest
-			l.observe(Event{Kind: EventReleased, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token,
-				Held: l.clock.Now().Sub(h.since)})
-		}
-	}
+	l.await(l.clock.Now().Add(l.opts.Timeout), func() bool { return l.releases.open == 0 })
+	l.stop()
 	if l.opts.SharedNodes {
-		l.handoffs.unlisten()
+		l.unsubscribe(&l.handovers.turns)
 	} else {
 		for _, n := range l.nodes {
 			if err := n.Close(); err != nil {
@@ -244,7 +264,6 @@ func (l *Locker) Close() error {
 			}
 		}
 	}
-	l.queues.lost.finish(clock.Never)
 	l.reported(l.clock.Now().Add(l.opts.Timeout))
 	return errors.Join(errs...)
 }
@@ -252,17 +271,34 @@ func (l *Locker) Close() error {
 // unlockAll unlocks every lease, and returns the errors of those that too few nodes confirmed.
 func (l *Locker) unlockAll() (unconfirmed []error) {
 	var open []unlocking
+	l.enter()
+	l.releases.leave()
 	for _, h := range l.queues.holds() {
 		if h.end(ErrClosed) {
-			l.handoffs.leaseEnds(&h.claim)
-			open = append(open, unlocking{h: h, start: l.clock.Now(), round: h.letGo()})
+			l.handovers.leaseEnds(&h.claim)
+			open = append(open, unlocking{h: h, start: l.now, round: h.letGo(), wasHeld: true})
 		}
 	}
+	l.leave()
 	for _, u := range open {
-		if err := u.released(context.Background()); errors.Is(err, ErrNoQuorum) {
+		if err := u.wait(context.Background()); errors.Is(err, ErrNoQuorum) {
 			unconfirmed = append(unconfirmed, err)
 		}
-		u.round.done()
 	}
 	return unconfirmed
+}
+
+// stop ends the task of serve. What is left of the leases are those of a handle that was resumed here more
+// than once: the name has only the latest.
+func (l *Locker) stop() {
+	l.enter()
+	l.ended = true
+	for _, t := range slices.Clone(l.timers) {
+		if h, ok := t.(*hold); ok && h.end(ErrClosed) {
+			l.tell(Event{Kind: EventReleased, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token, Held: l.now.Sub(h.since)})
+		}
+	}
+	l.set(l.alarm)
+	l.leave()
+	l.await(clock.Never, func() bool { return !l.serving })
 }

@@ -144,7 +144,10 @@ func unlockAll(ctx context.Context, parts []*part) error {
 	open := make([]unlocking, len(parts))
 	for i, p := range parts {
 		if p.lease != nil && !p.lease.unlocked.Swap(true) {
+			e := p.lease.h.e
+			e.enter()
 			open[i] = p.lease.h.unlock(p.lease.mode)
+			e.leave()
 		}
 	}
 	var errs []error
@@ -271,7 +274,7 @@ func (a *assembly) pass(ctx context.Context, lead *part) (failed *part, err erro
 	}
 	for _, p := range a.order {
 		if p.lease.Remaining() == 0 {
-			return p, p.lease.h.notHeld("acquire")
+			return p, p.lease.notHeld("acquire")
 		}
 	}
 	return nil, nil

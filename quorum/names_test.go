@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redquorum/redquorum/internal/tests"
@@ -116,6 +117,7 @@ func TestLossOfOneNameIsLossOfAll(t *testing.T) {
 		if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
 			t.Errorf("Unlock: %v", err)
 		}
+		synctest.Wait() // Unlock does not, as the lease had ended
 		if w.locked("a")+w.locked("c") != 0 {
 			t.Error("something is left")
 		}

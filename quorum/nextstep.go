@@ -33,7 +33,8 @@ type pausing struct {
 	deadline          clock.Instant // of the caller's wait
 	standBack         time.Duration // for this long listeners that are in no queue may come first
 
-	until clock.Instant // when the waiter asks again, whatever happens
+	until   clock.Instant // when the waiter asks again, whatever happens
+	expects bool          // some nodes have handed the lock over, and so until is later than it was
 }
 
 // News is what has reached a waiter during its pause.
@@ -66,8 +67,8 @@ func (p *pausing) nextStep(n news) step {
 	if n.left { // the nodes are about to tell the waiter, or to hand the lock over
 		p.by(n.now.Add(max(noticeSlack, 2*p.took)))
 	}
-	if n.handed != 0 { // the rest must come soon: nobody else can have these
-		p.by(n.now.Add(min(max(p.took, time.Millisecond), noticeSlack/2)))
+	if n.handed != 0 && !p.expects { // the rest must come soon: nobody else can have these
+		p.expects, p.until = true, n.now.Add(min(max(p.took, time.Millisecond), noticeSlack/2))
 	}
 	first := n.first | n.handed
 	switch {
@@ -116,3 +117,7 @@ func (p *pausing) afterRelease(now clock.Instant, first, free nodeSet) step {
 	}
 	return keepPausing
 }
+
+// noticeSlack is how long after the first notice of a release a waiter waits for those of the
+// other nodes.
+const noticeSlack = 20 * time.Millisecond

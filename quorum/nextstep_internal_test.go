@@ -41,7 +41,9 @@ func TestNextStep(t *testing.T) {
 		{says: "an incomplete hand-over is waited for, for as long as an attempt takes",
 			state: pausing{took: 3 * time.Millisecond}, news: news{now: ms, handed: two}, want: keepPausing, until: 4 * ms},
 		{says: "it is not waited for any longer if another node hands over",
-			state: pausing{took: 3 * time.Millisecond, until: 4 * ms}, news: news{now: 3 * ms, handed: two}, want: keepPausing, until: 4 * ms},
+			state: pausing{took: 3 * time.Millisecond, until: 4 * ms, expects: true}, news: news{now: 3 * ms, handed: two}, want: keepPausing, until: 4 * ms},
+		{says: "it is not given up because the pause would be over just then",
+			state: pausing{took: 3 * time.Millisecond, until: ms}, news: news{now: ms, handed: two}, want: keepPausing, until: 4 * ms},
 		{says: "a hand-over of nodes that were free already is none of the waiter's own doing",
 			state: pausing{free: two, own: two}, news: news{now: ms, handed: two}, want: keepPausing, until: 2 * ms},
 

@@ -2,13 +2,16 @@ package quorum
 
 import (
 	"cmp"
-	"context"
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
@@ -136,9 +139,9 @@ type Options struct {
 	// not fit. If it panics, the program ends.
 	Observe func(Event)
 
-	// Trace receives every event as Observe does, but at once, in the goroutine in which it happens,
-	// and by several at the same time. It is for simulators and tests. It must not block, panic, or
-	// call the Locker: if it blocks, renewals are late and leases are lost.
+	// Trace receives every event as Observe does, but at once, before any command that is sent after
+	// the event. It is for simulators and tests. It must not block, panic, or call the Locker: if it
+	// blocks, renewals are late and leases are lost.
 	Trace func(Event)
 
 	// Logger gets lost leases as errors. It gets warnings for nodes that fail, that are
@@ -225,95 +228,28 @@ func kernelRandom() uint64 {
 	return binary.LittleEndian.Uint64(b[:])
 }
 
-// An Option changes one acquisition.
-type Option func(*settings)
+// NoLabel as Options.Label leaves no label on the nodes, and the Locker does not read those of
+// others.
+const NoLabel = "-"
 
-// settings are what one acquisition was asked for.
-type settings struct {
-	claim   // without owner and token
-	lease   time.Duration
-	maxHold time.Duration
-	minHold time.Duration // as it was asked for
-	keep    time.Duration // how long the nodes keep the name at least; 0: as long as the lease lasts
-	wait    time.Duration // < 0: no bound
-	fixed   bool
-	fair    bool
-	reentry bool
-	outer   []*hold // that the context belongs to, and that have or had any of the names
-	err     error
+// maxLabel is the length of the longest label, in bytes.
+const maxLabel = 100
+
+// defaultLabel names the host, the process and the program.
+func defaultLabel() string {
+	host, _ := os.Hostname()
+	program, _ := os.Executable()
+	return fmt.Sprintf("%s pid %d %s", cmp.Or(host, "unknown host"), os.Getpid(), filepath.Base(cmp.Or(program, "unknown program")))
 }
 
-// WithLease makes the lease last d between renewals instead of Options.Lease. It
-// must be at most Options.MaxLease. An attempt takes at most a third of it, and has to make the connections
-// if there are none yet.
-func WithLease(d time.Duration) Option { return func(s *settings) { s.lease = d } }
-
-// WithFixedLease makes the lease last d, at most Options.MaxLease, and never renews it,
-// like an explicit leaseTime in Redisson.
-func WithFixedLease(d time.Duration) Option {
-	return func(s *settings) { s.lease, s.fixed = d, true }
-}
-
-// WithMaxHold bounds the renewal of this lease instead of Options.MaxHold.
-func WithMaxHold(d time.Duration) Option {
-	return func(s *settings) {
-		s.maxHold = d
-		if d <= 0 {
-			s.err = fmt.Errorf("quorum: MaxHold is %v; it must be more than 0", d)
+// shortLabel makes a label of a text: what cannot be printed becomes ?, and the end of a long
+// text is left out.
+func shortLabel(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return '?'
 		}
-	}
-}
-
-// WithWait bounds how long Lock and Do wait for the name. After it they return ErrHeld
-// or ErrNoQuorum, depending on the last attempt. An attempt under way at that time may
-// take up to Options.Timeout more. TryLock never waits.
-func WithWait(d time.Duration) Option {
-	return func(s *settings) {
-		s.wait = d
-		if d < 0 {
-			s.err = fmt.Errorf("quorum: wait is %v; it must not be negative", d)
-		}
-	}
-}
-
-// WithReentry lets the acquisition share the lease that the context belongs to, if that is one
-// of the name: it is granted at once and counted, and the name is released by the Unlock of
-// the last of them. Nested leases share token, length and bounds of the outermost one. A lease
-// of several names can nest some or all of them, and a writer's lease can nest readers.
-//
-// The context is the one of a lease, or what Do gives its function, or made from either.
-// Without the option an acquisition with such a context fails at once, with ErrDeadlock: it
-// would wait for its own lease. A goroutine that has to wait for that lease needs another
-// context. With the option, goroutines that share the context do not exclude each other.
-//
-// The nodes know nothing of this: counts kept there would diverge.
-func WithReentry() Option { return func(s *settings) { s.reentry = true } }
-
-func (l *Locker) settings(ctx context.Context, name string, opts []Option) (settings, error) {
-	s := settings{lease: l.opts.Lease, maxHold: l.opts.MaxHold, wait: -1}
-	for _, o := range opts {
-		if o != nil {
-			o(&s)
-		}
-	}
-	err := cmp.Or(s.err, s.setNames(name, l.checkName), l.opts.checkLease(s.lease), s.setKeep(&l.opts))
-	switch {
-	case err != nil:
-	case s.fair && s.names != nil:
-		err = errors.New("quorum: WithFair is for one name: with several names, later callers may take a free one first")
-	case s.fair && s.mode != node.Exclusive:
-		err = errors.New("quorum: WithFair cannot be combined with WithRead or WithWrite")
-	}
-	for name := range s.each() {
-		if h, ok := ctx.Value(holdKey{l, name}).(*hold); ok {
-			s.outer = append(s.outer, h)
-		}
-	}
-	return s, err
-}
-
-// A holdKey is where a context has the hold of one name that it belongs to.
-type holdKey struct {
-	l    *Locker
-	name string
+		return r
+	}, text)
+	return strings.ToValidUTF8(text[:min(len(text), maxLabel)], "") // without a part of a letter
 }

@@ -3,10 +3,7 @@ package quorum
 import (
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
-
-	"github.com/redquorum/redquorum/clock"
 )
 
 // How many waiters are queued on a node that does not answer is unknown.
@@ -31,31 +28,24 @@ func TestThoseBeforeAreCountedOnAMajority(t *testing.T) {
 // has waited for each name after the first, but never for long; and not again before it was
 // first for each of them once more.
 func TestReservationsAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		opts, err := Options{Clock: clock.Runtime()}.fill()
-		if err != nil {
-			t.Fatal(err)
+	e := bare(t)
+
+	w := &waiter{e: e, began: e.now, reserved: e.now, calledFirstFor: make([]nodeSet, 3)}
+	check := func(what string, told []nodeSet, want time.Duration) {
+		t.Helper()
+		copy(w.calledFirstFor, told)
+		if may := w.mayReserve(); may != (want > 0) || may && w.reserved.Sub(e.now) != want {
+			t.Errorf("%s: %v, until %v from now, want %v", what, may, w.reserved.Sub(e.now), want)
 		}
-		l := &Locker{config: &config{clock: opts.Clock, opts: opts, need: 2}, handoffs: new(handoffs)}
-		now := l.clock.Now()
-		w := &waiter{l: l, began: now}
-		w.place.reserved, w.inbox.first = now, make([]nodeSet, 3)
-		check := func(what string, told []nodeSet, want time.Duration) {
-			t.Helper()
-			copy(w.inbox.first, told)
-			if may := w.mayReserve(); may != (want > 0) || may && w.place.reserved.Sub(l.clock.Now()) != want {
-				t.Errorf("%s: %v, until %v from now, want %v", what, may, w.place.reserved.Sub(l.clock.Now()), want)
-			}
-			time.Sleep(want)
-		}
-		all, short := []nodeSet{0b011, 0b110, 0b111}, []nodeSet{0b011, 0b110, 0b001}
-		time.Sleep(100 * time.Millisecond)
-		check("not told", nil, 0)
-		check("told by too few", short, 0)
-		check("told", all, 200*time.Millisecond)
-		check("not told again", nil, 0)
-		time.Sleep(time.Hour)
-		check("told late", all, 2*opts.RetryEvery)
-		check("not told any more", slices.Repeat([]nodeSet{0}, 3), 0)
-	})
+		e.now = e.now.Add(want)
+	}
+	all, short := []nodeSet{0b011, 0b110, 0b111}, []nodeSet{0b011, 0b110, 0b001}
+	e.now = e.now.Add(100 * time.Millisecond)
+	check("not told", nil, 0)
+	check("told by too few", short, 0)
+	check("told", all, 200*time.Millisecond)
+	check("not told again", nil, 0)
+	e.now = e.now.Add(time.Hour)
+	check("told late", all, 2*e.opts.RetryEvery)
+	check("not told any more", slices.Repeat([]nodeSet{0}, 3), 0)
 }

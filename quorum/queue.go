@@ -3,7 +3,6 @@ package quorum
 import (
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -13,12 +12,9 @@ import (
 // queues has the names that are in use inside one process: which leases hold them, which callers
 // wait for them, and which of these may ask the nodes.
 type queues struct {
-	*config
-	mu     sync.Mutex // see Locker for the lock order
+	*engine
 	byName map[string]*queue
 	joined uint64 // how many waiters have joined so far
-
-	lost *backlog[*hold] // leases that are over, for their waiters here
 
 	// contended are names whose last caller had to wait, or that others wait for.
 	contended map[string]struct{}
@@ -58,44 +54,39 @@ const mostAsking = 128
 // join puts w last in the queue of its name; of several names in all queues at once, so that
 // the order of two waiters is the same in every queue.
 func (q *queues) join(w *waiter) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	q.joined++
-	w.local.number = q.joined
+	w.number = q.joined
 	for name := range w.request.each() {
 		_, contended := q.contended[name]
-		w.local.contended = w.local.contended || contended || w.request.asksBehindHolders() && q.at(name).isHeld()
+		w.contended = w.contended || contended || w.request.asksBehindHolders() && q.at(name).isHeld()
 	}
-	w.local.takeSpots(w)
+	w.takeSpots()
 	first := q.at(w.request.Name)
-	first.lineOf(w).add(&w.local.spots[0])
-	if first.several.first == &w.local.spots[0] {
+	first.lineOf(w).add(&w.spots[0])
+	if first.several.first == &w.spots[0] {
 		q.askPartly(w)
 	}
 }
 
-// askPartly lets w, the first waiter for several names in its line, compete in all its queues. q.mu
-// is held.
+// askPartly lets w, the first waiter for several names in its line, compete in all its queues.
 func (q *queues) askPartly(w *waiter) {
 	i := 0
 	for name := range w.request.each() {
 		i++
-		q.at(name).partly.add(&w.local.spots[i])
+		q.at(name).partly.add(&w.spots[i])
 	}
 }
 
 // leave takes w out of its queues, and lets the next ones compete.
 func (q *queues) leave(w *waiter) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	first := q.byName[w.request.Name]
-	wasFirst := first.several.first == &w.local.spots[0]
-	first.lineOf(w).remove(&w.local.spots[0])
+	wasFirst := first.several.first == &w.spots[0]
+	first.lineOf(w).remove(&w.spots[0])
 	if wasFirst {
 		i := 0
 		for name := range w.request.each() {
 			i++
-			q.byName[name].partly.remove(&w.local.spots[i])
+			q.byName[name].partly.remove(&w.spots[i])
 		}
 		if next := first.several.first; next != nil {
 			q.askPartly(next.w)
@@ -106,7 +97,7 @@ func (q *queues) leave(w *waiter) {
 	}
 }
 
-// at returns the queue of name, and makes it if need be. q.mu is held.
+// at returns the queue of name, and makes it if need be.
 func (q *queues) at(name string) *queue {
 	at := q.byName[name]
 	if at == nil {
@@ -116,13 +107,11 @@ func (q *queues) at(name string) *queue {
 	return at
 }
 
-// inOrder returns all names, sorted. q.mu is held.
+// inOrder returns all names, sorted.
 func (q *queues) inOrder() []string { return slices.Sorted(maps.Keys(q.byName)) }
 
 // waiters calls f for each waiter, in the order of the names.
 func (q *queues) waiters(f func(*waiter)) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	for _, name := range q.inOrder() {
 		at := q.byName[name]
 		for _, l := range []*line{&at.alone, &at.reading, &at.several} {
@@ -135,8 +124,6 @@ func (q *queues) waiters(f func(*waiter)) {
 
 // holds returns all that is held here, in the order of the names.
 func (q *queues) holds() (holds []*hold) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	for _, name := range q.inOrder() {
 		holds = append(holds, q.byName[name].holds()...)
 	}
@@ -145,16 +132,13 @@ func (q *queues) holds() (holds []*hold) {
 
 // holdsOf returns who holds name here.
 func (q *queues) holdsOf(name string) []*hold {
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	if at := q.byName[name]; at != nil {
 		return at.holds()
 	}
 	return nil
 }
 
-// advance wakes the waiters that may now ask the nodes, and forgets an empty queue. q.mu is
-// held.
+// advance wakes the waiters that may now ask the nodes, and forgets an empty queue.
 func (q *queues) advance(name string, at *queue) {
 	for _, l := range []*line{&at.alone, &at.reading, &at.partly} {
 		most := mostAsking
@@ -162,9 +146,9 @@ func (q *queues) advance(name string, at *queue) {
 			most = 1
 		}
 		for s := l.first; s != nil && most > 0; s, most = s.next, most-1 {
-			if w := s.w; !w.local.admitted && !at.isHeldFrom(w) && !at.isBehind(w) {
-				w.local.admitted = true
-				w.inbox.signal.Set()
+			if w := s.w; !w.admitted && !at.isHeldFrom(w) && !at.isBehind(w) {
+				w.admitted = true
+				w.stir()
 			}
 		}
 	}
@@ -176,8 +160,6 @@ func (q *queues) advance(name string, at *queue) {
 // turn reports whether it is for w to ask the nodes. If the lease of w's own context holds the
 // name, it returns a nested one instead, or the error that there cannot be one.
 func (q *queues) turn(w *waiter) (*Lease, bool, error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	s, free := w.request, true
 	for name := range s.each() {
 		at := q.byName[name]
@@ -194,12 +176,12 @@ func (q *queues) turn(w *waiter) (*Lease, bool, error) {
 			return nil, false, &Error{Op: "acquire", Name: s.title(), Quorum: q.need, Err: ErrDeadlock, Cause: errPart}
 		default:
 			lease, err := h.nest(s)
-			w.local.admitted = false
+			w.admitted = false
 			return lease, lease != nil, err
 		}
 	}
-	w.local.admitted = free
-	return nil, w.local.admitted, nil
+	w.admitted = free
+	return nil, w.admitted, nil
 }
 
 // register enters h in the queues of its names. It returns the holds here that are over. If two
@@ -207,8 +189,6 @@ func (q *queues) turn(w *waiter) (*Lease, bool, error) {
 // lower token, since tokens rise from one holder to the next. It may be h, if the other was
 // granted while the last answer to h was under way.
 func (q *queues) register(h *hold) (over []*hold) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	late := false
 	for name := range h.claim.each() {
 		at := q.byName[name]
@@ -235,8 +215,6 @@ func (q *queues) register(h *hold) (over []*hold) {
 
 // vacate notes that h no longer holds its names here.
 func (q *queues) vacate(h *hold) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	for name := range h.claim.each() {
 		if at := q.byName[name]; at != nil && at.leave(h) {
 			q.forgetListeners(name)
@@ -248,8 +226,6 @@ func (q *queues) vacate(h *hold) {
 
 // noteListeners notes that a release met listeners, and how long its answer took.
 func (q *queues) noteListeners(c *claim, took time.Duration) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	for name := range c.each() {
 		if len(q.listeners) >= maxContended {
 			clear(q.listeners)
@@ -260,10 +236,10 @@ func (q *queues) noteListeners(c *claim, took time.Duration) {
 	}
 }
 
-// forgetListeners forgets those that the release before this one has not met. q.mu is held.
+// forgetListeners forgets those that the release before this one has not met.
 func (q *queues) forgetListeners(name string) {
 	if of, ok := q.listeners[name]; ok && of.again {
-		q.listeners[name] = listeners{released: q.clock.Now(), need: of.need}
+		q.listeners[name] = listeners{released: q.now, need: of.need}
 	} else {
 		delete(q.listeners, name)
 	}
@@ -272,8 +248,6 @@ func (q *queues) forgetListeners(name string) {
 // listened returns the instant until which these names should stay free for listeners, after the
 // last release here; 0 if there are none.
 func (q *queues) listened(c *claim) (until clock.Instant) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	for name := range c.each() {
 		if of, ok := q.listeners[name]; ok {
 			until = max(until, of.released.Add(of.need))
@@ -284,8 +258,6 @@ func (q *queues) listened(c *claim) (until clock.Instant) {
 
 // reads notes that h, a writer, is a reader from now on.
 func (q *queues) reads(h *hold) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	if at := q.byName[h.claim.Name]; at != nil && at.leave(h) {
 		h.reader = len(at.readers)
 		at.readers = append(at.readers, h)
@@ -298,8 +270,6 @@ const maxContended = 1024
 
 // noteContention keeps whether others wait for these names, for the next caller.
 func (q *queues) noteContention(c *claim, there bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	for name := range c.each() {
 		if !there {
 			delete(q.contended, name)
@@ -399,9 +369,9 @@ func (at *queue) wakeHead() {
 	for _, l := range []*line{&at.alone, &at.partly} {
 		most := mostAsking
 		for s := l.first; s != nil && most > 0 && s.w.request.asksBehindHolders(); s, most = s.next, most-1 {
-			if s.w.local.admitted {
-				s.w.inbox.vacated.Store(true)
-				s.w.inbox.signal.Set()
+			if s.w.admitted {
+				s.w.holderLeft = true
+				s.w.stir()
 			}
 		}
 	}
@@ -432,10 +402,4 @@ func (at *queue) leave(h *hold) bool {
 		return false
 	}
 	return true
-}
-
-// asksBehindHolders reports whether the acquisition asks the nodes even if a name is held in
-// this process.
-func (s *settings) asksBehindHolders() bool {
-	return s.wait != 0 && (s.fair || s.names != nil || s.mode == node.Write)
 }

@@ -1,15 +1,11 @@
 package quorum
 
 import (
-	"context"
 	"slices"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"pgregory.net/rapid"
 
-	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -50,13 +46,13 @@ func TestQueueAdmits(t *testing.T) {
 		{says: "TryLock looks at holders", taken: true, asks: try},
 		{says: "TryLock of a reader yields to a writer that waits", queue: []settings{writer}, asks: tryRead},
 	} {
-		q := &queues{byName: make(map[string]*queue)}
+		q := bare(t).queues
 		if row.taken {
 			q.at("x").enter(&hold{mode: row.held})
 		}
-		w := newcomer(row.asks)
+		w := newcomer(q, row.asks)
 		for _, s := range row.queue {
-			q.join(newcomer(s))
+			q.join(newcomer(q, s))
 		}
 		if row.asks.wait != 0 {
 			q.join(w)
@@ -68,14 +64,12 @@ func TestQueueAdmits(t *testing.T) {
 }
 
 // newcomer is a waiter for x, or for the names of s.
-func newcomer(s settings) *waiter {
+func newcomer(q *queues, s settings) *waiter {
 	s.Name = "x"
 	if s.names != nil {
 		s.Name = s.names[0]
 	}
-	w := &waiter{request: &s}
-	w.inbox.signal = clock.Runtime().NewSignal()
-	return w
+	return &waiter{e: q.engine, request: &s}
 }
 
 // In whatever order waiters and holders come and go: each waiter that may ask has been admitted or was just
@@ -84,8 +78,8 @@ func TestQueuesForgetNobody(t *testing.T) {
 	kinds := []settings{{wait: -1}, {wait: -1, fair: true}, {wait: -1}, {wait: -1}, {wait: -1}, {wait: -1}}
 	kinds[2].mode, kinds[3].mode = node.Read, node.Write
 	kinds[4].names, kinds[5].names = []string{"x", "y"}, []string{"w", "x", "y"}
-	rapid.Check(t, func(t *rapid.T) {
-		q := &queues{config: &config{clock: clock.Runtime()}, byName: make(map[string]*queue), listeners: make(map[string]listeners)}
+	rapid.Check(t, func(rt *rapid.T) {
+		q, t := bare(t).queues, rt
 		var waiting []*waiter
 		var holding []*hold
 		mayAsk := func(w *waiter) bool {
@@ -99,10 +93,10 @@ func TestQueuesForgetNobody(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			switch what := rapid.IntRange(0, 3).Draw(t, "what"); {
 			case what == 0 || len(waiting) == 0:
-				w := newcomer(rapid.SampledFrom(kinds).Draw(t, "kind"))
+				w := newcomer(q, rapid.SampledFrom(kinds).Draw(t, "kind"))
 				q.join(w)
 				waiting = append(waiting, w)
-				w.inbox.signal.Set() // it looks whether it may ask
+				w.stir() // it looks whether it may ask
 			case what == 1 && len(holding) > 0:
 				i := rapid.IntRange(0, len(holding)-1).Draw(t, "holder")
 				q.vacate(holding[i])
@@ -126,9 +120,9 @@ func TestQueuesForgetNobody(t *testing.T) {
 				t.Fatalf("%d wait for nothing", len(waiting))
 			}
 			for _, w := range waiting {
-				if w.inbox.signal.Wait(context.Background(), 0) == clock.WakeSet { // then it looks
-					w.local.admitted = mayAsk(w)
-				} else if mayAsk(w) && !w.local.admitted {
+				if w.ready { // then it looks
+					w.ready, w.admitted = false, mayAsk(w)
+				} else if mayAsk(w) && !w.admitted {
 					t.Fatalf("a waiter for %s, %v, may ask and was not woken", w.request.title(), w.request.mode)
 				}
 			}
@@ -146,25 +140,6 @@ func TestQueuesForgetNobody(t *testing.T) {
 		}
 		if len(q.byName) > 0 || len(q.listeners) > 0 {
 			t.Fatalf("%d queues are left", len(q.byName))
-		}
-	})
-}
-
-// Close waits for operations under way, and lets no other begin.
-func TestLifecycle(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		life := lifecycle{idle: clock.Runtime().NewSignal()}
-		if !life.enter() || !life.close() || life.close() || life.enter() {
-			t.Fatal("an operation begins before the end, and none after it; there is one end")
-		}
-		go func() {
-			time.Sleep(time.Minute)
-			life.leave()
-		}()
-		began := time.Now()
-		life.awaitIdle()
-		if took := time.Since(began); took != time.Minute {
-			t.Errorf("waited for %v", took)
 		}
 	})
 }

@@ -1,43 +1,45 @@
 package quorum
 
 import (
+	"container/heap"
 	"context"
-	"sync/atomic"
+	"slices"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
 )
 
-// releases sends the releases of a Locker, and repeats them until they are confirmed. Any task
-// may use it at any time.
+// releases sends the releases of a Locker, and repeats them until they are confirmed.
 //
 // A server that hangs may execute an acquire long after its key would have expired elsewhere, so no
 // time is known after which a release is not needed. A command that was never sent needs none.
 type releases struct {
-	*config
-	rounds  *rounds
-	agenda  *agenda        // its own: thousands of releases must not keep the task that ends leases
-	open    atomic.Int64   // releases that are not over
-	leaving atomic.Bool    // Close waits for them
-	idle    clock.Signal   // set when a closing Locker has none
-	reached []atomic.Int64 // clock.Instant, by node: when it answered again
+	*engine
+	sweeps  timers          // apart from the others: thousands of releases must not put off the end of a lease
+	open    int             // releases that are not over
+	leaving bool            // Close waits for them
+	reached []clock.Instant // by node: when it answered again
 }
 
 // A removal is what a round has to know of the release that it is a part of.
 type removal struct {
-	releases *releases     // nil: it is no release
-	mayHold  nodeSet       // nodes on which the claim may be
-	expiry   clock.Instant // by when no node has a key of it that did not hang
-	tries    int           // how often it was repeated
+	removes bool          // it is one
+	mayHold nodeSet       // nodes on which the claim may be
+	expiry  clock.Instant // by when no node has a key of it that did not hang
+	tries   int           // how often it was repeated
 }
 
 // begin begins the release of a claim. Nodes in mayHold that do not confirm are asked again until
 // they do. The caller asks the nodes, and puts the round down with done.
 func (rs *releases) begin(c claim, mayHold nodeSet, expiry clock.Instant) *round {
-	rs.open.Add(1)
-	r := rs.rounds.begin(node.Release, c, 0, rs.opts.Timeout)
-	r.removal = removal{releases: rs, mayHold: mayHold, expiry: expiry}
+	rs.open++
+	return rs.round(removal{removes: true, mayHold: mayHold, expiry: expiry}, c)
+}
+
+func (rs *releases) round(of removal, c claim) *round {
+	r := rs.engine.round(node.Release, c, 0, rs.opts.Timeout)
+	r.removal = of
 	return r
 }
 
@@ -57,66 +59,72 @@ func (rs *releases) conclude(r *round) {
 			pending &^= 1 << i
 		}
 	}
-	if pending == 0 || r.tries == 0 && rs.open.Load() > maxSweeps {
+	if pending == 0 || r.tries == 0 && rs.open > maxSweeps {
 		rs.over()
 		return
 	}
-	s := &sweep{removal: r.removal, claim: r.claim}
-	if r.claim.ticket.Stays() {
-		s.claim.ticket = node.Wait{} // it may have stopped waiting by then, or wait on
+	s := &sweep{removal: r.removal, e: rs.engine, claim: r.claim}
+	if r.claim.wait.Stays() {
+		s.claim.wait = node.Wait{} // it may have stopped waiting by then, or wait on
 	}
-	now := rs.clock.Now()
 	wait := min(firstSweep<<min(s.tries, 10), lastSweep)
 	switch {
-	case rs.leaving.Load(), rs.reachedSince(pending, r.start):
+	case rs.leaving, rs.reachedSince(pending, r.start):
 		wait = firstSweep
-	case now >= s.expiry: // the node has not answered for long: all together they ask once a millisecond
-		wait = max(lastSweep, time.Duration(rs.open.Load())*time.Millisecond)
+	case rs.now >= s.expiry: // the node has not answered for long: all together they ask once a millisecond
+		wait = max(lastSweep, time.Duration(rs.open)*time.Millisecond)
 	}
 	s.mayHold = pending
 	s.tries++
-	at := now.Add(wait + time.Duration(rs.chance()*float64(wait/4)))
-	rs.agenda.put(s, at, at)
+	at := rs.now.Add(wait + time.Duration(rs.chance()*float64(wait/4)))
+	rs.sweeps.put(s, at, at)
+	rs.wake(at)
 }
 
 // over notes that a release is confirmed, or given up.
 func (rs *releases) over() {
-	if rs.open.Add(-1) == 0 && rs.leaving.Load() {
-		rs.idle.Set()
+	if rs.open--; rs.open == 0 && rs.leaving {
+		rs.set(rs.idle)
 	}
 }
 
 // leave repeats at once what is not confirmed: Close waits for it.
 func (rs *releases) leave() {
-	rs.leaving.Store(true)
-	rs.agenda.expedite(rs.clock.Now(), allNodes(len(rs.nodes)))
+	rs.leaving = true
+	rs.expedite(allNodes(len(rs.nodes)))
 }
 
 // reach repeats soon what node i has not confirmed: it answers again.
 func (rs *releases) reach(i int) {
-	rs.reached[i].Store(int64(rs.clock.Now()))
-	rs.agenda.expedite(rs.clock.Now(), 1<<i)
+	rs.reached[i] = rs.now
+	rs.expedite(1 << i)
+}
+
+// expedite makes the sweeps on some nodes due now.
+func (rs *releases) expedite(nodes nodeSet) {
+	for _, t := range rs.sweeps {
+		if s := t.(*sweep); s.mayHold&nodes != 0 {
+			s.spot.at, s.spot.early = rs.now, rs.now
+		}
+	}
+	heap.Init(&rs.sweeps)
+	rs.wake(rs.sweeps.next())
 }
 
 // reachedSince reports whether one of these nodes answers again since then.
 func (rs *releases) reachedSince(nodes nodeSet, then clock.Instant) bool {
-	for i := range rs.reached {
-		if at := rs.reached[i].Load(); at > 0 && nodes.has(i) && clock.Instant(at) >= then {
+	for i, at := range rs.reached {
+		if at > 0 && nodes.has(i) && at >= then {
 			return true
 		}
 	}
 	return false
 }
 
-// finish waits until everything is confirmed, or until an instant.
-func (rs *releases) finish(until clock.Instant) {
-	for rs.open.Load() > 0 && rs.idle.Wait(context.Background(), until) != clock.WakePassed {
-	}
-}
-
 // A sweep repeats a release on the nodes that have not confirmed it.
 type sweep struct {
 	removal
+	e     *engine
 	claim claim
 	spot  slot
 }
@@ -132,10 +140,116 @@ const (
 
 func (s *sweep) slot() *slot { return &s.spot }
 
-func (s *sweep) run(clock.Instant, *batch) {
-	rs := s.releases
-	r := rs.rounds.begin(node.Release, s.claim, 0, rs.opts.Timeout)
-	r.removal = s.removal
+func (s *sweep) fire(*batch) {
+	r := s.e.releases.round(s.removal, s.claim)
 	r.ask(s.mayHold)
 	r.done()
+}
+
+// An unlocking is an Unlock whose commands have been sent.
+type unlocking struct {
+	h       *hold
+	start   clock.Instant
+	round   *round // nil where there was nothing to release
+	wasHeld bool   // when Unlock was called
+}
+
+// unlock ends one of the leases, of that mode. It starts the release if it is the
+// last, and the downgrade if only readers are left of a writer.
+func (h *hold) unlock(mode node.Mode) unlocking {
+	e := h.e
+	u := unlocking{h: h, start: e.now}
+	h.leases--
+	if mode != node.Read {
+		h.writers--
+	}
+	last := h.leases == 0
+	h.expireIfOver() // its timer is due, and did not fire yet
+	u.wasHeld = h.why == nil
+	if !last {
+		if u.wasHeld && h.writers == 0 && h.mode == node.Write {
+			u.round = h.downgrade()
+		}
+		return u
+	}
+	h.end(ErrNotHeld)
+	if h.why == errDetached {
+		return u
+	}
+	u.round = h.letGo()
+	// The next waiter here may ask the nodes at once: commands about one name are executed in
+	// the order in which they were submitted, so the release comes first.
+	h.vacate()
+	return u
+}
+
+// wait is called outside a step. It waits for the release, and returns what Unlock returns.
+func (u unlocking) wait(ctx context.Context) error {
+	h, r := u.h, u.round
+	if r != nil && u.wasHeld {
+		r.await(context.WithoutCancel(ctx))
+	}
+	h.e.enter()
+	defer h.e.leave()
+	if r != nil {
+		defer r.done()
+	}
+	switch {
+	case !u.wasHeld:
+		return h.notHeld("release")
+	case r == nil:
+		return nil
+	case r.command.Kind == node.Downgrade:
+		return h.downgraded(u)
+	}
+	return u.released()
+}
+
+// released reports the event of a decided release of a lease that was held until then, and returns the
+// result.
+func (u unlocking) released() (err error) {
+	h, r, e := u.h, u.round, u.h.e
+	switch {
+	case r.tally.verdict() == won:
+		if r.command.Kind == node.Release && !r.removed() {
+			err = &Error{Op: "release", Name: h.claim.title(), Quorum: e.need, Err: ErrNotHeld, Cause: errBroken}
+		}
+	case r.missing(majority(len(e.nodes))):
+		err = r.fail("release", ErrNotHeld, errBroken)
+	default:
+		err = r.fail("release", ErrNoQuorum, nil)
+	}
+	e.tell(Event{Kind: EventReleased, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token,
+		Took: e.now.Sub(u.start), Held: u.start.Sub(h.since), Err: err})
+	return err
+}
+
+// release sends the releases of an ended hold to all nodes, also to those that refused it or have
+// not answered ("even if the client believes the instance was not locked"). The token is the
+// highest that was used for it, so that no node can accept a command of it any more.
+//
+// Nodes that have executed every command that could create a reader's lock need not raise their
+// fence, which would refuse readers whose commands are under way, and those far away again and
+// again. One case is left: a command that the network has duplicated keeps writers from one node,
+// until its key expires.
+func (h *hold) release() *round {
+	e, c := h.e, h.claim
+	c.Token = h.high
+	if next, ok := e.tokens.next(h.high); ok {
+		c.handoff = next
+	}
+	r := e.releases.begin(c, h.mayHold, h.expiry)
+	if claims := r.command.Claims; c.mode == node.Read && h.settled != 0 {
+		r.command.Claims = []node.Claim{{Name: c.Name, Owner: c.Owner}}
+		r.ask(h.settled)
+		r.command.Claims = claims
+	}
+	r.ask(allNodes(len(e.nodes)))
+	return r
+}
+
+// removed reports whether any node so far had the released claim. A holder has a
+// quorum, and any quorum that confirms meets it.
+func (r *round) removed() bool {
+	return slices.ContainsFunc(r.ballots, func(b ballot) bool { return b.removed })
 }

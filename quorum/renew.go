@@ -3,7 +3,6 @@ package quorum
 import (
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -11,16 +10,13 @@ import (
 )
 
 // A batch collects the leases that are due at the same time, so that one command renews many.
-type batch struct {
-	l        *Locker
-	renewals []*renewal
-}
+type batch struct{ renewals []*renewal }
 
 // maxRenewal bounds how many leases one command renews, and so how long a
 // node is kept from other commands.
 const maxRenewal = 128
 
-// add takes a lease that is due. h.mu is held.
+// add takes a lease that is due.
 func (b *batch) add(h *hold) {
 	for i := len(b.renewals) - 1; i >= 0; i-- {
 		if r := b.renewals[i]; !h.renewedAlone && !r.apart && r.lease == h.lease && r.mode == h.mode && len(r.claims)+h.claim.size() <= maxRenewal {
@@ -28,7 +24,7 @@ func (b *batch) add(h *hold) {
 			return
 		}
 	}
-	r := &renewal{l: b.l, lease: h.lease, mode: h.mode, apart: h.renewedAlone}
+	r := &renewal{e: h.e, lease: h.lease, mode: h.mode, apart: h.renewedAlone}
 	r.add(h)
 	b.renewals = append(b.renewals, r)
 }
@@ -45,14 +41,13 @@ func (b *batch) send() {
 // A renewal is one round that extends many leases of one length and mode. Nothing waits
 // for it: its results are handled as the replies come in.
 type renewal struct {
-	l      *Locker
+	e      *engine
 	lease  time.Duration
 	mode   node.Mode
 	apart  bool // the one hold is not to share commands
 	claims []node.Claim
 	start  clock.Instant
 
-	mu      sync.Mutex
 	replies int
 	holds   []renewed
 }
@@ -66,25 +61,22 @@ type renewed struct {
 }
 
 func (r *renewal) add(h *hold) {
-	n := len(r.l.nodes)
-	r.holds = append(r.holds, renewed{hold: h, ballots: make([]ballot, n), tally: tally{nodes: n, need: r.l.need, extends: true}})
+	n := len(r.e.nodes)
+	r.holds = append(r.holds, renewed{hold: h, ballots: make([]ballot, n), tally: tally{nodes: n, need: r.e.need, extends: true}})
 	r.claims = h.claim.appendTo(r.claims)
 }
 
 func (r *renewal) send() {
-	l := r.l
-	r.start = l.clock.Now()
-	l.labels.keep(r.start)
+	e := r.e
+	r.start = e.now
+	e.labels.keep()
 	for k := range r.holds {
 		h := &r.holds[k]
 		h.sent(r.start, r.lease)
 		h.told = h.resendDowngrade()
 	}
-	command := node.Command{Kind: node.Extend, Mode: r.mode, Claims: r.claims, TTL: r.lease + l.opts.Grace,
-		Deadline: r.start.Add(l.timeout(r.lease))}
-	for i, nd := range l.nodes {
-		nd.Submit(command, func(reply node.Reply) { r.receive(i, reply) })
-	}
+	e.send(allNodes(len(e.nodes)), node.Command{Kind: node.Extend, Mode: r.mode, Claims: r.claims, TTL: r.lease + e.opts.Grace,
+		Deadline: r.start.Add(e.timeout(r.lease))}, r.receive)
 }
 
 // receive counts one node's answer for every lease, and acts on each verdict
@@ -92,21 +84,20 @@ func (r *renewal) send() {
 func (r *renewal) receive(i int, reply node.Reply) {
 	kept := reply.Kept
 	reply.Kept = nil
-	b := r.l.voters.judge(i, node.Extend, r.start, reply)
+	b := r.e.voters.judge(i, node.Extend, r.start, reply)
 	if len(r.holds) > 1 && errors.Is(reply.Err, node.ErrAuth) && !reply.Unsent {
 		// One name that the user may no longer use is enough for that.
 		for k := range r.holds {
-			r.holds[k].part()
+			r.holds[k].renewedAlone = true
 		}
 	}
 	var decided []*renewed
-	r.mu.Lock()
 	for k := range r.holds {
 		h := &r.holds[k]
 		h.ballots[i] = b
 		if b.granted() {
 			if keptAll(kept[:h.claim.size()]) {
-				h.keptBy(i)
+				h.mayHold.add(i) // it may have refused before, and granted a copy of the command later
 			} else {
 				h.ballots[i] = h.missingOn(i, r.mode, h.told.has(i))
 			}
@@ -121,8 +112,7 @@ func (r *renewal) receive(i int, reply node.Reply) {
 		}
 	}
 	r.replies++
-	last := r.replies == len(r.l.nodes)
-	r.mu.Unlock()
+	last := r.replies == len(r.e.nodes)
 	for _, h := range decided {
 		r.decide(h)
 	}
@@ -135,21 +125,19 @@ func (r *renewal) receive(i int, reply node.Reply) {
 func (h *renewed) gone() bool { return h.tally.missing(majority(h.tally.nodes)) }
 
 func (r *renewal) decide(h *renewed) {
-	r.mu.Lock()
+	e := r.e
 	if h.tally.verdict() == won {
-		r.mu.Unlock()
 		_ = h.confirm(r.start, r.lease) // the holder learns it from its context
 		return
 	}
-	err := r.l.fail("extend", h.claim.title(), h.ballots, ErrNoQuorum, nil)
-	gone := h.gone() && h.now().mode == r.mode
-	r.mu.Unlock()
+	err := e.fail("extend", h.claim.title(), h.ballots, ErrNoQuorum, nil)
+	gone := h.gone() && h.hold.mode == r.mode
 	if gone {
 		err.Err, err.Cause = ErrLost, errBroken
 	}
-	if now := r.l.clock.Now(); h.reports(now) {
-		r.l.observe(Event{Kind: EventExtendFailed, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token,
-			Took: now.Sub(r.start), Err: err})
+	if h.reports() {
+		e.tell(Event{Kind: EventExtendFailed, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token,
+			Took: e.now.Sub(r.start), Err: err})
 	}
 	if gone {
 		h.lose(err)
@@ -158,27 +146,10 @@ func (r *renewal) decide(h *renewed) {
 	h.retry(err)
 }
 
-// keptBy notes that node i has the lease. It may have refused it before, and granted a copy of the
-// command later.
-func (h *hold) keptBy(i int) {
-	h.mu.Lock()
-	h.mayHold.add(i)
-	h.mu.Unlock()
-}
-
-// part lets the lease be renewed by commands of its own from now on: a name that the user may not
-// use fails a whole batch.
-func (h *hold) part() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.renewedAlone = true
-}
-
 // reports reports whether a failed renewal is worth an event: at most one a second is, of those in a
 // row.
-func (h *hold) reports(now clock.Instant) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (h *hold) reports() bool {
+	now := h.e.now
 	if h.failed != nil && now < h.reported.Add(time.Second) {
 		return false
 	}
@@ -188,15 +159,13 @@ func (h *hold) reports(now clock.Instant) bool {
 
 // retry plans the next renewal after one that too few nodes answered.
 func (h *hold) retry(err *Error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	if h.why != nil {
 		return
 	}
 	h.failed = err
-	now := h.l.clock.Now()
+	now := h.e.now
 	wait := max(time.Millisecond, min(h.lease, h.until.Sub(now))/15) // of one that was handed on there is little left
-	h.renewAt = now.Add(wait + time.Duration(h.l.chance()*float64(wait/2)))
+	h.renewAt = now.Add(wait + time.Duration(h.e.chance()*float64(wait/2)))
 	h.schedule()
 }
 
@@ -222,29 +191,24 @@ func (r *renewal) heal() {
 // heal sends an acquire with a fresh token, as every creating command must
 // have, to node i. The lease keeps its fencing token.
 func (h *hold) heal(i int) {
-	l := h.l
-	h.mu.Lock()
-	token, ok := l.tokens.next(h.high)
-	now := l.clock.Now()
-	if h.why != nil || !ok || now >= h.until {
-		h.mu.Unlock()
+	e := h.e
+	token, ok := e.tokens.next(h.high)
+	if !ok || h.isOver() {
 		return
 	}
 	h.high = token
 	h.mayHold.add(i)
 	h.healed.add(i)
 	h.settled &^= 1 << i
-	life := max(h.lease, h.keptUntil().Sub(now))
-	h.expiry = max(h.expiry, l.expiry(now, life))
-	c := h.claim
-	c.Token, c.mode = token, h.mode
-	h.mu.Unlock()
-	command := node.Command{Kind: node.Acquire, Mode: c.mode, Claims: c.appendTo(nil), TTL: life + l.opts.Grace,
-		Retention: l.opts.FenceRetention, Deadline: now.Add(l.timeout(h.lease))}
-	l.nodes[i].Submit(command, func(reply node.Reply) {
-		l.tokens.saw(reply.Fence)
+	life := max(h.lease, h.keptUntil().Sub(e.now))
+	h.expiry = max(h.expiry, e.expiry(e.now, life))
+	c := h.asItIs()
+	c.Token = token
+	e.send(1<<i, node.Command{Kind: node.Acquire, Mode: c.mode, Claims: c.appendTo(nil), TTL: life + e.opts.Grace,
+		Retention: e.opts.FenceRetention, Deadline: e.now.Add(e.timeout(h.lease))}, func(i int, reply node.Reply) {
+		e.tokens.saw(reply.Fence)
 		if reply.Status == node.Granted {
-			l.observe(Event{Kind: EventHealed, Name: c.title(), Owner: c.Owner, Token: h.claim.Token, Node: l.nodes[i].Name()})
+			e.tell(Event{Kind: EventHealed, Name: c.title(), Owner: c.Owner, Token: h.claim.Token, Node: e.nodes[i].Name()})
 		}
 	})
 }

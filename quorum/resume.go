@@ -36,34 +36,44 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("resume %q: %w", s.title(), stopped(ctx))
 	}
-	if !l.life.enter() {
+	if !l.begin() {
 		return nil, ErrClosed
 	}
-	defer l.life.leave()
+	defer l.end()
 	c := s.claim
 	c.Owner, c.Token = t.Owner, t.Token
-	r := l.rounds.begin(node.Extend, c, s.life()+l.opts.Grace, l.timeout(s.lease))
-	defer r.done()
+	l.enter()
+	r := l.round(node.Extend, c, s.life()+l.opts.Grace, l.timeout(s.lease))
 	r.resumes, r.tally.extends = true, false
 	r.ask(allNodes(len(l.nodes)))
-	verdict := r.await(ctx)
+	l.leave()
+	r.await(ctx)
+	why := stopped(ctx)
+	l.enter()
+	defer l.leave()
+	defer r.done()
 	switch {
-	case verdict == won && l.clock.Now() < decideBy(r.start, s.lease, l.opts.MaxLease, l.opts.Drift):
-		l.tokens.saw(t.High)
-		took := l.clock.Now().Sub(r.start)
-		if s.maxHold > 0 { // not from now
-			if s.maxHold -= took; s.maxHold <= 0 {
-				return nil, r.fail("resume", ErrNotHeld, ErrMaxHold)
-			}
-		}
-		lease := l.admit(ctx, r.grant(c, s.lease, t.High), &s)
-		lease.h.sent(r.start, l.opts.MaxLease) // no extension shortens what the nodes have
-		l.observe(Event{Kind: EventAcquired, Name: s.title(), Owner: c.Owner, Token: c.Token, Took: took})
-		return lease, nil
+	case r.tally.verdict() == won && l.now < decideBy(r.start, s.lease, l.opts.MaxLease, l.opts.Drift):
+		return l.resumed(ctx, r, t.High, &s)
 	case r.missing(l.need):
 		return nil, r.fail("resume", ErrNotHeld, nil)
 	}
-	return nil, r.fail("resume", ErrNoQuorum, stopped(ctx))
+	return nil, r.fail("resume", ErrNoQuorum, why)
+}
+
+// resumed makes the lease that enough nodes have extended.
+func (e *engine) resumed(ctx context.Context, r *round, high node.Token, s *settings) (*Lease, error) {
+	e.tokens.saw(high)
+	took := e.now.Sub(r.start)
+	if s.maxHold > 0 { // not from now
+		if s.maxHold -= took; s.maxHold <= 0 {
+			return nil, r.fail("resume", ErrNotHeld, ErrMaxHold)
+		}
+	}
+	lease := e.admit(ctx, r.grant(r.claim, s.lease, high), s)
+	lease.h.sent(r.start, e.opts.MaxLease) // no extension shortens what the nodes have
+	e.tell(Event{Kind: EventAcquired, Name: s.title(), Owner: r.claim.Owner, Token: r.claim.Token, Took: took})
+	return lease, nil
 }
 
 // Detach ends the lease in this process, nested ones included, without releasing it. The nodes
@@ -71,26 +81,18 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 // [Locker.Resume], within the lease's bounds: see [Handle]. The lease's context ends with
 // ErrNotHeld, and a later Unlock returns an error that matches it.
 func (le *Lease) Detach() (Handle, error) {
-	h, l := le.h, le.h.l
-	if le.unlocked.Load() {
+	h, e := le.h, le.h.e
+	e.enter()
+	defer e.leave()
+	if le.unlocked.Load() || h.isOver() {
 		return "", h.notHeld("detach")
 	}
-	left := h.remaining()
-	h.mu.Lock()
-	brief := left < h.lease/3 && !h.fixed && h.until < h.limit // it was handed on, and is not renewed yet
-	h.mu.Unlock()
-	if left == 0 || !h.end(errDetached) {
-		return "", h.notHeld("detach")
-	}
-	l.queues.vacate(h)
-	l.observe(Event{Kind: EventDetached, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token, Held: l.clock.Now().Sub(h.since)})
+	brief := h.remaining() < h.lease/3 && !h.fixed && h.until < h.limit // it was handed on, and is not renewed yet
+	h.end(errDetached)
+	e.queues.vacate(h)
+	e.tell(Event{Kind: EventDetached, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token, Held: e.now.Sub(h.since)})
 	if brief {
-		r := l.rounds.begin(node.Extend, h.now(), h.lease+l.opts.Grace, l.timeout(h.lease))
-		r.ask(allNodes(len(l.nodes)))
-		r.done()
+		e.askAll(node.Extend, h.asItIs(), h.lease+e.opts.Grace, e.timeout(h.lease)).done()
 	}
-	return le.Handle(), nil
+	return h.handle(), nil
 }
-
-// errDetached is why a detached lease is over; it must not be released.
-var errDetached = fmt.Errorf("%w: it was detached", ErrNotHeld)

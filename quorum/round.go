@@ -2,8 +2,6 @@ package quorum
 
 import (
 	"context"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -11,10 +9,10 @@ import (
 )
 
 // A round is one command about one claim, sent to some or all nodes, and its answers. Rounds are
-// recycled: a round is put back when its task has finished with it and the last node has
+// used again: a round is put back when its caller has finished with it and the last node has
 // answered, perhaps long after the decision.
 type round struct {
-	rounds   *rounds
+	e        *engine
 	command  node.Command
 	claim    claim
 	claims   []node.Claim  // of claim; of the command
@@ -24,50 +22,64 @@ type round struct {
 
 	removal // of a release
 
-	signal clock.Signal       // set when the verdict falls, and at each reply if eager
-	reply  []func(node.Reply) // one for each node, made once
-	users  atomic.Int32       // nodes that have not answered, and the round's task
-
-	mu      sync.Mutex
+	replies []func(node.Reply) // one for each node, made once
+	users   int                // nodes that have not answered, and the caller
 	ballots []ballot
 	tally   tally
 	asked   nodeSet
+	resumes bool         // nodes count as for an attempt: the lease may have ended before
+	lease   *hold        // made, extended or downgraded by the round, and told which nodes have it
+	waiter  *waiter      // whose attempt it is
+	signal  clock.Signal // of a call that waits: set when the verdict falls, and at each answer if eager
 	eager   bool
-	lease   *hold // made, extended or downgraded by the round, and told which nodes have it
-	resumes bool  // nodes count as for an attempt: the lease may have ended before
 }
 
-// rounds begins the rounds of a Locker. Any task may use it at any time.
-type rounds struct {
-	*config
-	tokens *tokens
-	voters *voters
-	queues *queues
-	spare  freelist[round]
-}
-
-func (rs *rounds) newRound() *round {
+func (e *engine) newRound() *round {
 	r := &round{
-		rounds:  rs,
-		signal:  rs.clock.NewSignal(),
-		reply:   make([]func(node.Reply), len(rs.nodes)),
-		ballots: make([]ballot, len(rs.nodes)),
+		e:       e,
+		signal:  e.clock.NewSignal(),
+		replies: make([]func(node.Reply), len(e.nodes)),
+		ballots: make([]ballot, len(e.nodes)),
 	}
-	for i := range rs.nodes {
-		r.reply[i] = func(rep node.Reply) { r.receive(i, rep) }
+	for i := range e.nodes {
+		r.replies[i] = func(reply node.Reply) {
+			e.enter()
+			r.receive(i, reply)
+			e.leave()
+		}
 	}
 	return r
 }
 
-// begin takes a round for one command. ttl is 0 where the command has none.
-func (rs *rounds) begin(kind node.Kind, c claim, ttl, timeout time.Duration) *round {
-	r := rs.spare.take()
-	if r == nil {
-		r = rs.newRound()
+// maxSpare is how many rounds and waiters are kept to be used again. Few programs have more
+// operations under way at a time, again and again.
+const maxSpare = 1024
+
+// take returns one of those that were put back, or nil.
+func take[T any](spare *[]*T) (x *T) {
+	if n := len(*spare); n > 0 {
+		x = (*spare)[n-1]
+		*spare = (*spare)[:n-1]
 	}
-	r.signal.Clear() // of what a late reply set
-	r.users.Store(1)
-	r.start = rs.clock.Now()
+	return x
+}
+
+// putBack keeps x to be used again.
+func putBack[T any](spare *[]*T, x *T) {
+	if len(*spare) < maxSpare {
+		*spare = append(*spare, x)
+	}
+}
+
+// round begins a round for one command. ttl is 0 where the command has none.
+func (e *engine) round(kind node.Kind, c claim, ttl, timeout time.Duration) *round {
+	r := take(&e.rounds)
+	if r == nil {
+		r = e.newRound()
+	}
+	r.signal.Clear() // of what a late answer set
+	r.users = 1
+	r.start = e.now
 	r.deadline = r.start.Add(timeout)
 	r.claim, r.claims = c, c.appendTo(r.claims[:0])
 	r.command = node.Command{
@@ -75,11 +87,11 @@ func (rs *rounds) begin(kind node.Kind, c claim, ttl, timeout time.Duration) *ro
 		Mode:      c.mode,
 		Claims:    r.claims,
 		TTL:       ttl,
-		Retention: rs.opts.FenceRetention,
+		Retention: e.opts.FenceRetention,
 		Deadline:  r.deadline,
 	}
-	if (kind == node.Acquire || kind == node.Release) && c.ticket.Queued() {
-		r.wait = c.ticket
+	if (kind == node.Acquire || kind == node.Release) && c.wait.Queued() {
+		r.wait = c.wait
 		if kind == node.Release {
 			r.wait.Barge, r.wait.Standby, r.wait.Reserve = false, 0, false
 		}
@@ -89,131 +101,116 @@ func (rs *rounds) begin(kind node.Kind, c claim, ttl, timeout time.Duration) *ro
 		r.command.Handoff = c.handoff
 	}
 	clear(r.ballots)
-	r.tally = tally{nodes: len(rs.nodes), need: rs.need, extends: kind == node.Extend}
+	r.tally = tally{nodes: len(e.nodes), need: e.need, extends: kind == node.Extend}
 	if kind == node.Inspect || kind == node.Break {
-		r.tally.need = majority(len(rs.nodes)) // nobody holds a name that so many do not have
+		r.tally.need = majority(len(e.nodes)) // nobody holds a name that so many do not have
 	}
-	r.asked, r.removal, r.lease, r.eager, r.resumes = 0, removal{}, nil, false, false
+	r.asked, r.removal, r.lease, r.waiter, r.eager, r.resumes = 0, removal{}, nil, nil, false, false
 	return r
 }
 
 // ask sends the command to those of nodes that have not been asked before.
 func (r *round) ask(nodes nodeSet) {
-	r.mu.Lock()
 	nodes &^= r.asked
 	r.asked |= nodes
-	r.mu.Unlock()
-	r.users.Add(int32(nodes.len()))
-	for i, n := range r.rounds.nodes {
-		if nodes.has(i) {
-			n.Submit(r.command, r.reply[i])
-		}
-	}
+	r.users += nodes.len()
+	r.e.submit(nodes, r.command, r.replies)
 }
 
-// askAll begins a round, and asks all nodes, which answer by until.
-func (rs *rounds) askAll(kind node.Kind, c claim, until clock.Instant) *round {
-	r := rs.begin(kind, c, 0, until.Sub(rs.clock.Now()))
-	r.ask(allNodes(len(rs.nodes)))
+// askAll begins a round, and asks all nodes.
+func (e *engine) askAll(kind node.Kind, c claim, ttl, timeout time.Duration) *round {
+	r := e.round(kind, c, ttl, timeout)
+	r.ask(allNodes(len(e.nodes)))
 	return r
 }
 
-// receive takes the answer of node i, from whichever task brings it.
+// receive takes the answer of node i.
 func (r *round) receive(i int, reply node.Reply) {
-	b := r.rounds.voters.judge(i, r.command.Kind, r.start, reply)
+	e := r.e
+	b := e.voters.judge(i, r.command.Kind, r.start, reply)
 	if r.resumes && b.granted() {
-		r.rounds.voters.count(&b, node.Acquire, r.start, reply.Life)
+		e.voters.count(&b, node.Acquire, r.start, reply.Life)
 	}
-	if reply.Line.Awaited && !r.claim.ticket.Stays() { // or this waiter is the one in the queue
-		r.rounds.queues.noteContention(&r.claim, true)
+	if reply.Line.Awaited && !r.claim.wait.Stays() { // or this waiter is the one in the queue
+		e.queues.noteContention(&r.claim, true)
 	}
 	if reply.Line.Last > 0 { // the next to wait here comes after those in the queue, whatever the clocks say
-		r.rounds.tokens.saw(reply.Line.Last)
+		e.tokens.saw(reply.Line.Last)
 	}
 	if reply.Line.Others {
-		r.rounds.queues.noteListeners(&r.claim, r.rounds.clock.Now().Sub(r.start))
+		e.queues.noteListeners(&r.claim, e.now.Sub(r.start))
 	}
 	if reply.Status == node.Refused && r.claim.mode != node.Read {
-		r.rounds.voters.noteLongLock(i, reply)
+		e.voters.noteLongLock(i, reply)
 	}
-	r.mu.Lock()
 	before := r.tally.verdict()
 	r.ballots[i] = b
 	r.tally.add(b.vote)
-	wake := r.eager || before == undecided && r.tally.verdict() != undecided
-	lease := r.lease
-	r.mu.Unlock()
-	if lease != nil && b.granted() {
+	if r.lease != nil && b.granted() {
 		switch r.command.Kind {
 		case node.Extend:
-			lease.keptBy(i)
+			r.lease.mayHold.add(i) // it may have refused before, and granted a copy of the command later
 		case node.Downgrade:
-			lease.readBy(i)
+			r.lease.stillWriter &^= 1 << i
 		default:
-			lease.settle(i)
+			r.lease.settle(i)
 		}
 	}
-	if wake {
-		r.signal.Set()
+	if r.waiter != nil {
+		r.waiter.stir()
+	} else if r.eager || before == undecided && r.tally.verdict() != undecided {
+		e.set(r.signal)
 	}
 	r.done()
 }
 
-// await returns the verdict, or undecided when ctx ended before. It needs no
-// timer: all nodes asked have answered by shortly after the deadline.
+// await is called outside a step. It returns the verdict, or undecided when ctx ended before. It needs
+// no timer: all nodes asked have answered by shortly after the deadline.
 func (r *round) await(ctx context.Context) verdict {
 	for wake := clock.WakeSet; ; wake = r.signal.Wait(ctx, clock.Never) {
-		r.mu.Lock()
+		r.e.mu.Lock()
 		v := r.tally.verdict()
-		r.mu.Unlock()
+		r.e.mu.Unlock()
 		if v != undecided || wake != clock.WakeSet {
 			return v
 		}
 	}
 }
 
-// awaitAll returns when every node asked has answered, or when ctx ends.
-func (r *round) awaitAll(ctx context.Context) {
-	for r.awaitsMore() && r.signal.Wait(ctx, clock.Never) == clock.WakeSet {
-	}
-}
+// awaitAll, outside a step, returns when every node asked has answered, or when ctx ends.
+func (r *round) awaitAll(ctx context.Context) { r.awaitOpen(ctx, clock.Never) }
 
-// awaitMost returns when a majority has answered, and the other nodes have had a little more time, or
-// when ctx ends.
+// awaitMost, outside a step, returns when a majority has answered, and the other nodes have had a little
+// more time, or when ctx ends.
 func (r *round) awaitMost(ctx context.Context) {
 	r.await(ctx)
+	r.e.enter()
 	until := r.lingerUntil()
-	for r.awaitsMore() && r.signal.Wait(ctx, until) == clock.WakeSet {
-	}
+	r.e.leave()
+	r.awaitOpen(ctx, until)
 }
 
-// awaitsMore reports whether nodes that were asked have not answered. From now on each that
-// does sets the signal.
-func (r *round) awaitsMore() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.eager = true
-	return r.open() > 0
-}
-
-// confirmWin discounts duplicate servers from a won round, and reports whether it is still won.
-// Two nodes that are one server are recognized only once both have answered, so a Locker's first
-// rounds wait briefly for nodes that never have.
-func (r *round) confirmWin(ctx context.Context) bool {
-	v := r.rounds.voters
-	if v.someUnheard() {
-		until := r.lingerUntil()
-		for r.awaitsMore() && v.someUnheard() && r.signal.Wait(ctx, until) == clock.WakeSet {
+func (r *round) awaitOpen(ctx context.Context, until clock.Instant) {
+	for wake := clock.WakeSet; wake == clock.WakeSet; wake = r.signal.Wait(ctx, until) {
+		r.e.mu.Lock()
+		r.eager = true
+		over := r.open() == 0
+		r.e.mu.Unlock()
+		if over {
+			return
 		}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+}
+
+// discountDuplicates takes their votes from nodes that turned out to be one server, and reports whether
+// the round is still won.
+func (r *round) discountDuplicates() bool {
 	for i := range r.ballots {
 		b := &r.ballots[i]
 		if b.vote != voteGranted {
 			continue
 		}
-		if duplicate := v.duplicate(i); duplicate != nil {
+		if duplicate := r.e.voters.duplicate(i); duplicate != nil {
 			r.tally.votes[voteGranted]--
 			r.tally.add(voteUnknown)
 			b.vote, b.err = voteUnknown, duplicate
@@ -222,35 +219,19 @@ func (r *round) confirmWin(ctx context.Context) bool {
 	return r.tally.verdict() == won
 }
 
-// lingerUntil is the instant until which a decided round waits for further answers.
+// lingerUntil is the instant until which a round that is decided now waits for further answers.
 func (r *round) lingerUntil() clock.Instant {
-	took := r.rounds.clock.Now().Sub(r.start)
+	took := r.e.now.Sub(r.start)
 	return r.start.Add(min(max(3*took, time.Millisecond), r.deadline.Sub(r.start)/10))
 }
 
-// linger waits for nodes that have not answered a lost round. It waits until the reason for the
-// loss is known: a node that is down answers faster than one that reports a holder. Before
-// another attempt it waits a little longer, unless some nodes have granted: nodes that refuse
-// need no release.
-func (r *round) linger(ctx context.Context, again bool) {
-	until := r.lingerUntil()
-	for {
-		r.mu.Lock()
-		r.eager = true
-		explained, granted := r.tally.explained(), r.tally.votes[voteGranted]+r.tally.votes[voteAbstaining]
-		over := r.open() == 0 || explained && (!again || granted > 0)
-		r.mu.Unlock()
-		bound := until
-		if !explained {
-			bound = r.deadline
-		}
-		if over || r.signal.Wait(ctx, bound) != clock.WakeSet {
-			return
-		}
-	}
+// patience is the instant until which a round that was split just now waits for nodes that have not answered.
+func (r *round) patience() clock.Instant {
+	took := r.e.now.Sub(r.start)
+	return r.e.now.Add(min(took, r.deadline.Sub(r.start)/10))
 }
 
-// open is how many of the nodes asked have not answered. r.mu is held.
+// open is how many of the nodes asked have not answered.
 func (r *round) open() int {
 	answered := 0
 	for _, n := range r.tally.votes {
@@ -259,25 +240,23 @@ func (r *round) open() int {
 	return r.asked.len() - answered
 }
 
-// done ends one use of the round; the last one recycles it.
+// done ends one use of the round; the last one puts it back.
 func (r *round) done() {
-	if r.users.Add(-1) > 0 {
+	if r.users--; r.users > 0 {
 		return
 	}
-	if r.releases != nil {
-		r.releases.conclude(r)
+	if r.removes {
+		r.e.releases.conclude(r)
 	}
-	r.command, r.claim, r.lease = node.Command{}, claim{}, nil
+	r.command, r.claim, r.lease, r.waiter = node.Command{}, claim{}, nil, nil
 	clear(r.claims)
-	r.rounds.spare.put(r)
+	putBack(&r.e.rounds, r)
 }
 
 // mayHoldNow returns the nodes that may have, or may yet get, the claim of an
 // acquire: all that were asked, but for those that said no and those that the
 // command never reached.
 func (r *round) mayHoldNow() nodeSet {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	s := r.asked
 	for i, b := range r.ballots {
 		if b.vote != votePending && !b.may {
@@ -290,8 +269,6 @@ func (r *round) mayHoldNow() nodeSet {
 // granted returns the nodes that have granted an acquire so far. Nodes that grant later
 // are settled for reader.
 func (r *round) granted(reader *hold) (s nodeSet) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.lease = reader
 	for i := range r.ballots {
 		if r.ballots[i].granted() {
@@ -303,22 +280,43 @@ func (r *round) granted(reader *hold) (s nodeSet) {
 
 // fail builds the error of a round that was not won.
 func (r *round) fail(op string, sentinel, cause error) *Error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	e := r.rounds.fail(op, r.claim.title(), r.ballots, sentinel, cause)
+	e := r.e.fail(op, r.claim.title(), r.ballots, sentinel, cause)
 	e.Quorum = r.tally.need
 	return e
 }
 
 // grant returns what a won round has granted, and has one more use of the round.
 func (r *round) grant(c claim, lease time.Duration, high node.Token) grant {
-	r.users.Add(1)
+	r.users++
 	return grant{claim: c, start: r.start, lease: lease, mayHold: r.mayHoldNow(), high: high, round: r}
 }
 
 // missing reports whether too many nodes no longer have the lease for need others to.
-func (r *round) missing(need int) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.tally.missing(need)
+func (r *round) missing(need int) bool { return r.tally.missing(need) }
+
+// inspect asks all nodes who holds name. It is called outside a step, as are the other functions of
+// the round.
+func (e *engine) inspect(name string, timeout time.Duration) *round {
+	e.enter()
+	defer e.leave()
+	return e.askAll(node.Inspect, claim{Claim: node.Claim{Name: name}}, 0, timeout)
+}
+
+func (r *round) putDown() {
+	r.e.enter()
+	r.done()
+	r.e.leave()
+}
+
+// report returns what the nodes have answered, and how many have not yet.
+func (r *round) report() (rep *Report, open int) {
+	nodes := r.e.nodes
+	rep = &Report{Name: r.claim.Name, Quorum: r.tally.need, Nodes: make([]NodeReport, len(nodes))}
+	r.e.mu.Lock()
+	defer r.e.mu.Unlock()
+	for i, b := range r.ballots {
+		rep.Nodes[i] = nodeReport(nodes[i].Name(), b)
+	}
+	rep.conclude()
+	return rep, r.open()
 }

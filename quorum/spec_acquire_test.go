@@ -95,11 +95,11 @@ func TestGrantReadAfterThePauseIsRefused(t *testing.T) {
 		c := pausing{w.clock, new(atomic.Int64)}
 		var nodes []node.Node
 		for _, n := range w.nodes {
-			nodes = append(nodes, pauser{shared{n, new(atomic.Int64)}, c, node.Acquire, 400 * time.Millisecond})
+			nodes = append(nodes, pauser{shared{n, new(atomic.Int64)}, c, node.Acquire, 500 * time.Millisecond})
 		}
 		l := must[*quorum.Locker](t)(quorum.New(nodes, quorum.Options{Clock: c, Lease: time.Second, NoRestartGuard: true}))
 		defer l.Close()
-		// Two replies pause for 800 ms in all, the third, not needed, for more.
+		// Two replies pause for a second in all.
 		if lease, err := l.TryLock(background, "x"); err == nil || lease != nil {
 			t.Fatalf("granted with %v left", lease.Remaining())
 		}

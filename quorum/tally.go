@@ -60,6 +60,12 @@ func (t *tally) verdict() verdict {
 	return undecided
 }
 
+// split reports whether a quorum has answered, and not in one way.
+func (t *tally) split() bool {
+	granted, refused := t.votes[voteGranted], t.votes[voteRefused]
+	return granted > 0 && refused > 0 && granted+refused >= t.need
+}
+
 // explained reports whether the reason for a verdict is known: enough nodes have
 // reported the holder, or so many cannot that fewer than need are left.
 func (t *tally) explained() bool {

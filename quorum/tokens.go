@@ -1,16 +1,24 @@
 package quorum
 
 import (
-	"sync/atomic"
+	"time"
 
+	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
 )
 
-// tokens makes the fencing tokens of a Locker. Any task may use it at any time.
+// A moment is when a step takes place.
+type moment struct {
+	now  clock.Instant
+	wall time.Time // only tokens are made from it
+}
+
+// tokens makes the fencing tokens of a Locker.
 type tokens struct {
 	*config
-	last atomic.Int64 // the highest token made
-	lead atomic.Int64 // microseconds by which the highest fence seen is ahead of the monotonic clock here
+	*moment
+	last int64 // the highest token made
+	lead int64 // microseconds by which the highest fence seen is ahead of the monotonic clock here
 }
 
 // next makes a token from the wall clock, above every token that this Locker has made
@@ -21,17 +29,12 @@ func (t *tokens) next(above node.Token) (node.Token, bool) {
 	if t.farAhead(above) {
 		return above + 1, above < node.MaxToken
 	}
-	now := max(t.clock.Wall().UnixMicro(), t.micros()+t.lead.Load())
-	for {
-		last := t.last.Load()
-		token := max(now, last+1, int64(above)+1)
-		if token > int64(node.MaxToken) {
-			return 0, false
-		}
-		if t.last.CompareAndSwap(last, token) {
-			return node.Token(token), true
-		}
+	token := max(t.wall.UnixMicro(), t.micros()+t.lead, t.last+1, int64(above)+1)
+	if token > int64(node.MaxToken) {
+		return 0, false
 	}
+	t.last = token
+	return node.Token(token), true
 }
 
 // saw learns from a fence that another client's clock is ahead, so that
@@ -41,23 +44,16 @@ func (t *tokens) next(above node.Token) (node.Token, bool) {
 // back; the lead would then be counted again each time, and tokens would run away from
 // all clocks.
 func (t *tokens) saw(fence node.Token) {
-	if t.farAhead(fence) {
-		return
-	}
-	d := int64(fence) - t.micros()
-	for {
-		lead := t.lead.Load()
-		if d <= lead || t.lead.CompareAndSwap(lead, d) {
-			return
-		}
+	if !t.farAhead(fence) {
+		t.lead = max(t.lead, int64(fence)-t.micros())
 	}
 }
 
 // farAhead reports whether a token is further ahead than clocks may differ. Somebody
 // wrote it, or a clock was far off; it concerns its own name alone.
 func (t *tokens) farAhead(token node.Token) bool {
-	return int64(token) > t.clock.Wall().UnixMicro()+t.opts.FenceRetention.Microseconds()
+	return int64(token) > t.wall.UnixMicro()+t.opts.FenceRetention.Microseconds()
 }
 
-// micros reads the monotonic clock in the unit of tokens.
-func (t *tokens) micros() int64 { return int64(t.clock.Now()) / 1000 }
+// micros is the monotonic clock in the unit of tokens.
+func (t *tokens) micros() int64 { return int64(t.now) / 1000 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -13,28 +12,33 @@ import (
 )
 
 // voters decides what the answer of a node is worth, by what a Locker knows of the nodes'
-// servers. Any task may use it at any time.
+// servers.
 type voters struct {
 	*config
-	known     []voter     // by node
-	outlasted atomic.Bool // the log has said that others have a longer MaxLease
-
-	recovered func(i int)  // called when a node answers again
-	downSince atomic.Int64 // clock.Instant since which too few nodes answer for any lock; 0: enough do
-	tryAt     atomic.Int64 // clock.Instant from which another call finds out whether they do
+	*moment
+	known     []voter // by node
+	tell      func(Event)
+	log       func(slog.Level, string, ...any)
+	recovered func(i int)   // called when node i answers again
+	outlasted bool          // the log has said that others have a longer MaxLease
+	downSince clock.Instant // since then too few nodes answer for any lock; 0: enough do
+	tryAt     clock.Instant // from then on another call finds out whether they do
 }
 
 // A voter is what is known of one node's server.
 type voter struct {
-	life    atomic.Pointer[node.Life]
-	heard   atomic.Int32 // unheard, answers or silent
-	refuses atomic.Int32 // a set of the kinds of commands that it has refused to execute last
+	life    *node.Life
+	heard   hearing
+	refuses uint32 // a set of the kinds of commands that it has refused to execute last
 }
 
+// A hearing is what was heard of a node last.
+type hearing uint8
+
 const (
-	unheard = iota // nothing was heard of it yet
-	answers        // it has answered the last command, perhaps with an error
-	silent         // it has not
+	unheard hearing = iota // nothing yet
+	answers                // it has answered the last command, perhaps with an error
+	silent                 // it has not
 )
 
 // judge turns the reply of node i, to a command sent at start, into a ballot.
@@ -55,7 +59,7 @@ func (v *voters) judge(i int, kind node.Kind, start clock.Instant, reply node.Re
 	}
 	v.answered(i, kind)
 	if reply.Status == node.Refused || reply.Status == node.Stale {
-		b.at = v.clock.Now()
+		b.at = v.now
 	}
 	if err := v.meet(i, reply.Life); err != nil {
 		b.vote, b.err, b.may = voteUnknown, err, true
@@ -128,7 +132,7 @@ func (v *voters) meet(i int, life *node.Life) error {
 		}
 		return errNoLife
 	}
-	if v.known[i].life.Load() != life {
+	if v.known[i].life != life {
 		v.learn(i, life)
 	}
 	return v.duplicate(i)
@@ -137,13 +141,13 @@ func (v *voters) meet(i int, life *node.Life) error {
 // duplicate is the error that node i is the server of another node as well, or nil. All nodes of
 // one server have the same.
 func (v *voters) duplicate(i int) error {
-	life := v.known[i].life.Load()
+	life := v.known[i].life
 	if life == nil {
 		return nil
 	}
 	same := make([]string, 0, 1) // without an allocation
 	for j, n := range v.nodes {
-		if other := v.known[j].life.Load(); other != nil && other.ID == life.ID {
+		if other := v.known[j].life; other != nil && other.ID == life.ID {
 			same = append(same, n.Name())
 		}
 	}
@@ -156,7 +160,7 @@ func (v *voters) duplicate(i int) error {
 // someUnheard reports whether nothing was heard yet of a node.
 func (v *voters) someUnheard() bool {
 	for i := range v.known {
-		if v.known[i].heard.Load() == unheard {
+		if v.known[i].heard == unheard {
 			return true
 		}
 	}
@@ -164,12 +168,13 @@ func (v *voters) someUnheard() bool {
 }
 
 func (v *voters) learn(i int, life *node.Life) {
-	was, name := v.known[i].life.Swap(life), v.nodes[i].Name()
+	was, name := v.known[i].life, v.nodes[i].Name()
+	v.known[i].life = life
 	if err := v.duplicate(i); err != nil && (was == nil || was.ID != life.ID) {
 		v.log(slog.LevelWarn, "two nodes are one server, and are ignored", "node", name, "error", err)
 	}
-	if wait := v.abstains(node.Acquire, v.clock.Now(), life); wait > 0 {
-		v.observe(Event{Kind: EventNodeAbstains, Node: name, Took: wait})
+	if wait := v.abstains(node.Acquire, v.now, life); wait > 0 {
+		v.tell(Event{Kind: EventNodeAbstains, Node: name, Took: wait})
 		v.log(slog.LevelWarn, "node ignored: recently (re)started or was a replica", "node", name, "for", wait.Round(time.Millisecond))
 	}
 }
@@ -178,9 +183,10 @@ func (v *voters) learn(i int, life *node.Life) {
 // another MaxLease, or none. The TTL of a waiter's place is not that of a lock.
 func (v *voters) noteLongLock(i int, refusal node.Reply) {
 	longest := v.opts.MaxLease + v.opts.Grace
-	if refusal.Line.Free || refusal.TTL <= longest || v.opts.NoRestartGuard || v.outlasted.Swap(true) {
+	if refusal.Line.Free || refusal.TTL <= longest || v.opts.NoRestartGuard || v.outlasted {
 		return
 	}
+	v.outlasted = true
 	v.log(slog.LevelWarn, "another program's lock lasts longer than MaxLease: set the same MaxLease in all programs, or a restarted node votes too early",
 		"node", v.nodes[i].Name(), "left", refusal.TTL, "max_lease", v.opts.MaxLease)
 }
@@ -188,66 +194,64 @@ func (v *voters) noteLongLock(i int, refusal node.Reply) {
 // failed reports, once, that a node does not answer, or rejects commands of a kind: it may lack
 // the right or the memory for these and not for others.
 func (v *voters) failed(i int, kind node.Kind, err error) {
-	n, text := &v.known[i], "node does not answer"
+	n, text := &v.known[i], "node rejects commands"
 	switch {
 	case errors.Is(err, node.ErrClosed), errors.Is(err, node.ErrOverloaded): // by this process itself
 		return
 	case errors.Is(err, node.ErrTimeout), errors.Is(err, node.ErrUnreachable):
-		if n.heard.Swap(silent) == silent {
+		if n.heard == silent {
 			return
 		}
-		v.countSilent()
+		v.hear(i, silent)
+		text = "node does not answer"
 	default:
-		if n.heard.Swap(answers) == silent {
-			v.countSilent()
-		}
-		if n.refuses.Or(1<<kind)>>kind&1 == 1 {
+		v.hear(i, answers)
+		if n.refuses>>kind&1 == 1 {
 			return
 		}
-		text = "node rejects commands"
+		n.refuses |= 1 << kind
 	}
-	v.observe(Event{Kind: EventNodeFailed, Node: v.nodes[i].Name(), Err: err})
+	v.tell(Event{Kind: EventNodeFailed, Node: v.nodes[i].Name(), Err: err})
 	v.log(slog.LevelWarn, text, "node", v.nodes[i].Name(), "error", err)
 }
 
 func (v *voters) answered(i int, kind node.Kind) {
 	n := &v.known[i]
-	if n.heard.Load() == answers && n.refuses.Load()>>kind&1 == 0 {
-		return
-	}
-	was, barred := n.heard.Swap(answers), n.refuses.And(^(1<<kind))>>kind&1 == 1
-	if was == silent {
-		v.countSilent()
-	}
-	if was == silent || barred {
+	recovered := n.heard == silent || n.refuses>>kind&1 == 1
+	n.refuses &^= 1 << kind
+	v.hear(i, answers)
+	if recovered {
 		v.recovered(i)
-		v.observe(Event{Kind: EventNodeRecovered, Node: v.nodes[i].Name()})
+		v.tell(Event{Kind: EventNodeRecovered, Node: v.nodes[i].Name()})
 		v.log(slog.LevelInfo, "node answers again", "node", v.nodes[i].Name())
 	}
 }
 
-// countSilent finds out whether so many nodes do not answer that no lock can be granted.
-func (v *voters) countSilent() {
+// hear notes what was heard of node i, and whether so many do not answer that no lock can be granted.
+func (v *voters) hear(i int, what hearing) {
+	if v.known[i].heard == what {
+		return
+	}
+	v.known[i].heard = what
 	n := 0
-	for i := range v.known {
-		if v.known[i].heard.Load() == silent {
+	for j := range v.known {
+		if v.known[j].heard == silent {
 			n++
 		}
 	}
 	if n <= len(v.nodes)-v.need {
-		v.downSince.Store(0)
-	} else {
-		v.downSince.CompareAndSwap(0, max(1, int64(v.clock.Now())))
+		v.downSince = 0
+	} else if v.downSince == 0 {
+		v.downSince = max(1, v.now)
 	}
 }
 
 // downFor returns for how long too few nodes have answered for any lock.
 func (v *voters) downFor() time.Duration {
-	since := v.downSince.Load()
-	if since == 0 {
+	if v.downSince == 0 {
 		return 0
 	}
-	return v.clock.Now().Sub(clock.Instant(since))
+	return v.now.Sub(v.downSince)
 }
 
 // tooLongDown reports whether they have for longer than Options.MaxDown.
@@ -257,12 +261,12 @@ func (v *voters) tooLongDown() bool { return v.opts.MaxDown > 0 && v.downFor() >
 // than Options.MaxDown; nil if it is to ask. One call each Options.RetryEvery does in any case, to find
 // out whether they answer again, but none that has waited.
 func (v *voters) down(title string, waited bool) error {
-	if !v.tooLongDown() || !waited && due(&v.tryAt, v.clock.Now(), v.opts.RetryEvery) {
+	if !v.tooLongDown() || !waited && due(&v.tryAt, v.now, v.opts.RetryEvery) {
 		return nil
 	}
 	ballots := make([]ballot, len(v.nodes))
 	for i := range ballots {
-		if v.known[i].heard.Load() == silent {
+		if v.known[i].heard == silent {
 			ballots[i] = ballot{vote: voteUnknown, err: errSilent}
 		}
 	}
@@ -270,3 +274,12 @@ func (v *voters) down(title string, waited bool) error {
 }
 
 var errSilent = fmt.Errorf("%w: it does not answer", node.ErrUnreachable)
+
+// due reports whether something is due at now, and puts it off.
+func due(at *clock.Instant, now clock.Instant, every time.Duration) bool {
+	if now < *at {
+		return false
+	}
+	*at = now.Add(every)
+	return true
+}

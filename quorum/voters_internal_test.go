@@ -74,7 +74,9 @@ func TestJudge(t *testing.T) {
 			if kind == 0 {
 				kind = node.Acquire
 			}
-			v := voters{config: &config{clock: opts.Clock, opts: opts, nodes: []node.Node{model.New(opts.Clock, "n1")}}, known: make([]voter, 1)}
+			e := newEngine(&config{clock: opts.Clock, opts: opts, nodes: []node.Node{model.New(opts.Clock, "n1")}})
+			e.enter()
+			v := e.voters
 			if b := v.judge(0, kind, start, row.reply); b.vote != row.vote || b.may != row.may || b.stale != row.stale {
 				t.Errorf("%s: %v, may %v, stale %v", row.says, b.vote, b.may, b.stale)
 			}

@@ -15,6 +15,7 @@ type down struct {
 	since clock.Instant // 0: enough do
 	at    int64         // the same in true time
 	stops int           // of the client by then
+	ended int64         // in true time, when it was over last, after calls had reason to end
 }
 
 // answers notes whether the node has answered a command, before the Locker learns of that.
@@ -23,6 +24,7 @@ func (l *link) answers(err error) {
 	if w.p.Lock.MaxDown == 0 || c.far != nil || errors.Is(err, node.ErrClosed) {
 		return // two Lockers know of the nodes what each has heard
 	}
+	tooLong := c.tooLongDown()
 	l.silent = errors.Is(err, node.ErrTimeout) || errors.Is(err, node.ErrUnreachable)
 	silent := 0
 	for _, l := range c.listed {
@@ -35,13 +37,17 @@ func (l *link) answers(err error) {
 		for _, t := range c.callers {
 			w.check.outlastsDown(c, t)
 		}
-		c.down = down{}
+		c.down = down{ended: c.down.ended}
+		if tooLong {
+			c.down.ended = w.now
+		}
 	case c.down.since == 0:
-		c.down = down{max(1, c.Now()), w.now, c.stops}
+		c.down = down{max(1, c.Now()), w.now, c.stops, c.down.ended}
 	}
 }
 
-// tooLongDown reports whether too few nodes have answered for longer than calls are to wait.
+// tooLongDown reports whether too few nodes have answered for longer than calls are to wait. A client that was
+// paused may learn that they answer again before its call returns.
 func (c *Client) tooLongDown() bool {
-	return c.far != nil && c.w.p.Lock.MaxDown > 0 || c.down.since > 0 && c.Now().Sub(c.down.since) >= c.w.p.Lock.MaxDown
+	return c.far != nil && c.w.p.Lock.MaxDown > 0 || c.down.since > 0 && c.Now().Sub(c.down.since) >= c.w.p.Lock.MaxDown || c.down.ended > 0 && c.down.ended == c.w.now
 }

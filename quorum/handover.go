@@ -1,9 +1,7 @@
 package quorum
 
 import (
-	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -43,34 +41,31 @@ const (
 	maxRevoked = 4096
 )
 
-// handoffs has all offers of a Locker, and receives the turns of its waiters: a waiter is first
+// handovers has all offers of a Locker, and receives the turns of its waiters: a waiter is first
 // in the wait queue, or the lock was handed over to an offer.
-type handoffs struct {
-	*config
-	queues    *queues
-	releases  *releases
-	listening sync.Once
-	stops     []func() // end the subscriptions
-
-	mu      sync.Mutex // nothing is locked under it
-	hears   nodeSet    // nodes that have said that they would tell
-	waiters map[string]*waiter
-	byOwner map[string]*offer
-	revoked []*offer // the oldest first
+type handovers struct {
+	*engine
+	listening bool
+	turns     subscriptions
+	hears     nodeSet            // nodes that have said that they would tell
+	waiters   map[string]*waiter // that listen, by their names on the nodes
+	inOrder   line               // the same, in the order in which they began
+	byOwner   map[string]*offer
+	revoked   []*offer // the oldest first
 }
 
 // standbyFor is how long a lease that was handed over lasts, from the start of its attempt: a
 // node keeps the lock for as long as it would have kept the place. The first renewal, at a third
 // of that, makes it a full lease.
 func (w *waiter) standbyFor() time.Duration {
-	return min(w.request.lease, w.l.placeTTL()-w.l.opts.Grace)
+	return min(w.request.lease, w.e.placeTTL()-w.e.opts.Grace)
 }
 
 // mayStandBy reports whether the waiter's attempts leave offers. They are replaced by those of the
 // next attempt, after Options.RetryEvery. Until then the offers must be acceptable, and enough must be
 // left to renew the lease.
 func (w *waiter) mayStandBy() bool {
-	s, o := w.request, &w.l.opts
+	s, o := w.request, &w.e.opts
 	return s.names == nil && !s.fixed && s.keep == 0 &&
 		attemptWindow(o.MaxLease) >= o.RetryEvery && w.standbyFor() >= o.RetryEvery+2*o.Timeout
 }
@@ -83,31 +78,29 @@ func (c *config) standbyToken(token node.Token) node.Token {
 }
 
 // offer notes that an attempt of w, begun at start, leaves an offer.
-func (f *handoffs) offer(w *waiter, c claim, start clock.Instant) {
+func (f *handovers) offer(w *waiter, c claim, start clock.Instant) {
 	c.Owner = node.Standby(c.Owner)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(w.inbox.offers) == maxOffers {
+	if len(w.offers) == maxOffers {
 		f.revoke(w, 1)
 	}
 	o := &offer{claim: c, start: start, to: w}
-	w.inbox.offers = append(w.inbox.offers, o)
+	w.offers = append(w.offers, o)
 	f.byOwner[c.Owner] = o
 }
 
 // revoke drops w's n oldest offers, and remembers their owners: a lock that is handed over to
 // one later is released. Only remembered owners are: a hand-over may be for a clone of this
-// process (a copied VM), which has the same name. f.mu is held.
-func (f *handoffs) revoke(w *waiter, n int) {
-	for _, o := range w.inbox.offers[:n] {
+// process (a copied VM), which has the same name.
+func (f *handovers) revoke(w *waiter, n int) {
+	for _, o := range w.offers[:n] {
 		o.to = nil
 		f.remember(o)
 	}
-	w.inbox.offers = slices.Delete(w.inbox.offers, 0, n)
+	w.offers = slices.Delete(w.offers, 0, n)
 }
 
-// remember keeps a revoked offer, and forgets the oldest. f.mu is held.
-func (f *handoffs) remember(o *offer) {
+// remember keeps a revoked offer, and forgets the oldest.
+func (f *handovers) remember(o *offer) {
 	if len(f.revoked) == maxRevoked {
 		if old := f.revoked[0]; f.byOwner[old.Owner] == old {
 			delete(f.byOwner, old.Owner)
@@ -120,49 +113,45 @@ func (f *handoffs) remember(o *offer) {
 
 // leaseEnds revokes the owner of a lease that is over, if the lease was handed over: a late
 // copy of a command may hand the lock over to that owner once more.
-func (f *handoffs) leaseEnds(c *claim) {
+func (f *handovers) leaseEnds(c *claim) {
 	if node.IsStandby(c.Owner) {
-		f.mu.Lock()
-		defer f.mu.Unlock()
 		f.remember(&offer{claim: *c})
 	}
 }
 
 // listen delivers turns to w from now on.
-func (f *handoffs) listen(w *waiter) {
-	f.mu.Lock()
-	f.waiters[w.place.ticket.Waiter] = w
-	w.place.queued.Store(true)
-	w.inbox.noticed.Or(uint64(f.hears)) // a turn may have come before that
-	f.mu.Unlock()
-	w.inbox.signal.Set()
-	f.listening.Do(func() {
-		for i, n := range f.nodes {
-			f.stops = append(f.stops, n.Listen(f.uuid, func(t node.Turn) { f.hear(i, t) }))
-		}
+func (f *handovers) listen(w *waiter) {
+	f.waiters[w.wait.Waiter] = w
+	w.listening = spot{w: w}
+	f.inOrder.add(&w.listening)
+	w.listed = true
+	w.released |= f.hears // a turn may have come before that
+	w.stir()
+	if f.listening {
+		return
+	}
+	f.listening = true
+	f.subscribe(&f.turns, func(i int, n node.Node) (stop func()) {
+		return n.Listen(f.uuid, func(t node.Turn) {
+			f.enter()
+			f.hear(i, t)
+			f.leave()
+		})
 	})
 }
 
-// unlisten ends the subscriptions, when no waiter is left.
-func (f *handoffs) unlisten() {
-	for _, stop := range f.stops {
-		stop()
-	}
-}
-
-// leave revokes all offers of w, which waits no longer.
-func (f *handoffs) leave(w *waiter) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.revoke(w, len(w.inbox.offers))
-	if w.place.queued.Load() {
-		delete(f.waiters, w.place.ticket.Waiter)
+// revokeAll revokes all offers of w, which waits no longer.
+func (f *handovers) revokeAll(w *waiter) {
+	f.revoke(w, len(w.offers))
+	if w.listed {
+		delete(f.waiters, w.wait.Waiter)
+		f.inOrder.remove(&w.listening)
 	}
 }
 
 // hear takes a turn from node i. A lock that was handed over to a revoked offer is
 // released.
-func (f *handoffs) hear(i int, t node.Turn) {
+func (f *handovers) hear(i int, t node.Turn) {
 	switch {
 	case t.Name == "":
 		f.connected(i)
@@ -171,45 +160,37 @@ func (f *handoffs) hear(i int, t node.Turn) {
 	default:
 		if o := f.take(i, t); o != nil {
 			c := claim{Claim: node.Claim{Name: t.Name, Owner: t.Owner}, mode: o.mode} // its token is the fence already
-			f.releases.send(c, 1<<i, f.expiry(f.clock.Now(), f.placeTTL()))
+			f.releases.send(c, 1<<i, f.expiry(f.now, f.placeTTL()))
 		}
 	}
 }
 
 // connected notes that node i sends turns from now on. Waiters ask it once more, as they
 // may have missed one.
-func (f *handoffs) connected(i int) {
-	f.mu.Lock()
+func (f *handovers) connected(i int) {
 	f.hears.add(i)
-	f.mu.Unlock()
-	f.queues.waiters(func(w *waiter) {
-		if w.place.queued.Load() {
-			w.inbox.noticed.Or(1 << i)
-			w.inbox.signal.Set()
-		}
-	})
+	for s := f.inOrder.first; s != nil; s = s.next {
+		s.w.released.add(i)
+		s.w.stir()
+	}
 }
 
 // tellFirst notifies a waiter that it is first for a name on node i.
-func (f *handoffs) tellFirst(i int, t node.Turn) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (f *handovers) tellFirst(i int, t node.Turn) {
 	w := f.waiters[t.Waiter]
 	if w == nil {
 		return
 	}
-	w.inbox.told.Or(1 << i)
+	w.calledFirst.add(i)
 	if at, several := slices.BinarySearch(w.request.names, t.Name); several {
-		w.inbox.first[at].add(i)
+		w.calledFirstFor[at].add(i)
 	}
-	w.inbox.signal.Set()
+	w.stir()
 }
 
 // take gives what node i has handed over to the waiter that it is for. It returns the offer if that
 // was revoked.
-func (f *handoffs) take(i int, t node.Turn) (revoked *offer) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (f *handovers) take(i int, t node.Turn) (revoked *offer) {
 	o := f.byOwner[t.Owner]
 	switch {
 	case o == nil:
@@ -217,55 +198,43 @@ func (f *handoffs) take(i int, t node.Turn) (revoked *offer) {
 	case o.to == nil:
 		return o
 	}
-	o.to.inbox.handed = append(o.to.inbox.handed, handover{i, t})
-	o.to.inbox.signal.Set()
+	o.to.handed = append(o.to.handed, handover{i, t})
+	o.to.stir()
 	return nil
 }
 
 // handedBy returns the nodes that have handed the lock over to w.
-func (f *handoffs) handedBy(w *waiter) (s nodeSet) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, h := range w.inbox.handed {
+func (w *waiter) handedBy() (s nodeSet) {
+	for _, h := range w.handed {
 		s.add(h.by)
 	}
 	return s
 }
 
 // accept removes a granted offer from the registry: it is a lease from now on.
-func (f *handoffs) accept(w *waiter, o *offer) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	w.inbox.offers = slices.DeleteFunc(w.inbox.offers, func(p *offer) bool { return p == o })
+func (f *handovers) accept(w *waiter, o *offer) {
+	w.offers = slices.DeleteFunc(w.offers, func(p *offer) bool { return p == o })
 	delete(f.byOwner, o.Owner)
 }
 
 // handedOver returns the grant of one of w's offers, if enough nodes have handed the lock over
 // to it with the same token. With different tokens, tokens would not always rise from one
 // holder to the next.
-func (w *waiter) handedOver(ctx context.Context) (g grant, ok bool) {
-	l := w.l
-	l.handoffs.mu.Lock()
-	all, offers := w.inbox.handed, w.inbox.offers
-	l.handoffs.mu.Unlock()
-	if len(all) < l.need || ctx.Err() != nil {
-		return grant{}, false
-	}
-	for _, o := range offers {
-		token := latest(all, o.Owner)
+func (w *waiter) handedOver() (g grant, ok bool) {
+	e, lease := w.e, w.standbyFor()
+	for _, o := range w.offers {
+		token := latest(w.handed, o.Owner)
 		// Enough must be left to renew it.
-		now, renewable := l.clock.Now(), validUntil(o.start, w.standbyFor(), l.opts.Drift).Add(-l.opts.Timeout)
-		if token == 0 || now >= min(renewable, decideBy(o.start, w.standbyFor(), l.opts.MaxLease, l.opts.Drift)) {
-			continue
+		renewable := validUntil(o.start, lease, e.opts.Drift).Add(-e.opts.Timeout)
+		switch {
+		case token == 0 || e.now >= min(renewable, decideBy(o.start, lease, e.opts.MaxLease, e.opts.Drift)):
+		case w.handedWith(o, token) >= e.need:
+			e.handovers.accept(w, o)
+			e.tokens.saw(token)
+			c := o.claim
+			c.Token = token
+			return grant{claim: c, start: o.start, lease: lease, mayHold: allNodes(len(e.nodes))}, true
 		}
-		if w.handedWith(all, o, token) < l.need {
-			continue
-		}
-		l.handoffs.accept(w, o)
-		l.tokens.saw(token)
-		c := o.claim
-		c.Token = token
-		return grant{claim: c, start: o.start, lease: w.standbyFor(), mayHold: allNodes(len(l.nodes))}, true
 	}
 	return grant{}, false
 }
@@ -281,10 +250,10 @@ func latest(all []handover, owner string) (token node.Token) {
 }
 
 // handedWith is how many nodes have handed the lock over to an offer with a token, and have a vote.
-func (w *waiter) handedWith(all []handover, o *offer, token node.Token) int {
+func (w *waiter) handedWith(o *offer, token node.Token) int {
 	by := nodeSet(0)
-	v := w.l.voters
-	for _, h := range all {
+	v := w.e.voters
+	for _, h := range w.handed {
 		if h.Owner == o.Owner && h.Token == token && h.Life != nil &&
 			v.meet(h.by, h.Life) == nil && v.abstains(node.Acquire, o.start, h.Life) == 0 {
 			by.add(h.by)
@@ -297,27 +266,23 @@ func (w *waiter) handedWith(all []handover, o *offer, token node.Token) int {
 // it keeps its places. The offers that something was handed over to, and earlier ones, are
 // revoked.
 func (w *waiter) returnHandovers(waits bool, except string) {
-	l := w.l
-	l.handoffs.mu.Lock()
-	all := w.inbox.handed
-	w.inbox.handed = nil
-	n := 0
-	for i, o := range w.inbox.offers {
+	e, all, n := w.e, w.handed, 0
+	w.handed = nil
+	for i, o := range w.offers {
 		if slices.ContainsFunc(all, func(h handover) bool { return h.Owner == o.Owner }) {
 			n = i + 1
 		}
 	}
-	l.handoffs.revoke(w, n)
-	l.handoffs.mu.Unlock()
+	e.handovers.revoke(w, n)
 	for _, h := range all {
 		if h.Owner == except {
 			continue
 		}
-		c := w.place.last
+		c := w.last
 		c.Owner, c.Token = h.Owner, h.Token
 		if !waits {
-			c.ticket.PlaceTTL = 0
+			c.wait.PlaceTTL = 0
 		}
-		l.releases.send(c, 1<<h.by, l.expiry(l.clock.Now(), l.placeTTL()))
+		e.releases.send(c, 1<<h.by, e.expiry(e.now, e.placeTTL()))
 	}
 }

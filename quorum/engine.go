@@ -1,0 +1,307 @@
+package quorum
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+)
+
+// An engine is all that changes in a Locker: the holders and waiters of this process, the commands under
+// way, and what is due when. It is a state machine. A step begins with enter, when one of these comes
+// in: a call, an answer or a turn from a node, or time. It changes the state, and it ends with leave.
+// Within a step nothing blocks, no clock is read, no node is asked and, but for Options.Random, no
+// code of the caller's is called. Its effects are carried out when it is over.
+type engine struct {
+	*config
+
+	mu     sync.Mutex // guards all that follows, and every waiter, round and hold
+	moment            // of the step
+
+	tokens    *tokens
+	voters    *voters
+	queues    *queues
+	attempts  limiter
+	handovers *handovers
+	releases  *releases
+	labels    *labels
+
+	calls   int          // under way
+	closed  bool         // no more of them may begin
+	ended   bool         // the task of serve is to end
+	serving bool         // it has not
+	idle    clock.Signal // set when a closed Locker has no call under way, no release open, or no task
+
+	lost   []*hold   // ended in this step, and still in the queues of their names
+	ready  []*waiter // have news
+	ran    int       // how many of these have looked at them
+	timers timers    // of waiters and holds
+	due    []timer   // those that were due, and are left for the next step
+	wakeAt clock.Instant
+	alarm  clock.Signal // set when something is due before wakeAt, at which the task of serve wakes
+
+	ends    []ending // contexts that end with this step
+	effects []effect // what else it brings about, and what earlier steps have that is not carried out yet
+	busy    bool     // somebody carries effects out
+	spare   []effect
+	rounds  []*round // to be used again
+	waiters []*waiter
+}
+
+// maxReady bounds how many waiters run one after the other: a lease may be about to end.
+const maxReady = 100
+
+// An ending is a context, and why it ends.
+type ending struct {
+	*dependent
+	why error
+}
+
+// An effect is one of: a command for some of the nodes, a signal to be set, an event to be reported,
+// or something else to be done.
+type effect struct {
+	nodes   nodeSet
+	command node.Command
+	replies []func(node.Reply) // by node
+	signal  clock.Signal
+	event   *Event
+	do      func()
+}
+
+func newEngine(c *config) *engine {
+	e := &engine{config: c, idle: c.clock.NewSignal(), alarm: c.clock.NewSignal(), serving: true}
+	e.tokens = &tokens{config: c, moment: &e.moment}
+	e.voters = &voters{config: c, moment: &e.moment, known: make([]voter, len(c.nodes)), tell: e.tell, log: e.log}
+	e.queues = &queues{engine: e, byName: make(map[string]*queue), contended: make(map[string]struct{}), listeners: make(map[string]listeners)}
+	e.handovers = &handovers{engine: e, waiters: make(map[string]*waiter), byOwner: make(map[string]*offer)}
+	e.releases = &releases{engine: e, reached: make([]clock.Instant, len(c.nodes))}
+	e.voters.recovered = e.releases.reach
+	e.labels = &labels{engine: e, known: map[string]string{c.uuid: c.opts.Label}}
+	return e
+}
+
+// enter begins a step.
+func (e *engine) enter() {
+	e.mu.Lock()
+	e.now, e.wall = e.clock.Now(), e.clock.Wall()
+}
+
+// leave ends a step. First contexts end: no other task can hold that up. Then waiters with news take
+// their own steps. At last effects are carried out, in their order: by this task, together with those
+// that other steps add meanwhile, or by another task that is at it already.
+func (e *engine) leave() {
+	for e.goOn() {
+	}
+	if e.busy || len(e.effects) == 0 {
+		e.mu.Unlock()
+		return
+	}
+	e.busy = true
+	for len(e.effects) > 0 {
+		list := e.effects
+		e.effects, e.spare = e.spare, nil
+		e.mu.Unlock()
+		for i := range list {
+			e.carryOut(&list[i])
+		}
+		clear(list)
+		e.mu.Lock()
+		e.spare = list[:0]
+	}
+	e.busy = false
+	e.mu.Unlock()
+}
+
+// goOn does what follows from the step so far, and reports whether there was anything.
+func (e *engine) goOn() bool {
+	switch {
+	case len(e.ends) > 0:
+		ends := e.ends
+		e.ends = nil
+		e.mu.Unlock()
+		for _, end := range ends {
+			end.cancel(end.why)
+		}
+		e.enter()
+	case len(e.lost) > 0:
+		lost := e.lost
+		e.lost = nil
+		for _, h := range lost {
+			h.vacate()
+		}
+	case len(e.ready) > 0:
+		e.runSome()
+	default:
+		return false
+	}
+	return true
+}
+
+// runSome lets some waiters look at their news. Other steps come between if there are many.
+func (e *engine) runSome() {
+	for n := 0; len(e.ready) > e.ran; n++ { // one may make others ready
+		if n == maxReady {
+			e.mu.Unlock()
+			e.enter()
+			return
+		}
+		w := e.ready[e.ran]
+		e.ran++
+		w.ready = false
+		w.run()
+	}
+	clear(e.ready)
+	e.ready, e.ran = e.ready[:0], 0
+}
+
+func (e *engine) carryOut(x *effect) {
+	switch {
+	case x.signal != nil:
+		x.signal.Set()
+	case x.event != nil:
+		e.observe(*x.event)
+	case x.do != nil:
+		x.do()
+	default:
+		for i, n := range e.nodes {
+			if x.nodes.has(i) {
+				n.Submit(x.command, x.replies[i])
+			}
+		}
+	}
+}
+
+// set has a signal set.
+func (e *engine) set(s clock.Signal) { e.effects = append(e.effects, effect{signal: s}) }
+
+// then has something done that is not worth an effect of its own kind. It does not block.
+func (e *engine) then(do func()) { e.effects = append(e.effects, effect{do: do}) }
+
+// submit has a command sent to some of the nodes.
+func (e *engine) submit(nodes nodeSet, command node.Command, replies []func(node.Reply)) {
+	e.effects = append(e.effects, effect{nodes: nodes, command: command, replies: replies})
+}
+
+// send has a command sent to some of the nodes. Each answer is a step.
+func (e *engine) send(nodes nodeSet, command node.Command, answer func(int, node.Reply)) {
+	replies := make([]func(node.Reply), len(e.nodes))
+	for i := range replies {
+		if nodes.has(i) {
+			replies[i] = func(r node.Reply) {
+				e.enter()
+				answer(i, r)
+				e.leave()
+			}
+		}
+	}
+	e.submit(nodes, command, replies)
+}
+
+// observed reports whether anybody gets events.
+func (e *engine) observed() bool { return e.events != nil || e.opts.Trace != nil }
+
+// tell reports an event.
+func (e *engine) tell(event Event) {
+	if e.observed() {
+		kept := event // allocated only here
+		e.effects = append(e.effects, effect{event: &kept})
+	}
+}
+
+// log adds a line to the log.
+func (e *engine) log(level slog.Level, text string, args ...any) {
+	if e.lines != nil {
+		line := entry{e.wall, level, text, args}
+		e.then(func() { e.lines.add(line) })
+	}
+}
+
+// begin notes that a call begins. It returns false if the Locker is closed.
+func (e *engine) begin() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.closed {
+		e.calls++
+	}
+	return !e.closed
+}
+
+// end notes that a call is over.
+func (e *engine) end() {
+	e.enter()
+	e.callEnds()
+	e.leave()
+}
+
+// callEnds is end, within a step.
+func (e *engine) callEnds() {
+	if e.calls--; e.calls == 0 && e.closed {
+		e.set(e.idle)
+	}
+}
+
+// inTask has something done in a task that Close waits for, unless the Locker is closed.
+func (e *engine) inTask(do func()) {
+	if e.closed {
+		return
+	}
+	e.calls++
+	e.then(func() {
+		e.clock.Go(func() {
+			defer e.end()
+			do()
+		})
+	})
+}
+
+// await returns when a condition of a closing Locker holds, or at an instant.
+func (e *engine) await(until clock.Instant, holds func() bool) {
+	for {
+		e.mu.Lock()
+		over := holds()
+		e.mu.Unlock()
+		if over || e.idle.Wait(context.Background(), until) == clock.WakePassed {
+			return
+		}
+	}
+}
+
+// Subscriptions are to notices of the nodes.
+type subscriptions struct {
+	stops []func()
+	ended bool
+}
+
+// subscribe has a subscription made on each node.
+func (e *engine) subscribe(to *subscriptions, begin func(int, node.Node) (stop func())) {
+	e.then(func() {
+		for i, n := range e.nodes {
+			stop := begin(i, n)
+			e.mu.Lock()
+			ended := to.ended
+			if !ended {
+				to.stops = append(to.stops, stop)
+			}
+			e.mu.Unlock()
+			if ended {
+				stop()
+			}
+		}
+	})
+}
+
+// unsubscribe is called outside a step, since what a subscription calls may not end it. to may be nil.
+func (e *engine) unsubscribe(to *subscriptions) {
+	if to == nil {
+		return
+	}
+	e.mu.Lock()
+	stops := to.stops
+	to.stops, to.ended = nil, true
+	e.mu.Unlock()
+	for _, stop := range stops {
+		stop()
+	}
+}

@@ -1,0 +1,133 @@
+package quorum
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+)
+
+var phaseNames = [...]string{"queueing", "yielding", "outside", "asking", "confirming", "lingering", "pausing", "over"}
+
+func (p phase) String() string { return phaseNames[p] }
+
+// A drive takes one waiter through its phases. The nodes do what it says.
+type drive struct {
+	*engine
+	w      *waiter
+	holder *hold
+}
+
+func newDrive(t *testing.T) *drive {
+	d := &drive{engine: bare(t)}
+	d.holder = &hold{e: d.engine, claim: claim{Claim: node.Claim{Name: "x"}}, until: d.now.Add(time.Hour), limit: clock.Never}
+	d.queues.at("x").enter(d.holder)
+	d.w = d.waiter(t.Context(), &settings{claim: claim{Claim: node.Claim{Name: "x"}}, wait: 10 * time.Second, lease: 30 * time.Second})
+	d.w.run()
+	return d
+}
+
+// settle carries nothing out.
+func (d *drive) settle() {
+	for d.goOn() {
+	}
+}
+
+func (d *drive) answer(status node.Status, nodes ...int) {
+	for _, i := range nodes {
+		if r := d.w.round; r != nil {
+			r.receive(i, node.Reply{Status: status, TTL: time.Second, Life: &node.Life{ID: string(rune('a' + i)), Born: d.now.Add(-time.Hour)}})
+		}
+	}
+	d.settle()
+}
+
+// to brings the waiter into a phase.
+func (d *drive) to(p phase) {
+	if p == phaseYielding {
+		d.queues.listeners["x"] = listeners{released: d.now, need: time.Second, again: true}
+	}
+	if p == phaseOutside {
+		d.attempts.underWay = maxAttempts
+	}
+	if p == phaseQueueing {
+		return
+	}
+	d.holder.end(ErrNotHeld)
+	d.holder.vacate()
+	d.settle()
+	switch p {
+	case phaseConfirming:
+		d.answer(node.Granted, 0, 1)
+	case phaseLingering:
+		d.answer(node.Refused, 0, 1)
+	case phasePausing:
+		d.answer(node.Refused, 0, 1, 2)
+	case phaseOver:
+		d.answer(node.Granted, 0, 1, 2)
+	}
+}
+
+// TestPhases walks through every phase and every input: what becomes of a waiter.
+func TestPhases(t *testing.T) {
+	inputs := []struct {
+		says string
+		do   func(*drive)
+	}{
+		{"its holder here leaves", func(d *drive) { d.holder.end(ErrNotHeld); d.holder.vacate() }},
+		{"the third node grants", func(d *drive) { d.answer(node.Granted, 2) }},
+		{"all nodes grant", func(d *drive) { d.answer(node.Granted, 0, 1, 2) }},
+		{"all nodes call it first", func(d *drive) {
+			d.handovers.waiters["w"] = d.w
+			for i := range 3 {
+				d.handovers.hear(i, node.Turn{Name: "x", Waiter: "w"})
+			}
+		}},
+		{"all nodes hand over to it", func(d *drive) {
+			d.handovers.offer(d.w, claim{Claim: node.Claim{Name: "x", Owner: "o"}}, d.now)
+			for i := range 3 {
+				d.handovers.hear(i, node.Turn{Name: "x", Owner: node.Standby("o"), Token: 7,
+					Life: &node.Life{ID: string(rune('a' + i)), Born: d.now.Add(-time.Hour)}})
+			}
+		}},
+		{"its own time passes", func(d *drive) {
+			if d.w.until != clock.Never {
+				d.now = d.w.until
+				d.w.run()
+			}
+		}},
+		{"the caller's time passes", func(d *drive) { d.now = d.w.deadline; d.w.run() }},
+		{"the caller's context ends", func(d *drive) { d.w.stopped = context.Canceled; d.w.run() }},
+		{"the Locker is closed", func(d *drive) { d.closed = true; d.w.stir() }},
+	}
+	const (
+		queueing, yielding, outside, asking = phaseQueueing, phaseYielding, phaseOutside, phaseAsking
+		lingering, pausing, over            = phaseLingering, phasePausing, phaseOver
+	)
+	for from, want := range map[phase][]phase{
+		//                the holder  one    all     first    handed  its     caller's
+		//                leaves      grants grant   of all   over    time    time     ended  closed
+		phaseQueueing:   {asking, queueing, queueing, queueing, queueing, over, over, over, over},
+		phaseYielding:   {yielding, yielding, yielding, yielding, yielding, asking, asking, over, over},
+		phaseOutside:    {outside, outside, outside, outside, outside, over, over, over, over},
+		phaseAsking:     {asking, asking, over, asking, asking, asking, asking, over, asking},
+		phaseConfirming: {phaseConfirming, over, over, phaseConfirming, phaseConfirming, over, over, over, phaseConfirming},
+		phaseLingering:  {lingering, pausing, pausing, lingering, lingering, pausing, over, over, lingering},
+		phasePausing:    {pausing, pausing, pausing, asking, over, asking, over, over, over},
+		phaseOver:       {over, over, over, over, over, over, over, over, over},
+	} {
+		for i, in := range inputs {
+			d := newDrive(t)
+			if d.to(from); d.w.phase != from {
+				t.Fatalf("%v was not reached, but %v", from, d.w.phase)
+			}
+			in.do(d)
+			d.settle()
+			if d.w.phase != want[i] {
+				t.Errorf("%v, and %s: %v, want %v", from, in.says, d.w.phase, want[i])
+			}
+		}
+	}
+}

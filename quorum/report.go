@@ -1,0 +1,155 @@
+package quorum
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+)
+
+// A Report is what the nodes knew of a name when they were asked. It may be outdated
+// when it is read: never use it in place of a lock.
+type Report struct {
+	Name    string
+	Verdict Verdict
+	Owner   string    // of the most nodes, if any has one
+	HeldBy  int       // on how many nodes
+	Owners  []string  // all who have a majority, sorted: several only if they read
+	Mode    node.Mode // of the Owner
+	Waiting []string  // waiters in the queue of any node
+	Quorum  int       // a majority, also where Options.Quorum is more: enough to exclude others
+	Nodes   []NodeReport
+
+	labels map[string]string // by process
+}
+
+// A Verdict is what the answers of all nodes mean together.
+type Verdict string
+
+// The verdicts.
+const (
+	VerdictHeld      Verdict = "held"      // one owner, or each of several readers, has a majority of the nodes
+	VerdictFree      Verdict = "free"      // nobody has the name on a majority
+	VerdictContended Verdict = "contended" // neither, because owners compete or a key was left behind
+	VerdictNoQuorum  Verdict = "no-quorum" // too few nodes answered
+)
+
+// Label returns the label of the Locker that an owner or waiter belongs to (see Options.Label), or ""
+// if no node knows it. A report has the labels of the owners with a majority, and of the first
+// waiters.
+func (r *Report) Label(of string) string { return r.labels[node.Process(of)] }
+
+// A NodeReport is one node's part in a Report.
+type NodeReport struct {
+	Node    string
+	State   NodeState
+	Owners  []string      // none when free
+	Mode    node.Mode     // of the owners
+	Waiting []string      // waiters in the node's queue, in its order
+	TTL     time.Duration // of the key, or node.NoExpiry
+	Fence   node.Token    // the highest token that the node has seen
+	// Value is how a plain string at the name begins: a lock that another library, such as
+	// redsync, made by SET NX. State is then NodeError, and Err matches node.ErrWrongType.
+	Value string
+	// Abstains is how long a node that restarted will be ignored.
+	Abstains time.Duration
+	Err      error
+}
+
+// A NodeState is what one node says of a name.
+type NodeState string
+
+// The states of a name on a node.
+const (
+	NodeHeld       NodeState = "held"
+	NodeFree       NodeState = "free"
+	NodeError      NodeState = "error"      // it did not answer, or the name is no lock: see Err
+	NodeAbstaining NodeState = "abstaining" // it restarted so recently that it may have forgotten a lock
+)
+
+func nodeReport(name string, b ballot) NodeReport {
+	n := NodeReport{Node: name, State: NodeError, Err: b.err}
+	if b.state == nil || n.Err != nil {
+		return n
+	}
+	n.TTL, n.Fence, n.Abstains = b.state.TTL, b.state.Fence, b.wait
+	for _, place := range b.state.Queue {
+		n.Waiting = append(n.Waiting, place.Waiter)
+	}
+	switch b.state.Type {
+	case "none":
+		n.State = NodeFree
+	case "hash":
+		n.State = NodeHeld
+		n.Mode, n.Owners = owners(b.state.Fields)
+	default:
+		n.Value = b.state.Value
+		n.Err = fmt.Errorf("%w: it is a %s", node.ErrWrongType, b.state.Type)
+		return n
+	}
+	if n.Abstains > 0 {
+		n.State = NodeAbstaining
+	}
+	return n
+}
+
+// owners reads the fields of a lock.
+func owners(fields []node.Field) (mode node.Mode, owners []string) {
+	for _, f := range fields {
+		switch owner, writes := strings.CutSuffix(f.Name, node.WriteSuffix); {
+		case f.Name == node.ModeField && f.Value == node.Read.String():
+			mode = node.Read
+		case f.Name == node.ModeField:
+			mode = node.Write
+		case writes:
+			owners = append(owners, owner)
+		default:
+			owners = append(owners, f.Name)
+		}
+	}
+	return mode, slices.Compact(owners) // Redisson's writer may read, too
+}
+
+// conclude finds the verdict.
+func (r *Report) conclude() {
+	answered, free := 0, 0
+	counts := make(map[string]int)
+	for _, n := range r.Nodes {
+		if n.State == NodeError {
+			continue
+		}
+		for _, waiter := range n.Waiting {
+			if !slices.Contains(r.Waiting, waiter) {
+				r.Waiting = append(r.Waiting, waiter)
+			}
+		}
+		if len(n.Owners) > 0 {
+			answered++
+		} else if n.State == NodeFree {
+			answered++
+			free++
+		}
+		for _, owner := range n.Owners {
+			counts[owner]++
+			if counts[owner] > r.HeldBy {
+				r.Owner, r.HeldBy, r.Mode = owner, counts[owner], n.Mode
+			}
+			if counts[owner] == r.Quorum {
+				r.Owners = append(r.Owners, owner)
+			}
+		}
+	}
+	slices.Sort(r.Owners)
+	switch {
+	case r.HeldBy >= r.Quorum:
+		r.Verdict = VerdictHeld
+	case free >= r.Quorum:
+		r.Verdict = VerdictFree
+	case answered >= r.Quorum:
+		r.Verdict = VerdictContended
+	default:
+		r.Verdict = VerdictNoQuorum
+	}
+}

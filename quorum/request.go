@@ -1,0 +1,81 @@
+package quorum
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+)
+
+// settings are what one acquisition was asked for.
+type settings struct {
+	claim   // without owner and token
+	lease   time.Duration
+	maxHold time.Duration
+	minHold time.Duration // as it was asked for
+	keep    time.Duration // how long the nodes keep the name at least; 0: as long as the lease lasts
+	wait    time.Duration // < 0: no bound
+	fixed   bool
+	fair    bool
+	reentry bool
+	outer   []*hold // that the context belongs to, and that have or had any of the names
+	err     error
+}
+
+// setNames makes the sorted list of names; first is the one given to Lock.
+func (s *settings) setNames(first string, check func(string) error) error {
+	s.Name = first
+	if len(s.names) > 0 {
+		names := append(s.names, first)
+		slices.Sort(names)
+		names = slices.Compact(names)
+		s.Name, s.names = names[0], names
+		if len(names) == 1 {
+			s.names = nil
+		}
+	}
+	if s.names != nil && s.mode != node.Exclusive {
+		return errors.New("quorum: WithNames cannot be combined with WithRead or WithWrite: readers and writers have one name")
+	}
+	sum := 0
+	for name := range s.each() {
+		if err := check(name); err != nil {
+			return err
+		}
+		sum += len(name)
+	}
+	if sum > maxNames {
+		return fmt.Errorf("quorum: the names of one lock have %d bytes together, at most %d are supported", sum, maxNames)
+	}
+	return nil
+}
+
+// maxNames bounds the names of one lock, in bytes: a node takes no other commands meanwhile.
+const maxNames = 1 << 20
+
+// setKeep decides how long nodes keep the name at least, whatever the pace of their clocks.
+func (s *settings) setKeep(o *Options) error {
+	if s.minHold > 0 {
+		s.keep = max(s.keep, s.minHold+drift(s.minHold, o.Drift))
+	}
+	switch {
+	case s.keep == 0:
+	case s.mode != node.Exclusive:
+		return errors.New("quorum: WithMinHold cannot be combined with WithRead or WithWrite: only a plain lock is kept after Unlock")
+	case s.keep > o.MaxLease:
+		return fmt.Errorf("quorum: MinHold and its drift are %v, longer than MaxLease, %v; "+
+			"raise MaxLease in every program that uses this name", s.keep, o.MaxLease)
+	}
+	return nil
+}
+
+// life is how long the nodes keep the name from the acquisition if they hear no more of it.
+func (s *settings) life() time.Duration { return max(s.lease, s.keep) }
+
+// asksBehindHolders reports whether the acquisition asks the nodes even if a name is held in
+// this process.
+func (s *settings) asksBehindHolders() bool {
+	return s.wait != 0 && (s.fair || s.names != nil || s.mode == node.Write)
+}

@@ -1,0 +1,88 @@
+package quorum_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// A contended name changes hands about as often when a minority of the nodes is slow as when it is down: after
+// a split among those that answered, nobody keeps its votes for long.
+func TestSlowMinorityCostsFewTurns(t *testing.T) {
+	for _, nodes := range []int{3, 5} {
+		down := turns(t, nodes, 0)
+		for _, slow := range []time.Duration{10 * time.Millisecond, 40 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond} {
+			if n := turns(t, nodes, slow); float64(n) < 0.5*float64(down) {
+				t.Errorf("%d nodes, one of them %v away: %d turns, and %d when it is down", nodes, slow, n, down)
+			}
+		}
+	}
+}
+
+// turns counts for how often three Lockers get one name in some seconds. The last node is down if its round trip is 0.
+func turns(t *testing.T, nodes int, slow time.Duration) (n int64) {
+	inWorld(t, nodes, func(w *world) {
+		w.nodes[nodes-1].Down(slow == 0)
+		var count atomic.Int64
+		var all sync.WaitGroup
+		end := time.Now().Add(2 * time.Second)
+		for locker := range 3 {
+			l := w.behind(quorum.Options{NoRestartGuard: true}, func(i int, n node.Node) node.Node {
+				f := &distant{Node: n, trip: 150 * time.Microsecond, random: rand.New(rand.NewPCG(uint64(locker), uint64(i)))}
+				if i == nodes-1 {
+					f.trip = slow / 2
+				}
+				return f
+			})
+			all.Go(func() {
+				for time.Now().Before(end) {
+					if lease, err := l.Lock(background, "x", quorum.WithWait(time.Until(end))); err == nil {
+						count.Add(1)
+						_ = lease.Unlock(background)
+					}
+				}
+			})
+		}
+		all.Wait()
+		n = count.Load()
+	})
+	return n
+}
+
+// A distant node is some time away, there and back. Commands stay in their order.
+type distant struct {
+	node.Node
+	trip   time.Duration
+	random *rand.Rand
+
+	mu          sync.Mutex
+	there, back time.Time // when the last one arrives
+}
+
+func (f *distant) Submit(cmd node.Command, reply func(node.Reply)) {
+	cmd.Claims = slices.Clone(cmd.Claims)
+	if cmd.Wait != nil {
+		wait := *cmd.Wait
+		cmd.Wait = &wait
+	}
+	f.after(&f.there, func() {
+		f.Node.Submit(cmd, func(r node.Reply) { f.after(&f.back, func() { reply(r) }) })
+	})
+}
+
+func (f *distant) after(last *time.Time, do func()) {
+	f.mu.Lock()
+	at := time.Now().Add(f.trip + time.Duration(f.random.IntN(300_000)))
+	if !at.After(*last) {
+		at = last.Add(time.Nanosecond)
+	}
+	*last = at
+	f.mu.Unlock()
+	time.AfterFunc(time.Until(at), do)
+}

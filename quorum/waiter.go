@@ -1,0 +1,571 @@
+package quorum
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+)
+
+// A waiter is one call of Lock or TryLock, until it has a lease or an error. Waiters are used again; late
+// news for a former call are a hint without a cause, which does no harm.
+type waiter struct {
+	e        *engine
+	request  *settings
+	ctx      context.Context // of the call, for its values
+	began    clock.Instant
+	deadline clock.Instant // of the wait, or Never
+	phase    phase
+	until    clock.Instant // when the phase is over if nothing happens
+	spot     slot          // of the timer for that
+	ready    bool          // it is among engine.ready
+	stopped  error         // why the caller waits no longer; nil while it does
+
+	lease  *Lease // the result
+	err    error
+	signal clock.Signal // set when there is one
+
+	// Among the waiters of its process:
+	number    uint64 // in the order of joining
+	spots     []spot // in the line of its first name and, for several names, in that of each
+	admitted  bool   // it may ask the nodes
+	contended bool   // the caller before it had to wait for the name
+	inLine    bool   // it has to wait for others of its process now
+	hasWaited bool   // it had to
+	outside   spot   // in the line of the limiter
+	let       bool   // the limiter lets it make its attempt
+
+	// In the wait queues on the nodes:
+	wait      node.Wait     // of the next attempt; drawn once
+	last      claim         // of the last attempt
+	listed    bool          // the nodes tell it when it is first
+	listening spot          // in the line of those
+	reserved  clock.Instant // until then it may keep several names from others
+
+	round       *round // the attempt under way
+	lingerUntil clock.Instant
+	splitUntil  clock.Instant // of an attempt that is split; 0: it is not
+	found       findings
+	pause       pausing
+
+	// News since the last attempt began:
+	released       nodeSet // these nodes announced a release
+	calledFirst    nodeSet // these said that the waiter is first
+	holderLeft     bool    // the holder in this process has released
+	calledFirstFor []nodeSet
+	offers         []*offer   // what its last attempts have left on the nodes, the oldest first
+	handed         []handover // to these
+
+	watching *subscriptions // to releases of the names; nil by default
+}
+
+// A phase is where a waiter is in its life.
+type phase uint8
+
+const (
+	phaseQueueing   phase = iota // others of this process have the name, or come before it
+	phaseYielding                // for a moment the names are left to listeners, which are in no queue
+	phaseOutside                 // too many attempts are under way
+	phaseAsking                  // an attempt is under way, and not decided
+	phaseConfirming              // the attempt is won, unless two nodes turn out to be one server
+	phaseLingering               // the attempt is lost; more answers may say why
+	phasePausing                 // another attempt is not worth while yet
+	phaseOver                    // the call has its lease or its error
+)
+
+// steps has what a waiter does in each phase when it has news. It returns the phase it is in afterwards.
+var steps [phaseOver + 1]func(*waiter) phase
+
+func init() {
+	steps = [...]func(*waiter) phase{(*waiter).queueing, (*waiter).yielding, (*waiter).waitOutside, (*waiter).asking,
+		(*waiter).confirming, (*waiter).lingering, (*waiter).pausing, func(*waiter) phase { return phaseOver }}
+}
+
+// waiter returns a new one.
+func (e *engine) waiter(ctx context.Context, s *settings) *waiter {
+	w := take(&e.waiters)
+	if w == nil {
+		w = &waiter{e: e, signal: e.clock.NewSignal()}
+		w.found.ballots = make([]ballot, len(e.nodes))
+	}
+	w.phase, w.request, w.ctx, w.began, w.deadline, w.reserved = phaseQueueing, s, ctx, e.now, clock.Never, e.now
+	if s.wait >= 0 {
+		w.deadline = e.now.Add(s.wait)
+	}
+	w.calledFirstFor = append(w.calledFirstFor[:0], make([]nodeSet, len(s.names))...)
+	if s.fair {
+		w.drawTicket()
+	}
+	if s.wait != 0 {
+		e.queues.join(w)
+	}
+	return w
+}
+
+// putBack keeps w for another call.
+func (w *waiter) putBack() {
+	w.signal.Clear()
+	clear(w.found.ballots)
+	clear(w.spots)
+	spots := w.spots
+	if cap(spots) > maxSpareSpots {
+		spots = nil
+	}
+	*w = waiter{e: w.e, signal: w.signal, spots: spots[:0], calledFirstFor: w.calledFirstFor[:0], phase: phaseOver,
+		found: findings{ballots: w.found.ballots, last: w.found.last[:0]}}
+	putBack(&w.e.waiters, w)
+}
+
+// stir has w look at its news before the step is over.
+func (w *waiter) stir() {
+	if !w.ready {
+		w.ready = true
+		w.e.ready = append(w.e.ready, w)
+	}
+}
+
+// run takes w through its phases, up to one in which it has to wait.
+func (w *waiter) run() {
+	for {
+		w.until = clock.Never
+		was := w.phase
+		if w.phase = steps[was](w); w.phase == was {
+			break
+		}
+	}
+	if w.until != clock.Never {
+		w.e.at(w, w.until, w.until)
+	} else {
+		w.e.timers.drop(w)
+	}
+}
+
+func (w *waiter) slot() *slot { return &w.spot }
+
+func (w *waiter) fire(*batch) { w.run() }
+
+// queueing waits until it is for w to ask the nodes, or gets a nested lease.
+func (w *waiter) queueing() phase {
+	e, s := w.e, w.request
+	if w.inLine && (w.stopped != nil || e.now >= w.deadline) { // also if its turn has come by then
+		return w.end(nil, w.heldHere())
+	}
+	lease, turn, err := e.queues.turn(w)
+	w.inLine = false
+	switch {
+	case lease != nil || err != nil:
+		return w.end(lease, err)
+	case e.closed:
+		return w.end(nil, ErrClosed)
+	case !turn && s.wait == 0:
+		return w.end(nil, w.heldHere())
+	case !turn:
+		w.observeWait()
+		w.inLine, w.hasWaited, w.until = true, true, w.deadline
+		return phaseQueueing
+	}
+	if err := e.voters.down(s.title(), w.everWaited()); err != nil {
+		return w.end(nil, err)
+	}
+	if (w.contended || w.hasWaited) && !w.listed {
+		// Others may be waiting, and w must not pass them. A waiter behind another of its
+		// process always would: its attempt comes right after the release.
+		w.lineUp()
+	}
+	return phaseYielding
+}
+
+// yielding leaves the names for a moment to listeners. Then it takes a lock that was handed over, or
+// asks for it.
+func (w *waiter) yielding() phase {
+	e := w.e
+	if w.request.wait != 0 {
+		w.until = min(e.queues.listened(&w.request.claim), w.deadline)
+	}
+	switch {
+	case e.closed:
+		return w.end(nil, ErrClosed)
+	case w.stopped != nil:
+		return w.end(nil, w.failed())
+	case w.request.wait != 0 && e.now < w.until:
+		return phaseYielding
+	}
+	if g, ok := w.handedOver(); ok {
+		return w.granted(g)
+	}
+	if !e.attempts.enter(w) {
+		return phaseOutside
+	}
+	return w.ask()
+}
+
+// waitOutside waits until fewer attempts are under way.
+func (w *waiter) waitOutside() phase {
+	e := w.e
+	switch {
+	case w.let:
+		w.let = false
+		return w.ask()
+	case w.stopped != nil || e.closed || e.now >= w.deadline:
+		e.attempts.outside.remove(&w.outside)
+		return w.end(nil, w.failed())
+	}
+	w.until = w.deadline
+	return phaseOutside
+}
+
+// ask begins an attempt: an acquire round and, if it is not won, its release. It leaves an offer if w
+// stands by.
+func (w *waiter) ask() phase {
+	e := w.e
+	w.returnHandovers(true, "")
+	w.released, w.calledFirst, w.holderLeft = 0, 0, false
+	c, ok := w.nextClaim()
+	w.found.late, w.found.spent = false, !ok
+	if !ok {
+		e.attempts.leave()
+		return w.goOn()
+	}
+	w.last = c
+	r := e.round(node.Acquire, c, w.request.life()+e.opts.Grace, w.timeout())
+	r.waiter, w.round, w.splitUntil = w, r, 0
+	if c.wait.Standby != 0 {
+		e.handovers.offer(w, c, r.start)
+	}
+	r.ask(allNodes(len(e.nodes)))
+	return phaseAsking
+}
+
+// asking waits for the verdict. An attempt that is split among the nodes that answer waits no longer for
+// slow ones than these took: its votes keep everybody else from the name.
+func (w *waiter) asking() phase {
+	r := w.round
+	switch v := r.tally.verdict(); {
+	case w.stopped != nil || v == lost:
+		return w.linger()
+	case v == won:
+		w.lingerUntil = r.lingerUntil()
+		return phaseConfirming
+	case r.tally.split() && w.splitUntil == 0:
+		w.splitUntil = r.patience()
+	case r.tally.split() && w.e.now >= w.splitUntil:
+		return w.linger()
+	}
+	w.until = cmp.Or(w.splitUntil, clock.Never)
+	return phaseAsking
+}
+
+// confirming waits for nodes that were never heard of: two nodes that are one server are recognized
+// only once both have answered, so a Locker's first attempts take a moment longer.
+func (w *waiter) confirming() phase {
+	e, r, s := w.e, w.round, w.request
+	if w.stopped == nil && e.voters.someUnheard() && r.open() > 0 && e.now < w.lingerUntil {
+		w.until = w.lingerUntil
+		return phaseConfirming
+	}
+	if w.stopped == nil && r.discountDuplicates() {
+		if e.now < decideBy(r.start, s.lease, e.opts.MaxLease, e.opts.Drift) {
+			g := r.grant(w.last, s.lease, 0)
+			w.attemptEnds()
+			return w.granted(g)
+		}
+		w.found.late = true
+	}
+	return w.linger()
+}
+
+func (w *waiter) linger() phase {
+	w.lingerUntil = w.round.lingerUntil()
+	return phaseLingering
+}
+
+// lingering waits until the reason for the loss is known: a node that is down answers faster than one
+// that reports a holder. Before another attempt it waits a little longer, unless some nodes have granted:
+// nodes that refuse need no release.
+func (w *waiter) lingering() phase {
+	e, r := w.e, w.round
+	explained, granted := r.tally.explained(), r.tally.votes[voteGranted]+r.tally.votes[voteAbstaining]
+	over := r.open() == 0 || explained && granted > 0
+	if w.request.wait == 0 { // the error names all nodes that fail
+		over = r.open() == 0 || granted+r.tally.votes[voteRefused] >= e.need
+	}
+	w.until = w.lingerUntil
+	if !explained {
+		w.until = r.deadline
+	}
+	if !over && w.stopped == nil && e.now < w.until {
+		return phaseLingering
+	}
+	if mayHold := r.mayHoldNow(); mayHold != 0 {
+		e.releases.send(r.claim, mayHold, e.expiry(r.start, w.request.life()))
+	}
+	w.note(r)
+	w.attemptEnds()
+	return w.goOn()
+}
+
+// attemptEnds puts the round of the attempt down.
+func (w *waiter) attemptEnds() {
+	w.round.waiter = nil
+	w.round.done()
+	w.round = nil
+	w.e.attempts.leave()
+}
+
+// note keeps what the failed attempt has found, and tells of it.
+func (w *waiter) note(r *round) {
+	f := &w.found
+	f.took = w.e.now.Sub(r.start)
+	f.ballots, f.last = append(f.last[:0], r.ballots...), f.ballots
+	cutOff := w.stopped != nil && !r.tally.explained() // it is not known why it failed
+	f.record(w.e.tokens)
+	if w.e.observed() {
+		w.e.tell(Event{Kind: EventAttemptFailed, Name: r.claim.title(), Owner: r.claim.Owner, Token: r.claim.Token,
+			Took: f.took, Err: w.failed()})
+	}
+	if cutOff && f.waited { // the wait ends with what the attempts before have found
+		f.ballots, f.last = f.last, f.ballots
+	}
+}
+
+// goOn decides what follows a failed attempt.
+func (w *waiter) goOn() phase {
+	switch {
+	case w.found.asksAtOnce() && w.stopped == nil && w.timeout() > 0:
+		return phaseQueueing
+	case w.stopped != nil || w.request.wait == 0 || w.found.hopeless(w.e.need):
+		return w.end(nil, w.failed())
+	}
+	w.beginPause()
+	return phasePausing
+}
+
+// pausing waits until another attempt is worth while.
+func (w *waiter) pausing() phase {
+	p := &w.pause
+	n := news{now: w.e.now, ended: w.stopped != nil || w.e.closed, left: w.holderLeft,
+		released: w.released, first: w.calledFirst, handed: w.handedBy()}
+	w.holderLeft = false
+	next := p.nextStep(n)
+	if next == keepPausing && n.now >= p.wakeAt() {
+		n.passed = true
+		next = p.nextStep(n)
+	}
+	if next == keepPausing {
+		w.until = p.wakeAt()
+		return phasePausing
+	}
+	if next == stopWaiting {
+		return w.end(nil, w.failed())
+	}
+	if n.handed != 0 && n.handed.len() < w.e.need {
+		w.returnHandovers(true, "") // the rest has not come in time
+	}
+	w.wait.Barge = next == askPastOthers && !w.request.fair
+	return phaseQueueing
+}
+
+// beginPause decides how long the pause is if nothing happens. It queues w on the nodes, and subscribes to
+// a name that another library's lock has, if need be.
+func (w *waiter) beginPause() {
+	e, f := w.e, &w.found
+	w.observeWait()
+	f.waited = true
+	w.look()
+	e.labels.keep()
+	w.pause = pausing{need: e.need, splits: f.splits, took: f.took, unit: firstPause, deadline: w.deadline}
+	p := &w.pause
+	p.free, p.silent, p.own = f.wasFree()
+	free := f.freeIn(e.need, e.opts.RetryEvery)
+	if f.splits > 0 {
+		// A waiter for a node that hangs keeps the votes that it has for all of the timeout.
+		// Two that do that must come apart by more than it takes.
+		p.unit = max(p.unit, f.took)
+	}
+	if free > 0 {
+		f.fruitless = 0
+	} else {
+		f.fruitless++
+	}
+	p.until = e.now.Add(pause(free, f.fruitless-1, p.unit, e.opts.RetryEvery, e.chance()))
+	if !w.listed {
+		w.lineUp()
+		p.by(e.now.Add(noticeSlack)) // to take its place; it is woken when it is subscribed
+	}
+	if w.watching == nil && f.foreign() {
+		w.watch()
+	}
+	p.before = f.before(e.need)
+	p.passable = f.passable && !w.request.fair && w.request.mode != node.Read
+	if p.passable { // those before it come first, but one may have died
+		p.by(e.now.Add(time.Duration(p.before) * noticeSlack))
+	}
+	p.by(e.now.Add(e.opts.RetryEvery)) // for the nodes to keep its place
+	if w.last.wait.Reserve {
+		p.by(w.reserved) // to let others have them
+	}
+	p.luck = e.chance()
+	if p.luck < 0.5 && e.queues.listened(&w.request.claim) > 0 { // or every other turn is a listener's, however many are queued
+		p.standBack = reaction
+	}
+}
+
+// granted makes the lease.
+func (w *waiter) granted(g grant) phase {
+	if w.request.wait != 0 && w.contended != w.found.waited {
+		w.e.queues.noteContention(&w.request.claim, w.found.waited)
+	}
+	w.e.tell(Event{Kind: EventAcquired, Name: w.request.title(), Owner: g.claim.Owner, Token: g.claim.Token,
+		Took: w.e.now.Sub(w.began), Waited: w.everWaited()})
+	return w.end(w.e.admit(w.ctx, g, w.request), nil)
+}
+
+// end ends the call: w leaves all queues, and gives back what it does not need.
+func (w *waiter) end(lease *Lease, err error) phase {
+	e, owner := w.e, ""
+	if w.request.wait != 0 {
+		e.handovers.revokeAll(w)
+		e.queues.leave(w)
+		if err != nil && w.stopped == nil && e.closed {
+			err = ErrClosed
+		}
+	}
+	if lease != nil {
+		owner = lease.h.claim.Owner
+	}
+	if last := w.last.Owner; owner != last && owner != node.Standby(last) {
+		w.leavePlace()
+	}
+	w.returnHandovers(false, owner)
+	w.lease, w.err = lease, err
+	e.set(w.signal)
+	return phaseOver
+}
+
+// everWaited reports whether w had to wait, for others of its process or after an attempt.
+func (w *waiter) everWaited() bool { return w.hasWaited || w.found.waited }
+
+// observeWait reports that w has to wait, before it does so for the first time.
+func (w *waiter) observeWait() {
+	if !w.everWaited() {
+		w.e.tell(Event{Kind: EventWaiting, Name: w.request.title()})
+	}
+}
+
+// failed builds the error with which a wait ends that has asked the nodes.
+func (w *waiter) failed() *Error { return w.found.failed(w.e.config, w.request.title(), w.stopped) }
+
+// heldHere builds the error of a wait that ends before the nodes were asked.
+func (w *waiter) heldHere() error {
+	e := &Error{Op: "acquire", Name: w.request.title(), Quorum: w.e.need, Err: ErrHeld, Cause: errHere}
+	if w.stopped != nil {
+		e.Cause = w.stopped
+	}
+	return e
+}
+
+// nextClaim makes the claim of the next attempt, with an owner of its own. It returns false if
+// no token is left.
+func (w *waiter) nextClaim() (c claim, ok bool) {
+	e, s := w.e, w.request
+	above := w.found.token
+	if e.tokens.farAhead(above) { // by a clock that goes on meanwhile
+		above = min(above+node.Token(e.now.Sub(w.found.saw).Microseconds()), max(above, node.MaxToken-1))
+	}
+	token, ok := e.tokens.next(above)
+	if !ok {
+		return claim{}, false
+	}
+	c = s.claim
+	c.Owner, c.Token, c.wait = e.ownerName(), token, w.wait
+	if c.wait.Stays() && w.mayStandBy() {
+		c.wait.Standby = e.standbyToken(token)
+	}
+	c.wait.Reserve = s.names != nil && c.wait.Stays() && w.mayReserve()
+	if c.wait.Reserve { // nobody passes it as long as it has the places
+		c.wait.PlaceTTL = min(c.wait.PlaceTTL, w.reserved.Sub(e.now)+3*e.opts.Timeout)
+	}
+	return c, true
+}
+
+// timeout bounds the next attempt. The last attempt that the wait allows, and those
+// that follow it at once, share one timeout.
+func (w *waiter) timeout() time.Duration {
+	d := w.e.timeout(w.request.lease)
+	if w.request.wait >= 0 && w.found.stale > 0 {
+		d = min(d, w.deadline.Add(d).Sub(w.e.now))
+	}
+	return d
+}
+
+// placeTTL is how long a node keeps a place: longer than two attempts with Options.RetryEvery
+// between them. It is also how long a node keeps a lock for a waiter that it was handed over to
+// and that hangs.
+func (c *config) placeTTL() time.Duration { return c.opts.RetryEvery + 3*c.opts.Timeout }
+
+// drawTicket gives w its ticket, if it has none.
+func (w *waiter) drawTicket() {
+	if w.wait.Queued() {
+		return
+	}
+	number, ok := w.e.tokens.next(0)
+	if !ok {
+		return // nor will an attempt have a token
+	}
+	w.wait = node.Wait{Ticket: number, Waiter: w.e.waiterName(w.request.mode)}
+	if w.request.wait != 0 {
+		w.wait.PlaceTTL = w.e.placeTTL()
+	}
+}
+
+// lineUp gives w a ticket, and subscribes it to its turns.
+func (w *waiter) lineUp() {
+	w.drawTicket()
+	w.e.handovers.listen(w)
+}
+
+// leavePlace gives up w's place on all nodes. Where that is not confirmed in time the place
+// expires.
+func (w *waiter) leavePlace() {
+	e, c := w.e, w.last
+	kept := c.wait.PlaceTTL
+	if kept == 0 {
+		return // no node knows of it
+	}
+	c.wait.PlaceTTL = 0
+	e.releases.send(c, allNodes(len(e.nodes)), e.now.Add(kept+e.opts.Timeout))
+}
+
+// mayReserve reports whether the next attempt keeps free names from others in the queue until
+// all of several names are free. It does so only after each name has been free once since the
+// last time, as a name that is held for long must not block the others. It lasts for at most the
+// time already waited, for each additional name, and twice Options.RetryEvery in all. If Timeout is
+// longer it counts instead: for so long others keep some of the nodes while a node hangs.
+func (w *waiter) mayReserve() bool {
+	e, first := w.e, w.calledFirstFor
+	few := func(told nodeSet) bool { return told.len() < e.need }
+	if !slices.ContainsFunc(first, few) {
+		clear(first)
+		w.reserved = e.now.Add(min(e.now.Sub(w.began)*time.Duration(len(first)-1), 2*max(e.opts.RetryEvery, e.opts.Timeout)))
+	}
+	return e.now < w.reserved
+}
+
+// watch subscribes to releases of all names.
+func (w *waiter) watch() {
+	e, mode := w.e, w.request.mode
+	w.watching = new(subscriptions)
+	for name := range w.request.each() {
+		e.subscribe(w.watching, func(i int, n node.Node) (stop func()) {
+			return n.Watch(name, mode, func() {
+				e.enter()
+				w.released.add(i)
+				w.stir()
+				e.leave()
+			})
+		})
+	}
+}
