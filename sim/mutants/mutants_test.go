@@ -150,6 +150,23 @@ func TestSpecTable(t *testing.T) {
 	}
 }
 
+// The specification refuses a mutant on the production stack, too.
+func TestStack(t *testing.T) {
+	tests.NeedLong(t)
+	root, err := moduleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(mutants, func(m *Mutant) bool { return m.ID == "M33" })
+	o, err := (&config{stack: true}).try(t.Context(), mutants[i], root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Refused == nil || !strings.Contains(o.What, "too soon after a restart") {
+		t.Errorf("%+v", o)
+	}
+}
+
 // Without a protection, a plan breaks what the model says.
 func TestSpecPlans(t *testing.T) {
 	tests.NeedLong(t)
