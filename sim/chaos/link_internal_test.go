@@ -206,6 +206,22 @@ func TestHeldCommandOutlivesItsConnection(t *testing.T) {
 	}
 }
 
+// await returns when something is so of the link.
+func (l *link) await(t *testing.T, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		l.mu.Lock()
+		is := holds()
+		l.mu.Unlock()
+		if is {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("it does not come to that")
+		}
+	}
+}
+
 // A connection that has lost something in a cut is reset when the cut ends; one that has not goes on.
 func TestCut(t *testing.T) {
 	f := newFake(t)
@@ -219,6 +235,7 @@ func TestCut(t *testing.T) {
 	l.strike(cut, false)
 	c.send("ping", "lost") // executed, and not answered
 	f.executed(t, 3)
+	l.await(t, func() bool { return slices.ContainsFunc(l.conns, func(c *conn) bool { return c.lost[toClient] }) })
 	l.strike(cut, true)
 	if _, err := c.from.ReadByte(); err == nil {
 		t.Error("the reply came")
@@ -230,11 +247,7 @@ func TestCut(t *testing.T) {
 	quiet.send("ping", "nowhere")
 	later := dial(t, l) // it hangs
 	later.send("ping", "nowhere")
-	for both := false; !both; time.Sleep(time.Millisecond) {
-		l.mu.Lock()
-		both = len(l.conns) == 2 && l.conns[0].lost[toNode] && l.conns[1].lost[toNode]
-		l.mu.Unlock()
-	}
+	l.await(t, func() bool { return len(l.conns) == 2 && l.conns[0].lost[toNode] && l.conns[1].lost[toNode] })
 	l.strike(event(t, "heal c1-n1"), false)
 	for _, c := range []*caller{quiet, later} {
 		if _, err := c.from.ReadByte(); err == nil {
