@@ -321,15 +321,15 @@ func (h *hold) nest(s *settings) (*Lease, error) {
 }
 
 // extend is called outside a step.
-func (h *hold) extend(ctx context.Context, unlocked bool, d time.Duration) error {
+func (h *hold) extend(ctx context.Context, d time.Duration) error {
 	e := h.e
-	if err := e.opts.checkLease(d); err != nil && !unlocked {
+	if err := e.opts.checkLease(d); err != nil {
 		return err
 	}
 	ended := ctx.Err() != nil
 	e.enter()
 	switch {
-	case unlocked || h.isOver():
+	case h.isOver():
 		defer e.leave()
 		return h.notHeld("extend")
 	case ended:

@@ -57,7 +57,10 @@ func (le *Lease) Remaining() time.Duration {
 // then the lease's end does not change, though nodes may keep the name for longer. If ctx had
 // ended before it is ctx's error alone.
 func (le *Lease) Extend(ctx context.Context, d time.Duration) error {
-	return le.h.extend(ctx, le.unlocked.Load(), d)
+	if le.unlocked.Load() {
+		return le.notHeld("extend")
+	}
+	return le.h.extend(ctx, d)
 }
 
 // Unlock ends the lease and releases its name on all nodes, if it is the last of nested ones. It

@@ -113,16 +113,14 @@ func (l *Locker) TryLock(ctx context.Context, name string, opts ...Option) (*Lea
 
 // acquire is Lock and, with a wait of 0, TryLock. It is called outside a step.
 func (l *Locker) acquire(ctx context.Context, s *settings) (*Lease, error) {
-	ended := ctx.Err() != nil
-	l.enter()
-	if l.closed || ended {
-		defer l.leave()
-		if l.closed {
-			return nil, ErrClosed
-		}
+	if !l.begin() {
+		return nil, ErrClosed
+	}
+	if ctx.Err() != nil {
+		l.end()
 		return nil, fmt.Errorf("acquire %q: %w", s.title(), stopped(ctx))
 	}
-	l.calls++
+	l.enter()
 	w := l.waiter(ctx, s)
 	w.run()
 	l.leave()

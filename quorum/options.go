@@ -154,8 +154,9 @@ type Options struct {
 	Clock clock.Clock
 
 	// Random returns 64 random bits, for owner names and jitter. It must be
-	// unpredictable, and different after a virtual machine was cloned. Nil
-	// means the kernel's generator.
+	// unpredictable, and different after a virtual machine was cloned. It must
+	// return at once, and must not call the Locker. Nil means the kernel's
+	// generator.
 	Random func() uint64
 }
 

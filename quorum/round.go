@@ -294,8 +294,7 @@ func (r *round) grant(c claim, lease time.Duration, high node.Token) grant {
 // missing reports whether too many nodes no longer have the lease for need others to.
 func (r *round) missing(need int) bool { return r.tally.missing(need) }
 
-// inspect asks all nodes who holds name. It is called outside a step, as are the other functions of
-// the round.
+// inspect asks all nodes for the holder of name. It, putDown and report are called outside a step.
 func (e *engine) inspect(name string, timeout time.Duration) *round {
 	e.enter()
 	defer e.leave()

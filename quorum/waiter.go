@@ -76,12 +76,25 @@ const (
 	phaseOver                    // the call has its lease or its error
 )
 
-// steps has what a waiter does in each phase when it has news. It returns the phase it is in afterwards.
-var steps [phaseOver + 1]func(*waiter) phase
-
-func init() {
-	steps = [...]func(*waiter) phase{(*waiter).queueing, (*waiter).yielding, (*waiter).waitOutside, (*waiter).asking,
-		(*waiter).confirming, (*waiter).lingering, (*waiter).pausing, func(*waiter) phase { return phaseOver }}
+// step looks at the news in the phase that w is in, and returns the next phase, or the same.
+func (w *waiter) step() phase {
+	switch w.phase {
+	case phaseQueueing:
+		return w.queueing()
+	case phaseYielding:
+		return w.yielding()
+	case phaseOutside:
+		return w.waitOutside()
+	case phaseAsking:
+		return w.asking()
+	case phaseConfirming:
+		return w.confirming()
+	case phaseLingering:
+		return w.lingering()
+	case phasePausing:
+		return w.pausing()
+	}
+	return phaseOver
 }
 
 // waiter returns a new one.
@@ -132,7 +145,7 @@ func (w *waiter) run() {
 	for {
 		w.until = clock.Never
 		was := w.phase
-		if w.phase = steps[was](w); w.phase == was {
+		if w.phase = w.step(); w.phase == was {
 			break
 		}
 	}
@@ -381,8 +394,7 @@ func (w *waiter) beginPause() {
 	p.free, p.silent, p.own = f.wasFree()
 	free := f.freeIn(e.need, e.opts.RetryEvery)
 	if f.splits > 0 {
-		// A waiter for a node that hangs keeps the votes that it has for all of the timeout.
-		// Two that do that must come apart by more than it takes.
+		// Two that have split the votes must come apart by more than an attempt takes.
 		p.unit = max(p.unit, f.took)
 	}
 	if free > 0 {

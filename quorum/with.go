@@ -75,7 +75,7 @@ func WithReentry() Option { return func(s *settings) { s.reentry = true } }
 
 // WithNames makes one lock of several names: the given one and more. It is all or nothing on
 // every node, in one round trip, with one lease and one fencing token, which is above those of
-// all earlier holders of each name. It excludes everybody who has or wants any of them.
+// all earlier holders of each name. It excludes all others that have or want any of them.
 // Duplicates count once, and the order does not matter. All names together have at most 1 MiB.
 //
 // A waiter is queued on each of its names, and is served when it is first for each and all are
