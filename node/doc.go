@@ -27,7 +27,7 @@
 //	ReadersKey        the highest token of a reader
 //	QueueKey          the wait queue: a sorted set of waiters of all modes by ticket
 //	PlaceKey          one for each waiter in the queue; it expires when the waiter is dead
-//	NextKey           the highest Handoff of the readers that have left others
+//	NextKey           the highest HandOver of the readers that have left others
 //	Channel           releases in mode Exclusive are published here
 //	ReadWriteChannel  and here those in modes Read and Write
 //	WaiterChannel     the waiters of one process hear here that it is their turn
@@ -97,7 +97,7 @@
 // more than [ManyFields] fields; a writer that has read as well publishes "1". Then the next
 // waiters are notified.
 //
-// With a ticket the waiter's places are given up if it does not stay, and its standby claim is
+// With a ticket the waiter's places are given up if it does not stay, and its offer is
 // released. If it stays it has places again for the claims that were there: so it gives back a
 // partial grant and keeps its position. Where a place was given up and nobody but readers holds
 // the name, the next waiters are notified as well. A QueueKey that is not a sorted set is an empty
@@ -115,27 +115,27 @@
 // Redisson's waiters are in no queue; therefore the reply to a Release says whether there are
 // Others.
 //
-// # Hand-off
+// # Hand-over
 //
-// A waiter of one name can leave a standby claim with its place (Wait.Standby). Its owner is
-// [Standby] of the owner. A Release with a Handoff that leaves no holder gives the lock directly to
+// A waiter of one name can leave an offer with its place (Wait.Offer). Its owner is
+// [Offer] of the owner. A Release with a HandOver that leaves no holder gives the lock directly to
 // each of the next waiters that
-//   - has left a standby claim,
+//   - has left an offer,
 //   - was not notified since it asked,
 //   - listens on its WaiterChannel,
-//   - and whose fence (for mode Exclusive the higher of both) is below Handoff.
+//   - and whose fence (for mode Exclusive the higher of both) is below HandOver.
 //
-// The standby claim then has the lock for as long as the place had left, Handoff is its token,
+// The offer then has the lock for as long as the place had left, HandOver is its token,
 // the place is gone, and the waiter gets a [Turn] with the Owner. That is as if the network had
 // delayed an Acquire of the waiter until now, but with the releaser's token, which is the same on
-// all nodes. If the standby owner reads already nothing but its place changes. Nothing is handed
-// on past a waiter that does not read and is passed over. Nor is it while anybody listens on the
+// all nodes. If the owner of the offer reads already nothing but its place changes. Nothing is
+// handed over past a waiter that does not read and is passed over. Nor is it while anybody listens on the
 // name's channel, as Redisson's waiters do: they would never find the lock free. Nor does a node
-// hand on that cannot tell its Life.
+// hand over that cannot tell its Life.
 //
-// Readers leave in another order on each node. So that all nodes hand on with one token, a
-// reader that leaves others raises NextKey to its Handoff if somebody waits, and the last one
-// hands on with the higher of NextKey and its own.
+// Readers leave in another order on each node. So that all nodes hand over with one token, a
+// reader that leaves others raises NextKey to its HandOver if somebody waits, and the last one
+// hands over with the higher of NextKey and its own.
 //
 // # Extend, Inspect, Break and Downgrade
 //

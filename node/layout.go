@@ -39,12 +39,12 @@ func CheckName(name string) error {
 
 // Owners and waiters have names of one form: the name of their process, in which there is
 // no colon, a colon, and a number. A process of redquorum is a UUID of version 8 (RFC 9562,
-// section 5.8), one of Redisson a UUID of version 4. A standby claim has the name of its
+// section 5.8), one of Redisson a UUID of version 4. An offer has the name of its
 // owner with a suffix. These names are strings everywhere, as they are fields of hashes
 // and members of queues.
 const (
-	// StandbySuffix ends the owner of a standby claim.
-	StandbySuffix = ":heir"
+	// OfferSuffix ends the owner of an offer.
+	OfferSuffix = ":offer"
 	// uuidVersion is the version of a process's UUID, and uuidVersionAt where it is.
 	uuidVersion   = '8'
 	uuidVersionAt = 14
@@ -77,12 +77,12 @@ func Foreign(owner string) bool {
 	return len(owner) <= uuidVersionAt || owner[uuidVersionAt] != uuidVersion
 }
 
-// Standby returns the owner of the standby claim that the owner of an Acquire leaves. It is
+// Offer returns the owner of the offer that the owner of an Acquire leaves. It is
 // another one, so that a late release of the first takes nothing from the second.
-func Standby(owner string) string { return owner + StandbySuffix }
+func Offer(owner string) string { return owner + OfferSuffix }
 
-// IsStandby reports whether an owner is what Standby returns for some other.
-func IsStandby(owner string) bool { return strings.HasSuffix(owner, StandbySuffix) }
+// IsOffer reports whether an owner is what Offer returns for some other.
+func IsOffer(owner string) bool { return strings.HasSuffix(owner, OfferSuffix) }
 
 // In the hash of readers and writers.
 const (
@@ -107,7 +107,7 @@ func WaiterMode(waiter string) Mode {
 	return Exclusive
 }
 
-// The values of a PlaceKey, other than the owner of a standby claim.
+// The values of a PlaceKey, other than the owner of an offer.
 const (
 	PlaceWaits    = "1"        // the waiter was not notified since it asked
 	PlaceTold     = "told"     // it was
@@ -149,13 +149,13 @@ const (
 
 // LuaConstants is Lua code that defines the literals which scripts share with Go code.
 func LuaConstants() string {
-	return fmt.Sprintf(`local STANDBY, READER, WRITER = %q, %q, %q
+	return fmt.Sprintf(`local OFFER, READER, WRITER = %q, %q, %q
 local WAITS, TOLD, RESERVES = %q, %q, %q
 local QUEUE, PLACE, READERS, NEXT, WAITER, HOLD = %q, %q, %q, %q, %q, %q
 local MANY, MAX_HOLDS, MAX_TOLD, MAX_GROUP = %d, %d, %d, %d
 local VERSION, VERSION_AT = %q, %d
 `,
-		StandbySuffix, ReadSuffix, WriteSuffix,
+		OfferSuffix, ReadSuffix, WriteSuffix,
 		PlaceWaits, PlaceTold, PlaceReserves,
 		queuePrefix, placePrefix, readersPrefix, nextPrefix, WaiterPrefix, holdInfix,
 		ManyFields, MaxHolds, MaxTold, MaxGroup,

@@ -63,17 +63,17 @@ type Claim struct {
 }
 
 // A Turn is a notice to one waiter: it is the next for a name and may ask, or the lock was
-// handed on to it.
+// handed over to it.
 type Turn struct {
 	Name   string // "": the subscription has just begun, and turns may have been lost before
-	Waiter string // whose turn it is to ask; "" if the lock was handed on
+	Waiter string // whose turn it is to ask; "" if the lock was handed over
 
-	// Owner is the standby claim that has the lock now, with the Handoff of the Release as
-	// its Token; "" if the lock was not handed on.
+	// Owner is the offer that has the lock now, with the HandOver of the Release as
+	// its Token; "" if the lock was not handed over.
 	Owner string
 	Token Token
 
-	// Life is that of the server that handed the lock on, as in a Reply.
+	// Life is that of the server that handed the lock over, as in a Reply.
 	Life *Life
 }
 
@@ -125,9 +125,9 @@ type Command struct {
 	// Acquire, Release or Break, in whole milliseconds.
 	Retention time.Duration
 
-	// Handoff is the token with which a Release may hand its locks on to waiters; 0: it may
+	// HandOver is the token with which a Release may hand its locks over to waiters; 0: it may
 	// not. It is above that of the claims.
-	Handoff Token
+	HandOver Token
 
 	// Deadline is when the node replies ErrTimeout, if there is no other reply. A
 	// command that was not sent by then is never sent.
@@ -165,10 +165,10 @@ type Wait struct {
 	// Read it has no effect.
 	Barge bool
 
-	// Standby leaves a claim with the place of an Acquire of one name, if that is not
-	// Granted and Standby is above the fence. A Release may then hand the lock on to
-	// [Standby] of the owner, while the place is kept. 0: it leaves none.
-	Standby Token
+	// Offer leaves an offer with the place of an Acquire of one name, if that is not
+	// Granted and Offer is above the fence. A Release may then hand the lock over to
+	// [Offer] of the owner, while the place is kept. 0: it leaves none.
+	Offer Token
 
 	// Reserve lets a Refused Acquire of several names keep places for its free names,
 	// too, up to the first name in its way. Such a place refuses the waiters behind it
@@ -244,7 +244,7 @@ type Line struct {
 	Free, Foreign bool
 
 	// Awaited, with Released, says that a waiter was in the queue of a lock that the
-	// command has freed or handed on. It may be dead, or be the releaser itself if that
+	// command has freed or handed over. It may be dead, or be the releaser itself if that
 	// keeps its place.
 	Awaited bool
 

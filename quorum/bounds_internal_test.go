@@ -52,7 +52,7 @@ func TestSweepsAreBounded(t *testing.T) {
 func TestRevokedOffersAreBounded(t *testing.T) {
 	f := &handovers{byOwner: make(map[string]*offer)}
 	for i := range 2 * maxRevoked {
-		owner, want := node.Standby(fmt.Sprint(i)), min(i+1, maxRevoked)
+		owner, want := node.Offer(fmt.Sprint(i)), min(i+1, maxRevoked)
 		f.leaseEnds(&claim{Claim: node.Claim{Owner: owner}})
 		if n := len(f.revoked); n != want || len(f.byOwner) != want || f.revoked[n-1].Owner != owner {
 			t.Fatalf("%d are remembered, %d by owner, want %d", n, len(f.byOwner), want)

@@ -14,7 +14,7 @@ type claim struct {
 	names      []string // all of them, sorted; nil if there is only one
 	mode       node.Mode
 	wait       node.Wait  // of a waiter: its place in the wait queues
-	handoff    node.Token // of a release: with which the lock may be handed over, or 0
+	handover   node.Token // of a release: with which the lock may be handed over, or 0
 }
 
 // each yields every name.

@@ -211,7 +211,7 @@ func TestFairTryLockDoesNotBarge(t *testing.T) {
 		ctx, cancel := context.WithCancel(background)
 		ended := make(chan error, 1)
 		go func() {
-			_, err := waiter.Lock(ctx, "x", quorum.WithFair(), quorum.WithFixedLease(quorum.Defaults().Lease)) // it is not handed on
+			_, err := waiter.Lock(ctx, "x", quorum.WithFair(), quorum.WithFixedLease(quorum.Defaults().Lease)) // it is not handed over
 			ended <- err
 		}()
 		time.Sleep(100 * time.Millisecond)

@@ -10,13 +10,13 @@ import (
 
 // This file is about locks that are handed over from a holder to a waiter.
 //
-// A waiter leaves a standby claim with its place on the nodes. The release of another holder
-// makes the standby owner the owner there, with a token that the releasing holder has drawn.
+// A waiter leaves an offer with its place on the nodes. The release of another holder
+// makes the owner of the offer the owner there, with a token that the releasing holder has drawn.
 // The effect is as if the network had kept an acquire of the waiter until then: its lease counts
 // from before the place was asked for. So a lock changes hands within one round trip instead of
 // two, and nobody can come in between.
 
-// An offer is a standby claim that an attempt has left on the nodes. Its owner is not the
+// An offer is what an attempt has left on the nodes, to be given the lock. Its owner is not the
 // attempt's, so that no late release of the attempt removes it.
 type offer struct {
 	claim
@@ -54,32 +54,32 @@ type handovers struct {
 	revoked   []*offer // the oldest first
 }
 
-// standbyFor is how long a lease that was handed over lasts, from the start of its attempt: a
+// offerLasts is how long a lease that was handed over lasts, from the start of its attempt: a
 // node keeps the lock for as long as it would have kept the place. The first renewal, at a third
 // of that, makes it a full lease.
-func (w *waiter) standbyFor() time.Duration {
+func (w *waiter) offerLasts() time.Duration {
 	return min(w.request.lease, w.e.placeTTL()-w.e.opts.Grace)
 }
 
-// mayStandBy reports whether the waiter's attempts leave offers. They are replaced by those of the
+// mayOffer reports whether the waiter's attempts leave offers. They are replaced by those of the
 // next attempt, after Options.RetryEvery. Until then the offers must be acceptable, and enough must be
 // left to renew the lease.
-func (w *waiter) mayStandBy() bool {
+func (w *waiter) mayOffer() bool {
 	s, o := w.request, &w.e.opts
 	return s.names == nil && !s.fixed && s.keep == 0 &&
-		attemptWindow(o.MaxLease) >= o.RetryEvery && w.standbyFor() >= o.RetryEvery+2*o.Timeout
+		attemptWindow(o.MaxLease) >= o.RetryEvery && w.offerLasts() >= o.RetryEvery+2*o.Timeout
 }
 
-// standbyToken is the token of an offer whose attempt has the given one: a Timeout ahead, since
+// offerToken is the token of an offer whose attempt has the given one: a Timeout ahead, since
 // others lock and unlock before the offer arrives, and an offer below their fences could never
 // be used.
-func (c *config) standbyToken(token node.Token) node.Token {
+func (c *config) offerToken(token node.Token) node.Token {
 	return min(token+node.Token(c.opts.Timeout.Microseconds()), node.MaxToken)
 }
 
 // offer notes that an attempt of w, begun at start, leaves an offer.
 func (f *handovers) offer(w *waiter, c claim, start clock.Instant) {
-	c.Owner = node.Standby(c.Owner)
+	c.Owner = node.Offer(c.Owner)
 	if len(w.offers) == maxOffers {
 		f.revoke(w, 1)
 	}
@@ -114,7 +114,7 @@ func (f *handovers) remember(o *offer) {
 // leaseEnds revokes the owner of a lease that is over, if the lease was handed over: a late
 // copy of a command may hand the lock over to that owner once more.
 func (f *handovers) leaseEnds(c *claim) {
-	if node.IsStandby(c.Owner) {
+	if node.IsOffer(c.Owner) {
 		f.remember(&offer{claim: *c})
 	}
 }
@@ -221,7 +221,7 @@ func (f *handovers) accept(w *waiter, o *offer) {
 // to it with the same token. With different tokens, tokens would not always rise from one
 // holder to the next.
 func (w *waiter) handedOver() (g grant, ok bool) {
-	e, lease := w.e, w.standbyFor()
+	e, lease := w.e, w.offerLasts()
 	for _, o := range w.offers {
 		token := latest(w.handed, o.Owner)
 		// Enough must be left to renew it.

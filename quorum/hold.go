@@ -106,7 +106,7 @@ func (h *hold) extended(start clock.Instant, lease time.Duration) {
 		third := h.lease / 3
 		renewAt := start.Add(third - time.Duration(e.chance()*float64(third/10)))
 		now := e.now
-		if left := h.until.Sub(now); left < third { // it was handed on, and unless it is over at once it gets the whole lease
+		if left := h.until.Sub(now); left < third { // it was handed over, and unless it is over at once it gets the whole lease
 			renewAt = now.Add(min(e.opts.Timeout, left) / 4)
 		}
 		if lease < h.lease { // short extensions, again and again, do not put off the renewal

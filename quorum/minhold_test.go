@@ -186,7 +186,7 @@ func TestMinHoldUnconfirmed(t *testing.T) {
 }
 
 // The process that resumes a lease keeps the name for what is left.
-func TestMinHoldIsHandedOn(t *testing.T) {
+func TestMinHoldIsHandedOver(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l, other, begun := w.locker(hour), w.locker(hour), time.Now()
 		handle := must[quorum.Handle](t)(lock(t, l, "x", quorum.WithMinHold(minute)).Detach())

@@ -88,7 +88,7 @@ func TestPhases(t *testing.T) {
 		{"all nodes hand over to it", func(d *drive) {
 			d.handovers.offer(d.w, claim{Claim: node.Claim{Name: "x", Owner: "o"}}, d.now)
 			for i := range 3 {
-				d.handovers.hear(i, node.Turn{Name: "x", Owner: node.Standby("o"), Token: 7,
+				d.handovers.hear(i, node.Turn{Name: "x", Owner: node.Offer("o"), Token: 7,
 					Life: &node.Life{ID: string(rune('a' + i)), Born: d.now.Add(-time.Hour)}})
 			}
 		}},

@@ -36,7 +36,7 @@ func TestPrefixIsBeforeNamesOnTheNodesAlone(t *testing.T) {
 			if r.Name != "x" || r.Owner != held.Owner() || r.HeldBy != 3 {
 				t.Errorf("%+v", r)
 			}
-			// A waiter gets the lock by hand-off, or a notice of its end.
+			// A waiter gets the lock by hand-over, or a notice of its end.
 			next := make(chan *quorum.Lease)
 			waits := options
 			if slices.Equal(held.Names(), []string{"x"}) && held.Mode() == node.Read {

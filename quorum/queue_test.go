@@ -82,7 +82,7 @@ func TestFarProgramHasItsTurn(t *testing.T) {
 	}
 }
 
-// Tasks of one program that hand the lock on to each other leave it to others too.
+// Tasks of one program that hand the lock over to each other leave it to others too.
 func TestProgramsTakeTurns(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		w.delay(500*time.Microsecond, 0)
@@ -110,9 +110,9 @@ func TestProgramsTakeTurns(t *testing.T) {
 }
 
 // If the first waiter cannot come, because its program hangs, the others wait no longer
-// than its place is kept, or a poll if the lock is not handed on.
+// than its place is kept, or a poll if the lock is not handed over.
 func TestWaiterThatHangsHoldsNobodyUp(t *testing.T) {
-	t.Run("handed on", func(t *testing.T) {
+	t.Run("handed over", func(t *testing.T) {
 		hangsInLine(t, quorum.Defaults().RetryEvery+3*quorum.Defaults().Timeout)
 	})
 	t.Run("told", func(t *testing.T) {
@@ -147,7 +147,7 @@ func hangsInLine(t *testing.T, most time.Duration, opts ...quorum.Option) {
 // again.
 func TestWaiterThatHangsIsToldOnce(t *testing.T) {
 	tests.NeedSeconds(t)
-	t.Run("handed on", func(t *testing.T) { hangsForLong(t) })
+	t.Run("handed over", func(t *testing.T) { hangsForLong(t) })
 	t.Run("told", func(t *testing.T) { hangsForLong(t, quorum.WithFixedLease(quorum.Defaults().Lease)) })
 }
 

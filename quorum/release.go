@@ -236,7 +236,7 @@ func (h *hold) release() *round {
 	e, c := h.e, h.claim
 	c.Token = h.high
 	if next, ok := e.tokens.next(h.high); ok {
-		c.handoff = next
+		c.handover = next
 	}
 	r := e.releases.begin(c, h.mayHold, h.expiry)
 	if claims := r.command.Claims; c.mode == node.Read && h.settled != 0 {

@@ -164,7 +164,7 @@ func (h *hold) retry(err *Error) {
 	}
 	h.failed = err
 	now := h.e.now
-	wait := max(time.Millisecond, min(h.lease, h.until.Sub(now))/15) // of one that was handed on there is little left
+	wait := max(time.Millisecond, min(h.lease, h.until.Sub(now))/15) // of one that was handed over there is little left
 	h.renewAt = now.Add(wait + time.Duration(h.e.chance()*float64(wait/2)))
 	h.schedule()
 }

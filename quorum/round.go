@@ -93,12 +93,12 @@ func (e *engine) round(kind node.Kind, c claim, ttl, timeout time.Duration) *rou
 	if (kind == node.Acquire || kind == node.Release) && c.wait.Queued() {
 		r.wait = c.wait
 		if kind == node.Release {
-			r.wait.Barge, r.wait.Standby, r.wait.Reserve = false, 0, false
+			r.wait.Barge, r.wait.Offer, r.wait.Reserve = false, 0, false
 		}
 		r.command.Wait = &r.wait
 	}
 	if kind == node.Release {
-		r.command.Handoff = c.handoff
+		r.command.HandOver = c.handover
 	}
 	clear(r.ballots)
 	r.tally = tally{nodes: len(e.nodes), need: e.need, extends: kind == node.Extend}

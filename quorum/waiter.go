@@ -245,7 +245,7 @@ func (w *waiter) ask() phase {
 	w.last = c
 	r := e.round(node.Acquire, c, w.request.life()+e.opts.Grace, w.timeout())
 	r.waiter, w.round, w.splitUntil = w, r, 0
-	if c.wait.Standby != 0 {
+	if c.wait.Offer != 0 {
 		e.handovers.offer(w, c, r.start)
 	}
 	r.ask(allNodes(len(e.nodes)))
@@ -448,7 +448,7 @@ func (w *waiter) end(lease *Lease, err error) phase {
 	if lease != nil {
 		owner = lease.h.claim.Owner
 	}
-	if last := w.last.Owner; owner != last && owner != node.Standby(last) {
+	if last := w.last.Owner; owner != last && owner != node.Offer(last) {
 		w.leavePlace()
 	}
 	w.returnHandovers(false, owner)
@@ -493,8 +493,8 @@ func (w *waiter) nextClaim() (c claim, ok bool) {
 	}
 	c = s.claim
 	c.Owner, c.Token, c.wait = e.ownerName(), token, w.wait
-	if c.wait.Stays() && w.mayStandBy() {
-		c.wait.Standby = e.standbyToken(token)
+	if c.wait.Stays() && w.mayOffer() {
+		c.wait.Offer = e.offerToken(token)
 	}
 	c.wait.Reserve = s.names != nil && c.wait.Stays() && w.mayReserve()
 	if c.wait.Reserve { // nobody passes it as long as it has the places

@@ -111,9 +111,9 @@ func (k *checker) elected(c *Client, o *call, name string) {
 	}
 }
 
-// handedOnByEnough checks that a quorum of servers that may vote has handed the lock on, all with
+// handedOverByEnough checks that a quorum of servers that may vote has handed the lock over, all with
 // the same token.
-func (k *checker) handedOnByEnough(c *Client, a *attempt, name string, token node.Token) {
+func (k *checker) handedOverByEnough(c *Client, a *attempt, name string, token node.Token) {
 	var by faults.Set
 	nodes, need := k.w.site(name)
 	for i, s := range nodes {
@@ -125,7 +125,7 @@ func (k *checker) handedOnByEnough(c *Client, a *attempt, name string, token nod
 		k.w.fail("I2", fmt.Sprintf("%s was handed %q by %d servers that may vote", c.name, name, n))
 	}
 	for _, s := range nodes {
-		s.handoffs = slices.DeleteFunc(s.handoffs, func(h handoff) bool { return h.owner == node.Standby(a.owner) })
+		s.handovers = slices.DeleteFunc(s.handovers, func(h handover) bool { return h.owner == node.Offer(a.owner) })
 	}
 }
 

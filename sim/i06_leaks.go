@@ -212,13 +212,13 @@ func (k *checker) isGhost(s *server, g *goneClaim, name, owner string) {
 
 // forgets is for how long a node may keep what a process does not want, after they are in contact
 // again: until the next repetition of its release, which comes at once if the process has taken the
-// node for silent. A lock that was handed on to a waiter ends by itself soon.
+// node for silent. A lock that was handed over to a waiter ends by itself soon.
 func (w *world) forgets(owner string, atOnce bool) time.Duration {
 	within := 2*w.p.Lock.Timeout + w.quick() + 100*time.Millisecond
 	if !atOnce {
 		within += 2500 * time.Millisecond // the longest pause between two repetitions
 	}
-	if strings.HasSuffix(owner, standby) {
+	if strings.HasSuffix(owner, offerEnd) {
 		within += placeTTL(w.p)
 	}
 	return within + within/10 // the clocks of process and node may differ

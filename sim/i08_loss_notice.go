@@ -56,7 +56,7 @@ func (k *checker) renewed(h *holder) {
 }
 
 // renews checks that a renewal comes when it is due, unless its process was stopped. The first one
-// of a handed-on lock is due some time after the hand-off, not after the waiter asked for its
+// of a handed-over lock is due some time after the hand-over, not after the waiter asked for its
 // place. Programs are not checked: it is not known what lease they asked for.
 func (k *checker) renews(h *holder) {
 	if k.w.program != nil {

@@ -37,7 +37,7 @@ func (k *checker) continuous(c *Client, name, owner string) {
 // extendedInTime checks that a lease was extended before its end. A resumed lease may be extended
 // for as long as the nodes have it.
 func (k *checker) extendedInTime(c *Client, h *holder, e *quorum.Event) {
-	resumed := h != nil && h.handedOn
+	resumed := h != nil && h.passedOn
 	if c.lapsed.has(e.Owner) && !resumed || h != nil && h.lease != nil && c.Now() >= h.until {
 		k.revived(c, e.Name)
 	}

@@ -18,7 +18,7 @@ func (k *checker) noHoldAndWait(s *server, name string, before *node.State) {
 	if owner == "" || k.holder(owner) != nil { // a holder has won it
 		return
 	}
-	k.noIdleHandoff(s, name, owner)
+	k.noIdleHandOver(s, name, owner)
 	for _, c := range k.w.clients {
 		l := c.links[s.number]
 		if c.dead || c.stopped > 0 || !l.clear() {
@@ -61,13 +61,13 @@ func (w *world) longestAttempt(ttl time.Duration) time.Duration {
 	return min(w.p.Lock.Timeout, (ttl-w.p.Lock.Grace)/3) + time.Millisecond
 }
 
-// noIdleHandoff checks, when a waiter's command reaches a node, what the node has handed on. A
-// client that cannot get the lock from enough nodes any more must give the hand-off back as soon
+// noIdleHandOver checks, when a waiter's command reaches a node, what the node has handed over. A
+// client that cannot get the lock from enough nodes any more must give the hand-over back as soon
 // as it hears of it.
-func (k *checker) noIdleHandoff(s *server, name, owner string) {
+func (k *checker) noIdleHandOver(s *server, name, owner string) {
 	w := k.w
-	for i := range s.handoffs {
-		h := &s.handoffs[i]
+	for i := range s.handovers {
+		h := &s.handovers[i]
 		if h.name != name || h.owner != owner || h.link == nil || h.link.c.dead || h.link.c.stopped > 0 {
 			continue
 		}

@@ -95,7 +95,7 @@ func (k *checker) overtakesNobody(h *holder, o *call) {
 	if w.disagree >= quorum.Defaults().FenceRetention {
 		return // tickets come from clocks; clients ignore what is so far ahead, and may pass it
 	}
-	mayPass := !o.fair && o.mode != node.Read && !node.IsStandby(h.owner)
+	mayPass := !o.fair && o.mode != node.Read && !node.IsOffer(h.owner)
 	for _, c := range w.clients {
 		for _, waits := range c.calls {
 			if waits == o || c.dead || c.stopped > 0 || !w.passes(h, o, waits) {

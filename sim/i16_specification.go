@@ -14,7 +14,7 @@ import (
 	"github.com/redquorum/redquorum/spec"
 )
 
-// I16 is checked whenever a node executes a command, restarts or hands a lock on, and when a client
+// I16 is checked whenever a node executes a command, restarts or hands a lock over, and when a client
 // acquires, extends, resumes or detaches a lease, or says how long it is valid.
 const i16 = "specification: what happens to a name is what the specification allows (spec/README.md)"
 
@@ -122,7 +122,7 @@ func (j *judge) submitted(l *link, cmd *node.Command) {
 		case node.Release:
 			r.Leaves(claim.Owner)
 			if wait := cmd.Waiting(); wait.Queued() && !wait.Stays() {
-				r.Leaves(node.Standby(claim.Owner))
+				r.Leaves(node.Offer(claim.Owner))
 			}
 		case node.Downgrade:
 			r.GoesOnReading(claim.Owner)
@@ -139,9 +139,9 @@ func (j *judge) asks(r *judged, c *Client, cmd *node.Command, owner string) {
 	grace := j.w.p.Lock.Grace
 	claim := spec.Claim{Name: c.name + "#" + strconv.Itoa(j.began), Reads: cmd.Mode == node.Read, Length: int64(cmd.TTL - grace)}
 	r.Asks(owner, claim, clientTime{c})
-	if wait := cmd.Waiting(); wait.Standby != 0 {
-		claim.Name, claim.Standby, claim.Length = claim.Name+" in line", true, int64(min(cmd.TTL, wait.PlaceTTL)-grace)
-		r.Asks(node.Standby(owner), claim, clientTime{c})
+	if wait := cmd.Waiting(); wait.Offer != 0 {
+		claim.Name, claim.Offer, claim.Length = claim.Name+" in line", true, int64(min(cmd.TTL, wait.PlaceTTL)-grace)
+		r.Asks(node.Offer(owner), claim, clientTime{c})
 	}
 }
 
@@ -175,7 +175,7 @@ func (j *judge) executed(s *server, m *message, now model.Time) {
 }
 
 // released is called for each name of a release that a node has executed. That of a waiter who waits no more
-// ends what was handed on to it as well.
+// ends what was handed over to it as well.
 func (j *judge) released(s *server, m *message, r *judged, owner string, now model.Time) {
 	wait, n, mode := m.cmd.Waiting(), s.number, m.cmd.Mode
 	if mode == node.Write { // or it reads by now, which ends likewise
@@ -184,11 +184,11 @@ func (j *judge) released(s *server, m *message, r *judged, owner string, now mod
 	if _, there := s.left(now, r.name, owner, mode); there {
 		return
 	}
-	if !r.Has(n, owner) && wait.Queued() && !wait.Stays() && r.Has(n, node.Standby(owner)) {
-		if _, there := s.left(now, r.name, node.Standby(owner), mode); there {
+	if !r.Has(n, owner) && wait.Queued() && !wait.Stays() && r.Has(n, node.Offer(owner)) {
+		if _, there := s.left(now, r.name, node.Offer(owner), mode); there {
 			return
 		}
-		owner = node.Standby(owner)
+		owner = node.Offer(owner)
 	}
 	// The field of a dead reader may still be there.
 	if r.Has(n, owner) || m.result.Status == node.Released && len(m.cmd.Claims) == 1 && m.cmd.Mode == node.Exclusive {
@@ -218,8 +218,8 @@ func (r *judged) believes(l *link, owner string) {
 	}
 }
 
-// handsOn is called when a node hands a lock on.
-func (j *judge) handsOn(s *server, name, owner, waiter string) {
+// handsOver is called when a node hands a lock over.
+func (j *judge) handsOver(s *server, name, owner, waiter string) {
 	r := j.of(name)
 	if r == nil {
 		return

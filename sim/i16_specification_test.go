@@ -92,7 +92,7 @@ func TestSpecificationRefuses(t *testing.T) {
 	}
 }
 
-// A late release may hand a name on to the waiter whose key it removes, and a lease that is broken as it begins
+// A late release may hand a name over to the waiter whose key it removes, and a lease that is broken as it begins
 // is reported as lost before it is reported as acquired.
 func TestSpecificationAllowsWhatIsRare(t *testing.T) {
 	for _, p := range []*faults.Plan{faults.Generate(24442, faults.Profile{Machines: true}), faults.Generate(30828, faults.Profile{})} {

@@ -604,7 +604,7 @@ func (l *link) subscribed(topic string) {
 // noticed wakes the watchers of a topic.
 func (l *link) noticed(topic string) { l.notify(topic, node.Turn{}) }
 
-// hear tells the client that it is a waiter's turn, or that a lock was handed on to a waiter.
+// hear tells the client that it is a waiter's turn, or that a lock was handed over to a waiter.
 func (l *link) hear(t *turn) {
 	if t.Owner == "" {
 		l.w.sometimes(FreedByNotice)

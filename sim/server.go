@@ -40,16 +40,16 @@ type server struct {
 	serveAt int64
 
 	listeners []listener
-	handoffs  []handoff
+	handovers []handover
 	random    faults.Random
 }
 
-// A handoff is a lock that the node has handed on to a waiter: the last of each name.
-type handoff struct {
+// A handover is a lock that the node has handed over to a waiter: the last of each name.
+type handover struct {
 	link        *link // over which the new owner hears of it; nil: no client has the claim
 	name, owner string
 	at          int64
-	again       bool  // the new owner's lease is over: a doubled command has asked for the hand-off again
+	again       bool  // the new owner's lease is over: a doubled command has asked for the hand-over again
 	unheard     bool  // only half-open connections of the new owner listened
 	idle        int64 // when the checker saw first that it is of no use any more
 }
@@ -237,7 +237,7 @@ func (s *server) listening(l *link, name string) bool {
 
 // tell sends what a command has published.
 func (s *server) tell(published []model.Notice) {
-	readers := 0 // to whom the lock was handed on
+	readers := 0 // to whom the lock was handed over
 	for i := range published {
 		n := &published[i]
 		if n.To == "" {
@@ -245,7 +245,7 @@ func (s *server) tell(published []model.Notice) {
 			continue
 		}
 		if n.Turn.Owner != "" {
-			s.w.check.handsOn(s, handoff{name: n.Name, owner: n.Turn.Owner, at: s.w.now}, n.Turn.Token, n.To)
+			s.w.check.handsOver(s, handover{name: n.Name, owner: n.Turn.Owner, at: s.w.now}, n.Turn.Token, n.To)
 			s.w.logKey(s, n.Name)
 			if node.WaiterMode(n.To) == node.Read {
 				readers++

@@ -84,7 +84,7 @@ const (
 	HeldJointly
 	JointGivenBack
 	JointLost
-	HandedOn
+	HandedOver
 	Detached
 	Resumed
 	ResumedTooLate
@@ -159,8 +159,8 @@ var Marks = [marks]string{
 	SharedRead:        "two clients read at the same time",
 	WriterWaits:       "a writer waited for readers",
 	ReaderKeptOut:     "a reader was refused because a writer waits",
-	WriterHanded:      "a node handed a lock on to a writer",
-	ReadersHanded:     "a node handed a lock on to several readers at once",
+	WriterHanded:      "a node handed a lock over to a writer",
+	ReadersHanded:     "a node handed a lock over to several readers at once",
 	ReaderSpared:      "a reader's release left the fence alone",
 	ReaderRaised:      "a reader's release raised the fence",
 	ReaderRevived:     "a duplicated command re-created a released reader",
@@ -179,7 +179,7 @@ var Marks = [marks]string{
 	HeldJointly:       "two Lockers' locks were held as one",
 	JointGivenBack:    "one lock was released because the other was not acquired",
 	JointLost:         "one of two locks that were held as one was lost",
-	HandedOn:          "a node handed a lock on to the first in line",
+	HandedOver:        "a node handed a lock over to the first in line",
 	Detached:          "a lease was detached",
 	Resumed:           "a lease was resumed from its handle",
 	ResumedTooLate:    "a lease had expired before it was resumed",

@@ -30,7 +30,7 @@ type call struct {
 	acquires int // commands of these attempts
 
 	attempt         // the latest
-	stood   attempt // the one before, whose standby claim may be there as well
+	stood   attempt // the one before, whose offer may be there as well
 
 	names []string      // that the attempt asks for
 	mode  node.Mode     // and how
@@ -64,7 +64,7 @@ type attempt struct {
 	released bool // the claim was, once
 	failed   bool // its client has given it up
 
-	handed [faults.MaxNodes]node.Token // with what the nodes have handed the lock on to it
+	handed [faults.MaxNodes]node.Token // with what the nodes have handed the lock over to it
 	taken  faults.Set                  // those that the client has heard of
 }
 
@@ -207,9 +207,9 @@ func (c *Client) callWaiting(waiter string) *call {
 func (c *Client) attemptOf(owner string) (*call, *attempt) {
 	for _, o := range c.calls {
 		switch {
-		case same(o.owner, owner) || isStandby(owner, o.owner):
+		case same(o.owner, owner) || isOffer(owner, o.owner):
 			return o, &o.attempt
-		case isStandby(owner, o.stood.owner):
+		case isOffer(owner, o.stood.owner):
 			return o, &o.stood
 		}
 	}
@@ -223,15 +223,15 @@ func same(a, b string) bool {
 	return len(a) == len(b) && (last < 0 || a[last] == b[last]) && a == b
 }
 
-// isStandby reports whether an owner is that of another's standby claim. It is called for every
+// isOffer reports whether an owner is that of another's offer. It is called for every
 // answer.
-func isStandby(owner, of string) bool {
-	rest, is := strings.CutSuffix(owner, standby)
+func isOffer(owner, of string) bool {
+	rest, is := strings.CutSuffix(owner, offerEnd)
 	return is && same(rest, of)
 }
 
-// standby is the end of the owner of a standby claim.
-var standby = node.Standby("")
+// offerEnd is the end of the owner of an offer.
+var offerEnd = node.Offer("")
 
 // tail is the end of an owner.
 func tail(owner string) uint32 {
@@ -312,7 +312,7 @@ func (k *checker) vote(c *Client, s *server, owner string) {
 }
 
 // heard notes the answer to a command of an attempt, or to a release. A release with token 0
-// gives a hand-off back, and confirms no Unlock.
+// gives a hand-over back, and confirms no Unlock.
 func (k *checker) heard(l *link, cmd *node.Command, status node.Status) {
 	c, n, owner := l.c, faults.Of(l.n.number), cmd.Claims[0].Owner
 	switch {

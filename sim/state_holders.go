@@ -46,7 +46,7 @@ type holder struct {
 	first   clock.Instant // of the round that granted it
 	since   clock.Instant // when it did
 	length  time.Duration // of the lease
-	stood   time.Duration // and of what was handed on, until it is renewed; 0 if it was not
+	stood   time.Duration // and of what was handed over, until it is renewed; 0 if it was not
 	fixed   bool          // it is not to be renewed by itself
 	keep    time.Duration // its minimum hold; 0: none
 	stops   int           // of the client, when it was granted or extended last
@@ -68,7 +68,7 @@ type holder struct {
 
 	// Of a lease of the caller's program:
 	resumed  faults.Set // nodes that have said that they have it, when it was extended last
-	handedOn bool       // it was resumed with its handle
+	passedOn bool       // it was resumed with its handle
 }
 
 // An extension is a command that extends a lease.
@@ -207,10 +207,10 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 		k.keeps(h, o.keep)
 		h.first, h.since, h.won = a.start, c.Now(), c.Now()
 		h.length, h.until = a.ttl-k.w.p.Lock.Grace, k.promise(a.start, a.ttl)
-		if owner == node.Standby(a.owner) {
+		if owner == node.Offer(a.owner) {
 			h.stood = min(a.ttl, placeTTL(w.p)) - w.p.Lock.Grace
 			h.until = k.promise(a.start, h.stood+w.p.Lock.Grace)
-			k.handedOnByEnough(c, a, name, token)
+			k.handedOverByEnough(c, a, name, token)
 		} else {
 			k.elected(c, o, name)
 		}
@@ -298,7 +298,7 @@ func (k *checker) goesOn(h *holder, c *Client) {
 	}
 	if h.c != c || h.lease != nil && h.lease.Remaining() == 0 {
 		left := h.until.Sub(h.c.Now())
-		h.c, h.stops, h.lease, h.ends, h.asked, h.handedOn = c, c.stops, nil, nil, nil, true
+		h.c, h.stops, h.lease, h.ends, h.asked, h.passedOn = c, c.stops, nil, nil, nil, true
 		h.first, h.won, h.until = c.Now(), c.Now(), c.Now().Add(left)
 		k.planAudit(h)
 	}

@@ -188,15 +188,15 @@ func (k *checker) goes(g *givenUp) {
 // regained notes that a claim that was given back on some nodes was granted by others.
 func (k *checker) regained(owner string) {
 	delete(k.gone, owner)
-	delete(k.gone, strings.TrimSuffix(owner, standby))
+	delete(k.gone, strings.TrimSuffix(owner, offerEnd))
 }
 
 // unwanted returns the claim of an owner if it was released and is nobody's any more, or nil.
 func (k *checker) unwanted(owner string) *goneClaim {
-	attempt := strings.TrimSuffix(owner, standby)
+	attempt := strings.TrimSuffix(owner, offerEnd)
 	g := k.gone[owner]
 	if g == nil {
-		g = k.gone[attempt] // its release ends what was handed on to it, too
+		g = k.gone[attempt] // its release ends what was handed over to it, too
 	}
 	switch {
 	case g == nil || k.again[owner] || k.detached[owner] != nil || k.holder(owner) != nil:
@@ -204,7 +204,7 @@ func (k *checker) unwanted(owner string) *goneClaim {
 	case owner == attempt:
 		return g
 	}
-	if o, _ := g.c.attemptOf(owner); o != nil && o.waiting && !o.won { // it may still be handed on
+	if o, _ := g.c.attemptOf(owner); o != nil && o.waiting && !o.won { // it may still be handed over
 		return nil
 	}
 	return g

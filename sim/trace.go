@@ -413,7 +413,7 @@ type keysNow struct {
 func (n *keysNow) see(e *Entry) bool {
 	if e.Owner != "" && e.Client >= 0 {
 		n.owners[e.Owner] = e.Client
-		n.owners[node.Standby(e.Owner)] = e.Client
+		n.owners[node.Offer(e.Owner)] = e.Client
 	}
 	switch e.Kind {
 	case KindKey:

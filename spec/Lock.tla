@@ -5,7 +5,7 @@ EXTENDS Integers, FiniteSets, TLC
 
 CONSTANTS
     Nodes, Claims,
-    Standby,        \* the claims that wait for a hand-over
+    Offer,        \* the claims that wait for a hand-over
     Rounds,         \* how many rounds of one claim are under way at most, as a set
     Length,         \* of each claim: how long its lease is
     MaxLease,       \* what the restart guard reckons with
@@ -66,7 +66,7 @@ Lives(c) == LET l == IF MinHold > 0 THEN Max(Length[c], MinHold + IF On("drift o
             IN (t - Pace)..t
 
 \* a key that was handed over lasts for the rest of its place, which was made after the attempt began
-Spans(c) == IF c \in Standby /\ state[c] = "asking" THEN Max(1, Length[c] - Pace - age[c])..Length[c] ELSE Lives(c)
+Spans(c) == IF c \in Offer /\ state[c] = "asking" THEN Max(1, Length[c] - Pace - age[c])..Length[c] ELSE Lives(c)
 
 Allowed(len) == len - (IF On("drift") THEN Drift ELSE 0)
 
@@ -87,8 +87,8 @@ Ask(c) ==
 \* Enough nodes have granted it, or handed it over.
 Win(c) ==
     /\ state[c] = "asking" /\ Cardinality(votes[c]) >= Quorum
-    /\ On(IF c \in Standby THEN "hand-over within the window" ELSE "decide within the window") => age[c] < Window
-    /\ LET since == IF On(IF c \in Standby THEN "hand-over counts from its attempt" ELSE "valid from the start") THEN age[c] ELSE 0 IN
+    /\ On(IF c \in Offer THEN "hand-over within the window" ELSE "decide within the window") => age[c] < Window
+    /\ LET since == IF On(IF c \in Offer THEN "hand-over counts from its attempt" ELSE "valid from the start") THEN age[c] ELSE 0 IN
        /\ since < Allowed(Length[c])
        /\ lease' = [lease EXCEPT ![c] = Allowed(Length[c]) - since]
     /\ hold' = [hold EXCEPT ![c] = Max(0, MinHold - age[c])]
@@ -142,7 +142,7 @@ Acquire(n, c) ==
     /\ Sent(c) /\ (key[n] = Free \/ (~On("grant only what is free") /\ key[n] # c))
     /\ key' = [key EXCEPT ![n] = c]
     /\ \E l \in Spans(c) : left' = [left EXCEPT ![n] = l]
-    /\ votes' = IF state[c] = "asking" /\ (life[n] >= age[c] + VotesFrom \/ (c \in Standby /\ ~On("restart guard of hand-overs")))
+    /\ votes' = IF state[c] = "asking" /\ (life[n] >= age[c] + VotesFrom \/ (c \in Offer /\ ~On("restart guard of hand-overs")))
                 THEN [votes EXCEPT ![c] = @ \cup {n}] ELSE votes
     /\ UNCHANGED <<life, crashes, state, age, lease, hold, rounds>>
 
@@ -232,6 +232,6 @@ Exclusive == \A c \in Claims : Valid(c) => \A d \in Claims \ {c} : ~Taken(d)
 Ends == [][\A c \in Claims : state[c] = "held" /\ lease[c] = 0 => lease'[c] = 0]_vars
 
 \* Nodes can be exchanged for one another, and claims of one kind, too.
-Alike == {c \in Claims : c \notin Standby /\ \A d \in Claims : Length[c] = Length[d]}
+Alike == {c \in Claims : c \notin Offer /\ \A d \in Claims : Length[c] = Length[d]}
 Symmetry == Permutations(Nodes) \cup Permutations(Alike)
 =============================================================================

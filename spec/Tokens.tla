@@ -18,7 +18,7 @@ Greatest(S) == CHOOSE t \in S \cup {0} : \A u \in S : u <= t
 Least(S)    == CHOOSE t \in S : \A u \in S : t <= u
 
 \* of a lease: that of its attempt, or that with which it was handed over
-Token(c) == IF c \in Standby THEN turn[c] ELSE Least(sent[c])
+Token(c) == IF c \in Offer THEN turn[c] ELSE Least(sent[c])
 
 \* The assumption about clocks: when a node that has forgotten votes again, all new tokens are
 \* above those of before.
@@ -26,7 +26,7 @@ Drawn == {t \in 1..Highest : On("tokens from clocks") => \A n \in Nodes : life[n
 
 TokenAsk(c) ==
     /\ Ask(c)
-    /\ IF c \in Standby THEN UNCHANGED sent ELSE \E t \in Drawn : sent' = [sent EXCEPT ![c] = {t}]
+    /\ IF c \in Offer THEN UNCHANGED sent ELSE \E t \in Drawn : sent' = [sent EXCEPT ![c] = {t}]
     /\ UNCHANGED <<fence, old, turn, top, freed>>
 
 TokenWin(c) ==
@@ -51,7 +51,7 @@ TokenAcquire(n, c) ==
 
 \* The token is the releasing holder's. The waiter counts nodes with the same token.
 HandOver(n, c) ==
-    /\ c \in Standby /\ state[c] = "asking" /\ Acquire(n, c)
+    /\ c \in Offer /\ state[c] = "asking" /\ Acquire(n, c)
     /\ \E t \in Drawn :
        /\ t > fence[n] /\ fence' = [fence EXCEPT ![n] = t]
        /\ turn[c] \in {0, t} \/ ~On("one token for each hand-over")

@@ -87,18 +87,18 @@ func young(s Set) string {
 type Claim struct {
 	timing
 
-	Name    string
-	Phase   Phase
-	Standby bool // it waits for a hand-over
-	Reads   bool // it shares the name with others that read
-	Broken  bool // it was unlocked by force, and others may have the name
-	Length  Time // of its lease
-	Age     Time // how long ago the attempt began
-	Votes   Set
-	Young   Set  // nodes that have granted it too soon after a restart to vote
-	Lease   Time // for how long it is still valid
-	Hold    Time // for how long the name must still be taken
-	Rounds  []Round
+	Name   string
+	Phase  Phase
+	Offer  bool // it waits for a hand-over
+	Reads  bool // it shares the name with others that read
+	Broken bool // it was unlocked by force, and others may have the name
+	Length Time // of its lease
+	Age    Time // how long ago the attempt began
+	Votes  Set
+	Young  Set  // nodes that have granted it too soon after a restart to vote
+	Lease  Time // for how long it is still valid
+	Hold   Time // for how long the name must still be taken
+	Rounds []Round
 }
 
 // A Round is a round of extends.
@@ -226,7 +226,7 @@ func (s *State) Detach(c *Claim) error {
 
 // lived is the least for which a key lives that is made now.
 func (s *State) lived(c *Claim) Time {
-	if c.Standby && c.Phase == Asking {
+	if c.Offer && c.Phase == Asking {
 		return max(1, c.Length-s.Pace-c.Age) // the rest of its place, which was made after the attempt began
 	}
 	return s.Lives(c)

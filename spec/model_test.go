@@ -21,7 +21,7 @@ type small struct {
 	nodes, rounds, crashes int
 	resumes                bool
 	length                 [2]Time
-	standby                [2]bool
+	offer                  [2]bool
 	old                    Time
 	alike                  bool
 }
@@ -51,8 +51,8 @@ func configured(t *testing.T, sizes string) *small {
 			m.Pace = n
 		case "Crashes":
 			m.crashes = int(n)
-		case "Standby":
-			m.standby[1] = value == "y"
+		case "Offer":
+			m.offer[1] = value == "y"
 		case "Rounds":
 			m.rounds = len(strings.Split(value, ","))
 		case "Resumes":
@@ -75,7 +75,7 @@ func configured(t *testing.T, sizes string) *small {
 		return c.Length - m.Pace
 	}
 	m.old = 2*max(maxLease, m.MinHold) + 2*drift + m.Pace + 1
-	m.alike = !m.standby[1] && m.length[0] == m.length[1]
+	m.alike = !m.offer[1] && m.length[0] == m.length[1]
 	return m
 }
 
@@ -91,7 +91,7 @@ func (m *small) start() *world {
 		w.Nodes[n].Life = m.old
 	}
 	for i, name := range []string{"x", "y"} {
-		w.Claims = append(w.Claims, &Claim{Name: name, Length: m.length[i], Standby: m.standby[i], Rounds: make([]Round, m.rounds)})
+		w.Claims = append(w.Claims, &Claim{Name: name, Length: m.length[i], Offer: m.offer[i], Rounds: make([]Round, m.rounds)})
 	}
 	return w
 }
@@ -212,7 +212,7 @@ func (m *small) next(w *world, f func(*world)) {
 		}
 		for n := range w.Nodes {
 			most := m.Lives(c) + m.Pace
-			if c.Standby && c.Phase == Asking {
+			if c.Offer && c.Phase == Asking {
 				most = c.Length
 			}
 			for left := Time(1); left <= most; left++ {

@@ -229,7 +229,7 @@ func TestRun(t *testing.T) {
 		}, "Confirm(x): 300ns after the round's start the window of 300ns is over"},
 		{"a hand-over", func(t *testing.T, s *story) error {
 			s.holds(t)
-			s.Asks("y", Claim{Name: "y", Length: 500, Standby: true}, s.y)
+			s.Asks("y", Claim{Name: "y", Length: 500, Offer: true}, s.y)
 			s.hand.at += 200
 			s.Leaves("x")
 			s.must(t, s.Releases(0, "x"), s.Grants(0, "y", 300), s.Releases(1, "x"), s.Grants(1, "y", 300), s.Wins("y", s.y, 200))

@@ -245,7 +245,7 @@ func isLock(fields []string) bool {
 		if field == node.ModeField && (value == node.Read.String() || value == node.Write.String()) {
 			continue
 		}
-		process, number, _ := strings.Cut(strings.TrimSuffix(strings.TrimSuffix(field, node.WriteSuffix), node.StandbySuffix), ":")
+		process, number, _ := strings.Cut(strings.TrimSuffix(strings.TrimSuffix(field, node.WriteSuffix), node.OfferSuffix), ":")
 		_, err := strconv.ParseUint(number, 10, 64)
 		_, counts := strconv.ParseUint(value, 10, 64)
 		if err != nil || counts != nil || len(process) != len("xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx") || strings.Count(process, "-") != 4 {

@@ -203,7 +203,7 @@ func TestIsLock(t *testing.T) {
 		want   bool
 	}{
 		{owner + " 1", true},
-		{owner + ":heir 1", true},
+		{owner + ":offer 1", true},
 		{"mode read " + owner + " 1 " + owner + "3 2", true},
 		{"mode write " + owner + ":write 1", true},
 		{"", false},

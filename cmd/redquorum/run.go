@@ -271,7 +271,7 @@ func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease, troub
 
 	s := &supervision{stderr: c.stderr, lease: lease, trouble: trouble, maxHold: f.maxHold, signals: signals, status: -1}
 	s.term, s.kill = margins(f.shortest(), f.grace)
-	if lease.Remaining() <= max(s.term, f.shortest()/2) { // it was handed on, and lasts for as long only when it is renewed
+	if lease.Remaining() <= max(s.term, f.shortest()/2) { // it was handed over, and lasts for as long only when it is renewed
 		if err := lease.Extend(context.Background(), f.lease); err != nil {
 			say(c.stderr, "%s", inFlags(err))
 			return exitLost

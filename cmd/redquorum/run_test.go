@@ -1029,7 +1029,7 @@ func fakeServer(t *testing.T, says string, info map[string]string) (addr string)
 	return l.Addr().String()
 }
 
-// A lock that was handed on lasts for the whole lease before the command begins, so that it is not asked to stop
+// A lock that was handed over lasts for the whole lease before the command begins, so that it is not asked to stop
 // at once.
 func TestRunAfterHandOver(t *testing.T) {
 	tests.NeedSeconds(t)

@@ -128,7 +128,7 @@ func (n *Node) refusal(now, deadline clock.Instant) error {
 // execute applies cmd to the server, and returns the calls of wake to be made.
 func (n *Node) execute(now clock.Instant, cmd node.Command) (result node.Reply, woken []call) {
 	if n.life == nil {
-		cmd.Handoff = 0
+		cmd.HandOver = 0
 	}
 	result, published := n.server.Apply(n.serverTime(now), cmd)
 	result.Life = n.life

@@ -208,7 +208,7 @@ func (s *Server) releaseOne(now Time, k *names, cmd *node.Command, owner string,
 		return released
 	}
 	var h handover
-	if released && cmd.Handoff > 0 {
+	if released && cmd.HandOver > 0 {
 		token := s.nextToken(now, k, cmd)
 		if gone && !watched {
 			h = handover{token, now + life(cmd.Retention)}
@@ -226,7 +226,7 @@ func (s *Server) endAndLeave(now Time, k *names, cmd *node.Command, owner string
 	left = queues && leaves && s.leave(k, wait.Waiter)
 	released, wrote = s.end(now, k, cmd.Mode, owner)
 	if !released && leaves && k.lock.kind == hash {
-		released, wrote = s.end(now, k, cmd.Mode, node.Standby(owner))
+		released, wrote = s.end(now, k, cmd.Mode, node.Offer(owner))
 	}
 	if released && queues && wait.Queued() && wait.Stays() {
 		s.keepPlace(now, k, cmd, node.MaxToken, false)
@@ -234,10 +234,10 @@ func (s *Server) endAndLeave(now Time, k *names, cmd *node.Command, owner string
 	return released, wrote, left
 }
 
-// nextToken returns the token with which a lock is handed on: of readers the highest of those that
+// nextToken returns the token with which a lock is handed over: of readers the highest of those that
 // leave, whatever their order is here. It is kept as long as some are left.
 func (s *Server) nextToken(now Time, k *names, cmd *node.Command) node.Token {
-	token := cmd.Handoff
+	token := cmd.HandOver
 	if cmd.Mode == node.Exclusive {
 		return token
 	}
@@ -296,7 +296,7 @@ func (s *Server) unqueue(queue *key, waiter string) bool {
 	return true
 }
 
-// keepPlace makes a place, with a standby claim if there is one with a token above fence.
+// keepPlace makes a place, with an offer if there is one with a token above fence.
 func (s *Server) keepPlace(now Time, n *names, cmd *node.Command, fence node.Token, reserve bool) {
 	queue := n.queue
 	wait := cmd.Wait
@@ -313,8 +313,8 @@ func (s *Server) keepPlace(now Time, n *names, cmd *node.Command, fence node.Tok
 	}
 	says := node.PlaceWaits
 	switch {
-	case wait.Standby > fence:
-		says = node.Standby(cmd.Claims[0].Owner)
+	case wait.Offer > fence:
+		says = node.Offer(cmd.Claims[0].Owner)
 	case reserve:
 		says = node.PlaceReserves
 	}
@@ -340,7 +340,7 @@ type place struct {
 	kept   *key // that is there as long as the place is kept; nil if it has to be looked up
 }
 
-// A handover is with what a lock is handed on; its zero value is that it is not.
+// A handover is with what a lock is handed over; its zero value is that it is not.
 type handover struct {
 	token node.Token
 	kept  Time // until when that is then the fence
@@ -375,7 +375,7 @@ func (s *Server) notifyNext(now Time, n *names, shared bool, h handover) (awaite
 	return awaited
 }
 
-// serve hands the lock on to one waiter, or notifies it, and reports whether nobody else is next.
+// serve hands the lock over to one waiter, or notifies it, and reports whether nobody else is next.
 func (s *Server) serve(now Time, n *names, p *place, v *serving) (over bool) {
 	reads := node.WaiterMode(p.waiter) == node.Read
 	if v.shared && !reads {
@@ -408,10 +408,10 @@ func (s *Server) tellTo(n *names, p *place) bool {
 	return true
 }
 
-// handTo hands the lock on to the standby claim of a place, and reports whether it could.
+// handTo hands the lock over to the offer of a place, and reports whether it could.
 func (s *Server) handTo(now Time, n *names, p *place, h handover) bool {
 	owner, mode := p.kept.text, node.WaiterMode(p.waiter)
-	if h.token == 0 || !node.IsStandby(owner) || p.kept.expires <= now {
+	if h.token == 0 || !node.IsOffer(owner) || p.kept.expires <= now {
 		return false
 	}
 	above := mode

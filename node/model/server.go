@@ -463,7 +463,7 @@ func (s *Server) admitRelease(now Time, cmd *node.Command) {
 		k := s.lookUp(now, c.Name)
 		seen, err := k.fence.token()
 		raises = raises || err == nil && c.Token > seen
-		for _, field := range [...]string{c.Owner, c.Owner + node.WriteSuffix, node.Standby(c.Owner), node.Standby(c.Owner) + node.WriteSuffix} {
+		for _, field := range [...]string{c.Owner, c.Owner + node.WriteSuffix, node.Offer(c.Owner), node.Offer(c.Owner) + node.WriteSuffix} {
 			_, mine := k.lock.find(field)
 			frees = frees || mine
 		}

@@ -296,7 +296,7 @@ func TestLoad(t *testing.T) {
 	var from, s model.Server
 	apply(t, &from, 100, acquire("n", "a", 1, time.Minute), node.Granted)
 	wait := acquire("n", "b", 2, time.Minute)
-	wait.Wait = &node.Wait{Ticket: 1, Waiter: "w:1", PlaceTTL: time.Minute, Standby: 9}
+	wait.Wait = &node.Wait{Ticket: 1, Waiter: "w:1", PlaceTTL: time.Minute, Offer: 9}
 	apply(t, &from, 100, wait, node.Refused)
 	apply(t, &s, 100, acquire("old", "a", 1, time.Minute), node.Granted)
 	s.Load(from.Dump(100))
@@ -306,9 +306,9 @@ func TestLoad(t *testing.T) {
 	}
 	s.Ears = ears{listening: "w:1"}
 	done := release("n", "a", 1)
-	done.Handoff = 5
+	done.HandOver = 5
 	if _, published := s.Apply(100, done); !slices.Equal(published, []model.Notice{
-		{Name: "n"}, {Name: "n", To: "w:1", Turn: node.Turn{Name: "n", Owner: node.Standby("b"), Token: 5}},
+		{Name: "n"}, {Name: "n", To: "w:1", Turn: node.Turn{Name: "n", Owner: node.Offer("b"), Token: 5}},
 	}) {
 		t.Errorf("published %+v", published)
 	}

@@ -36,7 +36,7 @@ func TestModel(t *testing.T) {
 	nodetest.Run(t, func(*testing.T) nodetest.System { return nodetest.Model(clock.Runtime()) })
 }
 
-// A node that cannot tell its life keeps all rules but those of a hand-off.
+// A node that cannot tell its life keeps all rules but those of a hand-over.
 func TestModelWithoutLife(t *testing.T) {
 	tests.NeedLong(t)
 	nodetest.Run(t, func(*testing.T) nodetest.System {

@@ -127,7 +127,7 @@ var outcomes = func() (all []string) {
 	add("downgrade", "kept", "not kept", "wrong type")
 	add("break", "released", "absent", "wrong type")
 	add("inspect", "none", "hash", "hash of several", "string", "never expires", "no fence", "fence", "readers",
-		"queue", "queue of several", "queue of several modes", "handed on")
+		"queue", "queue of several", "queue of several modes", "handed over")
 	return all
 }()
 
@@ -164,7 +164,7 @@ func outcome(r node.Reply, cmd node.Command) []string {
 		for came, is := range map[string]bool{
 			"hash of several":  len(r.State.Fields) > 1,
 			"never expires":    r.State.TTL == node.NoExpiry,
-			"handed on":        slices.ContainsFunc(r.State.Fields, func(f node.Field) bool { return strings.Contains(f.Name, node.StandbySuffix) }),
+			"handed over":      slices.ContainsFunc(r.State.Fields, func(f node.Field) bool { return strings.Contains(f.Name, node.OfferSuffix) }),
 			"readers":          r.State.Readers != 0,
 			"no fence":         r.State.Fence == 0,
 			"fence":            r.State.Fence != 0,
@@ -209,7 +209,7 @@ var (
 	// A name in braces has the fence of that without.
 	lockNames = []string{"n", "{n}", "a{b}"}
 	owners    = []string{"a", "8743c9c0-0795-8907-87fd-6c719a6b4586:1"}
-	heirs     = []string{node.Standby(owners[0]), node.Standby(owners[1])}
+	offers    = []string{node.Offer(owners[0]), node.Offer(owners[1])}
 	listeners = []string{"me", "you"}
 	waiters   = append(slices.Clone(listeners), owners[1]+"7") // this one does not listen
 	keys      = append([]string{
@@ -356,12 +356,12 @@ func (about subject) command(t *rapid.T, kind node.Kind, unit time.Duration) nod
 		c.Claims = append(c.Claims, more)
 		c.Wait.Reserve = kind == node.Acquire && c.Wait.Stays() && rapid.Bool().Draw(t, "reserve")
 	} else if kind == node.Acquire && c.Wait.Stays() {
-		c.Wait.Standby = above(t, c.Claims[0].Token, "stands")
+		c.Wait.Offer = above(t, c.Claims[0].Token, "stands")
 	}
 	return c
 }
 
-// drawWait gives a command a waiter, as a rule, and a release a hand-off.
+// drawWait gives a command a waiter, as a rule, and a release a hand-over.
 func drawWait(t *rapid.T, c *node.Command, unit time.Duration) {
 	if rapid.IntRange(0, 4).Draw(t, "in line") > 0 {
 		c.Wait.Ticket = node.Token(rapid.IntRange(1, 4).Draw(t, "ticket"))
@@ -372,10 +372,10 @@ func drawWait(t *rapid.T, c *node.Command, unit time.Duration) {
 		}
 	}
 	if c.Kind == node.Release {
-		if rapid.IntRange(0, 9).Draw(t, "heir") == 9 {
-			c.Claims[0].Owner = heirs[0]
+		if rapid.IntRange(0, 9).Draw(t, "offer") == 9 {
+			c.Claims[0].Owner = offers[0]
 		}
-		c.Handoff = above(t, c.Claims[0].Token, "next")
+		c.HandOver = above(t, c.Claims[0].Token, "next")
 	}
 }
 

@@ -292,7 +292,7 @@ func (p *player) hear(want int) (got []heard, err error) {
 	}
 }
 
-// turnsText says which waiters for a name were notified, and to which owners it was handed on, with
+// turnsText says which waiters for a name were notified, and to which owners it was handed over, with
 // which token, and which process heard of that, in any order.
 func (p *player) turnsText(name string, want []string) (a answer, err error) {
 	nobody := slices.Equal(want, []string{"nobody"})

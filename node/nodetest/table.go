@@ -66,7 +66,7 @@ func (p *player) enqueue(name string, words []string) error {
 		mark := word[len(who):]
 		ask := commandOf("acquire", []string{name}, who, 5, kept(ticket(who)))
 		if mark == "+" {
-			ask = append(ask, "standby=5")
+			ask = append(ask, "offer=5")
 		}
 		if !strings.HasSuffix(who, "?") {
 			err = errors.Join(err, p.listen(who))
@@ -160,9 +160,9 @@ func nameText(a answer, name string, s node.State, turns []heard) (answer, []hea
 		return i >= 0
 	}
 	mode, owners := holders(s)
-	longest := node.Token(0) // the highest ticket of those to which it was handed on
+	longest := node.Token(0) // the highest ticket of those to which it was handed over
 	for i, owner := range owners {
-		who, handed := strings.CutSuffix(owner, node.StandbySuffix)
+		who, handed := strings.CutSuffix(owner, node.OfferSuffix)
 		if handed && take(func(turn heard) bool {
 			return turn.by == who && turn.Owner == owner && turn.Token == max(s.Fence, s.Readers)
 		}) {

@@ -117,7 +117,7 @@ func newCommand(kind node.Kind, mode node.Mode) (c *command, fields []field) {
 		{"token", &c.token, node.Token(0)}, {"mode", &c.Mode, mode}, {"ttl", &c.TTL, life}, {"keep", &c.Retention, retention},
 		{"ticket", &c.wait.Ticket, node.Token(0)}, {"waiter", &c.wait.Waiter, ""}, {"stays", &c.wait.PlaceTTL, life},
 		{"leaves", &c.leaves, false}, {"barge", &c.wait.Barge, false}, {"reserve", &c.wait.Reserve, false},
-		{"standby", &c.wait.Standby, node.Token(0)}, {"handoff", &c.Handoff, node.Token(0)}, {"deadline", &c.deadline, patience},
+		{"offer", &c.wait.Offer, node.Token(0)}, {"handover", &c.HandOver, node.Token(0)}, {"deadline", &c.deadline, patience},
 	}
 }
 
@@ -185,7 +185,7 @@ func commandText(cmd node.Command) string {
 			words = append(words, "by", claim.Owner)
 		}
 	}
-	c.token, c.Mode, c.Handoff = cmd.Claims[0].Token, cmd.Mode, cmd.Handoff
+	c.token, c.Mode, c.HandOver = cmd.Claims[0].Token, cmd.Mode, cmd.HandOver
 	if cmd.Kind == node.Acquire || cmd.Kind == node.Extend {
 		c.TTL = cmd.TTL
 	}

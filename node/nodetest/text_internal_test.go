@@ -31,7 +31,7 @@ func TestStepsAreRead(t *testing.T) {
 			t.Errorf("%s\nis read as\n%s", line, again)
 		}
 		got, want := c.Waiting(), s.cmd.Waiting()
-		if want.Queued() && got != want || c.Mode != s.cmd.Mode || c.Handoff != s.cmd.Handoff || len(c.Claims) != len(s.cmd.Claims) {
+		if want.Queued() && got != want || c.Mode != s.cmd.Mode || c.HandOver != s.cmd.HandOver || len(c.Claims) != len(s.cmd.Claims) {
 			t.Errorf("%s\nis read as\n%+v, want\n%+v", line, c, s.cmd)
 		}
 		for i, claim := range s.cmd.Claims {

@@ -57,7 +57,7 @@
 // A name with a brace but no whole hash tag, such as "a{b", has its keys in different slots and
 // cannot be a lock on a cluster. An Extend is sent as one command for each name. A release sees
 // only the subscribers of the name's own server, so it may notify up to ten waiters instead of
-// the next one. It does not hand the lock on, as the new holder could not tell which server did.
+// the next one. It does not hand the lock over, as the new holder could not tell which server did.
 //
 // Any other [redis.UniversalClient] is used as it is, through Pipeline and Subscribe, with its
 // own timeouts. A call that does not return in time is answered at its deadline, but the courier

@@ -105,12 +105,12 @@ func TestGroupsAreWhatTheirPartsAre(t *testing.T) {
 				before("set", node.QueueKey(name), "no queue")
 			case 2, 3:
 				before("zadd", node.QueueKey(name), 7, "waiter")
-				before("set", node.PlaceKey(name, "waiter"), "heir:heir", "px", 100_000)
+				before("set", node.PlaceKey(name, "waiter"), "one:offer", "px", 100_000)
 			}
 			command := rapid.SampledFrom([]func(string, string, node.Token) node.Command{acquire, release}).Draw(rt, "command")
 			cmd := command(name, "me", node.Token(rapid.IntRange(4, 21).Draw(rt, "token")))
 			if cmd.Kind == node.Release && rapid.Bool().Draw(rt, "next") {
-				cmd.Handoff = 30
+				cmd.HandOver = 30
 			}
 			if rapid.IntRange(0, 4).Draw(rt, "lives") == 0 {
 				cmd.TTL *= 3
@@ -213,8 +213,8 @@ func TestLackOfARightTogether(t *testing.T) {
 				cmds = append(cmds, release(held, "me", 1), acquire(free, "me", 1), acquire(taken, "me", 1))
 			}
 			p.do("zadd", node.QueueKey("nightly/held0"), 7, "waiter")
-			p.do("set", node.PlaceKey("nightly/held0", "waiter"), "heir:heir", "px", 100_000)
-			cmds[0].Handoff = 30
+			p.do("set", node.PlaceKey("nightly/held0", "waiter"), "one:offer", "px", 100_000)
+			cmds[0].HandOver = 30
 			listener := p.client(t).PSubscribe(t.Context(), "*")
 			defer listener.Close()
 			if _, err := listener.Receive(t.Context()); err != nil {

@@ -79,7 +79,7 @@ func TestOutOfMemoryFrees(t *testing.T) {
 		{"in line", []node.Command{in(minute, acquire("x", "me", 1))}, nil, in(0, release("x", "me", 2)), node.Released, nil, ""},
 		{"back to the line", []node.Command{in(minute, acquire("x", "me", 1))}, nil, in(minute, release("x", "me", 2)), node.Released, nil, ""},
 		{"several in line", []node.Command{in(minute, both(acquire("x", "me", 1)))}, []any{"del", "x"}, in(0, both(release("x", "me", 2))), node.Absent, nil, ""},
-		{"the heir", nil, []any{"hset", "x", node.Standby("me"), "1"}, in(0, release("x", "me", 2)), node.Released, nil, ""},
+		{"the offer", nil, []any{"hset", "x", node.Offer("me"), "1"}, in(0, release("x", "me", 2)), node.Released, nil, ""},
 		{"a place", []node.Command{acquire("x", "you", 1), in(minute, acquire("x", "me", 2))}, nil, in(0, release("x", "me", 2)), node.Absent, nil, "you"},
 		{"a reader", []node.Command{of(node.Read, acquire("x", "me", 1))}, nil, of(node.Read, release("x", "me", 2)), node.Released, nil, ""},
 		{"a writer", []node.Command{of(node.Write, acquire("x", "me", 1))}, nil, of(node.Write, release("x", "me", 2)), node.Released, nil, ""},

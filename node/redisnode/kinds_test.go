@@ -77,9 +77,9 @@ type wanted struct {
 	want node.Status
 }
 
-// handing lets a release hand the lock on.
+// handing lets a release hand the lock over.
 func handing(next node.Token, w wanted) wanted {
-	w.Handoff = next
+	w.HandOver = next
 	return w
 }
 

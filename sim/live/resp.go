@@ -72,7 +72,7 @@ type Command struct {
 	reads bool
 	ttl   time.Duration // of an acquire or extend
 	place time.Duration // for how long a waiter keeps its place
-	stays bool          // an acquire leaves a standby claim
+	stays bool          // an acquire leaves an offer
 	ends  bool          // a release gives its waiter's place up
 	each  bool          // each name has an answer of its own
 

@@ -55,7 +55,7 @@ func (r *Record) Answers(at, born time.Duration, cmd *Command, words []string) {
 	}
 }
 
-// Notifies notes a notice of a node: it may have handed a lock on.
+// Notifies notes a notice of a node: it may have handed a lock over.
 func (r *Record) Notifies(at, born time.Duration, node int, words []string) {
 	if len(words) == 3 && strings.HasPrefix(words[2], "grant ") {
 		r.add(sight{at: at, node: node, words: strings.SplitN(words[2], " ", 5), born: born, notice: true})
@@ -129,7 +129,7 @@ func (r *replay) sees(seen []sight, until time.Duration) []sight {
 		s := &seen[0]
 		switch r.at = s.at; {
 		case s.notice && len(s.words) == 5:
-			r.handsOn(s)
+			r.handsOver(s)
 		case s.words == nil:
 			r.sends(s.cmd)
 		default:
@@ -203,8 +203,8 @@ func (r *replay) sends(cmd *Command) {
 			a.Leaves(owner)
 			a.Forgets(cmd.node, owner)
 			if cmd.ends {
-				a.Leaves(node.Standby(owner))
-				a.Forgets(cmd.node, node.Standby(owner))
+				a.Leaves(node.Offer(owner))
+				a.Forgets(cmd.node, node.Offer(owner))
 			}
 		case "downgrade":
 			a.GoesOnReading(owner)
@@ -226,8 +226,8 @@ func (r *replay) asks(a *account, cmd *Command, owner string) {
 	claim := spec.Claim{Name: fmt.Sprintf("c%d#%d", cmd.client+1, r.began), Reads: cmd.reads, Length: int64(cmd.ttl - grace)}
 	ask(owner, claim)
 	if cmd.stays {
-		claim.Name, claim.Standby, claim.Length = claim.Name+" in line", true, int64(min(cmd.ttl, cmd.place)-grace)
-		ask(node.Standby(owner), claim)
+		claim.Name, claim.Offer, claim.Length = claim.Name+" in line", true, int64(min(cmd.ttl, cmd.place)-grace)
+		ask(node.Offer(owner), claim)
 	}
 }
 
@@ -259,8 +259,8 @@ func (a *account) lives(s *sight) {
 	a.Born(s.node, int64(s.born), false)
 }
 
-// handsOn is called when a node has told a waiter that it has a lock now: at some time before that.
-func (r *replay) handsOn(s *sight) {
+// handsOver is called when a node has told a waiter that it has a lock now: at some time before that.
+func (r *replay) handsOver(s *sight) {
 	owner, name := s.words[1], s.words[4]
 	a := r.of(name)
 	if a == nil || s.node >= len(a.Nodes) || a.By(owner) == nil {

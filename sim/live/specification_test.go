@@ -18,7 +18,7 @@ import (
 //	10 c1-n2 extend a 1s
 //	12 n2 kept a
 //	10 c1-n2 release a
-//	12 n2 handed a            it hands the lock to a's standby claim
+//	12 n2 handed a            it hands the lock to a's offer
 //	20 c1 relies on a until 90
 func run(t *testing.T, record *live.Record, text string) (entries []sim.Entry) {
 	t.Helper()
@@ -48,7 +48,7 @@ func run(t *testing.T, record *live.Record, text string) (entries []sim.Entry) {
 			until, _ := strconv.Atoi(f[6])
 			entries = append(entries, sim.Entry{At: at, Kind: sim.KindBelief, Client: int(f[1][1] - '1'), Node: -1, Name: "x", Owner: f[4], Until: time.Duration(until) * time.Millisecond})
 		case f[2] == "handed":
-			record.Notifies(at, born, int(f[1][1]-'1'), []string{"message", "channel", "grant " + f[3] + ":heir 8 life x"})
+			record.Notifies(at, born, int(f[1][1]-'1'), []string{"message", "channel", "grant " + f[3] + ":offer 8 life x"})
 		default:
 			if f[len(f)-1] == "young" {
 				born = at - time.Second
@@ -88,8 +88,8 @@ func TestSpecification(t *testing.T) {
 			"Confirm(c1#1): the round counts n2, 2 needed", false},
 		{"a young node keeps it", won + "100 c1-n1 extend a 1s\n 100 c1-n2 extend a 1s\n 102 n1 kept a\n 102 n2 kept a young\n 104 c1 relies on a until 1080", "", false},
 		{"an attempt is extended", "10 c1-n1 acquire a 1s\n 12 n1 granted a\n 13 c1-n1 extend a 1s\n 14 n1 kept a", "Extend(c1#1): it is asking", false},
-		{"it is handed over", won + "20 c2-n1 acquire b 1s\n 20 c2-n2 acquire b 1s\n 30 c1-n1 release a\n 30 c1-n2 release a\n 31 n1 handed b\n 32 n2 handed b\n 33 c2 relies on b:heir until 900", "", false},
-		{"one node hands it over", won + "20 c2-n1 acquire b 1s\n 20 c2-n2 acquire b 1s\n 30 c1-n1 release a\n 31 n1 handed b\n 33 c2 relies on b:heir until 900",
+		{"it is handed over", won + "20 c2-n1 acquire b 1s\n 20 c2-n2 acquire b 1s\n 30 c1-n1 release a\n 30 c1-n2 release a\n 31 n1 handed b\n 32 n2 handed b\n 33 c2 relies on b:offer until 900", "", false},
+		{"one node hands it over", won + "20 c2-n1 acquire b 1s\n 20 c2-n2 acquire b 1s\n 30 c1-n1 release a\n 31 n1 handed b\n 33 c2 relies on b:offer until 900",
 			"Win(c2#2 in line): n1 voted for it, 2 needed", false},
 		{"a node grants what another has", won + "20 c2-n1 acquire b 1s\n 21 n1 granted b", "Acquire(c2#2): n1 has the key of c1#1, for 1.091s", true},
 		{"its order of answers is not known", won + "20 c2-n1 acquire b 1s\n 21 n1 granted b", "", false},

@@ -25,7 +25,7 @@ type call struct {
 	mode      node.Mode
 	claims    []node.Claim // the call's own copy
 	wait      node.Wait
-	handoff   node.Token
+	handover  node.Token
 	deadline  clock.Instant
 	sent      clock.Instant
 	reply     func(node.Reply)
@@ -58,16 +58,16 @@ func check(cmd *node.Command) (*row, error) {
 		return nil, bad("of no owner") // scripts remove the field "", as a write that changes nothing
 	case cmd.Kind == node.Acquire && slices.ContainsFunc(cmd.Claims, tooLong):
 		return nil, bad("of more than %d KiB", maxName>>10)
-	case cmd.Handoff != 0 && !r.hands:
-		return nil, bad("with a token to hand on")
+	case cmd.HandOver != 0 && !r.hands:
+		return nil, bad("with a token to hand over")
 	case cmd.Wait == nil:
 		return r, nil
 	case r.queued && (wait.Waiter == "" || node.WaiterMode(wait.Waiter) != cmd.Mode):
 		return nil, bad("with waiter %q", wait.Waiter)
 	case wait.Stays() && !(r.queued && r.takes(placeTTLArg)):
 		return nil, bad("with a place of %v", wait.PlaceTTL)
-	case wait.Standby != 0 && !(wait.Stays() && r.takes(standbyArg)):
-		return nil, bad("with a standby claim, and a place of %v", wait.PlaceTTL)
+	case wait.Offer != 0 && !(wait.Stays() && r.takes(offerArg)):
+		return nil, bad("with an offer, and a place of %v", wait.PlaceTTL)
 	case wait.Reserve && !(wait.Stays() && r.takes(reserveArg)):
 		return nil, bad("with a reservation, and a place of %v", wait.PlaceTTL)
 	}
@@ -85,7 +85,7 @@ func tooLong(c node.Claim) bool { return len(c.Name) > maxName }
 // fill takes over what Submit was given.
 func (c *call) fill(r *row, cmd node.Command, reply func(node.Reply)) {
 	c.row, c.kind, c.mode = r, cmd.Kind, cmd.Mode
-	c.wait, c.handoff = cmd.Waiting(), cmd.Handoff
+	c.wait, c.handover = cmd.Waiting(), cmd.HandOver
 	c.placeTTL = node.Milliseconds(max(0, c.wait.PlaceTTL))
 	c.claims = append(c.claims[:0], cmd.Claims...)
 	c.deadline = cmd.Deadline

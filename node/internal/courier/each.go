@@ -142,8 +142,8 @@ func appendEach(w *words, calls []*call, given scriptSet, life string) {
 	w.number(one.retention)
 	w.text(life)
 	for _, c := range calls {
-		next := c.handoff
-		if !c.handsOn(life) {
+		next := c.handover
+		if !c.handsOver(life) {
 			next = 0
 		}
 		w.text(c.claims[0].Owner)

@@ -160,10 +160,10 @@ func TestApart(t *testing.T) {
 	}
 }
 
-// Nothing is handed on before it is known whose the server is.
-func TestHandsOnNothingWithoutALife(t *testing.T) {
+// Nothing is handed over before it is known whose the server is.
+func TestHandsOverNothingWithoutALife(t *testing.T) {
 	one := func() *call {
-		return &call{kind: node.Release, claims: []node.Claim{{Name: "a", Owner: "me", Token: 1}}, handoff: 7, together: 1}
+		return &call{kind: node.Release, claims: []node.Claim{{Name: "a", Owner: "me", Token: 1}}, handover: 7, together: 1}
 	}
 	for life, want := range map[string]string{"": "0", "abc": "7"} {
 		var w words

@@ -169,7 +169,7 @@ func TestExchange(t *testing.T) {
 }
 
 // Several errors make a link useless, but only that of a replica makes its servers'
-// lives begin again. After it, until the next link, nothing is granted or handed on.
+// lives begin again. After it, until the next link, nothing is granted or handed over.
 func TestOnlyAReplicaIsDistrusted(t *testing.T) {
 	readOnly := serverReply{errors.New("READONLY You can't write against a read only replica.")}
 	for _, tt := range []struct {
@@ -192,7 +192,7 @@ func TestOnlyAReplicaIsDistrusted(t *testing.T) {
 			}
 			return life
 		}
-		handsOn := func() bool {
+		handsOver := func() bool {
 			turn, ok := s.turn("grant me 7 a name")
 			return ok && turn.Life != nil
 		}
@@ -215,15 +215,15 @@ func TestOnlyAReplicaIsDistrusted(t *testing.T) {
 		if last.Err != tt.after || tt.after == nil && last.Status != node.Granted {
 			t.Errorf("%s: the next is answered %+v", tt.what, last)
 		}
-		if handsOn() == tt.anew {
-			t.Errorf("%s: whether it hands on a lock is %v", tt.what, !tt.anew)
+		if handsOver() == tt.anew {
+			t.Errorf("%s: whether it hands over a lock is %v", tt.what, !tt.anew)
 		}
 		c.now = c.now.Add(time.Second)
 		if again := meet(); (again.Born == c.now) != tt.anew {
 			t.Errorf("%s: then born at %v, was at %v", tt.what, time.Duration(again.Born), time.Duration(life.Born))
 		}
-		if !handsOn() {
-			t.Errorf("%s: nothing is handed on by its new life", tt.what)
+		if !handsOver() {
+			t.Errorf("%s: nothing is handed over by its new life", tt.what)
 		}
 	}
 }
@@ -254,7 +254,7 @@ func TestAHandOverByAFormerLifeDoesNotCount(t *testing.T) {
 	}
 }
 
-// A lock is handed on with a token, and to somebody.
+// A lock is handed over with a token, and to somebody.
 func TestImpossibleTurns(t *testing.T) {
 	s := gatherer(&standing{})
 	for _, message := range []string{

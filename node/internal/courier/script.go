@@ -23,7 +23,7 @@ type row struct {
 	keys   []word // of each claim
 	args   []word // once, of the first claim
 	each   []word // of each claim, behind args
-	hands  bool   // may hand its locks on: then two more arguments follow
+	hands  bool   // may hand its locks over: then two more arguments follow
 }
 
 // A count is how many names a command may have.
@@ -58,7 +58,7 @@ var rows = [...]row{
 	{kind: node.Acquire, modes: readWrite, names: one, script: acquireAllScript,
 		keys: queueKeys, args: acquireArgs},
 	{kind: node.Acquire, queued: true, names: one, script: acquireAllScript,
-		keys: queueKeys, args: append(waitArgs[:len(waitArgs):len(waitArgs)], standbyArg)},
+		keys: queueKeys, args: append(waitArgs[:len(waitArgs):len(waitArgs)], offerArg)},
 	{kind: node.Acquire, modes: exclusive, queued: true, names: several, script: acquireAllScript,
 		keys: queueKeys, args: append(waitArgs[:len(waitArgs):len(waitArgs)], reserveArg)},
 
@@ -138,7 +138,7 @@ const (
 	placeTTLArg
 	modeArg // "" for Exclusive
 	bargeArg
-	standbyArg
+	offerArg
 	reserveArg
 	channelArg // of the command's mode
 	plainChannelArg
@@ -184,8 +184,8 @@ func (c *call) write(w *words, what word, of *node.Claim) {
 		w.text([...]string{node.Exclusive: "", node.Read: "read", node.Write: "write"}[c.mode])
 	case bargeArg:
 		w.flag(c.wait.Barge)
-	case standbyArg:
-		w.number(int64(c.wait.Standby))
+	case offerArg:
+		w.number(int64(c.wait.Offer))
 	case reserveArg:
 		w.flag(c.wait.Reserve)
 	case channelArg:
@@ -215,7 +215,7 @@ func (c *call) append(w *words, asText bool, life string) {
 		return
 	}
 	args := len(c.row.args) + len(c.claims)*len(c.row.each)
-	hands := c.handsOn(life)
+	hands := c.handsOver(life)
 	if hands {
 		args += 2
 	}
@@ -226,7 +226,7 @@ func (c *call) append(w *words, asText bool, life string) {
 	}
 	c.writeEach(w, c.row.each)
 	if hands {
-		w.number(int64(c.handoff))
+		w.number(int64(c.handover))
 		w.text(life)
 	}
 }
@@ -240,9 +240,9 @@ func (c *call) writeEach(w *words, what []word) {
 	}
 }
 
-// handsOn reports whether a release may hand its locks on. It needs the server's life:
+// handsOver reports whether a release may hand its locks over. It needs the server's life:
 // without it the new holder could not tell whether the server has a vote.
-func (c *call) handsOn(life string) bool { return c.handoff != 0 && life != "" }
+func (c *call) handsOver(life string) bool { return c.handover != 0 && life != "" }
 
 // run begins a command that runs a script, whose keys and arguments follow.
 func (w *words) run(s *script, asText bool, keys, args int) {

@@ -25,7 +25,7 @@ local redis = setmetatable({call = function(command, ...)
 end}, {__index = real})
 `
 
-// A lock is neither handed on nor lost half way when what it takes its life from is about
+// A lock is neither handed over nor lost half way when what it takes its life from is about
 // to expire, or never does.
 func TestScriptsAtTheVeryEnd(t *testing.T) {
 	tests.NeedServer(t)
@@ -66,14 +66,14 @@ func TestScriptsAtTheVeryEnd(t *testing.T) {
 		}
 	})
 
-	heirs := client.Subscribe(t.Context(), node.WaiterChannel("you"))
-	defer heirs.Close()
-	if _, err := heirs.Receive(t.Context()); err != nil {
+	offers := client.Subscribe(t.Context(), node.WaiterChannel("you"))
+	defer offers.Close()
+	if _, err := offers.Receive(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	hear := func() string {
 		t.Helper()
-		message, err := heirs.ReceiveMessage(t.Context())
+		message, err := offers.ReceiveMessage(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +83,7 @@ func TestScriptsAtTheVeryEnd(t *testing.T) {
 	for _, tt := range []struct {
 		what, before string
 		meddle       func()
-		want         string // how the notice to the heir begins
+		want         string // how the notice to the offer begins
 	}{
 		{"its place stays", "", func() {}, "grant "},
 		{"its place is about to expire", atTheVeryEnd, func() {}, "turn "},
@@ -92,18 +92,18 @@ func TestScriptsAtTheVeryEnd(t *testing.T) {
 		client.FlushAll(t.Context())
 		do("", command(node.Acquire, node.Exclusive, "me", 1))
 		wait := command(node.Acquire, node.Exclusive, "you", 2)
-		wait.Wait = &node.Wait{Ticket: 1, Waiter: "you:1", PlaceTTL: time.Minute, Standby: 2}
+		wait.Wait = &node.Wait{Ticket: 1, Waiter: "you:1", PlaceTTL: time.Minute, Offer: 2}
 		if r := do("", wait); r.Status != node.Refused {
-			t.Fatalf("%s: the heir is answered %+v", tt.what, r)
+			t.Fatalf("%s: the offer is answered %+v", tt.what, r)
 		}
 		tt.meddle()
 		release := command(node.Release, node.Exclusive, "me", 1)
-		release.Handoff = 3
+		release.HandOver = 3
 		if r := do(tt.before, release); r.Status != node.Released {
 			t.Fatalf("%s: the release is answered %+v", tt.what, r)
 		}
 		told := hear()
-		has := client.HExists(t.Context(), "a", node.Standby("you")).Val()
+		has := client.HExists(t.Context(), "a", node.Offer("you")).Val()
 		if !strings.HasPrefix(told, tt.want) || has != (tt.want == "grant ") {
 			t.Errorf("%s: its notice is %q, and it has the lock: %v", tt.what, told, has)
 		}

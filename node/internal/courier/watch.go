@@ -104,7 +104,7 @@ func (s *server) Listen(process string, hear func(node.Turn)) (stop func()) {
 	}})
 }
 
-// turn reads a message to a process. A hand-off has a Life only if its run_id is the one that
+// turn reads a message to a process. A hand-over has a Life only if its run_id is the one that
 // INFO has reported.
 func (s *server) turn(message string) (t node.Turn, ok bool) {
 	what, rest, _ := strings.Cut(message, " ")

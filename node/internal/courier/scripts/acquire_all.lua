@@ -15,8 +15,8 @@
 -- ARGV[7]  waiter
 -- ARGV[8]  life of the places, ms; 0: none is made
 -- ARGV[9]  1: the waiter barges, 0: it does not
--- ARGV[10] with one lock: a token; if it is above the fence the place has a standby
---          claim, and a release may hand the lock on to it
+-- ARGV[10] with one lock: a token; if it is above the fence the place has an offer,
+--          and a release may hand the lock over to it
 --          with several: 1: places are kept for all locks up to the first in the way,
 --          0: for those in the way
 --

@@ -3,8 +3,8 @@
 -- up to the first waiter that is none. A waiter that does not listen, or was notified since it
 -- asked, is passed over: it may hang, or is on its way. Dead waiters may be before it.
 --
--- With a token, the life of the fence, ms, and the server's run_id it hands the lock on to them
--- if they listen and have left a standby claim; but not past a waiter that was passed over and
+-- With a token, the life of the fence, ms, and the server's run_id it hands the lock over to them
+-- if they listen and have left an offer; but not past a waiter that was passed over and
 -- does not read.
 --
 -- It returns the error if it may not publish, and whether a waiter is in the queue. What it needs is
@@ -21,7 +21,7 @@ local function notify_next(queue, name, fence, shared, token, retention, life)
     return not token and 0 or type(token) == 'string' and tonumber(token) or nil
   end
 
-  -- hand makes a standby owner the owner, for as long as its place was kept, and tells its waiter.
+  -- hand makes the owner of an offer the owner, for as long as its place was kept, and tells its waiter.
   -- It reports whether it did.
   local function hand(mode, owner, left, channel)
     local seen, read = token_at(fence), token_at(readers)
@@ -73,7 +73,7 @@ local function notify_next(queue, name, fence, shared, token, retention, life)
       local place = PLACE .. suffix .. ':' .. waiter
       local says, channel = redis.pcall('GET', place), WAITER .. string.match(waiter, '^[^:]*')
       local next = false
-      if type(says) == 'string' and token and not passed and string.sub(says, -#STANDBY) == STANDBY and
+      if type(says) == 'string' and token and not passed and string.sub(says, -#OFFER) == OFFER and
         hand(mode, says, redis.call('PTTL', place), channel) then
         redis.call('ZREM', queue, waiter)
         redis.call('DEL', place)

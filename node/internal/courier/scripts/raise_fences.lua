@@ -15,7 +15,7 @@ local function raise_fences(last, step)
       if redis.pcall('SET', KEYS[i + 1], ARGV[2], 'PX', ARGV[3]).err then
         for k = 1, last, step do
           local frees = step == 4 and redis.call('EXISTS', KEYS[k + 3]) == 1
-          for _, kind in ipairs({'', WRITER, STANDBY, STANDBY .. WRITER}) do
+          for _, kind in ipairs({'', WRITER, OFFER, OFFER .. WRITER}) do
             frees = frees or redis.pcall('HEXISTS', KEYS[k], ARGV[1] .. kind) == 1
           end
           if frees then

@@ -8,7 +8,7 @@
 -- ARGV[3]  life of the fence, ms
 -- ARGV[4]  channel of waiters that have no place in the queue; of the queue, the next
 --          waiter is notified
--- ARGV[5]  token with which the lock may be handed on to the first waiter, if the channel
+-- ARGV[5]  token with which the lock may be handed over to the first waiter, if the channel
 --          has no subscriber; none: it is not
 -- ARGV[6]  run_id of the server
 --

@@ -1,5 +1,5 @@
 -- release_all: end the locks of one owner, and refuse its acquire if that comes later. With
--- a ticket its waiter also leaves the queues, with its standby claim, or goes back to them.
+-- a ticket its waiter also leaves the queues, with its offer, or goes back to them.
 --
 -- KEYS[4i-3]  a lock, a hash
 -- KEYS[4i-2]  its fence
@@ -15,7 +15,7 @@
 --             had the lock, ms; 0: the place is given up
 -- ARGV[7+i]   channel of waiters that have no place in the queue of the lock; of the queue,
 --             the next waiters are notified
--- ARGV[8+n]   token with which the locks may be handed on, as by release; none: they
+-- ARGV[8+n]   token with which the locks may be handed over, as by release; none: they
 --             are not
 -- ARGV[9+n]   run_id of the server
 --
@@ -70,7 +70,7 @@ for i = 1, #KEYS, 4 do
   end
   local removed, wrote, gone = remove(name, ARGV[1])
   if removed == 0 and leaves then
-    removed, wrote, gone = remove(name, ARGV[1] .. STANDBY)
+    removed, wrote, gone = remove(name, ARGV[1] .. OFFER)
   end
   if removed == 0 then
     released = 0

@@ -9,7 +9,7 @@
 -- ARGV[4i]      token
 -- ARGV[4i+1]    channel of waiters that have no place in the queue; of the queue, the next
 --               waiter is notified
--- ARGV[4i+2]    token with which the lock may be handed on, as by release; 0: it is not
+-- ARGV[4i+2]    token with which the lock may be handed over, as by release; 0: it is not
 --
 -- Returns what release returns for each, as a list. If it cannot read or raise a fence it
 -- fails as a whole, before it has released anything. After that it does not fail: each

@@ -7,13 +7,13 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// This file records which locks nodes have handed on to waiters.
+// This file records which locks nodes have handed over to waiters.
 
-// handsOn notes that a node hands a lock on to the standby claim of a waiter.
-func (k *checker) handsOn(s *server, h handoff, token node.Token, waiter string) {
-	k.w.sometimes(HandedOn)
+// handsOver notes that a node hands a lock over to the offer of a waiter.
+func (k *checker) handsOver(s *server, h handover, token node.Token, waiter string) {
+	k.w.sometimes(HandedOver)
 	if k.judge != nil {
-		k.judge.handsOn(s, h.name, h.owner, waiter)
+		k.judge.handsOver(s, h.name, h.owner, waiter)
 	}
 	if k.gone[h.owner] != nil {
 		k.comesTwice(h.owner)
@@ -43,10 +43,10 @@ func (k *checker) handsOn(s *server, h handoff, token node.Token, waiter string)
 		holder.given = k.w.now
 		return
 	}
-	s.handoffs = append(slices.DeleteFunc(s.handoffs, func(o handoff) bool { return o.name == h.name }), h)
+	s.handovers = append(slices.DeleteFunc(s.handovers, func(o handover) bool { return o.name == h.name }), h)
 }
 
-// isTold notes that a client has heard of a hand-off. It does not count if the restart guard
+// isTold notes that a client has heard of a hand-over. It does not count if the restart guard
 // is on and the client does not know the server's uptime.
 func (k *checker) isTold(l *link, t *turn) {
 	if _, a := l.c.attemptOf(t.Owner); a != nil && a.handed[l.n.number] == t.Token && (t.Life != nil || !k.w.p.Lock.Guard) {

@@ -14,11 +14,11 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// standsFor is for how long an heir may rely on what was handed on to it, from when it
+// standsFor is for how long an offer may rely on what was handed over to it, from when it
 // asked last.
 var standsFor = quorum.Defaults().RetryEvery + 3*quorum.Defaults().Timeout
 
-// waiting lets a Locker wait for x until all nodes know of its place and its heir.
+// waiting lets a Locker wait for x until all nodes know of its place and its offer.
 func waiting(l *quorum.Locker, opts ...quorum.Option) (ended chan *quorum.Lease) {
 	ended = make(chan *quorum.Lease, 1)
 	go func() {
@@ -32,17 +32,17 @@ func waiting(l *quorum.Locker, opts ...quorum.Option) (ended chan *quorum.Lease)
 	return ended
 }
 
-func isHeir(lease *quorum.Lease) bool { return node.IsStandby(lease.Owner()) }
+func isOffer(lease *quorum.Lease) bool { return node.IsOffer(lease.Owner()) }
 
-// handedOn has x handed on to a Locker.
-func handedOn(t *testing.T, w *world, l *quorum.Locker) *quorum.Lease {
+// handedOver has x handed over to a Locker.
+func handedOver(t *testing.T, w *world, l *quorum.Locker) *quorum.Lease {
 	t.Helper()
 	held := lock(t, w.locker(quorum.Options{}), "x")
 	ended := waiting(l)
 	unlock(t, held)
 	lease := <-ended
-	if !isHeir(lease) {
-		t.Fatal("not handed on")
+	if !isOffer(lease) {
+		t.Fatal("not handed over")
 	}
 	return lease
 }
@@ -69,9 +69,9 @@ func TestReleaseHandsTheLockOn(t *testing.T) {
 		go unlock(t, held)
 		lease := <-ended
 		if took := time.Since(released); took > 5*time.Millisecond {
-			t.Errorf("handed on after %v; a release takes 5ms, and to ask takes 10ms", took)
+			t.Errorf("handed over after %v; a release takes 5ms, and to ask takes 10ms", took)
 		}
-		if !isHeir(lease) || lease.Token() <= held.Token() {
+		if !isOffer(lease) || lease.Token() <= held.Token() {
 			t.Errorf("owner %s, token %d after %d", lease.Owner(), lease.Token(), held.Token())
 		}
 		if left := lease.Remaining(); left > standsFor {
@@ -92,7 +92,7 @@ func TestReleaseHandsTheLockOn(t *testing.T) {
 	})
 }
 
-// A tally counts turns, and those that were handed on.
+// A tally counts turns, and those that were handed over.
 type tally struct{ turns, handed int }
 
 // take has the turns of one program until a time, and counts those after another.
@@ -100,7 +100,7 @@ func (c *tally) take(t *testing.T, l *quorum.Locker, hold time.Duration, from, u
 	for time.Now().Before(until) {
 		use(t, l, "x", func(lease *quorum.Lease) {
 			if time.Now().After(from) {
-				if c.turns++; isHeir(lease) {
+				if c.turns++; isOffer(lease) {
 					c.handed++
 				}
 			}
@@ -109,11 +109,11 @@ func (c *tally) take(t *testing.T, l *quorum.Locker, hold time.Duration, from, u
 	}
 }
 
-// wantHandedOn requires so many turns, and that nine in ten were handed on.
-func (c *tally) wantHandedOn(t *testing.T, turns int) {
+// wantHandedOver requires so many turns, and that nine in ten were handed over.
+func (c *tally) wantHandedOver(t *testing.T, turns int) {
 	t.Helper()
 	if c.turns < turns || c.handed < c.turns*9/10 {
-		t.Errorf("%d of %d turns were handed on; want %d turns", c.handed, c.turns, turns)
+		t.Errorf("%d of %d turns were handed over; want %d turns", c.handed, c.turns, turns)
 	}
 }
 
@@ -128,9 +128,9 @@ func try(t *testing.T, l *quorum.Locker, until time.Time) {
 }
 
 // When programs take turns, they rarely have to ask.
-func TestTurnsAreHandedOn(t *testing.T) {
+func TestTurnsAreHandedOver(t *testing.T) {
 	tests.NeedSeconds(t)
-	for range 3 { // what keeps turns from being handed on may need some chance
+	for range 3 { // what keeps turns from being handed over may need some chance
 		inWorld(t, 5, func(w *world) {
 			w.delay(500*time.Microsecond, 300*time.Microsecond)
 			var tasks sync.WaitGroup
@@ -141,14 +141,14 @@ func TestTurnsAreHandedOn(t *testing.T) {
 				tasks.Go(func() { all.take(t, l, time.Millisecond, began, began.Add(2*time.Second)) })
 			}
 			tasks.Wait()
-			all.wantHandedOn(t, 500)
+			all.wantHandedOver(t, 500)
 		})
 	}
 }
 
 // When somebody has come between, and some nodes are a turn ahead of the others, they
 // come together again.
-func TestTurnsAreHandedOnAgain(t *testing.T) {
+func TestTurnsAreHandedOverAgain(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		w.delay(time.Millisecond, 100*time.Microsecond)
 		var tasks sync.WaitGroup
@@ -163,12 +163,12 @@ func TestTurnsAreHandedOnAgain(t *testing.T) {
 		}
 		try(t, w.locker(quorum.Options{}), began.Add(time.Second))
 		tasks.Wait()
-		all.wantHandedOn(t, 500)
+		all.wantHandedOver(t, 500)
 	})
 }
 
 // So it is where others try at any time, and have some of the nodes for a moment.
-func TestTurnsAreHandedOnBesideTries(t *testing.T) {
+func TestTurnsAreHandedOverBesideTries(t *testing.T) {
 	tests.NeedSeconds(t)
 	inWorld(t, 5, func(w *world) {
 		w.delay(time.Millisecond, 100*time.Microsecond)
@@ -186,14 +186,14 @@ func TestTurnsAreHandedOnBesideTries(t *testing.T) {
 			tasks.Go(func() { try(t, far, until) })
 		}
 		tasks.Wait()
-		all.wantHandedOn(t, 1000)
+		all.wantHandedOver(t, 1000)
 	})
 }
 
 // A lease that is not to be renewed has its length from the beginning, and one that is
-// shorter than a waiter sleeps cannot be relied on when it is handed on: these are asked
+// shorter than a waiter sleeps cannot be relied on when it is handed over: these are asked
 // for as ever. So are locks of several names.
-func TestWhatIsNotHandedOn(t *testing.T) {
+func TestWhatIsNotHandedOver(t *testing.T) {
 	for what, opts := range map[string][]quorum.Option{
 		"fixed":   {quorum.WithFixedLease(time.Minute / 2)},
 		"short":   {quorum.WithLease(time.Second)},
@@ -205,8 +205,8 @@ func TestWhatIsNotHandedOn(t *testing.T) {
 				ended := waiting(w.locker(quorum.Options{}), opts...)
 				unlock(t, held)
 				lease := <-ended
-				if lease == nil || isHeir(lease) {
-					t.Fatalf("handed on")
+				if lease == nil || isOffer(lease) {
+					t.Fatalf("handed over")
 				}
 				unlock(t, lease)
 			})
@@ -214,9 +214,9 @@ func TestWhatIsNotHandedOn(t *testing.T) {
 	}
 }
 
-// As long as fewer nodes than a quorum have handed the lock on, nobody has it, and they
+// As long as fewer nodes than a quorum have handed the lock over, nobody has it, and they
 // are given back.
-func TestFewNodesHandOnNothing(t *testing.T) {
+func TestFewNodesHandOverNothing(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		held := lock(t, w.locker(quorum.Options{}), "x")
 		ended := waiting(w.locker(quorum.Options{}))
@@ -249,16 +249,16 @@ func TestFewNodesHandOnNothing(t *testing.T) {
 	})
 }
 
-// handOn has nodes hand on what was held under a lease, each with a token.
-func (w *world) handOn(held *quorum.Lease, tokens ...node.Token) {
+// handOver has nodes hand over what was held under a lease, each with a token.
+func (w *world) handOver(held *quorum.Lease, tokens ...node.Token) {
 	for i, next := range tokens {
 		w.nodes[i].Submit(node.Command{Kind: node.Release, Claims: []node.Claim{{Name: "x", Owner: held.Owner(), Token: held.Token()}},
-			Handoff: next, Retention: time.Hour, Deadline: w.clock.Now().Add(time.Second)}, func(node.Reply) {})
+			HandOver: next, Retention: time.Hour, Deadline: w.clock.Now().Add(time.Second)}, func(node.Reply) {})
 	}
 }
 
-// A server that is listed twice hands on once.
-func TestTwinsHandOnOnce(t *testing.T) {
+// A server that is listed twice hands over once.
+func TestTwinsHandOverOnce(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		held := lock(t, w.locker(quorum.Options{}), "x")
 		must[quorum.Handle](t)(held.Detach())
@@ -266,31 +266,31 @@ func TestTwinsHandOnOnce(t *testing.T) {
 		for _, n := range w.nodes[:2] {
 			n.SetLife(&node.Life{ID: "one", Born: w.clock.Now().Add(-time.Hour)})
 		}
-		w.handOn(held, held.Token()+10, held.Token()+10)
+		w.handOver(held, held.Token()+10, held.Token()+10)
 		if lease := <-ended; lease != nil {
 			t.Errorf("granted by two servers, one of them listed twice: %s", lease.Owner())
 		}
 	})
 }
 
-// Of nodes that hand the lock on with different tokens none makes up a quorum with
+// Of nodes that hand the lock over with different tokens none makes up a quorum with
 // another: the next token might not be above.
 func TestTokensOfAllMustBeTheSame(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		held := lock(t, w.locker(quorum.Options{}), "x")
 		must[quorum.Handle](t)(held.Detach())
 		ended := waiting(w.locker(quorum.Options{}))
-		w.handOn(held, held.Token()+12, held.Token()+11, held.Token()+10)
+		w.handOver(held, held.Token()+12, held.Token()+11, held.Token()+10)
 		lease := <-ended
-		if isHeir(lease) || lease.Token() <= held.Token()+12 {
+		if isOffer(lease) || lease.Token() <= held.Token()+12 {
 			t.Errorf("owner %s, token %d", lease.Owner(), lease.Token())
 		}
 		unlock(t, lease)
 	})
 }
 
-// A node that restarted since the waiter asked does not count for what it hands on.
-func TestRestartedNodesHandOnNothing(t *testing.T) {
+// A node that restarted since the waiter asked does not count for what it hands over.
+func TestRestartedNodesHandOverNothing(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		held := lock(t, w.locker(quorum.Options{}), "x")
 		ended := waiting(w.locker(quorum.Options{}))
@@ -306,7 +306,7 @@ func TestRestartedNodesHandOnNothing(t *testing.T) {
 	})
 }
 
-// A lock that was handed on to who waits no longer is free at once.
+// A lock that was handed over to who waits no longer is free at once.
 func TestWhoIsGoneGivesBack(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.delay(10*time.Millisecond, 0)
@@ -334,9 +334,9 @@ func TestWhoIsGoneGivesBack(t *testing.T) {
 	})
 }
 
-// A lock that a node hands on late, when the waiter has it from the others or has used
+// A lock that a node hands over late, when the waiter has it from the others or has used
 // it, does not stay.
-func TestLateHandingOnLeavesNothing(t *testing.T) {
+func TestLateHandingOverLeavesNothing(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		for _, hold := range []time.Duration{0, 10 * time.Millisecond, time.Second} {
 			held := lock(t, w.locker(quorum.Options{}), "x")
@@ -358,7 +358,7 @@ func TestLateHandingOnLeavesNothing(t *testing.T) {
 	})
 }
 
-// A lock that is handed on so late that it may end before its first renewal is not
+// A lock that is handed over so late that it may end before its first renewal is not
 // taken: its waiter asks for the lock.
 func TestWhatIsHandedOnTooLateIsNotTaken(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
@@ -377,7 +377,7 @@ func TestWhatIsHandedOnTooLateIsNotTaken(t *testing.T) {
 }
 
 // Nor is one that is accepted later than a third of MaxLease after it was asked for: a node may have
-// forgotten that it handed the lock on.
+// forgotten that it handed the lock over.
 func TestHandOverIsAcceptedInTime(t *testing.T) {
 	for _, row := range []struct {
 		age    time.Duration
@@ -401,11 +401,11 @@ func TestHandOverIsAcceptedInTime(t *testing.T) {
 	}
 }
 
-// A drowsy node does something before a waiter hears that a lock was handed on to it.
+// A drowsy node does something before a waiter hears that a lock was handed over to it.
 type drowsy struct {
 	node.Node
 	late   func()
-	handed *atomic.Value // the first owner that it was handed on to
+	handed *atomic.Value // the first owner that it was handed over to
 }
 
 func (n drowsy) Listen(process string, hear func(node.Turn)) (stop func()) {
@@ -418,8 +418,8 @@ func (n drowsy) Listen(process string, hear func(node.Turn)) (stop func()) {
 	})
 }
 
-// MaxHold counts from when the lock was handed on, not from when it was asked for.
-func TestLongestHoldOfAnHeir(t *testing.T) {
+// MaxHold counts from when the lock was handed over, not from when it was asked for.
+func TestLongestHoldOfWhatWasHandedOver(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		held := lock(t, w.locker(quorum.Options{}), "x")
 		ended := waiting(w.locker(quorum.Options{}), quorum.WithMaxHold(2*time.Second))
@@ -452,17 +452,17 @@ func TestCopiesOfAProcessTakeNothing(t *testing.T) {
 		}
 		first, second := w.locker(copied()), w.locker(copied())
 		for _, l := range []*quorum.Locker{second, first} { // second has waited, so it listens
-			lease := handedOn(t, w, l)
+			lease := handedOver(t, w, l)
 			lasts(t, lease)
 		}
 	})
 }
 
-// When too few nodes answer just after the lock was handed on, its holder tries again for
+// When too few nodes answer just after the lock was handed over, its holder tries again for
 // as long as it may rely on it.
-func TestHeirTriesAgainToRenew(t *testing.T) {
+func TestHandedOverTriesAgainToRenew(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
-		lease := handedOn(t, w, w.locker(quorum.Options{}))
+		lease := handedOver(t, w, w.locker(quorum.Options{}))
 		w.nodes[0].Hang(true)
 		w.nodes[1].Hang(true)
 		time.Sleep(900 * time.Millisecond)
@@ -472,23 +472,23 @@ func TestHeirTriesAgainToRenew(t *testing.T) {
 	})
 }
 
-// A lease that was handed on can be detached at once, and resumed much later.
-func TestHeirIsDetached(t *testing.T) {
+// A lease that was handed over can be detached at once, and resumed much later.
+func TestHandedOverIsDetached(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
-		handle := must[quorum.Handle](t)(handedOn(t, w, l).Detach())
+		handle := must[quorum.Handle](t)(handedOver(t, w, l).Detach())
 		time.Sleep(quorum.Defaults().Lease / 2)
 		unlock(t, must[*quorum.Lease](t)(l.Resume(background, handle)))
 	})
 }
 
-// A late copy of the acquire with which somebody was in line may name its heir once more,
-// when what was handed on to that is released already. It is given back.
-func TestCopyOfAnHeirsAcquire(t *testing.T) {
+// A late copy of the acquire with which somebody was in line may name its offer once more,
+// when what was handed over to that is released already. It is given back.
+func TestCopyOfAnAcquireWithAnOffer(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		var copies [3]node.Command
 		l := w.behind(quorum.Options{Timeout: time.Second}, func(i int, n node.Node) node.Node { return copying{n, &copies[i]} })
-		unlock(t, handedOn(t, w, l))
+		unlock(t, handedOver(t, w, l))
 		other := w.locker(quorum.Options{})
 		held := lock(t, other, "x")
 		for i, cmd := range copies {
@@ -501,9 +501,9 @@ func TestCopyOfAnHeirsAcquire(t *testing.T) {
 	})
 }
 
-// A lock that a node hands on late is not given back if the lease was detached
+// A lock that a node hands over late is not given back if the lease was detached
 // meanwhile: the process that has resumed it has that node, too.
-func TestLateHandingOnAfterDetach(t *testing.T) {
+func TestLateHandingOverAfterDetach(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		held := lock(t, w.locker(quorum.Options{}), "x")
 		ended := waiting(w.locker(quorum.Options{}))
@@ -520,7 +520,7 @@ func TestLateHandingOnAfterDetach(t *testing.T) {
 	})
 }
 
-// A node that does not tell since when its server runs hands nothing on: it may have
+// A node that does not tell since when its server runs hands nothing over: it may have
 // restarted, and have forgotten a lock.
 func TestHandedOnWithoutALife(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
@@ -533,14 +533,14 @@ func TestHandedOnWithoutALife(t *testing.T) {
 		}))
 		unlock(t, held)
 		lease := <-ended
-		if isHeir(lease) {
-			t.Error("handed on by two nodes of unknown life")
+		if isOffer(lease) {
+			t.Error("handed over by two nodes of unknown life")
 		}
 		lasts(t, lease)
 	})
 }
 
-// A lifeless node does not know whose life it is when it hands something on.
+// A lifeless node does not know whose life it is when it hands something over.
 type lifeless struct{ node.Node }
 
 func (n lifeless) Listen(process string, hear func(node.Turn)) (stop func()) {
