@@ -46,6 +46,8 @@ type engine struct {
 	effects []effect // what else it brings about, and what earlier steps have that is not carried out yet
 	busy    bool     // somebody carries effects out
 	spare   []effect
+	input   string // what came in, and how many effects there were before: for Options.Steps alone
+	written int
 	rounds  []*round // to be used again
 	waiters []*waiter
 }
@@ -68,6 +70,7 @@ type effect struct {
 	signal  clock.Signal
 	event   *Event
 	do      func()
+	what    string // that is
 }
 
 func newEngine(c *config) *engine {
@@ -86,6 +89,7 @@ func newEngine(c *config) *engine {
 func (e *engine) enter() {
 	e.mu.Lock()
 	e.now, e.wall = e.clock.Now(), e.clock.Wall()
+	e.written = len(e.effects)
 }
 
 // leave ends a step. First contexts end: no other task can hold that up. Then waiters with news take
@@ -94,6 +98,7 @@ func (e *engine) enter() {
 func (e *engine) leave() {
 	for e.goOn() {
 	}
+	e.write()
 	if e.busy || len(e.effects) == 0 {
 		e.mu.Unlock()
 		return
@@ -118,6 +123,7 @@ func (e *engine) leave() {
 func (e *engine) goOn() bool {
 	switch {
 	case len(e.ends) > 0:
+		e.write()
 		ends := e.ends
 		e.ends = nil
 		e.mu.Unlock()
@@ -143,6 +149,7 @@ func (e *engine) goOn() bool {
 func (e *engine) runSome() {
 	for n := 0; len(e.ready) > e.ran; n++ { // one may make others ready
 		if n == maxReady {
+			e.write()
 			e.mu.Unlock()
 			e.enter()
 			return
@@ -177,7 +184,9 @@ func (e *engine) carryOut(x *effect) {
 func (e *engine) set(s clock.Signal) { e.effects = append(e.effects, effect{signal: s}) }
 
 // then has something done that is not worth an effect of its own kind. It does not block.
-func (e *engine) then(do func()) { e.effects = append(e.effects, effect{do: do}) }
+func (e *engine) then(what string, do func()) {
+	e.effects = append(e.effects, effect{do: do, what: what})
+}
 
 // submit has a command sent to some of the nodes.
 func (e *engine) submit(nodes nodeSet, command node.Command, replies []func(node.Reply)) {
@@ -191,6 +200,7 @@ func (e *engine) send(nodes nodeSet, command node.Command, answer func(int, node
 		if nodes.has(i) {
 			replies[i] = func(r node.Reply) {
 				e.enter()
+				e.answers(i, &command, r)
 				answer(i, r)
 				e.leave()
 			}
@@ -214,7 +224,7 @@ func (e *engine) tell(event Event) {
 func (e *engine) log(level slog.Level, text string, args ...any) {
 	if e.lines != nil {
 		line := entry{e.wall, level, text, args}
-		e.then(func() { e.lines.add(line) })
+		e.then("log", func() { e.lines.add(line) })
 	}
 }
 
@@ -248,7 +258,7 @@ func (e *engine) inTask(do func()) {
 		return
 	}
 	e.calls++
-	e.then(func() {
+	e.then("begin a task", func() {
 		e.clock.Go(func() {
 			defer e.end()
 			do()
@@ -276,7 +286,7 @@ type subscriptions struct {
 
 // subscribe has a subscription made on each node.
 func (e *engine) subscribe(to *subscriptions, begin func(int, node.Node) (stop func())) {
-	e.then(func() {
+	e.then("subscribe", func() {
 		for i, n := range e.nodes {
 			stop := begin(i, n)
 			e.mu.Lock()

@@ -134,6 +134,9 @@ func (f *handovers) listen(w *waiter) {
 	f.subscribe(&f.turns, func(i int, n node.Node) (stop func()) {
 		return n.Listen(f.uuid, func(t node.Turn) {
 			f.enter()
+			if f.opts.Steps != nil {
+				f.heard(i, "tells of a turn %+v", t)
+			}
 			f.hear(i, t)
 			f.leave()
 		})

@@ -328,6 +328,7 @@ func (h *hold) extend(ctx context.Context, d time.Duration) error {
 	}
 	ended := ctx.Err() != nil
 	e.enter()
+	e.because("extend", &h.claim)
 	switch {
 	case h.isOver():
 		defer e.leave()

@@ -54,13 +54,15 @@ func (l *Locker) Break(ctx context.Context, name string) (bool, error) {
 	}
 	defer l.end()
 	l.enter()
-	token, ok := l.tokens.next(0)
-	if !ok {
+	c := claim{Claim: node.Claim{Name: name}}
+	l.because("break", &c)
+	var ok bool
+	if c.Token, ok = l.tokens.next(0); !ok {
 		l.leave()
 		return false, fmt.Errorf("quorum: no fencing token is left above %d", node.MaxToken)
 	}
 	here := l.queues.holdsOf(name) // before it is broken: afterwards it may be the next holder
-	r := l.askAll(node.Break, claim{Claim: node.Claim{Name: name, Token: token}}, 0, l.opts.Timeout)
+	r := l.askAll(node.Break, c, 0, l.opts.Timeout)
 	l.leave()
 	r.awaitAll(ctx)
 	why := stopped(ctx)

@@ -82,6 +82,7 @@ func (le *Lease) Unlock(ctx context.Context) error {
 		return nil
 	}
 	le.h.e.enter()
+	le.h.e.because("unlock", &le.h.claim)
 	u := le.h.unlock(le.mode)
 	le.h.e.leave()
 	return u.wait(ctx)

@@ -121,6 +121,7 @@ func (l *Locker) acquire(ctx context.Context, s *settings) (*Lease, error) {
 		return nil, fmt.Errorf("acquire %q: %w", s.title(), stopped(ctx))
 	}
 	l.enter()
+	l.because("lock", &s.claim)
 	w := l.waiter(ctx, s)
 	w.run()
 	l.leave()
@@ -155,6 +156,7 @@ func (w *waiter) await(ctx context.Context) {
 		}
 		w.e.enter()
 		if why != nil && w.phase != phaseOver {
+			w.e.because("give up", &w.request.claim)
 			w.stopped = why
 			w.run()
 		}

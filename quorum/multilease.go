@@ -146,6 +146,7 @@ func unlockAll(ctx context.Context, parts []*part) error {
 		if p.lease != nil && !p.lease.unlocked.Swap(true) {
 			e := p.lease.h.e
 			e.enter()
+			e.because("unlock", &p.lease.h.claim)
 			open[i] = p.lease.h.unlock(p.lease.mode)
 			e.leave()
 		}

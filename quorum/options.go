@@ -144,6 +144,12 @@ type Options struct {
 	// blocks, renewals are late and leases are lost.
 	Trace func(Event)
 
+	// Steps receives a line of text for each step of the Locker, when it has been taken: the seconds of
+	// its clock, what came in (a call, an answer or a notice of a node, or time), and what came of it
+	// (commands, ends of contexts, callers that go on, events). It is for debugging, and may be nil. It
+	// must not call the Locker; while it blocks, commands are late.
+	Steps func(line string)
+
 	// Logger gets lost leases as errors. It gets warnings for nodes that fail, that are
 	// ignored because they restarted or are listed twice, and for leases that reach
 	// their MaxHold. Its handler may block, as Observe may: 4,096 lines wait for it, and the log

@@ -43,6 +43,7 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 	c := s.claim
 	c.Owner, c.Token = t.Owner, t.Token
 	l.enter()
+	l.because("resume", &c)
 	r := l.round(node.Extend, c, s.life()+l.opts.Grace, l.timeout(s.lease))
 	r.resumes, r.tally.extends = true, false
 	r.ask(allNodes(len(l.nodes)))
@@ -84,6 +85,7 @@ func (le *Lease) Detach() (Handle, error) {
 	h, e := le.h, le.h.e
 	e.enter()
 	defer e.leave()
+	e.because("detach", &h.claim)
 	if le.unlocked.Load() || h.isOver() {
 		return "", h.notHeld("detach")
 	}

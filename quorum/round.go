@@ -127,6 +127,7 @@ func (e *engine) askAll(kind node.Kind, c claim, ttl, timeout time.Duration) *ro
 // receive takes the answer of node i.
 func (r *round) receive(i int, reply node.Reply) {
 	e := r.e
+	e.answers(i, &r.command, reply)
 	b := e.voters.judge(i, r.command.Kind, r.start, reply)
 	if r.resumes && b.granted() {
 		e.voters.count(&b, node.Acquire, r.start, reply.Life)
@@ -296,9 +297,11 @@ func (r *round) missing(need int) bool { return r.tally.missing(need) }
 
 // inspect asks all nodes for the holder of name. It, putDown and report are called outside a step.
 func (e *engine) inspect(name string, timeout time.Duration) *round {
+	c := claim{Claim: node.Claim{Name: name}}
 	e.enter()
 	defer e.leave()
-	return e.askAll(node.Inspect, claim{Claim: node.Claim{Name: name}}, 0, timeout)
+	e.because("inspect", &c)
+	return e.askAll(node.Inspect, c, 0, timeout)
 }
 
 func (r *round) putDown() {

@@ -130,6 +130,7 @@ func (e *engine) fire(batch *batch) (more bool) {
 			h.expireIfOver()
 		}
 		e.due = append(e.due, t)
+		e.input = byTime
 	}
 	e.goOn()
 	now := e.due[:min(len(e.due), maxDue)]

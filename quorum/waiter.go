@@ -574,6 +574,9 @@ func (w *waiter) watch() {
 		e.subscribe(w.watching, func(i int, n node.Node) (stop func()) {
 			return n.Watch(name, mode, func() {
 				e.enter()
+				if e.opts.Steps != nil {
+					e.heard(i, "tells that %s is released", name)
+				}
 				w.released.add(i)
 				w.stir()
 				e.leave()

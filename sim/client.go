@@ -262,8 +262,12 @@ func (c *Client) options(nodes, need int) quorum.Options {
 	if p.Drift == 0 {
 		drift = 1e-9 // none: 0 would be the default
 	}
+	var steps func(string)
+	if c.w.steps {
+		steps = func(line string) { c.w.log(Entry{Kind: KindSteps, Client: c.number, Node: -1, Text: line}) }
+	}
 	return quorum.Options{
-		Lease: p.Lease, MaxLease: p.MaxLease, Timeout: p.Timeout, RetryEvery: p.Poll, Grace: p.Grace, MaxHold: p.MaxHold, MaxDown: p.MaxDown, Drift: drift,
+		Steps: steps, Lease: p.Lease, MaxLease: p.MaxLease, Timeout: p.Timeout, RetryEvery: p.Poll, Grace: p.Grace, MaxHold: p.MaxHold, MaxDown: p.MaxDown, Drift: drift,
 		NoRestartGuard: !p.Guard, Quorum: cmp.Or(need, nodes/2+1), Label: quorum.NoLabel,
 		Clock: c, Random: c.engine.Next, Trace: c.observe,
 	}

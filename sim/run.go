@@ -161,6 +161,14 @@ func JudgedBy(invariants ...string) Option { return func(w *world) { w.judgedBy 
 // WithTrace keeps a record of everything that happens.
 func WithTrace() Option { return func(w *world) { w.trace = &Trace{waiters: make(map[string]Waiter)} } }
 
+// WithSteps is WithTrace, with each step of every engine: its input and its effects.
+func WithSteps() Option {
+	return func(w *world) {
+		WithTrace()(w)
+		w.steps = true
+	}
+}
+
 // Run runs a plan. If program is not nil, each client runs it once, instead of its work in the
 // plan. Run panics with the error of [faults.Plan.Check] if the plan is not valid.
 //

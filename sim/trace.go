@@ -59,19 +59,20 @@ type Waiter struct {
 type Kind string
 
 const (
-	KindSend      Kind = "send"      // a message leaves; it arrives at Until
-	KindLost      Kind = "lost"      // a message is lost
-	KindHeld      Kind = "held"      // a message is kept by a fault
-	KindReleased  Kind = "released"  // it goes on
-	KindExecute   Kind = "execute"   // a node executes a command; Text is its answer
-	KindKey       Kind = "key"       // after it, the node has the key until Until; 0: it has none
-	KindReply     Kind = "reply"     // an engine is given an answer, or that there is none
-	KindFault     Kind = "fault"     // a fault begins; it ends at Until if that is known
-	KindFaultEnd  Kind = "fault end" // a fault ends
-	KindStep      Kind = "step"      // a client begins a step of the plan
-	KindResult    Kind = "result"    // and what came of it
-	KindEngine    Kind = "engine"    // what the engine tells its observer
-	KindBelief    Kind = "belief"    // a client begins to believe that it holds a lock
+	KindSend      Kind = "send"        // a message leaves; it arrives at Until
+	KindLost      Kind = "lost"        // a message is lost
+	KindHeld      Kind = "held"        // a message is kept by a fault
+	KindReleased  Kind = "released"    // it goes on
+	KindExecute   Kind = "execute"     // a node executes a command; Text is its answer
+	KindKey       Kind = "key"         // after it, the node has the key until Until; 0: it has none
+	KindReply     Kind = "reply"       // an engine is given an answer, or that there is none
+	KindFault     Kind = "fault"       // a fault begins; it ends at Until if that is known
+	KindFaultEnd  Kind = "fault end"   // a fault ends
+	KindStep      Kind = "step"        // a client begins a step of the plan
+	KindResult    Kind = "result"      // and what came of it
+	KindEngine    Kind = "engine"      // what the engine tells its observer
+	KindSteps     Kind = "engine step" // see WithSteps
+	KindBelief    Kind = "belief"      // a client begins to believe that it holds a lock
 	KindBeliefEnd Kind = "belief end"
 	KindJoint     Kind = "joint"  // locks of several deployments become one
 	KindAccess    Kind = "access" // the resource takes a read or a write

@@ -43,6 +43,7 @@ type world struct {
 	hash     uint64
 	seen     Sometimes
 	trace    *Trace
+	steps    bool // the trace has each step of the engines
 	found    []Violation
 	judgedBy []string      // invariants; nil: all
 	broken   string        // the first assumption that the run has broken

@@ -129,6 +129,7 @@ func readPlan(path string) (*faults.Plan, error) {
 // showFlags say how a run is shown.
 type showFlags struct {
 	brief  bool
+	steps  bool
 	asJSON bool
 	page   string
 }
@@ -136,6 +137,7 @@ type showFlags struct {
 func (s *showFlags) register(fs *pflag.FlagSet) {
 	htmlFlag(fs, &s.page)
 	fs.BoolVar(&s.brief, "brief", false, "tell the story in ten lines, not each event: of a violation, the grants that it is about, what took their keys from nodes, and the faults in effect")
+	fs.BoolVar(&s.steps, "steps", false, "also show each step of the lock's engine: what came in, and what came of it")
 	fs.BoolVar(&s.asJSON, "json", false, "print one JSON object, with the whole trace")
 }
 
@@ -145,7 +147,11 @@ func htmlFlag(fs *pflag.FlagSet, page *string) {
 
 // play runs a plan and shows it; draw writes its page.
 func (c *command) play(p *faults.Plan, show showFlags, runs simFlags, draw func(*sim.Result, io.Writer) error) error {
-	r := sim.Run(p, nil, append(runs.options, sim.WithTrace())...)
+	trace := sim.WithTrace()
+	if show.steps {
+		trace = sim.WithSteps()
+	}
+	r := sim.Run(p, nil, append(runs.options, trace)...)
 	if err := c.show(r, show); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -97,6 +98,9 @@ func TestSimFindsShrinksAndReplays(t *testing.T) {
 		t.Errorf("no page of the smaller plan: %v", err)
 	}
 	want(t, exitUnsound, "unsafe:", "sim", "replay", small, "--brief")
+	if _, stdout, _ := redquorum(t, "sim", "replay", small, "--steps"); !regexp.MustCompile(` lock x1? -> send n1.*: acquire x1? by `).MatchString(stdout) {
+		t.Errorf("no steps of an engine:\n%s", stdout)
+	}
 
 	status, stdout, _ := redquorum(t, append(again, "--json")...)
 	var r struct {

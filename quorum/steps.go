@@ -1,0 +1,103 @@
+package quorum
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+)
+
+// This file writes the steps of an engine as text, for Options.Steps. It costs nothing when that is nil.
+
+// byTime is the input of a step in which something is due.
+const byTime = "time"
+
+// because notes what came in: a call about a claim.
+func (e *engine) because(call string, c *claim) {
+	if e.opts.Steps != nil {
+		e.input = call + " " + c.title()
+	}
+}
+
+// answers notes what came in: the reply of node i to a command.
+func (e *engine) answers(i int, c *node.Command, r node.Reply) {
+	if e.opts.Steps == nil {
+		return
+	}
+	text := r.Status.String()
+	if r.Err != nil {
+		text = r.Err.Error()
+	}
+	e.heard(i, "answers %s: %s", commandText(c), text)
+}
+
+// heard notes what came in: something from node i, which the text says.
+func (e *engine) heard(i int, format string, args ...any) {
+	e.input = fmt.Sprintf("n%d %s", i+1, fmt.Sprintf(format, args...))
+}
+
+// write has a line written of what the step has brought about since it began, or since it was last
+// interrupted. Steps in which nothing happens are left out.
+func (e *engine) write() {
+	if e.opts.Steps == nil {
+		return
+	}
+	var texts []string
+	for _, end := range e.ends {
+		texts = append(texts, fmt.Sprintf("end a context: %v", end.why))
+	}
+	for i := range e.effects[e.written:] {
+		texts = append(texts, e.text(&e.effects[e.written+i]))
+	}
+	if len(texts) == 0 && (e.input == "" || e.input == byTime) {
+		return
+	}
+	line := fmt.Sprintf("%.6f %s", time.Duration(e.now).Seconds(), e.input)
+	if len(texts) > 0 {
+		line += " -> " + strings.Join(texts, "; ")
+	}
+	e.input = ""
+	e.then("", func() { e.opts.Steps(line) })
+	e.written = len(e.effects)
+}
+
+// text says what an effect is.
+func (e *engine) text(x *effect) string {
+	switch {
+	case x.signal != nil && x.signal == e.alarm:
+		return "set the alarm"
+	case x.signal != nil:
+		return "wake a caller"
+	case x.event != nil:
+		return "report " + x.event.Kind.String()
+	case x.do != nil:
+		return x.what
+	}
+	return fmt.Sprintf("send%s: %s", x.nodes, commandText(&x.command))
+}
+
+func (s nodeSet) String() string {
+	var b strings.Builder
+	for i := range maxNodes {
+		if s.has(i) {
+			fmt.Fprintf(&b, " n%d", i+1)
+		}
+	}
+	return b.String()
+}
+
+func commandText(c *node.Command) string {
+	var b strings.Builder
+	b.WriteString(c.Kind.String())
+	for _, claim := range c.Claims {
+		fmt.Fprintf(&b, " %s by %s", claim.Name, claim.Owner)
+		if claim.Token != 0 {
+			fmt.Fprintf(&b, " with %d", claim.Token)
+		}
+	}
+	if c.TTL != 0 {
+		fmt.Fprintf(&b, " for %v", c.TTL)
+	}
+	return b.String()
+}

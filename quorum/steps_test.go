@@ -1,0 +1,29 @@
+package quorum_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// A lock and its unlock, each step as text.
+func TestSteps(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		var lines []string
+		l := w.locker(quorum.Options{Label: quorum.NoLabel, Steps: func(line string) { lines = append(lines, line) }})
+		unlock(t, must[*quorum.Lease](t)(l.Lock(t.Context(), "x")))
+		got := regexp.MustCompile(`(?m)^[\d.]+ |[\w-]+:\d+|\d{6,}`).ReplaceAllString(strings.Join(lines, "\n"), "*")
+		got = strings.ReplaceAll(got, "set the alarm; ", "") // if the task that brings time sleeps already
+		want := strings.Join([]string{
+			"*lock x -> send n1: acquire x by * with * for 30s",
+			"*n1 answers acquire x by * with * for 30s: granted -> wake a caller",
+			"*unlock x -> send n1: release x by * with *",
+			"*n1 answers release x by * with *: released -> wake a caller",
+		}, "\n")
+		if got != want {
+			t.Errorf("got:\n%s\nwant:\n%s", got, want)
+		}
+	})
+}
