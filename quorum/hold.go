@@ -21,6 +21,16 @@ type Lease struct {
 	mode     node.Mode // that was asked for
 }
 
+// A state is where a hold is in its life; docs/waiting.md has them in order.
+type state uint8
+
+const (
+	stateHeld state = iota // until it is unlocked, detached or lost
+	stateLost              // it ended before its Unlock, which is still to come
+	stateKept              // it is unlocked, and its name is kept until the minimum hold is over
+	stateOver              // its release is sent, or it is detached
+)
+
 // A hold is what all nested leases of one acquisition share.
 type hold struct {
 	e       *engine
@@ -45,10 +55,10 @@ type hold struct {
 	expiry       clock.Instant // by when no node has a key of it
 	high         node.Token    // the highest token used for it: healing takes fresh ones
 	mayHold      nodeSet
-	healed       nodeSet       // nodes that were sent a second acquire: the first may still be on its way
-	settled      nodeSet       // of a reader: nodes that have answered all that could create it
+	healed       nodeSet // nodes that were sent a second acquire: the first may still be on its way
+	settled      nodeSet // of a reader: nodes that have answered all that could create it
+	state        state
 	why          error         // why it ended; nil while it is held
-	kept         bool          // it ended before the name may be released
 	failed       *Error        // the last failed renewal
 	reported     clock.Instant // when an event told of one last
 	renewedAlone bool          // by commands that renew no other lease
@@ -140,11 +150,11 @@ func (h *hold) early() clock.Instant {
 func (h *hold) fire(batch *batch) {
 	now := h.e.now
 	switch {
-	case h.why != nil:
-		if h.kept && now >= h.keptUntil() {
-			h.kept = false
-			h.release().done()
-		}
+	case h.state == stateKept && now >= h.keptUntil():
+		h.state = stateOver
+		h.release().done()
+		return
+	case h.state != stateHeld:
 		return
 	case h.renewAt < h.until && now >= h.early():
 		h.renewAt = clock.Never
@@ -154,11 +164,11 @@ func (h *hold) fire(batch *batch) {
 }
 
 // isOver reports whether the hold has ended, or is about to.
-func (h *hold) isOver() bool { return h.why != nil || h.e.now >= h.until }
+func (h *hold) isOver() bool { return h.state != stateHeld || h.e.now >= h.until }
 
 // expireIfOver ends the hold if its time is up.
 func (h *hold) expireIfOver() {
-	if h.why != nil || h.e.now < h.until {
+	if h.state != stateHeld || h.e.now < h.until {
 		return
 	}
 	switch {
@@ -177,7 +187,7 @@ func (h *hold) expireIfOver() {
 
 // lose ends the hold before it was unlocked. Its contexts end before anything else happens.
 func (h *hold) lose(why error) {
-	if !h.end(why) {
+	if !h.end(stateLost, why) {
 		return
 	}
 	e := h.e
@@ -204,11 +214,11 @@ func (h *hold) vacate() {
 }
 
 // end ends the hold, once, and its contexts. It tells neither the nodes nor local waiters.
-func (h *hold) end(why error) bool {
-	if h.why != nil {
+func (h *hold) end(to state, why error) bool {
+	if h.state != stateHeld {
 		return false
 	}
-	h.why = why
+	h.state, h.why = to, why
 	for _, d := range h.ending {
 		h.e.ends = append(h.e.ends, ending{d, why})
 	}
@@ -226,7 +236,7 @@ func (h *hold) notHeld(op string) error {
 }
 
 func (h *hold) remaining() time.Duration {
-	if h.why != nil {
+	if h.state != stateHeld {
 		return 0
 	}
 	return max(0, h.until.Sub(h.e.now))
@@ -271,7 +281,7 @@ func (h *hold) dependent(parent context.Context) *dependent {
 func (h *hold) endWith(d *dependent) {
 	h.e.enter()
 	defer h.e.leave()
-	if h.why != nil {
+	if h.state != stateHeld {
 		h.e.ends = append(h.e.ends, ending{d, h.why})
 		return
 	}
@@ -290,7 +300,7 @@ func (h *hold) carried(parent context.Context) context.Context {
 // detach ends d before the hold ends.
 func (h *hold) detach(d *dependent) {
 	h.e.mu.Lock()
-	if last := len(h.ending) - 1; h.why == nil {
+	if last := len(h.ending) - 1; h.state == stateHeld {
 		h.ending[d.at] = h.ending[last]
 		h.ending[d.at].at = d.at
 		h.ending[last] = nil
@@ -369,7 +379,7 @@ func (h *hold) extend(ctx context.Context, d time.Duration) error {
 // more reliable: Extending the lock").
 func (h *hold) confirm(start clock.Instant, lease time.Duration) error {
 	h.expireIfOver()
-	if h.why != nil {
+	if h.state != stateHeld {
 		return h.notHeld("extend")
 	}
 	h.extended(start, lease)
@@ -392,7 +402,7 @@ func (e *engine) admit(ctx context.Context, g grant, s *settings) *Lease {
 	for _, over := range e.queues.register(h) {
 		over.lose(&Error{Op: "hold", Name: over.claim.title(), Quorum: e.need, Err: ErrLost, Cause: errBroken})
 	}
-	if h.why == nil {
+	if h.state == stateHeld {
 		h.schedule()
 	}
 	return &h.first

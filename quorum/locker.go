@@ -274,7 +274,7 @@ func (l *Locker) unlockAll() (unconfirmed []error) {
 	l.enter()
 	l.releases.leave()
 	for _, h := range l.queues.holds() {
-		if h.end(ErrClosed) {
+		if h.end(stateOver, ErrClosed) {
 			l.handovers.leaseEnds(&h.claim)
 			open = append(open, unlocking{h: h, start: l.now, round: h.letGo(), wasHeld: true})
 		}
@@ -294,7 +294,7 @@ func (l *Locker) stop() {
 	l.enter()
 	l.ended = true
 	for _, t := range slices.Clone(l.timers) {
-		if h, ok := t.(*hold); ok && h.end(ErrClosed) {
+		if h, ok := t.(*hold); ok && h.end(stateOver, ErrClosed) {
 			l.tell(Event{Kind: EventReleased, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token, Held: l.now.Sub(h.since)})
 		}
 	}

@@ -14,7 +14,7 @@ func (h *hold) letGo() *round {
 	if h.keep == 0 || e.now >= until {
 		return h.release()
 	}
-	h.kept = true
+	h.state = stateKept
 	e.at(h, until, until)
 	left := until.Sub(e.now)
 	r := e.round(node.Extend, h.claim, left+e.opts.Grace, e.opts.Timeout)

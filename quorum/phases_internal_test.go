@@ -55,7 +55,7 @@ func (d *drive) to(p phase) {
 	if p == phaseQueueing {
 		return
 	}
-	d.holder.end(ErrNotHeld)
+	d.holder.end(stateOver, ErrNotHeld)
 	d.holder.vacate()
 	d.settle()
 	switch p {
@@ -76,7 +76,7 @@ func TestPhases(t *testing.T) {
 		says string
 		do   func(*drive)
 	}{
-		{"its holder here leaves", func(d *drive) { d.holder.end(ErrNotHeld); d.holder.vacate() }},
+		{"its holder here leaves", func(d *drive) { d.holder.end(stateOver, ErrNotHeld); d.holder.vacate() }},
 		{"the third node grants", func(d *drive) { d.answer(node.Granted, 2) }},
 		{"all nodes grant", func(d *drive) { d.answer(node.Granted, 0, 1, 2) }},
 		{"all nodes call it first", func(d *drive) {
@@ -127,6 +127,67 @@ func TestPhases(t *testing.T) {
 			d.settle()
 			if d.w.phase != want[i] {
 				t.Errorf("%v, and %s: %v, want %v", from, in.says, d.w.phase, want[i])
+			}
+		}
+	}
+}
+
+func (s state) String() string { return [...]string{"held", "lost", "kept", "over"}[s] }
+
+// TestStates walks through every state of a hold and every input: what becomes of it.
+func TestStates(t *testing.T) {
+	inputs := []struct {
+		says string
+		do   func(*hold)
+	}{
+		{"an inner lease is unlocked", func(h *hold) { h.leases++; h.unlock(node.Exclusive) }},
+		{"the last lease is unlocked", func(h *hold) { h.unlock(node.Exclusive) }},
+		{"it is unlocked after its minimum hold", func(h *hold) { h.e.now = h.keptUntil(); h.unlock(node.Exclusive) }},
+		{"its minimum hold is over", func(h *hold) { h.e.now = h.keptUntil(); h.fire(nil) }},
+		{"its time is over", func(h *hold) { h.e.now = h.until; h.expireIfOver(); h.fire(nil) }},
+		{"a quorum extends it", func(h *hold) { _ = h.confirm(h.e.now, time.Second) }},
+		{"a majority has lost it", func(h *hold) { h.lose(ErrLost) }},
+		{"it is detached", func(h *hold) {
+			if l := (&Lease{h: h}); !h.isOver() {
+				h.e.mu.Unlock()
+				_, _ = l.Detach()
+				h.e.enter()
+			}
+		}},
+		{"the Locker is closed", func(h *hold) {
+			if h.end(stateOver, ErrClosed) {
+				h.letGo()
+			}
+		}},
+	}
+	for from, want := range map[state][]state{
+		//         inner       last        last later  min hold    time        extended    lost        detached    closed
+		stateHeld: {stateHeld, stateKept, stateOver, stateHeld, stateLost, stateHeld, stateLost, stateOver, stateKept},
+		stateLost: {stateLost, stateKept, stateOver, stateLost, stateLost, stateLost, stateLost, stateLost, stateLost},
+		stateKept: {stateKept, stateKept, stateKept, stateOver, stateKept, stateKept, stateKept, stateKept, stateKept},
+		stateOver: {stateOver, stateOver, stateOver, stateOver, stateOver, stateOver, stateOver, stateOver, stateOver},
+	} {
+		for i, in := range inputs {
+			e := bare(t)
+			s := &settings{claim: claim{Claim: node.Claim{Name: "x", Owner: "o", Token: 1}}, lease: 30 * time.Second, keep: 20 * time.Second}
+			s.fixed = true
+			h := e.admit(t.Context(), grant{claim: s.claim, start: e.now, lease: 10 * time.Second}, s).h
+			switch from {
+			case stateLost:
+				h.lose(ErrLost)
+			case stateKept:
+				h.unlock(node.Exclusive)
+			case stateOver:
+				h.end(stateOver, ErrClosed)
+			}
+			if h.state != from {
+				t.Fatalf("%v was not reached, but %v", from, h.state)
+			}
+			in.do(h)
+			for e.goOn() {
+			}
+			if h.state != want[i] || (h.why == nil) != (h.state == stateHeld) {
+				t.Errorf("%v, and %s: %v (%v), want %v", from, in.says, h.state, h.why, want[i])
 			}
 		}
 	}

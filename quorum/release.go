@@ -165,15 +165,19 @@ func (h *hold) unlock(mode node.Mode) unlocking {
 	}
 	last := h.leases == 0
 	h.expireIfOver() // its timer is due, and did not fire yet
-	u.wasHeld = h.why == nil
+	u.wasHeld = h.state == stateHeld
 	if !last {
 		if u.wasHeld && h.writers == 0 && h.mode == node.Write {
 			u.round = h.downgrade()
 		}
 		return u
 	}
-	h.end(ErrNotHeld)
-	if h.why == errDetached {
+	switch h.state {
+	case stateHeld:
+		h.end(stateOver, ErrNotHeld)
+	case stateLost:
+		h.state = stateOver
+	default: // it was detached, or Close has released it
 		return u
 	}
 	u.round = h.letGo()

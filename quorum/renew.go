@@ -159,7 +159,7 @@ func (h *hold) reports() bool {
 
 // retry plans the next renewal after one that too few nodes answered.
 func (h *hold) retry(err *Error) {
-	if h.why != nil {
+	if h.state != stateHeld {
 		return
 	}
 	h.failed = err

@@ -90,7 +90,7 @@ func (le *Lease) Detach() (Handle, error) {
 		return "", h.notHeld("detach")
 	}
 	brief := h.remaining() < h.lease/3 && !h.fixed && h.until < h.limit // it was handed over, and is not renewed yet
-	h.end(errDetached)
+	h.end(stateOver, errDetached)
 	e.queues.vacate(h)
 	e.tell(Event{Kind: EventDetached, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token, Held: e.now.Sub(h.since)})
 	if brief {

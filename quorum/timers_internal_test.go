@@ -14,7 +14,7 @@ func TestTimersDropWhatIsGone(t *testing.T) {
 	e := bare(t)
 	h := &hold{e: e, until: e.now.Add(time.Hour)}
 	e.at(h, h.until, h.until)
-	h.end(ErrClosed)
+	h.end(stateOver, ErrClosed)
 	e.timers.drop(h)
 	if len(e.timers) > 0 {
 		t.Error("it is still there")

@@ -56,7 +56,7 @@ const plain = "cmd.Mode == node.Exclusive && len(cmd.Claims) == 1 && !cmd.Wait.Q
 // Edits that more than one mutant has.
 var (
 	keepTimer         = edit("quorum.hold.end", "\th.e.timers.drop(h)\n", "")
-	renewEndedHold    = edit("quorum.hold.fire", "case h.why != nil:", "case h.why != nil && now >= h.until:")
+	renewEndedHold    = edit("quorum.hold.fire", "case h.state != stateHeld:", "case h.state != stateHeld && now >= h.until:")
 	countMissingField = join(
 		edit("quorum.voters.judge", "case !keptAll(reply.Kept):", "case kind != node.Extend && !keptAll(reply.Kept):"),
 		edit("quorum.renewal.receive", "if keptAll(kept[:h.claim.size()]) {", "if true {"))
@@ -212,7 +212,7 @@ var mutants = []*Mutant{
 	{ID: "M52", Bug: "an extension is confirmed after the lease has ended", Mimics: "S42",
 		Edits: edit("quorum.hold.confirm", "\th.expireIfOver()\n", "")},
 	{ID: "M53", Bug: "an extension is confirmed for a lease that was given up", Mimics: "S42 S50",
-		Edits: edit("quorum.hold.confirm", "\th.expireIfOver()\n", "\th.why = nil\n\th.expireIfOver()\n")},
+		Edits: edit("quorum.hold.confirm", "\th.expireIfOver()\n", "\th.state = stateHeld\n\th.expireIfOver()\n")},
 	{ID: "M54", Bug: "healing makes up the majority", Mimics: "S43",
 		Edits: edit("quorum.renewal.heal", "h.tally.votes[voteGranted] < majority(h.tally.nodes) ||", "h == nil ||")},
 	{ID: "M55", Bug: "healing uses the lease's own token again", Mimics: "S25 S43", Edits: healOldToken},
@@ -643,7 +643,7 @@ var mutants = []*Mutant{
 
 	// Handing a lease over, and unlocking by force.
 	{ID: "M250", Bug: "the unlock of a detached lease releases it",
-		Edits: edit("quorum.hold.unlock", "\tif h.why == errDetached {\n", "\tif false {\n")},
+		Edits: edit("quorum.hold.unlock", "\t\treturn u\n\t}\n\tu.round = h.letGo()", "\t}\n\tu.round = h.letGo()")},
 	{ID: "M252", Bug: "a detached lease leaves its process no room for others",
 		Edits: edit("quorum.Lease.Detach", "\te.queues.vacate(h)\n", "")},
 	{ID: "M253", Bug: "servers that have restarted may vote for who resumes a lease",
@@ -956,7 +956,7 @@ var mutants = []*Mutant{
 		Reason: "it takes a node that loses a key, and a holder that dies soon after it was given back"},
 	{ID: "M364", Bug: "a kept name is released when its lease would have been renewed",
 		Edits: join(edit("quorum.hold.letGo", "e.at(h, until, until)", "e.at(h, e.now.Add(h.lease/3), e.now.Add(h.lease/3))"),
-			edit("quorum.hold.fire", "h.kept && now >= h.keptUntil()", "h.kept"))},
+			edit("quorum.hold.fire", "h.state == stateKept && now >= h.keptUntil()", "h.state == stateKept"))},
 
 	// A vote from before a crash, next to a lease that was healed after it.
 	{ID: "M370", Bug: "a node that restarted counts for renewals at once", Mimics: "S13",
