@@ -25,6 +25,35 @@ func TestSlowMinorityCostsFewTurns(t *testing.T) {
 	}
 }
 
+// A key that somebody has left on one node costs a caller no more than the answer of the slowest of the
+// others, whether it waits or tries once: that is split among the nodes that answer soon.
+func TestStrayKeyBesideASlowNode(t *testing.T) {
+	const slow = 40 * time.Millisecond
+	for _, once := range []bool{false, true} {
+		inWorld(t, 3, func(w *world) {
+			l := w.behind(quorum.Options{NoRestartGuard: true}, func(i int, n node.Node) node.Node {
+				f := &distant{Node: n, trip: 150 * time.Microsecond, random: rand.New(rand.NewPCG(1, uint64(i)))}
+				if i == 2 {
+					f.trip = slow / 2
+				}
+				return f
+			})
+			w.nodes[0].Submit(node.Command{Kind: node.Acquire, Claims: []node.Claim{{Name: "x", Owner: "stray:1", Token: 1}}, TTL: time.Minute,
+				Deadline: w.clock.Now().Add(time.Second)}, func(node.Reply) {})
+			lock := l.Lock
+			if once {
+				lock = l.TryLock
+			}
+			start := time.Now()
+			lease, err := lock(background, "x")
+			if took := time.Since(start); err != nil || took > 3*slow {
+				t.Fatalf("once %v: after %v: %v", once, took, err)
+			}
+			unlock(t, lease)
+		})
+	}
+}
+
 // turns counts for how often three Lockers get one name in some seconds. The last node is down if its round trip is 0.
 func turns(t *testing.T, nodes int, slow time.Duration) (n int64) {
 	inWorld(t, nodes, func(w *world) {

@@ -253,7 +253,8 @@ func (w *waiter) ask() phase {
 }
 
 // asking waits for the verdict. An attempt that is split among the nodes that answer waits no longer for
-// slow ones than these took: its votes keep everybody else from the name.
+// slow ones than these took: its votes keep everybody else from the name. But what splits attempt after
+// attempt may be a key that somebody has left, and only the slow nodes decide.
 func (w *waiter) asking() phase {
 	r := w.round
 	switch v := r.tally.verdict(); {
@@ -262,9 +263,9 @@ func (w *waiter) asking() phase {
 	case v == won:
 		w.lingerUntil = r.lingerUntil()
 		return phaseConfirming
-	case r.tally.split() && w.splitUntil == 0:
+	case r.tally.split() && w.splitUntil == 0 && w.request.wait != 0 && w.found.splits < 2:
 		w.splitUntil = r.patience()
-	case r.tally.split() && w.e.now >= w.splitUntil:
+	case w.splitUntil != 0 && w.e.now >= w.splitUntil && r.tally.split():
 		return w.linger()
 	}
 	w.until = cmp.Or(w.splitUntil, clock.Never)

@@ -1037,4 +1037,10 @@ var mutants = []*Mutant{
 		Edits: edit("quorum.engine.fire", "\t\t\th.expireIfOver()\n", "\t\t\t_ = h\n")},
 	{ID: "M406", Bug: "the end of the caller's context does not end an attempt", Mimics: "S38",
 		Edits: edit("quorum.waiter.asking", "case w.stopped != nil || v == lost:", "case v == lost:")},
+	{ID: "M407", Bug: "an attempt waits for no slow node, however often attempts were split", Expect: Tests, Tests: "./quorum -run TestStrayKeyBesideASlowNode",
+		Edits:  edit("quorum.waiter.asking", " && w.found.splits < 2:", ":"),
+		Reason: "it takes a key that stays on one node, while another is slow all the time"},
+	{ID: "M408", Bug: "a call that tries once waits for no slow node after a split", Expect: Tests, Tests: "./quorum -run TestStrayKeyBesideASlowNode",
+		Edits:  edit("quorum.waiter.asking", " && w.request.wait != 0 &&", " &&"),
+		Reason: "as M407"},
 }
