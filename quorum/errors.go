@@ -135,26 +135,13 @@ func (e *Error) Error() string {
 	if len(e.Nodes) == 0 {
 		return text
 	}
-	votes, said := make(map[Vote]int), []NodeVote(nil)
+	votes := make(map[Vote]int)
 	for _, n := range e.Nodes {
 		votes[n.Vote]++
-		if n.Vote == VoteGranted || n.Vote == VotePending {
-			continue
-		}
-		i := slices.IndexFunc(said, n.like)
-		if i < 0 {
-			said = append(said, n)
-			continue
-		}
-		same := &said[i]
-		same.Node += ", " + n.Node
-		if n.For < 0 || same.For >= 0 && n.For > same.For { // below 0 is forever
-			same.For = n.For
-		}
 	}
 	var b strings.Builder
 	b.WriteString(text)
-	for _, n := range said {
+	for _, n := range e.against() {
 		b.WriteString(next + n.String())
 		next = "; "
 	}
@@ -174,6 +161,26 @@ func (e *Error) Error() string {
 		b.WriteString("; see Options.MaxLease, Options.NoRestartGuard")
 	}
 	return b.String()
+}
+
+// against is what the nodes answered that did not grant; several that answered alike are one.
+func (e *Error) against() (said []NodeVote) {
+	for _, n := range e.Nodes {
+		if n.Vote == VoteGranted || n.Vote == VotePending {
+			continue
+		}
+		i := slices.IndexFunc(said, n.like)
+		if i < 0 {
+			said = append(said, n)
+			continue
+		}
+		same := &said[i]
+		same.Node += ", " + n.Node
+		if n.For < 0 || same.For >= 0 && n.For > same.For { // below 0 is forever
+			same.For = n.For
+		}
+	}
+	return said
 }
 
 // head is the text of the error but for the nodes, and what separates these from it.

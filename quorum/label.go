@@ -68,19 +68,11 @@ func (x *labels) of(ctx context.Context, owners []string, until clock.Instant) m
 		if _, seen := found[process]; seen || len(found) == maxLabels {
 			continue
 		}
-		if found[process] = x.known[process]; found[process] != "" || node.Foreign(name) {
-			continue
+		if found[process] = x.known[process]; found[process] == "" && !node.Foreign(name) {
+			asked = append(asked, process)
+			open += len(x.nodes)
+			x.ask(process, until, func() { open--; x.set(signal) })
 		}
-		asked = append(asked, process)
-		open += len(x.nodes)
-		x.send(allNodes(len(x.nodes)), node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: node.LabelName(process)}}, Deadline: until},
-			func(_ int, r node.Reply) {
-				if r.State != nil && len(r.State.Fields) == 1 {
-					x.learn(process, shortLabel(r.State.Fields[0].Name)) // another program wrote it
-				}
-				open--
-				x.set(signal)
-			})
 	}
 	x.leave()
 	unknown := func(process string) bool { return x.known[process] == "" }
@@ -95,6 +87,17 @@ func (x *labels) of(ctx context.Context, owners []string, until clock.Instant) m
 			return found
 		}
 	}
+}
+
+// ask asks the nodes for the label of a process. answered is called for each answer.
+func (x *labels) ask(process string, until clock.Instant, answered func()) {
+	x.send(allNodes(len(x.nodes)), node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: node.LabelName(process)}}, Deadline: until},
+		func(_ int, r node.Reply) {
+			if r.State != nil && len(r.State.Fields) == 1 {
+				x.learn(process, shortLabel(r.State.Fields[0].Name)) // another program wrote it
+			}
+			answered()
+		})
 }
 
 // learn remembers a label, which never changes.

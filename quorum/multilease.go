@@ -195,7 +195,6 @@ func assemble(ctx context.Context, members []Member, opts []Option) (*assembly, 
 	if len(members) == 0 {
 		return nil, errors.New("quorum: no members")
 	}
-	taken := make(map[string]int) // by which member
 	for i, m := range members {
 		if m.Locker == nil {
 			return nil, fmt.Errorf("quorum: member %d of %d has no Locker", i+1, len(members))
@@ -215,19 +214,30 @@ func assemble(ctx context.Context, members []Member, opts []Option) (*assembly, 
 		a.brief = a.brief || s.fixed || s.maxHold > 0
 		p.settings = s
 		a.parts = append(a.parts, p)
-		for name := range s.each() {
-			lock := fmt.Sprintf("%q on %s", l.opts.Prefix+name, l.deployment)
-			if k, found := taken[lock]; found {
-				return nil, fmt.Errorf("quorum: members %d and %d are both %s", k+1, i+1, lock)
-			}
-			taken[lock] = i
-		}
+	}
+	if err := a.distinct(); err != nil {
+		return nil, err
 	}
 	a.order = slices.SortedFunc(slices.Values(a.parts), func(p, q *part) int {
 		return cmp.Or(cmp.Compare(p.Locker.deployment, q.Locker.deployment),
 			cmp.Compare(p.Locker.opts.Prefix+p.settings.Name, q.Locker.opts.Prefix+q.settings.Name))
 	})
 	return a, nil
+}
+
+// distinct returns an error if two members are one lock.
+func (a *assembly) distinct() error {
+	taken := make(map[string]int) // by which member
+	for i, p := range a.parts {
+		for name := range p.settings.each() {
+			lock := fmt.Sprintf("%q on %s", p.Locker.opts.Prefix+name, p.Locker.deployment)
+			if k, found := taken[lock]; found {
+				return fmt.Errorf("quorum: members %d and %d are both %s", k+1, i+1, lock)
+			}
+			taken[lock] = i
+		}
+	}
+	return nil
 }
 
 func (a *assembly) lock(ctx context.Context) (*MultiLease, error) {

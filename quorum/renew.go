@@ -96,11 +96,7 @@ func (r *renewal) receive(i int, reply node.Reply) {
 		h := &r.holds[k]
 		h.ballots[i] = b
 		if b.granted() {
-			if keptAll(kept[:h.claim.size()]) {
-				h.mayHold.add(i) // it may have refused before, and granted a copy of the command later
-			} else {
-				h.ballots[i] = h.missingOn(i, r.mode, h.told.has(i))
-			}
+			h.ballots[i] = r.keptOn(i, h, b, kept[:h.claim.size()])
 			kept = kept[h.claim.size():]
 		}
 		before, gone := h.tally.verdict(), h.gone()
@@ -119,6 +115,15 @@ func (r *renewal) receive(i int, reply node.Reply) {
 	if last {
 		r.heal()
 	}
+}
+
+// keptOn is the vote b of node i on one of the leases, or that it lacks the lease.
+func (r *renewal) keptOn(i int, h *renewed, b ballot, kept []bool) ballot {
+	if keptAll(kept) {
+		h.mayHold.add(i) // it may have refused before, and granted a copy of the command later
+		return b
+	}
+	return h.missingOn(i, r.mode, h.told.has(i))
 }
 
 // gone reports whether no majority has the lease any more.

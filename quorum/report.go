@@ -112,6 +112,24 @@ func owners(fields []node.Field) (mode node.Mode, owners []string) {
 	return mode, slices.Compact(owners) // Redisson's writer may read, too
 }
 
+// count counts who holds the name and waits for it on one node. counts has each owner's nodes.
+func (r *Report) count(n *NodeReport, counts map[string]int) {
+	for _, waiter := range n.Waiting {
+		if !slices.Contains(r.Waiting, waiter) {
+			r.Waiting = append(r.Waiting, waiter)
+		}
+	}
+	for _, owner := range n.Owners {
+		counts[owner]++
+		if counts[owner] > r.HeldBy {
+			r.Owner, r.HeldBy, r.Mode = owner, counts[owner], n.Mode
+		}
+		if counts[owner] == r.Quorum {
+			r.Owners = append(r.Owners, owner)
+		}
+	}
+}
+
 // conclude finds the verdict.
 func (r *Report) conclude() {
 	answered, free := 0, 0
@@ -120,26 +138,14 @@ func (r *Report) conclude() {
 		if n.State == NodeError {
 			continue
 		}
-		for _, waiter := range n.Waiting {
-			if !slices.Contains(r.Waiting, waiter) {
-				r.Waiting = append(r.Waiting, waiter)
-			}
-		}
-		if len(n.Owners) > 0 {
-			answered++
-		} else if n.State == NodeFree {
+		switch {
+		case n.State == NodeFree:
 			answered++
 			free++
+		case len(n.Owners) > 0:
+			answered++
 		}
-		for _, owner := range n.Owners {
-			counts[owner]++
-			if counts[owner] > r.HeldBy {
-				r.Owner, r.HeldBy, r.Mode = owner, counts[owner], n.Mode
-			}
-			if counts[owner] == r.Quorum {
-				r.Owners = append(r.Owners, owner)
-			}
-		}
+		r.count(&n, counts)
 	}
 	slices.Sort(r.Owners)
 	switch {

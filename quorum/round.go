@@ -148,14 +148,7 @@ func (r *round) receive(i int, reply node.Reply) {
 	r.ballots[i] = b
 	r.tally.add(b.vote)
 	if r.lease != nil && b.granted() {
-		switch r.command.Kind {
-		case node.Extend:
-			r.lease.mayHold.add(i) // it may have refused before, and granted a copy of the command later
-		case node.Downgrade:
-			r.lease.stillWriter &^= 1 << i
-		default:
-			r.lease.settle(i)
-		}
+		r.lease.grantedBy(i, r.command.Kind)
 	}
 	if r.waiter != nil {
 		r.waiter.stir()
@@ -163,6 +156,18 @@ func (r *round) receive(i int, reply node.Reply) {
 		e.set(r.signal)
 	}
 	r.done()
+}
+
+// grantedBy notes that node i has granted a command about the hold.
+func (h *hold) grantedBy(i int, kind node.Kind) {
+	switch kind {
+	case node.Extend:
+		h.mayHold.add(i) // it may have refused before, and granted a copy of the command later
+	case node.Downgrade:
+		h.stillWriter &^= 1 << i
+	default:
+		h.settle(i)
+	}
 }
 
 // await is called outside a step. It returns the verdict, or undecided when ctx ended before. It needs

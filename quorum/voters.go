@@ -45,16 +45,7 @@ const (
 func (v *voters) judge(i int, kind node.Kind, start clock.Instant, reply node.Reply) ballot {
 	b := ballot{fence: reply.Fence, state: reply.State}
 	if reply.Status == node.Unknown {
-		b.vote, b.err, b.may = voteUnknown, reply.Err, !reply.Unsent || kind == node.Extend
-		if errors.Is(reply.Err, node.ErrWrongType) {
-			v.answered(i, kind) // it is well; the key is not
-			b.may = kind != node.Acquire
-			if kind == node.Release || kind == node.Downgrade {
-				b.vote = voteRefused // whatever is at the key, it is not the lease
-			}
-		} else {
-			v.failed(i, kind, reply.Err)
-		}
+		v.unknown(i, kind, reply, &b)
 		return b
 	}
 	v.answered(i, kind)
@@ -91,6 +82,20 @@ func (v *voters) judge(i int, kind node.Kind, start clock.Instant, reply node.Re
 		b.wait = v.abstains(kind, start, reply.Life)
 	}
 	return b
+}
+
+// unknown is judge of an answer that is an error.
+func (v *voters) unknown(i int, kind node.Kind, reply node.Reply, b *ballot) {
+	b.vote, b.err, b.may = voteUnknown, reply.Err, !reply.Unsent || kind == node.Extend
+	if !errors.Is(reply.Err, node.ErrWrongType) {
+		v.failed(i, kind, reply.Err)
+		return
+	}
+	v.answered(i, kind) // it is well; the key is not
+	b.may = kind != node.Acquire
+	if kind == node.Release || kind == node.Downgrade {
+		b.vote = voteRefused // whatever is at the key, it is not the lease
+	}
 }
 
 // count makes a grant abstain if the server may have forgotten something since it began its life.

@@ -59,7 +59,7 @@ var (
 	renewEndedHold    = edit("quorum.hold.fire", "case h.state != stateHeld:", "case h.state != stateHeld && now >= h.until:")
 	countMissingField = join(
 		edit("quorum.voters.judge", "case !keptAll(reply.Kept):", "case kind != node.Extend && !keptAll(reply.Kept):"),
-		edit("quorum.renewal.receive", "if keptAll(kept[:h.claim.size()]) {", "if true {"))
+		edit("quorum.renewal.keptOn", "if keptAll(kept) {", "if true {"))
 	extendCreates = edit("node/model.Server.extend", "\t\tif kept[i] {\n", `		if k.lock.kind == none {
 			s.create(k, node.Exclusive, c.Owner, now+life(cmd.TTL))
 		}
@@ -107,12 +107,12 @@ var mutants = []*Mutant{
 	{ID: "M10", Bug: "a node's reply that comes twice counts twice", Mimics: "S25", Expect: Equivalent,
 		Reason: "package node promises one reply to each command; a copy's answer ends in the link, as it would in go-redis's connection. nodetest holds every node to it."},
 	{ID: "M11", Bug: "no answer counts as a yes", Mimics: "S24 S39",
-		Edits: edit("quorum.voters.judge", "b.vote, b.err, b.may = voteUnknown, reply.Err, !reply.Unsent || kind == node.Extend\n",
-			"b.vote, b.err, b.may = voteUnknown, reply.Err, !reply.Unsent\n\t\tif kind == node.Acquire {\n\t\t\tb.vote = voteGranted\n\t\t}\n")},
+		Edits: edit("quorum.voters.unknown", "b.vote, b.err, b.may = voteUnknown, reply.Err, !reply.Unsent || kind == node.Extend\n",
+			"b.vote, b.err, b.may = voteUnknown, reply.Err, !reply.Unsent\n\tif kind == node.Acquire {\n\t\tb.vote = voteGranted\n\t}\n")},
 	{ID: "M12", Bug: "a failed attempt is not released", Mimics: "S35 S31",
 		Edits: edit("quorum.waiter.lingering", "if mayHold := r.mayHoldNow(); mayHold != 0 {", "if mayHold := r.mayHoldNow(); mayHold != 0 && false {")},
 	{ID: "M13", Bug: "no answer counts as a no: taken by somebody else", Mimics: "S39",
-		Edits: edit("quorum.voters.judge", "b.vote, b.err, b.may = voteUnknown, reply.Err, !reply.Unsent || kind == node.Extend", "b.vote, b.err, b.may = voteRefused, reply.Err, !reply.Unsent")},
+		Edits: edit("quorum.voters.unknown", "b.vote, b.err, b.may = voteUnknown, reply.Err, !reply.Unsent || kind == node.Extend", "b.vote, b.err, b.may = voteRefused, reply.Err, !reply.Unsent")},
 	{ID: "M14", Bug: "only the nodes that granted are released", Mimics: "S24 S31", Edits: askGrantedOnly},
 	{ID: "M15", Bug: "nodes that did not answer are released once, and not again", Mimics: "S24",
 		Edits: edit("quorum.round.mayHoldNow", "if b.vote != votePending && !b.may {", "if b.vote != voteGranted {")},
@@ -503,7 +503,7 @@ var mutants = []*Mutant{
 		Edits:  edit("quorum.queue.isBehind", "return at.alone.isBefore(w) ||", "return at.alone.isBefore(w) || at.partly.isBefore(w) ||"),
 		Reason: "one seed in thousands has three tasks in each of three processes, and nothing that ends a lease while they wait"},
 	{ID: "M178", Bug: "a node that has refused the lease, and has it nevertheless, is not asked again to release it", Expect: Tests, Tests: "./sim -run TestBugsStayFixed",
-		Edits:  edit("quorum.renewal.receive", "\t\t\t\th.mayHold.add(i) // it may have refused before, and granted a copy of the command later\n", ""),
+		Edits:  edit("quorum.renewal.keptOn", "\t\th.mayHold.add(i) // it may have refused before, and granted a copy of the command later\n", ""),
 		Reason: "one seed in a hundred thousand has a copy of a command that comes long after it, and a release that is not answered"},
 	{ID: "M179", Bug: "a queued waiter has no place as long as its own process has the name", Expect: Tests, Tests: "./quorum -run TestFairServesInOrder",
 		Edits:  edit("quorum.settings.asksBehindHolders", "(s.fair || s.names != nil || s.mode == node.Write)", "(s.names != nil || s.mode == node.Write)"),
@@ -515,7 +515,7 @@ var mutants = []*Mutant{
 		Edits:  edit("quorum.settings.asksBehindHolders", "(s.fair || s.names != nil || s.mode == node.Write)", "(s.fair || s.mode == node.Write)"),
 		Reason: "it has its turn when nobody of its process is there, in the time that a run allows"},
 	{ID: "M182", Bug: "a renewal that a downgrade overtakes ends the lease", Expect: Tests, Tests: "./quorum -run TestExtensionThatOvertakes",
-		Edits:  edit("quorum.renewal.receive", "h.told.has(i))", "false)"),
+		Edits:  edit("quorum.renewal.keptOn", "h.told.has(i))", "false)"),
 		Reason: "one seed in a hundred thousand has a renewal that is answered after a downgrade that came to the nodes before it"},
 	{ID: "M183", Bug: "an Extend ends the lease where the nodes have not heard of its downgrade", Expect: Tests, Tests: "./quorum -run TestExtensionAfterALostDowngrade",
 		Edits:  edit("quorum.hold.extend", "stillWriter := h.resendDowngrade()", "var stillWriter nodeSet"),
@@ -638,7 +638,7 @@ var mutants = []*Mutant{
 		Reason: "both are true: it says what the nodes have answered"},
 	{ID: "M248", Bug: "an Unlock of what was overwritten does not say that the lease was gone",
 		Expect: Tests, Tests: "./quorum -run TestUnlockOfWhatWasOverwritten",
-		Edits:  edit("quorum.voters.judge", "if kind == node.Release || kind == node.Downgrade {", "if false {"),
+		Edits:  edit("quorum.voters.unknown", "if kind == node.Release || kind == node.Downgrade {", "if false {"),
 		Reason: "in a run nobody writes to the keys"},
 
 	// Handing a lease over, and unlocking by force.
@@ -679,7 +679,7 @@ var mutants = []*Mutant{
 		Edits: edit("quorum.Lease.Detach", "\tif brief {\n", "\tif false && brief {\n"), Expect: Tests, Tests: "./quorum -run TestHandedOverIsDetached",
 		Reason: "a detached lease is kept for no less than its holder could have relied on it, which is what runs are held to"},
 	{ID: "M268", Bug: "an abstaining node counts as free",
-		Edits: edit("quorum.Report.conclude", "} else if n.State == NodeFree {", "} else if len(n.Owners) == 0 {")},
+		Edits: edit("quorum.Report.conclude", "case n.State == NodeFree:", "case len(n.Owners) == 0:")},
 	{ID: "M269", Bug: "one node is enough to say that a name is free",
 		Edits: edit("quorum.Report.conclude", "case free >= r.Quorum:", "case free >= 1:")},
 	{ID: "M210", Bug: "a lock is handed over with any token that a message has", Expect: Tests, Tests: "./node/internal/courier -run TestImpossibleTurns",
