@@ -289,12 +289,9 @@ func (h *hold) endWith(d *dependent) {
 	h.ending = append(h.ending, d)
 }
 
-// carried returns parent with the hold in it, for each of the names.
+// carried returns parent with the hold in it.
 func (h *hold) carried(parent context.Context) context.Context {
-	for name := range h.claim.each() {
-		parent = context.WithValue(parent, holdKey{h.e, name}, h)
-	}
-	return parent
+	return context.WithValue(parent, carrier{}, &carrier{h, carrierOf(parent)})
 }
 
 // detach ends d before the hold ends.
@@ -408,8 +405,24 @@ func (e *engine) admit(ctx context.Context, g grant, s *settings) *Lease {
 	return &h.first
 }
 
-// A holdKey is where a context has the hold of one name that it belongs to.
-type holdKey struct {
-	e    *engine
-	name string
+// A carrier is what a context has of the holds that it belongs to: the innermost, and the carrier of the others.
+// Its type is the key.
+type carrier struct {
+	*hold
+	outer *carrier
+}
+
+func carrierOf(ctx context.Context) *carrier {
+	c, _ := ctx.Value(carrier{}).(*carrier)
+	return c
+}
+
+// of returns the innermost hold of a name, or nil.
+func (c *carrier) of(e *engine, name string) *hold {
+	for ; c != nil; c = c.outer {
+		if c.e == e && c.claim.covers(&claim{Claim: node.Claim{Name: name}}) {
+			return c.hold
+		}
+	}
+	return nil
 }

@@ -39,6 +39,38 @@ func (l *Locker) Inspect(ctx context.Context, name string) (*Report, error) {
 	return rep, nil
 }
 
+// Check asks the nodes whether an owner ([Lease.Owner]) has name, and returns nil if a majority says so. It returns
+// as soon as that is known. It is for resources that cannot keep a token: the answer was true when the nodes gave it, and
+// the lease may have ended when Check returns. A resource that compares tokens is safe; this
+// only makes a late write unlikely. Errors match ErrNotHeld if a majority lacks it, and ErrNoQuorum if too few
+// nodes answered. It takes at most Options.Timeout.
+func (l *Locker) Check(ctx context.Context, name, owner string) error {
+	if err := l.checkName(name); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("check %q: %w", name, stopped(ctx))
+	}
+	if !l.begin() {
+		return ErrClosed
+	}
+	defer l.end()
+	r := l.inspect(name, l.opts.Timeout)
+	defer r.putDown()
+	for r.awaitMost(ctx); ; r.awaitAll(ctx) {
+		rep, open := r.report()
+		has, lacks := rep.countOf(owner)
+		switch {
+		case has >= rep.Quorum:
+			return nil
+		case lacks >= rep.Quorum:
+			return &Error{Op: "check", Name: name, Quorum: rep.Quorum, Err: ErrNotHeld}
+		case open == 0 || ctx.Err() != nil:
+			return &Error{Op: "check", Name: name, Quorum: rep.Quorum, Err: ErrNoQuorum, Cause: stopped(ctx)}
+		}
+	}
+}
+
 // Break removes name's lock from all nodes, even if another process holds it, and reports
 // whether any node had one. A holder in another process learns of it at its next renewal; until
 // then both it and the next holder work. Errors match ErrNoQuorum when too few nodes confirmed.

@@ -51,6 +51,34 @@ func (le *Lease) Remaining() time.Duration {
 	return le.h.remaining()
 }
 
+// FromContext returns the leases that ctx belongs to, the innermost first: ctx is the context of a lease, or of the
+// function of Do, or comes from one. So a function can refuse to run without a lease, or pass the token on. A
+// lease that has ended is among them; its Remaining is 0. Unlock does nothing with these, and Extend
+// and Detach fail: that is up to those who have acquired them.
+func FromContext(ctx context.Context) (leases []*Lease) {
+	for c := carrierOf(ctx); c != nil; c = c.outer {
+		le := &Lease{h: c.hold}
+		le.unlocked.Store(true)
+		leases = append(leases, le)
+	}
+	return leases
+}
+
+// AtRisk returns the error of the last renewal if that failed, or why the lease has ended, or else nil. A
+// holder that looks at it begins nothing new while its nodes do not answer, and still has Remaining
+// to finish. Renewals go on: it may be nil again. An [EventExtendFailed] tells of the same.
+func (le *Lease) AtRisk() error {
+	le.h.e.enter()
+	defer le.h.e.leave()
+	switch h := le.h; {
+	case h.isOver():
+		return h.notHeld("renew")
+	case h.failed != nil:
+		return h.failed
+	}
+	return nil
+}
+
 // Extend makes the lease last d from now, or longer if it does already. It must be at most
 // MaxLease. Errors match ErrNotHeld if the lease had ended, ErrMaxHold if d reaches beyond
 // its MaxHold, ErrLost if the nodes no longer have it, and ErrNoQuorum if too few answered:

@@ -112,6 +112,19 @@ func owners(fields []node.Field) (mode node.Mode, owners []string) {
 	return mode, slices.Compact(owners) // Redisson's writer may read, too
 }
 
+// countOf is how many nodes have an owner, and how many have answered that they do not.
+func (r *Report) countOf(owner string) (has, lacks int) {
+	for _, n := range r.Nodes {
+		switch {
+		case slices.Contains(n.Owners, owner):
+			has++
+		case n.State != NodeError:
+			lacks++
+		}
+	}
+	return has, lacks
+}
+
 // count counts who holds the name and waits for it on one node. counts has each owner's nodes.
 func (r *Report) count(n *NodeReport, counts map[string]int) {
 	for _, waiter := range n.Waiting {

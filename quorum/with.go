@@ -171,9 +171,11 @@ func (l *Locker) settings(ctx context.Context, name string, opts []Option) (sett
 	case s.fair && s.mode != node.Exclusive:
 		err = errors.New("quorum: WithFair cannot be combined with WithRead or WithWrite")
 	}
-	for name := range s.each() {
-		if h, ok := ctx.Value(holdKey{l.engine, name}).(*hold); ok {
-			s.outer = append(s.outer, h)
+	if outer := carrierOf(ctx); outer != nil {
+		for name := range s.each() {
+			if h := outer.of(l.engine, name); h != nil {
+				s.outer = append(s.outer, h)
+			}
 		}
 	}
 	return s, err

@@ -1,0 +1,116 @@
+package quorum_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/quorum"
+)
+
+// A function sees the leases that it runs under.
+func TestFromContext(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		if n := len(quorum.FromContext(background)); n != 0 {
+			t.Errorf("%d leases in no context", n)
+		}
+		check := func(ctx context.Context, want ...*quorum.Lease) {
+			t.Helper()
+			got := quorum.FromContext(ctx)
+			if len(got) != len(want) {
+				t.Fatalf("%d leases, want %d", len(got), len(want))
+			}
+			for i := range want {
+				if got[i].Token() != want[i].Token() || got[i].Owner() != want[i].Owner() || got[i].Remaining() != want[i].Remaining() {
+					t.Errorf("lease %d is %v of %v", i, got[i].Token(), got[i].Names())
+				}
+			}
+		}
+		outer := lock(t, l, "a")
+		err := l.Do(outer.Context(), "b", func(ctx context.Context, inner *quorum.Lease) error {
+			check(context.WithoutCancel(ctx), inner, outer)
+			view := quorum.FromContext(ctx)[0]
+			if err := view.Unlock(ctx); err != nil || inner.Remaining() == 0 {
+				t.Errorf("a lease from a context was unlocked: %v", err)
+			}
+			if err := view.Extend(ctx, time.Second); !errors.Is(err, quorum.ErrNotHeld) {
+				t.Errorf("a lease from a context was extended: %v", err)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		unlock(t, outer)
+		check(outer.Context(), outer)
+	})
+}
+
+// A holder learns that its renewals fail while some of its lease is left, and that they do no longer.
+func TestAtRisk(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		lease := lock(t, l, "x", quorum.WithLease(12*time.Second))
+		if err := lease.AtRisk(); err != nil {
+			t.Errorf("at first: %v", err)
+		}
+		down := func(d bool) {
+			for _, n := range w.nodes[:2] {
+				n.Down(d)
+			}
+		}
+		down(true)
+		time.Sleep(6 * time.Second)
+		if err := lease.AtRisk(); !errors.Is(err, quorum.ErrNoQuorum) || lease.Remaining() == 0 {
+			t.Errorf("with %v left: %v", lease.Remaining(), err)
+		}
+		down(false)
+		time.Sleep(2 * time.Second)
+		if err := lease.AtRisk(); err != nil {
+			t.Errorf("after a renewal: %v", err)
+		}
+		down(true)
+		time.Sleep(20 * time.Second)
+		if err := lease.AtRisk(); !errors.Is(err, quorum.ErrNotHeld) || !errors.Is(err, quorum.ErrLost) {
+			t.Errorf("when it is lost: %v", err)
+		}
+		down(false)
+	})
+}
+
+// A resource that a holder calls can find out whether it still is one.
+func TestCheck(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l, other := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+		lease := lock(t, l, "x")
+		check := func(what string, want error) {
+			t.Helper()
+			start := time.Now()
+			if err := other.Check(background, "x", lease.Owner()); !errors.Is(err, want) {
+				t.Errorf("%s: %v, want %v", what, err, want)
+			}
+			if took := time.Since(start); want == nil && took > 100*time.Millisecond {
+				t.Errorf("%s: it took %v", what, took)
+			}
+		}
+		check("held", nil)
+		w.nodes[0].Down(true)
+		check("held, and a node is down", nil)
+		w.nodes[1].Down(true)
+		check("held, and a majority is down", quorum.ErrNoQuorum)
+		w.nodes[0].Down(false)
+		w.nodes[1].Down(false)
+		unlock(t, lease)
+		check("unlocked", quorum.ErrNotHeld)
+		next := lock(t, l, "x")
+		check("held by the next", quorum.ErrNotHeld)
+		unlock(t, next)
+		ended, end := context.WithCancel(background)
+		end()
+		if err := other.Check(ended, "x", "o"); !errors.Is(err, context.Canceled) {
+			t.Errorf("with an ended context: %v", err)
+		}
+	})
+}
