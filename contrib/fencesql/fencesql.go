@@ -38,9 +38,19 @@ var ErrStale = errors.New("fencing token is too old")
 // Postgres raises the highest token of name to token. It returns an error that matches ErrStale
 // if that is already higher. Other errors are those of the database.
 func Postgres(ctx context.Context, tx *sql.Tx, name string, token node.Token) error {
-	return compare(name, token, tx.QueryRowContext(ctx,
-		`INSERT INTO redquorum_fences AS f (name, token) VALUES ($1, $2)
-		ON CONFLICT (name) DO UPDATE SET token = GREATEST(f.token, excluded.token) RETURNING token`, name, int64(token)))
+	return compare(name, token, tx.QueryRowContext(ctx, raisePostgres, name, int64(token)))
+}
+
+const raisePostgres = `INSERT INTO redquorum_fences AS f (name, token) VALUES ($1, $2)
+	ON CONFLICT (name) DO UPDATE SET token = GREATEST(f.token, excluded.token) RETURNING token`
+
+// A Store is one for package fencecall, in the same table on PostgreSQL.
+type Store struct{ *sql.DB }
+
+// Raise raises the highest token of name to token, if it is lower, and returns what it is then.
+func (s Store) Raise(ctx context.Context, name string, token node.Token) (highest node.Token, err error) {
+	err = s.QueryRowContext(ctx, raisePostgres, name, int64(token)).Scan(&highest)
+	return highest, err
 }
 
 // MySQL is Postgres for MySQL and MariaDB, with tables of InnoDB. If the error is a deadlock

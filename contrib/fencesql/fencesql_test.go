@@ -49,6 +49,13 @@ func TestPostgres(t *testing.T) {
 		`CREATE TABLE journal (id BIGSERIAL PRIMARY KEY, token BIGINT NOT NULL)`)
 	db.test(t)
 	t.Run("statements of the page", db.testPostgresStatements)
+	t.Run("store", func(t *testing.T) {
+		for _, row := range []struct{ token, highest node.Token }{{5, 5}, {7, 7}, {6, 7}, {7, 7}} {
+			if highest, err := (fencesql.Store{DB: db.DB}).Raise(t.Context(), "of calls", row.token); err != nil || highest != row.highest {
+				t.Errorf("after %d: %d, want %d (%v)", row.token, highest, row.highest, err)
+			}
+		}
+	})
 	t.Run("pgx itself", func(t *testing.T) { db.testPgx(t, source) })
 }
 

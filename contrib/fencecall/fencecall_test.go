@@ -1,0 +1,114 @@
+package fencecall_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redquorum/redquorum/contrib/fencecall"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/embedded"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+func TestStores(t *testing.T) {
+	servers := embedded.ForTest(t, 1)
+	client := redis.NewClient(&redis.Options{Addr: servers.Server(0).Addr()})
+	defer client.Close()
+	for what, store := range map[string]fencecall.Store{"memory": fencecall.Memory(), "Redis": fencecall.Redis(client, "fences:")} {
+		for _, row := range []struct{ token, highest node.Token }{{5, 5}, {7, 7}, {6, 7}, {7, 7}, {node.MaxToken, node.MaxToken}} {
+			if highest, err := store.Raise(t.Context(), "a", row.token); err != nil || highest != row.highest {
+				t.Errorf("%s, after %d: %d, want %d (%v)", what, row.token, highest, row.highest, err)
+			}
+		}
+		if highest, err := store.Raise(t.Context(), "b", 1); err != nil || highest != 1 {
+			t.Errorf("%s, of another name: %d (%v)", what, highest, err)
+		}
+	}
+}
+
+// A holder pauses before its call, and another one has the lock and calls meanwhile. Then the first call comes.
+func TestALateCallIsRefused(t *testing.T) {
+	nodes := embedded.ForTest(t, 3)
+	locker := func() *quorum.Locker {
+		l, err := quorum.New(nodes.Nodes(), quorum.Options{NoRestartGuard: true, Lease: 300 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		return l
+	}
+	const name = "orders/4 2%ü"
+	server := httptest.NewServer(fencecall.Handler(fencecall.Memory(), func(r *http.Request) string { return r.URL.Query().Get("lock") },
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if fencecall.Token(r.Context()) == 0 && r.URL.Query().Get("lock") != "" {
+				t.Error("a call without a token was let in")
+			}
+		})))
+	defer server.Close()
+	client := &http.Client{Transport: fencecall.Transport(nil)}
+	call := func(ctx context.Context, lock string, want int) (said string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(ctx, "POST", server.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := r.URL.Query()
+		q.Set("lock", lock)
+		r.URL.RawQuery = q.Encode()
+		response, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		body, _ := io.ReadAll(response.Body)
+		if response.StatusCode != want {
+			t.Errorf("%d %s, want %d", response.StatusCode, body, want)
+		}
+		return string(body)
+	}
+
+	call(t.Context(), "", http.StatusOK) // what no lock protects
+	call(t.Context(), name, http.StatusPreconditionRequired)
+
+	first, err := locker().Lock(t.Context(), name, quorum.WithFixedLease(300*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.WithoutCancel(first.Context()) // it does not notice that its lease has ended
+	call(ctx, name, http.StatusOK)
+	call(ctx, name, http.StatusOK) // a retry
+	call(ctx, "another", http.StatusPreconditionRequired)
+	second, err := locker().Lock(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call(second.Context(), name, http.StatusOK)
+	said := call(ctx, name, http.StatusConflict)
+	for _, token := range []node.Token{first.Token(), second.Token()} {
+		if !strings.Contains(said, fmt.Sprint(token)) {
+			t.Errorf("%q does not tell %v", said, token)
+		}
+	}
+	_ = second.Unlock(t.Context())
+}
+
+// A header that is not a token of the name does not count.
+func TestHeadersThatAreNoToken(t *testing.T) {
+	for _, v := range []string{"", "5", "x a", "-5 a", "0 a", "5 b", "9007199254740993 a", "99999999999999999999 a", "5 %zz", "5  a", " a"} {
+		if _, err := fencecall.Admit(t.Context(), fencecall.Memory(), "a", []string{v}); err == nil {
+			t.Errorf("%q counts as a token of a", v)
+		}
+	}
+	ctx, err := fencecall.Admit(t.Context(), fencecall.Memory(), "a", []string{"4 a", "7 b", "5 a"})
+	if err != nil || fencecall.Token(ctx) != 5 {
+		t.Errorf("of several: %d (%v)", fencecall.Token(ctx), err)
+	}
+}
