@@ -83,8 +83,14 @@ func Specification(p *faults.Plan, name string) *spec.Rules {
 		Pace:    allowance(int64(placeTTL(p))),
 		Allowed: func(t spec.Time) spec.Time { return t - allowance(t) },
 		Lives: func(c *spec.Claim) spec.Time {
-			if c.Phase == spec.Asking {
+			kept := func(t spec.Time) spec.Time { return t + allowance(t) }
+			switch {
+			case c.Phase == spec.Asking && c.MinHold > 0:
+				return max(c.Length, kept(c.MinHold))
+			case c.Phase == spec.Asking:
 				return c.Length
+			case c.Hold > 0:
+				return kept(c.Hold)
 			}
 			return 1 // it protects nothing before the next renewal
 		},
@@ -138,6 +144,9 @@ func (j *judge) asks(r *judged, c *Client, cmd *node.Command, owner string) {
 	j.began++
 	grace := j.w.p.Lock.Grace
 	claim := spec.Claim{Name: c.name + "#" + strconv.Itoa(j.began), Reads: cmd.Mode == node.Read, Length: int64(cmd.TTL - grace)}
+	if keep, lease := c.minHold(namesOf(cmd), cmd); keep > 0 { // the nodes may have the name for longer than the lease
+		claim.Length, claim.MinHold = int64(lease), int64(keep)
+	}
 	r.Asks(owner, claim, clientTime{c})
 	if wait := cmd.Waiting(); wait.Offer != 0 {
 		claim.Name, claim.Offer, claim.Length = claim.Name+" in line", true, int64(min(cmd.TTL, wait.PlaceTTL)-grace)

@@ -167,20 +167,32 @@ func namesOf(cmd *node.Command) (names []string) {
 // over reports whether a call has ended, or has no waiter and no attempt now.
 func (o *call) over() bool { return o.won || o.left != 0 || o.failed && o.waiter == "" }
 
-// minHold returns the minimum hold that an acquire is for, if it is longer than the lease, with that.
+// minHold returns the minimum hold and the lease of the call that an acquire is for. They are 0 if several
+// tasks ask for the same names, and it may be for any of them.
 func (c *Client) minHold(names []string, cmd *node.Command) (keep, lease time.Duration) {
-	life := cmd.TTL - c.w.p.Lock.Grace
-	for _, t := range c.callers {
-		if !t.asks(names, cmd.Mode) {
-			continue
+	for _, fitting := range [...]bool{false, true} {
+		var found *request
+		one := true
+		for _, t := range c.callers {
+			if q := t.wants; t.asks(names, cmd.Mode) && (!fitting || c.fits(q, cmd)) {
+				one = one && (found == nil || found.Keep == q.Keep && found.Lease == q.Lease)
+				found = q
+			}
 		}
-		keep, lease := t.wants.Keep, t.wants.Lease
-		rounded := life - keep - time.Duration(mulRatio(int64(keep), c.w.p.Lock.Drift)) - 2*time.Millisecond
-		if life > lease && rounded.Abs() < time.Microsecond {
-			return keep, lease
+		if found != nil && one {
+			return found.Keep, found.Lease
 		}
 	}
 	return 0, 0
+}
+
+// fits reports whether the nodes are asked for a name for as long as a request needs.
+func (c *Client) fits(q *request, cmd *node.Command) bool {
+	life := q.Lease
+	if q.Keep > 0 {
+		life = max(life, q.Keep+time.Duration(mulRatio(int64(q.Keep), c.w.p.Lock.Drift))+2*time.Millisecond)
+	}
+	return (cmd.TTL - c.w.p.Lock.Grace - life).Abs() < time.Microsecond
 }
 
 // callOf returns the call whose latest attempt has an owner, or nil.

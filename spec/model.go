@@ -20,9 +20,8 @@ type Rules struct {
 	Quorum    int // how many nodes must grant or resume a lease
 	Majority  int // how many must keep it
 	Window    Time
-	VotesFrom Time // the age from which a node votes
-	KeepsFrom Time // the age from which it counts for renewals
-	MinHold   Time
+	VotesFrom Time                // the age from which a node votes
+	KeepsFrom Time                // the age from which it counts for renewals
 	Pace      Time                // by how much clocks differ at most while a place lasts
 	Allowed   func(t Time) Time   // what a client may rely on of a lease
 	Lives     func(c *Claim) Time // for how long a node keeps a claim's key at least
@@ -87,18 +86,19 @@ func young(s Set) string {
 type Claim struct {
 	timing
 
-	Name   string
-	Phase  Phase
-	Offer  bool // it waits for a hand-over
-	Reads  bool // it shares the name with others that read
-	Broken bool // it was unlocked by force, and others may have the name
-	Length Time // of its lease
-	Age    Time // how long ago the attempt began
-	Votes  Set
-	Young  Set  // nodes that have granted it too soon after a restart to vote
-	Lease  Time // for how long it is still valid
-	Hold   Time // for how long the name must still be taken
-	Rounds []Round
+	Name    string
+	Phase   Phase
+	Offer   bool // it waits for a hand-over
+	Reads   bool // it shares the name with others that read
+	Broken  bool // it was unlocked by force, and others may have the name
+	Length  Time // of its lease
+	MinHold Time // for how long the name stays taken at least, from the beginning of the attempt
+	Age     Time // how long ago the attempt began
+	Votes   Set
+	Young   Set  // nodes that have granted it too soon after a restart to vote
+	Lease   Time // for how long it is still valid
+	Hold    Time // for how long the name must still be taken
+	Rounds  []Round
 }
 
 // A Round is a round of extends.
@@ -158,7 +158,7 @@ func (s *State) Win(c *Claim) error {
 	case c.Age >= s.Allowed(c.Length):
 		return refuse("Win", c, "%v after its start the lease is over", s.told(c.Age))
 	}
-	c.Lease, c.Hold = s.Allowed(c.Length)-c.Age, max(0, s.MinHold-c.Age)
+	c.Lease, c.Hold = s.Allowed(c.Length)-c.Age, max(0, c.MinHold-c.Age)
 	c.Phase, c.Age, c.Votes, c.Young = Held, 0, 0, 0
 	return nil
 }
@@ -238,6 +238,8 @@ func (s *State) Acquire(n int, c *Claim, left Time) error {
 	switch {
 	case c.Phase == None:
 		return refuse("Acquire", c, "nobody has asked for it")
+	case c.Offer && c.Phase == Asking && c.MinHold > 0:
+		return refuse("Acquire", c, "n%d hands it over, for the rest of its place, and it has a minimum hold of %v", n+1, s.told(c.MinHold))
 	case !at.free(c):
 		return refuse("Acquire", c, "n%d has the key of %s, for %v", n+1, at.Keys[0].Name, s.told(at.Keys[0].Left))
 	case left < s.lived(c):

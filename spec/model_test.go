@@ -19,6 +19,7 @@ var largest = flag.Int("states", 32_000, "compare rows of at most so many states
 type small struct {
 	Rules
 	nodes, rounds, crashes int
+	minHold                Time
 	resumes                bool
 	length                 [2]Time
 	offer                  [2]bool
@@ -44,7 +45,7 @@ func configured(t *testing.T, sizes string) *small {
 		case "Window":
 			m.Window = n
 		case "MinHold":
-			m.MinHold = n
+			m.minHold = n
 		case "Drift":
 			drift = n
 		case "Pace":
@@ -69,12 +70,12 @@ func configured(t *testing.T, sizes string) *small {
 	m.VotesFrom, m.KeepsFrom = maxLease+drift, m.Window+drift
 	m.Allowed = func(t Time) Time { return t - drift }
 	m.Lives = func(c *Claim) Time {
-		if m.MinHold > 0 {
-			return max(c.Length, m.MinHold+drift) - m.Pace
+		if m.minHold > 0 {
+			return max(c.Length, m.minHold+drift) - m.Pace
 		}
 		return c.Length - m.Pace
 	}
-	m.old = 2*max(maxLease, m.MinHold) + 2*drift + m.Pace + 1
+	m.old = 2*max(maxLease, m.minHold) + 2*drift + m.Pace + 1
 	m.alike = !m.offer[1] && m.length[0] == m.length[1]
 	return m
 }
@@ -91,7 +92,7 @@ func (m *small) start() *world {
 		w.Nodes[n].Life = m.old
 	}
 	for i, name := range []string{"x", "y"} {
-		w.Claims = append(w.Claims, &Claim{Name: name, Length: m.length[i], Offer: m.offer[i], Rounds: make([]Round, m.rounds)})
+		w.Claims = append(w.Claims, &Claim{Name: name, Length: m.length[i], MinHold: m.minHold, Offer: m.offer[i], Rounds: make([]Round, m.rounds)})
 	}
 	return w
 }

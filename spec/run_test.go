@@ -235,6 +235,32 @@ func TestRun(t *testing.T) {
 			s.must(t, s.Releases(0, "x"), s.Grants(0, "y", 300), s.Releases(1, "x"), s.Grants(1, "y", 300), s.Wins("y", s.y, 200))
 			return s.Relies("y", 290)
 		}, ""},
+		{"a release within the minimum hold", func(t *testing.T, s *story) error {
+			s.Asks("x", Claim{Name: "x", Length: 900, MinHold: 500}, s.x)
+			s.must(t, s.Grants(0, "x", 900), s.Grants(1, "x", 900), s.Wins("x", s.x, 0))
+			s.Leaves("x")
+			s.hand.at += 499
+			return s.Releases(0, "x")
+		}, "Release(x): it is kept"},
+		{"a release after the minimum hold", func(t *testing.T, s *story) error {
+			s.Asks("x", Claim{Name: "x", Length: 900, MinHold: 500}, s.x)
+			s.must(t, s.Grants(0, "x", 900), s.Grants(1, "x", 900), s.Wins("x", s.x, 0))
+			s.Leaves("x")
+			s.hand.at += 500
+			return s.Releases(0, "x")
+		}, ""},
+		{"another while a name is kept", func(t *testing.T, s *story) error {
+			s.Asks("x", Claim{Name: "x", Length: 100, MinHold: 500}, s.x)
+			s.must(t, s.Grants(0, "x", 100), s.Grants(1, "x", 100), s.Wins("x", s.x, 0))
+			s.hand.at += 101
+			s.asks("y", s.y)
+			s.must(t, s.Grants(0, "y", 900), s.Grants(1, "y", 900))
+			return s.Wins("y", s.y, 0)
+		}, "Exclusive: y is valid for 890ns more, and x is kept, for 399ns more"},
+		{"a hand-over to a waiter with a minimum hold", func(t *testing.T, s *story) error {
+			s.Asks("y", Claim{Name: "y", Length: 500, MinHold: 400, Offer: true}, s.y)
+			return s.Grants(0, "y", 500)
+		}, "Acquire(y): n1 hands it over, for the rest of its place, and it has a minimum hold of 400ns"},
 		{"a killed client relies on nothing", func(t *testing.T, s *story) error {
 			s.holds(t)
 			s.Dies(s.x)
