@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"github.com/redquorum/redquorum/clock"
@@ -108,9 +109,7 @@ func (e *engine) leave() {
 		list := e.effects
 		e.effects, e.spare = e.spare, nil
 		e.mu.Unlock()
-		for i := range list {
-			e.carryOut(&list[i])
-		}
+		e.carryAllOut(list)
 		clear(list)
 		e.mu.Lock()
 		e.spare = list[:0]
@@ -161,6 +160,24 @@ func (e *engine) runSome() {
 	}
 	clear(e.ready)
 	e.ready, e.ran = e.ready[:0], 0
+}
+
+// carryAllOut carries effects out. If a node or Options.Trace panics, and somebody recovers, the next step goes on with
+// the others.
+func (e *engine) carryAllOut(list []effect) {
+	done := 0
+	defer func() {
+		if done == len(list) {
+			return
+		}
+		e.mu.Lock()
+		e.effects = append(slices.Clone(list[done+1:]), e.effects...)
+		e.busy = false
+		e.mu.Unlock()
+	}()
+	for ; done < len(list); done++ {
+		e.carryOut(&list[done])
+	}
 }
 
 func (e *engine) carryOut(x *effect) {

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -25,5 +26,29 @@ func TestSteps(t *testing.T) {
 		if got != want {
 			t.Errorf("got:\n%s\nwant:\n%s", got, want)
 		}
+	})
+}
+
+// A panic that somebody recovers, as net/http does, does not keep the Locker from its work.
+func TestRecoveredPanic(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		panics := true
+		l := w.locker(quorum.Options{Trace: func(e quorum.Event) {
+			if panics && e.Kind == quorum.EventReleased {
+				panics = false
+				panic("of the caller")
+			}
+		}})
+		held, other := lock(t, l, "held"), lock(t, l, "x")
+		func() {
+			defer func() { _ = recover() }()
+			_ = other.Unlock(background)
+		}()
+		time.Sleep(5 * time.Minute)
+		if held.Remaining() == 0 {
+			t.Error("a lease was lost, as nobody sent its renewals")
+		}
+		unlock(t, lock(t, l, "x"))
+		unlock(t, held)
 	})
 }
