@@ -1023,7 +1023,7 @@ var mutants = []*Mutant{
 		Edits:  edit("quorum.engine.runSome", "if n == maxReady {", "if false {"),
 		Reason: "in virtual time a step takes none"},
 	{ID: "M401", Bug: "effects are carried out in reverse", Mimics: "S36",
-		Edits: edit("quorum.engine.leave", "e.carryOut(&list[i])", "e.carryOut(&list[len(list)-1-i])")},
+		Edits: edit("quorum.engine.carryAllOut", "e.carryOut(&list[done])", "e.carryOut(&list[len(list)-1-done])")},
 	{ID: "M402", Bug: "time brings nothing to waiters", Mimics: "S37",
 		Edits: edit("quorum.waiter.run", "\t\tw.e.at(w, w.until, w.until)\n", "")},
 	{ID: "M403", Bug: "Close does not end a pause", Mimics: "S50",
