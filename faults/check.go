@@ -60,7 +60,7 @@ func (p *Plan) check() *wrong {
 	case p.Work.Read+p.Work.Write > Percent(100):
 		return w("work read, work write", "work read and write are %s and %s; want at most 100%% together", p.Work.Read, p.Work.Write)
 	case l.Client == Plain && (l.Need != 0 || l.MaxDown != 0 || p.Work.special()):
-		return w("lock client", "a plain client has one kind of lock, and a majority, waits without a bound, and has nothing to hand over, break or inspect it")
+		return w("lock client", "a plain client has one kind of lock, and a majority, waits without a bound, and has no label, and nothing to hand over, break or inspect it")
 	case l.Drift < 0 || l.Drift > Percent(40):
 		return w("lock drift", "lock drift is %s; want 0%% to 40%%", l.Drift)
 	case l.Client == Redquorum && l.Lease <= 2*l.allowance(l.Lease):

@@ -49,12 +49,13 @@
 //	              and inspect= of acquisitions, before which the name is unlocked by
 //	              force, or inspected; bound= of acquisitions that wait, that do so for
 //	              at most two leases; minhold= of acquisitions to be alone, whose names
-//	              stay taken for a tenth to nine tenths of maxlease=; and of what kind their locks are: read= and
-//	              write= of all, fair= of the others, down= of those to write, that
-//	              go on to read; several=, of all the names at once, joint=, of some
-//	              names here and the name far, which is on all nodes but the last
-//	              two, as one; and chain= of those held, under which a later name is
-//	              waited for
+//	              stay taken for a tenth to nine tenths of maxlease=; label= of processes,
+//	              whose Locker has a label (on real servers all have); and of what kind
+//	              their locks are: read= and write= of all, fair= of the others, down= of
+//	              those to write, that go on to read; several=, of all the names at once,
+//	              joint=, of some names here and the name far, which is on all nodes but
+//	              the last two, as one; and chain= of those held, under which a later name
+//	              is waited for
 //	network delay=RANGE   one way, on every link
 //	assume drift=1%       how much a client's and a node's clock may differ in rate
 //	at TIME VERB TARGET [ARGUMENTS] [for TIME]

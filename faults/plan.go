@@ -139,6 +139,7 @@ type Work struct {
 	Break   Ratio // of acquisitions, before which the name is unlocked by force, whatever the owner
 	Inspect Ratio // of acquisitions, before which the client asks who holds the name
 	Bound   Ratio // of acquisitions that wait, that do so for at most two leases
+	Label   Ratio // of processes, whose Locker has a label
 	MinHold Ratio // of acquisitions to be alone, whose names stay taken for a tenth to nine tenths of the longest lease
 
 	Read    Ratio // of acquisitions, that share their name with other readers
@@ -164,7 +165,9 @@ func (w *Work) habits() []*Ratio {
 }
 
 // verbs are the shares of what else a client asks of the library, which plain clients lack.
-func (w *Work) verbs() []*Ratio { return []*Ratio{&w.Hand, &w.Break, &w.Inspect, &w.Bound, &w.MinHold} }
+func (w *Work) verbs() []*Ratio {
+	return []*Ratio{&w.Hand, &w.Break, &w.Inspect, &w.Bound, &w.MinHold, &w.Label}
+}
 
 // Kinds returns the shares that say of what kind the locks are.
 func (w *Work) Kinds() []*Ratio {

@@ -199,7 +199,7 @@ func (p *Plan) blocks() []block {
 			share("try", &w.Try), share("fixed", &w.Fixed), share("long", &w.Long), unless(w.Short == 0, share("short", &w.Short)), share("extend", &w.Extend),
 			share("cancel", &w.Cancel), share("nest", &w.Nest), share("close", &w.Close), share("drop", &w.Drop),
 			unless(w.Hand == 0, share("hand", &w.Hand)), unless(w.Break == 0, share("break", &w.Break)),
-			unless(w.Inspect == 0, share("inspect", &w.Inspect)), unless(w.Bound == 0, share("bound", &w.Bound)), unless(w.MinHold == 0, share("minhold", &w.MinHold)),
+			unless(w.Inspect == 0, share("inspect", &w.Inspect)), unless(w.Bound == 0, share("bound", &w.Bound)), unless(w.MinHold == 0, share("minhold", &w.MinHold)), unless(w.Label == 0, share("label", &w.Label)),
 			unless(w.Read == 0, share("read", &w.Read)), unless(w.Write == 0, share("write", &w.Write)),
 			unless(w.Down == 0, share("down", &w.Down)), unless(w.Fair == 0, share("fair", &w.Fair)),
 			unless(w.Several == 0, share("several", &w.Several)), unless(w.Joint == 0, share("joint", &w.Joint)),

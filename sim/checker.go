@@ -43,7 +43,8 @@ type checker struct {
 	kept     map[string]bool           // by owner: the locks that have a minimum hold; nil if none has
 
 	inspections []*inspection // likewise
-	ended       []pastClaims  // by client
+	labels      labels
+	ended       []pastClaims // by client
 
 	gone      map[string]*goneClaim // by owner: what was released, if leases are long; nil if nothing was
 	goneNames []string              // of these
@@ -63,10 +64,16 @@ type checker struct {
 // submitted is called for each command that an engine hands to a link.
 func (k *checker) submitted(l *link, cmd *node.Command) {
 	k.swept(l.c)
+	if isLabel(cmd) {
+		k.labels.writes(l.c, cmd)
+		return
+	}
 	if k.judge != nil {
 		k.judge.submitted(l, cmd)
 	}
 	switch cmd.Kind {
+	case node.Inspect:
+		k.looksForHolder(l.c, cmd.Claims[0].Name)
 	case node.Acquire:
 		k.acquires(l, cmd)
 	case node.Release:
@@ -176,6 +183,8 @@ func (k *checker) heals(l *link, h *holder, cmd *node.Command) {
 func (k *checker) before(s *server, m *message, now model.Time) {
 	k.spared, k.there, k.shared = k.spared[:0], 0, false
 	switch {
+	case isLabel(&m.cmd):
+		return
 	case len(m.cmd.Claims) > 1 && m.cmd.Kind == node.Extend:
 		return
 	case m.cmd.Kind == node.Inspect:
@@ -205,6 +214,9 @@ func (k *checker) before(s *server, m *message, now model.Time) {
 
 // after is called when the node has executed the command.
 func (k *checker) after(s *server, m *message, now model.Time) {
+	if isLabel(&m.cmd) {
+		return
+	}
 	k.hasSpared(s, m, now)
 	if k.judge != nil {
 		k.judge.executed(s, m, now)
@@ -266,6 +278,11 @@ func (k *checker) acquired(s *server, m *message, now model.Time) {
 
 // note is called when a client gets the reply to a command.
 func (w *world) note(l *link, m *message, r *node.Reply) {
+	if isLabel(&m.cmd) {
+		w.check.labels.answered(&m.cmd, r)
+		w.logReply(l, m, r)
+		return
+	}
 	if m.cmd.Kind != node.Extend {
 		w.check.heard(l, &m.cmd, r.Status)
 	}
@@ -386,6 +403,7 @@ func (k *checker) tellsExtended(c *Client, e *quorum.Event) {
 	k.exclusive(h)
 	k.backed(h, "extension")
 	k.lasting(h)
+	k.outlasts(h)
 }
 
 func (k *checker) tellsLost(c *Client, e *quorum.Event) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -45,6 +46,7 @@ type Client struct {
 	cancel  context.CancelFunc
 	random  faults.Random // of its program
 	engine  faults.Random // of its Locker
+	label   string        // of its Locker; "": none
 	script  script
 
 	workers []*program.Worker
@@ -54,6 +56,7 @@ type Client struct {
 	stops   int                // how often it was stopped
 	halted  int64              // when it was stopped last
 	resumed int64              // when it went on last
+	looked  clock.Instant      // when it looked for a holder last
 	lapsed  lapsed
 	down    down
 
@@ -176,6 +179,9 @@ func (w *world) newClient(number int) *Client {
 		c.workers = append(c.workers, &program.Worker{Client: actor{c}, Random: w.p.Stream(faults.OfWork, number+i*faults.MaxClients), Names: w.locks})
 	}
 	c.engine = w.p.Stream(faults.OfEngine, w.original(number)+w.starts*faults.MaxClients)
+	if c.engine.Happens(w.p.Work.Label) {
+		c.label = c.name + "/" + strconv.Itoa(w.starts)
+	}
 	var before []*link
 	if number < len(w.clients) && w.clients[number] != nil {
 		old := w.clients[number]
@@ -230,7 +236,7 @@ func (c *Client) open() (err error) {
 	}
 	nodes := make([]node.Node, len(c.listed))
 	for i, l := range c.listed {
-		nodes[i] = l
+		nodes[i] = c.node(l)
 	}
 	if c.locker, err = quorum.New(nodes, c.options(len(nodes), p.Lock.Need)); err == nil && p.Work.Joint > 0 {
 		err = c.openFar()
@@ -250,10 +256,26 @@ func (c *Client) linksFor(name string) []*link {
 func (c *Client) openFar() (err error) {
 	var few []node.Node
 	for _, l := range c.linksFor(faults.Far) {
-		few = append(few, borrowed{l, c})
+		few = append(few, borrowed{c.node(l), c})
 	}
 	c.far, err = quorum.New(few, c.options(len(few), 0))
 	return err
+}
+
+// prefix is before all names of the client on the nodes. One client in four has one.
+func (c *Client) prefix() string {
+	if (c.w.p.Seed+uint64(c.number))%4 == 3 {
+		return prefix
+	}
+	return ""
+}
+
+// node is a link as the client's Lockers have it.
+func (c *Client) node(l *link) node.Node {
+	if c.prefix() != "" {
+		return prefixed{l}
+	}
+	return l
 }
 
 func (c *Client) options(nodes, need int) quorum.Options {
@@ -268,7 +290,7 @@ func (c *Client) options(nodes, need int) quorum.Options {
 	}
 	return quorum.Options{
 		Steps: steps, Lease: p.Lease, MaxLease: p.MaxLease, Timeout: p.Timeout, RetryEvery: p.Poll, Grace: p.Grace, MaxHold: p.MaxHold, MaxDown: p.MaxDown, Drift: drift,
-		NoRestartGuard: !p.Guard, Quorum: cmp.Or(need, nodes/2+1), Label: quorum.NoLabel,
+		NoRestartGuard: !p.Guard, Quorum: cmp.Or(need, nodes/2+1), Prefix: c.prefix(), Label: cmp.Or(c.label, quorum.NoLabel),
 		Clock: c, Random: c.engine.Next, Trace: c.observe,
 	}
 }

@@ -2,13 +2,14 @@ package sim
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
 )
 
-// I9 is checked whenever a node executes a command.
-const i9 = "owner safety: no command changes another owner's key"
+// I9 is checked whenever a node executes a command, or a Locker with a prefix sends one.
+const i9 = "owner safety: no command changes another owner's key, or one without the prefix of its Locker"
 
 type sparing struct {
 	h     *holder
@@ -39,5 +40,12 @@ func (k *checker) hasSpared(s *server, m *message, now model.Time) {
 		if !ok || until != sp.until {
 			k.w.fail("I9", fmt.Sprintf("%s of %s on %s changed the key of %s", m.cmd.Kind, m.link.c.name, s.name, sp.h.c.name))
 		}
+	}
+}
+
+// hasPrefix checks that a client with a prefix asks for names that have it, once.
+func (k *checker) hasPrefix(c *Client, name string) {
+	if short, is := strings.CutPrefix(name, prefix); !is || strings.HasPrefix(short, prefix) {
+		k.w.fail("I9", fmt.Sprintf("%s asks for %q, and the prefix of its names is %q", c.name, name, prefix))
 	}
 }

@@ -3,12 +3,13 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// I10 is checked whenever an attempt begins, and at the end of a run.
+// I10 is checked whenever an attempt begins, or a Locker looks for a holder, and at the end of a run.
 const i10 = "budget: the number of commands of an acquisition is bounded, and no task is left at the end"
 
 // asksEachOnce checks that an attempt sends each node one acquire.
@@ -30,6 +31,19 @@ func (k *checker) restless(c *Client, o *call) {
 	if most := 30 + 4*others + int(waited/(10*time.Millisecond)); o.attempts > most && c.plain == nil {
 		k.w.fail("I10", fmt.Sprintf("%s made %d attempts in %v, while others made %d", c.name, o.attempts, waited, others))
 	}
+}
+
+// looksForHolder checks that a Locker does not look for holders at each refusal. name is one that it asks a
+// node about.
+func (k *checker) looksForHolder(c *Client, name string) {
+	asked := slices.ContainsFunc(k.inspections, func(i *inspection) bool { return i.c == c && i.name == name })
+	if asked || !k.labels.once || k.w.program != nil || c.Now() == c.looked {
+		return
+	}
+	if c.looked != 0 && c.Now() < c.looked.Add(lookEvery) {
+		k.w.fail("I10", fmt.Sprintf("%s asks for the holder of %q, %v after the last time", c.name, name, c.Now().Sub(c.looked)))
+	}
+	c.looked = c.Now()
 }
 
 // closes checks that Close of a Locker fails for lack of a quorum only.

@@ -13,8 +13,9 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// I11 is checked whenever a call returns an error, or reports what the nodes answered.
-const i11 = "error truth: an error, or a report, says what the nodes answered"
+// I11 is checked whenever a call returns an error, or reports what the nodes answered; and whenever a lease
+// of a Locker with a label begins or is extended.
+const i11 = "error truth: an error, or a report, says what the nodes answered, and can name the holder"
 
 // failed checks the error of an attempt against the nodes' answers.
 func (c *Client) failed(name, owner string, err error) {
@@ -306,4 +307,39 @@ func (i *inspection) wrong(report *quorum.Report) string {
 		return fmt.Sprintf("the verdict is %s, by %d; it has to be %s, by %d", report.Verdict, report.HeldBy, want, most)
 	}
 	return ""
+}
+
+// outlasts checks that the label of a holder stays on the nodes for at least as long as the lease.
+func (k *checker) outlasts(h *holder) {
+	if h.c.label == "" {
+		return
+	}
+	l := k.labels.kept[node.LabelName(node.Process(h.owner))]
+	switch {
+	case l == nil && (h.handed || h.passedOn), l != nil && (l.c != h.c || l.late): // it is that of another process, or is written again
+	case l == nil || l.until < h.until:
+		k.w.fail("I11", fmt.Sprintf("%s has %q, and its label expires before the lease: nobody can tell who the holder is", h.c.name, h.name))
+	}
+}
+
+// namesHolder checks whom the error of an acquisition names as the holder.
+func (k *checker) namesHolder(c *Client, q *request, err error) {
+	e, ok := errors.AsType[*quorum.Error](err)
+	if !ok || e.Holder == "" {
+		return
+	}
+	k.w.sometimes(HolderNamed)
+	told := ""
+	switch d := k.w.withLabel(e.Holder); {
+	case c.label == "":
+		told = "which has no label, and looks for none"
+	case d == nil: // it is an owner, whose process has none
+	case d == c:
+		told = "which is its own label"
+	case !d.hasAskedFor(q.Names):
+		told = "who has never asked for it"
+	}
+	if told != "" {
+		k.w.fail("I11", fmt.Sprintf("%s was refused %q, and the error names the holder %s, %s", c.name, q.Names[0], e.Holder, told))
+	}
 }

@@ -50,7 +50,8 @@ type link struct {
 	arrive, answer int64 // when the last message on this connection gets there
 
 	watchers []*watcher
-	silent   bool // the last command had no answer
+	claims   []node.Claim // of the latest command, without the prefix
+	silent   bool         // the last command had no answer
 
 	random faults.Random
 	faults.Link[heldMessage]
@@ -641,6 +642,8 @@ func (m *message) String() string {
 	}
 	what := m.cmd.Kind.String()
 	switch {
+	case isLabel(&m.cmd):
+		return what + " a label"
 	case m.cmd.Waiting().Ticket > 0:
 		what += " in line"
 	case m.cmd.Mode != node.Exclusive && m.cmd.Kind != node.Downgrade:

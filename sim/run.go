@@ -208,7 +208,7 @@ func newWorld(p *faults.Plan, program func(*Client) error, options []Option) *wo
 	w := &world{p: p, program: program, memory: func(e model.Ears) memory { return &model.Server{Ears: e} }}
 	w.order = p.Stream(faults.OfOrder, 0)
 	w.healing = p.Stream(faults.OfHealing, 0)
-	w.check = checker{w: w, latest: make(map[string]latest)}
+	w.check = checker{w: w, latest: make(map[string]latest), labels: newLabels(w.p)}
 	if p.Lock.Client != faults.Plain && p.Lock.Guard {
 		w.check.judge = &judge{w: w}
 	}

@@ -95,6 +95,7 @@ const (
 	WaitedInVain
 	KeptName
 	TooLongDown
+	HolderNamed
 	marks
 )
 
@@ -190,6 +191,7 @@ var Marks = [marks]string{
 	WaitedInVain:      "a wait reached its bound",
 	TooLongDown:       "a call did not wait any longer for nodes that did not answer",
 	KeptName:          "a name was granted soon after its minimum hold was over",
+	HolderNamed:       "an error named the holder of a lock",
 }
 
 func (m Mark) String() string { return Marks[m] }

@@ -291,6 +291,7 @@ func (k *checker) settled(owner string, q *request) {
 	}
 	h.fixed = q.Fixed
 	k.keeps(h, q.Keep)
+	k.outlasts(h)
 }
 
 // keeps notes the minimum hold of a lock; 0: it has none.

@@ -99,7 +99,7 @@ func (w *world) logMessage(kind Kind, l *link, way int, m *message, until int64)
 	if way == toClient && !m.hello && m.topic == "" {
 		e.Text = answer(&m.result)
 	}
-	if len(m.cmd.Claims) > 0 {
+	if len(m.cmd.Claims) > 0 && !isLabel(&m.cmd) {
 		claim := m.cmd.Claims[0]
 		e.Name, e.Owner, e.Token = m.names(), claim.Owner, claim.Token
 	}
@@ -142,6 +142,9 @@ func (w *world) executed(s *server, m *message) {
 	w.trace.Entries[len(w.trace.Entries)-1].Text = m.String() + ": " + answer(&m.result)
 	if _, known := w.trace.waiters[m.cmd.Waiting().Waiter]; !known && m.cmd.Waiting().Waiter != "" {
 		w.trace.waiters[m.cmd.Waiting().Waiter] = Waiter{Number: len(w.trace.waiters) + 1, Client: m.link.c.number}
+	}
+	if isLabel(&m.cmd) {
+		return
 	}
 	for _, claim := range m.cmd.Claims {
 		w.logKey(s, claim.Name)

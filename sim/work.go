@@ -109,6 +109,7 @@ func (c *Client) acquire(ctx context.Context, q request) (*lock, error) {
 	if err != nil {
 		t.wants = nil
 		w.check.gaveUp(c, &q)
+		w.check.namesHolder(c, &q, err)
 		c.givesUpInTime(ctx, &q, over, err)
 		if !over {
 			c.hearsOfClose(ctx, &q, stops, err)

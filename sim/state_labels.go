@@ -1,0 +1,85 @@
+package sim
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node"
+)
+
+// This file records the labels that some Lockers have (quorum.Options.Label). On a node a label is a lock,
+// which checks of locks do not see.
+
+// labels has what the checks know of labels.
+type labels struct {
+	kept map[string]*keptLabel // by the name that the label has on the nodes
+	once bool                  // each acquisition is of one name, by one Locker in each process
+}
+
+// A keptLabel is the label of one Locker, on the nodes.
+type keptLabel struct {
+	c     *Client
+	until clock.Instant // when it expires where it was written last, by the client's clock
+	late  bool          // a node was too slow to take it: it is written again a second later
+}
+
+// lookEvery is how often a Locker looks for the holder of a name at most.
+const lookEvery = 100 * time.Millisecond
+
+var labelName = node.LabelName("")
+
+// isLabel reports whether a command is about a label.
+func isLabel(cmd *node.Command) bool { return strings.HasPrefix(cmd.Claims[0].Name, labelName) }
+
+func newLabels(p *faults.Plan) labels {
+	several := slices.ContainsFunc(p.Events, func(e faults.Event) bool { return strings.Contains(e.Name, ",") })
+	return labels{once: p.Work.Several+p.Work.Joint == 0 && !several}
+}
+
+// writes is called for each command about a label.
+func (x *labels) writes(c *Client, cmd *node.Command) {
+	if cmd.Kind == node.Inspect {
+		return
+	}
+	if x.kept == nil {
+		x.kept = make(map[string]*keptLabel)
+	}
+	l := x.kept[cmd.Claims[0].Name]
+	if l == nil {
+		l = &keptLabel{c: c}
+		x.kept[cmd.Claims[0].Name] = l
+	}
+	if until := c.Now().Add(cmd.TTL); until != l.until {
+		l.until, l.late = until, false
+	}
+}
+
+// answered is called for each answer to such a command.
+func (x *labels) answered(cmd *node.Command, r *node.Reply) {
+	if l := x.kept[cmd.Claims[0].Name]; l != nil && errors.Is(r.Err, node.ErrTimeout) {
+		l.late = true
+	}
+}
+
+// withLabel returns the process that has a label, or nil.
+func (w *world) withLabel(label string) *Client {
+	for _, list := range [][]*Client{w.clients, w.dead} {
+		for _, c := range list {
+			if c.label == label {
+				return c
+			}
+		}
+	}
+	return nil
+}
+
+// hasAskedFor reports whether the process has asked nodes for one of the names.
+func (c *Client) hasAskedFor(names []string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		return c.grants[name] != nil || slices.ContainsFunc(c.calls, func(o *call) bool { return slices.Contains(o.names, name) })
+	})
+}
