@@ -26,6 +26,7 @@ type Seat struct {
 	Clock  clock.Clock
 	Life   context.Context          // of the process
 	Random func() uint64            // what its lock draws; nil: what it likes
+	Prefix string                   // before all names on the nodes
 	Holder func(name string) string // whose key a node has by the client's latest command; nil if that is not known
 }
 
@@ -85,6 +86,6 @@ func open(s *Seat, at []Place, need int) (*quorum.Locker, error) {
 	options := Options(s.Plan, s.Clock)
 	options.Quorum = cmp.Or(need, len(nodes)/2+1)
 	options.Drift = max(options.Drift, 1e-9) // 0 would be the default
-	options.Random = s.Random
+	options.Random, options.Prefix = s.Random, s.Prefix
 	return quorum.New(nodes, options)
 }

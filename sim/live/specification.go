@@ -21,6 +21,9 @@ type Record struct {
 	// and with the time at which it did.
 	Exact bool
 
+	// Prefix is before all names on the nodes.
+	Prefix string
+
 	mu   sync.Mutex
 	seen []sight
 }
@@ -43,6 +46,10 @@ func (r *Record) add(s sight) {
 
 // Sends notes a command of a client to a node.
 func (r *Record) Sends(at time.Duration, client, node int, cmd *Command) {
+	cmd.Names = slices.Clone(cmd.Names)
+	for i, name := range cmd.Names {
+		cmd.Names[i] = strings.TrimPrefix(name, r.Prefix)
+	}
 	if cmd.client, cmd.node, cmd.sent = client, node, at; cmd.Kind != "" {
 		r.add(sight{at: at, node: node, cmd: cmd})
 	}
@@ -58,7 +65,9 @@ func (r *Record) Answers(at, born time.Duration, cmd *Command, words []string) {
 // Notifies notes a notice of a node: it may have handed a lock over.
 func (r *Record) Notifies(at, born time.Duration, node int, words []string) {
 	if len(words) == 3 && strings.HasPrefix(words[2], "grant ") {
-		r.add(sight{at: at, node: node, words: strings.SplitN(words[2], " ", 5), born: born, notice: true})
+		words = strings.SplitN(words[2], " ", 5)
+		words[len(words)-1] = strings.TrimPrefix(words[len(words)-1], r.Prefix)
+		r.add(sight{at: at, node: node, words: words, born: born, notice: true})
 	}
 }
 

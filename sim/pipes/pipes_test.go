@@ -62,6 +62,25 @@ func TestOursInDrawnPlans(t *testing.T) {
 	}
 }
 
+// With a prefix the production stack is as sound, and it does as much: the names on the servers are the only
+// difference.
+func TestOursWithAPrefix(t *testing.T) {
+	lock := pipes.Redquorum
+	lock.Prefix = "app/"
+	lock.Key = func(name string) string { return lock.Prefix + name }
+	for seed := range uint64(tests.Times(2, 10)) {
+		p := faults.Generate(seed, faults.Profile{})
+		pipes.Reduce(p)
+		without := inBubble(t, p)
+		synctest.Test(t, func(t *testing.T) {
+			r, _ := pipes.Run(p, &lock)
+			if r.Verdict != sim.Sound || r.Grants != without.Grants {
+				t.Errorf("seed %d: %s, %d grants, and %d without: %v", seed, r.Verdict, r.Grants, without.Grants, r.Violations)
+			}
+		})
+	}
+}
+
 // Where a protection is off, or an assumption is broken, both worlds see it; and both see that the
 // protection was what it took.
 func TestOursWithoutProtections(t *testing.T) {

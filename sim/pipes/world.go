@@ -20,6 +20,7 @@ type Lock struct {
 	Title    string // its name and version
 	Open     func(*live.Seat) (live.Library, error)
 	Key      func(name string) string // on a server
+	Prefix   string                   // before all names there, for a Lock of this project
 	Slack    time.Duration            // how long two clients may hold one lock before that counts
 	Promised []string                 // the invariants that it is held to; none: all
 }
@@ -66,7 +67,7 @@ type process struct {
 
 // Run carries out a plan, and judges what came of it. lacks is what the lock does not have.
 func Run(p *faults.Plan, lock *Lock) (r *sim.Result, lacks []string) {
-	w := &world{p: p, lock: lock, clock: clock.Runtime(), begun: time.Now(), record: live.Record{Exact: true}}
+	w := &world{p: p, lock: lock, clock: clock.Runtime(), begun: time.Now(), record: live.Record{Exact: true, Prefix: lock.Prefix}}
 	w.zero = w.clock.Now()
 	network, unplug := context.WithCancel(context.Background())
 	w.network = network
@@ -308,7 +309,7 @@ func (w *world) clockOf(client int) clock.Clock {
 
 // seat is where a process of a client is.
 func (w *world) seat(client int, life context.Context, start int) *live.Seat {
-	s := &live.Seat{Plan: w.p, Client: client, Start: start, Clock: w.clockOf(client), Life: life, Random: live.Draw(w.p, client, start),
+	s := &live.Seat{Plan: w.p, Client: client, Start: start, Clock: w.clockOf(client), Life: life, Random: live.Draw(w.p, client, start), Prefix: w.lock.Prefix,
 		Holder: func(name string) string { return w.holder(client, name) }}
 	for n, link := range w.links[client] {
 		if !w.p.Lists(client).Has(n) {
