@@ -21,6 +21,8 @@ var (
 	ErrBusy = errors.New("server is busy running a script")
 	// ErrReadOnly: the server is a replica. A lock needs independent masters.
 	ErrReadOnly = errors.New("server is a replica, not a master")
+	// ErrUnreplicated: the server is a primary, and not enough of its replicas are known to have it.
+	ErrUnreplicated = errors.New("not replicated")
 	// ErrMisconf: the server refuses writes because it cannot persist.
 	ErrMisconf = errors.New("server refuses writes because it cannot save to disk")
 	// ErrOutOfMemory: the server has reached maxmemory.

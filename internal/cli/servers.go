@@ -14,21 +14,38 @@ import (
 	"github.com/redquorum/redquorum/node/redisnode"
 )
 
-// List returns what stands between the commas of a text, without empty ones.
+// List returns what stands between the commas of a text, without empty ones. The Sentinels of one URL stay
+// together.
 func List(text string) (list []string) {
 	for one := range strings.SplitSeq(text, ",") {
-		if one = strings.TrimSpace(one); one != "" {
+		last := len(list) - 1
+		switch one = strings.TrimSpace(one); {
+		case one == "":
+		case last >= 0 && endsInSentinels(list[last]):
+			list[last] += "," + one
+		default:
 			list = append(list, one)
 		}
 	}
 	return list
 }
 
+// endsInSentinels reports whether u is a URL for Sentinel, cut off in its list of these.
+func endsInSentinels(u string) bool {
+	scheme, rest, ok := strings.Cut(u, "://")
+	return ok && strings.HasSuffix(scheme, "sentinel") && !strings.Contains(rest, "/")
+}
+
 // Servers returns how to reach servers, given as URLs, host or host:port. Its error is one of usage, and shows no password.
-func Servers(urls []string) (all []*redis.Options, err error) {
+func Servers(urls []string) ([]*redis.Options, error) { return each(urls, redisnode.ParseURL) }
+
+// Nodes is Servers where these may have replicas.
+func Nodes(urls []string) ([]redisnode.Server, error) { return each(urls, redisnode.Parse) }
+
+func each[T any](urls []string, parse func(string) (T, error)) (all []T, err error) {
 	for i, u := range urls {
-		o, err := redisnode.ParseURL(withPort(u))
-		if odd := stray(u); odd != "" && (err != nil || o.Network != "unix") {
+		o, err := parse(withPort(u))
+		if odd := stray(u); odd != "" && (err != nil || !strings.HasPrefix(u, "unix://")) {
 			err = errors.New(odd)
 		}
 		if err != nil {

@@ -11,12 +11,13 @@
 //
 // Every connection must lead to the same server, which is a node of its own, independent of the
 // others. After a failover an address or a tunnel may lead to another server that has forgotten
-// locks: do not use one that moves.
+// locks: do not use one that moves, except with Options.Replicas.
 package redisconn
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"time"
@@ -58,6 +59,11 @@ type Options struct {
 	// Logger gets a line when a node goes down, comes up, or begins a new life. By default
 	// nothing is logged.
 	Logger *slog.Logger
+
+	// Replicas is how many replicas the server has, all of them counted. With it the node is one primary
+	// with replicas, and dial may lead to another of these after a failover: see package redisnode.
+	// All programs must have the same.
+	Replicas int
 }
 
 // timeout is for how long a connection may be made and greeted.
@@ -76,6 +82,8 @@ func New(dial func(context.Context) (net.Conn, error), o Options) (node.Node, er
 		return nil, errors.New("redisconn: no dialer")
 	case o.Name == "":
 		return nil, errors.New("redisconn: Options.Name is needed, such as the server's address")
+	case o.Replicas < 0:
+		return nil, fmt.Errorf("redisconn: Options.Replicas is %d; it must not be below 0", o.Replicas)
 	}
 	renews := o.Credentials != nil
 	if !renews {
@@ -83,6 +91,6 @@ func New(dial func(context.Context) (net.Conn, error), o Options) (node.Node, er
 	}
 	return courier.ToServer(
 		courier.Target{Dial: dial, Credentials: o.Credentials, DB: o.DB, ClientName: o.ClientName, Renews: renews, Timeout: timeout},
-		courier.Options{Name: o.Name, Clock: o.Clock, Queue: o.Queue, Logger: o.Logger},
+		courier.Options{Name: o.Name, Clock: o.Clock, Queue: o.Queue, Logger: o.Logger, Replicas: o.Replicas},
 	), nil
 }

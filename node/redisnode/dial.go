@@ -41,6 +41,11 @@ type Options struct {
 	// Logger gets a line when a node goes down, comes up, or begins a new life. By default
 	// nothing is logged.
 	Logger *slog.Logger
+
+	// Replicas is how many replicas the server has, all of them counted. With it the node is one primary
+	// with replicas, and may lead to another of these after a failover: see the package's documentation.
+	// All programs must have the same.
+	Replicas int
 }
 
 // Dial returns a node for each URL, in order. It checks all URLs, but does not connect:
@@ -48,22 +53,33 @@ type Options struct {
 //
 // A URL is redis://user:password@host:port/db, rediss:// for TLS, or
 // unix://user:password@/path/to/socket?db=0; host:port alone is redis://host:port.
-// [redis.ParseURL] says which settings can follow as a query. An error says which URL is
+// [redis.ParseURL] says which settings can follow as a query.
+//
+// The setting replicas is [Options.Replicas]: redis://primary:6379?replicas=2. Then the address may be one
+// that moves to the new primary when there is a failover. To ask Sentinels for the address, use
+// sentinel://user:password@s1:26379,s2:26379/mymaster/db?replicas=2, where mymaster is the primary's name there;
+// with TLS rediss+sentinel://. User and password are those of Redis. Those of the Sentinels, if they have any, are
+// the settings sentinel_username and sentinel_password. A Sentinel without a port has 26379.
+//
+// An error says which URL is
 // wrong and how, but shows nothing of it: a password may be in any part of a malformed one.
 func Dial(urls ...string) ([]node.Node, error) {
-	parsed := make([]*redis.Options, len(urls))
+	servers := make([]Server, len(urls))
 	var wrong []error
 	for i, u := range urls {
-		o, err := ParseURL(u)
-		if err != nil {
-			wrong = append(wrong, fmt.Errorf("redisnode: server %d of %d: %w", i+1, len(urls), err))
+		var err error
+		if servers[i], err = Parse(u); err != nil {
+			wrong = append(wrong, numbered(i, urls, err))
 		}
-		parsed[i] = o
 	}
 	if err := errors.Join(wrong...); err != nil {
 		return nil, err
 	}
-	return DialOptions(parsed...)
+	return DialServers(servers...)
+}
+
+func numbered[T any](i int, of []T, err error) error {
+	return fmt.Errorf("redisnode: server %d of %d: %w", i+1, len(of), err)
 }
 
 // DialOptions returns a node for each server, as [Dial] does. Use it for settings that a URL
@@ -71,26 +87,51 @@ func Dial(urls ...string) ([]node.Node, error) {
 // Dialer takes the node over any connection, such as an SSH tunnel or the dialer of another client
 // of Redis. It then does TLS itself. OnConnect is refused, as the connections are not go-redis's.
 func DialOptions(options ...*redis.Options) ([]node.Node, error) {
+	servers := make([]Server, len(options))
 	for i, o := range options {
-		if o.OnConnect != nil {
-			return nil, fmt.Errorf("redisnode: server %d of %d: %w", i+1, len(options), errOnConnect)
-		}
+		servers[i].Options = o
 	}
-	nodes := make([]node.Node, len(options))
-	for i, given := range options {
-		o := *given
-		if o.Network == "" {
-			o.Network = "tcp"
+	return DialServers(servers...)
+}
+
+// DialServers returns a node for each server, as [Dial] does.
+func DialServers(servers ...Server) ([]node.Node, error) {
+	nodes := make([]node.Node, len(servers))
+	for i, s := range servers {
+		var err error
+		if nodes[i], err = s.dial(); err != nil {
+			for _, n := range nodes[:i] {
+				n.Close()
+			}
+			return nil, numbered(i, servers, err)
 		}
-		if o.Dialer == nil {
-			o.Dialer = dialer(o.TLSConfig)
-		}
-		if o.DialTimeout <= 0 {
-			o.DialTimeout = time.Second
-		}
-		nodes[i] = courier.ToServer(directly(&o), courier.Options{Name: nameOf(&o)})
 	}
 	return nodes, nil
+}
+
+// A Server says how to reach a server, and how many replicas it has. [Parse] takes it from a URL.
+type Server struct {
+	*redis.Options
+	Replicas int // see Options.Replicas
+}
+
+func (s Server) dial() (node.Node, error) {
+	o := *s.Options
+	switch {
+	case o.OnConnect != nil:
+		return nil, errOnConnect
+	case o.Network == ofSentinel && s.Replicas == 0:
+		return nil, errNoReplicas
+	case o.Network == "":
+		o.Network = "tcp"
+	}
+	if o.Dialer == nil {
+		o.Dialer = dialer(o.TLSConfig)
+	}
+	if o.DialTimeout <= 0 {
+		o.DialTimeout = time.Second
+	}
+	return courier.ToServer(directly(&o), courier.Options{Name: nameOf(&o), Replicas: s.Replicas}), nil
 }
 
 var errOnConnect = errors.New("OnConnect needs a connection of go-redis, and a node's are its own: leave it out, or do the same in the Dialer")
@@ -170,18 +211,23 @@ func dialer(config *tls.Config) func(context.Context, string, string) (net.Conn,
 // stays the caller's: New does not close it, and sends nothing over a [redis.Client] or a
 // [redis.ClusterClient]. The package documentation says which options are copied.
 //
-// New refuses a [redis.Ring], as it would forget the locks of a server that is down, and
-// clients for Sentinel: after a failover they lead to another server, while the old one
-// still grants locks.
+// A client of [redis.NewFailoverClient], for Sentinel, needs Options.Replicas, and must stay open. If there are
+// several, give each an Options.Name.
+//
+// New refuses a [redis.Ring], as it would forget the locks of a server that is down, and Options.Replicas
+// with anything but a [redis.Client].
 func New(client redis.UniversalClient, opts Options) (node.Node, error) {
 	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, errors.New("redisnode: no client")
 	}
+	if _, single := client.(*redis.Client); opts.Replicas < 0 || opts.Replicas > 0 && !single {
+		return nil, fmt.Errorf("redisnode: Options.Replicas is %d, of a %T: it is 0 or more, and for a redis.Client only", opts.Replicas, client)
+	}
 	switch c := client.(type) {
 	case *redis.Client:
 		o := *c.Options()
-		if o.Addr == "FailoverClient" { // of NewFailoverClient
-			return nil, errSentinel
+		if opts.Replicas == 0 && (o.Addr == "FailoverClient" || o.Network == ofSentinel) { // of NewFailoverClient, or Parse
+			return nil, fmt.Errorf("redisnode: %w", errNoReplicas)
 		}
 		if o.OnConnect != nil {
 			return nil, fmt.Errorf("redisnode: %w", errOnConnect)
@@ -209,8 +255,12 @@ func New(client redis.UniversalClient, opts Options) (node.Node, error) {
 	return courier.Through(other, other.timeout, false, courier.Options(opts)), nil
 }
 
-var errSentinel = errors.New("redisnode: a client for Sentinel, or with ClusterSlots of its own, leads to another server after a failover, " +
-	"while the old one may still grant locks: make each master a node, by its own address")
+var (
+	errNoReplicas = errors.New("after a failover Sentinel leads to another server, while the old one may still grant locks: " +
+		"say how many replicas there are, in Options.Replicas or by ?replicas=2 in the URL, or make each master a node, by its own address")
+	errSentinel = errors.New("redisnode: a cluster client for Sentinel, or with ClusterSlots of its own, leads to another server after a failover, " +
+		"while the old one may still grant locks: use NewFailoverClient and Options.Replicas, or make each master a node, by its own address")
+)
 
 func nameOf(o *redis.Options) string {
 	if o.DB == 0 {
@@ -219,9 +269,30 @@ func nameOf(o *redis.Options) string {
 	return o.Addr + "/" + strconv.Itoa(o.DB)
 }
 
+// Parse reads a URL, or host:port, as [Dial] does.
+func Parse(u string) (Server, error) {
+	switch scheme, _, _ := strings.Cut(u, "://"); scheme {
+	case "sentinel", "redis+sentinel", "rediss+sentinel":
+		return parseSentinel(u)
+	}
+	plain, query, _ := strings.Cut(u, "?")
+	settings, err := url.ParseQuery(query)
+	if err != nil || !settings.Has("replicas") {
+		o, err := ParseURL(u)
+		return Server{o, 0}, err
+	}
+	replicas, err := strconv.Atoi(settings.Get("replicas"))
+	if err != nil || replicas < 0 {
+		return Server{}, errors.New("its setting replicas is no number of replicas")
+	}
+	settings.Del("replicas")
+	o, err := ParseURL(strings.TrimSuffix(plain+"?"+settings.Encode(), "?"))
+	return Server{o, replicas}, err
+}
+
 // ParseURL reads a URL, or host:port, as [Dial] does. It is [redis.ParseURL] with errors that
 // quote nothing of the URL: in a malformed URL any part may belong to a password that was not
-// percent-encoded.
+// percent-encoded. The setting replicas, and Sentinel, are for [Parse].
 func ParseURL(u string) (*redis.Options, error) {
 	if !strings.Contains(u, "://") { // redis.ParseURL would take some of these for localhost
 		if !isHostPort(u) {

@@ -71,15 +71,20 @@
 //
 // # Failovers
 //
-// A node has to stay with one server, or with one cluster. Clients for Sentinel
-// (NewFailoverClient, NewFailoverClusterClient) are refused: after a failover they lead to
-// another server. For about ten seconds, or while it is cut off from the Sentinels, the old
-// master does not know that and goes on granting locks to clients that still reach it. A client
-// cannot bound that time, and a promoted server cannot know of these locks. The same goes for an
-// address that moves with a failover: of a proxy, a virtual IP, a DNS name, a Kubernetes Service.
-// redisnode cannot detect these; do not use one.
+// Without Options.Replicas a node has to stay with one server, or with one cluster. After a failover another
+// server grants locks. For about ten seconds, or while it is cut off, the old master does not know that
+// and goes on granting locks to clients that still reach it. A client cannot bound that time, and a
+// promoted server cannot know of these locks. So clients for Sentinel are refused. Addresses that move
+// with a failover are as dangerous: of a proxy, a virtual IP, a DNS name, a Kubernetes Service. redisnode
+// cannot detect these.
 //
-// List the masters by their own addresses instead. Sentinel may watch them nevertheless. While a
+// With Options.Replicas a node is one primary and all of its replicas, and the address may move or be
+// Sentinel's. A grant, an extension and a downgrade count once a majority of primary and replicas is known to have
+// them: both of a pair, two of three. Others are answered with [node.ErrUnreplicated]. So a deposed
+// primary neither grants nor extends, whoever still reaches it. docs/managed.md says what that needs and
+// costs. A cluster, and quorum.Options.NoRestartGuard, do not go with it.
+//
+// Or list the masters by their own addresses. Sentinel may watch them nevertheless. While a
 // listed server is a replica it is ignored, and when it is promoted again it counts from then
 // (see docs/connection.md). Until then the other nodes make up for it.
 //
@@ -98,7 +103,8 @@
 //	    +zadd +zrem +zrange +zrank +zcount +zcard
 //
 // and +select for a database other than 0, +client|setname for a ClientName, +client|list
-// for servers that may be promoted from replicas (see docs/connection.md).
+// for servers that may be promoted from replicas (see docs/connection.md). Options.Replicas needs +wait, and above
+// 1 also +multi, +exec and +client|list.
 // "redquorum doctor" also needs +time, to compare clocks, +pubsub, to find programs of older
 // versions, and --name nightly, to test permissions under a name that the user may use.
 //

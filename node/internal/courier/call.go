@@ -20,12 +20,13 @@ import (
 // Otherwise it belongs to the goroutine that took it out of the queue, until it is in flight,
 // and later to the one that takes it out of flight.
 type call struct {
-	row       *row // nil if kind is asksRole
+	row       *row // nil if kind is asksRole or awaitsReplicas
 	kind      node.Kind
 	mode      node.Mode
 	claims    []node.Claim // the call's own copy
 	wait      node.Wait
 	handover  node.Token
+	round     *replication // if kind is awaitsReplicas
 	deadline  clock.Instant
 	sent      clock.Instant
 	reply     func(node.Reply)

@@ -83,6 +83,10 @@ type server struct {
 	apart clock.Instant       // there are no groups before
 	names map[string]struct{} // scratch of distinct
 
+	replicas    int          // of the server, if it is a primary whose yes needs them
+	replication *replication // of the present link, nil if there is none
+	away        bool         // too few replicas are there: it is not worth to wait for them
+
 	lives   node.LifeTracker // used only by the goroutine that handles replies
 	demoted bool             // likewise: a server has answered as a replica, since the handshake
 	answers []unanswered     // likewise
@@ -94,6 +98,8 @@ type Options struct {
 	Clock  clock.Clock
 	Queue  int
 	Logger *slog.Logger
+
+	Replicas int // only of one server
 }
 
 func (o Options) withDefaults() Options {
@@ -121,14 +127,15 @@ func Through(c Client, timeout time.Duration, renews bool, o Options) node.Node 
 func start(r route, o Options) *server {
 	o = o.withDefaults()
 	s := &server{
-		name:  o.Name,
-		clock: o.Clock,
-		log:   o.Logger.With("node", o.Name),
-		route: r,
-		limit: o.Queue,
-		wake:  make(chan struct{}, 1),
-		armed: clock.Never,
-		names: make(map[string]struct{}),
+		name:     o.Name,
+		clock:    o.Clock,
+		log:      o.Logger.With("node", o.Name),
+		route:    r,
+		limit:    o.Queue,
+		replicas: o.Replicas,
+		wake:     make(chan struct{}, 1),
+		armed:    clock.Never,
+		names:    make(map[string]struct{}),
 	}
 	if r.oneServer() {
 		s.least = eachLeast
@@ -169,7 +176,7 @@ func (s *server) enqueue(cmd node.Command, reply func(node.Reply)) error {
 	case s.down != nil:
 		s.asked = s.clock.Now()
 		return s.down
-	case s.queue.len()+s.flight.len() >= s.limit && adds(cmd.Kind):
+	case s.open() >= s.limit && adds(cmd.Kind):
 		return node.ErrOverloaded
 	}
 	c := s.newCall()
@@ -178,6 +185,15 @@ func (s *server) enqueue(cmd node.Command, reply func(node.Reply)) error {
 	s.arm(c.deadline)
 	s.rouse()
 	return nil
+}
+
+// open is how many calls have no answer yet. s.mu is held.
+func (s *server) open() int {
+	n := s.queue.len() + s.flight.len()
+	if s.replication != nil {
+		n += len(s.replication.held)
+	}
+	return n
 }
 
 // adds reports whether a command starts a new lock, or reads. Commands that keep or end locks
@@ -227,6 +243,9 @@ func (s *server) Close() error {
 		}
 		for _, c := range s.queue.calls() {
 			open = c.answer(open, node.Reply{Err: node.ErrClosed, Unsent: !c.apart})
+		}
+		if s.replication != nil {
+			open = s.replication.answer(open, node.ErrClosed, all)
 		}
 		s.queue = fifo{}
 		s.timer.Stop()
@@ -299,8 +318,17 @@ func (s *server) converse() (met bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	s.restore(l)
-	s.abandon(l.carry(s, life))
+	if s.replicas == 0 {
+		s.restore(l, nil)
+		s.abandon(l.carry(s, life))
+		return true, nil
+	}
+	r, err := l.(*stream).replicate(s.ctx, s, life, texts[0])
+	if err != nil {
+		return false, err
+	}
+	s.restore(l, r)
+	s.abandon(r.during(func() error { return l.carry(s, life) }))
 	return true, nil
 }
 
@@ -333,10 +361,10 @@ func (s *server) fail(err error) (quiet bool) {
 }
 
 // restore accepts commands again, for l.
-func (s *server) restore(l link) {
+func (s *server) restore(l link, r *replication) {
 	s.mu.Lock()
 	failed := s.failed
-	s.down, s.failed, s.link, s.heard = nil, false, l, s.clock.Now()
+	s.down, s.failed, s.link, s.replication, s.heard = nil, false, l, r, s.clock.Now()
 	s.mu.Unlock()
 	s.watch.poke()
 	if failed {
@@ -353,7 +381,10 @@ func (s *server) abandon(err error) {
 		open = c.answer(open, node.Reply{Err: err})
 		s.recycle(c)
 	}
-	s.flight, s.link = fifo{}, nil
+	if s.replication != nil {
+		open = s.replication.answer(open, err, all)
+	}
+	s.flight, s.link, s.replication = fifo{}, nil, nil
 	s.mu.Unlock()
 	tell(open)
 }
@@ -449,6 +480,9 @@ func (s *server) take(batch []*call) []*call {
 	if s.least > 0 && now >= s.apart {
 		s.gather(batch)
 	}
+	if r := s.replication; r != nil {
+		batch = r.join(batch)
+	}
 	for _, c := range batch {
 		s.flight.push(c)
 	}
@@ -533,6 +567,10 @@ func (s *server) settle(results []result, life *node.Life) (good bool) {
 			break
 		}
 		first := s.flight.calls()[0]
+		if first.kind == awaitsReplicas {
+			s.replication.settle(whole, &to)
+			continue
+		}
 		n, group := first.size(), first.together > 0
 		apart := group && s.refusedTogether(whole.err, now)
 		for i := range n {
@@ -574,14 +612,22 @@ func (s *server) settleOne(c *call, got result, apart bool, to *settlement) {
 		to.again = append(to.again, c)
 		return
 	}
-	r, breaks := c.outcome(got.val, got.err, to.life)
+	life := to.life
+	if s.replication != nil && c.kind != node.Extend {
+		life = s.replication.grants
+	}
+	r, breaks := c.outcome(got.val, got.err, life)
 	to.good = to.good && !breaks
 	if errors.Is(r.Err, node.ErrReadOnly) {
 		s.distrust()
 	} else if s.demoted && r.Err == nil {
 		r = node.Reply{Err: errDemoted}
 	}
-	to.open = c.answer(to.open, r)
+	if s.replication != nil && !c.answered && needsReplicas(c.kind, r) {
+		s.replication.hold(held{deadline: c.deadline, reply: c.reply, with: r})
+	} else {
+		to.open = c.answer(to.open, r)
+	}
 	s.recycle(c)
 }
 

@@ -58,6 +58,9 @@ func (s *server) expire() {
 		s.recycle(c)
 		return false
 	})
+	if s.replication != nil {
+		late, next = s.replication.expire(late, now, next)
+	}
 	if s.flight.len() > 0 {
 		if end := s.silentUntil(); end <= now {
 			s.link.abort()

@@ -142,7 +142,7 @@ func TestApart(t *testing.T) {
 				t.Errorf("%v: was sent, and is said to be unsent", tt.whole)
 			}
 		}
-		s.restore(nil)
+		s.restore(nil, nil)
 		for _, want := range map[bool][]int{true: {0, 3}, false: {3, 3}}[tt.pause] {
 			for i := range 3 {
 				cmd := node.Command{Kind: node.Acquire, TTL: time.Second, Deadline: clock.Never,

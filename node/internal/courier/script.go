@@ -210,8 +210,12 @@ func (c *call) write(w *words, what word, of *node.Claim) {
 //
 // life is the ID of the server's, if it is known.
 func (c *call) append(w *words, asText bool, life string) {
-	if c.kind == asksRole {
+	switch c.kind {
+	case asksRole:
 		w.command("info", "replication")
+		return
+	case awaitsReplicas:
+		c.round.appendRound(w, c.round.need, loneWait)
 		return
 	}
 	args := len(c.row.args) + len(c.claims)*len(c.row.each)

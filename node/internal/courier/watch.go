@@ -28,6 +28,9 @@ const (
 
 	// refusedFor is for how long a channel that was not permitted is not tried again.
 	refusedFor = 30 * time.Second
+
+	// turnWait is how long a hand-over may wait for replicas.
+	turnWait = 500 * time.Millisecond
 )
 
 // A watcher keeps one subscription connection for all names of a node. Two
@@ -66,11 +69,13 @@ type watch struct {
 
 // call wakes unless stop came first. It holds the watch's lock meanwhile, so that stop cannot
 // return between the check and the call.
-func (w *watch) call(message string) {
+func (w *watch) call(message string) { w.do(func() { w.wake(message) }) }
+
+func (w *watch) do(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.stopped {
-		w.wake(message)
+		f()
 	}
 }
 
@@ -97,11 +102,32 @@ func (s *server) Watch(name string, mode node.Mode, wake func()) (stop func()) {
 
 // Listen implements node.Node. hear must not call its own stop.
 func (s *server) Listen(process string, hear func(node.Turn)) (stop func()) {
-	return s.watch.add(node.WaiterChannel(process), &watch{wake: func(message string) {
-		if turn, ok := s.turn(message); ok {
+	one := new(watch)
+	one.wake = func(message string) {
+		switch turn, ok := s.turn(message); {
+		case !ok:
+		case turn.Life != nil && s.replicas > 0:
+			s.holdTurn(turn, func(life *node.Life) { turn.Life = life; hear(turn) }, one)
+		default:
 			hear(turn)
 		}
-	}})
+	}
+	return s.watch.add(node.WaiterChannel(process), one)
+}
+
+// holdTurn tells to of a hand-over once enough replicas have it, or without a Life if that is not known.
+func (s *server) holdTurn(turn node.Turn, hear func(*node.Life), to *watch) {
+	s.mu.Lock()
+	r := s.replication
+	holds := r != nil && !s.closed && r.life.ID == turn.Life.ID
+	if holds {
+		r.hold(held{turn: true, deadline: s.clock.Now().Add(turnWait), with: node.Reply{Status: node.Granted},
+			reply: func(r node.Reply) { to.do(func() { hear(r.Life) }) }})
+	}
+	s.mu.Unlock()
+	if !holds {
+		hear(nil)
+	}
 }
 
 // turn reads a message to a process. A hand-over has a Life only if its run_id is the one that

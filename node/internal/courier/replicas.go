@@ -1,0 +1,494 @@
+package courier
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+)
+
+const (
+	// roundWait is for how long a round waits at most; then the next one follows.
+	roundWait = 100 * time.Millisecond
+
+	// The round of a lone caller goes over the link if the last round was quick. It waits for loneWait at
+	// most, as it blocks what follows.
+	quick    = 5 * time.Millisecond
+	loneWait = 10 * time.Millisecond
+
+	// A replica acknowledges once a second by itself. One that has not for awayAfter is away.
+	awayAfter = 3
+
+	// While an age below settled is the reason why a round may not count for a grant, rounds wait for
+	// all replicas, for patience at most. If that was in vain they do not for vainFor.
+	settled  = 10 * time.Minute
+	patience = 5 * time.Millisecond
+	vainFor  = time.Second
+)
+
+// A replication holds back each yes of a primary until enough of its replicas have it, and answers it
+// otherwise with an error. It belongs to one link, and has a connection of its own to the same server, as
+// WAIT blocks a connection.
+//
+// In a round the server is asked, in this order, for its offset, to wait until replicas have acknowledged that,
+// and which replicas have. All that was answered before the round was sent is below that offset. Only INFO is
+// evidence: WAIT counts a replica twice that has two connections. The server has been a master, without a
+// promotion, from the link's handshake to the round if its replid is still the same.
+//
+// Of primary and replicas a majority is needed. A replica follows one server at a time, so two servers
+// cannot both have a majority. But a replica may have moved here a moment ago, and have confirmed a lock to
+// another server before. So if not all replicas are needed, a grant counts only those that have followed
+// for long enough: its Life is Born when the youngest of them began to. package quorum does the rest.
+type replication struct {
+	server *server
+	link   *stream
+	conn   *wire
+	in     incoming
+	out    words
+	kick   chan struct{} // there is something to do
+	life   *node.Life    // as of the handshake
+	replid string        // likewise
+	count  int           // of replicas
+	need   int           // so many of them
+	size   int           // of a round, in replies
+	began  clock.Instant
+
+	// Guarded by the server's mu.
+	grants *node.Life // the life of a grant
+	held   []held
+	holds  int                      // how many were held so far
+	short  error                    // why the last round was short; nil if it was not
+	left   error                    // why the link is left
+	quick  bool                     // the last round was
+	lone   *call                    // the round that is in flight over the link
+	said   replies                  // to that
+	since  map[string]clock.Instant // by the ID of a replica's connection: since when it follows, at the latest
+	young  bool                     // a round should wait for all replicas
+	retry  clock.Instant            // but not before
+}
+
+// A held reply is a yes, or a lock that was handed over, which too few replicas are known to have.
+type held struct {
+	number   int // of all that were held
+	deadline clock.Instant
+	reply    func(node.Reply)
+	with     node.Reply
+	turn     bool // it did not come over the link
+}
+
+// awaitsReplicas is the kind of the call that stands for a round over the link.
+const awaitsReplicas node.Kind = 255
+
+var errMoved = fmt.Errorf("%w: its address leads to another server now, or the server was promoted or demoted", node.ErrUnreachable)
+
+// needed is how many of so many replicas make a majority with their primary.
+func needed(replicas int) int { return (replicas + 1) / 2 }
+
+// needsReplicas reports whether a reply says that a lock is there, or lives longer.
+func needsReplicas(kind node.Kind, r node.Reply) bool {
+	return r.Status == node.Granted || r.Status == node.Done && (kind == node.Extend || kind == node.Downgrade)
+}
+
+// replicate begins the replication of a link to a server that has said text.
+func (t *stream) replicate(ctx context.Context, s *server, life *node.Life, text string) (*replication, error) {
+	r := &replication{server: s, link: t, in: newIncoming(), kick: make(chan struct{}, 1), life: life, grants: life,
+		replid: field(text, "master_replid"), count: s.replicas, need: needed(s.replicas), size: 4, began: s.clock.Now()}
+	if r.aged() {
+		r.size = 7
+	}
+	if life == nil || r.replid == "" {
+		return nil, fmt.Errorf("%w: it does not tell its run_id, uptime or master_replid", node.ErrUnsupported)
+	}
+	w, answers, err := t.route.begin(ctx, []string{"info", "server"})
+	if err != nil {
+		return nil, handshakeError(err, s.route.renews())
+	}
+	r.conn = w
+	found, err := r.round(0, 0)
+	if said, _ := answers[0].val.(string); field(said, "run_id") != life.ID {
+		err = errMoved
+	}
+	if err != nil {
+		t.route.drop(w)
+		return nil, err
+	}
+	r.conclude(found, 0, quick, all)
+	return r, nil
+}
+
+// aged reports whether a grant counts only replicas that have followed for long.
+func (r *replication) aged() bool { return r.need < r.count }
+
+// hold keeps a reply back. The server's mu is held.
+func (r *replication) hold(h held) {
+	r.holds++
+	h.number = r.holds
+	r.held = append(r.held, h)
+	r.server.arm(h.deadline)
+	if h.turn || r.lone == nil {
+		r.poke()
+	}
+}
+
+func (r *replication) poke() {
+	select {
+	case r.kick <- struct{}{}:
+	default:
+	}
+}
+
+// answer appends those held replies to list that go, as they are or with err. The server's mu is held.
+func (r *replication) answer(list []unanswered, err error, goes func(*held) bool) []unanswered {
+	r.held = slices.DeleteFunc(r.held, func(h held) bool {
+		if !goes(&h) {
+			return false
+		}
+		switch {
+		case err != nil:
+			h.with = node.Reply{Err: err}
+		case h.with.Status == node.Granted:
+			h.with.Life = r.grants
+		}
+		list = append(list, unanswered{h.reply, h.with})
+		return true
+	})
+	return list
+}
+
+func all(*held) bool { return true }
+
+// expire answers what is held for too long, and returns when it has to be called next. The server's mu is held.
+func (r *replication) expire(list []unanswered, now, next clock.Instant) ([]unanswered, clock.Instant) {
+	list = r.answer(list, cmp.Or(r.short, node.ErrTimeout), func(h *held) bool { return h.deadline <= now })
+	for i := range r.held {
+		next = min(next, r.held[i].deadline)
+	}
+	return list, next
+}
+
+// run makes rounds until ended. It returns why it gave up.
+func (r *replication) run(ended <-chan struct{}) error {
+	ticker := time.NewTicker(restAfter)
+	defer ticker.Stop()
+	for {
+		rested := false
+		select {
+		case <-r.kick:
+		case <-ticker.C: // as the link does
+			rested = true
+		case <-ended:
+			return nil
+		}
+		for {
+			want, wait, last, ok := r.plan()
+			if !ok && !rested {
+				break
+			}
+			rested = false
+			began := time.Now()
+			found, err := r.round(want, wait)
+			if err != nil {
+				return err
+			}
+			took := time.Since(began)
+			r.conclude(found, want, took, func(h *held) bool { return h.number <= last })
+			if want > 0 && found.have < r.need { // WAIT may have counted one replica twice, and returned at once
+				r.server.sleep(max(0, patience-took))
+			}
+		}
+	}
+}
+
+// plan says for how many replicas the next round waits and for how long, and up to which number it decides. It reports
+// whether replies are held.
+func (r *replication) plan() (want int, wait time.Duration, last int, holds bool) {
+	s := r.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock.Now()
+	for i := range r.held {
+		wait = max(wait, min(roundWait, r.held[i].deadline.Sub(now)))
+	}
+	switch {
+	case s.away || len(r.held) == 0:
+		return 0, 0, r.holds, len(r.held) > 0
+	case r.patient(now):
+		r.retry = now.Add(vainFor)
+		return len(r.since), min(wait, patience), r.holds, true
+	}
+	return r.need, wait, r.holds, true
+}
+
+// patient reports whether a round should wait for all replicas.
+func (r *replication) patient(now clock.Instant) bool { return r.young && now >= r.retry }
+
+// conclude answers held replies by what a round has found that waited for so many replicas.
+func (r *replication) conclude(found tally, want int, took time.Duration, of func(*held) bool) {
+	s := r.server
+	s.mu.Lock()
+	open, was := r.decide(found, want, took, of), s.away
+	away := found.present < r.need
+	s.away = away
+	if away && s.clock.Now().Sub(r.began) > lasting {
+		r.left = r.short
+	}
+	leave := r.left != nil
+	s.mu.Unlock()
+	tell(open)
+	switch {
+	case away && !was:
+		s.log.Warn("too few replicas follow the server", "follow", found.present, "needed", r.need)
+	case was && !away:
+		s.log.Info("enough replicas follow the server again")
+	}
+	if leave {
+		r.link.leave(s) // the address may lead to another server by now
+	}
+}
+
+// decide returns the replies that are to be given after a round. The server's mu is held.
+func (r *replication) decide(found tally, want int, took time.Duration, of func(*held) bool) (open []unanswered) {
+	switch {
+	case found.have >= r.need:
+		r.short, r.quick = nil, took < quick
+		r.ages(found)
+		return r.answer(nil, nil, of)
+	case want == 0 && found.present >= r.need: // it was not to wait
+		return nil
+	}
+	r.quick = false
+	r.short = fmt.Errorf("%w: only %d of %d replicas have it", node.ErrUnreplicated, found.have, r.count)
+	if found.present < r.need {
+		open = r.answer(nil, r.short, of)
+	}
+	return open
+}
+
+// ages learns since when the replicas follow that are needed, if so many have what a round was for. CLIENT LIST
+// tells the ages of their connections, but not which is whose. Of the oldest i at least i-(all-have) are
+// those of different replicas that have it. So the one that counts is number need+all-have. The server's mu is held.
+func (r *replication) ages(found tally) {
+	if !r.aged() {
+		return
+	}
+	now := r.server.clock.Now()
+	seen := make(map[string]clock.Instant, len(found.ages))
+	var since []clock.Instant
+	for id, age := range found.ages {
+		at := now.Add(-max(0, age-time.Second))
+		if before, ok := r.since[id]; ok {
+			at = min(at, before)
+		}
+		seen[id] = at
+		since = append(since, at)
+	}
+	slices.Sort(since)
+	born, best := now, now
+	if len(since) >= found.have {
+		born, best = since[r.need+len(since)-found.have-1], since[r.need-1]
+	}
+	if born == best {
+		r.retry = now
+	}
+	r.since, r.young = seen, born > best && now.Sub(born) < settled
+	if born = max(born, r.life.Born); born != r.grants.Born {
+		r.grants = &node.Life{ID: r.life.ID, Born: born}
+	}
+}
+
+// join appends a round to the batch of a lone caller. The server's mu is held.
+func (r *replication) join(batch []*call) []*call {
+	s, n, now := r.server, len(batch), r.server.clock.Now()
+	if n == 2 && batch[0].kind == asksRole {
+		n = 1
+	}
+	if n != 1 || !r.quick || r.patient(now) || len(r.held) > 0 || s.flight.len() > 0 || s.queue.len() > 0 {
+		return batch
+	}
+	switch batch[len(batch)-1].kind {
+	case node.Acquire, node.Extend, node.Downgrade:
+		r.lone, r.said = &call{kind: awaitsReplicas, round: r, answered: true, sent: now, deadline: now.Add(loneWait)}, replies{}
+		return append(batch, r.lone)
+	}
+	return batch
+}
+
+// settle takes one reply to a round over the link, and decides when it was the last. The server's mu is held.
+func (r *replication) settle(got result, to *settlement) {
+	err := r.said.add(got)
+	if r.said.n < r.size {
+		return
+	}
+	r.server.flight.pop()
+	r.lone, r.quick = nil, false
+	found, bad := r.judge(r.said)
+	if err == nil && bad == nil {
+		to.open = append(to.open, r.decide(found, r.need, 0, func(h *held) bool { return !h.turn })...)
+	}
+	if !r.quick {
+		r.poke() // the next round finds out why
+	}
+}
+
+// during makes rounds while carry carries the link. It returns why this ended.
+func (r *replication) during(carry func() error) error {
+	ended, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		err := r.run(ended)
+		select {
+		case <-ended:
+			err = nil
+		case <-r.server.ctx.Done():
+			err = nil
+		default:
+			r.server.log.Warn("replicas cannot be asked for", "err", show(err))
+			r.link.abort()
+		}
+		done <- err
+	}()
+	err := carry()
+	close(ended)
+	r.link.route.drop(r.conn)
+	why := <-done
+	return cmp.Or(why, r.left, err)
+}
+
+// publishNothing is a write that reaches the replicas and no disk. Since Redis 7.2 and in Valkey WAIT waits
+// for the last write of its own connection, not for what others wrote before.
+var publishNothing = []string{"publish", node.WaiterPrefix + "replicas", ""}
+
+// appendRound appends the commands of a round to w.
+func (r *replication) appendRound(w *words, want int, wait time.Duration) {
+	w.command("info", "replication")
+	w.command(publishNothing...)
+	w.command("wait", strconv.Itoa(want), strconv.FormatInt(max(1, wait.Milliseconds()), 10))
+	if !r.aged() {
+		w.command("info", "replication")
+		return
+	}
+	w.command("multi") // so that both are of one moment
+	w.command("info", "replication")
+	w.command("client", "list", "type", "replica")
+	w.command("exec")
+}
+
+// replies are those to a round that have come.
+type replies struct {
+	n             int
+	before, after string // the first and the last
+}
+
+func (p *replies) add(got result) error {
+	text, _ := got.val.(string)
+	list, _ := got.val.([]any) // of EXEC
+	for _, part := range list {
+		if err, ok := part.(error); ok {
+			got.err = err
+		}
+		one, _ := part.(string)
+		text += one
+	}
+	if p.n == 0 {
+		p.before = text
+	}
+	p.after = text
+	p.n++
+	return got.err
+}
+
+// round makes one round over the replication's own connection.
+func (r *replication) round(want int, wait time.Duration) (found tally, err error) {
+	r.out = r.out[:0]
+	r.appendRound(&r.out, want, wait)
+	r.conn.SetDeadline(time.Now().Add(wait + r.link.route.Timeout))
+	_, err = r.conn.Write(r.out)
+	var said replies
+	for err == nil && said.n < r.size {
+		var came []result
+		came, err = r.in.read(r.conn)
+		for _, got := range came {
+			err = cmp.Or(said.add(got), err)
+		}
+		if err == nil {
+			err = r.in.makeRoom(nil)
+		}
+	}
+	if err != nil {
+		return found, connectError(err)
+	}
+	return r.judge(said)
+}
+
+// judge says what a round has found, or why the server's answers no longer count.
+func (r *replication) judge(said replies) (tally, error) {
+	at, err := strconv.ParseInt(field(said.before, "master_repl_offset"), 10, 64)
+	found := tallyOf(said.after, at)
+	switch {
+	case err != nil:
+		return found, connectError(ErrProtocol)
+	case field(said.after, "role") != "master" || field(said.after, "master_replid") != r.replid:
+		return found, errMoved
+	case found.listed > r.count:
+		return found, fmt.Errorf("%w: it has %d replicas, and Replicas is %d", node.ErrUnsupported, found.listed, r.count)
+	}
+	return found, nil
+}
+
+// A tally is what a round has found of the replicas, each address counted once.
+type tally struct {
+	listed  int
+	present int                      // have acknowledged something in the last seconds
+	have    int                      // have acknowledged the offset
+	ages    map[string]time.Duration // of their connections, by ID, in whole seconds
+}
+
+// tallyOf reads INFO replication, and CLIENT LIST.
+func tallyOf(text string, offset int64) (found tally) {
+	present, have, listed := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	found.ages = map[string]time.Duration{}
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, "id="); ok {
+			id, _, _ := strings.Cut(rest, " ")
+			found.ages[id] = connectedFor(line)
+		}
+		key, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if !strings.HasPrefix(key, "slave") || !strings.HasPrefix(rest, "ip=") {
+			continue
+		}
+		of := map[string]string{}
+		for _, part := range strings.Split(rest, ",") {
+			name, value, _ := strings.Cut(part, "=")
+			of[name] = value
+		}
+		addr := net.JoinHostPort(of["ip"], of["port"])
+		listed[addr] = true
+		if of["state"] != "online" {
+			continue
+		}
+		if lag, err := strconv.Atoi(of["lag"]); err == nil && lag < awayAfter {
+			present[addr] = true
+		}
+		if at, err := strconv.ParseInt(of["offset"], 10, 64); err == nil && at >= offset {
+			have[addr] = true
+		}
+	}
+	found.listed, found.present, found.have = len(listed), len(present), len(have)
+	return found
+}
+
+// field is the value of a line of INFO.
+func field(text, key string) string {
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, key); ok && strings.HasPrefix(rest, ":") {
+			return strings.TrimSpace(rest[1:])
+		}
+	}
+	return ""
+}

@@ -1,0 +1,458 @@
+package courier
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+)
+
+// A follower is one replica's connection to a primary.
+type follower struct {
+	addr   string
+	stays  bool // it acknowledges nothing more
+	lag    int
+	offset int
+	since  time.Time
+}
+
+// A primary is the script of a wireServer with replicas.
+type primary struct {
+	*wireServer
+	n         node.Node
+	role      string
+	replid    string
+	offset    int
+	followers []*follower
+	waited    func() // after each WAIT
+	queued    bool   // in MULTI
+	waits     []string
+}
+
+// primaryOf runs f with a node of a primary that has so many replicas, which it lists, each for a minute.
+func primaryOf(t *testing.T, replicas int, f func(t *testing.T, p *primary)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		p := &primary{wireServer: &wireServer{heard: make(map[string]int)}, role: "master", replid: "a1", waited: func() {}}
+		for i := range replicas {
+			p.followers = append(p.followers, &follower{addr: fmt.Sprintf("ip=10.0.0.%d,port=6379", i), since: time.Now().Add(time.Duration(i) - time.Minute)})
+		}
+		p.answer = p.says
+		p.n = ToServer(target(p.dial, ""), Options{Clock: clock.Runtime(), Replicas: replicas})
+		defer time.Sleep(time.Minute) // the server may be about to answer
+		defer p.n.Close()
+		f(t, p)
+	})
+}
+
+func (p *primary) change(f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f()
+}
+
+func bulk(text string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(text), text) }
+
+// says is the answer of the primary. Each script is a write.
+func (p *primary) says(command string, words []string) string {
+	if p.queued && command != "exec" {
+		return "+QUEUED\r\n"
+	}
+	switch command {
+	case "evalsha", "eval":
+		p.offset += 10
+		if !slices.Contains(words, "acquire") { // the owner: see asks
+			return bulk("1")
+		}
+	case "publish":
+		p.offset++
+		return ":0\r\n"
+	case "wait":
+		p.waits = append(p.waits, words[1])
+		return p.wait(words)
+	case "multi":
+		p.queued = true
+		return "+OK\r\n"
+	case "exec":
+		p.queued = false
+		return "*2\r\n" + bulk(p.info()) + bulk(p.list())
+	case "client":
+		return bulk(p.list())
+	case "info":
+		if words[1] == "replication" {
+			return bulk(p.info())
+		}
+	}
+	return ""
+}
+
+// wait has all acknowledge what they do, and answers late if these are too few.
+func (p *primary) wait(words []string) string {
+	want, _ := strconv.Atoi(words[1])
+	ms, _ := strconv.Atoi(words[2])
+	have := 0
+	for _, f := range p.followers {
+		if !f.stays {
+			f.offset, have = p.offset, have+1
+		}
+	}
+	if have < want {
+		p.late.Store(int64(ms) * int64(time.Millisecond))
+	}
+	p.waited()
+	return fmt.Sprintf(":%d\r\n", have)
+}
+
+func (p *primary) info() string {
+	text := fmt.Sprintf("role:%s\r\nconnected_slaves:%d\r\n", p.role, len(p.followers))
+	for i, f := range p.followers {
+		text += fmt.Sprintf("slave%d:%s,state=online,offset=%d,lag=%d\r\n", i, f.addr, f.offset, f.lag)
+	}
+	return text + fmt.Sprintf("master_replid:%s\r\nmaster_repl_offset:%d\r\n", p.replid, p.offset)
+}
+
+func (p *primary) list() (text string) {
+	for _, f := range p.followers {
+		text += fmt.Sprintf("id=%d addr=10.0.0.9:1 age=%d flags=S\n", f.since.UnixNano(), int(time.Since(f.since).Seconds()))
+	}
+	return text
+}
+
+func (p *primary) granted(t *testing.T) {
+	t.Helper()
+	if r := p.asks(node.Acquire); r.Status != node.Granted {
+		t.Errorf("%v %v", r.Status, r.Err)
+	}
+}
+
+// asks submits a command of a kind, and returns the answer.
+func (p *primary) asks(kind node.Kind) node.Reply {
+	replies := make(chan node.Reply, 1)
+	p.n.Submit(node.Command{Kind: kind, Claims: []node.Claim{{Name: "a", Owner: kind.String(), Token: 1}}, TTL: time.Second,
+		Deadline: p.n.(*server).clock.Now().Add(time.Second)}, func(r node.Reply) { replies <- r })
+	return <-replies
+}
+
+var yeses = map[node.Kind]node.Status{node.Acquire: node.Granted, node.Extend: node.Done, node.Downgrade: node.Done}
+
+// all asks for each kind of yes, and expects that it counts, or that it fails with such an error.
+func (p *primary) all(t *testing.T, what string, want error) (replies map[node.Kind]node.Reply) {
+	t.Helper()
+	replies = map[node.Kind]node.Reply{}
+	for kind, yes := range yeses {
+		r := p.asks(kind)
+		replies[kind] = r
+		if want == nil && r.Status != yes || want != nil && !errors.Is(r.Err, want) {
+			t.Errorf("%s, %v: %v %v, want %v", what, kind, r.Status, r.Err, want)
+		}
+	}
+	return replies
+}
+
+// A yes counts if a majority of primary and replicas has it, whichever these are, and what only some have
+// does not.
+func TestAYesNeedsAMajority(t *testing.T) {
+	for replicas, needed := range map[int]int{1: 1, 2: 1, 3: 2, 4: 2, 5: 3} {
+		for have := range replicas + 1 {
+			primaryOf(t, replicas, func(t *testing.T, p *primary) {
+				p.change(func() {
+					for _, f := range p.followers[have:] {
+						f.stays = true
+					}
+				})
+				want := node.ErrUnreplicated
+				if have >= needed {
+					want = nil
+				}
+				r := p.all(t, fmt.Sprintf("%d of %d", have, replicas), want)[node.Acquire]
+				if text := fmt.Sprintf("only %d of %d replicas have it", have, replicas); want != nil && !strings.Contains(r.Err.Error(), text) {
+					t.Errorf("%v, want %s", r.Err, text)
+				}
+			})
+		}
+	}
+}
+
+// A yes does not count, though enough replicas have acknowledged, if the server was demoted and promoted
+// since the handshake: the replicas may have followed another meanwhile.
+func TestAPromotionMeanwhile(t *testing.T) {
+	for _, replicas := range []int{1, 2} {
+		primaryOf(t, replicas, func(t *testing.T, p *primary) {
+			p.all(t, "before", nil)
+			p.change(func() { p.waited = func() { p.replid = "b2"; p.waited = func() {} } })
+			if r := p.asks(node.Acquire); !errors.Is(r.Err, node.ErrUnreachable) {
+				t.Errorf("%d replicas, promoted during the wait: %v %v", replicas, r.Status, r.Err)
+			}
+			time.Sleep(time.Second)
+			p.all(t, "after a new handshake", nil)
+			p.change(func() { p.role = "slave" })
+			if r := p.asks(node.Acquire); r.Err == nil {
+				t.Errorf("%d replicas, demoted: %v", replicas, r.Status)
+			}
+		})
+	}
+}
+
+// The number that WAIT returns is no evidence: it counts connections, not servers.
+func TestWhatWaitReturnsIsNoEvidence(t *testing.T) {
+	primaryOf(t, 2, func(t *testing.T, p *primary) {
+		p.change(func() {
+			p.followers[0].stays, p.followers[1].stays = true, true
+			p.answer = func(command string, words []string) string {
+				if command == "wait" {
+					return ":2\r\n"
+				}
+				return p.says(command, words)
+			}
+		})
+		if r := p.asks(node.Acquire); !errors.Is(r.Err, node.ErrUnreplicated) {
+			t.Errorf("%v %v", r.Status, r.Err)
+		}
+	})
+}
+
+// One replica with two connections is one.
+func TestAnAddressCountsOnce(t *testing.T) {
+	primaryOf(t, 3, func(t *testing.T, p *primary) {
+		p.change(func() {
+			p.followers[1].addr = p.followers[0].addr
+			p.followers[2].stays = true
+		})
+		p.all(t, "twice the same", node.ErrUnreplicated)
+		p.change(func() { p.followers[2].stays = false })
+		p.all(t, "and another", nil)
+	})
+}
+
+// More replicas than the program knows of may be another majority.
+func TestMoreReplicasThanSaid(t *testing.T) {
+	primaryOf(t, 2, func(t *testing.T, p *primary) {
+		p.all(t, "two", nil)
+		p.change(func() { p.followers = append(p.followers, &follower{addr: "ip=10.0.0.7,port=6379"}) })
+		for range 2 { // on the connections that are there, and on new ones
+			r := p.asks(node.Acquire)
+			if !errors.Is(r.Err, node.ErrUnsupported) || !node.Permanent(r.Err) || !strings.Contains(r.Err.Error(), "it has 3 replicas, and Replicas is 2") {
+				t.Errorf("%v %v", r.Status, r.Err)
+			}
+			time.Sleep(5 * time.Second)
+		}
+		p.change(func() { p.followers = p.followers[:2] })
+		time.Sleep(maxQuiet)
+		p.all(t, "two again", nil)
+	})
+}
+
+// A replica that came a moment ago may have confirmed another lock to another server. So a grant is as
+// young as the youngest that it needs, unless it needs all. A renewal is not.
+func TestAGrantIsAsYoungAsWhoConfirmsIt(t *testing.T) {
+	for replicas, want := range map[int]time.Duration{1: time.Minute, 2: 5 * time.Second} {
+		primaryOf(t, replicas, func(t *testing.T, p *primary) {
+			young := p.followers[0]
+			p.change(func() {
+				young.since = time.Now().Add(-5 * time.Second)
+				for _, f := range p.followers[1:] {
+					f.stays = true
+				}
+			})
+			for kind, r := range p.all(t, "the young one has it", nil) {
+				age, want := p.n.(*server).clock.Now().Sub(r.Life.Born), want
+				if kind == node.Extend || replicas == 1 {
+					want = 999 * time.Second
+				}
+				if kind != node.Downgrade && (age > want+time.Second || age < want-2*time.Second) { // package quorum does not look at that
+					t.Errorf("of %d, %v: its life has lasted %v, want %v", replicas, kind, age, want)
+				}
+			}
+			if replicas == 1 {
+				return
+			}
+			p.change(func() { p.followers[1].stays = false })
+			p.asks(node.Acquire)
+			r := p.asks(node.Acquire)
+			if age := p.n.(*server).clock.Now().Sub(r.Life.Born); age < 58*time.Second || age > 61*time.Second {
+				t.Errorf("both have it: its life has lasted %v", age)
+			}
+			p.change(func() { // it comes again
+				young.since = time.Now()
+				p.followers[0], p.followers = young, p.followers[:1]
+			})
+			r = p.asks(node.Acquire)
+			if age := p.n.(*server).clock.Now().Sub(r.Life.Born); age > time.Second {
+				t.Errorf("only one that has just come: its life has lasted %v", age)
+			}
+		})
+	}
+}
+
+// While an old replica could make a grant count, rounds wait for it, but not again and again for one that
+// is silent. Otherwise they wait for as many as are needed.
+func TestWhomARoundWaitsFor(t *testing.T) {
+	primaryOf(t, 2, func(t *testing.T, p *primary) {
+		waits := func() (list []string) {
+			p.change(func() { list, p.waits = p.waits, nil })
+			return list
+		}
+		p.granted(t)
+		waits()
+		p.granted(t)
+		if got := waits(); !slices.Equal(got, []string{"1"}) {
+			t.Errorf("both follow for long: waited for %v", got)
+		}
+		p.change(func() {
+			p.followers[0].since = time.Now()
+			p.followers[1].stays = true
+		})
+		for range 100 {
+			p.granted(t)
+			time.Sleep(10 * time.Millisecond)
+		}
+		both := 0
+		for _, n := range waits() {
+			if n == "2" {
+				both++
+			}
+		}
+		if both < 1 || both > 2 {
+			t.Errorf("waited %d times for one that is silent", both)
+		}
+	})
+}
+
+// Where too few replicas are there, nobody waits for them.
+func TestTooFewReplicasAreNotWaitedFor(t *testing.T) {
+	for what, f := range map[string]func(p *primary){
+		"none follows":                func(p *primary) { p.followers = nil },
+		"they are silent for seconds": func(p *primary) { p.followers[0].lag, p.followers[1].lag = 5, 5 },
+	} {
+		primaryOf(t, 2, func(t *testing.T, p *primary) {
+			p.granted(t)
+			followers := p.followers
+			p.change(func() {
+				p.followers[0].stays, p.followers[1].stays = true, true
+				f(p)
+			})
+			p.asks(node.Acquire) // which finds out
+			began := time.Now()
+			for range 10 {
+				p.all(t, what, node.ErrUnreplicated)
+			}
+			if took := time.Since(began); took > 100*time.Millisecond {
+				t.Errorf("%s: 30 answers took %v", what, took)
+			}
+			p.change(func() {
+				p.followers = followers
+				for _, f := range followers {
+					f.stays, f.lag = false, 0
+				}
+			})
+			p.granted(t)
+			p.change(func() {
+				for _, f := range followers {
+					f.stays = true
+				}
+			})
+			began = time.Now()
+			if r := p.asks(node.Acquire); !errors.Is(r.Err, node.ErrUnreplicated) || time.Since(began) < time.Second || time.Since(began) > 1100*time.Millisecond {
+				t.Errorf("silent only now: %v after %v", r.Err, time.Since(began))
+			}
+		})
+	}
+}
+
+// A lock that was handed over counts like any other yes.
+func TestAHandOverNeedsReplicas(t *testing.T) {
+	primaryOf(t, 2, func(t *testing.T, p *primary) {
+		p.granted(t)
+		turns := make(chan node.Turn, 10)
+		stop := p.n.Listen("me", func(turn node.Turn) { turns <- turn })
+		defer stop()
+		<-turns // it has begun
+		s := p.n.(*server)
+		message := node.WaiterChannel("me")
+		for _, stays := range []bool{false, true} {
+			p.change(func() { p.followers[0].stays, p.followers[1].stays = stays, stays; p.offset += 10 })
+			s.watch.wake(message, "grant me:1 7 abc name")
+			turn := <-turns
+			if turn.Owner != "me:1" || turn.Token != 7 || (turn.Life == nil) != stays {
+				t.Errorf("replicas are silent: %v; %+v", stays, turn)
+			}
+		}
+	})
+}
+
+// A round proves nothing of what the server does after it has told its offset, whichever connection it uses.
+func TestARoundCoversOnlyWhatWasBefore(t *testing.T) {
+	for _, lone := range []bool{false, true} {
+		primaryOf(t, 2, func(t *testing.T, p *primary) {
+			turns := make(chan node.Turn, 10)
+			defer p.n.Listen("me", func(turn node.Turn) { turns <- turn })()
+			<-turns // it has begun
+			if lone {
+				p.granted(t) // a round that was quick
+			}
+			second := make(chan node.Reply, 1)
+			p.change(func() {
+				p.waited = func() {
+					p.waited = func() {}
+					p.followers[0].stays, p.followers[1].stays = true, true
+					p.late.Store(int64(5 * time.Millisecond))
+					p.offset += 10 // the server hands a lock over
+					p.n.(*server).watch.wake(node.WaiterChannel("me"), "grant me:1 7 abc name")
+					go func() { second <- p.asks(node.Acquire) }()
+				}
+			})
+			p.granted(t)
+			if r := <-second; r.Err == nil {
+				t.Errorf("lone %v, a yes: %v", lone, r.Status)
+			}
+			if turn := <-turns; turn.Life != nil {
+				t.Errorf("lone %v, a hand-over: %+v", lone, turn)
+			}
+			if lone && p.n.(*server).replication.quick {
+				t.Error("the round went over the replication's own connection")
+			}
+		})
+	}
+}
+
+// An address may lead to two servers. One cannot answer for the other.
+func TestTheSecondConnectionLeadsToTheSameServer(t *testing.T) {
+	primaryOf(t, 1, func(t *testing.T, p *primary) {
+		p.granted(t)
+		p.change(func() {
+			p.answer = func(command string, words []string) string {
+				switch {
+				case command == "evalsha":
+					return nonsense // which ends the link
+				case command == "info" && words[1] == "server" && p.conns%2 == 0:
+					return bulk(infoText("other", 1000))
+				}
+				return p.says(command, words)
+			}
+		})
+		p.asks(node.Acquire)
+		time.Sleep(time.Minute)
+		if r := p.asks(node.Acquire); !errors.Is(r.Err, node.ErrUnreachable) || !strings.Contains(r.Err.Error(), "another server") {
+			t.Errorf("%v %v", r.Status, r.Err)
+		}
+	})
+}
+
+// Each reply to a round counts as one, whatever it says: the next one is that to another command.
+func TestEveryReplyToARoundIsCounted(t *testing.T) {
+	no := serverReply{errors.New("NOPERM")}
+	var said replies
+	for i, got := range []result{{val: "text"}, {err: no}, {val: nil}, {val: int64(3)}, {val: []any{"a", no}}, {val: []any{}}} {
+		bad := i == 1 || i == 4
+		if err := said.add(got); said.n != i+1 || (err != nil) != bad {
+			t.Errorf("reply %d: %v, %d are counted", i+1, err, said.n)
+		}
+	}
+}

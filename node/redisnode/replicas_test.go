@@ -1,0 +1,309 @@
+package redisnode_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/redisnode"
+)
+
+// newPrimary starts a server with so many replicas.
+func newPrimary(t *testing.T, replicas int) (primary *process, all []*process) {
+	t.Helper()
+	primary = newReplicated(t)
+	for range replicas {
+		r := newReplicated(t)
+		follow(r, primary)
+		all = append(all, r)
+	}
+	return primary, all
+}
+
+// replicated returns a node of a primary with replicas.
+func replicated(t *testing.T, p *process, replicas int) node.Node {
+	return dial(t, fmt.Sprintf("redis://%s?replicas=%d", p.addr, replicas))
+}
+
+// within is a command with so much time.
+func within(d time.Duration, cmd node.Command) node.Command {
+	cmd.Deadline = after(d)
+	return cmd
+}
+
+// tokens are for acquires of one name, whose token has to rise.
+var tokens atomic.Int64
+
+// tries asks for a free name, and to extend it.
+func tries(t *testing.T, n node.Node, d time.Duration) (granted, extended node.Reply) {
+	t.Helper()
+	token := node.Token(tokens.Add(1))
+	owner := fmt.Sprintf("me:%d", token)
+	granted = ask(t, n, within(d, acquire(name(int(token)), owner, token)))
+	extended = ask(t, n, within(d, extend(10*time.Second, claim(name(int(token)), owner, token)...)))
+	return granted, extended
+}
+
+func counts(t *testing.T, what string, n node.Node) {
+	t.Helper()
+	eventually(t, what, func() bool {
+		g, e := tries(t, n, time.Second)
+		return g.Status == node.Granted && e.Status == node.Done
+	})
+}
+
+func TestAPrimaryNeedsItsReplicas(t *testing.T) {
+	t.Parallel()
+	p, replicas := newPrimary(t, 2)
+	n := replicated(t, p, 2)
+	counts(t, "with both", n)
+	replicas[0].freeze()
+	for range 20 {
+		if g, e := tries(t, n, 5*time.Second); g.Err != nil || e.Err != nil {
+			t.Fatalf("with one: %v, %v", g.Err, e.Err)
+		}
+	}
+	replicas[1].freeze()
+	g, e := tries(t, n, 200*time.Millisecond)
+	expectErr(t, "with none, a grant", g, node.ErrUnreplicated)
+	expectErr(t, "with none, a renewal", e, node.ErrUnreplicated)
+	expect(t, "what needs no replica", ask(t, n, inspect("a")), node.Done)
+	replicas[0].thaw()
+	counts(t, "with one again", n)
+
+	replicas[0].Kill()
+	replicas[1].Kill()
+	eventually(t, "an answer at once", func() bool {
+		began := time.Now()
+		g, e := tries(t, n, 10*time.Second)
+		expectErr(t, "without replicas", g, node.ErrUnreplicated)
+		expectErr(t, "without replicas", e, node.ErrUnreplicated)
+		return time.Since(began) < time.Second
+	})
+}
+
+// A primary from which replicas have gone to another never again grants or extends a lock, whatever a client thinks.
+func TestADeposedPrimaryHasNoVote(t *testing.T) {
+	t.Parallel()
+	for _, count := range []int{1, 2} {
+		p, replicas := newPrimary(t, count)
+		n := replicated(t, p, count)
+		counts(t, "before", n)
+		replicas[0].do("replicaof", "no", "one")
+		next := replicated(t, replicas[0], count)
+		for _, r := range replicas[1:] { // so long the old one has a majority
+			g, _ := tries(t, next, time.Second)
+			expectErr(t, "the promoted one alone", g, node.ErrUnreplicated)
+			follow(r, replicas[0])
+		}
+		since := time.Now()
+		for time.Since(since) < time.Second {
+			if g, e := tries(t, n, 100*time.Millisecond); g.Err == nil || e.Err == nil {
+				t.Fatalf("of %d replicas, %v after the last has gone: %v, %v", count, time.Since(since), g.Status, e.Status)
+			}
+		}
+		if count == 1 {
+			continue
+		}
+		moved := after(-time.Since(since))
+		counts(t, "the promoted one", next)
+		if g, _ := tries(t, next, time.Second); g.Life == nil || g.Life.Born < moved.Add(-time.Second) {
+			t.Errorf("its life goes back to before its replica followed it: %+v", g.Life)
+		}
+	}
+}
+
+// An address may move with the primary. The node follows, and has a new life.
+func TestANodeFollowsItsPrimary(t *testing.T) {
+	t.Parallel()
+	p, replicas := newPrimary(t, 2)
+	var addr atomic.Value
+	addr.Store(p.addr)
+	client := redis.NewClient(&redis.Options{Addr: "primary", Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", addr.Load().(string))
+	}})
+	t.Cleanup(func() { client.Close() })
+	n := wrap(t, client, redisnode.Options{Replicas: 2})
+	counts(t, "before", n)
+	before, _ := tries(t, n, time.Second)
+
+	promoted := system.Now()
+	replicas[0].do("replicaof", "no", "one")
+	follow(replicas[1], replicas[0])
+	addr.Store(replicas[0].addr) // nobody closes the connections to the old one
+	since := time.Now()
+	counts(t, "after", n)
+	took := time.Since(since)
+	g, _ := tries(t, n, time.Second)
+	if g.Life.ID == before.Life.ID || g.Life.Born < promoted {
+		t.Errorf("its life is %+v", g.Life)
+	}
+	t.Logf("followed after %v", took)
+}
+
+func TestMoreReplicasThanSaidAreRefused(t *testing.T) {
+	t.Parallel()
+	p, _ := newPrimary(t, 2)
+	n := replicated(t, p, 1)
+	eventually(t, "both are listed", func() bool { return infoField(p, "replication", "connected_slaves") == "2" })
+	if r := expectErr(t, "one said", ask(t, n, acquire("a", "me", 1)), node.ErrUnsupported); !node.Permanent(r.Err) {
+		t.Errorf("%v passes", r.Err)
+	}
+}
+
+// A sentinel answers who the primary is.
+type sentinel struct {
+	addr    string
+	primary atomic.Value
+	asked   atomic.Int64
+}
+
+// newSentinel starts one that wants a password, if that is not "".
+func newSentinel(t *testing.T, password, primary string) *sentinel {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	s := &sentinel{addr: l.Addr().String()}
+	s.primary.Store(primary)
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go s.serve(conn, password)
+		}
+	}()
+	return s
+}
+
+func (s *sentinel) serve(conn net.Conn, password string) {
+	defer conn.Close()
+	in := bufio.NewReader(conn)
+	line := func() string { text, _ := in.ReadString('\n'); return strings.TrimSpace(text) }
+	open := password == ""
+	for {
+		head := line()
+		if !strings.HasPrefix(head, "*") {
+			return
+		}
+		var n int
+		fmt.Sscanf(head, "*%d", &n)
+		var words []string
+		for range n {
+			line()
+			words = append(words, line())
+		}
+		host, port, _ := net.SplitHostPort(s.primary.Load().(string))
+		switch said := strings.ToLower(strings.Join(words, " ")); {
+		case strings.HasPrefix(said, "auth"):
+			open = words[len(words)-1] == password
+			fmt.Fprint(conn, "+OK\r\n")
+		case !open:
+			fmt.Fprint(conn, "-NOAUTH Authentication required.\r\n")
+		case said == "sentinel get-master-addr-by-name mymaster":
+			s.asked.Add(1)
+			fmt.Fprintf(conn, "*2\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(host), host, len(port), port)
+		case strings.HasPrefix(said, "sentinel get-master-addr-by-name"):
+			fmt.Fprint(conn, "*-1\r\n")
+		default:
+			fmt.Fprint(conn, "-ERR unknown command\r\n")
+		}
+	}
+}
+
+// The answer of most Sentinels counts, though one is silent, or does not know yet.
+func TestSentinelsLeadToThePrimary(t *testing.T) {
+	t.Parallel()
+	p, replicas := newPrimary(t, 2)
+	a, b, late := newSentinel(t, "secret", p.addr), newSentinel(t, "secret", p.addr), newSentinel(t, "secret", p.addr)
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // it never accepts
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	const url = "sentinel://%s/mymaster/3?replicas=2&sentinel_password=secret"
+	with := dial(t, fmt.Sprintf(url, strings.Join([]string{silent.Addr().String(), a.addr, b.addr}, ",")))
+	n := dial(t, fmt.Sprintf(url, strings.Join([]string{late.addr, a.addr, b.addr}, "%2C")))
+	counts(t, "a Sentinel is silent", with)
+	counts(t, "before", n)
+	if with.Name() != "mymaster/3" {
+		t.Errorf("its name is %s", with.Name())
+	}
+	replicas[0].do("replicaof", "no", "one")
+	follow(replicas[1], replicas[0])
+	a.primary.Store(replicas[0].addr)
+	b.primary.Store(replicas[0].addr)
+	counts(t, "one Sentinel does not know yet", n)
+	counts(t, "a Sentinel is silent, after a failover", with)
+
+	for what, url := range map[string]string{
+		"does not watch it": "redis+sentinel://" + a.addr + "/other?replicas=2&sentinel_password=secret",
+		"NOAUTH":            "sentinel://" + a.addr + "/mymaster?replicas=2",
+	} {
+		r := ask(t, dial(t, url), inspect("a"))
+		if !errors.Is(r.Err, node.ErrUnreachable) || !strings.Contains(r.Err.Error(), what) {
+			t.Errorf("%s: %v", what, r.Err)
+		}
+	}
+}
+
+func TestAClientForSentinel(t *testing.T) {
+	t.Parallel()
+	p, _ := newPrimary(t, 1)
+	s := newSentinel(t, "", p.addr)
+	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "mymaster", SentinelAddrs: []string{s.addr}})
+	t.Cleanup(func() { client.Close() })
+	n := wrap(t, client, redisnode.Options{Replicas: 1})
+	counts(t, "a failover client", n)
+}
+
+func TestReplicasInURLs(t *testing.T) {
+	for url, want := range map[string]string{
+		"redis://a:6379?replicas=2":                        "a:6379 tcp 0 2",
+		"redis://me:pw@a:6379/4?replicas=1&dial_timeout=3": "a:6379 tcp 4 1",
+		"redis://a:6379?replicas=0":                        "a:6379 tcp 0 0",
+		"sentinel://a,[::1]:5,c:7/main?replicas=2":         "main sentinel 0 2",
+		"rediss+sentinel://me:pw@a:1,b/main/2?replicas=2":  "main sentinel 2 2",
+		"redis://a:6379?replicas=x":                        "its setting replicas",
+		"redis://a:6379?replicas=-1":                       "its setting replicas",
+		"sentinel://a:1/main":                              "how many replicas",
+		"sentinel://a:1?replicas=2":                        "not a URL such as",
+		"sentinel://a:1,/main?replicas=2":                  "not host:port",
+		"sentinel://a:1/main/x?replicas=2":                 "its path is not a database",
+		"sentinel://a:1/main?replicas=2&pool=3":            "a setting after its ?",
+	} {
+		s, err := redisnode.Parse(url)
+		got := ""
+		if err != nil {
+			got = err.Error()
+		} else {
+			got = fmt.Sprintf("%s %s %d %d", s.Addr, s.Network, s.DB, s.Replicas)
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("%s: %s, want %s", url, got, want)
+		}
+	}
+	s, err := redisnode.Parse("sentinel://a:1/main?replicas=2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := redisnode.DialOptions(s.Options); err == nil || !strings.Contains(err.Error(), "how many replicas") {
+		t.Errorf("options of Sentinel without replicas: %v", err)
+	}
+	if _, err := redisnode.New(redis.NewClusterClient(&redis.ClusterOptions{}), redisnode.Options{Replicas: 2}); err == nil {
+		t.Error("a cluster with replicas is not refused")
+	}
+}
