@@ -81,7 +81,7 @@
 // With Options.Replicas a node is one primary and all of its replicas, and the address may move or be
 // Sentinel's. A grant, an extension and a downgrade count once a majority of primary and replicas is known to have
 // them: both of a pair, two of three. Others are answered with [node.ErrUnreplicated]. So a deposed
-// primary neither grants nor extends, whoever still reaches it. docs/managed.md says what that needs and
+// primary neither grants nor extends, even if a client still reaches it. docs/managed.md says what that needs and
 // costs. A cluster, and quorum.Options.NoRestartGuard, do not go with it.
 //
 // Or list the masters by their own addresses. Sentinel may watch them nevertheless. While a
