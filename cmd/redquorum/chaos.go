@@ -43,6 +43,11 @@ cuts, delays and half-open connections happen to packets, in a network namespace
 that the command enters by itself. That needs Linux and /dev/net/tun; root is
 not needed where users may make namespaces.
 
+With --sentinel it carries out no plan. It starts primaries with two replicas and
+three Sentinels each, deposes one primary after the other (by a kill, a stop, a
+cut, a command, and after a restart without data), and looks whether two clients
+ever hold one name. Half of the clients stay with the deposed server.
+
 A run that fails leaves a folder with the plan, all logs, a page, and the
 command that repeats it. Other runs leave nothing.
 
@@ -54,7 +59,8 @@ example:
   redquorum chaos --scenario S13 --client plain
   redquorum chaos --for 20m --jobs 2 --server ./valkey-server
   redquorum chaos --scenario S69 --upgrade ./valkey-server
-  redquorum chaos --scenario S33 --packets`
+  redquorum chaos --scenario S33 --packets
+  redquorum chaos --sentinel --failovers 100 --groups 3`
 
 // chaosChild makes the process a client of a plan, chaosInside one that has a network namespace of
 // its own.
@@ -76,6 +82,7 @@ type chaosFlags struct {
 	upgrade  string
 	stretch  int
 	packets  bool
+	sentinel sentinelFlags
 	page     string
 	asJSON   bool
 	plans    []string // the arguments that are no flags
@@ -95,6 +102,7 @@ func (f *chaosFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.upgrade, "upgrade", "", "the program with which servers come back after a crash or a restart: a path to this `file`, such as a newer version (default: the same program)")
 	fs.IntVar(&f.stretch, "stretch", 0, "how many `times` as long all times of the plan are: real processes are not exact to a millisecond (default 5 for scenarios, or else 1)")
 	fs.BoolVar(&f.packets, "packets", false, "carry out loss, cuts, delays and half-open connections on packets, in a network namespace, instead of imitating them")
+	f.sentinel.register(fs)
 	fs.StringVar(&f.out, "out", ".", "the `folder` in which a failing run leaves its own, made if need be")
 	fs.StringVar(&f.page, "html", "", "also write a page with a picture of the run to this `file`")
 	fs.BoolVar(&f.asJSON, "json", false, "print one JSON object; of a single run, with its whole trace")
@@ -103,16 +111,16 @@ func (f *chaosFlags) register(fs *pflag.FlagSet) {
 // check looks at the flags. There has to be one way to name plans.
 func (f *chaosFlags) check() error {
 	ways := len(f.plans)
-	for _, name := range []string{"scenario", "for", "seed"} {
-		if f.fs.Changed(name) && (name != "seed" || !f.fs.Changed("for")) {
+	for _, name := range []string{"scenario", "for", "sentinel", "seed"} {
+		if f.fs.Changed(name) && (name != "seed" || !f.fs.Changed("for") && !f.sentinel.on) {
 			ways++
 		}
 	}
 	switch {
 	case ways == 0:
-		return cli.Usage("a plan is missing: want PLAN, --seed, --scenario or --for")
+		return cli.Usage("a plan is missing: want PLAN, --seed, --scenario, --for or --sentinel")
 	case ways > 1:
-		return cli.Usage("there is more than one of PLAN, --seed, --scenario and --for")
+		return cli.Usage("there is more than one of PLAN, --seed, --scenario, --for and --sentinel")
 	case f.client != string(faults.Redquorum) && f.client != string(faults.Plain):
 		return cli.Usage("--client is %s; it must be redquorum or plain", cli.Quoted(f.client))
 	case f.fs.Changed("client") && (f.scenario == "" || f.scenario == "all"):
@@ -127,10 +135,10 @@ func (f *chaosFlags) check() error {
 		return cli.Usage("--jobs is %d; it must be at least 1", f.jobs)
 	case f.stretch < 0 || f.stretch > 100 || f.fs.Changed("stretch") && f.stretch == 0:
 		return cli.Usage("--stretch is %d; it must be 1 to 100", f.stretch)
-	case f.page != "" && (f.length > 0 || f.scenario == "all"):
+	case f.page != "" && (f.length > 0 || f.scenario == "all" || f.sentinel.on):
 		return cli.Usage("--html is for a single run")
 	}
-	return nil
+	return f.sentinel.check(f.fs)
 }
 
 // config is with what plans are carried out.
@@ -178,6 +186,8 @@ func (f *chaosFlags) run(ctx context.Context, c *command, inside bool) error {
 	switch {
 	case err != nil:
 		return err
+	case f.sentinel.on:
+		return c.chaosSentinel(ctx, f)
 	case f.packets && !inside:
 		return f.enter(ctx, c, config.Self[:2:2])
 	case f.length > 0:

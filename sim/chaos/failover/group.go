@@ -1,0 +1,187 @@
+package failover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redquorum/redquorum/internal/process"
+	"github.com/redquorum/redquorum/node/redisserver"
+)
+
+// A group is a primary with replicas, and the Sentinels that watch it. Sentinels, replicas and most clients
+// reach a server through its door. A client that knows its own address still reaches it when the door is shut.
+type group struct {
+	name      string
+	servers   []*redisserver.Server
+	doors     []*door
+	direct    []*redis.Client
+	sentinels []*sentinel
+}
+
+const (
+	groupSize     = 3
+	sentinelCount = 3
+	downAfter     = 1200 * time.Millisecond
+)
+
+func startGroup(ctx context.Context, name, binary string) (g *group, err error) {
+	g = &group{name: name}
+	defer func() {
+		if err != nil {
+			g.close()
+		}
+	}()
+	for range groupSize {
+		d, err := newDoor()
+		if err != nil {
+			return g, err
+		}
+		g.doors = append(g.doors, d)
+		s, err := redisserver.Start(redisserver.Config{Binary: binary, Args: []string{
+			"--replica-announce-ip", "127.0.0.1", "--replica-announce-port", d.port(), "--repl-diskless-sync", "yes",
+			"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1", "--repl-timeout", "5"}})
+		if err != nil {
+			return g, err
+		}
+		d.lead(s.Addr())
+		g.servers = append(g.servers, s)
+		g.direct = append(g.direct, redis.NewClient(&redis.Options{Addr: s.Addr(), MaxRetries: -1, DialTimeout: time.Second,
+			ReadTimeout: time.Second, Protocol: 2, DisableIdentity: true}))
+	}
+	for _, c := range g.direct[1:] {
+		if err := c.SlaveOf(ctx, "127.0.0.1", g.doors[0].port()).Err(); err != nil {
+			return g, err
+		}
+	}
+	for range sentinelCount {
+		s, err := startSentinel(g, binary)
+		if err != nil {
+			return g, err
+		}
+		g.sentinels = append(g.sentinels, s)
+	}
+	return g, g.settle(ctx, func(primary int) bool { return primary == 0 })
+}
+
+func (g *group) close() {
+	for _, s := range g.sentinels {
+		s.close()
+	}
+	for i, s := range g.servers {
+		g.direct[i].Close()
+		_ = s.Close()
+	}
+	for _, d := range g.doors {
+		d.close()
+	}
+}
+
+// url leads to the primary, by Sentinel.
+func (g *group) url() string {
+	var at []string
+	for _, s := range g.sentinels {
+		at = append(at, s.addr)
+	}
+	return fmt.Sprintf("sentinel://%s/%s?replicas=%d", strings.Join(at, ","), g.name, groupSize-1)
+}
+
+// primary is the server that most of the Sentinels call so, or -1.
+func (g *group) primary(ctx context.Context) int {
+	said := make([]int, groupSize)
+	for _, s := range g.sentinels {
+		addr, err := s.client.GetMasterAddrByName(ctx, g.name).Result()
+		for i, d := range g.doors {
+			if err == nil && len(addr) == 2 && addr[1] == d.port() {
+				if said[i]++; said[i] > sentinelCount/2 {
+					return i
+				}
+			}
+		}
+	}
+	return -1
+}
+
+var errUnsettled = errors.New("the group has not settled in a minute: Sentinel has not made a primary of one server and replicas of the others")
+
+// settle waits until there is a primary that will do, all others follow it, and Sentinels can fail over again.
+func (g *group) settle(ctx context.Context, willDo func(primary int) bool) error {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+		p := g.primary(ctx)
+		if p < 0 || !willDo(p) {
+			continue
+		}
+		info, _ := g.direct[p].Info(ctx, "replication").Result()
+		if !strings.Contains(info, "role:master") || strings.Count(info, "state=online") != groupSize-1 {
+			continue
+		}
+		ready := 0
+		for _, s := range g.sentinels {
+			m, err := s.client.Master(ctx, g.name).Result()
+			if err == nil && m["flags"] == "master" && m["num-slaves"] == fmt.Sprint(groupSize-1) && m["num-other-sentinels"] == fmt.Sprint(sentinelCount-1) {
+				ready++
+			}
+		}
+		if ready == sentinelCount {
+			return nil
+		}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return errUnsettled
+}
+
+// A sentinel is one process of Redis Sentinel.
+type sentinel struct {
+	dir     string
+	addr    string
+	process *process.Process
+	client  *redis.SentinelClient
+}
+
+func startSentinel(g *group, binary string) (*sentinel, error) {
+	path, err := exec.LookPath(binary)
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	s := &sentinel{addr: l.Addr().String()}
+	l.Close()
+	if s.dir, err = os.MkdirTemp("", "redquorum-sentinel-"); err != nil {
+		return nil, err
+	}
+	_, port, _ := net.SplitHostPort(s.addr)
+	config := filepath.Join(s.dir, "sentinel.conf")
+	text := fmt.Sprintf("port %s\nbind 127.0.0.1\ndir %q\nlogfile %q\nsentinel monitor %[4]s 127.0.0.1 %s %d\n"+
+		"sentinel down-after-milliseconds %[4]s %[7]d\nsentinel failover-timeout %[4]s 3000\nsentinel parallel-syncs %[4]s 2\n",
+		port, s.dir, filepath.Join(s.dir, "log"), g.name, g.doors[0].port(), sentinelCount/2+1, downAfter.Milliseconds())
+	err = os.WriteFile(config, []byte(text), 0o600)
+	if err == nil {
+		s.process, err = process.Start(exec.Command(path, config, "--sentinel"))
+	}
+	if err != nil {
+		os.RemoveAll(s.dir)
+		return nil, err
+	}
+	s.client = redis.NewSentinelClient(&redis.Options{Addr: s.addr, MaxRetries: -1, DialTimeout: time.Second, ReadTimeout: time.Second,
+		Protocol: 2, DisableIdentity: true})
+	return s, nil
+}
+
+func (s *sentinel) close() {
+	s.client.Close()
+	s.process.Kill()
+	os.RemoveAll(s.dir)
+}
