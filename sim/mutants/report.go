@@ -133,7 +133,7 @@ var classes = []struct{ invariant, why string }{
 	{"I6", "keys that stay for longer than needed only keep others waiting"},
 	{"I7", "that waiters are served is not in it"},
 	{"I8", "a holder may learn late that its lease is over, as long as it does not rely on it"},
-	{"I9", "a key that is taken away or shortened protects a lease no more, but nobody gets it meanwhile"},
+	{"I9", "a key that is taken away or shortened protects a lease no more, but nobody gets it meanwhile; names have no prefix in it"},
 	{"I10", "the number of commands and attempts is not in it"},
 	{"I11", "errors are not in it"},
 	{"I12", "a lease may be extended or healed as late as its keys allow"},
