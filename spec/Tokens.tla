@@ -69,7 +69,7 @@ TokenRelease(n, c) ==
 TokenCrash(n) ==
     /\ Crash(n)
     /\ fence' = [fence EXCEPT ![n] = 0] /\ freed' = [freed EXCEPT ![n] = {}]
-    /\ old' = [old EXCEPT ![n] = Greatest({top} \cup UNION {sent[c] : c \in Claims})]
+    /\ old' = [old EXCEPT ![n] = Greatest({top} \cup {turn[c] : c \in Claims} \cup UNION {sent[c] : c \in Claims})]
     /\ UNCHANGED <<sent, turn, top>>
 
 TokenTick ==
