@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
@@ -83,7 +82,7 @@ func demoVerb() *cobra.Command {
 				options.MaxLease = quorum.Defaults().MaxLease
 			}
 		}
-		servers, err := nodes.options()
+		servers, err := nodes.servers()
 		if err != nil {
 			return err
 		}
@@ -155,11 +154,11 @@ func newDemo(c *command, nodes int) *demo {
 	return &demo{screen: newScreen(c.stdout, nodes), start: time.Now(), holder: -1}
 }
 
-func (d *demo) play(ctx context.Context, servers []*redis.Options, o quorum.Options, script []scene, length time.Duration) error {
+func (d *demo) play(ctx context.Context, servers []redisnode.Server, o quorum.Options, script []scene, length time.Duration) error {
 	var lockers []*quorum.Locker // each like a process of its own
 	defer func() { closeAll(ctx, lockers) }()
 	for range demoWorkers + 1 {
-		nodes, err := redisnode.DialOptions(servers...)
+		nodes, err := redisnode.DialServers(servers...)
 		if err != nil {
 			return err
 		}

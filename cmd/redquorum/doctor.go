@@ -24,15 +24,17 @@ import (
 	"github.com/redquorum/redquorum/internal/cli"
 	"github.com/redquorum/redquorum/internal/neterr"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/redisnode"
 	"github.com/redquorum/redquorum/quorum"
 )
 
 const doctorManual = `Checks all nodes at the same time for problems with locks: unreachable, a
 replica or replicated, dropping keys when memory is short, failing to save,
 restarted a moment ago, a clock that is off, listed twice, missing rights,
-programs of an older version next to new ones. For each finding it says what it
-means for a lock, and what to do. To test its rights it makes and removes keys
-under a name of its own, in one step. It changes nothing else.
+programs of an older version next to new ones; of a URL with ?replicas=2 also
+whether its replicas follow it and confirm writes. For each finding it says
+what it means for a lock, and what to do. To test its rights it makes and
+removes keys under a name of its own, in one step. It changes nothing else.
 
 A server is not ready until it has run for the longest lease: programs ignore it
 until then, as it may have lost locks when it restarted. Wait, and run doctor
@@ -92,6 +94,7 @@ type patient struct {
 	RunID    string    `json:"run_id,omitempty"`
 	Uptime   *int64    `json:"uptime_s,omitempty"`
 	Offset   *float64  `json:"clock_offset_ms,omitempty"`
+	Replicas int       `json:"replicas,omitempty"`    // as its URL says
 	Error    string    `json:"error,omitempty"`       // why nothing else is known
 	Abstains int64     `json:"abstains_ms,omitempty"` // for how long programs ignore it, after a restart
 	findings []finding // in the order in which they were made
@@ -116,13 +119,13 @@ func doctorVerb() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		options, err := nodes.clients()
+		servers, err := nodes.clients()
 		if err != nil {
 			return err
 		}
-		patients := make([]*patient, len(options))
+		patients := make([]*patient, len(servers))
 		var g errgroup.Group
-		for i, o := range options {
+		for i, o := range servers {
 			g.Go(func() error {
 				patients[i] = examine(ctx, o, *name, cmp.Or(maxLease, quorum.Defaults().MaxLease), nodes.noGuard)
 				return nil
@@ -142,24 +145,24 @@ func doctorVerb() *cobra.Command {
 	})
 }
 
-// clients returns go-redis' options for each node, to ask it apart from a lock.
-func (n *nodeFlags) clients() ([]*redis.Options, error) {
-	options, err := n.options()
-	for _, o := range options {
+// clients returns how to ask each node apart from a lock, by go-redis.
+func (n *nodeFlags) clients() ([]redisnode.Server, error) {
+	servers, err := n.servers()
+	for _, o := range servers {
 		o.MaxRetries, o.DialerRetries = -1, 1
 		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = bedside/2, bedside/2, bedside/2
 		o.ContextTimeoutEnabled = true
 		o.Protocol, o.DisableIdentity = 2, true // as the library does, and with no more rights
 	}
-	return options, err
+	return servers, err
 }
 
-func examine(ctx context.Context, o *redis.Options, name string, maxLease time.Duration, noGuard bool) *patient {
+func examine(ctx context.Context, o redisnode.Server, name string, maxLease time.Duration, noGuard bool) *patient {
 	ctx, cancel := context.WithTimeout(ctx, bedside)
 	defer cancel()
-	client := redis.NewClient(o)
+	client := redis.NewClient(o.Options)
 	defer client.Close()
-	p := &patient{Node: address(o)}
+	p := &patient{Node: address(o), Replicas: o.Replicas}
 	if err := p.pulse(ctx, client); err != nil {
 		greeting, alert := greetingOf(ctx, client.Options())
 		if alert != nil {
@@ -196,11 +199,11 @@ func examine(ctx context.Context, o *redis.Options, name string, maxLease time.D
 	if p.Role == "sentinel" {
 		return p
 	}
-	p.role(ctx, client)
+	p.role(ctx, client, o, maxLease)
 	p.memory(ctx, client)
 	p.persistence(ctx, client, noGuard)
 	p.clock(ctx, client)
-	p.rights(ctx, client, name)
+	p.rights(ctx, client, o, name)
 	p.versions(ctx, client)
 	return p
 }
@@ -329,7 +332,7 @@ func product(fields map[string]string) (name, version string) {
 	return "redis", fields["redis_version"]
 }
 
-func (p *patient) role(ctx context.Context, c *redis.Client) {
+func (p *patient) role(ctx context.Context, c *redis.Client, o redisnode.Server, maxLease time.Duration) {
 	r, err := info(ctx, c, "replication")
 	if err != nil {
 		return // identity has said it
@@ -340,9 +343,12 @@ func (p *patient) role(ctx context.Context, c *redis.Client) {
 	case p.Role == "slave":
 		p.Role, p.mute = "replica", true
 		p.add(unsafe, "is a replica of "+r["master_host"]+":"+r["master_port"], "it cannot grant a lock", "list its master, or make it one")
+	case o.Replicas > 0:
+		p.replicas(ctx, c, o, r, maxLease)
 	case replicas != "" && replicas != "0":
 		p.add(warning, "has "+replicas+" connected replica(s)",
-			"a replica that is promoted in its place may not have the newest locks", "do not fail over: a node needs no replica, the other nodes stand in for it")
+			"a replica that is promoted in its place may not have the newest locks, and it may go on granting locks",
+			"if it fails over, say ?replicas="+replicas+" in its URL in all programs; otherwise it needs no replica")
 	}
 }
 
@@ -449,7 +455,7 @@ func remedy(text string) string {
 }
 
 // rights tries what a lock needs.
-func (p *patient) rights(ctx context.Context, c *redis.Client, name string) {
+func (p *patient) rights(ctx context.Context, c *redis.Client, o redisnode.Server, name string) {
 	if p.mute {
 		return
 	}
@@ -470,7 +476,7 @@ func (p *patient) rights(ctx context.Context, c *redis.Client, name string) {
 	}
 	if err != nil {
 		p.mute = true
-		means, do := "it cannot grant a lock", remedy(err.Error())
+		means, do := "it cannot grant a lock", remedyFor(err.Error(), o.Replicas)
 		if do == "" {
 			means = "it cannot grant locks whose names begin like this one"
 			do = "give the user the missing right, or use --name with a name that it may use"
@@ -559,6 +565,11 @@ func conclude(patients []*patient) diagnosis {
 	case n%2 == 0:
 		d.Findings = append(d.Findings, finding{"", unsafe, count(n),
 			fmt.Sprintf("they survive no more failures than %s would, and the library refuses them without Options.Quorum", count(n-1)), "add a node or leave one out"})
+	case n < 3 && patients[0].Replicas > 1:
+		d.Findings = append(d.Findings, finding{"", fine, "a primary with replicas", "after a failover nobody gets a new lock for the longest lease",
+			"three or five independent servers would need no such wait"})
+	case n < 3 && patients[0].Replicas == 1:
+		d.Findings = append(d.Findings, finding{"", warning, "a primary with one replica", "while either is away nobody gets or keeps a lock", "add a replica, and say replicas=2"})
 	case n < 3:
 		d.Findings = append(d.Findings, finding{"", warning, "a single node", "when it is down nobody gets a lock", "use three or five independent masters"})
 	}

@@ -29,6 +29,7 @@ type report struct {
 		Uptime  *int64   `json:"uptime_s"`
 		Offset  *float64 `json:"clock_offset_ms"`
 
+		Replicas int    `json:"replicas"`
 		Error    string `json:"error"`
 		Abstains int64  `json:"abstains_ms"`
 	} `json:"nodes"`

@@ -21,6 +21,7 @@ import (
 	"github.com/redquorum/redquorum/internal/neterr"
 	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/redisnode"
 	"github.com/redquorum/redquorum/quorum"
 )
 
@@ -160,7 +161,7 @@ func newList(locks []lockJSON, all bool, nodes int, unread []unreadJSON) listJSO
 }
 
 // scanAll reads the names of the locks on all nodes, sorted.
-func scanAll(ctx context.Context, servers []*redis.Options, prefix, pattern string) (names []string, unread []unreadJSON) {
+func scanAll(ctx context.Context, servers []redisnode.Server, prefix, pattern string) (names []string, unread []unreadJSON) {
 	found, errs := make([][]string, len(servers)), make([]error, len(servers))
 	var g errgroup.Group
 	for i, o := range servers {
@@ -182,10 +183,10 @@ func scanAll(ctx context.Context, servers []*redis.Options, prefix, pattern stri
 }
 
 // scan reads the names of the locks on one node. They are in no order, and some may be there twice.
-func scan(ctx context.Context, o *redis.Options, prefix, pattern string) (names []string, err error) {
+func scan(ctx context.Context, o redisnode.Server, prefix, pattern string) (names []string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, scanTime, fmt.Errorf("it has more keys than can be read in %v", scanTime))
 	defer cancel()
-	client := redis.NewClient(o)
+	client := redis.NewClient(o.Options)
 	defer client.Close()
 	for cursor := uint64(0); ; {
 		var keys []string

@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/pflag"
 
 	"github.com/redquorum/redquorum/internal/cli"
@@ -41,7 +40,7 @@ type nodeFlags struct {
 func (n *nodeFlags) register(fs *pflag.FlagSet) {
 	// The environment is no default of the flag: the help would show it,
 	// passwords included.
-	fs.StringVar(&n.nodes, "nodes", "", "`URLs` of the nodes, or host or host:port, separated by commas (default $REDQUORUM_NODES)")
+	fs.StringVar(&n.nodes, "nodes", "", "`URLs` of the nodes, or host or host:port, separated by commas; ?replicas=2 after a URL is for a primary that fails over to one of 2 replicas (default $REDQUORUM_NODES)")
 	fs.StringVar(&n.password, "password-file", "", "the `file` with the password, for nodes whose URL has none; like the files of TLS it is read for each connection")
 	fs.StringVar(&n.cacert, "cacert", "", "a PEM `file` with the CA of nodes whose URL is rediss:// (default: the system's CAs)")
 	fs.StringVar(&n.cert, "cert", "", "a PEM `file` with the certificate of this client, for rediss://; --key has its key")
@@ -162,16 +161,16 @@ func (n *nodeFlags) connect() (nodes []node.Node, end func(), err error) {
 		}
 		return set.Nodes(), func() { _ = set.Close() }, nil
 	}
-	options, err := n.options()
+	servers, err := n.servers()
 	if err != nil {
 		return nil, nil, err
 	}
-	nodes, err = redisnode.DialOptions(options...)
+	nodes, err = redisnode.DialServers(servers...)
 	return nodes, func() {}, err
 }
 
-// options returns go-redis' options for each node.
-func (n *nodeFlags) options() ([]*redis.Options, error) {
+// servers returns how to reach each node.
+func (n *nodeFlags) servers() ([]redisnode.Server, error) {
 	urls, err := n.urls()
 	if err != nil {
 		return nil, err
@@ -179,7 +178,7 @@ func (n *nodeFlags) options() ([]*redis.Options, error) {
 	if err := n.checkFiles(); err != nil {
 		return nil, err
 	}
-	all, err := cli.Servers(urls)
+	all, err := cli.Nodes(urls)
 	if err != nil {
 		return nil, err
 	}
@@ -192,6 +191,9 @@ func (n *nodeFlags) options() ([]*redis.Options, error) {
 			}
 		}
 		if o.TLSConfig != nil {
+			if n.cacert != "" && o.TLSConfig.ServerName == "" { // its host is not known yet
+				return nil, cli.Usage("--cacert is not for Sentinel: give the CA in SSL_CERT_FILE")
+			}
 			secure = true
 			n.readFilesOfTLS(o.TLSConfig, trusted)
 		}
@@ -292,7 +294,7 @@ func (n *nodeFlags) readPassword() (string, error) {
 }
 
 // address is the name of a node.
-func address(o *redis.Options) string {
+func address(o redisnode.Server) string {
 	if o.DB != 0 {
 		return o.Addr + "/" + strconv.Itoa(o.DB)
 	}

@@ -130,12 +130,16 @@ func (n *nodeFlags) refusedWrites(ctx context.Context, r *quorum.Report) []strin
 			continue
 		}
 		g.Go(func() error {
-			client := redis.NewClient(o)
+			client := redis.NewClient(o.Options)
 			defer client.Close()
 			err := client.SetXX(ctx, key, "", time.Second).Err()
 			said := redis.Error(nil)
 			if errors.As(err, &said) && err != redis.Nil && !slices.ContainsFunc([]string{"NOPERM ", "MOVED ", "ASK "}, func(word string) bool { return strings.HasPrefix(err.Error(), word) }) {
 				refused[i] = err.Error()
+			} else if o.Replicas > 0 {
+				if have, err := confirm(ctx, client, o.Replicas); err == nil && have < needed(o.Replicas) {
+					refused[i] = fmt.Sprintf("%d of %d replicas confirm them; it needs %d", have, o.Replicas, needed(o.Replicas))
+				}
 			}
 			return nil
 		})

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -50,5 +51,20 @@ func TestMasked(t *testing.T) {
 	}
 	if _, err := Servers(List("10.0.0.1, 10.0.0.2:70000,10.0.0.3")); err == nil || !strings.Contains(err.Error(), `server 2 of 3, "10.0.0.2:70000": not a URL`) {
 		t.Error(err)
+	}
+}
+
+// The Sentinels of a URL are separated as URLs are, and belong together.
+func TestSentinelsOfOneURLStayTogether(t *testing.T) {
+	got := List("sentinel://me:pw@s1:1, s2:2,s3:3/main?replicas=2,,redis://a:1?replicas=1, b:2,rediss+sentinel://s1/main?replicas=1,c:3")
+	want := []string{"sentinel://me:pw@s1:1,s2:2,s3:3/main?replicas=2", "redis://a:1?replicas=1", "b:2", "rediss+sentinel://s1/main?replicas=1", "c:3"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if servers, err := Nodes(got); err != nil || servers[0].Replicas != 2 || servers[0].Addr != "main" || servers[2].Replicas != 0 {
+		t.Errorf("%+v, %v", servers, err)
+	}
+	if _, err := Servers(got[1:2]); err == nil {
+		t.Error("replicas are not refused where they have no meaning")
 	}
 }
