@@ -43,10 +43,10 @@ cuts, delays and half-open connections happen to packets, in a network namespace
 that the command enters by itself. That needs Linux and /dev/net/tun; root is
 not needed where users may make namespaces.
 
-With --sentinel it carries out no plan. It starts primaries with two replicas and
-three Sentinels each, deposes one primary after the other (by a kill, a stop, a
-cut, a command, and after a restart without data), and looks whether two clients
-ever hold one name. Half of the clients stay with the deposed server.
+With --sentinel it carries out no plan. It starts primaries with two replicas
+and three Sentinels each, deposes one primary after the other (by a kill, a
+stop, a cut, a command, and after a restart without data), and looks whether two
+clients ever hold one name. Half of the clients stay with the deposed server.
 
 A run that fails leaves a folder with the plan, all logs, a page, and the
 command that repeats it. Other runs leave nothing.

@@ -57,7 +57,7 @@ func (c *command) chaosSentinel(ctx context.Context, f *chaosFlags) error {
 	}
 	config := failover.Config{Server: f.server, Groups: f.sentinel.groups, Failovers: f.sentinel.failovers, Lease: f.sentinel.lease,
 		Seed: seed, Blind: f.sentinel.blind, Tell: func(o failover.Failover) {
-			fmt.Fprintf(c.screen, "%-7s  group %d  switched after %5.1fs, locks again after %5.1fs; %d of %d leases lost; %d overlaps, %d tokens that fell\n",
+			fmt.Fprintf(c.screen, "%-7s  group %d  switched after %5.1fs, locks again after %5.1fs; leases lost: %d of %d; overlaps: %d, falling tokens: %d\n",
 				o.Kind, o.Group+1, o.Switch.Seconds(), o.Blocked.Seconds(), o.Lost, o.Held, o.Overlaps, o.Falling)
 		}}
 	r, err := failover.Run(ctx, config)
@@ -104,6 +104,6 @@ func (c *command) failoverTable(r *failover.Result) error {
 	if r.Overlaps > 0 || r.Falling > 0 {
 		verdict = "unsafe"
 	}
-	fmt.Fprintf(w, "\n%s: %d failovers, %d locks granted, %d overlaps, %d tokens that fell\n", verdict, len(r.Failovers), r.Grants, r.Overlaps, r.Falling)
+	fmt.Fprintf(w, "\n%s: %d failovers, %d locks granted; overlaps: %d, falling tokens: %d\n", verdict, len(r.Failovers), r.Grants, r.Overlaps, r.Falling)
 	return w.Flush()
 }

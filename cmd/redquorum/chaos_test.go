@@ -19,9 +19,12 @@ func TestChaosUsageErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ args, want string }{
-		{"chaos", "a plan is missing: want PLAN, --seed, --scenario or --for"},
+		{"chaos", "a plan is missing: want PLAN, --seed, --scenario, --for or --sentinel"},
 		{"chaos a.plan b.plan", "there is more than one of PLAN"},
-		{"chaos a.plan --seed 3", "there is more than one of PLAN, --seed, --scenario and --for"},
+		{"chaos --sentinel --scenario S13", "there is more than one of PLAN"},
+		{"chaos --sentinel --groups 0", "--groups is 0"},
+		{"chaos --scenario S13 --blind", "--blind is for --sentinel"},
+		{"chaos a.plan --seed 3", "there is more than one of PLAN, --seed, --scenario, --for and --sentinel"},
 		{"chaos --scenario S13 --for 1h", "there is more than one"},
 		{"chaos --scenario S99", `there is no scenario "S99"`},
 		{"chaos --scenario S13 --client rust", "it must be redquorum or plain"},
