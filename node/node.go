@@ -47,6 +47,14 @@ type Node interface {
 	Close() error
 }
 
+// A Replicated node is one primary with replicas, and may lead to another of these after a failover. It needs
+// the restart guard, for the locks that the promoted server does not have.
+type Replicated interface {
+	Node
+	// Replicas is how many replicas there are.
+	Replicas() int
+}
+
 // A Token is a fencing token: it rises from each holder of a name to the next.
 // It is made from the wall clock in microseconds and stays below 2^53, so that
 // Lua's numbers hold it exactly.

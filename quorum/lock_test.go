@@ -486,6 +486,10 @@ func TestBadOptionsAndArguments(t *testing.T) {
 				_, err := quorum.New([]node.Node{nodes[0], nodes[1], nodes[0]}, quorum.Options{})
 				return err
 			},
+			"restart guard": func() error {
+				_, err := quorum.New([]node.Node{primary{nodes[0]}}, quorum.Options{NoRestartGuard: true})
+				return err
+			},
 			"negative":          func() error { _, err := quorum.New(nodes, quorum.Options{Lease: -1}); return err },
 			"between 0 and 0.5": func() error { _, err := quorum.New(nodes, quorum.Options{Drift: 0.6}); return err },
 			"at least 1ms":      func() error { _, err := quorum.New(nodes, quorum.Options{Timeout: 1}); return err },
@@ -520,6 +524,11 @@ func TestBadOptionsAndArguments(t *testing.T) {
 		}
 	})
 }
+
+// A primary is a node with two replicas.
+type primary struct{ node.Node }
+
+func (primary) Replicas() int { return 2 }
 
 // A lock at a key that another lock has next to it would break that, so none can have such
 // a name, by whichever call; nor one that is no text.

@@ -46,6 +46,9 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 		if n == nil {
 			return nil, errors.New("quorum: a node is nil")
 		}
+		if r, ok := n.(node.Replicated); ok && r.Replicas() > 0 && opts.NoRestartGuard {
+			return nil, fmt.Errorf("quorum: node %s is a primary with replicas: it needs the restart guard after a failover, without Options.NoRestartGuard", n.Name())
+		}
 		if names[n.Name()] {
 			return nil, fmt.Errorf("quorum: node %s is listed twice: %w", n.Name(), ErrSameServer)
 		}

@@ -109,7 +109,7 @@ type Options struct {
 
 	// NoRestartGuard lets a node vote right after a start. Safe only if no
 	// node can forget a lock that it has granted: appendfsync always, or, in tests,
-	// servers that never had one.
+	// servers that never had one. Refused with a primary that has replicas.
 	NoRestartGuard bool
 
 	// Prefix is put before every name on the nodes, such as "shop/". Applications that share

@@ -152,6 +152,9 @@ func start(r route, o Options) *server {
 // Name implements node.Node.
 func (s *server) Name() string { return s.name }
 
+// Replicas implements node.Replicated.
+func (s *server) Replicas() int { return s.replicas }
+
 // Submit implements node.Node.
 func (s *server) Submit(cmd node.Command, reply func(node.Reply)) {
 	if cmd.Kind == node.Extend && len(cmd.Claims) > 1 && !s.route.oneServer() {
