@@ -616,8 +616,8 @@ func (s *server) settleOne(c *call, got result, apart bool, to *settlement) {
 		return
 	}
 	life := to.life
-	if s.replication != nil && c.kind != node.Extend {
-		life = s.replication.grants
+	if s.replication != nil {
+		life = s.replication.yes
 	}
 	r, breaks := c.outcome(got.val, got.err, life)
 	to.good = to.good && !breaks

@@ -26,7 +26,7 @@ const (
 	// A replica acknowledges once a second by itself. One that has not for awayAfter is away.
 	awayAfter = 3
 
-	// While an age below settled is the reason why a round may not count for a grant, rounds wait for
+	// While an age below settled is the reason why a round may not count, rounds wait for
 	// all replicas, for patience at most. If that was in vain they do not for vainFor.
 	settled  = 10 * time.Minute
 	patience = 5 * time.Millisecond
@@ -44,8 +44,9 @@ const (
 //
 // Of primary and replicas a majority is needed. A replica follows one server at a time, so two servers
 // cannot both have a majority. But a replica may have moved here a moment ago, and have confirmed a lock to
-// another server before. So if not all replicas are needed, a grant counts only those that have followed
-// for long enough: its Life is Born when the youngest of them began to. package quorum does the rest.
+// another server before. So if not all replicas are needed, a yes counts only those that have followed
+// for long enough: its Life is Born when the youngest of them began to. package quorum's guards of restarted servers
+// do the rest, for renewals as well (spec/Replicas.tla).
 type replication struct {
 	server *server
 	link   *stream
@@ -61,17 +62,17 @@ type replication struct {
 	began  clock.Instant
 
 	// Guarded by the server's mu.
-	grants *node.Life // the life of a grant
-	held   []held
-	holds  int                      // how many were held so far
-	short  error                    // why the last round was short; nil if it was not
-	left   error                    // why the link is left
-	quick  bool                     // the last round was
-	lone   *call                    // the round that is in flight over the link
-	said   replies                  // to that
-	since  map[string]clock.Instant // by the ID of a replica's connection: since when it follows, at the latest
-	young  bool                     // a round should wait for all replicas
-	retry  clock.Instant            // but not before
+	yes   *node.Life // the life of a yes
+	held  []held
+	holds int                      // how many were held so far
+	short error                    // why the last round was short; nil if it was not
+	left  error                    // why the link is left
+	quick bool                     // the last round was
+	lone  *call                    // the round that is in flight over the link
+	said  replies                  // to that
+	since map[string]clock.Instant // by the ID of a replica's connection: since when it follows, at the latest
+	young bool                     // a round should wait for all replicas
+	retry clock.Instant            // but not before
 }
 
 // A held reply is a yes, or a lock that was handed over, which too few replicas are known to have.
@@ -98,7 +99,7 @@ func needsReplicas(kind node.Kind, r node.Reply) bool {
 
 // replicate begins the replication of a link to a server that has said text.
 func (t *stream) replicate(ctx context.Context, s *server, life *node.Life, text string) (*replication, error) {
-	r := &replication{server: s, link: t, in: newIncoming(), kick: make(chan struct{}, 1), life: life, grants: life,
+	r := &replication{server: s, link: t, in: newIncoming(), kick: make(chan struct{}, 1), life: life, yes: life,
 		replid: field(text, "master_replid"), count: s.replicas, need: needed(s.replicas), size: 4, began: s.clock.Now()}
 	if r.aged() {
 		r.size = 7
@@ -123,7 +124,7 @@ func (t *stream) replicate(ctx context.Context, s *server, life *node.Life, text
 	return r, nil
 }
 
-// aged reports whether a grant counts only replicas that have followed for long.
+// aged reports whether a yes counts only replicas that have followed for long.
 func (r *replication) aged() bool { return r.need < r.count }
 
 // hold keeps a reply back. The server's mu is held.
@@ -150,11 +151,8 @@ func (r *replication) answer(list []unanswered, err error, goes func(*held) bool
 		if !goes(&h) {
 			return false
 		}
-		switch {
-		case err != nil:
+		if h.with.Life = r.yes; err != nil {
 			h.with = node.Reply{Err: err}
-		case h.with.Status == node.Granted:
-			h.with.Life = r.grants
 		}
 		list = append(list, unanswered{h.reply, h.with})
 		return true
@@ -298,8 +296,8 @@ func (r *replication) ages(found tally) {
 		r.retry = now
 	}
 	r.since, r.young = seen, born > best && now.Sub(born) < settled
-	if born = max(born, r.life.Born); born != r.grants.Born {
-		r.grants = &node.Life{ID: r.life.ID, Born: born}
+	if born = max(born, r.life.Born); born != r.yes.Born {
+		r.yes = &node.Life{ID: r.life.ID, Born: born}
 	}
 }
 

@@ -249,9 +249,9 @@ func TestMoreReplicasThanSaid(t *testing.T) {
 	})
 }
 
-// A replica that came a moment ago may have confirmed another lock to another server. So a grant is as
-// young as the youngest that it needs, unless it needs all. A renewal is not.
-func TestAGrantIsAsYoungAsWhoConfirmsIt(t *testing.T) {
+// A replica that came a moment ago may have confirmed another lock to another server. So a yes is as
+// young as the youngest that it needs, unless it needs all.
+func TestAYesIsAsYoungAsWhoConfirmsIt(t *testing.T) {
 	for replicas, want := range map[int]time.Duration{1: time.Minute, 2: 5 * time.Second} {
 		primaryOf(t, replicas, func(t *testing.T, p *primary) {
 			young := p.followers[0]
@@ -263,7 +263,7 @@ func TestAGrantIsAsYoungAsWhoConfirmsIt(t *testing.T) {
 			})
 			for kind, r := range p.all(t, "the young one has it", nil) {
 				age, want := p.n.(*server).clock.Now().Sub(r.Life.Born), want
-				if kind == node.Extend || replicas == 1 {
+				if replicas == 1 {
 					want = 999 * time.Second
 				}
 				if kind != node.Downgrade && (age > want+time.Second || age < want-2*time.Second) { // package quorum does not look at that
