@@ -32,9 +32,8 @@ type Config struct {
 	Failovers int           // of all groups together
 	Lease     time.Duration // also MaxLease
 	Seed      uint64
-	Blind     bool              // replicas are not waited for: what a client for Sentinel does that does not know of them
-	Tell      func(Failover)    // after each
-	Logged    func(text string) // what else is worth to know; may be nil
+	Blind     bool           // replicas are not waited for: what a client for Sentinel does that does not know of them
+	Tell      func(Failover) // after each
 }
 
 // A Failover is one of them.
@@ -109,6 +108,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	go s.book.watch(watched)
 
 	r := &Result{}
+	defer func() { r.Grants, r.Overlaps, r.Falling, _, _ = s.book.counts() }()
 	for i := 0; i < c.Failovers && ctx.Err() == nil; i++ {
 		f, err := s.failOver(ctx, i)
 		if err != nil && ctx.Err() == nil {
@@ -119,14 +119,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 			c.Tell(f)
 		}
 	}
-	r.Grants, r.Overlaps, r.Falling, _, _ = s.book.counts()
 	return r, ctx.Err()
-}
-
-func (s *storm) logged(format string, args ...any) {
-	if s.Logged != nil {
-		s.Logged(fmt.Sprintf(format, args...))
-	}
 }
 
 // failOver does one, and waits until all is well again.

@@ -110,11 +110,14 @@ func (g *group) primary(ctx context.Context) int {
 	return -1
 }
 
-var errUnsettled = errors.New("the group has not settled in a minute: Sentinel has not made a primary of one server and replicas of the others")
+// settleFor is how long that may take: Sentinel tries again after some time when a failover has failed.
+const settleFor = 3 * time.Minute
+
+var errUnsettled = errors.New("Sentinel has not made a primary of one server, and replicas of the others")
 
 // settle waits until there is a primary that will do, all others follow it, and Sentinels can fail over again.
 func (g *group) settle(ctx context.Context, willDo func(primary int) bool) error {
-	for end := time.Now().Add(time.Minute); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(settleFor); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
 		p := g.primary(ctx)
 		if p < 0 || !willDo(p) {
 			continue
@@ -137,7 +140,8 @@ func (g *group) settle(ctx context.Context, willDo func(primary int) bool) error
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return errUnsettled
+	said, _ := g.sentinels[0].client.Master(ctx, g.name).Result()
+	return fmt.Errorf("%w in %v: server %d of %d is called %s, with %s replicas", errUnsettled, settleFor, g.primary(ctx)+1, groupSize, said["flags"], said["num-slaves"])
 }
 
 // A sentinel is one process of Redis Sentinel.
