@@ -49,15 +49,20 @@ var goRules = []struct {
 	}},
 	{"commands about one name are executed in order", func(f fixture) {
 		const rounds = 200
-		got := make(chan node.Status, 2*rounds)
-		for token := range rounds {
-			f.Node.Submit(f.command("acquire orders:17 by %d token=%d", token, token+1), func(r node.Reply) { got <- r.Status })
-			f.Node.Submit(f.command("release orders:17 by %d token=%d", token, token+1), func(r node.Reply) { got <- r.Status })
+		var got [2 * rounds]node.Status // a node may answer them in another order
+		var replies sync.WaitGroup
+		replies.Add(len(got))
+		submit := func(i int, what string) {
+			f.Node.Submit(f.command(what+" orders:17 by %d token=%d", i/2, i/2+1), func(r node.Reply) { got[i] = r.Status; replies.Done() })
 		}
-		for range rounds {
-			first, second := f.next(got), f.next(got)
-			if first != node.Granted || second != node.Released {
-				f.Fatalf("got %v and %v, want %v and %v", first, second, node.Granted, node.Released)
+		for i := 0; i < len(got); i += 2 {
+			submit(i, "acquire")
+			submit(i+1, "release")
+		}
+		f.within(replies.Wait)
+		for i := 0; i < len(got); i += 2 {
+			if got[i] != node.Granted || got[i+1] != node.Released {
+				f.Fatalf("got %v and %v, want %v and %v", got[i], got[i+1], node.Granted, node.Released)
 			}
 		}
 	}},

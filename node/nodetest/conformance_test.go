@@ -3,6 +3,7 @@ package nodetest_test
 import (
 	"cmp"
 	"flag"
+	"net"
 	"os"
 	"strings"
 	"testing"
@@ -54,7 +55,7 @@ func TestEmbedded(t *testing.T) {
 	}
 	t.Cleanup(server.Close)
 	nodetest.Run(t, func(t *testing.T) nodetest.System {
-		s := keep(t)(systems.Reach("embedded", server.Addr()))
+		s := keep(t)(systems.Reach("embedded", server.Addr(), 0))
 		s.Advance = func(d time.Duration) error { server.Advance(d); return nil }
 		s.Stall = func(stalled bool) error {
 			if stalled {
@@ -71,7 +72,26 @@ func TestEmbedded(t *testing.T) {
 
 func TestRedis(t *testing.T) {
 	server := startRedis(t)
-	nodetest.Run(t, func(t *testing.T) nodetest.System { return keep(t)(systems.Redis(server)) })
+	nodetest.Run(t, func(t *testing.T) nodetest.System { return keep(t)(systems.Redis(server, 0)) })
+}
+
+// A primary keeps the same rules, though each yes waits for its replica.
+func TestPrimary(t *testing.T) {
+	server := startRedis(t)
+	host, port, _ := net.SplitHostPort(server.Addr())
+	replica, err := redisserver.Start(redisserver.Config{Args: []string{"--replicaof", host, port, "--repl-diskless-sync-delay", "0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { replica.Close() })
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { client.Close() })
+	for end := time.Now().Add(30 * time.Second); client.Wait(t.Context(), 1, 100*time.Millisecond).Val() < 1; {
+		if time.Now().After(end) {
+			t.Fatal("no replica follows within 30 s")
+		}
+	}
+	nodetest.Run(t, func(t *testing.T) nodetest.System { return keep(t)(systems.Redis(server, 1)) })
 }
 
 // TestModelAndMiniredis is exact to the millisecond: on both, time passes only when the
@@ -84,13 +104,13 @@ func TestModelAndMiniredis(t *testing.T) {
 func TestModelAndMiniredisAndRedis(t *testing.T) {
 	tests.NeedLong(t)
 	server := startRedis(t)
-	nodetest.Differential(t, ops(), systems.Model(), keep(t)(systems.Miniredis()), keep(t)(systems.Redis(server)))
+	nodetest.Differential(t, ops(), systems.Model(), keep(t)(systems.Miniredis()), keep(t)(systems.Redis(server, 0)))
 }
 
 // A text of rules is played on the model, miniredis and Redis, and one that does not keep them is reported with the line.
 // With -play it is the text of a file, such as a difference that one of the tests above has shown.
 func TestPlay(t *testing.T) {
-	all := []nodetest.System{systems.Model(), keep(t)(systems.Miniredis()), keep(t)(systems.Redis(startRedis(t)))}
+	all := []nodetest.System{systems.Model(), keep(t)(systems.Miniredis()), keep(t)(systems.Redis(startRedis(t), 0))}
 	rule := "modes exclusive\n\n# A rule.\nacquire n by a token=5 ttl=7s -> granted\nadvance 2s\ninspect n -> held by a ttl=5s fence=5\n"
 	if *text != "" {
 		found, err := os.ReadFile(*text)
@@ -121,7 +141,7 @@ func TestReleaseSaysZeroOnTheChannel(t *testing.T) {
 }
 
 func testChannel(t *testing.T, addr string) {
-	s := keep(t)(systems.Reach("server", addr))
+	s := keep(t)(systems.Reach("server", addr, 0))
 	client := dial(t, addr)
 	for name, channel := range map[string]string{
 		"foo": "redisson_lock__channel:{foo}", "a{b}c": "redisson_lock__channel:a{b}c", "x{y": "redisson_lock__channel:x{y",

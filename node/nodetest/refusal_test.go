@@ -61,7 +61,7 @@ func TestModelAndRedisThatRefuses(t *testing.T) {
 	for saving := ""; !strings.Contains(saving, "rdb_last_bgsave_status:err"); time.Sleep(time.Millisecond) {
 		saving = client.Info(t.Context(), "persistence").Val()
 	}
-	redis := refusable(keep(t)(systems.Redis(server)), func(reason error) error {
+	redis := refusable(keep(t)(systems.Redis(server, 0)), func(reason error) error {
 		maxmemory, stop := "0", "no"
 		switch reason {
 		case node.ErrOutOfMemory:

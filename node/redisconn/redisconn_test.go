@@ -29,7 +29,7 @@ func TestRules(t *testing.T) {
 	}
 	defer server.Close()
 	nodetest.Run(t, func(t *testing.T) nodetest.System {
-		s, done, err := systems.Redis(server)
+		s, done, err := systems.Redis(server, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

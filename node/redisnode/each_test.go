@@ -24,7 +24,7 @@ func TestTogether(t *testing.T) {
 	t.Parallel()
 	p := newServer(t)
 	start := func(t *testing.T) nodetest.System {
-		s, done, err := systems.Redis(p.Server)
+		s, done, err := systems.Redis(p.Server, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,12 +21,12 @@ import (
 	"github.com/redquorum/redquorum/node/redisserver"
 )
 
-// Reach connects a node to the server at an address, and removes all its keys. The node
+// Reach connects a node to the server at an address, which has so many replicas, and removes all its keys. The node
 // that it returns has only Do. done closes the connections.
-func Reach(name, addr string) (s nodetest.System, done func(), err error) {
+func Reach(name, addr string, replicas int) (s nodetest.System, done func(), err error) {
 	c := clock.System()
 	client := redis.NewClient(&redis.Options{Addr: addr})
-	n, err := redisnode.New(client, redisnode.Options{Name: name, Clock: c})
+	n, err := redisnode.New(client, redisnode.Options{Name: name, Clock: c, Replicas: replicas})
 	if err != nil {
 		client.Close()
 		return s, nil, err
@@ -76,7 +76,7 @@ func Miniredis() (s nodetest.System, done func(), err error) {
 		}
 		return cmd == "INFO"
 	})
-	s, leave, err := Reach("miniredis", m.Addr())
+	s, leave, err := Reach("miniredis", m.Addr(), 0)
 	if err != nil {
 		m.Close()
 		return s, nil, err
@@ -90,10 +90,10 @@ func Miniredis() (s nodetest.System, done func(), err error) {
 	return s, func() { leave(); m.Close() }, nil
 }
 
-// Redis connects to a server. On it time passes unasked; up to half a second of
+// Redis connects to a server with so many replicas. On it time passes unasked; up to half a second of
 // that is taken back.
-func Redis(r *redisserver.Server) (s nodetest.System, done func(), err error) {
-	s, leave, err := Reach("redis", r.Addr())
+func Redis(r *redisserver.Server, replicas int) (s nodetest.System, done func(), err error) {
+	s, leave, err := Reach("redis", r.Addr(), replicas)
 	if err != nil {
 		return s, nil, err
 	}
