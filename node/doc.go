@@ -154,4 +154,12 @@
 // Downgrade makes the writer a reader with the same token and the rest of its life, publishes
 // "1", and notifies the readers that are next. The status is Done. Kept says that the owner was
 // the writer or is a living reader already. A key that is not a hash gives ErrWrongType.
+//
+// # One primary with replicas
+//
+// A node may be one primary with all of its replicas (see [Replicated]), and lead to another of these after a
+// failover. Then Granted, an Extend and a Downgrade that are Done, and a Turn with an Owner, count only once a
+// majority of the primary and its replicas has what they say. Otherwise they are Unknown, with ErrUnreplicated, or the
+// Turn has no Life. If not all replicas are needed, the Life of these is Born when the youngest of those that have it
+// began to follow the primary: it may have confirmed a lock to another server before.
 package node

@@ -31,6 +31,9 @@ const (
 	settled  = 10 * time.Minute
 	patience = 5 * time.Millisecond
 	vainFor  = time.Second
+
+	// coarseAge keeps the life of a yes from changing each time that an age is known more exactly.
+	coarseAge = 100 * time.Millisecond
 )
 
 // A replication holds back each yes of a primary until enough of its replicas have it, and answers it
@@ -296,7 +299,7 @@ func (r *replication) ages(found tally) {
 		r.retry = now
 	}
 	r.since, r.young = seen, born > best && now.Sub(born) < settled
-	if born = max(born, r.life.Born); born != r.yes.Born {
+	if born = max(born, r.life.Born); born > r.yes.Born || born < r.yes.Born.Add(-coarseAge) {
 		r.yes = &node.Life{ID: r.life.ID, Born: born}
 	}
 }
