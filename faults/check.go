@@ -55,8 +55,12 @@ func (p *Plan) check() *wrong {
 		return w("lock client", "lock client: want %s or %s, have %q", Redquorum, Plain, l.Client)
 	case l.Mistake != "" && Mistakes[l.Mistake] == "":
 		return w("lock mistake", "lock mistake is %q, which is not known", l.Mistake)
-	case l.Need != 0 && (l.Need <= p.Nodes/2 || l.Need > p.Nodes):
-		return w("lock need, nodes", "lock need is %d; want more than half of %d nodes, and at most all, or 0", l.Need, p.Nodes)
+	case l.Replicas > MaxNodes || p.Nodes%(1+l.Replicas) != 0:
+		return w("lock replicas, nodes", "nodes is %d, and lock replicas %d; want a multiple of %d nodes: a primary and its replicas each", p.Nodes, l.Replicas, 1+l.Replicas)
+	case l.Replicas > 0 && (p.Work.Joint > 0 || p.Work.Break > 0 || l.MaxDown > 0):
+		return w("lock replicas, work joint, work break, lock maxdown", "lock replicas is %d; work joint and break and lock maxdown are for nodes that are one server", l.Replicas)
+	case l.Need != 0 && (l.Need <= p.Sites()/2 || l.Need > p.Sites()):
+		return w("lock need, nodes, lock replicas", "lock need is %d; want more than half of %d nodes, and at most all, or 0", l.Need, p.Sites())
 	case p.Work.Read+p.Work.Write > Percent(100):
 		return w("work read, work write", "work read and write are %s and %s; want at most 100%% together", p.Work.Read, p.Work.Write)
 	case l.Client == Plain && (l.Need != 0 || l.MaxDown != 0 || p.Work.special()):
@@ -154,7 +158,39 @@ func (p *Plan) checkEvent(e Event) error {
 			return fmt.Errorf("there is no %s", (s.set >> s.count << s.count).text(s.letter))
 		}
 	}
-	return cmp.Or(checkWho(e), p.checkWhen(e), checkHow(e), p.checkNames(e))
+	return cmp.Or(checkWho(e), p.checkReplicas(e), p.checkWhen(e), checkHow(e), p.checkNames(e))
+}
+
+// checkReplicas checks what is of a primary and its replicas, or cannot be.
+func (p *Plan) checkReplicas(e Event) error {
+	if p.Lock.Replicas == 0 {
+		if e.Verb == Sever || e.Verb == Lead {
+			return fmt.Errorf("each node is one server: want lock replicas=2, say")
+		}
+		return nil
+	}
+	switch e.Verb {
+	case View, Alias, DoBreak:
+		return fmt.Errorf("it is about nodes that are one server, and lock replicas is %d", p.Lock.Replicas)
+	case Crash:
+		if e.Mode == Replica {
+			return fmt.Errorf("no server takes its place by itself: want durable, second or empty, and promote another one")
+		}
+	case Demote, Sever:
+		for n := range p.Nodes {
+			if e.Procs.Nodes.Has(n) && (e.Source == 0 || e.Source&^p.Members(n) != 0) {
+				return fmt.Errorf("want another server of the same node after the target: n%d is with %s", n+1, (p.Members(n) &^ Of(n)).text('n'))
+			}
+		}
+		if e.Source&e.Procs.Nodes != 0 {
+			return fmt.Errorf("a server does not follow itself, nor is it severed from itself")
+		}
+	case Lead:
+		if e.Source == 0 || e.Source&(e.Source-1) != 0 {
+			return fmt.Errorf("want one server that they are led to")
+		}
+	}
+	return nil
 }
 
 // checkWho checks where the event happens.
@@ -244,5 +280,5 @@ var forLibrary = map[Verb]bool{DoDowngrade: true, DoDetach: true, DoResume: true
 // lasts are the verbs that may have a "for", after which they end by themselves.
 var lasts = map[Verb]bool{
 	Cut: true, Delay: true, Loss: true, Duplicate: true, Reorder: true, Hold: true, Deafen: true, HalfOpen: true, Crash: true, Demote: true, Slow: true,
-	Block: true, Full: true, Starve: true, Pause: true, Suspend: true, Strobe: true, Kill: true, Step: true,
+	Block: true, Full: true, Sever: true, Starve: true, Pause: true, Suspend: true, Strobe: true, Kill: true, Step: true,
 }

@@ -37,7 +37,9 @@
 //	lock ...      client=redquorum|plain lease= maxlease= timeout= poll= grace=
 //	              drift=1% guard=on|off renew=on|off maxhold= maxdown= fence=on|off;
 //	              need=N, how many nodes must grant; 0 is a majority;
-//	              mistake=, which a plain client makes: see Mistakes
+//	              mistake=, which a plain client makes: see Mistakes; replicas=N:
+//	              each 1+N of the nodes are one node of the lock, at first a primary
+//	              and its replicas, so nodes is a multiple of 1+N
 //	work ...      what clients without steps do: names=N tasks=N hold=RANGE
 //	              think=RANGE, and shares such as 30%: expiring= of holds, which
 //	              last about as long as the lease (0.9 to 1.1 times it) instead of
@@ -85,6 +87,10 @@
 //	                              not there, one that lacks their last second, one
 //	                              with nothing, or NODE. They answer, and refuse writes
 //	promote NODES                 they are masters again, with what they have then
+//	sever NODES NODES             with replicas=: nothing passes between the former and
+//	                              the latter. There, demote NODES NODE lets them follow
+//	                              NODE: they get a copy, which begins with nothing, and then
+//	                              all that it executes
 //	slow NODES RANGE              each command takes that long
 //	block NODES for TIME          a script runs, and nothing else
 //	full NODES disk|memory        no more is left: all writes are refused, or those that
@@ -104,6 +110,8 @@
 //	strobe PROCS TIME PERIOD for TIME   the time of day oscillates
 //	kill CLIENTS, start CLIENTS
 //	view CLIENTS NODES            they were given these nodes alone; only at 0s
+//	lead CLIENTS NODE             with replicas=: their next connections to this node of
+//	                              the lock are to that server; at first to its primary
 //	clone CLIENTS                 they draw the same random numbers; only at 0s
 //
 // Steps of clients are done in their order, each at its time or when the one

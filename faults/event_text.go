@@ -39,6 +39,8 @@ var arguments = map[Verb][]argument{
 	DoExtend:  {offsetArg},
 	DoWrite:   {lateArg},
 	View:      {nodesArg},
+	Sever:     {othersArg},
+	Lead:      {serverArg},
 }
 
 var (
@@ -56,7 +58,11 @@ var (
 	nodesArg = argument{want: "nodes",
 		set: func(e *Event, s string) (err error) { e.Procs.Nodes, err = parseSet('n', s); return err },
 		get: func(e *Event) string { return e.Procs.Nodes.text('n') }}
-	ratioArg = argument{want: "a percentage",
+	othersArg = argument{want: "the servers at the other end",
+		set: func(e *Event, s string) (err error) { e.Source, err = parseSet('n', s); return err },
+		get: func(e *Event) string { return e.Source.text('n') }}
+	serverArg = argument{want: "the server that they are led to", set: othersArg.set, get: othersArg.get}
+	ratioArg  = argument{want: "a percentage",
 		set: func(e *Event, s string) (err error) { e.Ratio, err = parseRatio(s); return err },
 		get: func(e *Event) string { return e.Ratio.String() }}
 	offsetArg = argument{want: "a time",

@@ -12,6 +12,7 @@ type Profile struct {
 	Length         time.Duration // 0: drawn
 	Outside        bool          // also faults that no lock with a lease can stand: what they break is no bug
 	Machines       bool          // also nodes that lack disk, memory or processor, and connections that break
+	Replicas       bool          // each node is a primary with replicas, and there are failovers
 }
 
 // Generate draws a plan from a seed: the same from the same, on every machine.
@@ -38,8 +39,11 @@ func Generate(seed uint64, profile Profile) *Plan {
 	if profile.Length > 0 {
 		p.Length = profile.Length
 	}
+	if profile.Replicas {
+		(&generator{state: seed ^ 1<<59}).servers(p)
+	}
 	g.configure(p)
-	if !(&generator{state: seed ^ 1<<61}).near(p, profile) {
+	if profile.Replicas || !(&generator{state: seed ^ 1<<61}).near(p, profile) {
 		g.add(p, profile)
 	}
 	(&generator{state: ^seed}).kinds(p)
@@ -47,6 +51,9 @@ func Generate(seed uint64, profile Profile) *Plan {
 	(&generator{state: seed ^ 1<<60}).options(p)
 	if profile.Machines {
 		(&generator{state: seed ^ 1<<62}).machines(p)
+	}
+	if profile.Replicas {
+		(&generator{state: seed ^ 1<<58}).replicas(p)
 	}
 	p.Events = slices.DeleteFunc(p.Events, func(e Event) bool { return e.At > p.Length }) // of what rolls on to the end
 	slices.SortStableFunc(p.Events, func(a, b Event) int { return int(min(1, max(-1, a.At-b.At))) })

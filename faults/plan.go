@@ -22,7 +22,7 @@ const (
 // A Plan is one run. The zero value is not valid; [New] gives one that is.
 type Plan struct {
 	Seed    uint64        // of everything that is random
-	Nodes   int           // n1, n2, ...
+	Nodes   int           // n1, n2, ...: servers; with Lock.Replicas, several are one node of the lock
 	Clients int           // c1, c2, ...: each is a process with a clock of its own
 	Length  time.Duration // of the part in which faults happen
 	Lock    Lock
@@ -47,6 +47,7 @@ type Lock struct {
 	MaxDown  time.Duration // how long calls wait while too few nodes answer; 0: no bound
 	Fence    bool          // the resource checks tokens
 	Need     int           // how many nodes must grant; 0: a majority
+	Replicas int           // of each node: 1+Replicas servers, in order, are a primary and its replicas
 	Mistake  Mistake       // that a plain client makes; "" for none
 }
 
@@ -67,6 +68,7 @@ type Mistake string
 const (
 	Absolute    Mistake = "absolute"
 	BareHash    Mistake = "barehash"
+	Connected   Mistake = "connected"
 	CountedLate Mistake = "countedlate"
 	Counters    Mistake = "counters"
 	DeadContext Mistake = "deadcontext"
@@ -92,6 +94,7 @@ const (
 var Mistakes = map[Mistake]string{
 	Absolute:    "the end of a key is sent as a time of day, by the client's clock",
 	BareHash:    "a script is sent as its hash alone, and where it is unknown, that counts as: not the owner",
+	Connected:   "of the replicas that are connected one is enough, and none if none is",
 	CountedLate: "validity is counted from the answers, not from before the commands",
 	Counters:    "a token is the highest count of those nodes that granted",
 	DeadContext: "a release needs the caller's context",
@@ -260,7 +263,7 @@ type Event struct {
 	Offset time.Duration // step, skew, strobe; of extend, the lease
 	Every  time.Duration // strobe
 	Mode   Mode          // crash, demote, full
-	Source Set           // demote: the node whose copy it has; 0: none
+	Source Set           // demote: the node whose copy it has, 0: none; sever: the servers at the other end; lead: where to
 	Kind   string        // hold: which commands; "" is all
 	Count  int           // hold: how many; 0 is all
 	Name   string        // a step's lock
@@ -368,6 +371,7 @@ const (
 	Flush       Verb = "flush"       // all keys are gone
 	ScriptFlush Verb = "scriptflush" // the scripts are gone
 	Alias       Verb = "alias"       // they are one server, each a database of it; at 0s
+	Sever       Verb = "sever"       // nothing passes between them and other servers of their node
 )
 
 // Verbs about nodes and clients.
@@ -386,6 +390,7 @@ const (
 	Start Verb = "start" // a killed client starts again
 	View  Verb = "view"  // it was configured with these nodes alone; at 0s
 	Clone Verb = "clone" // copies of one machine, which draw the same random numbers; at 0s
+	Lead  Verb = "lead"  // their next connections to a node lead to that server of it
 )
 
 // Steps of a client.
@@ -421,9 +426,9 @@ const (
 var groups = map[Verb]group{
 	Cut: onLinks, Delay: onLinks, Loss: onLinks, Duplicate: onLinks, Reorder: onLinks, Hold: onLinks,
 	Release: onLinks, Deafen: onLinks, HalfOpen: onLinks, Heal: onLinks, Reset: onLinks,
-	Crash: onNodes, Restart: onNodes, Demote: onNodes, Promote: onNodes, Slow: onNodes, Block: onNodes, Full: onNodes, Starve: onNodes, Evict: onNodes, Flush: onNodes, ScriptFlush: onNodes, Alias: onNodes,
+	Crash: onNodes, Restart: onNodes, Demote: onNodes, Promote: onNodes, Slow: onNodes, Block: onNodes, Full: onNodes, Starve: onNodes, Evict: onNodes, Flush: onNodes, ScriptFlush: onNodes, Alias: onNodes, Sever: onNodes,
 	Pause: onProcs, Suspend: onProcs, Skew: onProcs, Step: onProcs, Rate: onProcs, Strobe: onProcs,
-	Kill: onClients, Start: onClients, View: onClients, Clone: onClients,
+	Kill: onClients, Start: onClients, View: onClients, Clone: onClients, Lead: onClients,
 	DoLock: isStep, DoTry: isStep, DoUnlock: isStep, DoExtend: isStep, DoWrite: isStep, DoCheck: isStep, DoCancel: isStep,
 	DoDowngrade: isStep, DoDetach: isStep, DoResume: isStep, DoBreak: isStep, DoInspect: isStep, DoClose: isStep,
 }
@@ -434,7 +439,7 @@ func (v Verb) IsStep() bool { return groups[v] == isStep }
 // Stays reports whether what the verb does goes on, unless "for" ends it.
 func (v Verb) Stays() bool {
 	switch v {
-	case Evict, Flush, ScriptFlush, Skew, Step, Restart, Promote, Start, Release, Heal, Reset, View, Clone, Alias:
+	case Evict, Flush, ScriptFlush, Skew, Step, Restart, Promote, Start, Release, Heal, Reset, View, Clone, Alias, Lead:
 		return false
 	}
 	return !v.IsStep()
@@ -487,7 +492,7 @@ func (p *Plan) DropClient(i int) {
 // DropNode does the same with a node.
 func (p *Plan) DropNode(i int) {
 	p.Nodes--
-	p.Lock.Need = min(p.Lock.Need, p.Nodes)
+	p.Lock.Need = min(p.Lock.Need, p.Sites())
 	p.drop(func(e *Event) []*Set { return []*Set{&e.Links.Nodes, &e.Procs.Nodes, &e.Source} }, i)
 }
 
@@ -516,7 +521,19 @@ func (p *Plan) Need() int {
 	if p.Lock.Need > 0 {
 		return p.Lock.Need
 	}
-	return p.Nodes/2 + 1
+	return p.Sites()/2 + 1
+}
+
+// Sites is how many nodes a lock has. Each is one server, or a primary with its replicas.
+func (p *Plan) Sites() int { return p.Nodes / (1 + p.Lock.Replicas) }
+
+// Members returns the servers that are one node of the lock with server n.
+func (p *Plan) Members(n int) (members Set) {
+	size := 1 + p.Lock.Replicas
+	for i := range size {
+		members |= Of(n/size*size + i)
+	}
+	return members
 }
 
 // Site is on how many of the plan's nodes, the first of them, a lock is, and how many must grant it.
@@ -524,7 +541,7 @@ func (p *Plan) Site(name string) (nodes, need int) {
 	if name == Far {
 		return p.FarNodes(), p.FarNodes()/2 + 1
 	}
-	return p.Nodes, p.Need()
+	return p.Sites(), p.Need()
 }
 
 // Server returns the nodes that are on one server with node n, which are n alone unless they are aliases.

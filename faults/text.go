@@ -186,7 +186,7 @@ func (p *Plan) blocks() []block {
 			duration("lease", &l.Lease), duration("maxlease", &l.MaxLease), duration("timeout", &l.Timeout),
 			duration("poll", &l.Poll), duration("grace", &l.Grace), ratio("drift", &l.Drift),
 			onOff("guard", &l.Guard), onOff("renew", &l.Renew), duration("maxhold", &l.MaxHold), unless(l.MaxDown == 0, duration("maxdown", &l.MaxDown)), onOff("fence", &l.Fence),
-			unless(l.Need == 0, number("need", &l.Need)),
+			unless(l.Need == 0, number("need", &l.Need)), unless(l.Replicas == 0, number("replicas", &l.Replicas)),
 			{"mistake", func(s string) error {
 				if l.Mistake = Mistake(s); Mistakes[l.Mistake] == "" {
 					return fmt.Errorf("want a known mistake, have %q", s)

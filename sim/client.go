@@ -38,6 +38,7 @@ type Client struct {
 
 	links   []*link // to all nodes
 	listed  []*link // to those that it was configured with
+	sites   []*site // if each of the nodes has replicas
 	locker  *quorum.Locker
 	far     *quorum.Locker // on fewer nodes; nil if the plan has no need of it
 	farShut bool           // it is closed
@@ -206,6 +207,7 @@ func (w *world) newClient(number int) *Client {
 			c.listed = append(c.listed, l)
 		}
 	}
+	c.makeSites(before)
 	return c
 }
 
@@ -234,14 +236,33 @@ func (c *Client) open() (err error) {
 		c.plain = newTextbook(c)
 		return nil
 	}
-	nodes := make([]node.Node, len(c.listed))
-	for i, l := range c.listed {
-		nodes[i] = c.node(l)
+	nodes := make([]node.Node, 0, len(c.listed))
+	for _, n := range c.asked() {
+		nodes = append(nodes, c.node(n))
 	}
 	if c.locker, err = quorum.New(nodes, c.options(len(nodes), p.Lock.Need)); err == nil && p.Work.Joint > 0 {
 		err = c.openFar()
 	}
 	return err
+}
+
+// An asked node executes commands, of a Locker or a textbook.
+type asked interface {
+	node.Node
+	textbook.Node
+}
+
+// asked returns the nodes that the client was configured with.
+func (c *Client) asked() (nodes []asked) {
+	for _, s := range c.sites {
+		nodes = append(nodes, s)
+	}
+	for _, l := range c.listed {
+		if l.site == nil {
+			nodes = append(nodes, l)
+		}
+	}
+	return nodes
 }
 
 // linksFor returns those to the nodes that are asked for a name.
@@ -262,20 +283,20 @@ func (c *Client) openFar() (err error) {
 	return err
 }
 
-// prefix is before all names of the client on the nodes. One client in four has one.
+// prefix is before all names of the client on the nodes. One client in four has one, but not with replicas.
 func (c *Client) prefix() string {
-	if (c.w.p.Seed+uint64(c.number))%4 == 3 {
+	if c.w.p.Lock.Replicas == 0 && (c.w.p.Seed+uint64(c.number))%4 == 3 {
 		return prefix
 	}
 	return ""
 }
 
-// node is a link as the client's Lockers have it.
-func (c *Client) node(l *link) node.Node {
-	if c.prefix() != "" {
+// node is a node as the client's Lockers have it.
+func (c *Client) node(n node.Node) node.Node {
+	if l, ok := n.(*link); ok && c.prefix() != "" {
 		return prefixed{l}
 	}
-	return l
+	return n
 }
 
 func (c *Client) options(nodes, need int) quorum.Options {

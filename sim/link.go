@@ -53,6 +53,9 @@ type link struct {
 	claims   []node.Claim // of the latest command, without the prefix
 	silent   bool         // the last command had no answer
 
+	site   *site  // that uses it, or nil
+	replid string // of the server, by the handshake
+
 	random faults.Random
 	faults.Link[heldMessage]
 }
@@ -79,12 +82,13 @@ const (
 
 // A message is a command on its way, or a handshake, or a subscription.
 type message struct {
-	link  *link
-	conn  uint32
-	hello bool
-	topic string // of a subscription
-	copy  bool   // nobody waits for its answer
-	text  bool   // the script comes with it
+	link     *link
+	conn     uint32
+	hello    bool
+	topic    string // of a subscription
+	question *question
+	copy     bool // nobody waits for its answer
+	text     bool // the script comes with it
 
 	sent   int64 // when it was handed to the link
 	cmd    node.Command
@@ -96,6 +100,7 @@ type message struct {
 
 	life     int         // of the server, when it was sent; in the answer to a handshake, its present one, or 0: refused
 	uptime   node.Uptime // in the answer to a handshake
+	replid   string      // likewise
 	result   node.Reply
 	noScript bool
 
@@ -103,6 +108,9 @@ type message struct {
 	flying  int  // events about it
 	serial  int  // in the trace
 }
+
+// isCommand reports whether it is neither a handshake nor about the connection.
+func (m *message) isCommand() bool { return !m.hello && m.topic == "" && m.question == nil }
 
 // keepWait makes the Wait of m.cmd m's own.
 func (m *message) keepWait() {
@@ -236,6 +244,9 @@ func (c *Client) expire() {
 			next = min(next, m.cmd.Deadline)
 		}
 	}
+	for _, s := range c.sites {
+		next = min(next, s.expire(now))
+	}
 	if next != clock.Never {
 		c.armSweep(next)
 	}
@@ -297,12 +308,18 @@ func (l *link) abandon() {
 func (l *link) fail(err error) {
 	l.abandon()
 	for range len(l.pending) {
+		if len(l.pending) == 0 {
+			break // what was to be sent goes over another link
+		}
 		m := l.pending[0]
 		l.pending = without(l.pending, 0)
 		unsent := slices.Contains(l.waiting, m)
 		l.finish(m, node.Reply{Err: err, Unsent: unsent})
 	}
 	l.waiting = l.waiting[:0]
+	if l.site != nil {
+		l.site.dropped(l)
+	}
 }
 
 const (
@@ -315,7 +332,7 @@ const (
 
 // dial begins to connect, unless that is under way.
 func (l *link) dial() {
-	if l.phase != cold || l.closed {
+	if l.phase != cold || l.closed || l.site != nil && l.site.diverts(l) {
 		return
 	}
 	l.phase = dialing
@@ -373,6 +390,7 @@ func (l *link) connected(m *message) {
 	l.life, l.warmed = m.life, l.w.now
 	l.meet()
 	l.lives.Handshake([]node.Uptime{m.uptime}, l.c.Now())
+	l.replid = m.replid
 	l.demoted = false
 	for _, m := range l.waiting {
 		l.send(m)
@@ -414,7 +432,7 @@ func (l *link) carry(way int, m *message, kind eventKind) {
 		at = max(at, *last)
 		*last = at
 	}
-	if !m.hello && m.topic == "" && l.Hold(way, m.cmd.Kind.String(), heldMessage{m, kind}) {
+	if m.isCommand() && l.Hold(way, m.cmd.Kind.String(), heldMessage{m, kind}) {
 		m.flying++
 		w.sometimes(MessageHeld)
 		w.heldUp(l, way, m)
@@ -423,7 +441,7 @@ func (l *link) carry(way int, m *message, kind eventKind) {
 	m.flying++
 	w.plan(at, kind, m, 0)
 	w.sent(l, way, m, at)
-	if way == toNode && !m.hello && m.topic == "" && l.random.Happens(l.Duplicate[way]) {
+	if way == toNode && m.isCommand() && l.random.Happens(l.Duplicate[way]) {
 		c := w.message(l)
 		c.cmd, c.plain, c.conn, c.life, c.copy = m.cmd, m.plain, m.conn, m.life, true
 		c.claims = append(c.claims, m.cmd.Claims...)
@@ -462,6 +480,10 @@ func (l *link) receive(m *message) {
 		l.connected(m)
 	case m.topic != "":
 		l.subscribed(m.topic)
+	case m.question != nil:
+		if m.conn == l.conn {
+			l.site.judge(m)
+		}
 	case m.copy || !m.pending:
 		l.w.sometimes(LateReply)
 	case m.conn != l.conn: // the connection was given up, and nobody reads it
@@ -639,6 +661,8 @@ func (m *message) String() string {
 		return "hello"
 	case m.topic != "":
 		return "subscribe " + m.topic
+	case m.question != nil:
+		return "have the replicas got it"
 	}
 	what := m.cmd.Kind.String()
 	switch {

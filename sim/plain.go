@@ -10,8 +10,8 @@ import (
 
 func newTextbook(c *Client) *textbook.Client {
 	b := &textbook.Client{Plan: c.w.p, Clock: c, Epoch: epoch, Draw: c.engine.Next, Below: c.engine.Below}
-	for _, l := range c.listed {
-		b.Nodes = append(b.Nodes, l)
+	for _, n := range c.asked() {
+		b.Nodes = append(b.Nodes, n)
 	}
 	return b
 }

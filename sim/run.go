@@ -209,7 +209,9 @@ func newWorld(p *faults.Plan, program func(*Client) error, options []Option) *wo
 	w.order = p.Stream(faults.OfOrder, 0)
 	w.healing = p.Stream(faults.OfHealing, 0)
 	w.check = checker{w: w, latest: make(map[string]latest), labels: newLabels(w.p)}
-	if p.Lock.Client != faults.Plain && p.Lock.Guard {
+	if p.Lock.Replicas > 0 {
+		w.judgedBy = ofReplicas
+	} else if p.Lock.Client != faults.Plain && p.Lock.Guard {
 		w.check.judge = &judge{w: w}
 	}
 	w.need = p.Need()
@@ -230,6 +232,7 @@ func newWorld(p *faults.Plan, program func(*Client) error, options []Option) *wo
 	for _, s := range w.nodes {
 		s.begin(-int64(365 * 24 * time.Hour))
 	}
+	w.replicate()
 	w.clients, w.procs = make([]*Client, p.Clients), make([]faults.Process, p.Clients)
 	for i := range p.Clients {
 		c := w.newClient(i)
@@ -274,6 +277,7 @@ func (w *world) finish() {
 	w.log(Entry{Kind: "calm", Client: -1, Node: -1, Text: "the faults are over for a majority, and forever elsewhere"})
 	w.troubled = w.now
 	w.chooseCore()
+	primaries := w.primaries()
 	for _, s := range w.nodes {
 		if w.core.Has(s.number) {
 			s.heal()
@@ -281,6 +285,7 @@ func (w *world) finish() {
 			w.logKeys(s)
 		}
 	}
+	w.reunite(primaries)
 	live := w.healClients()
 	w.serveWaiting()
 	w.calmed = w.now
@@ -318,6 +323,10 @@ func (w *world) finish() {
 
 // chooseCore draws the nodes that are to be healed: enough for every lock.
 func (w *world) chooseCore() {
+	if w.p.Lock.Replicas > 0 {
+		w.core = 1<<w.p.Nodes - 1
+		return
+	}
 	for need := w.need; need > 0; {
 		if i := w.healing.Below(w.p.Nodes); !w.core.Has(i) {
 			w.core |= faults.Of(i)

@@ -34,6 +34,7 @@ type server struct {
 	replica bool       // it was born long ago, and has taken over
 
 	faults.Server
+	replication
 	busy    int64 // a script runs until then
 	scripts uint8 // kinds whose script it has
 	inbox   []*message
@@ -160,10 +161,15 @@ func (s *server) execute(m *message) {
 	w := s.w
 	l := m.link
 	switch {
+	case m.question != nil:
+		s.asked(m)
+		return
 	case m.hello:
 		up := s.time()/1000 - s.wallAt/1000 // as Redis does: two times of day, each cut to seconds
 		s.scripts |= plainScripts           // that a textbook client sends when it connects
 		m.life, m.uptime = s.life, node.Uptime{ID: s.runID, Up: time.Duration(up) * time.Second}
+		m.replid = s.replid
+		s.promotion(&m.uptime)
 		l.carry(toClient, m, evReply)
 		return
 	case m.topic != "":
@@ -181,6 +187,7 @@ func (s *server) execute(m *message) {
 	case m.plain != textbook.None:
 		m.result = applyPlain(m.plain, s.mem, s.time(), m.cmd)
 		w.executed(s, m)
+		s.executes()
 	case s.scripts>>m.cmd.Kind&1 == 0 && !m.text && l.scripts>>m.cmd.Kind&1 == 1:
 		// This connection believes that the server has the script.
 		m.noScript = true
@@ -194,6 +201,7 @@ func (s *server) execute(m *message) {
 		w.check.after(s, m, now)
 		w.executed(s, m)
 		s.tell(published)
+		s.executes()
 	}
 	if m.copy {
 		w.free(m)
@@ -309,6 +317,7 @@ func (s *server) crash() {
 		s.w.free(m)
 	}
 	s.inbox, s.listeners, s.serveAt = nil, nil, 0
+	s.stops()
 	s.mem.Refuse(s.refusal())
 	for _, c := range s.w.clients {
 		if l := c.links[s.number]; l.phase == warm && l.hears() {
@@ -334,6 +343,7 @@ func (s *server) restart() {
 	}
 	s.scripts, s.busy = 0, 0
 	s.forgets()
+	s.comesBack()
 	if loss != model.LoseNothing {
 		s.w.sometimes(Amnesia)
 	}
@@ -342,6 +352,10 @@ func (s *server) restart() {
 // demote makes the server a replica, with the data that the event says. Its connections, its
 // scripts and the life that it reports stay.
 func (s *server) demote(e *faults.Event) {
+	if s.members != nil {
+		s.follow(s.w.nodes[bits.TrailingZeros64(uint64(e.Source))])
+		return
+	}
 	s.mem.Refuse(s.refusal())
 	switch e.Mode {
 	case faults.Durable:

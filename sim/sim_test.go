@@ -59,6 +59,17 @@ func TestSeedsWithMachines(t *testing.T) {
 	}
 }
 
+// Runs are also sound where each node is a primary with replicas, through failovers of all kinds.
+func TestReplicasSeeds(t *testing.T) {
+	tests.NeedSeconds(t)
+	c := sim.Campaign{To: uint64(tests.Times(400, 4000)), Jobs: runtime.GOMAXPROCS(0), Bugs: 10, Profile: faults.Profile{Replicas: true}}
+	r := sim.Explore(t.Context(), c)
+	for _, f := range r.Found {
+		t.Errorf("seed %d: %s %s: %s", f.Seed, f.Verdict, f.Invariant, f.What)
+	}
+	t.Logf("%d seeds, %d events, %d grants, %d outside", r.Seeds, r.Events, r.Grants, r.Outside)
+}
+
 // A program may lock as often as it likes, one time right after the other.
 func TestProgramLocksOften(t *testing.T) {
 	r := sim.Run(faults.New(3, 1), func(c *sim.Client) error {

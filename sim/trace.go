@@ -96,7 +96,10 @@ func (w *world) logMessage(kind Kind, l *link, way int, m *message, until int64)
 	}
 	e := Entry{Kind: kind, Client: l.c.number, Node: l.n.number, Message: m.serial, Until: time.Duration(until),
 		ToClient: way == toClient, Text: m.String()}
-	if way == toClient && !m.hello && m.topic == "" {
+	switch {
+	case way == toClient && m.question != nil:
+		e.Text = m.question.answer()
+	case way == toClient && m.isCommand():
 		e.Text = answer(&m.result)
 	}
 	if len(m.cmd.Claims) > 0 && !isLabel(&m.cmd) {

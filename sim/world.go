@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 	"strconv"
 	"sync"
@@ -58,10 +59,13 @@ type world struct {
 
 	idle int // steps at this instant, and what else takes no time
 
-	need     int   // how many nodes must grant
-	unserved int   // tasks that have not got every lock in the end
-	striking int   // faults that have not ended
-	troubled int64 // when a fault began or ended last
+	need     int // how many nodes must grant
+	unserved int // tasks that have not got every lock in the end
+	striking int // faults that have not ended
+
+	severed   []*faults.Event // that let nothing pass between servers
+	histories int             // how often a server's replication began again
+	troubled  int64           // when a fault began or ended last
 }
 
 // A scratch is memory of a run that the next run reuses.
@@ -423,6 +427,10 @@ func (w *world) strikeLinks(e *faults.Event, end bool) {
 }
 
 func (w *world) strikeNodes(e *faults.Event, end bool) {
+	if e.Verb == faults.Sever {
+		w.severs(e, end)
+		return
+	}
 	nodes := w.sharingServers(e.Procs.Nodes)
 	for _, s := range w.nodes {
 		if nodes.Has(s.number) {
@@ -463,7 +471,9 @@ func (s *server) do(verb faults.Verb, e *faults.Event, end bool) {
 		s.restart()
 	case faults.Demote:
 		s.demote(e)
-	case faults.Promote, faults.Full:
+	case faults.Promote:
+		s.promote()
+	case faults.Full:
 		s.mem.Refuse(s.refusal())
 	case faults.Starve:
 		s.serveAt = 0
@@ -602,6 +612,8 @@ func (c *Client) strike(e *faults.Event, end bool) {
 		w.startClient(c.number)
 	case faults.Pause, faults.Suspend:
 		c.pauses(e, end)
+	case faults.Lead:
+		c.leads(w.nodes[bits.TrailingZeros64(uint64(e.Source))])
 	case faults.Skew:
 		c.ahead = e.Offset
 		w.checkDays()

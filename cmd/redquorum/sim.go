@@ -122,6 +122,7 @@ func (f *planFlags) register(fs *pflag.FlagSet) {
 	fs.IntVar(&f.profile.Clients, "clients", 0, "the number `N` of clients that compete (default: drawn from the seed)")
 	fs.DurationVar(&f.profile.Length, "length", 0, "for how long faults happen, in virtual `time` (default: drawn from the seed)")
 	fs.BoolVar(&f.profile.Outside, "outside", false, "also faults that no lock with a lease can survive; a violation is then no bug")
+	fs.BoolVar(&f.profile.Replicas, "replicas", false, "each node is a primary with replicas, and there are failovers")
 	fs.BoolVar(&f.profile.Machines, "machines", false, "also servers that lack disk, memory or processor, and connections that break")
 	fs.Func("client", "`redquorum|plain`: plain is textbook Redlock and nothing else", func(s string) error {
 		if f.lock.Client = faults.Client(s); f.lock.Client != faults.Redquorum && f.lock.Client != faults.Plain {

@@ -33,6 +33,9 @@ func Able(p *faults.Plan, config Config) error {
 	if p.Lock.Mistake != "" {
 		lack("lock mistake=" + string(p.Lock.Mistake) + ": only the simulator's clients make it")
 	}
+	if p.Lock.Replicas > 0 {
+		lack("lock replicas=: its nodes are one server each")
+	}
 	for c := range p.Clients {
 		if !p.Scripted(c) {
 			for _, share := range live.Undrawn(&p.Work) {

@@ -324,6 +324,8 @@ const verbs = {
   skew: 'the time of day is set wrong', step: 'the time of day jumps', rate: 'the clocks run at another rate',
   strobe: 'the time of day oscillates', kill: 'the process dies', start: 'the process starts again',
   alias: 'these are one server, and each is a database of it: what happens to one happens to all',
+  lead: 'the client is led to the server after its name, when it connects next',
+  sever: 'nothing gets through between the server and those after its name',
   view: 'the client was given the nodes after its name, and no others', clone: 'these clients draw the same random numbers',
 };
 const kept = { empty: ', and will come back with nothing', second: ', and will come back without the last second', durable: ', and will come back with all it had' };

@@ -36,6 +36,9 @@ func Missing(p *faults.Plan) (what []string) {
 	for _, share := range live.Undrawn(&p.Work) {
 		add("work " + share)
 	}
+	if p.Lock.Replicas > 0 {
+		add("lock replicas")
+	}
 	return what
 }
 

@@ -1,0 +1,363 @@
+package sim
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node"
+)
+
+// This file has servers that are a primary and its replicas; site.go has the client's side.
+
+// ofReplicas are the invariants of plans with replicas: those that are about clients alone. Others look at what each
+// server has, and there a majority of the servers of a node decides.
+var ofReplicas = []string{"I1", "I3", "I4", "I5", "I7", "I12", "I15", "panic"}
+
+// A replication is what a server knows of the others that are one node with it.
+type replication struct {
+	members  []*server // all of them, itself included; nil: it is a node of its own
+	follows  *server   // nil: it is a primary
+	copies   int       // the number of its present connection to that
+	replid   string    // new whenever it begins or ends to follow another
+	promoted bool      // it was a replica in this life
+	offset   int64     // of all that it has executed, or has got from its primary
+
+	followers []*follower
+	questions []*message // that wait for replicas
+}
+
+// A follower is the connection of a replica, as its primary sees it. If the replica has gone and the primary
+// could not hear of that, the connection stays.
+type follower struct {
+	by     *server
+	number int   // it is the replica's present connection if that has the same
+	since  int64 // true time
+	has    int64 // the offset that was acknowledged
+	busy   bool  // data is under way
+}
+
+// A question is whether replicas have all that a primary has executed so far: INFO, PUBLISH, WAIT and INFO on a
+// real server.
+type question struct {
+	site   *site
+	link   *link
+	number int   // of the last answer that it is about
+	until  int64 // when it is answered in any case, in true time
+	offset int64
+
+	// The answer.
+	primary  bool
+	replid   string
+	have     faults.Set // the replicas that have it
+	listed   faults.Set // all that are connected
+	sessions []session
+}
+
+// answer is what a server answers, in words.
+func (q *question) answer() string {
+	if !q.primary {
+		return "the server is a replica"
+	}
+	return fmt.Sprintf("%d of %d replicas that are connected have it", bits.OnesCount64(uint64(q.have)), bits.OnesCount64(uint64(q.listed)))
+}
+
+// A session is a replica's connection as CLIENT LIST has it: it does not say whose it is.
+type session struct {
+	id  int
+	age time.Duration // in whole seconds
+}
+
+// replicate makes of the servers primaries and replicas, which have long been so.
+func (w *world) replicate() {
+	if w.p.Lock.Replicas == 0 {
+		return
+	}
+	for _, s := range w.nodes {
+		of := w.p.Members(s.number)
+		first := w.nodes[bits.TrailingZeros64(uint64(of))]
+		s.replid = s.name + "/0"
+		for _, o := range w.nodes {
+			if of.Has(o.number) {
+				s.members = append(s.members, o)
+			}
+		}
+		if s == first {
+			continue
+		}
+		s.Demoted, s.follows, s.replid = true, first, first.replid
+		s.mem.Refuse(s.refusal())
+		first.followers = append(first.followers, &follower{by: s, since: s.born})
+	}
+}
+
+// reaches reports whether something passes between two servers, and the other executes what comes.
+func (s *server) reaches(o *server) bool {
+	for _, e := range s.w.severed {
+		if e.Procs.Nodes.Has(s.number) && e.Source.Has(o.number) || e.Procs.Nodes.Has(o.number) && e.Source.Has(s.number) {
+			return false
+		}
+	}
+	return !o.Down && o.Stopped == 0 && s.Stopped == 0
+}
+
+// severs begins or ends a fault between servers.
+func (w *world) severs(e *faults.Event, end bool) {
+	if w.severed = slices.DeleteFunc(w.severed, func(o *faults.Event) bool { return o == e }); !end {
+		w.severed = append(w.severed, e)
+	}
+}
+
+// resend is when a server tries again what did not get through.
+const resend = 10 * time.Millisecond
+
+// sends calls arrives when what the server sends has got to another one. TCP sends it again until then.
+func (s *server) sends(o *server, arrives func()) {
+	at := s.w.now + int64(s.random.Within(s.w.p.Network.Delay))
+	var try func()
+	try = func() {
+		if !s.reaches(o) {
+			s.w.call(s.w.now+int64(resend), try)
+			return
+		}
+		arrives()
+	}
+	s.w.call(at, try)
+}
+
+// follow makes the server a replica of another one.
+func (s *server) follow(of *server) {
+	s.mem.Refuse(s.refusal())
+	s.turns(of)
+	s.attach()
+}
+
+// promote makes the server a primary, with what it has.
+func (s *server) promote() {
+	s.Demoted = false
+	s.mem.Refuse(s.refusal())
+	if s.follows != nil {
+		s.turns(nil)
+		s.promoted = true
+		s.w.sometimes(ReplicaTookOver)
+	}
+}
+
+// turns ends the server's replication, and begins another.
+func (s *server) turns(to *server) {
+	s.leaves()
+	s.follows = to
+	s.hangsUpReplicas()
+	s.forgets()
+}
+
+// leaves closes the connection to the server's primary, which learns that if it can be reached.
+func (s *server) leaves() {
+	from, number := s.follows, s.copies
+	s.copies++
+	if from == nil {
+		return
+	}
+	s.w.call(s.w.now+int64(s.random.Within(s.w.p.Network.Delay)), func() {
+		if s.reaches(from) {
+			from.followers = slices.DeleteFunc(from.followers, func(f *follower) bool { return f.by == s && f.number == number })
+		}
+	})
+}
+
+// hangsUpReplicas begins another history: the replicas have to connect again, and what waits for them waits in vain.
+func (s *server) hangsUpReplicas() {
+	s.w.histories++
+	s.replid = s.name + "/" + strconv.Itoa(s.w.histories)
+	for _, f := range s.followers {
+		if f.by.follows == s && f.by.copies == f.number {
+			f.by.copies++
+			f.by.attach()
+		}
+	}
+	s.followers = nil
+	for _, m := range s.questions {
+		s.answers(m)
+	}
+	s.questions = nil
+}
+
+// attach connects the server to the one that it follows. It begins with nothing, and gets a copy of everything.
+func (s *server) attach() {
+	of, number := s.follows, s.copies
+	s.sends(of, func() {
+		if s.follows != of || s.copies != number || s.Down {
+			return
+		}
+		f := &follower{by: s, number: number, since: s.w.now, has: -1}
+		of.followers = append(of.followers, f)
+		s.mem.Load(nil)
+		s.forgets()
+		of.feed(f)
+	})
+}
+
+// executes notes that the server has executed a command, which its replicas are to get.
+func (s *server) executes() {
+	if s.members == nil {
+		return
+	}
+	s.offset++
+	s.feedAll()
+}
+
+func (s *server) feedAll() {
+	for _, f := range s.followers {
+		s.feed(f)
+	}
+}
+
+// feed sends a replica what it lacks, unless something is under way to it.
+func (s *server) feed(f *follower) {
+	r := f.by
+	if f.busy || f.has >= s.offset || s.Down {
+		return
+	}
+	f.busy = true
+	life, offset, data := s.life, s.offset, s.mem.Dump(s.time())
+	goes := func() bool { return s.life == life && r.follows == s && r.copies == f.number && !r.Down }
+	s.sends(r, func() {
+		if !goes() {
+			return
+		}
+		r.mem.Load(data)
+		r.offset, r.replid = offset, s.replid
+		r.feedAll()
+		r.sends(s, func() {
+			if !goes() || !slices.Contains(s.followers, f) {
+				return
+			}
+			f.has, f.busy = offset, false
+			s.feed(f)
+			s.answersWhatItCan()
+		})
+	})
+}
+
+// asked takes a question. It is answered when enough replicas have it, or in time.
+func (s *server) asked(m *message) {
+	q := m.question
+	s.offset++
+	q.offset = s.offset
+	m.flying++
+	s.questions = append(s.questions, m)
+	s.feedAll()
+	s.answersWhatItCan()
+	s.w.call(q.until, func() {
+		if i := slices.Index(s.questions, m); i >= 0 && m.question == q {
+			s.questions = without(s.questions, i)
+			s.answers(m)
+		}
+	})
+}
+
+// answersWhatItCan answers the questions for which enough replicas are there, or too few.
+func (s *server) answersWhatItCan() {
+	for i := 0; i < len(s.questions); {
+		m := s.questions[i]
+		have, listed := s.having(m.question.offset)
+		want := m.question.site.wants(listed)
+		if have, listed := bits.OnesCount64(uint64(have)), bits.OnesCount64(uint64(listed)); have < want && listed >= want {
+			i++
+			continue
+		}
+		s.questions = without(s.questions, i)
+		s.answers(m)
+	}
+}
+
+// having returns the replicas that have acknowledged an offset, and all that are connected, each once.
+func (s *server) having(offset int64) (have, listed faults.Set) {
+	for _, f := range s.followers {
+		listed |= faults.Of(f.by.number)
+		if f.has >= offset {
+			have |= faults.Of(f.by.number)
+		}
+	}
+	return have, listed
+}
+
+// answers sends the answer to a question.
+func (s *server) answers(m *message) {
+	q := m.question
+	q.primary, q.replid = s.follows == nil, s.replid
+	q.have, q.listed = s.having(q.offset)
+	q.sessions = q.sessions[:0]
+	for _, f := range s.followers {
+		id := f.by.number<<32 | f.number
+		q.sessions = append(q.sessions, session{id, time.Duration(s.w.now - f.since).Truncate(time.Second)})
+	}
+	m.flying--
+	m.link.carry(toClient, m, evReply)
+}
+
+// promotion adds to a server's run_id and uptime whether it was promoted, and how long ago at least.
+func (s *server) promotion(up *node.Uptime) {
+	if !s.promoted || s.follows != nil {
+		return
+	}
+	up.Promoted = s.replid
+	for _, f := range s.followers { // a promotion has closed their connections
+		up.Master = max(up.Master, time.Duration(s.w.now-f.since).Truncate(time.Second))
+	}
+}
+
+// stops ends what a crash ends of the server's replication.
+func (s *server) stops() {
+	for _, m := range s.questions {
+		m.flying--
+		s.w.free(m)
+	}
+	s.questions = nil
+	s.leaves()
+}
+
+// comesBack begins the replication of another life.
+func (s *server) comesBack() {
+	if s.members == nil {
+		return
+	}
+	s.promoted = false
+	s.hangsUpReplicas()
+	if s.follows != nil {
+		s.Demoted = true
+		s.mem.Refuse(s.refusal())
+		s.attach()
+	}
+}
+
+// primaries returns a primary of each node that has replicas, if it has one.
+func (w *world) primaries() (list []*server) {
+	for _, s := range w.nodes {
+		if len(s.members) == 0 || s.members[0] != s {
+			continue
+		}
+		i := slices.IndexFunc(s.members, func(o *server) bool { return o.follows == nil && !o.Down })
+		list = append(list, s.members[max(0, i)])
+	}
+	return list
+}
+
+// reunite makes of the servers of each node one primary and its replicas, and leads all clients there.
+func (w *world) reunite(primaries []*server) {
+	w.severed = nil
+	for _, p := range primaries {
+		for _, s := range p.members {
+			if s != p {
+				s.Demoted = true
+				s.follow(p)
+			}
+		}
+		for _, c := range w.clients {
+			c.leads(p)
+		}
+	}
+}
