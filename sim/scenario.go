@@ -17,7 +17,7 @@ var scenarioFiles embed.FS
 // A Scenario is a way in which a lock on several nodes is known to fail: a plan
 // that shows it, and what protects.
 type Scenario struct {
-	ID       string // S01 to S69
+	ID       string // S01 to S76
 	Title    string
 	Story    []string // lines
 	Protects string

@@ -74,7 +74,7 @@ func recorded(t *testing.T) map[string]string {
 // went.
 func TestScenarios(t *testing.T) {
 	all := sim.Scenarios()
-	if len(all) != 69 {
+	if len(all) != 76 {
 		t.Fatalf("%d scenarios", len(all))
 	}
 	was := recorded(t)
