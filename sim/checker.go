@@ -387,10 +387,10 @@ func (k *checker) tellsExtended(c *Client, e *quorum.Event) {
 	h.won, h.stops = c.Now(), c.stops
 	k.w.sometimes(Renewed)
 	k.continuous(c, e.Name, e.Owner)
-	may := h.until
+	may, byHand := h.until, false
 	for _, x := range h.asked {
 		if x.start == c.Now().Add(-e.Took) {
-			h.asking = x.at
+			h.asking, byHand = x.at, x.hand
 			may = max(may, k.promise(x.start, x.ttl))
 		}
 	}
@@ -403,7 +403,9 @@ func (k *checker) tellsExtended(c *Client, e *quorum.Event) {
 	k.exclusive(h)
 	k.backed(h, "extension")
 	k.lasting(h)
-	k.outlasts(h)
+	if !byHand { // which does not write the label
+		k.outlasts(h)
+	}
 }
 
 func (k *checker) tellsLost(c *Client, e *quorum.Event) {

@@ -180,12 +180,12 @@ func (l *link) submit(cmd node.Command, plain textbook.Op, reply func(node.Reply
 		reply(node.Reply{Err: node.ErrClosed, Unsent: true})
 		return
 	case cmd.Deadline <= l.c.Now():
-		l.answers(node.ErrTimeout)
+		l.answers(&cmd, node.ErrTimeout)
 		reply(node.Reply{Err: node.ErrTimeout, Unsent: true})
 		return
 	case l.refused:
 		w.sometimes(NodeDown)
-		l.answers(node.ErrUnreachable)
+		l.answers(&cmd, node.ErrUnreachable)
 		reply(node.Reply{Err: node.ErrUnreachable, Unsent: true})
 		return
 	}
@@ -288,9 +288,9 @@ func (l *link) finish(m *message, with node.Reply) {
 	reply := m.reply
 	m.pending, m.reply = false, nil
 	l.w.note(l, m, &with)
+	l.answers(&m.cmd, with.Err)
 	l.w.free(m)
 	l.w.unseen = true
-	l.answers(with.Err)
 	reply(with)
 }
 

@@ -18,10 +18,11 @@ type down struct {
 	ended int64         // in true time, when it was over last, after calls had reason to end
 }
 
-// answers notes whether the node has answered a command, before the Locker learns of that.
-func (l *link) answers(err error) {
+// answers notes whether the node has answered a command, before the Locker learns of that. One about a label
+// tells the Locker nothing about the node.
+func (l *link) answers(cmd *node.Command, err error) {
 	c, w := l.c, l.c.w
-	if w.p.Lock.MaxDown == 0 || c.far != nil || errors.Is(err, node.ErrClosed) {
+	if w.p.Lock.MaxDown == 0 || c.far != nil || errors.Is(err, node.ErrClosed) || isLabel(cmd) {
 		return // two Lockers know of the nodes what each has heard
 	}
 	tooLong := c.tooLongDown()
