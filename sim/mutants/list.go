@@ -951,6 +951,8 @@ var mutants = []*Mutant{
 	{ID: "M364", Bug: "a kept name is released when its lease would have been renewed",
 		Edits: join(edit("quorum.hold.letGo", "e.at(h, until, until)", "e.at(h, e.now.Add(h.lease/3), e.now.Add(h.lease/3))"),
 			edit("quorum.hold.fire", "h.state == stateKept && now >= h.keptUntil()", "h.state == stateKept"))},
+	{ID: "M365", Bug: "the minimum hold allows for no drift",
+		Edits: edit("quorum.settings.setKeep", "s.minHold+drift(s.minHold, o.Drift)", "s.minHold")},
 
 	// A vote from before a crash, next to a lease that was healed after it.
 	{ID: "M370", Bug: "a node that restarted counts for renewals at once", Mimics: "S13",
