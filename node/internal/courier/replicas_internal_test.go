@@ -68,7 +68,7 @@ func (p *primary) says(command string, words []string) string {
 	switch command {
 	case "evalsha", "eval":
 		p.offset += 10
-		if !slices.Contains(words, "acquire") { // the owner: see asks
+		if slices.Contains(words, "extend") || slices.Contains(words, "downgrade") { // the owner: see asks
 			return bulk("1")
 		}
 	case "publish":
@@ -364,6 +364,27 @@ func TestTooFewReplicasAreNotWaitedFor(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A round waits on a connection of its own. A release needs no replica, and does not wait for it.
+func TestSilentReplicasHoldUpNothingElse(t *testing.T) {
+	primaryOf(t, 2, func(t *testing.T, p *primary) {
+		p.granted(t)
+		p.change(func() { p.followers[0].stays, p.followers[1].stays = true, true })
+		done := make(chan node.Reply)
+		go func() { done <- p.asks(node.Acquire) }()
+		time.Sleep(250 * time.Millisecond) // beyond the round that goes over the link
+		for range 30 {
+			began := time.Now()
+			if r := p.asks(node.Release); r.Status != node.Released || time.Since(began) > 0 {
+				t.Errorf("%v %v after %v", r.Status, r.Err, time.Since(began))
+			}
+			time.Sleep(7 * time.Millisecond)
+		}
+		if r := <-done; !errors.Is(r.Err, node.ErrUnreplicated) {
+			t.Errorf("%v %v", r.Status, r.Err)
+		}
+	})
 }
 
 // A lock that was handed over counts like any other yes.
