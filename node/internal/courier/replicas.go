@@ -28,11 +28,12 @@ const (
 
 	// While an age below settled is the reason why a round may not count, rounds wait for
 	// all replicas, for patience at most. If that was in vain they do not for vainFor.
-	settled  = 10 * time.Minute
+	settled  = time.Hour
 	patience = 5 * time.Millisecond
 	vainFor  = time.Second
 
-	// coarseAge keeps the life of a yes from changing each time that an age is known more exactly.
+	// coarseAge keeps the life of a yes from changing each time that an age is known more exactly. Above settled it
+	// only gets younger.
 	coarseAge = 100 * time.Millisecond
 )
 
@@ -299,7 +300,8 @@ func (r *replication) ages(found tally) {
 		r.retry = now
 	}
 	r.since, r.young = seen, born > best && now.Sub(born) < settled
-	if born = max(born, r.life.Born); born > r.yes.Born || born < r.yes.Born.Add(-coarseAge) {
+	born = max(born, r.life.Born)
+	if older := born < r.yes.Born.Add(-coarseAge) && now.Sub(r.yes.Born) < settled; older || born > r.yes.Born {
 		r.yes = &node.Life{ID: r.life.ID, Born: born}
 	}
 }

@@ -58,6 +58,9 @@ func (p *primary) change(f func()) {
 	f()
 }
 
+// uptime is for how long a primary has run.
+const uptime = 12 * time.Hour
+
 func bulk(text string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(text), text) }
 
 // says is the answer of the primary. Each script is a write.
@@ -89,6 +92,7 @@ func (p *primary) says(command string, words []string) string {
 		if words[1] == "replication" {
 			return bulk(p.info())
 		}
+		return bulk(infoText("abc", int(uptime.Seconds())))
 	}
 	return ""
 }
@@ -264,7 +268,7 @@ func TestAYesIsAsYoungAsWhoConfirmsIt(t *testing.T) {
 			for kind, r := range p.all(t, "the young one has it", nil) {
 				age, want := p.n.(*server).clock.Now().Sub(r.Life.Born), want
 				if replicas == 1 {
-					want = 999 * time.Second
+					want = uptime - time.Second
 				}
 				if kind != node.Downgrade && (age > want+time.Second || age < want-2*time.Second) { // package quorum does not look at that
 					t.Errorf("of %d, %v: its life has lasted %v, want %v", replicas, kind, age, want)
@@ -476,4 +480,21 @@ func TestEveryReplyToARoundIsCounted(t *testing.T) {
 			t.Errorf("reply %d: %v, %d are counted", i+1, err, said.n)
 		}
 	}
+}
+
+// The life of a yes changes when that matters: package quorum looks at each new one.
+func TestTheLifeOfAYesStays(t *testing.T) {
+	primaryOf(t, 2, func(t *testing.T, p *primary) {
+		p.change(func() { p.followers[0].since = time.Now().Add(-2 * settled) })
+		p.change(func() { p.followers[1].since = time.Now().Add(-3 * settled) })
+		lives := map[*node.Life]bool{}
+		for i := range 20 {
+			p.change(func() { p.followers[1].stays = i%2 == 0 })
+			lives[p.asks(node.Acquire).Life] = true
+			time.Sleep(time.Second / 3)
+		}
+		if len(lives) > 2 {
+			t.Errorf("%d lives", len(lives))
+		}
+	})
 }
