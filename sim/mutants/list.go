@@ -53,6 +53,12 @@ const (
 // plain is true of the commands of a plain lock of one name without a ticket.
 const plain = "cmd.Mode == node.Exclusive && len(cmd.Claims) == 1 && !cmd.Wait.Queued()"
 
+// Of mutants of nodes that are a primary with replicas.
+const (
+	replicated = "./sim -run TestReplicas"
+	noReplicas = "the plans of these seeds have no replicas"
+)
+
 // Edits that more than one mutant has.
 var (
 	keepTimer         = edit("quorum.hold.end", "\th.e.timers.drop(h)\n", "")
@@ -1039,4 +1045,27 @@ var mutants = []*Mutant{
 	{ID: "M408", Bug: "a call that tries once waits for no slow node after a split", Expect: Tests, Tests: "./quorum -run TestStrayKeyBesideASlowNode",
 		Edits:  edit("quorum.waiter.asking", " && w.request.wait != 0 &&", " &&"),
 		Reason: "as M407"},
+
+	// Nodes that are a primary with replicas: what a client makes of them.
+	{ID: "M420", Bug: "an extension counts though no replica has it", Mimics: "S70", Expect: Tests, Tests: replicated, Reason: noReplicas,
+		Edits: edit("sim.promises", "r.Status == node.Granted || r.Status == node.Done && (kind == node.Extend || kind == node.Downgrade)", "r.Status == node.Granted")},
+	{ID: "M421", Bug: "after the wait nobody looks whether the server was a replica meanwhile", Mimics: "S70", Expect: Tests, Tests: replicated, Reason: noReplicas,
+		Edits: edit("sim.site.verdict", "!q.primary || q.replid != l.replid", "!q.primary")},
+	{ID: "M422", Bug: "a promoted server does not say so", Mimics: "S72", Expect: Tests, Tests: replicated, Reason: noReplicas,
+		Edits: edit("sim.server.promotion", "!s.promoted || s.follows != nil", "true")},
+	{ID: "M423", Bug: "a promoted server is ignored for half of the longest lease", Mimics: "S72", Expect: Tests, Tests: replicated, Reason: noReplicas,
+		Edits: edit("sim.server.promotion", "up.Promoted = s.replid", "up.Promoted, up.Master = s.replid, time.Second+s.w.p.Lock.MaxLease/2")},
+	{ID: "M424", Bug: "a grant counts a replica that came a moment ago", Mimics: "S73", Expect: Tests, Tests: replicated, Reason: noReplicas,
+		Edits: edit("sim.site.verdict", "case s.need() == s.replicas:", "default:")},
+	{ID: "M425", Bug: "each replica counts twice", Expect: Tests, Tests: replicated, Reason: noReplicas,
+		Edits: join(edit("sim.site.verdict", "have := bits.OnesCount64(uint64(q.have))", "have := 2 * bits.OnesCount64(uint64(q.have))"),
+			edit("sim.site.wants", "return s.need()", "return (s.need() + 1) / 2"),
+			edit("sim.site.age", "i := s.need() + len(all) - have;", "i := max(1, s.need()+len(all)-have);"))},
+	{ID: "M426", Bug: "replicas count that are connected, whatever they have", Mimics: "S74", Expect: Tests, Tests: replicated, Reason: noReplicas,
+		Edits: edit("sim.site.verdict", "have := bits.OnesCount64(uint64(q.have))", "have := bits.OnesCount64(uint64(q.listed))")},
+	{ID: "M427", Bug: "one of those replicas is enough that are connected", Mimics: "S70", Expect: Tests, Tests: replicated, Reason: noReplicas,
+		Edits: join(edit("sim.site.verdict", "case have < s.need():", "case have == 0 && q.listed != 0:"),
+			edit("sim.site.verdict", "case s.need() == s.replicas:", "default:"))},
+	{ID: "M428", Bug: "an extension counts a replica that came a moment ago", Expect: Tests, Tests: replicated, Reason: noReplicas,
+		Edits: edit("sim.site.letGo", "h.answer.Life = life", "if h.answer.Status == node.Granted {\n\t\t\t\th.answer.Life = life\n\t\t\t}")},
 }
