@@ -4,6 +4,7 @@ import (
 	"embed"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -106,6 +107,35 @@ var Variants = []Variant{
 	{"redquorum", func(*faults.Lock) {}},
 }
 
+// Of changes a plan into one of the variant. A plan of textbook Redlock gets the settings that
+// redquorum has if none are given. Of returns nil if the variant is [Mistaken], and the plan about no
+// mistake.
+func (v Variant) Of(p *faults.Plan) *faults.Plan {
+	l := &p.Lock
+	if v.Name == Mistaken && l.Mistake == "" {
+		return nil
+	}
+	if l.Client == faults.Plain && v.Name != "plain" && v.Name != Mistaken {
+		l.Client, l.Drift, l.Guard, l.Fence, l.Mistake = faults.Redquorum, faults.Percent(1), true, true, ""
+	}
+	v.Change(l)
+	return p
+}
+
+// FindVariant returns one of [Variants].
+func FindVariant(name string) (Variant, bool) {
+	i := slices.IndexFunc(Variants, func(v Variant) bool { return v.Name == name })
+	if i < 0 {
+		return Variant{}, false
+	}
+	return Variants[i], true
+}
+
+// Text returns the plan as it is written, without what it tells.
+func (s *Scenario) Text() string {
+	return s.plan[strings.Index(s.plan, "redquorum plan"):]
+}
+
 // Plan returns the scenario's plan with a lock. It returns nil if the variant is
 // [Mistaken], and the scenario about no mistake.
 func (s *Scenario) Plan(v Variant) *faults.Plan {
@@ -113,15 +143,7 @@ func (s *Scenario) Plan(v Variant) *faults.Plan {
 	if err != nil {
 		panic(fmt.Sprint(s.ID, ": ", err)) // it is part of the program, and tested
 	}
-	l := &p.Lock
-	if v.Name == Mistaken && l.Mistake == "" {
-		return nil
-	}
-	if v.Name != "plain" && v.Name != Mistaken {
-		l.Client, l.Drift, l.Guard, l.Fence, l.Mistake = faults.Redquorum, faults.Percent(1), true, true, ""
-	}
-	v.Change(l)
-	return p
+	return v.Of(p)
 }
 
 // A Matrix is what comes of each scenario with each variant.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -49,8 +48,7 @@ func simScenario() *cobra.Command {
 		if *client != string(faults.Redquorum) && *client != string(faults.Plain) && *client != sim.Mistaken {
 			return cli.Usage("--client is %s; it must be redquorum, plain or mistaken", cli.Quoted(*client))
 		}
-		i := slices.IndexFunc(sim.Variants, func(v sim.Variant) bool { return v.Name == *client })
-		p := s.Plan(sim.Variants[i])
+		p := scenarioPlan(&s, *client)
 		if p == nil {
 			return cli.Usage("%s is about no mistake, so that --client mistaken has nothing to run", s.ID)
 		}

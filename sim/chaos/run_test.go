@@ -45,8 +45,8 @@ func variant(t *testing.T, id, client string) *faults.Plan {
 	if !ok {
 		t.Fatal(id)
 	}
-	i := slices.IndexFunc(sim.Variants, func(v sim.Variant) bool { return v.Name == client })
-	return s.Plan(sim.Variants[i])
+	v, _ := sim.FindVariant(client)
+	return s.Plan(v)
 }
 
 // Real processes come to the verdict of the simulator: of some scenarios, with the kinds of faults
