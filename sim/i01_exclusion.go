@@ -14,7 +14,11 @@ const i1 = "mutual exclusion: two owners never consider the lock theirs at the s
 func (k *checker) exclusive(h *holder) {
 	for _, o := range k.holders {
 		if o != h && (o.mode != node.Read || h.mode != node.Read) && o.meets(h) && o.believed() && !k.excused(o) && !k.excused(h) {
-			k.w.fail("I1", fmt.Sprintf("%s and %s both hold %q: tokens %d and %d", o.c.name, h.c.name, h.name, o.token, h.token))
+			tokens := ""
+			if o.token != 0 || h.token != 0 {
+				tokens = fmt.Sprintf(": tokens %d and %d", o.token, h.token)
+			}
+			k.w.fail("I1", fmt.Sprintf("%s and %s both hold %q%s", o.c.name, h.c.name, h.name, tokens))
 			return
 		}
 	}
