@@ -1,73 +1,58 @@
 package sim
 
 import (
-	_ "embed"
+	"cmp"
 	"errors"
 	"fmt"
-	"html/template"
+	"html"
 	"io"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/sim/internal/page"
 )
 
-//go:embed page/page.html
-var pageHTML string
-
-//go:embed page/page.css
-var pageCSS string
-
-//go:embed page/run.js
-var runJS string
-
-//go:embed page/view.js
-var viewJS string
-
-//go:embed page/controls.js
-var controlsJS string
-
-// The template package escapes all data where it stands. The script reads the
-// run from JSON, in which < is escaped.
-var page = template.Must(template.New("page").Parse(pageHTML))
-
-// A picture is what the page shows.
+// A picture is what the viewer of a run shows. Its script reads it as JSON.
 type picture struct {
-	Title    string
-	Scenario *Scenario // nil if it is none
-	Lock     string    // of a scenario
-	Verdict  Verdict
-	Words    string // the verdict's
-	Broken   *pictureViolation
-	Facts    []string
-	Far      string // which nodes have it, if the run has that name
-	Plan     string
+	Title    string         `json:"title"`
+	Lock     string         `json:"lock"`
+	Verdict  Verdict        `json:"verdict"`
+	Words    string         `json:"words"` // the verdict's
+	Facts    []string       `json:"facts"`
+	Far      string         `json:"far,omitempty"` // which nodes have it, if the run has that name
+	Plan     string         `json:"plan"`
+	Story    []pictureLine  `json:"story"`
+	Scenario *pictureStory  `json:"scenario,omitempty"`
+	Nodes    int            `json:"nodes"`
+	Clients  int            `json:"clients"`
+	End      time.Duration  `json:"end"`
+	Entries  []Entry        `json:"entries"`
+	Faults   []pictureFault `json:"faults"`
 
-	CSS     template.CSS
-	Scripts []template.JS
-	Run     pictureRun
+	Violations []pictureViolation `json:"violations"`
+}
+
+// A pictureStory is what a scenario tells.
+type pictureStory struct {
+	Story    string `json:"story"`
+	Protects string `json:"protects"`
+}
+
+type pictureLine struct {
+	At   time.Duration `json:"at"`
+	Text string        `json:"text"`
 }
 
 type pictureViolation struct {
 	At        time.Duration `json:"at"`
-	Time      string        `json:"-"` // At, for the header
 	Invariant string        `json:"invariant"`
 	Name      string        `json:"name"`  // of the invariant, in a word or two
 	Means     string        `json:"means"` // what it asks for
 	What      string        `json:"what"`
 	Outside   string        `json:"outside"`
 	Worst     bool          `json:"worst"` // it decides the verdict
-}
-
-// A pictureRun is what the page's script reads.
-type pictureRun struct {
-	Nodes      int                `json:"nodes"`
-	Clients    int                `json:"clients"`
-	End        time.Duration      `json:"end"`
-	Entries    []Entry            `json:"entries"`
-	Faults     []pictureFault     `json:"faults"`
-	Violations []pictureViolation `json:"violations"`
 }
 
 // A pictureFault is a fault and its extent.
@@ -86,6 +71,9 @@ type picturePart struct {
 	Until  time.Duration `json:"until"`  // when it began: it has no duration
 }
 
+// storyLines is how many lines the story on a page has at most.
+const storyLines = 24
+
 // WriteHTML draws a traced run as one page, which needs nothing else: no server,
 // no network. It shows each message, who has the lock on which node, what each
 // client holds, the faults, and the instant at which an invariant broke.
@@ -95,47 +83,54 @@ func (r *Result) WriteHTML(out io.Writer) error { return r.writeHTML(out, nil) }
 func (s *Scenario) WriteHTML(out io.Writer, r *Result) error { return r.writeHTML(out, s) }
 
 func (r *Result) writeHTML(out io.Writer, s *Scenario) error {
+	pic, err := r.picture(s)
+	if err != nil {
+		return err
+	}
+	p := page.Page{Title: pic.Title, Data: map[string]any{"runs": []*picture{pic}}, Script: "start();\n",
+		Still: fmt.Sprintf("<p><b>%s.</b> %s The picture needs JavaScript.</p>\n<pre>%s</pre>", r.Verdict, html.EscapeString(pic.Words), html.EscapeString(pic.Plan))}
+	return p.Write(out)
+}
+
+// Picture is what the viewer of a page shows of a traced run. It is for JSON.
+func (r *Result) Picture() (any, error) { return r.picture(nil) }
+
+func (r *Result) picture(s *Scenario) (*picture, error) {
 	if r.Trace == nil {
-		return errors.New("sim: the run has no trace: it needs the option WithTrace")
+		return nil, errors.New("sim: the run has no trace: it needs the option WithTrace")
 	}
 	p := r.Plan
-	pic := picture{
-		Title:   fmt.Sprintf("redquorum run: %s, seed %d", r.Verdict, p.Seed),
+	pic := &picture{
+		Title:   fmt.Sprintf("redquorum run, seed %d: %s", p.Seed, r.Verdict),
+		Lock:    cmp.Or(r.Lock, lockWords(&p.Lock)),
 		Verdict: r.Verdict,
 		Words:   r.words(),
 		Facts: []string{
 			fmt.Sprintf("seed %d", p.Seed), count(p.Nodes, "node"), count(p.Clients, "client"), count(r.Grants, "grant"),
 			count(len(r.Trace.Entries), "traced event"), r.Virtual.String() + " of virtual time",
 		},
-		Plan:    p.String(),
-		CSS:     template.CSS(pageCSS),
-		Scripts: []template.JS{template.JS(runJS), template.JS(viewJS), template.JS(controlsJS)},
-		Run:     pictureRun{Nodes: p.Nodes, Clients: p.Clients, End: r.Virtual, Entries: r.Trace.Entries, Faults: r.extents()},
+		Plan: p.String(), Nodes: p.Nodes, Clients: p.Clients, End: r.Virtual, Entries: r.Trace.Entries, Faults: r.extents(),
 	}
-	if s != nil {
-		pic.Scenario, pic.Lock = s, lockWords(&p.Lock)
-		pic.Title = fmt.Sprintf("redquorum scenario %s: %s with %s", s.ID, r.Verdict, p.Lock.Client)
-	}
-	if r.Lock != "" {
-		pic.Lock = r.Lock
-		pic.Title = fmt.Sprintf("%s: %s, seed %d", r.Lock, r.Verdict, p.Seed)
-		if s != nil {
-			pic.Title = fmt.Sprintf("scenario %s: %s with %s", s.ID, r.Verdict, r.Lock)
-		}
+	switch {
+	case s != nil:
+		pic.Title = fmt.Sprintf("Scenario %s: %s", s.ID, s.Title)
+		pic.Scenario = &pictureStory{strings.Join(s.Story, " "), s.Protects}
+	case r.Lock != "":
+		pic.Title = fmt.Sprintf("%s, seed %d: %s", r.Lock, p.Seed, r.Verdict)
 	}
 	if slices.Contains(r.Trace.keys, faults.Far) {
 		pic.Far = p.FarWords()
 	}
+	for _, line := range r.story(storyLines) {
+		pic.Story = append(pic.Story, pictureLine{line.at, line.text + strings.Join(line.nodes, ", ")})
+	}
 	for i := range r.Violations {
 		v := &r.Violations[i]
 		name, means, _ := strings.Cut(Invariants[v.Invariant], ": ")
-		pic.Run.Violations = append(pic.Run.Violations, pictureViolation{At: v.At, Time: FormatTime(v.At), Invariant: v.Invariant, Name: name, Means: means,
+		pic.Violations = append(pic.Violations, pictureViolation{At: v.At, Invariant: v.Invariant, Name: name, Means: means,
 			What: v.What, Outside: v.Outside, Worst: v == r.Worst()})
-		if v == r.Worst() {
-			pic.Broken = &pic.Run.Violations[i]
-		}
 	}
-	return page.Execute(out, pic)
+	return pic, nil
 }
 
 func count(n int, what string) string {
@@ -160,6 +155,8 @@ func lockWords(l *faults.Lock) string {
 func (r *Result) words() string {
 	plain := r.Plan.Lock.Client == faults.Plain
 	switch {
+	case r.Verdict == Sound && r.Waited >= 100*time.Millisecond:
+		return fmt.Sprintf("Every invariant held. The longest wait for the lock was %.1f s.", r.Waited.Seconds())
 	case r.Verdict == Sound:
 		return "Every invariant held."
 	case r.Verdict == Outside:

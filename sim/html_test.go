@@ -106,12 +106,13 @@ type shown struct {
 
 func read(t *testing.T, html string) (s shown) {
 	t.Helper()
-	_, data, _ := strings.Cut(html, `<script type="application/json" id="run">`)
+	_, data, _ := strings.Cut(html, `<script type="application/json" id="data">`)
 	data, _, _ = strings.Cut(data, "</script>")
-	if err := json.Unmarshal([]byte(data), &s); err != nil {
-		t.Fatal(err)
+	var all struct{ Runs []shown }
+	if err := json.Unmarshal([]byte(data), &all); err != nil || len(all.Runs) != 1 {
+		t.Fatal(err, len(all.Runs))
 	}
-	return s
+	return all.Runs[0]
 }
 
 func TestHTML(t *testing.T) {
@@ -187,6 +188,11 @@ func TestHTMLEscapes(t *testing.T) {
 	evil := `</script><script>alert("1")</script><!--` + "\u2028"
 	r.Trace.Entries[1].Text = evil
 	r.Violations[0].What = evil
+	for i := range r.Trace.Entries {
+		if e := &r.Trace.Entries[i]; e.Kind == sim.KindViolation {
+			e.Text = r.Violations[0].Invariant + ": " + evil
+		}
+	}
 	html := page(t, r)
 	if strings.Contains(html, "<script>alert") || strings.Contains(html, "<!--") {
 		t.Error("the page runs what is in the data")
@@ -202,15 +208,15 @@ func TestHTMLOfScenarios(t *testing.T) {
 		id, variant string
 		want        []string
 	}{
-		{"S28", "plain", []string{"Scenario S28: The release of one attempt ends the next.", "c1 uses one value for all its attempts.",
-			"textbook Redlock: the steps", "What protects:</b> a fresh owner for each attempt.", "Textbook Redlock fails here, as expected."}},
+		{"S28", "plain", []string{"<h1>Scenario S28: The release of one attempt ends the next</h1>", "c1 uses one value for all its attempts.",
+			"textbook Redlock: the steps", `"protects":"a fresh owner for each attempt"`, "Textbook Redlock fails here, as expected."}},
 		{"S54", sim.Mistaken, []string{"Textbook Redlock with a known mistake fails here, as expected.", "with a known mistake: half of the nodes"}},
-		{"S28", "redquorum", []string{"Every invariant held.", "<b>Tried on</b> redquorum."}},
+		{"S28", "redquorum", []string{"Every invariant held.", `"lock":"redquorum"`}},
 	} {
 		s, _ := sim.FindScenario(c.id)
-		i := slices.IndexFunc(sim.Variants, func(v sim.Variant) bool { return v.Name == c.variant })
+		v, _ := sim.FindVariant(c.variant)
 		var b bytes.Buffer
-		if err := s.WriteHTML(&b, sim.Run(s.Plan(sim.Variants[i]), nil, sim.WithTrace())); err != nil {
+		if err := s.WriteHTML(&b, sim.Run(s.Plan(v), nil, sim.WithTrace())); err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range c.want {
@@ -226,7 +232,7 @@ func TestHTMLOfScenarios(t *testing.T) {
 
 // Every fault of the scenarios, and of plans that are drawn, has an explanation.
 func TestHTMLExplainsFaults(t *testing.T) {
-	text, err := os.ReadFile("page/run.js")
+	text, err := os.ReadFile("internal/page/run.js")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,14 +291,16 @@ func TestHTMLInBrowser(t *testing.T) {
 		if name != "violated" && !tests.Long() {
 			continue // each takes a second
 		}
-		html := page(t, r)
+		// The conditions see what is inside the viewer of the run.
+		html := strings.Replace(page(t, r), "\nreturn {\n  run, begin,", "\nglobalThis.inside = code => eval(code);\nreturn {\n  run, begin,", 1)
 		for _, look := range browser.Looks {
 			b.Open(html, look)
 			b.Shot(name + "-" + look.String())
 			b.Fits()
-			b.Holds(always...)
-			b.Holds(expected[name]...)
-			b.Eval(try)
+			for _, condition := range slices.Concat(always, expected[name]) {
+				b.Holds(inside(condition))
+			}
+			b.Eval(inside(try))
 			b.Fits()
 			if t.Failed() {
 				t.Fatalf("so it is in %s, %s", name, look)
@@ -301,27 +309,30 @@ func TestHTMLInBrowser(t *testing.T) {
 	}
 }
 
+func inside(code string) string { return fmt.Sprintf("inside(%q)", code) }
+
 // always is what every page has to show when it opens, as conditions in its script.
 var always = []string{
 	"document.documentElement.dataset.theme === (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light')",
-	"canvas.getBoundingClientRect().top < innerHeight / 3",
-	"![...document.querySelectorAll('header details')].some(d => d.open)",
+	"canvas.getBoundingClientRect().top < .4 * innerHeight",
+	"part('story').childElementCount > 0 && part('state').childElementCount > 0",
+	"Math.abs(view.from + slider.value / slider.max * (view.to - view.from) - shared.time) < 1e-3 * (view.to - view.from)",
 	"document.querySelector('main').getBoundingClientRect().right > .97 * innerWidth",
 	"!outages.some(o => bars.some(b => b.key && b.lane === nodeLane(o.node) && b.from < o.until && b.until > o.from))",
-	"hits.filter(h => h.fault).every(h => h.text === h.fault.text || (choose(h.entry), byId('event').textContent.includes(h.fault.text)))",
+	"hits.filter(h => h.fault).every(h => h.text === h.fault.text || (choose(h.entry), part('event').textContent.includes(h.fault.text)))",
 }
 
 // violated is what the page of a run that breaks mutual exclusion has to show.
 var violated = []string{
-	"messages.some(m => m.state === 'stuck') && byId('legend').textContent.includes('held back forever')",
-	"byId('event').textContent.includes('I1, mutual exclusion, is broken. c1 and c2 both hold')",
+	"messages.some(m => m.state === 'stuck') && part('legend').textContent.includes('held back forever')",
+	"part('event').textContent.includes('Mutual exclusion is broken. c1 and c2 both hold')",
+	"part('state').textContent.startsWith('c1 and c2 hold x')",
 	"conflict.map(b => clientName(b.clients[0])).join() === 'c1,c2'",
 	"conflict.every(b => x(b.from) > gutter && x(b.from) < width - 10)",
 	"conflict.every(b => { const [, top, , h] = placeOfBar(b); return top >= lanesTop && top + h <= lanesBottom(); })",
 	"canvas.getBoundingClientRect().top + lineOf(conflict[1].lane) < innerHeight",
-	"[...document.querySelectorAll('#notable .grant')].map(e => e.textContent.slice(0, 10)).join() === 'c1 holds x,c2 holds x'",
-	"[...document.querySelectorAll('#notable .fault')].some(e => e.textContent === 'crash n3 empty for 10ms')",
-	"(fit(), violations.length > 0 && violations.every(v => Math.abs(x(v.at) - overviewX(v.at)) < .01))",
+	"['c1 is granted x', 'its key is on n1', 'c2 is granted x', 'crash n3 empty for 10ms', 'mutual exclusion is broken'].every(w => part('story').textContent.includes(w))",
+	"(shared.fit(), violations.length > 0 && violations.every(v => Math.abs(x(v.at) - overviewX(v.at)) < .01))",
 }
 
 // expected is what the page of a run has to show.
@@ -331,7 +342,7 @@ var expected = map[string][]string{
 	"crashing": {
 		"bars.filter(b => b.key && b.lane === nodeLane(0)).map(b => Math.round(b.from / 1e6) + '-' + Math.round(b.until / 1e6)).join().startsWith('3-50,70-')",
 		"bars.filter(b => b.key && b.lane === nodeLane(1)).map(b => Math.round(b.from / 1e6) + '-' + Math.round(b.until / 1e6)).join().startsWith('3-60,4')",
-		"['read', 'invariant', 'forever'].every(sign => !byId('legend').textContent.includes(sign))",
+		"['read', 'invariant', 'forever'].every(sign => !part('legend').textContent.includes(sign))",
 	},
 	"varied": {
 		"lanes[0].rows.map(r => r.name).join() === 'x,y,z'",
@@ -361,9 +372,11 @@ const before = view.to - view.from;
 canvas.dispatchEvent(new WheelEvent('wheel', { deltaY: -120, cancelable: true }));
 if (!(view.to - view.from < before)) console.error('the wheel does not zoom');
 for (const fold of document.querySelectorAll('details')) fold.open = true;
-byId('which').value = 'all';
+for (const told of part('story').querySelectorAll('button')) told.click();
+for (let i = 0; i < 3000; i += 100) { slider.value = i; slider.oninput(); draw(); }
+which.value = 'all';
 showTable(0);
-setTheme('dark');
-goToViolation();
+byId('theme').click();
+actions.violation();
 draw();
 `

@@ -15,25 +15,34 @@ import (
 // faults were in effect, and nothing else. If nothing was violated it tells what clients did by the
 // plan, who held what, the faults, and which keys were left to nobody, up to the end of the faults.
 func (r *Result) Story(lines int) []string {
+	var text []string
+	for _, l := range r.story(lines) {
+		at := strings.Repeat(" ", 13)
+		if l.text != leftOut {
+			at = fmt.Sprintf("%10s ms", FormatTime(l.at))
+		}
+		text = append(text, at+"  "+l.text+strings.Join(l.nodes, ", "))
+	}
+	return text
+}
+
+// leftOut stands for lines that are left out.
+const leftOut = "..."
+
+func (r *Result) story(lines int) (story []line) {
 	if r.Trace == nil {
 		return nil
 	}
-	var story []line
 	if v := r.Worst(); v != nil {
 		end := slices.IndexFunc(r.Trace.Entries, func(e Entry) bool { return e.Kind == KindViolation && e.Text == v.said() })
 		story = r.explain(v, r.Trace.Entries[:end])
 	} else {
 		story = r.retell()
 	}
-	var text []string
 	if over := len(story) - lines; over > 0 {
-		story = shortened(story, over+1)
-		text = append(text, strings.Repeat(" ", 15)+"...")
+		story = append([]line{{text: leftOut}}, shortened(story, over+1)...)
 	}
-	for _, l := range story {
-		text = append(text, fmt.Sprintf("%10s ms  %s%s", FormatTime(l.at), l.text, strings.Join(l.nodes, ", ")))
-	}
-	return text
+	return story
 }
 
 // A line tells of one thing.

@@ -1,8 +1,5 @@
-'use strict';
-
 // Reads the run, and makes of its entries what the picture consists of.
 
-const run = JSON.parse(document.getElementById('run').textContent);
 const entries = run.entries || [];
 const faults = run.faults || [];
 const violations = run.violations || [];
@@ -11,7 +8,6 @@ const end = Math.max(run.end, last, 1);
 
 const clientName = c => c < 0 ? 'somebody' : 'c' + (c + 1);
 const nodeName = n => 'n' + (n + 1);
-const ms = t => (Math.floor(t / 1e3) / 1e3).toFixed(3);
 
 // The owner of a key is some client; commands say which.
 const clientOf = new Map();
@@ -287,6 +283,7 @@ const isNotable = e => ['fault', 'fault end', 'belief', 'belief end', 'calm', 'v
 const notable = entries.map((e, i) => i).filter(i => isNotable(entries[i]));
 const worst = violations.find(v => v.worst);
 const violationEntry = worst ? entries.findIndex(e => e.kind === 'violation' && e.at === worst.at && e.text === worst.invariant + ': ' + worst.what) : -1;
+const violated = violationEntry >= 0;
 
 // The locks that the violation is about: of each client that it names the latest one, and
 // if it names but one client, the one that somebody else was granted next.
@@ -299,15 +296,6 @@ function locksOf(v) {
   const list = [...clients].map(c => latest(held.filter(b => b.clients[0] === c))).filter(Boolean);
   if (list.length === 1) list.push(latest(held.filter(b => b.clients[0] !== list[0].clients[0] && b.from > list[0].from)));
   return list.filter(Boolean).sort((a, b) => a.from - b.from);
-}
-
-// What led to the violation: the grants of these locks, and the faults that there were
-// between them and the violation.
-const causes = conflict.length ? causesOf(worst) : [];
-function causesOf(v) {
-  const lasted = faults.filter(f => f.until >= conflict[0].from && f.at <= v.at).map(f => f.entry);
-  const between = notable.filter(i => entries[i].at >= conflict[0].from && i <= violationEntry && ['fault end', 'calm'].includes(entries[i].kind));
-  return [...new Set([...conflict.map(b => b.entry), ...lasted, ...between, violationEntry])].sort((a, b) => a - b);
 }
 
 const verbs = {
@@ -331,6 +319,9 @@ const verbs = {
 const kept = { empty: ', and will come back with nothing', second: ', and will come back without the last second', durable: ', and will come back with all it had' };
 const lack = { disk: ' has no disk left, and refuses all writes', memory: ' has no memory left, and refuses writes that need some' };
 const copied = { empty: ': it has nothing any more', second: ': it lacks its own last second', durable: ': it has what it had' };
+
+// brokenWords says which invariant a violation breaks.
+const brokenWords = v => v.name ? v.name[0].toUpperCase() + v.name.slice(1) + ' is broken' : 'An invariant is broken';
 
 // inWords says what an entry means.
 function inWords(e) {
@@ -391,7 +382,7 @@ function inWords(e) {
       return `${e.text}.`;
     case 'violation': {
       const v = violations.find(v => v.at === e.at && e.text === v.invariant + ': ' + v.what);
-      return `${v && v.name ? v.invariant + ', ' + v.name + ',' : 'An invariant'} is broken. ${v ? v.what : e.text}.`;
+      return `${v ? brokenWords(v) : 'An invariant is broken'}. ${v ? v.what : e.text}.`;
     }
   }
   return e.text;
@@ -400,4 +391,18 @@ function inWords(e) {
 function cut(text, separator) {
   const i = text.indexOf(separator);
   return i < 0 ? [text, ''] : [text.slice(0, i), text.slice(i + separator.length)];
+}
+
+// stateAt says who holds what at a time.
+function stateAt(t) {
+  const list = [], at = b => b.from <= t && t < b.until;
+  for (const name of names) {
+    const holders = bars.filter(b => b.whole && b.name === name && at(b));
+    const who = [...new Set(holders.map(b => clientName(b.clients[0])))].sort(), reads = holders.every(b => b.mode === 'read');
+    if (who.length) list.push({ bad: who.length > 1 && !reads, client: holders[0].clients[0], text: `${who.join(' and ')} ${reads ? 'may read' : who.length > 1 ? 'hold' : 'holds'} ${name}` });
+    const keys = new Map();
+    for (const b of bars) if (b.key && b.name === name && at(b)) keys.set(b.clients[0], [...keys.get(b.clients[0]) || [], lanes[b.lane].label]);
+    for (const [client, nodes] of keys) list.push({ client, text: `${clientName(client)}'s key of ${name} is on ${nodes.sort().join(' ')}` });
+  }
+  return list.length ? list : [{ client: -1, text: 'nobody holds anything' }];
 }

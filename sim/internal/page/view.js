@@ -1,15 +1,14 @@
-'use strict';
-
 // Draws the part of the run that is in view.
 
-const canvas = document.getElementById('canvas');
+const canvas = root.querySelector('canvas');
 const ctx = canvas.getContext('2d');
 const axisHeight = 44, rowHeight = 17, overviewHeight = 34, shortest = 20e3;
 const font = '12px system-ui, sans-serif', smallFont = '11px system-ui, sans-serif', tinyFont = '10px system-ui, sans-serif';
 ctx.font = tinyFont;
 const longestName = names.length > 1 ? Math.max(...names.map(n => ctx.measureText(n).width)) : 0;
 
-const view = { from: 0, to: end, scroll: 0 };
+const view = shared.view; // from and to: the time that all viewers show
+let scroll = 0;
 let width = 0, height = 0;
 let narrow = false;
 let gutter = 0, nameRoom = 0; // for the labels of the lanes, and for names in them
@@ -21,10 +20,11 @@ let colours = {};
 const ribbonTop = axisHeight;
 let ribbonRows = 0, ribbonHeight = 0, lanesTop = 0;
 const lanesBottom = () => height - overviewHeight;
-const groupGap = 22, resourceHeight = 24; // room for messages between the last client and the first node
+const resourceHeight = 24;
+let groupGap = 22; // room for messages between the last client and the first node, at least
 const firstNode = firstClient + run.clients;
 const messageRoom = 17; // of a lane, for the line that messages meet
-const laneTop = i => lanesTop + lanes[i].top - view.scroll;
+const laneTop = i => lanesTop + lanes[i].top - scroll;
 const heightOf = i => i < firstClient ? resourceHeight : messageRoom + lanes[i].tracks * unit;
 const lanesHeight = () => lanes[lanes.length - 1].top + heightOf(lanes.length - 1);
 const x = t => gutter + (t - view.from) / (view.to - view.from) * (width - gutter);
@@ -89,10 +89,13 @@ function resize() {
   ribbonRows = Math.max(0, ...faults.map(f => f.row + 1));
   ribbonHeight = ribbonRows ? ribbonRows * rowHeight + 7 : 0;
   lanesTop = ribbonTop + ribbonHeight;
-  const room = Math.max(300, window.innerHeight - canvas.getBoundingClientRect().top - window.scrollY - 80);
+  const below = root.clientWidth < 900 ? 290 : 80;
+  const room = Math.max(300, window.innerHeight - canvas.getBoundingClientRect().top - window.scrollY - below);
   const tracks = lanes.map(lane => lane.tracks);
-  const wanted = (room - lanesTop - overviewHeight - groupGap - firstClient * resourceHeight - messageRoom * (run.clients + run.nodes)) / tracks.reduce((sum, n) => sum + n, 0);
+  const wanted = (room - lanesTop - overviewHeight - 22 - firstClient * resourceHeight - messageRoom * (run.clients + run.nodes)) / tracks.reduce((sum, n) => sum + n, 0);
   unit = Math.floor(Math.max(15, Math.min(wanted, 59 / Math.max(...tracks))));
+  const low = lanes.reduce((sum, lane, i) => sum + heightOf(i), lanesTop + overviewHeight);
+  groupGap = Math.max(22, Math.min(narrow ? 120 : 260, room - low));
   let top = 0;
   lanes.forEach((lane, i) => {
     if (i === firstNode) top += groupGap;
@@ -104,12 +107,12 @@ function resize() {
   canvas.width = Math.round(width * ratio);
   canvas.height = Math.round(height * ratio);
   ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
-  scrollTo(view.scroll);
+  scrollTo(scroll);
   draw(); // at once: a canvas that changes its size is empty
 }
 
 function scrollTo(to) {
-  view.scroll = Math.max(0, Math.min(to, lanesTop + lanesHeight() - lanesBottom()));
+  scroll = Math.max(0, Math.min(to, lanesTop + lanesHeight() - lanesBottom()));
 }
 
 let due = false;
@@ -120,25 +123,11 @@ function redraw() {
   }
 }
 
-// look shows a span of time.
-function look(from, to) {
-  const span = Math.min(Math.max(to - from, shortest), end * 1.3);
-  from = Math.max(-span * .1, Math.min(from, end - span * .75));
-  view.from = from;
-  view.to = from + span;
-  redraw();
-}
-
-// All of the run, as the picture shows it and the strip below does always. There is room
-// after a violation, which is the last event of most runs that have one.
-const whole = { from: -Math.max(last, 1) * .01, to: Math.max(last, 1) * (violations.length ? 1.15 : 1.02) };
-const fit = () => look(whole.from, whole.to);
-
-function zoom(factor, around) {
-  look(around - (around - view.from) * factor, around + (view.to - around) * factor);
-}
+// All of the runs, as the picture shows it and the strip below does always.
+const whole = shared.whole;
 
 function draw() {
+  if (width <= gutter) return; // it cannot be seen
   hits = [];
   ctx.clearRect(0, 0, width, height);
   ctx.fillStyle = colours.paper;
@@ -156,6 +145,7 @@ function draw() {
     conflict.forEach(drawConflict);
     drawDots();
     drawWords(words);
+    drawFuture();
   });
   packFaults(view.to - view.from);
   clip(gutter, ribbonTop, width - gutter, ribbonHeight, drawRibbon);
@@ -173,6 +163,15 @@ function clip(left, top, w, h, what) {
   ctx.clip();
   what();
   ctx.restore();
+}
+
+// drawFuture pales what comes after the time that the slider shows.
+function drawFuture() {
+  const left = Math.max(gutter, x(shared.time) + 1);
+  ctx.fillStyle = colours.paper;
+  ctx.globalAlpha = .55;
+  if (left < width) ctx.fillRect(left, lanesTop, width - left, lanesBottom() - lanesTop);
+  ctx.globalAlpha = 1;
 }
 
 function line(x0, y0, x1, y1) {
@@ -549,7 +548,7 @@ function drawScroll() {
   const room = lanesBottom() - lanesTop, share = room / lanesHeight();
   if (share >= 1) return;
   ctx.fillStyle = colours.lane;
-  ctx.fillRect(width - 6, lanesTop + view.scroll * share, 5, room * share);
+  ctx.fillRect(width - 6, lanesTop + scroll * share, 5, room * share);
 }
 
 // drawMarks draws the axis of time, and what concerns all lanes.
@@ -581,7 +580,7 @@ function drawMarks() {
     taken.push({ left: x(v.at), right: x(v.at), y: ticksAt });
     ctx.font = '600 ' + font;
     const granted = v.worst && !narrow ? conflict.filter(b => b.from === v.at).map(b => clientName(b.clients[0]) + ' granted: ').join('') : '';
-    label(x(v.at), `${granted}${v.invariant} broken`, colours.violation, 12, true);
+    label(x(v.at), granted + (narrow ? 'broken' : brokenWords(v)), colours.violation, 12, true);
     ctx.font = font;
     const i = entries.findIndex(e => e.kind === 'violation' && e.at === v.at);
     hits.push({ entry: i, box: [x(v.at) - 3, 0, x(v.at) + 3, lanesBottom()], above: true });
@@ -629,9 +628,7 @@ function drawCurrent() {
   if (!e) return;
   ctx.strokeStyle = ctx.fillStyle = colours.ink;
   ctx.lineWidth = 1;
-  ctx.setLineDash([1, 3]);
-  line(x(e.at), lanesTop, x(e.at), lanesBottom());
-  ctx.setLineDash([]);
+  line(x(shared.time), lanesTop, x(shared.time), lanesBottom());
   const m = messages[firstWhere(messages, m => m.entry >= current)];
   ctx.lineWidth = 3;
   if (m && m.entry === current) {

@@ -1,31 +1,28 @@
-'use strict';
+// The pointer, the panel, the legend and the table.
 
-// The pointer, the keyboard, the panel, the legend and the table.
+const part = name => root.querySelector('.' + name);
 
-const byId = id => document.getElementById(id);
-const make = (tag, properties, ...children) => {
-  const element = Object.assign(document.createElement(tag), properties);
-  element.append(...children);
-  return element;
-};
-
-// choose makes an entry the current one, and moves it into view.
+// choose makes an entry the current one, in all viewers, and moves it into view.
 function choose(i) {
   if (entries.length === 0) return;
-  current = Math.max(0, Math.min(i, entries.length - 1));
-  const e = entries[current], span = view.to - view.from;
-  if (e.at < view.from || e.at > view.to) look(e.at - span / 2, e.at + span / 2);
-  const [lane] = lanesOf(e);
+  i = Math.max(0, Math.min(i, entries.length - 1));
+  shared.seek(entries[i].at);
+  current = i;
+  const [lane] = lanesOf(entries[i]);
   if (lane !== undefined) reveal(lane);
-  showEvent(e);
-  showNotable();
-  redraw();
+  showEvent();
+}
+
+// seek makes the last entry up to a time the current one.
+function seek(t) {
+  current = violated && entries[violationEntry].at === t ? violationEntry : Math.max(0, firstWhere(entries, e => e.at > t) - 1);
+  showEvent();
 }
 
 // reveal scrolls to a lane that is not in view.
 function reveal(lane) {
-  if (laneTop(lane) < lanesTop) scrollTo(view.scroll + laneTop(lane) - lanesTop);
-  if (laneTop(lane) + heightOf(lane) > lanesBottom()) scrollTo(view.scroll + laneTop(lane) + heightOf(lane) - lanesBottom());
+  if (laneTop(lane) < lanesTop) scrollTo(scroll + laneTop(lane) - lanesTop);
+  if (laneTop(lane) + heightOf(lane) > lanesBottom()) scrollTo(scroll + laneTop(lane) + heightOf(lane) - lanesBottom());
 }
 
 function details(e) {
@@ -37,47 +34,46 @@ function details(e) {
   return list;
 }
 
-function showEvent(e) {
-  const since = current > 0 ? `, ${ms(e.at - entries[current - 1].at)} after the one before` : '';
-  const list = make('dl', {});
-  for (const [what, value] of details(e)) list.append(make('dt', {}, what), make('dd', {}, value));
-  byId('event').replaceChildren(
-    make('div', { className: 'when' }, `${ms(e.at)} ms${since} · ${current + 1} of ${entries.length}`),
-    make('p', { className: 'words' }, inWords(e)), list);
+function showEvent() {
+  const e = entries[current];
+  if (!e) return;
+  part('when').textContent = `${current + 1} of ${entries.length}, at ${ms(e.at)} ms`;
+  part('event').textContent = inWords(e);
+  root.querySelector('dl').replaceChildren(...details(e).flatMap(([what, value]) => [make('dt', {}, what), make('dd', {}, value)]));
+  part('state').replaceChildren(...stateAt(shared.time).map(s => {
+    const element = make('span', { className: s.bad ? 'bad' : '' }, s.text);
+    element.style.borderColor = s.bad ? colours.violation : colourOf(s.client);
+    return element;
+  }));
+  const told = (run.story || []).findLastIndex(l => l.at <= shared.time);
+  [...part('story').children].forEach((li, i) => li.setAttribute('aria-current', i === told));
+  redraw();
 }
 
-// showNotable lists what led to the violation, if that is the current entry, and else what
-// is notable around it.
-function showNotable() {
-  const here = notable.findIndex(i => i >= current);
-  const around = here < 0 ? notable.slice(-13) : notable.slice(Math.max(0, here - 8), here + 5);
-  const led = current === violationEntry && causes.length > 0;
-  byId('notable-title').textContent = led ? 'What led to the violation' : 'Notable events around it';
-  const list = byId('notable');
-  list.replaceChildren();
-  for (const i of led ? causes : around) {
-    const e = entries[i];
-    const words = make('span', { className: conflict.some(b => b.entry === i) ? 'grant' : e.kind }, brief(e));
-    const button = make('button', { type: 'button', onclick: () => choose(i) }, make('span', { className: 'at' }, ms(e.at)), words);
-    if (i === current) button.setAttribute('aria-current', 'true');
-    list.append(make('li', {}, button));
+// showStory tells what happened in a few lines, and what else is known of the run.
+function showStory() {
+  part('lock').textContent = run.lock;
+  part('verdict').textContent = run.verdict;
+  part('verdict').classList.add(run.verdict);
+  part('words').textContent = run.words;
+  part('what').replaceChildren();
+  if (worst) {
+    part('what').append('At ', make('b', { className: 'time' }, ms(worst.at) + ' ms'), `: ${worst.what}.`);
+    if (worst.outside) part('what').append(' ', make('b', {}, 'Before that'), ` ${worst.outside}.`);
   }
-  if (notable.length === 0) list.append(make('li', {}, 'none'));
-}
-
-// brief says a notable entry in a few words.
-function brief(e) {
-  const c = clientName(e.client);
-  switch (e.kind) {
-    case 'fault': return e.text;
-    case 'fault end': return 'end of ' + e.text;
-    case 'belief': return `${c} ${e.text}` + (e.token ? `, token ${shortToken(e.token)}` : '');
-    case 'belief end': return `${c} ${e.text}`;
-    case 'access': return `resource refuses ${c}`;
-    case 'calm': return 'the faults are over';
-    case 'violation': return 'BROKEN ' + e.text;
-  }
-  return e.text;
+  part('story').replaceChildren(...(run.story || []).map(l => {
+    const bad = l.text.startsWith('VIOLATED');
+    const words = bad ? `${worst.name || 'an invariant'} is broken` : l.text;
+    if (l.text === '...') return make('li', {}, l.text);
+    return make('li', {}, make('button', { type: 'button', className: bad ? 'violation' : '', onclick: () => bad ? goToViolation() : shared.seek(l.at) },
+      make('span', { className: 'at' }, ms(l.at)), make('span', {}, words)));
+  }));
+  const about = [];
+  if (run.scenario) about.push(make('p', {}, run.scenario.story), make('p', {}, make('b', {}, 'What protects: '), run.scenario.protects + '.'));
+  if (worst && worst.means) about.push(make('p', {}, make('b', {}, `Broken: ${worst.name} (${worst.invariant}). `), `It asks: ${worst.means}.`));
+  if (run.far) about.push(make('p', {}, make('b', {}, 'The name far'), ` is on ${run.far} only. A client takes it together with another name, which is on all nodes, and holds the two as one lock (LockAll).`));
+  about.push(make('p', { className: 'facts' }, run.facts.join(' · ')));
+  part('about').replaceChildren(...about);
 }
 
 function nextNotable(step) {
@@ -88,47 +84,15 @@ function nextNotable(step) {
 // goToViolation shows what led to it: the grants that conflict, and the last hundred or so
 // events, unless these go much further back.
 function goToViolation() {
-  if (violationEntry < 0) return;
+  if (!violated) return;
   const at = entries[violationEntry].at;
   const held = conflict.length ? at - conflict[0].from : 0;
   const events = at - entries[Math.max(0, violationEntry - 120)].at;
   const span = Math.max(held, held ? Math.min(events, 4 * held) : events, 2e6);
-  if (span > .7 * last) fit(); else look(at - span * 1.1, at + span * .25);
+  if (span > .7 * last) shared.fit(); else shared.look(at - span * 1.1, at + span * .25);
   choose(violationEntry);
   if (conflict.length) reveal(conflict[0].lane);
 }
-
-function around() {
-  const e = entries[current];
-  return e && e.at >= view.from && e.at <= view.to ? e.at : (view.from + view.to) / 2;
-}
-
-function move(share) {
-  const span = view.to - view.from;
-  look(view.from + span * share, view.to + span * share);
-}
-
-const actions = {
-  in: () => zoom(.6, around()), out: () => zoom(1 / .6, around()), back: () => move(-.25), on: () => move(.25),
-  fit, violation: goToViolation,
-  previous: () => choose(current - 1), next: () => choose(current + 1),
-  'previous-notable': () => nextNotable(-1), 'next-notable': () => nextNotable(1),
-  first: () => choose(0), last: () => choose(entries.length - 1),
-};
-const keys = {
-  '+': 'in', '=': 'in', '-': 'out', h: 'back', l: 'on', 0: 'fit', v: 'violation', ArrowLeft: 'previous', ArrowRight: 'next',
-  k: 'previous-notable', j: 'next-notable', ArrowUp: 'previous-notable', ArrowDown: 'next-notable', Home: 'first', End: 'last',
-};
-const scrolling = ['ArrowUp', 'ArrowDown', 'Home', 'End']; // these are the page's, unless the picture has the focus
-
-document.addEventListener('keydown', event => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest('select, pre, summary')) return;
-  const action = keys[event.key];
-  if (!action || scrolling.includes(event.key) && event.target !== canvas) return;
-  event.preventDefault();
-  actions[action]();
-});
-for (const button of document.querySelectorAll('[data-do]')) button.onclick = () => actions[button.dataset.do]();
 
 // Under the pointer: small things before large ones.
 function under(px, y) {
@@ -174,7 +138,7 @@ function whatIs(b) {
 
 let drag = null;
 canvas.addEventListener('pointerdown', event => {
-  drag = { x: event.offsetX, y: event.offsetY, from: view.from, to: view.to, scroll: view.scroll, moved: false, overview: event.offsetY > lanesBottom() };
+  drag = { x: event.offsetX, y: event.offsetY, from: view.from, to: view.to, scroll: scroll, moved: false, overview: event.offsetY > lanesBottom() };
   canvas.setPointerCapture(event.pointerId);
   if (drag.overview) centre(event.offsetX);
 });
@@ -194,7 +158,7 @@ canvas.addEventListener('pointermove', event => {
   hideTip();
   const dt = dx / (width - gutter) * (drag.to - drag.from);
   scrollTo(drag.scroll - (event.offsetY - drag.y));
-  look(drag.from - dt, drag.to - dt);
+  shared.look(drag.from - dt, drag.to - dt);
 });
 canvas.addEventListener('pointerup', event => {
   const hit = drag && !drag.moved && !drag.overview && under(event.offsetX, event.offsetY);
@@ -208,12 +172,12 @@ canvas.addEventListener('wheel', event => {
   event.preventDefault();
   const pixels = event.deltaMode === 0 ? 1 : 30;
   if (event.altKey) {
-    scrollTo(view.scroll + event.deltaY * pixels);
+    scrollTo(scroll + event.deltaY * pixels);
     redraw();
   } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
-    move((event.deltaX || event.deltaY) * pixels / width);
+    shared.move((event.deltaX || event.deltaY) * pixels / width);
   } else {
-    zoom(Math.exp(event.deltaY * pixels * .0016), timeAt(Math.max(gutter, event.offsetX)));
+    shared.zoom(Math.exp(event.deltaY * pixels * .0016), timeAt(Math.max(gutter, event.offsetX)));
   }
   hideTip();
 }, { passive: false });
@@ -221,11 +185,11 @@ canvas.addEventListener('wheel', event => {
 // centre moves the view to where the overview was clicked.
 function centre(px) {
   const at = whole.from + (px - gutter) / (width - gutter) * (whole.to - whole.from), span = view.to - view.from;
-  look(at - span / 2, at + span / 2);
+  shared.look(at - span / 2, at + span / 2);
 }
 
 function showTip(px, y) {
-  const hit = under(px, y), tip = byId('tip');
+  const hit = under(px, y), tip = part('tip');
   if (!hit || !entries[hit.entry]) {
     hideTip();
     return;
@@ -236,22 +200,7 @@ function showTip(px, y) {
   tip.style.top = (y + 18 + tip.offsetHeight > height ? y - tip.offsetHeight - 10 : y + 18) + 'px';
 }
 
-function hideTip() { byId('tip').hidden = true; }
-
-// Themes: the system's, unless the address or the button says another one.
-const systemDark = matchMedia('(prefers-color-scheme: dark)');
-function setTheme(theme) {
-  document.documentElement.dataset.theme = theme;
-  byId('theme').textContent = theme === 'dark' ? 'Light' : 'Dark';
-  readColours();
-  drawLegend();
-  redraw();
-}
-const ownTheme = () => ['dark', 'light'].find(t => location.hash === '#' + t);
-const applyTheme = () => setTheme(ownTheme() || (systemDark.matches ? 'dark' : 'light'));
-systemDark.addEventListener('change', applyTheme);
-addEventListener('hashchange', applyTheme);
-byId('theme').onclick = () => { location.hash = document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark'; };
+function hideTip() { part('tip').hidden = true; }
 
 // The legend shows each sign as it is drawn.
 function drawLegend() {
@@ -285,7 +234,7 @@ function drawLegend() {
     [shaded('other'), 'other faults: replica, slow, busy, wrong clock', shade('other')],
   ].filter(([drawn]) => drawn);
   const ratio = window.devicePixelRatio || 1;
-  byId('legend').replaceChildren(...signs.map(([, text, paint]) => {
+  part('legend').replaceChildren(...signs.map(([, text, paint]) => {
     const picture = make('canvas', { width: 34 * ratio, height: 16 * ratio });
     picture.setAttribute('aria-hidden', 'true');
     const t = picture.getContext('2d');
@@ -296,33 +245,48 @@ function drawLegend() {
 }
 
 // The table shows the entries a page at a time.
-const pageSize = 100;
+const pageSize = 100, table = part('table'), which = part('which');
 let firstRow = 0;
 function showTable(first) {
-  const list = byId('which').value === 'all' ? entries.map((e, i) => i) : notable;
+  const list = which.value === 'all' ? entries.map((e, i) => i) : notable;
   firstRow = Math.max(0, Math.min(first, Math.floor((list.length - 1) / pageSize) * pageSize));
   const shown = list.slice(firstRow, firstRow + pageSize);
-  byId('rows').replaceChildren(...shown.map(i => {
+  root.querySelector('tbody').replaceChildren(...shown.map(i => {
     const e = entries[i];
-    return make('tr', { className: i === current ? 'now' : '' },
+    return make('tr', {},
       make('td', {}, make('button', { type: 'button', title: 'Show it in the picture', onclick: () => { choose(i); canvas.scrollIntoView({ block: 'center' }); } }, ms(e.at))),
       make('td', {}, e.client >= 0 ? clientName(e.client) : ''), make('td', {}, e.node >= 0 ? nodeName(e.node) : ''), make('td', {}, inWords(e)));
   }));
-  byId('page-at').textContent = shown.length ? `${firstRow + 1} to ${firstRow + shown.length} of ${list.length}` : 'none';
-  byId('page-back').disabled = firstRow === 0;
-  byId('page-on').disabled = firstRow + pageSize >= list.length;
+  part('page-at').textContent = shown.length ? `${firstRow + 1} to ${firstRow + shown.length} of ${list.length}` : 'none';
+  part('page-back').disabled = firstRow === 0;
+  part('page-on').disabled = firstRow + pageSize >= list.length;
 }
-byId('table').ontoggle = () => { if (byId('table').open) showTable(firstRow); };
-byId('which').onchange = () => showTable(0);
-byId('page-back').onclick = () => showTable(firstRow - pageSize);
-byId('page-on').onclick = () => showTable(firstRow + pageSize);
+table.ontoggle = () => { if (table.open) showTable(firstRow); };
+which.onchange = () => showTable(0);
+part('page-back').onclick = () => showTable(firstRow - pageSize);
+part('page-on').onclick = () => showTable(firstRow + pageSize);
 
-byId('plan').open = innerWidth > 900; // there is room for it next to the picture
-document.querySelector('[data-do=violation]').disabled = violationEntry < 0;
-applyTheme();
-resize();
-fit();
-if (violationEntry >= 0) goToViolation(); else choose(0);
-new ResizeObserver(resize).observe(canvas.parentElement);
-addEventListener('resize', resize);
-canvas.focus({ preventScroll: true });
+const steps = { previous: () => choose(current - 1), next: () => choose(current + 1), previousNotable: () => nextNotable(-1), nextNotable: () => nextNotable(1) };
+for (const button of root.querySelectorAll('[data-step]')) button.onclick = steps[button.dataset.step];
+new ResizeObserver(() => { if (root.isConnected && canvas.clientWidth !== width) resize(); }).observe(root);
+
+// begin shows the run, once the root is on the page.
+function begin() {
+  readColours();
+  showStory();
+  drawLegend();
+  resize();
+  seek(shared.time);
+}
+
+const near = i => entries[i] ? entries[i].at : undefined;
+return {
+  run, begin, seek, redraw, resize, goToViolation, canvas, violated,
+  colour: () => { readColours(); drawLegend(); showEvent(); },
+  state: () => stateAt(shared.time).map(s => s.text).join(', '),
+  event: step => ({ at: near(current + step), choose: () => choose(current + step) }),
+  notable: step => {
+    const i = step > 0 ? notable.find(i => i > current) : notable.findLast(i => i < current);
+    return { at: near(i), choose: () => choose(i) };
+  },
+};
