@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -241,13 +240,15 @@ func (f *chaosFlags) plan() (p *faults.Plan, name string, err error) {
 
 // scenarioPlan returns a scenario's plan with a client.
 func scenarioPlan(s *sim.Scenario, client string) *faults.Plan {
-	return s.Plan(sim.Variants[slices.IndexFunc(sim.Variants, func(v sim.Variant) bool { return v.Name == client })])
+	v, _ := sim.FindVariant(client)
+	return s.Plan(v)
 }
 
 // A chaosRun is a plan that was carried out, and the folder of its logs.
 type chaosRun struct {
 	*chaos.Outcome
 	plan *faults.Plan // before it was stretched
+	name string       // of a scenario: its ID
 	dir  string
 }
 
@@ -257,7 +258,7 @@ func (f *chaosFlags) carryOut(ctx context.Context, p *faults.Plan, name string, 
 		return run, err
 	}
 	config.Dir = filepath.Join(run.dir, "logs")
-	run.plan = p
+	run.plan, run.name = p, name
 	if run.Outcome, err = chaos.Run(ctx, p, config); err == nil && statusOfVerdict(run.Verdict) != exitOK {
 		return run, run.leave(config)
 	}
@@ -297,7 +298,11 @@ func (r *chaosRun) writePage(path string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(r.WriteHTML(page), page.Close())
+	write := r.WriteHTML
+	if s, ok := sim.FindScenario(r.name); ok {
+		write = func(out io.Writer) error { return s.WriteHTML(out, r.Result) }
+	}
+	return errors.Join(write(page), page.Close())
 }
 
 // chaosOne carries out one plan and shows the run.

@@ -66,6 +66,9 @@ func TestChaosLeavesFailingRuns(t *testing.T) {
 			if statusOfVerdict(out.Verdict) != status || len(out.Trace) == 0 {
 				t.Errorf("%s, and status %d", out.Verdict, status)
 			}
+			if html, err := os.ReadFile(page); err != nil || !strings.Contains(string(html), "<h1>Scenario S53: A node is replaced</h1>") {
+				t.Errorf("the page has not the title of the scenario: %v", err)
+			}
 			if client == "plain" && out.Verdict != sim.Unsafe && out.Late > 4e6 {
 				t.Skip("the machine is too busy")
 			}
