@@ -137,11 +137,14 @@ func (s *storm) failOver(ctx context.Context, i int) (f Failover, err error) {
 	if err != nil {
 		return f, err
 	}
-	for g.primary(ctx) == old || g.primary(ctx) < 0 {
-		if time.Since(began) > 30*time.Second || ctx.Err() != nil {
+	for asked := began; g.primary(ctx) == old || g.primary(ctx) < 0; time.Sleep(10 * time.Millisecond) {
+		if time.Since(began) > time.Minute || ctx.Err() != nil {
 			return f, errors.Join(errUnsettled, heal())
 		}
-		time.Sleep(10 * time.Millisecond)
+		if time.Since(asked) > 10*time.Second { // Sentinel gives a failover up if no replica has a copy yet
+			asked = time.Now()
+			_ = g.sentinels[0].client.Failover(ctx, g.name).Err()
+		}
 	}
 	switched := time.Now()
 	f.Switch = switched.Sub(began)
