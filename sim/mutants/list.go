@@ -57,6 +57,8 @@ const plain = "cmd.Mode == node.Exclusive && len(cmd.Claims) == 1 && !cmd.Wait.Q
 const (
 	replicated = "./sim -run TestReplicas"
 	noReplicas = "the plans of these seeds have no replicas"
+
+	atConnections = "the simulator has connections of its own"
 )
 
 // Edits that more than one mutant has.
@@ -1068,4 +1070,25 @@ var mutants = []*Mutant{
 			edit("sim.site.verdict", "case s.need() == s.replicas:", "default:"))},
 	{ID: "M428", Bug: "an extension counts a replica that came a moment ago", Expect: Tests, Tests: replicated, Reason: noReplicas,
 		Edits: edit("sim.site.letGo", "h.answer.Life = life", "if h.answer.Status == node.Granted {\n\t\t\t\th.answer.Life = life\n\t\t\t}")},
+
+	// The same in the connections of production.
+	{ID: "M430", Bug: "a connection takes an extension for good that no replica has", Mimics: "S70", Expect: Tests, Tests: "./node/internal/courier -run TestAYesNeedsAMajority", Reason: atConnections,
+		Edits: edit("node/internal/courier.needsReplicas", "(kind == node.Extend || kind == node.Downgrade)", "kind == node.Downgrade")},
+	{ID: "M431", Bug: "a connection does not look whether its server was a replica meanwhile", Mimics: "S70", Expect: Tests, Tests: "./node/internal/courier -run TestAPromotionMeanwhile", Reason: atConnections,
+		Edits: edit("node/internal/courier.replication.judge", " || field(said.after, \"master_replid\") != r.replid", "")},
+	{ID: "M432", Bug: "a connection counts a replica that came a moment ago", Mimics: "S73", Expect: Tests, Tests: "./node/internal/courier -run TestAYesIsAsYoungAsWhoConfirmsIt", Reason: atConnections,
+		Edits: edit("node/internal/courier.replication.aged", "r.need < r.count", "r.need < 0")},
+	{ID: "M433", Bug: "a connection counts a replica twice that has two connections", Expect: Tests, Tests: "./node/internal/courier -run TestAnAddressCountsOnce", Reason: atConnections,
+		Edits: edit("node/internal/courier.tallyOf", "addr := net.JoinHostPort(of[\"ip\"], of[\"port\"])", "addr := net.JoinHostPort(of[\"ip\"], of[\"port\"]) + key")},
+	{ID: "M434", Bug: "a connection takes more replicas than it was told", Expect: Tests, Tests: "./node/internal/courier -run TestMoreReplicasThanSaid", Reason: atConnections,
+		Edits: edit("node/internal/courier.replication.judge", "case found.listed > r.count:", "case false:")},
+	{ID: "M435", Bug: "a connection counts replicas that are listed, whatever they have", Mimics: "S74", Expect: Tests, Tests: "./node/internal/courier -run TestWhatWaitReturnsIsNoEvidence", Reason: atConnections,
+		Edits: edit("node/internal/courier.tallyOf", "err == nil && at >= offset {", "err == nil && at >= 0 {")},
+	{ID: "M436", Bug: "a connection needs a majority of those replicas alone that follow", Mimics: "S71", Expect: Tests, Tests: "./node/internal/courier -run TestTooFewReplicasAreNotWaitedFor", Reason: atConnections,
+		Edits: join(edit("node/internal/courier.replication.decide", "case found.have >= r.need:", "case found.have >= min(r.need, found.present):"),
+			edit("node/internal/courier.replication.aged", "r.need < r.count", "r.need < 0"))},
+	{ID: "M437", Bug: "a round is taken for evidence of what came after it", Expect: Tests, Tests: "./node/internal/courier -run TestARoundCoversOnlyWhatWasBefore", Reason: atConnections,
+		Edits: edit("node/internal/courier.replication.run", "h.number <= last", "h.number <= last+1000")},
+	{ID: "M438", Bug: "a lock that is handed over waits for no replica", Mimics: "S70", Expect: Tests, Tests: "./node/internal/courier -run TestAHandOverNeedsReplicas", Reason: atConnections,
+		Edits: edit("node/internal/courier.server.Listen", "turn.Life != nil && s.replicas > 0", "false")},
 }
