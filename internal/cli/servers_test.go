@@ -61,7 +61,7 @@ func TestSentinelsOfOneURLStayTogether(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if servers, err := Nodes(got); err != nil || servers[0].Replicas != 2 || servers[0].Addr != "main" || servers[2].Replicas != 0 {
+	if servers, err := Nodes(got); err != nil || servers[0].Replicas != 2 || servers[0].Addr != "main@s1:1" || servers[2].Replicas != 0 {
 		t.Errorf("%+v, %v", servers, err)
 	}
 	if _, err := Servers(got[1:2]); err == nil {

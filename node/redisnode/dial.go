@@ -58,11 +58,12 @@ type Options struct {
 // The setting replicas is [Options.Replicas]: redis://primary:6379?replicas=2. Then the address may be one
 // that moves to the new primary when there is a failover. To ask Sentinels for the address, use
 // sentinel://user:password@s1:26379,s2:26379/mymaster/db?replicas=2, where mymaster is the primary's name there;
-// with TLS rediss+sentinel://. User and password are those of Redis. Those of the Sentinels, if they have any, are
-// the settings sentinel_username and sentinel_password. A Sentinel without a port has 26379.
+// with TLS rediss+sentinel://. The node is called mymaster@s1:26379. User and password are those of Redis. The
+// Sentinels' own, if they have any, are the settings sentinel_username and sentinel_password. A Sentinel
+// without a port has 26379.
 //
-// An error says which URL is
-// wrong and how, but shows nothing of it: a password may be in any part of a malformed one.
+// An error says which URL is wrong and how, but shows nothing of it: a password may be in any part of a
+// malformed one.
 func Dial(urls ...string) ([]node.Node, error) {
 	servers := make([]Server, len(urls))
 	var wrong []error

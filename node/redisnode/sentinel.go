@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -64,7 +65,7 @@ func parseSentinel(u string) (Server, error) {
 		o.TLSConfig.ServerName = "" // that of each address
 	}
 	s.asks.TLSConfig = o.TLSConfig
-	o.Network, o.Addr = ofSentinel, name
+	o.Network, o.Addr = ofSentinel, name+"@"+slices.Min(s.addrs) // as others may watch one of that name
 	o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {
 		addr, err := s.primary(ctx)
 		if err != nil {
