@@ -157,6 +157,12 @@ func (b *Browser) Open(html string, look Look) {
 	if err := os.WriteFile(file, []byte(html), 0o600); err != nil {
 		b.t.Fatal(err)
 	}
+	b.OpenFile(file, look)
+}
+
+// OpenFile shows a page that is a file. Its path may be followed by a fragment.
+func (b *Browser) OpenFile(file string, look Look) {
+	b.t.Helper()
 	b.call("Emulation.setDeviceMetricsOverride", object{"width": look.Width, "height": look.Height, "deviceScaleFactor": 1, "mobile": false}, nil)
 	b.call("Emulation.setEmulatedMedia", object{"features": []object{{"name": "prefers-color-scheme", "value": look.Theme}}}, nil)
 	b.call("Page.navigate", object{"url": "file://" + file}, nil)

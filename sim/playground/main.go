@@ -1,0 +1,138 @@
+// The program playground writes the simulator as a page: textbook Redlock and redquorum, side by
+// side, under the same plan.
+//
+//	go run ./sim/playground build [FOLDER]
+//
+// The folder, docs/playground if none is named, works from a file and without a network.
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	_ "embed"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/redquorum/redquorum/sim/internal/page"
+	"github.com/redquorum/redquorum/sim/playground/play"
+)
+
+//go:embed guide.html
+var guide string
+
+//go:embed play.css
+var style string
+
+//go:embed play.js
+var script string
+
+func main() {
+	args := os.Args[1:]
+	if len(args) == 0 || len(args) > 2 || args[0] != "build" {
+		fmt.Fprintln(os.Stderr, "usage: go run ./sim/playground build [FOLDER]")
+		os.Exit(2)
+	}
+	dir := filepath.Join("docs", "playground")
+	if len(args) == 2 {
+		dir = args[1]
+	}
+	if err := build(dir); err != nil {
+		fmt.Fprintln(os.Stderr, "playground:", err)
+		os.Exit(1)
+	}
+	fmt.Println(filepath.Join(dir, "index.html"))
+}
+
+// build writes the page, with the runs of its first chapter, and the simulator as a second file.
+func build(dir string) error {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	simulator, err := compile()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "simulator.js"), simulator, 0o666); err != nil {
+		return err
+	}
+	f, err := os.Create(filepath.Join(dir, "index.html"))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := write(f); err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+func write(f *os.File) error {
+	chapters := play.Chapters()
+	var runs []json.RawMessage
+	for _, lock := range []string{chapters[0].Left, "redquorum"} {
+		run, err := play.Run(chapters[0].Plan, lock)
+		if err != nil {
+			return err
+		}
+		runs = append(runs, run)
+	}
+	p := page.Page{Title: "redquorum playground", Guide: guide, Style: style, Script: script, Loads: "simulator.js",
+		Still: "<p>The playground needs JavaScript.</p>", Data: map[string]any{"runs": runs, "chapters": chapters}}
+	return p.Write(f)
+}
+
+// compile returns a script that calls simulator() with what Go needs in a browser, and with the
+// compressed program. It is a script because a page that is a file may not read other files.
+func compile() ([]byte, error) {
+	tmp, err := os.MkdirTemp("", "playground")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(tmp)
+	wasm := filepath.Join(tmp, "wasm")
+	// Without inlining the program is a tenth smaller.
+	cmd := exec.Command("go", "build", "-trimpath", "-gcflags=all=-l", "-ldflags=-s -w", "-o", wasm, "github.com/redquorum/redquorum/sim/playground/wasm")
+	cmd.Env = append(os.Environ(), "GOOS=js", "GOARCH=wasm")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		return nil, err
+	}
+	support, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(root)), "lib", "wasm", "wasm_exec.js"))
+	if err != nil {
+		return nil, err
+	}
+	program, err := os.ReadFile(wasm)
+	if err != nil {
+		return nil, err
+	}
+	packed, err := pack(program)
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(string(support))
+	if err != nil {
+		return nil, err
+	}
+	return fmt.Appendf(nil, "simulator(%s,\n%q);\n", text, base64.StdEncoding.EncodeToString(packed)), nil
+}
+
+func pack(data []byte) ([]byte, error) {
+	var packed bytes.Buffer
+	z, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := z.Write(data); err != nil {
+		return nil, err
+	}
+	err = z.Close()
+	return packed.Bytes(), err
+}

@@ -1,0 +1,70 @@
+package play
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/sim"
+)
+
+// Each chapter comes to the verdicts of its scenario, and redquorum is sound in all.
+func TestChapters(t *testing.T) {
+	for _, c := range Chapters() {
+		s, _ := sim.FindScenario(c.Scenario)
+		for _, lock := range []string{c.Left, "redquorum"} {
+			text, err := Run(c.Plan, lock)
+			var got struct{ Verdict sim.Verdict }
+			if err == nil {
+				err = json.Unmarshal(text, &got)
+			}
+			if err != nil || got.Verdict != s.Wants[lock] || lock == "redquorum" && got.Verdict != sim.Sound {
+				t.Errorf("%s with %s: %s, %v; the scenario wants %s", c.Title, lock, got.Verdict, err, s.Wants[lock])
+			}
+		}
+	}
+}
+
+// A seed that breaks textbook Redlock is found, its plan becomes small, and redquorum stands it.
+func TestFind(t *testing.T) {
+	plan := Chapters()[1].Plan
+	found, err := Find(plan, "plain", 0, 40)
+	if err != nil || found.Plan == "" {
+		t.Fatal(found, err)
+	}
+	again, err := Find(plan, "plain", found.Seed, 1)
+	if err != nil || again.Plan != found.Plan {
+		t.Errorf("seed %d gives another plan, or none: %v", found.Seed, err)
+	}
+	small, err := Shrink(found.Plan, "plain", time.Minute)
+	if err != nil || len(small.Plan) >= len(found.Plan) {
+		t.Fatal(small, err)
+	}
+	for lock, want := range map[string]sim.Verdict{"plain": sim.Unsafe, "redquorum": sim.Sound} {
+		p, err := of(small.Plan, lock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := sim.Run(p, nil); r.Verdict != want || p.Nodes != 5 {
+			t.Errorf("%s: %s with %d nodes, %v", lock, r.Verdict, p.Nodes, r.Worst())
+		}
+	}
+	if late, err := Shrink(found.Plan, "plain", 0); err != nil || len(late.Plan) <= len(small.Plan) {
+		t.Errorf("without time it finds a smaller plan: %v", err)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	for _, c := range []struct{ plan, lock, want string }{
+		{"redquorum plan 1\nat 1s explode n1\n", "plain", "explode"},
+		{"redquorum plan 1\nnodes 3\n", "none", `no lock "none"`},
+		{"redquorum plan 1\nnodes 3\n", sim.Mistaken, "no mistake"},
+		{"redquorum plan 1\nnodes 99\n", "redquorum", "nodes is 99"},
+		{"redquorum plan 1\nwork read=50%\n", "plain", "plain client"},
+	} {
+		if _, err := Run(c.plan, c.lock); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q with %s: %v", c.plan, c.lock, err)
+		}
+	}
+}
