@@ -327,6 +327,7 @@ var violated = []string{
 	"messages.some(m => m.state === 'stuck') && part('legend').textContent.includes('held back forever')",
 	"part('event').textContent.includes('Mutual exclusion is broken. c1 and c2 both hold')",
 	"part('state').textContent.startsWith('c1 and c2 hold x')",
+	"stateAt(0)[0].text === 'nobody holds anything' && stateAt(end)[0].text === 'c1 and c2 hold x'",
 	"conflict.map(b => clientName(b.clients[0])).join() === 'c1,c2'",
 	"conflict.every(b => x(b.from) > gutter && x(b.from) < width - 10)",
 	"conflict.every(b => { const [, top, , h] = placeOfBar(b); return top >= lanesTop && top + h <= lanesBottom(); })",

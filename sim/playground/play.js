@@ -85,7 +85,7 @@ async function changed(how = {}) {
   }
 }
 
-// display shows two runs. If the view is to move, it shows the faults and what comes of them.
+// display shows two runs. If the view is to move, it shows the violation, or else that each client gets the lock.
 function display(runs, clients, move) {
   runs.forEach((run, i) => { run.lock = locks[clients[i]]; });
   if (move) shared.time = 0;
@@ -95,7 +95,8 @@ function display(runs, clients, move) {
     return;
   }
   const broken = (runs[0].violations || []).map(v => v.at);
-  const to = Math.max(...broken, ...(broken.length ? [] : events().map(e => e.at + Math.min(e.for, 2e9))), 1e6);
+  const firsts = r => [...Array(r.clients).keys()].map(c => r.entries.find(e => e.kind === 'belief' && e.client === c)?.at || 0);
+  const to = Math.max(1e6, ...(broken.length ? broken : [...runs.flatMap(firsts), ...events().map(e => e.at)]));
   shared.look(-to * .01, to * 1.18);
   shared.seek(broken.length ? Math.min(...broken) : to * 1.1);
 }

@@ -35,7 +35,7 @@ func TestPlayground(t *testing.T) {
 		b.Shot("playground-" + look.String())
 		if i == 0 {
 			chaptersAgree(t, b)
-			for _, use := range uses {
+			for _, use := range append(uses, shows) {
 				b.Eval("(async () => {" + helpers + use + "})()")
 			}
 		}
@@ -112,8 +112,21 @@ const settled = () => until(() => !running && !again && shownPlan === asText(), 
 const key = (key, target, shiftKey = false) => target.dispatchEvent(new KeyboardEvent('keydown', { key, shiftKey, bubbles: true }));
 byId('chapters').children[1].firstChild.click();
 await settled();
+const runs = () => viewers.map(v => v.run);
 const [left, right] = [0, 1].map(i => () => viewers[i].run.verdict);
 must(left() === 'unsafe' && right() === 'sound', 'the verdicts of the second chapter');
+`
+
+// shows is what the chapters show when they are opened.
+const shows = `
+for (let i = 0; i < data.chapters.length; i++) {
+	byId('chapters').children[i].firstChild.click();
+	await settled();
+	const { from, to } = shared.view, said = slider.getAttribute('aria-valuetext');
+	must(shared.time > from && shared.time < to, 'the slider is in view');
+	if (left() === 'unsafe') must(said.includes('c1 and c2 hold x'), said);
+	else must(runs().every(r => r.entries.some(e => e.kind === 'belief' && e.client === 1 && e.at < to)), 'c2 gets the lock in view');
+}
 `
 
 // uses is what a reader may do, each after the second chapter was opened.

@@ -395,7 +395,7 @@ function cut(text, separator) {
 
 // stateAt says who holds what at a time.
 function stateAt(t) {
-  const list = [], at = b => b.from <= t && t < b.until;
+  const list = [], at = b => b.from <= t && (t < b.until || b.until === end); // nothing ends the latter
   for (const name of names) {
     const holders = bars.filter(b => b.whole && b.name === name && at(b));
     const who = [...new Set(holders.map(b => clientName(b.clients[0])))].sort(), reads = holders.every(b => b.mode === 'read');
