@@ -123,9 +123,10 @@ func (k *checker) awaited(c *Client, e *quorum.Event) {
 	}
 }
 
-// closed checks a lease when its Locker was closed.
+// closed checks a lease when its Locker was closed. One with a minimum hold may have been unlocked before, which
+// is not reported yet.
 func (k *checker) closed(h *holder, err error) {
-	if k.holder(h.owner) == h {
+	if k.holder(h.owner) == h && (h.keep == 0 || h.believed()) {
 		k.closesLease(h)
 	} else if err == nil {
 		k.closedTruly(h)
