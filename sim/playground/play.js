@@ -85,7 +85,7 @@ async function changed(how = {}) {
   }
 }
 
-// display shows two runs. If the view is to move, it shows the violation, or else that each client gets the lock.
+// display shows two runs. If the view is to move, it shows the violation, or else that each step gets its lock.
 function display(runs, clients, move) {
   runs.forEach((run, i) => { run.lock = locks[clients[i]]; });
   if (move) shared.time = 0;
@@ -95,8 +95,8 @@ function display(runs, clients, move) {
     return;
   }
   const broken = (runs[0].violations || []).map(v => v.at);
-  const firsts = r => [...Array(r.clients).keys()].map(c => r.entries.find(e => e.kind === 'belief' && e.client === c)?.at || 0);
-  const to = Math.max(1e6, ...(broken.length ? broken : [...runs.flatMap(firsts), ...events().map(e => e.at)]));
+  const granted = r => r.entries.filter(e => e.kind === 'result' && e.text.endsWith(': granted')).map(e => e.at);
+  const to = Math.max(1e6, ...(broken.length ? broken : [...runs.flatMap(granted), ...events().map(e => e.at)]));
   shared.look(-to * .01, to * 1.18);
   shared.seek(broken.length ? Math.min(...broken) : to * 1.1);
 }
@@ -119,9 +119,13 @@ function showChapter() {
   [...byId('chapters').children].forEach((li, n) => li.firstChild.setAttribute('aria-current', n === i));
   if (i < 0) return; // the text of the chapter stays, while its plan is changed
   const c = data.chapters[i];
-  byId('chapter-title').textContent = c.title;
-  byId('chapter-what').textContent = c.what;
-  byId('chapter-protects').textContent = c.protects;
+  tell(c.title, c.what, c.protects);
+}
+function tell(title, what, protects) {
+  byId('chapter-title').textContent = title;
+  byId('chapter-what').textContent = what;
+  byId('chapter-protects').textContent = protects;
+  byId('chapter-protects').parentElement.hidden = !protects;
 }
 
 // The timeline of the plan. A time is 1.5s, 40ms or 200us.
@@ -217,8 +221,9 @@ byId('find').onclick = async () => {
     say(`Seed ${found.seed} breaks it. Now a smaller plan that does the same is looked for …`);
     const small = await ask('shrink', found.plan, left, 6000);
     if (!small.error) load(small.plan, left, sides[1].value);
+    tell(`Seed ${found.seed}`, 'Faults were drawn at random until two clients held one lock on the left. Then all was left out that it does not need.', '');
     await changed({ move: true });
-    say(`Seed ${found.seed} breaks the left one. This is the smallest plan that was found for it.`);
+    say('This is the smallest plan that was found for the seed.');
   } else {
     say(found.error || 'Stopped.', !!found.error);
   }
@@ -240,6 +245,7 @@ function fromAddress() {
   const shared = new URLSearchParams(location.hash.slice(1));
   if (!shared.has('plan')) return false;
   const known = (lock, other) => lock in locks ? lock : other;
+  tell('A plan of your own', 'It came with the address.', '');
   load(shared.get('plan'), known(shared.get('left'), 'plain'), known(shared.get('right'), 'redquorum'));
   return true;
 }

@@ -173,6 +173,7 @@ var uses = []string{
 	// A seed that breaks the left one is found.
 	`byId('find').click();
 	await until(() => !finding, 'found');
+	must(/^Seed \d+$/.test(byId('chapter-title').textContent), 'the text is about the seed');
 	must(left() !== 'sound' && right() === 'sound', 'it breaks the left one alone: ' + left() + ' ' + right() + '\n' + plan.value);`,
 }
 
