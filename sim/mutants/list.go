@@ -1080,7 +1080,7 @@ var mutants = []*Mutant{
 		Edits: edit("node/internal/courier.replication.aged", "r.need < r.count", "r.need < 0")},
 	{ID: "M433", Bug: "a connection counts a replica twice that has two connections", Expect: Tests, Tests: "./node/internal/courier -run TestAnAddressCountsOnce", Reason: atConnections,
 		Edits: edit("node/internal/courier.tallyOf", "addr := net.JoinHostPort(of[\"ip\"], of[\"port\"])", "addr := net.JoinHostPort(of[\"ip\"], of[\"port\"]) + key")},
-	{ID: "M434", Bug: "a connection takes more replicas than it was told", Expect: Tests, Tests: "./node/internal/courier -run TestMoreReplicasThanSaid", Reason: atConnections,
+	{ID: "M434", Bug: "a connection takes more replicas than there are said to be", Expect: Tests, Tests: "./node/internal/courier -run TestMoreReplicasThanSaid", Reason: atConnections,
 		Edits: edit("node/internal/courier.replication.judge", "case found.listed > r.count:", "case false:")},
 	{ID: "M435", Bug: "a connection counts replicas that are listed, whatever they have", Mimics: "S74", Expect: Tests, Tests: "./node/internal/courier -run TestWhatWaitReturnsIsNoEvidence", Reason: atConnections,
 		Edits: edit("node/internal/courier.tallyOf", "err == nil && at >= offset {", "err == nil && at >= 0 {")},
