@@ -185,7 +185,7 @@ func (s *site) verdict(q *question, l *link) (*node.Life, error) {
 }
 
 func (s *site) short(have, need int) error {
-	return fmt.Errorf("%w: not replicated: only %d of %d replicas have it", node.ErrUnreachable, have, need)
+	return fmt.Errorf("%w: only %d of %d replicas have it", node.ErrUnreplicated, have, need)
 }
 
 // age returns the life of answers that so many replicas have: it is as young as the youngest of those that are needed.
