@@ -72,7 +72,8 @@ function showStory() {
   if (run.scenario) about.push(make('p', {}, run.scenario.story), make('p', {}, make('b', {}, 'What protects: '), run.scenario.protects + '.'));
   if (worst && worst.means) about.push(make('p', {}, make('b', {}, `Broken: ${worst.name} (${worst.invariant}). `), `It asks: ${worst.means}.`));
   if (run.far) about.push(make('p', {}, make('b', {}, 'The name far'), ` is on ${run.far} only. A client takes it together with another name, which is on all nodes, and holds the two as one lock (LockAll).`));
-  about.push(make('p', { className: 'facts' }, run.facts.join(' · ')));
+  about.push(make('p', { className: 'facts' }, run.facts.join(' · ')),
+    make('details', { open: root.clientWidth > 900 }, make('summary', {}, 'The plan of this run'), make('pre', { tabIndex: 0 }, run.plan)));
   part('about').replaceChildren(...about);
 }
 
