@@ -316,6 +316,7 @@ var always = []string{
 	"document.documentElement.dataset.theme === (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light')",
 	"canvas.getBoundingClientRect().top < .4 * innerHeight",
 	"part('about').querySelector('pre').textContent === run.plan && part('about').querySelector('details').open === innerWidth > 900",
+	"shared.time >= (violated ? worst.at : last)",
 	"part('story').childElementCount > 0 && part('state').childElementCount > 0",
 	"Math.abs(view.from + slider.value / slider.max * (view.to - view.from) - shared.time) < 1e-3 * (view.to - view.from)",
 	"document.querySelector('main').getBoundingClientRect().right > .97 * innerWidth",

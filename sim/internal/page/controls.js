@@ -66,11 +66,12 @@ function show(runs) {
   document.querySelector('[data-do=violation]').disabled = !viewers.some(v => v.violated);
 }
 
-// start shows the runs of the page, and goes to what went wrong.
+// start shows the runs of the page, and goes to what went wrong, or to the end.
 function start() {
   show(data.runs);
   applyTheme();
   shared.fit();
+  actions.last();
   actions.violation();
   viewers[0].canvas.focus({ preventScroll: true });
 }
