@@ -380,6 +380,7 @@ for (let i = 0; i < 3000; i += 100) { slider.value = i; slider.oninput(); draw()
 which.value = 'all';
 showTable(0);
 byId('theme').click();
+for (const wide of ['10px', '']) { canvas.style.width = wide; resize(); } // a window may be narrower than the names of the lanes
 actions.violation();
 draw();
 `
