@@ -44,13 +44,8 @@ func Able(p *faults.Plan, config Config) error {
 		}
 	}
 	for i := range p.Events {
-		switch e := &p.Events[i]; e.Verb {
-		case faults.DoDetach, faults.DoResume, faults.DoBreak:
-			lack(string(e.Verb) + ": its clients do not do that")
-		case faults.Pause, faults.Suspend:
-			if process.Stop == nil {
-				lack(string(e.Verb) + ": processes cannot be stopped on " + runtime.GOOS)
-			}
+		if what := unable(p.Events[i].Verb); what != "" {
+			lack(what)
 		}
 	}
 	if runtime.GOOS != "linux" && slices.ContainsFunc(p.Events, func(e faults.Event) bool { return e.Verb == faults.Full && e.Mode == faults.Disk }) {
@@ -70,6 +65,19 @@ func Able(p *faults.Plan, config Config) error {
 		return nil
 	}
 	return fmt.Errorf("this plan cannot be carried out here: %s", strings.Join(lacks, "; "))
+}
+
+// unable says why what a verb says cannot be done here, or is "".
+func unable(verb faults.Verb) string {
+	switch verb {
+	case faults.DoDetach, faults.DoResume, faults.DoBreak:
+		return string(verb) + ": its clients do not do that"
+	case faults.Pause, faults.Suspend:
+		if process.Stop == nil {
+			return string(verb) + ": processes cannot be stopped on " + runtime.GOOS
+		}
+	}
+	return ""
 }
 
 // movesServers reports whether the plan moves the clock of a server.

@@ -58,7 +58,7 @@ func startGroup(ctx context.Context, name, binary string) (g *group, err error) 
 			ReadTimeout: time.Second, Protocol: 2, DisableIdentity: true}))
 	}
 	for _, c := range g.direct[1:] {
-		if err := c.SlaveOf(ctx, "127.0.0.1", g.doors[0].port()).Err(); err != nil {
+		if err := c.ReplicaOf(ctx, "127.0.0.1", g.doors[0].port()).Err(); err != nil {
 			return g, err
 		}
 	}
@@ -113,7 +113,7 @@ func (g *group) primary(ctx context.Context) int {
 // settleFor is how long that may take: Sentinel tries again after some time when a failover has failed.
 const settleFor = 3 * time.Minute
 
-var errUnsettled = errors.New("Sentinel has not made a primary of one server, and replicas of the others")
+var errUnsettled = errors.New("not settled: Sentinel has not made a primary of one server, and replicas of the others")
 
 // settle waits until there is a primary that will do, all others follow it, and Sentinels can fail over again.
 func (g *group) settle(ctx context.Context, willDo func(primary int) bool) error {
