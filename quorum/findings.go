@@ -108,7 +108,8 @@ func (f *findings) asksAtOnce() bool { return f.stale > 0 && f.stale <= maxStale
 
 // wasFree returns three sets of nodes: those on which the name was free at the last
 // attempt; those of them that are ignored; and those whose notices may come from this
-// waiter's own release, including nodes whose answer was not waited for.
+// waiter's own release, including nodes whose answer was not waited for, and those
+// that did not count what they granted.
 func (f *findings) wasFree() (free, silent, own nodeSet) {
 	for i, b := range f.ballots {
 		// Of a node that is listed twice, the notices are of this waiter's own releases.
@@ -119,7 +120,7 @@ func (f *findings) wasFree() (free, silent, own nodeSet) {
 		if b.vote == voteGranted || noVote || b.stale {
 			free.add(i)
 		}
-		if b.vote == votePending {
+		if b.vote == votePending || errors.Is(b.err, node.ErrUnreplicated) {
 			own.add(i)
 		}
 	}

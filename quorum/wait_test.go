@@ -59,6 +59,32 @@ func TestOwnReleaseIsNoNews(t *testing.T) {
 	}
 }
 
+// An unreplicated node executes commands, and does not count what it grants: a primary without replicas.
+type unreplicated struct{ node.Node }
+
+func (n unreplicated) Submit(cmd node.Command, reply func(node.Reply)) {
+	n.Node.Submit(cmd, func(r node.Reply) {
+		if r.Status == node.Granted {
+			r = node.Reply{Err: node.ErrUnreplicated}
+		}
+		reply(r)
+	})
+}
+
+// Nor is it news where the node has executed the acquire and said that this does not count.
+func TestOwnReleaseIsNoNewsAfterAnError(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		l := must[*quorum.Locker](t)(quorum.New([]node.Node{unreplicated{shared{w.nodes[0], w.sent[0]}}}, quorum.Options{Clock: w.clock}))
+		defer l.Close()
+		if _, err := l.Lock(background, "x", quorum.WithWait(5*time.Second)); !errors.Is(err, node.ErrUnreplicated) {
+			t.Errorf("got %v", err)
+		}
+		if n := w.sent[0].Load(); n > 50 { // with a poll a second
+			t.Errorf("%d commands in five seconds", n)
+		}
+	})
+}
+
 // Notices are hints: a waiter gets the lock without them too (S37).
 func TestWaiterWithoutNoticesPolls(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
