@@ -67,7 +67,7 @@ func TestOursWithAPrefix(t *testing.T) {
 	lock := pipes.Redquorum
 	lock.Prefix = "app/"
 	lock.Key = func(name string) string { return lock.Prefix + name }
-	for seed := range uint64(tests.Times(2, 10)) {
+	for seed := range uint64(tests.Times(2, 4)) {
 		p := faults.Generate(seed, faults.Profile{})
 		pipes.Reduce(p)
 		without := inBubble(t, p)
