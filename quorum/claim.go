@@ -38,11 +38,17 @@ func (c *claim) size() int { return max(1, len(c.names)) }
 // covers reports whether all names of d are among those of c.
 func (c *claim) covers(d *claim) bool {
 	for name := range d.each() {
-		if _, found := slices.BinarySearch(c.names, name); name != c.Name && !found {
+		if !c.has(name) {
 			return false
 		}
 	}
 	return true
+}
+
+// has reports whether a name is one of those of c.
+func (c *claim) has(name string) bool {
+	_, found := slices.BinarySearch(c.names, name)
+	return found || name == c.Name
 }
 
 // title is how errors and events call it.

@@ -100,6 +100,10 @@ func TestCheck(t *testing.T) {
 		check("held, and a node is down", nil)
 		w.nodes[1].Down(true)
 		check("held, and a majority is down", quorum.ErrNoQuorum)
+		var e *quorum.Error
+		if err := other.Check(background, "x", lease.Owner()); !errors.As(err, &e) || len(e.Nodes) != 3 {
+			t.Errorf("%v does not name the nodes", err)
+		}
 		w.nodes[0].Down(false)
 		w.nodes[1].Down(false)
 		unlock(t, lease)

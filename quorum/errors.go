@@ -147,7 +147,7 @@ func (e *Error) Error() string {
 	}
 	did := "granted"
 	switch e.Op {
-	case "release", "break":
+	case "release", "break", "check":
 		did = "confirmed"
 	case "extend":
 		did = "extended it"

@@ -420,7 +420,7 @@ func carrierOf(ctx context.Context) *carrier {
 // of returns the innermost hold of a name, or nil.
 func (c *carrier) of(e *engine, name string) *hold {
 	for ; c != nil; c = c.outer {
-		if c.e == e && c.claim.covers(&claim{Claim: node.Claim{Name: name}}) {
+		if c.e == e && c.claim.has(name) {
 			return c.hold
 		}
 	}

@@ -66,7 +66,10 @@ func (l *Locker) Check(ctx context.Context, name, owner string) error {
 		case lacks >= rep.Quorum:
 			return &Error{Op: "check", Name: name, Quorum: rep.Quorum, Err: ErrNotHeld}
 		case open == 0 || ctx.Err() != nil:
-			return &Error{Op: "check", Name: name, Quorum: rep.Quorum, Err: ErrNoQuorum, Cause: stopped(ctx)}
+			why := stopped(ctx)
+			l.enter()
+			defer l.leave()
+			return r.fail("check", ErrNoQuorum, why)
 		}
 	}
 }

@@ -66,7 +66,8 @@ func FromContext(ctx context.Context) (leases []*Lease) {
 
 // AtRisk returns the error of the last renewal if that failed, or why the lease has ended, or else nil. A
 // holder that looks at it begins nothing new while its nodes do not answer, and still has Remaining
-// to finish. Renewals go on: it may be nil again. An [EventExtendFailed] tells of the same.
+// to finish. Renewals go on: it may be nil again. The error matches ErrNoQuorum, or ErrNotHeld when the lease has ended.
+// An [EventExtendFailed] tells of the same.
 func (le *Lease) AtRisk() error {
 	le.h.e.enter()
 	defer le.h.e.leave()

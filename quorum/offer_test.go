@@ -306,7 +306,7 @@ func TestRestartedNodesHandOverNothing(t *testing.T) {
 	})
 }
 
-// A lock that was handed over to who waits no longer is free at once.
+// A lock that was handed over to a waiter that has given up is free at once.
 func TestWhoIsGoneGivesBack(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.delay(10*time.Millisecond, 0)

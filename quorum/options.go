@@ -147,7 +147,7 @@ type Options struct {
 	// Steps receives a line of text for each step of the Locker, when it has been taken: the seconds of
 	// its clock, what came in (a call, an answer or a notice of a node, or time), and what came of it
 	// (commands, ends of contexts, callers that go on, events). It is for debugging, and may be nil. It
-	// must not call the Locker; while it blocks, commands are late.
+	// is called by one goroutine at a time. It must not call the Locker; while it blocks, commands are late.
 	Steps func(line string)
 
 	// Logger gets lost leases as errors. It gets warnings for nodes that fail, that are

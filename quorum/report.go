@@ -125,7 +125,7 @@ func (r *Report) countOf(owner string) (has, lacks int) {
 	return has, lacks
 }
 
-// count counts who holds the name and waits for it on one node. counts has each owner's nodes.
+// count adds the owners and waiters of one node; counts says on how many nodes each owner is.
 func (r *Report) count(n *NodeReport, counts map[string]int) {
 	for _, waiter := range n.Waiting {
 		if !slices.Contains(r.Waiting, waiter) {

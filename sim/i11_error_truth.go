@@ -330,17 +330,17 @@ func (k *checker) namesHolder(c *Client, q *request, err error) {
 		return
 	}
 	k.w.sometimes(HolderNamed)
-	told := ""
+	wrong := ""
 	switch d := k.w.withLabel(e.Holder); {
 	case c.label == "":
-		told = "which has no label, and looks for none"
+		wrong = "which has no label, and looks for none"
 	case d == nil: // it is an owner, whose process has none
 	case d == c:
-		told = "which is its own label"
+		wrong = "which is its own label"
 	case !d.hasAskedFor(q.Names):
-		told = "who has never asked for it"
+		wrong = "which has not asked for it"
 	}
-	if told != "" {
-		k.w.fail("I11", fmt.Sprintf("%s was refused %q, and the error names the holder %s, %s", c.name, q.Names[0], e.Holder, told))
+	if wrong != "" {
+		k.w.fail("I11", fmt.Sprintf("%s was refused %q, and the error names the holder %s, %s", c.name, q.Names[0], e.Holder, wrong))
 	}
 }

@@ -217,10 +217,17 @@ func TestMatrix(t *testing.T) {
 }
 
 // Plans that a bug of the engine once broke are sound.
-func TestBugsStayFixed(t *testing.T) {
-	plans, err := filepath.Glob("testdata/bugs/*.plan")
-	if err != nil || len(plans) == 0 {
-		t.Fatal("no plans: ", err)
+func TestBugsStayFixed(t *testing.T) { areSound(t, "testdata/bugs/*.plan", 50) }
+
+// The plans near the counterexamples of spec/Replicas.tla are sound.
+func TestReplicasPlans(t *testing.T) { areSound(t, "../spec/plans/replicas-*.plan", 8) }
+
+// areSound runs so many plans at least, which match a pattern.
+func areSound(t *testing.T, pattern string, least int) {
+	t.Helper()
+	plans, err := filepath.Glob(pattern)
+	if err != nil || len(plans) < least {
+		t.Fatalf("%d plans: %v", len(plans), err)
 	}
 	for _, path := range plans {
 		text, err := os.ReadFile(path)

@@ -2,7 +2,6 @@ package sim_test
 
 import (
 	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"testing"
@@ -69,27 +68,6 @@ func TestReplicasSeeds(t *testing.T) {
 		t.Errorf("seed %d: %s %s: %s", f.Seed, f.Verdict, f.Invariant, f.What)
 	}
 	t.Logf("%d seeds, %d events, %d grants, %d outside", r.Seeds, r.Events, r.Grants, r.Outside)
-}
-
-// The plans near the counterexamples of spec/Replicas.tla are sound.
-func TestReplicasPlans(t *testing.T) {
-	files, err := filepath.Glob("../spec/plans/replicas-*.plan")
-	if err != nil || len(files) < 8 {
-		t.Fatal(files, err)
-	}
-	for _, path := range files {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := faults.Parse(string(text))
-		if err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
-		if r := sim.Run(p, nil); r.Verdict != sim.Sound {
-			t.Errorf("%s is %s: %v", path, r.Verdict, r.Worst())
-		}
-	}
 }
 
 // A program may lock as often as it likes, one time right after the other.

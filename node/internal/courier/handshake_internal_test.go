@@ -176,7 +176,7 @@ func TestOnlyAReplicaIsDistrusted(t *testing.T) {
 		what    string
 		results [][]result // as they come
 		after   error      // of the last command
-		anew    bool
+		newLife bool
 	}{
 		{"an answer that did not come", [][]result{{{err: io.ErrUnexpectedEOF}, {val: int64(1)}}}, nil, false},
 		{"an answer too many", [][]result{{{val: int64(1)}, {val: int64(1)}, {val: int64(1)}}}, nil, false},
@@ -215,11 +215,11 @@ func TestOnlyAReplicaIsDistrusted(t *testing.T) {
 		if last.Err != tt.after || tt.after == nil && last.Status != node.Granted {
 			t.Errorf("%s: the next is answered %+v", tt.what, last)
 		}
-		if handsOver() == tt.anew {
-			t.Errorf("%s: whether it hands over a lock is %v", tt.what, !tt.anew)
+		if handsOver() == tt.newLife {
+			t.Errorf("%s: whether it hands over a lock is %v", tt.what, !tt.newLife)
 		}
 		c.now = c.now.Add(time.Second)
-		if again := meet(); (again.Born == c.now) != tt.anew {
+		if again := meet(); (again.Born == c.now) != tt.newLife {
 			t.Errorf("%s: then born at %v, was at %v", tt.what, time.Duration(again.Born), time.Duration(life.Born))
 		}
 		if !handsOver() {
