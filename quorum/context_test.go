@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 )
 
@@ -105,7 +106,11 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%v does not name the nodes", err)
 		}
 		w.nodes[0].Down(false)
+		w.nodes[0].Submit(node.Command{Kind: node.Break, Claims: []node.Claim{{Name: "x", Token: lease.Token() + 1}}, Retention: time.Hour,
+			Deadline: w.clock.Now().Add(time.Second)}, func(node.Reply) {})
+		check("one node has it, one lacks it, one is down", quorum.ErrNoQuorum)
 		w.nodes[1].Down(false)
+		check("two nodes have it", nil)
 		unlock(t, lease)
 		check("unlocked", quorum.ErrNotHeld)
 		next := lock(t, l, "x")
