@@ -108,7 +108,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	go s.book.watch(watched)
 
 	r := &Result{}
-	defer func() { r.Grants, r.Overlaps, r.Falling, _, _ = s.book.counts() }()
+	defer func() { r.Grants, r.Overlaps, r.Falling = s.book.counts() }()
 	for i := 0; i < c.Failovers && ctx.Err() == nil; i++ {
 		f, err := s.failOver(ctx, i)
 		if err != nil && ctx.Err() == nil {
@@ -130,7 +130,8 @@ func (s *storm) failOver(ctx context.Context, i int) (f Failover, err error) {
 	if old < 0 {
 		return f, errUnsettled
 	}
-	_, overlaps, falling, _, held := s.book.counts()
+	_, overlaps, falling := s.book.counts()
+	held := s.book.valid()
 	f.Held = len(held)
 	began := time.Now()
 	heal, err := s.strike(ctx, f.Kind, g, old)
@@ -156,9 +157,8 @@ func (s *storm) failOver(ctx context.Context, i int) (f Failover, err error) {
 		return f, err
 	}
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		_, _, _, granted, _ := s.book.counts()
-		if granted.After(switched) {
-			f.Blocked = s.book.firstAfter(switched).Sub(began)
+		if granted, ok := s.book.firstAfter(switched); ok {
+			f.Blocked = granted.Sub(began)
 			break
 		}
 		if time.Now().After(end) || ctx.Err() != nil {
@@ -166,7 +166,7 @@ func (s *storm) failOver(ctx context.Context, i int) (f Failover, err error) {
 		}
 	}
 	f.Lost = s.book.lost(held)
-	_, o, fall, _, _ := s.book.counts()
+	_, o, fall := s.book.counts()
 	f.Overlaps, f.Falling = o-overlaps, fall-falling
 	return f, s.pin(ctx)
 }
@@ -414,27 +414,34 @@ func (b *book) lost(all []*holding) (lost int) {
 	return lost
 }
 
-// counts are those so far, with when a client of Sentinel was granted a lock last, and the leases that are held.
-func (b *book) counts() (grants, overlaps, falling int, granted time.Time, held []*holding) {
+// counts are those so far.
+func (b *book) counts() (grants, overlaps, falling int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.grants, b.overlaps, b.falling
+}
+
+// valid returns the leases that are held.
+func (b *book) valid() (all []*holding) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, list := range b.held {
 		for _, h := range list {
 			if h.Remaining() > 0 {
-				held = append(held, h)
+				all = append(all, h)
 			}
 		}
 	}
-	if n := len(b.granted); n > 0 {
-		granted = b.granted[n-1]
-	}
-	return b.grants, b.overlaps, b.falling, granted, held
+	return all
 }
 
-// firstAfter is when a client of Sentinel was first granted a lock after t.
-func (b *book) firstAfter(t time.Time) time.Time {
+// firstAfter is when a client of Sentinel was first granted a lock after t, if one was.
+func (b *book) firstAfter(t time.Time) (granted time.Time, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	i, _ := slices.BinarySearchFunc(b.granted, t, time.Time.Compare)
-	return b.granted[min(i, len(b.granted)-1)]
+	if i == len(b.granted) {
+		return granted, false
+	}
+	return b.granted[i], true
 }
