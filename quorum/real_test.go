@@ -497,6 +497,9 @@ func TestManyReaders(t *testing.T) {
 		}
 	}
 	leases := crowd(t, l, readers)
+	eventually(t, "the slowest server has all readers too", func() bool {
+		return keys(t, all, "{bench}:*:rwlock_timeout:1") == readers*len(all)
+	})
 	costs("writers that are refused", 100, func() {
 		for range 100 {
 			taken(t, other, "bench", quorum.WithWrite())
