@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
@@ -89,7 +90,10 @@ func newEngine(c *config) *engine {
 // enter begins a step.
 func (e *engine) enter() {
 	e.mu.Lock()
-	e.now, e.wall = e.clock.Now(), e.clock.Wall()
+	e.now = e.clock.Now()
+	if e.now >= e.readAgain {
+		e.zero, e.readAgain = e.clock.Wall().Add(-time.Duration(e.now)), e.now.Add(time.Millisecond)
+	}
 	e.written = len(e.effects)
 }
 
@@ -240,7 +244,7 @@ func (e *engine) tell(event Event) {
 // log adds a line to the log.
 func (e *engine) log(level slog.Level, text string, args ...any) {
 	if e.lines != nil {
-		line := entry{e.wall, level, text, args}
+		line := entry{e.wall(), level, text, args}
 		e.then("log", func() { e.lines.add(line) })
 	}
 }
@@ -319,11 +323,8 @@ func (e *engine) subscribe(to *subscriptions, begin func(int, node.Node) (stop f
 	})
 }
 
-// unsubscribe is called outside a step, since what a subscription calls may not end it. to may be nil.
+// unsubscribe is called outside a step, since what a subscription calls may not end it.
 func (e *engine) unsubscribe(to *subscriptions) {
-	if to == nil {
-		return
-	}
 	e.mu.Lock()
 	stops := to.stops
 	to.stops, to.ended = nil, true

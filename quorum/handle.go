@@ -55,15 +55,17 @@ type terms struct {
 // Handle returns the lease's handle. Two processes that use one handle at the
 // same time hold the lock together: hand over with [Lease.Detach].
 func (le *Lease) Handle() Handle {
+	at := le.h.e.clock.Wall()
 	le.h.e.enter()
 	defer le.h.e.leave()
-	return le.h.handle()
+	return le.h.handle(at)
 }
 
-func (h *hold) handle() Handle {
+// handle makes the handle at a time of day, read for it: another process counts from there.
+func (h *hold) handle(at time.Time) Handle {
 	now := h.e.now
 	t := terms{Names: slices.Collect(h.claim.each()), Mode: h.mode, Owner: h.claim.Owner, Token: h.claim.Token, High: h.high, Lease: h.lease,
-		KeepLeft: max(0, h.keptUntil().Sub(now)), At: h.e.wall.UnixNano()}
+		KeepLeft: max(0, h.keptUntil().Sub(now)), At: at.UnixNano()}
 	// Nothing left is not the same as no bound.
 	if h.fixed {
 		t.FixedLeft = max(1, h.until.Sub(now))

@@ -116,22 +116,28 @@ func (l *Locker) TryLock(ctx context.Context, name string, opts ...Option) (*Lea
 
 // acquire is Lock and, with a wait of 0, TryLock. It is called outside a step.
 func (l *Locker) acquire(ctx context.Context, s *settings) (*Lease, error) {
-	if !l.begin() {
+	ended := ctx.Err() != nil
+	l.enter()
+	switch {
+	case l.closed:
+		l.leave()
 		return nil, ErrClosed
-	}
-	if ctx.Err() != nil {
-		l.end()
+	case ended:
+		l.leave()
 		return nil, fmt.Errorf("acquire %q: %w", s.title(), stopped(ctx))
 	}
-	l.enter()
+	l.calls++
 	l.because("lock", &s.claim)
 	w := l.waiter(ctx, s)
 	w.run()
 	l.leave()
 	w.await(ctx)
-	l.unsubscribe(w.watching)
 
-	l.enter()
+	if w.watching != nil {
+		l.leave()
+		l.unsubscribe(w.watching)
+		l.enter()
+	}
 	if e, ok := w.err.(*Error); ok {
 		if s.wait != 0 && e.Err != ErrDeadlock {
 			e.Waited = l.now.Sub(w.began)
@@ -150,9 +156,9 @@ func (l *Locker) acquire(ctx context.Context, s *settings) (*Lease, error) {
 	return lease, err
 }
 
-// await returns when the call is over. Its caller's context may end it.
+// await waits until the call is over, and begins a step then. Its caller's context may end it.
 func (w *waiter) await(ctx context.Context) {
-	for over := false; !over; {
+	for {
 		var why error
 		if w.signal.Wait(ctx, clock.Never) == clock.WakeEnded {
 			why = stopped(ctx)
@@ -163,7 +169,9 @@ func (w *waiter) await(ctx context.Context) {
 			w.stopped = why
 			w.run()
 		}
-		over = w.phase == phaseOver
+		if w.phase == phaseOver {
+			return
+		}
 		w.e.leave()
 	}
 }

@@ -83,6 +83,7 @@ func (e *engine) resumed(ctx context.Context, r *round, high node.Token, s *sett
 // ErrNotHeld, and a later Unlock returns an error that matches it.
 func (le *Lease) Detach() (Handle, error) {
 	h, e := le.h, le.h.e
+	at := e.clock.Wall()
 	e.enter()
 	defer e.leave()
 	e.because("detach", &h.claim)
@@ -96,5 +97,5 @@ func (le *Lease) Detach() (Handle, error) {
 	if brief {
 		e.askAll(node.Extend, h.asItIs(), h.lease+e.opts.Grace, e.timeout(h.lease)).done()
 	}
-	return h.handle(), nil
+	return h.handle(at), nil
 }

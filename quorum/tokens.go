@@ -9,9 +9,13 @@ import (
 
 // A moment is when a step takes place.
 type moment struct {
-	now  clock.Instant
-	wall time.Time // only tokens are made from it
+	now       clock.Instant
+	zero      time.Time     // the time of day at instant 0, by the last reading
+	readAgain clock.Instant // when it is read again: it may be set, and reading it costs a tenth of a step
 }
+
+// wall is the time of day. Only tokens and the log use it.
+func (m *moment) wall() time.Time { return m.zero.Add(time.Duration(m.now)) }
 
 // tokens makes the fencing tokens of a Locker.
 type tokens struct {
@@ -29,7 +33,7 @@ func (t *tokens) next(above node.Token) (node.Token, bool) {
 	if t.farAhead(above) {
 		return above + 1, above < node.MaxToken
 	}
-	token := max(t.wall.UnixMicro(), t.micros()+t.lead, t.last+1, int64(above)+1)
+	token := max(t.wall().UnixMicro(), t.micros()+t.lead, t.last+1, int64(above)+1)
 	if token > int64(node.MaxToken) {
 		return 0, false
 	}
@@ -52,7 +56,7 @@ func (t *tokens) saw(fence node.Token) {
 // farAhead reports whether a token is further ahead than clocks may differ. Somebody
 // wrote it, or a clock was far off; it concerns its own name alone.
 func (t *tokens) farAhead(token node.Token) bool {
-	return int64(token) > t.wall.UnixMicro()+t.opts.FenceRetention.Microseconds()
+	return int64(token) > t.wall().UnixMicro()+t.opts.FenceRetention.Microseconds()
 }
 
 // micros is the monotonic clock in the unit of tokens.

@@ -17,6 +17,7 @@ type voters struct {
 	*config
 	*moment
 	known     []voter // by node
+	twins     bool    // two nodes are one server
 	tell      func(Event)
 	log       func(slog.Level, string, ...any)
 	recovered func(i int)   // called when node i answers again
@@ -140,6 +141,9 @@ func (v *voters) meet(i int, life *node.Life) error {
 	if v.known[i].life != life {
 		v.learn(i, life)
 	}
+	if !v.twins {
+		return nil
+	}
 	return v.duplicate(i)
 }
 
@@ -175,6 +179,10 @@ func (v *voters) someUnheard() bool {
 func (v *voters) learn(i int, life *node.Life) {
 	was, name := v.known[i].life, v.nodes[i].Name()
 	v.known[i].life = life
+	v.twins = false
+	for j := range v.known {
+		v.twins = v.twins || v.duplicate(j) != nil
+	}
 	if err := v.duplicate(i); err != nil && (was == nil || was.ID != life.ID) {
 		v.log(slog.LevelWarn, "two nodes are one server, and are ignored", "node", name, "error", err)
 	}
