@@ -95,7 +95,7 @@ func (h *host) startReplica() (err error) {
 	}
 	where, port, _ := net.SplitHostPort(h.lag.Addr())
 	config := h.config
-	config.Args = append(slices.Clone(config.Args), "--replicaof", where+" "+port)
+	config.Args = append(slices.Clone(config.Args), "--replicaof", where, port)
 	if h.replica, err = redisserver.Start(config); err != nil {
 		return err
 	}
